@@ -1,0 +1,36 @@
+# Install rules: library, headers, command, CMake package (gradwire::gradwire) and pkg-config file.
+
+include(CMakePackageConfigHelpers)
+
+set(gw_install_targets gradwire)
+if(TARGET gradwire_plan)
+    list(APPEND gw_install_targets gradwire_plan)
+    if(NOT TARGET gradwire::gradwire_plan)
+        add_library(gradwire::gradwire_plan ALIAS gradwire_plan)
+    endif()
+endif()
+
+install(TARGETS ${gw_install_targets} EXPORT gradwire-targets
+        ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR}
+        LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}
+        RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+install(DIRECTORY ${PROJECT_SOURCE_DIR}/include/gradwire DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}
+        FILES_MATCHING PATTERN "*.h")
+if(TARGET gradwire_cli)
+    install(TARGETS gradwire_cli RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+endif()
+
+install(EXPORT gradwire-targets NAMESPACE gradwire:: DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/gradwire)
+configure_package_config_file(${PROJECT_SOURCE_DIR}/cmake/gradwire-config.cmake.in
+                              ${PROJECT_BINARY_DIR}/gradwire-config.cmake
+                              INSTALL_DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/gradwire)
+write_basic_package_version_file(${PROJECT_BINARY_DIR}/gradwire-config-version.cmake
+                                 COMPATIBILITY SameMinorVersion)
+install(FILES ${PROJECT_BINARY_DIR}/gradwire-config.cmake ${PROJECT_BINARY_DIR}/gradwire-config-version.cmake
+        DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/gradwire)
+
+# The .pc file finds its prefix from its own place, so an installed tree may be moved.
+file(RELATIVE_PATH gw_pc_to_prefix "/${CMAKE_INSTALL_LIBDIR}/pkgconfig" "/")
+string(REGEX REPLACE "/$" "" gw_pc_to_prefix "${gw_pc_to_prefix}")
+configure_file(${PROJECT_SOURCE_DIR}/cmake/gradwire.pc.in ${PROJECT_BINARY_DIR}/gradwire.pc @ONLY)
+install(FILES ${PROJECT_BINARY_DIR}/gradwire.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)

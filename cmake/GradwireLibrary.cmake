@@ -1,0 +1,55 @@
+# Targets: gradwire (the library) and gradwire_testing (the same sources as a static library with GW_TESTING=1, for
+# tests that look inside). Control lives in src/core, the specification in src/scalar, one folder per SIMD backend.
+
+file(GLOB gw_sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/core/*.c ${PROJECT_SOURCE_DIR}/src/scalar/*.c)
+set(gw_definitions "")
+
+# The folder says the instruction set: its files, and only they, get its flags. -fno-lto keeps the linker from moving
+# such code into functions that run before the dispatcher has looked at the CPU. No -mfma: see -ffp-contract=off.
+function(gw_add_backend name define)
+    file(GLOB sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/${name}/*.c)
+    if(NOT sources)
+        return()
+    endif()
+    set_source_files_properties(${sources} PROPERTIES COMPILE_OPTIONS "${ARGN}")
+    set(gw_sources ${gw_sources} ${sources} PARENT_SCOPE)
+    set(gw_definitions ${gw_definitions} ${define}=1 PARENT_SCOPE)
+    message(STATUS "gradwire: backend ${name}")
+endfunction()
+
+if(GW_SIMD)
+    if(CMAKE_SYSTEM_PROCESSOR MATCHES "^(x86_64|amd64|AMD64)$" AND CMAKE_SIZEOF_VOID_P EQUAL 8)
+        gw_add_backend(avx2 GW_HAVE_AVX2 -mavx2 -mbmi2 -fno-lto)
+        gw_add_backend(avx512 GW_HAVE_AVX512 -mavx512f -mavx512bw -mavx512dq -mavx512vl -mavx512vbmi -mavx512vbmi2
+                       -fno-lto)
+    elseif(CMAKE_SYSTEM_PROCESSOR MATCHES "^(aarch64|arm64|ARM64)$")
+        gw_add_backend(neon GW_HAVE_NEON -fno-lto)
+    endif()
+endif()
+
+if(GW_CUDA)
+    file(GLOB gw_cuda_sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/cuda/*.cu)
+    check_language(CUDA)
+    if(NOT CMAKE_CUDA_COMPILER)
+        message(FATAL_ERROR "GW_CUDA is on but no nvcc was found")
+    elseif(NOT gw_cuda_sources)
+        message(WARNING "GW_CUDA is on but the library has no CUDA sources yet: nothing is built for GPUs")
+    endif()
+endif()
+
+add_library(gradwire ${gw_sources})
+add_library(gradwire::gradwire ALIAS gradwire)
+set_target_properties(gradwire PROPERTIES VERSION ${PROJECT_VERSION}
+                                          SOVERSION ${PROJECT_VERSION_MAJOR}.${PROJECT_VERSION_MINOR})
+
+add_library(gradwire_testing STATIC EXCLUDE_FROM_ALL ${gw_sources})
+target_compile_definitions(gradwire_testing PUBLIC GW_TESTING=1 ${gw_definitions})
+target_include_directories(gradwire_testing PUBLIC ${PROJECT_SOURCE_DIR}/src)
+
+target_compile_definitions(gradwire PRIVATE ${gw_definitions})
+target_include_directories(gradwire PRIVATE ${PROJECT_SOURCE_DIR}/src)
+foreach(target gradwire gradwire_testing)
+    target_include_directories(${target} PUBLIC $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include>
+                                                $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
+    target_compile_features(${target} PUBLIC c_std_11)
+endforeach()
