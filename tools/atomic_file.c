@@ -1,0 +1,249 @@
+/*
+ * Temporary file, fsync, rename.
+ *
+ * SPDX-License-Identifier: BSD-2-Clause
+ */
+#include "atomic_file.h"
+
+#include "cli_common.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static const int caught_signals[] = {SIGINT, SIGTERM, SIGHUP};
+enum { CAUGHT_SIGNAL_COUNT = sizeof caught_signals / sizeof caught_signals[0] };
+
+/* The name that a signal handler must remove; empty when no temporary file exists. It is changed with the signals
+ * blocked, so a handler sees a complete name. */
+static char pending_path[PATH_MAX];
+
+void gw_atomic_file_discard_pending(void) {
+    if (pending_path[0] != '\0') {
+        (void)unlink(pending_path);
+    }
+}
+
+static void signal_handle(int signal_number) {
+    gw_atomic_file_discard_pending();
+    /* SA_RESETHAND restored the default action; the raised signal takes effect when the handler returns. */
+    (void)raise(signal_number);
+}
+
+static void signals_block(sigset_t *previous) {
+    sigset_t set;
+    sigemptyset(&set);
+    for (int i = 0; i < CAUGHT_SIGNAL_COUNT; i++) {
+        sigaddset(&set, caught_signals[i]);
+    }
+    (void)sigprocmask(SIG_BLOCK, &set, previous);
+}
+
+static void signals_install(void) {
+    static int installed;
+    if (installed) {
+        return;
+    }
+    installed = 1;
+    struct sigaction action;
+    memset(&action, 0, sizeof action);
+    action.sa_handler = signal_handle;
+    action.sa_flags = (int)SA_RESETHAND;
+    for (int i = 0; i < CAUGHT_SIGNAL_COUNT; i++) {
+        struct sigaction previous;
+        /* A signal that the parent chose to ignore (nohup) stays ignored. */
+        if (sigaction(caught_signals[i], NULL, &previous) == 0 && previous.sa_handler != SIG_IGN) {
+            (void)sigaction(caught_signals[i], &action, NULL);
+        }
+    }
+    /* Beyond a file size limit write() then fails with EFBIG instead of killing the process. */
+    (void)signal(SIGXFSZ, SIG_IGN);
+}
+
+static void file_forget(gw_atomic_file *file) {
+    free(file->path_final);
+    free(file->path_temporary);
+    file->path_final = NULL;
+    file->path_temporary = NULL;
+    file->fd = -1;
+}
+
+void gw_atomic_file_discard(gw_atomic_file *file) {
+    if (file->fd >= 0 && file->fd != STDOUT_FILENO) {
+        (void)close(file->fd);
+    }
+    if (file->path_temporary != NULL) {
+        sigset_t previous;
+        signals_block(&previous);
+        (void)unlink(file->path_temporary);
+        pending_path[0] = '\0';
+        (void)sigprocmask(SIG_SETMASK, &previous, NULL);
+    }
+    file_forget(file);
+}
+
+static int open_direct(gw_atomic_file *file, const char *path) {
+    file->direct = 1;
+    file->fd = open(path, O_WRONLY | O_CLOEXEC);
+    if (file->fd < 0) {
+        return gw_cli_error(GW_CLI_IO, path, "cannot open for writing: %s", strerror(errno));
+    }
+    return GW_CLI_OK;
+}
+
+/* Creates DIRECTORY/.NAME.XXXXXX next to path_final. */
+static int temporary_create(gw_atomic_file *file) {
+    const char *slash = strrchr(file->path_final, '/');
+    const int directory_len = slash == NULL ? 0 : (int)(slash - file->path_final) + 1;
+    const char *base = file->path_final + directory_len;
+    const size_t size = strlen(file->path_final) + sizeof "..XXXXXX";
+    file->path_temporary = malloc(size);
+    if (file->path_temporary == NULL || size > sizeof pending_path) {
+        const int result = gw_cli_error(GW_CLI_IO, file->name, "the name is too long");
+        file_forget(file);
+        return result;
+    }
+    /* A long base name may leave no room for the suffix within NAME_MAX; its head is enough. */
+    (void)snprintf(file->path_temporary, size, "%.*s.%.200s.XXXXXX", directory_len, file->path_final, base);
+
+    sigset_t previous;
+    signals_block(&previous);
+    file->fd = mkstemp(file->path_temporary);
+    const int reason = errno;
+    if (file->fd >= 0) {
+        memcpy(pending_path, file->path_temporary, strlen(file->path_temporary) + 1);
+    }
+    (void)sigprocmask(SIG_SETMASK, &previous, NULL);
+    if (file->fd < 0) {
+        const int result = gw_cli_error(GW_CLI_IO, file->name, "cannot create a file in its directory: %s",
+                                        strerror(reason));
+        file_forget(file);
+        return result;
+    }
+    return GW_CLI_OK;
+}
+
+int gw_atomic_file_open(gw_atomic_file *file, const char *path) {
+    memset(file, 0, sizeof *file);
+    file->fd = -1;
+    file->name = path;
+    signals_install();
+    if (strcmp(path, "-") == 0) {
+        file->name = "standard output";
+        file->direct = 1;
+        file->fd = STDOUT_FILENO;
+        return GW_CLI_OK;
+    }
+    struct stat status;
+    const int exists = stat(path, &status) == 0;
+    if (exists && S_ISDIR(status.st_mode)) {
+        return gw_cli_error(GW_CLI_IO, path, "is a directory");
+    }
+    if (exists && !S_ISREG(status.st_mode)) {
+        return open_direct(file, path);
+    }
+    if (exists && access(path, W_OK) != 0) {
+        return gw_cli_error(GW_CLI_IO, path, "cannot open for writing: %s", strerror(errno));
+    }
+    file->path_final = exists ? realpath(path, NULL) : strdup(path);
+    if (file->path_final == NULL) {
+        return gw_cli_error(GW_CLI_IO, path, "cannot resolve: %s", strerror(errno));
+    }
+    const int result = temporary_create(file);
+    if (result != GW_CLI_OK) {
+        return result;
+    }
+    /* mkstemp() makes files for the owner alone; use the mode that the target has or would get from open(). */
+    mode_t mode = 0;
+    if (exists) {
+        mode = status.st_mode & 0777;
+    } else {
+        const mode_t mask = umask(0);
+        (void)umask(mask);
+        mode = 0666 & ~mask;
+    }
+    (void)fchmod(file->fd, mode);
+    return GW_CLI_OK;
+}
+
+int gw_atomic_file_write(gw_atomic_file *file, const void *data, size_t size) {
+    const uint8_t *bytes = data;
+    size_t done = 0;
+    while (done < size) {
+        const size_t left = size - done;
+        const ssize_t put = write(file->fd, bytes + done, left < ((size_t)1 << 30) ? left : (size_t)1 << 30);
+        if (put < 0 && errno == EINTR) {
+            continue;
+        }
+        if (put < 0) {
+            const int reason = errno;
+            gw_atomic_file_discard(file);
+            return gw_cli_error(GW_CLI_IO, file->name, "cannot write: %s", strerror(reason));
+        }
+        done += (size_t)put;
+    }
+    return GW_CLI_OK;
+}
+
+/* Makes the rename durable; a file system that cannot do it loses nothing but that. */
+static void directory_sync(const char *path) {
+    char directory[PATH_MAX];
+    const char *slash = strrchr(path, '/');
+    const int len = slash == NULL ? 1 : (slash == path ? 1 : (int)(slash - path));
+    (void)snprintf(directory, sizeof directory, "%.*s", len, slash == NULL ? "." : path);
+    const int fd = open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd >= 0) {
+        (void)fsync(fd);
+        (void)close(fd);
+    }
+}
+
+int gw_atomic_file_commit(gw_atomic_file *file) {
+    if (file->direct) {
+        int failed = 0;
+        if (file->fd != STDOUT_FILENO) {
+            failed = close(file->fd) != 0;
+        }
+        const int reason = errno;
+        file_forget(file);
+        return failed ? gw_cli_error(GW_CLI_IO, file->name, "cannot write: %s", strerror(reason)) : GW_CLI_OK;
+    }
+    const char *what = "cannot write";
+    int failed = fsync(file->fd) != 0;
+    int reason = errno;
+    if (close(file->fd) != 0 && !failed) {
+        failed = 1;
+        reason = errno;
+    }
+    file->fd = -1;
+    if (!failed) {
+        sigset_t previous;
+        signals_block(&previous);
+        failed = rename(file->path_temporary, file->path_final) != 0;
+        reason = errno;
+        what = "cannot rename the finished file";
+        if (!failed) {
+            pending_path[0] = '\0';
+        }
+        (void)sigprocmask(SIG_SETMASK, &previous, NULL);
+    }
+    if (failed) {
+        gw_atomic_file_discard(file);
+        return gw_cli_error(GW_CLI_IO, file->name, "%s: %s", what, strerror(reason));
+    }
+    directory_sync(file->path_final);
+    file_forget(file);
+    return GW_CLI_OK;
+}
+
+int gw_atomic_file_is_input(const char *path, const gw_input_file *input) {
+    struct stat status;
+    return input->inode != 0 && strcmp(path, "-") != 0 && stat(path, &status) == 0 &&
+           (uint64_t)status.st_dev == input->device && (uint64_t)status.st_ino == input->inode;
+}
