@@ -1,0 +1,315 @@
+/*
+ * Codec options on the command line.
+ *
+ * SPDX-License-Identifier: BSD-2-Clause
+ */
+#include "codec_options.h"
+
+#include "cli_common.h"
+#include "parallel_tasks.h"
+
+#include <float.h>
+#include <string.h>
+
+enum {
+    KEY_LEVELS = 0x100,
+    KEY_LEVEL_STEP,
+    KEY_CAP,
+    KEY_STRICT,
+    KEY_CHECKSUM,
+    KEY_WIRE_SCALE,
+    KEY_PARAM_DTYPE,
+    KEY_SEED,
+    KEY_STEP_INDEX,
+    KEY_RANK,
+    KEY_HOP,
+    KEY_FIRST_ELEMENT,
+    KEY_PRESET,
+    KEY_ROUNDING,
+    KEY_CHUNK_LOG2,
+    KEY_DROP,
+    KEY_DTYPE,
+    KEY_CONVERT,
+    KEY_AS,
+    KEY_BACKEND,
+    KEY_JSON
+};
+
+/* ---- names ---- */
+
+const char *gw_dtype_name(gw_dtype dtype) {
+    switch (dtype) {
+    case GW_FP32:
+        return "fp32";
+    case GW_BF16:
+        return "bf16";
+    case GW_FP16:
+        return "fp16";
+    }
+    return "unknown";
+}
+
+gw_dtype gw_dtype_from_name(const char *name) {
+    if (strcmp(name, "fp32") == 0 || strcmp(name, "f4") == 0 || strcmp(name, "float32") == 0) {
+        return GW_FP32;
+    }
+    if (strcmp(name, "bf16") == 0 || strcmp(name, "bfloat16") == 0) {
+        return GW_BF16;
+    }
+    if (strcmp(name, "fp16") == 0 || strcmp(name, "f2") == 0 || strcmp(name, "float16") == 0) {
+        return GW_FP16;
+    }
+    return (gw_dtype)0;
+}
+
+uint32_t gw_dtype_mantissa_bits(gw_dtype dtype) {
+    return dtype == GW_FP32 ? 23 : (dtype == GW_BF16 ? 7 : 10);
+}
+
+const char *gw_codec_backend_name(uint32_t backends) {
+    const uint32_t usable = (backends & gw_backends_available()) | GW_BACKEND_SCALAR;
+    for (int bit = 31; bit >= 0; bit--) {
+        const uint32_t mask = (uint32_t)1 << bit;
+        const char *name = (usable & mask) != 0 ? gw_backend_name(mask) : NULL;
+        if (name != NULL) {
+            return name;
+        }
+    }
+    return "scalar";
+}
+
+/* "avx2" or "scalar,avx2"; "all" is every one that the machine has. */
+static void backends_parse(struct argp_state *state, const char *list, uint32_t *backends) {
+    char copy[128];
+    if (strlen(list) >= sizeof copy) {
+        argp_error(state, "--backend: the list is too long");
+        return;
+    }
+    memcpy(copy, list, strlen(list) + 1);
+    uint32_t mask = 0;
+    char *position = NULL;
+    for (const char *name = strtok_r(copy, ",", &position); name != NULL; name = strtok_r(NULL, ",", &position)) {
+        if (strcmp(name, "all") == 0) {
+            mask |= gw_backends_available();
+            continue;
+        }
+        const uint32_t bit = gw_backend_from_name(name);
+        if (bit == 0) {
+            argp_error(state, "--backend: '%s' is not a backend (see gradwire info)", name);
+        } else if ((gw_backends_available() & bit) == 0) {
+            argp_error(state, "--backend: '%s' is not in this build or not on this machine (see gradwire info)", name);
+        }
+        mask |= bit;
+    }
+    if (mask == 0) {
+        argp_error(state, "--backend: a name is missing");
+    }
+    *backends = mask;
+}
+
+/* ---- parsers ---- */
+
+static uint64_t u64_parse(struct argp_state *state, const char *option, const char *text, uint64_t min,
+                          uint64_t max) {
+    uint64_t value = min;
+    if (gw_cli_parse_u64(text, min, max, &value) != 0) {
+        argp_error(state, "%s: '%s' is not an integer from %llu to %llu", option, text, (unsigned long long)min,
+                   (unsigned long long)max);
+    }
+    return value;
+}
+
+/* Index of a name in a NULL-terminated list. */
+static int choice_parse(struct argp_state *state, const char *option, const char *text, const char *const *names) {
+    for (int i = 0; names[i] != NULL; i++) {
+        if (strcmp(names[i], text) == 0) {
+            return i;
+        }
+    }
+    argp_error(state, "%s: '%s' is not one of its values", option, text);
+    return 0;
+}
+
+static gw_dtype dtype_parse(struct argp_state *state, const char *option, const char *text) {
+    const gw_dtype dtype = gw_dtype_from_name(text);
+    if (dtype == 0) {
+        argp_error(state, "%s: '%s' is not one of fp32, bf16, fp16", option, text);
+    }
+    return dtype;
+}
+
+static const struct argp_option encode_options[] = {
+    {"levels", KEY_LEVELS, "KIND", 0,
+     "How the receiver learns the cut: explicit (default; any receiver decodes) or derived (the receiver needs the "
+     "same snapshot)",
+     0},
+    {"level-step", KEY_LEVEL_STEP, "BITS", 0,
+     "Granularity of the cut; explicit: 6, 2, 3 for fp32, bf16, fp16; derived: 1, 2, 3, 6 (default 1)", 0},
+    {"cap", KEY_CAP, "BITS", 0, "Largest cut; a multiple of the step (default: the largest allowed)", 0},
+    {"drop", KEY_DROP, "BITS", 0, "Cut this many mantissa bits off every value instead of using the snapshot's map",
+     0},
+    {"strict", KEY_STRICT, NULL, 0, "Keep -0, subnormals and NaN payloads bit for bit", 0},
+    {"checksum", KEY_CHECKSUM, NULL, 0, "Add CRC32C checksums", 0},
+    {"preset", KEY_PRESET, "NAME", 0, "fast (default): a codebook per 2^17 values; small: one per chunk", 0},
+    {"rounding", KEY_ROUNDING, "MODE", 0, "truncate, nearest (default) or stochastic", 0},
+    {"wire-scale", KEY_WIRE_SCALE, "S", 0,
+     "Value on the wire / gradient that the optimizer sees: N for a plain sum of N ranks (default 1)", 0},
+    {"chunk-log2", KEY_CHUNK_LOG2, "N", 0, "Values per chunk, 2^N, N = 12..15 (default 14)", 0},
+    {"seed", KEY_SEED, "N", 0, "Seed of stochastic rounding (default 0)", 0},
+    {"step-index", KEY_STEP_INDEX, "N", 0, "Training step, for stochastic rounding (default 0)", 0},
+    {"rank", KEY_RANK, "N", 0, "Rank, for stochastic rounding (default 0)", 0},
+    {"hop", KEY_HOP, "N", 0, "Hop, for stochastic rounding (default 0)", 0},
+    {"first-element", KEY_FIRST_ELEMENT, "N", 0,
+     "Index in the tensor of the first value, for stochastic rounding (default 0)", 0},
+    {"dtype", KEY_DTYPE, "TYPE", 0, "bf16: two-byte words ('<u2') of the input are bf16", 0},
+    {"convert", KEY_CONVERT, "TYPE", 0, "Round fp32 input to bf16 or fp16 (nearest even) first", 0},
+    {0},
+};
+
+static error_t encode_parse(int key, char *text, struct argp_state *state) {
+    static const char *const levels[] = {"explicit", "derived", NULL};
+    static const char *const presets[] = {"fast", "small", NULL};
+    static const char *const roundings[] = {"truncate", "nearest", "stochastic", NULL};
+    gw_codec_request *request = state->input;
+    gw_gcomp_options *options = &request->options;
+    double scale = 1;
+    switch (key) {
+    case KEY_LEVELS:
+        options->levels = choice_parse(state, "--levels", text, levels) == 0 ? GW_GCOMP_EXPLICIT : GW_GCOMP_DERIVED;
+        break;
+    case KEY_LEVEL_STEP:
+        options->step = (uint32_t)u64_parse(state, "--level-step", text, 1, 6);
+        break;
+    case KEY_CAP:
+        options->cap = strcmp(text, "max") == 0 ? UINT32_MAX : (uint32_t)u64_parse(state, "--cap", text, 0, 23);
+        break;
+    case KEY_DROP:
+        options->constant_drop = (uint32_t)u64_parse(state, "--drop", text, 0, 23);
+        request->has_drop = 1;
+        break;
+    case KEY_STRICT:
+        options->strict = 1;
+        break;
+    case KEY_CHECKSUM:
+        options->checksum = 1;
+        break;
+    case KEY_PRESET:
+        options->preset = choice_parse(state, "--preset", text, presets) == 0 ? GW_GCOMP_FAST : GW_GCOMP_SMALL;
+        break;
+    case KEY_ROUNDING:
+        options->rounding = (gw_gcomp_rounding)choice_parse(state, "--rounding", text, roundings);
+        break;
+    case KEY_WIRE_SCALE:
+        if (gw_cli_parse_double(text, (double)FLT_TRUE_MIN, (double)FLT_MAX, &scale) != 0) {
+            argp_error(state, "--wire-scale: '%s' is not a positive number of fp32", text);
+        }
+        request->wire_scale = (float)scale;
+        break;
+    case KEY_CHUNK_LOG2:
+        options->chunk_log2 = (uint32_t)u64_parse(state, "--chunk-log2", text, 12, 15);
+        break;
+    case KEY_SEED:
+        request->seed = u64_parse(state, "--seed", text, 0, UINT64_MAX);
+        break;
+    case KEY_STEP_INDEX:
+        request->step_index = (uint32_t)u64_parse(state, "--step-index", text, 0, UINT32_MAX);
+        break;
+    case KEY_RANK:
+        request->rank = (uint16_t)u64_parse(state, "--rank", text, 0, UINT16_MAX);
+        break;
+    case KEY_HOP:
+        request->hop = (uint16_t)u64_parse(state, "--hop", text, 0, UINT16_MAX);
+        break;
+    case KEY_FIRST_ELEMENT:
+        request->first_element = u64_parse(state, "--first-element", text, 0, UINT64_MAX);
+        break;
+    case KEY_DTYPE:
+        if (dtype_parse(state, "--dtype", text) != GW_BF16) {
+            argp_error(state, "--dtype: only bf16 needs saying; fp32 and fp16 are told by the file");
+        }
+        request->u2 = GW_NPY_U2_BF16;
+        break;
+    case KEY_CONVERT:
+        request->convert = dtype_parse(state, "--convert", text);
+        if (request->convert == GW_FP32) {
+            argp_error(state, "--convert: bf16 or fp16");
+        }
+        break;
+    default:
+        return ARGP_ERR_UNKNOWN;
+    }
+    return 0;
+}
+
+const struct argp gw_codec_encode_argp = {encode_options, encode_parse, NULL, NULL, NULL, NULL, NULL};
+
+static const struct argp_option run_options[] = {
+    {"param-dtype", KEY_PARAM_DTYPE, "TYPE", 0, "Precision of the stored parameters: fp32 (default), bf16 or fp16", 0},
+    {"as", KEY_AS, "OPTIMIZER", 0,
+     "Take the snapshot as one of another optimizer with the same hyperparameters, e.g. sgd", 0},
+    {"backend", KEY_BACKEND, "NAME[,NAME]", 0, "Permitted backends (default: all that the machine has)", 0},
+    {"threads", 'T', "N", 0, "Threads (default 1; 0 = all CPUs)", 0},
+    {"json", KEY_JSON, NULL, 0, "Print one JSON object instead of a table", 0},
+    {0},
+};
+
+static error_t run_parse(int key, char *text, struct argp_state *state) {
+    gw_codec_request *request = state->input;
+    switch (key) {
+    case KEY_PARAM_DTYPE:
+        request->options.param_mantissa_bits = gw_dtype_mantissa_bits(dtype_parse(state, "--param-dtype", text));
+        request->has_param_dtype = 1;
+        break;
+    case KEY_AS:
+        request->as = gw_optimizer_from_name(text);
+        if (request->as == 0) {
+            argp_error(state, "--as: '%s' is not an optimizer", text);
+        }
+        break;
+    case KEY_BACKEND:
+        backends_parse(state, text, &request->backends);
+        break;
+    case 'T':
+        request->threads = (unsigned)u64_parse(state, "--threads", text, 0, GW_CLI_THREADS_MAX);
+        if (request->threads == 0) {
+            request->threads = gw_parallel_cpu_count();
+        }
+        break;
+    case KEY_JSON:
+        request->json = 1;
+        break;
+    default:
+        return ARGP_ERR_UNKNOWN;
+    }
+    return 0;
+}
+
+const struct argp gw_codec_run_argp = {run_options, run_parse, NULL, NULL, NULL, NULL, NULL};
+
+/* ---- handle ---- */
+
+void gw_codec_request_init(gw_codec_request *request) {
+    memset(request, 0, sizeof *request);
+    gw_gcomp_options_init(&request->options, GW_FP32);
+    request->wire_scale = 1.0f;
+    request->backends = GW_BACKEND_ALL;
+    request->threads = 1;
+}
+
+int gw_codec_request_init_handle(const gw_codec_request *request, gw_dtype dtype, gw_gcomp *codec,
+                                 gw_gcomp_options *options) {
+    *options = request->options;
+    options->dtype = dtype;
+    options->backends = request->backends;
+    const gw_status status = gw_gcomp_init(codec, options);
+    if (status == GW_OK) {
+        return GW_CLI_OK;
+    }
+    const int derived = options->levels == GW_GCOMP_DERIVED;
+    static const char *const steps[2][3] = {{"6", "2", "3"}, {"1, 2, 3, 6", "1, 2", "1, 3"}};
+    static const char *const caps[2][3] = {{"18", "6", "9"}, {"23", "7", "10"}};
+    return gw_cli_error(GW_CLI_USAGE, NULL,
+                        "%s frames of %s take steps %s and caps that are multiples of the step, at most %s (%s)",
+                        derived ? "derived" : "explicit", gw_dtype_name(dtype), steps[derived][dtype - 1],
+                        caps[derived][dtype - 1], gw_status_message(status));
+}

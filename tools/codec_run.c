@@ -1,0 +1,308 @@
+/*
+ * Cuts the work into ranges of chunks and hands them to threads. The frames are byte for byte those of one thread.
+ *
+ * SPDX-License-Identifier: BSD-2-Clause
+ */
+#include "codec_run.h"
+#include "parallel_tasks.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* Ranges per thread: enough to even out chunks of unequal cost, few enough to keep the join cheap. */
+#define RANGES_PER_THREAD 4u
+
+/* From this many values on one thread works in ranges too if stderr is a terminal, so that it can show progress. */
+#define PROGRESS_LEN ((uint64_t)1 << 26)
+
+static int memory_error(void) {
+    return gw_cli_error(GW_CLI_IO, NULL, "not enough memory");
+}
+
+/* ---- precision map ---- */
+
+/* Values per task; a multiple of every chunk length. */
+#define MAP_RANGE_LEN ((uint64_t)1 << 20)
+
+typedef struct map_task {
+    const gw_gcomp_map_rule *rule;
+    const gw_optimizer_state *state;
+    uint64_t len;
+    uint32_t backends;
+    uint32_t chunk_log2;
+    gw_map_run *run;
+    uint32_t *tops;
+    gw_status *statuses;
+} map_task;
+
+static uint64_t map_range(const map_task *task, uint64_t index, gw_optimizer_state *part) {
+    const uint64_t first = index * MAP_RANGE_LEN;
+    const uint64_t left = task->len - first;
+    part->param = task->state->param + first;
+    part->m = task->state->m == NULL ? NULL : task->state->m + first;
+    part->v = task->state->v == NULL ? NULL : task->state->v + first;
+    part->a = task->state->a == NULL ? NULL : task->state->a + first;
+    return left < MAP_RANGE_LEN ? left : MAP_RANGE_LEN;
+}
+
+static void map_scan_task(void *context, unsigned worker, uint64_t index) {
+    const map_task *task = context;
+    gw_optimizer_state part;
+    const uint64_t len = map_range(task, index, &part);
+    (void)worker;
+    task->statuses[index] = gw_gcomp_map_scan(task->rule, &part, (size_t)len, task->backends, &task->tops[index]);
+}
+
+static void map_build_task(void *context, unsigned worker, uint64_t index) {
+    const map_task *task = context;
+    gw_optimizer_state part;
+    const uint64_t len = map_range(task, index, &part);
+    const uint64_t first = index * MAP_RANGE_LEN;
+    gw_map_run *run = task->run;
+    (void)worker;
+    gw_status status = gw_gcomp_map_build(task->rule, &part, (size_t)len, run->map.base, task->backends,
+                                          run->levels + first);
+    if (status == GW_OK) {
+        status = gw_gcomp_map_digest(run->levels + first, (size_t)len, task->chunk_log2,
+                                     run->digest + (first >> task->chunk_log2));
+    }
+    task->statuses[index] = status;
+}
+
+static gw_status first_failure(const gw_status *statuses, uint64_t count) {
+    for (uint64_t i = 0; i < count; i++) {
+        if (statuses[i] != GW_OK) {
+            return statuses[i];
+        }
+    }
+    return GW_OK;
+}
+
+static int map_make(gw_map_run *run, const gw_gcomp_map_rule *rule, const gw_snapshot *snapshot, map_task *task,
+                    unsigned threads) {
+    const uint64_t task_count = (snapshot->len + MAP_RANGE_LEN - 1) / MAP_RANGE_LEN;
+    const uint64_t chunk_count = (snapshot->len + ((uint64_t)1 << task->chunk_log2) - 1) >> task->chunk_log2;
+    run->levels = malloc((size_t)snapshot->len + 1);
+    run->digest = calloc((size_t)chunk_count + 1, sizeof *run->digest);
+    task->tops = calloc((size_t)task_count + 1, sizeof *task->tops);
+    task->statuses = calloc((size_t)task_count + 1, sizeof *task->statuses);
+    if (run->levels == NULL || run->digest == NULL || task->tops == NULL || task->statuses == NULL) {
+        return memory_error();
+    }
+    task->rule = rule;
+    task->run = run;
+
+    const double start = gw_cli_seconds();
+    gw_parallel_tasks(threads, task_count, map_scan_task, task, NULL);
+    gw_status status = first_failure(task->statuses, task_count);
+    uint32_t top = 0;
+    for (uint64_t i = 0; i < task_count; i++) {
+        top = task->tops[i] > top ? task->tops[i] : top;
+    }
+    run->map.levels = run->levels;
+    run->map.digest = run->digest;
+    run->map.base = gw_gcomp_map_base(top);
+    if (status == GW_OK) {
+        gw_parallel_tasks(threads, task_count, map_build_task, task, NULL);
+        status = first_failure(task->statuses, task_count);
+    }
+    run->seconds = gw_cli_seconds() - start;
+    return status == GW_OK ? GW_CLI_OK
+                           : gw_cli_error(GW_CLI_BAD_DATA, snapshot->json.name, "precision map: %s",
+                                          gw_status_message(status));
+}
+
+int gw_map_run_make(gw_map_run *run, const gw_snapshot *snapshot, float wire_scale, uint32_t chunk_log2,
+                    uint32_t backends, unsigned threads) {
+    memset(run, 0, sizeof *run);
+    gw_gcomp_map_rule rule;
+    const gw_status status = gw_gcomp_map_rule_init(&snapshot->optimizer, wire_scale, &rule);
+    if (status != GW_OK) {
+        return gw_cli_error(GW_CLI_BAD_DATA, snapshot->json.name, "%s: %s",
+                            gw_optimizer_name(snapshot->optimizer.kind), gw_status_message(status));
+    }
+    run->map.wire_scale = wire_scale;
+    map_task task;
+    memset(&task, 0, sizeof task);
+    task.state = &snapshot->state;
+    task.len = snapshot->len;
+    task.backends = backends;
+    task.chunk_log2 = chunk_log2;
+    const int result = map_make(run, &rule, snapshot, &task, threads);
+    free(task.tops);
+    free(task.statuses);
+    if (result != GW_CLI_OK) {
+        gw_map_run_free(run);
+    }
+    return result;
+}
+
+void gw_map_run_free(gw_map_run *run) {
+    free(run->levels);
+    free(run->digest);
+    memset(run, 0, sizeof *run);
+}
+
+/* ---- ranges ---- */
+
+/* Chooses how many chunks a range has: a multiple of `align`, so that each thread gets RANGES_PER_THREAD of them. */
+static void ranges_choose(uint64_t chunk_count, uint64_t align, unsigned threads, uint64_t len, uint64_t *range_len,
+                          uint64_t *range_count) {
+    const int show_progress = len >= PROGRESS_LEN && isatty(STDERR_FILENO);
+    *range_len = chunk_count;
+    *range_count = 0;
+    if (chunk_count == 0 || (threads <= 1 && !show_progress)) {
+        return;
+    }
+    const uint64_t wanted = (uint64_t)(threads > 8 ? threads : 8) * RANGES_PER_THREAD;
+    const uint64_t unit_count = (chunk_count + align - 1) / align;
+    const uint64_t units = (unit_count + wanted - 1) / wanted;
+    *range_len = units * align;
+    *range_count = (chunk_count + *range_len - 1) / *range_len;
+}
+
+static uint64_t range_chunks(uint64_t chunk_count, uint64_t range_len, uint64_t index) {
+    const uint64_t left = chunk_count - index * range_len;
+    return left < range_len ? left : range_len;
+}
+
+/* ---- encode ---- */
+
+static int encode_areas_init(gw_encode_run *run, uint64_t chunk_count) {
+    const uint64_t len = run->source->len;
+    run->parts = calloc((size_t)run->range_count, sizeof *run->parts);
+    run->statuses = calloc((size_t)run->range_count, sizeof *run->statuses);
+    run->area_offsets = calloc((size_t)run->range_count + 1, sizeof *run->area_offsets);
+    if (run->parts == NULL || run->statuses == NULL || run->area_offsets == NULL) {
+        return memory_error();
+    }
+    for (uint64_t i = 0; i < run->range_count; i++) {
+        const size_t bound = gw_gcomp_range_bound(run->codec, len, i * run->range_len,
+                                                  range_chunks(chunk_count, run->range_len, i));
+        /* The next area starts on a cache line of its own. */
+        run->area_offsets[i + 1] = run->area_offsets[i] + (bound + 63) / 64 * 64;
+    }
+    run->areas = malloc(run->area_offsets[run->range_count]);
+    return run->areas == NULL ? memory_error() : GW_CLI_OK;
+}
+
+int gw_encode_run_init(gw_encode_run *run, const gw_gcomp *codec, const gw_gcomp_source *source, unsigned threads) {
+    memset(run, 0, sizeof *run);
+    run->codec = codec;
+    run->source = source;
+    run->threads = threads;
+    run->workspace_size = gw_gcomp_workspace_size(codec);
+    run->workspaces = malloc(run->workspace_size * threads + 1);
+    run->frame_capacity = gw_gcomp_bound(codec, source->len);
+    run->frame = malloc(run->frame_capacity + 1);
+    const uint64_t chunk_count = gw_gcomp_chunk_count(codec, source->len);
+    ranges_choose(chunk_count, gw_gcomp_range_align(codec), threads, source->len, &run->range_len,
+                  &run->range_count);
+    int result = run->workspaces == NULL || run->frame == NULL ? memory_error() : GW_CLI_OK;
+    if (result == GW_CLI_OK && run->range_count != 0) {
+        result = encode_areas_init(run, chunk_count);
+    }
+    if (result != GW_CLI_OK) {
+        gw_encode_run_free(run);
+    }
+    return result;
+}
+
+void gw_encode_run_free(gw_encode_run *run) {
+    free(run->workspaces);
+    free(run->parts);
+    free(run->statuses);
+    free(run->area_offsets);
+    free(run->areas);
+    free(run->frame);
+    memset(run, 0, sizeof *run);
+}
+
+static void encode_task(void *context, unsigned worker, uint64_t index) {
+    gw_encode_run *run = context;
+    const uint64_t chunk_count = gw_gcomp_chunk_count(run->codec, run->source->len);
+    run->statuses[index] = gw_gcomp_encode_range(
+        run->codec, run->source, index * run->range_len, range_chunks(chunk_count, run->range_len, index),
+        run->areas + run->area_offsets[index], run->area_offsets[index + 1] - run->area_offsets[index],
+        &run->parts[index], run->workspaces + worker * run->workspace_size, run->workspace_size);
+}
+
+gw_status gw_encode_run_once(gw_encode_run *run, gw_cli_progress *progress) {
+    run->frame_size = 0;
+    if (run->range_count == 0) {
+        return gw_gcomp_encode(run->codec, run->source, run->frame, run->frame_capacity, &run->frame_size,
+                               run->workspaces, run->workspace_size);
+    }
+    gw_parallel_tasks(run->threads, run->range_count, encode_task, run, progress);
+    const gw_status status = first_failure(run->statuses, run->range_count);
+    if (status != GW_OK) {
+        return status;
+    }
+    return gw_gcomp_join(run->codec, run->source, run->parts, (size_t)run->range_count, run->frame,
+                         run->frame_capacity, &run->frame_size);
+}
+
+/* ---- decode ---- */
+
+int gw_decode_run_init(gw_decode_run *run, const gw_gcomp *codec, const uint8_t *frame, size_t frame_size,
+                       const gw_gcomp_map *map, const gw_gcomp_info *info, unsigned threads) {
+    memset(run, 0, sizeof *run);
+    run->codec = codec;
+    run->frame = frame;
+    run->frame_size = frame_size;
+    run->map = map;
+    run->info = *info;
+    run->threads = threads;
+    run->workspace_size = gw_gcomp_workspace_size(codec);
+    run->workspaces = malloc(run->workspace_size * threads + 1);
+    const uint64_t element_size = gw_dtype_size(info->dtype);
+    /* gw_gcomp_check() has made sure that the bytes fit size_t; the memory may still not be there. */
+    run->dst = malloc((size_t)(info->len * element_size) + 1);
+    ranges_choose(info->chunk_count, 1, threads, info->len, &run->range_len, &run->range_count);
+    run->statuses = calloc((size_t)run->range_count + 1, sizeof *run->statuses);
+    run->bad_chunks = calloc((size_t)run->range_count + 1, sizeof *run->bad_chunks);
+    if (run->workspaces == NULL || run->dst == NULL || run->statuses == NULL || run->bad_chunks == NULL) {
+        gw_decode_run_free(run);
+        return memory_error();
+    }
+    return GW_CLI_OK;
+}
+
+void gw_decode_run_free(gw_decode_run *run) {
+    free(run->workspaces);
+    free(run->dst);
+    free(run->statuses);
+    free(run->bad_chunks);
+    memset(run, 0, sizeof *run);
+}
+
+static void decode_task(void *context, unsigned worker, uint64_t index) {
+    gw_decode_run *run = context;
+    const uint64_t first = index * run->range_len;
+    const uint64_t count = range_chunks(run->info.chunk_count, run->range_len, index);
+    const uint64_t first_value = first << run->info.chunk_log2;
+    const uint64_t wanted = count << run->info.chunk_log2;
+    const uint64_t left = run->info.len - first_value;
+    run->statuses[index] = gw_gcomp_decode_range(
+        run->codec, run->frame, run->frame_size, &run->info, run->map, first, count,
+        run->dst + first_value * gw_dtype_size(run->info.dtype), wanted < left ? wanted : left,
+        &run->bad_chunks[index], run->workspaces + worker * run->workspace_size, run->workspace_size);
+}
+
+gw_status gw_decode_run_once(gw_decode_run *run, uint64_t *bad_chunk, gw_cli_progress *progress) {
+    *bad_chunk = UINT64_MAX;
+    if (run->range_count == 0) {
+        uint64_t len = 0;
+        return gw_gcomp_decode(run->codec, run->frame, run->frame_size, run->map, run->dst, run->info.len, &len,
+                               bad_chunk, run->workspaces, run->workspace_size);
+    }
+    gw_parallel_tasks(run->threads, run->range_count, decode_task, run, progress);
+    for (uint64_t i = 0; i < run->range_count; i++) {
+        if (run->statuses[i] != GW_OK) {
+            *bad_chunk = run->bad_chunks[i];
+            return run->statuses[i];
+        }
+    }
+    return GW_OK;
+}

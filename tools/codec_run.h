@@ -1,0 +1,71 @@
+/*
+ * Running the codec on whole tensors with several threads: the precision map of a snapshot, encode, decode.
+ *
+ * SPDX-License-Identifier: BSD-2-Clause
+ */
+#ifndef GW_CLI_CODEC_RUN_H
+#define GW_CLI_CODEC_RUN_H
+
+#include "cli_common.h"
+#include "gradwire/gcomp.h"
+#include "snapshot.h"
+
+/* A precision map and its digests. */
+typedef struct gw_map_run {
+    gw_gcomp_map map;
+    uint8_t *levels;
+    uint32_t *digest;
+    double seconds; /* of the two passes and the digests */
+} gw_map_run;
+
+/* Makes the map of a snapshot. Returns an exit code and prints messages; free with gw_map_run_free(). */
+int gw_map_run_make(gw_map_run *run, const gw_snapshot *snapshot, float wire_scale, uint32_t chunk_log2,
+                    uint32_t backends, unsigned threads);
+void gw_map_run_free(gw_map_run *run);
+
+/* Buffers of an encoder, made once and used for any number of runs. */
+typedef struct gw_encode_run {
+    const gw_gcomp *codec;
+    const gw_gcomp_source *source;
+    unsigned threads;
+    size_t workspace_size;
+    uint8_t *workspaces;
+    uint64_t range_len;       /* chunks per range */
+    uint64_t range_count;     /* 0: one call encodes the frame */
+    gw_gcomp_part *parts;
+    gw_status *statuses;
+    uint8_t *areas;
+    size_t *area_offsets;     /* range_count + 1 of them */
+    uint8_t *frame;
+    size_t frame_capacity;
+    size_t frame_size;
+} gw_encode_run;
+
+int gw_encode_run_init(gw_encode_run *run, const gw_gcomp *codec, const gw_gcomp_source *source, unsigned threads);
+void gw_encode_run_free(gw_encode_run *run);
+
+/* Encodes into run->frame[0..run->frame_size). `progress` may be NULL. */
+gw_status gw_encode_run_once(gw_encode_run *run, gw_cli_progress *progress);
+
+/* Decodes a frame with several threads. dst has room for info.len elements. */
+typedef struct gw_decode_run {
+    const gw_gcomp *codec;
+    const uint8_t *frame;
+    size_t frame_size;
+    const gw_gcomp_map *map;
+    gw_gcomp_info info;
+    unsigned threads;
+    size_t workspace_size;
+    uint8_t *workspaces;
+    uint64_t range_len, range_count; /* 0: one call decodes the frame */
+    gw_status *statuses;
+    uint64_t *bad_chunks;
+    uint8_t *dst;
+} gw_decode_run;
+
+int gw_decode_run_init(gw_decode_run *run, const gw_gcomp *codec, const uint8_t *frame, size_t frame_size,
+                       const gw_gcomp_map *map, const gw_gcomp_info *info, unsigned threads);
+void gw_decode_run_free(gw_decode_run *run);
+gw_status gw_decode_run_once(gw_decode_run *run, uint64_t *bad_chunk, gw_cli_progress *progress);
+
+#endif

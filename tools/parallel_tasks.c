@@ -1,0 +1,84 @@
+/*
+ * A shared counter hands out tasks; POSIX threads take them.
+ *
+ * SPDX-License-Identifier: BSD-2-Clause
+ */
+#include "parallel_tasks.h"
+
+#include <pthread.h>
+#include <sched.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+
+typedef struct task_queue {
+    _Atomic uint64_t next;
+    _Atomic uint64_t done;
+    uint64_t task_count;
+    gw_task_fn *task;
+    void *context;
+} task_queue;
+
+typedef struct task_worker {
+    task_queue *queue;
+    unsigned index;
+    pthread_t thread;
+} task_worker;
+
+static void tasks_take(task_queue *queue, unsigned worker, gw_cli_progress *progress) {
+    for (;;) {
+        const uint64_t task = atomic_fetch_add(&queue->next, 1);
+        if (task >= queue->task_count) {
+            return;
+        }
+        queue->task(queue->context, worker, task);
+        const uint64_t done = atomic_fetch_add(&queue->done, 1) + 1;
+        if (progress != NULL) {
+            gw_cli_progress_update(progress, done, queue->task_count);
+        }
+    }
+}
+
+static void *worker_main(void *argument) {
+    task_worker *worker = argument;
+    tasks_take(worker->queue, worker->index, NULL);
+    return NULL;
+}
+
+void gw_parallel_tasks(unsigned threads, uint64_t task_count, gw_task_fn *task, void *context,
+                       gw_cli_progress *progress) {
+    task_queue queue;
+    atomic_init(&queue.next, 0);
+    atomic_init(&queue.done, 0);
+    queue.task_count = task_count;
+    queue.task = task;
+    queue.context = context;
+
+    unsigned helper_count = threads > 1 ? threads - 1 : 0;
+    if (helper_count >= task_count) {
+        helper_count = task_count > 0 ? (unsigned)(task_count - 1) : 0;
+    }
+    task_worker *helpers = helper_count > 0 ? calloc(helper_count, sizeof *helpers) : NULL;
+    unsigned started = 0;
+    while (helpers != NULL && started < helper_count) {
+        helpers[started].queue = &queue;
+        helpers[started].index = started + 1;
+        if (pthread_create(&helpers[started].thread, NULL, worker_main, &helpers[started]) != 0) {
+            break;
+        }
+        started++;
+    }
+    tasks_take(&queue, 0, progress);
+    for (unsigned i = 0; i < started; i++) {
+        (void)pthread_join(helpers[i].thread, NULL);
+    }
+    free(helpers);
+}
+
+unsigned gw_parallel_cpu_count(void) {
+    cpu_set_t set;
+    if (sched_getaffinity(0, sizeof set, &set) != 0) {
+        return 1;
+    }
+    const int count = CPU_COUNT(&set);
+    return count > 0 ? (unsigned)count : 1;
+}

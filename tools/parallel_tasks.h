@@ -1,0 +1,27 @@
+/*
+ * Runs numbered tasks on a few threads.
+ *
+ * SPDX-License-Identifier: BSD-2-Clause
+ */
+#ifndef GW_CLI_PARALLEL_TASKS_H
+#define GW_CLI_PARALLEL_TASKS_H
+
+#include "cli_common.h"
+
+#define GW_CLI_THREADS_MAX 1024
+
+/* One task. `worker` is below the number of threads; no two tasks run at once with the same worker. */
+typedef void gw_task_fn(void *context, unsigned worker, uint64_t task);
+
+/*
+ * Runs task(context, worker, 0..task_count) on `threads` threads, the calling one included, each taking the next task
+ * that is left. Returns when all are done. If the system has no more threads to give, fewer do the work.
+ * `progress` may be NULL; it is updated by the calling thread.
+ */
+void gw_parallel_tasks(unsigned threads, uint64_t task_count, gw_task_fn *task, void *context,
+                       gw_cli_progress *progress);
+
+/* Number of CPUs that this process may use, at least 1. */
+unsigned gw_parallel_cpu_count(void);
+
+#endif

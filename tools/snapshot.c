@@ -1,0 +1,347 @@
+/*
+ * Reads the description with jansson, then opens the arrays that the optimizer needs.
+ *
+ * Hyperparameters that the description leaves out have PyTorch's defaults; only the learning rate must be there.
+ *
+ * SPDX-License-Identifier: BSD-2-Clause
+ */
+#include "snapshot.h"
+
+#include "atomic_file.h"
+#include "cli_common.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+typedef struct optimizer_entry {
+    const char *name;
+    gw_optimizer_kind kind;
+} optimizer_entry;
+
+static const optimizer_entry optimizer_table[] = {
+    {"sgd", GW_OPTIMIZER_SGD},         {"momentum", GW_OPTIMIZER_MOMENTUM}, {"nesterov", GW_OPTIMIZER_NESTEROV},
+    {"adagrad", GW_OPTIMIZER_ADAGRAD}, {"rmsprop", GW_OPTIMIZER_RMSPROP},   {"adam", GW_OPTIMIZER_ADAM},
+    {"adamw", GW_OPTIMIZER_ADAMW},     {"sgdm", GW_OPTIMIZER_MOMENTUM},
+};
+enum { OPTIMIZER_COUNT = sizeof optimizer_table / sizeof optimizer_table[0] };
+
+const char *gw_optimizer_name(gw_optimizer_kind kind) {
+    for (int i = 0; i < OPTIMIZER_COUNT; i++) {
+        if (optimizer_table[i].kind == kind) {
+            return optimizer_table[i].name;
+        }
+    }
+    return "unknown";
+}
+
+gw_optimizer_kind gw_optimizer_from_name(const char *name) {
+    for (int i = 0; i < OPTIMIZER_COUNT; i++) {
+        if (strcmp(optimizer_table[i].name, name) == 0) {
+            return optimizer_table[i].kind;
+        }
+    }
+    return (gw_optimizer_kind)0;
+}
+
+/* ---- hyperparameters ---- */
+
+/* A reader of one JSON object that remembers the first failure. */
+typedef struct hyper_reader {
+    const json_t *object;
+    const char *file;
+    int result;
+} hyper_reader;
+
+static double number_checked(hyper_reader *reader, const json_t *value, const char *key, double min, double max,
+                             int open_end) {
+    const double number = json_number_value(value);
+    if (reader->result == GW_CLI_OK &&
+        (!json_is_number(value) || !(number >= min) || !(open_end ? number < max : number <= max))) {
+        reader->result = gw_cli_error(GW_CLI_BAD_DATA, reader->file, "hyper.%s must be a number from %g to %g%s", key,
+                                      min, max, open_end ? " (exclusive)" : "");
+    }
+    return number;
+}
+
+static double hyper_number(hyper_reader *reader, const char *key, double missing, double min, double max,
+                           int open_end) {
+    const json_t *value = json_object_get(reader->object, key);
+    return value == NULL ? missing : number_checked(reader, value, key, min, max, open_end);
+}
+
+static int hyper_flag(hyper_reader *reader, const char *key) {
+    const json_t *value = json_object_get(reader->object, key);
+    if (value != NULL && !json_is_boolean(value) && reader->result == GW_CLI_OK) {
+        reader->result = gw_cli_error(GW_CLI_BAD_DATA, reader->file, "hyper.%s must be true or false", key);
+    }
+    return json_is_true(value);
+}
+
+static void hyper_betas(hyper_reader *reader, gw_optimizer *optimizer) {
+    const json_t *betas = json_object_get(reader->object, "betas");
+    optimizer->beta1 = 0.9;
+    optimizer->beta2 = 0.999;
+    if (betas == NULL) {
+        return;
+    }
+    if (json_array_size(betas) != 2) {
+        if (reader->result == GW_CLI_OK) {
+            reader->result = gw_cli_error(GW_CLI_BAD_DATA, reader->file, "hyper.betas must be two numbers");
+        }
+        return;
+    }
+    optimizer->beta1 = number_checked(reader, json_array_get(betas, 0), "betas[0]", 0, 1, 1);
+    optimizer->beta2 = number_checked(reader, json_array_get(betas, 1), "betas[1]", 0, 1, 1);
+}
+
+/* "sgd" stands for three optimizers of this library, told apart by their hyperparameters. */
+static void kind_refine(gw_optimizer *optimizer, int nesterov) {
+    if (optimizer->kind == GW_OPTIMIZER_SGD && optimizer->momentum != 0) {
+        optimizer->kind = GW_OPTIMIZER_MOMENTUM;
+    }
+    if (optimizer->kind == GW_OPTIMIZER_MOMENTUM && nesterov) {
+        optimizer->kind = GW_OPTIMIZER_NESTEROV;
+    }
+}
+
+static int hyper_read(gw_optimizer *optimizer, const json_t *hyper, const char *file) {
+    hyper_reader reader = {hyper, file, GW_CLI_OK};
+    const gw_optimizer_kind kind = optimizer->kind;
+    if (json_object_get(hyper, "lr") == NULL) {
+        return gw_cli_error(GW_CLI_BAD_DATA, file, "hyper.lr is missing");
+    }
+    const double big = 1e300;
+    optimizer->lr = hyper_number(&reader, "lr", 0, 0, big, 0);
+    optimizer->weight_decay =
+        hyper_number(&reader, "weight_decay", kind == GW_OPTIMIZER_ADAMW ? 0.01 : 0.0, 0, big, 0);
+    optimizer->momentum = hyper_number(&reader, "momentum", 0, 0, big, 0);
+    optimizer->dampening = hyper_number(&reader, "dampening", 0, -big, 1, 1);
+    optimizer->alpha = hyper_number(&reader, "alpha", 0.99, 0, 1, 1);
+    optimizer->eps = hyper_number(&reader, "eps", kind == GW_OPTIMIZER_ADAGRAD ? 1e-10 : 1e-8, 0, big, 0);
+    optimizer->lr_decay = hyper_number(&reader, "lr_decay", 0, 0, big, 0);
+    hyper_betas(&reader, optimizer);
+    optimizer->centered = hyper_flag(&reader, "centered");
+    optimizer->amsgrad = hyper_flag(&reader, "amsgrad");
+    optimizer->maximize = hyper_flag(&reader, "maximize");
+    kind_refine(optimizer, hyper_flag(&reader, "nesterov"));
+    return reader.result;
+}
+
+/* "tensors" is optional; where it counts the values it must count them right. */
+static int tensors_sum(const json_t *tensors, const char *file, uint64_t *sum) {
+    uint64_t total = 0;
+    for (size_t i = 0; i < json_array_size(tensors); i++) {
+        const json_t *taken = json_object_get(json_array_get(tensors, i), "taken");
+        const json_int_t value = json_integer_value(taken);
+        if (!json_is_integer(taken) || value < 0 || (uint64_t)value > ((uint64_t)1 << 48) - total) {
+            return gw_cli_error(GW_CLI_BAD_DATA, file, "tensors[%zu].taken must be a count of values", i);
+        }
+        total += (uint64_t)value;
+    }
+    *sum = total;
+    return GW_CLI_OK;
+}
+
+static int description_read(gw_snapshot *snapshot, const json_t *root, uint64_t *tensor_sum) {
+    const char *file = snapshot->json.name;
+    const char *name = json_string_value(json_object_get(root, "optimizer"));
+    if (name == NULL) {
+        return gw_cli_error(GW_CLI_BAD_DATA, file, "\"optimizer\" is missing or not a string");
+    }
+    snapshot->optimizer.kind = gw_optimizer_from_name(name);
+    if (snapshot->optimizer.kind == 0) {
+        return gw_cli_error(GW_CLI_BAD_DATA, file,
+                            "optimizer \"%.64s\" is not one of sgd, sgdm, momentum, nesterov, adagrad, rmsprop, adam, "
+                            "adamw",
+                            name);
+    }
+    const json_t *step = json_object_get(root, "step");
+    if (!json_is_integer(step) || json_integer_value(step) < 1) {
+        return gw_cli_error(GW_CLI_BAD_DATA, file, "\"step\" must be an integer of at least 1");
+    }
+    snapshot->optimizer.step = (uint64_t)json_integer_value(step);
+    const json_t *hyper = json_object_get(root, "hyper");
+    if (!json_is_object(hyper)) {
+        return gw_cli_error(GW_CLI_BAD_DATA, file, "\"hyper\" is missing or not an object");
+    }
+    const int result = hyper_read(&snapshot->optimizer, hyper, file);
+    if (result != GW_CLI_OK) {
+        return result;
+    }
+    const json_t *tensors = json_object_get(root, "tensors");
+    *tensor_sum = UINT64_MAX;
+    return json_is_array(tensors) ? tensors_sum(tensors, file, tensor_sum) : GW_CLI_OK;
+}
+
+static int json_read(gw_snapshot *snapshot, uint64_t *tensor_sum) {
+    json_error_t error;
+    json_t *root =
+        json_loadb((const char *)snapshot->json.data, snapshot->json.size, JSON_REJECT_DUPLICATES, &error);
+    if (root == NULL) {
+        return gw_cli_error_at(GW_CLI_BAD_DATA, snapshot->json.name, (uint64_t)error.position,
+                               "not a snapshot: JSON, line %d, column %d: %s", error.line, error.column, error.text);
+    }
+    const int result = json_is_object(root)
+                           ? description_read(snapshot, root, tensor_sum)
+                           : gw_cli_error(GW_CLI_BAD_DATA, snapshot->json.name, "not a snapshot: no JSON object");
+    json_decref(root);
+    return result;
+}
+
+/* ---- arrays ---- */
+
+/* NAME.json, PART -> NAME-PART.npy; the caller frees it. NULL without memory. */
+static char *array_path(const char *json_path, const char *part) {
+    static const char suffix[] = ".json";
+    size_t stem_len = strlen(json_path);
+    if (stem_len >= sizeof suffix && strcmp(json_path + stem_len - (sizeof suffix - 1), suffix) == 0) {
+        stem_len -= sizeof suffix - 1;
+    }
+    const size_t size = stem_len + strlen(part) + sizeof "-.npy";
+    char *path = malloc(size);
+    if (path != NULL) {
+        (void)snprintf(path, size, "%.*s-%s.npy", (int)stem_len, json_path, part);
+    }
+    return path;
+}
+
+/* Opens one array and holds it against the length of those before it. */
+static int array_open(gw_snapshot *snapshot, int slot, const char *part, gw_npy_u2 u2) {
+    char *path = array_path(snapshot->json.name, part);
+    if (path == NULL) {
+        return gw_cli_error(GW_CLI_IO, snapshot->json.name, "not enough memory");
+    }
+    snapshot->path[slot] = path;
+    gw_npy *npy = &snapshot->array[slot];
+    const int result = gw_npy_open(npy, path, u2);
+    if (result != GW_CLI_OK) {
+        return result;
+    }
+    if (slot != GW_SNAPSHOT_GRAD && npy->dtype != GW_FP32) {
+        return gw_cli_error(GW_CLI_BAD_DATA, path, "parameters and optimizer state must be fp32 ('<f4')");
+    }
+    if (snapshot->len == UINT64_MAX) {
+        snapshot->len = npy->len;
+    }
+    if (npy->len != snapshot->len) {
+        return gw_cli_error(GW_CLI_BAD_DATA, path, "has %llu values where the rest of the snapshot has %llu",
+                            (unsigned long long)npy->len, (unsigned long long)snapshot->len);
+    }
+    return GW_CLI_OK;
+}
+
+/* The buffer of momentum comes into being with the first update; before it there may be no file. */
+static int momentum_buffer_is_absent(const gw_snapshot *snapshot) {
+    char *path = array_path(snapshot->json.name, "momentum_buffer");
+    const int absent = snapshot->optimizer.step == 1 && path != NULL && access(path, F_OK) != 0;
+    free(path);
+    return absent;
+}
+
+static int state_open(gw_snapshot *snapshot) {
+    const gw_optimizer *optimizer = &snapshot->optimizer;
+    const char *m = NULL;
+    const char *v = NULL;
+    const char *a = NULL;
+    switch (optimizer->kind) {
+    case GW_OPTIMIZER_SGD:
+        break;
+    case GW_OPTIMIZER_MOMENTUM:
+    case GW_OPTIMIZER_NESTEROV:
+        m = momentum_buffer_is_absent(snapshot) ? NULL : "momentum_buffer";
+        break;
+    case GW_OPTIMIZER_ADAGRAD:
+        v = "sum";
+        break;
+    case GW_OPTIMIZER_RMSPROP:
+        v = "square_avg";
+        m = optimizer->momentum > 0 ? "momentum_buffer" : NULL;
+        a = optimizer->centered ? "grad_avg" : NULL;
+        break;
+    case GW_OPTIMIZER_ADAM:
+    case GW_OPTIMIZER_ADAMW:
+        m = "exp_avg";
+        v = "exp_avg_sq";
+        a = optimizer->amsgrad ? "max_exp_avg_sq" : NULL;
+        break;
+    }
+    int result = GW_CLI_OK;
+    if (m != NULL) {
+        result = array_open(snapshot, GW_SNAPSHOT_M, m, GW_NPY_U2_REFUSE);
+    }
+    if (result == GW_CLI_OK && v != NULL) {
+        result = array_open(snapshot, GW_SNAPSHOT_V, v, GW_NPY_U2_REFUSE);
+    }
+    if (result == GW_CLI_OK && a != NULL) {
+        result = array_open(snapshot, GW_SNAPSHOT_A, a, GW_NPY_U2_REFUSE);
+    }
+    snapshot->state.param = snapshot->array[GW_SNAPSHOT_PARAM].values;
+    snapshot->state.m = snapshot->array[GW_SNAPSHOT_M].values;
+    snapshot->state.v = snapshot->array[GW_SNAPSHOT_V].values;
+    snapshot->state.a = snapshot->array[GW_SNAPSHOT_A].values;
+    return result;
+}
+
+static int snapshot_read(gw_snapshot *snapshot, const gw_snapshot_options *options) {
+    uint64_t tensor_sum = UINT64_MAX;
+    int result = json_read(snapshot, &tensor_sum);
+    if (result != GW_CLI_OK) {
+        return result;
+    }
+    if (options->as != 0) {
+        snapshot->optimizer.kind = options->as;
+    }
+    snapshot->len = UINT64_MAX;
+    if (options->needs_grad) {
+        result = array_open(snapshot, GW_SNAPSHOT_GRAD, "grad", options->u2);
+    }
+    if (result == GW_CLI_OK) {
+        result = array_open(snapshot, GW_SNAPSHOT_PARAM, "param", GW_NPY_U2_REFUSE);
+    }
+    if (result == GW_CLI_OK) {
+        result = state_open(snapshot);
+    }
+    if (result == GW_CLI_OK && tensor_sum != UINT64_MAX && tensor_sum != snapshot->len) {
+        result = gw_cli_error(GW_CLI_BAD_DATA, snapshot->json.name,
+                              "the tensors list %llu values, the arrays have %llu", (unsigned long long)tensor_sum,
+                              (unsigned long long)snapshot->len);
+    }
+    return result;
+}
+
+int gw_snapshot_open_input(gw_snapshot *snapshot, gw_input_file *input, const gw_snapshot_options *options) {
+    memset(snapshot, 0, sizeof *snapshot);
+    snapshot->json = *input;
+    memset(input, 0, sizeof *input);
+    const int result = snapshot_read(snapshot, options);
+    if (result != GW_CLI_OK) {
+        gw_snapshot_close(snapshot);
+    }
+    return result;
+}
+
+int gw_snapshot_open(gw_snapshot *snapshot, const char *path, const gw_snapshot_options *options) {
+    memset(snapshot, 0, sizeof *snapshot);
+    gw_input_file input;
+    const int result = gw_input_file_open(&input, path);
+    return result != GW_CLI_OK ? result : gw_snapshot_open_input(snapshot, &input, options);
+}
+
+void gw_snapshot_close(gw_snapshot *snapshot) {
+    for (int i = 0; i < GW_SNAPSHOT_ARRAY_COUNT; i++) {
+        gw_npy_close(&snapshot->array[i]);
+        free(snapshot->path[i]);
+    }
+    gw_input_file_close(&snapshot->json);
+    memset(snapshot, 0, sizeof *snapshot);
+}
+
+int gw_snapshot_has_file(const gw_snapshot *snapshot, const char *path) {
+    int found = gw_atomic_file_is_input(path, &snapshot->json);
+    for (int i = 0; i < GW_SNAPSHOT_ARRAY_COUNT; i++) {
+        found |= gw_atomic_file_is_input(path, &snapshot->array[i].input);
+    }
+    return found;
+}
