@@ -1,0 +1,43 @@
+/*
+ * Merged-gradient wait-free backpropagation (MG-WFBP, INFOCOM 2019), one greedy pass: a tensor joins the open
+ * group when it becomes ready before the group's message would have paid its startup time, because then merging
+ * saves more startup than it delays. Startup of the encoder counts as well (as in the later OMGS-SGD).
+ *
+ * SPDX-License-Identifier: BSD-2-Clause
+ */
+#include "plan_internal.h"
+
+gw_plan_status gw_mgwfbp(const gw_plan_problem *problem, uint32_t method_index, gw_plan *plan) {
+    const gw_plan_method *method = &problem->methods[method_index];
+    gw_plan_tick startup = gw_cost_at(&method->net, 0) + gw_cost_at(&method->enc, 0);
+    gw_serial_clock clock = {0, 0, 0, 0, 0, 0};
+    uint32_t first = 0;
+    int64_t elems = 0;
+    gw_plan_tick bwd = 0;
+    plan->group_count = 0;
+    for (uint32_t i = 0; i < problem->tensor_count; i++) {
+        elems += problem->tensors[i].elems;
+        bwd += problem->tensors[i].bwd;
+        gw_serial_clock closed = clock;
+        gw_serial_group(&closed, method, bwd, elems);
+        if (i + 1 < problem->tensor_count) {
+            gw_plan_tick start = closed.c - gw_cost_at(&method->net, elems);
+            gw_plan_tick next_ready = clock.e + bwd + problem->tensors[i + 1].bwd;
+            if (next_ready < start + startup) {
+                continue;
+            }
+        }
+        if (plan->group_count == plan->capacity) {
+            return GW_PLAN_ERR_CAPACITY;
+        }
+        plan->groups[plan->group_count].first = first;
+        plan->groups[plan->group_count].tensor_count = i + 1 - first;
+        plan->groups[plan->group_count].method = method_index;
+        plan->group_count++;
+        clock = closed;
+        first = i + 1;
+        elems = 0;
+        bwd = 0;
+    }
+    return GW_PLAN_OK;
+}

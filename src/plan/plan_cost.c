@@ -1,0 +1,113 @@
+/*
+ * Cost curves: checks and evaluation.
+ *
+ * SPDX-License-Identifier: BSD-2-Clause
+ */
+#include "plan_internal.h"
+
+static gw_plan_status fail(gw_plan_fault *fault, gw_plan_status status, const char *what, uint32_t index) {
+    if (fault != NULL) {
+        fault->what = what;
+        fault->index = index;
+    }
+    return status;
+}
+
+gw_plan_status gw_plan_cost_check(const gw_plan_cost *cost, gw_plan_fault *fault) {
+    if (cost == NULL) {
+        return fail(fault, GW_PLAN_ERR_ARG, "curve is NULL", 0);
+    }
+    switch (cost->kind) {
+    case GW_PLAN_COST_AFFINE:
+    case GW_PLAN_COST_MAXLIN:
+    case GW_PLAN_COST_HINGE:
+        if (cost->a < 0 || cost->b < 0) {
+            return fail(fault, GW_PLAN_ERR_NEGATIVE, "curve coefficient is negative", 0);
+        }
+        if (cost->kind == GW_PLAN_COST_HINGE && cost->t < 0) {
+            return fail(fault, GW_PLAN_ERR_NEGATIVE, "hinge position is negative", 0);
+        }
+        return GW_PLAN_OK;
+    case GW_PLAN_COST_TABLE:
+        if (cost->table_len == 0 || cost->table_x == NULL || cost->table_y == NULL) {
+            return fail(fault, GW_PLAN_ERR_ARG, "cost table is empty", 0);
+        }
+        for (uint32_t i = 0; i < cost->table_len; i++) {
+            if (cost->table_x[i] < 0 || cost->table_y[i] < 0) {
+                return fail(fault, GW_PLAN_ERR_NEGATIVE, "cost table row is negative", i);
+            }
+            if (i > 0 && (cost->table_x[i] <= cost->table_x[i - 1] || cost->table_y[i] < cost->table_y[i - 1])) {
+                return fail(fault, GW_PLAN_ERR_CURVE, "cost table does not ascend", i);
+            }
+        }
+        return GW_PLAN_OK;
+    default:
+        return fail(fault, GW_PLAN_ERR_ARG, "unknown curve kind", 0);
+    }
+}
+
+/* floor(a * b / c) for a, b >= 0, c > 0, saturating, without 128-bit integers: a = (a / c) c + a % c, and the
+ * second product is halved until it fits (a rounding difference below 2^-31 relative, only beyond 2^63). */
+static int64_t mul_div(int64_t a, int64_t b, int64_t c) {
+    int64_t whole = a / c;
+    int64_t rest = a % c;
+    if (b != 0 && whole > INT64_MAX / b) {
+        return INT64_MAX;
+    }
+    int64_t sum = whole * b;
+    while (b != 0 && rest > INT64_MAX / b) {
+        rest >>= 1;
+        c >>= 1;
+    }
+    int64_t part = c == 0 ? 0 : rest * b / c;
+    return sum > INT64_MAX - part ? INT64_MAX : sum + part;
+}
+
+gw_plan_tick gw_cost_table_at(const gw_plan_cost *cost, int64_t elems) {
+    const int64_t *x = cost->table_x;
+    const gw_plan_tick *y = cost->table_y;
+    uint32_t len = cost->table_len;
+    if (elems <= x[0] || len == 1) {
+        return y[0];
+    }
+    uint32_t low = 0; /* invariant: x[low] <= elems, segment low .. low + 1 exists */
+    uint32_t high = len - 1;
+    while (high - low > 1) {
+        uint32_t middle = low + (high - low) / 2;
+        if (x[middle] <= elems) {
+            low = middle;
+        } else {
+            high = middle;
+        }
+    }
+    int64_t part = mul_div(elems - x[low], y[high] - y[low], x[high] - x[low]);
+    return part > INT64_MAX - y[low] ? INT64_MAX : y[low] + part;
+}
+
+static int64_t mul_add(int64_t a, int64_t b, int64_t x) {
+    if (x != 0 && b > INT64_MAX / x) {
+        return INT64_MAX;
+    }
+    return b * x > INT64_MAX - a ? INT64_MAX : a + b * x;
+}
+
+gw_plan_tick gw_plan_cost_eval(const gw_plan_cost *cost, int64_t elems) {
+    switch (cost->kind) {
+    case GW_PLAN_COST_AFFINE:
+        return mul_add(cost->a, cost->b, elems);
+    case GW_PLAN_COST_MAXLIN:
+        return gw_tick_max(cost->a, mul_add(0, cost->b, elems));
+    case GW_PLAN_COST_HINGE:
+        return elems > cost->t ? mul_add(cost->a, cost->b, elems - cost->t) : cost->a;
+    case GW_PLAN_COST_TABLE:
+    default:
+        return gw_cost_table_at(cost, elems);
+    }
+}
+
+int gw_cost_is_zero(const gw_plan_cost *cost) {
+    if (cost->kind == GW_PLAN_COST_TABLE) {
+        return cost->table_y[cost->table_len - 1] == 0;
+    }
+    return cost->a == 0 && cost->b == 0;
+}

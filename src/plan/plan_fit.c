@@ -1,0 +1,175 @@
+/*
+ * Fitting cost curves to measurements, minimising sum ((fit - y) / y)^2: times span decades, so relative errors
+ * count. Coefficients are kept non-negative. Every form is solved exactly for a given split of the sorted points;
+ * all splits are tried.
+ *
+ * SPDX-License-Identifier: BSD-2-Clause
+ */
+#include "plan_internal.h"
+
+/* Weighted normal equations of a + b u with weights 1 / y^2. */
+typedef struct line_sums {
+    double w, wu, wuu, wy, wuy;
+} line_sums;
+
+static void add_point(line_sums *s, double u, double y) {
+    double w = 1.0 / (y * y);
+    s->w += w;
+    s->wu += w * u;
+    s->wuu += w * u * u;
+    s->wy += w * y;
+    s->wuy += w * u * y;
+}
+
+/* Best a, b >= 0: the free solution, or the better edge when it leaves the quadrant. */
+static void solve_line(const line_sums *s, double *a, double *b) {
+    double det = s->w * s->wuu - s->wu * s->wu;
+    if (det > 1e-12 * s->w * s->wuu) {
+        *a = (s->wy * s->wuu - s->wuy * s->wu) / det;
+        *b = (s->w * s->wuy - s->wu * s->wy) / det;
+        if (*a >= 0 && *b >= 0) {
+            return;
+        }
+    }
+    double only_a = s->w > 0 ? s->wy / s->w : 0;
+    double only_b = s->wuu > 0 ? s->wuy / s->wuu : 0;
+    /* Reduction of the squared error by each edge. */
+    if (s->wuu > 0 && only_b * s->wuy > only_a * s->wy) {
+        *a = 0;
+        *b = only_b;
+    } else {
+        *a = only_a;
+        *b = 0;
+    }
+}
+
+static gw_plan_tick to_tick(double value) {
+    return value <= 0 ? 0 : value >= (double)GW_PLAN_TICK_MAX ? GW_PLAN_TICK_MAX : (gw_plan_tick)(value + 0.5);
+}
+
+static void judge(const gw_plan_point *points, size_t count, const gw_plan_cost *cost, gw_plan_fit *fit,
+                  double *squares) {
+    double mean = 0;
+    fit->cost = *cost;
+    fit->error_max = 0;
+    fit->error_mean = 0;
+    *squares = 0;
+    for (size_t i = 0; i < count; i++) {
+        mean += (double)points[i].ticks / (double)count;
+    }
+    double residual = 0;
+    double variance = 0;
+    for (size_t i = 0; i < count; i++) {
+        double y = (double)points[i].ticks;
+        double difference = (double)gw_plan_cost_eval(cost, points[i].elems) - y;
+        double relative = (difference < 0 ? -difference : difference) / y;
+        fit->error_max = relative > fit->error_max ? relative : fit->error_max;
+        fit->error_mean += relative / (double)count;
+        *squares += relative * relative;
+        residual += difference * difference;
+        variance += (y - mean) * (y - mean);
+    }
+    fit->r2 = variance > 0 ? 1.0 - residual / variance : residual == 0 ? 1.0 : 0.0;
+}
+
+static void consider(const gw_plan_point *points, size_t count, gw_plan_cost_kind kind, double a, double b,
+                     int64_t t, gw_plan_fit *best, double *best_squares) {
+    gw_plan_cost cost = {kind, to_tick(a), to_tick(b), t, 0, NULL, NULL};
+    gw_plan_fit fit;
+    double squares;
+    judge(points, count, &cost, &fit, &squares);
+    if (squares < *best_squares) {
+        *best_squares = squares;
+        *best = fit;
+    }
+}
+
+/* Fits with points of at most `split` elements on the left piece. */
+static void fit_split(const gw_plan_point *points, size_t count, gw_plan_cost_kind kind, int64_t split,
+                      gw_plan_fit *best, double *best_squares) {
+    line_sums left = {0, 0, 0, 0, 0};
+    line_sums right = {0, 0, 0, 0, 0};
+    line_sums hinge = {0, 0, 0, 0, 0};
+    for (size_t i = 0; i < count; i++) {
+        double x = (double)points[i].elems;
+        double y = (double)points[i].ticks;
+        int is_left = points[i].elems <= split;
+        add_point(is_left ? &left : &right, x, y);
+        add_point(&hinge, is_left ? 0 : x - (double)split, y);
+    }
+    double flat = left.w > 0 ? left.wy / left.w : 0;
+    if (kind == GW_PLAN_COST_MAXLIN) {
+        consider(points, count, kind, flat, right.wuu > 0 ? right.wuy / right.wuu : 0, 0, best, best_squares);
+        return;
+    }
+    double a, b;
+    solve_line(&hinge, &a, &b);
+    consider(points, count, kind, a, b, split, best, best_squares);
+    /* Pieces fitted apart: the hinge lies where the right line meets the flat piece. */
+    double det = right.w * right.wuu - right.wu * right.wu;
+    if (det > 1e-12 * right.w * right.wuu) {
+        double intercept = (right.wy * right.wuu - right.wuy * right.wu) / det;
+        double slope = (right.w * right.wuy - right.wu * right.wy) / det;
+        double meet = slope > 0 ? (flat - intercept) / slope : -1;
+        if (meet >= 0 && meet < (double)GW_PLAN_TICK_MAX) {
+            consider(points, count, kind, flat, slope, (int64_t)(meet + 0.5), best, best_squares);
+        }
+    }
+}
+
+gw_plan_status gw_plan_cost_fit(const gw_plan_point *points, size_t point_count, gw_plan_cost_kind kind,
+                                gw_plan_fit *fit) {
+    if (points == NULL || fit == NULL || point_count < 2 ||
+        (kind != GW_PLAN_COST_AFFINE && kind != GW_PLAN_COST_MAXLIN && kind != GW_PLAN_COST_HINGE)) {
+        return GW_PLAN_ERR_ARG;
+    }
+    int differ = 0;
+    line_sums all = {0, 0, 0, 0, 0};
+    for (size_t i = 0; i < point_count; i++) {
+        if (points[i].elems < 0 || points[i].ticks <= 0) {
+            return GW_PLAN_ERR_NEGATIVE;
+        }
+        differ |= points[i].elems != points[0].elems;
+        add_point(&all, (double)points[i].elems, (double)points[i].ticks);
+    }
+    if (!differ) {
+        return GW_PLAN_ERR_ARG;
+    }
+    gw_plan_fit best = {{kind, 0, 0, 0, 0, NULL, NULL}, 0, 0, 0};
+    double best_squares = 1e300;
+    if (kind == GW_PLAN_COST_AFFINE) {
+        double a, b;
+        solve_line(&all, &a, &b);
+        consider(points, point_count, kind, a, b, 0, &best, &best_squares);
+    } else {
+        for (size_t i = 0; i < point_count; i++) {
+            fit_split(points, point_count, kind, points[i].elems, &best, &best_squares);
+        }
+        fit_split(points, point_count, kind, -1, &best, &best_squares);
+        if (kind == GW_PLAN_COST_HINGE) { /* t = 0 contains the affine form */
+            fit_split(points, point_count, kind, 0, &best, &best_squares);
+        }
+    }
+    *fit = best;
+    return GW_PLAN_OK;
+}
+
+gw_plan_status gw_plan_cost_fit_best(const gw_plan_point *points, size_t point_count, gw_plan_fit *fit) {
+    static const gw_plan_cost_kind kinds[3] = {GW_PLAN_COST_AFFINE, GW_PLAN_COST_MAXLIN, GW_PLAN_COST_HINGE};
+    if (fit == NULL) {
+        return GW_PLAN_ERR_ARG;
+    }
+    gw_plan_fit best;
+    for (int i = 0; i < 3; i++) {
+        gw_plan_fit one;
+        gw_plan_status status = gw_plan_cost_fit(points, point_count, kinds[i], &one);
+        if (status != GW_PLAN_OK) {
+            return status;
+        }
+        if (i == 0 || one.error_max < best.error_max) {
+            best = one;
+        }
+    }
+    *fit = best;
+    return GW_PLAN_OK;
+}

@@ -1,0 +1,144 @@
+/*
+ * Serial level: evaluation of plans and expansion of plans into jobs. Shares no search code with the solvers.
+ *
+ * SPDX-License-Identifier: BSD-2-Clause
+ */
+#include "plan_internal.h"
+
+/* Checks group j of a plan that has covered tensors up to `next`; sums its elements and backprop time. */
+static gw_plan_status group_sums(const gw_plan_problem *problem, const gw_plan_group *group, uint32_t next,
+                                 int64_t *elems, gw_plan_tick *bwd) {
+    if (group->first != next || group->tensor_count == 0 || group->tensor_count > problem->tensor_count - next ||
+        group->method >= problem->method_count) {
+        return GW_PLAN_ERR_PLAN;
+    }
+    *elems = 0;
+    *bwd = 0;
+    for (uint32_t i = next; i < next + group->tensor_count; i++) {
+        *elems += problem->tensors[i].elems;
+        *bwd += problem->tensors[i].bwd;
+        if ((problem->tensors[i].forbidden >> group->method & 1u) != 0) {
+            return GW_PLAN_ERR_PLAN;
+        }
+    }
+    if (problem->group_elems_max > 0 && *elems > problem->group_elems_max) {
+        return GW_PLAN_ERR_PLAN;
+    }
+    return GW_PLAN_OK;
+}
+
+gw_plan_status gw_plan_eval(const gw_plan_problem *problem, const gw_plan *plan, gw_plan_tick *makespan) {
+    if (plan == NULL || makespan == NULL || (plan->groups == NULL && plan->group_count > 0)) {
+        return GW_PLAN_ERR_ARG;
+    }
+    gw_plan_status status = gw_problem_check_numbers(problem, NULL);
+    if (status != GW_PLAN_OK) {
+        return status;
+    }
+    gw_serial_clock clock = {0, 0, 0, 0, 0, 0};
+    uint32_t next = 0;
+    for (uint32_t j = 0; j < plan->group_count; j++) {
+        int64_t elems;
+        gw_plan_tick bwd;
+        status = group_sums(problem, &plan->groups[j], next, &elems, &bwd);
+        if (status != GW_PLAN_OK) {
+            return status;
+        }
+        gw_serial_group(&clock, &problem->methods[plan->groups[j].method], bwd, elems);
+        next += plan->groups[j].tensor_count;
+    }
+    if (next != problem->tensor_count) {
+        return GW_PLAN_ERR_PLAN;
+    }
+    *makespan = gw_serial_finish(&clock, problem->decode);
+    return GW_PLAN_OK;
+}
+
+static void add_stage(gw_plan_job *job, gw_plan_tick duration, gw_plan_resource resource, uint8_t queue, int decode) {
+    gw_plan_stage *stage = &job->stages[job->stage_count++];
+    stage->duration = duration;
+    stage->resource = (uint8_t)resource;
+    stage->queue = queue;
+    stage->decode = decode ? 1 : 0;
+    stage->op = GW_PLAN_OP_COUNT;
+}
+
+gw_plan_status gw_plan_jobs(const gw_plan_problem *problem, const gw_plan *plan, gw_plan_job *jobs,
+                            uint32_t jobs_capacity) {
+    if (plan == NULL || jobs == NULL || (plan->groups == NULL && plan->group_count > 0)) {
+        return GW_PLAN_ERR_ARG;
+    }
+    gw_plan_status status = gw_problem_check_numbers(problem, NULL);
+    if (status != GW_PLAN_OK) {
+        return status;
+    }
+    if (jobs_capacity < plan->group_count) {
+        return GW_PLAN_ERR_CAPACITY;
+    }
+    uint32_t next = 0;
+    for (uint32_t j = 0; j < plan->group_count; j++) {
+        int64_t elems;
+        gw_plan_tick bwd;
+        status = group_sums(problem, &plan->groups[j], next, &elems, &bwd);
+        if (status != GW_PLAN_OK) {
+            return status;
+        }
+        next += plan->groups[j].tensor_count;
+    }
+    if (next != problem->tensor_count) {
+        return GW_PLAN_ERR_PLAN;
+    }
+    next = 0;
+    for (uint32_t j = 0; j < plan->group_count; j++) {
+        const gw_plan_method *method = &problem->methods[plan->groups[j].method];
+        int64_t elems = 0;
+        gw_plan_job *job = &jobs[j];
+        job->bwd = 0;
+        job->stage_count = 0;
+        (void)group_sums(problem, &plan->groups[j], next, &elems, &job->bwd);
+        next += plan->groups[j].tensor_count;
+        gw_plan_tick enc = gw_cost_at(&method->enc, elems);
+        gw_plan_tick dec = gw_cost_at(&method->dec, elems);
+        if (enc > 0) {
+            add_stage(job, enc, method->enc_device == GW_PLAN_CPU ? GW_PLAN_ON_CPU : GW_PLAN_ON_GPU, 0, 0);
+        }
+        add_stage(job, gw_cost_at(&method->net, elems), GW_PLAN_ON_INTER, 1, 0);
+        if (dec > 0) {
+            add_stage(job, dec, GW_PLAN_ON_GPU, 1, 1);
+        }
+    }
+    return GW_PLAN_OK;
+}
+
+static int is_network(const gw_plan_stage *stage) {
+    return stage->resource == GW_PLAN_ON_INTRA || stage->resource == GW_PLAN_ON_INTER;
+}
+
+void gw_plan_job_vector(const gw_plan_job *job, gw_plan_vector *vector) {
+    uint32_t first = job->stage_count;
+    uint32_t last = 0;
+    for (uint32_t s = 0; s < job->stage_count; s++) {
+        if (is_network(&job->stages[s])) {
+            first = first == job->stage_count ? s : first;
+            last = s;
+        }
+    }
+    vector->gpu = 0;
+    vector->cpu = 0;
+    vector->net = 0;
+    vector->tail = 0;
+    for (uint32_t s = 0; s < job->stage_count; s++) {
+        gw_plan_tick duration = job->stages[s].duration;
+        if (s < first) {
+            if (job->stages[s].resource == GW_PLAN_ON_CPU) {
+                vector->cpu += duration;
+            } else {
+                vector->gpu += duration;
+            }
+        } else if (s <= last) {
+            vector->net += duration;
+        } else {
+            vector->tail += duration;
+        }
+    }
+}

@@ -1,0 +1,268 @@
+/*
+ * Option trees: dominance reduction, exact serial-level choice through the label engine, evaluation, brute force.
+ *
+ * SPDX-License-Identifier: BSD-2-Clause
+ */
+#include "labels.h"
+
+static int vector_less(const gw_plan_vector *a, const gw_plan_vector *b) {
+    if (a->gpu != b->gpu) return a->gpu < b->gpu;
+    if (a->cpu != b->cpu) return a->cpu < b->cpu;
+    if (a->net != b->net) return a->net < b->net;
+    return a->tail < b->tail;
+}
+
+uint32_t gw_plan_vectors_reduce(gw_plan_vector *vectors, uint32_t count, gw_plan_vector *scratch) {
+    /* Stable merge sort: of equal vectors the earliest stays in front and survives. */
+    gw_plan_vector *from = vectors;
+    gw_plan_vector *to = scratch;
+    for (uint32_t width = 1; width < count; width *= 2) {
+        for (uint32_t low = 0; low < count; low += 2 * width) {
+            uint32_t middle = low + width < count ? low + width : count;
+            uint32_t high = low + 2 * width < count ? low + 2 * width : count;
+            uint32_t a = low;
+            uint32_t b = middle;
+            for (uint32_t out = low; out < high; out++) {
+                to[out] = a < middle && (b >= high || !vector_less(&from[b], &from[a])) ? from[a++] : from[b++];
+            }
+        }
+        gw_plan_vector *swap = from;
+        from = to;
+        to = swap;
+    }
+    uint32_t kept = 0;
+    for (uint32_t i = 0; i < count; i++) {
+        int dominated = 0;
+        for (uint32_t r = 0; r < kept && !dominated; r++) {
+            const gw_plan_vector *v = &vectors[r];
+            dominated = v->gpu <= from[i].gpu && v->cpu <= from[i].cpu && v->net <= from[i].net &&
+                        v->tail <= from[i].tail;
+        }
+        if (!dominated) {
+            /* kept <= i, so when from == vectors nothing unread is overwritten. */
+            vectors[kept++] = from[i];
+        }
+    }
+    return kept;
+}
+
+static gw_plan_status check(const gw_plan_tree *tree) {
+    if (tree == NULL || (tree->tensor_count > 0 && (tree->bwd == NULL || tree->tensor_class == NULL)) ||
+        tree->vectors == NULL || tree->class_first == NULL ||
+        (tree->decode != GW_PLAN_DECODE_SERIAL && tree->decode != GW_PLAN_DECODE_PARALLEL)) {
+        return GW_PLAN_ERR_ARG;
+    }
+    if (tree->tensor_count == 0 || tree->class_count == 0) {
+        return GW_PLAN_ERR_EMPTY;
+    }
+    if (tree->tensor_count > GW_PLAN_TENSORS_MAX) {
+        return GW_PLAN_ERR_COUNT;
+    }
+    for (uint32_t c = 0; c < tree->class_count; c++) {
+        if (tree->class_first[c + 1] <= tree->class_first[c]) {
+            return GW_PLAN_ERR_INFEASIBLE;
+        }
+    }
+    gw_plan_tick total = 0;
+    for (uint32_t i = 0; i < tree->tensor_count; i++) {
+        if (tree->tensor_class[i] >= tree->class_count) {
+            return GW_PLAN_ERR_ARG;
+        }
+        if (tree->bwd[i] < 0) {
+            return GW_PLAN_ERR_NEGATIVE;
+        }
+        gw_plan_tick longest = 0;
+        for (uint32_t v = tree->class_first[tree->tensor_class[i]]; v < tree->class_first[tree->tensor_class[i] + 1];
+             v++) {
+            const gw_plan_vector *vector = &tree->vectors[v];
+            if (vector->gpu < 0 || vector->cpu < 0 || vector->net < 0 || vector->tail < 0) {
+                return GW_PLAN_ERR_NEGATIVE;
+            }
+            if (vector->gpu >= GW_PLAN_TICK_MAX || vector->cpu >= GW_PLAN_TICK_MAX ||
+                vector->net >= GW_PLAN_TICK_MAX || vector->tail >= GW_PLAN_TICK_MAX) {
+                return GW_PLAN_ERR_OVERFLOW;
+            }
+            longest = gw_tick_max(longest, vector->gpu + vector->cpu + vector->net + vector->tail);
+        }
+        if (tree->bwd[i] >= GW_PLAN_TICK_MAX || longest + tree->bwd[i] >= GW_PLAN_TICK_MAX - total) {
+            return GW_PLAN_ERR_OVERFLOW;
+        }
+        total += longest + tree->bwd[i];
+    }
+    return GW_PLAN_OK;
+}
+
+static uint32_t vector_count_max(const gw_plan_tree *tree) {
+    uint32_t most = 1;
+    for (uint32_t c = 0; c < tree->class_count; c++) {
+        uint32_t count = tree->class_first[c + 1] - tree->class_first[c];
+        most = count > most ? count : most;
+    }
+    return most;
+}
+
+size_t gw_plan_tree_workspace_size(const gw_plan_tree *tree) {
+    return check(tree) == GW_PLAN_OK ? gw_label_workspace(tree->tensor_count, vector_count_max(tree)) : 0;
+}
+
+static const gw_plan_vector *vector_at(const gw_plan_tree *tree, uint32_t tensor, uint32_t choice) {
+    return &tree->vectors[tree->class_first[tree->tensor_class[tensor]] + choice];
+}
+
+static gw_plan_tick evaluate(const gw_plan_tree *tree, const uint32_t *choice) {
+    gw_serial_clock clock = {0, 0, 0, 0, 0, 0};
+    for (uint32_t i = 0; i < tree->tensor_count; i++) {
+        const gw_plan_vector *v = vector_at(tree, i, choice[i]);
+        gw_serial_step(&clock, tree->bwd[i], v->gpu, v->cpu, v->net, v->tail);
+    }
+    return gw_serial_finish(&clock, tree->decode);
+}
+
+gw_plan_status gw_plan_tree_eval(const gw_plan_tree *tree, const uint32_t *choice, gw_plan_tick *makespan) {
+    gw_plan_status status = choice == NULL || makespan == NULL ? GW_PLAN_ERR_ARG : check(tree);
+    if (status != GW_PLAN_OK) {
+        return status;
+    }
+    for (uint32_t i = 0; i < tree->tensor_count; i++) {
+        uint32_t c = tree->tensor_class[i];
+        if (choice[i] >= tree->class_first[c + 1] - tree->class_first[c]) {
+            return GW_PLAN_ERR_PLAN;
+        }
+    }
+    *makespan = evaluate(tree, choice);
+    return GW_PLAN_OK;
+}
+
+/* The engine names a step by the vector's `option`, which belongs to the caller; find its place in the class. */
+static uint32_t place_of(const gw_plan_tree *tree, uint32_t tensor, uint32_t option) {
+    uint32_t c = tree->tensor_class[tensor];
+    for (uint32_t v = tree->class_first[c]; v < tree->class_first[c + 1]; v++) {
+        if (tree->vectors[v].option == option) {
+            return v - tree->class_first[c];
+        }
+    }
+    return 0;
+}
+
+/* First incumbent: for each tensor the vector that is cheapest under one of a few mixes of GPU and network time. */
+static gw_plan_tick first_incumbent(const gw_plan_tree *tree, uint32_t *trial, uint32_t *choice) {
+    gw_plan_tick best = INT64_MAX;
+    for (int mix = 0; mix <= 8; mix++) {
+        for (uint32_t i = 0; i < tree->tensor_count; i++) {
+            uint32_t c = tree->tensor_class[i];
+            gw_plan_tick cheapest = INT64_MAX;
+            for (uint32_t v = tree->class_first[c]; v < tree->class_first[c + 1]; v++) {
+                const gw_plan_vector *vector = &tree->vectors[v];
+                gw_plan_tick cost = mix * vector->net + (8 - mix) * (vector->gpu + vector->tail) + vector->cpu;
+                if (cost < cheapest) {
+                    cheapest = cost;
+                    trial[i] = v - tree->class_first[c];
+                }
+            }
+        }
+        gw_plan_tick makespan = evaluate(tree, trial);
+        if (makespan < best) {
+            best = makespan;
+            for (uint32_t i = 0; i < tree->tensor_count; i++) {
+                choice[i] = trial[i];
+            }
+        }
+    }
+    return best;
+}
+
+gw_plan_status gw_plan_tree_solve(const gw_plan_tree *tree, const gw_plan_limits *limits, void *workspace,
+                                  size_t workspace_size, uint32_t *choice, gw_plan_cert *cert) {
+    gw_plan_status status = choice == NULL || cert == NULL ? GW_PLAN_ERR_ARG : check(tree);
+    if (status != GW_PLAN_OK) {
+        return status;
+    }
+    gw_arena arena;
+    if (!gw_arena_open(&arena, workspace, workspace_size)) {
+        return GW_PLAN_ERR_WORKSPACE;
+    }
+    uint32_t n = tree->tensor_count;
+    gw_label_step *steps = gw_arena_take(&arena, n, sizeof(gw_label_step));
+    gw_plan_tick *bwd_sum = gw_arena_take(&arena, (size_t)n + 1, sizeof(gw_plan_tick));
+    uint32_t *trial = gw_arena_take(&arena, n, sizeof(uint32_t));
+    uint32_t *best = gw_arena_take(&arena, n, sizeof(uint32_t));
+    if (steps == NULL || bwd_sum == NULL || trial == NULL || best == NULL) {
+        return GW_PLAN_ERR_WORKSPACE;
+    }
+    gw_label_source source = {n, bwd_sum, tree->decode, 0, 0, vector_count_max(tree), NULL, NULL, tree};
+    bwd_sum[0] = 0;
+    for (uint32_t i = 0; i < n; i++) {
+        bwd_sum[i + 1] = bwd_sum[i] + tree->bwd[i];
+        uint32_t c = tree->tensor_class[i];
+        for (uint32_t v = tree->class_first[c]; v < tree->class_first[c + 1]; v++) {
+            source.has_cpu |= tree->vectors[v].cpu > 0;
+            source.has_tail |= tree->vectors[v].tail > 0;
+        }
+    }
+    gw_plan_tick incumbent = first_incumbent(tree, trial, best);
+    uint32_t step_count;
+    gw_plan_cert result = {0, 0, 0, 0, 0, 0};
+    status = gw_label_search(&source, limits, incumbent, &arena, steps, &step_count, &result);
+    if (status != GW_PLAN_OK) {
+        return status;
+    }
+    for (uint32_t j = 0; j < step_count; j++) {
+        best[steps[j].first] = place_of(tree, steps[j].first, steps[j].option);
+    }
+    for (uint32_t i = 0; i < n; i++) {
+        choice[i] = best[i];
+    }
+    *cert = result;
+    return GW_PLAN_OK;
+}
+
+#define BRUTE_TENSORS_MAX 23u
+
+gw_plan_status gw_plan_tree_brute(const gw_plan_tree *tree, uint32_t *choice, gw_plan_cert *cert) {
+    gw_plan_status status = choice == NULL || cert == NULL ? GW_PLAN_ERR_ARG : check(tree);
+    if (status != GW_PLAN_OK) {
+        return status;
+    }
+    uint32_t n = tree->tensor_count;
+    uint64_t plans = 1;
+    for (uint32_t i = 0; i < n; i++) {
+        uint32_t c = tree->tensor_class[i];
+        plans *= tree->class_first[c + 1] - tree->class_first[c];
+        if (plans > GW_PLAN_BRUTE_MAX || i >= BRUTE_TENSORS_MAX) {
+            return GW_PLAN_ERR_LIMIT;
+        }
+    }
+    uint32_t digit[BRUTE_TENSORS_MAX] = {0};
+    gw_serial_clock before[BRUTE_TENSORS_MAX + 1];
+    before[0] = (gw_serial_clock){0, 0, 0, 0, 0, 0};
+    gw_plan_tick best = INT64_MAX;
+    uint32_t depth = 0;
+    for (;;) {
+        uint32_t c = tree->tensor_class[depth];
+        if (digit[depth] == tree->class_first[c + 1] - tree->class_first[c]) {
+            if (depth == 0) {
+                break;
+            }
+            digit[depth--] = 0;
+            digit[depth]++;
+            continue;
+        }
+        const gw_plan_vector *v = vector_at(tree, depth, digit[depth]);
+        before[depth + 1] = before[depth];
+        gw_serial_step(&before[depth + 1], tree->bwd[depth], v->gpu, v->cpu, v->net, v->tail);
+        if (depth + 1 < n) {
+            depth++;
+            continue;
+        }
+        gw_plan_tick total = gw_serial_finish(&before[n], tree->decode);
+        if (total < best) {
+            best = total;
+            for (uint32_t i = 0; i < n; i++) {
+                choice[i] = digit[i];
+            }
+        }
+        digit[depth]++;
+    }
+    *cert = (gw_plan_cert){best, best, 1, plans, 1, 0};
+    return GW_PLAN_OK;
+}
