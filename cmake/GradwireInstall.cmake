@@ -5,6 +5,8 @@ include(CMakePackageConfigHelpers)
 set(gw_install_targets gradwire)
 if(TARGET gradwire_plan)
     list(APPEND gw_install_targets gradwire_plan)
+    set_target_properties(gradwire_plan PROPERTIES INTERFACE_INCLUDE_DIRECTORIES
+        "$<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include>;$<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>")
     if(NOT TARGET gradwire::gradwire_plan)
         add_library(gradwire::gradwire_plan ALIAS gradwire_plan)
     endif()

@@ -1,0 +1,173 @@
+/*
+ * Any bytes to gw_gcomp_install(). An independent reading of docs/format.md section 5.1 says whether they are a codebook;
+ * the library must agree. A refused book leaves the handle as it was, byte for byte; an accepted one must carry values.
+ *
+ * SPDX-License-Identifier: BSD-2-Clause
+ */
+#include "gcomp_sender.h"
+
+#include <string.h>
+
+/* Can a frame of this kind have the label at all? */
+static int label_exists(unsigned label, gw_dtype dtype, gw_gcomp_levels levels)
+{
+    if (label < 2) {
+        return 1;
+    }
+    if (levels == GW_GCOMP_DERIVED) {
+        return dtype == GW_FP16 ? label <= 32 : label <= 255;
+    }
+    return label >= 4 && (dtype != GW_FP16 || label <= 4 * 31 + 3);
+}
+
+static int is_book(const uint8_t *book, size_t size, gw_dtype dtype, gw_gcomp_levels levels)
+{
+    uint8_t length[256] = {0};
+    if (size < 4) {
+        return 0;
+    }
+    unsigned base = book[0], first = book[1], last = book[2];
+    if (base > 191 || (base != 0 && (dtype == GW_FP16 || levels == GW_GCOMP_DERIVED))) {
+        return 0;
+    }
+    length[0] = book[3] & 15;
+    length[1] = book[3] >> 4;
+    size_t expected = 4;
+    if (first != 0 || last != 0) {
+        if (first < 2 || last < first) {
+            return 0;
+        }
+        expected = 4 + (last - first + 2) / 2;
+        if (size < expected) {
+            return 0;
+        }
+        for (unsigned i = 0; i <= last - first; i++) {
+            length[first + i] = book[4 + i / 2] >> 4 * (i & 1) & 15;
+        }
+        if (length[first] == 0 || length[last] == 0 || ((last - first) % 2 == 0 && book[expected - 1] >> 4 != 0)) {
+            return 0;
+        }
+    }
+    size_t padded = (expected + 3) & ~(size_t)3;
+    if (size != padded || (padded > expected && !gw_fuzz_all_bytes(book + expected, padded - expected, 0))) {
+        return 0;
+    }
+    unsigned sum = 0, count = 0;
+    for (unsigned label = 0; label < 256; label++) {
+        if (length[label] == 0) {
+            continue;
+        }
+        if (length[label] > 11 || !label_exists(label, dtype, levels)) {
+            return 0;
+        }
+        sum += 1u << (11 - length[label]);
+        count++;
+    }
+    /* gw_gcomp_install() asks for labels 0 and 1, so a book of one label cannot be installed. */
+    return count >= 2 && sum == 1u << 11 && length[0] != 0 && length[1] != 0;
+}
+
+/* Makes a valid book of the fuzz bytes, so that the second half of the target is reached: a random complete tree. */
+static size_t make_book(uint8_t *book, gw_dtype dtype, gw_gcomp_levels levels, gw_fuzz_reader *reader)
+{
+    uint8_t length[256] = {1, 1};
+    unsigned label_max = levels == GW_GCOMP_DERIVED ? (dtype == GW_FP16 ? 32 : 255) : (dtype == GW_FP16 ? 127 : 255);
+    unsigned label_min = levels == GW_GCOMP_DERIVED ? 2 : 4;
+    unsigned splits = gw_fuzz_u8(reader);
+    uint64_t state = gw_fuzz_u32(reader);
+    unsigned first = 0, last = 0;
+
+    /* Splitting the leaf of a label into two keeps the sum at one. */
+    for (unsigned i = 0; i < splits; i++) {
+        uint64_t r = gw_fuzz_random(&state);
+        unsigned from = r & 1 ? (unsigned)(r >> 1 & 1) : (unsigned)(r >> 8 & 255);
+        unsigned to = label_min + (unsigned)(r >> 16) % (label_max - label_min + 1);
+        if (length[from] != 0 && length[from] < 11 && length[to] == 0) {
+            length[from]++;
+            length[to] = length[from];
+        }
+    }
+    for (unsigned label = 2; label < 256; label++) {
+        if (length[label] != 0) {
+            first = first == 0 ? label : first;
+            last = label;
+        }
+    }
+    memset(book, 0, GW_GCOMP_BOOK_SIZE_MAX);
+    book[0] = dtype == GW_FP16 || levels == GW_GCOMP_DERIVED ? 0 : gw_fuzz_u8(reader) % 192;
+    book[1] = (uint8_t)first;
+    book[2] = (uint8_t)last;
+    book[3] = (uint8_t)(length[0] | length[1] << 4);
+    if (first == 0) {
+        return 4;
+    }
+    for (unsigned i = 0; i <= last - first; i++) {
+        book[4 + i / 2] |= (uint8_t)(length[first + i] << 4 * (i & 1));
+    }
+    return (4 + (last - first + 2) / 2 + 3) & ~(size_t)3;
+}
+
+static void use_book(const gw_gcomp *codec, const gw_fuzz_sender *sender)
+{
+    size_t len = (size_t)sender->source.len, frame_size = 0;
+    size_t workspace_size = gw_gcomp_workspace_size(codec), capacity = gw_gcomp_bound(codec, len);
+    void *workspace = gw_fuzz_buffer(GW_FUZZ_WORKSPACE, workspace_size, 0x6b);
+    void *frame = gw_fuzz_buffer(GW_FUZZ_FRAME, capacity, 0);
+    void *dst = gw_fuzz_buffer(GW_FUZZ_DST, len * sender->element, 0xa5);
+    uint64_t decoded_len = 0;
+
+    FUZZ_CHECK(gw_gcomp_encode(codec, &sender->source, frame, capacity, &frame_size, workspace, workspace_size) ==
+               GW_OK);
+    FUZZ_CHECK(gw_gcomp_decode(codec, frame, frame_size, sender->source.map, dst, len, &decoded_len, NULL, workspace,
+                               workspace_size) == GW_OK);
+    FUZZ_CHECK(decoded_len == len);
+    gw_fuzz_check_values(sender, dst);
+    gw_fuzz_buffers_check();
+
+    /* Another generation, and no book at all, are refused. */
+    static gw_gcomp other;
+    FUZZ_CHECK(gw_gcomp_init(&other, &sender->options) == GW_OK);
+    FUZZ_CHECK(gw_gcomp_decode(&other, frame, frame_size, sender->source.map, dst, len, &decoded_len, NULL, workspace,
+                               workspace_size) == GW_ERR_TABLE);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    gw_fuzz_reader reader = {data, size};
+    gw_fuzz_sender sender;
+    uint8_t choice = gw_fuzz_u8(&reader);
+    gw_fuzz_place_at_end(choice & 1);
+
+    uint8_t book[GW_GCOMP_BOOK_SIZE_MAX + 4] = {0};
+    size_t book_size = gw_fuzz_u8(&reader) % (sizeof book + 1);
+    gw_fuzz_reader book_reader = reader;
+    reader.data += reader.size < 16 ? reader.size : 16;
+    reader.size -= reader.size < 16 ? reader.size : 16;
+    gw_fuzz_sender_init(&sender, &reader, 5000);
+    if (choice & 2) {
+        book_size = make_book(book, sender.options.dtype, sender.options.levels, &book_reader);
+        if (choice & 4) { /* and one wrong byte */
+            book[gw_fuzz_u8(&book_reader) % book_size] ^= gw_fuzz_u8(&book_reader);
+        }
+    } else {
+        for (size_t i = 0; i < book_size; i++) {
+            book[i] = gw_fuzz_u8(&reader);
+        }
+    }
+
+    static gw_gcomp codec, before;
+    FUZZ_CHECK(gw_gcomp_init(&codec, &sender.options) == GW_OK);
+    before = codec;
+    uint8_t *placed = (uint8_t *)gw_fuzz_buffer(GW_FUZZ_SRC, book_size, 0);
+    memcpy(placed, book, book_size);
+    gw_status status = gw_gcomp_install(&codec, 5, 1, placed, book_size, 1);
+    gw_fuzz_buffers_check();
+    if (is_book(book, book_size, sender.options.dtype, sender.options.levels)) {
+        FUZZ_CHECK(status == GW_OK);
+        use_book(&codec, &sender);
+    } else {
+        FUZZ_CHECK(status == GW_ERR_TABLE);
+        FUZZ_CHECK(memcmp(&codec, &before, sizeof codec) == 0);
+    }
+    return 0;
+}

@@ -1,0 +1,39 @@
+/*
+ * The contract of the GCOMP decoder, as a function that any bytes can be given to.
+ *
+ * SPDX-License-Identifier: BSD-2-Clause
+ */
+#ifndef GW_FUZZ_GCOMP_CONTRACT_H
+#define GW_FUZZ_GCOMP_CONTRACT_H
+
+#include "fuzz_support.h"
+
+/* A receiver: what it knows before bytes arrive. */
+typedef struct gw_fuzz_receiver {
+    gw_dtype dtype;
+    int strict;
+    uint64_t count_limit;
+    const uint8_t *levels;   /* the receiver's precision map, levels_len bytes; may be NULL */
+    uint64_t levels_len;
+    uint32_t map_base;
+    float wire_scale;
+    gw_gcomp_levels levels_kind; /* of the handle, which decides what an installed book means */
+    const uint8_t *book;     /* installed under book_id and book_generation; may be NULL */
+    size_t book_size;
+    uint32_t book_id, book_generation;
+    uint64_t capacity_cut;   /* output capacity = min(len of the frame, ...) minus this */
+} gw_fuzz_receiver;
+
+/*
+ * Gives src[0..src_size) to peek, check, validate, decode and decode_add, whole and chunk by chunk, on every backend, and
+ * checks what docs/format.md section 8 and gcomp.h promise: the statuses agree, the same chunk is blamed, nothing is
+ * written on a structural error, a bad chunk is zero or left alone, no byte of the output depends on what was there
+ * before, and the same call gives the same answer again. Returns the status of decode. Does nothing (GW_ERR_LIMIT) for
+ * frames of more than 2^18 values that pass peek.
+ */
+gw_status gw_fuzz_gcomp_contract(const gw_fuzz_receiver *receiver, const uint8_t *src, size_t src_size);
+
+/* A codec with a receiver's options; backends as in the options. Aborts if it is refused. */
+void gw_fuzz_gcomp_codec(gw_gcomp *codec, const gw_fuzz_receiver *receiver, uint32_t backends);
+
+#endif

@@ -1,0 +1,234 @@
+/*
+ * SPDX-License-Identifier: BSD-2-Clause
+ */
+#include "gcomp_sender.h"
+
+#include <string.h>
+
+/* docs/format.md section 2, written down a second time on purpose. */
+typedef struct dtype_facts {
+    unsigned mantissa_bits, exponent_mask, explicit_step, explicit_cap, derived_cap;
+    unsigned derived_steps[4], derived_step_count;
+} dtype_facts;
+
+static const dtype_facts facts_of[4] = {
+    {0, 0, 0, 0, 0, {0, 0, 0, 0}, 0},
+    {23, 255, 6, 18, 23, {1, 2, 3, 6}, 4},
+    {7, 255, 2, 6, 7, {1, 2, 1, 2}, 2},
+    {10, 31, 3, 9, 10, {1, 3, 1, 3}, 2},
+};
+
+uint32_t gw_fuzz_bits(const void *values, size_t index, size_t element)
+{
+    uint32_t bits = 0;
+    memcpy(&bits, (const uint8_t *)values + index * element, element); /* the fuzz machines are little-endian */
+    return bits;
+}
+
+static uint32_t random_value(gw_dtype dtype, uint64_t *state, unsigned kind, unsigned center, unsigned spread)
+{
+    const dtype_facts *facts = &facts_of[dtype];
+    uint32_t sign_bit = dtype == GW_FP32 ? 31 : 15;
+    uint64_t r = gw_fuzz_random(state);
+    uint32_t sign = (uint32_t)(r & 1) << sign_bit;
+    uint32_t mantissa = (uint32_t)(r >> 8) & ((1u << facts->mantissa_bits) - 1);
+    uint32_t exponent;
+
+    switch (kind) {
+    case 0: /* a window of exponents, geometric below the center like gradients */
+        exponent = center;
+        for (unsigned i = 0; i < spread && (r >> (40 + i % 24) & 1); i++) {
+            exponent -= exponent > 0;
+        }
+        break;
+    case 1: /* any bits */
+        return (uint32_t)(r >> 16) & (sign_bit == 31 ? 0xffffffffu : 0xffffu);
+    case 2: /* mostly zero */
+        if (r >> 40 & 15) {
+            return r >> 44 & 15 ? 0 : sign;
+        }
+        exponent = center;
+        break;
+    case 3: /* the edges: zero, subnormals, smallest and largest normals, infinity, NaN of every kind */
+        exponent = (r >> 40 & 1) ? (r >> 41 & 1) : facts->exponent_mask - (uint32_t)(r >> 41 & 1);
+        if (r >> 42 & 1) {
+            mantissa = r >> 43 & 1 ? 0 : (1u << facts->mantissa_bits) - 1;
+        }
+        break;
+    default: /* few distinct values */
+        mantissa = (uint32_t)(r >> 50 & 3) << (facts->mantissa_bits - 2);
+        exponent = center;
+        break;
+    }
+    return sign | (exponent & facts->exponent_mask) << facts->mantissa_bits | mantissa;
+}
+
+void *gw_fuzz_values(unsigned slot, gw_dtype dtype, uint64_t len, gw_fuzz_reader *reader)
+{
+    size_t element = gw_dtype_size(dtype);
+    uint8_t *values = (uint8_t *)gw_fuzz_buffer(slot, (size_t)len * element, 0);
+    uint8_t kind = gw_fuzz_u8(reader);
+    uint8_t center = gw_fuzz_u8(reader);
+    uint8_t spread = gw_fuzz_u8(reader);
+    uint64_t state = gw_fuzz_u32(reader);
+
+    /* Kind 7: the bytes of the input themselves, for as long as there are any. */
+    if ((kind & 7) == 7) {
+        size_t size = (size_t)len * element;
+        size_t taken = reader->size < size ? reader->size : size;
+        if (taken != 0) {
+            memcpy(values, reader->data, taken);
+        }
+        reader->data += taken;
+        reader->size -= taken;
+        return values;
+    }
+    for (size_t i = 0; i < len; i++) {
+        /* High bit: a new kind of data every 1000 values. */
+        unsigned now = kind & 128 ? (unsigned)((kind + i / 1000) % 5) : kind & 7;
+        uint32_t bits = random_value(dtype, &state, now, center, spread & 63);
+        memcpy(values + i * element, &bits, element);
+    }
+    return values;
+}
+
+void gw_fuzz_sender_init(gw_fuzz_sender *sender, gw_fuzz_reader *reader, uint64_t len_max)
+{
+    static const gw_dtype dtypes[4] = {GW_FP32, GW_FP32, GW_BF16, GW_FP16};
+    memset(sender, 0, sizeof *sender);
+    gw_gcomp_options *options = &sender->options;
+
+    uint8_t choice = gw_fuzz_u8(reader);
+    uint8_t cut = gw_fuzz_u8(reader);
+    uint8_t shape = gw_fuzz_u8(reader);
+    gw_dtype dtype = dtypes[choice & 3];
+    const dtype_facts *facts = &facts_of[dtype];
+    gw_gcomp_options_init(options, dtype);
+    options->levels = choice & 4 ? GW_GCOMP_DERIVED : GW_GCOMP_EXPLICIT;
+    options->rounding = (gw_gcomp_rounding)((choice >> 3) % 3);
+    options->preset = choice & 32 ? GW_GCOMP_SMALL : GW_GCOMP_FAST;
+    options->strict = choice >> 6 & 1;
+    options->checksum = choice >> 7;
+    options->chunk_log2 = 12 + (shape & 3);
+
+    int derived = options->levels == GW_GCOMP_DERIVED;
+    sender->step = derived ? facts->derived_steps[cut & 3] : facts->explicit_step;
+    sender->cap = derived ? facts->derived_cap : facts->explicit_cap;
+    if (cut & 4) {
+        sender->cap = (cut >> 5) * sender->step < sender->cap ? (cut >> 5) * sender->step : sender->cap;
+    }
+    sender->cap -= sender->cap % sender->step;
+    options->step = sender->step;
+    options->cap = sender->cap;
+
+    /* Lengths: few, about a chunk, several chunks. */
+    uint64_t len = gw_fuzz_u16(reader);
+    switch (shape >> 2 & 3) {
+    case 0:
+        len &= 255;
+        break;
+    case 1:
+        len = ((uint64_t)1 << options->chunk_log2) + (len & 63) - 32;
+        break;
+    case 2:
+        len &= 8191;
+        break;
+    default:
+        break;
+    }
+    if (len > len_max) {
+        len %= len_max + 1;
+    }
+    sender->element = gw_dtype_size(dtype);
+    sender->source.len = len;
+    sender->source.seed = gw_fuzz_u32(reader) * 0x9e3779b97f4a7c15u;
+    sender->source.first_element = shape & 16 ? ((uint64_t)1 << 40) + shape : shape;
+    sender->source.step_index = cut;
+    sender->source.rank = shape;
+    sender->source.hop = cut;
+    sender->source.values = gw_fuzz_values(GW_FUZZ_VALUES, dtype, len, reader);
+
+    if (shape & 32) {
+        /* A map around the exponents of the data: base, then bytes with a low and a high bound. */
+        uint8_t low = gw_fuzz_u8(reader), high = gw_fuzz_u8(reader);
+        uint64_t state = gw_fuzz_u16(reader);
+        uint64_t chunk_count = (len + ((uint64_t)1 << options->chunk_log2) - 1) >> options->chunk_log2;
+        uint8_t *levels = (uint8_t *)gw_fuzz_buffer(GW_FUZZ_LEVELS, (size_t)len, 0);
+        uint32_t *digest = (uint32_t *)gw_fuzz_buffer(GW_FUZZ_DIGEST, (size_t)chunk_count * sizeof(uint32_t), 0);
+        for (size_t i = 0; i < len; i++) {
+            levels[i] = (uint8_t)(low + gw_fuzz_random(&state) % (1u + high));
+        }
+        FUZZ_CHECK(gw_gcomp_map_digest(levels, (size_t)len, options->chunk_log2, digest) == GW_OK);
+        sender->map.levels = levels;
+        sender->map.digest = digest;
+        sender->map.base = 4u * gw_fuzz_u8(reader);
+        sender->map.wire_scale = shape & 64 ? 8.0f : 1.0f;
+        sender->source.map = &sender->map;
+    } else {
+        options->constant_drop = cut >> 3;
+    }
+}
+
+/* The drop of a value, from the text of docs/format.md section 3 with drop_base = base - 1. */
+static unsigned drop_of(const gw_fuzz_sender *sender, const dtype_facts *facts, uint32_t magnitude, size_t index)
+{
+    const gw_gcomp_options *options = &sender->options;
+    uint32_t exponent = magnitude >> facts->mantissa_bits;
+    int is_fp16 = options->dtype == GW_FP16;
+
+    if (exponent == facts->exponent_mask || (exponent == 0 && !is_fp16)) {
+        return 0;
+    }
+    long drop;
+    if (sender->source.map == NULL) {
+        drop = options->constant_drop < sender->cap ? (long)options->constant_drop : (long)sender->cap;
+    } else {
+        long fp32_exponent = is_fp16 ? (long)(exponent != 0 ? exponent : 1) + 112 : (long)exponent;
+        long quarter = options->levels == GW_GCOMP_DERIVED ? 3 : (long)(magnitude >> (facts->mantissa_bits - 2) & 3);
+        long k = sender->map.levels[index];
+        long room = k + (long)sender->map.base - 1 - (4 * fp32_exponent + quarter);
+        /* Parameters with p mantissa bits and a wire with w: the drop is p - w smaller. */
+        room -= 4 * ((long)options->param_mantissa_bits - (long)facts->mantissa_bits);
+        drop = k == 0 || room < 4 ? 0 : room / 4;
+        drop = drop < (long)sender->cap ? drop : (long)sender->cap;
+    }
+    return (unsigned)(drop - drop % (long)sender->step);
+}
+
+void gw_fuzz_check_values(const gw_fuzz_sender *sender, const void *decoded)
+{
+    const gw_gcomp_options *options = &sender->options;
+    const dtype_facts *facts = &facts_of[options->dtype];
+    uint32_t sign_mask = options->dtype == GW_FP32 ? 0x80000000u : 0x8000u;
+
+    for (size_t i = 0; i < sender->source.len; i++) {
+        uint32_t sent = gw_fuzz_bits(sender->source.values, i, sender->element);
+        uint32_t got = gw_fuzz_bits(decoded, i, sender->element);
+        uint32_t sent_magnitude = sent & ~sign_mask, got_magnitude = got & ~sign_mask;
+        int flushed = !options->strict && (options->dtype == GW_FP16 ? sent_magnitude == 0
+                                                                     : sent_magnitude >> facts->mantissa_bits == 0);
+        if (flushed) {
+            FUZZ_CHECK(got == 0);
+            continue;
+        }
+        unsigned drop = drop_of(sender, facts, sent_magnitude, i);
+        if (drop == 0) {
+            FUZZ_CHECK(got == sent);
+            continue;
+        }
+        uint32_t unit = 1u << drop;
+        FUZZ_CHECK(got_magnitude % unit == 0);
+        FUZZ_CHECK((got & sign_mask) == (sent & sign_mask) || (got == 0 && !options->strict));
+        FUZZ_CHECK(got_magnitude >> facts->mantissa_bits < facts->exponent_mask);
+        if (got_magnitude > sent_magnitude) {
+            FUZZ_CHECK(options->rounding != GW_GCOMP_TRUNCATE);
+            FUZZ_CHECK(got_magnitude - sent_magnitude < unit);
+            FUZZ_CHECK(options->rounding != GW_GCOMP_NEAREST || got_magnitude - sent_magnitude <= unit / 2);
+        } else {
+            FUZZ_CHECK(sent_magnitude - got_magnitude < unit);
+            /* Nearest is farther than half a unit away only where the next value would be infinity. */
+            FUZZ_CHECK(options->rounding != GW_GCOMP_NEAREST || sent_magnitude - got_magnitude <= unit / 2 ||
+                       (got_magnitude + unit) >> facts->mantissa_bits == facts->exponent_mask);
+        }
+    }
+}

@@ -1,0 +1,98 @@
+#!/usr/bin/env python3
+"""Write the seed corpora of the fuzz targets, fuzz/corpus/TARGET/: the same files on every run.
+
+    fuzz/make_corpus.py
+
+The garbage target gets the golden vectors (tests/golden, valid and rejected ones) behind the six bytes with which its
+receiver is chosen. The others read options and a recipe for values from their input (gcomp_sender.c), so their seeds are
+short strings of bytes that walk through dtypes, kinds of levels, roundings, presets, lengths and kinds of damage.
+Files that libFuzzer found are named by their hash and are left alone.
+"""
+import pathlib
+import random
+
+FUZZ = pathlib.Path(__file__).resolve().parent
+GOLDEN = FUZZ.parent / "tests" / "golden"
+GOLDEN_SIZE_MAX = 24 * 1024
+
+
+def write(target, name, data):
+    folder = FUZZ / "corpus" / target
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / name).write_bytes(data)
+
+
+def clear(target):
+    for path in (FUZZ / "corpus" / target).glob("seed-*"):
+        path.unlink()
+
+
+def sender_bytes(number, rng, len_kind):
+    """Bytes for gw_fuzz_sender_init(): one of each choice in turn, the rest random."""
+    choice = (number % 4) | (number // 4 % 2) << 2 | (number // 8 % 3) << 3 | rng.randrange(8) << 5
+    cut = rng.randrange(256)
+    shape = rng.randrange(4) | len_kind << 2 | rng.randrange(16) << 4
+    length = rng.randrange(65536)
+    kind = rng.choice([0, 0, 0, 1, 2, 3, 4, 7, 128])
+    center = rng.choice([15, 30, 110, 118, 126, 200])
+    spread = rng.randrange(4, 40)
+    data = bytes([choice, cut, shape]) + length.to_bytes(2, "little") + rng.randbytes(4)
+    data += bytes([kind, center, spread]) + rng.randbytes(4)
+    if kind == 7:
+        data += rng.randbytes(200)
+    # The map: low and high byte, generator, base / 4 near the exponents of the data.
+    data += bytes([rng.randrange(1, 40), rng.randrange(1, 120)]) + rng.randbytes(2)
+    data += bytes([max(0, min(255, center + rng.randrange(-4, 12)))])
+    return data + rng.randbytes(12)
+
+
+def make_decode():
+    target = "fuzz_gcomp_decode"
+    clear(target)
+    count = 0
+    for path in sorted(GOLDEN.rglob("*")):
+        if path.suffix in (".gw", ".bin", ".frame") and path.stat().st_size <= GOLDEN_SIZE_MAX:
+            for choice in (0x44,) if "reject" in path.parts else (0x44, 0x6c):
+                write(target, f"seed-{path.stem}-{choice:02x}", bytes([choice, 1, 9, 20, 30, 40]) + path.read_bytes())
+                count += 1
+    rng = random.Random(1)
+    header = b"gWf\x1a" + bytes([0, 1])
+    for dtype in (1, 2, 3):
+        # An empty frame, and one ZERO chunk: no golden file is needed for these.
+        for length, entries in ((0, b""), (5, (48).to_bytes(8, "little") + bytes(8))):
+            step = {1: 6, 2: 2, 3: 3}[dtype]
+            frame = header + bytes([dtype, 12, 0, 0, 0, 0, step, 3 * step, 0, 0])
+            frame += length.to_bytes(8, "little") + (32 + len(entries)).to_bytes(8, "little") + entries
+            write(target, f"seed-plain-{dtype}-{length}", bytes([0x44, 1, 0, 0, 0, 0]) + frame)
+            count += 1
+    for i in range(8):
+        write(target, f"seed-random-{i}", rng.randbytes(6) + header + rng.randbytes(20 * i + 8))
+        count += 1
+    return target, count
+
+
+def make_recipes(target, seed, prefix, len_kinds):
+    clear(target)
+    rng = random.Random(seed)
+    count = 48
+    for i in range(count):
+        data = prefix(i, rng) + sender_bytes(i, rng, len_kinds[i % len(len_kinds)])
+        write(target, f"seed-{i:02d}", data)
+    return target, count
+
+
+def main():
+    made = [
+        make_decode(),
+        make_recipes("fuzz_gcomp_roundtrip", 2, lambda i, r: bytes([r.randrange(128) | (i % 8 == 0) << 7]), (0, 1, 2, 3)),
+        # choice and number of damages, 40 bytes that say which.
+        make_recipes("fuzz_gcomp_structured", 3,
+                     lambda i, r: bytes([r.randrange(16) | (i % 8 == 0) << 7, i % 5]) + r.randbytes(40), (0, 1, 2, 3)),
+        make_recipes("fuzz_gcomp_book", 4,
+                     lambda i, r: bytes([(2, 3, 6, 0)[i % 4], r.randrange(133)]) + r.randbytes(16), (0, 2)),
+    ]
+    for target, count in made:
+        print(f"{target}: {count} seeds")
+
+
+main()
