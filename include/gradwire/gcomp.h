@@ -1,0 +1,412 @@
+/*
+ * GCOMP: near-lossless compression of gradients ("GCOMP", SoCC 2024; section numbers below are the paper's).
+ *
+ *   precision -> split -> entropy -> pack -> frame          gw_gcomp_encode
+ *   frame -> unpack -> entropy -> join (-> add)             gw_gcomp_decode, gw_gcomp_decode_add
+ *   both, chunk by chunk in cache: a hop of a ring          gw_gcomp_decode_add_encode
+ *
+ * A value keeps as many mantissa bits as the parameter update can still feel. A *precision map* holds one byte per
+ * parameter, made once a step from the parameters and the optimizer's state (gw_gcomp_map_*). The exponents, joined with
+ * the cut, are Huffman coded; the kept mantissa bits are packed in planes; zeros cost one short code. The bytes are
+ * described in docs/format.md, the arithmetic and its error bounds in docs/numerics.md.
+ *
+ * SPDX-License-Identifier: BSD-2-Clause
+ */
+#ifndef GRADWIRE_GCOMP_H
+#define GRADWIRE_GCOMP_H
+
+#include "gradwire/gradwire.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* ---------------------------------------------------------------------------------------------------------------
+ * Precision map (section 4.2)
+ * ------------------------------------------------------------------------------------------------------------- */
+
+/* The optimizers of the paper, with PyTorch's semantics. */
+typedef enum gw_optimizer_kind {
+    GW_OPTIMIZER_SGD = 1,      /* theta -= lr * (g + weight_decay * theta) */
+    GW_OPTIMIZER_MOMENTUM = 2, /* SGD with momentum and dampening; state m = momentum_buffer */
+    GW_OPTIMIZER_NESTEROV = 3, /* the same with nesterov = True (PyTorch then demands dampening = 0) */
+    GW_OPTIMIZER_ADAGRAD = 4,  /* state v = sum */
+    GW_OPTIMIZER_RMSPROP = 5,  /* state v = square_avg, m = momentum_buffer if momentum > 0, a = grad_avg if centered */
+    GW_OPTIMIZER_ADAM = 6,     /* state m = exp_avg, v = exp_avg_sq, a = max_exp_avg_sq if amsgrad */
+    GW_OPTIMIZER_ADAMW = 7     /* the same with decoupled weight decay */
+} gw_optimizer_kind;
+
+/* Hyperparameters under PyTorch's names. Fields that an optimizer does not have are ignored. */
+typedef struct gw_optimizer {
+    gw_optimizer_kind kind;
+    uint64_t step;       /* 1-based number of the update that this gradient will make */
+    double lr;           /* > 0 */
+    double weight_decay; /* >= 0 */
+    double momentum;     /* MOMENTUM, NESTEROV, RMSPROP: 0 <= momentum */
+    double dampening;    /* MOMENTUM: < 1. PyTorch skips it in the update that creates the buffer */
+    double beta1, beta2; /* ADAM, ADAMW: [0, 1) */
+    double alpha;        /* RMSPROP: smoothing constant, [0, 1) */
+    double eps;          /* ADAGRAD, RMSPROP, ADAM, ADAMW: >= 0 */
+    double lr_decay;     /* ADAGRAD: >= 0 */
+    int centered;        /* RMSPROP: 0 or 1 */
+    int amsgrad;         /* ADAM, ADAMW: 0 or 1 */
+    int maximize;        /* 0 or 1: the update uses -g */
+} gw_optimizer;
+
+/*
+ * Parameters and optimizer state from *before* the update, len fp32 values each. Pointers that the optimizer does not
+ * need may be NULL; m may be NULL in the first update of MOMENTUM and NESTEROV (PyTorch has no buffer yet).
+ */
+typedef struct gw_optimizer_state {
+    const float *param; /* theta */
+    const float *m;     /* momentum_buffer, exp_avg */
+    const float *v;     /* sum, square_avg, exp_avg_sq */
+    const float *a;     /* grad_avg, max_exp_avg_sq */
+} gw_optimizer_state;
+
+/*
+ * What the map needs to know of an optimizer, worked out once a step on the host by the written rule of
+ * docs/numerics.md. Plain data: copy it freely.
+ */
+typedef struct gw_gcomp_map_rule {
+    uint32_t kind;       /* gw_optimizer_kind, 0 = not initialised */
+    uint32_t uses;       /* which state arrays are read: bit 0 m, 1 v, 2 a */
+    float p_param, p_m;  /* ratio = |(p_param*theta - p_m*m) * s - (q_param*theta + q_m*m)| */
+    float q_param, q_m;
+    float s_scale, eps;  /* s = sqrt(second moment * s_scale) + eps, or 1 */
+    float a_scale;       /* AMSGrad: scale of max_exp_avg_sq */
+    float wire_scale;
+} gw_gcomp_map_rule;
+
+/*
+ * gw_gcomp_map_rule_init() works out the rule of one step.
+ *
+ *   wire_scale  value on the wire / gradient that the optimizer will see: N for the plain sum of N ranks, 1 for data
+ *               divided beforehand, times any loss scale. Finite and > 0.
+ *
+ * A learning rate or factor that is not positive and finite gives a rule whose maps drop nothing (all bytes 0).
+ * GW_OK; GW_ERR_ARG (NULL, step 0, wire_scale); GW_ERR_OPTION (unknown kind, hyperparameter out of range).
+ */
+GW_API GW_MUST_CHECK gw_status gw_gcomp_map_rule_init(const gw_optimizer *optimizer, float wire_scale,
+                                                      gw_gcomp_map_rule *rule);
+
+/*
+ * A map is made in two passes over the state, each over any ranges and by any threads:
+ *
+ *   1. gw_gcomp_map_scan() returns in *top the largest quarter-octave (fp32 bits >> 21) of the ratios
+ *      |num / (lr * c)| * wire_scale of its range, 0 if there is none. The caller takes the maximum over all ranges (and
+ *      ranks, if they do not hold the same state); gw_gcomp_map_base() turns it into the base of the map.
+ *   2. gw_gcomp_map_build() writes one byte per parameter: K = quarter-octave - base + 1, at most 255; 0 = drop nothing.
+ *
+ * backends: mask of permitted backends (GW_BACKEND_ALL). `levels` gets len bytes and must not overlap the state.
+ * GW_OK; GW_ERR_ARG.
+ */
+GW_API GW_MUST_CHECK gw_status gw_gcomp_map_scan(const gw_gcomp_map_rule *rule, const gw_optimizer_state *state,
+                                                 size_t len, uint32_t backends, uint32_t *top);
+GW_API uint32_t gw_gcomp_map_base(uint32_t top);
+GW_API GW_MUST_CHECK gw_status gw_gcomp_map_build(const gw_gcomp_map_rule *rule, const gw_optimizer_state *state,
+                                                  size_t len, uint32_t base, uint32_t backends, uint8_t *levels);
+
+/*
+ * gw_gcomp_map_digest() makes the digests that a derived frame needs: digest[i] = CRC32C of the map bytes of chunk i,
+ * chunks of 2^chunk_log2 values counted from levels[0], which is the frame's first value. Make them once a step next to
+ * the map, not once a hop. `digest` gets ceil(len / 2^chunk_log2) words. GW_OK; GW_ERR_ARG.
+ */
+GW_API GW_MUST_CHECK gw_status gw_gcomp_map_digest(const uint8_t *levels, size_t len, uint32_t chunk_log2,
+                                                   uint32_t *digest);
+
+/* The part of a map that belongs to one frame. Pointers stay the caller's and must live through the call. */
+typedef struct gw_gcomp_map {
+    const uint8_t *levels;   /* one byte per value of the frame */
+    const uint32_t *digest;  /* one word per chunk of the frame; needed in derived mode only, else NULL */
+    uint32_t base;           /* from gw_gcomp_map_base() */
+    float wire_scale;        /* of the rule; enters the hash of derived frames */
+} gw_gcomp_map;
+
+/* ---------------------------------------------------------------------------------------------------------------
+ * Codec
+ * ------------------------------------------------------------------------------------------------------------- */
+
+typedef enum gw_gcomp_levels {
+    GW_GCOMP_EXPLICIT = 0, /* the cut travels with the exponent; any receiver decodes */
+    GW_GCOMP_DERIVED = 1   /* the receiver computes the cut from its own equal map */
+} gw_gcomp_levels;
+
+typedef enum gw_gcomp_rounding {
+    GW_GCOMP_TRUNCATE = 0,  /* toward zero, the paper's mode; biased over several hops */
+    GW_GCOMP_NEAREST = 1,   /* nearest, ties to even: smallest error of one hop */
+    GW_GCOMP_STOCHASTIC = 2 /* unbiased; for several hops */
+} gw_gcomp_rounding;
+
+typedef enum gw_gcomp_preset {
+    GW_GCOMP_FAST = 0, /* one codebook per 2^17 values, from a sample */
+    GW_GCOMP_SMALL = 1 /* an exact codebook per chunk */
+} gw_gcomp_preset;
+
+/* Set all fields with gw_gcomp_options_init(), then change what you need. */
+typedef struct gw_gcomp_options {
+    gw_dtype dtype;
+    gw_gcomp_levels levels;
+    gw_gcomp_rounding rounding;
+    gw_gcomp_preset preset;
+    uint32_t step;          /* 0 = default: explicit 6, 2, 3 (fp32, bf16, fp16); derived 1 */
+    uint32_t cap;           /* largest drop in bits; UINT32_MAX = the largest allowed: explicit 18, 6, 9; derived 23, 7, 10 */
+    uint32_t constant_drop; /* the drop without a map: clipped to cap, rounded down to step; default 0 */
+    uint32_t param_mantissa_bits; /* precision of the stored parameters: 23 (default), 10 or 7 */
+    uint32_t chunk_log2;    /* 12..15, default 14 */
+    int strict;             /* 1: keep -0, subnormals, NaN payloads bit for bit */
+    int checksum;           /* 1: CRC32C per chunk and over the metadata */
+    uint32_t backends;      /* permitted backends, default GW_BACKEND_ALL */
+    uint64_t count_limit;   /* frames with more values are refused with GW_ERR_LIMIT; default 2^48 */
+} gw_gcomp_options;
+
+/* Fills in the defaults: explicit levels, nearest rounding, preset fast. options must not be NULL. */
+GW_API void gw_gcomp_options_init(gw_gcomp_options *options, gw_dtype dtype);
+
+/* A codec handle: options, kernels, installed codebooks. Plain data without pointers into itself: it may be copied and
+ * moved. Read-only during encode and decode, so threads may share one. */
+typedef struct gw_gcomp {
+    uint64_t opaque[512];
+} gw_gcomp;
+
+/* Prepares a handle. GW_OK; GW_ERR_ARG (NULL); GW_ERR_OPTION (a field out of range or a combination not allowed by
+ * docs/format.md section 2). */
+GW_API GW_MUST_CHECK gw_status gw_gcomp_init(gw_gcomp *codec, const gw_gcomp_options *options);
+
+/* Bytes of workspace that one call of the codec needs: a constant below 1 MiB for given options. One workspace per
+ * thread, any alignment, contents irrelevant before and after. 0 for a handle that is not initialised. */
+GW_API size_t gw_gcomp_workspace_size(const gw_gcomp *codec);
+
+/* Upper bound of the size of a frame of len values: header, extension, directory and RAW chunks. 0 if len is above
+ * 2^48 or the bound does not fit size_t. */
+GW_API size_t gw_gcomp_bound(const gw_gcomp *codec, uint64_t len);
+
+/* What one encode works on. Set to zeros, then fill in. */
+typedef struct gw_gcomp_source {
+    const void *values;       /* len elements of the codec's dtype */
+    uint64_t len;
+    const gw_gcomp_map *map;  /* NULL: constant_drop of the options */
+    /* Key and counter of stochastic rounding (docs/numerics.md): bytes depend neither on how a tensor is split into
+     * frames nor on threads. */
+    uint64_t seed;
+    uint64_t first_element;   /* absolute index in the tensor of values[0] */
+    uint32_t step_index;      /* training step */
+    uint16_t rank, hop;
+} gw_gcomp_source;
+
+/*
+ * gw_gcomp_encode() writes one frame.
+ *
+ *   dst_capacity  gw_gcomp_bound() always suffices, and less is refused before any work
+ *
+ * GW_OK and *dst_size; GW_ERR_ARG; GW_ERR_STATE; GW_ERR_DST; GW_ERR_WORKSPACE; GW_ERR_LIMIT (len above count_limit).
+ * On failure *dst_size is 0 and dst is untouched. Thread safe with distinct dst and workspace. Sections 4.1 to 4.4.
+ */
+GW_API GW_MUST_CHECK gw_status gw_gcomp_encode(const gw_gcomp *codec, const gw_gcomp_source *source, void *dst,
+                                               size_t dst_capacity, size_t *dst_size, void *workspace,
+                                               size_t workspace_size);
+
+/*
+ * Several threads, one frame. Cut the chunks of the frame into ranges that begin at multiples of
+ * gw_gcomp_range_align() chunks; encode every range into an area of its own; join the areas. The frame is byte for byte
+ * the one that gw_gcomp_encode() makes.
+ */
+GW_API uint64_t gw_gcomp_chunk_count(const gw_gcomp *codec, uint64_t len);
+GW_API uint64_t gw_gcomp_range_align(const gw_gcomp *codec);
+
+/* Bytes that the area of a range needs. 0 if out of range. */
+GW_API size_t gw_gcomp_range_bound(const gw_gcomp *codec, uint64_t len, uint64_t chunk_first, uint64_t chunk_count);
+
+/* An encoded range: filled in by gw_gcomp_encode_range(), read by gw_gcomp_join(). */
+typedef struct gw_gcomp_part {
+    void *area;           /* the caller's memory */
+    size_t size;          /* bytes used */
+    uint64_t chunk_first;
+    uint64_t chunk_count;
+} gw_gcomp_part;
+
+/* Encodes chunks [chunk_first, chunk_first + chunk_count) of the source (which describes the whole frame) into area.
+ * Status as gw_gcomp_encode(); GW_ERR_ARG also for a range that is not aligned or beyond the end. */
+GW_API GW_MUST_CHECK gw_status gw_gcomp_encode_range(const gw_gcomp *codec, const gw_gcomp_source *source,
+                                                     uint64_t chunk_first, uint64_t chunk_count, void *area,
+                                                     size_t area_size, gw_gcomp_part *part, void *workspace,
+                                                     size_t workspace_size);
+
+/* Moves the parts together, in order and without gaps, and writes header and directory. dst must not overlap any area.
+ * GW_OK and *dst_size; GW_ERR_ARG (parts do not tile the
+ * frame); GW_ERR_DST (dst_capacity < gw_gcomp_bound()). */
+GW_API GW_MUST_CHECK gw_status gw_gcomp_join(const gw_gcomp *codec, const gw_gcomp_source *source,
+                                             const gw_gcomp_part *parts, size_t part_count, void *dst,
+                                             size_t dst_capacity, size_t *dst_size);
+
+/* ---------------------------------------------------------------------------------------------------------------
+ * Frames
+ * ------------------------------------------------------------------------------------------------------------- */
+
+typedef enum gw_gcomp_chunk_kind {
+    GW_GCOMP_CHUNK_ZERO = 0,
+    GW_GCOMP_CHUNK_RAW = 1,
+    GW_GCOMP_CHUNK_CODED = 2
+} gw_gcomp_chunk_kind;
+
+/* What the header of a frame says. */
+typedef struct gw_gcomp_info {
+    gw_dtype dtype;
+    gw_gcomp_levels levels;
+    uint32_t step, cap;
+    int32_t drop_base;
+    int strict, checksum, installed, constant;
+    uint32_t chunk_log2;
+    uint64_t len;
+    uint64_t chunk_count;
+    uint64_t frame_size;          /* bytes of the whole frame */
+    uint64_t directory_offset;    /* bytes */
+    uint64_t payload_offset;      /* bytes; where chunk 0 starts */
+    uint32_t book_id, book_generation; /* installed only, else 0 */
+    uint32_t map_hash;            /* derived and not constant only, else 0 */
+    float wire_scale;             /* the same */
+    uint32_t meta_crc;            /* checksum only, else 0 */
+} gw_gcomp_info;
+
+/*
+ * gw_gcomp_peek() reads the header and extension at src (rules 1 to 10 of docs/format.md section 8, except rule 9, and
+ * the caller's limit): it needs no more than 64 bytes and tells from info->frame_size how many to receive. count_limit
+ * as in the options. GW_OK and *info; otherwise *info is zeroed. No handle needed.
+ */
+GW_API GW_MUST_CHECK gw_status gw_gcomp_peek(const void *src, size_t src_size, uint64_t count_limit,
+                                             gw_gcomp_info *info);
+
+/* One chunk of the directory. */
+typedef struct gw_gcomp_chunk {
+    gw_gcomp_chunk_kind kind;
+    uint64_t offset, size;  /* bytes, codebook included where the chunk owns one */
+    uint32_t book;          /* index of the owner of its codebook; 0 unless CODED with a codebook in the frame */
+    uint32_t crc;
+    uint64_t len;           /* values */
+} gw_gcomp_chunk;
+
+/* Entry `index` of the directory of a frame that gw_gcomp_check() has accepted. GW_OK; GW_ERR_ARG. */
+GW_API GW_MUST_CHECK gw_status gw_gcomp_chunk_info(const void *src, size_t src_size, const gw_gcomp_info *info,
+                                                   uint64_t index, gw_gcomp_chunk *chunk);
+
+/*
+ * gw_gcomp_check() applies rules 1 to 16: everything but the chunks' contents. `map` as in gw_gcomp_decode(). It writes
+ * nothing but *info (zeroed on failure). Cost: one pass over the directory.
+ */
+GW_API GW_MUST_CHECK gw_status gw_gcomp_check(const gw_gcomp *codec, const void *src, size_t src_size,
+                                              const gw_gcomp_map *map, gw_gcomp_info *info);
+
+/*
+ * gw_gcomp_validate() applies all rules, the chunks' contents included, and produces no values. *bad_chunk gets the
+ * lowest bad chunk for GW_ERR_CORRUPT and GW_ERR_CHECKSUM of a chunk, else UINT64_MAX; it may be NULL.
+ */
+GW_API GW_MUST_CHECK gw_status gw_gcomp_validate(const gw_gcomp *codec, const void *src, size_t src_size,
+                                                 const gw_gcomp_map *map, uint64_t *bad_chunk, void *workspace,
+                                                 size_t workspace_size);
+
+/*
+ * gw_gcomp_decode() decodes a whole frame into dst.
+ *
+ *   map           the receiver's map for derived frames, NULL otherwise (ignored for explicit and constant frames)
+ *   dst_capacity  in elements of the frame's dtype, which must be the codec's (else GW_ERR_OPTION)
+ *   *len          number of values; 0 on failure
+ *   *bad_chunk    see gw_gcomp_validate(); may be NULL
+ *
+ * Statuses of docs/format.md section 8, and GW_ERR_ARG, GW_ERR_STATE, GW_ERR_WORKSPACE, GW_ERR_OPTION. Up to and
+ * including GW_ERR_DST nothing is written. If a chunk is bad, its values are +0, the other chunks are decoded, and the
+ * status is that of the lowest bad chunk. The codec's rounding, preset, levels and step are irrelevant here.
+ */
+GW_API GW_MUST_CHECK gw_status gw_gcomp_decode(const gw_gcomp *codec, const void *src, size_t src_size,
+                                               const gw_gcomp_map *map, void *dst, uint64_t dst_capacity,
+                                               uint64_t *len, uint64_t *bad_chunk, void *workspace,
+                                               size_t workspace_size);
+
+/*
+ * gw_gcomp_decode_add() adds a frame to accumulator[0..len of the frame). The sum of a value is as docs/numerics.md
+ * says. A bad chunk leaves its part of the accumulator as it was; other chunks are added. Otherwise as gw_gcomp_decode().
+ */
+GW_API GW_MUST_CHECK gw_status gw_gcomp_decode_add(const gw_gcomp *codec, const void *src, size_t src_size,
+                                                   const gw_gcomp_map *map, void *accumulator,
+                                                   uint64_t accumulator_len, uint64_t *len, uint64_t *bad_chunk,
+                                                   void *workspace, size_t workspace_size);
+
+/*
+ * The same for chunks [chunk_first, chunk_first + chunk_count) of a frame that gw_gcomp_check() accepted with *info:
+ * the form for several threads. dst and accumulator are the place of the range's first value, map->levels that of the
+ * frame's first value. The directory entries of the range are checked again, so bytes that change in between cannot
+ * lead outside the buffers.
+ */
+GW_API GW_MUST_CHECK gw_status gw_gcomp_decode_range(const gw_gcomp *codec, const void *src, size_t src_size,
+                                                     const gw_gcomp_info *info, const gw_gcomp_map *map,
+                                                     uint64_t chunk_first, uint64_t chunk_count, void *dst,
+                                                     uint64_t dst_capacity, uint64_t *bad_chunk, void *workspace,
+                                                     size_t workspace_size);
+GW_API GW_MUST_CHECK gw_status gw_gcomp_decode_add_range(const gw_gcomp *codec, const void *src, size_t src_size,
+                                                         const gw_gcomp_info *info, const gw_gcomp_map *map,
+                                                         uint64_t chunk_first, uint64_t chunk_count,
+                                                         void *accumulator, uint64_t accumulator_len,
+                                                         uint64_t *bad_chunk, void *workspace, size_t workspace_size);
+
+/*
+ * gw_gcomp_decode_add_encode() is one hop of a ring: frame + source->values -> frame, with the options of the codec and
+ * the map, seed and counters of the source (the drop of a sum depends on the map and the sum alone). Its bytes are those
+ * of decode, add and encode one after the other, but no sum leaves the cache.
+ *
+ *   source->len  must be the frame's, else GW_ERR_ARG
+ *   src_map      the map with which a derived frame src was made (the ranks' common map); often source->map
+ *
+ * GW_OK and *dst_size. If a chunk of src is bad, *dst_size is 0, *bad_chunk names it and dst[0..dst_capacity) is
+ * unspecified but holds nothing that was not computed by this call. Other statuses as decode and encode.
+ */
+GW_API GW_MUST_CHECK gw_status gw_gcomp_decode_add_encode(const gw_gcomp *codec, const void *src, size_t src_size,
+                                                          const gw_gcomp_map *src_map, const gw_gcomp_source *source,
+                                                          void *dst, size_t dst_capacity, size_t *dst_size,
+                                                          uint64_t *bad_chunk, void *workspace,
+                                                          size_t workspace_size);
+
+/* ---------------------------------------------------------------------------------------------------------------
+ * Codebooks that outlive a frame (section 4.3: renewed every k iterations)
+ * ------------------------------------------------------------------------------------------------------------- */
+
+#define GW_GCOMP_BOOK_SIZE_MAX 132 /* bytes of a serialised codebook: 4 + 254 nibbles, rounded up to 4 */
+
+/* Counts labels over many calls. Plain data; start with gw_gcomp_histogram_init(). */
+typedef struct gw_gcomp_histogram {
+    uint32_t dtype, levels; /* gw_dtype, gw_gcomp_levels */
+    uint32_t base;          /* window of explicit labels */
+    uint32_t reserved;
+    uint64_t count[256];    /* by label, docs/format.md section 3 */
+} gw_gcomp_histogram;
+
+/* Empties a histogram for the codec's dtype and levels; the window is chosen by the first values that are added. */
+GW_API GW_MUST_CHECK gw_status gw_gcomp_histogram_init(gw_gcomp_histogram *histogram, const gw_gcomp *codec);
+
+/* Counts the labels of a source as gw_gcomp_encode() would make them. GW_OK; GW_ERR_ARG; GW_ERR_STATE (another dtype or
+ * kind of levels than the codec's); GW_ERR_WORKSPACE. */
+GW_API GW_MUST_CHECK gw_status gw_gcomp_histogram_add(gw_gcomp_histogram *histogram, const gw_gcomp *codec,
+                                                      const gw_gcomp_source *source, void *workspace,
+                                                      size_t workspace_size);
+
+/* Builds the codebook of the counts, serialised as in docs/format.md section 5.1. Labels 0 and 1 always get codes.
+ * `book` gets up to GW_GCOMP_BOOK_SIZE_MAX bytes, *book_size says how many. Ranks that pool their counts (add the count
+ * arrays of equal base) get equal codebooks. GW_OK; GW_ERR_ARG. */
+GW_API GW_MUST_CHECK gw_status gw_gcomp_book_build(const gw_gcomp_histogram *histogram, uint8_t *book,
+                                                   size_t book_capacity, size_t *book_size);
+
+/*
+ * gw_gcomp_install() gives the handle a serialised codebook under an id and a generation; the handle keeps the two most
+ * recent. Frames that name another one are refused with GW_ERR_TABLE. The book must contain labels 0 and 1.
+ * encode = 1: frames of this handle use it from now on, in one pass; 0: it is for decoding only.
+ * GW_OK; GW_ERR_ARG; GW_ERR_STATE; GW_ERR_TABLE (the book breaks a rule of section 5.1; the handle is unchanged).
+ */
+GW_API GW_MUST_CHECK gw_status gw_gcomp_install(gw_gcomp *codec, uint32_t id, uint32_t generation,
+                                                const uint8_t *book, size_t book_size, int encode);
+
+/* Goes back to codebooks in the frame for encoding; installed ones stay known for decoding. */
+GW_API GW_MUST_CHECK gw_status gw_gcomp_uninstall(gw_gcomp *codec);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,111 @@
+/*
+ * Little-endian loads and stores at any alignment, rounding of sizes, and the three memory functions that the library
+ * may call. A firmware build without <string.h> defines GW_MEMCPY, GW_MEMMOVE and GW_MEMSET itself.
+ *
+ * SPDX-License-Identifier: BSD-2-Clause
+ */
+#ifndef GW_CORE_BYTES_H
+#define GW_CORE_BYTES_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#if !defined(GW_MEMCPY)
+#include <string.h>
+#define GW_MEMCPY memcpy
+#define GW_MEMMOVE memmove
+#define GW_MEMSET memset
+#endif
+
+/* Compilers turn these byte loops into single loads and stores on little-endian targets. */
+static inline uint16_t gw_load16(const void *src)
+{
+    const uint8_t *p = (const uint8_t *)src;
+    return (uint16_t)(p[0] | (uint16_t)(p[1] << 8));
+}
+
+static inline uint32_t gw_load32(const void *src)
+{
+    const uint8_t *p = (const uint8_t *)src;
+    return (uint32_t)p[0] | (uint32_t)p[1] << 8 | (uint32_t)p[2] << 16 | (uint32_t)p[3] << 24;
+}
+
+static inline uint64_t gw_load64(const void *src)
+{
+    const uint8_t *p = (const uint8_t *)src;
+    return (uint64_t)gw_load32(p) | (uint64_t)gw_load32(p + 4) << 32;
+}
+
+static inline void gw_store16(void *dst, uint16_t x)
+{
+    uint8_t *p = (uint8_t *)dst;
+    p[0] = (uint8_t)x;
+    p[1] = (uint8_t)(x >> 8);
+}
+
+static inline void gw_store32(void *dst, uint32_t x)
+{
+    uint8_t *p = (uint8_t *)dst;
+    p[0] = (uint8_t)x;
+    p[1] = (uint8_t)(x >> 8);
+    p[2] = (uint8_t)(x >> 16);
+    p[3] = (uint8_t)(x >> 24);
+}
+
+static inline void gw_store64(void *dst, uint64_t x)
+{
+    gw_store32(dst, (uint32_t)x);
+    gw_store32((uint8_t *)dst + 4, (uint32_t)(x >> 32));
+}
+
+static inline size_t gw_round4(size_t x)
+{
+    return (x + 3) & ~(size_t)3;
+}
+
+static inline size_t gw_round16(size_t x)
+{
+    return (x + 15) & ~(size_t)15;
+}
+
+/* Bytes of a run of `len` numbers of `width` bits, padded as docs/format.md section 5.2 asks. */
+static inline size_t gw_run_size(size_t len, unsigned width)
+{
+    return (len * width + 31) / 32 * 4;
+}
+
+static inline int gw_is_zero(const uint8_t *p, size_t size)
+{
+    uint32_t any = 0;
+    for (size_t i = 0; i < size; i++) {
+        any |= p[i];
+    }
+    return any == 0;
+}
+
+static inline uint32_t gw_min_u32(uint32_t a, uint32_t b)
+{
+    return a < b ? a : b;
+}
+
+static inline uint64_t gw_min_u64(uint64_t a, uint64_t b)
+{
+    return a < b ? a : b;
+}
+
+/* Floats cross this boundary as bits only, so that no load or store through a floating-point register can quiet a NaN. */
+static inline uint32_t gw_bits_from_float(float x)
+{
+    uint32_t bits;
+    GW_MEMCPY(&bits, &x, 4);
+    return bits;
+}
+
+static inline float gw_float_from_bits(uint32_t bits)
+{
+    float x;
+    GW_MEMCPY(&x, &bits, 4);
+    return x;
+}
+
+#endif

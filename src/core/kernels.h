@@ -1,0 +1,205 @@
+/*
+ * The hot loops of gradwire, one slot each, and what each must do: read this first.
+ *
+ * src/scalar fills every slot and is the specification. Another backend may replace a slot by a faster function with
+ * the same typedef; outputs, counts and return values must be equal bit for bit, for every input, valid or not.
+ *
+ * "Workspace" arrays belong to the library and have GW_SLOP bytes of room behind their last element: a kernel may read
+ * and, where its contract says so, write there. Everything else (values, maps, frames, accumulators) is the caller's
+ * memory: not a byte outside the stated range is read or written, at any alignment. Lengths may be 0 unless said
+ * otherwise. No two arguments overlap unless said otherwise.
+ *
+ * SPDX-License-Identifier: BSD-2-Clause
+ */
+#ifndef GW_CORE_KERNELS_H
+#define GW_CORE_KERNELS_H
+
+#include "core/bytes.h"
+#include "core/traits.h"
+#include "gradwire/gcomp.h"
+
+enum { GW_SLOP = 64 };
+
+/* ---- precision -------------------------------------------------------------------------------------------------- */
+
+/* gw_gcomp_map_scan() and gw_gcomp_map_build() of gcomp.h; docs/numerics.md section 2 gives the arithmetic. The base
+ * passed to build is that of gw_gcomp_map_base(). Any len; state arrays have any alignment. */
+typedef uint32_t gw_map_scan_fn(const gw_gcomp_map_rule *rule, const gw_optimizer_state *state, size_t len);
+typedef void gw_map_build_fn(const gw_gcomp_map_rule *rule, const gw_optimizer_state *state, size_t len, uint32_t base,
+                             uint8_t *levels);
+
+/* How values are cut: constant over a call. */
+typedef struct gw_round_rule {
+    uint32_t dtype;
+    uint32_t rounding;  /* gw_gcomp_rounding */
+    uint32_t derived;   /* 1: quarter-octave of a value = 4 * exponent + 3, and the drop is computed again after rounding */
+    uint32_t strict;
+    uint32_t constant;  /* 1: the drop is `cap`, levels is not read */
+    uint32_t cap;       /* <= 23 */
+    int32_t drop_base;  /* docs/format.md section 3; explicit frames use it too, with the value's own quarter-octave */
+    uint8_t floor[32];  /* floor[n] = n rounded down to the step, for n <= cap */
+    uint64_t seed;       /* stochastic rounding: Philox key, then counter words 2 and 3 (docs/numerics.md section 4) */
+    uint32_t step_index;
+    uint32_t rank_hop;
+} gw_round_rule;
+
+/*
+ * Flushes, cuts and rounds len values (docs/numerics.md section 3). bits[i] = the rounded value, 16-bit types in the low
+ * half; keep[i] = M + 1 - drop. Element i has absolute index `element`+ i. Returns the OR of all bits (0: all are +0).
+ * bits and keep are workspace arrays; slop may be written.
+ */
+typedef uint32_t gw_round_fn(uint32_t *bits, uint8_t *keep, const void *values, const uint8_t *levels, size_t len,
+                             uint64_t element, const gw_round_rule *rule);
+
+/* ---- split and entropy ------------------------------------------------------------------------------------------ */
+
+/* Bins of the survey: 4 * e + level, where level = (M + 1 - keep) / explicit step in explicit mode and 0 in derived
+ * mode. For fp32 and bf16 e = 0 has bin 0 for +0 and bin 1 for everything else; for fp16 +0 has bin 1023 instead. */
+enum { GW_SURVEY_BINS = 1024, GW_SURVEY_FP16_ZERO = 1023 };
+
+/* Adds the survey of len rounded values to bins[GW_SURVEY_BINS]. bits and keep are workspace arrays. */
+typedef void gw_survey_fn(uint32_t *bins, const uint32_t *bits, const uint8_t *keep, size_t len, uint32_t dtype,
+                          uint32_t derived);
+
+/* A codebook as the encoder sees it: rank by bin; bins without a code have the rank of the escape. escape_rank is 256
+ * if the codebook has no escape (then every bin that occurs has a code). */
+typedef struct gw_ranker {
+    uint8_t rank[GW_SURVEY_BINS];
+    uint32_t dtype;
+    uint32_t derived;
+    uint32_t escape_rank;
+    uint32_t zero_rank; /* 256 if label 0 has no code */
+} gw_ranker;
+
+/*
+ * ranks[i] = rank of value i; keep[i] becomes 0 for zeros and escapes; count[r] (256 words, set, not added to) = how many
+ * values have rank r. ranks, bits and keep are workspace arrays; slop of ranks and keep may be written.
+ */
+typedef void gw_rank_fn(uint8_t *ranks, uint8_t *keep, uint32_t *count, const uint32_t *bits, size_t len,
+                        const gw_ranker *ranker);
+
+/*
+ * Splits ranks at an inner node of the code tree. bitmap gets exactly gw_run_size(len, 1) bytes: bit i = (ranks[i] >=
+ * pivot), padding zero. Ranks below the pivot go to left, the others to right, in order. Returns how many went right.
+ * left may be ranks itself. Slop of left and right may be written.
+ */
+typedef size_t gw_partition_fn(uint8_t *left, uint8_t *right, uint8_t *bitmap, const uint8_t *ranks, size_t len,
+                               uint8_t pivot);
+
+/* The reverse: out[i] = next of right if bit i of bitmap is set, else next of left. left has `len` minus the number of
+ * set bits values, right that number; the caller has checked it. bitmap is read in [0, ceil(len / 8)) only. Slop of out
+ * may be written, slop of left and right read. */
+typedef void gw_merge_fn(uint8_t *out, const uint8_t *left, const uint8_t *right, const uint8_t *bitmap, size_t len);
+
+/* Number of set bits among the first len of a bitmap of gw_run_size(len, 1) bytes, or SIZE_MAX if a padding bit is set. */
+typedef size_t gw_ones_fn(const uint8_t *bitmap, size_t len);
+
+/* ---- pack ------------------------------------------------------------------------------------------------------- */
+
+/* Writes len numbers of `width` bits (1..7), digits[i] - base, LSB first: exactly gw_run_size(len, width) bytes, padding
+ * zero. digits[i] - base < 2^width. digits is a workspace array. */
+typedef void gw_pack_fn(uint8_t *dst, const uint8_t *digits, size_t len, unsigned width, uint8_t base);
+
+/* The reverse: digits[i] = base + number i (modulo 256). Reads exactly gw_run_size(len, width) bytes. Returns 1 if all
+ * padding bits are zero, else 0. Slop of digits may be written. */
+typedef int gw_unpack_fn(uint8_t *digits, const uint8_t *src, size_t len, unsigned width, uint8_t base);
+
+/*
+ * Cuts the kept bits of rounded values into digits (docs/format.md section 3): plane[p][...] gets the digits of plane p
+ * in value order, plane_len[p] their number; p = 0..3 are the digit planes, 4..6 are R4, R2, R1 and only used if
+ * `derived`. keep[i] = 0: no digits. All arrays are workspace arrays; slop of the planes may be written.
+ */
+typedef void gw_digits_fn(uint8_t *const plane[GW_PLANES_MAX], size_t plane_len[GW_PLANES_MAX], const uint32_t *bits,
+                          const uint8_t *keep, size_t len, uint32_t dtype, uint32_t derived);
+
+/* ---- unpack and join -------------------------------------------------------------------------------------------- */
+
+/* A codebook as the decoder sees it, by rank. */
+typedef struct gw_joiner {
+    uint32_t exponent[256]; /* the exponent field in place (shifted left by M); 0 for zero and escape */
+    uint8_t keep[256];      /* explicit: M + 1 - drop, 0 for zero and escape; derived: M + 1, 0 for zero and escape */
+    uint32_t dtype;
+    uint32_t derived;
+    uint32_t escape_rank;   /* 256 if none */
+    uint32_t constant;      /* derived only: the drop is `cap`, levels is not read */
+    uint32_t cap;
+    int32_t drop_base;
+    uint8_t floor[32];
+} gw_joiner;
+
+/* What a join consumed: for the checks of docs/format.md section 8, rules 24 and 25. */
+typedef struct gw_joined {
+    size_t plane_len[GW_PLANES_MAX];
+    size_t escape_len;
+    uint32_t bad_zero; /* fp16: an ordinary label with exponent and mantissa zero occurred */
+} gw_joined;
+
+/*
+ * Assembles len values into dst (the caller's memory, len elements of the dtype) from ranks, the unpacked digit planes
+ * and the escapes. Every plane array has room for len digits (plus slop): if the ranks ask for more digits than a plane
+ * has, what lies there is used and joined->plane_len tells. Escapes: `escape` is the caller's memory with escape_len
+ * elements; missing ones are +0, joined->escape_len counts all that were asked for. place[] (workspace, len entries) gets
+ * the positions of the escapes. levels: the map bytes, read only if derived and not constant.
+ */
+typedef void gw_join_fn(void *dst, gw_joined *joined, uint16_t *place, const uint8_t *ranks,
+                        uint8_t *const plane[GW_PLANES_MAX], const uint8_t *escape, size_t escape_len,
+                        const uint8_t *levels, size_t len, const gw_joiner *joiner);
+
+/* ---- sums ------------------------------------------------------------------------------------------------------- */
+
+/* accumulator[i] = accumulator[i] + values[i] as docs/numerics.md section 5 says. out may be accumulator itself; out and
+ * accumulator may be the caller's memory, values too. len elements each. */
+typedef void gw_add_fn(void *out, const void *accumulator, const void *values, size_t len, uint32_t strict);
+
+/* ---- checksum --------------------------------------------------------------------------------------------------- */
+
+/* gw_crc32c() of gradwire.h. */
+typedef uint32_t gw_crc32c_fn(uint32_t crc, const uint8_t *src, size_t size);
+
+typedef struct gw_kernels {
+    gw_map_scan_fn *map_scan;
+    gw_map_build_fn *map_build;
+    gw_round_fn *round;
+    gw_survey_fn *survey;
+    gw_rank_fn *rank;
+    gw_partition_fn *partition;
+    gw_merge_fn *merge;
+    gw_ones_fn *ones;
+    gw_pack_fn *pack;
+    gw_unpack_fn *unpack;
+    gw_digits_fn *digits;
+    gw_join_fn *join;
+    gw_add_fn *add_fp32;
+    gw_add_fn *add_bf16;
+    gw_add_fn *add_fp16;
+    gw_crc32c_fn *crc32c;
+} gw_kernels;
+
+/* The versions, declared by the typedef of their slot so that no signature can drift. */
+gw_map_scan_fn gw_map_scan_scalar;
+gw_map_build_fn gw_map_build_scalar;
+gw_round_fn gw_round_scalar;
+gw_survey_fn gw_survey_scalar;
+gw_rank_fn gw_rank_scalar;
+gw_partition_fn gw_partition_scalar;
+gw_merge_fn gw_merge_scalar;
+gw_ones_fn gw_ones_scalar;
+gw_pack_fn gw_pack_scalar;
+gw_unpack_fn gw_unpack_scalar;
+gw_digits_fn gw_digits_scalar;
+gw_join_fn gw_join_scalar;
+gw_add_fn gw_add_fp32_scalar, gw_add_bf16_scalar, gw_add_fp16_scalar;
+gw_crc32c_fn gw_crc32c_scalar;
+
+gw_merge_fn gw_merge_avx512;
+
+/* Each backend overwrites the slots that it improves. Scalar comes first and fills all. */
+void gw_kernels_init_scalar(gw_kernels *kernels);
+void gw_kernels_init_avx2(gw_kernels *kernels);
+void gw_kernels_init_avx512(gw_kernels *kernels);
+void gw_kernels_init_neon(gw_kernels *kernels);
+
+/* Fills the table with the best permitted version of every slot: backends & gw_backends_available(). */
+void gw_kernels_init(gw_kernels *kernels, uint32_t backends);
+
+#endif

@@ -1,0 +1,101 @@
+/*
+ * Precision map: the ratio |num / (lr * c)| of every parameter, as a quarter-octave (docs/numerics.md section 2).
+ *
+ * The update is theta' = num - lr * c * g: c is what the optimizer multiplies the gradient with, num is everything else.
+ * With s = sqrt(second moment) + eps,
+ *
+ *     num / (lr * c) = (p_param * theta - p_m * m) * s - (q_param * theta + q_m * m).
+ *
+ * The second moment after the update is not known yet, only a lower bound. |P * s - Q| grows with s from there on unless P
+ * and Q have the same sign and |P| * s does not exceed |Q|: then nothing may be dropped.
+ *
+ * Every operation rounds once, in the order written. `guard` is more than all rounding errors together, so that the ratio
+ * is never above the exact one.
+ *
+ * SPDX-License-Identifier: BSD-2-Clause
+ */
+#include "core/kernels.h"
+#include "core/map_rule.h"
+#include "core/sqrt.h"
+
+/* Subnormal operands and products count as zero, whatever the FTZ and DAZ state of the process. */
+static inline float flush(float x)
+{
+    return (gw_bits_from_float(x) & 0x7f800000u) == 0 ? 0.0f : x;
+}
+
+static inline float magnitude(float x)
+{
+    return gw_float_from_bits(gw_bits_from_float(x) & 0x7fffffffu);
+}
+
+static inline float load(const float *src, size_t i)
+{
+    return flush(gw_float_from_bits(gw_load32((const uint8_t *)src + 4 * i)));
+}
+
+/* sqrt of a lower bound of the second moment after the update, plus eps. */
+static inline float denominator(const gw_gcomp_map_rule *rule, float v, float a)
+{
+    float w;
+    if (rule->kind == GW_OPTIMIZER_RMSPROP && (rule->uses & GW_MAP_USES_A) != 0) {
+        /* Centered: v - a^2 before the update, less a bound of the rounding error of this difference. */
+        float square = flush(a * a);
+        float error = (v + square) * 0x1p-21f;
+        w = v - square - error;
+        w = w > 0.0f ? flush(w * rule->s_scale) : 0.0f;
+    } else {
+        w = flush(v * rule->s_scale);
+        if ((rule->uses & GW_MAP_USES_A) != 0) {
+            float largest = flush(a * rule->a_scale);
+            w = largest > w ? largest : w;
+        }
+    }
+    return gw_sqrt(w) + rule->eps;
+}
+
+/* Quarter-octave (bits >> 21) of parameter i's ratio, 0 where nothing may be dropped. */
+static inline uint32_t quarter_octave(const gw_gcomp_map_rule *rule, const gw_optimizer_state *state, size_t i)
+{
+    float theta = load(state->param, i);
+    float m = (rule->uses & GW_MAP_USES_M) != 0 ? load(state->m, i) : 0.0f;
+    float v = (rule->uses & GW_MAP_USES_V) != 0 ? load(state->v, i) : 0.0f;
+    float a = (rule->uses & GW_MAP_USES_A) != 0 ? load(state->a, i) : 0.0f;
+
+    float p_theta = flush(theta * rule->p_param);
+    float p_m = flush(m * rule->p_m);
+    float q_theta = flush(theta * rule->q_param);
+    float q_m = flush(m * rule->q_m);
+    float s = (rule->uses & GW_MAP_USES_V) != 0 ? denominator(rule, v, a) : 1.0f;
+    float p = flush(flush(p_theta - p_m) * s);
+    float q = flush(q_theta + q_m);
+
+    if ((rule->uses & GW_MAP_USES_V) != 0 && (p > 0.0f) == (q > 0.0f) && magnitude(p) <= magnitude(q)) {
+        return 0;
+    }
+    float guard = flush(((magnitude(p_theta) + magnitude(p_m)) * s + (magnitude(q_theta) + magnitude(q_m))) * 0x1p-20f);
+    float ratio = magnitude(p - q) - guard;
+    uint32_t bits = gw_bits_from_float(ratio);
+    /* Negative, subnormal, infinite and NaN ratios drop nothing. */
+    return bits >= 0x00800000u && bits < 0x7f800000u ? bits >> 21 : 0;
+}
+
+uint32_t gw_map_scan_scalar(const gw_gcomp_map_rule *rule, const gw_optimizer_state *state, size_t len)
+{
+    uint32_t top = 0;
+    for (size_t i = 0; i < len; i++) {
+        uint32_t q = quarter_octave(rule, state, i);
+        top = q > top ? q : top;
+    }
+    return top;
+}
+
+void gw_map_build_scalar(const gw_gcomp_map_rule *rule, const gw_optimizer_state *state, size_t len, uint32_t base,
+                         uint8_t *levels)
+{
+    for (size_t i = 0; i < len; i++) {
+        uint32_t q = quarter_octave(rule, state, i);
+        uint32_t k = q < base || q == 0 ? 0 : q - base + 1;
+        levels[i] = (uint8_t)gw_min_u32(k, 255);
+    }
+}
