@@ -59,6 +59,9 @@ static uint16_t fp16_from_bits(uint32_t bits) {
     if (magnitude >= 65520.0f) { /* halfway between 65504 and 65536 */
         return (uint16_t)(sign | 0x7c00);
     }
+    if (magnitude_bits == 0) {
+        return sign;
+    }
     int exponent = 0;
     (void)frexpf(magnitude, &exponent); /* magnitude = f * 2^exponent, 0.5 <= f < 1 */
     /* The last place is 2^(exponent - 11), but no finer than that of the subnormals. */

@@ -1,0 +1,16 @@
+/*
+ * The subcommands. Each takes its part of the command line: argv[0] is "gradwire NAME", the rest its options and files.
+ * Each returns an exit code (cli_common.h) and prints its own messages.
+ *
+ * SPDX-License-Identifier: BSD-2-Clause
+ */
+#ifndef GW_CLI_CMD_H
+#define GW_CLI_CMD_H
+
+int gw_cmd_compress(int argc, char **argv);
+int gw_cmd_decompress(int argc, char **argv);
+int gw_cmd_inspect(int argc, char **argv);
+int gw_cmd_verify(int argc, char **argv);
+int gw_cmd_info(int argc, char **argv);
+
+#endif

@@ -1,0 +1,198 @@
+/*
+ * gradwire decompress: a frame to a .npy array.
+ *
+ * SPDX-License-Identifier: BSD-2-Clause
+ */
+#include "cmd.h"
+
+#include "atomic_file.h"
+#include "cli_common.h"
+#include "frame_input.h"
+#include "frame_parts.h"
+
+#include <stdio.h>
+#include <string.h>
+
+typedef struct decompress_arguments {
+    gw_codec_request request;
+    const char *input;
+    const char *output;
+    const char *snapshot;
+} decompress_arguments;
+
+enum { KEY_SNAPSHOT = 0x200, KEY_MAX_VALUES, KEY_CODEC };
+
+static const struct argp_option decompress_options[] = {
+    {"output", 'o', "OUT.npy", 0, "The array to write; - is standard output", 0},
+    {"snapshot", KEY_SNAPSHOT, "S.json", 0, "The snapshot that a derived frame was made with", 0},
+    {"max-values", KEY_MAX_VALUES, "N", 0, "Refuse frames with more values (default 2^48)", 0},
+    {"codec", KEY_CODEC, "NAME", 0, "Needed only where a THC frame comes through standard input: thc", 0},
+    {0},
+};
+
+static error_t decompress_parse(int key, char *text, struct argp_state *state) {
+    decompress_arguments *arguments = state->input;
+    switch (key) {
+    case ARGP_KEY_INIT:
+        state->child_inputs[0] = &arguments->request;
+        break;
+    case 'o':
+        arguments->output = text;
+        break;
+    case KEY_SNAPSHOT:
+        arguments->snapshot = text;
+        break;
+    case KEY_MAX_VALUES:
+        if (gw_cli_parse_u64(text, 0, (uint64_t)1 << 48, &arguments->request.options.count_limit) != 0) {
+            argp_error(state, "--max-values: '%s' is not an integer up to 2^48", text);
+        }
+        break;
+    case KEY_CODEC:
+        if (strcmp(text, "gcomp") != 0) {
+            argp_error(state, "--codec: '%s' is not in this build", text);
+        }
+        break;
+    case ARGP_KEY_ARG:
+        if (arguments->input != NULL) {
+            argp_error(state, "one frame at a time");
+        }
+        arguments->input = text;
+        break;
+    case ARGP_KEY_END:
+        if (arguments->input == NULL) {
+            argp_error(state, "a frame is missing");
+        } else if (arguments->output == NULL) {
+            argp_error(state, "-o is missing");
+        }
+        break;
+    default:
+        return ARGP_ERR_UNKNOWN;
+    }
+    return 0;
+}
+
+static const struct argp_child decompress_children[] = {
+    {&gw_codec_run_argp, 0, "Running:", 2},
+    {NULL, 0, NULL, 0},
+};
+
+static const struct argp decompress_argp = {
+    decompress_options,
+    decompress_parse,
+    "IN.gw -o OUT.npy",
+    "Decompress a frame into a one-dimensional NumPy array ('<f4', '<f2', or '<u2' for bf16).\v"
+    "Nothing is written unless every chunk of the frame is sound. Exit codes: 0 done, 1 bad frame or snapshot, 2 bad "
+    "command line, 3 input or output failed.",
+    decompress_children,
+    NULL,
+    NULL,
+};
+
+static int report_print(const gw_frame_input *frame, const decompress_arguments *arguments, double seconds) {
+    const gw_gcomp_info *info = &frame->info;
+    const uint64_t output_size = info->len * gw_dtype_size(info->dtype);
+    const char *backend = gw_codec_backend_name(arguments->request.backends);
+    if (!arguments->request.json) {
+        printf("%s -> %s\n", arguments->input, arguments->output);
+        printf("  %llu values of %s, %llu bytes -> %llu bytes\n", (unsigned long long)info->len,
+               gw_dtype_name(info->dtype), (unsigned long long)info->frame_size, (unsigned long long)output_size);
+        printf("  decode %.3f GB/s of output values (%s, %u thread%s)\n", gw_cli_gbps(output_size, seconds), backend,
+               arguments->request.threads, arguments->request.threads == 1 ? "" : "s");
+        return GW_CLI_OK;
+    }
+    gw_frame_parts parts;
+    gw_frame_parts_read(frame->input.data, frame->input.size, info, &parts);
+    json_t *object = json_object();
+    json_object_set_new(object, "command", json_string("decompress"));
+    json_object_set_new(object, "status", json_string("ok"));
+    json_object_set_new(object, "values", json_integer((json_int_t)info->len));
+    json_object_set_new(object, "dtype", json_string(gw_dtype_name(info->dtype)));
+    json_object_set_new(object, "input_bytes", json_integer((json_int_t)info->frame_size));
+    json_object_set_new(object, "output_bytes", json_integer((json_int_t)output_size));
+    json_object_set_new(object, "rate", gw_cli_json_real((double)info->frame_size / (double)output_size));
+    json_object_set_new(object, "levels", json_string(info->levels == GW_GCOMP_DERIVED ? "derived" : "explicit"));
+    json_object_set_new(object, "step", json_integer((json_int_t)info->step));
+    json_object_set_new(object, "cap", json_integer((json_int_t)info->cap));
+    json_object_set_new(object, "chunks", gw_frame_kinds_json(&parts));
+    json_object_set_new(object, "backend", json_string(backend));
+    json_object_set_new(object, "threads", json_integer((json_int_t)arguments->request.threads));
+    json_object_set_new(object, "decode_seconds", json_real(seconds));
+    json_object_set_new(object, "decode_GBps", json_real(gw_cli_gbps(output_size, seconds)));
+    return gw_cli_json_print(object);
+}
+
+/* Decodes; small frames several times, because the first run also pays for fresh memory. *seconds is the median. */
+static int frame_decode(const gw_frame_input *frame, gw_decode_run *run, double *seconds) {
+    enum { RUN_MAX = 5 };
+    double times[RUN_MAX];
+    double total = 0;
+    size_t count = 0;
+    gw_cli_progress progress;
+    do {
+        uint64_t bad_chunk = UINT64_MAX;
+        gw_cli_progress_start(&progress, "decode");
+        const double start = gw_cli_seconds();
+        const gw_status status = gw_decode_run_once(run, &bad_chunk, &progress);
+        times[count] = gw_cli_seconds() - start;
+        gw_cli_progress_end(&progress);
+        if (status != GW_OK) {
+            return gw_frame_explain(frame->input.name, frame->input.data, frame->input.size, status, bad_chunk);
+        }
+        total += times[count++];
+    } while (count < RUN_MAX && total < 0.2);
+    *seconds = gw_cli_median(times, count);
+    return GW_CLI_OK;
+}
+
+static int frame_write(const gw_frame_input *frame, const decompress_arguments *arguments, gw_atomic_file *output) {
+    gw_decode_run run;
+    int result = gw_decode_run_init(&run, &frame->codec, frame->input.data, frame->input.size, frame->map_used,
+                                    &frame->info, arguments->request.threads);
+    if (result != GW_CLI_OK) {
+        return result;
+    }
+    double seconds = 0;
+    result = frame_decode(frame, &run, &seconds);
+    if (result == GW_CLI_OK) {
+        uint8_t header[GW_NPY_HEADER_SIZE];
+        gw_npy_header_make(frame->info.dtype, frame->info.len, header);
+        result = gw_atomic_file_write(output, header, sizeof header);
+    }
+    if (result == GW_CLI_OK) {
+        result = gw_atomic_file_write(output, run.dst, (size_t)frame->info.len * gw_dtype_size(frame->info.dtype));
+    }
+    if (result == GW_CLI_OK) {
+        result = gw_atomic_file_commit(output);
+    }
+    gw_decode_run_free(&run);
+    if (result == GW_CLI_OK && strcmp(arguments->output, "-") != 0) {
+        result = report_print(frame, arguments, seconds);
+    }
+    return result;
+}
+
+int gw_cmd_decompress(int argc, char **argv) {
+    decompress_arguments arguments;
+    memset(&arguments, 0, sizeof arguments);
+    gw_codec_request_init(&arguments.request);
+    (void)argp_parse(&decompress_argp, argc, argv, 0, NULL, &arguments);
+
+    static gw_frame_input frame;
+    int result = gw_frame_input_open(&frame, arguments.input, arguments.snapshot, &arguments.request);
+    if (result != GW_CLI_OK) {
+        return result;
+    }
+    if (gw_atomic_file_is_input(arguments.output, &frame.input) ||
+        gw_snapshot_has_file(&frame.snapshot, arguments.output)) {
+        gw_frame_input_close(&frame);
+        return gw_cli_error(GW_CLI_USAGE, arguments.output, "is an input file; write the array elsewhere");
+    }
+    gw_atomic_file output;
+    result = gw_atomic_file_open(&output, arguments.output);
+    if (result == GW_CLI_OK) {
+        result = frame_write(&frame, &arguments, &output);
+    }
+    gw_atomic_file_discard(&output);
+    gw_frame_input_close(&frame);
+    return result;
+}

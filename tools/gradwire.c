@@ -1,0 +1,181 @@
+/*
+ * gradwire: the command. Finds the subcommand and hands the rest of the command line to it.
+ *
+ * SPDX-License-Identifier: BSD-2-Clause
+ */
+#include "cli_common.h"
+#include "cmd.h"
+#include "frame_input.h"
+#include "gradwire/gradwire.h"
+#include "input_file.h"
+#ifdef GW_CLI_PLAN
+#include "plan/cmd_plan.h"
+#endif
+#ifdef GW_CLI_THC
+#include "thc/cmd_thc.h"
+#endif
+
+#include <argp.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { CODEC_THC = 2 };
+
+/* ---- commands with two codecs ---- */
+
+/* The value of --codec on a command line, NULL if there is none. */
+static const char *codec_option(int argc, char **argv) {
+    for (int i = 1; i < argc && strcmp(argv[i], "--") != 0; i++) {
+        if (strncmp(argv[i], "--codec=", 8) == 0) {
+            return argv[i] + 8;
+        }
+        if (strcmp(argv[i], "--codec") == 0 && i + 1 < argc) {
+            return argv[i + 1];
+        }
+    }
+    return NULL;
+}
+
+/* THC by --codec thc, or because one of the files named is a THC frame. */
+static int is_thc(int argc, char **argv, int by_file) {
+    const char *codec = codec_option(argc, argv);
+    if (codec != NULL) {
+        return strcmp(codec, "thc") == 0;
+    }
+    for (int i = 1; by_file && i < argc; i++) {
+        if (argv[i][0] != '-' && gw_frame_file_has_codec(argv[i], CODEC_THC)) {
+            return 1;
+        }
+    }
+    return 0;
+}
+
+#ifndef GW_CLI_THC
+static int thc_missing(int argc, char **argv) {
+    (void)argc;
+    return gw_cli_error(GW_CLI_USAGE, NULL, "%s: this build has no THC codec", argv[0] + strcspn(argv[0], " ") + 1);
+}
+#define gw_cmd_thc_compress thc_missing
+#define gw_cmd_thc_decompress thc_missing
+#define gw_cmd_thc_inspect thc_missing
+#endif
+
+static int command_compress(int argc, char **argv) {
+    return is_thc(argc, argv, 0) ? gw_cmd_thc_compress(argc, argv) : gw_cmd_compress(argc, argv);
+}
+
+static int command_decompress(int argc, char **argv) {
+    return is_thc(argc, argv, 1) ? gw_cmd_thc_decompress(argc, argv) : gw_cmd_decompress(argc, argv);
+}
+
+static int command_inspect(int argc, char **argv) {
+    return is_thc(argc, argv, 1) ? gw_cmd_thc_inspect(argc, argv) : gw_cmd_inspect(argc, argv);
+}
+
+/* ---- dispatch ---- */
+
+typedef struct command {
+    const char *name;
+    int (*run)(int argc, char **argv);
+} command;
+
+static const command commands[] = {
+    {"compress", command_compress},
+    {"decompress", command_decompress},
+    {"inspect", command_inspect},
+    {"verify", gw_cmd_verify},
+    {"info", gw_cmd_info},
+#ifdef GW_CLI_PLAN
+    {"plan", gw_cmd_plan},
+#endif
+#ifdef GW_CLI_THC
+    {"norm", gw_cmd_norm},
+    {"table", gw_cmd_table},
+    {"thc-plan", gw_cmd_thc_plan},
+    {"aggregate", gw_cmd_aggregate},
+#endif
+};
+enum { COMMAND_COUNT = sizeof commands / sizeof commands[0] };
+
+static void version_print(FILE *stream, struct argp_state *state) {
+    (void)state;
+    fprintf(stream, "gradwire %s (frame format 0)\n", gw_version_string());
+}
+
+static const command *command_find(const char *name) {
+    for (int i = 0; i < COMMAND_COUNT; i++) {
+        if (strcmp(commands[i].name, name) == 0) {
+            return &commands[i];
+        }
+    }
+    return NULL;
+}
+
+typedef struct main_arguments {
+    const command *command;
+    int first; /* index of the command's name in argv */
+} main_arguments;
+
+static error_t main_parse(int key, char *text, struct argp_state *state) {
+    main_arguments *arguments = state->input;
+    switch (key) {
+    case ARGP_KEY_ARG:
+        arguments->command = command_find(text);
+        if (arguments->command == NULL) {
+            argp_error(state, "'%s' is not a command of this build", text);
+        }
+        arguments->first = state->next - 1;
+        state->next = state->argc; /* the rest is the command's */
+        break;
+    case ARGP_KEY_END:
+        if (arguments->command == NULL) {
+            argp_error(state, "a command is missing");
+        }
+        break;
+    default:
+        return ARGP_ERR_UNKNOWN;
+    }
+    return 0;
+}
+
+static const struct argp main_argp = {
+    NULL,
+    main_parse,
+    "COMMAND [ARGUMENT...]",
+    "Gradients on the wire: near-lossless and homomorphic compression, and plans for when to use them.\v"
+    "Commands:\n"
+    "  compress    an array or a snapshot to a frame\n"
+    "  decompress  a frame to an array\n"
+    "  inspect     print what a frame consists of\n"
+    "  verify      check a frame, or measure a round trip\n"
+    "  info        version, backends, CPU\n"
+#ifdef GW_CLI_THC
+    "  norm        block norms of an array (THC)\n"
+    "  aggregate   add THC frames\n"
+    "  table       optimal quantization tables (THC)\n"
+    "  thc-plan    recommend THC parameters\n"
+#endif
+#ifdef GW_CLI_PLAN
+    "  plan        what to fuse, compress and send how\n"
+#endif
+    "\n"
+    "gradwire COMMAND --help describes each. Exit codes: 0 done, 1 bad data, 2 bad command line, 3 input or output "
+    "failed.",
+    NULL,
+    NULL,
+    NULL,
+};
+
+int main(int argc, char **argv) {
+    argp_program_version_hook = version_print;
+    argp_err_exit_status = GW_CLI_USAGE;
+    gw_input_file_guard();
+
+    main_arguments arguments = {NULL, 0};
+    (void)argp_parse(&main_argp, argc, argv, ARGP_IN_ORDER, NULL, &arguments);
+
+    char name[64];
+    (void)snprintf(name, sizeof name, "gradwire %s", arguments.command->name);
+    argv[arguments.first] = name;
+    return gw_cli_finish_stdout(arguments.command->run(argc - arguments.first, argv + arguments.first));
+}
