@@ -1,0 +1,726 @@
+#!/usr/bin/env python3
+"""Reference decoder of GCOMP frames, version 0.
+
+Written from docs/format.md alone and laid out in its order, with the Python standard library and no code of the
+gradwire library. It is meant to be read beside that page and to disagree with the library whenever one of the two is
+wrong: it decodes a value at a time, with unbounded integers, and never touches floating point.
+
+As a module:   status, bad_chunk, values = gw_decode.decode(frame, map=Map(levels, drop_base), installed=books)
+As a command:  gw_decode.py IN.gw [-o OUT.npy] [--map K.bin --drop-base N ...] [--book B.bin --book-id N ...] [--json]
+
+SPDX-License-Identifier: BSD-2-Clause
+"""
+
+import argparse
+import collections
+import json
+import os
+import struct
+import sys
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Conventions: little-endian integers, bit strings filled from bit 0 of byte 0, padding is zero
+# ---------------------------------------------------------------------------------------------------------------------
+
+
+class Rejected(Exception):
+    """A rule of section 8 is broken; the argument is the name of the status."""
+
+
+def reject_if(broken, status):
+    if broken:
+        raise Rejected(status)
+
+
+def round_up(x, multiple):
+    return (x + multiple - 1) // multiple * multiple
+
+
+def u16(data, offset):
+    return int.from_bytes(data[offset:offset + 2], "little")
+
+
+def u32(data, offset):
+    return int.from_bytes(data[offset:offset + 4], "little")
+
+
+def u64(data, offset):
+    return int.from_bytes(data[offset:offset + 8], "little")
+
+
+def has_padding(data, bits_used):
+    """Is any bit from bits_used on set?"""
+    return int.from_bytes(data, "little") >> bits_used != 0
+
+
+def numbers_of(data, width, length):
+    """The first `length` numbers of `width` bits of a bit string. Eight numbers fill `width` bytes."""
+    mask = (1 << width) - 1
+    shifts = range(0, 8 * width, width)
+    numbers = []
+    for start in range(0, (length * width + 7) // 8, width):
+        group = int.from_bytes(data[start:start + width], "little")
+        numbers.extend([group >> shift & mask for shift in shifts])
+    del numbers[length:]
+    return numbers
+
+
+def _crc32c_table():
+    table = []
+    for byte in range(256):
+        for _ in range(8):
+            byte = byte >> 1 ^ (0x82F63B78 if byte & 1 else 0)
+        table.append(byte)
+    return table
+
+
+CRC32C_TABLE = _crc32c_table()
+
+
+def crc32c(data, crc=0):
+    """CRC32C (Castagnoli) of data, continuing from the CRC of the bytes before it."""
+    crc ^= 0xFFFFFFFF
+    table = CRC32C_TABLE
+    for byte in data:
+        crc = table[(crc ^ byte) & 255] ^ crc >> 8
+    return crc ^ 0xFFFFFFFF
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# 2. Header
+# ---------------------------------------------------------------------------------------------------------------------
+
+MAGIC = b"\x67\x57\x66\x1a"
+CODEC_GCOMP = 1
+STRICT, DERIVED, INSTALLED, CHECKSUM, CONSTANT = 1, 2, 4, 8, 16
+COUNT_MAX = 1 << 48
+
+# One column of the table of section 2.
+Dtype = collections.namedtuple(
+    "Dtype", "number name size mantissa_bits largest_exponent widths step derived_steps explicit_cap derived_cap")
+FP32 = Dtype(1, "fp32", 4, 23, 254, (6, 6, 6, 6), 6, (1, 2, 3, 6), 18, 23)
+BF16 = Dtype(2, "bf16", 2, 7, 254, (2, 2, 2, 2), 2, (1, 2), 6, 7)
+FP16 = Dtype(3, "fp16", 2, 10, 30, (2, 3, 3, 3), 3, (1, 3), 9, 10)
+DTYPES = {d.number: d for d in (FP32, BF16, FP16)}
+
+
+class Header:
+    """The 32 bytes of the header and the extension behind them, not yet judged."""
+
+    def __init__(self, data):
+        self.magic = data[0:4]
+        self.version, self.codec, dtype, self.chunk_log2 = data[4:8]
+        self.dtype = DTYPES.get(dtype)
+        self.flags = u32(data, 8)
+        self.step, self.cap = data[12], data[13]
+        self.drop_base = int.from_bytes(data[14:16], "little", signed=True)
+        self.count = u64(data, 16)
+        self.size = u64(data, 24)
+
+        self.strict = bool(self.flags & STRICT)
+        self.derived = bool(self.flags & DERIVED)
+        self.installed = bool(self.flags & INSTALLED)
+        self.checksum = bool(self.flags & CHECKSUM)
+        self.constant = bool(self.flags & CONSTANT)
+        self.mapped = self.derived and not self.constant
+
+        # Where the parts of the extension are, and how long everything before chunk 0 is.
+        end = 32
+        self.book_at = end
+        end += 8 if self.installed else 0
+        self.map_at = end
+        end += 8 if self.mapped else 0
+        self.checksum_at = end
+        end += 8 if self.checksum else 0
+        self.directory_at = end
+
+    def measure(self):
+        """What depends on chunk_log2 and count being in range."""
+        self.chunk_len = 1 << self.chunk_log2
+        self.chunk_count = (self.count + self.chunk_len - 1) // self.chunk_len
+        self.directory_end = self.directory_at + 16 * self.chunk_count
+        self.payload_at = round_up(self.directory_end, 16)
+
+    def read_extension(self, data):
+        self.book_id, self.generation = u32(data, self.book_at), u32(data, self.book_at + 4)
+        self.map_hash, self.wire_scale = u32(data, self.map_at), u32(data, self.map_at + 4)
+        self.meta_crc, self.checksum_reserved = u32(data, self.checksum_at), u32(data, self.checksum_at + 4)
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# 3. From values to labels, fields and digits
+# ---------------------------------------------------------------------------------------------------------------------
+
+
+def drop_of(header, exponent, map_byte):
+    """The drop of a value of a DERIVED frame; explicit frames carry it in the label."""
+    dtype = header.dtype
+    if exponent > dtype.largest_exponent or (dtype is not FP16 and exponent == 0):
+        return 0
+    if header.constant:
+        return header.cap
+    quarter_octave = 4 * (max(exponent, 1) + 112 if dtype is FP16 else exponent) + 3
+    t = map_byte + header.drop_base - quarter_octave
+    if map_byte == 0 or t < 4:
+        return 0
+    drop = min(header.cap, t // 4)
+    return drop - drop % header.step
+
+
+ZERO_LABEL, ESCAPE_LABEL = 0, 1
+
+
+def is_label(header, label):
+    """Can an ordinary label occur in frames of this kind?"""
+    if header.derived:
+        return 2 <= label <= (32 if header.dtype is FP16 else 255)
+    return 4 <= label <= (4 * 31 + 3 if header.dtype is FP16 else 255)
+
+
+def exponent_of(header, base, label):
+    """Exponent field of an ordinary label."""
+    if header.derived:
+        return label - (2 if header.dtype is FP16 else 1)
+    x = label // 4
+    return x - 1 if header.dtype is FP16 else x + base
+
+
+def labels_allowed(header, base, bits):
+    """All labels under which a value could have been sent without an escape; empty if it has none."""
+    dtype = header.dtype
+    magnitude = bits & (1 << 8 * dtype.size - 1) - 1
+    exponent = magnitude >> dtype.mantissa_bits
+    if bits == 0:
+        return [ZERO_LABEL]
+    if magnitude == 0 or exponent > dtype.largest_exponent or (dtype is not FP16 and exponent == 0):
+        return []  # -0, infinities and NaN, subnormals of fp32 and bf16
+    if header.derived:
+        return [exponent + (2 if dtype is FP16 else 1)]
+    x = exponent + 1 if dtype is FP16 else exponent - base
+    if not 1 <= x <= 63:
+        return []
+    # The low bits of z are those of the value as long as they are mantissa bits, and 3 * step <= M.
+    return [4 * x + level for level in range(4) if bits % (1 << level * dtype.step) == 0]
+
+
+def digits_of(header, drop):
+    """Which planes a value with this drop reads, from the top of z: a list of (plane, width).
+
+    Planes are numbered from 0: four planes of whole digits, then R4, R2, R1.
+    """
+    left = header.dtype.mantissa_bits + 1 - drop
+    digits = []
+    for plane, width in enumerate(header.dtype.widths):
+        if left < width:
+            break
+        digits.append((plane, width))
+        left -= width
+    for plane, width in ((4, 4), (5, 2), (6, 1)):
+        if left & width:
+            digits.append((plane, width))
+    return digits
+
+
+def plane_width(header, plane):
+    return header.dtype.widths[plane] if plane < 4 else (4, 2, 1)[plane - 4]
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# 4. Directory
+# ---------------------------------------------------------------------------------------------------------------------
+
+ZERO, RAW, CODED = 0, 1, 2
+
+
+class Chunk:
+    """A directory entry."""
+
+    def __init__(self, header, data, index):
+        at = header.directory_at + 16 * index
+        place = u64(data, at)
+        self.index = index
+        self.kind = place % 16
+        self.offset = place - self.kind
+        self.book = u32(data, at + 8)
+        self.crc = u32(data, at + 12)
+        self.first = index * header.chunk_len
+        self.length = min(header.chunk_len, header.count - self.first)
+        self.end = None  # where the next one starts
+
+    def owns_codebook(self, header):
+        return self.kind == CODED and not header.installed and self.book == self.index
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# 5.1 Codebook
+# ---------------------------------------------------------------------------------------------------------------------
+
+LENGTH_MAX = 11
+LEAF_WIDTH_MAX = 7
+
+
+def codebook_size(data, start, end):
+    """Bytes of the codebook at `start`; a codebook that does not end before `end` is truncated."""
+    reject_if(end - start < 4, "CORRUPT")
+    first, last = data[start + 1], data[start + 2]
+    reject_if(first > last, "CORRUPT")
+    length_count = last - first + 1 if first else 0
+    size = round_up(4 + (length_count + 1) // 2, 4)
+    reject_if(size > end - start, "CORRUPT")
+    return size
+
+
+Leaf = collections.namedtuple("Leaf", "depth width labels")
+
+
+class Node:
+    """Inner node (left and right are nodes) or leaf of the code tree."""
+
+    def __init__(self, leaf=None, left=None, right=None, first_rank=0):
+        self.leaf, self.left, self.right, self.first_rank = leaf, left, right, first_rank
+
+
+class Codebook:
+    def __init__(self, header, data):
+        """Reads a serialised codebook that has the size of codebook_size(). Rejected: CORRUPT."""
+        self.base, first, last, special = data[0:4]
+        reject_if(self.base > 191, "CORRUPT")
+        reject_if(self.base and (header.derived or header.dtype is FP16), "CORRUPT")
+        lengths = {ZERO_LABEL: special & 15, ESCAPE_LABEL: special >> 4}
+        nibbles_end = 32
+        if first == 0:
+            reject_if(last != 0, "CORRUPT")
+        else:
+            reject_if(first <= ESCAPE_LABEL, "CORRUPT")
+            lengths.update(zip(range(first, last + 1), numbers_of(data[4:], 4, last - first + 1)))
+            reject_if(lengths[first] == 0 or lengths[last] == 0, "CORRUPT")
+            nibbles_end += 4 * (last - first + 1)
+        reject_if(has_padding(data, nibbles_end), "CORRUPT")
+
+        self.length = {label: length for label, length in lengths.items() if length}
+        for label, length in self.length.items():
+            reject_if(length > LENGTH_MAX, "CORRUPT")
+            reject_if(label > ESCAPE_LABEL and not is_label(header, label), "CORRUPT")
+        if len(self.length) == 1:
+            reject_if(list(self.length.values()) != [1], "CORRUPT")
+            self.leaves = [Leaf(0, 0, list(self.length))]
+        else:
+            reject_if(sum(1 << LENGTH_MAX - length for length in self.length.values()) != 1 << LENGTH_MAX, "CORRUPT")
+            self.leaves = self._leaves()
+        self._plant()
+
+    def _leaves(self):
+        leaves = []
+        for length in range(1, LENGTH_MAX + 1):
+            labels = sorted(label for label in self.length if self.length[label] == length)
+            while labels:
+                width = min(LEAF_WIDTH_MAX, len(labels).bit_length() - 1)
+                leaves.append(Leaf(length - width, width, labels[:1 << width]))
+                del labels[:1 << width]
+        leaves.sort(key=lambda leaf: leaf.depth)  # stable
+        return leaves
+
+    def _plant(self):
+        """Builds the tree in preorder: canonical codes put the leaves from left to right at their depths."""
+        waiting = list(reversed(self.leaves))
+        self.label_of_rank = [label for leaf in self.leaves for label in leaf.labels]
+        self.preorder = []
+        rank = 0
+
+        def grow(depth):
+            nonlocal rank
+            node = Node(first_rank=rank)
+            self.preorder.append(node)
+            if waiting[-1].depth == depth:
+                node.leaf = waiting.pop()
+                rank += len(node.leaf.labels)
+            else:
+                node.left, node.right = grow(depth + 1), grow(depth + 1)
+            return node
+
+        self.root = grow(0)
+        assert not waiting  # the sum of 2^-length is 1
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# 5.2 Chunk header and runs
+# ---------------------------------------------------------------------------------------------------------------------
+
+
+class Cursor:
+    """Reads the parts of a chunk one after the other."""
+
+    def __init__(self, data):
+        self.data, self.at = data, 0
+
+    def take(self, size):
+        reject_if(size > len(self.data) - self.at, "CORRUPT")
+        self.at += size
+        return self.data[self.at - size:self.at]
+
+    def take_run(self, length, width):
+        """A run, padded to 4 bytes."""
+        run = self.take(round_up((length * width + 7) // 8, 4))
+        reject_if(has_padding(run, length * width), "CORRUPT")
+        return run
+
+
+def decode_coded(header, chunk, codebook, data, map_bytes):
+    """Values of a CODED chunk. `data` is its region behind the codebook."""
+    dtype = header.dtype
+    plane_count = 7 if header.derived else 4
+    inner_nodes = [node for node in codebook.preorder if not node.leaf]
+    cursor = Cursor(data)
+
+    # Chunk header.
+    word_count = plane_count + 1 + len(inner_nodes)
+    words = cursor.take(round_up(2 * word_count, 4))
+    reject_if(has_padding(words, 16 * word_count), "CORRUPT")
+    words = numbers_of(words, 16, word_count)
+    plane_len, escape_len = words[:plane_count], words[plane_count]
+    reject_if(max(plane_len + [escape_len]) > chunk.length, "CORRUPT")
+    codebook.root.values = chunk.length
+    for node, right_len in zip(inner_nodes, words[plane_count + 1:]):
+        reject_if(right_len > node.values, "CORRUPT")
+        node.right.values = right_len
+        node.left.values = node.values - right_len
+
+    # Runs, planes, escapes, padding.
+    for node in codebook.preorder:
+        node.run = cursor.take_run(node.values, node.leaf.width if node.leaf else 1)
+    planes = []
+    for plane in range(plane_count):
+        width = plane_width(header, plane)
+        planes.append(numbers_of(cursor.take_run(plane_len[plane], width), width, plane_len[plane]))
+    escapes = numbers_of(cursor.take_run(escape_len, 8 * dtype.size), 8 * dtype.size, escape_len)
+    padding = data[cursor.at:]
+    reject_if(len(padding) >= 16 or any(padding), "CORRUPT")
+
+    ranks = ranks_of(codebook.root)
+    return join(header, codebook, ranks, [iter(plane) for plane in planes], iter(escapes), map_bytes)
+
+
+def ranks_of(node):
+    """Ranks of the values of a node, in their order: merges those of its children."""
+    if node.leaf:
+        if node.leaf.width == 0:
+            return [node.first_rank] * node.values
+        return [node.first_rank + number for number in numbers_of(node.run, node.leaf.width, node.values)]
+    goes_right = numbers_of(node.run, 1, node.values)
+    reject_if(sum(goes_right) != node.right.values, "CORRUPT")
+    left, right = iter(ranks_of(node.left)), iter(ranks_of(node.right))
+    return [next(right) if bit else next(left) for bit in goes_right]
+
+
+def join(header, codebook, ranks, planes, escapes, map_bytes):
+    """Values from labels, digits (one iterator per plane) and escapes (one iterator)."""
+    dtype = header.dtype
+    mantissa_bits = dtype.mantissa_bits
+    sign_shift = 8 * dtype.size - 1
+    mantissa_mask = (1 << mantissa_bits) - 1
+    digits_by_drop = [digits_of(header, drop) for drop in range(mantissa_bits + 1)]
+    values = []
+    for i, rank in enumerate(ranks):
+        label = codebook.label_of_rank[rank]
+        if label == ZERO_LABEL:
+            values.append(0)
+            continue
+        if label == ESCAPE_LABEL:
+            bits = next(escapes, None)
+            reject_if(bits is None, "CORRUPT")
+            check_escape(header, codebook, bits, map_bytes[i] if header.mapped else 0)
+            values.append(bits)
+            continue
+        exponent = exponent_of(header, codebook.base, label)
+        if header.derived:
+            drop = drop_of(header, exponent, map_bytes[i] if header.mapped else 0)
+        else:
+            drop = label % 4 * dtype.step
+        z = 0
+        for plane, width in digits_by_drop[drop]:
+            digit = next(planes[plane], None)
+            reject_if(digit is None, "CORRUPT")
+            z = z << width | digit
+        z <<= drop
+        mantissa = z & mantissa_mask
+        reject_if(dtype is FP16 and exponent == 0 and mantissa == 0, "CORRUPT")
+        values.append(z >> mantissa_bits << sign_shift | exponent << mantissa_bits | mantissa)
+    for plane in planes + [escapes]:
+        reject_if(next(plane, None) is not None, "CORRUPT")
+    return values
+
+
+def check_escape(header, codebook, bits, map_byte):
+    """Rule 26: was this escape needed, and is it a value that an encoder may send?"""
+    dtype = header.dtype
+    allowed = labels_allowed(header, codebook.base, bits)
+    reject_if(allowed and all(label in codebook.length for label in allowed), "CORRUPT")
+    magnitude = bits & (1 << 8 * dtype.size - 1) - 1
+    exponent = magnitude >> dtype.mantissa_bits
+    if not header.strict and bits != 0:
+        reject_if(magnitude == 0, "CORRUPT")
+        reject_if(dtype is not FP16 and exponent == 0, "CORRUPT")
+    if header.derived:
+        reject_if(bits % (1 << drop_of(header, exponent, map_byte)) != 0, "CORRUPT")
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# 7. Map hash
+# ---------------------------------------------------------------------------------------------------------------------
+
+# The receiver's map: one byte per value, the base that stands in drop_base, the bits of wire_scale as an fp32.
+Map = collections.namedtuple("Map", "levels drop_base wire_scale", defaults=(0, 0x3F800000))
+
+
+def map_hash(header, levels, drop_base, wire_scale):
+    head = struct.pack("<hBBBxxxI", drop_base, header.step, header.cap, header.dtype.number, wire_scale)
+    crc = crc32c(head)
+    for first in range(0, header.count, header.chunk_len):
+        crc = crc32c(struct.pack("<I", crc32c(levels[first:first + header.chunk_len])), crc)
+    return crc
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# 8. What a decoder rejects
+# ---------------------------------------------------------------------------------------------------------------------
+
+
+def check_header(data, count_limit, size_t_bits):
+    """Rules 1 to 13."""
+    reject_if(len(data) < 32, "SHORT")
+    header = Header(data)
+    dtype = header.dtype
+    reject_if(header.magic != MAGIC, "MAGIC")
+    reject_if(header.version != 0, "VERSION")
+    known_flags = STRICT | DERIVED | INSTALLED | CHECKSUM | CONSTANT
+    reject_if(header.codec != CODEC_GCOMP or dtype is None or header.flags & ~known_flags, "UNSUPPORTED")
+    reject_if(not 12 <= header.chunk_log2 <= 15, "HEADER")
+    reject_if(header.constant and not header.derived, "HEADER")
+    steps = (1,) if header.constant else dtype.derived_steps if header.derived else (dtype.step,)
+    reject_if(header.step not in steps, "HEADER")
+    reject_if(header.cap > (dtype.derived_cap if header.derived else dtype.explicit_cap), "HEADER")
+    reject_if(header.cap % header.step != 0, "HEADER")
+    reject_if(header.drop_base != 0 and not header.mapped, "HEADER")
+    reject_if(header.count > min(COUNT_MAX, count_limit), "LIMIT")
+    reject_if(header.count * dtype.size >= 1 << size_t_bits, "LIMIT")
+    header.measure()
+    reject_if(header.size > len(data), "SHORT")
+    reject_if(header.size < header.payload_at, "HEADER")
+    reject_if(header.size < len(data), "TRAILING")
+    header.read_extension(data)
+    reject_if(header.checksum and header.checksum_reserved != 0, "HEADER")
+    reject_if(any(data[header.directory_end:header.payload_at]), "HEADER")
+    if header.checksum:
+        meta = data[:header.checksum_at] + bytes(4) + data[header.checksum_at + 4:header.payload_at]
+        reject_if(crc32c(meta) != header.meta_crc, "CHECKSUM")
+    return header
+
+
+def check_directory(header, data):
+    """Rule 14."""
+    chunks = [Chunk(header, data, index) for index in range(header.chunk_count)]
+    reject_if((chunks[0].offset if chunks else header.size) != header.payload_at, "HEADER")
+    for chunk, following in zip(chunks, chunks[1:] + [None]):
+        reject_if(chunk.kind > CODED, "HEADER")
+        chunk.end = following.offset if following else header.size
+        reject_if(chunk.end < chunk.offset or chunk.end > header.size or chunk.end % 16 != 0, "HEADER")
+        if chunk.kind == CODED and not header.installed:
+            reject_if(chunk.book > chunk.index or not chunks[chunk.book].owns_codebook(header), "HEADER")
+        else:
+            reject_if(chunk.book != 0, "HEADER")
+        reject_if(not header.checksum and chunk.crc != 0, "HEADER")
+    return chunks
+
+
+def check_receiver(header, map, installed):
+    """Rules 15 and 16. Returns the installed codebook, if the frame needs one."""
+    codebook = None
+    if header.installed:
+        book = installed.get((header.book_id, header.generation))
+        reject_if(book is None, "TABLE")
+        try:
+            reject_if(codebook_size(book, 0, len(book)) != len(book), "CORRUPT")
+            codebook = Codebook(header, book)
+        except Rejected:
+            raise Rejected("TABLE") from None
+    if header.mapped:
+        reject_if(map is None or len(map.levels) != header.count, "MAP")
+        reject_if(header.drop_base != map.drop_base or header.wire_scale != map.wire_scale, "MAP")
+        reject_if(header.map_hash != map_hash(header, map.levels, map.drop_base, map.wire_scale), "MAP")
+    return codebook
+
+
+def read_codebook(header, owner, data, codebooks):
+    """The codebook that a chunk owns, and its bytes. `codebooks` remembers those already read, by owner."""
+    if owner.index not in codebooks:
+        size = codebook_size(data, owner.offset, owner.end)
+        book_bytes = data[owner.offset:owner.offset + size]
+        codebooks[owner.index] = Codebook(header, book_bytes), book_bytes
+    return codebooks[owner.index]
+
+
+def decode_chunk(header, chunks, chunk, data, codebooks, map_bytes):
+    """Rules 18 to 26 and the values of one chunk. codebooks[None] is the installed one."""
+    region = data[chunk.offset:chunk.end]
+    codebook, book_bytes, body = codebooks[None], b"", region
+
+    # Rule 18. An owner's region starts with its codebook, so its crc needs no knowledge of the codebook; the crc of other
+    # users starts with the bytes of a codebook that must be read first.
+    if chunk.kind == CODED and not header.installed and chunk.book != chunk.index:
+        codebook, book_bytes = read_codebook(header, chunks[chunk.book], data, codebooks)
+    if header.checksum:
+        reject_if(crc32c(region, crc32c(book_bytes)) != chunk.crc, "CHECKSUM")
+
+    raw_size = round_up(chunk.length * header.dtype.size, 16)
+    if chunk.kind == ZERO:
+        reject_if(len(region) != 0, "CORRUPT")
+        return [0] * chunk.length
+    if chunk.kind == RAW:
+        reject_if(len(region) != raw_size, "CORRUPT")
+        value_bits = 8 * header.dtype.size
+        reject_if(has_padding(region, chunk.length * value_bits), "CORRUPT")
+        return numbers_of(region, value_bits, chunk.length)
+    reject_if(len(region) >= raw_size, "CORRUPT")
+    if chunk.owns_codebook(header):
+        codebook, book_bytes = read_codebook(header, chunk, data, codebooks)
+        body = region[len(book_bytes):]
+    return decode_coded(header, chunk, codebook, body, map_bytes)
+
+
+def decode(data, map=None, installed=None, capacity=None, count_limit=COUNT_MAX, size_t_bits=64):
+    """Decodes a frame.
+
+    data         the bytes at hand
+    map          the receiver's Map, for derived frames
+    installed    {(book_id, generation): serialised codebook}
+    capacity     values that the output can hold; None: as many as there are
+    count_limit  the caller's limit for rule 8
+    size_t_bits  rule 8 for another machine than this one
+
+    Returns (status, bad_chunk, values). Status is a name of section 8 or "OK". Values are bit patterns of the dtype;
+    they are empty unless status is OK or the content of a chunk is bad. In that case the values of all bad chunks are
+    0 and bad_chunk is the index of the first; else it is None.
+    """
+    data = bytes(data)
+    try:
+        header = check_header(data, count_limit, size_t_bits)
+        chunks = check_directory(header, data)
+        codebook = check_receiver(header, map, installed or {})
+        reject_if(capacity is not None and header.count > capacity, "DST")
+    except Rejected as rejection:
+        return rejection.args[0], None, []
+
+    status, bad_chunk, values = "OK", None, []
+    codebooks = {None: codebook}
+    for chunk in chunks:
+        map_bytes = map.levels[chunk.first:chunk.first + chunk.length] if header.mapped else b""
+        try:
+            values.extend(decode_chunk(header, chunks, chunk, data, codebooks, map_bytes))
+        except Rejected as rejection:
+            values.extend([0] * chunk.length)
+            if status == "OK":
+                status, bad_chunk = rejection.args[0], chunk.index
+    return status, bad_chunk, values
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# The command
+# ---------------------------------------------------------------------------------------------------------------------
+
+
+def values_to_bytes(values, size):
+    return struct.pack("<%d%s" % (len(values), "I" if size == 4 else "H"), *values)
+
+
+def npy_of(values, dtype):
+    """A NumPy .npy file, version 1.0. fp32 and fp16 get their own types, bf16 becomes unsigned 16-bit integers."""
+    descr = {"fp32": "<f4", "fp16": "<f2", "bf16": "<u2"}[dtype.name]
+    text = "{'descr': '%s', 'fortran_order': False, 'shape': (%d,), }" % (descr, len(values))
+    text += " " * (-(10 + len(text) + 1) % 64) + "\n"
+    return b"\x93NUMPY\x01\x00" + struct.pack("<H", len(text)) + text.encode("ascii") + values_to_bytes(
+        values, dtype.size)
+
+
+def wire_scale_bits(text):
+    """A finite fp32 above 0 as decimal number, or its bits as 0x........"""
+    if text.lower().startswith("0x"):
+        bits = int(text, 16)
+    else:
+        bits = u32(struct.pack("<f", float(text)), 0)
+    if not 0 < bits < 0x7F800000:
+        raise argparse.ArgumentTypeError("not a positive finite fp32: " + text)
+    return bits
+
+
+def integer(text):
+    return int(text, 0)
+
+
+def read_file(path):
+    with open(path, "rb") as file:
+        return file.read()
+
+
+def write_file(path, content):
+    """Through a temporary file, so that no half-written output stays behind."""
+    temporary = "%s.%d.tmp" % (path, os.getpid())
+    try:
+        with open(temporary, "wb") as file:
+            file.write(content)
+        os.replace(temporary, path)
+    finally:
+        if os.path.exists(temporary):
+            os.remove(temporary)
+
+
+def main(arguments=None):
+    parser = argparse.ArgumentParser(
+        description="Decode a GCOMP frame of gradwire by docs/format.md. Exit status: 0 decoded, 1 rejected, 2 usage.")
+    parser.add_argument("frame", metavar="IN.gw")
+    parser.add_argument("-o", "--output", metavar="OUT.npy",
+                        help="write the values (bf16 as unsigned 16-bit integers); nothing is written on rejection")
+    parser.add_argument("--map", metavar="K.bin", help="the receiver's map, one byte per value, for derived frames")
+    parser.add_argument("--drop-base", type=integer, default=0, metavar="N", help="drop_base of the map (default 0)")
+    parser.add_argument("--wire-scale", type=wire_scale_bits, default=0x3F800000, metavar="S",
+                        help="wire scale of the map, decimal or the bits of an fp32 as 0x... (default 1)")
+    parser.add_argument("--book", metavar="BOOK.bin", help="an installed codebook")
+    parser.add_argument("--book-id", type=integer, default=0, metavar="N")
+    parser.add_argument("--generation", type=integer, default=0, metavar="N")
+    parser.add_argument("--count-limit", type=integer, default=COUNT_MAX, metavar="N",
+                        help="refuse frames with more values (default 2^48)")
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
+    options = parser.parse_args(arguments)
+
+    try:
+        data = read_file(options.frame)
+        receiver_map = Map(read_file(options.map), options.drop_base, options.wire_scale) if options.map else None
+        installed = {(options.book_id, options.generation): read_file(options.book)} if options.book else {}
+    except OSError as error:
+        parser.exit(2, "gw_decode: %s: %s\n" % (error.filename, error.strerror))
+
+    status, bad_chunk, values = decode(data, receiver_map, installed, count_limit=options.count_limit)
+    report = {"file": options.frame, "status": status, "bad_chunk": bad_chunk, "values": len(values),
+              "input_bytes": len(data)}
+    if status == "OK":
+        dtype = DTYPES[data[6]]
+        report["dtype"] = dtype.name
+        report["values_crc32c"] = "%08x" % crc32c(values_to_bytes(values, dtype.size))
+        if values:
+            report["bits_per_value"] = round(8 * len(data) / len(values), 4)
+        if options.output:
+            try:
+                write_file(options.output, npy_of(values, dtype))
+            except OSError as error:
+                parser.exit(2, "gw_decode: %s: %s\n" % (options.output, error.strerror))
+    if options.json:
+        print(json.dumps(report))
+    elif status == "OK":
+        print("%(file)s: ok, %(values)d %(dtype)s values, CRC32C %(values_crc32c)s" % report)
+    else:
+        place = "" if bad_chunk is None else ", chunk %d" % bad_chunk
+        print("gw_decode: %s: %s%s" % (options.frame, status, place), file=sys.stderr)
+    return 0 if status == "OK" else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,363 @@
+"""Structural writer of GCOMP frames: docs/format.md from the writing side, for vectors and tests.
+
+It shares no code with the reference decoder, so that the two check each other, and it can write frames that no encoder
+makes: any kind, codebook, order of owners or field may be forced, and every defect of the reject vectors is put in
+before sizes and checksums are worked out. `write_frame()` follows section 6 and makes the bytes that the library's
+encoder makes from the same rounded values.
+
+SPDX-License-Identifier: BSD-2-Clause
+"""
+
+import struct
+
+STRICT, DERIVED, INSTALLED, CHECKSUM, CONSTANT = 1, 2, 4, 8, 16
+ZERO, RAW, CODED = 0, 1, 2
+WIRE_SCALE_ONE = 0x3F800000
+
+
+class Dtype:
+    def __init__(self, number, name, size, mantissa_bits, exponent_max, widths, step, derived_steps, bias):
+        self.number, self.name, self.size, self.mantissa_bits = number, name, size, mantissa_bits
+        self.exponent_max = exponent_max  # of finite values
+        self.widths, self.step, self.derived_steps, self.bias = widths, step, derived_steps, bias
+        self.explicit_cap, self.derived_cap = 3 * step, mantissa_bits
+        self.sign_bit = 8 * size - 1
+
+    def bits(self, sign, exponent, mantissa):
+        return sign << self.sign_bit | exponent << self.mantissa_bits | mantissa
+
+    def split(self, bits):
+        """Sign, exponent field, mantissa field."""
+        magnitude = bits & (1 << self.sign_bit) - 1
+        return bits >> self.sign_bit, magnitude >> self.mantissa_bits, magnitude & (1 << self.mantissa_bits) - 1
+
+
+FP32 = Dtype(1, "fp32", 4, 23, 254, (6, 6, 6, 6), 6, (1, 2, 3, 6), 0)
+BF16 = Dtype(2, "bf16", 2, 7, 254, (2, 2, 2, 2), 2, (1, 2), 0)
+FP16 = Dtype(3, "fp16", 2, 10, 30, (2, 3, 3, 3), 3, (1, 3), 112)
+DTYPES = (FP32, BF16, FP16)
+
+
+def align(x, multiple):
+    return -(-x // multiple) * multiple
+
+
+def padded(data, multiple):
+    return data + bytes(-len(data) % multiple)
+
+
+def pack(numbers, width):
+    """Bit string of numbers, padded to 4 bytes."""
+    if not numbers or not width:
+        return b""
+    digits = "".join(format(number, "0%db" % width) for number in reversed(numbers))
+    return int(digits, 2).to_bytes(align(len(digits), 32) // 8, "little")
+
+
+_CRC = []
+for _byte in range(256):
+    for _ in range(8):
+        _byte = _byte // 2 ^ (0x82F63B78 if _byte % 2 else 0)
+    _CRC.append(_byte)
+
+
+def crc32c(data):
+    crc = 0xFFFFFFFF
+    for byte in data:
+        crc = crc >> 8 ^ _CRC[(crc ^ byte) & 255]
+    return crc ^ 0xFFFFFFFF
+
+
+def values_bytes(values, dtype):
+    return struct.pack("<%d%s" % (len(values), "I" if dtype.size == 4 else "H"), *values)
+
+
+# ---- codebooks ------------------------------------------------------------------------------------------------------
+
+
+def package_merge(counts, limit=11):
+    """Section 6, Lengths: {label: count} -> {label: length}."""
+    leaves = [(count, 0, (label,)) for count, label in sorted((c, l) for l, c in counts.items() if c)]
+    if len(leaves) == 1:
+        return {leaves[0][2][0]: 1}
+    row = []
+    for _ in range(limit):
+        packages = [(a[0] + b[0], 1, a[2] + b[2]) for a, b in zip(row[0::2], row[1::2])]
+        row = sorted(leaves + packages, key=lambda item: item[:2])  # stable: leaves by (count, label), packages in order
+    lengths = dict.fromkeys((leaf[2][0] for leaf in leaves), 0)
+    for item in row[:2 * len(leaves) - 2]:
+        for label in item[2]:
+            lengths[label] += 1
+    return lengths
+
+
+class Book:
+    """A codebook: lengths by label, serialised form, code tree."""
+
+    def __init__(self, lengths, base=0):
+        self.lengths, self.base = dict(lengths), base
+
+    def to_bytes(self, first=None, last=None):
+        ordinary = [label for label in self.lengths if label > 1]
+        first = first if first is not None else min(ordinary, default=0)
+        last = last if last is not None else max(ordinary, default=0)
+        special = self.lengths.get(0, 0) | self.lengths.get(1, 0) << 4
+        nibbles = [self.lengths.get(label, 0) for label in range(first, last + 1)] if first else []
+        return bytes((self.base, first, last, special)) + pack(nibbles, 4)
+
+    def tree(self):
+        """Preorder list of nodes (prefix string, width or None for inner nodes) and {label: (leaf prefix, index)}."""
+        leaves = []
+        for length in range(1, 12):
+            rest = sorted(label for label in self.lengths if self.lengths[label] == length)
+            while rest:
+                width = min(7, len(rest).bit_length() - 1)
+                leaves.append((length - width, width, rest[:1 << width]))
+                rest = rest[1 << width:]
+        if len(self.lengths) == 1:
+            leaves = [(0, 0, list(self.lengths))]
+        leaves.sort(key=lambda leaf: leaf[0])
+        nodes, place = {}, {}
+        code, depth = -1, leaves[0][0]
+        for leaf_depth, width, labels in leaves:
+            code = code + 1 << leaf_depth - depth
+            depth = leaf_depth
+            prefix = format(code, "0%db" % depth) if depth else ""
+            nodes[prefix] = width
+            for i in range(depth):
+                nodes[prefix[:i]] = None
+            for index, label in enumerate(labels):
+                place[label] = prefix, index
+        # A node comes before its descendants, these before everything to the right: string order.
+        return sorted(nodes.items()), place
+
+
+# ---- labels and drops -----------------------------------------------------------------------------------------------
+
+
+class Format:
+    """What of a frame the labels and drops of its values depend on."""
+
+    def __init__(self, dtype, strict=False, derived=False, constant=False, step=None, cap=None, drop_base=0):
+        self.dtype, self.strict, self.derived, self.constant = dtype, strict, derived, constant
+        self.step = step or (1 if derived else dtype.step)
+        full = dtype.derived_cap if derived else dtype.explicit_cap
+        self.cap = full - full % self.step if cap is None else cap
+        self.drop_base = drop_base
+        self.mapped = derived and not constant
+
+    def label(self, bits, drop, base):
+        """Label of a rounded value, 1 if it has none."""
+        d = self.dtype
+        if bits == 0:
+            return 0
+        _, exponent, mantissa = d.split(bits)
+        if exponent > d.exponent_max or (exponent == 0 and (d is not FP16 or mantissa == 0)):
+            return 1
+        if self.derived:
+            return exponent + (2 if d is FP16 else 1)
+        x = exponent + 1 if d is FP16 else exponent - base
+        return 4 * x + drop // d.step if 1 <= x <= 63 else 1
+
+    def derived_drop(self, exponent, map_byte):
+        d = self.dtype
+        if exponent > d.exponent_max or (exponent == 0 and d is not FP16):
+            return 0
+        if self.constant:
+            return self.cap
+        octave = 4 * ((max(exponent, 1) if d is FP16 else exponent) + d.bias) + 3
+        t = map_byte + self.drop_base - octave
+        if map_byte == 0 or t < 4:
+            return 0
+        return min(self.cap, t >> 2) // self.step * self.step
+
+
+# ---- chunks ---------------------------------------------------------------------------------------------------------
+
+
+class Coded:
+    """A CODED chunk in parts, each of which a reject vector may spoil before it is serialised."""
+
+    def __init__(self, format_, book, values, drops, escape_at=()):
+        d = format_.dtype
+        nodes, place = book.tree()
+        bits = {prefix: [] for prefix, _ in nodes}
+        planes = [[] for _ in range(7 if format_.derived else 4)]
+        self.escapes = []
+        for i, (value, drop) in enumerate(zip(values, drops)):
+            label = format_.label(value, drop, book.base)
+            if label not in place or i in escape_at:
+                label = 1
+            prefix, index = place[label]
+            for depth in range(len(prefix)):
+                bits[prefix[:depth]].append(int(prefix[depth]))
+            bits[prefix].append(index)
+            if label == 1:
+                self.escapes.append(value)
+            elif label > 1:
+                sign, _, mantissa = d.split(value)
+                left = d.mantissa_bits + 1
+                z, kept = sign << d.mantissa_bits | mantissa, left - drop
+                assert z & (1 << drop) - 1 == 0
+                cuts = []
+                for plane, width in enumerate(d.widths):
+                    if width > kept:
+                        break
+                    cuts.append((plane, width))
+                    kept -= width
+                cuts += [(plane, width) for plane, width in ((4, 4), (5, 2), (6, 1)) if kept & width]
+                for plane, width in cuts:
+                    left -= width
+                    planes[plane].append(z >> left & (1 << width) - 1)
+        widths = list(d.widths) + [4, 2, 1]
+        self.plane_len = [len(plane) for plane in planes]
+        self.escape_len = len(self.escapes)
+        self.right_len = [sum(bits[prefix]) for prefix, width in nodes if width is None]
+        self.runs = [pack(bits[prefix], 1 if width is None else width) for prefix, width in nodes]
+        self.planes = [pack(plane, width) for plane, width in zip(planes, widths)]
+        self.escapes = padded(values_bytes(self.escapes, d), 4)
+        self.header_padding = 0
+        self.padding = None  # bytes behind the escapes; None: what is needed
+        self.book_bytes = b""
+
+    def to_bytes(self):
+        words = self.plane_len + [self.escape_len] + self.right_len
+        header = struct.pack("<%dH" % len(words), *words)
+        if len(header) % 4:
+            header += struct.pack("<H", self.header_padding)
+        body = header + b"".join(self.runs) + b"".join(self.planes) + self.escapes
+        if self.padding is not None:
+            return body + self.padding
+        return body + bytes(-(len(self.book_bytes) + len(body)) % 16)
+
+
+class Chunk:
+    """Kind, owner of the codebook, the codebook itself if this chunk owns one, the bytes behind it."""
+
+    def __init__(self, kind, book=0, book_bytes=b"", body=b""):
+        self.kind, self.book, self.book_bytes, self.body = kind, book, book_bytes, body
+
+
+def raw_chunk(values, dtype):
+    return Chunk(RAW, body=padded(values_bytes(values, dtype), 16))
+
+
+def coded_chunk(format_, book, values, drops, index=None, escape_at=()):
+    """A CODED chunk that owns its book if an index is given, else it needs `book` set (or an installed one)."""
+    parts = Coded(format_, book, values, drops, escape_at)
+    if index is None:
+        return Chunk(CODED, body=parts.to_bytes())
+    parts.book_bytes = book.to_bytes()
+    return Chunk(CODED, index, parts.book_bytes, parts.to_bytes())
+
+
+# ---- frames ---------------------------------------------------------------------------------------------------------
+
+
+class Frame:
+    """Header fields, chunks and receiver's context. Entries of `force` replace what is worked out, before the
+    checksums are made: the fields of section 2, reserved, pad (bytes), ("place" | "book" | "crc", index); and meta_crc."""
+
+    def __init__(self, format_, count, chunk_log2=12, checksum=False, installed=None, levels=b"",
+                 wire_scale=WIRE_SCALE_ONE):
+        self.format, self.count, self.chunk_log2, self.checksum = format_, count, chunk_log2, checksum
+        self.installed = installed  # (id, generation, bytes)
+        self.levels, self.wire_scale = levels, wire_scale
+        self.chunks, self.force = [], {}
+
+    def chunk_range(self, index):
+        return slice(index << self.chunk_log2, min(self.count, index + 1 << self.chunk_log2))
+
+    def flags(self):
+        f = self.format
+        return (STRICT * f.strict | DERIVED * f.derived | INSTALLED * bool(self.installed) | CHECKSUM * self.checksum |
+                CONSTANT * f.constant)
+
+    def map_hash(self):
+        f = self.format
+        head = struct.pack("<hBBBBBBI", f.drop_base, f.step, f.cap, f.dtype.number, 0, 0, 0, self.wire_scale)
+        digests = [crc32c(self.levels[at:at + (1 << self.chunk_log2)]) for at in range(0, self.count, 1 << self.chunk_log2)]
+        return crc32c(head + struct.pack("<%dI" % len(digests), *digests))
+
+    def to_bytes(self):
+        f, force = self.format, self.force
+        get = lambda key, value: force.get(key, value)
+        extension = 8 * bool(self.installed) + 8 * f.mapped + 8 * self.checksum
+        directory_end = 32 + extension + 16 * len(self.chunks)
+        payload_at = align(directory_end, 16)
+        at, directory, payload = payload_at, b"", b""
+        for index, chunk in enumerate(self.chunks):
+            crc = 0
+            if self.checksum:
+                owner = self.chunks[chunk.book] if chunk.kind == CODED and not self.installed else None
+                crc = crc32c((owner.book_bytes if owner else b"") + chunk.body)
+            directory += struct.pack("<QII", get(("place", index), at + chunk.kind), get(("book", index), chunk.book),
+                                     get(("crc", index), crc))
+            region = chunk.book_bytes + chunk.body
+            at += len(region)
+            payload += region
+        header = get("magic", b"\x67\x57\x66\x1a") + struct.pack(
+            "<BBBBIBBhQQ", get("version", 0), get("codec", 1), get("dtype", f.dtype.number),
+            get("chunk_log2", self.chunk_log2), get("flags", self.flags()), get("step", f.step), get("cap", f.cap),
+            get("drop_base", f.drop_base), get("count", self.count), get("size", at))
+        if self.installed:
+            header += struct.pack("<II", get("book_id", self.installed[0]), get("generation", self.installed[1]))
+        if f.mapped:
+            header += struct.pack("<II", get("map_hash", self.map_hash()), get("wire_scale", self.wire_scale))
+        meta_at = len(header)
+        if self.checksum:
+            header += struct.pack("<II", 0, get("reserved", 0))
+        meta = header + directory + get("pad", bytes(payload_at - directory_end))
+        if self.checksum:
+            crc = get("meta_crc", crc32c(meta))
+            meta = meta[:meta_at] + struct.pack("<I", crc) + meta[meta_at + 4:]
+        return meta + payload
+
+
+def write_frame(format_, values, drops, preset="fast", chunk_log2=12, checksum=False, installed=None, levels=b"",
+                wire_scale=WIRE_SCALE_ONE):
+    """Section 6: the frame of these rounded values. `installed` is (id, generation, Book)."""
+    d = format_.dtype
+    frame = Frame(format_, len(values), chunk_log2, checksum,
+                  installed and (installed[0], installed[1], installed[2].to_bytes()), levels, wire_scale)
+    chunk_len = 1 << chunk_log2
+    group_len = 1 << 17 if preset == "fast" else chunk_len
+    for start in range(0, len(values), group_len):
+        group = range(start, min(len(values), start + group_len))
+        period = 64 * min(16, max(1, len(group) // 4096)) if preset == "fast" else 64
+        counted = [i for i in group if (i - start) % period < 64]
+        if installed:
+            book = installed[2]
+        else:
+            natural = [i for i in counted if format_.label(values[i], 0, 0) != 0]
+            exponents = [d.split(values[i])[1] for i in natural]
+            exponents = [e for i, e in zip(natural, exponents) if 0 < e < 255]
+            base = 0 if d is FP16 or format_.derived else min(191, max(0, max(exponents, default=0) + 4 - 63))
+            counts = {}
+            for i in counted:
+                label = format_.label(values[i], drops[i], base)
+                counts[label] = counts.get(label, 0) + 1
+            if preset == "fast":
+                counts = {**counts, 0: max(1, counts.get(0, 0)), 1: max(1, counts.get(1, 0))}
+            book = Book(package_merge(counts), base)
+        owner = None
+        for first in range(start, group[-1] + 1, chunk_len):
+            index = first // chunk_len
+            part = slice(first, min(len(values), first + chunk_len))
+            raw = raw_chunk(values[part], d)
+            if not any(values[part]):
+                frame.chunks.append(Chunk(ZERO))
+                continue
+            if installed:
+                coded = coded_chunk(format_, book, values[part], drops[part])
+            elif owner is None:
+                coded = coded_chunk(format_, book, values[part], drops[part], index)
+            else:
+                coded = coded_chunk(format_, book, values[part], drops[part])
+                coded.book = owner
+            if len(coded.book_bytes) + len(coded.body) < len(raw.body):
+                frame.chunks.append(coded)
+                owner = index if owner is None else owner
+            else:
+                frame.chunks.append(raw)
+    return frame

@@ -1,0 +1,1320 @@
+#!/usr/bin/env python3
+"""Makes the golden vectors in decode/ and reject/ and their index.tsv, or random ones elsewhere.
+
+    make_vectors.py [DIR]                    the golden vectors (default: this directory); old files are replaced
+    make_vectors.py --random N --seed S DIR  N random frames, valid and mutated, with the reference decoder's verdict
+
+index.tsv has one line per vector: the frame, what a decoder must say to it, and what the receiver knows. COLUMNS names
+the fields; '-' stands for "none". The golden verdicts come from how each frame was built, not from any decoder.
+
+SPDX-License-Identifier: BSD-2-Clause
+"""
+
+import argparse
+import os
+import shutil
+import struct
+import sys
+
+import frame_writer as fw
+from frame_writer import BF16, CODED, DTYPES, FP16, FP32, RAW, ZERO, Book, Chunk, Coded, Format, Frame
+from vector_values import Rng, map_for, plain_value, rounded, special_values
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+
+COLUMNS = (
+    "file",           # the frame
+    "status",         # OK or a name of docs/format.md section 8
+    "bad_chunk",      # lowest bad chunk, if the content of one is bad
+    "rule",           # number of the broken rule in section 8, 0 for valid frames
+    "dtype",          # of the receiver's handle
+    "levels",         # of the receiver's handle: explicit or derived
+    "count",          # values, where the frame gives any (bad chunks as +0)
+    "values_crc",     # CRC32C of the values
+    "values",         # file of the values, where it is kept
+    "map",            # file of the receiver's map bytes
+    "drop_base",      # of the receiver's map
+    "wire_scale",     # of the receiver's map, bits of an fp32
+    "book",           # file of the installed codebook
+    "book_id",
+    "generation",
+    "count_limit",    # of the receiver
+    "capacity",       # of the receiver's output, in values; none: large enough
+    "preset",         # fast or small: encoding the values by truncation with the header's options gives the frame
+    "constant_drop",  # for that, in frames without a map
+)
+VALUES_FILE_MAX = 8192  # bytes; longer outputs are checked by their CRC only
+
+
+class Receiver:
+    """What the receiver knows."""
+
+    def __init__(self, levels=None, drop_base=0, wire_scale=fw.WIRE_SCALE_ONE, book=None, book_id=0, generation=0,
+                 count_limit=None, capacity=None):
+        self.levels, self.drop_base, self.wire_scale = levels, drop_base, wire_scale
+        self.book, self.book_id, self.generation = book, book_id, generation
+        self.count_limit, self.capacity = count_limit, capacity
+
+
+def receiver_of(frame, **changes):
+    receiver = Receiver()
+    if frame.format.mapped:
+        receiver.levels, receiver.drop_base, receiver.wire_scale = frame.levels, frame.format.drop_base, frame.wire_scale
+    if frame.installed:
+        receiver.book_id, receiver.generation, receiver.book = frame.installed
+    for name, value in changes.items():
+        assert hasattr(receiver, name)
+        setattr(receiver, name, value)
+    return receiver
+
+
+class Index:
+    """Writes vectors and their lines of index.tsv."""
+
+    def __init__(self, root):
+        self.root, self.lines, self.support, self.names = root, [], {}, set()
+
+    def _file(self, path, data):
+        path_on_disk = os.path.join(self.root, path)
+        os.makedirs(os.path.dirname(path_on_disk), exist_ok=True)
+        with open(path_on_disk, "wb") as file:
+            file.write(data)
+        return path
+
+    def _support(self, suffix, data):
+        """Maps and books serve several vectors: one file per content."""
+        if data is None:
+            return None
+        if (suffix, data) not in self.support:
+            name = "receiver/%s-%08x.bin" % (suffix, fw.crc32c(data))
+            self.support[suffix, data] = self._file(name, data)
+        return self.support[suffix, data]
+
+    def add(self, name, data, dtype, derived, receiver, status="OK", rule=0, bad_chunk=None, values=None, preset=None,
+            constant_drop=None):
+        assert name not in self.names, name
+        self.names.add(name)
+        values_crc = values_file = None
+        if values is not None:
+            content = fw.values_bytes(values, dtype)
+            values_crc = "%08x" % fw.crc32c(content)
+            if status == "OK" and len(content) <= VALUES_FILE_MAX:
+                values_file = self._file(name + ".bin", content)
+        fields = (self._file(name + ".gw", data), status, bad_chunk, rule, dtype.name,
+                  "derived" if derived else "explicit", None if values is None else len(values), values_crc, values_file,
+                  self._support("map", receiver.levels), receiver.drop_base, "%08x" % receiver.wire_scale,
+                  self._support("book", receiver.book), receiver.book_id, receiver.generation, receiver.count_limit,
+                  receiver.capacity, preset, constant_drop)
+        self.lines.append("\t".join("-" if field is None else str(field) for field in fields))
+
+    def write(self):
+        with open(os.path.join(self.root, "index.tsv"), "w", encoding="ascii") as file:
+            file.write("#" + "\t".join(COLUMNS) + "\n")
+            file.write("".join(line + "\n" for line in self.lines))
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Valid frames
+# ---------------------------------------------------------------------------------------------------------------------
+
+
+class Decode:
+    """The vectors of decode/."""
+
+    def __init__(self, index):
+        self.index = index
+        self.rng = Rng(1)
+
+    def add(self, name, frame, values, data=None, **more):
+        receiver = more.pop("receiver", None) or receiver_of(frame)
+        self.index.add("decode/" + name, data or frame.to_bytes(), frame.format.dtype, frame.format.derived, receiver,
+                       values=values, **more)
+
+    def data(self, dtype, count, zeros=4, **more):
+        """One value in `zeros` is 0."""
+        return [0 if self.rng.one_in(zeros) else plain_value(self.rng, dtype, **more) for _ in range(count)]
+
+    def encoded(self, name, format_, source, preset="small", constant_level=None, **more):
+        """A frame as the library's encoder makes it, by map or constant."""
+        levels = b""
+        if format_.mapped:
+            levels, format_.drop_base = map_for(self.rng, format_, source)
+        level = constant_level or 0
+        values, drops = rounded(format_, source, levels, lambda i: level)
+        frame = fw.write_frame(format_, values, drops, preset, levels=levels, **more)
+        drop = None if format_.mapped else format_.cap if format_.derived else level * format_.dtype.step
+        self.add(name, frame, values, preset=preset, constant_drop=drop)
+        return frame
+
+    def all(self):
+        self.tiny()
+        self.modes()
+        self.values()
+        self.codebooks()
+        self.chunks()
+
+    def tiny(self):
+        for dtype in DTYPES:
+            self.encoded("empty-" + dtype.name, Format(dtype), [])
+            self.encoded("one-value-" + dtype.name, Format(dtype), self.data(dtype, 1, zeros=1000))
+        self.encoded("empty-checksum", Format(FP32), [], checksum=True)
+        self.encoded("empty-derived", Format(FP32, derived=True), [])
+        self.encoded("empty-constant", Format(BF16, derived=True, constant=True, step=1, cap=3), [])
+        book = Book({0: 1, 1: 2, 200: 2}, 60)
+        self.encoded("empty-installed-checksum", Format(FP32), [], installed=(7, 1, book), checksum=True)
+        self.encoded("one-zero", Format(FP32), [0])
+        self.encoded("one-value-derived-checksum", Format(FP16, derived=True), self.data(FP16, 1, zeros=1000),
+                     checksum=True)
+        # Around every padding unit: 4 bytes of a run, 16 of a chunk.
+        for count in (31, 32, 33, 63, 64, 65, 127):
+            self.encoded("count-%d" % count, Format(BF16), self.data(BF16, count, zeros=2, spread=2), constant_level=3)
+
+    def modes(self):
+        count = 400
+        for dtype in DTYPES:
+            for level in range(4):
+                self.encoded("explicit-%s-level%d" % (dtype.name, level), Format(dtype), self.data(dtype, count),
+                             constant_level=level)
+            format_ = Format(dtype)
+            source = self.data(dtype, count)
+            picks = [self.rng.below(4) for _ in source]
+            values, drops = rounded(format_, source, None, lambda i: picks[i])
+            self.add("explicit-%s-mixed" % dtype.name, fw.write_frame(format_, values, drops, "small"), values)
+            for step in dtype.derived_steps:
+                self.encoded("derived-%s-step%d" % (dtype.name, step), Format(dtype, derived=True, step=step),
+                             self.data(dtype, count))
+                self.encoded("derived-%s-step%d-cap" % (dtype.name, step),
+                             Format(dtype, derived=True, step=step, cap=step), self.data(dtype, count))
+            for cap in sorted({0, 1, dtype.mantissa_bits // 2, dtype.mantissa_bits}):
+                self.encoded("constant-%s-drop%d" % (dtype.name, cap),
+                             Format(dtype, derived=True, constant=True, step=1, cap=cap), self.data(dtype, count))
+            self.encoded("checksum-explicit-" + dtype.name, Format(dtype), self.data(dtype, count), checksum=True)
+            self.encoded("checksum-derived-" + dtype.name, Format(dtype, derived=True), self.data(dtype, count),
+                         checksum=True)
+        # A cap of 0: the map asks for cuts and none is made.
+        self.encoded("derived-fp32-cap0", Format(FP32, derived=True, step=3, cap=0), self.data(FP32, count))
+        self.encoded("explicit-fp32-cap0", Format(FP32, cap=0), self.data(FP32, count))
+        self.encoded("derived-wire-scale", Format(FP32, derived=True), self.data(FP32, count), wire_scale=0x41000000)
+        self.encoded("checksum-constant", Format(FP16, derived=True, constant=True, step=1, cap=4),
+                     self.data(FP16, count), checksum=True)
+
+    def values(self):
+        count = 300
+        for dtype in DTYPES:
+            specials = special_values(dtype)
+            for derived in (False, True):
+                kind = "derived" if derived else "explicit"
+                source = self.data(dtype, count)
+                for i, bits in enumerate(specials * 2):
+                    source[7 * i + 3] = bits
+                self.encoded("strict-%s-%s" % (kind, dtype.name), Format(dtype, strict=True, derived=derived), source)
+                # The same input flushed: -0 and subnormals become +0, infinities and NaN stay escapes.
+                self.encoded("default-%s-%s" % (kind, dtype.name), Format(dtype, derived=derived), source)
+        source = [bits | self.rng.below(2) << 15 for bits in range(1, 1024, 3)] + self.data(FP16, 60, top=2, spread=2)
+        self.encoded("fp16-subnormals-explicit", Format(FP16), source)
+        self.encoded("fp16-subnormals-level2", Format(FP16), source, constant_level=2)
+        self.encoded("fp16-subnormals-derived", Format(FP16, derived=True), source)
+        self.encoded("fp16-subnormals-constant", Format(FP16, derived=True, constant=True, step=1, cap=7), source)
+        edge = [FP32.bits(s, e, m) for s in (0, 1) for e in (1, 2, 253, 254) for m in (0, 1, (1 << 23) - 1)] * 20
+        self.encoded("fp32-edge-exponents-derived", Format(FP32, derived=True, constant=True, step=1, cap=0), edge)
+        self.encoded("bf16-largest-window", Format(BF16), [BF16.bits(i & 1, 254 - i % 63, i & 127) for i in range(500)])
+        # Outside the window of 63 exponents: too small ones, and in a frame with another base too large ones.
+        source = self.data(FP32, count)
+        for i in range(0, count, 37):
+            source[i] = FP32.bits(i & 1, 1 + i // 37, i << 5)
+        self.encoded("escapes-below-window", Format(FP32), source)
+        format_ = Format(FP32)
+        values, drops = rounded(format_, source)
+        labels = [format_.label(bits, 0, 58) for bits in values]
+        assert 1 in labels and all(e < 122 for e in (FP32.split(bits)[1] for bits in values))
+        frame = Frame(format_, count)
+        frame.chunks = [coded_with_counts(format_, 40, values, drops, more=[FP32.bits(0, 100, 0)])]
+        self.add("escapes-above-window", frame, values)
+
+    def codebooks(self):
+        count = 400
+        # Installed: a book made for other data, so that some labels have no code.
+        for dtype in DTYPES:
+            for derived in (False, True):
+                format_ = Format(dtype, derived=derived)
+                other = self.data(dtype, 200, spread=3)
+                counts = {0: 5, 1: 1}
+                base = 0 if derived or dtype is FP16 else 70
+                for bits in other:
+                    label = format_.label(bits, 0, base)
+                    counts[label] = counts.get(label, 0) + 1
+                book = Book(fw.package_merge(counts), base)
+                name = "installed-%s-%s" % ("derived" if derived else "explicit", dtype.name)
+                self.encoded(name, format_, self.data(dtype, count), installed=(0x01020304, 9, book),
+                             checksum=dtype is BF16)
+        # Installed and constant; a book whose labels never occur, so that all but zeros are escapes.
+        book = Book({0: 1, 1: 2, 200: 2})
+        self.encoded("installed-constant", Format(FP32, derived=True, constant=True, step=1, cap=12),
+                     self.data(FP32, count, zeros=2), installed=(1, 0xFFFFFFFF, book))
+
+        # One label: zero, and an ordinary one with digits in all planes.
+        format_ = Format(FP32)
+        frame = Frame(format_, 70)
+        frame.chunks = [fw.coded_chunk(format_, Book({0: 1}, 5), [0] * 70, [0] * 70, 0)]
+        self.add("single-label-zero", frame, [0] * 70)
+        source = [FP32.bits(self.rng.below(2), 120, self.rng.below(1 << 23)) for _ in range(count)]
+        self.encoded("single-label", Format(FP32), source)
+        self.encoded("single-label-derived", Format(FP32, derived=True), source)
+        # Zeros without a code of their own are escapes, and have to be.
+        values = [0 if i % 50 == 0 else bits for i, bits in enumerate(source)]
+        frame = Frame(format_, count)
+        book = Book({1: 1, 4 * 63: 1}, 57)
+        frame.chunks = [fw.coded_chunk(format_, book, values, [0] * count, 0)]
+        self.add("zero-as-escape", frame, values)
+        # One level of an exponent has a code, the other has not: the escape is needed for the value with that level.
+        values = [bits & ~63 for bits in source]
+        drops = [6 if i % 10 == 0 else 0 for i in range(count)]
+        frame = Frame(format_, count)
+        frame.chunks = [fw.coded_chunk(format_, book, values, drops, 0)]
+        self.add("level-as-escape", frame, values)
+        # A value may be sent with a smaller level than its zeros would allow.
+        frame = Frame(format_, count)
+        frame.chunks = [fw.coded_chunk(format_, Book({4 * 63: 1}, 57), [bits & ~0x3FFFF for bits in source], [0] * count, 0)]
+        self.add("smaller-level", frame, [bits & ~0x3FFFF for bits in source])
+
+        # Full-width leaves: one of 128 labels, two of 128 (all 256 labels, and the largest codebook), mixed widths.
+        format_ = Format(FP32, derived=True, constant=True, step=1, cap=12)
+        wide = [FP32.bits(i & 1, 1 + 37 * i % 128, (i * 0x9E3779 & 0x7FF) << 12) for i in range(count)]
+        self.forced("leaf-width7", format_, Book({label: 7 for label in range(2, 130)}), wide)
+        full = [0 if i == 9 else FP32.bits(i & 1, 1 + 37 * i % 254, (i * 0x9E3779 & 0x7FF) << 12) for i in range(count)]
+        self.forced("all-256-labels", format_, Book({label: 8 for label in range(256)}), full)
+        lengths = {0: 2, 1: 2, **{label: 8 for label in range(2, 130)}}
+        self.forced("leaf-width7-deep", format_, Book(lengths), wide)
+        # Codes of 11 bits: a chain, and a full level of them.
+        chain = {1: 11, 0: 11, **{2 + i: 10 - i for i in range(10)}}
+        few = [FP32.bits(i & 1, 1 + (i % 11 if i % 11 < 10 else 0), (i & 0x7FF) << 12) for i in range(count)]
+        self.forced("code-length11-chain", format_, Book(chain), few)
+        lengths = {2: 1, 3: 2, 4: 3, **{label: 11 for label in range(5, 255)}, 0: 10, 255: 10, 1: 10}
+        kraft = sum(2 ** (11 - length) for length in lengths.values())
+        assert kraft == 2048, kraft
+        skew = [bits if i % 4 == 0 else FP32.bits(0, 1 + i % 3, 0x5000) for i, bits in enumerate(full)]
+        self.forced("code-length11-wide", format_, Book(lengths), skew)
+        # By package-merge itself: counts that grow like Fibonacci numbers would ask for longer codes than 11.
+        fibonacci, values = [1, 1], []
+        while len(fibonacci) < 16:
+            fibonacci.append(fibonacci[-1] + fibonacci[-2])
+        for i, repeat in enumerate(fibonacci):
+            values += [FP32.bits(0, 100 + i, 0x123400)] * repeat
+        frame = self.encoded("code-length11-merged", Format(FP32), values)
+        assert max(frame_lengths(frame, 0)) == 11
+        # Windows: base 191, base 1, base 0 with e = 63.
+        for base in (191, 1, 0):
+            values = [FP32.bits(i & 1, base + 1 + i % 63, i << 12 & 0x7FFFFF) for i in range(count)]
+            frame = Frame(Format(FP32), count)
+            frame.chunks = [coded_with_counts(Format(FP32), base, values, [12] * count)]
+            self.add("base-%d" % base, frame, values)
+
+    def forced(self, name, format_, book, source):
+        values, drops = rounded(format_, source)
+        frame = Frame(format_, len(values))
+        frame.chunks = [fw.coded_chunk(format_, book, values, drops, 0)]
+        assert len(frame.chunks[0].book_bytes + frame.chunks[0].body) < fw.align(len(values) * format_.dtype.size, 16)
+        self.add(name, frame, values)
+
+    def chunks(self):
+        # Mostly zeros, so that several chunks stay small.
+        sparse = lambda count: self.data(FP32, count, zeros=1) if count == 0 else [
+            0 if not self.rng.one_in(64) else plain_value(self.rng, FP32, spread=2) for _ in range(count)]
+        self.encoded("short-last-chunk", Format(FP32), sparse(4096 + 100), constant_level=2)
+        self.encoded("last-chunk-one-value", Format(FP32), sparse(4096) + [FP32.bits(1, 110, 0)], constant_level=3)
+        self.encoded("exactly-one-chunk", Format(FP32), sparse(4096), constant_level=3)
+        source = sparse(4096) + [0] * 4096 + [plain_value(self.rng, FP32, spread=60) for _ in range(8)]
+        self.encoded("coded-zero-raw", Format(FP32), source, constant_level=3)
+        self.encoded("coded-zero-raw-checksum", Format(FP32), source, constant_level=3, checksum=True)
+        self.encoded("all-zero", Format(BF16), [0] * 9000, checksum=True)
+        self.encoded("shared-codebook", Format(FP32), sparse(3 * 4096 + 50), preset="fast", constant_level=3)
+        self.encoded("shared-codebook-checksum", Format(FP32, derived=True, constant=True, step=1, cap=20),
+                     [0] * 4096 + sparse(2 * 4096 + 50), preset="fast", checksum=True)
+        self.encoded("shared-codebook-derived", Format(BF16, derived=True),
+                     [0 if not self.rng.one_in(64) else plain_value(self.rng, BF16) for _ in range(2 * 4096 + 9)],
+                     preset="fast")
+        for log2 in (13, 14, 15):
+            self.encoded("chunk-log2-%d" % log2, Format(BF16), [0] * (1 << log2) + self.data(BF16, 200), chunk_log2=log2,
+                         preset="fast")
+        # Counts of 32768 in a chunk header, of one label and of two.
+        values = [BF16.bits(i & 1, 120, 0) for i in range(1 << 15)]
+        frame = Frame(Format(BF16), 1 << 15, 15)
+        frame.chunks = [fw.coded_chunk(Format(BF16), Book({4 * 63 + 3: 1}, 57), values, [6] * len(values), 0)]
+        self.add("chunk-of-32768", frame, values)
+        values = [0 if i % 3 == 0 else bits for i, bits in enumerate(values)]
+        self.encoded("chunk-of-32768-tree", Format(BF16), values, chunk_log2=15, constant_level=3)
+        # Owners need not be the nearest: chunks 2 and 3 use the codebooks of chunks 0 and 1.
+        format_ = Format(FP32)
+        values, drops = rounded(format_, sparse(3 * 4096 + 200), None, lambda i: 3)
+        books = [Book(fw.package_merge(counts), 61) for counts in ({0: 60, 1: 1, 239: 2, 235: 2}, {0: 60, 1: 9, 231: 1})]
+        frame = Frame(format_, len(values))
+        for i in range(4):
+            part = frame.chunk_range(i)
+            chunk = fw.coded_chunk(format_, books[i % 2], values[part], drops[part], i if i < 2 else None)
+            chunk.book = i % 2
+            frame.chunks.append(chunk)
+        self.add("two-owners", frame, values)
+        # RAW by force where coding would be smaller; CODED by force where all is zero.
+        frame = Frame(format_, 50)
+        frame.chunks = [fw.raw_chunk([FP32.bits(0, 100, 0)] * 50, FP32)]
+        self.add("raw-by-force", frame, [FP32.bits(0, 100, 0)] * 50)
+        frame = Frame(Format(FP16), 3)
+        frame.chunks = [fw.raw_chunk([1, 0x8001, 0x7BFF], FP16)]
+        self.add("raw-fp16", frame, [1, 0x8001, 0x7BFF])
+        self.add("capacity-exact", frame, [1, 0x8001, 0x7BFF], receiver=receiver_of(frame, capacity=3, count_limit=3))
+
+
+def coded_with_counts(format_, base, values, drops, index=0, more=()):
+    """A chunk with an exact codebook for a given base; `more` values are only counted."""
+    counts = {}
+    for bits, drop in list(zip(values, drops)) + [(bits, 0) for bits in more]:
+        label = format_.label(bits, drop, base)
+        counts[label] = counts.get(label, 0) + 1
+    return fw.coded_chunk(format_, Book(fw.package_merge(counts), base), values, drops, index)
+
+
+def frame_lengths(frame, index):
+    """Code lengths of the ordinary labels in the codebook of a chunk."""
+    return [nibble for byte in frame.chunks[index].book_bytes[4:] for nibble in (byte & 15, byte >> 4)]
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Frames that must be refused: one defect each
+# ---------------------------------------------------------------------------------------------------------------------
+
+
+class Reject:
+    """The vectors of reject/."""
+
+    def __init__(self, index):
+        self.index = index
+        self.rng = Rng(2)
+
+    def add(self, rule, name, status, frame, data=None, receiver=None, **more):
+        self.index.add("reject/%02d-%s" % (rule, name), frame.to_bytes() if data is None else data, frame.format.dtype,
+                       frame.format.derived, receiver or receiver_of(frame), status, rule, **more)
+
+    def all(self):
+        self.header()
+        self.sizes()
+        self.directory()
+        self.receiver()
+        self.checksums()
+        self.regions()
+        self.codebooks()
+        self.chunk_headers()
+        self.runs()
+        self.labels()
+        self.several()
+
+    # ---- bases ----
+
+    def values(self, format_, count, levels=b"", spread=6):
+        source = [0 if self.rng.one_in(4) else plain_value(self.rng, format_.dtype, spread=spread) for _ in range(count)]
+        if format_.mapped and not levels:
+            levels, format_.drop_base = map_for(self.rng, format_, source)
+        values, drops = rounded(format_, source, levels, lambda i: i % 4)
+        return values, drops, levels
+
+    def small(self, format_=None, count=200, **more):
+        """A frame of one CODED chunk."""
+        format_ = format_ or Format(FP32)
+        values, drops, levels = self.values(format_, count)
+        return fw.write_frame(format_, values, drops, "small", levels=levels, **more)
+
+    def three(self, **more):
+        """CODED with a codebook, ZERO, CODED with the codebook of chunk 0; the values."""
+        format_ = Format(FP32)
+        values = [plain_value(self.rng, FP32, spread=2) if self.rng.one_in(64) else 0 for _ in range(4096)]
+        values += [0] * 4096 + [plain_value(self.rng, FP32, spread=2) if self.rng.one_in(3) else 0 for _ in range(150)]
+        values, drops = rounded(format_, values, None, lambda i: 3)
+        frame = fw.write_frame(format_, values, drops, "fast", **more)
+        assert [chunk.kind for chunk in frame.chunks] == [CODED, ZERO, CODED] and frame.chunks[2].book == 0
+        return frame, values
+
+    def forced(self, rule, name, status, frame, receiver=None, **fields):
+        """Header fields replaced, checksums made for them."""
+        frame.force.update(fields)
+        self.add(rule, name, status, frame, receiver=receiver)
+
+    # ---- rules 1 to 8 ----
+
+    def header(self):
+        small = self.small
+        derived = lambda dtype=FP32, step=1, cap=None: small(Format(dtype, derived=True, step=step, cap=cap))
+        constant = lambda dtype=FP32, cap=6: small(Format(dtype, derived=True, constant=True, step=1, cap=cap))
+
+        frame = Frame(Format(FP32), 0)
+        for size in (0, 1, 31):
+            self.add(1, "short-%d" % size, "SHORT", frame, frame.to_bytes()[:size])
+        self.forced(2, "magic-first", "MAGIC", small(), magic=b"\x66\x57\x66\x1a")
+        self.forced(2, "magic-last", "MAGIC", small(), magic=b"\x67\x57\x66\x1b")
+        self.forced(2, "magic-swapped", "MAGIC", small(), magic=b"\x1a\x66\x57\x67")
+        for version in (1, 128, 255):
+            self.forced(3, "version-%d" % version, "VERSION", small(), version=version)
+        for codec in (0, 2, 3, 255):
+            self.forced(4, "codec-%d" % codec, "UNSUPPORTED", small(), codec=codec)
+        for dtype in (0, 4, 255):
+            self.forced(4, "dtype-%d" % dtype, "UNSUPPORTED", small(), dtype=dtype)
+        for bit in (5, 8, 31):
+            self.forced(4, "flag-bit%d" % bit, "UNSUPPORTED", small(), flags=1 << bit)
+        for log2 in (0, 11, 16, 76, 255):
+            self.forced(5, "chunk-log2-%d" % log2, "HEADER", small(), chunk_log2=log2)
+        self.forced(6, "constant-without-derived", "HEADER", small(), flags=fw.CONSTANT)
+
+        for dtype, steps in ((FP32, (0, 1, 3, 12)), (BF16, (0, 1, 6)), (FP16, (0, 1, 6))):
+            for step in steps:
+                self.forced(7, "explicit-%s-step%d" % (dtype.name, step), "HEADER", small(Format(dtype)), step=step, cap=0)
+        for dtype, caps in ((FP32, (5, 24, 254)), (BF16, (1, 8)), (FP16, (4, 12))):
+            for cap in caps:
+                self.forced(7, "explicit-%s-cap%d" % (dtype.name, cap), "HEADER", small(Format(dtype)), cap=cap)
+        for dtype, steps in ((FP32, (0, 4, 5, 7, 8, 129)), (BF16, (0, 3, 6)), (FP16, (0, 2, 6))):
+            for step in steps:
+                self.forced(7, "derived-%s-step%d" % (dtype.name, step), "HEADER", derived(dtype), step=step, cap=0)
+        for dtype, cap in ((FP32, 24), (BF16, 8), (FP16, 11)):
+            self.forced(7, "derived-%s-cap%d" % (dtype.name, cap), "HEADER", derived(dtype), cap=cap)
+            self.forced(7, "constant-%s-cap%d" % (dtype.name, cap), "HEADER", constant(dtype), cap=cap)
+        self.forced(7, "derived-cap-not-multiple", "HEADER", derived(step=6), cap=20)
+        for step in (0, 2, 6):
+            self.forced(7, "constant-step%d" % step, "HEADER", constant(), step=step)
+        self.forced(7, "explicit-drop-base", "HEADER", small(), drop_base=1)
+        self.forced(7, "constant-drop-base", "HEADER", constant(), drop_base=-1)
+
+        for name, count in (("above-2-48", (1 << 48) + 1), ("wraps-32-bits", 1 << 62 | 200), ("wraps-64-bits", (1 << 64) - 1),
+                            ("sign", 1 << 63)):
+            self.forced(8, "count-" + name, "LIMIT", small(), count=count)
+        frame = small()
+        self.add(8, "count-limit", "LIMIT", frame, receiver=receiver_of(frame, count_limit=199))
+        # A bomb: a few bytes that announce 2^31 zeros are refused before anything else is looked at.
+        frame = Frame(Format(FP32), 0)
+        self.forced(8, "count-limit-bomb", "LIMIT", frame, receiver_of(frame, count_limit=1 << 30), count=1 << 31)
+
+    # ---- rules 9 to 13 ----
+
+    def sizes(self):
+        frame = self.small()
+        data = frame.to_bytes()
+        self.add(9, "one-byte-missing", "SHORT", frame, data[:-1])
+        self.add(9, "header-only", "SHORT", frame, data[:32])
+        self.add(9, "extension-cut", "SHORT", self.small(checksum=True), self.small(checksum=True).to_bytes()[:36])
+        self.forced(9, "size-one-more", "SHORT", self.small(), size=len(data) + 1)
+        for name, size in (("2-63", 1 << 63), ("all-ones", (1 << 64) - 1), ("2-32-more", len(data) + (1 << 32))):
+            self.forced(9, "size-" + name, "SHORT", self.small(), size=size)
+
+        frame = self.small()
+        for size in (0, 1, 31, 32, 47):
+            frame.force["size"] = size
+            self.add(10, "size-%d" % size, "HEADER", frame, frame.to_bytes()[:max(size, 32)])
+        frame = self.small(checksum=True)
+        frame.force["size"] = 55
+        self.add(10, "size-before-directory-end", "HEADER", frame, frame.to_bytes()[:55])
+        frame = self.small(installed=(1, 1, Book({0: 1, 1: 2, 232: 2}, 62)))
+        frame.force["size"] = 56
+        self.add(10, "size-before-padding-end", "HEADER", frame, frame.to_bytes()[:56])
+        for name, count in (("2-31", 1 << 31), ("2-40", 1 << 40), ("2-48", 1 << 48)):
+            self.forced(10, "count-" + name, "HEADER", self.small(), count=count)
+
+        frame = self.small()
+        for name, tail in (("zero", bytes(1)), ("16-zeros", bytes(16)), ("frame", frame.to_bytes())):
+            self.add(11, "trailing-" + name, "TRAILING", frame, frame.to_bytes() + tail)
+        frame = Frame(Format(FP32), 0)
+        self.add(11, "trailing-empty-frame", "TRAILING", frame, frame.to_bytes() * 2)
+
+        self.forced(12, "checksum-reserved", "HEADER", self.small(checksum=True), reserved=1)
+        self.forced(12, "checksum-reserved-high", "HEADER", self.small(checksum=True), reserved=1 << 31)
+        book = Book({0: 1, 1: 2, 232: 2}, 62)
+        for name, pad in (("first", b"\1" + bytes(7)), ("last", bytes(7) + b"\x80")):
+            self.forced(12, "padding-" + name, "HEADER", self.small(installed=(1, 1, book)), pad=pad)
+        self.forced(12, "padding-checksum", "HEADER", self.small(checksum=True), pad=bytes(4) + b"\1" + bytes(3))
+
+        frame = self.small(checksum=True)
+        good = struct.unpack("<I", frame.to_bytes()[32:36])[0]
+        self.forced(13, "meta-crc", "CHECKSUM", frame, meta_crc=good ^ 1)
+        self.forced(13, "meta-crc-zero", "CHECKSUM", self.small(checksum=True), meta_crc=0)
+        frame = self.small(checksum=True)
+        for name, at in (("cap", 13), ("directory-crc", 52)):
+            data = bytearray(frame.to_bytes())
+            data[at] ^= 18 ^ 12
+            self.add(13, "flipped-" + name, "CHECKSUM", frame, bytes(data))
+
+    # ---- rule 14 ----
+
+    def directory(self):
+        header_size = 32 + 3 * 16
+        place = lambda frame, index: header_size + sum(
+            len(c.book_bytes + c.body) for c in frame.chunks[:index]) + frame.chunks[index].kind
+
+        def forced(name, key, change):
+            frame, _ = self.three()
+            index = key[1]
+            frame.force[key] = change(frame, place(frame, index)) if callable(change) else change
+            self.add(14, name, "HEADER", frame)
+
+        forced("kind-3", ("place", 1), lambda f, p: p + 3)
+        forced("kind-15", ("place", 0), lambda f, p: p + 13)
+        forced("offset-not-aligned", ("place", 2), lambda f, p: p + 8)
+        forced("first-offset-late", ("place", 0), lambda f, p: p + 16)
+        forced("first-offset-early", ("place", 0), lambda f, p: p - 16)
+        forced("first-offset-zero", ("place", 0), CODED)
+        forced("offset-in-header", ("place", 1), 16)
+        forced("offset-in-directory", ("place", 2), header_size - 16 + CODED)
+        forced("offset-decreasing", ("place", 1), lambda f, p: header_size + len(f.chunks[0].book_bytes + f.chunks[0].body) +
+               len(f.chunks[2].body) + 16)
+        forced("offset-above-size", ("place", 2), lambda f, p: p + 4096)
+        forced("offset-wraps", ("place", 2), (1 << 64) - 16 + CODED)
+        forced("offset-sign", ("place", 2), lambda f, p: p + (1 << 63))
+        forced("offset-2-32", ("place", 2), lambda f, p: p + (1 << 32))
+        forced("aliased-chunk", ("place", 2), lambda f, p: header_size + CODED)
+
+        forced("book-of-zero-chunk", ("book", 1), 1)
+        forced("book-after-chunk", ("book", 0), 2)
+        forced("book-above-count", ("book", 2), 3)
+        forced("book-huge", ("book", 2), (1 << 32) - 1)
+        forced("book-names-zero-chunk", ("book", 2), 1)
+        forced("crc-without-checksum", ("crc", 0), 1)
+        forced("crc-without-checksum-zero-chunk", ("crc", 1), 1 << 31)
+
+        format_ = Format(FP32)
+        values, drops, _ = self.values(format_, 200)
+        frame = Frame(format_, 4096 + 200)
+        frame.chunks = [Chunk(ZERO), fw.raw_chunk(values, FP32)]
+        frame.force["book", 1] = 1
+        self.add(14, "book-of-raw-chunk", "HEADER", frame)
+        # A RAW chunk named as owner; a CODED chunk named that is a user itself.
+        frame = Frame(format_, 4096 + 200)
+        frame.chunks = [fw.raw_chunk([0] * 4096, FP32), coded_with_counts(format_, 60, values, drops, 1)]
+        frame.chunks[0].body = frame.chunks[0].body[:16]  # would break rule 19 later; keeps the file small
+        frame.force["book", 1] = 0
+        self.add(14, "book-names-raw-chunk", "HEADER", frame)
+        book = Book({0: 1, 1: 2, 232: 2}, 61)
+        frame = Frame(format_, 2 * 4096 + 200)
+        frame.chunks = [fw.coded_chunk(format_, book, [0] * 4096, [0] * 4096, 0),
+                        fw.coded_chunk(format_, book, [0] * 4096, [0] * 4096),
+                        fw.coded_chunk(format_, book, [0] * 200, [0] * 200)]
+        frame.force["book", 2] = 1
+        self.add(14, "book-names-user", "HEADER", frame)
+        frame = Frame(format_, 4096 + 200, installed=(1, 1, book.to_bytes()))
+        frame.chunks = [Chunk(ZERO), fw.coded_chunk(format_, book, [0] * 200, [0] * 200)]
+        frame.force["book", 1] = 1
+        self.add(14, "book-in-installed-frame", "HEADER", frame)
+
+        # The end: not a multiple of 16, and bytes that belong to no chunk.
+        frame, _ = self.three()
+        data = frame.to_bytes() + bytes(8)
+        frame.force["size"] = len(data)
+        self.add(14, "size-not-aligned", "HEADER", frame, frame.to_bytes() + bytes(8))
+        for dtype in DTYPES:
+            frame = Frame(Format(dtype), 0)
+            frame.force["size"] = 48
+            self.add(14, "empty-%s-with-payload" % dtype.name, "HEADER", frame, frame.to_bytes() + bytes(16))
+        frame = Frame(Format(FP32), 0)
+        frame.force["size"] = 33
+        self.add(14, "empty-with-byte", "HEADER", frame, frame.to_bytes() + bytes(1))
+        # More or fewer chunks than the directory has.
+        frame, _ = self.three()
+        self.forced(14, "count-one-chunk-more", "HEADER", frame, count=3 * 4096 + 1)
+        frame, _ = self.three()
+        self.forced(14, "count-one-chunk-less", "HEADER", frame, count=2 * 4096)
+        frame, _ = self.three()
+        self.forced(14, "chunk-log2-13", "HEADER", frame, chunk_log2=13)
+
+    # ---- rules 15 to 17 ----
+
+    def receiver(self):
+        book = Book({0: 1, 1: 2, 232: 2}, 62)
+        frame = self.small(installed=(5, 9, book))
+        self.add(15, "nothing-installed", "TABLE", frame, receiver=Receiver())
+        for name, book_id, generation in (("id", 4, 9), ("generation-older", 5, 8), ("generation-newer", 5, 10),
+                                          ("id-and-generation-swapped", 9, 5)):
+            self.add(15, "other-" + name, "TABLE", frame,
+                     receiver=receiver_of(frame, book_id=book_id, generation=generation))
+
+        frame = self.small(Format(FP32, derived=True, step=3))
+        self.add(16, "no-map", "MAP", frame, receiver=Receiver())
+        for name, at in (("first", 0), ("last", 199)):
+            levels = bytearray(frame.levels)
+            levels[at] ^= 1
+            self.add(16, "map-byte-%s" % name, "MAP", frame, receiver=receiver_of(frame, levels=bytes(levels)))
+        self.add(16, "map-drop-base", "MAP", frame, receiver=receiver_of(frame, drop_base=frame.format.drop_base + 1))
+        self.add(16, "map-wire-scale", "MAP", frame, receiver=receiver_of(frame, wire_scale=0x40000000))
+        good = struct.unpack("<I", frame.to_bytes()[32:36])[0]
+        self.forced(16, "map-hash", "MAP", self.small(Format(FP32, derived=True)), map_hash=good ^ 0x100)
+        for name, value in (("step", 1), ("cap", 18), ("drop_base", frame.format.drop_base - 1)):
+            changed = Frame(frame.format, frame.count, levels=frame.levels)
+            changed.chunks = frame.chunks
+            self.forced(16, "header-" + name.replace("_", "-"), "MAP", changed, map_hash=good, **{name: value})
+        changed = Frame(frame.format, frame.count, levels=frame.levels)
+        changed.chunks = frame.chunks
+        self.forced(16, "header-wire-scale", "MAP", changed, wire_scale=0x7F800001, map_hash=good)
+        frame = Frame(Format(FP32, derived=True), 0)
+        self.forced(16, "empty-map-hash", "MAP", frame, map_hash=0)
+
+        frame = self.small()
+        for capacity in (0, 1, 199):
+            self.add(17, "capacity-%d" % capacity, "DST", frame, receiver=receiver_of(frame, capacity=capacity))
+
+    # ---- rules 18 and 19 ----
+
+    def checksums(self):
+        format_ = Format(FP32)
+        flip = lambda data, at, bits=1: data[:at] + bytes((data[at] ^ bits,)) + data[at + 1:]
+        frame, values = self.three(checksum=True)
+        without = lambda *bad: [0 if i // 4096 in bad else bits for i, bits in enumerate(values)]
+        start = [len(frame.to_bytes()) - sum(len(c.book_bytes + c.body) for c in frame.chunks[i:]) for i in range(3)]
+        data = frame.to_bytes()
+        bad = lambda name, data, chunk, *zeroed: self.add(18, name, "CHECKSUM", frame, data, bad_chunk=chunk,
+                                                          values=without(*zeroed))
+        bad("flipped-body-first-chunk", flip(data, start[0] + 300), 0, 0)
+        bad("flipped-body-last-chunk", flip(data, start[2] + 40, 0x80), 2, 2)
+        bad("flipped-last-byte", flip(data, len(data) - 1, 0x80), 2, 2)
+        # A codebook counts for all chunks that use it.
+        bad("flipped-shared-codebook", flip(data, start[0] + 3, 0x11), 0, 0, 2)
+        for index, name in ((0, "owner"), (1, "zero-chunk"), (2, "user")):
+            spoiled, same = self.three(checksum=True)
+            good = struct.unpack("<I", spoiled.to_bytes()[40 + 16 * index + 12:40 + 16 * index + 16])[0]
+            spoiled.force["crc", index] = good ^ 0x80000000
+            self.add(18, "crc-of-" + name, "CHECKSUM", spoiled, bad_chunk=index,
+                     values=[0 if i // 4096 == index else bits for i, bits in enumerate(same)])
+        values, drops, _ = self.values(format_, 10)
+        frame = Frame(format_, 10, checksum=True)
+        frame.chunks = [fw.raw_chunk(values, FP32)]
+        data = frame.to_bytes()
+        self.add(18, "flipped-raw", "CHECKSUM", frame, flip(data, len(data) - 20), bad_chunk=0, values=[0] * 10)
+        self.add(18, "flipped-raw-padding", "CHECKSUM", frame, flip(data, len(data) - 1), bad_chunk=0, values=[0] * 10)
+        frame = self.small(installed=(1, 2, Book({0: 1, 1: 2, 232: 2}, 62)), checksum=True)
+        data = frame.to_bytes()
+        self.add(18, "flipped-installed", "CHECKSUM", frame, flip(data, len(data) - 60), bad_chunk=0, values=[0] * 200)
+
+    def second(self, rule, name, chunk, format_=None, count=200, status="CORRUPT", **more):
+        """Chunk 0 is ZERO, chunk 1 the bad one."""
+        format_ = format_ or Format(FP32)
+        frame = Frame(format_, 4096 + count, **more)
+        frame.chunks = [Chunk(ZERO), chunk]
+        if chunk.kind == CODED and chunk.book_bytes:
+            chunk.book = 1
+        self.add(rule, name, status, frame, bad_chunk=1, values=[0] * (4096 + count))
+
+    def regions(self):
+        format_ = Format(FP32)
+        self.second(19, "zero-with-bytes", Chunk(ZERO, body=bytes(16)))
+        values, drops, _ = self.values(format_, 201)
+        raw = fw.raw_chunk(values, FP32).body
+        self.second(19, "raw-short", Chunk(RAW, body=raw[:-16]), count=201)
+        self.second(19, "raw-long", Chunk(RAW, body=raw + bytes(16)), count=201)
+        self.second(19, "raw-empty", Chunk(RAW), count=201)
+        for name, tail in (("first", raw[:-12] + b"\1" + bytes(11)), ("last", raw[:-1] + b"\x80")):
+            self.second(19, "raw-padding-" + name, Chunk(RAW, body=tail), count=201)
+        raw = fw.raw_chunk([BF16.bits(0, 100, 1)] * 9, BF16).body
+        self.second(19, "raw-padding-bf16", Chunk(RAW, body=raw[:18] + b"\1" + bytes(13)), Format(BF16), 9)
+
+        # CODED as large as RAW, and larger, with nothing else wrong.
+        found = {}
+        for count in range(4, 200):
+            values = [FP32.bits(self.rng.below(2), 100 + self.rng.below(1 + count % 60), self.rng.below(1 << 23))
+                      for _ in range(count)]
+            chunk = coded_with_counts(format_, 80, values, [0] * count, 1)
+            excess = len(chunk.book_bytes + chunk.body) - fw.align(4 * count, 16)
+            found.setdefault("coded-as-large-as-raw" if excess == 0 else "coded-larger-than-raw" if excess > 0 else "",
+                             (chunk, count))
+        for name in ("coded-as-large-as-raw", "coded-larger-than-raw"):
+            self.second(19, name, found[name][0], count=found[name][1])
+        self.second(19, "coded-one-value", coded_with_counts(format_, 80, [FP32.bits(0, 100, 0)], [0], 1), count=1)
+
+    # ---- rule 20 ----
+
+    def codebooks(self):
+        def book(name, data, format_=None, lengths=None, base=0, body=None):
+            """`data` replaces the codebook; or it is made of `lengths` that no encoder would make."""
+            format_ = format_ or Format(FP32, derived=True, constant=True, step=1, cap=12)
+            if data is None:
+                data = Book(lengths, base).to_bytes()
+            body = body if body is not None else bytes(-len(data) % 16 + 32)
+            self.second(20, name, Chunk(CODED, 1, data, body), format_)
+
+        explicit, constant = Format(FP32), Format(FP32, derived=True, constant=True, step=1, cap=12)
+        fp16, fp16_constant = Format(FP16), Format(FP16, derived=True, constant=True, step=1, cap=4)
+        values = [0 if i % 2 else FP32.bits(0, 100 + i % 3, 0) for i in range(200)]
+
+        def spoiled(name, change, format_=constant, lengths=None, base=0, source=None):
+            """A chunk that fits its codebook, whose bytes are then changed."""
+            source = values if source is None else source
+            good = Book(lengths or {0: 1, 101: 2, 102: 3, 103: 3}, base)
+            parts = Coded(format_, good, source, [0] * len(source))
+            parts.book_bytes = bytes(change(bytearray(good.to_bytes())))
+            self.second(20, name, Chunk(CODED, 1, parts.book_bytes, parts.to_bytes()), format_, len(source))
+
+        def put(at, value):
+            def change(data):
+                data[at] = value
+                return data
+            return change
+
+        lengths = {0: 1, 4 * 40: 2, 4 * 41: 3, 4 * 42: 3}
+        spoiled("base-192", put(0, 192), explicit, lengths, 60)
+        spoiled("base-255", put(0, 255), explicit, lengths, 60)
+        spoiled("base-derived", put(0, 1))
+        fp16_values = [0 if i % 2 else FP16.bits(0, 10 + i % 3, 0) for i in range(200)]
+        spoiled("base-fp16", put(0, 1), fp16, {0: 1, 44: 2, 48: 3, 52: 3}, 0, fp16_values)
+        spoiled("base-fp16-derived", put(0, 191), fp16_constant, {0: 1, 12: 2, 13: 3, 14: 3}, 0, fp16_values)
+
+        # Lengths. The Kraft sum would be right for most of these if 12 and 15 were lengths.
+        book("length-12", None, lengths={0: 12, 1: 12, **{100 + i: 11 - i for i in range(11)}})
+        book("length-12-ordinary", None, lengths={100: 12, 101: 12, 0: 11, **{102 + i: 10 - i for i in range(10)}})
+        book("length-15", None, lengths={0: 15, 1: 1, 100: 1})
+        book("kraft-over", None, lengths={0: 1, 1: 1, 100: 1})
+        book("kraft-over-by-least", None, lengths={0: 1, 1: 1, 100: 11})
+        book("kraft-over-256-of-7", None, lengths={label: 7 for label in range(256)})
+        book("kraft-over-all-1", None, lengths={label: 1 for label in range(256)})
+        book("kraft-under", None, lengths={0: 1, 1: 2})
+        book("kraft-under-by-least", None, lengths={0: 1, **{1 + i: 2 + i for i in range(10)}})
+        book("kraft-wraps", None, lengths={**{label: 1 for label in range(256)}, 0: 11})
+        book("no-label", bytes(4))
+        book("no-label-base", bytes((7, 0, 0, 0)), explicit)
+        book("single-zero-length-2", bytes((0, 0, 0, 2)))
+        book("single-zero-length-11", bytes((0, 0, 0, 11)))
+        book("single-label-length-2", bytes((0, 100, 100, 0, 2, 0, 0, 0)))
+
+        # Labels that no frame of the kind has.
+        book("reserved-label-2", None, explicit, {0: 1, 2: 1})
+        book("reserved-label-3", None, explicit, {0: 1, 3: 2, 4: 2})
+        book("reserved-label-3-between", None, Format(BF16), {0: 1, 2: 2, 3: 3, 200: 3})
+        book("fp16-label-128", None, fp16, {0: 1, 60: 2, 128: 2})
+        book("fp16-label-255", None, fp16, {0: 1, 255: 1})
+        book("fp16-derived-label-33", None, fp16_constant, {0: 1, 20: 2, 33: 2})
+
+        # first and last.
+        spoiled("first-is-1", lambda data: bytearray(Book({0: 1, 101: 2, 102: 3, 103: 3}).to_bytes(first=1)))
+        spoiled("first-not-tight", lambda data: bytearray(Book({0: 1, 101: 2, 102: 3, 103: 3}).to_bytes(first=100)))
+        spoiled("last-not-tight", lambda data: bytearray(Book({0: 1, 101: 2, 102: 3, 103: 3}).to_bytes(last=104)))
+        spoiled("first-2-not-tight", lambda data: bytearray(Book({0: 1, 101: 2, 102: 3, 103: 3}).to_bytes(first=2)))
+        book("first-0-last-not", bytes((0, 0, 100, 0x11)))
+        book("last-0-first-not", bytes((0, 100, 0, 0x11)))
+        book("first-above-last", bytes((0, 101, 100, 0x11, 0, 0, 0, 0)))
+        book("empty-range", bytes((0, 100, 101, 0x11, 0, 0, 0, 0)))
+
+        def or_into(at, bits):
+            def change(data):
+                data[at] |= bits
+                return data
+            return change
+
+        spoiled("padding-nibble", or_into(5, 0x20), lengths={0: 1, 101: 3, 102: 3, 103: 2})
+        spoiled("padding-byte", or_into(6, 1))
+        spoiled("padding-last-byte", or_into(7, 0x80))
+        # Cut off by the end of the region: in its first four bytes (an empty region), and in its lengths.
+        book("truncated-empty", b"", body=b"")
+        big = Book({label: 8 for label in range(256)}).to_bytes()
+        book("truncated", big[:16], body=b"")
+        book("truncated-by-4", big[:128], body=b"")
+
+        # A bad codebook of a chunk that is fine otherwise makes its users bad too; others are decoded.
+        frame, same = self.three()
+        owner = frame.chunks[0]
+        owner.book_bytes = owner.book_bytes[:3] + bytes((owner.book_bytes[3] ^ 0x10,)) + owner.book_bytes[4:]
+        values = [0 if i // 4096 in (0, 2) else bits for i, bits in enumerate(same)]
+        self.add(20, "shared", "CORRUPT", frame, bad_chunk=0, values=values)
+
+    # ---- rules 21 to 23 ----
+
+    def spoiled(self, rule, name, change, format_=None, count=200, book=None, escape_at=(), values=None, drops=None):
+        """A good chunk whose parts are changed before they are put together; padded to 16 anew."""
+        format_ = format_ or Format(FP32)
+        if values is None:
+            values = [self.tree_value(format_, i) for i in range(count)]
+            drops = [0] * count
+        parts = Coded(format_, book or self.tree_book(format_), values, drops, escape_at)
+        parts.book_bytes = (book or self.tree_book(format_)).to_bytes()
+        change(parts)
+        chunk = Chunk(CODED, 1, parts.book_bytes, parts.to_bytes())
+        assert len(chunk.body + chunk.book_bytes) % 16 == 0, name
+        assert len(chunk.body + chunk.book_bytes) < fw.align(count * format_.dtype.size, 16), name
+        self.second(rule, name, chunk, format_, count)
+
+    def tree_value(self, format_, i):
+        """+0, seven ordinary labels of few digits, and every 40th value an infinity, which is an escape."""
+        d = format_.dtype
+        top = 20 if d is FP16 else 120
+        if i % 40 == 39:
+            return d.bits(i // 40 & 1, d.exponent_max + 1, 0)
+        return 0 if i % 8 == 0 else d.bits(i >> 3 & 1, top + i % 8, (i >> 2 & 1) << d.mantissa_bits - 1)
+
+    def tree_book(self, format_):
+        """Zero and escape: leaves of depth 1 and 3. Seven ordinary labels: leaves of width 2, 0 and 1. An odd number of
+        words in the header of an explicit chunk."""
+        d = format_.dtype
+        top = 20 if d is FP16 else 120
+        base = 0 if d is FP16 or format_.derived else 90
+        lengths = {0: 1, 1: 3}
+        for i in range(1, 8):
+            lengths[format_.label(d.bits(0, top + i, 0), 0, base)] = 4 if i < 6 else 5
+        return Book(lengths, base)
+
+    def chunk_headers(self):
+        derived = Format(FP32, derived=True, constant=True, step=1, cap=16)  # 8 bits kept: one digit and an R2 digit
+        fp16 = Format(FP16)
+
+        def longer(plane, width, count=200):
+            """One digit more than there are values, and room for it."""
+            def change(parts):
+                parts.plane_len[plane] = count + 1
+                parts.planes[plane] = fw.pack([0] * (count + 1), width)
+            return change
+
+        self.spoiled(21, "plane1-len-above-values", longer(0, 6))
+        self.spoiled(21, "plane4-len-above-values", longer(3, 6))
+        self.spoiled(21, "planeR4-len-above-values", longer(4, 4), derived)
+        self.spoiled(21, "planeR1-len-above-values", longer(6, 1), derived)
+        self.spoiled(21, "plane3-len-above-values-fp16", longer(2, 3, 400), fp16, 400)
+
+        # 201 escapes alone are as large as RAW: the smallest frame that breaks this rule breaks rule 19 too, but for
+        # fields that announce more than there is, which breaks rule 22 as well.
+        self.spoiled(21, "plane-len-65535", lambda parts: parts.plane_len.__setitem__(3, 65535))
+        self.spoiled(21, "escape-len-65535", lambda parts: setattr(parts, "escape_len", 65535))
+        self.spoiled(21, "escape-len-above-values", lambda parts: setattr(parts, "escape_len", 201))
+        self.spoiled(21, "right-len-65535", lambda parts: parts.right_len.__setitem__(0, 65535))
+        self.spoiled(21, "right-len-above-root", lambda parts: parts.right_len.__setitem__(0, 201))
+
+        # Below the root: one more than the node has. Its children are leaves of width 0, so no size changes but that of
+        # nodes below; the last inner node has none.
+        def last_node(parts):
+            parts.right_len[-1] = 200
+
+        self.spoiled(21, "right-len-above-node", last_node)
+        self.spoiled(21, "header-padding", lambda parts: setattr(parts, "header_padding", 1))
+        self.spoiled(21, "header-padding-high", lambda parts: setattr(parts, "header_padding", 0x8000))
+
+        # Sizes.
+        def resized(by):
+            def change(parts):
+                natural = parts.to_bytes()
+                parts.to_bytes = lambda: natural + bytes(by) if by > 0 else natural[:by]
+            return change
+
+        for by in (16, 48):
+            self.spoiled(22, "%d-bytes-more" % by, resized(by))
+            self.spoiled(22, "%d-bytes-less" % by, resized(-by))
+        self.spoiled(22, "plane-more-than-chunk", lambda parts: parts.plane_len.__setitem__(3, 199),
+                     values=[FP32.bits(0, 121 + i % 7, 0) if i < 20 else 0 for i in range(200)], drops=[0] * 200)
+        self.spoiled(22, "escapes-more-than-chunk", lambda parts: setattr(parts, "escape_len", 150))
+
+        def header_cut(parts):
+            natural = parts.to_bytes()
+            parts.to_bytes = lambda: natural[:-len(parts.book_bytes) % 16]
+
+        self.spoiled(22, "header-cut", header_cut)
+
+        self.spoiled(22, "planes-missing", lambda parts: setattr(parts, "planes", [b""] * len(parts.planes)))
+        self.spoiled(22, "escapes-missing", lambda parts: setattr(parts, "escapes", b""))
+        self.spoiled(22, "runs-missing", lambda parts: setattr(parts, "runs", []))
+
+    def runs(self):
+        def in_run(node, change):
+            def apply(parts):
+                data = bytearray(parts.runs[node])
+                change(data)
+                parts.runs[node] = bytes(data)
+            return apply
+
+        def flip(at, bit):
+            def change(data):
+                data[at] ^= 1 << bit
+            return change
+
+        self.spoiled(23, "root-bit-flipped", in_run(0, flip(0, 0)))
+        self.spoiled(23, "root-last-bit-flipped", in_run(0, flip(24, 7)))
+
+        plain = [0 if i % 2 else FP32.bits(0, 120, 0) for i in range(200)]
+        root = Book({0: 1, 120: 2, 124: 2}, 90)  # a root with a leaf of width 0 and one of width 1: 100 values each
+        for name, change in (("right-len-less", lambda parts: parts.right_len.__setitem__(0, 99)),
+                             ("right-len-more", lambda parts: parts.right_len.__setitem__(0, 101)),
+                             ("bits-over-right-len", in_run(0, flip(3, 0)))):
+            self.spoiled(23, name, change, book=root, values=plain, drops=[0] * 200)
+
+        self.spoiled(23, "root-padding-first", in_run(0, flip(25, 0)))
+        self.spoiled(23, "root-padding-last", in_run(0, flip(27, 7)))
+        # A leaf of width 2 with 197 values fills 394 bits of 416.
+        wide = Book({label: 2 for label in (120, 124, 128, 132)}, 90)
+        values = [FP32.bits(0, 120 + i % 4, 0) for i in range(197)]
+        for name, at, bit in (("first", 49, 2), ("last", 51, 7)):
+            self.spoiled(23, "leaf-padding-" + name, in_run(0, flip(at, bit)), book=wide, values=values, drops=[0] * 197,
+                         count=197)
+
+        def in_plane(plane, at, bit):
+            def change(parts):
+                data = bytearray(parts.planes[plane])
+                data[at] ^= 1 << bit
+                parts.planes[plane] = bytes(data)
+            return change
+
+        # 197 digits of 6 bits fill 1182 bits of 1184.
+        one = Book({120: 1}, 90)
+        values = [FP32.bits(0, 120, 0)] * 197
+        for plane, drop in ((0, 18), (1, 12), (3, 0)):
+            self.spoiled(23, "plane%d-padding" % (plane + 1), in_plane(plane, 147, 6),
+                         book=Book({120 + drop // 6: 1}, 90), values=values, drops=[drop] * 197, count=197)
+        derived = Format(FP32, derived=True, constant=True, step=1, cap=17)  # 7 bits kept: one digit and one R1 bit
+        self.spoiled(23, "planeR1-padding", in_plane(6, 27, 7), derived, count=197, book=Book({121: 1}), values=values,
+                     drops=[17] * 197)
+        derived = Format(FP32, derived=True, constant=True, step=1, cap=14)  # 10 bits: one digit and four R4 bits
+        self.spoiled(23, "planeR4-padding", in_plane(4, 98, 4), derived, count=197, book=Book({121: 1}), values=values,
+                     drops=[14] * 197)
+
+        def escapes(parts):
+            parts.escapes = parts.escapes[:-1] + b"\1"
+
+        values = [BF16.bits(0, 120, 0) if i else BF16.bits(0, 255, 0) for i in range(200)]
+        self.spoiled(23, "escape-padding", escapes, Format(BF16), book=Book({1: 1, 120: 1}, 90), values=values,
+                     drops=[0] * 200)
+
+        # One digit of 6 bits each: by their number the chunk ends with 8 bytes of padding.
+        values = [FP32.bits(1, 120, 0) if i < 32 else 0 for i in range(200)]
+
+        def chunk_padding(at):
+            def change(parts):
+                natural = parts.to_bytes()
+                parts.padding = b""
+                assert len(natural) - len(parts.to_bytes()) == 8
+                spoiled = bytearray(natural)
+                spoiled[at] ^= 0x40
+                parts.to_bytes = lambda: bytes(spoiled)
+            return change
+
+        for name, at in (("first", -8), ("last", -1)):
+            self.spoiled(23, "chunk-padding-" + name, chunk_padding(at), book=Book({0: 1, 123: 1}, 90), values=values,
+                         drops=[18 if bits else 0 for bits in values])
+
+    # ---- rules 24 to 26 ----
+
+    def labels(self):
+        plain = [0 if i % 2 else FP32.bits(0, 120, 0) for i in range(198)]
+        book = Book({0: 1, 120: 1}, 90)
+
+        def count(plane, by):
+            def change(parts):
+                parts.plane_len[plane] += by
+            return change
+
+        # 99 digits of 6 bits fill 594 of 608 bits: room for one more that nobody asks for, and none is missing.
+        for plane in range(4):
+            for name, by in (("more", 1), ("less", -1)):
+                self.spoiled(24, "plane%d-one-%s" % (plane + 1, name), count(plane, by), book=book, values=plain,
+                             drops=[0] * 198, count=198)
+        remainders = {4: 14, 5: 16, 6: 17}  # plane: drop that leaves a digit of 6 bits and this remainder
+        for plane, drop in remainders.items():
+            format_ = Format(FP32, derived=True, constant=True, step=1, cap=drop)
+            for name, by in (("more", 1), ("less", -1)):
+                self.spoiled(24, "planeR%d-one-%s" % ((4, 2, 1)[plane - 4], name), count(plane, by), format_, 198,
+                             Book({0: 1, 121: 1}), values=plain, drops=[drop] * 198)
+
+        def escapes(by):
+            def change(parts):
+                parts.escape_len += by
+                one = struct.pack("<I", 0x7FC00000)
+                parts.escapes = parts.escapes + one if by > 0 else parts.escapes[:-4]
+            return change
+
+        escaped = Book({0: 1, 1: 2, 120: 2}, 90)
+        values = [FP32.bits(0, 255, 1) if i % 20 == 19 else bits for i, bits in enumerate(plain)]
+        for name, by in (("more", 1), ("less", -1)):
+            self.spoiled(24, "escape-one-" + name, escapes(by), book=escaped, values=values, drops=[0] * 198, count=198)
+        none = lambda parts: (setattr(parts, "escape_len", 0), setattr(parts, "escapes", b""))
+        self.spoiled(24, "escapes-none", none, book=escaped, values=values, drops=[0] * 198, count=198)
+        one = lambda parts: (setattr(parts, "escape_len", 1), setattr(parts, "escapes", struct.pack("<I", 0x7F800000)))
+        self.spoiled(24, "escape-without-label", one, book=book, values=plain, drops=[0] * 198, count=198)
+
+        # fp16: an ordinary label with neither exponent nor mantissa.
+        self.zero_mantissa("explicit", Format(FP16), 4, 0, 0)
+        self.zero_mantissa("explicit-minus", Format(FP16), 4, 0, 1)
+        self.zero_mantissa("explicit-level3", Format(FP16), 7, 9, 1)
+        self.zero_mantissa("constant", Format(FP16, derived=True, constant=True, step=1, cap=9), 2, 9, 0)
+
+        self.escapes()
+
+    def zero_mantissa(self, name, format_, label, drop, sign):
+        """Values 1 << drop but for one, which loses its mantissa in the digit planes."""
+        book = Book({label: 1})
+        kept = 11 - drop
+        good = [FP16.bits(0, 0, 1 << drop)] * 100
+        parts = Coded(format_, book, good, [drop] * 100)
+        values = list(good)
+        values[50] = sign << 15
+        # The same digits as a value of the label, so written as if the exponent were not 0.
+        d = FP16
+        fake = Coded.__new__(Coded)
+        fake.__dict__.update(parts.__dict__)
+        widths, at = list(d.widths) + [4, 2, 1], kept
+        cuts = []
+        for plane, width in enumerate(d.widths):
+            if width > at:
+                break
+            cuts.append((plane, width))
+            at -= width
+        cuts += [(plane, width) for plane, width in ((4, 4), (5, 2), (6, 1)) if at & width]
+        left = kept
+        for plane, width in cuts:
+            left -= width
+            zs = [((1 << drop if i != 50 else sign << 10) >> drop) >> left & (1 << width) - 1 for i in range(100)]
+            parts.planes[plane] = fw.pack(zs, width)
+        parts.book_bytes = book.to_bytes()
+        self.second(25, name, Chunk(CODED, 1, parts.book_bytes, parts.to_bytes()), format_, 100)
+
+    def escapes(self):
+        def forced(name, format_, lengths, base, bits, others, drop=0, levels=None):
+            """Value 10 is escaped; the others are zeros and `others`."""
+            values = [bits if i == 10 else others if i % 2 else 0 for i in range(200)]
+            if 0 not in lengths:
+                values = [bits if i == 10 else others for i in range(200)]
+            book = Book(lengths, base)
+            parts = Coded(format_, book, values, [drop] * 200, escape_at=(10,))
+            parts.book_bytes = book.to_bytes()
+            chunk = Chunk(CODED, 0, parts.book_bytes, parts.to_bytes())
+            assert parts.escape_len == 1, name
+            if format_.mapped:
+                frame = Frame(format_, 200, levels=levels)
+                frame.chunks = [chunk]
+                self.add(26, name, "CORRUPT", frame, bad_chunk=0, values=[0] * 200)
+            else:
+                self.second(26, name, chunk, format_)
+
+        one = FP32.bits(0, 120, 0)
+        explicit, strict = Format(FP32), Format(FP32, strict=True)
+        constant = Format(FP32, derived=True, constant=True, step=1, cap=6)
+        lengths = {0: 1, 1: 2, 120: 2}
+        forced("plus-zero", explicit, lengths, 90, 0, one)
+        forced("plus-zero-strict", strict, lengths, 90, 0, one)
+        forced("plus-zero-derived", constant, {0: 1, 1: 2, 121: 2}, 0, 0, one, 6)
+        forced("plus-zero-fp16", Format(FP16), {0: 1, 1: 2, 60: 2}, 0, 0, FP16.bits(0, 14, 0))
+        forced("has-label", explicit, lengths, 90, FP32.bits(1, 120, 1), one)
+        forced("has-label-strict", strict, lengths, 90, FP32.bits(1, 120, 1), one)
+        forced("has-labels-of-all-levels", explicit, {0: 1, 1: 2, 120: 3, 121: 4, 122: 5, 123: 5}, 90,
+               FP32.bits(1, 120, 0), one)
+        forced("has-labels-of-two-levels", explicit, {0: 1, 1: 2, 120: 3, 121: 3}, 90, FP32.bits(1, 120, 64), one)
+        forced("has-label-derived", constant, {0: 1, 1: 2, 121: 2}, 0, FP32.bits(1, 120, 64), one, 6)
+        forced("has-label-bf16", Format(BF16), lengths, 90, BF16.bits(1, 120, 1), BF16.bits(0, 120, 0))
+        forced("has-label-fp16-subnormal", Format(FP16), {0: 1, 1: 2, 4: 2}, 0, FP16.bits(1, 0, 1), FP16.bits(0, 0, 7))
+        for dtype in DTYPES:
+            label, base = (60, 0) if dtype is FP16 else (120, 90)
+            other = dtype.bits(0, 14 if dtype is FP16 else 120, 0)
+            forced("minus-zero-" + dtype.name, Format(dtype), {0: 1, 1: 2, label: 2}, base, dtype.bits(1, 0, 0), other)
+            if dtype is not FP16:
+                for name, bits in (("first", dtype.bits(0, 0, 1)),
+                                   ("last", dtype.bits(1, 0, (1 << dtype.mantissa_bits) - 1))):
+                    forced("subnormal-%s-%s" % (name, dtype.name), Format(dtype), {0: 1, 1: 2, label: 2}, base, bits, other)
+        forced("minus-zero-constant", constant, {0: 1, 1: 2, 121: 2}, 0, FP32.bits(1, 0, 0), one, 6)
+        forced("minus-zero-no-zero-label", explicit, {1: 1, 120: 1}, 90, FP32.bits(1, 0, 0), one)
+        # Derived: the bits that the receiver's map would cut must be zero.
+        forced("dropped-bits-constant", constant, {0: 1, 1: 2, 121: 2}, 0, FP32.bits(0, 121, 32), one, 6)
+        mapped = Format(FP32, derived=True, drop_base=4 * 120 + 3 - 100)
+        levels = bytes([100 + 4 * 4 + 40] * 200)
+        drop = mapped.derived_drop(121, levels[0])
+        assert drop == 13
+        others = FP32.bits(0, 121, 0)
+        forced("dropped-bits-map", mapped, {0: 1, 1: 2, 122: 2}, 0,
+               FP32.bits(0, 122, 1 << mapped.derived_drop(122, levels[0]) - 1), others, drop, levels)
+        fp16 = Format(FP16, derived=True, constant=True, step=1, cap=3)
+        forced("dropped-bits-fp16-subnormal", fp16, {0: 1, 1: 2, 20: 2}, 0, FP16.bits(0, 0, 4), FP16.bits(0, 18, 0), 3)
+
+    # ---- which chunk and which rule decides ----
+
+    def several(self):
+        """More than one defect, on purpose: the precedence between them."""
+        frame, same = self.three(checksum=True)
+        data = bytearray(frame.to_bytes())
+        data[-1] ^= 0x80
+        data[-len(frame.chunks[2].body) - 1] ^= 0x80
+        self.add(18, "two-bad-chunks", "CHECKSUM", frame, bytes(data), bad_chunk=0, values=[0] * len(same))
+
+        frame, same = self.three()
+        body = frame.chunks[0].body
+        frame.chunks[0].body = body[:-16]
+        frame.chunks[1].body = bytes(16)
+        self.add(19, "lowest-bad-chunk", "CORRUPT", frame, bad_chunk=0,
+                 values=[0 if i < 8192 else bits for i, bits in enumerate(same)])
+
+        # crc of chunk 1 wrong, content of chunk 0 bad with a right crc: the lowest chunk decides, not the lowest rule.
+        frame, same = self.three(checksum=True)
+        frame.chunks[1].body = bytes(16)
+        frame.force["crc", 2] = 1
+        self.add(19, "corrupt-before-checksum", "CORRUPT", frame, bad_chunk=1, values=same[:8192] + [0] * 150)
+        # Both in one chunk: the crc comes first.
+        frame, same = self.three(checksum=True)
+        frame.chunks[1].body = bytes(16)
+        frame.force["crc", 1] = 1
+        self.add(18, "checksum-before-corrupt", "CHECKSUM", frame, bad_chunk=1, values=same)
+
+        frame = self.small()
+        frame.force.update(version=9, dtype=9, size=1 << 60)
+        self.add(3, "version-first", "VERSION", frame)
+        frame = self.small()
+        frame.force.update(chunk_log2=3, flags=1 << 30)
+        self.add(4, "flag-before-chunk-log2", "UNSUPPORTED", frame)
+        frame = self.small()
+        frame.force.update(count=1 << 50, step=99)
+        self.add(7, "step-before-count", "HEADER", frame)
+        frame = self.small()
+        frame.force.update(count=1 << 50, size=1 << 50)
+        self.add(8, "count-before-size", "LIMIT", frame)
+        frame = self.small()
+        frame.force.update(size=1)
+        self.add(10, "size-before-trailing", "HEADER", frame)
+        frame = self.small(checksum=True)
+        frame.force.update(reserved=1, meta_crc=0)
+        self.add(12, "reserved-before-meta-crc", "HEADER", frame)
+        frame = self.small(checksum=True)
+        frame.force.update({("place", 0): 3, "meta_crc": 0})
+        self.add(13, "meta-crc-before-directory", "CHECKSUM", frame)
+        frame = self.small(Format(FP32, derived=True), installed=(1, 1, Book({0: 1, 1: 2, 122: 2})))
+        self.add(15, "table-before-map", "TABLE", frame, receiver=Receiver())
+        frame = self.small(Format(FP32, derived=True))
+        self.add(16, "map-before-capacity", "MAP", frame, receiver=Receiver(capacity=0))
+        frame = self.small()
+        frame.chunks[0].body = bytes(len(frame.chunks[0].body))
+        self.add(17, "capacity-before-content", "DST", frame, receiver=receiver_of(frame, capacity=199))
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Random frames
+# ---------------------------------------------------------------------------------------------------------------------
+
+
+def random_format(rng):
+    dtype = rng.pick(DTYPES)
+    derived = not rng.one_in(3)
+    constant = derived and rng.one_in(3)
+    strict = rng.one_in(3)
+    if constant:
+        return Format(dtype, strict, True, True, 1, rng.below(dtype.mantissa_bits + 1))
+    if derived:
+        step = rng.pick(dtype.derived_steps)
+        return Format(dtype, strict, True, False, step, rng.below(dtype.derived_cap // step + 1) * step)
+    return Format(dtype, strict, cap=rng.below(4) * dtype.step)
+
+
+def random_values(rng, format_, count):
+    d = format_.dtype
+    top = rng.between(1, d.exponent_max)
+    spread = rng.pick((0, 1, 3, 8, 30, 250))
+    zeros, odd, flat = rng.pick((1, 2, 3, 16, 1000)), rng.pick((5, 40, 400, 10 ** 9)), rng.one_in(4)
+    specials = special_values(d) + ([] if d is not FP16 else [1, 0x8001, 0x3FF, 0x83FE])
+    values = []
+    for _ in range(count):
+        if rng.one_in(odd):
+            values.append(rng.pick(specials))
+        elif rng.one_in(zeros):
+            values.append(0)
+        elif flat:
+            values.append(d.bits(rng.below(2), max(1, top - rng.below(spread + 1)), rng.below(1 << d.mantissa_bits)))
+        else:
+            values.append(plain_value(rng, d, top, spread))
+    return values
+
+
+def random_frame(rng):
+    """A frame, its values, its receiver."""
+    format_ = random_format(rng)
+    chunk_log2 = 12 if not rng.one_in(16) else rng.between(13, 15)
+    count = rng.pick((rng.below(40), rng.below(600), 4000 + rng.below(200), rng.below(13000)))
+    source = random_values(rng, format_, count)
+    if rng.one_in(4) and count > 4096:
+        source[:4096] = [0] * 4096
+    levels = b""
+    if format_.mapped:
+        levels, format_.drop_base = map_for(rng, format_, source)
+        format_.drop_base = max(-32768, min(32767, format_.drop_base))
+    picks = [rng.below(4) for _ in range(16)]
+    values, drops = rounded(format_, source, levels, lambda i: picks[i * 7 % 16])
+    installed = None
+    if rng.one_in(4):
+        base = 0 if format_.derived or format_.dtype is FP16 else rng.below(192)
+        counts = {0: 1 + rng.below(50), 1: 1 + rng.below(5)}
+        for bits, drop in list(zip(values, drops))[::3]:
+            label = format_.label(bits, drop, base)
+            counts[label] = counts.get(label, 0) + 1
+        installed = (rng.below(1 << 32), rng.below(1 << 32), Book(fw.package_merge(counts), base))
+    wire_scale = rng.pick((fw.WIRE_SCALE_ONE, 0x41000000, 0x3DCCCCCD))
+    frame = fw.write_frame(format_, values, drops, rng.pick(("fast", "small")), chunk_log2, rng.one_in(3), installed,
+                           levels, wire_scale)
+    return frame, values
+
+
+def mutated(rng, frame):
+    """A frame with one to three changed bytes, or one that was cut or extended. Most changes go where a parser has to
+    think: the codebook and counts at the start of a chunk. Checksums are not made anew."""
+    data = bytearray(frame.to_bytes())
+    sizes = [len(chunk.book_bytes + chunk.body) for chunk in frame.chunks]
+    payload = len(data) - sum(sizes)
+    where = rng.below(16)
+    if where == 0:
+        return bytes(data[:rng.below(len(data))])
+    if where == 1:
+        return bytes(data) + rng.bytes(1 + rng.below(20))
+    for _ in range(rng.pick((1, 1, 1, 2, 3))):
+        if where < 4:
+            at = rng.below(payload)
+        elif where == 4 or payload == len(data):
+            at = rng.below(32)
+        else:
+            index = rng.below(len(sizes))
+            start = payload + sum(sizes[:index])
+            at = start + rng.below(max(1, min(sizes[index], rng.pick((4, 32, 200, 1 << 20)))))
+        if at < len(data):
+            data[at] = rng.pick((data[at] ^ 1 << rng.below(8), rng.below(256), data[at] + 1 & 255, data[at] - 1 & 255))
+    return bytes(data)
+
+
+def make_random(root, count, seed):
+    sys.path.insert(0, os.path.join(HERE, "..", "..", "docs", "reference_decoder"))
+    import gw_decode
+
+    index = Index(root)
+    for number in range(count):
+        rng = Rng(seed * 1000003 + number)
+        frame, values = random_frame(rng)
+        receiver = receiver_of(frame)
+        data = frame.to_bytes()
+        status, bad_chunk, name = "OK", None, "%06d-valid" % number
+        if rng.one_in(4):
+            receiver.capacity = rng.pick((frame.count, max(0, frame.count - 1), frame.count + 9))
+        if number % 2:
+            name = "%06d-mutated" % number
+            data = mutated(rng, frame)
+        receiver_map = None if receiver.levels is None else gw_decode.Map(receiver.levels, receiver.drop_base,
+                                                                          receiver.wire_scale)
+        installed = {(receiver.book_id, receiver.generation): receiver.book} if receiver.book else {}
+        status, bad_chunk, decoded = gw_decode.decode(data, receiver_map, installed, receiver.capacity)
+        if number % 2 == 0 and status != "DST" and (status != "OK" or decoded != values):
+            raise SystemExit("%s: writer and reference decoder disagree: %s, chunk %s" % (name, status, bad_chunk))
+        has_values = status == "OK" or bad_chunk is not None
+        index.add("random/" + name, data, frame.format.dtype, frame.format.derived, receiver, status,
+                  bad_chunk=bad_chunk, values=decoded if has_values else None)
+    index.write()
+    return index
+
+
+def make_golden(root):
+    for name in ("decode", "reject", "receiver"):
+        shutil.rmtree(os.path.join(root, name), ignore_errors=True)
+    index = Index(root)
+    Decode(index).all()
+    Reject(index).all()
+    index.write()
+    return index
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("directory", nargs="?", default=HERE)
+    parser.add_argument("--random", type=int, metavar="N", help="N random vectors instead of the golden ones")
+    parser.add_argument("--seed", type=int, default=1, metavar="S")
+    options = parser.parse_args()
+    if options.random is not None:
+        if os.path.abspath(options.directory) == HERE:
+            parser.error("--random needs a directory of its own")
+        index = make_random(options.directory, options.random, options.seed)
+    else:
+        index = make_golden(options.directory)
+    print("%d vectors in %s" % (len(index.lines), options.directory))
+
+
+if __name__ == "__main__":
+    main()
