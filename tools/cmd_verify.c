@@ -306,6 +306,8 @@ static json_t *deviation_json(const gw_deviation *deviation) {
     json_object_set_new(object, "max", json_real(deviation->max));
     json_object_set_new(object, "max_log2", gw_cli_json_real(log2(deviation->max)));
     json_object_set_new(object, "max_index", json_integer((json_int_t)deviation->max_index));
+    json_object_set_new(object, "max_larger", json_real(deviation->max_larger));
+    json_object_set_new(object, "max_larger_log2", gw_cli_json_real(log2(deviation->max_larger)));
     json_object_set_new(object, "mean", json_real(deviation->mean));
     json_object_set_new(object, "mean_log2", gw_cli_json_real(log2(deviation->mean)));
     json_object_set_new(object, "zero_parameters_changed", json_integer((json_int_t)deviation->unbounded));
@@ -373,8 +375,9 @@ static int roundtrip_print_json(const gw_tensor_input *tensor, const verify_argu
 static void deviation_print(const char *label, const gw_deviation *deviation) {
     printf("  %-28s", label);
     if (deviation->max > 0) {
-        printf(" worst 2^%.2f (value %llu), mean 2^%.2f", log2(deviation->max),
-               (unsigned long long)deviation->max_index, log2(deviation->mean));
+        printf(" worst 2^%.2f (value %llu), mean 2^%.2f; worst by the larger of before and after 2^%.2f",
+               log2(deviation->max), (unsigned long long)deviation->max_index, log2(deviation->mean),
+               log2(deviation->max_larger));
     } else {
         printf(" none");
     }

@@ -309,7 +309,7 @@ static int extent_check(gw_npy *npy, const npy_header *header) {
 }
 
 static int array_find(gw_npy *npy, gw_npy_u2 u2) {
-    header_reader reader;
+    header_reader reader = {NULL, 0, 0, 0, NULL};
     int result = preamble_read(&reader, &npy->input);
     if (result != GW_CLI_OK) {
         return result;

@@ -109,6 +109,10 @@ static void deviation_add(deviation_sum *sum, double theta, double exact, double
     if (difference == 0 || isnan(difference)) {
         return;
     }
+    const double larger = fmax(fabs(theta), fabs(exact));
+    if (larger > 0 && difference / larger > sum->deviation->max_larger) {
+        sum->deviation->max_larger = difference / larger;
+    }
     if (theta == 0) {
         sum->deviation->unbounded++;
         return;

@@ -12,6 +12,7 @@
 /* |theta(decoded) - theta(exact)| / |theta| over all parameters, theta being the parameter before the update. */
 typedef struct gw_deviation {
     double max, mean;
+    double max_larger;    /* the worst relative to the larger of |theta| before and after the exact update */
     uint64_t max_index;
     uint64_t unbounded;   /* parameters that are 0 before the update and differ after it */
 } gw_deviation;
