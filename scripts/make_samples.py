@@ -6,11 +6,11 @@
 SOURCE defaults to $GW_SHARED_DATA/gradients, else ../shared/data/gradients; DESTINATION to data/samples.
 
 A snapshot is NAME.json and one fp32 array NAME-KIND.npy per kind (grad, param and the optimizer's state), whose values
-are the leading values of each tensor, the tensors in order, `taken` of each. A cut keeps 65536 values: of each tensor
-the leading share of what was taken, the shares rounded so that they add up (largest remainder first). So every tensor
-counts as much as it did and the mix of exponents stays that of the source; but a chunk of a cut sees more tensors than
-a chunk of the source, and its codebook fits each of them less well. The shares of the large snapshots are in
-docs/results/.
+are the leading values of each tensor, the tensors in order, `taken` of each. A cut keeps 65536 values: 32 windows of 2048
+consecutive values, evenly spaced over the array, so that every layer counts by its size and a chunk of 16384 values sees
+about as many tensors as a chunk of the source. Shares of fp32 (explicit levels, preset small) of cut and source:
+resnet50-sgdm 36.2 and 37.2 %, resnet50-adamw 36.3 and 37.2 %, bertbase-adamw 44.6 and 42.6 %. Taking the leading share of
+every tensor instead gave 36.2, 39.8 and 48.4 %: a codebook cannot fit the 40 tensors that a chunk then spans.
 """
 import json
 import os
@@ -18,7 +18,8 @@ import pathlib
 import struct
 import sys
 
-VALUE_COUNT = 65536
+WINDOW_COUNT = 32
+WINDOW_LEN = 2048
 NAMES = ("resnet50-sgdm-step0400", "resnet50-adamw-step0400", "bertbase-adamw-step0050")
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 
@@ -43,40 +44,40 @@ def npy_bytes(values):
     return b"\x93NUMPY\x01\x00" + struct.pack("<H", len(header)) + header.encode("ascii") + values
 
 
-def shares(taken, total):
-    """Splits `total` in proportion to `taken`, by largest remainder, ties to the earlier tensor."""
-    whole = sum(taken)
-    counts = [t * total // whole for t in taken]
-    order = sorted(range(len(taken)), key=lambda i: (-(taken[i] * total % whole), i))
-    for i in order[: total - sum(counts)]:
-        counts[i] += 1
+def windows(total):
+    """First and last + 1 value of each window: centred in equal parts of the array."""
+    firsts = [(2 * i + 1) * total // (2 * WINDOW_COUNT) - WINDOW_LEN // 2 for i in range(WINDOW_COUNT)]
+    return [(first, first + WINDOW_LEN) for first in firsts]
+
+
+def taken_of(tensors, kept):
+    """How many values of each tensor lie in the windows."""
+    counts, end = [], 0
+    for tensor in tensors:
+        begin, end = end, end + tensor["taken"]
+        counts.append(sum(max(0, min(end, last) - max(begin, first)) for first, last in kept))
     return counts
 
 
 def cut(source, destination, name):
     description = json.loads((source / f"{name}.json").read_text())
-    taken = [tensor["taken"] for tensor in description["tensors"]]
-    counts = shares(taken, VALUE_COUNT)
+    total = sum(tensor["taken"] for tensor in description["tensors"])
+    kept = windows(total)
     written = 0
     for path in sorted(source.glob(f"{name}-*.npy")):
         values = read_npy(path)
-        if len(values) != 4 * sum(taken):
-            sys.exit(f"{path}: {len(values) // 4} values, but {name}.json says {sum(taken)}")
-        parts, at = [], 0
-        for whole, count in zip(taken, counts):
-            parts.append(values[4 * at : 4 * (at + count)])
-            at += whole
-        data = npy_bytes(b"".join(parts))
+        if len(values) != 4 * total:
+            sys.exit(f"{path}: {len(values) // 4} values, but {name}.json says {total}")
+        data = npy_bytes(b"".join(values[4 * first : 4 * last] for first, last in kept))
         (destination / path.name).write_bytes(data)
         written += len(data)
-    for tensor, count in zip(description["tensors"], counts):
+    for tensor, count in zip(description["tensors"], taken_of(description["tensors"], kept)):
         tensor["taken"] = count
-    # A tensor of which nothing was taken has no place in the arrays and none in the list.
     description["tensors"] = [tensor for tensor in description["tensors"] if tensor["taken"] > 0]
     text = json.dumps(description, indent=1) + "\n"
     (destination / f"{name}.json").write_text(text)
-    print(f"{name}: {sum(counts)} of {sum(taken)} values, {len(description['tensors'])} tensors, "
-          f"{written + len(text)} bytes")
+    print(f"{name}: {sum(tensor['taken'] for tensor in description['tensors'])} of {total} values, "
+          f"{len(description['tensors'])} tensors, {written + len(text)} bytes")
 
 
 def main():
