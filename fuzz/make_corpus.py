@@ -1,30 +1,27 @@
 #!/usr/bin/env python3
-"""Write the seed corpora of the fuzz targets, fuzz/corpus/TARGET/: the same files on every run.
+"""Write seeds for the fuzz targets into DIRECTORY/TARGET/: the same files on every run.
 
-    fuzz/make_corpus.py
+    fuzz/make_corpus.py DIRECTORY
 
 The garbage target gets the golden vectors (tests/golden, valid and rejected ones) behind the six bytes with which its
 receiver is chosen. The others read options and a recipe for values from their input (gcomp_sender.c), so their seeds are
 short strings of bytes that walk through dtypes, kinds of levels, roundings, presets, lengths and kinds of damage.
-Files that libFuzzer found are named by their hash and are left alone.
+Inputs that libFuzzer found worth keeping, and those of fixed bugs, are in fuzz/corpus.
 """
 import pathlib
 import random
+import sys
 
 FUZZ = pathlib.Path(__file__).resolve().parent
 GOLDEN = FUZZ.parent / "tests" / "golden"
 GOLDEN_SIZE_MAX = 24 * 1024
+DIRECTORY = pathlib.Path(sys.argv[1])
 
 
 def write(target, name, data):
-    folder = FUZZ / "corpus" / target
+    folder = DIRECTORY / target
     folder.mkdir(parents=True, exist_ok=True)
     (folder / name).write_bytes(data)
-
-
-def clear(target):
-    for path in (FUZZ / "corpus" / target).glob("seed-*"):
-        path.unlink()
 
 
 def sender_bytes(number, rng, len_kind):
@@ -48,10 +45,9 @@ def sender_bytes(number, rng, len_kind):
 
 def make_decode():
     target = "fuzz_gcomp_decode"
-    clear(target)
     count = 0
-    for path in sorted(GOLDEN.rglob("*")):
-        if path.suffix in (".gw", ".bin", ".frame") and path.stat().st_size <= GOLDEN_SIZE_MAX:
+    for path in sorted(GOLDEN.rglob("*.gw")):
+        if path.stat().st_size <= GOLDEN_SIZE_MAX:
             for choice in (0x44,) if "reject" in path.parts else (0x44, 0x6c):
                 write(target, f"seed-{path.stem}-{choice:02x}", bytes([choice, 1, 9, 20, 30, 40]) + path.read_bytes())
                 count += 1
@@ -72,7 +68,6 @@ def make_decode():
 
 
 def make_recipes(target, seed, prefix, len_kinds):
-    clear(target)
     rng = random.Random(seed)
     count = 48
     for i in range(count):
