@@ -161,6 +161,7 @@ gw_status gw_fuzz_gcomp_contract(const gw_fuzz_receiver *receiver, const uint8_t
         gw_status checked = gw_gcomp_check(&codec, src, src_size, receiver_map, &info);
         compare_peek_and_check(peeked, checked, &peek_info, &info);
         if (checked == GW_OK) {
+            FUZZ_CHECK(info.frame_size == src_size);
             walk_directory(src, src_size, &info);
         }
 
