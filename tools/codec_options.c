@@ -301,11 +301,17 @@ int gw_codec_request_init_handle(const gw_codec_request *request, gw_dtype dtype
     *options = request->options;
     options->dtype = dtype;
     options->backends = request->backends;
-    const gw_status status = gw_gcomp_init(codec, options);
+    const int derived = options->levels == GW_GCOMP_DERIVED;
+    static const uint32_t explicit_steps[3] = {6, 2, 3};
+    const uint32_t step = options->step != 0 ? options->step : (derived ? 1 : explicit_steps[dtype - 1]);
+    gw_status status = GW_ERR_OPTION;
+    /* The library rounds a cap down to the step; on the command line that would hide a mistake. */
+    if (options->cap == UINT32_MAX || options->cap % step == 0) {
+        status = gw_gcomp_init(codec, options);
+    }
     if (status == GW_OK) {
         return GW_CLI_OK;
     }
-    const int derived = options->levels == GW_GCOMP_DERIVED;
     static const char *const steps[2][3] = {{"6", "2", "3"}, {"1, 2, 3, 6", "1, 2", "1, 3"}};
     static const char *const caps[2][3] = {{"18", "6", "9"}, {"23", "7", "10"}};
     return gw_cli_error(GW_CLI_USAGE, NULL,

@@ -1,0 +1,370 @@
+"""Round trips through the command: bytes, threads, backends, dtypes, reports, optimizers.
+
+SPDX-License-Identifier: BSD-2-Clause
+"""
+import array
+import json
+import math
+import os
+import random
+import struct
+import unittest
+
+from cli_harness import CliTest, floats, gradient, main, npy, npy_data
+
+SAMPLES = ["resnet50-sgdm-step0400", "resnet50-adamw-step0400", "bertbase-adamw-step0050"]
+
+
+class Samples(CliTest):
+    def test_every_mode_verifies(self):
+        for name in SAMPLES:
+            for mode in (["--levels", "explicit"], ["--levels", "derived"], ["--levels", "derived", "--level-step", 3],
+                         ["--levels", "derived", "--level-step", 6, "--cap", 18], ["--cap", 12],
+                         ["--preset", "small", "--rounding", "truncate"], ["--rounding", "stochastic", "--seed", 7],
+                         ["--wire-scale", 16], ["--strict", "--checksum", "--chunk-log2", 12],
+                         ["--convert", "bf16"], ["--convert", "fp16", "--levels", "derived"],
+                         ["--convert", "bf16", "--param-dtype", "bf16"]):
+                with self.subTest(name=name, mode=mode):
+                    report = self.ok_json("verify", self.sample(name + ".json"), "--runs", 1, *mode)
+                    self.assertEqual(report["status"], "ok")
+                    self.assertEqual(report["values_beyond_cut"], 0)
+                    self.assertEqual(report["values"], 65536)
+                    self.assertLess(report["rate_fp32"], 0.55)
+
+    def test_sgd_bound(self):
+        """Plain SGD: no parameter moves by more than 2^-22 of itself, and 18 bits off everything would fail that."""
+        for name in SAMPLES:
+            for levels in ("explicit", "derived"):
+                for rounding in ("truncate", "nearest", "stochastic"):
+                    self.ok("verify", self.sample(name + ".json"), "--as", "sgd", "--levels", levels, "--rounding",
+                            rounding, "--runs", 1, "--max-deviation=-22")
+            code, out, error = self.run_cli("verify", self.sample(name + ".json"), "--as", "sgd", "--drop", 18,
+                                            "--runs", 1, "--max-deviation=-22", "--json")
+            self.assertEqual(code, 1)
+            self.assertEqual(json.loads(out)["status"], "failed")
+            self.assertIn("max-deviation", error)
+
+    def test_files_and_reports(self):
+        sample = self.sample(SAMPLES[1] + ".json")
+        for levels in ("explicit", "derived"):
+            with self.subTest(levels=levels):
+                packed = self.ok_json("compress", sample, "-o", self.path("a.gw"), "--levels", levels)
+                size = os.path.getsize(self.path("a.gw"))
+                self.assertEqual(packed["values"], 65536)
+                self.assertEqual(packed["input_bytes"], 4 * 65536)
+                self.assertEqual(packed["output_bytes"], size)
+                self.assertAlmostEqual(packed["rate"], size / (4 * 65536), places=6)
+                self.assertEqual(packed["levels"], levels)
+                self.assertEqual(packed["map"], "adamw")
+                self.assertEqual(packed["backend"], self.backends()[-1])
+                self.assertGreater(packed["encode_GBps"], 0)
+                seen = self.ok_json("inspect", self.path("a.gw"), "--chunks")
+                self.assertEqual(seen["frame_bytes"], size)
+                self.assertEqual(seen["header"]["levels"], levels)
+                self.assertEqual(seen["chunks"], packed["chunks"])
+                self.assertEqual(len(seen["chunk_list"]), seen["header"]["chunk_count"])
+                self.assertEqual(sum(c["values"] for c in seen["chunk_list"]), 65536)
+                self.assertEqual(sum(c["size"] for c in seen["chunk_list"]) + seen["header"]["payload_offset"], size)
+                bits = seen["bits_per_value"]
+                self.assertAlmostEqual(sum(v for k, v in bits.items() if k != "total"), bits["total"], places=6)
+                self.assertEqual(bits, packed["bits_per_value"])
+                unpacked = self.ok_json("decompress", self.path("a.gw"), "-o", self.path("a.npy"), "--snapshot",
+                                        sample)
+                self.assertEqual(unpacked["values"], 65536)
+                self.assertEqual(unpacked["input_bytes"], size)
+                self.assertEqual(unpacked["output_bytes"], 4 * 65536)
+                self.assertGreater(unpacked["decode_GBps"], 0)
+                data, descr = npy_data(self.read("a.npy"))
+                self.assertEqual((len(data), descr), (4 * 65536, "<f4"))
+                self.assertEqual(self.ok_json("verify", self.path("a.gw"), "--snapshot", sample)["status"], "ok")
+                for command in (["inspect", self.path("a.gw"), "--chunks"], ["verify", self.path("a.gw"), "--snapshot",
+                                                                             sample]):
+                    self.assertIn(b"65536 values", self.ok(*command))
+
+    def test_threads_and_backends_do_not_change_bytes(self):
+        sample = self.sample(SAMPLES[0] + ".json")
+        for mode in (["--chunk-log2", 12, "--checksum"], ["--levels", "derived", "--preset", "small"],
+                     ["--rounding", "stochastic", "--seed", 99, "--rank", 3, "--hop", 2, "--step-index", 5]):
+            frames = set()
+            arrays = set()
+            for backend in self.backends():
+                for threads in (1, 2, 5):
+                    self.ok("compress", sample, "-o", self.path("a.gw"), "-T", threads, "--backend", backend, *mode)
+                    frames.add(self.read("a.gw"))
+                    self.ok("decompress", self.path("a.gw"), "-o", self.path("a.npy"), "--snapshot", sample, "-T",
+                            threads, "--backend", backend)
+                    arrays.add(self.read("a.npy"))
+            self.assertEqual((len(frames), len(arrays)), (1, 1), mode)
+
+    def test_stochastic_counters_matter(self):
+        """Each part of the key and counter changes the bytes; the defaults are zeros."""
+        sample = self.sample(SAMPLES[0] + ".json")
+        frames = []
+        for more in ([], ["--seed", 1], ["--step-index", 1], ["--rank", 1], ["--hop", 1], ["--first-element", 4],
+                     ["--seed", 0, "--rank", 0]):
+            self.ok("compress", sample, "-o", self.path("a.gw"), "--rounding", "stochastic", *more)
+            frames.append(self.read("a.gw"))
+        self.assertEqual(frames[0], frames[6])
+        self.assertEqual(len(set(frames)), 6)
+
+    def test_derived_needs_its_map(self):
+        sample = self.sample(SAMPLES[1] + ".json")
+        out = self.path("a.npy")
+        self.ok("compress", sample, "-o", self.path("a.gw"), "--levels", "derived")
+        self.fails(1, "decompress", self.path("a.gw"), "-o", out, says=("a.gw", "--snapshot", "rule 16"))
+        other = self.sample(SAMPLES[0] + ".json")
+        self.fails(1, "decompress", self.path("a.gw"), "-o", out, "--snapshot", other, says=("byte 32", "rule 16"))
+        self.fails(1, "verify", self.path("a.gw"), "--snapshot", other, says="rule 16")
+        self.fails(1, "decompress", self.path("a.gw"), "-o", out, "--snapshot", sample, "--as", "sgd", says="rule 16")
+        self.fails(1, "decompress", self.path("a.gw"), "-o", out, "--snapshot", sample, "--param-dtype", "bf16",
+                   says="rule 16")
+        self.assert_only("a.gw")
+        self.ok("compress", sample, "-o", self.path("a.gw"), "--levels", "derived", "--as", "sgd", "--wire-scale", 3)
+        self.ok("decompress", self.path("a.gw"), "-o", out, "--snapshot", sample, "--as", "sgd")
+
+    def test_derived_parameter_precision_is_found(self):
+        sample = self.sample(SAMPLES[1] + ".json")
+        for precision in ("fp32", "fp16", "bf16"):
+            self.ok("compress", sample, "-o", self.path("a.gw"), "--levels", "derived", "--param-dtype", precision)
+            self.ok("decompress", self.path("a.gw"), "-o", self.path("a.npy"), "--snapshot", sample)
+
+    def test_constant_derived_needs_no_snapshot(self):
+        self.ok("compress", self.sample(SAMPLES[0] + ".json"), "-o", self.path("a.gw"), "--levels", "derived",
+                "--drop", 11)
+        self.assertTrue(self.ok_json("inspect", self.path("a.gw"))["header"]["constant"])
+        self.ok("decompress", self.path("a.gw"), "-o", self.path("a.npy"))
+
+
+class Arrays(CliTest):
+    def bit_patterns(self, size):
+        """Elements of 2 or 4 bytes with every kind of float, and many ordinary ones."""
+        rng = random.Random(5)
+        if size == 2:
+            patterns = list(range(65536))
+            rng.shuffle(patterns)
+            return struct.pack("<65536H", *patterns)
+        special = [0, 0x80000000, 1, 0x80000001, 0x7fffff, 0x800000, 0x7f7fffff, 0xff7fffff, 0x7f800000, 0xff800000,
+                   0x7f800001, 0x7fc00000, 0xffffffff, 0x7fbfffff]
+        patterns = special * 20 + [rng.getrandbits(32) for _ in range(5000)]
+        patterns += [struct.unpack("<I", struct.pack("<f", v))[0] for v in gradient(1, 20000)]
+        return struct.pack("<%dI" % len(patterns), *patterns)
+
+    def test_strict_is_exact(self):
+        for descr, more in (("<f4", []), ("<f2", []), ("<u2", ["--dtype", "bf16"]), ("<V2", ["--dtype", "bf16"])):
+            data = self.bit_patterns(int(descr[-1]))
+            source = self.write("a.npy", npy(descr, data))
+            for levels in ("explicit", "derived"):
+                with self.subTest(descr=descr, levels=levels):
+                    self.ok("compress", source, "-o", self.path("a.gw"), "--strict", "--levels", levels, *more)
+                    self.ok("decompress", self.path("a.gw"), "-o", self.path("b.npy"))
+                    back, back_descr = npy_data(self.read("b.npy"))
+                    self.assertEqual(back_descr, descr.replace("V", "u"))
+                    self.assertEqual(back, data)
+                    self.assertEqual(self.ok_json("verify", source, "--strict", "--levels", levels, "--runs", 1,
+                                                  *more)["values_changed"], 0)
+
+    def test_default_flushes_only(self):
+        data = self.bit_patterns(4)
+        source = self.write("a.npy", npy("<f4", data))
+        report = self.ok_json("verify", source, "--runs", 1)
+        words = struct.unpack("<%dI" % (len(data) // 4), data)
+        flushed = sum(1 for w in words if w & 0x7f800000 == 0 and w != 0)
+        self.assertEqual(report["values_flushed"], flushed)
+        self.ok("compress", source, "-o", self.path("a.gw"))
+        self.ok("decompress", self.path("a.gw"), "-o", self.path("b.npy"))
+        back, _ = npy_data(self.read("b.npy"))
+        for before, after in zip(words, struct.unpack("<%dI" % len(words), back)):
+            self.assertEqual(after, 0 if before & 0x7f800000 == 0 else before)
+
+    def test_constant_drop(self):
+        values = gradient(3, 30000)
+        source = self.write("a.npy", npy("<f4", floats(values)))
+        for levels, drop, effective in (("explicit", 18, 18), ("explicit", 17, 12), ("derived", 17, 17)):
+            self.ok("compress", source, "-o", self.path("a.gw"), "--levels", levels, "--drop", drop, "--rounding",
+                    "truncate")
+            self.ok("decompress", self.path("a.gw"), "-o", self.path("b.npy"))
+            back, _ = npy_data(self.read("b.npy"))
+            mask = 0xffffffff << effective & 0xffffffff
+            words = array.array("I", floats(values))
+            expected = [w & mask if w & 0x7f800000 else 0 for w in words]
+            self.assertEqual(list(array.array("I", back)), expected, (levels, drop))
+
+    def test_sizes(self):
+        for count in (0, 1, 2, 63, 64, 65, 4095, 4096, 4097):
+            source = self.write("a.npy", npy("<f4", floats(gradient(count, count))))
+            packed = self.ok_json("compress", source, "-o", self.path("a.gw"), "--chunk-log2", 12, "--strict", "-T", 3)
+            self.assertEqual(packed["values"], count)
+            self.assertEqual(packed["rate"] is None, count == 0)
+            self.ok("decompress", self.path("a.gw"), "-o", self.path("b.npy"), "-T", 3)
+            self.assertEqual(npy_data(self.read("b.npy"))[0], floats(gradient(count, count)))
+            self.ok("verify", source, "--runs", 1)
+            self.ok("inspect", self.path("a.gw"), "--chunks")
+
+    def test_shapes_and_versions(self):
+        data = floats(gradient(1, 24))
+        for shape, kind in (("(24,)", {}), ("(2, 3, 4)", {}), ("(24, 1)", {}), ("(24,)", {"version": (2, 0)}),
+                            ("(4,6)", {"version": (3, 0)}), ("(24,)", {"fortran": True})):
+            source = self.write("a.npy", npy("<f4", data, shape=shape, **kind))
+            self.ok("compress", source, "-o", self.path("a.gw"), "--strict")
+            self.ok("decompress", self.path("a.gw"), "-o", self.path("b.npy"))
+            self.assertEqual(npy_data(self.read("b.npy"))[0], data)
+        source = self.write("a.npy", npy("<f4", data[:4], shape="()"))
+        self.assertEqual(self.ok_json("compress", source, "-o", self.path("a.gw"))["values"], 1)
+
+    def test_odd_header_length(self):
+        """Values at an address that is not a multiple of their size."""
+        text = b"{'descr':'<f4','fortran_order':False,'shape':(5,)}\n"
+        data = floats([1, 2, 3, 4, 5])
+        for pad in range(4):
+            header = text + b" " * pad
+            source = self.write("a.npy", b"\x93NUMPY\x01\x00" + len(header).to_bytes(2, "little") + header + data)
+            self.ok("compress", source, "-o", self.path("a.gw"))
+            self.ok("decompress", self.path("a.gw"), "-o", self.path("b.npy"))
+            self.assertEqual(npy_data(self.read("b.npy"))[0], data)
+
+    def test_pipes(self):
+        data = floats(gradient(9, 5000))
+        frame = self.ok("compress", "-", "-o", "-", "--strict", "--json", stdin=npy("<f4", data))
+        self.assertEqual(frame[:4], b"gWf\x1a")
+        self.assertEqual(npy_data(self.ok("decompress", "-", "-o", "-", stdin=frame))[0], data)
+        self.assertIn(b"5000 values", self.ok("inspect", "-", stdin=frame))
+        self.assertIn(b"ok", self.ok("verify", "-", stdin=frame))
+
+    def test_convert(self):
+        values = gradient(4, 3000) + [65504.0, -65519.0, 65520.0, 1e9, -1e9, 2.0 ** -24, 2.0 ** -25, 3 * 2.0 ** -26,
+                                      2.0 ** -14, 6.1e-5, 0.0, -0.0, 1 + 2.0 ** -11, 1 + 3 * 2.0 ** -11,
+                                      1 + 2.0 ** -8, 1 + 3 * 2.0 ** -8, 3.4028234e38, math.inf, -math.inf]
+        rng = random.Random(8)
+        values += [math.ldexp(rng.uniform(-1, 1), rng.randrange(-30, 16)) for _ in range(3000)]
+        words = array.array("f", values)
+        source = self.write("a.npy", npy("<f4", words.tobytes()))
+
+        def half(value):
+            try:
+                return struct.unpack("<H", struct.pack("<e", value))[0]
+            except OverflowError:
+                return 0xfc00 if value < 0 else 0x7c00
+
+        def brain(value):
+            bits = struct.unpack("<I", struct.pack("<f", value))[0]
+            return (bits + 0x7fff + (bits >> 16 & 1)) >> 16
+
+        for dtype, convert in (("fp16", half), ("bf16", brain)):
+            self.ok("compress", source, "-o", self.path("a.gw"), "--convert", dtype, "--strict")
+            self.ok("decompress", self.path("a.gw"), "-o", self.path("b.npy"))
+            back = array.array("H", npy_data(self.read("b.npy"))[0])
+            self.assertEqual(list(back), [convert(v) for v in words], dtype)
+
+
+def updated(kind, h, state, i, g):
+    """PyTorch's update of parameter i, in Python: an implementation apart from that of the command."""
+    theta = state["param"][i]
+    step = h["step"]
+    g = -g if h.get("maximize") else g
+    decay = h.get("weight_decay", 0)
+    if kind == "adamw":
+        theta *= 1 - h["lr"] * decay
+    else:
+        g += decay * theta
+    if kind == "sgd":
+        return theta - h["lr"] * g
+    if kind in ("momentum", "nesterov"):
+        m = state.get("momentum_buffer")
+        m = g if m is None else h["momentum"] * m[i] + (1 - h.get("dampening", 0)) * g
+        return theta - h["lr"] * (g + h["momentum"] * m if kind == "nesterov" else m)
+    if kind == "adagrad":
+        total = state["sum"][i] + g * g
+        return theta - h["lr"] / (1 + (step - 1) * h.get("lr_decay", 0)) * g / (math.sqrt(total) + h["eps"])
+    if kind == "rmsprop":
+        v = h["alpha"] * state["square_avg"][i] + (1 - h["alpha"]) * g * g
+        if h.get("centered"):
+            v -= (h["alpha"] * state["grad_avg"][i] + (1 - h["alpha"]) * g) ** 2
+        move = g / (math.sqrt(v) + h["eps"])
+        if h.get("momentum"):
+            move += h["momentum"] * state["momentum_buffer"][i]
+        return theta - h["lr"] * move
+    b1, b2 = h["betas"]
+    m = b1 * state["exp_avg"][i] + (1 - b1) * g
+    v = b2 * state["exp_avg_sq"][i] + (1 - b2) * g * g
+    if h.get("amsgrad"):
+        v = max(v, state["max_exp_avg_sq"][i])
+    return theta - h["lr"] / (1 - b1 ** step) * m / (math.sqrt(v) / math.sqrt(1 - b2 ** step) + h["eps"])
+
+
+class Optimizers(CliTest):
+    CASES = [
+        ("sgd", "sgd", {"lr": 0.1, "weight_decay": 1e-4, "momentum": 0}, []),
+        ("sgd", "momentum", {"lr": 0.1, "momentum": 0.9, "dampening": 0.3}, ["momentum_buffer"]),
+        ("sgd", "nesterov", {"lr": 0.1, "momentum": 0.9, "nesterov": True}, ["momentum_buffer"]),
+        ("momentum", "momentum", {"lr": 0.1, "momentum": 0.9, "maximize": True}, ["momentum_buffer"]),
+        ("adagrad", "adagrad", {"lr": 0.01, "lr_decay": 0.01, "eps": 1e-10}, ["sum"]),
+        ("rmsprop", "rmsprop", {"lr": 0.01, "alpha": 0.99, "eps": 1e-8}, ["square_avg"]),
+        ("rmsprop", "rmsprop", {"lr": 0.01, "alpha": 0.9, "eps": 1e-8, "momentum": 0.5, "centered": True},
+         ["square_avg", "grad_avg", "momentum_buffer"]),
+        ("adam", "adam", {"lr": 0.001, "betas": [0.9, 0.99], "eps": 1e-8, "weight_decay": 0.01},
+         ["exp_avg", "exp_avg_sq"]),
+        ("adam", "adam", {"lr": 0.001, "betas": [0.9, 0.999], "eps": 1e-8, "amsgrad": True},
+         ["exp_avg", "exp_avg_sq", "max_exp_avg_sq"]),
+        ("adamw", "adamw", {"lr": 0.001, "betas": [0.9, 0.999], "eps": 1e-8, "weight_decay": 0.1},
+         ["exp_avg", "exp_avg_sq"]),
+    ]
+
+    def state_arrays(self, parts, count):
+        rng = random.Random(17)
+        narrow = lambda values: list(array.array("f", values))
+        state = {"grad": narrow(gradient(2, count)), "param": narrow([rng.gauss(0, 0.05) for _ in range(count)])}
+        for part in parts:
+            if part in ("momentum_buffer", "exp_avg", "grad_avg"):
+                state[part] = narrow([rng.gauss(0, 1e-4) for _ in range(count)])
+            else:
+                state[part] = narrow([1e-6 * (0.5 + rng.random()) for _ in range(count)])
+        return state
+
+    def test_deviation_is_that_of_pytorch(self):
+        count = 3000
+        for name, kind, hyper, parts in self.CASES:
+            for step in (1, 400):
+                with self.subTest(kind=kind, hyper=hyper, step=step):
+                    state = self.state_arrays(parts, count)
+                    path = self.snapshot("s", name, hyper, state, step=step)
+                    report = self.ok_json("verify", path, "--runs", 1, "--wire-scale", 2)
+                    self.assertEqual(report["optimizer"], kind)
+                    self.ok("compress", path, "-o", self.path("a.gw"), "--wire-scale", 2)
+                    self.ok("decompress", self.path("a.gw"), "-o", self.path("b.npy"))
+                    back = array.array("f", npy_data(self.read("b.npy"))[0])
+                    rule = dict(hyper, step=step)
+                    worst = 0
+                    for i in range(count):
+                        exact = updated(kind, rule, state, i, state["grad"][i] / 2)
+                        other = updated(kind, rule, state, i, back[i] / 2)
+                        worst = max(worst, abs(other - exact) / abs(state["param"][i]))
+                    self.assertGreater(worst, 0)
+                    self.assertAlmostEqual(report["parameter_deviation"]["max"] / worst, 1, places=3)
+                    self.assertLess(worst, report["parameter_deviation_truncated"]["max"] / 8)
+
+    def test_first_step_of_momentum_has_no_buffer(self):
+        state = self.state_arrays([], 2000)
+        path = self.snapshot("s", "momentum", {"lr": 0.1, "momentum": 0.9}, state, step=1)
+        self.assertEqual(self.ok_json("verify", path, "--runs", 1)["optimizer"], "momentum")
+        self.snapshot("s", "momentum", {"lr": 0.1, "momentum": 0.9}, state, step=2)
+        self.fails(3, "verify", path, says="s-momentum_buffer.npy")
+
+
+class Info(CliTest):
+    def test_info(self):
+        info = self.ok_json("info")
+        self.assertEqual(info["format_version"], 0)
+        self.assertIn("scalar", info["backends_available"])
+        for backend in info["backends_available"]:
+            self.assertIn(backend, info["backends_built"])
+        self.assertIn(info["version"].encode(), self.ok("info"))
+        self.assertIn(info["version"].encode(), self.ok("--version"))
+
+    def test_help(self):
+        self.assertIn(b"compress", self.ok("--help"))
+        for command in ("compress", "decompress", "inspect", "verify", "info"):
+            self.assertIn(("gradwire " + command).encode(), self.ok(command, "--help"))
+
+
+if __name__ == "__main__":
+    main()
