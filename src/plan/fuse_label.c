@@ -36,9 +36,9 @@ static int open_source(const gw_plan_problem *problem, gw_arena *arena, gw_label
     return 1;
 }
 
-gw_plan_tick gw_label_root_bound(const gw_plan_problem *problem, gw_arena *arena) {
+gw_plan_tick gw_label_root_bound(const gw_plan_problem *problem, gw_plan_tick ub, gw_arena *arena) {
     gw_label_source source;
-    return open_source(problem, arena, &source) ? gw_label_bound(&source, arena) : 0;
+    return open_source(problem, arena, &source) ? gw_label_bound(&source, ub, arena) : 0;
 }
 
 /* Bucket plans of a few sizes give a first incumbent, so that bounds can prune from the start. */

@@ -10,36 +10,23 @@
  * Three things keep the frontier small, none of them loses an optimum:
  *   - Clamping. The next network step cannot start before e + (backprop of the next tensor), so a c below that is
  *     lifted to it; q is lifted to what the next step or the end of backprop will make of it anyway.
- *   - Bounds. For weights w over the clocks with sum 16,  16 T >= w . clocks + G_w[k], where G_w[k] is the
- *     cheapest way to send the rest when a step costs its weighted durations: a shortest path, computed backwards
- *     once. Release variant: tensors from m on are on the network no earlier than backprop reaches them, so c may
- *     be replaced by e + (backprop from k through m) with G_w[m] instead of G_w[k] (curves do not fall).
+ *   - Bounds on the rest of the schedule: label_bounds.c.
  *   - An incumbent. A label whose bound reaches the makespan of a known plan is dropped.
  *
- * Rounds with growing caps of labels a tensor boundary give good plans early. Labels dropped by a cap leave their
- * smallest bound behind: the optimum is not below min(best plan, that bound), which is the certificate.
+ * Rounds with sharper bounds and growing caps of labels a tensor boundary give good plans early. Labels dropped by a
+ * cap leave their smallest bound behind: the optimum is not below min(best plan, that bound), the certificate.
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
-#include "labels.h"
+#include "label_bounds.h"
 
-#define WEIGHT_SUM 16
-#define WEIGHTS_MAX 64
-#define LINES_MAX 96
 #define CAP_MIN 4u
 #define CAP_DEFAULT 4096u
-
-typedef struct weights {
-    int8_t c, e, p, d;
-} weights;
-
-typedef struct bound_line {
-    gw_plan_tick constant;
-    weights weight;
-} bound_line;
+#define SUFFIX_CAP_MIN 8u
+#define SUFFIX_CAP_DEFAULT 4096u
 
 typedef struct label {
-    gw_plan_tick e, c, d, q, p;
+    gw_clocks clocks;
     gw_plan_tick bound;
     uint32_t parent;          /* pool index */
     uint32_t from;            /* tensor boundary of the parent */
@@ -56,14 +43,7 @@ typedef struct sort_key {
 typedef struct engine {
     const gw_label_source *source;
     uint32_t n;
-    int serial_tail;          /* decodes take part and follow the serial rule */
-    gw_plan_tick *net_min;    /* [n] cheapest network step of a message that starts with tensor k */
-    gw_plan_tick *gpu_min;    /* [n] the same for GPU time */
-    bound_line *lines;        /* of boundary k: line_len[k] entries from line_first[k] */
-    uint32_t *line_first;     /* [n] */
-    uint32_t *line_len;       /* [n] */
-    gw_plan_vector *scratch;  /* vectors of one step */
-    /* search state */
+    gw_bounds bounds;
     label *pool;
     uint32_t *pool_first;     /* [n + 2] */
     label *buffer;
@@ -74,35 +54,8 @@ typedef struct engine {
     gw_plan_tick *earliest;   /* [n] smallest e of the labels there */
     gw_plan_tick ub;
     gw_plan_tick dropped;     /* smallest bound given up in this round */
+    gw_plan_tick root;        /* bound of the empty schedule in this round */
 } engine;
-
-/* Vectors of the step first..end-1; forbidden is the union over its tensors. */
-static uint32_t list_vectors(const gw_label_source *source, uint32_t first, uint32_t end, uint32_t forbidden,
-                             gw_plan_vector *scratch, const gw_plan_vector **vectors) {
-    if (source->tree != NULL) {
-        uint32_t class_index = source->tree->tensor_class[first];
-        *vectors = source->tree->vectors + source->tree->class_first[class_index];
-        return source->tree->class_first[class_index + 1] - source->tree->class_first[class_index];
-    }
-    const gw_plan_problem *problem = source->problem;
-    int64_t elems = source->elems_sum[end] - source->elems_sum[first];
-    uint32_t count = 0;
-    for (uint32_t m = 0; m < problem->method_count; m++) {
-        if ((forbidden >> m & 1u) != 0) {
-            continue;
-        }
-        const gw_plan_method *method = &problem->methods[m];
-        gw_plan_vector *vector = &scratch[count++];
-        gw_plan_tick enc = gw_cost_at(&method->enc, elems);
-        vector->gpu = method->enc_device == GW_PLAN_GPU ? enc : 0;
-        vector->cpu = method->enc_device == GW_PLAN_GPU ? 0 : enc;
-        vector->net = gw_cost_at(&method->net, elems);
-        vector->tail = gw_cost_at(&method->dec, elems);
-        vector->option = m;
-    }
-    *vectors = scratch;
-    return count;
-}
 
 /* Whether a message may start at `first` when it already ends at `end`; extends the union of forbidden methods. */
 static int step_allowed(const gw_label_source *source, uint32_t first, uint32_t end, uint32_t *forbidden) {
@@ -114,209 +67,9 @@ static int step_allowed(const gw_label_source *source, uint32_t first, uint32_t 
     return cap == 0 || source->elems_sum[end] - source->elems_sum[first] <= cap;
 }
 
-static gw_plan_tick weigh(weights w, gw_plan_tick c, gw_plan_tick e, gw_plan_tick p, gw_plan_tick d) {
-    return w.c * c + w.e * e + w.p * p + w.d * d;
-}
-
-/* Weighted cost of a step; the last step of all also pays what must still follow each clock. */
-static gw_plan_tick weigh_step(weights w, const gw_plan_vector *v, gw_plan_tick serial_tail, int is_last) {
-    gw_plan_tick sum = weigh(w, v->net, v->gpu, v->cpu, v->gpu + serial_tail);
-    if (is_last) {
-        gw_plan_tick after_network = v->tail;
-        gw_plan_tick after_cpu = v->cpu > 0 ? v->net + v->tail : 0;
-        sum += weigh(w, after_network, v->cpu + v->net + v->tail, after_cpu, 0);
-    }
-    return sum;
-}
-
-static uint32_t make_weights(const engine *g, weights *list) {
-    uint32_t count = 0;
-    for (int lam = 0; lam <= WEIGHT_SUM; lam++) {
-        list[count++] = (weights){(int8_t)lam, (int8_t)(WEIGHT_SUM - lam), 0, 0};
-    }
-    if (g->serial_tail) {
-        for (int lam = 0; lam <= WEIGHT_SUM; lam++) {
-            list[count++] = (weights){(int8_t)lam, 0, 0, (int8_t)(WEIGHT_SUM - lam)};
-        }
-    }
-    if (g->source->has_cpu) {
-        for (int on_cpu = 4; on_cpu <= WEIGHT_SUM; on_cpu += 4) {
-            for (int on_net = 0; on_net + on_cpu <= WEIGHT_SUM; on_net += 4) {
-                int8_t rest = (int8_t)(WEIGHT_SUM - on_cpu - on_net);
-                list[count++] = g->serial_tail ? (weights){(int8_t)on_net, 0, (int8_t)on_cpu, rest}
-                                               : (weights){(int8_t)on_net, rest, (int8_t)on_cpu, 0};
-            }
-        }
-    }
-    return count;
-}
-
-/* Keeps of lines[0..count), whose slope in the weight of c ascends, those that are the maximum somewhere. */
-static uint32_t upper_hull(bound_line *lines, uint32_t count) {
-    uint32_t kept = 0;
-    for (uint32_t i = 0; i < count; i++) {
-        while (kept >= 2) {
-            const bound_line *a = &lines[kept - 2];
-            const bound_line *b = &lines[kept - 1];
-            /* b is nowhere above both neighbours when it lies under the chord; doubles suffice here, a line lost
-             * to rounding only weakens the bound. */
-            int slope_a = a->weight.c + a->weight.e;
-            int slope_b = b->weight.c + b->weight.e;
-            int slope_i = lines[i].weight.c + lines[i].weight.e;
-            double chord = (double)a->constant +
-                           ((double)lines[i].constant - (double)a->constant) * (slope_b - slope_a) /
-                               (slope_i - slope_a);
-            if ((double)b->constant > chord) {
-                break;
-            }
-            kept--;
-        }
-        lines[kept++] = lines[i];
-    }
-    return kept;
-}
-
-/* Fills lines for every boundary. Costs O(steps * vectors * weights). */
-static int build_bounds(engine *g, gw_arena *arena) {
-    uint32_t n = g->n;
-    const gw_label_source *source = g->source;
-    weights list[WEIGHTS_MAX];
-    uint32_t weight_count = make_weights(g, list);
-    g->net_min = gw_arena_take(arena, n, sizeof(gw_plan_tick));
-    g->gpu_min = gw_arena_take(arena, n, sizeof(gw_plan_tick));
-    g->line_first = gw_arena_take(arena, n, sizeof(uint32_t));
-    g->line_len = gw_arena_take(arena, n, sizeof(uint32_t));
-    g->scratch = gw_arena_take(arena, source->vector_count_max, sizeof(gw_plan_vector));
-    gw_plan_tick *rest = gw_arena_take(arena, (size_t)weight_count * (n + 1), sizeof(gw_plan_tick));
-    gw_plan_tick *release = gw_arena_take(arena, WEIGHT_SUM + 1, sizeof(gw_plan_tick));
-    g->lines = gw_arena_take(arena, (size_t)LINES_MAX * (n + 1), sizeof(bound_line));
-    if (g->net_min == NULL || g->gpu_min == NULL || g->line_first == NULL || g->line_len == NULL || g->scratch == NULL || rest == NULL ||
-        release == NULL || g->lines == NULL) {
-        return 0;
-    }
-    for (uint32_t k = n + 1; k-- > 0;) {
-        gw_plan_tick *at_k = rest + (size_t)k * weight_count;
-        for (uint32_t w = 0; w < weight_count; w++) {
-            at_k[w] = k == n ? 0 : INT64_MAX;
-        }
-        uint32_t forbidden = 0;
-        for (uint32_t end = k + 1; end <= n; end++) {
-            if (source->tree != NULL && end > k + 1) {
-                break;
-            }
-            if (source->tree == NULL) {
-                forbidden |= source->problem->tensors[end - 1].forbidden;
-                int64_t cap = source->problem->group_elems_max;
-                if (cap > 0 && source->elems_sum[end] - source->elems_sum[k] > cap) {
-                    break;
-                }
-            }
-            const gw_plan_vector *vectors;
-            uint32_t count = list_vectors(source, k, end, forbidden, g->scratch, &vectors);
-            const gw_plan_tick *at_end = rest + (size_t)end * weight_count;
-            if (end == k + 1) {
-                g->net_min[k] = vectors[0].net;
-                g->gpu_min[k] = vectors[0].gpu;
-                for (uint32_t v = 1; v < count; v++) {
-                    g->net_min[k] = gw_tick_min(g->net_min[k], vectors[v].net);
-                    g->gpu_min[k] = gw_tick_min(g->gpu_min[k], vectors[v].gpu);
-                }
-            }
-            for (uint32_t v = 0; v < count; v++) {
-                gw_plan_tick tail = g->serial_tail ? vectors[v].tail : 0;
-                for (uint32_t w = 0; w < weight_count; w++) {
-                    gw_plan_tick cost = weigh_step(list[w], &vectors[v], tail, end == n) + at_end[w];
-                    at_k[w] = gw_tick_min(at_k[w], cost);
-                }
-            }
-        }
-    }
-    /* Lines. release[lam] = max over m >= k of lam * PB[m + 1] + G[m] for the family over d (serial decodes);
-     * release_all = the same maximum for the family over e, where it is one constant for every weight. */
-    uint32_t base = WEIGHT_SUM + 1;
-    gw_plan_tick release_all = INT64_MIN;
-    for (int lam = 0; lam <= WEIGHT_SUM; lam++) {
-        release[lam] = INT64_MIN;
-    }
-    uint32_t used = 0;
-    for (uint32_t k = n; k-- > 0;) {
-        gw_plan_tick done = source->bwd_sum[k];
-        gw_plan_tick left = source->bwd_sum[n] - done;
-        const gw_plan_tick *at_k = rest + (size_t)k * weight_count;
-        bound_line *lines = g->lines + used;
-        uint32_t count = 0;
-        for (int lam = 0; lam <= WEIGHT_SUM; lam++) {
-            release_all = gw_tick_max(release_all, lam * source->bwd_sum[k + 1] +
-                                                       (WEIGHT_SUM - lam) * source->bwd_sum[n] + at_k[lam]);
-            lines[count++] = (bound_line){at_k[lam] + (WEIGHT_SUM - lam) * left, list[lam]};
-        }
-        /* Within one family w.c + w.e rises with lam only if w.e does not fall with it; hull over w.c alone. */
-        for (uint32_t i = 0; i < count; i++) {
-            lines[i].weight.e = 0;
-        }
-        count = upper_hull(lines, count);
-        for (uint32_t i = 0; i < count; i++) {
-            lines[i].weight.e = (int8_t)(WEIGHT_SUM - lines[i].weight.c);
-        }
-        lines[count++] = (bound_line){release_all - WEIGHT_SUM * done, {0, WEIGHT_SUM, 0, 0}};
-        if (g->serial_tail) {
-            bound_line *family = lines + count;
-            for (int lam = 0; lam <= WEIGHT_SUM; lam++) {
-                family[lam] = (bound_line){at_k[base + (uint32_t)lam] + (WEIGHT_SUM - lam) * left,
-                                           list[base + (uint32_t)lam]};
-            }
-            count += upper_hull(family, WEIGHT_SUM + 1);
-            family = lines + count;
-            for (int lam = 0; lam <= WEIGHT_SUM; lam++) {
-                release[lam] = gw_tick_max(release[lam],
-                                           lam * source->bwd_sum[k + 1] + at_k[base + (uint32_t)lam]);
-                family[lam] = (bound_line){release[lam] - lam * done + (WEIGHT_SUM - lam) * left,
-                                           {0, (int8_t)lam, 0, (int8_t)(WEIGHT_SUM - lam)}};
-            }
-            count += upper_hull(family, WEIGHT_SUM + 1);
-        }
-        for (uint32_t w = base * (g->serial_tail ? 2u : 1u); w < weight_count; w++) {
-            lines[count++] = (bound_line){at_k[w] + (list[w].e + list[w].d) * left, list[w]};
-        }
-        g->line_first[k] = used;
-        g->line_len[k] = count;
-        used += count;
-    }
-    return 1;
-}
-
-/* Largest bound of a label at boundary k, or any bound >= limit as soon as one is found. */
-static gw_plan_tick label_bound(const engine *g, uint32_t k, const label *l, gw_plan_tick limit) {
-    const bound_line *lines = g->lines + g->line_first[k];
-    uint32_t count = g->line_len[k];
-    gw_plan_tick best = 0;
-    for (uint32_t i = 0; i < count; i++) {
-        gw_plan_tick sum = weigh(lines[i].weight, l->c, l->e, l->p, l->d) + lines[i].constant;
-        best = gw_tick_max(best, sum);
-        if (limit < GW_PLAN_TICK_MAX && best > (limit - 1) * WEIGHT_SUM) {
-            break;
-        }
-    }
-    /* T is an integer, so T >= sum / 16 rounded up. */
-    return gw_tick_max((best + WEIGHT_SUM - 1) / WEIGHT_SUM, l->q);
-}
-
-/* Lifts clocks to the smallest value that makes no difference to any continuation. */
-static void clamp(const engine *g, uint32_t k, label *l) {
-    const gw_label_source *source = g->source;
-    gw_plan_tick ready = l->e + (source->bwd_sum[k + 1] - source->bwd_sum[k]) + g->gpu_min[k];
-    gw_plan_tick left = source->bwd_sum[g->n] - source->bwd_sum[k];
-    l->c = gw_tick_max(l->c, ready);
-    if (source->has_cpu) {
-        l->p = gw_tick_max(l->p, ready);
-    }
-    l->q = gw_tick_max(l->q, l->c + g->net_min[k]);
-    l->q = gw_tick_max(l->q, (g->serial_tail ? l->d : l->e) + left);
-}
-
-/* Appends a step to a label. */
-static label extend(const engine *g, const label *l, gw_plan_tick bwd, const gw_plan_vector *v) {
-    label next;
+/* Appends a step to a partial schedule. */
+static gw_clocks extend(const engine *g, const gw_clocks *l, gw_plan_tick bwd, const gw_plan_vector *v) {
+    gw_clocks next;
     next.e = l->e + bwd + v->gpu;
     gw_plan_tick ready = next.e;
     next.p = l->p;
@@ -325,7 +78,7 @@ static label extend(const engine *g, const label *l, gw_plan_tick bwd, const gw_
         ready = next.p;
     }
     next.c = gw_tick_max(l->c, ready) + v->net;
-    if (g->serial_tail) {
+    if (g->bounds.serial_tail) {
         next.d = l->d + bwd + v->gpu + v->tail;
         next.q = gw_tick_max(l->q, next.c) + v->tail;
     } else {
@@ -339,8 +92,8 @@ static int key_less(const sort_key *a, const sort_key *b, const label *labels) {
     if (a->bound != b->bound) {
         return a->bound < b->bound;
     }
-    const label *x = &labels[a->index];
-    const label *y = &labels[b->index];
+    const gw_clocks *x = &labels[a->index].clocks;
+    const gw_clocks *y = &labels[b->index].clocks;
     if (x->e != y->e) return x->e < y->e;
     if (x->c != y->c) return x->c < y->c;
     if (x->d != y->d) return x->d < y->d;
@@ -388,8 +141,9 @@ static uint32_t reduce(engine *g, uint32_t count, uint32_t cap, label *kept) {
         const label *l = &g->buffer[order[i].index];
         int dominated = 0;
         for (uint32_t r = 0; r < kept_count; r++) {
-            const label *o = &kept[r];
-            if (o->c <= l->c && o->e <= l->e && o->d <= l->d && o->q <= l->q && o->p <= l->p) {
+            const gw_clocks *o = &kept[r].clocks;
+            if (o->c <= l->clocks.c && o->e <= l->clocks.e && o->d <= l->clocks.d && o->q <= l->clocks.q &&
+                o->p <= l->clocks.p) {
                 dominated = 1;
                 break;
             }
@@ -406,29 +160,20 @@ static uint32_t reduce(engine *g, uint32_t count, uint32_t cap, label *kept) {
     return kept_count;
 }
 
-typedef struct clock_guard {
-    const gw_plan_limits *limits;
-    int64_t start;
-    uint64_t work;
-} clock_guard;
-
-static int out_of_time(const clock_guard *guard) {
-    const gw_plan_limits *limits = guard->limits;
-    return (limits->work_max != 0 && guard->work > limits->work_max) ||
-           (limits->clock != NULL && limits->clock_max > 0 &&
-            limits->clock(limits->clock_context) - guard->start > limits->clock_max);
-}
-
 /* One round. Returns 0 when time ran out. Labels with a bound >= limit are given up. */
-static int run_round(engine *g, uint32_t cap, gw_plan_tick gap, clock_guard *guard, gw_label_step *steps,
+static int run_round(engine *g, uint32_t cap, gw_plan_tick gap, gw_clock_guard *guard, gw_label_step *steps,
                      uint32_t *step_count) {
     const gw_label_source *source = g->source;
     uint32_t n = g->n;
     g->dropped = INT64_MAX;
     label *root = &g->pool[0];
-    *root = (label){0, 0, 0, 0, 0, 0, 0, 0, 0, 0};
-    clamp(g, 0, root);
-    root->bound = label_bound(g, 0, root, INT64_MAX);
+    *root = (label){{0, 0, 0, 0, 0}, 0, 0, 0, 0, 0};
+    gw_bounds_clamp(&g->bounds, 0, &root->clocks);
+    root->bound = gw_bounds_at(&g->bounds, 0, &root->clocks);
+    g->root = root->bound;
+    if (root->bound >= g->ub) {
+        return 1; /* nothing is shorter than the plan at hand */
+    }
     g->pool_first[0] = 0;
     g->pool_first[1] = 1;
     g->earliest[0] = 0;
@@ -449,7 +194,7 @@ static int run_round(engine *g, uint32_t cap, gw_plan_tick gap, clock_guard *gua
             }
             gw_plan_tick limit = g->ub - gap;
             const gw_plan_vector *vectors;
-            uint32_t count = list_vectors(source, i, k, forbidden, g->scratch, &vectors);
+            uint32_t count = gw_label_vectors(source, i, k, forbidden, g->bounds.scratch, &vectors);
             gw_plan_tick bwd = source->bwd_sum[k] - source->bwd_sum[i];
             /* A message only gets longer with more tensors: when even the earliest start and the shortest
              * message end too late, so do all later ones. */
@@ -467,12 +212,13 @@ static int run_round(engine *g, uint32_t cap, gw_plan_tick gap, clock_guard *gua
             }
             for (uint32_t v = 0; v < count; v++) {
                 for (uint32_t l = begin; l < end; l++) {
-                    label next = extend(g, &g->pool[l], bwd, &vectors[v]);
+                    label next;
+                    next.clocks = extend(g, &g->pool[l].clocks, bwd, &vectors[v]);
                     next.parent = l;
                     next.from = i;
                     next.option = vectors[v].option;
                     if (k == n) {
-                        gw_plan_tick total = gw_tick_max(next.d, next.q);
+                        gw_plan_tick total = gw_tick_max(next.clocks.d, next.clocks.q);
                         if (total < g->ub) {
                             g->ub = total;
                             /* Write the path now: later rounds overwrite the pool. */
@@ -489,8 +235,8 @@ static int run_round(engine *g, uint32_t cap, gw_plan_tick gap, clock_guard *gua
                         }
                         continue;
                     }
-                    clamp(g, k, &next);
-                    next.bound = label_bound(g, k, &next, limit);
+                    gw_bounds_clamp(&g->bounds, k, &next.clocks);
+                    next.bound = gw_bounds_at(&g->bounds, k, &next.clocks);
                     if (next.bound >= limit) {
                         g->dropped = gw_tick_min(g->dropped, next.bound);
                         continue;
@@ -513,9 +259,9 @@ static int run_round(engine *g, uint32_t cap, gw_plan_tick gap, clock_guard *gua
             g->pool_first[k + 1] = g->pool_first[k] + reduce(g, buffered, cap, g->pool + g->pool_first[k]);
             g->earliest[k] = INT64_MAX;
             for (uint32_t l = g->pool_first[k]; l < g->pool_first[k + 1]; l++) {
-                g->earliest[k] = gw_tick_min(g->earliest[k], g->pool[l].e);
+                g->earliest[k] = gw_tick_min(g->earliest[k], g->pool[l].clocks.e);
             }
-            if (out_of_time(guard)) {
+            if (gw_out_of_time(guard)) {
                 return 0;
             }
         }
@@ -523,47 +269,54 @@ static int run_round(engine *g, uint32_t cap, gw_plan_tick gap, clock_guard *gua
     return 1;
 }
 
-static size_t bounds_size(uint32_t n, uint32_t vector_count_max) {
-    return (size_t)n * 16 + (size_t)n * 8 + (size_t)vector_count_max * sizeof(gw_plan_vector) +
-           (size_t)WEIGHTS_MAX * ((size_t)n + 1) * 8 + (WEIGHT_SUM + 1) * 8 +
-           (size_t)LINES_MAX * ((size_t)n + 1) * sizeof(bound_line) + 128;
-}
-
 size_t gw_label_workspace(uint32_t tensor_count, uint32_t vector_count_max) {
     size_t n = tensor_count;
-    size_t labels_wanted = n * CAP_DEFAULT < (size_t)1 << 20 ? n * CAP_DEFAULT : (size_t)1 << 20;
+    size_t labels_wanted = n * CAP_DEFAULT < (size_t)1 << 18 ? n * CAP_DEFAULT : (size_t)1 << 18;
     labels_wanted = labels_wanted < n * 64 ? n * 64 : labels_wanted;
     size_t buffer = 8 * (size_t)CAP_DEFAULT;
-    return bounds_size(tensor_count, vector_count_max) + (n + 2) * 4 + n + 8 * n + 64 + labels_wanted * sizeof(label) +
-           buffer * (sizeof(label) + 2 * sizeof(sort_key)) + n * sizeof(gw_label_step) + 3 * 8 * (n + 2);
+    uint32_t suffixes = SUFFIX_CAP_DEFAULT;
+    while (suffixes > 256 && n * suffixes > (size_t)1 << 21) {
+        suffixes /= 2;
+    }
+    return gw_bounds_size(tensor_count, vector_count_max, 1, suffixes) + (n + 2) * 4 + n + 8 * n + 64 +
+           labels_wanted * sizeof(label) + buffer * (sizeof(label) + 2 * sizeof(sort_key)) +
+           n * sizeof(gw_label_step) + 3 * 8 * (n + 2);
 }
 
-static void engine_open(engine *g, const gw_label_source *source) {
-    g->source = source;
-    g->n = source->tensor_count;
-    g->serial_tail = source->has_tail && source->decode == GW_PLAN_DECODE_SERIAL;
+/* Buckets a boundary: what three quarters of the workspace hold, between 8 and 4096. */
+static uint32_t suffix_cap(const gw_label_source *source, size_t size) {
+    uint32_t cap = SUFFIX_CAP_DEFAULT;
+    while (cap > SUFFIX_CAP_MIN &&
+           gw_bounds_size(source->tensor_count, source->vector_count_max, source->has_cpu, cap) > size / 4 * 3) {
+        cap /= 2;
+    }
+    return cap;
 }
 
-gw_plan_tick gw_label_bound(const gw_label_source *source, gw_arena *arena) {
-    engine g;
-    engine_open(&g, source);
-    if (!build_bounds(&g, arena)) {
+gw_plan_tick gw_label_bound(const gw_label_source *source, gw_plan_tick ub, gw_arena *arena) {
+    gw_bounds bounds;
+    uint32_t cap = suffix_cap(source, arena->size - arena->used);
+    cap = cap < 64 ? cap : 64;
+    if (!gw_bounds_open(&bounds, source, cap, arena)) {
         return 0;
     }
-    label root = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0};
-    clamp(&g, 0, &root);
-    return label_bound(&g, 0, &root, INT64_MAX);
+    (void)gw_bounds_build(&bounds, cap, ub, NULL);
+    gw_clocks root = {0, 0, 0, 0, 0};
+    gw_bounds_clamp(&bounds, 0, &root);
+    return gw_bounds_at(&bounds, 0, &root);
 }
 
 gw_plan_status gw_label_search(const gw_label_source *source, const gw_plan_limits *limits, gw_plan_tick ub,
                                gw_arena *arena, gw_label_step *steps, uint32_t *step_count, gw_plan_cert *cert) {
     static const gw_plan_limits no_limits = {NULL, NULL, 0, 0, 0, 0};
     engine g;
-    engine_open(&g, source);
+    g.source = source;
+    g.n = source->tensor_count;
     limits = limits != NULL ? limits : &no_limits;
     uint32_t n = g.n;
-    clock_guard guard = {limits, limits->clock != NULL ? limits->clock(limits->clock_context) : 0, 0};
-    if (!build_bounds(&g, arena)) {
+    gw_clock_guard guard = {limits, limits->clock != NULL ? limits->clock(limits->clock_context) : 0, 0};
+    uint32_t suffix_max = suffix_cap(source, arena->size - arena->used);
+    if (!gw_bounds_open(&g.bounds, source, suffix_max, arena)) {
         return GW_PLAN_ERR_WORKSPACE;
     }
     g.pool_first = gw_arena_take(arena, (size_t)n + 2, sizeof(uint32_t));
@@ -592,26 +345,32 @@ gw_plan_status gw_label_search(const gw_label_source *source, const gw_plan_limi
         return GW_PLAN_ERR_WORKSPACE;
     }
     g.ub = ub;
+    g.root = 0;
     *step_count = 0;
-    cert->lower_bound = 0;
+    cert->lower_bound = gw_tick_min(ub, source->bwd_sum[n]);
     cert->rounds = 0;
     cert->stopped = 0;
-    for (uint32_t cap = cap_max < 8 ? cap_max : 8;;) {
+    /* Sharper bounds are cheaper than more labels, so buckets grow first. */
+    uint32_t buckets = suffix_max < 64 ? suffix_max : 64;
+    uint32_t cap = cap_max < 8 ? cap_max : 8;
+    for (;;) {
         gw_plan_tick gap = g.ub == INT64_MAX ? 0 : g.ub / 1000000 * (gw_plan_tick)limits->gap_ppm;
-        int finished = run_round(&g, cap, gap, &guard, steps, step_count);
+        int finished = gw_bounds_build(&g.bounds, buckets, g.ub, &guard) &&
+                       run_round(&g, cap, gap, &guard, steps, step_count);
         cert->rounds++;
         if (finished) {
             cert->lower_bound = gw_tick_max(cert->lower_bound, gw_tick_min(g.ub, g.dropped));
         }
-        cert->lower_bound = gw_tick_max(cert->lower_bound, gw_tick_min(g.ub, g.pool[0].bound));
+        cert->lower_bound = gw_tick_max(cert->lower_bound, gw_tick_min(g.ub, g.root));
         if (g.ub - cert->lower_bound <= g.ub / 1000000 * (gw_plan_tick)limits->gap_ppm) {
             break;
         }
-        if (!finished || cap == cap_max || out_of_time(&guard)) {
+        if (!finished || (cap == cap_max && buckets == suffix_max) || gw_out_of_time(&guard)) {
             cert->stopped = 1;
             break;
         }
-        cap = cap > cap_max / 8 ? cap_max : cap * 8;
+        cap = cap > cap_max / 4 ? cap_max : cap * 4;
+        buckets = buckets > suffix_max / 8 ? suffix_max : buckets * 8;
     }
     if (g.ub == INT64_MAX) {
         return GW_PLAN_ERR_LIMIT;

@@ -41,7 +41,7 @@ typedef struct gw_label_step {
 gw_plan_status gw_label_search(const gw_label_source *source, const gw_plan_limits *limits, gw_plan_tick ub,
                                gw_arena *arena, gw_label_step *steps, uint32_t *step_count, gw_plan_cert *cert);
 
-/* The bound of the empty schedule. 0 when the arena is too small. */
-gw_plan_tick gw_label_bound(const gw_label_source *source, gw_arena *arena);
+/* The smaller of ub and the bound of the empty schedule. 0 when the arena is too small. */
+gw_plan_tick gw_label_bound(const gw_label_source *source, gw_plan_tick ub, gw_arena *arena);
 
 #endif

@@ -116,7 +116,7 @@ size_t gw_label_workspace(uint32_t tensor_count, uint32_t vector_count_max);
 gw_plan_status gw_label_fuse(const gw_plan_problem *problem, const gw_plan_limits *limits, gw_arena *arena,
                              gw_plan *plan, gw_plan_cert *cert);
 /* Lower bound of the optimum from the relaxations alone; 0 when the workspace is too small. */
-gw_plan_tick gw_label_root_bound(const gw_plan_problem *problem, gw_arena *arena);
+gw_plan_tick gw_label_root_bound(const gw_plan_problem *problem, gw_plan_tick ub, gw_arena *arena);
 
 gw_plan_status gw_brute_fuse(const gw_plan_problem *problem, gw_plan *plan, gw_plan_cert *cert);
 

@@ -101,7 +101,7 @@ gw_plan_status gw_plan_solve(const gw_plan_problem *problem, gw_plan_algorithm a
         if (status == GW_PLAN_OK) {
             gw_arena bound_arena;
             (void)gw_arena_open(&bound_arena, workspace, workspace_size);
-            result.lower_bound = gw_tick_min(result.makespan, gw_label_root_bound(problem, &bound_arena));
+            result.lower_bound = gw_tick_min(result.makespan, gw_label_root_bound(problem, result.makespan, &bound_arena));
             result.proven = result.lower_bound == result.makespan;
         }
         break;

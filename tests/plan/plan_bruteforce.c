@@ -1,7 +1,7 @@
 /*
  * Compares the solvers with exhaustive search on random problems.
  *
- *   plan_bruteforce [--fusion N] [--joint N] [--seed S] [--tensors-max N]
+ *   plan_bruteforce [--fusion N] [--joint N] [--tree N] [--tree-full N] [--seed S] [--tensors-max N]
  *
  * For every instance: the exact solver's makespan equals the best of all plans, its plan evaluates to the same
  * tick, its lower bound equals it, and root bounds and baselines lie on their side. Exit status 1 on a mismatch.
@@ -129,9 +129,153 @@ static void run(random_shape shape, uint64_t count, uint64_t seed, uint32_t tens
     fflush(stdout);
 }
 
+/* ---- option trees ---- */
+
+typedef struct random_tree {
+    gw_plan_tree tree;
+    gw_plan_tick bwd[8];
+    uint32_t tensor_class[8];
+    uint32_t class_first[9];
+    gw_plan_vector *vectors;
+} random_tree;
+
+static gw_plan_option all_options[GW_PLAN_OPTION_COUNT];
+static uint32_t all_count, gpu_count;
+static gw_plan_option gpu_options[GW_PLAN_OPTION_COUNT];
+
+/* A random codec, cluster and model; every class gets `per_class` random options, or all 174 GPU-only ones. */
+static void make_tree(plan_random *random, int full, random_tree *t) {
+    int64_t table_x[4][RANDOM_TABLE_MAX];
+    gw_plan_tick table_y[4][RANDOM_TABLE_MAX];
+    int ties = random_between(random, 0, 1) == 0;
+    int64_t scale = ties ? 3 : 1000000;
+    gw_plan_codec codec;
+    memset(&codec, 0, sizeof codec);
+    codec.name = "random";
+    for (int device = 0; device < 2; device++) {
+        codec.enc[device] = random_cost(random, ties ? 1 : 2, (int)random_between(random, 0, 3), scale,
+                                        table_x[device], table_y[device]);
+        codec.dec[device] = random_cost(random, ties ? 1 : 2, (int)random_between(random, 0, 3), scale,
+                                        table_x[2 + device], table_y[2 + device]);
+    }
+    codec.payload_header = random_between(random, 0, 8);
+    codec.payload_num = random_between(random, 1, 2);
+    codec.payload_den = random_between(random, 1, 16);
+    codec.collectives = 15;
+    codec.devices = 3;
+    codec.dec_peer_kib = ties ? random_between(random, 0, 64) : random_between(random, 0, 100000);
+    gw_plan_cluster cluster;
+    memset(&cluster, 0, sizeof cluster);
+    cluster.nodes = (uint32_t)random_between(random, 1, 8);
+    cluster.gpus = (uint32_t)random_between(random, 1, 8);
+    cluster.intra.alpha = random_between(random, 0, ties ? 3 : 200 * GW_PLAN_TICKS_PER_US);
+    cluster.inter.alpha = random_between(random, 0, ties ? 3 : 200 * GW_PLAN_TICKS_PER_US);
+    cluster.intra.beta_kib = random_between(random, 0, ties ? 128 : GW_PLAN_TICKS_PER_US);
+    cluster.inter.beta_kib = random_between(random, 0, ties ? 512 : GW_PLAN_TICKS_PER_US);
+    cluster.flags = random_between(random, 0, 1) ? GW_PLAN_ALPHA_PER_STEP : 0;
+    uint32_t n = full ? 2 : (uint32_t)random_between(random, 1, 6);
+    uint32_t classes = (uint32_t)random_between(random, 1, (int64_t)n);
+    uint32_t per_class_max = n == 1 ? 4341 : 1; /* options^n <= 2^15 */
+    while (!full && n > 1) {
+        double plans = 1;
+        for (uint32_t i = 0; i < n; i++) {
+            plans *= per_class_max + 1.0;
+        }
+        if (plans > 32768.0) {
+            break;
+        }
+        per_class_max++;
+    }
+    uint32_t used = 0;
+    for (uint32_t c = 0; c < classes; c++) {
+        int64_t elems = random_between(random, 1, ties ? 400 : 20000000);
+        t->class_first[c] = used;
+        uint32_t wanted = full ? gpu_count : (uint32_t)random_between(random, 1, per_class_max > 200 ? 200 : per_class_max);
+        for (uint32_t o = 0; o < wanted; o++) {
+            const gw_plan_option *option =
+                full ? &gpu_options[o] : &all_options[random_next(random) % all_count];
+            gw_plan_job job;
+            gw_plan_status status = gw_plan_option_price(option, &codec, &cluster, elems, &job);
+            if (status != GW_PLAN_OK) {
+                fprintf(stderr, "price: %s\n", gw_plan_status_string(status));
+                exit(1);
+            }
+            gw_plan_job_vector(&job, &t->vectors[used]);
+            t->vectors[used].option = o;
+            used++;
+        }
+    }
+    t->class_first[classes] = used;
+    for (uint32_t i = 0; i < n; i++) {
+        t->tensor_class[i] = i < classes ? i : (uint32_t)random_between(random, 0, (int64_t)classes - 1);
+        t->bwd[i] = ties ? random_between(random, 0, 2000) : random_between(random, 0, 20000) * GW_PLAN_TICKS_PER_US;
+    }
+    t->tree = (gw_plan_tree){t->bwd, t->tensor_class, n, t->vectors, t->class_first, classes,
+                             random_between(random, 0, 1) ? GW_PLAN_DECODE_SERIAL : GW_PLAN_DECODE_PARALLEL};
+}
+
+static int tree_mismatch(const char *what, uint64_t index, int64_t got, int64_t want) {
+    fprintf(stderr, "MISMATCH tree %s: instance %llu: got %lld, want %lld\n", what, (unsigned long long)index,
+            (long long)got, (long long)want);
+    return 1;
+}
+
+static void run_trees(int full, uint64_t count, uint64_t seed, tally *t) {
+    random_tree tree;
+    gw_plan_vector *scratch = malloc(GW_PLAN_OPTION_COUNT * sizeof *scratch);
+    tree.vectors = malloc(8 * (size_t)GW_PLAN_OPTION_COUNT * sizeof *tree.vectors);
+    memset(t, 0, sizeof *t);
+    if (scratch == NULL || tree.vectors == NULL) {
+        exit(2);
+    }
+    for (uint64_t i = 0; i < count; i++) {
+        plan_random random = {seed ^ ((uint64_t)(100 + full) << 50) ^ (i * UINT64_C(0xD1342543DE82EF95))};
+        make_tree(&random, full, &tree);
+        uint32_t choice[8];
+        gw_plan_cert brute, cert;
+        gw_plan_tick evaluated = -1;
+        gw_plan_status status = gw_plan_tree_brute(&tree.tree, choice, &brute);
+        int bad = status != GW_PLAN_OK && tree_mismatch("brute force status", i, (int64_t)status, 0);
+        bad |= !bad && (gw_plan_tree_eval(&tree.tree, choice, &evaluated) != GW_PLAN_OK ||
+                        evaluated != brute.makespan) &&
+               tree_mismatch("evaluator differs from brute force", i, evaluated, brute.makespan);
+        /* First the whole set of options, then what dominance leaves of it. */
+        for (int reduced = 0; reduced < 2 && !bad; reduced++) {
+            if (reduced) {
+                uint32_t used = 0;
+                for (uint32_t c = 0; c < tree.tree.class_count; c++) {
+                    uint32_t size = tree.class_first[c + 1] - tree.class_first[c];
+                    memmove(tree.vectors + used, tree.vectors + tree.class_first[c], size * sizeof *tree.vectors);
+                    uint32_t kept = gw_plan_vectors_reduce(tree.vectors + used, size, scratch);
+                    tree.class_first[c] = used;
+                    used += kept;
+                }
+                tree.class_first[tree.tree.class_count] = used;
+            }
+            status = gw_plan_tree_solve(&tree.tree, NULL, workspace, workspace_size, choice, &cert);
+            bad |= status != GW_PLAN_OK && tree_mismatch(gw_plan_status_string(status), i, 0, 0);
+            bad |= !bad && (cert.makespan != brute.makespan || !cert.proven) &&
+                   tree_mismatch(reduced ? "after dominance" : "all options", i, cert.makespan, brute.makespan);
+            bad |= !bad && (gw_plan_tree_eval(&tree.tree, choice, &evaluated) != GW_PLAN_OK ||
+                            evaluated != cert.makespan) &&
+                   tree_mismatch("evaluator differs from solver", i, evaluated, cert.makespan);
+        }
+        t->instances++;
+        t->plans += brute.labels;
+        t->mismatches += (uint64_t)bad;
+    }
+    free(scratch);
+    free(tree.vectors);
+    printf("%-16s %10llu instances %14llu plans %6llu mismatches\n", full ? "tree, 174 GPU" : "tree",
+           (unsigned long long)t->instances, (unsigned long long)t->plans, (unsigned long long)t->mismatches);
+    fflush(stdout);
+}
+
 int main(int argc, char **argv) {
     uint64_t fusion = 7000;
     uint64_t joint = 1000;
+    uint64_t tree = 1000;
+    uint64_t tree_full = 20;
     uint64_t seed = 1;
     uint32_t tensors_max = 14;
     for (int i = 1; i + 1 < argc; i += 2) {
@@ -140,12 +284,16 @@ int main(int argc, char **argv) {
             fusion = value;
         } else if (strcmp(argv[i], "--joint") == 0) {
             joint = value;
+        } else if (strcmp(argv[i], "--tree") == 0) {
+            tree = value;
+        } else if (strcmp(argv[i], "--tree-full") == 0) {
+            tree_full = value;
         } else if (strcmp(argv[i], "--seed") == 0) {
             seed = value;
         } else if (strcmp(argv[i], "--tensors-max") == 0 && value >= 1 && value <= 20) {
             tensors_max = (uint32_t)value;
         } else {
-            fprintf(stderr, "usage: %s [--fusion N] [--joint N] [--seed S] [--tensors-max 1..20]\n", argv[0]);
+            fprintf(stderr, "usage: %s [--fusion N] [--joint N] [--tree N] [--tree-full N] [--seed S] [--tensors-max 1..20]\n", argv[0]);
             return 2;
         }
     }
@@ -161,6 +309,12 @@ int main(int argc, char **argv) {
         mismatches += t.mismatches;
     }
     run(SHAPE_JOINT, joint, seed, tensors_max, &t);
+    mismatches += t.mismatches;
+    (void)gw_plan_options_list(0, UINT32_MAX, all_options, GW_PLAN_OPTION_COUNT, &all_count);
+    (void)gw_plan_options_list(GW_PLAN_OPTIONS_GPU_ONLY, UINT32_MAX, gpu_options, GW_PLAN_OPTION_COUNT, &gpu_count);
+    run_trees(0, tree, seed, &t);
+    mismatches += t.mismatches;
+    run_trees(1, tree_full, seed, &t);
     mismatches += t.mismatches;
     free(workspace);
     printf("seed %llu: %llu mismatches\n", (unsigned long long)seed, (unsigned long long)mismatches);
