@@ -150,7 +150,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     gw_fuzz_sender sender;
     uint8_t choice = gw_fuzz_u8(&reader);
     gw_fuzz_place_at_end(choice & 1);
-    gw_fuzz_sender_init(&sender, &reader, choice & 128 ? 40000 : 12000);
+    gw_fuzz_sender_init(&sender, &reader, choice & 128 ? 40000 : 8500);
 
     uint32_t masks[32];
     unsigned backend_count = gw_fuzz_backends(masks);

@@ -224,7 +224,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     reader.data += plan.size;
     reader.size -= plan.size;
     gw_fuzz_place_at_end(choice & 1);
-    gw_fuzz_sender_init(&sender, &reader, choice & 128 ? 40000 : 12000);
+    gw_fuzz_sender_init(&sender, &reader, choice & 128 ? 40000 : 8500);
 
     static gw_gcomp codec;
     FUZZ_CHECK(gw_gcomp_init(&codec, &sender.options) == GW_OK);

@@ -25,7 +25,9 @@ def main():
             print(f"SKIP {label}/{name}: {reasons[0][4:].lstrip(': ') if reasons else 'no reason given'}")
         else:
             failed += 1
-            print(f"FAIL {label}/{name} ({status})")
+            print(f"FAIL {label}/{name} ({status}); the end of its output:")
+            for line in output.splitlines()[-25:]:
+                print(f"    {line}")
     print(passed, failed, skipped)
 
 
