@@ -79,6 +79,25 @@ static gw_status first_failure(const gw_status *statuses, uint64_t count) {
     return GW_OK;
 }
 
+/* Both passes and the digests. */
+static gw_status map_compute(map_task *task, uint64_t task_count, unsigned threads) {
+    gw_map_run *run = task->run;
+    gw_parallel_tasks(threads, task_count, map_scan_task, task, NULL);
+    const gw_status status = first_failure(task->statuses, task_count);
+    if (status != GW_OK) {
+        return status;
+    }
+    uint32_t top = 0;
+    for (uint64_t i = 0; i < task_count; i++) {
+        top = task->tops[i] > top ? task->tops[i] : top;
+    }
+    run->map.levels = run->levels;
+    run->map.digest = run->digest;
+    run->map.base = gw_gcomp_map_base(top);
+    gw_parallel_tasks(threads, task_count, map_build_task, task, NULL);
+    return first_failure(task->statuses, task_count);
+}
+
 static int map_make(gw_map_run *run, const gw_gcomp_map_rule *rule, const gw_snapshot *snapshot, map_task *task,
                     unsigned threads) {
     const uint64_t task_count = (snapshot->len + MAP_RANGE_LEN - 1) / MAP_RANGE_LEN;
@@ -93,21 +112,19 @@ static int map_make(gw_map_run *run, const gw_gcomp_map_rule *rule, const gw_sna
     task->rule = rule;
     task->run = run;
 
-    const double start = gw_cli_seconds();
-    gw_parallel_tasks(threads, task_count, map_scan_task, task, NULL);
-    gw_status status = first_failure(task->statuses, task_count);
-    uint32_t top = 0;
-    for (uint64_t i = 0; i < task_count; i++) {
-        top = task->tops[i] > top ? task->tops[i] : top;
-    }
-    run->map.levels = run->levels;
-    run->map.digest = run->digest;
-    run->map.base = gw_gcomp_map_base(top);
-    if (status == GW_OK) {
-        gw_parallel_tasks(threads, task_count, map_build_task, task, NULL);
-        status = first_failure(task->statuses, task_count);
-    }
-    run->seconds = gw_cli_seconds() - start;
+    /* Short work is repeated: the first run also pays for reading the files and for fresh memory. */
+    enum { RUN_MAX = 5 };
+    double times[RUN_MAX];
+    double total = 0;
+    size_t count = 0;
+    gw_status status;
+    do {
+        const double start = gw_cli_seconds();
+        status = map_compute(task, task_count, threads);
+        times[count] = gw_cli_seconds() - start;
+        total += times[count++];
+    } while (status == GW_OK && count < RUN_MAX && total < 0.2);
+    run->seconds = gw_cli_median(times, count);
     return status == GW_OK ? GW_CLI_OK
                            : gw_cli_error(GW_CLI_BAD_DATA, snapshot->json.name, "precision map: %s",
                                           gw_status_message(status));

@@ -15,7 +15,7 @@ typedef struct gw_map_run {
     gw_gcomp_map map;
     uint8_t *levels;
     uint32_t *digest;
-    double seconds; /* of the two passes and the digests */
+    double seconds; /* of the two passes and the digests; the median of several runs where they are short */
 } gw_map_run;
 
 /* Makes the map of a snapshot. Returns an exit code and prints messages; free with gw_map_run_free(). */

@@ -43,7 +43,9 @@ static int is_thc(int argc, char **argv, int by_file) {
         return strcmp(codec, "thc") == 0;
     }
     for (int i = 1; by_file && i < argc; i++) {
-        if (argv[i][0] != '-' && gw_frame_file_has_codec(argv[i], CODEC_THC)) {
+        /* What lies at the place of the output does not matter. */
+        const int is_output = strcmp(argv[i - 1], "-o") == 0 || strcmp(argv[i - 1], "--output") == 0;
+        if (argv[i][0] != '-' && !is_output && gw_frame_file_has_codec(argv[i], CODEC_THC)) {
             return 1;
         }
     }
