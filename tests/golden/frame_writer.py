@@ -337,7 +337,7 @@ def write_frame(format_, values, drops, preset="fast", chunk_log2=12, checksum=F
             for i in counted:
                 label = format_.label(values[i], drops[i], base)
                 counts[label] = counts.get(label, 0) + 1
-            if preset == "fast":
+            if period > 64:
                 counts = {**counts, 0: max(1, counts.get(0, 0)), 1: max(1, counts.get(1, 0))}
             book = Book(package_merge(counts), base)
         owner = None

@@ -1210,7 +1210,8 @@ def random_values(rng, format_, count):
 
 
 def random_frame(rng):
-    """A frame, its values, its receiver."""
+    """A frame as the library's encoder makes it but for explicit levels that change from value to value; its values;
+    the preset and constant drop with which the encoder makes it, if it does."""
     format_ = random_format(rng)
     chunk_log2 = 12 if not rng.one_in(16) else rng.between(13, 15)
     count = rng.pick((rng.below(40), rng.below(600), 4000 + rng.below(200), rng.below(13000)))
@@ -1220,9 +1221,9 @@ def random_frame(rng):
     levels = b""
     if format_.mapped:
         levels, format_.drop_base = map_for(rng, format_, source)
-        format_.drop_base = max(-32768, min(32767, format_.drop_base))
-    picks = [rng.below(4) for _ in range(16)]
-    values, drops = rounded(format_, source, levels, lambda i: picks[i * 7 % 16])
+    level = rng.below(format_.cap // format_.dtype.step + 1)
+    picks = [level] if rng.one_in(2) else [rng.below(4) for _ in range(16)]
+    values, drops = rounded(format_, source, levels, lambda i: picks[i * 7 % len(picks)])
     installed = None
     if rng.one_in(4):
         base = 0 if format_.derived or format_.dtype is FP16 else rng.below(192)
@@ -1232,9 +1233,92 @@ def random_frame(rng):
             counts[label] = counts.get(label, 0) + 1
         installed = (rng.below(1 << 32), rng.below(1 << 32), Book(fw.package_merge(counts), base))
     wire_scale = rng.pick((fw.WIRE_SCALE_ONE, 0x41000000, 0x3DCCCCCD))
-    frame = fw.write_frame(format_, values, drops, rng.pick(("fast", "small")), chunk_log2, rng.one_in(3), installed,
-                           levels, wire_scale)
-    return frame, values
+    preset = rng.pick(("fast", "small"))
+    frame = fw.write_frame(format_, values, drops, preset, chunk_log2, rng.one_in(3), installed, levels, wire_scale)
+    if format_.mapped:
+        return frame, values, preset, None
+    if format_.derived:
+        return frame, values, preset, format_.cap
+    return frame, values, preset if len(picks) == 1 else None, level * format_.dtype.step
+
+
+def random_book(rng, format_, labels):
+    """Any complete codebook for these labels and some more."""
+    possible = range(2, 33 if format_.dtype is FP16 else 256) if format_.derived else range(
+        4, 128 if format_.dtype is FP16 else 256)
+    labels = sorted(set(labels) | {rng.pick(possible) for _ in range(rng.pick((0, 1, 3, 30, 200)))})
+    lengths = [0]
+    while len(lengths) < len(labels):
+        # Splitting the newest makes deep trees, any other one flat ones.
+        at = len(lengths) - 1 if rng.one_in(2) else rng.below(len(lengths))
+        if lengths[at] < 11:
+            lengths[at] += 1
+            lengths.append(lengths[at])
+    for i in range(len(lengths) - 1, 0, -1):
+        j = rng.below(i + 1)
+        lengths[i], lengths[j] = lengths[j], lengths[i]
+    return dict(zip(labels, lengths if len(lengths) > 1 else [1]))
+
+
+def random_structure(rng):
+    """A frame that no encoder makes: any codebook, escapes that are not needed, counts that are wrong by one, flipped
+    bits in the runs. Sizes and checksums fit, so that the deep rules decide. Often valid."""
+    format_ = random_format(rng)
+    d = format_.dtype
+    count = 4096 + rng.below(300) if rng.one_in(3) else 1 + rng.below(600)
+    source = random_values(rng, format_, count)
+    levels = b""
+    if format_.mapped:
+        levels, format_.drop_base = map_for(rng, format_, source)
+    picks = [rng.below(4) for _ in range(16)]
+    values, drops = rounded(format_, source, levels, lambda i: picks[i * 7 % 16])
+    frame = Frame(format_, count, checksum=rng.one_in(4), levels=levels)
+    base = 0 if format_.derived or d is FP16 else max(0, min(191, max(d.split(bits)[1] for bits in values) - rng.below(70)))
+    for index in range((count + 4095) // 4096):
+        part = frame.chunk_range(index)
+        labels = {format_.label(bits, drop, base) for bits, drop in zip(values[part], drops[part])}
+        labels.add(1)
+        if rng.one_in(3) and len(labels) > 2:
+            labels.discard(rng.pick(sorted(labels - {1})))
+        book = Book(random_book(rng, format_, labels), base)
+        escape_at = {rng.below(4096) for _ in range(2)} if rng.one_in(6) else ()
+        parts = Coded(format_, book, values[part], drops[part], escape_at)
+        parts.book_bytes = bytearray(book.to_bytes())
+        if rng.one_in(2):
+            spoil(rng, parts, d)
+        frame.chunks.append(Chunk(CODED, index, bytes(parts.book_bytes), parts.to_bytes()))
+    return frame
+
+
+def spoil(rng, parts, dtype):
+    """One change to a chunk before it is serialised."""
+    def flipped(data):
+        data = bytearray(data)
+        if data:
+            data[rng.below(len(data))] ^= 1 << rng.below(8)
+        return bytes(data)
+
+    by = rng.pick((-1, 1))
+    what = rng.below(7)
+    if what == 0:
+        plane = rng.below(len(parts.plane_len))
+        parts.plane_len[plane] = max(0, parts.plane_len[plane] + by)
+    elif what == 1:
+        parts.escape_len = max(0, parts.escape_len + by)
+        parts.escapes = parts.escapes[:-4] if by < 0 else parts.escapes + struct.pack("<I", rng.below(1 << 32))
+    elif what == 2 and parts.right_len:
+        node = rng.below(len(parts.right_len))
+        parts.right_len[node] = max(0, parts.right_len[node] + by)
+    elif what == 3:
+        node = rng.below(len(parts.runs))
+        parts.runs[node] = flipped(parts.runs[node])
+    elif what == 4:
+        plane = rng.below(len(parts.planes))
+        parts.planes[plane] = flipped(parts.planes[plane])
+    elif what == 5:
+        parts.escapes = flipped(parts.escapes)
+    else:
+        parts.book_bytes[rng.below(len(parts.book_bytes))] ^= 1 << rng.below(8)
 
 
 def mutated(rng, frame):
@@ -1263,30 +1347,36 @@ def mutated(rng, frame):
 
 
 def make_random(root, count, seed):
+    """Verdicts are the reference decoder's; frames known to be valid must be so for it too."""
     sys.path.insert(0, os.path.join(HERE, "..", "..", "docs", "reference_decoder"))
     import gw_decode
 
     index = Index(root)
     for number in range(count):
         rng = Rng(seed * 1000003 + number)
-        frame, values = random_frame(rng)
+        kind = ("valid", "mutated", "structure")[number % 3]
+        values = preset = constant_drop = None
+        if kind == "structure":
+            frame = random_structure(rng)
+        else:
+            frame, values, preset, constant_drop = random_frame(rng)
+        data = frame.to_bytes() if kind != "mutated" else mutated(rng, frame)
         receiver = receiver_of(frame)
-        data = frame.to_bytes()
-        status, bad_chunk, name = "OK", None, "%06d-valid" % number
-        if rng.one_in(4):
+        if rng.one_in(6):
             receiver.capacity = rng.pick((frame.count, max(0, frame.count - 1), frame.count + 9))
-        if number % 2:
-            name = "%06d-mutated" % number
-            data = mutated(rng, frame)
-        receiver_map = None if receiver.levels is None else gw_decode.Map(receiver.levels, receiver.drop_base,
-                                                                          receiver.wire_scale)
+        receiver_map = None
+        if receiver.levels is not None:
+            receiver_map = gw_decode.Map(receiver.levels, receiver.drop_base, receiver.wire_scale)
         installed = {(receiver.book_id, receiver.generation): receiver.book} if receiver.book else {}
         status, bad_chunk, decoded = gw_decode.decode(data, receiver_map, installed, receiver.capacity)
-        if number % 2 == 0 and status != "DST" and (status != "OK" or decoded != values):
+        name = "%06d-%s" % (number, kind)
+        if kind == "valid" and status != "DST" and (status != "OK" or decoded != values):
             raise SystemExit("%s: writer and reference decoder disagree: %s, chunk %s" % (name, status, bad_chunk))
+        if kind != "valid" or status != "OK":
+            preset = constant_drop = None
         has_values = status == "OK" or bad_chunk is not None
-        index.add("random/" + name, data, frame.format.dtype, frame.format.derived, receiver, status,
-                  bad_chunk=bad_chunk, values=decoded if has_values else None)
+        index.add("random/" + name, data, frame.format.dtype, frame.format.derived, receiver, status, "-", bad_chunk,
+                  decoded if has_values else None, preset, constant_drop)
     index.write()
     return index
 

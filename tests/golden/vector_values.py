@@ -97,11 +97,16 @@ def rounded(format_, values, levels=None, explicit_level=None):
 
 
 def map_for(rng, format_, values):
-    """Map bytes that cut about every depth, K = 0 and both ends included, and the drop_base they go with."""
+    """Map bytes that cut about every depth, K = 0 and both ends included, and the drop_base they go with: that of a map
+    of base 1..1023 for parameters of 23 mantissa bits."""
     d = format_.dtype
-    octaves = [4 * ((max(d.split(bits)[1], 1) if d is FP16 else d.split(bits)[1]) + d.bias) + 3 for bits in values]
-    low = min(octaves, default=0)
-    drop_base = low - 20
+    octaves = []
+    for bits in values:
+        _, exponent, mantissa = d.split(bits)
+        octaves.append(4 * ((max(exponent, 1) if d is FP16 and mantissa else exponent) + d.bias) + 3)
+    lowest = 4 * (d.mantissa_bits - 23)
+    wanted = min((octave for octave, bits in zip(octaves, values) if bits), default=0) - 20
+    drop_base = min(max(wanted, lowest), lowest + 1022)
     levels = bytearray()
     for octave in octaves:
         if rng.one_in(16):
