@@ -1,5 +1,5 @@
 /*
- * Bin of a rounded value: where the survey counts it and the ranker looks its rank up (see kernels.h).
+ * Bin of a rounded value: where the survey counts it and the split looks its rank up (see kernels.h).
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
@@ -8,28 +8,23 @@
 
 #include "core/kernels.h"
 
-/* Level of a drop that is a multiple (0..3) of the explicit step: drop / step without a division. The factors are
- * ceil(256 / step): (3 * step * factor) >> 8 = 3 for all three. */
+/* Level of a drop that is a multiple (0..3) of the explicit step. */
 static inline uint32_t gw_level_of(uint32_t drop, uint32_t dtype)
 {
-    uint32_t factor = dtype == GW_FP32 ? 43 : dtype == GW_BF16 ? 128 : 86;
-    return drop * factor >> 8;
+    return drop / gw_traits_of(dtype)->explicit_step;
 }
 
-static inline uint32_t gw_bin_of(uint32_t bits, uint32_t keep, uint32_t dtype, uint32_t derived)
+/* Branch-free but for the constants: which values are zero is as good as random. `level` is 0 where nothing is dropped,
+ * so +0 of fp32 and bf16 gets bin 0 by itself. */
+GW_TEMPLATE uint32_t gw_bin_of(uint32_t bits, uint32_t level, uint32_t dtype)
 {
     const gw_traits *t = gw_traits_of(dtype);
-    uint32_t magnitude = bits & (dtype == GW_FP32 ? 0x7fffffffu : 0x7fffu);
-    uint32_t exponent = magnitude >> t->mantissa_bits;
+    const uint32_t magnitude = bits & ((1u << (8 * t->size - 1)) - 1);
+    const uint32_t exponent = magnitude >> t->mantissa_bits;
     if (dtype == GW_FP16) {
-        if (magnitude == 0) {
-            /* -0 exists in strict frames only and is escaped: it shares the bin of infinity and NaN. */
-            return bits == 0 ? GW_SURVEY_FP16_ZERO : 4u * t->exponent_mask;
-        }
-    } else if (exponent == 0) {
-        return bits != 0;
+        return bits == 0 ? (uint32_t)GW_BIN_FP16_ZERO : magnitude == 0 ? 4u * t->exponent_mask : 4 * exponent + level;
     }
-    return 4 * exponent + (derived ? 0 : gw_level_of(t->mantissa_bits + 1u - keep, dtype));
+    return 4 * exponent + level + (uint32_t)((exponent == 0) & (bits != 0));
 }
 
 #endif

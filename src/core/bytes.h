@@ -17,7 +17,54 @@
 #define GW_MEMSET memset
 #endif
 
-/* Compilers turn these byte loops into single loads and stores on little-endian targets. */
+/* A loop that is instantiated with constants: worthless unless the compiler really inlines it. */
+#if defined(__GNUC__)
+#define GW_TEMPLATE static inline __attribute__((always_inline))
+#else
+#define GW_TEMPLATE static inline
+#endif
+
+/* Where the machine is little-endian a load is a copy; elsewhere bytes are put together. */
+#if defined(__BYTE_ORDER__) && defined(__ORDER_LITTLE_ENDIAN__) && __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
+
+static inline uint16_t gw_load16(const void *src)
+{
+    uint16_t x;
+    GW_MEMCPY(&x, src, sizeof x);
+    return x;
+}
+
+static inline uint32_t gw_load32(const void *src)
+{
+    uint32_t x;
+    GW_MEMCPY(&x, src, sizeof x);
+    return x;
+}
+
+static inline uint64_t gw_load64(const void *src)
+{
+    uint64_t x;
+    GW_MEMCPY(&x, src, sizeof x);
+    return x;
+}
+
+static inline void gw_store16(void *dst, uint16_t x)
+{
+    GW_MEMCPY(dst, &x, sizeof x);
+}
+
+static inline void gw_store32(void *dst, uint32_t x)
+{
+    GW_MEMCPY(dst, &x, sizeof x);
+}
+
+static inline void gw_store64(void *dst, uint64_t x)
+{
+    GW_MEMCPY(dst, &x, sizeof x);
+}
+
+#else
+
 static inline uint16_t gw_load16(const void *src)
 {
     const uint8_t *p = (const uint8_t *)src;
@@ -57,6 +104,8 @@ static inline void gw_store64(void *dst, uint64_t x)
     gw_store32(dst, (uint32_t)x);
     gw_store32((uint8_t *)dst + 4, (uint32_t)(x >> 32));
 }
+
+#endif
 
 static inline size_t gw_round4(size_t x)
 {

@@ -100,7 +100,7 @@ uint8_t gw_label_of_bin(uint32_t bin, uint32_t dtype, uint32_t derived, uint32_t
     const gw_traits *t = gw_traits_of(dtype);
     uint32_t exponent = bin >> 2;
     if (dtype == GW_FP16) {
-        if (bin == GW_SURVEY_FP16_ZERO) {
+        if (bin == GW_BIN_FP16_ZERO) {
             return GW_LABEL_ZERO;
         }
         if (exponent >= t->exponent_mask) {
@@ -233,6 +233,7 @@ void gw_tree_build(gw_tree *tree, const gw_codebook *book)
             inner->right = 0;
             inner->width = 0;
             inner->depth = (uint8_t)depth;
+            inner->first_leaf = (uint8_t)i;
             open[open_count++] = (uint8_t)tree->node_count++;
         }
         gw_node *node = &tree->node[tree->node_count];
@@ -241,6 +242,7 @@ void gw_tree_build(gw_tree *tree, const gw_codebook *book)
         node->pivot = 0;
         node->width = leaves[i].width;
         node->depth = (uint8_t)depth;
+        node->first_leaf = (uint8_t)i;
         uint32_t size = 1u << leaves[i].width;
         const uint8_t *source = labels + first_of_length[leaves[i].length] + leaves[i].skip;
         for (uint32_t j = 0; j < size; j++) {
@@ -376,8 +378,15 @@ void gw_ranker_build(gw_ranker *ranker, const gw_tree *tree, uint32_t base, uint
     ranker->dtype = dtype;
     ranker->derived = derived;
     ranker->escape_rank = tree->escape_rank;
-    ranker->zero_rank = tree->zero_rank;
-    for (uint32_t bin = 0; bin < GW_SURVEY_BINS; bin++) {
+    const gw_traits *t = gw_traits_of(dtype);
+    GW_MEMSET(ranker->keep, 0, sizeof ranker->keep);
+    for (uint32_t rank = 0; rank < tree->label_count; rank++) {
+        const uint32_t label = tree->label_of_rank[rank];
+        if (label > GW_LABEL_ESCAPE) {
+            ranker->keep[rank] = (uint8_t)(derived ? 255 : t->mantissa_bits + 1 - (label & 3) * t->explicit_step);
+        }
+    }
+    for (uint32_t bin = 0; bin < GW_BINS; bin++) {
         uint32_t rank = tree->rank_of_label[gw_label_of_bin(bin, dtype, derived, base)];
         /* Without an escape every bin that occurs has a code; the others may say anything. */
         ranker->rank[bin] = (uint8_t)(rank == GW_NO_RANK ? tree->escape_rank : rank);

@@ -30,6 +30,7 @@ typedef struct gw_node {
     uint8_t pivot;                 /* inner node: first rank of the right child */
     uint8_t width;                 /* leaf: bits of an index */
     uint8_t depth;
+    uint8_t first_leaf;            /* leaves to the left of this node */
 } gw_node;
 
 /* The tree of a codebook, nodes in preorder. */

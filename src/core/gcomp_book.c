@@ -3,7 +3,6 @@
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
-#include "core/bins.h"
 #include "core/gcomp_codec.h"
 
 enum { HISTOGRAM_BASE_UNKNOWN = 255 };
@@ -26,12 +25,12 @@ gw_status gw_gcomp_histogram_init(gw_gcomp_histogram *histogram, const gw_gcomp 
 }
 
 /* Window of the first values that bring an ordinary exponent. */
-static void choose_base(gw_gcomp_histogram *histogram, const uint32_t *bins)
+static void choose_base(gw_gcomp_histogram *histogram, const uint32_t *bin_count)
 {
     const uint32_t end = 4u * gw_traits_of(histogram->dtype)->exponent_mask;
     uint32_t largest = 0;
     for (uint32_t bin = 4; bin < end; bin++) {
-        largest = bins[bin] != 0 ? bin >> 2 : largest;
+        largest = bin_count[bin] != 0 ? bin >> 2 : largest;
     }
     if (largest != 0) {
         histogram->base = gw_codebook_base(largest);
@@ -58,17 +57,17 @@ gw_status gw_gcomp_histogram_add(gw_gcomp_histogram *histogram, const gw_gcomp *
     for (uint64_t at = 0; at < source->len; at += chunk_len) {
         const size_t len = (size_t)gw_min_u64(source->len - at, chunk_len);
         const uint8_t *levels = source->map == NULL ? NULL : source->map->levels + at;
-        e.codec->kernels.round(s->bits, s->keep, (const uint8_t *)source->values + (size_t)at * size, levels, len,
+        e.codec->kernels.round(s->bits, s->bins, s->keep, (const uint8_t *)source->values + (size_t)at * size, levels, len,
                                source->first_element + at, &e.rule);
-        GW_MEMSET(s->bins, 0, GW_SURVEY_BINS * sizeof *s->bins);
-        e.codec->kernels.survey(s->bins, s->bits, s->keep, len, e.rule.dtype, e.rule.derived);
+        GW_MEMSET(s->bin_count, 0, GW_BINS * sizeof *s->bin_count);
+        e.codec->kernels.survey(s->bin_count, s->bins, len);
         if (histogram->base == HISTOGRAM_BASE_UNKNOWN) {
-            choose_base(histogram, s->bins);
+            choose_base(histogram, s->bin_count);
         }
         const uint32_t base = histogram->base == HISTOGRAM_BASE_UNKNOWN ? 0 : histogram->base;
-        for (uint32_t bin = 0; bin < GW_SURVEY_BINS; bin++) {
-            if (s->bins[bin] != 0) {
-                histogram->count[gw_label_of_bin(bin, e.rule.dtype, e.rule.derived, base)] += s->bins[bin];
+        for (uint32_t bin = 0; bin < GW_BINS; bin++) {
+            if (s->bin_count[bin] != 0) {
+                histogram->count[gw_label_of_bin(bin, e.rule.dtype, e.rule.derived, base)] += s->bin_count[bin];
             }
         }
     }

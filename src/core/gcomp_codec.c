@@ -162,14 +162,15 @@ static void carve(gw_scratch *s, carver *c, const gw_codec *codec)
 {
     const size_t len = (size_t)1 << GW_CHUNK_LOG2_MAX; /* incoming chunks may be longer than the handle's own */
     s->bits = (uint32_t *)take(c, 4 * len);
-    s->keep = (uint8_t *)take(c, len);
-    s->ranks = (uint8_t *)take(c, len);
-    /* Partition keeps at most one array per level alive besides the one that it reads: len values and slop each. */
-    s->arena = (uint8_t *)take(c, 2 * len + (GW_CODE_LEN_MAX + 1) * 2 * GW_SLOP);
+    s->bins = (uint16_t *)take(c, 2 * len);
+    s->place = s->bins;
+    s->level[0] = (uint8_t *)take(c, len + GW_LEAVES_MAX * GW_SLOP);
+    s->level[1] = (uint8_t *)take(c, len + GW_LEAVES_MAX * GW_SLOP);
+    s->keep = s->level[1];
     for (unsigned p = 0; p < GW_PLANES_MAX; p++) {
         s->plane[p] = (uint8_t *)take(c, len);
     }
-    s->bins = (uint32_t *)take(c, GW_SURVEY_BINS * sizeof(uint32_t));
+    s->bin_count = (uint32_t *)take(c, GW_BINS * sizeof(uint32_t));
     s->count = (uint32_t *)take(c, GW_LABELS * sizeof(uint32_t));
     s->book = (gw_codebook *)take(c, sizeof(gw_codebook));
     s->book_scratch = (gw_codebook_scratch *)take(c, sizeof(gw_codebook_scratch));

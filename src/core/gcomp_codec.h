@@ -42,12 +42,13 @@ const gw_codec *gw_codec_of(const gw_gcomp *codec);
 /* Arrays of one call, carved out of the caller's workspace, with room for the longest chunk unless said otherwise. */
 typedef struct gw_scratch {
     uint32_t *bits;      /* rounded values; decode_add: decoded values */
-    uint8_t *keep;
-    uint8_t *ranks;
-    uint8_t *arena;      /* the other half of every tree level; place of escapes (2 bytes each) once the tree is done */
+    uint16_t *bins;
+    uint16_t *place;     /* decode: positions of the escapes; the same memory as bins */
+    uint8_t *level[2];   /* ranks of the nodes of even and odd depth, see gw_node_place() */
+    uint8_t *keep;       /* the same memory as level[1]: split is done with it before the tree is walked */
     uint8_t *plane[GW_PLANES_MAX];
     uint8_t *sums;       /* hop: 2^17 elements */
-    uint32_t *bins;      /* GW_SURVEY_BINS */
+    uint32_t *bin_count; /* GW_BINS */
     uint32_t *count;     /* GW_LABELS */
     gw_codebook *book;
     gw_codebook_scratch *book_scratch;
@@ -58,6 +59,15 @@ typedef struct gw_scratch {
 
 size_t gw_scratch_size(const gw_codec *codec);
 void gw_scratch_carve(gw_scratch *scratch, const gw_codec *codec, void *workspace);
+
+/*
+ * Where the ranks of a node lie in level[depth & 1]: behind those of the nodes to its left, every leaf of which adds a gap,
+ * so that the slop of one node is nobody's values. A node's children lie within its own range of the other array.
+ */
+static inline size_t gw_node_place(const gw_node *node, size_t values_before)
+{
+    return values_before + (size_t)GW_SLOP * node->first_leaf;
+}
 
 /* Chunks of a group. */
 uint32_t gw_group_chunks(const gw_codec *codec);

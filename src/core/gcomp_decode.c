@@ -179,7 +179,7 @@ static gw_status load_book(gw_decoding *d, uint64_t owner)
 typedef struct chunk_parts {
     size_t len;
     size_t node_len[GW_NODES_MAX];
-    size_t node_at[GW_NODES_MAX];        /* first value of the node in its level of the tree */
+    size_t node_at[GW_NODES_MAX];        /* values of the nodes to its left */
     const uint8_t *run[GW_NODES_MAX];
     size_t plane_len[GW_PLANES_MAX];
     const uint8_t *plane[GW_PLANES_MAX];
@@ -257,32 +257,41 @@ static gw_status find_parts(const gw_decoding *d, chunk_parts *parts, const uint
     return gw_is_zero(data + escape_end, size - escape_end) ? GW_OK : GW_ERR_CORRUPT;
 }
 
-/* Ranks of a chunk: from the leaves up, each node into its place of one of two arrays, by the parity of its depth. Left
- * before right, so that a kernel that writes a little too far only spoils what is not there yet. */
+static gw_child child_of(const gw_tree *tree, const chunk_parts *parts, const uint8_t *level, uint32_t index)
+{
+    const gw_node *node = &tree->node[index];
+    const int is_single_label = node->right == 0 && node->width == 0;
+    gw_child child;
+    child.ranks = is_single_label ? NULL : level + gw_node_place(node, parts->node_at[index]);
+    child.rank = (uint8_t)node->first_rank;
+    return child;
+}
+
+/* Ranks of a chunk: from the leaves up, each node into its place of one of two arrays, by the parity of its depth. */
 static gw_status read_runs(const gw_decoding *d, const chunk_parts *parts)
 {
     const gw_scratch *s = &d->scratch;
     const gw_kernels *k = &d->codec->kernels;
     const gw_tree *tree = s->tree;
-    uint8_t *const level[2] = {s->ranks, s->arena};
 
     for (uint32_t i = 0; i < tree->node_count; i++) {
         const uint32_t index = tree->postorder[i];
         const gw_node *node = &tree->node[index];
         const size_t len = parts->node_len[index];
-        uint8_t *out = level[node->depth & 1] + parts->node_at[index];
+        uint8_t *out = s->level[node->depth & 1] + gw_node_place(node, parts->node_at[index]);
         if (node->right != 0) {
             if (k->ones(parts->run[index], len) != parts->node_len[node->right]) {
                 return GW_ERR_CORRUPT;
             }
-            const uint8_t *below = level[(node->depth + 1) & 1];
-            k->merge(out, below + parts->node_at[index + 1], below + parts->node_at[node->right], parts->run[index], len);
+            const uint8_t *below = s->level[(node->depth + 1) & 1];
+            k->merge(out, child_of(tree, parts, below, index + 1), child_of(tree, parts, below, node->right),
+                     parts->run[index], len);
         } else if (node->width != 0) {
             if (!k->unpack(out, parts->run[index], len, node->width, (uint8_t)node->first_rank)) {
                 return GW_ERR_CORRUPT;
             }
-        } else {
-            GW_MEMSET(out, (int)node->first_rank, len);
+        } else if (index == 0) {
+            GW_MEMSET(out, (int)node->first_rank, len); /* a single label; elsewhere the parent knows the rank */
         }
     }
     return GW_OK;
@@ -365,8 +374,7 @@ static gw_status decode_coded(gw_decoding *d, const uint8_t *data, size_t size, 
         return status;
     }
     gw_joined joined;
-    uint16_t *place = (uint16_t *)(void *)s->arena;
-    k->join(dst, &joined, place, s->ranks, s->plane, parts.escape, parts.escape_len, levels, len, s->joiner);
+    k->join(dst, &joined, s->place, s->level[0], s->plane, parts.escape, parts.escape_len, levels, len, s->joiner);
     for (size_t p = 0; p < plane_count(d); p++) {
         if (joined.plane_len[p] != parts.plane_len[p]) {
             return GW_ERR_CORRUPT;
@@ -375,7 +383,7 @@ static gw_status decode_coded(gw_decoding *d, const uint8_t *data, size_t size, 
     if (joined.escape_len != parts.escape_len || joined.bad_zero) {
         return GW_ERR_CORRUPT;
     }
-    return check_escapes(d, &parts, levels, place, dst);
+    return check_escapes(d, &parts, levels, s->place, dst);
 }
 
 static gw_status decode_chunk(gw_decoding *d, uint64_t index, uint8_t *dst)

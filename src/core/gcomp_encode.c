@@ -100,38 +100,39 @@ gw_status gw_encoding_begin(gw_encoding *encoding, const gw_gcomp *codec, const 
 
 /* ---- codebook ---------------------------------------------------------------------------------------------------- */
 
-/* Rounds values [at, at + len) of a group into bits and keep of the scratch, from index `to` on. */
+/* Rounds values [at, at + len) of a group into bits, bins and keep of the scratch, from index `to` on. */
 static uint32_t round_values(gw_encoding *e, uint64_t group_first, const uint8_t *values, size_t at, size_t len,
                              size_t to)
 {
     const size_t size = gw_traits_of(e->rule.dtype)->size;
     const gw_gcomp_map *map = e->source->map;
     const uint8_t *levels = map == NULL ? NULL : map->levels + group_first + at;
-    return e->codec->kernels.round(e->scratch.bits + to, e->scratch.keep + to, values + at * size, levels, len,
+    gw_scratch *s = &e->scratch;
+    return e->codec->kernels.round(s->bits + to, s->bins + to, s->keep + to, values + at * size, levels, len,
                                    e->source->first_element + group_first + at, &e->rule);
 }
 
 /* Label counts and window of a survey. */
-static uint32_t fold_survey(uint32_t *count, const uint32_t *bins, uint32_t dtype, uint32_t derived)
+static uint32_t fold_survey(uint32_t *count, const uint32_t *bin_count, uint32_t dtype, uint32_t derived)
 {
     uint32_t base = 0;
     if (!derived && dtype != GW_FP16) {
         uint32_t largest = 0;
         for (uint32_t bin = 4; bin < 4u * gw_traits_of(dtype)->exponent_mask; bin++) {
-            largest = bins[bin] != 0 ? bin >> 2 : largest;
+            largest = bin_count[bin] != 0 ? bin >> 2 : largest;
         }
         base = gw_codebook_base(largest);
     }
     GW_MEMSET(count, 0, GW_LABELS * sizeof *count);
-    for (uint32_t bin = 0; bin < GW_SURVEY_BINS; bin++) {
-        if (bins[bin] != 0) {
-            count[gw_label_of_bin(bin, dtype, derived, base)] += bins[bin];
+    for (uint32_t bin = 0; bin < GW_BINS; bin++) {
+        if (bin_count[bin] != 0) {
+            count[gw_label_of_bin(bin, dtype, derived, base)] += bin_count[bin];
         }
     }
     return base;
 }
 
-/* The codebook of a group (docs/format.md section 6). bits and keep of the scratch are used as buffers. */
+/* The codebook of a group (docs/format.md section 6). bits, bins and keep of the scratch are used as buffers. */
 static void build_group_book(gw_encoding *e, uint64_t group_first, size_t group_len, const uint8_t *values)
 {
     gw_scratch *s = &e->scratch;
@@ -154,10 +155,10 @@ static void build_group_book(gw_encoding *e, uint64_t group_first, size_t group_
             sampled += len;
         }
     }
-    GW_MEMSET(s->bins, 0, GW_SURVEY_BINS * sizeof *s->bins);
-    k->survey(s->bins, s->bits, s->keep, sampled, e->rule.dtype, e->rule.derived);
+    GW_MEMSET(s->bin_count, 0, GW_BINS * sizeof *s->bin_count);
+    k->survey(s->bin_count, s->bins, sampled);
 
-    s->book->base = (uint8_t)fold_survey(s->count, s->bins, e->rule.dtype, e->rule.derived);
+    s->book->base = (uint8_t)fold_survey(s->count, s->bin_count, e->rule.dtype, e->rule.derived);
     if (blocks > 1) {
         s->count[GW_LABEL_ZERO] += s->count[GW_LABEL_ZERO] == 0;
         s->count[GW_LABEL_ESCAPE] += s->count[GW_LABEL_ESCAPE] == 0;
@@ -206,8 +207,7 @@ static void plan_chunk(gw_encoding *e, chunk_plan *plan, size_t len)
     const gw_traits *t = gw_traits_of(e->rule.dtype);
     const gw_tree *tree = s->tree;
 
-    k->rank(s->ranks, s->keep, s->count, s->bits, len, s->ranker);
-    k->digits(s->plane, plan->plane_len, s->bits, s->keep, len, e->rule.dtype, e->rule.derived);
+    k->split(s->level[0], s->count, s->plane, plan->plane_len, s->bits, s->bins, s->keep, len, s->ranker);
 
     plan->len = len;
     plan->below[0] = 0;
@@ -227,30 +227,33 @@ static void plan_chunk(gw_encoding *e, chunk_plan *plan, size_t len)
     plan->size += gw_round4(plan->escape_len * t->size);
 }
 
+static int is_single_label(const gw_node *node)
+{
+    return node->right == 0 && node->width == 0;
+}
+
 /* Partitions the ranks along the tree, writing every node's run. Returns the end of the runs. */
 static uint8_t *write_runs(gw_encoding *e, const chunk_plan *plan, uint8_t *dst)
 {
     gw_scratch *s = &e->scratch;
     const gw_kernels *k = &e->codec->kernels;
     const gw_tree *tree = s->tree;
-    uint8_t *members[GW_NODES_MAX]; /* where the ranks of a node lie once its parent was partitioned */
-    members[0] = s->ranks;
-    uint8_t *free_arena = s->arena;
 
     for (uint32_t i = 0; i < tree->node_count; i++) {
         const gw_node *node = &tree->node[i];
         const size_t len = node_len(plan, node);
-        if (i > 0 && tree->node[i - 1].right == 0) {
-            /* A right child: whatever was put behind its members belonged to the finished left subtree. */
-            free_arena = members[i] + len + GW_SLOP;
-        }
+        const uint8_t *ranks = s->level[node->depth & 1] + gw_node_place(node, plan->below[node->first_rank]);
         if (node->right != 0) {
-            members[i + 1] = members[i];
-            members[node->right] = free_arena;
-            free_arena += k->partition(members[i], free_arena, dst, members[i], len, node->pivot) + GW_SLOP;
+            const gw_node *left = &tree->node[i + 1];
+            const gw_node *right = &tree->node[node->right];
+            uint8_t *below = s->level[(node->depth + 1) & 1];
+            /* Of a child that is a leaf of width 0 nobody needs the ranks. */
+            k->partition(is_single_label(left) ? NULL : below + gw_node_place(left, plan->below[left->first_rank]),
+                         is_single_label(right) ? NULL : below + gw_node_place(right, plan->below[right->first_rank]),
+                         dst, ranks, len, node->pivot);
             dst += gw_run_size(len, 1);
         } else if (node->width != 0) {
-            k->pack(dst, members[i], len, node->width, (uint8_t)node->first_rank);
+            k->pack(dst, ranks, len, node->width, (uint8_t)node->first_rank);
             dst += gw_run_size(len, node->width);
         }
     }
@@ -263,9 +266,9 @@ static uint8_t *write_escapes(gw_encoding *e, const chunk_plan *plan, uint8_t *d
     const size_t size = gw_traits_of(e->rule.dtype)->size;
     uint8_t *end = dst + gw_round4(plan->escape_len * size);
     size_t left = plan->escape_len;
-    /* The ranks are partitioned by now; an escape is a value that keeps no bits and is not zero. */
+    /* The ranks are partitioned by now, so they are looked up once more. */
     for (size_t i = 0; left > 0; i++) {
-        if (s->keep[i] == 0 && (s->bits[i] != 0 || s->tree->zero_rank == GW_NO_RANK)) {
+        if (s->ranker->rank[s->bins[i]] == s->ranker->escape_rank) {
             if (size == 4) {
                 gw_store32(dst, s->bits[i]);
             } else {

@@ -45,51 +45,62 @@ typedef struct gw_round_rule {
 
 /*
  * Flushes, cuts and rounds len values (docs/numerics.md section 3). bits[i] = the rounded value, 16-bit types in the low
- * half; keep[i] = M + 1 - drop. Element i has absolute index `element`+ i. Returns the OR of all bits (0: all are +0).
- * bits and keep are workspace arrays; slop may be written.
+ * half; bins[i] = its bin, see below; in derived mode keep[i] = M + 1 - drop (in explicit mode the level in the bin says it,
+ * and what is in keep is nobody's business). Element i has absolute index `element` + i. Returns the OR of all bits (0: all are +0).
+ * bits, bins and keep are workspace arrays; slop may be written.
  */
-typedef uint32_t gw_round_fn(uint32_t *bits, uint8_t *keep, const void *values, const uint8_t *levels, size_t len,
-                             uint64_t element, const gw_round_rule *rule);
+typedef uint32_t gw_round_fn(uint32_t *bits, uint16_t *bins, uint8_t *keep, const void *values, const uint8_t *levels,
+                             size_t len, uint64_t element, const gw_round_rule *rule);
 
 /* ---- split and entropy ------------------------------------------------------------------------------------------ */
 
-/* Bins of the survey: 4 * e + level, where level = (M + 1 - keep) / explicit step in explicit mode and 0 in derived
- * mode. For fp32 and bf16 e = 0 has bin 0 for +0 and bin 1 for everything else; for fp16 +0 has bin 1023 instead. */
-enum { GW_SURVEY_BINS = 1024, GW_SURVEY_FP16_ZERO = 1023 };
+/* Bins: 4 * e + level, where level = drop / explicit step in explicit mode and 0 in derived mode. For fp32 and bf16 e = 0
+ * has bin 0 for +0 and bin 1 for everything else; for fp16 +0 has bin 1023, and -0 the bin of infinity and NaN. */
+enum { GW_BINS = 1024, GW_BIN_FP16_ZERO = 1023 };
 
-/* Adds the survey of len rounded values to bins[GW_SURVEY_BINS]. bits and keep are workspace arrays. */
-typedef void gw_survey_fn(uint32_t *bins, const uint32_t *bits, const uint8_t *keep, size_t len, uint32_t dtype,
-                          uint32_t derived);
+/* Adds the bins of len values to count[GW_BINS]. bins is a workspace array. */
+typedef void gw_survey_fn(uint32_t *count, const uint16_t *bins, size_t len);
 
-/* A codebook as the encoder sees it: rank by bin; bins without a code have the rank of the escape. escape_rank is 256
- * if the codebook has no escape (then every bin that occurs has a code). */
+/* A codebook as the encoder sees it. Bins without a code have the rank of the escape. escape_rank is 256 if the codebook
+ * has no escape: then every bin that occurs has a code. */
 typedef struct gw_ranker {
-    uint8_t rank[GW_SURVEY_BINS];
+    uint8_t rank[GW_BINS];
+    uint8_t keep[256]; /* by rank: zero and escape 0; others M + 1 - drop in explicit, 255 in derived mode */
     uint32_t dtype;
     uint32_t derived;
     uint32_t escape_rank;
-    uint32_t zero_rank; /* 256 if label 0 has no code */
 } gw_ranker;
 
 /*
- * ranks[i] = rank of value i; keep[i] becomes 0 for zeros and escapes; count[r] (256 words, set, not added to) = how many
- * values have rank r. ranks, bits and keep are workspace arrays; slop of ranks and keep may be written.
+ * Splits rounded values into ranks and digits (docs/format.md section 3):
+ *   ranks[i] = rank of bins[i]; count[r] (256 words, set, not added to) = how many values have rank r;
+ *   plane[p][...] = the digits of plane p in value order, plane_len[p] their number; p = 0..3 are the digit planes, 4..6
+ *   are R4, R2, R1, of which nothing is touched unless `derived` (plane_len is 0 then). A value keeps ranker->keep[rank]
+ *   bits in explicit mode, keep[i] & ranker->keep[rank] in derived mode.
+ * All arrays are workspace arrays; slop of ranks and planes may be written. len <= 2^15.
  */
-typedef void gw_rank_fn(uint8_t *ranks, uint8_t *keep, uint32_t *count, const uint32_t *bits, size_t len,
-                        const gw_ranker *ranker);
+typedef void gw_split_fn(uint8_t *ranks, uint32_t *count, uint8_t *const plane[GW_PLANES_MAX],
+                         size_t plane_len[GW_PLANES_MAX], const uint32_t *bits, const uint16_t *bins,
+                         const uint8_t *keep, size_t len, const gw_ranker *ranker);
 
 /*
  * Splits ranks at an inner node of the code tree. bitmap gets exactly gw_run_size(len, 1) bytes: bit i = (ranks[i] >=
  * pivot), padding zero. Ranks below the pivot go to left, the others to right, in order. Returns how many went right.
- * left may be ranks itself. Slop of left and right may be written.
+ * left and right may be NULL: those ranks are not wanted. Slop of left and right may be written.
  */
 typedef size_t gw_partition_fn(uint8_t *left, uint8_t *right, uint8_t *bitmap, const uint8_t *ranks, size_t len,
                                uint8_t pivot);
 
-/* The reverse: out[i] = next of right if bit i of bitmap is set, else next of left. left has `len` minus the number of
- * set bits values, right that number; the caller has checked it. bitmap is read in [0, ceil(len / 8)) only. Slop of out
- * may be written, slop of left and right read. */
-typedef void gw_merge_fn(uint8_t *out, const uint8_t *left, const uint8_t *right, const uint8_t *bitmap, size_t len);
+/* The ranks of a child of an inner node: an array, or, if that is NULL, one rank for all. */
+typedef struct gw_child {
+    const uint8_t *ranks;
+    uint8_t rank;
+} gw_child;
+
+/* The reverse of partition: out[i] = next of right if bit i of bitmap is set, else next of left. left has `len` minus the
+ * number of set bits values, right that number; the caller has checked it. Of bitmap only [0, ceil(len / 8)) is read. Slop
+ * of out may be written, slop of left and right read. */
+typedef void gw_merge_fn(uint8_t *out, gw_child left, gw_child right, const uint8_t *bitmap, size_t len);
 
 /* Number of set bits among the first len of a bitmap of gw_run_size(len, 1) bytes, or SIZE_MAX if a padding bit is set. */
 typedef size_t gw_ones_fn(const uint8_t *bitmap, size_t len);
@@ -103,14 +114,6 @@ typedef void gw_pack_fn(uint8_t *dst, const uint8_t *digits, size_t len, unsigne
 /* The reverse: digits[i] = base + number i (modulo 256). Reads exactly gw_run_size(len, width) bytes. Returns 1 if all
  * padding bits are zero, else 0. Slop of digits may be written. */
 typedef int gw_unpack_fn(uint8_t *digits, const uint8_t *src, size_t len, unsigned width, uint8_t base);
-
-/*
- * Cuts the kept bits of rounded values into digits (docs/format.md section 3): plane[p][...] gets the digits of plane p
- * in value order, plane_len[p] their number; p = 0..3 are the digit planes, 4..6 are R4, R2, R1 and only used if
- * `derived`. keep[i] = 0: no digits. All arrays are workspace arrays; slop of the planes may be written.
- */
-typedef void gw_digits_fn(uint8_t *const plane[GW_PLANES_MAX], size_t plane_len[GW_PLANES_MAX], const uint32_t *bits,
-                          const uint8_t *keep, size_t len, uint32_t dtype, uint32_t derived);
 
 /* ---- unpack and join -------------------------------------------------------------------------------------------- */
 
@@ -161,13 +164,12 @@ typedef struct gw_kernels {
     gw_map_build_fn *map_build;
     gw_round_fn *round;
     gw_survey_fn *survey;
-    gw_rank_fn *rank;
+    gw_split_fn *split;
     gw_partition_fn *partition;
     gw_merge_fn *merge;
     gw_ones_fn *ones;
     gw_pack_fn *pack;
     gw_unpack_fn *unpack;
-    gw_digits_fn *digits;
     gw_join_fn *join;
     gw_add_fn *add_fp32;
     gw_add_fn *add_bf16;
@@ -180,13 +182,12 @@ gw_map_scan_fn gw_map_scan_scalar;
 gw_map_build_fn gw_map_build_scalar;
 gw_round_fn gw_round_scalar;
 gw_survey_fn gw_survey_scalar;
-gw_rank_fn gw_rank_scalar;
+gw_split_fn gw_split_scalar;
 gw_partition_fn gw_partition_scalar;
 gw_merge_fn gw_merge_scalar;
 gw_ones_fn gw_ones_scalar;
 gw_pack_fn gw_pack_scalar;
 gw_unpack_fn gw_unpack_scalar;
-gw_digits_fn gw_digits_scalar;
 gw_join_fn gw_join_scalar;
 gw_add_fn gw_add_fp32_scalar, gw_add_bf16_scalar, gw_add_fp16_scalar;
 gw_crc32c_fn gw_crc32c_scalar;

@@ -7,13 +7,12 @@ void gw_kernels_init_scalar(gw_kernels *kernels)
     kernels->map_build = gw_map_build_scalar;
     kernels->round = gw_round_scalar;
     kernels->survey = gw_survey_scalar;
-    kernels->rank = gw_rank_scalar;
+    kernels->split = gw_split_scalar;
     kernels->partition = gw_partition_scalar;
     kernels->merge = gw_merge_scalar;
     kernels->ones = gw_ones_scalar;
     kernels->pack = gw_pack_scalar;
     kernels->unpack = gw_unpack_scalar;
-    kernels->digits = gw_digits_scalar;
     kernels->join = gw_join_scalar;
     kernels->add_fp32 = gw_add_fp32_scalar;
     kernels->add_bf16 = gw_add_bf16_scalar;

@@ -6,7 +6,7 @@
 #include "core/kernels.h"
 
 /* Eight bytes to eight numbers of w bits: neighbours are moved together in pairs, fours, and all eight. */
-static inline uint64_t squeeze8(uint64_t x, unsigned w)
+GW_TEMPLATE uint64_t squeeze8(uint64_t x, unsigned w)
 {
     x = (x & 0x00ff00ff00ff00ffu) | (x & 0xff00ff00ff00ff00u) >> (8 - w);
     x = (x & 0x0000ffff0000ffffu) | (x & 0xffff0000ffff0000u) >> (16 - 2 * w);
@@ -14,7 +14,7 @@ static inline uint64_t squeeze8(uint64_t x, unsigned w)
 }
 
 /* The reverse; bits above the numbers are masked away on the way. */
-static inline uint64_t spread8(uint64_t x, unsigned w)
+GW_TEMPLATE uint64_t spread8(uint64_t x, unsigned w)
 {
     uint64_t four = ((uint64_t)1 << 4 * w) - 1;
     x = (x & four) | (x & four << 4 * w) << (32 - 4 * w);
@@ -28,13 +28,13 @@ static inline uint64_t spread8(uint64_t x, unsigned w)
 }
 
 /* Adds c (all bytes equal) to every byte of x, modulo 256: the top bits apart so that no carry leaves a byte. */
-static inline uint64_t add8(uint64_t x, uint64_t c)
+GW_TEMPLATE uint64_t add8(uint64_t x, uint64_t c)
 {
     const uint64_t low = 0x7f7f7f7f7f7f7f7fu;
     return ((x & low) + (c & low)) ^ ((x ^ c) & ~low);
 }
 
-static inline void pack_width(uint8_t *dst, const uint8_t *digits, size_t len, unsigned w, uint8_t base)
+GW_TEMPLATE void pack_width(uint8_t *dst, const uint8_t *digits, size_t len, unsigned w, uint8_t base)
 {
     const uint64_t minus = (uint64_t)(uint8_t)(0u - base) * 0x0101010101010101u;
     const size_t size = gw_run_size(len, w);
@@ -59,7 +59,7 @@ static inline void pack_width(uint8_t *dst, const uint8_t *digits, size_t len, u
     }
 }
 
-static inline int unpack_width(uint8_t *digits, const uint8_t *src, size_t len, unsigned w, uint8_t base)
+GW_TEMPLATE int unpack_width(uint8_t *digits, const uint8_t *src, size_t len, unsigned w, uint8_t base)
 {
     const uint64_t plus = (uint64_t)base * 0x0101010101010101u;
     const size_t size = gw_run_size(len, w);

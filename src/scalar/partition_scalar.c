@@ -2,51 +2,145 @@
  * Partition and merge: one inner node of the code tree, out and back (docs/format.md section 5.2).
  *
  * Both are branch-free: a value is stored to, or loaded from, both sides, and only the right side's position moves with
- * the bit; the left side's position is what remains of i.
+ * the bit; the left side's position is what remains of i. Where a side is a leaf of a single label there is nothing to
+ * move, and eight values are handled in one 64-bit word.
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
 #include "core/kernels.h"
 
-size_t gw_partition_scalar(uint8_t *left, uint8_t *right, uint8_t *bitmap, const uint8_t *ranks, size_t len,
-                           uint8_t pivot)
+#define BYTES(x) ((x) * 0x0101010101010101u)
+
+/* Bit j = (byte j of x >= byte j of y), for j = 0..7. */
+static inline uint32_t compare8(uint64_t x, uint64_t y)
 {
-    size_t right_len = 0;
-    for (size_t start = 0; start < len; start += 32) {
-        size_t stop = len - start < 32 ? len - start : 32;
-        uint32_t word = 0;
-        for (size_t j = 0; j < stop; j++) {
-            uint8_t rank = ranks[start + j];
-            uint32_t bit = rank >= pivot;
+    const uint64_t high = BYTES((uint64_t)0x80);
+    /* Subtract the low seven bits under a borrow-proof high bit, then decide by the high bits where they differ. */
+    const uint64_t low_ge = (x | high) - (y & ~high);
+    const uint64_t ge = ((x & ~y) | (~(x ^ y) & low_ge)) & high;
+    /* Bit 8j + 7 to bit 56 + j: no two of the shifted copies meet. */
+    return (uint32_t)((ge >> 7) * 0x0102040810204080u >> 56);
+}
+
+/* Byte j = bit j of x ? 255 : 0. */
+static inline uint64_t spread_bits(uint32_t x)
+{
+    const uint64_t picked = BYTES((uint64_t)x) & 0x8040201008040201u;
+    /* A byte with any bit set carries into its high bit when 127 is added (128 + 127 does not overflow). */
+    return ((picked + BYTES((uint64_t)0x7f)) >> 7 & BYTES((uint64_t)1)) * 255;
+}
+
+static size_t count8(uint32_t byte)
+{
+    byte -= byte >> 1 & 0x55;
+    byte = (byte & 0x33) + (byte >> 2 & 0x33);
+    return (byte + (byte >> 4)) & 15;
+}
+
+/* The last 1 to 7 values of a node, and the padding of its run. */
+static size_t partition_tail(uint8_t *left, uint8_t *right, uint8_t *bitmap, const uint8_t *ranks, size_t at, size_t len,
+                             size_t right_len, uint8_t pivot)
+{
+    uint32_t byte = 0;
+    for (size_t i = at; i < len; i++) {
+        const uint8_t rank = ranks[i];
+        const uint32_t bit = rank >= pivot;
+        if (right != NULL) {
             right[right_len] = rank;
-            left[start + j - right_len] = rank;
-            right_len += bit;
-            word |= bit << j;
         }
-        gw_store32(bitmap + start / 8, word);
+        if (left != NULL) {
+            left[i - right_len] = rank;
+        }
+        right_len += bit;
+        byte |= bit << (i - at);
+    }
+    const size_t written = at / 8;
+    const size_t size = gw_run_size(len, 1);
+    if (written < size) {
+        GW_MEMSET(bitmap + written, 0, size - written);
+        bitmap[written] = (uint8_t)byte;
     }
     return right_len;
 }
 
-void gw_merge_scalar(uint8_t *out, const uint8_t *left, const uint8_t *right, const uint8_t *bitmap, size_t len)
+GW_TEMPLATE size_t partition_sides(uint8_t *left, uint8_t *right, uint8_t *bitmap, const uint8_t *ranks, size_t len,
+                                     uint8_t pivot, int has_left, int has_right)
+{
+    size_t right_len = 0;
+    size_t i = 0;
+    for (; i + 8 <= len; i += 8) {
+        const uint32_t byte = compare8(gw_load64(ranks + i), BYTES((uint64_t)pivot));
+        if (has_left || has_right) {
+            size_t r = right_len;
+            for (size_t j = 0; j < 8; j++) {
+                const uint8_t rank = ranks[i + j];
+                if (has_right) {
+                    right[r] = rank;
+                }
+                if (has_left) {
+                    left[i + j - r] = rank;
+                }
+                r += byte >> j & 1;
+            }
+            right_len = r;
+        } else {
+            right_len += count8(byte);
+        }
+        bitmap[i / 8] = (uint8_t)byte;
+    }
+    return partition_tail(has_left ? left : NULL, has_right ? right : NULL, bitmap, ranks, i, len, right_len, pivot);
+}
+
+size_t gw_partition_scalar(uint8_t *left, uint8_t *right, uint8_t *bitmap, const uint8_t *ranks, size_t len,
+                           uint8_t pivot)
+{
+    if (left != NULL) {
+        return right != NULL ? partition_sides(left, right, bitmap, ranks, len, pivot, 1, 1)
+                             : partition_sides(left, right, bitmap, ranks, len, pivot, 1, 0);
+    }
+    return right != NULL ? partition_sides(left, right, bitmap, ranks, len, pivot, 0, 1)
+                         : partition_sides(left, right, bitmap, ranks, len, pivot, 0, 0);
+}
+
+GW_TEMPLATE void merge_sides(uint8_t *out, gw_child left, gw_child right, const uint8_t *bitmap, size_t len,
+                               int has_left, int has_right)
 {
     size_t r = 0;
     size_t i = 0;
     for (; i + 8 <= len; i += 8) {
-        uint32_t byte = bitmap[i / 8];
-        const uint8_t *l = left + i;
-        for (size_t j = 0; j < 8; j++) {
-            uint32_t bit = byte >> j & 1;
-            uint8_t from_left = l[(ptrdiff_t)j - (ptrdiff_t)r];
-            uint8_t from_right = right[r];
-            out[i + j] = bit ? from_right : from_left;
-            r += bit;
+        const uint32_t byte = bitmap[i / 8];
+        if (has_left || has_right) {
+            for (size_t j = 0; j < 8; j++) {
+                const uint32_t bit = byte >> j & 1;
+                const uint8_t from_left = has_left ? left.ranks[i + j - r] : left.rank;
+                const uint8_t from_right = has_right ? right.ranks[r] : right.rank;
+                out[i + j] = bit ? from_right : from_left;
+                r += bit;
+            }
+        } else {
+            const uint64_t mask = spread_bits(byte);
+            gw_store64(out + i, (BYTES((uint64_t)left.rank) & ~mask) | (BYTES((uint64_t)right.rank) & mask));
         }
     }
     for (; i < len; i++) {
-        uint32_t bit = (uint32_t)bitmap[i / 8] >> (i & 7) & 1;
-        out[i] = bit ? right[r] : left[i - r];
+        const uint32_t bit = (uint32_t)bitmap[i / 8] >> (i & 7) & 1;
+        out[i] = bit ? (has_right ? right.ranks[r] : right.rank) : (has_left ? left.ranks[i - r] : left.rank);
         r += bit;
+    }
+}
+
+void gw_merge_scalar(uint8_t *out, gw_child left, gw_child right, const uint8_t *bitmap, size_t len)
+{
+    if (left.ranks != NULL) {
+        if (right.ranks != NULL) {
+            merge_sides(out, left, right, bitmap, len, 1, 1);
+        } else {
+            merge_sides(out, left, right, bitmap, len, 1, 0);
+        }
+    } else if (right.ranks != NULL) {
+        merge_sides(out, left, right, bitmap, len, 0, 1);
+    } else {
+        merge_sides(out, left, right, bitmap, len, 0, 0);
     }
 }
 

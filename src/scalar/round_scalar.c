@@ -1,120 +1,160 @@
 /*
  * Precision, first stage of an encode: flush, look up how many mantissa bits a value may lose, round.
  *
- * One loop serves every dtype, rounding and kind of levels; the switch at the end instantiates it with those three as
- * constants so that no value pays for a choice that is the same for all of them.
+ * One loop serves every dtype, rounding and source of drops; the switch at the end instantiates it with those three as
+ * constants, so that no value pays for a choice that is the same for all of them. What differs from value to value is
+ * masked, not branched on: zeros and levels come in no order that a branch predictor could learn. The explicit loop has
+ * neither table nor variable shift, so that compilers turn it into vector code of any width.
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
+#include "core/bins.h"
 #include "core/kernels.h"
 #include "core/philox.h"
 
-/* Quarter-octave of a magnitude: the number that the map byte is compared with (docs/format.md section 3). */
-static inline int32_t quarter_octave(uint32_t magnitude, const gw_traits *t, int fp16, int derived)
+/* Where the drop of a value comes from. */
+enum { FROM_CONSTANT, FROM_OWN_QUARTER, FROM_DERIVED_QUARTER };
+
+/* All ones if the condition holds, else zero. */
+static inline uint32_t mask_if(int condition)
 {
-    uint32_t exponent = magnitude >> t->mantissa_bits;
+    return condition ? UINT32_MAX : 0;
+}
+
+/* Quarter-octave of a magnitude in fp32's bias: the number that the map byte is compared with (docs/format.md section 3).
+ * Exponent field and top two mantissa bits stand next to each other already. */
+GW_TEMPLATE int32_t quarter_octave(uint32_t magnitude, const gw_traits *t, int fp16, int source)
+{
+    uint32_t quarter = magnitude >> (t->mantissa_bits - 2);
     if (fp16) {
-        exponent = (exponent == 0 ? 1 : exponent) + t->exponent_bias;
+        quarter += (mask_if(quarter < 4) & 4) + 4u * t->exponent_bias;
     }
-    uint32_t quarter = derived ? 3 : (magnitude >> (t->mantissa_bits - 2)) & 3;
-    return (int32_t)(4 * exponent + quarter);
+    return (int32_t)(source == FROM_DERIVED_QUARTER ? quarter | 3 : quarter);
 }
 
-static inline uint32_t drop_of(int32_t k, uint32_t magnitude, const gw_round_rule *rule, const gw_traits *t, int fp16,
-                               int derived)
+GW_TEMPLATE uint32_t drop_of(uint32_t k, uint32_t magnitude, const uint8_t floor[32], int32_t drop_base, uint32_t cap,
+                               const gw_traits *t, int fp16, int source)
 {
-    int32_t room = k + rule->drop_base - quarter_octave(magnitude, t, fp16, derived);
-    if (k == 0 || room < 4) {
-        return 0;
-    }
-    return rule->floor[gw_min_u32((uint32_t)room >> 2, rule->cap)];
+    const int32_t room = (int32_t)k + drop_base - quarter_octave(magnitude, t, fp16, source);
+    const uint32_t octaves = (uint32_t)room >> 2 & mask_if(room >= 0) & mask_if(k != 0);
+    return floor[gw_min_u32(octaves, cap)];
 }
 
-static inline uint32_t load_bits(const uint8_t *values, size_t i, int wide)
-{
-    return wide ? gw_load32(values + 4 * i) : gw_load16(values + 2 * i);
-}
-
-static inline uint32_t round_range(uint32_t *bits, uint8_t *keep, const uint8_t *values, const uint8_t *levels,
-                                   size_t len, uint64_t element, const gw_round_rule *rule, uint32_t dtype,
-                                   uint32_t rounding, int derived)
+GW_TEMPLATE uint32_t round_range(uint32_t *restrict bits, uint16_t *restrict bins, uint8_t *restrict keep,
+                                   const uint8_t *restrict values, const uint8_t *restrict levels, size_t len,
+                                   uint64_t element, const gw_round_rule *restrict rule, uint32_t dtype,
+                                   uint32_t rounding, int source)
 {
     const gw_traits *t = gw_traits_of(dtype);
     const int wide = dtype == GW_FP32;
     const int fp16 = dtype == GW_FP16;
     const unsigned m = t->mantissa_bits;
-    const uint32_t sign_mask = wide ? 0x80000000u : 0x8000u;
-    const int strict = rule->strict != 0;
-    const int constant = rule->constant != 0;
+    const unsigned step = t->explicit_step;
+    const uint32_t sign_bit = 1u << (8 * t->size - 1);
+    const uint32_t special = t->exponent_mask;
+    const uint32_t strict = mask_if(rule->strict != 0);
+    const uint32_t cap = rule->cap;
+    const uint32_t constant_level = rule->derived ? 0 : gw_level_of(cap, dtype);
+    const int32_t drop_base = rule->drop_base;
+    /* Explicit: level n needs room for n steps, in quarter-octaves, and a cap that allows it. */
+    const int32_t need1 = cap >= step ? 4 * (int32_t)step : INT32_MAX;
+    const int32_t need2 = cap >= 2 * step ? 8 * (int32_t)step : INT32_MAX;
+    const int32_t need3 = cap >= 3 * step ? 12 * (int32_t)step : INT32_MAX;
     uint32_t any = 0;
     uint32_t random[4] = {0, 0, 0, 0};
 
     for (size_t i = 0; i < len; i++) {
-        uint32_t value = load_bits(values, i, wide);
-        uint32_t sign = value & sign_mask;
-        uint32_t magnitude = value ^ sign;
-        uint32_t exponent = magnitude >> m;
-
-        if (!strict && exponent == 0 && (!fp16 || magnitude == 0)) {
-            sign = 0;
-            magnitude = 0;
+        uint32_t value = wide ? gw_load32(values + 4 * i) : gw_load16(values + 2 * i);
+        const uint32_t exponent = (value & (sign_bit - 1)) >> m;
+        if (!fp16) {
+            value &= mask_if(exponent != 0) | strict;
+        }
+        uint32_t sign = value & sign_bit;
+        const uint32_t magnitude = value ^ sign;
+        uint32_t may_drop = mask_if(exponent != special);
+        if (!fp16) {
+            may_drop &= mask_if(exponent != 0);
         }
 
-        uint32_t drop = 0;
-        if (exponent != t->exponent_mask && (exponent != 0 || fp16)) {
-            drop = constant ? rule->cap : drop_of(levels[i], magnitude, rule, t, fp16, derived);
+        uint32_t drop = 0;  /* FROM_CONSTANT, FROM_DERIVED_QUARTER */
+        uint32_t level = 0; /* FROM_CONSTANT, FROM_OWN_QUARTER */
+        uint32_t cut;       /* the bits that go */
+        if (source == FROM_OWN_QUARTER) {
+            const uint32_t k = levels[i];
+            const int32_t room = (int32_t)k + drop_base - quarter_octave(magnitude, t, fp16, source);
+            may_drop &= mask_if(k != 0);
+            const uint32_t one = mask_if(room >= need1) & may_drop;
+            const uint32_t two = mask_if(room >= need2) & may_drop;
+            const uint32_t three = mask_if(room >= need3) & may_drop;
+            cut = (one & ((1u << step) - 1)) | (two & ((1u << 2 * step) - 1)) | (three & ((1u << 3 * step) - 1));
+            level = 0u - (one + two + three);
+        } else if (source == FROM_CONSTANT) {
+            drop = cap & may_drop;
+            level = constant_level & may_drop;
+            cut = ((1u << cap) - 1) & may_drop;
+        } else {
+            drop = drop_of(levels[i], magnitude, rule->floor, drop_base, cap, t, fp16, source) & may_drop;
+            cut = (1u << drop) - 1;
         }
-        uint32_t mask = (1u << drop) - 1;
 
         uint32_t add = 0;
         if (rounding == GW_GCOMP_NEAREST) {
             /* Half an ulp less one, plus the last kept bit: ties go to even. Both vanish when nothing is dropped. */
-            add = (mask >> 1) + ((magnitude >> drop) & mask & 1);
+            const uint32_t last = mask_if((magnitude & (cut + 1)) != 0) & cut & 1;
+            add = (cut >> 1) + last;
         } else if (rounding == GW_GCOMP_STOCHASTIC) {
             if (i == 0 || ((element + i) & 3) == 0) {
-                uint64_t quad = (element + i) >> 2;
+                const uint64_t quad = (element + i) >> 2;
                 gw_philox4x32(random, rule->seed, (uint32_t)quad, (uint32_t)(quad >> 32), rule->step_index,
                               rule->rank_hop);
             }
-            add = random[(element + i) & 3] & mask;
+            add = random[(element + i) & 3] & cut;
         }
-        uint32_t rounded = (magnitude + add) & ~mask;
-        if (drop != 0 && rounded >> m == t->exponent_mask) {
-            rounded = magnitude & ~mask; /* a carry out of the largest finite exponent truncates instead */
+        uint32_t rounded = (magnitude + add) & ~cut;
+        if (rounding != GW_GCOMP_TRUNCATE) {
+            /* A carry out of the largest finite exponent truncates instead. */
+            const uint32_t carried = mask_if(rounded >> m == special) & may_drop;
+            rounded = (rounded & ~carried) | (magnitude & ~cut & carried);
         }
-        if (fp16 && !strict && rounded == 0) {
-            sign = 0; /* a subnormal that rounded to zero */
+        if (fp16) {
+            sign &= mask_if(rounded != 0) | strict; /* -0, and subnormals that rounded to zero */
         }
-
-        /* The receiver of a derived frame sees the rounded exponent. It is never smaller, so this drop is never larger,
-         * and where it is smaller a carry has made the mantissa zero: nothing is lost. */
-        if (derived && !constant && drop != 0) {
-            drop = drop_of(levels[i], rounded, rule, t, fp16, 1);
+        if (source != FROM_OWN_QUARTER) {
+            /* The receiver of a derived frame sees the rounded exponent. It is never smaller, so this drop is never larger,
+             * and where it is smaller a carry has made the mantissa zero: nothing is lost. */
+            if (source == FROM_DERIVED_QUARTER) {
+                drop = drop_of(levels[i], rounded, rule->floor, drop_base, cap, t, fp16, source) & mask_if(drop != 0);
+            }
+            keep[i] = (uint8_t)(m + 1 - drop);
         }
-
         bits[i] = sign | rounded;
-        keep[i] = (uint8_t)(m + 1 - drop);
-        any |= bits[i];
+        bins[i] = (uint16_t)gw_bin_of(sign | rounded, level, dtype);
+        any |= sign | rounded;
     }
     return any;
 }
 
-#define ROUND_CASE(dtype, rounding, derived)                                                                           \
-    case (dtype) * 8 + (rounding) * 2 + (derived):                                                                     \
-        return round_range(bits, keep, (const uint8_t *)values, levels, len, element, rule, (dtype), (rounding), (derived))
+#define ROUND_CASE(dtype, rounding, source)                                                                            \
+    case ((dtype) * 4 + (rounding)) * 4 + (source):                                                                    \
+        return round_range(bits, bins, keep, (const uint8_t *)values, levels, len, element, rule, (dtype), (rounding), (source))
 
 #define ROUND_CASES(dtype)                                                                                             \
-    ROUND_CASE(dtype, GW_GCOMP_TRUNCATE, 0);                                                                           \
-    ROUND_CASE(dtype, GW_GCOMP_TRUNCATE, 1);                                                                           \
-    ROUND_CASE(dtype, GW_GCOMP_NEAREST, 0);                                                                            \
-    ROUND_CASE(dtype, GW_GCOMP_NEAREST, 1);                                                                            \
-    ROUND_CASE(dtype, GW_GCOMP_STOCHASTIC, 0);                                                                         \
-    ROUND_CASE(dtype, GW_GCOMP_STOCHASTIC, 1)
+    ROUND_CASE(dtype, GW_GCOMP_TRUNCATE, FROM_CONSTANT);                                                               \
+    ROUND_CASE(dtype, GW_GCOMP_TRUNCATE, FROM_OWN_QUARTER);                                                            \
+    ROUND_CASE(dtype, GW_GCOMP_TRUNCATE, FROM_DERIVED_QUARTER);                                                        \
+    ROUND_CASE(dtype, GW_GCOMP_NEAREST, FROM_CONSTANT);                                                                \
+    ROUND_CASE(dtype, GW_GCOMP_NEAREST, FROM_OWN_QUARTER);                                                             \
+    ROUND_CASE(dtype, GW_GCOMP_NEAREST, FROM_DERIVED_QUARTER);                                                         \
+    ROUND_CASE(dtype, GW_GCOMP_STOCHASTIC, FROM_CONSTANT);                                                             \
+    ROUND_CASE(dtype, GW_GCOMP_STOCHASTIC, FROM_OWN_QUARTER);                                                          \
+    ROUND_CASE(dtype, GW_GCOMP_STOCHASTIC, FROM_DERIVED_QUARTER)
 
-uint32_t gw_round_scalar(uint32_t *bits, uint8_t *keep, const void *values, const uint8_t *levels, size_t len,
-                         uint64_t element, const gw_round_rule *rule)
+uint32_t gw_round_scalar(uint32_t *bits, uint16_t *bins, uint8_t *keep, const void *values, const uint8_t *levels,
+                         size_t len, uint64_t element, const gw_round_rule *rule)
 {
-    switch (rule->dtype * 8 + rule->rounding * 2 + rule->derived) {
+    const uint32_t source =
+        rule->constant ? FROM_CONSTANT : rule->derived ? FROM_DERIVED_QUARTER : FROM_OWN_QUARTER;
+    switch ((rule->dtype * 4 + rule->rounding) * 4 + source) {
         ROUND_CASES(GW_FP32);
         ROUND_CASES(GW_BF16);
         ROUND_CASES(GW_FP16);
