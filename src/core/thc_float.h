@@ -1,0 +1,51 @@
+/*
+ * Bit patterns of fp32 and the one rule about small numbers: subnormals and -0 count as +0. It is applied to bits, never
+ * left to the processor, so that results do not depend on its flush modes (docs/numerics-thc.md, "Small numbers").
+ */
+#ifndef GW_THC_FLOAT_H
+#define GW_THC_FLOAT_H
+
+#include "core/bytes.h"
+
+#define GW_F32_ABS 0x7fffffffu     /* all but the sign */
+#define GW_F32_INF 0x7f800000u     /* the lowest magnitude that is not finite */
+#define GW_F32_MIN 0x00800000u     /* 2^-126, the lowest normal magnitude */
+
+/* 2^exponent, -1022 <= exponent <= 1023. */
+static inline double gw_f64_pow2(int exponent)
+{
+    uint64_t bits = (uint64_t)(exponent + 1023) << 52;
+    double value;
+    GW_MEMCPY(&value, &bits, sizeof value);
+    return value;
+}
+
+/* +0 for subnormals and zeros, else the value. */
+static inline float gw_f32_flush(float value)
+{
+    return (gw_bits_from_float(value) & GW_F32_ABS) < GW_F32_MIN ? 0.0f : value;
+}
+
+/*
+ * value * 2^(128 - exponent) for values of biased exponent <= `exponent`, which gives magnitudes below 4; +0 for those
+ * 60 or more octaves below it. So nothing that is computed from the results is ever subnormal: their squares are
+ * >= 2^-120, and their sums are multiples of 2^-82. 60 octaves are far below the 24 bits of the sums that follow.
+ */
+#define GW_THC_WINDOW_OCTAVES 60u
+
+static inline uint32_t gw_thc_window_floor(uint32_t exponent)
+{
+    return exponent > GW_THC_WINDOW_OCTAVES ? (exponent - GW_THC_WINDOW_OCTAVES) << 23 : GW_F32_MIN;
+}
+
+static inline float gw_thc_window_scale(uint32_t exponent)
+{
+    return gw_float_from_bits((255u - exponent) << 23); /* 1 <= exponent <= 254 */
+}
+
+static inline float gw_thc_window(float value, uint32_t floor_bits, float scale)
+{
+    return (gw_bits_from_float(value) & GW_F32_ABS) < floor_bits ? 0.0f : value * scale;
+}
+
+#endif

@@ -1,0 +1,137 @@
+/*
+ * Stage aggregate: integer adds. Also the kernels of the firmware profile, where they are called directly.
+ */
+#include "core/bytes.h"
+#include "core/thc_kernels.h"
+
+#define GW_PACK_GROUP 64u
+
+/* Table value of index j of a packed group of 64. */
+static inline uint32_t table_value(const uint8_t *group, unsigned j, unsigned bits, const uint8_t *table)
+{
+    switch (bits) {
+    case 1:
+        return table[(group[j % 8] >> (j / 8)) & 1u];
+    case 2:
+        return table[(group[j % 16] >> (j / 16 * 2)) & 3u];
+    case 3:
+        return table[((group[j % 16] >> (j / 16 * 2)) & 3u) | (((group[16 + j % 8] >> (j / 8)) & 1u) << 2)];
+    default:
+        return table[(group[j % 32] >> (j / 32 * 4)) & 15u];
+    }
+}
+
+static inline uint32_t load_lane(const uint8_t *lane, unsigned lane_size)
+{
+    return lane_size == 1 ? lane[0] : lane_size == 2 ? gw_load16(lane) : gw_load32(lane);
+}
+
+static inline void add_to_lane(uint8_t *lane, unsigned lane_size, uint32_t value)
+{
+    value += load_lane(lane, lane_size);
+    if (lane_size == 1)
+        lane[0] = (uint8_t)value;
+    else if (lane_size == 2)
+        gw_store16(lane, (uint16_t)value);
+    else
+        gw_store32(lane, value);
+}
+
+static inline void add_indices_as(uint8_t *lanes, const uint8_t *indices, size_t len, unsigned bits,
+                                  const uint8_t *table, unsigned lane_size)
+{
+    for (size_t group = 0; group < len / GW_PACK_GROUP; group++) {
+        for (unsigned j = 0; j < GW_PACK_GROUP; j++)
+            add_to_lane(lanes + j * lane_size, lane_size, table_value(indices, j, bits, table));
+        lanes += GW_PACK_GROUP * lane_size;
+        indices += (size_t)8 * bits;
+    }
+}
+
+static inline void add_lanes_as(uint8_t *lanes, const uint8_t *src, size_t len, unsigned lane_size)
+{
+    for (size_t i = 0; i < len; i++)
+        add_to_lane(lanes + i * lane_size, lane_size, load_lane(src + i * lane_size, lane_size));
+}
+
+static inline uint32_t lane_max_as(const uint8_t *lanes, size_t len, unsigned lane_size)
+{
+    uint32_t largest = 0;
+
+    for (size_t i = 0; i < len; i++) {
+        uint32_t lane = load_lane(lanes + i * lane_size, lane_size);
+        largest = lane > largest ? lane : largest;
+    }
+    return largest;
+}
+
+/*
+ * One body serves every width. Hosts get a copy per lane width and index width, from which the compiler removes the
+ * branches; firmware gets the general one, which is smallest.
+ */
+#if defined(GW_FIRMWARE)
+void gw_thc_add_indices_scalar(uint8_t *lanes, const uint8_t *indices, size_t len, unsigned bits, const uint8_t *table,
+                               unsigned lane_bits)
+{
+    add_indices_as(lanes, indices, len, bits, table, lane_bits / 8);
+}
+
+void gw_thc_add_lanes_scalar(uint8_t *lanes, const uint8_t *src, size_t len, unsigned lane_bits)
+{
+    add_lanes_as(lanes, src, len, lane_bits / 8);
+}
+
+uint32_t gw_thc_lane_max_scalar(const uint8_t *lanes, size_t len, unsigned lane_bits)
+{
+    return lane_max_as(lanes, len, lane_bits / 8);
+}
+#else
+static inline void add_indices_width(uint8_t *lanes, const uint8_t *indices, size_t len, unsigned bits,
+                                     const uint8_t *table, unsigned lane_size)
+{
+    switch (bits) {
+    case 1:
+        add_indices_as(lanes, indices, len, 1, table, lane_size);
+        break;
+    case 2:
+        add_indices_as(lanes, indices, len, 2, table, lane_size);
+        break;
+    case 3:
+        add_indices_as(lanes, indices, len, 3, table, lane_size);
+        break;
+    default:
+        add_indices_as(lanes, indices, len, 4, table, lane_size);
+        break;
+    }
+}
+
+void gw_thc_add_indices_scalar(uint8_t *lanes, const uint8_t *indices, size_t len, unsigned bits, const uint8_t *table,
+                               unsigned lane_bits)
+{
+    if (lane_bits == 8)
+        add_indices_width(lanes, indices, len, bits, table, 1);
+    else if (lane_bits == 16)
+        add_indices_width(lanes, indices, len, bits, table, 2);
+    else
+        add_indices_width(lanes, indices, len, bits, table, 4);
+}
+
+void gw_thc_add_lanes_scalar(uint8_t *lanes, const uint8_t *src, size_t len, unsigned lane_bits)
+{
+    if (lane_bits == 8)
+        add_lanes_as(lanes, src, len, 1);
+    else if (lane_bits == 16)
+        add_lanes_as(lanes, src, len, 2);
+    else
+        add_lanes_as(lanes, src, len, 4);
+}
+
+uint32_t gw_thc_lane_max_scalar(const uint8_t *lanes, size_t len, unsigned lane_bits)
+{
+    if (lane_bits == 8)
+        return lane_max_as(lanes, len, 1);
+    if (lane_bits == 16)
+        return lane_max_as(lanes, len, 2);
+    return lane_max_as(lanes, len, 4);
+}
+#endif

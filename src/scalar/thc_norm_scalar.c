@@ -1,0 +1,68 @@
+/*
+ * Stage norm: one uint32 pattern per block whose integer maximum over workers bounds the block of every worker.
+ */
+#include "core/thc_kernels.h"
+#include "core/sqrt.h"
+#include "core/thc_float.h"
+
+#define GW_NORM_LANES 64u
+#define GW_NONFINITE_NORM 0x7fc00000u   /* GW_THC_NORM_NONFINITE */
+#define GW_NONFINITE_CODE 0xffffffffu   /* above the code of every number */
+#define GW_EXTENT_LIMIT 0x7f000000u     /* 2^127: differences of smaller values stay finite */
+
+uint32_t gw_thc_norm_scalar(const float *x, size_t len)
+{
+    float sum[GW_NORM_LANES] = {0};
+    uint32_t largest = 0;
+
+    for (size_t i = 0; i < len; i++) {
+        uint32_t magnitude = gw_bits_from_float(x[i]) & GW_F32_ABS;
+        largest = magnitude > largest ? magnitude : largest;
+    }
+    if (largest >= GW_F32_INF)
+        return GW_NONFINITE_NORM;
+    if (largest == 0)
+        return 0;
+
+    uint32_t exponent = largest >> 23;
+    uint32_t floor_bits = gw_thc_window_floor(exponent);
+    float scale = gw_thc_window_scale(exponent);
+    for (size_t i = 0; i < len; i++) {
+        float y = gw_thc_window(x[i], floor_bits, scale);
+        sum[i % GW_NORM_LANES] += y * y;
+    }
+    for (size_t half = GW_NORM_LANES / 2; half > 0; half /= 2) {
+        for (size_t j = 0; j < half; j++)
+            sum[j] += sum[j + half];
+    }
+
+    /* 4 <= sum[0] <= 16 * 8192: the root's exponent is 128..135, so with E >= 1 the result is never subnormal. */
+    uint32_t root = gw_bits_from_float(gw_sqrt(sum[0]));
+    uint32_t result_exponent = (root >> 23) + exponent - 128u;
+    if (result_exponent >= 255u)
+        return GW_NONFINITE_NORM;
+    return (result_exponent << 23) | (root & 0x7fffffu);
+}
+
+static uint32_t order_code(uint32_t bits)
+{
+    return (bits >> 31) != 0 ? ~bits : bits | 0x80000000u;
+}
+
+void gw_thc_extent_scalar(uint32_t patterns[2], const float *x, size_t len)
+{
+    patterns[0] = 0;
+    patterns[1] = 0;
+    for (size_t i = 0; i < len; i++) {
+        uint32_t bits = gw_bits_from_float(x[i]);
+        if ((bits & GW_F32_ABS) >= GW_EXTENT_LIMIT) {
+            patterns[0] = GW_NONFINITE_CODE;
+            patterns[1] = GW_NONFINITE_CODE;
+            return;
+        }
+        uint32_t code = order_code(bits);
+        uint32_t negated = order_code(bits == 0 ? 0 : bits ^ 0x80000000u);
+        patterns[0] = code > patterns[0] ? code : patterns[0];
+        patterns[1] = negated > patterns[1] ? negated : patterns[1];
+    }
+}
