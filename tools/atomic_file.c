@@ -20,8 +20,8 @@
 static const int caught_signals[] = {SIGINT, SIGTERM, SIGHUP};
 enum { CAUGHT_SIGNAL_COUNT = sizeof caught_signals / sizeof caught_signals[0] };
 
-/* The name that a signal handler must remove; empty when no temporary file exists. It is changed with the signals
- * blocked, so a handler sees a complete name. */
+/* The name that a signal handler must remove; empty when no temporary file exists. It is changed with the
+ * signals blocked, so a handler sees a complete name. */
 static char pending_path[PATH_MAX];
 
 void gw_atomic_file_discard_pending(void) {
@@ -159,7 +159,8 @@ int gw_atomic_file_open(gw_atomic_file *file, const char *path) {
     if (result != GW_CLI_OK) {
         return result;
     }
-    /* mkstemp() makes files for the owner alone; use the mode that the target has or would get from open(). */
+    /* mkstemp() makes files for the owner alone; use the mode that the target has or would get from
+       open(). */
     mode_t mode = 0;
     if (exists) {
         mode = status.st_mode & 0777;

@@ -1,7 +1,7 @@
 /*
- * Output files that appear complete or not at all: written under a temporary name in the same directory, synchronised,
- * then renamed. The temporary file is removed on failure and on SIGINT, SIGTERM and SIGHUP. An existing target keeps its
- * old contents until the rename.
+ * Output files that appear complete or not at all: written under a temporary name in the same directory,
+ * synchronised, then renamed. The temporary file is removed on failure and on SIGINT, SIGTERM and SIGHUP. An
+ * existing target keeps its old contents until the rename.
  *
  * Targets that are not regular files ("-" for standard output, /dev/null, pipes) are written directly.
  *
@@ -23,8 +23,9 @@ typedef struct gw_atomic_file {
     char *path_temporary;
 } gw_atomic_file;
 
-/* All return an exit code and print their messages. After a failed open, write or commit nothing is left on disk and the
- * object is closed. At most one file may be open at a time (the signal handler knows one name). */
+/* All return an exit code and print their messages. After a failed open, write or commit nothing is left on
+ * disk and the object is closed. At most one file may be open at a time (the signal handler knows one
+ * name). */
 int gw_atomic_file_open(gw_atomic_file *file, const char *path);
 int gw_atomic_file_write(gw_atomic_file *file, const void *data, size_t size);
 int gw_atomic_file_commit(gw_atomic_file *file);

@@ -121,7 +121,8 @@ int gw_cli_finish_stdout(int exit_code) {
     errno = 0;
     if (fflush(stdout) != 0 || ferror(stdout)) {
         const int reason = errno;
-        (void)gw_cli_error(GW_CLI_IO, "standard output", "%s", reason != 0 ? strerror(reason) : "write failed");
+        (void)gw_cli_error(GW_CLI_IO, "standard output", "%s",
+                           reason != 0 ? strerror(reason) : "write failed");
         return exit_code == GW_CLI_OK ? GW_CLI_IO : exit_code;
     }
     return exit_code;

@@ -1,6 +1,6 @@
 /*
- * The subcommands. Each takes its part of the command line: argv[0] is "gradwire NAME", the rest its options and files.
- * Each returns an exit code (cli_common.h) and prints its own messages.
+ * The subcommands. Each takes its part of the command line: argv[0] is "gradwire NAME", the rest its options
+ * and files. Each returns an exit code (cli_common.h) and prints its own messages.
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */

@@ -72,7 +72,8 @@ static const struct argp compress_argp = {
     compress_parse,
     "IN -o OUT.gw",
     "Compress IN, a NumPy array (.npy) or a snapshot (.json with the arrays beside it), into one frame.\v"
-    "A snapshot's gradient loses the mantissa bits that the parameter update cannot feel. An array loses none, or "
+    "A snapshot's gradient loses the mantissa bits that the parameter update cannot feel. An array loses "
+    "none, or "
     "those that --drop names. Exit codes: 0 done, 1 bad input, 2 bad command line, 3 input or output failed.",
     compress_children,
     NULL,
@@ -81,8 +82,9 @@ static const struct argp compress_argp = {
 
 static const char *const rounding_names[] = {"truncate", "nearest", "stochastic"};
 
-static int report_json(const gw_tensor_input *tensor, const gw_codec_request *request, const gw_encode_run *run,
-                       const gw_gcomp_info *info, const gw_frame_parts *parts, double seconds) {
+static int report_json(const gw_tensor_input *tensor, const gw_codec_request *request,
+                       const gw_encode_run *run, const gw_gcomp_info *info, const gw_frame_parts *parts,
+                       double seconds) {
     const uint64_t input_size = tensor->len * gw_dtype_size(tensor->dtype);
     json_t *object = json_object();
     json_object_set_new(object, "command", json_string("compress"));
@@ -92,16 +94,20 @@ static int report_json(const gw_tensor_input *tensor, const gw_codec_request *re
     json_object_set_new(object, "input_bytes", json_integer((json_int_t)input_size));
     json_object_set_new(object, "output_bytes", json_integer((json_int_t)run->frame_size));
     json_object_set_new(object, "rate", gw_cli_json_real((double)run->frame_size / (double)input_size));
-    json_object_set_new(object, "rate_fp32", gw_cli_json_real((double)run->frame_size / (4.0 * (double)tensor->len)));
-    json_object_set_new(object, "rate_bf16", gw_cli_json_real((double)run->frame_size / (2.0 * (double)tensor->len)));
-    json_object_set_new(object, "levels", json_string(info->levels == GW_GCOMP_DERIVED ? "derived" : "explicit"));
+    json_object_set_new(object, "rate_fp32",
+                        gw_cli_json_real((double)run->frame_size / (4.0 * (double)tensor->len)));
+    json_object_set_new(object, "rate_bf16",
+                        gw_cli_json_real((double)run->frame_size / (2.0 * (double)tensor->len)));
+    json_object_set_new(object, "levels",
+                        json_string(info->levels == GW_GCOMP_DERIVED ? "derived" : "explicit"));
     json_object_set_new(object, "constant", json_boolean(info->constant));
     json_object_set_new(object, "step", json_integer((json_int_t)info->step));
     json_object_set_new(object, "cap", json_integer((json_int_t)info->cap));
     json_object_set_new(object, "map", json_string(gw_tensor_input_map_name(tensor)));
     json_object_set_new(object, "wire_scale", gw_cli_json_real((double)request->wire_scale));
     json_object_set_new(object, "rounding", json_string(rounding_names[tensor->options.rounding]));
-    json_object_set_new(object, "preset", json_string(tensor->options.preset == GW_GCOMP_SMALL ? "small" : "fast"));
+    json_object_set_new(object, "preset",
+                        json_string(tensor->options.preset == GW_GCOMP_SMALL ? "small" : "fast"));
     json_object_set_new(object, "strict", json_boolean(info->strict));
     json_object_set_new(object, "checksum", json_boolean(info->checksum));
     json_object_set_new(object, "chunks", gw_frame_kinds_json(parts));
@@ -119,19 +125,22 @@ static int report_json(const gw_tensor_input *tensor, const gw_codec_request *re
     return gw_cli_json_print(object);
 }
 
-static void report_table(const gw_tensor_input *tensor, const compress_arguments *arguments, const gw_encode_run *run,
-                         const gw_gcomp_info *info, const gw_frame_parts *parts, double seconds) {
+static void report_table(const gw_tensor_input *tensor, const compress_arguments *arguments,
+                         const gw_encode_run *run, const gw_gcomp_info *info, const gw_frame_parts *parts,
+                         double seconds) {
     const uint64_t input_size = tensor->len * gw_dtype_size(tensor->dtype);
     printf("%s -> %s\n", arguments->input, arguments->output);
-    printf("  %llu values of %s, %s levels, step %u, cap %u, cut by %s%s, %s, %s\n", (unsigned long long)tensor->len,
-           gw_dtype_name(tensor->dtype), info->levels == GW_GCOMP_DERIVED ? "derived" : "explicit", info->step,
-           info->cap, gw_tensor_input_map_name(tensor), info->strict ? ", strict" : "",
-           rounding_names[tensor->options.rounding], tensor->options.preset == GW_GCOMP_SMALL ? "small" : "fast");
+    printf("  %llu values of %s, %s levels, step %u, cap %u, cut by %s%s, %s, %s\n",
+           (unsigned long long)tensor->len, gw_dtype_name(tensor->dtype),
+           info->levels == GW_GCOMP_DERIVED ? "derived" : "explicit", info->step, info->cap,
+           gw_tensor_input_map_name(tensor), info->strict ? ", strict" : "",
+           rounding_names[tensor->options.rounding],
+           tensor->options.preset == GW_GCOMP_SMALL ? "small" : "fast");
     printf("  chunks: %llu coded, %llu raw, %llu zero; codebooks: %llu; escapes: %llu\n",
            (unsigned long long)parts->chunk_count[GW_GCOMP_CHUNK_CODED],
            (unsigned long long)parts->chunk_count[GW_GCOMP_CHUNK_RAW],
-           (unsigned long long)parts->chunk_count[GW_GCOMP_CHUNK_ZERO], (unsigned long long)parts->codebook_count,
-           (unsigned long long)parts->escape_count);
+           (unsigned long long)parts->chunk_count[GW_GCOMP_CHUNK_ZERO],
+           (unsigned long long)parts->codebook_count, (unsigned long long)parts->escape_count);
     gw_frame_parts_print(parts, run->frame_size, tensor->len);
     if (tensor->len > 0) {
         printf("  %.2f %% of the input, %.2f %% of fp32, %.2f %% of a bf16 wire\n",
@@ -147,7 +156,8 @@ static void report_table(const gw_tensor_input *tensor, const compress_arguments
            arguments->request.threads, arguments->request.threads == 1 ? "" : "s");
 }
 
-/* Encodes; small inputs several times, because the first run also pays for fresh memory. *seconds is the median. */
+/* Encodes; small inputs several times, because the first run also pays for fresh memory. *seconds is the
+   median. */
 static int tensor_encode(gw_tensor_input *tensor, gw_encode_run *run, double *seconds) {
     enum { RUN_MAX = 5 };
     double times[RUN_MAX];
@@ -170,7 +180,8 @@ static int tensor_encode(gw_tensor_input *tensor, gw_encode_run *run, double *se
     return GW_CLI_OK;
 }
 
-static int tensor_write(gw_tensor_input *tensor, const compress_arguments *arguments, gw_atomic_file *output) {
+static int tensor_write(gw_tensor_input *tensor, const compress_arguments *arguments,
+                        gw_atomic_file *output) {
     gw_encode_run run;
     int result = gw_encode_run_init(&run, &tensor->codec, &tensor->source, arguments->request.threads);
     if (result != GW_CLI_OK) {

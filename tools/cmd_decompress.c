@@ -81,7 +81,8 @@ static const struct argp decompress_argp = {
     decompress_parse,
     "IN.gw -o OUT.npy",
     "Decompress a frame into a one-dimensional NumPy array ('<f4', '<f2', or '<u2' for bf16).\v"
-    "Nothing is written unless every chunk of the frame is sound. Exit codes: 0 done, 1 bad frame or snapshot, 2 bad "
+    "Nothing is written unless every chunk of the frame is sound. Exit codes: 0 done, 1 bad frame or "
+    "snapshot, 2 bad "
     "command line, 3 input or output failed.",
     decompress_children,
     NULL,
@@ -95,9 +96,10 @@ static int report_print(const gw_frame_input *frame, const decompress_arguments 
     if (!arguments->request.json) {
         printf("%s -> %s\n", arguments->input, arguments->output);
         printf("  %llu values of %s, %llu bytes -> %llu bytes\n", (unsigned long long)info->len,
-               gw_dtype_name(info->dtype), (unsigned long long)info->frame_size, (unsigned long long)output_size);
-        printf("  decode %.3f GB/s of output values (%s, %u thread%s)\n", gw_cli_gbps(output_size, seconds), backend,
-               arguments->request.threads, arguments->request.threads == 1 ? "" : "s");
+               gw_dtype_name(info->dtype), (unsigned long long)info->frame_size,
+               (unsigned long long)output_size);
+        printf("  decode %.3f GB/s of output values (%s, %u thread%s)\n", gw_cli_gbps(output_size, seconds),
+               backend, arguments->request.threads, arguments->request.threads == 1 ? "" : "s");
         return GW_CLI_OK;
     }
     gw_frame_parts parts;
@@ -110,7 +112,8 @@ static int report_print(const gw_frame_input *frame, const decompress_arguments 
     json_object_set_new(object, "input_bytes", json_integer((json_int_t)info->frame_size));
     json_object_set_new(object, "output_bytes", json_integer((json_int_t)output_size));
     json_object_set_new(object, "rate", gw_cli_json_real((double)info->frame_size / (double)output_size));
-    json_object_set_new(object, "levels", json_string(info->levels == GW_GCOMP_DERIVED ? "derived" : "explicit"));
+    json_object_set_new(object, "levels",
+                        json_string(info->levels == GW_GCOMP_DERIVED ? "derived" : "explicit"));
     json_object_set_new(object, "step", json_integer((json_int_t)info->step));
     json_object_set_new(object, "cap", json_integer((json_int_t)info->cap));
     json_object_set_new(object, "chunks", gw_frame_kinds_json(&parts));
@@ -121,7 +124,8 @@ static int report_print(const gw_frame_input *frame, const decompress_arguments 
     return gw_cli_json_print(object);
 }
 
-/* Decodes; small frames several times, because the first run also pays for fresh memory. *seconds is the median. */
+/* Decodes; small frames several times, because the first run also pays for fresh memory. *seconds is the
+   median. */
 static int frame_decode(const gw_frame_input *frame, gw_decode_run *run, double *seconds) {
     enum { RUN_MAX = 5 };
     double times[RUN_MAX];
@@ -136,7 +140,8 @@ static int frame_decode(const gw_frame_input *frame, gw_decode_run *run, double 
         times[count] = gw_cli_seconds() - start;
         gw_cli_progress_end(&progress);
         if (status != GW_OK) {
-            return gw_frame_explain(frame->input.name, frame->input.data, frame->input.size, status, bad_chunk);
+            return gw_frame_explain(frame->input.name, frame->input.data, frame->input.size, status,
+                                    bad_chunk);
         }
         total += times[count++];
     } while (count < RUN_MAX && total < 0.2);
@@ -144,10 +149,11 @@ static int frame_decode(const gw_frame_input *frame, gw_decode_run *run, double 
     return GW_CLI_OK;
 }
 
-static int frame_write(const gw_frame_input *frame, const decompress_arguments *arguments, gw_atomic_file *output) {
+static int frame_write(const gw_frame_input *frame, const decompress_arguments *arguments,
+                       gw_atomic_file *output) {
     gw_decode_run run;
-    int result = gw_decode_run_init(&run, &frame->codec, frame->input.data, frame->input.size, frame->map_used,
-                                    &frame->info, arguments->request.threads);
+    int result = gw_decode_run_init(&run, &frame->codec, frame->input.data, frame->input.size,
+                                    frame->map_used, &frame->info, arguments->request.threads);
     if (result != GW_CLI_OK) {
         return result;
     }
@@ -159,7 +165,8 @@ static int frame_write(const gw_frame_input *frame, const decompress_arguments *
         result = gw_atomic_file_write(output, header, sizeof header);
     }
     if (result == GW_CLI_OK) {
-        result = gw_atomic_file_write(output, run.dst, (size_t)frame->info.len * gw_dtype_size(frame->info.dtype));
+        result =
+            gw_atomic_file_write(output, run.dst, (size_t)frame->info.len * gw_dtype_size(frame->info.dtype));
     }
     if (result == GW_CLI_OK) {
         result = gw_atomic_file_commit(output);

@@ -13,7 +13,8 @@
 #include <stdio.h>
 #include <string.h>
 
-/* The build system says which backends it compiled into the library; the library tells which of them run here. */
+/* The build system says which backends it compiled into the library; the library tells which of them run
+   here. */
 #ifndef GW_CLI_BACKENDS_BUILT
 #define GW_CLI_BACKENDS_BUILT "scalar"
 #endif
@@ -79,7 +80,8 @@ static json_t *backends_built_json(void) {
     char names[] = GW_CLI_BACKENDS_BUILT;
     json_t *list = json_array();
     char *position = NULL;
-    for (const char *name = strtok_r(names, ",", &position); name != NULL; name = strtok_r(NULL, ",", &position)) {
+    for (const char *name = strtok_r(names, ",", &position); name != NULL;
+         name = strtok_r(NULL, ",", &position)) {
         json_array_append_new(list, json_string(name));
     }
     return list;

@@ -58,7 +58,8 @@ static const struct argp inspect_argp = {
     inspect_parse,
     "IN.gw",
     "Print header, chunks, codebooks and the bits per value of each part of a frame.\v"
-    "Header and directory are checked, the contents of chunks are not: see gradwire verify. Derived frames need no "
+    "Header and directory are checked, the contents of chunks are not: see gradwire verify. Derived frames "
+    "need no "
     "snapshot here.",
     NULL,
     NULL,
@@ -70,7 +71,8 @@ static json_t *header_json(const gw_gcomp_info *info) {
     json_object_set_new(object, "version", json_integer(0));
     json_object_set_new(object, "codec", json_string("gcomp"));
     json_object_set_new(object, "dtype", json_string(gw_dtype_name(info->dtype)));
-    json_object_set_new(object, "levels", json_string(info->levels == GW_GCOMP_DERIVED ? "derived" : "explicit"));
+    json_object_set_new(object, "levels",
+                        json_string(info->levels == GW_GCOMP_DERIVED ? "derived" : "explicit"));
     json_object_set_new(object, "constant", json_boolean(info->constant));
     json_object_set_new(object, "strict", json_boolean(info->strict));
     json_object_set_new(object, "checksum", json_boolean(info->checksum));
@@ -121,8 +123,8 @@ static json_t *chunk_json(const gw_chunk_parts *parts, uint64_t index) {
     return object;
 }
 
-static int frame_print_json(const gw_input_file *input, const gw_gcomp_info *info, const gw_frame_parts *parts,
-                            int chunks) {
+static int frame_print_json(const gw_input_file *input, const gw_gcomp_info *info,
+                            const gw_frame_parts *parts, int chunks) {
     const uint64_t values_size = info->len * gw_dtype_size(info->dtype);
     json_t *object = json_object();
     json_object_set_new(object, "command", json_string("inspect"));
@@ -149,8 +151,8 @@ static int frame_print_json(const gw_input_file *input, const gw_gcomp_info *inf
 }
 
 static void chunks_print(const gw_input_file *input, const gw_gcomp_info *info) {
-    printf("  %8s %-6s %7s %12s %8s %8s %7s %8s %8s %8s\n", "chunk", "kind", "values", "offset", "bytes", "book",
-           "symbols", "labels", "digits", "escapes");
+    printf("  %8s %-6s %7s %12s %8s %8s %7s %8s %8s %8s\n", "chunk", "kind", "values", "offset", "bytes",
+           "book", "symbols", "labels", "digits", "escapes");
     for (uint64_t i = 0; i < info->chunk_count; i++) {
         gw_chunk_parts one;
         gw_chunk_parts_read(input->data, input->size, info, i, &one);
@@ -161,8 +163,9 @@ static void chunks_print(const gw_input_file *input, const gw_gcomp_info *info) 
             printf(" broken: %s (rule %d, byte %llu)", one.broken_text, one.broken_rule,
                    (unsigned long long)one.broken_offset);
         } else if (one.leaf_count != 0) {
-            printf(" %8u %7u %8llu %8llu %8u", one.chunk.book, one.symbol_count, (unsigned long long)one.labels_size,
-                   (unsigned long long)one.digits_size, one.escape_count);
+            printf(" %8u %7u %8llu %8llu %8u", one.chunk.book, one.symbol_count,
+                   (unsigned long long)one.labels_size, (unsigned long long)one.digits_size,
+                   one.escape_count);
         }
         putchar('\n');
     }
@@ -171,12 +174,12 @@ static void chunks_print(const gw_input_file *input, const gw_gcomp_info *info) 
 static void frame_print(const gw_input_file *input, const gw_gcomp_info *info, const gw_frame_parts *parts,
                         int chunks) {
     printf("%s: gradwire frame, format version 0, codec gcomp\n", input->name);
-    printf("  %llu values of %s in %llu chunks of %llu\n", (unsigned long long)info->len, gw_dtype_name(info->dtype),
-           (unsigned long long)info->chunk_count, 1ull << info->chunk_log2);
+    printf("  %llu values of %s in %llu chunks of %llu\n", (unsigned long long)info->len,
+           gw_dtype_name(info->dtype), (unsigned long long)info->chunk_count, 1ull << info->chunk_log2);
     printf("  %s levels, step %u, cap %u, drop base %d%s%s%s%s\n",
            info->levels == GW_GCOMP_DERIVED ? "derived" : "explicit", info->step, info->cap, info->drop_base,
-           info->constant ? ", constant cut" : "", info->strict ? ", strict" : "", info->checksum ? ", checksums" : "",
-           info->installed ? ", installed codebook" : "");
+           info->constant ? ", constant cut" : "", info->strict ? ", strict" : "",
+           info->checksum ? ", checksums" : "", info->installed ? ", installed codebook" : "");
     if (info->installed) {
         printf("  codebook id %u, generation %u\n", info->book_id, info->book_generation);
     }
@@ -186,8 +189,8 @@ static void frame_print(const gw_input_file *input, const gw_gcomp_info *info, c
     printf("  chunks: %llu coded, %llu raw, %llu zero; codebooks: %llu; escapes: %llu\n",
            (unsigned long long)parts->chunk_count[GW_GCOMP_CHUNK_CODED],
            (unsigned long long)parts->chunk_count[GW_GCOMP_CHUNK_RAW],
-           (unsigned long long)parts->chunk_count[GW_GCOMP_CHUNK_ZERO], (unsigned long long)parts->codebook_count,
-           (unsigned long long)parts->escape_count);
+           (unsigned long long)parts->chunk_count[GW_GCOMP_CHUNK_ZERO],
+           (unsigned long long)parts->codebook_count, (unsigned long long)parts->escape_count);
     gw_frame_parts_print(parts, info->frame_size, info->len);
     if (chunks) {
         chunks_print(input, info);

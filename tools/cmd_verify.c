@@ -1,6 +1,6 @@
 /*
- * gradwire verify: checks a frame completely, or takes an array or a snapshot through a round trip and reports size,
- * error and speed.
+ * gradwire verify: checks a frame completely, or takes an array or a snapshot through a round trip and
+ * reports size, error and speed.
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
@@ -93,8 +93,10 @@ static const struct argp verify_argp = {
     verify_parse,
     "IN.gw\nSNAPSHOT.json\nARRAY.npy",
     "Check every rule of a frame; or encode an array or a snapshot, decode it, and compare.\v"
-    "A round trip fails if a value differs by more than its cut allows, or if the frame is not the one that one thread "
-    "of the scalar backend makes. Exit codes: 0 sound, 1 not sound or bad input, 2 bad command line, 3 input failed.",
+    "A round trip fails if a value differs by more than its cut allows, or if the frame is not the one that "
+    "one thread "
+    "of the scalar backend makes. Exit codes: 0 sound, 1 not sound or bad input, 2 bad command line, 3 input "
+    "failed.",
     verify_children,
     NULL,
     NULL,
@@ -123,7 +125,8 @@ static int frame_report(const gw_frame_input *frame, const verify_arguments *arg
     json_object_set_new(object, "input_bytes", json_integer((json_int_t)values_size));
     json_object_set_new(object, "output_bytes", json_integer((json_int_t)info->frame_size));
     json_object_set_new(object, "rate", gw_cli_json_real((double)info->frame_size / (double)values_size));
-    json_object_set_new(object, "levels", json_string(info->levels == GW_GCOMP_DERIVED ? "derived" : "explicit"));
+    json_object_set_new(object, "levels",
+                        json_string(info->levels == GW_GCOMP_DERIVED ? "derived" : "explicit"));
     json_object_set_new(object, "step", json_integer((json_int_t)info->step));
     json_object_set_new(object, "cap", json_integer((json_int_t)info->cap));
     json_object_set_new(object, "chunks", gw_frame_kinds_json(&parts));
@@ -146,8 +149,8 @@ static int frame_verify(const verify_arguments *arguments) {
     } else {
         uint64_t bad_chunk = UINT64_MAX;
         const double start = gw_cli_seconds();
-        const gw_status status = gw_gcomp_validate(&frame.codec, frame.input.data, frame.input.size, frame.map_used,
-                                                   &bad_chunk, workspace, workspace_size);
+        const gw_status status = gw_gcomp_validate(&frame.codec, frame.input.data, frame.input.size,
+                                                   frame.map_used, &bad_chunk, workspace, workspace_size);
         const double seconds = gw_cli_seconds() - start;
         result = gw_frame_explain(frame.input.name, frame.input.data, frame.input.size, status, bad_chunk);
         if (result == GW_CLI_OK) {
@@ -167,7 +170,7 @@ typedef struct roundtrip_report {
     gw_roundtrip compared;
     uint64_t frame_size;
     double encode_seconds, decode_seconds, copy_seconds;
-    int scalar_equal; /* -1: the frame is the scalar one */
+    int scalar_equal;    /* -1: the frame is the scalar one */
     const char *failure; /* NULL: sound */
 } roundtrip_report;
 
@@ -258,7 +261,8 @@ static int scalar_compare(const gw_tensor_input *tensor, const gw_encode_run *ru
 
 static int decode_and_compare(const gw_tensor_input *tensor, const gw_encode_run *run,
                               const verify_arguments *arguments, roundtrip_report *report) {
-    gw_status status = gw_gcomp_check(&tensor->codec, run->frame, run->frame_size, tensor->source.map, &report->info);
+    gw_status status =
+        gw_gcomp_check(&tensor->codec, run->frame, run->frame_size, tensor->source.map, &report->info);
     if (status != GW_OK) {
         return status_error(tensor, "its own frame is refused", status);
     }
@@ -277,7 +281,8 @@ static int decode_and_compare(const gw_tensor_input *tensor, const gw_encode_run
     result = decode_timed(tensor, &decode, arguments, &report->decode_seconds);
     if (result == GW_CLI_OK) {
         gw_frame_parts_read(run->frame, run->frame_size, &report->info, &report->parts);
-        gw_roundtrip_compare(tensor, &report->info, decode.dst, arguments->request.wire_scale, &report->compared);
+        gw_roundtrip_compare(tensor, &report->info, decode.dst, arguments->request.wire_scale,
+                             &report->compared);
         report->copy_seconds = copy_timed(tensor, decode.dst, arguments->runs);
     }
     gw_decode_run_free(&decode);
@@ -286,8 +291,8 @@ static int decode_and_compare(const gw_tensor_input *tensor, const gw_encode_run
 
 static void failure_find(roundtrip_report *report, const verify_arguments *arguments) {
     const gw_frame_parts *parts = &report->parts;
-    const uint64_t sum = parts->labels + parts->digits + parts->escapes + parts->raw + parts->codebooks +
-                         parts->headers;
+    const uint64_t sum =
+        parts->labels + parts->digits + parts->escapes + parts->raw + parts->codebooks + parts->headers;
     if (report->compared.beyond != 0) {
         report->failure = "values differ by more than their cut allows";
     } else if (report->scalar_equal == 0) {
@@ -340,7 +345,8 @@ static int roundtrip_print_json(const gw_tensor_input *tensor, const verify_argu
     json_object_set_new(object, "cap", json_integer((json_int_t)report->info.cap));
     json_object_set_new(object, "map", json_string(gw_tensor_input_map_name(tensor)));
     json_object_set_new(object, "rounding", json_string(rounding_names[tensor->options.rounding]));
-    json_object_set_new(object, "preset", json_string(tensor->options.preset == GW_GCOMP_SMALL ? "small" : "fast"));
+    json_object_set_new(object, "preset",
+                        json_string(tensor->options.preset == GW_GCOMP_SMALL ? "small" : "fast"));
     json_object_set_new(object, "chunks", gw_frame_kinds_json(&report->parts));
     json_object_set_new(object, "codebooks", json_integer((json_int_t)report->parts.codebook_count));
     json_object_set_new(object, "escapes", json_integer((json_int_t)report->parts.escape_count));
@@ -356,7 +362,8 @@ static int roundtrip_print_json(const gw_tensor_input *tensor, const verify_argu
         json_object_set_new(object, "optimizer",
                             json_string(gw_optimizer_name(tensor->snapshot.optimizer.kind)));
         json_object_set_new(object, "parameter_deviation", deviation_json(&report->compared.deviation));
-        json_object_set_new(object, "parameter_deviation_truncated", deviation_json(&report->compared.truncated));
+        json_object_set_new(object, "parameter_deviation_truncated",
+                            deviation_json(&report->compared.truncated));
     }
     json_object_set_new(object, "equals_scalar",
                         report->scalar_equal < 0 ? json_null() : json_boolean(report->scalar_equal));
@@ -394,24 +401,27 @@ static void roundtrip_print(const gw_tensor_input *tensor, const verify_argument
     const uint64_t input_size = tensor->len * gw_dtype_size(tensor->dtype);
     const double per_cent = tensor->len == 0 ? 0 : 100.0 * (double)report->frame_size / (double)tensor->len;
     printf("%s: %s\n", tensor->name, report->failure == NULL ? "ok" : report->failure);
-    printf("  %llu values of %s, %s levels, step %u, cap %u, cut by %s, %s, %s\n", (unsigned long long)tensor->len,
-           gw_dtype_name(tensor->dtype), report->info.levels == GW_GCOMP_DERIVED ? "derived" : "explicit",
-           report->info.step, report->info.cap, gw_tensor_input_map_name(tensor),
-           rounding_names[tensor->options.rounding], tensor->options.preset == GW_GCOMP_SMALL ? "small" : "fast");
+    printf("  %llu values of %s, %s levels, step %u, cap %u, cut by %s, %s, %s\n",
+           (unsigned long long)tensor->len, gw_dtype_name(tensor->dtype),
+           report->info.levels == GW_GCOMP_DERIVED ? "derived" : "explicit", report->info.step,
+           report->info.cap, gw_tensor_input_map_name(tensor), rounding_names[tensor->options.rounding],
+           tensor->options.preset == GW_GCOMP_SMALL ? "small" : "fast");
     printf("  chunks: %llu coded, %llu raw, %llu zero; codebooks: %llu; escapes: %llu\n",
            (unsigned long long)parts->chunk_count[GW_GCOMP_CHUNK_CODED],
            (unsigned long long)parts->chunk_count[GW_GCOMP_CHUNK_RAW],
-           (unsigned long long)parts->chunk_count[GW_GCOMP_CHUNK_ZERO], (unsigned long long)parts->codebook_count,
-           (unsigned long long)parts->escape_count);
+           (unsigned long long)parts->chunk_count[GW_GCOMP_CHUNK_ZERO],
+           (unsigned long long)parts->codebook_count, (unsigned long long)parts->escape_count);
     gw_frame_parts_print(parts, report->frame_size, tensor->len);
     printf("  %.2f %% of the input, %.2f %% of fp32, %.2f %% of a bf16 wire\n",
            per_cent / (double)gw_dtype_size(tensor->dtype), per_cent / 4, per_cent / 2);
-    printf("  %-28s %llu changed, %llu flushed to 0; relative error: worst %.3g, mean %.3g; bias %.3g\n", "gradient",
-           (unsigned long long)report->compared.changed, (unsigned long long)report->compared.flushed,
-           report->compared.error_max, report->compared.error_mean, report->compared.bias);
+    printf("  %-28s %llu changed, %llu flushed to 0; relative error: worst %.3g, mean %.3g; bias %.3g\n",
+           "gradient", (unsigned long long)report->compared.changed,
+           (unsigned long long)report->compared.flushed, report->compared.error_max,
+           report->compared.error_mean, report->compared.bias);
     if (report->compared.beyond != 0) {
         printf("  %llu values beyond their cut, the first is value %llu\n",
-               (unsigned long long)report->compared.beyond, (unsigned long long)report->compared.beyond_index);
+               (unsigned long long)report->compared.beyond,
+               (unsigned long long)report->compared.beyond_index);
     }
     if (report->compared.has_deviation) {
         char label[64];
@@ -448,7 +458,8 @@ static int roundtrip_run(const gw_tensor_input *tensor, const verify_arguments *
     result = encode_timed(tensor, &run, arguments, &report.encode_seconds);
     report.frame_size = run.frame_size;
     const uint32_t used = arguments->request.backends & gw_backends_available();
-    if (result == GW_CLI_OK && (arguments->request.threads > 1 || (used & ~(uint32_t)GW_BACKEND_SCALAR) != 0)) {
+    if (result == GW_CLI_OK &&
+        (arguments->request.threads > 1 || (used & ~(uint32_t)GW_BACKEND_SCALAR) != 0)) {
         result = scalar_compare(tensor, &run, &report.scalar_equal);
     }
     if (result == GW_CLI_OK) {

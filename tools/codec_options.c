@@ -88,7 +88,8 @@ static void backends_parse(struct argp_state *state, const char *list, uint32_t 
     memcpy(copy, list, strlen(list) + 1);
     uint32_t mask = 0;
     char *position = NULL;
-    for (const char *name = strtok_r(copy, ",", &position); name != NULL; name = strtok_r(NULL, ",", &position)) {
+    for (const char *name = strtok_r(copy, ",", &position); name != NULL;
+         name = strtok_r(NULL, ",", &position)) {
         if (strcmp(name, "all") == 0) {
             mask |= gw_backends_available();
             continue;
@@ -97,7 +98,9 @@ static void backends_parse(struct argp_state *state, const char *list, uint32_t 
         if (bit == 0) {
             argp_error(state, "--backend: '%s' is not a backend (see gradwire info)", name);
         } else if ((gw_backends_available() & bit) == 0) {
-            argp_error(state, "--backend: '%s' is not in this build or not on this machine (see gradwire info)", name);
+            argp_error(state,
+                       "--backend: '%s' is not in this build or not on this machine (see gradwire info)",
+                       name);
         }
         mask |= bit;
     }
@@ -113,14 +116,15 @@ static uint64_t u64_parse(struct argp_state *state, const char *option, const ch
                           uint64_t max) {
     uint64_t value = min;
     if (gw_cli_parse_u64(text, min, max, &value) != 0) {
-        argp_error(state, "%s: '%s' is not an integer from %llu to %llu", option, text, (unsigned long long)min,
-                   (unsigned long long)max);
+        argp_error(state, "%s: '%s' is not an integer from %llu to %llu", option, text,
+                   (unsigned long long)min, (unsigned long long)max);
     }
     return value;
 }
 
 /* Index of a name in a NULL-terminated list. */
-static int choice_parse(struct argp_state *state, const char *option, const char *text, const char *const *names) {
+static int choice_parse(struct argp_state *state, const char *option, const char *text,
+                        const char *const *names) {
     for (int i = 0; names[i] != NULL; i++) {
         if (strcmp(names[i], text) == 0) {
             return i;
@@ -140,14 +144,15 @@ static gw_dtype dtype_parse(struct argp_state *state, const char *option, const 
 
 static const struct argp_option encode_options[] = {
     {"levels", KEY_LEVELS, "KIND", 0,
-     "How the receiver learns the cut: explicit (default; any receiver decodes) or derived (the receiver needs the "
+     "How the receiver learns the cut: explicit (default; any receiver decodes) or derived (the receiver "
+     "needs the "
      "same snapshot)",
      0},
     {"level-step", KEY_LEVEL_STEP, "BITS", 0,
      "Granularity of the cut; explicit: 6, 2, 3 for fp32, bf16, fp16; derived: 1, 2, 3, 6 (default 1)", 0},
     {"cap", KEY_CAP, "BITS", 0, "Largest cut; a multiple of the step (default: the largest allowed)", 0},
-    {"drop", KEY_DROP, "BITS", 0, "Cut this many mantissa bits off every value instead of using the snapshot's map",
-     0},
+    {"drop", KEY_DROP, "BITS", 0,
+     "Cut this many mantissa bits off every value instead of using the snapshot's map", 0},
     {"strict", KEY_STRICT, NULL, 0, "Keep -0, subnormals and NaN payloads bit for bit", 0},
     {"checksum", KEY_CHECKSUM, NULL, 0, "Add CRC32C checksums", 0},
     {"preset", KEY_PRESET, "NAME", 0, "fast (default): a codebook per 2^17 values; small: one per chunk", 0},
@@ -175,13 +180,15 @@ static error_t encode_parse(int key, char *text, struct argp_state *state) {
     double scale = 1;
     switch (key) {
     case KEY_LEVELS:
-        options->levels = choice_parse(state, "--levels", text, levels) == 0 ? GW_GCOMP_EXPLICIT : GW_GCOMP_DERIVED;
+        options->levels =
+            choice_parse(state, "--levels", text, levels) == 0 ? GW_GCOMP_EXPLICIT : GW_GCOMP_DERIVED;
         break;
     case KEY_LEVEL_STEP:
         options->step = (uint32_t)u64_parse(state, "--level-step", text, 1, 6);
         break;
     case KEY_CAP:
-        options->cap = strcmp(text, "max") == 0 ? UINT32_MAX : (uint32_t)u64_parse(state, "--cap", text, 0, 23);
+        options->cap =
+            strcmp(text, "max") == 0 ? UINT32_MAX : (uint32_t)u64_parse(state, "--cap", text, 0, 23);
         break;
     case KEY_DROP:
         options->constant_drop = (uint32_t)u64_parse(state, "--drop", text, 0, 23);
@@ -194,7 +201,8 @@ static error_t encode_parse(int key, char *text, struct argp_state *state) {
         options->checksum = 1;
         break;
     case KEY_PRESET:
-        options->preset = choice_parse(state, "--preset", text, presets) == 0 ? GW_GCOMP_FAST : GW_GCOMP_SMALL;
+        options->preset =
+            choice_parse(state, "--preset", text, presets) == 0 ? GW_GCOMP_FAST : GW_GCOMP_SMALL;
         break;
     case KEY_ROUNDING:
         options->rounding = (gw_gcomp_rounding)choice_parse(state, "--rounding", text, roundings);
@@ -244,7 +252,8 @@ static error_t encode_parse(int key, char *text, struct argp_state *state) {
 const struct argp gw_codec_encode_argp = {encode_options, encode_parse, NULL, NULL, NULL, NULL, NULL};
 
 static const struct argp_option run_options[] = {
-    {"param-dtype", KEY_PARAM_DTYPE, "TYPE", 0, "Precision of the stored parameters: fp32 (default), bf16 or fp16", 0},
+    {"param-dtype", KEY_PARAM_DTYPE, "TYPE", 0,
+     "Precision of the stored parameters: fp32 (default), bf16 or fp16", 0},
     {"as", KEY_AS, "OPTIMIZER", 0,
      "Take the snapshot as one of another optimizer with the same hyperparameters, e.g. sgd", 0},
     {"backend", KEY_BACKEND, "NAME[,NAME]", 0, "Permitted backends (default: all that the machine has)", 0},
@@ -257,7 +266,8 @@ static error_t run_parse(int key, char *text, struct argp_state *state) {
     gw_codec_request *request = state->input;
     switch (key) {
     case KEY_PARAM_DTYPE:
-        request->options.param_mantissa_bits = gw_dtype_mantissa_bits(dtype_parse(state, "--param-dtype", text));
+        request->options.param_mantissa_bits =
+            gw_dtype_mantissa_bits(dtype_parse(state, "--param-dtype", text));
         request->has_param_dtype = 1;
         break;
     case KEY_AS:
@@ -314,8 +324,9 @@ int gw_codec_request_init_handle(const gw_codec_request *request, gw_dtype dtype
     }
     static const char *const steps[2][3] = {{"6", "2", "3"}, {"1, 2, 3, 6", "1, 2", "1, 3"}};
     static const char *const caps[2][3] = {{"18", "6", "9"}, {"23", "7", "10"}};
-    return gw_cli_error(GW_CLI_USAGE, NULL,
-                        "%s frames of %s take steps %s and caps that are multiples of the step, at most %s (%s)",
-                        derived ? "derived" : "explicit", gw_dtype_name(dtype), steps[derived][dtype - 1],
-                        caps[derived][dtype - 1], gw_status_message(status));
+    return gw_cli_error(
+        GW_CLI_USAGE, NULL,
+        "%s frames of %s take steps %s and caps that are multiples of the step, at most %s (%s)",
+        derived ? "derived" : "explicit", gw_dtype_name(dtype), steps[derived][dtype - 1],
+        caps[derived][dtype - 1], gw_status_message(status));
 }

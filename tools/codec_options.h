@@ -1,5 +1,6 @@
 /*
- * The options of compress, decompress and verify that concern the codec: an argp child parser and what it fills in.
+ * The options of compress, decompress and verify that concern the codec: an argp child parser and what it
+ * fills in.
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
@@ -14,10 +15,10 @@
 /* Set by gw_codec_request_init(), then by the parsers below (give them a pointer as their input). */
 typedef struct gw_codec_request {
     /* encoding */
-    gw_gcomp_options options;  /* dtype and backends are filled in later */
+    gw_gcomp_options options; /* dtype and backends are filled in later */
     gw_npy_u2 u2;
-    gw_dtype convert;          /* 0, or round fp32 values to this type before anything else */
-    int has_drop;              /* --drop: a constant cut instead of a map */
+    gw_dtype convert; /* 0, or round fp32 values to this type before anything else */
+    int has_drop;     /* --drop: a constant cut instead of a map */
     int has_param_dtype;
     float wire_scale;
     uint64_t seed, first_element;
@@ -25,7 +26,7 @@ typedef struct gw_codec_request {
     uint16_t rank, hop;
     /* both ways */
     gw_optimizer_kind as;
-    uint32_t backends;         /* mask, checked against the machine */
+    uint32_t backends; /* mask, checked against the machine */
     unsigned threads;
     int json;
 } gw_codec_request;
@@ -45,8 +46,10 @@ int gw_codec_request_init_handle(const gw_codec_request *request, gw_dtype dtype
 /* The fastest backend of a mask that this machine has: its name for reports. */
 const char *gw_codec_backend_name(uint32_t backends);
 
-const char *gw_dtype_name(gw_dtype dtype);       /* "fp32", "bf16", "fp16" */
-gw_dtype gw_dtype_from_name(const char *name);   /* 0 for an unknown name; f32 and float32 style names are known too */
+const char *gw_dtype_name(gw_dtype dtype); /* "fp32", "bf16", "fp16" */
+
+/* 0 for an unknown name. float32, f4 and the like are known too. */
+gw_dtype gw_dtype_from_name(const char *name);
 uint32_t gw_dtype_mantissa_bits(gw_dtype dtype); /* 23, 7, 10 */
 
 #endif

@@ -1,5 +1,6 @@
 /*
- * Cuts the work into ranges of chunks and hands them to threads. The frames are byte for byte those of one thread.
+ * Cuts the work into ranges of chunks and hands them to threads. The frames are byte for byte those of one
+ * thread.
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
@@ -13,7 +14,8 @@
 /* Ranges per thread: enough to even out chunks of unequal cost, few enough to keep the join cheap. */
 #define RANGES_PER_THREAD 4u
 
-/* From this many values on one thread works in ranges too if stderr is a terminal, so that it can show progress. */
+/* From this many values on one thread works in ranges too if stderr is a terminal, so that it can show
+   progress. */
 #define PROGRESS_LEN ((uint64_t)1 << 26)
 
 static int memory_error(void) {
@@ -51,7 +53,8 @@ static void map_scan_task(void *context, unsigned worker, uint64_t index) {
     gw_optimizer_state part;
     const uint64_t len = map_range(task, index, &part);
     (void)worker;
-    task->statuses[index] = gw_gcomp_map_scan(task->rule, &part, (size_t)len, task->backends, &task->tops[index]);
+    task->statuses[index] =
+        gw_gcomp_map_scan(task->rule, &part, (size_t)len, task->backends, &task->tops[index]);
 }
 
 static void map_build_task(void *context, unsigned worker, uint64_t index) {
@@ -98,8 +101,8 @@ static gw_status map_compute(map_task *task, uint64_t task_count, unsigned threa
     return first_failure(task->statuses, task_count);
 }
 
-static int map_make(gw_map_run *run, const gw_gcomp_map_rule *rule, const gw_snapshot *snapshot, map_task *task,
-                    unsigned threads) {
+static int map_make(gw_map_run *run, const gw_gcomp_map_rule *rule, const gw_snapshot *snapshot,
+                    map_task *task, unsigned threads) {
     const uint64_t task_count = (snapshot->len + MAP_RANGE_LEN - 1) / MAP_RANGE_LEN;
     const uint64_t chunk_count = (snapshot->len + ((uint64_t)1 << task->chunk_log2) - 1) >> task->chunk_log2;
     run->levels = malloc((size_t)snapshot->len + 1);
@@ -163,9 +166,10 @@ void gw_map_run_free(gw_map_run *run) {
 
 /* ---- ranges ---- */
 
-/* Chooses how many chunks a range has: a multiple of `align`, so that each thread gets RANGES_PER_THREAD of them. */
-static void ranges_choose(uint64_t chunk_count, uint64_t align, unsigned threads, uint64_t len, uint64_t *range_len,
-                          uint64_t *range_count) {
+/* Chooses how many chunks a range has: a multiple of `align`, so that each thread gets RANGES_PER_THREAD of
+   them. */
+static void ranges_choose(uint64_t chunk_count, uint64_t align, unsigned threads, uint64_t len,
+                          uint64_t *range_len, uint64_t *range_count) {
     const int show_progress = len >= PROGRESS_LEN && isatty(STDERR_FILENO);
     *range_len = chunk_count;
     *range_count = 0;
@@ -204,7 +208,8 @@ static int encode_areas_init(gw_encode_run *run, uint64_t chunk_count) {
     return run->areas == NULL ? memory_error() : GW_CLI_OK;
 }
 
-int gw_encode_run_init(gw_encode_run *run, const gw_gcomp *codec, const gw_gcomp_source *source, unsigned threads) {
+int gw_encode_run_init(gw_encode_run *run, const gw_gcomp *codec, const gw_gcomp_source *source,
+                       unsigned threads) {
     memset(run, 0, sizeof *run);
     run->codec = codec;
     run->source = source;
@@ -311,8 +316,8 @@ gw_status gw_decode_run_once(gw_decode_run *run, uint64_t *bad_chunk, gw_cli_pro
     *bad_chunk = UINT64_MAX;
     if (run->range_count == 0) {
         uint64_t len = 0;
-        return gw_gcomp_decode(run->codec, run->frame, run->frame_size, run->map, run->dst, run->info.len, &len,
-                               bad_chunk, run->workspaces, run->workspace_size);
+        return gw_gcomp_decode(run->codec, run->frame, run->frame_size, run->map, run->dst, run->info.len,
+                               &len, bad_chunk, run->workspaces, run->workspace_size);
     }
     gw_parallel_tasks(run->threads, run->range_count, decode_task, run, progress);
     for (uint64_t i = 0; i < run->range_count; i++) {

@@ -30,18 +30,19 @@ typedef struct gw_encode_run {
     unsigned threads;
     size_t workspace_size;
     uint8_t *workspaces;
-    uint64_t range_len;       /* chunks per range */
-    uint64_t range_count;     /* 0: one call encodes the frame */
+    uint64_t range_len;   /* chunks per range */
+    uint64_t range_count; /* 0: one call encodes the frame */
     gw_gcomp_part *parts;
     gw_status *statuses;
     uint8_t *areas;
-    size_t *area_offsets;     /* range_count + 1 of them */
+    size_t *area_offsets; /* range_count + 1 of them */
     uint8_t *frame;
     size_t frame_capacity;
     size_t frame_size;
 } gw_encode_run;
 
-int gw_encode_run_init(gw_encode_run *run, const gw_gcomp *codec, const gw_gcomp_source *source, unsigned threads);
+int gw_encode_run_init(gw_encode_run *run, const gw_gcomp *codec, const gw_gcomp_source *source,
+                       unsigned threads);
 void gw_encode_run_free(gw_encode_run *run);
 
 /* Encodes into run->frame[0..run->frame_size). `progress` may be NULL. */

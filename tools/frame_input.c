@@ -14,7 +14,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-static gw_status handle_check(gw_frame_input *frame, const gw_codec_request *request, uint32_t param_mantissa_bits) {
+static gw_status handle_check(gw_frame_input *frame, const gw_codec_request *request,
+                              uint32_t param_mantissa_bits) {
     gw_gcomp_options options;
     gw_gcomp_options_init(&options, frame->info.dtype);
     options.backends = request->backends;
@@ -33,9 +34,10 @@ static gw_status handle_check(gw_frame_input *frame, const gw_codec_request *req
 static int derived_check(gw_frame_input *frame, const char *snapshot_path, const gw_codec_request *request) {
     const char *name = frame->input.name;
     if (snapshot_path == NULL) {
-        return gw_cli_error(GW_CLI_BAD_DATA, name,
-                            "a derived frame: its receiver computes the cuts from the precision map, so it needs "
-                            "--snapshot with the snapshot that the frame was made with (rule 16 of docs/format.md: map)");
+        return gw_cli_error(
+            GW_CLI_BAD_DATA, name,
+            "a derived frame: its receiver computes the cuts from the precision map, so it needs "
+            "--snapshot with the snapshot that the frame was made with (rule 16 of docs/format.md: map)");
     }
     const uint64_t scale_offset = frame->info.installed ? 44 : 36;
     if (!(frame->info.wire_scale > 0 && frame->info.wire_scale <= FLT_MAX)) {
@@ -68,10 +70,11 @@ static int derived_check(gw_frame_input *frame, const char *snapshot_path, const
         }
     }
     if (status == GW_ERR_MAP) {
-        return gw_cli_error_at(GW_CLI_BAD_DATA, name, scale_offset - 4,
-                               "was made with another precision map than %s gives: other parameters, state, step, "
-                               "hyperparameters or --param-dtype (rule 16 of docs/format.md: map)",
-                               snapshot_path);
+        return gw_cli_error_at(
+            GW_CLI_BAD_DATA, name, scale_offset - 4,
+            "was made with another precision map than %s gives: other parameters, state, step, "
+            "hyperparameters or --param-dtype (rule 16 of docs/format.md: map)",
+            snapshot_path);
     }
     return gw_frame_explain(name, frame->input.data, frame->input.size, status, UINT64_MAX);
 }

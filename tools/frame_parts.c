@@ -1,6 +1,7 @@
 /*
- * A second reader of the frame format, for accounts and messages: it follows docs/format.md section by section and checks
- * every position before it reads there, because it also walks over frames that the library has just refused.
+ * A second reader of the frame format, for accounts and messages: it follows docs/format.md section by
+ * section and checks every position before it reads there, because it also walks over frames that the library
+ * has just refused.
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
@@ -63,7 +64,8 @@ typedef struct code_tree {
     uint8_t width[LEAF_MAX];
 } code_tree;
 
-static void tree_make(const unsigned length_count[CODE_LENGTH_MAX + 1], unsigned symbol_count, code_tree *tree) {
+static void tree_make(const unsigned length_count[CODE_LENGTH_MAX + 1], unsigned symbol_count,
+                      code_tree *tree) {
     memset(tree, 0, sizeof *tree);
     if (symbol_count == 1) {
         tree->leaf_count = 1;
@@ -113,8 +115,8 @@ static uint64_t codebook_read(const uint8_t *frame, uint64_t offset, uint64_t si
     unsigned kraft = 0;
     unsigned symbols = 0;
     for (unsigned i = 0; i < nibbles + 2; i++) {
-        const unsigned length = i < 2 ? (book[3] >> (4 * i) & 15)
-                                      : (book[4 + (i - 2) / 2] >> (4 * ((i - 2) & 1)) & 15);
+        const unsigned length =
+            i < 2 ? (book[3] >> (4 * i) & 15) : (book[4 + (i - 2) / 2] >> (4 * ((i - 2) & 1)) & 15);
         if (length > CODE_LENGTH_MAX) {
             chunk_broken(parts, 20, offset + (i < 2 ? 3 : 4 + (i - 2) / 2), "a code is longer than 11 bits");
             return 0;
@@ -136,8 +138,8 @@ static uint64_t codebook_read(const uint8_t *frame, uint64_t offset, uint64_t si
     return book_size;
 }
 
-/* Bytes of all runs: preorder over the tree, whose leaves in order and depths determine its shape. At most 12 nodes are
- * open at once (depth 0 to 11). */
+/* Bytes of all runs: preorder over the tree, whose leaves in order and depths determine its shape. At most 12
+ * nodes are open at once (depth 0 to 11). */
 static int runs_size(const code_tree *tree, const uint8_t *right_len, uint64_t values, uint64_t *size) {
     struct {
         uint64_t values;
@@ -213,7 +215,8 @@ static void body_read(const uint8_t *frame, const gw_gcomp_info *info, const cod
     parts->kept_bits += parts->escape_count * element_size * 8;
     uint64_t labels_size = 0;
     if (runs_size(tree, header + 2 * (planes + 1), parts->chunk.len, &labels_size) != 0) {
-        chunk_broken(parts, 21, offset + 2 * ((uint64_t)planes + 1), "more values go right than their node has");
+        chunk_broken(parts, 21, offset + 2 * ((uint64_t)planes + 1),
+                     "more values go right than their node has");
         return;
     }
     const uint64_t used = header_size + labels_size + digits_size + escapes_size;
@@ -236,7 +239,8 @@ static void coded_read(const uint8_t *frame, size_t frame_size, const gw_gcomp_i
     code_tree tree;
     gw_gcomp_chunk owner;
     const uint64_t book = parts->chunk.book;
-    if (gw_gcomp_chunk_info(frame, frame_size, info, book, &owner) != GW_OK || owner.kind != GW_GCOMP_CHUNK_CODED) {
+    if (gw_gcomp_chunk_info(frame, frame_size, info, book, &owner) != GW_OK ||
+        owner.kind != GW_GCOMP_CHUNK_CODED) {
         chunk_broken(parts, 20, parts->chunk.offset, "the chunk names a chunk that owns no codebook");
         return;
     }
@@ -280,7 +284,8 @@ void gw_chunk_parts_read(const uint8_t *frame, size_t frame_size, const gw_gcomp
 
 /* ---- the frame ---- */
 
-void gw_frame_parts_read(const uint8_t *frame, size_t frame_size, const gw_gcomp_info *info, gw_frame_parts *parts) {
+void gw_frame_parts_read(const uint8_t *frame, size_t frame_size, const gw_gcomp_info *info,
+                         gw_frame_parts *parts) {
     memset(parts, 0, sizeof *parts);
     parts->headers = info->payload_offset;
     for (uint64_t i = 0; i < info->chunk_count; i++) {
@@ -419,7 +424,8 @@ static void structure_explain(const uint8_t *frame, size_t size, broken_rule *br
     const uint64_t frame_size = load64(frame + 24);
     if (frame_size > size) {
         rule_set(broken, 9, size, "");
-        (void)snprintf(broken->text, sizeof broken->text, "the header (byte 24) announces %llu bytes, the file has %llu",
+        (void)snprintf(broken->text, sizeof broken->text,
+                       "the header (byte 24) announces %llu bytes, the file has %llu",
                        (unsigned long long)frame_size, (unsigned long long)size);
         return;
     }
@@ -455,34 +461,37 @@ static void directory_explain(const uint8_t *frame, const gw_gcomp_info *info, b
         const int has_book = kind == GW_GCOMP_CHUNK_CODED && !info->installed;
         if (kind > 2) {
             rule_set(broken, 14, offset, "");
-            (void)snprintf(broken->text, sizeof broken->text, "directory entry %llu: an unknown kind of chunk",
-                           (unsigned long long)i);
-        } else if (start < previous || start > info->frame_size || (i == 0 && start != info->payload_offset)) {
+            (void)snprintf(broken->text, sizeof broken->text,
+                           "directory entry %llu: an unknown kind of chunk", (unsigned long long)i);
+        } else if (start < previous || start > info->frame_size ||
+                   (i == 0 && start != info->payload_offset)) {
             rule_set(broken, 14, offset, "");
-            (void)snprintf(broken->text, sizeof broken->text, "directory entry %llu: a chunk out of its place",
-                           (unsigned long long)i);
+            (void)snprintf(broken->text, sizeof broken->text,
+                           "directory entry %llu: a chunk out of its place", (unsigned long long)i);
         } else if (has_book ? book > i : book != 0) {
             rule_set(broken, 14, offset + 8, "");
-            (void)snprintf(broken->text, sizeof broken->text, "directory entry %llu: a codebook that cannot be",
-                           (unsigned long long)i);
+            (void)snprintf(broken->text, sizeof broken->text,
+                           "directory entry %llu: a codebook that cannot be", (unsigned long long)i);
         } else if (!info->checksum && load32(frame + offset + 12) != 0) {
             rule_set(broken, 14, offset + 12, "");
             (void)snprintf(broken->text, sizeof broken->text,
-                           "directory entry %llu: a checksum where the frame has none", (unsigned long long)i);
+                           "directory entry %llu: a checksum where the frame has none",
+                           (unsigned long long)i);
         }
         if (broken->rule != 0) {
             return;
         }
         previous = start;
     }
-    /* Each entry is possible by itself: then one of them names a chunk that owns no codebook, or chunk sizes do not end
-     * at the frame's end. */
+    /* Each entry is possible by itself: then one of them names a chunk that owns no codebook, or chunk sizes
+     * do not end at the frame's end. */
     rule_set(broken, 14, info->directory_offset, "the directory contradicts itself");
     for (uint64_t i = 0; i < info->chunk_count; i++) {
         const uint64_t offset = info->directory_offset + i * ENTRY_SIZE;
         const uint64_t owner = info->directory_offset + (uint64_t)load32(frame + offset + 8) * ENTRY_SIZE;
         if ((frame[offset] & 15) == GW_GCOMP_CHUNK_CODED && !info->installed &&
-            ((frame[owner] & 15) != GW_GCOMP_CHUNK_CODED || load32(frame + owner + 8) != load32(frame + offset + 8))) {
+            ((frame[owner] & 15) != GW_GCOMP_CHUNK_CODED ||
+             load32(frame + owner + 8) != load32(frame + offset + 8))) {
             rule_set(broken, 14, offset + 8, "");
             (void)snprintf(broken->text, sizeof broken->text,
                            "directory entry %llu names a chunk that owns no codebook", (unsigned long long)i);
@@ -496,20 +505,23 @@ static int chunk_explain(const char *file, const uint8_t *frame, size_t size, co
     gw_chunk_parts parts;
     gw_chunk_parts_read(frame, size, info, index, &parts);
     if (status == GW_ERR_CHECKSUM) {
-        return gw_cli_error_at(GW_CLI_BAD_DATA, file, parts.chunk.offset, "chunk %llu: checksum mismatch (rule 18)",
-                               (unsigned long long)index);
+        return gw_cli_error_at(GW_CLI_BAD_DATA, file, parts.chunk.offset,
+                               "chunk %llu: checksum mismatch (rule 18)", (unsigned long long)index);
     }
     if (parts.broken_rule != 0) {
-        return gw_cli_error_at(GW_CLI_BAD_DATA, file, parts.broken_offset, "chunk %llu is corrupt: %s (rule %d)",
-                               (unsigned long long)index, parts.broken_text, parts.broken_rule);
+        return gw_cli_error_at(GW_CLI_BAD_DATA, file, parts.broken_offset,
+                               "chunk %llu is corrupt: %s (rule %d)", (unsigned long long)index,
+                               parts.broken_text, parts.broken_rule);
     }
-    return gw_cli_error_at(GW_CLI_BAD_DATA, file, parts.chunk.offset,
-                           "chunk %llu is corrupt: its %s contradict its counts or each other (rules 19 to 26)",
-                           (unsigned long long)index,
-                           parts.chunk.kind == GW_GCOMP_CHUNK_RAW ? "values or padding" : "runs, planes or escapes");
+    return gw_cli_error_at(
+        GW_CLI_BAD_DATA, file, parts.chunk.offset,
+        "chunk %llu is corrupt: its %s contradict its counts or each other (rules 19 to 26)",
+        (unsigned long long)index,
+        parts.chunk.kind == GW_GCOMP_CHUNK_RAW ? "values or padding" : "runs, planes or escapes");
 }
 
-int gw_frame_explain(const char *file, const uint8_t *frame, size_t frame_size, gw_status status, uint64_t bad_chunk) {
+int gw_frame_explain(const char *file, const uint8_t *frame, size_t frame_size, gw_status status,
+                     uint64_t bad_chunk) {
     if (status == GW_OK) {
         return GW_CLI_OK;
     }
@@ -541,8 +553,9 @@ int gw_frame_explain(const char *file, const uint8_t *frame, size_t frame_size, 
         rule_set(&broken, 8, 16, "more values than fit here");
     }
     if (broken.rule == 0) {
-        return gw_cli_error(GW_CLI_BAD_DATA, file, "%s (%s)", gw_status_message(status), gw_status_name(status));
+        return gw_cli_error(GW_CLI_BAD_DATA, file, "%s (%s)", gw_status_message(status),
+                            gw_status_name(status));
     }
-    return gw_cli_error_at(GW_CLI_BAD_DATA, file, broken.offset, "%s (rule %d of docs/format.md: %s)", broken.text,
-                           broken.rule, gw_status_name(status));
+    return gw_cli_error_at(GW_CLI_BAD_DATA, file, broken.offset, "%s (rule %d of docs/format.md: %s)",
+                           broken.text, broken.rule, gw_status_name(status));
 }

@@ -1,5 +1,6 @@
 /*
- * Where the bytes of a GCOMP frame go, and why a frame is refused: reads frames by docs/format.md, apart from the library.
+ * Where the bytes of a GCOMP frame go, and why a frame is refused: reads frames by docs/format.md, apart from
+ * the library.
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
@@ -12,16 +13,16 @@
 
 /* Bytes by part; their sum is the size of the frame. */
 typedef struct gw_frame_parts {
-    uint64_t labels;    /* runs of CODED chunks: exponents, in explicit frames with the levels */
-    uint64_t digits;    /* planes of CODED chunks: sign and kept mantissa bits */
-    uint64_t escapes;   /* whole values in CODED chunks */
-    uint64_t raw;       /* RAW chunks */
+    uint64_t labels;  /* runs of CODED chunks: exponents, in explicit frames with the levels */
+    uint64_t digits;  /* planes of CODED chunks: sign and kept mantissa bits */
+    uint64_t escapes; /* whole values in CODED chunks */
+    uint64_t raw;     /* RAW chunks */
     uint64_t codebooks;
-    uint64_t headers;   /* frame header, extension, directory, chunk headers, padding of chunks */
+    uint64_t headers;        /* frame header, extension, directory, chunk headers, padding of chunks */
     uint64_t chunk_count[3]; /* by gw_gcomp_chunk_kind */
     uint64_t codebook_count;
-    uint64_t escape_count;   /* values */
-    uint64_t kept_bits;      /* digit and escape bits without padding */
+    uint64_t escape_count; /* values */
+    uint64_t kept_bits;    /* digit and escape bits without padding */
 } gw_frame_parts;
 
 /* One chunk. */
@@ -30,20 +31,22 @@ typedef struct gw_chunk_parts {
     uint64_t codebook_size, header_size, labels_size, digits_size, escapes_size, padding_size; /* bytes */
     uint32_t escape_count, symbol_count, leaf_count, base;
     uint64_t kept_bits;
-    int broken_rule;      /* rule of docs/format.md section 8 that the walk found broken (19 to 22), 0 if none */
+    int broken_rule; /* rule of docs/format.md section 8 that the walk found broken (19 to 22), 0 if none */
     uint64_t broken_offset; /* bytes from the start of the frame */
     const char *broken_text;
 } gw_chunk_parts;
 
 /*
- * The walk over one chunk of a frame whose directory gw_gcomp_check() accepted (GW_ERR_TABLE and GW_ERR_MAP come after
- * the directory, so they will do). It reads counts, not contents: a chunk without a broken rule may still be corrupt.
+ * The walk over one chunk of a frame whose directory gw_gcomp_check() accepted (GW_ERR_TABLE and GW_ERR_MAP
+ * come after the directory, so they will do). It reads counts, not contents: a chunk without a broken rule
+ * may still be corrupt.
  */
 void gw_chunk_parts_read(const uint8_t *frame, size_t frame_size, const gw_gcomp_info *info, uint64_t index,
                          gw_chunk_parts *parts);
 
 /* Sums of all chunks. Chunks with a broken rule count as headers. */
-void gw_frame_parts_read(const uint8_t *frame, size_t frame_size, const gw_gcomp_info *info, gw_frame_parts *parts);
+void gw_frame_parts_read(const uint8_t *frame, size_t frame_size, const gw_gcomp_info *info,
+                         gw_frame_parts *parts);
 
 /* {"total": ..., "labels": ..., ...} in bits per value; nulls for an empty frame. */
 json_t *gw_frame_parts_json(const gw_frame_parts *parts, uint64_t frame_size, uint64_t len);
@@ -55,7 +58,8 @@ json_t *gw_frame_kinds_json(const gw_frame_parts *parts);
 void gw_frame_parts_print(const gw_frame_parts *parts, uint64_t frame_size, uint64_t len);
 
 /* Prints why the library refused a frame with `status`: file, byte offset, rule. Returns the exit code. */
-int gw_frame_explain(const char *file, const uint8_t *frame, size_t frame_size, gw_status status, uint64_t bad_chunk);
+int gw_frame_explain(const char *file, const uint8_t *frame, size_t frame_size, gw_status status,
+                     uint64_t bad_chunk);
 
 const char *gw_chunk_kind_name(gw_gcomp_chunk_kind kind); /* "zero", "raw", "coded" */
 

@@ -55,11 +55,12 @@ static int is_thc(int argc, char **argv, int by_file) {
 #ifndef GW_CLI_THC
 static int thc_missing(int argc, char **argv) {
     (void)argc;
-    return gw_cli_error(GW_CLI_USAGE, NULL, "%s: this build has no THC codec", argv[0] + strcspn(argv[0], " ") + 1);
+    return gw_cli_error(GW_CLI_USAGE, NULL, "%s: this build has no THC codec",
+                        argv[0] + strcspn(argv[0], " ") + 1);
 }
-#define gw_cmd_thc_compress thc_missing
+#define gw_cmd_thc_compress   thc_missing
 #define gw_cmd_thc_decompress thc_missing
-#define gw_cmd_thc_inspect thc_missing
+#define gw_cmd_thc_inspect    thc_missing
 #endif
 
 static int command_compress(int argc, char **argv) {
@@ -82,19 +83,15 @@ typedef struct command {
 } command;
 
 static const command commands[] = {
-    {"compress", command_compress},
-    {"decompress", command_decompress},
-    {"inspect", command_inspect},
-    {"verify", gw_cmd_verify},
+    {"compress", command_compress}, {"decompress", command_decompress},
+    {"inspect", command_inspect},   {"verify", gw_cmd_verify},
     {"info", gw_cmd_info},
 #ifdef GW_CLI_PLAN
     {"plan", gw_cmd_plan},
 #endif
 #ifdef GW_CLI_THC
-    {"norm", gw_cmd_norm},
-    {"table", gw_cmd_table},
-    {"thc-plan", gw_cmd_thc_plan},
-    {"aggregate", gw_cmd_aggregate},
+    {"norm", gw_cmd_norm},          {"table", gw_cmd_table},
+    {"thc-plan", gw_cmd_thc_plan},  {"aggregate", gw_cmd_aggregate},
 #endif
 };
 enum { COMMAND_COUNT = sizeof commands / sizeof commands[0] };
@@ -161,7 +158,8 @@ static const struct argp main_argp = {
     "  plan        what to fuse, compress and send how\n"
 #endif
     "\n"
-    "gradwire COMMAND --help describes each. Exit codes: 0 done, 1 bad data, 2 bad command line, 3 input or output "
+    "gradwire COMMAND --help describes each. Exit codes: 0 done, 1 bad data, 2 bad command line, 3 input or "
+    "output "
     "failed.",
     NULL,
     NULL,

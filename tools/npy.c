@@ -1,6 +1,6 @@
 /*
- * Reads the header of a .npy file by hand: it is a Python dictionary literal, of which only the part that NumPy writes is
- * accepted. Every position is checked against the end of the header before it is read.
+ * Reads the header of a .npy file by hand: it is a Python dictionary literal, of which only the part that
+ * NumPy writes is accepted. Every position is checked against the end of the header before it is read.
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
@@ -16,7 +16,7 @@ static const uint8_t npy_magic[6] = {0x93, 'N', 'U', 'M', 'P', 'Y'};
 
 /* NumPy itself refuses headers above 10,000 bytes unless told to trust them. */
 #define HEADER_LEN_MAX 65536u
-#define DIMENSION_MAX 32
+#define DIMENSION_MAX  32
 
 /* The header text and a cursor in it. */
 typedef struct header_reader {
@@ -37,13 +37,14 @@ typedef struct npy_header {
 } npy_header;
 
 static int reader_error(const header_reader *reader, const char *rule) {
-    return gw_cli_error_at(GW_CLI_BAD_DATA, reader->name, reader->offset + reader->position, "npy header: %s", rule);
+    return gw_cli_error_at(GW_CLI_BAD_DATA, reader->name, reader->offset + reader->position, "npy header: %s",
+                           rule);
 }
 
 static void blanks_skip(header_reader *reader) {
-    while (reader->position < reader->size && (reader->text[reader->position] == ' ' ||
-                                               reader->text[reader->position] == '\n' ||
-                                               reader->text[reader->position] == '\t')) {
+    while (reader->position < reader->size &&
+           (reader->text[reader->position] == ' ' || reader->text[reader->position] == '\n' ||
+            reader->text[reader->position] == '\t')) {
         reader->position++;
     }
 }
@@ -213,15 +214,16 @@ static int preamble_read(header_reader *reader, const gw_input_file *input) {
     const size_t common = input->size < sizeof npy_magic ? input->size : sizeof npy_magic;
     for (size_t i = 0; i < common; i++) {
         if (data[i] != npy_magic[i]) {
-            return gw_cli_error_at(GW_CLI_BAD_DATA, name, i, "not a .npy file: it must begin with 93 4e 55 4d 50 59");
+            return gw_cli_error_at(GW_CLI_BAD_DATA, name, i,
+                                   "not a .npy file: it must begin with 93 4e 55 4d 50 59");
         }
     }
     if (input->size < 10) {
         return gw_cli_error_at(GW_CLI_BAD_DATA, name, input->size, "the file ends within the .npy header");
     }
     if (data[6] < 1 || data[6] > 3 || data[7] != 0) {
-        return gw_cli_error_at(GW_CLI_BAD_DATA, name, 6, ".npy version %u.%u is not one of 1.0, 2.0, 3.0", data[6],
-                               data[7]);
+        return gw_cli_error_at(GW_CLI_BAD_DATA, name, 6, ".npy version %u.%u is not one of 1.0, 2.0, 3.0",
+                               data[6], data[7]);
     }
     const size_t start = data[6] == 1 ? 10 : 12;
     if (input->size < start) {
@@ -236,8 +238,8 @@ static int preamble_read(header_reader *reader, const gw_input_file *input) {
                                HEADER_LEN_MAX);
     }
     if (input->size - start < len) {
-        return gw_cli_error_at(GW_CLI_BAD_DATA, name, input->size, "the file ends within the .npy header of %u bytes",
-                               len);
+        return gw_cli_error_at(GW_CLI_BAD_DATA, name, input->size,
+                               "the file ends within the .npy header of %u bytes", len);
     }
     reader->text = data + start;
     reader->size = len;
@@ -288,7 +290,8 @@ static int extent_check(gw_npy *npy, const npy_header *header) {
     }
     for (unsigned i = 0; i < header->dimensions && !empty; i++) {
         if (header->dimension[i] > UINT64_MAX / element_size / len) {
-            return gw_cli_error_at(GW_CLI_BAD_DATA, name, header->shape_offset, "the shape does not fit 64 bits");
+            return gw_cli_error_at(GW_CLI_BAD_DATA, name, header->shape_offset,
+                                   "the shape does not fit 64 bits");
         }
         len *= header->dimension[i];
     }
@@ -377,8 +380,9 @@ void gw_npy_header_make(gw_dtype dtype, uint64_t len, uint8_t header[GW_NPY_HEAD
     static const uint8_t preamble[10] = {0x93, 'N', 'U', 'M', 'P', 'Y', 1, 0, GW_NPY_HEADER_SIZE - 10, 0};
     const char *descr = dtype == GW_FP32 ? "<f4" : (dtype == GW_FP16 ? "<f2" : "<u2");
     char text[GW_NPY_HEADER_SIZE];
-    const int text_len = snprintf(text, sizeof text, "{'descr': '%s', 'fortran_order': False, 'shape': (%llu,), }",
-                                  descr, (unsigned long long)len);
+    const int text_len =
+        snprintf(text, sizeof text, "{'descr': '%s', 'fortran_order': False, 'shape': (%llu,), }", descr,
+                 (unsigned long long)len);
     memset(header, ' ', GW_NPY_HEADER_SIZE);
     memcpy(header, preamble, sizeof preamble);
     memcpy(header + sizeof preamble, text, (size_t)text_len);

@@ -11,24 +11,22 @@
 #include "input_file.h"
 
 /* What a two-byte integer or opaque element ('<u2', '<V2', '|V2') stands for; NumPy itself has no bf16. */
-typedef enum gw_npy_u2 {
-    GW_NPY_U2_REFUSE = 0,
-    GW_NPY_U2_BF16 = 1
-} gw_npy_u2;
+typedef enum gw_npy_u2 { GW_NPY_U2_REFUSE = 0, GW_NPY_U2_BF16 = 1 } gw_npy_u2;
 
 typedef struct gw_npy {
-    const void *values;  /* len elements in C order, aligned to the element size */
-    uint64_t len;        /* product of the shape */
+    const void *values; /* len elements in C order, aligned to the element size */
+    uint64_t len;       /* product of the shape */
     gw_dtype dtype;
     uint64_t data_offset; /* bytes from the start of the file to the first element */
     gw_input_file input;
-    void *aligned;       /* a copy of the values, only for files whose header has an odd length; else NULL */
+    void *aligned; /* a copy of the values, only for files whose header has an odd length; else NULL */
 } gw_npy;
 
 /*
- * Opens and checks a .npy file: '<f4' is fp32, '<f2' fp16, '<u2' and '<V2' bf16 where u2 allows it. Everything else is
- * refused: other types, big-endian data, Fortran order of more than one dimension, a header that is not exactly the
- * dictionary that NumPy writes, a data part that is shorter or longer than the shape says.
+ * Opens and checks a .npy file: '<f4' is fp32, '<f2' fp16, '<u2' and '<V2' bf16 where u2 allows it.
+ * Everything else is refused: other types, big-endian data, Fortran order of more than one dimension, a
+ * header that is not exactly the dictionary that NumPy writes, a data part that is shorter or longer than the
+ * shape says.
  *
  * Returns an exit code; messages name the file, the byte offset and the rule. On failure *npy is zeroed.
  */
@@ -43,8 +41,8 @@ int gw_npy_is_npy(const gw_input_file *input);
 
 #define GW_NPY_HEADER_SIZE 128
 
-/* Writes the version 1.0 header of a one-dimensional array; bf16 is declared as '<u2'. The header's size is a multiple of
- * 64 as NumPy has it. */
+/* Writes the version 1.0 header of a one-dimensional array; bf16 is declared as '<u2'. The header's size is a
+ * multiple of 64 as NumPy has it. */
 void gw_npy_header_make(gw_dtype dtype, uint64_t len, uint8_t header[GW_NPY_HEADER_SIZE]);
 
 #endif

@@ -52,8 +52,8 @@ static double update_adam(const gw_optimizer_update *update, const gw_optimizer_
     return first / (sqrt(second * update->second_scale) + optimizer->eps);
 }
 
-double gw_optimizer_update_param(const gw_optimizer_update *update, const gw_optimizer_state *state, uint64_t index,
-                                 double gradient) {
+double gw_optimizer_update_param(const gw_optimizer_update *update, const gw_optimizer_state *state,
+                                 uint64_t index, double gradient) {
     const gw_optimizer *optimizer = &update->optimizer;
     double param = (double)state->param[index];
     if (optimizer->maximize) {

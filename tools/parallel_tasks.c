@@ -53,25 +53,25 @@ void gw_parallel_tasks(unsigned threads, uint64_t task_count, gw_task_fn *task, 
     queue.task = task;
     queue.context = context;
 
-    unsigned helper_count = threads > 1 ? threads - 1 : 0;
-    if (helper_count >= task_count) {
-        helper_count = task_count > 0 ? (unsigned)(task_count - 1) : 0;
+    unsigned extra_count = threads > 1 ? threads - 1 : 0;
+    if (extra_count >= task_count) {
+        extra_count = task_count > 0 ? (unsigned)(task_count - 1) : 0;
     }
-    task_worker *helpers = helper_count > 0 ? calloc(helper_count, sizeof *helpers) : NULL;
+    task_worker *extras = extra_count > 0 ? calloc(extra_count, sizeof *extras) : NULL;
     unsigned started = 0;
-    while (helpers != NULL && started < helper_count) {
-        helpers[started].queue = &queue;
-        helpers[started].index = started + 1;
-        if (pthread_create(&helpers[started].thread, NULL, worker_main, &helpers[started]) != 0) {
+    while (extras != NULL && started < extra_count) {
+        extras[started].queue = &queue;
+        extras[started].index = started + 1;
+        if (pthread_create(&extras[started].thread, NULL, worker_main, &extras[started]) != 0) {
             break;
         }
         started++;
     }
     tasks_take(&queue, 0, progress);
     for (unsigned i = 0; i < started; i++) {
-        (void)pthread_join(helpers[i].thread, NULL);
+        (void)pthread_join(extras[i].thread, NULL);
     }
-    free(helpers);
+    free(extras);
 }
 
 unsigned gw_parallel_cpu_count(void) {

@@ -14,9 +14,9 @@
 typedef void gw_task_fn(void *context, unsigned worker, uint64_t task);
 
 /*
- * Runs task(context, worker, 0..task_count) on `threads` threads, the calling one included, each taking the next task
- * that is left. Returns when all are done. If the system has no more threads to give, fewer do the work.
- * `progress` may be NULL; it is updated by the calling thread.
+ * Runs task(context, worker, 0..task_count) on `threads` threads, the calling one included, each taking the
+ * next task that is left. Returns when all are done. If the system has no more threads to give, fewer do the
+ * work. `progress` may be NULL; it is updated by the calling thread.
  */
 void gw_parallel_tasks(unsigned threads, uint64_t task_count, gw_task_fn *task, void *context,
                        gw_cli_progress *progress);

@@ -32,9 +32,10 @@ static void value_rule_init(value_rule *rule, const gw_tensor_input *tensor, con
     rule->rounding = options->rounding;
     rule->cap = info->cap;
     rule->levels = tensor->map.levels;
-    /* t = K + drop_base - G; a gradient with w mantissa bits for parameters with p loses w - p more than the map says. */
-    rule->drop_base = (int)tensor->map.map.base - 1 +
-                      4 * (rule->mantissa_bits - (int)options->param_mantissa_bits);
+    /* t = K + drop_base - G; a gradient with w mantissa bits for parameters with p loses w - p more than the
+       map says. */
+    rule->drop_base =
+        (int)tensor->map.map.base - 1 + 4 * (rule->mantissa_bits - (int)options->param_mantissa_bits);
     if (rule->levels == NULL && !info->constant) {
         /* Explicit frames without a map: constant_drop, clipped to cap and rounded down to the step. */
         const uint32_t drop = options->constant_drop < info->cap ? options->constant_drop : info->cap;
@@ -60,7 +61,8 @@ static uint32_t value_drop_max(const value_rule *rule, uint64_t index, double va
 }
 
 /* Whether y may stand for x. *flushed is set where it does by a flush to +0. */
-static int value_is_allowed(const value_rule *rule, uint64_t index, uint32_t x_bits, uint32_t y_bits, int *flushed) {
+static int value_is_allowed(const value_rule *rule, uint64_t index, uint32_t x_bits, uint32_t y_bits,
+                            int *flushed) {
     const double x = gw_dtype_value(rule->dtype, x_bits);
     const double y = gw_dtype_value(rule->dtype, y_bits);
     *flushed = 0;
@@ -87,9 +89,10 @@ static int value_is_allowed(const value_rule *rule, uint64_t index, uint32_t x_b
         return 0; /* the bits differ, but none may */
     }
     const int sign_kept = y == 0 || signbit(x) == signbit(y);
-    /* Nearest misses by half of the last kept place at most, but for the carry out of the largest finite exponent, which
-     * truncates instead. */
-    const int may_truncate = rule->rounding != GW_GCOMP_NEAREST || scale == (rule->dtype == GW_FP16 ? 15 : 127);
+    /* Nearest misses by half of the last kept place at most, but for the carry out of the largest finite
+     * exponent, which truncates instead. */
+    const int may_truncate =
+        rule->rounding != GW_GCOMP_NEAREST || scale == (rule->dtype == GW_FP16 ? 15 : 127);
     return sign_kept && (may_truncate ? error < place : error <= place / 2);
 }
 

@@ -1,7 +1,8 @@
 /*
  * Reads the description with jansson, then opens the arrays that the optimizer needs.
  *
- * Hyperparameters that the description leaves out have PyTorch's defaults; only the learning rate must be there.
+ * Hyperparameters that the description leaves out have PyTorch's defaults; only the learning rate must be
+ * there.
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
@@ -21,9 +22,10 @@ typedef struct optimizer_entry {
 } optimizer_entry;
 
 static const optimizer_entry optimizer_table[] = {
-    {"sgd", GW_OPTIMIZER_SGD},         {"momentum", GW_OPTIMIZER_MOMENTUM}, {"nesterov", GW_OPTIMIZER_NESTEROV},
-    {"adagrad", GW_OPTIMIZER_ADAGRAD}, {"rmsprop", GW_OPTIMIZER_RMSPROP},   {"adam", GW_OPTIMIZER_ADAM},
-    {"adamw", GW_OPTIMIZER_ADAMW},     {"sgdm", GW_OPTIMIZER_MOMENTUM},
+    {"sgd", GW_OPTIMIZER_SGD},           {"momentum", GW_OPTIMIZER_MOMENTUM},
+    {"nesterov", GW_OPTIMIZER_NESTEROV}, {"adagrad", GW_OPTIMIZER_ADAGRAD},
+    {"rmsprop", GW_OPTIMIZER_RMSPROP},   {"adam", GW_OPTIMIZER_ADAM},
+    {"adamw", GW_OPTIMIZER_ADAMW},       {"sgdm", GW_OPTIMIZER_MOMENTUM},
 };
 enum { OPTIMIZER_COUNT = sizeof optimizer_table / sizeof optimizer_table[0] };
 
@@ -54,13 +56,14 @@ typedef struct hyper_reader {
     int result;
 } hyper_reader;
 
-static double number_checked(hyper_reader *reader, const json_t *value, const char *key, double min, double max,
-                             int open_end) {
+static double number_checked(hyper_reader *reader, const json_t *value, const char *key, double min,
+                             double max, int open_end) {
     const double number = json_number_value(value);
     if (reader->result == GW_CLI_OK &&
         (!json_is_number(value) || !(number >= min) || !(open_end ? number < max : number <= max))) {
-        reader->result = gw_cli_error(GW_CLI_BAD_DATA, reader->file, "hyper.%s must be a number from %g to %g%s", key,
-                                      min, max, open_end ? " (exclusive)" : "");
+        reader->result =
+            gw_cli_error(GW_CLI_BAD_DATA, reader->file, "hyper.%s must be a number from %g to %g%s", key, min,
+                         max, open_end ? " (exclusive)" : "");
     }
     return number;
 }
@@ -152,10 +155,11 @@ static int description_read(gw_snapshot *snapshot, const json_t *root, uint64_t 
     }
     snapshot->optimizer.kind = gw_optimizer_from_name(name);
     if (snapshot->optimizer.kind == 0) {
-        return gw_cli_error(GW_CLI_BAD_DATA, file,
-                            "optimizer \"%.64s\" is not one of sgd, sgdm, momentum, nesterov, adagrad, rmsprop, adam, "
-                            "adamw",
-                            name);
+        return gw_cli_error(
+            GW_CLI_BAD_DATA, file,
+            "optimizer \"%.64s\" is not one of sgd, sgdm, momentum, nesterov, adagrad, rmsprop, adam, "
+            "adamw",
+            name);
     }
     const json_t *step = json_object_get(root, "step");
     if (!json_is_integer(step) || json_integer_value(step) < 1) {
@@ -181,11 +185,12 @@ static int json_read(gw_snapshot *snapshot, uint64_t *tensor_sum) {
         json_loadb((const char *)snapshot->json.data, snapshot->json.size, JSON_REJECT_DUPLICATES, &error);
     if (root == NULL) {
         return gw_cli_error_at(GW_CLI_BAD_DATA, snapshot->json.name, (uint64_t)error.position,
-                               "not a snapshot: JSON, line %d, column %d: %s", error.line, error.column, error.text);
+                               "not a snapshot: JSON, line %d, column %d: %s", error.line, error.column,
+                               error.text);
     }
-    const int result = json_is_object(root)
-                           ? description_read(snapshot, root, tensor_sum)
-                           : gw_cli_error(GW_CLI_BAD_DATA, snapshot->json.name, "not a snapshot: no JSON object");
+    const int result = json_is_object(root) ? description_read(snapshot, root, tensor_sum)
+                                            : gw_cli_error(GW_CLI_BAD_DATA, snapshot->json.name,
+                                                           "not a snapshot: no JSON object");
     json_decref(root);
     return result;
 }
@@ -305,8 +310,8 @@ static int snapshot_read(gw_snapshot *snapshot, const gw_snapshot_options *optio
     }
     if (result == GW_CLI_OK && tensor_sum != UINT64_MAX && tensor_sum != snapshot->len) {
         result = gw_cli_error(GW_CLI_BAD_DATA, snapshot->json.name,
-                              "the tensors list %llu values, the arrays have %llu", (unsigned long long)tensor_sum,
-                              (unsigned long long)snapshot->len);
+                              "the tensors list %llu values, the arrays have %llu",
+                              (unsigned long long)tensor_sum, (unsigned long long)snapshot->len);
     }
     return result;
 }

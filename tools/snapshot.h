@@ -4,7 +4,8 @@
  *   NAME.json                  "optimizer", "step", "hyper" (PyTorch's names), optionally "tensors"
  *   NAME-grad.npy              the gradient
  *   NAME-param.npy             the parameters before the update
- *   NAME-momentum_buffer.npy -exp_avg.npy -exp_avg_sq.npy -max_exp_avg_sq.npy -sum.npy -square_avg.npy -grad_avg.npy
+ *   NAME-momentum_buffer.npy, NAME-exp_avg.npy, NAME-exp_avg_sq.npy, NAME-max_exp_avg_sq.npy, NAME-sum.npy,
+ *   NAME-square_avg.npy, NAME-grad_avg.npy
  *                              the optimizer's state before the update, as far as the optimizer has it
  *
  * docs/cli.md describes the JSON keys.
@@ -36,13 +37,13 @@ typedef struct gw_snapshot {
 } gw_snapshot;
 
 typedef struct gw_snapshot_options {
-    gw_npy_u2 u2;                /* what '<u2' of NAME-grad.npy means */
-    int needs_grad;              /* 0: decompression, where the gradient is what is missing */
-    gw_optimizer_kind as;        /* 0, or take the snapshot as one of another optimizer with the same hyperparameters */
+    gw_npy_u2 u2;         /* what '<u2' of NAME-grad.npy means */
+    int needs_grad;       /* 0: decompression, where the gradient is what is missing */
+    gw_optimizer_kind as; /* 0, or another optimizer whose hyperparameters these shall be */
 } gw_snapshot_options;
 
-/* Returns an exit code and prints messages. On failure *snapshot is zeroed. The input is the opened JSON file; the
- * snapshot takes it over, and closes it on failure. */
+/* Returns an exit code and prints messages. On failure *snapshot is zeroed. The input is the opened JSON
+ * file; the snapshot takes it over, and closes it on failure. */
 int gw_snapshot_open_input(gw_snapshot *snapshot, gw_input_file *input, const gw_snapshot_options *options);
 int gw_snapshot_open(gw_snapshot *snapshot, const char *path, const gw_snapshot_options *options);
 void gw_snapshot_close(gw_snapshot *snapshot);

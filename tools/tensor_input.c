@@ -86,8 +86,8 @@ int gw_tensor_input_open(gw_tensor_input *tensor, const char *path, const gw_cod
 int gw_tensor_input_prepare(gw_tensor_input *tensor, const gw_codec_request *request) {
     int result = GW_CLI_OK;
     if (tensor->is_snapshot && !request->has_drop) {
-        result = gw_map_run_make(&tensor->map, &tensor->snapshot, request->wire_scale, tensor->options.chunk_log2,
-                                 request->backends, request->threads);
+        result = gw_map_run_make(&tensor->map, &tensor->snapshot, request->wire_scale,
+                                 tensor->options.chunk_log2, request->backends, request->threads);
     }
     memset(&tensor->source, 0, sizeof tensor->source);
     tensor->source.values = tensor->values;

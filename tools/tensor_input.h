@@ -10,22 +10,23 @@
 #include "codec_run.h"
 
 typedef struct gw_tensor_input {
-    const char *name;      /* the caller's string */
+    const char *name; /* the caller's string */
     int is_snapshot;
-    gw_npy npy;            /* if not a snapshot */
+    gw_npy npy; /* if not a snapshot */
     gw_snapshot snapshot;
-    void *converted;       /* --convert */
+    void *converted; /* --convert */
     const void *values;
     uint64_t len;
     gw_dtype dtype;
     gw_gcomp codec;
     gw_gcomp_options options;
-    gw_map_run map;        /* levels == NULL: a constant cut */
+    gw_map_run map; /* levels == NULL: a constant cut */
     gw_gcomp_source source;
 } gw_tensor_input;
 
-/* Opens the input, initialises the handle; gw_tensor_input_prepare() then makes the map and the source. Return an exit
- * code and print messages; after a failure the object is closed. The object must not move in between. */
+/* Opens the input, initialises the handle; gw_tensor_input_prepare() then makes the map and the source.
+ * Return an exit code and print messages; after a failure the object is closed. The object must not move in
+ * between. */
 int gw_tensor_input_open(gw_tensor_input *tensor, const char *path, const gw_codec_request *request);
 int gw_tensor_input_prepare(gw_tensor_input *tensor, const gw_codec_request *request);
 void gw_tensor_input_close(gw_tensor_input *tensor);
