@@ -33,13 +33,13 @@ static gw_status handle_check(gw_frame_input *frame, const gw_codec_request *req
 /* A derived frame: makes the map and looks for the precision of the parameters with which it fits. */
 static int derived_check(gw_frame_input *frame, const char *snapshot_path, const gw_codec_request *request) {
     const char *name = frame->input.name;
+    const uint64_t scale_offset = frame->info.installed ? 44 : 36;
     if (snapshot_path == NULL) {
         return gw_cli_error(
             GW_CLI_BAD_DATA, name,
             "a derived frame: its receiver computes the cuts from the precision map, so it needs "
             "--snapshot with the snapshot that the frame was made with (rule 16 of docs/format.md: map)");
     }
-    const uint64_t scale_offset = frame->info.installed ? 44 : 36;
     if (!(frame->info.wire_scale > 0 && frame->info.wire_scale <= FLT_MAX)) {
         return gw_cli_error_at(GW_CLI_BAD_DATA, name, scale_offset,
                                "the wire scale is not a positive number (rule 16 of docs/format.md: map)");

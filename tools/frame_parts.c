@@ -91,9 +91,17 @@ static void tree_make(const unsigned length_count[CODE_LENGTH_MAX + 1], unsigned
     }
 }
 
+/* Section 3: which labels exist. */
+static int label_is_possible(const gw_gcomp_info *info, unsigned label) {
+    if (info->levels == GW_GCOMP_DERIVED) {
+        return info->dtype != GW_FP16 || label <= 32;
+    }
+    return label < 2 || (label >= 4 && (info->dtype != GW_FP16 || label < 128));
+}
+
 /* Reads the codebook at `offset`; returns its size with padding, 0 if it is broken. */
-static uint64_t codebook_read(const uint8_t *frame, uint64_t offset, uint64_t size, gw_chunk_parts *parts,
-                              code_tree *tree) {
+static uint64_t codebook_read(const uint8_t *frame, const gw_gcomp_info *info, uint64_t offset, uint64_t size,
+                              gw_chunk_parts *parts, code_tree *tree) {
     if (size < 4) {
         chunk_broken(parts, 20, offset, "the codebook is cut short");
         return 0;
@@ -105,6 +113,11 @@ static uint64_t codebook_read(const uint8_t *frame, uint64_t offset, uint64_t si
     const uint64_t book_size = 4 + round_up((nibbles + 1) / 2, 4);
     if (nibbles == 256 || (nibbles != 0 && first < 2)) {
         chunk_broken(parts, 20, offset + 1, "the codebook's first and last label are out of order");
+        return 0;
+    }
+    const int derived = info->levels == GW_GCOMP_DERIVED;
+    if (book[0] > 191 || (book[0] != 0 && (derived || info->dtype == GW_FP16))) {
+        chunk_broken(parts, 20, offset, "the codebook's base is not allowed here");
         return 0;
     }
     if (book_size > size) {
@@ -121,6 +134,17 @@ static uint64_t codebook_read(const uint8_t *frame, uint64_t offset, uint64_t si
             chunk_broken(parts, 20, offset + (i < 2 ? 3 : 4 + (i - 2) / 2), "a code is longer than 11 bits");
             return 0;
         }
+        const unsigned label = i < 2 ? i : first + i - 2;
+        const uint64_t label_offset = offset + (i < 2 ? 3 : 4 + (i - 2) / 2);
+        if (length == 0 && i >= 2 && (label == first || label == last)) {
+            chunk_broken(parts, 20, label_offset, "the codebook's first or last label has no code");
+            return 0;
+        }
+        if (length != 0 && !label_is_possible(info, label)) {
+            chunk_broken(parts, 20, label_offset,
+                         "the codebook has a code for a reserved or impossible label");
+            return 0;
+        }
         if (length > 0) {
             length_count[length]++;
             kraft += 2048u >> length;
@@ -130,6 +154,12 @@ static uint64_t codebook_read(const uint8_t *frame, uint64_t offset, uint64_t si
     if (symbols == 1 ? length_count[1] != 1 : kraft != 2048) {
         chunk_broken(parts, 20, offset, "the codebook's Kraft sum is not 1");
         return 0;
+    }
+    for (unsigned i = nibbles; i < 2 * (unsigned)(book_size - 4); i++) {
+        if ((book[4 + i / 2] >> (4 * (i & 1)) & 15) != 0) {
+            chunk_broken(parts, 20, offset + 4 + i / 2, "the codebook's padding is not zero");
+            return 0;
+        }
     }
     tree_make(length_count, symbols, tree);
     parts->symbol_count = symbols;
@@ -244,7 +274,7 @@ static void coded_read(const uint8_t *frame, size_t frame_size, const gw_gcomp_i
         chunk_broken(parts, 20, parts->chunk.offset, "the chunk names a chunk that owns no codebook");
         return;
     }
-    const uint64_t book_size = codebook_read(frame, owner.offset, owner.size, parts, &tree);
+    const uint64_t book_size = codebook_read(frame, info, owner.offset, owner.size, parts, &tree);
     if (book_size == 0) {
         return;
     }
@@ -371,6 +401,8 @@ static void rule_set(broken_rule *broken, int rule, uint64_t offset, const char 
 static void header_explain(const uint8_t *frame, size_t size, broken_rule *broken) {
     static const uint8_t magic[4] = {0x67, 0x57, 0x66, 0x1a};
     static const uint8_t cap_max[2][3] = {{18, 6, 9}, {23, 7, 10}};
+    /* Bit n: step n is allowed. */
+    static const uint8_t steps[2][3] = {{1u << 6, 1u << 2, 1u << 3}, {0x4e, 0x06, 0x0a}};
     if (size < HEADER_SIZE) {
         rule_set(broken, 1, size, "the file ends within the 32 bytes of the header");
         return;
@@ -399,8 +431,8 @@ static void header_explain(const uint8_t *frame, size_t size, broken_rule *broke
         rule_set(broken, 5, 7, "chunk_log2 must be 12 to 15");
     } else if (constant && !derived) {
         rule_set(broken, 6, 8, "the flag CONSTANT needs DERIVED");
-    } else if (step == 0 || step > 6) {
-        rule_set(broken, 7, 12, "a step that this dtype does not have");
+    } else if (constant ? step != 1 : step > 7 || (steps[derived][dtype - 1] >> step & 1) == 0) {
+        rule_set(broken, 7, 12, "a step that frames of this kind do not have");
     } else if (cap > cap_max[derived][dtype - 1] || (!constant && cap % step != 0)) {
         rule_set(broken, 7, 13, "cap too large or not a multiple of the step");
     } else if (load16(frame + 14) != 0 && (!derived || constant)) {
