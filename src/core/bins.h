@@ -15,16 +15,24 @@ static inline uint32_t gw_level_of(uint32_t drop, uint32_t dtype)
 }
 
 /* Branch-free but for the constants: which values are zero is as good as random. `level` is 0 where nothing is dropped,
- * so +0 of fp32 and bf16 gets bin 0 by itself. */
+ * so +0 of fp32 and bf16 gets bin 0 by itself; what shares its exponent needs gw_bin_of_flushable() too. */
 GW_TEMPLATE uint32_t gw_bin_of(uint32_t bits, uint32_t level, uint32_t dtype)
 {
     const gw_traits *t = gw_traits_of(dtype);
     const uint32_t magnitude = bits & ((1u << (8 * t->size - 1)) - 1);
-    const uint32_t exponent = magnitude >> t->mantissa_bits;
     if (dtype == GW_FP16) {
-        return bits == 0 ? (uint32_t)GW_BIN_FP16_ZERO : magnitude == 0 ? 4u * t->exponent_mask : 4 * exponent + level;
+        const uint32_t bin = 4 * (magnitude >> t->mantissa_bits) + level;
+        return bits == 0 ? (uint32_t)GW_BIN_FP16_ZERO : magnitude == 0 ? 4u * t->exponent_mask : bin;
     }
-    return 4 * exponent + level + (uint32_t)((exponent == 0) & (bits != 0));
+    return (magnitude >> (t->mantissa_bits - 2) & ~3u) | level;
+}
+
+/* To be ORed to the bin: 1 for the values that default mode flushes, -0 and the subnormals of fp32 and bf16. */
+static inline uint32_t gw_bin_of_flushable(uint32_t bits, uint32_t dtype)
+{
+    const gw_traits *t = gw_traits_of(dtype);
+    const uint32_t exponent = bits >> t->mantissa_bits & t->exponent_mask;
+    return exponent == 0 && bits != 0;
 }
 
 #endif

@@ -15,6 +15,9 @@
 /* Where the drop of a value comes from. */
 enum { FROM_CONSTANT, FROM_OWN_QUARTER, FROM_DERIVED_QUARTER };
 
+/* More than any map byte with its base and below (at most 255 + 764 + 64 quarter-octaves), and a power of two. */
+enum { NO_ROOM = 1 << 20 };
+
 /* All ones if the condition holds, else zero. */
 static inline uint32_t mask_if(int condition)
 {
@@ -71,29 +74,28 @@ GW_TEMPLATE uint32_t round_range(uint32_t *restrict bits, uint16_t *restrict bin
         }
         uint32_t sign = value & sign_bit;
         const uint32_t magnitude = value ^ sign;
-        uint32_t may_drop = mask_if(exponent != special);
-        if (!fp16) {
-            may_drop &= mask_if(exponent != 0);
-        }
+        /* All ones where nothing may be dropped: infinity, NaN, and (strict) the subnormals of fp32 and bf16. */
+        const uint32_t whole = fp16 ? mask_if(exponent == special) : mask_if(exponent == special) | mask_if(exponent == 0);
 
         uint32_t drop = 0;  /* FROM_CONSTANT, FROM_DERIVED_QUARTER */
         uint32_t level = 0; /* FROM_CONSTANT, FROM_OWN_QUARTER */
         uint32_t cut;       /* the bits that go */
         if (source == FROM_OWN_QUARTER) {
-            const uint32_t k = levels[i];
-            const int32_t room = (int32_t)k + drop_base - quarter_octave(magnitude, t, fp16, source);
-            may_drop &= mask_if(k != 0);
-            const uint32_t one = mask_if(room >= need1) & may_drop;
-            const uint32_t two = mask_if(room >= need2) & may_drop;
-            const uint32_t three = mask_if(room >= need3) & may_drop;
+            /* "Nothing" is written as a quarter-octave, or a lack of room, that no map byte makes up for. */
+            const int32_t k = levels[i];
+            const int32_t quarter = quarter_octave(magnitude, t, fp16, source) | (int32_t)(whole & NO_ROOM);
+            const int32_t room = k + drop_base - quarter - (k == 0 ? NO_ROOM : 0);
+            const uint32_t one = mask_if(room >= need1);
+            const uint32_t two = mask_if(room >= need2);
+            const uint32_t three = mask_if(room >= need3);
             cut = (one & ((1u << step) - 1)) | (two & ((1u << 2 * step) - 1)) | (three & ((1u << 3 * step) - 1));
             level = 0u - (one + two + three);
         } else if (source == FROM_CONSTANT) {
-            drop = cap & may_drop;
-            level = constant_level & may_drop;
-            cut = ((1u << cap) - 1) & may_drop;
+            drop = cap & ~whole;
+            level = constant_level & ~whole;
+            cut = ((1u << cap) - 1) & ~whole;
         } else {
-            drop = drop_of(levels[i], magnitude, rule->floor, drop_base, cap, t, fp16, source) & may_drop;
+            drop = drop_of(levels[i], magnitude, rule->floor, drop_base, cap, t, fp16, source) & ~whole;
             cut = (1u << drop) - 1;
         }
 
@@ -112,8 +114,8 @@ GW_TEMPLATE uint32_t round_range(uint32_t *restrict bits, uint16_t *restrict bin
         }
         uint32_t rounded = (magnitude + add) & ~cut;
         if (rounding != GW_GCOMP_TRUNCATE) {
-            /* A carry out of the largest finite exponent truncates instead. */
-            const uint32_t carried = mask_if(rounded >> m == special) & may_drop;
+            /* A carry out of the largest finite exponent truncates instead. (Infinity and NaN lose nothing either way.) */
+            const uint32_t carried = mask_if(rounded >> m == special);
             rounded = (rounded & ~carried) | (magnitude & ~cut & carried);
         }
         if (fp16) {
@@ -130,6 +132,11 @@ GW_TEMPLATE uint32_t round_range(uint32_t *restrict bits, uint16_t *restrict bin
         bits[i] = sign | rounded;
         bins[i] = (uint16_t)gw_bin_of(sign | rounded, level, dtype);
         any |= sign | rounded;
+    }
+    if (!fp16 && strict != 0) {
+        for (size_t i = 0; i < len; i++) {
+            bins[i] = (uint16_t)(bins[i] | gw_bin_of_flushable(bits[i], dtype));
+        }
     }
     return any;
 }
