@@ -1,0 +1,63 @@
+/*
+ * Dispatch of `gradwire plan SUBCOMMAND`.
+ *
+ * SPDX-License-Identifier: BSD-2-Clause
+ */
+#include "cmd_plan.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "../cli_common.h"
+#include "plan_commands.h"
+
+static const struct {
+    const char *name;
+    int (*run)(const plan_args *args);
+    const char *summary;
+} commands[PLAN_CMD_COUNT] = {
+    {"solve", plan_cmd_solve, "the schedule with the shortest iteration, with proof"},
+    {"compare", plan_cmd_compare, "the exact plan beside the rules of frameworks and papers"},
+    {"explain", plan_cmd_explain, "why each group is cut where it is"},
+    {"sweep", plan_cmd_sweep, "bandwidth, ranks, ratio, batch; break-even bandwidth"},
+    {"eval", plan_cmd_eval, "evaluate a plan file or fixed buckets"},
+    {"fit", plan_cmd_fit, "cost curves from measurements"},
+    {"import", plan_cmd_import, "a model from a profiler recording"},
+    {"export", plan_cmd_export, "PyTorch's bucket_cap_mb_list"},
+    {"check", plan_cmd_check, "a prediction against a recording"},
+    {"options", plan_cmd_options, "ByteComp's 4341 options"},
+    {"verify", plan_cmd_verify, "re-evaluate a plan, compare with brute force"},
+    {"cases", plan_cmd_cases, "the cases of the cases file"},
+};
+
+static void print_usage(FILE *out) {
+    fprintf(out, "usage: gradwire plan SUBCOMMAND [OPTIONS] [FILES]\n\n");
+    for (int i = 0; i < PLAN_CMD_COUNT; i++) {
+        fprintf(out, "  %-10s %s\n", commands[i].name, commands[i].summary);
+    }
+    fprintf(out, "\ngradwire plan SUBCOMMAND --help lists the options.\n");
+}
+
+int gw_cmd_plan(int argc, char **argv) {
+    if (argc < 2) {
+        print_usage(stderr);
+        return GW_CLI_USAGE;
+    }
+    if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-?") == 0 || strcmp(argv[1], "help") == 0) {
+        print_usage(stdout);
+        return gw_cli_finish_stdout(GW_CLI_OK);
+    }
+    for (int i = 0; i < PLAN_CMD_COUNT; i++) {
+        if (strcmp(argv[1], commands[i].name) == 0) {
+            plan_args args;
+            int code = plan_args_parse(argc - 1, argv + 1, (plan_command)i, &args);
+            if (code == GW_CLI_OK) {
+                code = commands[i].run(&args);
+            }
+            return gw_cli_finish_stdout(code);
+        }
+    }
+    (void)gw_cli_error(GW_CLI_USAGE, NULL, "plan has no subcommand \"%.40s\"", argv[1]);
+    print_usage(stderr);
+    return GW_CLI_USAGE;
+}

@@ -1,0 +1,332 @@
+/*
+ * plan fit: cost curves from measurements. Understands
+ *   CSV with columns elems,us (or bytes,us),
+ *   output of nccl-tests (size count type redop root time algbw busbw ...; out-of-place time),
+ *   Google Benchmark JSON, as gradwire_bench writes it: benchmarks named .../N, time per iteration,
+ *   Kineto recordings with NCCL metadata: the minimum per size, since a recorded duration includes waiting for peers.
+ *
+ * SPDX-License-Identifier: BSD-2-Clause
+ */
+#include <ctype.h>
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "../cli_common.h"
+#include "plan_commands.h"
+#include "plan_file.h"
+#include "plan_kineto.h"
+
+typedef struct points {
+    gw_plan_point *items;
+    size_t count;
+} points;
+
+static int add_point(points *p, const char *path, unsigned long line, double elems, double us) {
+    gw_plan_tick ticks;
+    if (!(elems >= 0) || elems > 0x1p50 || !(us > 0) || !plan_ticks_from_us(us, &ticks) || ticks == 0) {
+        return gw_cli_error(GW_CLI_BAD_DATA, path, "line %lu: size %g, time %g us: NaN, negative, zero or too long", line,
+                            elems, us);
+    }
+    if ((p->count & (p->count - 1)) == 0) {
+        gw_plan_point *grown = realloc(p->items, (p->count == 0 ? 1 : 2 * p->count) * sizeof *grown);
+        if (grown == NULL) {
+            return gw_cli_error(GW_CLI_IO, path, "memory is short");
+        }
+        p->items = grown;
+    }
+    p->items[p->count++] = (gw_plan_point){(int64_t)elems, ticks};
+    return GW_CLI_OK;
+}
+
+/* Google Benchmark: {"benchmarks": [{"name": "x/65536", "real_time": 1.5, "time_unit": "us"}]}. */
+static int read_benchmark(const char *path, const char *filter, points *p) {
+    json_error_t error;
+    json_t *root = json_load_file(path, 0, &error);
+    if (root == NULL) {
+        return gw_cli_error(GW_CLI_BAD_DATA, path, "line %d, column %d: %s", error.line, error.column, error.text);
+    }
+    int code = GW_CLI_OK;
+    json_t *list = json_object_get(root, "benchmarks");
+    size_t index;
+    json_t *entry;
+    if (!json_is_array(list)) {
+        code = gw_cli_error(GW_CLI_BAD_DATA, path, "has no array \"benchmarks\"");
+    }
+    json_array_foreach(list, index, entry) {
+        const char *name = json_string_value(json_object_get(entry, "name"));
+        const char *run = json_string_value(json_object_get(entry, "run_type"));
+        const char *aggregate = json_string_value(json_object_get(entry, "aggregate_name"));
+        const char *unit = json_string_value(json_object_get(entry, "time_unit"));
+        json_t *time = json_object_get(entry, "real_time");
+        if (name == NULL || !json_is_number(time) || (filter != NULL && strstr(name, filter) == NULL) ||
+            (run != NULL && strcmp(run, "aggregate") == 0 && (aggregate == NULL || strcmp(aggregate, "median") != 0))) {
+            continue;
+        }
+        /* The last path component that is a number is the size; ":" introduces named arguments. */
+        double elems = NAN;
+        for (const char *at = name; at != NULL; at = strchr(at, '/') != NULL ? strchr(at, '/') + 1 : NULL) {
+            const char *digits = strncmp(at, "n:", 2) == 0 ? at + 2 : strncmp(at, "elems:", 6) == 0 ? at + 6 : at;
+            char *end;
+            double value = strtod(digits, &end);
+            if (end != digits && (*end == '/' || *end == '\0' || *end == '_')) {
+                elems = value;
+            }
+        }
+        json_t *explicit_size = json_object_get(entry, "elems");
+        elems = json_is_number(explicit_size) ? json_number_value(explicit_size) : elems;
+        double scale = unit == NULL || strcmp(unit, "ns") == 0 ? 1e-3
+                       : strcmp(unit, "us") == 0               ? 1
+                       : strcmp(unit, "ms") == 0               ? 1e3
+                       : strcmp(unit, "s") == 0                ? 1e6
+                                                               : NAN;
+        if (isnan(elems)) {
+            gw_cli_note("%s: \"%s\" has no size in its name; left out", path, name);
+        } else if (code == GW_CLI_OK) {
+            code = add_point(p, path, (unsigned long)index, elems, json_number_value(time) * scale);
+        }
+    }
+    json_decref(root);
+    return code;
+}
+
+/* CSV or nccl-tests text. */
+static int read_text(const char *path, points *p) {
+    FILE *file = fopen(path, "r");
+    if (file == NULL) {
+        return gw_cli_error(GW_CLI_IO, path, "cannot open: %s", strerror(errno));
+    }
+    char line[4096];
+    unsigned long number = 0;
+    int size_column = -1;
+    int time_column = -1;
+    int in_bytes = 0;
+    int code = GW_CLI_OK;
+    while (code == GW_CLI_OK && fgets(line, sizeof line, file) != NULL) {
+        number++;
+        char *at = line;
+        while (isspace((unsigned char)*at)) {
+            at++;
+        }
+        if (*at == '\0' || *at == '#') {
+            continue;
+        }
+        if (strchr(at, ',') != NULL) {
+            char *save = NULL;
+            double elems = NAN;
+            double us = NAN;
+            int header = 0;
+            int index = 0;
+            for (char *field = strtok_r(at, ",\r\n", &save); field != NULL; field = strtok_r(NULL, ",\r\n", &save)) {
+                if (strcmp(field, "elems") == 0 || strcmp(field, "bytes") == 0) {
+                    size_column = index;
+                    in_bytes = field[0] == 'b';
+                    header = 1;
+                } else if (strcmp(field, "us") == 0) {
+                    time_column = index;
+                    header = 1;
+                } else if (!header && (index == size_column || index == time_column)) {
+                    char *end;
+                    double value = strtod(field, &end);
+                    value = end == field || (*end != '\0' && !isspace((unsigned char)*end)) ? NAN : value;
+                    *(index == size_column ? &elems : &us) = value;
+                }
+                index++;
+            }
+            if (!header && (size_column < 0 || time_column < 0)) {
+                code = gw_cli_error(GW_CLI_BAD_DATA, path, "line %lu: no header with elems (or bytes) and us before data",
+                                    number);
+            } else if (!header) {
+                code = add_point(p, path, number, in_bytes ? elems / 4 : elems, us);
+            }
+            continue;
+        }
+        /* nccl-tests: size(B) count(elements) type redop root time(us) ... */
+        double bytes, count, us;
+        char type[32], redop[32];
+        int root;
+        if (sscanf(at, "%lf %lf %31s %31s %d %lf", &bytes, &count, type, redop, &root, &us) == 6) {
+            code = add_point(p, path, number, bytes / 4, us); /* float32 elements of the same bytes */
+        } else if (sscanf(at, "%lf %lf %31s %lf", &bytes, &count, type, &us) == 4) { /* all-gather: no redop, root */
+            code = add_point(p, path, number, bytes / 4, us);
+        } else {
+            code = gw_cli_error(GW_CLI_BAD_DATA, path, "line %lu: neither CSV nor an nccl-tests row", number);
+        }
+    }
+    (void)fclose(file);
+    return code;
+}
+
+/* Minimum duration of all-reduces per size. */
+static int read_kineto(const char *path, points *p) {
+    plan_kineto trace;
+    int code = plan_kineto_read(path, &trace);
+    double widest = 0;
+    for (size_t i = 0; code == GW_CLI_OK && i < trace.collective_count; i++) {
+        const plan_kineto_collective *c = &trace.collectives[i];
+        if (strcmp(c->name, "allreduce") != 0) {
+            continue;
+        }
+        double low = c->duration_us;
+        double high = c->duration_us;
+        int seen = 0;
+        for (size_t j = 0; j < trace.collective_count; j++) {
+            const plan_kineto_collective *o = &trace.collectives[j];
+            if (o->elems == c->elems && strcmp(o->name, "allreduce") == 0) {
+                seen |= j < i;
+                low = o->duration_us < low ? o->duration_us : low;
+                high = o->duration_us > high ? o->duration_us : high;
+            }
+        }
+        if (!seen) {
+            widest = high / low > widest ? high / low : widest;
+            code = add_point(p, path, 0, (double)c->elems, low);
+        }
+    }
+    if (code == GW_CLI_OK && p->count > 0) {
+        gw_cli_note("%s: durations of one size differ by up to %.2f times (waiting for peers); the minimum is used", path,
+                    widest);
+    }
+    plan_kineto_free(&trace);
+    return code;
+}
+
+static int by_elems(const void *a, const void *b) {
+    const gw_plan_point *x = a;
+    const gw_plan_point *y = b;
+    return x->elems != y->elems ? (x->elems < y->elems ? -1 : 1) : x->ticks < y->ticks ? -1 : x->ticks > y->ticks;
+}
+
+/* Medians per size, raised to the running maximum: curves must not fall. Returns how far rows were raised. */
+static double make_table(points *p) {
+    double raised = 0;
+    size_t used = 0;
+    qsort(p->items, p->count, sizeof *p->items, by_elems);
+    for (size_t i = 0; i < p->count;) {
+        size_t end = i;
+        while (end < p->count && p->items[end].elems == p->items[i].elems) {
+            end++;
+        }
+        gw_plan_point point = p->items[i + (end - i) / 2];
+        if (used > 0 && point.ticks < p->items[used - 1].ticks) {
+            double by = (double)p->items[used - 1].ticks / (double)point.ticks - 1;
+            raised = by > raised ? by : raised;
+            point.ticks = p->items[used - 1].ticks;
+        }
+        p->items[used++] = point;
+        i = end;
+    }
+    p->count = used;
+    return raised;
+}
+
+int plan_cmd_fit(const plan_args *args) {
+    static const char *const names[4] = {"affine", "maxlin", "hinge", "table"};
+    if (args->file_count != 1) {
+        return gw_cli_error(GW_CLI_USAGE, NULL, "plan fit takes one file");
+    }
+    const char *path = args->files[0];
+    int form = -1;
+    for (int i = 0; args->form != NULL && i < 4; i++) {
+        form = strcmp(args->form, names[i]) == 0 ? i : form;
+    }
+    if (args->form != NULL && form < 0 && strcmp(args->form, "best") != 0) {
+        return gw_cli_error(GW_CLI_USAGE, NULL, "--form knows best, affine, maxlin, hinge and table");
+    }
+    FILE *file = fopen(path, "rb");
+    if (file == NULL) {
+        return gw_cli_error(GW_CLI_IO, path, "cannot open: %s", strerror(errno));
+    }
+    char head[65536];
+    size_t got = fread(head, 1, sizeof head - 1, file);
+    (void)fclose(file);
+    head[got] = '\0';
+    points p = {NULL, 0};
+    int is_trace = (got > 1 && (unsigned char)head[0] == 0x1f) || strstr(head, "traceEvents") != NULL ||
+                   strstr(head, "\"schemaVersion\"") != NULL;
+    size_t blanks = strspn(head, " \t\r\n");
+    int code = is_trace                ? read_kineto(path, &p)
+               : head[blanks] == '{' ? read_benchmark(path, args->filter, &p)
+                                       : read_text(path, &p);
+    if (code == GW_CLI_OK && p.count < 2) {
+        code = gw_cli_error(GW_CLI_BAD_DATA, path, "%zu usable points; a fit needs at least 2", p.count);
+    }
+    json_t *forms = json_object();
+    int best = 0;
+    double best_error = INFINITY;
+    gw_plan_fit fits[3];
+    for (int i = 0; i < 3 && code == GW_CLI_OK; i++) {
+        gw_plan_status status = gw_plan_cost_fit(p.items, p.count, (gw_plan_cost_kind)i, &fits[i]);
+        if (status != GW_PLAN_OK) {
+            code = gw_cli_error(GW_CLI_BAD_DATA, path, "fit: %s", status == GW_PLAN_ERR_ARG
+                                                                       ? "all points have the same size"
+                                                                       : gw_plan_status_string(status));
+            break;
+        }
+        if (fits[i].error_max < best_error) {
+            best_error = fits[i].error_max;
+            best = i;
+        }
+        json_t *curve = plan_curve_json(&fits[i].cost);
+        json_object_set_new(curve, "error_max", json_real(fits[i].error_max));
+        json_object_set_new(curve, "error_mean", json_real(fits[i].error_mean));
+        json_object_set_new(curve, "r2", json_real(fits[i].r2));
+        json_object_set_new(forms, names[i], curve);
+        if (!args->json) {
+            printf("%-7s a %12.3f us  b %14.9f us/element%s", names[i], plan_us(fits[i].cost.a), plan_us(fits[i].cost.b),
+                   "");
+            if (i == GW_PLAN_COST_HINGE) {
+                printf("  t %lld", (long long)fits[i].cost.t);
+            }
+            printf("  error max %.2f %%, mean %.2f %%, R2 %.6f\n", 100 * fits[i].error_max, 100 * fits[i].error_mean,
+                   fits[i].r2);
+        }
+    }
+    json_t *chosen = NULL;
+    if (code == GW_CLI_OK) {
+        int pick = form >= 0 ? form : best;
+        double error = pick < 3 ? fits[pick].error_max : 0;
+        if (pick == GW_PLAN_COST_TABLE) {
+            double raised = make_table(&p);
+            gw_plan_cost cost = {GW_PLAN_COST_TABLE, 0, 0, 0, (uint32_t)p.count, NULL, NULL};
+            int64_t *x = calloc(p.count, sizeof *x);
+            gw_plan_tick *y = calloc(p.count, sizeof *y);
+            for (size_t i = 0; x != NULL && y != NULL && i < p.count; i++) {
+                x[i] = p.items[i].elems;
+                y[i] = p.items[i].ticks;
+            }
+            cost.table_x = x;
+            cost.table_y = y;
+            chosen = plan_curve_json(&cost);
+            free(x);
+            free(y);
+            error = raised;
+        } else {
+            chosen = plan_curve_json(&fits[pick].cost);
+        }
+        if (error > GW_PLAN_FIT_ERROR_WARN) {
+            gw_cli_note("warning: %s: the %s curve is off by up to %.1f %% (more than 10 %%); plans made with it may not be "
+                        "the best. Use --form table or measure again.", path, names[pick], 100 * error);
+        }
+        if (!args->json) {
+            printf("chosen: %s, error %.2f %% over %zu points\n", names[pick], 100 * error, p.count);
+        }
+        json_t *root = json_pack("{s:i,s:o,s:O,s:f,s:b}", "points", (int)p.count, "fits", forms, "curve", chosen,
+                                 "error_max", error, "warning", error > GW_PLAN_FIT_ERROR_WARN);
+        forms = NULL;
+        if (args->json) {
+            code = gw_cli_json_print(root);
+        } else {
+            json_decref(root);
+        }
+        if (code == GW_CLI_OK && args->output != NULL) {
+            code = plan_json_write(json_incref(chosen), args->output);
+        }
+    }
+    json_decref(chosen);
+    json_decref(forms);
+    free(p.items);
+    return code;
+}

@@ -1,0 +1,23 @@
+/*
+ * Timelines as SVG Gantt charts and Chrome traces.
+ *
+ * SPDX-License-Identifier: BSD-2-Clause
+ */
+#ifndef GW_PLAN_CHART_H
+#define GW_PLAN_CHART_H
+
+#include "plan_run.h"
+
+/* Runs the timeline at the case's level and writes the files that are not NULL. */
+int plan_chart_write(const plan_result *result, const plan_case *c, const plan_model *model, const char *svg,
+                     const char *chrome);
+
+/* One chart below the other with a common time axis, for documents. */
+typedef struct plan_chart_row {
+    const char *title;
+    const plan_result *result;
+} plan_chart_row;
+
+int plan_chart_svg(const plan_chart_row *rows, size_t row_count, const plan_case *c, const char *path);
+
+#endif
