@@ -35,8 +35,8 @@ static int derived_check(gw_frame_input *frame, const char *snapshot_path, const
     const char *name = frame->input.name;
     const uint64_t scale_offset = frame->info.installed ? 44 : 36;
     if (snapshot_path == NULL) {
-        return gw_cli_error(
-            GW_CLI_BAD_DATA, name,
+        return gw_cli_error_at(
+            GW_CLI_BAD_DATA, name, scale_offset - 4,
             "a derived frame: its receiver computes the cuts from the precision map, so it needs "
             "--snapshot with the snapshot that the frame was made with (rule 16 of docs/format.md: map)");
     }
