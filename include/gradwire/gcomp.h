@@ -82,7 +82,7 @@ typedef struct gw_gcomp_map_rule {
  * gw_gcomp_map_rule_init() works out the rule of one step.
  *
  *   wire_scale  value on the wire / gradient that the optimizer will see: N for the plain sum of N ranks, 1 for data
- *               divided beforehand, times any loss scale. Finite and > 0.
+ *               divided beforehand, times any loss scale. A normal number > 0.
  *
  * A learning rate or factor that is not positive and finite gives a rule whose maps drop nothing (all bytes 0).
  * GW_OK; GW_ERR_ARG (NULL, step 0, wire_scale); GW_ERR_OPTION (unknown kind, hyperparameter out of range).

@@ -115,9 +115,22 @@ static int is_in_range(const gw_optimizer *o)
     return ok;
 }
 
+/* A factor as the kernels get it. What is subnormal in fp32 becomes 0, before the conversion, so that neither conversion nor
+ * kernels depend on whether the process flushes subnormals. */
+static float factor(double x)
+{
+    return x < 0x1p-126 && x > -0x1p-126 ? 0.0f : (float)x;
+}
+
+static int is_scale(float x)
+{
+    const uint32_t bits = gw_bits_from_float(x);
+    return bits >= 0x00800000u && bits < 0x7f800000u;
+}
+
 gw_status gw_gcomp_map_rule_init(const gw_optimizer *optimizer, float wire_scale, gw_gcomp_map_rule *rule)
 {
-    if (optimizer == NULL || rule == NULL || optimizer->step == 0 || !(wire_scale > 0.0f) || wire_scale > 3.4e38f) {
+    if (optimizer == NULL || rule == NULL || optimizer->step == 0 || !is_scale(wire_scale)) {
         return GW_ERR_ARG;
     }
     if (!is_in_range(optimizer)) {
@@ -126,7 +139,7 @@ gw_status gw_gcomp_map_rule_init(const gw_optimizer *optimizer, float wire_scale
     GW_MEMSET(rule, 0, sizeof *rule);
     rule->kind = (uint32_t)optimizer->kind;
     rule->wire_scale = wire_scale;
-    rule->eps = (float)optimizer->eps;
+    rule->eps = factor(optimizer->eps);
     if (!(optimizer->lr > 0.0 && optimizer->lr < 1e300)) {
         return GW_OK; /* all factors zero: every ratio is zero, nothing is dropped */
     }
@@ -147,12 +160,12 @@ gw_status gw_gcomp_map_rule_init(const gw_optimizer *optimizer, float wire_scale
     default: break;
     }
     rule->uses = f.uses;
-    rule->p_param = (float)(f.p_param * (double)wire_scale);
-    rule->p_m = (float)(f.p_m * (double)wire_scale);
-    rule->q_param = (float)(f.q_param * (double)wire_scale);
-    rule->q_m = (float)(f.q_m * (double)wire_scale);
-    rule->s_scale = (float)f.s_scale;
-    rule->a_scale = (float)f.a_scale;
+    rule->p_param = factor(f.p_param * (double)wire_scale);
+    rule->p_m = factor(f.p_m * (double)wire_scale);
+    rule->q_param = factor(f.q_param * (double)wire_scale);
+    rule->q_m = factor(f.q_m * (double)wire_scale);
+    rule->s_scale = factor(f.s_scale);
+    rule->a_scale = factor(f.a_scale);
     return GW_OK;
 }
 

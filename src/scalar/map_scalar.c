@@ -14,6 +14,8 @@
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
+#include <float.h>
+
 #include "core/kernels.h"
 #include "core/map_rule.h"
 #include "core/sqrt.h"
@@ -39,16 +41,17 @@ static inline float denominator(const gw_gcomp_map_rule *rule, float v, float a)
 {
     float w;
     if (rule->kind == GW_OPTIMIZER_RMSPROP && (rule->uses & GW_MAP_USES_A) != 0) {
-        /* Centered: v - a^2 before the update, less a bound of the rounding error of this difference. */
+        /* Centered: v - a^2 before the update, less a bound of the rounding error of this difference. Where that bound is
+         * too small to be a normal number, nothing is known of the difference. */
         float square = flush(a * a);
-        float error = (v + square) * 0x1p-21f;
-        w = v - square - error;
-        w = w > 0.0f ? flush(w * rule->s_scale) : 0.0f;
+        float error = flush((v + square) * 0x1p-21f);
+        w = error == 0.0f ? 0.0f : flush(flush(v - square) - error);
+        w = w <= 0.0f && w >= -FLT_MAX ? 0.0f : flush(w * rule->s_scale); /* -Inf and NaN go on, to a root that is NaN */
     } else {
         w = flush(v * rule->s_scale);
         if ((rule->uses & GW_MAP_USES_A) != 0) {
             float largest = flush(a * rule->a_scale);
-            w = largest > w ? largest : w;
+            w = largest > w || largest != largest ? largest : w; /* NaN if either is NaN */
         }
     }
     return gw_sqrt(w) + rule->eps;
@@ -70,10 +73,12 @@ static inline uint32_t quarter_octave(const gw_gcomp_map_rule *rule, const gw_op
     float p = flush(flush(p_theta - p_m) * s);
     float q = flush(q_theta + q_m);
 
-    if ((rule->uses & GW_MAP_USES_V) != 0 && (p > 0.0f) == (q > 0.0f) && magnitude(p) <= magnitude(q)) {
+    int is_opposite = (p > 0.0f && q < 0.0f) || (p < 0.0f && q > 0.0f); /* p = 0 has lost its sign: not opposite */
+    if ((rule->uses & GW_MAP_USES_V) != 0 && !is_opposite && magnitude(p) <= magnitude(q)) {
         return 0;
     }
-    float guard = flush(((magnitude(p_theta) + magnitude(p_m)) * s + (magnitude(q_theta) + magnitude(q_m))) * 0x1p-20f);
+    float terms = flush((magnitude(p_theta) + magnitude(p_m)) * s) + (magnitude(q_theta) + magnitude(q_m));
+    float guard = flush(terms * 0x1p-20f);
     float ratio = magnitude(p - q) - guard;
     uint32_t bits = gw_bits_from_float(ratio);
     /* Negative, subnormal, infinite and NaN ratios drop nothing. */
