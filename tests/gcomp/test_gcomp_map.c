@@ -1,0 +1,518 @@
+/*
+ * The precision map against long double: all seven optimizers and their hyperparameters, hostile state, both saturations.
+ *
+ * SPDX-License-Identifier: BSD-2-Clause
+ */
+#include "gcomp_support.h"
+#include "optimizer_reference.h"
+
+#if defined(__SSE2__)
+#include <xmmintrin.h>
+#endif
+
+static gw_optimizer optimizer(gw_optimizer_kind kind)
+{
+    gw_optimizer o;
+    memset(&o, 0, sizeof o);
+    o.kind = kind;
+    o.step = 10;
+    o.lr = 0.01;
+    o.beta1 = 0.9;
+    o.beta2 = 0.999;
+    o.alpha = 0.99;
+    o.eps = 1e-8;
+    o.momentum = kind == GW_OPTIMIZER_MOMENTUM || kind == GW_OPTIMIZER_NESTEROV ? 0.9 : 0.0;
+    return o;
+}
+
+/* A hyperparameter setting of every kind that changes the formula. Returns how many there are. */
+static size_t settings(gw_optimizer *list, size_t capacity)
+{
+    size_t n = 0;
+    for (int kind = GW_OPTIMIZER_SGD; kind <= GW_OPTIMIZER_ADAMW; kind++) {
+        for (uint32_t choice = 0; choice < 48; choice++) {
+            gw_optimizer o = optimizer((gw_optimizer_kind)kind);
+            o.weight_decay = choice % 3 == 0 ? 0.0 : choice % 3 == 1 ? 5e-4 : 0.5;
+            o.step = choice % 4 == 0 ? 1 : choice % 4 == 1 ? 2 : choice % 4 == 2 ? 400 : 1000000;
+            o.lr = choice % 5 == 0 ? 1e-5 : choice % 5 == 1 ? 1e-3 : choice % 5 == 2 ? 0.1 : choice % 5 == 3 ? 1.0 : 3.0;
+            o.maximize = (int)(choice / 3 % 2);
+            o.centered = (int)(choice / 6 % 2);
+            o.amsgrad = (int)(choice / 6 % 2);
+            o.lr_decay = choice / 12 % 2 ? 1e-3 : 0.0;
+            o.eps = choice / 24 ? 1e-8 : choice % 2 ? 1e-3 : 0.0;
+            if (kind == GW_OPTIMIZER_MOMENTUM) {
+                o.dampening = choice / 6 % 2 ? 0.25 : choice / 12 % 2 ? -0.5 : 0.0;
+                o.momentum = choice % 7 == 0 ? 0.0 : 0.9;
+            }
+            if (kind == GW_OPTIMIZER_RMSPROP) {
+                o.momentum = choice / 12 % 2 ? 0.9 : 0.0;
+                o.alpha = choice % 2 ? 0.99 : 0.5;
+            }
+            if (kind == GW_OPTIMIZER_ADAM || kind == GW_OPTIMIZER_ADAMW) {
+                o.beta1 = choice % 7 == 0 ? 0.0 : choice % 2 ? 0.9 : 0.5;
+                o.beta2 = choice % 2 ? 0.999 : 0.95;
+            }
+            assert_true(n < capacity);
+            list[n++] = o;
+        }
+    }
+    return n;
+}
+
+static float random_float(test_random *random, int low, int high)
+{
+    const double unit = 1.0 + test_random_unit(random);
+    const int octave = low + (int)test_random_below(random, (uint32_t)(high - low));
+    return (float)ldexp(test_random_below(random, 2) ? unit : -unit, octave);
+}
+
+/* Some state: everything independent over many octaves, or balanced so that num nearly cancels. */
+static void random_state(test_random *random, const gw_optimizer *o, float *theta, float *m, float *v, float *a)
+{
+    *theta = random_float(random, -20, 3);
+    *m = random_float(random, -30, 3);
+    *v = fabsf(random_float(random, -50, 2));
+    *a = o->kind == GW_OPTIMIZER_RMSPROP ? random_float(random, -25, 1) : fabsf(random_float(random, -50, 2));
+    if (o->kind == GW_OPTIMIZER_RMSPROP && o->centered && test_random_below(random, 4) != 0) {
+        *a = (float)(sqrt((double)*v) * (0.1 + 0.9 * test_random_unit(random)));
+    }
+    if (test_random_below(random, 8) == 0) {
+        /* A momentum that nearly cancels theta, as far as one formula can say. */
+        const param_state s = {(long double)*theta, 0.0L, (long double)*v, (long double)*a, 1};
+        const affine without = optimizer_update(o, &s, 0.0L, 1);
+        const param_state with = {(long double)*theta, 1.0L, (long double)*v, (long double)*a, 1};
+        const affine one = optimizer_update(o, &with, 0.0L, 1);
+        const long double per_m = one.constant - without.constant;
+        if (per_m != 0.0L && fabsl(without.constant / per_m) < 1e30L) {
+            *m = (float)(-without.constant / per_m * (1.0L + 1e-3L * (long double)test_random_normal(random)));
+        }
+    }
+}
+
+static uint32_t quarter_of(long double x)
+{
+    const float f = (float)x;
+    uint32_t bits = test_bits_of_float(f);
+    if ((long double)f > x && bits != 0) {
+        bits--; /* rounded up: what lies below */
+    }
+    return bits < 0x00800000u || bits >= 0x7f800000u ? 0 : bits >> 21;
+}
+
+static long double lower_edge(uint32_t quarter)
+{
+    return (long double)test_float_of_bits(quarter << 21);
+}
+
+static void ratios_match_long_double(void **state)
+{
+    (void)state;
+    static const float scales[] = {1.0f, 8.0f, 65536.0f, 0.125f};
+    gw_optimizer list[512];
+    const size_t count = settings(list, TEST_ARRAY_LEN(list));
+    size_t compared = 0, lower = 0, dropped_nothing = 0;
+    for (size_t n = 0; n < count; n++) {
+        const gw_optimizer *o = &list[n];
+        test_random random = {n};
+        gw_gcomp_map_rule rule;
+        const float wire_scale = scales[n % TEST_ARRAY_LEN(scales)];
+        assert_int_equal(gw_gcomp_map_rule_init(o, wire_scale, &rule), GW_OK);
+        for (int i = 0; i < 400; i++) {
+            float theta, m, v, a;
+            random_state(&random, o, &theta, &m, &v, &a);
+            const int has_m = o->step > 1 || o->kind == GW_OPTIMIZER_RMSPROP || o->kind >= GW_OPTIMIZER_ADAM;
+            const gw_optimizer_state arrays = {&theta, has_m ? &m : NULL, &v, &a};
+            const param_state s = {(long double)theta, (long double)m, (long double)v, (long double)a, has_m};
+            uint32_t quarter;
+            assert_int_equal(gw_gcomp_map_scan(&rule, &arrays, 1, GW_BACKEND_ALL, &quarter), GW_OK);
+
+            /* Never above the ratio of the update, whatever the gradient turns out to be. */
+            if (quarter != 0) {
+                static const double gradients[] = {0.0, 1e-12, -1e-9, 1e-6, -1e-4, 0.01, -0.3, 2.0, -100.0, 1e6};
+                for (size_t g = 0; g < TEST_ARRAY_LEN(gradients); g++) {
+                    const long double ratio =
+                        optimizer_ratio(o, &s, (long double)gradients[g], 0) * (long double)wire_scale;
+                    if (!(lower_edge(quarter) <= ratio)) {
+                        fail_msg("optimizer %d, setting %zu: quarter-octave %u is above the ratio %Lg for g = %g "
+                                 "(theta %g m %g v %g a %g)",
+                                 (int)o->kind, n, quarter, ratio, gradients[g], (double)theta, (double)m, (double)v,
+                                 (double)a);
+                    }
+                }
+            } else {
+                dropped_nothing++;
+            }
+
+            /* And not much below the bound: as far as the guard reaches, where no sign rule forbids all. */
+            const affine update = optimizer_update(o, &s, 0.0L, 1);
+            const long double bound = fabsl(update.constant / update.slope) * (long double)wire_scale;
+            param_state only_theta = s, only_m = s;
+            only_theta.m = 0.0L;
+            only_m.theta = 0.0L;
+            const long double of_theta = optimizer_update(o, &only_theta, 0.0L, 1).constant;
+            const long double of_m = optimizer_update(o, &only_m, 0.0L, 1).constant;
+            const long double terms = (fabsl(s.theta) + fabsl(s.theta - of_theta) + fabsl(of_m)) * 2.0L /
+                                      fabsl(update.slope) * (long double)wire_scale;
+            param_state low = s;
+            if (o->kind == GW_OPTIMIZER_RMSPROP && o->centered) {
+                low.v -= (s.v + s.a * s.a) * 0x1p-20L; /* the guard of the difference v - a^2 */
+            }
+            const affine guarded = optimizer_update(o, &low, 0.0L, 1);
+            const uint32_t least = quarter_of(fabsl(guarded.constant / guarded.slope) * (long double)wire_scale -
+                                              terms * 0x1p-19L);
+            if (quarter != 0) {
+                if (quarter < least || quarter > quarter_of(bound)) {
+                    fail_msg("optimizer %d, setting %zu: quarter-octave %u, expected %u..%u", (int)o->kind, n, quarter,
+                             least, quarter_of(bound));
+                }
+                compared++;
+                lower += quarter != quarter_of(bound);
+            }
+        }
+    }
+    print_message("%zu ratios: %zu equal to long double, %zu lower by the guard, %zu drop nothing\n", compared,
+                  compared - lower, lower, dropped_nothing);
+    assert_true(compared > 60000);
+    assert_true(lower < compared / 20);
+}
+
+/* SGD, Momentum and Nesterov have no denominator, so nothing but theta = 0 and overflow may give 0. */
+static void linear_optimizers_are_not_timid(void **state)
+{
+    (void)state;
+    test_random random = {7};
+    for (int kind = GW_OPTIMIZER_SGD; kind <= GW_OPTIMIZER_NESTEROV; kind++) {
+        const gw_optimizer o = optimizer((gw_optimizer_kind)kind);
+        gw_gcomp_map_rule rule;
+        assert_int_equal(gw_gcomp_map_rule_init(&o, 1.0f, &rule), GW_OK);
+        for (int i = 0; i < 1000; i++) {
+            const float theta = random_float(&random, -20, 3), m = random_float(&random, -20, 3);
+            const gw_optimizer_state arrays = {&theta, &m, NULL, NULL};
+            uint32_t quarter;
+            assert_int_equal(gw_gcomp_map_scan(&rule, &arrays, 1, GW_BACKEND_ALL, &quarter), GW_OK);
+            assert_true(quarter > 0);
+        }
+    }
+}
+
+/* K = quarter - base + 1, at most 255, 0 below the base. */
+static void base_and_saturation(void **state)
+{
+    (void)state;
+    assert_int_equal(gw_gcomp_map_base(0), 1);
+    assert_int_equal(gw_gcomp_map_base(254), 1);
+    assert_int_equal(gw_gcomp_map_base(255), 1);
+    assert_int_equal(gw_gcomp_map_base(256), 2);
+    assert_int_equal(gw_gcomp_map_base(1019), 765);
+    gw_optimizer o = optimizer(GW_OPTIMIZER_SGD);
+    o.lr = 1.0;
+    gw_gcomp_map_rule rule;
+    assert_int_equal(gw_gcomp_map_rule_init(&o, 1.0f, &rule), GW_OK);
+    enum { COUNT = 1016 };
+    float theta[COUNT];
+    uint8_t levels[COUNT];
+    for (uint32_t i = 0; i < COUNT; i++) {
+        theta[i] = test_float_of_bits((4 + i) << 21 | 0x80000); /* inside quarter-octave 4 + i; lr = 1: ratio = theta */
+    }
+    const gw_optimizer_state arrays = {theta, NULL, NULL, NULL};
+    uint32_t top;
+    assert_int_equal(gw_gcomp_map_scan(&rule, &arrays, COUNT, GW_BACKEND_ALL, &top), GW_OK);
+    assert_int_equal(top, 1019);
+    static const uint32_t bases[] = {1, 5, 300, 765, 1000, 1023};
+    for (size_t b = 0; b < TEST_ARRAY_LEN(bases); b++) {
+        memset(levels, 0xee, sizeof levels);
+        assert_int_equal(gw_gcomp_map_build(&rule, &arrays, COUNT, bases[b], GW_BACKEND_ALL, levels), GW_OK);
+        for (uint32_t i = 0; i < COUNT; i++) {
+            const int32_t k = (int32_t)(4 + i) - (int32_t)bases[b] + 1;
+            assert_int_equal(levels[i], k < 0 ? 0 : k > 255 ? 255 : k);
+        }
+    }
+    assert_int_equal(gw_gcomp_map_build(&rule, &arrays, 1, 0, GW_BACKEND_ALL, levels), GW_ERR_ARG);
+    assert_int_equal(gw_gcomp_map_build(&rule, &arrays, 1, 1024, GW_BACKEND_ALL, levels), GW_ERR_ARG);
+}
+
+static void hostile_state(void **state)
+{
+    (void)state;
+    static const uint32_t bad[] = {0x7f800000u, 0xff800000u, 0x7fc00000u, 0x7f800001u, 0xffc12345u};
+    static const uint32_t nothing[] = {0, 0x80000000u, 1, 0x007fffffu, 0x807fffffu};
+    for (int kind = GW_OPTIMIZER_SGD; kind <= GW_OPTIMIZER_ADAMW; kind++) {
+        gw_optimizer o = optimizer((gw_optimizer_kind)kind);
+        o.amsgrad = 1;
+        o.centered = 1;
+        o.momentum = 0.9;
+        gw_gcomp_map_rule rule;
+        assert_int_equal(gw_gcomp_map_rule_init(&o, 1.0f, &rule), GW_OK);
+        const float good[4] = {0.5f, 1e-6f, 1e-4f, kind == GW_OPTIMIZER_RMSPROP ? 1e-4f : 2e-4f};
+        float x[4];
+        const gw_optimizer_state arrays = {&x[0], &x[1], &x[2], &x[3]};
+        uint32_t quarter;
+        memcpy(x, good, sizeof x);
+        assert_int_equal(gw_gcomp_map_scan(&rule, &arrays, 1, GW_BACKEND_ALL, &quarter), GW_OK);
+        assert_true(quarter > 0);
+        for (size_t slot = 0; slot < 4; slot++) {
+            const int is_used = slot == 0 || (rule.uses >> (slot - 1) & 1) != 0;
+            for (size_t i = 0; is_used && i < TEST_ARRAY_LEN(bad); i++) {
+                memcpy(x, good, sizeof x);
+                x[slot] = test_float_of_bits(bad[i]);
+                assert_int_equal(gw_gcomp_map_scan(&rule, &arrays, 1, GW_BACKEND_ALL, &quarter), GW_OK);
+                /* The maximum of AMSGrad leaves a single -Inf behind. */
+                if (!(kind >= GW_OPTIMIZER_ADAM && slot >= 2 && bad[i] == 0xff800000u)) {
+                    assert_int_equal(quarter, 0);
+                }
+                uint8_t level = 99;
+                assert_int_equal(gw_gcomp_map_build(&rule, &arrays, 1, 1, GW_BACKEND_ALL, &level), GW_OK);
+                assert_int_equal(level, quarter > 255 ? 255 : quarter);
+            }
+        }
+        for (size_t i = 0; i < TEST_ARRAY_LEN(nothing); i++) { /* theta = 0 or subnormal, no momentum */
+            memcpy(x, good, sizeof x);
+            x[0] = test_float_of_bits(nothing[i]);
+            x[1] = 0.0f;
+            assert_int_equal(gw_gcomp_map_scan(&rule, &arrays, 1, GW_BACKEND_ALL, &quarter), GW_OK);
+            assert_int_equal(quarter, 0);
+        }
+        if ((rule.uses & 2) != 0 && kind != GW_OPTIMIZER_RMSPROP) { /* negative second moment: its root is NaN */
+            memcpy(x, good, sizeof x);
+            x[2] = -1e-4f;
+            x[3] = kind >= GW_OPTIMIZER_ADAM ? -1e-4f : x[3];
+            assert_int_equal(gw_gcomp_map_scan(&rule, &arrays, 1, GW_BACKEND_ALL, &quarter), GW_OK);
+            assert_int_equal(quarter, 0);
+        }
+    }
+}
+
+static void hyperparameters_out_of_range(void **state)
+{
+    (void)state;
+    gw_gcomp_map_rule rule;
+    gw_optimizer o = optimizer(GW_OPTIMIZER_SGD);
+    assert_int_equal(gw_gcomp_map_rule_init(NULL, 1.0f, &rule), GW_ERR_ARG);
+    assert_int_equal(gw_gcomp_map_rule_init(&o, 1.0f, NULL), GW_ERR_ARG);
+    static const uint32_t scales[] = {0, 1, 0x007fffffu, 0x80000000u, 0xbf800000u, 0x7f800000u, 0x7fc00000u};
+    for (size_t i = 0; i < TEST_ARRAY_LEN(scales); i++) {
+        assert_int_equal(gw_gcomp_map_rule_init(&o, test_float_of_bits(scales[i]), &rule), GW_ERR_ARG);
+    }
+    o.step = 0;
+    assert_int_equal(gw_gcomp_map_rule_init(&o, 1.0f, &rule), GW_ERR_ARG);
+
+    const double nan = (double)test_float_of_bits(0x7fc00000u);
+    const double infinity = (double)test_float_of_bits(0x7f800000u);
+    for (int kind = -1; kind <= 9; kind++) {
+        o = optimizer((gw_optimizer_kind)kind);
+        assert_int_equal(gw_gcomp_map_rule_init(&o, 1.0f, &rule), kind < 1 || kind > 7 ? GW_ERR_OPTION : GW_OK);
+    }
+#define REFUSED(kind, field, value)                                                                                    \
+    do {                                                                                                               \
+        o = optimizer(kind);                                                                                           \
+        o.field = (value);                                                                                             \
+        assert_int_equal(gw_gcomp_map_rule_init(&o, 1.0f, &rule), GW_ERR_OPTION);                                      \
+    } while (0)
+    REFUSED(GW_OPTIMIZER_SGD, weight_decay, -1e-9);
+    REFUSED(GW_OPTIMIZER_SGD, weight_decay, nan);
+    REFUSED(GW_OPTIMIZER_MOMENTUM, momentum, -0.1);
+    REFUSED(GW_OPTIMIZER_MOMENTUM, momentum, infinity);
+    REFUSED(GW_OPTIMIZER_MOMENTUM, dampening, 1.0);
+    REFUSED(GW_OPTIMIZER_MOMENTUM, dampening, nan);
+    REFUSED(GW_OPTIMIZER_NESTEROV, dampening, 0.5);
+    REFUSED(GW_OPTIMIZER_NESTEROV, momentum, 0.0);
+    REFUSED(GW_OPTIMIZER_ADAGRAD, lr_decay, -1.0);
+    REFUSED(GW_OPTIMIZER_ADAGRAD, eps, nan);
+    REFUSED(GW_OPTIMIZER_RMSPROP, alpha, 1.0);
+    REFUSED(GW_OPTIMIZER_RMSPROP, alpha, -0.5);
+    REFUSED(GW_OPTIMIZER_RMSPROP, centered, 2);
+    REFUSED(GW_OPTIMIZER_ADAM, beta1, 1.0);
+    REFUSED(GW_OPTIMIZER_ADAM, beta2, nan);
+    REFUSED(GW_OPTIMIZER_ADAMW, eps, -1e-8);
+    REFUSED(GW_OPTIMIZER_ADAMW, amsgrad, -1);
+#undef REFUSED
+
+    /* No positive finite learning rate: the map drops nothing. */
+    const double rates[] = {0.0, -1.0, nan, infinity};
+    for (int kind = GW_OPTIMIZER_SGD; kind <= GW_OPTIMIZER_ADAMW; kind++) {
+        for (size_t i = 0; i < TEST_ARRAY_LEN(rates); i++) {
+            o = optimizer((gw_optimizer_kind)kind);
+            o.lr = rates[i];
+            assert_int_equal(gw_gcomp_map_rule_init(&o, 1.0f, &rule), GW_OK);
+            const float x = 0.5f;
+            const gw_optimizer_state arrays = {&x, &x, &x, &x};
+            uint32_t quarter = 5;
+            uint8_t level = 5;
+            assert_int_equal(gw_gcomp_map_scan(&rule, &arrays, 1, GW_BACKEND_ALL, &quarter), GW_OK);
+            assert_int_equal(quarter, 0);
+            assert_int_equal(gw_gcomp_map_build(&rule, &arrays, 1, 1, GW_BACKEND_ALL, &level), GW_OK);
+            assert_int_equal(level, 0);
+        }
+    }
+
+    /* State arrays that the rule reads must be there; a rule that was never initialised is refused. */
+    o = optimizer(GW_OPTIMIZER_ADAM);
+    assert_int_equal(gw_gcomp_map_rule_init(&o, 1.0f, &rule), GW_OK);
+    const float x = 0.5f;
+    gw_optimizer_state arrays = {&x, &x, NULL, NULL};
+    uint32_t top;
+    uint8_t level;
+    assert_int_equal(gw_gcomp_map_scan(&rule, &arrays, 1, GW_BACKEND_ALL, &top), GW_ERR_ARG);
+    assert_int_equal(gw_gcomp_map_build(&rule, &arrays, 1, 1, GW_BACKEND_ALL, &level), GW_ERR_ARG);
+    assert_int_equal(gw_gcomp_map_scan(&rule, &arrays, 0, GW_BACKEND_ALL, &top), GW_OK);
+    assert_int_equal(top, 0);
+    memset(&rule, 0, sizeof rule);
+    arrays.v = &x;
+    assert_int_equal(gw_gcomp_map_scan(&rule, &arrays, 1, GW_BACKEND_ALL, &top), GW_ERR_ARG);
+}
+
+/* The wire scale moves a map by whole quarter-octaves if it is a power of two. */
+static void wire_scale_moves_the_map(void **state)
+{
+    (void)state;
+    test_random random = {3};
+    const gw_optimizer o = optimizer(GW_OPTIMIZER_ADAMW);
+    gw_gcomp_map_rule one, eight;
+    assert_int_equal(gw_gcomp_map_rule_init(&o, 1.0f, &one), GW_OK);
+    assert_int_equal(gw_gcomp_map_rule_init(&o, 8.0f, &eight), GW_OK);
+    for (int i = 0; i < 2000; i++) {
+        float theta, m, v, a;
+        random_state(&random, &o, &theta, &m, &v, &a);
+        const gw_optimizer_state arrays = {&theta, &m, &v, NULL};
+        uint32_t q1, q8;
+        assert_int_equal(gw_gcomp_map_scan(&one, &arrays, 1, GW_BACKEND_ALL, &q1), GW_OK);
+        assert_int_equal(gw_gcomp_map_scan(&eight, &arrays, 1, GW_BACKEND_ALL, &q8), GW_OK);
+        assert_int_equal(q8, q1 == 0 ? 0 : q1 + 12);
+    }
+}
+
+/* Ranges and alignment change nothing; digests are the checksums of the chunks' bytes. */
+static void ranges_and_digests(void **state)
+{
+    (void)state;
+    enum { LEN = 20000 };
+    const gw_optimizer o = optimizer(GW_OPTIMIZER_ADAM);
+    gw_gcomp_map_rule rule;
+    assert_int_equal(gw_gcomp_map_rule_init(&o, 2.0f, &rule), GW_OK);
+    test_buffer block[3], levels, again;
+    test_random random = {11};
+    for (int b = 0; b < 3; b++) {
+        test_buffer_make(&block[b], LEN * 4, (unsigned)(2 * b + 1), 0);
+    }
+    for (size_t i = 0; i < LEN; i++) {
+        float x[4];
+        random_state(&random, &o, &x[0], &x[1], &x[2], &x[3]);
+        for (int b = 0; b < 3; b++) {
+            memcpy(block[b].at + 4 * i, &x[b], 4);
+        }
+    }
+    test_buffer_make(&levels, LEN, 1, 0xaa);
+    test_buffer_make(&again, LEN, 7, 0x55);
+    const gw_optimizer_state all = {(const float *)(const void *)block[0].at, (const float *)(const void *)block[1].at,
+                                    (const float *)(const void *)block[2].at, NULL};
+    uint32_t top = 0, whole;
+    assert_int_equal(gw_gcomp_map_scan(&rule, &all, LEN, GW_BACKEND_ALL, &whole), GW_OK);
+    assert_int_equal(gw_gcomp_map_build(&rule, &all, LEN, gw_gcomp_map_base(whole), GW_BACKEND_ALL, levels.at), GW_OK);
+    for (size_t at = 0, n = 1; at < LEN; at += n, n = n * 3 / 2 + 1) {
+        n = n < LEN - at ? n : LEN - at;
+        const gw_optimizer_state part = {(const float *)(const void *)(block[0].at + 4 * at),
+                                         (const float *)(const void *)(block[1].at + 4 * at),
+                                         (const float *)(const void *)(block[2].at + 4 * at), NULL};
+        uint32_t part_top;
+        assert_int_equal(gw_gcomp_map_scan(&rule, &part, n, GW_BACKEND_ALL, &part_top), GW_OK);
+        top = part_top > top ? part_top : top;
+        assert_int_equal(gw_gcomp_map_build(&rule, &part, n, gw_gcomp_map_base(whole), GW_BACKEND_ALL, again.at + at),
+                         GW_OK);
+    }
+    assert_int_equal(top, whole);
+    assert_memory_equal(levels.at, again.at, LEN);
+    for (uint32_t log2 = 12; log2 <= 15; log2++) {
+        uint32_t digest[6] = {0};
+        assert_int_equal(gw_gcomp_map_digest(levels.at, LEN, log2, digest), GW_OK);
+        for (size_t c = 0; c << log2 < LEN; c++) {
+            const size_t left = LEN - (c << log2);
+            assert_int_equal(digest[c], gw_crc32c(0, levels.at + (c << log2), left < (size_t)1 << log2 ? left : (size_t)1 << log2));
+        }
+    }
+    uint32_t digest;
+    assert_int_equal(gw_gcomp_map_digest(levels.at, LEN, 11, &digest), GW_ERR_ARG);
+    assert_int_equal(gw_gcomp_map_digest(levels.at, LEN, 16, &digest), GW_ERR_ARG);
+    assert_int_equal(gw_gcomp_map_digest(NULL, 1, 12, &digest), GW_ERR_ARG);
+    for (int b = 0; b < 3; b++) {
+        test_buffer_free(&block[b]);
+    }
+    test_buffer_free(&levels);
+    test_buffer_free(&again);
+}
+
+/* No byte of a map depends on whether the process flushes subnormals. */
+static void flush_modes_change_nothing(void **state)
+{
+    (void)state;
+#if defined(__SSE2__)
+    enum { LEN = 4000, FTZ = 0x8000, DAZ = 0x0040 };
+    static const uint32_t modes[] = {FTZ, DAZ, FTZ | DAZ};
+    const unsigned before = _mm_getcsr();
+    float x[4][LEN];
+    test_random random = {5};
+    for (size_t i = 0; i < LEN; i++) { /* every magnitude, the tiny ones most */
+        for (int b = 0; b < 4; b++) {
+            const int low = test_random_below(&random, 2) ? -149 : -126;
+            x[b][i] = random_float(&random, low, test_random_below(&random, 2) ? -90 : 20);
+            if (b >= 2) {
+                x[b][i] = fabsf(x[b][i]);
+            }
+        }
+        if (i % 3 == 0) { /* centered RMSProp: v - a^2 cancels */
+            x[2][i] = fabsf(random_float(&random, -124, -60));
+            x[3][i] = (float)sqrt((double)x[2][i]) * (i % 2 ? 1.0f : 0.9999999f);
+        }
+    }
+    const gw_optimizer_state arrays = {x[0], x[1], x[2], x[3]};
+    for (int kind = GW_OPTIMIZER_SGD; kind <= GW_OPTIMIZER_ADAMW; kind++) {
+        for (int choice = 0; choice < 8; choice++) {
+            gw_optimizer o = optimizer((gw_optimizer_kind)kind);
+            o.momentum = 0.9;
+            o.centered = o.amsgrad = choice & 1;
+            o.eps = choice & 2 ? 1e-40 : 0.0;
+            o.weight_decay = choice & 4 ? 1e-39 : 0.1;
+            o.lr = choice & 4 ? 1e-3 : 1e20;
+            const float wire_scale = choice & 4 ? 1.0f : 1e-30f;
+            gw_gcomp_map_rule plain, rule;
+            uint8_t want[LEN], got[LEN];
+            assert_int_equal(gw_gcomp_map_rule_init(&o, wire_scale, &plain), GW_OK);
+            assert_int_equal(gw_gcomp_map_build(&plain, &arrays, LEN, 300, GW_BACKEND_ALL, want), GW_OK);
+            for (size_t m = 0; m < TEST_ARRAY_LEN(modes); m++) {
+                _mm_setcsr((before & ~(unsigned)(FTZ | DAZ)) | modes[m]);
+                const gw_status first = gw_gcomp_map_rule_init(&o, wire_scale, &rule);
+                const gw_status second = gw_gcomp_map_build(&rule, &arrays, LEN, 300, GW_BACKEND_ALL, got);
+                _mm_setcsr(before);
+                assert_int_equal(first, GW_OK);
+                assert_int_equal(second, GW_OK);
+                if (memcmp(&rule, &plain, sizeof rule) != 0) {
+                    fail_msg("optimizer %d, choice %d: the rule depends on mode %x", kind, choice, modes[m]);
+                }
+                for (size_t i = 0; i < LEN; i++) {
+                    if (want[i] != got[i]) {
+                        fail_msg("optimizer %d, choice %d, mode %x: byte %zu is %u, not %u (%g %g %g %g)", kind, choice,
+                                 modes[m], i, got[i], want[i], (double)x[0][i], (double)x[1][i], (double)x[2][i],
+                                 (double)x[3][i]);
+                    }
+                }
+            }
+        }
+    }
+#else
+    skip();
+#endif
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(ratios_match_long_double),
+        cmocka_unit_test(linear_optimizers_are_not_timid),
+        cmocka_unit_test(base_and_saturation),
+        cmocka_unit_test(hostile_state),
+        cmocka_unit_test(hyperparameters_out_of_range),
+        cmocka_unit_test(wire_scale_moves_the_map),
+        cmocka_unit_test(ranges_and_digests),
+        cmocka_unit_test(flush_modes_change_nothing),
+    };
+    return cmocka_run_group_tests_name("gcomp map", tests, NULL, NULL);
+}

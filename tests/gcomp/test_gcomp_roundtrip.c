@@ -1,0 +1,334 @@
+/*
+ * Round trips: every combination of options over every kind of data, each decoded value compared bit for bit with the model
+ * of gcomp_support.c; every pattern of the 16-bit types and a cut of fp32's at drop 0.
+ *
+ * SPDX-License-Identifier: BSD-2-Clause
+ */
+#include "gcomp_support.h"
+
+static const uint32_t steps_of[4][2][5] = {
+    {{0}, {0}},
+    {{6, 0}, {1, 2, 3, 6, 0}},
+    {{2, 0}, {1, 2, 0}},
+    {{3, 0}, {1, 3, 0}},
+};
+
+/* Encodes, peeks, checks, validates, decodes and compares. Returns the size of the frame. */
+static size_t round_trip(const test_codec *codec, const gw_gcomp_source *source)
+{
+    const gw_gcomp_options *o = &codec->options;
+    const size_t size_of = gw_dtype_size(o->dtype);
+    test_buffer frame, out;
+    const size_t size = test_encode(codec, source, &frame);
+    const size_t len = (size_t)source->len;
+
+    gw_gcomp_info peeked, info;
+    assert_int_equal(gw_gcomp_peek(frame.at, size < 64 ? size : 64, UINT64_MAX, &peeked), GW_OK);
+    assert_int_equal(gw_gcomp_check(&codec->codec, frame.at, size, source->map, &info), GW_OK);
+    assert_memory_equal(&peeked, &info, sizeof info);
+    assert_int_equal(info.frame_size, size);
+    assert_int_equal(info.len, len);
+    assert_int_equal(info.chunk_count, gw_gcomp_chunk_count(&codec->codec, len));
+    assert_int_equal(info.strict, o->strict);
+    assert_int_equal(info.checksum, o->checksum);
+    uint64_t bad = 0;
+    assert_int_equal(gw_gcomp_validate(&codec->codec, frame.at, size, source->map, &bad, codec->workspace.at,
+                                       codec->workspace.size),
+                     GW_OK);
+    assert_true(bad == UINT64_MAX);
+
+    test_buffer_make(&out, len * size_of, 1, 0x33);
+    uint64_t out_len = 0;
+    assert_int_equal(gw_gcomp_decode(&codec->codec, frame.at, size, source->map, out.at, len, &out_len, &bad,
+                                     codec->workspace.at, codec->workspace.size),
+                     GW_OK);
+    assert_int_equal(out_len, len);
+    assert_true(bad == UINT64_MAX);
+    for (size_t i = 0; i < len; i++) {
+        const uint32_t want = test_model_round(o, source, i, NULL);
+        const uint32_t got = test_get(out.at, o->dtype, i);
+        if (want != got) {
+            fail_msg("dtype %d levels %d step %u cap %u rounding %d strict %d preset %d log2 %u: value %zu of %zu, "
+                     "%08x, should become %08x and is %08x",
+                     (int)o->dtype, (int)o->levels, o->step, o->cap, (int)o->rounding, o->strict, (int)o->preset,
+                     o->chunk_log2, i, len, test_get(source->values, o->dtype, i), want, got);
+        }
+    }
+    test_buffer_free(&out);
+    test_buffer_free(&frame);
+    return size;
+}
+
+/* Over dtype x levels x step x cap x rounding x preset x strict x checksum: drops from a map and a constant. The length,
+ * chunk size and pattern turn with the combination, so that all meet without a product of everything. */
+static void every_option(void **state)
+{
+    (void)state;
+    static const size_t lens[] = {1, 2, 63, 64, 65, 1000, 4095, 4096, 4097, 9000, 16385};
+    const size_t len_max = 16385;
+    uint32_t turn = 0;
+    uint8_t *values = malloc(len_max * 4);
+    assert_non_null(values);
+    for (int dtype = GW_FP32; dtype <= GW_FP16; dtype++) {
+        for (int levels = 0; levels < 2; levels++) {
+            for (const uint32_t *step = steps_of[dtype][levels]; *step != 0; step++) {
+                for (uint32_t choice = 0; choice < 3 * 2 * 2 * 2; choice++) {
+                    gw_gcomp_options o;
+                    gw_gcomp_options_init(&o, (gw_dtype)dtype);
+                    o.levels = (gw_gcomp_levels)levels;
+                    o.step = *step;
+                    o.rounding = (gw_gcomp_rounding)(choice % 3);
+                    o.preset = (gw_gcomp_preset)(choice / 3 % 2);
+                    o.strict = (int)(choice / 6 % 2);
+                    o.checksum = (int)(choice / 12 % 2);
+                    for (uint32_t cap = 0; cap < 3; cap++) {
+                        o.cap = cap == 0 ? UINT32_MAX : cap == 1 ? *step : 0;
+                        for (int constant = 0; constant < 2; constant++) {
+                            const size_t len = lens[turn % TEST_ARRAY_LEN(lens)];
+                            o.chunk_log2 = 12 + turn % 4;
+                            o.param_mantissa_bits = dtype != GW_FP32 && turn % 5 == 0 ? (turn % 2 ? 7 : 10) : 23;
+                            o.constant_drop = constant ? turn % 25 : 0;
+                            test_codec codec;
+                            test_codec_make(&codec, &o);
+                            test_map map;
+                            test_map_make(&map, o.dtype, len, o.chunk_log2, turn);
+                            test_fill_values(values, o.dtype, len, (test_pattern)(turn % PATTERN_COUNT), turn);
+                            gw_gcomp_source source = test_source(values, len, constant ? NULL : &map.map);
+                            round_trip(&codec, &source);
+                            test_map_free(&map);
+                            test_codec_free(&codec);
+                            turn++;
+                        }
+                    }
+                }
+            }
+        }
+    }
+    free(values);
+    assert_true(turn > 1000); /* it did run */
+}
+
+/* Every length that the issue of chunks and groups turns on, with both presets and every chunk size. */
+static void every_length(void **state)
+{
+    (void)state;
+    static const size_t lens[] = {0,    1,    2,     63,    64,    65,     4095,   4096,  4097,
+                                  8191, 8192, 16384, 32767, 32769, 131071, 131072, 131073, 262145};
+    uint8_t *values = malloc(262145 * 4);
+    assert_non_null(values);
+    for (size_t l = 0; l < TEST_ARRAY_LEN(lens); l++) {
+        for (uint32_t choice = 0; choice < 16; choice++) {
+            if (lens[l] > 40000 && choice % 3 != l % 3) {
+                continue;
+            }
+            gw_gcomp_options o;
+            gw_gcomp_options_init(&o, (gw_dtype)(1 + (choice + l) % 3));
+            o.levels = (gw_gcomp_levels)(choice & 1);
+            o.preset = (gw_gcomp_preset)(choice >> 1 & 1);
+            o.chunk_log2 = 12 + choice / 4;
+            test_codec codec;
+            test_codec_make(&codec, &o);
+            test_map map;
+            test_map_make(&map, o.dtype, lens[l], o.chunk_log2, l);
+            test_fill_values(values, o.dtype, lens[l], choice % 2 ? PATTERN_SPECIAL : PATTERN_SPARSE, l);
+            gw_gcomp_source source = test_source(values, lens[l], &map.map);
+            round_trip(&codec, &source);
+            test_map_free(&map);
+            test_codec_free(&codec);
+        }
+    }
+    free(values);
+}
+
+/* Drops nothing in four ways: constant 0, map bytes 0, map out of reach of the values, cap 0. In strict mode every pattern
+ * must then come back; in default mode every pattern but the flushed ones. */
+static void exact_patterns(gw_dtype dtype, const uint32_t *pattern, size_t len)
+{
+    const size_t size_of = gw_dtype_size(dtype);
+    uint8_t *values = malloc(len * size_of);
+    uint8_t *out = malloc(len * size_of);
+    uint8_t *levels = malloc(len);
+    uint32_t *digest = malloc(((len >> 12) + 1) * 4);
+    assert_true(values != NULL && out != NULL && levels != NULL && digest != NULL);
+    for (size_t i = 0; i < len; i++) {
+        test_put(values, dtype, i, pattern[i]);
+    }
+    for (uint32_t choice = 0; choice < 2 * 2 * 4 * 2; choice++) {
+        const uint32_t way = choice / 4 % 4;
+        gw_gcomp_options o;
+        gw_gcomp_options_init(&o, dtype);
+        o.levels = (gw_gcomp_levels)(choice % 2);
+        o.strict = (int)(choice / 2 % 2);
+        o.preset = (gw_gcomp_preset)(choice / 16);
+        o.rounding = (gw_gcomp_rounding)(choice % 3);
+        o.chunk_log2 = 12 + choice % 4;
+        o.cap = way == 3 ? 0 : UINT32_MAX;
+        memset(levels, way == 1 ? 0 : way == 2 ? 1 : 200, len);
+        assert_int_equal(gw_gcomp_map_digest(levels, len, o.chunk_log2, digest), GW_OK);
+        gw_gcomp_map map = {levels, digest, way == 2 ? 1 : 700, 1.0f};
+        test_codec codec;
+        test_codec_make(&codec, &o);
+        gw_gcomp_source source = test_source(values, len, way == 0 ? NULL : &map);
+        test_buffer frame;
+        const size_t size = test_encode(&codec, &source, &frame);
+        uint64_t got_len, bad;
+        memset(out, 0x99, len * size_of);
+        assert_int_equal(gw_gcomp_decode(&codec.codec, frame.at, size, source.map, out, len, &got_len, &bad,
+                                         codec.workspace.at, codec.workspace.size),
+                         GW_OK);
+        const uint32_t sign = dtype == GW_FP32 ? 0x80000000u : 0x8000u;
+        const uint32_t smallest = dtype == GW_FP32 ? 0x00800000u : dtype == GW_BF16 ? 0x0080u : 1u;
+        for (size_t i = 0; i < len; i++) {
+            const uint32_t want = !o.strict && (pattern[i] & ~sign) < smallest ? 0 : pattern[i];
+            if (test_get(out, dtype, i) != want) {
+                fail_msg("dtype %d, way %u, strict %d, levels %d: %08x came back as %08x", (int)dtype, way, o.strict,
+                         (int)o.levels, pattern[i], test_get(out, dtype, i));
+            }
+        }
+        test_buffer_free(&frame);
+        test_codec_free(&codec);
+    }
+    free(values);
+    free(out);
+    free(levels);
+    free(digest);
+}
+
+static void exact_16_bit_patterns(void **state)
+{
+    (void)state;
+    uint32_t *pattern = malloc(65536 * 4);
+    assert_non_null(pattern);
+    for (int dtype = GW_BF16; dtype <= GW_FP16; dtype++) {
+        for (uint32_t i = 0; i < 65536; i++) {
+            pattern[i] = i;
+        }
+        exact_patterns((gw_dtype)dtype, pattern, 65536);
+        /* Again with 8 exponents a chunk, so that chunks are CODED, and with all in each. */
+        for (uint32_t i = 0; i < 65536; i++) {
+            pattern[i] = (i & 7) << 10 | (i >> 3 & 0x3ff) | (i & 0xe000);
+        }
+        exact_patterns((gw_dtype)dtype, pattern, 65536);
+        for (uint32_t i = 0; i < 65536; i++) {
+            pattern[i] = i * 40503u & 0xffff;
+        }
+        exact_patterns((gw_dtype)dtype, pattern, 65536);
+    }
+    free(pattern);
+}
+
+/* Every exponent and sign with mantissas of every single bit, all ones below and above a bit, and random ones; scripts/
+ * long_fp32_patterns does all 2^32. */
+static void exact_fp32_cut(void **state)
+{
+    (void)state;
+    const size_t per_exponent = 23 * 3 + 59;
+    const size_t len = 512 * per_exponent;
+    uint32_t *pattern = malloc(len * 4);
+    assert_non_null(pattern);
+    test_random random = {42};
+    size_t n = 0;
+    for (uint32_t top = 0; top < 512; top++) {
+        for (uint32_t bit = 0; bit < 23; bit++) {
+            pattern[n++] = top << 23 | 1u << bit;
+            pattern[n++] = top << 23 | ((1u << bit) - 1);
+            pattern[n++] = top << 23 | (0x7fffff & ~((1u << bit) - 1));
+        }
+        for (uint32_t i = 0; i < 59; i++) {
+            pattern[n++] = top << 23 | (uint32_t)(test_random_u64(&random) & 0x7fffff);
+        }
+    }
+    assert_int_equal(n, len);
+    exact_patterns(GW_FP32, pattern, len);
+    for (size_t i = len - 1; i > 0; i--) { /* and shuffled */
+        const size_t j = test_random_below(&random, (uint32_t)i + 1);
+        const uint32_t swap = pattern[i];
+        pattern[i] = pattern[j];
+        pattern[j] = swap;
+    }
+    exact_patterns(GW_FP32, pattern, len);
+    free(pattern);
+}
+
+/* Every K byte against every exponent, for every dtype, levels and step: both saturations and the reserved 0. */
+static void every_map_byte_and_exponent(void **state)
+{
+    (void)state;
+    const size_t len = 256 * 256 * 2;
+    uint8_t *values = malloc(len * 4);
+    uint8_t *levels = malloc(len);
+    uint32_t digest[32];
+    assert_true(values != NULL && levels != NULL);
+    for (int dtype = GW_FP32; dtype <= GW_FP16; dtype++) {
+        for (int derived = 0; derived < 2; derived++) {
+            for (const uint32_t *step = steps_of[dtype][derived]; *step != 0; step++) {
+                for (uint32_t base = 1; base <= 1023; base += 146) {
+                    test_random random = {base};
+                    gw_gcomp_options o;
+                    gw_gcomp_options_init(&o, (gw_dtype)dtype);
+                    o.levels = (gw_gcomp_levels)derived;
+                    o.step = *step;
+                    o.rounding = (gw_gcomp_rounding)(base % 3);
+                    for (size_t i = 0; i < len; i++) {
+                        const uint32_t mantissa_bits = dtype == GW_FP32 ? 23 : dtype == GW_BF16 ? 7 : 10;
+                        const uint32_t exponents = dtype == GW_FP16 ? 32 : 256;
+                        const uint32_t exponent = (uint32_t)(i / 512) % exponents;
+                        const uint32_t mantissa = (uint32_t)test_random_u64(&random) & ((1u << mantissa_bits) - 1);
+                        const uint32_t sign = (uint32_t)(i & 1) << (dtype == GW_FP32 ? 31 : 15);
+                        test_put(values, o.dtype, i, sign | exponent << mantissa_bits | mantissa);
+                        levels[i] = (uint8_t)(i / 2);
+                    }
+                    assert_int_equal(gw_gcomp_map_digest(levels, len, o.chunk_log2, digest), GW_OK);
+                    gw_gcomp_map map = {levels, digest, base, 1.0f};
+                    test_codec codec;
+                    test_codec_make(&codec, &o);
+                    gw_gcomp_source source = test_source(values, len, &map);
+                    round_trip(&codec, &source);
+                    test_codec_free(&codec);
+                }
+            }
+        }
+    }
+    free(values);
+    free(levels);
+}
+
+/* Zeros cost nothing but the directory; no frame exceeds the bound or its RAW form. */
+static void zero_and_worst_case(void **state)
+{
+    (void)state;
+    const size_t len = 100000;
+    uint8_t *values = calloc(len, 4);
+    assert_non_null(values);
+    for (int dtype = GW_FP32; dtype <= GW_FP16; dtype++) {
+        for (uint32_t log2 = 12; log2 <= 15; log2++) {
+            gw_gcomp_options o;
+            gw_gcomp_options_init(&o, (gw_dtype)dtype);
+            o.chunk_log2 = log2;
+            test_codec codec;
+            test_codec_make(&codec, &o);
+            memset(values, 0, len * 4);
+            gw_gcomp_source source = test_source(values, len, NULL);
+            const size_t chunks = (len + ((size_t)1 << log2) - 1) >> log2;
+            assert_int_equal(round_trip(&codec, &source), 32 + 16 * chunks);
+            test_fill_values(values, o.dtype, len, PATTERN_BITS, log2);
+            const size_t size = round_trip(&codec, &source);
+            assert_true(size <= 32 + 16 * chunks + (len * gw_dtype_size(o.dtype) + 15) / 16 * 16);
+            test_codec_free(&codec);
+        }
+    }
+    free(values);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_option),
+        cmocka_unit_test(every_length),
+        cmocka_unit_test(exact_16_bit_patterns),
+        cmocka_unit_test(exact_fp32_cut),
+        cmocka_unit_test(every_map_byte_and_exponent),
+        cmocka_unit_test(zero_and_worst_case),
+    };
+    return cmocka_run_group_tests_name("gcomp roundtrip", tests, NULL, NULL);
+}
