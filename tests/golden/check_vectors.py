@@ -92,6 +92,21 @@ def check_fresh(root):
                 yield "not what make_vectors.py makes: %s" % (different + errors)[:5]
 
 
+def check_32_bits():
+    """Rule 8 on a machine whose size_t has 32 bits."""
+    for dtype, count, expected in ((1, 1 << 30, "LIMIT"), (1, (1 << 30) - 1, "SHORT"), (2, 1 << 31, "LIMIT"),
+                                   (3, (1 << 31) - 1, "SHORT")):
+        step = gw_decode.DTYPES[dtype].step
+        header = gw_decode.MAGIC + bytes((0, 1, dtype, 12, 0, 0, 0, 0, step, 0, 0, 0)) + count.to_bytes(
+            8, "little") + (1 << 40).to_bytes(8, "little")
+        status, _, _ = gw_decode.decode(header, size_t_bits=32)
+        if status != expected:
+            yield "%d values of dtype %d with 32 bits: %s instead of %s" % (count, dtype, status, expected)
+        status, _, _ = gw_decode.decode(header)
+        if status != "SHORT":
+            yield "%d values of dtype %d with 64 bits: %s instead of SHORT" % (count, dtype, status)
+
+
 def main():
     root = sys.argv[1] if len(sys.argv) > 1 else HERE
     vectors = read_index(root)
@@ -113,6 +128,7 @@ def main():
         if number % 20 == 0 and vector.capacity is None and vector.count_limit is None:
             report(vector.file, check_command(root, vector))
     report("index.tsv", check_fresh(root))
+    report("gw_decode.py", check_32_bits())
     # A list that lost its lines must not pass.
     if kinds["decode"] < 100 or kinds["reject"] < 250:
         report("index.tsv", ["only %(decode)d valid and %(reject)d reject vectors" % kinds])

@@ -383,6 +383,10 @@ def frame_lengths(frame, index):
 # ---------------------------------------------------------------------------------------------------------------------
 
 
+def padded_to_16(data):
+    return data + bytes(-len(data) % 16)
+
+
 class Reject:
     """The vectors of reject/."""
 
@@ -461,6 +465,7 @@ class Reject:
         for log2 in (0, 11, 16, 76, 255):
             self.forced(5, "chunk-log2-%d" % log2, "HEADER", small(), chunk_log2=log2)
         self.forced(6, "constant-without-derived", "HEADER", small(), flags=fw.CONSTANT)
+        self.forced(6, "constant-without-derived-step1", "HEADER", small(), flags=fw.CONSTANT, step=1, cap=6)
 
         for dtype, steps in ((FP32, (0, 1, 3, 12)), (BF16, (0, 1, 6)), (FP16, (0, 1, 6))):
             for step in steps:
@@ -739,7 +744,7 @@ class Reject:
             """A chunk that fits its codebook, whose bytes are then changed."""
             source = values if source is None else source
             good = Book(lengths or {0: 1, 101: 2, 102: 3, 103: 3}, base)
-            parts = Coded(format_, good, source, [0] * len(source))
+            parts = Coded(format_, good, source, self.drops(format_, source))
             parts.book_bytes = bytes(change(bytearray(good.to_bytes())))
             self.second(20, name, Chunk(CODED, 1, parts.book_bytes, parts.to_bytes()), format_, len(source))
 
@@ -770,9 +775,10 @@ class Reject:
         book("kraft-wraps", None, lengths={**{label: 1 for label in range(256)}, 0: 11})
         book("no-label", bytes(4))
         book("no-label-base", bytes((7, 0, 0, 0)), explicit)
-        book("single-zero-length-2", bytes((0, 0, 0, 2)))
-        book("single-zero-length-11", bytes((0, 0, 0, 11)))
-        book("single-label-length-2", bytes((0, 100, 100, 0, 2, 0, 0, 0)))
+        for length in (2, 11):
+            spoiled("single-zero-length-%d" % length, put(3, length), lengths={0: 1}, source=[0] * 200)
+        one = [FP32.bits(i & 1, 100, 0) for i in range(200)]
+        spoiled("single-label-length-2", put(4, 2), lengths={101: 1}, source=one)
 
         # Labels that no frame of the kind has.
         book("reserved-label-2", None, explicit, {0: 1, 2: 1})
@@ -783,7 +789,11 @@ class Reject:
         book("fp16-derived-label-33", None, fp16_constant, {0: 1, 20: 2, 33: 2})
 
         # first and last.
-        spoiled("first-is-1", lambda data: bytearray(Book({0: 1, 101: 2, 102: 3, 103: 3}).to_bytes(first=1)))
+        # The length of label 1 among the ordinary ones: in both places, and in one.
+        with_escape = {0: 1, 1: 3, 101: 3, 102: 3, 103: 3}
+        spoiled("first-is-1", lambda data: bytearray(Book(with_escape).to_bytes(first=1)), lengths=with_escape)
+        spoiled("first-is-1-alone", lambda data: put(3, 1)(bytearray(Book(with_escape).to_bytes(first=1))),
+                lengths=with_escape)
         spoiled("first-not-tight", lambda data: bytearray(Book({0: 1, 101: 2, 102: 3, 103: 3}).to_bytes(first=100)))
         spoiled("last-not-tight", lambda data: bytearray(Book({0: 1, 101: 2, 102: 3, 103: 3}).to_bytes(last=104)))
         spoiled("first-2-not-tight", lambda data: bytearray(Book({0: 1, 101: 2, 102: 3, 103: 3}).to_bytes(first=2)))
@@ -807,6 +817,16 @@ class Reject:
         book("truncated", big[:16], body=b"")
         book("truncated-by-4", big[:128], body=b"")
 
+        # Cut off where the bytes that follow, of other chunks, would complete it for those that use it.
+        format_ = Format(FP32)
+        frame = Frame(format_, 2 * 4096 + 200)
+        lengths = {0: 1, **{4 * label: 6 for label in range(20, 51)}, 4 * 51: 6}
+        whole = Book(lengths, 60).to_bytes()
+        user = [0 if i % 2 else FP32.bits(0, 80 + i % 31, 0) for i in range(200)]
+        frame.chunks = [Chunk(CODED, 0, whole[:16]), Chunk(ZERO, body=padded_to_16(whole[16:])),
+                        fw.coded_chunk(format_, Book(lengths, 60), user, [0] * 200)]
+        self.add(20, "truncated-shared", "CORRUPT", frame, bad_chunk=0, values=[0] * (2 * 4096 + 200))
+
         # A bad codebook of a chunk that is fine otherwise makes its users bad too; others are decoded.
         frame, same = self.three()
         owner = frame.chunks[0]
@@ -821,7 +841,7 @@ class Reject:
         format_ = format_ or Format(FP32)
         if values is None:
             values = [self.tree_value(format_, i) for i in range(count)]
-            drops = [0] * count
+            drops = self.drops(format_, values)
         parts = Coded(format_, book or self.tree_book(format_), values, drops, escape_at)
         parts.book_bytes = (book or self.tree_book(format_)).to_bytes()
         change(parts)
@@ -829,6 +849,10 @@ class Reject:
         assert len(chunk.body + chunk.book_bytes) % 16 == 0, name
         assert len(chunk.body + chunk.book_bytes) < fw.align(count * format_.dtype.size, 16), name
         self.second(rule, name, chunk, format_, count)
+
+    def drops(self, format_, values):
+        """The drops that a receiver computes in a frame without a map; the smallest in explicit frames."""
+        return [format_.derived_drop(format_.dtype.split(bits)[1], 0) if format_.derived else 0 for bits in values]
 
     def tree_value(self, format_, i):
         """+0, seven ordinary labels of few digits, and every 40th value an infinity, which is an escape."""
