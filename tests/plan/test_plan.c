@@ -1,0 +1,647 @@
+/*
+ * Planner properties and the papers' known misses.
+ *
+ * SPDX-License-Identifier: BSD-2-Clause
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "plan_random.h"
+
+#define US GW_PLAN_TICKS_PER_US
+
+static int64_t workspace[1 << 20];
+
+static gw_plan_cost affine(gw_plan_tick a, gw_plan_tick b) {
+    gw_plan_cost cost = {GW_PLAN_COST_AFFINE, a, b, 0, 0, NULL, NULL};
+    return cost;
+}
+
+static gw_plan_method method_of(gw_plan_cost enc, gw_plan_cost net, gw_plan_cost dec) {
+    gw_plan_method method = {"m", enc, net, dec, GW_PLAN_GPU};
+    return method;
+}
+
+static gw_plan_status solve(const gw_plan_problem *problem, gw_plan_algorithm algorithm, gw_plan_cert *cert) {
+    static gw_plan_group groups[4096];
+    gw_plan plan = {groups, 4096, 0};
+    gw_plan_status status =
+        gw_plan_solve(problem, algorithm, 0, NULL, workspace, sizeof workspace, &plan, cert);
+    if (status == GW_PLAN_OK) {
+        gw_plan_tick makespan = -1;
+        assert_int_equal(gw_plan_eval(problem, &plan, &makespan), GW_PLAN_OK);
+        assert_true(makespan == cert->makespan);
+        assert_true(cert->lower_bound <= cert->makespan);
+    }
+    return status;
+}
+
+/* ---- curves ---- */
+
+static void curves(void **state) {
+    (void)state;
+    gw_plan_cost maxlin = {GW_PLAN_COST_MAXLIN, 100, 3, 0, 0, NULL, NULL};
+    gw_plan_cost hinge = {GW_PLAN_COST_HINGE, 100, 3, 10, 0, NULL, NULL};
+    const int64_t x[3] = {10, 20, 40};
+    const gw_plan_tick y[3] = {5, 10, 10};
+    gw_plan_cost table = {GW_PLAN_COST_TABLE, 0, 0, 0, 3, x, y};
+    assert_true(gw_plan_cost_eval(&maxlin, 33) == 100 && gw_plan_cost_eval(&maxlin, 34) == 102);
+    assert_true(gw_plan_cost_eval(&hinge, 10) == 100 && gw_plan_cost_eval(&hinge, 12) == 106);
+    assert_true(gw_plan_cost_eval(&table, 0) == 5 && gw_plan_cost_eval(&table, 15) == 7 &&
+                gw_plan_cost_eval(&table, 20) == 10 && gw_plan_cost_eval(&table, 1000000) == 10);
+    gw_plan_cost huge = affine(1, INT64_MAX / 2);
+    assert_true(gw_plan_cost_eval(&huge, 1000) == INT64_MAX);
+    gw_plan_fault fault = {"", 0};
+    gw_plan_cost negative = affine(-1, 0);
+    assert_int_equal(gw_plan_cost_check(&negative, &fault), GW_PLAN_ERR_NEGATIVE);
+    const gw_plan_tick falling[3] = {5, 4, 10};
+    gw_plan_cost bad = {GW_PLAN_COST_TABLE, 0, 0, 0, 3, x, falling};
+    assert_int_equal(gw_plan_cost_check(&bad, &fault), GW_PLAN_ERR_CURVE);
+    assert_int_equal(fault.index, 1);
+}
+
+static void fits(void **state) {
+    (void)state;
+    gw_plan_cost truth[3] = {affine(150 * US, 2000),
+                             {GW_PLAN_COST_MAXLIN, 356 * US, 356000, 0, 0, NULL, NULL},
+                             {GW_PLAN_COST_HINGE, 80 * US, 90000, 1 << 18, 0, NULL, NULL}};
+    for (int kind = 0; kind < 3; kind++) {
+        gw_plan_point points[17];
+        for (int i = 0; i < 17; i++) {
+            points[i].elems = INT64_C(1) << (10 + i);
+            points[i].ticks = gw_plan_cost_eval(&truth[kind], points[i].elems);
+        }
+        gw_plan_fit fit;
+        assert_int_equal(gw_plan_cost_fit(points, 17, (gw_plan_cost_kind)kind, &fit), GW_PLAN_OK);
+        assert_true(fit.error_max < 1e-4);
+        gw_plan_fit best;
+        assert_int_equal(gw_plan_cost_fit_best(points, 17, &best), GW_PLAN_OK);
+        assert_true(best.error_max <= fit.error_max);
+        if (kind == 1) { /* the knee cannot be fitted by a line: the error says so */
+            assert_int_equal(gw_plan_cost_fit(points, 17, GW_PLAN_COST_AFFINE, &fit), GW_PLAN_OK);
+            assert_true(fit.error_max > GW_PLAN_FIT_ERROR_WARN);
+        }
+    }
+    gw_plan_point same[2] = {{5, 10}, {5, 11}};
+    gw_plan_fit fit;
+    assert_int_equal(gw_plan_cost_fit(same, 2, GW_PLAN_COST_AFFINE, &fit), GW_PLAN_ERR_ARG);
+    gw_plan_point zero[2] = {{5, 0}, {6, 11}};
+    assert_int_equal(gw_plan_cost_fit(zero, 2, GW_PLAN_COST_AFFINE, &fit), GW_PLAN_ERR_NEGATIVE);
+}
+
+/* ---- bad problems ---- */
+
+static void refusals(void **state) {
+    (void)state;
+    gw_plan_tensor tensors[2] = {{"a", 10, 5, 0}, {"b", 10, 5, 0}};
+    gw_plan_method method = method_of(affine(1, 1), affine(1, 1), affine(0, 0));
+    gw_plan_problem good = {tensors, 2, &method, 1, GW_PLAN_DECODE_SERIAL, 0};
+    gw_plan_fault fault = {"", 9};
+    gw_plan_cert cert;
+    assert_int_equal(gw_plan_problem_check(&good, &fault), GW_PLAN_OK);
+    gw_plan_problem p = good;
+    p.tensor_count = 0;
+    assert_int_equal(gw_plan_problem_check(&p, &fault), GW_PLAN_ERR_EMPTY);
+    assert_int_equal(solve(&p, GW_PLAN_AUTO, &cert), GW_PLAN_ERR_EMPTY);
+    p = good;
+    p.method_count = 0;
+    assert_int_equal(gw_plan_problem_check(&p, &fault), GW_PLAN_ERR_EMPTY);
+    tensors[1].name = "a";
+    assert_int_equal(gw_plan_problem_check(&good, &fault), GW_PLAN_ERR_NAME);
+    assert_int_equal(fault.index, 1);
+    tensors[1].name = "b";
+    tensors[1].bwd = -1;
+    assert_int_equal(gw_plan_problem_check(&good, &fault), GW_PLAN_ERR_NEGATIVE);
+    assert_int_equal(fault.index, 1);
+    tensors[1].bwd = INT64_MAX;
+    assert_int_equal(gw_plan_problem_check(&good, &fault), GW_PLAN_ERR_OVERFLOW);
+    tensors[1].bwd = 5;
+    tensors[0].elems = -1;
+    assert_int_equal(gw_plan_problem_check(&good, &fault), GW_PLAN_ERR_NEGATIVE);
+    tensors[0].elems = INT64_C(1) << 40;
+    method.net.b = 1 << 20;
+    assert_int_equal(gw_plan_problem_check(&good, &fault), GW_PLAN_ERR_OVERFLOW);
+    method.net.b = 1;
+    tensors[0].elems = 10;
+    tensors[0].forbidden = 1;
+    assert_int_equal(gw_plan_problem_check(&good, &fault), GW_PLAN_ERR_INFEASIBLE);
+    tensors[0].forbidden = 0;
+    p = good;
+    p.group_elems_max = 9;
+    assert_int_equal(gw_plan_problem_check(&p, &fault), GW_PLAN_ERR_INFEASIBLE);
+
+    /* short outputs and workspaces are refused, plans that do not fit too */
+    gw_plan_group groups[2];
+    gw_plan none = {groups, 0, 0};
+    assert_int_equal(gw_plan_solve(&good, GW_PLAN_LAYERWISE, 0, NULL, workspace, sizeof workspace, &none, &cert),
+                     GW_PLAN_ERR_CAPACITY);
+    gw_plan plan = {groups, 2, 0};
+    assert_int_equal(gw_plan_solve(&good, GW_PLAN_AUTO, 0, NULL, workspace, 64, &plan, &cert), GW_PLAN_ERR_WORKSPACE);
+    assert_int_equal(gw_plan_solve(&good, GW_PLAN_LABELS, 0, NULL, NULL, 0, &plan, &cert), GW_PLAN_ERR_WORKSPACE);
+    assert_int_equal(gw_plan_solve(&good, GW_PLAN_LABELS, 0, NULL, (char *)workspace + 1, 1 << 20, &plan, &cert),
+                     GW_PLAN_ERR_WORKSPACE);
+    gw_plan_tick makespan = 77;
+    groups[0] = (gw_plan_group){0, 1, 0};
+    plan.group_count = 1;
+    assert_int_equal(gw_plan_eval(&good, &plan, &makespan), GW_PLAN_ERR_PLAN);
+    groups[1] = (gw_plan_group){0, 1, 0};
+    plan.group_count = 2;
+    assert_int_equal(gw_plan_eval(&good, &plan, &makespan), GW_PLAN_ERR_PLAN);
+    groups[1] = (gw_plan_group){1, 2, 0};
+    assert_int_equal(gw_plan_eval(&good, &plan, &makespan), GW_PLAN_ERR_PLAN);
+    groups[1] = (gw_plan_group){1, 1, 1};
+    assert_int_equal(gw_plan_eval(&good, &plan, &makespan), GW_PLAN_ERR_PLAN);
+    assert_true(makespan == 77);
+    groups[1].method = 0;
+    assert_int_equal(gw_plan_eval(&good, &plan, &makespan), GW_PLAN_OK);
+}
+
+/* ---- edges ---- */
+
+static void edges(void **state) {
+    (void)state;
+    gw_plan_cert a, b;
+    /* one tensor, zero sizes, zero times, free encoding (every cut is free: Y = N) */
+    gw_plan_tensor tensors[200];
+    for (int i = 0; i < 200; i++) {
+        tensors[i] = (gw_plan_tensor){NULL, i % 3 == 0 ? 0 : i, i % 5 == 0 ? 0 : 7, 0};
+    }
+    gw_plan_method method = method_of(affine(0, 0), affine(0, 2), affine(0, 0));
+    gw_plan_problem p = {tensors, 1, &method, 1, GW_PLAN_DECODE_SERIAL, 0};
+    assert_int_equal(solve(&p, GW_PLAN_AUTO, &a), GW_PLAN_OK);
+    assert_true(a.proven && a.makespan == 0);
+    p.tensor_count = 200;
+    assert_int_equal(solve(&p, GW_PLAN_FUSE_AFFINE, &a), GW_PLAN_OK);
+    assert_int_equal(solve(&p, GW_PLAN_LABELS, &b), GW_PLAN_OK);
+    assert_true(a.proven && b.proven && a.makespan == b.makespan);
+    /* a pinned tensor and a memory cap are respected */
+    gw_plan_method two[2] = {method_of(affine(0, 0), affine(1, 9), affine(0, 0)),
+                             method_of(affine(5, 1), affine(1, 1), affine(2, 0))};
+    gw_plan_problem q = {tensors, 12, two, 2, GW_PLAN_DECODE_SERIAL, 30};
+    tensors[5].forbidden = 2;
+    tensors[7].forbidden = 1;
+    assert_int_equal(solve(&q, GW_PLAN_AUTO, &a), GW_PLAN_OK);
+    assert_int_equal(solve(&q, GW_PLAN_BRUTE, &b), GW_PLAN_OK);
+    assert_true(a.proven && a.makespan == b.makespan);
+    assert_int_equal(solve(&q, GW_PLAN_FUSE_AFFINE, &a), GW_PLAN_ERR_UNSUPPORTED);
+}
+
+/* Affine O(N Y), O(N^2 Y) and labels agree beyond what brute force reaches. */
+static void solvers_agree(void **state) {
+    (void)state;
+    static gw_plan_tensor tensors[300];
+    plan_random random = {7};
+    for (int round = 0; round < 60; round++) {
+        uint32_t n = (uint32_t)random_between(&random, 30, 300);
+        int ties = round % 2;
+        for (uint32_t i = 0; i < n; i++) {
+            tensors[i] = (gw_plan_tensor){NULL, random_between(&random, 0, ties ? 5 : 3000000),
+                                          random_between(&random, 0, ties ? 9 : 900 * US), 0};
+        }
+        gw_plan_method method = method_of(affine(random_between(&random, 0, ties ? 4 : 300 * US), ties ? 1 : 90000),
+                                          affine(random_between(&random, 0, ties ? 9 : 200 * US), ties ? 2 : 150000),
+                                          affine(0, 0));
+        gw_plan_problem p = {tensors, n, &method, 1, GW_PLAN_DECODE_SERIAL, 0};
+        gw_plan_cert a, b, c;
+        assert_int_equal(solve(&p, GW_PLAN_FUSE_AFFINE, &a), GW_PLAN_OK);
+        assert_int_equal(solve(&p, GW_PLAN_FUSE_AFFINE_N2, &b), GW_PLAN_OK);
+        assert_int_equal(solve(&p, GW_PLAN_LABELS, &c), GW_PLAN_OK);
+        assert_true(a.makespan == b.makespan);
+        assert_true(c.lower_bound <= a.makespan && c.makespan >= a.makespan);
+        assert_true(!c.proven || c.makespan == a.makespan);
+    }
+}
+
+/* Same input, same plan: also from a dirty workspace. */
+static void deterministic(void **state) {
+    (void)state;
+    plan_random random = {99};
+    random_problem r;
+    random_problem_make(&random, SHAPE_JOINT, 20, &r);
+    gw_plan_group first[24], again[24];
+    gw_plan a = {first, 24, 0};
+    gw_plan b = {again, 24, 0};
+    gw_plan_cert x, y;
+    memset(workspace, 0, sizeof workspace);
+    assert_int_equal(gw_plan_solve(&r.problem, GW_PLAN_AUTO, 0, NULL, workspace, sizeof workspace, &a, &x), GW_PLAN_OK);
+    memset(workspace, 0xAB, sizeof workspace);
+    assert_int_equal(gw_plan_solve(&r.problem, GW_PLAN_AUTO, 0, NULL, workspace, sizeof workspace, &b, &y), GW_PLAN_OK);
+    assert_int_equal(a.group_count, b.group_count);
+    assert_memory_equal(first, again, a.group_count * sizeof *first);
+    assert_true(x.makespan == y.makespan && x.labels == y.labels);
+}
+
+/* ---- the published algorithms' misses ---- */
+
+/* Counts instances where `algorithm` is worse than brute force, and the largest excess in percent. */
+static void count_misses(random_shape shape, gw_plan_algorithm algorithm, int count, int *misses, double *worst) {
+    *misses = 0;
+    *worst = 0;
+    for (int i = 0; i < count; i++) {
+        plan_random random = {1000003u * (uint64_t)i + (uint64_t)shape};
+        random_problem r;
+        random_problem_make(&random, shape, (uint32_t)random_between(&random, 3, 10), &r);
+        gw_plan_cert best, got;
+        assert_int_equal(solve(&r.problem, GW_PLAN_BRUTE, &best), GW_PLAN_OK);
+        assert_int_equal(solve(&r.problem, algorithm, &got), GW_PLAN_OK);
+        assert_true(got.makespan >= best.makespan);
+        if (got.makespan > best.makespan) {
+            double excess = 100 * ((double)got.makespan / (double)best.makespan - 1);
+            (*misses)++;
+            *worst = excess > *worst ? excess : *worst;
+        }
+    }
+}
+
+static void cupcake_misses(void **state) {
+    (void)state;
+    int misses;
+    double worst;
+    count_misses(SHAPE_AFFINE, GW_PLAN_CUPCAKE, 3000, &misses, &worst);
+    assert_int_equal(misses, 0); /* exact where its proof holds */
+    count_misses(SHAPE_AFFINE, GW_PLAN_CUPCAKE_LITERAL, 3000, &misses, &worst);
+    print_message("cupcake, literal empty group: %d of 3000 missed, at most %.1f %%\n", misses, worst);
+    assert_true(misses > 300);
+    count_misses(SHAPE_AFFINE_DECODE, GW_PLAN_CUPCAKE, 3000, &misses, &worst);
+    print_message("cupcake, decode: %d of 3000 missed, at most %.1f %%\n", misses, worst);
+    assert_true(misses > 100);
+    count_misses(SHAPE_HINGE, GW_PLAN_CUPCAKE, 3000, &misses, &worst);
+    print_message("cupcake, knee a + b (x - t)+: %d of 3000 missed, at most %.1f %%\n", misses, worst);
+    assert_true(misses > 10);
+    count_misses(SHAPE_MAXLIN, GW_PLAN_CUPCAKE, 20000, &misses, &worst);
+    print_message("cupcake, knee max(a, b x): %d of 20000 missed, at most %.2f %%\n", misses, worst);
+    assert_true(misses > 0);
+}
+
+static void mergecomp_gaps(void **state) {
+    (void)state;
+    int two, three, four;
+    double worst;
+    count_misses(SHAPE_AFFINE, GW_PLAN_MERGECOMP2, 3000, &two, &worst);
+    print_message("mergecomp, 2 groups: %d of 3000 missed, at most %.1f %%\n", two, worst);
+    count_misses(SHAPE_AFFINE, GW_PLAN_MERGECOMP3, 3000, &three, &worst);
+    count_misses(SHAPE_AFFINE, GW_PLAN_MERGECOMP4, 3000, &four, &worst);
+    print_message("mergecomp, 3 groups: %d, 4 groups: %d\n", three, four);
+    assert_true(two > three && three > four && four > 0);
+}
+
+/* ByteComp Lemma 1: two equal tensors, backprop 1 each, GPU encode 1, CPU encode 3, network 5. Moving the earlier
+ * one to the CPU, as the lemma says, gives 13 first come first served and 14 in order; the later one gives 12. */
+static void bytecomp_lemma_1(void **state) {
+    (void)state;
+    const gw_plan_vector vectors[2] = {{1, 0, 5, 0, 0}, {0, 3, 5, 0, 1}};
+    const gw_plan_tick bwd[2] = {1, 1};
+    const uint32_t classes[2] = {0, 0};
+    const uint32_t class_first[2] = {0, 2};
+    gw_plan_tree tree = {bwd, classes, 2, vectors, class_first, 1, GW_PLAN_DECODE_SERIAL};
+    const uint32_t early[2] = {1, 0};
+    const uint32_t late[2] = {0, 1};
+    gw_plan_tick makespan = 0;
+    assert_int_equal(gw_plan_tree_eval(&tree, early, &makespan), GW_PLAN_OK);
+    assert_int_equal(makespan, 14);
+    assert_int_equal(gw_plan_tree_eval(&tree, late, &makespan), GW_PLAN_OK);
+    assert_int_equal(makespan, 12);
+    /* the event level serves the ready tensor first */
+    gw_plan_job jobs[2];
+    for (int which = 0; which < 2; which++) {
+        for (int i = 0; i < 2; i++) {
+            int on_cpu = i == which;
+            memset(&jobs[i], 0, sizeof jobs[i]);
+            jobs[i].bwd = 1;
+            jobs[i].stage_count = 2;
+            jobs[i].stages[0].duration = on_cpu ? 3 : 1;
+            jobs[i].stages[0].resource = on_cpu ? GW_PLAN_ON_CPU : GW_PLAN_ON_GPU;
+            jobs[i].stages[1].duration = 5;
+            jobs[i].stages[1].resource = GW_PLAN_ON_INTER;
+        }
+        assert_int_equal(gw_plan_timeline(GW_PLAN_LEVEL_EVENT, GW_PLAN_DECODE_SERIAL, 0, jobs, 2, NULL, 0, NULL, workspace,
+                                          sizeof workspace, &makespan),
+                         GW_PLAN_OK);
+        assert_int_equal(makespan, which == 0 ? 13 : 12);
+    }
+    gw_plan_cert cert;
+    uint32_t choice[2];
+    assert_int_equal(gw_plan_tree_solve(&tree, NULL, workspace, sizeof workspace, choice, &cert), GW_PLAN_OK);
+    assert_true(cert.proven && cert.makespan == 12);
+}
+
+/* ---- option tree ---- */
+
+static uint32_t count_options(uint32_t filter, uint32_t comp_max) {
+    uint32_t count = 0;
+    assert_int_equal(gw_plan_options_list(filter, comp_max, NULL, 0, &count), GW_PLAN_OK);
+    return count;
+}
+
+static int compare_options(const void *a, const void *b) { return memcmp(a, b, sizeof(gw_plan_option)); }
+
+static void option_counts(void **state) {
+    (void)state;
+    static gw_plan_option options[GW_PLAN_OPTION_COUNT];
+    uint32_t count = 0;
+    assert_int_equal(gw_plan_options_list(0, UINT32_MAX, options, GW_PLAN_OPTION_COUNT, &count), GW_PLAN_OK);
+    assert_int_equal(count, 4341);
+    uint32_t histogram[13] = {0};
+    uint32_t longest = 0;
+    for (uint32_t i = 0; i < count; i++) {
+        histogram[options[i].comp_count]++;
+        longest = options[i].op_count > longest ? options[i].op_count : longest;
+    }
+    const uint32_t expected[5] = {9, 236, 1152, 1920, 1024};
+    for (int i = 0; i < 5; i++) {
+        assert_int_equal(histogram[i], expected[i]);
+    }
+    assert_int_equal(longest, 12);
+    qsort(options, count, sizeof *options, compare_options);
+    for (uint32_t i = 1; i < count; i++) {
+        assert_true(memcmp(&options[i - 1], &options[i], sizeof *options) != 0); /* all paths distinct */
+    }
+    assert_int_equal(count_options(GW_PLAN_OPTIONS_GPU_ONLY, UINT32_MAX), 174);
+    assert_int_equal(count_options(GW_PLAN_OPTIONS_DENSE_ONLY, UINT32_MAX), 9);
+    assert_int_equal(count_options(GW_PLAN_OPTIONS_SCATTER_ONLY, UINT32_MAX), 1188);
+    assert_int_equal(count_options(GW_PLAN_OPTIONS_ONE_DEVICE, UINT32_MAX), 339);
+    assert_int_equal(count_options(GW_PLAN_OPTIONS_GPU_ONLY | GW_PLAN_OPTIONS_SCATTER_ONLY, UINT32_MAX), 54);
+    assert_int_equal(count_options(0, 1), 245);
+    assert_int_equal(count_options(0, 2), 1397);
+    assert_int_equal(count_options(0, 3), 3317);
+    assert_int_equal(gw_plan_options_list(0, UINT32_MAX, options, 10, &count), GW_PLAN_ERR_CAPACITY);
+    assert_int_equal(gw_plan_options_list(64, UINT32_MAX, NULL, 0, &count), GW_PLAN_ERR_ARG);
+}
+
+/* Hand-priced options: 2 machines of 2 GPUs, 8 elements, alpha 0, 1024 ticks per KiB = 1 tick a byte. */
+static void option_prices(void **state) {
+    (void)state;
+    gw_plan_codec codec = {"c", {affine(0, 1), affine(0, 2)}, {affine(0, 1), affine(0, 2)}, 0, 0, 1, 1, 15, 3};
+    gw_plan_cluster cluster = {2, 2, {0, 1024}, {0, 1024}, 0};
+    gw_plan_job job;
+    gw_plan_option dense = {3, 0, {GW_PLAN_OP_INTRA_RS, GW_PLAN_OP_INTER_ALLREDUCE, GW_PLAN_OP_INTRA_AG}};
+    assert_int_equal(gw_plan_option_price(&dense, &codec, &cluster, 8, &job), GW_PLAN_OK);
+    assert_int_equal(job.stages[0].duration, 16); /* (2 - 1) / 2 * 32 bytes */
+    assert_int_equal(job.stages[1].duration, 32); /* 2 (2 - 1) / 2 * 16 bytes, twice: both GPUs share the link */
+    assert_int_equal(job.stages[2].duration, 16);
+    gw_plan_option two = {7, 2,
+                          {GW_PLAN_OP_COMP_GPU, GW_PLAN_OP_INTRA_A2A, GW_PLAN_OP_DEC_CPU, GW_PLAN_OP_COMP_GPU,
+                           GW_PLAN_OP_INTER_ALLGATHERC, GW_PLAN_OP_INTRA_AG, GW_PLAN_OP_DEC_GPU}};
+    assert_int_equal(gw_plan_option_price(&two, &codec, &cluster, 8, &job), GW_PLAN_OK);
+    const gw_plan_tick expected[7] = {8, 4, 8, 4, 8, 8, 8};
+    for (int i = 0; i < 7; i++) {
+        assert_int_equal(job.stages[i].duration, expected[i]);
+    }
+    gw_plan_vector v;
+    gw_plan_job_vector(&job, &v);
+    assert_true(v.gpu == 8 && v.cpu == 0 && v.net == 4 + 8 + 4 + 8 + 8 && v.tail == 8);
+    codec.collectives = GW_PLAN_ALLGATHER;
+    assert_int_equal(gw_plan_option_price(&two, &codec, &cluster, 8, &job), GW_PLAN_ERR_UNSUPPORTED);
+    assert_int_equal(gw_plan_option_price(&two, NULL, &cluster, 8, &job), GW_PLAN_ERR_UNSUPPORTED);
+    cluster.nodes = 0;
+    assert_int_equal(gw_plan_option_price(&dense, &codec, &cluster, 8, &job), GW_PLAN_ERR_ARG);
+}
+
+/* ByteComp's algorithms never beat the exact plan, and sometimes lose: Theorem 1 does not hold. */
+static void bytecomp_gaps(void **state) {
+    (void)state;
+    int worse = 0;
+    for (int i = 0; i < 2000; i++) {
+        plan_random random = {(uint64_t)i};
+        gw_plan_vector vectors[8];
+        gw_plan_tick bwd[6];
+        uint32_t classes[6];
+        uint32_t start[6], choice[6], exact[6];
+        const uint32_t class_first[3] = {0, 3, 6};
+        const uint32_t cpu_of[6] = {GW_PLAN_NO_INDEX, 2, GW_PLAN_NO_INDEX, GW_PLAN_NO_INDEX, 5, GW_PLAN_NO_INDEX};
+        const uint8_t candidate[6] = {1, 1, 0, 1, 1, 0};
+        for (uint32_t c = 0; c < 2; c++) { /* dense, GPU, CPU */
+            gw_plan_tick net = random_between(&random, 4, 12);
+            vectors[3 * c] = (gw_plan_vector){0, 0, net, 0, 0};
+            vectors[3 * c + 1] = (gw_plan_vector){random_between(&random, 1, 4), 0, net / 3, random_between(&random, 0, 2), 1};
+            vectors[3 * c + 2] = (gw_plan_vector){0, random_between(&random, 1, 9), net / 3, vectors[3 * c + 1].tail, 2};
+        }
+        for (uint32_t t = 0; t < 6; t++) {
+            bwd[t] = random_between(&random, 0, 5);
+            classes[t] = (uint32_t)random_between(&random, 0, 1);
+            start[t] = 0;
+        }
+        gw_plan_tree tree = {bwd, classes, 6, vectors, class_first, 2, GW_PLAN_DECODE_SERIAL};
+        gw_plan_cert greedy, best;
+        assert_int_equal(gw_plan_bytecomp(&tree, start, candidate, cpu_of, workspace, sizeof workspace, choice, &greedy),
+                         GW_PLAN_OK);
+        assert_int_equal(gw_plan_tree_solve(&tree, NULL, workspace, sizeof workspace, exact, &best), GW_PLAN_OK);
+        gw_plan_tick evaluated;
+        assert_int_equal(gw_plan_tree_eval(&tree, choice, &evaluated), GW_PLAN_OK);
+        assert_true(evaluated == greedy.makespan && greedy.makespan >= best.makespan && best.proven);
+        worse += greedy.makespan > best.makespan;
+    }
+    print_message("bytecomp: %d of 2000 plans are not optimal\n", worse);
+    assert_true(worse > 100);
+}
+
+/* ---- timelines ---- */
+
+static void random_jobs(plan_random *random, gw_plan_job *jobs, uint32_t n, int chain) {
+    for (uint32_t j = 0; j < n; j++) {
+        memset(&jobs[j], 0, sizeof jobs[j]);
+        jobs[j].bwd = random_between(random, 0, 6);
+        if (chain) { /* encode on the GPU, one network, nothing behind */
+            jobs[j].stage_count = 2;
+            jobs[j].stages[0] = (gw_plan_stage){random_between(random, 0, 5), GW_PLAN_ON_GPU, 0, 0, GW_PLAN_OP_COUNT};
+            jobs[j].stages[1] = (gw_plan_stage){random_between(random, 0, 8), GW_PLAN_ON_INTER, 1, 0, GW_PLAN_OP_COUNT};
+            continue;
+        }
+        jobs[j].stage_count = (uint32_t)random_between(random, 1, 6);
+        uint8_t queue = 0;
+        for (uint32_t s = 0; s < jobs[j].stage_count; s++) {
+            uint8_t resource = (uint8_t)random_between(random, 0, 3);
+            queue = (uint8_t)random_between(random, queue, 2);
+            jobs[j].stages[s] = (gw_plan_stage){random_between(random, 0, 6), resource, queue, 0, GW_PLAN_OP_COUNT};
+        }
+    }
+}
+
+static gw_plan_tick run_level(gw_plan_level level, gw_plan_decode decode, const gw_plan_job *jobs, uint32_t n,
+                              gw_plan_span *spans, size_t capacity, size_t *count) {
+    gw_plan_tick makespan = -1;
+    assert_int_equal(gw_plan_timeline(level, decode, 0, jobs, n, spans, capacity, count, workspace, sizeof workspace,
+                                      &makespan),
+                     GW_PLAN_OK);
+    return makespan;
+}
+
+static void event_equals_serial_on_chains(void **state) {
+    (void)state;
+    gw_plan_job jobs[12];
+    for (int i = 0; i < 5000; i++) {
+        plan_random random = {(uint64_t)i};
+        uint32_t n = (uint32_t)random_between(&random, 1, 12);
+        random_jobs(&random, jobs, n, 1);
+        /* first come first served equals in order when encodes of zero length do not let a later job overtake */
+        gw_plan_tick serial = run_level(GW_PLAN_LEVEL_SERIAL, GW_PLAN_DECODE_SERIAL, jobs, n, NULL, 0, NULL);
+        assert_true(serial == run_level(GW_PLAN_LEVEL_EVENT, GW_PLAN_DECODE_SERIAL, jobs, n, NULL, 0, NULL));
+        assert_true(serial == run_level(GW_PLAN_LEVEL_PIPELINED, GW_PLAN_DECODE_SERIAL, jobs, n, NULL, 0, NULL));
+    }
+}
+
+/* A longer duration never shortens the serial or the pipelined schedule; the event level has a stored anomaly. */
+static void monotone_levels(void **state) {
+    (void)state;
+    gw_plan_job jobs[8];
+    int anomalies = 0;
+    for (int i = 0; i < 20000; i++) {
+        plan_random random = {(uint64_t)i * 77};
+        uint32_t n = (uint32_t)random_between(&random, 1, 8);
+        random_jobs(&random, jobs, n, 0);
+        gw_plan_decode decode = random_between(&random, 0, 1) ? GW_PLAN_DECODE_SERIAL : GW_PLAN_DECODE_PARALLEL;
+        gw_plan_tick before[3];
+        for (int level = 0; level < 3; level++) {
+            before[level] = run_level((gw_plan_level)level, decode, jobs, n, NULL, 0, NULL);
+        }
+        uint32_t j = (uint32_t)random_between(&random, 0, (int64_t)n - 1);
+        uint32_t s = (uint32_t)random_between(&random, 0, (int64_t)jobs[j].stage_count - 1);
+        if (random_between(&random, 0, 3) == 0) {
+            jobs[j].bwd += 1;
+        } else if (jobs[j].stages[s].resource != GW_PLAN_ON_CPU || jobs[j].stages[s].duration > 0) {
+            jobs[j].stages[s].duration += random_between(&random, 1, 3);
+        }
+        for (int level = 0; level < 2; level++) {
+            assert_true(run_level((gw_plan_level)level, decode, jobs, n, NULL, 0, NULL) >= before[level]);
+        }
+        anomalies += run_level(GW_PLAN_LEVEL_EVENT, decode, jobs, n, NULL, 0, NULL) < before[2];
+    }
+    print_message("event level: %d of 20000 schedules got shorter when a stage got longer\n", anomalies);
+    assert_true(anomalies > 0);
+}
+
+/* Spans cover every stage once, do not overlap on a resource (serial network apart) and end at the makespan. */
+static void spans_are_sound(void **state) {
+    (void)state;
+    gw_plan_job jobs[10];
+    gw_plan_span spans[512];
+    for (int i = 0; i < 3000; i++) {
+        plan_random random = {(uint64_t)i * 31 + 5};
+        uint32_t n = (uint32_t)random_between(&random, 1, 10);
+        random_jobs(&random, jobs, n, 0);
+        for (int level = 0; level < 3; level++) {
+            size_t count = 0;
+            gw_plan_tick makespan = run_level((gw_plan_level)level, GW_PLAN_DECODE_SERIAL, jobs, n, spans, 512, &count);
+            assert_true(count <= gw_plan_timeline_span_count_max(jobs, n));
+            gw_plan_tick last = 0;
+            gw_plan_tick sum = 0;
+            for (size_t a = 0; a < count; a++) {
+                assert_true(spans[a].start >= 0 && spans[a].end >= spans[a].start);
+                last = spans[a].end > last ? spans[a].end : last;
+                sum += spans[a].end - spans[a].start;
+                for (size_t b = 0; level == GW_PLAN_LEVEL_EVENT && b < a; b++) {
+                    if (spans[a].resource == spans[b].resource) {
+                        assert_true(spans[a].start >= spans[b].end || spans[b].start >= spans[a].end);
+                    }
+                }
+            }
+            for (uint32_t j = 0; j < n; j++) {
+                sum -= jobs[j].bwd;
+                for (uint32_t s = 0; s < jobs[j].stage_count; s++) {
+                    sum -= jobs[j].stages[s].duration;
+                }
+            }
+            assert_true(last == makespan);
+            if (level == GW_PLAN_LEVEL_EVENT) {
+                assert_true(sum == 0);
+            }
+        }
+    }
+    gw_plan_tick makespan = 0;
+    size_t count;
+    random_jobs(&(plan_random){3}, jobs, 3, 0);
+    assert_int_equal(gw_plan_timeline(GW_PLAN_LEVEL_SERIAL, GW_PLAN_DECODE_SERIAL, 0, jobs, 3, spans, 1, &count, NULL, 0,
+                                      &makespan),
+                     GW_PLAN_ERR_CAPACITY);
+    jobs[1].stages[0].duration = -1;
+    assert_int_equal(gw_plan_timeline(GW_PLAN_LEVEL_SERIAL, GW_PLAN_DECODE_SERIAL, 0, jobs, 3, NULL, 0, NULL, NULL, 0,
+                                      &makespan),
+                     GW_PLAN_ERR_NEGATIVE);
+}
+
+/* Plan evaluation and the serial timeline of its jobs are the same tick. */
+static void jobs_equal_plan(void **state) {
+    (void)state;
+    for (int i = 0; i < 2000; i++) {
+        plan_random random = {(uint64_t)i * 13};
+        random_problem r;
+        random_problem_make(&random, i % 2 ? SHAPE_JOINT : SHAPE_ANY, (uint32_t)random_between(&random, 1, 20), &r);
+        gw_plan_group groups[24];
+        gw_plan plan = {groups, 24, 0};
+        gw_plan_cert cert;
+        gw_plan_job jobs[24];
+        assert_int_equal(gw_plan_solve(&r.problem, GW_PLAN_LABELS, 0, NULL, workspace, sizeof workspace, &plan, &cert),
+                         GW_PLAN_OK);
+        assert_int_equal(gw_plan_jobs(&r.problem, &plan, jobs, 24), GW_PLAN_OK);
+        assert_true(run_level(GW_PLAN_LEVEL_SERIAL, r.problem.decode, jobs, plan.group_count, NULL, 0, NULL) ==
+                    cert.makespan);
+    }
+}
+
+static int64_t fake_now;
+static int64_t fake_clock(void *context) {
+    (void)context;
+    return fake_now += 1000;
+}
+
+/* Limits end the search early and leave a valid certificate. */
+static void limits_hold(void **state) {
+    (void)state;
+    for (int i = 0; i < 200; i++) {
+        plan_random random = {(uint64_t)i * 3};
+        random_problem r;
+        random_problem_make(&random, SHAPE_JOINT, 24, &r);
+        gw_plan_group groups[24];
+        gw_plan plan = {groups, 24, 0};
+        gw_plan_cert exact, cut;
+        assert_int_equal(gw_plan_solve(&r.problem, GW_PLAN_LABELS, 0, NULL, workspace, sizeof workspace, &plan, &exact),
+                         GW_PLAN_OK);
+        gw_plan_limits limits;
+        memset(&limits, 0, sizeof limits);
+        if (i % 2) {
+            limits.work_max = 1;
+        } else {
+            limits.clock = fake_clock;
+            limits.clock_max = 1;
+        }
+        gw_plan_status status =
+            gw_plan_solve(&r.problem, GW_PLAN_LABELS, 0, &limits, workspace, sizeof workspace, &plan, &cut);
+        if (status == GW_PLAN_ERR_LIMIT) {
+            continue; /* no simple plan fits the constraints and no time to search */
+        }
+        gw_plan_tick makespan = -1;
+        assert_int_equal(status, GW_PLAN_OK);
+        assert_int_equal(gw_plan_eval(&r.problem, &plan, &makespan), GW_PLAN_OK);
+        assert_true(makespan == cut.makespan && cut.lower_bound <= exact.makespan && cut.makespan >= exact.lower_bound);
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(curves),
+        cmocka_unit_test(fits),
+        cmocka_unit_test(refusals),
+        cmocka_unit_test(edges),
+        cmocka_unit_test(solvers_agree),
+        cmocka_unit_test(deterministic),
+        cmocka_unit_test(cupcake_misses),
+        cmocka_unit_test(mergecomp_gaps),
+        cmocka_unit_test(bytecomp_lemma_1),
+        cmocka_unit_test(option_counts),
+        cmocka_unit_test(option_prices),
+        cmocka_unit_test(bytecomp_gaps),
+        cmocka_unit_test(event_equals_serial_on_chains),
+        cmocka_unit_test(monotone_levels),
+        cmocka_unit_test(spans_are_sound),
+        cmocka_unit_test(jobs_equal_plan),
+        cmocka_unit_test(limits_hold),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
