@@ -108,7 +108,7 @@ GW_API uint32_t gw_thc_threshold_bits(double p);
 /* ------------------------------------------------------------------------------------------------ configuration */
 
 typedef enum gw_thc_transform {
-    GW_THC_PLAIN = 0,  /* no rotation; the range is [min, max] of the block over all workers: Algorithms 1 and 2 */
+    GW_THC_PLAIN = 0,  /* no rotation; range [min, max] of the block over all workers: Algorithms 1 and 2 */
     GW_THC_ROTATED = 1 /* randomized Hadamard transform; the range is +-t * norm / sqrt(block): Algorithm 3 */
 } gw_thc_transform;
 
@@ -123,7 +123,7 @@ typedef enum gw_thc_nonfinite {
 /* One configuration for all three algorithms. All workers of a job use the same one (gw_thc_config_hash()). */
 typedef struct gw_thc_config {
     gw_thc_table table;
-    uint32_t threshold_bits;    /* t as fp32 pattern, 0 < t <= 4; must be 0 for GW_THC_PLAIN */
+    uint32_t threshold_bits;    /* t as fp32 pattern, 1/16 <= t <= 4; must be 0 for GW_THC_PLAIN */
     uint32_t worker_max;        /* n: 1..GW_THC_WORKERS_MAX */
     uint32_t job;               /* tells jobs apart on shared aggregators */
     uint64_t seed;              /* key of signs and rounding; any value */
@@ -191,7 +191,8 @@ GW_API size_t gw_thc_lanes_size(const gw_thc *thc, uint64_t count, uint64_t firs
 /* uint32 patterns per block: 1 (norm) for GW_THC_ROTATED, 2 (maximum and negated minimum) for GW_THC_PLAIN. */
 GW_API size_t gw_thc_patterns_per_block(const gw_thc *thc);
 
-/* Bytes of workspace for the calls below; alignment of float. */
+/* Bytes of workspace for the calls below; alignment of float. GW_THC_WORKSPACE_SIZE_MAX suffices for every context. */
+#define GW_THC_WORKSPACE_SIZE_MAX 73728u /* 9 * 2^13 */
 GW_API size_t gw_thc_workspace_size(const gw_thc *thc);
 
 /* ------------------------------------------------------------------------------------------------ worker: two phases */
@@ -496,22 +497,29 @@ typedef enum gw_thc_packet_type {
     GW_THC_PACKET_MAXIMA = 6   /* aggregator -> worker: their maxima */
 } gw_thc_packet_type;
 
+/* The header, field by field in wire order; on a little-endian machine these are the bytes themselves. */
+typedef struct gw_thc_packet_header {
+    uint32_t magic;       /*  0: "gWp", 0x1a */
+    uint8_t version;      /*  4: 0 */
+    uint8_t type;         /*  5: gw_thc_packet_type */
+    uint8_t bits;         /*  6 */
+    uint8_t granularity;  /*  7 */
+    uint8_t lane_bits;    /*  8: 0 for INDICES and NOTICE, 32 for NORMS and MAXIMA */
+    uint8_t block_log2;   /*  9 */
+    uint16_t worker_max;  /* 10 */
+    uint32_t job;         /* 12 */
+    uint32_t round;       /* 16 */
+    uint32_t first_block; /* 20 */
+    uint16_t block_count; /* 24: at least 1; 0 for NOTICE */
+    uint16_t rank;        /* 26: sender, or addressee of a NOTICE; 0 for LANES, RESULT, MAXIMA */
+    uint32_t len;         /* 28: lanes, a multiple of 64; patterns for NORMS and MAXIMA; 0 for NOTICE */
+    uint64_t config_hash; /* 32: gw_thc_config_hash() */
+    uint64_t norms_hash;  /* 40: gw_thc_norms_hash() of the blocks' maxima; 0 for NORMS, MAXIMA and NOTICE */
+} gw_thc_packet_header;
+
 typedef struct gw_thc_packet {
-    uint32_t job;
-    uint32_t round;
-    uint32_t first_block;
-    uint32_t block_count;   /* 1..65535; 0 for NOTICE */
-    uint32_t len;           /* lanes, a multiple of 64; patterns for NORMS and MAXIMA; 0 for NOTICE */
-    uint32_t rank;          /* sender, or addressee of a NOTICE; 0 for LANES, RESULT, MAXIMA */
-    uint32_t worker_max;
-    uint64_t config_hash;   /* gw_thc_config_hash() */
-    uint64_t norms_hash;    /* gw_thc_norms_hash() of the blocks' maxima; 0 for NORMS, MAXIMA and NOTICE */
-    uint8_t type;           /* gw_thc_packet_type */
-    uint8_t bits;
-    uint8_t granularity;
-    uint8_t lane_bits;      /* 0 for INDICES and NOTICE, 32 for NORMS and MAXIMA */
-    uint8_t block_log2;
-    const uint8_t *set;     /* into the packet, NULL where there is none */
+    gw_thc_packet_header header;
+    const uint8_t *set; /* into the packet, NULL where there is none */
     const uint8_t *payload;
     size_t payload_size;
 } gw_thc_packet;
@@ -526,8 +534,8 @@ GW_API size_t gw_thc_packet_size(unsigned type, unsigned bits, unsigned lane_bit
  */
 GW_API GW_MUST_CHECK gw_status gw_thc_packet_parse(const uint8_t *src, size_t src_size, gw_thc_packet *packet);
 
-/* Writes the 48 header bytes of *packet (set and payload are ignored; they follow the header). No checks. */
-GW_API void gw_thc_packet_write_header(uint8_t *dst, const gw_thc_packet *packet);
+/* Writes 48 header bytes; magic and version are filled in, nothing is checked. Set and payload follow them. */
+GW_API void gw_thc_packet_write(uint8_t *dst, const gw_thc_packet_header *header);
 
 /* ------------------------------------------------------------------------------------------------ parameter server */
 
@@ -569,6 +577,7 @@ typedef struct gw_thc_server {
     gw_thc_agg agg;
     uint32_t set_size;
     size_t version_size;
+    size_t slot_size;
     uint8_t *memory;
 } gw_thc_server;
 
@@ -587,7 +596,7 @@ typedef struct gw_thc_reply {
     uint8_t notice[GW_THC_PACKET_HEADER_SIZE];
 } gw_thc_reply;
 
-/* Bytes of memory for a server; 0 if the configuration is not valid or size_t too small. Any alignment. */
+/* Bytes of memory for a server; 0 if the configuration is not valid or size_t too small. Alignment of uint64_t. */
 GW_API size_t gw_thc_server_memory_size(const gw_thc_server_config *config);
 
 /* GW_ERR_ARG, GW_ERR_OPTION, GW_ERR_TABLE, GW_ERR_OVERFLOW, GW_ERR_WORKSPACE. The server keeps the pointer `memory`. */

@@ -129,6 +129,8 @@ gw_status gw_thc_agg_add_lanes(const gw_thc_agg *agg, uint8_t *lanes, uint8_t *s
     return GW_OK;
 }
 
+#if !defined(GW_FIRMWARE) /* conveniences; firmware adds one packet at a time */
+
 gw_status gw_thc_agg_add_counted(const gw_thc_agg *agg, uint8_t *lanes, uint32_t *k, size_t len, const uint8_t *in_lanes,
                                  uint32_t k_in)
 {
@@ -206,3 +208,5 @@ gw_status gw_thc_agg_add_lanes_many(const gw_thc_agg *agg, uint8_t *lanes, uint8
         GW_KERNEL(agg, add_lanes)(lanes, in_lanes[s], len, agg->lane_bits);
     return GW_OK;
 }
+
+#endif

@@ -43,12 +43,11 @@ static inline int gw_thc_is_ready(const gw_thc *thc)
 /* n * g against the lanes and 2^23; the same test for contexts, aggregators, frames and packets. */
 static inline gw_status gw_thc_check_sum(uint32_t worker_max, uint32_t granularity, uint32_t lane_bits)
 {
-    uint64_t sum_max = (uint64_t)worker_max * granularity;
-
     if (worker_max < 1 || worker_max > GW_THC_WORKERS_MAX)
         return GW_ERR_OPTION;
     if (lane_bits != 8 && lane_bits != 16 && lane_bits != 32)
         return GW_ERR_OPTION;
+    uint32_t sum_max = worker_max * granularity; /* < 2^24 */
     if (sum_max > GW_THC_SUM_MAX || (lane_bits < 32 && sum_max >> lane_bits != 0))
         return GW_ERR_OVERFLOW;
     return GW_OK;

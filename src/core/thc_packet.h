@@ -1,32 +1,55 @@
 /*
- * Field offsets of packets (docs/format-thc.md section 4).
+ * Packets inside the library (docs/format-thc.md section 4). The wire order of the header is the natural layout of
+ * gw_thc_packet_header, so a little-endian machine copies it whole, once; nothing is read twice.
  */
 #ifndef GW_THC_PACKET_H
 #define GW_THC_PACKET_H
 
+#include "core/bytes.h"
 #include "gradwire/thc.h"
 
 #define GW_PACKET_MAGIC 0x1a705767u /* "gWp", 0x1a */
 #define GW_PACKET_VERSION 0
 
-enum {
-    GW_PACKET_AT_MAGIC = 0,
-    GW_PACKET_AT_VERSION = 4,
-    GW_PACKET_AT_TYPE = 5,
-    GW_PACKET_AT_BITS = 6,
-    GW_PACKET_AT_GRANULARITY = 7,
-    GW_PACKET_AT_LANE_BITS = 8,
-    GW_PACKET_AT_BLOCK_LOG2 = 9,
-    GW_PACKET_AT_WORKER_MAX = 10,
-    GW_PACKET_AT_JOB = 12,
-    GW_PACKET_AT_ROUND = 16,
-    GW_PACKET_AT_FIRST_BLOCK = 20,
-    GW_PACKET_AT_BLOCK_COUNT = 24,
-    GW_PACKET_AT_RANK = 26,
-    GW_PACKET_AT_LEN = 28,
-    GW_PACKET_AT_CONFIG_HASH = 32,
-    GW_PACKET_AT_NORMS_HASH = 40
-};
+_Static_assert(sizeof(gw_thc_packet_header) == GW_THC_PACKET_HEADER_SIZE, "the header has no padding");
+_Static_assert(offsetof(gw_thc_packet_header, job) == 12 && offsetof(gw_thc_packet_header, rank) == 26 &&
+                   offsetof(gw_thc_packet_header, config_hash) == 32,
+               "fields are where docs/format-thc.md puts them");
+
+/* Little-endian bytes to fields. */
+static inline void gw_thc_header_load(gw_thc_packet_header *h, const uint8_t *src)
+{
+    GW_MEMCPY(h, src, sizeof *h);
+#if defined(__BYTE_ORDER__) && __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__
+    h->magic = gw_load32(src);
+    h->worker_max = gw_load16(src + 10);
+    h->job = gw_load32(src + 12);
+    h->round = gw_load32(src + 16);
+    h->first_block = gw_load32(src + 20);
+    h->block_count = gw_load16(src + 24);
+    h->rank = gw_load16(src + 26);
+    h->len = gw_load32(src + 28);
+    h->config_hash = gw_load64(src + 32);
+    h->norms_hash = gw_load64(src + 40);
+#endif
+}
+
+static inline void gw_thc_header_store(uint8_t *dst, const gw_thc_packet_header *h)
+{
+    GW_MEMCPY(dst, h, sizeof *h);
+#if defined(__BYTE_ORDER__) && __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__
+    gw_store32(dst, h->magic);
+    gw_store16(dst + 10, h->worker_max);
+    gw_store32(dst + 12, h->job);
+    gw_store32(dst + 16, h->round);
+    gw_store32(dst + 20, h->first_block);
+    gw_store16(dst + 24, h->block_count);
+    gw_store16(dst + 26, h->rank);
+    gw_store32(dst + 28, h->len);
+    gw_store64(dst + 32, h->config_hash);
+    gw_store64(dst + 40, h->norms_hash);
+#endif
+}
 
 /* Whether packets of a type carry a contributor set. */
 static inline int gw_thc_packet_has_set(unsigned type)
@@ -34,8 +57,11 @@ static inline int gw_thc_packet_has_set(unsigned type)
     return type == GW_THC_PACKET_LANES || type == GW_THC_PACKET_RESULT || type == GW_THC_PACKET_MAXIMA;
 }
 
-/* Header and sizes of a packet as gw_thc_packet_parse() checks them, without looking at set or payload: for callers that
- * hand those to an aggregator, which checks them itself. */
-gw_status gw_thc_packet_read(const uint8_t *src, size_t src_size, gw_thc_packet *packet);
+/* Size, magic, version, type: GW_ERR_SHORT, _MAGIC, _VERSION, _UNSUPPORTED. */
+gw_status gw_thc_packet_open(gw_thc_packet *p, const uint8_t *src, size_t src_size);
+
+/* Blocks, lanes, rank, hash and size of a packet whose one-byte fields and worker_max are known to be good; sets the
+ * pointers. GW_ERR_HEADER, _DUP, _SHORT, _TRAILING. */
+gw_status gw_thc_packet_measure(gw_thc_packet *p, const uint8_t *src, size_t src_size);
 
 #endif

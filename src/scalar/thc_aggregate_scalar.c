@@ -6,28 +6,42 @@
 
 #define GW_PACK_GROUP 64u
 
-/* Table value of index j of a packed group of 64. */
-static inline uint32_t table_value(const uint8_t *group, unsigned j, unsigned bits, const uint8_t *table)
+/* Index j of a packed group of 64: `width` low bits from the first section, and for 3 bits the highest from the second. */
+static inline uint32_t group_index(const uint8_t *group, unsigned j, unsigned bits)
 {
-    switch (bits) {
-    case 1:
-        return table[(group[j % 8] >> (j / 8)) & 1u];
-    case 2:
-        return table[(group[j % 16] >> (j / 16 * 2)) & 3u];
-    case 3:
-        return table[((group[j % 16] >> (j / 16 * 2)) & 3u) | (((group[16 + j % 8] >> (j / 8)) & 1u) << 2)];
-    default:
-        return table[(group[j % 32] >> (j / 32 * 4)) & 15u];
-    }
+    unsigned width = bits == 3 ? 2 : bits;
+    unsigned stride = 8 * width;
+    uint32_t index = (group[j % stride] >> (j / stride * width)) & ((1u << width) - 1u);
+
+    if (bits == 3)
+        index |= (group[16 + j % 8] >> (j / 8) & 1u) << 2;
+    return index;
 }
 
+/*
+ * Lanes byte by byte where code size counts, else in one piece.
+ */
 static inline uint32_t load_lane(const uint8_t *lane, unsigned lane_size)
 {
+#if defined(GW_FIRMWARE)
+    uint32_t value = 0;
+    while (lane_size > 0)
+        value = value << 8 | lane[--lane_size];
+    return value;
+#else
     return lane_size == 1 ? lane[0] : lane_size == 2 ? gw_load16(lane) : gw_load32(lane);
+#endif
 }
 
 static inline void add_to_lane(uint8_t *lane, unsigned lane_size, uint32_t value)
 {
+#if defined(GW_FIRMWARE)
+    for (unsigned i = 0; i < lane_size; i++) {
+        value += lane[i]; /* the carry stays in the upper bits */
+        lane[i] = (uint8_t)value;
+        value >>= 8;
+    }
+#else
     value += load_lane(lane, lane_size);
     if (lane_size == 1)
         lane[0] = (uint8_t)value;
@@ -35,16 +49,15 @@ static inline void add_to_lane(uint8_t *lane, unsigned lane_size, uint32_t value
         gw_store16(lane, (uint16_t)value);
     else
         gw_store32(lane, value);
+#endif
 }
 
 static inline void add_indices_as(uint8_t *lanes, const uint8_t *indices, size_t len, unsigned bits,
                                   const uint8_t *table, unsigned lane_size)
 {
-    for (size_t group = 0; group < len / GW_PACK_GROUP; group++) {
-        for (unsigned j = 0; j < GW_PACK_GROUP; j++)
-            add_to_lane(lanes + j * lane_size, lane_size, table_value(indices, j, bits, table));
-        lanes += GW_PACK_GROUP * lane_size;
-        indices += (size_t)8 * bits;
+    for (size_t i = 0; i < len; i++) {
+        const uint8_t *group = indices + i / GW_PACK_GROUP * 8 * bits;
+        add_to_lane(lanes + i * lane_size, lane_size, table[group_index(group, (unsigned)(i % GW_PACK_GROUP), bits)]);
     }
 }
 

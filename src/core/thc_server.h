@@ -1,0 +1,36 @@
+/*
+ * The memory of a parameter server.
+ *
+ *   slot      gw_thc_slot, then the arrays of version 0, then those of version 1
+ *   version   the packet as it will go down: header (48 bytes), contributor set, lanes; then the set of workers seen
+ */
+#ifndef GW_THC_SERVER_H
+#define GW_THC_SERVER_H
+
+#include "gradwire/thc.h"
+
+#define GW_THC_SERVER_TAG 0x53485447u /* "GTHS" */
+
+enum {
+    GW_THC_VERSION_EMPTY = 0,
+    GW_THC_VERSION_OPEN = 1,
+    GW_THC_VERSION_CLOSED = 2
+};
+
+/* What the packets of a version must agree on. */
+typedef struct gw_thc_version {
+    uint64_t norms_hash;
+    uint32_t round;
+    uint32_t first_block;
+    uint32_t len;
+    uint16_t block_count;
+    uint16_t state;
+} gw_thc_version;
+
+typedef struct gw_thc_slot {
+    gw_thc_version version[2];
+    uint32_t current; /* 0 or 1 */
+    uint32_t unused;
+} gw_thc_slot;
+
+#endif
