@@ -150,9 +150,11 @@ typedef struct gw_gcomp_options {
     gw_gcomp_rounding rounding;
     gw_gcomp_preset preset;
     uint32_t step;          /* 0 = default: explicit 6, 2, 3 (fp32, bf16, fp16); derived 1 */
-    uint32_t cap;           /* largest drop in bits; UINT32_MAX = the largest allowed: explicit 18, 6, 9; derived 23, 7, 10 */
+    uint32_t cap;           /* largest drop in bits; UINT32_MAX = the largest allowed: explicit 18, 6, 9; derived 23, 7, 10.
+                               gw_gcomp_init() rounds it down to a multiple of step */
     uint32_t constant_drop; /* the drop without a map: clipped to cap, rounded down to step; default 0 */
-    uint32_t param_mantissa_bits; /* precision of the stored parameters: 23 (default), 10 or 7 */
+    uint32_t param_mantissa_bits; /* precision of the stored parameters: 23 (default), 10 or 7. It enters drop_base, so the
+                               receiver of a derived frame must have set the same */
     uint32_t chunk_log2;    /* 12..15, default 14 */
     int strict;             /* 1: keep -0, subnormals, NaN payloads bit for bit */
     int checksum;           /* 1: CRC32C per chunk and over the metadata */
@@ -285,7 +287,8 @@ typedef struct gw_gcomp_chunk {
     uint64_t len;           /* values */
 } gw_gcomp_chunk;
 
-/* Entry `index` of the directory of a frame that gw_gcomp_check() has accepted. GW_OK; GW_ERR_ARG. */
+/* Entry `index` of the directory of a frame that gw_gcomp_check() has accepted, or for which it found nothing but a missing
+ * codebook or map (GW_ERR_TABLE, GW_ERR_MAP); info comes from gw_gcomp_check() or gw_gcomp_peek(). GW_OK; GW_ERR_ARG. */
 GW_API GW_MUST_CHECK gw_status gw_gcomp_chunk_info(const void *src, size_t src_size, const gw_gcomp_info *info,
                                                    uint64_t index, gw_gcomp_chunk *chunk);
 
@@ -314,7 +317,8 @@ GW_API GW_MUST_CHECK gw_status gw_gcomp_validate(const gw_gcomp *codec, const vo
  *
  * Statuses of docs/format.md section 8, and GW_ERR_ARG, GW_ERR_STATE, GW_ERR_WORKSPACE, GW_ERR_OPTION. Up to and
  * including GW_ERR_DST nothing is written. If a chunk is bad, its values are +0, the other chunks are decoded, and the
- * status is that of the lowest bad chunk. The codec's rounding, preset, levels and step are irrelevant here.
+ * status is that of the lowest bad chunk. Of the codec's options only dtype, count_limit and backends matter, strict for
+ * sums, param_mantissa_bits for derived frames, and levels for frames with an installed codebook.
  */
 GW_API GW_MUST_CHECK gw_status gw_gcomp_decode(const gw_gcomp *codec, const void *src, size_t src_size,
                                                const gw_gcomp_map *map, void *dst, uint64_t dst_capacity,

@@ -1,0 +1,46 @@
+/*
+ * What the benchmarks work on: a snapshot of real training, tiled to the size asked for, with its precision map.
+ *
+ * SPDX-License-Identifier: BSD-2-Clause
+ */
+#ifndef GW_BENCH_DATA_H
+#define GW_BENCH_DATA_H
+
+#include "gradwire/gcomp.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct gw_bench_data {
+    float *values;
+    uint8_t *levels;
+    uint32_t *digest; /* of chunks of 2^14 values */
+    size_t len;
+    gw_gcomp_map map;
+} gw_bench_data;
+
+/* Folder with the large snapshots ($GW_SHARED_DATA, default ../shared/data), or the samples of this repository. */
+const char *gw_bench_folder(void);
+
+/* Loads NAME.json and its arrays from the folder and repeats gradient and map up to `len` values (0: as it is). Returns 1,
+ * or 0 with a message on stderr. */
+int gw_bench_load(gw_bench_data *data, const char *name, size_t len);
+void gw_bench_free(gw_bench_data *data);
+
+/*
+ * The stages of a chunk, each timed alone on the data of one chunk of 2^14 values, in the order of an encode and back.
+ * gw_bench_stage_run() runs one; the state holds the inputs of all.
+ */
+typedef struct gw_bench_stages gw_bench_stages;
+gw_bench_stages *gw_bench_stages_new(const gw_bench_data *data, uint32_t backends);
+void gw_bench_stages_free(gw_bench_stages *stages);
+int gw_bench_stage_count(void);
+const char *gw_bench_stage_name(int stage);
+void gw_bench_stage_run(gw_bench_stages *stages, int stage);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif
