@@ -1,0 +1,124 @@
+/*
+ * The frame changes while it is decoded, as it may in memory that a network card shares. Values may be wrong then, and any
+ * status may come back; but nothing outside the buffers is read or written, the call returns, and the handle decodes the
+ * original bytes afterwards. Buffers end at unmapped pages, so a step outside stops the test.
+ *
+ *   changing_frame ROUNDS
+ *
+ * The race is the point of this test: it is not for ThreadSanitizer.
+ *
+ * SPDX-License-Identifier: BSD-2-Clause
+ */
+#include "fuzz_support.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { CHUNK_COUNT = 4, VALUE_COUNT = (CHUNK_COUNT - 1) * 4096 + 77, FRONT_SIZE = 192 };
+
+typedef struct vandal {
+    volatile uint8_t *bytes;
+    size_t size;
+    size_t chunk_at[CHUNK_COUNT];
+    atomic_int stop;
+} vandal;
+
+/* Flips a bit, leaves it for a moment, flips it back: anywhere, or near the start of a chunk, where the counts are. */
+static void *vandalise(void *argument)
+{
+    vandal *v = (vandal *)argument;
+    uint64_t state = 1;
+    while (!atomic_load(&v->stop)) {
+        uint64_t r = gw_fuzz_random(&state);
+        size_t at = r >> 14 & 1 ? (r >> 16) % v->size : v->chunk_at[r >> 16 & 3] + (r >> 18) % FRONT_SIZE;
+        volatile uint8_t *byte = v->bytes + (at < v->size ? at : 0);
+        uint8_t bit = (uint8_t)(1u << (r & 7));
+        *byte ^= bit;
+        for (unsigned i = 0; i < (r >> 8 & 63); i++) {
+            (void)*byte;
+        }
+        *byte ^= bit;
+    }
+    return NULL;
+}
+
+static unsigned long run(gw_dtype dtype, int checksum, unsigned long rounds)
+{
+    gw_gcomp_options options;
+    gw_gcomp_options_init(&options, dtype);
+    options.chunk_log2 = 12;
+    options.preset = GW_GCOMP_SMALL;
+    options.checksum = checksum;
+    options.constant_drop = 6;
+    static gw_gcomp codec;
+    FUZZ_CHECK(gw_gcomp_init(&codec, &options) == GW_OK);
+
+    size_t element = gw_dtype_size(dtype);
+    uint8_t *values = (uint8_t *)gw_fuzz_buffer(GW_FUZZ_VALUES, VALUE_COUNT * element, 0);
+    uint64_t state = (uint64_t)dtype;
+    for (size_t i = 0; i < VALUE_COUNT * element; i++) {
+        values[i] = (uint8_t)(gw_fuzz_random(&state) & (i % element == element - 1 ? 0xbf : 0xff));
+    }
+    size_t workspace_size = gw_gcomp_workspace_size(&codec), capacity = gw_gcomp_bound(&codec, VALUE_COUNT), size = 0;
+    void *workspace = gw_fuzz_buffer(GW_FUZZ_WORKSPACE, workspace_size, 0xd7);
+    uint8_t *frame = (uint8_t *)gw_fuzz_buffer(GW_FUZZ_FRAME, capacity, 0);
+    gw_gcomp_source source = {.values = values, .len = VALUE_COUNT};
+    FUZZ_CHECK(gw_gcomp_encode(&codec, &source, frame, capacity, &size, workspace, workspace_size) == GW_OK);
+
+    uint8_t *expected = (uint8_t *)gw_fuzz_buffer(GW_FUZZ_REFERENCE, VALUE_COUNT * element, 0);
+    uint64_t len = 0;
+    FUZZ_CHECK(gw_gcomp_decode(&codec, frame, size, NULL, expected, VALUE_COUNT, &len, NULL, workspace,
+                               workspace_size) == GW_OK);
+
+    uint8_t *src = (uint8_t *)gw_fuzz_buffer(GW_FUZZ_SRC, size, 0);
+    memcpy(src, frame, size);
+    uint8_t *dst = (uint8_t *)gw_fuzz_buffer(GW_FUZZ_DST, VALUE_COUNT * element, 0);
+    vandal v = {.bytes = src, .size = size};
+    gw_gcomp_info info;
+    FUZZ_CHECK(gw_gcomp_check(&codec, src, size, NULL, &info) == GW_OK && info.chunk_count == CHUNK_COUNT);
+    for (uint64_t i = 0; i < CHUNK_COUNT; i++) {
+        gw_gcomp_chunk chunk;
+        FUZZ_CHECK(gw_gcomp_chunk_info(src, size, &info, i, &chunk) == GW_OK);
+        v.chunk_at[i] = (size_t)chunk.offset;
+    }
+    atomic_init(&v.stop, 0);
+    pthread_t thread;
+    FUZZ_CHECK(pthread_create(&thread, NULL, vandalise, &v) == 0);
+    unsigned long refused = 0;
+    for (unsigned long i = 0; i < rounds; i++) {
+        uint64_t bad_chunk = 0;
+        gw_status status = i & 1 ? gw_gcomp_decode_add(&codec, src, size, NULL, dst, VALUE_COUNT, &len, &bad_chunk,
+                                                       workspace, workspace_size)
+                                 : gw_gcomp_decode(&codec, src, size, NULL, dst, VALUE_COUNT, &len, &bad_chunk,
+                                                   workspace, workspace_size);
+        FUZZ_CHECK(bad_chunk == UINT64_MAX || bad_chunk < CHUNK_COUNT);
+        refused += status != GW_OK;
+        gw_fuzz_buffers_check();
+    }
+    atomic_store(&v.stop, 1);
+    FUZZ_CHECK(pthread_join(thread, NULL) == 0);
+
+    FUZZ_CHECK(memcmp(src, frame, size) == 0);
+    FUZZ_CHECK(gw_gcomp_decode(&codec, src, size, NULL, dst, VALUE_COUNT, &len, NULL, workspace, workspace_size) ==
+               GW_OK);
+    FUZZ_CHECK(memcmp(dst, expected, VALUE_COUNT * element) == 0);
+    return refused;
+}
+
+int main(int argc, char **argv)
+{
+    unsigned long rounds = argc > 1 ? strtoul(argv[1], NULL, 10) : 1000;
+    for (int at_end = 0; at_end < 2; at_end++) {
+        gw_fuzz_place_at_end(at_end);
+        for (gw_dtype dtype = GW_FP32; dtype <= GW_FP16; dtype++) {
+            for (int checksum = 0; checksum < 2; checksum++) {
+                unsigned long refused = run(dtype, checksum, rounds);
+                printf("dtype %d, checksum %d: %lu of %lu decodes refused\n", (int)dtype, checksum, refused, rounds);
+            }
+        }
+    }
+    return 0;
+}
