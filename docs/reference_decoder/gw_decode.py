@@ -541,6 +541,7 @@ def check_receiver(header, map, installed):
         try:
             reject_if(codebook_size(book, 0, len(book)) != len(book), "CORRUPT")
             codebook = Codebook(header, book)
+            reject_if(not {ZERO_LABEL, ESCAPE_LABEL} <= set(codebook.length), "CORRUPT")
         except Rejected:
             raise Rejected("TABLE") from None
     if header.mapped:

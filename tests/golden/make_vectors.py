@@ -277,6 +277,13 @@ class Decode:
         frame.chunks = [fw.coded_chunk(format_, Book({4 * 63: 1}, 57), [bits & ~0x3FFFF for bits in source], [0] * count, 0)]
         self.add("smaller-level", frame, [bits & ~0x3FFFF for bits in source])
 
+        # `cap` is no limit for the labels of explicit frames.
+        format_ = Format(FP32, cap=6)
+        frame = Frame(format_, count)
+        frame.chunks = [fw.coded_chunk(format_, Book({4 * 63 + 3: 1}, 57), [bits & ~0x3FFFF for bits in source],
+                                       [18] * count, 0)]
+        self.add("level-above-cap", frame, [bits & ~0x3FFFF for bits in source])
+
         # Full-width leaves: one of 128 labels, two of 128 (all 256 labels, and the largest codebook), mixed widths.
         format_ = Format(FP32, derived=True, constant=True, step=1, cap=12)
         wide = [FP32.bits(i & 1, 1 + 37 * i % 128, (i * 0x9E3779 & 0x7FF) << 12) for i in range(count)]
@@ -780,13 +787,13 @@ class Reject:
         one = [FP32.bits(i & 1, 100, 0) for i in range(200)]
         spoiled("single-label-length-2", put(4, 2), lengths={101: 1}, source=one)
 
-        # Labels that no frame of the kind has.
-        book("reserved-label-2", None, explicit, {0: 1, 2: 1})
-        book("reserved-label-3", None, explicit, {0: 1, 3: 2, 4: 2})
-        book("reserved-label-3-between", None, Format(BF16), {0: 1, 2: 2, 3: 3, 200: 3})
-        book("fp16-label-128", None, fp16, {0: 1, 60: 2, 128: 2})
-        book("fp16-label-255", None, fp16, {0: 1, 255: 1})
-        book("fp16-derived-label-33", None, fp16_constant, {0: 1, 20: 2, 33: 2})
+        # Labels that no frame of the kind has get a code that no value uses.
+        same = lambda data: data
+        spoiled("reserved-label-2", same, explicit, {0: 1, 2: 3, 4 * 40: 3, 4 * 41: 3, 4 * 42: 3}, 60)
+        spoiled("reserved-label-3", same, explicit, {0: 1, 3: 3, 4 * 40: 3, 4 * 41: 3, 4 * 42: 3}, 60)
+        spoiled("fp16-label-128", same, fp16, {0: 1, 44: 3, 48: 3, 52: 3, 128: 3}, 0, fp16_values)
+        spoiled("fp16-label-255", same, fp16, {0: 1, 44: 3, 48: 3, 52: 3, 255: 3}, 0, fp16_values)
+        spoiled("fp16-derived-label-33", same, fp16_constant, {0: 1, 12: 3, 13: 3, 14: 3, 33: 3}, 0, fp16_values)
 
         # first and last.
         # The length of label 1 among the ordinary ones: in both places, and in one.
