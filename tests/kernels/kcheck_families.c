@@ -1,0 +1,7 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+#include "kcheck_families.h"
+
+const kc_kernel *const kc_families[] = {
+    kc_map_family,  kc_round_family, kc_survey_family, kc_split_family,  kc_tree_family,
+    kc_pack_family, kc_join_family,  kc_add_family,    kc_crc32c_family, NULL,
+};

@@ -1,0 +1,17 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+#ifndef KCHECK_FAMILIES_H
+#define KCHECK_FAMILIES_H
+
+#include "kcheck.h"
+
+extern const kc_kernel kc_map_family[];
+extern const kc_kernel kc_round_family[];
+extern const kc_kernel kc_survey_family[];
+extern const kc_kernel kc_tree_family[];
+extern const kc_kernel kc_pack_family[];
+extern const kc_kernel kc_split_family[];
+extern const kc_kernel kc_join_family[];
+extern const kc_kernel kc_add_family[];
+extern const kc_kernel kc_crc32c_family[];
+
+#endif

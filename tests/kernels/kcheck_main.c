@@ -1,0 +1,237 @@
+/*
+ * Command line of kcheck.
+ *
+ * SPDX-License-Identifier: BSD-2-Clause
+ */
+#define _GNU_SOURCE
+#include "kcheck.h"
+
+#include <argp.h>
+#include <errno.h>
+#include <fnmatch.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+/* Backends in the order in which dispatch overwrites. */
+static const uint32_t climb[] = {GW_BACKEND_SCALAR, GW_BACKEND_AVX2, GW_BACKEND_AVX512, GW_BACKEND_NEON};
+
+enum { CLIMB_COUNT = sizeof climb / sizeof climb[0] };
+
+typedef struct settings {
+    uint64_t seed;
+    const char *kernel;  /* wildcard */
+    uint32_t backend;    /* 0: all */
+    long only_case;
+    int quick, bench, list;
+} settings;
+
+static const struct argp_option options[] = {
+    {"seed", 's', "N", 0, "seed of the inputs (default: from the clock; it is printed)", 0},
+    {"kernel", 'k', "GLOB", 0, "only kernels whose name matches", 0},
+    {"backend", 'b', "NAME", 0, "only this backend (scalar, avx2, avx512, neon)", 0},
+    {"case", 'c', "N", 0, "only this case of each kernel", 0},
+    {"quick", 'q', NULL, 0, "fewer patterns per length", 0},
+    {"bench", 'B', NULL, 0, "time the kernels instead of testing them", 0},
+    {"list", 'l', NULL, 0, "list kernels and the backends that bring a version", 0},
+    {0},
+};
+
+static error_t parse(int key, char *text, struct argp_state *state)
+{
+    settings *s = (settings *)state->input;
+    char *end = NULL;
+    errno = 0;
+    switch (key) {
+    case 's':
+        s->seed = strtoull(text, &end, 0);
+        if (errno != 0 || end == text || *end != '\0') {
+            argp_error(state, "--seed: '%s' is not a number", text);
+        }
+        return 0;
+    case 'k': s->kernel = text; return 0;
+    case 'b':
+        s->backend = gw_backend_from_name(text);
+        if (s->backend == 0) {
+            argp_error(state, "--backend: no backend is called '%s'", text);
+        }
+        return 0;
+    case 'c':
+        s->only_case = strtol(text, &end, 10);
+        if (errno != 0 || end == text || *end != '\0' || s->only_case < 0) {
+            argp_error(state, "--case: '%s' is not a case number", text);
+        }
+        return 0;
+    case 'q': s->quick = 1; return 0;
+    case 'B': s->bench = 1; return 0;
+    case 'l': s->list = 1; return 0;
+    case ARGP_KEY_ARG: argp_error(state, "unexpected argument '%s'", text); return 0;
+    default: return ARGP_ERR_UNKNOWN;
+    }
+}
+
+typedef struct version {
+    const char *backend;
+    kc_fn fn;
+} version;
+
+/* The distinct versions of a kernel, scalar first, each under the name of the backend that brought it. */
+static unsigned versions_of(const kc_kernel *kernel, version versions[CLIMB_COUNT])
+{
+    unsigned count = 0;
+    uint32_t mask = 0;
+    for (unsigned i = 0; i < CLIMB_COUNT; i++) {
+        if ((gw_backends_available() & climb[i]) == 0) {
+            continue;
+        }
+        mask |= climb[i];
+        const kc_fn fn = kernel->select(mask);
+        int known = fn == NULL;
+        for (unsigned v = 0; v < count; v++) {
+            known |= versions[v].fn == fn;
+        }
+        if (!known) {
+            versions[count].backend = gw_backend_name(climb[i]);
+            versions[count].fn = fn;
+            count++;
+        }
+    }
+    return count;
+}
+
+/* Dispatch itself: every mask gets a kernel, and masks without a backend's bit never get that backend's version. */
+static int check_dispatch(const kc_kernel *kernel)
+{
+    int ok = 1;
+    const kc_fn scalar = kernel->select(GW_BACKEND_SCALAR);
+    for (uint32_t mask = 0; mask < 2u << 4; mask++) {
+        const kc_fn fn = kernel->select(mask);
+        const uint32_t usable = mask & gw_backends_available();
+        const int wrong = fn == NULL || (usable == 0 && fn != scalar) || fn != kernel->select(usable | GW_BACKEND_SCALAR);
+        if (wrong) {
+            printf("FAIL %s: dispatch with mask 0x%x\n", kernel->name, mask);
+            ok = 0;
+        }
+    }
+    if (kernel->select(GW_BACKEND_ALL) != kernel->select(gw_backends_available())) {
+        printf("FAIL %s: dispatch with all backends\n", kernel->name);
+        ok = 0;
+    }
+    return ok;
+}
+
+static int is_chosen(const settings *s, const char *backend)
+{
+    return s->backend == 0 || strcmp(gw_backend_name(s->backend), backend) == 0;
+}
+
+static void prepare(kc_test *t, const settings *s, const kc_kernel *kernel, const version *v)
+{
+    memset(t, 0, sizeof *t);
+    t->kernel = kernel;
+    t->backend = v->backend;
+    t->fn = v->fn;
+    t->reference = kernel->select(GW_BACKEND_SCALAR);
+    t->seed = s->seed;
+    t->quick = s->quick;
+    t->only_case = s->only_case;
+    t->log = stdout;
+    t->failed_cases_max = 4;
+}
+
+static int test_kernel(const settings *s, const kc_kernel *kernel)
+{
+    static kc_test t;
+    version versions[CLIMB_COUNT];
+    const unsigned count = versions_of(kernel, versions);
+    int ok = check_dispatch(kernel);
+    for (unsigned v = 0; v < count; v++) {
+        if (!is_chosen(s, versions[v].backend)) {
+            continue;
+        }
+        prepare(&t, s, kernel, &versions[v]);
+        const clock_t start = clock();
+        kc_run(&t);
+        printf("%-10s %-7s %8lu cases  %6.2f s  %s\n", kernel->name, t.backend, t.cases,
+               (double)(clock() - start) / CLOCKS_PER_SEC, t.failed_cases == 0 ? "ok" : "FAILED");
+        fflush(stdout);
+        ok &= t.failed_cases == 0;
+    }
+    return ok;
+}
+
+static void bench_kernel(const settings *s, const kc_kernel *kernel)
+{
+    static kc_test t;
+    version versions[CLIMB_COUNT];
+    const unsigned count = versions_of(kernel, versions);
+    for (unsigned v = 0; v < count; v++) {
+        if (!is_chosen(s, versions[v].backend)) {
+            continue;
+        }
+        /* Scalar is timed again beside each version: what the machine does meanwhile then hits both. */
+        prepare(&t, s, kernel, &versions[0]);
+        kernel->prepare_bench(&t);
+        const double scalar = t.bench_ns;
+        prepare(&t, s, kernel, &versions[v]);
+        kernel->prepare_bench(&t);
+        printf("%-10s %-7s %8.4f  %8.4f .. %-8.4f %7.2f\n", kernel->name, t.backend, t.bench_ns, t.bench_low,
+               t.bench_high, scalar / t.bench_ns);
+        fflush(stdout);
+    }
+}
+
+static void list_kernel(const kc_kernel *kernel)
+{
+    version versions[CLIMB_COUNT];
+    const unsigned count = versions_of(kernel, versions);
+    printf("%-10s", kernel->name);
+    for (unsigned v = 0; v < count; v++) {
+        printf(" %s", versions[v].backend);
+    }
+    putchar('\n');
+}
+
+int main(int argc, char **argv)
+{
+    static const struct argp argp = {options, parse, NULL,
+                                     "Runs every kernel of every backend against scalar, and scalar against slow models.",
+                                     NULL, NULL, NULL};
+    settings s = {(uint64_t)time(NULL), "*", 0, -1, 0, 0, 0};
+    int ok = 1;
+    unsigned matched = 0;
+    argp_parse(&argp, argc, argv, 0, NULL, &s);
+    if (!kc_setup(20.0)) {
+        fputs("kcheck: the system gives no guarded memory, signals or timer\n", stderr);
+        return 2;
+    }
+    if (s.backend != 0 && (gw_backends_available() & s.backend) == 0) {
+        printf("backend %s is not in this build or not on this machine: nothing to do\n", gw_backend_name(s.backend));
+        return 77;
+    }
+    if (s.bench) {
+        puts("kernel     backend  ns/value  quartiles            scalar / this");
+    } else if (!s.list) {
+        printf("seed 0x%016llx\n", (unsigned long long)s.seed);
+    }
+    for (const kc_kernel *const *family = kc_families; *family != NULL; family++) {
+        for (const kc_kernel *kernel = *family; kernel->name != NULL; kernel++) {
+            if (fnmatch(s.kernel, kernel->name, 0) != 0) {
+                continue;
+            }
+            matched++;
+            if (s.list) {
+                list_kernel(kernel);
+            } else if (s.bench) {
+                bench_kernel(&s, kernel);
+            } else {
+                ok &= test_kernel(&s, kernel);
+            }
+        }
+    }
+    if (matched == 0) {
+        fprintf(stderr, "kcheck: no kernel matches '%s'\n", s.kernel);
+        return 2;
+    }
+    return ok ? 0 : 1;
+}

@@ -1,0 +1,507 @@
+/*
+ * Test of the test: kernels that are wrong in the ways in which vector kernels go wrong. Each must be reported, and for the
+ * right reason; the scalar kernels, run in the same way, must not.
+ *
+ * Most bad kernels call the scalar one and then spoil something small.
+ *
+ * SPDX-License-Identifier: BSD-2-Clause
+ */
+#include "kcheck.h"
+
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+
+/* Reads and writes through these are not optimised away. */
+static volatile uint8_t sink;
+static volatile uint8_t zero_byte;
+
+static void read_byte(const uint8_t *p)
+{
+    sink = *(const volatile uint8_t *)p;
+}
+
+static void spoil(uint8_t *p)
+{
+    *(volatile uint8_t *)p = (uint8_t)(*p ^ 0x40);
+}
+
+/* ---- memory ------------------------------------------------------------------------------------------------------ */
+
+static void add_writes_past_end(void *out, const void *accumulator, const void *values, size_t len, uint32_t strict)
+{
+    gw_add_fp32_scalar(out, accumulator, values, len, strict);
+    if (len % 8 == 5) {
+        spoil((uint8_t *)out + 4 * len);
+    }
+}
+
+static uint32_t crc_reads_past_end(uint32_t crc, const uint8_t *src, size_t size)
+{
+    if (size % 16 == 15) {
+        read_byte(src + size);
+    }
+    return gw_crc32c_scalar(crc, src, size);
+}
+
+static uint32_t crc_reads_before_start(uint32_t crc, const uint8_t *src, size_t size)
+{
+    if (size > 64) {
+        read_byte(src - 1);
+    }
+    return gw_crc32c_scalar(crc, src, size);
+}
+
+/* A load of a whole vector of map bytes. */
+static uint32_t round_reads_levels_past_end(uint32_t *bits, uint16_t *bins, uint8_t *keep, const void *values,
+                                            const uint8_t *levels, size_t len, uint64_t element,
+                                            const gw_round_rule *rule)
+{
+    if (len > 0 && !rule->constant) {
+        read_byte(levels + (len | 15));
+    }
+    return gw_round_scalar(bits, bins, keep, values, levels, len, element, rule);
+}
+
+static void merge_reads_past_slop(uint8_t *out, gw_child left, gw_child right, const uint8_t *bitmap, size_t len)
+{
+    gw_merge_scalar(out, left, right, bitmap, len);
+    if (right.ranks != NULL && len > 100) {
+        size_t ones = 0;
+        for (size_t i = 0; i < len; i++) {
+            ones += bitmap[i / 8] >> i % 8 & 1;
+        }
+        read_byte(right.ranks + ones + GW_SLOP);
+    }
+}
+
+static void merge_reads_whole_words_of_bitmap(uint8_t *out, gw_child left, gw_child right, const uint8_t *bitmap,
+                                              size_t len)
+{
+    if (len > 0) {
+        read_byte(bitmap + gw_run_size(len, 1) - 1);
+    }
+    gw_merge_scalar(out, left, right, bitmap, len);
+}
+
+/* The end of the output is right, the byte in front of it is not what it was. */
+static void pack_clobbers_canary_in_front(uint8_t *dst, const uint8_t *digits, size_t len, unsigned width, uint8_t base)
+{
+    gw_pack_scalar(dst, digits, len, width, base);
+    if (width == 3 && len == 40) {
+        spoil(dst - 1);
+    }
+}
+
+static int unpack_writes_past_slop(uint8_t *digits, const uint8_t *src, size_t len, unsigned width, uint8_t base)
+{
+    const int ok = gw_unpack_scalar(digits, src, len, width, base);
+    if (len % 64 == 63) {
+        spoil(digits + len + GW_SLOP);
+    }
+    return ok;
+}
+
+static void pack_writes_input(uint8_t *dst, const uint8_t *digits, size_t len, unsigned width, uint8_t base)
+{
+    gw_pack_scalar(dst, digits, len, width, base);
+    if (len > 8 && base != 0) {
+        spoil((uint8_t *)(uintptr_t)digits + len / 2);
+    }
+}
+
+static void split_touches_unused_plane(uint8_t *ranks, uint32_t *count, uint8_t *const plane[GW_PLANES_MAX],
+                                       size_t plane_len[GW_PLANES_MAX], const uint32_t *bits, const uint16_t *bins,
+                                       const uint8_t *keep, size_t len, const gw_ranker *ranker)
+{
+    gw_split_scalar(ranks, count, plane, plane_len, bits, bins, keep, len, ranker);
+    if (!ranker->derived && len > 0) {
+        spoil(plane[5]);
+    }
+}
+
+static void join_reads_missing_escapes(void *dst, gw_joined *joined, uint16_t *place, const uint8_t *ranks,
+                                       uint8_t *const plane[GW_PLANES_MAX], const uint8_t *escape, size_t escape_len,
+                                       const uint8_t *levels, size_t len, const gw_joiner *joiner)
+{
+    gw_join_scalar(dst, joined, place, ranks, plane, escape, escape_len, levels, len, joiner);
+    if (joined->escape_len > escape_len && joiner->dtype == GW_BF16) {
+        read_byte(escape + 2 * escape_len);
+    }
+}
+
+static void join_writes_whole_vector_of_places(void *dst, gw_joined *joined, uint16_t *place, const uint8_t *ranks,
+                                               uint8_t *const plane[GW_PLANES_MAX], const uint8_t *escape,
+                                               size_t escape_len, const uint8_t *levels, size_t len,
+                                               const gw_joiner *joiner)
+{
+    gw_join_scalar(dst, joined, place, ranks, plane, escape, escape_len, levels, len, joiner);
+    if (joined->escape_len == len && len > 0) {
+        spoil((uint8_t *)(place + len));
+    }
+}
+
+/* ---- values ------------------------------------------------------------------------------------------------------ */
+
+/* The last value of lengths that leave 31 behind the last vector. */
+static void add_wrong_in_tail(void *out, const void *accumulator, const void *values, size_t len, uint32_t strict)
+{
+    gw_add_bf16_scalar(out, accumulator, values, len, strict);
+    if (len % 32 == 31) {
+        spoil((uint8_t *)out + 2 * len - 2);
+    }
+}
+
+/* A quiet NaN keeps its payload, as the processor's own addition does; all other values are right. */
+static void add_keeps_nan_payload(void *out, const void *accumulator, const void *values, size_t len, uint32_t strict)
+{
+    const uint8_t *a = (const uint8_t *)accumulator;
+    for (size_t i = 0; i < len; i++) {
+        const uint32_t bits = gw_load32(a + 4 * i);
+        gw_add_fp32_scalar((uint8_t *)out + 4 * i, a + 4 * i, (const uint8_t *)values + 4 * i, 1, strict);
+        if ((bits & 0x7fffffff) == 0x7fffffff) {
+            gw_store32((uint8_t *)out + 4 * i, bits);
+        }
+    }
+}
+
+/* -0 of strict mode loses its sign. */
+static uint32_t round_loses_minus_zero(uint32_t *bits, uint16_t *bins, uint8_t *keep, const void *values,
+                                       const uint8_t *levels, size_t len, uint64_t element, const gw_round_rule *rule)
+{
+    const uint32_t any = gw_round_scalar(bits, bins, keep, values, levels, len, element, rule);
+    for (size_t i = 0; i < len && rule->dtype == GW_FP16; i++) {
+        bits[i] = bits[i] == 0x8000 ? 0 : bits[i];
+    }
+    return any;
+}
+
+/* A signalling NaN comes back quiet, as from a register of floats. */
+static uint32_t round_quiets_nan(uint32_t *bits, uint16_t *bins, uint8_t *keep, const void *values, const uint8_t *levels,
+                                 size_t len, uint64_t element, const gw_round_rule *rule)
+{
+    const uint32_t any = gw_round_scalar(bits, bins, keep, values, levels, len, element, rule);
+    for (size_t i = 0; i < len && rule->dtype == GW_FP32; i++) {
+        if ((bits[i] & 0x7fffffff) == 0x7f800001) {
+            bits[i] |= 0x00400000;
+        }
+    }
+    return any;
+}
+
+/* The Philox counter's second word is forgotten. */
+static uint32_t round_forgets_high_counter(uint32_t *bits, uint16_t *bins, uint8_t *keep, const void *values,
+                                           const uint8_t *levels, size_t len, uint64_t element,
+                                           const gw_round_rule *rule)
+{
+    return gw_round_scalar(bits, bins, keep, values, levels, len, element & 0x3ffffffffu, rule);
+}
+
+static size_t ones_wrong_when_full(const uint8_t *bitmap, size_t len)
+{
+    /* Counters of one byte, emptied too late. */
+    const size_t ones = gw_ones_scalar(bitmap, len);
+    return ones >= 32640 && ones != SIZE_MAX ? ones - 32640 : ones;
+}
+
+static size_t ones_ignores_padding(const uint8_t *bitmap, size_t len)
+{
+    const size_t ones = gw_ones_scalar(bitmap, len);
+    if (ones != SIZE_MAX || len % 8 == 0) {
+        return ones;
+    }
+    size_t count = 0;
+    for (size_t i = 0; i < len; i++) {
+        count += bitmap[i / 8] >> i % 8 & 1;
+    }
+    return count;
+}
+
+static int unpack_ignores_high_padding(uint8_t *digits, const uint8_t *src, size_t len, unsigned width, uint8_t base)
+{
+    const int ok = gw_unpack_scalar(digits, src, len, width, base);
+    const size_t size = gw_run_size(len, width), used = (len * width + 7) / 8;
+    return ok || (size > used && src[size - 1] != 0);
+}
+
+static size_t partition_wrong_at_pivot(uint8_t *left, uint8_t *right, uint8_t *bitmap, const uint8_t *ranks, size_t len,
+                                       uint8_t pivot)
+{
+    /* rank > pivot - 1 in arithmetic that saturates */
+    return gw_partition_scalar(left, right, bitmap, ranks, len, pivot == 255 ? 254 : pivot);
+}
+
+static size_t partition_leaves_padding(uint8_t *left, uint8_t *right, uint8_t *bitmap, const uint8_t *ranks, size_t len,
+                                       uint8_t pivot)
+{
+    const size_t right_len = gw_partition_scalar(left, right, bitmap, ranks, len, pivot);
+    if (len % 32 == 1) {
+        bitmap[gw_run_size(len, 1) - 1] = 0x80;
+    }
+    return right_len;
+}
+
+static size_t partition_wrong_count(uint8_t *left, uint8_t *right, uint8_t *bitmap, const uint8_t *ranks, size_t len,
+                                    uint8_t pivot)
+{
+    const size_t right_len = gw_partition_scalar(left, right, bitmap, ranks, len, pivot);
+    return len > 32700 ? right_len - 1 : right_len;
+}
+
+static void survey_sets(uint32_t *count, const uint16_t *bins, size_t len)
+{
+    memset(count, 0, GW_BINS * sizeof *count);
+    gw_survey_scalar(count, bins, len);
+}
+
+/* Two equal bins in one vector are counted once. */
+static void survey_loses_conflicts(uint32_t *count, const uint16_t *bins, size_t len)
+{
+    for (size_t i = 0; i < len; i++) {
+        if (i % 16 == 0 || bins[i] != bins[i - 1]) {
+            count[bins[i]]++;
+        }
+    }
+}
+
+static void split_depends_on_slop(uint8_t *ranks, uint32_t *count, uint8_t *const plane[GW_PLANES_MAX],
+                                  size_t plane_len[GW_PLANES_MAX], const uint32_t *bits, const uint16_t *bins,
+                                  const uint8_t *keep, size_t len, const gw_ranker *ranker)
+{
+    gw_split_scalar(ranks, count, plane, plane_len, bits, bins, keep, len, ranker);
+    if (len % 16 != 0 && bins[len] % 4 == 3) {
+        count[7]++;
+    }
+}
+
+/* Fills the output before it has read the accumulator that lies there. */
+static void add_wrong_in_place(void *out, const void *accumulator, const void *values, size_t len, uint32_t strict)
+{
+    if (len > 0) {
+        memset(out, 0, 2);
+    }
+    gw_add_fp16_scalar(out, accumulator, values, len, strict);
+}
+
+/* The processor's sum, whatever its flush modes, and no flush of its own. */
+static void add_depends_on_flush_mode(void *out, const void *accumulator, const void *values, size_t len,
+                                      uint32_t strict)
+{
+    gw_add_fp32_scalar(out, accumulator, values, len, 1);
+    (void)strict;
+}
+
+static uint32_t map_wrong_for_one_in_many(const gw_gcomp_map_rule *rule, const gw_optimizer_state *state, size_t len)
+{
+    uint32_t top = gw_map_scan_scalar(rule, state, len);
+    for (size_t i = 0; i < len; i++) {
+        if ((gw_load32((const uint8_t *)state->param + 4 * i) & 0x7fffffff) == 0x7f800000) {
+            top++; /* infinity counts as the largest finite number */
+        }
+    }
+    return top;
+}
+
+/* Allows one octave too many: only the model of the scalar kernel can tell. */
+static uint32_t map_too_generous(const gw_gcomp_map_rule *rule, const gw_optimizer_state *state, size_t len)
+{
+    const uint32_t top = gw_map_scan_scalar(rule, state, len);
+    return top == 0 ? 0 : top + 4;
+}
+
+static void join_wrong_for_last_plane(void *dst, gw_joined *joined, uint16_t *place, const uint8_t *ranks,
+                                      uint8_t *const plane[GW_PLANES_MAX], const uint8_t *escape, size_t escape_len,
+                                      const uint8_t *levels, size_t len, const gw_joiner *joiner)
+{
+    gw_join_scalar(dst, joined, place, ranks, plane, escape, escape_len, levels, len, joiner);
+    if (joiner->derived && joined->plane_len[6] % 8 == 1) {
+        spoil((uint8_t *)dst);
+    }
+}
+
+/* ---- crashes ----------------------------------------------------------------------------------------------------- */
+
+static uint32_t crc_crashes(uint32_t crc, const uint8_t *src, size_t size)
+{
+    if (size == 61) {
+        *(volatile uint8_t *)(uintptr_t)(zero_byte + 64u) = 1;
+    }
+    return gw_crc32c_scalar(crc, src, size);
+}
+
+static uint32_t crc_illegal_instruction(uint32_t crc, const uint8_t *src, size_t size)
+{
+    if (size >= 4096) {
+        raise(SIGILL);
+    }
+    return gw_crc32c_scalar(crc, src, size);
+}
+
+/* As an aligned store does that the source should not have asked for. */
+static void pack_wants_aligned_output(uint8_t *dst, const uint8_t *digits, size_t len, unsigned width, uint8_t base)
+{
+    if (len >= 128 && (uintptr_t)dst % 32 != 0) {
+        raise(SIGSEGV);
+    }
+    gw_pack_scalar(dst, digits, len, width, base);
+}
+
+static void merge_never_returns(uint8_t *out, gw_child left, gw_child right, const uint8_t *bitmap, size_t len)
+{
+    gw_merge_scalar(out, left, right, bitmap, len);
+    while (len == 127 && zero_byte == 0) {
+        sink = 1;
+    }
+}
+
+/* ---- the list ---------------------------------------------------------------------------------------------------- */
+
+typedef struct bad_kernel {
+    const char *what;
+    const char *kernel;
+    kc_fn fn;
+    unsigned expected; /* one of these kc_failure bits must be reported */
+    int as_reference;  /* the fault is that of a scalar kernel: only models can see it */
+} bad_kernel;
+
+static const bad_kernel bad_kernels[] = {
+    {"writes a byte past the output", "add_fp32", (kc_fn)add_writes_past_end, KC_CANARY | KC_CRASH, 0},
+    {"reads a byte past the input", "crc32c", (kc_fn)crc_reads_past_end, KC_CRASH, 0},
+    {"reads a byte before the input", "crc32c", (kc_fn)crc_reads_before_start, KC_CRASH, 0},
+    {"reads a whole vector of map bytes", "round", (kc_fn)round_reads_levels_past_end, KC_CRASH, 0},
+    {"reads past the slop of an input", "merge", (kc_fn)merge_reads_past_slop, KC_CRASH, 0},
+    {"reads whole words of a bitmap", "merge", (kc_fn)merge_reads_whole_words_of_bitmap, KC_CRASH, 0},
+    {"clobbers the byte before the output", "pack", (kc_fn)pack_clobbers_canary_in_front, KC_CANARY | KC_CRASH, 0},
+    {"writes past the slop of an output", "unpack", (kc_fn)unpack_writes_past_slop, KC_CANARY | KC_CRASH, 0},
+    {"writes into an input", "pack", (kc_fn)pack_writes_input, KC_CANARY, 0},
+    {"touches a plane that is not used", "split", (kc_fn)split_touches_unused_plane, KC_CANARY, 0},
+    {"reads escapes that are missing", "join", (kc_fn)join_reads_missing_escapes, KC_CRASH, 0},
+    {"writes a whole vector of places", "join", (kc_fn)join_writes_whole_vector_of_places, KC_CANARY, 0},
+    {"wrong in the tail only", "add_bf16", (kc_fn)add_wrong_in_tail, KC_OUTPUT, 0},
+    {"keeps one NaN payload", "add_fp32", (kc_fn)add_keeps_nan_payload, KC_OUTPUT, 0},
+    {"loses -0 in strict mode", "round", (kc_fn)round_loses_minus_zero, KC_OUTPUT, 0},
+    {"quiets one signalling NaN", "round", (kc_fn)round_quiets_nan, KC_OUTPUT, 0},
+    {"forgets the high word of a counter", "round", (kc_fn)round_forgets_high_counter, KC_OUTPUT, 0},
+    {"overflows counters when full", "ones", (kc_fn)ones_wrong_when_full, KC_OUTPUT, 0},
+    {"ignores padding bits", "ones", (kc_fn)ones_ignores_padding, KC_OUTPUT, 0},
+    {"ignores the last padding byte", "unpack", (kc_fn)unpack_ignores_high_padding, KC_OUTPUT, 0},
+    {"compares wrongly at one pivot", "partition", (kc_fn)partition_wrong_at_pivot, KC_OUTPUT, 0},
+    {"leaves padding unset", "partition", (kc_fn)partition_leaves_padding, KC_OUTPUT, 0},
+    {"returns a wrong count for long runs", "partition", (kc_fn)partition_wrong_count, KC_OUTPUT, 0},
+    {"sets instead of adding", "survey", (kc_fn)survey_sets, KC_OUTPUT, 0},
+    {"counts equal bins of a vector once", "survey", (kc_fn)survey_loses_conflicts, KC_OUTPUT, 0},
+    {"depends on the content of slop", "split", (kc_fn)split_depends_on_slop, KC_OUTPUT, 0},
+    {"is wrong in place", "add_fp16", (kc_fn)add_wrong_in_place, KC_OUTPUT, 0},
+    {"depends on flush modes", "add_fp32", (kc_fn)add_depends_on_flush_mode, KC_OUTPUT, 0},
+    {"wrong for infinite parameters", "map_scan", (kc_fn)map_wrong_for_one_in_many, KC_OUTPUT, 0},
+    {"allows more than exact arithmetic", "map_scan", (kc_fn)map_too_generous, KC_MODEL, 1},
+    {"wrong with an odd remainder plane", "join", (kc_fn)join_wrong_for_last_plane, KC_OUTPUT, 0},
+    {"crashes", "crc32c", (kc_fn)crc_crashes, KC_CRASH, 0},
+    {"illegal instruction", "crc32c", (kc_fn)crc_illegal_instruction, KC_CRASH, 0},
+    {"crashes on unaligned output", "pack", (kc_fn)pack_wants_aligned_output, KC_CRASH, 0},
+    {"does not return", "merge", (kc_fn)merge_never_returns, KC_TIMEOUT, 0},
+};
+
+enum { BAD_COUNT = sizeof bad_kernels / sizeof bad_kernels[0] };
+
+static kc_fn current_reference;
+
+static kc_fn select_current(uint32_t backends)
+{
+    (void)backends;
+    return current_reference;
+}
+
+static const kc_kernel *kernel_named(const char *name)
+{
+    for (const kc_kernel *const *family = kc_families; *family != NULL; family++) {
+        for (const kc_kernel *kernel = *family; kernel->name != NULL; kernel++) {
+            if (strcmp(kernel->name, name) == 0) {
+                return kernel;
+            }
+        }
+    }
+    return NULL;
+}
+
+static void prepare(kc_test *t, const kc_kernel *kernel, kc_fn fn)
+{
+    memset(t, 0, sizeof *t);
+    t->kernel = kernel;
+    t->backend = "bad";
+    t->fn = fn;
+    t->seed = 0x6772616477697265u;
+    t->quick = 1; /* what the test run does must suffice */
+    t->only_case = -1;
+    t->failed_cases_max = 1;
+}
+
+static int catches(const bad_kernel *bad)
+{
+    static kc_test t;
+    const kc_kernel *kernel = kernel_named(bad->kernel);
+    if (kernel == NULL) {
+        printf("MISSED %-10s %s: there is no such kernel\n", bad->kernel, bad->what);
+        return 0;
+    }
+    kc_kernel copy = *kernel;
+    if (bad->as_reference) {
+        current_reference = bad->fn;
+        copy.select = select_current;
+    }
+    prepare(&t, &copy, bad->fn);
+    kc_run(&t);
+    const int ok = (t.failures & bad->expected) != 0;
+    printf("%s %-10s %-38s case %lu, failure %u\n", ok ? "caught" : "MISSED", bad->kernel, bad->what, t.shape.number,
+           t.failures);
+    return ok;
+}
+
+/* One report, to see that reports can be printed: written to a temporary file. */
+static int report_names_kernel(void)
+{
+    static kc_test t;
+    char text[512];
+    FILE *log = tmpfile();
+    if (log == NULL) {
+        puts("MISSED: no temporary file");
+        return 0;
+    }
+    prepare(&t, kernel_named("add_bf16"), (kc_fn)add_wrong_in_tail);
+    t.log = log;
+    kc_run(&t);
+    rewind(log);
+    const size_t size = fread(text, 1, sizeof text - 1, log);
+    text[size] = '\0';
+    fclose(log);
+    const int ok = strstr(text, "FAIL add_bf16/bad: --seed=0x6772616477697265 --kernel=add_bf16 --case=") != NULL &&
+                   strstr(text, "..x\n") != NULL;
+    printf("%s the report names kernel, seed and case, and maps the wrong cells\n", ok ? "caught" : "MISSED");
+    return ok;
+}
+
+int main(void)
+{
+    static kc_test t;
+    unsigned missed = 0;
+    if (!kc_setup(0.5)) {
+        fputs("kcheck_selftest: the system gives no guarded memory, signals or timer\n", stderr);
+        return 2;
+    }
+    for (unsigned i = 0; i < BAD_COUNT; i++) {
+        missed += !catches(&bad_kernels[i]);
+    }
+    missed += !report_names_kernel();
+    for (const kc_kernel *const *family = kc_families; *family != NULL; family++) {
+        for (const kc_kernel *kernel = *family; kernel->name != NULL; kernel++) {
+            prepare(&t, kernel, kernel->select(GW_BACKEND_SCALAR));
+            kc_run(&t);
+            if (t.failures != 0 || t.cases == 0) {
+                printf("WRONGLY REPORTED %s: case %lu, failure %u\n", kernel->name, t.shape.number, t.failures);
+                missed++;
+            }
+        }
+    }
+    printf("%u bad kernels, %u mistakes\n", (unsigned)BAD_COUNT, missed);
+    return missed == 0 ? 0 : 1;
+}
