@@ -1,6 +1,7 @@
 /*
  * Times the decoders of this folder on frames that the library's encoder made, against memcpy in the same run, and checks
- * every output against the library's scalar decoder. `layout_bench stats` prints what count_sass.py needs instead.
+ * every output against the library's scalar decoder. `layout_bench stats` prints what count_sass.py needs
+ * instead; `layout_bench dump DIR` writes frames for the check of the CUDA kernel.
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
@@ -159,12 +160,28 @@ static double median(double *x, size_t n)
     return x[n / 2];
 }
 
+/* A frame of 9 chunks, so that there are chunks with and without a codebook of their own, for the check of the kernel. */
+static void dump(const char *dir, const char *name, const char *mode, const gw_gcomp *codec, gw_gcomp_source source,
+                 uint8_t *bytes, size_t capacity, void *workspace, size_t workspace_size)
+{
+    char path[1024];
+    size_t size;
+    source.len = 9 << 14;
+    check(gw_gcomp_encode(codec, &source, bytes, capacity, &size, workspace, workspace_size), "encode");
+    snprintf(path, sizeof path, "%s/%s-%s.gw", dir, name, mode);
+    FILE *f = fopen(path, "wb");
+    if (f == NULL || fwrite(bytes, 1, size, f) != size || fclose(f) != 0) {
+        fail("cannot write", path);
+    }
+}
+
 static lay_scratch scratch;
 
 /* Sums over all CODED chunks of a frame, per value: what a kernel's loops depend on. */
 static void print_stats(const char *name, const char *mode, const lay_frame *frame)
 {
     double coded = 0, chunks = 0, nodes = 0, inner = 0, inner_values = 0, inner_words = 0, flat = 0, flat_words = 0;
+    double inner_tasks = 0, flat_tasks = 0, constant_tasks = 0, run_words = 0; /* a task: up to 32 words, root excluded */
     double constant = 0, constant_words = 0, height = 0, labels = 0, planes[LAY_PLANES_MAX] = {0}, escapes = 0, bytes = 0;
     lay_book book;
     uint64_t owner = UINT64_MAX;
@@ -190,16 +207,21 @@ static void print_stats(const char *name, const char *mode, const lay_frame *fra
         bytes += (double)p.size;
         escapes += (double)q->escape_len;
         unsigned deepest = 0;
+        run_words += (double)(q->plane[0] - (frame->bytes + p.offset + skip)) / 4;
         for (uint32_t n = 0; n < book.node_count; n++) {
             const double len = (double)q->node_len[n], words = (double)((q->node_len[n] + 31) / 32);
+            const double tasks = n == 0 ? 0 : (double)((q->node_len[n] + 1023) / 1024);
             deepest = book.node[n].depth > deepest ? book.node[n].depth : deepest;
             if (book.node[n].right != 0) {
+                inner_tasks += tasks;
                 inner_values += len;
                 inner_words += words;
             } else if (book.node[n].width != 0) {
+                flat_tasks += tasks;
                 flat += len;
                 flat_words += words;
             } else {
+                constant_tasks += tasks;
                 constant += len;
                 constant_words += words;
             }
@@ -214,6 +236,8 @@ static void print_stats(const char *name, const char *mode, const lay_frame *fra
            name, mode, chunks, coded / chunks, bytes / chunks, nodes / chunks, inner / chunks, labels / chunks,
            height / chunks, inner_values / coded, inner_words / chunks, flat / coded, flat_words / chunks, constant / coded,
            constant_words / chunks, escapes / coded);
+    printf(" inner_tasks %.2f flat_tasks %.2f constant_tasks %.2f run_words %.1f", inner_tasks / chunks, flat_tasks / chunks,
+           constant_tasks / chunks, run_words / chunks);
     for (unsigned n = 0; n < LAY_PLANES_MAX; n++) {
         printf(" plane%u %.5f", n + 1, planes[n] / coded);
     }
@@ -231,7 +255,7 @@ int main(int argc, char **argv)
     uint32_t *expected = room(4 * (size_t)VALUES), *out = room(4 * (size_t)VALUES);
     uint32_t *digest = room(4 * (size_t)(VALUES >> 12));
 
-    if (!stats) {
+    if (argc == 1) {
         printf("64 MiB of fp32; medians of %d, the four loops in turn; L2: the first 4 chunks again and again.\n", REPS);
         printf("%-35s %-15s %6s %7s | %6s %5s %5s | %6s %5s %5s | %6s %6s\n", "snapshot", "mode", "bits/v", "memcpy",
                "avx512", "ratio", "L2", "avx2", "ratio", "L2", "lib C", "plain");
@@ -260,6 +284,14 @@ int main(int argc, char **argv)
             source.values = values;
             source.len = VALUES;
             source.map = &map;
+            if (argc > 2 && strcmp(argv[1], "dump") == 0) {
+                if (mode < 2) {
+                    dump(argv[2], data_sets[d].name, names[mode], &codec, source, bytes, bound, workspace, workspace_size);
+                }
+                free(workspace);
+                free(bytes);
+                continue;
+            }
             check(gw_gcomp_encode(&codec, &source, bytes, bound, &size, workspace, workspace_size), "encode");
             lay_frame frame;
             if (!lay_frame_open(&frame, bytes, size)) {

@@ -7,6 +7,7 @@
 #ifndef LAYOUT_CHUNK_H
 #define LAYOUT_CHUNK_H
 
+#include <stdalign.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -64,8 +65,8 @@ typedef struct lay_parts {
 } lay_parts;
 
 typedef struct lay_scratch {
-    _Alignas(64) uint8_t level[2][LAY_CHUNK_MAX + LAY_SLOP];
-    _Alignas(64) uint8_t plane[LAY_PLANES_MAX][LAY_CHUNK_MAX + LAY_SLOP];
+    alignas(64) uint8_t level[2][LAY_CHUNK_MAX + LAY_SLOP];
+    alignas(64) uint8_t plane[LAY_PLANES_MAX][LAY_CHUNK_MAX + LAY_SLOP];
     lay_parts parts;
 } lay_scratch;
 

@@ -1,0 +1,170 @@
+#!/usr/bin/env python3
+"""Thread-instructions per value of layout_decode.cu, from its machine code and the statistics of real chunks.
+
+usage: count_sass.py STATS SASS [--blocks] [--table NAME]
+  STATS  output of `layout_bench stats`
+  SASS   output of `nvdisasm -c -gi` for a cubin compiled with -lineinfo
+
+Method. The code is cut into basic blocks at labels and after branches. Every instruction carries its source line and the
+chain of calls it was inlined through; the innermost line that lies in a marked part of the source (comments of the form
+/* @region */) gives its region, and the region that most instructions of a block have gives the block's. A region has a
+weight: how many warps execute it per chunk, derived from the statistics (number of nodes, tasks of a warp, words) as
+written in weights(). All instructions of an executed block count, also those whose predicate is off and those of a warp
+with idle lanes: they take an issue slot. Instructions per value = 32 * sum(instructions * weight) / 16384.
+
+Not in it: bank conflicts, replays, stalls, and what the compiler for a later GPU would do.
+"""
+import re
+import sys
+
+CHUNK = 16384
+WARPS = 8
+
+
+def source_regions(path):
+    """Region by line number; None outside of marked functions."""
+    regions, current = {}, None
+    for number, line in enumerate(open(path), 1):
+        mark = re.search(r"/\* @(\w+) \*/", line)
+        if mark:
+            current = None if mark.group(1) == "other" else mark.group(1)
+        if line.startswith("}"):
+            current = None
+        regions[number] = current
+    return regions
+
+
+def instructions(path, regions):
+    """Yields ('label', name) and ('op', text, region)."""
+    chain, fresh = [], True
+    in_text = False
+    for line in open(path):
+        if line.lstrip().startswith(".section"):
+            in_text = ".text.lay_decode" in line
+        if not in_text:
+            continue
+        where = re.search(r'//## File "[^"]*", line (\d+)', line)
+        if where:
+            if fresh:
+                chain, fresh = [], False
+            chain.append(int(where.group(1)))
+            continue
+        label = re.match(r"(\.L_x_\d+):", line)
+        if label:
+            yield ("label", label.group(1))
+            continue
+        op = re.match(r"\s+/\*[0-9a-f]{4,}\*/\s+(.*?)\s*;", line)
+        if op:
+            fresh = True
+            region = next((regions[n] for n in chain if regions.get(n)), "setup")
+            yield ("op", op.group(1), region)
+
+
+def blocks_of(path, regions):
+    """Basic blocks: (labels, ops, region, loops on itself)."""
+    blocks, labels, ops = [], [], []
+
+    def close():
+        nonlocal labels, ops
+        if ops:
+            votes = {}
+            for _, region in ops:
+                votes[region] = votes.get(region, 0) + 1
+            target = re.search(r"BRA.*`\((\.L_x_\d+)\)", ops[-1][0])
+            blocks.append((labels, ops, max(votes, key=votes.get), bool(target and target.group(1) in labels)))
+            labels, ops = [], []
+
+    for item in instructions(path, regions):
+        if item[0] == "label":
+            close()
+            labels.append(item[1])
+            continue
+        text, region = item[1], item[2]
+        if re.match(r"NOP\b", text):
+            continue
+        ops.append((text, region))
+        if re.search(r"\b(BRA|EXIT|RET|BRX|JMP|WARPSYNC\.EXCLUSIVE)\b", text):
+            close()
+    close()
+    # The branch to itself at the very end is padding.
+    if blocks and blocks[-1][3] and len(blocks[-1][1]) == 1:
+        blocks.pop()
+    return blocks
+
+
+def weights(s):
+    """Executions by warps per chunk of every region."""
+    group = 128  # values that a warp joins at once: 4 a lane
+    tasks = s["inner_tasks"] + s["flat_tasks"] + s["constant_tasks"]
+    rounds = 2 * WARPS
+    return {
+        "copy": WARPS,
+        "copy_loop": s["bytes"] / 16 / 32,
+        "setup": WARPS,
+        "once": WARPS,
+        "parts": 1,                      # one thread of one warp
+        "parts_node": s["nodes"],        # two loops over nodes, each with its own lines
+        "parts_depth": s["height"] + 1,
+        "parts_task": tasks,
+        "ones": WARPS,
+        "ones_loop": -(-s["run_words"] // (4 * 256)) * WARPS,
+        "depth": s["height"] * WARPS,
+        "task": tasks,
+        "merge": s["inner_tasks"],
+        "flat": s["flat_tasks"],
+        "const": s["constant_tasks"],
+        "root": rounds,
+        "root_merge": rounds,
+        "never": 0,
+        "look_up": rounds,
+        "scan": rounds,
+        "join": rounds,
+        "plane4": rounds * (1 - (1 - s["plane4"]) ** group),
+        "escape": rounds * (1 - (1 - s["escapes"]) ** group),
+    }
+
+
+def read_stats(path):
+    rows = []
+    for line in open(path):
+        words = line.split()
+        numbers = words[2:]
+        rows.append((words[0], words[1], dict(zip(numbers[::2], map(float, numbers[1::2])))))
+    return rows
+
+
+def main():
+    stats, sass = sys.argv[1:3]
+    source = __file__.replace("count_sass.py", "layout_decode.cu")
+    blocks = blocks_of(sass, source_regions(source))
+    if "--blocks" in sys.argv:
+        for labels, ops, region, loops in blocks:
+            print(f"{','.join(labels):>20} {len(ops):4} {region}{'_loop' if loops else ''}")
+    print(f"{sum(len(b[1]) for b in blocks)} instructions in {len(blocks)} blocks")
+    totals, first = [], None
+    for name, mode, s in read_stats(stats):
+        if not mode.startswith("explicit"):
+            continue
+        w = weights(s)
+        by_region, loads = {}, 0
+        for _, ops, region, loops in blocks:
+            weight = w[region + "_loop"] if loops and region + "_loop" in w else w[region]
+            by_region[region] = by_region.get(region, 0) + len(ops) * weight * 32 / CHUNK
+            loads += sum(1 for t, _ in ops if re.search(r"\b(LDS|STS|SHFL|LDSM)\b", t)) * weight * 32 / CHUNK
+        total = sum(by_region.values())
+        totals.append(total)
+        groups = {
+            "copy, set-up": ("copy", "setup", "once", "parts", "parts_node", "parts_depth", "parts_task"),
+            "set bits": ("ones", "ones_loop"),
+            "nodes": ("depth", "task", "merge", "flat", "const"),
+            "root": ("root", "root_merge", "never"),
+            "look-up, scan": ("look_up", "scan"),
+            "digits, join": ("join", "plane4", "escape"),
+        }
+        parts = ", ".join(f"{g} {sum(by_region.get(r, 0) for r in rs):.1f}" for g, rs in groups.items())
+        print(f"{name:36} {mode:15} {total:5.1f} instructions a value ({parts}); {loads:.1f} shared-memory or shuffle")
+    print(f"largest {max(totals):.1f}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,102 @@
+/*
+ * Runs a kernel on the CPU: 256 operating-system threads for the lanes of a block, barriers for its collectives. Slow; made
+ * to check a kernel where there is no GPU. C++20.
+ *
+ * SPDX-License-Identifier: BSD-2-Clause
+ */
+#ifndef LAYOUT_SHIM_H
+#define LAYOUT_SHIM_H
+
+#include <atomic>
+#include <barrier>
+#include <cstdint>
+
+#define KERNEL static void
+#define INLINE static inline
+#define SHARED (*(shared_state *)shim_shared)
+#define TID shim_tid
+#define BLOCK shim_block
+
+struct alignas(16) uint4 {
+    uint32_t x, y, z, w;
+};
+struct alignas(8) uint2 {
+    uint32_t x, y;
+};
+
+alignas(16) static uint8_t shim_shared[256 * 1024];
+static thread_local uint32_t shim_tid;
+static uint32_t shim_block;
+static std::barrier<> shim_all(256);
+static std::barrier<> shim_warp[8] = {std::barrier<>(32), std::barrier<>(32), std::barrier<>(32), std::barrier<>(32),
+                                      std::barrier<>(32), std::barrier<>(32), std::barrier<>(32), std::barrier<>(32)};
+static uint32_t shim_lane_value[256];
+static std::atomic<int> shim_any[2];
+
+static inline uint4 make_uint4(uint32_t x, uint32_t y, uint32_t z, uint32_t w)
+{
+    return uint4{x, y, z, w};
+}
+
+static inline uint2 make_uint2(uint32_t x, uint32_t y)
+{
+    return uint2{x, y};
+}
+
+static inline uint32_t __popc(uint32_t x)
+{
+    return (uint32_t)__builtin_popcount(x);
+}
+
+static inline uint32_t __byte_perm(uint32_t x, uint32_t y, uint32_t s)
+{
+    const uint64_t both = (uint64_t)y << 32 | x;
+    uint32_t out = 0;
+    for (int i = 0; i < 4; i++) {
+        out |= (uint32_t)(both >> 8 * (s >> 4 * i & 7) & 255) << 8 * i;
+    }
+    return out;
+}
+
+static inline uint32_t __funnelshift_r(uint32_t low, uint32_t high, uint32_t shift)
+{
+    return (uint32_t)(((uint64_t)high << 32 | low) >> (shift & 31));
+}
+
+static inline uint32_t __funnelshift_rc(uint32_t low, uint32_t high, uint32_t shift)
+{
+    return (uint32_t)(((uint64_t)high << 32 | low) >> (shift < 32 ? shift : 32));
+}
+
+static inline void __syncthreads()
+{
+    shim_all.arrive_and_wait();
+}
+
+static inline void __syncwarp()
+{
+    shim_warp[shim_tid / 32].arrive_and_wait();
+}
+
+static inline bool __syncthreads_or(bool x)
+{
+    if (x) {
+        shim_any[0] = 1;
+    }
+    __syncthreads();
+    const bool any = shim_any[0] != 0;
+    __syncthreads();
+    shim_any[0] = 0;
+    return any;
+}
+
+static inline uint32_t __shfl_up_sync(uint32_t, uint32_t x, uint32_t by)
+{
+    shim_lane_value[shim_tid] = x;
+    __syncwarp();
+    const uint32_t y = shim_tid % 32 >= by ? shim_lane_value[shim_tid - by] : x;
+    __syncwarp();
+    return y;
+}
+
+#endif
