@@ -369,6 +369,7 @@ static gw_status decode_coded(gw_decoding *d, const uint8_t *data, size_t size, 
         if (!k->unpack(s->plane[p], parts.plane[p], parts.plane_len[p], plane_width(t, p), 0)) {
             status = GW_ERR_CORRUPT;
         }
+        s->plane[p][parts.plane_len[p]] = 0; /* join looks one digit ahead of a plane that has run out */
     }
     if (status != GW_OK) {
         return status;

@@ -139,8 +139,9 @@ typedef struct gw_joined {
 
 /*
  * Assembles len values into dst (the caller's memory, len elements of the dtype) from ranks, the unpacked digit planes
- * and the escapes. Every plane array has room for len digits (plus slop): if the ranks ask for more digits than a plane
- * has, what lies there is used and joined->plane_len tells. Escapes: `escape` is the caller's memory with escape_len
+ * and the escapes. Every plane array has room for len digits (plus slop), and the byte behind its last digit is 0, so that a
+ * value without a digit may read it; if the ranks ask for more digits than a plane has, what lies there is used, values
+ * become worthless and joined->plane_len tells. Escapes: `escape` is the caller's memory with escape_len
  * elements; missing ones are +0, joined->escape_len counts all that were asked for. place[] (workspace, len entries) gets
  * the positions of the escapes. levels: the map bytes, read only if derived and not constant.
  */
