@@ -20,7 +20,7 @@
 #include <xmmintrin.h>
 #endif
 
-/* ---- random numbers ---------------------------------------------------------------------------------------------- */
+/* ---- random numbers ------------------------------------------------------------------------------------ */
 
 /* splitmix64 */
 uint64_t kc_random(kc_rng *rng)
@@ -48,7 +48,7 @@ void kc_random_bytes(kc_rng *rng, void *dst, size_t size)
     }
 }
 
-/* ---- memory ------------------------------------------------------------------------------------------------------ */
+/* ---- memory -------------------------------------------------------------------------------------------- */
 
 typedef struct mapping {
     uint8_t *start, *end; /* accessible; a page without access lies on both sides */
@@ -65,8 +65,8 @@ static int map_arrays(void)
     const size_t need = KC_ARRAY_SIZE_MAX + GW_SLOP + 2 * KC_MARGIN + 64;
     const size_t size = (need + page_size - 1) / page_size * page_size;
     for (unsigned i = 0; i < KC_ARRAYS_MAX; i++) {
-        uint8_t *p = (uint8_t *)mmap(NULL, size + 2 * page_size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS,
-                                     -1, 0);
+        uint8_t *p = (uint8_t *)mmap(NULL, size + 2 * page_size, PROT_READ | PROT_WRITE,
+                                     MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
         if (p == MAP_FAILED || mprotect(p, page_size, PROT_NONE) != 0 ||
             mprotect(p + page_size + size, page_size, PROT_NONE) != 0) {
             return 0;
@@ -92,8 +92,8 @@ uint8_t *kc_plain(unsigned index)
     return plain[index];
 }
 
-static uint8_t *place_array(kc_test *t, const char *name, const void *data, size_t size, size_t slop, kc_place place,
-                            unsigned align, int writable)
+static uint8_t *place_array(kc_test *t, const char *name, const void *data, size_t size, size_t slop,
+                            kc_place place, unsigned align, int writable)
 {
     if (t->array_count == KC_ARRAYS_MAX || size > KC_ARRAY_SIZE_MAX) {
         fprintf(stderr, "kcheck: %s: no room for argument %s\n", t->kernel->name, name);
@@ -107,12 +107,19 @@ static uint8_t *place_array(kc_test *t, const char *name, const void *data, size
     a->slop = slop;
     a->writable = writable ? size + slop : 0;
     switch (place.where) {
-    case KC_AT_END: a->data = m->end - shift - slop - size; break;
-    case KC_AT_START: a->data = m->start + shift; break;
-    default: a->data = m->start + KC_MARGIN + shift; break;
+    case KC_AT_END:
+        a->data = m->end - shift - slop - size;
+        break;
+    case KC_AT_START:
+        a->data = m->start + shift;
+        break;
+    default:
+        a->data = m->start + KC_MARGIN + shift;
+        break;
     }
     a->low = (size_t)(a->data - m->start) > KC_MARGIN ? a->data - KC_MARGIN : m->start;
-    a->high = (size_t)(m->end - a->data) - size - slop > KC_MARGIN ? a->data + size + slop + KC_MARGIN : m->end;
+    a->high =
+        (size_t)(m->end - a->data) - size - slop > KC_MARGIN ? a->data + size + slop + KC_MARGIN : m->end;
 
     kc_random_bytes(&t->rng, a->low, (size_t)(a->data - a->low));
     if (data != NULL) {
@@ -176,7 +183,8 @@ void kc_check_memory(kc_test *t)
         for (size_t at = 0; at < watched; at++) {
             if ((at < front || at >= back) && a->low[at] != before[at]) {
                 const ptrdiff_t index = (ptrdiff_t)at - (ptrdiff_t)front;
-                kc_fail(t, KC_CANARY, "%s: byte %td changed from %02x to %02x (array: %zu bytes, slop %zu, writable %zu)",
+                kc_fail(t, KC_CANARY,
+                        "%s: byte %td changed from %02x to %02x (array: %zu bytes, slop %zu, writable %zu)",
                         a->name, index, before[at], a->low[at], a->size, a->slop, a->writable);
                 break;
             }
@@ -184,13 +192,13 @@ void kc_check_memory(kc_test *t)
     }
 }
 
-/* ---- guarded calls ----------------------------------------------------------------------------------------------- */
+/* ---- guarded calls ------------------------------------------------------------------------------------- */
 
 enum { TICK_US = 100000 };
 
 static sigjmp_buf jump;
-static volatile sig_atomic_t is_inside;      /* a kernel is running */
-static volatile sig_atomic_t caught;         /* signal that ended it */
+static volatile sig_atomic_t is_inside; /* a kernel is running */
+static volatile sig_atomic_t caught;    /* signal that ended it */
 static void *volatile fault_address;
 static volatile sig_atomic_t ticks_left;
 static int ticks_allowed;
@@ -241,18 +249,23 @@ int kc_setup(double timeout_s)
     const struct itimerval period = {{0, TICK_US}, {0, TICK_US}};
     return sigaltstack(&stack, NULL) == 0 && sigaction(SIGSEGV, &crash, NULL) == 0 &&
            sigaction(SIGBUS, &crash, NULL) == 0 && sigaction(SIGILL, &crash, NULL) == 0 &&
-           sigaction(SIGFPE, &crash, NULL) == 0 &&
-           sigaction(SIGPROF, &tick, NULL) == 0 && setitimer(ITIMER_PROF, &period, NULL) == 0;
+           sigaction(SIGFPE, &crash, NULL) == 0 && sigaction(SIGPROF, &tick, NULL) == 0 &&
+           setitimer(ITIMER_PROF, &period, NULL) == 0;
 }
 
 static const char *signal_name(int number)
 {
     switch (number) {
-    case SIGSEGV: return "segmentation fault";
-    case SIGBUS: return "bus error";
-    case SIGILL: return "illegal instruction";
-    case SIGFPE: return "arithmetic exception";
-    default: return "signal";
+    case SIGSEGV:
+        return "segmentation fault";
+    case SIGBUS:
+        return "bus error";
+    case SIGILL:
+        return "illegal instruction";
+    case SIGFPE:
+        return "arithmetic exception";
+    default:
+        return "signal";
     }
 }
 
@@ -302,7 +315,7 @@ void kc_flush_mode(int on)
 #endif
 }
 
-/* ---- reports ----------------------------------------------------------------------------------------------------- */
+/* ---- reports ------------------------------------------------------------------------------------------- */
 
 static const char *where_name(kc_where where)
 {
@@ -323,10 +336,12 @@ void kc_fail(kc_test *t, kc_failure kind, const char *format, ...)
     if (t->log != NULL) {
         if (!t->case_failed) {
             const kc_shape *s = &t->shape;
-            fprintf(t->log, "FAIL %s/%s: --seed=0x%016llx --kernel=%s --case=%lu%s: len %zu, src %s%u, dst %s%u, %s\n",
-                    t->kernel->name, t->backend, (unsigned long long)t->seed, t->kernel->name, s->number,
-                    t->quick ? " --quick" : "", s->len, where_name(s->src.where), s->src.shift,
-                    where_name(s->dst.where), s->dst.shift, t->what);
+            fprintf(
+                t->log,
+                "FAIL %s/%s: --seed=0x%016llx --kernel=%s --case=%lu%s: len %zu, src %s%u, dst %s%u, %s\n",
+                t->kernel->name, t->backend, (unsigned long long)t->seed, t->kernel->name, s->number,
+                t->quick ? " --quick" : "", s->len, where_name(s->src.where), s->src.shift,
+                where_name(s->dst.where), s->dst.shift, t->what);
         }
         fputs("    ", t->log);
         va_list arguments;
@@ -348,7 +363,8 @@ static unsigned long long cell(const uint8_t *p, size_t i, size_t size)
 }
 
 /* Rows of 64 cells from the first difference on: '.' equal, 'x' not. */
-static void print_map(FILE *log, const uint8_t *expected, const uint8_t *got, size_t len, size_t size, size_t first)
+static void print_map(FILE *log, const uint8_t *expected, const uint8_t *got, size_t len, size_t size,
+                      size_t first)
 {
     const size_t start = first / 64 * 64;
     unsigned rows = 0;
@@ -362,8 +378,8 @@ static void print_map(FILE *log, const uint8_t *expected, const uint8_t *got, si
     unsigned shown = 0;
     for (size_t i = first; i < len && shown < 4; i++) {
         if (memcmp(expected + i * size, got + i * size, size) != 0) {
-            fprintf(log, "    [%zu] expected %0*llx, got %0*llx\n", i, (int)(2 * size), cell(expected, i, size),
-                    (int)(2 * size), cell(got, i, size));
+            fprintf(log, "    [%zu] expected %0*llx, got %0*llx\n", i, (int)(2 * size),
+                    cell(expected, i, size), (int)(2 * size), cell(got, i, size));
             shown++;
         }
     }
@@ -384,7 +400,8 @@ int kc_equal(kc_test *t, kc_failure kind, const char *name, const void *expected
             wrong++;
         }
     }
-    kc_fail(t, kind, "%s: %zu of %zu differ from %s", name, wrong, len, kind == KC_MODEL ? "the model" : "scalar");
+    kc_fail(t, kind, "%s: %zu of %zu differ from %s", name, wrong, len,
+            kind == KC_MODEL ? "the model" : "scalar");
     if (t->log != NULL) {
         print_map(t->log, e, g, len, cell_size, first);
     }
@@ -396,13 +413,13 @@ int kc_equal_number(kc_test *t, kc_failure kind, const char *name, uint64_t expe
     if (expected == got) {
         return 1;
     }
-    kc_fail(t, kind, "%s: %s says %llu (0x%llx), got %llu (0x%llx)", name, kind == KC_MODEL ? "the model" : "scalar",
-            (unsigned long long)expected, (unsigned long long)expected, (unsigned long long)got,
-            (unsigned long long)got);
+    kc_fail(t, kind, "%s: %s says %llu (0x%llx), got %llu (0x%llx)", name,
+            kind == KC_MODEL ? "the model" : "scalar", (unsigned long long)expected,
+            (unsigned long long)expected, (unsigned long long)got, (unsigned long long)got);
     return 0;
 }
 
-/* ---- walk -------------------------------------------------------------------------------------------------------- */
+/* ---- walk ---------------------------------------------------------------------------------------------- */
 
 static uint64_t hash_name(const char *name)
 {
@@ -438,8 +455,8 @@ static int run_case(kc_test *t, size_t len, unsigned config, unsigned pattern, k
     return t->failed_cases < t->failed_cases_max;
 }
 
-/* Placements of the n-th case of a walk: mostly flush with a guard page, on either side, else somewhere inside. A kernel
- * is most often given arrays that end at the guard page, where reading too far shows. */
+/* Placements of the n-th case of a walk: mostly flush with a guard page, on either side, else somewhere
+ * inside. A kernel is most often given arrays that end at the guard page, where reading too far shows. */
 static void places_of(unsigned long n, kc_rng *rng, kc_place *src, kc_place *dst)
 {
     const kc_where where[4] = {KC_AT_END, KC_AT_START, KC_AT_END, KC_INSIDE};
@@ -472,9 +489,11 @@ void kc_walk(kc_test *t, unsigned config_count, unsigned pattern_count, kc_body 
                 pattern = (pattern + 1) % pattern_count;
             }
         }
-        /* Neither the patterns nor the placements of a config may stay the same from one length to the next. */
-        pattern = (pattern + 1 + (unsigned)(config_count * short_turns % pattern_count == pattern_count - 1)) %
-                  pattern_count;
+        /* Neither the patterns nor the placements of a config may stay the same from one length to the
+         * next. */
+        pattern =
+            (pattern + 1 + (unsigned)(config_count * short_turns % pattern_count == pattern_count - 1)) %
+            pattern_count;
         n++;
     }
     for (size_t i = 0; i < sizeof chunks / sizeof chunks[0]; i++) {
@@ -490,8 +509,8 @@ void kc_walk(kc_test *t, unsigned config_count, unsigned pattern_count, kc_body 
     src.where = dst.where = KC_INSIDE;
     for (src.shift = 0; src.shift < 64; src.shift++) {
         for (dst.shift = 0; dst.shift < 64; dst.shift++) {
-            if (!run_case(t, 1 + kc_below(&rng, 260), kc_below(&rng, config_count), kc_below(&rng, pattern_count), src,
-                          dst, body)) {
+            if (!run_case(t, 1 + kc_below(&rng, 260), kc_below(&rng, config_count),
+                          kc_below(&rng, pattern_count), src, dst, body)) {
                 return;
             }
         }
@@ -509,7 +528,7 @@ void kc_run(kc_test *t)
     kc_flush_mode(0);
 }
 
-/* ---- timing ------------------------------------------------------------------------------------------------------ */
+/* ---- timing -------------------------------------------------------------------------------------------- */
 
 static double now_ns(void)
 {

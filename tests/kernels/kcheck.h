@@ -1,12 +1,13 @@
 /*
  * kcheck: every kernel of every backend against scalar, and scalar against slow models.
  *
- * One file per family of kernels (kcheck_*.c) says what the arguments of a kernel are and which inputs matter; this
- * harness brings the rest: lengths and placements, memory between guard pages, canaries, caught crashes, a watchdog,
- * reports with a map of the differing cells, timing. A new family is a new file and a row in kcheck_families.c.
+ * One file per family of kernels (kcheck_*.c) says what the arguments of a kernel are and which inputs
+ * matter; this harness brings the rest: lengths and placements, memory between guard pages, canaries, caught
+ * crashes, a watchdog, reports with a map of the differing cells, timing. A new family is a new file and a
+ * row in kcheck_families.c.
  *
- * A test walks over cases. Every case starts a random stream of its own from (seed, kernel, case number), the same for
- * every backend, so one case can be run again alone: --kernel=NAME --seed=S --case=N.
+ * A test walks over cases. Every case starts a random stream of its own from (seed, kernel, case number), the
+ * same for every backend, so one case can be run again alone: --kernel=NAME --seed=S --case=N.
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
@@ -19,7 +20,7 @@
 
 #include "core/kernels.h"
 
-/* ---- random numbers ---------------------------------------------------------------------------------------------- */
+/* ---- random numbers ------------------------------------------------------------------------------------ */
 
 typedef struct kc_rng {
     uint64_t state;
@@ -30,7 +31,7 @@ uint64_t kc_random(kc_rng *rng);
 uint32_t kc_below(kc_rng *rng, uint32_t n);
 void kc_random_bytes(kc_rng *rng, void *dst, size_t size);
 
-/* ---- kernels under test ------------------------------------------------------------------------------------------ */
+/* ---- kernels under test -------------------------------------------------------------------------------- */
 
 typedef void (*kc_fn)(void); /* any kernel; the family casts it back to its type */
 
@@ -38,32 +39,32 @@ typedef struct kc_test kc_test;
 
 typedef struct kc_kernel {
     const char *name;
-    kc_fn (*select)(uint32_t backends);        /* the version that a mask of backends gets */
-    void (*test)(kc_test *t);                  /* compares t->fn with t->reference */
-    void (*prepare_bench)(kc_test *t);         /* ends with kc_bench() */
-    size_t bench_len;                          /* values that one benchmarked call works on */
+    kc_fn (*select)(uint32_t backends); /* the version that a mask of backends gets */
+    void (*test)(kc_test *t);           /* compares t->fn with t->reference */
+    void (*prepare_bench)(kc_test *t);  /* ends with kc_bench() */
+    size_t bench_len;                   /* values that one benchmarked call works on */
 } kc_kernel;
 
 /* Families, each ended by a kernel without a name; the list ended by NULL. */
 extern const kc_kernel *const kc_families[];
 
 /* Defines select_SLOT() for a slot of the table of GCOMP. */
-#define KC_SELECT(slot)                                                                                                \
-    static kc_fn select_##slot(uint32_t backends)                                                                      \
-    {                                                                                                                  \
-        gw_kernels kernels;                                                                                            \
-        gw_kernels_init(&kernels, backends);                                                                           \
-        return (kc_fn)kernels.slot;                                                                                    \
-    }                                                                                                                  \
+#define KC_SELECT(slot)                                                                                      \
+    static kc_fn select_##slot(uint32_t backends)                                                            \
+    {                                                                                                        \
+        gw_kernels kernels;                                                                                  \
+        gw_kernels_init(&kernels, backends);                                                                 \
+        return (kc_fn)kernels.slot;                                                                          \
+    }                                                                                                        \
     _Static_assert(1, "a semicolon follows")
 
-/* ---- memory ------------------------------------------------------------------------------------------------------ */
+/* ---- memory -------------------------------------------------------------------------------------------- */
 
 enum {
     KC_ARRAYS_MAX = 16,
-    KC_LEN_MAX = 32768,          /* the longest chunk */
+    KC_LEN_MAX = 32768, /* the longest chunk */
     KC_ARRAY_SIZE_MAX = 4 * KC_LEN_MAX,
-    KC_MARGIN = 256,             /* bytes on both sides of an array that must stay as they are */
+    KC_MARGIN = 256, /* bytes on both sides of an array that must stay as they are */
     KC_PLAIN_MAX = 24
 };
 
@@ -84,18 +85,18 @@ typedef struct kc_array {
     const char *name;
     uint8_t *data;
     size_t size, slop;
-    size_t writable;      /* bytes from data on that the kernel may change */
-    uint8_t *low, *high;  /* watched range around it */
+    size_t writable;     /* bytes from data on that the kernel may change */
+    uint8_t *low, *high; /* watched range around it */
 } kc_array;
 
-/* ---- a test ------------------------------------------------------------------------------------------------------ */
+/* ---- a test -------------------------------------------------------------------------------------------- */
 
 typedef enum kc_failure {
-    KC_OUTPUT = 1 << 0,  /* another output than scalar */
-    KC_MODEL = 1 << 1,   /* another output than the slow model */
-    KC_CANARY = 1 << 2,  /* bytes changed that the kernel must not write */
-    KC_CRASH = 1 << 3,   /* a signal; reads across guard pages end here */
-    KC_TIMEOUT = 1 << 4  /* did not return */
+    KC_OUTPUT = 1 << 0, /* another output than scalar */
+    KC_MODEL = 1 << 1,  /* another output than the slow model */
+    KC_CANARY = 1 << 2, /* bytes changed that the kernel must not write */
+    KC_CRASH = 1 << 3,  /* a signal; reads across guard pages end here */
+    KC_TIMEOUT = 1 << 4 /* did not return */
 } kc_failure;
 
 /* One case of the walk. */
@@ -111,30 +112,30 @@ struct kc_test {
     const kc_kernel *kernel;
     const char *backend;
     kc_fn fn, reference;
-    int is_reference;        /* fn is scalar: the models run, too */
+    int is_reference; /* fn is scalar: the models run, too */
     uint64_t seed;
     int quick;
-    long only_case;          /* -1: all */
-    FILE *log;               /* NULL: quiet */
+    long only_case; /* -1: all */
+    FILE *log;      /* NULL: quiet */
     unsigned failed_cases_max;
 
     /* results */
     unsigned long cases, failed_cases;
-    unsigned failures;       /* kc_failure bits seen */
-    double bench_ns;         /* per value: median, then quartiles */
+    unsigned failures; /* kc_failure bits seen */
+    double bench_ns;   /* per value: median, then quartiles */
     double bench_low, bench_high;
 
     /* the running case */
     kc_shape shape;
     kc_rng rng;
-    char what[192];          /* the family's description of it */
+    char what[192]; /* the family's description of it */
     int case_failed;
     kc_array arrays[KC_ARRAYS_MAX];
     unsigned array_count;
 };
 
-/* Prepares guarded memory, signal handlers and the watchdog; a call that does not return within `timeout_s` seconds of
- * processor time is given up. Returns 0 if the system refuses. */
+/* Prepares guarded memory, signal handlers and the watchdog; a call that does not return within
+ * `timeout_s` seconds of processor time is given up. Returns 0 if the system refuses. */
 int kc_setup(double timeout_s);
 
 /* Runs the test of one version of a kernel; t holds the settings and receives the results. */
@@ -149,9 +150,10 @@ void kc_run(kc_test *t);
 typedef void kc_body(kc_test *t);
 void kc_walk(kc_test *t, unsigned config_count, unsigned pattern_count, kc_body *body);
 
-/* Puts an argument into guarded memory of its own. `slop` bytes behind it are accessible and filled with garbage (the
- * content of an input's slop must not matter). kc_out() arrays are writable in [0, size + slop); their content is garbage.
- * Alignments of elements are respected: the shift is rounded to `align` bytes. */
+/* Puts an argument into guarded memory of its own. `slop` bytes behind it are accessible and filled with
+ * garbage (the content of an input's slop must not matter). kc_out() arrays are writable in [0, size +
+ * slop); their content is garbage. Alignments of elements are respected: the shift is rounded to `align`
+ * bytes. */
 uint8_t *kc_in(kc_test *t, const char *name, const void *data, size_t size, size_t slop, kc_place place,
                unsigned align);
 uint8_t *kc_out(kc_test *t, const char *name, size_t size, size_t slop, kc_place place, unsigned align);
@@ -160,7 +162,8 @@ uint8_t *kc_inout(kc_test *t, const char *name, const void *data, size_t size, s
 /* Narrows what the kernel was allowed to write, once its results are known. */
 void kc_may_write(kc_test *t, const uint8_t *data, size_t size);
 
-/* Ordinary memory for masters and expected outputs: KC_ARRAY_SIZE_MAX bytes and GW_SLOP more, index < KC_PLAIN_MAX. */
+/* Ordinary memory for masters and expected outputs: KC_ARRAY_SIZE_MAX bytes and GW_SLOP more, index <
+ * KC_PLAIN_MAX. */
 uint8_t *kc_plain(unsigned index);
 
 /* A placement as random as the shape's, for arguments beyond the first two. */
@@ -191,16 +194,16 @@ void kc_describe(kc_test *t, const char *format, ...)
 #endif
     ;
 
-/* Flush-to-zero and denormals-are-zero of this thread, where the processor has them (else nothing happens). Kernels
- * must give the same results in both states. */
+/* Flush-to-zero and denormals-are-zero of this thread, where the processor has them (else nothing
+ * happens). Kernels must give the same results in both states. */
 void kc_flush_mode(int on);
 
-/* ---- timing ------------------------------------------------------------------------------------------------------ */
+/* ---- timing -------------------------------------------------------------------------------------------- */
 
 /* Times call(context), kernel->bench_len values each, into t->bench_*. */
 void kc_bench(kc_test *t, kc_call *call, void *context);
 
-/* ---- values ------------------------------------------------------------------------------------------------------ */
+/* ---- values -------------------------------------------------------------------------------------------- */
 
 enum { KC_VALUE_PATTERNS = 14, KC_LEVEL_PATTERNS = 5 };
 
@@ -210,17 +213,18 @@ void kc_values(kc_rng *rng, void *dst, uint32_t dtype, size_t len, unsigned patt
 /* Map bytes. */
 void kc_levels(kc_rng *rng, uint8_t *dst, size_t len, unsigned pattern);
 
-/* A rule with allowed step and cap. `near` is a value (bits of the dtype) whose drop should not be trivial. */
+/* A rule with allowed step and cap. `near` is a value (bits of the dtype) whose drop should not be
+ * trivial. */
 void kc_round_rule(kc_rng *rng, gw_round_rule *rule, uint32_t dtype, uint32_t rounding, uint32_t derived,
                    uint32_t constant, uint32_t strict, uint32_t near);
 
-/* Rounded values as the stages behind rounding see them: random options, pattern, and scalar rounding. Returns the
- * bits' OR. bits, bins and keep have room for len and slop. */
+/* Rounded values as the stages behind rounding see them: random options, pattern, and scalar rounding.
+ * Returns the bits' OR. bits, bins and keep have room for len and slop. */
 uint32_t kc_rounded(kc_rng *rng, uint32_t *bits, uint16_t *bins, uint8_t *keep, size_t len, uint32_t dtype,
                     uint32_t derived, unsigned pattern);
 
-/* What a codebook knows of a bin with a label of its own: exponent field in place and kept bits (both 0 for zero).
- * Returns 0 for the other bins, which are always escaped. */
+/* What a codebook knows of a bin with a label of its own: exponent field in place and kept bits (both 0
+ * for zero). Returns 0 for the other bins, which are always escaped. */
 int kc_label_of_bin(uint32_t bin, uint32_t dtype, uint32_t derived, uint32_t *exponent, uint8_t *keep);
 
 /* Arrays cast once, here: all of kc_plain() and the placements is aligned for it. */

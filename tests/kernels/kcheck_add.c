@@ -1,7 +1,7 @@
 /*
- * Sums: into a third array and in place, strict and not, and (not strict) with the processor's flush modes on. The model adds in
- * double (a sum of two such numbers rounded to double first is rounded right: 53 >= 2 * 24 + 2 bits) and rounds with
- * frexp and nearbyint.
+ * Sums: into a third array and in place, strict and not, and (not strict) with the processor's flush modes
+ * on. The model adds in double (a sum of two such numbers rounded to double first is rounded right: 53 >= 2 *
+ * 24 + 2 bits) and rounds with frexp and nearbyint.
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
@@ -76,7 +76,8 @@ static uint32_t narrow(double x, layout l)
         exponent = exponent - 1 < l.least ? l.least : exponent - 1;
     }
     const double units = nearbyint(ldexp(x, l.m - exponent)); /* at most 2^(m + 1) */
-    /* Counting from the first number of this exponent (or, for subnormals, from zero) carries into the exponent. */
+    /* Counting from the first number of this exponent (or, for subnormals, from zero) carries into the
+     * exponent. */
     const uint32_t field = (uint32_t)(exponent - l.least);
     const uint64_t bits = (uint64_t)units + ((uint64_t)field << l.m);
     return sign | (bits >= infinity ? infinity : (uint32_t)bits);

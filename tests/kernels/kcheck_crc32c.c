@@ -39,9 +39,15 @@ static void body(kc_test *t)
     const kc_shape *s = &t->shape;
     uint8_t *src = kc_plain(0);
     switch (s->pattern) {
-    case 0: memset(src, 0, s->len); break;
-    case 1: memset(src, 255, s->len); break;
-    default: kc_random_bytes(&t->rng, src, s->len); break;
+    case 0:
+        memset(src, 0, s->len);
+        break;
+    case 1:
+        memset(src, 255, s->len);
+        break;
+    default:
+        kc_random_bytes(&t->rng, src, s->len);
+        break;
     }
     const uint32_t start = s->config == 0 ? 0 : (uint32_t)kc_random(&t->rng);
     kc_describe(t, "crc %08x, pattern %u", start, s->pattern);

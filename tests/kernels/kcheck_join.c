@@ -1,6 +1,6 @@
 /*
- * Join: frames as the encoder makes them (whose values must come back), frames that lack escapes, and ranks that ask for
- * more digits than the planes have.
+ * Join: frames as the encoder makes them (whose values must come back), frames that lack escapes, and ranks
+ * that ask for more digits than the planes have.
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
@@ -10,7 +10,8 @@
 
 KC_SELECT(join);
 
-/* Planes of what the ranks ask for; of random digits; of random bytes, as an earlier chunk may have left them. */
+/* Planes of what the ranks ask for; of random digits; of random bytes, as an earlier chunk may have left
+ * them. */
 enum { PLANES_MATCH, PLANES_OF_DIGITS, PLANES_OF_BYTES, PLANE_KINDS };
 enum { EXPLICIT, DERIVED, CONSTANT, LEVEL_KINDS };
 
@@ -31,7 +32,8 @@ typedef struct join_call {
 static void call_join(void *context)
 {
     const join_call *c = (const join_call *)context;
-    c->fn(c->dst, c->joined, c->place, c->ranks, c->plane, c->escape, c->escape_len, c->levels, c->len, c->joiner);
+    c->fn(c->dst, c->joined, c->place, c->ranks, c->plane, c->escape, c->escape_len, c->levels, c->len,
+          c->joiner);
 }
 
 static unsigned plane_width(const gw_traits *traits, unsigned plane)
@@ -39,7 +41,8 @@ static unsigned plane_width(const gw_traits *traits, unsigned plane)
     return plane < GW_DIGIT_PLANES ? traits->digit_width[plane] : 4u >> (plane - GW_DIGIT_PLANES);
 }
 
-/* A codebook for random bins that occur in the values: ranks below escape_rank; escape_rank for all others. */
+/* A codebook for random bins that occur in the values: ranks below escape_rank; escape_rank for all
+ * others. */
 static void make_tables(kc_rng *rng, gw_ranker *ranker, gw_joiner *joiner, const uint16_t *bins, size_t len,
                         const gw_round_rule *rule)
 {
@@ -52,7 +55,8 @@ static void make_tables(kc_rng *rng, gw_ranker *ranker, gw_joiner *joiner, const
     memset(ranker->rank, 255, sizeof ranker->rank);
     for (uint32_t bin = 0; bin < GW_BINS && coded < coded_max; bin++) {
         if (occurs[bin] != 0 && kc_below(rng, 10) != 0 &&
-            kc_label_of_bin(bin, rule->dtype, rule->derived, &joiner->exponent[coded], &joiner->keep[coded])) {
+            kc_label_of_bin(bin, rule->dtype, rule->derived, &joiner->exponent[coded],
+                            &joiner->keep[coded])) {
             ranker->keep[coded] = rule->derived && joiner->keep[coded] != 0 ? 255 : joiner->keep[coded];
             ranker->rank[bin] = (uint8_t)coded++;
         }
@@ -172,7 +176,8 @@ static void body(kc_test *t)
     kc_values(rng, values, dtype, s->len, s->pattern);
     kc_levels(rng, levels, s->len, kc_below(rng, KC_LEVEL_PATTERNS));
     const uint32_t near = s->len == 0 ? 0 : dtype == GW_FP32 ? gw_load32(values) : gw_load16(values);
-    kc_round_rule(rng, &rule, dtype, kc_below(rng, 3), kind != EXPLICIT, kind == CONSTANT, kc_below(rng, 2), near);
+    kc_round_rule(rng, &rule, dtype, kc_below(rng, 3), kind != EXPLICIT, kind == CONSTANT, kc_below(rng, 2),
+                  near);
     gw_round_scalar(bits, bins, keep, values, levels, s->len, 0, &rule);
     if (planes == PLANES_MATCH) {
         make_tables(rng, &ranker, &joiner, bins, s->len, &rule);
@@ -188,12 +193,25 @@ static void body(kc_test *t)
     const size_t wanted = gather_escapes(escape, ranks, bits, s->len, &joiner);
     const size_t escape_len = kc_below(rng, 2) == 0 ? wanted : kc_below(rng, (uint32_t)wanted + 1);
     kc_describe(t, "dtype %u, %s, planes %s, escapes %zu of %zu, cap %u, drop_base %d, %s", dtype,
-                kind == EXPLICIT ? "explicit" : kind == DERIVED ? "derived" : "constant",
-                planes == PLANES_MATCH ? "match" : planes == PLANES_OF_DIGITS ? "random digits" : "random bytes",
+                kind == EXPLICIT  ? "explicit"
+                : kind == DERIVED ? "derived"
+                                  : "constant",
+                planes == PLANES_MATCH       ? "match"
+                : planes == PLANES_OF_DIGITS ? "random digits"
+                                             : "random bytes",
                 escape_len, wanted, joiner.cap, joiner.drop_base, kc_value_pattern_name(s->pattern));
 
-    join_call expected = {(gw_join_fn *)t->reference, kc_plain(14), &joined, kc_u16(kc_plain(15)), ranks,
-                          {NULL}, escape, escape_len, kind == DERIVED ? levels : NULL, s->len, &joiner};
+    join_call expected = {(gw_join_fn *)t->reference,
+                          kc_plain(14),
+                          &joined,
+                          kc_u16(kc_plain(15)),
+                          ranks,
+                          {NULL},
+                          escape,
+                          escape_len,
+                          kind == DERIVED ? levels : NULL,
+                          s->len,
+                          &joiner};
     join_call got = expected;
     got.fn = (gw_join_fn *)t->fn;
     got.ranks = kc_in(t, "ranks", ranks, s->len, GW_SLOP, s->src, 1);
@@ -216,7 +234,8 @@ static void body(kc_test *t)
     compare(t, &expected, &got, planes, cell);
     if (t->is_reference && planes == PLANES_MATCH) {
         check_inverse(t, &got, bits, ranks);
-        kc_equal(t, KC_MODEL, "plane_len", plane_len, got.joined->plane_len, GW_PLANES_MAX, sizeof plane_len[0]);
+        kc_equal(t, KC_MODEL, "plane_len", plane_len, got.joined->plane_len, GW_PLANES_MAX,
+                 sizeof plane_len[0]);
     }
 }
 
@@ -248,8 +267,17 @@ static void bench_join(kc_test *t)
     gw_round_scalar(bits, bins, kc_plain(2), kc_plain(0), kc_plain(1), len, 0, &rule);
     make_tables(&rng, &ranker, &joiner, bins, len, &rule);
     gw_split_scalar(kc_plain(3), count, plane, plane_len, bits, bins, kc_plain(2), len, &ranker);
-    join_call call = {(gw_join_fn *)t->fn, kc_plain(14), &joined, kc_u16(kc_plain(15)), kc_plain(3), {NULL},
-                      kc_plain(4), gather_escapes(kc_plain(4), kc_plain(3), bits, len, &joiner), NULL, len, &joiner};
+    join_call call = {(gw_join_fn *)t->fn,
+                      kc_plain(14),
+                      &joined,
+                      kc_u16(kc_plain(15)),
+                      kc_plain(3),
+                      {NULL},
+                      kc_plain(4),
+                      gather_escapes(kc_plain(4), kc_plain(3), bits, len, &joiner),
+                      NULL,
+                      len,
+                      &joiner};
     memcpy(call.plane, plane, sizeof plane);
     kc_bench(t, call_join, &call);
 }

@@ -20,8 +20,8 @@ enum { CLIMB_COUNT = sizeof climb / sizeof climb[0] };
 
 typedef struct settings {
     uint64_t seed;
-    const char *kernel;  /* wildcard */
-    uint32_t backend;    /* 0: all */
+    const char *kernel; /* wildcard */
+    uint32_t backend;   /* 0: all */
     long only_case;
     int quick, bench, list;
 } settings;
@@ -49,7 +49,9 @@ static error_t parse(int key, char *text, struct argp_state *state)
             argp_error(state, "--seed: '%s' is not a number", text);
         }
         return 0;
-    case 'k': s->kernel = text; return 0;
+    case 'k':
+        s->kernel = text;
+        return 0;
     case 'b':
         s->backend = gw_backend_from_name(text);
         if (s->backend == 0) {
@@ -62,11 +64,20 @@ static error_t parse(int key, char *text, struct argp_state *state)
             argp_error(state, "--case: '%s' is not a case number", text);
         }
         return 0;
-    case 'q': s->quick = 1; return 0;
-    case 'B': s->bench = 1; return 0;
-    case 'l': s->list = 1; return 0;
-    case ARGP_KEY_ARG: argp_error(state, "unexpected argument '%s'", text); return 0;
-    default: return ARGP_ERR_UNKNOWN;
+    case 'q':
+        s->quick = 1;
+        return 0;
+    case 'B':
+        s->bench = 1;
+        return 0;
+    case 'l':
+        s->list = 1;
+        return 0;
+    case ARGP_KEY_ARG:
+        argp_error(state, "unexpected argument '%s'", text);
+        return 0;
+    default:
+        return ARGP_ERR_UNKNOWN;
     }
 }
 
@@ -99,7 +110,8 @@ static unsigned versions_of(const kc_kernel *kernel, version versions[CLIMB_COUN
     return count;
 }
 
-/* Dispatch itself: every mask gets a kernel, and masks without a backend's bit never get that backend's version. */
+/* Dispatch itself: every mask gets a kernel, and masks without a backend's bit never get that backend's
+ * version. */
 static int check_dispatch(const kc_kernel *kernel)
 {
     int ok = 1;
@@ -107,7 +119,8 @@ static int check_dispatch(const kc_kernel *kernel)
     for (uint32_t mask = 0; mask < 2u << 4; mask++) {
         const kc_fn fn = kernel->select(mask);
         const uint32_t usable = mask & gw_backends_available();
-        const int wrong = fn == NULL || (usable == 0 && fn != scalar) || fn != kernel->select(usable | GW_BACKEND_SCALAR);
+        const int wrong =
+            fn == NULL || (usable == 0 && fn != scalar) || fn != kernel->select(usable | GW_BACKEND_SCALAR);
         if (wrong) {
             printf("FAIL %s: dispatch with mask 0x%x\n", kernel->name, mask);
             ok = 0;
@@ -194,9 +207,11 @@ static void list_kernel(const kc_kernel *kernel)
 
 int main(int argc, char **argv)
 {
-    static const struct argp argp = {options, parse, NULL,
-                                     "Runs every kernel of every backend against scalar, and scalar against slow models.",
-                                     NULL, NULL, NULL};
+    static const struct argp argp = {
+        options, parse,
+        NULL,    "Runs every kernel of every backend against scalar, and scalar against slow models.",
+        NULL,    NULL,
+        NULL};
     settings s = {(uint64_t)time(NULL), "*", 0, -1, 0, 0, 0};
     int ok = 1;
     unsigned matched = 0;
@@ -206,7 +221,8 @@ int main(int argc, char **argv)
         return 2;
     }
     if (s.backend != 0 && (gw_backends_available() & s.backend) == 0) {
-        printf("backend %s is not in this build or not on this machine: nothing to do\n", gw_backend_name(s.backend));
+        printf("backend %s is not in this build or not on this machine: nothing to do\n",
+               gw_backend_name(s.backend));
         return 77;
     }
     if (s.bench) {

@@ -1,7 +1,8 @@
 /*
- * Precision map: rules as optimizers have them and rules from random floats, states of every pattern, with the
- * processor's flush modes on and off. The model works the ratio out in long double and asks for the direction: a map never
- * allows more than the exact ratio does, and, where the ratio is not a difference of nearly equal numbers, hardly less.
+ * Precision map: rules as optimizers have them and rules from random floats, states of every pattern, with
+ * the processor's flush modes on and off. The model works the ratio out in long double and asks for the
+ * direction: a map never allows more than the exact ratio does, and, where the ratio is not a difference of
+ * nearly equal numbers, hardly less.
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
@@ -100,7 +101,8 @@ static void random_rule(kc_rng *rng, gw_gcomp_map_rule *rule, uint32_t uses)
 }
 
 /* theta, m, v, a in plain arrays 0..3. */
-static void random_state(kc_rng *rng, const gw_gcomp_map_rule *rule, size_t len, unsigned pattern, int is_real)
+static void random_state(kc_rng *rng, const gw_gcomp_map_rule *rule, size_t len, unsigned pattern,
+                         int is_real)
 {
     uint8_t *theta = kc_plain(0), *m = kc_plain(1), *v = kc_plain(2), *a = kc_plain(3);
     kc_values(rng, theta, GW_FP32, len, pattern);
@@ -125,7 +127,7 @@ static void random_state(kc_rng *rng, const gw_gcomp_map_rule *rule, size_t len,
     }
 }
 
-/* ---- model ------------------------------------------------------------------------------------------------------- */
+/* ---- model --------------------------------------------------------------------------------------------- */
 
 static long double get(const uint8_t *p, size_t i)
 {
@@ -134,7 +136,7 @@ static long double get(const uint8_t *p, size_t i)
 }
 
 typedef struct model_ratio {
-    long double least;  /* over all second moments that the update may see */
+    long double least; /* over all second moments that the update may see */
     long double s;
     long double factor; /* |P|: what s is multiplied with */
     long double size;   /* of the numbers whose difference it is */
@@ -172,8 +174,9 @@ static model_ratio model_of(const gw_gcomp_map_rule *r, size_t i)
     out.factor = fabsl(r->p_param * theta) + fabsl(r->p_m * m);
     out.size = out.factor * s + fabsl(r->q_param * theta) + fabsl(r->q_m * m);
     out.is_finite = isfinite(theta) && isfinite(m) && !isnan(v) && !isnan(a) && isfinite(s);
-    out.is_moderate = out.is_finite && out.factor > 1e-20L && s > 1e-12L && s < 1e12L && out.size < 1e30L && out.least > 1e-20L &&
-                      fabsl(theta) < 1e15L && fabsl(m) < 1e15L && v < 1e15L && fabsl(a) < 1e15L && r->kind != GW_OPTIMIZER_RMSPROP;
+    out.is_moderate = out.is_finite && out.factor > 1e-20L && s > 1e-12L && s < 1e12L && out.size < 1e30L &&
+                      out.least > 1e-20L && fabsl(theta) < 1e15L && fabsl(m) < 1e15L && v < 1e15L &&
+                      fabsl(a) < 1e15L && r->kind != GW_OPTIMIZER_RMSPROP;
     return out;
 }
 
@@ -183,9 +186,9 @@ static long double quarter_value(uint32_t q)
     return (long double)gw_float_from_bits(q << 21);
 }
 
-/* `slack` is for underflow: products below 2^-126 count as zero. Each of at most six such steps is worth less than 2^-126
- * itself, or, in front of the multiplication by s, 2^-126 * s; where the second moment underflows, s errs by up to
- * 2^-63 * |P|. */
+/* `slack` is for underflow: products below 2^-126 count as zero. Each of at most six such steps is worth
+ * less than 2^-126 itself, or, in front of the multiplication by s, 2^-126 * s; where the second moment
+ * underflows, s errs by up to 2^-63 * |P|. */
 static int is_allowed(uint32_t q, const model_ratio *m, long double slack)
 {
     return q == 0 || (m->is_finite && quarter_value(q) <= m->least * (1.0L + 0x1p-30L) + slack);
@@ -198,17 +201,18 @@ static void check_level(kc_test *t, const gw_gcomp_map_rule *rule, size_t i, uin
     const int uses_v = (rule->uses & GW_MAP_USES_V) != 0;
     const long double slack = 0x1p-122L + (uses_v ? 0x1p-122L * m.s + 0x1p-60L * m.factor : 0.0L);
     if (!is_allowed(q, &m, slack)) {
-        kc_fail(t, KC_MODEL, "[%zu] allows quarter-octave %u = %Lg, the exact ratio is %Lg, a difference of up to %Lg", i,
+        kc_fail(t, KC_MODEL,
+                "[%zu] allows quarter-octave %u = %Lg, the exact ratio is %Lg, a difference of up to %Lg", i,
                 q, quarter_value(q), m.least, m.size);
     }
     /* Not much less either: the guard is 2^-20 of the size, and truncation to a quarter-octave the rest. */
     if (is_real && m.is_moderate && m.least > 0x1p-12L * m.size && quarter_value(q_high) < m.least * 0.75L) {
-        kc_fail(t, KC_MODEL, "[%zu] allows only %u = %Lg, the exact ratio is %Lg", i, q_high, quarter_value(q_high),
-                m.least);
+        kc_fail(t, KC_MODEL, "[%zu] allows only %u = %Lg, the exact ratio is %Lg", i, q_high,
+                quarter_value(q_high), m.least);
     }
 }
 
-/* ---- tests ------------------------------------------------------------------------------------------------------- */
+/* ---- tests --------------------------------------------------------------------------------------------- */
 
 static void prepare(kc_test *t, map_call *expected, map_call *got, gw_gcomp_map_rule *rule)
 {
@@ -221,8 +225,8 @@ static void prepare(kc_test *t, map_call *expected, map_call *got, gw_gcomp_map_
         random_rule(&t->rng, rule, uses);
     }
     random_state(&t->rng, rule, s->len, s->pattern, is_real);
-    kc_describe(t, "kind %u, uses %u, %s, flush mode %s, %s", rule->kind, rule->uses, is_real ? "real" : "random",
-                flush_mode ? "on" : "off", kc_value_pattern_name(s->pattern));
+    kc_describe(t, "kind %u, uses %u, %s, flush mode %s, %s", rule->kind, rule->uses,
+                is_real ? "real" : "random", flush_mode ? "on" : "off", kc_value_pattern_name(s->pattern));
 
     memset(expected, 0, sizeof *expected);
     expected->rule = rule;

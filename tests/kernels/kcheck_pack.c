@@ -1,6 +1,6 @@
 /*
- * Pack and unpack of all widths, with bases that wrap around, and padding that a hostile frame sets. The model moves single
- * bits.
+ * Pack and unpack of all widths, with bases that wrap around, and padding that a hostile frame sets. The
+ * model moves single bits.
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
@@ -18,10 +18,18 @@ static void random_numbers(kc_rng *rng, uint8_t *number, size_t len, unsigned wi
     const unsigned count = 1u << width;
     for (size_t i = 0; i < len; i++) {
         switch (pattern) {
-        case 0: number[i] = (uint8_t)kc_below(rng, count); break;
-        case 1: number[i] = 0; break;
-        case 2: number[i] = (uint8_t)(count - 1); break;
-        default: number[i] = (uint8_t)(i % count); break;
+        case 0:
+            number[i] = (uint8_t)kc_below(rng, count);
+            break;
+        case 1:
+            number[i] = 0;
+            break;
+        case 2:
+            number[i] = (uint8_t)(count - 1);
+            break;
+        default:
+            number[i] = (uint8_t)(i % count);
+            break;
         }
     }
 }
@@ -36,7 +44,7 @@ static void model_pack(uint8_t *dst, const uint8_t *number, size_t len, unsigned
     }
 }
 
-/* ---- pack -------------------------------------------------------------------------------------------------------- */
+/* ---- pack ---------------------------------------------------------------------------------------------- */
 
 typedef struct pack_call {
     gw_pack_fn *fn;
@@ -95,7 +103,7 @@ static void bench_pack(kc_test *t)
     kc_bench(t, call_pack, &call);
 }
 
-/* ---- unpack ------------------------------------------------------------------------------------------------------ */
+/* ---- unpack -------------------------------------------------------------------------------------------- */
 
 typedef struct unpack_call {
     gw_unpack_fn *fn;

@@ -1,6 +1,6 @@
 /*
- * Round: every dtype, rounding, kind of levels, constant and strict, against scalar; scalar against a model that searches
- * the neighbours on the coarser grid instead of adding and masking.
+ * Round: every dtype, rounding, kind of levels, constant and strict, against scalar; scalar against a model
+ * that searches the neighbours on the coarser grid instead of adding and masking.
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
@@ -34,8 +34,8 @@ static void model_philox(uint32_t x[4], uint32_t k0, uint32_t k1)
 {
     for (int round = 0; round < 10; round++) {
         const uint64_t a = 0xd2511f53u * (uint64_t)x[0], b = 0xcd9e8d57u * (uint64_t)x[2];
-        const uint32_t next[4] = {(uint32_t)(b >> 32) ^ x[1] ^ k0, (uint32_t)b, (uint32_t)(a >> 32) ^ x[3] ^ k1,
-                                  (uint32_t)a};
+        const uint32_t next[4] = {(uint32_t)(b >> 32) ^ x[1] ^ k0, (uint32_t)b,
+                                  (uint32_t)(a >> 32) ^ x[3] ^ k1, (uint32_t)a};
         memcpy(x, next, sizeof next);
         k0 += 0x9e3779b9u;
         k1 += 0xbb67ae85u;
@@ -112,7 +112,8 @@ static model_value model_round(const gw_round_rule *rule, uint32_t value, unsign
         const int is_odd = (down / unit) % 2 == 1;
         rounded = 2 * rest > unit || (2 * rest == unit && is_odd) ? up : down;
     } else if (rest != 0 && rule->rounding == GW_GCOMP_STOCHASTIC) {
-        uint32_t x[4] = {(uint32_t)(element / 4), (uint32_t)(element / 4 >> 32), rule->step_index, rule->rank_hop};
+        uint32_t x[4] = {(uint32_t)(element / 4), (uint32_t)(element / 4 >> 32), rule->step_index,
+                         rule->rank_hop};
         model_philox(x, (uint32_t)rule->seed, (uint32_t)(rule->seed >> 32));
         rounded = x[element % 4] % unit + rest >= unit ? up : down;
     }
@@ -141,7 +142,8 @@ static void check_model(kc_test *t, const round_call *c)
     for (size_t i = 0; i < c->len; i++) {
         const uint8_t *p = (const uint8_t *)c->values;
         const uint32_t value = wide ? gw_load32(p + 4 * i) : gw_load16(p + 2 * i);
-        const model_value v = model_round(c->rule, value, c->levels == NULL ? 0 : c->levels[i], c->element + i);
+        const model_value v =
+            model_round(c->rule, value, c->levels == NULL ? 0 : c->levels[i], c->element + i);
         bits[i] = v.bits;
         bins[i] = v.bin;
         keep[i] = v.keep;
@@ -175,17 +177,28 @@ static void body(kc_test *t)
     if (kc_below(&t->rng, 4) == 0) {
         element = ((uint64_t)1 << 34) - kc_below(&t->rng, 80);
     }
-    kc_describe(t, "dtype %u, rounding %u, derived %u, constant %u, strict %u, cap %u, drop_base %d, element %llu, %s",
-                dtype, rounding, derived, constant, strict, rule.cap, rule.drop_base, (unsigned long long)element,
-                kc_value_pattern_name(s->pattern));
+    kc_describe(
+        t,
+        "dtype %u, rounding %u, derived %u, constant %u, strict %u, cap %u, drop_base %d, element %llu, %s",
+        dtype, rounding, derived, constant, strict, rule.cap, rule.drop_base, (unsigned long long)element,
+        kc_value_pattern_name(s->pattern));
 
-    round_call expected = {(gw_round_fn *)t->reference, kc_u32(kc_plain(2)), kc_u16(kc_plain(3)), kc_plain(4), values,
-                           constant ? NULL : levels, s->len, element, &rule, 0};
+    round_call expected = {(gw_round_fn *)t->reference,
+                           kc_u32(kc_plain(2)),
+                           kc_u16(kc_plain(3)),
+                           kc_plain(4),
+                           values,
+                           constant ? NULL : levels,
+                           s->len,
+                           element,
+                           &rule,
+                           0};
     round_call got = expected;
     got.fn = (gw_round_fn *)t->fn;
     got.values = kc_in(t, "values", values, s->len * element_size, 0, s->src, 1);
     got.levels = constant ? NULL : kc_in(t, "levels", levels, s->len, 0, kc_place_other(t), 1);
-    got.rule = (const gw_round_rule *)(const void *)kc_in(t, "rule", &rule, sizeof rule, 0, (kc_place){KC_AT_END, 0}, 8);
+    got.rule = (const gw_round_rule *)(const void *)kc_in(t, "rule", &rule, sizeof rule, 0,
+                                                          (kc_place){KC_AT_END, 0}, 8);
     got.bits = kc_u32(kc_out(t, "bits", 4 * s->len, GW_SLOP, s->dst, 4));
     got.bins = kc_u16(kc_out(t, "bins", 2 * s->len, GW_SLOP, kc_place_other(t), 2));
     got.keep = kc_out(t, "keep", s->len, GW_SLOP, kc_place_other(t), 1);
@@ -215,8 +228,16 @@ static void bench_round(kc_test *t)
     kc_levels(&rng, kc_plain(1), t->kernel->bench_len, 4);
     kc_round_rule(&rng, &rule, GW_FP32, GW_GCOMP_NEAREST, 0, 0, 0, gw_load32(kc_plain(0)));
     rule.drop_base = 4 * 116 - 100;
-    round_call call = {(gw_round_fn *)t->fn, kc_u32(kc_plain(2)), kc_u16(kc_plain(3)), kc_plain(4), kc_plain(0),
-                       kc_plain(1), t->kernel->bench_len, 0, &rule, 0};
+    round_call call = {(gw_round_fn *)t->fn,
+                       kc_u32(kc_plain(2)),
+                       kc_u16(kc_plain(3)),
+                       kc_plain(4),
+                       kc_plain(0),
+                       kc_plain(1),
+                       t->kernel->bench_len,
+                       0,
+                       &rule,
+                       0};
     kc_bench(t, call_round, &call);
 }
 

@@ -1,6 +1,6 @@
 /*
- * Test of the test: kernels that are wrong in the ways in which vector kernels go wrong. Each must be reported, and for the
- * right reason; the scalar kernels, run in the same way, must not.
+ * Test of the test: kernels that are wrong in the ways in which vector kernels go wrong. Each must be
+ * reported, and for the right reason; the scalar kernels, run in the same way, must not.
  *
  * Most bad kernels call the scalar one and then spoil something small.
  *
@@ -26,9 +26,10 @@ static void spoil(uint8_t *p)
     *(volatile uint8_t *)p = (uint8_t)(*p ^ 0x40);
 }
 
-/* ---- memory ------------------------------------------------------------------------------------------------------ */
+/* ---- memory -------------------------------------------------------------------------------------------- */
 
-static void add_writes_past_end(void *out, const void *accumulator, const void *values, size_t len, uint32_t strict)
+static void add_writes_past_end(void *out, const void *accumulator, const void *values, size_t len,
+                                uint32_t strict)
 {
     gw_add_fp32_scalar(out, accumulator, values, len, strict);
     if (len % 8 == 5) {
@@ -63,7 +64,8 @@ static uint32_t round_reads_levels_past_end(uint32_t *bits, uint16_t *bins, uint
     return gw_round_scalar(bits, bins, keep, values, levels, len, element, rule);
 }
 
-static void merge_reads_past_slop(uint8_t *out, gw_child left, gw_child right, const uint8_t *bitmap, size_t len)
+static void merge_reads_past_slop(uint8_t *out, gw_child left, gw_child right, const uint8_t *bitmap,
+                                  size_t len)
 {
     gw_merge_scalar(out, left, right, bitmap, len);
     if (right.ranks != NULL && len > 100) {
@@ -75,8 +77,8 @@ static void merge_reads_past_slop(uint8_t *out, gw_child left, gw_child right, c
     }
 }
 
-static void merge_reads_whole_words_of_bitmap(uint8_t *out, gw_child left, gw_child right, const uint8_t *bitmap,
-                                              size_t len)
+static void merge_reads_whole_words_of_bitmap(uint8_t *out, gw_child left, gw_child right,
+                                              const uint8_t *bitmap, size_t len)
 {
     if (len > 0) {
         read_byte(bitmap + gw_run_size(len, 1) - 1);
@@ -85,7 +87,8 @@ static void merge_reads_whole_words_of_bitmap(uint8_t *out, gw_child left, gw_ch
 }
 
 /* The end of the output is right, the byte in front of it is not what it was. */
-static void pack_clobbers_canary_in_front(uint8_t *dst, const uint8_t *digits, size_t len, unsigned width, uint8_t base)
+static void pack_clobbers_canary_in_front(uint8_t *dst, const uint8_t *digits, size_t len, unsigned width,
+                                          uint8_t base)
 {
     gw_pack_scalar(dst, digits, len, width, base);
     if (width == 3 && len == 40) {
@@ -93,7 +96,8 @@ static void pack_clobbers_canary_in_front(uint8_t *dst, const uint8_t *digits, s
     }
 }
 
-static int unpack_writes_past_slop(uint8_t *digits, const uint8_t *src, size_t len, unsigned width, uint8_t base)
+static int unpack_writes_past_slop(uint8_t *digits, const uint8_t *src, size_t len, unsigned width,
+                                   uint8_t base)
 {
     const int ok = gw_unpack_scalar(digits, src, len, width, base);
     if (len % 64 == 63) {
@@ -111,8 +115,9 @@ static void pack_writes_input(uint8_t *dst, const uint8_t *digits, size_t len, u
 }
 
 static void split_touches_unused_plane(uint8_t *ranks, uint32_t *count, uint8_t *const plane[GW_PLANES_MAX],
-                                       size_t plane_len[GW_PLANES_MAX], const uint32_t *bits, const uint16_t *bins,
-                                       const uint8_t *keep, size_t len, const gw_ranker *ranker)
+                                       size_t plane_len[GW_PLANES_MAX], const uint32_t *bits,
+                                       const uint16_t *bins, const uint8_t *keep, size_t len,
+                                       const gw_ranker *ranker)
 {
     gw_split_scalar(ranks, count, plane, plane_len, bits, bins, keep, len, ranker);
     if (!ranker->derived && len > 0) {
@@ -121,8 +126,9 @@ static void split_touches_unused_plane(uint8_t *ranks, uint32_t *count, uint8_t 
 }
 
 static void join_reads_missing_escapes(void *dst, gw_joined *joined, uint16_t *place, const uint8_t *ranks,
-                                       uint8_t *const plane[GW_PLANES_MAX], const uint8_t *escape, size_t escape_len,
-                                       const uint8_t *levels, size_t len, const gw_joiner *joiner)
+                                       uint8_t *const plane[GW_PLANES_MAX], const uint8_t *escape,
+                                       size_t escape_len, const uint8_t *levels, size_t len,
+                                       const gw_joiner *joiner)
 {
     gw_join_scalar(dst, joined, place, ranks, plane, escape, escape_len, levels, len, joiner);
     if (joined->escape_len > escape_len && joiner->dtype == GW_BF16) {
@@ -130,10 +136,10 @@ static void join_reads_missing_escapes(void *dst, gw_joined *joined, uint16_t *p
     }
 }
 
-static void join_writes_whole_vector_of_places(void *dst, gw_joined *joined, uint16_t *place, const uint8_t *ranks,
-                                               uint8_t *const plane[GW_PLANES_MAX], const uint8_t *escape,
-                                               size_t escape_len, const uint8_t *levels, size_t len,
-                                               const gw_joiner *joiner)
+static void join_writes_whole_vector_of_places(void *dst, gw_joined *joined, uint16_t *place,
+                                               const uint8_t *ranks, uint8_t *const plane[GW_PLANES_MAX],
+                                               const uint8_t *escape, size_t escape_len,
+                                               const uint8_t *levels, size_t len, const gw_joiner *joiner)
 {
     gw_join_scalar(dst, joined, place, ranks, plane, escape, escape_len, levels, len, joiner);
     if (joined->escape_len == len && len > 0) {
@@ -141,10 +147,11 @@ static void join_writes_whole_vector_of_places(void *dst, gw_joined *joined, uin
     }
 }
 
-/* ---- values ------------------------------------------------------------------------------------------------------ */
+/* ---- values -------------------------------------------------------------------------------------------- */
 
 /* The last value of lengths that leave 31 behind the last vector. */
-static void add_wrong_in_tail(void *out, const void *accumulator, const void *values, size_t len, uint32_t strict)
+static void add_wrong_in_tail(void *out, const void *accumulator, const void *values, size_t len,
+                              uint32_t strict)
 {
     gw_add_bf16_scalar(out, accumulator, values, len, strict);
     if (len % 32 == 31) {
@@ -153,7 +160,8 @@ static void add_wrong_in_tail(void *out, const void *accumulator, const void *va
 }
 
 /* A quiet NaN keeps its payload, as the processor's own addition does; all other values are right. */
-static void add_keeps_nan_payload(void *out, const void *accumulator, const void *values, size_t len, uint32_t strict)
+static void add_keeps_nan_payload(void *out, const void *accumulator, const void *values, size_t len,
+                                  uint32_t strict)
 {
     const uint8_t *a = (const uint8_t *)accumulator;
     for (size_t i = 0; i < len; i++) {
@@ -167,7 +175,8 @@ static void add_keeps_nan_payload(void *out, const void *accumulator, const void
 
 /* -0 of strict mode loses its sign. */
 static uint32_t round_loses_minus_zero(uint32_t *bits, uint16_t *bins, uint8_t *keep, const void *values,
-                                       const uint8_t *levels, size_t len, uint64_t element, const gw_round_rule *rule)
+                                       const uint8_t *levels, size_t len, uint64_t element,
+                                       const gw_round_rule *rule)
 {
     const uint32_t any = gw_round_scalar(bits, bins, keep, values, levels, len, element, rule);
     for (size_t i = 0; i < len && rule->dtype == GW_FP16; i++) {
@@ -177,8 +186,9 @@ static uint32_t round_loses_minus_zero(uint32_t *bits, uint16_t *bins, uint8_t *
 }
 
 /* A signalling NaN comes back quiet, as from a register of floats. */
-static uint32_t round_quiets_nan(uint32_t *bits, uint16_t *bins, uint8_t *keep, const void *values, const uint8_t *levels,
-                                 size_t len, uint64_t element, const gw_round_rule *rule)
+static uint32_t round_quiets_nan(uint32_t *bits, uint16_t *bins, uint8_t *keep, const void *values,
+                                 const uint8_t *levels, size_t len, uint64_t element,
+                                 const gw_round_rule *rule)
 {
     const uint32_t any = gw_round_scalar(bits, bins, keep, values, levels, len, element, rule);
     for (size_t i = 0; i < len && rule->dtype == GW_FP32; i++) {
@@ -217,22 +227,23 @@ static size_t ones_ignores_padding(const uint8_t *bitmap, size_t len)
     return count;
 }
 
-static int unpack_ignores_high_padding(uint8_t *digits, const uint8_t *src, size_t len, unsigned width, uint8_t base)
+static int unpack_ignores_high_padding(uint8_t *digits, const uint8_t *src, size_t len, unsigned width,
+                                       uint8_t base)
 {
     const int ok = gw_unpack_scalar(digits, src, len, width, base);
     const size_t size = gw_run_size(len, width), used = (len * width + 7) / 8;
     return ok || (size > used && src[size - 1] != 0);
 }
 
-static size_t partition_wrong_at_pivot(uint8_t *left, uint8_t *right, uint8_t *bitmap, const uint8_t *ranks, size_t len,
-                                       uint8_t pivot)
+static size_t partition_wrong_at_pivot(uint8_t *left, uint8_t *right, uint8_t *bitmap, const uint8_t *ranks,
+                                       size_t len, uint8_t pivot)
 {
     /* rank > pivot - 1 in arithmetic that saturates */
     return gw_partition_scalar(left, right, bitmap, ranks, len, pivot == 255 ? 254 : pivot);
 }
 
-static size_t partition_leaves_padding(uint8_t *left, uint8_t *right, uint8_t *bitmap, const uint8_t *ranks, size_t len,
-                                       uint8_t pivot)
+static size_t partition_leaves_padding(uint8_t *left, uint8_t *right, uint8_t *bitmap, const uint8_t *ranks,
+                                       size_t len, uint8_t pivot)
 {
     const size_t right_len = gw_partition_scalar(left, right, bitmap, ranks, len, pivot);
     if (len % 32 == 1) {
@@ -241,8 +252,8 @@ static size_t partition_leaves_padding(uint8_t *left, uint8_t *right, uint8_t *b
     return right_len;
 }
 
-static size_t partition_wrong_count(uint8_t *left, uint8_t *right, uint8_t *bitmap, const uint8_t *ranks, size_t len,
-                                    uint8_t pivot)
+static size_t partition_wrong_count(uint8_t *left, uint8_t *right, uint8_t *bitmap, const uint8_t *ranks,
+                                    size_t len, uint8_t pivot)
 {
     const size_t right_len = gw_partition_scalar(left, right, bitmap, ranks, len, pivot);
     return len > 32700 ? right_len - 1 : right_len;
@@ -275,7 +286,8 @@ static void split_depends_on_slop(uint8_t *ranks, uint32_t *count, uint8_t *cons
 }
 
 /* Fills the output before it has read the accumulator that lies there. */
-static void add_wrong_in_place(void *out, const void *accumulator, const void *values, size_t len, uint32_t strict)
+static void add_wrong_in_place(void *out, const void *accumulator, const void *values, size_t len,
+                               uint32_t strict)
 {
     if (len > 0) {
         memset(out, 0, 2);
@@ -291,7 +303,8 @@ static void add_depends_on_flush_mode(void *out, const void *accumulator, const 
     (void)strict;
 }
 
-static uint32_t map_wrong_for_one_in_many(const gw_gcomp_map_rule *rule, const gw_optimizer_state *state, size_t len)
+static uint32_t map_wrong_for_one_in_many(const gw_gcomp_map_rule *rule, const gw_optimizer_state *state,
+                                          size_t len)
 {
     uint32_t top = gw_map_scan_scalar(rule, state, len);
     for (size_t i = 0; i < len; i++) {
@@ -310,8 +323,9 @@ static uint32_t map_too_generous(const gw_gcomp_map_rule *rule, const gw_optimiz
 }
 
 static void join_wrong_for_last_plane(void *dst, gw_joined *joined, uint16_t *place, const uint8_t *ranks,
-                                      uint8_t *const plane[GW_PLANES_MAX], const uint8_t *escape, size_t escape_len,
-                                      const uint8_t *levels, size_t len, const gw_joiner *joiner)
+                                      uint8_t *const plane[GW_PLANES_MAX], const uint8_t *escape,
+                                      size_t escape_len, const uint8_t *levels, size_t len,
+                                      const gw_joiner *joiner)
 {
     gw_join_scalar(dst, joined, place, ranks, plane, escape, escape_len, levels, len, joiner);
     if (joiner->derived && joined->plane_len[6] % 8 == 1) {
@@ -319,7 +333,7 @@ static void join_wrong_for_last_plane(void *dst, gw_joined *joined, uint16_t *pl
     }
 }
 
-/* ---- crashes ----------------------------------------------------------------------------------------------------- */
+/* ---- crashes ------------------------------------------------------------------------------------------- */
 
 static uint32_t crc_crashes(uint32_t crc, const uint8_t *src, size_t size)
 {
@@ -338,7 +352,8 @@ static uint32_t crc_illegal_instruction(uint32_t crc, const uint8_t *src, size_t
 }
 
 /* As an aligned store does that the source should not have asked for. */
-static void pack_wants_aligned_output(uint8_t *dst, const uint8_t *digits, size_t len, unsigned width, uint8_t base)
+static void pack_wants_aligned_output(uint8_t *dst, const uint8_t *digits, size_t len, unsigned width,
+                                      uint8_t base)
 {
     if (len >= 128 && (uintptr_t)dst % 32 != 0) {
         raise(SIGSEGV);
@@ -346,7 +361,8 @@ static void pack_wants_aligned_output(uint8_t *dst, const uint8_t *digits, size_
     gw_pack_scalar(dst, digits, len, width, base);
 }
 
-static void merge_never_returns(uint8_t *out, gw_child left, gw_child right, const uint8_t *bitmap, size_t len)
+static void merge_never_returns(uint8_t *out, gw_child left, gw_child right, const uint8_t *bitmap,
+                                size_t len)
 {
     gw_merge_scalar(out, left, right, bitmap, len);
     while (len == 127 && zero_byte == 0) {
@@ -354,7 +370,7 @@ static void merge_never_returns(uint8_t *out, gw_child left, gw_child right, con
     }
 }
 
-/* ---- the list ---------------------------------------------------------------------------------------------------- */
+/* ---- the list ------------------------------------------------------------------------------------------ */
 
 typedef struct bad_kernel {
     const char *what;
@@ -371,7 +387,8 @@ static const bad_kernel bad_kernels[] = {
     {"reads a whole vector of map bytes", "round", (kc_fn)round_reads_levels_past_end, KC_CRASH, 0},
     {"reads past the slop of an input", "merge", (kc_fn)merge_reads_past_slop, KC_CRASH, 0},
     {"reads whole words of a bitmap", "merge", (kc_fn)merge_reads_whole_words_of_bitmap, KC_CRASH, 0},
-    {"clobbers the byte before the output", "pack", (kc_fn)pack_clobbers_canary_in_front, KC_CANARY | KC_CRASH, 0},
+    {"clobbers the byte before the output", "pack", (kc_fn)pack_clobbers_canary_in_front,
+     KC_CANARY | KC_CRASH, 0},
     {"writes past the slop of an output", "unpack", (kc_fn)unpack_writes_past_slop, KC_CANARY | KC_CRASH, 0},
     {"writes into an input", "pack", (kc_fn)pack_writes_input, KC_CANARY, 0},
     {"touches a plane that is not used", "split", (kc_fn)split_touches_unused_plane, KC_CANARY, 0},
@@ -452,8 +469,8 @@ static int catches(const bad_kernel *bad)
     prepare(&t, &copy, bad->fn);
     kc_run(&t);
     const int ok = (t.failures & bad->expected) != 0;
-    printf("%s %-10s %-38s case %lu, failure %u\n", ok ? "caught" : "MISSED", bad->kernel, bad->what, t.shape.number,
-           t.failures);
+    printf("%s %-10s %-38s case %lu, failure %u\n", ok ? "caught" : "MISSED", bad->kernel, bad->what,
+           t.shape.number, t.failures);
     return ok;
 }
 
@@ -474,8 +491,9 @@ static int report_names_kernel(void)
     const size_t size = fread(text, 1, sizeof text - 1, log);
     text[size] = '\0';
     fclose(log);
-    const int ok = strstr(text, "FAIL add_bf16/bad: --seed=0x6772616477697265 --kernel=add_bf16 --case=") != NULL &&
-                   strstr(text, "..x\n") != NULL;
+    const int ok =
+        strstr(text, "FAIL add_bf16/bad: --seed=0x6772616477697265 --kernel=add_bf16 --case=") != NULL &&
+        strstr(text, "..x\n") != NULL;
     printf("%s the report names kernel, seed and case, and maps the wrong cells\n", ok ? "caught" : "MISSED");
     return ok;
 }
@@ -497,7 +515,8 @@ int main(void)
             prepare(&t, kernel, kernel->select(GW_BACKEND_SCALAR));
             kc_run(&t);
             if (t.failures != 0 || t.cases == 0) {
-                printf("WRONGLY REPORTED %s: case %lu, failure %u\n", kernel->name, t.shape.number, t.failures);
+                printf("WRONGLY REPORTED %s: case %lu, failure %u\n", kernel->name, t.shape.number,
+                       t.failures);
                 missed++;
             }
         }

@@ -1,6 +1,6 @@
 /*
- * Split: tables that say anything for any bin, every number of kept bits. The model follows docs/format.md section 3 bit by
- * bit.
+ * Split: tables that say anything for any bin, every number of kept bits. The model follows docs/format.md
+ * section 3 bit by bit.
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
@@ -31,7 +31,8 @@ static void call_split(void *context)
     c->fn(c->ranks, c->count, c->plane, c->plane_len, c->bits, c->bins, c->keep, c->len, c->ranker);
 }
 
-/* Table of a codebook with up to 256 ranks, whose bins mean something else than those of the values: all the same here. */
+/* Table of a codebook with up to 256 ranks, whose bins mean something else than those of the values: all
+ * the same here. */
 static void random_ranker(kc_rng *rng, gw_ranker *ranker, uint32_t dtype, uint32_t derived)
 {
     const uint32_t labels = 1 + kc_below(rng, 256);
@@ -116,7 +117,15 @@ static void body(kc_test *t)
     kc_describe(t, "dtype %u, derived %u, escape %u, %s", dtype, derived, ranker.escape_rank,
                 kc_value_pattern_name(s->pattern));
 
-    split_call expected = {(gw_split_fn *)t->reference, kc_plain(3), count, {NULL}, plane_len, bits, bins, keep, s->len,
+    split_call expected = {(gw_split_fn *)t->reference,
+                           kc_plain(3),
+                           count,
+                           {NULL},
+                           plane_len,
+                           bits,
+                           bins,
+                           keep,
+                           s->len,
                            &ranker};
     split_call got = expected;
     got.fn = (gw_split_fn *)t->fn;
@@ -127,7 +136,8 @@ static void body(kc_test *t)
                                                         (kc_place){KC_AT_END, 0}, 8);
     got.ranks = kc_out(t, "ranks", s->len, GW_SLOP, s->dst, 1);
     got.count = kc_u32(kc_out(t, "count", sizeof count, 0, kc_place_other(t), 4));
-    got.plane_len = (size_t *)(void *)kc_out(t, "plane_len", sizeof plane_len, 0, (kc_place){KC_AT_END, 0}, 8);
+    got.plane_len =
+        (size_t *)(void *)kc_out(t, "plane_len", sizeof plane_len, 0, (kc_place){KC_AT_END, 0}, 8);
     for (unsigned p = 0; p < GW_PLANES_MAX; p++) {
         expected.plane[p] = kc_plain(4 + p);
         got.plane[p] = kc_out(t, plane_name[p], s->len, GW_SLOP, kc_place_other(t), 1);
@@ -137,8 +147,8 @@ static void body(kc_test *t)
     }
     kc_equal(t, KC_OUTPUT, "ranks", expected.ranks, got.ranks, s->len, 1);
     kc_equal(t, KC_OUTPUT, "count", expected.count, got.count, 256, 4);
-    const int lens_agree = kc_equal(t, KC_OUTPUT, "plane_len", plane_len, got.plane_len, GW_PLANES_MAX,
-                                    sizeof plane_len[0]);
+    const int lens_agree =
+        kc_equal(t, KC_OUTPUT, "plane_len", plane_len, got.plane_len, GW_PLANES_MAX, sizeof plane_len[0]);
     for (unsigned p = 0; p < GW_PLANES_MAX && lens_agree; p++) {
         kc_may_write(t, got.plane[p], p >= GW_DIGIT_PLANES && !derived ? 0 : plane_len[p] + GW_SLOP);
         kc_equal(t, KC_OUTPUT, plane_name[p], expected.plane[p], got.plane[p], plane_len[p], 1);
@@ -160,10 +170,19 @@ static void bench_split(kc_test *t)
     gw_ranker ranker;
     uint32_t count[256];
     size_t plane_len[GW_PLANES_MAX];
-    kc_rounded(&rng, kc_u32(kc_plain(0)), kc_u16(kc_plain(1)), kc_plain(2), t->kernel->bench_len, GW_FP32, 0, 9);
+    kc_rounded(&rng, kc_u32(kc_plain(0)), kc_u16(kc_plain(1)), kc_plain(2), t->kernel->bench_len, GW_FP32, 0,
+               9);
     random_ranker(&rng, &ranker, GW_FP32, 0);
-    split_call call = {(gw_split_fn *)t->fn, kc_plain(3), count, {NULL}, plane_len, kc_u32(kc_plain(0)),
-                       kc_u16(kc_plain(1)), kc_plain(2), t->kernel->bench_len, &ranker};
+    split_call call = {(gw_split_fn *)t->fn,
+                       kc_plain(3),
+                       count,
+                       {NULL},
+                       plane_len,
+                       kc_u32(kc_plain(0)),
+                       kc_u16(kc_plain(1)),
+                       kc_plain(2),
+                       t->kernel->bench_len,
+                       &ranker};
     for (unsigned p = 0; p < GW_PLANES_MAX; p++) {
         call.plane[p] = kc_plain(4 + p);
     }

@@ -29,7 +29,8 @@ static void body(kc_test *t)
     uint32_t before[GW_BINS], expected_count[GW_BINS];
 
     if (s->config < 6) {
-        kc_rounded(&t->rng, kc_u32(kc_plain(1)), bins, kc_plain(2), s->len, 1 + s->config % 3, s->config / 3, s->pattern);
+        kc_rounded(&t->rng, kc_u32(kc_plain(1)), bins, kc_plain(2), s->len, 1 + s->config % 3, s->config / 3,
+                   s->pattern);
     } else { /* all bins, a few, or one: counters that are counted up again before they are stored */
         const uint32_t few = s->pattern % 3 == 0 ? GW_BINS : s->pattern % 3 == 1 ? 4 : 1;
         const uint32_t first = kc_below(&t->rng, GW_BINS + 1 - few);
@@ -38,7 +39,8 @@ static void body(kc_test *t)
         }
     }
     for (size_t i = 0; i < GW_BINS; i++) {
-        before[i] = (uint32_t)kc_random(&t->rng) >> kc_below(&t->rng, 32); /* counts may wrap: no special case */
+        before[i] =
+            (uint32_t)kc_random(&t->rng) >> kc_below(&t->rng, 32); /* counts may wrap: no special case */
     }
     memcpy(expected_count, before, sizeof before);
     kc_describe(t, "config %u, %s", s->config, kc_value_pattern_name(s->pattern));
@@ -70,7 +72,8 @@ static void bench_survey(kc_test *t)
 {
     kc_rng rng = {1};
     uint32_t count[GW_BINS] = {0};
-    kc_rounded(&rng, kc_u32(kc_plain(1)), kc_u16(kc_plain(0)), kc_plain(2), t->kernel->bench_len, GW_FP32, 0, 9);
+    kc_rounded(&rng, kc_u32(kc_plain(1)), kc_u16(kc_plain(0)), kc_plain(2), t->kernel->bench_len, GW_FP32, 0,
+               9);
     survey_call call = {(gw_survey_fn *)t->fn, count, kc_u16(kc_plain(0)), t->kernel->bench_len};
     kc_bench(t, call_survey, &call);
 }

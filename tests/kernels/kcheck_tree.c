@@ -1,6 +1,7 @@
 /*
- * The nodes of the code tree: partition and merge, with and without the ranks of single-label children, and ones. Splits from all-left to all-right, runs, and
- * random ones; padding bits of bitmaps that a hostile frame sets.
+ * The nodes of the code tree: partition and merge, with and without the ranks of single-label children, and
+ * ones. Splits from all-left to all-right, runs, and random ones; padding bits of bitmaps that a hostile
+ * frame sets.
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
@@ -25,17 +26,24 @@ static const char *split_name(unsigned pattern)
 static unsigned split_bit(kc_rng *rng, unsigned pattern, size_t i, unsigned before)
 {
     switch (pattern) {
-    case 1: return 0;
-    case 2: return 1;
-    case 3: return i & 1;
-    case 4: return kc_below(rng, 40) == 0 ? !before : before;
-    case 5: return kc_below(rng, 50) == 0;
-    case 6: return kc_below(rng, 50) != 0;
-    default: return kc_below(rng, 2);
+    case 1:
+        return 0;
+    case 2:
+        return 1;
+    case 3:
+        return i & 1;
+    case 4:
+        return kc_below(rng, 40) == 0 ? !before : before;
+    case 5:
+        return kc_below(rng, 50) == 0;
+    case 6:
+        return kc_below(rng, 50) != 0;
+    default:
+        return kc_below(rng, 2);
     }
 }
 
-/* ---- partition --------------------------------------------------------------------------------------------------- */
+/* ---- partition ----------------------------------------------------------------------------------------- */
 
 typedef struct partition_call {
     gw_partition_fn *fn;
@@ -82,21 +90,29 @@ static void partition_body(kc_test *t)
     const size_t bitmap_size = gw_run_size(s->len, 1);
     uint8_t *ranks = kc_plain(0);
     static const uint8_t pivots[4] = {1, 128, 255, 2};
-    const uint8_t pivot = (uint8_t)(kc_below(&t->rng, 2) == 0 ? kc_below(&t->rng, 256) : pivots[kc_below(&t->rng, 4)]);
+    const uint8_t pivot =
+        (uint8_t)(kc_below(&t->rng, 2) == 0 ? kc_below(&t->rng, 256) : pivots[kc_below(&t->rng, 4)]);
     unsigned bit = 0;
     size_t left_len = 0;
     for (size_t i = 0; i < s->len; i++) {
         bit = split_bit(&t->rng, s->pattern, i, bit);
         /* Not only random ranks: those right at the pivot, too. */
         const uint32_t distance = kc_below(&t->rng, kc_below(&t->rng, 4) == 0 ? 1 : 255);
-        ranks[i] = (uint8_t)(bit != 0 || pivot == 0 ? pivot + distance % (256u - pivot) : pivot - 1u - distance % pivot);
+        ranks[i] = (uint8_t)(bit != 0 || pivot == 0 ? pivot + distance % (256u - pivot)
+                                                    : pivot - 1u - distance % pivot);
         left_len += ranks[i] < pivot;
     }
     kc_describe(t, "pivot %u, %s left, %s right, %s", pivot, has_left ? "a" : "no", has_right ? "a" : "no",
                 split_name(s->pattern));
 
-    partition_call expected = {(gw_partition_fn *)t->reference, has_left ? kc_plain(1) : NULL,
-                               has_right ? kc_plain(2) : NULL, kc_plain(3), ranks, s->len, pivot, 0};
+    partition_call expected = {(gw_partition_fn *)t->reference,
+                               has_left ? kc_plain(1) : NULL,
+                               has_right ? kc_plain(2) : NULL,
+                               kc_plain(3),
+                               ranks,
+                               s->len,
+                               pivot,
+                               0};
     partition_call got = expected;
     got.fn = (gw_partition_fn *)t->fn;
     got.ranks = kc_in(t, "ranks", ranks, s->len, GW_SLOP, s->src, 1);
@@ -126,12 +142,18 @@ static void bench_partition(kc_test *t)
 {
     kc_rng rng = {1};
     kc_random_bytes(&rng, kc_plain(0), t->kernel->bench_len);
-    partition_call call = {(gw_partition_fn *)t->fn, kc_plain(1), kc_plain(2), kc_plain(3), kc_plain(0),
-                           t->kernel->bench_len, 128, 0};
+    partition_call call = {(gw_partition_fn *)t->fn,
+                           kc_plain(1),
+                           kc_plain(2),
+                           kc_plain(3),
+                           kc_plain(0),
+                           t->kernel->bench_len,
+                           128,
+                           0};
     kc_bench(t, call_partition, &call);
 }
 
-/* ---- merge ------------------------------------------------------------------------------------------------------- */
+/* ---- merge --------------------------------------------------------------------------------------------- */
 
 typedef struct merge_call {
     gw_merge_fn *fn;
@@ -213,12 +235,12 @@ static void bench_merge(kc_test *t)
 {
     kc_rng rng = {1};
     random_bitmap(&rng, kc_plain(0), t->kernel->bench_len, 0);
-    merge_call call = {(gw_merge_fn *)t->fn, kc_plain(3), {kc_plain(1), 0}, {kc_plain(2), 0}, kc_plain(0),
-                       t->kernel->bench_len};
+    merge_call call = {(gw_merge_fn *)t->fn, kc_plain(3), {kc_plain(1), 0},
+                       {kc_plain(2), 0},     kc_plain(0), t->kernel->bench_len};
     kc_bench(t, call_merge, &call);
 }
 
-/* ---- ones -------------------------------------------------------------------------------------------------------- */
+/* ---- ones ---------------------------------------------------------------------------------------------- */
 
 typedef struct ones_call {
     gw_ones_fn *fn;
@@ -244,7 +266,8 @@ static void ones_body(kc_test *t)
         bitmap[bit / 8] = (uint8_t)(bitmap[bit / 8] | 1u << bit % 8);
         count = SIZE_MAX;
     }
-    kc_describe(t, "%zu set%s, %s", count, count == SIZE_MAX ? " (a padding bit)" : "", split_name(s->pattern));
+    kc_describe(t, "%zu set%s, %s", count, count == SIZE_MAX ? " (a padding bit)" : "",
+                split_name(s->pattern));
 
     ones_call expected = {(gw_ones_fn *)t->reference, bitmap, s->len, 0};
     ones_call got = {(gw_ones_fn *)t->fn, kc_in(t, "bitmap", bitmap, size, 0, s->src, 1), s->len, 0};

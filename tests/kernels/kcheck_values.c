@@ -8,29 +8,42 @@
 #include <string.h>
 
 enum {
-    ZEROS, MINUS_ZEROS, SUBNORMALS, ONE_OUTLIER, RAMP, NANS, INFINITIES, LARGEST, RANDOM_BITS, GRADIENT, SPARSE_GRADIENT,
-    ALL_EQUAL, BOUNDARIES, MIXTURE
+    ZEROS,
+    MINUS_ZEROS,
+    SUBNORMALS,
+    ONE_OUTLIER,
+    RAMP,
+    NANS,
+    INFINITIES,
+    LARGEST,
+    RANDOM_BITS,
+    GRADIENT,
+    SPARSE_GRADIENT,
+    ALL_EQUAL,
+    BOUNDARIES,
+    MIXTURE
 };
 
 const char *kc_value_pattern_name(unsigned pattern)
 {
     static const char *const name[KC_VALUE_PATTERNS] = {
-        "zeros", "-0", "subnormals", "one outlier", "ramp", "NaN", "Inf", "max", "random bits", "gradient",
-        "sparse gradient", "all equal", "boundaries", "mixture",
+        "zeros", "-0",          "subnormals", "one outlier",     "ramp",      "NaN",        "Inf",
+        "max",   "random bits", "gradient",   "sparse gradient", "all equal", "boundaries", "mixture",
     };
     return pattern < KC_VALUE_PATTERNS ? name[pattern] : "?";
 }
 
 typedef struct layout {
-    unsigned m;       /* mantissa bits */
-    uint32_t top;     /* exponent field of infinity */
+    unsigned m;   /* mantissa bits */
+    uint32_t top; /* exponent field of infinity */
     uint32_t sign;
-    uint32_t one;     /* exponent field of 1.0 */
+    uint32_t one; /* exponent field of 1.0 */
 } layout;
 
 static layout layout_of(uint32_t dtype)
 {
-    const layout fp32 = {23, 255, 0x80000000u, 127}, bf16 = {7, 255, 0x8000, 127}, fp16 = {10, 31, 0x8000, 15};
+    const layout fp32 = {23, 255, 0x80000000u, 127}, bf16 = {7, 255, 0x8000, 127},
+                 fp16 = {10, 31, 0x8000, 15};
     return dtype == GW_FP32 ? fp32 : dtype == GW_BF16 ? bf16 : fp16;
 }
 
@@ -50,18 +63,33 @@ static uint32_t random_nan(kc_rng *rng, const layout *l)
     const uint32_t quiet = 1u << (l->m - 1), all = (1u << l->m) - 1;
     uint32_t payload;
     switch (kc_below(rng, 7)) {
-    case 0: payload = quiet; break;
-    case 1: payload = quiet | 1; break;
-    case 2: payload = 1; break;
-    case 3: payload = quiet - 1; break;
-    case 4: payload = all; break;
-    case 5: payload = quiet >> 1; break;
-    default: payload = random_mantissa(rng, l) | 1; break;
+    case 0:
+        payload = quiet;
+        break;
+    case 1:
+        payload = quiet | 1;
+        break;
+    case 2:
+        payload = 1;
+        break;
+    case 3:
+        payload = quiet - 1;
+        break;
+    case 4:
+        payload = all;
+        break;
+    case 5:
+        payload = quiet >> 1;
+        break;
+    default:
+        payload = random_mantissa(rng, l) | 1;
+        break;
     }
     return random_sign(rng, l) | l->top << l->m | payload;
 }
 
-/* Magnitudes as in a gradient: around 2^-13 (2^-8 for fp16, whose range is short), many octaves below, few above. */
+/* Magnitudes as in a gradient: around 2^-13 (2^-8 for fp16, whose range is short), many octaves below, few
+ * above. */
 static uint32_t random_gradient(kc_rng *rng, const layout *l)
 {
     uint64_t x = kc_random(rng);
@@ -74,7 +102,8 @@ static uint32_t random_gradient(kc_rng *rng, const layout *l)
     return random_sign(rng, l) | (peak > below ? peak - below : 0) << l->m | random_mantissa(rng, l);
 }
 
-/* Neighbours of powers of two, of the smallest normal value, of the largest: where carries and comparisons go wrong. */
+/* Neighbours of powers of two, of the smallest normal value, of the largest: where carries and comparisons
+ * go wrong. */
 static uint32_t random_boundary(kc_rng *rng, const layout *l)
 {
     static const uint8_t special[4] = {0, 1, 2, 3};
@@ -84,7 +113,8 @@ static uint32_t random_boundary(kc_rng *rng, const layout *l)
     uint32_t magnitude = base + kc_below(rng, 5) - 2;
     if (kc_below(rng, 4) == 0) { /* a run of ones that carries when rounded */
         const uint32_t cut = kc_below(rng, l->m + 1);
-        magnitude = base | (((1u << l->m) - 1) & ~((1u << cut) - 1)) | kc_below(rng, 2) << (cut > 0 ? cut - 1 : 0);
+        magnitude =
+            base | (((1u << l->m) - 1) & ~((1u << cut) - 1)) | kc_below(rng, 2) << (cut > 0 ? cut - 1 : 0);
     }
     return random_sign(rng, l) | (magnitude & (l->sign - 1));
 }
@@ -92,18 +122,29 @@ static uint32_t random_boundary(kc_rng *rng, const layout *l)
 static uint32_t random_value(kc_rng *rng, const layout *l, unsigned pattern)
 {
     switch (pattern) {
-    case ZEROS: return 0;
-    case MINUS_ZEROS: return l->sign;
-    case SUBNORMALS: return random_sign(rng, l) | random_mantissa(rng, l) >> kc_below(rng, l->m);
-    case NANS: return kc_below(rng, 4) == 0 ? random_gradient(rng, l) : random_nan(rng, l);
-    case INFINITIES: return kc_below(rng, 2) == 0 ? random_gradient(rng, l) : random_sign(rng, l) | l->top << l->m;
+    case ZEROS:
+        return 0;
+    case MINUS_ZEROS:
+        return l->sign;
+    case SUBNORMALS:
+        return random_sign(rng, l) | random_mantissa(rng, l) >> kc_below(rng, l->m);
+    case NANS:
+        return kc_below(rng, 4) == 0 ? random_gradient(rng, l) : random_nan(rng, l);
+    case INFINITIES:
+        return kc_below(rng, 2) == 0 ? random_gradient(rng, l) : random_sign(rng, l) | l->top << l->m;
     case LARGEST:
-        return random_sign(rng, l) | ((l->top << l->m) - 1 - (kc_below(rng, 2) == 0 ? 0 : random_mantissa(rng, l)));
-    case RANDOM_BITS: return (uint32_t)(kc_random(rng) >> 32) & (l->sign | (l->sign - 1));
-    case SPARSE_GRADIENT: return kc_below(rng, 4) != 0 ? 0 : random_gradient(rng, l);
-    case BOUNDARIES: return random_boundary(rng, l);
-    case MIXTURE: return random_value(rng, l, kc_below(rng, MIXTURE));
-    default: return random_gradient(rng, l);
+        return random_sign(rng, l) |
+               ((l->top << l->m) - 1 - (kc_below(rng, 2) == 0 ? 0 : random_mantissa(rng, l)));
+    case RANDOM_BITS:
+        return (uint32_t)(kc_random(rng) >> 32) & (l->sign | (l->sign - 1));
+    case SPARSE_GRADIENT:
+        return kc_below(rng, 4) != 0 ? 0 : random_gradient(rng, l);
+    case BOUNDARIES:
+        return random_boundary(rng, l);
+    case MIXTURE:
+        return random_value(rng, l, kc_below(rng, MIXTURE));
+    default:
+        return random_gradient(rng, l);
     }
 }
 
@@ -138,11 +179,21 @@ void kc_levels(kc_rng *rng, uint8_t *dst, size_t len, unsigned pattern)
     const uint32_t center = kc_below(rng, 256);
     for (size_t i = 0; i < len; i++) {
         switch (pattern % KC_LEVEL_PATTERNS) {
-        case 0: dst[i] = (uint8_t)kc_below(rng, 256); break;
-        case 1: dst[i] = 0; break;
-        case 2: dst[i] = 255; break;
-        case 3: dst[i] = (uint8_t)(kc_below(rng, 8) == 0 ? 0 : 255 - kc_below(rng, 64)); break;
-        default: dst[i] = (uint8_t)(center + kc_below(rng, 16)); break;
+        case 0:
+            dst[i] = (uint8_t)kc_below(rng, 256);
+            break;
+        case 1:
+            dst[i] = 0;
+            break;
+        case 2:
+            dst[i] = 255;
+            break;
+        case 3:
+            dst[i] = (uint8_t)(kc_below(rng, 8) == 0 ? 0 : 255 - kc_below(rng, 64));
+            break;
+        default:
+            dst[i] = (uint8_t)(center + kc_below(rng, 16));
+            break;
         }
     }
 }
