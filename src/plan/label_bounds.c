@@ -144,7 +144,7 @@ static void build_lines(gw_bounds *b) {
 
 size_t gw_bounds_size(uint32_t tensor_count, uint32_t vector_count_max, int has_cpu, uint32_t suffix_cap) {
     size_t n = tensor_count;
-    return n * 16 + (n + 1) * 4 + (size_t)vector_count_max * (n + 1) * sizeof(gw_plan_vector) + (n + 2) * 4 +
+    return n * 16 + (n + 1) * (4 + sizeof(gw_suffix)) + (size_t)vector_count_max * (n + 1) * sizeof(gw_plan_vector) + (n + 2) * 4 +
            (n + 2) * suffix_cap * sizeof(gw_suffix) +
            (has_cpu ? (n + 1) * (WEIGHTS_MAX * sizeof(gw_bound_line) + 4) : 0) + 96;
 }
@@ -157,6 +157,7 @@ int gw_bounds_open(gw_bounds *b, const gw_label_source *source, uint32_t suffix_
     b->net_min = gw_arena_take(arena, n, sizeof(gw_plan_tick));
     b->gpu_min = gw_arena_take(arena, n, sizeof(gw_plan_tick));
     b->suffix_len = gw_arena_take(arena, (size_t)n + 1, sizeof(uint32_t));
+    b->least = gw_arena_take(arena, (size_t)n + 1, sizeof(gw_suffix));
     b->scratch = gw_arena_take(arena, source->vector_count_max, sizeof(gw_plan_vector));
     b->row = gw_arena_take(arena, (size_t)source->vector_count_max * (source->tree != NULL ? 1 : n),
                            sizeof(gw_plan_vector));
@@ -169,7 +170,7 @@ int gw_bounds_open(gw_bounds *b, const gw_label_source *source, uint32_t suffix_
         b->lines = gw_arena_take(arena, ((size_t)n + 1) * WEIGHTS_MAX, sizeof(gw_bound_line));
         b->line_len = gw_arena_take(arena, (size_t)n + 1, sizeof(uint32_t));
     }
-    if (b->net_min == NULL || b->gpu_min == NULL || b->suffix_len == NULL || b->scratch == NULL || b->row == NULL ||
+    if (b->net_min == NULL || b->gpu_min == NULL || b->suffix_len == NULL || b->least == NULL || b->scratch == NULL || b->row == NULL ||
         b->row_first == NULL || b->suffixes == NULL || b->buckets == NULL ||
         (source->has_cpu && (b->lines == NULL || b->line_len == NULL))) {
         return 0;
@@ -207,6 +208,7 @@ int gw_bounds_build(gw_bounds *b, uint32_t cap, gw_plan_tick ub, gw_clock_guard 
     const gw_plan_tick *bwd_sum = b->source->bwd_sum;
     b->suffixes[(size_t)n * b->suffix_cap_max] = (gw_suffix){0, 0, 0, 0};
     b->suffix_len[n] = 1;
+    b->least[n] = (gw_suffix){0, 0, 0, 0};
     for (uint32_t k = n; k-- > 0;) {
         if (guard != NULL && gw_out_of_time(guard)) {
             return 0;
@@ -279,6 +281,9 @@ int gw_bounds_build(gw_bounds *b, uint32_t cap, gw_plan_tick ub, gw_clock_guard 
             compute_min = gw_tick_min(compute_min, s.compute);
             s.release_min = release_min;
             kept[b->suffix_len[k]++] = s;
+        }
+        if (b->suffix_len[k] > 0) {
+            b->least[k] = (gw_suffix){kept[0].net, release_min, compute_min, release_min};
         }
         if (guard != NULL) {
             guard->work += work;

@@ -30,6 +30,7 @@ typedef struct gw_bounds {
     gw_plan_vector *scratch;  /* vectors of one step */
     gw_suffix *suffixes;      /* boundary k: suffix_len[k] entries from k * suffix_cap_max, ascending in net */
     uint32_t *suffix_len;     /* [n + 1] */
+    gw_suffix *least;         /* [n + 1] smallest of each component at a boundary */
     uint32_t suffix_cap_max;
     gw_suffix *buckets;       /* [suffix_cap_max] */
     gw_plan_vector *row;      /* vectors of all steps from one tensor */
@@ -64,6 +65,19 @@ int gw_bounds_build(gw_bounds *bounds, uint32_t cap, gw_plan_tick ub, gw_clock_g
 
 /* No completion of the clocks at boundary k < n ends earlier than this, or than ub of gw_bounds_build(). */
 gw_plan_tick gw_bounds_at(const gw_bounds *bounds, uint32_t k, const gw_clocks *clocks);
+
+/* A weaker bound in a few operations; INT64_MAX when no continuation from k ends before ub. */
+static inline gw_plan_tick gw_bounds_quick(const gw_bounds *bounds, uint32_t k, const gw_clocks *clocks) {
+    const gw_suffix *least = &bounds->least[k];
+    if (bounds->suffix_len[k] == 0) {
+        return INT64_MAX;
+    }
+    gw_plan_tick c = clocks->c + least->net;
+    gw_plan_tick e = clocks->e + least->release;
+    gw_plan_tick d = clocks->d + least->compute;
+    gw_plan_tick longest = c > e ? c : e;
+    return longest > d ? longest : d;
+}
 
 /* Lifts clocks to the largest value that makes no difference to any continuation. */
 void gw_bounds_clamp(const gw_bounds *bounds, uint32_t k, gw_clocks *clocks);

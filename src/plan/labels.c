@@ -125,6 +125,16 @@ static sort_key *sort_keys(sort_key *keys, sort_key *spare, uint32_t count, cons
     return keys;
 }
 
+static int dominated_by_any(const gw_clocks *l, const label *others, uint32_t count) {
+    for (uint32_t r = 0; r < count; r++) {
+        const gw_clocks *o = &others[r].clocks;
+        if (o->c <= l->c && o->e <= l->e && o->d <= l->d && o->q <= l->q && o->p <= l->p) {
+            return 1;
+        }
+    }
+    return 0;
+}
+
 /*
  * Reduces buffer[0..count) to its non-dominated labels, at most cap, written to kept. In order of bound (which no
  * clock can lower) a label comes after everything that dominates it. Returns the number kept; the smallest bound
@@ -139,16 +149,7 @@ static uint32_t reduce(engine *g, uint32_t count, uint32_t cap, label *kept) {
     uint32_t kept_count = 0;
     for (uint32_t i = 0; i < count; i++) {
         const label *l = &g->buffer[order[i].index];
-        int dominated = 0;
-        for (uint32_t r = 0; r < kept_count; r++) {
-            const gw_clocks *o = &kept[r].clocks;
-            if (o->c <= l->clocks.c && o->e <= l->clocks.e && o->d <= l->clocks.d && o->q <= l->clocks.q &&
-                o->p <= l->clocks.p) {
-                dominated = 1;
-                break;
-            }
-        }
-        if (dominated) {
+        if (dominated_by_any(&l->clocks, kept, kept_count)) {
             continue;
         }
         if (kept_count == cap) {
@@ -182,6 +183,9 @@ static int run_round(engine *g, uint32_t cap, gw_plan_tick gap, gw_clock_guard *
     }
     for (uint32_t k = 1; k <= n; k++) {
         uint32_t buffered = 0;
+        uint32_t flush_at = 8 * cap < g->buffer_cap ? 8 * cap : g->buffer_cap;
+        uint32_t settled = 0;           /* first labels of the buffer, already reduced: they often dominate */
+        gw_plan_tick worst = INT64_MAX; /* largest bound kept, once the cap is full */
         uint32_t forbidden = 0;
         for (uint32_t i = k; i-- > 0;) {
             if (!step_allowed(source, i, k, &forbidden)) {
@@ -235,6 +239,11 @@ static int run_round(engine *g, uint32_t cap, gw_plan_tick gap, gw_clock_guard *
                         }
                         continue;
                     }
+                    next.bound = gw_bounds_quick(&g->bounds, k, &next.clocks);
+                    if (next.bound >= limit) {
+                        g->dropped = gw_tick_min(g->dropped, next.bound);
+                        continue;
+                    }
                     gw_bounds_clamp(&g->bounds, k, &next.clocks);
                     next.bound = gw_bounds_at(&g->bounds, k, &next.clocks);
                     if (next.bound >= limit) {
@@ -242,14 +251,23 @@ static int run_round(engine *g, uint32_t cap, gw_plan_tick gap, gw_clock_guard *
                         continue;
                     }
                     next.bound = gw_tick_max(next.bound, g->pool[l].bound);
+                    if (next.bound > worst) { /* the cap is full of better ones */
+                        g->dropped = gw_tick_min(g->dropped, next.bound);
+                        continue;
+                    }
                     next.unused = 0;
+                    if (dominated_by_any(&next.clocks, g->buffer, settled)) {
+                        continue;
+                    }
                     g->buffer[buffered++] = next;
-                    if (buffered == g->buffer_cap) {
+                    if (buffered == flush_at) {
                         label *kept = g->pool + g->pool_first[k];
                         buffered = reduce(g, buffered, cap, kept);
                         for (uint32_t b = 0; b < buffered; b++) {
                             g->buffer[b] = kept[b];
                         }
+                        worst = buffered == cap ? kept[cap - 1].bound : INT64_MAX;
+                        settled = buffered < 16 ? buffered : 16;
                     }
                 }
             }
@@ -369,8 +387,9 @@ gw_plan_status gw_label_search(const gw_label_source *source, const gw_plan_limi
             cert->stopped = 1;
             break;
         }
-        cap = cap > cap_max / 4 ? cap_max : cap * 4;
-        buckets = buckets > suffix_max / 8 ? suffix_max : buckets * 8;
+        uint32_t growth = buckets < suffix_max ? 2 : 8;
+        cap = cap > cap_max / growth ? cap_max : cap * growth;
+        buckets = buckets > suffix_max / 4 ? suffix_max : buckets * 4;
     }
     if (g.ub == INT64_MAX) {
         return GW_PLAN_ERR_LIMIT;

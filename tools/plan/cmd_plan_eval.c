@@ -231,7 +231,7 @@ int plan_cmd_verify(const plan_args *args) {
  * PyTorch's rule (torch/csrc/distributed/c10d/reducer.cpp, compute_bucket_assignment_by_size): parameters in the
  * order the reducer sees them, a bucket closes when its bytes reach its limit; the next limit of the list follows, the
  * last repeats. A list entry in MB of 2^20 bytes reproduces a group when the group without its last tensor is
- * smaller and the whole group is not: any limit in (bytes - last tensor, bytes]. The whole group is used.
+ * smaller and the whole group is not: any limit in (bytes - last tensor, bytes]; its middle is used.
  */
 int plan_cmd_export(const plan_args *args) {
     if (args->file_count != 1 && args->file_count != 2) {
@@ -269,7 +269,9 @@ int plan_cmd_export(const plan_args *args) {
             for (uint32_t i = groups[j].first; i < groups[j].first + groups[j].tensor_count; i++) {
                 bytes[j] += 4 * o.model.tensors[i].elems;
             }
-            caps[j] = (double)bytes[j] / 1048576.0; /* exact: a power of two divides */
+            /* Half the last tensor below the group's bytes, on a grid of 1e-6 MB (about a byte): survives printing. */
+            int64_t last = 4 * o.model.tensors[groups[j].first + groups[j].tensor_count - 1].elems;
+            caps[j] = round((double)(bytes[j] - last / 2) / 1048576.0 * 1e6) / 1e6;
             json_array_append_new(list, json_real(caps[j]));
         }
         /* Cut again by PyTorch's rule and compare. */
@@ -299,14 +301,12 @@ int plan_cmd_export(const plan_args *args) {
             json_t *root = json_pack("{s:o,s:i,s:b,s:s}", "bucket_cap_mb_list", list, "buckets", (int)count,
                                      "pytorch_cuts_the_same_groups", 1, "order",
                                      "gradients in backprop order, float32, MB = 2^20 bytes");
-            if (args->output != NULL) {
-                code = plan_json_write(root, args->output);
-            } else if (args->json) {
-                code = gw_cli_json_print(root);
+            if (args->output != NULL || args->json) {
+                code = plan_json_write(root, args->output != NULL ? args->output : "-");
             } else {
                 printf("bucket_cap_mb_list=[");
                 for (uint32_t j = 0; j < count; j++) {
-                    printf("%s%.17g", j > 0 ? ", " : "", caps[j]);
+                    printf("%s%.6f", j > 0 ? ", " : "", caps[j]);
                 }
                 printf("]\n");
                 json_decref(root);

@@ -112,7 +112,9 @@ json_t *plan_file_json(const plan_result *result, const plan_case *c, const plan
 
 int plan_json_write(json_t *object, const char *path) {
     if (strcmp(path, "-") == 0) {
-        return gw_cli_json_print(object);
+        int lost = json_dumpf(object, stdout, JSON_INDENT(1) | JSON_REAL_PRECISION(15)) != 0 || putchar('\n') == EOF;
+        json_decref(object);
+        return lost ? gw_cli_error(GW_CLI_IO, NULL, "cannot write to standard output") : GW_CLI_OK;
     }
     int failed = json_dump_file(object, path, JSON_INDENT(1) | JSON_REAL_PRECISION(15));
     json_decref(object);

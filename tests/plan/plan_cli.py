@@ -1,0 +1,370 @@
+"""The command `gradwire plan`: results on real traces, output formats, bad input.
+
+usage: plan_cli.py PLAN_TOOL ROOT
+
+SPDX-License-Identifier: BSD-2-Clause
+"""
+import gzip
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import unittest
+
+TOOL = os.path.abspath(sys.argv[1])
+ROOT = os.path.abspath(sys.argv[2])
+TRACES = os.path.join(ROOT, "data", "traces")
+DDP = os.path.join(TRACES, "kineto", "resnet50-ddp-2xa100.json.gz")
+SHARED = os.environ.get("GW_SHARED_DATA", os.path.join(ROOT, "..", "shared", "data"))
+RESNET50 = os.path.join(TRACES, "resnet50.csv")
+DDP_ELEMS = [2049000, 7875584, 6563840, 6637568, 2431040]
+
+
+def run(*args):
+    done = subprocess.run([TOOL, *map(str, args)], capture_output=True, text=True, timeout=300)
+    return done.returncode, done.stdout, done.stderr
+
+
+class Case(unittest.TestCase):
+    def setUp(self):
+        self.folder = tempfile.TemporaryDirectory()
+        self.addCleanup(self.folder.cleanup)
+
+    def path(self, name):
+        return os.path.join(self.folder.name, name)
+
+    def write(self, name, content):
+        mode = "wb" if isinstance(content, bytes) else "w"
+        with open(self.path(name), mode) as file:
+            file.write(content)
+        return self.path(name)
+
+    def good(self, *args):
+        code, out, err = run(*args)
+        self.assertEqual(code, 0, err)
+        return out
+
+    def good_json(self, *args):
+        return json.loads(self.good(*args, "--json"))
+
+    def refused(self, words, *args):
+        """A clear message: exit code 1 to 3, every word of `words` on stderr, no crash."""
+        code, out, err = run(*args)
+        self.assertIn(code, (1, 2, 3), (code, out, err))
+        for word in words:
+            self.assertIn(word, err)
+        return err
+
+
+class Results(Case):
+    def test_options(self):
+        self.assertEqual(self.good("options", "--count"), "4341\n")
+        self.assertEqual(self.good("options", "--count", "--only", "gpu"), "174\n")
+        found = self.good_json("options", "--histogram")
+        self.assertEqual(found["by_compressions"], [9, 236, 1152, 1920, 1024])
+        self.assertEqual(len(self.good("options").splitlines()), 4341)
+
+    def test_solve_default_case(self):
+        for name in ("resnet50", "vgg16", "lstm", "ncf", "gpt2", "resnet101"):
+            found = self.good_json("solve", os.path.join(TRACES, name + ".csv"), "--time-limit-ms", 20000)
+            self.assertTrue(found["proven"], name)
+            self.assertEqual(found["makespan_us"], found["lower_bound_us"])
+            self.assertEqual(found["gap"], 0)
+            self.assertGreater(found["solve_us"], 0)
+            last = -1
+            for group in found["groups"]:
+                self.assertEqual(group["first"], last + 1)
+                last = group["last"]
+            self.assertEqual(last + 1, found["tensors"])
+
+    def test_decode_rules(self):
+        by_rule = {rule: self.good_json("solve", RESNET50, "--kind", "fusion", "--decode", rule)["makespan_us"]
+                   for rule in ("none", "parallel", "serial")}
+        self.assertLessEqual(by_rule["none"], by_rule["parallel"])
+        self.assertLessEqual(by_rule["parallel"], by_rule["serial"])
+
+    def test_trees(self):
+        gpu = self.good_json("solve", RESNET50, "--case", "tree-gpu-dgc-pcie")
+        both = self.good_json("solve", RESNET50, "--case", "tree-gpu-cpu-dgc-pcie", "--time-limit-ms", 5000)
+        greedy = self.good_json("solve", RESNET50, "--case", "tree-gpu-dgc-pcie", "--algorithm", "bytecomp")
+        self.assertTrue(gpu["proven"])
+        self.assertLessEqual(both["lower_bound_us"], gpu["makespan_us"])
+        self.assertLessEqual(both["makespan_us"], gpu["makespan_us"])
+        self.assertGreaterEqual(greedy["makespan_us"], gpu["makespan_us"])
+
+    def test_compare_and_explain(self):
+        rows = self.good_json("compare", RESNET50, "--case", "fusion-dgc-pcie-affine", "--time-limit-ms", 300)["rows"]
+        best = rows[0]["makespan_us"]
+        self.assertTrue(rows[0]["proven"])
+        self.assertTrue(all(row["makespan_us"] >= best for row in rows))
+        found = self.good_json("explain", RESNET50)
+        self.assertTrue(all(group.get(key, {"delta_us": 0})["delta_us"] >= 0 for group in found["groups"]
+                            for key in ("best_split", "merge_next", "other_method")))
+        self.assertIn("not split after", self.good("explain", RESNET50))
+
+    def test_mergecomp_gap_on_a_real_trace(self):
+        found = {row["plan"]: row for row in
+                 self.good_json("compare", os.path.join(TRACES, "vgg16.csv"), "--case", "fusion-efsign-tcp")["rows"]}
+        self.assertGreater(found["mergecomp2"]["over_best_percent"], 5)
+        # A finished Algorithm 1 that misses: curve with a knee.
+        self.assertFalse(found["cupcake"]["stopped_by_limit"])
+        self.assertGreater(found["cupcake"]["over_best_percent"], 0.005)
+
+    def test_plan_file_round_trip(self):
+        plan = self.path("plan.json")
+        solved = self.good_json("solve", RESNET50, "-o", plan, "--svg", self.path("a.svg"), "--chrome",
+                                self.path("a.json"))
+        with open(plan) as file:
+            stored = json.load(file)
+        self.assertEqual(stored["schema"], "gradwire-plan/1")
+        evaluated = self.good_json("eval", RESNET50, plan)
+        self.assertAlmostEqual(evaluated["serial_us"], solved["makespan_us"], places=6)
+        self.assertIn("agrees to the tick", self.good("verify", RESNET50, plan))
+        with open(self.path("a.svg")) as file:
+            svg = file.read()
+        self.assertTrue(svg.startswith("<svg") and svg.rstrip().endswith("</svg>"))
+        with open(self.path("a.json")) as file:
+            events = json.load(file)["traceEvents"]
+        self.assertAlmostEqual(max(e["ts"] + e["dur"] for e in events if e["ph"] == "X"), solved["makespan_us"],
+                               places=3)
+
+    def test_verify_small_model_by_brute_force(self):
+        self.assertIn("agrees", self.good("verify", os.path.join(TRACES, "lstm.csv")))
+        found = self.good_json("verify", os.path.join(TRACES, "ncf.csv"), "--methods", "fp32,dgc")
+        self.assertEqual(found["brute_force_ticks"], found["solver_ticks"])
+
+    def test_export_cuts_like_pytorch(self):
+        found = self.good_json("export", RESNET50)
+        self.assertTrue(found["pytorch_cuts_the_same_groups"])
+        with open(RESNET50) as file:
+            sizes = [int(line.split(",")[1]) for line in file.read().split("\n")[1:] if line]
+        caps, cuts, held, bucket = found["bucket_cap_mb_list"], [], 0, 0
+        for index, size in enumerate(sizes):
+            held += 4 * size
+            if held >= int(caps[min(bucket, len(caps) - 1)] * 2**20):
+                cuts.append(index)
+                held, bucket = 0, bucket + 1
+        self.assertEqual(cuts, [group["last"] for group in self.good_json("solve", RESNET50)["groups"]])
+
+    def test_sweep(self):
+        found = self.good_json("sweep", RESNET50, "--values", "0.25:16:4")
+        times = [point["best_us"] for point in found["points"]]
+        self.assertEqual(times, sorted(times, reverse=True))
+        self.assertGreater(found["break_even_bandwidth_factor"], 0.5)
+        self.assertLess(found["break_even_bandwidth_factor"], 4)
+        for axis in ("ranks", "ratio", "batch"):
+            self.assertEqual(len(self.good_json("sweep", os.path.join(TRACES, "vgg16.csv"), "--axis", axis, "--values",
+                                                "2:8:3", "--svg", self.path("s.svg"))["points"]), 3)
+
+    def test_fit(self):
+        points = self.write("p.csv", "elems,us\n" + "".join("%d,%.6f\n" % (1 << i, max(356.0, 356.0 * 2.0**(i - 20)))
+                                                             for i in range(10, 27)))
+        found = self.good_json("fit", points)
+        self.assertEqual(found["curve"]["kind"], "maxlin")
+        self.assertLess(found["error_max"], 1e-3)
+        self.assertFalse(found["warning"])
+        code, out, err = run("fit", points, "--form", "affine")
+        self.assertEqual(code, 0)
+        self.assertIn("warning", err)
+        nccl = self.write("n.txt", "# nccl-tests\n" + "".join(
+            "%12d %12d float sum -1 %.3f 1.0 1.0 0\n" % (4 << i, 1 << i, 20 + 0.001 * (1 << i)) for i in range(10, 24)))
+        self.assertLess(self.good_json("fit", nccl)["error_max"], 1e-3)
+        bench = self.write("b.json", json.dumps({"benchmarks": [
+            {"name": "gcomp_encode/%d" % (1 << i), "real_time": 100.0 + 0.5 * (1 << i), "time_unit": "ns"}
+            for i in range(8, 20)]}))
+        self.assertEqual(self.good_json("fit", bench, "--filter", "encode")["points"], 12)
+        table = self.good_json("fit", points, "--form", "table")
+        self.assertEqual(table["curve"]["kind"], "table")
+
+    def test_own_codec_from_a_file(self):
+        codecs = self.write("codecs.json", json.dumps({"codecs": [{
+            "name": "gcomp", "payload": {"header": 64, "num": 3, "den": 2}, "collectives": ["allgather"],
+            "gpu": {"enc": {"kind": "table", "points": [[1024, 5], [1048576, 20], [4194304, 80]]},
+                    "dec": {"kind": "affine", "a_us": 4, "b_us": 1e-5}}}]}))
+        cluster = self.write("cluster.json", json.dumps({
+            "nodes": 2, "gpus": 4, "intra": {"latency_us": 10, "us_per_kib": 0.02},
+            "inter": {"latency_us": 30, "us_per_kib": 0.2}}))
+        found = self.good_json("solve", RESNET50, "--codecs", codecs, "--cluster", cluster, "--methods", "fp32,gcomp")
+        self.assertLessEqual(found["gap"], 0.01)
+
+
+class Kineto(Case):
+    def check_steps(self, path, steps, low, high):
+        found = self.good_json("import", path, "--params", RESNET50, "-o", self.path("m.csv"))
+        self.assertEqual([step["gradients"] for step in found["steps"]], [161] * steps)
+        self.assertTrue(all(step["monotone"] for step in found["steps"]))
+        for step in found["steps"]:
+            self.assertGreater(step["span_us"], low)
+            self.assertLess(step["span_us"], high)
+        return found
+
+    def test_ddp_recording(self):
+        found = self.check_steps(DDP, 3, 81000, 88000)
+        self.assertEqual(found["events"], 40573)
+        with open(self.path("m.csv")) as file:
+            lines = file.read().splitlines()
+        self.assertEqual(lines[0], "name,elems,bwd_us")
+        self.assertEqual(sum(int(line.split(",")[1]) for line in lines[1:]), 25557032)
+        plan = self.path("ddp.json")
+        self.good("solve", self.path("m.csv"), "--algorithm", "ddp", "--kind", "fusion", "--methods", "fp32", "-o", plan)
+        checked = self.good_json("check", plan, DDP, "--params", RESNET50)
+        self.assertEqual([step["message_elems"] for step in checked["steps"]], [DDP_ELEMS] * 3)
+        self.assertTrue(checked["same_groups"])
+        self.assertLess(checked["replay_error_max"], 0.02)
+
+    def test_plain_json_equals_gzip(self):
+        plain = self.write("plain.json", gzip.open(DDP).read())
+        self.assertEqual(self.good("import", plain, "--params", RESNET50), self.good("import", DDP, "--params", RESNET50))
+
+    def test_v100_recording(self):
+        path = os.path.join(SHARED, "traces", "kineto", "resnet50-v100.json.gz")
+        if not os.path.exists(path):
+            self.skipTest("SKIPPED: %s is not there; set GW_SHARED_DATA" % path)
+        self.check_steps(path, 5, 63000, 63400)
+
+    def test_damaged(self):
+        with open(DDP, "rb") as file:
+            raw = file.read()
+        text = gzip.decompress(raw)
+        cut = self.write("cut.json.gz", raw[:len(raw) // 2])
+        self.refused(["at byte", "gzip stream is truncated"], "import", cut)
+        flipped = bytearray(raw)
+        flipped[len(raw) // 2] ^= 0x55
+        self.refused(["at byte"], "import", self.write("bad.json.gz", bytes(flipped)))
+        self.refused(["at byte", "JSON text is truncated"], "import", self.write("cut.json", text[:5000000]))
+        self.refused(["at byte 0", "empty"], "import", self.write("empty.json", b""))
+        self.refused(["traceEvents"], "import", self.write("none.json", b'{"schemaVersion": 1}'))
+        self.refused(["this is an array"], "import", self.write("array.json", b"[1]"))
+        self.refused(["unbalanced"], "import", self.write("close.json", b'{"traceEvents": [}'))
+        self.refused(["no JSON object"], "import", self.write("words.json", b"hello"))
+        self.refused(["nested too deeply"], "import", self.write("deep.json", b'{"traceEvents": ' + b"[" * 100))
+        self.refused(["not a recording of training"], "import", self.write("no.json", b'{"traceEvents": []}'))
+        event = (b'{"ph": "X", "cat": "cpu_op", "name": "torch::autograd::AccumulateGrad", "pid": 1, "tid": 1, '
+                 b'"ts": %s, "dur": 1}')
+        self.refused(["event 1"], "import", self.write("ts.json", b'{"traceEvents": [' + event % b'"x"' + b"]}"))
+        self.refused(["event 1"], "import", self.write("nan.json", b'{"traceEvents": [' + event % b"NaN" + b"]}"))
+        self.refused(["no kernel was launched"], "import",
+                     self.write("alone.json", b'{"traceEvents": [' + event % b"5" + b"]}"))
+
+    def test_mismatched_counts(self):
+        self.refused(["161 gradients", "314"], "import", DDP, "--params", os.path.join(TRACES, "resnet101.csv"))
+        plan = self.path("p.json")
+        self.good("solve", RESNET50, "-o", plan)
+        self.refused(["161", "314"], "check", plan, DDP, "--params", os.path.join(TRACES, "resnet101.csv"))
+
+
+class BadInput(Case):
+    def csv(self, rows, header="name,elems,bwd_us"):
+        return self.write("m.csv", header + "\n" + rows)
+
+    def test_models(self):
+        for words, rows in (
+                (["line 3", "NaN"], "a,1,2\nb,1,nan\n"),
+                (["line 3", "negative"], "a,1,2\nb,1,-2\n"),
+                (["line 2", "negative"], "a,-1,2\n"),
+                (["line 2", "too long"], "a,1,inf\n"),
+                (["line 2", "too long"], "a,1,1e12\n"),
+                (["line 2", "not a whole number"], "a,1.5,2\n"),
+                (["line 2", "2^50"], "a,99999999999999999999,2\n"),
+                (["line 2", "not a number"], "a,1,2x\n"),
+                (["line 2", "fewer fields"], "a,1\n"),
+                (["line 2", "name is empty"], ",1,2\n"),
+                (["0 and 2", "share the name"], "a,1,2\nb,1,2\na,1,2\n"),
+                (["empty"], ""),
+                (["too large"], "a,1,200000000\nb,1,200000000\n")):
+            self.refused(words, "solve", self.csv(rows))
+        self.refused(["header"], "solve", self.csv("a,1,2\n", "elems,bwd_us"))
+        self.refused(["both"], "solve", self.csv("a,1,2,3\n", "name,elems,bwd_us,gap_us"))
+        self.refused(["unknown flag"], "solve", self.csv("a,1,2,hot\n", "name,elems,bwd_us,flags"))
+        self.refused(["zero byte"], "solve", self.write("z.csv", b"name,elems,bwd_us\na,1\0,2\n"))
+        self.refused(["cannot open"], "solve", self.path("missing.csv"))
+        self.refused(["compressed"], "solve", DDP)
+
+    def test_quoted_names_and_line_ends(self):
+        found = self.good_json("solve", self.csv('"a, ""b""",100,2\r\n  c , 5 , 3 \r\n', "\ufeffname,elems,gap_us"))
+        self.assertEqual([name for group in found["groups"] for name in group["names"]], ['a, "b"', "c"])
+
+    def test_pinned_tensor_stays_dense(self):
+        rows = "".join("t%d,8000000,2000,%s\n" % (i, "dense" if i == 3 else "") for i in range(6))
+        found = self.good_json("solve", self.csv(rows, "name,elems,bwd_us,flags"))
+        for group in found["groups"]:
+            if group["first"] <= 3 <= group["last"]:
+                self.assertEqual(group["method"], "fp32")
+
+    def test_byteps(self):
+        events = [{"name": "a", "ts": 10.0, "elems": 5}, {"name": "b", "ts": 30.5, "elems": 6}]
+        path = self.write("t.json", json.dumps({"TensorReadyTraceEvents": events}))
+        self.assertEqual(self.good("import", path), "name,elems,bwd_us\na,5,0.000000\nb,6,20.500000\n")
+        self.good("solve", path)
+        events[1]["ts"] = 5
+        self.refused(["event 1", "goes back"], "import",
+                     self.write("t.json", json.dumps({"TensorReadyTraceEvents": events})))
+        self.refused(["line 1"], "solve", self.write("t.json", '{"TensorReadyTraceEvents": ['))
+        del events[0]["elems"]
+        self.refused(["event 0", "no size"], "import",
+                     self.write("t.json", json.dumps({"TensorReadyTraceEvents": events})))
+
+    def test_cases_codecs_clusters(self):
+        self.refused(["no case"], "solve", RESNET50, "--case", "nonsense")
+        self.refused(["schema"], "solve", RESNET50, "--cases", self.write("c.json", "{}"))
+        self.refused(["line 1"], "solve", RESNET50, "--cases", self.write("c.json", "{"))
+        codec = {"name": "x", "payload": {"num": 1, "den": 1}, "collectives": ["allgather"],
+                 "gpu": {"enc": {"kind": "affine", "a_us": 1}, "dec": {"kind": "affine"}}}
+        for key, value, words in (("name", "", ["name"]), ("payload", {"num": -1}, ["num"]),
+                                  ("payload", {"num": 1, "den": 0}, ["den"]), ("collectives", [], ["collectives"]),
+                                  ("collectives", ["telepathy"], ["collectives"]),
+                                  ("gpu", {"enc": {"kind": "cubic"}}, ["kind"]),
+                                  ("gpu", {"enc": {"kind": "affine", "a_us": -1}}, ["a_us"]),
+                                  ("gpu", {"enc": {"kind": "affine", "a_us": 1e300}}, ["a_us"]),
+                                  ("gpu", {"enc": {"kind": "table", "points": [[5, 2], [4, 3]]}}, ["ascend", "row 1"]),
+                                  ("gpu", {"enc": {"kind": "table", "points": [[5, 2], [6, -3]]}}, ["point 1"])):
+            self.refused(words, "solve", RESNET50, "--codecs",
+                         self.write("x.json", json.dumps({"codecs": [dict(codec, **{key: value})]})))
+        self.refused(["us_per_kib"], "solve", RESNET50, "--cluster", self.write(
+            "k.json", json.dumps({"nodes": 1, "gpus": 8, "intra": {"latency_us": 1}, "inter": {}})))
+        self.refused(["nodes"], "solve", RESNET50, "--cluster", self.write("k.json", '{"nodes": 0}'))
+        self.refused(["no codec"], "solve", RESNET50, "--methods", "fp32,unobtainium")
+        self.refused(["no algorithm"], "solve", RESNET50, "--algorithm", "magic")
+        self.refused(["too large"], "solve", RESNET50, "--us-per-kib", "100000")
+
+    def test_plans(self):
+        plan = self.path("p.json")
+        self.good("solve", os.path.join(TRACES, "lstm.csv"), "-o", plan)
+        lstm = os.path.join(TRACES, "lstm.csv")
+        with open(plan) as file:
+            stored = json.load(file)
+
+        def broken(change):
+            copy = json.loads(json.dumps(stored))
+            change(copy)
+            return self.write("q.json", json.dumps(copy))
+
+        self.refused(["schema"], "eval", lstm, broken(lambda p: p.update(schema="other/9")))
+        self.refused(["groups"], "eval", lstm, broken(lambda p: p.update(groups=[])))
+        self.refused(["group 1"], "eval", lstm, broken(lambda p: p["groups"][1].update(first=9)))
+        self.refused(["group 0", "telegraph"], "eval", lstm, broken(lambda p: p["groups"][0].update(method="telegraph")))
+        self.refused(["covers"], "eval", lstm, broken(lambda p: p["groups"].pop()))
+        self.refused(["is not the model's"], "eval", lstm, broken(lambda p: p["groups"][0].update(names=["x"])))
+        self.refused(["claims"], "verify", lstm, broken(lambda p: p.update(makespan_us=5.0)))
+        self.refused(["group"], "eval", RESNET50, plan)
+
+    def test_fit_input(self):
+        self.refused(["at least 2"], "fit", self.write("p.csv", "elems,us\n5,1\n"))
+        self.refused(["line 3"], "fit", self.write("p.csv", "elems,us\n5,1\n6,-1\n"))
+        self.refused(["line 3"], "fit", self.write("p.csv", "elems,us\n5,1\n6,nan\n"))
+        self.refused(["same size"], "fit", self.write("p.csv", "elems,us\n5,1\n5,2\n"))
+        self.refused(["line 1"], "fit", self.write("p.csv", "what is this\n"))
+        self.refused(["line 1"], "fit", self.write("p.json", "{\"benchmarks\": "))
+
+    def test_usage(self):
+        self.refused(["subcommand"], "fly")
+        self.refused(["does not apply"], "options", "--latency-us", "3")
+        self.refused(["not a number"], "solve", RESNET50, "--latency-us", "nan")
+        self.refused(["takes one model"], "solve")
+        for values in ("0:1:2", "2:1:3", "1:2", "a:b:c", "1:2:3x", "1:inf:3"):
+            self.refused(["FROM:TO:COUNT"], "sweep", RESNET50, "--values", values)
+
+
+if __name__ == "__main__":
+    unittest.main(argv=[sys.argv[0]] + sys.argv[3:])
