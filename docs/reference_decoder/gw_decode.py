@@ -565,7 +565,7 @@ def decode_chunk(header, chunks, chunk, data, codebooks, map_bytes):
     region = data[chunk.offset:chunk.end]
     codebook, book_bytes, body = codebooks[None], b"", region
 
-    # Rule 18. An owner's region starts with its codebook, so its crc needs no knowledge of the codebook; the crc of other
+    # Rule 18. An owner's region starts with its codebook, so its crc needs no knowledge of that; the crc of other
     # users starts with the bytes of a codebook that must be read first.
     if chunk.kind == CODED and not header.installed and chunk.book != chunk.index:
         codebook, book_bytes = read_codebook(header, chunks[chunk.book], data, codebooks)

@@ -26,8 +26,8 @@ static int decode(const vector *v, uint32_t backends)
     void *workspace = vector_alloc(workspace_size);
     uint64_t len = 0, bad_chunk = 0;
     memset(dst, 0x5a, (size_t)capacity * value_size);
-    gw_status status = gw_gcomp_decode(&codec, v->frame.data, v->frame.size, vector_map(v), dst, capacity, &len,
-                                       &bad_chunk, workspace, workspace_size);
+    gw_status status = gw_gcomp_decode(&codec, v->frame.data, v->frame.size, vector_map(v), dst, capacity,
+                                       &len, &bad_chunk, workspace, workspace_size);
     printf("%s\t%s\t", v->file, gw_status_name(status));
     if (bad_chunk == UINT64_MAX) {
         printf("-\t");

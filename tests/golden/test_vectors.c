@@ -22,14 +22,14 @@ enum { CANARY_SIZE = 64, CANARY = 0xa5, PREFIX_SAMPLES = 200, PREFIX_ALL = 2048 
 static int failures;
 static const char *backend_name;
 
-#define CHECK(v, condition, ...)                                                                                       \
-    do {                                                                                                               \
-        if (!(condition)) {                                                                                            \
-            failures++;                                                                                                \
-            printf("%s (%s): ", (v)->file, backend_name);                                                              \
-            printf(__VA_ARGS__);                                                                                       \
-            printf("\n");                                                                                              \
-        }                                                                                                              \
+#define CHECK(v, condition, ...)                                                                             \
+    do {                                                                                                     \
+        if (!(condition)) {                                                                                  \
+            failures++;                                                                                      \
+            printf("%s (%s): ", (v)->file, backend_name);                                                    \
+            printf(__VA_ARGS__);                                                                             \
+            printf("\n");                                                                                    \
+        }                                                                                                    \
     } while (0)
 
 /* ---- memory that tells ------------------------------------------------------------------------------------------ */
@@ -158,8 +158,8 @@ static void test_validate(const subject *s)
     }
     frame_copy frame = copy_frame(v->frame.data, v->frame.size, s->shift);
     uint64_t bad_chunk = 77;
-    gw_status status = gw_gcomp_validate(s->codec, frame.at, frame.size, vector_map(v), &bad_chunk, s->workspace,
-                                         s->workspace_size);
+    gw_status status = gw_gcomp_validate(s->codec, frame.at, frame.size, vector_map(v), &bad_chunk,
+                                         s->workspace, s->workspace_size);
     check_status(v, "validate", status);
     CHECK(v, bad_chunk == v->bad_chunk, "validate: bad chunk %" PRIu64, bad_chunk);
     free(frame.block);
@@ -172,22 +172,24 @@ static void test_decode(const subject *s)
     frame_copy frame = copy_frame(v->frame.data, v->frame.size, s->shift);
     arena dst = arena_make((size_t)capacity * s->value_size, s->shift, 0x5a);
     uint64_t len = 77, bad_chunk = 77;
-    gw_status status = gw_gcomp_decode(s->codec, frame.at, frame.size, vector_map(v), dst.at, capacity, &len, &bad_chunk,
-                                       s->workspace, s->workspace_size);
+    gw_status status = gw_gcomp_decode(s->codec, frame.at, frame.size, vector_map(v), dst.at, capacity, &len,
+                                       &bad_chunk, s->workspace, s->workspace_size);
     check_status(v, "decode", status);
     CHECK(v, bad_chunk == v->bad_chunk, "decode: bad chunk %" PRIu64, bad_chunk);
     CHECK(v, len == (is_ok(v) ? v->count : 0), "decode: len %" PRIu64, len);
     const size_t written = v->has_values ? (size_t)v->count * s->value_size : 0;
     CHECK(v, gw_crc32c(0, dst.at, written) == v->values_crc, "decode: wrong values");
-    CHECK(v, v->values.data == NULL || (v->values.size == written && memcmp(v->values.data, dst.at, written) == 0),
+    CHECK(v,
+          v->values.data == NULL ||
+              (v->values.size == written && memcmp(v->values.data, dst.at, written) == 0),
           "decode: values differ from those of the file");
     CHECK(v, is_filled(dst.at + written, dst.size - written, 0x5a), "decode: wrote behind the values");
     CHECK(v, arena_free(&dst), "decode: wrote outside the output");
 
     /* bad_chunk may be NULL. A retry of the same bytes gives the same answer. */
     dst = arena_make((size_t)capacity * s->value_size, 0, 0);
-    status = gw_gcomp_decode(s->codec, frame.at, frame.size, vector_map(v), dst.at, capacity, &len, NULL, s->workspace,
-                             s->workspace_size);
+    status = gw_gcomp_decode(s->codec, frame.at, frame.size, vector_map(v), dst.at, capacity, &len, NULL,
+                             s->workspace, s->workspace_size);
     check_status(v, "second decode", status);
     CHECK(v, arena_free(&dst), "second decode: wrote outside the output");
     free(frame.block);
@@ -205,7 +207,8 @@ static uint32_t sum_with_zero(gw_dtype dtype, uint32_t bits)
     if (magnitude == 0 || (exponent == 0 && dtype != GW_FP16)) {
         return 0;
     }
-    return exponent == exponent_mask && magnitude != exponent_mask << mantissa_bits ? canonical_nan[dtype] : bits;
+    return exponent == exponent_mask && magnitude != exponent_mask << mantissa_bits ? canonical_nan[dtype]
+                                                                                    : bits;
 }
 
 static uint32_t load_value(const uint8_t *p, size_t value_size)
@@ -224,11 +227,11 @@ static void test_decode_add(const subject *s)
 
     /* On zeros: the sums are the decoded values, +0 in bad chunks included. */
     arena values = arena_make(size, 0, 0);
-    gw_status status = gw_gcomp_decode(s->codec, frame.at, frame.size, vector_map(v), values.at, capacity, &len,
-                                       &bad_chunk, s->workspace, s->workspace_size);
+    gw_status status = gw_gcomp_decode(s->codec, frame.at, frame.size, vector_map(v), values.at, capacity,
+                                       &len, &bad_chunk, s->workspace, s->workspace_size);
     arena sums = arena_make(size, s->shift, 0);
-    status = gw_gcomp_decode_add(s->codec, frame.at, frame.size, vector_map(v), sums.at, capacity, &len, &bad_chunk,
-                                 s->workspace, s->workspace_size);
+    status = gw_gcomp_decode_add(s->codec, frame.at, frame.size, vector_map(v), sums.at, capacity, &len,
+                                 &bad_chunk, s->workspace, s->workspace_size);
     check_status(v, "decode_add", status);
     CHECK(v, bad_chunk == v->bad_chunk, "decode_add: bad chunk %" PRIu64, bad_chunk);
     CHECK(v, len == (is_ok(v) ? v->count : 0), "decode_add: len %" PRIu64, len);
@@ -243,15 +246,16 @@ static void test_decode_add(const subject *s)
 
     /* On 0x3a3a...: nothing of a refused frame, of a bad chunk, or behind the values is touched. */
     sums = arena_make(size, s->shift, 0x3a);
-    status = gw_gcomp_decode_add(s->codec, frame.at, frame.size, vector_map(v), sums.at, capacity, &len, &bad_chunk,
-                                 s->workspace, s->workspace_size);
+    status = gw_gcomp_decode_add(s->codec, frame.at, frame.size, vector_map(v), sums.at, capacity, &len,
+                                 &bad_chunk, s->workspace, s->workspace_size);
     check_status(v, "second decode_add", status);
     if (is_content_error(v)) {
         const size_t chunk_size = s->value_size << vector_chunk_log2(v);
         const size_t start = (size_t)v->bad_chunk * chunk_size;
         const size_t all = (size_t)v->count * s->value_size;
         const size_t chunk_end = all - start < chunk_size ? all : start + chunk_size;
-        CHECK(v, is_filled(sums.at + start, chunk_end - start, 0x3a), "decode_add: touched the sums of a bad chunk");
+        CHECK(v, is_filled(sums.at + start, chunk_end - start, 0x3a),
+              "decode_add: touched the sums of a bad chunk");
     } else if (!is_ok(v)) {
         CHECK(v, is_filled(sums.at, size, 0x3a), "decode_add: touched the accumulator");
     }
@@ -274,22 +278,27 @@ static void test_ranges(const subject *s)
     uint64_t first_bad = UINT64_MAX;
     for (uint64_t i = 0; i < info.chunk_count; i++) {
         const uint64_t rest = info.len - (i << info.chunk_log2);
-        const uint64_t chunk_len = rest < (uint64_t)1 << info.chunk_log2 ? rest : (uint64_t)1 << info.chunk_log2;
+        const uint64_t chunk_len =
+            rest < (uint64_t)1 << info.chunk_log2 ? rest : (uint64_t)1 << info.chunk_log2;
         arena dst = arena_make((size_t)chunk_len * s->value_size, s->shift, 0x5a);
         uint64_t bad_chunk = 77;
-        gw_status status = gw_gcomp_decode_range(s->codec, v->frame.data, v->frame.size, &info, vector_map(v), i, 1,
-                                                 dst.at, chunk_len, &bad_chunk, s->workspace, s->workspace_size);
-        CHECK(v, bad_chunk == (status == GW_OK ? UINT64_MAX : i), "range %" PRIu64 ": bad chunk %" PRIu64, i, bad_chunk);
+        gw_status status =
+            gw_gcomp_decode_range(s->codec, v->frame.data, v->frame.size, &info, vector_map(v), i, 1, dst.at,
+                                  chunk_len, &bad_chunk, s->workspace, s->workspace_size);
+        CHECK(v, bad_chunk == (status == GW_OK ? UINT64_MAX : i), "range %" PRIu64 ": bad chunk %" PRIu64, i,
+              bad_chunk);
         if (status != GW_OK && first_bad == UINT64_MAX) {
             first_bad = i;
             check_status(v, "decode_range", status);
         }
         crc = gw_crc32c(crc, dst.at, dst.size);
         arena sums = arena_make(dst.size, 0, 0x3a);
-        gw_status added = gw_gcomp_decode_add_range(s->codec, v->frame.data, v->frame.size, &info, vector_map(v), i, 1,
-                                                    sums.at, chunk_len, &bad_chunk, s->workspace, s->workspace_size);
+        gw_status added =
+            gw_gcomp_decode_add_range(s->codec, v->frame.data, v->frame.size, &info, vector_map(v), i, 1,
+                                      sums.at, chunk_len, &bad_chunk, s->workspace, s->workspace_size);
         CHECK(v, added == status, "range %" PRIu64 ": decode_add_range says %s", i, gw_status_name(added));
-        CHECK(v, status == GW_OK || is_filled(sums.at, sums.size, 0x3a), "range %" PRIu64 ": touched bad sums", i);
+        CHECK(v, status == GW_OK || is_filled(sums.at, sums.size, 0x3a),
+              "range %" PRIu64 ": touched bad sums", i);
         CHECK(v, arena_free(&sums), "decode_add_range: wrote outside the accumulator");
         CHECK(v, arena_free(&dst), "decode_range: wrote outside the output");
     }
@@ -308,14 +317,16 @@ static void test_lengths(const subject *s)
         frame_copy frame = copy_frame(v->frame.data, size, 0);
         uint64_t len = 77, bad_chunk = 77;
         gw_gcomp_info info;
-        gw_status status = gw_gcomp_decode(s->codec, frame.at, size, vector_map(v), dst.at, v->count, &len, &bad_chunk,
-                                           s->workspace, s->workspace_size);
+        gw_status status = gw_gcomp_decode(s->codec, frame.at, size, vector_map(v), dst.at, v->count, &len,
+                                           &bad_chunk, s->workspace, s->workspace_size);
         CHECK(v, status == GW_ERR_SHORT && len == 0 && bad_chunk == UINT64_MAX, "first %zu bytes: %s", size,
               gw_status_name(status));
-        status = gw_gcomp_decode_add(s->codec, frame.at, size, vector_map(v), dst.at, v->count, &len, NULL, s->workspace,
-                                     s->workspace_size);
-        CHECK(v, status == GW_ERR_SHORT && len == 0, "first %zu bytes added: %s", size, gw_status_name(status));
-        status = gw_gcomp_validate(s->codec, frame.at, size, vector_map(v), NULL, s->workspace, s->workspace_size);
+        status = gw_gcomp_decode_add(s->codec, frame.at, size, vector_map(v), dst.at, v->count, &len, NULL,
+                                     s->workspace, s->workspace_size);
+        CHECK(v, status == GW_ERR_SHORT && len == 0, "first %zu bytes added: %s", size,
+              gw_status_name(status));
+        status =
+            gw_gcomp_validate(s->codec, frame.at, size, vector_map(v), NULL, s->workspace, s->workspace_size);
         CHECK(v, status == GW_ERR_SHORT, "first %zu bytes validated: %s", size, gw_status_name(status));
         status = gw_gcomp_check(s->codec, frame.at, size, vector_map(v), &info);
         CHECK(v, status == GW_ERR_SHORT, "first %zu bytes checked: %s", size, gw_status_name(status));
@@ -325,8 +336,8 @@ static void test_lengths(const subject *s)
     memcpy(longer, v->frame.data, v->frame.size);
     longer[v->frame.size] = 0;
     uint64_t len = 77;
-    gw_status status = gw_gcomp_decode(s->codec, longer, v->frame.size + 1, vector_map(v), dst.at, v->count, &len, NULL,
-                                       s->workspace, s->workspace_size);
+    gw_status status = gw_gcomp_decode(s->codec, longer, v->frame.size + 1, vector_map(v), dst.at, v->count,
+                                       &len, NULL, s->workspace, s->workspace_size);
     CHECK(v, status == GW_ERR_TRAILING && len == 0, "one byte more: %s", gw_status_name(status));
     free(longer);
     CHECK(v, is_filled(dst.at, dst.size, 0x5a), "cut frame: wrote to the output");
@@ -342,8 +353,8 @@ static void test_encode(const subject *s)
     arena values = arena_make((size_t)v->count * s->value_size, s->shift, 0);
     uint64_t len;
     if (status == GW_OK) {
-        status = gw_gcomp_decode(s->codec, v->frame.data, v->frame.size, vector_map(v), values.at, v->count, &len, NULL,
-                                 s->workspace, s->workspace_size);
+        status = gw_gcomp_decode(s->codec, v->frame.data, v->frame.size, vector_map(v), values.at, v->count,
+                                 &len, NULL, s->workspace, s->workspace_size);
     }
     if (status != GW_OK) {
         arena_free(&values);

@@ -27,9 +27,9 @@ enum {
     COLUMN_COUNT_OF_COLUMNS
 };
 
-static const char header_line[] =
-    "#file\tstatus\tbad_chunk\trule\tdtype\tlevels\tcount\tvalues_crc\tvalues\tmap\tdrop_base\twire_scale\tbook\tbook_id"
-    "\tgeneration\tcount_limit\tcapacity\tpreset\tconstant_drop\n";
+static const char header_line[] = "#file\tstatus\tbad_chunk\trule\tdtype\tlevels\tcount\tvalues_"
+                                  "crc\tvalues\tmap\tdrop_base\twire_scale\tbook\tbook_id"
+                                  "\tgeneration\tcount_limit\tcapacity\tpreset\tconstant_drop\n";
 
 static void fail(const char *what, const char *detail)
 {
@@ -151,7 +151,8 @@ int vector_read(vector *v, FILE *index, const char *root)
     }
     char *fields[COLUMN_COUNT_OF_COLUMNS];
     int count = 0;
-    for (char *at = strtok(v->line, "\t\n"); at != NULL && count < COLUMN_COUNT_OF_COLUMNS; at = strtok(NULL, "\t\n")) {
+    for (char *at = strtok(v->line, "\t\n"); at != NULL && count < COLUMN_COUNT_OF_COLUMNS;
+         at = strtok(NULL, "\t\n")) {
         fields[count++] = at;
     }
     if (count != COLUMN_COUNT_OF_COLUMNS) {
