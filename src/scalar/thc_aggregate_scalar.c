@@ -11,10 +11,10 @@ static inline uint32_t group_index(const uint8_t *group, unsigned j, unsigned bi
 {
     unsigned width = bits == 3 ? 2 : bits;
     unsigned stride = 8 * width;
-    uint32_t index = (group[j % stride] >> (j / stride * width)) & ((1u << width) - 1u);
+    uint32_t index = (uint32_t)group[j % stride] >> (j / stride * width) & ((1u << width) - 1u);
 
     if (bits == 3)
-        index |= (group[16 + j % 8] >> (j / 8) & 1u) << 2;
+        index |= ((uint32_t)group[16 + j % 8] >> (j / 8) & 1u) << 2;
     return index;
 }
 
