@@ -56,7 +56,8 @@ def instructions(path, regions):
         op = re.match(r"\s+/\*[0-9a-f]{4,}\*/\s+(.*?)\s*;", line)
         if op:
             fresh = True
-            region = next((regions[n] for n in chain if regions.get(n)), "setup")
+            names = [regions[n] for n in chain if regions.get(n)]
+            region = "never" if "never" in names else names[0] if names else "setup"
             yield ("op", op.group(1), region)
 
 
@@ -102,25 +103,25 @@ def weights(s):
         "copy_loop": s["bytes"] / 16 / 32,
         "setup": WARPS,
         "once": WARPS,
-        "parts": 1,                      # one thread of one warp
-        "parts_node": s["nodes"],        # two loops over nodes, each with its own lines
-        "parts_depth": s["height"] + 1,
-        "parts_task": tasks,
+        "parts": 1,                      # one warp
+        "parts_each": -(-s["nodes"] // 32),
+        "parts_depth": s["height"],
+        "parts_task": 13,                # as often as the largest node, a child of the root, has tasks
         "ones": WARPS,
         "ones_loop": -(-s["run_words"] // (4 * 256)) * WARPS,
-        "depth": s["height"] * WARPS,
+        "depth": (s["height"] - s["solo"]) * WARPS + s["solo"],
         "task": tasks,
         "merge": s["inner_tasks"],
-        "flat": s["flat_tasks"],
+        "flat": s["flat_tasks"] + s["constant_tasks"],
         "const": s["constant_tasks"],
+        **{f"flat{k}": s[f"flat{k}"] for k in range(1, 8)},
         "root": rounds,
         "root_merge": rounds,
         "never": 0,
         "look_up": rounds,
         "scan": rounds,
         "join": rounds,
-        "plane4": rounds * (1 - (1 - s["plane4"]) ** group),
-        "escape": rounds * (1 - (1 - s["escapes"]) ** group),
+        "rare": rounds * (1 - (1 - s["plane4"] - s["escapes"]) ** group),
     }
 
 
@@ -146,7 +147,7 @@ def main():
         if not mode.startswith("explicit"):
             continue
         w = weights(s)
-        by_region, loads = {}, 0
+        by_region, loads, done = {}, 0, 0
         for _, ops, region, loops in blocks:
             weight = w[region + "_loop"] if loops and region + "_loop" in w else w[region]
             by_region[region] = by_region.get(region, 0) + len(ops) * weight * 32 / CHUNK
@@ -154,12 +155,12 @@ def main():
         total = sum(by_region.values())
         totals.append(total)
         groups = {
-            "copy, set-up": ("copy", "setup", "once", "parts", "parts_node", "parts_depth", "parts_task"),
+            "copy, set-up": ("copy", "setup", "once", "parts", "parts_each", "parts_depth", "parts_task"),
             "set bits": ("ones", "ones_loop"),
-            "nodes": ("depth", "task", "merge", "flat", "const"),
+            "nodes": ("depth", "task", "merge", "flat", "const", *(f"flat{k}" for k in range(1, 8))),
             "root": ("root", "root_merge", "never"),
             "look-up, scan": ("look_up", "scan"),
-            "digits, join": ("join", "plane4", "escape"),
+            "digits, join": ("join", "rare"),
         }
         parts = ", ".join(f"{g} {sum(by_region.get(r, 0) for r in rs):.1f}" for g, rs in groups.items())
         print(f"{name:36} {mode:15} {total:5.1f} instructions a value ({parts}); {loads:.1f} shared-memory or shuffle")

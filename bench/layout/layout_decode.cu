@@ -33,25 +33,85 @@ extern __shared__ uint4 shared_memory[];
 #define SHARED (*(shared_state *)shared_memory)
 #define TID threadIdx.x
 #define BLOCK blockIdx.x
+
+/* Loads by 32-bit address of shared memory: the base is part of the address and costs no addition at every access. */
+INLINE uint32_t address_of(const void *p)
+{
+    return (uint32_t)__cvta_generic_to_shared(p);
+}
+
+INLINE uint32_t load_shared(uint32_t a)
+{
+    uint32_t x;
+    asm volatile("ld.shared.u32 %0, [%1];" : "=r"(x) : "r"(a));
+    return x;
+}
+
+INLINE uint32_t load_shared(uint32_t a, uint32_t offset)
+{
+    return load_shared(a + offset); /* the assembler makes it part of the instruction */
+}
+
+INLINE uint32_t load_shared8(uint32_t a)
+{
+    uint32_t x;
+    asm volatile("ld.shared.u8 %0, [%1];" : "=r"(x) : "r"(a));
+    return x;
+}
+
+INLINE uint32_t load_shared16(uint32_t a)
+{
+    uint32_t x;
+    asm volatile("{ .reg .u16 t; ld.shared.u16 t, [%1]; cvt.u32.u16 %0, t; }" : "=r"(x) : "r"(a));
+    return x;
+}
+
+INLINE uint2 load_shared2(uint32_t a)
+{
+    uint2 x;
+    asm volatile("ld.shared.v2.u32 {%0, %1}, [%2];" : "=r"(x.x), "=r"(x.y) : "r"(a));
+    return x;
+}
+
+INLINE uint4 load_shared4(uint32_t a)
+{
+    uint4 x;
+    asm volatile("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];" : "=r"(x.x), "=r"(x.y), "=r"(x.z), "=r"(x.w) : "r"(a));
+    return x;
+}
+
+INLINE void store_shared4(uint32_t a, uint4 x)
+{
+    asm volatile("st.shared.v4.u32 [%0], {%1, %2, %3, %4};" : : "r"(a), "r"(x.x), "r"(x.y), "r"(x.z), "r"(x.w) : "memory");
+}
+
+/* __byte_perm() without the instruction that clears the top bits of the selector's digits. */
+INLINE uint32_t permute(uint32_t x, uint32_t y, uint32_t s)
+{
+    uint32_t z;
+    asm("prmt.b32 %0, %1, %2, %3;" : "=r"(z) : "r"(x), "r"(y), "r"(s));
+    return z;
+}
 #else
 #include "layout_shim.h"
 #endif
 
-enum { THREADS = 256, WARPS = 8, CHUNK = 16384, BUFFER = CHUNK + 32 * 88, NODES = 175, TASKS = 1024 };
+enum { THREADS = 256, WARPS = 8, CHUNK = 16384, BUFFER = CHUNK + 32 * 88, TASKS = 512, SOLO_TASKS = 2 };
 
 /* Low bits of an entry: counters of 4 bits that eight values cannot overflow. High bits: exponent in place. */
 enum { HAS1 = 1, HAS2 = 1 << 4, HAS3 = 1 << 8, HAS4 = 1 << 12, ESCAPE = 1 << 16 };
 
 struct lay_gpu_node {
-    uint8_t first_rank, right, width, depth; /* right = 0: leaf */
+    uint8_t right, width, depth; /* right = 0: leaf */
+    uint8_t first_rank;
+    uint8_t parent, is_right, inner_index, unused;
 };
 
 struct lay_gpu_book {
     uint32_t node_count, inner_count, depth_max, unused;
-    uint32_t entry[256];        /* by rank */
-    lay_gpu_node node[176];
-    uint8_t by_depth[176];      /* nodes, deepest first */
-    uint32_t by_depth_start[13]; /* by_depth_start[d] .. by_depth_start[d + 1]: nodes of depth depth_max - d */
+    uint32_t entry[256];         /* by rank */
+    lay_gpu_node node[176];      /* in preorder */
+    uint8_t by_depth[176];       /* nodes, deepest first */
 };
 
 struct lay_gpu_chunk {
@@ -59,20 +119,31 @@ struct lay_gpu_chunk {
     uint32_t size, book;        /* size: a multiple of 4 and less than CHUNK * 4 */
 };
 
+/* A node while its values are produced. Addresses are those of shared memory. */
+struct alignas(16) node_state {
+    uint32_t run, out, left, right;         /* run: its first word; out, left, right: places in the buffers */
+    uint32_t ones, words, right_len, kind;  /* ones: address of the sum before its first word; kind: see KIND_* */
+};
+
+enum { KIND_INNER = 8 }; /* else the width of the leaf; first rank in bits 8..15 */
+
 struct shared_state {
     uint32_t entry[256];
-    uint32_t selector[256];     /* of 8 merged values */
-    uint8_t buffer[2][BUFFER];
-    uint16_t *ones;             /* set bits before word i of the chunk, modulo 2^16; behind the words */
-    uint32_t task[TASKS];       /* what a warp does in one go, 32 words of a node: node | first word << 8 */
-    uint32_t task_start[14];    /* by depth, deepest first */
-    uint32_t node_len[176], node_at[176], node_run[176]; /* run: word of the chunk */
+    uint2 selector[256];          /* of 8 merged values */
+    alignas(16) uint8_t buffer[2][BUFFER];
+    node_state node[176];
+    uint32_t task[TASKS];         /* what a warp does in one go, 32 words of a node: node | first word << 8 */
+    uint32_t task_start[14];      /* by level, deepest first */
+    uint32_t level_word[14];
+    uint32_t len[176], run[176];
     uint32_t plane_bit[4], plane_len[4]; /* where planes start, in bits of the chunk */
     uint32_t escape_word, escape_len;
-    uint32_t warp_sum[WARPS][4];
+    uint32_t solo;                /* so many levels, deepest first, have few tasks: one warp does them alone */
     uint32_t bad;
-    uint32_t shift;             /* where the chunk starts in words4, in words */
-    uint4 words4[1];            /* the chunk; to the end of the dynamic shared memory; then 4 words to spare, then ones[] */
+    uint32_t shift;               /* where the chunk starts in words4, in words */
+    uint4 warp_sum[WARPS];
+    uint4 words4[1];              /* the chunk; to the end of the dynamic shared memory; then 4 words to spare, then the
+                                     sums of set bits before every word, 16 bits each */
 };
 
 INLINE uint32_t *words_of(shared_state &s)
@@ -85,43 +156,45 @@ INLINE uint32_t byte_of(uint32_t x, uint32_t i)
     return __byte_perm(x, 0, 0x4440 + i);
 }
 
-/* Four bytes at any byte address of a word array. */
-INLINE uint32_t load4(const uint8_t *base, uint32_t at)
+/* 32 bits of a bit string: w = address of the string, b = position. */
+INLINE uint32_t window(uint32_t w, uint32_t b)
 {
-    const uint32_t *w = (const uint32_t *)(const void *)(base + (at & ~3u));
-    return __funnelshift_r(w[0], w[1], at << 3);
+    const uint32_t a = w + (b >> 5) * 4;
+    return __funnelshift_r(load_shared(a), load_shared(a, 4), b);
 }
 
 /* ---- merge ------------------------------------------------------------------------------------------------------- */
 
-/* out[0..8) = 32 merged bytes. l, r: addresses in `below` of the next left and right value. */
-INLINE void merge32(uint32_t out[8], const uint8_t *below, const uint32_t *selector, uint32_t l, uint32_t r, uint32_t bits)
+/* out[0..8) = 32 merged bytes. l, r: addresses of the next left and right value. */
+INLINE void merge32(uint32_t out[8], uint32_t selector, uint32_t l, uint32_t r, uint32_t bits)
 {
 #if MERGE == 8
+    const uint32_t both = l + r;
     #pragma unroll
     for (int j = 0; j < 4; j++) {
-        const uint32_t m = byte_of(bits, j);
-        const uint32_t s = selector[m];
-        const uint32_t *lw = (const uint32_t *)(const void *)(below + (l & ~3u));
-        const uint32_t *rw = (const uint32_t *)(const void *)(below + (r & ~3u));
-        const uint32_t l0 = lw[0], l1 = lw[1], l2 = lw[2], r0 = rw[0], r1 = rw[1], r2 = rw[2];
+        const uint2 s = load_shared2(selector + 8 * byte_of(bits, j));
+        const uint32_t lw = l & ~3u, rw = r & ~3u;
+        const uint32_t l0 = load_shared(lw), l1 = load_shared(lw, 4), l2 = load_shared(lw, 8);
+        const uint32_t r0 = load_shared(rw), r1 = load_shared(rw, 4), r2 = load_shared(rw, 8);
         const uint32_t la = __funnelshift_r(l0, l1, l << 3), lb = __funnelshift_r(l1, l2, l << 3);
         const uint32_t ra = __funnelshift_r(r0, r1, r << 3), rb = __funnelshift_r(r1, r2, r << 3);
-        out[2 * j] = __byte_perm(la, ra, s);
-        /* The second four start behind what the first took: p right values and 4 - p left ones. */
-        const uint32_t p = __popc(m & 15) << 3;
-        out[2 * j + 1] = __byte_perm(__funnelshift_rc(la, lb, 32 - p), __funnelshift_rc(ra, rb, p), s >> 16);
-        const uint32_t n = __popc(m);
-        r += n;
-        l += 8 - n;
+        out[2 * j] = permute(la, ra, s.x);
+        /* The second four start behind what the first took. */
+        out[2 * j + 1] = permute(__funnelshift_rc(la, lb, s.x >> 16), __funnelshift_rc(ra, rb, byte_of(s.y, 2)), s.y);
+        r += s.y >> 24;
+        l = both + 8 * (j + 1) - r;
     }
 #elif MERGE == 4
+    const uint32_t both = l + r;
     #pragma unroll
     for (int j = 0; j < 8; j++) {
-        const uint32_t s = selector[bits >> 4 * j & 15];
-        out[j] = __byte_perm(load4(below, l), load4(below, r), s);
+        const uint32_t s = load_shared(selector + (bits >> 4 * j & 15) * 4);
+        const uint32_t lw = l & ~3u, rw = r & ~3u;
+        const uint32_t a = __funnelshift_r(load_shared(lw), load_shared(lw, 4), l << 3);
+        const uint32_t b = __funnelshift_r(load_shared(rw), load_shared(rw, 4), r << 3);
+        out[j] = permute(a, b, s);
         r += s >> 16;
-        l += 4 - (s >> 16);
+        l = both + 4 * (j + 1) - r;
     }
 #else
     #pragma unroll
@@ -130,7 +203,7 @@ INLINE void merge32(uint32_t out[8], const uint8_t *below, const uint32_t *selec
         #pragma unroll
         for (int i = 0; i < 4; i++) {
             const bool right = (bits >> (4 * j + i) & 1) != 0;
-            x |= (uint32_t)below[right ? r : l] << 8 * i;
+            x |= load_shared8(right ? r : l) << 8 * i;
             r += right ? 1 : 0;
             l += right ? 0 : 1;
         }
@@ -139,41 +212,107 @@ INLINE void merge32(uint32_t out[8], const uint8_t *below, const uint32_t *selec
 #endif
 }
 
-/* The thread's word of an inner node: start of both sides from the prefix sums. */
-INLINE uint32_t merge_word(uint32_t out[8], shared_state &s, uint32_t node, uint32_t right, uint32_t word,
-                           const uint8_t *below)
+/* What merge32() looks up: how to pick the first and second four of eight values from the next four left and right ones
+ * each, how many bits to shift the sides between (left: bits 16 up of x; right: third byte of y), and how many go right. */
+INLINE uint2 selector_of(uint32_t m)
 {
-    const uint32_t run = s.node_run[node];
-    const uint16_t *before = s.ones + s.shift + run;
-    const uint32_t ones = (uint32_t)(uint16_t)(before[word] - before[0]);
-    const uint32_t bits = words_of(s)[run + word];
-    merge32(out, below, s.selector, s.node_at[node + 1] + 32 * word - ones, s.node_at[right] + ones, bits);
+    uint32_t s[2];
+    uint32_t ones[2];
+#if MERGE == 4
+    m &= 15;
+#endif
+    #pragma unroll
+    for (int h = 0; h < 2; h++) {
+        uint32_t l = 0x10, r = 0x10 + 4; /* the extra bit lets a digit be shifted out */
+        s[h] = 0;
+        #pragma unroll
+        for (int j = 0; j < 4; j++) {
+            const uint32_t bit = m >> (4 * h + j) & 1;
+            s[h] |= ((bit ? r : l) & 7) << 4 * j;
+            r += bit;
+            l += 1 - bit;
+        }
+        ones[h] = r - 0x14;
+    }
+    const uint32_t p = ones[0];
+#if MERGE == 4
+    return make_uint2(s[0] | p << 16, 0);
+#else
+    return make_uint2(s[0] | (32 - 8 * p) << 16, s[1] | 8 * p << 16 | (p + ones[1]) << 24);
+#endif
+}
+
+/* Word `word` of an inner node; returns the set bits up to and with it. */
+INLINE uint32_t merge_word(uint32_t out[8], uint32_t selector, uint4 place, uint32_t ones_at, uint32_t word)
+{
+    const uint32_t ones = (load_shared16(ones_at + 2 * word) - load_shared16(ones_at)) & 0xffff;
+    const uint32_t bits = load_shared(place.x + 4 * word);
+    merge32(out, selector, place.z + 32 * word - ones, place.w + ones, bits);
     return ones + __popc(bits);
 }
 
 /* ---- leaves ------------------------------------------------------------------------------------------------------ */
 
-INLINE void unpack32(uint32_t out[8], const uint32_t *words, uint32_t at, uint32_t width, uint32_t add)
+/* 32 numbers of W bits from W words, plus add in every byte. */
+template <int W> INLINE void unpack32(uint32_t out[8], uint32_t words, uint32_t add)
 {
-    const uint32_t one = (1u << width) - 1;
-    const uint32_t low = one | one << 16, pair = (1u << 2 * width) - 1;
-    const uint32_t up2 = 16 - 2 * width, up1 = 8 - width;
+    const uint32_t pair = (1u << 2 * W) - 1, one = (1u << W) - 1;
+    uint32_t w[W + 1];
+    #pragma unroll
+    for (int j = 0; j < W; j++) {
+        w[j] = load_shared(words + 4 * j);
+    }
+    w[W] = 0;
     #pragma unroll
     for (int j = 0; j < 8; j++) {
-        const uint32_t bit = 4 * j * width;
-        const uint32_t *w = words + at + (bit >> 5);
-        uint32_t x = __funnelshift_r(w[0], w[1], bit);
-        x = (x & pair) | (x << up2 & pair << 16);
-        x = (x & low) | (x << up1 & low << 8);
+        const int bit = 4 * W * j;
+        uint32_t x = bit % 32 + 4 * W <= 32 ? w[bit / 32] >> bit % 32 : __funnelshift_r(w[bit / 32], w[bit / 32 + 1], bit % 32);
+        x = (x & pair) + (x & pair << 2 * W) * (1u << (16 - 2 * W));
+        x = (x & (one | one << 16)) + (x & (one | one << 16) << W) * (1u << (8 - W));
         out[j] = x + add;
     }
 }
 
-INLINE void store32(uint8_t *dst, const uint32_t x[8])
+INLINE void unpack_any(uint32_t out[8], uint32_t words, uint32_t width, uint32_t word, uint32_t add)
 {
-    uint4 *d = (uint4 *)(void *)dst;
-    d[0] = make_uint4(x[0], x[1], x[2], x[3]);
-    d[1] = make_uint4(x[4], x[5], x[6], x[7]);
+    const uint32_t at = words + 4 * width * word;
+    switch (width) {
+    case 1:
+        /* @flat1 */
+        unpack32<1>(out, at, add);
+        break;
+    case 2:
+        /* @flat2 */
+        unpack32<2>(out, at, add);
+        break;
+    case 3:
+        /* @flat3 */
+        unpack32<3>(out, at, add);
+        break;
+    case 4:
+        /* @flat4 */
+        unpack32<4>(out, at, add);
+        break;
+    case 5:
+        /* @flat5 */
+        unpack32<5>(out, at, add);
+        break;
+    case 6:
+        /* @flat6 */
+        unpack32<6>(out, at, add);
+        break;
+    case 7:
+        /* @flat7 */
+        unpack32<7>(out, at, add);
+        break;
+    default:
+        /* @const */
+        #pragma unroll
+        for (int j = 0; j < 8; j++) {
+            out[j] = add;
+        }
+        break;
+    }
 }
 
 /* ---- set-up ------------------------------------------------------------------------------------------------------ */
@@ -183,110 +322,146 @@ INLINE uint32_t half_at(const uint32_t *words, uint32_t i)
     return ((const uint16_t *)(const void *)words)[i];
 }
 
-/* One thread: lengths and places of nodes and planes, then the list of tasks. Returns 0 if the counts do not fit. */
-INLINE bool find_parts(shared_state &s, const lay_gpu_book &book, uint32_t size_words)
+/* Inclusive sum over the lanes of a warp. */
+INLINE uint32_t warp_scan(uint32_t x)
+{
+    const uint32_t lane = TID & 31;
+    #pragma unroll
+    for (uint32_t d = 1; d < 32; d *= 2) {
+        const uint32_t y = __shfl_up_sync(0xffffffffu, x, d);
+        x += lane >= d ? y : 0;
+    }
+    return x;
+}
+
+/* One warp, a lane a node: lengths and places of nodes and planes, then the tasks. Sets bad if the counts do not fit. */
+INLINE void find_parts(shared_state &s, const lay_gpu_book &book, uint32_t size_words)
 {
     /* @parts */
+    const uint32_t lane = TID & 31;
     const uint32_t *w = words_of(s);
-    uint32_t count = 5;
-    uint32_t at = (5 + book.inner_count + 1) / 2;
-    bool good = true;
-    if (at > size_words) {
-        return false;
+    const uint32_t node_count = book.node_count, depth_max = book.depth_max;
+    bool bad = (5 + book.inner_count + 1) / 2 > size_words;
+    if (lane == 0) {
+        s.len[0] = CHUNK;
     }
-    s.node_len[0] = CHUNK;
+    __syncwarp();
     #pragma unroll 1
-    for (uint32_t i = 0; i < book.node_count; i++) {
-        /* @parts_node */
-        const lay_gpu_node node = book.node[i];
-        const uint32_t len = s.node_len[i];
-        uint32_t width = node.width;
-        s.node_run[i] = at;
-        if (node.right != 0) {
-            const uint32_t right_len = half_at(w, count++);
-            good = good && right_len <= len;
-            s.node_len[i + 1] = len - right_len;
-            s.node_len[node.right] = right_len;
-            width = 1;
+    for (uint32_t d = 1; d <= depth_max; d++) {
+        /* @parts_depth */
+        #pragma unroll 1
+        for (uint32_t n = lane; n < node_count; n += 32) {
+            const lay_gpu_node node = book.node[n];
+            if (node.depth == d) {
+                const uint32_t right_len = half_at(w, 5 + book.node[node.parent].inner_index), len = s.len[node.parent];
+                bad |= right_len > len;
+                s.len[n] = node.is_right ? right_len : len - right_len;
+            }
         }
-        at += (len * width + 31) >> 5;
+        __syncwarp();
+        /* @parts */
+    }
+    uint32_t at = (5 + book.inner_count + 1) / 2;
+    #pragma unroll 1
+    for (uint32_t first = 0; first < node_count; first += 32) {
+        /* @parts_each */
+        const uint32_t n = first + lane;
+        const lay_gpu_node node = book.node[n < node_count ? n : 0];
+        const uint32_t size = n < node_count ? (s.len[n] * (node.right != 0 ? 1 : node.width) + 31) >> 5 : 0;
+        const uint32_t sum = at + warp_scan(size);
+        if (n < node_count) {
+            s.run[n] = sum - size;
+        }
+        at = __shfl_sync(0xffffffffu, sum, 31);
         /* @parts */
     }
     #pragma unroll
     for (uint32_t p = 0; p < 4; p++) {
         const uint32_t len = half_at(w, p);
-        good = good && len <= CHUNK;
+        bad |= len > CHUNK;
         s.plane_len[p] = len;
         s.plane_bit[p] = 32 * at;
         at += (6 * len + 31) >> 5;
     }
-    s.escape_len = half_at(w, 4);
+    const uint32_t escape_len = half_at(w, 4);
+    s.escape_len = escape_len;
     s.escape_word = at;
-    good = good && at + s.escape_len <= size_words && size_words - at - s.escape_len < 4;
-    if (!good) {
-        return false;
+    bad |= at + escape_len > size_words || size_words - at - escape_len >= 4;
+    if (__any_sync(0xffffffffu, bad)) {
+        s.bad = 1;
+        return;
     }
-    /* The root is no task: its words are merged by the threads that join them. */
-    uint32_t tasks = 0;
+
+    /* Levels, deepest first: places in the buffers and tasks. The root is no task, its words are merged by the threads
+     * that join them. */
+    uint32_t before = 0; /* words, tasks << 16 */
     #pragma unroll 1
-    for (uint32_t d = 0; d <= book.depth_max; d++) {
-        /* @parts_depth */
-        uint32_t place = 0;
-        s.task_start[d] = tasks;
-        #pragma unroll 1
-        for (uint32_t i = book.by_depth_start[d]; i < book.by_depth_start[d + 1]; i++) {
-            /* @parts_node */
-            const uint32_t n = book.by_depth[i];
-            const uint32_t words = (s.node_len[n] + 31) >> 5;
-            s.node_at[n] = place;
-            place += 32 * words;
-            #pragma unroll 1
-            for (uint32_t first = 0; first < words && (d < book.depth_max || book.depth_max == 0); first += 32) {
-                /* @parts_task */
-                s.task[tasks++] = n | first << 8;
-                /* @parts_node */
+    for (uint32_t first = 0; first < node_count; first += 32) {
+        /* @parts_each */
+        const uint32_t i = first + lane;
+        const uint32_t n = book.by_depth[i < node_count ? i : 0];
+        const lay_gpu_node node = book.node[n];
+        const uint32_t words = i < node_count ? (s.len[n] + 31) >> 5 : 0;
+        const uint32_t tasks = n == 0 ? 0 : (words + 31) >> 5;
+        const uint32_t sum = before + warp_scan(words | tasks << 16), mine = sum - (words | tasks << 16);
+        if (i < node_count) {
+            if (i == 0 || book.node[book.by_depth[i - 1]].depth != node.depth) {
+                s.level_word[depth_max - node.depth] = mine & 0xffff;
+                s.task_start[depth_max - node.depth] = mine >> 16;
             }
+            #pragma unroll 1
+            for (uint32_t t = 0; t < tasks; t++) {
+                /* @parts_task */
+                s.task[(mine >> 16) + t] = n | t << 13;
+                /* @parts_each */
+            }
+            s.node[n].words = mine & 0xffff; /* for a moment */
         }
+        before = __shfl_sync(0xffffffffu, sum, 31);
         /* @parts */
     }
-    s.task_start[book.depth_max + 1] = tasks;
-    return true;
-}
-
-/* @other */
-INLINE uint32_t selector_of(uint32_t m)
-{
-    uint32_t s = 0, l = 0, r = 4;
-#if MERGE == 8
-    for (uint32_t j = 0; j < 8; j++) {
-        if (j == 4) {
-            l = 0;
-            r = 4;
-        }
-        s |= (m >> j & 1 ? r++ : l++) << 4 * j;
+    __syncwarp();
+    const uint32_t buffer = address_of(s.buffer[0]), words_at = address_of(w), ones_at = address_of(s.words4) +
+        16 * ((size_words + s.shift + 3) / 4 + 1) + 2 * s.shift;
+    #pragma unroll 1
+    for (uint32_t n = lane; n < node_count; n += 32) {
+        /* @parts_each */
+        const uint32_t level = depth_max - book.node[n].depth;
+        s.node[n].out = buffer + (level & 1) * BUFFER + 32 * (s.node[n].words - s.level_word[level]);
+        /* @parts */
     }
-#else
-    for (uint32_t j = 0; j < 4; j++) {
-        s |= (m >> j & 1 ? r++ : l++) << 4 * j;
+    __syncwarp();
+    #pragma unroll 1
+    for (uint32_t n = lane; n < node_count; n += 32) {
+        /* @parts_each */
+        const lay_gpu_node node = book.node[n];
+        const bool inner = node.right != 0;
+        const uint32_t run = s.run[n];
+        s.node[n].run = words_at + 4 * run;
+        s.node[n].left = inner ? s.node[n + 1].out : 0;
+        s.node[n].right = inner ? s.node[node.right].out : 0;
+        s.node[n].ones = ones_at + 2 * run;
+        s.node[n].words = (s.len[n] + 31) >> 5;
+        s.node[n].right_len = inner ? s.len[node.right] : 0;
+        s.node[n].kind = inner ? (uint32_t)KIND_INNER : node.width | (uint32_t)node.first_rank << 8;
+        /* @parts */
     }
-    s |= (r - 4) << 16;
-#endif
-    return s;
+    const uint32_t tasks = before >> 16;
+    const uint32_t few = __ballot_sync(0xffffffffu,
+                                       lane < depth_max && (lane + 1 < depth_max ? s.task_start[lane + 1] : tasks) -
+                                               s.task_start[lane] <= SOLO_TASKS);
+    s.solo = __ffs(~few) - 1;
+    s.task_start[depth_max] = tasks;
+    /* @other */
 }
 
 /* ---- join -------------------------------------------------------------------------------------------------------- */
 
-/* 32 bits of a plane from bit b on. */
-INLINE uint32_t window(const uint32_t *words, uint32_t b)
-{
-    return __funnelshift_r(words[b >> 5], words[(b >> 5) + 1], b);
-}
-
-/* Sums of a word over the threads before this one, of all warps; *total gets the sum over all. */
 struct counts {
     uint32_t a, b, c; /* planes 1 and 2, planes 3 and 4, 16 bits each; escapes */
 };
 
+/* Sums over the threads before this one, and over all threads for the next call. */
 INLINE counts scan(shared_state &s, counts mine, counts &carry)
 {
     const uint32_t lane = TID & 31, warp = TID >> 5;
@@ -303,13 +478,13 @@ INLINE counts scan(shared_state &s, counts mine, counts &carry)
         }
     }
     if (lane == 31) {
-        *(uint4 *)(void *)s.warp_sum[warp] = make_uint4(x.a, x.b, x.c, 0);
+        s.warp_sum[warp] = make_uint4(x.a, x.b, x.c, 0);
     }
     __syncthreads();
     counts before = {carry.a + x.a - mine.a, carry.b + x.b - mine.b, carry.c + x.c - mine.c};
     #pragma unroll
     for (uint32_t v = 0; v < WARPS; v++) {
-        const uint4 sum = *(const uint4 *)(const void *)s.warp_sum[v];
+        const uint4 sum = s.warp_sum[v];
         if (v < warp) {
             before.a += sum.x;
             before.b += sum.y;
@@ -348,12 +523,11 @@ KERNEL lay_decode(uint32_t *dst, const uint8_t *frame, const lay_gpu_chunk *chun
     if (tid == 0) {
         s.bad = 0;
         s.shift = shift;
-        s.ones = (uint16_t *)(void *)(s.words4 + ((size_words + shift + 3) >> 2) + 1);
     }
     __syncthreads();
 
-    if (tid == 0 && !find_parts(s, book, size_words)) {
-        s.bad = 1;
+    if (warp == 0) {
+        find_parts(s, book, size_words);
     }
     __syncthreads();
     if (s.bad) {
@@ -367,7 +541,7 @@ KERNEL lay_decode(uint32_t *dst, const uint8_t *frame, const lay_gpu_chunk *chun
     /* Set bits before every word of the runs, leaves included: they do no harm. Four words at a time; what the words
      * before the chunk hold does not matter either, only differences are used. */
     {
-        uint16_t *ones = s.ones;
+        uint16_t *ones = (uint16_t *)(void *)(s.words4 + ((size_words + shift + 3) >> 2) + 1);
         const uint32_t end = ((s.plane_bit[0] >> 5) + shift + 3) >> 2;
         const uint32_t each = (end + THREADS - 1) / THREADS;
         const uint32_t first = tid * each < end ? tid * each : end, last = first + each < end ? first + each : end;
@@ -379,8 +553,16 @@ KERNEL lay_decode(uint32_t *dst, const uint8_t *frame, const lay_gpu_chunk *chun
             sum += __popc(w.x) + __popc(w.y) + __popc(w.z) + __popc(w.w);
             /* @ones */
         }
-        counts carry = {0, 0, 0};
-        uint32_t before = scan(s, counts{sum, 0, 0}, carry).a;
+        const uint32_t upto = warp_scan(sum);
+        if (lane == 31) {
+            s.warp_sum[warp].x = upto;
+        }
+        __syncthreads();
+        uint32_t before = upto - sum;
+        #pragma unroll
+        for (uint32_t v = 0; v < WARPS - 1; v++) {
+            before += v < warp ? s.warp_sum[v].x : 0;
+        }
         #pragma unroll 1
         for (uint32_t i = first; i < last; i++) {
             /* @ones_loop */
@@ -395,65 +577,62 @@ KERNEL lay_decode(uint32_t *dst, const uint8_t *frame, const lay_gpu_chunk *chun
     /* From the deepest nodes to the children of the root. */
     /* @depth */
     bool bad = false;
+    const uint32_t selector = address_of(s.selector), entry = address_of(s.entry);
+    const uint32_t depth_max = book.depth_max, solo = s.solo;
+    __syncthreads(); /* the sums are there */
     #pragma unroll 1
-    for (uint32_t d = 0; d < book.depth_max; d++) {
-        __syncthreads();
-        uint8_t *out = s.buffer[d & 1];
-        const uint8_t *below = s.buffer[(d + 1) & 1];
+    for (uint32_t d = warp == 0 ? 0 : solo; d < depth_max; d++) {
+        if (d >= solo) {
+            __syncthreads();
+        } else {
+            __syncwarp();
+        }
+        const uint32_t end = s.task_start[d + 1], step = d >= solo ? WARPS : 1;
         #pragma unroll 1
-        for (uint32_t t = s.task_start[d] + warp; t < s.task_start[d + 1]; t += WARPS) {
+        for (uint32_t t = s.task_start[d] + (d >= solo ? warp : 0); t < end; t += step) {
             /* @task */
-            const uint32_t node = s.task[t] & 255, word = (s.task[t] >> 8) + lane;
-            const lay_gpu_node what = book.node[node];
-            const uint32_t words = (s.node_len[node] + 31) >> 5;
-            if (word >= words) {
+            const uint32_t task = s.task[t];
+            const uint32_t node = address_of(&s.node[task & 255]), word = (task >> 8) + lane;
+            const uint4 place = load_shared4(node), what = load_shared4(node + 16);
+            if (word >= what.y) {
                 continue;
             }
             uint32_t x[8];
-            if (what.right != 0) {
+            if (what.w == KIND_INNER) {
                 /* @merge */
-                const uint32_t ones = merge_word(x, s, node, what.right, word, below);
-                bad |= word == words - 1 && ones != s.node_len[what.right];
-            } else if (what.width != 0) {
-                /* @flat */
-                unpack32(x, words_of(s), s.node_run[node] + word * what.width, what.width, what.first_rank * 0x01010101u);
+                const uint32_t ones = merge_word(x, selector, place, what.x, word);
+                bad |= word == what.y - 1 && ones != what.z;
             } else {
-                /* @const */
-                #pragma unroll
-                for (int j = 0; j < 8; j++) {
-                    x[j] = what.first_rank * 0x01010101u;
-                }
+                /* @flat */
+                unpack_any(x, place.x, what.w & 15, word, (what.w >> 8) * 0x01010101u);
             }
             /* @task */
-            store32(out + s.node_at[node] + 32 * word, x);
+            store_shared4(place.y + 32 * word, make_uint4(x[0], x[1], x[2], x[3]));
+            store_shared4(place.y + 32 * word + 16, make_uint4(x[4], x[5], x[6], x[7]));
+            /* @depth */
         }
     }
 
     /* @once */
     /* Root, look-up, places of the digits, values: 8192 at a time, 32 a thread. */
-    const uint32_t top = book.depth_max;
-    const uint8_t *below = s.buffer[(top + 1) & 1];
-    uint4 *stage = (uint4 *)(void *)(s.buffer[top & 1]) + 128 * warp; /* 16 values a lane */
+    const uint32_t words = address_of(words_of(s));
+    const uint32_t stage = address_of(s.buffer[depth_max & 1]) + 2048 * warp; /* 16 values a lane */
+    const uint32_t root = address_of(&s.node[0]);
     counts carry = {0, 0, 0};
     #pragma unroll 1
     for (uint32_t round = 0; round < 2; round++) {
         /* @root */
         __syncthreads();
         const uint32_t word = THREADS * round + tid;
-        const lay_gpu_node root = book.node[0];
+        const uint4 place = load_shared4(root), what = load_shared4(root + 16);
         uint32_t x[8];
-        if (root.right != 0) {
+        if (what.w == KIND_INNER) {
             /* @root_merge */
-            const uint32_t ones = merge_word(x, s, 0, root.right, word, below);
-            bad |= word == CHUNK / 32 - 1 && ones != s.node_len[root.right];
-        } else if (root.width != 0) {
-            /* @never */
-            unpack32(x, words_of(s), s.node_run[0] + word * root.width, root.width, root.first_rank * 0x01010101u);
+            const uint32_t ones = merge_word(x, selector, place, what.x, word);
+            bad |= word == what.y - 1 && ones != what.z;
         } else {
-            #pragma unroll
-            for (int j = 0; j < 8; j++) {
-                x[j] = root.first_rank * 0x01010101u;
-            }
+            /* @never */
+            unpack_any(x, place.x, what.w & 15, word, (what.w >> 8) * 0x01010101u);
         }
         /* @look_up */
         uint32_t e[32];
@@ -463,7 +642,7 @@ KERNEL lay_decode(uint32_t *dst, const uint8_t *frame, const lay_gpu_chunk *chun
             uint32_t sum = 0;
             #pragma unroll
             for (int i = 0; i < 8; i++) {
-                e[8 * j + i] = s.entry[byte_of(x[2 * j + i / 4], i % 4)];
+                e[8 * j + i] = load_shared(entry + 4 * byte_of(x[2 * j + i / 4], i % 4));
                 sum += e[8 * j + i];
             }
             even += sum & 0x0f0f0f;
@@ -473,7 +652,8 @@ KERNEL lay_decode(uint32_t *dst, const uint8_t *frame, const lay_gpu_chunk *chun
         /* @scan */
         const counts at = scan(s, mine, carry);
 
-/* @join */
+        /* @join */
+        const uint32_t mantissa = 0x7fffff, sign = 0x80000000u;
 #if STREAM
         uint32_t b0 = s.plane_bit[0] + 6 * ((at.a & 0xffff) + (at.a >> 16) + (at.b & 0xffff) + (at.b >> 16));
 #else
@@ -491,22 +671,15 @@ KERNEL lay_decode(uint32_t *dst, const uint8_t *frame, const lay_gpu_chunk *chun
 #if STREAM
                 #pragma unroll
                 for (int i = 0; i < 4; i++) {
-                    /* Fields of a value, lowest kept bit first, moved up to bit 31. */
+                    /* A value's bits, lowest kept bit first, moved up to bit 31. */
                     const uint32_t n = 6 * __popc(f[i] & (HAS1 | HAS2 | HAS3 | HAS4));
-                    const uint32_t w = window(words_of(s), b0);
-                    const uint32_t z = n == 0 ? 0 : w << (32 - n);
+                    const uint32_t z = __funnelshift_lc(0, window(words, b0), 32 - n);
                     b0 += n;
-                    v[i] = (z & 0x80000000u) | (f[i] & 0x7f800000u) | (z >> 8 & 0x7fffffu);
+                    const uint32_t y = (z >> 8 & mantissa) | (f[i] & ~mantissa);
+                    v[i] = (z & sign) | (y & ~sign);
                 }
 #else
-                uint32_t w1 = window(words_of(s), b1), w2 = window(words_of(s), b2), w3 = window(words_of(s), b3);
-                uint32_t w4 = 0;
-                if ((sum & 15 * HAS4) != 0) {
-                    /* @plane4 */
-                    w4 = window(words_of(s), b4);
-                    b4 += 6 * (sum >> 12 & 15);
-                }
-                /* @join */
+                uint32_t w1 = window(words, b1), w2 = window(words, b2), w3 = window(words, b3);
                 b1 += 6 * (sum & 15);
                 b2 += 6 * (sum >> 4 & 15);
                 b3 += 6 * (sum >> 8 & 15);
@@ -514,14 +687,8 @@ KERNEL lay_decode(uint32_t *dst, const uint8_t *frame, const lay_gpu_chunk *chun
                 for (int i = 0; i < 4; i++) {
                     /* The digits of a value, last one first, pushed in at the top. */
                     uint32_t z = 0;
-                    if ((sum & 15 * HAS4) != 0 && (f[i] & HAS4) != 0) {
-                        /* @plane4 */
-                        z = w4 << 26;
-                        w4 >>= 6;
-                    }
-                    /* @join */
                     if ((f[i] & HAS3) != 0) {
-                        z = __funnelshift_r(z, w3, 6);
+                        z = w3 << 26;
                         w3 >>= 6;
                     }
                     if ((f[i] & HAS2) != 0) {
@@ -532,28 +699,39 @@ KERNEL lay_decode(uint32_t *dst, const uint8_t *frame, const lay_gpu_chunk *chun
                         z = __funnelshift_r(z, w1, 6);
                         w1 >>= 6;
                     }
-                    v[i] = (z & 0x80000000u) | (f[i] & 0x7f800000u) | (z >> 8 & 0x7fffffu);
+                    const uint32_t y = (z >> 8 & mantissa) | (f[i] & ~mantissa);
+                    v[i] = (z & sign) | (y & ~sign);
                 }
 #endif
-                if ((sum & 15 * ESCAPE) != 0) {
-                    /* @escape */
+                if ((sum & 15 * (HAS4 | ESCAPE)) != 0) {
+                    /* @rare */
+#if !STREAM
+                    uint32_t w4 = window(words, b4);
+                    b4 += 6 * (sum >> 12 & 15);
+#endif
                     #pragma unroll
                     for (int i = 0; i < 4; i++) {
+#if !STREAM
+                        if ((f[i] & HAS4) != 0) {
+                            v[i] |= w4 & 63;
+                            w4 >>= 6;
+                        }
+#endif
                         if ((f[i] & ESCAPE) != 0) {
-                            v[i] = escape < s.escape_len ? words_of(s)[s.escape_word + escape] : 0;
+                            v[i] = load_shared(words + 4 * (s.escape_word + (escape < s.escape_len ? escape : 0)));
                             escape++;
                         }
                     }
+                    /* @join */
                 }
-                /* @join */
-                stage[4 * lane + (j ^ (lane >> 1 & 3))] = make_uint4(v[0], v[1], v[2], v[3]);
+                store_shared4(stage + 16 * (4 * lane + (j ^ (lane >> 1 & 3))), make_uint4(v[0], v[1], v[2], v[3]));
             }
             __syncwarp();
             uint4 *to = (uint4 *)(void *)(dst + (uint64_t)BLOCK * CHUNK + 8192 * round + 1024 * warp + 16 * half);
             #pragma unroll
             for (int k = 0; k < 4; k++) {
                 const uint32_t owner = 8 * k + (lane >> 2), quad = lane & 3;
-                to[8 * owner + quad] = stage[4 * owner + (quad ^ (owner >> 1 & 3))];
+                to[8 * owner + quad] = load_shared4(stage + 16 * (4 * owner + (quad ^ (owner >> 1 & 3))));
             }
             __syncwarp();
         }

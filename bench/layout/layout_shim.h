@@ -43,6 +43,47 @@ static inline uint2 make_uint2(uint32_t x, uint32_t y)
     return uint2{x, y};
 }
 
+/* Addresses of shared memory are offsets; as on the GPU 0 is not special. */
+static inline uint32_t address_of(const void *p)
+{
+    return (uint32_t)((const uint8_t *)p - shim_shared);
+}
+
+static inline uint32_t load_shared(uint32_t a, int offset = 0)
+{
+    return *(const uint32_t *)(const void *)(shim_shared + a + offset);
+}
+
+static inline uint32_t load_shared8(uint32_t a)
+{
+    return shim_shared[a];
+}
+
+static inline uint32_t load_shared16(uint32_t a)
+{
+    return *(const uint16_t *)(const void *)(shim_shared + a);
+}
+
+static inline uint2 load_shared2(uint32_t a)
+{
+    return *(const uint2 *)(const void *)(shim_shared + a);
+}
+
+static inline uint4 load_shared4(uint32_t a)
+{
+    return *(const uint4 *)(const void *)(shim_shared + a);
+}
+
+static inline void store_shared4(uint32_t a, uint4 x)
+{
+    *(uint4 *)(void *)(shim_shared + a) = x;
+}
+
+static inline int __ffs(uint32_t x)
+{
+    return __builtin_ffs((int)x);
+}
+
 static inline uint32_t __popc(uint32_t x)
 {
     return (uint32_t)__builtin_popcount(x);
@@ -56,6 +97,11 @@ static inline uint32_t __byte_perm(uint32_t x, uint32_t y, uint32_t s)
         out |= (uint32_t)(both >> 8 * (s >> 4 * i & 7) & 255) << 8 * i;
     }
     return out;
+}
+
+static inline uint32_t permute(uint32_t x, uint32_t y, uint32_t s)
+{
+    return __byte_perm(x, y, s);
 }
 
 static inline uint32_t __funnelshift_r(uint32_t low, uint32_t high, uint32_t shift)
@@ -88,6 +134,32 @@ static inline bool __syncthreads_or(bool x)
     __syncthreads();
     shim_any[0] = 0;
     return any;
+}
+
+static inline uint32_t __shfl_sync(uint32_t, uint32_t x, uint32_t from)
+{
+    shim_lane_value[shim_tid] = x;
+    __syncwarp();
+    const uint32_t y = shim_lane_value[shim_tid / 32 * 32 + from];
+    __syncwarp();
+    return y;
+}
+
+static inline uint32_t __ballot_sync(uint32_t, bool x)
+{
+    shim_lane_value[shim_tid] = x;
+    __syncwarp();
+    uint32_t y = 0;
+    for (uint32_t lane = 0; lane < 32; lane++) {
+        y |= shim_lane_value[shim_tid / 32 * 32 + lane] << lane;
+    }
+    __syncwarp();
+    return y;
+}
+
+static inline bool __any_sync(uint32_t, bool x)
+{
+    return __ballot_sync(0, x) != 0;
 }
 
 static inline uint32_t __shfl_up_sync(uint32_t, uint32_t x, uint32_t by)

@@ -30,21 +30,28 @@ static lay_gpu_book gpu_book(const lay_book &book)
                      : label == LAY_LABEL_ESCAPE ? (uint32_t)ESCAPE
                                                  : ((label >> 2) + book.base) << 23 | has[label & 3];
     }
+    uint32_t inner = 0;
     for (uint32_t n = 0; n < book.node_count; n++) {
-        g.node[n] = lay_gpu_node{(uint8_t)book.node[n].first_rank, (uint8_t)book.node[n].right, book.node[n].width,
-                                 book.node[n].depth};
-        g.depth_max = g.depth_max < book.node[n].depth ? book.node[n].depth : g.depth_max;
+        const lay_node &node = book.node[n];
+        g.node[n].right = (uint8_t)node.right;
+        g.node[n].width = node.width;
+        g.node[n].depth = node.depth;
+        g.node[n].first_rank = (uint8_t)node.first_rank;
+        if (node.right != 0) {
+            g.node[n].inner_index = (uint8_t)inner++;
+            g.node[n + 1].parent = g.node[node.right].parent = (uint8_t)n;
+            g.node[node.right].is_right = 1;
+        }
+        g.depth_max = g.depth_max < node.depth ? node.depth : g.depth_max;
     }
     uint32_t at = 0;
-    for (uint32_t d = 0; d <= g.depth_max; d++) {
-        g.by_depth_start[d] = at;
+    for (uint32_t d = g.depth_max + 1; d-- > 0;) {
         for (uint32_t n = 0; n < book.node_count; n++) {
-            if (book.node[n].depth == g.depth_max - d) {
+            if (book.node[n].depth == d) {
                 g.by_depth[at++] = (uint8_t)n;
             }
         }
     }
-    g.by_depth_start[g.depth_max + 1] = at;
     return g;
 }
 
