@@ -269,7 +269,7 @@ static void test_mismatches(void **state)
         {48, 1, GW_ERR_ROUND},      /* round */
         {52, 1, GW_ERR_ROUND},      /* job */
         {56, 1, GW_ERR_HEADER},     /* seed */
-        {70, 3, GW_ERR_HEADER},     /* table: 13 -> 14 */
+        {65, 1, GW_ERR_HEADER},     /* table: 4 -> 5 */
         {36, 1, GW_ERR_HEADER},     /* workers: 4 -> 5 */
         {34, 24, GW_ERR_HEADER},    /* lanes: 8 -> 16 */
         {96, 1, GW_ERR_HEADER},     /* a norm */
@@ -316,7 +316,7 @@ static void test_every_byte(void **state)
         for (unsigned change = 1; change < 256; change = change * 2 + 1) {
             gw_thc_frame_info info;
             sum[at] ^= (uint8_t)change;
-            gw_status checked = gw_thc_frame_check(sum, size, LEN, &info, NULL);
+            gw_status checked = gw_thc_frame_check(sum, size, 1000000, &info, NULL);
             gw_status decoded = decode_frame(sum, size, out, sizeof out, &len, NULL, NULL);
             assert_int_equal(checked, decoded);
             sum[at] ^= (uint8_t)change;
