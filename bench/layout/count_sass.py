@@ -14,6 +14,7 @@ with idle lanes: they take an issue slot. Instructions per value = 32 * sum(inst
 
 Not in it: bank conflicts, replays, stalls, and what the compiler for a later GPU would do.
 """
+import math
 import re
 import sys
 
@@ -39,7 +40,7 @@ def instructions(path, regions):
     chain, fresh = [], True
     in_text = False
     for line in open(path):
-        if line.lstrip().startswith(".section"):
+        if re.match(r"\s*\.section\s", line):
             in_text = ".text.lay_decode" in line
         if not in_text:
             continue
@@ -93,9 +94,20 @@ def blocks_of(path, regions):
     return blocks
 
 
+def rare_most(each, share):
+    """Expected maximum over 32 lanes of how many of `each` values are rare, were they spread evenly."""
+    total, below = 0.0, 0.0
+    for k in range(each + 1):
+        below += math.comb(each, k) * share**k * (1 - share) ** (each - k)
+        total += 1 - min(below, 1.0) ** 32
+    return total
+
+
 def weights(s):
     """Executions by warps per chunk of every region."""
-    group = 128  # values that a warp joins at once: 4 a lane
+    group = 512  # values between two mends of rare ones: 16 a lane
+    rare_share = s["plane4"] + s["escapes"]
+    rare_any = 1 - (1 - rare_share) ** group
     tasks = s["inner_tasks"] + s["flat_tasks"] + s["constant_tasks"]
     rounds = 2 * WARPS
     return {
@@ -121,7 +133,9 @@ def weights(s):
         "look_up": rounds,
         "scan": rounds,
         "join": rounds,
-        "rare": rounds * (1 - (1 - s["plane4"] - s["escapes"]) ** group),
+        # Branches are taken if any lane has such a value; the loop runs as often as the lane with most of them.
+        "rare": rounds * rare_any,
+        "rare_each": rounds * rare_most(16, rare_share),
     }
 
 
@@ -160,7 +174,7 @@ def main():
             "nodes": ("depth", "task", "merge", "flat", "const", *(f"flat{k}" for k in range(1, 8))),
             "root": ("root", "root_merge", "never"),
             "look-up, scan": ("look_up", "scan"),
-            "digits, join": ("join", "rare"),
+            "digits, join": ("join", "rare", "rare_each"),
         }
         parts = ", ".join(f"{g} {sum(by_region.get(r, 0) for r in rs):.1f}" for g, rs in groups.items())
         print(f"{name:36} {mode:15} {total:5.1f} instructions a value ({parts}); {loads:.1f} shared-memory or shuffle")

@@ -133,6 +133,7 @@ static void load(const char *dir, const data_set *set, float *values, uint8_t *l
     map->base = gw_gcomp_map_base(top);
     check(gw_gcomp_map_build(&rule, &state, len, map->base, GW_BACKEND_ALL, levels), "map build");
     map->levels = levels;
+    map->len = VALUES;
     map->wire_scale = 1.0f;
     for (size_t at = 0; at < VALUES; at += len) {
         size_t part = VALUES - at < len ? VALUES - at : len;

@@ -29,10 +29,16 @@
 #if defined(__CUDACC__)
 #define KERNEL extern "C" __global__ void __launch_bounds__(THREADS)
 #define INLINE __device__ __forceinline__
-extern __shared__ uint4 shared_memory[];
+#define BOTH __host__ __device__ inline
+extern __shared__ __align__(128) uint4 shared_memory[];
 #define SHARED (*(shared_state *)shared_memory)
 #define TID threadIdx.x
 #define BLOCK blockIdx.x
+
+INLINE void store_shared(uint32_t a, uint32_t x)
+{
+    asm volatile("st.shared.u32 [%0], %1;" : : "r"(a), "r"(x) : "memory");
+}
 
 /* Loads by 32-bit address of shared memory: the base is part of the address and costs no addition at every access. */
 INLINE uint32_t address_of(const void *p)
@@ -85,6 +91,33 @@ INLINE void store_shared4(uint32_t a, uint4 x)
     asm volatile("st.shared.v4.u32 [%0], {%1, %2, %3, %4};" : : "r"(a), "r"(x.x), "r"(x.y), "r"(x.z), "r"(x.w) : "memory");
 }
 
+/* The three below in machine terms: the compiler's own choice takes up to twice as many instructions. */
+
+/* a where mask is set, else b. */
+#define SELECT_BITS(a, b, mask) select_bits<mask>(a, b)
+template <uint32_t MASK> INLINE uint32_t select_bits(uint32_t a, uint32_t b)
+{
+    uint32_t x;
+    asm("lop3.b32 %0, %1, %2, %3, 0xe4;" : "=r"(x) : "r"(a), "r"(b), "n"(MASK));
+    return x;
+}
+
+/* If the flag is set: the lowest digit of w goes into z at the top and out of w. */
+template <uint32_t FLAG> INLINE void push_digit(uint32_t &z, uint32_t &w, uint32_t flags)
+{
+    asm("{ .reg .pred p; .reg .u32 t; and.b32 t, %2, %3; setp.ne.u32 p, t, 0; @p shf.r.wrap.b32 %0, %0, %1, 6; "
+        "@p shr.u32 %1, %1, 6; }"
+        : "+r"(z), "+r"(w) : "r"(flags), "n"(FLAG));
+}
+
+/* w + 4 * (b / 32) */
+INLINE uint32_t word_address(uint32_t w, uint32_t b)
+{
+    uint32_t a;
+    asm("{ .reg .u32 t; shr.u32 t, %1, 5; mad.lo.u32 %0, t, 4, %2; }" : "=r"(a) : "r"(b), "r"(w));
+    return a;
+}
+
 /* __byte_perm() without the instruction that clears the top bits of the selector's digits. */
 INLINE uint32_t permute(uint32_t x, uint32_t y, uint32_t s)
 {
@@ -112,6 +145,7 @@ struct lay_gpu_book {
     uint32_t entry[256];         /* by rank */
     lay_gpu_node node[176];      /* in preorder */
     uint8_t by_depth[176];       /* nodes, deepest first */
+    uint2 selector[256];         /* selector_of() */
 };
 
 struct lay_gpu_chunk {
@@ -130,7 +164,7 @@ enum { KIND_INNER = 8 }; /* else the width of the leaf; first rank in bits 8..15
 struct shared_state {
     uint32_t entry[256];
     uint2 selector[256];          /* of 8 merged values */
-    alignas(16) uint8_t buffer[2][BUFFER];
+    alignas(128) uint8_t buffer[2][BUFFER];
     node_state node[176];
     uint32_t task[TASKS];         /* what a warp does in one go, 32 words of a node: node | first word << 8 */
     uint32_t task_start[14];      /* by level, deepest first */
@@ -159,7 +193,7 @@ INLINE uint32_t byte_of(uint32_t x, uint32_t i)
 /* 32 bits of a bit string: w = address of the string, b = position. */
 INLINE uint32_t window(uint32_t w, uint32_t b)
 {
-    const uint32_t a = w + (b >> 5) * 4;
+    const uint32_t a = word_address(w, b);
     return __funnelshift_r(load_shared(a), load_shared(a, 4), b);
 }
 
@@ -214,7 +248,7 @@ INLINE void merge32(uint32_t out[8], uint32_t selector, uint32_t l, uint32_t r, 
 
 /* What merge32() looks up: how to pick the first and second four of eight values from the next four left and right ones
  * each, how many bits to shift the sides between (left: bits 16 up of x; right: third byte of y), and how many go right. */
-INLINE uint2 selector_of(uint32_t m)
+BOTH uint2 selector_of(uint32_t m)
 {
     uint32_t s[2];
     uint32_t ones[2];
@@ -519,7 +553,7 @@ KERNEL lay_decode(uint32_t *dst, const uint8_t *frame, const lay_gpu_chunk *chun
     }
     /* @setup */
     s.entry[tid] = book.entry[tid];
-    s.selector[tid] = selector_of(tid);
+    s.selector[tid] = book.selector[tid];
     if (tid == 0) {
         s.bad = 0;
         s.shift = shift;
@@ -617,6 +651,9 @@ KERNEL lay_decode(uint32_t *dst, const uint8_t *frame, const lay_gpu_chunk *chun
     /* Root, look-up, places of the digits, values: 8192 at a time, 32 a thread. */
     const uint32_t words = address_of(words_of(s));
     const uint32_t stage = address_of(s.buffer[depth_max & 1]) + 2048 * warp; /* 16 values a lane */
+    /* Quarters of 16 bytes change places so that no two lanes of a store or load meet in a bank. */
+    const uint32_t mine_at = stage + 64 * lane + 16 * (lane >> 1 & 3);
+    const uint32_t all_at = stage + 64 * (lane >> 2) + 16 * ((lane & 3) ^ (lane >> 3 & 3));
     const uint32_t root = address_of(&s.node[0]);
     counts carry = {0, 0, 0};
     #pragma unroll 1
@@ -653,16 +690,18 @@ KERNEL lay_decode(uint32_t *dst, const uint8_t *frame, const lay_gpu_chunk *chun
         const counts at = scan(s, mine, carry);
 
         /* @join */
-        const uint32_t mantissa = 0x7fffff, sign = 0x80000000u;
 #if STREAM
+        uint32_t b4 = 0;
         uint32_t b0 = s.plane_bit[0] + 6 * ((at.a & 0xffff) + (at.a >> 16) + (at.b & 0xffff) + (at.b >> 16));
 #else
         uint32_t b1 = s.plane_bit[0] + 6 * (at.a & 0xffff), b2 = s.plane_bit[1] + 6 * (at.a >> 16);
         uint32_t b3 = s.plane_bit[2] + 6 * (at.b & 0xffff), b4 = s.plane_bit[3] + 6 * (at.b >> 16);
 #endif
         uint32_t escape = at.c;
+        const uint32_t escape_len = s.escape_len, escapes = words + 4 * s.escape_word;
         #pragma unroll
         for (int half = 0; half < 2; half++) {
+            uint32_t all = 0;
             #pragma unroll
             for (int j = 0; j < 4; j++) {
                 const uint32_t *f = e + 16 * half + 4 * j;
@@ -675,8 +714,7 @@ KERNEL lay_decode(uint32_t *dst, const uint8_t *frame, const lay_gpu_chunk *chun
                     const uint32_t n = 6 * __popc(f[i] & (HAS1 | HAS2 | HAS3 | HAS4));
                     const uint32_t z = __funnelshift_lc(0, window(words, b0), 32 - n);
                     b0 += n;
-                    const uint32_t y = (z >> 8 & mantissa) | (f[i] & ~mantissa);
-                    v[i] = (z & sign) | (y & ~sign);
+                    v[i] = SELECT_BITS(z, SELECT_BITS(z >> 8, f[i], 0x7fffff), 0x80000000u);
                 }
 #else
                 uint32_t w1 = window(words, b1), w2 = window(words, b2), w3 = window(words, b3);
@@ -687,51 +725,49 @@ KERNEL lay_decode(uint32_t *dst, const uint8_t *frame, const lay_gpu_chunk *chun
                 for (int i = 0; i < 4; i++) {
                     /* The digits of a value, last one first, pushed in at the top. */
                     uint32_t z = 0;
-                    if ((f[i] & HAS3) != 0) {
-                        z = w3 << 26;
-                        w3 >>= 6;
-                    }
-                    if ((f[i] & HAS2) != 0) {
-                        z = __funnelshift_r(z, w2, 6);
-                        w2 >>= 6;
-                    }
-                    if ((f[i] & HAS1) != 0) {
-                        z = __funnelshift_r(z, w1, 6);
-                        w1 >>= 6;
-                    }
-                    const uint32_t y = (z >> 8 & mantissa) | (f[i] & ~mantissa);
-                    v[i] = (z & sign) | (y & ~sign);
+                    push_digit<HAS3>(z, w3, f[i]);
+                    push_digit<HAS2>(z, w2, f[i]);
+                    push_digit<HAS1>(z, w1, f[i]);
+                    v[i] = SELECT_BITS(z, SELECT_BITS(z >> 8, f[i], 0x7fffff), 0x80000000u);
                 }
 #endif
-                if ((sum & 15 * (HAS4 | ESCAPE)) != 0) {
+                store_shared4(mine_at ^ 16 * j, make_uint4(v[0], v[1], v[2], v[3]));
+                all |= sum;
+            }
+            if ((all & 15 * (HAS4 | ESCAPE)) != 0) {
+                /* @rare */
+                /* Few values have a fourth digit or are escapes: their words are mended where they lie. */
+                uint32_t rare = 0;
+                #pragma unroll
+                for (int j = 0; j < 4; j++) {
+                    const uint32_t *f = e + 16 * half + 4 * j;
+                    const uint32_t m = f[0] + 2 * f[1] + 4 * f[2] + 8 * f[3];
+                    rare |= (STREAM ? m >> 16 & 15 : (m >> 12 | m >> 16) & 15) << 4 * j;
+                }
+                #pragma unroll 1
+                while (rare != 0) {
+                    /* @rare_each */
+                    const uint32_t i = __ffs(rare) - 1;
+                    const uint32_t at_i = (mine_at ^ (i & 12) << 2) + 4 * (i & 3), old = load_shared(at_i);
+                    rare &= rare - 1;
+                    /* An escape has no digit and is nothing so far; a value with a fourth digit is not. */
+                    if ((old & 0x7f800000u) != 0) {
+                        store_shared(at_i, old | (window(words, b4) & 63));
+                        b4 += 6;
+                    } else {
+                        store_shared(at_i, load_shared(escapes + 4 * (escape < escape_len ? escape : 0)));
+                        escape++;
+                    }
                     /* @rare */
-#if !STREAM
-                    uint32_t w4 = window(words, b4);
-                    b4 += 6 * (sum >> 12 & 15);
-#endif
-                    #pragma unroll
-                    for (int i = 0; i < 4; i++) {
-#if !STREAM
-                        if ((f[i] & HAS4) != 0) {
-                            v[i] |= w4 & 63;
-                            w4 >>= 6;
-                        }
-#endif
-                        if ((f[i] & ESCAPE) != 0) {
-                            v[i] = load_shared(words + 4 * (s.escape_word + (escape < s.escape_len ? escape : 0)));
-                            escape++;
-                        }
-                    }
-                    /* @join */
                 }
-                store_shared4(stage + 16 * (4 * lane + (j ^ (lane >> 1 & 3))), make_uint4(v[0], v[1], v[2], v[3]));
+                /* @join */
             }
             __syncwarp();
-            uint4 *to = (uint4 *)(void *)(dst + (uint64_t)BLOCK * CHUNK + 8192 * round + 1024 * warp + 16 * half);
+            uint4 *to = (uint4 *)(void *)(dst + (uint64_t)BLOCK * CHUNK + 8192 * round + 1024 * warp + 16 * half) +
+                        8 * (lane >> 2) + (lane & 3);
             #pragma unroll
             for (int k = 0; k < 4; k++) {
-                const uint32_t owner = 8 * k + (lane >> 2), quad = lane & 3;
-                to[8 * owner + quad] = load_shared4(stage + 16 * (4 * owner + (quad ^ (owner >> 1 & 3))));
+                to[64 * k] = load_shared4(all_at + 512 * k);
             }
             __syncwarp();
         }

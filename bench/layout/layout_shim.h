@@ -13,6 +13,7 @@
 
 #define KERNEL static void
 #define INLINE static inline
+#define BOTH static inline
 #define SHARED (*(shared_state *)shim_shared)
 #define TID shim_tid
 #define BLOCK shim_block
@@ -24,7 +25,7 @@ struct alignas(8) uint2 {
     uint32_t x, y;
 };
 
-alignas(16) static uint8_t shim_shared[256 * 1024];
+alignas(128) static uint8_t shim_shared[256 * 1024];
 static thread_local uint32_t shim_tid;
 static uint32_t shim_block;
 static std::barrier<> shim_all(256);
@@ -77,6 +78,26 @@ static inline uint4 load_shared4(uint32_t a)
 static inline void store_shared4(uint32_t a, uint4 x)
 {
     *(uint4 *)(void *)(shim_shared + a) = x;
+}
+
+static inline void store_shared(uint32_t a, uint32_t x)
+{
+    *(uint32_t *)(void *)(shim_shared + a) = x;
+}
+
+#define SELECT_BITS(a, b, mask) (((a) & (mask)) | ((b) & ~(mask)))
+
+template <uint32_t FLAG> static inline void push_digit(uint32_t &z, uint32_t &w, uint32_t flags)
+{
+    if ((flags & FLAG) != 0) {
+        z = z >> 6 | w << 26;
+        w >>= 6;
+    }
+}
+
+static inline uint32_t word_address(uint32_t w, uint32_t b)
+{
+    return w + b / 32 * 4;
 }
 
 static inline int __ffs(uint32_t x)

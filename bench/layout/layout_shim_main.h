@@ -30,6 +30,9 @@ static lay_gpu_book gpu_book(const lay_book &book)
                      : label == LAY_LABEL_ESCAPE ? (uint32_t)ESCAPE
                                                  : ((label >> 2) + book.base) << 23 | has[label & 3];
     }
+    for (uint32_t i = 0; i < 256; i++) {
+        g.selector[i] = selector_of(i);
+    }
     uint32_t inner = 0;
     for (uint32_t n = 0; n < book.node_count; n++) {
         const lay_node &node = book.node[n];
