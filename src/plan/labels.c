@@ -387,9 +387,13 @@ gw_plan_status gw_label_search(const gw_label_source *source, const gw_plan_limi
             cert->stopped = 1;
             break;
         }
-        uint32_t growth = buckets < suffix_max ? 2 : 8;
+        /* Labels of a tree are cheap (a boundary has one predecessor): once the gap is small, only they grow. */
+        int labels_only = source->tree != NULL && cap < cap_max && (g.ub - cert->lower_bound) < g.ub / 1000;
+        uint32_t growth = labels_only ? 16 : buckets < suffix_max ? 2 : 8;
         cap = cap > cap_max / growth ? cap_max : cap * growth;
-        buckets = buckets > suffix_max / 4 ? suffix_max : buckets * 4;
+        if (!labels_only) {
+            buckets = buckets > suffix_max / 4 ? suffix_max : buckets * 4;
+        }
     }
     if (g.ub == INT64_MAX) {
         return GW_PLAN_ERR_LIMIT;

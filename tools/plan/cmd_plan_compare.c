@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "../cli_common.h"
+#include "plan_chart.h"
 #include "plan_commands.h"
 #include "plan_run.h"
 
@@ -24,6 +25,8 @@ static int compare_model(const plan_args *args, const plan_library *library, con
     const char *const *algorithms = c->kind == PLAN_TREE ? trees : fused;
     double best = 0;
     double bound = 0;
+    plan_result charted[3]; /* unplanned, PyTorch's buckets, ours */
+    memset(charted, 0, sizeof charted);
     if (!args->json) {
         printf("%s, case %s, %u tensors\n%-18s %12s %10s %8s %10s%s\n", path, c->name, model.count, "plan", "ms",
                "over best", "groups", "solve us", c->level == GW_PLAN_LEVEL_SERIAL ? "" : "  at level ms");
@@ -61,7 +64,25 @@ static int compare_model(const plan_args *args, const plan_library *library, con
             printf("%s%s\n", result.cert.proven && a == 0 ? "  proven optimal" : "",
                    result.cert.stopped ? "  (stopped by a limit)" : "");
         }
-        plan_result_free(&result);
+        int row = c->kind == PLAN_TREE                        ? (a == 0 ? 2 : -1)
+                  : strcmp(algorithms[a], "layerwise") == 0 ? 0
+                  : strcmp(algorithms[a], "ddp") == 0       ? 1
+                  : a == 0                                  ? 2
+                                                            : -1;
+        if (args->svg != NULL && row >= 0) {
+            charted[row] = result;
+        } else {
+            plan_result_free(&result);
+        }
+    }
+    if (args->svg != NULL && code == GW_CLI_OK) {
+        const plan_chart_row rows[3] = {{"one message a tensor", &charted[0]},
+                                        {"PyTorch buckets (1 MiB, then 25 MiB)", &charted[1]},
+                                        {"gradwire plan", &charted[2]}};
+        code = c->kind == PLAN_TREE ? plan_chart_svg(rows + 2, 1, c, args->svg) : plan_chart_svg(rows, 3, c, args->svg);
+    }
+    for (int row = 0; row < 3; row++) {
+        plan_result_free(&charted[row]);
     }
     if (!args->json && code == GW_CLI_OK) {
         printf("lower bound %.3f ms\n\n", bound);

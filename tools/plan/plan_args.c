@@ -58,7 +58,7 @@ static const struct argp_option options[] = {
     {NULL, 0, NULL, 0, "Output", 3},
     {"json", KEY_JSON, NULL, 0, "Print JSON", 3},
     {"output", 'o', "FILE", 0, "Write the plan, table or CSV to FILE", 3},
-    {"svg", KEY_SVG, "FILE", 0, "Draw the timeline (sweep: the curve)", 3},
+    {"svg", KEY_SVG, "FILE", 0, "Draw the timeline (compare: of three plans; sweep: the curve)", 3},
     {"chrome", KEY_CHROME, "FILE", 0, "Write the timeline as a Chrome trace for Perfetto", 3},
     {NULL, 0, NULL, 0, "Subcommands", 4},
     {"count", KEY_COUNT, NULL, 0, "options: print the bare number", 4},
@@ -89,7 +89,7 @@ static unsigned commands_of(int key) {
     case KEY_TIME: case KEY_GAP: case KEY_CAP: case KEY_WORK: return SOLVING;
     case KEY_REPEAT: return ON(PLAN_CMD_SOLVE) | ON(PLAN_CMD_IMPORT);
     case KEY_BUCKET: return ON(PLAN_CMD_EVAL);
-    case KEY_SVG: return ON(PLAN_CMD_SOLVE) | ON(PLAN_CMD_EVAL) | ON(PLAN_CMD_SWEEP);
+    case KEY_SVG: return ON(PLAN_CMD_COMPARE) | ON(PLAN_CMD_SOLVE) | ON(PLAN_CMD_EVAL) | ON(PLAN_CMD_SWEEP);
     case KEY_CHROME: return ON(PLAN_CMD_SOLVE) | ON(PLAN_CMD_EVAL);
     case KEY_COUNT: case KEY_HISTOGRAM: case KEY_ONLY: return ON(PLAN_CMD_OPTIONS);
     case KEY_AXIS: case KEY_VALUES: return ON(PLAN_CMD_SWEEP);

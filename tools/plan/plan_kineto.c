@@ -356,11 +356,13 @@ static int read_events(reader *r, gzFile file) {
             int number;
             const char *text = gzerror(file, &number);
             if (got < 0 || number != Z_OK) {
-                code = gw_cli_error_at(GW_CLI_BAD_DATA, r->path, base + held,
+                code = gw_cli_error_at(GW_CLI_BAD_DATA, r->path, base + held, "%s%s",
                                        number == Z_BUF_ERROR ? "the gzip stream is truncated"
+                                       : number == Z_ERRNO   ? "read error: "
+                                                             : "the gzip stream is damaged: ",
+                                       number == Z_BUF_ERROR ? ""
                                        : number == Z_ERRNO   ? strerror(errno)
-                                                             : "the gzip stream is damaged: %s",
-                                       text);
+                                                             : text);
             } else if (!s.done) {
                 code = gw_cli_error_at(GW_CLI_BAD_DATA, r->path, base + held, "%s",
                                        base + held == 0 ? "the file is empty"
