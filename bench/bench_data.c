@@ -66,6 +66,7 @@ int gw_bench_load(gw_bench_data *data, const char *name, size_t len)
         ok = gw_gcomp_map_digest(data->levels, data->len, 14, data->digest) == GW_OK;
         data->map.levels = data->levels;
         data->map.digest = data->digest;
+        data->map.len = data->len;
     }
     free(levels);
     gw_snapshot_close(&snapshot);

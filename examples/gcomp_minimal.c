@@ -37,7 +37,7 @@ int main(void)
     must(gw_gcomp_map_scan(&rule, &state, LEN, GW_BACKEND_ALL, &top), "scan");
     const uint32_t base = gw_gcomp_map_base(top);
     must(gw_gcomp_map_build(&rule, &state, LEN, base, GW_BACKEND_ALL, levels), "map");
-    const gw_gcomp_map map = {.levels = levels, .base = base, .wire_scale = 1.0f};
+    const gw_gcomp_map map = {.levels = levels, .base = base, .wire_scale = 1.0f, .len = LEN};
 
     gw_gcomp_options options;
     gw_gcomp_options_init(&options, GW_FP32);

@@ -130,7 +130,8 @@ gw_status gw_fuzz_gcomp_contract(const gw_fuzz_receiver *receiver, const uint8_t
     }
     /* The caller makes the digests for the frame that peek announces. A map that does not cover the frame would be the
      * caller's mistake, not the sender's. */
-    gw_gcomp_map map = {receiver->levels, NULL, receiver->map_base, receiver->wire_scale};
+    gw_gcomp_map map = {receiver->levels, NULL, receiver->map_base, receiver->wire_scale,
+                        peeked == GW_OK ? peek_info.len : receiver->levels_len};
     const gw_gcomp_map *receiver_map = NULL;
     if (receiver->levels != NULL && (peeked != GW_OK || peek_info.len <= receiver->levels_len)) {
         receiver_map = &map;

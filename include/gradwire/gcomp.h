@@ -121,6 +121,7 @@ typedef struct gw_gcomp_map {
     const uint32_t *digest;  /* one word per chunk of the frame; needed in derived mode only, else NULL */
     uint32_t base;           /* from gw_gcomp_map_base() */
     float wire_scale;        /* of the rule; enters the hash of derived frames */
+    uint64_t len;            /* bytes at levels: the number of values of the frame, to be encoded or expected */
 } gw_gcomp_map;
 
 /* ---------------------------------------------------------------------------------------------------------------

@@ -53,7 +53,7 @@ static int needs_map(const gw_gcomp_info *info)
 
 static gw_status check_map(const gw_codec *codec, const gw_gcomp_info *info, const gw_gcomp_map *map)
 {
-    if (map == NULL || (info->len != 0 && (map->levels == NULL || map->digest == NULL))) {
+    if (map == NULL || map->len != info->len || (info->len != 0 && (map->levels == NULL || map->digest == NULL))) {
         return GW_ERR_MAP;
     }
     if (gw_drop_base(codec, map->base) != info->drop_base ||
@@ -498,7 +498,7 @@ static gw_status decode_range(const gw_gcomp *codec, const void *src, size_t src
     }
     if (src_size < info->frame_size || info->frame_size < info->payload_offset || chunk_first > info->chunk_count ||
         chunk_count > info->chunk_count - chunk_first || info->dtype != inside->options.dtype ||
-        (needs_map(info) && info->len != 0 && (map == NULL || map->levels == NULL))) {
+        (needs_map(info) && info->len != 0 && (map == NULL || map->levels == NULL || map->len != info->len))) {
         return GW_ERR_ARG;
     }
     const uint64_t first_value = chunk_first << info->chunk_log2;

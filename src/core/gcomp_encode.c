@@ -66,7 +66,7 @@ static int is_source_valid(const gw_codec *codec, const gw_gcomp_source *source)
         return 0;
     }
     const gw_gcomp_map *map = source->map;
-    return map == NULL || (map->base >= 1 && map->base <= 1023 && (source->len == 0 || map->levels != NULL) &&
+    return map == NULL || (map->base >= 1 && map->base <= 1023 && map->len == source->len && (source->len == 0 || map->levels != NULL) &&
                            (source->len == 0 || !derived || map->digest != NULL));
 }
 

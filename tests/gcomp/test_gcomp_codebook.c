@@ -551,6 +551,7 @@ static void pooled_histograms(void **state)
     for (int h = 0; h < 2; h++) {
         gw_gcomp_map part_map = map.map;
         part_map.levels += h * (LEN / 2);
+        part_map.len = LEN / 2;
         gw_gcomp_source part = test_source(values + h * (LEN / 2) * 4, LEN / 2, &part_map);
         part.first_element += (uint64_t)(h * (LEN / 2));
         assert_int_equal(gw_gcomp_histogram_init(&half[h], &codec.codec), GW_OK);

@@ -647,6 +647,9 @@ class Reject:
             levels = bytearray(frame.levels)
             levels[at] ^= 1
             self.add(16, "map-byte-%s" % name, "MAP", frame, receiver=receiver_of(frame, levels=bytes(levels)))
+        # The length is checked by itself: the hash does not contain the count, and a CRC could be forged anyway.
+        self.add(16, "map-longer", "MAP", frame, receiver=receiver_of(frame, levels=bytes(frame.levels) + bytes(1)))
+        self.add(16, "map-shorter", "MAP", frame, receiver=receiver_of(frame, levels=bytes(frame.levels)[:-1]))
         self.add(16, "map-drop-base", "MAP", frame, receiver=receiver_of(frame, drop_base=frame.format.drop_base + 1))
         self.add(16, "map-wire-scale", "MAP", frame, receiver=receiver_of(frame, wire_scale=0x40000000))
         good = struct.unpack("<I", frame.to_bytes()[32:36])[0]
@@ -1392,9 +1395,6 @@ def make_random(root, count, seed):
         else:
             frame, values, preset, constant_drop = random_frame(rng)
         data = frame.to_bytes() if kind != "mutated" else mutated(rng, frame)
-        if frame.format.mapped and len(data) >= 24:
-            # The library takes the caller's word that a map is as long as the frame.
-            data = data[:16] + struct.pack("<Q", frame.count) + data[24:]
         receiver = receiver_of(frame)
         if rng.one_in(6):
             receiver.capacity = rng.pick((frame.count, max(0, frame.count - 1), frame.count + 9))

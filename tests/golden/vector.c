@@ -130,6 +130,7 @@ static void make_map(vector *v)
     int32_t mantissa_bits = v->dtype == GW_FP32 ? 23 : v->dtype == GW_BF16 ? 7 : 10;
     v->gw_map.levels = v->map.data;
     v->gw_map.digest = v->digest;
+    v->gw_map.len = v->map.size;
     v->gw_map.base = (uint32_t)(v->drop_base + 1 + 4 * (23 - mantissa_bits));
     memcpy(&v->gw_map.wire_scale, &v->wire_scale, 4);
 }
