@@ -129,7 +129,7 @@ static uint64_t codebook_read(const uint8_t *frame, const gw_gcomp_info *info, u
     unsigned symbols = 0;
     for (unsigned i = 0; i < nibbles + 2; i++) {
         const unsigned length =
-            i < 2 ? (book[3] >> (4 * i) & 15) : (book[4 + (i - 2) / 2] >> (4 * ((i - 2) & 1)) & 15);
+            (i < 2 ? (unsigned)book[3] >> (4 * i) : (unsigned)book[4 + (i - 2) / 2] >> (4 * ((i - 2) & 1))) & 15u;
         if (length > CODE_LENGTH_MAX) {
             chunk_broken(parts, 20, offset + (i < 2 ? 3 : 4 + (i - 2) / 2), "a code is longer than 11 bits");
             return 0;
