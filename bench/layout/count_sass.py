@@ -44,11 +44,11 @@ def instructions(path, regions):
             in_text = ".text.lay_decode" in line
         if not in_text:
             continue
-        where = re.search(r'//## File "[^"]*", line (\d+)', line)
+        where = re.search(r'//## File "([^"]*)", line (\d+)', line)
         if where:
             if fresh:
                 chain, fresh = [], False
-            chain.append(int(where.group(1)))
+            chain.append(int(where.group(2)) if where.group(1).endswith(".cu") else 0)
             continue
         label = re.match(r"(\.L_x_\d+):", line)
         if label:
@@ -88,8 +88,9 @@ def blocks_of(path, regions):
         if re.search(r"\b(BRA|EXIT|RET|BRX|JMP|WARPSYNC\.EXCLUSIVE)\b", text):
             close()
     close()
-    # The branch to itself at the very end is padding.
-    if blocks and blocks[-1][3] and len(blocks[-1][1]) == 1:
+    # Behind the last EXIT lie the ways that shuffles and votes take in warps that are not converged, which here they are,
+    # and padding.
+    while blocks and not re.search(r"\bEXIT\b", blocks[-1][1][-1][0]):
         blocks.pop()
     return blocks
 
@@ -121,10 +122,10 @@ def weights(s):
         "parts_task": 13,                # as often as the largest node, a child of the root, has tasks
         "ones": WARPS,
         "ones_loop": -(-s["run_words"] // (4 * 256)) * WARPS,
-        "depth": (s["height"] - s["solo"]) * WARPS + s["solo"],
+        "depth": s["height"] * WARPS,
         "task": tasks,
         "merge": s["inner_tasks"],
-        "flat": s["flat_tasks"] + s["constant_tasks"],
+        "flat": (s["flat_tasks"] + s["constant_tasks"]) / 2, # a tree of comparisons: a way through it is less than half of it
         "const": s["constant_tasks"],
         **{f"flat{k}": s[f"flat{k}"] for k in range(1, 8)},
         "root": rounds,

@@ -182,7 +182,7 @@ static lay_scratch scratch;
 static void print_stats(const char *name, const char *mode, const lay_frame *frame)
 {
     double coded = 0, chunks = 0, nodes = 0, inner = 0, inner_values = 0, inner_words = 0, flat = 0, flat_words = 0;
-    double solo = 0, width_tasks[8] = {0}, inner_tasks = 0, flat_tasks = 0, constant_tasks = 0, run_words = 0; /* a task: up to 32 words, root excluded */
+    double width_tasks[8] = {0}, inner_tasks = 0, flat_tasks = 0, constant_tasks = 0, run_words = 0; /* a task: up to 32 words, root excluded */
     double constant = 0, constant_words = 0, height = 0, labels = 0, planes[LAY_PLANES_MAX] = {0}, escapes = 0, bytes = 0;
     lay_book book;
     uint64_t owner = UINT64_MAX;
@@ -208,12 +208,10 @@ static void print_stats(const char *name, const char *mode, const lay_frame *fra
         bytes += (double)p.size;
         escapes += (double)q->escape_len;
         unsigned deepest = 0;
-        double level_tasks[12] = {0};
         run_words += (double)(q->plane[0] - (frame->bytes + p.offset + skip)) / 4;
         for (uint32_t n = 0; n < book.node_count; n++) {
             const double len = (double)q->node_len[n], words = (double)((q->node_len[n] + 31) / 32);
             const double tasks = n == 0 ? 0 : (double)((q->node_len[n] + 1023) / 1024);
-            level_tasks[book.node[n].depth] += tasks;
             deepest = book.node[n].depth > deepest ? book.node[n].depth : deepest;
             if (book.node[n].right != 0) {
                 inner_tasks += tasks;
@@ -231,9 +229,6 @@ static void print_stats(const char *name, const char *mode, const lay_frame *fra
             }
         }
         height += deepest;
-        for (unsigned level = deepest; level > 0 && level_tasks[level] <= 2; level--) {
-            solo++;
-        }
         for (unsigned n = 0; n < (frame->rule.derived ? 7u : 4u); n++) {
             planes[n] += (double)q->plane_len[n];
         }
@@ -245,7 +240,6 @@ static void print_stats(const char *name, const char *mode, const lay_frame *fra
            constant_words / chunks, escapes / coded);
     printf(" inner_tasks %.2f flat_tasks %.2f constant_tasks %.2f run_words %.1f", inner_tasks / chunks, flat_tasks / chunks,
            constant_tasks / chunks, run_words / chunks);
-    printf(" solo %.2f", solo / chunks);
     for (unsigned n = 1; n < 8; n++) {
         printf(" flat%u %.3f", n, width_tasks[n] / chunks);
     }

@@ -129,7 +129,7 @@ INLINE uint32_t permute(uint32_t x, uint32_t y, uint32_t s)
 #include "layout_shim.h"
 #endif
 
-enum { THREADS = 256, WARPS = 8, CHUNK = 16384, BUFFER = CHUNK + 32 * 88, TASKS = 512, SOLO_TASKS = 2 };
+enum { THREADS = 256, WARPS = 8, CHUNK = 16384, BUFFER = CHUNK + 32 * 88, TASKS = 512 };
 
 /* Low bits of an entry: counters of 4 bits that eight values cannot overflow. High bits: exponent in place. */
 enum { HAS1 = 1, HAS2 = 1 << 4, HAS3 = 1 << 8, HAS4 = 1 << 12, ESCAPE = 1 << 16 };
@@ -172,7 +172,6 @@ struct shared_state {
     uint32_t len[176], run[176];
     uint32_t plane_bit[4], plane_len[4]; /* where planes start, in bits of the chunk */
     uint32_t escape_word, escape_len;
-    uint32_t solo;                /* so many levels, deepest first, have few tasks: one warp does them alone */
     uint32_t bad;
     uint32_t shift;               /* where the chunk starts in words4, in words */
     uint4 warp_sum[WARPS];
@@ -481,10 +480,6 @@ INLINE void find_parts(shared_state &s, const lay_gpu_book &book, uint32_t size_
         /* @parts */
     }
     const uint32_t tasks = before >> 16;
-    const uint32_t few = __ballot_sync(0xffffffffu,
-                                       lane < depth_max && (lane + 1 < depth_max ? s.task_start[lane + 1] : tasks) -
-                                               s.task_start[lane] <= SOLO_TASKS);
-    s.solo = __ffs(~few) - 1;
     s.task_start[depth_max] = tasks;
     /* @other */
 }
@@ -612,18 +607,14 @@ KERNEL lay_decode(uint32_t *dst, const uint8_t *frame, const lay_gpu_chunk *chun
     /* @depth */
     bool bad = false;
     const uint32_t selector = address_of(s.selector), entry = address_of(s.entry);
-    const uint32_t depth_max = book.depth_max, solo = s.solo;
-    __syncthreads(); /* the sums are there */
+    const uint32_t depth_max = book.depth_max;
+    uint32_t start = 0;
     #pragma unroll 1
-    for (uint32_t d = warp == 0 ? 0 : solo; d < depth_max; d++) {
-        if (d >= solo) {
-            __syncthreads();
-        } else {
-            __syncwarp();
-        }
-        const uint32_t end = s.task_start[d + 1], step = d >= solo ? WARPS : 1;
+    for (uint32_t d = 1; d <= depth_max; d++) {
+        __syncthreads();
+        const uint32_t end = s.task_start[d];
         #pragma unroll 1
-        for (uint32_t t = s.task_start[d] + (d >= solo ? warp : 0); t < end; t += step) {
+        for (uint32_t t = start + warp; t < end; t += WARPS) {
             /* @task */
             const uint32_t task = s.task[t];
             const uint32_t node = address_of(&s.node[task & 255]), word = (task >> 8) + lane;
@@ -645,6 +636,7 @@ KERNEL lay_decode(uint32_t *dst, const uint8_t *frame, const lay_gpu_chunk *chun
             store_shared4(place.y + 32 * word + 16, make_uint4(x[4], x[5], x[6], x[7]));
             /* @depth */
         }
+        start = end;
     }
 
     /* @once */
