@@ -1,0 +1,130 @@
+/*
+ * gradwire aggregate: frames of several workers, or sums of some, to one sum.
+ *
+ * SPDX-License-Identifier: BSD-2-Clause
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "cmd_thc.h"
+#include "input_file.h"
+#include "thc_options.h"
+
+typedef struct aggregate_arguments {
+    const char *output;
+    int checksum;
+    char **inputs;
+    int input_count;
+} aggregate_arguments;
+
+enum { KEY_CHECKSUM = 0x400 };
+
+static const struct argp_option aggregate_options[] = {
+    {"output", 'o', "SUM.gw", 0, "The sum to write", 0},
+    {"checksum", KEY_CHECKSUM, NULL, 0, "End the frame with a CRC32C", 0},
+    {0},
+};
+
+static error_t aggregate_parse(int key, char *text, struct argp_state *state)
+{
+    aggregate_arguments *a = state->input;
+
+    switch (key) {
+    case 'o':
+        a->output = text;
+        break;
+    case KEY_CHECKSUM:
+        a->checksum = 1;
+        break;
+    case ARGP_KEY_ARGS:
+        a->inputs = state->argv + state->next;
+        a->input_count = state->argc - state->next;
+        break;
+    case ARGP_KEY_END:
+        if (a->input_count == 0 || a->output == NULL)
+            argp_error(state, a->output == NULL ? "-o is missing" : "an input is missing");
+        break;
+    default:
+        return ARGP_ERR_UNKNOWN;
+    }
+    return 0;
+}
+
+/* 1 in *block_sets if any input has a set per block: the sum then needs them too. */
+static int look_for_block_sets(const aggregate_arguments *a, int *block_sets)
+{
+    *block_sets = 0;
+    for (int i = 0; i < a->input_count; i++) {
+        gw_input_file input;
+        gw_thc_frame_info info;
+        int code = gw_input_file_open(&input, a->inputs[i]);
+        if (code != GW_CLI_OK)
+            return code;
+        if (gw_thc_frame_peek(input.data, input.size, &info) == GW_OK && (info.flags & GW_THC_FLAG_BLOCK_SETS) != 0)
+            *block_sets = 1;
+        gw_input_file_close(&input);
+    }
+    return GW_CLI_OK;
+}
+
+static int add_file(const char *path, uint32_t flags, uint8_t **sum, size_t *sum_size)
+{
+    gw_input_file input;
+    gw_thc_frame_info info;
+    uint64_t bad = UINT64_MAX;
+    int code = gw_input_file_open(&input, path);
+
+    if (code != GW_CLI_OK)
+        return code;
+    gw_status status = gw_thc_frame_check(input.data, input.size, UINT64_MAX, &info, &bad);
+    if (status == GW_OK && *sum == NULL) {
+        gw_thc thc;
+        status = gw_thc_init(&thc, &info.config, GW_BACKEND_ALL);
+        size_t capacity = status == GW_OK ? gw_thc_frame_sum_bound(&thc, info.count, flags) : 0;
+        *sum = thc_alloc(capacity);
+        if (*sum == NULL) {
+            gw_input_file_close(&input);
+            return GW_CLI_IO;
+        }
+        if (status == GW_OK)
+            status = gw_thc_frame_sum_init(input.data, input.size, flags, *sum, capacity, sum_size);
+    }
+    if (status == GW_OK)
+        status = gw_thc_frame_sum_add(*sum, *sum_size, input.data, input.size, &bad);
+    if (status == GW_ERR_DUP && info.config.worker_max == 1)
+        code = gw_cli_error(GW_CLI_BAD_DATA, path, "made without --norms, for one worker: it cannot be added to another");
+    else if (status != GW_OK)
+        code = thc_fail(path, status, bad != UINT64_MAX ? &bad : NULL);
+    gw_input_file_close(&input);
+    return code;
+}
+
+int gw_cmd_aggregate(int argc, char **argv)
+{
+    static const struct argp argp = {
+        aggregate_options,
+        aggregate_parse,
+        "A.gw B.gw ... -o SUM.gw",
+        "Add THC frames: indices of workers, sums, or both. Each worker may be in the sum once.",
+        NULL,
+        NULL,
+        NULL,
+    };
+    aggregate_arguments a;
+    uint8_t *sum = NULL;
+    size_t sum_size = 0;
+    int block_sets = 0;
+
+    memset(&a, 0, sizeof a);
+    argp_err_exit_status = GW_CLI_USAGE;
+    if (argp_parse(&argp, argc, argv, 0, NULL, &a) != 0)
+        return GW_CLI_USAGE;
+    int code = look_for_block_sets(&a, &block_sets);
+    uint32_t flags = (a.checksum ? GW_THC_FLAG_CHECKSUM : 0) | (block_sets ? GW_THC_FLAG_BLOCK_SETS : 0);
+    for (int i = 0; code == GW_CLI_OK && i < a.input_count; i++)
+        code = add_file(a.inputs[i], flags, &sum, &sum_size);
+    if (code == GW_CLI_OK)
+        code = thc_write_file(a.output, sum, sum_size);
+    free(sum);
+    return code;
+}

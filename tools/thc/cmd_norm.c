@@ -1,0 +1,156 @@
+/*
+ * gradwire norm: phase one of THC, and the maximum over workers.
+ *
+ * SPDX-License-Identifier: BSD-2-Clause
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "cmd_thc.h"
+#include "ef_state.h"
+#include "norm_file.h"
+#include "npy.h"
+#include "thc_options.h"
+
+typedef struct norm_arguments {
+    const char *output;
+    const char *state;
+    int is_max;
+    int bf16;
+    thc_request request;
+    char **inputs;
+    int input_count;
+} norm_arguments;
+
+enum { KEY_MAX = 0x400, KEY_EF, KEY_BF16 };
+
+static const struct argp_option norm_options[] = {
+    {"output", 'o', "FILE", 0, "The norm file to write", 0},
+    {"max", KEY_MAX, NULL, 0, "Inputs are norm files: write their maximum", 0},
+    {"ef", KEY_EF, "STATE.npy", 0, "Error feedback: norms of gradient plus state", 0},
+    {"bf16", KEY_BF16, NULL, 0, "Two-byte integers in the array are bf16", 0},
+    {0},
+};
+
+static error_t norm_parse(int key, char *text, struct argp_state *state)
+{
+    norm_arguments *a = state->input;
+
+    switch (key) {
+    case ARGP_KEY_INIT:
+        state->child_inputs[0] = &a->request;
+        break;
+    case 'o':
+        a->output = text;
+        break;
+    case KEY_MAX:
+        a->is_max = 1;
+        break;
+    case KEY_EF:
+        a->state = text;
+        break;
+    case KEY_BF16:
+        a->bf16 = 1;
+        break;
+    case ARGP_KEY_ARGS:
+        a->inputs = state->argv + state->next;
+        a->input_count = state->argc - state->next;
+        break;
+    case ARGP_KEY_END:
+        if (a->input_count == 0 || a->output == NULL)
+            argp_error(state, a->output == NULL ? "-o is missing" : "an input is missing");
+        if (!a->is_max && a->input_count != 1)
+            argp_error(state, "one array at a time; --max joins norm files");
+        break;
+    default:
+        return ARGP_ERR_UNKNOWN;
+    }
+    return 0;
+}
+
+static int max_of_files(const norm_arguments *a)
+{
+    norm_file all;
+    int code = norm_file_read(&all, a->inputs[0]);
+
+    for (int i = 1; code == GW_CLI_OK && i < a->input_count; i++) {
+        norm_file next;
+        code = norm_file_read(&next, a->inputs[i]);
+        if (code == GW_CLI_OK && (next.transform != all.transform || next.block_log2 != all.block_log2 ||
+                                  next.count != all.count))
+            code = gw_cli_error(GW_CLI_BAD_DATA, a->inputs[i], "another transform, block length or number of values than %s",
+                                a->inputs[0]);
+        if (code == GW_CLI_OK) {
+            gw_thc_norms_max(all.patterns, next.patterns, all.pattern_count);
+            all.merged += next.merged;
+        }
+        norm_file_free(&next);
+    }
+    if (code == GW_CLI_OK)
+        code = norm_file_write(&all, a->output);
+    norm_file_free(&all);
+    return code;
+}
+
+static int norms_of_array(const norm_arguments *a)
+{
+    static float workspace[GW_THC_WORKSPACE_SIZE_MAX / sizeof(float)];
+    gw_npy npy;
+    gw_thc_config config;
+    gw_thc thc;
+    norm_file file;
+    float *error = NULL;
+    int code = gw_npy_open(&npy, a->inputs[0], a->bf16 ? GW_NPY_U2_BF16 : GW_NPY_U2_REFUSE);
+
+    if (code != GW_CLI_OK)
+        return code;
+    memset(&file, 0, sizeof file);
+    code = thc_request_config(&a->request, npy.dtype, a->state != NULL, &config);
+    gw_status status = GW_OK;
+    if (code == GW_CLI_OK && (status = gw_thc_init(&thc, &config, GW_BACKEND_ALL)) != GW_OK)
+        code = thc_fail(NULL, status, NULL);
+    if (code == GW_CLI_OK && a->state != NULL)
+        error = ef_state_read(a->state, npy.len, &code);
+    if (code == GW_CLI_OK) {
+        gw_thc_range range = {npy.len, 0, gw_thc_block_count(&thc, npy.len), a->request.round, 0};
+        uint64_t bad = UINT64_MAX;
+        file.transform = config.transform;
+        file.block_log2 = config.block_log2;
+        file.count = npy.len;
+        file.merged = 1;
+        file.pattern_count = (size_t)range.block_count * gw_thc_patterns_per_block(&thc);
+        file.patterns = thc_alloc(file.pattern_count * sizeof *file.patterns);
+        code = file.patterns == NULL ? GW_CLI_IO : GW_CLI_OK;
+        if (code == GW_CLI_OK && (status = gw_thc_norms(&thc, &range, npy.values, error, file.patterns, workspace,
+                                                        sizeof workspace, &bad)) != GW_OK)
+            code = thc_fail(a->inputs[0], status, bad != UINT64_MAX ? &bad : NULL);
+    }
+    if (code == GW_CLI_OK)
+        code = norm_file_write(&file, a->output);
+    norm_file_free(&file);
+    free(error);
+    gw_npy_close(&npy);
+    return code;
+}
+
+int gw_cmd_norm(int argc, char **argv)
+{
+    static const struct argp_child children[] = {{&thc_request_argp, 0, "Configuration:", 2}, {NULL, 0, NULL, 0}};
+    static const struct argp argp = {
+        norm_options,
+        norm_parse,
+        "A.npy -o A.norm\n--max A.norm B.norm ... -o ALL.norm",
+        "The norm of every block of an array, as THC workers exchange it; or the maximum of such files.",
+        children,
+        NULL,
+        NULL,
+    };
+    norm_arguments a;
+
+    memset(&a, 0, sizeof a);
+    thc_request_init(&a.request);
+    argp_err_exit_status = GW_CLI_USAGE;
+    if (argp_parse(&argp, argc, argv, 0, NULL, &a) != 0)
+        return GW_CLI_USAGE;
+    return a.is_max ? max_of_files(&a) : norms_of_array(&a);
+}

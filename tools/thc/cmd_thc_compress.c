@@ -1,0 +1,226 @@
+/*
+ * gradwire compress --codec thc: one worker's array to an index frame.
+ *
+ * SPDX-License-Identifier: BSD-2-Clause
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cmd_thc.h"
+#include "ef_state.h"
+#include "norm_file.h"
+#include "npy.h"
+#include "thc_options.h"
+
+typedef struct compress_arguments {
+    const char *input;
+    const char *output;
+    const char *norms;
+    const char *state;
+    int checksum;
+    int bf16;
+    int json;
+    thc_request request;
+} compress_arguments;
+
+enum { KEY_CODEC = 0x400, KEY_NORMS, KEY_EF, KEY_CHECKSUM, KEY_BF16, KEY_JSON };
+
+static const struct argp_option compress_options[] = {
+    {"output", 'o', "OUT.gw", 0, "The frame to write", 0},
+    {"codec", KEY_CODEC, "NAME", 0, "thc", 0},
+    {"norms", KEY_NORMS, "ALL.norm", 0, "Maxima over all workers (gradwire norm --max)", 0},
+    {"ef", KEY_EF, "STATE.npy", 0, "Error feedback: added to the array, then replaced; made if absent", 0},
+    {"checksum", KEY_CHECKSUM, NULL, 0, "End the frame with a CRC32C", 0},
+    {"bf16", KEY_BF16, NULL, 0, "Two-byte integers in the array are bf16", 0},
+    {"json", KEY_JSON, NULL, 0, "Report as JSON", 0},
+    {0},
+};
+
+static error_t compress_parse(int key, char *text, struct argp_state *state)
+{
+    compress_arguments *a = state->input;
+
+    switch (key) {
+    case ARGP_KEY_INIT:
+        state->child_inputs[0] = &a->request;
+        break;
+    case 'o':
+        a->output = text;
+        break;
+    case KEY_CODEC:
+        if (strcmp(text, "thc") != 0)
+            argp_error(state, "--codec: thc, not '%s'", text);
+        break;
+    case KEY_NORMS:
+        a->norms = text;
+        break;
+    case KEY_EF:
+        a->state = text;
+        break;
+    case KEY_CHECKSUM:
+        a->checksum = 1;
+        break;
+    case KEY_BF16:
+        a->bf16 = 1;
+        break;
+    case KEY_JSON:
+        a->json = 1;
+        break;
+    case ARGP_KEY_ARG:
+        if (a->input != NULL)
+            argp_error(state, "one input at a time");
+        a->input = text;
+        break;
+    case ARGP_KEY_END:
+        if (a->input == NULL || a->output == NULL)
+            argp_error(state, a->output == NULL ? "-o is missing" : "an input is missing");
+        if (a->norms == NULL && a->request.workers > 1)
+            argp_error(state, "--workers above 1 needs --norms, the maxima over all of them");
+        if (a->request.rank >= a->request.workers)
+            argp_error(state, "--rank must be below --workers");
+        break;
+    default:
+        return ARGP_ERR_UNKNOWN;
+    }
+    return 0;
+}
+
+static void report(const compress_arguments *a, const gw_thc_config *config, uint64_t len, size_t frame_size)
+{
+    double values = len > 0 ? (double)len : 1.0;
+
+    if (!a->json) {
+        printf("%s -> %s\n  %llu values, worker %u of %u, %u bits, granularity %u, lanes of %u bits\n", a->input,
+               a->output, (unsigned long long)len, a->request.rank, config->worker_max, config->table.bits,
+               config->table.granularity, config->lane_bits);
+        printf("  %zu bytes, %.3f bits a value: %.2f %% of fp32, %.2f %% of a bf16 wire\n", frame_size,
+               8.0 * (double)frame_size / values, 25.0 * (double)frame_size / values,
+               50.0 * (double)frame_size / values);
+        return;
+    }
+    json_t *object = json_object();
+    json_object_set_new(object, "command", json_string("compress"));
+    json_object_set_new(object, "codec", json_string("thc"));
+    json_object_set_new(object, "values", json_integer((json_int_t)len));
+    json_object_set_new(object, "output_bytes", json_integer((json_int_t)frame_size));
+    json_object_set_new(object, "bits_per_value", json_real(8.0 * (double)frame_size / values));
+    json_object_set_new(object, "rate_fp32", json_real((double)frame_size / (4.0 * values)));
+    json_object_set_new(object, "rate_bf16", json_real((double)frame_size / (2.0 * values)));
+    json_object_set_new(object, "bits", json_integer(config->table.bits));
+    json_object_set_new(object, "granularity", json_integer(config->table.granularity));
+    json_object_set_new(object, "workers", json_integer(config->worker_max));
+    json_object_set_new(object, "rank", json_integer(a->request.rank));
+    (void)gw_cli_json_print(object);
+}
+
+/* The maxima: from the file, or this worker's own. Caller frees. */
+static uint32_t *maxima_for(const compress_arguments *a, const gw_thc *thc, const gw_thc_range *range, const gw_npy *npy,
+                            const float *error, void *workspace, size_t workspace_size, int *code)
+{
+    size_t count = (size_t)range->block_count * gw_thc_patterns_per_block(thc);
+    uint64_t bad = UINT64_MAX;
+
+    if (a->norms != NULL) {
+        norm_file file;
+        *code = norm_file_read(&file, a->norms);
+        if (*code != GW_CLI_OK)
+            return NULL;
+        if (file.transform == thc->config.transform && file.block_log2 == thc->config.block_log2 &&
+            file.count == npy->len && file.merged <= thc->config.worker_max)
+            return file.patterns;
+        *code = gw_cli_error(GW_CLI_BAD_DATA, a->norms,
+                             "made for another transform, block length, number of values or more workers");
+        norm_file_free(&file);
+        return NULL;
+    }
+    uint32_t *patterns = thc_alloc(count * sizeof *patterns);
+    *code = patterns == NULL ? GW_CLI_IO : GW_CLI_OK;
+    if (patterns == NULL)
+        return NULL;
+    gw_status status = gw_thc_norms(thc, range, npy->values, error, patterns, workspace, workspace_size, &bad);
+    if (status != GW_OK) {
+        *code = thc_fail(a->input, status, bad != UINT64_MAX ? &bad : NULL);
+        free(patterns);
+        return NULL;
+    }
+    return patterns;
+}
+
+static int compress_array(const compress_arguments *a, const gw_npy *npy)
+{
+    static float workspace[GW_THC_WORKSPACE_SIZE_MAX / sizeof(float)];
+    gw_thc_config config;
+    gw_thc thc;
+    float *error = NULL;
+    uint32_t *maxima = NULL;
+    uint8_t *frame = NULL;
+    size_t frame_size = 0;
+    uint64_t bad = UINT64_MAX;
+    uint32_t flags = a->checksum ? GW_THC_FLAG_CHECKSUM : 0;
+
+    int code = thc_request_config(&a->request, npy->dtype, a->state != NULL, &config);
+    if (code != GW_CLI_OK)
+        return code;
+    gw_status status = gw_thc_init(&thc, &config, GW_BACKEND_ALL);
+    if (status != GW_OK)
+        return thc_fail(NULL, status, NULL);
+    gw_thc_range range = {npy->len, 0, gw_thc_block_count(&thc, npy->len), a->request.round, a->request.rank};
+    if (a->state != NULL)
+        error = ef_state_read(a->state, npy->len, &code);
+    if (code == GW_CLI_OK)
+        maxima = maxima_for(a, &thc, &range, npy, error, workspace, sizeof workspace, &code);
+    if (code == GW_CLI_OK) {
+        size_t capacity = gw_thc_frame_bound(&thc, npy->len, flags);
+        frame = thc_alloc(capacity);
+        code = frame == NULL ? GW_CLI_IO : GW_CLI_OK;
+        if (code == GW_CLI_OK && (status = gw_thc_frame_encode(&thc, &range, flags, npy->values, error, maxima, frame,
+                                                               capacity, &frame_size, workspace, sizeof workspace,
+                                                               &bad)) != GW_OK) {
+            if (status == GW_ERR_STATE)
+                code = gw_cli_error(GW_CLI_BAD_DATA, a->norms, "block %llu: the maxima are below this array's own",
+                                    (unsigned long long)bad);
+            else
+                code = thc_fail(a->input, status, bad != UINT64_MAX ? &bad : NULL);
+        }
+    }
+    if (code == GW_CLI_OK)
+        code = thc_write_file(a->output, frame, frame_size);
+    if (code == GW_CLI_OK && a->state != NULL)
+        code = ef_state_write(a->state, error, npy->len);
+    if (code == GW_CLI_OK)
+        report(a, &config, npy->len, frame_size);
+    free(frame);
+    free(maxima);
+    free(error);
+    return code;
+}
+
+int gw_cmd_thc_compress(int argc, char **argv)
+{
+    static const struct argp_child children[] = {{&thc_request_argp, 0, "Configuration:", 2}, {NULL, 0, NULL, 0}};
+    static const struct argp argp = {
+        compress_options,
+        compress_parse,
+        "A.npy --codec thc --norms ALL.norm --rank I --workers N -o A.gw",
+        "Quantize one worker's array so that frames of all workers can be added (gradwire aggregate). Without --norms "
+        "the frame is its only contributor's.",
+        children,
+        NULL,
+        NULL,
+    };
+    compress_arguments a;
+    gw_npy npy;
+
+    memset(&a, 0, sizeof a);
+    thc_request_init(&a.request);
+    argp_err_exit_status = GW_CLI_USAGE;
+    if (argp_parse(&argp, argc, argv, 0, NULL, &a) != 0)
+        return GW_CLI_USAGE;
+    int code = gw_npy_open(&npy, a.input, a.bf16 ? GW_NPY_U2_BF16 : GW_NPY_U2_REFUSE);
+    if (code != GW_CLI_OK)
+        return code;
+    code = compress_array(&a, &npy);
+    gw_npy_close(&npy);
+    return gw_cli_finish_stdout(code);
+}

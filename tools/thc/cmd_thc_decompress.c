@@ -1,0 +1,122 @@
+/*
+ * gradwire decompress of THC frames: mean (default) or sum of the contributors.
+ *
+ * SPDX-License-Identifier: BSD-2-Clause
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "atomic_file.h"
+#include "cmd_thc.h"
+#include "input_file.h"
+#include "npy.h"
+#include "thc_options.h"
+
+typedef struct decompress_arguments {
+    const char *input;
+    const char *output;
+    gw_thc_mode mode;
+} decompress_arguments;
+
+enum { KEY_CODEC = 0x400, KEY_SUM };
+
+static const struct argp_option decompress_options[] = {
+    {"output", 'o', "OUT.npy", 0, "The array to write", 0},
+    {"codec", KEY_CODEC, "NAME", 0, "thc", 0},
+    {"sum", KEY_SUM, NULL, 0, "The sum of the contributors, not their mean", 0},
+    {0},
+};
+
+static error_t decompress_parse(int key, char *text, struct argp_state *state)
+{
+    decompress_arguments *a = state->input;
+
+    switch (key) {
+    case 'o':
+        a->output = text;
+        break;
+    case KEY_CODEC:
+        break;
+    case KEY_SUM:
+        a->mode = GW_THC_SUM;
+        break;
+    case ARGP_KEY_ARG:
+        if (a->input != NULL)
+            argp_error(state, "one input at a time");
+        a->input = text;
+        break;
+    case ARGP_KEY_END:
+        if (a->input == NULL || a->output == NULL)
+            argp_error(state, a->output == NULL ? "-o is missing" : "an input is missing");
+        break;
+    default:
+        return ARGP_ERR_UNKNOWN;
+    }
+    return 0;
+}
+
+static int write_array(const char *path, gw_dtype dtype, const void *values, size_t len)
+{
+    gw_atomic_file file;
+    uint8_t header[GW_NPY_HEADER_SIZE];
+    int code = gw_atomic_file_open(&file, path);
+
+    gw_npy_header_make(dtype, len, header);
+    if (code == GW_CLI_OK)
+        code = gw_atomic_file_write(&file, header, sizeof header);
+    if (code == GW_CLI_OK)
+        code = gw_atomic_file_write(&file, values, len * gw_dtype_size(dtype));
+    if (code == GW_CLI_OK)
+        code = gw_atomic_file_commit(&file);
+    return code;
+}
+
+static int decompress_frame(const decompress_arguments *a, const gw_input_file *input)
+{
+    static float workspace[GW_THC_WORKSPACE_SIZE_MAX / sizeof(float)];
+    gw_thc_frame_info info;
+    gw_thc thc;
+    size_t len = 0;
+    uint64_t missing = 0;
+    uint64_t bad = UINT64_MAX;
+
+    gw_status status = gw_thc_frame_peek(input->data, input->size, &info);
+    if (status == GW_OK && info.frame_size != input->size) /* before memory is taken on the header's word */
+        status = info.frame_size > input->size ? GW_ERR_SHORT : GW_ERR_TRAILING;
+    if (status != GW_OK)
+        return thc_fail(input->name, status, NULL);
+    size_t size = (size_t)info.count * gw_dtype_size((gw_dtype)info.config.dtype);
+    void *values = thc_alloc(size);
+    if (values == NULL)
+        return GW_CLI_IO;
+    status = gw_thc_frame_decode(input->data, input->size, info.count, a->mode, values, size, &len, &thc, workspace,
+                                 sizeof workspace, &missing, &bad);
+    int code = status == GW_OK ? write_array(a->output, (gw_dtype)info.config.dtype, values, len)
+                               : thc_fail(input->name, status, bad != UINT64_MAX ? &bad : NULL);
+    if (code == GW_CLI_OK && missing > 0)
+        gw_cli_note("%s: %llu of %llu blocks have no contributor and are zero (gradwire inspect lists them)",
+                    input->name, (unsigned long long)missing, (unsigned long long)info.block_count);
+    free(values);
+    return code;
+}
+
+int gw_cmd_thc_decompress(int argc, char **argv)
+{
+    static const struct argp argp = {
+        decompress_options, decompress_parse, "SUM.gw -o OUT.npy",
+        "Decode a THC frame: the mean over its contributors.", NULL, NULL, NULL,
+    };
+    decompress_arguments a = {NULL, NULL, GW_THC_MEAN};
+    gw_input_file input;
+
+    argp_err_exit_status = GW_CLI_USAGE;
+    if (argp_parse(&argp, argc, argv, 0, NULL, &a) != 0)
+        return GW_CLI_USAGE;
+    int code = gw_input_file_open(&input, a.input);
+    if (code != GW_CLI_OK)
+        return code;
+    code = decompress_frame(&a, &input);
+    gw_input_file_close(&input);
+    return code;
+}

@@ -1,0 +1,250 @@
+/*
+ * gradwire inspect of THC frames: contributors, lane use, norms, missing blocks.
+ *
+ * SPDX-License-Identifier: BSD-2-Clause
+ */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cmd_thc.h"
+#include "input_file.h"
+#include "thc_options.h"
+
+typedef struct inspect_arguments {
+    const char *input;
+    int json;
+} inspect_arguments;
+
+typedef struct frame_facts {
+    uint32_t members_min, members_max;
+    uint32_t lane_max;
+    double lane_mean; /* over k * g, of blocks with contributors */
+    float norm_min, norm_max;
+    uint64_t zero_blocks, marked_blocks, missing;
+} frame_facts;
+
+enum { KEY_JSON = 0x400, KEY_CODEC };
+
+static const struct argp_option inspect_options[] = {
+    {"json", KEY_JSON, NULL, 0, "Report as JSON", 0},
+    {"codec", KEY_CODEC, "NAME", 0, "thc", 0},
+    {0},
+};
+
+static error_t inspect_parse(int key, char *text, struct argp_state *state)
+{
+    inspect_arguments *a = state->input;
+
+    switch (key) {
+    case KEY_JSON:
+        a->json = 1;
+        break;
+    case KEY_CODEC:
+        break;
+    case ARGP_KEY_ARG:
+        if (a->input != NULL)
+            argp_error(state, "one input at a time");
+        a->input = text;
+        break;
+    case ARGP_KEY_END:
+        if (a->input == NULL)
+            argp_error(state, "an input is missing");
+        break;
+    default:
+        return ARGP_ERR_UNKNOWN;
+    }
+    return 0;
+}
+
+static uint32_t load32(const uint8_t *p)
+{
+    return (uint32_t)p[0] | (uint32_t)p[1] << 8 | (uint32_t)p[2] << 16 | (uint32_t)p[3] << 24;
+}
+
+static void look_at_norm(const gw_thc_frame_info *info, uint32_t pattern, frame_facts *facts)
+{
+    float norm;
+
+    if (info->config.transform == GW_THC_PLAIN)
+        return;
+    if (pattern == GW_THC_NORM_NONFINITE) {
+        facts->marked_blocks++;
+        return;
+    }
+    facts->zero_blocks += pattern == 0;
+    memcpy(&norm, &pattern, sizeof norm);
+    facts->norm_min = norm < facts->norm_min ? norm : facts->norm_min;
+    facts->norm_max = norm > facts->norm_max ? norm : facts->norm_max;
+}
+
+static frame_facts collect(const uint8_t *frame, const gw_thc_frame_info *info)
+{
+    frame_facts facts;
+    size_t lane_size = info->config.lane_bits / 8u;
+    size_t per_block = info->config.transform == GW_THC_ROTATED ? 1 : 2;
+    uint64_t at = info->payload_offset;
+    double used = 0;
+    double of = 0;
+
+    memset(&facts, 0, sizeof facts);
+    facts.members_min = UINT32_MAX;
+    facts.norm_min = INFINITY;
+    for (uint64_t b = 0; b < info->block_count; b++) {
+        uint32_t k = gw_thc_frame_members(frame, info, b);
+        facts.members_min = k < facts.members_min ? k : facts.members_min;
+        facts.members_max = k > facts.members_max ? k : facts.members_max;
+        facts.missing += k == 0;
+        look_at_norm(info, load32(frame + info->norms_offset + b * per_block * 4), &facts);
+        if ((info->flags & GW_THC_FLAG_SUM) == 0)
+            continue;
+        uint64_t end = b + 1 < info->block_count ? at + ((uint64_t)lane_size << info->config.block_log2)
+                                                 : info->payload_offset + info->payload_size;
+        for (; at < end; at += lane_size) {
+            uint32_t lane = lane_size == 1   ? frame[at]
+                            : lane_size == 2 ? (uint32_t)(frame[at] | frame[at + 1] << 8)
+                                             : load32(frame + at);
+            facts.lane_max = lane > facts.lane_max ? lane : facts.lane_max;
+            used += lane;
+            of += (double)k * info->config.table.granularity;
+        }
+    }
+    facts.lane_mean = of > 0 ? used / of : 0;
+    if (info->block_count == 0)
+        facts.members_min = 0;
+    return facts;
+}
+
+static json_t *members_json(const uint8_t *frame, const gw_thc_frame_info *info)
+{
+    json_t *list = json_array();
+    size_t set_size = (size_t)info->set_size;
+
+    if ((info->flags & GW_THC_FLAG_SUM) == 0) {
+        json_array_append_new(list, json_integer(info->rank));
+        return list;
+    }
+    uint64_t sets = (info->flags & GW_THC_FLAG_BLOCK_SETS) != 0 ? info->block_count : 1;
+    for (uint32_t r = 0; r < info->config.worker_max; r++) {
+        int is_in = 0;
+        for (uint64_t s = 0; s < sets; s++)
+            is_in |= frame[info->sets_offset + s * set_size + r / 8] >> (r % 8) & 1;
+        if (is_in)
+            json_array_append_new(list, json_integer(r));
+    }
+    return list;
+}
+
+static json_t *missing_json(const uint8_t *frame, const gw_thc_frame_info *info)
+{
+    json_t *list = json_array();
+
+    for (uint64_t b = 0; b < info->block_count; b++) {
+        if (gw_thc_frame_members(frame, info, b) == 0)
+            json_array_append_new(list, json_integer((json_int_t)(info->first_block + b)));
+    }
+    return list;
+}
+
+static json_t *table_json(const gw_thc_table *table)
+{
+    json_t *list = json_array();
+
+    for (unsigned z = 0; z < 1u << table->bits; z++)
+        json_array_append_new(list, json_integer(table->value[z]));
+    return list;
+}
+
+static json_t *frame_json(const uint8_t *frame, const gw_thc_frame_info *info)
+{
+    const gw_thc_config *c = &info->config;
+    frame_facts facts = collect(frame, info);
+    uint64_t lane_limit = c->lane_bits == 32 ? UINT32_MAX : ((uint64_t)1 << c->lane_bits) - 1;
+    float t;
+    json_t *o = json_object();
+
+    memcpy(&t, &c->threshold_bits, sizeof t);
+    json_object_set_new(o, "codec", json_string("thc"));
+    json_object_set_new(o, "kind", json_string((info->flags & GW_THC_FLAG_SUM) != 0 ? "sum" : "indices"));
+    json_object_set_new(o, "dtype", json_string(c->dtype == GW_FP32 ? "fp32" : c->dtype == GW_BF16 ? "bf16" : "fp16"));
+    json_object_set_new(o, "values", json_integer((json_int_t)info->count));
+    json_object_set_new(o, "bytes", json_integer((json_int_t)info->frame_size));
+    json_object_set_new(o, "first_block", json_integer((json_int_t)info->first_block));
+    json_object_set_new(o, "blocks", json_integer((json_int_t)info->block_count));
+    json_object_set_new(o, "block", json_integer(1 << c->block_log2));
+    json_object_set_new(o, "transform", json_string(c->transform == GW_THC_ROTATED ? "rotated" : "plain"));
+    json_object_set_new(o, "bits", json_integer(c->table.bits));
+    json_object_set_new(o, "granularity", json_integer(c->table.granularity));
+    json_object_set_new(o, "table", table_json(&c->table));
+    json_object_set_new(o, "threshold", json_real((double)t));
+    json_object_set_new(o, "p", json_real(c->threshold_bits != 0 ? erfc((double)t / sqrt(2.0)) : 0.0));
+    json_object_set_new(o, "workers", json_integer(c->worker_max));
+    json_object_set_new(o, "lane_bits", json_integer(c->lane_bits));
+    json_object_set_new(o, "job", json_integer(c->job));
+    json_object_set_new(o, "round", json_integer(info->round));
+    json_object_set_new(o, "seed", json_sprintf("0x%016llx", (unsigned long long)c->seed));
+    json_object_set_new(o, "contributors", members_json(frame, info));
+    json_object_set_new(o, "contributors_min", json_integer(facts.members_min));
+    json_object_set_new(o, "contributors_max", json_integer(facts.members_max));
+    json_object_set_new(o, "missing_blocks", missing_json(frame, info));
+    if ((info->flags & GW_THC_FLAG_SUM) != 0) {
+        json_object_set_new(o, "lane_largest", json_integer(facts.lane_max));
+        json_object_set_new(o, "lane_limit", json_integer((json_int_t)lane_limit));
+        json_object_set_new(o, "lane_mean_of_range", json_real(facts.lane_mean));
+    }
+    if (c->transform == GW_THC_ROTATED) {
+        json_object_set_new(o, "norm_min", gw_cli_json_real((double)facts.norm_min));
+        json_object_set_new(o, "norm_max", json_real((double)facts.norm_max));
+        json_object_set_new(o, "zero_blocks", json_integer((json_int_t)facts.zero_blocks));
+        json_object_set_new(o, "nonfinite_blocks", json_integer((json_int_t)facts.marked_blocks));
+    }
+    return o;
+}
+
+/* The JSON object line by line: one place that decides what is shown. */
+static void print_lines(const char *name, json_t *o)
+{
+    const char *key;
+    json_t *value;
+
+    printf("%s\n", name);
+    json_object_foreach(o, key, value) {
+        char *text = json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT | JSON_REAL_PRECISION(9));
+        printf("  %-20s %s\n", key, text != NULL ? text : "?");
+        free(text);
+    }
+}
+
+int gw_cmd_thc_inspect(int argc, char **argv)
+{
+    static const struct argp argp = {
+        inspect_options, inspect_parse, "FRAME.gw", "What a THC frame says about itself; everything in it is checked.",
+        NULL, NULL, NULL,
+    };
+    inspect_arguments a = {NULL, 0};
+    gw_input_file input;
+    gw_thc_frame_info info;
+    uint64_t bad = UINT64_MAX;
+
+    argp_err_exit_status = GW_CLI_USAGE;
+    if (argp_parse(&argp, argc, argv, 0, NULL, &a) != 0)
+        return GW_CLI_USAGE;
+    int code = gw_input_file_open(&input, a.input);
+    if (code != GW_CLI_OK)
+        return code;
+    gw_status status = gw_thc_frame_check(input.data, input.size, UINT64_MAX, &info, &bad);
+    if (status != GW_OK) {
+        code = thc_fail(input.name, status, bad != UINT64_MAX ? &bad : NULL);
+    } else {
+        json_t *o = frame_json(input.data, &info);
+        if (a.json) {
+            code = gw_cli_json_print(o);
+        } else {
+            print_lines(input.name, o);
+            json_decref(o);
+        }
+    }
+    gw_input_file_close(&input);
+    return gw_cli_finish_stdout(code);
+}

@@ -1,0 +1,215 @@
+/*
+ * Options of the THC subcommands.
+ *
+ * SPDX-License-Identifier: BSD-2-Clause
+ */
+#include "thc_options.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "atomic_file.h"
+
+int thc_parse_p(const char *text, double *p)
+{
+    const char *slash = strchr(text, '/');
+    double value;
+
+    if (strncmp(text, "2^-", 3) == 0) {
+        uint64_t k;
+        if (gw_cli_parse_u64(text + 3, 1, 60, &k) != 0)
+            return -1;
+        *p = ldexp(1.0, -(int)k);
+        return 0;
+    }
+    if (slash != NULL) {
+        uint64_t below;
+        if (slash - text != 1 || text[0] != '1' || gw_cli_parse_u64(slash + 1, 2, UINT32_MAX, &below) != 0)
+            return -1;
+        *p = 1.0 / (double)below;
+        return 0;
+    }
+    if (gw_cli_parse_double(text, 0.0, 1.0, &value) != 0 || value <= 0.0 || value >= 1.0)
+        return -1;
+    *p = value;
+    return 0;
+}
+
+int thc_fail(const char *file, gw_status status, const uint64_t *block)
+{
+    int code = status == GW_ERR_ARG || status == GW_ERR_OPTION ? GW_CLI_USAGE : GW_CLI_BAD_DATA;
+
+    if (block != NULL)
+        return gw_cli_error(code, file, "block %llu: %s (%s)", (unsigned long long)*block, gw_status_message(status),
+                            gw_status_name(status));
+    return gw_cli_error(code, file, "%s (%s)", gw_status_message(status), gw_status_name(status));
+}
+
+enum {
+    KEY_GRANULARITY = 0x300,
+    KEY_P,
+    KEY_LANE,
+    KEY_BLOCK,
+    KEY_JOB,
+    KEY_PLAIN,
+    KEY_UNIFORM,
+    KEY_NONFINITE
+};
+
+static const struct argp_option request_options[] = {
+    {"bits", 'b', "B", 0, "Bits per index, 1 to 4 (default 4)", 0},
+    {"workers", 'n', "N", 0, "Workers of the job (default 1)", 0},
+    {"rank", 'r', "I", 0, "This worker, 0 to N-1 (default 0)", 0},
+    {"seed", 'S', "S", 0, "Key of signs and rounding; the same for all workers (default 0)", 0},
+    {"round", 'R', "R", 0, "Round, 0 to 2^32-1 (default 0)", 0},
+    {"job", KEY_JOB, "J", 0, "Job number, 0 to 2^32-1 (default 0)", 0},
+    {"granularity", KEY_GRANULARITY, "G", 0, "Grid steps of the table, up to 255 (default: by workers)", 0},
+    {"p", KEY_P, "P", 0, "Share of values clamped, such as 1/32 (default: by bits, workers and feedback)", 0},
+    {"lane", KEY_LANE, "W", 0, "Lane width of sums: 8, 16 or 32 (default: by workers)", 0},
+    {"block", KEY_BLOCK, "LEN", 0, "Block length, a power of two from 64 to 8192 (default 1024)", 0},
+    {"plain", KEY_PLAIN, NULL, 0, "No rotation; minimum and maximum in place of the norm", 0},
+    {"uniform", KEY_UNIFORM, NULL, 0, "The identity table (Algorithm 1 of the paper, with --plain)", 0},
+    {"nonfinite", KEY_NONFINITE, "HOW", 0, "NaN and infinity: error (default), propagate or zero", 0},
+    {0},
+};
+
+static uint64_t number(const char *text, uint64_t min, uint64_t max, const char *name, struct argp_state *state)
+{
+    uint64_t value = 0;
+
+    if (gw_cli_parse_u64(text, min, max, &value) != 0)
+        argp_error(state, "--%s: '%s' is not a number from %llu to %llu", name, text, (unsigned long long)min,
+                   (unsigned long long)max);
+    return value;
+}
+
+static unsigned log2_of(uint64_t value)
+{
+    unsigned log2 = 0;
+
+    while (((uint64_t)1 << log2) < value)
+        log2++;
+    return ((uint64_t)1 << log2) == value ? log2 : 0;
+}
+
+static error_t request_parse(int key, char *text, struct argp_state *state)
+{
+    thc_request *request = state->input;
+
+    switch (key) {
+    case 'b':
+        request->bits = (unsigned)number(text, 1, GW_THC_BITS_MAX, "bits", state);
+        break;
+    case 'n':
+        request->workers = (uint32_t)number(text, 1, GW_THC_WORKERS_MAX, "workers", state);
+        break;
+    case 'r':
+        request->rank = (uint32_t)number(text, 0, GW_THC_WORKERS_MAX - 1, "rank", state);
+        break;
+    case 'S':
+        request->seed = number(text, 0, UINT64_MAX, "seed", state);
+        break;
+    case 'R':
+        request->round = (uint32_t)number(text, 0, UINT32_MAX, "round", state);
+        break;
+    case KEY_JOB:
+        request->job = (uint32_t)number(text, 0, UINT32_MAX, "job", state);
+        break;
+    case KEY_GRANULARITY:
+        request->granularity = (unsigned)number(text, 1, GW_THC_GRANULARITY_MAX, "granularity", state);
+        break;
+    case KEY_P:
+        if (thc_parse_p(text, &request->p) != 0)
+            argp_error(state, "--p: '%s' is not a share such as 1/32", text);
+        break;
+    case KEY_LANE:
+        request->lane_bits = (unsigned)number(text, 8, 32, "lane", state);
+        break;
+    case KEY_BLOCK:
+        request->block_log2 = log2_of(number(text, 64, 8192, "block", state));
+        if (request->block_log2 == 0)
+            argp_error(state, "--block: %s is not a power of two", text);
+        break;
+    case KEY_PLAIN:
+        request->plain = 1;
+        break;
+    case KEY_UNIFORM:
+        request->uniform = 1;
+        break;
+    case KEY_NONFINITE:
+        if (strcmp(text, "error") == 0)
+            request->nonfinite = GW_THC_NONFINITE_ERROR;
+        else if (strcmp(text, "propagate") == 0)
+            request->nonfinite = GW_THC_NONFINITE_PROPAGATE;
+        else if (strcmp(text, "zero") == 0)
+            request->nonfinite = GW_THC_NONFINITE_ZERO;
+        else
+            argp_error(state, "--nonfinite: error, propagate or zero, not '%s'", text);
+        break;
+    default:
+        return ARGP_ERR_UNKNOWN;
+    }
+    return 0;
+}
+
+const struct argp thc_request_argp = {request_options, request_parse, NULL, NULL, NULL, NULL, NULL};
+
+void thc_request_init(thc_request *request)
+{
+    memset(request, 0, sizeof *request);
+    request->bits = 4;
+    request->workers = 1;
+    request->block_log2 = 10;
+}
+
+int thc_request_config(const thc_request *request, gw_dtype dtype, int error_feedback, gw_thc_config *config)
+{
+    static _Alignas(8) uint8_t workspace[GW_THC_TABLE_WORKSPACE_SIZE];
+    double p;
+    gw_status status = gw_thc_config_default(config, &p, request->bits, request->workers, request->lane_bits,
+                                             error_feedback, workspace, sizeof workspace);
+
+    if (status != GW_OK)
+        return thc_fail(NULL, status, NULL);
+    if (request->p > 0)
+        p = request->p;
+    if (request->uniform)
+        config->table = gw_thc_table_uniform(request->bits);
+    else if (request->granularity != 0 || request->p > 0)
+        status = gw_thc_table_solve(&config->table, NULL, request->bits,
+                                    request->granularity != 0 ? request->granularity : config->table.granularity, p,
+                                    workspace, sizeof workspace);
+    if (status != GW_OK)
+        return gw_cli_error(GW_CLI_USAGE, NULL, "no table of %u bits, granularity %u, p %g: %s", request->bits,
+                            request->granularity, p, gw_status_message(status));
+    config->threshold_bits = request->plain ? 0 : gw_thc_threshold_bits(p);
+    config->transform = request->plain ? GW_THC_PLAIN : GW_THC_ROTATED;
+    config->nonfinite = (uint8_t)request->nonfinite;
+    config->block_log2 = (uint8_t)request->block_log2;
+    config->dtype = (uint8_t)dtype;
+    config->seed = request->seed;
+    config->job = request->job;
+    return GW_CLI_OK;
+}
+
+void *thc_alloc(size_t size)
+{
+    void *memory = size == SIZE_MAX ? NULL : malloc(size > 0 ? size : 1);
+
+    if (memory == NULL)
+        (void)gw_cli_error(GW_CLI_IO, NULL, "no memory for %zu bytes", size);
+    return memory;
+}
+
+int thc_write_file(const char *path, const void *data, size_t size)
+{
+    gw_atomic_file file;
+    int code = gw_atomic_file_open(&file, path);
+
+    if (code == GW_CLI_OK)
+        code = gw_atomic_file_write(&file, data, size);
+    if (code == GW_CLI_OK)
+        code = gw_atomic_file_commit(&file);
+    return code;
+}

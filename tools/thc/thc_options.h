@@ -1,0 +1,49 @@
+/*
+ * Options and small things that the THC subcommands share.
+ *
+ * SPDX-License-Identifier: BSD-2-Clause
+ */
+#ifndef GW_THC_OPTIONS_H
+#define GW_THC_OPTIONS_H
+
+#include <argp.h>
+
+#include "cli_common.h"
+#include "gradwire/thc.h"
+
+/* "1/32", "0.03125" or "2^-5". 0, or -1 if it is none of these or not between 0 and 1. */
+int thc_parse_p(const char *text, double *p);
+
+/* Prints why a library call failed, with the block where one is known, and returns the exit code. */
+int thc_fail(const char *file, gw_status status, const uint64_t *block);
+
+/* What names a configuration on the command line; child of the subcommands' argp with thc_request as input. */
+typedef struct thc_request {
+    unsigned bits;
+    unsigned granularity; /* 0: recommended */
+    double p;             /* 0: recommended */
+    unsigned lane_bits;   /* 0: recommended */
+    unsigned block_log2;
+    uint32_t workers;
+    uint64_t seed;
+    uint32_t job;
+    uint32_t round;
+    uint32_t rank;
+    int plain;
+    int uniform;
+    unsigned nonfinite;
+} thc_request;
+
+void thc_request_init(thc_request *request);
+extern const struct argp thc_request_argp;
+
+/* Configuration for a request; messages are printed. */
+int thc_request_config(const thc_request *request, gw_dtype dtype, int error_feedback, gw_thc_config *config);
+
+/* malloc with a message; size 0 gives a valid pointer. */
+void *thc_alloc(size_t size);
+
+/* Writes a whole file: complete or not at all. Returns an exit code. */
+int thc_write_file(const char *path, const void *data, size_t size);
+
+#endif
