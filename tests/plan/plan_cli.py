@@ -174,6 +174,16 @@ class Results(Case):
             {"name": "gcomp_encode/%d" % (1 << i), "real_time": 100.0 + 0.5 * (1 << i), "time_unit": "ns"}
             for i in range(8, 20)]}))
         self.assertEqual(self.good_json("fit", bench, "--filter", "encode")["points"], 12)
+        runs = []
+        for size in (1 << 16, 1 << 20, 1 << 22):  # as gradwire_bench: one buffer size a file
+            ms = 0.01 + size * 1e-6
+            runs.append(self.write("r%d.json" % size, json.dumps({"benchmarks": [
+                {"name": "gcomp_encode/avx2/resnet50/small/manual_time", "real_time": ms, "time_unit": "ms",
+                 "bytes_per_second": 4e3 * size / ms}]})))
+        found = self.good_json("fit", *runs, "--filter", "gcomp_encode/avx2")
+        self.assertEqual(found["points"], 3)
+        self.assertAlmostEqual(found["fits"]["affine"]["a_us"], 10, places=2)
+        self.assertLess(found["fits"]["affine"]["error_max"], 1e-6)
         table = self.good_json("fit", points, "--form", "table")
         self.assertEqual(table["curve"]["kind"], "table")
 

@@ -49,10 +49,11 @@ static int compare_model(const plan_args *args, const plan_library *library, con
             code = plan_run_timeline(&result, c, c->level, NULL, NULL, &judged);
         }
         if (args->json) {
-            json_array_append_new(rows_out, json_pack("{s:s,s:s,s:f,s:f,s:f,s:b,s:f,s:i,s:b,s:f}", "model", path, "plan",
+            json_array_append_new(rows_out, json_pack("{s:s,s:s,s:f,s:f,s:f,s:o,s:b,s:f,s:i,s:b,s:f}", "model", path, "plan",
                                                       algorithms[a], "makespan_us", ms * 1e3, "lower_bound_us",
                                                       a == 0 ? bound * 1e3 : plan_us(result.cert.lower_bound),
-                                                      "over_best_percent", over, "proven", result.cert.proven,
+                                                      "over_best_percent", over, "gap", gw_cli_json_real(plan_gap(&result.cert)),
+                                                      "proven", result.cert.proven,
                                                       "solve_us", result.solve_us, "groups", (int)result.group_count,
                                                       "stopped_by_limit", result.cert.stopped, "judged_us",
                                                       plan_us(judged)));

@@ -2,7 +2,8 @@
  * plan fit: cost curves from measurements. Understands
  *   CSV with columns elems,us (or bytes,us),
  *   output of nccl-tests (size count type redop root time algbw busbw ...; out-of-place time),
- *   Google Benchmark JSON, as gradwire_bench writes it: benchmarks named .../N, time per iteration,
+ *   Google Benchmark JSON: benchmarks named .../N, or without N but with bytes_per_second (gradwire_bench, one
+ *   buffer size a run: give the files of several runs),
  *   Kineto recordings with NCCL metadata: the minimum per size, since a recorded duration includes waiting for peers.
  *
  * SPDX-License-Identifier: BSD-2-Clause
@@ -75,13 +76,19 @@ static int read_benchmark(const char *path, const char *filter, points *p) {
                 elems = value;
             }
         }
-        json_t *explicit_size = json_object_get(entry, "elems");
-        elems = json_is_number(explicit_size) ? json_number_value(explicit_size) : elems;
         double scale = unit == NULL || strcmp(unit, "ns") == 0 ? 1e-3
                        : strcmp(unit, "us") == 0               ? 1
                        : strcmp(unit, "ms") == 0               ? 1e3
                        : strcmp(unit, "s") == 0                ? 1e6
                                                                : NAN;
+        /* gradwire_bench: one buffer size a run, not in the name but in bytes a second times the time. */
+        json_t *rate = json_object_get(entry, "bytes_per_second");
+        json_t *explicit_size = json_object_get(entry, "elems");
+        if (json_is_number(explicit_size)) {
+            elems = json_number_value(explicit_size);
+        } else if (isnan(elems) && json_is_number(rate)) {
+            elems = round(json_number_value(rate) * json_number_value(time) * scale * 1e-6 / 4);
+        }
         if (isnan(elems)) {
             gw_cli_note("%s: \"%s\" has no size in its name; left out", path, name);
         } else if (code == GW_CLI_OK) {
@@ -222,12 +229,28 @@ static double make_table(points *p) {
     return raised;
 }
 
+/* Adds the points of a file, whatever its kind. */
+static int read_points(const char *path, const char *filter, points *p) {
+    static char head[65536];
+    FILE *file = fopen(path, "rb");
+    if (file == NULL) {
+        return gw_cli_error(GW_CLI_IO, path, "cannot open: %s", strerror(errno));
+    }
+    size_t got = fread(head, 1, sizeof head - 1, file);
+    (void)fclose(file);
+    head[got] = '\0';
+    if ((got > 1 && (unsigned char)head[0] == 0x1f) || strstr(head, "traceEvents") != NULL ||
+        strstr(head, "\"schemaVersion\"") != NULL) {
+        return read_kineto(path, p);
+    }
+    return head[strspn(head, " \t\r\n")] == '{' ? read_benchmark(path, filter, p) : read_text(path, p);
+}
+
 int plan_cmd_fit(const plan_args *args) {
     static const char *const names[4] = {"affine", "maxlin", "hinge", "table"};
-    if (args->file_count != 1) {
-        return gw_cli_error(GW_CLI_USAGE, NULL, "plan fit takes one file");
+    if (args->file_count == 0) {
+        return gw_cli_error(GW_CLI_USAGE, NULL, "plan fit takes one or more files");
     }
-    const char *path = args->files[0];
     int form = -1;
     for (int i = 0; args->form != NULL && i < 4; i++) {
         form = strcmp(args->form, names[i]) == 0 ? i : form;
@@ -235,21 +258,12 @@ int plan_cmd_fit(const plan_args *args) {
     if (args->form != NULL && form < 0 && strcmp(args->form, "best") != 0) {
         return gw_cli_error(GW_CLI_USAGE, NULL, "--form knows best, affine, maxlin, hinge and table");
     }
-    FILE *file = fopen(path, "rb");
-    if (file == NULL) {
-        return gw_cli_error(GW_CLI_IO, path, "cannot open: %s", strerror(errno));
-    }
-    char head[65536];
-    size_t got = fread(head, 1, sizeof head - 1, file);
-    (void)fclose(file);
-    head[got] = '\0';
     points p = {NULL, 0};
-    int is_trace = (got > 1 && (unsigned char)head[0] == 0x1f) || strstr(head, "traceEvents") != NULL ||
-                   strstr(head, "\"schemaVersion\"") != NULL;
-    size_t blanks = strspn(head, " \t\r\n");
-    int code = is_trace                ? read_kineto(path, &p)
-               : head[blanks] == '{' ? read_benchmark(path, args->filter, &p)
-                                       : read_text(path, &p);
+    int code = GW_CLI_OK;
+    for (int i = 0; i < args->file_count && code == GW_CLI_OK; i++) {
+        code = read_points(args->files[i], args->filter, &p);
+    }
+    const char *path = args->files[0];
     if (code == GW_CLI_OK && p.count < 2) {
         code = gw_cli_error(GW_CLI_BAD_DATA, path, "%zu usable points; a fit needs at least 2", p.count);
     }

@@ -191,7 +191,7 @@ int plan_args_parse(int argc, char **argv, plan_command command, plan_args *args
         {"explain", "MODEL", "Says in words why each group is cut where it is."},
         {"sweep", "MODEL", "Varies bandwidth, ranks, ratio or batch; finds the break-even bandwidth."},
         {"eval", "MODEL [PLAN]", "Evaluates a plan file, or fixed buckets, at any level."},
-        {"fit", "FILE", "Fits cost curves to measurements: CSV elems,us; nccl-tests output; benchmark JSON."},
+        {"fit", "FILE...", "Fits cost curves to measurements: CSV elems,us; nccl-tests output; benchmark JSON."},
         {"import", "TRACE", "Turns a profiler recording (Kineto .json[.gz], BytePS) into a model CSV."},
         {"export", "MODEL [PLAN]", "Writes PyTorch's bucket_cap_mb_list and checks that it cuts the same groups."},
         {"check", "PLAN TRACE", "Holds a plan's prediction against a recording."},
