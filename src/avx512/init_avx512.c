@@ -1,0 +1,15 @@
+/*
+ * The slots that AVX-512 improves.
+ *
+ * SPDX-License-Identifier: BSD-2-Clause
+ */
+#include "core/kernels.h"
+
+void gw_kernels_init_avx512(gw_kernels *kernels)
+{
+#if defined(__AVX512BW__) && defined(__AVX512VBMI2__)
+    kernels->merge = gw_merge_avx512;
+#else
+    (void)kernels;
+#endif
+}
