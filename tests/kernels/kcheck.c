@@ -287,8 +287,23 @@ static void report_crash(kc_test *t)
     kc_fail(t, KC_CRASH, "%s, address %p", signal_name(caught), fault_address);
 }
 
+/* Rounding, flush modes and traps of the floating-point unit; not its sticky flags. */
+static uint64_t float_control(void)
+{
+#if defined(__SSE2__)
+    return _mm_getcsr() & ~0x3fu;
+#elif defined(__aarch64__) && defined(__GNUC__)
+    uint64_t fpcr;
+    __asm__ volatile("mrs %0, fpcr" : "=r"(fpcr));
+    return fpcr;
+#else
+    return 0;
+#endif
+}
+
 int kc_guarded(kc_test *t, kc_call *call, void *context)
 {
+    const uint64_t control = float_control();
     if (sigsetjmp(jump, 0) != 0) {
         report_crash(t);
         return 0;
@@ -297,6 +312,11 @@ int kc_guarded(kc_test *t, kc_call *call, void *context)
     is_inside = 1;
     call(context);
     is_inside = 0;
+    if (float_control() != control) {
+        kc_flush_mode(0);
+        kc_fail(t, KC_CANARY, "floating-point control changed from 0x%llx to 0x%llx",
+                (unsigned long long)control, (unsigned long long)float_control());
+    }
     return 1;
 }
 
@@ -332,8 +352,9 @@ void kc_describe(kc_test *t, const char *format, ...)
 
 void kc_fail(kc_test *t, kc_failure kind, const char *format, ...)
 {
+    enum { MESSAGES_MAX = 8 }; /* of one case */
     t->failures |= kind;
-    if (t->log != NULL) {
+    if (t->log != NULL && t->case_messages++ < MESSAGES_MAX) {
         if (!t->case_failed) {
             const kc_shape *s = &t->shape;
             fprintf(
@@ -402,7 +423,7 @@ int kc_equal(kc_test *t, kc_failure kind, const char *name, const void *expected
     }
     kc_fail(t, kind, "%s: %zu of %zu differ from %s", name, wrong, len,
             kind == KC_MODEL ? "the model" : "scalar");
-    if (t->log != NULL) {
+    if (t->log != NULL && t->case_messages <= 4) {
         print_map(t->log, e, g, len, cell_size, first);
     }
     return 0;
@@ -448,6 +469,7 @@ static int run_case(kc_test *t, size_t len, unsigned config, unsigned pattern, k
     t->rng.state = kc_random(&start);
     t->what[0] = '\0';
     t->case_failed = 0;
+    t->case_messages = 0;
     t->array_count = 0;
     body(t);
     t->cases++;

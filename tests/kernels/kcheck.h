@@ -130,6 +130,7 @@ struct kc_test {
     kc_rng rng;
     char what[192]; /* the family's description of it */
     int case_failed;
+    unsigned case_messages;
     kc_array arrays[KC_ARRAYS_MAX];
     unsigned array_count;
 };

@@ -85,6 +85,7 @@ static void check_known(kc_test *t)
     memset(&t->shape, 0, sizeof t->shape);
     t->array_count = 0;
     t->case_failed = 0;
+    t->case_messages = 0;
     kc_describe(t, "known answers");
     memset(bytes, 0, sizeof bytes);
     crc_call call = {fn, 0, bytes, 32, 0};

@@ -303,6 +303,14 @@ static void add_depends_on_flush_mode(void *out, const void *accumulator, const 
     (void)strict;
 }
 
+/* Leaves the flush modes of the processor switched on. */
+static void add_leaves_flush_mode(void *out, const void *accumulator, const void *values, size_t len,
+                                  uint32_t strict)
+{
+    gw_add_bf16_scalar(out, accumulator, values, len, strict);
+    kc_flush_mode(1);
+}
+
 static uint32_t map_wrong_for_one_in_many(const gw_gcomp_map_rule *rule, const gw_optimizer_state *state,
                                           size_t len)
 {
@@ -410,6 +418,9 @@ static const bad_kernel bad_kernels[] = {
     {"depends on the content of slop", "split", (kc_fn)split_depends_on_slop, KC_OUTPUT, 0},
     {"is wrong in place", "add_fp16", (kc_fn)add_wrong_in_place, KC_OUTPUT, 0},
     {"depends on flush modes", "add_fp32", (kc_fn)add_depends_on_flush_mode, KC_OUTPUT, 0},
+#if defined(__SSE2__) || defined(__aarch64__)
+    {"leaves a flush mode on", "add_bf16", (kc_fn)add_leaves_flush_mode, KC_CANARY, 0},
+#endif
     {"wrong for infinite parameters", "map_scan", (kc_fn)map_wrong_for_one_in_many, KC_OUTPUT, 0},
     {"allows more than exact arithmetic", "map_scan", (kc_fn)map_too_generous, KC_MODEL, 1},
     {"wrong with an odd remainder plane", "join", (kc_fn)join_wrong_for_last_plane, KC_OUTPUT, 0},
