@@ -34,6 +34,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         }
         receiver.levels = levels;
         receiver.levels_len = LEVELS_LEN;
+        receiver.levels_fit = choice >> 7;
         receiver.map_base = 400;
         receiver.wire_scale = 1.0f;
     }

@@ -128,20 +128,19 @@ gw_status gw_fuzz_gcomp_contract(const gw_fuzz_receiver *receiver, const uint8_t
     if (peeked == GW_OK && peek_info.len > LEN_MAX) {
         return GW_ERR_LIMIT;
     }
-    /* The caller makes the digests for the frame that peek announces. A map that does not cover the frame would be the
-     * caller's mistake, not the sender's. */
-    gw_gcomp_map map = {receiver->levels, NULL, receiver->map_base, receiver->wire_scale,
-                        peeked == GW_OK ? peek_info.len : receiver->levels_len};
-    const gw_gcomp_map *receiver_map = NULL;
-    if (receiver->levels != NULL && (peeked != GW_OK || peek_info.len <= receiver->levels_len)) {
-        receiver_map = &map;
-        if (peeked == GW_OK) {
-            uint32_t *digest =
-                (uint32_t *)gw_fuzz_buffer(GW_FUZZ_DIGEST, (size_t)peek_info.chunk_count * sizeof(uint32_t), 0);
-            FUZZ_CHECK(gw_gcomp_map_digest(map.levels, (size_t)peek_info.len, peek_info.chunk_log2, digest) ==
-                       GW_OK);
-            map.digest = digest;
+    /* The receiver's map has a length of its own, whatever the frame announces; or, to get past rule 16 more often, it is
+     * cut to the frame. Digests are made for the frame's chunks. */
+    gw_gcomp_map map = {receiver->levels, NULL, receiver->map_base, receiver->wire_scale, receiver->levels_len};
+    const gw_gcomp_map *receiver_map = receiver->levels != NULL ? &map : NULL;
+    if (receiver_map != NULL && peeked == GW_OK) {
+        if (receiver->levels_fit && peek_info.len < map.len) {
+            map.len = peek_info.len;
         }
+        uint64_t chunk_len = (uint64_t)1 << peek_info.chunk_log2;
+        size_t digest_count = (size_t)((map.len + chunk_len - 1) / chunk_len);
+        uint32_t *digest = (uint32_t *)gw_fuzz_buffer(GW_FUZZ_DIGEST, digest_count * sizeof(uint32_t), 0);
+        FUZZ_CHECK(gw_gcomp_map_digest(map.levels, (size_t)map.len, peek_info.chunk_log2, digest) == GW_OK);
+        map.digest = digest;
     }
 
     uint32_t masks[32];

@@ -48,7 +48,7 @@ def make_decode():
     count = 0
     for path in sorted(GOLDEN.rglob("*.gw")):
         if path.stat().st_size <= GOLDEN_SIZE_MAX:
-            for choice in (0x44,) if "reject" in path.parts else (0x44, 0x6c):
+            for choice in (0x44,) if "reject" in path.parts else (0x44, 0xec):
                 write(target, f"seed-{path.stem}-{choice:02x}", bytes([choice, 1, 9, 20, 30, 40]) + path.read_bytes())
                 count += 1
     rng = random.Random(1)
