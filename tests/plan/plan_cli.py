@@ -179,7 +179,7 @@ class Results(Case):
             ms = 0.01 + size * 1e-6
             runs.append(self.write("r%d.json" % size, json.dumps({"benchmarks": [
                 {"name": "gcomp_encode/avx2/resnet50/small/manual_time", "real_time": ms, "time_unit": "ms",
-                 "bytes_per_second": 4e3 * size / ms}]})))
+                 "GBps": 4e-6 * size / ms}]})))
         found = self.good_json("fit", *runs, "--filter", "gcomp_encode/avx2")
         self.assertEqual(found["points"], 3)
         self.assertAlmostEqual(found["fits"]["affine"]["a_us"], 10, places=2)

@@ -2,7 +2,7 @@
  * plan fit: cost curves from measurements. Understands
  *   CSV with columns elems,us (or bytes,us),
  *   output of nccl-tests (size count type redop root time algbw busbw ...; out-of-place time),
- *   Google Benchmark JSON: benchmarks named .../N, or without N but with bytes_per_second (gradwire_bench, one
+ *   Google Benchmark JSON: benchmarks named .../N, or without N but with bytes_per_second or GBps (gradwire_bench, one
  *   buffer size a run: give the files of several runs),
  *   Kineto recordings with NCCL metadata: the minimum per size, since a recorded duration includes waiting for peers.
  *
@@ -81,13 +81,18 @@ static int read_benchmark(const char *path, const char *filter, points *p) {
                        : strcmp(unit, "ms") == 0               ? 1e3
                        : strcmp(unit, "s") == 0                ? 1e6
                                                                : NAN;
-        /* gradwire_bench: one buffer size a run, not in the name but in bytes a second times the time. */
+        /* gradwire_bench: one buffer size a run, not in the name but in its rate times the time. */
         json_t *rate = json_object_get(entry, "bytes_per_second");
+        double rate_unit = 1;
+        if (rate == NULL) {
+            rate = json_object_get(entry, "GBps");
+            rate_unit = 1e9;
+        }
         json_t *explicit_size = json_object_get(entry, "elems");
         if (json_is_number(explicit_size)) {
             elems = json_number_value(explicit_size);
         } else if (isnan(elems) && json_is_number(rate)) {
-            elems = round(json_number_value(rate) * json_number_value(time) * scale * 1e-6 / 4);
+            elems = round(json_number_value(rate) * rate_unit * json_number_value(time) * scale * 1e-6 / 4);
         }
         if (isnan(elems)) {
             gw_cli_note("%s: \"%s\" has no size in its name; left out", path, name);
