@@ -152,12 +152,10 @@ static gw_status read_extension(const uint8_t *src, gw_thc_frame_info *info)
     if (is_sum ? info->rank != 0 : info->rank >= c->worker_max)
         return is_sum ? GW_ERR_HEADER : GW_ERR_DUP;
     status = gw_thc_config_check(c);
-    if (status == GW_ERR_OPTION)
-        return GW_ERR_HEADER; /* the threshold: everything else was looked at */
+    if (status != GW_OK) /* the table, or the threshold: everything else was looked at */
+        return status == GW_ERR_OPTION ? GW_ERR_HEADER : status;
     if (info->first_block + info->block_count > (uint64_t)1 << 32)
         return GW_ERR_HEADER;
-    if (status != GW_OK)
-        return status; /* the table */
     return gw_is_zero(src + AT_TAIL, GW_THC_FRAME_HEADER_SIZE - AT_TAIL) ? GW_OK : GW_ERR_HEADER;
 }
 

@@ -91,7 +91,7 @@ static int add_file(const char *path, uint32_t flags, uint8_t **sum, size_t *sum
     }
     if (status == GW_OK)
         status = gw_thc_frame_sum_add(*sum, *sum_size, input.data, input.size, &bad);
-    if (status == GW_ERR_DUP && info.config.worker_max == 1)
+    if ((status == GW_ERR_DUP || status == GW_ERR_HEADER) && info.config.worker_max == 1 && *sum != NULL)
         code = gw_cli_error(GW_CLI_BAD_DATA, path, "made without --norms, for one worker: it cannot be added to another");
     else if (status != GW_OK)
         code = thc_fail(path, status, bad != UINT64_MAX ? &bad : NULL);
