@@ -3,8 +3,8 @@
  *
  *   plan_times TRACE_DIR [KINETO_FILE]
  *
- * Every number is the median of repeated solves of one process on one core (`taskset -c N`); a solve is everything
- * behind the parsed file: building the problem, bounds, dominance reduction, search.
+ * Every number is the median of repeated solves of one process on one core (`taskset -c N`); a solve is
+ * everything behind the parsed file: building the problem, bounds, dominance reduction, search.
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
@@ -21,15 +21,18 @@
 
 #define REPEATS_MAX 1001
 
-static double cpu_us(void) {
+static double cpu_us(void)
+{
     struct timespec now;
     (void)clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
     return (double)now.tv_sec * 1e6 + (double)now.tv_nsec / 1e3;
 }
 
 /* Median wall time of up to `repeats` solves, at most about `budget_ms` in all; the last result is kept. */
-static int time_case(const plan_library *library, const plan_case *c, const plan_model *model, double limit_ms,
-                     int repeats, double budget_ms, plan_result *result, double *wall_us, double *cpu) {
+static int time_case(const plan_library *library, const plan_case *c, const plan_model *model,
+                     double limit_ms, int repeats, double budget_ms, plan_result *result, double *wall_us,
+                     double *cpu)
+{
     static double walls[REPEATS_MAX], cpus[REPEATS_MAX];
     plan_args args;
     memset(&args, 0, sizeof args);
@@ -54,14 +57,17 @@ static int time_case(const plan_library *library, const plan_case *c, const plan
     return GW_CLI_OK;
 }
 
-static void print_row(const char *case_name, const char *model_name, const plan_result *r, double wall, double cpu) {
+static void print_row(const char *case_name, const char *model_name, const plan_result *r, double wall,
+                      double cpu)
+{
     printf("| %s | %s | %.3f | %.4f %% | %s | %u | %.1f | %.1f |\n", case_name, model_name,
-           plan_us(r->cert.makespan) / 1e3, 100 * plan_gap(&r->cert), r->cert.proven ? "yes" : "no", r->group_count, wall,
-           cpu);
+           plan_us(r->cert.makespan) / 1e3, 100 * plan_gap(&r->cert), r->cert.proven ? "yes" : "no",
+           r->group_count, wall, cpu);
     fflush(stdout);
 }
 
-int main(int argc, char **argv) {
+int main(int argc, char **argv)
+{
     if (argc < 2) {
         fprintf(stderr, "usage: %s TRACE_DIR [KINETO_FILE]\n", argv[0]);
         return 2;
@@ -72,7 +78,8 @@ int main(int argc, char **argv) {
     }
     int failed = 0;
     int joint_good = 0;
-    printf("| case | model | ms | gap | proven | groups | solve us | CPU us |\n|---|---|---|---|---|---|---|---|\n");
+    printf("| case | model | ms | gap | proven | groups | solve us | CPU us "
+           "|\n|---|---|---|---|---|---|---|---|\n");
     plan_case c;
     json_t *models;
     double wall, cpu;
@@ -81,7 +88,8 @@ int main(int argc, char **argv) {
         double limit_ms = c.kind == PLAN_JOINT ? 1000 : fusion_decode ? 30 : c.kind == PLAN_TREE ? 500 : 0;
         size_t m;
         json_t *name;
-        json_array_foreach(models, m, name) {
+        json_array_foreach(models, m, name)
+        {
             char path[4096];
             plan_model model;
             plan_result result;
@@ -124,7 +132,8 @@ int main(int argc, char **argv) {
         for (int r = 0; r < 51; r++) {
             gw_plan plan = {groups, BIG, 0};
             double start = cpu_us();
-            if (gw_plan_solve(&problem, GW_PLAN_FUSE_AFFINE, 0, NULL, workspace, size, &plan, &cert) != GW_PLAN_OK) {
+            if (gw_plan_solve(&problem, GW_PLAN_FUSE_AFFINE, 0, NULL, workspace, size, &plan, &cert) !=
+                GW_PLAN_OK) {
                 return 1;
             }
             times[r] = cpu_us() - start;

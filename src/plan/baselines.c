@@ -5,7 +5,8 @@
  */
 #include "plan_internal.h"
 
-static int put_group(gw_plan *plan, uint32_t first, uint32_t end, uint32_t method) {
+static int put_group(gw_plan *plan, uint32_t first, uint32_t end, uint32_t method)
+{
     if (plan->group_count == plan->capacity) {
         return 0;
     }
@@ -17,7 +18,8 @@ static int put_group(gw_plan *plan, uint32_t first, uint32_t end, uint32_t metho
 }
 
 gw_plan_status gw_plan_bucket(const gw_plan_problem *problem, uint32_t method, int64_t first_cap_elems,
-                              int64_t cap_elems, int fill, gw_plan *plan) {
+                              int64_t cap_elems, int fill, gw_plan *plan)
+{
     if (problem == NULL || plan == NULL || plan->groups == NULL || first_cap_elems < 0 || cap_elems < 0) {
         return GW_PLAN_ERR_ARG;
     }
@@ -52,7 +54,9 @@ gw_plan_status gw_plan_bucket(const gw_plan_problem *problem, uint32_t method, i
 }
 
 /* Cuts after the tensors where the running sum of elements passes j / group_count of the total. */
-gw_plan_status gw_even_split(const gw_plan_problem *problem, uint32_t method, uint32_t group_count, gw_plan *plan) {
+gw_plan_status gw_even_split(const gw_plan_problem *problem, uint32_t method, uint32_t group_count,
+                             gw_plan *plan)
+{
     int64_t total = 0;
     for (uint32_t i = 0; i < problem->tensor_count; i++) {
         total += problem->tensors[i].elems;
@@ -73,8 +77,8 @@ gw_plan_status gw_even_split(const gw_plan_problem *problem, uint32_t method, ui
     return GW_PLAN_OK;
 }
 
-gw_plan_status gw_baseline_best_even(const gw_plan_problem *problem, uint32_t method, gw_arena *arena, gw_plan *plan) {
-    (void)arena;
+gw_plan_status gw_baseline_best_even(const gw_plan_problem *problem, uint32_t method, gw_plan *plan)
+{
     gw_plan_tick best = INT64_MAX;
     uint32_t best_count = 0;
     for (uint32_t count = 2; count <= 32; count++) {
@@ -88,9 +92,8 @@ gw_plan_status gw_baseline_best_even(const gw_plan_problem *problem, uint32_t me
     return best_count == 0 ? GW_PLAN_ERR_INFEASIBLE : gw_even_split(problem, method, best_count, plan);
 }
 
-gw_plan_status gw_baseline_bucket_sweep(const gw_plan_problem *problem, uint32_t method, gw_arena *arena,
-                                        gw_plan *plan) {
-    (void)arena;
+gw_plan_status gw_baseline_bucket_sweep(const gw_plan_problem *problem, uint32_t method, gw_plan *plan)
+{
     gw_plan_tick best = INT64_MAX;
     int64_t best_cap = 0;
     for (int64_t mib = 1; mib <= 64; mib++) {
@@ -101,5 +104,6 @@ gw_plan_status gw_baseline_bucket_sweep(const gw_plan_problem *problem, uint32_t
             best_cap = mib << 18;
         }
     }
-    return best_cap == 0 ? GW_PLAN_ERR_INFEASIBLE : gw_plan_bucket(problem, method, best_cap, best_cap, 0, plan);
+    return best_cap == 0 ? GW_PLAN_ERR_INFEASIBLE
+                         : gw_plan_bucket(problem, method, best_cap, best_cap, 0, plan);
 }

@@ -8,7 +8,8 @@
 #define BRUTE_TENSORS_MAX 23u
 
 /* Number of partitions times methods: M (M + 1)^(N - 1). */
-static int small_enough(const gw_plan_problem *problem) {
+static int small_enough(const gw_plan_problem *problem)
+{
     uint64_t plans = problem->method_count;
     for (uint32_t i = 1; i < problem->tensor_count; i++) {
         plans *= (uint64_t)problem->method_count + 1;
@@ -19,14 +20,15 @@ static int small_enough(const gw_plan_problem *problem) {
     return problem->tensor_count <= BRUTE_TENSORS_MAX;
 }
 
-gw_plan_status gw_brute_fuse(const gw_plan_problem *problem, gw_plan *plan, gw_plan_cert *cert) {
+gw_plan_status gw_brute_fuse(const gw_plan_problem *problem, gw_plan *plan, gw_plan_cert *cert)
+{
     if (!small_enough(problem)) {
         return GW_PLAN_ERR_LIMIT;
     }
     uint32_t n = problem->tensor_count;
     struct {
-        gw_serial_clock clock;   /* before this group */
-        int64_t elems;           /* of the group as it stands */
+        gw_serial_clock clock; /* before this group */
+        int64_t elems;         /* of the group as it stands */
         gw_plan_tick bwd;
         uint32_t first, end, method, forbidden;
     } stack[BRUTE_TENSORS_MAX + 1];

@@ -1,13 +1,13 @@
 /*
  * ByteComp's own algorithms at the serial level, as baselines.
  *
- * Algorithm 1: start from the dense option of every tensor. Visit size classes in the order given (largest first)
- * and inside a class the tensor latest in backprop first; try every candidate, keep the best, ties keep the
- * current one. Tensors that are still dense and lie before the last network bubble cannot shorten the iteration
- * and are skipped (sound at this level). Repeat until a sweep improves nothing (the paper makes one sweep).
- * Algorithm 2: groups of equal (class, option) among compressed tensors; from each group the u earliest in
- * backprop go to the CPU; all combinations of counts u. Both are heuristics: moving single tensors stalls on ties,
- * and offloading the earliest is not always best (see tests/plan).
+ * Algorithm 1: start from the dense option of every tensor. Visit size classes in the order given (largest
+ * first) and inside a class the tensor latest in backprop first; try every candidate, keep the best, ties
+ * keep the current one. Tensors that are still dense and lie before the last network bubble cannot shorten
+ * the iteration and are skipped (sound at this level). Repeat until a sweep improves nothing (the paper makes
+ * one sweep). Algorithm 2: groups of equal (class, option) among compressed tensors; from each group the u
+ * earliest in backprop go to the CPU; all combinations of counts u. Both are heuristics: moving single
+ * tensors stalls on ties, and offloading the earliest is not always best (see tests/plan).
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
@@ -15,16 +15,19 @@
 
 #define COMBINATIONS_MAX (UINT64_C(1) << 16)
 
-size_t gw_plan_bytecomp_workspace_size(const gw_plan_tree *tree) {
+size_t gw_plan_bytecomp_workspace_size(const gw_plan_tree *tree)
+{
     return tree == NULL ? 0 : (size_t)tree->tensor_count * 6 * sizeof(uint32_t) + 128;
 }
 
-static const gw_plan_vector *vector_at(const gw_plan_tree *tree, uint32_t tensor, uint32_t choice) {
+static const gw_plan_vector *vector_at(const gw_plan_tree *tree, uint32_t tensor, uint32_t choice)
+{
     return &tree->vectors[tree->class_first[tree->tensor_class[tensor]] + choice];
 }
 
 /* Makespan; *bubble receives the last tensor before which the network was idle. */
-static gw_plan_tick run(const gw_plan_tree *tree, const uint32_t *choice, uint32_t *bubble) {
+static gw_plan_tick run(const gw_plan_tree *tree, const uint32_t *choice, uint32_t *bubble)
+{
     gw_serial_clock clock = {0, 0, 0, 0, 0, 0};
     for (uint32_t i = 0; i < tree->tensor_count; i++) {
         const gw_plan_vector *v = vector_at(tree, i, choice[i]);
@@ -38,7 +41,8 @@ static gw_plan_tick run(const gw_plan_tree *tree, const uint32_t *choice, uint32
 }
 
 static gw_plan_tick algorithm_1(const gw_plan_tree *tree, const uint32_t *start, const uint8_t *candidate,
-                                uint32_t *choice, uint64_t *evaluated) {
+                                uint32_t *choice, uint64_t *evaluated)
+{
     uint32_t n = tree->tensor_count;
     gw_plan_tick best = run(tree, choice, NULL);
     for (int improved = 1; improved;) {
@@ -74,15 +78,18 @@ static gw_plan_tick algorithm_1(const gw_plan_tree *tree, const uint32_t *start,
     return best;
 }
 
-/* Largest count of tensors a group may try after `count`: all, or powers of two when combinations are too many. */
-static uint32_t next_count(uint32_t count, uint32_t size, int powers) {
+/* Largest count of tensors a group may try after `count`: all, or powers of two when combinations are too
+ * many. */
+static uint32_t next_count(uint32_t count, uint32_t size, int powers)
+{
     uint32_t next = !powers || count == 0 ? count + 1 : 2 * count;
     return count < size && next > size ? size : next;
 }
 
 static gw_plan_tick algorithm_2(const gw_plan_tree *tree, const uint32_t *start, const uint32_t *cpu_of,
                                 gw_plan_tick best, uint32_t *choice, uint32_t *group_of, uint32_t *group_size,
-                                uint32_t *count, uint32_t *trial, uint64_t *evaluated, int *stopped) {
+                                uint32_t *count, uint32_t *trial, uint64_t *evaluated, int *stopped)
+{
     uint32_t n = tree->tensor_count;
     uint32_t group_count = 0;
     for (uint32_t i = 0; i < n; i++) {
@@ -154,8 +161,9 @@ static gw_plan_tick algorithm_2(const gw_plan_tree *tree, const uint32_t *start,
 }
 
 gw_plan_status gw_plan_bytecomp(const gw_plan_tree *tree, const uint32_t *start, const uint8_t *candidate,
-                                const uint32_t *cpu_of, void *workspace, size_t workspace_size, uint32_t *choice,
-                                gw_plan_cert *cert) {
+                                const uint32_t *cpu_of, void *workspace, size_t workspace_size,
+                                uint32_t *choice, gw_plan_cert *cert)
+{
     if (start == NULL || choice == NULL || cert == NULL) {
         return GW_PLAN_ERR_ARG;
     }
@@ -182,8 +190,8 @@ gw_plan_status gw_plan_bytecomp(const gw_plan_tree *tree, const uint32_t *start,
     gw_plan_cert result = {0, 0, 0, 0, 1, 0};
     result.makespan = algorithm_1(tree, start, candidate, choice, &result.labels);
     if (cpu_of != NULL) {
-        result.makespan = algorithm_2(tree, start, cpu_of, result.makespan, choice, group_of, group_size, count,
-                                      trial, &result.labels, &result.stopped);
+        result.makespan = algorithm_2(tree, start, cpu_of, result.makespan, choice, group_of, group_size,
+                                      count, trial, &result.labels, &result.stopped);
     }
     /* Backprop alone is a bound; callers that want a better one use gw_plan_tree_solve(). */
     for (uint32_t i = 0; i < n; i++) {

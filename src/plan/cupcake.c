@@ -7,10 +7,10 @@
  *   Pruning 2: while the network is busy until C, a next group that is ready before C may as well hold more:
  *              ends before j* = the last end with backprop + encode of [i, j) <= C - E are skipped.
  *
- * Pruning 2 is exact for affine costs without decode and for nothing else; pruning 1 needs h(x) + h(y) >= h(x+y).
- * The paper leaves h and g of an empty rest open. Read as 0 the search is exact for affine curves; read literally
- * (a startup time for nothing) it loses the optimum of about a quarter of random instances. The plan of one group
- * is evaluated first, since the recursion starts with a first group.
+ * Pruning 2 is exact for affine costs without decode and for nothing else; pruning 1 needs h(x) + h(y) >=
+ * h(x+y). The paper leaves h and g of an empty rest open. Read as 0 the search is exact for affine curves;
+ * read literally (a startup time for nothing) it loses the optimum of about a quarter of random instances.
+ * The plan of one group is evaluated first, since the recursion starts with a first group.
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
@@ -18,21 +18,24 @@
 
 typedef struct frame {
     gw_serial_clock clock;
-    uint32_t first;    /* start of the next group */
-    uint32_t end;      /* next end to try */
+    uint32_t first; /* start of the next group */
+    uint32_t end;   /* next end to try */
 } frame;
 
-size_t gw_cupcake_workspace(uint32_t tensor_count) {
+size_t gw_cupcake_workspace(uint32_t tensor_count)
+{
     size_t n = (size_t)tensor_count + 2;
     return n * (sizeof(frame) + 16 + sizeof(uint32_t)) + 64;
 }
 
-static gw_plan_tick curve_rest(const gw_plan_cost *cost, int64_t elems, int empty, int literal_empty) {
+static gw_plan_tick curve_rest(const gw_plan_cost *cost, int64_t elems, int empty, int literal_empty)
+{
     return empty && !literal_empty ? 0 : gw_cost_at(cost, elems);
 }
 
 gw_plan_status gw_cupcake(const gw_plan_problem *problem, uint32_t method_index, int literal_empty,
-                          const gw_plan_limits *limits, gw_arena *arena, gw_plan *plan, gw_plan_cert *cert) {
+                          const gw_plan_limits *limits, gw_arena *arena, gw_plan *plan, gw_plan_cert *cert)
+{
     uint32_t n = problem->tensor_count;
     const gw_plan_method *method = &problem->methods[method_index];
     frame *stack = gw_arena_take(arena, (size_t)n + 1, sizeof(frame));
@@ -52,7 +55,7 @@ gw_plan_status gw_cupcake(const gw_plan_problem *problem, uint32_t method_index,
     }
     gw_plan_tick best = INT64_MAX;
     gw_plan_tick one = INT64_MAX;
-    if (gw_baseline_best_even(problem, method_index, arena, plan) == GW_PLAN_OK) {
+    if (gw_baseline_best_even(problem, method_index, plan) == GW_PLAN_OK) {
         (void)gw_plan_eval(problem, plan, &best);
     }
     gw_serial_clock whole = {0, 0, 0, 0, 0, 0};
@@ -92,9 +95,10 @@ gw_plan_status gw_cupcake(const gw_plan_problem *problem, uint32_t method_index,
         gw_serial_clock clock = top->clock;
         gw_serial_group(&clock, method, bwd[end] - bwd[first], elems[end] - elems[first]);
         int empty = end == n;
-        gw_plan_tick bound = gw_tick_max(
-            clock.c + curve_rest(&method->net, elems[n] - elems[end], empty, literal_empty),
-            clock.e + bwd[n] - bwd[end] + curve_rest(&method->enc, elems[n] - elems[end], empty, literal_empty));
+        gw_plan_tick bound =
+            gw_tick_max(clock.c + curve_rest(&method->net, elems[n] - elems[end], empty, literal_empty),
+                        clock.e + bwd[n] - bwd[end] +
+                            curve_rest(&method->enc, elems[n] - elems[end], empty, literal_empty));
         if (bound > best) {
             continue;
         }
@@ -105,7 +109,8 @@ gw_plan_status gw_cupcake(const gw_plan_problem *problem, uint32_t method_index,
                 plan->group_count = depth + 1;
                 for (uint32_t j = 0; j <= depth; j++) {
                     uint32_t group_end = stack[j].end - 1;
-                    plan->groups[j] = (gw_plan_group){stack[j].first, group_end - stack[j].first, method_index};
+                    plan->groups[j] =
+                        (gw_plan_group){stack[j].first, group_end - stack[j].first, method_index};
                 }
             }
             continue;
@@ -116,8 +121,9 @@ gw_plan_status gw_cupcake(const gw_plan_problem *problem, uint32_t method_index,
         next->first = end;
         next->end = end + 1;
         gw_plan_tick delay = clock.c - clock.e;
-        while (next->end < n && bwd[next->end + 1] - bwd[end] +
-                                        gw_cost_at(&method->enc, elems[next->end + 1] - elems[end]) <= delay) {
+        while (next->end < n &&
+               bwd[next->end + 1] - bwd[end] + gw_cost_at(&method->enc, elems[next->end + 1] - elems[end]) <=
+                   delay) {
             next->end++;
         }
     }

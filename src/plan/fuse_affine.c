@@ -11,10 +11,11 @@
  *
  * With g(x) = a_g + b_g x let V(i) = F(i, j-1) - b_g PS[i]; then
  *     F(k, j) = a_g + b_g PS[k] + min( E(k, j) - b_g PS[i]  over F(i) <= E,   V(i)  over F(i) > E ).
- * A candidate i with F(i) >= F(i') for a later i' is useless in both (PS does not fall), so the living candidates
- * form a stack with F and i ascending. E(k, j) does not fall with k, so the number of entries with F <= E only
- * grows or is cut by pops; the best of them is the topmost; the rest needs a minimum of V over a suffix, kept in
- * a deque of stack positions. Each candidate enters and leaves once: O(1) amortised for each (k, j).
+ * A candidate i with F(i) >= F(i') for a later i' is useless in both (PS does not fall), so the living
+ * candidates form a stack with F and i ascending. E(k, j) does not fall with k, so the number of entries with
+ * F <= E only grows or is cut by pops; the best of them is the topmost; the rest needs a minimum of V over a
+ * suffix, kept in a deque of stack positions. Each candidate enters and leaves once: O(1) amortised for each
+ * (k, j).
  *
  * Layers stop as soon as E(N, j) + g(s_{N-1}) cannot beat the best: the last group holds at least the last
  * tensor, and E(N, j) does not fall with j.
@@ -23,14 +24,16 @@
  */
 #include "plan_internal.h"
 
-int gw_fuse_affine_applies(const gw_plan_problem *problem, int net_may_bend) {
+int gw_fuse_affine_applies(const gw_plan_problem *problem, int net_may_bend)
+{
     const gw_plan_method *method = &problem->methods[0];
     return problem->method_count == 1 && problem->group_elems_max == 0 && method->enc_device == GW_PLAN_GPU &&
            method->enc.kind == GW_PLAN_COST_AFFINE && gw_cost_is_zero(&method->dec) &&
            (net_may_bend || method->net.kind == GW_PLAN_COST_AFFINE);
 }
 
-size_t gw_fuse_affine_workspace(uint32_t tensor_count) {
+size_t gw_fuse_affine_workspace(uint32_t tensor_count)
+{
     size_t n = (size_t)tensor_count + 1;
     return 6 * 8 * n + 3 * 8 * n + n * n * sizeof(uint32_t) + 64;
 }
@@ -44,16 +47,17 @@ typedef struct affine_state {
     gw_plan_tick *next;       /* F(., j) */
     gw_plan_tick *value;      /* V of stack entries */
     uint32_t *stack;
-    uint32_t *deque;          /* stack positions, V ascending from front to back */
+    uint32_t *deque; /* stack positions, V ascending from front to back */
 } affine_state;
 
-static void layer_linear(const affine_state *s, uint32_t j, uint32_t *parent) {
+static void layer_linear(const affine_state *s, uint32_t j, uint32_t *parent)
+{
     gw_plan_tick a_h = s->method->enc.a;
     gw_plan_tick a_g = s->method->net.a;
     gw_plan_tick b_g = s->method->net.b;
-    uint32_t size = 0;       /* stack entries */
-    uint32_t reached = 0;    /* entries with F <= E */
-    uint32_t front = 0;      /* deque[front .. back) */
+    uint32_t size = 0;    /* stack entries */
+    uint32_t reached = 0; /* entries with F <= E */
+    uint32_t front = 0;   /* deque[front .. back) */
     uint32_t back = 0;
     for (uint32_t k = j; k <= s->n; k++) {
         uint32_t i = k - 1;
@@ -93,14 +97,15 @@ static void layer_linear(const affine_state *s, uint32_t j, uint32_t *parent) {
     }
 }
 
-static void layer_quadratic(const affine_state *s, uint32_t j, uint32_t *parent) {
+static void layer_quadratic(const affine_state *s, uint32_t j, uint32_t *parent)
+{
     for (uint32_t k = j; k <= s->n; k++) {
         gw_plan_tick e = s->ready_base[k] + (gw_plan_tick)j * s->method->enc.a;
         gw_plan_tick best = INT64_MAX;
         uint32_t from = 0;
         for (uint32_t i = j - 1; i < k; i++) {
-            gw_plan_tick end = gw_tick_max(s->prev[i], e) +
-                               gw_cost_at(&s->method->net, s->elems_sum[k] - s->elems_sum[i]);
+            gw_plan_tick end =
+                gw_tick_max(s->prev[i], e) + gw_cost_at(&s->method->net, s->elems_sum[k] - s->elems_sum[i]);
             if (end < best) {
                 best = end;
                 from = i;
@@ -112,7 +117,8 @@ static void layer_quadratic(const affine_state *s, uint32_t j, uint32_t *parent)
 }
 
 gw_plan_status gw_fuse_affine(const gw_plan_problem *problem, int quadratic, gw_arena *arena, gw_plan *plan,
-                              gw_plan_cert *cert) {
+                              gw_plan_cert *cert)
+{
     if (!gw_fuse_affine_applies(problem, quadratic)) {
         return GW_PLAN_ERR_UNSUPPORTED;
     }
@@ -139,7 +145,8 @@ gw_plan_status gw_fuse_affine(const gw_plan_problem *problem, int quadratic, gw_
         backprop += problem->tensors[i].bwd;
         s.ready_base[i + 1] = backprop + s.method->enc.b * s.elems_sum[i + 1];
     }
-    /* One row of parents a layer, stacked in what is left of the workspace: only explored layers are touched. */
+    /* One row of parents a layer, stacked in what is left of the workspace: only explored layers are touched.
+     */
     uint32_t *parents = (uint32_t *)(void *)(arena->base + arena->used);
     size_t row = (size_t)n + 1;
     size_t row_count_max = (arena->size - arena->used) / (row * sizeof(uint32_t));

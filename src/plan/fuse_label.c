@@ -6,7 +6,8 @@
 #include "labels.h"
 
 /* Prefix sums and flags of a problem; 0 when the arena is too small. */
-static int open_source(const gw_plan_problem *problem, gw_arena *arena, gw_label_source *source) {
+static int open_source(const gw_plan_problem *problem, gw_arena *arena, gw_label_source *source)
+{
     uint32_t n = problem->tensor_count;
     gw_plan_tick *bwd_sum = gw_arena_take(arena, (size_t)n + 1, sizeof(gw_plan_tick));
     int64_t *elems_sum = gw_arena_take(arena, (size_t)n + 1, sizeof(int64_t));
@@ -36,13 +37,15 @@ static int open_source(const gw_plan_problem *problem, gw_arena *arena, gw_label
     return 1;
 }
 
-gw_plan_tick gw_label_root_bound(const gw_plan_problem *problem, gw_plan_tick ub, gw_arena *arena) {
+gw_plan_tick gw_label_root_bound(const gw_plan_problem *problem, gw_plan_tick ub, gw_arena *arena)
+{
     gw_label_source source;
     return open_source(problem, arena, &source) ? gw_label_bound(&source, ub, arena) : 0;
 }
 
 /* Bucket plans of a few sizes give a first incumbent, so that bounds can prune from the start. */
-static gw_plan_tick first_incumbent(const gw_plan_problem *problem, gw_plan *plan) {
+static gw_plan_tick first_incumbent(const gw_plan_problem *problem, gw_plan *plan)
+{
     gw_plan_tick best = INT64_MAX;
     uint32_t best_method = 0;
     int64_t best_cap = 0;
@@ -68,7 +71,8 @@ static gw_plan_tick first_incumbent(const gw_plan_problem *problem, gw_plan *pla
 }
 
 gw_plan_status gw_label_fuse(const gw_plan_problem *problem, const gw_plan_limits *limits, gw_arena *arena,
-                             gw_plan *plan, gw_plan_cert *cert) {
+                             gw_plan *plan, gw_plan_cert *cert)
+{
     uint32_t n = problem->tensor_count;
     gw_label_source source;
     gw_label_step *steps = gw_arena_take(arena, n, sizeof(gw_label_step));

@@ -6,20 +6,21 @@
  *   net      the network never waits for data: all its steps in a row (and the last decode),
  *   release  the network is free: the slowest chain "ready at some tensor, then all later network steps",
  *   compute  backprop, encodes and decodes from k on.
- * Without decodes and CPU work the first two are exact (max and + only). Prepending a step with backprop and GPU
- * time x, CPU time p, network time g and decode t gives
- *   net' = g + max(net, t),  release' = x + max(p + g + max(net, t), release),  compute' = x + t + compute.
- * So continuations are triples, computed backwards like labels; only non-dominated ones matter. To stay small, a
- * boundary has a number of buckets by net, and each keeps the smallest of each component separately: a triple that
- * is not larger than any of the merged ones, hence still a bound. The bound of a label is the minimum over the
- * buckets of max(c + net, e + release, d + compute).
+ * Without decodes and CPU work the first two are exact (max and + only). Prepending a step with backprop and
+ * GPU time x, CPU time p, network time g and decode t gives net' = g + max(net, t),  release' = x + max(p + g
+ * + max(net, t), release),  compute' = x + t + compute. So continuations are triples, computed backwards like
+ * labels; only non-dominated ones matter. To stay small, a boundary has a number of buckets by net, and each
+ * keeps the smallest of each component separately: a triple that is not larger than any of the merged ones,
+ * hence still a bound. The bound of a label is the minimum over the buckets of max(c + net, e + release, d +
+ * compute).
  *
- * Queueing on the CPU is not in the triples. When some vector uses the CPU, weighted sums of all clocks are added:
- * for weights w of sum 16, 16 T >= w . clocks + (cheapest continuation when a step costs its weighted durations).
+ * Queueing on the CPU is not in the triples. When some vector uses the CPU, weighted sums of all clocks are
+ * added: for weights w of sum 16, 16 T >= w . clocks + (cheapest continuation when a step costs its weighted
+ * durations).
  */
 #include "label_bounds.h"
 
-#define WEIGHT_SUM 16
+#define WEIGHT_SUM  16
 #define WEIGHTS_MAX 24
 
 typedef struct weights {
@@ -32,7 +33,8 @@ struct gw_bound_line {
 };
 
 uint32_t gw_label_vectors(const gw_label_source *source, uint32_t first, uint32_t end, uint32_t forbidden,
-                          gw_plan_vector *scratch, const gw_plan_vector **vectors) {
+                          gw_plan_vector *scratch, const gw_plan_vector **vectors)
+{
     if (source->tree != NULL) {
         uint32_t class_index = source->tree->tensor_class[first];
         *vectors = source->tree->vectors + source->tree->class_first[class_index];
@@ -58,8 +60,10 @@ uint32_t gw_label_vectors(const gw_label_source *source, uint32_t first, uint32_
     return count;
 }
 
-/* Lists the vectors of all steps that start at `first` into b->row; returns the end boundary behind the last step. */
-static uint32_t list_row(gw_bounds *b, uint32_t first) {
+/* Lists the vectors of all steps that start at `first` into b->row; returns the end boundary behind the last
+ * step. */
+static uint32_t list_row(gw_bounds *b, uint32_t first)
+{
     const gw_label_source *source = b->source;
     uint32_t n = source->tensor_count;
     uint32_t used = 0;
@@ -91,7 +95,8 @@ static uint32_t list_row(gw_bounds *b, uint32_t first) {
 
 /* ---- weighted lines, with CPU work only ---- */
 
-static uint32_t make_weights(const gw_bounds *b, weights *list) {
+static uint32_t make_weights(const gw_bounds *b, weights *list)
+{
     uint32_t count = 0;
     for (int on_cpu = 4; on_cpu <= WEIGHT_SUM; on_cpu += 4) {
         for (int on_net = 0; on_net + on_cpu <= WEIGHT_SUM; on_net += 4) {
@@ -105,15 +110,18 @@ static uint32_t make_weights(const gw_bounds *b, weights *list) {
 
 /* Weighted cost of a step; the last of all also pays what must still follow its clocks. */
 static gw_plan_tick weigh_step(weights w, const gw_plan_vector *v, gw_plan_tick bwd, gw_plan_tick serial_tail,
-                               int is_last) {
-    gw_plan_tick sum = w.c * v->net + w.e * (bwd + v->gpu) + w.p * v->cpu + w.d * (bwd + v->gpu + serial_tail);
+                               int is_last)
+{
+    gw_plan_tick sum =
+        w.c * v->net + w.e * (bwd + v->gpu) + w.p * v->cpu + w.d * (bwd + v->gpu + serial_tail);
     if (is_last) {
         sum += w.c * v->tail + w.e * (v->cpu + v->net + v->tail) + w.p * (v->cpu > 0 ? v->net + v->tail : 0);
     }
     return sum;
 }
 
-static void build_lines(gw_bounds *b) {
+static void build_lines(gw_bounds *b)
+{
     uint32_t n = b->source->tensor_count;
     weights list[WEIGHTS_MAX];
     uint32_t count = make_weights(b, list);
@@ -142,14 +150,17 @@ static void build_lines(gw_bounds *b) {
 
 /* ---- frontiers ---- */
 
-size_t gw_bounds_size(uint32_t tensor_count, uint32_t vector_count_max, int has_cpu, uint32_t suffix_cap) {
+size_t gw_bounds_size(uint32_t tensor_count, uint32_t vector_count_max, int has_cpu, uint32_t suffix_cap)
+{
     size_t n = tensor_count;
-    return n * 16 + (n + 1) * (4 + sizeof(gw_suffix)) + (size_t)vector_count_max * (n + 1) * sizeof(gw_plan_vector) + (n + 2) * 4 +
+    return n * 16 + (n + 1) * (4 + sizeof(gw_suffix)) +
+           (size_t)vector_count_max * (n + 1) * sizeof(gw_plan_vector) + (n + 2) * 4 +
            (n + 2) * suffix_cap * sizeof(gw_suffix) +
            (has_cpu ? (n + 1) * (WEIGHTS_MAX * sizeof(gw_bound_line) + 4) : 0) + 96;
 }
 
-int gw_bounds_open(gw_bounds *b, const gw_label_source *source, uint32_t suffix_cap, gw_arena *arena) {
+int gw_bounds_open(gw_bounds *b, const gw_label_source *source, uint32_t suffix_cap, gw_arena *arena)
+{
     uint32_t n = source->tensor_count;
     b->source = source;
     b->serial_tail = source->has_tail && source->decode == GW_PLAN_DECODE_SERIAL;
@@ -170,9 +181,9 @@ int gw_bounds_open(gw_bounds *b, const gw_label_source *source, uint32_t suffix_
         b->lines = gw_arena_take(arena, ((size_t)n + 1) * WEIGHTS_MAX, sizeof(gw_bound_line));
         b->line_len = gw_arena_take(arena, (size_t)n + 1, sizeof(uint32_t));
     }
-    if (b->net_min == NULL || b->gpu_min == NULL || b->suffix_len == NULL || b->least == NULL || b->scratch == NULL || b->row == NULL ||
-        b->row_first == NULL || b->suffixes == NULL || b->buckets == NULL ||
-        (source->has_cpu && (b->lines == NULL || b->line_len == NULL))) {
+    if (b->net_min == NULL || b->gpu_min == NULL || b->suffix_len == NULL || b->least == NULL ||
+        b->scratch == NULL || b->row == NULL || b->row_first == NULL || b->suffixes == NULL ||
+        b->buckets == NULL || (source->has_cpu && (b->lines == NULL || b->line_len == NULL))) {
         return 0;
     }
     for (uint32_t k = 0; k < n; k++) {
@@ -193,7 +204,8 @@ int gw_bounds_open(gw_bounds *b, const gw_label_source *source, uint32_t suffix_
 }
 
 /* A step in front of a continuation. */
-static gw_suffix prepend(const gw_bounds *b, const gw_plan_vector *v, gw_plan_tick bwd, const gw_suffix *rest) {
+static gw_suffix prepend(const gw_bounds *b, const gw_plan_vector *v, gw_plan_tick bwd, const gw_suffix *rest)
+{
     gw_plan_tick x = bwd + v->gpu;
     gw_suffix s;
     s.net = v->net + gw_tick_max(rest->net, v->tail);
@@ -203,7 +215,8 @@ static gw_suffix prepend(const gw_bounds *b, const gw_plan_vector *v, gw_plan_ti
     return s;
 }
 
-int gw_bounds_build(gw_bounds *b, uint32_t cap, gw_plan_tick ub, gw_clock_guard *guard) {
+int gw_bounds_build(gw_bounds *b, uint32_t cap, gw_plan_tick ub, gw_clock_guard *guard)
+{
     uint32_t n = b->source->tensor_count;
     const gw_plan_tick *bwd_sum = b->source->bwd_sum;
     b->suffixes[(size_t)n * b->suffix_cap_max] = (gw_suffix){0, 0, 0, 0};
@@ -222,9 +235,11 @@ int gw_bounds_build(gw_bounds *b, uint32_t cap, gw_plan_tick ub, gw_clock_guard 
         for (uint32_t end = k + 1; end < last; end++) {
             const gw_suffix *rest = b->suffixes + (size_t)end * b->suffix_cap_max;
             gw_plan_tick bwd = bwd_sum[end] - bwd_sum[k];
-            for (uint32_t v = b->row_first[end - k - 1]; b->suffix_len[end] > 0 && v < b->row_first[end - k]; v++) {
+            for (uint32_t v = b->row_first[end - k - 1]; b->suffix_len[end] > 0 && v < b->row_first[end - k];
+                 v++) {
                 lowest = gw_tick_min(lowest, prepend(b, &b->row[v], bwd, &rest[0]).net);
-                highest = gw_tick_max(highest, prepend(b, &b->row[v], bwd, &rest[b->suffix_len[end] - 1]).net);
+                highest =
+                    gw_tick_max(highest, prepend(b, &b->row[v], bwd, &rest[b->suffix_len[end] - 1]).net);
             }
         }
         gw_suffix *kept = b->suffixes + (size_t)k * b->suffix_cap_max;
@@ -269,7 +284,8 @@ int gw_bounds_build(gw_bounds *b, uint32_t cap, gw_plan_tick ub, gw_clock_guard 
                 continue;
             }
             int dominated = 0;
-            if (s.release >= release_min && s.compute >= compute_min) { /* perhaps; it takes a single dominator */
+            if (s.release >= release_min &&
+                s.compute >= compute_min) { /* perhaps; it takes a single dominator */
                 for (uint32_t r = b->suffix_len[k]; r-- > 0 && !dominated;) {
                     dominated = kept[r].release <= s.release && kept[r].compute <= s.compute;
                 }
@@ -292,7 +308,8 @@ int gw_bounds_build(gw_bounds *b, uint32_t cap, gw_plan_tick ub, gw_clock_guard 
     return 1;
 }
 
-gw_plan_tick gw_bounds_at(const gw_bounds *b, uint32_t k, const gw_clocks *clocks) {
+gw_plan_tick gw_bounds_at(const gw_bounds *b, uint32_t k, const gw_clocks *clocks)
+{
     const gw_suffix *list = b->suffixes + (size_t)k * b->suffix_cap_max;
     uint32_t len = b->suffix_len[k];
     /* First entry whose network chain is the longer one; release_min falls along the list. */
@@ -326,7 +343,8 @@ gw_plan_tick gw_bounds_at(const gw_bounds *b, uint32_t k, const gw_clocks *clock
     return gw_tick_max(best, clocks->q);
 }
 
-void gw_bounds_clamp(const gw_bounds *b, uint32_t k, gw_clocks *clocks) {
+void gw_bounds_clamp(const gw_bounds *b, uint32_t k, gw_clocks *clocks)
+{
     const gw_label_source *source = b->source;
     gw_plan_tick ready = clocks->e + (source->bwd_sum[k + 1] - source->bwd_sum[k]) + b->gpu_min[k];
     gw_plan_tick left = source->bwd_sum[source->tensor_count] - source->bwd_sum[k];

@@ -14,9 +14,9 @@ typedef struct gw_clocks {
 } gw_clocks;
 
 typedef struct gw_suffix {
-    gw_plan_tick net;       /* network time from here to the end when the network never waits */
-    gw_plan_tick release;   /* end minus now when the network never delays */
-    gw_plan_tick compute;   /* backprop, GPU encodes and decodes from here on */
+    gw_plan_tick net;         /* network time from here to the end when the network never waits */
+    gw_plan_tick release;     /* end minus now when the network never delays */
+    gw_plan_tick compute;     /* backprop, GPU encodes and decodes from here on */
     gw_plan_tick release_min; /* smallest release up to this entry */
 } gw_suffix;
 
@@ -24,18 +24,18 @@ typedef struct gw_bound_line gw_bound_line;
 
 typedef struct gw_bounds {
     const gw_label_source *source;
-    int serial_tail;          /* decodes take part and follow the serial rule */
-    gw_plan_tick *net_min;    /* [n] cheapest network step of a message that starts with tensor k */
-    gw_plan_tick *gpu_min;    /* [n] the same for GPU time */
-    gw_plan_vector *scratch;  /* vectors of one step */
-    gw_suffix *suffixes;      /* boundary k: suffix_len[k] entries from k * suffix_cap_max, ascending in net */
-    uint32_t *suffix_len;     /* [n + 1] */
-    gw_suffix *least;         /* [n + 1] smallest of each component at a boundary */
+    int serial_tail;         /* decodes take part and follow the serial rule */
+    gw_plan_tick *net_min;   /* [n] cheapest network step of a message that starts with tensor k */
+    gw_plan_tick *gpu_min;   /* [n] the same for GPU time */
+    gw_plan_vector *scratch; /* vectors of one step */
+    gw_suffix *suffixes;     /* boundary k: suffix_len[k] entries from k * suffix_cap_max, ascending in net */
+    uint32_t *suffix_len;    /* [n + 1] */
+    gw_suffix *least;        /* [n + 1] smallest of each component at a boundary */
     uint32_t suffix_cap_max;
-    gw_suffix *buckets;       /* [suffix_cap_max] */
-    gw_plan_vector *row;      /* vectors of all steps from one tensor */
-    uint32_t *row_first;      /* [n + 2] */
-    gw_bound_line *lines;     /* has_cpu only */
+    gw_suffix *buckets;   /* [suffix_cap_max] */
+    gw_plan_vector *row;  /* vectors of all steps from one tensor */
+    uint32_t *row_first;  /* [n + 2] */
+    gw_bound_line *lines; /* has_cpu only */
     uint32_t *line_first, *line_len;
 } gw_bounds;
 
@@ -52,22 +52,25 @@ typedef struct gw_clock_guard {
     uint64_t work;
 } gw_clock_guard;
 
-static inline int gw_out_of_time(const gw_clock_guard *guard) {
+static inline int gw_out_of_time(const gw_clock_guard *guard)
+{
     const gw_plan_limits *limits = guard->limits;
     return (limits->work_max != 0 && guard->work > limits->work_max) ||
            (limits->clock != NULL && limits->clock_max > 0 &&
             limits->clock(limits->clock_context) - guard->start > limits->clock_max);
 }
 
-/* Fills the suffix frontiers with at most `cap` entries each, ignoring continuations that cannot end before ub. Cost
- * O(steps * vectors * cap). Returns 0 when the guard (NULL: none) stopped it: then the bounds must not be used. */
+/* Fills the suffix frontiers with at most `cap` entries each, ignoring continuations that cannot end before
+ * ub. Cost O(steps * vectors * cap). Returns 0 when the guard (NULL: none) stopped it: then the bounds must
+ * not be used. */
 int gw_bounds_build(gw_bounds *bounds, uint32_t cap, gw_plan_tick ub, gw_clock_guard *guard);
 
 /* No completion of the clocks at boundary k < n ends earlier than this, or than ub of gw_bounds_build(). */
 gw_plan_tick gw_bounds_at(const gw_bounds *bounds, uint32_t k, const gw_clocks *clocks);
 
 /* A weaker bound in a few operations; INT64_MAX when no continuation from k ends before ub. */
-static inline gw_plan_tick gw_bounds_quick(const gw_bounds *bounds, uint32_t k, const gw_clocks *clocks) {
+static inline gw_plan_tick gw_bounds_quick(const gw_bounds *bounds, uint32_t k, const gw_clocks *clocks)
+{
     const gw_suffix *least = &bounds->least[k];
     if (bounds->suffix_len[k] == 0) {
         return INT64_MAX;

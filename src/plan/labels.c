@@ -1,35 +1,36 @@
 /*
  * Pareto labels: exact search at the serial level for any curves, decode rule and set of vectors.
  *
- * A label after k tensors holds the clocks of a partial schedule: e (backprop and GPU encoding), p (CPU queue),
- * c (network), d = e + decodes so far, q (see below). Every later clock is a non-descending function of them
- * (only max and + occur), so a label that is not smaller than another one in any clock can be dropped. Under the
- * serial decode rule q = max over groups of (network end + decodes from that group on) and the iteration is
- * max(d, q); under the parallel rule d = e and q = max(network end + own decode).
+ * A label after k tensors holds the clocks of a partial schedule: e (backprop and GPU encoding), p (CPU
+ * queue), c (network), d = e + decodes so far, q (see below). Every later clock is a non-descending function
+ * of them (only max and + occur), so a label that is not smaller than another one in any clock can be
+ * dropped. Under the serial decode rule q = max over groups of (network end + decodes from that group on) and
+ * the iteration is max(d, q); under the parallel rule d = e and q = max(network end + own decode).
  *
  * Three things keep the frontier small, none of them loses an optimum:
- *   - Clamping. The next network step cannot start before e + (backprop of the next tensor), so a c below that is
- *     lifted to it; q is lifted to what the next step or the end of backprop will make of it anyway.
+ *   - Clamping. The next network step cannot start before e + (backprop of the next tensor), so a c below
+ * that is lifted to it; q is lifted to what the next step or the end of backprop will make of it anyway.
  *   - Bounds on the rest of the schedule: label_bounds.c.
  *   - An incumbent. A label whose bound reaches the makespan of a known plan is dropped.
  *
- * Rounds with sharper bounds and growing caps of labels a tensor boundary give good plans early. Labels dropped by a
- * cap leave their smallest bound behind: the optimum is not below min(best plan, that bound), the certificate.
+ * Rounds with sharper bounds and growing caps of labels a tensor boundary give good plans early. Labels
+ * dropped by a cap leave their smallest bound behind: the optimum is not below min(best plan, that bound),
+ * the certificate.
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
 #include "label_bounds.h"
 
-#define CAP_MIN 4u
-#define CAP_DEFAULT 4096u
-#define SUFFIX_CAP_MIN 8u
+#define CAP_MIN            4u
+#define CAP_DEFAULT        4096u
+#define SUFFIX_CAP_MIN     8u
 #define SUFFIX_CAP_DEFAULT 4096u
 
 typedef struct label {
     gw_clocks clocks;
     gw_plan_tick bound;
-    uint32_t parent;          /* pool index */
-    uint32_t from;            /* tensor boundary of the parent */
+    uint32_t parent; /* pool index */
+    uint32_t from;   /* tensor boundary of the parent */
     uint32_t option;
     uint32_t unused;
 } label;
@@ -45,20 +46,22 @@ typedef struct engine {
     uint32_t n;
     gw_bounds bounds;
     label *pool;
-    uint32_t *pool_first;     /* [n + 2] */
+    uint32_t *pool_first; /* [n + 2] */
     label *buffer;
     sort_key *keys;
     sort_key *keys_spare;
     uint32_t buffer_cap;
-    uint8_t *dead;            /* [n] no longer useful as a start */
-    gw_plan_tick *earliest;   /* [n] smallest e of the labels there */
+    uint8_t *dead;          /* [n] no longer useful as a start */
+    gw_plan_tick *earliest; /* [n] smallest e of the labels there */
     gw_plan_tick ub;
-    gw_plan_tick dropped;     /* smallest bound given up in this round */
-    gw_plan_tick root;        /* bound of the empty schedule in this round */
+    gw_plan_tick dropped; /* smallest bound given up in this round */
+    gw_plan_tick root;    /* bound of the empty schedule in this round */
 } engine;
 
-/* Whether a message may start at `first` when it already ends at `end`; extends the union of forbidden methods. */
-static int step_allowed(const gw_label_source *source, uint32_t first, uint32_t end, uint32_t *forbidden) {
+/* Whether a message may start at `first` when it already ends at `end`; extends the union of forbidden
+ * methods. */
+static int step_allowed(const gw_label_source *source, uint32_t first, uint32_t end, uint32_t *forbidden)
+{
     if (source->tree != NULL) {
         return first + 1 == end;
     }
@@ -68,7 +71,8 @@ static int step_allowed(const gw_label_source *source, uint32_t first, uint32_t 
 }
 
 /* Appends a step to a partial schedule. */
-static gw_clocks extend(const engine *g, const gw_clocks *l, gw_plan_tick bwd, const gw_plan_vector *v) {
+static gw_clocks extend(const engine *g, const gw_clocks *l, gw_plan_tick bwd, const gw_plan_vector *v)
+{
     gw_clocks next;
     next.e = l->e + bwd + v->gpu;
     gw_plan_tick ready = next.e;
@@ -88,22 +92,29 @@ static gw_clocks extend(const engine *g, const gw_clocks *l, gw_plan_tick bwd, c
     return next;
 }
 
-static int key_less(const sort_key *a, const sort_key *b, const label *labels) {
+static int key_less(const sort_key *a, const sort_key *b, const label *labels)
+{
     if (a->bound != b->bound) {
         return a->bound < b->bound;
     }
     const gw_clocks *x = &labels[a->index].clocks;
     const gw_clocks *y = &labels[b->index].clocks;
-    if (x->e != y->e) return x->e < y->e;
-    if (x->c != y->c) return x->c < y->c;
-    if (x->d != y->d) return x->d < y->d;
-    if (x->q != y->q) return x->q < y->q;
-    if (x->p != y->p) return x->p < y->p;
+    if (x->e != y->e)
+        return x->e < y->e;
+    if (x->c != y->c)
+        return x->c < y->c;
+    if (x->d != y->d)
+        return x->d < y->d;
+    if (x->q != y->q)
+        return x->q < y->q;
+    if (x->p != y->p)
+        return x->p < y->p;
     return a->index < b->index;
 }
 
 /* Bottom-up merge sort; the order is total, so the result does not depend on the method. */
-static sort_key *sort_keys(sort_key *keys, sort_key *spare, uint32_t count, const label *labels) {
+static sort_key *sort_keys(sort_key *keys, sort_key *spare, uint32_t count, const label *labels)
+{
     for (uint32_t width = 1; width < count; width *= 2) {
         for (uint32_t low = 0; low < count; low += 2 * width) {
             uint32_t middle = low + width < count ? low + width : count;
@@ -125,7 +136,8 @@ static sort_key *sort_keys(sort_key *keys, sort_key *spare, uint32_t count, cons
     return keys;
 }
 
-static int dominated_by_any(const gw_clocks *l, const label *others, uint32_t count) {
+static int dominated_by_any(const gw_clocks *l, const label *others, uint32_t count)
+{
     for (uint32_t r = 0; r < count; r++) {
         const gw_clocks *o = &others[r].clocks;
         if (o->c <= l->c && o->e <= l->e && o->d <= l->d && o->q <= l->q && o->p <= l->p) {
@@ -136,11 +148,12 @@ static int dominated_by_any(const gw_clocks *l, const label *others, uint32_t co
 }
 
 /*
- * Reduces buffer[0..count) to its non-dominated labels, at most cap, written to kept. In order of bound (which no
- * clock can lower) a label comes after everything that dominates it. Returns the number kept; the smallest bound
- * beyond the cap goes to g->dropped.
+ * Reduces buffer[0..count) to its non-dominated labels, at most cap, written to kept. In order of bound
+ * (which no clock can lower) a label comes after everything that dominates it. Returns the number kept; the
+ * smallest bound beyond the cap goes to g->dropped.
  */
-static uint32_t reduce(engine *g, uint32_t count, uint32_t cap, label *kept) {
+static uint32_t reduce(engine *g, uint32_t count, uint32_t cap, label *kept)
+{
     for (uint32_t i = 0; i < count; i++) {
         g->keys[i].bound = g->buffer[i].bound;
         g->keys[i].index = i;
@@ -163,7 +176,8 @@ static uint32_t reduce(engine *g, uint32_t count, uint32_t cap, label *kept) {
 
 /* One round. Returns 0 when time ran out. Labels with a bound >= limit are given up. */
 static int run_round(engine *g, uint32_t cap, gw_plan_tick gap, gw_clock_guard *guard, gw_label_step *steps,
-                     uint32_t *step_count) {
+                     uint32_t *step_count)
+{
     const gw_label_source *source = g->source;
     uint32_t n = g->n;
     g->dropped = INT64_MAX;
@@ -204,7 +218,8 @@ static int run_round(engine *g, uint32_t cap, gw_plan_tick gap, gw_clock_guard *
              * message end too late, so do all later ones. */
             gw_plan_tick shortest = INT64_MAX;
             for (uint32_t v = 0; v < count; v++) {
-                shortest = gw_tick_min(shortest, vectors[v].gpu + vectors[v].cpu + vectors[v].net + vectors[v].tail);
+                shortest =
+                    gw_tick_min(shortest, vectors[v].gpu + vectors[v].cpu + vectors[v].net + vectors[v].tail);
             }
             if (count == 0) {
                 break; /* more tensors only forbid more methods */
@@ -287,7 +302,8 @@ static int run_round(engine *g, uint32_t cap, gw_plan_tick gap, gw_clock_guard *
     return 1;
 }
 
-size_t gw_label_workspace(uint32_t tensor_count, uint32_t vector_count_max) {
+size_t gw_label_workspace(uint32_t tensor_count, uint32_t vector_count_max)
+{
     size_t n = tensor_count;
     size_t labels_wanted = n * CAP_DEFAULT < (size_t)1 << 18 ? n * CAP_DEFAULT : (size_t)1 << 18;
     labels_wanted = labels_wanted < n * 64 ? n * 64 : labels_wanted;
@@ -302,16 +318,18 @@ size_t gw_label_workspace(uint32_t tensor_count, uint32_t vector_count_max) {
 }
 
 /* Buckets a boundary: what three quarters of the workspace hold, between 8 and 4096. */
-static uint32_t suffix_cap(const gw_label_source *source, size_t size) {
+static uint32_t suffix_cap(const gw_label_source *source, size_t size)
+{
     uint32_t cap = SUFFIX_CAP_DEFAULT;
-    while (cap > SUFFIX_CAP_MIN &&
-           gw_bounds_size(source->tensor_count, source->vector_count_max, source->has_cpu, cap) > size / 4 * 3) {
+    while (cap > SUFFIX_CAP_MIN && gw_bounds_size(source->tensor_count, source->vector_count_max,
+                                                  source->has_cpu, cap) > size / 4 * 3) {
         cap /= 2;
     }
     return cap;
 }
 
-gw_plan_tick gw_label_bound(const gw_label_source *source, gw_plan_tick ub, gw_arena *arena) {
+gw_plan_tick gw_label_bound(const gw_label_source *source, gw_plan_tick ub, gw_arena *arena)
+{
     gw_bounds bounds;
     uint32_t cap = suffix_cap(source, arena->size - arena->used);
     cap = cap < 64 ? cap : 64;
@@ -325,7 +343,9 @@ gw_plan_tick gw_label_bound(const gw_label_source *source, gw_plan_tick ub, gw_a
 }
 
 gw_plan_status gw_label_search(const gw_label_source *source, const gw_plan_limits *limits, gw_plan_tick ub,
-                               gw_arena *arena, gw_label_step *steps, uint32_t *step_count, gw_plan_cert *cert) {
+                               gw_arena *arena, gw_label_step *steps, uint32_t *step_count,
+                               gw_plan_cert *cert)
+{
     static const gw_plan_limits no_limits = {NULL, NULL, 0, 0, 0, 0};
     engine g;
     g.source = source;
@@ -387,7 +407,8 @@ gw_plan_status gw_label_search(const gw_label_source *source, const gw_plan_limi
             cert->stopped = 1;
             break;
         }
-        /* Labels of a tree are cheap (a boundary has one predecessor): once the gap is small, only they grow. */
+        /* Labels of a tree are cheap (a boundary has one predecessor): once the gap is small, only they grow.
+         */
         int labels_only = source->tree != NULL && cap < cap_max && (g.ub - cert->lower_bound) < g.ub / 1000;
         uint32_t growth = labels_only ? 16 : buckets < suffix_max ? 2 : 8;
         cap = cap > cap_max / growth ? cap_max : cap * growth;

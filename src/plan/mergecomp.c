@@ -1,8 +1,8 @@
 /*
- * MergeComp Algorithm 2: the best partition into at most Y = 2, 3 or 4 groups. The makespan over one cut is taken
- * to be unimodal, so the last cut is found by bisection on its slope; earlier cuts are tried exhaustively. Where
- * the slope is flat bisection may turn the wrong way: that is the published method, and its misses against the
- * exact optimum are regression tests.
+ * MergeComp Algorithm 2: the best partition into at most Y = 2, 3 or 4 groups. The makespan over one cut is
+ * taken to be unimodal, so the last cut is found by bisection on its slope; earlier cuts are tried
+ * exhaustively. Where the slope is flat bisection may turn the wrong way: that is the published method, and
+ * its misses against the exact optimum are regression tests.
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
@@ -11,16 +11,18 @@
 typedef struct prefix {
     const gw_plan_problem *problem;
     const gw_plan_method *method;
-    const int64_t *elems;     /* [n + 1] sums */
-    const gw_plan_tick *bwd;  /* [n + 1] sums */
+    const int64_t *elems;    /* [n + 1] sums */
+    const gw_plan_tick *bwd; /* [n + 1] sums */
     uint64_t evaluated;
 } prefix;
 
-static void step(const prefix *s, gw_serial_clock *clock, uint32_t first, uint32_t end) {
+static void step(const prefix *s, gw_serial_clock *clock, uint32_t first, uint32_t end)
+{
     gw_serial_group(clock, s->method, s->bwd[end] - s->bwd[first], s->elems[end] - s->elems[first]);
 }
 
-static gw_plan_tick cut_at(prefix *s, gw_serial_clock clock, uint32_t first, uint32_t cut) {
+static gw_plan_tick cut_at(prefix *s, gw_serial_clock clock, uint32_t first, uint32_t cut)
+{
     uint32_t n = s->problem->tensor_count;
     step(s, &clock, first, cut);
     step(s, &clock, cut, n);
@@ -29,7 +31,8 @@ static gw_plan_tick cut_at(prefix *s, gw_serial_clock clock, uint32_t first, uin
 }
 
 /* Best cut of first..n-1 into two groups, first < cut < n. */
-static gw_plan_tick bisect(prefix *s, const gw_serial_clock *clock, uint32_t first, uint32_t *cut) {
+static gw_plan_tick bisect(prefix *s, const gw_serial_clock *clock, uint32_t first, uint32_t *cut)
+{
     uint32_t low = first + 1;
     uint32_t high = s->problem->tensor_count - 1;
     while (low < high) {
@@ -45,7 +48,8 @@ static gw_plan_tick bisect(prefix *s, const gw_serial_clock *clock, uint32_t fir
 }
 
 gw_plan_status gw_mergecomp(const gw_plan_problem *problem, uint32_t method, uint32_t group_count_max,
-                            gw_arena *arena, gw_plan *plan, gw_plan_cert *cert) {
+                            gw_arena *arena, gw_plan *plan, gw_plan_cert *cert)
+{
     uint32_t n = problem->tensor_count;
     int64_t *elems = gw_arena_take(arena, (size_t)n + 1, sizeof(int64_t));
     gw_plan_tick *bwd = gw_arena_take(arena, (size_t)n + 1, sizeof(gw_plan_tick));

@@ -1,13 +1,15 @@
 /*
  * Merged-gradient wait-free backpropagation (MG-WFBP, INFOCOM 2019), one greedy pass: a tensor joins the open
- * group when it becomes ready before the group's message would have paid its startup time, because then merging
- * saves more startup than it delays. Startup of the encoder counts as well (as in the later OMGS-SGD).
+ * group when it becomes ready before the group's message would have paid its startup time, because then
+ * merging saves more startup than it delays. Startup of the encoder counts as well (as in the later
+ * OMGS-SGD).
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
 #include "plan_internal.h"
 
-gw_plan_status gw_mgwfbp(const gw_plan_problem *problem, uint32_t method_index, gw_plan *plan) {
+gw_plan_status gw_mgwfbp(const gw_plan_problem *problem, uint32_t method_index, gw_plan *plan)
+{
     const gw_plan_method *method = &problem->methods[method_index];
     gw_plan_tick startup = gw_cost_at(&method->net, 0) + gw_cost_at(&method->enc, 0);
     gw_serial_clock clock = {0, 0, 0, 0, 0, 0};

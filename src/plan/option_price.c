@@ -1,29 +1,41 @@
 /*
  * Durations of one option for one tensor size, and the curves of flat methods for fused groups.
  *
- * Payload state along an option: `held` elements of the tensor a rank holds (scatter steps divide it, the second
- * step restores it) and m, the number of compressed contributions that have not been summed yet (0: dense).
- * Payload = 4 held bytes when dense, m c(held) when compressed, c(x) = header + ceil(x num / den). Per operation
- * over r ranks, bytes through the bottleneck link:
- *   reduce-scatter (r-1)/r payload; all-reduce 2 (r-1)/r payload; reduce, broadcast: payload;
- *   all-gather (r-1) payload; all-to-all (r-1)/r payload; gather (r-1) payload.
- * Between machines the k GPUs of a machine share one link, so bytes count k times after a scatter step inside the
- * machine and once after a rooted one. A flat ring crosses a machine's link once; a flat all-to-all sends the part
- * for other machines, (n-1)/n, from each of k GPUs.
+ * Payload state along an option: `held` elements of the tensor a rank holds (scatter steps divide it, the
+ * second step restores it) and m, the number of compressed contributions that have not been summed yet (0:
+ * dense). Payload = 4 held bytes when dense, m c(held) when compressed, c(x) = header + ceil(x num / den).
+ * Per operation over r ranks, bytes through the bottleneck link: reduce-scatter (r-1)/r payload; all-reduce 2
+ * (r-1)/r payload; reduce, broadcast: payload; all-gather (r-1) payload; all-to-all (r-1)/r payload; gather
+ * (r-1) payload. Between machines the k GPUs of a machine share one link, so bytes count k times after a
+ * scatter step inside the machine and once after a rooted one. A flat ring crosses a machine's link once; a
+ * flat all-to-all sends the part for other machines, (n-1)/n, from each of k GPUs.
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
 #include "plan_internal.h"
 
-static int64_t sat_add(int64_t a, int64_t b) { return a > INT64_MAX - b ? INT64_MAX : a + b; }
+static int64_t sat_add(int64_t a, int64_t b)
+{
+    return a > INT64_MAX - b ? INT64_MAX : a + b;
+}
 
-static int64_t sat_mul(int64_t a, int64_t b) { return a != 0 && b > INT64_MAX / a ? INT64_MAX : a * b; }
+static int64_t sat_mul(int64_t a, int64_t b)
+{
+    return a != 0 && b > INT64_MAX / a ? INT64_MAX : a * b;
+}
 
-static int64_t ceil_div(int64_t a, int64_t b) { return a / b + (a % b != 0); }
+static int64_t ceil_div(int64_t a, int64_t b)
+{
+    return a / b + (a % b != 0);
+}
 
-static int link_valid(const gw_plan_link *link) { return link->alpha >= 0 && link->beta_kib >= 0; }
+static int link_valid(const gw_plan_link *link)
+{
+    return link->alpha >= 0 && link->beta_kib >= 0;
+}
 
-static gw_plan_status check(const gw_plan_codec *codec, const gw_plan_cluster *cluster) {
+static gw_plan_status check(const gw_plan_codec *codec, const gw_plan_cluster *cluster)
+{
     if (cluster == NULL || cluster->nodes == 0 || cluster->gpus == 0 || cluster->nodes > 65536 ||
         cluster->gpus > 65536) {
         return GW_PLAN_ERR_ARG;
@@ -56,15 +68,20 @@ static gw_plan_status check(const gw_plan_codec *codec, const gw_plan_cluster *c
 }
 
 /* nearest(num / den) for non-negative values. */
-static int64_t round_div(int64_t num, int64_t den) { return num / den + (num % den >= den - num % den); }
+static int64_t round_div(int64_t num, int64_t den)
+{
+    return num / den + (num % den >= den - num % den);
+}
 
-gw_plan_status gw_plan_method_make(const gw_plan_codec *codec, const gw_plan_cluster *cluster, uint32_t collective,
-                                   gw_plan_device device, gw_plan_method *method) {
+gw_plan_status gw_plan_method_make(const gw_plan_codec *codec, const gw_plan_cluster *cluster,
+                                   uint32_t collective, gw_plan_device device, gw_plan_method *method)
+{
     gw_plan_status status = method == NULL ? GW_PLAN_ERR_ARG : check(codec, cluster);
     if (status != GW_PLAN_OK) {
         return status;
     }
-    if (codec != NULL && ((codec->collectives & collective) == 0 || (codec->devices >> (unsigned)device & 1u) == 0)) {
+    if (codec != NULL &&
+        ((codec->collectives & collective) == 0 || (codec->devices >> (unsigned)device & 1u) == 0)) {
         return GW_PLAN_ERR_UNSUPPORTED;
     }
     int64_t ranks = (int64_t)cluster->nodes * cluster->gpus;
@@ -101,13 +118,14 @@ gw_plan_status gw_plan_method_make(const gw_plan_codec *codec, const gw_plan_clu
     method->dec = codec != NULL ? codec->dec[device] : zero;
     method->enc_device = device;
     method->net = zero;
-    method->net.a = sat_add(cluster->flags & GW_PLAN_ALPHA_PER_STEP ? sat_mul(steps, link->alpha) : link->alpha,
-                            header_cost);
+    method->net.a = sat_add(
+        cluster->flags & GW_PLAN_ALPHA_PER_STEP ? sat_mul(steps, link->alpha) : link->alpha, header_cost);
     method->net.b = round_div(slope_num, slope_den);
     return GW_PLAN_OK;
 }
 
-static int64_t tree_steps(int64_t ranks) {
+static int64_t tree_steps(int64_t ranks)
+{
     int64_t steps = 0;
     for (int64_t reach = 1; reach < ranks; reach *= 2) {
         steps++;
@@ -118,26 +136,48 @@ static int64_t tree_steps(int64_t ranks) {
 enum { SCOPE_FLAT, SCOPE_INTRA, SCOPE_INTER };
 enum { ACT_ALLREDUCE, ACT_RS, ACT_REDUCE, ACT_A2A, ACT_GATHER, ACT_ALLGATHERC, ACT_AG, ACT_BCAST };
 
-static void classify(uint8_t op, int *scope, int *act) {
+static void classify(uint8_t op, int *scope, int *act)
+{
     static const uint8_t table[GW_PLAN_OP_COUNT][2] = {
-        {0, 0}, {0, 0}, {0, 0}, {0, 0},
-        {SCOPE_FLAT, ACT_ALLREDUCE}, {SCOPE_FLAT, ACT_RS}, {SCOPE_FLAT, ACT_REDUCE}, {SCOPE_FLAT, ACT_A2A},
-        {SCOPE_FLAT, ACT_GATHER}, {SCOPE_FLAT, ACT_ALLGATHERC}, {SCOPE_FLAT, ACT_AG}, {SCOPE_FLAT, ACT_BCAST},
-        {SCOPE_INTRA, ACT_RS}, {SCOPE_INTRA, ACT_REDUCE}, {SCOPE_INTRA, ACT_A2A}, {SCOPE_INTRA, ACT_GATHER},
-        {SCOPE_INTRA, ACT_AG}, {SCOPE_INTRA, ACT_BCAST},
-        {SCOPE_INTER, ACT_ALLREDUCE}, {SCOPE_INTER, ACT_RS}, {SCOPE_INTER, ACT_REDUCE}, {SCOPE_INTER, ACT_A2A},
-        {SCOPE_INTER, ACT_GATHER}, {SCOPE_INTER, ACT_ALLGATHERC}, {SCOPE_INTER, ACT_AG}, {SCOPE_INTER, ACT_BCAST},
+        {0, 0},
+        {0, 0},
+        {0, 0},
+        {0, 0},
+        {SCOPE_FLAT, ACT_ALLREDUCE},
+        {SCOPE_FLAT, ACT_RS},
+        {SCOPE_FLAT, ACT_REDUCE},
+        {SCOPE_FLAT, ACT_A2A},
+        {SCOPE_FLAT, ACT_GATHER},
+        {SCOPE_FLAT, ACT_ALLGATHERC},
+        {SCOPE_FLAT, ACT_AG},
+        {SCOPE_FLAT, ACT_BCAST},
+        {SCOPE_INTRA, ACT_RS},
+        {SCOPE_INTRA, ACT_REDUCE},
+        {SCOPE_INTRA, ACT_A2A},
+        {SCOPE_INTRA, ACT_GATHER},
+        {SCOPE_INTRA, ACT_AG},
+        {SCOPE_INTRA, ACT_BCAST},
+        {SCOPE_INTER, ACT_ALLREDUCE},
+        {SCOPE_INTER, ACT_RS},
+        {SCOPE_INTER, ACT_REDUCE},
+        {SCOPE_INTER, ACT_A2A},
+        {SCOPE_INTER, ACT_GATHER},
+        {SCOPE_INTER, ACT_ALLGATHERC},
+        {SCOPE_INTER, ACT_AG},
+        {SCOPE_INTER, ACT_BCAST},
     };
     *scope = table[op][0];
     *act = table[op][1];
 }
 
-static int64_t codec_bytes(const gw_plan_codec *codec, int64_t elems) {
+static int64_t codec_bytes(const gw_plan_codec *codec, int64_t elems)
+{
     return sat_add(codec->payload_header, ceil_div(sat_mul(elems, codec->payload_num), codec->payload_den));
 }
 
 gw_plan_status gw_plan_option_price(const gw_plan_option *option, const gw_plan_codec *codec,
-                                    const gw_plan_cluster *cluster, int64_t elems, gw_plan_job *job) {
+                                    const gw_plan_cluster *cluster, int64_t elems, gw_plan_job *job)
+{
     gw_plan_status status = option == NULL || job == NULL ? GW_PLAN_ERR_ARG : check(codec, cluster);
     if (status != GW_PLAN_OK) {
         return status;
@@ -191,8 +231,8 @@ gw_plan_status gw_plan_option_price(const gw_plan_option *option, const gw_plan_
                                            ? &cluster->intra
                                            : &cluster->inter;
             int64_t part = ceil_div(held, ranks);
-            int64_t payload = contributions == 0 ? sat_mul(4, held)
-                                                 : sat_mul(contributions, codec_bytes(codec, held));
+            int64_t payload =
+                contributions == 0 ? sat_mul(4, held) : sat_mul(contributions, codec_bytes(codec, held));
             int64_t bytes = 0;
             int64_t steps = ranks - 1;
             switch (act) {
@@ -213,7 +253,8 @@ gw_plan_status gw_plan_option_price(const gw_plan_option *option, const gw_plan_
             case ACT_A2A: {
                 int64_t piece = sat_mul(contributions, codec_bytes(codec, part));
                 bytes = scope == SCOPE_FLAT && cluster->nodes > 1
-                            ? sat_mul(sat_mul(piece, cluster->gpus), (int64_t)(cluster->nodes - 1) * cluster->gpus)
+                            ? sat_mul(sat_mul(piece, cluster->gpus),
+                                      (int64_t)(cluster->nodes - 1) * cluster->gpus)
                             : sat_mul(piece, ranks - 1);
                 whole[scope] = held;
                 held = part;
@@ -257,7 +298,8 @@ gw_plan_status gw_plan_option_price(const gw_plan_option *option, const gw_plan_
             seen_inter |= scope == SCOPE_INTER;
             stage->resource = (uint8_t)(link == &cluster->intra ? GW_PLAN_ON_INTRA : GW_PLAN_ON_INTER);
             stage->queue = (uint8_t)(scope == SCOPE_INTER ? 1 : seen_inter ? 2 : 0);
-            gw_plan_tick startup = cluster->flags & GW_PLAN_ALPHA_PER_STEP ? sat_mul(steps, link->alpha) : link->alpha;
+            gw_plan_tick startup =
+                cluster->flags & GW_PLAN_ALPHA_PER_STEP ? sat_mul(steps, link->alpha) : link->alpha;
             stage->duration = sat_add(startup, sat_add(sat_mul(bytes / 1024, link->beta_kib),
                                                        sat_mul(bytes % 1024, link->beta_kib) / 1024));
         }

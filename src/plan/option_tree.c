@@ -1,7 +1,7 @@
 /*
- * ByteComp's decision tree (Figure 7 of the paper in the official repository) as a grammar. c stands for Comp and d
- * for Decomp, each on CPU or GPU wherever it occurs; a second step is fixed by its first (scatter -> all-gather,
- * rooted -> broadcast).
+ * ByteComp's decision tree (Figure 7 of the paper in the official repository) as a grammar. c stands for Comp
+ * and d for Decomp, each on CPU or GPU wherever it occurs; a second step is fixed by its first (scatter ->
+ * all-gather, rooted -> broadcast).
  *
  *   T1   = Comm2 | c Comm2c d                          second intra step, dense in         5 paths
  *   T2   = Comm2c d | d T1                             the same, compressed in            12
@@ -19,7 +19,7 @@
 
 typedef struct tree_walk {
     gw_plan_option path;
-    uint8_t outer_second;   /* second step of the outermost first step: flat or intra */
+    uint8_t outer_second; /* second step of the outermost first step: flat or intra */
     uint8_t inter_second;
     uint32_t filter;
     uint32_t comp_max;
@@ -28,18 +28,23 @@ typedef struct tree_walk {
     uint32_t count;
 } tree_walk;
 
-static void push(tree_walk *w, gw_plan_op op) {
+static void push(tree_walk *w, gw_plan_op op)
+{
     w->path.ops[w->path.op_count++] = (uint8_t)op;
-    w->path.comp_count = (uint8_t)(w->path.comp_count + (op == GW_PLAN_OP_COMP_GPU || op == GW_PLAN_OP_COMP_CPU));
+    w->path.comp_count =
+        (uint8_t)(w->path.comp_count + (op == GW_PLAN_OP_COMP_GPU || op == GW_PLAN_OP_COMP_CPU));
 }
 
-static void pop(tree_walk *w) {
+static void pop(tree_walk *w)
+{
     uint8_t op = w->path.ops[--w->path.op_count];
-    w->path.comp_count = (uint8_t)(w->path.comp_count - (op == GW_PLAN_OP_COMP_GPU || op == GW_PLAN_OP_COMP_CPU));
+    w->path.comp_count =
+        (uint8_t)(w->path.comp_count - (op == GW_PLAN_OP_COMP_GPU || op == GW_PLAN_OP_COMP_CPU));
     w->path.ops[w->path.op_count] = 0;
 }
 
-static void emit(tree_walk *w) {
+static void emit(tree_walk *w)
+{
     int on_gpu = 0;
     int on_cpu = 0;
     int rooted = 0;
@@ -47,8 +52,9 @@ static void emit(tree_walk *w) {
         uint8_t op = w->path.ops[i];
         on_gpu |= op == GW_PLAN_OP_COMP_GPU || op == GW_PLAN_OP_DEC_GPU;
         on_cpu |= op == GW_PLAN_OP_COMP_CPU || op == GW_PLAN_OP_DEC_CPU;
-        rooted |= op == GW_PLAN_OP_FLAT_REDUCE || op == GW_PLAN_OP_FLAT_GATHER || op == GW_PLAN_OP_INTRA_REDUCE ||
-                  op == GW_PLAN_OP_INTRA_GATHER || op == GW_PLAN_OP_INTER_REDUCE || op == GW_PLAN_OP_INTER_GATHER;
+        rooted |= op == GW_PLAN_OP_FLAT_REDUCE || op == GW_PLAN_OP_FLAT_GATHER ||
+                  op == GW_PLAN_OP_INTRA_REDUCE || op == GW_PLAN_OP_INTRA_GATHER ||
+                  op == GW_PLAN_OP_INTER_REDUCE || op == GW_PLAN_OP_INTER_GATHER;
     }
     if (((w->filter & GW_PLAN_OPTIONS_GPU_ONLY) && on_cpu) ||
         ((w->filter & GW_PLAN_OPTIONS_DENSE_ONLY) && w->path.comp_count > 0) ||
@@ -63,7 +69,8 @@ static void emit(tree_walk *w) {
 }
 
 /* Runs `rest` behind each device's variant of an operation. */
-static void on_each_device(tree_walk *w, gw_plan_op gpu_variant, void (*rest)(tree_walk *)) {
+static void on_each_device(tree_walk *w, gw_plan_op gpu_variant, void (*rest)(tree_walk *))
+{
     for (int device = 0; device < 2; device++) {
         push(w, (gw_plan_op)((int)gpu_variant + device));
         rest(w);
@@ -71,36 +78,56 @@ static void on_each_device(tree_walk *w, gw_plan_op gpu_variant, void (*rest)(tr
     }
 }
 
-static void comp(tree_walk *w, void (*rest)(tree_walk *)) { on_each_device(w, GW_PLAN_OP_COMP_GPU, rest); }
-static void decomp(tree_walk *w, void (*rest)(tree_walk *)) { on_each_device(w, GW_PLAN_OP_DEC_GPU, rest); }
+static void comp(tree_walk *w, void (*rest)(tree_walk *))
+{
+    on_each_device(w, GW_PLAN_OP_COMP_GPU, rest);
+}
+static void decomp(tree_walk *w, void (*rest)(tree_walk *))
+{
+    on_each_device(w, GW_PLAN_OP_DEC_GPU, rest);
+}
 
-static void then(tree_walk *w, uint8_t op, void (*rest)(tree_walk *)) {
+static void then(tree_walk *w, uint8_t op, void (*rest)(tree_walk *))
+{
     push(w, (gw_plan_op)op);
     rest(w);
     pop(w);
 }
 
-static void last_decomp(tree_walk *w) { decomp(w, emit); }
-static void second_compressed(tree_walk *w) { then(w, w->outer_second, last_decomp); }
+static void last_decomp(tree_walk *w)
+{
+    decomp(w, emit);
+}
+static void second_compressed(tree_walk *w)
+{
+    then(w, w->outer_second, last_decomp);
+}
 
-static void t1(tree_walk *w) {
+static void t1(tree_walk *w)
+{
     then(w, w->outer_second, emit);
     comp(w, second_compressed);
 }
 
-static void t2(tree_walk *w) {
+static void t2(tree_walk *w)
+{
     second_compressed(w);
     decomp(w, t1);
 }
 
-static void inter_second_compressed(tree_walk *w) { then(w, w->inter_second, t2); }
+static void inter_second_compressed(tree_walk *w)
+{
+    then(w, w->inter_second, t2);
+}
 
-static void t5(tree_walk *w) {
+static void t5(tree_walk *w)
+{
     then(w, w->inter_second, t1);
     comp(w, inter_second_compressed);
 }
 
-static void t3(tree_walk *w) {
+static void t3(tree_walk *w)
+{
     then(w, GW_PLAN_OP_INTER_ALLREDUCE, t1);
     w->inter_second = GW_PLAN_OP_INTER_AG;
     then(w, GW_PLAN_OP_INTER_RS, t5);
@@ -108,12 +135,14 @@ static void t3(tree_walk *w) {
     then(w, GW_PLAN_OP_INTER_REDUCE, t5);
 }
 
-static void t4_after_first(tree_walk *w) {
+static void t4_after_first(tree_walk *w)
+{
     inter_second_compressed(w);
     decomp(w, t5);
 }
 
-static void t4(tree_walk *w) {
+static void t4(tree_walk *w)
+{
     then(w, GW_PLAN_OP_INTER_ALLGATHERC, t2);
     w->inter_second = GW_PLAN_OP_INTER_AG;
     then(w, GW_PLAN_OP_INTER_A2A, t4_after_first);
@@ -121,24 +150,28 @@ static void t4(tree_walk *w) {
     then(w, GW_PLAN_OP_INTER_GATHER, t4_after_first);
 }
 
-static void inter_dense(tree_walk *w) {
+static void inter_dense(tree_walk *w)
+{
     t3(w);
     comp(w, t4);
 }
 
-static void hier_after_compressed(tree_walk *w) {
+static void hier_after_compressed(tree_walk *w)
+{
     decomp(w, inter_dense);
     t4(w);
 }
 
-static void hier_compressed(tree_walk *w) {
+static void hier_compressed(tree_walk *w)
+{
     w->outer_second = GW_PLAN_OP_INTRA_AG;
     then(w, GW_PLAN_OP_INTRA_A2A, hier_after_compressed);
     w->outer_second = GW_PLAN_OP_INTRA_BCAST;
     then(w, GW_PLAN_OP_INTRA_GATHER, hier_after_compressed);
 }
 
-static void flat_compressed(tree_walk *w) {
+static void flat_compressed(tree_walk *w)
+{
     then(w, GW_PLAN_OP_FLAT_ALLGATHERC, last_decomp);
     w->outer_second = GW_PLAN_OP_FLAT_AG;
     then(w, GW_PLAN_OP_FLAT_A2A, t2);
@@ -146,8 +179,9 @@ static void flat_compressed(tree_walk *w) {
     then(w, GW_PLAN_OP_FLAT_GATHER, t2);
 }
 
-gw_plan_status gw_plan_options_list(uint32_t filter, uint32_t comp_max, gw_plan_option *options, uint32_t capacity,
-                                    uint32_t *count) {
+gw_plan_status gw_plan_options_list(uint32_t filter, uint32_t comp_max, gw_plan_option *options,
+                                    uint32_t capacity, uint32_t *count)
+{
     if (count == NULL || (options == NULL && capacity > 0) || (filter & ~15u) != 0) {
         return GW_PLAN_ERR_ARG;
     }
@@ -167,15 +201,35 @@ gw_plan_status gw_plan_options_list(uint32_t filter, uint32_t comp_max, gw_plan_
     return capacity > 0 && w.count > capacity ? GW_PLAN_ERR_CAPACITY : GW_PLAN_OK;
 }
 
-const char *gw_plan_op_name(gw_plan_op op) {
+const char *gw_plan_op_name(gw_plan_op op)
+{
     static const char *const names[GW_PLAN_OP_COUNT] = {
-        "comp-gpu", "comp-cpu", "decomp-gpu", "decomp-cpu",
-        "flat-allreduce", "flat-reduce-scatter", "flat-reduce", "flat-alltoall", "flat-gather", "flat-allgather-c",
-        "flat-allgather", "flat-broadcast",
-        "intra-reduce-scatter", "intra-reduce", "intra-alltoall", "intra-gather", "intra-allgather",
+        "comp-gpu",
+        "comp-cpu",
+        "decomp-gpu",
+        "decomp-cpu",
+        "flat-allreduce",
+        "flat-reduce-scatter",
+        "flat-reduce",
+        "flat-alltoall",
+        "flat-gather",
+        "flat-allgather-c",
+        "flat-allgather",
+        "flat-broadcast",
+        "intra-reduce-scatter",
+        "intra-reduce",
+        "intra-alltoall",
+        "intra-gather",
+        "intra-allgather",
         "intra-broadcast",
-        "inter-allreduce", "inter-reduce-scatter", "inter-reduce", "inter-alltoall", "inter-gather",
-        "inter-allgather-c", "inter-allgather", "inter-broadcast",
+        "inter-allreduce",
+        "inter-reduce-scatter",
+        "inter-reduce",
+        "inter-alltoall",
+        "inter-gather",
+        "inter-allgather-c",
+        "inter-allgather",
+        "inter-broadcast",
     };
     return (unsigned)op < GW_PLAN_OP_COUNT ? names[op] : NULL;
 }

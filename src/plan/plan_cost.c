@@ -5,7 +5,8 @@
  */
 #include "plan_internal.h"
 
-static gw_plan_status fail(gw_plan_fault *fault, gw_plan_status status, const char *what, uint32_t index) {
+static gw_plan_status fail(gw_plan_fault *fault, gw_plan_status status, const char *what, uint32_t index)
+{
     if (fault != NULL) {
         fault->what = what;
         fault->index = index;
@@ -13,7 +14,8 @@ static gw_plan_status fail(gw_plan_fault *fault, gw_plan_status status, const ch
     return status;
 }
 
-gw_plan_status gw_plan_cost_check(const gw_plan_cost *cost, gw_plan_fault *fault) {
+gw_plan_status gw_plan_cost_check(const gw_plan_cost *cost, gw_plan_fault *fault)
+{
     if (cost == NULL) {
         return fail(fault, GW_PLAN_ERR_ARG, "curve is NULL", 0);
     }
@@ -36,7 +38,8 @@ gw_plan_status gw_plan_cost_check(const gw_plan_cost *cost, gw_plan_fault *fault
             if (cost->table_x[i] < 0 || cost->table_y[i] < 0) {
                 return fail(fault, GW_PLAN_ERR_NEGATIVE, "cost table row is negative", i);
             }
-            if (i > 0 && (cost->table_x[i] <= cost->table_x[i - 1] || cost->table_y[i] < cost->table_y[i - 1])) {
+            if (i > 0 &&
+                (cost->table_x[i] <= cost->table_x[i - 1] || cost->table_y[i] < cost->table_y[i - 1])) {
                 return fail(fault, GW_PLAN_ERR_CURVE, "cost table does not ascend", i);
             }
         }
@@ -48,7 +51,8 @@ gw_plan_status gw_plan_cost_check(const gw_plan_cost *cost, gw_plan_fault *fault
 
 /* floor(a * b / c) for a, b >= 0, c > 0, saturating, without 128-bit integers: a = (a / c) c + a % c, and the
  * second product is halved until it fits (a rounding difference below 2^-31 relative, only beyond 2^63). */
-static int64_t mul_div(int64_t a, int64_t b, int64_t c) {
+static int64_t mul_div(int64_t a, int64_t b, int64_t c)
+{
     int64_t whole = a / c;
     int64_t rest = a % c;
     if (b != 0 && whole > INT64_MAX / b) {
@@ -63,7 +67,8 @@ static int64_t mul_div(int64_t a, int64_t b, int64_t c) {
     return sum > INT64_MAX - part ? INT64_MAX : sum + part;
 }
 
-gw_plan_tick gw_cost_table_at(const gw_plan_cost *cost, int64_t elems) {
+gw_plan_tick gw_cost_table_at(const gw_plan_cost *cost, int64_t elems)
+{
     const int64_t *x = cost->table_x;
     const gw_plan_tick *y = cost->table_y;
     uint32_t len = cost->table_len;
@@ -84,14 +89,16 @@ gw_plan_tick gw_cost_table_at(const gw_plan_cost *cost, int64_t elems) {
     return part > INT64_MAX - y[low] ? INT64_MAX : y[low] + part;
 }
 
-static int64_t mul_add(int64_t a, int64_t b, int64_t x) {
+static int64_t mul_add(int64_t a, int64_t b, int64_t x)
+{
     if (x != 0 && b > INT64_MAX / x) {
         return INT64_MAX;
     }
     return b * x > INT64_MAX - a ? INT64_MAX : a + b * x;
 }
 
-gw_plan_tick gw_plan_cost_eval(const gw_plan_cost *cost, int64_t elems) {
+gw_plan_tick gw_plan_cost_eval(const gw_plan_cost *cost, int64_t elems)
+{
     switch (cost->kind) {
     case GW_PLAN_COST_AFFINE:
         return mul_add(cost->a, cost->b, elems);
@@ -105,7 +112,8 @@ gw_plan_tick gw_plan_cost_eval(const gw_plan_cost *cost, int64_t elems) {
     }
 }
 
-int gw_cost_is_zero(const gw_plan_cost *cost) {
+int gw_cost_is_zero(const gw_plan_cost *cost)
+{
     if (cost->kind == GW_PLAN_COST_TABLE) {
         return cost->table_y[cost->table_len - 1] == 0;
     }

@@ -1,7 +1,7 @@
 /*
- * Fitting cost curves to measurements, minimising sum ((fit - y) / y)^2: times span decades, so relative errors
- * count. Coefficients are kept non-negative. Every form is solved exactly for a given split of the sorted points;
- * all splits are tried.
+ * Fitting cost curves to measurements, minimising sum ((fit - y) / y)^2: times span decades, so relative
+ * errors count. Coefficients are kept non-negative. Every form is solved exactly for a given split of the
+ * sorted points; all splits are tried.
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
@@ -12,7 +12,8 @@ typedef struct line_sums {
     double w, wu, wuu, wy, wuy;
 } line_sums;
 
-static void add_point(line_sums *s, double u, double y) {
+static void add_point(line_sums *s, double u, double y)
+{
     double w = 1.0 / (y * y);
     s->w += w;
     s->wu += w * u;
@@ -22,7 +23,8 @@ static void add_point(line_sums *s, double u, double y) {
 }
 
 /* Best a, b >= 0: the free solution, or the better edge when it leaves the quadrant. */
-static void solve_line(const line_sums *s, double *a, double *b) {
+static void solve_line(const line_sums *s, double *a, double *b)
+{
     double det = s->w * s->wuu - s->wu * s->wu;
     if (det > 1e-12 * s->w * s->wuu) {
         *a = (s->wy * s->wuu - s->wuy * s->wu) / det;
@@ -43,12 +45,16 @@ static void solve_line(const line_sums *s, double *a, double *b) {
     }
 }
 
-static gw_plan_tick to_tick(double value) {
-    return value <= 0 ? 0 : value >= (double)GW_PLAN_TICK_MAX ? GW_PLAN_TICK_MAX : (gw_plan_tick)(value + 0.5);
+static gw_plan_tick to_tick(double value)
+{
+    return value <= 0                          ? 0
+           : value >= (double)GW_PLAN_TICK_MAX ? GW_PLAN_TICK_MAX
+                                               : (gw_plan_tick)(value + 0.5);
 }
 
 static void judge(const gw_plan_point *points, size_t count, const gw_plan_cost *cost, gw_plan_fit *fit,
-                  double *squares) {
+                  double *squares)
+{
     double mean = 0;
     fit->cost = *cost;
     fit->error_max = 0;
@@ -73,7 +79,8 @@ static void judge(const gw_plan_point *points, size_t count, const gw_plan_cost 
 }
 
 static void consider(const gw_plan_point *points, size_t count, gw_plan_cost_kind kind, double a, double b,
-                     int64_t t, gw_plan_fit *best, double *best_squares) {
+                     int64_t t, gw_plan_fit *best, double *best_squares)
+{
     gw_plan_cost cost = {kind, to_tick(a), to_tick(b), t, 0, NULL, NULL};
     gw_plan_fit fit;
     double squares;
@@ -86,7 +93,8 @@ static void consider(const gw_plan_point *points, size_t count, gw_plan_cost_kin
 
 /* Fits with points of at most `split` elements on the left piece. */
 static void fit_split(const gw_plan_point *points, size_t count, gw_plan_cost_kind kind, int64_t split,
-                      gw_plan_fit *best, double *best_squares) {
+                      gw_plan_fit *best, double *best_squares)
+{
     line_sums left = {0, 0, 0, 0, 0};
     line_sums right = {0, 0, 0, 0, 0};
     line_sums hinge = {0, 0, 0, 0, 0};
@@ -118,7 +126,8 @@ static void fit_split(const gw_plan_point *points, size_t count, gw_plan_cost_ki
 }
 
 gw_plan_status gw_plan_cost_fit(const gw_plan_point *points, size_t point_count, gw_plan_cost_kind kind,
-                                gw_plan_fit *fit) {
+                                gw_plan_fit *fit)
+{
     if (points == NULL || fit == NULL || point_count < 2 ||
         (kind != GW_PLAN_COST_AFFINE && kind != GW_PLAN_COST_MAXLIN && kind != GW_PLAN_COST_HINGE)) {
         return GW_PLAN_ERR_ARG;
@@ -154,7 +163,8 @@ gw_plan_status gw_plan_cost_fit(const gw_plan_point *points, size_t point_count,
     return GW_PLAN_OK;
 }
 
-gw_plan_status gw_plan_cost_fit_best(const gw_plan_point *points, size_t point_count, gw_plan_fit *fit) {
+gw_plan_status gw_plan_cost_fit_best(const gw_plan_point *points, size_t point_count, gw_plan_fit *fit)
+{
     static const gw_plan_cost_kind kinds[3] = {GW_PLAN_COST_AFFINE, GW_PLAN_COST_MAXLIN, GW_PLAN_COST_HINGE};
     if (fit == NULL) {
         return GW_PLAN_ERR_ARG;

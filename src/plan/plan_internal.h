@@ -10,14 +10,21 @@
 
 #define GW_PLAN_BRUTE_MAX (UINT64_C(1) << 22)
 
-static inline gw_plan_tick gw_tick_max(gw_plan_tick a, gw_plan_tick b) { return a > b ? a : b; }
-static inline gw_plan_tick gw_tick_min(gw_plan_tick a, gw_plan_tick b) { return a < b ? a : b; }
+static inline gw_plan_tick gw_tick_max(gw_plan_tick a, gw_plan_tick b)
+{
+    return a > b ? a : b;
+}
+static inline gw_plan_tick gw_tick_min(gw_plan_tick a, gw_plan_tick b)
+{
+    return a < b ? a : b;
+}
 
 /* Slow path of gw_cost_at(): the table. */
 gw_plan_tick gw_cost_table_at(const gw_plan_cost *cost, int64_t elems);
 
 /* Curve value without overflow checks: gw_plan_problem_check() has bounded a + b * (sum of all elements). */
-static inline gw_plan_tick gw_cost_at(const gw_plan_cost *cost, int64_t elems) {
+static inline gw_plan_tick gw_cost_at(const gw_plan_cost *cost, int64_t elems)
+{
     switch (cost->kind) {
     case GW_PLAN_COST_AFFINE:
         return cost->a + cost->b * elems;
@@ -45,8 +52,9 @@ typedef struct gw_serial_clock {
     gw_plan_tick e, p, c, w, q, f;
 } gw_serial_clock;
 
-static inline void gw_serial_step(gw_serial_clock *clock, gw_plan_tick bwd, gw_plan_tick gpu, gw_plan_tick cpu,
-                                  gw_plan_tick net, gw_plan_tick tail) {
+static inline void gw_serial_step(gw_serial_clock *clock, gw_plan_tick bwd, gw_plan_tick gpu,
+                                  gw_plan_tick cpu, gw_plan_tick net, gw_plan_tick tail)
+{
     clock->e += bwd + gpu;
     gw_plan_tick ready = clock->e;
     if (cpu > 0) {
@@ -59,14 +67,16 @@ static inline void gw_serial_step(gw_serial_clock *clock, gw_plan_tick bwd, gw_p
     clock->f = gw_tick_max(clock->f, clock->c + tail);
 }
 
-static inline gw_plan_tick gw_serial_finish(const gw_serial_clock *clock, gw_plan_decode decode) {
+static inline gw_plan_tick gw_serial_finish(const gw_serial_clock *clock, gw_plan_decode decode)
+{
     return decode == GW_PLAN_DECODE_SERIAL ? gw_tick_max(clock->e + clock->w, clock->q)
                                            : gw_tick_max(clock->e, clock->f);
 }
 
 /* One step of the clock for a fused group of `elems` elements. */
 static inline void gw_serial_group(gw_serial_clock *clock, const gw_plan_method *method, gw_plan_tick bwd,
-                                   int64_t elems) {
+                                   int64_t elems)
+{
     gw_plan_tick enc = gw_cost_at(&method->enc, elems);
     int on_cpu = method->enc_device == GW_PLAN_CPU;
     gw_serial_step(clock, bwd, on_cpu ? 0 : enc, on_cpu ? enc : 0, gw_cost_at(&method->net, elems),
@@ -80,7 +90,8 @@ typedef struct gw_arena {
     size_t used;
 } gw_arena;
 
-static inline int gw_arena_open(gw_arena *arena, void *workspace, size_t size) {
+static inline int gw_arena_open(gw_arena *arena, void *workspace, size_t size)
+{
     arena->base = (unsigned char *)workspace;
     arena->size = size;
     arena->used = 0;
@@ -88,7 +99,8 @@ static inline int gw_arena_open(gw_arena *arena, void *workspace, size_t size) {
 }
 
 /* count * item bytes, or NULL when they do not fit. */
-static inline void *gw_arena_take(gw_arena *arena, size_t count, size_t item) {
+static inline void *gw_arena_take(gw_arena *arena, size_t count, size_t item)
+{
     if (item != 0 && count > (SIZE_MAX - 7u) / item) {
         return NULL;
     }
@@ -102,8 +114,9 @@ static inline void *gw_arena_take(gw_arena *arena, size_t count, size_t item) {
 }
 
 /* The two in-order timelines; jobs have been checked. Returns the makespan. */
-gw_plan_tick gw_timeline_in_order(int pipelined, gw_plan_decode decode, const gw_plan_job *jobs, uint32_t job_count,
-                                  gw_plan_span *spans, size_t span_capacity, size_t *span_count);
+gw_plan_tick gw_timeline_in_order(int pipelined, gw_plan_decode decode, const gw_plan_job *jobs,
+                                  uint32_t job_count, gw_plan_span *spans, size_t span_capacity,
+                                  size_t *span_count);
 
 /* ---- solvers behind gw_plan_solve(); the problem has been checked ---- */
 
@@ -121,10 +134,10 @@ gw_plan_tick gw_label_root_bound(const gw_plan_problem *problem, gw_plan_tick ub
 gw_plan_status gw_brute_fuse(const gw_plan_problem *problem, gw_plan *plan, gw_plan_cert *cert);
 
 /* Baselines fill plan; ends[] style helpers take cut positions. */
-gw_plan_status gw_even_split(const gw_plan_problem *problem, uint32_t method, uint32_t group_count, gw_plan *plan);
-gw_plan_status gw_baseline_best_even(const gw_plan_problem *problem, uint32_t method, gw_arena *arena, gw_plan *plan);
-gw_plan_status gw_baseline_bucket_sweep(const gw_plan_problem *problem, uint32_t method, gw_arena *arena,
-                                        gw_plan *plan);
+gw_plan_status gw_even_split(const gw_plan_problem *problem, uint32_t method, uint32_t group_count,
+                             gw_plan *plan);
+gw_plan_status gw_baseline_best_even(const gw_plan_problem *problem, uint32_t method, gw_plan *plan);
+gw_plan_status gw_baseline_bucket_sweep(const gw_plan_problem *problem, uint32_t method, gw_plan *plan);
 gw_plan_status gw_mgwfbp(const gw_plan_problem *problem, uint32_t method, gw_plan *plan);
 gw_plan_status gw_mergecomp(const gw_plan_problem *problem, uint32_t method, uint32_t group_count_max,
                             gw_arena *arena, gw_plan *plan, gw_plan_cert *cert);

@@ -5,7 +5,8 @@
  */
 #include "plan_internal.h"
 
-static gw_plan_status fail(gw_plan_fault *fault, gw_plan_status status, const char *what, uint32_t index) {
+static gw_plan_status fail(gw_plan_fault *fault, gw_plan_status status, const char *what, uint32_t index)
+{
     if (fault != NULL) {
         fault->what = what;
         fault->index = index;
@@ -14,7 +15,8 @@ static gw_plan_status fail(gw_plan_fault *fault, gw_plan_status status, const ch
 }
 
 /* A line intercept + slope * x above the curve for all x >= 0. */
-static void upper_line(const gw_plan_cost *cost, gw_plan_tick *intercept, gw_plan_tick *slope) {
+static void upper_line(const gw_plan_cost *cost, gw_plan_tick *intercept, gw_plan_tick *slope)
+{
     if (cost->kind != GW_PLAN_COST_TABLE) {
         *intercept = cost->a;
         *slope = cost->b;
@@ -29,7 +31,8 @@ static void upper_line(const gw_plan_cost *cost, gw_plan_tick *intercept, gw_pla
     }
 }
 
-gw_plan_status gw_problem_check_numbers(const gw_plan_problem *problem, gw_plan_fault *fault) {
+gw_plan_status gw_problem_check_numbers(const gw_plan_problem *problem, gw_plan_fault *fault)
+{
     if (problem == NULL || (problem->tensor_count > 0 && problem->tensors == NULL) ||
         (problem->method_count > 0 && problem->methods == NULL)) {
         return fail(fault, GW_PLAN_ERR_ARG, "problem, tensors or methods are NULL", 0);
@@ -49,7 +52,8 @@ gw_plan_status gw_problem_check_numbers(const gw_plan_problem *problem, gw_plan_
     if (problem->group_elems_max < 0) {
         return fail(fault, GW_PLAN_ERR_NEGATIVE, "group_elems_max is negative", 0);
     }
-    uint32_t all_methods = problem->method_count == 32 ? UINT32_MAX : (UINT32_C(1) << problem->method_count) - 1;
+    uint32_t all_methods =
+        problem->method_count == 32 ? UINT32_MAX : (UINT32_C(1) << problem->method_count) - 1;
     int64_t elems = 0;
     gw_plan_tick total = 0;
     for (uint32_t i = 0; i < problem->tensor_count; i++) {
@@ -98,7 +102,8 @@ gw_plan_status gw_problem_check_numbers(const gw_plan_problem *problem, gw_plan_
             (elems > 0 && slope_max[part] > (GW_PLAN_TICK_MAX - 1) / elems)) {
             return fail(fault, GW_PLAN_ERR_OVERFLOW, "costs of the whole model are too large", 0);
         }
-        gw_plan_tick sum = intercept_max[part] * (gw_plan_tick)problem->tensor_count + slope_max[part] * elems;
+        gw_plan_tick sum =
+            intercept_max[part] * (gw_plan_tick)problem->tensor_count + slope_max[part] * elems;
         if (sum > GW_PLAN_TICK_MAX - 1 - total || total > GW_PLAN_TICK_MAX - 1 - sum) {
             return fail(fault, GW_PLAN_ERR_OVERFLOW, "costs and backprop together are too large", 0);
         }
@@ -107,7 +112,8 @@ gw_plan_status gw_problem_check_numbers(const gw_plan_problem *problem, gw_plan_
     return GW_PLAN_OK;
 }
 
-static int names_equal(const char *a, const char *b) {
+static int names_equal(const char *a, const char *b)
+{
     while (*a != '\0' && *a == *b) {
         a++;
         b++;
@@ -115,7 +121,8 @@ static int names_equal(const char *a, const char *b) {
     return *a == *b;
 }
 
-gw_plan_status gw_plan_problem_check(const gw_plan_problem *problem, gw_plan_fault *fault) {
+gw_plan_status gw_plan_problem_check(const gw_plan_problem *problem, gw_plan_fault *fault)
+{
     gw_plan_status status = gw_problem_check_numbers(problem, fault);
     if (status != GW_PLAN_OK) {
         return status;

@@ -5,7 +5,8 @@
  */
 #include "plan_internal.h"
 
-size_t gw_plan_workspace_size(const gw_plan_problem *problem, gw_plan_algorithm algorithm) {
+size_t gw_plan_workspace_size(const gw_plan_problem *problem, gw_plan_algorithm algorithm)
+{
     if (problem == NULL || (unsigned)algorithm >= GW_PLAN_ALGORITHM_COUNT || problem->tensor_count == 0) {
         return 0;
     }
@@ -29,9 +30,10 @@ size_t gw_plan_workspace_size(const gw_plan_problem *problem, gw_plan_algorithm 
     }
 }
 
-static gw_plan_status run_baseline(const gw_plan_problem *problem, gw_plan_algorithm algorithm, uint32_t method,
-                                   const gw_plan_limits *limits, gw_arena *arena, gw_plan *plan,
-                                   gw_plan_cert *cert) {
+static gw_plan_status run_baseline(const gw_plan_problem *problem, gw_plan_algorithm algorithm,
+                                   uint32_t method, const gw_plan_limits *limits, gw_arena *arena,
+                                   gw_plan *plan, gw_plan_cert *cert)
+{
     int64_t mib = INT64_C(1) << 18; /* float32 elements */
     switch (algorithm) {
     case GW_PLAN_LAYERWISE:
@@ -43,15 +45,16 @@ static gw_plan_status run_baseline(const gw_plan_problem *problem, gw_plan_algor
     case GW_PLAN_HOROVOD:
         return gw_plan_bucket(problem, method, 128 * mib, 128 * mib, 1, plan);
     case GW_PLAN_BUCKET_SWEEP:
-        return gw_baseline_bucket_sweep(problem, method, arena, plan);
+        return gw_baseline_bucket_sweep(problem, method, plan);
     case GW_PLAN_EVEN:
-        return gw_baseline_best_even(problem, method, arena, plan);
+        return gw_baseline_best_even(problem, method, plan);
     case GW_PLAN_MGWFBP:
         return gw_mgwfbp(problem, method, plan);
     case GW_PLAN_MERGECOMP2:
     case GW_PLAN_MERGECOMP3:
     case GW_PLAN_MERGECOMP4:
-        return gw_mergecomp(problem, method, 2u + (uint32_t)(algorithm - GW_PLAN_MERGECOMP2), arena, plan, cert);
+        return gw_mergecomp(problem, method, 2u + (uint32_t)(algorithm - GW_PLAN_MERGECOMP2), arena, plan,
+                            cert);
     case GW_PLAN_CUPCAKE:
     case GW_PLAN_CUPCAKE_LITERAL:
         return gw_cupcake(problem, method, algorithm == GW_PLAN_CUPCAKE_LITERAL, limits, arena, plan, cert);
@@ -61,9 +64,11 @@ static gw_plan_status run_baseline(const gw_plan_problem *problem, gw_plan_algor
 }
 
 gw_plan_status gw_plan_solve(const gw_plan_problem *problem, gw_plan_algorithm algorithm, uint32_t method,
-                             const gw_plan_limits *limits, void *workspace, size_t workspace_size, gw_plan *plan,
-                             gw_plan_cert *cert) {
-    if (plan == NULL || plan->groups == NULL || cert == NULL || (unsigned)algorithm >= GW_PLAN_ALGORITHM_COUNT) {
+                             const gw_plan_limits *limits, void *workspace, size_t workspace_size,
+                             gw_plan *plan, gw_plan_cert *cert)
+{
+    if (plan == NULL || plan->groups == NULL || cert == NULL ||
+        (unsigned)algorithm >= GW_PLAN_ALGORITHM_COUNT) {
         return GW_PLAN_ERR_ARG;
     }
     gw_plan_status status = gw_problem_check_numbers(problem, NULL);
@@ -101,7 +106,8 @@ gw_plan_status gw_plan_solve(const gw_plan_problem *problem, gw_plan_algorithm a
         if (status == GW_PLAN_OK) {
             gw_arena bound_arena;
             (void)gw_arena_open(&bound_arena, workspace, workspace_size);
-            result.lower_bound = gw_tick_min(result.makespan, gw_label_root_bound(problem, result.makespan, &bound_arena));
+            result.lower_bound =
+                gw_tick_min(result.makespan, gw_label_root_bound(problem, result.makespan, &bound_arena));
             result.proven = result.lower_bound == result.makespan;
         }
         break;

@@ -1,17 +1,17 @@
 /*
- * Event-driven timeline: resources GPU, CPU, intra and inter network serve stages in order of readiness (ties: job,
- * then stage). Stages on the GPU preempt backprop, which resumes when none waits. Stages themselves are not
- * preempted. This is the closest level to a real machine and the only one that is not monotone: a shorter stage may
- * reorder a queue and lengthen the whole (a stored example is in tests/plan), so plans are judged here, not proven.
+ * Event-driven timeline: resources GPU, CPU, intra and inter network serve stages in order of readiness
+ * (ties: job, then stage). Stages on the GPU preempt backprop, which resumes when none waits. Stages
+ * themselves are not preempted. This is the closest level to a real machine and the only one that is not
+ * monotone: a shorter stage may reorder a queue and lengthen the whole (a stored example is in tests/plan),
+ * so plans are judged here, not proven.
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
 #include "plan_internal.h"
 
-
 typedef struct event_job {
-    gw_plan_tick ready;     /* of the next stage; INT64_MAX before its backprop is done */
-    uint32_t stage;         /* next stage */
+    gw_plan_tick ready; /* of the next stage; INT64_MAX before its backprop is done */
+    uint32_t stage;     /* next stage */
     uint32_t running;
 } event_job;
 
@@ -22,7 +22,8 @@ typedef struct event_span {
 } event_span;
 
 static void put(event_span *list, gw_plan_tick start, gw_plan_tick end, uint32_t job, uint8_t stage,
-                const gw_plan_stage *what) {
+                const gw_plan_stage *what)
+{
     if (list->spans != NULL && list->count < list->capacity) {
         uint8_t kind = (uint8_t)GW_PLAN_SPAN_BACKPROP;
         uint8_t resource = (uint8_t)GW_PLAN_ON_GPU;
@@ -37,12 +38,19 @@ static void put(event_span *list, gw_plan_tick start, gw_plan_tick end, uint32_t
     list->count++;
 }
 
-size_t gw_plan_timeline_workspace_size(uint32_t job_count) { return (size_t)job_count * sizeof(event_job) + 8; }
+size_t gw_plan_timeline_workspace_size(uint32_t job_count)
+{
+    return (size_t)job_count * sizeof(event_job) + 8;
+}
 
-static int is_flat(uint8_t op) { return op >= GW_PLAN_OP_FLAT_ALLREDUCE && op <= GW_PLAN_OP_FLAT_BCAST; }
+static int is_flat(uint8_t op)
+{
+    return op >= GW_PLAN_OP_FLAT_ALLREDUCE && op <= GW_PLAN_OP_FLAT_BCAST;
+}
 
 static gw_plan_tick run_events(uint32_t flags, const gw_plan_job *jobs, uint32_t job_count, event_job *state,
-                               event_span *list) {
+                               event_span *list)
+{
     uint32_t busy[GW_PLAN_RESOURCE_COUNT]; /* job + 1, 0: idle */
     gw_plan_tick until[GW_PLAN_RESOURCE_COUNT] = {0, 0, 0, 0};
     for (int r = 0; r < GW_PLAN_RESOURCE_COUNT; r++) {
@@ -53,11 +61,11 @@ static gw_plan_tick run_events(uint32_t flags, const gw_plan_job *jobs, uint32_t
     }
     gw_plan_tick now = 0;
     gw_plan_tick finish = 0;
-    uint32_t backprop = 0;                        /* job whose backprop is next */
+    uint32_t backprop = 0; /* job whose backprop is next */
     gw_plan_tick left = job_count > 0 ? jobs[0].bwd : 0;
-    gw_plan_tick resumed = 0;                     /* when backprop last got the GPU */
+    gw_plan_tick resumed = 0; /* when backprop last got the GPU */
     int backprop_runs = 0;
-    uint32_t live_from = 0;                       /* all jobs before this one are done */
+    uint32_t live_from = 0; /* all jobs before this one are done */
     for (;;) {
         /* 1. Ends at `now`. */
         for (int r = 0; r < GW_PLAN_RESOURCE_COUNT; r++) {
@@ -87,7 +95,8 @@ static gw_plan_tick run_events(uint32_t flags, const gw_plan_job *jobs, uint32_t
             backprop_runs = 0;
         }
         /* 2. Starts: each idle resource takes the first ready stage. */
-        while (live_from < job_count && live_from < backprop && state[live_from].stage == jobs[live_from].stage_count) {
+        while (live_from < job_count && live_from < backprop &&
+               state[live_from].stage == jobs[live_from].stage_count) {
             live_from++;
         }
         uint32_t first[GW_PLAN_RESOURCE_COUNT];
@@ -157,9 +166,11 @@ static gw_plan_tick run_events(uint32_t flags, const gw_plan_job *jobs, uint32_t
     }
 }
 
-gw_plan_status gw_plan_timeline(gw_plan_level level, gw_plan_decode decode, uint32_t flags, const gw_plan_job *jobs,
-                                uint32_t job_count, gw_plan_span *spans, size_t span_capacity, size_t *span_count,
-                                void *workspace, size_t workspace_size, gw_plan_tick *makespan) {
+gw_plan_status gw_plan_timeline(gw_plan_level level, gw_plan_decode decode, uint32_t flags,
+                                const gw_plan_job *jobs, uint32_t job_count, gw_plan_span *spans,
+                                size_t span_capacity, size_t *span_count, void *workspace,
+                                size_t workspace_size, gw_plan_tick *makespan)
+{
     if (jobs == NULL || makespan == NULL || (spans != NULL && span_count == NULL) ||
         (decode != GW_PLAN_DECODE_SERIAL && decode != GW_PLAN_DECODE_PARALLEL)) {
         return GW_PLAN_ERR_ARG;

@@ -2,10 +2,10 @@
  * Serial and pipelined timelines of jobs.
  *
  * Serial: one network; everything between the first and the last network step of a job occupies it.
- * Pipelined: three in-order network queues (first intra or flat step, inter, second intra step), one GPU and one CPU
- * queue. Work between two network steps belongs to the queue of the step that follows it (a stream that waits for
- * its kernel). Both are compositions of max and +: a longer duration never shortens the schedule. Decodes behind the
- * last network step follow the decode rule.
+ * Pipelined: three in-order network queues (first intra or flat step, inter, second intra step), one GPU and
+ * one CPU queue. Work between two network steps belongs to the queue of the step that follows it (a stream
+ * that waits for its kernel). Both are compositions of max and +: a longer duration never shortens the
+ * schedule. Decodes behind the last network step follow the decode rule.
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
@@ -18,7 +18,8 @@ typedef struct span_list {
 } span_list;
 
 static void put(span_list *list, uint32_t job, uint8_t stage, const gw_plan_stage *what, gw_plan_tick start,
-                gw_plan_tick end) {
+                gw_plan_tick end)
+{
     if (list->spans != NULL && list->count < list->capacity) {
         gw_plan_span *span = &list->spans[list->count];
         span->start = start;
@@ -34,17 +35,22 @@ static void put(span_list *list, uint32_t job, uint8_t stage, const gw_plan_stag
     list->count++;
 }
 
-static int is_network(const gw_plan_stage *stage) { return stage->resource >= GW_PLAN_ON_INTRA; }
+static int is_network(const gw_plan_stage *stage)
+{
+    return stage->resource >= GW_PLAN_ON_INTRA;
+}
 
 /* First network stage at or after `from`; stage_count when there is none. */
-static uint32_t next_network(const gw_plan_job *job, uint32_t from) {
+static uint32_t next_network(const gw_plan_job *job, uint32_t from)
+{
     while (from < job->stage_count && !is_network(&job->stages[from])) {
         from++;
     }
     return from;
 }
 
-size_t gw_plan_timeline_span_count_max(const gw_plan_job *jobs, uint32_t job_count) {
+size_t gw_plan_timeline_span_count_max(const gw_plan_job *jobs, uint32_t job_count)
+{
     size_t count = 0;
     for (uint32_t j = 0; jobs != NULL && j < job_count; j++) {
         /* At the event level every encode or decode may cut a backprop bar in two. */
@@ -53,8 +59,10 @@ size_t gw_plan_timeline_span_count_max(const gw_plan_job *jobs, uint32_t job_cou
     return count;
 }
 
-gw_plan_tick gw_timeline_in_order(int pipelined, gw_plan_decode decode, const gw_plan_job *jobs, uint32_t job_count,
-                                  gw_plan_span *spans, size_t span_capacity, size_t *span_count) {
+gw_plan_tick gw_timeline_in_order(int pipelined, gw_plan_decode decode, const gw_plan_job *jobs,
+                                  uint32_t job_count, gw_plan_span *spans, size_t span_capacity,
+                                  size_t *span_count)
+{
     span_list list = {spans, span_capacity, 0};
     gw_plan_tick backprop_end = 0;
     for (uint32_t j = 0; j < job_count; j++) {

@@ -7,9 +7,10 @@
 
 /* Checks group j of a plan that has covered tensors up to `next`; sums its elements and backprop time. */
 static gw_plan_status group_sums(const gw_plan_problem *problem, const gw_plan_group *group, uint32_t next,
-                                 int64_t *elems, gw_plan_tick *bwd) {
-    if (group->first != next || group->tensor_count == 0 || group->tensor_count > problem->tensor_count - next ||
-        group->method >= problem->method_count) {
+                                 int64_t *elems, gw_plan_tick *bwd)
+{
+    if (group->first != next || group->tensor_count == 0 ||
+        group->tensor_count > problem->tensor_count - next || group->method >= problem->method_count) {
         return GW_PLAN_ERR_PLAN;
     }
     *elems = 0;
@@ -27,7 +28,8 @@ static gw_plan_status group_sums(const gw_plan_problem *problem, const gw_plan_g
     return GW_PLAN_OK;
 }
 
-gw_plan_status gw_plan_eval(const gw_plan_problem *problem, const gw_plan *plan, gw_plan_tick *makespan) {
+gw_plan_status gw_plan_eval(const gw_plan_problem *problem, const gw_plan *plan, gw_plan_tick *makespan)
+{
     if (plan == NULL || makespan == NULL || (plan->groups == NULL && plan->group_count > 0)) {
         return GW_PLAN_ERR_ARG;
     }
@@ -54,7 +56,9 @@ gw_plan_status gw_plan_eval(const gw_plan_problem *problem, const gw_plan *plan,
     return GW_PLAN_OK;
 }
 
-static void add_stage(gw_plan_job *job, gw_plan_tick duration, gw_plan_resource resource, uint8_t queue, int decode) {
+static void add_stage(gw_plan_job *job, gw_plan_tick duration, gw_plan_resource resource, uint8_t queue,
+                      int decode)
+{
     gw_plan_stage *stage = &job->stages[job->stage_count++];
     stage->duration = duration;
     stage->resource = (uint8_t)resource;
@@ -64,7 +68,8 @@ static void add_stage(gw_plan_job *job, gw_plan_tick duration, gw_plan_resource 
 }
 
 gw_plan_status gw_plan_jobs(const gw_plan_problem *problem, const gw_plan *plan, gw_plan_job *jobs,
-                            uint32_t jobs_capacity) {
+                            uint32_t jobs_capacity)
+{
     if (plan == NULL || jobs == NULL || (plan->groups == NULL && plan->group_count > 0)) {
         return GW_PLAN_ERR_ARG;
     }
@@ -110,11 +115,13 @@ gw_plan_status gw_plan_jobs(const gw_plan_problem *problem, const gw_plan *plan,
     return GW_PLAN_OK;
 }
 
-static int is_network(const gw_plan_stage *stage) {
+static int is_network(const gw_plan_stage *stage)
+{
     return stage->resource == GW_PLAN_ON_INTRA || stage->resource == GW_PLAN_ON_INTER;
 }
 
-void gw_plan_job_vector(const gw_plan_job *job, gw_plan_vector *vector) {
+void gw_plan_job_vector(const gw_plan_job *job, gw_plan_vector *vector)
+{
     uint32_t first = job->stage_count;
     uint32_t last = 0;
     for (uint32_t s = 0; s < job->stage_count; s++) {

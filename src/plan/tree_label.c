@@ -1,18 +1,24 @@
 /*
- * Option trees: dominance reduction, exact serial-level choice through the label engine, evaluation, brute force.
+ * Option trees: dominance reduction, exact serial-level choice through the label engine, evaluation, brute
+ * force.
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
 #include "labels.h"
 
-static int vector_less(const gw_plan_vector *a, const gw_plan_vector *b) {
-    if (a->gpu != b->gpu) return a->gpu < b->gpu;
-    if (a->cpu != b->cpu) return a->cpu < b->cpu;
-    if (a->net != b->net) return a->net < b->net;
+static int vector_less(const gw_plan_vector *a, const gw_plan_vector *b)
+{
+    if (a->gpu != b->gpu)
+        return a->gpu < b->gpu;
+    if (a->cpu != b->cpu)
+        return a->cpu < b->cpu;
+    if (a->net != b->net)
+        return a->net < b->net;
     return a->tail < b->tail;
 }
 
-uint32_t gw_plan_vectors_reduce(gw_plan_vector *vectors, uint32_t count, gw_plan_vector *scratch) {
+uint32_t gw_plan_vectors_reduce(gw_plan_vector *vectors, uint32_t count, gw_plan_vector *scratch)
+{
     /* Stable merge sort: of equal vectors the earliest stays in front and survives. */
     gw_plan_vector *from = vectors;
     gw_plan_vector *to = scratch;
@@ -23,7 +29,8 @@ uint32_t gw_plan_vectors_reduce(gw_plan_vector *vectors, uint32_t count, gw_plan
             uint32_t a = low;
             uint32_t b = middle;
             for (uint32_t out = low; out < high; out++) {
-                to[out] = a < middle && (b >= high || !vector_less(&from[b], &from[a])) ? from[a++] : from[b++];
+                to[out] =
+                    a < middle && (b >= high || !vector_less(&from[b], &from[a])) ? from[a++] : from[b++];
             }
         }
         gw_plan_vector *swap = from;
@@ -46,7 +53,8 @@ uint32_t gw_plan_vectors_reduce(gw_plan_vector *vectors, uint32_t count, gw_plan
     return kept;
 }
 
-static gw_plan_status check(const gw_plan_tree *tree) {
+static gw_plan_status check(const gw_plan_tree *tree)
+{
     if (tree == NULL || (tree->tensor_count > 0 && (tree->bwd == NULL || tree->tensor_class == NULL)) ||
         tree->vectors == NULL || tree->class_first == NULL ||
         (tree->decode != GW_PLAN_DECODE_SERIAL && tree->decode != GW_PLAN_DECODE_PARALLEL)) {
@@ -72,8 +80,8 @@ static gw_plan_status check(const gw_plan_tree *tree) {
             return GW_PLAN_ERR_NEGATIVE;
         }
         gw_plan_tick longest = 0;
-        for (uint32_t v = tree->class_first[tree->tensor_class[i]]; v < tree->class_first[tree->tensor_class[i] + 1];
-             v++) {
+        for (uint32_t v = tree->class_first[tree->tensor_class[i]];
+             v < tree->class_first[tree->tensor_class[i] + 1]; v++) {
             const gw_plan_vector *vector = &tree->vectors[v];
             if (vector->gpu < 0 || vector->cpu < 0 || vector->net < 0 || vector->tail < 0) {
                 return GW_PLAN_ERR_NEGATIVE;
@@ -92,7 +100,8 @@ static gw_plan_status check(const gw_plan_tree *tree) {
     return GW_PLAN_OK;
 }
 
-static uint32_t vector_count_max(const gw_plan_tree *tree) {
+static uint32_t vector_count_max(const gw_plan_tree *tree)
+{
     uint32_t most = 1;
     for (uint32_t c = 0; c < tree->class_count; c++) {
         uint32_t count = tree->class_first[c + 1] - tree->class_first[c];
@@ -101,15 +110,18 @@ static uint32_t vector_count_max(const gw_plan_tree *tree) {
     return most;
 }
 
-size_t gw_plan_tree_workspace_size(const gw_plan_tree *tree) {
+size_t gw_plan_tree_workspace_size(const gw_plan_tree *tree)
+{
     return check(tree) == GW_PLAN_OK ? gw_label_workspace(tree->tensor_count, vector_count_max(tree)) : 0;
 }
 
-static const gw_plan_vector *vector_at(const gw_plan_tree *tree, uint32_t tensor, uint32_t choice) {
+static const gw_plan_vector *vector_at(const gw_plan_tree *tree, uint32_t tensor, uint32_t choice)
+{
     return &tree->vectors[tree->class_first[tree->tensor_class[tensor]] + choice];
 }
 
-static gw_plan_tick evaluate(const gw_plan_tree *tree, const uint32_t *choice) {
+static gw_plan_tick evaluate(const gw_plan_tree *tree, const uint32_t *choice)
+{
     gw_serial_clock clock = {0, 0, 0, 0, 0, 0};
     for (uint32_t i = 0; i < tree->tensor_count; i++) {
         const gw_plan_vector *v = vector_at(tree, i, choice[i]);
@@ -118,7 +130,8 @@ static gw_plan_tick evaluate(const gw_plan_tree *tree, const uint32_t *choice) {
     return gw_serial_finish(&clock, tree->decode);
 }
 
-gw_plan_status gw_plan_tree_eval(const gw_plan_tree *tree, const uint32_t *choice, gw_plan_tick *makespan) {
+gw_plan_status gw_plan_tree_eval(const gw_plan_tree *tree, const uint32_t *choice, gw_plan_tick *makespan)
+{
     gw_plan_status status = choice == NULL || makespan == NULL ? GW_PLAN_ERR_ARG : check(tree);
     if (status != GW_PLAN_OK) {
         return status;
@@ -133,8 +146,10 @@ gw_plan_status gw_plan_tree_eval(const gw_plan_tree *tree, const uint32_t *choic
     return GW_PLAN_OK;
 }
 
-/* The engine names a step by the vector's `option`, which belongs to the caller; find its place in the class. */
-static uint32_t place_of(const gw_plan_tree *tree, uint32_t tensor, uint32_t option) {
+/* The engine names a step by the vector's `option`, which belongs to the caller; find its place in the class.
+ */
+static uint32_t place_of(const gw_plan_tree *tree, uint32_t tensor, uint32_t option)
+{
     uint32_t c = tree->tensor_class[tensor];
     for (uint32_t v = tree->class_first[c]; v < tree->class_first[c + 1]; v++) {
         if (tree->vectors[v].option == option) {
@@ -144,8 +159,10 @@ static uint32_t place_of(const gw_plan_tree *tree, uint32_t tensor, uint32_t opt
     return 0;
 }
 
-/* First incumbent: for each tensor the vector that is cheapest under one of a few mixes of GPU and network time. */
-static gw_plan_tick first_incumbent(const gw_plan_tree *tree, uint32_t *trial, uint32_t *choice) {
+/* First incumbent: for each tensor the vector that is cheapest under one of a few mixes of GPU and network
+ * time. */
+static gw_plan_tick first_incumbent(const gw_plan_tree *tree, uint32_t *trial, uint32_t *choice)
+{
     gw_plan_tick best = INT64_MAX;
     for (int mix = 0; mix <= 8; mix++) {
         for (uint32_t i = 0; i < tree->tensor_count; i++) {
@@ -153,7 +170,8 @@ static gw_plan_tick first_incumbent(const gw_plan_tree *tree, uint32_t *trial, u
             gw_plan_tick cheapest = INT64_MAX;
             for (uint32_t v = tree->class_first[c]; v < tree->class_first[c + 1]; v++) {
                 const gw_plan_vector *vector = &tree->vectors[v];
-                gw_plan_tick cost = mix * vector->net + (8 - mix) * (vector->gpu + vector->tail) + vector->cpu;
+                gw_plan_tick cost =
+                    mix * vector->net + (8 - mix) * (vector->gpu + vector->tail) + vector->cpu;
                 if (cost < cheapest) {
                     cheapest = cost;
                     trial[i] = v - tree->class_first[c];
@@ -172,7 +190,8 @@ static gw_plan_tick first_incumbent(const gw_plan_tree *tree, uint32_t *trial, u
 }
 
 gw_plan_status gw_plan_tree_solve(const gw_plan_tree *tree, const gw_plan_limits *limits, void *workspace,
-                                  size_t workspace_size, uint32_t *choice, gw_plan_cert *cert) {
+                                  size_t workspace_size, uint32_t *choice, gw_plan_cert *cert)
+{
     gw_plan_status status = choice == NULL || cert == NULL ? GW_PLAN_ERR_ARG : check(tree);
     if (status != GW_PLAN_OK) {
         return status;
@@ -218,7 +237,8 @@ gw_plan_status gw_plan_tree_solve(const gw_plan_tree *tree, const gw_plan_limits
 
 #define BRUTE_TENSORS_MAX 23u
 
-gw_plan_status gw_plan_tree_brute(const gw_plan_tree *tree, uint32_t *choice, gw_plan_cert *cert) {
+gw_plan_status gw_plan_tree_brute(const gw_plan_tree *tree, uint32_t *choice, gw_plan_cert *cert)
+{
     gw_plan_status status = choice == NULL || cert == NULL ? GW_PLAN_ERR_ARG : check(tree);
     if (status != GW_PLAN_OK) {
         return status;

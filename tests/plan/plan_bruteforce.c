@@ -3,8 +3,9 @@
  *
  *   plan_bruteforce [--fusion N] [--joint N] [--tree N] [--tree-full N] [--seed S] [--tensors-max N]
  *
- * For every instance: the exact solver's makespan equals the best of all plans, its plan evaluates to the same
- * tick, its lower bound equals it, and root bounds and baselines lie on their side. Exit status 1 on a mismatch.
+ * For every instance: the exact solver's makespan equals the best of all plans, its plan evaluates to the
+ * same tick, its lower bound equals it, and root bounds and baselines lie on their side. Exit status 1 on a
+ * mismatch.
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
@@ -21,19 +22,22 @@ typedef struct tally {
 static unsigned char *workspace;
 static size_t workspace_size;
 
-static int report(const char *what, const random_problem *r, uint64_t index, int64_t got, int64_t want) {
+static int report(const char *what, const random_problem *r, uint64_t index, int64_t got, int64_t want)
+{
     fprintf(stderr, "MISMATCH %s: instance %llu, %u tensors: got %lld, want %lld\n", what,
             (unsigned long long)index, r->problem.tensor_count, (long long)got, (long long)want);
     return 1;
 }
 
 static int check_exact(gw_plan_algorithm algorithm, const random_problem *r, const gw_plan_limits *limits,
-                       uint64_t index, gw_plan_tick want) {
+                       uint64_t index, gw_plan_tick want)
+{
     gw_plan_group groups[RANDOM_TENSORS_MAX];
     gw_plan plan = {groups, RANDOM_TENSORS_MAX, 0};
     gw_plan_cert cert;
     const char *name = gw_plan_algorithm_name(algorithm);
-    gw_plan_status status = gw_plan_solve(&r->problem, algorithm, 0, limits, workspace, workspace_size, &plan, &cert);
+    gw_plan_status status =
+        gw_plan_solve(&r->problem, algorithm, 0, limits, workspace, workspace_size, &plan, &cert);
     if (status != GW_PLAN_OK) {
         return report(gw_plan_status_string(status), r, index, (int64_t)status, 0);
     }
@@ -48,7 +52,8 @@ static int check_exact(gw_plan_algorithm algorithm, const random_problem *r, con
 }
 
 /* A label cap of 1 to 3 forces a gap: the certificate must still bracket the optimum. */
-static int check_capped(const random_problem *r, plan_random *random, uint64_t index, gw_plan_tick want) {
+static int check_capped(const random_problem *r, plan_random *random, uint64_t index, gw_plan_tick want)
+{
     gw_plan_group groups[RANDOM_TENSORS_MAX];
     gw_plan plan = {groups, RANDOM_TENSORS_MAX, 0};
     gw_plan_cert cert;
@@ -72,7 +77,8 @@ static int check_capped(const random_problem *r, plan_random *random, uint64_t i
     return 0;
 }
 
-static void run(random_shape shape, uint64_t count, uint64_t seed, uint32_t tensors_max, tally *t) {
+static void run(random_shape shape, uint64_t count, uint64_t seed, uint32_t tensors_max, tally *t)
+{
     memset(t, 0, sizeof *t);
     for (uint64_t i = 0; i < count; i++) {
         /* Every instance has its own seed, so one of them can be replayed alone. */
@@ -97,10 +103,10 @@ static void run(random_shape shape, uint64_t count, uint64_t seed, uint32_t tens
         gw_plan_group groups[RANDOM_TENSORS_MAX];
         gw_plan plan = {groups, RANDOM_TENSORS_MAX, 0};
         gw_plan_cert cert;
-        gw_plan_status status =
-            gw_plan_solve(&r.problem, GW_PLAN_BRUTE, 0, NULL, NULL, 0, &plan, &cert);
+        gw_plan_status status = gw_plan_solve(&r.problem, GW_PLAN_BRUTE, 0, NULL, NULL, 0, &plan, &cert);
         if (status == GW_PLAN_ERR_WORKSPACE) {
-            status = gw_plan_solve(&r.problem, GW_PLAN_BRUTE, 0, NULL, workspace, workspace_size, &plan, &cert);
+            status =
+                gw_plan_solve(&r.problem, GW_PLAN_BRUTE, 0, NULL, workspace, workspace_size, &plan, &cert);
         }
         if (status != GW_PLAN_OK) {
             t->mismatches += (uint64_t)report(gw_plan_status_string(status), &r, i, 0, 0);
@@ -108,8 +114,8 @@ static void run(random_shape shape, uint64_t count, uint64_t seed, uint32_t tens
         }
         gw_plan_tick evaluated = -1;
         (void)gw_plan_eval(&r.problem, &plan, &evaluated);
-        int bad = evaluated != cert.makespan && report("evaluator differs from brute force", &r, i, evaluated,
-                                                       cert.makespan);
+        int bad = evaluated != cert.makespan &&
+                  report("evaluator differs from brute force", &r, i, evaluated, cert.makespan);
         if (shape == SHAPE_AFFINE) {
             bad |= check_exact(GW_PLAN_FUSE_AFFINE, &r, NULL, i, cert.makespan);
             bad |= check_exact(GW_PLAN_FUSE_AFFINE_N2, &r, NULL, i, cert.makespan);
@@ -143,8 +149,10 @@ static gw_plan_option all_options[GW_PLAN_OPTION_COUNT];
 static uint32_t all_count, gpu_count;
 static gw_plan_option gpu_options[GW_PLAN_OPTION_COUNT];
 
-/* A random codec, cluster and model; every class gets `per_class` random options, or all 174 GPU-only ones. */
-static void make_tree(plan_random *random, int full, random_tree *t) {
+/* A random codec, cluster and model; every class gets `per_class` random options, or all 174 GPU-only ones.
+ */
+static void make_tree(plan_random *random, int full, random_tree *t)
+{
     int64_t table_x[4][RANDOM_TABLE_MAX];
     gw_plan_tick table_y[4][RANDOM_TABLE_MAX];
     int ties = random_between(random, 0, 1) == 0;
@@ -190,7 +198,8 @@ static void make_tree(plan_random *random, int full, random_tree *t) {
     for (uint32_t c = 0; c < classes; c++) {
         int64_t elems = random_between(random, 1, ties ? 400 : 20000000);
         t->class_first[c] = used;
-        uint32_t wanted = full ? gpu_count : (uint32_t)random_between(random, 1, per_class_max > 200 ? 200 : per_class_max);
+        uint32_t wanted =
+            full ? gpu_count : (uint32_t)random_between(random, 1, per_class_max > 200 ? 200 : per_class_max);
         for (uint32_t o = 0; o < wanted; o++) {
             const gw_plan_option *option =
                 full ? &gpu_options[o] : &all_options[random_next(random) % all_count];
@@ -208,19 +217,27 @@ static void make_tree(plan_random *random, int full, random_tree *t) {
     t->class_first[classes] = used;
     for (uint32_t i = 0; i < n; i++) {
         t->tensor_class[i] = i < classes ? i : (uint32_t)random_between(random, 0, (int64_t)classes - 1);
-        t->bwd[i] = ties ? random_between(random, 0, 2000) : random_between(random, 0, 20000) * GW_PLAN_TICKS_PER_US;
+        t->bwd[i] =
+            ties ? random_between(random, 0, 2000) : random_between(random, 0, 20000) * GW_PLAN_TICKS_PER_US;
     }
-    t->tree = (gw_plan_tree){t->bwd, t->tensor_class, n, t->vectors, t->class_first, classes,
+    t->tree = (gw_plan_tree){t->bwd,
+                             t->tensor_class,
+                             n,
+                             t->vectors,
+                             t->class_first,
+                             classes,
                              random_between(random, 0, 1) ? GW_PLAN_DECODE_SERIAL : GW_PLAN_DECODE_PARALLEL};
 }
 
-static int tree_mismatch(const char *what, uint64_t index, int64_t got, int64_t want) {
+static int tree_mismatch(const char *what, uint64_t index, int64_t got, int64_t want)
+{
     fprintf(stderr, "MISMATCH tree %s: instance %llu: got %lld, want %lld\n", what, (unsigned long long)index,
             (long long)got, (long long)want);
     return 1;
 }
 
-static void run_trees(int full, uint64_t count, uint64_t seed, tally *t) {
+static void run_trees(int full, uint64_t count, uint64_t seed, tally *t)
+{
     random_tree tree;
     gw_plan_vector *scratch = malloc(GW_PLAN_OPTION_COUNT * sizeof *scratch);
     tree.vectors = malloc(8 * (size_t)GW_PLAN_OPTION_COUNT * sizeof *tree.vectors);
@@ -236,8 +253,9 @@ static void run_trees(int full, uint64_t count, uint64_t seed, tally *t) {
         gw_plan_tick evaluated = -1;
         gw_plan_status status = gw_plan_tree_brute(&tree.tree, choice, &brute);
         int bad = status != GW_PLAN_OK && tree_mismatch("brute force status", i, (int64_t)status, 0);
-        bad |= !bad && (gw_plan_tree_eval(&tree.tree, choice, &evaluated) != GW_PLAN_OK ||
-                        evaluated != brute.makespan) &&
+        bad |= !bad &&
+               (gw_plan_tree_eval(&tree.tree, choice, &evaluated) != GW_PLAN_OK ||
+                evaluated != brute.makespan) &&
                tree_mismatch("evaluator differs from brute force", i, evaluated, brute.makespan);
         /* First the whole set of options, then what dominance leaves of it. */
         for (int reduced = 0; reduced < 2 && !bad; reduced++) {
@@ -245,7 +263,8 @@ static void run_trees(int full, uint64_t count, uint64_t seed, tally *t) {
                 uint32_t used = 0;
                 for (uint32_t c = 0; c < tree.tree.class_count; c++) {
                     uint32_t size = tree.class_first[c + 1] - tree.class_first[c];
-                    memmove(tree.vectors + used, tree.vectors + tree.class_first[c], size * sizeof *tree.vectors);
+                    memmove(tree.vectors + used, tree.vectors + tree.class_first[c],
+                            size * sizeof *tree.vectors);
                     uint32_t kept = gw_plan_vectors_reduce(tree.vectors + used, size, scratch);
                     tree.class_first[c] = used;
                     used += kept;
@@ -254,10 +273,12 @@ static void run_trees(int full, uint64_t count, uint64_t seed, tally *t) {
             }
             status = gw_plan_tree_solve(&tree.tree, NULL, workspace, workspace_size, choice, &cert);
             bad |= status != GW_PLAN_OK && tree_mismatch(gw_plan_status_string(status), i, 0, 0);
-            bad |= !bad && (cert.makespan != brute.makespan || !cert.proven) &&
-                   tree_mismatch(reduced ? "after dominance" : "all options", i, cert.makespan, brute.makespan);
-            bad |= !bad && (gw_plan_tree_eval(&tree.tree, choice, &evaluated) != GW_PLAN_OK ||
-                            evaluated != cert.makespan) &&
+            bad |=
+                !bad && (cert.makespan != brute.makespan || !cert.proven) &&
+                tree_mismatch(reduced ? "after dominance" : "all options", i, cert.makespan, brute.makespan);
+            bad |= !bad &&
+                   (gw_plan_tree_eval(&tree.tree, choice, &evaluated) != GW_PLAN_OK ||
+                    evaluated != cert.makespan) &&
                    tree_mismatch("evaluator differs from solver", i, evaluated, cert.makespan);
         }
         t->instances++;
@@ -271,7 +292,8 @@ static void run_trees(int full, uint64_t count, uint64_t seed, tally *t) {
     fflush(stdout);
 }
 
-int main(int argc, char **argv) {
+int main(int argc, char **argv)
+{
     uint64_t fusion = 7000;
     uint64_t joint = 1000;
     uint64_t tree = 1000;
@@ -293,7 +315,10 @@ int main(int argc, char **argv) {
         } else if (strcmp(argv[i], "--tensors-max") == 0 && value >= 1 && value <= 20) {
             tensors_max = (uint32_t)value;
         } else {
-            fprintf(stderr, "usage: %s [--fusion N] [--joint N] [--tree N] [--tree-full N] [--seed S] [--tensors-max 1..20]\n", argv[0]);
+            fprintf(stderr,
+                    "usage: %s [--fusion N] [--joint N] [--tree N] [--tree-full N] [--seed S] [--tensors-max "
+                    "1..20]\n",
+                    argv[0]);
             return 2;
         }
     }
@@ -305,13 +330,15 @@ int main(int argc, char **argv) {
     uint64_t mismatches = 0;
     tally t;
     for (int shape = SHAPE_AFFINE; shape <= SHAPE_ANY; shape++) {
-        run((random_shape)shape, fusion / 7 + (shape == SHAPE_AFFINE ? fusion % 7 : 0), seed, tensors_max, &t);
+        run((random_shape)shape, fusion / 7 + (shape == SHAPE_AFFINE ? fusion % 7 : 0), seed, tensors_max,
+            &t);
         mismatches += t.mismatches;
     }
     run(SHAPE_JOINT, joint, seed, tensors_max, &t);
     mismatches += t.mismatches;
     (void)gw_plan_options_list(0, UINT32_MAX, all_options, GW_PLAN_OPTION_COUNT, &all_count);
-    (void)gw_plan_options_list(GW_PLAN_OPTIONS_GPU_ONLY, UINT32_MAX, gpu_options, GW_PLAN_OPTION_COUNT, &gpu_count);
+    (void)gw_plan_options_list(GW_PLAN_OPTIONS_GPU_ONLY, UINT32_MAX, gpu_options, GW_PLAN_OPTION_COUNT,
+                               &gpu_count);
     run_trees(0, tree, seed, &t);
     mismatches += t.mismatches;
     run_trees(1, tree_full, seed, &t);

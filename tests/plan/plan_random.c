@@ -9,42 +9,59 @@ const char *const random_shape_names[SHAPE_COUNT] = {
 };
 
 /* splitmix64: any seed is good. */
-uint64_t random_next(plan_random *random) {
+uint64_t random_next(plan_random *random)
+{
     uint64_t z = random->state += UINT64_C(0x9E3779B97F4A7C15);
     z = (z ^ (z >> 30)) * UINT64_C(0xBF58476D1CE4E5B9);
     z = (z ^ (z >> 27)) * UINT64_C(0x94D049BB133111EB);
     return z ^ (z >> 31);
 }
 
-int64_t random_between(plan_random *random, int64_t low, int64_t high) {
+int64_t random_between(plan_random *random, int64_t low, int64_t high)
+{
     return low + (int64_t)(random_next(random) % (uint64_t)(high - low + 1));
 }
 
-static double unit(plan_random *random) { return (double)(random_next(random) >> 11) * 0x1p-53; }
+static double unit(plan_random *random)
+{
+    return (double)(random_next(random) >> 11) * 0x1p-53;
+}
 
 /* base * 10^(0..2) */
-static int64_t log_uniform(plan_random *random, double base) { return (int64_t)(base * pow(10.0, 2.0 * unit(random))); }
+static int64_t log_uniform(plan_random *random, double base)
+{
+    return (int64_t)(base * pow(10.0, 2.0 * unit(random)));
+}
 
 enum { STYLE_LOG, STYLE_TIES, STYLE_REAL, STYLE_COUNT };
 
-static gw_plan_tick startup(plan_random *random, int style) {
+static gw_plan_tick startup(plan_random *random, int style)
+{
     switch (style) {
-    case STYLE_LOG: return log_uniform(random, 1e4);
-    case STYLE_TIES: return random_between(random, 0, 4);
-    default: return random_between(random, 0, 400) * GW_PLAN_TICKS_PER_US;
+    case STYLE_LOG:
+        return log_uniform(random, 1e4);
+    case STYLE_TIES:
+        return random_between(random, 0, 4);
+    default:
+        return random_between(random, 0, 400) * GW_PLAN_TICKS_PER_US;
     }
 }
 
-static gw_plan_tick slope(plan_random *random, int style) {
+static gw_plan_tick slope(plan_random *random, int style)
+{
     switch (style) {
-    case STYLE_LOG: return log_uniform(random, 1e1);
-    case STYLE_TIES: return random_between(random, 0, 2);
-    default: return random_between(random, 1000, 400000);
+    case STYLE_LOG:
+        return log_uniform(random, 1e1);
+    case STYLE_TIES:
+        return random_between(random, 0, 2);
+    default:
+        return random_between(random, 1000, 400000);
     }
 }
 
 gw_plan_cost random_cost(plan_random *random, int style, int kind, int64_t elems_scale, int64_t *table_x,
-                         gw_plan_tick *table_y) {
+                         gw_plan_tick *table_y)
+{
     gw_plan_cost cost;
     memset(&cost, 0, sizeof cost);
     cost.kind = (gw_plan_cost_kind)kind;
@@ -70,7 +87,8 @@ gw_plan_cost random_cost(plan_random *random, int style, int kind, int64_t elems
 
 static const gw_plan_cost zero_cost = {GW_PLAN_COST_AFFINE, 0, 0, 0, 0, NULL, NULL};
 
-void random_problem_make(plan_random *random, random_shape shape, uint32_t tensor_count, random_problem *out) {
+void random_problem_make(plan_random *random, random_shape shape, uint32_t tensor_count, random_problem *out)
+{
     memset(out, 0, sizeof *out);
     int style = (int)random_between(random, 0, STYLE_COUNT - 1);
     int64_t elems_scale = style == STYLE_TIES ? 3 : style == STYLE_LOG ? 1000 : 1000000;
@@ -108,8 +126,10 @@ void random_problem_make(plan_random *random, random_shape shape, uint32_t tenso
         int dec_kind = any ? (int)random_between(random, 0, 3) : GW_PLAN_COST_AFFINE;
         int has_decode = any ? random_between(random, 0, 2) > 0 : (int)shape % 2 == 1;
         method->name = "m";
-        method->enc = random_cost(random, style, enc_kind, elems_scale, out->table_x[m][0], out->table_y[m][0]);
-        method->net = random_cost(random, style, net_kind, elems_scale, out->table_x[m][1], out->table_y[m][1]);
+        method->enc =
+            random_cost(random, style, enc_kind, elems_scale, out->table_x[m][0], out->table_y[m][0]);
+        method->net =
+            random_cost(random, style, net_kind, elems_scale, out->table_x[m][1], out->table_y[m][1]);
         method->dec = has_decode ? random_cost(random, style, dec_kind, elems_scale, out->table_x[m][2],
                                                out->table_y[m][2])
                                  : zero_cost;
@@ -121,7 +141,8 @@ void random_problem_make(plan_random *random, random_shape shape, uint32_t tenso
     if (shape == SHAPE_JOINT && random_between(random, 0, 3) == 0) {
         for (uint32_t i = 0; i < tensor_count; i++) {
             if (random_between(random, 0, 3) == 0) {
-                out->tensors[i].forbidden = 1u << random_between(random, 0, (int64_t)problem->method_count - 1);
+                out->tensors[i].forbidden = 1u
+                                            << random_between(random, 0, (int64_t)problem->method_count - 1);
             }
         }
         int64_t largest = 0;

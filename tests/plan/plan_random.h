@@ -10,7 +10,7 @@
 
 #define RANDOM_TENSORS_MAX 24
 #define RANDOM_METHODS_MAX 4
-#define RANDOM_TABLE_MAX 5
+#define RANDOM_TABLE_MAX   5
 
 typedef struct plan_random {
     uint64_t state;
@@ -30,21 +30,21 @@ uint64_t random_next(plan_random *random);
 int64_t random_between(plan_random *random, int64_t low, int64_t high);
 
 typedef enum random_shape {
-    SHAPE_AFFINE,          /* one method, affine, no decode */
+    SHAPE_AFFINE, /* one method, affine, no decode */
     SHAPE_AFFINE_DECODE,
     SHAPE_MAXLIN,
     SHAPE_MAXLIN_DECODE,
     SHAPE_HINGE,
     SHAPE_HINGE_DECODE,
-    SHAPE_ANY,             /* one method, any curves, either decode rule, CPU encode possible */
-    SHAPE_JOINT,           /* 2 to 3 methods of any kind, forbidden methods, memory cap */
+    SHAPE_ANY,   /* one method, any curves, either decode rule, CPU encode possible */
+    SHAPE_JOINT, /* 2 to 3 methods of any kind, forbidden methods, memory cap */
     SHAPE_COUNT
 } random_shape;
 
 extern const char *const random_shape_names[SHAPE_COUNT];
 
-/* Values come from one of three generators, chosen at random: log-uniform over two decades, small integers with
- * many ties and zeros, real microseconds. */
+/* Values come from one of three generators, chosen at random: log-uniform over two decades, small integers
+ * with many ties and zeros, real microseconds. */
 void random_problem_make(plan_random *random, random_shape shape, uint32_t tensor_count, random_problem *out);
 
 /* One curve, with storage for a table. */

@@ -5,7 +5,8 @@
  */
 #include "cmd_plan.h"
 
-int main(int argc, char **argv) {
+int main(int argc, char **argv)
+{
     argv[0] = (char *)"plan";
     return gw_cmd_plan(argc, argv);
 }

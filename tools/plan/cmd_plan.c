@@ -30,7 +30,8 @@ static const struct {
     {"cases", plan_cmd_cases, "the cases of the cases file"},
 };
 
-static void print_usage(FILE *out) {
+static void print_usage(FILE *out)
+{
     fprintf(out, "usage: gradwire plan SUBCOMMAND [OPTIONS] [FILES]\n\n");
     for (int i = 0; i < PLAN_CMD_COUNT; i++) {
         fprintf(out, "  %-10s %s\n", commands[i].name, commands[i].summary);
@@ -38,7 +39,8 @@ static void print_usage(FILE *out) {
     fprintf(out, "\ngradwire plan SUBCOMMAND --help lists the options.\n");
 }
 
-int gw_cmd_plan(int argc, char **argv) {
+int gw_cmd_plan(int argc, char **argv)
+{
     if (argc < 2) {
         print_usage(stderr);
         return GW_CLI_USAGE;

@@ -1,10 +1,10 @@
 /*
  * plan check PLAN TRACE: a prediction against a recording.
  *
- * Each recorded step is replayed at the serial level: messages leave in the recorded order, each when its last
- * gradient is ready and the network is free, with the recorded durations. If the replay's end matches the recording,
- * the model of the timeline holds for this job, whatever the cost curves say. Then the plan's own prediction is put
- * beside the recording, directly when the plan has the recorded groups.
+ * Each recorded step is replayed at the serial level: messages leave in the recorded order, each when its
+ * last gradient is ready and the network is free, with the recorded durations. If the replay's end matches
+ * the recording, the model of the timeline holds for this job, whatever the cost curves say. Then the plan's
+ * own prediction is put beside the recording, directly when the plan has the recorded groups.
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
@@ -21,7 +21,8 @@
 #define BUCKETS_MAX 4096
 
 /* All-reduces of a step: those that start between its first gradient and the next step's. */
-static size_t step_messages(const plan_kineto *trace, size_t s, const plan_kineto_collective **messages) {
+static size_t step_messages(const plan_kineto *trace, size_t s, const plan_kineto_collective **messages)
+{
     double from = trace->steps[s].gradients[0].ready_us;
     double until = INFINITY;
     for (size_t next = s + 1; next < trace->step_count; next++) {
@@ -33,7 +34,8 @@ static size_t step_messages(const plan_kineto *trace, size_t s, const plan_kinet
     size_t count = 0;
     for (size_t i = 0; i < trace->collective_count; i++) {
         const plan_kineto_collective *c = &trace->collectives[i];
-        if (strcmp(c->name, "allreduce") == 0 && c->start_us >= from && c->start_us < until && count < BUCKETS_MAX) {
+        if (strcmp(c->name, "allreduce") == 0 && c->start_us >= from && c->start_us < until &&
+            count < BUCKETS_MAX) {
             messages[count++] = c;
         }
     }
@@ -41,7 +43,9 @@ static size_t step_messages(const plan_kineto *trace, size_t s, const plan_kinet
 }
 
 /* Cuts the parameters into the recorded messages. Returns 0 when a boundary falls inside a tensor. */
-static int cut_params(const plan_model *params, const plan_kineto_collective **messages, size_t count, uint32_t *ends) {
+static int cut_params(const plan_model *params, const plan_kineto_collective **messages, size_t count,
+                      uint32_t *ends)
+{
     uint32_t at = 0;
     for (size_t j = 0; j < count; j++) {
         int64_t sum = 0;
@@ -59,7 +63,8 @@ static int cut_params(const plan_model *params, const plan_kineto_collective **m
     return at == params->count;
 }
 
-int plan_cmd_check(const plan_args *args) {
+int plan_cmd_check(const plan_args *args)
+{
     if (args->file_count != 2 || args->params == NULL) {
         return gw_cli_error(GW_CLI_USAGE, NULL, "plan check takes a plan, a recording and --params CSV");
     }
@@ -82,8 +87,8 @@ int plan_cmd_check(const plan_args *args) {
         code = gw_cli_error(GW_CLI_IO, NULL, "memory is short");
     }
     if (code == GW_CLI_OK && plan.tensor_count != params.count) {
-        code = gw_cli_error(GW_CLI_BAD_DATA, args->files[0], "is for %u tensors, %s has %u", plan.tensor_count,
-                            args->params, params.count);
+        code = gw_cli_error(GW_CLI_BAD_DATA, args->files[0], "is for %u tensors, %s has %u",
+                            plan.tensor_count, args->params, params.count);
     }
     json_t *steps = json_array();
     double worst = 0;
@@ -137,25 +142,29 @@ int plan_cmd_check(const plan_args *args) {
             printf("step %lld: %zu messages, recorded end %.3f ms, replay %.3f ms, error %.3f %%\n",
                    (long long)step->number, count, recorded / 1e3, network / 1e3, 100 * error);
         }
-        json_array_append_new(steps, json_pack("{s:I,s:o,s:f,s:f,s:f}", "step", (json_int_t)step->number, "message_elems",
-                                               elems, "recorded_us", recorded, "replay_us", network, "error", error));
+        json_array_append_new(steps, json_pack("{s:I,s:o,s:f,s:f,s:f}", "step", (json_int_t)step->number,
+                                               "message_elems", elems, "recorded_us", recorded, "replay_us",
+                                               network, "error", error));
     }
     if (code == GW_CLI_OK && replayed == 0) {
-        code = gw_cli_error(GW_CLI_BAD_DATA, args->files[1], "holds no all-reduce with NCCL metadata to compare with");
+        code = gw_cli_error(GW_CLI_BAD_DATA, args->files[1],
+                            "holds no all-reduce with NCCL metadata to compare with");
     }
     if (code == GW_CLI_OK) {
         double recorded = recorded_sum / (double)replayed;
         double error = recorded > 0 ? plan.makespan_us / recorded - 1 : INFINITY;
         if (!args->json) {
-            printf("replay with recorded durations: worst error %.3f %% over %zu steps\n", 100 * worst, replayed);
+            printf("replay with recorded durations: worst error %.3f %% over %zu steps\n", 100 * worst,
+                   replayed);
             printf("plan %s: predicts %.3f ms, recorded %.3f ms on average (%+.1f %%)%s\n", args->files[0],
                    plan.makespan_us / 1e3, recorded / 1e3, 100 * error,
-                   same_groups ? "" : "; the recording used other groups, so this is not an error of the model");
+                   same_groups ? ""
+                               : "; the recording used other groups, so this is not an error of the model");
         } else {
-            code = gw_cli_json_print(json_pack("{s:O,s:f,s:o,s:f,s:o,s:b,s:i}", "steps", steps, "replay_error_max", worst,
-                                               "predicted_us", gw_cli_json_real(plan.makespan_us), "recorded_us", recorded,
-                                               "prediction_error", gw_cli_json_real(error), "same_groups", same_groups,
-                                               "steps_without_messages", skipped));
+            code = gw_cli_json_print(json_pack(
+                "{s:O,s:f,s:o,s:f,s:o,s:b,s:i}", "steps", steps, "replay_error_max", worst, "predicted_us",
+                gw_cli_json_real(plan.makespan_us), "recorded_us", recorded, "prediction_error",
+                gw_cli_json_real(error), "same_groups", same_groups, "steps_without_messages", skipped));
         }
     }
     json_decref(steps);

@@ -1,5 +1,6 @@
 /*
- * plan compare: the exact plan beside the rules of frameworks and papers, at the serial level and the case's level.
+ * plan compare: the exact plan beside the rules of frameworks and papers, at the serial level and the case's
+ * level.
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
@@ -11,11 +12,12 @@
 #include "plan_commands.h"
 #include "plan_run.h"
 
-static int compare_model(const plan_args *args, const plan_library *library, const plan_case *c, const char *path,
-                         json_t *rows_out) {
-    static const char *const fused[] = {"auto", "layerwise", "one-group", "ddp", "horovod", "bucket-sweep", "even",
-                                        "mgwfbp", "mergecomp2", "mergecomp3", "mergecomp4", "cupcake",
-                                        "cupcake-literal", NULL};
+static int compare_model(const plan_args *args, const plan_library *library, const plan_case *c,
+                         const char *path, json_t *rows_out)
+{
+    static const char *const fused[] = {
+        "auto",   "layerwise",  "one-group",  "ddp",        "horovod", "bucket-sweep",    "even",
+        "mgwfbp", "mergecomp2", "mergecomp3", "mergecomp4", "cupcake", "cupcake-literal", NULL};
     static const char *const trees[] = {"auto", "bytecomp", NULL};
     plan_model model;
     int code = plan_model_read(path, &model);
@@ -28,8 +30,9 @@ static int compare_model(const plan_args *args, const plan_library *library, con
     plan_result charted[3]; /* unplanned, PyTorch's buckets, ours */
     memset(charted, 0, sizeof charted);
     if (!args->json) {
-        printf("%s, case %s, %u tensors\n%-18s %12s %10s %8s %10s%s\n", path, c->name, model.count, "plan", "ms",
-               "over best", "groups", "solve us", c->level == GW_PLAN_LEVEL_SERIAL ? "" : "  at level ms");
+        printf("%s, case %s, %u tensors\n%-18s %12s %10s %8s %10s%s\n", path, c->name, model.count, "plan",
+               "ms", "over best", "groups", "solve us",
+               c->level == GW_PLAN_LEVEL_SERIAL ? "" : "  at level ms");
     }
     for (int a = 0; algorithms[a] != NULL && code == GW_CLI_OK; a++) {
         plan_result result;
@@ -49,23 +52,24 @@ static int compare_model(const plan_args *args, const plan_library *library, con
             code = plan_run_timeline(&result, c, c->level, NULL, NULL, &judged);
         }
         if (args->json) {
-            json_array_append_new(rows_out, json_pack("{s:s,s:s,s:f,s:f,s:f,s:o,s:b,s:f,s:i,s:b,s:f}", "model", path, "plan",
-                                                      algorithms[a], "makespan_us", ms * 1e3, "lower_bound_us",
-                                                      a == 0 ? bound * 1e3 : plan_us(result.cert.lower_bound),
-                                                      "over_best_percent", over, "gap", gw_cli_json_real(plan_gap(&result.cert)),
-                                                      "proven", result.cert.proven,
-                                                      "solve_us", result.solve_us, "groups", (int)result.group_count,
-                                                      "stopped_by_limit", result.cert.stopped, "judged_us",
-                                                      plan_us(judged)));
+            json_array_append_new(
+                rows_out,
+                json_pack("{s:s,s:s,s:f,s:f,s:f,s:o,s:b,s:f,s:i,s:b,s:f}", "model", path, "plan",
+                          algorithms[a], "makespan_us", ms * 1e3, "lower_bound_us",
+                          a == 0 ? bound * 1e3 : plan_us(result.cert.lower_bound), "over_best_percent", over,
+                          "gap", gw_cli_json_real(plan_gap(&result.cert)), "proven", result.cert.proven,
+                          "solve_us", result.solve_us, "groups", (int)result.group_count, "stopped_by_limit",
+                          result.cert.stopped, "judged_us", plan_us(judged)));
         } else {
-            printf("%-18s %12.3f %9.3f%% %8u %10.1f", algorithms[a], ms, over, result.group_count, result.solve_us);
+            printf("%-18s %12.3f %9.3f%% %8u %10.1f", algorithms[a], ms, over, result.group_count,
+                   result.solve_us);
             if (c->level != GW_PLAN_LEVEL_SERIAL) {
                 printf(" %12.3f", plan_us(judged) / 1e3);
             }
             printf("%s%s\n", result.cert.proven && a == 0 ? "  proven optimal" : "",
                    result.cert.stopped ? "  (stopped by a limit)" : "");
         }
-        int row = c->kind == PLAN_TREE                        ? (a == 0 ? 2 : -1)
+        int row = c->kind == PLAN_TREE                      ? (a == 0 ? 2 : -1)
                   : strcmp(algorithms[a], "layerwise") == 0 ? 0
                   : strcmp(algorithms[a], "ddp") == 0       ? 1
                   : a == 0                                  ? 2
@@ -80,7 +84,8 @@ static int compare_model(const plan_args *args, const plan_library *library, con
         const plan_chart_row rows[3] = {{"one message a tensor", &charted[0]},
                                         {"PyTorch buckets (1 MiB, then 25 MiB)", &charted[1]},
                                         {"gradwire plan", &charted[2]}};
-        code = c->kind == PLAN_TREE ? plan_chart_svg(rows + 2, 1, c, args->svg) : plan_chart_svg(rows, 3, c, args->svg);
+        code = c->kind == PLAN_TREE ? plan_chart_svg(rows + 2, 1, c, args->svg)
+                                    : plan_chart_svg(rows, 3, c, args->svg);
     }
     for (int row = 0; row < 3; row++) {
         plan_result_free(&charted[row]);
@@ -92,7 +97,8 @@ static int compare_model(const plan_args *args, const plan_library *library, con
     return code;
 }
 
-int plan_cmd_compare(const plan_args *args) {
+int plan_cmd_compare(const plan_args *args)
+{
     if (args->file_count == 0) {
         return gw_cli_error(GW_CLI_USAGE, NULL, "plan compare takes one or more models");
     }

@@ -21,13 +21,15 @@ typedef struct opened {
     plan_setup setup;
 } opened;
 
-static void close_all(opened *o) {
+static void close_all(opened *o)
+{
     plan_setup_free(&o->setup);
     plan_model_free(&o->model);
     plan_library_close(&o->library);
 }
 
-static int open_all(const plan_args *args, opened *o) {
+static int open_all(const plan_args *args, opened *o)
+{
     memset(o, 0, sizeof *o);
     int code = plan_args_case(args, &o->library, &o->c);
     if (code != GW_CLI_OK) {
@@ -44,7 +46,9 @@ static int open_all(const plan_args *args, opened *o) {
 }
 
 /* Groups from a plan file or from fixed buckets. */
-static int load_groups(const plan_args *args, opened *o, gw_plan_group **groups, uint32_t *count, double *claimed_us) {
+static int load_groups(const plan_args *args, opened *o, gw_plan_group **groups, uint32_t *count,
+                       double *claimed_us)
+{
     *groups = NULL;
     *claimed_us = NAN;
     if (args->file_count == 2) {
@@ -54,7 +58,8 @@ static int load_groups(const plan_args *args, opened *o, gw_plan_group **groups,
             return code;
         }
         if (file.hash != 0 && file.hash != plan_problem_hash(&o->model)) {
-            gw_cli_note("%s was made for a model with other names or sizes than %s", args->files[1], args->files[0]);
+            gw_cli_note("%s was made for a model with other names or sizes than %s", args->files[1],
+                        args->files[0]);
         }
         code = plan_file_groups(args->files[1], &file, &o->setup, &o->model, groups, count);
         *claimed_us = file.makespan_us;
@@ -78,9 +83,11 @@ static int load_groups(const plan_args *args, opened *o, gw_plan_group **groups,
     return GW_CLI_OK;
 }
 
-int plan_cmd_eval(const plan_args *args) {
+int plan_cmd_eval(const plan_args *args)
+{
     if (!(args->file_count == 2 || (args->file_count == 1 && args->bucket_mib > 0))) {
-        return gw_cli_error(GW_CLI_USAGE, NULL, "plan eval takes a model and a plan, or a model and --bucket-mib");
+        return gw_cli_error(GW_CLI_USAGE, NULL,
+                            "plan eval takes a model and a plan, or a model and --bucket-mib");
     }
     opened o;
     int code = open_all(args, &o);
@@ -131,7 +138,8 @@ int plan_cmd_eval(const plan_args *args) {
     return code;
 }
 
-int plan_cmd_verify(const plan_args *args) {
+int plan_cmd_verify(const plan_args *args)
+{
     if (args->file_count != 1 && args->file_count != 2) {
         return gw_cli_error(GW_CLI_USAGE, NULL, "plan verify takes a model and, if wanted, a plan");
     }
@@ -142,7 +150,8 @@ int plan_cmd_verify(const plan_args *args) {
     }
     if (o.c.kind == PLAN_TREE) {
         close_all(&o);
-        return gw_cli_error(GW_CLI_USAGE, NULL, "plan verify checks fused plans; tests/plan checks option trees");
+        return gw_cli_error(GW_CLI_USAGE, NULL,
+                            "plan verify checks fused plans; tests/plan checks option trees");
     }
     gw_plan_limits limits = plan_args_limits(args, 1000);
     plan_result exact;
@@ -166,8 +175,8 @@ int plan_cmd_verify(const plan_args *args) {
         gw_plan all = {groups, o.model.count, 0};
         int64_t dummy = 0;
         gw_plan_status status = groups == NULL ? GW_PLAN_ERR_LIMIT
-                                               : gw_plan_solve(&o.setup.problem, GW_PLAN_BRUTE, 0, NULL, &dummy,
-                                                               sizeof dummy, &all, &brute);
+                                               : gw_plan_solve(&o.setup.problem, GW_PLAN_BRUTE, 0, NULL,
+                                                               &dummy, sizeof dummy, &all, &brute);
         if (status == GW_PLAN_OK) {
             json_object_set_new(root, "brute_force_ticks", json_integer((json_int_t)brute.makespan));
             json_object_set_new(root, "brute_force_plans", json_integer((json_int_t)brute.labels));
@@ -209,10 +218,11 @@ int plan_cmd_verify(const plan_args *args) {
                        differs ? ", and not what the file claims" : "");
             }
             if (makespan < exact.cert.lower_bound) {
-                code = gw_cli_error(GW_CLI_BAD_DATA, args->files[1], "beats the lower bound: a bug, please report it");
+                code = gw_cli_error(GW_CLI_BAD_DATA, args->files[1],
+                                    "beats the lower bound: a bug, please report it");
             } else if (differs) {
-                code = gw_cli_error(GW_CLI_BAD_DATA, args->files[1], "claims %.3f us but evaluates to %.3f us", claimed,
-                                    us);
+                code = gw_cli_error(GW_CLI_BAD_DATA, args->files[1],
+                                    "claims %.3f us but evaluates to %.3f us", claimed, us);
             }
         }
         free(groups);
@@ -228,12 +238,14 @@ int plan_cmd_verify(const plan_args *args) {
 }
 
 /*
- * PyTorch's rule (torch/csrc/distributed/c10d/reducer.cpp, compute_bucket_assignment_by_size): parameters in the
- * order the reducer sees them, a bucket closes when its bytes reach its limit; the next limit of the list follows, the
- * last repeats. A list entry in MB of 2^20 bytes reproduces a group when the group without its last tensor is
- * smaller and the whole group is not: any limit in (bytes - last tensor, bytes]; its middle is used.
+ * PyTorch's rule (torch/csrc/distributed/c10d/reducer.cpp, compute_bucket_assignment_by_size): parameters in
+ * the order the reducer sees them, a bucket closes when its bytes reach its limit; the next limit of the list
+ * follows, the last repeats. A list entry in MB of 2^20 bytes reproduces a group when the group without its
+ * last tensor is smaller and the whole group is not: any limit in (bytes - last tensor, bytes]; its middle is
+ * used.
  */
-int plan_cmd_export(const plan_args *args) {
+int plan_cmd_export(const plan_args *args)
+{
     if (args->file_count != 1 && args->file_count != 2) {
         return gw_cli_error(GW_CLI_USAGE, NULL, "plan export takes a model and, if wanted, a plan");
     }
@@ -252,8 +264,8 @@ int plan_cmd_export(const plan_args *args) {
     } else {
         plan_result result;
         gw_plan_limits limits = plan_args_limits(args, 1000);
-        code = plan_run(&o.library, &o.c, &o.model, args->files[0], args->algorithm != NULL ? args->algorithm : "auto",
-                        args->method, &limits, &result);
+        code = plan_run(&o.library, &o.c, &o.model, args->files[0],
+                        args->algorithm != NULL ? args->algorithm : "auto", args->method, &limits, &result);
         if (code == GW_CLI_OK) {
             groups = result.fused;
             count = result.group_count;
@@ -269,7 +281,8 @@ int plan_cmd_export(const plan_args *args) {
             for (uint32_t i = groups[j].first; i < groups[j].first + groups[j].tensor_count; i++) {
                 bytes[j] += 4 * o.model.tensors[i].elems;
             }
-            /* Half the last tensor below the group's bytes, on a grid of 1e-6 MB (about a byte): survives printing. */
+            /* Half the last tensor below the group's bytes, on a grid of 1e-6 MB (about a byte): survives
+             * printing. */
             int64_t last = 4 * o.model.tensors[groups[j].first + groups[j].tensor_count - 1].elems;
             caps[j] = round((double)(bytes[j] - last / 2) / 1048576.0 * 1e6) / 1e6;
             json_array_append_new(list, json_real(caps[j]));
@@ -284,7 +297,8 @@ int plan_cmd_export(const plan_args *args) {
             held += 4 * o.model.tensors[i].elems;
             int64_t limit = (int64_t)(caps[bucket < count ? bucket : count - 1] * 1048576.0);
             if (held >= limit || i + 1 == o.model.count) {
-                if (bucket >= count || groups[bucket].first != first || groups[bucket].tensor_count != i + 1 - first) {
+                if (bucket >= count || groups[bucket].first != first ||
+                    groups[bucket].tensor_count != i + 1 - first) {
                     why = "a tensor without elements at a cut, or equal sums, would move a boundary";
                     wrong = bucket;
                 }
@@ -294,8 +308,8 @@ int plan_cmd_export(const plan_args *args) {
             }
         }
         if (why != NULL) {
-            code = gw_cli_error(GW_CLI_BAD_DATA, args->files[0], "PyTorch would not cut the same groups (bucket %u: %s)",
-                                wrong, why);
+            code = gw_cli_error(GW_CLI_BAD_DATA, args->files[0],
+                                "PyTorch would not cut the same groups (bucket %u: %s)", wrong, why);
             json_decref(list);
         } else {
             json_t *root = json_pack("{s:o,s:i,s:b,s:s}", "bucket_cap_mb_list", list, "buckets", (int)count,

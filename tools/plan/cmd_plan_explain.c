@@ -16,25 +16,29 @@ typedef struct change {
     char words[160];
 } change;
 
-static gw_plan_tick evaluate(const gw_plan_problem *problem, gw_plan_group *groups, uint32_t count) {
+static gw_plan_tick evaluate(const gw_plan_problem *problem, gw_plan_group *groups, uint32_t count)
+{
     gw_plan plan = {groups, count, count};
     gw_plan_tick makespan = INT64_MAX;
     return gw_plan_eval(problem, &plan, &makespan) == GW_PLAN_OK ? makespan : INT64_MAX;
 }
 
-static void offer(change *best, gw_plan_tick makespan, const char *words) {
+static void offer(change *best, gw_plan_tick makespan, const char *words)
+{
     if (makespan < best->makespan) {
         best->makespan = makespan;
         (void)snprintf(best->words, sizeof best->words, "%s", words);
     }
 }
 
-static void delta_words(gw_plan_tick change_by, char *out, size_t size) {
+static void delta_words(gw_plan_tick change_by, char *out, size_t size)
+{
     double ms = plan_us(change_by) / 1e3;
     (void)snprintf(out, size, change_by == 0 ? "no change" : "%+.3f ms", ms);
 }
 
-int plan_cmd_explain(const plan_args *args) {
+int plan_cmd_explain(const plan_args *args)
+{
     if (args->file_count != 1) {
         return gw_cli_error(GW_CLI_USAGE, NULL, "plan explain takes one model");
     }
@@ -52,8 +56,8 @@ int plan_cmd_explain(const plan_args *args) {
     gw_plan_limits limits = plan_args_limits(args, 1000);
     code = plan_model_read(args->files[0], &model);
     if (code == GW_CLI_OK) {
-        code = plan_run(&library, &c, &model, args->files[0], args->algorithm != NULL ? args->algorithm : "auto",
-                        args->method, &limits, &result);
+        code = plan_run(&library, &c, &model, args->files[0],
+                        args->algorithm != NULL ? args->algorithm : "auto", args->method, &limits, &result);
     }
     if (code == GW_CLI_OK && c.kind == PLAN_TREE) {
         code = gw_cli_error(GW_CLI_USAGE, NULL, "plan explain explains fused plans");
@@ -94,8 +98,10 @@ int plan_cmd_explain(const plan_args *args) {
         if (!args->json) {
             printf("%s, case %s: iteration %.3f ms%s\n", args->files[0], c.name, plan_us(total) / 1e3,
                    result.cert.proven ? ", proven shortest" : "");
-            printf("backprop %.3f ms, encoding %.3f ms, network busy %.3f ms, decoding %.3f ms; %.3f ms are not hidden behind "
-                   "backprop\n\n", plan_us(backprop) / 1e3, plan_us(encode) / 1e3, plan_us(network) / 1e3,
+            printf("backprop %.3f ms, encoding %.3f ms, network busy %.3f ms, decoding %.3f ms; %.3f ms are "
+                   "not hidden behind "
+                   "backprop\n\n",
+                   plan_us(backprop) / 1e3, plan_us(encode) / 1e3, plan_us(network) / 1e3,
                    plan_us(decode) / 1e3, plan_us(total - backprop) / 1e3);
         }
         const uint32_t n = result.group_count;
@@ -110,7 +116,8 @@ int plan_cmd_explain(const plan_args *args) {
                 memcpy(trial + j + 2, result.fused + j + 1, (n - j - 1) * sizeof *trial);
                 trial[j].tensor_count = cut;
                 trial[j + 1] = (gw_plan_group){group->first + cut, group->tensor_count - cut, group->method};
-                (void)snprintf(words, sizeof words, "split after %.100s", model.tensors[group->first + cut - 1].name);
+                (void)snprintf(words, sizeof words, "split after %.100s",
+                               model.tensors[group->first + cut - 1].name);
                 offer(&split, evaluate(&setup.problem, trial, n + 1), words);
             }
             for (uint32_t m = 0; j + 1 < n && m < setup.problem.method_count; m++) {
@@ -143,9 +150,10 @@ int plan_cmd_explain(const plan_args *args) {
             }
             const change *changes[3] = {&split, &merge, &other};
             static const char *const keys[3] = {"best_split", "merge_next", "other_method"};
-            json_t *entry = json_pack("{s:i,s:i,s:i,s:s,s:f,s:f}", "group", (int)j, "first", (int)group->first, "last",
-                                      (int)(group->first + group->tensor_count - 1), "method", result.groups[j].method,
-                                      "waits_us", plan_us(wait), "network_idle_before_us", plan_us(idle));
+            json_t *entry =
+                json_pack("{s:i,s:i,s:i,s:s,s:f,s:f}", "group", (int)j, "first", (int)group->first, "last",
+                          (int)(group->first + group->tensor_count - 1), "method", result.groups[j].method,
+                          "waits_us", plan_us(wait), "network_idle_before_us", plan_us(idle));
             if (!args->json) {
                 printf("group %u: tensors %u to %u (%s .. %s), %s\n", j, group->first,
                        group->first + group->tensor_count - 1, model.tensors[group->first].name,
@@ -162,8 +170,9 @@ int plan_cmd_explain(const plan_args *args) {
                 }
                 char delta[64];
                 delta_words(changes[k]->makespan - total, delta, sizeof delta);
-                json_object_set_new(entry, keys[k], json_pack("{s:s,s:f}", "change", changes[k]->words, "delta_us",
-                                                              plan_us(changes[k]->makespan) - plan_us(total)));
+                json_object_set_new(entry, keys[k],
+                                    json_pack("{s:s,s:f}", "change", changes[k]->words, "delta_us",
+                                              plan_us(changes[k]->makespan) - plan_us(total)));
                 if (!args->json) {
                     printf("  not %s: %s\n", changes[k]->words, delta);
                 }
@@ -171,10 +180,10 @@ int plan_cmd_explain(const plan_args *args) {
             json_array_append_new(groups_json, entry);
         }
         if (args->json && code == GW_CLI_OK) {
-            code = gw_cli_json_print(json_pack("{s:f,s:b,s:f,s:f,s:f,s:f,s:O}", "makespan_us", plan_us(total), "proven",
-                                               result.cert.proven, "backprop_us", plan_us(backprop), "encode_us",
-                                               plan_us(encode), "network_us", plan_us(network), "decode_us",
-                                               plan_us(decode), "groups", groups_json));
+            code = gw_cli_json_print(json_pack("{s:f,s:b,s:f,s:f,s:f,s:f,s:O}", "makespan_us", plan_us(total),
+                                               "proven", result.cert.proven, "backprop_us", plan_us(backprop),
+                                               "encode_us", plan_us(encode), "network_us", plan_us(network),
+                                               "decode_us", plan_us(decode), "groups", groups_json));
         }
         json_decref(groups_json);
         free(starts);

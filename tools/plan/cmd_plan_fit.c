@@ -2,9 +2,9 @@
  * plan fit: cost curves from measurements. Understands
  *   CSV with columns elems,us (or bytes,us),
  *   output of nccl-tests (size count type redop root time algbw busbw ...; out-of-place time),
- *   Google Benchmark JSON: benchmarks named .../N, or without N but with bytes_per_second or GBps (gradwire_bench, one
- *   buffer size a run: give the files of several runs),
- *   Kineto recordings with NCCL metadata: the minimum per size, since a recorded duration includes waiting for peers.
+ *   Google Benchmark JSON: benchmarks named .../N, or without N but with bytes_per_second or GBps
+ * (gradwire_bench, one buffer size a run: give the files of several runs), Kineto recordings with NCCL
+ * metadata: the minimum per size, since a recorded duration includes waiting for peers.
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
@@ -25,11 +25,13 @@ typedef struct points {
     size_t count;
 } points;
 
-static int add_point(points *p, const char *path, unsigned long line, double elems, double us) {
+static int add_point(points *p, const char *path, unsigned long line, double elems, double us)
+{
     gw_plan_tick ticks;
     if (!(elems >= 0) || elems > 0x1p50 || !(us > 0) || !plan_ticks_from_us(us, &ticks) || ticks == 0) {
-        return gw_cli_error(GW_CLI_BAD_DATA, path, "line %lu: size %g, time %g us: NaN, negative, zero or too long", line,
-                            elems, us);
+        return gw_cli_error(GW_CLI_BAD_DATA, path,
+                            "line %lu: size %g, time %g us: NaN, negative, zero or too long", line, elems,
+                            us);
     }
     if ((p->count & (p->count - 1)) == 0) {
         gw_plan_point *grown = realloc(p->items, (p->count == 0 ? 1 : 2 * p->count) * sizeof *grown);
@@ -43,11 +45,13 @@ static int add_point(points *p, const char *path, unsigned long line, double ele
 }
 
 /* Google Benchmark: {"benchmarks": [{"name": "x/65536", "real_time": 1.5, "time_unit": "us"}]}. */
-static int read_benchmark(const char *path, const char *filter, points *p) {
+static int read_benchmark(const char *path, const char *filter, points *p)
+{
     json_error_t error;
     json_t *root = json_load_file(path, 0, &error);
     if (root == NULL) {
-        return gw_cli_error(GW_CLI_BAD_DATA, path, "line %d, column %d: %s", error.line, error.column, error.text);
+        return gw_cli_error(GW_CLI_BAD_DATA, path, "line %d, column %d: %s", error.line, error.column,
+                            error.text);
     }
     int code = GW_CLI_OK;
     json_t *list = json_object_get(root, "benchmarks");
@@ -56,20 +60,24 @@ static int read_benchmark(const char *path, const char *filter, points *p) {
     if (!json_is_array(list)) {
         code = gw_cli_error(GW_CLI_BAD_DATA, path, "has no array \"benchmarks\"");
     }
-    json_array_foreach(list, index, entry) {
+    json_array_foreach(list, index, entry)
+    {
         const char *name = json_string_value(json_object_get(entry, "name"));
         const char *run = json_string_value(json_object_get(entry, "run_type"));
         const char *aggregate = json_string_value(json_object_get(entry, "aggregate_name"));
         const char *unit = json_string_value(json_object_get(entry, "time_unit"));
         json_t *time = json_object_get(entry, "real_time");
         if (name == NULL || !json_is_number(time) || (filter != NULL && strstr(name, filter) == NULL) ||
-            (run != NULL && strcmp(run, "aggregate") == 0 && (aggregate == NULL || strcmp(aggregate, "median") != 0))) {
+            (run != NULL && strcmp(run, "aggregate") == 0 &&
+             (aggregate == NULL || strcmp(aggregate, "median") != 0))) {
             continue;
         }
         /* The last path component that is a number is the size; ":" introduces named arguments. */
         double elems = NAN;
         for (const char *at = name; at != NULL; at = strchr(at, '/') != NULL ? strchr(at, '/') + 1 : NULL) {
-            const char *digits = strncmp(at, "n:", 2) == 0 ? at + 2 : strncmp(at, "elems:", 6) == 0 ? at + 6 : at;
+            const char *digits = strncmp(at, "n:", 2) == 0       ? at + 2
+                                 : strncmp(at, "elems:", 6) == 0 ? at + 6
+                                                                 : at;
             char *end;
             double value = strtod(digits, &end);
             if (end != digits && (*end == '/' || *end == '\0' || *end == '_')) {
@@ -105,7 +113,8 @@ static int read_benchmark(const char *path, const char *filter, points *p) {
 }
 
 /* CSV or nccl-tests text. */
-static int read_text(const char *path, points *p) {
+static int read_text(const char *path, points *p)
+{
     FILE *file = fopen(path, "r");
     if (file == NULL) {
         return gw_cli_error(GW_CLI_IO, path, "cannot open: %s", strerror(errno));
@@ -131,7 +140,8 @@ static int read_text(const char *path, points *p) {
             double us = NAN;
             int header = 0;
             int index = 0;
-            for (char *field = strtok_r(at, ",\r\n", &save); field != NULL; field = strtok_r(NULL, ",\r\n", &save)) {
+            for (char *field = strtok_r(at, ",\r\n", &save); field != NULL;
+                 field = strtok_r(NULL, ",\r\n", &save)) {
                 if (strcmp(field, "elems") == 0 || strcmp(field, "bytes") == 0) {
                     size_column = index;
                     in_bytes = field[0] == 'b';
@@ -148,8 +158,8 @@ static int read_text(const char *path, points *p) {
                 index++;
             }
             if (!header && (size_column < 0 || time_column < 0)) {
-                code = gw_cli_error(GW_CLI_BAD_DATA, path, "line %lu: no header with elems (or bytes) and us before data",
-                                    number);
+                code = gw_cli_error(GW_CLI_BAD_DATA, path,
+                                    "line %lu: no header with elems (or bytes) and us before data", number);
             } else if (!header) {
                 code = add_point(p, path, number, in_bytes ? elems / 4 : elems, us);
             }
@@ -161,7 +171,8 @@ static int read_text(const char *path, points *p) {
         int root;
         if (sscanf(at, "%lf %lf %31s %31s %d %lf", &bytes, &count, type, redop, &root, &us) == 6) {
             code = add_point(p, path, number, bytes / 4, us); /* float32 elements of the same bytes */
-        } else if (sscanf(at, "%lf %lf %31s %lf", &bytes, &count, type, &us) == 4) { /* all-gather: no redop, root */
+        } else if (sscanf(at, "%lf %lf %31s %lf", &bytes, &count, type, &us) ==
+                   4) { /* all-gather: no redop, root */
             code = add_point(p, path, number, bytes / 4, us);
         } else {
             code = gw_cli_error(GW_CLI_BAD_DATA, path, "line %lu: neither CSV nor an nccl-tests row", number);
@@ -172,7 +183,8 @@ static int read_text(const char *path, points *p) {
 }
 
 /* Minimum duration of all-reduces per size. */
-static int read_kineto(const char *path, points *p) {
+static int read_kineto(const char *path, points *p)
+{
     plan_kineto trace;
     int code = plan_kineto_read(path, &trace);
     double widest = 0;
@@ -198,21 +210,26 @@ static int read_kineto(const char *path, points *p) {
         }
     }
     if (code == GW_CLI_OK && p->count > 0) {
-        gw_cli_note("%s: durations of one size differ by up to %.2f times (waiting for peers); the minimum is used", path,
-                    widest);
+        gw_cli_note(
+            "%s: durations of one size differ by up to %.2f times (waiting for peers); the minimum is used",
+            path, widest);
     }
     plan_kineto_free(&trace);
     return code;
 }
 
-static int by_elems(const void *a, const void *b) {
+static int by_elems(const void *a, const void *b)
+{
     const gw_plan_point *x = a;
     const gw_plan_point *y = b;
-    return x->elems != y->elems ? (x->elems < y->elems ? -1 : 1) : x->ticks < y->ticks ? -1 : x->ticks > y->ticks;
+    return x->elems != y->elems  ? (x->elems < y->elems ? -1 : 1)
+           : x->ticks < y->ticks ? -1
+                                 : x->ticks > y->ticks;
 }
 
 /* Medians per size, raised to the running maximum: curves must not fall. Returns how far rows were raised. */
-static double make_table(points *p) {
+static double make_table(points *p)
+{
     double raised = 0;
     size_t used = 0;
     qsort(p->items, p->count, sizeof *p->items, by_elems);
@@ -235,7 +252,8 @@ static double make_table(points *p) {
 }
 
 /* Adds the points of a file, whatever its kind. */
-static int read_points(const char *path, const char *filter, points *p) {
+static int read_points(const char *path, const char *filter, points *p)
+{
     static char head[65536];
     FILE *file = fopen(path, "rb");
     if (file == NULL) {
@@ -251,7 +269,8 @@ static int read_points(const char *path, const char *filter, points *p) {
     return head[strspn(head, " \t\r\n")] == '{' ? read_benchmark(path, filter, p) : read_text(path, p);
 }
 
-int plan_cmd_fit(const plan_args *args) {
+int plan_cmd_fit(const plan_args *args)
+{
     static const char *const names[4] = {"affine", "maxlin", "hinge", "table"};
     if (args->file_count == 0) {
         return gw_cli_error(GW_CLI_USAGE, NULL, "plan fit takes one or more files");
@@ -279,9 +298,9 @@ int plan_cmd_fit(const plan_args *args) {
     for (int i = 0; i < 3 && code == GW_CLI_OK; i++) {
         gw_plan_status status = gw_plan_cost_fit(p.items, p.count, (gw_plan_cost_kind)i, &fits[i]);
         if (status != GW_PLAN_OK) {
-            code = gw_cli_error(GW_CLI_BAD_DATA, path, "fit: %s", status == GW_PLAN_ERR_ARG
-                                                                       ? "all points have the same size"
-                                                                       : gw_plan_status_string(status));
+            code = gw_cli_error(GW_CLI_BAD_DATA, path, "fit: %s",
+                                status == GW_PLAN_ERR_ARG ? "all points have the same size"
+                                                          : gw_plan_status_string(status));
             break;
         }
         if (fits[i].error_max < best_error) {
@@ -294,13 +313,13 @@ int plan_cmd_fit(const plan_args *args) {
         json_object_set_new(curve, "r2", json_real(fits[i].r2));
         json_object_set_new(forms, names[i], curve);
         if (!args->json) {
-            printf("%-7s a %12.3f us  b %14.9f us/element%s", names[i], plan_us(fits[i].cost.a), plan_us(fits[i].cost.b),
-                   "");
+            printf("%-7s a %12.3f us  b %14.9f us/element%s", names[i], plan_us(fits[i].cost.a),
+                   plan_us(fits[i].cost.b), "");
             if (i == GW_PLAN_COST_HINGE) {
                 printf("  t %lld", (long long)fits[i].cost.t);
             }
-            printf("  error max %.2f %%, mean %.2f %%, R2 %.6f\n", 100 * fits[i].error_max, 100 * fits[i].error_mean,
-                   fits[i].r2);
+            printf("  error max %.2f %%, mean %.2f %%, R2 %.6f\n", 100 * fits[i].error_max,
+                   100 * fits[i].error_mean, fits[i].r2);
         }
     }
     json_t *chosen = NULL;
@@ -326,14 +345,16 @@ int plan_cmd_fit(const plan_args *args) {
             chosen = plan_curve_json(&fits[pick].cost);
         }
         if (error > GW_PLAN_FIT_ERROR_WARN) {
-            gw_cli_note("warning: %s: the %s curve is off by up to %.1f %% (more than 10 %%); plans made with it may not be "
-                        "the best. Use --form table or measure again.", path, names[pick], 100 * error);
+            gw_cli_note("warning: %s: the %s curve is off by up to %.1f %% (more than 10 %%); plans made "
+                        "with it may not be "
+                        "the best. Use --form table or measure again.",
+                        path, names[pick], 100 * error);
         }
         if (!args->json) {
             printf("chosen: %s, error %.2f %% over %zu points\n", names[pick], 100 * error, p.count);
         }
-        json_t *root = json_pack("{s:i,s:o,s:O,s:f,s:b}", "points", (int)p.count, "fits", forms, "curve", chosen,
-                                 "error_max", error, "warning", error > GW_PLAN_FIT_ERROR_WARN);
+        json_t *root = json_pack("{s:i,s:o,s:O,s:f,s:b}", "points", (int)p.count, "fits", forms, "curve",
+                                 chosen, "error_max", error, "warning", error > GW_PLAN_FIT_ERROR_WARN);
         forms = NULL;
         if (args->json) {
             code = gw_cli_json_print(root);

@@ -13,7 +13,8 @@
 #include "plan_kineto.h"
 
 /* Steps with as many gradients as the most common count; *count receives it. */
-static size_t full_steps(const plan_kineto *trace, size_t *count) {
+static size_t full_steps(const plan_kineto *trace, size_t *count)
+{
     size_t best = 0;
     *count = 0;
     for (size_t i = 0; i < trace->step_count; i++) {
@@ -29,7 +30,8 @@ static size_t full_steps(const plan_kineto *trace, size_t *count) {
     return best;
 }
 
-static int is_byteps(const char *path) {
+static int is_byteps(const char *path)
+{
     FILE *file = fopen(path, "rb");
     char text[4096];
     size_t got = file != NULL ? fread(text, 1, sizeof text - 1, file) : 0;
@@ -41,7 +43,8 @@ static int is_byteps(const char *path) {
 }
 
 /* Ready times of gradient i over the chosen steps, relative to each step's first gradient: the median. */
-static double offset_of(const plan_kineto *trace, size_t count, int64_t only, size_t i, double *scratch) {
+static double offset_of(const plan_kineto *trace, size_t count, int64_t only, size_t i, double *scratch)
+{
     size_t used = 0;
     size_t full = 0;
     for (size_t s = 0; s < trace->step_count; s++) {
@@ -56,7 +59,8 @@ static double offset_of(const plan_kineto *trace, size_t count, int64_t only, si
     return gw_cli_median(scratch, used);
 }
 
-int plan_cmd_import(const plan_args *args) {
+int plan_cmd_import(const plan_args *args)
+{
     if (args->file_count != 1) {
         return gw_cli_error(GW_CLI_USAGE, NULL, "plan import takes one recording");
     }
@@ -97,8 +101,8 @@ int plan_cmd_import(const plan_args *args) {
         code = gw_cli_error(GW_CLI_USAGE, path, "has %zu full steps; --step counts from 0", full);
     }
     if (code == GW_CLI_OK && params.count > 0 && params.count != count) {
-        code = gw_cli_error(GW_CLI_BAD_DATA, path, "%zu gradients a step, but %s names %u", count, args->params,
-                            params.count);
+        code = gw_cli_error(GW_CLI_BAD_DATA, path, "%zu gradients a step, but %s names %u", count,
+                            args->params, params.count);
     }
     double *scratch = code == GW_CLI_OK ? calloc(trace.step_count, sizeof *scratch) : NULL;
     double previous = 0;
@@ -115,8 +119,8 @@ int plan_cmd_import(const plan_args *args) {
         gw_plan_tick bwd = 0;
         if (!plan_ticks_from_us(offset - previous, &bwd)) {
             code = gw_cli_error(GW_CLI_BAD_DATA, path, "gradient %zu is ready before gradient %zu", i, i - 1);
-        } else if (!plan_model_add(&model, params.count > 0 ? params.tensors[i].name : name, elems < 0 ? 0 : elems, bwd,
-                                   0)) {
+        } else if (!plan_model_add(&model, params.count > 0 ? params.tensors[i].name : name,
+                                   elems < 0 ? 0 : elems, bwd, 0)) {
             code = gw_cli_error(GW_CLI_IO, NULL, "memory is short");
         }
         previous = offset;
@@ -135,20 +139,20 @@ int plan_cmd_import(const plan_args *args) {
             double span = step->gradient_count > 0 ? step->gradients[step->gradient_count - 1].ready_us -
                                                          step->gradients[0].ready_us
                                                    : 0;
-            json_array_append_new(steps, json_pack("{s:I,s:I,s:b,s:f}", "step", (json_int_t)step->number, "gradients",
-                                                   (json_int_t)step->gradient_count, "monotone", monotone, "span_us",
-                                                   span));
+            json_array_append_new(steps, json_pack("{s:I,s:I,s:b,s:f}", "step", (json_int_t)step->number,
+                                                   "gradients", (json_int_t)step->gradient_count, "monotone",
+                                                   monotone, "span_us", span));
         }
         json_t *collectives = json_array();
         for (size_t i = 0; i < trace.collective_count; i++) {
             const plan_kineto_collective *c = &trace.collectives[i];
             json_array_append_new(collectives, json_pack("{s:s,s:I,s:f,s:f}", "name", c->name, "elems",
-                                                         (json_int_t)c->elems, "start_us", c->start_us, "duration_us",
-                                                         c->duration_us));
+                                                         (json_int_t)c->elems, "start_us", c->start_us,
+                                                         "duration_us", c->duration_us));
         }
-        code = gw_cli_json_print(json_pack("{s:I,s:o,s:o,s:f,s:f}", "events", (json_int_t)trace.event_count, "steps",
-                                           steps, "collectives", collectives, "span_us", previous, "import_ms",
-                                           1e3 * gw_cli_median(seconds, (size_t)args->repeat)));
+        code = gw_cli_json_print(json_pack("{s:I,s:o,s:o,s:f,s:f}", "events", (json_int_t)trace.event_count,
+                                           "steps", steps, "collectives", collectives, "span_us", previous,
+                                           "import_ms", 1e3 * gw_cli_median(seconds, (size_t)args->repeat)));
         if (code == GW_CLI_OK && args->output != NULL) {
             code = plan_model_write_csv(&model, args->output);
         }
@@ -157,14 +161,16 @@ int plan_cmd_import(const plan_args *args) {
         double high = 0;
         for (size_t s = 0; s < trace.step_count; s++) {
             if (trace.steps[s].gradient_count == count) {
-                double span = trace.steps[s].gradients[count - 1].ready_us - trace.steps[s].gradients[0].ready_us;
+                double span =
+                    trace.steps[s].gradients[count - 1].ready_us - trace.steps[s].gradients[0].ready_us;
                 low = span < low ? span : low;
                 high = span > high ? span : high;
             }
         }
-        gw_cli_note("%s: %zu events, %zu full steps of %zu gradients, backprop span %.1f to %.1f ms, read in %.1f ms",
-                    path, trace.event_count, full, count, low / 1e3, high / 1e3,
-                    1e3 * gw_cli_median(seconds, (size_t)args->repeat));
+        gw_cli_note(
+            "%s: %zu events, %zu full steps of %zu gradients, backprop span %.1f to %.1f ms, read in %.1f ms",
+            path, trace.event_count, full, count, low / 1e3, high / 1e3,
+            1e3 * gw_cli_median(seconds, (size_t)args->repeat));
         code = plan_model_write_csv(&model, args->output != NULL ? args->output : "-");
     }
     free(scratch);

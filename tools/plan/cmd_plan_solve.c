@@ -12,7 +12,8 @@
 #include "plan_commands.h"
 #include "plan_file.h"
 
-int plan_cmd_solve(const plan_args *args) {
+int plan_cmd_solve(const plan_args *args)
+{
     if (args->file_count != 1) {
         return gw_cli_error(GW_CLI_USAGE, NULL, "plan solve takes one model");
     }
@@ -55,7 +56,8 @@ int plan_cmd_solve(const plan_args *args) {
         json_t *root = plan_file_json(&result, &c, &model, args->files[0]);
         code = gw_cli_json_print(root);
     } else if (code == GW_CLI_OK) {
-        printf("%s, case %s: %u tensors in %u groups\n", args->files[0], c.name, model.count, result.group_count);
+        printf("%s, case %s: %u tensors in %u groups\n", args->files[0], c.name, model.count,
+               result.group_count);
         printf("iteration %.3f ms, lower bound %.3f ms, gap %.4f %%%s, solved in %.1f us (%s)\n",
                plan_us(result.cert.makespan) / 1e3, plan_us(result.cert.lower_bound) / 1e3,
                100 * plan_gap(&result.cert), result.cert.proven ? " (proven optimal)" : "", result.solve_us,
@@ -84,7 +86,8 @@ int plan_cmd_solve(const plan_args *args) {
     return code;
 }
 
-static int parse_filter(const char *list, uint32_t *filter) {
+static int parse_filter(const char *list, uint32_t *filter)
+{
     static const char *const names[4] = {"gpu", "dense", "scatter", "one-device"};
     *filter = 0;
     while (list != NULL && *list != '\0') {
@@ -104,7 +107,8 @@ static int parse_filter(const char *list, uint32_t *filter) {
     return GW_CLI_OK;
 }
 
-int plan_cmd_options(const plan_args *args) {
+int plan_cmd_options(const plan_args *args)
+{
     uint32_t filter;
     if (args->file_count != 0) {
         return gw_cli_error(GW_CLI_USAGE, NULL, "plan options takes no file");
@@ -164,7 +168,8 @@ int plan_cmd_options(const plan_args *args) {
     return code;
 }
 
-int plan_cmd_cases(const plan_args *args) {
+int plan_cmd_cases(const plan_args *args)
+{
     plan_library library;
     int code = plan_library_open(&library, args->cases_path);
     if (code != GW_CLI_OK) {
@@ -176,7 +181,8 @@ int plan_cmd_cases(const plan_args *args) {
     if (args->json) {
         code = gw_cli_json_print(json_incref(cases));
     } else {
-        json_array_foreach(cases, index, object) {
+        json_array_foreach(cases, index, object)
+        {
             plan_case c;
             json_t *models = NULL;
             if (!plan_case_at(&library, index, &c, &models)) {
@@ -184,8 +190,10 @@ int plan_cmd_cases(const plan_args *args) {
                 break;
             }
             printf("%-36s %-7s %u x %u GPUs, %zu models, methods", c.name,
-                   c.kind == PLAN_JOINT ? "joint" : c.kind == PLAN_FUSION ? "fusion" : "tree", c.cluster.nodes,
-                   c.cluster.gpus, json_array_size(models));
+                   c.kind == PLAN_JOINT    ? "joint"
+                   : c.kind == PLAN_FUSION ? "fusion"
+                                           : "tree",
+                   c.cluster.nodes, c.cluster.gpus, json_array_size(models));
             for (uint32_t m = 0; m < c.method_count; m++) {
                 printf(" %s", c.method_names[m]);
             }

@@ -1,9 +1,9 @@
 /*
  * plan sweep: what if the network, the number of GPUs, the payload or the batch were different?
  *
- * bandwidth multiplies the speed of all links, ratio the payload of the compressing codecs, batch the backprop times;
- * ranks sets the number of GPUs. The break-even bandwidth is where the best plan that may compress stops being
- * shorter than the best that may not; found by bisection on the solver.
+ * bandwidth multiplies the speed of all links, ratio the payload of the compressing codecs, batch the
+ * backprop times; ranks sets the number of GPUs. The break-even bandwidth is where the best plan that may
+ * compress stops being shorter than the best that may not; found by bisection on the solver.
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
@@ -31,13 +31,16 @@ typedef struct sweep_base {
     sweep_axis axis;
 } sweep_base;
 
-static gw_plan_tick scale_tick(gw_plan_tick tick, double factor) {
+static gw_plan_tick scale_tick(gw_plan_tick tick, double factor)
+{
     double scaled = (double)tick * factor;
     return scaled >= (double)GW_PLAN_TICK_MAX ? GW_PLAN_TICK_MAX : (gw_plan_tick)llround(scaled);
 }
 
 /* Makespan of the best plan of the changed case; dense: methods reduced to fp32. */
-static int solve_at(const sweep_base *b, double value, int dense, const char *algorithm, double *us, double *bound_us) {
+static int solve_at(const sweep_base *b, double value, int dense, const char *algorithm, double *us,
+                    double *bound_us)
+{
     plan_case c = *b->c;
     plan_model model = *b->model;
     gw_plan_tensor *scaled = NULL;
@@ -95,7 +98,8 @@ static int solve_at(const sweep_base *b, double value, int dense, const char *al
     return code;
 }
 
-static int write_svg(const char *path, const sweep_point *points, size_t count, const char *axis) {
+static int write_svg(const char *path, const sweep_point *points, size_t count, const char *axis)
+{
     FILE *out = fopen(path, "w");
     if (out == NULL) {
         return gw_cli_error(GW_CLI_IO, path, "cannot write: %s", strerror(errno));
@@ -108,33 +112,45 @@ static int write_svg(const char *path, const sweep_point *points, size_t count, 
     double high = log(points[count - 1].value);
     high = high > low ? high : low + 1;
     static const char *const colors[3] = {"#6a9f74", "#9db8d9", "#c46d7b"};
-    static const char *const names[3] = {"best plan", "best plan without compression", "PyTorch buckets, last codec"};
-    fprintf(out, "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 640 360\" font-family=\"sans-serif\" "
-                 "font-size=\"12\">\n<rect width=\"100%%\" height=\"100%%\" fill=\"#ffffff\"/>\n");
+    static const char *const names[3] = {"best plan", "best plan without compression",
+                                         "PyTorch buckets, last codec"};
+    fprintf(out,
+            "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 640 360\" font-family=\"sans-serif\" "
+            "font-size=\"12\">\n<rect width=\"100%%\" height=\"100%%\" fill=\"#ffffff\"/>\n");
     for (int line = 0; line < 3; line++) {
         fprintf(out, "<polyline fill=\"none\" stroke=\"%s\" stroke-width=\"2\" points=\"", colors[line]);
         for (size_t i = 0; i < count; i++) {
             double us = line == 0 ? points[i].best_us : line == 1 ? points[i].dense_us : points[i].ddp_us;
-            fprintf(out, "%.2f,%.2f ", 60 + 560 * (log(points[i].value) - low) / (high - low), 300 - 270 * us / top);
+            fprintf(out, "%.2f,%.2f ", 60 + 560 * (log(points[i].value) - low) / (high - low),
+                    300 - 270 * us / top);
         }
-        fprintf(out, "\"/>\n<rect x=\"%d\" y=\"342\" width=\"12\" height=\"12\" fill=\"%s\"/><text x=\"%d\" y=\"352\">%s</text>\n",
+        fprintf(out,
+                "\"/>\n<rect x=\"%d\" y=\"342\" width=\"12\" height=\"12\" fill=\"%s\"/><text x=\"%d\" "
+                "y=\"352\">%s</text>\n",
                 60 + 190 * line, colors[line], 76 + 190 * line, names[line]);
     }
-    for (size_t i = 0; i < count; i += count > 8 ? count / 6 : 1) {
+    for (size_t i = 0; i<count; i += count> 8 ? count / 6 : 1) {
         fprintf(out, "<text x=\"%.2f\" y=\"318\" text-anchor=\"middle\">%.3g</text>\n",
                 60 + 560 * (log(points[i].value) - low) / (high - low), points[i].value);
     }
     for (int i = 0; i <= 4; i++) {
-        fprintf(out, "<text x=\"54\" y=\"%.1f\" text-anchor=\"end\">%.3g</text><line x1=\"60\" x2=\"620\" y1=\"%.1f\" y2=\"%.1f\" "
-                     "stroke=\"#dddddd\"/>\n", 304 - 67.5 * i, top / 1e3 * i / 4, 300 - 67.5 * i, 300 - 67.5 * i);
+        fprintf(out,
+                "<text x=\"54\" y=\"%.1f\" text-anchor=\"end\">%.3g</text><line x1=\"60\" x2=\"620\" "
+                "y1=\"%.1f\" y2=\"%.1f\" "
+                "stroke=\"#dddddd\"/>\n",
+                304 - 67.5 * i, top / 1e3 * i / 4, 300 - 67.5 * i, 300 - 67.5 * i);
     }
-    fprintf(out, "<text x=\"340\" y=\"334\" text-anchor=\"middle\">%s</text><text x=\"8\" y=\"18\">ms</text>\n</svg>\n", axis);
+    fprintf(out,
+            "<text x=\"340\" y=\"334\" text-anchor=\"middle\">%s</text><text x=\"8\" "
+            "y=\"18\">ms</text>\n</svg>\n",
+            axis);
     int failed = ferror(out);
     failed |= fclose(out) != 0;
     return failed ? gw_cli_error(GW_CLI_IO, path, "write error") : GW_CLI_OK;
 }
 
-int plan_cmd_sweep(const plan_args *args) {
+int plan_cmd_sweep(const plan_args *args)
+{
     static const char *const axes[4] = {"bandwidth", "ranks", "ratio", "batch"};
     if (args->file_count != 1) {
         return gw_cli_error(GW_CLI_USAGE, NULL, "plan sweep takes one model");
@@ -151,9 +167,9 @@ int plan_cmd_sweep(const plan_args *args) {
     if (axis < 0) {
         return gw_cli_error(GW_CLI_USAGE, NULL, "--axis knows bandwidth, ranks, ratio and batch");
     }
-    if (args->values != NULL && (sscanf(args->values, "%lf:%lf:%ld%c", &from, &to, &count, &rest) != 3 || !(from > 0) ||
-                                 !(to >= from) || !isfinite(to) || count < 1 || count > 100000 ||
-                                 (axis == AXIS_RANKS && to > 65536))) {
+    if (args->values != NULL && (sscanf(args->values, "%lf:%lf:%ld%c", &from, &to, &count, &rest) != 3 ||
+                                 !(from > 0) || !(to >= from) || !isfinite(to) || count < 1 ||
+                                 count > 100000 || (axis == AXIS_RANKS && to > 65536))) {
         return gw_cli_error(GW_CLI_USAGE, NULL, "--values needs FROM:TO:COUNT with 0 < FROM <= TO");
     }
     plan_library library;
@@ -174,8 +190,8 @@ int plan_cmd_sweep(const plan_args *args) {
         code = gw_cli_error(GW_CLI_IO, NULL, "memory is short");
     }
     if (!args->json && code == GW_CLI_OK) {
-        printf("%s, case %s\n%12s %12s %12s %12s %12s\n", args->files[0], c.name, axis_name, "best ms", "bound ms",
-               "no codec ms", "DDP ms");
+        printf("%s, case %s\n%12s %12s %12s %12s %12s\n", args->files[0], c.name, axis_name, "best ms",
+               "bound ms", "no codec ms", "DDP ms");
     }
     json_t *rows = json_array();
     for (long i = 0; i < count && code == GW_CLI_OK; i++) {
@@ -195,12 +211,12 @@ int plan_cmd_sweep(const plan_args *args) {
                                        : solve_at(&base, point->value, 0, "ddp", &point->ddp_us, &unused);
         }
         if (code == GW_CLI_OK && !args->json) {
-            printf("%12.4g %12.3f %12.3f %12.3f %12.3f\n", point->value, point->best_us / 1e3, point->bound_us / 1e3,
-                   point->dense_us / 1e3, point->ddp_us / 1e3);
+            printf("%12.4g %12.3f %12.3f %12.3f %12.3f\n", point->value, point->best_us / 1e3,
+                   point->bound_us / 1e3, point->dense_us / 1e3, point->ddp_us / 1e3);
         }
-        json_array_append_new(rows, json_pack("{s:f,s:f,s:f,s:f,s:f}", "value", point->value, "best_us", point->best_us,
-                                              "lower_bound_us", point->bound_us, "no_compression_us", point->dense_us,
-                                              "ddp_us", point->ddp_us));
+        json_array_append_new(rows, json_pack("{s:f,s:f,s:f,s:f,s:f}", "value", point->value, "best_us",
+                                              point->best_us, "lower_bound_us", point->bound_us,
+                                              "no_compression_us", point->dense_us, "ddp_us", point->ddp_us));
     }
     double even = NAN;
     if (axis == AXIS_BANDWIDTH && code == GW_CLI_OK && c.kind != PLAN_TREE) {
@@ -229,8 +245,10 @@ int plan_cmd_sweep(const plan_args *args) {
             if (isnan(even)) {
                 printf("no break-even bandwidth between 0.001 and 10000 times the case's\n");
             } else {
-                printf("break-even: compression shortens the iteration (by more than 1e-6) up to %.4g times the case's bandwidth, "
-                       "%.4g us per 1024 bytes\n", even, plan_us(kib) / even);
+                printf("break-even: compression shortens the iteration (by more than 1e-6) up to %.4g times "
+                       "the case's bandwidth, "
+                       "%.4g us per 1024 bytes\n",
+                       even, plan_us(kib) / even);
             }
         }
     }

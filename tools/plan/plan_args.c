@@ -15,17 +15,49 @@
 #include "../cli_common.h"
 
 enum {
-    KEY_CASE = 256, KEY_CASES, KEY_CLUSTER, KEY_CODECS, KEY_METHODS, KEY_DECODE, KEY_LEVEL, KEY_KIND, KEY_LATENCY,
-    KEY_PER_KIB, KEY_RANKS, KEY_CPU, KEY_COMP_MAX, KEY_GROUP_MAX, KEY_ALGORITHM, KEY_METHOD, KEY_TIME, KEY_GAP,
-    KEY_CAP, KEY_WORK, KEY_BUCKET, KEY_REPEAT, KEY_COUNT, KEY_HISTOGRAM, KEY_ONLY, KEY_AXIS, KEY_VALUES, KEY_PARAMS,
-    KEY_FILTER, KEY_FORM, KEY_STEP, KEY_SVG, KEY_CHROME, KEY_JSON
+    KEY_CASE = 256,
+    KEY_CASES,
+    KEY_CLUSTER,
+    KEY_CODECS,
+    KEY_METHODS,
+    KEY_DECODE,
+    KEY_LEVEL,
+    KEY_KIND,
+    KEY_LATENCY,
+    KEY_PER_KIB,
+    KEY_RANKS,
+    KEY_CPU,
+    KEY_COMP_MAX,
+    KEY_GROUP_MAX,
+    KEY_ALGORITHM,
+    KEY_METHOD,
+    KEY_TIME,
+    KEY_GAP,
+    KEY_CAP,
+    KEY_WORK,
+    KEY_BUCKET,
+    KEY_REPEAT,
+    KEY_COUNT,
+    KEY_HISTOGRAM,
+    KEY_ONLY,
+    KEY_AXIS,
+    KEY_VALUES,
+    KEY_PARAMS,
+    KEY_FILTER,
+    KEY_FORM,
+    KEY_STEP,
+    KEY_SVG,
+    KEY_CHROME,
+    KEY_JSON
 };
 
 #define ON(c) (1u << (c))
-#define MODELLED (ON(PLAN_CMD_SOLVE) | ON(PLAN_CMD_COMPARE) | ON(PLAN_CMD_EXPLAIN) | ON(PLAN_CMD_SWEEP) | \
-                  ON(PLAN_CMD_EVAL) | ON(PLAN_CMD_VERIFY) | ON(PLAN_CMD_EXPORT))
-#define SOLVING (ON(PLAN_CMD_SOLVE) | ON(PLAN_CMD_COMPARE) | ON(PLAN_CMD_EXPLAIN) | ON(PLAN_CMD_SWEEP) | \
-                 ON(PLAN_CMD_EXPORT) | ON(PLAN_CMD_VERIFY))
+#define MODELLED                                                                                             \
+    (ON(PLAN_CMD_SOLVE) | ON(PLAN_CMD_COMPARE) | ON(PLAN_CMD_EXPLAIN) | ON(PLAN_CMD_SWEEP) |                 \
+     ON(PLAN_CMD_EVAL) | ON(PLAN_CMD_VERIFY) | ON(PLAN_CMD_EXPORT))
+#define SOLVING                                                                                              \
+    (ON(PLAN_CMD_SOLVE) | ON(PLAN_CMD_COMPARE) | ON(PLAN_CMD_EXPLAIN) | ON(PLAN_CMD_SWEEP) |                 \
+     ON(PLAN_CMD_EXPORT) | ON(PLAN_CMD_VERIFY))
 #define ALL ((1u << PLAN_CMD_COUNT) - 1)
 
 static const struct argp_option options[] = {
@@ -34,20 +66,24 @@ static const struct argp_option options[] = {
     {"cases", KEY_CASES, "FILE", 0, "Cases file instead of the built-in one", 1},
     {"codecs", KEY_CODECS, "FILE", 0, "More codecs, or other costs for known ones; may be repeated", 1},
     {"cluster", KEY_CLUSTER, "FILE", 0, "Cluster file: nodes, gpus, intra and inter links", 1},
-    {"kind", KEY_KIND, "joint|fusion|tree", 0, "Fuse and choose, only fuse, or choose an option per tensor", 1},
+    {"kind", KEY_KIND, "joint|fusion|tree", 0, "Fuse and choose, only fuse, or choose an option per tensor",
+     1},
     {"methods", KEY_METHODS, "LIST", 0, "Codecs allowed, comma separated; fp32 is uncompressed", 1},
     {"latency-us", KEY_LATENCY, "US", 0, "Startup of a collective", 1},
     {"us-per-kib", KEY_PER_KIB, "US", 0, "Time of 1024 bytes through a rank's link", 1},
     {"ranks", KEY_RANKS, "N", 0, "GPUs on the flat network", 1},
     {"decode", KEY_DECODE, "none|serial|parallel", 0,
      "Decodes left out, in order on the GPU after backprop, or free in parallel", 1},
-    {"level", KEY_LEVEL, "serial|pipelined|event", 0, "Level at which eval, compare and charts run a plan", 1},
+    {"level", KEY_LEVEL, "serial|pipelined|event", 0, "Level at which eval, compare and charts run a plan",
+     1},
     {"cpu", KEY_CPU, NULL, 0, "Allow encoding (tree: any step) on the CPU", 1},
     {"comp-max", KEY_COMP_MAX, "N", 0, "Tree: most compressions in one option", 1},
     {"group-mib-max", KEY_GROUP_MAX, "MIB", 0, "Largest fused buffer", 1},
     {NULL, 0, NULL, 0, "Solving", 2},
-    {"algorithm", KEY_ALGORITHM, "NAME", 0, "auto, labels, fuse-affine, brute, ddp, horovod, cupcake, ... (plan compare "
-                                            "shows all)", 2},
+    {"algorithm", KEY_ALGORITHM, "NAME", 0,
+     "auto, labels, fuse-affine, brute, ddp, horovod, cupcake, ... (plan compare "
+     "shows all)",
+     2},
     {"method", KEY_METHOD, "NAME", 0, "Codec that baselines use for every group (default: the last)", 2},
     {"time-limit-ms", KEY_TIME, "MS", 0, "Stop with a certified gap (default 1000; 0: none)", 2},
     {"gap", KEY_GAP, "PERCENT", 0, "Stop when the gap is proven to be at most this", 2},
@@ -65,38 +101,75 @@ static const struct argp_option options[] = {
     {"histogram", KEY_HISTOGRAM, NULL, 0, "options: count by number of compressions", 4},
     {"only", KEY_ONLY, "LIST", 0, "options: gpu, dense, scatter, one-device", 4},
     {"axis", KEY_AXIS, "bandwidth|ranks|ratio|batch", 0, "sweep: what varies", 4},
-    {"values", KEY_VALUES, "A:B:N", 0, "sweep: factors (bandwidth, ratio, batch; geometric) or ranks from A to B", 4},
+    {"values", KEY_VALUES, "A:B:N", 0,
+     "sweep: factors (bandwidth, ratio, batch; geometric) or ranks from A to B", 4},
     {"params", KEY_PARAMS, "CSV", 0, "import, check: names and sizes in backprop order", 4},
-    {"step", KEY_STEP, "N", 0, "import: the recorded step to use, from 0 (default: the median over steps)", 4},
+    {"step", KEY_STEP, "N", 0, "import: the recorded step to use, from 0 (default: the median over steps)",
+     4},
     {"filter", KEY_FILTER, "TEXT", 0, "fit: only benchmarks whose name contains TEXT", 4},
     {"form", KEY_FORM, "best|affine|maxlin|hinge|table", 0, "fit: form of the curve", 4},
     {NULL, 0, NULL, 0, NULL, 0},
 };
 
 /* Subcommands an option makes sense for; the others refuse it. */
-static unsigned commands_of(int key) {
+static unsigned commands_of(int key)
+{
     switch (key) {
-    case KEY_JSON: return ALL;
-    case 'o': return ALL & ~ON(PLAN_CMD_VERIFY);
-    case KEY_CASES: return MODELLED | ON(PLAN_CMD_CASES);
-    case KEY_CASE: case KEY_CODECS: case KEY_CLUSTER: case KEY_METHODS: case KEY_LATENCY: case KEY_PER_KIB:
-    case KEY_RANKS: case KEY_DECODE: case KEY_KIND: case KEY_CPU: case KEY_GROUP_MAX:
+    case KEY_JSON:
+        return ALL;
+    case 'o':
+        return ALL & ~ON(PLAN_CMD_VERIFY);
+    case KEY_CASES:
+        return MODELLED | ON(PLAN_CMD_CASES);
+    case KEY_CASE:
+    case KEY_CODECS:
+    case KEY_CLUSTER:
+    case KEY_METHODS:
+    case KEY_LATENCY:
+    case KEY_PER_KIB:
+    case KEY_RANKS:
+    case KEY_DECODE:
+    case KEY_KIND:
+    case KEY_CPU:
+    case KEY_GROUP_MAX:
         return MODELLED;
-    case KEY_COMP_MAX: return MODELLED | ON(PLAN_CMD_OPTIONS);
-    case KEY_LEVEL: return MODELLED;
-    case KEY_ALGORITHM: return ON(PLAN_CMD_SOLVE) | ON(PLAN_CMD_EXPLAIN) | ON(PLAN_CMD_EXPORT);
-    case KEY_METHOD: return ON(PLAN_CMD_SOLVE) | ON(PLAN_CMD_COMPARE) | ON(PLAN_CMD_EVAL) | ON(PLAN_CMD_EXPORT);
-    case KEY_TIME: case KEY_GAP: case KEY_CAP: case KEY_WORK: return SOLVING;
-    case KEY_REPEAT: return ON(PLAN_CMD_SOLVE) | ON(PLAN_CMD_IMPORT);
-    case KEY_BUCKET: return ON(PLAN_CMD_EVAL);
-    case KEY_SVG: return ON(PLAN_CMD_COMPARE) | ON(PLAN_CMD_SOLVE) | ON(PLAN_CMD_EVAL) | ON(PLAN_CMD_SWEEP);
-    case KEY_CHROME: return ON(PLAN_CMD_SOLVE) | ON(PLAN_CMD_EVAL);
-    case KEY_COUNT: case KEY_HISTOGRAM: case KEY_ONLY: return ON(PLAN_CMD_OPTIONS);
-    case KEY_AXIS: case KEY_VALUES: return ON(PLAN_CMD_SWEEP);
-    case KEY_PARAMS: return ON(PLAN_CMD_IMPORT) | ON(PLAN_CMD_CHECK);
-    case KEY_STEP: return ON(PLAN_CMD_IMPORT);
-    case KEY_FILTER: case KEY_FORM: return ON(PLAN_CMD_FIT);
-    default: return ALL;
+    case KEY_COMP_MAX:
+        return MODELLED | ON(PLAN_CMD_OPTIONS);
+    case KEY_LEVEL:
+        return MODELLED;
+    case KEY_ALGORITHM:
+        return ON(PLAN_CMD_SOLVE) | ON(PLAN_CMD_EXPLAIN) | ON(PLAN_CMD_EXPORT);
+    case KEY_METHOD:
+        return ON(PLAN_CMD_SOLVE) | ON(PLAN_CMD_COMPARE) | ON(PLAN_CMD_EVAL) | ON(PLAN_CMD_EXPORT);
+    case KEY_TIME:
+    case KEY_GAP:
+    case KEY_CAP:
+    case KEY_WORK:
+        return SOLVING;
+    case KEY_REPEAT:
+        return ON(PLAN_CMD_SOLVE) | ON(PLAN_CMD_IMPORT);
+    case KEY_BUCKET:
+        return ON(PLAN_CMD_EVAL);
+    case KEY_SVG:
+        return ON(PLAN_CMD_COMPARE) | ON(PLAN_CMD_SOLVE) | ON(PLAN_CMD_EVAL) | ON(PLAN_CMD_SWEEP);
+    case KEY_CHROME:
+        return ON(PLAN_CMD_SOLVE) | ON(PLAN_CMD_EVAL);
+    case KEY_COUNT:
+    case KEY_HISTOGRAM:
+    case KEY_ONLY:
+        return ON(PLAN_CMD_OPTIONS);
+    case KEY_AXIS:
+    case KEY_VALUES:
+        return ON(PLAN_CMD_SWEEP);
+    case KEY_PARAMS:
+        return ON(PLAN_CMD_IMPORT) | ON(PLAN_CMD_CHECK);
+    case KEY_STEP:
+        return ON(PLAN_CMD_IMPORT);
+    case KEY_FILTER:
+    case KEY_FORM:
+        return ON(PLAN_CMD_FIT);
+    default:
+        return ALL;
     }
 }
 
@@ -106,7 +179,8 @@ typedef struct parse_state {
     const char *name;
 } parse_state;
 
-static double number(struct argp_state *state, const char *text, double min, double max) {
+static double number(struct argp_state *state, const char *text, double min, double max)
+{
     double value = 0;
     if (gw_cli_parse_double(text, min, max, &value) != 0) {
         argp_error(state, "\"%s\" is not a number in %g..%g", text, min, max);
@@ -114,7 +188,8 @@ static double number(struct argp_state *state, const char *text, double min, dou
     return value;
 }
 
-static int64_t whole(struct argp_state *state, const char *text, uint64_t min, uint64_t max) {
+static int64_t whole(struct argp_state *state, const char *text, uint64_t min, uint64_t max)
+{
     uint64_t value = 0;
     if (gw_cli_parse_u64(text, min, max, &value) != 0) {
         argp_error(state, "\"%s\" is not a whole number in %llu..%llu", text, (unsigned long long)min,
@@ -123,53 +198,122 @@ static int64_t whole(struct argp_state *state, const char *text, uint64_t min, u
     return (int64_t)value;
 }
 
-static error_t parse(int key, char *arg, struct argp_state *state) {
+static error_t parse(int key, char *arg, struct argp_state *state)
+{
     parse_state *s = state->input;
     plan_args *a = s->args;
     if ((key == 'o' || key >= 256) && key <= KEY_JSON && (commands_of(key) & ON(s->command)) == 0) {
         argp_error(state, "an option does not apply to plan %s", s->name);
     }
     switch (key) {
-    case KEY_CASE: a->case_name = arg; break;
-    case KEY_CASES: a->cases_path = arg; break;
-    case KEY_CLUSTER: a->cluster_path = arg; break;
+    case KEY_CASE:
+        a->case_name = arg;
+        break;
+    case KEY_CASES:
+        a->cases_path = arg;
+        break;
+    case KEY_CLUSTER:
+        a->cluster_path = arg;
+        break;
     case KEY_CODECS:
         if (a->codec_path_count == PLAN_CODEC_FILES_MAX) {
             argp_error(state, "too many --codecs files");
         }
         a->codec_paths[a->codec_path_count++] = arg;
         break;
-    case KEY_METHODS: a->methods = arg; break;
-    case KEY_DECODE: a->decode = arg; break;
-    case KEY_LEVEL: a->level = arg; break;
-    case KEY_KIND: a->kind = arg; break;
-    case KEY_LATENCY: a->latency_us = number(state, arg, 0, 1e8); break;
-    case KEY_PER_KIB: a->us_per_kib = number(state, arg, 0, 1e6); break;
-    case KEY_RANKS: a->ranks = whole(state, arg, 1, 65536); break;
-    case KEY_CPU: a->cpu = 1; break;
-    case KEY_COMP_MAX: a->comp_max = whole(state, arg, 0, 12); break;
-    case KEY_GROUP_MAX: a->group_mib_max = number(state, arg, 1e-6, 1e9); break;
-    case KEY_ALGORITHM: a->algorithm = arg; break;
-    case KEY_METHOD: a->method = arg; break;
-    case KEY_TIME: a->time_limit_ms = number(state, arg, 0, 1e9); break;
-    case KEY_GAP: a->gap = number(state, arg, 0, 100); break;
-    case KEY_CAP: a->label_cap = whole(state, arg, 1, 1u << 20); break;
-    case KEY_WORK: a->work_max = whole(state, arg, 1, UINT64_C(1) << 60); break;
-    case KEY_REPEAT: a->repeat = whole(state, arg, 1, 1000000); break;
-    case KEY_BUCKET: a->bucket_mib = number(state, arg, 1e-6, 1e9); break;
-    case KEY_COUNT: a->count_only = 1; break;
-    case KEY_HISTOGRAM: a->histogram = 1; break;
-    case KEY_ONLY: a->options_filter = arg; break;
-    case KEY_AXIS: a->axis = arg; break;
-    case KEY_VALUES: a->values = arg; break;
-    case KEY_PARAMS: a->params = arg; break;
-    case KEY_STEP: a->step = whole(state, arg, 0, 1000000); break;
-    case KEY_FILTER: a->filter = arg; break;
-    case KEY_FORM: a->form = arg; break;
-    case KEY_SVG: a->svg = arg; break;
-    case KEY_CHROME: a->chrome = arg; break;
-    case KEY_JSON: a->json = 1; break;
-    case 'o': a->output = arg; break;
+    case KEY_METHODS:
+        a->methods = arg;
+        break;
+    case KEY_DECODE:
+        a->decode = arg;
+        break;
+    case KEY_LEVEL:
+        a->level = arg;
+        break;
+    case KEY_KIND:
+        a->kind = arg;
+        break;
+    case KEY_LATENCY:
+        a->latency_us = number(state, arg, 0, 1e8);
+        break;
+    case KEY_PER_KIB:
+        a->us_per_kib = number(state, arg, 0, 1e6);
+        break;
+    case KEY_RANKS:
+        a->ranks = whole(state, arg, 1, 65536);
+        break;
+    case KEY_CPU:
+        a->cpu = 1;
+        break;
+    case KEY_COMP_MAX:
+        a->comp_max = whole(state, arg, 0, 12);
+        break;
+    case KEY_GROUP_MAX:
+        a->group_mib_max = number(state, arg, 1e-6, 1e9);
+        break;
+    case KEY_ALGORITHM:
+        a->algorithm = arg;
+        break;
+    case KEY_METHOD:
+        a->method = arg;
+        break;
+    case KEY_TIME:
+        a->time_limit_ms = number(state, arg, 0, 1e9);
+        break;
+    case KEY_GAP:
+        a->gap = number(state, arg, 0, 100);
+        break;
+    case KEY_CAP:
+        a->label_cap = whole(state, arg, 1, 1u << 20);
+        break;
+    case KEY_WORK:
+        a->work_max = whole(state, arg, 1, UINT64_C(1) << 60);
+        break;
+    case KEY_REPEAT:
+        a->repeat = whole(state, arg, 1, 1000000);
+        break;
+    case KEY_BUCKET:
+        a->bucket_mib = number(state, arg, 1e-6, 1e9);
+        break;
+    case KEY_COUNT:
+        a->count_only = 1;
+        break;
+    case KEY_HISTOGRAM:
+        a->histogram = 1;
+        break;
+    case KEY_ONLY:
+        a->options_filter = arg;
+        break;
+    case KEY_AXIS:
+        a->axis = arg;
+        break;
+    case KEY_VALUES:
+        a->values = arg;
+        break;
+    case KEY_PARAMS:
+        a->params = arg;
+        break;
+    case KEY_STEP:
+        a->step = whole(state, arg, 0, 1000000);
+        break;
+    case KEY_FILTER:
+        a->filter = arg;
+        break;
+    case KEY_FORM:
+        a->form = arg;
+        break;
+    case KEY_SVG:
+        a->svg = arg;
+        break;
+    case KEY_CHROME:
+        a->chrome = arg;
+        break;
+    case KEY_JSON:
+        a->json = 1;
+        break;
+    case 'o':
+        a->output = arg;
+        break;
     case ARGP_KEY_ARG:
         if (a->file_count == PLAN_FILES_MAX) {
             argp_error(state, "too many files");
@@ -182,7 +326,8 @@ static error_t parse(int key, char *arg, struct argp_state *state) {
     return 0;
 }
 
-int plan_args_parse(int argc, char **argv, plan_command command, plan_args *args) {
+int plan_args_parse(int argc, char **argv, plan_command command, plan_args *args)
+{
     static const struct {
         const char *name, *files, *doc;
     } texts[PLAN_CMD_COUNT] = {
@@ -191,16 +336,19 @@ int plan_args_parse(int argc, char **argv, plan_command command, plan_args *args
         {"explain", "MODEL", "Says in words why each group is cut where it is."},
         {"sweep", "MODEL", "Varies bandwidth, ranks, ratio or batch; finds the break-even bandwidth."},
         {"eval", "MODEL [PLAN]", "Evaluates a plan file, or fixed buckets, at any level."},
-        {"fit", "FILE...", "Fits cost curves to measurements: CSV elems,us; nccl-tests output; benchmark JSON."},
+        {"fit", "FILE...",
+         "Fits cost curves to measurements: CSV elems,us; nccl-tests output; benchmark JSON."},
         {"import", "TRACE", "Turns a profiler recording (Kineto .json[.gz], BytePS) into a model CSV."},
-        {"export", "MODEL [PLAN]", "Writes PyTorch's bucket_cap_mb_list and checks that it cuts the same groups."},
+        {"export", "MODEL [PLAN]",
+         "Writes PyTorch's bucket_cap_mb_list and checks that it cuts the same groups."},
         {"check", "PLAN TRACE", "Holds a plan's prediction against a recording."},
         {"options", "", "Lists ByteComp's 4341 options."},
         {"verify", "MODEL [PLAN]", "Re-evaluates a plan; for small models compares with all plans."},
         {"cases", "", "Lists the cases of the cases file."},
     };
     memset(args, 0, sizeof *args);
-    args->latency_us = args->us_per_kib = args->group_mib_max = args->time_limit_ms = args->gap = args->bucket_mib = -1;
+    args->latency_us = args->us_per_kib = args->group_mib_max = args->time_limit_ms = args->gap =
+        args->bucket_mib = -1;
     args->ranks = args->comp_max = args->label_cap = args->work_max = args->step = -1;
     args->repeat = 1;
     char name[64];
@@ -215,7 +363,8 @@ int plan_args_parse(int argc, char **argv, plan_command command, plan_args *args
     return error == 0 ? GW_CLI_OK : GW_CLI_USAGE;
 }
 
-static int override_methods(const char *list, plan_case *out) {
+static int override_methods(const char *list, plan_case *out)
+{
     out->method_count = 0;
     while (*list != '\0') {
         size_t length = strcspn(list, ",");
@@ -229,7 +378,8 @@ static int override_methods(const char *list, plan_case *out) {
     return out->method_count > 0 ? GW_CLI_OK : gw_cli_error(GW_CLI_USAGE, NULL, "--methods is empty");
 }
 
-static int pick(const char *option, const char *text, const char *const *names, int *index) {
+static int pick(const char *option, const char *text, const char *const *names, int *index)
+{
     for (int i = 0; names[i] != NULL; i++) {
         if (strcmp(text, names[i]) == 0) {
             *index = i;
@@ -239,7 +389,8 @@ static int pick(const char *option, const char *text, const char *const *names, 
     return gw_cli_error(GW_CLI_USAGE, NULL, "%s does not know \"%.40s\"", option, text);
 }
 
-static int override_case(const plan_args *a, plan_case *c) {
+static int override_case(const plan_args *a, plan_case *c)
+{
     static const char *const kinds[] = {"joint", "fusion", "tree", NULL};
     static const char *const levels[] = {"serial", "pipelined", "event", NULL};
     static const char *const decodes[] = {"serial", "parallel", "none", NULL};
@@ -248,7 +399,8 @@ static int override_case(const plan_args *a, plan_case *c) {
     if (a->cluster_path != NULL) {
         result = plan_cluster_read(a->cluster_path, &c->cluster);
     }
-    if (result == GW_CLI_OK && a->kind != NULL && (result = pick("--kind", a->kind, kinds, &index)) == GW_CLI_OK) {
+    if (result == GW_CLI_OK && a->kind != NULL &&
+        (result = pick("--kind", a->kind, kinds, &index)) == GW_CLI_OK) {
         c->kind = (plan_kind)index;
         if (a->methods == NULL && c->kind != PLAN_JOINT && c->method_count > 1) {
             /* only fuse, or one codec's tree: the case's own codec is its last method */
@@ -256,7 +408,8 @@ static int override_case(const plan_args *a, plan_case *c) {
             c->method_count = 1;
         }
     }
-    if (result == GW_CLI_OK && a->level != NULL && (result = pick("--level", a->level, levels, &index)) == GW_CLI_OK) {
+    if (result == GW_CLI_OK && a->level != NULL &&
+        (result = pick("--level", a->level, levels, &index)) == GW_CLI_OK) {
         c->level = (gw_plan_level)index;
     }
     if (result == GW_CLI_OK && a->decode != NULL &&
@@ -299,7 +452,8 @@ static int override_case(const plan_args *a, plan_case *c) {
     return GW_CLI_OK;
 }
 
-int plan_args_case(const plan_args *args, plan_library *library, plan_case *out) {
+int plan_args_case(const plan_args *args, plan_library *library, plan_case *out)
+{
     int result = plan_library_open(library, args->cases_path);
     if (result != GW_CLI_OK) {
         return result;
@@ -319,14 +473,16 @@ int plan_args_case(const plan_args *args, plan_library *library, plan_case *out)
     return result;
 }
 
-static int64_t monotonic_us(void *context) {
+static int64_t monotonic_us(void *context)
+{
     (void)context;
     struct timespec now;
     (void)clock_gettime(CLOCK_MONOTONIC, &now);
     return (int64_t)now.tv_sec * 1000000 + now.tv_nsec / 1000;
 }
 
-gw_plan_limits plan_args_limits(const plan_args *args, double default_ms) {
+gw_plan_limits plan_args_limits(const plan_args *args, double default_ms)
+{
     gw_plan_limits limits;
     memset(&limits, 0, sizeof limits);
     double ms = args->time_limit_ms >= 0 ? args->time_limit_ms : default_ms;

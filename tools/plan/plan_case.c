@@ -11,37 +11,43 @@
 
 #include "../cli_common.h"
 
-static int bad(const char *path, const char *where, const char *why) {
+static int bad(const char *path, const char *where, const char *why)
+{
     return gw_cli_error(GW_CLI_BAD_DATA, path, "%s: %s", where, why);
 }
 
 /* A number member as ticks; missing gives fallback, negative or NaN an error. */
 static int member_ticks(const char *path, const char *where, json_t *object, const char *key, double fallback,
-                        gw_plan_tick *ticks) {
+                        gw_plan_tick *ticks)
+{
     json_t *member = json_object_get(object, key);
     double us = member == NULL ? fallback : json_is_number(member) ? json_number_value(member) : NAN;
     if (!plan_ticks_from_us(us, ticks)) {
-        return gw_cli_error(GW_CLI_BAD_DATA, path, "%s: \"%s\" is missing, negative, too long or no number", where,
-                            key);
+        return gw_cli_error(GW_CLI_BAD_DATA, path, "%s: \"%s\" is missing, negative, too long or no number",
+                            where, key);
     }
     return GW_CLI_OK;
 }
 
 static int member_int(const char *path, const char *where, json_t *object, const char *key, int64_t fallback,
-                      int64_t min, int64_t max, int64_t *value) {
+                      int64_t min, int64_t max, int64_t *value)
+{
     json_t *member = json_object_get(object, key);
-    int64_t parsed = member == NULL ? fallback : json_is_integer(member) ? (int64_t)json_integer_value(member)
-                                                                         : min - 1;
+    int64_t parsed = member == NULL            ? fallback
+                     : json_is_integer(member) ? (int64_t)json_integer_value(member)
+                                               : min - 1;
     if (parsed < min || parsed > max) {
-        return gw_cli_error(GW_CLI_BAD_DATA, path, "%s: \"%s\" is missing or not a whole number in %lld..%lld", where,
-                            key, (long long)min, (long long)max);
+        return gw_cli_error(GW_CLI_BAD_DATA, path,
+                            "%s: \"%s\" is missing or not a whole number in %lld..%lld", where, key,
+                            (long long)min, (long long)max);
     }
     *value = parsed;
     return GW_CLI_OK;
 }
 
-int plan_curve_parse(const char *path, const char *where, json_t *object, gw_plan_cost *cost, int64_t **table_x,
-                     gw_plan_tick **table_y) {
+int plan_curve_parse(const char *path, const char *where, json_t *object, gw_plan_cost *cost,
+                     int64_t **table_x, gw_plan_tick **table_y)
+{
     static const char *const kinds[4] = {"affine", "maxlin", "hinge", "table"};
     const char *kind = json_string_value(json_object_get(object, "kind"));
     int found = -1;
@@ -71,7 +77,8 @@ int plan_curve_parse(const char *path, const char *where, json_t *object, gw_pla
                                                                ? json_number_value(json_array_get(point, 1))
                                                                : NAN,
                                                            &(*table_y)[i])) {
-                return gw_cli_error(GW_CLI_BAD_DATA, path, "%s: point %zu is not [elems, us] with us >= 0", where, i);
+                return gw_cli_error(GW_CLI_BAD_DATA, path, "%s: point %zu is not [elems, us] with us >= 0",
+                                    where, i);
             }
             (*table_x)[i] = (int64_t)json_integer_value(x);
         }
@@ -101,13 +108,15 @@ int plan_curve_parse(const char *path, const char *where, json_t *object, gw_pla
     return GW_CLI_OK;
 }
 
-json_t *plan_curve_json(const gw_plan_cost *cost) {
+json_t *plan_curve_json(const gw_plan_cost *cost)
+{
     static const char *const kinds[4] = {"affine", "maxlin", "hinge", "table"};
     json_t *object = json_pack("{s:s}", "kind", kinds[cost->kind]);
     if (cost->kind == GW_PLAN_COST_TABLE) {
         json_t *points = json_array();
         for (uint32_t i = 0; i < cost->table_len; i++) {
-            json_array_append_new(points, json_pack("[I,f]", (json_int_t)cost->table_x[i], plan_us(cost->table_y[i])));
+            json_array_append_new(
+                points, json_pack("[I,f]", (json_int_t)cost->table_x[i], plan_us(cost->table_y[i])));
         }
         json_object_set_new(object, "points", points);
     } else {
@@ -120,11 +129,13 @@ json_t *plan_curve_json(const gw_plan_cost *cost) {
     return object;
 }
 
-static int parse_codec(const char *path, size_t index, json_t *object, plan_codec *out) {
+static int parse_codec(const char *path, size_t index, json_t *object, plan_codec *out)
+{
     char where[160];
     memset(out, 0, sizeof *out);
     const char *name = json_string_value(json_object_get(object, "name"));
-    (void)snprintf(where, sizeof where, "codec %zu%s%.60s", index, name != NULL ? " " : "", name != NULL ? name : "");
+    (void)snprintf(where, sizeof where, "codec %zu%s%.60s", index, name != NULL ? " " : "",
+                   name != NULL ? name : "");
     if (name == NULL || name[0] == '\0' || strlen(name) >= PLAN_LABEL_SIZE || strcmp(name, "fp32") == 0) {
         return bad(path, where, "needs a \"name\" (not fp32) of less than 64 bytes");
     }
@@ -147,7 +158,8 @@ static int parse_codec(const char *path, size_t index, json_t *object, plan_code
     static const char *const names[4] = {"allreduce", "allgather", "alltoall", "gather"};
     size_t i;
     json_t *entry;
-    json_array_foreach(json_object_get(object, "collectives"), i, entry) {
+    json_array_foreach(json_object_get(object, "collectives"), i, entry)
+    {
         int known = 0;
         for (int bit = 0; bit < 4; bit++) {
             if (json_is_string(entry) && strcmp(json_string_value(entry), names[bit]) == 0) {
@@ -185,17 +197,20 @@ static int parse_codec(const char *path, size_t index, json_t *object, plan_code
     return codec->devices != 0 ? GW_CLI_OK : bad(path, where, "needs costs under \"gpu\" or \"cpu\"");
 }
 
-static void free_codec(plan_codec *codec) {
+static void free_codec(plan_codec *codec)
+{
     for (int i = 0; i < 4; i++) {
         free(codec->table_x[i]);
         free(codec->table_y[i]);
     }
 }
 
-static int add_codecs(plan_library *library, const char *path, json_t *array) {
+static int add_codecs(plan_library *library, const char *path, json_t *array)
+{
     size_t index;
     json_t *object;
-    json_array_foreach(array, index, object) {
+    json_array_foreach(array, index, object)
+    {
         plan_codec parsed;
         int result = parse_codec(path, index, object, &parsed);
         if (result != GW_CLI_OK) {
@@ -223,12 +238,14 @@ static int add_codecs(plan_library *library, const char *path, json_t *array) {
     return GW_CLI_OK;
 }
 
-static json_t *load(const char *path, const char *text) {
+static json_t *load(const char *path, const char *text)
+{
     json_error_t error;
     json_t *root = text != NULL ? json_loads(text, JSON_REJECT_DUPLICATES, &error)
                                 : json_load_file(path, JSON_REJECT_DUPLICATES, &error);
     if (root == NULL) {
-        (void)gw_cli_error(GW_CLI_BAD_DATA, path, "line %d, column %d: %s", error.line, error.column, error.text);
+        (void)gw_cli_error(GW_CLI_BAD_DATA, path, "line %d, column %d: %s", error.line, error.column,
+                           error.text);
     } else if (!json_is_object(root)) {
         (void)gw_cli_error(GW_CLI_BAD_DATA, path, "is not a JSON object");
         json_decref(root);
@@ -237,7 +254,8 @@ static json_t *load(const char *path, const char *text) {
     return root;
 }
 
-int plan_library_open(plan_library *library, const char *path) {
+int plan_library_open(plan_library *library, const char *path)
+{
     memset(library, 0, sizeof *library);
     const char *name = path != NULL ? path : "built-in cases";
     library->root = load(name, path == NULL ? plan_cases_text : NULL);
@@ -254,7 +272,8 @@ int plan_library_open(plan_library *library, const char *path) {
     return result;
 }
 
-int plan_library_add_codecs(plan_library *library, const char *path) {
+int plan_library_add_codecs(plan_library *library, const char *path)
+{
     json_t *root = load(path, NULL);
     if (root == NULL) {
         return GW_CLI_BAD_DATA;
@@ -266,7 +285,8 @@ int plan_library_add_codecs(plan_library *library, const char *path) {
     return result;
 }
 
-void plan_library_close(plan_library *library) {
+void plan_library_close(plan_library *library)
+{
     for (uint32_t i = 0; i < library->codec_count; i++) {
         free_codec(&library->codecs[i]);
     }
@@ -274,7 +294,8 @@ void plan_library_close(plan_library *library) {
     memset(library, 0, sizeof *library);
 }
 
-const gw_plan_codec *plan_library_find(const plan_library *library, const char *name) {
+const gw_plan_codec *plan_library_find(const plan_library *library, const char *name)
+{
     for (uint32_t i = 0; i < library->codec_count; i++) {
         if (strcmp(library->codecs[i].name, name) == 0) {
             return &library->codecs[i].codec;
@@ -283,12 +304,15 @@ const gw_plan_codec *plan_library_find(const plan_library *library, const char *
     return NULL;
 }
 
-static int parse_link(const char *path, const char *where, json_t *object, gw_plan_link *link) {
+static int parse_link(const char *path, const char *where, json_t *object, gw_plan_link *link)
+{
     int result = member_ticks(path, where, object, "latency_us", NAN, &link->alpha);
-    return result != GW_CLI_OK ? result : member_ticks(path, where, object, "us_per_kib", NAN, &link->beta_kib);
+    return result != GW_CLI_OK ? result
+                               : member_ticks(path, where, object, "us_per_kib", NAN, &link->beta_kib);
 }
 
-int plan_cluster_parse(const char *path, json_t *object, gw_plan_cluster *cluster) {
+int plan_cluster_parse(const char *path, json_t *object, gw_plan_cluster *cluster)
+{
     memset(cluster, 0, sizeof *cluster);
     int64_t nodes = 1;
     int64_t gpus = 1;
@@ -318,7 +342,8 @@ int plan_cluster_parse(const char *path, json_t *object, gw_plan_cluster *cluste
     return result;
 }
 
-int plan_cluster_read(const char *path, gw_plan_cluster *cluster) {
+int plan_cluster_read(const char *path, gw_plan_cluster *cluster)
+{
     json_t *root = load(path, NULL);
     if (root == NULL) {
         return GW_CLI_BAD_DATA;
@@ -328,7 +353,8 @@ int plan_cluster_read(const char *path, gw_plan_cluster *cluster) {
     return result;
 }
 
-static int parse_case(const char *path, json_t *object, plan_case *out) {
+static int parse_case(const char *path, json_t *object, plan_case *out)
+{
     memset(out, 0, sizeof *out);
     const char *name = json_string_value(json_object_get(object, "name"));
     const char *kind = json_string_value(json_object_get(object, "kind"));
@@ -338,7 +364,8 @@ static int parse_case(const char *path, json_t *object, plan_case *out) {
         return bad(path, "case", "needs a \"name\" of less than 64 bytes");
     }
     memcpy(out->name, name, strlen(name) + 1);
-    if (kind == NULL || (strcmp(kind, "joint") != 0 && strcmp(kind, "fusion") != 0 && strcmp(kind, "tree") != 0)) {
+    if (kind == NULL ||
+        (strcmp(kind, "joint") != 0 && strcmp(kind, "fusion") != 0 && strcmp(kind, "tree") != 0)) {
         return bad(path, name, "\"kind\" must be joint, fusion or tree");
     }
     out->kind = kind[0] == 'j' ? PLAN_JOINT : kind[0] == 'f' ? PLAN_FUSION : PLAN_TREE;
@@ -358,7 +385,8 @@ static int parse_case(const char *path, json_t *object, plan_case *out) {
     out->comp_max = UINT32_MAX;
     size_t index;
     json_t *entry;
-    json_array_foreach(json_object_get(object, "methods"), index, entry) {
+    json_array_foreach(json_object_get(object, "methods"), index, entry)
+    {
         const char *method = json_string_value(entry);
         if (method == NULL || strlen(method) >= PLAN_LABEL_SIZE || out->method_count == GW_PLAN_METHODS_MAX) {
             return bad(path, name, "\"methods\" must be at most 32 short names");
@@ -368,13 +396,15 @@ static int parse_case(const char *path, json_t *object, plan_case *out) {
     if (out->method_count == 0) {
         return bad(path, name, "\"methods\" is missing or empty");
     }
-    json_array_foreach(json_object_get(object, "devices"), index, entry) {
+    json_array_foreach(json_object_get(object, "devices"), index, entry)
+    {
         out->cpu |= json_is_string(entry) && strcmp(json_string_value(entry), "cpu") == 0;
     }
     return plan_cluster_parse(path, object, &out->cluster);
 }
 
-int plan_case_at(const plan_library *library, size_t index, plan_case *out, json_t **models) {
+int plan_case_at(const plan_library *library, size_t index, plan_case *out, json_t **models)
+{
     json_t *object = json_array_get(json_object_get(library->root, "cases"), index);
     if (object == NULL || parse_case("cases", object, out) != GW_CLI_OK) {
         return 0;
@@ -385,10 +415,12 @@ int plan_case_at(const plan_library *library, size_t index, plan_case *out, json
     return 1;
 }
 
-int plan_case_find(const plan_library *library, const char *name, plan_case *out) {
+int plan_case_find(const plan_library *library, const char *name, plan_case *out)
+{
     size_t index;
     json_t *object;
-    json_array_foreach(json_object_get(library->root, "cases"), index, object) {
+    json_array_foreach(json_object_get(library->root, "cases"), index, object)
+    {
         const char *here = json_string_value(json_object_get(object, "name"));
         if (name == NULL || (here != NULL && strcmp(here, name) == 0)) {
             return parse_case("cases", object, out);
@@ -398,16 +430,17 @@ int plan_case_find(const plan_library *library, const char *name, plan_case *out
                         : gw_cli_error(GW_CLI_USAGE, NULL, "no case \"%.60s\"; plan cases lists them", name);
 }
 
-static int add_method(const plan_library *library, const plan_case *c, const char *name, gw_plan_device device,
-                      plan_setup *setup) {
+static int add_method(const plan_library *library, const plan_case *c, const char *name,
+                      gw_plan_device device, plan_setup *setup)
+{
     const gw_plan_codec *codec = strcmp(name, "fp32") == 0 ? NULL : plan_library_find(library, name);
     if (codec == NULL && strcmp(name, "fp32") != 0) {
         return gw_cli_error(GW_CLI_USAGE, NULL, "no codec \"%.60s\"", name);
     }
-    uint32_t collective = codec == NULL || (codec->collectives & GW_PLAN_ALLREDUCE)   ? GW_PLAN_ALLREDUCE
-                          : (codec->collectives & GW_PLAN_ALLGATHER) ? GW_PLAN_ALLGATHER
-                          : (codec->collectives & GW_PLAN_ALLTOALL)  ? GW_PLAN_ALLTOALL
-                                                                     : GW_PLAN_GATHER;
+    uint32_t collective = codec == NULL || (codec->collectives & GW_PLAN_ALLREDUCE) ? GW_PLAN_ALLREDUCE
+                          : (codec->collectives & GW_PLAN_ALLGATHER)                ? GW_PLAN_ALLGATHER
+                          : (codec->collectives & GW_PLAN_ALLTOALL)                 ? GW_PLAN_ALLTOALL
+                                                                                    : GW_PLAN_GATHER;
     if (device == GW_PLAN_CPU && (codec == NULL || (codec->devices & 2u) == 0)) {
         return GW_CLI_OK;
     }
@@ -426,8 +459,9 @@ static int add_method(const plan_library *library, const plan_case *c, const cha
     return GW_CLI_OK;
 }
 
-int plan_setup_make(const plan_library *library, const plan_case *c, const plan_model *model, const char *model_path,
-                    plan_setup *setup) {
+int plan_setup_make(const plan_library *library, const plan_case *c, const plan_model *model,
+                    const char *model_path, plan_setup *setup)
+{
     memset(setup, 0, sizeof *setup);
     int result = GW_CLI_OK;
     for (uint32_t m = 0; m < c->method_count && result == GW_CLI_OK; m++) {
@@ -461,13 +495,15 @@ int plan_setup_make(const plan_library *library, const plan_case *c, const plan_
     gw_plan_status status = gw_plan_problem_check(&setup->problem, &fault);
     if (status != GW_PLAN_OK) {
         const char *at = fault.index < model->count ? model->tensors[fault.index].name : "-";
-        result = gw_cli_error(GW_CLI_BAD_DATA, model_path, "%s (index %u, %.100s)", fault.what, fault.index, at);
+        result =
+            gw_cli_error(GW_CLI_BAD_DATA, model_path, "%s (index %u, %.100s)", fault.what, fault.index, at);
         plan_setup_free(setup);
     }
     return result;
 }
 
-void plan_setup_free(plan_setup *setup) {
+void plan_setup_free(plan_setup *setup)
+{
     free(setup->tensors);
     memset(setup, 0, sizeof *setup);
 }

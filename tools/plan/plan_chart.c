@@ -17,16 +17,25 @@ static const char *const kind_names[4] = {"backprop", "encode", "network", "deco
 static const char *const kind_colors[4] = {"#9db8d9", "#e0a458", "#6a9f74", "#c46d7b"};
 
 #define CHART_WIDTH 900.0
-#define LEFT 84.0
-#define LANE 22.0
+#define LEFT        84.0
+#define LANE        22.0
 
-static void text_escaped(FILE *out, const char *text) {
+static void text_escaped(FILE *out, const char *text)
+{
     for (; *text != '\0'; text++) {
         switch (*text) {
-        case '<': fputs("&lt;", out); break;
-        case '>': fputs("&gt;", out); break;
-        case '&': fputs("&amp;", out); break;
-        case '"': fputs("&quot;", out); break;
+        case '<':
+            fputs("&lt;", out);
+            break;
+        case '>':
+            fputs("&gt;", out);
+            break;
+        case '&':
+            fputs("&amp;", out);
+            break;
+        case '"':
+            fputs("&quot;", out);
+            break;
         default:
             if ((unsigned char)*text >= 0x20) {
                 fputc(*text, out);
@@ -36,10 +45,11 @@ static void text_escaped(FILE *out, const char *text) {
 }
 
 /*
- * The chain of spans that decides the end, from the last backwards: the predecessor of a span is one that ends when
- * it starts, on the same resource or in the same job.
+ * The chain of spans that decides the end, from the last backwards: the predecessor of a span is one that
+ * ends when it starts, on the same resource or in the same job.
  */
-static void mark_critical(const gw_plan_span *spans, size_t count, unsigned char *critical) {
+static void mark_critical(const gw_plan_span *spans, size_t count, unsigned char *critical)
+{
     size_t last = 0;
     memset(critical, 0, count);
     for (size_t i = 0; i < count; i++) {
@@ -63,7 +73,8 @@ static void mark_critical(const gw_plan_span *spans, size_t count, unsigned char
 }
 
 static double chart_rows(FILE *out, const char *title, const plan_result *result, const gw_plan_span *spans,
-                         size_t count, gw_plan_tick makespan, double scale, double y) {
+                         size_t count, gw_plan_tick makespan, double scale, double y)
+{
     int used[GW_PLAN_RESOURCE_COUNT] = {1, 0, 0, 1};
     for (size_t i = 0; i < count; i++) {
         used[spans[i].resource] = 1;
@@ -82,8 +93,8 @@ static double chart_rows(FILE *out, const char *title, const plan_result *result
         }
         fprintf(out, "<text x=\"4\" y=\"%.1f\">%s</text>\n", y + 15, resource_names[r]);
         /* idle time until the end: hatched */
-        fprintf(out, "<rect x=\"%.2f\" y=\"%.1f\" width=\"%.2f\" height=\"%.1f\" fill=\"url(#idle)\"/>\n", LEFT, y,
-                (double)makespan * scale, LANE - 4);
+        fprintf(out, "<rect x=\"%.2f\" y=\"%.1f\" width=\"%.2f\" height=\"%.1f\" fill=\"url(#idle)\"/>\n",
+                LEFT, y, (double)makespan * scale, LANE - 4);
         for (size_t i = 0; i < count; i++) {
             if (spans[i].resource != r || spans[i].end == spans[i].start) {
                 continue;
@@ -105,7 +116,8 @@ static double chart_rows(FILE *out, const char *title, const plan_result *result
     return y + 8;
 }
 
-int plan_chart_svg(const plan_chart_row *rows, size_t row_count, const plan_case *c, const char *path) {
+int plan_chart_svg(const plan_chart_row *rows, size_t row_count, const plan_case *c, const char *path)
+{
     gw_plan_tick longest = 1;
     for (size_t i = 0; i < row_count; i++) {
         gw_plan_tick makespan = 0;
@@ -123,8 +135,10 @@ int plan_chart_svg(const plan_chart_row *rows, size_t row_count, const plan_case
     double height = 70 + (double)row_count * (28 + 4 * LANE);
     fprintf(out,
             "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 %.0f %.0f\" font-family=\"sans-serif\" "
-            "font-size=\"12\">\n<defs><pattern id=\"idle\" width=\"5\" height=\"5\" patternUnits=\"userSpaceOnUse\" "
-            "patternTransform=\"rotate(45)\"><rect width=\"5\" height=\"5\" fill=\"#f6f6f6\"/><line x1=\"0\" y1=\"0\" "
+            "font-size=\"12\">\n<defs><pattern id=\"idle\" width=\"5\" height=\"5\" "
+            "patternUnits=\"userSpaceOnUse\" "
+            "patternTransform=\"rotate(45)\"><rect width=\"5\" height=\"5\" fill=\"#f6f6f6\"/><line x1=\"0\" "
+            "y1=\"0\" "
             "x2=\"0\" y2=\"5\" stroke=\"#d5d5d5\" stroke-width=\"1.5\"/></pattern></defs>\n"
             "<rect width=\"100%%\" height=\"100%%\" fill=\"#ffffff\"/>\n",
             CHART_WIDTH, height);
@@ -148,29 +162,37 @@ int plan_chart_svg(const plan_chart_row *rows, size_t row_count, const plan_case
     }
     for (double t = 0; t <= span_ms; t += step) {
         double x = LEFT + t * (double)GW_PLAN_TICKS_PER_US * 1e3 * scale;
-        fprintf(out, "<line x1=\"%.2f\" y1=\"%.1f\" x2=\"%.2f\" y2=\"%.1f\" stroke=\"#444444\"/>"
-                     "<text x=\"%.2f\" y=\"%.1f\" text-anchor=\"middle\">%g</text>\n",
+        fprintf(out,
+                "<line x1=\"%.2f\" y1=\"%.1f\" x2=\"%.2f\" y2=\"%.1f\" stroke=\"#444444\"/>"
+                "<text x=\"%.2f\" y=\"%.1f\" text-anchor=\"middle\">%g</text>\n",
                 x, y, x, y + 5, x, y + 18, t);
     }
     fprintf(out, "<text x=\"4\" y=\"%.1f\">ms</text>\n", y + 18);
     double x = LEFT;
     for (int k = 0; k < 4; k++, x += 110) {
-        fprintf(out, "<rect x=\"%.1f\" y=\"%.1f\" width=\"12\" height=\"12\" fill=\"%s\"/><text x=\"%.1f\" "
-                     "y=\"%.1f\">%s</text>\n",
+        fprintf(out,
+                "<rect x=\"%.1f\" y=\"%.1f\" width=\"12\" height=\"12\" fill=\"%s\"/><text x=\"%.1f\" "
+                "y=\"%.1f\">%s</text>\n",
                 x, y + 28, kind_colors[k], x + 16, y + 38, kind_names[k]);
     }
-    fprintf(out, "<rect x=\"%.1f\" y=\"%.1f\" width=\"12\" height=\"12\" fill=\"url(#idle)\"/><text x=\"%.1f\" "
-                 "y=\"%.1f\">idle</text>\n", x, y + 28, x + 16, y + 38);
+    fprintf(out,
+            "<rect x=\"%.1f\" y=\"%.1f\" width=\"12\" height=\"12\" fill=\"url(#idle)\"/><text x=\"%.1f\" "
+            "y=\"%.1f\">idle</text>\n",
+            x, y + 28, x + 16, y + 38);
     x += 80;
-    fprintf(out, "<rect x=\"%.1f\" y=\"%.1f\" width=\"12\" height=\"12\" fill=\"none\" stroke=\"#b00020\"/><text "
-                 "x=\"%.1f\" y=\"%.1f\">critical path</text>\n</svg>\n", x, y + 28, x + 16, y + 38);
+    fprintf(out,
+            "<rect x=\"%.1f\" y=\"%.1f\" width=\"12\" height=\"12\" fill=\"none\" stroke=\"#b00020\"/><text "
+            "x=\"%.1f\" y=\"%.1f\">critical path</text>\n</svg>\n",
+            x, y + 28, x + 16, y + 38);
     int failed = ferror(out);
     failed |= fclose(out) != 0;
     return code != GW_CLI_OK ? code : failed ? gw_cli_error(GW_CLI_IO, path, "write error") : GW_CLI_OK;
 }
 
 /* Trace Event Format: complete events in microseconds, one thread a resource. */
-static int write_chrome(const plan_result *result, const plan_case *c, const plan_model *model, const char *path) {
+static int write_chrome(const plan_result *result, const plan_case *c, const plan_model *model,
+                        const char *path)
+{
     gw_plan_span *spans = NULL;
     size_t count = 0;
     gw_plan_tick makespan = 0;
@@ -179,20 +201,21 @@ static int write_chrome(const plan_result *result, const plan_case *c, const pla
         return code;
     }
     json_t *events = json_array();
-    json_array_append_new(events, json_pack("{s:s,s:s,s:i,s:{s:s}}", "ph", "M", "name", "process_name", "pid", 1, "args",
-                                            "name", "gradwire plan (predicted)"));
+    json_array_append_new(events, json_pack("{s:s,s:s,s:i,s:{s:s}}", "ph", "M", "name", "process_name", "pid",
+                                            1, "args", "name", "gradwire plan (predicted)"));
     for (int r = 0; r < GW_PLAN_RESOURCE_COUNT; r++) {
-        json_array_append_new(events, json_pack("{s:s,s:s,s:i,s:i,s:{s:s}}", "ph", "M", "name", "thread_name", "pid", 1,
-                                                "tid", r, "args", "name", resource_names[r]));
+        json_array_append_new(events, json_pack("{s:s,s:s,s:i,s:i,s:{s:s}}", "ph", "M", "name", "thread_name",
+                                                "pid", 1, "tid", r, "args", "name", resource_names[r]));
     }
     for (size_t i = 0; i < count; i++) {
         char name[256];
         const plan_result_group *group = &result->groups[spans[i].job];
         (void)snprintf(name, sizeof name, "%s %u", kind_names[spans[i].kind], spans[i].job);
         json_array_append_new(
-            events, json_pack("{s:s,s:s,s:s,s:f,s:f,s:i,s:i,s:{s:s,s:s,s:i}}", "ph", "X", "cat", kind_names[spans[i].kind],
-                              "name", name, "ts", plan_us(spans[i].start), "dur", plan_us(spans[i].end - spans[i].start),
-                              "pid", 1, "tid", (int)spans[i].resource, "args", "method", group->method, "first_tensor",
+            events, json_pack("{s:s,s:s,s:s,s:f,s:f,s:i,s:i,s:{s:s,s:s,s:i}}", "ph", "X", "cat",
+                              kind_names[spans[i].kind], "name", name, "ts", plan_us(spans[i].start), "dur",
+                              plan_us(spans[i].end - spans[i].start), "pid", 1, "tid", (int)spans[i].resource,
+                              "args", "method", group->method, "first_tensor",
                               model->tensors[group->first].name, "tensors", (int)group->tensor_count));
     }
     free(spans);
@@ -203,7 +226,8 @@ static int write_chrome(const plan_result *result, const plan_case *c, const pla
 }
 
 int plan_chart_write(const plan_result *result, const plan_case *c, const plan_model *model, const char *svg,
-                     const char *chrome) {
+                     const char *chrome)
+{
     int code = GW_CLI_OK;
     if (svg != NULL) {
         plan_chart_row row = {result->algorithm, result};

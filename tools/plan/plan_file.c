@@ -12,7 +12,8 @@
 
 #include "../cli_common.h"
 
-static uint64_t fnv(uint64_t hash, const void *data, size_t size) {
+static uint64_t fnv(uint64_t hash, const void *data, size_t size)
+{
     const unsigned char *bytes = data;
     for (size_t i = 0; i < size; i++) {
         hash = (hash ^ bytes[i]) * UINT64_C(0x100000001b3);
@@ -20,7 +21,8 @@ static uint64_t fnv(uint64_t hash, const void *data, size_t size) {
     return hash;
 }
 
-uint64_t plan_problem_hash(const plan_model *model) {
+uint64_t plan_problem_hash(const plan_model *model)
+{
     uint64_t hash = UINT64_C(0xcbf29ce484222325);
     for (uint32_t i = 0; i < model->count; i++) {
         char number[64];
@@ -31,17 +33,26 @@ uint64_t plan_problem_hash(const plan_model *model) {
     return hash;
 }
 
-static const char *kind_name(plan_kind kind) {
+static const char *kind_name(plan_kind kind)
+{
     return kind == PLAN_JOINT ? "joint" : kind == PLAN_FUSION ? "fusion" : "tree";
 }
 
-static const char *level_name(gw_plan_level level) {
-    return level == GW_PLAN_LEVEL_SERIAL ? "serial" : level == GW_PLAN_LEVEL_PIPELINED ? "pipelined" : "event";
+static const char *level_name(gw_plan_level level)
+{
+    return level == GW_PLAN_LEVEL_SERIAL      ? "serial"
+           : level == GW_PLAN_LEVEL_PIPELINED ? "pipelined"
+                                              : "event";
 }
 
-static json_t *real_or_null(double value) { return gw_cli_json_real(value); }
+static json_t *real_or_null(double value)
+{
+    return gw_cli_json_real(value);
+}
 
-json_t *plan_file_json(const plan_result *result, const plan_case *c, const plan_model *model, const char *model_path) {
+json_t *plan_file_json(const plan_result *result, const plan_case *c, const plan_model *model,
+                       const char *model_path)
+{
     json_t *root = json_object();
     char hash[24];
     (void)snprintf(hash, sizeof hash, "%016llx", (unsigned long long)plan_problem_hash(model));
@@ -49,9 +60,10 @@ json_t *plan_file_json(const plan_result *result, const plan_case *c, const plan
     json_object_set_new(root, "case", json_string(c->name));
     json_object_set_new(root, "kind", json_string(kind_name(c->kind)));
     json_object_set_new(root, "level", json_string("serial"));
-    json_object_set_new(root, "decode", json_string(c->decode_none                           ? "none"
-                                                    : c->decode == GW_PLAN_DECODE_PARALLEL ? "parallel"
-                                                                                           : "serial"));
+    json_object_set_new(root, "decode",
+                        json_string(c->decode_none                         ? "none"
+                                    : c->decode == GW_PLAN_DECODE_PARALLEL ? "parallel"
+                                                                           : "serial"));
     json_object_set_new(root, "model", json_string(model_path));
     json_object_set_new(root, "model_hash", json_string(hash));
     json_object_set_new(root, "tensors", json_integer(model->count));
@@ -110,9 +122,11 @@ json_t *plan_file_json(const plan_result *result, const plan_case *c, const plan
     return root;
 }
 
-int plan_json_write(json_t *object, const char *path) {
+int plan_json_write(json_t *object, const char *path)
+{
     if (strcmp(path, "-") == 0) {
-        int lost = json_dumpf(object, stdout, JSON_INDENT(1) | JSON_REAL_PRECISION(15)) != 0 || putchar('\n') == EOF;
+        int lost =
+            json_dumpf(object, stdout, JSON_INDENT(1) | JSON_REAL_PRECISION(15)) != 0 || putchar('\n') == EOF;
         json_decref(object);
         return lost ? gw_cli_error(GW_CLI_IO, NULL, "cannot write to standard output") : GW_CLI_OK;
     }
@@ -121,17 +135,20 @@ int plan_json_write(json_t *object, const char *path) {
     return failed ? gw_cli_error(GW_CLI_IO, path, "cannot write") : GW_CLI_OK;
 }
 
-int plan_file_write(const plan_result *result, const plan_case *c, const plan_model *model, const char *model_path,
-                    const char *path) {
+int plan_file_write(const plan_result *result, const plan_case *c, const plan_model *model,
+                    const char *model_path, const char *path)
+{
     return plan_json_write(plan_file_json(result, c, model, model_path), path);
 }
 
-int plan_file_read(const char *path, plan_file *file) {
+int plan_file_read(const char *path, plan_file *file)
+{
     json_error_t error;
     memset(file, 0, sizeof *file);
     file->root = json_load_file(path, JSON_REJECT_DUPLICATES, &error);
     if (file->root == NULL) {
-        return gw_cli_error(GW_CLI_BAD_DATA, path, "line %d, column %d: %s", error.line, error.column, error.text);
+        return gw_cli_error(GW_CLI_BAD_DATA, path, "line %d, column %d: %s", error.line, error.column,
+                            error.text);
     }
     const char *schema = json_string_value(json_object_get(file->root, "schema"));
     const char *hash = json_string_value(json_object_get(file->root, "model_hash"));
@@ -163,13 +180,15 @@ int plan_file_read(const char *path, plan_file *file) {
     return GW_CLI_OK;
 }
 
-void plan_file_close(plan_file *file) {
+void plan_file_close(plan_file *file)
+{
     json_decref(file->root);
     memset(file, 0, sizeof *file);
 }
 
-int plan_file_groups(const char *path, const plan_file *file, const plan_setup *setup, const plan_model *model,
-                     gw_plan_group **groups, uint32_t *group_count) {
+int plan_file_groups(const char *path, const plan_file *file, const plan_setup *setup,
+                     const plan_model *model, gw_plan_group **groups, uint32_t *group_count)
+{
     size_t count = json_array_size(file->groups);
     uint32_t next = 0;
     if (strcmp(file->kind, "tree") == 0) {
@@ -186,12 +205,14 @@ int plan_file_groups(const char *path, const plan_file *file, const plan_setup *
         json_t *last = json_object_get(entry, "last");
         const char *method = json_string_value(json_object_get(entry, "method"));
         int index = method != NULL ? plan_method_index(setup, method) : -1;
-        if (!json_is_integer(first) || !json_is_integer(last) || json_integer_value(first) != (json_int_t)next ||
+        if (!json_is_integer(first) || !json_is_integer(last) ||
+            json_integer_value(first) != (json_int_t)next ||
             json_integer_value(last) < json_integer_value(first)) {
-            code = gw_cli_error(GW_CLI_BAD_DATA, path, "group %zu: first and last must continue at tensor %u", j, next);
+            code = gw_cli_error(GW_CLI_BAD_DATA, path, "group %zu: first and last must continue at tensor %u",
+                                j, next);
         } else if (json_integer_value(last) >= (json_int_t)model->count) {
-            code = gw_cli_error(GW_CLI_BAD_DATA, path, "group %zu ends at tensor %lld but the model has %u", j,
-                                (long long)json_integer_value(last), model->count);
+            code = gw_cli_error(GW_CLI_BAD_DATA, path, "group %zu ends at tensor %lld but the model has %u",
+                                j, (long long)json_integer_value(last), model->count);
         } else if (index < 0) {
             code = gw_cli_error(GW_CLI_BAD_DATA, path, "group %zu: this case has no method \"%.60s\"", j,
                                 method != NULL ? method : "(none)");
@@ -204,11 +225,14 @@ int plan_file_groups(const char *path, const plan_file *file, const plan_setup *
                 code = gw_cli_error(GW_CLI_BAD_DATA, path, "group %zu names %zu tensors but spans %u", j,
                                     json_array_size(names), end - next);
             }
-            json_array_foreach(names, i, name) {
-                if (code == GW_CLI_OK && (!json_is_string(name) ||
-                                          strcmp(json_string_value(name), model->tensors[next + i].name) != 0)) {
-                    code = gw_cli_error(GW_CLI_BAD_DATA, path, "group %zu: tensor %zu is not the model's \"%.100s\"",
-                                        j, next + i, model->tensors[next + i].name);
+            json_array_foreach(names, i, name)
+            {
+                if (code == GW_CLI_OK &&
+                    (!json_is_string(name) ||
+                     strcmp(json_string_value(name), model->tensors[next + i].name) != 0)) {
+                    code = gw_cli_error(GW_CLI_BAD_DATA, path,
+                                        "group %zu: tensor %zu is not the model's \"%.100s\"", j, next + i,
+                                        model->tensors[next + i].name);
                 }
             }
             (*groups)[j] = (gw_plan_group){next, end - next, (uint32_t)index};
@@ -216,7 +240,8 @@ int plan_file_groups(const char *path, const plan_file *file, const plan_setup *
         }
     }
     if (code == GW_CLI_OK && next != model->count) {
-        code = gw_cli_error(GW_CLI_BAD_DATA, path, "covers %u tensors but the model has %u", next, model->count);
+        code =
+            gw_cli_error(GW_CLI_BAD_DATA, path, "covers %u tensors but the model has %u", next, model->count);
     }
     if (code != GW_CLI_OK) {
         free(*groups);

@@ -10,17 +10,17 @@
 
 #define PLAN_FILE_SCHEMA "gradwire-plan/1"
 
-/* 64-bit FNV-1a over names, sizes, times, the case's links and methods: says whether plan and model belong together.
- * names_only: only names and sizes. */
+/* 64-bit FNV-1a over names and sizes: says whether plan and model belong together. */
 uint64_t plan_problem_hash(const plan_model *model);
 
-json_t *plan_file_json(const plan_result *result, const plan_case *c, const plan_model *model, const char *model_path);
-int plan_file_write(const plan_result *result, const plan_case *c, const plan_model *model, const char *model_path,
-                    const char *path);
+json_t *plan_file_json(const plan_result *result, const plan_case *c, const plan_model *model,
+                       const char *model_path);
+int plan_file_write(const plan_result *result, const plan_case *c, const plan_model *model,
+                    const char *model_path, const char *path);
 
 typedef struct plan_file {
     json_t *root;
-    json_t *groups;          /* array, borrowed */
+    json_t *groups; /* array, borrowed */
     double makespan_us;
     uint64_t hash;
     uint32_t tensor_count;
@@ -30,9 +30,10 @@ typedef struct plan_file {
 int plan_file_read(const char *path, plan_file *file);
 void plan_file_close(plan_file *file);
 
-/* Groups of a fused plan file for a setup; checks counts, names and methods against the model. *groups is malloc'ed. */
-int plan_file_groups(const char *path, const plan_file *file, const plan_setup *setup, const plan_model *model,
-                     gw_plan_group **groups, uint32_t *group_count);
+/* Groups of a fused plan file for a setup; checks counts, names and methods against the model. *groups is
+ * malloc'ed. */
+int plan_file_groups(const char *path, const plan_file *file, const plan_setup *setup,
+                     const plan_model *model, gw_plan_group **groups, uint32_t *group_count);
 
 /* Writes JSON to a file ("-": stdout), releases it. */
 int plan_json_write(json_t *object, const char *path);

@@ -1,12 +1,13 @@
 /*
  * Streaming reader of profiler recordings.
  *
- * The text is inflated piece by piece; a scanner follows strings and brackets just far enough to find the objects of
- * the array "traceEvents", and Jansson parses the few of them that matter. Kernels are kept as text, keyed by their
- * correlation number, and parsed when a gradient asks for one.
+ * The text is inflated piece by piece; a scanner follows strings and brackets just far enough to find the
+ * objects of the array "traceEvents", and Jansson parses the few of them that matter. Kernels are kept as
+ * text, keyed by their correlation number, and parsed when a gradient asks for one.
  *
- * CPU time stamps do not say when a gradient is ready: launches run ahead of the GPU by up to a step. A gradient is
- * ready when the kernel ends whose launch (same thread, NCCL excluded) is the last before its AccumulateGrad starts.
+ * CPU time stamps do not say when a gradient is ready: launches run ahead of the GPU by up to a step. A
+ * gradient is ready when the kernel ends whose launch (same thread, NCCL excluded) is the last before its
+ * AccumulateGrad starts.
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
@@ -23,9 +24,9 @@
 
 #include "../cli_common.h"
 
-#define READ_SIZE ((size_t)1 << 17)
+#define READ_SIZE      ((size_t)1 << 17)
 #define EVENT_SIZE_MAX ((size_t)16 << 20)
-#define DEPTH_MAX 64
+#define DEPTH_MAX      64
 
 typedef struct launch {
     int64_t tid;
@@ -41,7 +42,7 @@ typedef struct accumulate {
 
 typedef struct kernel_text {
     int64_t correlation;
-    size_t offset;        /* in texts */
+    size_t offset; /* in texts */
     uint32_t size;
     int8_t is_nccl;
 } kernel_text;
@@ -59,7 +60,8 @@ typedef struct reader {
     int short_of_memory;
 } reader;
 
-static void *list_add(list *l, size_t count) {
+static void *list_add(list *l, size_t count)
+{
     if (l->count + count > l->capacity) {
         size_t capacity = 2 * (l->count + count);
         capacity = capacity < 256 ? 256 : capacity;
@@ -75,13 +77,15 @@ static void *list_add(list *l, size_t count) {
     return at;
 }
 
-static const char *find(const char *text, size_t size, const char *what) {
+static const char *find(const char *text, size_t size, const char *what)
+{
     return memmem(text, size, what, strlen(what));
 }
 
-/* The text behind "key": in an object's text, NULL if absent. Quotes inside strings are escaped, so the pattern with
- * both quotes only matches keys and whole string values. */
-static const char *value_of(const char *text, size_t size, const char *quoted_key) {
+/* The text behind "key": in an object's text, NULL if absent. Quotes inside strings are escaped, so the
+ * pattern with both quotes only matches keys and whole string values. */
+static const char *value_of(const char *text, size_t size, const char *quoted_key)
+{
     const char *end = text + size;
     const char *at = text;
     while ((at = find(at, (size_t)(end - at), quoted_key)) != NULL) {
@@ -101,27 +105,31 @@ static const char *value_of(const char *text, size_t size, const char *quoted_ke
     return NULL;
 }
 
-static int starts(const char *at, const char *end, const char *prefix) {
+static int starts(const char *at, const char *end, const char *prefix)
+{
     size_t length = strlen(prefix);
     return (size_t)(end - at) >= length && memcmp(at, prefix, length) == 0;
 }
 
-static int bad_event(const reader *r, uint64_t offset, const char *why) {
+static int bad_event(const reader *r, uint64_t offset, const char *why)
+{
     return gw_cli_error_at(GW_CLI_BAD_DATA, r->path, offset, "event %zu: %s", r->events, why);
 }
 
-static json_t *parse_event(const reader *r, uint64_t offset, const char *text, size_t size) {
+static json_t *parse_event(const reader *r, uint64_t offset, const char *text, size_t size)
+{
     json_error_t error;
     json_t *event = json_loadb(text, size, 0, &error);
     if (event == NULL) {
         (void)gw_cli_error_at(GW_CLI_BAD_DATA, r->path,
-                              offset + (uint64_t)(error.position > 0 ? error.position : 0), "event %zu: %s", r->events,
-                              error.text);
+                              offset + (uint64_t)(error.position > 0 ? error.position : 0), "event %zu: %s",
+                              r->events, error.text);
     }
     return event;
 }
 
-static int times(json_t *event, double *ts, double *duration) {
+static int times(json_t *event, double *ts, double *duration)
+{
     json_t *start = json_object_get(event, "ts");
     json_t *dur = json_object_get(event, "dur");
     *ts = json_is_number(start) ? json_number_value(start) : NAN;
@@ -129,8 +137,10 @@ static int times(json_t *event, double *ts, double *duration) {
     return isfinite(*ts) && isfinite(*duration) && *duration >= 0;
 }
 
-/* Elements from "Input Dims": [[...], ...]; the first non-empty shape's product, 1 for [[]], -1 if not recorded. */
-static int64_t dims_elems(json_t *args) {
+/* Elements from "Input Dims": [[...], ...]; the first non-empty shape's product, 1 for [[]], -1 if not
+ * recorded. */
+static int64_t dims_elems(json_t *args)
+{
     json_t *dims = json_object_get(args, "Input Dims");
     if (!json_is_array(dims) || json_array_size(dims) == 0) {
         return -1;
@@ -139,7 +149,8 @@ static int64_t dims_elems(json_t *args) {
     int64_t product = 1;
     size_t i;
     json_t *extent;
-    json_array_foreach(shape, i, extent) {
+    json_array_foreach(shape, i, extent)
+    {
         int64_t value = json_is_integer(extent) ? (int64_t)json_integer_value(extent) : -1;
         if (value < 0 || (value > 0 && product > (INT64_C(1) << 50) / value)) {
             return -1;
@@ -149,7 +160,8 @@ static int64_t dims_elems(json_t *args) {
     return product;
 }
 
-static int add_collective(reader *r, json_t *event, double ts, double duration) {
+static int add_collective(reader *r, json_t *event, double ts, double duration)
+{
     json_t *args = json_object_get(event, "args");
     json_t *elems = json_object_get(args, "In msg nelems");
     if (!json_is_integer(elems)) {
@@ -171,7 +183,8 @@ static int add_collective(reader *r, json_t *event, double ts, double duration) 
 }
 
 /* One object of traceEvents. */
-static int take_event(reader *r, uint64_t offset, const char *text, size_t size) {
+static int take_event(reader *r, uint64_t offset, const char *text, size_t size)
+{
     const char *end = text + size;
     r->events++;
     const char *cat = value_of(text, size, "\"cat\"");
@@ -198,21 +211,24 @@ static int take_event(reader *r, uint64_t offset, const char *text, size_t size)
         const char *name = value_of(text, size, "\"name\"");
         size_t rest = name != NULL ? (size_t)(end - name) : 0;
         rest = rest > 64 ? 64 : rest;
-        kernel->is_nccl = name != NULL && (find(name, rest, "nccl") != NULL || find(name, rest, "NCCL") != NULL);
+        kernel->is_nccl =
+            name != NULL && (find(name, rest, "nccl") != NULL || find(name, rest, "NCCL") != NULL);
         if (kernel->is_nccl) {
             double ts, duration;
             json_t *event = parse_event(r, offset, text, size);
             if (event == NULL) {
                 return GW_CLI_BAD_DATA;
             }
-            int code = times(event, &ts, &duration) ? add_collective(r, event, ts, duration)
-                                                    : bad_event(r, offset, "ts or dur is missing or no number");
+            int code = times(event, &ts, &duration)
+                           ? add_collective(r, event, ts, duration)
+                           : bad_event(r, offset, "ts or dur is missing or no number");
             json_decref(event);
             return code;
         }
         return GW_CLI_OK;
     }
-    if (!(is_runtime && find(text, size, "Launch") != NULL) && !(is_op && find(text, size, "AccumulateGrad") != NULL) &&
+    if (!(is_runtime && find(text, size, "Launch") != NULL) &&
+        !(is_op && find(text, size, "AccumulateGrad") != NULL) &&
         !(is_mark && find(text, size, "ProfilerStep") != NULL)) {
         return GW_CLI_OK;
     }
@@ -233,7 +249,8 @@ static int take_event(reader *r, uint64_t offset, const char *text, size_t size)
         if (l == NULL) {
             r->short_of_memory = 1;
         } else {
-            *l = (launch){tid, ts, json_is_integer(correlation) ? (int64_t)json_integer_value(correlation) : -1};
+            *l = (launch){tid, ts,
+                          json_is_integer(correlation) ? (int64_t)json_integer_value(correlation) : -1};
         }
     } else if (is_op && strcmp(name, "torch::autograd::AccumulateGrad") == 0) {
         accumulate *a = list_add(&r->accumulates, 1);
@@ -259,18 +276,19 @@ static int take_event(reader *r, uint64_t offset, const char *text, size_t size)
 
 /* Scanner state: survives buffer ends. */
 typedef struct scanner {
-    int depth;                /* open brackets */
-    char closes[DEPTH_MAX];   /* their closing characters */
+    int depth;              /* open brackets */
+    char closes[DEPTH_MAX]; /* their closing characters */
     int in_string, escaped;
-    int key_matches;          /* last string at depth 1 was "traceEvents" */
-    int in_events;            /* inside the array, at depth 2 */
+    int key_matches; /* last string at depth 1 was "traceEvents" */
+    int in_events;   /* inside the array, at depth 2 */
     int seen_events, done;
-    size_t string_start;      /* buffer index */
-    size_t event_start;       /* buffer index, valid while depth > 2 in_events */
+    size_t string_start; /* buffer index */
+    size_t event_start;  /* buffer index, valid while depth > 2 in_events */
 } scanner;
 
 /* Advances over buffer[from..size); events that end are handed on. */
-static int scan(reader *r, scanner *s, const char *buffer, size_t from, size_t size, uint64_t base) {
+static int scan(reader *r, scanner *s, const char *buffer, size_t from, size_t size, uint64_t base)
+{
     for (size_t i = from; i < size; i++) {
         if (s->in_string) {
             if (s->escaped) {
@@ -289,7 +307,8 @@ static int scan(reader *r, scanner *s, const char *buffer, size_t from, size_t s
             } else {
                 s->in_string = 0;
                 if (s->depth == 1) {
-                    s->key_matches = i - s->string_start == 12 && memcmp(buffer + s->string_start, "\"traceEvents", 12) == 0;
+                    s->key_matches = i - s->string_start == 12 &&
+                                     memcmp(buffer + s->string_start, "\"traceEvents", 12) == 0;
                 }
             }
             continue;
@@ -303,11 +322,12 @@ static int scan(reader *r, scanner *s, const char *buffer, size_t from, size_t s
         case '{':
         case '[':
             if (s->done || s->depth == DEPTH_MAX) {
-                return gw_cli_error_at(GW_CLI_BAD_DATA, r->path, base + i, s->done ? "text behind the JSON object"
-                                                                                   : "nested too deeply");
+                return gw_cli_error_at(GW_CLI_BAD_DATA, r->path, base + i,
+                                       s->done ? "text behind the JSON object" : "nested too deeply");
             }
             if (s->depth == 0 && c != '{') {
-                return gw_cli_error_at(GW_CLI_BAD_DATA, r->path, base + i, "a trace is a JSON object, this is an array");
+                return gw_cli_error_at(GW_CLI_BAD_DATA, r->path, base + i,
+                                       "a trace is a JSON object, this is an array");
             }
             if (s->depth == 1 && c == '[' && s->key_matches) {
                 s->in_events = 1;
@@ -324,7 +344,8 @@ static int scan(reader *r, scanner *s, const char *buffer, size_t from, size_t s
             }
             s->depth--;
             if (s->in_events && s->depth == 2) {
-                int code = take_event(r, base + s->event_start, buffer + s->event_start, i + 1 - s->event_start);
+                int code =
+                    take_event(r, base + s->event_start, buffer + s->event_start, i + 1 - s->event_start);
                 if (code != GW_CLI_OK) {
                     return code;
                 }
@@ -342,16 +363,18 @@ static int scan(reader *r, scanner *s, const char *buffer, size_t from, size_t s
     return GW_CLI_OK;
 }
 
-static int read_events(reader *r, gzFile file) {
+static int read_events(reader *r, gzFile file)
+{
     size_t capacity = 2 * READ_SIZE;
     char *buffer = malloc(capacity);
-    size_t held = 0;        /* bytes in the buffer */
-    uint64_t base = 0;      /* offset of buffer[0] in the text */
+    size_t held = 0;   /* bytes in the buffer */
+    uint64_t base = 0; /* offset of buffer[0] in the text */
     scanner s;
     memset(&s, 0, sizeof s);
     int code = buffer != NULL ? GW_CLI_OK : gw_cli_error(GW_CLI_IO, r->path, "memory is short");
     while (code == GW_CLI_OK) {
-        int got = gzread(file, buffer + held, (unsigned)(capacity - held < READ_SIZE ? capacity - held : READ_SIZE));
+        int got = gzread(file, buffer + held,
+                         (unsigned)(capacity - held < READ_SIZE ? capacity - held : READ_SIZE));
         if (got <= 0) {
             int number;
             const char *text = gzerror(file, &number);
@@ -401,38 +424,44 @@ static int read_events(reader *r, gzFile file) {
     return code;
 }
 
-static int by_thread_and_time(const void *a, const void *b) {
+static int by_thread_and_time(const void *a, const void *b)
+{
     const launch *x = a;
     const launch *y = b;
     return x->tid != y->tid ? (x->tid < y->tid ? -1 : 1) : x->ts < y->ts ? -1 : x->ts > y->ts;
 }
 
-static int by_correlation(const void *a, const void *b) {
+static int by_correlation(const void *a, const void *b)
+{
     const kernel_text *x = a;
     const kernel_text *y = b;
     return x->correlation < y->correlation ? -1 : x->correlation > y->correlation;
 }
 
-static int by_start(const void *a, const void *b) {
+static int by_start(const void *a, const void *b)
+{
     const plan_kineto_step *x = a;
     const plan_kineto_step *y = b;
     return x->start_us < y->start_us ? -1 : x->start_us > y->start_us;
 }
 
-static int accumulate_by_time(const void *a, const void *b) {
+static int accumulate_by_time(const void *a, const void *b)
+{
     const accumulate *x = a;
     const accumulate *y = b;
     return x->ts < y->ts ? -1 : x->ts > y->ts;
 }
 
-static int collective_by_time(const void *a, const void *b) {
+static int collective_by_time(const void *a, const void *b)
+{
     const plan_kineto_collective *x = a;
     const plan_kineto_collective *y = b;
     return x->start_us < y->start_us ? -1 : x->start_us > y->start_us;
 }
 
 /* End of the last non-NCCL kernel launched before `a` on its thread. */
-static int ready_time(const reader *r, const accumulate *a, double *ready) {
+static int ready_time(const reader *r, const accumulate *a, double *ready)
+{
     const launch *launches = r->launches.items;
     size_t low = 0;
     size_t high = r->launches.count;
@@ -447,10 +476,10 @@ static int ready_time(const reader *r, const accumulate *a, double *ready) {
     }
     for (size_t i = low; i-- > 0 && launches[i].tid == a->tid;) {
         kernel_text wanted = {launches[i].correlation, 0, 0, 0};
-        const kernel_text *kernel = r->kernels.count == 0 || launches[i].correlation < 0
-                                        ? NULL
-                                        : bsearch(&wanted, r->kernels.items, r->kernels.count, sizeof wanted,
-                                                  by_correlation);
+        const kernel_text *kernel =
+            r->kernels.count == 0 || launches[i].correlation < 0
+                ? NULL
+                : bsearch(&wanted, r->kernels.items, r->kernels.count, sizeof wanted, by_correlation);
         if (kernel == NULL || kernel->is_nccl) {
             continue;
         }
@@ -460,19 +489,23 @@ static int ready_time(const reader *r, const accumulate *a, double *ready) {
         int good = event != NULL && times(event, &ts, &duration);
         json_decref(event);
         if (!good) {
-            return gw_cli_error(GW_CLI_BAD_DATA, r->path, "kernel with correlation %lld: ts or dur is missing or no number",
+            return gw_cli_error(GW_CLI_BAD_DATA, r->path,
+                                "kernel with correlation %lld: ts or dur is missing or no number",
                                 (long long)kernel->correlation);
         }
         *ready = ts + duration;
         return GW_CLI_OK;
     }
-    return gw_cli_error(GW_CLI_BAD_DATA, r->path, "no kernel was launched before the AccumulateGrad at %.3f us", a->ts);
+    return gw_cli_error(GW_CLI_BAD_DATA, r->path,
+                        "no kernel was launched before the AccumulateGrad at %.3f us", a->ts);
 }
 
 /* Sorts gradients into steps. */
-static int make_steps(reader *r, plan_kineto *trace) {
+static int make_steps(reader *r, plan_kineto *trace)
+{
     if (r->accumulates.count == 0) {
-        return gw_cli_error(GW_CLI_BAD_DATA, r->path, "no torch::autograd::AccumulateGrad: not a recording of training");
+        return gw_cli_error(GW_CLI_BAD_DATA, r->path,
+                            "no torch::autograd::AccumulateGrad: not a recording of training");
     }
     if (r->launches.count > 0) { /* qsort must not see NULL */
         qsort(r->launches.items, r->launches.count, sizeof(launch), by_thread_and_time);
@@ -523,7 +556,8 @@ static int make_steps(reader *r, plan_kineto *trace) {
     return GW_CLI_OK;
 }
 
-void plan_kineto_free(plan_kineto *trace) {
+void plan_kineto_free(plan_kineto *trace)
+{
     for (size_t i = 0; i < trace->step_count; i++) {
         free(trace->steps[i].gradients);
     }
@@ -532,7 +566,8 @@ void plan_kineto_free(plan_kineto *trace) {
     memset(trace, 0, sizeof *trace);
 }
 
-int plan_kineto_read(const char *path, plan_kineto *trace) {
+int plan_kineto_read(const char *path, plan_kineto *trace)
+{
     memset(trace, 0, sizeof *trace);
     reader r;
     memset(&r, 0, sizeof r);

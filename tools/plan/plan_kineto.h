@@ -1,6 +1,6 @@
 /*
- * PyTorch profiler recordings (Kineto, Chrome trace JSON, plain or gzip): when each gradient was ready, and what NCCL
- * sent.
+ * PyTorch profiler recordings (Kineto, Chrome trace JSON, plain or gzip): when each gradient was ready, and
+ * what NCCL sent.
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
@@ -11,19 +11,19 @@
 #include <stdint.h>
 
 typedef struct plan_kineto_gradient {
-    double ready_us;      /* end of the kernel that wrote it, trace clock */
-    int64_t elems;        /* from recorded shapes; -1: not recorded */
+    double ready_us; /* end of the kernel that wrote it, trace clock */
+    int64_t elems;   /* from recorded shapes; -1: not recorded */
 } plan_kineto_gradient;
 
 typedef struct plan_kineto_collective {
-    char name[32];        /* allreduce, broadcast, ... */
-    int64_t elems;        /* "In msg nelems" */
+    char name[32]; /* allreduce, broadcast, ... */
+    int64_t elems; /* "In msg nelems" */
     double start_us, duration_us;
     int64_t group_size;
 } plan_kineto_collective;
 
 typedef struct plan_kineto_step {
-    int64_t number;       /* of ProfilerStep#N; -1 without annotation */
+    int64_t number; /* of ProfilerStep#N; -1 without annotation */
     double start_us, end_us;
     plan_kineto_gradient *gradients; /* in order of their AccumulateGrad */
     size_t gradient_count;
@@ -37,8 +37,8 @@ typedef struct plan_kineto {
     size_t event_count;
 } plan_kineto;
 
-/* Streams the file: memory does not grow with it, but with the kernels it holds (about 1 KiB each). Messages are
- * printed with the byte offset in the inflated text; exit codes of cli_common.h. */
+/* Streams the file: memory does not grow with it, but with the kernels it holds (about 1 KiB each). Messages
+ * are printed with the byte offset in the inflated text; exit codes of cli_common.h. */
 int plan_kineto_read(const char *path, plan_kineto *trace);
 void plan_kineto_free(plan_kineto *trace);
 

@@ -15,7 +15,8 @@
 
 #include "../cli_common.h"
 
-int plan_ticks_from_us(double us, gw_plan_tick *ticks) {
+int plan_ticks_from_us(double us, gw_plan_tick *ticks)
+{
     double scaled = us * (double)GW_PLAN_TICKS_PER_US;
     if (!(scaled >= 0) || scaled >= (double)GW_PLAN_TICK_MAX) { /* catches NaN */
         return 0;
@@ -24,9 +25,13 @@ int plan_ticks_from_us(double us, gw_plan_tick *ticks) {
     return 1;
 }
 
-double plan_us(gw_plan_tick ticks) { return (double)ticks / (double)GW_PLAN_TICKS_PER_US; }
+double plan_us(gw_plan_tick ticks)
+{
+    return (double)ticks / (double)GW_PLAN_TICKS_PER_US;
+}
 
-void plan_model_free(plan_model *model) {
+void plan_model_free(plan_model *model)
+{
     for (uint32_t i = 0; i < model->count; i++) {
         free((void *)(uintptr_t)model->tensors[i].name);
     }
@@ -35,7 +40,8 @@ void plan_model_free(plan_model *model) {
 }
 
 static int append(plan_model *model, const char *name, size_t name_size, int64_t elems, gw_plan_tick bwd,
-                  uint32_t forbidden) {
+                  uint32_t forbidden)
+{
     if ((model->count & (model->count - 1)) == 0) { /* full at 0 and at powers of two */
         size_t capacity = model->count == 0 ? 1 : 2 * (size_t)model->count;
         gw_plan_tensor *grown = realloc(model->tensors, capacity * sizeof *grown);
@@ -54,20 +60,23 @@ static int append(plan_model *model, const char *name, size_t name_size, int64_t
     return 1;
 }
 
-int plan_model_add(plan_model *model, const char *name, int64_t elems, gw_plan_tick bwd, uint32_t forbidden) {
+int plan_model_add(plan_model *model, const char *name, int64_t elems, gw_plan_tick bwd, uint32_t forbidden)
+{
     return append(model, name, strlen(name), elems, bwd, forbidden);
 }
 
 static const plan_model *sorted_model; /* qsort has no context; the tool is single-threaded */
 
-static int by_name(const void *a, const void *b) {
+static int by_name(const void *a, const void *b)
+{
     uint32_t i = *(const uint32_t *)a;
     uint32_t j = *(const uint32_t *)b;
     int order = strcmp(sorted_model->tensors[i].name, sorted_model->tensors[j].name);
     return order != 0 ? order : i < j ? -1 : i > j;
 }
 
-int plan_model_duplicate(const plan_model *model, uint32_t *first, uint32_t *second) {
+int plan_model_duplicate(const plan_model *model, uint32_t *first, uint32_t *second)
+{
     uint32_t *order = malloc(((size_t)model->count + 1) * sizeof *order);
     int found = 0;
     if (order == NULL) {
@@ -90,7 +99,8 @@ int plan_model_duplicate(const plan_model *model, uint32_t *first, uint32_t *sec
 }
 
 /* The next comma-separated field of a line; trims blanks, handles "quoted, fields" with "" for a quote. */
-static char *next_field(char **cursor) {
+static char *next_field(char **cursor)
+{
     char *at = *cursor;
     if (at == NULL) {
         return NULL;
@@ -127,7 +137,8 @@ static char *next_field(char **cursor) {
 }
 
 /* Why a text is not a whole number >= 0, or NULL. */
-static const char *parse_elems(const char *text, int64_t *value) {
+static const char *parse_elems(const char *text, int64_t *value)
+{
     char *end;
     errno = 0;
     if (text[0] == '\0') {
@@ -147,7 +158,8 @@ static const char *parse_elems(const char *text, int64_t *value) {
     return NULL;
 }
 
-static const char *parse_time(const char *text, gw_plan_tick *ticks) {
+static const char *parse_time(const char *text, gw_plan_tick *ticks)
+{
     char *end;
     if (text[0] == '\0') {
         return "is empty";
@@ -168,7 +180,8 @@ static const char *parse_time(const char *text, gw_plan_tick *ticks) {
 enum { COLUMN_NAME, COLUMN_ELEMS, COLUMN_TIME, COLUMN_FLAGS, COLUMN_COUNT };
 
 /* Finds the columns of a header line. */
-static int read_header(const char *path, char *line, int column[COLUMN_COUNT]) {
+static int read_header(const char *path, char *line, int column[COLUMN_COUNT])
+{
     for (int c = 0; c < COLUMN_COUNT; c++) {
         column[c] = -1;
     }
@@ -201,7 +214,8 @@ static int read_header(const char *path, char *line, int column[COLUMN_COUNT]) {
     return GW_CLI_OK;
 }
 
-static int read_rows(const char *path, FILE *file, plan_model *model) {
+static int read_rows(const char *path, FILE *file, plan_model *model)
+{
     char *line = NULL;
     size_t line_capacity = 0;
     ssize_t length;
@@ -212,7 +226,8 @@ static int read_rows(const char *path, FILE *file, plan_model *model) {
     while (result == GW_CLI_OK && (length = getline(&line, &line_capacity, file)) >= 0) {
         number++;
         if (memchr(line, '\0', (size_t)length) != NULL) {
-            result = gw_cli_error(GW_CLI_BAD_DATA, path, "line %lu: holds a zero byte; is this a text file?", number);
+            result = gw_cli_error(GW_CLI_BAD_DATA, path, "line %lu: holds a zero byte; is this a text file?",
+                                  number);
             break;
         }
         while (length > 0 && (line[length - 1] == '\n' || line[length - 1] == '\r')) {
@@ -249,26 +264,27 @@ static int read_rows(const char *path, FILE *file, plan_model *model) {
             break;
         }
         if (fields[COLUMN_NAME][0] == '\0' || strlen(fields[COLUMN_NAME]) > PLAN_NAME_MAX) {
-            result = gw_cli_error(GW_CLI_BAD_DATA, path, "line %lu: the name is empty or longer than %d bytes", number,
-                                  PLAN_NAME_MAX);
+            result =
+                gw_cli_error(GW_CLI_BAD_DATA, path, "line %lu: the name is empty or longer than %d bytes",
+                             number, PLAN_NAME_MAX);
             break;
         }
         const char *why = parse_elems(fields[COLUMN_ELEMS], &elems);
         if (why != NULL) {
-            result = gw_cli_error(GW_CLI_BAD_DATA, path, "line %lu: elems \"%.40s\" %s", number, fields[COLUMN_ELEMS],
-                                  why);
+            result = gw_cli_error(GW_CLI_BAD_DATA, path, "line %lu: elems \"%.40s\" %s", number,
+                                  fields[COLUMN_ELEMS], why);
             break;
         }
         why = column[COLUMN_TIME] >= 0 ? parse_time(fields[COLUMN_TIME], &bwd) : NULL;
         if (why != NULL) {
-            result = gw_cli_error(GW_CLI_BAD_DATA, path, "line %lu: time \"%.40s\" %s", number, fields[COLUMN_TIME],
-                                  why);
+            result = gw_cli_error(GW_CLI_BAD_DATA, path, "line %lu: time \"%.40s\" %s", number,
+                                  fields[COLUMN_TIME], why);
             break;
         }
         if (fields[COLUMN_FLAGS] != NULL && fields[COLUMN_FLAGS][0] != '\0' &&
             strcmp(fields[COLUMN_FLAGS], "dense") != 0) {
-            result = gw_cli_error(GW_CLI_BAD_DATA, path, "line %lu: unknown flag \"%.40s\" (known: dense)", number,
-                                  fields[COLUMN_FLAGS]);
+            result = gw_cli_error(GW_CLI_BAD_DATA, path, "line %lu: unknown flag \"%.40s\" (known: dense)",
+                                  number, fields[COLUMN_FLAGS]);
             break;
         }
         if (model->count == GW_PLAN_TENSORS_MAX) {
@@ -290,11 +306,12 @@ static int read_rows(const char *path, FILE *file, plan_model *model) {
 }
 
 /* Ends a reader: refuses duplicates, frees on failure. */
-static int finish(const char *path, plan_model *model, int result) {
+static int finish(const char *path, plan_model *model, int result)
+{
     uint32_t first, second;
     if (result == GW_CLI_OK && plan_model_duplicate(model, &first, &second)) {
-        result = gw_cli_error(GW_CLI_BAD_DATA, path, "tensors %u and %u (from 0) share the name \"%.200s\"", first,
-                              second, model->tensors[first].name);
+        result = gw_cli_error(GW_CLI_BAD_DATA, path, "tensors %u and %u (from 0) share the name \"%.200s\"",
+                              first, second, model->tensors[first].name);
     }
     if (result != GW_CLI_OK) {
         plan_model_free(model);
@@ -302,7 +319,8 @@ static int finish(const char *path, plan_model *model, int result) {
     return result;
 }
 
-int plan_model_read_csv(const char *path, plan_model *model) {
+int plan_model_read_csv(const char *path, plan_model *model)
+{
     memset(model, 0, sizeof *model);
     FILE *file = strcmp(path, "-") == 0 ? stdin : fopen(path, "rb");
     if (file == NULL) {
@@ -315,12 +333,14 @@ int plan_model_read_csv(const char *path, plan_model *model) {
     return finish(path, model, result);
 }
 
-int plan_model_read_byteps(const char *path, const plan_model *params, plan_model *model) {
+int plan_model_read_byteps(const char *path, const plan_model *params, plan_model *model)
+{
     memset(model, 0, sizeof *model);
     json_error_t error;
     json_t *root = json_load_file(path, JSON_REJECT_DUPLICATES, &error);
     if (root == NULL) {
-        return gw_cli_error(GW_CLI_BAD_DATA, path, "line %d, column %d: %s", error.line, error.column, error.text);
+        return gw_cli_error(GW_CLI_BAD_DATA, path, "line %d, column %d: %s", error.line, error.column,
+                            error.text);
     }
     json_t *events = json_object_get(root, "TensorReadyTraceEvents");
     if (events == NULL) {
@@ -330,12 +350,14 @@ int plan_model_read_byteps(const char *path, const plan_model *params, plan_mode
     if (!json_is_array(events)) {
         result = gw_cli_error(GW_CLI_BAD_DATA, path, "no array TensorReadyTraceEvents or traceEvents");
     }
-    /* The file may hold several steps: a name seen again starts a new step, and the last complete one counts. */
+    /* The file may hold several steps: a name seen again starts a new step, and the last complete one counts.
+     */
     plan_model step = {NULL, 0, 1};
     double previous = 0;
     size_t index;
     json_t *event;
-    json_array_foreach(events, index, event) {
+    json_array_foreach(events, index, event)
+    {
         const char *name = json_string_value(json_object_get(event, "name"));
         json_t *ts = json_object_get(event, "ts");
         if (name == NULL || !json_is_number(ts)) {
@@ -360,8 +382,8 @@ int plan_model_read_byteps(const char *path, const plan_model *params, plan_mode
             elems = json_is_integer(size) ? (int64_t)json_integer_value(size) : -1;
         }
         if (elems < 0) {
-            result = gw_cli_error(GW_CLI_BAD_DATA, path, "event %zu: no size of tensor \"%.200s\" (use --params)",
-                                  index, name);
+            result = gw_cli_error(GW_CLI_BAD_DATA, path,
+                                  "event %zu: no size of tensor \"%.200s\" (use --params)", index, name);
             break;
         }
         gw_plan_tick bwd = 0;
@@ -389,7 +411,8 @@ int plan_model_read_byteps(const char *path, const plan_model *params, plan_mode
     return finish(path, model, result);
 }
 
-int plan_model_read(const char *path, plan_model *model) {
+int plan_model_read(const char *path, plan_model *model)
+{
     FILE *file = strcmp(path, "-") == 0 ? NULL : fopen(path, "rb");
     int first = 0;
     if (file != NULL) {
@@ -398,12 +421,14 @@ int plan_model_read(const char *path, plan_model *model) {
     }
     if (first == 0x1f) {
         memset(model, 0, sizeof *model);
-        return gw_cli_error(GW_CLI_BAD_DATA, path, "is compressed; turn profiler traces into CSV with plan import");
+        return gw_cli_error(GW_CLI_BAD_DATA, path,
+                            "is compressed; turn profiler traces into CSV with plan import");
     }
     return first == '{' ? plan_model_read_byteps(path, NULL, model) : plan_model_read_csv(path, model);
 }
 
-int plan_model_write_csv(const plan_model *model, const char *path) {
+int plan_model_write_csv(const plan_model *model, const char *path)
+{
     FILE *file = strcmp(path, "-") == 0 ? stdout : fopen(path, "w");
     if (file == NULL) {
         return gw_cli_error(GW_CLI_IO, path, "cannot write: %s", strerror(errno));

@@ -13,17 +13,18 @@
 typedef struct plan_model {
     gw_plan_tensor *tensors; /* names are owned; forbidden is 1 for tensors that must stay dense, else 0 */
     uint32_t count;
-    int timed;               /* 0: the file has no backprop times */
+    int timed; /* 0: the file has no backprop times */
 } plan_model;
 
-/* All functions print their message and return an exit code of cli_common.h; on failure the model is empty. */
+/* All functions print their message and return an exit code of cli_common.h; on failure the model is empty.
+ */
 
 /* CSV with a header line; columns name, elems and one of bwd_us, gap_us (none: timed = 0), optionally flags
  * ("dense": never compress). Other columns are ignored. */
 int plan_model_read_csv(const char *path, plan_model *model);
 
-/* BytePS tensor_ready.json: {"TensorReadyTraceEvents": [{"name", "ts", ...}]} in us, last step kept; sizes come from
- * params (NULL: an "elems" or "size" member). */
+/* BytePS tensor_ready.json: {"TensorReadyTraceEvents": [{"name", "ts", ...}]} in us, last step kept; sizes
+ * come from params (NULL: an "elems" or "size" member). */
 int plan_model_read_byteps(const char *path, const plan_model *params, plan_model *model);
 
 /* By the file's first byte: JSON or CSV. */

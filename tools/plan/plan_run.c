@@ -12,7 +12,8 @@
 
 #include "../cli_common.h"
 
-void *plan_workspace(size_t size) {
+void *plan_workspace(size_t size)
+{
     static void *kept;
     static size_t kept_size;
     if (size > kept_size) {
@@ -23,18 +24,22 @@ void *plan_workspace(size_t size) {
     return kept;
 }
 
-double plan_gap(const gw_plan_cert *cert) {
+double plan_gap(const gw_plan_cert *cert)
+{
     if (cert->makespan == cert->lower_bound) {
         return 0;
     }
-    return cert->lower_bound > 0 ? (double)(cert->makespan - cert->lower_bound) / (double)cert->lower_bound : INFINITY;
+    return cert->lower_bound > 0 ? (double)(cert->makespan - cert->lower_bound) / (double)cert->lower_bound
+                                 : INFINITY;
 }
 
-void plan_method_label(const gw_plan_method *method, char *out, size_t out_size) {
+void plan_method_label(const gw_plan_method *method, char *out, size_t out_size)
+{
     (void)snprintf(out, out_size, "%s%s", method->name, method->enc_device == GW_PLAN_CPU ? "@cpu" : "");
 }
 
-int plan_method_index(const plan_setup *setup, const char *label) {
+int plan_method_index(const plan_setup *setup, const char *label)
+{
     for (uint32_t m = 0; m < setup->problem.method_count; m++) {
         char here[PLAN_PATH_SIZE];
         plan_method_label(&setup->methods[m], here, sizeof here);
@@ -45,14 +50,16 @@ int plan_method_index(const plan_setup *setup, const char *label) {
     return -1;
 }
 
-void plan_result_free(plan_result *result) {
+void plan_result_free(plan_result *result)
+{
     free(result->groups);
     free(result->fused);
     free(result->jobs);
     memset(result, 0, sizeof *result);
 }
 
-static int allocate(plan_result *result, uint32_t count) {
+static int allocate(plan_result *result, uint32_t count)
+{
     result->groups = calloc((size_t)count + 1, sizeof *result->groups);
     result->fused = calloc((size_t)count + 1, sizeof *result->fused);
     result->jobs = calloc((size_t)count + 1, sizeof *result->jobs);
@@ -61,7 +68,8 @@ static int allocate(plan_result *result, uint32_t count) {
                : gw_cli_error(GW_CLI_IO, NULL, "memory is short");
 }
 
-static int fill_fused(const plan_setup *setup, plan_result *result) {
+static int fill_fused(const plan_setup *setup, plan_result *result)
+{
     gw_plan plan = {result->fused, result->group_count, result->group_count};
     gw_plan_status status = gw_plan_jobs(&setup->problem, &plan, result->jobs, result->group_count);
     if (status != GW_PLAN_OK) {
@@ -76,7 +84,8 @@ static int fill_fused(const plan_setup *setup, plan_result *result) {
 }
 
 int plan_result_from_groups(const plan_setup *setup, const gw_plan_group *groups, uint32_t group_count,
-                            plan_result *result) {
+                            plan_result *result)
+{
     memset(result, 0, sizeof *result);
     int code = allocate(result, group_count);
     if (code != GW_CLI_OK) {
@@ -97,8 +106,10 @@ int plan_result_from_groups(const plan_setup *setup, const gw_plan_group *groups
     return code;
 }
 
-static int run_fused(const plan_library *library, const plan_case *c, const plan_model *model, const char *model_path,
-                     const char *algorithm, const char *method, const gw_plan_limits *limits, plan_result *result) {
+static int run_fused(const plan_library *library, const plan_case *c, const plan_model *model,
+                     const char *model_path, const char *algorithm, const char *method,
+                     const gw_plan_limits *limits, plan_result *result)
+{
     plan_setup setup;
     double start = gw_cli_seconds();
     int code = plan_setup_make(library, c, model, model_path, &setup);
@@ -126,16 +137,16 @@ static int run_fused(const plan_library *library, const plan_case *c, const plan
         if (workspace == NULL) {
             code = gw_cli_error(GW_CLI_IO, NULL, "memory is short");
         } else {
-            gw_plan_status status = gw_plan_solve(&setup.problem, chosen, (uint32_t)index, limits, workspace, size,
-                                                  &plan, &result->cert);
+            gw_plan_status status = gw_plan_solve(&setup.problem, chosen, (uint32_t)index, limits, workspace,
+                                                  size, &plan, &result->cert);
             result->solve_us = (gw_cli_seconds() - start) * 1e6;
             result->group_count = plan.group_count;
-            code = status == GW_PLAN_OK ? fill_fused(&setup, result)
-                                        : gw_cli_error(status == GW_PLAN_ERR_UNSUPPORTED || status == GW_PLAN_ERR_LIMIT
-                                                           ? GW_CLI_USAGE
-                                                           : GW_CLI_BAD_DATA,
-                                                       model_path, "%s: %s", algorithm,
-                                                       gw_plan_status_string(status));
+            code = status == GW_PLAN_OK
+                       ? fill_fused(&setup, result)
+                       : gw_cli_error(status == GW_PLAN_ERR_UNSUPPORTED || status == GW_PLAN_ERR_LIMIT
+                                          ? GW_CLI_USAGE
+                                          : GW_CLI_BAD_DATA,
+                                      model_path, "%s: %s", algorithm, gw_plan_status_string(status));
         }
     }
     plan_setup_free(&setup);
@@ -147,21 +158,22 @@ static int run_fused(const plan_library *library, const plan_case *c, const plan
 typedef struct tree_work {
     gw_plan_option *options;
     uint32_t option_count;
-    gw_plan_vector *vectors;     /* all classes, reduced */
+    gw_plan_vector *vectors; /* all classes, reduced */
     gw_plan_vector *scratch;
     uint32_t *class_first;
     int64_t *class_elems;
     uint32_t *tensor_class;
     gw_plan_tick *bwd;
     uint32_t *choice;
-    uint32_t *start;             /* per tensor: dense option (ByteComp) */
+    uint32_t *start; /* per tensor: dense option (ByteComp) */
     uint8_t *candidate;
     uint32_t *cpu_of;
-    int32_t *gpu_twin;           /* per option: the option with all devices CPU */
+    int32_t *gpu_twin; /* per option: the option with all devices CPU */
     gw_plan_tree tree;
 } tree_work;
 
-static void tree_free(tree_work *w) {
+static void tree_free(tree_work *w)
+{
     free(w->options);
     free(w->vectors);
     free(w->scratch);
@@ -176,14 +188,16 @@ static void tree_free(tree_work *w) {
     free(w->gpu_twin);
 }
 
-static int descending(const void *a, const void *b) {
+static int descending(const void *a, const void *b)
+{
     int64_t x = *(const int64_t *)a;
     int64_t y = *(const int64_t *)b;
     return x < y ? 1 : x > y ? -1 : 0;
 }
 
 /* Distinct sizes, largest first, and each tensor's class. */
-static uint32_t classify(const plan_model *model, tree_work *w) {
+static uint32_t classify(const plan_model *model, tree_work *w)
+{
     for (uint32_t i = 0; i < model->count; i++) {
         w->class_elems[i] = model->tensors[i].elems;
     }
@@ -210,7 +224,8 @@ static uint32_t classify(const plan_model *model, tree_work *w) {
     return count;
 }
 
-static void option_path(const gw_plan_option *option, char *out, size_t out_size) {
+static void option_path(const gw_plan_option *option, char *out, size_t out_size)
+{
     size_t used = 0;
     out[0] = '\0';
     for (uint32_t i = 0; i < option->op_count && used < out_size; i++) {
@@ -220,8 +235,9 @@ static void option_path(const gw_plan_option *option, char *out, size_t out_size
     }
 }
 
-static int run_tree(const plan_library *library, const plan_case *c, const plan_model *model, const char *algorithm,
-                    const gw_plan_limits *limits, plan_result *result) {
+static int run_tree(const plan_library *library, const plan_case *c, const plan_model *model,
+                    const char *algorithm, const gw_plan_limits *limits, plan_result *result)
+{
     double start = gw_cli_seconds();
     int bytecomp = strcmp(algorithm, "bytecomp") == 0;
     if (!bytecomp && strcmp(algorithm, "auto") != 0) {
@@ -246,8 +262,9 @@ static int run_tree(const plan_library *library, const plan_case *c, const plan_
     w.scratch = calloc(w.option_count, sizeof *w.scratch);
     w.class_first = calloc((size_t)n + 1, sizeof *w.class_first);
     int code = allocate(result, n);
-    if (code == GW_CLI_OK && (w.options == NULL || w.class_elems == NULL || w.tensor_class == NULL || w.bwd == NULL ||
-                              w.choice == NULL || w.start == NULL || w.scratch == NULL || w.class_first == NULL)) {
+    if (code == GW_CLI_OK &&
+        (w.options == NULL || w.class_elems == NULL || w.tensor_class == NULL || w.bwd == NULL ||
+         w.choice == NULL || w.start == NULL || w.scratch == NULL || w.class_first == NULL)) {
         code = gw_cli_error(GW_CLI_IO, NULL, "memory is short");
     }
     uint32_t class_count = 0;
@@ -267,7 +284,8 @@ static int run_tree(const plan_library *library, const plan_case *c, const plan_
         uint32_t count = 0;
         for (uint32_t o = 0; o < w.option_count; o++) {
             gw_plan_job job;
-            gw_plan_status status = gw_plan_option_price(&w.options[o], codec, &c->cluster, w.class_elems[k], &job);
+            gw_plan_status status =
+                gw_plan_option_price(&w.options[o], codec, &c->cluster, w.class_elems[k], &job);
             if (status == GW_PLAN_ERR_UNSUPPORTED) {
                 continue;
             }
@@ -282,7 +300,8 @@ static int run_tree(const plan_library *library, const plan_case *c, const plan_
             gw_plan_job_vector(&job, &vectors[count]);
             vectors[count++].option = o;
         }
-        /* ByteComp needs its dense start and CPU twins, which dominance may remove: keep everything for it. */
+        /* ByteComp needs its dense start and CPU twins, which dominance may remove: keep everything for it.
+         */
         if (!bytecomp) {
             count = gw_plan_vectors_reduce(vectors, count, w.scratch);
         }
@@ -308,16 +327,16 @@ static int run_tree(const plan_library *library, const plan_case *c, const plan_
                     int on_cpu = 0;
                     w.cpu_of[v] = GW_PLAN_NO_INDEX;
                     for (uint32_t s = 0; s < option->op_count; s++) {
-                        on_cpu |= option->ops[s] == GW_PLAN_OP_COMP_CPU || option->ops[s] == GW_PLAN_OP_DEC_CPU;
+                        on_cpu |=
+                            option->ops[s] == GW_PLAN_OP_COMP_CPU || option->ops[s] == GW_PLAN_OP_DEC_CPU;
                     }
                     w.candidate[v] = (uint8_t)!on_cpu;
                     if (option->comp_count == 0 &&
                         (best == GW_PLAN_NO_INDEX || w.vectors[v].net < w.vectors[best].net)) {
                         best = v;
                     }
-                    for (uint32_t t = w.class_first[k]; c->cpu && option->comp_count > 0 && !on_cpu &&
-                                                        t < w.class_first[k + 1];
-                         t++) {
+                    for (uint32_t t = w.class_first[k];
+                         c->cpu && option->comp_count > 0 && !on_cpu && t < w.class_first[k + 1]; t++) {
                         const gw_plan_option *twin = &w.options[w.vectors[t].option];
                         int same = twin->op_count == option->op_count;
                         for (uint32_t s = 0; s < option->op_count && same; s++) {
@@ -338,8 +357,8 @@ static int run_tree(const plan_library *library, const plan_case *c, const plan_
                 }
             }
             size_t size = gw_plan_bytecomp_workspace_size(&w.tree);
-            status = gw_plan_bytecomp(&w.tree, w.start, w.candidate, c->cpu ? w.cpu_of : NULL, plan_workspace(size),
-                                      size, w.choice, &result->cert);
+            status = gw_plan_bytecomp(&w.tree, w.start, w.candidate, c->cpu ? w.cpu_of : NULL,
+                                      plan_workspace(size), size, w.choice, &result->cert);
         }
         result->solve_us = (gw_cli_seconds() - start) * 1e6;
         if (status != GW_PLAN_OK) {
@@ -351,7 +370,8 @@ static int run_tree(const plan_library *library, const plan_case *c, const plan_
         result->groups[i].first = i;
         result->groups[i].tensor_count = 1;
         option_path(&w.options[option], result->groups[i].method, PLAN_PATH_SIZE);
-        (void)gw_plan_option_price(&w.options[option], codec, &c->cluster, model->tensors[i].elems, &result->jobs[i]);
+        (void)gw_plan_option_price(&w.options[option], codec, &c->cluster, model->tensors[i].elems,
+                                   &result->jobs[i]);
         for (uint32_t s = 0; c->decode_none && s < result->jobs[i].stage_count; s++) {
             result->jobs[i].stages[s].duration *= result->jobs[i].stages[s].decode ? 0 : 1;
         }
@@ -363,7 +383,8 @@ static int run_tree(const plan_library *library, const plan_case *c, const plan_
 }
 
 int plan_run(const plan_library *library, const plan_case *c, const plan_model *model, const char *model_path,
-             const char *algorithm, const char *method, const gw_plan_limits *limits, plan_result *result) {
+             const char *algorithm, const char *method, const gw_plan_limits *limits, plan_result *result)
+{
     memset(result, 0, sizeof *result);
     int code = c->kind == PLAN_TREE
                    ? run_tree(library, c, model, algorithm, limits, result)
@@ -376,18 +397,21 @@ int plan_run(const plan_library *library, const plan_case *c, const plan_model *
     return code;
 }
 
-int plan_run_timeline(const plan_result *result, const plan_case *c, gw_plan_level level, gw_plan_span **spans,
-                      size_t *span_count, gw_plan_tick *makespan) {
+int plan_run_timeline(const plan_result *result, const plan_case *c, gw_plan_level level,
+                      gw_plan_span **spans, size_t *span_count, gw_plan_tick *makespan)
+{
     size_t capacity = gw_plan_timeline_span_count_max(result->jobs, result->group_count);
     size_t size = gw_plan_timeline_workspace_size(result->group_count);
     void *workspace = malloc(size);
     gw_plan_span *list = spans != NULL ? calloc(capacity + 1, sizeof *list) : NULL;
-    int code = workspace != NULL && (spans == NULL || list != NULL) ? GW_CLI_OK
-                                                                    : gw_cli_error(GW_CLI_IO, NULL, "memory is short");
+    int code = workspace != NULL && (spans == NULL || list != NULL)
+                   ? GW_CLI_OK
+                   : gw_cli_error(GW_CLI_IO, NULL, "memory is short");
     if (code == GW_CLI_OK) {
         size_t count = 0;
-        gw_plan_status status = gw_plan_timeline(level, c->decode, c->cluster.flags, result->jobs, result->group_count,
-                                                 list, capacity, &count, workspace, size, makespan);
+        gw_plan_status status =
+            gw_plan_timeline(level, c->decode, c->cluster.flags, result->jobs, result->group_count, list,
+                             capacity, &count, workspace, size, makespan);
         if (status != GW_PLAN_OK) {
             code = gw_cli_error(GW_CLI_BAD_DATA, NULL, "timeline: %s", gw_plan_status_string(status));
         } else if (spans != NULL) {

@@ -20,16 +20,17 @@ typedef struct plan_result {
     char algorithm[PLAN_LABEL_SIZE];
     plan_result_group *groups;
     uint32_t group_count;
-    gw_plan_group *fused;        /* fused plans only */
-    gw_plan_job *jobs;           /* [group_count] */
+    gw_plan_group *fused; /* fused plans only */
+    gw_plan_job *jobs;    /* [group_count] */
     gw_plan_cert cert;
-    double solve_us;             /* everything behind the parsed file */
+    double solve_us; /* everything behind the parsed file */
 } plan_result;
 
 /* Grown on demand and kept; NULL when memory is short. */
 void *plan_workspace(size_t size);
 
-/* Algorithm names: those of gw_plan_algorithm_name(); trees: auto and bytecomp. Messages printed, exit code. */
+/* Algorithm names: those of gw_plan_algorithm_name(); trees: auto and bytecomp. Messages printed, exit code.
+ */
 int plan_run(const plan_library *library, const plan_case *c, const plan_model *model, const char *model_path,
              const char *algorithm, const char *method, const gw_plan_limits *limits, plan_result *result);
 
@@ -39,8 +40,8 @@ int plan_result_from_groups(const plan_setup *setup, const gw_plan_group *groups
 void plan_result_free(plan_result *result);
 
 /* Runs result->jobs at a level; spans are malloc'ed (NULL allowed). */
-int plan_run_timeline(const plan_result *result, const plan_case *c, gw_plan_level level, gw_plan_span **spans,
-                      size_t *span_count, gw_plan_tick *makespan);
+int plan_run_timeline(const plan_result *result, const plan_case *c, gw_plan_level level,
+                      gw_plan_span **spans, size_t *span_count, gw_plan_tick *makespan);
 
 /* (makespan - bound) / bound, 0 when both are 0, infinity for bound 0. */
 double plan_gap(const gw_plan_cert *cert);
