@@ -49,22 +49,38 @@ gw_plan_status gw_plan_cost_check(const gw_plan_cost *cost, gw_plan_fault *fault
     }
 }
 
-/* floor(a * b / c) for a, b >= 0, c > 0, saturating, without 128-bit integers: a = (a / c) c + a % c, and the
- * second product is halved until it fits (a rounding difference below 2^-31 relative, only beyond 2^63). */
+/*
+ * floor(a * b / c) for a, b >= 0, 0 < c < 2^62, saturating, exact without 128-bit integers: curves must not fall,
+ * and the solvers' bounds rely on that. Where a product does not fit, quotient and remainder grow bit by bit of b.
+ */
 static int64_t mul_div(int64_t a, int64_t b, int64_t c)
 {
+    if (b == 0 || a <= INT64_MAX / b) {
+        return a * b / c;
+    }
     int64_t whole = a / c;
     int64_t rest = a % c;
-    if (b != 0 && whole > INT64_MAX / b) {
+    if (whole > INT64_MAX / b) {
         return INT64_MAX;
     }
-    int64_t sum = whole * b;
-    while (b != 0 && rest > INT64_MAX / b) {
-        rest >>= 1;
-        c >>= 1;
+    int64_t quotient = 0; /* of rest * (bits of b so far), below b */
+    int64_t remainder = 0;
+    for (int bit = 62; bit >= 0; bit--) {
+        quotient *= 2;
+        remainder *= 2;
+        if (remainder >= c) {
+            remainder -= c;
+            quotient++;
+        }
+        if ((b >> bit & 1) != 0) {
+            remainder += rest;
+            if (remainder >= c) {
+                remainder -= c;
+                quotient++;
+            }
+        }
     }
-    int64_t part = c == 0 ? 0 : rest * b / c;
-    return sum > INT64_MAX - part ? INT64_MAX : sum + part;
+    return whole * b > INT64_MAX - quotient ? INT64_MAX : whole * b + quotient;
 }
 
 gw_plan_tick gw_cost_table_at(const gw_plan_cost *cost, int64_t elems)

@@ -60,6 +60,19 @@ static void curves(void **state)
     assert_true(gw_plan_cost_eval(&hinge, 10) == 100 && gw_plan_cost_eval(&hinge, 12) == 106);
     assert_true(gw_plan_cost_eval(&table, 0) == 5 && gw_plan_cost_eval(&table, 15) == 7 &&
                 gw_plan_cost_eval(&table, 20) == 10 && gw_plan_cost_eval(&table, 1000000) == 10);
+    /* products beyond 64 bits: exact, so the curve does not fall */
+    const int64_t wide_x[2] = {1, (INT64_C(1) << 40) + 1};
+    const gw_plan_tick wide_y[2] = {0, (INT64_C(1) << 57) + 12345};
+    gw_plan_cost wide = {GW_PLAN_COST_TABLE, 0, 0, 0, 2, wide_x, wide_y};
+    assert_true(gw_plan_cost_eval(&wide, wide_x[1]) == wide_y[1]);
+    assert_true(gw_plan_cost_eval(&wide, 1 + (INT64_C(1) << 39)) == wide_y[1] / 2);
+    gw_plan_tick before = 0;
+    for (int64_t elems = 1; elems < INT64_C(1) << 40; elems += 1 + elems / 500) {
+        gw_plan_tick now = gw_plan_cost_eval(&wide, elems);
+        gw_plan_tick next = gw_plan_cost_eval(&wide, elems + 1);
+        assert_true(now >= before && next >= now);
+        before = now;
+    }
     gw_plan_cost huge = affine(1, INT64_MAX / 2);
     assert_true(gw_plan_cost_eval(&huge, 1000) == INT64_MAX);
     gw_plan_fault fault = {"", 0};
