@@ -65,6 +65,7 @@ int plan_cmd_import(const plan_args *args)
         return gw_cli_error(GW_CLI_USAGE, NULL, "plan import takes one recording");
     }
     const char *path = args->files[0];
+    const size_t repeat = args->repeat > 0 ? (size_t)args->repeat : 1;
     plan_model params;
     memset(&params, 0, sizeof params);
     int code = args->params != NULL ? plan_model_read_csv(args->params, &params) : GW_CLI_OK;
@@ -83,10 +84,10 @@ int plan_cmd_import(const plan_args *args)
         return code;
     }
     plan_kineto trace;
-    double *seconds = calloc((size_t)args->repeat, sizeof *seconds);
+    double *seconds = calloc(repeat, sizeof *seconds);
     memset(&trace, 0, sizeof trace);
     code = seconds != NULL ? GW_CLI_OK : gw_cli_error(GW_CLI_IO, NULL, "memory is short");
-    for (int64_t i = 0; i < args->repeat && code == GW_CLI_OK; i++) {
+    for (int64_t i = 0; i < (int64_t)repeat && code == GW_CLI_OK; i++) {
         plan_kineto_free(&trace);
         double start = gw_cli_seconds();
         code = plan_kineto_read(path, &trace);
@@ -152,7 +153,7 @@ int plan_cmd_import(const plan_args *args)
         }
         code = gw_cli_json_print(json_pack("{s:I,s:o,s:o,s:f,s:f}", "events", (json_int_t)trace.event_count,
                                            "steps", steps, "collectives", collectives, "span_us", previous,
-                                           "import_ms", 1e3 * gw_cli_median(seconds, (size_t)args->repeat)));
+                                           "import_ms", 1e3 * gw_cli_median(seconds, repeat)));
         if (code == GW_CLI_OK && args->output != NULL) {
             code = plan_model_write_csv(&model, args->output);
         }
@@ -170,7 +171,7 @@ int plan_cmd_import(const plan_args *args)
         gw_cli_note(
             "%s: %zu events, %zu full steps of %zu gradients, backprop span %.1f to %.1f ms, read in %.1f ms",
             path, trace.event_count, full, count, low / 1e3, high / 1e3,
-            1e3 * gw_cli_median(seconds, (size_t)args->repeat));
+            1e3 * gw_cli_median(seconds, repeat));
         code = plan_model_write_csv(&model, args->output != NULL ? args->output : "-");
     }
     free(scratch);

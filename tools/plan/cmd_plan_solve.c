@@ -36,15 +36,20 @@ int plan_cmd_solve(const plan_args *args)
     memset(&result, 0, sizeof result);
     const char *algorithm = args->algorithm != NULL ? args->algorithm : "auto";
     gw_plan_limits limits = plan_args_limits(args, 1000);
-    double *times = calloc((size_t)args->repeat, sizeof *times);
+    size_t repeat_max = args->repeat > 0 ? (size_t)args->repeat : 11;
+    size_t solves = 0;
+    double spent_us = 0;
+    double *times = calloc(repeat_max, sizeof *times);
     code = times != NULL ? GW_CLI_OK : gw_cli_error(GW_CLI_IO, NULL, "memory is short");
-    for (int64_t r = 0; r < args->repeat && code == GW_CLI_OK; r++) {
+    while (code == GW_CLI_OK && solves < repeat_max && (args->repeat > 0 || spent_us < 10000)) {
         plan_result_free(&result);
         code = plan_run(&library, &c, &model, args->files[0], algorithm, args->method, &limits, &result);
-        times[r] = result.solve_us;
+        times[solves++] = result.solve_us;
+        spent_us += result.solve_us;
     }
     if (code == GW_CLI_OK) {
-        result.solve_us = gw_cli_median(times, (size_t)args->repeat);
+        result.solve_us = gw_cli_median(times, solves);
+        result.solves = (uint32_t)solves;
         if (args->output != NULL) {
             code = plan_file_write(&result, &c, &model, args->files[0], args->output);
         }

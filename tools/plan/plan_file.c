@@ -78,6 +78,7 @@ json_t *plan_file_json(const plan_result *result, const plan_case *c, const plan
     json_object_set_new(root, "labels", json_integer((json_int_t)result->cert.labels));
     json_object_set_new(root, "group_count", json_integer(result->group_count));
     json_object_set_new(root, "solve_us", json_real(result->solve_us));
+    json_object_set_new(root, "solves", json_integer(result->solves > 0 ? result->solves : 1));
     if (c->level != GW_PLAN_LEVEL_SERIAL) {
         gw_plan_tick makespan = 0;
         if (plan_run_timeline(result, c, c->level, NULL, NULL, &makespan) == GW_CLI_OK) {

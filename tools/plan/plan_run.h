@@ -24,6 +24,7 @@ typedef struct plan_result {
     gw_plan_job *jobs;    /* [group_count] */
     gw_plan_cert cert;
     double solve_us; /* everything behind the parsed file */
+    uint32_t solves; /* solve_us is the median of so many */
 } plan_result;
 
 /* Grown on demand and kept; NULL when memory is short. */
