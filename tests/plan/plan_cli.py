@@ -153,7 +153,7 @@ class Results(Case):
         self.assertEqual(times, sorted(times, reverse=True))
         self.assertGreater(found["break_even_bandwidth_factor"], 0.5)
         self.assertLess(found["break_even_bandwidth_factor"], 4)
-        for axis in ("ranks", "ratio", "batch"):
+        for axis in ("nodes", "ranks", "ratio", "batch"):
             self.assertEqual(len(self.good_json("sweep", os.path.join(TRACES, "vgg16.csv"), "--axis", axis, "--values",
                                                 "2:8:3", "--svg", self.path("s.svg"))["points"]), 3)
 

@@ -160,12 +160,16 @@ int plan_cmd_sweep(const plan_args *args)
     for (int i = 0; i < 4; i++) {
         axis = strcmp(axis_name, axes[i]) == 0 ? i : axis;
     }
+    if (strcmp(axis_name, "nodes") ==
+        0) { /* machines where the case has several, else GPUs: the same number */
+        axis = AXIS_RANKS;
+    }
     double from = axis == AXIS_RANKS ? 2 : 0.125;
     double to = axis == AXIS_RANKS ? 64 : 64;
     long count = axis == AXIS_RANKS ? 6 : 10;
     char rest = 0;
     if (axis < 0) {
-        return gw_cli_error(GW_CLI_USAGE, NULL, "--axis knows bandwidth, ranks, ratio and batch");
+        return gw_cli_error(GW_CLI_USAGE, NULL, "--axis knows bandwidth, nodes (or ranks), ratio and batch");
     }
     if (args->values != NULL && (sscanf(args->values, "%lf:%lf:%ld%c", &from, &to, &count, &rest) != 3 ||
                                  !(from > 0) || !(to >= from) || !isfinite(to) || count < 1 ||

@@ -101,7 +101,7 @@ static const struct argp_option options[] = {
     {"count", KEY_COUNT, NULL, 0, "options: print the bare number", 4},
     {"histogram", KEY_HISTOGRAM, NULL, 0, "options: count by number of compressions", 4},
     {"only", KEY_ONLY, "LIST", 0, "options: gpu, dense, scatter, one-device", 4},
-    {"axis", KEY_AXIS, "bandwidth|ranks|ratio|batch", 0, "sweep: what varies", 4},
+    {"axis", KEY_AXIS, "bandwidth|nodes|ratio|batch", 0, "sweep: what varies", 4},
     {"values", KEY_VALUES, "A:B:N", 0,
      "sweep: factors (bandwidth, ratio, batch; geometric) or ranks from A to B", 4},
     {"params", KEY_PARAMS, "CSV", 0, "import, check: names and sizes in backprop order", 4},
