@@ -1,0 +1,94 @@
+/*
+ * What the results programs share: a snapshot with its map, and one encoded frame.
+ *
+ * SPDX-License-Identifier: BSD-2-Clause
+ */
+#ifndef GW_TESTS_RESULTS_SNAPSHOT_H
+#define GW_TESTS_RESULTS_SNAPSHOT_H
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "gradwire/gcomp.h"
+#include "snapshot.h"
+
+typedef struct frame_run {
+    gw_gcomp codec;
+    gw_gcomp_map map;
+    uint8_t *levels, *frame, *workspace;
+    uint32_t *digest;
+    size_t size, workspace_size;
+} frame_run;
+
+static inline void frame_run_free(frame_run *run)
+{
+    free(run->levels);
+    free(run->frame);
+    free(run->workspace);
+    free(run->digest);
+    memset(run, 0, sizeof *run);
+}
+
+/* Map, digests and frame of one fp32 gradient, wire scale 1. 1, or 0 with nothing left allocated. */
+static inline int frame_run_make(frame_run *run, const gw_gcomp_options *options, const gw_optimizer *optimizer,
+                                 const gw_optimizer_state *state, const float *gradient, uint64_t len)
+{
+    memset(run, 0, sizeof *run);
+    gw_gcomp_map_rule rule;
+    uint32_t top;
+    int ok = gw_gcomp_init(&run->codec, options) == GW_OK &&
+             gw_gcomp_map_rule_init(optimizer, 1.0f, &rule) == GW_OK &&
+             gw_gcomp_map_scan(&rule, state, (size_t)len, GW_BACKEND_ALL, &top) == GW_OK;
+    const size_t bound = ok ? gw_gcomp_bound(&run->codec, len) : 1;
+    run->workspace_size = ok ? gw_gcomp_workspace_size(&run->codec) : 1;
+    run->levels = malloc((size_t)len + 1);
+    run->digest = malloc(((size_t)len / 4096 + 1) * sizeof *run->digest);
+    run->frame = malloc(bound);
+    run->workspace = malloc(run->workspace_size);
+    ok = ok && run->levels != NULL && run->digest != NULL && run->frame != NULL && run->workspace != NULL;
+    if (ok) {
+        run->map.levels = run->levels;
+        run->map.digest = run->digest;
+        run->map.base = gw_gcomp_map_base(top);
+        run->map.wire_scale = 1.0f;
+        run->map.len = len;
+        gw_gcomp_source source;
+        memset(&source, 0, sizeof source);
+        source.values = gradient;
+        source.len = len;
+        source.map = &run->map;
+        source.seed = 1;
+        source.step_index = (uint32_t)optimizer->step;
+        ok = gw_gcomp_map_build(&rule, state, (size_t)len, run->map.base, GW_BACKEND_ALL, run->levels) == GW_OK &&
+             gw_gcomp_map_digest(run->levels, (size_t)len, options->chunk_log2, run->digest) == GW_OK &&
+             gw_gcomp_encode(&run->codec, &source, run->frame, bound, &run->size, run->workspace,
+                             run->workspace_size) == GW_OK;
+    }
+    if (!ok) {
+        frame_run_free(run);
+    }
+    return ok;
+}
+
+static inline int snapshot_open(gw_snapshot *snapshot, const char *path)
+{
+    gw_snapshot_options options;
+    memset(&options, 0, sizeof options);
+    options.needs_grad = 1;
+    return gw_snapshot_open(snapshot, path, &options) == 0 && snapshot->array[GW_SNAPSHOT_GRAD].dtype == GW_FP32;
+}
+
+/* File name without folder and ".json". */
+static inline const char *snapshot_name(const char *path, char *name, size_t name_size)
+{
+    const char *slash = strrchr(path, '/');
+    const char *base = slash == NULL ? path : slash + 1;
+    size_t n = strlen(base);
+    n = n > 5 && strcmp(base + n - 5, ".json") == 0 ? n - 5 : n;
+    n = n < name_size ? n : name_size - 1;
+    memcpy(name, base, n);
+    name[n] = 0;
+    return name;
+}
+
+#endif

@@ -1,0 +1,598 @@
+/*
+ * Frames and bad input: prefixes, single-byte changes, capacity, workspace, alignment, arguments, derived hashes, empty and
+ * tiny frames.
+ *
+ * SPDX-License-Identifier: BSD-2-Clause
+ */
+#include "gcomp_support.h"
+
+typedef struct sample {
+    test_codec codec;
+    test_map map;
+    uint8_t *values;
+    size_t len;
+    gw_gcomp_source source;
+    test_buffer frame;
+    size_t size;
+} sample;
+
+static void sample_make(sample *s, const gw_gcomp_options *o, size_t len, test_pattern pattern, int has_map)
+{
+    test_codec_make(&s->codec, o);
+    test_map_make(&s->map, o->dtype, len, o->chunk_log2, len + 5);
+    s->values = malloc(len * 4 + 1);
+    assert_non_null(s->values);
+    s->len = len;
+    test_fill_values(s->values, o->dtype, len, pattern, len);
+    s->source = test_source(s->values, len, has_map ? &s->map.map : NULL);
+    s->size = test_encode(&s->codec, &s->source, &s->frame);
+}
+
+static void sample_free(sample *s)
+{
+    test_buffer_free(&s->frame);
+    test_codec_free(&s->codec);
+    test_map_free(&s->map);
+    free(s->values);
+}
+
+/* Small frames that between them have every kind of chunk, codebooks shared and owned, escapes, seven planes, checksums. */
+enum { SAMPLES = 10 };
+
+static void sample_pick(sample *s, int index)
+{
+    static const struct {
+        gw_dtype dtype;
+        gw_gcomp_levels levels;
+        gw_gcomp_preset preset;
+        int checksum, strict, has_map;
+        size_t len;
+        test_pattern pattern;
+    } choice[SAMPLES] = {
+        {GW_FP32, GW_GCOMP_EXPLICIT, GW_GCOMP_SMALL, 0, 0, 1, 300, PATTERN_GRADIENT},
+        {GW_FP32, GW_GCOMP_DERIVED, GW_GCOMP_SMALL, 0, 1, 1, 200, PATTERN_SPECIAL},
+        {GW_FP32, GW_GCOMP_DERIVED, GW_GCOMP_FAST, 0, 0, 0, 300, PATTERN_GRADIENT},
+        {GW_BF16, GW_GCOMP_EXPLICIT, GW_GCOMP_SMALL, 0, 1, 1, 400, PATTERN_SPECIAL},
+        {GW_BF16, GW_GCOMP_DERIVED, GW_GCOMP_FAST, 1, 0, 1, 300, PATTERN_GRADIENT},
+        {GW_FP16, GW_GCOMP_EXPLICIT, GW_GCOMP_SMALL, 0, 0, 1, 300, PATTERN_GRADIENT},
+        {GW_FP16, GW_GCOMP_DERIVED, GW_GCOMP_SMALL, 0, 1, 1, 300, PATTERN_SPECIAL},
+        {GW_FP32, GW_GCOMP_EXPLICIT, GW_GCOMP_FAST, 0, 0, 0, 40, PATTERN_BITS}, /* RAW */
+        {GW_FP32, GW_GCOMP_EXPLICIT, GW_GCOMP_FAST, 1, 0, 1, 4096 * 2 + 60, PATTERN_SPARSE}, /* ZERO and CODED */
+        {GW_FP32, GW_GCOMP_EXPLICIT, GW_GCOMP_SMALL, 0, 0, 1, 100, PATTERN_ONE},
+    };
+    gw_gcomp_options o;
+    gw_gcomp_options_init(&o, choice[index].dtype);
+    o.levels = choice[index].levels;
+    o.preset = choice[index].preset;
+    o.checksum = choice[index].checksum;
+    o.strict = choice[index].strict;
+    o.chunk_log2 = 12;
+    sample_make(s, &o, choice[index].len, choice[index].pattern, choice[index].has_map);
+}
+
+/* Peek, check, validate, decode and decode_add agree on any bytes; outputs are as documented. Returns decode's status. */
+static gw_status examine(sample *s, const uint8_t *src, size_t size, const gw_gcomp_map *map)
+{
+    const gw_dtype dtype = s->codec.options.dtype;
+    const size_t size_of = gw_dtype_size(dtype);
+    const gw_gcomp *codec = &s->codec.codec;
+    uint8_t *const work = s->codec.workspace.at;
+    const size_t work_size = s->codec.workspace.size;
+    gw_gcomp_info info, peeked;
+    const gw_gcomp_info zero_info = {0};
+    const gw_status peek = gw_gcomp_peek(src, size < 64 ? size : 64, UINT64_MAX, &peeked);
+    const gw_status check = gw_gcomp_check(codec, src, size, map, &info);
+    uint64_t bad[3] = {0, 0, 0}, len[2] = {9, 9};
+    const gw_status valid = gw_gcomp_validate(codec, src, size, map, &bad[0], work, work_size);
+
+    const size_t capacity = s->len + 7;
+    test_buffer out, sum;
+    test_buffer_make(&out, capacity * size_of, 1, 0x6b);
+    test_buffer_make(&sum, capacity * size_of, 5, 0x3c);
+    const gw_status decode = gw_gcomp_decode(codec, src, size, map, out.at, capacity, &len[0], &bad[1], work, work_size);
+    const gw_status add = gw_gcomp_decode_add(codec, src, size, map, sum.at, capacity, &len[1], &bad[2], work, work_size);
+    assert_int_equal(add, decode);
+    assert_true(bad[1] == bad[2]);
+    assert_true(len[0] == len[1]);
+    assert_true(decode == GW_OK || len[0] == 0);
+    if (decode != GW_ERR_DST) {
+        assert_int_equal(valid, decode);
+        assert_true(bad[0] == bad[1]);
+    }
+    if (check != GW_OK) {
+        assert_int_equal(decode, check);
+        assert_memory_equal(&info, &zero_info, sizeof info);
+    } else {
+        assert_int_equal(peek, GW_OK);
+        assert_memory_equal(&info, &peeked, sizeof info);
+        assert_true(decode == GW_OK || decode == GW_ERR_DST || decode == GW_ERR_CORRUPT || decode == GW_ERR_CHECKSUM);
+    }
+    if (peek != GW_OK) {
+        assert_memory_equal(&peeked, &zero_info, sizeof info);
+    }
+    const int wrote = check == GW_OK && decode != GW_ERR_DST;
+    const size_t values = wrote ? (size_t)info.len : 0;
+    for (size_t i = values * size_of; i < capacity * size_of; i++) {
+        if (out.at[i] != 0x6b || sum.at[i] != 0x3c) {
+            fail_msg("byte %zu behind the values was written", i);
+        }
+    }
+    if (wrote && decode != GW_OK) { /* chunk by chunk: the bad ones are +0 and leave the accumulator alone */
+        assert_true(bad[1] < info.chunk_count);
+        uint64_t first_bad = UINT64_MAX;
+        for (uint64_t c = 0; c < info.chunk_count; c++) {
+            const size_t first = (size_t)(c << info.chunk_log2);
+            const size_t chunk_len = values - first < (size_t)1 << info.chunk_log2 ? values - first
+                                                                                   : (size_t)1 << info.chunk_log2;
+            uint64_t range_bad;
+            test_buffer range;
+            test_buffer_make(&range, chunk_len * size_of, 3, 0x11);
+            const gw_status one = gw_gcomp_decode_range(codec, src, size, &info, map, c, 1, range.at, chunk_len,
+                                                        &range_bad, work, work_size);
+            assert_memory_equal(range.at, out.at + first * size_of, chunk_len * size_of);
+            if (one != GW_OK) {
+                assert_true(range_bad == c);
+                first_bad = first_bad == UINT64_MAX ? c : first_bad;
+                for (size_t i = 0; i < chunk_len * size_of; i++) {
+                    assert_int_equal(range.at[i], 0);
+                    assert_int_equal(sum.at[first * size_of + i], 0x3c);
+                }
+            }
+            test_buffer_free(&range);
+        }
+        assert_true(first_bad == bad[1]);
+    }
+    test_buffer_free(&out);
+    test_buffer_free(&sum);
+    test_buffer_check(&s->codec.workspace);
+    return decode;
+}
+
+static void every_prefix_is_short(void **state)
+{
+    (void)state;
+    for (int index = 0; index < SAMPLES; index++) {
+        sample s;
+        sample_pick(&s, index);
+        assert_int_equal(examine(&s, s.frame.at, s.size, s.source.map), GW_OK);
+        const size_t step = s.size > 5000 ? 37 : 1;
+        for (size_t cut = 0; cut < s.size; cut += step) {
+            uint8_t *exact = malloc(cut == 0 ? 1 : cut); /* the sanitizer sees a read behind it */
+            assert_non_null(exact);
+            memcpy(exact, s.frame.at, cut);
+            uint64_t len, bad;
+            uint8_t *out = malloc(s.len * 4);
+            assert_non_null(out);
+            assert_int_equal(gw_gcomp_decode(&s.codec.codec, exact, cut, s.source.map, out, s.len, &len, &bad,
+                                             s.codec.workspace.at, s.codec.workspace.size),
+                             GW_ERR_SHORT);
+            assert_int_equal(len, 0);
+            gw_gcomp_info info;
+            const gw_status peek = gw_gcomp_peek(exact, cut, UINT64_MAX, &info);
+            assert_true(peek == GW_ERR_SHORT || (peek == GW_OK && cut >= 32 && info.frame_size == s.size));
+            free(out);
+            free(exact);
+        }
+        /* And a byte more. */
+        uint8_t *longer = malloc(s.size + 1);
+        assert_non_null(longer);
+        memcpy(longer, s.frame.at, s.size);
+        longer[s.size] = 0;
+        assert_int_equal(examine(&s, longer, s.size + 1, s.source.map), GW_ERR_TRAILING);
+        free(longer);
+        sample_free(&s);
+    }
+}
+
+/* Changes of every byte: all 255 in the front and at a stride behind it. A frame without a checksum may become another
+ * valid frame (other values), one with a checksum may not. */
+static void every_byte_change(void **state)
+{
+    (void)state;
+    for (int index = 0; index < SAMPLES; index++) {
+        sample s;
+        sample_pick(&s, index);
+        uint32_t accepted = 0, refused = 0;
+        uint8_t *copy = malloc(s.size);
+        assert_non_null(copy);
+        for (size_t at = 0; at < s.size; at++) {
+            static const uint8_t some[] = {1, 2, 4, 8, 16, 32, 64, 128, 255, 85};
+            const uint32_t changes = at < 48 ? 255 : s.size > 5000 && at % 11 != 0 ? 1 : TEST_ARRAY_LEN(some);
+            for (uint32_t c = 0; c < changes; c++) {
+                memcpy(copy, s.frame.at, s.size);
+                copy[at] ^= at < 48 ? (uint8_t)(c + 1) : some[(c + at) % TEST_ARRAY_LEN(some)];
+                const gw_status status = examine(&s, copy, s.size, s.source.map);
+                accepted += status == GW_OK;
+                refused += status != GW_OK;
+                assert_true(status != GW_OK || !s.codec.options.checksum);
+            }
+        }
+        assert_true(refused > 1000);
+        /* After all that the codec still works. */
+        assert_int_equal(examine(&s, s.frame.at, s.size, s.source.map), GW_OK);
+        print_message("sample %d, %zu bytes: %u changed frames refused, %u accepted\n", index, s.size, refused,
+                      accepted);
+        free(copy);
+        sample_free(&s);
+    }
+}
+
+/* Several bytes changed at once, and garbage behind a good header. */
+static void random_damage(void **state)
+{
+    (void)state;
+    test_random random = {99};
+    for (int index = 0; index < SAMPLES; index++) {
+        sample s;
+        sample_pick(&s, index);
+        uint8_t *copy = malloc(s.size);
+        assert_non_null(copy);
+        for (int turn = 0; turn < 1500; turn++) {
+            memcpy(copy, s.frame.at, s.size);
+            const uint32_t n = 1 + test_random_below(&random, 12);
+            for (uint32_t i = 0; i < n; i++) {
+                const size_t from = turn % 2 == 0 || s.size < 64 ? 0 : 48;
+                copy[from + test_random_below(&random, (uint32_t)(s.size - from))] = (uint8_t)test_random_u64(&random);
+            }
+            (void)examine(&s, copy, s.size, s.source.map);
+        }
+        free(copy);
+        sample_free(&s);
+    }
+}
+
+static void derived_map_must_match(void **state)
+{
+    (void)state;
+    for (int dtype = GW_FP32; dtype <= GW_FP16; dtype++) {
+        gw_gcomp_options o;
+        gw_gcomp_options_init(&o, (gw_dtype)dtype);
+        o.levels = GW_GCOMP_DERIVED;
+        o.chunk_log2 = 12;
+        sample s;
+        sample_make(&s, &o, 3 * 4096 + 17, PATTERN_GRADIENT, 1);
+        assert_int_equal(examine(&s, s.frame.at, s.size, &s.map.map), GW_OK);
+        assert_int_equal(examine(&s, s.frame.at, s.size, NULL), GW_ERR_MAP);
+        gw_gcomp_map other = s.map.map;
+        other.base++;
+        assert_int_equal(examine(&s, s.frame.at, s.size, &other), GW_ERR_MAP);
+        other = s.map.map;
+        other.wire_scale = 4.0f;
+        assert_int_equal(examine(&s, s.frame.at, s.size, &other), GW_ERR_MAP);
+        other = s.map.map;
+        other.levels = NULL;
+        assert_int_equal(examine(&s, s.frame.at, s.size, &other), GW_ERR_MAP);
+        other = s.map.map;
+        other.digest = NULL;
+        assert_int_equal(examine(&s, s.frame.at, s.size, &other), GW_ERR_MAP);
+        other = s.map.map;
+        other.len--;
+        assert_int_equal(examine(&s, s.frame.at, s.size, &other), GW_ERR_MAP);
+        other.len += 2;
+        assert_int_equal(examine(&s, s.frame.at, s.size, &other), GW_ERR_MAP);
+        /* One map byte in any chunk, the last value's too. */
+        for (size_t at = 0; at < s.len; at += 4096) {
+            const size_t i = at + 4096 < s.len ? at : s.len - 1;
+            uint32_t digest[4];
+            s.map.levels[i] ^= 1;
+            assert_int_equal(gw_gcomp_map_digest(s.map.levels, s.len, 12, digest), GW_OK);
+            other = s.map.map;
+            other.digest = digest;
+            assert_int_equal(examine(&s, s.frame.at, s.size, &other), GW_ERR_MAP);
+            s.map.levels[i] ^= 1;
+        }
+        /* Step, cap, dtype, hash and wire scale as the frame gives them. */
+        static const struct {
+            size_t at;
+            uint8_t change;
+        } field[] = {{12, 1 ^ 2}, {13, 2}, {14, 1}, {15, 1}, {32, 1}, {35, 128}, {36, 1}, {39, 1}};
+        for (size_t f = 0; f < TEST_ARRAY_LEN(field); f++) {
+            if (field[f].at == 12 && dtype == GW_FP16) {
+                continue; /* 2 is not a step of fp16 */
+            }
+            s.frame.at[field[f].at] ^= field[f].change;
+            if (field[f].at == 12) {
+                s.frame.at[13] = dtype == GW_FP32 ? 22 : 6; /* a multiple of 2 */
+            }
+            assert_int_equal(examine(&s, s.frame.at, s.size, &s.map.map), GW_ERR_MAP);
+            s.frame.at[field[f].at] ^= field[f].change;
+            s.frame.at[13] = (uint8_t)s.codec.options.cap;
+        }
+        assert_int_equal(examine(&s, s.frame.at, s.size, &s.map.map), GW_OK);
+
+        /* A receiver with another parameter precision has another drop_base. */
+        o.param_mantissa_bits = 10;
+        gw_gcomp receiver;
+        assert_int_equal(gw_gcomp_init(&receiver, &o), GW_OK);
+        gw_gcomp_info info;
+        assert_int_equal(gw_gcomp_check(&receiver, s.frame.at, s.size, &s.map.map, &info), GW_ERR_MAP);
+        sample_free(&s);
+    }
+}
+
+static void capacity_and_workspace(void **state)
+{
+    (void)state;
+    for (int index = 0; index < SAMPLES; index++) {
+        sample s;
+        sample_pick(&s, index);
+        const gw_gcomp *codec = &s.codec.codec;
+        const size_t size_of = gw_dtype_size(s.codec.options.dtype);
+        const size_t bound = gw_gcomp_bound(codec, s.len);
+        test_buffer dst;
+        size_t size;
+        for (size_t less = 1; less <= bound; less = less * 2 + 1) {
+            test_buffer_make(&dst, bound - less, 1, 0x42);
+            size = 1;
+            assert_int_equal(gw_gcomp_encode(codec, &s.source, dst.at, dst.size, &size, s.codec.workspace.at,
+                                             s.codec.workspace.size),
+                             GW_ERR_DST);
+            assert_int_equal(size, 0);
+            for (size_t i = 0; i < dst.size; i++) {
+                assert_int_equal(dst.at[i], 0x42);
+            }
+            test_buffer_free(&dst);
+        }
+        test_buffer_make(&dst, bound, 1, 0x42);
+        size = 1;
+        assert_int_equal(gw_gcomp_encode(codec, &s.source, dst.at, bound, &size, s.codec.workspace.at,
+                                         s.codec.workspace.size - 1),
+                         GW_ERR_WORKSPACE);
+        assert_int_equal(size, 0);
+        uint64_t len = 5, bad = 5;
+        test_buffer out;
+        test_buffer_make(&out, s.len * size_of, 1, 0x24);
+        assert_int_equal(gw_gcomp_decode(codec, s.frame.at, s.size, s.source.map, out.at, s.len - 1, &len, &bad,
+                                         s.codec.workspace.at, s.codec.workspace.size),
+                         GW_ERR_DST);
+        assert_int_equal(len, 0);
+        assert_int_equal(gw_gcomp_decode_add(codec, s.frame.at, s.size, s.source.map, out.at, s.len - 1, &len, &bad,
+                                             s.codec.workspace.at, s.codec.workspace.size),
+                         GW_ERR_DST);
+        assert_int_equal(gw_gcomp_decode(codec, s.frame.at, s.size, s.source.map, out.at, s.len, &len, &bad,
+                                         s.codec.workspace.at, s.codec.workspace.size - 1),
+                         GW_ERR_WORKSPACE);
+        assert_int_equal(gw_gcomp_validate(codec, s.frame.at, s.size, s.source.map, &bad, s.codec.workspace.at,
+                                           s.codec.workspace.size - 1),
+                         GW_ERR_WORKSPACE);
+        assert_int_equal(gw_gcomp_decode_add_encode(codec, s.frame.at, s.size, s.source.map, &s.source, dst.at,
+                                                    bound - 1, &size, &bad, s.codec.workspace.at,
+                                                    s.codec.workspace.size),
+                         GW_ERR_DST);
+        assert_int_equal(gw_gcomp_decode_add_encode(codec, s.frame.at, s.size, s.source.map, &s.source, dst.at, bound,
+                                                    &size, &bad, s.codec.workspace.at, s.codec.workspace.size - 1),
+                         GW_ERR_WORKSPACE);
+        for (size_t i = 0; i < out.size; i++) {
+            assert_int_equal(out.at[i], 0x24);
+        }
+        for (size_t i = 0; i < dst.size; i++) {
+            assert_int_equal(dst.at[i], 0x42);
+        }
+        test_buffer_free(&out);
+        test_buffer_free(&dst);
+        sample_free(&s);
+    }
+}
+
+/* Every alignment of source, frame, output and workspace gives the same bytes. */
+static void alignment_changes_nothing(void **state)
+{
+    (void)state;
+    for (int index = 0; index < SAMPLES; index++) {
+        sample s;
+        sample_pick(&s, index);
+        const gw_gcomp *codec = &s.codec.codec;
+        const size_t size_of = gw_dtype_size(s.codec.options.dtype);
+        uint8_t *want = malloc(s.len * size_of);
+        assert_non_null(want);
+        uint64_t len;
+        assert_int_equal(gw_gcomp_decode(codec, s.frame.at, s.size, s.source.map, want, s.len, &len, NULL,
+                                         s.codec.workspace.at, s.codec.workspace.size),
+                         GW_OK);
+        for (unsigned misalign = 0; misalign < 64; misalign += index % 2 ? 7 : 5) {
+            test_buffer values, frame, out, work, levels;
+            test_buffer_make(&values, s.len * size_of, misalign, 0);
+            memcpy(values.at, s.values, values.size);
+            test_buffer_make(&levels, s.len, 63 - misalign, 0);
+            memcpy(levels.at, s.map.levels, s.len);
+            test_buffer_make(&frame, gw_gcomp_bound(codec, s.len), (misalign + 9) % 64, 0x91);
+            test_buffer_make(&out, s.len * size_of, (misalign * 3) % 64, 0x92);
+            test_buffer_make(&work, s.codec.workspace.size, (misalign * 5) % 64, 0x93);
+            gw_gcomp_map map = s.map.map;
+            map.levels = levels.at;
+            gw_gcomp_source source = s.source;
+            source.values = values.at;
+            source.map = s.source.map == NULL ? NULL : &map;
+            size_t size;
+            assert_int_equal(gw_gcomp_encode(codec, &source, frame.at, frame.size, &size, work.at, work.size), GW_OK);
+            assert_int_equal(size, s.size);
+            assert_memory_equal(frame.at, s.frame.at, size);
+            memset(work.at, 0x39, work.size);
+            assert_int_equal(gw_gcomp_decode(codec, frame.at, size, source.map, out.at, s.len, &len, NULL, work.at,
+                                             work.size),
+                             GW_OK);
+            assert_memory_equal(out.at, want, out.size);
+            test_buffer_free(&values);
+            test_buffer_free(&levels);
+            test_buffer_free(&frame);
+            test_buffer_free(&out);
+            test_buffer_free(&work);
+        }
+        free(want);
+        sample_free(&s);
+    }
+}
+
+static void empty_and_tiny(void **state)
+{
+    (void)state;
+    for (int dtype = GW_FP32; dtype <= GW_FP16; dtype++) {
+        for (uint32_t choice = 0; choice < 16; choice++) {
+            gw_gcomp_options o;
+            gw_gcomp_options_init(&o, (gw_dtype)dtype);
+            o.levels = (gw_gcomp_levels)(choice & 1);
+            o.checksum = (int)(choice >> 1 & 1);
+            o.preset = (gw_gcomp_preset)(choice >> 2 & 1);
+            for (size_t len = 0; len <= 40; len++) {
+                sample s;
+                sample_make(&s, &o, len, choice & 8 ? PATTERN_SPECIAL : PATTERN_GRADIENT, 1);
+                const size_t extension = (o.levels == GW_GCOMP_DERIVED ? 8u : 0u) + (o.checksum ? 8u : 0u);
+                if (len == 0) {
+                    assert_int_equal(s.size, (32 + extension + 15) / 16 * 16);
+                    gw_gcomp_source nothing = s.source;
+                    nothing.values = NULL;
+                    size_t size;
+                    assert_int_equal(gw_gcomp_encode(&s.codec.codec, &nothing, s.frame.at, s.frame.size, &size,
+                                                     s.codec.workspace.at, s.codec.workspace.size),
+                                     GW_OK);
+                    uint64_t out_len = 3;
+                    assert_int_equal(gw_gcomp_decode(&s.codec.codec, s.frame.at, s.size, s.source.map, NULL, 0,
+                                                     &out_len, NULL, s.codec.workspace.at, s.codec.workspace.size),
+                                     GW_OK);
+                    assert_int_equal(out_len, 0);
+                } else {
+                    /* Header, extension, one entry, and never more than the values as they are. */
+                    const size_t raw = (len * gw_dtype_size(o.dtype) + 15) / 16 * 16;
+                    assert_true(s.size <= (32 + extension + 16 + 15) / 16 * 16 + raw);
+                }
+                assert_int_equal(examine(&s, s.frame.at, s.size, s.source.map), GW_OK);
+                sample_free(&s);
+            }
+        }
+    }
+}
+
+static void arguments(void **state)
+{
+    (void)state;
+    sample s;
+    sample_pick(&s, 0);
+    const gw_gcomp *codec = &s.codec.codec;
+    uint8_t *const work = s.codec.workspace.at;
+    const size_t work_size = s.codec.workspace.size;
+    const size_t bound = gw_gcomp_bound(codec, s.len);
+    uint8_t *dst = malloc(bound), *out = malloc(s.len * 4);
+    assert_true(dst != NULL && out != NULL);
+    size_t size;
+    uint64_t len, bad;
+    gw_gcomp_info info;
+    gw_gcomp_source source = s.source;
+
+    assert_int_equal(gw_gcomp_encode(NULL, &source, dst, bound, &size, work, work_size), GW_ERR_ARG);
+    assert_int_equal(gw_gcomp_encode(codec, NULL, dst, bound, &size, work, work_size), GW_ERR_ARG);
+    assert_int_equal(gw_gcomp_encode(codec, &source, NULL, bound, &size, work, work_size), GW_ERR_ARG);
+    assert_int_equal(gw_gcomp_encode(codec, &source, dst, bound, NULL, work, work_size), GW_ERR_ARG);
+    assert_int_equal(gw_gcomp_encode(codec, &source, dst, bound, &size, NULL, work_size), GW_ERR_ARG);
+    source.values = NULL;
+    assert_int_equal(gw_gcomp_encode(codec, &source, dst, bound, &size, work, work_size), GW_ERR_ARG);
+    source = s.source;
+    gw_gcomp_map map = s.map.map;
+    source.map = &map;
+    map.base = 0;
+    assert_int_equal(gw_gcomp_encode(codec, &source, dst, bound, &size, work, work_size), GW_ERR_ARG);
+    map.base = 1024;
+    assert_int_equal(gw_gcomp_encode(codec, &source, dst, bound, &size, work, work_size), GW_ERR_ARG);
+    map = s.map.map;
+    map.len = s.len - 1;
+    assert_int_equal(gw_gcomp_encode(codec, &source, dst, bound, &size, work, work_size), GW_ERR_ARG);
+    map = s.map.map;
+    map.levels = NULL;
+    assert_int_equal(gw_gcomp_encode(codec, &source, dst, bound, &size, work, work_size), GW_ERR_ARG);
+
+    assert_int_equal(gw_gcomp_decode(NULL, s.frame.at, s.size, NULL, out, s.len, &len, &bad, work, work_size), GW_ERR_ARG);
+    assert_int_equal(gw_gcomp_decode(codec, NULL, s.size, NULL, out, s.len, &len, &bad, work, work_size), GW_ERR_ARG);
+    assert_int_equal(gw_gcomp_decode(codec, NULL, 0, NULL, out, s.len, &len, &bad, work, work_size), GW_ERR_SHORT);
+    assert_int_equal(gw_gcomp_decode(codec, s.frame.at, s.size, NULL, NULL, s.len, &len, &bad, work, work_size), GW_ERR_ARG);
+    assert_int_equal(gw_gcomp_decode(codec, s.frame.at, s.size, NULL, out, s.len, NULL, &bad, work, work_size), GW_ERR_ARG);
+    assert_int_equal(gw_gcomp_decode(codec, s.frame.at, s.size, NULL, out, s.len, &len, &bad, NULL, work_size), GW_ERR_ARG);
+    assert_int_equal(gw_gcomp_peek(NULL, 0, 1, &info), GW_ERR_SHORT);
+    assert_int_equal(gw_gcomp_peek(NULL, 1, 1, &info), GW_ERR_ARG);
+    assert_int_equal(gw_gcomp_peek(s.frame.at, s.size, 1, NULL), GW_ERR_ARG);
+    assert_int_equal(gw_gcomp_check(codec, s.frame.at, s.size, NULL, NULL), GW_ERR_ARG);
+
+    /* Limits. */
+    assert_int_equal(gw_gcomp_peek(s.frame.at, s.size, s.len - 1, &info), GW_ERR_LIMIT);
+    assert_int_equal(gw_gcomp_peek(s.frame.at, s.size, s.len, &info), GW_OK);
+    gw_gcomp_options o = s.codec.options;
+    o.count_limit = s.len - 1;
+    gw_gcomp limited;
+    assert_int_equal(gw_gcomp_init(&limited, &o), GW_OK);
+    assert_int_equal(gw_gcomp_encode(&limited, &s.source, dst, bound, &size, work, work_size), GW_ERR_LIMIT);
+    assert_int_equal(gw_gcomp_decode(&limited, s.frame.at, s.size, NULL, out, s.len, &len, &bad, work, work_size), GW_ERR_LIMIT);
+
+    /* A handle for another dtype; one that was never initialised. */
+    gw_gcomp_options_init(&o, GW_BF16);
+    gw_gcomp other;
+    assert_int_equal(gw_gcomp_init(&other, &o), GW_OK);
+    assert_int_equal(gw_gcomp_check(&other, s.frame.at, s.size, NULL, &info), GW_ERR_OPTION);
+    memset(&other, 0, sizeof other);
+    assert_int_equal(gw_gcomp_encode(&other, &s.source, dst, bound, &size, work, work_size), GW_ERR_STATE);
+    assert_int_equal(gw_gcomp_decode(&other, s.frame.at, s.size, NULL, out, s.len, &len, &bad, work, work_size), GW_ERR_STATE);
+    assert_int_equal(gw_gcomp_check(&other, s.frame.at, s.size, NULL, &info), GW_ERR_STATE);
+    assert_int_equal(gw_gcomp_workspace_size(&other), 0);
+    assert_int_equal(gw_gcomp_bound(&other, 1), 0);
+    assert_int_equal(gw_gcomp_bound(codec, ((uint64_t)1 << 48) + 1), 0);
+
+    /* A handle may be copied and moved. */
+    gw_gcomp moved = *codec;
+    memset(&s.codec.codec, 0xff, sizeof moved);
+    assert_int_equal(gw_gcomp_decode(&moved, s.frame.at, s.size, NULL, out, s.len, &len, &bad, work, work_size), GW_OK);
+    s.codec.codec = moved;
+    free(dst);
+    free(out);
+    sample_free(&s);
+}
+
+static void options_out_of_range(void **state)
+{
+    (void)state;
+    gw_gcomp codec;
+    gw_gcomp_options o;
+    assert_int_equal(gw_gcomp_init(&codec, NULL), GW_ERR_ARG);
+    gw_gcomp_options_init(&o, GW_FP32);
+    assert_int_equal(gw_gcomp_init(NULL, &o), GW_ERR_ARG);
+#define REFUSED(dtype_, field, value)                                                                                  \
+    do {                                                                                                               \
+        gw_gcomp_options_init(&o, dtype_);                                                                             \
+        o.field = (value);                                                                                             \
+        assert_int_equal(gw_gcomp_init(&codec, &o), GW_ERR_OPTION);                                                    \
+    } while (0)
+    REFUSED(GW_FP32, dtype, (gw_dtype)0);
+    REFUSED(GW_FP32, dtype, (gw_dtype)4);
+    REFUSED(GW_FP32, levels, (gw_gcomp_levels)2);
+    REFUSED(GW_FP32, rounding, (gw_gcomp_rounding)3);
+    REFUSED(GW_FP32, preset, (gw_gcomp_preset)2);
+    REFUSED(GW_FP32, chunk_log2, 11);
+    REFUSED(GW_FP32, chunk_log2, 16);
+    REFUSED(GW_FP32, strict, 2);
+    REFUSED(GW_FP32, checksum, -1);
+    REFUSED(GW_FP32, param_mantissa_bits, 0);
+    REFUSED(GW_FP32, cap, 19);
+    REFUSED(GW_BF16, cap, 7);
+    REFUSED(GW_FP16, cap, 10);
+#undef REFUSED
+    for (int dtype = GW_FP32; dtype <= GW_FP16; dtype++) {
+        for (int levels = 0; levels < 2; levels++) {
+            for (uint32_t step = 0; step < 40; step++) {
+                static const uint32_t allowed[4][2] = {{0, 0}, {1u << 6, 0x4e}, {1u << 2, 0x6}, {1u << 3, 0xa}};
+                gw_gcomp_options_init(&o, (gw_dtype)dtype);
+                o.levels = (gw_gcomp_levels)levels;
+                o.step = step;
+                const int ok = step == 0 || (step < 32 && (allowed[dtype][levels] >> step & 1) != 0);
+                assert_int_equal(gw_gcomp_init(&codec, &o), ok ? GW_OK : GW_ERR_OPTION);
+            }
+        }
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_prefix_is_short),  cmocka_unit_test(every_byte_change),
+        cmocka_unit_test(random_damage),          cmocka_unit_test(derived_map_must_match),
+        cmocka_unit_test(capacity_and_workspace), cmocka_unit_test(alignment_changes_nothing),
+        cmocka_unit_test(empty_and_tiny),         cmocka_unit_test(arguments),
+        cmocka_unit_test(options_out_of_range),
+    };
+    return cmocka_run_group_tests_name("gcomp frame", tests, NULL, NULL);
+}

@@ -1,0 +1,326 @@
+/*
+ * decode_add and decode_add_encode against decode, a model of the sum, and encode; flush modes of the process; overlap.
+ *
+ * SPDX-License-Identifier: BSD-2-Clause
+ */
+#include "gcomp_support.h"
+
+#if defined(__SSE2__)
+#include <xmmintrin.h>
+#endif
+
+enum { LEN = 40000, FTZ = 0x8000, DAZ = 0x0040 };
+
+typedef struct arrays {
+    uint8_t *remote, *local, *sum, *decoded;
+} arrays;
+
+static void arrays_make(arrays *a)
+{
+    memset(a, 0, sizeof *a);
+    a->remote = malloc(LEN * 4);
+    a->local = malloc(LEN * 4);
+    a->sum = malloc(LEN * 4);
+    a->decoded = malloc(LEN * 4);
+    assert_true(a->remote != NULL && a->local != NULL && a->sum != NULL && a->decoded != NULL);
+}
+
+static void arrays_free(arrays *a)
+{
+    free(a->remote);
+    free(a->local);
+    free(a->sum);
+    free(a->decoded);
+}
+
+/* decode_add == decode, then the model's sum, for one codec and pair of patterns. */
+static void check_decode_add(const test_codec *codec, const gw_gcomp_map *map, test_pattern remote, test_pattern local,
+                             uint64_t seed)
+{
+    const gw_dtype dtype = codec->options.dtype;
+    arrays a;
+    arrays_make(&a);
+    test_fill_values(a.remote, dtype, LEN, remote, seed);
+    test_fill_values(a.local, dtype, LEN, local, seed + 1);
+    const gw_gcomp_source source = test_source(a.remote, LEN, map);
+    test_buffer frame;
+    const size_t size = test_encode(codec, &source, &frame);
+    uint64_t len;
+    assert_int_equal(gw_gcomp_decode(&codec->codec, frame.at, size, map, a.decoded, LEN, &len, NULL, codec->workspace.at,
+                                     codec->workspace.size),
+                     GW_OK);
+    memcpy(a.sum, a.local, LEN * 4);
+    assert_int_equal(gw_gcomp_decode_add(&codec->codec, frame.at, size, map, a.sum, LEN, &len, NULL,
+                                         codec->workspace.at, codec->workspace.size),
+                     GW_OK);
+    for (size_t i = 0; i < LEN; i++) {
+        const uint32_t x = test_get(a.local, dtype, i), y = test_get(a.decoded, dtype, i);
+        const uint32_t want = test_model_add(dtype, x, y, codec->options.strict);
+        if (test_get(a.sum, dtype, i) != want) {
+            fail_msg("dtype %d strict %d: %08x + %08x = %08x, not %08x", (int)dtype, codec->options.strict, x, y, want,
+                     test_get(a.sum, dtype, i));
+        }
+    }
+    test_buffer_free(&frame);
+    arrays_free(&a);
+}
+
+static void decode_add_is_decode_and_add(void **state)
+{
+    (void)state;
+    for (uint32_t choice = 0; choice < 3 * 2 * 2; choice++) {
+        gw_gcomp_options o;
+        gw_gcomp_options_init(&o, (gw_dtype)(1 + choice % 3));
+        o.levels = (gw_gcomp_levels)(choice / 3 % 2);
+        o.strict = (int)(choice / 6);
+        o.chunk_log2 = 12 + choice % 4;
+        test_codec codec;
+        test_codec_make(&codec, &o);
+        test_map map;
+        test_map_make(&map, o.dtype, LEN, o.chunk_log2, choice);
+        for (int remote = 0; remote < PATTERN_COUNT; remote++) {
+            check_decode_add(&codec, &map.map, (test_pattern)remote, PATTERN_BITS, choice);
+            check_decode_add(&codec, &map.map, (test_pattern)remote, PATTERN_SPECIAL, choice);
+            check_decode_add(&codec, NULL, (test_pattern)remote, PATTERN_GRADIENT, choice);
+        }
+        test_codec_free(&codec);
+        test_map_free(&map);
+    }
+}
+
+/* Every pair of 16-bit values of a dense cut, every special against every special. */
+static void sums_of_16_bit_pairs(void **state)
+{
+    (void)state;
+    for (int dtype = GW_BF16; dtype <= GW_FP16; dtype++) {
+        for (int strict = 0; strict < 2; strict++) {
+            gw_gcomp_options o;
+            gw_gcomp_options_init(&o, (gw_dtype)dtype);
+            o.strict = strict;
+            test_codec codec;
+            test_codec_make(&codec, &o);
+            uint8_t *values = malloc(65536 * 2), *sum = malloc(65536 * 2);
+            assert_true(values != NULL && sum != NULL);
+            for (uint32_t i = 0; i < 65536; i++) {
+                test_put(values, o.dtype, i, i);
+            }
+            const gw_gcomp_source source = test_source(values, 65536, NULL);
+            test_buffer frame;
+            const size_t size = test_encode(&codec, &source, &frame);
+            for (uint32_t turn = 0; turn < 40; turn++) {
+                static const uint32_t others[] = {0,      0x8000, 1,      0x8001, 0x7f,   0x80,   0x3ff,  0x400,
+                                                  0x7bff, 0x7c00, 0xfc00, 0x7c01, 0x7f80, 0xff80, 0x7fc1, 0x7f7f};
+                for (uint32_t i = 0; i < 65536; i++) {
+                    test_put(sum, o.dtype, i, turn < 16 ? others[turn] : (i * 40503u + turn * 2654435u) >> 3 & 0xffff);
+                }
+                uint64_t len;
+                assert_int_equal(gw_gcomp_decode_add(&codec.codec, frame.at, size, NULL, sum, 65536, &len, NULL,
+                                                     codec.workspace.at, codec.workspace.size),
+                                 GW_OK);
+                for (uint32_t i = 0; i < 65536; i++) {
+                    const uint32_t other =
+                        turn < 16 ? others[turn] : (i * 40503u + turn * 2654435u) >> 3 & 0xffff;
+                    const uint32_t mine = test_model_round(&codec.options, &source, i, NULL);
+                    const uint32_t want = test_model_add(o.dtype, other, mine, strict);
+                    if (test_get(sum, o.dtype, i) != want) {
+                        fail_msg("dtype %d strict %d: %04x + %04x = %04x, not %04x", dtype, strict, other, mine, want,
+                                 test_get(sum, o.dtype, i));
+                    }
+                }
+            }
+            test_buffer_free(&frame);
+            free(values);
+            free(sum);
+            test_codec_free(&codec);
+        }
+    }
+}
+
+/* One hop against the three calls, over presets and chunk sizes of both frames and ragged lengths. */
+static void hop_is_decode_add_encode(void **state)
+{
+    (void)state;
+    static const size_t lens[] = {0, 1, 100, 4096, 4097, 33000, 131072, 131073, 262144 + 5};
+    uint8_t *remote = malloc(270000 * 4), *local = malloc(270000 * 4), *sum = malloc(270000 * 4);
+    assert_true(remote != NULL && local != NULL && sum != NULL);
+    uint32_t turn = 0;
+    for (uint32_t in_log2 = 12; in_log2 <= 15; in_log2++) {
+        for (uint32_t out_log2 = 12; out_log2 <= 15; out_log2++) {
+            for (uint32_t choice = 0; choice < 8; choice++, turn++) {
+                const size_t len = lens[turn % TEST_ARRAY_LEN(lens)];
+                gw_gcomp_options in, out;
+                gw_gcomp_options_init(&in, (gw_dtype)(1 + turn % 3));
+                in.levels = (gw_gcomp_levels)(choice & 1);
+                in.preset = (gw_gcomp_preset)(choice >> 1 & 1);
+                in.checksum = (int)(choice >> 2);
+                in.chunk_log2 = in_log2;
+                in.rounding = (gw_gcomp_rounding)(turn % 3);
+                out = in;
+                out.levels = turn / 3 % 2 ? in.levels : (gw_gcomp_levels)(1 - in.levels);
+                out.preset = (gw_gcomp_preset)(turn / 5 % 2);
+                out.chunk_log2 = out_log2;
+                out.rounding = (gw_gcomp_rounding)(turn / 2 % 3);
+                out.strict = (int)(turn / 7 % 2);
+                test_codec first, second;
+                test_codec_make(&first, &in);
+                test_codec_make(&second, &out);
+                test_map in_map, out_map;
+                test_map_make(&in_map, in.dtype, len, in_log2, turn);
+                test_map_make(&out_map, in.dtype, len, out_log2, turn);
+                test_fill_values(remote, in.dtype, len, turn % 4 ? PATTERN_SPECIAL : PATTERN_SPARSE, turn);
+                test_fill_values(local, in.dtype, len, turn % 5 ? PATTERN_GRADIENT : PATTERN_SPARSE, turn + 9);
+
+                gw_gcomp_source source = test_source(remote, len, turn % 6 == 0 ? NULL : &in_map.map);
+                const gw_gcomp_map *src_map = source.map;
+                test_buffer frame, want, got;
+                const size_t size = test_encode(&first, &source, &frame);
+                memcpy(sum, local, len * gw_dtype_size(in.dtype));
+                uint64_t out_len, bad;
+                assert_int_equal(gw_gcomp_decode_add(&second.codec, frame.at, size, src_map, sum, len, &out_len, &bad,
+                                                     second.workspace.at, second.workspace.size),
+                                 GW_OK);
+                source = test_source(sum, len, &out_map.map);
+                source.rank = 9;
+                const size_t want_size = test_encode(&second, &source, &want);
+                source.values = local;
+                test_buffer_make(&got, gw_gcomp_bound(&second.codec, len), 1, 0x77);
+                memset(second.workspace.at, 0xd3, second.workspace.size);
+                size_t got_size = 0;
+                assert_int_equal(gw_gcomp_decode_add_encode(&second.codec, frame.at, size, src_map, &source, got.at,
+                                                            got.size, &got_size, &bad, second.workspace.at,
+                                                            second.workspace.size),
+                                 GW_OK);
+                assert_int_equal(got_size, want_size);
+                assert_memory_equal(got.at, want.at, want_size);
+                assert_true(bad == UINT64_MAX);
+
+                /* Another length is refused, and so is a damaged frame, by its chunk. */
+                source.len = len + 1;
+                source.map = NULL;
+                assert_int_not_equal(gw_gcomp_decode_add_encode(&second.codec, frame.at, size, src_map, &source, got.at,
+                                                                got.size, &got_size, &bad, second.workspace.at,
+                                                                second.workspace.size),
+                                     GW_OK);
+                assert_int_equal(got_size, 0);
+                source.len = len;
+                if (in.checksum && len > 0) {
+                    gw_gcomp_info info;
+                    assert_int_equal(gw_gcomp_peek(frame.at, size, UINT64_MAX, &info), GW_OK);
+                    gw_gcomp_chunk chunk;
+                    assert_int_equal(gw_gcomp_chunk_info(frame.at, size, &info, info.chunk_count - 1, &chunk), GW_OK);
+                    if (chunk.size != 0) {
+                        frame.at[chunk.offset + chunk.size - 1] ^= 4;
+                        assert_int_equal(gw_gcomp_decode_add_encode(&second.codec, frame.at, size, src_map, &source,
+                                                                    got.at, got.size, &got_size, &bad,
+                                                                    second.workspace.at, second.workspace.size),
+                                         GW_ERR_CHECKSUM);
+                        assert_true(bad == info.chunk_count - 1);
+                        assert_int_equal(got_size, 0);
+                    }
+                }
+                test_buffer_free(&frame);
+                test_buffer_free(&want);
+                test_buffer_free(&got);
+                test_map_free(&in_map);
+                test_map_free(&out_map);
+                test_codec_free(&first);
+                test_codec_free(&second);
+            }
+        }
+    }
+    free(remote);
+    free(local);
+    free(sum);
+}
+
+/* Neither frames nor sums of default mode depend on whether the process flushes subnormals. */
+static void flush_modes_change_nothing(void **state)
+{
+    (void)state;
+#if defined(__SSE2__)
+    static const uint32_t modes[] = {FTZ, DAZ, FTZ | DAZ};
+    const unsigned before = _mm_getcsr();
+    for (int dtype = GW_FP32; dtype <= GW_FP16; dtype++) {
+        for (int levels = 0; levels < 2; levels++) {
+            gw_gcomp_options o;
+            gw_gcomp_options_init(&o, (gw_dtype)dtype);
+            o.levels = (gw_gcomp_levels)levels;
+            test_codec codec;
+            test_codec_make(&codec, &o);
+            test_map map;
+            test_map_make(&map, o.dtype, LEN, o.chunk_log2, 1);
+            arrays a;
+            arrays_make(&a);
+            test_fill_values(a.remote, o.dtype, LEN, PATTERN_BITS, 3);
+            test_fill_values(a.local, o.dtype, LEN, PATTERN_SPECIAL, 4);
+            for (size_t i = 0; i < LEN; i++) { /* tiny values, whose sums are subnormal as often as not */
+                if (o.dtype != GW_FP16 && i % 2 == 0) {
+                    const uint32_t mask = o.dtype == GW_FP32 ? 0x81ffffffu : 0x81ffu;
+                    test_put(a.remote, o.dtype, i, test_get(a.remote, o.dtype, i) & mask);
+                    /* Of the other sign, a little larger. */
+                    const uint32_t sign = o.dtype == GW_FP32 ? 0x80000000u : 0x8000u;
+                    test_put(a.local, o.dtype, i, (test_get(a.remote, o.dtype, i) + (uint32_t)(i % 64)) ^ sign);
+                }
+            }
+            const gw_gcomp_source source = test_source(a.remote, LEN, &map.map);
+            gw_gcomp_source hop = test_source(a.local, LEN, &map.map);
+            test_buffer frame, again, fused, fused_again;
+            const size_t size = test_encode(&codec, &source, &frame);
+            test_buffer_make(&again, frame.size, 0, 0);
+            test_buffer_make(&fused, frame.size, 0, 0);
+            test_buffer_make(&fused_again, frame.size, 0, 0);
+            memcpy(a.sum, a.local, LEN * 4);
+            uint64_t len, bad;
+            size_t fused_size, other_size;
+            assert_int_equal(gw_gcomp_decode_add(&codec.codec, frame.at, size, source.map, a.sum, LEN, &len, &bad,
+                                                 codec.workspace.at, codec.workspace.size),
+                             GW_OK);
+            assert_int_equal(gw_gcomp_decode_add_encode(&codec.codec, frame.at, size, source.map, &hop, fused.at,
+                                                        fused.size, &fused_size, &bad, codec.workspace.at,
+                                                        codec.workspace.size),
+                             GW_OK);
+            for (size_t m = 0; m < TEST_ARRAY_LEN(modes); m++) {
+                memcpy(a.decoded, a.local, LEN * 4);
+                _mm_setcsr((before & ~(unsigned)(FTZ | DAZ)) | modes[m]);
+                const gw_status one = gw_gcomp_encode(&codec.codec, &source, again.at, again.size, &other_size,
+                                                      codec.workspace.at, codec.workspace.size);
+                const gw_status two = gw_gcomp_decode_add(&codec.codec, frame.at, size, source.map, a.decoded, LEN,
+                                                          &len, &bad, codec.workspace.at, codec.workspace.size);
+                size_t hop_size;
+                const gw_status three = gw_gcomp_decode_add_encode(&codec.codec, frame.at, size, source.map, &hop,
+                                                                   fused_again.at, fused_again.size, &hop_size, &bad,
+                                                                   codec.workspace.at, codec.workspace.size);
+                _mm_setcsr(before);
+                assert_int_equal(one, GW_OK);
+                assert_int_equal(two, GW_OK);
+                assert_int_equal(three, GW_OK);
+                assert_int_equal(other_size, size);
+                assert_memory_equal(again.at, frame.at, size);
+                assert_memory_equal(a.decoded, a.sum, LEN * gw_dtype_size(o.dtype));
+                assert_int_equal(hop_size, fused_size);
+                assert_memory_equal(fused_again.at, fused.at, fused_size);
+            }
+            test_buffer_free(&frame);
+            test_buffer_free(&again);
+            test_buffer_free(&fused);
+            test_buffer_free(&fused_again);
+            arrays_free(&a);
+            test_map_free(&map);
+            test_codec_free(&codec);
+        }
+    }
+#else
+    skip();
+#endif
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(decode_add_is_decode_and_add),
+        cmocka_unit_test(sums_of_16_bit_pairs),
+        cmocka_unit_test(hop_is_decode_add_encode),
+        cmocka_unit_test(flush_modes_change_nothing),
+    };
+    return cmocka_run_group_tests_name("gcomp sum", tests, NULL, NULL);
+}

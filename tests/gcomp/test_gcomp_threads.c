@@ -1,0 +1,242 @@
+/*
+ * One frame by several threads: every split into ranges joins to the frame of one call; ranges decode and add like the whole.
+ * Run it under ThreadSanitizer as well (-DGW_SANITIZE=thread).
+ *
+ * SPDX-License-Identifier: BSD-2-Clause
+ */
+#include "gcomp_support.h"
+
+#include <pthread.h>
+
+enum { THREADS = 3, LEN = 131072 * 3 + 4097 };
+
+typedef struct encode_job {
+    const test_codec *codec;
+    const gw_gcomp_source *source;
+    uint64_t first, count;
+    test_buffer area, work;
+    gw_gcomp_part part;
+    gw_status status;
+} encode_job;
+
+static void *encode_thread(void *argument)
+{
+    encode_job *j = (encode_job *)argument;
+    j->status = gw_gcomp_encode_range(&j->codec->codec, j->source, j->first, j->count, j->area.at, j->area.size, &j->part,
+                                      j->work.at, j->work.size);
+    return NULL;
+}
+
+/* Encodes [0, chunks) cut at `cut[0..cuts)`, one thread a range, and compares with `frame`. */
+static void join_equals(const test_codec *codec, const gw_gcomp_source *source, const uint64_t *cut, size_t cuts,
+                        const test_buffer *frame, size_t size)
+{
+    encode_job job[THREADS];
+    pthread_t thread[THREADS];
+    gw_gcomp_part parts[THREADS];
+    assert_true(cuts < THREADS);
+    const uint64_t chunks = gw_gcomp_chunk_count(&codec->codec, source->len);
+    for (size_t i = 0; i <= cuts; i++) {
+        encode_job *j = &job[i];
+        j->codec = codec;
+        j->source = source;
+        j->first = i == 0 ? 0 : cut[i - 1];
+        j->count = (i == cuts ? chunks : cut[i]) - j->first;
+        test_buffer_make(&j->area, gw_gcomp_range_bound(&codec->codec, source->len, j->first, j->count), 1, 0x12);
+        test_buffer_make(&j->work, codec->workspace.size, 1, 0x34);
+        assert_int_equal(pthread_create(&thread[i], NULL, encode_thread, j), 0);
+    }
+    for (size_t i = 0; i <= cuts; i++) {
+        assert_int_equal(pthread_join(thread[i], NULL), 0);
+        assert_int_equal(job[i].status, GW_OK);
+        assert_true(job[i].part.size <= job[i].area.size);
+        parts[i] = job[i].part;
+    }
+    test_buffer joined;
+    test_buffer_make(&joined, gw_gcomp_bound(&codec->codec, source->len), 5, 0x56);
+    size_t joined_size = 0;
+    assert_int_equal(gw_gcomp_join(&codec->codec, source, parts, cuts + 1, joined.at, joined.size, &joined_size), GW_OK);
+    assert_int_equal(joined_size, size);
+    assert_memory_equal(joined.at, frame->at, size);
+    if (cuts == 1 && job[0].count != 0 && job[1].count != 0) { /* parts that do not tile the frame */
+        assert_int_equal(gw_gcomp_join(&codec->codec, source, parts, 1, joined.at, joined.size, &joined_size), GW_ERR_ARG);
+        assert_int_equal(joined_size, 0);
+        assert_int_equal(gw_gcomp_join(&codec->codec, source, parts + 1, 1, joined.at, joined.size, &joined_size), GW_ERR_ARG);
+        gw_gcomp_part swapped[2] = {parts[1], parts[0]};
+        assert_int_equal(gw_gcomp_join(&codec->codec, source, swapped, 2, joined.at, joined.size, &joined_size), GW_ERR_ARG);
+        assert_int_equal(gw_gcomp_join(&codec->codec, source, parts, 2, joined.at, joined.size - 1, &joined_size), GW_ERR_DST);
+    }
+    test_buffer_free(&joined);
+    for (size_t i = 0; i <= cuts; i++) {
+        test_buffer_free(&job[i].area);
+        test_buffer_free(&job[i].work);
+    }
+}
+
+static void every_split_joins(void **state)
+{
+    (void)state;
+    uint8_t *values = malloc((size_t)LEN * 4);
+    assert_non_null(values);
+    for (uint32_t choice = 0; choice < 12; choice++) {
+        gw_gcomp_options o;
+        gw_gcomp_options_init(&o, (gw_dtype)(1 + choice % 3));
+        o.levels = (gw_gcomp_levels)(choice / 3 % 2);
+        o.preset = (gw_gcomp_preset)(choice / 6);
+        o.checksum = (int)(choice % 2);
+        o.chunk_log2 = o.preset == GW_GCOMP_SMALL ? 15 : 13 + choice % 2;
+        o.rounding = (gw_gcomp_rounding)(choice % 3);
+        const size_t len = LEN - choice * 1111;
+        test_codec codec;
+        test_codec_make(&codec, &o);
+        test_map map;
+        test_map_make(&map, o.dtype, len, o.chunk_log2, choice);
+        test_fill_values(values, o.dtype, len, choice % 2 ? PATTERN_SPARSE : PATTERN_SPECIAL, choice);
+        const gw_gcomp_source source = test_source(values, len, &map.map);
+        test_buffer frame;
+        const size_t size = test_encode(&codec, &source, &frame);
+        const uint64_t chunks = gw_gcomp_chunk_count(&codec.codec, len);
+        const uint64_t align = gw_gcomp_range_align(&codec.codec);
+        join_equals(&codec, &source, NULL, 0, &frame, size);
+        for (uint64_t cut = 0; cut < chunks; cut += align) {
+            join_equals(&codec, &source, &cut, 1, &frame, size);
+        }
+        join_equals(&codec, &source, (const uint64_t[]){align, 2 * align}, 2, &frame, size);
+        join_equals(&codec, &source, (const uint64_t[]){align, align}, 2, &frame, size); /* an empty range */
+
+        gw_gcomp_part part;
+        test_buffer area;
+        test_buffer_make(&area, gw_gcomp_range_bound(&codec.codec, len, 0, chunks), 0, 0x99);
+        if (align > 1) {
+            assert_int_equal(gw_gcomp_encode_range(&codec.codec, &source, 1, align, area.at, area.size, &part,
+                                                   codec.workspace.at, codec.workspace.size),
+                             GW_ERR_ARG);
+            assert_int_equal(gw_gcomp_encode_range(&codec.codec, &source, 0, align + 1, area.at, area.size, &part,
+                                                   codec.workspace.at, codec.workspace.size),
+                             GW_ERR_ARG);
+        }
+        assert_int_equal(gw_gcomp_encode_range(&codec.codec, &source, 0, chunks + 1, area.at, area.size, &part,
+                                               codec.workspace.at, codec.workspace.size),
+                         GW_ERR_ARG);
+        assert_int_equal(gw_gcomp_encode_range(&codec.codec, &source, 0, chunks, area.at, area.size - 1, &part,
+                                               codec.workspace.at, codec.workspace.size),
+                         GW_ERR_DST);
+        for (size_t i = 0; i < area.size; i++) {
+            assert_int_equal(area.at[i], 0x99);
+        }
+        test_buffer_free(&area);
+        test_buffer_free(&frame);
+        test_map_free(&map);
+        test_codec_free(&codec);
+    }
+    free(values);
+}
+
+typedef struct decode_job {
+    const test_codec *codec;
+    const test_buffer *frame;
+    size_t size;
+    const gw_gcomp_info *info;
+    const gw_gcomp_map *map;
+    uint64_t first, count, bad;
+    uint8_t *out;
+    uint64_t out_len;
+    int add;
+    test_buffer work;
+    gw_status status;
+} decode_job;
+
+static void *decode_thread(void *argument)
+{
+    decode_job *j = (decode_job *)argument;
+    j->status = (j->add ? gw_gcomp_decode_add_range : gw_gcomp_decode_range)(
+        &j->codec->codec, j->frame->at, j->size, j->info, j->map, j->first, j->count, j->out, j->out_len, &j->bad,
+        j->work.at, j->work.size);
+    return NULL;
+}
+
+static void ranges_decode_like_the_whole(void **state)
+{
+    (void)state;
+    uint8_t *values = malloc((size_t)LEN * 4), *want = malloc((size_t)LEN * 4), *got = malloc((size_t)LEN * 4);
+    assert_true(values != NULL && want != NULL && got != NULL);
+    for (uint32_t choice = 0; choice < 12; choice++) {
+        gw_gcomp_options o;
+        gw_gcomp_options_init(&o, (gw_dtype)(1 + choice % 3));
+        o.levels = (gw_gcomp_levels)(choice / 3 % 2);
+        o.preset = (gw_gcomp_preset)(choice / 6);
+        o.checksum = (int)(choice % 2);
+        test_codec codec;
+        test_codec_make(&codec, &o);
+        test_map map;
+        test_map_make(&map, o.dtype, LEN, o.chunk_log2, choice);
+        test_fill_values(values, o.dtype, LEN, PATTERN_SPECIAL, choice);
+        const gw_gcomp_source source = test_source(values, LEN, &map.map);
+        const size_t size_of = gw_dtype_size(o.dtype);
+        test_buffer frame;
+        const size_t size = test_encode(&codec, &source, &frame);
+        gw_gcomp_info info;
+        assert_int_equal(gw_gcomp_check(&codec.codec, frame.at, size, source.map, &info), GW_OK);
+        for (int add = 0; add < 2; add++) {
+            uint64_t len;
+            memset(want, 0x31, (size_t)LEN * 4);
+            memset(got, 0x31, (size_t)LEN * 4);
+            if (add) {
+                assert_int_equal(gw_gcomp_decode_add(&codec.codec, frame.at, size, source.map, want, LEN, &len, NULL,
+                                                     codec.workspace.at, codec.workspace.size),
+                                 GW_OK);
+            } else {
+                assert_int_equal(gw_gcomp_decode(&codec.codec, frame.at, size, source.map, want, LEN, &len, NULL,
+                                                 codec.workspace.at, codec.workspace.size),
+                                 GW_OK);
+            }
+            decode_job job[THREADS];
+            pthread_t thread[THREADS];
+            const uint64_t cuts[THREADS + 1] = {0, 3 + choice % 5, 14, info.chunk_count};
+            for (int i = 0; i < THREADS; i++) {
+                decode_job *j = &job[i];
+                j->codec = &codec;
+                j->frame = &frame;
+                j->size = size;
+                j->info = &info;
+                j->map = source.map;
+                j->first = cuts[i];
+                j->count = cuts[i + 1] - cuts[i];
+                j->out = got + (size_t)(cuts[i] << o.chunk_log2) * size_of;
+                j->out_len = i == THREADS - 1 ? LEN - (cuts[i] << o.chunk_log2) : j->count << o.chunk_log2;
+                j->add = add;
+                test_buffer_make(&j->work, codec.workspace.size, 3, 0x77);
+                assert_int_equal(pthread_create(&thread[i], NULL, decode_thread, j), 0);
+            }
+            for (int i = 0; i < THREADS; i++) {
+                assert_int_equal(pthread_join(thread[i], NULL), 0);
+                assert_int_equal(job[i].status, GW_OK);
+                test_buffer_free(&job[i].work);
+            }
+            assert_memory_equal(got, want, LEN * size_of);
+        }
+        uint64_t bad;
+        assert_int_equal(gw_gcomp_decode_range(&codec.codec, frame.at, size, &info, source.map, info.chunk_count, 1, got,
+                                               LEN, &bad, codec.workspace.at, codec.workspace.size),
+                         GW_ERR_ARG);
+        assert_int_equal(gw_gcomp_decode_range(&codec.codec, frame.at, size, &info, source.map, 0, 2, got,
+                                               ((uint64_t)2 << o.chunk_log2) - 1, &bad, codec.workspace.at,
+                                               codec.workspace.size),
+                         GW_ERR_DST);
+        test_buffer_free(&frame);
+        test_map_free(&map);
+        test_codec_free(&codec);
+    }
+    free(values);
+    free(want);
+    free(got);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_split_joins),
+        cmocka_unit_test(ranges_decode_like_the_whole),
+    };
+    return cmocka_run_group_tests_name("gcomp threads", tests, NULL, NULL);
+}
