@@ -14,7 +14,6 @@ with idle lanes: they take an issue slot. Instructions per value = 32 * sum(inst
 
 Not in it: bank conflicts, replays, stalls, and what the compiler for a later GPU would do.
 """
-import math
 import re
 import sys
 
@@ -95,20 +94,8 @@ def blocks_of(path, regions):
     return blocks
 
 
-def rare_most(each, share):
-    """Expected maximum over 32 lanes of how many of `each` values are rare, were they spread evenly."""
-    total, below = 0.0, 0.0
-    for k in range(each + 1):
-        below += math.comb(each, k) * share**k * (1 - share) ** (each - k)
-        total += 1 - min(below, 1.0) ** 32
-    return total
-
-
 def weights(s):
     """Executions by warps per chunk of every region."""
-    group = 512  # values between two mends of rare ones: 16 a lane
-    rare_share = s["plane4"] + s["escapes"]
-    rare_any = 1 - (1 - rare_share) ** group
     tasks = s["inner_tasks"] + s["flat_tasks"] + s["constant_tasks"]
     rounds = 2 * WARPS
     return {
@@ -134,9 +121,9 @@ def weights(s):
         "look_up": rounds,
         "scan": rounds,
         "join": rounds,
-        # Branches are taken if any lane has such a value; the loop runs as often as the lane with most of them.
-        "rare": rounds * rare_any,
-        "rare_each": rounds * rare_most(16, rare_share),
+        # The loop runs as often as the lane with most of them; the code is there twice, once for each half.
+        "rare": s["rare_any"] / 2,
+        "rare_each": s["rare_most"] / 2,
     }
 
 

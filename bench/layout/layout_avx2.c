@@ -1,7 +1,8 @@
 /*
  * AVX2 + BMI2 stages of a chunk decode.
  *
- * Digit planes are never unpacked on their own: one pdep takes 8 values' digits out of the packed plane and puts each into
+ * Digit planes are never unpacked on their own: one pdep takes 8 values' digits out of the packed plane and
+ * puts each into
  * the byte of the value that owns it.
  *
  * SPDX-License-Identifier: BSD-2-Clause
@@ -13,14 +14,16 @@
 #include <immintrin.h>
 #include <string.h>
 
-/* For a byte m of a bitmap: where each of 8 outputs comes from, left values being bytes 0..7 and right ones 8..15. */
-#define ONES(m)                                                                                                        \
-    (((m) & 1) + ((m) >> 1 & 1) + ((m) >> 2 & 1) + ((m) >> 3 & 1) + ((m) >> 4 & 1) + ((m) >> 5 & 1) + ((m) >> 6 & 1))
+/* For a byte m of a bitmap: where each of 8 outputs comes from, left values being bytes 0..7 and right ones
+ * 8..15. */
+#define ONES(m)                                                                                              \
+    (((m)&1) + ((m) >> 1 & 1) + ((m) >> 2 & 1) + ((m) >> 3 & 1) + ((m) >> 4 & 1) + ((m) >> 5 & 1) +          \
+     ((m) >> 6 & 1))
 #define BELOW(m, j) ONES((m) & ((1 << (j)) - 1))
-#define FROM(m, j) ((uint64_t)(((m) >> (j) & 1) != 0 ? 8 + BELOW(m, j) : (j) - BELOW(m, j)) << 8 * (j))
-#define ENTRY(m)                                                                                                       \
+#define FROM(m, j)  ((uint64_t)(((m) >> (j)&1) != 0 ? 8 + BELOW(m, j) : (j)-BELOW(m, j)) << 8 * (j))
+#define ENTRY(m)                                                                                             \
     (FROM(m, 0) | FROM(m, 1) | FROM(m, 2) | FROM(m, 3) | FROM(m, 4) | FROM(m, 5) | FROM(m, 6) | FROM(m, 7))
-#define ENTRIES4(m) ENTRY(m), ENTRY((m) + 1), ENTRY((m) + 2), ENTRY((m) + 3)
+#define ENTRIES4(m)  ENTRY(m), ENTRY((m) + 1), ENTRY((m) + 2), ENTRY((m) + 3)
 #define ENTRIES16(m) ENTRIES4(m), ENTRIES4((m) + 4), ENTRIES4((m) + 8), ENTRIES4((m) + 12)
 #define ENTRIES64(m) ENTRIES16(m), ENTRIES16((m) + 16), ENTRIES16((m) + 32), ENTRIES16((m) + 48)
 static const uint64_t merge_table[256] = {ENTRIES64(0), ENTRIES64(64), ENTRIES64(128), ENTRIES64(192)};
@@ -28,12 +31,14 @@ static const uint64_t merge_table[256] = {ENTRIES64(0), ENTRIES64(64), ENTRIES64
 static inline void merge8(uint8_t *out, const uint8_t *left, const uint8_t *right, unsigned m)
 {
     const __m128i l = _mm_loadl_epi64((const __m128i *)(const void *)left);
-    const __m128i both = _mm_castpd_si128(_mm_loadh_pd(_mm_castsi128_pd(l), (const double *)(const void *)right));
+    const __m128i both =
+        _mm_castpd_si128(_mm_loadh_pd(_mm_castsi128_pd(l), (const double *)(const void *)right));
     const __m128i from = _mm_loadl_epi64((const __m128i *)(const void *)&merge_table[m]);
     _mm_storel_epi64((__m128i *)(void *)out, _mm_shuffle_epi8(both, from));
 }
 
-static size_t merge(uint8_t *out, const uint8_t *left, const uint8_t *right, const uint8_t *bitmap, size_t len)
+static size_t merge(uint8_t *out, const uint8_t *left, const uint8_t *right, const uint8_t *bitmap,
+                    size_t len)
 {
     size_t ones = 0;
     size_t i = 0;
@@ -64,9 +69,11 @@ static inline __m256i look_up(__m256i x, const uint8_t *table, unsigned blocks)
 {
     __m256i y = _mm256_setzero_si256();
     for (unsigned b = 0; b < blocks; b++) {
-        const __m256i t = _mm256_broadcastsi128_si256(_mm_loadu_si128((const __m128i *)(const void *)(table + 16 * b)));
+        const __m256i t =
+            _mm256_broadcastsi128_si256(_mm_loadu_si128((const __m128i *)(const void *)(table + 16 * b)));
         /* Bytes of other blocks get a top bit, for which the shuffle gives 0. */
-        const __m256i in = _mm256_adds_epu8(_mm256_xor_si256(x, _mm256_set1_epi8((char)(16 * b))), _mm256_set1_epi8(0x70));
+        const __m256i in =
+            _mm256_adds_epu8(_mm256_xor_si256(x, _mm256_set1_epi8((char)(16 * b))), _mm256_set1_epi8(0x70));
         y = _mm256_or_si256(y, _mm256_shuffle_epi8(t, in));
     }
     return y;
@@ -99,10 +106,18 @@ static int unpack(uint8_t *out, const uint8_t *src, size_t len, unsigned width, 
     }
     if (table != NULL) {
         switch (width) {
-        case 5: translate(out, len, table, 2); break;
-        case 6: translate(out, len, table, 4); break;
-        case 7: translate(out, len, table, 8); break;
-        default: translate(out, len, table, 1); break;
+        case 5:
+            translate(out, len, table, 2);
+            break;
+        case 6:
+            translate(out, len, table, 4);
+            break;
+        case 7:
+            translate(out, len, table, 8);
+            break;
+        default:
+            translate(out, len, table, 1);
+            break;
         }
     }
     const unsigned used = (unsigned)(len * width % 32);
@@ -112,7 +127,8 @@ static int unpack(uint8_t *out, const uint8_t *src, size_t len, unsigned width, 
 /* Digits of 32 values from a packed plane; bytes of mask select the bits of the values that have a digit. */
 static inline __m256i take(const uint8_t *plane, size_t *cursor, __m256i mask)
 {
-    /* Not through memory: a load that spans several younger stores waits for all of them to leave the store queue. */
+    /* Not through memory: a load that spans several younger stores waits for all of them to leave the store
+     * queue. */
     const uint64_t m[4] = {(uint64_t)_mm256_extract_epi64(mask, 0), (uint64_t)_mm256_extract_epi64(mask, 1),
                            (uint64_t)_mm256_extract_epi64(mask, 2), (uint64_t)_mm256_extract_epi64(mask, 3)};
     uint64_t digits[4];
@@ -124,7 +140,8 @@ static inline __m256i take(const uint8_t *plane, size_t *cursor, __m256i mask)
         at += (size_t)_mm_popcnt_u64(m[j]);
     }
     *cursor = at;
-    return _mm256_set_epi64x((long long)digits[3], (long long)digits[2], (long long)digits[1], (long long)digits[0]);
+    return _mm256_set_epi64x((long long)digits[3], (long long)digits[2], (long long)digits[1],
+                             (long long)digits[0]);
 }
 
 static inline void assemble(__m256i out[4], __m256i d1, __m256i d2, __m256i d3, __m256i d4, __m256i e)
@@ -142,10 +159,12 @@ static inline void assemble(__m256i out[4], __m256i d1, __m256i d2, __m256i d3, 
     __m256i x[4];
     for (unsigned j = 0; j < 4; j++) {
         const unsigned h = j / 2;
-        const __m256i z = _mm256_madd_epi16(
-            j % 2 == 0 ? _mm256_unpacklo_epi16(low[h], high[h]) : _mm256_unpackhi_epi16(low[h], high[h]), twelve);
-        const __m256i up = _mm256_srli_epi32(
-            j % 2 == 0 ? _mm256_unpacklo_epi16(zero, exponent[h]) : _mm256_unpackhi_epi16(zero, exponent[h]), 1);
+        const __m256i z = _mm256_madd_epi16(j % 2 == 0 ? _mm256_unpacklo_epi16(low[h], high[h])
+                                                       : _mm256_unpackhi_epi16(low[h], high[h]),
+                                            twelve);
+        const __m256i up = _mm256_srli_epi32(j % 2 == 0 ? _mm256_unpacklo_epi16(zero, exponent[h])
+                                                        : _mm256_unpackhi_epi16(zero, exponent[h]),
+                                             1);
         x[j] = _mm256_or_si256(_mm256_or_si256(_mm256_and_si256(z, mantissa), up),
                                _mm256_and_si256(_mm256_slli_epi32(z, 8), sign));
     }
@@ -166,7 +185,8 @@ static inline void store(uint32_t *dst, const __m256i out[4], size_t left)
     }
 }
 
-static inline void put_escapes(uint32_t *dst, uint32_t mask, const uint8_t *escape, size_t escape_len, size_t *taken)
+static inline void put_escapes(uint32_t *dst, uint32_t mask, const uint8_t *escape, size_t escape_len,
+                               size_t *taken)
 {
     for (; mask != 0; mask &= mask - 1, (*taken)++) {
         dst[__builtin_ctz(mask)] = *taken < escape_len ? lay_load32(escape + 4 * *taken) : 0;
@@ -190,8 +210,9 @@ static inline __m256i at_least(__m256i x, uint8_t y)
     return _mm256_cmpeq_epi8(_mm256_max_epu8(x, b), x);
 }
 
-static void join_explicit(uint32_t *dst, lay_joined *joined, const uint8_t *labels, uint8_t *const plane[LAY_PLANES_MAX],
-                          const uint8_t *escape, size_t escape_len, size_t len, uint32_t base)
+static void join_explicit(uint32_t *dst, lay_joined *joined, const uint8_t *labels,
+                          uint8_t *const plane[LAY_PLANES_MAX], const uint8_t *escape, size_t escape_len,
+                          size_t len, uint32_t base)
 {
     const __m256i zero = _mm256_setzero_si256();
     const __m256i three = _mm256_set1_epi8(3), two = _mm256_set1_epi8(2), low6 = _mm256_set1_epi8(63);
@@ -209,7 +230,8 @@ static void join_explicit(uint32_t *dst, lay_joined *joined, const uint8_t *labe
         const __m256i m4 = _mm256_and_si256(_mm256_cmpeq_epi8(level, zero), m1);
         const __m256i e =
             _mm256_and_si256(_mm256_add_epi8(_mm256_and_si256(_mm256_srli_epi16(x, 2), low6), window), has);
-        const __m256i d1 = take(p1, &c1, m1), d2 = take(p2, &c2, m2), d3 = take(p3, &c3, m3), d4 = take(p4, &c4, m4);
+        const __m256i d1 = take(p1, &c1, m1), d2 = take(p2, &c2, m2), d3 = take(p3, &c3, m3),
+                      d4 = take(p4, &c4, m4);
         __m256i out[4];
         assemble(out, d1, d2, d3, d4, e);
         store(dst + i, out, len - i);
@@ -238,8 +260,9 @@ static inline __m256i bit_mask(__m256i x, uint8_t bit)
 }
 
 /* The arithmetic of the drop is explained in layout_avx512.c. */
-static void join_derived(uint32_t *dst, lay_joined *joined, const uint8_t *labels, uint8_t *const plane[LAY_PLANES_MAX],
-                         const uint8_t *escape, size_t escape_len, const uint8_t *levels, size_t len, const lay_rule *rule)
+static void join_derived(uint32_t *dst, lay_joined *joined, const uint8_t *labels,
+                         uint8_t *const plane[LAY_PLANES_MAX], const uint8_t *escape, size_t escape_len,
+                         const uint8_t *levels, size_t len, const lay_rule *rule)
 {
     const int32_t c0 = rule->drop_base + 1;
     const int32_t quarter = (c0 - (c0 & 3)) / 4;
@@ -262,8 +285,8 @@ static void join_derived(uint32_t *dst, lay_joined *joined, const uint8_t *label
         const __m256i k = load_part(levels + i, len - i);
         const __m256i has = at_least(x, 2);
         const __m256i e = _mm256_and_si256(_mm256_sub_epi8(x, one), has);
-        const __m256i carry = _mm256_and_si256(
-            _mm256_srli_epi16(_mm256_add_epi8(_mm256_and_si256(k, three), part), 2), one);
+        const __m256i carry =
+            _mm256_and_si256(_mm256_srli_epi16(_mm256_add_epi8(_mm256_and_si256(k, three), part), 2), one);
         const __m256i room = _mm256_add_epi8(_mm256_and_si256(_mm256_srli_epi16(k, 2), low6), carry);
         const __m256i plus = _mm256_adds_epu8(_mm256_subs_epu8(at, x), above);
         const __m256i minus = _mm256_adds_epu8(_mm256_subs_epu8(x, at), below);
@@ -304,9 +327,9 @@ static void join_derived(uint32_t *dst, lay_joined *joined, const uint8_t *label
     joined->escape_len = escapes;
 }
 
-static void join(uint32_t *dst, lay_joined *joined, const uint8_t *labels, uint8_t *const plane[LAY_PLANES_MAX],
-                 const uint8_t *escape, size_t escape_len, const uint8_t *levels, size_t len, uint32_t base,
-                 const lay_rule *rule)
+static void join(uint32_t *dst, lay_joined *joined, const uint8_t *labels,
+                 uint8_t *const plane[LAY_PLANES_MAX], const uint8_t *escape, size_t escape_len,
+                 const uint8_t *levels, size_t len, uint32_t base, const lay_rule *rule)
 {
     if (rule->derived) {
         join_derived(dst, joined, labels, plane, escape, escape_len, levels, len, rule);

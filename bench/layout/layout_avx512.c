@@ -7,7 +7,7 @@
  */
 #include "layout_chunk.h"
 
-#if defined(__AVX512F__) && defined(__AVX512BW__) && defined(__AVX512DQ__) && defined(__AVX512VL__) &&                 \
+#if defined(__AVX512F__) && defined(__AVX512BW__) && defined(__AVX512DQ__) && defined(__AVX512VL__) &&       \
     defined(__AVX512VBMI__) && defined(__AVX512VBMI2__)
 
 #include <immintrin.h>
@@ -18,7 +18,8 @@ static uint64_t low_mask(size_t bits)
     return bits >= 64 ? ~(uint64_t)0 : ((uint64_t)1 << bits) - 1;
 }
 
-static size_t merge(uint8_t *out, const uint8_t *left, const uint8_t *right, const uint8_t *bitmap, size_t len)
+static size_t merge(uint8_t *out, const uint8_t *left, const uint8_t *right, const uint8_t *bitmap,
+                    size_t len)
 {
     size_t ones = 0;
     size_t i = 0;
@@ -49,8 +50,8 @@ static int unpack(uint8_t *out, const uint8_t *src, size_t len, unsigned width, 
     const __m512i bytes_up = _mm512_set1_epi64(0x0706050403020100);
     const __m512i row = _mm512_set_epi64(7, 6, 5, 4, 3, 2, 1, 0);
     const __m512i ones = _mm512_set1_epi64(0x0101010101010101);
-    const __m512i pick =
-        _mm512_add_epi8(bytes_up, _mm512_mullo_epi64(_mm512_mullo_epi64(row, ones), _mm512_set1_epi64((long long)width)));
+    const __m512i pick = _mm512_add_epi8(
+        bytes_up, _mm512_mullo_epi64(_mm512_mullo_epi64(row, ones), _mm512_set1_epi64((long long)width)));
     const __m512i shift = _mm512_mullo_epi64(bytes_up, _mm512_set1_epi64((long long)width));
     const __m512i mask = _mm512_set1_epi8((char)((1u << width) - 1));
     __m512i low = _mm512_setzero_si512(), high = low;
@@ -63,7 +64,8 @@ static int unpack(uint8_t *out, const uint8_t *src, size_t len, unsigned width, 
     for (size_t i = 0; i < len; i += 64, at += stride) {
         const __m512i x = size - at >= 64 ? _mm512_loadu_si512(src + at)
                                           : _mm512_maskz_loadu_epi8(low_mask(size - at), src + at);
-        __m512i y = _mm512_and_si512(_mm512_multishift_epi64_epi8(shift, _mm512_permutexvar_epi8(pick, x)), mask);
+        __m512i y =
+            _mm512_and_si512(_mm512_multishift_epi64_epi8(shift, _mm512_permutexvar_epi8(pick, x)), mask);
         if (table != NULL) {
             y = _mm512_permutex2var_epi8(low, y, high);
         }
@@ -86,18 +88,20 @@ static inline __m512i expand(cursors *c, unsigned p, uint64_t mask)
 
 /* Two bytes of value v: of `low` (second operand) and of `high`. */
 #define PAIR(v) (uint64_t)(64 + (v)) | (uint64_t)(v) << 8
-#define PAIRS4(v) (long long)((PAIR(v)) | (PAIR((v) + 1)) << 16 | (PAIR((v) + 2)) << 32 | (PAIR((v) + 3)) << 48)
+#define PAIRS4(v)                                                                                            \
+    (long long)((PAIR(v)) | (PAIR((v) + 1)) << 16 | (PAIR((v) + 2)) << 32 | (PAIR((v) + 3)) << 48)
 
 /*
- * z = d1:d2:d3:d4 of 64 values, exponent byte e, to 64 words. Words lo and hi are arranged so that the unpack of 16-bit
+ * z = d1:d2:d3:d4 of 64 values, exponent byte e, to 64 words. Words lo and hi are arranged so that the
+ * unpack of 16-bit
  * halves, which works within lanes of 128 bits, leaves 16 values in order.
  */
 static inline void assemble(__m512i out[4], __m512i d1, __m512i d2, __m512i d3, __m512i d4, __m512i e)
 {
-    const __m512i first = _mm512_set_epi64(PAIRS4(28), PAIRS4(12), PAIRS4(24), PAIRS4(8), PAIRS4(20), PAIRS4(4), PAIRS4(16),
-                                           PAIRS4(0));
-    const __m512i second = _mm512_set_epi64(PAIRS4(60), PAIRS4(44), PAIRS4(56), PAIRS4(40), PAIRS4(52), PAIRS4(36),
-                                            PAIRS4(48), PAIRS4(32));
+    const __m512i first = _mm512_set_epi64(PAIRS4(28), PAIRS4(12), PAIRS4(24), PAIRS4(8), PAIRS4(20),
+                                           PAIRS4(4), PAIRS4(16), PAIRS4(0));
+    const __m512i second = _mm512_set_epi64(PAIRS4(60), PAIRS4(44), PAIRS4(56), PAIRS4(40), PAIRS4(52),
+                                            PAIRS4(36), PAIRS4(48), PAIRS4(32));
     const __m512i six = _mm512_set1_epi16(1 | 64 << 8);
     const __m512i twelve = _mm512_set1_epi32(1 | 4096 << 16);
     const __m512i mantissa = _mm512_set1_epi32(0x7fffff);
@@ -116,7 +120,7 @@ static inline void assemble(__m512i out[4], __m512i d1, __m512i d2, __m512i d3, 
         const __m512i z = _mm512_madd_epi16(pairs, twelve);
         const __m512i x =
             _mm512_srli_epi32(_mm512_maskz_permutexvar_epi8(0x8888888888888888u, place, e), 1); /* e << 23 */
-        const __m512i y = _mm512_ternarylogic_epi32(mantissa, z, x, 0xca);                      /* mantissa ? z : x */
+        const __m512i y = _mm512_ternarylogic_epi32(mantissa, z, x, 0xca); /* mantissa ? z : x */
         out[j] = _mm512_ternarylogic_epi32(sign, _mm512_slli_epi32(z, 8), y, 0xca);
         place = _mm512_add_epi32(place, _mm512_slli_epi32(step16, 24));
     }
@@ -135,15 +139,17 @@ static inline void store(uint32_t *dst, const __m512i out[4], size_t left)
     }
 }
 
-static inline void put_escapes(uint32_t *dst, uint64_t mask, const uint8_t *escape, size_t escape_len, size_t *taken)
+static inline void put_escapes(uint32_t *dst, uint64_t mask, const uint8_t *escape, size_t escape_len,
+                               size_t *taken)
 {
     for (; mask != 0; mask &= mask - 1, (*taken)++) {
         dst[__builtin_ctzll(mask)] = *taken < escape_len ? lay_load32(escape + 4 * *taken) : 0;
     }
 }
 
-static void join_explicit(uint32_t *dst, lay_joined *joined, const uint8_t *labels, uint8_t *const plane[LAY_PLANES_MAX],
-                          const uint8_t *escape, size_t escape_len, size_t len, uint32_t base)
+static void join_explicit(uint32_t *dst, lay_joined *joined, const uint8_t *labels,
+                          uint8_t *const plane[LAY_PLANES_MAX], const uint8_t *escape, size_t escape_len,
+                          size_t len, uint32_t base)
 {
     const __m512i three = _mm512_set1_epi8(3);
     const __m512i two = _mm512_set1_epi8(2);
@@ -182,12 +188,15 @@ static uint8_t clamp8(int32_t x)
 }
 
 /*
- * The drop in bytes: with label = e + 1 and c = drop_base + 1, t = K + drop_base - (4e + 3) = K + c - 4 label, so
- * floor(t / 4) = floor((K + c) / 4) - label = ((K + c mod 4) >> 2) + floor(c / 4) - label; below 0 it is 0 and above 255
+ * The drop in bytes: with label = e + 1 and c = drop_base + 1, t = K + drop_base - (4e + 3) = K + c - 4
+ * label, so
+ * floor(t / 4) = floor((K + c) / 4) - label = ((K + c mod 4) >> 2) + floor(c / 4) - label; below 0 it is 0
+ * and above 255
  * the cap, which saturating bytes give.
  */
-static void join_derived(uint32_t *dst, lay_joined *joined, const uint8_t *labels, uint8_t *const plane[LAY_PLANES_MAX],
-                         const uint8_t *escape, size_t escape_len, const uint8_t *levels, size_t len, const lay_rule *rule)
+static void join_derived(uint32_t *dst, lay_joined *joined, const uint8_t *labels,
+                         uint8_t *const plane[LAY_PLANES_MAX], const uint8_t *escape, size_t escape_len,
+                         const uint8_t *levels, size_t len, const lay_rule *rule)
 {
     const int32_t c0 = rule->drop_base + 1;
     const int32_t quarter = (c0 - (c0 & 3)) / 4;
@@ -216,8 +225,8 @@ static void join_derived(uint32_t *dst, lay_joined *joined, const uint8_t *label
         const uint64_t has = _mm512_cmpgt_epu8_mask(x, one);
         const uint64_t escaped = _mm512_cmpeq_epi8_mask(x, one);
         const __m512i e = _mm512_maskz_sub_epi8(has, x, one);
-        const __m512i carry = _mm512_and_si512(
-            _mm512_srli_epi16(_mm512_add_epi8(_mm512_and_si512(k, three), part), 2), one);
+        const __m512i carry =
+            _mm512_and_si512(_mm512_srli_epi16(_mm512_add_epi8(_mm512_and_si512(k, three), part), 2), one);
         const __m512i room = _mm512_add_epi8(_mm512_and_si512(_mm512_srli_epi16(k, 2), low6), carry);
         const __m512i plus = _mm512_adds_epu8(_mm512_subs_epu8(at, x), above);
         const __m512i minus = _mm512_adds_epu8(_mm512_subs_epu8(x, at), below);
@@ -237,7 +246,8 @@ static void join_derived(uint32_t *dst, lay_joined *joined, const uint8_t *label
         __m512i two_bits = expand(&c, 5, rest2);
         two_bits = _mm512_mask_mov_epi8(_mm512_slli_epi16(two_bits, 4), rest4, two_bits);
         const __m512i one_bit = expand(&c, 6, rest1);
-        const __m512i last = _mm512_maskz_permutexvar_epi8(_mm512_test_epi8_mask(one_bit, one_bit), drop, last_table);
+        const __m512i last =
+            _mm512_maskz_permutexvar_epi8(_mm512_test_epi8_mask(one_bit, one_bit), drop, last_table);
         part_digit = _mm512_ternarylogic_epi32(part_digit, two_bits, last, 0xfe);
         const __m512i d1 = _mm512_mask_mov_epi8(expand(&c, 0, has1), ~has1, part_digit);
         const __m512i d2 = _mm512_mask_mov_epi8(expand(&c, 1, has2), has1 & ~has2, part_digit);
@@ -256,9 +266,9 @@ static void join_derived(uint32_t *dst, lay_joined *joined, const uint8_t *label
     joined->escape_len = escapes;
 }
 
-static void join(uint32_t *dst, lay_joined *joined, const uint8_t *labels, uint8_t *const plane[LAY_PLANES_MAX],
-                 const uint8_t *escape, size_t escape_len, const uint8_t *levels, size_t len, uint32_t base,
-                 const lay_rule *rule)
+static void join(uint32_t *dst, lay_joined *joined, const uint8_t *labels,
+                 uint8_t *const plane[LAY_PLANES_MAX], const uint8_t *escape, size_t escape_len,
+                 const uint8_t *levels, size_t len, uint32_t base, const lay_rule *rule)
 {
     if (rule->derived) {
         join_derived(dst, joined, labels, plane, escape, escape_len, levels, len, rule);

@@ -1,5 +1,6 @@
 /*
- * Times the decoders of this folder on frames that the library's encoder made, against memcpy in the same run, and checks
+ * Times the decoders of this folder on frames that the library's encoder made, against memcpy in the same
+ * run, and checks
  * every output against the library's scalar decoder. `layout_bench stats` prints what count_sass.py needs
  * instead; `layout_bench dump DIR` writes frames for the check of the CUDA kernel.
  *
@@ -98,6 +99,7 @@ static double number(const char *json, const char *key, int skip)
 static void check(gw_status status, const char *what)
 {
     if (status != GW_OK) {
+        fprintf(stderr, "%s: ", gw_status_message(status));
         fail("library error", what);
     }
 }
@@ -134,6 +136,7 @@ static void load(const char *dir, const data_set *set, float *values, uint8_t *l
     check(gw_gcomp_map_build(&rule, &state, len, map->base, GW_BACKEND_ALL, levels), "map build");
     map->levels = levels;
     map->len = VALUES;
+    map->len = VALUES;
     map->wire_scale = 1.0f;
     for (size_t at = 0; at < VALUES; at += len) {
         size_t part = VALUES - at < len ? VALUES - at : len;
@@ -161,13 +164,17 @@ static double median(double *x, size_t n)
     return x[n / 2];
 }
 
-/* A frame of 9 chunks, so that there are chunks with and without a codebook of their own, for the check of the kernel. */
-static void dump(const char *dir, const char *name, const char *mode, const gw_gcomp *codec, gw_gcomp_source source,
-                 uint8_t *bytes, size_t capacity, void *workspace, size_t workspace_size)
+/* A frame of 9 chunks, so that there are chunks with and without a codebook of their own, for the check of
+ * the kernel. */
+static void dump(const char *dir, const char *name, const char *mode, const gw_gcomp *codec,
+                 gw_gcomp_source source, uint8_t *bytes, size_t capacity, void *workspace,
+                 size_t workspace_size)
 {
     char path[1024];
     size_t size;
-    source.len = 9 << 14;
+    gw_gcomp_map map = *source.map;
+    map.len = source.len = 9 << 14;
+    source.map = &map;
     check(gw_gcomp_encode(codec, &source, bytes, capacity, &size, workspace, workspace_size), "encode");
     snprintf(path, sizeof path, "%s/%s-%s.gw", dir, name, mode);
     FILE *f = fopen(path, "wb");
@@ -178,12 +185,38 @@ static void dump(const char *dir, const char *name, const char *mode, const gw_g
 
 static lay_scratch scratch;
 
+/* Values with a fourth digit and escapes, as the kernel meets them: a warp mends 32 times 16 consecutive
+ * values at once.
+ * *any: how many such groups have one; *most: sum over the groups of the largest number that one of the 16
+ * has. */
+static void count_rare(const uint8_t *labels, size_t len, double *any, double *most)
+{
+    for (size_t block = 0; block + 1024 <= len; block += 1024) {
+        for (size_t half = 0; half < 2; half++) {
+            unsigned largest = 0;
+            for (size_t lane = 0; lane < 32; lane++) {
+                const uint8_t *x = labels + block + 32 * lane + 16 * half;
+                unsigned n = 0;
+                for (size_t i = 0; i < 16; i++) {
+                    n += x[i] == LAY_LABEL_ESCAPE || (x[i] > 3 && x[i] % 4 == 0);
+                }
+                largest = n > largest ? n : largest;
+            }
+            *any += largest != 0;
+            *most += largest;
+        }
+    }
+}
+
 /* Sums over all CODED chunks of a frame, per value: what a kernel's loops depend on. */
 static void print_stats(const char *name, const char *mode, const lay_frame *frame)
 {
-    double coded = 0, chunks = 0, nodes = 0, inner = 0, inner_values = 0, inner_words = 0, flat = 0, flat_words = 0;
-    double width_tasks[8] = {0}, inner_tasks = 0, flat_tasks = 0, constant_tasks = 0, run_words = 0; /* a task: up to 32 words, root excluded */
-    double constant = 0, constant_words = 0, height = 0, labels = 0, planes[LAY_PLANES_MAX] = {0}, escapes = 0, bytes = 0;
+    double coded = 0, chunks = 0, nodes = 0, inner = 0, inner_values = 0, inner_words = 0, flat = 0,
+           flat_words = 0;
+    double rare_any = 0, rare_most = 0, width_tasks[8] = {0}, inner_tasks = 0, flat_tasks = 0,
+           constant_tasks = 0, run_words = 0; /* a task: up to 32 words, root excluded */
+    double constant = 0, constant_words = 0, height = 0, labels = 0, planes[LAY_PLANES_MAX] = {0},
+           escapes = 0, bytes = 0;
     lay_book book;
     uint64_t owner = UINT64_MAX;
     size_t used = 0;
@@ -199,8 +232,15 @@ static void print_stats(const char *name, const char *mode, const lay_frame *fra
         }
         const size_t skip = p.book == i ? used : 0;
         lay_parts *q = &scratch.parts;
-        lay_parts_find(q, &book, frame->bytes + p.offset + skip, (size_t)p.size - skip, p.len, frame->rule.derived);
+        lay_parts_find(q, &book, frame->bytes + p.offset + skip, (size_t)p.size - skip, p.len,
+                       frame->rule.derived);
         chunks++;
+        if (!frame->rule.derived) {
+            static uint32_t out[LAY_CHUNK_MAX];
+            lay_decode_stages(&lay_kernels_avx2, out, &book, frame->bytes + p.offset + skip,
+                              (size_t)p.size - skip, p.len, NULL, &frame->rule, &scratch, NULL, 0, NULL);
+            count_rare(scratch.level[0], p.len, &rare_any, &rare_most);
+        }
         coded += (double)p.len;
         nodes += book.node_count;
         inner += book.inner_count;
@@ -233,13 +273,15 @@ static void print_stats(const char *name, const char *mode, const lay_frame *fra
             planes[n] += (double)q->plane_len[n];
         }
     }
-    printf("%s %s chunks %.0f values %.0f bytes %.0f nodes %.2f inner %.2f labels %.2f height %.2f inner_values %.5f "
+    printf("%s %s chunks %.0f values %.0f bytes %.0f nodes %.2f inner %.2f labels %.2f height %.2f "
+           "inner_values %.5f "
            "inner_words %.2f flat %.5f flat_words %.2f constant %.5f constant_words %.2f escapes %.5f",
-           name, mode, chunks, coded / chunks, bytes / chunks, nodes / chunks, inner / chunks, labels / chunks,
-           height / chunks, inner_values / coded, inner_words / chunks, flat / coded, flat_words / chunks, constant / coded,
-           constant_words / chunks, escapes / coded);
-    printf(" inner_tasks %.2f flat_tasks %.2f constant_tasks %.2f run_words %.1f", inner_tasks / chunks, flat_tasks / chunks,
-           constant_tasks / chunks, run_words / chunks);
+           name, mode, chunks, coded / chunks, bytes / chunks, nodes / chunks, inner / chunks,
+           labels / chunks, height / chunks, inner_values / coded, inner_words / chunks, flat / coded,
+           flat_words / chunks, constant / coded, constant_words / chunks, escapes / coded);
+    printf(" inner_tasks %.2f flat_tasks %.2f constant_tasks %.2f run_words %.1f", inner_tasks / chunks,
+           flat_tasks / chunks, constant_tasks / chunks, run_words / chunks);
+    printf(" rare_any %.2f rare_most %.2f", rare_any / chunks, rare_most / chunks);
     for (unsigned n = 1; n < 8; n++) {
         printf(" flat%u %.3f", n, width_tasks[n] / chunks);
     }
@@ -261,15 +303,18 @@ int main(int argc, char **argv)
     uint32_t *digest = room(4 * (size_t)(VALUES >> 12));
 
     if (argc == 1) {
-        printf("64 MiB of fp32; medians of %d, the four loops in turn; L2: the first 4 chunks again and again.\n", REPS);
-        printf("%-35s %-15s %6s %7s | %6s %5s %5s | %6s %5s %5s | %6s %6s\n", "snapshot", "mode", "bits/v", "memcpy",
-               "avx512", "ratio", "L2", "avx2", "ratio", "L2", "lib C", "plain");
+        printf("64 MiB of fp32; medians of %d, CPU time of the thread, the three loops in turn; L2: the "
+               "first 4 chunks again and again.\n",
+               REPS);
+        printf("%-35s %-15s %6s %7s | %6s %5s %5s | %6s %5s %5s | %6s %6s\n", "snapshot", "mode", "bits/v",
+               "memcpy", "avx512", "ratio", "L2", "avx2", "ratio", "L2", "lib C", "plain");
     }
     for (size_t d = 0; d < sizeof data_sets / sizeof *data_sets; d++) {
         gw_gcomp_map map = {0};
         load(dir, &data_sets[d], values, levels, &map);
         for (int mode = 0; mode < 4; mode++) {
-            static const char *const names[4] = {"explicit-fast", "explicit-small", "derived1-fast", "derived1-small"};
+            static const char *const names[4] = {"explicit-fast", "explicit-small", "derived1-fast",
+                                                 "derived1-small"};
             gw_gcomp_options options;
             gw_gcomp_options_init(&options, GW_FP32);
             options.levels = mode < 2 ? GW_GCOMP_EXPLICIT : GW_GCOMP_DERIVED;
@@ -291,7 +336,8 @@ int main(int argc, char **argv)
             source.map = &map;
             if (argc > 2 && strcmp(argv[1], "dump") == 0) {
                 if (mode < 2) {
-                    dump(argv[2], data_sets[d].name, names[mode], &codec, source, bytes, bound, workspace, workspace_size);
+                    dump(argv[2], data_sets[d].name, names[mode], &codec, source, bytes, bound, workspace,
+                         workspace_size);
                 }
                 free(workspace);
                 free(bytes);
@@ -310,7 +356,8 @@ int main(int argc, char **argv)
             }
             uint64_t len, bad;
             double start = now();
-            check(gw_gcomp_decode(&codec, bytes, size, &map, expected, VALUES, &len, &bad, workspace, workspace_size),
+            check(gw_gcomp_decode(&codec, bytes, size, &map, expected, VALUES, &len, &bad, workspace,
+                                  workspace_size),
                   "decode");
             const double lib = now() - start;
             memset(out, 1, 4 * (size_t)VALUES);
@@ -330,7 +377,8 @@ int main(int argc, char **argv)
                 if (kernels[b]->merge == NULL) {
                     fail("backend not compiled", b == 0 ? "avx512" : "avx2");
                 }
-                if (!lay_decode_frame(kernels[b], out, &frame, frame.chunk_count, levels, &scratch, &times[b]) ||
+                if (!lay_decode_frame(kernels[b], out, &frame, frame.chunk_count, levels, &scratch,
+                                      &times[b]) ||
                     memcmp(out, expected, 4 * (size_t)VALUES) != 0) {
                     fail(b == 0 ? "avx512 decode differs" : "avx2 decode differs", names[mode]);
                 }
@@ -352,22 +400,25 @@ int main(int argc, char **argv)
                 t[2][r] = now() - start;
                 for (int b = 0; b < 2; b++) {
                     start = now();
-                    if (!lay_decode_frame(kernels[b], out, &frame, frame.chunk_count, levels, &scratch, NULL)) {
+                    if (!lay_decode_frame(kernels[b], out, &frame, frame.chunk_count, levels, &scratch,
+                                          NULL)) {
                         fail("decode", names[mode]);
                     }
                     t[b][r] = now() - start;
                 }
             }
             const double gb = 4e-9 * VALUES;
-            const double copy = gb / median(t[2], REPS), a = gb / median(t[0], REPS), b = gb / median(t[1], REPS);
-            printf("%-35s %-15s %6.2f %7.2f | %6.2f %5.2f %5.2f | %6.2f %5.2f %5.2f | %6.2f %6.2f\n", data_sets[d].name,
-                   names[mode], 8.0 * (double)size / VALUES, copy, a, a / copy, l2[0], b, b / copy, l2[1], gb / lib,
-                   gb / plain);
+            const double copy = gb / median(t[2], REPS), a = gb / median(t[0], REPS),
+                         b = gb / median(t[1], REPS);
+            printf("%-35s %-15s %6.2f %7.2f | %6.2f %5.2f %5.2f | %6.2f %5.2f %5.2f | %6.2f %6.2f\n",
+                   data_sets[d].name, names[mode], 8.0 * (double)size / VALUES, copy, a, a / copy, l2[0], b,
+                   b / copy, l2[1], gb / lib, gb / plain);
             for (int k = 0; k < 2; k++) {
-                const double all = (double)(times[k].parts + times[k].runs + times[k].planes + times[k].join) / 100;
-                printf("    %s share of parts %.0f %%, runs %.0f %%, planes %.0f %%, join %.0f %%\n", k == 0 ? "avx512" : "avx2",
-                       (double)times[k].parts / all, (double)times[k].runs / all, (double)times[k].planes / all,
-                       (double)times[k].join / all);
+                const double all =
+                    (double)(times[k].parts + times[k].runs + times[k].planes + times[k].join) / 100;
+                printf("    %s share of parts %.0f %%, runs %.0f %%, planes %.0f %%, join %.0f %%\n",
+                       k == 0 ? "avx512" : "avx2", (double)times[k].parts / all, (double)times[k].runs / all,
+                       (double)times[k].planes / all, (double)times[k].join / all);
             }
             fflush(stdout);
             free(workspace);

@@ -13,7 +13,8 @@
 /* A chunk takes some 20 thousand ticks; more than this and another process had the core meanwhile. */
 enum { TICKS_PREEMPTED = 200000 };
 
-/* ---- frame ------------------------------------------------------------------------------------------------------- */
+/* ---- frame
+ * ------------------------------------------------------------------------------------------------------- */
 
 int lay_frame_open(lay_frame *frame, const uint8_t *bytes, size_t size)
 {
@@ -46,7 +47,8 @@ lay_place lay_frame_place(const lay_frame *frame, uint64_t index)
 {
     const uint8_t *entry = frame->directory + 16 * index;
     const uint64_t place = lay_load64(entry);
-    const uint64_t end = index + 1 < frame->chunk_count ? lay_load64(entry + 16) & ~(uint64_t)15 : frame->size;
+    const uint64_t end =
+        index + 1 < frame->chunk_count ? lay_load64(entry + 16) & ~(uint64_t)15 : frame->size;
     const uint64_t first = index << frame->chunk_log2;
     const uint64_t full = (uint64_t)1 << frame->chunk_log2;
     lay_place p;
@@ -58,7 +60,8 @@ lay_place lay_frame_place(const lay_frame *frame, uint64_t index)
     return p;
 }
 
-/* ---- codebook (docs/format.md section 5.1) ----------------------------------------------------------------------- */
+/* ---- codebook (docs/format.md section 5.1)
+ * ----------------------------------------------------------------------- */
 
 static void add_leaf(lay_book *book, uint32_t *post, uint32_t *open_count, uint8_t open[16], uint32_t *depth,
                      uint32_t *rank, uint32_t leaf_depth, uint32_t width)
@@ -138,7 +141,8 @@ int lay_book_read(lay_book *book, const uint8_t *src, size_t size, uint32_t deri
     /* Leaves in order of depth; among equals in order of code length, then of creation. */
     for (uint32_t leaf_depth = 0; leaf_depth <= 11; leaf_depth++) {
         for (uint32_t l = leaf_depth == 0 ? 1 : leaf_depth; l <= 11; l++) {
-            for (uint32_t at = start[l], left = start[l + 1] - at, width; left > 0; at += 1u << width, left -= 1u << width) {
+            for (uint32_t at = start[l], left = start[l + 1] - at, width; left > 0;
+                 at += 1u << width, left -= 1u << width) {
                 for (width = 0; width < 7 && 2u << width <= left; width++) {
                 }
                 if ((book->label_count == 1 ? 0 : l - width) == leaf_depth) {
@@ -153,9 +157,11 @@ int lay_book_read(lay_book *book, const uint8_t *src, size_t size, uint32_t deri
     return 1;
 }
 
-/* ---- chunk (section 5.2) ----------------------------------------------------------------------------------------- */
+/* ---- chunk (section 5.2)
+ * ----------------------------------------------------------------------------------------- */
 
-int lay_parts_find(lay_parts *parts, const lay_book *book, const uint8_t *data, size_t size, size_t len, uint32_t derived)
+int lay_parts_find(lay_parts *parts, const lay_book *book, const uint8_t *data, size_t size, size_t len,
+                   uint32_t derived)
 {
     const unsigned planes = derived ? 7 : 4;
     const size_t header = (2 * (planes + 1 + book->inner_count) + 3) / 4 * 4;
@@ -203,7 +209,8 @@ int lay_parts_find(lay_parts *parts, const lay_book *book, const uint8_t *data, 
     return at <= size && size - at < 16;
 }
 
-/* ---- plain ------------------------------------------------------------------------------------------------------- */
+/* ---- plain
+ * ------------------------------------------------------------------------------------------------------- */
 
 static uint32_t bits_at(const uint8_t *string, size_t at, unsigned width)
 {
@@ -234,7 +241,8 @@ int lay_decode_plain(uint32_t *dst, const lay_book *book, const lay_parts *parts
             return 0;
         }
         const unsigned width = book->node[n].width;
-        const uint32_t label = book->label_of_rank[book->node[n].first_rank + bits_at(parts->run[n], at * width, width)];
+        const uint32_t label =
+            book->label_of_rank[book->node[n].first_rank + bits_at(parts->run[n], at * width, width)];
         if (label == LAY_LABEL_ZERO) {
             dst[i] = 0;
             continue;
@@ -279,11 +287,12 @@ int lay_decode_plain(uint32_t *dst, const lay_book *book, const lay_parts *parts
     return escapes == parts->escape_len;
 }
 
-/* ---- stages ------------------------------------------------------------------------------------------------------ */
+/* ---- stages
+ * ------------------------------------------------------------------------------------------------------ */
 
-int lay_decode_stages(const lay_kernels *k, uint32_t *dst, const lay_book *book, const uint8_t *data, size_t size,
-                      size_t len, const uint8_t *levels, const lay_rule *rule, lay_scratch *s, const uint8_t *next,
-                      size_t next_size, lay_times *times)
+int lay_decode_stages(const lay_kernels *k, uint32_t *dst, const lay_book *book, const uint8_t *data,
+                      size_t size, size_t len, const uint8_t *levels, const lay_rule *rule, lay_scratch *s,
+                      const uint8_t *next, size_t next_size, lay_times *times)
 {
     const uint64_t t0 = TICKS();
     lay_parts *parts = &s->parts;
@@ -291,7 +300,8 @@ int lay_decode_stages(const lay_kernels *k, uint32_t *dst, const lay_book *book,
         return 0;
     }
     const uint64_t t1 = TICKS();
-    /* The next chunk's bytes are asked for a little at every node: all at once they would hold up the loads at hand. */
+    /* The next chunk's bytes are asked for a little at every node: all at once they would hold up the loads
+     * at hand. */
     const size_t share = next_size / book->node_count / 64 + 1;
     size_t ahead = 0;
     for (uint32_t i = 0; i < book->node_count; i++) {
@@ -305,8 +315,8 @@ int lay_decode_stages(const lay_kernels *k, uint32_t *dst, const lay_book *book,
         if (node->right != 0) {
             const uint8_t *below = s->level[(node->depth + 1) & 1];
             const size_t right_len = parts->node_len[node->right];
-            if (k->merge(out, below + parts->node_at[index + 1], below + parts->node_at[node->right], parts->run[index],
-                         node_len) != right_len) {
+            if (k->merge(out, below + parts->node_at[index + 1], below + parts->node_at[node->right],
+                         parts->run[index], node_len) != right_len) {
                 return 0;
             }
             const uint8_t *last = parts->run[index] + lay_run_size(node_len, 1) - 4;
@@ -314,7 +324,8 @@ int lay_decode_stages(const lay_kernels *k, uint32_t *dst, const lay_book *book,
                 return 0;
             }
         } else if (node->width != 0) {
-            if (!k->unpack(out, parts->run[index], node_len, node->width, book->label_of_rank + node->first_rank)) {
+            if (!k->unpack(out, parts->run[index], node_len, node->width,
+                           book->label_of_rank + node->first_rank)) {
                 return 0;
             }
         } else {
@@ -339,7 +350,8 @@ int lay_decode_stages(const lay_kernels *k, uint32_t *dst, const lay_book *book,
     }
     const uint64_t t3 = TICKS();
     lay_joined joined;
-    k->join(dst, &joined, s->level[0], plane, parts->escape, parts->escape_len, levels, len, book->base, rule);
+    k->join(dst, &joined, s->level[0], plane, parts->escape, parts->escape_len, levels, len, book->base,
+            rule);
     const uint64_t t4 = TICKS();
     for (unsigned p = 0; p < planes; p++) {
         if (joined.plane_len[p] != parts->plane_len[p]) {
@@ -377,7 +389,8 @@ int lay_decode_frame(const lay_kernels *k, uint32_t *dst, const lay_frame *frame
         }
         if (owner != place.book) {
             const lay_place at = lay_frame_place(frame, place.book);
-            if (!lay_book_read(&book, frame->bytes + at.offset, (size_t)at.size, frame->rule.derived, &book_size)) {
+            if (!lay_book_read(&book, frame->bytes + at.offset, (size_t)at.size, frame->rule.derived,
+                               &book_size)) {
                 return 0;
             }
             owner = place.book;
@@ -392,8 +405,8 @@ int lay_decode_frame(const lay_kernels *k, uint32_t *dst, const lay_frame *frame
                  lay_decode_plain(out, &book, &scratch->parts, map, &frame->rule);
         } else {
             size_t next_size = i + 1 < frame->chunk_count ? (size_t)lay_frame_place(frame, i + 1).size : 0;
-            ok = lay_decode_stages(k, out, &book, data, size, place.len, map, &frame->rule, scratch, data + size,
-                                   next_size, times);
+            ok = lay_decode_stages(k, out, &book, data, size, place.len, map, &frame->rule, scratch,
+                                   data + size, next_size, times);
         }
         if (!ok) {
             return 0;

@@ -1,6 +1,8 @@
 /*
- * The CODED chunk of docs/format.md for the layout experiment: a reader of frames, the stages of a chunk decode, and a
- * plain C decoder to compare with. fp32 only. Independent of src/: frames come from the library's public encoder.
+ * The CODED chunk of docs/format.md for the layout experiment: a reader of frames, the stages of a chunk
+ * decode, and a
+ * plain C decoder to compare with. fp32 only. Independent of src/: frames come from the library's public
+ * encoder.
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
@@ -12,9 +14,9 @@
 #include <stdint.h>
 
 enum {
-    LAY_SLOP = 64,         /* room behind the last element of every workspace array */
+    LAY_SLOP = 64, /* room behind the last element of every workspace array */
     LAY_CHUNK_MAX = 1 << 15,
-    LAY_NODES_MAX = 175,   /* 88 leaves */
+    LAY_NODES_MAX = 175, /* 88 leaves */
     LAY_PLANES_MAX = 7,
     LAY_LABEL_ZERO = 0,
     LAY_LABEL_ESCAPE = 1
@@ -22,8 +24,8 @@ enum {
 
 typedef struct lay_node {
     uint16_t first_rank;
-    uint16_t right;        /* inner node: index of the right child, the left one is the next node; leaf: 0 */
-    uint8_t width;         /* leaf */
+    uint16_t right; /* inner node: index of the right child, the left one is the next node; leaf: 0 */
+    uint8_t width;  /* leaf */
     uint8_t depth;
 } lay_node;
 
@@ -40,7 +42,7 @@ typedef struct lay_rule {
     uint32_t derived;
     int32_t drop_base;
     uint32_t cap, step;
-    uint8_t keep[32];      /* keep[n] = 24 - (n rounded down to a multiple of step), n <= 23; 24 above */
+    uint8_t keep[32]; /* keep[n] = 24 - (n rounded down to a multiple of step), n <= 23; 24 above */
 } lay_rule;
 
 typedef struct lay_frame {
@@ -56,7 +58,7 @@ typedef struct lay_frame {
 typedef struct lay_parts {
     size_t len;
     size_t node_len[LAY_NODES_MAX];
-    size_t node_at[LAY_NODES_MAX];    /* first value of the node within its level of the tree */
+    size_t node_at[LAY_NODES_MAX]; /* first value of the node within its level of the tree */
     const uint8_t *run[LAY_NODES_MAX];
     size_t plane_len[LAY_PLANES_MAX];
     const uint8_t *plane[LAY_PLANES_MAX];
@@ -76,26 +78,32 @@ typedef struct lay_joined {
 } lay_joined;
 
 /*
- * merge: out[i] = next of right if bit i of bitmap is set, else next of left; returns the set bits. Reads the bitmap in
- * [0, ceil(len / 8)); slop of out may be written. Hostile bitmaps: left and right are read at most len + slop far.
+ * merge: out[i] = next of right if bit i of bitmap is set, else next of left; returns the set bits. Reads
+ * the bitmap in
+ * [0, ceil(len / 8)); slop of out may be written. Hostile bitmaps: left and right are read at most len +
+ * slop far.
  */
-typedef size_t lay_merge_fn(uint8_t *out, const uint8_t *left, const uint8_t *right, const uint8_t *bitmap, size_t len);
+typedef size_t lay_merge_fn(uint8_t *out, const uint8_t *left, const uint8_t *right, const uint8_t *bitmap,
+                            size_t len);
 
-/* unpack: out[i] = table[number i], numbers of `width` (1..7) bits; table has 2^width entries and is readable for 128.
- * Reads exactly the run. Slop of out may be written. Returns 1 if the padding is zero. table NULL: out[i] = number i. */
+/* unpack: out[i] = table[number i], numbers of `width` (1..7) bits; table has 2^width entries and is
+ * readable for 128.
+ * Reads exactly the run. Slop of out may be written. Returns 1 if the padding is zero. table NULL: out[i] =
+ * number i. */
 typedef int lay_unpack_fn(uint8_t *out, const uint8_t *src, size_t len, unsigned width, const uint8_t *table);
 
-/* join: labels, planes and escapes to fp32 bits. Planes are workspace arrays with slop: unpacked digits, or the packed
+/* join: labels, planes and escapes to fp32 bits. Planes are workspace arrays with slop: unpacked digits, or
+ * the packed
  * planes themselves if the backend says so. levels: map bytes, derived only. */
-typedef void lay_join_fn(uint32_t *dst, lay_joined *joined, const uint8_t *labels, uint8_t *const plane[LAY_PLANES_MAX],
-                         const uint8_t *escape, size_t escape_len, const uint8_t *levels, size_t len, uint32_t base,
-                         const lay_rule *rule);
+typedef void lay_join_fn(uint32_t *dst, lay_joined *joined, const uint8_t *labels,
+                         uint8_t *const plane[LAY_PLANES_MAX], const uint8_t *escape, size_t escape_len,
+                         const uint8_t *levels, size_t len, uint32_t base, const lay_rule *rule);
 
 typedef struct lay_kernels {
     lay_merge_fn *merge;
     lay_unpack_fn *unpack;
     lay_join_fn *join;
-    int join_packed;       /* join reads packed planes */
+    int join_packed; /* join reads packed planes */
 } lay_kernels;
 
 extern const lay_kernels lay_kernels_avx512, lay_kernels_avx2;
@@ -103,7 +111,8 @@ extern const lay_kernels lay_kernels_avx512, lay_kernels_avx2;
 /* All return 1 on success. */
 int lay_frame_open(lay_frame *frame, const uint8_t *bytes, size_t size);
 int lay_book_read(lay_book *book, const uint8_t *src, size_t size, uint32_t derived, size_t *used);
-int lay_parts_find(lay_parts *parts, const lay_book *book, const uint8_t *data, size_t size, size_t len, uint32_t derived);
+int lay_parts_find(lay_parts *parts, const lay_book *book, const uint8_t *data, size_t size, size_t len,
+                   uint32_t derived);
 
 /* Place of a chunk; kind 0 ZERO, 1 RAW, 2 CODED. */
 typedef struct lay_place {
@@ -122,9 +131,9 @@ int lay_decode_plain(uint32_t *dst, const lay_book *book, const lay_parts *parts
                      const lay_rule *rule);
 
 /* One chunk through the stages. next, next_size: bytes to prefetch meanwhile. */
-int lay_decode_stages(const lay_kernels *k, uint32_t *dst, const lay_book *book, const uint8_t *data, size_t size,
-                      size_t len, const uint8_t *levels, const lay_rule *rule, lay_scratch *scratch,
-                      const uint8_t *next, size_t next_size, lay_times *times);
+int lay_decode_stages(const lay_kernels *k, uint32_t *dst, const lay_book *book, const uint8_t *data,
+                      size_t size, size_t len, const uint8_t *levels, const lay_rule *rule,
+                      lay_scratch *scratch, const uint8_t *next, size_t next_size, lay_times *times);
 
 /* The first chunk_count chunks of a frame. kernels NULL: plain. times may be NULL. */
 int lay_decode_frame(const lay_kernels *k, uint32_t *dst, const lay_frame *frame, uint64_t chunk_count,

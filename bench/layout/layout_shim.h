@@ -1,5 +1,6 @@
 /*
- * Runs a kernel on the CPU: 256 operating-system threads for the lanes of a block, barriers for its collectives. Slow; made
+ * Runs a kernel on the CPU: 256 operating-system threads for the lanes of a block, barriers for its
+ * collectives. Slow; made
  * to check a kernel where there is no GPU. C++20.
  *
  * SPDX-License-Identifier: BSD-2-Clause
@@ -13,10 +14,10 @@
 
 #define KERNEL static void
 #define INLINE static inline
-#define BOTH static inline
+#define BOTH   static inline
 #define SHARED (*(shared_state *)shim_shared)
-#define TID shim_tid
-#define BLOCK shim_block
+#define TID    shim_tid
+#define BLOCK  shim_block
 
 struct alignas(16) uint4 {
     uint32_t x, y, z, w;
@@ -29,8 +30,9 @@ alignas(128) static uint8_t shim_shared[256 * 1024];
 static thread_local uint32_t shim_tid;
 static uint32_t shim_block;
 static std::barrier<> shim_all(256);
-static std::barrier<> shim_warp[8] = {std::barrier<>(32), std::barrier<>(32), std::barrier<>(32), std::barrier<>(32),
-                                      std::barrier<>(32), std::barrier<>(32), std::barrier<>(32), std::barrier<>(32)};
+static std::barrier<> shim_warp[8] = {std::barrier<>(32), std::barrier<>(32), std::barrier<>(32),
+                                      std::barrier<>(32), std::barrier<>(32), std::barrier<>(32),
+                                      std::barrier<>(32), std::barrier<>(32)};
 static uint32_t shim_lane_value[256];
 static std::atomic<int> shim_any[2];
 

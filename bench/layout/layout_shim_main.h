@@ -1,5 +1,6 @@
 /*
- * The program that layout_decode.cu becomes without nvcc: decodes chunks of frames (arguments: files) with the kernel and
+ * The program that layout_decode.cu becomes without nvcc: decodes chunks of frames (arguments: files) with
+ * the kernel and
  * compares with the plain C decoder.
  *
  * SPDX-License-Identifier: BSD-2-Clause

@@ -1,7 +1,8 @@
 /*
  * Merge: an inner node of the code tree, eight values at a time (docs/format.md section 5.2).
  *
- * The next eight left and the next eight right values fill a register; a byte of the bitmap picks the shuffle that puts
+ * The next eight left and the next eight right values fill a register; a byte of the bitmap picks the
+ * shuffle that puts
  * them in order.
  *
  * SPDX-License-Identifier: BSD-2-Clause
@@ -12,14 +13,16 @@
 
 #include <immintrin.h>
 
-/* For a byte m of a bitmap: where each of 8 outputs comes from, left values being bytes 0..7 and right ones 8..15. */
-#define ONES(m)                                                                                                        \
-    (((m) & 1) + ((m) >> 1 & 1) + ((m) >> 2 & 1) + ((m) >> 3 & 1) + ((m) >> 4 & 1) + ((m) >> 5 & 1) + ((m) >> 6 & 1))
+/* For a byte m of a bitmap: where each of 8 outputs comes from, left values being bytes 0..7 and right ones
+ * 8..15. */
+#define ONES(m)                                                                                              \
+    (((m)&1) + ((m) >> 1 & 1) + ((m) >> 2 & 1) + ((m) >> 3 & 1) + ((m) >> 4 & 1) + ((m) >> 5 & 1) +          \
+     ((m) >> 6 & 1))
 #define BELOW(m, j) ONES((m) & ((1 << (j)) - 1))
-#define FROM(m, j) ((uint64_t)(((m) >> (j) & 1) != 0 ? 8 + BELOW(m, j) : (j) - BELOW(m, j)) << 8 * (j))
-#define ENTRY(m)                                                                                                       \
+#define FROM(m, j)  ((uint64_t)(((m) >> (j)&1) != 0 ? 8 + BELOW(m, j) : (j)-BELOW(m, j)) << 8 * (j))
+#define ENTRY(m)                                                                                             \
     (FROM(m, 0) | FROM(m, 1) | FROM(m, 2) | FROM(m, 3) | FROM(m, 4) | FROM(m, 5) | FROM(m, 6) | FROM(m, 7))
-#define ENTRIES4(m) ENTRY(m), ENTRY((m) + 1), ENTRY((m) + 2), ENTRY((m) + 3)
+#define ENTRIES4(m)  ENTRY(m), ENTRY((m) + 1), ENTRY((m) + 2), ENTRY((m) + 3)
 #define ENTRIES16(m) ENTRIES4(m), ENTRIES4((m) + 4), ENTRIES4((m) + 8), ENTRIES4((m) + 12)
 #define ENTRIES64(m) ENTRIES16(m), ENTRIES16((m) + 16), ENTRIES16((m) + 32), ENTRIES16((m) + 48)
 static const uint64_t order[256] = {ENTRIES64(0), ENTRIES64(64), ENTRIES64(128), ENTRIES64(192)};
@@ -47,7 +50,8 @@ static inline void merge_sides(uint8_t *out, gw_child left, gw_child right, cons
         GW_MEMCPY(&bits, bitmap + i / 8, 4);
         /* Four positions at once, so that a step need not wait for the one before. */
         const size_t l = i - r;
-        const unsigned n1 = (unsigned)_mm_popcnt_u32(bits & 0xff), n2 = (unsigned)_mm_popcnt_u32(bits & 0xffff),
+        const unsigned n1 = (unsigned)_mm_popcnt_u32(bits & 0xff),
+                       n2 = (unsigned)_mm_popcnt_u32(bits & 0xffff),
                        n3 = (unsigned)_mm_popcnt_u32(bits & 0xffffff);
         merge8(out + i, left, right, l, r, bits & 0xff);
         merge8(out + i + 8, left, right, l + 8 - n1, r + n1, bits >> 8 & 0xff);
