@@ -575,6 +575,7 @@ typedef struct gw_thc_server {
     uint32_t tag;
     gw_thc_server_config config;
     gw_thc_agg agg;
+    uint8_t result_type;
     uint32_t set_size;
     size_t version_size;
     size_t slot_size;

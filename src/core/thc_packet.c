@@ -22,8 +22,6 @@ static int extent_is_good(const gw_thc_packet_header *h)
 {
     uint32_t block_count = h->block_count;
 
-    if (h->type == GW_THC_PACKET_NOTICE)
-        return (block_count | h->len) == 0;
     if (block_count == 0 || block_count - 1 > UINT32_MAX - h->first_block)
         return 0;
     if (h->type >= GW_THC_PACKET_NORMS)

@@ -60,7 +60,7 @@ static inline int gw_thc_packet_has_set(unsigned type)
 /* Size, magic, version, type: GW_ERR_SHORT, _MAGIC, _VERSION, _UNSUPPORTED. */
 gw_status gw_thc_packet_open(gw_thc_packet *p, const uint8_t *src, size_t src_size);
 
-/* Blocks, lanes, rank, hash and size of a packet whose one-byte fields and worker_max are known to be good; sets the
+/* Blocks, lanes, rank, hash and size of a packet, not a NOTICE, whose one-byte fields and worker_max are known to be good; sets the
  * pointers. GW_ERR_HEADER, _DUP, _SHORT, _TRAILING. */
 gw_status gw_thc_packet_measure(gw_thc_packet *p, const uint8_t *src, size_t src_size);
 

@@ -52,6 +52,23 @@ static gw_status check_content(const gw_thc_packet *p)
     return gw_thc_lane_max_scalar(p->payload, h->len, h->lane_bits) > members * h->granularity ? GW_ERR_CORRUPT : GW_OK;
 }
 
+/* A NOTICE is its header. */
+static gw_status check_notice(gw_thc_packet *p, const uint8_t *src, size_t src_size)
+{
+    const gw_thc_packet_header *h = &p->header;
+
+    if (h->block_count != 0 || h->len != 0)
+        return GW_ERR_HEADER;
+    if (h->rank >= h->worker_max)
+        return GW_ERR_DUP;
+    if (h->norms_hash != 0)
+        return GW_ERR_HEADER;
+    p->set = NULL;
+    p->payload = src + GW_THC_PACKET_HEADER_SIZE;
+    p->payload_size = 0;
+    return src_size == GW_THC_PACKET_HEADER_SIZE ? GW_OK : GW_ERR_TRAILING;
+}
+
 gw_status gw_thc_packet_parse(const uint8_t *src, size_t src_size, gw_thc_packet *packet)
 {
     gw_thc_packet p;
@@ -62,7 +79,8 @@ gw_status gw_thc_packet_parse(const uint8_t *src, size_t src_size, gw_thc_packet
     if (status == GW_OK)
         status = check_kind(&p.header);
     if (status == GW_OK)
-        status = gw_thc_packet_measure(&p, src, src_size);
+        status = p.header.type == GW_THC_PACKET_NOTICE ? check_notice(&p, src, src_size)
+                                                       : gw_thc_packet_measure(&p, src, src_size);
     if (status == GW_OK)
         status = check_content(&p);
     if (status == GW_OK)

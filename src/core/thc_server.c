@@ -164,11 +164,9 @@ static gw_status open_version(const gw_thc_server *server, gw_thc_slot *slot, un
     version->state = GW_THC_VERSION_OPEN;
     GW_MEMSET(packet, 0, server->version_size);
     gw_thc_header_store(packet, &p->header);
-    packet[offsetof(gw_thc_packet_header, type)] =
-        server->config.op == GW_THC_OP_MAX ? GW_THC_PACKET_MAXIMA : GW_THC_PACKET_RESULT;
+    packet[offsetof(gw_thc_packet_header, type)] = server->result_type;
     packet[offsetof(gw_thc_packet_header, lane_bits)] = (uint8_t)server->agg.lane_bits;
-    packet[offsetof(gw_thc_packet_header, rank)] = 0;
-    packet[offsetof(gw_thc_packet_header, rank) + 1] = 0;
+    GW_MEMSET(packet + offsetof(gw_thc_packet_header, rank), 0, 2);
     gw_status status = receive_at(server, slot, v, p, reply);
     if (status == GW_OK)
         slot->current = v;
@@ -213,7 +211,7 @@ gw_status gw_thc_server_receive(gw_thc_server *server, const uint8_t *packet, si
 {
     gw_thc_packet p;
 
-    if (server == NULL || reply == NULL || (packet == NULL && packet_size > 0))
+    if (server == NULL || reply == NULL || packet == NULL)
         return GW_ERR_ARG;
     clear_reply(reply);
     if (server->tag != GW_THC_SERVER_TAG)
@@ -233,38 +231,44 @@ gw_status gw_thc_server_receive(gw_thc_server *server, const uint8_t *packet, si
     return receive_ordered(server, &p, reply);
 }
 
-static int is_usable(const gw_thc_server *server, uint32_t slot)
+/* NULL if there is no such slot. */
+static gw_thc_slot *find_slot(const gw_thc_server *server, uint32_t slot)
 {
-    return server != NULL && server->tag == GW_THC_SERVER_TAG && slot < server->config.slot_count;
+    int is_there = server != NULL && server->tag == GW_THC_SERVER_TAG && slot < server->config.slot_count;
+    return is_there ? slot_at(server, slot) : NULL;
 }
 
 gw_status gw_thc_server_seal(gw_thc_server *server, uint32_t slot, gw_thc_reply *reply)
 {
-    if (reply == NULL || !is_usable(server, slot))
+    gw_thc_slot *s = find_slot(server, slot);
+
+    if (reply == NULL || s == NULL)
         return GW_ERR_ARG;
     clear_reply(reply);
-    gw_thc_slot *s = slot_at(server, slot);
-    if (s->version[s->current].state != GW_THC_VERSION_OPEN)
+    gw_thc_version *current = &s->version[s->current];
+    if (current->state != GW_THC_VERSION_OPEN)
         return GW_ERR_STATE;
-    s->version[s->current].state = GW_THC_VERSION_CLOSED;
+    current->state = GW_THC_VERSION_CLOSED;
     reply_version(server, s, s->current, GW_THC_ACTION_BROADCAST, reply);
     return GW_OK;
 }
 
 gw_status gw_thc_server_drop(gw_thc_server *server, uint32_t slot)
 {
-    if (!is_usable(server, slot))
+    gw_thc_slot *s = find_slot(server, slot);
+
+    if (s == NULL)
         return GW_ERR_ARG;
-    gw_thc_slot *s = slot_at(server, slot);
     s->version[s->current ^ 1u].state = GW_THC_VERSION_EMPTY;
     return GW_OK;
 }
 
 int gw_thc_server_slot_open(const gw_thc_server *server, uint32_t slot, uint32_t *round, uint32_t *members)
 {
-    if (!is_usable(server, slot))
+    gw_thc_slot *s = find_slot(server, slot);
+
+    if (s == NULL)
         return 0;
-    gw_thc_slot *s = slot_at(server, slot);
     const gw_thc_version *current = &s->version[s->current];
     if (round != NULL)
         *round = current->round;

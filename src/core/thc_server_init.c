@@ -67,6 +67,7 @@ gw_status gw_thc_server_init(gw_thc_server *server, const gw_thc_server_config *
     if (status != GW_OK)
         return status;
     server->config = *config;
+    server->result_type = config->op == GW_THC_OP_MAX ? GW_THC_PACKET_MAXIMA : GW_THC_PACKET_RESULT;
     server->set_size = (uint32_t)GW_THC_SET_SIZE(config->worker_max);
     server->version_size = version_size_of(config);
     server->slot_size = sizeof(gw_thc_slot) + 2 * server->version_size;

@@ -1,0 +1,111 @@
+/*
+ * Any values, norms included, through encode, aggregation by index, by lanes and by raw words, and decode: no crash, the
+ * three sums agree bit for bit, and no decoded value leaves the range of the clamp.
+ *
+ * SPDX-License-Identifier: BSD-2-Clause
+ */
+#include "fuzz_support.h"
+
+#include "gradwire/thc.h"
+
+#include <math.h>
+#include <string.h>
+
+enum { WORKERS = 3, LEN_MAX = 300, LANES_MAX = 512 };
+
+static float workspace[GW_THC_WORKSPACE_SIZE_MAX / sizeof(float)];
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    gw_fuzz_reader reader = {data, size};
+    uint8_t choice = gw_fuzz_u8(&reader);
+    uint8_t shape = gw_fuzz_u8(&reader);
+    size_t len = gw_fuzz_u16(&reader) % LEN_MAX;
+    uint64_t random = gw_fuzz_u32(&reader);
+    gw_thc_config config;
+    gw_thc thc;
+    static float x[WORKERS][LEN_MAX], error[WORKERS][LEN_MAX], out[LEN_MAX], out2[LEN_MAX];
+    static uint8_t indices[WORKERS][LANES_MAX / 2], lanes[LANES_MAX * 4], tree[LANES_MAX * 4], part[LANES_MAX * 4];
+    static uint8_t reduced[LANES_MAX * 4 + 64], word[LANES_MAX * 4 + 64];
+    uint32_t maxima[16] = {0}, own[16];
+    uint32_t members[8];
+
+    FUZZ_CHECK(gw_thc_config_default(&config, NULL, choice % 4 + 1, WORKERS, 0, choice >> 2 & 1, NULL, 0) == GW_OK);
+    config.block_log2 = (uint8_t)(6 + shape % 4);
+    config.lane_bits = (uint8_t)(8u << (shape >> 2) % 3);
+    config.nonfinite = (uint8_t)((choice >> 3) % 3);
+    config.seed = gw_fuzz_random(&random);
+    if ((choice & 0x80) != 0 && config.error_feedback == 0) {
+        config.transform = GW_THC_PLAIN;
+        config.threshold_bits = 0;
+    }
+    FUZZ_CHECK(gw_thc_init(&thc, &config, GW_BACKEND_ALL) == GW_OK);
+    for (unsigned w = 0; w < WORKERS; w++) {
+        for (size_t i = 0; i < len; i++) {
+            uint32_t bits = gw_fuzz_u32(&reader);
+            if (reader.size == 0)
+                bits = (uint32_t)gw_fuzz_random(&random) & ((shape & 0x80) != 0 ? 0xffffffffu : 0xbfffffffu);
+            memcpy(&x[w][i], &bits, sizeof bits);
+            error[w][i] = 0;
+        }
+    }
+    gw_thc_range range = {len, 0, gw_thc_block_count(&thc, len), (uint32_t)random, 0};
+    size_t patterns = (size_t)range.block_count * gw_thc_patterns_per_block(&thc);
+    size_t indices_size = gw_thc_indices_size(&thc, len, 0, range.block_count);
+    size_t lane_count = (size_t)gw_thc_range_lanes(&thc, len, 0, range.block_count);
+    size_t lanes_size = gw_thc_lanes_size(&thc, len, 0, range.block_count);
+    size_t reduced_size = gw_thc_reduced_size(&thc, len, 0, range.block_count);
+    FUZZ_CHECK(lane_count <= LANES_MAX && reduced_size <= sizeof reduced && patterns <= 16);
+    for (unsigned w = 0; w < WORKERS; w++) {
+        range.rank = w;
+        gw_status status = gw_thc_norms(&thc, &range, x[w], config.error_feedback ? error[w] : NULL, own, workspace,
+                                        sizeof workspace, NULL);
+        if (status == GW_ERR_NONFINITE && config.nonfinite == GW_THC_NONFINITE_ERROR)
+            return 0;
+        FUZZ_CHECK(status == GW_OK);
+        gw_thc_norms_max(maxima, own, patterns);
+    }
+    /* Plain extents of different workers may be further apart than fp32 can say: not one of phase one's patterns. */
+    if (gw_thc_norms_check(&thc, maxima, range.block_count, NULL) != GW_OK)
+        return 0;
+
+    gw_thc_agg agg;
+    uint8_t set[8] = {0}, tree_set[8] = {0};
+    FUZZ_CHECK(gw_thc_agg_init(&agg, &config.table, WORKERS, config.lane_bits, GW_BACKEND_ALL) == GW_OK);
+    memset(lanes, 0, sizeof lanes);
+    memset(tree, 0, sizeof tree);
+    memset(reduced, 0, sizeof reduced);
+    for (unsigned w = 0; w < WORKERS; w++) {
+        uint8_t part_set[8] = {0};
+        range.rank = w;
+        FUZZ_CHECK(gw_thc_encode(&thc, &range, x[w], config.error_feedback ? error[w] : NULL, maxima, indices[w],
+                                 indices_size, workspace, sizeof workspace, NULL) == GW_OK);
+        FUZZ_CHECK(gw_thc_agg_add_indices(&agg, lanes, set, lane_count, indices[w], w) == GW_OK);
+        memset(part, 0, sizeof part);
+        FUZZ_CHECK(gw_thc_agg_add_indices(&agg, part, part_set, lane_count, indices[w], w) == GW_OK);
+        FUZZ_CHECK(gw_thc_agg_add_lanes(&agg, tree, tree_set, lane_count, part, part_set) == GW_OK);
+        FUZZ_CHECK(gw_thc_expand(&thc, &range, indices[w], indices_size, word, sizeof word) == GW_OK);
+        for (size_t i = 0; i < reduced_size; i += 4) {
+            uint32_t a, b;
+            memcpy(&a, reduced + i, 4);
+            memcpy(&b, word + i, 4);
+            a += b;
+            memcpy(reduced + i, &a, 4);
+        }
+    }
+    FUZZ_CHECK(memcmp(lanes, tree, lanes_size) == 0 && memcmp(lanes, reduced, lanes_size) == 0);
+    for (size_t i = 0; i < 8; i++)
+        members[i] = WORKERS;
+    gw_status status = gw_thc_decode(&thc, &range, lanes, lanes_size, members, maxima, GW_THC_MEAN, out, sizeof out,
+                                     workspace, sizeof workspace, NULL, NULL);
+    FUZZ_CHECK(status == GW_OK);
+    status = gw_thc_decode_reduced(&thc, &range, reduced, reduced_size, maxima, GW_THC_MEAN, out2, sizeof out2,
+                                   workspace, sizeof workspace, NULL, NULL);
+    FUZZ_CHECK(status == GW_OK && memcmp(out, out2, len * sizeof *out) == 0);
+    for (size_t i = 0; i < len && config.transform == GW_THC_ROTATED; i++) {
+        float norm;
+        memcpy(&norm, &maxima[i >> config.block_log2], sizeof norm);
+        FUZZ_CHECK(isnan(norm) ? isnan(out[i]) : !(fabs((double)out[i]) > 4.001 * (double)norm));
+    }
+    return 0;
+}
