@@ -67,6 +67,7 @@ int gw_bench_load(gw_bench_data *data, const char *name, size_t len)
         data->map.levels = data->levels;
         data->map.digest = data->digest;
         data->map.len = data->len;
+        data->map.chunk_log2 = 14;
     }
     free(levels);
     gw_snapshot_close(&snapshot);

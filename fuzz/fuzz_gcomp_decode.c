@@ -22,6 +22,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         receiver.dtype = (gw_dtype)reader.data[6];
     }
     receiver.strict = choice >> 3 & 1;
+    receiver.chunk_log2 = 12 + (choice >> 2 & 2);
+    /* Half of the time its chunks are as long as the frame's: byte 7. */
+    if ((choice & 64) && reader.size > 7 && reader.data[7] >= 12 && reader.data[7] <= 15) {
+        receiver.chunk_log2 = reader.data[7];
+    }
     receiver.count_limit = choice & 16 ? 5000 : (uint64_t)1 << 48;
     receiver.capacity_cut = extra & 15 ? 0 : (uint64_t)(extra >> 4) + 1;
     gw_fuzz_place_at_end(choice >> 6 & 1);

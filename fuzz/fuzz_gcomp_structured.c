@@ -236,6 +236,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
                                  .count_limit = (uint64_t)1 << 48,
                                  .levels = sender.map.levels,
                                  .levels_len = sender.source.len,
+                                 .chunk_log2 = sender.options.chunk_log2,
                                  .map_base = sender.map.base,
                                  .wire_scale = sender.map.wire_scale,
                                  .levels_kind = sender.options.levels};

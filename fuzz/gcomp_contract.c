@@ -129,17 +129,18 @@ gw_status gw_fuzz_gcomp_contract(const gw_fuzz_receiver *receiver, const uint8_t
         return GW_ERR_LIMIT;
     }
     /* The receiver's map has a length of its own, whatever the frame announces; or, to get past rule 16 more often, it is
-     * cut to the frame. Digests are made for the frame's chunks. */
-    gw_gcomp_map map = {receiver->levels, NULL, receiver->map_base, receiver->wire_scale, receiver->levels_len};
+     * cut to the frame. Digests are made for the receiver's own chunk length. */
+    gw_gcomp_map map = {receiver->levels, NULL, receiver->map_base, receiver->wire_scale, receiver->levels_len,
+                        receiver->chunk_log2};
     const gw_gcomp_map *receiver_map = receiver->levels != NULL ? &map : NULL;
     if (receiver_map != NULL && peeked == GW_OK) {
         if (receiver->levels_fit && peek_info.len < map.len) {
             map.len = peek_info.len;
         }
-        uint64_t chunk_len = (uint64_t)1 << peek_info.chunk_log2;
+        uint64_t chunk_len = (uint64_t)1 << receiver->chunk_log2;
         size_t digest_count = (size_t)((map.len + chunk_len - 1) / chunk_len);
         uint32_t *digest = (uint32_t *)gw_fuzz_buffer(GW_FUZZ_DIGEST, digest_count * sizeof(uint32_t), 0);
-        FUZZ_CHECK(gw_gcomp_map_digest(map.levels, (size_t)map.len, peek_info.chunk_log2, digest) == GW_OK);
+        FUZZ_CHECK(gw_gcomp_map_digest(map.levels, (size_t)map.len, receiver->chunk_log2, digest) == GW_OK);
         map.digest = digest;
     }
 

@@ -15,6 +15,7 @@ typedef struct gw_fuzz_receiver {
     uint64_t count_limit;
     const uint8_t *levels;   /* the receiver's precision map, levels_len bytes; may be NULL */
     uint64_t levels_len;
+    uint32_t chunk_log2;     /* of the receiver's digests */
     int levels_fit;          /* 1: only as many of them as the frame has values */
     uint32_t map_base;
     float wire_scale;

@@ -162,6 +162,7 @@ void gw_fuzz_sender_init(gw_fuzz_sender *sender, gw_fuzz_reader *reader, uint64_
         sender->map.levels = levels;
         sender->map.digest = digest;
         sender->map.len = len;
+        sender->map.chunk_log2 = options->chunk_log2;
         sender->map.base = 1u + 4u * gw_fuzz_u8(reader); /* 1..1021 of 1..1023 */
         sender->map.wire_scale = shape & 64 ? 8.0f : 1.0f;
         sender->source.map = &sender->map;

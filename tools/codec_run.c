@@ -97,6 +97,7 @@ static gw_status map_compute(map_task *task, uint64_t task_count, unsigned threa
     run->map.levels = run->levels;
     run->map.digest = run->digest;
     run->map.len = task->len;
+    run->map.chunk_log2 = task->chunk_log2;
     run->map.base = gw_gcomp_map_base(top);
     gw_parallel_tasks(threads, task_count, map_build_task, task, NULL);
     return first_failure(task->statuses, task_count);

@@ -322,6 +322,7 @@ int main(int argc, char **argv)
             options.backends = GW_BACKEND_SCALAR;
             check(gw_gcomp_map_digest(levels, VALUES, options.chunk_log2, digest), "digest");
             map.digest = digest;
+            map.chunk_log2 = 14;
             gw_gcomp codec;
             check(gw_gcomp_init(&codec, &options), "init");
             const size_t workspace_size = gw_gcomp_workspace_size(&codec);

@@ -118,10 +118,11 @@ GW_API GW_MUST_CHECK gw_status gw_gcomp_map_digest(const uint8_t *levels, size_t
 /* The part of a map that belongs to one frame. Pointers stay the caller's and must live through the call. */
 typedef struct gw_gcomp_map {
     const uint8_t *levels;   /* one byte per value of the frame */
-    const uint32_t *digest;  /* one word per chunk of the frame; needed in derived mode only, else NULL */
+    const uint32_t *digest;  /* one word per chunk; needed in derived mode only, else NULL */
     uint32_t base;           /* from gw_gcomp_map_base() */
     float wire_scale;        /* of the rule; enters the hash of derived frames */
     uint64_t len;            /* bytes at levels: the number of values of the frame, to be encoded or expected */
+    uint32_t chunk_log2;     /* of the digests: that of the frame, to be encoded or expected */
 } gw_gcomp_map;
 
 /* ---------------------------------------------------------------------------------------------------------------
@@ -169,7 +170,10 @@ GW_API void gw_gcomp_options_init(gw_gcomp_options *options, gw_dtype dtype);
 /* A codec handle: options, kernels, installed codebooks. Plain data without pointers into itself: it may be copied and
  * moved. Read-only during encode and decode, so threads may share one. */
 typedef struct gw_gcomp {
-    uint64_t opaque[512];
+    union {
+        uint64_t align;
+        unsigned char bytes[4096];
+    } opaque;
 } gw_gcomp;
 
 /* Prepares a handle. GW_OK; GW_ERR_ARG (NULL); GW_ERR_OPTION (a field out of range or a combination not allowed by

@@ -56,7 +56,8 @@ static gw_status check_map(const gw_codec *codec, const gw_gcomp_info *info, con
     if (map == NULL || map->len != info->len || (info->len != 0 && (map->levels == NULL || map->digest == NULL))) {
         return GW_ERR_MAP;
     }
-    if (gw_drop_base(codec, map->base) != info->drop_base ||
+    /* Of chunks of another length there are not as many digests. */
+    if (info->chunk_log2 != map->chunk_log2 || gw_drop_base(codec, map->base) != info->drop_base ||
         gw_bits_from_float(map->wire_scale) != gw_bits_from_float(info->wire_scale) ||
         gw_map_hash(info, map->digest, &codec->kernels) != info->map_hash) {
         return GW_ERR_MAP;

@@ -67,7 +67,8 @@ static int is_source_valid(const gw_codec *codec, const gw_gcomp_source *source)
     }
     const gw_gcomp_map *map = source->map;
     return map == NULL || (map->base >= 1 && map->base <= 1023 && map->len == source->len && (source->len == 0 || map->levels != NULL) &&
-                           (source->len == 0 || !derived || map->digest != NULL));
+                           (source->len == 0 || !derived ||
+                            (map->digest != NULL && map->chunk_log2 == codec->options.chunk_log2)));
 }
 
 gw_status gw_encoding_begin(gw_encoding *encoding, const gw_gcomp *codec, const gw_gcomp_source *source,

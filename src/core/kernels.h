@@ -143,7 +143,7 @@ typedef struct gw_joined {
  * value without a digit may read it; if the ranks ask for more digits than a plane has, what lies there is used, values
  * become worthless and joined->plane_len tells. Escapes: `escape` is the caller's memory with escape_len
  * elements; missing ones are +0, joined->escape_len counts all that were asked for. place[] (workspace, len entries) gets
- * the positions of the escapes. levels: the map bytes, read only if derived and not constant.
+ * the positions of the escapes, and its slop may be written. levels: the map bytes, read only if derived and not constant.
  */
 typedef void gw_join_fn(void *dst, gw_joined *joined, uint16_t *place, const uint8_t *ranks,
                         uint8_t *const plane[GW_PLANES_MAX], const uint8_t *escape, size_t escape_len,

@@ -26,6 +26,14 @@ static inline float flush(float x)
     return (gw_bits_from_float(x) & 0x7f800000u) == 0 ? 0.0f : x;
 }
 
+/* A product that counts as zero if it is subnormal, or 2^-126 exactly: x86 decides what is too small for FTZ after rounding
+ * to 24 bits, so a product just below 2^-126 that rounds up to it is zero with FTZ and 2^-126 without. */
+static inline float product(float x, float y)
+{
+    float z = x * y;
+    return (gw_bits_from_float(z) & 0x7fffffffu) <= 0x00800000u ? 0.0f : z;
+}
+
 static inline float magnitude(float x)
 {
     return gw_float_from_bits(gw_bits_from_float(x) & 0x7fffffffu);
@@ -43,14 +51,14 @@ static inline float denominator(const gw_gcomp_map_rule *rule, float v, float a)
     if (rule->kind == GW_OPTIMIZER_RMSPROP && (rule->uses & GW_MAP_USES_A) != 0) {
         /* Centered: v - a^2 before the update, less a bound of the rounding error of this difference. Where that bound is
          * too small to be a normal number, nothing is known of the difference. */
-        float square = flush(a * a);
-        float error = flush((v + square) * 0x1p-21f);
+        float square = product(a, a);
+        float error = product(v + square, 0x1p-21f);
         w = error == 0.0f ? 0.0f : flush(flush(v - square) - error);
-        w = w <= 0.0f && w >= -FLT_MAX ? 0.0f : flush(w * rule->s_scale); /* -Inf and NaN go on, to a root that is NaN */
+        w = w <= 0.0f && w >= -FLT_MAX ? 0.0f : product(w, rule->s_scale); /* -Inf and NaN go on, to a root that is NaN */
     } else {
-        w = flush(v * rule->s_scale);
+        w = product(v, rule->s_scale);
         if ((rule->uses & GW_MAP_USES_A) != 0) {
-            float largest = flush(a * rule->a_scale);
+            float largest = product(a, rule->a_scale);
             w = largest > w || largest != largest ? largest : w; /* NaN if either is NaN */
         }
     }
@@ -65,20 +73,20 @@ static inline uint32_t quarter_octave(const gw_gcomp_map_rule *rule, const gw_op
     float v = (rule->uses & GW_MAP_USES_V) != 0 ? load(state->v, i) : 0.0f;
     float a = (rule->uses & GW_MAP_USES_A) != 0 ? load(state->a, i) : 0.0f;
 
-    float p_theta = flush(theta * rule->p_param);
-    float p_m = flush(m * rule->p_m);
-    float q_theta = flush(theta * rule->q_param);
-    float q_m = flush(m * rule->q_m);
+    float p_theta = product(theta, rule->p_param);
+    float p_m = product(m, rule->p_m);
+    float q_theta = product(theta, rule->q_param);
+    float q_m = product(m, rule->q_m);
     float s = (rule->uses & GW_MAP_USES_V) != 0 ? denominator(rule, v, a) : 1.0f;
-    float p = flush(flush(p_theta - p_m) * s);
+    float p = product(flush(p_theta - p_m), s);
     float q = flush(q_theta + q_m);
 
     int is_opposite = (p > 0.0f && q < 0.0f) || (p < 0.0f && q > 0.0f); /* p = 0 has lost its sign: not opposite */
     if ((rule->uses & GW_MAP_USES_V) != 0 && !is_opposite && magnitude(p) <= magnitude(q)) {
         return 0;
     }
-    float terms = flush((magnitude(p_theta) + magnitude(p_m)) * s) + (magnitude(q_theta) + magnitude(q_m));
-    float guard = flush(terms * 0x1p-20f);
+    float terms = product(magnitude(p_theta) + magnitude(p_m), s) + (magnitude(q_theta) + magnitude(q_m));
+    float guard = product(terms, 0x1p-20f);
     float ratio = magnitude(p - q) - guard;
     uint32_t bits = gw_bits_from_float(ratio);
     /* Negative, subnormal, infinite and NaN ratios drop nothing. */

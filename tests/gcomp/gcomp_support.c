@@ -213,6 +213,7 @@ void test_map_make(test_map *map, gw_dtype dtype, size_t len, uint32_t chunk_log
     map->map.levels = map->levels;
     map->map.digest = map->digest;
     map->map.len = len;
+    map->map.chunk_log2 = chunk_log2;
 }
 
 void test_map_free(test_map *map)

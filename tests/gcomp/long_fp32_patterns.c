@@ -68,7 +68,7 @@ static int run_frame(const pass *p, const gw_gcomp *codec, buffers *b, uint32_t 
     for (uint32_t i = 0; i < FRAME_LEN; i++) {
         b->values[i] = pattern_of(first + i, p->order);
     }
-    gw_gcomp_map map = {b->levels, b->digest, 600, 1.0f, FRAME_LEN};
+    gw_gcomp_map map = {b->levels, b->digest, 600, 1.0f, FRAME_LEN, 14};
     gw_gcomp_source source;
     memset(&source, 0, sizeof source);
     source.values = b->values;

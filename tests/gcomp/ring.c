@@ -56,6 +56,7 @@ static int fill_map(const ring_setup *s, ring_memory *m, gw_gcomp_map *map, uint
     map->wire_scale = (float)s->ranks;
     map->levels = m->levels;
     map->len = s->len;
+    map->chunk_log2 = 14;
     map->digest = m->digest;
     map->len = s->len;
     return gw_gcomp_map_build(&rule, &state, s->len, map->base, GW_BACKEND_ALL, m->levels) == GW_OK &&

@@ -270,6 +270,13 @@ static void derived_map_must_match(void **state)
         assert_int_equal(examine(&s, s.frame.at, s.size, &other), GW_ERR_MAP);
         other.len += 2;
         assert_int_equal(examine(&s, s.frame.at, s.size, &other), GW_ERR_MAP);
+        /* Digests of longer chunks are fewer than the frame has chunks. */
+        other = s.map.map;
+        other.chunk_log2 = 14;
+        assert_int_equal(examine(&s, s.frame.at, s.size, &other), GW_ERR_MAP);
+        other = s.map.map;
+        other.chunk_log2 = 13; /* digests of other chunks */
+        assert_int_equal(examine(&s, s.frame.at, s.size, &other), GW_ERR_MAP);
         /* One map byte in any chunk, the last value's too. */
         for (size_t at = 0; at < s.len; at += 4096) {
             const size_t i = at + 4096 < s.len ? at : s.len - 1;

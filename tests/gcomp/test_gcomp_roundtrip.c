@@ -169,7 +169,7 @@ static void exact_patterns(gw_dtype dtype, const uint32_t *pattern, size_t len)
         o.cap = way == 3 ? 0 : UINT32_MAX;
         memset(levels, way == 1 ? 0 : way == 2 ? 1 : 200, len);
         assert_int_equal(gw_gcomp_map_digest(levels, len, o.chunk_log2, digest), GW_OK);
-        gw_gcomp_map map = {levels, digest, way == 2 ? 1 : 700, 1.0f, len};
+        gw_gcomp_map map = {levels, digest, way == 2 ? 1 : 700, 1.0f, len, o.chunk_log2};
         test_codec codec;
         test_codec_make(&codec, &o);
         gw_gcomp_source source = test_source(values, len, way == 0 ? NULL : &map);
@@ -283,7 +283,7 @@ static void every_map_byte_and_exponent(void **state)
                         levels[i] = (uint8_t)(i / 2);
                     }
                     assert_int_equal(gw_gcomp_map_digest(levels, len, o.chunk_log2, digest), GW_OK);
-                    gw_gcomp_map map = {levels, digest, base, 1.0f, len};
+                    gw_gcomp_map map = {levels, digest, base, 1.0f, len, o.chunk_log2};
                     test_codec codec;
                     test_codec_make(&codec, &o);
                     gw_gcomp_source source = test_source(values, len, &map);

@@ -131,6 +131,7 @@ static void make_map(vector *v)
     v->gw_map.levels = v->map.data;
     v->gw_map.digest = v->digest;
     v->gw_map.len = v->map.size;
+    v->gw_map.chunk_log2 = log2;
     v->gw_map.base = (uint32_t)(v->drop_base + 1 + 4 * (23 - mantissa_bits));
     memcpy(&v->gw_map.wire_scale, &v->wire_scale, 4);
 }
