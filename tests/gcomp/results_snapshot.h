@@ -53,7 +53,6 @@ static inline int frame_run_make(frame_run *run, const gw_gcomp_options *options
         run->map.wire_scale = 1.0f;
         run->map.len = len;
         run->map.chunk_log2 = options->chunk_log2;
-        run->map.chunk_log2 = 14;
         gw_gcomp_source source;
         memset(&source, 0, sizeof source);
         source.values = gradient;
