@@ -1,6 +1,7 @@
 /*
- * Training with error feedback (Algorithm 3 of the paper): least squares by gradient descent, two workers with half of the
- * data each, two bits a gradient value. What rounding and the clamp take away is added to the next gradient.
+ * Training with error feedback (Algorithm 3 of the paper): least squares by gradient descent, two workers
+ * with half of the data each, two bits a gradient value. What rounding and the clamp take away is added to
+ * the next gradient.
  */
 #include <math.h>
 #include <stdio.h>
@@ -36,7 +37,8 @@ static double train(int bits, int error_feedback)
 
     memset(x, 0, sizeof x);
     memset(error, 0, sizeof error);
-    check(gw_thc_config_default(&config, NULL, (unsigned)bits, WORKERS, 0, error_feedback, NULL, 0), "default");
+    check(gw_thc_config_default(&config, NULL, (unsigned)bits, WORKERS, 0, error_feedback, NULL, 0),
+          "default");
     check(gw_thc_init(&thc, &config, GW_BACKEND_ALL), "init");
     check(gw_thc_agg_init(&agg, &config.table, WORKERS, config.lane_bits, GW_BACKEND_ALL), "aggregator");
 
@@ -53,7 +55,9 @@ static double train(int bits, int error_feedback)
                 for (int i = 0; i < LEN; i++)
                     gradient[i] = (1.0f + 0.5f * cosf((float)(i * (w + 1)))) * (x[i] - target(w, i));
                 if (phase == 0) {
-                    check(gw_thc_norms(&thc, &range, gradient, memory, &own, workspace, sizeof workspace, NULL), "norm");
+                    check(
+                        gw_thc_norms(&thc, &range, gradient, memory, &own, workspace, sizeof workspace, NULL),
+                        "norm");
                     gw_thc_norms_max(&maximum, &own, 1);
                     continue;
                 }
@@ -63,8 +67,8 @@ static double train(int bits, int error_feedback)
                 check(gw_thc_agg_add_indices(&agg, lanes, contributors, 1024, indices[w], range.rank), "add");
             }
         }
-        check(gw_thc_decode(&thc, &range, lanes, sizeof lanes, &members, &maximum, GW_THC_MEAN, mean, sizeof mean,
-                            workspace, sizeof workspace, NULL, NULL),
+        check(gw_thc_decode(&thc, &range, lanes, sizeof lanes, &members, &maximum, GW_THC_MEAN, mean,
+                            sizeof mean, workspace, sizeof workspace, NULL, NULL),
               "decode");
         for (int i = 0; i < LEN; i++)
             x[i] -= 0.1f * mean[i];
@@ -81,7 +85,7 @@ static double train(int bits, int error_feedback)
 int main(void)
 {
     double without = train(2, 0), with = train(2, 1);
-    printf("rms distance from the optimum after %d steps of 2 bits: %.5f without feedback, %.5f with\n", STEPS, without,
-           with);
+    printf("rms distance from the optimum after %d steps of 2 bits: %.5f without feedback, %.5f with\n",
+           STEPS, without, with);
     return with < 0.05 ? 0 : 1;
 }

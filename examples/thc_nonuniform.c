@@ -1,7 +1,7 @@
 /*
- * Non-uniform THC (Algorithm 2 of the paper): an optimal table, expanded by whoever adds. Here every worker expands its own
- * indices and the sum is a plain integer all-reduce (MPI_SUM on bytes, ncclSum on ncclUint32, a switch): nobody in the middle
- * knows about THC. One worker stays away; the count lanes say so.
+ * Non-uniform THC (Algorithm 2 of the paper): an optimal table, expanded by whoever adds. Here every worker
+ * expands its own indices and the sum is a plain integer all-reduce (MPI_SUM on bytes, ncclSum on ncclUint32,
+ * a switch): nobody in the middle knows about THC. One worker stays away; the count lanes say so.
  */
 #include <math.h>
 #include <stdio.h>
@@ -57,11 +57,12 @@ int main(void)
         check(gw_thc_encode(&thc, &range, gradient[w], NULL, maxima, indices, sizeof indices, workspace,
                             sizeof workspace, NULL),
               "encode");
-        check(gw_thc_expand(&thc, &range, indices, sizeof indices, (uint8_t *)own_lanes, sizeof own_lanes), "expand");
+        check(gw_thc_expand(&thc, &range, indices, sizeof indices, (uint8_t *)own_lanes, sizeof own_lanes),
+              "expand");
         all_reduce_u32(sum_lanes, own_lanes, size / 4);
     }
-    check(gw_thc_decode_reduced(&thc, &range, (const uint8_t *)sum_lanes, size, maxima, GW_THC_MEAN, mean, sizeof mean,
-                                workspace, sizeof workspace, NULL, NULL),
+    check(gw_thc_decode_reduced(&thc, &range, (const uint8_t *)sum_lanes, size, maxima, GW_THC_MEAN, mean,
+                                sizeof mean, workspace, sizeof workspace, NULL, NULL),
           "decode");
 
     double error = 0, total = 0;

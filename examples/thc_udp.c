@@ -1,6 +1,6 @@
 /*
- * THC over UDP: n worker processes and one parameter server on the loopback, with packets lost on purpose in both
- * directions. Workers repeat what is not answered; the server adds nothing twice and repeats results.
+ * THC over UDP: n worker processes and one parameter server on the loopback, with packets lost on purpose in
+ * both directions. Workers repeat what is not answered; the server adds nothing twice and repeats results.
  *
  *   thc_udp [WORKERS [LOSS_PERCENT [ROUNDS]]]     default 4 workers, 5 percent, 3 rounds
  */
@@ -16,7 +16,14 @@
 
 #include "gradwire/thc.h"
 
-enum { LEN = 20000, BLOCKS = 20, WORKERS_MAX = 16, PACKET_MAX = 48 + 8 + 4 * 1024, WAIT_MS = 5, PATIENCE = 2000 };
+enum {
+    LEN = 20000,
+    BLOCKS = 20,
+    WORKERS_MAX = 16,
+    PACKET_MAX = 48 + 8 + 4 * 1024,
+    WAIT_MS = 5,
+    PATIENCE = 2000
+};
 
 static int workers = 4, loss_percent = 5, rounds = 3;
 static struct sockaddr_in server_address;
@@ -54,15 +61,23 @@ static int open_socket(struct sockaddr_in *address)
     return fd;
 }
 
-/* ---------------------------------------------------------------------------------------------- server */
+/* ------------ server ------------ */
 
 static gw_thc_server make_server(gw_thc_op op)
 {
     gw_thc_server_config c = {
-        .table = config.table, .worker_max = (uint32_t)workers, .lane_bits = config.lane_bits,
-        .block_log2 = config.block_log2, .config_hash = gw_thc_config_hash(&thc), .job = config.job, .round_window = 1,
-        .quorum = (uint32_t)workers, .slot_count = BLOCKS, .slot_len = op == GW_THC_OP_SUM ? 1024 : 1,
-        .blocks_per_packet = 1, .op = op,
+        .table = config.table,
+        .worker_max = (uint32_t)workers,
+        .lane_bits = config.lane_bits,
+        .block_log2 = config.block_log2,
+        .config_hash = gw_thc_config_hash(&thc),
+        .job = config.job,
+        .round_window = 1,
+        .quorum = (uint32_t)workers,
+        .slot_count = BLOCKS,
+        .slot_len = op == GW_THC_OP_SUM ? 1024 : 1,
+        .blocks_per_packet = 1,
+        .op = op,
     };
     gw_thc_server server;
     size_t size = gw_thc_server_memory_size(&c);
@@ -112,11 +127,12 @@ static int serve(int fd)
     return failed || added != (unsigned long)(2 * workers * rounds * BLOCKS);
 }
 
-/* ---------------------------------------------------------------------------------------------- worker */
+/* ------------ worker ------------ */
 
-/* Sends all packets of a phase again and again until every block is answered; payloads of the answers go to out. */
-static void exchange(int fd, gw_thc_packet_header *h, const uint8_t *payload, size_t payload_size, const uint64_t *hashes,
-                     int answer, uint8_t *out, size_t out_size)
+/* Sends all packets of a phase again and again until every block is answered; payloads of the answers go to
+ * out. */
+static void exchange(int fd, gw_thc_packet_header *h, const uint8_t *payload, size_t payload_size,
+                     const uint64_t *hashes, int answer, uint8_t *out, size_t out_size)
 {
     int done[BLOCKS] = {0}, left = BLOCKS;
 
@@ -129,7 +145,8 @@ static void exchange(int fd, gw_thc_packet_header *h, const uint8_t *payload, si
         }
         for (uint32_t b = 0; b < BLOCKS; b++) {
             size_t size = b + 1 == BLOCKS && h->type == GW_THC_PACKET_INDICES
-                              ? gw_thc_indices_size(&thc, LEN, b, 1) : payload_size;
+                              ? gw_thc_indices_size(&thc, LEN, b, 1)
+                              : payload_size;
             if (done[b])
                 continue;
             h->first_block = b;
@@ -142,8 +159,9 @@ static void exchange(int fd, gw_thc_packet_header *h, const uint8_t *payload, si
         while (left > 0 && poll(&ready, 1, WAIT_MS) > 0) {
             gw_thc_packet p;
             ssize_t size = recv(fd, packet, sizeof packet, 0);
-            if (size < 0 || gw_thc_packet_parse(packet, (size_t)size, &p) != GW_OK || p.header.type != answer ||
-                p.header.round != h->round || p.header.config_hash != h->config_hash || p.header.first_block >= BLOCKS ||
+            if (size < 0 || gw_thc_packet_parse(packet, (size_t)size, &p) != GW_OK ||
+                p.header.type != answer || p.header.round != h->round ||
+                p.header.config_hash != h->config_hash || p.header.first_block >= BLOCKS ||
                 done[p.header.first_block] || p.payload_size > out_size)
                 continue;
             if (hashes != NULL && p.header.norms_hash != hashes[p.header.first_block])
@@ -174,9 +192,15 @@ static int work(int w)
     for (int round = 0; round < rounds; round++) {
         gw_thc_range range = {LEN, 0, BLOCKS, (uint32_t)round, (uint32_t)w};
         gw_thc_packet_header h = {
-            .bits = config.table.bits, .granularity = config.table.granularity, .block_log2 = config.block_log2,
-            .worker_max = (uint16_t)workers, .job = config.job, .round = (uint32_t)round, .block_count = 1,
-            .rank = (uint16_t)w, .config_hash = gw_thc_config_hash(&thc),
+            .bits = config.table.bits,
+            .granularity = config.table.granularity,
+            .block_log2 = config.block_log2,
+            .worker_max = (uint16_t)workers,
+            .job = config.job,
+            .round = (uint32_t)round,
+            .block_count = 1,
+            .rank = (uint16_t)w,
+            .config_hash = gw_thc_config_hash(&thc),
         };
         for (int i = 0; i < LEN; i++)
             gradient[i] = value_of(w, round, i);
@@ -185,8 +209,8 @@ static int work(int w)
         h.lane_bits = 32; /* (a big-endian machine would swap the patterns here) */
         exchange(fd, &h, (const uint8_t *)maxima, 4, NULL, GW_THC_PACKET_MAXIMA, (uint8_t *)maxima, 4);
 
-        check(gw_thc_encode(&thc, &range, gradient, NULL, maxima, indices, sizeof indices, workspace, sizeof workspace,
-                            NULL),
+        check(gw_thc_encode(&thc, &range, gradient, NULL, maxima, indices, sizeof indices, workspace,
+                            sizeof workspace, NULL),
               "encode");
         for (int b = 0; b < BLOCKS; b++) {
             hashes[b] = gw_thc_norms_hash(&maxima[b], 1);
@@ -195,8 +219,8 @@ static int work(int w)
         h.type = GW_THC_PACKET_INDICES;
         h.lane_bits = 0;
         exchange(fd, &h, indices, 512, hashes, GW_THC_PACKET_RESULT, lanes, 1024);
-        check(gw_thc_decode(&thc, &range, lanes, sizeof lanes, members, maxima, GW_THC_MEAN, mean, sizeof mean, workspace,
-                            sizeof workspace, NULL, NULL),
+        check(gw_thc_decode(&thc, &range, lanes, sizeof lanes, members, maxima, GW_THC_MEAN, mean,
+                            sizeof mean, workspace, sizeof workspace, NULL, NULL),
               "decode");
         double error = 0, size = 0;
         for (int i = 0; i < LEN; i++) {

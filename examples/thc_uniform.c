@@ -1,6 +1,6 @@
 /*
- * Uniform THC (Algorithm 1 of the paper): minimum and maximum over all workers, evenly spaced levels, integer sums. Four
- * workers in one process; every array would travel between machines.
+ * Uniform THC (Algorithm 1 of the paper): minimum and maximum over all workers, evenly spaced levels, integer
+ * sums. Four workers in one process; every array would travel between machines.
  */
 #include <math.h>
 #include <stdio.h>
@@ -57,12 +57,13 @@ int main(void)
     size_t lane_count = (size_t)gw_thc_range_lanes(&thc, LEN, 0, BLOCKS);
     for (int w = 0; w < WORKERS; w++) {
         range.rank = (uint32_t)w;
-        check(gw_thc_encode(&thc, &range, gradient[w], NULL, maxima, indices[w], LEN, workspace, sizeof workspace, NULL),
+        check(gw_thc_encode(&thc, &range, gradient[w], NULL, maxima, indices[w], LEN, workspace,
+                            sizeof workspace, NULL),
               "encode");
         check(gw_thc_agg_add_indices(&agg, lanes, contributors, lane_count, indices[w], range.rank), "add");
     }
-    check(gw_thc_decode(&thc, &range, lanes, lane_count, members, maxima, GW_THC_MEAN, mean, sizeof mean, workspace,
-                        sizeof workspace, NULL, NULL),
+    check(gw_thc_decode(&thc, &range, lanes, lane_count, members, maxima, GW_THC_MEAN, mean, sizeof mean,
+                        workspace, sizeof workspace, NULL, NULL),
           "decode");
 
     double error = 0, size = 0;
@@ -73,7 +74,7 @@ int main(void)
         error += (mean[i] - truth) * (mean[i] - truth);
         size += truth * truth;
     }
-    printf("%d workers, %d values: %zu bytes up each, %zu down, squared error %.5f of the mean's\n", WORKERS, LEN,
-           gw_thc_indices_size(&thc, LEN, 0, BLOCKS), lane_count, error / size);
+    printf("%d workers, %d values: %zu bytes up each, %zu down, squared error %.5f of the mean's\n", WORKERS,
+           LEN, gw_thc_indices_size(&thc, LEN, 0, BLOCKS), lane_count, error / size);
     return error / size < 0.01 ? 0 : 1;
 }

@@ -1,6 +1,6 @@
 /*
- * Any bytes to the THC frame decoder, checker and adder, and to the packet parser. A frame with a checksum gets a right one,
- * so that what lies behind it is reached.
+ * Any bytes to the THC frame decoder, checker and adder, and to the packet parser. A frame with a checksum
+ * gets a right one, so that what lies behind it is reached.
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
@@ -42,8 +42,8 @@ static void check_frame(const uint8_t *frame, size_t size, gw_thc_mode mode)
     gw_status checked = gw_thc_frame_check(frame, size, COUNT_MAX, &info, &bad);
     size_t capacity = COUNT_MAX * sizeof(float);
     uint8_t *out = gw_fuzz_buffer(GW_FUZZ_DST, capacity, 0x5a);
-    gw_status decoded = gw_thc_frame_decode(frame, size, COUNT_MAX, mode, out, capacity, &len, &thc, workspace,
-                                            sizeof workspace, &missing, &bad2);
+    gw_status decoded = gw_thc_frame_decode(frame, size, COUNT_MAX, mode, out, capacity, &len, &thc,
+                                            workspace, sizeof workspace, &missing, &bad2);
 
     FUZZ_CHECK(checked == decoded);
     if (decoded == GW_OK) {

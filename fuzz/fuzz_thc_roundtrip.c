@@ -1,6 +1,6 @@
 /*
- * Any values, norms included, through encode, aggregation by index, by lanes and by raw words, and decode: no crash, the
- * three sums agree bit for bit, and no decoded value leaves the range of the clamp.
+ * Any values, norms included, through encode, aggregation by index, by lanes and by raw words, and decode: no
+ * crash, the three sums agree bit for bit, and no decoded value leaves the range of the clamp.
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
@@ -25,12 +25,14 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     gw_thc_config config;
     gw_thc thc;
     static float x[WORKERS][LEN_MAX], error[WORKERS][LEN_MAX], out[LEN_MAX], out2[LEN_MAX];
-    static uint8_t indices[WORKERS][LANES_MAX / 2], lanes[LANES_MAX * 4], tree[LANES_MAX * 4], part[LANES_MAX * 4];
+    static uint8_t indices[WORKERS][LANES_MAX / 2], lanes[LANES_MAX * 4], tree[LANES_MAX * 4],
+        part[LANES_MAX * 4];
     static uint8_t reduced[LANES_MAX * 4 + 64], word[LANES_MAX * 4 + 64];
     uint32_t maxima[16] = {0}, own[16];
     uint32_t members[8];
 
-    FUZZ_CHECK(gw_thc_config_default(&config, NULL, choice % 4 + 1, WORKERS, 0, choice >> 2 & 1, NULL, 0) == GW_OK);
+    FUZZ_CHECK(gw_thc_config_default(&config, NULL, choice % 4 + 1, WORKERS, 0, choice >> 2 & 1, NULL, 0) ==
+               GW_OK);
     config.block_log2 = (uint8_t)(6 + shape % 4);
     config.lane_bits = (uint8_t)(8u << (shape >> 2) % 3);
     config.nonfinite = (uint8_t)((choice >> 3) % 3);
@@ -58,14 +60,15 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     FUZZ_CHECK(lane_count <= LANES_MAX && reduced_size <= sizeof reduced && patterns <= 16);
     for (unsigned w = 0; w < WORKERS; w++) {
         range.rank = w;
-        gw_status status = gw_thc_norms(&thc, &range, x[w], config.error_feedback ? error[w] : NULL, own, workspace,
-                                        sizeof workspace, NULL);
+        gw_status status = gw_thc_norms(&thc, &range, x[w], config.error_feedback ? error[w] : NULL, own,
+                                        workspace, sizeof workspace, NULL);
         if (status == GW_ERR_NONFINITE && config.nonfinite == GW_THC_NONFINITE_ERROR)
             return 0;
         FUZZ_CHECK(status == GW_OK);
         gw_thc_norms_max(maxima, own, patterns);
     }
-    /* Plain extents of different workers may be further apart than fp32 can say: not one of phase one's patterns. */
+    /* Plain extents of different workers may be further apart than fp32 can say: not one of phase one's
+     * patterns. */
     if (gw_thc_norms_check(&thc, maxima, range.block_count, NULL) != GW_OK)
         return 0;
 
@@ -78,8 +81,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     for (unsigned w = 0; w < WORKERS; w++) {
         uint8_t part_set[8] = {0};
         range.rank = w;
-        FUZZ_CHECK(gw_thc_encode(&thc, &range, x[w], config.error_feedback ? error[w] : NULL, maxima, indices[w],
-                                 indices_size, workspace, sizeof workspace, NULL) == GW_OK);
+        FUZZ_CHECK(gw_thc_encode(&thc, &range, x[w], config.error_feedback ? error[w] : NULL, maxima,
+                                 indices[w], indices_size, workspace, sizeof workspace, NULL) == GW_OK);
         FUZZ_CHECK(gw_thc_agg_add_indices(&agg, lanes, set, lane_count, indices[w], w) == GW_OK);
         memset(part, 0, sizeof part);
         FUZZ_CHECK(gw_thc_agg_add_indices(&agg, part, part_set, lane_count, indices[w], w) == GW_OK);
@@ -96,11 +99,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     FUZZ_CHECK(memcmp(lanes, tree, lanes_size) == 0 && memcmp(lanes, reduced, lanes_size) == 0);
     for (size_t i = 0; i < 8; i++)
         members[i] = WORKERS;
-    gw_status status = gw_thc_decode(&thc, &range, lanes, lanes_size, members, maxima, GW_THC_MEAN, out, sizeof out,
-                                     workspace, sizeof workspace, NULL, NULL);
+    gw_status status = gw_thc_decode(&thc, &range, lanes, lanes_size, members, maxima, GW_THC_MEAN, out,
+                                     sizeof out, workspace, sizeof workspace, NULL, NULL);
     FUZZ_CHECK(status == GW_OK);
-    status = gw_thc_decode_reduced(&thc, &range, reduced, reduced_size, maxima, GW_THC_MEAN, out2, sizeof out2,
-                                   workspace, sizeof workspace, NULL, NULL);
+    status = gw_thc_decode_reduced(&thc, &range, reduced, reduced_size, maxima, GW_THC_MEAN, out2,
+                                   sizeof out2, workspace, sizeof workspace, NULL, NULL);
     FUZZ_CHECK(status == GW_OK && memcmp(out, out2, len * sizeof *out) == 0);
     for (size_t i = 0; i < len && config.transform == GW_THC_ROTATED; i++) {
         float norm;

@@ -1,7 +1,8 @@
 /*
- * The parameter server, with state, against a model in plain integers. The input is a list of steps: packets of valid
- * workers in any order, the same ones damaged, seals and drops. The model keeps what was added to each version by its own
- * table of sets; every result packet must hold its sums, and memory outside the server must stay as it was.
+ * The parameter server, with state, against a model in plain integers. The input is a list of steps: packets
+ * of valid workers in any order, the same ones damaged, seals and drops. The model keeps what was added to
+ * each version by its own table of sets; every result packet must hold its sums, and memory outside the
+ * server must stay as it was.
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
@@ -27,7 +28,8 @@ static unsigned index_of(uint32_t round, uint32_t chunk, uint32_t rank, unsigned
     return (h ^ h >> 13) & 15u;
 }
 
-static size_t make_packet(const gw_thc_server_config *config, uint32_t round, uint32_t chunk, uint32_t rank, uint8_t *dst)
+static size_t make_packet(const gw_thc_server_config *config, uint32_t round, uint32_t chunk, uint32_t rank,
+                          uint8_t *dst)
 {
     gw_thc_packet_header h;
 
@@ -64,7 +66,8 @@ static void check_reply(const gw_thc_server_config *config, const gw_thc_reply *
     FUZZ_CHECK(gw_thc_packet_parse(reply->packet, reply->packet_size, &p) == GW_OK);
     if (p.header.type == GW_THC_PACKET_NOTICE)
         return;
-    FUZZ_CHECK(p.header.type == GW_THC_PACKET_RESULT && p.header.len == SLOT_LEN && p.header.first_block < CHUNKS);
+    FUZZ_CHECK(p.header.type == GW_THC_PACKET_RESULT && p.header.len == SLOT_LEN &&
+               p.header.first_block < CHUNKS);
     uint32_t round = p.header.round - first_round;
     FUZZ_CHECK(round < ROUNDS);
     FUZZ_CHECK(p.set[0] == m->set[round][p.header.first_block]);
@@ -110,8 +113,8 @@ static void send(gw_thc_server *server, gw_fuzz_reader *reader, model *m)
         FUZZ_CHECK(p.header.rank < WORKERS);
         if (memcmp(packet + GW_THC_PACKET_HEADER_SIZE, exact + GW_THC_PACKET_HEADER_SIZE, SLOT_LEN / 2) != 0)
             FUZZ_CHECK(0);
-        if (got_round >= ROUNDS || p.header.first_block >= CHUNKS || got_round != round || p.header.rank != rank ||
-            p.header.first_block != chunk || p.header.norms_hash != p.header.round)
+        if (got_round >= ROUNDS || p.header.first_block >= CHUNKS || got_round != round ||
+            p.header.rank != rank || p.header.first_block != chunk || p.header.norms_hash != p.header.round)
             return; /* not a packet that the model can predict: end of this input, see below */
         FUZZ_CHECK((m->set[round][chunk] >> rank & 1) == 0);
         m->set[round][chunk] = (uint8_t)(m->set[round][chunk] | 1u << rank);
@@ -125,7 +128,8 @@ static int is_predictable(const uint8_t *step)
     if ((step[1] & 0x80) == 0)
         return 1;
     uint8_t at = step[2];
-    int is_identity = (at >= 16 && at < 24) || (at >= 26 && at < 28) || (at >= 40 && at < 48); /* round, block, rank, hash */
+    int is_identity = (at >= 16 && at < 24) || (at >= 26 && at < 28) ||
+                      (at >= 40 && at < 48); /* round, block, rank, hash */
     return !is_identity;
 }
 

@@ -2,7 +2,8 @@
 //
 //   thc_bench --benchmark_repetitions=9 --benchmark_report_aggregates_only=true [--benchmark_format=csv]
 //
-// Rates are bytes of fp32 values, whatever a stage reads and writes. scripts/thc_results makes docs/results/thc-speed.md.
+// Rates are bytes of fp32 values, whatever a stage reads and writes. scripts/thc_results makes
+// docs/results/thc-speed.md.
 #include <benchmark/benchmark.h>
 
 #include <cmath>
@@ -16,7 +17,8 @@ extern "C" {
 }
 #include "gradwire/thc.h"
 
-namespace {
+namespace
+{
 
 constexpr std::size_t kLen = std::size_t{1} << 20;
 constexpr std::size_t kBlock = 1024;
@@ -35,9 +37,10 @@ struct Job {
     std::vector<float> workspace;
     gw_thc_quantizer quantizer;
 
-    Job() : x(kLen), error(kLen), rotated(kLen), out(kLen), own(kLen / kBlock), maxima(kLen / kBlock),
-            members(kLen / kBlock, kSources), indices(kSources, std::vector<std::uint8_t>(kLen / 2)), index(kLen),
-            lanes(kLen), lanes2(kLen), workspace(GW_THC_WORKSPACE_SIZE_MAX / sizeof(float))
+    Job()
+        : x(kLen), error(kLen), rotated(kLen), out(kLen), own(kLen / kBlock), maxima(kLen / kBlock),
+          members(kLen / kBlock, kSources), indices(kSources, std::vector<std::uint8_t>(kLen / 2)),
+          index(kLen), lanes(kLen), lanes2(kLen), workspace(GW_THC_WORKSPACE_SIZE_MAX / sizeof(float))
     {
         std::mt19937_64 generator(1);
         std::normal_distribution<float> normal;
@@ -62,8 +65,10 @@ struct Job {
         float t;
         std::memcpy(&t, &config.threshold_bits, sizeof t);
         const float half = 32768.0f * config.table.granularity;
-        // Rotated values have a norm of 2 to 4 times sqrt(1024): any scale of that order times the same number of steps.
-        quantizer = {half / t / 3.0f, -half, half, static_cast<std::int32_t>(half), thc.cell, thc.config.table.value, 15};
+        // Rotated values have a norm of 2 to 4 times sqrt(1024): any scale of that order times the same
+        // number of steps.
+        quantizer = {half / t / 3.0f,        -half, half, static_cast<std::int32_t>(half), thc.cell,
+                     thc.config.table.value, 15};
     }
 
     static void Must(gw_status status)
@@ -85,8 +90,14 @@ struct Job {
         Must(gw_thc_agg_add_indices_many(&agg, lanes.data(), set, kLen, sources, ranks, kSources));
     }
 
-    const gw_thc_kernels *kernels() const { return static_cast<const gw_thc_kernels *>(thc.kernels); }
-    std::size_t workspace_size() const { return workspace.size() * sizeof(float); }
+    const gw_thc_kernels *kernels() const
+    {
+        return static_cast<const gw_thc_kernels *>(thc.kernels);
+    }
+    std::size_t workspace_size() const
+    {
+        return workspace.size() * sizeof(float);
+    }
 };
 
 Job &job()
@@ -102,7 +113,8 @@ template <typename F> void Run(benchmark::State &state, F &&body)
         body(j);
         benchmark::ClobberMemory();
     }
-    state.SetBytesProcessed(static_cast<std::int64_t>(state.iterations()) * static_cast<std::int64_t>(kLen * 4));
+    state.SetBytesProcessed(static_cast<std::int64_t>(state.iterations()) *
+                            static_cast<std::int64_t>(kLen * 4));
 }
 
 template <typename F> void Blocks(benchmark::State &state, F &&body)
@@ -188,8 +200,8 @@ void CallPrepare(benchmark::State &s)
 void CallEncode(benchmark::State &s)
 {
     Run(s, [](Job &j) {
-        Job::Must(gw_thc_encode(&j.thc, &j.range, j.x.data(), nullptr, j.maxima.data(), j.indices[0].data(), kLen / 2,
-                                j.workspace.data(), j.workspace_size(), nullptr));
+        Job::Must(gw_thc_encode(&j.thc, &j.range, j.x.data(), nullptr, j.maxima.data(), j.indices[0].data(),
+                                kLen / 2, j.workspace.data(), j.workspace_size(), nullptr));
     });
 }
 void CallEncodePrepared(benchmark::State &s)
@@ -205,8 +217,9 @@ void CallEncodeFeedback(benchmark::State &s)
     Job &j = job();
     std::vector<std::uint32_t> wide(j.maxima.size(), 0x43000000u); // 128: the error changes between runs
     Run(s, [&](Job &k) {
-        Job::Must(gw_thc_encode(&k.feedback, &k.range, k.x.data(), k.error.data(), wide.data(), k.indices[0].data(),
-                                kLen / 2, k.workspace.data(), k.workspace_size(), nullptr));
+        Job::Must(gw_thc_encode(&k.feedback, &k.range, k.x.data(), k.error.data(), wide.data(),
+                                k.indices[0].data(), kLen / 2, k.workspace.data(), k.workspace_size(),
+                                nullptr));
     });
     std::fill(j.error.begin(), j.error.end(), 0.0f);
 }
@@ -218,8 +231,9 @@ void CallDecode(benchmark::State &s)
 {
     job().Sum();
     Run(s, [](Job &j) {
-        Job::Must(gw_thc_decode(&j.thc, &j.range, j.lanes.data(), kLen, j.members.data(), j.maxima.data(), GW_THC_MEAN,
-                                j.out.data(), kLen * 4, j.workspace.data(), j.workspace_size(), nullptr, nullptr));
+        Job::Must(gw_thc_decode(&j.thc, &j.range, j.lanes.data(), kLen, j.members.data(), j.maxima.data(),
+                                GW_THC_MEAN, j.out.data(), kLen * 4, j.workspace.data(), j.workspace_size(),
+                                nullptr, nullptr));
     });
 }
 

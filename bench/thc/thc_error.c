@@ -1,12 +1,13 @@
 /*
  * Error of THC on synthetic and real gradients, as CSV: the numbers of docs/results/thc-error.md.
  *
- *   thc_error figure15                 LogNormal(0,1), 2^16 values, 10 copies, p = 1/1024, 20 repeats, by granularity
- *   thc_error gradients FILE.npy ...   first 2^20 values of each, g = 31, by workers; copies, and copies plus noise
+ *   thc_error figure15                 LogNormal(0,1), 2^16 values, 10 copies, p = 1/1024, 20 repeats, by
+ * granularity thc_error gradients FILE.npy ...   first 2^20 values of each, g = 31, by workers; copies, and
+ * copies plus noise
  *
- * Normalised squared error (NMSE): |estimate - true mean|^2 / |true mean|^2. The transform goes through the kernels, not
- * through gw_thc_encode(), because two of the comparisons are misuses that it refuses or has no switch for: one norm for all
- * blocks, and the same rounding bits on all workers.
+ * Normalised squared error (NMSE): |estimate - true mean|^2 / |true mean|^2. The transform goes through the
+ * kernels, not through gw_thc_encode(), because two of the comparisons are misuses that it refuses or has no
+ * switch for: one norm for all blocks, and the same rounding bits on all workers.
  */
 #include <math.h>
 #include <stdint.h>
@@ -65,8 +66,10 @@ static gw_thc_config config_of(const setup *s)
     gw_thc_config config;
     gw_thc_table table;
 
-    if (gw_thc_config_default(&config, NULL, s->bits, s->workers, 32, 0, table_workspace, sizeof table_workspace) != GW_OK ||
-        gw_thc_table_solve(&table, NULL, s->bits, s->granularity, s->p, table_workspace, sizeof table_workspace) != GW_OK)
+    if (gw_thc_config_default(&config, NULL, s->bits, s->workers, 32, 0, table_workspace,
+                              sizeof table_workspace) != GW_OK ||
+        gw_thc_table_solve(&table, NULL, s->bits, s->granularity, s->p, table_workspace,
+                           sizeof table_workspace) != GW_OK)
         exit(2);
     config.table = table;
     config.threshold_bits = gw_thc_threshold_bits(s->p);
@@ -87,7 +90,8 @@ static double round_error(const setup *s, const float *base, size_t len, double 
     uint8_t *lanes = calloc(blocks * BLOCK, 4);
     double one_norm = 0;
 
-    if (x == NULL || mean == NULL || norms == NULL || lanes == NULL || gw_thc_init(&thc, &config, GW_BACKEND_ALL) != GW_OK)
+    if (x == NULL || mean == NULL || norms == NULL || lanes == NULL ||
+        gw_thc_init(&thc, &config, GW_BACKEND_ALL) != GW_OK)
         exit(2);
     for (uint32_t r = 0; r < s->workers; r++) {
         double whole = 0;
@@ -123,8 +127,8 @@ static double round_error(const setup *s, const float *base, size_t len, double 
             gw_thc_stream stream = {config.seed, (uint32_t)b, s->round, s->shared_rounding ? 0 : r};
             double half = 32768.0 * s->granularity;
             double t = (double)gw_float_from_bits(config.threshold_bits);
-            gw_thc_quantizer q = {0, -(float)half, (float)half, (int32_t)half, thc.cell, thc.config.table.value,
-                                  (1u << s->bits) - 1u};
+            gw_thc_quantizer q = {0,        -(float)half,           (float)half,         (int32_t)half,
+                                  thc.cell, thc.config.table.value, (1u << s->bits) - 1u};
             k->load(block, x + b * BLOCK, GW_FP32, NULL, n, lane_count);
             memset(rotated, 0, sizeof rotated);
             if (own != 0) {
@@ -145,8 +149,8 @@ static double round_error(const setup *s, const float *base, size_t len, double 
             pattern = gw_bits_from_float((float)(one_norm * sqrt((double)lane_count / (double)len)));
         memset(block, 0, sizeof block);
         if (pattern != 0)
-            gw_thc_block_decode(&thc, block, lanes + b * BLOCK * 4, lane_count, 32, s->workers, &pattern, GW_THC_MEAN,
-                                &stream);
+            gw_thc_block_decode(&thc, block, lanes + b * BLOCK * 4, lane_count, 32, s->workers, &pattern,
+                                GW_THC_MEAN, &stream);
         for (size_t i = 0; i < n; i++) {
             double d = (double)block[i] - mean[b * BLOCK + i];
             error += d * d;
@@ -166,9 +170,10 @@ static int descending(const void *a, const void *b)
     return (x < y) - (x > y);
 }
 
-/* TernGrad: sign times Bernoulli(|x| / s), s the largest magnitude of the worker's vector; uplink only. Top-k: each worker
- * keeps its tenth of largest magnitude. */
-static void baselines(const float *base, size_t len, double noise, uint32_t workers, double *terngrad, double *top_k)
+/* TernGrad: sign times Bernoulli(|x| / s), s the largest magnitude of the worker's vector; uplink only.
+ * Top-k: each worker keeps its tenth of largest magnitude. */
+static void baselines(const float *base, size_t len, double noise, uint32_t workers, double *terngrad,
+                      double *top_k)
 {
     float *x = malloc(len * sizeof *x);
     float *sorted = malloc(len * sizeof *sorted);
@@ -268,7 +273,8 @@ static void gradients(int count, char **paths)
                 gw_thc_config config;
                 setup s = {4, 31, 0, workers[w], NORM_PER_BLOCK, 0, 1};
                 double noise = noisy ? 2.0 : 0.0, one = -1, shared = -1, own = -1, tern = -1, top = -1;
-                if (gw_thc_config_default(&config, &s.p, 4, workers[w] <= 8 ? workers[w] : 8, 0, 0, NULL, 0) != GW_OK)
+                if (gw_thc_config_default(&config, &s.p, 4, workers[w] <= 8 ? workers[w] : 8, 0, 0, NULL,
+                                          0) != GW_OK)
                     exit(2);
                 double thc = round_error(&s, x, len, noise);
                 setup single = s;

@@ -1,6 +1,6 @@
 /*
- * The aggregator: sets, checks, then integer adds. Part of the firmware profile (GW_FIRMWARE: no float, no function pointer,
- * no kernel table; the scalar kernels are called by name).
+ * The aggregator: sets, checks, then integer adds. Part of the firmware profile (GW_FIRMWARE: no float, no
+ * function pointer, no kernel table; the scalar kernels are called by name).
  */
 #include "core/thc_aggregate.h"
 
@@ -73,8 +73,8 @@ static gw_status check_call(const gw_thc_agg *agg, const void *lanes, const void
     return agg->tag == GW_THC_AGG_TAG ? GW_OK : GW_ERR_STATE;
 }
 
-gw_status gw_thc_agg_add_indices(const gw_thc_agg *agg, uint8_t *lanes, uint8_t *set, size_t len, const uint8_t *indices,
-                                 uint32_t rank)
+gw_status gw_thc_agg_add_indices(const gw_thc_agg *agg, uint8_t *lanes, uint8_t *set, size_t len,
+                                 const uint8_t *indices, uint32_t rank)
 {
     gw_status status = check_call(agg, lanes, set, len);
 
@@ -92,7 +92,8 @@ gw_status gw_thc_agg_add_indices(const gw_thc_agg *agg, uint8_t *lanes, uint8_t 
 }
 
 /* What keeps lanes of k_in contributors from joining k others. */
-static gw_status check_lanes(const gw_thc_agg *agg, const uint8_t *in_lanes, size_t len, uint32_t k_in, uint32_t k)
+static gw_status check_lanes(const gw_thc_agg *agg, const uint8_t *in_lanes, size_t len, uint32_t k_in,
+                             uint32_t k)
 {
     if (k > agg->worker_max || k_in > agg->worker_max - k)
         return GW_ERR_OVERFLOW;
@@ -102,8 +103,8 @@ static gw_status check_lanes(const gw_thc_agg *agg, const uint8_t *in_lanes, siz
 }
 
 /* The checks of one partial sum; k_in gets its members. */
-gw_status gw_thc_agg_check_lanes(const gw_thc_agg *agg, const uint8_t *set, size_t len, const uint8_t *in_lanes,
-                                 const uint8_t *in_set)
+gw_status gw_thc_agg_check_lanes(const gw_thc_agg *agg, const uint8_t *set, size_t len,
+                                 const uint8_t *in_lanes, const uint8_t *in_set)
 {
     uint32_t k_in = gw_thc_set_members(in_set, agg->worker_max);
 
@@ -112,8 +113,8 @@ gw_status gw_thc_agg_check_lanes(const gw_thc_agg *agg, const uint8_t *set, size
     return check_lanes(agg, in_lanes, len, k_in, gw_thc_set_members(set, agg->worker_max));
 }
 
-gw_status gw_thc_agg_add_lanes(const gw_thc_agg *agg, uint8_t *lanes, uint8_t *set, size_t len, const uint8_t *in_lanes,
-                               const uint8_t *in_set)
+gw_status gw_thc_agg_add_lanes(const gw_thc_agg *agg, uint8_t *lanes, uint8_t *set, size_t len,
+                               const uint8_t *in_lanes, const uint8_t *in_set)
 {
     gw_status status = check_call(agg, lanes, set, len);
 
@@ -131,8 +132,8 @@ gw_status gw_thc_agg_add_lanes(const gw_thc_agg *agg, uint8_t *lanes, uint8_t *s
 
 #if !defined(GW_FIRMWARE) /* conveniences; firmware adds one packet at a time */
 
-gw_status gw_thc_agg_add_counted(const gw_thc_agg *agg, uint8_t *lanes, uint32_t *k, size_t len, const uint8_t *in_lanes,
-                                 uint32_t k_in)
+gw_status gw_thc_agg_add_counted(const gw_thc_agg *agg, uint8_t *lanes, uint32_t *k, size_t len,
+                                 const uint8_t *in_lanes, uint32_t k_in)
 {
     gw_status status = check_call(agg, lanes, k, len);
 
@@ -149,11 +150,13 @@ gw_status gw_thc_agg_add_counted(const gw_thc_agg *agg, uint8_t *lanes, uint32_t
 }
 
 /*
- * Many sources, all or nothing: the set takes every source's members while they are checked, which finds duplicates among
- * the sources too, and gives them back if one is refused. Lanes change only after the last check.
+ * Many sources, all or nothing: the set takes every source's members while they are checked, which finds
+ * duplicates among the sources too, and gives them back if one is refused. Lanes change only after the last
+ * check.
  */
 gw_status gw_thc_agg_add_indices_many(const gw_thc_agg *agg, uint8_t *lanes, uint8_t *set, size_t len,
-                                      const uint8_t *const *indices, const uint32_t *ranks, size_t source_count)
+                                      const uint8_t *const *indices, const uint32_t *ranks,
+                                      size_t source_count)
 {
     gw_status status = check_call(agg, lanes, set, len);
     size_t taken = 0;
@@ -176,12 +179,14 @@ gw_status gw_thc_agg_add_indices_many(const gw_thc_agg *agg, uint8_t *lanes, uin
         return status;
     }
     for (size_t s = 0; s < source_count; s++)
-        GW_KERNEL(agg, add_indices)(lanes, indices[s], len, agg->table.bits, agg->table.value, agg->lane_bits);
+        GW_KERNEL(agg, add_indices)
+        (lanes, indices[s], len, agg->table.bits, agg->table.value, agg->lane_bits);
     return GW_OK;
 }
 
 gw_status gw_thc_agg_add_lanes_many(const gw_thc_agg *agg, uint8_t *lanes, uint8_t *set, size_t len,
-                                    const uint8_t *const *in_lanes, const uint8_t *const *in_sets, size_t source_count)
+                                    const uint8_t *const *in_lanes, const uint8_t *const *in_sets,
+                                    size_t source_count)
 {
     gw_status status = check_call(agg, lanes, set, len);
     size_t taken = 0;

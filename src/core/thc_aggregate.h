@@ -28,7 +28,7 @@ int gw_thc_sets_meet(const uint8_t *a, const uint8_t *b, uint32_t worker_max);
 void gw_thc_set_join(uint8_t *set, const uint8_t *other, uint32_t worker_max);
 
 /* Whether a partial sum may join a sum with this set: all checks of gw_thc_agg_add_lanes(), nothing added. */
-gw_status gw_thc_agg_check_lanes(const gw_thc_agg *agg, const uint8_t *set, size_t len, const uint8_t *in_lanes,
-                                 const uint8_t *in_set);
+gw_status gw_thc_agg_check_lanes(const gw_thc_agg *agg, const uint8_t *set, size_t len,
+                                 const uint8_t *in_lanes, const uint8_t *in_set);
 
 #endif

@@ -32,14 +32,16 @@ gw_status gw_thc_block_check(const gw_thc *thc, const uint8_t *lanes, size_t lan
     return lane_max > lane_limit ? GW_ERR_CORRUPT : GW_OK;
 }
 
-static void decode_rotated(const gw_thc *thc, float *y, const uint8_t *lanes, size_t lane_count, unsigned lane_bits,
-                           uint32_t members, uint32_t norm, gw_thc_mode mode, const gw_thc_stream *stream)
+static void decode_rotated(const gw_thc *thc, float *y, const uint8_t *lanes, size_t lane_count,
+                           unsigned lane_bits, uint32_t members, uint32_t norm, gw_thc_mode mode,
+                           const gw_thc_stream *stream)
 {
     const gw_thc_kernels *kernels = gw_thc_kernels_of(thc);
     double t = (double)gw_float_from_bits(thc->config.threshold_bits);
     double g = (double)thc->config.table.granularity;
     uint32_t exponent = norm >> 23;
-    /* The norm without its power of two, which rotate_back applies at the end: nothing between is subnormal. */
+    /* The norm without its power of two, which rotate_back applies at the end: nothing between is subnormal.
+     */
     double unit_norm = (double)gw_float_from_bits((norm & 0x7fffffu) | 0x3f800000u);
     double scale = t / g * (unit_norm / (double)lane_count);
 
@@ -49,8 +51,8 @@ static void decode_rotated(const gw_thc *thc, float *y, const uint8_t *lanes, si
     kernels->rotate_back(y, lane_count, exponent, stream);
 }
 
-static void decode_plain(const gw_thc *thc, float *y, const uint8_t *lanes, size_t lane_count, unsigned lane_bits,
-                         uint32_t members, const uint32_t *patterns, gw_thc_mode mode)
+static void decode_plain(const gw_thc *thc, float *y, const uint8_t *lanes, size_t lane_count,
+                         unsigned lane_bits, uint32_t members, const uint32_t *patterns, gw_thc_mode mode)
 {
     gw_thc_plain_extent extent = gw_thc_plain_extent_of(patterns);
     double step = (double)extent.width / (double)thc->config.table.granularity;
@@ -63,8 +65,9 @@ static void decode_plain(const gw_thc *thc, float *y, const uint8_t *lanes, size
     gw_thc_kernels_of(thc)->unpack_plain(y, lanes, lane_count, lane_bits, step, base);
 }
 
-void gw_thc_block_decode(const gw_thc *thc, float *y, const uint8_t *lanes, size_t lane_count, unsigned lane_bits,
-                         uint32_t members, const uint32_t *patterns, gw_thc_mode mode, const gw_thc_stream *stream)
+void gw_thc_block_decode(const gw_thc *thc, float *y, const uint8_t *lanes, size_t lane_count,
+                         unsigned lane_bits, uint32_t members, const uint32_t *patterns, gw_thc_mode mode,
+                         const gw_thc_stream *stream)
 {
     if (thc->config.transform == GW_THC_PLAIN)
         decode_plain(thc, y, lanes, lane_count, lane_bits, members, patterns, mode);

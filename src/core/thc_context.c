@@ -16,7 +16,8 @@ gw_status gw_thc_config_check(const gw_thc_config *config)
         return GW_ERR_OPTION;
     if (config->nonfinite > GW_THC_NONFINITE_ZERO || config->error_feedback > 1)
         return GW_ERR_OPTION;
-    /* 2^-4 <= t <= 4: p from 2^-14 to 0.95. Below, a grid of 255 steps would be finer than the values' own rounding. */
+    /* 2^-4 <= t <= 4: p from 2^-14 to 0.95. Below, a grid of 255 steps would be finer than the values' own
+     * rounding. */
     if (config->transform == GW_THC_ROTATED) {
         if (config->threshold_bits < 0x3d800000u || config->threshold_bits > 0x40800000u)
             return GW_ERR_OPTION;
@@ -37,8 +38,9 @@ static int feedback_diverges(const gw_thc_config *config)
 static uint64_t hash_config(const gw_thc_config *config)
 {
     uint64_t hash = GW_FNV_OFFSET;
-    uint8_t head[6] = {config->table.bits, config->table.granularity, config->transform, config->block_log2,
-                       config->lane_bits, config->nonfinite == GW_THC_NONFINITE_PROPAGATE};
+    uint8_t head[6] = {config->table.bits, config->table.granularity,
+                       config->transform,  config->block_log2,
+                       config->lane_bits,  config->nonfinite == GW_THC_NONFINITE_PROPAGATE};
 
     hash = gw_fnv(hash, head, sizeof head);
     hash = gw_fnv(hash, config->table.value, sizeof config->table.value);
@@ -161,7 +163,8 @@ size_t gw_thc_workspace_size(const gw_thc *thc)
     return ((size_t)1 << thc->config.block_log2) * (2 * sizeof(float) + 1);
 }
 
-gw_status gw_thc_scratch_make(gw_thc_scratch *scratch, const gw_thc *thc, void *workspace, size_t workspace_size)
+gw_status gw_thc_scratch_make(gw_thc_scratch *scratch, const gw_thc *thc, void *workspace,
+                              size_t workspace_size)
 {
     size_t block_len = (size_t)1 << thc->config.block_log2;
 

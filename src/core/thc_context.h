@@ -1,5 +1,6 @@
 /*
- * What the parts of THC share behind a context: geometry, checks of ranges and patterns, one block's way back.
+ * What the parts of THC share behind a context: geometry, checks of ranges and patterns, one block's way
+ * back.
  */
 #ifndef GW_THC_CONTEXT_H
 #define GW_THC_CONTEXT_H
@@ -7,12 +8,12 @@
 #include "core/thc_kernels.h"
 #include "gradwire/thc.h"
 
-#define GW_THC_TAG 0x43485447u     /* "GTHC": a context that gw_thc_init() made, of this layout */
+#define GW_THC_TAG     0x43485447u /* "GTHC": a context that gw_thc_init() made, of this layout */
 #define GW_THC_AGG_TAG 0x41485447u /* "GTHA" */
 
 #define GW_THC_NONFINITE_CODE 0xffffffffu /* both words of a plain block that is marked */
-#define GW_FNV_OFFSET 0xcbf29ce484222325u
-#define GW_FNV_PRIME 0x100000001b3u
+#define GW_FNV_OFFSET         0xcbf29ce484222325u
+#define GW_FNV_PRIME          0x100000001b3u
 
 /* FNV-1a over bytes, continuing from hash. */
 static inline uint64_t gw_fnv(uint64_t hash, const uint8_t *src, size_t size)
@@ -71,7 +72,7 @@ size_t gw_thc_padded_len(size_t len);
 
 /* The pieces of one block range, checked. */
 typedef struct gw_thc_span {
-    uint64_t first;    /* first block */
+    uint64_t first; /* first block */
     uint64_t blocks;
     size_t block_len;  /* elements of all but the last block */
     size_t last_len;   /* elements of the range's last block */
@@ -101,13 +102,16 @@ typedef struct gw_thc_scratch {
 } gw_thc_scratch;
 
 /* GW_ERR_ARG (NULL or not aligned for float) or GW_ERR_WORKSPACE. */
-gw_status gw_thc_scratch_make(gw_thc_scratch *scratch, const gw_thc *thc, void *workspace, size_t workspace_size);
+gw_status gw_thc_scratch_make(gw_thc_scratch *scratch, const gw_thc *thc, void *workspace,
+                              size_t workspace_size);
 
 /* Decodes the lanes of a valid coded or constant block with members >= 1 into y[0..lane_count). */
-void gw_thc_block_decode(const gw_thc *thc, float *y, const uint8_t *lanes, size_t lane_count, unsigned lane_bits,
-                         uint32_t members, const uint32_t *patterns, gw_thc_mode mode, const gw_thc_stream *stream);
+void gw_thc_block_decode(const gw_thc *thc, float *y, const uint8_t *lanes, size_t lane_count,
+                         unsigned lane_bits, uint32_t members, const uint32_t *patterns, gw_thc_mode mode,
+                         const gw_thc_stream *stream);
 
-/* GW_OK, or why the lanes of a block cannot be: GW_ERR_OVERFLOW (members), GW_ERR_CORRUPT (patterns, lanes). */
+/* GW_OK, or why the lanes of a block cannot be: GW_ERR_OVERFLOW (members), GW_ERR_CORRUPT (patterns, lanes).
+ */
 gw_status gw_thc_block_check(const gw_thc *thc, const uint8_t *lanes, size_t lane_count, uint32_t members,
                              const uint32_t *patterns);
 

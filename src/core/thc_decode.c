@@ -6,9 +6,9 @@
 #include "core/bytes.h"
 #include "core/thc_float.h"
 
-gw_status gw_thc_receiver_begin(gw_thc_receiver *r, const gw_thc *thc, const gw_thc_range *range, const void *src,
-                                gw_thc_mode mode, void *dst, size_t dst_capacity, void *workspace,
-                                size_t workspace_size)
+gw_status gw_thc_receiver_begin(gw_thc_receiver *r, const gw_thc *thc, const gw_thc_range *range,
+                                const void *src, gw_thc_mode mode, void *dst, size_t dst_capacity,
+                                void *workspace, size_t workspace_size)
 {
     gw_status status = gw_thc_span_make(&r->span, thc, range);
 
@@ -42,8 +42,8 @@ void gw_thc_receiver_fail(gw_thc_receiver *r, uint64_t i, gw_status status)
     }
 }
 
-void gw_thc_receiver_put(gw_thc_receiver *r, uint64_t i, const uint8_t *lanes, unsigned lane_bits, uint32_t members,
-                         const uint32_t *patterns)
+void gw_thc_receiver_put(gw_thc_receiver *r, uint64_t i, const uint8_t *lanes, unsigned lane_bits,
+                         uint32_t members, const uint32_t *patterns)
 {
     const gw_thc_kernels *kernels = gw_thc_kernels_of(r->thc);
     size_t lane_count = gw_thc_span_lanes(&r->span, i);
@@ -57,9 +57,11 @@ void gw_thc_receiver_put(gw_thc_receiver *r, uint64_t i, const uint8_t *lanes, u
         for (size_t j = 0; j < len; j++)
             r->scratch.y[j] = gw_float_from_bits(GW_THC_NORM_NONFINITE);
     } else {
-        gw_thc_block_decode(r->thc, r->scratch.y, lanes, lane_count, lane_bits, members, patterns, r->mode, &stream);
+        gw_thc_block_decode(r->thc, r->scratch.y, lanes, lane_count, lane_bits, members, patterns, r->mode,
+                            &stream);
     }
-    kernels->store(r->dst + (size_t)i * r->span.block_len * r->element_size, r->scratch.y, r->thc->config.dtype, len);
+    kernels->store(r->dst + (size_t)i * r->span.block_len * r->element_size, r->scratch.y,
+                   r->thc->config.dtype, len);
 }
 
 gw_status gw_thc_receiver_end(const gw_thc_receiver *r, uint64_t *missing, uint64_t *bad_block)
@@ -72,8 +74,9 @@ gw_status gw_thc_receiver_end(const gw_thc_receiver *r, uint64_t *missing, uint6
 }
 
 /* Lanes at `lanes`, members from `members` or, where that is NULL, from the count lanes at `counts`. */
-static gw_status decode_lanes(gw_thc_receiver *r, const uint8_t *lanes, const uint32_t *members, const uint8_t *counts,
-                              const uint32_t *patterns, uint64_t *missing, uint64_t *bad_block)
+static gw_status decode_lanes(gw_thc_receiver *r, const uint8_t *lanes, const uint32_t *members,
+                              const uint8_t *counts, const uint32_t *patterns, uint64_t *missing,
+                              uint64_t *bad_block)
 {
     unsigned lane_bits = r->thc->config.lane_bits;
     size_t lane_size = lane_bits / 8;
@@ -82,7 +85,8 @@ static gw_status decode_lanes(gw_thc_receiver *r, const uint8_t *lanes, const ui
     for (uint64_t i = 0; i < r->span.blocks; i++) {
         const uint8_t *block_lanes = lanes + (size_t)i * r->span.block_len * lane_size;
         const uint32_t *block_patterns = patterns + (size_t)i * per_block;
-        uint32_t k = members != NULL ? members[i] : gw_thc_lane_load(counts + (size_t)i * lane_size, lane_bits);
+        uint32_t k =
+            members != NULL ? members[i] : gw_thc_lane_load(counts + (size_t)i * lane_size, lane_bits);
         gw_status status =
             gw_thc_block_check(r->thc, block_lanes, gw_thc_span_lanes(&r->span, i), k, block_patterns);
 
@@ -100,7 +104,8 @@ gw_status gw_thc_decode(const gw_thc *thc, const gw_thc_range *range, const uint
                         uint64_t *bad_block)
 {
     gw_thc_receiver r;
-    gw_status status = gw_thc_receiver_begin(&r, thc, range, lanes, mode, dst, dst_capacity, workspace, workspace_size);
+    gw_status status =
+        gw_thc_receiver_begin(&r, thc, range, lanes, mode, dst, dst_capacity, workspace, workspace_size);
 
     if (status == GW_OK && r.span.blocks > 0 && (members == NULL || patterns == NULL))
         status = GW_ERR_ARG;
@@ -109,9 +114,10 @@ gw_status gw_thc_decode(const gw_thc *thc, const gw_thc_range *range, const uint
     return status == GW_OK ? decode_lanes(&r, lanes, members, NULL, patterns, missing, bad_block) : status;
 }
 
-gw_status gw_thc_decode_reduced(const gw_thc *thc, const gw_thc_range *range, const uint8_t *reduced, size_t reduced_size,
-                                const uint32_t *patterns, gw_thc_mode mode, void *dst, size_t dst_capacity,
-                                void *workspace, size_t workspace_size, uint64_t *missing, uint64_t *bad_block)
+gw_status gw_thc_decode_reduced(const gw_thc *thc, const gw_thc_range *range, const uint8_t *reduced,
+                                size_t reduced_size, const uint32_t *patterns, gw_thc_mode mode, void *dst,
+                                size_t dst_capacity, void *workspace, size_t workspace_size,
+                                uint64_t *missing, uint64_t *bad_block)
 {
     gw_thc_receiver r;
     gw_status status =
@@ -128,7 +134,8 @@ gw_status gw_thc_decode_reduced(const gw_thc *thc, const gw_thc_range *range, co
     return decode_lanes(&r, reduced, NULL, counts, patterns, missing, bad_block);
 }
 
-gw_status gw_thc_receiver_put_indices(gw_thc_receiver *r, uint64_t i, const uint8_t *indices, const uint32_t *patterns)
+gw_status gw_thc_receiver_put_indices(gw_thc_receiver *r, uint64_t i, const uint8_t *indices,
+                                      const uint32_t *patterns)
 {
     const gw_thc_config *config = &r->thc->config;
     size_t lane_count = gw_thc_span_lanes(&r->span, i);
@@ -145,13 +152,13 @@ gw_status gw_thc_receiver_put_indices(gw_thc_receiver *r, uint64_t i, const uint
     return GW_OK;
 }
 
-gw_status gw_thc_decode_indices(const gw_thc *thc, const gw_thc_range *range, const uint8_t *indices, size_t indices_size,
-                                const uint32_t *patterns, void *dst, size_t dst_capacity, void *workspace,
-                                size_t workspace_size, uint64_t *bad_block)
+gw_status gw_thc_decode_indices(const gw_thc *thc, const gw_thc_range *range, const uint8_t *indices,
+                                size_t indices_size, const uint32_t *patterns, void *dst, size_t dst_capacity,
+                                void *workspace, size_t workspace_size, uint64_t *bad_block)
 {
     gw_thc_receiver r;
-    gw_status status =
-        gw_thc_receiver_begin(&r, thc, range, indices, GW_THC_SUM, dst, dst_capacity, workspace, workspace_size);
+    gw_status status = gw_thc_receiver_begin(&r, thc, range, indices, GW_THC_SUM, dst, dst_capacity,
+                                             workspace, workspace_size);
 
     if (status == GW_OK && r.span.blocks > 0 && patterns == NULL)
         status = GW_ERR_ARG;
@@ -161,15 +168,16 @@ gw_status gw_thc_decode_indices(const gw_thc *thc, const gw_thc_range *range, co
         return status;
     for (uint64_t i = 0; i < r.span.blocks; i++) {
         const uint8_t *block = indices + (size_t)i * (r.span.block_len / 8) * thc->config.table.bits;
-        status = gw_thc_receiver_put_indices(&r, i, block, patterns + (size_t)i * gw_thc_patterns_per_block(thc));
+        status =
+            gw_thc_receiver_put_indices(&r, i, block, patterns + (size_t)i * gw_thc_patterns_per_block(thc));
         if (status != GW_OK)
             gw_thc_receiver_fail(&r, i, status);
     }
     return gw_thc_receiver_end(&r, NULL, bad_block);
 }
 
-gw_status gw_thc_expand(const gw_thc *thc, const gw_thc_range *range, const uint8_t *indices, size_t indices_size,
-                        uint8_t *dst, size_t dst_capacity)
+gw_status gw_thc_expand(const gw_thc *thc, const gw_thc_range *range, const uint8_t *indices,
+                        size_t indices_size, uint8_t *dst, size_t dst_capacity)
 {
     gw_thc_span span;
     gw_status status = gw_thc_span_make(&span, thc, range);
@@ -185,8 +193,8 @@ gw_status gw_thc_expand(const gw_thc *thc, const gw_thc_range *range, const uint
     if (dst_capacity < size)
         return GW_ERR_DST;
     GW_MEMSET(dst, 0, size);
-    gw_thc_kernels_of(thc)->add_indices(dst, indices, span.lanes, thc->config.table.bits, thc->config.table.value,
-                                        lane_bits);
+    gw_thc_kernels_of(thc)->add_indices(dst, indices, span.lanes, thc->config.table.bits,
+                                        thc->config.table.value, lane_bits);
     uint8_t *counts = dst + span.lanes * (lane_bits / 8);
     for (uint64_t i = 0; i < span.blocks; i++)
         counts[(size_t)i * (lane_bits / 8)] = 1; /* little-endian lane of value 1 */

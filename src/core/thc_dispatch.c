@@ -1,6 +1,6 @@
 /*
- * Which kernel table a THC context uses. Compiled without instruction-set flags; names of backends appear only here and in
- * dispatch.c.
+ * Which kernel table a THC context uses. Compiled without instruction-set flags; names of backends appear
+ * only here and in dispatch.c.
  */
 #include "core/thc_kernels.h"
 

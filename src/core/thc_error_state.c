@@ -2,13 +2,14 @@
  * Error memory as bytes: one piece per saved range, any cut of the same numbering loads from it.
  *
  *   0  4  magic 'g','W','e',0x1a      8  8  first element     24  4  CRC32C of bytes 0..23 and of the values
- *   4  4  version 0                  16  8  elements          28 12  zero          40  4 * elements  fp32 values
+ *   4  4  version 0                  16  8  elements          28 12  zero          40  4 * elements  fp32
+ * values
  */
 #include "core/bytes.h"
 #include "core/thc_float.h"
 #include "gradwire/thc.h"
 
-#define GW_ERROR_MAGIC 0x1a655767u
+#define GW_ERROR_MAGIC       0x1a655767u
 #define GW_ERROR_HEADER_SIZE 40u
 
 size_t gw_thc_error_saved_size(uint64_t len)
@@ -16,7 +17,8 @@ size_t gw_thc_error_saved_size(uint64_t len)
     return len > (SIZE_MAX - GW_ERROR_HEADER_SIZE) / 4 ? SIZE_MAX : GW_ERROR_HEADER_SIZE + (size_t)len * 4;
 }
 
-gw_status gw_thc_error_save(const float *error, uint64_t first_element, uint64_t len, uint8_t *dst, size_t dst_capacity)
+gw_status gw_thc_error_save(const float *error, uint64_t first_element, uint64_t len, uint8_t *dst,
+                            size_t dst_capacity)
 {
     if (dst == NULL || (error == NULL && len > 0) || len > UINT64_MAX - first_element)
         return GW_ERR_ARG;
@@ -63,8 +65,8 @@ static gw_status check_saved(const uint8_t *src, size_t src_size, uint64_t *firs
     return GW_OK;
 }
 
-gw_status gw_thc_error_load(float *error, uint64_t first_element, uint64_t len, const uint8_t *src, size_t src_size,
-                            uint64_t *loaded)
+gw_status gw_thc_error_load(float *error, uint64_t first_element, uint64_t len, const uint8_t *src,
+                            size_t src_size, uint64_t *loaded)
 {
     uint64_t saved_first;
     uint64_t saved_len;

@@ -1,15 +1,16 @@
 /*
- * Bit patterns of fp32 and the one rule about small numbers: subnormals and -0 count as +0. It is applied to bits, never
- * left to the processor, so that results do not depend on its flush modes (docs/numerics-thc.md, "Small numbers").
+ * Bit patterns of fp32 and the one rule about small numbers: subnormals and -0 count as +0. It is applied to
+ * bits, never left to the processor, so that results do not depend on its flush modes (docs/numerics-thc.md,
+ * "Small numbers").
  */
 #ifndef GW_THC_FLOAT_H
 #define GW_THC_FLOAT_H
 
 #include "core/bytes.h"
 
-#define GW_F32_ABS 0x7fffffffu     /* all but the sign */
-#define GW_F32_INF 0x7f800000u     /* the lowest magnitude that is not finite */
-#define GW_F32_MIN 0x00800000u     /* 2^-126, the lowest normal magnitude */
+#define GW_F32_ABS 0x7fffffffu /* all but the sign */
+#define GW_F32_INF 0x7f800000u /* the lowest magnitude that is not finite */
+#define GW_F32_MIN 0x00800000u /* 2^-126, the lowest normal magnitude */
 
 /* 2^exponent, -1022 <= exponent <= 1023. */
 static inline double gw_f64_pow2(int exponent)
@@ -27,9 +28,11 @@ static inline float gw_f32_flush(float value)
 }
 
 /*
- * value * 2^(128 - exponent) for values of biased exponent <= `exponent`, which gives magnitudes below 4; +0 for those
- * 60 or more octaves below it. So nothing that is computed from the results is ever subnormal: their squares are
- * >= 2^-120, and their sums are multiples of 2^-82. 60 octaves are far below the 24 bits of the sums that follow.
+ * value * 2^(128 - exponent) for values of biased exponent <= `exponent`, which gives magnitudes below 4; +0
+ * for those 60 or more octaves below it. So nothing that is computed from the results is ever subnormal:
+ * their squares are
+ * >= 2^-120, and their sums are multiples of 2^-82. 60 octaves are far below the 24 bits of the sums that
+ * follow.
  */
 #define GW_THC_WINDOW_OCTAVES 60u
 

@@ -61,7 +61,8 @@ void gw_thc_frame_place(gw_thc_frame_info *info)
     info->set_size = sets > 0 ? (info->config.worker_max + 63u) / 64u * 8u : 0;
     info->payload_offset = info->sets_offset + sets * info->set_size;
     info->payload_size = lanes / 8 * payload_bits(info);
-    info->frame_size = info->payload_offset + info->payload_size + ((info->flags & GW_THC_FLAG_CHECKSUM) != 0 ? 4 : 0);
+    info->frame_size =
+        info->payload_offset + info->payload_size + ((info->flags & GW_THC_FLAG_CHECKSUM) != 0 ? 4 : 0);
 }
 
 void gw_thc_frame_write_header(uint8_t *dst, const gw_thc_frame_info *info)
@@ -129,7 +130,8 @@ static gw_status read_extension(const uint8_t *src, gw_thc_frame_info *info)
     int is_sum = (info->flags & GW_THC_FLAG_SUM) != 0;
 
     c->transform = (info->flags & GW_THC_FLAG_ROTATED) != 0 ? GW_THC_ROTATED : GW_THC_PLAIN;
-    c->nonfinite = (info->flags & GW_THC_FLAG_NONFINITE) != 0 ? GW_THC_NONFINITE_PROPAGATE : GW_THC_NONFINITE_ERROR;
+    c->nonfinite =
+        (info->flags & GW_THC_FLAG_NONFINITE) != 0 ? GW_THC_NONFINITE_PROPAGATE : GW_THC_NONFINITE_ERROR;
     c->table.bits = src[AT_BITS];
     c->table.granularity = src[AT_GRANULARITY];
     c->lane_bits = src[AT_LANE_BITS];
@@ -210,7 +212,8 @@ void gw_thc_frame_seal(uint8_t *dst, const gw_thc_frame_info *info)
     gw_store32(dst + covered, gw_crc32c(0, dst, covered));
 }
 
-void gw_thc_frame_patterns(uint32_t patterns[2], const uint8_t *src, const gw_thc_frame_info *info, uint64_t i)
+void gw_thc_frame_patterns(uint32_t patterns[2], const uint8_t *src, const gw_thc_frame_info *info,
+                           uint64_t i)
 {
     size_t per_block = info->config.transform == GW_THC_ROTATED ? 1 : 2;
     const uint8_t *at = src + info->norms_offset + (size_t)i * per_block * 4;
@@ -238,7 +241,8 @@ uint32_t gw_thc_frame_members(const uint8_t *src, const gw_thc_frame_info *info,
     return gw_thc_set_members(src + gw_thc_frame_set_offset(info, block), info->config.worker_max);
 }
 
-gw_status gw_thc_frame_check_block(const gw_thc *thc, const uint8_t *src, const gw_thc_frame_info *info, uint64_t i)
+gw_status gw_thc_frame_check_block(const gw_thc *thc, const uint8_t *src, const gw_thc_frame_info *info,
+                                   uint64_t i)
 {
     uint32_t patterns[2];
     const uint8_t *payload = src + gw_thc_frame_block_offset(info, i);
@@ -250,7 +254,8 @@ gw_status gw_thc_frame_check_block(const gw_thc *thc, const uint8_t *src, const 
         return GW_ERR_CORRUPT;
     if ((info->flags & GW_THC_FLAG_SUM) == 0) {
         int must_be_zero = kind != GW_THC_BLOCK_CODED;
-        return must_be_zero && !gw_is_zero(payload, lanes / 8 * info->config.table.bits) ? GW_ERR_CORRUPT : GW_OK;
+        return must_be_zero && !gw_is_zero(payload, lanes / 8 * info->config.table.bits) ? GW_ERR_CORRUPT
+                                                                                         : GW_OK;
     }
     uint32_t members = gw_thc_frame_members(src, info, i);
     if (members == UINT32_MAX)

@@ -1,5 +1,6 @@
 /*
- * THC frames inside the library: where the parts of a checked frame are. docs/format-thc.md section 2 has the layout.
+ * THC frames inside the library: where the parts of a checked frame are. docs/format-thc.md section 2 has the
+ * layout.
  */
 #ifndef GW_THC_FRAME_H
 #define GW_THC_FRAME_H
@@ -17,7 +18,8 @@ void gw_thc_frame_place(gw_thc_frame_info *info);
 void gw_thc_frame_write_header(uint8_t *dst, const gw_thc_frame_info *info);
 
 /* The patterns of block i of the frame. */
-void gw_thc_frame_patterns(uint32_t patterns[2], const uint8_t *src, const gw_thc_frame_info *info, uint64_t i);
+void gw_thc_frame_patterns(uint32_t patterns[2], const uint8_t *src, const gw_thc_frame_info *info,
+                           uint64_t i);
 
 /* The contributor set of block i of a sum frame. */
 static inline size_t gw_thc_frame_set_offset(const gw_thc_frame_info *info, uint64_t i)
@@ -34,7 +36,8 @@ size_t gw_thc_frame_block_offset(const gw_thc_frame_info *info, uint64_t i);
 gw_thc_range gw_thc_frame_range(const gw_thc_frame_info *info);
 
 /* Content of block i: GW_OK, GW_ERR_CORRUPT or GW_ERR_DUP. thc is made from info->config. */
-gw_status gw_thc_frame_check_block(const gw_thc *thc, const uint8_t *src, const gw_thc_frame_info *info, uint64_t i);
+gw_status gw_thc_frame_check_block(const gw_thc *thc, const uint8_t *src, const gw_thc_frame_info *info,
+                                   uint64_t i);
 
 /* Header, size, limit: all but checksum and blocks. */
 gw_status gw_thc_frame_open(const uint8_t *src, size_t src_size, uint64_t count_max, gw_thc_frame_info *info);

@@ -68,8 +68,8 @@ gw_status gw_thc_frame_encode(const gw_thc *thc, const gw_thc_range *range, uint
     gw_thc_frame_place(&info);
     if (info.frame_size > dst_capacity)
         return GW_ERR_DST;
-    status = gw_thc_encode(thc, range, src, error, patterns, dst + info.payload_offset, (size_t)info.payload_size,
-                           workspace, workspace_size, bad_block);
+    status = gw_thc_encode(thc, range, src, error, patterns, dst + info.payload_offset,
+                           (size_t)info.payload_size, workspace, workspace_size, bad_block);
     if (status != GW_OK)
         return status;
     gw_thc_frame_write_header(dst, &info);
@@ -80,9 +80,9 @@ gw_status gw_thc_frame_encode(const gw_thc *thc, const gw_thc_range *range, uint
     return GW_OK;
 }
 
-gw_status gw_thc_frame_decode(const uint8_t *src, size_t src_size, uint64_t count_max, gw_thc_mode mode, void *dst,
-                              size_t dst_capacity, size_t *dst_len, gw_thc *thc_memory, void *workspace,
-                              size_t workspace_size, uint64_t *missing, uint64_t *bad_block)
+gw_status gw_thc_frame_decode(const uint8_t *src, size_t src_size, uint64_t count_max, gw_thc_mode mode,
+                              void *dst, size_t dst_capacity, size_t *dst_len, gw_thc *thc_memory,
+                              void *workspace, size_t workspace_size, uint64_t *missing, uint64_t *bad_block)
 {
     gw_thc_frame_info info;
     gw_thc_receiver r;
@@ -96,7 +96,8 @@ gw_status gw_thc_frame_decode(const uint8_t *src, size_t src_size, uint64_t coun
     if (status != GW_OK)
         return status;
     gw_thc_range range = gw_thc_frame_range(&info);
-    status = gw_thc_receiver_begin(&r, thc_memory, &range, src, mode, dst, dst_capacity, workspace, workspace_size);
+    status = gw_thc_receiver_begin(&r, thc_memory, &range, src, mode, dst, dst_capacity, workspace,
+                                   workspace_size);
     if (status != GW_OK)
         return status;
     if (!gw_thc_frame_checksum_good(src, &info)) {
@@ -115,7 +116,8 @@ gw_status gw_thc_frame_decode(const uint8_t *src, size_t src_size, uint64_t coun
         else if ((info.flags & GW_THC_FLAG_SUM) == 0)
             (void)gw_thc_receiver_put_indices(&r, i, payload, patterns); /* its checks were just made */
         else
-            gw_thc_receiver_put(&r, i, payload, info.config.lane_bits, gw_thc_frame_members(src, &info, i), patterns);
+            gw_thc_receiver_put(&r, i, payload, info.config.lane_bits, gw_thc_frame_members(src, &info, i),
+                                patterns);
     }
     r.bad_block -= r.status != GW_OK ? info.first_block : 0; /* relative to the frame */
     status = gw_thc_receiver_end(&r, missing, bad_block);

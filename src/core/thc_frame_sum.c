@@ -4,8 +4,8 @@
 #include "core/thc_aggregate.h"
 #include "core/thc_frame.h"
 
-gw_status gw_thc_frame_sum_init(const uint8_t *like, size_t like_size, uint32_t flags, uint8_t *dst, size_t dst_capacity,
-                                size_t *dst_size)
+gw_status gw_thc_frame_sum_init(const uint8_t *like, size_t like_size, uint32_t flags, uint8_t *dst,
+                                size_t dst_capacity, size_t *dst_size)
 {
     gw_thc_frame_info info;
 

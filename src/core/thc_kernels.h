@@ -1,10 +1,12 @@
 /*
- * Kernels of THC: types, contracts, and the table that a context points to. Read this first to write a backend.
+ * Kernels of THC: types, contracts, and the table that a context points to. Read this first to write a
+ * backend.
  *
- * Every backend gives the results of the scalar kernels bit for bit. `len` counts values or lanes; where a contract says
- * "lanes" it is a multiple of 64 and at most 8192. Any alignment. A kernel reads and writes exactly the ranges named.
- * Float arithmetic is IEEE fp32 or fp64 +, -, *, / in the order written, never contracted; comparisons of magnitudes are
- * made on bit patterns, so flush-to-zero modes change nothing. docs/numerics-thc.md derives the rules.
+ * Every backend gives the results of the scalar kernels bit for bit. `len` counts values or lanes; where a
+ * contract says "lanes" it is a multiple of 64 and at most 8192. Any alignment. A kernel reads and writes
+ * exactly the ranges named. Float arithmetic is IEEE fp32 or fp64 +, -, *, / in the order written, never
+ * contracted; comparisons of magnitudes are made on bit patterns, so flush-to-zero modes change nothing.
+ * docs/numerics-thc.md derives the rules.
  */
 #ifndef GW_THC_KERNELS_H
 #define GW_THC_KERNELS_H
@@ -21,12 +23,12 @@ typedef struct gw_thc_stream {
 } gw_thc_stream;
 
 /* Word 3 of the counter: domain in the top bit, rank below. */
-#define GW_THC_DOMAIN_SIGNS 0u
+#define GW_THC_DOMAIN_SIGNS    0u
 #define GW_THC_DOMAIN_ROUNDING 0x80000000u
 
 /*
- * How values become indices. position = offset + truncate(min(max(value * scale, low), high)), in 1/65536 of a grid step,
- * 0 <= position <= 65536 * granularity.
+ * How values become indices. position = offset + truncate(min(max(value * scale, low), high)), in 1/65536 of
+ * a grid step, 0 <= position <= 65536 * granularity.
  */
 typedef struct gw_thc_quantizer {
     float scale;
@@ -38,50 +40,54 @@ typedef struct gw_thc_quantizer {
     uint32_t index_max;   /* 2^bits - 1 */
 } gw_thc_quantizer;
 
-/* load: dst[i] = flush(flush(src[i] as fp32) + flush(error[i])), or flush(src[i] as fp32) where error is NULL, for i < len;
- * +0 for len <= i < padded_len. dtype is a gw_dtype; 16-bit types convert exactly (fp16 subnormals become normal fp32).
- * flush: subnormals and zeros of fp32 become +0. NaN and infinity pass. */
+/* load: dst[i] = flush(flush(src[i] as fp32) + flush(error[i])), or flush(src[i] as fp32) where error is
+ * NULL, for i < len; +0 for len <= i < padded_len. dtype is a gw_dtype; 16-bit types convert exactly (fp16
+ * subnormals become normal fp32). flush: subnormals and zeros of fp32 become +0. NaN and infinity pass. */
 typedef void gw_thc_load_fn(float *dst, const void *src, unsigned dtype, const float *error, size_t len,
                             size_t padded_len);
 
-/* store: dst[i] = src[i] in dtype, rounded to nearest even; NaN becomes the canonical quiet NaN of the type. bf16 results
- * are never subnormal because fp32 ones are not; fp16 results may be. */
+/* store: dst[i] = src[i] in dtype, rounded to nearest even; NaN becomes the canonical quiet NaN of the type.
+ * bf16 results are never subnormal because fp32 ones are not; fp16 results may be. */
 typedef void gw_thc_store_fn(void *dst, const float *src, unsigned dtype, size_t len);
 
-/* norm: pattern of the L2 norm of x[0..len), 1 <= len <= 8192, x flushed. 0 if all are +0; GW_THC_NORM_NONFINITE if any is
- * NaN or infinite or the norm exceeds fp32. Else: E = the largest biased exponent, y[i] = window(x[i], E) as in
- * thc_float.h, accumulator j of 64 adds y[j] * y[j], y[j + 64] * y[j + 64], ... in this order, then accumulator j adds
- * accumulator j + h for h = 32, 16, ..., 1, j < h; the correctly rounded square root times 2^(E - 128). */
+/* norm: pattern of the L2 norm of x[0..len), 1 <= len <= 8192, x flushed. 0 if all are +0;
+ * GW_THC_NORM_NONFINITE if any is NaN or infinite or the norm exceeds fp32. Else: E = the largest biased
+ * exponent, y[i] = window(x[i], E) as in thc_float.h, accumulator j of 64 adds y[j] * y[j], y[j + 64] * y[j +
+ * 64], ... in this order, then accumulator j adds accumulator j + h for h = 32, 16, ..., 1, j < h; the
+ * correctly rounded square root times 2^(E - 128). */
 typedef uint32_t gw_thc_norm_fn(const float *x, size_t len);
 
-/* extent: patterns[0] = code(max x), patterns[1] = code(-min x), code(f) = f < 0 ? ~bits : bits | 2^31, so that codes order
- * like numbers. Both 0xffffffff if any x is NaN or |x| >= 2^127. x flushed, len >= 1. */
+/* extent: patterns[0] = code(max x), patterns[1] = code(-min x), code(f) = f < 0 ? ~bits : bits | 2^31, so
+ * that codes order like numbers. Both 0xffffffff if any x is NaN or |x| >= 2^127. x flushed, len >= 1. */
 typedef void gw_thc_extent_fn(uint32_t patterns[2], const float *x, size_t len);
 
-/* rotate: dst = H(s .* window(src, exponent)): sign i of the block's stream (domain signs, rank 0), then the unscaled
- * Walsh-Hadamard butterfly over len lanes (a power of two, 64..8192) in ascending strides 1, 2, 4, ...: (a, b) becomes
- * (a + b, a - b). exponent = biased exponent of the worker's own norm pattern, 1..254. dst == src allowed.
- * Sign bit of value v: Philox word (v / 32) % 4, bit v % 32, of counter {v / 128, block, round, 0}; 1 negates. */
-typedef void gw_thc_rotate_fn(float *dst, const float *src, size_t len, uint32_t exponent, const gw_thc_stream *stream);
+/* rotate: dst = H(s .* window(src, exponent)): sign i of the block's stream (domain signs, rank 0), then the
+ * unscaled Walsh-Hadamard butterfly over len lanes (a power of two, 64..8192) in ascending strides 1, 2, 4,
+ * ...: (a, b) becomes (a + b, a - b). exponent = biased exponent of the worker's own norm pattern, 1..254.
+ * dst == src allowed. Sign bit of value v: Philox word (v / 32) % 4, bit v % 32, of counter {v / 128, block,
+ * round, 0}; 1 negates. */
+typedef void gw_thc_rotate_fn(float *dst, const float *src, size_t len, uint32_t exponent,
+                              const gw_thc_stream *stream);
 
-/* shift: dst[i] = window(flush(src[i] - minimum), exponent), exponent the biased exponent of the block's extent. For plain
- * THC. dst == src allowed. */
+/* shift: dst[i] = window(flush(src[i] - minimum), exponent), exponent the biased exponent of the block's
+ * extent. For plain THC. dst == src allowed. */
 typedef void gw_thc_shift_fn(float *dst, const float *src, size_t len, float minimum, uint32_t exponent);
 
-/* quantize: index[i] of x[i], len lanes. With position P as above, z = cell[P >> 16], residue r = P - 65536 * table[z],
- * gap d = table[z + 1] - table[z], and u the value's 16 random bits (domain rounding, the stream's rank), index = z + 1 if
- * d * (2u + 1) <= 2r, else z: up with probability floor(65536 * r / (65536 * d) + 1/2) / 65536. z = index_max has r = 0 and
- * stays. Random bits of v = 128 b + 32 w + 16 h + l: half h (0 low) of Philox word w of counter {16 b + l, block, round,
- * 2^31 + rank}. */
+/* quantize: index[i] of x[i], len lanes. With position P as above, z = cell[P >> 16], residue r = P - 65536 *
+ * table[z], gap d = table[z + 1] - table[z], and u the value's 16 random bits (domain rounding, the stream's
+ * rank), index = z + 1 if d * (2u + 1) <= 2r, else z: up with probability floor(65536 * r / (65536 * d) +
+ * 1/2) / 65536. z = index_max has r = 0 and stays. Random bits of v = 128 b + 32 w + 16 h + l: half h (0 low)
+ * of Philox word w of counter {16 b + l, block, round, 2^31 + rank}. */
 typedef void gw_thc_quantize_fn(uint8_t *index, const float *x, size_t len, const gw_thc_quantizer *quantizer,
                                 const gw_thc_stream *stream);
 
-/* pack: dst gets len * bits / 8 bytes, each group of 64 indices v by itself. 4 bits: byte j = v[j] | v[j+32] << 4. 2 bits:
- * byte j = v[j] | v[j+16] << 2 | v[j+32] << 4 | v[j+48] << 6. 1 bit: byte j = sum of v[j+8i] << i. 3 bits: the 16 bytes of
- * the low two bits, then the 8 bytes of bit 2. */
+/* pack: dst gets len * bits / 8 bytes, each group of 64 indices v by itself. 4 bits: byte j = v[j] | v[j+32]
+ * << 4. 2 bits: byte j = v[j] | v[j+16] << 2 | v[j+32] << 4 | v[j+48] << 6. 1 bit: byte j = sum of v[j+8i] <<
+ * i. 3 bits: the 16 bytes of the low two bits, then the 8 bytes of bit 2. */
 typedef void gw_thc_pack_fn(uint8_t *dst, const uint8_t *index, size_t len, unsigned bits);
 
-/* add_indices: lane i += table[index i], lanes little-endian of lane_bits (8, 16, 32). No overflow by the caller's check. */
+/* add_indices: lane i += table[index i], lanes little-endian of lane_bits (8, 16, 32). No overflow by the
+ * caller's check. */
 typedef void gw_thc_add_indices_fn(uint8_t *lanes, const uint8_t *indices, size_t len, unsigned bits,
                                    const uint8_t *table, unsigned lane_bits);
 
@@ -91,19 +97,21 @@ typedef void gw_thc_add_lanes_fn(uint8_t *lanes, const uint8_t *src, size_t len,
 /* lane_max: the largest lane, 0 for len 0. */
 typedef uint32_t gw_thc_lane_max_fn(const uint8_t *lanes, size_t len, unsigned lane_bits);
 
-/* unpack: dst[i] = (float)(2 * lane i - center) * scale; |2 * lane - center| <= 2^24 so the conversion is exact. */
-typedef void gw_thc_unpack_fn(float *dst, const uint8_t *lanes, size_t len, unsigned lane_bits, uint32_t center,
-                              float scale);
+/* unpack: dst[i] = (float)(2 * lane i - center) * scale; |2 * lane - center| <= 2^24 so the conversion is
+ * exact. */
+typedef void gw_thc_unpack_fn(float *dst, const uint8_t *lanes, size_t len, unsigned lane_bits,
+                              uint32_t center, float scale);
 
-/* rotate_back: y = s .* H(y) in the order of rotate, then y = |y| < 2^(1 - exponent) ? +0 : y * 2^(exponent - 127), exponent
- * the biased exponent of the block's maximal norm, 1..254: products that would be subnormal are +0, and so is -0. Inputs
- * come from unpack, so |y| < 2^35 throughout; the last product may be infinite. */
+/* rotate_back: y = s .* H(y) in the order of rotate, then y = |y| < 2^(1 - exponent) ? +0 : y * 2^(exponent -
+ * 127), exponent the biased exponent of the block's maximal norm, 1..254: products that would be subnormal
+ * are +0, and so is -0. Inputs come from unpack, so |y| < 2^35 throughout; the last product may be infinite.
+ */
 typedef void gw_thc_rotate_back_fn(float *y, size_t len, uint32_t exponent, const gw_thc_stream *stream);
 
-/* unpack_plain: dst[i] = (double)lane i * step + base, in fp64, then to fp32: magnitudes below 2^-126 are +0, above the
- * largest fp32 (after rounding to nearest even) infinite. */
-typedef void gw_thc_unpack_plain_fn(float *dst, const uint8_t *lanes, size_t len, unsigned lane_bits, double step,
-                                    double base);
+/* unpack_plain: dst[i] = (double)lane i * step + base, in fp64, then to fp32: magnitudes below 2^-126 are +0,
+ * above the largest fp32 (after rounding to nearest even) infinite. */
+typedef void gw_thc_unpack_plain_fn(float *dst, const uint8_t *lanes, size_t len, unsigned lane_bits,
+                                    double step, double base);
 
 /* residual: error[i] = flush(x[i] - y[i]). */
 typedef void gw_thc_residual_fn(float *error, const float *x, const float *y, size_t len);
@@ -142,8 +150,8 @@ gw_thc_unpack_plain_fn gw_thc_unpack_plain_scalar;
 gw_thc_rotate_back_fn gw_thc_rotate_back_scalar;
 gw_thc_residual_fn gw_thc_residual_scalar;
 
-/* One complete table per backend, constant, so that a context needs only a pointer and nothing is built at run time. A
- * backend fills the slots that it does not improve with those of the next simpler one. */
+/* One complete table per backend, constant, so that a context needs only a pointer and nothing is built at
+ * run time. A backend fills the slots that it does not improve with those of the next simpler one. */
 extern const gw_thc_kernels gw_thc_kernels_scalar;
 
 /* The fastest table among a mask of gw_backend bits that this machine can run. */

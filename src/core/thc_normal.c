@@ -1,14 +1,14 @@
 /*
- * Normal density, distribution and quantile. Straight series, chosen because their terms all have one sign for x > 0: no
- * cancellation, so the error is a few roundings and easy to state.
+ * Normal density, distribution and quantile. Straight series, chosen because their terms all have one sign
+ * for x > 0: no cancellation, so the error is a few roundings and easy to state.
  */
 #include "core/thc_normal.h"
 
 #include "core/thc_float.h"
 
-#define GW_LN2_HIGH 0x1.62e42feep-1          /* upper 32 bits of ln 2: k * GW_LN2_HIGH is exact for |k| < 2^20 */
-#define GW_LN2_LOW 0x1.a39ef35793c76p-33     /* ln 2 - GW_LN2_HIGH */
-#define GW_LOG2_E 0x1.71547652b82fep+0
+#define GW_LN2_HIGH     0x1.62e42feep-1 /* upper 32 bits of ln 2: k * GW_LN2_HIGH is exact for |k| < 2^20 */
+#define GW_LN2_LOW      0x1.a39ef35793c76p-33 /* ln 2 - GW_LN2_HIGH */
+#define GW_LOG2_E       0x1.71547652b82fep+0
 #define GW_INV_SQRT_2PI 0x1.9884533d43651p-2 /* 1 / sqrt(2 pi) */
 
 /* exp(x), -700 < x <= 0: x = k ln 2 + r, |r| <= ln 2 / 2; Taylor to degree 14 (r^15 / 15! < 2^-61). */
@@ -47,7 +47,8 @@ double gw_normal_half_cdf(double x)
 }
 
 /*
- * Bisection of half_cdf(t) = (1 - p) / 2 over [0, 8]: 60 halvings, and no starting value or derivative to argue about.
+ * Bisection of half_cdf(t) = (1 - p) / 2 over [0, 8]: 60 halvings, and no starting value or derivative to
+ * argue about.
  */
 double gw_normal_threshold(double p)
 {

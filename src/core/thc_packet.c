@@ -17,7 +17,8 @@ gw_status gw_thc_packet_open(gw_thc_packet *p, const uint8_t *src, size_t src_si
     return GW_OK;
 }
 
-/* All blocks but the last are full; the last is a power of two of at least 64 lanes. Patterns: one or two a block. */
+/* All blocks but the last are full; the last is a power of two of at least 64 lanes. Patterns: one or two a
+ * block. */
 static int extent_is_good(const gw_thc_packet_header *h)
 {
     uint32_t block_count = h->block_count;
@@ -44,8 +45,8 @@ gw_status gw_thc_packet_measure(gw_thc_packet *p, const uint8_t *src, size_t src
     if (h->type >= GW_THC_PACKET_NOTICE && h->norms_hash != 0)
         return GW_ERR_HEADER;
 
-    /* len <= 2^29 lanes of at most 4 bytes: below 2^31, and len / 8 * bits loses nothing as len is a multiple of 8
-     * wherever bits is not 32. */
+    /* len <= 2^29 lanes of at most 4 bytes: below 2^31, and len / 8 * bits loses nothing as len is a multiple
+     * of 8 wherever bits is not 32. */
     uint32_t lane_bits = h->type == GW_THC_PACKET_INDICES ? h->bits : h->lane_bits;
     p->payload_size = lane_bits == 32 ? (size_t)h->len * 4 : (size_t)(h->len / 8) * lane_bits;
     p->set = has_set ? src + GW_THC_PACKET_HEADER_SIZE : NULL;

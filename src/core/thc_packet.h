@@ -1,6 +1,6 @@
 /*
- * Packets inside the library (docs/format-thc.md section 4). The wire order of the header is the natural layout of
- * gw_thc_packet_header, so a little-endian machine copies it whole, once; nothing is read twice.
+ * Packets inside the library (docs/format-thc.md section 4). The wire order of the header is the natural
+ * layout of gw_thc_packet_header, so a little-endian machine copies it whole, once; nothing is read twice.
  */
 #ifndef GW_THC_PACKET_H
 #define GW_THC_PACKET_H
@@ -8,7 +8,7 @@
 #include "core/bytes.h"
 #include "gradwire/thc.h"
 
-#define GW_PACKET_MAGIC 0x1a705767u /* "gWp", 0x1a */
+#define GW_PACKET_MAGIC   0x1a705767u /* "gWp", 0x1a */
 #define GW_PACKET_VERSION 0
 
 _Static_assert(sizeof(gw_thc_packet_header) == GW_THC_PACKET_HEADER_SIZE, "the header has no padding");
@@ -60,8 +60,8 @@ static inline int gw_thc_packet_has_set(unsigned type)
 /* Size, magic, version, type: GW_ERR_SHORT, _MAGIC, _VERSION, _UNSUPPORTED. */
 gw_status gw_thc_packet_open(gw_thc_packet *p, const uint8_t *src, size_t src_size);
 
-/* Blocks, lanes, rank, hash and size of a packet, not a NOTICE, whose one-byte fields and worker_max are known to be good; sets the
- * pointers. GW_ERR_HEADER, _DUP, _SHORT, _TRAILING. */
+/* Blocks, lanes, rank, hash and size of a packet, not a NOTICE, whose one-byte fields and worker_max are
+ * known to be good; sets the pointers. GW_ERR_HEADER, _DUP, _SHORT, _TRAILING. */
 gw_status gw_thc_packet_measure(gw_thc_packet *p, const uint8_t *src, size_t src_size);
 
 #endif

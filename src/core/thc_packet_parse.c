@@ -49,7 +49,9 @@ static gw_status check_content(const gw_thc_packet *p)
         return GW_ERR_DUP;
     if (h->type == GW_THC_PACKET_MAXIMA)
         return GW_OK;
-    return gw_thc_lane_max_scalar(p->payload, h->len, h->lane_bits) > members * h->granularity ? GW_ERR_CORRUPT : GW_OK;
+    return gw_thc_lane_max_scalar(p->payload, h->len, h->lane_bits) > members * h->granularity
+               ? GW_ERR_CORRUPT
+               : GW_OK;
 }
 
 /* A NOTICE is its header. */

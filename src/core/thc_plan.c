@@ -1,5 +1,6 @@
 /*
- * Recommended configurations: granularity and lanes by the number of workers, p by what error remains after averaging.
+ * Recommended configurations: granularity and lanes by the number of workers, p by what error remains after
+ * averaging.
  */
 #include "core/bytes.h"
 #include "core/thc_context.h"
@@ -9,7 +10,7 @@
 #include "core/thc_table.h"
 
 #define GW_DEFAULT_BLOCK_LOG2 10 /* 1024 values: 512 bytes of 4-bit indices, one packet */
-#define GW_P_LOG2_MAX 10
+#define GW_P_LOG2_MAX         10
 
 typedef struct default_choice {
     gw_thc_table table;
@@ -23,14 +24,15 @@ static const gw_thc_default_table *find_default(unsigned bits, uint32_t worker_m
     for (size_t i = 0; i < gw_thc_default_table_count; i++) {
         const gw_thc_default_table *row = &gw_thc_default_tables[i];
         if (row->table.bits == bits && row->error_feedback == (error_feedback != 0) &&
-            row->table.granularity == granularity && row->worker_min <= worker_max && worker_max <= row->worker_max)
+            row->table.granularity == granularity && row->worker_min <= worker_max &&
+            worker_max <= row->worker_max)
             return row;
     }
     return NULL;
 }
 
-/* The largest granularity that n workers may use in these lanes, of those worth using: beyond 31 (51 in wider lanes) the
- * error falls by less than 2 %. */
+/* The largest granularity that n workers may use in these lanes, of those worth using: beyond 31 (51 in wider
+ * lanes) the error falls by less than 2 %. */
 static unsigned granularity_for(uint32_t worker_max, unsigned lane_bits)
 {
     uint32_t sum_max = lane_bits == 8 ? 255u : lane_bits == 16 ? 65535u : GW_THC_SUM_MAX;
@@ -38,8 +40,8 @@ static unsigned granularity_for(uint32_t worker_max, unsigned lane_bits)
     return (unsigned)gw_min_u32(useful, sum_max / worker_max);
 }
 
-/* Error left in the mean: rounding averages out over n workers unless error feedback carries it to the next round; the
- * clamp never does. */
+/* Error left in the mean: rounding averages out over n workers unless error feedback carries it to the next
+ * round; the clamp never does. */
 static double remaining_error(const gw_thc_table_cost *cost, uint32_t worker_max, int error_feedback)
 {
     return cost->quantization / (error_feedback ? 1.0 : (double)worker_max) + cost->truncation;
@@ -69,8 +71,8 @@ static gw_status choose(default_choice *choice, unsigned bits, uint32_t worker_m
     for (unsigned p_log2 = 1; p_log2 <= GW_P_LOG2_MAX; p_log2++) {
         gw_thc_table table;
         gw_thc_table_cost cost;
-        gw_status status = gw_thc_table_solve(&table, &cost, bits, granularity, gw_f64_pow2(-(int)p_log2), workspace,
-                                              workspace_size);
+        gw_status status = gw_thc_table_solve(&table, &cost, bits, granularity, gw_f64_pow2(-(int)p_log2),
+                                              workspace, workspace_size);
         if (status != GW_OK)
             return status == GW_ERR_ARG ? GW_ERR_WORKSPACE : status;
         double error = remaining_error(&cost, worker_max, error_feedback);
@@ -84,7 +86,8 @@ static gw_status choose(default_choice *choice, unsigned bits, uint32_t worker_m
 }
 
 gw_status gw_thc_config_default(gw_thc_config *config, double *p_out, unsigned bits, uint32_t worker_max,
-                                unsigned lane_bits, int error_feedback, void *workspace, size_t workspace_size)
+                                unsigned lane_bits, int error_feedback, void *workspace,
+                                size_t workspace_size)
 {
     default_choice choice;
 
@@ -94,7 +97,8 @@ gw_status gw_thc_config_default(gw_thc_config *config, double *p_out, unsigned b
         return GW_ERR_OPTION;
     if (lane_bits != 0 && lane_bits != 8 && lane_bits != 16 && lane_bits != 32)
         return GW_ERR_OPTION;
-    gw_status status = choose(&choice, bits, worker_max, lane_bits, error_feedback, workspace, workspace_size);
+    gw_status status =
+        choose(&choice, bits, worker_max, lane_bits, error_feedback, workspace, workspace_size);
     if (status != GW_OK)
         return status;
 
@@ -122,8 +126,8 @@ gw_status gw_thc_plan_make(gw_thc_plan *plan, unsigned bits, uint32_t worker_max
 
     if (plan == NULL)
         return GW_ERR_ARG;
-    gw_status status =
-        gw_thc_config_default(&config, &p, bits, worker_max, lane_bits, error_feedback, workspace, workspace_size);
+    gw_status status = gw_thc_config_default(&config, &p, bits, worker_max, lane_bits, error_feedback,
+                                             workspace, workspace_size);
     if (status != GW_OK)
         return status;
     plan->config = config;

@@ -1,6 +1,7 @@
 /*
- * The parameter server: slots with two versions each. A version keeps the packet that it will be sent down as, so a result is
- * never built or copied: closing it makes its bytes the answer. Part of the firmware profile.
+ * The parameter server: slots with two versions each. A version keeps the packet that it will be sent down
+ * as, so a result is never built or copied: closing it makes its bytes the answer. Part of the firmware
+ * profile.
  */
 #include "core/thc_server.h"
 
@@ -13,7 +14,8 @@ static gw_thc_slot *slot_at(const gw_thc_server *server, uint32_t slot)
     return (gw_thc_slot *)(void *)(server->memory + (size_t)slot * server->slot_size);
 }
 
-/* Arrays of a version lie behind the slot's fixed part: contributors and lanes in its packet, then workers seen. */
+/* Arrays of a version lie behind the slot's fixed part: contributors and lanes in its packet, then workers
+ * seen. */
 static uint8_t *packet_of(const gw_thc_server *server, gw_thc_slot *slot, unsigned v)
 {
     return (uint8_t *)(slot + 1) + v * server->version_size;
@@ -41,10 +43,12 @@ static void reply_version(const gw_thc_server *server, gw_thc_slot *slot, unsign
                           gw_thc_reply *reply)
 {
     size_t lanes_size = slot->version[v].len * (size_t)(server->agg.lane_bits / 8);
-    reply_with(reply, action, packet_of(server, slot, v), GW_THC_PACKET_HEADER_SIZE + server->set_size + lanes_size);
+    reply_with(reply, action, packet_of(server, slot, v),
+               GW_THC_PACKET_HEADER_SIZE + server->set_size + lanes_size);
 }
 
-/* Tells a straggler where the slot is now: the blocks of its packet, the round of the slot. Ends the use of *h. */
+/* Tells a straggler where the slot is now: the blocks of its packet, the round of the slot. Ends the use of
+ * *h. */
 static gw_status reply_notice(gw_thc_packet_header *h, uint32_t round, gw_thc_reply *reply)
 {
     h->type = GW_THC_PACKET_NOTICE;
@@ -58,8 +62,8 @@ static gw_status reply_notice(gw_thc_packet_header *h, uint32_t round, gw_thc_re
     return GW_ERR_ROUND;
 }
 
-/* What must hold of any packet for this server, whatever its round. The configuration was checked when the server was made,
- * so equality is all that the one-byte fields need. */
+/* What must hold of any packet for this server, whatever its round. The configuration was checked when the
+ * server was made, so equality is all that the one-byte fields need. */
 static gw_status check_packet(const gw_thc_server *server, const gw_thc_packet_header *h)
 {
     const gw_thc_server_config *c = &server->config;
@@ -70,8 +74,9 @@ static gw_status check_packet(const gw_thc_server *server, const gw_thc_packet_h
     if (h->type != GW_THC_PACKET_INDICES)
         lane_bits = server->agg.lane_bits;
     if (h->bits != c->table.bits || h->granularity != c->table.granularity || h->lane_bits != lane_bits ||
-        h->block_log2 != c->block_log2 || h->worker_max != c->worker_max || h->config_hash != c->config_hash ||
-        h->first_block % c->blocks_per_packet != 0 || h->block_count > c->blocks_per_packet)
+        h->block_log2 != c->block_log2 || h->worker_max != c->worker_max ||
+        h->config_hash != c->config_hash || h->first_block % c->blocks_per_packet != 0 ||
+        h->block_count > c->blocks_per_packet)
         return GW_ERR_HEADER;
     return h->job == c->job ? GW_OK : GW_ERR_ROUND;
 }
@@ -114,11 +119,11 @@ static void mark_seen(const gw_thc_server *server, uint8_t *seen, const gw_thc_p
 }
 
 /*
- * A packet for version v. Open: it is added. Closed: the downlink was lost, or the sender is late; either way it wants the
- * result.
+ * A packet for version v. Open: it is added. Closed: the downlink was lost, or the sender is late; either way
+ * it wants the result.
  */
-static gw_status receive_at(const gw_thc_server *server, gw_thc_slot *slot, unsigned v, const gw_thc_packet *p,
-                            gw_thc_reply *reply)
+static gw_status receive_at(const gw_thc_server *server, gw_thc_slot *slot, unsigned v,
+                            const gw_thc_packet *p, gw_thc_reply *reply)
 {
     gw_thc_version *version = &slot->version[v];
     uint8_t *set = set_of(server, slot, v);
@@ -147,11 +152,11 @@ static gw_status receive_at(const gw_thc_server *server, gw_thc_slot *slot, unsi
 }
 
 /*
- * Makes version v, which is free, the current one, for this packet's round and blocks, and adds the packet. If that fails
- * the version stays free: only a good packet opens one.
+ * Makes version v, which is free, the current one, for this packet's round and blocks, and adds the packet.
+ * If that fails the version stays free: only a good packet opens one.
  */
-static gw_status open_version(const gw_thc_server *server, gw_thc_slot *slot, unsigned v, const gw_thc_packet *p,
-                              gw_thc_reply *reply)
+static gw_status open_version(const gw_thc_server *server, gw_thc_slot *slot, unsigned v,
+                              const gw_thc_packet *p, gw_thc_reply *reply)
 {
     gw_thc_version *version = &slot->version[v];
     uint8_t *packet = packet_of(server, slot, v);
@@ -175,11 +180,13 @@ static gw_status open_version(const gw_thc_server *server, gw_thc_slot *slot, un
     return status;
 }
 
-/* Routes a packet that fits the server by its place in the order of rounds (modulo 2^32) and, within one, of blocks. */
+/* Routes a packet that fits the server by its place in the order of rounds (modulo 2^32) and, within one, of
+ * blocks. */
 static gw_status receive_ordered(const gw_thc_server *server, gw_thc_packet *p, gw_thc_reply *reply)
 {
     gw_thc_packet_header *h = &p->header;
-    gw_thc_slot *slot = slot_at(server, h->first_block / server->config.blocks_per_packet % server->config.slot_count);
+    gw_thc_slot *slot =
+        slot_at(server, h->first_block / server->config.blocks_per_packet % server->config.slot_count);
     const gw_thc_version *current = &slot->version[slot->current];
     unsigned other = slot->current ^ 1u;
 
@@ -196,7 +203,8 @@ static gw_status receive_ordered(const gw_thc_server *server, gw_thc_packet *p, 
     if (current->state == GW_THC_VERSION_OPEN)
         return GW_ERR_STATE;
     if (slot->version[other].state != GW_THC_VERSION_EMPTY &&
-        gw_thc_set_members(seen_of(server, slot, slot->current), server->config.worker_max) != server->config.worker_max)
+        gw_thc_set_members(seen_of(server, slot, slot->current), server->config.worker_max) !=
+            server->config.worker_max)
         return GW_ERR_STATE;
     return open_version(server, slot, other, p, reply);
 }
@@ -207,7 +215,8 @@ static void clear_reply(gw_thc_reply *reply)
     reply_with(reply, GW_THC_ACTION_NONE, NULL, 0);
 }
 
-gw_status gw_thc_server_receive(gw_thc_server *server, const uint8_t *packet, size_t packet_size, gw_thc_reply *reply)
+gw_status gw_thc_server_receive(gw_thc_server *server, const uint8_t *packet, size_t packet_size,
+                                gw_thc_reply *reply)
 {
     gw_thc_packet p;
 
@@ -223,7 +232,8 @@ gw_status gw_thc_server_receive(gw_thc_server *server, const uint8_t *packet, si
         status = gw_thc_packet_measure(&p, packet, packet_size);
     if (status == GW_OK && p.header.len > server->config.slot_len)
         status = GW_ERR_LIMIT;
-    if (status == GW_OK && p.set != NULL && gw_thc_set_members(p.set, server->config.worker_max) == UINT32_MAX)
+    if (status == GW_OK && p.set != NULL &&
+        gw_thc_set_members(p.set, server->config.worker_max) == UINT32_MAX)
         status = GW_ERR_DUP;
     if (status != GW_OK)
         return status;

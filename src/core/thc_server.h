@@ -2,7 +2,8 @@
  * The memory of a parameter server.
  *
  *   slot      gw_thc_slot, then the arrays of version 0, then those of version 1
- *   version   the packet as it will go down: header (48 bytes), contributor set, lanes; then the set of workers seen
+ *   version   the packet as it will go down: header (48 bytes), contributor set, lanes; then the set of
+ * workers seen
  */
 #ifndef GW_THC_SERVER_H
 #define GW_THC_SERVER_H
@@ -11,11 +12,7 @@
 
 #define GW_THC_SERVER_TAG 0x53485447u /* "GTHS" */
 
-enum {
-    GW_THC_VERSION_EMPTY = 0,
-    GW_THC_VERSION_OPEN = 1,
-    GW_THC_VERSION_CLOSED = 2
-};
+enum { GW_THC_VERSION_EMPTY = 0, GW_THC_VERSION_OPEN = 1, GW_THC_VERSION_CLOSED = 2 };
 
 /* What the packets of a version must agree on. */
 typedef struct gw_thc_version {

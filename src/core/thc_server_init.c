@@ -24,7 +24,8 @@ static gw_status check_config(const gw_thc_server_config *c)
 
     if (status != GW_OK)
         return status;
-    if (c->op > GW_THC_OP_MAX || c->block_log2 < GW_THC_BLOCK_LOG2_MIN || c->block_log2 > GW_THC_BLOCK_LOG2_MAX)
+    if (c->op > GW_THC_OP_MAX || c->block_log2 < GW_THC_BLOCK_LOG2_MIN ||
+        c->block_log2 > GW_THC_BLOCK_LOG2_MAX)
         return GW_ERR_OPTION;
     if (c->round_window < 1 || c->round_window > 0x3fffffffu || c->slot_count < 1 || c->slot_len < 1)
         return GW_ERR_OPTION;
@@ -49,8 +50,8 @@ size_t gw_thc_server_memory_size(const gw_thc_server_config *config)
     return slot_size * config->slot_count;
 }
 
-gw_status gw_thc_server_init(gw_thc_server *server, const gw_thc_server_config *config, void *memory, size_t memory_size,
-                             uint32_t backends)
+gw_status gw_thc_server_init(gw_thc_server *server, const gw_thc_server_config *config, void *memory,
+                             size_t memory_size, uint32_t backends)
 {
     if (server == NULL)
         return GW_ERR_ARG;
@@ -63,7 +64,8 @@ gw_status gw_thc_server_init(gw_thc_server *server, const gw_thc_server_config *
     size_t needed = gw_thc_server_memory_size(config);
     if (needed == 0 || memory_size < needed)
         return GW_ERR_WORKSPACE;
-    status = gw_thc_agg_init(&server->agg, &config->table, config->worker_max, payload_lane_bits(config), backends);
+    status = gw_thc_agg_init(&server->agg, &config->table, config->worker_max, payload_lane_bits(config),
+                             backends);
     if (status != GW_OK)
         return status;
     server->config = *config;

@@ -1,8 +1,9 @@
 /*
  * Quantization tables: validity, price, and the exact optimum.
  *
- * The cost of a table is a sum over neighbouring table values, so the best table is a shortest path over grid points with
- * 2^bits - 1 steps (the paper enumerates instead, and assumes a symmetry that optima need not have).
+ * The cost of a table is a sum over neighbouring table values, so the best table is a shortest path over grid
+ * points with 2^bits - 1 steps (the paper enumerates instead, and assumes a symmetry that optima need not
+ * have).
  */
 #include "gradwire/thc.h"
 
@@ -10,8 +11,8 @@
 #include "core/thc_normal.h"
 #include "core/thc_table.h"
 
-#define GW_P_MIN 0x1p-14 /* t^2 < 16: every cost in units of 2^-60 fits 64 bits */
-#define GW_P_MAX 0.9
+#define GW_P_MIN     0x1p-14 /* t^2 < 16: every cost in units of 2^-60 fits 64 bits */
+#define GW_P_MAX     0.9
 #define GW_COST_UNIT 0x1p60
 
 /* Grid points, and their density and distribution. */
@@ -21,8 +22,8 @@ typedef struct normal_grid {
     double half_cdf[256];
 } normal_grid;
 
-/* Dynamic programming state. cost[m][i]: the least cost from grid point i to the last one in m steps; next[m][i]: the first
- * point of the lexicographically smallest way that costs this. */
+/* Dynamic programming state. cost[m][i]: the least cost from grid point i to the last one in m steps;
+ * next[m][i]: the first point of the lexicographically smallest way that costs this. */
 typedef struct table_search {
     normal_grid grid;
     uint64_t cost[16][256];
@@ -69,8 +70,8 @@ static double interval_cost(const double a[3], const double b[3])
     return cost > 0.0 ? cost : 0.0;
 }
 
-/* The same as an integer of 2^-60, of interval (i, j) or of its mirror image if that lies further left: equal tables then
- * have equal costs, and the choice among them does not depend on rounding. */
+/* The same as an integer of 2^-60, of interval (i, j) or of its mirror image if that lies further left: equal
+ * tables then have equal costs, and the choice among them does not depend on rounding. */
 static uint64_t interval_weight(const normal_grid *grid, unsigned i, unsigned j, unsigned g)
 {
     if (i + j > g) {
@@ -154,8 +155,8 @@ gw_status gw_thc_table_price(gw_thc_table_cost *cost, const gw_thc_table *table,
     return GW_OK;
 }
 
-gw_status gw_thc_table_solve(gw_thc_table *table, gw_thc_table_cost *cost, unsigned bits, unsigned granularity,
-                             double p, void *workspace, size_t workspace_size)
+gw_status gw_thc_table_solve(gw_thc_table *table, gw_thc_table_cost *cost, unsigned bits,
+                             unsigned granularity, double p, void *workspace, size_t workspace_size)
 {
     if (table == NULL || workspace == NULL || (uintptr_t)workspace % sizeof(uint64_t) != 0)
         return GW_ERR_ARG;

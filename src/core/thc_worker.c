@@ -63,8 +63,8 @@ static void load_block(const worker_call *call, uint64_t i)
                         gw_thc_span_lanes(&call->span, i));
 }
 
-/* Patterns of scratch.x; by policy ZERO a block that has none becomes zeros. Returns 0 if the policy is ERROR and there are
- * none. */
+/* Patterns of scratch.x; by policy ZERO a block that has none becomes zeros. Returns 0 if the policy is ERROR
+ * and there are none. */
 static int measure_block(const worker_call *call, uint64_t i, uint32_t patterns[2])
 {
     size_t len = gw_thc_span_len(&call->span, i);
@@ -95,7 +95,8 @@ static void report_block(uint64_t *bad_block, const worker_call *call, uint64_t 
         *bad_block = call->span.first + i;
 }
 
-static gw_status norms_of_range(const worker_call *call, uint32_t *patterns, float *rotated, uint64_t *bad_block)
+static gw_status norms_of_range(const worker_call *call, uint32_t *patterns, float *rotated,
+                                uint64_t *bad_block)
 {
     for (uint64_t i = 0; i < call->span.blocks; i++) {
         uint32_t own[2] = {0, 0};
@@ -126,7 +127,8 @@ gw_status gw_thc_norms(const gw_thc *thc, const gw_thc_range *range, const void 
 {
     worker_call call;
     /* Phase one only reads the error memory; the shared argument block holds it as phase two needs it. */
-    gw_status status = begin_call(&call, thc, range, src, (float *)(uintptr_t)error, workspace, workspace_size);
+    gw_status status =
+        begin_call(&call, thc, range, src, (float *)(uintptr_t)error, workspace, workspace_size);
 
     if (status == GW_OK)
         status = check_input(&call);
@@ -140,7 +142,8 @@ gw_status gw_thc_prepare(const gw_thc *thc, const gw_thc_range *range, const voi
                          uint64_t *bad_block)
 {
     worker_call call;
-    gw_status status = begin_call(&call, thc, range, src, (float *)(uintptr_t)error, workspace, workspace_size);
+    gw_status status =
+        begin_call(&call, thc, range, src, (float *)(uintptr_t)error, workspace, workspace_size);
 
     if (status == GW_OK)
         status = check_input(&call);
@@ -166,7 +169,8 @@ uint64_t gw_thc_norms_hash(const uint32_t *patterns, size_t len)
     return hash;
 }
 
-gw_status gw_thc_norms_check(const gw_thc *thc, const uint32_t *patterns, uint64_t block_count, uint64_t *bad_block)
+gw_status gw_thc_norms_check(const gw_thc *thc, const uint32_t *patterns, uint64_t block_count,
+                             uint64_t *bad_block)
 {
     if (thc == NULL || (patterns == NULL && block_count > 0))
         return GW_ERR_ARG;
@@ -196,8 +200,9 @@ static gw_status check_maxima(const worker_call *call, const uint32_t *own, cons
 }
 
 /*
- * Rotated values were scaled by 2^(128 - exponent of the own norm), so one grid step is 2 t l 2^(128 - e) / g wide in them.
- * A scale that would be subnormal is 0: it belongs to values 2^-126 below the range, whose position is the middle anyway.
+ * Rotated values were scaled by 2^(128 - exponent of the own norm), so one grid step is 2 t l 2^(128 - e) / g
+ * wide in them. A scale that would be subnormal is 0: it belongs to values 2^-126 below the range, whose
+ * position is the middle anyway.
  */
 static gw_thc_quantizer rotated_quantizer(const gw_thc *thc, uint32_t own_norm, uint32_t max_norm)
 {
@@ -361,15 +366,16 @@ gw_status gw_thc_encode(const gw_thc *thc, const gw_thc_range *range, const void
         uint32_t own[2] = {0, 0};
         load_block(&call, i);
         (void)measure_block(&call, i, own);
-        encode_block(&call, i, NULL, own, patterns + (size_t)i * call.pattern_count, indices + packed_offset(&call, i));
+        encode_block(&call, i, NULL, own, patterns + (size_t)i * call.pattern_count,
+                     indices + packed_offset(&call, i));
     }
     return GW_OK;
 }
 
 gw_status gw_thc_encode_prepared(const gw_thc *thc, const gw_thc_range *range, const float *rotated,
-                                 const uint32_t *own_patterns, const void *src, float *error, const uint32_t *patterns,
-                                 uint8_t *indices, size_t indices_capacity, void *workspace, size_t workspace_size,
-                                 uint64_t *bad_block)
+                                 const uint32_t *own_patterns, const void *src, float *error,
+                                 const uint32_t *patterns, uint8_t *indices, size_t indices_capacity,
+                                 void *workspace, size_t workspace_size, uint64_t *bad_block)
 {
     worker_call call;
     gw_status status = begin_call(&call, thc, range, src, error, workspace, workspace_size);
@@ -406,8 +412,9 @@ gw_status gw_thc_encode_prepared(const gw_thc *thc, const gw_thc_range *range, c
     return GW_OK;
 }
 
-gw_status gw_thc_error_restore(const gw_thc *thc, const gw_thc_range *range, float *error, const uint32_t *patterns,
-                               const uint8_t *indices, size_t indices_size, void *workspace, size_t workspace_size)
+gw_status gw_thc_error_restore(const gw_thc *thc, const gw_thc_range *range, float *error,
+                               const uint32_t *patterns, const uint8_t *indices, size_t indices_size,
+                               void *workspace, size_t workspace_size)
 {
     worker_call call;
     gw_status status = begin_call(&call, thc, range, NULL, error, workspace, workspace_size);
@@ -436,9 +443,10 @@ gw_status gw_thc_error_restore(const gw_thc *thc, const gw_thc_range *range, flo
         if (gw_thc_block_read(thc, patterns + i) != GW_THC_BLOCK_CODED)
             continue; /* nothing was sent, nothing was taken out of the error */
         GW_MEMSET(call.scratch.index, 0, lanes);
-        call.kernels->add_indices(call.scratch.index, indices + packed_offset(&call, i), lanes, thc->config.table.bits,
-                                  thc->config.table.value, 8);
-        gw_thc_block_decode(thc, call.scratch.y, call.scratch.index, lanes, 8, 1, patterns + i, GW_THC_SUM, &stream);
+        call.kernels->add_indices(call.scratch.index, indices + packed_offset(&call, i), lanes,
+                                  thc->config.table.bits, thc->config.table.value, 8);
+        gw_thc_block_decode(thc, call.scratch.y, call.scratch.index, lanes, 8, 1, patterns + i, GW_THC_SUM,
+                            &stream);
         call.kernels->load(x, block_error, GW_FP32, call.scratch.y, len, lanes);
         GW_MEMCPY(block_error, x, len * sizeof *x);
     }

@@ -6,7 +6,8 @@
 
 #define GW_PACK_GROUP 64u
 
-/* Index j of a packed group of 64: `width` low bits from the first section, and for 3 bits the highest from the second. */
+/* Index j of a packed group of 64: `width` low bits from the first section, and for 3 bits the highest from
+ * the second. */
 static inline uint32_t group_index(const uint8_t *group, unsigned j, unsigned bits)
 {
     unsigned width = bits == 3 ? 2 : bits;
@@ -57,7 +58,8 @@ static inline void add_indices_as(uint8_t *lanes, const uint8_t *indices, size_t
 {
     for (size_t i = 0; i < len; i++) {
         const uint8_t *group = indices + i / GW_PACK_GROUP * 8 * bits;
-        add_to_lane(lanes + i * lane_size, lane_size, table[group_index(group, (unsigned)(i % GW_PACK_GROUP), bits)]);
+        add_to_lane(lanes + i * lane_size, lane_size,
+                    table[group_index(group, (unsigned)(i % GW_PACK_GROUP), bits)]);
     }
 }
 
@@ -93,12 +95,12 @@ static inline uint32_t lane_max_as(const uint8_t *lanes, size_t len, unsigned la
 }
 
 /*
- * One body serves every width. Hosts get a copy per lane width and index width, from which the compiler removes the
- * branches; firmware gets the general one, which is smallest.
+ * One body serves every width. Hosts get a copy per lane width and index width, from which the compiler
+ * removes the branches; firmware gets the general one, which is smallest.
  */
 #if defined(GW_FIRMWARE)
-void gw_thc_add_indices_scalar(uint8_t *lanes, const uint8_t *indices, size_t len, unsigned bits, const uint8_t *table,
-                               unsigned lane_bits)
+void gw_thc_add_indices_scalar(uint8_t *lanes, const uint8_t *indices, size_t len, unsigned bits,
+                               const uint8_t *table, unsigned lane_bits)
 {
     add_indices_as(lanes, indices, len, bits, table, lane_bits / 8);
 }
@@ -132,8 +134,8 @@ static inline void add_indices_width(uint8_t *lanes, const uint8_t *indices, siz
     }
 }
 
-void gw_thc_add_indices_scalar(uint8_t *lanes, const uint8_t *indices, size_t len, unsigned bits, const uint8_t *table,
-                               unsigned lane_bits)
+void gw_thc_add_indices_scalar(uint8_t *lanes, const uint8_t *indices, size_t len, unsigned bits,
+                               const uint8_t *table, unsigned lane_bits)
 {
     if (lane_bits == 8)
         add_indices_width(lanes, indices, len, bits, table, 1);

@@ -15,13 +15,15 @@ static float load_element(const uint8_t *src, unsigned dtype, size_t i)
     return gw_float_from_bits(dtype == GW_BF16 ? half << 16 : gw_widen_fp16(half));
 }
 
-void gw_thc_load_scalar(float *dst, const void *src, unsigned dtype, const float *error, size_t len, size_t padded_len)
+void gw_thc_load_scalar(float *dst, const void *src, unsigned dtype, const float *error, size_t len,
+                        size_t padded_len)
 {
     for (size_t i = 0; i < len; i++)
         dst[i] = gw_f32_flush(load_element(src, dtype, i));
     for (size_t i = 0; error != NULL && i < len; i++) {
         float rest;
-        GW_MEMCPY(&rest, (const uint8_t *)(const void *)error + i * sizeof rest, sizeof rest); /* any alignment */
+        GW_MEMCPY(&rest, (const uint8_t *)(const void *)error + i * sizeof rest,
+                  sizeof rest); /* any alignment */
         dst[i] = gw_f32_flush(dst[i] + gw_f32_flush(rest));
     }
     for (size_t i = len; i < padded_len; i++)

@@ -1,14 +1,15 @@
 /*
- * Stage norm: one uint32 pattern per block whose integer maximum over workers bounds the block of every worker.
+ * Stage norm: one uint32 pattern per block whose integer maximum over workers bounds the block of every
+ * worker.
  */
 #include "core/thc_kernels.h"
 #include "core/sqrt.h"
 #include "core/thc_float.h"
 
-#define GW_NORM_LANES 64u
-#define GW_NONFINITE_NORM 0x7fc00000u   /* GW_THC_NORM_NONFINITE */
-#define GW_NONFINITE_CODE 0xffffffffu   /* above the code of every number */
-#define GW_EXTENT_LIMIT 0x7f000000u     /* 2^127: differences of smaller values stay finite */
+#define GW_NORM_LANES     64u
+#define GW_NONFINITE_NORM 0x7fc00000u /* GW_THC_NORM_NONFINITE */
+#define GW_NONFINITE_CODE 0xffffffffu /* above the code of every number */
+#define GW_EXTENT_LIMIT   0x7f000000u /* 2^127: differences of smaller values stay finite */
 
 uint32_t gw_thc_norm_scalar(const float *x, size_t len)
 {
@@ -36,7 +37,8 @@ uint32_t gw_thc_norm_scalar(const float *x, size_t len)
             sum[j] += sum[j + half];
     }
 
-    /* 4 <= sum[0] <= 16 * 8192: the root's exponent is 128..135, so with E >= 1 the result is never subnormal. */
+    /* 4 <= sum[0] <= 16 * 8192: the root's exponent is 128..135, so with E >= 1 the result is never
+     * subnormal. */
     uint32_t root = gw_bits_from_float(gw_sqrt(sum[0]));
     uint32_t result_exponent = (root >> 23) + exponent - 128u;
     if (result_exponent >= 255u)

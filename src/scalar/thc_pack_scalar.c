@@ -5,8 +5,8 @@
 
 #define GW_PACK_GROUP 64u
 
-/* Packs bits [shift, shift + bits) of 64 indices into 8 * bits bytes; bits is 1, 2 or 4. Byte j holds values j, j + stride,
- * j + 2 * stride, ... from bit 0 up. */
+/* Packs bits [shift, shift + bits) of 64 indices into 8 * bits bytes; bits is 1, 2 or 4. Byte j holds values
+ * j, j + stride, j + 2 * stride, ... from bit 0 up. */
 static void pack_section(uint8_t *dst, const uint8_t *index, unsigned bits, unsigned shift)
 {
     unsigned stride = 8 * bits;

@@ -1,16 +1,17 @@
 /*
- * Stage quantize: clamp, then one unbiased draw between the two table values around the position (the paper's stochastic
- * quantization, section 3; the released code draws twice and has more variance).
+ * Stage quantize: clamp, then one unbiased draw between the two table values around the position (the paper's
+ * stochastic quantization, section 3; the released code draws twice and has more variance).
  */
 #include "core/thc_kernels.h"
 #include "core/philox.h"
 
-#define GW_GROUP_LEN 128u        /* values whose random bits come from 16 counters */
+#define GW_GROUP_LEN          128u /* values whose random bits come from 16 counters */
 #define GW_COUNTERS_PER_GROUP 16u
 
 /*
- * 16 random bits for each of 128 values. One counter serves values l, l + 16, l + 32, ...: with 16 counters in the lanes
- * of a vector, the halves of a word are the bits of 16 neighbouring values, so no backend transposes anything.
+ * 16 random bits for each of 128 values. One counter serves values l, l + 16, l + 32, ...: with 16 counters
+ * in the lanes of a vector, the halves of a word are the bits of 16 neighbouring values, so no backend
+ * transposes anything.
  */
 static void group_bits(uint32_t bits[GW_GROUP_LEN], uint32_t group, const gw_thc_stream *stream)
 {
@@ -25,7 +26,8 @@ static void group_bits(uint32_t bits[GW_GROUP_LEN], uint32_t group, const gw_thc
     }
 }
 
-/* Position on the grid in 1/65536 steps. Truncation, not rounding: the one conversion that every processor has. */
+/* Position on the grid in 1/65536 steps. Truncation, not rounding: the one conversion that every processor
+ * has. */
 static uint32_t grid_position(float value, const gw_thc_quantizer *q)
 {
     float scaled = value * q->scale;

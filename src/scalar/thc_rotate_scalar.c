@@ -1,5 +1,6 @@
 /*
- * Stages rotate and rotate back: the randomized Hadamard transform of one block, and the shift of plain THC in its place.
+ * Stages rotate and rotate back: the randomized Hadamard transform of one block, and the shift of plain THC
+ * in its place.
  */
 #include "core/thc_kernels.h"
 #include "core/philox.h"
@@ -8,7 +9,8 @@
 #define GW_SIGNS_PER_COUNTER 128u
 
 /*
- * Unscaled Walsh-Hadamard transform in ascending strides. The order is part of the format: fp32 adds do not associate.
+ * Unscaled Walsh-Hadamard transform in ascending strides. The order is part of the format: fp32 adds do not
+ * associate.
  */
 static void butterfly(float *x, size_t len)
 {
@@ -27,8 +29,8 @@ static void butterfly(float *x, size_t len)
 /* Word of 32 sign bits for values [32 * word, 32 * word + 32) of the 128 that `random` holds. */
 static void block_signs(uint32_t random[4], size_t first, const gw_thc_stream *stream)
 {
-    gw_philox4x32(random, stream->seed, (uint32_t)(first / GW_SIGNS_PER_COUNTER), stream->block, stream->round,
-                  GW_THC_DOMAIN_SIGNS);
+    gw_philox4x32(random, stream->seed, (uint32_t)(first / GW_SIGNS_PER_COUNTER), stream->block,
+                  stream->round, GW_THC_DOMAIN_SIGNS);
 }
 
 static float apply_sign(float value, const uint32_t random[4], size_t i)
@@ -37,7 +39,8 @@ static float apply_sign(float value, const uint32_t random[4], size_t i)
     return gw_float_from_bits(gw_bits_from_float(value) ^ sign);
 }
 
-void gw_thc_rotate_scalar(float *dst, const float *src, size_t len, uint32_t exponent, const gw_thc_stream *stream)
+void gw_thc_rotate_scalar(float *dst, const float *src, size_t len, uint32_t exponent,
+                          const gw_thc_stream *stream)
 {
     uint32_t floor_bits = gw_thc_window_floor(exponent);
     float scale = gw_thc_window_scale(exponent);
@@ -53,8 +56,8 @@ void gw_thc_rotate_scalar(float *dst, const float *src, size_t len, uint32_t exp
 
 void gw_thc_rotate_back_scalar(float *y, size_t len, uint32_t exponent, const gw_thc_stream *stream)
 {
-    /* y * 2^(exponent - 127) is normal iff |y| >= 2^(1 - exponent), whose biased exponent is 128 - exponent. A product with
-     * a factor >= 2 never underflows; floor_bits 1 then only turns -0 into +0. */
+    /* y * 2^(exponent - 127) is normal iff |y| >= 2^(1 - exponent), whose biased exponent is 128 - exponent.
+     * A product with a factor >= 2 never underflows; floor_bits 1 then only turns -0 into +0. */
     uint32_t floor_bits = exponent < 128u ? (128u - exponent) << 23 : 1u;
     float scale = gw_float_from_bits(exponent << 23);
     uint32_t random[4] = {0};

@@ -11,7 +11,8 @@ static uint32_t lane_at(const uint8_t *lanes, size_t i, unsigned lane_bits)
     return lane_bits == 16 ? gw_load16(lanes + 2 * i) : gw_load32(lanes + 4 * i);
 }
 
-void gw_thc_unpack_scalar(float *dst, const uint8_t *lanes, size_t len, unsigned lane_bits, uint32_t center, float scale)
+void gw_thc_unpack_scalar(float *dst, const uint8_t *lanes, size_t len, unsigned lane_bits, uint32_t center,
+                          float scale)
 {
     for (size_t i = 0; i < len; i++) {
         int32_t centred = (int32_t)(2 * lane_at(lanes, i, lane_bits)) - (int32_t)center;

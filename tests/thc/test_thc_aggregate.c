@@ -1,5 +1,6 @@
 /*
- * The aggregator: every lane and index width against plain integers, refusals (rows 40 to 42), all or nothing.
+ * The aggregator: every lane and index width against plain integers, refusals (rows 40 to 42), all or
+ * nothing.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -18,7 +19,8 @@ static uint32_t lane_of(const uint8_t *lanes, size_t i, unsigned lane_bits)
     return value;
 }
 
-/* The index order of docs/format-thc.md section 3, written the other way round: from value to bit positions. */
+/* The index order of docs/format-thc.md section 3, written the other way round: from value to bit positions.
+ */
 static void put_index(uint8_t *packed, size_t i, unsigned bits, unsigned index)
 {
     uint8_t *group = packed + i / 64 * 8 * bits;
@@ -100,10 +102,10 @@ static void test_refusals(void **state)
         assert_int_equal(gw_thc_agg_add_indices(&agg, sum.lanes, sum.set, LEN, packed, r), GW_OK);
     before = sum;
 
-#define REFUSED(call, code)                                                                                            \
-    do {                                                                                                               \
-        assert_int_equal(call, code);                                                                                  \
-        assert_memory_equal(&sum, &before, sizeof sum);                                                                \
+#define REFUSED(call, code)                                                                                  \
+    do {                                                                                                     \
+        assert_int_equal(call, code);                                                                        \
+        assert_memory_equal(&sum, &before, sizeof sum);                                                      \
     } while (0)
     /* Row 40: duplicate, id >= n, overlapping sets. */
     REFUSED(gw_thc_agg_add_indices(&agg, sum.lanes, sum.set, LEN, packed, 3), GW_ERR_DUP);

@@ -27,7 +27,8 @@ static double squared_distance(const float *x, const float *y, size_t len)
     return sum;
 }
 
-/* A random tree of partial sums over ranks [0, n): pairs are merged in random order, leaves by index or as lanes. */
+/* A random tree of partial sums over ranks [0, n): pairs are merged in random order, leaves by index or as
+ * lanes. */
 static void random_tree(test_rng *rng, const gw_thc_agg *agg, const job_output *job, uint32_t n, uint8_t *out,
                         uint8_t *out_set)
 {
@@ -97,7 +98,8 @@ static void check_homomorphism(test_rng *rng, gw_thc_config config, uint32_t n, 
     for (uint32_t r = 0; r < n; r++) {
         gw_thc_range range = {len, 0, job.blocks, 5, r};
         assert_int_equal(gw_thc_decode_indices(&thc, &range, sources[r], job.indices_size, job.maxima, own,
-                                               len * sizeof *own, workspace, gw_thc_workspace_size(&thc), NULL),
+                                               len * sizeof *own, workspace, gw_thc_workspace_size(&thc),
+                                               NULL),
                          GW_OK);
         for (size_t i = 0; i < len; i++)
             mean[i] += (double)own[i] / n;
@@ -181,7 +183,8 @@ static void test_splits(void **state)
                 float *piece_error = take(elements * sizeof *piece_error);
                 memcpy(piece_error, before + 2 * len + at, elements * sizeof *piece_error);
                 assert_int_equal(gw_thc_encode(&thc, &range, x + 2 * len + at, feedback ? piece_error : NULL,
-                                               job.maxima + first, piece, size, workspace, workspace_size, NULL),
+                                               job.maxima + first, piece, size, workspace, workspace_size,
+                                               NULL),
                                  GW_OK);
                 size_t offset = gw_thc_indices_size(&thc, len, 0, first);
                 assert_memory_equal(piece, job.indices + 2 * job.indices_size + offset, size);
@@ -192,12 +195,13 @@ static void test_splits(void **state)
                 uint32_t *own = take((size_t)count * sizeof *own);
                 memcpy(piece_error, before + 2 * len + at, elements * sizeof *piece_error);
                 memset(piece, 0xee, size);
-                assert_int_equal(gw_thc_prepare(&thc, &range, x + 2 * len + at, feedback ? piece_error : NULL, own,
-                                                rotated, workspace, workspace_size, NULL),
+                assert_int_equal(gw_thc_prepare(&thc, &range, x + 2 * len + at, feedback ? piece_error : NULL,
+                                                own, rotated, workspace, workspace_size, NULL),
                                  GW_OK);
-                assert_int_equal(gw_thc_encode_prepared(&thc, &range, rotated, own, feedback ? x + 2 * len + at : NULL,
-                                                        feedback ? piece_error : NULL, job.maxima + first, piece, size,
-                                                        workspace, workspace_size, NULL),
+                assert_int_equal(gw_thc_encode_prepared(&thc, &range, rotated, own,
+                                                        feedback ? x + 2 * len + at : NULL,
+                                                        feedback ? piece_error : NULL, job.maxima + first,
+                                                        piece, size, workspace, workspace_size, NULL),
                                  GW_OK);
                 assert_memory_equal(piece, job.indices + 2 * job.indices_size + offset, size);
                 if (feedback)
@@ -241,8 +245,9 @@ static void test_error_feedback(void **state)
                 corrected[i] = x[i] + error[i];
             job_output job = run_job(&thc, x, error, len, 1, round);
             gw_thc_range range = {len, 0, job.blocks, round, 0};
-            assert_int_equal(gw_thc_decode_indices(&thc, &range, job.indices, job.indices_size, job.maxima, out,
-                                                   len * sizeof *out, workspace, gw_thc_workspace_size(&thc), NULL),
+            assert_int_equal(gw_thc_decode_indices(&thc, &range, job.indices, job.indices_size, job.maxima,
+                                                   out, len * sizeof *out, workspace,
+                                                   gw_thc_workspace_size(&thc), NULL),
                              GW_OK);
             for (size_t i = 0; i < len; i++) {
                 assert_true(error[i] == corrected[i] - out[i]);
@@ -251,8 +256,9 @@ static void test_error_feedback(void **state)
             }
             late_error = squares(error, len) / squares(x, len);
             if (round == 30) { /* leave this contribution out */
-                assert_int_equal(gw_thc_error_restore(&thc, &range, error, job.maxima, job.indices, job.indices_size,
-                                                      workspace, gw_thc_workspace_size(&thc)),
+                assert_int_equal(gw_thc_error_restore(&thc, &range, error, job.maxima, job.indices,
+                                                      job.indices_size, workspace,
+                                                      gw_thc_workspace_size(&thc)),
                                  GW_OK);
                 assert_true(squared_distance(error, corrected, len) <= 1e-13 * squares(corrected, len));
                 for (size_t i = 0; i < len; i++)
@@ -427,8 +433,10 @@ static void test_encode_refusals(void **state)
     memset(clean, 0xa5, sizeof clean);
     fill_normal(&rng, x, len, 1.0);
     assert_int_equal(gw_thc_norms(&thc, &range, x, error, maxima, workspace, sizeof workspace, NULL), GW_OK);
-#define ENCODE() gw_thc_encode(&thc, &range, x, error, maxima, indices, sizeof indices, workspace, sizeof workspace, &bad)
-    static const uint32_t impossible[] = {0x7f800000, 0x7fc00000, 0xffffffff, 0x80000000, 0xbf800000, 1, 0x007fffff};
+#define ENCODE()                                                                                             \
+    gw_thc_encode(&thc, &range, x, error, maxima, indices, sizeof indices, workspace, sizeof workspace, &bad)
+    static const uint32_t impossible[] = {0x7f800000, 0x7fc00000, 0xffffffff, 0x80000000,
+                                          0xbf800000, 1,          0x007fffff};
     for (unsigned i = 0; i < 7; i++) { /* row 45 */
         uint32_t keep = maxima[2];
         maxima[2] = impossible[i];
@@ -449,10 +457,12 @@ static void test_encode_refusals(void **state)
     range.block_count = 5;
     assert_int_equal(ENCODE(), GW_ERR_ARG);
     range.block_count = 4;
-    assert_int_equal(gw_thc_encode(&thc, &range, x, error, maxima, indices, 127, workspace, sizeof workspace, NULL),
-                     GW_ERR_DST);
-    assert_int_equal(gw_thc_encode(&thc, &range, x, NULL, maxima, indices, 128, workspace, sizeof workspace, NULL),
-                     GW_ERR_ARG);
+    assert_int_equal(
+        gw_thc_encode(&thc, &range, x, error, maxima, indices, 127, workspace, sizeof workspace, NULL),
+        GW_ERR_DST);
+    assert_int_equal(
+        gw_thc_encode(&thc, &range, x, NULL, maxima, indices, 128, workspace, sizeof workspace, NULL),
+        GW_ERR_ARG);
     assert_int_equal(gw_thc_encode(&thc, &range, x, error, maxima, indices, 128, workspace, 64 * 9 - 1, NULL),
                      GW_ERR_WORKSPACE);
     range.count = UINT64_MAX;
@@ -461,8 +471,9 @@ static void test_encode_refusals(void **state)
     assert_memory_equal(error, error0, sizeof error);
     gw_thc empty;
     memset(&empty, 0, sizeof empty);
-    assert_int_equal(gw_thc_encode(&empty, &range, x, error, maxima, indices, 128, workspace, sizeof workspace, NULL),
-                     GW_ERR_STATE);
+    assert_int_equal(
+        gw_thc_encode(&empty, &range, x, error, maxima, indices, 128, workspace, sizeof workspace, NULL),
+        GW_ERR_STATE);
 #undef ENCODE
 }
 
@@ -489,8 +500,9 @@ static void test_decode_refusals(void **state)
     uint8_t set[8] = {0};
     assert_int_equal(gw_thc_agg_init(&agg, &config.table, 4, 8, 1), GW_OK);
     for (uint32_t r = 0; r < 3; r++)
-        assert_int_equal(gw_thc_agg_add_indices(&agg, lanes, set, job.lanes, job.indices + r * job.indices_size, r),
-                         GW_OK);
+        assert_int_equal(
+            gw_thc_agg_add_indices(&agg, lanes, set, job.lanes, job.indices + r * job.indices_size, r),
+            GW_OK);
     assert_int_equal(decode_all(&thc, &job, lanes, 3, GW_THC_MEAN, 3, len, good), GW_OK);
     for (size_t i = 0; i < 64; i++)
         assert_true(good[i] == 0 && !signbit(good[i]));
@@ -499,8 +511,9 @@ static void test_decode_refusals(void **state)
     uint32_t members[5] = {3, 3, 3, 3, 3};
     gw_thc_range range = {len, 0, 5, 3, 0};
     uint64_t bad, missing;
-#define DECODE() gw_thc_decode(&thc, &range, lanes, job.lanes_size, members, job.maxima, GW_THC_MEAN, out,             \
-                               len * sizeof *out, workspace, sizeof workspace, &missing, &bad)
+#define DECODE()                                                                                             \
+    gw_thc_decode(&thc, &range, lanes, job.lanes_size, members, job.maxima, GW_THC_MEAN, out,                \
+                  len * sizeof *out, workspace, sizeof workspace, &missing, &bad)
     for (size_t at = 0; at < job.lanes_size; at += 13) {
         uint8_t keep = lanes[at];
         lanes[at] = at < 64 ? 1 : 3 * 31 + 1; /* rows 42 and 45 */
@@ -535,8 +548,8 @@ static void test_decode_refusals(void **state)
     assert_int_equal(gw_thc_decode(&thc, &range, lanes, job.lanes_size, members, job.maxima, GW_THC_MEAN, out,
                                    len * 4 - 1, workspace, sizeof workspace, NULL, NULL),
                      GW_ERR_DST);
-    assert_int_equal(gw_thc_decode(&thc, &range, lanes, job.lanes_size - 1, members, job.maxima, GW_THC_MEAN, out,
-                                   len * 4, workspace, sizeof workspace, NULL, NULL),
+    assert_int_equal(gw_thc_decode(&thc, &range, lanes, job.lanes_size - 1, members, job.maxima, GW_THC_MEAN,
+                                   out, len * 4, workspace, sizeof workspace, NULL, NULL),
                      GW_ERR_SHORT);
 #undef DECODE
     free(lanes);
@@ -587,8 +600,8 @@ static void test_reduced(void **state)
             void *workspace = take(gw_thc_workspace_size(&thc));
             assert_int_equal(decode_all(&thc, &job, lanes, n - 1, GW_THC_MEAN, 7, len, direct), GW_OK);
             assert_int_equal(gw_thc_decode_reduced(&thc, &range, sum, size, job.maxima, GW_THC_MEAN, reduced,
-                                                   len * sizeof *reduced, workspace, gw_thc_workspace_size(&thc), NULL,
-                                                   NULL),
+                                                   len * sizeof *reduced, workspace,
+                                                   gw_thc_workspace_size(&thc), NULL, NULL),
                              GW_OK);
             assert_memory_equal(direct, reduced, len * sizeof *direct);
             free(workspace);
@@ -604,9 +617,10 @@ static void test_reduced(void **state)
 }
 
 /*
- * No bias beyond the clamp. Rounding is random per seed, the rotation too; the average over seeds of the decoded mean must
- * come within 4 standard errors of the average clamped mean of those who contributed. The clamp's expectation is taken from
- * a table so fine and a t so wide that neither matters: with t = 4 and blocks that fit, nothing is clamped at all.
+ * No bias beyond the clamp. Rounding is random per seed, the rotation too; the average over seeds of the
+ * decoded mean must come within 4 standard errors of the average clamped mean of those who contributed. The
+ * clamp's expectation is taken from a table so fine and a t so wide that neither matters: with t = 4 and
+ * blocks that fit, nothing is clamped at all.
  */
 static void check_bias(unsigned bits, uint32_t n, uint32_t missing, uint32_t permille)
 {
@@ -639,15 +653,16 @@ static void check_bias(unsigned bits, uint32_t n, uint32_t missing, uint32_t per
                 if (rng_below(&rng, 1000) < permille)
                     continue; /* a lost packet */
                 assert_int_equal(gw_thc_agg_add_indices(&agg, lanes + block * 64 * lane_size, set, 64,
-                                                        job.indices + r * job.indices_size + block * 8 * bits, r),
+                                                        job.indices + r * job.indices_size + block * 8 * bits,
+                                                        r),
                                  GW_OK);
                 members[block]++;
                 for (size_t i = 0; i < 64; i++)
                     truth[block * 64 + i] += (double)x[r * LEN + block * 64 + i];
             }
         }
-        assert_int_equal(gw_thc_decode(&thc, &range, lanes, job.lanes_size, members, job.maxima, GW_THC_MEAN, out,
-                                       sizeof out, workspace, sizeof workspace, NULL, NULL),
+        assert_int_equal(gw_thc_decode(&thc, &range, lanes, job.lanes_size, members, job.maxima, GW_THC_MEAN,
+                                       out, sizeof out, workspace, sizeof workspace, NULL, NULL),
                          GW_OK);
         for (size_t i = 0; i < LEN; i++) {
             double difference = (double)out[i] - truth[i] / members[i / 64];
@@ -656,8 +671,8 @@ static void check_bias(unsigned bits, uint32_t n, uint32_t missing, uint32_t per
         }
         free_job(&job);
     }
-    /* 4 standard errors a coordinate would fail by chance once in 16,000; over 128 of them one of 5 runs of this test a
-     * hundred times would. The seeds are fixed, so it passes always or never. */
+    /* 4 standard errors a coordinate would fail by chance once in 16,000; over 128 of them one of 5 runs of
+     * this test a hundred times would. The seeds are fixed, so it passes always or never. */
     double worst = 0, chi = 0;
     for (size_t i = 0; i < LEN; i++) {
         double mean = sum[i] / SEEDS;
@@ -665,7 +680,8 @@ static void check_bias(unsigned bits, uint32_t n, uint32_t missing, uint32_t per
         worst = fmax(worst, fabs(mean) / error);
         chi += mean * mean / (error * error);
     }
-    print_message("bias: %u bits, %u workers, %u missing, %u per mille lost: worst %.2f standard errors, chi^2/%d %.3f\n",
+    print_message("bias: %u bits, %u workers, %u missing, %u per mille lost: worst %.2f standard errors, "
+                  "chi^2/%d %.3f\n",
                   bits, n, missing, permille, worst, LEN, chi / LEN);
     assert_true(worst < 4.0);
     assert_true(chi / LEN < 1.0 + 4.0 * sqrt(2.0 / LEN));
@@ -703,17 +719,19 @@ static void test_dtypes(void **state)
         gw_thc_range range = {700, 0, 1, 0, 0};
         uint32_t norm;
         uint8_t indices[512];
-        assert_int_equal(gw_thc_norms(&thc, &range, x, NULL, &norm, workspace, sizeof workspace, NULL), GW_OK);
-        assert_int_equal(gw_thc_encode(&thc, &range, x, NULL, &norm, indices, 512, workspace, sizeof workspace, NULL),
+        assert_int_equal(gw_thc_norms(&thc, &range, x, NULL, &norm, workspace, sizeof workspace, NULL),
                          GW_OK);
+        assert_int_equal(
+            gw_thc_encode(&thc, &range, x, NULL, &norm, indices, 512, workspace, sizeof workspace, NULL),
+            GW_OK);
         assert_int_equal(gw_thc_decode_indices(&thc, &range, indices, 512, &norm, out, sizeof out, workspace,
                                                sizeof workspace, NULL),
                          GW_OK);
         config.dtype = GW_FP32;
         gw_thc wide = make_thc(&config);
         float reference[700];
-        assert_int_equal(gw_thc_decode_indices(&wide, &range, indices, 512, &norm, reference, sizeof reference,
-                                               workspace, sizeof workspace, NULL),
+        assert_int_equal(gw_thc_decode_indices(&wide, &range, indices, 512, &norm, reference,
+                                               sizeof reference, workspace, sizeof workspace, NULL),
                          GW_OK);
         for (size_t i = 0; i < 700; i++) {
             float value;
@@ -722,7 +740,8 @@ static void test_dtypes(void **state)
                 memcpy(&value, &bits, 4);
             } else {
                 int exponent = (out[i] >> 10) & 31;
-                value = (float)ldexp((exponent != 0 ? 1024 : 0) + (out[i] & 1023), (exponent != 0 ? exponent : 1) - 25);
+                value = (float)ldexp((exponent != 0 ? 1024 : 0) + (out[i] & 1023),
+                                     (exponent != 0 ? exponent : 1) - 25);
                 value = out[i] & 0x8000 ? -value : value;
             }
             float ulp = fabsf(reference[i]) * (dtype == GW_BF16 ? 0x1p-8f : 0x1p-11f) + 0x1p-25f;

@@ -39,8 +39,9 @@ static fixture *make_fixture(uint32_t flags, unsigned transform)
         gw_thc_range range = {LEN, 0, 4, 9, r};
         size_t size;
         f->frame[r] = take(f->frame_size);
-        assert_int_equal(gw_thc_frame_encode(&f->thc, &range, flags, f->x[r], NULL, f->job.maxima, f->frame[r],
-                                             f->frame_size, &size, workspace, sizeof workspace, NULL),
+        assert_int_equal(gw_thc_frame_encode(&f->thc, &range, flags, f->x[r], NULL, f->job.maxima,
+                                             f->frame[r], f->frame_size, &size, workspace, sizeof workspace,
+                                             NULL),
                          GW_OK);
         assert_int_equal(size, f->frame_size);
     }
@@ -60,8 +61,8 @@ static gw_status decode_frame(const uint8_t *frame, size_t size, float *out, siz
 {
     static _Alignas(8) uint8_t workspace[GW_THC_WORKSPACE_SIZE_MAX];
     gw_thc thc;
-    return gw_thc_frame_decode(frame, size, 1000000, GW_THC_MEAN, out, capacity, len, &thc, workspace, sizeof workspace,
-                               missing, bad);
+    return gw_thc_frame_decode(frame, size, 1000000, GW_THC_MEAN, out, capacity, len, &thc, workspace,
+                               sizeof workspace, missing, bad);
 }
 
 static void test_round_trip(void **state)
@@ -77,8 +78,8 @@ static void test_round_trip(void **state)
             float all[LEN], out[LEN];
             for (int s = 0; s < 3; s++) {
                 sum[s] = take(sum_size);
-                assert_int_equal(gw_thc_frame_sum_init(f->frame[0], f->frame_size, flags, sum[s], sum_size, &size),
-                                 GW_OK);
+                assert_int_equal(
+                    gw_thc_frame_sum_init(f->frame[0], f->frame_size, flags, sum[s], sum_size, &size), GW_OK);
                 assert_int_equal(size, sum_size);
             }
             /* An empty sum: all blocks are missing and decode to +0. */
@@ -113,7 +114,8 @@ static void test_round_trip(void **state)
             /* Refused, and the sum is what it was. */
             uint8_t *copy = take(size);
             memcpy(copy, sum[0], size);
-            assert_int_equal(gw_thc_frame_sum_add(sum[0], size, f->frame[2], f->frame_size, NULL), GW_ERR_DUP);
+            assert_int_equal(gw_thc_frame_sum_add(sum[0], size, f->frame[2], f->frame_size, NULL),
+                             GW_ERR_DUP);
             assert_int_equal(gw_thc_frame_sum_add(sum[0], size, sum[1], size, NULL), GW_ERR_DUP);
             assert_memory_equal(sum[0], copy, size);
             free(copy);
@@ -137,7 +139,8 @@ static void test_block_sets(void **state)
     uint64_t missing, bad;
     float out[LEN];
 
-    assert_int_equal(gw_thc_frame_sum_init(f->frame[0], f->frame_size, GW_THC_FLAG_BLOCK_SETS, sum, size, &made), GW_OK);
+    assert_int_equal(
+        gw_thc_frame_sum_init(f->frame[0], f->frame_size, GW_THC_FLAG_BLOCK_SETS, sum, size, &made), GW_OK);
     for (int r = 0; r < WORKERS; r++)
         assert_int_equal(gw_thc_frame_sum_add(sum, size, f->frame[r], f->frame_size, NULL), GW_OK);
     assert_int_equal(gw_thc_frame_peek(sum, size, &info), GW_OK);
@@ -168,20 +171,47 @@ static void test_hostile_headers(void **state)
         uint8_t value;
         gw_status status;
     } cases[] = {
-        {0, 'G', GW_ERR_MAGIC},         {4, 1, GW_ERR_VERSION},       {5, 1, GW_ERR_UNSUPPORTED},
-        {5, 3, GW_ERR_UNSUPPORTED},     {6, 0, GW_ERR_UNSUPPORTED},   {6, 4, GW_ERR_UNSUPPORTED},
-        {7, 5, GW_ERR_HEADER},          {7, 14, GW_ERR_HEADER},       {7, 7, GW_ERR_HEADER},
-        {8, 0x22, GW_ERR_UNSUPPORTED},  {11, 0x80, GW_ERR_UNSUPPORTED}, {8, 0x12, GW_ERR_HEADER},
-        {8, 0x03, GW_ERR_HEADER},       {12, 3, GW_ERR_HEADER},       {12, 5, GW_ERR_HEADER},
-        {15, 0xff, GW_ERR_HEADER},      {16, 1, GW_ERR_HEADER},       {23, 0x80, GW_ERR_HEADER},
-        {24, 0, GW_ERR_HEADER},         {31, 1, GW_ERR_HEADER},       {32, 0, GW_ERR_HEADER},
-        {32, 5, GW_ERR_HEADER},         {32, 3, GW_ERR_TABLE},        {33, 30, GW_ERR_TABLE},
-        {33, 255, GW_ERR_OVERFLOW},     {34, 0, GW_ERR_HEADER},       {34, 24, GW_ERR_HEADER},
-        {35, 1, GW_ERR_HEADER},         {36, 0, GW_ERR_HEADER},       {36, 9, GW_ERR_OVERFLOW},
-        {37, 1, GW_ERR_OVERFLOW},       {38, 4, GW_ERR_DUP},          {39, 1, GW_ERR_DUP},
-        {43, 0x41, GW_ERR_HEADER},      {43, 0xc0, GW_ERR_HEADER},    {43, 0, GW_ERR_HEADER},
-        {64, 1, GW_ERR_TABLE},          {70, 5, GW_ERR_TABLE},        {79, 30, GW_ERR_TABLE},
-        {80, 1, GW_ERR_HEADER},         {95, 1, GW_ERR_HEADER},
+        {0, 'G', GW_ERR_MAGIC},
+        {4, 1, GW_ERR_VERSION},
+        {5, 1, GW_ERR_UNSUPPORTED},
+        {5, 3, GW_ERR_UNSUPPORTED},
+        {6, 0, GW_ERR_UNSUPPORTED},
+        {6, 4, GW_ERR_UNSUPPORTED},
+        {7, 5, GW_ERR_HEADER},
+        {7, 14, GW_ERR_HEADER},
+        {7, 7, GW_ERR_HEADER},
+        {8, 0x22, GW_ERR_UNSUPPORTED},
+        {11, 0x80, GW_ERR_UNSUPPORTED},
+        {8, 0x12, GW_ERR_HEADER},
+        {8, 0x03, GW_ERR_HEADER},
+        {12, 3, GW_ERR_HEADER},
+        {12, 5, GW_ERR_HEADER},
+        {15, 0xff, GW_ERR_HEADER},
+        {16, 1, GW_ERR_HEADER},
+        {23, 0x80, GW_ERR_HEADER},
+        {24, 0, GW_ERR_HEADER},
+        {31, 1, GW_ERR_HEADER},
+        {32, 0, GW_ERR_HEADER},
+        {32, 5, GW_ERR_HEADER},
+        {32, 3, GW_ERR_TABLE},
+        {33, 30, GW_ERR_TABLE},
+        {33, 255, GW_ERR_OVERFLOW},
+        {34, 0, GW_ERR_HEADER},
+        {34, 24, GW_ERR_HEADER},
+        {35, 1, GW_ERR_HEADER},
+        {36, 0, GW_ERR_HEADER},
+        {36, 9, GW_ERR_OVERFLOW},
+        {37, 1, GW_ERR_OVERFLOW},
+        {38, 4, GW_ERR_DUP},
+        {39, 1, GW_ERR_DUP},
+        {43, 0x41, GW_ERR_HEADER},
+        {43, 0xc0, GW_ERR_HEADER},
+        {43, 0, GW_ERR_HEADER},
+        {64, 1, GW_ERR_TABLE},
+        {70, 5, GW_ERR_TABLE},
+        {79, 30, GW_ERR_TABLE},
+        {80, 1, GW_ERR_HEADER},
+        {95, 1, GW_ERR_HEADER},
     };
     fixture *f = make_fixture(0, GW_THC_ROTATED);
     float out[LEN], clean[LEN];
@@ -208,11 +238,13 @@ static void test_hostile_headers(void **state)
     }
     uint8_t *longer = take(f->frame_size + 1);
     memcpy(longer, f->frame[0], f->frame_size);
-    assert_int_equal(decode_frame(longer, f->frame_size + 1, out, sizeof out, &len, NULL, NULL), GW_ERR_TRAILING);
+    assert_int_equal(decode_frame(longer, f->frame_size + 1, out, sizeof out, &len, NULL, NULL),
+                     GW_ERR_TRAILING);
     free(longer);
     assert_int_equal(decode_frame(NULL, 1, out, sizeof out, &len, NULL, NULL), GW_ERR_ARG);
     assert_int_equal(decode_frame(NULL, 0, out, sizeof out, &len, NULL, NULL), GW_ERR_SHORT);
-    assert_int_equal(decode_frame(f->frame[0], f->frame_size, out, sizeof out - 1, &len, NULL, NULL), GW_ERR_DST);
+    assert_int_equal(decode_frame(f->frame[0], f->frame_size, out, sizeof out - 1, &len, NULL, NULL),
+                     GW_ERR_DST);
     assert_int_equal(gw_thc_frame_check(f->frame[0], f->frame_size, LEN - 1, &info, NULL), GW_ERR_LIMIT);
     assert_memory_equal(out, clean, sizeof out);
     free_fixture(f);
@@ -230,7 +262,8 @@ static void test_hostile_content(void **state)
     for (size_t at = 96; at < f->frame_size; at += 7) {
         f->frame[0][at] ^= 1;
         memset(out, 0x5a, sizeof out);
-        assert_int_equal(decode_frame(f->frame[0], f->frame_size, out, sizeof out, &len, NULL, &bad), GW_ERR_CHECKSUM);
+        assert_int_equal(decode_frame(f->frame[0], f->frame_size, out, sizeof out, &len, NULL, &bad),
+                         GW_ERR_CHECKSUM);
         for (size_t i = 0; i < LEN; i++)
             assert_true(out[i] == 0);
         f->frame[0][at] ^= 1;
@@ -243,12 +276,14 @@ static void test_hostile_content(void **state)
         uint8_t keep[4];
         memcpy(keep, f->frame[0] + 96 + 8, 4);
         memcpy(f->frame[0] + 96 + 8, &impossible[i], 4);
-        assert_int_equal(decode_frame(f->frame[0], f->frame_size, out, sizeof out, &len, NULL, &bad), GW_ERR_CORRUPT);
+        assert_int_equal(decode_frame(f->frame[0], f->frame_size, out, sizeof out, &len, NULL, &bad),
+                         GW_ERR_CORRUPT);
         assert_int_equal(bad, 2);
         memcpy(f->frame[0] + 96 + 8, keep, 4);
     }
     memset(f->frame[0] + 96, 0, 4); /* norm 0 with indices that are not */
-    assert_int_equal(decode_frame(f->frame[0], f->frame_size, out, sizeof out, &len, NULL, &bad), GW_ERR_CORRUPT);
+    assert_int_equal(decode_frame(f->frame[0], f->frame_size, out, sizeof out, &len, NULL, &bad),
+                     GW_ERR_CORRUPT);
     assert_int_equal(bad, 0);
     free_fixture(f);
 }
@@ -262,17 +297,17 @@ static void test_mismatches(void **state)
         uint8_t change;
         gw_status status;
     } cases[] = {
-        {6, 3, GW_ERR_HEADER},      /* dtype */
-        {8, 4, GW_ERR_HEADER},      /* non-finite flag */
-        {41, 1, GW_ERR_HEADER},     /* threshold */
-        {44, 1, GW_ERR_HEADER},     /* first block */
-        {48, 1, GW_ERR_ROUND},      /* round */
-        {52, 1, GW_ERR_ROUND},      /* job */
-        {56, 1, GW_ERR_HEADER},     /* seed */
-        {65, 1, GW_ERR_HEADER},     /* table: 4 -> 5 */
-        {36, 1, GW_ERR_HEADER},     /* workers: 4 -> 5 */
-        {34, 24, GW_ERR_HEADER},    /* lanes: 8 -> 16 */
-        {96, 1, GW_ERR_HEADER},     /* a norm */
+        {6, 3, GW_ERR_HEADER},   /* dtype */
+        {8, 4, GW_ERR_HEADER},   /* non-finite flag */
+        {41, 1, GW_ERR_HEADER},  /* threshold */
+        {44, 1, GW_ERR_HEADER},  /* first block */
+        {48, 1, GW_ERR_ROUND},   /* round */
+        {52, 1, GW_ERR_ROUND},   /* job */
+        {56, 1, GW_ERR_HEADER},  /* seed */
+        {65, 1, GW_ERR_HEADER},  /* table: 4 -> 5 */
+        {36, 1, GW_ERR_HEADER},  /* workers: 4 -> 5 */
+        {34, 24, GW_ERR_HEADER}, /* lanes: 8 -> 16 */
+        {96, 1, GW_ERR_HEADER},  /* a norm */
     };
     fixture *f = make_fixture(0, GW_THC_ROTATED);
     size_t size = gw_thc_frame_sum_bound(&f->thc, LEN, 0);
@@ -293,7 +328,8 @@ static void test_mismatches(void **state)
         assert_memory_equal(sum, copy, size);
     }
     assert_int_equal(gw_thc_frame_sum_add(sum, size, f->frame[1], f->frame_size, NULL), GW_OK);
-    assert_int_equal(gw_thc_frame_sum_add(f->frame[2], f->frame_size, f->frame[1], f->frame_size, NULL), GW_ERR_STATE);
+    assert_int_equal(gw_thc_frame_sum_add(f->frame[2], f->frame_size, f->frame[1], f->frame_size, NULL),
+                     GW_ERR_STATE);
     free(copy);
     free(sum);
     free_fixture(f);
@@ -309,7 +345,8 @@ static void test_every_byte(void **state)
     float out[LEN * 64];
     size_t made, len;
 
-    assert_int_equal(gw_thc_frame_sum_init(f->frame[0], f->frame_size, GW_THC_FLAG_BLOCK_SETS, sum, size, &made), GW_OK);
+    assert_int_equal(
+        gw_thc_frame_sum_init(f->frame[0], f->frame_size, GW_THC_FLAG_BLOCK_SETS, sum, size, &made), GW_OK);
     for (int r = 0; r < WORKERS; r++)
         assert_int_equal(gw_thc_frame_sum_add(sum, size, f->frame[r], f->frame_size, NULL), GW_OK);
     for (size_t at = 0; at < size; at++) {
@@ -337,8 +374,8 @@ static void test_empty(void **state)
     size_t size, len = 1;
     float out[1];
 
-    assert_int_equal(gw_thc_frame_encode(&thc, &range, 0, NULL, NULL, NULL, frame, sizeof frame, &size, workspace,
-                                         sizeof workspace, NULL),
+    assert_int_equal(gw_thc_frame_encode(&thc, &range, 0, NULL, NULL, NULL, frame, sizeof frame, &size,
+                                         workspace, sizeof workspace, NULL),
                      GW_OK);
     assert_int_equal(size, 96);
     assert_int_equal(decode_frame(frame, 96, out, 0, &len, NULL, NULL), GW_OK);

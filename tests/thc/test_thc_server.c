@@ -1,6 +1,6 @@
 /*
- * Packets and the parameter server: a lossy, duplicating, reordering network against a model in plain integers, and the
- * refusals of rows 39 to 43.
+ * Packets and the parameter server: a lossy, duplicating, reordering network against a model in plain
+ * integers, and the refusals of rows 39 to 43.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -75,14 +75,15 @@ static size_t make_packet(const fixture *f, uint32_t round, uint32_t chunk, uint
     gw_thc_packet_write(dst, &h);
     memset(dst + 48, 0, SLOT_LEN / 2);
     for (size_t i = 0; i < SLOT_LEN; i++)
-        dst[48 + i / 64 * 32 + i % 32] = (uint8_t)(dst[48 + i / 64 * 32 + i % 32] |
-                                                  index_of(round, chunk, rank, i) << (i % 64 / 32 * 4));
+        dst[48 + i / 64 * 32 + i % 32] =
+            (uint8_t)(dst[48 + i / 64 * 32 + i % 32] | index_of(round, chunk, rank, i) << (i % 64 / 32 * 4));
     assert_int_equal(gw_thc_packet_size(h.type, 4, 0, WORKERS, SLOT_LEN), 48 + SLOT_LEN / 2);
     return 48 + SLOT_LEN / 2;
 }
 
 /* Checks a RESULT against the integers, whoever is in its set. Returns the set. */
-static unsigned check_result(const fixture *f, const uint8_t *packet, size_t size, uint32_t round, uint32_t chunk)
+static unsigned check_result(const fixture *f, const uint8_t *packet, size_t size, uint32_t round,
+                             uint32_t chunk)
 {
     gw_thc_packet p;
 
@@ -104,8 +105,9 @@ static unsigned check_result(const fixture *f, const uint8_t *packet, size_t siz
 }
 
 /*
- * Workers send their packet for (round, chunk) until they have the result, then go on; every packet either way is lost with
- * 30 %, sent twice with 20 %, delayed with 20 %. All end with the same results. Rounds wrap around 2^32.
+ * Workers send their packet for (round, chunk) until they have the result, then go on; every packet either
+ * way is lost with 30 %, sent twice with 20 %, delayed with 20 %. All end with the same results. Rounds wrap
+ * around 2^32.
  */
 static void run_network(uint32_t seed, uint32_t slots, uint32_t quorum)
 {
@@ -144,13 +146,15 @@ static void run_network(uint32_t seed, uint32_t slots, uint32_t quorum)
             if (rng_below(&rng, 100) < 30)
                 continue; /* lost */
         } else {
-            /* Finished workers only matter for the count. With a quorum the clock must drop what nobody asks for. */
+            /* Finished workers only matter for the count. With a quorum the clock must drop what nobody asks
+             * for. */
             if (quorum < WORKERS || slots < CHUNKS)
                 assert_int_equal(gw_thc_server_drop(&f.server, rng_below(&rng, slots)), GW_OK);
             continue;
         }
         gw_status status = gw_thc_server_receive(&f.server, packet, size, &reply);
-        assert_true(status == GW_OK || status == GW_ERR_DUP || status == GW_ERR_ROUND || status == GW_ERR_STATE);
+        assert_true(status == GW_OK || status == GW_ERR_DUP || status == GW_ERR_ROUND ||
+                    status == GW_ERR_STATE);
         if (status == GW_ERR_STATE && quorum < WORKERS && rng_below(&rng, 10) == 0) {
             gw_thc_packet p;
             assert_int_equal(gw_thc_packet_parse(packet, size, &p), GW_OK);
@@ -208,8 +212,9 @@ static void test_rounds(void **state)
     size_t size;
     uint32_t round, members;
 
-#define SEND(round, chunk, rank)                                                                                       \
-    (size = make_packet(&f, round, chunk, rank, packet), gw_thc_server_receive(&f.server, packet, size, &reply))
+#define SEND(round, chunk, rank)                                                                             \
+    (size = make_packet(&f, round, chunk, rank, packet),                                                     \
+     gw_thc_server_receive(&f.server, packet, size, &reply))
     /* Before the first round and beyond the window: a notice of where the slot is. */
     assert_int_equal(SEND(UINT32_MAX - 1, 0, 2), GW_ERR_ROUND);
     assert_int_equal(reply.action, GW_THC_ACTION_REPLY);
@@ -239,7 +244,8 @@ static void test_rounds(void **state)
     for (uint32_t r = 1; r < 4; r++)
         assert_int_equal(SEND(0, 0, r), GW_OK);
     assert_int_equal(gw_thc_server_seal(&f.server, 0, &reply), GW_OK);
-    /* Worker 4 was not seen in round 0: round 1 may not overwrite the result of UINT32_MAX, until the clock drops it. */
+    /* Worker 4 was not seen in round 0: round 1 may not overwrite the result of UINT32_MAX, until the clock
+     * drops it. */
     assert_int_equal(SEND(1, 0, 0), GW_ERR_STATE);
     assert_int_equal(SEND(UINT32_MAX, 0, 1), GW_ERR_DUP);
     assert_int_equal(check_result(&f, reply.packet, reply.packet_size, UINT32_MAX, 0), 0x0f);
@@ -269,13 +275,15 @@ static void test_refusals(void **state)
         uint8_t value;
         gw_status status;
     } cases[] = {
-        {0, 0, GW_ERR_MAGIC},      {4, 1, GW_ERR_VERSION},  {5, 0, GW_ERR_UNSUPPORTED}, {5, 7, GW_ERR_UNSUPPORTED},
-        {5, 3, GW_ERR_UNSUPPORTED}, {5, 5, GW_ERR_UNSUPPORTED}, {6, 3, GW_ERR_HEADER},  {7, 30, GW_ERR_HEADER},
-        {8, 8, GW_ERR_HEADER},     {9, 7, GW_ERR_HEADER},   {10, 6, GW_ERR_HEADER},     {12, 0, GW_ERR_ROUND},
-        {16, 9, GW_ERR_ROUND},     {20, 1, GW_ERR_HEADER},  {24, 0, GW_ERR_HEADER},     {24, 1, GW_ERR_HEADER},
-        {24, 3, GW_ERR_HEADER},    {26, 5, GW_ERR_DUP},     {26, 0, GW_ERR_DUP},        {27, 1, GW_ERR_DUP},
-        {28, 64, GW_ERR_HEADER},   {28, 129, GW_ERR_HEADER}, {29, 1, GW_ERR_HEADER},    {31, 0xff, GW_ERR_HEADER},
-        {32, 0xee, GW_ERR_HEADER}, {40, 0xee, GW_ERR_HEADER},
+        {0, 0, GW_ERR_MAGIC},       {4, 1, GW_ERR_VERSION},     {5, 0, GW_ERR_UNSUPPORTED},
+        {5, 7, GW_ERR_UNSUPPORTED}, {5, 3, GW_ERR_UNSUPPORTED}, {5, 5, GW_ERR_UNSUPPORTED},
+        {6, 3, GW_ERR_HEADER},      {7, 30, GW_ERR_HEADER},     {8, 8, GW_ERR_HEADER},
+        {9, 7, GW_ERR_HEADER},      {10, 6, GW_ERR_HEADER},     {12, 0, GW_ERR_ROUND},
+        {16, 9, GW_ERR_ROUND},      {20, 1, GW_ERR_HEADER},     {24, 0, GW_ERR_HEADER},
+        {24, 1, GW_ERR_HEADER},     {24, 3, GW_ERR_HEADER},     {26, 5, GW_ERR_DUP},
+        {26, 0, GW_ERR_DUP},        {27, 1, GW_ERR_DUP},        {28, 64, GW_ERR_HEADER},
+        {28, 129, GW_ERR_HEADER},   {29, 1, GW_ERR_HEADER},     {31, 0xff, GW_ERR_HEADER},
+        {32, 0xee, GW_ERR_HEADER},  {40, 0xee, GW_ERR_HEADER},
     };
 
     size_t size = make_packet(&f, 0, 0, 0, packet);

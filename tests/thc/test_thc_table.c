@@ -52,7 +52,11 @@ static void test_published_costs(void **state)
         {4, 31, 1 / 512., 0.022561, {0, 4, 7, 9, 11, 13, 14, 15, 16, 17, 18, 20, 22, 24, 27, 31}},
         {4, 63, 1 / 64., 0.014528, {0, 7, 12, 16, 20, 24, 27, 30, 33, 36, 39, 43, 47, 51, 56, 63}},
         {4, 127, 1 / 64., 0.014362, {0, 13, 23, 32, 40, 47, 54, 60, 66, 72, 79, 86, 94, 103, 113, 127}},
-        {4, 255, 1 / 32., 0.0118106, {0, 25, 45, 62, 78, 93, 107, 121, 134, 148, 162, 177, 193, 210, 230, 255}},
+        {4,
+         255,
+         1 / 32.,
+         0.0118106,
+         {0, 25, 45, 62, 78, 93, 107, 121, 134, 148, 162, 177, 193, 210, 230, 255}},
     };
     for (size_t i = 0; i < sizeof known / sizeof known[0]; i++) {
         gw_thc_table_cost cost;
@@ -106,7 +110,8 @@ static double quadrature(const gw_thc_table *table, double t)
             long double middle = lo + (2 * i + 1) * half;
             for (unsigned k = 0; k < 8; k++) {
                 long double x = middle + (k % 2 ? -1 : 1) * half * node[k / 2];
-                total += weight[k / 2] * half * (x - lo) * (hi - x) * expl(-x * x / 2) / sqrtl(2 * acosl(-1.0L));
+                total +=
+                    weight[k / 2] * half * (x - lo) * (hi - x) * expl(-x * x / 2) / sqrtl(2 * acosl(-1.0L));
             }
         }
     }
@@ -127,7 +132,8 @@ static void test_costs_against_quadrature(void **state)
     }
 }
 
-/* Every table of `bits` and g, by enumeration with the same exact weights; returns the first of the cheapest. */
+/* Every table of `bits` and g, by enumeration with the same exact weights; returns the first of the cheapest.
+ */
 typedef struct enumeration {
     uint64_t weight[256][256];
     unsigned g, steps;
@@ -184,13 +190,15 @@ static void test_brute_force(void **state)
                     unsigned l = i + j <= g ? i : g - j;
                     unsigned r = i + j <= g ? j : g - i;
                     double a = -t + 2 * t * l / g, b = -t + 2 * t * r / g;
-                    double da = exp(-a * a / 2) / sqrt(2 * acos(-1.0)), db = exp(-b * b / 2) / sqrt(2 * acos(-1.0));
+                    double da = exp(-a * a / 2) / sqrt(2 * acos(-1.0)),
+                           db = exp(-b * b / 2) / sqrt(2 * acos(-1.0));
                     double mass = 0.5 * (erf(b / sqrt(2.0)) - erf(a / sqrt(2.0)));
                     e->weight[i][j] = (uint64_t)(fmax(b * da - a * db - (1 + a * b) * mass, 0) * 0x1p60);
                 }
             }
             enumerate(e, 0, 0);
-            /* Two roundings of one integral may order equal-looking tables differently; the cost may not differ. */
+            /* Two roundings of one integral may order equal-looking tables differently; the cost may not
+             * differ. */
             uint64_t cost = 0;
             for (unsigned z = 0; z < e->steps; z++)
                 cost += e->weight[table.value[z]][table.value[z + 1]];
@@ -221,7 +229,8 @@ static void test_defaults(void **state)
             for (int k = 1; k <= 10; k++) {
                 gw_thc_table_cost other;
                 (void)solve(row->table.bits, row->table.granularity, ldexp(1.0, -k), &other);
-                assert_true(mine.quantization / n + mine.truncation <= other.quantization / n + other.truncation + 1e-12);
+                assert_true(mine.quantization / n + mine.truncation <=
+                            other.quantization / n + other.truncation + 1e-12);
             }
             gw_thc_config config = default_config(row->table.bits, workers[w], row->error_feedback);
             assert_memory_equal(&config.table, &row->table, sizeof table);
@@ -233,7 +242,8 @@ static void test_defaults(void **state)
         double p;
         gw_thc_config config;
         assert_int_equal(gw_thc_config_default(&config, &p, bits, 8, 0, 1, NULL, 0), GW_OK);
-        assert_true(p == ldexp(1.0, -with[bits - 1]) && config.table.granularity == 31 && config.lane_bits == 8);
+        assert_true(p == ldexp(1.0, -with[bits - 1]) && config.table.granularity == 31 &&
+                    config.lane_bits == 8);
         assert_int_equal(gw_thc_config_default(&config, &p, bits, 8, 0, 0, NULL, 0), GW_OK);
         assert_true(p == ldexp(1.0, -without[bits - 1]));
     }
@@ -252,12 +262,18 @@ static void test_refusals(void **state)
     gw_thc thc;
 
     assert_int_equal(gw_thc_table_solve(NULL, NULL, 4, 31, 0.1, workspace, sizeof workspace), GW_ERR_ARG);
-    assert_int_equal(gw_thc_table_solve(&table, NULL, 4, 31, 0.1, workspace + 1, sizeof workspace), GW_ERR_ARG);
-    assert_int_equal(gw_thc_table_solve(&table, NULL, 5, 31, 0.1, workspace, sizeof workspace), GW_ERR_OPTION);
-    assert_int_equal(gw_thc_table_solve(&table, NULL, 4, 14, 0.1, workspace, sizeof workspace), GW_ERR_OPTION);
-    assert_int_equal(gw_thc_table_solve(&table, NULL, 4, 256, 0.1, workspace, sizeof workspace), GW_ERR_OPTION);
-    assert_int_equal(gw_thc_table_solve(&table, NULL, 4, 31, NAN, workspace, sizeof workspace), GW_ERR_OPTION);
-    assert_int_equal(gw_thc_table_solve(&table, NULL, 4, 31, 0.1, workspace, sizeof workspace - 1), GW_ERR_WORKSPACE);
+    assert_int_equal(gw_thc_table_solve(&table, NULL, 4, 31, 0.1, workspace + 1, sizeof workspace),
+                     GW_ERR_ARG);
+    assert_int_equal(gw_thc_table_solve(&table, NULL, 5, 31, 0.1, workspace, sizeof workspace),
+                     GW_ERR_OPTION);
+    assert_int_equal(gw_thc_table_solve(&table, NULL, 4, 14, 0.1, workspace, sizeof workspace),
+                     GW_ERR_OPTION);
+    assert_int_equal(gw_thc_table_solve(&table, NULL, 4, 256, 0.1, workspace, sizeof workspace),
+                     GW_ERR_OPTION);
+    assert_int_equal(gw_thc_table_solve(&table, NULL, 4, 31, NAN, workspace, sizeof workspace),
+                     GW_ERR_OPTION);
+    assert_int_equal(gw_thc_table_solve(&table, NULL, 4, 31, 0.1, workspace, sizeof workspace - 1),
+                     GW_ERR_WORKSPACE);
 
     /* Row 44: every rule of a table. */
     gw_thc_table bad[5];
@@ -310,9 +326,12 @@ static void test_refusals(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_philox_known_answers), cmocka_unit_test(test_published_costs),
-        cmocka_unit_test(test_thresholds),           cmocka_unit_test(test_costs_against_quadrature),
-        cmocka_unit_test(test_brute_force),          cmocka_unit_test(test_defaults),
+        cmocka_unit_test(test_philox_known_answers),
+        cmocka_unit_test(test_published_costs),
+        cmocka_unit_test(test_thresholds),
+        cmocka_unit_test(test_costs_against_quadrature),
+        cmocka_unit_test(test_brute_force),
+        cmocka_unit_test(test_defaults),
         cmocka_unit_test(test_refusals),
     };
     return cmocka_run_group_tests_name("thc table", tests, NULL, NULL);

@@ -38,9 +38,9 @@ gw_thc_config default_config(unsigned bits, uint32_t workers, int error_feedback
     static _Alignas(8) uint8_t workspace[GW_THC_TABLE_WORKSPACE_SIZE];
     gw_thc_config config;
 
-    assert_int_equal(gw_thc_config_default(&config, NULL, bits, workers, 0, error_feedback, workspace,
-                                           sizeof workspace),
-                     GW_OK);
+    assert_int_equal(
+        gw_thc_config_default(&config, NULL, bits, workers, 0, error_feedback, workspace, sizeof workspace),
+        GW_OK);
     return config;
 }
 
@@ -60,7 +60,8 @@ void *take(size_t size)
     return p;
 }
 
-job_output run_job(const gw_thc *thc, const float *x, float *error, size_t len, uint32_t workers, uint32_t round)
+job_output run_job(const gw_thc *thc, const float *x, float *error, size_t len, uint32_t workers,
+                   uint32_t round)
 {
     job_output job;
     size_t workspace_size = gw_thc_workspace_size(thc);
@@ -76,16 +77,16 @@ job_output run_job(const gw_thc *thc, const float *x, float *error, size_t len, 
     uint32_t *own = take(job.blocks * patterns * sizeof *own);
     for (uint32_t rank = 0; rank < workers; rank++) {
         gw_thc_range range = {len, 0, job.blocks, round, rank};
-        assert_int_equal(gw_thc_norms(thc, &range, x + rank * len, error != NULL ? error + rank * len : NULL, own,
-                                      workspace, workspace_size, NULL),
+        assert_int_equal(gw_thc_norms(thc, &range, x + rank * len, error != NULL ? error + rank * len : NULL,
+                                      own, workspace, workspace_size, NULL),
                          GW_OK);
         gw_thc_norms_max(job.maxima, own, job.blocks * patterns);
     }
     for (uint32_t rank = 0; rank < workers; rank++) {
         gw_thc_range range = {len, 0, job.blocks, round, rank};
         assert_int_equal(gw_thc_encode(thc, &range, x + rank * len, error != NULL ? error + rank * len : NULL,
-                                       job.maxima, job.indices + rank * job.indices_size, job.indices_size, workspace,
-                                       workspace_size, NULL),
+                                       job.maxima, job.indices + rank * job.indices_size, job.indices_size,
+                                       workspace, workspace_size, NULL),
                          GW_OK);
     }
     free(own);
@@ -99,8 +100,8 @@ void free_job(job_output *job)
     free(job->indices);
 }
 
-gw_status decode_all(const gw_thc *thc, const job_output *job, const uint8_t *lanes, uint32_t k, gw_thc_mode mode,
-                     uint32_t round, size_t len, float *out)
+gw_status decode_all(const gw_thc *thc, const job_output *job, const uint8_t *lanes, uint32_t k,
+                     gw_thc_mode mode, uint32_t round, size_t len, float *out)
 {
     size_t workspace_size = gw_thc_workspace_size(thc);
     void *workspace = take(workspace_size);

@@ -45,11 +45,12 @@ typedef struct job_output {
     uint64_t blocks;
 } job_output;
 
-job_output run_job(const gw_thc *thc, const float *x, float *error, size_t len, uint32_t workers, uint32_t round);
+job_output run_job(const gw_thc *thc, const float *x, float *error, size_t len, uint32_t workers,
+                   uint32_t round);
 void free_job(job_output *job);
 
 /* Decodes `lanes` with k contributors for every block. */
-gw_status decode_all(const gw_thc *thc, const job_output *job, const uint8_t *lanes, uint32_t k, gw_thc_mode mode,
-                     uint32_t round, size_t len, float *out);
+gw_status decode_all(const gw_thc *thc, const job_output *job, const uint8_t *lanes, uint32_t k,
+                     gw_thc_mode mode, uint32_t round, size_t len, float *out);
 
 #endif

@@ -60,7 +60,8 @@ static int look_for_block_sets(const aggregate_arguments *a, int *block_sets)
         int code = gw_input_file_open(&input, a->inputs[i]);
         if (code != GW_CLI_OK)
             return code;
-        if (gw_thc_frame_peek(input.data, input.size, &info) == GW_OK && (info.flags & GW_THC_FLAG_BLOCK_SETS) != 0)
+        if (gw_thc_frame_peek(input.data, input.size, &info) == GW_OK &&
+            (info.flags & GW_THC_FLAG_BLOCK_SETS) != 0)
             *block_sets = 1;
         gw_input_file_close(&input);
     }
@@ -92,7 +93,8 @@ static int add_file(const char *path, uint32_t flags, uint8_t **sum, size_t *sum
     if (status == GW_OK)
         status = gw_thc_frame_sum_add(*sum, *sum_size, input.data, input.size, &bad);
     if ((status == GW_ERR_DUP || status == GW_ERR_HEADER) && info.config.worker_max == 1 && *sum != NULL)
-        code = gw_cli_error(GW_CLI_BAD_DATA, path, "made without --norms, for one worker: it cannot be added to another");
+        code = gw_cli_error(GW_CLI_BAD_DATA, path,
+                            "made without --norms, for one worker: it cannot be added to another");
     else if (status != GW_OK)
         code = thc_fail(path, status, bad != UINT64_MAX ? &bad : NULL);
     gw_input_file_close(&input);

@@ -76,10 +76,10 @@ static int max_of_files(const norm_arguments *a)
     for (int i = 1; code == GW_CLI_OK && i < a->input_count; i++) {
         norm_file next;
         code = norm_file_read(&next, a->inputs[i]);
-        if (code == GW_CLI_OK && (next.transform != all.transform || next.block_log2 != all.block_log2 ||
-                                  next.count != all.count))
-            code = gw_cli_error(GW_CLI_BAD_DATA, a->inputs[i], "another transform, block length or number of values than %s",
-                                a->inputs[0]);
+        if (code == GW_CLI_OK &&
+            (next.transform != all.transform || next.block_log2 != all.block_log2 || next.count != all.count))
+            code = gw_cli_error(GW_CLI_BAD_DATA, a->inputs[i],
+                                "another transform, block length or number of values than %s", a->inputs[0]);
         if (code == GW_CLI_OK) {
             gw_thc_norms_max(all.patterns, next.patterns, all.pattern_count);
             all.merged += next.merged;
@@ -121,8 +121,8 @@ static int norms_of_array(const norm_arguments *a)
         file.pattern_count = (size_t)range.block_count * gw_thc_patterns_per_block(&thc);
         file.patterns = thc_alloc(file.pattern_count * sizeof *file.patterns);
         code = file.patterns == NULL ? GW_CLI_IO : GW_CLI_OK;
-        if (code == GW_CLI_OK && (status = gw_thc_norms(&thc, &range, npy.values, error, file.patterns, workspace,
-                                                        sizeof workspace, &bad)) != GW_OK)
+        if (code == GW_CLI_OK && (status = gw_thc_norms(&thc, &range, npy.values, error, file.patterns,
+                                                        workspace, sizeof workspace, &bad)) != GW_OK)
             code = thc_fail(a->inputs[0], status, bad != UINT64_MAX ? &bad : NULL);
     }
     if (code == GW_CLI_OK)
@@ -135,7 +135,8 @@ static int norms_of_array(const norm_arguments *a)
 
 int gw_cmd_norm(int argc, char **argv)
 {
-    static const struct argp_child children[] = {{&thc_request_argp, 0, "Configuration:", 2}, {NULL, 0, NULL, 0}};
+    static const struct argp_child children[] = {{&thc_request_argp, 0, "Configuration:", 2},
+                                                 {NULL, 0, NULL, 0}};
     static const struct argp argp = {
         norm_options,
         norm_parse,

@@ -23,7 +23,8 @@ typedef struct table_arguments {
 
 enum { KEY_GRANULARITY = 0x400, KEY_P, KEY_JSON, KEY_LANE, KEY_EF };
 
-static unsigned number(const char *text, uint64_t min, uint64_t max, const char *name, struct argp_state *state)
+static unsigned number(const char *text, uint64_t min, uint64_t max, const char *name,
+                       struct argp_state *state)
 {
     uint64_t value = 0;
 
@@ -95,7 +96,9 @@ int gw_cmd_table(int argc, char **argv)
         {0},
     };
     static const struct argp argp = {
-        options, table_parse, "", "The quantization table of least variance for a standard normal variable.", NULL, NULL,
+        options, table_parse,
+        "",      "The quantization table of least variance for a standard normal variable.",
+        NULL,    NULL,
         NULL,
     };
     table_arguments a = {0};
@@ -107,10 +110,11 @@ int gw_cmd_table(int argc, char **argv)
         return GW_CLI_USAGE;
     if (a.bits == 0 || a.granularity == 0 || a.p == 0)
         return gw_cli_error(GW_CLI_USAGE, NULL, "table needs --bits, --granularity and --p");
-    gw_status status = gw_thc_table_solve(&table, &cost, a.bits, a.granularity, a.p, workspace, sizeof workspace);
+    gw_status status =
+        gw_thc_table_solve(&table, &cost, a.bits, a.granularity, a.p, workspace, sizeof workspace);
     if (status != GW_OK)
-        return gw_cli_error(GW_CLI_USAGE, NULL, "no table of %u bits, granularity %u, p %g: %s", a.bits, a.granularity,
-                            a.p, gw_status_message(status));
+        return gw_cli_error(GW_CLI_USAGE, NULL, "no table of %u bits, granularity %u, p %g: %s", a.bits,
+                            a.granularity, a.p, gw_status_message(status));
     if (a.json) {
         json_t *o = json_object();
         json_object_set_new(o, "bits", json_integer(a.bits));
@@ -140,7 +144,8 @@ int gw_cmd_thc_plan(int argc, char **argv)
         {0},
     };
     static const struct argp argp = {
-        options, table_parse, "", "Recommended THC parameters, with the error and the bytes to expect.", NULL, NULL, NULL,
+        options, table_parse, "",   "Recommended THC parameters, with the error and the bytes to expect.",
+        NULL,    NULL,        NULL,
     };
     table_arguments a = {.bits = 4};
     gw_thc_plan plan;
@@ -150,11 +155,11 @@ int gw_cmd_thc_plan(int argc, char **argv)
         return GW_CLI_USAGE;
     if (a.workers == 0)
         return gw_cli_error(GW_CLI_USAGE, NULL, "thc-plan needs --workers");
-    gw_status status =
-        gw_thc_plan_make(&plan, a.bits, a.workers, a.lane_bits, a.error_feedback, workspace, sizeof workspace);
+    gw_status status = gw_thc_plan_make(&plan, a.bits, a.workers, a.lane_bits, a.error_feedback, workspace,
+                                        sizeof workspace);
     if (status != GW_OK)
-        return gw_cli_error(GW_CLI_USAGE, NULL, "no plan for %u workers, %u bits, lanes of %u bits: %s", a.workers,
-                            a.bits, a.lane_bits, gw_status_message(status));
+        return gw_cli_error(GW_CLI_USAGE, NULL, "no plan for %u workers, %u bits, lanes of %u bits: %s",
+                            a.workers, a.bits, a.lane_bits, gw_status_message(status));
     const gw_thc_config *c = &plan.config;
     double both = plan.up_bits + plan.down_bits;
     if (a.json) {
@@ -179,11 +184,11 @@ int gw_cmd_thc_plan(int argc, char **argv)
         return gw_cli_finish_stdout(gw_cli_json_print(o));
     }
     printf("%u workers, %u bits%s\n", a.workers, a.bits, a.error_feedback ? ", error feedback" : "");
-    printf("  granularity %u, p %g (threshold %.6f), lanes of %u bits, blocks of %u\n  table ", c->table.granularity,
-           plan.p, plan.cost.threshold, c->lane_bits, 1u << c->block_log2);
+    printf("  granularity %u, p %g (threshold %.6f), lanes of %u bits, blocks of %u\n  table ",
+           c->table.granularity, plan.p, plan.cost.threshold, c->lane_bits, 1u << c->block_log2);
     print_values(&c->table);
-    printf("  normalised squared error: %.5f of one worker, %.5f of the mean of %u equal gradients\n", plan.error_one,
-           plan.error_mean, a.workers);
+    printf("  normalised squared error: %.5f of one worker, %.5f of the mean of %u equal gradients\n",
+           plan.error_one, plan.error_mean, a.workers);
     printf("  bits a value: %.3f up, %.3f down; round trip %.1f %% of fp32, %.1f %% of bf16\n", plan.up_bits,
            plan.down_bits, 100 * both / 64, 100 * both / 32);
     return gw_cli_finish_stdout(GW_CLI_OK);

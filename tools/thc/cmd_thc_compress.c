@@ -91,9 +91,9 @@ static void report(const compress_arguments *a, const gw_thc_config *config, uin
     double values = len > 0 ? (double)len : 1.0;
 
     if (!a->json) {
-        printf("%s -> %s\n  %llu values, worker %u of %u, %u bits, granularity %u, lanes of %u bits\n", a->input,
-               a->output, (unsigned long long)len, a->request.rank, config->worker_max, config->table.bits,
-               config->table.granularity, config->lane_bits);
+        printf("%s -> %s\n  %llu values, worker %u of %u, %u bits, granularity %u, lanes of %u bits\n",
+               a->input, a->output, (unsigned long long)len, a->request.rank, config->worker_max,
+               config->table.bits, config->table.granularity, config->lane_bits);
         printf("  %zu bytes, %.3f bits a value: %.2f %% of fp32, %.2f %% of a bf16 wire\n", frame_size,
                8.0 * (double)frame_size / values, 25.0 * (double)frame_size / values,
                50.0 * (double)frame_size / values);
@@ -115,8 +115,9 @@ static void report(const compress_arguments *a, const gw_thc_config *config, uin
 }
 
 /* The maxima: from the file, or this worker's own. Caller frees. */
-static uint32_t *maxima_for(const compress_arguments *a, const gw_thc *thc, const gw_thc_range *range, const gw_npy *npy,
-                            const float *error, void *workspace, size_t workspace_size, int *code)
+static uint32_t *maxima_for(const compress_arguments *a, const gw_thc *thc, const gw_thc_range *range,
+                            const gw_npy *npy, const float *error, void *workspace, size_t workspace_size,
+                            int *code)
 {
     size_t count = (size_t)range->block_count * gw_thc_patterns_per_block(thc);
     uint64_t bad = UINT64_MAX;
@@ -138,7 +139,8 @@ static uint32_t *maxima_for(const compress_arguments *a, const gw_thc *thc, cons
     *code = patterns == NULL ? GW_CLI_IO : GW_CLI_OK;
     if (patterns == NULL)
         return NULL;
-    gw_status status = gw_thc_norms(thc, range, npy->values, error, patterns, workspace, workspace_size, &bad);
+    gw_status status =
+        gw_thc_norms(thc, range, npy->values, error, patterns, workspace, workspace_size, &bad);
     if (status != GW_OK) {
         *code = thc_fail(a->input, status, bad != UINT64_MAX ? &bad : NULL);
         free(patterns);
@@ -174,11 +176,12 @@ static int compress_array(const compress_arguments *a, const gw_npy *npy)
         size_t capacity = gw_thc_frame_bound(&thc, npy->len, flags);
         frame = thc_alloc(capacity);
         code = frame == NULL ? GW_CLI_IO : GW_CLI_OK;
-        if (code == GW_CLI_OK && (status = gw_thc_frame_encode(&thc, &range, flags, npy->values, error, maxima, frame,
-                                                               capacity, &frame_size, workspace, sizeof workspace,
-                                                               &bad)) != GW_OK) {
+        if (code == GW_CLI_OK &&
+            (status = gw_thc_frame_encode(&thc, &range, flags, npy->values, error, maxima, frame, capacity,
+                                          &frame_size, workspace, sizeof workspace, &bad)) != GW_OK) {
             if (status == GW_ERR_STATE)
-                code = gw_cli_error(GW_CLI_BAD_DATA, a->norms, "block %llu: the maxima are below this array's own",
+                code = gw_cli_error(GW_CLI_BAD_DATA, a->norms,
+                                    "block %llu: the maxima are below this array's own",
                                     (unsigned long long)bad);
             else
                 code = thc_fail(a->input, status, bad != UINT64_MAX ? &bad : NULL);
@@ -198,12 +201,14 @@ static int compress_array(const compress_arguments *a, const gw_npy *npy)
 
 int gw_cmd_thc_compress(int argc, char **argv)
 {
-    static const struct argp_child children[] = {{&thc_request_argp, 0, "Configuration:", 2}, {NULL, 0, NULL, 0}};
+    static const struct argp_child children[] = {{&thc_request_argp, 0, "Configuration:", 2},
+                                                 {NULL, 0, NULL, 0}};
     static const struct argp argp = {
         compress_options,
         compress_parse,
         "A.npy --codec thc --norms ALL.norm --rank I --workers N -o A.gw",
-        "Quantize one worker's array so that frames of all workers can be added (gradwire aggregate). Without --norms "
+        "Quantize one worker's array so that frames of all workers can be added (gradwire aggregate). "
+        "Without --norms "
         "the frame is its only contributor's.",
         children,
         NULL,

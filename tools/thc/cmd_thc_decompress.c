@@ -90,8 +90,8 @@ static int decompress_frame(const decompress_arguments *a, const gw_input_file *
     void *values = thc_alloc(size);
     if (values == NULL)
         return GW_CLI_IO;
-    status = gw_thc_frame_decode(input->data, input->size, info.count, a->mode, values, size, &len, &thc, workspace,
-                                 sizeof workspace, &missing, &bad);
+    status = gw_thc_frame_decode(input->data, input->size, info.count, a->mode, values, size, &len, &thc,
+                                 workspace, sizeof workspace, &missing, &bad);
     int code = status == GW_OK ? write_array(a->output, (gw_dtype)info.config.dtype, values, len)
                                : thc_fail(input->name, status, bad != UINT64_MAX ? &bad : NULL);
     if (code == GW_CLI_OK && missing > 0)
@@ -104,8 +104,13 @@ static int decompress_frame(const decompress_arguments *a, const gw_input_file *
 int gw_cmd_thc_decompress(int argc, char **argv)
 {
     static const struct argp argp = {
-        decompress_options, decompress_parse, "SUM.gw -o OUT.npy",
-        "Decode a THC frame: the mean over its contributors.", NULL, NULL, NULL,
+        decompress_options,
+        decompress_parse,
+        "SUM.gw -o OUT.npy",
+        "Decode a THC frame: the mean over its contributors.",
+        NULL,
+        NULL,
+        NULL,
     };
     decompress_arguments a = {NULL, NULL, GW_THC_MEAN};
     gw_input_file input;

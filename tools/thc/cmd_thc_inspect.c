@@ -167,7 +167,10 @@ static json_t *frame_json(const uint8_t *frame, const gw_thc_frame_info *info)
     memcpy(&t, &c->threshold_bits, sizeof t);
     json_object_set_new(o, "codec", json_string("thc"));
     json_object_set_new(o, "kind", json_string((info->flags & GW_THC_FLAG_SUM) != 0 ? "sum" : "indices"));
-    json_object_set_new(o, "dtype", json_string(c->dtype == GW_FP32 ? "fp32" : c->dtype == GW_BF16 ? "bf16" : "fp16"));
+    json_object_set_new(o, "dtype",
+                        json_string(c->dtype == GW_FP32   ? "fp32"
+                                    : c->dtype == GW_BF16 ? "bf16"
+                                                          : "fp16"));
     json_object_set_new(o, "values", json_integer((json_int_t)info->count));
     json_object_set_new(o, "bytes", json_integer((json_int_t)info->frame_size));
     json_object_set_new(o, "first_block", json_integer((json_int_t)info->first_block));
@@ -209,7 +212,8 @@ static void print_lines(const char *name, json_t *o)
     json_t *value;
 
     printf("%s\n", name);
-    json_object_foreach(o, key, value) {
+    json_object_foreach(o, key, value)
+    {
         char *text = json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT | JSON_REAL_PRECISION(9));
         printf("  %-20s %s\n", key, text != NULL ? text : "?");
         free(text);
@@ -219,8 +223,13 @@ static void print_lines(const char *name, json_t *o)
 int gw_cmd_thc_inspect(int argc, char **argv)
 {
     static const struct argp argp = {
-        inspect_options, inspect_parse, "FRAME.gw", "What a THC frame says about itself; everything in it is checked.",
-        NULL, NULL, NULL,
+        inspect_options,
+        inspect_parse,
+        "FRAME.gw",
+        "What a THC frame says about itself; everything in it is checked.",
+        NULL,
+        NULL,
+        NULL,
     };
     inspect_arguments a = {NULL, 0};
     gw_input_file input;

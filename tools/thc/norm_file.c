@@ -44,7 +44,8 @@ static int parse(norm_file *file, const gw_input_file *input)
     if (file->transform > GW_THC_ROTATED || file->block_log2 < GW_THC_BLOCK_LOG2_MIN ||
         file->block_log2 > GW_THC_BLOCK_LOG2_MAX || data[7] != 0 || file->merged == 0)
         return gw_cli_error(GW_CLI_BAD_DATA, input->name, "header breaks a rule");
-    uint64_t blocks = (file->count >> file->block_log2) + ((file->count & ((1u << file->block_log2) - 1u)) != 0);
+    uint64_t blocks =
+        (file->count >> file->block_log2) + ((file->count & ((1u << file->block_log2) - 1u)) != 0);
     file->pattern_count = (input->size - HEADER_SIZE) / 4;
     uint64_t wanted = blocks * (file->transform == GW_THC_ROTATED ? 1 : 2);
     if (file->pattern_count != wanted || input->size != HEADER_SIZE + file->pattern_count * 4)

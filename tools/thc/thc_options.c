@@ -41,21 +41,12 @@ int thc_fail(const char *file, gw_status status, const uint64_t *block)
     int code = status == GW_ERR_ARG || status == GW_ERR_OPTION ? GW_CLI_USAGE : GW_CLI_BAD_DATA;
 
     if (block != NULL)
-        return gw_cli_error(code, file, "block %llu: %s (%s)", (unsigned long long)*block, gw_status_message(status),
-                            gw_status_name(status));
+        return gw_cli_error(code, file, "block %llu: %s (%s)", (unsigned long long)*block,
+                            gw_status_message(status), gw_status_name(status));
     return gw_cli_error(code, file, "%s (%s)", gw_status_message(status), gw_status_name(status));
 }
 
-enum {
-    KEY_GRANULARITY = 0x300,
-    KEY_P,
-    KEY_LANE,
-    KEY_BLOCK,
-    KEY_JOB,
-    KEY_PLAIN,
-    KEY_UNIFORM,
-    KEY_NONFINITE
-};
+enum { KEY_GRANULARITY = 0x300, KEY_P, KEY_LANE, KEY_BLOCK, KEY_JOB, KEY_PLAIN, KEY_UNIFORM, KEY_NONFINITE };
 
 static const struct argp_option request_options[] = {
     {"bits", 'b', "B", 0, "Bits per index, 1 to 4 (default 4)", 0},
@@ -74,7 +65,8 @@ static const struct argp_option request_options[] = {
     {0},
 };
 
-static uint64_t number(const char *text, uint64_t min, uint64_t max, const char *name, struct argp_state *state)
+static uint64_t number(const char *text, uint64_t min, uint64_t max, const char *name,
+                       struct argp_state *state)
 {
     uint64_t value = 0;
 
@@ -177,12 +169,13 @@ int thc_request_config(const thc_request *request, gw_dtype dtype, int error_fee
     if (request->uniform)
         config->table = gw_thc_table_uniform(request->bits);
     else if (request->granularity != 0 || request->p > 0)
-        status = gw_thc_table_solve(&config->table, NULL, request->bits,
-                                    request->granularity != 0 ? request->granularity : config->table.granularity, p,
-                                    workspace, sizeof workspace);
+        status =
+            gw_thc_table_solve(&config->table, NULL, request->bits,
+                               request->granularity != 0 ? request->granularity : config->table.granularity,
+                               p, workspace, sizeof workspace);
     if (status != GW_OK)
-        return gw_cli_error(GW_CLI_USAGE, NULL, "no table of %u bits, granularity %u, p %g: %s", request->bits,
-                            request->granularity, p, gw_status_message(status));
+        return gw_cli_error(GW_CLI_USAGE, NULL, "no table of %u bits, granularity %u, p %g: %s",
+                            request->bits, request->granularity, p, gw_status_message(status));
     config->threshold_bits = request->plain ? 0 : gw_thc_threshold_bits(p);
     config->transform = request->plain ? GW_THC_PLAIN : GW_THC_ROTATED;
     config->nonfinite = (uint8_t)request->nonfinite;

@@ -17,7 +17,8 @@ int thc_parse_p(const char *text, double *p);
 /* Prints why a library call failed, with the block where one is known, and returns the exit code. */
 int thc_fail(const char *file, gw_status status, const uint64_t *block);
 
-/* What names a configuration on the command line; child of the subcommands' argp with thc_request as input. */
+/* What names a configuration on the command line; child of the subcommands' argp with thc_request as input.
+ */
 typedef struct thc_request {
     unsigned bits;
     unsigned granularity; /* 0: recommended */
