@@ -18,10 +18,24 @@ enum { FROM_CONSTANT, FROM_OWN_QUARTER, FROM_DERIVED_QUARTER };
 /* More than any map byte with its base and below (at most 255 + 764 + 64 quarter-octaves), and a power of two. */
 enum { NO_ROOM = 1 << 20 };
 
-/* All ones if the condition holds, else zero. */
-static inline uint32_t mask_if(int condition)
+/*
+ * Conditions as masks, all ones or zero, by arithmetic: compilers turn comparisons into branches where they please, and
+ * these are as good as random. x and y are below 2^24 in magnitude, a byte is below 256.
+ */
+static inline uint32_t mask_if_less(int32_t x, int32_t y)
 {
-    return condition ? UINT32_MAX : 0;
+    return 0u - ((uint32_t)(x - y) >> 31);
+}
+
+static inline uint32_t mask_if_byte_at_least(uint32_t byte, uint32_t bound)
+{
+    return 0u - ((byte + 256 - bound) >> 8);
+}
+
+/* 1 if x is not 0, for x up to 2^31. */
+static inline uint32_t is_not_zero(uint32_t x)
+{
+    return (0u - x) >> 31 | x >> 31;
 }
 
 /* Quarter-octave of a magnitude in fp32's bias: the number that the map byte is compared with (docs/format.md section 3).
@@ -30,16 +44,16 @@ GW_TEMPLATE int32_t quarter_octave(uint32_t magnitude, const gw_traits *t, int f
 {
     uint32_t quarter = magnitude >> (t->mantissa_bits - 2);
     if (fp16) {
-        quarter += (mask_if(quarter < 4) & 4) + 4u * t->exponent_bias;
+        quarter += (mask_if_less((int32_t)quarter, 4) & 4) + 4u * t->exponent_bias;
     }
     return (int32_t)(source == FROM_DERIVED_QUARTER ? quarter | 3 : quarter);
 }
 
 GW_TEMPLATE uint32_t drop_of(uint32_t k, uint32_t magnitude, const uint8_t floor[32], int32_t drop_base, uint32_t cap,
-                               const gw_traits *t, int fp16, int source)
+                             const gw_traits *t, int fp16, int source)
 {
     const int32_t room = (int32_t)k + drop_base - quarter_octave(magnitude, t, fp16, source);
-    const uint32_t octaves = (uint32_t)room >> 2 & mask_if(room >= 0) & mask_if(k != 0);
+    const uint32_t octaves = (uint32_t)room >> 2 & ~mask_if_less(room, 0) & mask_if_byte_at_least(k, 1);
     return floor[gw_min_u32(octaves, cap)];
 }
 
@@ -55,14 +69,14 @@ GW_TEMPLATE uint32_t round_range(uint32_t *restrict bits, uint16_t *restrict bin
     const unsigned step = t->explicit_step;
     const uint32_t sign_bit = 1u << (8 * t->size - 1);
     const uint32_t special = t->exponent_mask;
-    const uint32_t strict = mask_if(rule->strict != 0);
+    const uint32_t strict = 0u - (rule->strict != 0);
     const uint32_t cap = rule->cap;
     const uint32_t constant_level = rule->derived ? 0 : gw_level_of(cap, dtype);
     const int32_t drop_base = rule->drop_base;
     /* Explicit: level n needs room for n steps, in quarter-octaves, and a cap that allows it. */
-    const int32_t need1 = cap >= step ? 4 * (int32_t)step : INT32_MAX;
-    const int32_t need2 = cap >= 2 * step ? 8 * (int32_t)step : INT32_MAX;
-    const int32_t need3 = cap >= 3 * step ? 12 * (int32_t)step : INT32_MAX;
+    const int32_t need1 = cap >= step ? 4 * (int32_t)step : 2 * NO_ROOM;
+    const int32_t need2 = cap >= 2 * step ? 8 * (int32_t)step : 2 * NO_ROOM;
+    const int32_t need3 = cap >= 3 * step ? 12 * (int32_t)step : 2 * NO_ROOM;
     uint32_t any = 0;
     uint32_t random[4] = {0, 0, 0, 0};
 
@@ -70,24 +84,25 @@ GW_TEMPLATE uint32_t round_range(uint32_t *restrict bits, uint16_t *restrict bin
         uint32_t value = wide ? gw_load32(values + 4 * i) : gw_load16(values + 2 * i);
         const uint32_t exponent = (value & (sign_bit - 1)) >> m;
         if (!fp16) {
-            value &= mask_if(exponent != 0) | strict;
+            value &= mask_if_byte_at_least(exponent, 1) | strict;
         }
         uint32_t sign = value & sign_bit;
         const uint32_t magnitude = value ^ sign;
         /* All ones where nothing may be dropped: infinity, NaN, and (strict) the subnormals of fp32 and bf16. */
-        const uint32_t whole = fp16 ? mask_if(exponent == special) : mask_if(exponent == special) | mask_if(exponent == 0);
+        const uint32_t whole = mask_if_byte_at_least(exponent, special) | (fp16 ? 0 : ~mask_if_byte_at_least(exponent, 1));
 
         uint32_t drop = 0;  /* FROM_CONSTANT, FROM_DERIVED_QUARTER */
         uint32_t level = 0; /* FROM_CONSTANT, FROM_OWN_QUARTER */
         uint32_t cut;       /* the bits that go */
         if (source == FROM_OWN_QUARTER) {
-            /* "Nothing" is written as a quarter-octave, or a lack of room, that no map byte makes up for. */
-            const int32_t k = levels[i];
-            const int32_t quarter = quarter_octave(magnitude, t, fp16, source) | (int32_t)(whole & NO_ROOM);
-            const int32_t room = k + drop_base - quarter - (k == 0 ? NO_ROOM : 0);
-            const uint32_t one = mask_if(room >= need1);
-            const uint32_t two = mask_if(room >= need2);
-            const uint32_t three = mask_if(room >= need3);
+            /* "Drop nothing" is written as a quarter-octave that no map byte makes up for. */
+            const uint32_t k = levels[i];
+            const uint32_t none = whole | ~mask_if_byte_at_least(k, 1);
+            const int32_t quarter = quarter_octave(magnitude, t, fp16, source) | (int32_t)(none & NO_ROOM);
+            const int32_t room = (int32_t)k + drop_base - quarter;
+            const uint32_t one = ~mask_if_less(room, need1);
+            const uint32_t two = ~mask_if_less(room, need2);
+            const uint32_t three = ~mask_if_less(room, need3);
             cut = (one & ((1u << step) - 1)) | (two & ((1u << 2 * step) - 1)) | (three & ((1u << 3 * step) - 1));
             level = 0u - (one + two + three);
         } else if (source == FROM_CONSTANT) {
@@ -102,8 +117,7 @@ GW_TEMPLATE uint32_t round_range(uint32_t *restrict bits, uint16_t *restrict bin
         uint32_t add = 0;
         if (rounding == GW_GCOMP_NEAREST) {
             /* Half an ulp less one, plus the last kept bit: ties go to even. Both vanish when nothing is dropped. */
-            const uint32_t last = mask_if((magnitude & (cut + 1)) != 0) & cut & 1;
-            add = (cut >> 1) + last;
+            add = (cut >> 1) + (is_not_zero(magnitude & (cut + 1)) & cut);
         } else if (rounding == GW_GCOMP_STOCHASTIC) {
             if (i == 0 || ((element + i) & 3) == 0) {
                 const uint64_t quad = (element + i) >> 2;
@@ -115,17 +129,17 @@ GW_TEMPLATE uint32_t round_range(uint32_t *restrict bits, uint16_t *restrict bin
         uint32_t rounded = (magnitude + add) & ~cut;
         if (rounding != GW_GCOMP_TRUNCATE) {
             /* A carry out of the largest finite exponent truncates instead. (Infinity and NaN lose nothing either way.) */
-            const uint32_t carried = mask_if(rounded >> m == special);
+            const uint32_t carried = mask_if_byte_at_least(rounded >> m, special);
             rounded = (rounded & ~carried) | (magnitude & ~cut & carried);
         }
         if (fp16) {
-            sign &= mask_if(rounded != 0) | strict; /* -0, and subnormals that rounded to zero */
+            sign &= (0u - is_not_zero(rounded)) | strict; /* -0, and subnormals that rounded to zero */
         }
         if (source != FROM_OWN_QUARTER) {
             /* The receiver of a derived frame sees the rounded exponent. It is never smaller, so this drop is never larger,
              * and where it is smaller a carry has made the mantissa zero: nothing is lost. */
             if (source == FROM_DERIVED_QUARTER) {
-                drop = drop_of(levels[i], rounded, rule->floor, drop_base, cap, t, fp16, source) & mask_if(drop != 0);
+                drop = drop_of(levels[i], rounded, rule->floor, drop_base, cap, t, fp16, source) & (0u - is_not_zero(drop));
             }
             keep[i] = (uint8_t)(m + 1 - drop);
         }
