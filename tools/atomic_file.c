@@ -24,19 +24,22 @@ enum { CAUGHT_SIGNAL_COUNT = sizeof caught_signals / sizeof caught_signals[0] };
  * signals blocked, so a handler sees a complete name. */
 static char pending_path[PATH_MAX];
 
-void gw_atomic_file_discard_pending(void) {
+void gw_atomic_file_discard_pending(void)
+{
     if (pending_path[0] != '\0') {
         (void)unlink(pending_path);
     }
 }
 
-static void signal_handle(int signal_number) {
+static void signal_handle(int signal_number)
+{
     gw_atomic_file_discard_pending();
     /* SA_RESETHAND restored the default action; the raised signal takes effect when the handler returns. */
     (void)raise(signal_number);
 }
 
-static void signals_block(sigset_t *previous) {
+static void signals_block(sigset_t *previous)
+{
     sigset_t set;
     sigemptyset(&set);
     for (int i = 0; i < CAUGHT_SIGNAL_COUNT; i++) {
@@ -45,7 +48,8 @@ static void signals_block(sigset_t *previous) {
     (void)sigprocmask(SIG_BLOCK, &set, previous);
 }
 
-static void signals_install(void) {
+static void signals_install(void)
+{
     static int installed;
     if (installed) {
         return;
@@ -66,7 +70,8 @@ static void signals_install(void) {
     (void)signal(SIGXFSZ, SIG_IGN);
 }
 
-static void file_forget(gw_atomic_file *file) {
+static void file_forget(gw_atomic_file *file)
+{
     free(file->path_final);
     free(file->path_temporary);
     file->path_final = NULL;
@@ -74,7 +79,8 @@ static void file_forget(gw_atomic_file *file) {
     file->fd = -1;
 }
 
-void gw_atomic_file_discard(gw_atomic_file *file) {
+void gw_atomic_file_discard(gw_atomic_file *file)
+{
     if (file->fd >= 0 && file->fd != STDOUT_FILENO) {
         (void)close(file->fd);
     }
@@ -88,7 +94,8 @@ void gw_atomic_file_discard(gw_atomic_file *file) {
     file_forget(file);
 }
 
-static int open_direct(gw_atomic_file *file, const char *path) {
+static int open_direct(gw_atomic_file *file, const char *path)
+{
     file->direct = 1;
     file->fd = open(path, O_WRONLY | O_CLOEXEC);
     if (file->fd < 0) {
@@ -98,7 +105,8 @@ static int open_direct(gw_atomic_file *file, const char *path) {
 }
 
 /* Creates DIRECTORY/.NAME.XXXXXX next to path_final. */
-static int temporary_create(gw_atomic_file *file) {
+static int temporary_create(gw_atomic_file *file)
+{
     const char *slash = strrchr(file->path_final, '/');
     const int directory_len = slash == NULL ? 0 : (int)(slash - file->path_final) + 1;
     const char *base = file->path_final + directory_len;
@@ -129,7 +137,8 @@ static int temporary_create(gw_atomic_file *file) {
     return GW_CLI_OK;
 }
 
-int gw_atomic_file_open(gw_atomic_file *file, const char *path) {
+int gw_atomic_file_open(gw_atomic_file *file, const char *path)
+{
     memset(file, 0, sizeof *file);
     file->fd = -1;
     file->name = path;
@@ -173,7 +182,8 @@ int gw_atomic_file_open(gw_atomic_file *file, const char *path) {
     return GW_CLI_OK;
 }
 
-int gw_atomic_file_write(gw_atomic_file *file, const void *data, size_t size) {
+int gw_atomic_file_write(gw_atomic_file *file, const void *data, size_t size)
+{
     const uint8_t *bytes = data;
     size_t done = 0;
     while (done < size) {
@@ -193,7 +203,8 @@ int gw_atomic_file_write(gw_atomic_file *file, const void *data, size_t size) {
 }
 
 /* Makes the rename durable; a file system that cannot do it loses nothing but that. */
-static void directory_sync(const char *path) {
+static void directory_sync(const char *path)
+{
     char directory[PATH_MAX];
     const char *slash = strrchr(path, '/');
     const int len = slash == NULL ? 1 : (slash == path ? 1 : (int)(slash - path));
@@ -205,7 +216,8 @@ static void directory_sync(const char *path) {
     }
 }
 
-int gw_atomic_file_commit(gw_atomic_file *file) {
+int gw_atomic_file_commit(gw_atomic_file *file)
+{
     if (file->direct) {
         int failed = 0;
         if (file->fd != STDOUT_FILENO) {
@@ -243,7 +255,8 @@ int gw_atomic_file_commit(gw_atomic_file *file) {
     return GW_CLI_OK;
 }
 
-int gw_atomic_file_is_input(const char *path, const gw_input_file *input) {
+int gw_atomic_file_is_input(const char *path, const gw_input_file *input)
+{
     struct stat status;
     return input->inode != 0 && strcmp(path, "-") != 0 && stat(path, &status) == 0 &&
            (uint64_t)status.st_dev == input->device && (uint64_t)status.st_ino == input->inode;

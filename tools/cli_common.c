@@ -16,7 +16,8 @@
 
 #define MESSAGE_SIZE 4096
 
-static void message_print(const char *file, uint64_t offset, const char *format, va_list arguments) {
+static void message_print(const char *file, uint64_t offset, const char *format, va_list arguments)
+{
     char text[MESSAGE_SIZE];
     (void)vsnprintf(text, sizeof text, format, arguments);
     for (char *c = text; *c != '\0'; c++) {
@@ -33,7 +34,8 @@ static void message_print(const char *file, uint64_t offset, const char *format,
     }
 }
 
-int gw_cli_error(int exit_code, const char *file, const char *format, ...) {
+int gw_cli_error(int exit_code, const char *file, const char *format, ...)
+{
     va_list arguments;
     va_start(arguments, format);
     message_print(file, GW_CLI_NO_OFFSET, format, arguments);
@@ -41,7 +43,8 @@ int gw_cli_error(int exit_code, const char *file, const char *format, ...) {
     return exit_code;
 }
 
-int gw_cli_error_at(int exit_code, const char *file, uint64_t offset, const char *format, ...) {
+int gw_cli_error_at(int exit_code, const char *file, uint64_t offset, const char *format, ...)
+{
     va_list arguments;
     va_start(arguments, format);
     message_print(file, offset, format, arguments);
@@ -49,14 +52,16 @@ int gw_cli_error_at(int exit_code, const char *file, uint64_t offset, const char
     return exit_code;
 }
 
-void gw_cli_note(const char *format, ...) {
+void gw_cli_note(const char *format, ...)
+{
     va_list arguments;
     va_start(arguments, format);
     message_print(NULL, GW_CLI_NO_OFFSET, format, arguments);
     va_end(arguments);
 }
 
-int gw_cli_parse_u64(const char *text, uint64_t min, uint64_t max, uint64_t *value) {
+int gw_cli_parse_u64(const char *text, uint64_t min, uint64_t max, uint64_t *value)
+{
     /* strtoull() alone would take "-1", leading blanks and octal. */
     if (text[0] < '0' || text[0] > '9') {
         return -1;
@@ -72,7 +77,8 @@ int gw_cli_parse_u64(const char *text, uint64_t min, uint64_t max, uint64_t *val
     return 0;
 }
 
-int gw_cli_parse_double(const char *text, double min, double max, double *value) {
+int gw_cli_parse_double(const char *text, double min, double max, double *value)
+{
     char *end = NULL;
     const double parsed = strtod(text, &end);
     if (end == text || *end != '\0' || !(parsed >= min && parsed <= max)) {
@@ -82,32 +88,38 @@ int gw_cli_parse_double(const char *text, double min, double max, double *value)
     return 0;
 }
 
-double gw_cli_seconds(void) {
+double gw_cli_seconds(void)
+{
     struct timespec now;
     (void)clock_gettime(CLOCK_MONOTONIC, &now);
     return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
 }
 
-static int double_compare(const void *left, const void *right) {
+static int double_compare(const void *left, const void *right)
+{
     const double a = *(const double *)left;
     const double b = *(const double *)right;
     return (a > b) - (a < b);
 }
 
-double gw_cli_median(double *values, size_t count) {
+double gw_cli_median(double *values, size_t count)
+{
     qsort(values, count, sizeof values[0], double_compare);
     return count % 2 != 0 ? values[count / 2] : (values[count / 2 - 1] + values[count / 2]) / 2;
 }
 
-double gw_cli_gbps(uint64_t bytes, double seconds) {
+double gw_cli_gbps(uint64_t bytes, double seconds)
+{
     return seconds > 0 ? (double)bytes / seconds * 1e-9 : 0;
 }
 
-json_t *gw_cli_json_real(double value) {
+json_t *gw_cli_json_real(double value)
+{
     return isfinite(value) ? json_real(value) : json_null();
 }
 
-int gw_cli_json_print(json_t *object) {
+int gw_cli_json_print(json_t *object)
+{
     if (object == NULL) {
         return gw_cli_error(GW_CLI_IO, NULL, "not enough memory for the report");
     }
@@ -117,7 +129,8 @@ int gw_cli_json_print(json_t *object) {
     return failed != 0 ? gw_cli_error(GW_CLI_IO, NULL, "cannot print the report") : GW_CLI_OK;
 }
 
-int gw_cli_finish_stdout(int exit_code) {
+int gw_cli_finish_stdout(int exit_code)
+{
     errno = 0;
     if (fflush(stdout) != 0 || ferror(stdout)) {
         const int reason = errno;
@@ -128,14 +141,16 @@ int gw_cli_finish_stdout(int exit_code) {
     return exit_code;
 }
 
-void gw_cli_progress_start(gw_cli_progress *progress, const char *label) {
+void gw_cli_progress_start(gw_cli_progress *progress, const char *label)
+{
     progress->label = label;
     progress->start = progress->last = gw_cli_seconds();
     progress->active = isatty(STDERR_FILENO);
     progress->shown = 0;
 }
 
-void gw_cli_progress_update(gw_cli_progress *progress, uint64_t done, uint64_t total) {
+void gw_cli_progress_update(gw_cli_progress *progress, uint64_t done, uint64_t total)
+{
     if (!progress->active || total == 0) {
         return;
     }
@@ -150,7 +165,8 @@ void gw_cli_progress_update(gw_cli_progress *progress, uint64_t done, uint64_t t
     fflush(stderr);
 }
 
-void gw_cli_progress_end(gw_cli_progress *progress) {
+void gw_cli_progress_end(gw_cli_progress *progress)
+{
     if (progress->shown) {
         fputs("\r\033[K", stderr);
         fflush(stderr);

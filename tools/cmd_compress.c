@@ -27,7 +27,8 @@ static const struct argp_option compress_options[] = {
     {0},
 };
 
-static error_t compress_parse(int key, char *text, struct argp_state *state) {
+static error_t compress_parse(int key, char *text, struct argp_state *state)
+{
     compress_arguments *arguments = state->input;
     switch (key) {
     case ARGP_KEY_INIT:
@@ -84,7 +85,8 @@ static const char *const rounding_names[] = {"truncate", "nearest", "stochastic"
 
 static int report_json(const gw_tensor_input *tensor, const gw_codec_request *request,
                        const gw_encode_run *run, const gw_gcomp_info *info, const gw_frame_parts *parts,
-                       double seconds) {
+                       double seconds)
+{
     const uint64_t input_size = tensor->len * gw_dtype_size(tensor->dtype);
     json_t *object = json_object();
     json_object_set_new(object, "command", json_string("compress"));
@@ -127,7 +129,8 @@ static int report_json(const gw_tensor_input *tensor, const gw_codec_request *re
 
 static void report_table(const gw_tensor_input *tensor, const compress_arguments *arguments,
                          const gw_encode_run *run, const gw_gcomp_info *info, const gw_frame_parts *parts,
-                         double seconds) {
+                         double seconds)
+{
     const uint64_t input_size = tensor->len * gw_dtype_size(tensor->dtype);
     printf("%s -> %s\n", arguments->input, arguments->output);
     printf("  %llu values of %s, %s levels, step %u, cap %u, cut by %s%s, %s, %s\n",
@@ -158,7 +161,8 @@ static void report_table(const gw_tensor_input *tensor, const compress_arguments
 
 /* Encodes; small inputs several times, because the first run also pays for fresh memory. *seconds is the
    median. */
-static int tensor_encode(gw_tensor_input *tensor, gw_encode_run *run, double *seconds) {
+static int tensor_encode(gw_tensor_input *tensor, gw_encode_run *run, double *seconds)
+{
     enum { RUN_MAX = 5 };
     double times[RUN_MAX];
     double total = 0;
@@ -180,8 +184,8 @@ static int tensor_encode(gw_tensor_input *tensor, gw_encode_run *run, double *se
     return GW_CLI_OK;
 }
 
-static int tensor_write(gw_tensor_input *tensor, const compress_arguments *arguments,
-                        gw_atomic_file *output) {
+static int tensor_write(gw_tensor_input *tensor, const compress_arguments *arguments, gw_atomic_file *output)
+{
     gw_encode_run run;
     int result = gw_encode_run_init(&run, &tensor->codec, &tensor->source, arguments->request.threads);
     if (result != GW_CLI_OK) {
@@ -211,7 +215,8 @@ static int tensor_write(gw_tensor_input *tensor, const compress_arguments *argum
     return result;
 }
 
-int gw_cmd_compress(int argc, char **argv) {
+int gw_cmd_compress(int argc, char **argv)
+{
     compress_arguments arguments;
     memset(&arguments, 0, sizeof arguments);
     gw_codec_request_init(&arguments.request);

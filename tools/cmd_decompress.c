@@ -30,7 +30,8 @@ static const struct argp_option decompress_options[] = {
     {0},
 };
 
-static error_t decompress_parse(int key, char *text, struct argp_state *state) {
+static error_t decompress_parse(int key, char *text, struct argp_state *state)
+{
     decompress_arguments *arguments = state->input;
     switch (key) {
     case ARGP_KEY_INIT:
@@ -89,7 +90,8 @@ static const struct argp decompress_argp = {
     NULL,
 };
 
-static int report_print(const gw_frame_input *frame, const decompress_arguments *arguments, double seconds) {
+static int report_print(const gw_frame_input *frame, const decompress_arguments *arguments, double seconds)
+{
     const gw_gcomp_info *info = &frame->info;
     const uint64_t output_size = info->len * gw_dtype_size(info->dtype);
     const char *backend = gw_codec_backend_name(arguments->request.backends);
@@ -126,7 +128,8 @@ static int report_print(const gw_frame_input *frame, const decompress_arguments 
 
 /* Decodes; small frames several times, because the first run also pays for fresh memory. *seconds is the
    median. */
-static int frame_decode(const gw_frame_input *frame, gw_decode_run *run, double *seconds) {
+static int frame_decode(const gw_frame_input *frame, gw_decode_run *run, double *seconds)
+{
     enum { RUN_MAX = 5 };
     double times[RUN_MAX];
     double total = 0;
@@ -150,7 +153,8 @@ static int frame_decode(const gw_frame_input *frame, gw_decode_run *run, double 
 }
 
 static int frame_write(const gw_frame_input *frame, const decompress_arguments *arguments,
-                       gw_atomic_file *output) {
+                       gw_atomic_file *output)
+{
     gw_decode_run run;
     int result = gw_decode_run_init(&run, &frame->codec, frame->input.data, frame->input.size,
                                     frame->map_used, &frame->info, arguments->request.threads);
@@ -178,7 +182,8 @@ static int frame_write(const gw_frame_input *frame, const decompress_arguments *
     return result;
 }
 
-int gw_cmd_decompress(int argc, char **argv) {
+int gw_cmd_decompress(int argc, char **argv)
+{
     decompress_arguments arguments;
     memset(&arguments, 0, sizeof arguments);
     gw_codec_request_init(&arguments.request);

@@ -26,7 +26,8 @@ static const struct argp_option info_options[] = {
     {0},
 };
 
-static error_t info_parse(int key, char *text, struct argp_state *state) {
+static error_t info_parse(int key, char *text, struct argp_state *state)
+{
     int *json = state->input;
     (void)text;
     switch (key) {
@@ -47,7 +48,8 @@ static const struct argp info_argp = {
 };
 
 /* "model name" of the first CPU; "unknown" where the system has no such line. */
-static void cpu_name_read(char *name, size_t capacity) {
+static void cpu_name_read(char *name, size_t capacity)
+{
     (void)snprintf(name, capacity, "unknown");
     FILE *file = fopen("/proc/cpuinfo", "r");
     if (file == NULL) {
@@ -65,7 +67,8 @@ static void cpu_name_read(char *name, size_t capacity) {
     fclose(file);
 }
 
-static json_t *backends_available_json(void) {
+static json_t *backends_available_json(void)
+{
     json_t *list = json_array();
     for (int bit = 0; bit < 32; bit++) {
         const uint32_t mask = (uint32_t)1 << bit;
@@ -76,7 +79,8 @@ static json_t *backends_available_json(void) {
     return list;
 }
 
-static json_t *backends_built_json(void) {
+static json_t *backends_built_json(void)
+{
     char names[] = GW_CLI_BACKENDS_BUILT;
     json_t *list = json_array();
     char *position = NULL;
@@ -87,7 +91,8 @@ static json_t *backends_built_json(void) {
     return list;
 }
 
-static void list_print(const char *label, json_t *list) {
+static void list_print(const char *label, json_t *list)
+{
     printf("%-20s", label);
     for (size_t i = 0; i < json_array_size(list); i++) {
         printf("%s%s", i == 0 ? "" : ", ", json_string_value(json_array_get(list, i)));
@@ -96,7 +101,8 @@ static void list_print(const char *label, json_t *list) {
     json_decref(list);
 }
 
-int gw_cmd_info(int argc, char **argv) {
+int gw_cmd_info(int argc, char **argv)
+{
     int json = 0;
     (void)argp_parse(&info_argp, argc, argv, 0, NULL, &json);
     char cpu[256];

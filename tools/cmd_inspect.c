@@ -27,7 +27,8 @@ static const struct argp_option inspect_options[] = {
     {0},
 };
 
-static error_t inspect_parse(int key, char *text, struct argp_state *state) {
+static error_t inspect_parse(int key, char *text, struct argp_state *state)
+{
     inspect_arguments *arguments = state->input;
     switch (key) {
     case KEY_JSON:
@@ -66,7 +67,8 @@ static const struct argp inspect_argp = {
     NULL,
 };
 
-static json_t *header_json(const gw_gcomp_info *info) {
+static json_t *header_json(const gw_gcomp_info *info)
+{
     json_t *object = json_object();
     json_object_set_new(object, "version", json_integer(0));
     json_object_set_new(object, "codec", json_string("gcomp"));
@@ -98,7 +100,8 @@ static json_t *header_json(const gw_gcomp_info *info) {
     return object;
 }
 
-static json_t *chunk_json(const gw_chunk_parts *parts, uint64_t index) {
+static json_t *chunk_json(const gw_chunk_parts *parts, uint64_t index)
+{
     json_t *object = json_object();
     json_object_set_new(object, "index", json_integer((json_int_t)index));
     json_object_set_new(object, "kind", json_string(gw_chunk_kind_name(parts->chunk.kind)));
@@ -124,7 +127,8 @@ static json_t *chunk_json(const gw_chunk_parts *parts, uint64_t index) {
 }
 
 static int frame_print_json(const gw_input_file *input, const gw_gcomp_info *info,
-                            const gw_frame_parts *parts, int chunks) {
+                            const gw_frame_parts *parts, int chunks)
+{
     const uint64_t values_size = info->len * gw_dtype_size(info->dtype);
     json_t *object = json_object();
     json_object_set_new(object, "command", json_string("inspect"));
@@ -150,7 +154,8 @@ static int frame_print_json(const gw_input_file *input, const gw_gcomp_info *inf
     return gw_cli_json_print(object);
 }
 
-static void chunks_print(const gw_input_file *input, const gw_gcomp_info *info) {
+static void chunks_print(const gw_input_file *input, const gw_gcomp_info *info)
+{
     printf("  %8s %-6s %7s %12s %8s %8s %7s %8s %8s %8s\n", "chunk", "kind", "values", "offset", "bytes",
            "book", "symbols", "labels", "digits", "escapes");
     for (uint64_t i = 0; i < info->chunk_count; i++) {
@@ -172,7 +177,8 @@ static void chunks_print(const gw_input_file *input, const gw_gcomp_info *info) 
 }
 
 static void frame_print(const gw_input_file *input, const gw_gcomp_info *info, const gw_frame_parts *parts,
-                        int chunks) {
+                        int chunks)
+{
     printf("%s: gradwire frame, format version 0, codec gcomp\n", input->name);
     printf("  %llu values of %s in %llu chunks of %llu\n", (unsigned long long)info->len,
            gw_dtype_name(info->dtype), (unsigned long long)info->chunk_count, 1ull << info->chunk_log2);
@@ -197,7 +203,8 @@ static void frame_print(const gw_input_file *input, const gw_gcomp_info *info, c
     }
 }
 
-static int frame_inspect(const gw_input_file *input, const inspect_arguments *arguments) {
+static int frame_inspect(const gw_input_file *input, const inspect_arguments *arguments)
+{
     gw_gcomp_info info;
     gw_gcomp codec;
     gw_gcomp_options options;
@@ -226,7 +233,8 @@ static int frame_inspect(const gw_input_file *input, const inspect_arguments *ar
     return GW_CLI_OK;
 }
 
-int gw_cmd_inspect(int argc, char **argv) {
+int gw_cmd_inspect(int argc, char **argv)
+{
     inspect_arguments arguments;
     memset(&arguments, 0, sizeof arguments);
     (void)argp_parse(&inspect_argp, argc, argv, 0, NULL, &arguments);

@@ -39,7 +39,8 @@ static const struct argp_option verify_options[] = {
     {0},
 };
 
-static error_t verify_parse(int key, char *text, struct argp_state *state) {
+static error_t verify_parse(int key, char *text, struct argp_state *state)
+{
     verify_arguments *arguments = state->input;
     switch (key) {
     case ARGP_KEY_INIT:
@@ -104,7 +105,8 @@ static const struct argp verify_argp = {
 
 /* ---- a frame ---- */
 
-static int frame_report(const gw_frame_input *frame, const verify_arguments *arguments, double seconds) {
+static int frame_report(const gw_frame_input *frame, const verify_arguments *arguments, double seconds)
+{
     const gw_gcomp_info *info = &frame->info;
     const uint64_t values_size = info->len * gw_dtype_size(info->dtype);
     gw_frame_parts parts;
@@ -136,7 +138,8 @@ static int frame_report(const gw_frame_input *frame, const verify_arguments *arg
     return gw_cli_json_print(object);
 }
 
-static int frame_verify(const verify_arguments *arguments) {
+static int frame_verify(const verify_arguments *arguments)
+{
     static gw_frame_input frame;
     int result = gw_frame_input_open(&frame, arguments->input, arguments->snapshot, &arguments->request);
     if (result != GW_CLI_OK) {
@@ -174,13 +177,15 @@ typedef struct roundtrip_report {
     const char *failure; /* NULL: sound */
 } roundtrip_report;
 
-static int status_error(const gw_tensor_input *tensor, const char *what, gw_status status) {
+static int status_error(const gw_tensor_input *tensor, const char *what, gw_status status)
+{
     return gw_cli_error(GW_CLI_BAD_DATA, tensor->name, "%s: %s (%s)", what, gw_status_message(status),
                         gw_status_name(status));
 }
 
 static int encode_timed(const gw_tensor_input *tensor, gw_encode_run *run, const verify_arguments *arguments,
-                        double *seconds) {
+                        double *seconds)
+{
     static double times[RUNS_MAX];
     gw_cli_progress progress;
     gw_cli_progress_start(&progress, "encode");
@@ -201,7 +206,8 @@ static int encode_timed(const gw_tensor_input *tensor, gw_encode_run *run, const
 }
 
 static int decode_timed(const gw_tensor_input *tensor, gw_decode_run *run, const verify_arguments *arguments,
-                        double *seconds) {
+                        double *seconds)
+{
     static double times[RUNS_MAX];
     gw_cli_progress progress;
     gw_cli_progress_start(&progress, "decode");
@@ -222,7 +228,8 @@ static int decode_timed(const gw_tensor_input *tensor, gw_decode_run *run, const
 }
 
 /* memcpy of the values to the same place in the same process: what speeds are held against. */
-static double copy_timed(const gw_tensor_input *tensor, uint8_t *dst, uint64_t runs) {
+static double copy_timed(const gw_tensor_input *tensor, uint8_t *dst, uint64_t runs)
+{
     static double times[RUNS_MAX];
     const size_t size = (size_t)tensor->len * gw_dtype_size(tensor->dtype);
     for (uint64_t i = 0; i < runs; i++) {
@@ -238,7 +245,8 @@ static double copy_timed(const gw_tensor_input *tensor, uint8_t *dst, uint64_t r
 }
 
 /* 1 if one thread of the scalar backend makes the same frame. */
-static int scalar_compare(const gw_tensor_input *tensor, const gw_encode_run *run, int *equal) {
+static int scalar_compare(const gw_tensor_input *tensor, const gw_encode_run *run, int *equal)
+{
     gw_gcomp_options options = tensor->options;
     options.backends = GW_BACKEND_SCALAR;
     static gw_gcomp codec;
@@ -260,7 +268,8 @@ static int scalar_compare(const gw_tensor_input *tensor, const gw_encode_run *ru
 }
 
 static int decode_and_compare(const gw_tensor_input *tensor, const gw_encode_run *run,
-                              const verify_arguments *arguments, roundtrip_report *report) {
+                              const verify_arguments *arguments, roundtrip_report *report)
+{
     gw_status status =
         gw_gcomp_check(&tensor->codec, run->frame, run->frame_size, tensor->source.map, &report->info);
     if (status != GW_OK) {
@@ -289,7 +298,8 @@ static int decode_and_compare(const gw_tensor_input *tensor, const gw_encode_run
     return result;
 }
 
-static void failure_find(roundtrip_report *report, const verify_arguments *arguments) {
+static void failure_find(roundtrip_report *report, const verify_arguments *arguments)
+{
     const gw_frame_parts *parts = &report->parts;
     const uint64_t sum =
         parts->labels + parts->digits + parts->escapes + parts->raw + parts->codebooks + parts->headers;
@@ -306,7 +316,8 @@ static void failure_find(roundtrip_report *report, const verify_arguments *argum
     }
 }
 
-static json_t *deviation_json(const gw_deviation *deviation) {
+static json_t *deviation_json(const gw_deviation *deviation)
+{
     json_t *object = json_object();
     json_object_set_new(object, "max", json_real(deviation->max));
     json_object_set_new(object, "max_log2", gw_cli_json_real(log2(deviation->max)));
@@ -322,7 +333,8 @@ static json_t *deviation_json(const gw_deviation *deviation) {
 static const char *const rounding_names[] = {"truncate", "nearest", "stochastic"};
 
 static int roundtrip_print_json(const gw_tensor_input *tensor, const verify_arguments *arguments,
-                                const roundtrip_report *report) {
+                                const roundtrip_report *report)
+{
     const gw_codec_request *request = &arguments->request;
     const uint64_t input_size = tensor->len * gw_dtype_size(tensor->dtype);
     const double frame_size = (double)report->frame_size;
@@ -379,7 +391,8 @@ static int roundtrip_print_json(const gw_tensor_input *tensor, const verify_argu
     return gw_cli_json_print(object);
 }
 
-static void deviation_print(const char *label, const gw_deviation *deviation) {
+static void deviation_print(const char *label, const gw_deviation *deviation)
+{
     printf("  %-28s", label);
     if (deviation->max > 0) {
         printf(" worst 2^%.2f (value %llu), mean 2^%.2f; worst by the larger of before and after 2^%.2f",
@@ -395,7 +408,8 @@ static void deviation_print(const char *label, const gw_deviation *deviation) {
 }
 
 static void roundtrip_print(const gw_tensor_input *tensor, const verify_arguments *arguments,
-                            const roundtrip_report *report) {
+                            const roundtrip_report *report)
+{
     const gw_codec_request *request = &arguments->request;
     const gw_frame_parts *parts = &report->parts;
     const uint64_t input_size = tensor->len * gw_dtype_size(tensor->dtype);
@@ -446,7 +460,8 @@ static void roundtrip_print(const gw_tensor_input *tensor, const verify_argument
     }
 }
 
-static int roundtrip_run(const gw_tensor_input *tensor, const verify_arguments *arguments) {
+static int roundtrip_run(const gw_tensor_input *tensor, const verify_arguments *arguments)
+{
     gw_encode_run run;
     roundtrip_report report;
     memset(&report, 0, sizeof report);
@@ -482,13 +497,15 @@ static int roundtrip_run(const gw_tensor_input *tensor, const verify_arguments *
 
 /* ---- the command ---- */
 
-static int is_frame(const char *path) {
+static int is_frame(const char *path)
+{
     const size_t len = strlen(path);
     return strcmp(path, "-") == 0 || (len >= 3 && strcmp(path + len - 3, ".gw") == 0) ||
            gw_frame_file_has_codec(path, 1);
 }
 
-int gw_cmd_verify(int argc, char **argv) {
+int gw_cmd_verify(int argc, char **argv)
+{
     verify_arguments arguments;
     memset(&arguments, 0, sizeof arguments);
     gw_codec_request_init(&arguments.request);

@@ -37,7 +37,8 @@ enum {
 
 /* ---- names ---- */
 
-const char *gw_dtype_name(gw_dtype dtype) {
+const char *gw_dtype_name(gw_dtype dtype)
+{
     switch (dtype) {
     case GW_FP32:
         return "fp32";
@@ -49,7 +50,8 @@ const char *gw_dtype_name(gw_dtype dtype) {
     return "unknown";
 }
 
-gw_dtype gw_dtype_from_name(const char *name) {
+gw_dtype gw_dtype_from_name(const char *name)
+{
     if (strcmp(name, "fp32") == 0 || strcmp(name, "f4") == 0 || strcmp(name, "float32") == 0) {
         return GW_FP32;
     }
@@ -62,11 +64,13 @@ gw_dtype gw_dtype_from_name(const char *name) {
     return (gw_dtype)0;
 }
 
-uint32_t gw_dtype_mantissa_bits(gw_dtype dtype) {
+uint32_t gw_dtype_mantissa_bits(gw_dtype dtype)
+{
     return dtype == GW_FP32 ? 23 : (dtype == GW_BF16 ? 7 : 10);
 }
 
-const char *gw_codec_backend_name(uint32_t backends) {
+const char *gw_codec_backend_name(uint32_t backends)
+{
     const uint32_t usable = (backends & gw_backends_available()) | GW_BACKEND_SCALAR;
     for (int bit = 31; bit >= 0; bit--) {
         const uint32_t mask = (uint32_t)1 << bit;
@@ -79,7 +83,8 @@ const char *gw_codec_backend_name(uint32_t backends) {
 }
 
 /* "avx2" or "scalar,avx2"; "all" is every one that the machine has. */
-static void backends_parse(struct argp_state *state, const char *list, uint32_t *backends) {
+static void backends_parse(struct argp_state *state, const char *list, uint32_t *backends)
+{
     char copy[128];
     if (strlen(list) >= sizeof copy) {
         argp_error(state, "--backend: the list is too long");
@@ -113,7 +118,8 @@ static void backends_parse(struct argp_state *state, const char *list, uint32_t 
 /* ---- parsers ---- */
 
 static uint64_t u64_parse(struct argp_state *state, const char *option, const char *text, uint64_t min,
-                          uint64_t max) {
+                          uint64_t max)
+{
     uint64_t value = min;
     if (gw_cli_parse_u64(text, min, max, &value) != 0) {
         argp_error(state, "%s: '%s' is not an integer from %llu to %llu", option, text,
@@ -124,7 +130,8 @@ static uint64_t u64_parse(struct argp_state *state, const char *option, const ch
 
 /* Index of a name in a NULL-terminated list. */
 static int choice_parse(struct argp_state *state, const char *option, const char *text,
-                        const char *const *names) {
+                        const char *const *names)
+{
     for (int i = 0; names[i] != NULL; i++) {
         if (strcmp(names[i], text) == 0) {
             return i;
@@ -134,7 +141,8 @@ static int choice_parse(struct argp_state *state, const char *option, const char
     return 0;
 }
 
-static gw_dtype dtype_parse(struct argp_state *state, const char *option, const char *text) {
+static gw_dtype dtype_parse(struct argp_state *state, const char *option, const char *text)
+{
     const gw_dtype dtype = gw_dtype_from_name(text);
     if (dtype == 0) {
         argp_error(state, "%s: '%s' is not one of fp32, bf16, fp16", option, text);
@@ -171,7 +179,8 @@ static const struct argp_option encode_options[] = {
     {0},
 };
 
-static error_t encode_parse(int key, char *text, struct argp_state *state) {
+static error_t encode_parse(int key, char *text, struct argp_state *state)
+{
     static const char *const levels[] = {"explicit", "derived", NULL};
     static const char *const presets[] = {"fast", "small", NULL};
     static const char *const roundings[] = {"truncate", "nearest", "stochastic", NULL};
@@ -262,7 +271,8 @@ static const struct argp_option run_options[] = {
     {0},
 };
 
-static error_t run_parse(int key, char *text, struct argp_state *state) {
+static error_t run_parse(int key, char *text, struct argp_state *state)
+{
     gw_codec_request *request = state->input;
     switch (key) {
     case KEY_PARAM_DTYPE:
@@ -298,7 +308,8 @@ const struct argp gw_codec_run_argp = {run_options, run_parse, NULL, NULL, NULL,
 
 /* ---- handle ---- */
 
-void gw_codec_request_init(gw_codec_request *request) {
+void gw_codec_request_init(gw_codec_request *request)
+{
     memset(request, 0, sizeof *request);
     gw_gcomp_options_init(&request->options, GW_FP32);
     request->wire_scale = 1.0f;
@@ -307,7 +318,8 @@ void gw_codec_request_init(gw_codec_request *request) {
 }
 
 int gw_codec_request_init_handle(const gw_codec_request *request, gw_dtype dtype, gw_gcomp *codec,
-                                 gw_gcomp_options *options) {
+                                 gw_gcomp_options *options)
+{
     *options = request->options;
     options->dtype = dtype;
     options->backends = request->backends;

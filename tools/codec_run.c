@@ -18,7 +18,8 @@
    progress. */
 #define PROGRESS_LEN ((uint64_t)1 << 26)
 
-static int memory_error(void) {
+static int memory_error(void)
+{
     return gw_cli_error(GW_CLI_IO, NULL, "not enough memory");
 }
 
@@ -38,7 +39,8 @@ typedef struct map_task {
     gw_status *statuses;
 } map_task;
 
-static uint64_t map_range(const map_task *task, uint64_t index, gw_optimizer_state *part) {
+static uint64_t map_range(const map_task *task, uint64_t index, gw_optimizer_state *part)
+{
     const uint64_t first = index * MAP_RANGE_LEN;
     const uint64_t left = task->len - first;
     part->param = task->state->param + first;
@@ -48,7 +50,8 @@ static uint64_t map_range(const map_task *task, uint64_t index, gw_optimizer_sta
     return left < MAP_RANGE_LEN ? left : MAP_RANGE_LEN;
 }
 
-static void map_scan_task(void *context, unsigned worker, uint64_t index) {
+static void map_scan_task(void *context, unsigned worker, uint64_t index)
+{
     const map_task *task = context;
     gw_optimizer_state part;
     const uint64_t len = map_range(task, index, &part);
@@ -57,7 +60,8 @@ static void map_scan_task(void *context, unsigned worker, uint64_t index) {
         gw_gcomp_map_scan(task->rule, &part, (size_t)len, task->backends, &task->tops[index]);
 }
 
-static void map_build_task(void *context, unsigned worker, uint64_t index) {
+static void map_build_task(void *context, unsigned worker, uint64_t index)
+{
     const map_task *task = context;
     gw_optimizer_state part;
     const uint64_t len = map_range(task, index, &part);
@@ -73,7 +77,8 @@ static void map_build_task(void *context, unsigned worker, uint64_t index) {
     task->statuses[index] = status;
 }
 
-static gw_status first_failure(const gw_status *statuses, uint64_t count) {
+static gw_status first_failure(const gw_status *statuses, uint64_t count)
+{
     for (uint64_t i = 0; i < count; i++) {
         if (statuses[i] != GW_OK) {
             return statuses[i];
@@ -83,7 +88,8 @@ static gw_status first_failure(const gw_status *statuses, uint64_t count) {
 }
 
 /* Both passes and the digests. */
-static gw_status map_compute(map_task *task, uint64_t task_count, unsigned threads) {
+static gw_status map_compute(map_task *task, uint64_t task_count, unsigned threads)
+{
     gw_map_run *run = task->run;
     gw_parallel_tasks(threads, task_count, map_scan_task, task, NULL);
     const gw_status status = first_failure(task->statuses, task_count);
@@ -104,7 +110,8 @@ static gw_status map_compute(map_task *task, uint64_t task_count, unsigned threa
 }
 
 static int map_make(gw_map_run *run, const gw_gcomp_map_rule *rule, const gw_snapshot *snapshot,
-                    map_task *task, unsigned threads) {
+                    map_task *task, unsigned threads)
+{
     const uint64_t task_count = (snapshot->len + MAP_RANGE_LEN - 1) / MAP_RANGE_LEN;
     const uint64_t chunk_count = (snapshot->len + ((uint64_t)1 << task->chunk_log2) - 1) >> task->chunk_log2;
     run->levels = malloc((size_t)snapshot->len + 1);
@@ -136,7 +143,8 @@ static int map_make(gw_map_run *run, const gw_gcomp_map_rule *rule, const gw_sna
 }
 
 int gw_map_run_make(gw_map_run *run, const gw_snapshot *snapshot, float wire_scale, uint32_t chunk_log2,
-                    uint32_t backends, unsigned threads) {
+                    uint32_t backends, unsigned threads)
+{
     memset(run, 0, sizeof *run);
     gw_gcomp_map_rule rule;
     const gw_status status = gw_gcomp_map_rule_init(&snapshot->optimizer, wire_scale, &rule);
@@ -160,7 +168,8 @@ int gw_map_run_make(gw_map_run *run, const gw_snapshot *snapshot, float wire_sca
     return result;
 }
 
-void gw_map_run_free(gw_map_run *run) {
+void gw_map_run_free(gw_map_run *run)
+{
     free(run->levels);
     free(run->digest);
     memset(run, 0, sizeof *run);
@@ -171,7 +180,8 @@ void gw_map_run_free(gw_map_run *run) {
 /* Chooses how many chunks a range has: a multiple of `align`, so that each thread gets RANGES_PER_THREAD of
    them. */
 static void ranges_choose(uint64_t chunk_count, uint64_t align, unsigned threads, uint64_t len,
-                          uint64_t *range_len, uint64_t *range_count) {
+                          uint64_t *range_len, uint64_t *range_count)
+{
     const int show_progress = len >= PROGRESS_LEN && isatty(STDERR_FILENO);
     *range_len = chunk_count;
     *range_count = 0;
@@ -185,14 +195,16 @@ static void ranges_choose(uint64_t chunk_count, uint64_t align, unsigned threads
     *range_count = (chunk_count + *range_len - 1) / *range_len;
 }
 
-static uint64_t range_chunks(uint64_t chunk_count, uint64_t range_len, uint64_t index) {
+static uint64_t range_chunks(uint64_t chunk_count, uint64_t range_len, uint64_t index)
+{
     const uint64_t left = chunk_count - index * range_len;
     return left < range_len ? left : range_len;
 }
 
 /* ---- encode ---- */
 
-static int encode_areas_init(gw_encode_run *run, uint64_t chunk_count) {
+static int encode_areas_init(gw_encode_run *run, uint64_t chunk_count)
+{
     const uint64_t len = run->source->len;
     run->parts = calloc((size_t)run->range_count, sizeof *run->parts);
     run->statuses = calloc((size_t)run->range_count, sizeof *run->statuses);
@@ -211,7 +223,8 @@ static int encode_areas_init(gw_encode_run *run, uint64_t chunk_count) {
 }
 
 int gw_encode_run_init(gw_encode_run *run, const gw_gcomp *codec, const gw_gcomp_source *source,
-                       unsigned threads) {
+                       unsigned threads)
+{
     memset(run, 0, sizeof *run);
     run->codec = codec;
     run->source = source;
@@ -233,7 +246,8 @@ int gw_encode_run_init(gw_encode_run *run, const gw_gcomp *codec, const gw_gcomp
     return result;
 }
 
-void gw_encode_run_free(gw_encode_run *run) {
+void gw_encode_run_free(gw_encode_run *run)
+{
     free(run->workspaces);
     free(run->parts);
     free(run->statuses);
@@ -243,7 +257,8 @@ void gw_encode_run_free(gw_encode_run *run) {
     memset(run, 0, sizeof *run);
 }
 
-static void encode_task(void *context, unsigned worker, uint64_t index) {
+static void encode_task(void *context, unsigned worker, uint64_t index)
+{
     gw_encode_run *run = context;
     const uint64_t chunk_count = gw_gcomp_chunk_count(run->codec, run->source->len);
     run->statuses[index] = gw_gcomp_encode_range(
@@ -252,7 +267,8 @@ static void encode_task(void *context, unsigned worker, uint64_t index) {
         &run->parts[index], run->workspaces + worker * run->workspace_size, run->workspace_size);
 }
 
-gw_status gw_encode_run_once(gw_encode_run *run, gw_cli_progress *progress) {
+gw_status gw_encode_run_once(gw_encode_run *run, gw_cli_progress *progress)
+{
     run->frame_size = 0;
     if (run->range_count == 0) {
         return gw_gcomp_encode(run->codec, run->source, run->frame, run->frame_capacity, &run->frame_size,
@@ -270,7 +286,8 @@ gw_status gw_encode_run_once(gw_encode_run *run, gw_cli_progress *progress) {
 /* ---- decode ---- */
 
 int gw_decode_run_init(gw_decode_run *run, const gw_gcomp *codec, const uint8_t *frame, size_t frame_size,
-                       const gw_gcomp_map *map, const gw_gcomp_info *info, unsigned threads) {
+                       const gw_gcomp_map *map, const gw_gcomp_info *info, unsigned threads)
+{
     memset(run, 0, sizeof *run);
     run->codec = codec;
     run->frame = frame;
@@ -293,7 +310,8 @@ int gw_decode_run_init(gw_decode_run *run, const gw_gcomp *codec, const uint8_t 
     return GW_CLI_OK;
 }
 
-void gw_decode_run_free(gw_decode_run *run) {
+void gw_decode_run_free(gw_decode_run *run)
+{
     free(run->workspaces);
     free(run->dst);
     free(run->statuses);
@@ -301,7 +319,8 @@ void gw_decode_run_free(gw_decode_run *run) {
     memset(run, 0, sizeof *run);
 }
 
-static void decode_task(void *context, unsigned worker, uint64_t index) {
+static void decode_task(void *context, unsigned worker, uint64_t index)
+{
     gw_decode_run *run = context;
     const uint64_t first = index * run->range_len;
     const uint64_t count = range_chunks(run->info.chunk_count, run->range_len, index);
@@ -314,7 +333,8 @@ static void decode_task(void *context, unsigned worker, uint64_t index) {
         &run->bad_chunks[index], run->workspaces + worker * run->workspace_size, run->workspace_size);
 }
 
-gw_status gw_decode_run_once(gw_decode_run *run, uint64_t *bad_chunk, gw_cli_progress *progress) {
+gw_status gw_decode_run_once(gw_decode_run *run, uint64_t *bad_chunk, gw_cli_progress *progress)
+{
     *bad_chunk = UINT64_MAX;
     if (run->range_count == 0) {
         uint64_t len = 0;

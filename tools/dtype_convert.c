@@ -8,7 +8,8 @@
 #include <math.h>
 #include <string.h>
 
-uint32_t gw_dtype_bits(gw_dtype dtype, const void *values, uint64_t index) {
+uint32_t gw_dtype_bits(gw_dtype dtype, const void *values, uint64_t index)
+{
     if (dtype == GW_FP32) {
         uint32_t bits;
         memcpy(&bits, (const uint8_t *)values + 4 * index, sizeof bits);
@@ -19,7 +20,8 @@ uint32_t gw_dtype_bits(gw_dtype dtype, const void *values, uint64_t index) {
     return bits;
 }
 
-double gw_dtype_value(gw_dtype dtype, uint32_t bits) {
+double gw_dtype_value(gw_dtype dtype, uint32_t bits)
+{
     if (dtype == GW_FP16) {
         const uint32_t exponent = bits >> 10 & 31;
         const double mantissa = (double)(bits & 0x3ff);
@@ -41,14 +43,16 @@ double gw_dtype_value(gw_dtype dtype, uint32_t bits) {
 
 /* Adds half a unit of the last kept place, less one if that place is even: a carry into the exponent is the
  * right result, up to infinity. */
-static uint16_t bf16_from_bits(uint32_t bits) {
+static uint16_t bf16_from_bits(uint32_t bits)
+{
     if ((bits & 0x7fffffff) > 0x7f800000) {
         return 0x7fc0;
     }
     return (uint16_t)((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
 }
 
-static uint16_t fp16_from_bits(uint32_t bits) {
+static uint16_t fp16_from_bits(uint32_t bits)
+{
     const uint16_t sign = (uint16_t)(bits >> 16 & 0x8000);
     const uint32_t magnitude_bits = bits & 0x7fffffff;
     float magnitude;
@@ -73,7 +77,8 @@ static uint16_t fp16_from_bits(uint32_t bits) {
     return (uint16_t)(sign | (biased == 0 ? units : ((biased - 1) << 10) + units));
 }
 
-void gw_dtype_from_fp32(gw_dtype dtype, const float *src, uint64_t len, uint16_t *dst) {
+void gw_dtype_from_fp32(gw_dtype dtype, const float *src, uint64_t len, uint16_t *dst)
+{
     for (uint64_t i = 0; i < len; i++) {
         const uint32_t bits = gw_dtype_bits(GW_FP32, src, i);
         dst[i] = dtype == GW_BF16 ? bf16_from_bits(bits) : fp16_from_bits(bits);

@@ -15,7 +15,8 @@
 #include <unistd.h>
 
 static gw_status handle_check(gw_frame_input *frame, const gw_codec_request *request,
-                              uint32_t param_mantissa_bits) {
+                              uint32_t param_mantissa_bits)
+{
     gw_gcomp_options options;
     gw_gcomp_options_init(&options, frame->info.dtype);
     options.backends = request->backends;
@@ -31,7 +32,8 @@ static gw_status handle_check(gw_frame_input *frame, const gw_codec_request *req
 }
 
 /* A derived frame: makes the map and looks for the precision of the parameters with which it fits. */
-static int derived_check(gw_frame_input *frame, const char *snapshot_path, const gw_codec_request *request) {
+static int derived_check(gw_frame_input *frame, const char *snapshot_path, const gw_codec_request *request)
+{
     const char *name = frame->input.name;
     const uint64_t scale_offset = frame->info.installed ? 44 : 36;
     if (snapshot_path == NULL) {
@@ -79,7 +81,8 @@ static int derived_check(gw_frame_input *frame, const char *snapshot_path, const
     return gw_frame_explain(name, frame->input.data, frame->input.size, status, UINT64_MAX);
 }
 
-static int frame_check(gw_frame_input *frame, const char *snapshot_path, const gw_codec_request *request) {
+static int frame_check(gw_frame_input *frame, const char *snapshot_path, const gw_codec_request *request)
+{
     const gw_input_file *input = &frame->input;
     gw_status status = gw_gcomp_peek(input->data, input->size, request->options.count_limit, &frame->info);
     if (status == GW_OK) {
@@ -92,7 +95,8 @@ static int frame_check(gw_frame_input *frame, const char *snapshot_path, const g
 }
 
 int gw_frame_input_open(gw_frame_input *frame, const char *path, const char *snapshot_path,
-                        const gw_codec_request *request) {
+                        const gw_codec_request *request)
+{
     memset(frame, 0, sizeof *frame);
     int result = gw_input_file_open(&frame->input, path);
     if (result == GW_CLI_OK) {
@@ -104,14 +108,16 @@ int gw_frame_input_open(gw_frame_input *frame, const char *path, const char *sna
     return result;
 }
 
-void gw_frame_input_close(gw_frame_input *frame) {
+void gw_frame_input_close(gw_frame_input *frame)
+{
     gw_map_run_free(&frame->map);
     gw_snapshot_close(&frame->snapshot);
     gw_input_file_close(&frame->input);
     memset(frame, 0, sizeof *frame);
 }
 
-int gw_frame_file_has_codec(const char *path, unsigned codec) {
+int gw_frame_file_has_codec(const char *path, unsigned codec)
+{
     static const uint8_t magic[4] = {0x67, 0x57, 0x66, 0x1a};
     uint8_t head[6];
     struct stat status;

@@ -25,33 +25,40 @@ enum {
     BLOCK_MAX = 128
 };
 
-static uint32_t load16(const uint8_t *src) {
+static uint32_t load16(const uint8_t *src)
+{
     return (uint32_t)src[0] | (uint32_t)src[1] << 8;
 }
 
-static uint32_t load32(const uint8_t *src) {
+static uint32_t load32(const uint8_t *src)
+{
     return load16(src) | load16(src + 2) << 16;
 }
 
-static uint64_t load64(const uint8_t *src) {
+static uint64_t load64(const uint8_t *src)
+{
     return (uint64_t)load32(src) | (uint64_t)load32(src + 4) << 32;
 }
 
-static uint64_t round_up(uint64_t value, uint64_t step) {
+static uint64_t round_up(uint64_t value, uint64_t step)
+{
     return (value + step - 1) / step * step;
 }
 
-static uint64_t bits_size(uint64_t bits) {
+static uint64_t bits_size(uint64_t bits)
+{
     return round_up((bits + 7) / 8, 4);
 }
 
-const char *gw_chunk_kind_name(gw_gcomp_chunk_kind kind) {
+const char *gw_chunk_kind_name(gw_gcomp_chunk_kind kind)
+{
     return kind == GW_GCOMP_CHUNK_ZERO ? "zero" : (kind == GW_GCOMP_CHUNK_RAW ? "raw" : "coded");
 }
 
 /* ---- one chunk ---- */
 
-static void chunk_broken(gw_chunk_parts *parts, int rule, uint64_t offset, const char *text) {
+static void chunk_broken(gw_chunk_parts *parts, int rule, uint64_t offset, const char *text)
+{
     parts->broken_rule = rule;
     parts->broken_offset = offset;
     parts->broken_text = text;
@@ -65,7 +72,8 @@ typedef struct code_tree {
 } code_tree;
 
 static void tree_make(const unsigned length_count[CODE_LENGTH_MAX + 1], unsigned symbol_count,
-                      code_tree *tree) {
+                      code_tree *tree)
+{
     memset(tree, 0, sizeof *tree);
     if (symbol_count == 1) {
         tree->leaf_count = 1;
@@ -92,7 +100,8 @@ static void tree_make(const unsigned length_count[CODE_LENGTH_MAX + 1], unsigned
 }
 
 /* Section 3: which labels exist. */
-static int label_is_possible(const gw_gcomp_info *info, unsigned label) {
+static int label_is_possible(const gw_gcomp_info *info, unsigned label)
+{
     if (info->levels == GW_GCOMP_DERIVED) {
         return info->dtype != GW_FP16 || label <= 32;
     }
@@ -101,7 +110,8 @@ static int label_is_possible(const gw_gcomp_info *info, unsigned label) {
 
 /* Reads the codebook at `offset`; returns its size with padding, 0 if it is broken. */
 static uint64_t codebook_read(const uint8_t *frame, const gw_gcomp_info *info, uint64_t offset, uint64_t size,
-                              gw_chunk_parts *parts, code_tree *tree) {
+                              gw_chunk_parts *parts, code_tree *tree)
+{
     if (size < 4) {
         chunk_broken(parts, 20, offset, "the codebook is cut short");
         return 0;
@@ -129,7 +139,8 @@ static uint64_t codebook_read(const uint8_t *frame, const gw_gcomp_info *info, u
     unsigned symbols = 0;
     for (unsigned i = 0; i < nibbles + 2; i++) {
         const unsigned length =
-            (i < 2 ? (unsigned)book[3] >> (4 * i) : (unsigned)book[4 + (i - 2) / 2] >> (4 * ((i - 2) & 1))) & 15u;
+            (i < 2 ? (unsigned)book[3] >> (4 * i) : (unsigned)book[4 + (i - 2) / 2] >> (4 * ((i - 2) & 1))) &
+            15u;
         if (length > CODE_LENGTH_MAX) {
             chunk_broken(parts, 20, offset + (i < 2 ? 3 : 4 + (i - 2) / 2), "a code is longer than 11 bits");
             return 0;
@@ -170,7 +181,8 @@ static uint64_t codebook_read(const uint8_t *frame, const gw_gcomp_info *info, u
 
 /* Bytes of all runs: preorder over the tree, whose leaves in order and depths determine its shape. At most 12
  * nodes are open at once (depth 0 to 11). */
-static int runs_size(const code_tree *tree, const uint8_t *right_len, uint64_t values, uint64_t *size) {
+static int runs_size(const code_tree *tree, const uint8_t *right_len, uint64_t values, uint64_t *size)
+{
     struct {
         uint64_t values;
         unsigned depth;
@@ -214,7 +226,8 @@ static int runs_size(const code_tree *tree, const uint8_t *right_len, uint64_t v
 
 /* Section 5.2: header, runs, planes, escapes of the body at `offset`. */
 static void body_read(const uint8_t *frame, const gw_gcomp_info *info, const code_tree *tree, uint64_t offset,
-                      uint64_t size, gw_chunk_parts *parts) {
+                      uint64_t size, gw_chunk_parts *parts)
+{
     static const uint8_t widths[3][7] = {{6, 6, 6, 6, 4, 2, 1}, {2, 2, 2, 2, 4, 2, 1}, {2, 3, 3, 3, 4, 2, 1}};
     const unsigned planes = info->levels == GW_GCOMP_DERIVED ? 7 : 4;
     const unsigned inner_count = tree->leaf_count - 1;
@@ -262,7 +275,8 @@ static void body_read(const uint8_t *frame, const gw_gcomp_info *info, const cod
 }
 
 static void coded_read(const uint8_t *frame, size_t frame_size, const gw_gcomp_info *info, uint64_t index,
-                       gw_chunk_parts *parts) {
+                       gw_chunk_parts *parts)
+{
     if (info->installed) {
         return; /* the codebook, and with it the shape of the tree, is elsewhere */
     }
@@ -284,7 +298,8 @@ static void coded_read(const uint8_t *frame, size_t frame_size, const gw_gcomp_i
 }
 
 void gw_chunk_parts_read(const uint8_t *frame, size_t frame_size, const gw_gcomp_info *info, uint64_t index,
-                         gw_chunk_parts *parts) {
+                         gw_chunk_parts *parts)
+{
     memset(parts, 0, sizeof *parts);
     if (gw_gcomp_chunk_info(frame, frame_size, info, index, &parts->chunk) != GW_OK) {
         chunk_broken(parts, 14, info->directory_offset + index * ENTRY_SIZE, "bad directory entry");
@@ -315,7 +330,8 @@ void gw_chunk_parts_read(const uint8_t *frame, size_t frame_size, const gw_gcomp
 /* ---- the frame ---- */
 
 void gw_frame_parts_read(const uint8_t *frame, size_t frame_size, const gw_gcomp_info *info,
-                         gw_frame_parts *parts) {
+                         gw_frame_parts *parts)
+{
     memset(parts, 0, sizeof *parts);
     parts->headers = info->payload_offset;
     for (uint64_t i = 0; i < info->chunk_count; i++) {
@@ -341,11 +357,13 @@ void gw_frame_parts_read(const uint8_t *frame, size_t frame_size, const gw_gcomp
     }
 }
 
-static double bits_per_value(uint64_t size, uint64_t len) {
+static double bits_per_value(uint64_t size, uint64_t len)
+{
     return len == 0 ? 0 : 8.0 * (double)size / (double)len;
 }
 
-json_t *gw_frame_parts_json(const gw_frame_parts *parts, uint64_t frame_size, uint64_t len) {
+json_t *gw_frame_parts_json(const gw_frame_parts *parts, uint64_t frame_size, uint64_t len)
+{
     json_t *object = json_object();
     json_object_set_new(object, "total", json_real(bits_per_value(frame_size, len)));
     json_object_set_new(object, "labels", json_real(bits_per_value(parts->labels, len)));
@@ -357,7 +375,8 @@ json_t *gw_frame_parts_json(const gw_frame_parts *parts, uint64_t frame_size, ui
     return object;
 }
 
-json_t *gw_frame_kinds_json(const gw_frame_parts *parts) {
+json_t *gw_frame_kinds_json(const gw_frame_parts *parts)
+{
     json_t *object = json_object();
     json_object_set_new(object, "zero", json_integer((json_int_t)parts->chunk_count[GW_GCOMP_CHUNK_ZERO]));
     json_object_set_new(object, "raw", json_integer((json_int_t)parts->chunk_count[GW_GCOMP_CHUNK_RAW]));
@@ -365,7 +384,8 @@ json_t *gw_frame_kinds_json(const gw_frame_parts *parts) {
     return object;
 }
 
-void gw_frame_parts_print(const gw_frame_parts *parts, uint64_t frame_size, uint64_t len) {
+void gw_frame_parts_print(const gw_frame_parts *parts, uint64_t frame_size, uint64_t len)
+{
     const struct {
         const char *name;
         uint64_t size;
@@ -391,14 +411,16 @@ typedef struct broken_rule {
     char text[200];
 } broken_rule;
 
-static void rule_set(broken_rule *broken, int rule, uint64_t offset, const char *text) {
+static void rule_set(broken_rule *broken, int rule, uint64_t offset, const char *text)
+{
     broken->rule = rule;
     broken->offset = offset;
     (void)snprintf(broken->text, sizeof broken->text, "%s", text);
 }
 
 /* Rules 1 to 8: the header by itself. */
-static void header_explain(const uint8_t *frame, size_t size, broken_rule *broken) {
+static void header_explain(const uint8_t *frame, size_t size, broken_rule *broken)
+{
     static const uint8_t magic[4] = {0x67, 0x57, 0x66, 0x1a};
     static const uint8_t cap_max[2][3] = {{18, 6, 9}, {23, 7, 10}};
     /* Bit n: step n is allowed. */
@@ -443,7 +465,8 @@ static void header_explain(const uint8_t *frame, size_t size, broken_rule *broke
 }
 
 /* Rules 9 to 14, for frames whose header is sound. */
-static void structure_explain(const uint8_t *frame, size_t size, broken_rule *broken) {
+static void structure_explain(const uint8_t *frame, size_t size, broken_rule *broken)
+{
     const uint32_t flags = load32(frame + 8);
     const uint64_t extension = ((flags & FLAG_INSTALLED) != 0 ? 8u : 0u) +
                                ((flags & (FLAG_DERIVED | FLAG_CONSTANT)) == FLAG_DERIVED ? 8u : 0u) +
@@ -482,7 +505,8 @@ static void structure_explain(const uint8_t *frame, size_t size, broken_rule *br
 }
 
 /* Rule 14: the directory, entry by entry. */
-static void directory_explain(const uint8_t *frame, const gw_gcomp_info *info, broken_rule *broken) {
+static void directory_explain(const uint8_t *frame, const gw_gcomp_info *info, broken_rule *broken)
+{
     uint64_t previous = info->payload_offset;
     for (uint64_t i = 0; i < info->chunk_count; i++) {
         const uint64_t offset = info->directory_offset + i * ENTRY_SIZE;
@@ -533,7 +557,8 @@ static void directory_explain(const uint8_t *frame, const gw_gcomp_info *info, b
 }
 
 static int chunk_explain(const char *file, const uint8_t *frame, size_t size, const gw_gcomp_info *info,
-                         gw_status status, uint64_t index) {
+                         gw_status status, uint64_t index)
+{
     gw_chunk_parts parts;
     gw_chunk_parts_read(frame, size, info, index, &parts);
     if (status == GW_ERR_CHECKSUM) {
@@ -553,7 +578,8 @@ static int chunk_explain(const char *file, const uint8_t *frame, size_t size, co
 }
 
 int gw_frame_explain(const char *file, const uint8_t *frame, size_t frame_size, gw_status status,
-                     uint64_t bad_chunk) {
+                     uint64_t bad_chunk)
+{
     if (status == GW_OK) {
         return GW_CLI_OK;
     }

@@ -24,7 +24,8 @@ enum { CODEC_THC = 2 };
 /* ---- commands with two codecs ---- */
 
 /* The value of --codec on a command line, NULL if there is none. */
-static const char *codec_option(int argc, char **argv) {
+static const char *codec_option(int argc, char **argv)
+{
     for (int i = 1; i < argc && strcmp(argv[i], "--") != 0; i++) {
         if (strncmp(argv[i], "--codec=", 8) == 0) {
             return argv[i] + 8;
@@ -37,7 +38,8 @@ static const char *codec_option(int argc, char **argv) {
 }
 
 /* THC by --codec thc, or because one of the files named is a THC frame. */
-static int is_thc(int argc, char **argv, int by_file) {
+static int is_thc(int argc, char **argv, int by_file)
+{
     const char *codec = codec_option(argc, argv);
     if (codec != NULL) {
         return strcmp(codec, "thc") == 0;
@@ -53,7 +55,8 @@ static int is_thc(int argc, char **argv, int by_file) {
 }
 
 #ifndef GW_CLI_THC
-static int thc_missing(int argc, char **argv) {
+static int thc_missing(int argc, char **argv)
+{
     (void)argc;
     return gw_cli_error(GW_CLI_USAGE, NULL, "%s: this build has no THC codec",
                         argv[0] + strcspn(argv[0], " ") + 1);
@@ -63,15 +66,18 @@ static int thc_missing(int argc, char **argv) {
 #define gw_cmd_thc_inspect    thc_missing
 #endif
 
-static int command_compress(int argc, char **argv) {
+static int command_compress(int argc, char **argv)
+{
     return is_thc(argc, argv, 0) ? gw_cmd_thc_compress(argc, argv) : gw_cmd_compress(argc, argv);
 }
 
-static int command_decompress(int argc, char **argv) {
+static int command_decompress(int argc, char **argv)
+{
     return is_thc(argc, argv, 1) ? gw_cmd_thc_decompress(argc, argv) : gw_cmd_decompress(argc, argv);
 }
 
-static int command_inspect(int argc, char **argv) {
+static int command_inspect(int argc, char **argv)
+{
     return is_thc(argc, argv, 1) ? gw_cmd_thc_inspect(argc, argv) : gw_cmd_inspect(argc, argv);
 }
 
@@ -96,12 +102,14 @@ static const command commands[] = {
 };
 enum { COMMAND_COUNT = sizeof commands / sizeof commands[0] };
 
-static void version_print(FILE *stream, struct argp_state *state) {
+static void version_print(FILE *stream, struct argp_state *state)
+{
     (void)state;
     fprintf(stream, "gradwire %s (frame format 0)\n", gw_version_string());
 }
 
-static const command *command_find(const char *name) {
+static const command *command_find(const char *name)
+{
     for (int i = 0; i < COMMAND_COUNT; i++) {
         if (strcmp(commands[i].name, name) == 0) {
             return &commands[i];
@@ -115,7 +123,8 @@ typedef struct main_arguments {
     int first; /* index of the command's name in argv */
 } main_arguments;
 
-static error_t main_parse(int key, char *text, struct argp_state *state) {
+static error_t main_parse(int key, char *text, struct argp_state *state)
+{
     main_arguments *arguments = state->input;
     switch (key) {
     case ARGP_KEY_ARG:
@@ -166,7 +175,8 @@ static const struct argp main_argp = {
     NULL,
 };
 
-int main(int argc, char **argv) {
+int main(int argc, char **argv)
+{
     argp_program_version_hook = version_print;
     argp_err_exit_status = GW_CLI_USAGE;
     gw_input_file_guard();

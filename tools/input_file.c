@@ -19,7 +19,8 @@
 
 #define READ_BLOCK_SIZE ((size_t)1 << 20)
 
-static int read_all(gw_input_file *input, int fd) {
+static int read_all(gw_input_file *input, int fd)
+{
     uint8_t *data = NULL;
     size_t size = 0;
     size_t capacity = 0;
@@ -56,7 +57,8 @@ static int read_all(gw_input_file *input, int fd) {
     return GW_CLI_OK;
 }
 
-int gw_input_file_open(gw_input_file *input, const char *path) {
+int gw_input_file_open(gw_input_file *input, const char *path)
+{
     memset(input, 0, sizeof *input);
     const int from_stdin = strcmp(path, "-") == 0;
     const char *name = from_stdin ? "standard input" : path;
@@ -96,7 +98,8 @@ int gw_input_file_open(gw_input_file *input, const char *path) {
     return result;
 }
 
-void gw_input_file_close(gw_input_file *input) {
+void gw_input_file_close(gw_input_file *input)
+{
     if (input->mapped) {
         (void)munmap((void *)(uintptr_t)input->data, input->size);
     } else {
@@ -105,7 +108,8 @@ void gw_input_file_close(gw_input_file *input) {
     memset(input, 0, sizeof *input);
 }
 
-static void bus_error_handle(int signal_number) {
+static void bus_error_handle(int signal_number)
+{
     static const char text[] = "gradwire: an input file became shorter while it was read\n";
     (void)signal_number;
     gw_atomic_file_discard_pending();
@@ -114,7 +118,8 @@ static void bus_error_handle(int signal_number) {
     _exit(GW_CLI_IO);
 }
 
-void gw_input_file_guard(void) {
+void gw_input_file_guard(void)
+{
     struct sigaction action;
     memset(&action, 0, sizeof action);
     action.sa_handler = bus_error_handle;

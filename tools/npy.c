@@ -36,12 +36,14 @@ typedef struct npy_header {
     int has_descr, has_fortran, has_shape;
 } npy_header;
 
-static int reader_error(const header_reader *reader, const char *rule) {
+static int reader_error(const header_reader *reader, const char *rule)
+{
     return gw_cli_error_at(GW_CLI_BAD_DATA, reader->name, reader->offset + reader->position, "npy header: %s",
                            rule);
 }
 
-static void blanks_skip(header_reader *reader) {
+static void blanks_skip(header_reader *reader)
+{
     while (reader->position < reader->size &&
            (reader->text[reader->position] == ' ' || reader->text[reader->position] == '\n' ||
             reader->text[reader->position] == '\t')) {
@@ -50,12 +52,14 @@ static void blanks_skip(header_reader *reader) {
 }
 
 /* The next character after blanks, or 0 at the end. */
-static uint8_t next_peek(header_reader *reader) {
+static uint8_t next_peek(header_reader *reader)
+{
     blanks_skip(reader);
     return reader->position < reader->size ? reader->text[reader->position] : 0;
 }
 
-static int next_accept(header_reader *reader, uint8_t c) {
+static int next_accept(header_reader *reader, uint8_t c)
+{
     if (next_peek(reader) != c) {
         return 0;
     }
@@ -64,7 +68,8 @@ static int next_accept(header_reader *reader, uint8_t c) {
 }
 
 /* A quoted string without escapes. */
-static int string_read(header_reader *reader, char *string, size_t capacity) {
+static int string_read(header_reader *reader, char *string, size_t capacity)
+{
     const uint8_t quote = next_peek(reader);
     if (quote != '\'' && quote != '"') {
         return reader_error(reader, "a quoted string is expected");
@@ -90,7 +95,8 @@ static int string_read(header_reader *reader, char *string, size_t capacity) {
     return GW_CLI_OK;
 }
 
-static int word_accept(header_reader *reader, const char *word) {
+static int word_accept(header_reader *reader, const char *word)
+{
     const size_t len = strlen(word);
     blanks_skip(reader);
     if (reader->size - reader->position < len || memcmp(reader->text + reader->position, word, len) != 0) {
@@ -100,7 +106,8 @@ static int word_accept(header_reader *reader, const char *word) {
     return 1;
 }
 
-static int number_read(header_reader *reader, uint64_t *number) {
+static int number_read(header_reader *reader, uint64_t *number)
+{
     const uint8_t first = next_peek(reader);
     if (first < '0' || first > '9') {
         return reader_error(reader, "a dimension must be a non-negative integer");
@@ -123,7 +130,8 @@ static int number_read(header_reader *reader, uint64_t *number) {
 }
 
 /* () or (3,) or (3, 4) */
-static int shape_read(header_reader *reader, npy_header *header) {
+static int shape_read(header_reader *reader, npy_header *header)
+{
     if (!next_accept(reader, '(')) {
         return reader_error(reader, "shape must be a tuple");
     }
@@ -146,7 +154,8 @@ static int shape_read(header_reader *reader, npy_header *header) {
     return GW_CLI_OK;
 }
 
-static int entry_read(header_reader *reader, npy_header *header) {
+static int entry_read(header_reader *reader, npy_header *header)
+{
     char key[16];
     const size_t key_position = reader->position;
     int result = string_read(reader, key, sizeof key);
@@ -184,7 +193,8 @@ static int entry_read(header_reader *reader, npy_header *header) {
     return reader_error(reader, "the keys must be 'descr', 'fortran_order' and 'shape', each once");
 }
 
-static int dictionary_read(header_reader *reader, npy_header *header) {
+static int dictionary_read(header_reader *reader, npy_header *header)
+{
     if (!next_accept(reader, '{')) {
         return reader_error(reader, "a dictionary is expected");
     }
@@ -208,7 +218,8 @@ static int dictionary_read(header_reader *reader, npy_header *header) {
 }
 
 /* Finds the header text: magic, version, length. */
-static int preamble_read(header_reader *reader, const gw_input_file *input) {
+static int preamble_read(header_reader *reader, const gw_input_file *input)
+{
     const uint8_t *data = input->data;
     const char *name = input->name;
     const size_t common = input->size < sizeof npy_magic ? input->size : sizeof npy_magic;
@@ -249,7 +260,8 @@ static int preamble_read(header_reader *reader, const gw_input_file *input) {
     return GW_CLI_OK;
 }
 
-static int dtype_find(const npy_header *header, gw_npy_u2 u2, const char *name, gw_dtype *dtype) {
+static int dtype_find(const npy_header *header, gw_npy_u2 u2, const char *name, gw_dtype *dtype)
+{
     const char *descr = header->descr;
     if (strcmp(descr, "<f4") == 0) {
         *dtype = GW_FP32;
@@ -276,7 +288,8 @@ static int dtype_find(const npy_header *header, gw_npy_u2 u2, const char *name, 
     return gw_cli_error_at(GW_CLI_BAD_DATA, name, header->descr_offset, "descr '%s': %s", descr, hint);
 }
 
-static int extent_check(gw_npy *npy, const npy_header *header) {
+static int extent_check(gw_npy *npy, const npy_header *header)
+{
     const char *name = npy->input.name;
     if (header->fortran && header->dimensions > 1) {
         return gw_cli_error_at(GW_CLI_BAD_DATA, name, header->fortran_offset,
@@ -311,7 +324,8 @@ static int extent_check(gw_npy *npy, const npy_header *header) {
     return GW_CLI_OK;
 }
 
-static int array_find(gw_npy *npy, gw_npy_u2 u2) {
+static int array_find(gw_npy *npy, gw_npy_u2 u2)
+{
     header_reader reader = {NULL, 0, 0, 0, NULL};
     int result = preamble_read(&reader, &npy->input);
     if (result != GW_CLI_OK) {
@@ -346,7 +360,8 @@ static int array_find(gw_npy *npy, gw_npy_u2 u2) {
     return GW_CLI_OK;
 }
 
-int gw_npy_open_input(gw_npy *npy, gw_input_file *input, gw_npy_u2 u2) {
+int gw_npy_open_input(gw_npy *npy, gw_input_file *input, gw_npy_u2 u2)
+{
     memset(npy, 0, sizeof *npy);
     npy->input = *input;
     memset(input, 0, sizeof *input);
@@ -357,25 +372,29 @@ int gw_npy_open_input(gw_npy *npy, gw_input_file *input, gw_npy_u2 u2) {
     return result;
 }
 
-int gw_npy_open(gw_npy *npy, const char *path, gw_npy_u2 u2) {
+int gw_npy_open(gw_npy *npy, const char *path, gw_npy_u2 u2)
+{
     memset(npy, 0, sizeof *npy);
     gw_input_file input;
     const int result = gw_input_file_open(&input, path);
     return result != GW_CLI_OK ? result : gw_npy_open_input(npy, &input, u2);
 }
 
-void gw_npy_close(gw_npy *npy) {
+void gw_npy_close(gw_npy *npy)
+{
     gw_input_file_close(&npy->input);
     free(npy->aligned);
     memset(npy, 0, sizeof *npy);
 }
 
-int gw_npy_is_npy(const gw_input_file *input) {
+int gw_npy_is_npy(const gw_input_file *input)
+{
     return input->size > 0 && memcmp(input->data, npy_magic,
                                      input->size < sizeof npy_magic ? input->size : sizeof npy_magic) == 0;
 }
 
-void gw_npy_header_make(gw_dtype dtype, uint64_t len, uint8_t header[GW_NPY_HEADER_SIZE]) {
+void gw_npy_header_make(gw_dtype dtype, uint64_t len, uint8_t header[GW_NPY_HEADER_SIZE])
+{
     /* 10 bytes of preamble, 117 of dictionary and blanks, a newline. The longest dictionary takes 78. */
     static const uint8_t preamble[10] = {0x93, 'N', 'U', 'M', 'P', 'Y', 1, 0, GW_NPY_HEADER_SIZE - 10, 0};
     const char *descr = dtype == GW_FP32 ? "<f4" : (dtype == GW_FP16 ? "<f2" : "<u2");

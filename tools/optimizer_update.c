@@ -7,7 +7,8 @@
 
 #include <math.h>
 
-void gw_optimizer_update_init(gw_optimizer_update *update, const gw_optimizer *optimizer) {
+void gw_optimizer_update_init(gw_optimizer_update *update, const gw_optimizer *optimizer)
+{
     const double step = (double)optimizer->step;
     update->optimizer = *optimizer;
     update->step_size = optimizer->lr;
@@ -21,7 +22,8 @@ void gw_optimizer_update_init(gw_optimizer_update *update, const gw_optimizer *o
 }
 
 static double update_momentum(const gw_optimizer *optimizer, const gw_optimizer_state *state, uint64_t index,
-                              double gradient) {
+                              double gradient)
+{
     /* Without a buffer, in the first update, PyTorch takes the gradient itself and skips the dampening. */
     const double buffer = state->m == NULL ? gradient
                                            : optimizer->momentum * (double)state->m[index] +
@@ -30,7 +32,8 @@ static double update_momentum(const gw_optimizer *optimizer, const gw_optimizer_
 }
 
 static double update_rmsprop(const gw_optimizer *optimizer, const gw_optimizer_state *state, uint64_t index,
-                             double gradient) {
+                             double gradient)
+{
     const double alpha = optimizer->alpha;
     double second = alpha * (double)state->v[index] + (1 - alpha) * gradient * gradient;
     if (optimizer->centered) {
@@ -42,7 +45,8 @@ static double update_rmsprop(const gw_optimizer *optimizer, const gw_optimizer_s
 }
 
 static double update_adam(const gw_optimizer_update *update, const gw_optimizer_state *state, uint64_t index,
-                          double gradient) {
+                          double gradient)
+{
     const gw_optimizer *optimizer = &update->optimizer;
     const double first = optimizer->beta1 * (double)state->m[index] + (1 - optimizer->beta1) * gradient;
     double second = optimizer->beta2 * (double)state->v[index] + (1 - optimizer->beta2) * gradient * gradient;
@@ -53,7 +57,8 @@ static double update_adam(const gw_optimizer_update *update, const gw_optimizer_
 }
 
 double gw_optimizer_update_param(const gw_optimizer_update *update, const gw_optimizer_state *state,
-                                 uint64_t index, double gradient) {
+                                 uint64_t index, double gradient)
+{
     const gw_optimizer *optimizer = &update->optimizer;
     double param = (double)state->param[index];
     if (optimizer->maximize) {

@@ -24,7 +24,8 @@ typedef struct task_worker {
     pthread_t thread;
 } task_worker;
 
-static void tasks_take(task_queue *queue, unsigned worker, gw_cli_progress *progress) {
+static void tasks_take(task_queue *queue, unsigned worker, gw_cli_progress *progress)
+{
     for (;;) {
         const uint64_t task = atomic_fetch_add(&queue->next, 1);
         if (task >= queue->task_count) {
@@ -38,14 +39,16 @@ static void tasks_take(task_queue *queue, unsigned worker, gw_cli_progress *prog
     }
 }
 
-static void *worker_main(void *argument) {
+static void *worker_main(void *argument)
+{
     task_worker *worker = argument;
     tasks_take(worker->queue, worker->index, NULL);
     return NULL;
 }
 
 void gw_parallel_tasks(unsigned threads, uint64_t task_count, gw_task_fn *task, void *context,
-                       gw_cli_progress *progress) {
+                       gw_cli_progress *progress)
+{
     task_queue queue;
     atomic_init(&queue.next, 0);
     atomic_init(&queue.done, 0);
@@ -74,7 +77,8 @@ void gw_parallel_tasks(unsigned threads, uint64_t task_count, gw_task_fn *task, 
     free(extras);
 }
 
-unsigned gw_parallel_cpu_count(void) {
+unsigned gw_parallel_cpu_count(void)
+{
     cpu_set_t set;
     if (sched_getaffinity(0, sizeof set, &set) != 0) {
         return 1;

@@ -23,7 +23,8 @@ typedef struct value_rule {
     int drop_base;
 } value_rule;
 
-static void value_rule_init(value_rule *rule, const gw_tensor_input *tensor, const gw_gcomp_info *info) {
+static void value_rule_init(value_rule *rule, const gw_tensor_input *tensor, const gw_gcomp_info *info)
+{
     const gw_gcomp_options *options = &tensor->options;
     rule->dtype = tensor->dtype;
     rule->mantissa_bits = (int)gw_dtype_mantissa_bits(tensor->dtype);
@@ -44,7 +45,8 @@ static void value_rule_init(value_rule *rule, const gw_tensor_input *tensor, con
 }
 
 /* Largest number of mantissa bits that this value may lose. */
-static uint32_t value_drop_max(const value_rule *rule, uint64_t index, double value) {
+static uint32_t value_drop_max(const value_rule *rule, uint64_t index, double value)
+{
     if (rule->levels == NULL) {
         return rule->cap;
     }
@@ -62,7 +64,8 @@ static uint32_t value_drop_max(const value_rule *rule, uint64_t index, double va
 
 /* Whether y may stand for x. *flushed is set where it does by a flush to +0. */
 static int value_is_allowed(const value_rule *rule, uint64_t index, uint32_t x_bits, uint32_t y_bits,
-                            int *flushed) {
+                            int *flushed)
+{
     const double x = gw_dtype_value(rule->dtype, x_bits);
     const double y = gw_dtype_value(rule->dtype, y_bits);
     *flushed = 0;
@@ -96,7 +99,8 @@ static int value_is_allowed(const value_rule *rule, uint64_t index, uint32_t x_b
     return sign_kept && (may_truncate ? error < place : error <= place / 2);
 }
 
-static uint32_t truncate_bits(gw_dtype dtype, uint32_t bits) {
+static uint32_t truncate_bits(gw_dtype dtype, uint32_t bits)
+{
     const uint32_t drop = dtype == GW_FP32 ? 18 : (dtype == GW_BF16 ? 6 : 9);
     const uint32_t exponent_mask = dtype == GW_FP32 ? 0x7f800000u : (dtype == GW_BF16 ? 0x7f80u : 0x7c00u);
     return (bits & exponent_mask) == exponent_mask ? bits : bits >> drop << drop;
@@ -107,7 +111,8 @@ typedef struct deviation_sum {
     double sum;
 } deviation_sum;
 
-static void deviation_add(deviation_sum *sum, double theta, double exact, double other, uint64_t index) {
+static void deviation_add(deviation_sum *sum, double theta, double exact, double other, uint64_t index)
+{
     const double difference = fabs(other - exact);
     if (difference == 0 || isnan(difference)) {
         return;
@@ -129,7 +134,8 @@ static void deviation_add(deviation_sum *sum, double theta, double exact, double
 }
 
 static void parameters_compare(const gw_tensor_input *tensor, const void *decoded, float wire_scale,
-                               gw_roundtrip *result) {
+                               gw_roundtrip *result)
+{
     gw_optimizer_update update;
     const gw_optimizer_state *state = &tensor->snapshot.state;
     deviation_sum ours = {&result->deviation, 0};
@@ -159,7 +165,8 @@ static void parameters_compare(const gw_tensor_input *tensor, const void *decode
 }
 
 void gw_roundtrip_compare(const gw_tensor_input *tensor, const gw_gcomp_info *info, const void *decoded,
-                          float wire_scale, gw_roundtrip *result) {
+                          float wire_scale, gw_roundtrip *result)
+{
     memset(result, 0, sizeof *result);
     value_rule rule;
     value_rule_init(&rule, tensor, info);

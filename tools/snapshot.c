@@ -29,7 +29,8 @@ static const optimizer_entry optimizer_table[] = {
 };
 enum { OPTIMIZER_COUNT = sizeof optimizer_table / sizeof optimizer_table[0] };
 
-const char *gw_optimizer_name(gw_optimizer_kind kind) {
+const char *gw_optimizer_name(gw_optimizer_kind kind)
+{
     for (int i = 0; i < OPTIMIZER_COUNT; i++) {
         if (optimizer_table[i].kind == kind) {
             return optimizer_table[i].name;
@@ -38,7 +39,8 @@ const char *gw_optimizer_name(gw_optimizer_kind kind) {
     return "unknown";
 }
 
-gw_optimizer_kind gw_optimizer_from_name(const char *name) {
+gw_optimizer_kind gw_optimizer_from_name(const char *name)
+{
     for (int i = 0; i < OPTIMIZER_COUNT; i++) {
         if (strcmp(optimizer_table[i].name, name) == 0) {
             return optimizer_table[i].kind;
@@ -57,7 +59,8 @@ typedef struct hyper_reader {
 } hyper_reader;
 
 static double number_checked(hyper_reader *reader, const json_t *value, const char *key, double min,
-                             double max, int open_end) {
+                             double max, int open_end)
+{
     const double number = json_number_value(value);
     if (reader->result == GW_CLI_OK &&
         (!json_is_number(value) || !(number >= min) || !(open_end ? number < max : number <= max))) {
@@ -69,12 +72,14 @@ static double number_checked(hyper_reader *reader, const json_t *value, const ch
 }
 
 static double hyper_number(hyper_reader *reader, const char *key, double missing, double min, double max,
-                           int open_end) {
+                           int open_end)
+{
     const json_t *value = json_object_get(reader->object, key);
     return value == NULL ? missing : number_checked(reader, value, key, min, max, open_end);
 }
 
-static int hyper_flag(hyper_reader *reader, const char *key) {
+static int hyper_flag(hyper_reader *reader, const char *key)
+{
     const json_t *value = json_object_get(reader->object, key);
     if (value != NULL && !json_is_boolean(value) && reader->result == GW_CLI_OK) {
         reader->result = gw_cli_error(GW_CLI_BAD_DATA, reader->file, "hyper.%s must be true or false", key);
@@ -82,7 +87,8 @@ static int hyper_flag(hyper_reader *reader, const char *key) {
     return json_is_true(value);
 }
 
-static void hyper_betas(hyper_reader *reader, gw_optimizer *optimizer) {
+static void hyper_betas(hyper_reader *reader, gw_optimizer *optimizer)
+{
     const json_t *betas = json_object_get(reader->object, "betas");
     optimizer->beta1 = 0.9;
     optimizer->beta2 = 0.999;
@@ -100,7 +106,8 @@ static void hyper_betas(hyper_reader *reader, gw_optimizer *optimizer) {
 }
 
 /* "sgd" stands for three optimizers of this library, told apart by their hyperparameters. */
-static void kind_refine(gw_optimizer *optimizer, int nesterov) {
+static void kind_refine(gw_optimizer *optimizer, int nesterov)
+{
     if (optimizer->kind == GW_OPTIMIZER_SGD && optimizer->momentum != 0) {
         optimizer->kind = GW_OPTIMIZER_MOMENTUM;
     }
@@ -109,7 +116,8 @@ static void kind_refine(gw_optimizer *optimizer, int nesterov) {
     }
 }
 
-static int hyper_read(gw_optimizer *optimizer, const json_t *hyper, const char *file) {
+static int hyper_read(gw_optimizer *optimizer, const json_t *hyper, const char *file)
+{
     hyper_reader reader = {hyper, file, GW_CLI_OK};
     const gw_optimizer_kind kind = optimizer->kind;
     if (json_object_get(hyper, "lr") == NULL) {
@@ -133,7 +141,8 @@ static int hyper_read(gw_optimizer *optimizer, const json_t *hyper, const char *
 }
 
 /* "tensors" is optional; where it counts the values it must count them right. */
-static int tensors_sum(const json_t *tensors, const char *file, uint64_t *sum) {
+static int tensors_sum(const json_t *tensors, const char *file, uint64_t *sum)
+{
     uint64_t total = 0;
     for (size_t i = 0; i < json_array_size(tensors); i++) {
         const json_t *taken = json_object_get(json_array_get(tensors, i), "taken");
@@ -147,7 +156,8 @@ static int tensors_sum(const json_t *tensors, const char *file, uint64_t *sum) {
     return GW_CLI_OK;
 }
 
-static int description_read(gw_snapshot *snapshot, const json_t *root, uint64_t *tensor_sum) {
+static int description_read(gw_snapshot *snapshot, const json_t *root, uint64_t *tensor_sum)
+{
     const char *file = snapshot->json.name;
     const char *name = json_string_value(json_object_get(root, "optimizer"));
     if (name == NULL) {
@@ -179,7 +189,8 @@ static int description_read(gw_snapshot *snapshot, const json_t *root, uint64_t 
     return json_is_array(tensors) ? tensors_sum(tensors, file, tensor_sum) : GW_CLI_OK;
 }
 
-static int json_read(gw_snapshot *snapshot, uint64_t *tensor_sum) {
+static int json_read(gw_snapshot *snapshot, uint64_t *tensor_sum)
+{
     json_error_t error;
     json_t *root =
         json_loadb((const char *)snapshot->json.data, snapshot->json.size, JSON_REJECT_DUPLICATES, &error);
@@ -198,7 +209,8 @@ static int json_read(gw_snapshot *snapshot, uint64_t *tensor_sum) {
 /* ---- arrays ---- */
 
 /* NAME.json, PART -> NAME-PART.npy; the caller frees it. NULL without memory. */
-static char *array_path(const char *json_path, const char *part) {
+static char *array_path(const char *json_path, const char *part)
+{
     static const char suffix[] = ".json";
     size_t stem_len = strlen(json_path);
     if (stem_len >= sizeof suffix && strcmp(json_path + stem_len - (sizeof suffix - 1), suffix) == 0) {
@@ -213,7 +225,8 @@ static char *array_path(const char *json_path, const char *part) {
 }
 
 /* Opens one array and holds it against the length of those before it. */
-static int array_open(gw_snapshot *snapshot, int slot, const char *part, gw_npy_u2 u2) {
+static int array_open(gw_snapshot *snapshot, int slot, const char *part, gw_npy_u2 u2)
+{
     char *path = array_path(snapshot->json.name, part);
     if (path == NULL) {
         return gw_cli_error(GW_CLI_IO, snapshot->json.name, "not enough memory");
@@ -238,14 +251,16 @@ static int array_open(gw_snapshot *snapshot, int slot, const char *part, gw_npy_
 }
 
 /* The buffer of momentum comes into being with the first update; before it there may be no file. */
-static int momentum_buffer_is_absent(const gw_snapshot *snapshot) {
+static int momentum_buffer_is_absent(const gw_snapshot *snapshot)
+{
     char *path = array_path(snapshot->json.name, "momentum_buffer");
     const int absent = snapshot->optimizer.step == 1 && path != NULL && access(path, F_OK) != 0;
     free(path);
     return absent;
 }
 
-static int state_open(gw_snapshot *snapshot) {
+static int state_open(gw_snapshot *snapshot)
+{
     const gw_optimizer *optimizer = &snapshot->optimizer;
     const char *m = NULL;
     const char *v = NULL;
@@ -289,7 +304,8 @@ static int state_open(gw_snapshot *snapshot) {
     return result;
 }
 
-static int snapshot_read(gw_snapshot *snapshot, const gw_snapshot_options *options) {
+static int snapshot_read(gw_snapshot *snapshot, const gw_snapshot_options *options)
+{
     uint64_t tensor_sum = UINT64_MAX;
     int result = json_read(snapshot, &tensor_sum);
     if (result != GW_CLI_OK) {
@@ -316,7 +332,8 @@ static int snapshot_read(gw_snapshot *snapshot, const gw_snapshot_options *optio
     return result;
 }
 
-int gw_snapshot_open_input(gw_snapshot *snapshot, gw_input_file *input, const gw_snapshot_options *options) {
+int gw_snapshot_open_input(gw_snapshot *snapshot, gw_input_file *input, const gw_snapshot_options *options)
+{
     memset(snapshot, 0, sizeof *snapshot);
     snapshot->json = *input;
     memset(input, 0, sizeof *input);
@@ -327,14 +344,16 @@ int gw_snapshot_open_input(gw_snapshot *snapshot, gw_input_file *input, const gw
     return result;
 }
 
-int gw_snapshot_open(gw_snapshot *snapshot, const char *path, const gw_snapshot_options *options) {
+int gw_snapshot_open(gw_snapshot *snapshot, const char *path, const gw_snapshot_options *options)
+{
     memset(snapshot, 0, sizeof *snapshot);
     gw_input_file input;
     const int result = gw_input_file_open(&input, path);
     return result != GW_CLI_OK ? result : gw_snapshot_open_input(snapshot, &input, options);
 }
 
-void gw_snapshot_close(gw_snapshot *snapshot) {
+void gw_snapshot_close(gw_snapshot *snapshot)
+{
     for (int i = 0; i < GW_SNAPSHOT_ARRAY_COUNT; i++) {
         gw_npy_close(&snapshot->array[i]);
         free(snapshot->path[i]);
@@ -343,7 +362,8 @@ void gw_snapshot_close(gw_snapshot *snapshot) {
     memset(snapshot, 0, sizeof *snapshot);
 }
 
-int gw_snapshot_has_file(const gw_snapshot *snapshot, const char *path) {
+int gw_snapshot_has_file(const gw_snapshot *snapshot, const char *path)
+{
     int found = gw_atomic_file_is_input(path, &snapshot->json);
     for (int i = 0; i < GW_SNAPSHOT_ARRAY_COUNT; i++) {
         found |= gw_atomic_file_is_input(path, &snapshot->array[i].input);

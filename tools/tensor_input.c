@@ -12,18 +12,21 @@
 #include <stdlib.h>
 #include <string.h>
 
-static int is_frame(const gw_input_file *input) {
+static int is_frame(const gw_input_file *input)
+{
     static const uint8_t magic[4] = {0x67, 0x57, 0x66, 0x1a};
     return input->size >= sizeof magic && memcmp(input->data, magic, sizeof magic) == 0;
 }
 
-static int name_ends(const char *name, const char *suffix) {
+static int name_ends(const char *name, const char *suffix)
+{
     const size_t len = strlen(name);
     const size_t suffix_len = strlen(suffix);
     return len >= suffix_len && strcmp(name + len - suffix_len, suffix) == 0;
 }
 
-static int source_open(gw_tensor_input *tensor, const char *path, const gw_codec_request *request) {
+static int source_open(gw_tensor_input *tensor, const char *path, const gw_codec_request *request)
+{
     gw_input_file input;
     int result = gw_input_file_open(&input, path);
     if (result != GW_CLI_OK) {
@@ -52,7 +55,8 @@ static int source_open(gw_tensor_input *tensor, const char *path, const gw_codec
     return result;
 }
 
-static int values_convert(gw_tensor_input *tensor, gw_dtype dtype) {
+static int values_convert(gw_tensor_input *tensor, gw_dtype dtype)
+{
     if (tensor->dtype != GW_FP32) {
         return gw_cli_error(GW_CLI_USAGE, tensor->name, "--convert needs fp32 input, this is %s",
                             gw_dtype_name(tensor->dtype));
@@ -67,7 +71,8 @@ static int values_convert(gw_tensor_input *tensor, gw_dtype dtype) {
     return GW_CLI_OK;
 }
 
-int gw_tensor_input_open(gw_tensor_input *tensor, const char *path, const gw_codec_request *request) {
+int gw_tensor_input_open(gw_tensor_input *tensor, const char *path, const gw_codec_request *request)
+{
     memset(tensor, 0, sizeof *tensor);
     tensor->name = path;
     int result = source_open(tensor, path, request);
@@ -83,7 +88,8 @@ int gw_tensor_input_open(gw_tensor_input *tensor, const char *path, const gw_cod
     return result;
 }
 
-int gw_tensor_input_prepare(gw_tensor_input *tensor, const gw_codec_request *request) {
+int gw_tensor_input_prepare(gw_tensor_input *tensor, const gw_codec_request *request)
+{
     int result = GW_CLI_OK;
     if (tensor->is_snapshot && !request->has_drop) {
         result = gw_map_run_make(&tensor->map, &tensor->snapshot, request->wire_scale,
@@ -104,7 +110,8 @@ int gw_tensor_input_prepare(gw_tensor_input *tensor, const gw_codec_request *req
     return result;
 }
 
-void gw_tensor_input_close(gw_tensor_input *tensor) {
+void gw_tensor_input_close(gw_tensor_input *tensor)
+{
     gw_map_run_free(&tensor->map);
     free(tensor->converted);
     gw_npy_close(&tensor->npy);
@@ -112,10 +119,12 @@ void gw_tensor_input_close(gw_tensor_input *tensor) {
     memset(tensor, 0, sizeof *tensor);
 }
 
-int gw_tensor_input_has_file(const gw_tensor_input *tensor, const char *path) {
+int gw_tensor_input_has_file(const gw_tensor_input *tensor, const char *path)
+{
     return gw_atomic_file_is_input(path, &tensor->npy.input) || gw_snapshot_has_file(&tensor->snapshot, path);
 }
 
-const char *gw_tensor_input_map_name(const gw_tensor_input *tensor) {
+const char *gw_tensor_input_map_name(const gw_tensor_input *tensor)
+{
     return tensor->map.levels != NULL ? gw_optimizer_name(tensor->snapshot.optimizer.kind) : "constant";
 }
