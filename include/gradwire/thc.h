@@ -146,7 +146,8 @@ typedef struct gw_thc_config {
  * 8 bits with the largest granularity <= 31 that fits, else 16 bits with granularity <= 51, else 32; the
  * optimal table for a p that minimises quantization + truncation with error feedback and quantization / n +
  * truncation without (p a power of 1/2); non-finite blocks are errors; seed and job 0. Tables come from
- * rodata where listed, else workspace (as for gw_thc_table_solve(); may be NULL if worker_max <= 8) is used.
+ * rodata where listed, else workspace (as for gw_thc_table_solve(); may be NULL for worker_max <= 1285 with
+ * lane_bits 0) is used.
  *
  * bits 1..4; lane_bits 0 (choose) or 8, 16, 32. GW_ERR_ARG, GW_ERR_OPTION, GW_ERR_OVERFLOW if a given
  * lane_bits cannot hold the sum, GW_ERR_WORKSPACE. *p_out (may be NULL) gets p. *config and *p_out are
@@ -422,6 +423,12 @@ GW_API GW_MUST_CHECK gw_status gw_thc_decode_reduced(const gw_thc *thc, const gw
                                                      size_t dst_capacity, void *workspace,
                                                      size_t workspace_size, uint64_t *missing,
                                                      uint64_t *bad_block);
+
+/* Contributors of block i (counted from the start of the range) of such an output; 0: missing. Checked by
+ * gw_thc_decode_reduced() only. UINT32_MAX if the range does not fit thc and reduced_size, or has no block i.
+ */
+GW_API uint32_t gw_thc_reduced_members(const gw_thc *thc, const gw_thc_range *range, const uint8_t *reduced,
+                                       size_t reduced_size, uint64_t i);
 
 /* Decodes one worker's indices: what it contributes to the sum, x - error. range->rank is not used. */
 GW_API GW_MUST_CHECK gw_status gw_thc_decode_indices(const gw_thc *thc, const gw_thc_range *range,

@@ -180,7 +180,7 @@ gw_status gw_thc_agg_add_indices_many(const gw_thc_agg *agg, uint8_t *lanes, uin
     }
     for (size_t s = 0; s < source_count; s++)
         GW_KERNEL(agg, add_indices)
-        (lanes, indices[s], len, agg->table.bits, agg->table.value, agg->lane_bits);
+    (lanes, indices[s], len, agg->table.bits, agg->table.value, agg->lane_bits);
     return GW_OK;
 }
 

@@ -134,6 +134,18 @@ gw_status gw_thc_decode_reduced(const gw_thc *thc, const gw_thc_range *range, co
     return decode_lanes(&r, reduced, NULL, counts, patterns, missing, bad_block);
 }
 
+uint32_t gw_thc_reduced_members(const gw_thc *thc, const gw_thc_range *range, const uint8_t *reduced,
+                                size_t reduced_size, uint64_t i)
+{
+    gw_thc_span span;
+
+    if (reduced == NULL || gw_thc_span_make(&span, thc, range) != GW_OK || i >= span.blocks ||
+        reduced_size < gw_thc_reduced_size(thc, range->count, range->first_block, range->block_count))
+        return UINT32_MAX;
+    unsigned lane_bits = thc->config.lane_bits;
+    return gw_thc_lane_load(reduced + (span.lanes + (size_t)i) * (lane_bits / 8), lane_bits);
+}
+
 gw_status gw_thc_receiver_put_indices(gw_thc_receiver *r, uint64_t i, const uint8_t *indices,
                                       const uint32_t *patterns)
 {
