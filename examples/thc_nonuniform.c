@@ -2,6 +2,8 @@
  * Non-uniform THC (Algorithm 2 of the paper): an optimal table, expanded by whoever adds. Here every worker
  * expands its own indices and the sum is a plain integer all-reduce (MPI_SUM on bytes, ncclSum on ncclUint32,
  * a switch): nobody in the middle knows about THC. One worker stays away; the count lanes say so.
+ *
+ * SPDX-License-Identifier: BSD-2-Clause
  */
 #include <math.h>
 #include <stdio.h>

@@ -3,6 +3,8 @@
  * both directions. Workers repeat what is not answered; the server adds nothing twice and repeats results.
  *
  *   thc_udp [WORKERS [LOSS_PERCENT [ROUNDS]]]     default 4 workers, 5 percent, 3 rounds
+ *
+ * SPDX-License-Identifier: BSD-2-Clause
  */
 #include <arpa/inet.h>
 #include <math.h>

@@ -1,6 +1,8 @@
 /*
  * Uniform THC (Algorithm 1 of the paper): minimum and maximum over all workers, evenly spaced levels, integer
  * sums. Four workers in one process; every array would travel between machines.
+ *
+ * SPDX-License-Identifier: BSD-2-Clause
  */
 #include <math.h>
 #include <stdio.h>

@@ -102,6 +102,8 @@ def text():
         rows.append(f"    {{{feedback}, {p_log2}, {first}, {last}, {{{bits}, {g}, {{{row}}}}}}},\n")
     return '''/*
  * Default tables by bits, error feedback and number of workers. Written by scripts/thc_default_tables.py; do not edit.
+ *
+ * SPDX-License-Identifier: BSD-2-Clause
  */
 #include "core/thc_default_tables.h"
 

@@ -1,27 +1,32 @@
 /*
- * Philox4x32-10, the counter-based random number generator of Salmon et al., "Parallel Random Numbers: As Easy as
- * 1, 2, 3" (SC 2011). 128 bits of counter and 64 bits of key give 128 random bits; there is no state, so any lane,
- * thread, device or retransmission computes the bits of any element by itself.
+ * Philox4x32-10, the counter-based random number generator of Salmon et al., "Parallel Random Numbers: As
+ * Easy as 1, 2, 3" (SC 2011). 128 bits of counter and 64 bits of key give 128 random bits; there is no state,
+ * so any lane, thread, device or retransmission computes the bits of any element by itself.
  *
  * The layouts of key and counter are part of the format: docs/numerics.md (stochastic rounding of GCOMP) and
  * docs/numerics-thc.md (signs and rounding of THC) say what each word holds.
+ *
+ * SPDX-License-Identifier: BSD-2-Clause
  */
 #ifndef GW_PHILOX_H
 #define GW_PHILOX_H
 
 #include <stdint.h>
 
-/* Multipliers and Weyl increments of the published generator (increments: golden ratio and sqrt(3) - 1, in 2^-32). */
-#define GW_PHILOX_MUL0 0xd2511f53u
-#define GW_PHILOX_MUL1 0xcd9e8d57u
-#define GW_PHILOX_WEYL0 0x9e3779b9u
-#define GW_PHILOX_WEYL1 0xbb67ae85u
+/* Multipliers and Weyl increments of the published generator (increments: golden ratio and sqrt(3) - 1, in
+ * 2^-32). */
+#define GW_PHILOX_MUL0   0xd2511f53u
+#define GW_PHILOX_MUL1   0xcd9e8d57u
+#define GW_PHILOX_WEYL0  0x9e3779b9u
+#define GW_PHILOX_WEYL1  0xbb67ae85u
 #define GW_PHILOX_ROUNDS 10
 
 /*
- * out[0..4) = Philox4x32-10 of the counter {c0, c1, c2, c3} under the key {low 32 bits of key, high 32 bits of key}.
+ * out[0..4) = Philox4x32-10 of the counter {c0, c1, c2, c3} under the key {low 32 bits of key, high 32 bits
+ * of key}.
  */
-static inline void gw_philox4x32(uint32_t out[4], uint64_t key, uint32_t c0, uint32_t c1, uint32_t c2, uint32_t c3)
+static inline void gw_philox4x32(uint32_t out[4], uint64_t key, uint32_t c0, uint32_t c1, uint32_t c2,
+                                 uint32_t c3)
 {
     uint32_t k0 = (uint32_t)key;
     uint32_t k1 = (uint32_t)(key >> 32);

@@ -1,6 +1,8 @@
 /*
  * The aggregator: sets, checks, then integer adds. Part of the firmware profile (GW_FIRMWARE: no float, no
  * function pointer, no kernel table; the scalar kernels are called by name).
+ *
+ * SPDX-License-Identifier: BSD-2-Clause
  */
 #include "core/thc_aggregate.h"
 

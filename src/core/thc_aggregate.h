@@ -1,5 +1,7 @@
 /*
  * Contributor sets: bit r of the set is bit r % 8 of byte r / 8.
+ *
+ * SPDX-License-Identifier: BSD-2-Clause
  */
 #ifndef GW_THC_AGGREGATE_H
 #define GW_THC_AGGREGATE_H

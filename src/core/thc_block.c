@@ -1,5 +1,7 @@
 /*
  * One block: what its patterns mean, and its way back from lanes to values.
+ *
+ * SPDX-License-Identifier: BSD-2-Clause
  */
 #include "core/thc_context.h"
 #include "core/thc_float.h"

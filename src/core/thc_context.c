@@ -1,5 +1,7 @@
 /*
  * Configuration, context, geometry.
+ *
+ * SPDX-License-Identifier: BSD-2-Clause
  */
 #include "core/thc_context.h"
 

@@ -1,6 +1,8 @@
 /*
  * What the parts of THC share behind a context: geometry, checks of ranges and patterns, one block's way
  * back.
+ *
+ * SPDX-License-Identifier: BSD-2-Clause
  */
 #ifndef GW_THC_CONTEXT_H
 #define GW_THC_CONTEXT_H

@@ -1,5 +1,7 @@
 /*
  * Receiver: lanes to values, by the number of contributors of every block.
+ *
+ * SPDX-License-Identifier: BSD-2-Clause
  */
 #include "core/thc_decode.h"
 

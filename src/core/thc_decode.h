@@ -1,6 +1,8 @@
 /*
  * The receiver's loop state, for callers with their lanes in arrays (thc_decode.c) and in frames
  * (thc_frame_decode.c).
+ *
+ * SPDX-License-Identifier: BSD-2-Clause
  */
 #ifndef GW_THC_DECODE_H
 #define GW_THC_DECODE_H

@@ -1,5 +1,7 @@
 /*
  * Default tables by bits, error feedback and number of workers. Written by scripts/thc_default_tables.py; do not edit.
+ *
+ * SPDX-License-Identifier: BSD-2-Clause
  */
 #include "core/thc_default_tables.h"
 

@@ -1,5 +1,7 @@
 /*
  * The rows of thc_default_tables.c.
+ *
+ * SPDX-License-Identifier: BSD-2-Clause
  */
 #ifndef GW_THC_DEFAULT_TABLES_H
 #define GW_THC_DEFAULT_TABLES_H

@@ -1,6 +1,8 @@
 /*
  * Which kernel table a THC context uses. Compiled without instruction-set flags; names of backends appear
  * only here and in dispatch.c.
+ *
+ * SPDX-License-Identifier: BSD-2-Clause
  */
 #include "core/thc_kernels.h"
 

@@ -4,6 +4,8 @@
  *   0  4  magic 'g','W','e',0x1a      8  8  first element     24  4  CRC32C of bytes 0..23 and of the values
  *   4  4  version 0                  16  8  elements          28 12  zero          40  4 * elements  fp32
  * values
+ *
+ * SPDX-License-Identifier: BSD-2-Clause
  */
 #include "core/bytes.h"
 #include "core/thc_float.h"

@@ -2,6 +2,8 @@
  * Bit patterns of fp32 and the one rule about small numbers: subnormals and -0 count as +0. It is applied to
  * bits, never left to the processor, so that results do not depend on its flush modes (docs/numerics-thc.md,
  * "Small numbers").
+ *
+ * SPDX-License-Identifier: BSD-2-Clause
  */
 #ifndef GW_THC_FLOAT_H
 #define GW_THC_FLOAT_H

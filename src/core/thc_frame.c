@@ -1,5 +1,7 @@
 /*
  * The byte layout of THC frames: reading and writing side by side. Integers only.
+ *
+ * SPDX-License-Identifier: BSD-2-Clause
  */
 #include "core/thc_frame.h"
 

@@ -1,6 +1,8 @@
 /*
  * THC frames inside the library: where the parts of a checked frame are. docs/format-thc.md section 2 has the
  * layout.
+ *
+ * SPDX-License-Identifier: BSD-2-Clause
  */
 #ifndef GW_THC_FRAME_H
 #define GW_THC_FRAME_H

@@ -1,5 +1,7 @@
 /*
  * Frames made from values, and values from frames.
+ *
+ * SPDX-License-Identifier: BSD-2-Clause
  */
 #include "core/thc_decode.h"
 #include "core/thc_frame.h"

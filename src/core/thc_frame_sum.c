@@ -1,5 +1,7 @@
 /*
  * Sums of frames: lanes and contributor sets in a frame of their own, so that sums of sums are sums.
+ *
+ * SPDX-License-Identifier: BSD-2-Clause
  */
 #include "core/thc_aggregate.h"
 #include "core/thc_frame.h"

@@ -7,6 +7,8 @@
  * exactly the ranges named. Float arithmetic is IEEE fp32 or fp64 +, -, *, / in the order written, never
  * contracted; comparisons of magnitudes are made on bit patterns, so flush-to-zero modes change nothing.
  * docs/numerics-thc.md derives the rules.
+ *
+ * SPDX-License-Identifier: BSD-2-Clause
  */
 #ifndef GW_THC_KERNELS_H
 #define GW_THC_KERNELS_H

@@ -1,6 +1,8 @@
 /*
  * Normal density, distribution and quantile. Straight series, chosen because their terms all have one sign
  * for x > 0: no cancellation, so the error is a few roundings and easy to state.
+ *
+ * SPDX-License-Identifier: BSD-2-Clause
  */
 #include "core/thc_normal.h"
 

@@ -1,5 +1,7 @@
 /*
  * The packet checks that aggregators need. Part of the firmware profile; thc_packet_parse.c has the rest.
+ *
+ * SPDX-License-Identifier: BSD-2-Clause
  */
 #include "core/thc_packet.h"
 

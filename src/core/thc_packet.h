@@ -1,6 +1,8 @@
 /*
  * Packets inside the library (docs/format-thc.md section 4). The wire order of the header is the natural
  * layout of gw_thc_packet_header, so a little-endian machine copies it whole, once; nothing is read twice.
+ *
+ * SPDX-License-Identifier: BSD-2-Clause
  */
 #ifndef GW_THC_PACKET_H
 #define GW_THC_PACKET_H

@@ -1,5 +1,7 @@
 /*
  * Packets for workers and hosts: sizes, writing, and the complete check of bytes from the network.
+ *
+ * SPDX-License-Identifier: BSD-2-Clause
  */
 #include "core/thc_context.h"
 #include "core/thc_packet.h"

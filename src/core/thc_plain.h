@@ -1,5 +1,7 @@
 /*
  * The two patterns of a plain block: codes of its maximum and of minus its minimum, which order like numbers.
+ *
+ * SPDX-License-Identifier: BSD-2-Clause
  */
 #ifndef GW_THC_PLAIN_H
 #define GW_THC_PLAIN_H

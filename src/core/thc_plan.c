@@ -1,6 +1,8 @@
 /*
  * Recommended configurations: granularity and lanes by the number of workers, p by what error remains after
  * averaging.
+ *
+ * SPDX-License-Identifier: BSD-2-Clause
  */
 #include "core/bytes.h"
 #include "core/thc_context.h"

@@ -2,6 +2,8 @@
  * The parameter server: slots with two versions each. A version keeps the packet that it will be sent down
  * as, so a result is never built or copied: closing it makes its bytes the answer. Part of the firmware
  * profile.
+ *
+ * SPDX-License-Identifier: BSD-2-Clause
  */
 #include "core/thc_server.h"
 

@@ -4,6 +4,8 @@
  *   slot      gw_thc_slot, then the arrays of version 0, then those of version 1
  *   version   the packet as it will go down: header (48 bytes), contributor set, lanes; then the set of
  * workers seen
+ *
+ * SPDX-License-Identifier: BSD-2-Clause
  */
 #ifndef GW_THC_SERVER_H
 #define GW_THC_SERVER_H

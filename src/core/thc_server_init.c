@@ -1,5 +1,7 @@
 /*
  * Making a parameter server. A NIC's host does this; the packet path is in thc_server.c.
+ *
+ * SPDX-License-Identifier: BSD-2-Clause
  */
 #include "core/bytes.h"
 #include "core/thc_context.h"

@@ -4,6 +4,8 @@
  * The cost of a table is a sum over neighbouring table values, so the best table is a shortest path over grid
  * points with 2^bits - 1 steps (the paper enumerates instead, and assumes a symmetry that optima need not
  * have).
+ *
+ * SPDX-License-Identifier: BSD-2-Clause
  */
 #include "gradwire/thc.h"
 

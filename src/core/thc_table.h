@@ -1,5 +1,7 @@
 /*
  * Table prices by threshold instead of by p, for contexts and plans.
+ *
+ * SPDX-License-Identifier: BSD-2-Clause
  */
 #ifndef GW_THC_TABLE_H
 #define GW_THC_TABLE_H

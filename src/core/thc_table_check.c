@@ -1,5 +1,7 @@
 /*
  * Validity of a table. Apart from the other table code because firmware needs it, and nothing else there.
+ *
+ * SPDX-License-Identifier: BSD-2-Clause
  */
 #include "gradwire/thc.h"
 

@@ -1,5 +1,7 @@
 /*
  * Worker side: phase one (norms, with or without the rotation), phase two (encode), error feedback.
+ *
+ * SPDX-License-Identifier: BSD-2-Clause
  */
 #include "core/thc_context.h"
 #include "core/thc_float.h"

@@ -1,5 +1,7 @@
 /*
  * Stage aggregate: integer adds. Also the kernels of the firmware profile, where they are called directly.
+ *
+ * SPDX-License-Identifier: BSD-2-Clause
  */
 #include "core/bytes.h"
 #include "core/thc_kernels.h"

@@ -1,5 +1,7 @@
 /*
  * Element types to fp32 and back, with the error memory added on the way in.
+ *
+ * SPDX-License-Identifier: BSD-2-Clause
  */
 #include "core/thc_kernels.h"
 #include "core/half.h"

@@ -1,5 +1,7 @@
 /*
  * The scalar kernel table of THC: every slot, and the specification of all others.
+ *
+ * SPDX-License-Identifier: BSD-2-Clause
  */
 #include "core/thc_kernels.h"
 

@@ -1,6 +1,8 @@
 /*
  * Stage norm: one uint32 pattern per block whose integer maximum over workers bounds the block of every
  * worker.
+ *
+ * SPDX-License-Identifier: BSD-2-Clause
  */
 #include "core/thc_kernels.h"
 #include "core/sqrt.h"

@@ -1,5 +1,7 @@
 /*
  * Stage pack: indices of 1 to 4 bits, 64 at a time, in an order that unpacks with whole-register shifts.
+ *
+ * SPDX-License-Identifier: BSD-2-Clause
  */
 #include "core/thc_kernels.h"
 

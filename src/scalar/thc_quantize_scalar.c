@@ -1,6 +1,8 @@
 /*
  * Stage quantize: clamp, then one unbiased draw between the two table values around the position (the paper's
  * stochastic quantization, section 3; the released code draws twice and has more variance).
+ *
+ * SPDX-License-Identifier: BSD-2-Clause
  */
 #include "core/thc_kernels.h"
 #include "core/philox.h"

@@ -1,6 +1,8 @@
 /*
  * Stages rotate and rotate back: the randomized Hadamard transform of one block, and the shift of plain THC
  * in its place.
+ *
+ * SPDX-License-Identifier: BSD-2-Clause
  */
 #include "core/thc_kernels.h"
 #include "core/philox.h"

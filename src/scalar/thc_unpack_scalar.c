@@ -1,5 +1,7 @@
 /*
  * Stage unpack: summed lanes to centred, scaled fp32; and the residual of error feedback.
+ *
+ * SPDX-License-Identifier: BSD-2-Clause
  */
 #include "core/thc_kernels.h"
 #include "core/thc_float.h"

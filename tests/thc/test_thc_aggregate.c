@@ -1,6 +1,8 @@
 /*
  * The aggregator: every lane and index width against plain integers, refusals (rows 40 to 42), all or
  * nothing.
+ *
+ * SPDX-License-Identifier: BSD-2-Clause
  */
 #include <stdlib.h>
 #include <string.h>

@@ -1,5 +1,7 @@
 /*
  * Worker and receiver: homomorphism, error feedback, loss, splits, policies, hostile blocks.
+ *
+ * SPDX-License-Identifier: BSD-2-Clause
  */
 #include <math.h>
 #include <stdlib.h>

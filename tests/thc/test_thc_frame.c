@@ -1,5 +1,7 @@
 /*
  * Frames: round trips, sums of sums, loss, and every hostile header and content (rows 1 to 9, 31, 40 to 46).
+ *
+ * SPDX-License-Identifier: BSD-2-Clause
  */
 #include <math.h>
 #include <stdlib.h>

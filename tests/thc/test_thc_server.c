@@ -1,6 +1,8 @@
 /*
  * Packets and the parameter server: a lossy, duplicating, reordering network against a model in plain
  * integers, and the refusals of rows 39 to 43.
+ *
+ * SPDX-License-Identifier: BSD-2-Clause
  */
 #include <stdlib.h>
 #include <string.h>

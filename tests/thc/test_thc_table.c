@@ -1,5 +1,7 @@
 /*
  * Tables: published optima, an independent quadrature, brute force, the defaults.
+ *
+ * SPDX-License-Identifier: BSD-2-Clause
  */
 #include <math.h>
 #include <stdlib.h>

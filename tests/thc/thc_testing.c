@@ -1,3 +1,6 @@
+/*
+ * SPDX-License-Identifier: BSD-2-Clause
+ */
 #include "thc_testing.h"
 
 #include <math.h>

@@ -1,5 +1,7 @@
 /*
  * What the THC tests share: seeded random data, configurations, one call to run n workers.
+ *
+ * SPDX-License-Identifier: BSD-2-Clause
  */
 #ifndef GW_THC_TESTING_H
 #define GW_THC_TESTING_H
