@@ -53,7 +53,7 @@ static int needs_map(const gw_gcomp_info *info)
 
 static gw_status check_map(const gw_codec *codec, const gw_gcomp_info *info, const gw_gcomp_map *map)
 {
-    if (map == NULL || map->len != info->len || (info->len != 0 && (map->levels == NULL || map->digest == NULL))) {
+    if (map == NULL || map->base > 1023 || map->len != info->len || (info->len != 0 && (map->levels == NULL || map->digest == NULL))) {
         return GW_ERR_MAP;
     }
     /* Of chunks of another length there are not as many digests. */
@@ -419,6 +419,9 @@ static gw_status decode_chunk(gw_decoding *d, uint64_t index, uint8_t *dst)
             return GW_ERR_CORRUPT;
         }
         if (is_owner) {
+            if (size < d->book_size) {
+                return GW_ERR_CORRUPT; /* only if the entry changed: load_book() has read it a second time */
+            }
             data += d->book_size;
             size -= d->book_size;
         }
