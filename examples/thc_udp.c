@@ -65,7 +65,7 @@ static int open_socket(struct sockaddr_in *address)
 
 /* ------------ server ------------ */
 
-static gw_thc_server make_server(gw_thc_op op)
+static gw_thc_server make_server(gw_thc_op op, void **memory)
 {
     gw_thc_server_config c = {
         .table = config.table,
@@ -83,15 +83,17 @@ static gw_thc_server make_server(gw_thc_op op)
     };
     gw_thc_server server;
     size_t size = gw_thc_server_memory_size(&c);
-    check(gw_thc_server_init(&server, &c, malloc(size), size, GW_BACKEND_ALL), "server");
+    *memory = malloc(size);
+    check(gw_thc_server_init(&server, &c, *memory, size, GW_BACKEND_ALL), "server");
     return server;
 }
 
 /* Until all children have left. The transport is here, the state machine in the library. */
 static int serve(int fd)
 {
-    gw_thc_server sums = make_server(GW_THC_OP_SUM);
-    gw_thc_server norms = make_server(GW_THC_OP_MAX);
+    void *sums_memory, *norms_memory;
+    gw_thc_server sums = make_server(GW_THC_OP_SUM, &sums_memory);
+    gw_thc_server norms = make_server(GW_THC_OP_MAX, &norms_memory);
     struct sockaddr_in address[WORKERS_MAX];
     int known[WORKERS_MAX] = {0}, alive = workers, failed = 0;
     unsigned long received = 0, added = 0;
@@ -126,6 +128,8 @@ static int serve(int fd)
         }
     }
     printf("server: %lu packets, %lu of them added, the rest repeats\n", received, added);
+    free(sums_memory);
+    free(norms_memory);
     return failed || added != (unsigned long)(2 * workers * rounds * BLOCKS);
 }
 

@@ -96,7 +96,7 @@ GW_API GW_MUST_CHECK gw_status gw_gcomp_map_rule_init(const gw_optimizer *optimi
  *   1. gw_gcomp_map_scan() returns in *top the largest quarter-octave (fp32 bits >> 21) of the ratios
  *      |num / (lr * c)| * wire_scale of its range, 0 if there is none. The caller takes the maximum over all ranges (and
  *      ranks, if they do not hold the same state); gw_gcomp_map_base() turns it into the base of the map.
- *   2. gw_gcomp_map_build() writes one byte per parameter: K = quarter-octave - base + 1, at most 255; 0 = drop nothing.
+ *   2. gw_gcomp_map_build() writes one byte per parameter: K = quarter-octave - base, at most 255; 0 = drop nothing.
  *
  * backends: mask of permitted backends (GW_BACKEND_ALL). `levels` gets len bytes and must not overlap the state.
  * GW_OK; GW_ERR_ARG.

@@ -132,6 +132,13 @@ static inline int gw_is_zero(const uint8_t *p, size_t size)
     return any == 0;
 }
 
+/* 1 if the two ranges share a byte. Ranges do not wrap around the address space. */
+static inline int gw_is_overlapping(const void *a, size_t a_size, const void *b, size_t b_size)
+{
+    const uintptr_t x = (uintptr_t)a, y = (uintptr_t)b;
+    return a_size != 0 && b_size != 0 && (x < y ? y - x < a_size : x - y < b_size);
+}
+
 static inline uint32_t gw_min_u32(uint32_t a, uint32_t b)
 {
     return a < b ? a : b;

@@ -513,6 +513,10 @@ static gw_status decode_range(const gw_gcomp *codec, const void *src, size_t src
     if (mode != DECODE_VALIDATE && values != 0 && dst == NULL) {
         return GW_ERR_ARG;
     }
+    const size_t value_size = (size_t)values * gw_traits_of((uint32_t)info->dtype)->size;
+    if (mode != DECODE_VALIDATE && gw_is_overlapping(dst, value_size, src, (size_t)info->frame_size)) {
+        return GW_ERR_ARG;
+    }
     gw_decoding d;
     gw_status status = gw_decoding_begin(&d, inside, (const uint8_t *)src, info, map, workspace, workspace_size);
     return status != GW_OK ? status : decode_chunks(&d, chunk_first, chunk_count, (uint8_t *)dst, mode, bad_chunk);

@@ -449,6 +449,9 @@ gw_status gw_gcomp_encode(const gw_gcomp *codec, const gw_gcomp_source *source, 
     e.offset = e.info.payload_offset;
     const uint8_t *values = (const uint8_t *)source->values;
     const size_t size = gw_traits_of(e.rule.dtype)->size;
+    if (gw_is_overlapping(dst, bound, values, (size_t)source->len * size)) {
+        return GW_ERR_ARG;
+    }
     for (uint64_t chunk = 0; chunk < e.info.chunk_count; chunk += gw_group_chunks(e.codec)) {
         gw_encode_group(&e, chunk, values + (size_t)(chunk << e.info.chunk_log2) * size);
     }

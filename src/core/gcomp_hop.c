@@ -66,6 +66,10 @@ gw_status gw_gcomp_decode_add_encode(const gw_gcomp *codec, const void *src, siz
     if (bound == 0 || dst_capacity < bound) {
         return GW_ERR_DST;
     }
+    if (gw_is_overlapping(dst, bound, src, (size_t)info.frame_size) ||
+        gw_is_overlapping(dst, bound, source->values, (size_t)source->len * gw_dtype_size(info.dtype))) {
+        return GW_ERR_ARG;
+    }
     gw_decoding d;
     status = gw_decoding_begin(&d, e.codec, (const uint8_t *)src, &info, src_map, workspace, workspace_size);
     if (status != GW_OK) {

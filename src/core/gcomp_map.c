@@ -190,7 +190,7 @@ gw_status gw_gcomp_map_scan(const gw_gcomp_map_rule *rule, const gw_optimizer_st
 
 uint32_t gw_gcomp_map_base(uint32_t top)
 {
-    return top > 254 ? top - 254 : 1;
+    return top > 255 ? top - 255 : 1;
 }
 
 gw_status gw_gcomp_map_build(const gw_gcomp_map_rule *rule, const gw_optimizer_state *state, size_t len,

@@ -108,7 +108,7 @@ void gw_map_build_scalar(const gw_gcomp_map_rule *rule, const gw_optimizer_state
 {
     for (size_t i = 0; i < len; i++) {
         uint32_t q = quarter_octave(rule, state, i);
-        uint32_t k = q < base || q == 0 ? 0 : q - base + 1;
+        uint32_t k = q <= base ? 0 : q - base; /* so K + base - 1 is a quarter-octave below: the whole of it fits */
         levels[i] = (uint8_t)gw_min_u32(k, 255);
     }
 }

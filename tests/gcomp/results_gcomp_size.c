@@ -84,7 +84,7 @@ static published published_scheme(const gw_optimizer *o, const gw_optimizer_stat
 }
 
 /* Values of an explicit frame whose cut is deeper than the exact quotient, at the bound of the second moment that the map uses,
- * would allow: the map compares quarter-octaves, so the quotient may miss 2^n |g| by up to a factor of 1.25. */
+ * would allow: there must be none. */
 static uint64_t count_deeper(const gw_optimizer *o, const gw_optimizer_state *state, const float *g, uint64_t len,
                              const gw_gcomp_map *map)
 {
@@ -172,8 +172,8 @@ static int snapshot_table(const char *path)
             frame_run_free(&run);
         }
     }
-    printf("\n%llu values (%.2f %%) of the explicit frames are cut deeper than the exact quotient would allow, by less than a\n"
-           "quarter-octave (docs/numerics.md section 3).\n\n",
+    printf("\n%llu values (%.2f %%) of the explicit frames are cut deeper than the exact quotient would allow\n"
+           "(docs/numerics.md section 3).\n\n",
            (unsigned long long)deeper, 100.0 * (double)deeper / (double)snapshot.len);
     gw_snapshot_close(&snapshot);
     return ok;

@@ -517,6 +517,16 @@ static void arguments(void **state)
     assert_int_equal(gw_gcomp_peek(s.frame.at, s.size, 1, NULL), GW_ERR_ARG);
     assert_int_equal(gw_gcomp_check(codec, s.frame.at, s.size, NULL, NULL), GW_ERR_ARG);
 
+    /* Output over input, by the first and by the last byte. */
+    assert_int_equal(gw_gcomp_decode(codec, s.frame.at, s.size, NULL, s.frame.at, s.len, &len, &bad, work, work_size),
+                     GW_ERR_ARG);
+    assert_int_equal(gw_gcomp_decode_add(codec, s.frame.at, s.size, NULL, s.frame.at + s.size - 1, s.len, &len, &bad, work,
+                                         work_size),
+                     GW_ERR_ARG);
+    source = s.source;
+    source.values = dst + bound - 1;
+    assert_int_equal(gw_gcomp_encode(codec, &source, dst, bound, &size, work, work_size), GW_ERR_ARG);
+
     /* Limits. */
     assert_int_equal(gw_gcomp_peek(s.frame.at, s.size, s.len - 1, &info), GW_ERR_LIMIT);
     assert_int_equal(gw_gcomp_peek(s.frame.at, s.size, s.len, &info), GW_OK);

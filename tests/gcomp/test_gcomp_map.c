@@ -195,15 +195,16 @@ static void linear_optimizers_are_not_timid(void **state)
     }
 }
 
-/* K = quarter - base + 1, at most 255, 0 below the base. */
+/* K = quarter - base, at most 255, 0 from the base down. */
 static void base_and_saturation(void **state)
 {
     (void)state;
     assert_int_equal(gw_gcomp_map_base(0), 1);
     assert_int_equal(gw_gcomp_map_base(254), 1);
     assert_int_equal(gw_gcomp_map_base(255), 1);
-    assert_int_equal(gw_gcomp_map_base(256), 2);
-    assert_int_equal(gw_gcomp_map_base(1019), 765);
+    assert_int_equal(gw_gcomp_map_base(256), 1);
+    assert_int_equal(gw_gcomp_map_base(257), 2);
+    assert_int_equal(gw_gcomp_map_base(1019), 764);
     gw_optimizer o = optimizer(GW_OPTIMIZER_SGD);
     o.lr = 1.0;
     gw_gcomp_map_rule rule;
@@ -223,7 +224,7 @@ static void base_and_saturation(void **state)
         memset(levels, 0xee, sizeof levels);
         assert_int_equal(gw_gcomp_map_build(&rule, &arrays, COUNT, bases[b], GW_BACKEND_ALL, levels), GW_OK);
         for (uint32_t i = 0; i < COUNT; i++) {
-            const int32_t k = (int32_t)(4 + i) - (int32_t)bases[b] + 1;
+            const int32_t k = (int32_t)(4 + i) - (int32_t)bases[b];
             assert_int_equal(levels[i], k < 0 ? 0 : k > 255 ? 255 : k);
         }
     }

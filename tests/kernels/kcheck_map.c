@@ -309,7 +309,7 @@ static void build_body(kc_test *t)
     kc_equal(t, KC_OUTPUT, "levels", expected.levels, got.levels, len, 1);
     for (size_t i = 0; i < len && t->is_reference && !t->case_failed; i++) {
         const uint32_t k = got.levels[i];
-        const uint32_t q = k == 0 ? 0 : k + got.base - 1;
+        const uint32_t q = k == 0 ? 0 : k + got.base;
         /* Saturated bytes say less than the ratio does. */
         const uint32_t q_high = k == 0 ? got.base : k == 255 ? 1019 : q;
         check_level(t, &rule, i, q, q_high);

@@ -134,7 +134,8 @@ static int times(json_t *event, double *ts, double *duration)
     json_t *dur = json_object_get(event, "dur");
     *ts = json_is_number(start) ? json_number_value(start) : NAN;
     *duration = json_is_number(dur) ? json_number_value(dur) : dur == NULL ? 0 : NAN;
-    return isfinite(*ts) && isfinite(*duration) && *duration >= 0;
+    /* Beyond 2^53 us (285 years) a double no longer holds every microsecond. */
+    return *ts >= 0 && *ts <= 0x1p53 && *duration >= 0 && *duration <= 0x1p53;
 }
 
 /* Elements from "Input Dims": [[...], ...]; the first non-empty shape's product, 1 for [[]], -1 if not
@@ -221,7 +222,7 @@ static int take_event(reader *r, uint64_t offset, const char *text, size_t size)
             }
             int code = times(event, &ts, &duration)
                            ? add_collective(r, event, ts, duration)
-                           : bad_event(r, offset, "ts or dur is missing or no number");
+                           : bad_event(r, offset, "ts or dur is missing, negative, too large or no number");
             json_decref(event);
             return code;
         }
@@ -242,7 +243,7 @@ static int take_event(reader *r, uint64_t offset, const char *text, size_t size)
     json_t *args = json_object_get(event, "args");
     int64_t tid = (int64_t)json_integer_value(json_object_get(event, "tid"));
     if (name == NULL || !times(event, &ts, &duration)) {
-        code = bad_event(r, offset, "name, ts or dur is missing or no number");
+        code = bad_event(r, offset, "name, ts or dur is missing, negative, too large or no number");
     } else if (is_runtime && strstr(name, "Launch") != NULL) {
         json_t *correlation = json_object_get(args, "correlation");
         launch *l = list_add(&r->launches, 1);
@@ -490,7 +491,7 @@ static int ready_time(const reader *r, const accumulate *a, double *ready)
         json_decref(event);
         if (!good) {
             return gw_cli_error(GW_CLI_BAD_DATA, r->path,
-                                "kernel with correlation %lld: ts or dur is missing or no number",
+                                "kernel with correlation %lld: ts or dur is missing, negative, too large or no number",
                                 (long long)kernel->correlation);
         }
         *ready = ts + duration;

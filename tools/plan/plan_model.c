@@ -179,8 +179,8 @@ static const char *parse_time(const char *text, gw_plan_tick *ticks)
 
 enum { COLUMN_NAME, COLUMN_ELEMS, COLUMN_TIME, COLUMN_FLAGS, COLUMN_COUNT };
 
-/* Finds the columns of a header line. */
-static int read_header(const char *path, char *line, int column[COLUMN_COUNT])
+/* Finds the columns of a header line and counts its fields. */
+static int read_header(const char *path, char *line, int column[COLUMN_COUNT], int *field_count)
 {
     for (int c = 0; c < COLUMN_COUNT; c++) {
         column[c] = -1;
@@ -190,6 +190,7 @@ static int read_header(const char *path, char *line, int column[COLUMN_COUNT])
     int has_gap = 0;
     for (int index = 0; cursor != NULL; index++) {
         const char *field = next_field(&cursor);
+        *field_count = index + 1;
         int which = strcmp(field, "name") == 0     ? COLUMN_NAME
                     : strcmp(field, "elems") == 0  ? COLUMN_ELEMS
                     : strcmp(field, "bwd_us") == 0 ? (has_bwd = 1, COLUMN_TIME)
@@ -220,6 +221,7 @@ static int read_rows(const char *path, FILE *file, plan_model *model)
     size_t line_capacity = 0;
     ssize_t length;
     int column[COLUMN_COUNT];
+    int header_fields = 0;
     int result = GW_CLI_OK;
     unsigned long number = 0;
     int have_header = 0;
@@ -242,14 +244,16 @@ static int read_rows(const char *path, FILE *file, plan_model *model)
         }
         if (!have_header) {
             have_header = 1;
-            result = read_header(path, start, column);
+            result = read_header(path, start, column, &header_fields);
             model->timed = column[COLUMN_TIME] >= 0;
             continue;
         }
         const char *fields[COLUMN_COUNT] = {NULL, NULL, NULL, NULL};
         char *cursor = start;
+        int field_count = 0;
         for (int index = 0; cursor != NULL; index++) {
             char *field = next_field(&cursor);
+            field_count++;
             for (int c = 0; c < COLUMN_COUNT; c++) {
                 if (column[c] == index) {
                     fields[c] = field;
@@ -258,6 +262,11 @@ static int read_rows(const char *path, FILE *file, plan_model *model)
         }
         int64_t elems = 0;
         gw_plan_tick bwd = 0;
+        if (field_count > header_fields) {
+            result = gw_cli_error(GW_CLI_BAD_DATA, path, "line %lu: %d fields, but the header has %d", number,
+                                  field_count, header_fields);
+            break;
+        }
         if (fields[COLUMN_NAME] == NULL || fields[COLUMN_ELEMS] == NULL ||
             (column[COLUMN_TIME] >= 0 && fields[COLUMN_TIME] == NULL)) {
             result = gw_cli_error(GW_CLI_BAD_DATA, path, "line %lu: fewer fields than the header", number);
