@@ -32,7 +32,7 @@ static gw_status sum_step(gw_decoding *d, uint64_t first, size_t len, const uint
             *bad_chunk = index;
             return status;
         }
-        gw_add_values(d->codec, &d->info, sums + at * size, local + at * size, sums + at * size, chunk_values);
+        gw_add_values(d->codec, &d->info, sums + at * size, sums + at * size, local + at * size, chunk_values);
     }
     return GW_OK;
 }
