@@ -216,12 +216,13 @@ GW_API GW_MUST_CHECK gw_status gw_gcomp_encode(const gw_gcomp *codec, const gw_g
 /*
  * Several threads, one frame. Cut the chunks of the frame into ranges that begin at multiples of
  * gw_gcomp_range_align() chunks; encode every range into an area of its own; join the areas. The frame is byte for byte
- * the one that gw_gcomp_encode() makes.
+ * the one that gw_gcomp_encode() makes. A handle that is not initialised has a count and an alignment of 0.
  */
 GW_API uint64_t gw_gcomp_chunk_count(const gw_gcomp *codec, uint64_t len);
 GW_API uint64_t gw_gcomp_range_align(const gw_gcomp *codec);
 
-/* Bytes that the area of a range needs. 0 if out of range. */
+/* Bytes that the area of a range needs. 0 if the range has no chunks or lies beyond the frame, if len is above 2^48, if
+ * the size does not fit size_t, or for a handle that is not initialised. */
 GW_API size_t gw_gcomp_range_bound(const gw_gcomp *codec, uint64_t len, uint64_t chunk_first, uint64_t chunk_count);
 
 /* An encoded range: filled in by gw_gcomp_encode_range(), read by gw_gcomp_join(). */
@@ -240,8 +241,9 @@ GW_API GW_MUST_CHECK gw_status gw_gcomp_encode_range(const gw_gcomp *codec, cons
                                                      size_t workspace_size);
 
 /* Moves the parts together, in order and without gaps, and writes header and directory. dst must not overlap any area.
- * GW_OK and *dst_size; GW_ERR_ARG (parts do not tile the
- * frame); GW_ERR_DST (dst_capacity < gw_gcomp_bound()). */
+ * GW_OK and *dst_size; GW_ERR_ARG (the parts do not tile the frame, or the source is not one that encode takes, a len
+ * above count_limit included); GW_ERR_STATE; GW_ERR_DST (dst_capacity < gw_gcomp_bound()). On failure *dst_size is 0 and
+ * dst is untouched. */
 GW_API GW_MUST_CHECK gw_status gw_gcomp_join(const gw_gcomp *codec, const gw_gcomp_source *source,
                                              const gw_gcomp_part *parts, size_t part_count, void *dst,
                                              size_t dst_capacity, size_t *dst_size);
@@ -387,18 +389,21 @@ typedef struct gw_gcomp_histogram {
     uint64_t count[256];    /* by label, docs/format.md section 3 */
 } gw_gcomp_histogram;
 
-/* Empties a histogram for the codec's dtype and levels; the window is chosen by the first values that are added. */
+/* Empties a histogram for the codec's dtype and levels; the window is chosen by the first values that are added. GW_OK;
+ * GW_ERR_ARG (NULL); GW_ERR_STATE (handle not initialised). */
 GW_API GW_MUST_CHECK gw_status gw_gcomp_histogram_init(gw_gcomp_histogram *histogram, const gw_gcomp *codec);
 
-/* Counts the labels of a source as gw_gcomp_encode() would make them. GW_OK; GW_ERR_ARG; GW_ERR_STATE (another dtype or
- * kind of levels than the codec's); GW_ERR_WORKSPACE. */
+/* Counts the labels of a source as gw_gcomp_encode() would make them. GW_OK; GW_ERR_ARG; GW_ERR_STATE (handle not
+ * initialised, or of another dtype or kind of levels than the histogram); GW_ERR_LIMIT; GW_ERR_WORKSPACE. On failure the
+ * histogram is unchanged. */
 GW_API GW_MUST_CHECK gw_status gw_gcomp_histogram_add(gw_gcomp_histogram *histogram, const gw_gcomp *codec,
                                                       const gw_gcomp_source *source, void *workspace,
                                                       size_t workspace_size);
 
 /* Builds the codebook of the counts, serialised as in docs/format.md section 5.1. Labels 0 and 1 always get codes.
  * `book` gets up to GW_GCOMP_BOOK_SIZE_MAX bytes, *book_size says how many. Ranks that pool their counts (add the count
- * arrays of equal base) get equal codebooks. GW_OK; GW_ERR_ARG. */
+ * arrays of equal base) get equal codebooks. GW_OK; GW_ERR_ARG (NULL, or counts of labels that the dtype does not have);
+ * GW_ERR_DST (book_capacity is less than the codebook). On failure *book_size is 0 and book is untouched. */
 GW_API GW_MUST_CHECK gw_status gw_gcomp_book_build(const gw_gcomp_histogram *histogram, uint8_t *book,
                                                    size_t book_capacity, size_t *book_size);
 
@@ -411,7 +416,8 @@ GW_API GW_MUST_CHECK gw_status gw_gcomp_book_build(const gw_gcomp_histogram *his
 GW_API GW_MUST_CHECK gw_status gw_gcomp_install(gw_gcomp *codec, uint32_t id, uint32_t generation,
                                                 const uint8_t *book, size_t book_size, int encode);
 
-/* Goes back to codebooks in the frame for encoding; installed ones stay known for decoding. */
+/* Goes back to codebooks in the frame for encoding; installed ones stay known for decoding. GW_OK; GW_ERR_ARG (NULL);
+ * GW_ERR_STATE (handle not initialised). */
 GW_API GW_MUST_CHECK gw_status gw_gcomp_uninstall(gw_gcomp *codec);
 
 #ifdef __cplusplus
