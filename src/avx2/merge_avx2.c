@@ -2,8 +2,7 @@
  * Merge: an inner node of the code tree, eight values at a time (docs/format.md section 5.2).
  *
  * The next eight left and the next eight right values fill a register; a byte of the bitmap picks the
- * shuffle that puts
- * them in order.
+ * shuffle that puts them in order.
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */

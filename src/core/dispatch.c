@@ -7,7 +7,6 @@
 #include "core/cpu.h"
 #include "core/kernels.h"
 
-
 #if !defined(GW_NO_ATOMICS) && !defined(__STDC_NO_ATOMICS__)
 #include <stdatomic.h>
 static _Atomic uint32_t detected; /* 0 = not asked yet; all threads would store the same value */
