@@ -254,6 +254,9 @@ class Kineto(Case):
                  b'"ts": %s, "dur": 1}')
         self.refused(["event 1"], "import", self.write("ts.json", b'{"traceEvents": [' + event % b'"x"' + b"]}"))
         self.refused(["event 1"], "import", self.write("nan.json", b'{"traceEvents": [' + event % b"NaN" + b"]}"))
+        for ts in (b"-5", b"1e300"):
+            self.refused(["event 1", "negative, too large"], "import",
+                         self.write("ts.json", b'{"traceEvents": [' + event % ts + b"]}"))
         self.refused(["no kernel was launched"], "import",
                      self.write("alone.json", b'{"traceEvents": [' + event % b"5" + b"]}"))
 
@@ -279,6 +282,7 @@ class BadInput(Case):
                 (["line 2", "2^50"], "a,99999999999999999999,2\n"),
                 (["line 2", "not a number"], "a,1,2x\n"),
                 (["line 2", "fewer fields"], "a,1\n"),
+                (["line 3", "4 fields, but the header has 3"], "a,1,2\nb,1,2,3\n"),
                 (["line 2", "name is empty"], ",1,2\n"),
                 (["0 and 2", "share the name"], "a,1,2\nb,1,2\na,1,2\n"),
                 (["empty"], ""),

@@ -491,7 +491,8 @@ static int ready_time(const reader *r, const accumulate *a, double *ready)
         json_decref(event);
         if (!good) {
             return gw_cli_error(GW_CLI_BAD_DATA, r->path,
-                                "kernel with correlation %lld: ts or dur is missing, negative, too large or no number",
+                                "kernel with correlation %lld: ts or dur is missing, negative, too large or no "
+                                "number",
                                 (long long)kernel->correlation);
         }
         *ready = ts + duration;
