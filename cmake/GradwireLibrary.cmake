@@ -6,6 +6,8 @@ set(gw_definitions "")
 
 # The folder says the instruction set: its files, and only they, get its flags. -fno-lto keeps the linker from moving
 # such code into functions that run before the dispatcher has looked at the CPU. No -mfma: see -ffp-contract=off.
+# src/core/cpu.c checks every option that stands here; files with more options of their own are named below, and
+# init_<backend>.c asks the matching GW_CPU flag before it takes their kernels.
 function(gw_add_backend name define)
     file(GLOB sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/${name}/*.c)
     if(NOT sources)
@@ -13,15 +15,27 @@ function(gw_add_backend name define)
     endif()
     set_source_files_properties(${sources} PROPERTIES COMPILE_OPTIONS "${ARGN}")
     set(gw_sources ${gw_sources} ${sources} PARENT_SCOPE)
-    set(gw_definitions ${gw_definitions} ${define}=1 PARENT_SCOPE)
+    set(definitions ${define}=1)
+    if(EXISTS ${PROJECT_SOURCE_DIR}/src/${name}/thc_init_${name}.c)
+        string(REPLACE GW_HAVE_ GW_HAVE_THC_ thc_define ${define})
+        list(APPEND definitions ${thc_define}=1)
+    endif()
+    set(gw_definitions ${gw_definitions} ${definitions} PARENT_SCOPE)
     message(STATUS "gradwire: backend ${name}")
+endfunction()
+
+# Options beyond those of the folder; nothing happens if the file does not exist.
+function(gw_add_file_options file)
+    set_property(SOURCE ${PROJECT_SOURCE_DIR}/src/${file} APPEND PROPERTY COMPILE_OPTIONS ${ARGN})
 endfunction()
 
 if(GW_SIMD)
     if(CMAKE_SYSTEM_PROCESSOR MATCHES "^(x86_64|amd64|AMD64)$" AND CMAKE_SIZEOF_VOID_P EQUAL 8)
-        gw_add_backend(avx2 GW_HAVE_AVX2 -mavx2 -mbmi2 -fno-lto)
+        gw_add_backend(avx2 GW_HAVE_AVX2 -mavx2 -mbmi -mbmi2 -mlzcnt -mpopcnt -mf16c -fno-lto)
         gw_add_backend(avx512 GW_HAVE_AVX512 -mavx512f -mavx512bw -mavx512dq -mavx512vl -mavx512vbmi -mavx512vbmi2
-                       -fno-lto)
+                       -mbmi -mbmi2 -mlzcnt -mpopcnt -mf16c -fno-lto)
+        gw_add_file_options(avx2/crc32c_avx2.c -mpclmul)
+        gw_add_file_options(avx512/crc32c_avx512.c -mpclmul -mvpclmulqdq)
     elseif(CMAKE_SYSTEM_PROCESSOR MATCHES "^(aarch64|arm64|ARM64)$")
         gw_add_backend(neon GW_HAVE_NEON -fno-lto)
     endif()

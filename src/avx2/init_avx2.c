@@ -5,8 +5,9 @@
  */
 #include "avx2/kernels_avx2.h"
 
-void gw_kernels_init_avx2(gw_kernels *kernels)
+void gw_kernels_init_avx2(gw_kernels *kernels, uint32_t cpu)
 {
+    (void)cpu;
 #if defined(__AVX2__)
     kernels->merge = gw_merge_avx2;
 #else

@@ -5,8 +5,9 @@
  */
 #include "core/kernels.h"
 
-void gw_kernels_init_avx512(gw_kernels *kernels)
+void gw_kernels_init_avx512(gw_kernels *kernels, uint32_t cpu)
 {
+    (void)cpu;
 #if defined(__AVX512BW__) && defined(__AVX512VBMI2__)
     kernels->merge = gw_merge_avx512;
 #else

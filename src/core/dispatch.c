@@ -1,6 +1,6 @@
 /*
- * Dispatch: the only file that names backends. Compiled without ISA flags, so that nothing here can be an instruction that
- * an old machine lacks.
+ * Dispatch: this file and thc_dispatch.c are the only ones that name backends. Compiled without ISA flags, so that nothing
+ * here can be an instruction that an old machine lacks.
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
@@ -9,18 +9,21 @@
 
 #if !defined(GW_NO_ATOMICS) && !defined(__STDC_NO_ATOMICS__)
 #include <stdatomic.h>
-static _Atomic uint32_t detected; /* 0 = not asked yet; all threads would store the same value */
-#define DETECTED_LOAD() atomic_load_explicit(&detected, memory_order_relaxed)
+/* The only state of the library: gw_cpu_flag bits, 0 = not asked yet. Threads that ask at the same time store the same word,
+ * and nothing else hangs on it, so relaxed order suffices. */
+static _Atomic uint32_t detected;
+#define DETECTED_LOAD()   atomic_load_explicit(&detected, memory_order_relaxed)
 #define DETECTED_STORE(x) atomic_store_explicit(&detected, (x), memory_order_relaxed)
 #else
-#define DETECTED_LOAD() 0u
+/* Asked again every time: correct, and slow where a hypervisor traps CPUID. */
+#define DETECTED_LOAD()   0u
 #define DETECTED_STORE(x) ((void)(x))
 #endif
 
 typedef struct backend {
     uint32_t bit;
     const char *name;
-    void (*init)(gw_kernels *kernels); /* NULL: not in this build */
+    void (*init)(gw_kernels *kernels, uint32_t cpu); /* NULL: not in this build */
 } backend;
 
 /* From the widest use to the narrowest: later ones overwrite. */
@@ -46,27 +49,42 @@ static const backend backends_known[] = {
 
 enum { BACKEND_COUNT = sizeof backends_known / sizeof backends_known[0] };
 
+uint32_t gw_cpu_flags(void)
+{
+    uint32_t flags = DETECTED_LOAD();
+    if (flags == 0) {
+        flags = gw_cpu_detect();
+        DETECTED_STORE(flags);
+    }
+    return flags;
+}
+
+#if defined(GW_TESTING)
+void gw_cpu_forget(void)
+{
+    DETECTED_STORE(0);
+}
+#endif
+
 uint32_t gw_backends_available(void)
 {
-    uint32_t available = DETECTED_LOAD();
-    if (available == 0) {
-        uint32_t cpu = gw_cpu_detect();
-        for (unsigned i = 0; i < BACKEND_COUNT; i++) {
-            if (backends_known[i].init != NULL) {
-                available |= cpu & backends_known[i].bit;
-            }
+    const uint32_t cpu = gw_cpu_flags();
+    uint32_t available = 0;
+    for (unsigned i = 0; i < BACKEND_COUNT; i++) {
+        if (backends_known[i].init != NULL) {
+            available |= cpu & backends_known[i].bit;
         }
-        DETECTED_STORE(available);
     }
     return available;
 }
 
 void gw_kernels_init(gw_kernels *kernels, uint32_t backends)
 {
-    const uint32_t use = (backends & gw_backends_available()) | GW_BACKEND_SCALAR;
+    const uint32_t cpu = gw_cpu_flags();
+    const uint32_t use = (backends & cpu) | GW_BACKEND_SCALAR;
     for (unsigned i = 0; i < BACKEND_COUNT; i++) {
         if ((use & backends_known[i].bit) != 0 && backends_known[i].init != NULL) {
-            backends_known[i].init(kernels);
+            backends_known[i].init(kernels, cpu);
         }
     }
 }

@@ -195,11 +195,12 @@ gw_crc32c_fn gw_crc32c_scalar;
 
 gw_merge_fn gw_merge_avx512;
 
-/* Each backend overwrites the slots that it improves. Scalar comes first and fills all. */
-void gw_kernels_init_scalar(gw_kernels *kernels);
-void gw_kernels_init_avx2(gw_kernels *kernels);
-void gw_kernels_init_avx512(gw_kernels *kernels);
-void gw_kernels_init_neon(gw_kernels *kernels);
+/* Each backend overwrites the slots that it improves. Scalar comes first and fills all. `cpu` holds gw_cpu_flag bits
+ * (core/cpu.h): features beyond the backend's own, and quirks. */
+void gw_kernels_init_scalar(gw_kernels *kernels, uint32_t cpu);
+void gw_kernels_init_avx2(gw_kernels *kernels, uint32_t cpu);
+void gw_kernels_init_avx512(gw_kernels *kernels, uint32_t cpu);
+void gw_kernels_init_neon(gw_kernels *kernels, uint32_t cpu);
 
 /* Fills the table with the best permitted version of every slot: backends & gw_backends_available(). */
 void gw_kernels_init(gw_kernels *kernels, uint32_t backends);

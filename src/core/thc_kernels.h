@@ -156,6 +156,12 @@ gw_thc_residual_fn gw_thc_residual_scalar;
  * run time. A backend fills the slots that it does not improve with those of the next simpler one. */
 extern const gw_thc_kernels gw_thc_kernels_scalar;
 
+/* The backends' tables (src/<backend>/thc_init_<backend>.c). `cpu` holds gw_cpu_flag bits (core/cpu.h): a backend whose
+ * choice depends on a quirk has more than one table. Only for thc_dispatch.c: the caller knows that the machine can. */
+const gw_thc_kernels *gw_thc_kernels_avx2(uint32_t cpu);
+const gw_thc_kernels *gw_thc_kernels_avx512(uint32_t cpu);
+const gw_thc_kernels *gw_thc_kernels_neon(uint32_t cpu);
+
 /* The fastest table among a mask of gw_backend bits that this machine can run. */
 const gw_thc_kernels *gw_thc_kernels_select(uint32_t backends);
 

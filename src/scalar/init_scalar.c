@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "core/kernels.h"
 
-void gw_kernels_init_scalar(gw_kernels *kernels)
+void gw_kernels_init_scalar(gw_kernels *kernels, uint32_t cpu)
 {
+    (void)cpu;
     kernels->map_scan = gw_map_scan_scalar;
     kernels->map_build = gw_map_build_scalar;
     kernels->round = gw_round_scalar;
