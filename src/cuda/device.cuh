@@ -1,0 +1,163 @@
+/*
+ * What device code is written in: nvcc's own words, or those of a shim that runs warps and blocks on a CPU. A compiler
+ * that is not nvcc includes tests/cuda/shim.h, which defines everything below and the CUDA built-ins that kernels use.
+ *
+ *   GW_KERNEL(name, params, threads, blocks)  head of a kernel: one parameter, `const params &p`; blocks of `threads`
+ *                      threads, registers for at least `blocks` of them on a multiprocessor
+ *   GW_KERNEL_TABLE(file, ...)  at the end of a .cu file: GW_KERNEL_ENTRY(name, params) for each of its kernels
+ *   GW_DEVICE          head of every other function; GW_LOOKUP of a constant table
+ *   GW_SHARED(type)    the block's dynamic shared memory as an object of the type: the only shared memory there is
+ *   gw_place           an address of shared memory in 32 bits, and loads and stores through it
+ *
+ * Collectives are called by all lanes of a warp, or all threads of a block, that have not returned.
+ *
+ * SPDX-License-Identifier: BSD-2-Clause
+ */
+#ifndef GW_CUDA_DEVICE_CUH
+#define GW_CUDA_DEVICE_CUH
+
+#include <stddef.h>
+#include <stdint.h>
+
+#if defined(__CUDACC__)
+
+#define GW_KERNEL(name, params, threads, blocks)                                                                       \
+    extern "C" __global__ void __launch_bounds__(threads, blocks) name(const __grid_constant__ params p)
+#define GW_KERNEL_TABLE(file, ...)
+#define GW_KERNEL_ENTRY(name, params)
+#define GW_DEVICE static __device__ __forceinline__
+#define GW_LOOKUP static __device__ const
+#define GW_UNROLL _Pragma("unroll")
+#define GW_NO_UNROLL _Pragma("unroll 1")
+
+extern __shared__ __align__(128) unsigned char gw_shared_memory[];
+#define GW_SHARED(type) (*(type *)(void *)gw_shared_memory)
+
+/* The base of shared memory is part of a 32-bit address and costs no addition at every access. */
+GW_DEVICE uint32_t gw_place_of(const void *p)
+{
+    return (uint32_t)__cvta_generic_to_shared(p);
+}
+
+GW_DEVICE uint32_t gw_shared_load8(uint32_t place)
+{
+    uint32_t x;
+    asm volatile("ld.shared.u8 %0, [%1];" : "=r"(x) : "r"(place) : "memory");
+    return x;
+}
+
+GW_DEVICE uint32_t gw_shared_load32(uint32_t place)
+{
+    uint32_t x;
+    asm volatile("ld.shared.u32 %0, [%1];" : "=r"(x) : "r"(place) : "memory");
+    return x;
+}
+
+GW_DEVICE uint2 gw_shared_load64(uint32_t place)
+{
+    uint2 x;
+    asm volatile("ld.shared.v2.u32 {%0, %1}, [%2];" : "=r"(x.x), "=r"(x.y) : "r"(place) : "memory");
+    return x;
+}
+
+GW_DEVICE uint4 gw_shared_load128(uint32_t place)
+{
+    uint4 x;
+    asm volatile("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(x.x), "=r"(x.y), "=r"(x.z), "=r"(x.w)
+                 : "r"(place)
+                 : "memory");
+    return x;
+}
+
+GW_DEVICE void gw_shared_store8(uint32_t place, uint32_t x)
+{
+    asm volatile("st.shared.u8 [%0], %1;" : : "r"(place), "r"(x) : "memory");
+}
+
+GW_DEVICE void gw_shared_store32(uint32_t place, uint32_t x)
+{
+    asm volatile("st.shared.u32 [%0], %1;" : : "r"(place), "r"(x) : "memory");
+}
+
+GW_DEVICE void gw_shared_store128(uint32_t place, uint4 x)
+{
+    asm volatile("st.shared.v4.u32 [%0], {%1, %2, %3, %4};"
+                 :
+                 : "r"(place), "r"(x.x), "r"(x.y), "r"(x.z), "r"(x.w)
+                 : "memory");
+}
+
+GW_DEVICE void gw_shared_or32(uint32_t place, uint32_t x)
+{
+    asm volatile("red.shared.or.b32 [%0], %1;" : : "r"(place), "r"(x) : "memory");
+}
+
+/* 16 bytes from global to shared memory without registers; gw_copy_wait() and a barrier make them visible. */
+GW_DEVICE void gw_copy_async16(uint32_t place, const void *from)
+{
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" : : "r"(place), "l"(__cvta_generic_to_global(from)) : "memory");
+}
+
+GW_DEVICE void gw_copy_wait(void)
+{
+    asm volatile("cp.async.wait_all;" : : : "memory");
+}
+
+/* Flags between blocks: a load that later loads do not overtake, a store that earlier stores do not fall behind. */
+GW_DEVICE uint64_t gw_load_acquire(const uint64_t *p)
+{
+    uint64_t x;
+    asm volatile("ld.acquire.gpu.global.u64 %0, [%1];" : "=l"(x) : "l"(__cvta_generic_to_global(p)) : "memory");
+    return x;
+}
+
+GW_DEVICE void gw_store_release(uint64_t *p, uint64_t x)
+{
+    asm volatile("st.release.gpu.global.u64 [%0], %1;" : : "l"(__cvta_generic_to_global(p)), "l"(x) : "memory");
+}
+
+/* In every turn of a loop that waits for another block. */
+GW_DEVICE void gw_spin(void)
+{
+    __nanosleep(40);
+}
+
+/* __byte_perm() without the instruction that clears the top bits of the selector's digits. */
+GW_DEVICE uint32_t gw_permute(uint32_t x, uint32_t y, uint32_t selector)
+{
+    uint32_t z;
+    asm("prmt.b32 %0, %1, %2, %3;" : "=r"(z) : "r"(x), "r"(y), "r"(selector));
+    return z;
+}
+
+/* a where mask is set, else b: one instruction, which the compiler does not always find. */
+template <uint32_t MASK> GW_DEVICE uint32_t gw_select_bits(uint32_t a, uint32_t b)
+{
+    uint32_t x;
+    asm("lop3.b32 %0, %1, %2, %3, 0xe4;" : "=r"(x) : "r"(a), "r"(b), "n"(MASK));
+    return x;
+}
+
+/* If flags & FLAG: the lowest WIDTH bits of w go into z at the top and out of w. Predicated, no branch. */
+template <uint32_t FLAG, uint32_t WIDTH> GW_DEVICE void gw_push_digit(uint32_t &z, uint32_t &w, uint32_t flags)
+{
+    asm("{ .reg .pred p; .reg .u32 t; and.b32 t, %2, %3; setp.ne.u32 p, t, 0; @p shf.r.wrap.b32 %0, %0, %1, %4; "
+        "@p shr.u32 %1, %1, %4; }"
+        : "+r"(z), "+r"(w)
+        : "r"(flags), "n"(FLAG), "n"(WIDTH));
+}
+
+/* base + 4 * (bit / 32) */
+GW_DEVICE uint32_t gw_word_place(uint32_t base, uint32_t bit)
+{
+    uint32_t a;
+    asm("{ .reg .u32 t; shr.u32 t, %1, 5; mad.lo.u32 %0, t, 4, %2; }" : "=r"(a) : "r"(bit), "r"(base));
+    return a;
+}
+
+#else
+#include "shim.h"
+#endif
+
+#endif

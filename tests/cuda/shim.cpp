@@ -1,0 +1,347 @@
+/*
+ * Scheduler of the shim: fibers (ucontext), one for every thread of the blocks that are under way.
+ *
+ * SPDX-License-Identifier: BSD-2-Clause
+ */
+#include "shim.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <ucontext.h>
+
+#include <memory>
+#include <vector>
+
+#if defined(__SANITIZE_ADDRESS__)
+#include <sanitizer/common_interface_defs.h>
+#endif
+
+gw_shim_index threadIdx, blockIdx, blockDim, gridDim;
+
+namespace {
+
+enum { LANES = 32, STACK_SIZE = 256 * 1024, RESIDENT = 3 };
+
+/* Threads that meet: a warp or a block. */
+struct meeting {
+    uint32_t live = 0;    /* members that have not returned */
+    uint32_t arrived = 0;
+    gw_shim_operation operation = GW_SHIM_SYNC;
+    std::vector<uint64_t> value, result;
+    std::vector<uint32_t> waiting; /* fibers */
+};
+
+struct block_state {
+    uint32_t index = 0;
+    uint32_t live = 0;
+    std::unique_ptr<unsigned char[]> memory; /* exactly as large as asked for, so that a sanitizer sees its end */
+    unsigned char *shared = nullptr;
+    meeting all;
+    std::vector<meeting> warp;
+    std::vector<bool> gone;
+};
+
+struct fiber {
+    ucontext_t context;
+    std::unique_ptr<unsigned char[]> stack;
+    void *fake_stack = nullptr;
+    block_state *block = nullptr;
+    uint32_t thread = 0;
+};
+
+uint64_t random_state = 0x9e3779b97f4a7c15u;
+
+uint32_t random_below(uint32_t n)
+{
+    random_state ^= random_state << 13;
+    random_state ^= random_state >> 7;
+    random_state ^= random_state << 17;
+    return (uint32_t)((random_state >> 32) * n >> 32);
+}
+
+gw_shim_run *kernel;
+const void *kernel_params;
+size_t shared_bytes;
+std::vector<std::unique_ptr<fiber>> fibers;
+std::vector<uint32_t> runnable; /* without the one that runs */
+uint32_t current;
+uint32_t idle_turns; /* switches since a collective was complete, a thread returned or memory was written by an atomic */
+ucontext_t scheduler_context;
+#if defined(__SANITIZE_ADDRESS__)
+const void *scheduler_stack;
+size_t scheduler_stack_size;
+#endif
+
+[[noreturn]] void fail(const char *message)
+{
+    if (gw_shim_on_error != nullptr) {
+        gw_shim_on_error(message);
+    }
+    fprintf(stderr, "shim: %s (block %u, thread %u)\n", message, blockIdx.x, threadIdx.x);
+    abort();
+}
+
+void enter(uint32_t index)
+{
+    current = index;
+    const fiber &f = *fibers[index];
+    threadIdx.x = f.thread;
+    blockIdx.x = f.block->index;
+}
+
+uint32_t draw()
+{
+    if (runnable.empty()) {
+        fail("no thread can go on: some wait at a collective that the others do not reach");
+    }
+    const uint32_t at = random_below((uint32_t)runnable.size());
+    const uint32_t index = runnable[at];
+    runnable[at] = runnable.back();
+    runnable.pop_back();
+    return index;
+}
+
+/* Goes on with another fiber; returns when this one is drawn again. */
+void switch_away()
+{
+    const uint32_t from = current;
+    const uint32_t to = draw();
+    if (to == from) {
+        return;
+    }
+    enter(to);
+#if defined(__SANITIZE_ADDRESS__)
+    __sanitizer_start_switch_fiber(&fibers[from]->fake_stack, fibers[to]->stack.get(), STACK_SIZE);
+#endif
+    swapcontext(&fibers[from]->context, &fibers[to]->context);
+#if defined(__SANITIZE_ADDRESS__)
+    __sanitizer_finish_switch_fiber(fibers[from]->fake_stack, nullptr, nullptr);
+#endif
+}
+
+void complete(meeting &m)
+{
+    m.result = m.value;
+    m.arrived = 0;
+    for (const uint32_t index : m.waiting) {
+        runnable.push_back(index);
+    }
+    m.waiting.clear();
+    idle_turns = 0;
+}
+
+const uint64_t *meet(meeting &m, uint32_t member, gw_shim_operation operation, uint64_t value)
+{
+    if (m.arrived != 0 && m.operation != operation) {
+        fail("two different collectives meet");
+    }
+    m.operation = operation;
+    m.value[member] = value;
+    m.waiting.push_back(current);
+    if (++m.arrived == m.live) {
+        complete(m);
+    }
+    switch_away();
+    return m.result.data();
+}
+
+void retire(meeting &m)
+{
+    m.live--;
+    if (m.live != 0 && m.arrived == m.live) {
+        complete(m); /* as on the device, those who have returned are not waited for */
+    }
+}
+
+void fiber_main()
+{
+#if defined(__SANITIZE_ADDRESS__)
+    if (scheduler_stack == nullptr) {
+        __sanitizer_finish_switch_fiber(nullptr, &scheduler_stack, &scheduler_stack_size);
+    } else {
+        __sanitizer_finish_switch_fiber(nullptr, nullptr, nullptr);
+    }
+#endif
+    kernel(kernel_params);
+    fiber &f = *fibers[current];
+    block_state &block = *f.block;
+    block.gone[f.thread] = true;
+    block.live--;
+    idle_turns = 0;
+    retire(block.warp[f.thread / LANES]);
+    retire(block.all);
+    /* Back to the scheduler, which frees this stack or goes on with others. */
+#if defined(__SANITIZE_ADDRESS__)
+    __sanitizer_start_switch_fiber(nullptr, scheduler_stack, scheduler_stack_size);
+#endif
+    setcontext(&scheduler_context);
+}
+
+void start_block(block_state &block, uint32_t index, uint32_t threads, uint32_t slot)
+{
+    block.index = index;
+    block.live = threads;
+    block.memory.reset(new unsigned char[shared_bytes + 128]);
+    block.shared = block.memory.get() + (128 - (uintptr_t)block.memory.get() % 128) % 128;
+    memset(block.shared, 0xa5, shared_bytes);
+    block.gone.assign(threads, false);
+    block.all = meeting();
+    block.all.live = threads;
+    block.all.value.assign(threads, 0);
+    block.all.result.assign(threads, 0);
+    block.warp.assign((threads + LANES - 1) / LANES, meeting());
+    for (uint32_t w = 0; w < block.warp.size(); w++) {
+        meeting &m = block.warp[w];
+        m.live = threads - w * LANES < LANES ? threads - w * LANES : (uint32_t)LANES;
+        m.value.assign(LANES, 0);
+        m.result.assign(LANES, 0);
+    }
+    for (uint32_t t = 0; t < threads; t++) {
+        const uint32_t at = slot * threads + t;
+        fiber &f = *fibers[at];
+        f.block = &block;
+        f.thread = t;
+        f.fake_stack = nullptr;
+        getcontext(&f.context);
+        f.context.uc_stack.ss_sp = f.stack.get();
+        f.context.uc_stack.ss_size = STACK_SIZE;
+        f.context.uc_link = nullptr;
+        makecontext(&f.context, fiber_main, 0);
+        runnable.push_back(at);
+    }
+}
+
+} // namespace
+
+void (*gw_shim_on_error)(const char *message);
+
+void gw_shim_seed(uint64_t seed)
+{
+    random_state = (seed + 1) * 0x9e3779b97f4a7c15u;
+    random_state ^= random_state >> 29;
+    random_state += random_state == 0;
+}
+
+const uint64_t *gw_shim_meet_warp(gw_shim_operation operation, uint32_t mask, uint64_t value)
+{
+    if (mask != 0xffffffffu) {
+        fail("a warp collective of some lanes only");
+    }
+    fiber &f = *fibers[current];
+    meeting &m = f.block->warp[f.thread / LANES];
+    return meet(m, f.thread % LANES, operation, value);
+}
+
+const uint64_t *gw_shim_meet_block(gw_shim_operation operation, uint64_t value)
+{
+    fiber &f = *fibers[current];
+    return meet(f.block->all, f.thread, operation, value);
+}
+
+uint32_t gw_shim_lanes(void)
+{
+    const fiber &f = *fibers[current];
+    const uint32_t first = f.thread / LANES * LANES;
+    uint32_t lanes = 0;
+    for (uint32_t lane = 0; lane < LANES && first + lane < blockDim.x; lane++) {
+        lanes |= (uint32_t)!f.block->gone[first + lane] << lane;
+    }
+    return lanes;
+}
+
+uint32_t gw_shim_threads(void)
+{
+    return blockDim.x;
+}
+
+bool gw_shim_is_gone(uint32_t thread)
+{
+    return fibers[current]->block->gone[thread];
+}
+
+void gw_shim_yield(void)
+{
+    /* A loop that waits for another block gives way again and again; if nothing else ever happens, it waits in vain. */
+    if (++idle_turns > 20u * 1000 * 1000) {
+        fail("a block waits for another one forever");
+    }
+    runnable.push_back(current);
+    switch_away();
+}
+
+unsigned char *gw_shim_shared(void)
+{
+    return fibers[current]->block->shared;
+}
+
+unsigned char *gw_shim_shared_at(uint32_t place, size_t size)
+{
+    if (place > shared_bytes || size > shared_bytes - place) {
+        fail("an access outside of the block's shared memory");
+    }
+    if (place % size != 0) {
+        fail("a misaligned access to shared memory");
+    }
+    return gw_shim_shared() + place;
+}
+
+uint32_t gw_shim_place_of(const void *p)
+{
+    const size_t place = (size_t)((const unsigned char *)p - gw_shim_shared());
+    if (place > shared_bytes) {
+        fail("an address outside of the block's shared memory");
+    }
+    return (uint32_t)place;
+}
+
+void gw_shim_launch(gw_shim_run *run, const void *params, uint32_t grid, uint32_t block, size_t shared_size,
+                    uint32_t resident)
+{
+    kernel = run;
+    kernel_params = params;
+    shared_bytes = shared_size;
+    blockDim.x = block;
+    gridDim.x = grid;
+    resident = resident == 0 ? (uint32_t)RESIDENT : resident;
+    resident = resident < grid ? resident : grid;
+    idle_turns = 0;
+    while (fibers.size() < (size_t)resident * block) {
+        fibers.emplace_back(new fiber);
+        fibers.back()->stack.reset(new unsigned char[STACK_SIZE]);
+    }
+    std::vector<uint32_t> order(grid);
+    for (uint32_t i = 0; i < grid; i++) {
+        const uint32_t j = random_below(i + 1);
+        order[i] = order[j];
+        order[j] = i;
+    }
+    std::vector<block_state> blocks(resident);
+    runnable.clear();
+    uint32_t started = 0, finished = 0;
+    while (finished < grid) {
+        for (uint32_t slot = 0; slot < resident; slot++) {
+            block_state &b = blocks[slot];
+            if (b.live == 0 && b.shared != nullptr) {
+                b.shared = nullptr;
+                finished++;
+            }
+            if (b.shared == nullptr && started < grid) {
+                start_block(b, order[started++], block, slot);
+            }
+        }
+        if (finished == grid) {
+            break;
+        }
+        /* Comes back whenever a thread has returned. */
+        const uint32_t to = draw();
+        enter(to);
+#if defined(__SANITIZE_ADDRESS__)
+        void *fake_stack = nullptr;
+        __sanitizer_start_switch_fiber(&fake_stack, fibers[to]->stack.get(), STACK_SIZE);
+#endif
+        swapcontext(&scheduler_context, &fibers[to]->context);
+#if defined(__SANITIZE_ADDRESS__)
+        __sanitizer_finish_switch_fiber(fake_stack, nullptr, nullptr);
+#endif
+    }
+}
