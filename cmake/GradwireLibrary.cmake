@@ -29,7 +29,12 @@ function(gw_add_file_options file)
     set_property(SOURCE ${PROJECT_SOURCE_DIR}/src/${file} APPEND PROPERTY COMPILE_OPTIONS ${ARGN})
 endfunction()
 
-if(GW_SIMD)
+if(GW_SIMDE_NEON)
+    # In place of the machine's own backends, so that NEON code is what every test runs.
+    find_path(GW_SIMDE_INCLUDE simde/arm/neon.h REQUIRED)
+    gw_add_backend(neon GW_HAVE_NEON -msse4.2 -mf16c)
+    list(APPEND gw_definitions GW_SIMDE_NEON=1)
+elseif(GW_SIMD)
     if(CMAKE_SYSTEM_PROCESSOR MATCHES "^(x86_64|amd64|AMD64)$" AND CMAKE_SIZEOF_VOID_P EQUAL 8)
         gw_add_backend(avx2 GW_HAVE_AVX2 -mavx2 -mbmi -mbmi2 -mlzcnt -mpopcnt -mf16c -fno-lto)
         gw_add_backend(avx512 GW_HAVE_AVX512 -mavx512f -mavx512bw -mavx512dq -mavx512vl -mavx512vbmi -mavx512vbmi2
@@ -38,6 +43,7 @@ if(GW_SIMD)
         gw_add_file_options(avx512/crc32c_avx512.c -mpclmul -mvpclmulqdq)
     elseif(CMAKE_SYSTEM_PROCESSOR MATCHES "^(aarch64|arm64|ARM64)$")
         gw_add_backend(neon GW_HAVE_NEON -fno-lto)
+        gw_add_file_options(neon/crc32c_neon.c -march=armv8-a+crc)
     endif()
 endif()
 

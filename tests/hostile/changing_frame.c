@@ -33,7 +33,8 @@ static void *vandalise(void *argument)
     uint64_t state = 1;
     while (!atomic_load(&v->stop)) {
         uint64_t r = gw_fuzz_random(&state);
-        size_t at = r >> 14 & 1 ? (r >> 16) % v->size : v->chunk_at[r >> 16 & 3] + (r >> 18) % FRONT_SIZE;
+        size_t at = r >> 14 & 1 ? (size_t)((r >> 16) % v->size)
+                                : v->chunk_at[r >> 16 & 3] + (size_t)((r >> 18) % FRONT_SIZE);
         volatile uint8_t *byte = v->bytes + (at < v->size ? at : 0);
         uint8_t bit = (uint8_t)(1u << (r & 7));
         *byte ^= bit;

@@ -1,0 +1,14 @@
+/*
+ * The NEON versions of kernels, declared by the typedefs of their slots.
+ *
+ * SPDX-License-Identifier: BSD-2-Clause
+ */
+#ifndef GW_NEON_KERNELS_NEON_H
+#define GW_NEON_KERNELS_NEON_H
+
+#include "core/kernels.h"
+
+gw_add_fn gw_add_fp32_neon, gw_add_bf16_neon, gw_add_fp16_neon;
+gw_crc32c_fn gw_crc32c_neon;
+
+#endif
