@@ -24,7 +24,7 @@ struct gw_bench_stages {
     gw_tree tree;
     gw_ranker ranker;
     gw_joiner joiner;
-    uint8_t ranks[ROOM], left[ROOM], right[ROOM];
+    uint8_t ranks[ROOM], left[ROOM], right[ROOM], labels[ROOM];
     uint32_t count[256];
     uint8_t plane_room[GW_PLANES_MAX][ROOM];
     uint8_t *plane[GW_PLANES_MAX];
@@ -72,23 +72,18 @@ static void run_pack(gw_bench_stages *s)
 
 static void run_unpack(gw_bench_stages *s)
 {
-    s->sink = (uint32_t)s->kernels.unpack(s->plane[0], s->packed, s->plane_len[0], 6, 0);
+    s->sink = (uint32_t)s->kernels.unpack(s->plane[0], s->packed, s->plane_len[0], 6, NULL);
 }
 
 static void run_merge(gw_bench_stages *s)
 {
     const gw_child left = {s->left, 0}, right = {s->right, 0};
-    s->kernels.merge(s->ranks, left, right, s->bitmap, CHUNK_LEN);
-}
-
-static void run_ones(gw_bench_stages *s)
-{
-    s->sink = (uint32_t)s->kernels.ones(s->bitmap, CHUNK_LEN);
+    s->sink = (uint32_t)s->kernels.merge(s->ranks, left, right, s->bitmap, CHUNK_LEN);
 }
 
 static void run_join(gw_bench_stages *s)
 {
-    s->kernels.join(s->sums, &s->joined, s->place, s->ranks, s->plane, s->escapes, CHUNK_LEN, s->levels, CHUNK_LEN,
+    s->kernels.join(s->sums, &s->joined, s->place, s->labels, s->plane, s->escapes, CHUNK_LEN, s->levels, CHUNK_LEN,
                     &s->joiner);
 }
 
@@ -110,7 +105,7 @@ typedef struct stage {
 static const stage stages_known[] = {
     {"round", run_round},         {"survey", run_survey}, {"codebook", run_codebook}, {"split", run_split},
     {"partition_root", run_partition}, {"pack_6bit", run_pack}, {"unpack_6bit", run_unpack}, {"merge_root", run_merge},
-    {"ones_root", run_ones},      {"join", run_join},     {"add", run_add},           {"crc32c", run_crc32c},
+    {"join", run_join},           {"add", run_add},       {"crc32c", run_crc32c},
 };
 
 int gw_bench_stage_count(void)
@@ -161,8 +156,12 @@ gw_bench_stages *gw_bench_stages_new(const gw_bench_data *data, uint32_t backend
         }
     }
     run_codebook(s);
-    gw_joiner_build(&s->joiner, &s->tree, s->book.base, GW_FP32, 0);
+    s->joiner.dtype = GW_FP32;
+    s->joiner.base = s->book.base;
     run_split(s);
+    for (size_t i = 0; i < CHUNK_LEN; i++) {
+        s->labels[i] = s->tree.label_of_rank[s->ranks[i]];
+    }
     run_partition(s);
     run_pack(s);
     return s;

@@ -29,8 +29,8 @@ static const uint64_t order[256] = {ENTRIES64(0), ENTRIES64(64), ENTRIES64(128),
 /* The next eight values of a child. */
 static inline __m128i next8(gw_child child, size_t at)
 {
-    return child.ranks == NULL ? _mm_set1_epi8((char)child.rank)
-                               : _mm_loadl_epi64((const __m128i *)(const void *)(child.ranks + at));
+    return child.labels == NULL ? _mm_set1_epi8((char)child.label)
+                               : _mm_loadl_epi64((const __m128i *)(const void *)(child.labels + at));
 }
 
 static inline void merge8(uint8_t *out, gw_child left, gw_child right, size_t l, size_t r, unsigned bits)
@@ -40,13 +40,13 @@ static inline void merge8(uint8_t *out, gw_child left, gw_child right, size_t l,
     _mm_storel_epi64((__m128i *)(void *)out, _mm_shuffle_epi8(both, from));
 }
 
-static inline void merge_sides(uint8_t *out, gw_child left, gw_child right, const uint8_t *bitmap, size_t len)
+static inline size_t merge_sides(uint8_t *out, gw_child left, gw_child right, const uint8_t *bitmap,
+                                 size_t len)
 {
     size_t r = 0;
     size_t i = 0;
     for (; i + 32 <= len; i += 32) {
-        uint32_t bits;
-        GW_MEMCPY(&bits, bitmap + i / 8, 4);
+        const uint32_t bits = gw_load32(bitmap + i / 8);
         /* Four positions at once, so that a step need not wait for the one before. */
         const size_t l = i - r;
         const unsigned n1 = (unsigned)_mm_popcnt_u32(bits & 0xff),
@@ -58,29 +58,30 @@ static inline void merge_sides(uint8_t *out, gw_child left, gw_child right, cons
         merge8(out + i + 24, left, right, l + 24 - n3, r + n3, bits >> 24);
         r += (size_t)_mm_popcnt_u32(bits);
     }
-    for (; i < len; i += 8) {
+    if (i < len) {
         /* What is loaded and stored beyond the last value stays within the slop of the arrays. */
-        const unsigned bits = bitmap[i / 8];
-        merge8(out + i, left, right, i - r, r, bits);
-        r += (size_t)_mm_popcnt_u32(bits);
+        uint32_t bits = gw_load32(bitmap + i / 8);
+        if (bits >> (len - i) != 0) {
+            return SIZE_MAX;
+        }
+        for (; i < len; i += 8, bits >>= 8) {
+            merge8(out + i, left, right, i - r, r, bits & 0xff);
+            r += (size_t)_mm_popcnt_u32(bits & 0xff);
+        }
     }
+    return r;
 }
 
-void gw_merge_avx2(uint8_t *out, gw_child left, gw_child right, const uint8_t *bitmap, size_t len)
+size_t gw_merge_avx2(uint8_t *out, gw_child left, gw_child right, const uint8_t *bitmap, size_t len)
 {
     /* The constants let the compiler make four loops without tests. */
-    const gw_child left_one = {NULL, left.rank}, right_one = {NULL, right.rank};
-    if (left.ranks != NULL) {
-        if (right.ranks != NULL) {
-            merge_sides(out, left, right, bitmap, len);
-        } else {
-            merge_sides(out, left, right_one, bitmap, len);
-        }
-    } else if (right.ranks != NULL) {
-        merge_sides(out, left_one, right, bitmap, len);
-    } else {
-        merge_sides(out, left_one, right_one, bitmap, len);
+    const gw_child left_one = {NULL, left.label}, right_one = {NULL, right.label};
+    if (left.labels != NULL) {
+        return right.labels != NULL ? merge_sides(out, left, right, bitmap, len)
+                                    : merge_sides(out, left, right_one, bitmap, len);
     }
+    return right.labels != NULL ? merge_sides(out, left_one, right, bitmap, len)
+                                : merge_sides(out, left_one, right_one, bitmap, len);
 }
 
 #else

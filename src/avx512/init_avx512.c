@@ -3,7 +3,7 @@
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
-#include "core/kernels.h"
+#include "avx512/kernels_avx512.h"
 
 void gw_kernels_init_avx512(gw_kernels *kernels, uint32_t cpu)
 {

@@ -392,21 +392,3 @@ void gw_ranker_build(gw_ranker *ranker, const gw_tree *tree, uint32_t base, uint
         ranker->rank[bin] = (uint8_t)(rank == GW_NO_RANK ? tree->escape_rank : rank);
     }
 }
-
-void gw_joiner_build(gw_joiner *joiner, const gw_tree *tree, uint32_t base, uint32_t dtype, uint32_t derived)
-{
-    const gw_traits *t = gw_traits_of(dtype);
-    joiner->dtype = dtype;
-    joiner->derived = derived;
-    joiner->escape_rank = tree->escape_rank;
-    GW_MEMSET(joiner->exponent, 0, sizeof joiner->exponent);
-    GW_MEMSET(joiner->keep, 0, sizeof joiner->keep);
-    for (uint32_t rank = 0; rank < tree->label_count; rank++) {
-        uint32_t label = tree->label_of_rank[rank];
-        if (label > GW_LABEL_ESCAPE) {
-            uint32_t level = derived ? 0 : label & 3;
-            joiner->exponent[rank] = gw_exponent_of_label(label, dtype, derived, base) << t->mantissa_bits;
-            joiner->keep[rank] = (uint8_t)(t->mantissa_bits + 1 - level * t->explicit_step);
-        }
-    }
-}

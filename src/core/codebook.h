@@ -40,7 +40,7 @@ typedef struct gw_tree {
     uint16_t inner_count;
     uint16_t escape_rank; /* GW_NO_RANK if label 1 has no code */
     uint16_t zero_rank;
-    uint8_t label_of_rank[GW_LABELS];
+    uint8_t label_of_rank[GW_LABELS + GW_SLOP]; /* the part of a leaf is the table of its unpack */
     uint16_t rank_of_label[GW_LABELS]; /* GW_NO_RANK without a code */
     gw_node node[GW_NODES_MAX];
     uint8_t postorder[GW_NODES_MAX];   /* children before parents, left before right */
@@ -88,8 +88,7 @@ void gw_codebook_write(uint8_t *dst, const gw_codebook *book);
 gw_status gw_codebook_read(gw_codebook *book, size_t *used, const uint8_t *src, size_t size, uint32_t dtype,
                            uint32_t derived);
 
-/* What the kernels look up. */
+/* What the split looks up. */
 void gw_ranker_build(gw_ranker *ranker, const gw_tree *tree, uint32_t base, uint32_t dtype, uint32_t derived);
-void gw_joiner_build(gw_joiner *joiner, const gw_tree *tree, uint32_t base, uint32_t dtype, uint32_t derived);
 
 #endif

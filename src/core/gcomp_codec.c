@@ -177,8 +177,8 @@ static void carve(gw_scratch *s, carver *c, const gw_codec *codec)
     s->tree = (gw_tree *)take(c, sizeof(gw_tree));
     s->ranker = (gw_ranker *)take(c, sizeof(gw_ranker));
     s->joiner = (gw_joiner *)take(c, sizeof(gw_joiner));
-    /* The group of a hop comes last: bytes that change while a chunk is decoded can mislead a merge by at most one chunk
-     * beyond its array, which still is workspace. */
+    /* The group of a hop comes last: a run that does not have the number of set bits that its frame announces can mislead a
+     * merge by at most one chunk beyond its array, which still is workspace. */
     s->sums = (uint8_t *)take(c, ((size_t)1 << GW_GROUP_LOG2) * gw_traits_of((uint32_t)codec->options.dtype)->size);
 }
 

@@ -122,6 +122,14 @@ gw_status gw_decoding_begin(gw_decoding *d, const gw_codec *codec, const uint8_t
     d->levels = needs_map(info) ? map->levels : NULL;
     d->book_owner = UINT64_MAX;
     gw_scratch_carve(&d->scratch, codec, workspace);
+    gw_joiner *joiner = d->scratch.joiner;
+    GW_MEMSET(joiner, 0, sizeof *joiner);
+    joiner->dtype = (uint32_t)info->dtype;
+    joiner->derived = info->levels == GW_GCOMP_DERIVED;
+    joiner->constant = (uint32_t)info->constant;
+    joiner->cap = info->cap;
+    joiner->drop_base = info->drop_base;
+    gw_floor_table(joiner->floor, info->step);
     if (info->installed) {
         d->installed = find_installed(codec, info);
         return d->installed == NULL ? GW_ERR_TABLE : GW_OK;
@@ -138,11 +146,7 @@ static void use_book(gw_decoding *d)
 {
     const gw_scratch *s = &d->scratch;
     gw_tree_build(s->tree, s->book);
-    gw_joiner_build(s->joiner, s->tree, s->book->base, (uint32_t)d->info.dtype, is_derived(d));
-    s->joiner->constant = (uint32_t)d->info.constant;
-    s->joiner->cap = d->info.cap;
-    s->joiner->drop_base = d->info.drop_base;
-    gw_floor_table(s->joiner->floor, d->info.step);
+    s->joiner->base = s->book->base;
 }
 
 /* Makes the tree that of the chunk's codebook: the installed one, or the one that chunk `owner` stores. */
@@ -263,12 +267,12 @@ static gw_child child_of(const gw_tree *tree, const chunk_parts *parts, const ui
     const gw_node *node = &tree->node[index];
     const int is_single_label = node->right == 0 && node->width == 0;
     gw_child child;
-    child.ranks = is_single_label ? NULL : level + gw_node_place(node, parts->node_at[index]);
-    child.rank = (uint8_t)node->first_rank;
+    child.labels = is_single_label ? NULL : level + gw_node_place(node, parts->node_at[index]);
+    child.label = tree->label_of_rank[node->first_rank];
     return child;
 }
 
-/* Ranks of a chunk: from the leaves up, each node into its place of one of two arrays, by the parity of its depth. */
+/* Labels of a chunk: from the leaves up, each node into its place of one of two arrays, by the parity of its depth. */
 static gw_status read_runs(const gw_decoding *d, const chunk_parts *parts)
 {
     const gw_scratch *s = &d->scratch;
@@ -281,18 +285,42 @@ static gw_status read_runs(const gw_decoding *d, const chunk_parts *parts)
         const size_t len = parts->node_len[index];
         uint8_t *out = s->level[node->depth & 1] + gw_node_place(node, parts->node_at[index]);
         if (node->right != 0) {
-            if (k->ones(parts->run[index], len) != parts->node_len[node->right]) {
-                return GW_ERR_CORRUPT;
-            }
             const uint8_t *below = s->level[(node->depth + 1) & 1];
-            k->merge(out, child_of(tree, parts, below, index + 1), child_of(tree, parts, below, node->right),
-                     parts->run[index], len);
+            const size_t right_len = k->merge(out, child_of(tree, parts, below, index + 1),
+                                              child_of(tree, parts, below, node->right), parts->run[index], len);
+            if (right_len != parts->node_len[node->right]) {
+                return GW_ERR_CORRUPT; /* the merge has read values that are nobody's: gw_scratch has room for that */
+            }
         } else if (node->width != 0) {
-            if (!k->unpack(out, parts->run[index], len, node->width, (uint8_t)node->first_rank)) {
+            if (!k->unpack(out, parts->run[index], len, node->width, tree->label_of_rank + node->first_rank)) {
                 return GW_ERR_CORRUPT;
             }
         } else if (index == 0) {
-            GW_MEMSET(out, (int)node->first_rank, len); /* a single label; elsewhere the parent knows the rank */
+            GW_MEMSET(out, tree->label_of_rank[0], len); /* a single label; elsewhere the parent knows it */
+        }
+    }
+    return GW_OK;
+}
+
+/* The digits of the planes, unpacked but for R1 (plane 6), whose bits the join takes as they are. */
+static gw_status read_planes(const gw_decoding *d, const chunk_parts *parts)
+{
+    const gw_scratch *s = &d->scratch;
+    const gw_traits *t = gw_traits_of((uint32_t)d->info.dtype);
+    for (size_t p = 0; p < plane_count(d); p++) {
+        const size_t len = parts->plane_len[p];
+        if (p < GW_PLANE_R1) {
+            if (!d->codec->kernels.unpack(s->plane[p], parts->plane[p], len, plane_width(t, p), NULL)) {
+                return GW_ERR_CORRUPT;
+            }
+            s->plane[p][len] = 0; /* join looks one digit ahead of a plane that has run out */
+        } else {
+            const size_t size = gw_run_size(len, 1);
+            GW_MEMCPY(s->plane[p], parts->plane[p], size);
+            s->plane[p][size] = 0;
+            if (len % 32 != 0 && gw_load32(s->plane[p] + size - 4) >> len % 32 != 0) {
+                return GW_ERR_CORRUPT;
+            }
         }
     }
     return GW_OK;
@@ -360,17 +388,13 @@ static gw_status decode_coded(gw_decoding *d, const uint8_t *data, size_t size, 
 {
     const gw_scratch *s = &d->scratch;
     const gw_kernels *k = &d->codec->kernels;
-    const gw_traits *t = gw_traits_of((uint32_t)d->info.dtype);
     chunk_parts parts;
     gw_status status = find_parts(d, &parts, data, size, len);
     if (status == GW_OK) {
         status = read_runs(d, &parts);
     }
-    for (size_t p = 0; status == GW_OK && p < plane_count(d); p++) {
-        if (!k->unpack(s->plane[p], parts.plane[p], parts.plane_len[p], plane_width(t, p), 0)) {
-            status = GW_ERR_CORRUPT;
-        }
-        s->plane[p][parts.plane_len[p]] = 0; /* join looks one digit ahead of a plane that has run out */
+    if (status == GW_OK) {
+        status = read_planes(d, &parts);
     }
     if (status != GW_OK) {
         return status;

@@ -91,19 +91,19 @@ typedef void gw_split_fn(uint8_t *ranks, uint32_t *count, uint8_t *const plane[G
 typedef size_t gw_partition_fn(uint8_t *left, uint8_t *right, uint8_t *bitmap, const uint8_t *ranks, size_t len,
                                uint8_t pivot);
 
-/* The ranks of a child of an inner node: an array, or, if that is NULL, one rank for all. */
+/* The labels of a child of an inner node: an array, or, if that is NULL, one label for all. */
 typedef struct gw_child {
-    const uint8_t *ranks;
-    uint8_t rank;
+    const uint8_t *labels;
+    uint8_t label;
 } gw_child;
 
-/* The reverse of partition: out[i] = next of right if bit i of bitmap is set, else next of left. left has `len` minus the
- * number of set bits values, right that number; the caller has checked it. Of bitmap only [0, ceil(len / 8)) is read. Slop
- * of out may be written, slop of left and right read. */
-typedef void gw_merge_fn(uint8_t *out, gw_child left, gw_child right, const uint8_t *bitmap, size_t len);
-
-/* Number of set bits among the first len of a bitmap of gw_run_size(len, 1) bytes, or SIZE_MAX if a padding bit is set. */
-typedef size_t gw_ones_fn(const uint8_t *bitmap, size_t len);
+/*
+ * The reverse of partition, with what a leaf's unpack wrote: out[i] = next of right if bit i of bitmap is set, else next of
+ * left. Returns the number of set bits, or SIZE_MAX if a padding bit is set. Of bitmap gw_run_size(len, 1) bytes are read,
+ * each once. If the count is not the length of right, what is in out is worthless; left and right then may be read up to
+ * len values and slop behind their starts, which the caller's workspace must allow. Slop of out may be written.
+ */
+typedef size_t gw_merge_fn(uint8_t *out, gw_child left, gw_child right, const uint8_t *bitmap, size_t len);
 
 /* ---- pack ------------------------------------------------------------------------------------------------------- */
 
@@ -111,23 +111,25 @@ typedef size_t gw_ones_fn(const uint8_t *bitmap, size_t len);
  * zero. digits[i] - base < 2^width. digits is a workspace array. */
 typedef void gw_pack_fn(uint8_t *dst, const uint8_t *digits, size_t len, unsigned width, uint8_t base);
 
-/* The reverse: digits[i] = base + number i (modulo 256). Reads exactly gw_run_size(len, width) bytes. Returns 1 if all
- * padding bits are zero, else 0. Slop of digits may be written. */
-typedef int gw_unpack_fn(uint8_t *digits, const uint8_t *src, size_t len, unsigned width, uint8_t base);
+/* The reverse: out[i] = number i, or table[number i] if table is not NULL. table is a workspace array of 2^width bytes.
+ * Reads exactly gw_run_size(len, width) bytes of src. Returns 1 if all padding bits are zero, else 0. Slop of out may be
+ * written. */
+typedef int gw_unpack_fn(uint8_t *out, const uint8_t *src, size_t len, unsigned width, const uint8_t *table);
 
-/* ---- unpack and join -------------------------------------------------------------------------------------------- */
+/* ---- join ------------------------------------------------------------------------------------------------------- */
 
-/* A codebook as the decoder sees it, by rank. */
+/* What a label means (docs/format.md section 3), and hints, which never change a byte and may be ignored. */
 typedef struct gw_joiner {
-    uint32_t exponent[256]; /* the exponent field in place (shifted left by M); 0 for zero and escape */
-    uint8_t keep[256];      /* explicit: M + 1 - drop, 0 for zero and escape; derived: M + 1, 0 for zero and escape */
     uint32_t dtype;
     uint32_t derived;
-    uint32_t escape_rank;   /* 256 if none */
+    uint32_t base;          /* of the codebook; 0 for fp16 and derived */
     uint32_t constant;      /* derived only: the drop is `cap`, levels is not read */
     uint32_t cap;
     int32_t drop_base;
-    uint8_t floor[32];
+    uint8_t floor[32];      /* as in gw_round_rule */
+    uint32_t stream;        /* hint: dst is not read soon, stores may go around the caches */
+    const uint8_t *next;    /* hint: next[0..next_size) will be read soon */
+    size_t next_size;
 } gw_joiner;
 
 /* What a join consumed: for the checks of docs/format.md section 8, rules 24 and 25. */
@@ -138,14 +140,16 @@ typedef struct gw_joined {
 } gw_joined;
 
 /*
- * Assembles len values into dst (the caller's memory, len elements of the dtype) from ranks, the unpacked digit planes
- * and the escapes. Every plane array has room for len digits (plus slop), and the byte behind its last digit is 0, so that a
- * value without a digit may read it; if the ranks ask for more digits than a plane has, what lies there is used, values
- * become worthless and joined->plane_len tells. Escapes: `escape` is the caller's memory with escape_len
- * elements; missing ones are +0, joined->escape_len counts all that were asked for. place[] (workspace, len entries) gets
- * the positions of the escapes, and its slop may be written. levels: the map bytes, read only if derived and not constant.
+ * Assembles len values into dst (the caller's memory, len elements of the dtype) from labels that a codebook of the
+ * joiner's kind can have, the digit planes and the escapes. Planes 0..5 are unpacked digits, plane GW_PLANE_R1 is a
+ * bit string as it stands in the frame; explicit joins use planes 0..3 only. Every plane has room for len digits (plus slop), and the
+ * byte behind its last digit is 0, so that a value without a digit may read it; if the labels ask for more digits than a
+ * plane has, what lies there is used, values become worthless and joined->plane_len tells. Escapes: `escape` is the
+ * caller's memory with escape_len elements; missing ones are +0, joined->escape_len counts all that were asked for.
+ * place[] (workspace, len entries) gets the positions of the escapes, and its slop may be written. levels: the map bytes,
+ * read only if derived and not constant.
  */
-typedef void gw_join_fn(void *dst, gw_joined *joined, uint16_t *place, const uint8_t *ranks,
+typedef void gw_join_fn(void *dst, gw_joined *joined, uint16_t *place, const uint8_t *labels,
                         uint8_t *const plane[GW_PLANES_MAX], const uint8_t *escape, size_t escape_len,
                         const uint8_t *levels, size_t len, const gw_joiner *joiner);
 
@@ -168,7 +172,6 @@ typedef struct gw_kernels {
     gw_split_fn *split;
     gw_partition_fn *partition;
     gw_merge_fn *merge;
-    gw_ones_fn *ones;
     gw_pack_fn *pack;
     gw_unpack_fn *unpack;
     gw_join_fn *join;
@@ -186,14 +189,11 @@ gw_survey_fn gw_survey_scalar;
 gw_split_fn gw_split_scalar;
 gw_partition_fn gw_partition_scalar;
 gw_merge_fn gw_merge_scalar;
-gw_ones_fn gw_ones_scalar;
 gw_pack_fn gw_pack_scalar;
 gw_unpack_fn gw_unpack_scalar;
 gw_join_fn gw_join_scalar;
 gw_add_fn gw_add_fp32_scalar, gw_add_bf16_scalar, gw_add_fp16_scalar;
 gw_crc32c_fn gw_crc32c_scalar;
-
-gw_merge_fn gw_merge_avx512;
 
 /* Each backend overwrites the slots that it improves. Scalar comes first and fills all. `cpu` holds gw_cpu_flag bits
  * (core/cpu.h): features beyond the backend's own, and quirks. */

@@ -22,7 +22,7 @@ typedef struct gw_traits {
 } gw_traits;
 
 /* Planes of a chunk: four of nested digits, then, in derived mode, the remainders of 4, 2 and 1 bits. */
-enum { GW_DIGIT_PLANES = 4, GW_PLANES_MAX = 7 };
+enum { GW_DIGIT_PLANES = 4, GW_PLANE_R1 = 6, GW_PLANES_MAX = 7 };
 
 static inline const gw_traits *gw_traits_of(uint32_t dtype)
 {

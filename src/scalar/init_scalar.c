@@ -11,7 +11,6 @@ void gw_kernels_init_scalar(gw_kernels *kernels, uint32_t cpu)
     kernels->split = gw_split_scalar;
     kernels->partition = gw_partition_scalar;
     kernels->merge = gw_merge_scalar;
-    kernels->ones = gw_ones_scalar;
     kernels->pack = gw_pack_scalar;
     kernels->unpack = gw_unpack_scalar;
     kernels->join = gw_join_scalar;

@@ -1,8 +1,9 @@
 /*
- * Join: last stage of a decode. Ranks give exponent and number of kept bits, the planes give the bits.
+ * Join: last stage of a decode. Labels give exponent and number of kept bits, the planes give the bits.
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
+#include "core/codebook.h"
 #include "scalar/digit_steps.h"
 
 /* Drop of a derived value (docs/format.md section 3); the same arithmetic as in round_scalar.c, from the exponent. */
@@ -17,10 +18,28 @@ GW_TEMPLATE uint32_t derived_drop(uint32_t exponent, int32_t k, const gw_joiner 
     return joiner->floor[gw_min_u32((uint32_t)room >> 2, cap)];
 }
 
-GW_TEMPLATE void join_range(uint8_t *dst, gw_joined *joined, uint16_t *place, const uint8_t *ranks,
-                              uint8_t *const plane[GW_PLANES_MAX], const uint8_t *escape, size_t escape_len,
-                              const uint8_t *levels, size_t len, const gw_joiner *joiner, uint32_t dtype,
-                              uint32_t derived)
+/* Exponent field in place and kept bits (with drop 0 in derived mode) by label; both 0 for zero and escape. */
+typedef struct label_field {
+    uint32_t exponent;
+    uint32_t kept;
+} label_field;
+
+static void fill_fields(label_field field[256], const gw_joiner *joiner)
+{
+    const gw_traits *t = gw_traits_of(joiner->dtype);
+    GW_MEMSET(field, 0, 256 * sizeof *field);
+    for (uint32_t label = joiner->derived ? 2 : 4; label < 256; label++) {
+        const uint32_t level = joiner->derived ? 0 : label & 3;
+        const uint32_t exponent = gw_exponent_of_label(label, joiner->dtype, joiner->derived, joiner->base);
+        field[label].exponent = exponent << t->mantissa_bits;
+        field[label].kept = t->mantissa_bits + 1 - level * t->explicit_step;
+    }
+}
+
+GW_TEMPLATE void join_range(uint8_t *dst, gw_joined *joined, uint16_t *place, const uint8_t *labels,
+                            uint8_t *const plane[GW_PLANES_MAX], const uint8_t *escape, size_t escape_len,
+                            const uint8_t *levels, size_t len, const gw_joiner *joiner, uint32_t dtype,
+                            uint32_t derived)
 {
     const gw_traits *t = gw_traits_of(dtype);
     const int wide = dtype == GW_FP32;
@@ -30,20 +49,21 @@ GW_TEMPLATE void join_range(uint8_t *dst, gw_joined *joined, uint16_t *place, co
     /* Local copies: a store to dst could change these, for all the compiler knows. */
     const uint8_t *const p1 = plane[0], *const p2 = plane[1], *const p3 = plane[2], *const p4 = plane[3];
     const uint8_t *const r4 = plane[4], *const r2 = plane[5], *const r1 = plane[6];
-    const uint32_t escape_rank = joiner->escape_rank;
     const uint32_t constant = joiner->constant;
     const uint32_t cap = joiner->cap;
     const int32_t drop_base = joiner->drop_base;
+    label_field field[256];
     gw_digit_step steps[GW_KEEP_MAX + 1];
     uint64_t nested = 0, rest = 0;
     size_t escapes = 0;
     uint32_t bad_zero = 0;
 
+    fill_fields(field, joiner);
     gw_digit_steps_fill(steps, dtype);
     for (size_t i = 0; i < len; i++) {
-        const uint32_t rank = ranks[i];
-        const uint32_t exponent = joiner->exponent[rank];
-        unsigned kept = joiner->keep[rank];
+        const uint32_t label = labels[i];
+        const uint32_t exponent = field[label].exponent;
+        uint32_t kept = field[label].kept;
         if (derived && kept != 0) {
             kept -= constant ? cap : derived_drop(exponent >> m, levels[i], joiner, drop_base, cap, t, fp16);
         }
@@ -55,16 +75,17 @@ GW_TEMPLATE void join_range(uint8_t *dst, gw_joined *joined, uint16_t *place, co
         z &= step->mask;
         nested += step->nested;
         if (derived) {
+            const size_t bit = gw_plane_at(rest, 2); /* R1 is still packed */
             z |= (uint32_t)r4[gw_plane_at(rest, 0)] << step->rest_shift[0] & step->rest_mask[0];
             z |= (uint32_t)r2[gw_plane_at(rest, 1)] << step->rest_shift[1] & step->rest_mask[1];
-            z |= (uint32_t)r1[gw_plane_at(rest, 2)] << step->rest_shift[2] & step->rest_mask[2];
+            z |= (uint32_t)r1[bit / 8] >> bit % 8 << step->rest_shift[2] & step->rest_mask[2];
             rest += step->rest;
         }
         uint32_t value = z >> m << (8 * t->size - 1) | exponent | (z & ((1u << m) - 1));
         if (fp16) {
             bad_zero |= (uint32_t)(kept != 0) & (uint32_t)((value & 0x7fff) == 0);
         }
-        if (rank == escape_rank) {
+        if (label == GW_LABEL_ESCAPE) {
             value = 0;
             if (escapes < escape_len) {
                 value = wide ? gw_load32(escape + 4 * escapes) : gw_load16(escape + 2 * escapes);
@@ -85,11 +106,11 @@ GW_TEMPLATE void join_range(uint8_t *dst, gw_joined *joined, uint16_t *place, co
 
 #define JOIN_CASE(dtype, derived)                                                                                      \
     case (dtype) * 2 + (derived):                                                                                      \
-        join_range((uint8_t *)dst, joined, place, ranks, plane, escape, escape_len, levels, len, joiner, (dtype),      \
+        join_range((uint8_t *)dst, joined, place, labels, plane, escape, escape_len, levels, len, joiner, (dtype),      \
                    (derived));                                                                                         \
         break
 
-void gw_join_scalar(void *dst, gw_joined *joined, uint16_t *place, const uint8_t *ranks,
+void gw_join_scalar(void *dst, gw_joined *joined, uint16_t *place, const uint8_t *labels,
                     uint8_t *const plane[GW_PLANES_MAX], const uint8_t *escape, size_t escape_len,
                     const uint8_t *levels, size_t len, const gw_joiner *joiner)
 {

@@ -59,15 +59,14 @@ GW_TEMPLATE void pack_width(uint8_t *dst, const uint8_t *digits, size_t len, uns
     }
 }
 
-GW_TEMPLATE int unpack_width(uint8_t *digits, const uint8_t *src, size_t len, unsigned w, uint8_t base)
+GW_TEMPLATE int unpack_width(uint8_t *out, const uint8_t *src, size_t len, unsigned w)
 {
-    const uint64_t plus = (uint64_t)base * 0x0101010101010101u;
     const size_t size = gw_run_size(len, w);
     size_t i = 0;
     size_t at = 0;
 
     for (; i + 8 <= len && at + 8 <= size; i += 8, at += w) {
-        gw_store64(digits + i, add8(spread8(gw_load64(src + at), w), plus));
+        gw_store64(out + i, spread8(gw_load64(src + at), w));
     }
     uint64_t word = 0;
     unsigned filled = 0;
@@ -77,7 +76,7 @@ GW_TEMPLATE int unpack_width(uint8_t *digits, const uint8_t *src, size_t len, un
             filled += 8;
             at++;
         }
-        digits[i] = (uint8_t)((word & ((1u << w) - 1)) + base);
+        out[i] = (uint8_t)(word & ((1u << w) - 1));
         word >>= w;
         filled -= w;
     }
@@ -85,6 +84,20 @@ GW_TEMPLATE int unpack_width(uint8_t *digits, const uint8_t *src, size_t len, un
         word |= src[at];
     }
     return word == 0;
+}
+
+static int unpack_any(uint8_t *out, const uint8_t *src, size_t len, unsigned width)
+{
+    switch (width) {
+    case 1: return unpack_width(out, src, len, 1);
+    case 2: return unpack_width(out, src, len, 2);
+    case 3: return unpack_width(out, src, len, 3);
+    case 4: return unpack_width(out, src, len, 4);
+    case 5: return unpack_width(out, src, len, 5);
+    case 6: return unpack_width(out, src, len, 6);
+    case 7: return unpack_width(out, src, len, 7);
+    default: return 0;
+    }
 }
 
 void gw_pack_scalar(uint8_t *dst, const uint8_t *digits, size_t len, unsigned width, uint8_t base)
@@ -101,16 +114,11 @@ void gw_pack_scalar(uint8_t *dst, const uint8_t *digits, size_t len, unsigned wi
     }
 }
 
-int gw_unpack_scalar(uint8_t *digits, const uint8_t *src, size_t len, unsigned width, uint8_t base)
+int gw_unpack_scalar(uint8_t *out, const uint8_t *src, size_t len, unsigned width, const uint8_t *table)
 {
-    switch (width) {
-    case 1: return unpack_width(digits, src, len, 1, base);
-    case 2: return unpack_width(digits, src, len, 2, base);
-    case 3: return unpack_width(digits, src, len, 3, base);
-    case 4: return unpack_width(digits, src, len, 4, base);
-    case 5: return unpack_width(digits, src, len, 5, base);
-    case 6: return unpack_width(digits, src, len, 6, base);
-    case 7: return unpack_width(digits, src, len, 7, base);
-    default: return 0;
+    const int ok = unpack_any(out, src, len, width);
+    for (size_t i = 0; table != NULL && i < len; i++) {
+        out[i] = table[out[i]];
     }
+    return ok;
 }

@@ -102,61 +102,63 @@ size_t gw_partition_scalar(uint8_t *left, uint8_t *right, uint8_t *bitmap, const
                          : partition_sides(left, right, bitmap, ranks, len, pivot, 0, 0);
 }
 
-GW_TEMPLATE void merge_sides(uint8_t *out, gw_child left, gw_child right, const uint8_t *bitmap, size_t len,
+/* Number of set bits of a word: adds neighbouring bits, pairs and nibbles, then sums the bytes by a multiplication. */
+static inline uint32_t count32(uint32_t x)
+{
+    x -= x >> 1 & 0x55555555u;
+    x = (x & 0x33333333u) + (x >> 2 & 0x33333333u);
+    return ((x + (x >> 4)) & 0x0f0f0f0fu) * 0x01010101u >> 24;
+}
+
+/* `count` values from value `at` on; `bits` are theirs. Returns right's next position. */
+GW_TEMPLATE size_t merge_some(uint8_t *out, gw_child left, gw_child right, uint32_t bits, size_t at, size_t count,
+                              size_t r, int has_left, int has_right)
+{
+    for (size_t j = 0; j < count; j++) {
+        const uint32_t bit = bits >> j & 1;
+        const uint8_t from_left = has_left ? left.labels[at + j - r] : left.label;
+        const uint8_t from_right = has_right ? right.labels[r] : right.label;
+        out[at + j] = bit ? from_right : from_left;
+        r += bit;
+    }
+    return r;
+}
+
+GW_TEMPLATE size_t merge_sides(uint8_t *out, gw_child left, gw_child right, const uint8_t *bitmap, size_t len,
                                int has_left, int has_right)
 {
     size_t r = 0;
-    size_t i = 0;
-    for (; i + 8 <= len; i += 8) {
-        const uint32_t byte = bitmap[i / 8];
-        if (has_left || has_right) {
-            for (size_t j = 0; j < 8; j++) {
-                const uint32_t bit = byte >> j & 1;
-                const uint8_t from_left = has_left ? left.ranks[i + j - r] : left.rank;
-                const uint8_t from_right = has_right ? right.ranks[r] : right.rank;
-                out[i + j] = bit ? from_right : from_left;
-                r += bit;
+    size_t at = 0;
+    for (; at + 32 <= len; at += 32) {
+        const uint32_t word = gw_load32(bitmap + at / 8);
+        for (unsigned j = 0; j < 32; j += 8) {
+            const uint32_t byte = word >> j & 255;
+            if (has_left || has_right) {
+                r = merge_some(out, left, right, byte, at + j, 8, r, has_left, has_right);
+            } else {
+                const uint64_t mask = spread_bits(byte);
+                gw_store64(out + at + j,
+                           (BYTES((uint64_t)left.label) & ~mask) | (BYTES((uint64_t)right.label) & mask));
             }
-        } else {
-            const uint64_t mask = spread_bits(byte);
-            gw_store64(out + i, (BYTES((uint64_t)left.rank) & ~mask) | (BYTES((uint64_t)right.rank) & mask));
         }
+        r += has_left || has_right ? 0 : count32(word);
     }
-    for (; i < len; i++) {
-        const uint32_t bit = (uint32_t)bitmap[i / 8] >> (i & 7) & 1;
-        out[i] = bit ? (has_right ? right.ranks[r] : right.rank) : (has_left ? left.ranks[i - r] : left.rank);
-        r += bit;
-    }
-}
-
-void gw_merge_scalar(uint8_t *out, gw_child left, gw_child right, const uint8_t *bitmap, size_t len)
-{
-    if (left.ranks != NULL) {
-        if (right.ranks != NULL) {
-            merge_sides(out, left, right, bitmap, len, 1, 1);
-        } else {
-            merge_sides(out, left, right, bitmap, len, 1, 0);
-        }
-    } else if (right.ranks != NULL) {
-        merge_sides(out, left, right, bitmap, len, 0, 1);
-    } else {
-        merge_sides(out, left, right, bitmap, len, 0, 0);
-    }
-}
-
-size_t gw_ones_scalar(const uint8_t *bitmap, size_t len)
-{
-    size_t ones = 0;
-    for (size_t i = 0; i < len; i += 32) {
-        uint32_t word = gw_load32(bitmap + i / 8);
-        if (len - i < 32 && word >> (len - i) != 0) {
+    if (at < len) {
+        const uint32_t word = gw_load32(bitmap + at / 8);
+        if (word >> (len - at) != 0) {
             return SIZE_MAX;
         }
-        /* Adds neighbouring bits, pairs and nibbles, then sums the bytes by a multiplication. */
-        word -= word >> 1 & 0x55555555u;
-        word = (word & 0x33333333u) + (word >> 2 & 0x33333333u);
-        word = (word + (word >> 4)) & 0x0f0f0f0fu;
-        ones += word * 0x01010101u >> 24;
+        r = merge_some(out, left, right, word, at, len - at, r, has_left, has_right);
     }
-    return ones;
+    return r;
+}
+
+size_t gw_merge_scalar(uint8_t *out, gw_child left, gw_child right, const uint8_t *bitmap, size_t len)
+{
+    if (left.labels != NULL) {
+        return right.labels != NULL ? merge_sides(out, left, right, bitmap, len, 1, 1)
+                                    : merge_sides(out, left, right, bitmap, len, 1, 0);
+    }
+    return right.labels != NULL ? merge_sides(out, left, right, bitmap, len, 0, 1)
+                                : merge_sides(out, left, right, bitmap, len, 0, 0);
 }

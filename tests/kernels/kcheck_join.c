@@ -1,5 +1,5 @@
 /*
- * Join: frames as the encoder makes them (whose values must come back), frames that lack escapes, and ranks
+ * Join: frames as the encoder makes them (whose values must come back), frames that lack escapes, and labels
  * that ask for more digits than the planes have.
  *
  * SPDX-License-Identifier: BSD-2-Clause
@@ -10,7 +10,7 @@
 
 KC_SELECT(join);
 
-/* Planes of what the ranks ask for; of random digits; of random bytes, as an earlier chunk may have left
+/* Planes of what the labels ask for; of random digits; of random bytes, as an earlier chunk may have left
  * them. */
 enum { PLANES_MATCH, PLANES_OF_DIGITS, PLANES_OF_BYTES, PLANE_KINDS };
 enum { EXPLICIT, DERIVED, CONSTANT, LEVEL_KINDS };
@@ -20,7 +20,7 @@ typedef struct join_call {
     void *dst;
     gw_joined *joined;
     uint16_t *place;
-    const uint8_t *ranks;
+    const uint8_t *labels;
     uint8_t *plane[GW_PLANES_MAX];
     const uint8_t *escape;
     size_t escape_len;
@@ -32,7 +32,7 @@ typedef struct join_call {
 static void call_join(void *context)
 {
     const join_call *c = (const join_call *)context;
-    c->fn(c->dst, c->joined, c->place, c->ranks, c->plane, c->escape, c->escape_len, c->levels, c->len,
+    c->fn(c->dst, c->joined, c->place, c->labels, c->plane, c->escape, c->escape_len, c->levels, c->len,
           c->joiner);
 }
 
@@ -41,66 +41,83 @@ static unsigned plane_width(const gw_traits *traits, unsigned plane)
     return plane < GW_DIGIT_PLANES ? traits->digit_width[plane] : 4u >> (plane - GW_DIGIT_PLANES);
 }
 
-/* A codebook for random bins that occur in the values: ranks below escape_rank; escape_rank for all
- * others. */
+/* Label of a bin by docs/format.md section 3, 1 if it has none. */
+static uint8_t label_of(uint32_t bin, uint32_t dtype, uint32_t derived, uint32_t base)
+{
+    uint32_t exponent;
+    uint8_t keep;
+    const uint32_t e = bin / 4, level = bin % 4;
+    if (!kc_label_of_bin(bin, dtype, derived, &exponent, &keep)) {
+        return 1;
+    }
+    if (keep == 0) {
+        return 0;
+    }
+    if (derived) {
+        return (uint8_t)(dtype == GW_FP16 ? e + 2 : e + 1);
+    }
+    if (dtype == GW_FP16) {
+        return (uint8_t)(4 * (e + 1) + level);
+    }
+    return (uint8_t)(e > base && e - base < 64 ? 4 * (e - base) + level : 1);
+}
+
+static void fill_joiner(gw_joiner *joiner, const gw_round_rule *rule, uint32_t base)
+{
+    memset(joiner, 0, sizeof *joiner);
+    joiner->dtype = rule->dtype;
+    joiner->derived = rule->derived;
+    joiner->base = rule->derived || rule->dtype == GW_FP16 ? 0 : base;
+    joiner->constant = rule->constant & rule->derived;
+    joiner->cap = rule->cap;
+    joiner->drop_base = rule->drop_base;
+    memcpy(joiner->floor, rule->floor, sizeof joiner->floor);
+}
+
+/* Labels for random bins that occur in the values, the escape for all others: a ranker whose ranks are labels. */
 static void make_tables(kc_rng *rng, gw_ranker *ranker, gw_joiner *joiner, const uint16_t *bins, size_t len,
                         const gw_round_rule *rule)
 {
-    uint32_t occurs[GW_BINS] = {0};
-    const uint32_t coded_max = kc_below(rng, 4) == 0 ? kc_below(rng, 255) : 254;
-    uint32_t coded = 0;
-    gw_survey_scalar(occurs, bins, len);
+    uint32_t largest = 0;
+    for (size_t i = 0; i < len; i++) {
+        largest = bins[i] < 4u * 255 && bins[i] / 4u > largest ? bins[i] / 4u : largest;
+    }
+    const uint32_t base = kc_below(rng, 4) == 0 ? kc_below(rng, 192) : largest < 59 ? 0 : largest - 59;
+    fill_joiner(joiner, rule, base > 191 ? 191 : base);
     memset(ranker, 0, sizeof *ranker);
-    memset(joiner, 0, sizeof *joiner);
-    memset(ranker->rank, 255, sizeof ranker->rank);
-    for (uint32_t bin = 0; bin < GW_BINS && coded < coded_max; bin++) {
-        if (occurs[bin] != 0 && kc_below(rng, 10) != 0 &&
-            kc_label_of_bin(bin, rule->dtype, rule->derived, &joiner->exponent[coded],
-                            &joiner->keep[coded])) {
-            ranker->keep[coded] = rule->derived && joiner->keep[coded] != 0 ? 255 : joiner->keep[coded];
-            ranker->rank[bin] = (uint8_t)coded++;
+    memset(ranker->rank, 1, sizeof ranker->rank);
+    const uint32_t coded_of_ten = kc_below(rng, 4) == 0 ? kc_below(rng, 10) : 9;
+    for (uint32_t bin = 0; bin < GW_BINS; bin++) {
+        const uint8_t label = label_of(bin, rule->dtype, rule->derived, joiner->base);
+        uint32_t exponent;
+        if (label != 1 && kc_below(rng, 10) <= coded_of_ten) {
+            (void)kc_label_of_bin(bin, rule->dtype, rule->derived, &exponent, &ranker->keep[label]);
+            ranker->keep[label] = rule->derived && label != 0 ? 255 : ranker->keep[label];
+            ranker->rank[bin] = label;
         }
     }
-    ranker->dtype = joiner->dtype = rule->dtype;
-    ranker->derived = joiner->derived = rule->derived;
-    ranker->escape_rank = joiner->escape_rank = 255;
-    joiner->constant = rule->constant & rule->derived;
-    joiner->cap = rule->cap;
-    joiner->drop_base = rule->drop_base;
-    memcpy(joiner->floor, rule->floor, sizeof joiner->floor);
+    ranker->dtype = rule->dtype;
+    ranker->derived = rule->derived;
+    ranker->escape_rank = 1;
 }
 
-/* A joiner that any codebook may give, hostile ones included. */
-static void random_joiner(kc_rng *rng, gw_joiner *joiner, const gw_round_rule *rule)
+/* Any label that a codebook of this kind may have. */
+static uint8_t random_label(kc_rng *rng, const gw_joiner *joiner)
 {
-    const gw_traits *traits = gw_traits_of(rule->dtype);
-    memset(joiner, 0, sizeof *joiner);
-    for (unsigned r = 0; r < 256; r++) {
-        uint32_t bin = kc_below(rng, GW_BINS);
-        if (rule->dtype == GW_FP16) {
-            bin = kc_below(rng, 8) == 0 ? GW_BIN_FP16_ZERO : bin % (4u * traits->exponent_mask);
-        }
-        (void)kc_label_of_bin(bin, rule->dtype, rule->derived, &joiner->exponent[r], &joiner->keep[r]);
+    const uint32_t count = joiner->dtype != GW_FP16 ? 256 : joiner->derived ? 33 : 128;
+    uint32_t label = kc_below(rng, count);
+    if (!joiner->derived && (label == 2 || label == 3)) {
+        label -= 2;
     }
-    joiner->escape_rank = kc_below(rng, 4) == 0 ? 256 : kc_below(rng, 256);
-    if (joiner->escape_rank < 256) {
-        joiner->exponent[joiner->escape_rank] = 0;
-        joiner->keep[joiner->escape_rank] = 0;
-    }
-    joiner->dtype = rule->dtype;
-    joiner->derived = rule->derived;
-    joiner->constant = rule->constant & rule->derived;
-    joiner->cap = rule->cap;
-    joiner->drop_base = rule->drop_base;
-    memcpy(joiner->floor, rule->floor, sizeof joiner->floor);
+    return (uint8_t)label;
 }
 
-static size_t gather_escapes(uint8_t *escape, const uint8_t *ranks, const uint32_t *bits, size_t len,
+static size_t gather_escapes(uint8_t *escape, const uint8_t *labels, const uint32_t *bits, size_t len,
                              const gw_joiner *joiner)
 {
     size_t count = 0;
     for (size_t i = 0; i < len; i++) {
-        if (ranks[i] == joiner->escape_rank) {
+        if (labels[i] == 1) {
             if (joiner->dtype == GW_FP32) {
                 gw_store32(escape + 4 * count, bits[i]);
             } else {
@@ -110,6 +127,16 @@ static size_t gather_escapes(uint8_t *escape, const uint8_t *ranks, const uint32
         }
     }
     return count;
+}
+
+/* Split writes R1 as bytes, join reads it as bits. */
+static void pack_r1(uint8_t *const plane[GW_PLANES_MAX], const size_t plane_len[GW_PLANES_MAX])
+{
+    uint8_t *r1 = plane[GW_PLANE_R1];
+    for (size_t i = 0; i < plane_len[GW_PLANE_R1]; i++) {
+        const uint8_t bit = r1[i];
+        r1[i / 8] = (uint8_t)((i % 8 == 0 ? 0 : r1[i / 8]) | bit << i % 8);
+    }
 }
 
 static void compare(kc_test *t, const join_call *expected, const join_call *got, unsigned planes, size_t cell)
@@ -126,13 +153,13 @@ static void compare(kc_test *t, const join_call *expected, const join_call *got,
 }
 
 /* Joined values are the values that were split; missing escapes are +0. */
-static void check_inverse(kc_test *t, const join_call *c, const uint32_t *bits, const uint8_t *ranks)
+static void check_inverse(kc_test *t, const join_call *c, const uint32_t *bits, const uint8_t *labels)
 {
     uint8_t *values = kc_plain(5);
     size_t escapes = 0;
     for (size_t i = 0; i < c->len; i++) {
         uint32_t value = bits[i];
-        if (ranks[i] == c->joiner->escape_rank && escapes++ >= c->escape_len) {
+        if (labels[i] == 1 && escapes++ >= c->escape_len) {
             value = 0;
         }
         if (c->joiner->dtype == GW_FP32) {
@@ -154,7 +181,7 @@ static void body(kc_test *t)
     const unsigned kind = s->config / 3 % LEVEL_KINDS, planes = s->config / 9;
     const gw_traits *traits = gw_traits_of(dtype);
     const size_t cell = traits->size;
-    uint8_t *values = kc_plain(0), *levels = kc_plain(1), *keep = kc_plain(2), *ranks = kc_plain(3);
+    uint8_t *values = kc_plain(0), *levels = kc_plain(1), *keep = kc_plain(2), *labels = kc_plain(3);
     uint8_t *escape = kc_plain(4);
     uint32_t *bits = kc_u32(kc_plain(6));
     uint16_t *bins = kc_u16(kc_plain(16));
@@ -169,7 +196,7 @@ static void body(kc_test *t)
     for (unsigned p = 0; p < GW_PLANES_MAX; p++) {
         plane[p] = kc_plain(7 + p);
         kc_random_bytes(rng, plane[p], s->len);
-        for (size_t i = 0; i < s->len && planes != PLANES_OF_BYTES; i++) {
+        for (size_t i = 0; p != GW_PLANE_R1 && i < s->len && planes != PLANES_OF_BYTES; i++) {
             plane[p][i] = (uint8_t)(plane[p][i] & ((1u << plane_width(traits, p)) - 1));
         }
     }
@@ -181,16 +208,17 @@ static void body(kc_test *t)
     gw_round_scalar(bits, bins, keep, values, levels, s->len, 0, &rule);
     if (planes == PLANES_MATCH) {
         make_tables(rng, &ranker, &joiner, bins, s->len, &rule);
-        gw_split_scalar(ranks, count, plane, plane_len, bits, bins, keep, s->len, &ranker);
+        gw_split_scalar(labels, count, plane, plane_len, bits, bins, keep, s->len, &ranker);
+        pack_r1(plane, plane_len);
     } else {
-        random_joiner(rng, &joiner, &rule);
-        kc_random_bytes(rng, ranks, s->len);
-        const uint8_t often = (uint8_t)(kc_random(rng) & 255); /* one rank often; the escape, too */
-        for (size_t i = 0; i < s->len && kc_below(rng, 2) == 0; i++) {
-            ranks[i] = often;
+        fill_joiner(&joiner, &rule, kc_below(rng, 192));
+        const uint8_t often = kc_below(rng, 4) == 0 ? 1 : random_label(rng, &joiner);
+        const uint32_t how_often = kc_below(rng, 4); /* one label often; the escape, too */
+        for (size_t i = 0; i < s->len; i++) {
+            labels[i] = kc_below(rng, 4) < how_often ? often : random_label(rng, &joiner);
         }
     }
-    const size_t wanted = gather_escapes(escape, ranks, bits, s->len, &joiner);
+    const size_t wanted = gather_escapes(escape, labels, bits, s->len, &joiner);
     const size_t escape_len = kc_below(rng, 2) == 0 ? wanted : kc_below(rng, (uint32_t)wanted + 1);
     kc_describe(t, "dtype %u, %s, planes %s, escapes %zu of %zu, cap %u, drop_base %d, %s", dtype,
                 kind == EXPLICIT  ? "explicit"
@@ -205,7 +233,7 @@ static void body(kc_test *t)
                           kc_plain(14),
                           &joined,
                           kc_u16(kc_plain(15)),
-                          ranks,
+                          labels,
                           {NULL},
                           escape,
                           escape_len,
@@ -214,7 +242,7 @@ static void body(kc_test *t)
                           &joiner};
     join_call got = expected;
     got.fn = (gw_join_fn *)t->fn;
-    got.ranks = kc_in(t, "ranks", ranks, s->len, GW_SLOP, s->src, 1);
+    got.labels = kc_in(t, "labels", labels, s->len, GW_SLOP, s->src, 1);
     got.escape = kc_in(t, "escape", escape, escape_len * cell, 0, kc_place_other(t), 1);
     got.levels = kind == DERIVED ? kc_in(t, "levels", levels, s->len, 0, kc_place_other(t), 1) : NULL;
     got.joiner = (const gw_joiner *)(const void *)kc_in(t, "joiner", &joiner, sizeof joiner, GW_SLOP,
@@ -233,7 +261,7 @@ static void body(kc_test *t)
     kc_check_memory(t);
     compare(t, &expected, &got, planes, cell);
     if (t->is_reference && planes == PLANES_MATCH) {
-        check_inverse(t, &got, bits, ranks);
+        check_inverse(t, &got, bits, labels);
         kc_equal(t, KC_MODEL, "plane_len", plane_len, got.joined->plane_len, GW_PLANES_MAX,
                  sizeof plane_len[0]);
     }
@@ -267,6 +295,7 @@ static void bench_join(kc_test *t)
     gw_round_scalar(bits, bins, kc_plain(2), kc_plain(0), kc_plain(1), len, 0, &rule);
     make_tables(&rng, &ranker, &joiner, bins, len, &rule);
     gw_split_scalar(kc_plain(3), count, plane, plane_len, bits, bins, kc_plain(2), len, &ranker);
+    pack_r1(plane, plane_len);
     join_call call = {(gw_join_fn *)t->fn,
                       kc_plain(14),
                       &joined,

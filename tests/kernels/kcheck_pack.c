@@ -1,6 +1,6 @@
 /*
- * Pack and unpack of all widths, with bases that wrap around, and padding that a hostile frame sets. The
- * model moves single bits.
+ * Pack of all widths, with bases that wrap around; unpack with and without a table, and padding that a hostile
+ * frame sets. The model moves single bits.
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
@@ -107,29 +107,30 @@ static void bench_pack(kc_test *t)
 
 typedef struct unpack_call {
     gw_unpack_fn *fn;
-    uint8_t *digits;
+    uint8_t *out;
     const uint8_t *src;
     size_t len;
     unsigned width;
-    uint8_t base;
+    const uint8_t *table;
     int ok;
 } unpack_call;
 
 static void call_unpack(void *context)
 {
     unpack_call *c = (unpack_call *)context;
-    c->ok = c->fn(c->digits, c->src, c->len, c->width, c->base);
+    c->ok = c->fn(c->out, c->src, c->len, c->width, c->table);
 }
 
 static void unpack_body(kc_test *t)
 {
     const kc_shape *s = &t->shape;
     const unsigned width = 1 + s->config % WIDTHS;
-    const uint8_t base = (uint8_t)(s->config / WIDTHS % 2 == 0 ? 0 : kc_random(&t->rng) & 255);
+    const int has_table = s->config / WIDTHS % 2 == 1;
     const int hostile = s->config / (2 * WIDTHS) == 1;
     const size_t size = gw_run_size(s->len, width), padding = 8 * size - s->len * width;
-    uint8_t *number = kc_plain(0), *src = kc_plain(1);
+    uint8_t *number = kc_plain(0), *src = kc_plain(1), *table = kc_plain(4);
     random_numbers(&t->rng, number, s->len, width, s->pattern);
+    kc_random_bytes(&t->rng, table, (size_t)1 << width);
     model_pack(src, number, s->len, width);
     if (hostile && padding > 0) { /* one bit, anywhere in the padding, or all of them */
         const size_t bit = s->len * width + kc_below(&t->rng, (uint32_t)padding);
@@ -139,24 +140,29 @@ static void unpack_body(kc_test *t)
         }
     }
     const int ok = !(hostile && padding > 0);
-    kc_describe(t, "width %u, base %u, pattern %u%s", width, base, s->pattern, ok ? "" : ", bad padding");
+    kc_describe(t, "width %u, %s table, pattern %u%s", width, has_table ? "a" : "no", s->pattern,
+                ok ? "" : ", bad padding");
 
-    unpack_call expected = {(gw_unpack_fn *)t->reference, kc_plain(2), src, s->len, width, base, 0};
+    unpack_call expected = {
+        (gw_unpack_fn *)t->reference, kc_plain(2), src, s->len, width, has_table ? table : NULL, 0};
     unpack_call got = expected;
     got.fn = (gw_unpack_fn *)t->fn;
     got.src = kc_in(t, "src", src, size, 0, s->src, 1);
-    got.digits = kc_out(t, "digits", s->len, GW_SLOP, s->dst, 1);
+    got.out = kc_out(t, "out", s->len, GW_SLOP, s->dst, 1);
+    if (has_table) {
+        got.table = kc_in(t, "table", table, (size_t)1 << width, GW_SLOP, kc_place_other(t), 1);
+    }
     if (!kc_guarded(t, call_unpack, &expected) || !kc_guarded(t, call_unpack, &got)) {
         return;
     }
     kc_check_memory(t);
-    kc_equal(t, KC_OUTPUT, "digits", expected.digits, got.digits, s->len, 1);
+    kc_equal(t, KC_OUTPUT, "out", expected.out, got.out, s->len, 1);
     kc_equal_number(t, KC_OUTPUT, "result", (uint64_t)expected.ok, (uint64_t)got.ok);
     if (t->is_reference) {
-        for (size_t i = 0; i < s->len; i++) {
-            number[i] = (uint8_t)(number[i] + base);
+        for (size_t i = 0; has_table && i < s->len; i++) {
+            number[i] = table[number[i]];
         }
-        kc_equal(t, KC_MODEL, "digits", number, got.digits, s->len, 1);
+        kc_equal(t, KC_MODEL, "out", number, got.out, s->len, 1);
         kc_equal_number(t, KC_MODEL, "result", (uint64_t)ok, (uint64_t)got.ok);
     }
 }
@@ -170,7 +176,7 @@ static void bench_unpack(kc_test *t)
 {
     kc_rng rng = {1};
     kc_random_bytes(&rng, kc_plain(0), gw_run_size(t->kernel->bench_len, 6));
-    unpack_call call = {(gw_unpack_fn *)t->fn, kc_plain(1), kc_plain(0), t->kernel->bench_len, 6, 0, 0};
+    unpack_call call = {(gw_unpack_fn *)t->fn, kc_plain(1), kc_plain(0), t->kernel->bench_len, 6, NULL, 0};
     kc_bench(t, call_unpack, &call);
 }
 

@@ -1,6 +1,6 @@
 /*
- * The nodes of the code tree: partition and merge, with and without the ranks of single-label children, and
- * ones. Splits from all-left to all-right, runs, and random ones; padding bits of bitmaps that a hostile
+ * The nodes of the code tree: partition and merge, with and without the labels of single-label children.
+ * Splits from all-left to all-right, runs, and random ones; padding bits of bitmaps that a hostile
  * frame sets.
  *
  * SPDX-License-Identifier: BSD-2-Clause
@@ -11,7 +11,6 @@
 
 KC_SELECT(partition);
 KC_SELECT(merge);
-KC_SELECT(ones);
 
 enum { SPLIT_PATTERNS = 7 };
 
@@ -161,12 +160,13 @@ typedef struct merge_call {
     gw_child left, right;
     const uint8_t *bitmap;
     size_t len;
+    size_t ones;
 } merge_call;
 
 static void call_merge(void *context)
 {
-    const merge_call *c = (const merge_call *)context;
-    c->fn(c->out, c->left, c->right, c->bitmap, c->len);
+    merge_call *c = (merge_call *)context;
+    c->ones = c->fn(c->out, c->left, c->right, c->bitmap, c->len);
 }
 
 static size_t random_bitmap(kc_rng *rng, uint8_t *bitmap, size_t len, unsigned pattern)
@@ -182,43 +182,65 @@ static size_t random_bitmap(kc_rng *rng, uint8_t *bitmap, size_t len, unsigned p
     return ones;
 }
 
+/* A bitmap that does not fit its sides: a count other than right's length, or a padding bit. What is merged is then worthless,
+ * but the count must be right, and reads stay within `len` values and slop of both sides. */
+enum { FITS, OTHER_SIDES, BAD_PADDING, MERGE_KINDS };
+
 static void merge_body(kc_test *t)
 {
     const kc_shape *s = &t->shape;
     uint8_t *bitmap = kc_plain(0), *left = kc_plain(1), *right = kc_plain(2);
+    const size_t size = gw_run_size(s->len, 1), padding = 8 * size - s->len;
+    const unsigned kind = s->config / 4;
     const size_t ones = random_bitmap(&t->rng, bitmap, s->len, s->pattern);
-    kc_random_bytes(&t->rng, left, s->len - ones);
-    kc_random_bytes(&t->rng, right, ones);
+    size_t count = ones;
+    if (kind == BAD_PADDING && padding > 0) {
+        const size_t bit = s->len + kc_below(&t->rng, (uint32_t)padding);
+        bitmap[bit / 8] = (uint8_t)(bitmap[bit / 8] | 1u << bit % 8);
+        count = SIZE_MAX;
+    }
+    const size_t left_len = kind == FITS ? s->len - ones : s->len, right_len = kind == FITS ? ones : s->len;
+    kc_random_bytes(&t->rng, left, left_len);
+    kc_random_bytes(&t->rng, right, right_len);
     const int has_left = (s->config & 1) == 0, has_right = (s->config & 2) == 0;
     const gw_child left_child = {has_left ? left : NULL, (uint8_t)kc_below(&t->rng, 256)};
     const gw_child right_child = {has_right ? right : NULL, (uint8_t)kc_below(&t->rng, 256)};
-    kc_describe(t, "%zu of %zu right, %s left, %s right, %s", ones, s->len, has_left ? "a" : "no",
-                has_right ? "a" : "no", split_name(s->pattern));
+    kc_describe(t, "%zu of %zu right, %s left, %s right, %s%s", ones, s->len, has_left ? "a" : "no",
+                has_right ? "a" : "no", split_name(s->pattern),
+                count == SIZE_MAX     ? ", bad padding"
+                : kind == OTHER_SIDES ? ", other sides"
+                                      : "");
 
-    merge_call expected = {(gw_merge_fn *)t->reference, kc_plain(3), left_child, right_child, bitmap, s->len};
+    merge_call expected = {
+        (gw_merge_fn *)t->reference, kc_plain(3), left_child, right_child, bitmap, s->len, 0};
     merge_call got = expected;
     got.fn = (gw_merge_fn *)t->fn;
-    got.bitmap = kc_in(t, "bitmap", bitmap, (s->len + 7) / 8, 0, s->src, 1);
+    got.bitmap = kc_in(t, "bitmap", bitmap, size, 0, s->src, 1);
     if (has_left) {
-        got.left.ranks = kc_in(t, "left", left, s->len - ones, GW_SLOP, kc_place_other(t), 1);
+        got.left.labels = kc_in(t, "left", left, left_len, GW_SLOP, kc_place_other(t), 1);
     }
     if (has_right) {
-        got.right.ranks = kc_in(t, "right", right, ones, GW_SLOP, kc_place_other(t), 1);
+        got.right.labels = kc_in(t, "right", right, right_len, GW_SLOP, kc_place_other(t), 1);
     }
     got.out = kc_out(t, "out", s->len, GW_SLOP, s->dst, 1);
     if (!kc_guarded(t, call_merge, &expected) || !kc_guarded(t, call_merge, &got)) {
         return;
     }
     kc_check_memory(t);
+    kc_equal_number(t, KC_OUTPUT, "count", expected.ones, got.ones);
+    kc_equal_number(t, KC_MODEL, "count", count, got.ones);
+    if (count == SIZE_MAX) {
+        return;
+    }
     kc_equal(t, KC_OUTPUT, "out", expected.out, got.out, s->len, 1);
     if (t->is_reference) {
         uint8_t *out = kc_plain(6);
         for (size_t i = 0, l = 0, r = 0; i < s->len; i++) {
             if ((bitmap[i / 8] >> i % 8 & 1) != 0) {
-                out[i] = has_right ? right[r] : right_child.rank;
+                out[i] = has_right ? right[r] : right_child.label;
                 r++;
             } else {
-                out[i] = has_left ? left[l] : left_child.rank;
+                out[i] = has_left ? left[l] : left_child.label;
                 l++;
             }
         }
@@ -228,73 +250,20 @@ static void merge_body(kc_test *t)
 
 static void test_merge(kc_test *t)
 {
-    kc_walk(t, 4, SPLIT_PATTERNS, merge_body);
+    kc_walk(t, 4 * MERGE_KINDS, SPLIT_PATTERNS, merge_body);
 }
 
 static void bench_merge(kc_test *t)
 {
     kc_rng rng = {1};
     random_bitmap(&rng, kc_plain(0), t->kernel->bench_len, 0);
-    merge_call call = {(gw_merge_fn *)t->fn, kc_plain(3), {kc_plain(1), 0},
-                       {kc_plain(2), 0},     kc_plain(0), t->kernel->bench_len};
+    merge_call call = {(gw_merge_fn *)t->fn, kc_plain(3),           {kc_plain(1), 0}, {kc_plain(2), 0},
+                       kc_plain(0),          t->kernel->bench_len, 0};
     kc_bench(t, call_merge, &call);
-}
-
-/* ---- ones ---------------------------------------------------------------------------------------------- */
-
-typedef struct ones_call {
-    gw_ones_fn *fn;
-    const uint8_t *bitmap;
-    size_t len;
-    size_t ones;
-} ones_call;
-
-static void call_ones(void *context)
-{
-    ones_call *c = (ones_call *)context;
-    c->ones = c->fn(c->bitmap, c->len);
-}
-
-static void ones_body(kc_test *t)
-{
-    const kc_shape *s = &t->shape;
-    const size_t size = gw_run_size(s->len, 1), padding = 8 * size - s->len;
-    uint8_t *bitmap = kc_plain(0);
-    size_t count = random_bitmap(&t->rng, bitmap, s->len, s->pattern);
-    if (s->config == 1 && padding > 0) {
-        const size_t bit = s->len + kc_below(&t->rng, (uint32_t)padding);
-        bitmap[bit / 8] = (uint8_t)(bitmap[bit / 8] | 1u << bit % 8);
-        count = SIZE_MAX;
-    }
-    kc_describe(t, "%zu set%s, %s", count, count == SIZE_MAX ? " (a padding bit)" : "",
-                split_name(s->pattern));
-
-    ones_call expected = {(gw_ones_fn *)t->reference, bitmap, s->len, 0};
-    ones_call got = {(gw_ones_fn *)t->fn, kc_in(t, "bitmap", bitmap, size, 0, s->src, 1), s->len, 0};
-    if (!kc_guarded(t, call_ones, &expected) || !kc_guarded(t, call_ones, &got)) {
-        return;
-    }
-    kc_check_memory(t);
-    kc_equal_number(t, KC_OUTPUT, "count", expected.ones, got.ones);
-    kc_equal_number(t, KC_MODEL, "count", count, got.ones);
-}
-
-static void test_ones(kc_test *t)
-{
-    kc_walk(t, 2, SPLIT_PATTERNS, ones_body);
-}
-
-static void bench_ones(kc_test *t)
-{
-    kc_rng rng = {1};
-    random_bitmap(&rng, kc_plain(0), t->kernel->bench_len, 0);
-    ones_call call = {(gw_ones_fn *)t->fn, kc_plain(0), t->kernel->bench_len, 0};
-    kc_bench(t, call_ones, &call);
 }
 
 const kc_kernel kc_tree_family[] = {
     {"partition", select_partition, test_partition, bench_partition, 16384},
     {"merge", select_merge, test_merge, bench_merge, 16384},
-    {"ones", select_ones, test_ones, bench_ones, 16384},
     {NULL, NULL, NULL, NULL, 0},
 };
