@@ -13,5 +13,9 @@ extern const kc_kernel kc_split_family[];
 extern const kc_kernel kc_join_family[];
 extern const kc_kernel kc_add_family[];
 extern const kc_kernel kc_crc32c_family[];
+extern const kc_kernel kc_thc_convert_family[];
+extern const kc_kernel kc_thc_rotate_family[];
+extern const kc_kernel kc_thc_quantize_family[];
+extern const kc_kernel kc_thc_sum_family[];
 
 #endif

@@ -1,0 +1,67 @@
+/*
+ * What the families of THC share: selection from their kernel table, numbers in double, the random bits by
+ * the formulas of docs/numerics-thc.md, random tables and streams.
+ *
+ * The models compute in double and round once: for +, -, *, / and the square root of two fp32 numbers that is
+ * the fp32 result, because 53 >= 2 * 24 + 2 bits.
+ *
+ * SPDX-License-Identifier: BSD-2-Clause
+ */
+#ifndef KCHECK_THC_H
+#define KCHECK_THC_H
+
+#include "kcheck_families.h"
+
+#include "core/thc_kernels.h"
+
+/* Defines select_SLOT() for a slot of the table of THC. */
+#define KC_SELECT_THC(slot)                                                                                  \
+    static kc_fn select_##slot(uint32_t backends)                                                            \
+    {                                                                                                        \
+        return (kc_fn)gw_thc_kernels_select(backends)->slot;                                                 \
+    }                                                                                                        \
+    _Static_assert(1, "a semicolon follows")
+
+enum { KCT_LANES_MAX = 8192 };
+
+static inline float *kct_f32(uint8_t *p)
+{
+    return (float *)(void *)p;
+}
+
+/* Runs call(context), in the processor's flush modes if `flush_mode`. 0 if it crashed. */
+int kct_guarded(kc_test *t, kc_call *call, void *context, int flush_mode);
+
+/* fp32 numbers as numbers. */
+double kct_double(uint32_t bits);
+/* Rounded to fp32; magnitudes below 2^-126 become +0 where `flush`. NaN is 7fc00000. */
+uint32_t kct_fp32(double x, int flush);
+
+/* Compares fp32 arrays; all NaN are equal. */
+void kct_equal_floats(kc_test *t, kc_failure kind, const char *name, const uint8_t *expected,
+                      const uint8_t *got, size_t len);
+
+/* len values as gw_thc_load_fn leaves them: a pattern of kc_values() without subnormals and -0 and, where
+ * `finite`, without NaN and infinity. Returns the largest biased exponent. */
+uint32_t kct_loaded(kc_rng *rng, uint8_t *dst, size_t len, unsigned pattern, int finite);
+
+void kct_stream(kc_rng *rng, gw_thc_stream *stream);
+
+/* One word of Philox4x32-10. */
+uint32_t kct_philox(const gw_thc_stream *stream, uint32_t counter, uint32_t last, unsigned word);
+
+/* A valid table of `bits`; value[] as in gw_thc_quantizer, rest 0. Returns the granularity. */
+uint32_t kct_table(kc_rng *rng, uint8_t table[16], unsigned bits);
+
+/* Lanes for a case: powers of two 64..8192 by config, or 64 times something by the case's length. */
+size_t kct_power(const kc_test *t);
+size_t kct_lanes(const kc_test *t, size_t most);
+
+/* A lane of 8, 16 or 32 bits. */
+uint32_t kct_lane(const uint8_t *lanes, size_t i, unsigned lane_bits);
+void kct_put_lane(uint8_t *lanes, size_t i, unsigned lane_bits, uint32_t value);
+
+/* Where value i of a packed group of 64 has its bit `bit`: bit number from the start of the group. */
+unsigned kct_bit_place(unsigned i, unsigned bit, unsigned bits);
+
+#endif
