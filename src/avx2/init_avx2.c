@@ -4,13 +4,22 @@
  * SPDX-License-Identifier: BSD-2-Clause
  */
 #include "avx2/kernels_avx2.h"
+#include "core/cpu.h"
 
 void gw_kernels_init_avx2(gw_kernels *kernels, uint32_t cpu)
 {
-    (void)cpu;
 #if defined(__AVX2__)
+    kernels->partition = gw_partition_avx2;
     kernels->merge = gw_merge_avx2;
+    kernels->pack = gw_pack_avx2;
+    kernels->add_fp32 = gw_add_fp32_avx2;
+    kernels->add_bf16 = gw_add_bf16_avx2;
+    kernels->add_fp16 = gw_add_fp16_avx2;
+    if ((cpu & GW_CPU_PCLMUL) != 0) {
+        kernels->crc32c = gw_crc32c_avx2;
+    }
 #else
     (void)kernels;
+    (void)cpu;
 #endif
 }
