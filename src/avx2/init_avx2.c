@@ -12,6 +12,7 @@ void gw_kernels_init_avx2(gw_kernels *kernels, uint32_t cpu)
     kernels->partition = gw_partition_avx2;
     kernels->merge = gw_merge_avx2;
     kernels->pack = gw_pack_avx2;
+    kernels->unpack = gw_unpack_avx2;
     kernels->add_fp32 = gw_add_fp32_avx2;
     kernels->add_bf16 = gw_add_bf16_avx2;
     kernels->add_fp16 = gw_add_fp16_avx2;
