@@ -1,0 +1,119 @@
+/*
+ * The AVX-512 versions of THC's kernels, declared by the typedefs of their slots, and what their files share.
+ *
+ * SPDX-License-Identifier: BSD-2-Clause
+ */
+#ifndef GW_AVX512_THC_KERNELS_AVX512_H
+#define GW_AVX512_THC_KERNELS_AVX512_H
+
+#include "core/thc_kernels.h"
+
+gw_thc_load_fn gw_thc_load_avx512;
+gw_thc_store_fn gw_thc_store_avx512;
+gw_thc_norm_fn gw_thc_norm_avx512;
+gw_thc_extent_fn gw_thc_extent_avx512;
+gw_thc_rotate_fn gw_thc_rotate_avx512;
+gw_thc_shift_fn gw_thc_shift_avx512;
+gw_thc_quantize_fn gw_thc_quantize_avx512;
+gw_thc_pack_fn gw_thc_pack_avx512;
+gw_thc_add_indices_fn gw_thc_add_indices_avx512;
+gw_thc_add_lanes_fn gw_thc_add_lanes_avx512;
+gw_thc_lane_max_fn gw_thc_lane_max_avx512;
+gw_thc_unpack_fn gw_thc_unpack_avx512;
+gw_thc_unpack_plain_fn gw_thc_unpack_plain_avx512;
+gw_thc_rotate_back_fn gw_thc_rotate_back_avx512;
+gw_thc_residual_fn gw_thc_residual_avx512;
+
+/* The instruction sets that dispatch asks the processor for (core/cpu.c). */
+#if defined(__AVX512F__) && defined(__AVX512BW__) && defined(__AVX512DQ__) && defined(__AVX512VL__) &&       \
+    defined(__AVX512VBMI__) && defined(__AVX512VBMI2__)
+#define GW_THC_BUILD_AVX512 1
+
+#include <immintrin.h>
+
+#include "core/bytes.h"
+#include "core/thc_float.h"
+
+/* The first `len` of 16 lanes. */
+static inline __mmask16 gw_first16(size_t len)
+{
+    return (__mmask16)(len >= 16 ? 0xffffu : (1u << len) - 1u);
+}
+
+/* Magnitudes of floor_bits and more, as bit patterns. */
+static inline __mmask16 gw_at_least16(__m512 x, __m512i floor_bits)
+{
+    return _mm512_cmpge_epu32_mask(
+        _mm512_and_si512(_mm512_castps_si512(x), _mm512_set1_epi32((int)GW_F32_ABS)), floor_bits);
+}
+
+/* gw_thc_window() */
+static inline __m512 gw_window16(__m512 x, __m512i floor_bits, __m512 scale)
+{
+    return _mm512_maskz_mul_ps(gw_at_least16(x, floor_bits), x, scale);
+}
+
+/* gw_f32_flush(): values without exponent bits become +0. */
+static inline __m512i gw_flush16(__m512i bits)
+{
+    return _mm512_maskz_mov_epi32(_mm512_test_epi32_mask(bits, _mm512_set1_epi32(GW_F32_INF)), bits);
+}
+
+#else
+#define GW_THC_BUILD_AVX512 0
+#endif
+
+/*
+ * Philox4x32-10 (core/philox.h) for counters 8 at a time, each in the low half of a 64-bit lane: the products
+ * of the widening multiply stay where they are, and what is left in upper halves is ignored by the next one.
+ */
+#if GW_THC_BUILD_AVX512
+
+#include "core/philox.h"
+
+typedef struct gw_philox8 {
+    __m512i c0, c1, c2, c3;
+} gw_philox8;
+
+/* Keys of the ten rounds, two words each. */
+typedef struct gw_philox_keys {
+    uint32_t word[2 * GW_PHILOX_ROUNDS];
+} gw_philox_keys;
+
+static inline void gw_philox_schedule(gw_philox_keys *keys, uint64_t seed)
+{
+    uint32_t k0 = (uint32_t)seed, k1 = (uint32_t)(seed >> 32);
+    for (unsigned r = 0; r < GW_PHILOX_ROUNDS; r++) {
+        keys->word[2 * r] = k0;
+        keys->word[2 * r + 1] = k1;
+        k0 += GW_PHILOX_WEYL0;
+        k1 += GW_PHILOX_WEYL1;
+    }
+}
+
+static inline gw_philox8 gw_philox8_start(uint32_t first, const gw_thc_stream *stream, uint32_t last)
+{
+    gw_philox8 p;
+    p.c0 = _mm512_add_epi64(_mm512_set1_epi64((long long)first), _mm512_set_epi64(7, 6, 5, 4, 3, 2, 1, 0));
+    p.c1 = _mm512_set1_epi32((int)stream->block);
+    p.c2 = _mm512_set1_epi32((int)stream->round);
+    p.c3 = _mm512_set1_epi32((int)last);
+    return p;
+}
+
+static inline void gw_philox8_round(gw_philox8 *p, const gw_philox_keys *keys, unsigned round)
+{
+    const __m512i a = _mm512_mul_epu32(p->c0, _mm512_set1_epi64(GW_PHILOX_MUL0));
+    const __m512i b = _mm512_mul_epu32(p->c2, _mm512_set1_epi64(GW_PHILOX_MUL1));
+    enum { XOR3 = 0x96 };
+    p->c0 = _mm512_ternarylogic_epi32(_mm512_srli_epi64(b, 32), p->c1,
+                                      _mm512_set1_epi32((int)keys->word[2 * round]), XOR3);
+    p->c1 = b;
+    p->c2 = _mm512_ternarylogic_epi32(_mm512_srli_epi64(a, 32), p->c3,
+                                      _mm512_set1_epi32((int)keys->word[2 * round + 1]), XOR3);
+    p->c3 = a;
+}
+
+#endif
+
+#endif

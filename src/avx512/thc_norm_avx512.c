@@ -1,0 +1,111 @@
+/*
+ * Stage norm: the 64 accumulators are four registers.
+ *
+ * SPDX-License-Identifier: BSD-2-Clause
+ */
+#include "avx512/thc_kernels_avx512.h"
+
+#if GW_THC_BUILD_AVX512
+
+#include "core/sqrt.h"
+
+#define NONFINITE_NORM 0x7fc00000u /* GW_THC_NORM_NONFINITE */
+#define NONFINITE_CODE 0xffffffffu
+#define EXTENT_LIMIT   0x7f000000u /* 2^127 */
+
+static inline __m512 load16(const float *x, size_t i, size_t len)
+{
+    return _mm512_maskz_loadu_ps(i < len ? gw_first16(len - i) : 0, x + i);
+}
+
+static inline __m512 add_square(__m512 sum, __m512 x, __m512i floor_bits, __m512 scale)
+{
+    const __m512 y = gw_window16(x, floor_bits, scale);
+    return _mm512_add_ps(sum, _mm512_mul_ps(y, y)); /* rounded twice: no fused multiply and add */
+}
+
+/* j += j + 8, 4, 2, 1: halves fall onto each other. */
+static inline float fold16(__m512 sum)
+{
+    const __m256 eight = _mm256_add_ps(_mm512_castps512_ps256(sum), _mm512_extractf32x8_ps(sum, 1));
+    const __m128 four = _mm_add_ps(_mm256_castps256_ps128(eight), _mm256_extractf128_ps(eight, 1));
+    const __m128 two = _mm_add_ps(four, _mm_movehl_ps(four, four));
+    return _mm_cvtss_f32(_mm_add_ss(two, _mm_movehdup_ps(two)));
+}
+
+static uint32_t largest_magnitude(const float *x, size_t len)
+{
+    const __m512i no_sign = _mm512_set1_epi32((int)GW_F32_ABS);
+    __m512i a = _mm512_setzero_si512(), b = a;
+    size_t i = 0;
+
+    for (; i + 32 <= len; i += 32) {
+        a = _mm512_max_epu32(a, _mm512_and_si512(_mm512_loadu_si512(x + i), no_sign));
+        b = _mm512_max_epu32(b, _mm512_and_si512(_mm512_loadu_si512(x + i + 16), no_sign));
+    }
+    for (; i < len; i += 16)
+        a = _mm512_max_epu32(a, _mm512_and_si512(_mm512_castps_si512(load16(x, i, len)), no_sign));
+    return _mm512_reduce_max_epu32(_mm512_max_epu32(a, b));
+}
+
+uint32_t gw_thc_norm_avx512(const float *x, size_t len)
+{
+    const uint32_t largest = largest_magnitude(x, len);
+    if (largest >= GW_F32_INF)
+        return NONFINITE_NORM;
+    if (largest == 0)
+        return 0;
+
+    const uint32_t exponent = largest >> 23;
+    const __m512i floor_bits = _mm512_set1_epi32((int)gw_thc_window_floor(exponent));
+    const __m512 scale = _mm512_set1_ps(gw_thc_window_scale(exponent));
+    __m512 a = _mm512_setzero_ps(), b = a, c = a, d = a;
+    size_t i = 0;
+    for (; i + 64 <= len; i += 64) {
+        a = add_square(a, _mm512_loadu_ps(x + i), floor_bits, scale);
+        b = add_square(b, _mm512_loadu_ps(x + i + 16), floor_bits, scale);
+        c = add_square(c, _mm512_loadu_ps(x + i + 32), floor_bits, scale);
+        d = add_square(d, _mm512_loadu_ps(x + i + 48), floor_bits, scale);
+    }
+    if (i < len) { /* sums are not negative: adding +0 changes nothing */
+        a = add_square(a, load16(x, i, len), floor_bits, scale);
+        b = add_square(b, load16(x, i + 16, len), floor_bits, scale);
+        c = add_square(c, load16(x, i + 32, len), floor_bits, scale);
+        d = add_square(d, load16(x, i + 48, len), floor_bits, scale);
+    }
+    const float sum = fold16(_mm512_add_ps(_mm512_add_ps(a, c), _mm512_add_ps(b, d)));
+    const uint32_t root = gw_bits_from_float(gw_sqrt(sum));
+    const uint32_t result_exponent = (root >> 23) + exponent - 128u;
+    return result_exponent >= 255u ? NONFINITE_NORM : (result_exponent << 23) | (root & 0x7fffffu);
+}
+
+/*
+ * The code of -x is the complement of the code of x, but for zero, whose code is its own. So the least code
+ * serves for the second pattern, and values of 2^127 and more, of either sign, lie at the two ends.
+ */
+void gw_thc_extent_avx512(uint32_t patterns[2], const float *x, size_t len)
+{
+    const __m512i top_bit = _mm512_set1_epi32((int)0x80000000u);
+    __m512i low = _mm512_set1_epi32(-1), high = _mm512_setzero_si512();
+
+    for (size_t i = 0; i < len; i += 16) {
+        const __mmask16 mask = gw_first16(len - i);
+        const __m512i bits = _mm512_maskz_loadu_epi32(mask, x + i);
+        const __m512i code = _mm512_xor_si512(bits, _mm512_or_si512(_mm512_srai_epi32(bits, 31), top_bit));
+        low = _mm512_mask_min_epu32(low, mask, low, code);
+        high = _mm512_mask_max_epu32(high, mask, high, code);
+    }
+    const uint32_t least = _mm512_reduce_min_epu32(low), largest = _mm512_reduce_max_epu32(high);
+    const uint32_t limit = EXTENT_LIMIT | 0x80000000u;
+    if (largest >= limit || least <= ~limit) {
+        patterns[0] = NONFINITE_CODE;
+        patterns[1] = NONFINITE_CODE;
+        return;
+    }
+    patterns[0] = largest;
+    patterns[1] = least == 0x80000000u ? least : ~least;
+}
+
+#else
+typedef int gw_thc_norm_avx512_not_built; /* a translation unit must not be empty */
+#endif
