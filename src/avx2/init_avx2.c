@@ -13,6 +13,7 @@ void gw_kernels_init_avx2(gw_kernels *kernels, uint32_t cpu)
     kernels->merge = gw_merge_avx2;
     kernels->pack = gw_pack_avx2;
     kernels->unpack = gw_unpack_avx2;
+    kernels->join = (cpu & GW_CPU_SLOW_PDEP) != 0 ? gw_join_slow_pdep_avx2 : gw_join_avx2;
     kernels->add_fp32 = gw_add_fp32_avx2;
     kernels->add_bf16 = gw_add_bf16_avx2;
     kernels->add_fp16 = gw_add_fp16_avx2;

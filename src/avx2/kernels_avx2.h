@@ -12,6 +12,8 @@ gw_partition_fn gw_partition_avx2;
 gw_merge_fn gw_merge_avx2;
 gw_pack_fn gw_pack_avx2;
 gw_unpack_fn gw_unpack_avx2;
+gw_join_fn gw_join_avx2;
+gw_join_fn gw_join_slow_pdep_avx2; /* for GW_CPU_SLOW_PDEP */
 gw_add_fn gw_add_fp32_avx2, gw_add_bf16_avx2, gw_add_fp16_avx2;
 gw_crc32c_fn gw_crc32c_avx2; /* needs GW_CPU_PCLMUL */
 

@@ -1,0 +1,400 @@
+/*
+ * Join: last stage of a decode, 32 values at a time (docs/format.md section 3).
+ *
+ * Everything happens on bytes: labels say which planes have a digit of a value, as a mask of 32 bits per plane; the next digits
+ * of a plane are spread to the set bits of its mask, eight at a time, by a shuffle that the eight bits look up; the digits and
+ * the exponent become the bytes of the values, and only the last step is as wide as they are.
+ *
+ * SPDX-License-Identifier: BSD-2-Clause
+ */
+#include "avx2/kernels_avx2.h"
+
+#if defined(__AVX2__) && defined(__BMI2__)
+
+#include <immintrin.h>
+
+#include "avx2/byte_orders_avx2.h"
+#include "core/codebook.h"
+
+/* Where the number of kept bits comes from: the label; label and map byte; all values drop the same. */
+enum { EXPLICIT, DERIVED, CONSTANT };
+
+/* What a value has, as bits of a byte. */
+enum { HAS_P1 = 0x80, HAS_P2 = 0x40, HAS_P3 = 0x20, HAS_P4 = 0x10, HAS_R4 = 8, HAS_R2 = 4, HAS_R1 = 2, HAS_NO_DIGIT = 1 };
+
+static inline __m256i bytes(unsigned x)
+{
+    return _mm256_set1_epi8((char)x);
+}
+
+static inline __m256i load(const uint8_t *src)
+{
+    return _mm256_loadu_si256((const __m256i *)(const void *)src);
+}
+
+/* x << n and x >> n in every byte; of the result only the bits of mask. */
+GW_TEMPLATE __m256i up(__m256i x, int n, unsigned mask)
+{
+    return _mm256_and_si256(_mm256_slli_epi16(x, n), bytes(mask));
+}
+
+GW_TEMPLATE __m256i down(__m256i x, int n, unsigned mask)
+{
+    return _mm256_and_si256(_mm256_srli_epi16(x, n), bytes(mask));
+}
+
+static inline __m256i at_least(__m256i x, unsigned y)
+{
+    return _mm256_cmpeq_epi8(_mm256_max_epu8(x, bytes(y)), x);
+}
+
+static inline uint32_t top_bits(__m256i x)
+{
+    return (uint32_t)_mm256_movemask_epi8(x);
+}
+
+/* The next digits at the set bits, zeros at the others. */
+static inline __m256i spread(const uint8_t **digits, uint32_t has)
+{
+    __m128i part[4];
+    for (unsigned j = 0; j < 4; j++) {
+        const uint32_t bits = has >> 8 * j & 255;
+        const __m128i next = _mm_loadl_epi64((const __m128i *)(const void *)*digits);
+        const __m128i order = _mm_loadu_si128((const __m128i *)(const void *)&gw_orders_spread_avx2[bits]);
+        part[j] = _mm_shuffle_epi8(next, order);
+        *digits += _mm_popcnt_u32(bits);
+    }
+    return _mm256_set_m128i(_mm_unpacklo_epi64(part[2], part[3]), _mm_unpacklo_epi64(part[0], part[1]));
+}
+
+/* 255 where the bit is set. */
+static inline __m256i bytes_of_bits(uint32_t bits)
+{
+    const __m256i byte_of = _mm256_setr_epi8(0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1, 1, 1, 2, 2, 2, 2, 2, 2, 2, 2, 3, 3, 3, 3,
+                                             3, 3, 3, 3);
+    const __m256i bit_of = _mm256_set1_epi64x((long long)0x8040201008040201u);
+    const __m256i x = _mm256_shuffle_epi8(_mm256_set1_epi32((int)bits), byte_of);
+    return _mm256_cmpeq_epi8(_mm256_and_si256(x, bit_of), bit_of);
+}
+
+/* The next bits of R1 at the set bits, as bytes of 255. */
+GW_TEMPLATE __m256i spread_bits(const uint8_t *r1, size_t *at, uint32_t has, int use_pdep)
+{
+    const uint32_t next = (uint32_t)(gw_load64(r1 + *at / 8) >> *at % 8);
+    *at += (size_t)_mm_popcnt_u32(has);
+    if (use_pdep) {
+        return bytes_of_bits(_pdep_u32(next, has));
+    }
+    uint8_t unpacked[32 + 8];
+    const uint8_t *digits = unpacked;
+    _mm256_storeu_si256((__m256i *)(void *)unpacked, bytes_of_bits(next));
+    return spread(&digits, has);
+}
+
+/* ---- what a value has ------------------------------------------------------------------------------------------- */
+
+static uint8_t has_of_kept(unsigned kept, const gw_traits *t)
+{
+    unsigned has = 0, whole = 0;
+    for (unsigned p = 0; p < GW_DIGIT_PLANES && whole + t->digit_width[p] <= kept; p++) {
+        has |= (unsigned)HAS_P1 >> p;
+        whole += t->digit_width[p];
+    }
+    return (uint8_t)(has | (kept - whole) << 1 | (has == 0)); /* HAS_R4, HAS_R2 and HAS_R1 are the bits of the remainder */
+}
+
+/* How K and the exponent become a drop, in bytes: min(cap, floor((K + c) / 4) - E), with c = drop_base - 3 = 4 * quarters
+ * + rest. See drop_index(). */
+typedef struct drop_rule {
+    __m256i minus_one, add;      /* (K + rest) / 2 is the rounded mean of K - minus_one and add */
+    __m256i at, above, below;    /* quarters as clamped bytes: at - 0 if it is one, else 255 + above or 0 - below */
+    __m256i cap;
+    __m256i has_low, has_high;   /* what a value has by the drop before rounding down to the step, 0..15 and 16..31 */
+} drop_rule;
+
+static unsigned clamp(int32_t x)
+{
+    return x < 0 ? 0 : x > 255 ? 255 : (unsigned)x;
+}
+
+static void fill_drop_rule(drop_rule *rule, const gw_joiner *joiner, const gw_traits *t)
+{
+    const int32_t c = joiner->drop_base - 3 - 4 * (int32_t)t->exponent_bias;
+    const int32_t rest = (int32_t)((uint32_t)c & 3);
+    const int32_t quarters = (c - rest) / 4;
+    uint8_t has[32];
+    for (uint32_t n = 0; n < 32; n++) {
+        has[n] = has_of_kept(t->mantissa_bits + 1u - joiner->floor[gw_min_u32(n, joiner->cap)], t);
+    }
+    rule->minus_one = bytes(rest == 0 ? 1 : 0);
+    rule->add = bytes(rest == 0 ? 0 : (unsigned)rest - 1);
+    rule->at = bytes(clamp(quarters));
+    rule->above = bytes(clamp(quarters - 255));
+    rule->below = bytes(clamp(-quarters));
+    rule->cap = bytes(gw_min_u32(joiner->cap, 31));
+    rule->has_low = _mm256_broadcastsi128_si256(_mm_loadu_si128((const __m128i *)(const void *)has));
+    rule->has_high = _mm256_broadcastsi128_si256(_mm_loadu_si128((const __m128i *)(const void *)(has + 16)));
+}
+
+/* What values with exponent fields e and map bytes k have. All steps saturate, which the cap hides: it is below 24. */
+static inline __m256i has_of_drop(__m256i e, __m256i k, const drop_rule *rule)
+{
+    const __m256i half = _mm256_avg_epu8(_mm256_subs_epu8(k, rule->minus_one), rule->add);
+    const __m256i room = down(half, 1, 0x7f);
+    const __m256i plus = _mm256_adds_epu8(_mm256_subs_epu8(rule->at, e), rule->above);
+    const __m256i minus = _mm256_adds_epu8(_mm256_subs_epu8(e, rule->at), rule->below);
+    __m256i drop = _mm256_min_epu8(_mm256_subs_epu8(_mm256_adds_epu8(room, plus), minus), rule->cap);
+    drop = _mm256_andnot_si256(_mm256_cmpeq_epi8(k, _mm256_setzero_si256()), drop);
+    return _mm256_blendv_epi8(_mm256_shuffle_epi8(rule->has_low, drop), _mm256_shuffle_epi8(rule->has_high, drop),
+                              _mm256_slli_epi16(drop, 3));
+}
+
+/* ---- values ----------------------------------------------------------------------------------------------------- */
+
+/* The bytes of 32 values from digits and exponents, lowest byte first; 16-bit types have two. */
+GW_TEMPLATE void value_bytes(__m256i b[4], const __m256i d[4], __m256i e, uint32_t dtype)
+{
+    if (dtype == GW_FP32) {
+        const __m256i d1 = _mm256_slli_epi16(d[0], 2); /* a digit has six bits: nothing crosses into the next byte */
+        b[0] = _mm256_or_si256(up(d[2], 6, 0xc0), d[3]);
+        b[1] = _mm256_or_si256(up(d[1], 4, 0xf0), down(d[2], 2, 0x0f));
+        b[2] = _mm256_or_si256(_mm256_or_si256(_mm256_and_si256(d1, bytes(0x7c)), down(d[1], 4, 0x03)), up(e, 7, 0x80));
+        b[3] = _mm256_or_si256(_mm256_and_si256(d1, bytes(0x80)), down(e, 1, 0x7f));
+    } else if (dtype == GW_BF16) {
+        const __m256i d1 = _mm256_slli_epi16(d[0], 6);
+        const __m256i low = _mm256_or_si256(_mm256_slli_epi16(d[2], 2), d[3]);
+        b[0] = _mm256_or_si256(_mm256_or_si256(_mm256_and_si256(d1, bytes(0x40)), _mm256_slli_epi16(d[1], 4)),
+                               _mm256_or_si256(low, up(e, 7, 0x80)));
+        b[1] = _mm256_or_si256(_mm256_and_si256(d1, bytes(0x80)), down(e, 1, 0x7f));
+    } else {
+        const __m256i low = _mm256_or_si256(_mm256_slli_epi16(d[2], 3), d[3]);
+        const __m256i high = _mm256_or_si256(up(d[0], 6, 0x80), _mm256_slli_epi16(e, 2));
+        b[0] = _mm256_or_si256(up(d[1], 6, 0xc0), low);
+        b[1] = _mm256_or_si256(high, _mm256_or_si256(up(d[0], 1, 0x02), down(d[1], 2, 0x01)));
+    }
+}
+
+GW_TEMPLATE void store32(uint8_t *dst, __m256i x, int stream)
+{
+    if (stream) {
+        _mm_stream_si128((__m128i *)(void *)dst, _mm256_castsi256_si128(x));
+        _mm_stream_si128((__m128i *)(void *)(dst + 16), _mm256_extracti128_si256(x, 1));
+    } else {
+        _mm256_storeu_si256((__m256i *)(void *)dst, x);
+    }
+}
+
+GW_TEMPLATE void store_values(uint8_t *dst, const __m256i b[4], uint32_t dtype, int stream)
+{
+    const __m256i low[2] = {_mm256_unpacklo_epi8(b[0], b[1]), _mm256_unpackhi_epi8(b[0], b[1])};
+    if (dtype != GW_FP32) {
+        store32(dst, _mm256_permute2x128_si256(low[0], low[1], 0x20), stream);
+        store32(dst + 32, _mm256_permute2x128_si256(low[0], low[1], 0x31), stream);
+        return;
+    }
+    const __m256i high[2] = {_mm256_unpacklo_epi8(b[2], b[3]), _mm256_unpackhi_epi8(b[2], b[3])};
+    const __m256i v0 = _mm256_unpacklo_epi16(low[0], high[0]), v1 = _mm256_unpackhi_epi16(low[0], high[0]);
+    const __m256i v2 = _mm256_unpacklo_epi16(low[1], high[1]), v3 = _mm256_unpackhi_epi16(low[1], high[1]);
+    store32(dst, _mm256_permute2x128_si256(v0, v1, 0x20), stream);
+    store32(dst + 32, _mm256_permute2x128_si256(v2, v3, 0x20), stream);
+    store32(dst + 64, _mm256_permute2x128_si256(v0, v1, 0x31), stream);
+    store32(dst + 96, _mm256_permute2x128_si256(v2, v3, 0x31), stream);
+}
+
+/* ---- escapes ---------------------------------------------------------------------------------------------------- */
+
+typedef struct escape_source {
+    const uint8_t *values;
+    size_t len, taken;
+    uint16_t *place;
+} escape_source;
+
+/* Values i + j for the set bits j. */
+static void put_escapes(uint8_t *dst, size_t i, uint32_t bits, size_t size, escape_source *from)
+{
+    for (; bits != 0; bits &= bits - 1, from->taken++) {
+        const size_t at = i + (size_t)_tzcnt_u32(bits);
+        const int has = from->taken < from->len;
+        if (size == 4) {
+            gw_store32(dst + 4 * at, has ? gw_load32(from->values + 4 * from->taken) : 0);
+        } else {
+            gw_store16(dst + 2 * at, has ? gw_load16(from->values + 2 * from->taken) : 0);
+        }
+        from->place[from->taken] = (uint16_t)at;
+    }
+}
+
+/* ---- a chunk ---------------------------------------------------------------------------------------------------- */
+
+/* What stays the same from one group of 32 values to the next. */
+typedef struct join_state {
+    const uint8_t *plane[GW_PLANES_MAX]; /* next digit; of R1 the start */
+    size_t r1_at;                        /* next bit of R1 */
+    __m256i base;                        /* exponent of label part 0 */
+    __m256i has_constant;
+    __m256i bad_zero;
+    drop_rule drop;
+} join_state;
+
+/* Bytes of 32 values, of which the labels are x and the map bytes k. */
+GW_TEMPLATE void join_group(__m256i b[4], join_state *s, __m256i x, __m256i k, uint32_t dtype, int source, int use_pdep)
+{
+    const int fp16 = dtype == GW_FP16;
+    const __m256i zero = _mm256_setzero_si256();
+    const __m256i is_coded = at_least(x, source == EXPLICIT ? 4 : 2);
+    __m256i e, d[4];
+    if (source == EXPLICIT) {
+        /* Level n lacks the last n digits. */
+        const uint32_t coded = top_bits(is_coded);
+        const uint32_t level_low = top_bits(_mm256_slli_epi16(x, 7)), level_high = top_bits(_mm256_slli_epi16(x, 6));
+        e = _mm256_and_si256(_mm256_add_epi8(down(x, 2, 0x3f), s->base), is_coded);
+        d[0] = spread(&s->plane[0], coded);
+        d[1] = spread(&s->plane[1], coded & ~(level_low & level_high));
+        d[2] = spread(&s->plane[2], coded & ~level_high);
+        d[3] = spread(&s->plane[3], coded & ~(level_low | level_high));
+    } else {
+        e = _mm256_and_si256(_mm256_add_epi8(x, s->base), is_coded);
+        __m256i has = s->has_constant;
+        if (source == DERIVED) {
+            has = has_of_drop(fp16 ? _mm256_max_epu8(e, bytes(1)) : e, k, &s->drop);
+        }
+        has = _mm256_and_si256(has, is_coded);
+        const __m256i has2 = _mm256_add_epi8(has, has), has3 = _mm256_add_epi8(has2, has2),
+                      has4 = _mm256_add_epi8(has3, has3);
+        d[0] = spread(&s->plane[0], top_bits(has));
+        d[1] = spread(&s->plane[1], top_bits(has2));
+        d[2] = spread(&s->plane[2], top_bits(has3));
+        d[3] = spread(&s->plane[3], top_bits(has4));
+        /* The bits of the digit that is not whole, from its top. Its width is 6, 2, or 3 (2 if it is the first). */
+        const __m256i last = fp16 ? _mm256_setr_epi8(0, 0, 4, 2, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 4, 2, 0, 0, 0, 0, 0,
+                                                     0, 0, 0, 0, 0, 0, 0)
+                                  : _mm256_setr_epi8(0, 0, 32, 32, 0, 0, 8, 8, 0, 0, 2, 2, 0, 0, 0, 0, 0, 0, 32, 32, 0, 0, 8, 8,
+                                                     0, 0, 2, 2, 0, 0, 0, 0);
+        const __m256i place = dtype == GW_BF16 ? bytes(2) : _mm256_shuffle_epi8(last, _mm256_and_si256(has, bytes(15)));
+        __m256i part = _mm256_and_si256(
+            spread_bits(s->plane[6], &s->r1_at, top_bits(_mm256_slli_epi16(has, 6)), use_pdep), place);
+        if (dtype != GW_BF16) {
+            const __m256i two = spread(&s->plane[5], top_bits(_mm256_slli_epi16(has, 5)));
+            part = _mm256_or_si256(part, _mm256_slli_epi16(two, fp16 ? 1 : 4));
+        }
+        if (dtype == GW_FP32) {
+            const __m256i four = spread(&s->plane[4], top_bits(_mm256_slli_epi16(has, 4)));
+            part = _mm256_or_si256(part, _mm256_slli_epi16(four, 2));
+        }
+        d[0] = _mm256_blendv_epi8(part, d[0], has);
+        d[1] = _mm256_blendv_epi8(_mm256_blendv_epi8(zero, part, has), d[1], has2);
+        d[2] = _mm256_blendv_epi8(_mm256_blendv_epi8(zero, part, has2), d[2], has3);
+        d[3] = _mm256_blendv_epi8(_mm256_blendv_epi8(zero, part, has3), d[3], has4);
+    }
+    value_bytes(b, d, e, dtype);
+    if (fp16) {
+        const __m256i magnitude = _mm256_or_si256(b[0], _mm256_and_si256(b[1], bytes(0x7f)));
+        s->bad_zero = _mm256_or_si256(s->bad_zero, _mm256_and_si256(_mm256_cmpeq_epi8(magnitude, zero), is_coded));
+    }
+}
+
+GW_TEMPLATE void join_range(uint8_t *dst, gw_joined *joined, uint16_t *place, const uint8_t *labels,
+                            uint8_t *const plane[GW_PLANES_MAX], const uint8_t *escape, size_t escape_len,
+                            const uint8_t *levels, size_t len, const gw_joiner *joiner, uint32_t dtype, int source,
+                            int use_pdep, int stream)
+{
+    const gw_traits *t = gw_traits_of(dtype);
+    const size_t size = dtype == GW_FP32 ? 4 : 2;
+    const uint8_t *next = joiner->next;
+    size_t next_left = joiner->next_size;
+    escape_source escapes = {escape, escape_len, 0, place};
+    join_state s;
+    for (unsigned p = 0; p < GW_PLANES_MAX; p++) {
+        s.plane[p] = plane[p];
+    }
+    s.r1_at = 0;
+    s.base = bytes(source == EXPLICIT ? (dtype == GW_FP16 ? 255 : joiner->base) : dtype == GW_FP16 ? 254 : 255);
+    s.bad_zero = _mm256_setzero_si256();
+    if (source == CONSTANT) {
+        s.has_constant = bytes(has_of_kept(t->mantissa_bits + 1u - joiner->cap, t));
+    } else if (source == DERIVED) {
+        fill_drop_rule(&s.drop, joiner, t);
+    }
+
+    size_t i = 0;
+    for (; i + 32 <= len; i += 32) {
+        const __m256i x = load(labels + i);
+        const __m256i k = source == DERIVED ? load(levels + i) : _mm256_setzero_si256();
+        __m256i b[4];
+        if (next_left >= 64) {
+            _mm_prefetch((const char *)next, _MM_HINT_T0);
+            next += 64;
+            next_left -= 64;
+        }
+        join_group(b, &s, x, k, dtype, source, use_pdep);
+        store_values(dst + size * i, b, dtype, stream);
+        const uint32_t escaped = top_bits(_mm256_cmpeq_epi8(x, bytes(GW_LABEL_ESCAPE)));
+        if (escaped != 0) {
+            put_escapes(dst, i, escaped, size, &escapes);
+        }
+    }
+    if (i < len) {
+        uint8_t label[32] = {0}, level[32] = {0}, value[128];
+        __m256i b[4];
+        GW_MEMCPY(label, labels + i, len - i);
+        if (source == DERIVED) {
+            GW_MEMCPY(level, levels + i, len - i);
+        }
+        join_group(b, &s, load(label), load(level), dtype, source, use_pdep);
+        store_values(value, b, dtype, 0);
+        GW_MEMCPY(dst + size * i, value, size * (len - i));
+        put_escapes(dst, i, top_bits(_mm256_cmpeq_epi8(load(label), bytes(GW_LABEL_ESCAPE))), size, &escapes);
+    }
+    if (stream) {
+        _mm_sfence();
+    }
+    for (unsigned p = 0; p < GW_PLANES_MAX; p++) {
+        joined->plane_len[p] = p == GW_PLANE_R1 ? s.r1_at : (size_t)(s.plane[p] - plane[p]);
+    }
+    joined->escape_len = escapes.taken;
+    joined->bad_zero = top_bits(s.bad_zero) != 0;
+}
+
+#define JOIN_CASE(dtype, source)                                                                                       \
+    case (dtype) * 3 + (source):                                                                                       \
+        join_range((uint8_t *)dst, joined, place, labels, plane, escape, escape_len, levels, len, joiner, (dtype),     \
+                   (source), use_pdep, 0);                                                                             \
+        break
+
+GW_TEMPLATE void join(void *dst, gw_joined *joined, uint16_t *place, const uint8_t *labels,
+                      uint8_t *const plane[GW_PLANES_MAX], const uint8_t *escape, size_t escape_len,
+                      const uint8_t *levels, size_t len, const gw_joiner *joiner, int use_pdep)
+{
+    const uint32_t source = !joiner->derived ? EXPLICIT : joiner->constant ? CONSTANT : DERIVED;
+    switch (joiner->dtype * 3 + source) {
+        JOIN_CASE(GW_FP32, EXPLICIT);
+        JOIN_CASE(GW_FP32, DERIVED);
+        JOIN_CASE(GW_FP32, CONSTANT);
+        JOIN_CASE(GW_BF16, EXPLICIT);
+        JOIN_CASE(GW_BF16, DERIVED);
+        JOIN_CASE(GW_BF16, CONSTANT);
+        JOIN_CASE(GW_FP16, EXPLICIT);
+        JOIN_CASE(GW_FP16, DERIVED);
+        JOIN_CASE(GW_FP16, CONSTANT);
+    default:
+        break;
+    }
+}
+
+void gw_join_avx2(void *dst, gw_joined *joined, uint16_t *place, const uint8_t *labels,
+                  uint8_t *const plane[GW_PLANES_MAX], const uint8_t *escape, size_t escape_len, const uint8_t *levels,
+                  size_t len, const gw_joiner *joiner)
+{
+    join(dst, joined, place, labels, plane, escape, escape_len, levels, len, joiner, 1);
+}
+
+void gw_join_slow_pdep_avx2(void *dst, gw_joined *joined, uint16_t *place, const uint8_t *labels,
+                            uint8_t *const plane[GW_PLANES_MAX], const uint8_t *escape, size_t escape_len,
+                            const uint8_t *levels, size_t len, const gw_joiner *joiner)
+{
+    join(dst, joined, place, labels, plane, escape, escape_len, levels, len, joiner, 0);
+}
+
+#else
+typedef int gw_join_avx2_not_built; /* a translation unit must not be empty */
+#endif
