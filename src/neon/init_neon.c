@@ -10,6 +10,12 @@
 void gw_kernels_init_neon(gw_kernels *kernels, uint32_t cpu)
 {
 #if defined(GW_NEON)
+    kernels->map_scan = gw_map_scan_neon;
+    kernels->map_build = gw_map_build_neon;
+    kernels->partition = gw_partition_neon;
+    kernels->merge = gw_merge_neon;
+    kernels->pack = gw_pack_neon;
+    kernels->unpack = gw_unpack_neon;
     kernels->add_fp32 = gw_add_fp32_neon;
     kernels->add_bf16 = gw_add_bf16_neon;
     kernels->add_fp16 = gw_add_fp16_neon;

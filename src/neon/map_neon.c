@@ -1,0 +1,130 @@
+/*
+ * Precision map, four parameters at a time. Every operation is that of map_scalar.c in the same order; its comments say why.
+ *
+ * SPDX-License-Identifier: BSD-2-Clause
+ */
+#include <float.h>
+
+#include "core/map_rule.h"
+#include "neon/kernels_neon.h"
+#include "neon/neon.h"
+
+#if defined(GW_NEON)
+
+static inline float32x4_t flush(float32x4_t x)
+{
+    const uint32x4_t bits = gw_bits_f32x4(x);
+    return gw_f32x4_bits(vandq_u32(bits, vtstq_u32(bits, vdupq_n_u32(0x7f800000u))));
+}
+
+static inline float32x4_t product(float32x4_t x, float32x4_t y)
+{
+    const float32x4_t z = vmulq_f32(x, y);
+    /* Shifted left, sign and all, 2^-126 and less are at most 2^24. */
+    const uint32x4_t bits = gw_bits_f32x4(z);
+    return gw_f32x4_bits(vandq_u32(bits, vcgtq_u32(vaddq_u32(bits, bits), vdupq_n_u32(0x01000000u))));
+}
+
+static inline float32x4_t load(const float *src, size_t i)
+{
+    return flush(gw_f32x4_bits(gw_load_u32x4((const uint8_t *)src + 4 * i)));
+}
+
+static inline float32x4_t denominator(const gw_gcomp_map_rule *rule, float32x4_t v, float32x4_t a)
+{
+    const float32x4_t zero = vdupq_n_f32(0.0f), s_scale = vdupq_n_f32(rule->s_scale);
+    float32x4_t w;
+    if (rule->kind == GW_OPTIMIZER_RMSPROP && (rule->uses & GW_MAP_USES_A) != 0) {
+        const float32x4_t square = product(a, a);
+        const float32x4_t error = product(vaddq_f32(v, square), vdupq_n_f32(0x1p-21f));
+        const float32x4_t bound = flush(vsubq_f32(flush(vsubq_f32(v, square)), error));
+        w = gw_f32x4_bits(vbicq_u32(gw_bits_f32x4(bound), vceqq_f32(error, zero)));
+        const uint32x4_t nothing = vandq_u32(vcleq_f32(w, zero), vcgeq_f32(w, vdupq_n_f32(-FLT_MAX)));
+        w = gw_f32x4_bits(vbicq_u32(gw_bits_f32x4(product(w, s_scale)), nothing));
+    } else {
+        w = product(v, s_scale);
+        if ((rule->uses & GW_MAP_USES_A) != 0) {
+            const float32x4_t largest = product(a, vdupq_n_f32(rule->a_scale));
+            /* w stays where it is no less; NaN on either side compares false, and is chosen or stays. */
+            const uint32x4_t take =
+                vorrq_u32(vcgtq_f32(largest, w), vmvnq_u32(vceqq_f32(largest, largest)));
+            w = vbslq_f32(take, largest, w);
+        }
+    }
+    return vaddq_f32(vsqrtq_f32(w), vdupq_n_f32(rule->eps));
+}
+
+static inline uint32x4_t quarter_octave(const gw_gcomp_map_rule *rule, const gw_optimizer_state *state, size_t i)
+{
+    const float32x4_t zero = vdupq_n_f32(0.0f);
+    const int uses_v = (rule->uses & GW_MAP_USES_V) != 0;
+    const float32x4_t theta = load(state->param, i);
+    const float32x4_t m = (rule->uses & GW_MAP_USES_M) != 0 ? load(state->m, i) : zero;
+    const float32x4_t v = uses_v ? load(state->v, i) : zero;
+    const float32x4_t a = (rule->uses & GW_MAP_USES_A) != 0 ? load(state->a, i) : zero;
+
+    const float32x4_t p_theta = product(theta, vdupq_n_f32(rule->p_param));
+    const float32x4_t p_m = product(m, vdupq_n_f32(rule->p_m));
+    const float32x4_t q_theta = product(theta, vdupq_n_f32(rule->q_param));
+    const float32x4_t q_m = product(m, vdupq_n_f32(rule->q_m));
+    const float32x4_t s = uses_v ? denominator(rule, v, a) : vdupq_n_f32(1.0f);
+    const float32x4_t p = product(flush(vsubq_f32(p_theta, p_m)), s);
+    const float32x4_t q = flush(vaddq_f32(q_theta, q_m));
+
+    const float32x4_t terms = vaddq_f32(product(vaddq_f32(vabsq_f32(p_theta), vabsq_f32(p_m)), s),
+                                        vaddq_f32(vabsq_f32(q_theta), vabsq_f32(q_m)));
+    const float32x4_t guard = product(terms, vdupq_n_f32(0x1p-20f));
+    const uint32x4_t bits = gw_bits_f32x4(vsubq_f32(vabsq_f32(vsubq_f32(p, q)), guard));
+    /* Normal positive numbers pass; subtracting makes all others large. */
+    uint32x4_t passes = vcltq_u32(vsubq_u32(bits, vdupq_n_u32(0x00800000u)), vdupq_n_u32(0x7f000000u));
+    if (uses_v) {
+        /* Where |p| <= |q|, p and q are opposite if p is not zero and the signs differ. */
+        const uint32x4_t p_bits = gw_bits_f32x4(p), q_bits = gw_bits_f32x4(q);
+        const uint32x4_t differ = vcltq_s32(vreinterpretq_s32_u32(veorq_u32(p_bits, q_bits)), vdupq_n_s32(0));
+        const uint32x4_t opposite = vandq_u32(differ, vtstq_u32(p_bits, p_bits));
+        passes = vbicq_u32(passes, vbicq_u32(vcleq_f32(vabsq_f32(p), vabsq_f32(q)), opposite));
+    }
+    return vandq_u32(vshrq_n_u32(bits, 21), passes);
+}
+
+/* The state of the parameters from i on. */
+static gw_optimizer_state rest_of(const gw_optimizer_state *state, size_t i)
+{
+    gw_optimizer_state rest = *state;
+    rest.param = rest.param != NULL ? rest.param + i : NULL;
+    rest.m = rest.m != NULL ? rest.m + i : NULL;
+    rest.v = rest.v != NULL ? rest.v + i : NULL;
+    rest.a = rest.a != NULL ? rest.a + i : NULL;
+    return rest;
+}
+
+uint32_t gw_map_scan_neon(const gw_gcomp_map_rule *rule, const gw_optimizer_state *state, size_t len)
+{
+    uint32x4_t top = vdupq_n_u32(0);
+    size_t i = 0;
+    for (; i + 4 <= len; i += 4) {
+        top = vmaxq_u32(top, quarter_octave(rule, state, i));
+    }
+    const gw_optimizer_state rest = rest_of(state, i);
+    const uint32_t top_of_rest = gw_map_scan_scalar(rule, &rest, len - i);
+    const uint32_t largest = vmaxvq_u32(top);
+    return largest > top_of_rest ? largest : top_of_rest;
+}
+
+void gw_map_build_neon(const gw_gcomp_map_rule *rule, const gw_optimizer_state *state, size_t len, uint32_t base,
+                       uint8_t *levels)
+{
+    const uint32x4_t below = vdupq_n_u32(base);
+    size_t i = 0;
+    for (; i + 8 <= len; i += 8) {
+        const uint32x4_t low = vqsubq_u32(quarter_octave(rule, state, i), below);
+        const uint32x4_t high = vqsubq_u32(quarter_octave(rule, state, i + 4), below);
+        vst1_u8(levels + i, vqmovn_u16(vcombine_u16(vqmovn_u32(low), vqmovn_u32(high))));
+    }
+    const gw_optimizer_state rest = rest_of(state, i);
+    gw_map_build_scalar(rule, &rest, len - i, base, levels + i);
+}
+
+#else
+typedef int gw_map_neon_not_built; /* a translation unit must not be empty */
+#endif
