@@ -58,6 +58,7 @@ extern void (*gw_shim_on_error)(const char *message);
     extern "C" const gw_shim_kernel gw_shim_kernels_##file[];                                                          \
     const gw_shim_kernel gw_shim_kernels_##file[] = {__VA_ARGS__, {nullptr, 0, nullptr}}
 #define GW_DEVICE static inline
+#define GW_HOST_DEVICE static
 #define GW_LOOKUP static const
 #define GW_UNROLL
 #define GW_NO_UNROLL
@@ -389,6 +390,14 @@ static inline float __fmul_rn(float x, float y)
 static inline float __fdiv_rn(float x, float y)
 {
     return x / y;
+}
+static inline double __dadd_rn(double x, double y)
+{
+    return x + y;
+}
+static inline double __dmul_rn(double x, double y)
+{
+    return x * y;
 }
 static inline float __fsqrt_rn(float x)
 {
