@@ -93,6 +93,41 @@ class Results(Case):
         self.assertLessEqual(both["makespan_us"], gpu["makespan_us"])
         self.assertGreaterEqual(greedy["makespan_us"], gpu["makespan_us"])
 
+    def test_tree_plans(self):
+        plan = self.path("tree.json")
+        case = ("--case", "tree-gpu-dgc-pcie")
+        solved = self.good_json("solve", RESNET50, *case, "-o", plan)
+        self.assertAlmostEqual(self.good_json("eval", RESNET50, plan, *case)["serial_us"], solved["makespan_us"],
+                               places=6)
+        self.assertEqual(self.good_json("verify", RESNET50, plan, *case)["over_optimum_percent"], 0)
+        explained = self.good_json("explain", RESNET50, *case)
+        self.assertEqual(explained["makespan_us"], solved["makespan_us"])
+        for tensor, group in zip(explained["tensors"], solved["groups"]):
+            self.assertEqual(tensor["option"], group["option"])
+            self.assertGreaterEqual(min(tensor[key]["delta_us"] for key in ("next_best", "uncompressed", "compressed")
+                                        if key in tensor), 0)
+        self.assertIn("uncompressed at best", self.good("explain", RESNET50, *case))
+        two = self.write("two.csv", "name,elems,gap_us\na,3000000,0\nb,500000,120\n")
+        for name in ("tree-gpu-dgc-pcie", "tree-gpu-randomk-pcie"):
+            found = self.good_json("verify", two, "--case", name)
+            self.assertEqual(found["brute_force_ticks"], found["solver_ticks"])
+            self.assertGreater(found["brute_force_plans"], 1000)
+        with open(plan) as file:
+            stored = json.load(file)
+        stored["groups"][3]["option"] = "comp-gpu>carrier-pigeon"
+        self.refused(["group 3", "pigeon"], "eval", RESNET50, self.write("q.json", json.dumps(stored)), *case)
+
+    def test_outputs_replace_whole_files(self):
+        target = self.path("plan.json")
+        with open(target, "w") as file:
+            file.write("precious")
+        self.refused(["no codec"], "solve", RESNET50, "--methods", "fp32,nothing", "-o", target)
+        with open(target) as file:
+            self.assertEqual(file.read(), "precious")
+        self.refused(["directory"], "solve", RESNET50, "--svg", os.path.dirname(target))
+        self.good("solve", RESNET50, "-o", target)
+        self.assertEqual([name for name in os.listdir(os.path.dirname(target)) if "plan" in name], ["plan.json"])
+
     def test_compare_and_explain(self):
         rows = self.good_json("compare", RESNET50, "--case", "fusion-dgc-pcie-affine", "--time-limit-ms", 300)["rows"]
         best = rows[0]["makespan_us"]
@@ -239,6 +274,7 @@ class Kineto(Case):
         text = gzip.decompress(raw)
         cut = self.write("cut.json.gz", raw[:len(raw) // 2])
         self.refused(["at byte", "gzip stream is truncated"], "import", cut)
+        self.refused(["at byte", "gzip stream is damaged"], "import", self.write("more.json.gz", raw + b"more"))
         flipped = bytearray(raw)
         flipped[len(raw) // 2] ^= 0x55
         self.refused(["at byte"], "import", self.write("bad.json.gz", bytes(flipped)))
@@ -289,6 +325,8 @@ class BadInput(Case):
                 (["too large"], "a,1,200000000\nb,1,200000000\n")):
             self.refused(words, "solve", self.csv(rows))
         self.refused(["header"], "solve", self.csv("a,1,2\n", "elems,bwd_us"))
+        self.refused(["line 1", "no column bwd_us"], "solve", self.csv("a,1\n", "name,elems"))
+        self.refused(["line 2", "first gap_us"], "solve", self.csv("a,1,5\n", "name,elems,gap_us"))
         self.refused(["both"], "solve", self.csv("a,1,2,3\n", "name,elems,bwd_us,gap_us"))
         self.refused(["unknown flag"], "solve", self.csv("a,1,2,hot\n", "name,elems,bwd_us,flags"))
         self.refused(["zero byte"], "solve", self.write("z.csv", b"name,elems,bwd_us\na,1\0,2\n"))
@@ -296,7 +334,7 @@ class BadInput(Case):
         self.refused(["compressed"], "solve", DDP)
 
     def test_quoted_names_and_line_ends(self):
-        found = self.good_json("solve", self.csv('"a, ""b""",100,2\r\n  c , 5 , 3 \r\n', "\ufeffname,elems,gap_us"))
+        found = self.good_json("solve", self.csv('"a, ""b""",100,0\r\n  c , 5 , 3 \r\n', "\ufeffname,elems,gap_us"))
         self.assertEqual([name for group in found["groups"] for name in group["names"]], ['a, "b"', "c"])
 
     def test_pinned_tensor_stays_dense(self):
@@ -319,6 +357,28 @@ class BadInput(Case):
         self.refused(["event 0", "no size"], "import",
                      self.write("t.json", json.dumps({"TensorReadyTraceEvents": events})))
 
+    def test_byteps_comm(self):
+        def event(name, ts, dur, tid="total"):
+            return {"ph": "X", "args": {"name": "Comm." + name}, "pid": "Comm." + name, "name": "Comm." + name,
+                    "ts": ts, "dur": dur, "tid": tid, "cat": "Comm"}
+
+        events = [event("Gradient.b", 130, 50), event("Gradient.b", 530, 40), event("Gradient.a", 110, 9),
+                  event("Gradient.a", 500, 12), event("Gradient.a", 900, 10), event("Gradient.a", 501, 3, "65536")]
+        path = self.write("comm.json", json.dumps({"traceEvents": events}))
+        sizes = self.write("sizes.csv", "name,elems\na,100\nb,5000\n")
+        self.assertEqual(self.good("import", path, "--params", sizes),
+                         "name,elems,bwd_us\na,100,0.000000\nb,5000,30.000000\n")
+        fit = self.good_json("fit", path, "--params", sizes, "--form", "table")
+        self.assertEqual(fit["curve"]["points"], [[100, 9], [5000, 40]])
+        self.refused(["no size"], "import", path)
+        self.refused(["--params"], "fit", path)
+        self.refused(["no size", "Gradient.b"], "import", path, "--params", self.write("s.csv", "name,elems\na,100\n"))
+        self.refused(["2 tensors", "name 3"], "import", path, "--params",
+                     self.write("s.csv", "name,elems\na,100\nb,1\nc,1\n"))
+        events[0]["dur"] = -1
+        self.refused(["event 0", "negative"], "fit", self.write("c.json", json.dumps({"traceEvents": events})),
+                     "--params", sizes)
+
     def test_cases_codecs_clusters(self):
         self.refused(["no case"], "solve", RESNET50, "--case", "nonsense")
         self.refused(["schema"], "solve", RESNET50, "--cases", self.write("c.json", "{}"))
@@ -339,6 +399,7 @@ class BadInput(Case):
             "k.json", json.dumps({"nodes": 1, "gpus": 8, "intra": {"latency_us": 1}, "inter": {}})))
         self.refused(["nodes"], "solve", RESNET50, "--cluster", self.write("k.json", '{"nodes": 0}'))
         self.refused(["no codec"], "solve", RESNET50, "--methods", "fp32,unobtainium")
+        self.refused(["twice"], "solve", RESNET50, "--methods", "fp32,dgc,fp32")
         self.refused(["no algorithm"], "solve", RESNET50, "--algorithm", "magic")
         self.refused(["too large"], "solve", RESNET50, "--us-per-kib", "100000")
 
@@ -360,6 +421,8 @@ class BadInput(Case):
         self.refused(["group 0", "telegraph"], "eval", lstm, broken(lambda p: p["groups"][0].update(method="telegraph")))
         self.refused(["covers"], "eval", lstm, broken(lambda p: p["groups"].pop()))
         self.refused(["is not the model's"], "eval", lstm, broken(lambda p: p["groups"][0].update(names=["x"])))
+        self.refused(["not a tree"], "eval", lstm, broken(lambda p: p.update(kind="tree")))
+        self.refused(["is a fused plan"], "eval", lstm, plan, "--case", "tree-gpu-dgc-pcie")
         self.refused(["claims"], "verify", lstm, broken(lambda p: p.update(makespan_us=5.0)))
         self.refused(["group"], "eval", RESNET50, plan)
 

@@ -9,6 +9,7 @@
 
 #include "../cli_common.h"
 #include "plan_commands.h"
+#include "plan_explain_tree.h"
 #include "plan_file.h"
 
 typedef struct change {
@@ -48,6 +49,10 @@ int plan_cmd_explain(const plan_args *args)
     if (code != GW_CLI_OK) {
         return code;
     }
+    if (c.kind == PLAN_TREE) {
+        plan_library_close(&library);
+        return plan_explain_tree(args);
+    }
     plan_model model;
     plan_setup setup;
     plan_result result;
@@ -58,9 +63,6 @@ int plan_cmd_explain(const plan_args *args)
     if (code == GW_CLI_OK) {
         code = plan_run(&library, &c, &model, args->files[0],
                         args->algorithm != NULL ? args->algorithm : "auto", args->method, &limits, &result);
-    }
-    if (code == GW_CLI_OK && c.kind == PLAN_TREE) {
-        code = gw_cli_error(GW_CLI_USAGE, NULL, "plan explain explains fused plans");
     }
     if (code == GW_CLI_OK) {
         code = plan_setup_make(&library, &c, &model, args->files[0], &setup);

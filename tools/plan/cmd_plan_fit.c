@@ -4,7 +4,8 @@
  *   output of nccl-tests (size count type redop root time algbw busbw ...; out-of-place time),
  *   Google Benchmark JSON: benchmarks named .../N, or without N but with bytes_per_second or GBps
  * (gradwire_bench, one buffer size a run: give the files of several runs), Kineto recordings with NCCL
- * metadata: the minimum per size, since a recorded duration includes waiting for peers.
+ * metadata and BytePS comm.json with --params: the minimum per size or tensor, since a recorded duration includes
+ * waiting for peers.
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
@@ -16,6 +17,7 @@
 #include <string.h>
 
 #include "../cli_common.h"
+#include "plan_byteps.h"
 #include "plan_commands.h"
 #include "plan_file.h"
 #include "plan_kineto.h"
@@ -218,6 +220,35 @@ static int read_kineto(const char *path, points *p)
     return code;
 }
 
+/* Minimum duration of each tensor of a BytePS recording. */
+static int read_byteps(const char *path, const char *params_path, points *p)
+{
+    plan_model params;
+    gw_plan_point *found = NULL;
+    size_t count = 0;
+    double widest = 1;
+    if (params_path == NULL) {
+        return gw_cli_error(GW_CLI_USAGE, path,
+                            "BytePS does not record sizes; give names and sizes with --params");
+    }
+    int code = plan_model_read_csv(params_path, &params);
+    if (code != GW_CLI_OK) {
+        return code;
+    }
+    code = plan_byteps_read_points(path, &params, &found, &count, &widest);
+    for (size_t i = 0; i < count && code == GW_CLI_OK; i++) {
+        code = add_point(p, path, 0, (double)found[i].elems, plan_us(found[i].ticks));
+    }
+    if (code == GW_CLI_OK) {
+        gw_cli_note(
+            "%s: durations of one tensor differ by up to %.2f times (queues, peers); the minimum is used",
+            path, widest);
+    }
+    free(found);
+    plan_model_free(&params);
+    return code;
+}
+
 static int by_elems(const void *a, const void *b)
 {
     const gw_plan_point *x = a;
@@ -252,8 +283,11 @@ static double make_table(points *p)
 }
 
 /* Adds the points of a file, whatever its kind. */
-static int read_points(const char *path, const char *filter, points *p)
+static int read_points(const char *path, const plan_args *args, points *p)
 {
+    if (plan_byteps_detect(path) == PLAN_BYTEPS_COMM) {
+        return read_byteps(path, args->params, p);
+    }
     static char head[65536];
     FILE *file = fopen(path, "rb");
     if (file == NULL) {
@@ -266,7 +300,7 @@ static int read_points(const char *path, const char *filter, points *p)
         strstr(head, "\"schemaVersion\"") != NULL) {
         return read_kineto(path, p);
     }
-    return head[strspn(head, " \t\r\n")] == '{' ? read_benchmark(path, filter, p) : read_text(path, p);
+    return head[strspn(head, " \t\r\n")] == '{' ? read_benchmark(path, args->filter, p) : read_text(path, p);
 }
 
 int plan_cmd_fit(const plan_args *args)
@@ -285,7 +319,7 @@ int plan_cmd_fit(const plan_args *args)
     points p = {NULL, 0};
     int code = GW_CLI_OK;
     for (int i = 0; i < args->file_count && code == GW_CLI_OK; i++) {
-        code = read_points(args->files[i], args->filter, &p);
+        code = read_points(args->files[i], args, &p);
     }
     const char *path = args->files[0];
     if (code == GW_CLI_OK && p.count < 2) {

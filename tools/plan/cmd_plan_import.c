@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "../cli_common.h"
+#include "plan_byteps.h"
 #include "plan_commands.h"
 #include "plan_kineto.h"
 
@@ -28,18 +29,6 @@ static size_t full_steps(const plan_kineto *trace, size_t *count)
         }
     }
     return best;
-}
-
-static int is_byteps(const char *path)
-{
-    FILE *file = fopen(path, "rb");
-    char text[4096];
-    size_t got = file != NULL ? fread(text, 1, sizeof text - 1, file) : 0;
-    if (file != NULL) {
-        (void)fclose(file);
-    }
-    text[got] = '\0';
-    return strstr(text, "TensorReadyTraceEvents") != NULL;
 }
 
 /* Ready times of gradient i over the chosen steps, relative to each step's first gradient: the median. */
@@ -74,8 +63,11 @@ int plan_cmd_import(const plan_args *args)
     }
     plan_model model;
     memset(&model, 0, sizeof model);
-    if (is_byteps(path)) {
-        code = plan_model_read_byteps(path, args->params != NULL ? &params : NULL, &model);
+    const plan_byteps_kind byteps = plan_byteps_detect(path);
+    if (byteps != PLAN_BYTEPS_NONE) {
+        const plan_model *sizes = args->params != NULL ? &params : NULL;
+        code = byteps == PLAN_BYTEPS_READY ? plan_byteps_read_ready(path, sizes, &model)
+                                           : plan_byteps_read_comm(path, sizes, &model);
         if (code == GW_CLI_OK) {
             code = plan_model_write_csv(&model, args->output != NULL ? args->output : "-");
         }

@@ -29,9 +29,6 @@ int plan_cmd_solve(const plan_args *args)
         plan_library_close(&library);
         return code;
     }
-    if (!model.timed) {
-        gw_cli_note("%s: no backprop times; all gradients count as ready at once", args->files[0]);
-    }
     plan_result result;
     memset(&result, 0, sizeof result);
     const char *algorithm = args->algorithm != NULL ? args->algorithm : "auto";

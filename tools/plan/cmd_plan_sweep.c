@@ -7,7 +7,6 @@
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
-#include <errno.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,6 +15,7 @@
 #include "../cli_common.h"
 #include "plan_commands.h"
 #include "plan_file.h"
+#include "plan_output.h"
 
 typedef enum sweep_axis { AXIS_BANDWIDTH, AXIS_RANKS, AXIS_RATIO, AXIS_BATCH } sweep_axis;
 
@@ -100,10 +100,12 @@ static int solve_at(const sweep_base *b, double value, int dense, const char *al
 
 static int write_svg(const char *path, const sweep_point *points, size_t count, const char *axis)
 {
-    FILE *out = fopen(path, "w");
-    if (out == NULL) {
-        return gw_cli_error(GW_CLI_IO, path, "cannot write: %s", strerror(errno));
+    plan_output output;
+    int code = plan_output_open(&output);
+    if (code != GW_CLI_OK) {
+        return code;
     }
+    FILE *out = output.text;
     double top = 0;
     for (size_t i = 0; i < count; i++) {
         top = fmax(top, fmax(points[i].dense_us, fmax(points[i].ddp_us, points[i].best_us)));
@@ -144,9 +146,7 @@ static int write_svg(const char *path, const sweep_point *points, size_t count, 
             "<text x=\"340\" y=\"334\" text-anchor=\"middle\">%s</text><text x=\"8\" "
             "y=\"18\">ms</text>\n</svg>\n",
             axis);
-    int failed = ferror(out);
-    failed |= fclose(out) != 0;
-    return failed ? gw_cli_error(GW_CLI_IO, path, "write error") : GW_CLI_OK;
+    return plan_output_close(&output, path, GW_CLI_OK);
 }
 
 int plan_cmd_sweep(const plan_args *args)

@@ -104,7 +104,7 @@ static const struct argp_option options[] = {
     {"axis", KEY_AXIS, "bandwidth|nodes|ratio|batch", 0, "sweep: what varies", 4},
     {"values", KEY_VALUES, "A:B:N", 0,
      "sweep: factors (bandwidth, ratio, batch; geometric) or ranks from A to B", 4},
-    {"params", KEY_PARAMS, "CSV", 0, "import, check: names and sizes in backprop order", 4},
+    {"params", KEY_PARAMS, "CSV", 0, "import, check, fit: names and sizes in backprop order", 4},
     {"step", KEY_STEP, "N", 0, "import: the recorded step to use, from 0 (default: the median over steps)",
      4},
     {"filter", KEY_FILTER, "TEXT", 0, "fit: only benchmarks whose name contains TEXT", 4},
@@ -163,7 +163,7 @@ static unsigned commands_of(int key)
     case KEY_VALUES:
         return ON(PLAN_CMD_SWEEP);
     case KEY_PARAMS:
-        return ON(PLAN_CMD_IMPORT) | ON(PLAN_CMD_CHECK);
+        return ON(PLAN_CMD_IMPORT) | ON(PLAN_CMD_CHECK) | ON(PLAN_CMD_FIT);
     case KEY_STEP:
         return ON(PLAN_CMD_IMPORT);
     case KEY_FILTER:
@@ -372,8 +372,15 @@ static int override_methods(const char *list, plan_case *out)
         if (length == 0 || length >= PLAN_LABEL_SIZE || out->method_count == GW_PLAN_METHODS_MAX) {
             return gw_cli_error(GW_CLI_USAGE, NULL, "--methods needs at most 32 names, comma separated");
         }
-        memcpy(out->method_names[out->method_count], list, length);
-        out->method_names[out->method_count++][length] = '\0';
+        char *name = out->method_names[out->method_count];
+        memcpy(name, list, length);
+        name[length] = '\0';
+        for (uint32_t m = 0; m < out->method_count; m++) {
+            if (strcmp(out->method_names[m], name) == 0) {
+                return gw_cli_error(GW_CLI_USAGE, NULL, "--methods names \"%s\" twice", name);
+            }
+        }
+        out->method_count++;
         list += length + (list[length] == ',');
     }
     return out->method_count > 0 ? GW_CLI_OK : gw_cli_error(GW_CLI_USAGE, NULL, "--methods is empty");

@@ -391,6 +391,11 @@ static int parse_case(const char *path, json_t *object, plan_case *out)
         if (method == NULL || strlen(method) >= PLAN_LABEL_SIZE || out->method_count == GW_PLAN_METHODS_MAX) {
             return bad(path, name, "\"methods\" must be at most 32 short names");
         }
+        for (uint32_t m = 0; m < out->method_count; m++) {
+            if (strcmp(out->method_names[m], method) == 0) {
+                return bad(path, name, "\"methods\" names one twice");
+            }
+        }
         memcpy(out->method_names[out->method_count++], method, strlen(method) + 1);
     }
     if (out->method_count == 0) {
@@ -443,6 +448,10 @@ static int add_method(const plan_library *library, const plan_case *c, const cha
                                                                                     : GW_PLAN_GATHER;
     if (device == GW_PLAN_CPU && (codec == NULL || (codec->devices & 2u) == 0)) {
         return GW_CLI_OK;
+    }
+    if (device == GW_PLAN_GPU && codec != NULL && (codec->devices & 1u) == 0) {
+        /* Costs for the CPU only: allowing the codec means allowing it there; --cpu would add it again. */
+        return c->cpu ? GW_CLI_OK : add_method(library, c, name, GW_PLAN_CPU, setup);
     }
     if (setup->problem.method_count == GW_PLAN_METHODS_MAX) {
         return gw_cli_error(GW_CLI_USAGE, NULL, "more than %u methods", GW_PLAN_METHODS_MAX);

@@ -5,12 +5,12 @@
  */
 #include "plan_chart.h"
 
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "../cli_common.h"
+#include "plan_output.h"
 
 static const char *const resource_names[GW_PLAN_RESOURCE_COUNT] = {"GPU", "CPU", "intra", "network"};
 static const char *const kind_names[4] = {"backprop", "encode", "network", "decode"};
@@ -127,10 +127,12 @@ int plan_chart_svg(const plan_chart_row *rows, size_t row_count, const plan_case
         }
         longest = makespan > longest ? makespan : longest;
     }
-    FILE *out = fopen(path, "w");
-    if (out == NULL) {
-        return gw_cli_error(GW_CLI_IO, path, "cannot write: %s", strerror(errno));
+    plan_output output;
+    int code = plan_output_open(&output);
+    if (code != GW_CLI_OK) {
+        return code;
     }
+    FILE *out = output.text;
     double scale = (CHART_WIDTH - LEFT - 12) / (double)longest;
     double height = 70 + (double)row_count * (28 + 4 * LANE);
     fprintf(out,
@@ -143,7 +145,6 @@ int plan_chart_svg(const plan_chart_row *rows, size_t row_count, const plan_case
             "<rect width=\"100%%\" height=\"100%%\" fill=\"#ffffff\"/>\n",
             CHART_WIDTH, height);
     double y = 8;
-    int code = GW_CLI_OK;
     for (size_t i = 0; i < row_count && code == GW_CLI_OK; i++) {
         gw_plan_span *spans = NULL;
         size_t count = 0;
@@ -184,9 +185,7 @@ int plan_chart_svg(const plan_chart_row *rows, size_t row_count, const plan_case
             "<rect x=\"%.1f\" y=\"%.1f\" width=\"12\" height=\"12\" fill=\"none\" stroke=\"#b00020\"/><text "
             "x=\"%.1f\" y=\"%.1f\">critical path</text>\n</svg>\n",
             x, y + 28, x + 16, y + 38);
-    int failed = ferror(out);
-    failed |= fclose(out) != 0;
-    return code != GW_CLI_OK ? code : failed ? gw_cli_error(GW_CLI_IO, path, "write error") : GW_CLI_OK;
+    return plan_output_close(&output, path, code);
 }
 
 /* Trace Event Format: complete events in microseconds, one thread a resource. */
@@ -220,9 +219,16 @@ static int write_chrome(const plan_result *result, const plan_case *c, const pla
     }
     free(spans);
     json_t *root = json_pack("{s:o,s:s}", "traceEvents", events, "displayTimeUnit", "ms");
-    int failed = json_dump_file(root, path, JSON_COMPACT | JSON_REAL_PRECISION(15));
+    plan_output output;
+    code = plan_output_open(&output);
+    if (code == GW_CLI_OK) {
+        if (json_dumpf(root, output.text, JSON_COMPACT | JSON_REAL_PRECISION(15)) != 0) {
+            code = gw_cli_error(GW_CLI_IO, path, "memory is short");
+        }
+        code = plan_output_close(&output, path, code);
+    }
     json_decref(root);
-    return failed ? gw_cli_error(GW_CLI_IO, path, "cannot write") : GW_CLI_OK;
+    return code;
 }
 
 int plan_chart_write(const plan_result *result, const plan_case *c, const plan_model *model, const char *svg,

@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "../cli_common.h"
+#include "plan_output.h"
 
 static uint64_t fnv(uint64_t hash, const void *data, size_t size)
 {
@@ -125,15 +126,17 @@ json_t *plan_file_json(const plan_result *result, const plan_case *c, const plan
 
 int plan_json_write(json_t *object, const char *path)
 {
-    if (strcmp(path, "-") == 0) {
-        int lost =
-            json_dumpf(object, stdout, JSON_INDENT(1) | JSON_REAL_PRECISION(15)) != 0 || putchar('\n') == EOF;
-        json_decref(object);
-        return lost ? gw_cli_error(GW_CLI_IO, NULL, "cannot write to standard output") : GW_CLI_OK;
+    plan_output out;
+    int code = plan_output_open(&out);
+    if (code == GW_CLI_OK) {
+        if (json_dumpf(object, out.text, JSON_INDENT(1) | JSON_REAL_PRECISION(15)) != 0) {
+            code = gw_cli_error(GW_CLI_IO, path, "memory is short");
+        }
+        (void)fputc('\n', out.text);
+        code = plan_output_close(&out, path, code);
     }
-    int failed = json_dump_file(object, path, JSON_INDENT(1) | JSON_REAL_PRECISION(15));
     json_decref(object);
-    return failed ? gw_cli_error(GW_CLI_IO, path, "cannot write") : GW_CLI_OK;
+    return code;
 }
 
 int plan_file_write(const plan_result *result, const plan_case *c, const plan_model *model,
@@ -187,62 +190,73 @@ void plan_file_close(plan_file *file)
     memset(file, 0, sizeof *file);
 }
 
+/* Checks that entry j continues at tensor `next` and names the model's tensors; *end is the tensor behind it. */
+static int check_range(const char *path, json_t *entry, size_t j, const plan_model *model, uint32_t next,
+                       uint32_t *end)
+{
+    json_t *first = json_object_get(entry, "first");
+    json_t *last = json_object_get(entry, "last");
+    if (!json_is_integer(first) || !json_is_integer(last) || json_integer_value(first) != (json_int_t)next ||
+        json_integer_value(last) < json_integer_value(first)) {
+        return gw_cli_error(GW_CLI_BAD_DATA, path, "group %zu: first and last must continue at tensor %u", j,
+                            next);
+    }
+    if (json_integer_value(last) >= (json_int_t)model->count) {
+        return gw_cli_error(GW_CLI_BAD_DATA, path, "group %zu ends at tensor %lld but the model has %u", j,
+                            (long long)json_integer_value(last), model->count);
+    }
+    *end = (uint32_t)json_integer_value(last) + 1;
+    json_t *names = json_object_get(entry, "names");
+    if (names != NULL && json_array_size(names) != *end - next) {
+        return gw_cli_error(GW_CLI_BAD_DATA, path, "group %zu names %zu tensors but spans %u", j,
+                            json_array_size(names), *end - next);
+    }
+    size_t i;
+    json_t *name;
+    json_array_foreach(names, i, name)
+    {
+        if (!json_is_string(name) || strcmp(json_string_value(name), model->tensors[next + i].name) != 0) {
+            return gw_cli_error(GW_CLI_BAD_DATA, path, "group %zu: tensor %zu is not the model's \"%.100s\"",
+                                j, next + i, model->tensors[next + i].name);
+        }
+    }
+    return GW_CLI_OK;
+}
+
+static int check_end(const char *path, const plan_model *model, uint32_t next)
+{
+    return next == model->count ? GW_CLI_OK
+                                : gw_cli_error(GW_CLI_BAD_DATA, path,
+                                               "covers %u tensors but the model has %u", next, model->count);
+}
+
 int plan_file_groups(const char *path, const plan_file *file, const plan_setup *setup,
                      const plan_model *model, gw_plan_group **groups, uint32_t *group_count)
 {
     size_t count = json_array_size(file->groups);
     uint32_t next = 0;
     if (strcmp(file->kind, "tree") == 0) {
-        return gw_cli_error(GW_CLI_BAD_DATA, path, "is an option-tree plan; this command needs a fused plan");
+        return gw_cli_error(GW_CLI_BAD_DATA, path, "is an option-tree plan, but the case is not a tree");
     }
     *groups = calloc(count + 1, sizeof **groups);
-    if (*groups == NULL) {
-        return gw_cli_error(GW_CLI_IO, path, "memory is short");
-    }
-    int code = GW_CLI_OK;
+    int code = *groups != NULL ? GW_CLI_OK : gw_cli_error(GW_CLI_IO, path, "memory is short");
     for (size_t j = 0; j < count && code == GW_CLI_OK; j++) {
         json_t *entry = json_array_get(file->groups, j);
-        json_t *first = json_object_get(entry, "first");
-        json_t *last = json_object_get(entry, "last");
         const char *method = json_string_value(json_object_get(entry, "method"));
         int index = method != NULL ? plan_method_index(setup, method) : -1;
-        if (!json_is_integer(first) || !json_is_integer(last) ||
-            json_integer_value(first) != (json_int_t)next ||
-            json_integer_value(last) < json_integer_value(first)) {
-            code = gw_cli_error(GW_CLI_BAD_DATA, path, "group %zu: first and last must continue at tensor %u",
-                                j, next);
-        } else if (json_integer_value(last) >= (json_int_t)model->count) {
-            code = gw_cli_error(GW_CLI_BAD_DATA, path, "group %zu ends at tensor %lld but the model has %u",
-                                j, (long long)json_integer_value(last), model->count);
-        } else if (index < 0) {
+        uint32_t end = next;
+        code = check_range(path, entry, j, model, next, &end);
+        if (code == GW_CLI_OK && index < 0) {
             code = gw_cli_error(GW_CLI_BAD_DATA, path, "group %zu: this case has no method \"%.60s\"", j,
                                 method != NULL ? method : "(none)");
-        } else {
-            uint32_t end = (uint32_t)json_integer_value(last) + 1;
-            json_t *names = json_object_get(entry, "names");
-            size_t i;
-            json_t *name;
-            if (names != NULL && json_array_size(names) != end - next) {
-                code = gw_cli_error(GW_CLI_BAD_DATA, path, "group %zu names %zu tensors but spans %u", j,
-                                    json_array_size(names), end - next);
-            }
-            json_array_foreach(names, i, name)
-            {
-                if (code == GW_CLI_OK &&
-                    (!json_is_string(name) ||
-                     strcmp(json_string_value(name), model->tensors[next + i].name) != 0)) {
-                    code = gw_cli_error(GW_CLI_BAD_DATA, path,
-                                        "group %zu: tensor %zu is not the model's \"%.100s\"", j, next + i,
-                                        model->tensors[next + i].name);
-                }
-            }
+        }
+        if (code == GW_CLI_OK) {
             (*groups)[j] = (gw_plan_group){next, end - next, (uint32_t)index};
             next = end;
         }
     }
-    if (code == GW_CLI_OK && next != model->count) {
-        code =
-            gw_cli_error(GW_CLI_BAD_DATA, path, "covers %u tensors but the model has %u", next, model->count);
+    if (code == GW_CLI_OK) {
+        code = check_end(path, model, next);
     }
     if (code != GW_CLI_OK) {
         free(*groups);
@@ -251,4 +265,34 @@ int plan_file_groups(const char *path, const plan_file *file, const plan_setup *
         *group_count = (uint32_t)count;
     }
     return code;
+}
+
+int plan_file_choices(const char *path, const plan_file *file, const plan_model *model, plan_tree *tree)
+{
+    size_t count = json_array_size(file->groups);
+    uint32_t next = 0;
+    int code = GW_CLI_OK;
+    if (strcmp(file->kind, "tree") != 0) {
+        return gw_cli_error(GW_CLI_BAD_DATA, path, "is a fused plan, but the case is an option tree");
+    }
+    for (size_t j = 0; j < count && code == GW_CLI_OK; j++) {
+        json_t *entry = json_array_get(file->groups, j);
+        const char *option = json_string_value(json_object_get(entry, "option"));
+        uint32_t end = next;
+        code = check_range(path, entry, j, model, next, &end);
+        if (code == GW_CLI_OK && end != next + 1) {
+            code = gw_cli_error(GW_CLI_BAD_DATA, path, "group %zu: option trees send tensors one by one", j);
+        }
+        uint32_t choice =
+            code == GW_CLI_OK && option != NULL ? plan_tree_find(tree, next, option) : GW_PLAN_NO_INDEX;
+        if (code == GW_CLI_OK && choice == GW_PLAN_NO_INDEX) {
+            code = gw_cli_error(GW_CLI_BAD_DATA, path, "group %zu: this case has no option \"%.200s\"", j,
+                                option != NULL ? option : "(none)");
+        }
+        if (code == GW_CLI_OK) {
+            tree->choice[next] = choice;
+            next = end;
+        }
+    }
+    return code == GW_CLI_OK ? check_end(path, model, next) : code;
 }

@@ -35,6 +35,9 @@ void plan_file_close(plan_file *file);
 int plan_file_groups(const char *path, const plan_file *file, const plan_setup *setup,
                      const plan_model *model, gw_plan_group **groups, uint32_t *group_count);
 
+/* Options of an option-tree plan file into tree->choice; same checks. */
+int plan_file_choices(const char *path, const plan_file *file, const plan_model *model, plan_tree *tree);
+
 /* Writes JSON to a file ("-": stdout), releases it. */
 int plan_json_write(json_t *object, const char *path);
 

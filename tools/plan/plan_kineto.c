@@ -13,16 +13,15 @@
  */
 #include "plan_kineto.h"
 
-#include <errno.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include <jansson.h>
-#include <zlib.h>
 
 #include "../cli_common.h"
+#include "text_source.h"
 
 #define READ_SIZE      ((size_t)1 << 17)
 #define EVENT_SIZE_MAX ((size_t)16 << 20)
@@ -364,7 +363,7 @@ static int scan(reader *r, scanner *s, const char *buffer, size_t from, size_t s
     return GW_CLI_OK;
 }
 
-static int read_events(reader *r, gzFile file)
+static int read_events(reader *r, text_source *source)
 {
     size_t capacity = 2 * READ_SIZE;
     char *buffer = malloc(capacity);
@@ -374,20 +373,11 @@ static int read_events(reader *r, gzFile file)
     memset(&s, 0, sizeof s);
     int code = buffer != NULL ? GW_CLI_OK : gw_cli_error(GW_CLI_IO, r->path, "memory is short");
     while (code == GW_CLI_OK) {
-        int got = gzread(file, buffer + held,
-                         (unsigned)(capacity - held < READ_SIZE ? capacity - held : READ_SIZE));
-        if (got <= 0) {
-            int number;
-            const char *text = gzerror(file, &number);
-            if (got < 0 || number != Z_OK) {
-                code = gw_cli_error_at(GW_CLI_BAD_DATA, r->path, base + held, "%s%s",
-                                       number == Z_BUF_ERROR ? "the gzip stream is truncated"
-                                       : number == Z_ERRNO   ? "read error: "
-                                                             : "the gzip stream is damaged: ",
-                                       number == Z_BUF_ERROR ? ""
-                                       : number == Z_ERRNO   ? strerror(errno)
-                                                             : text);
-            } else if (!s.done) {
+        size_t got = 0;
+        code = text_source_read(source, buffer + held,
+                                capacity - held < READ_SIZE ? capacity - held : READ_SIZE, &got);
+        if (code == GW_CLI_OK && got == 0) {
+            if (!s.done) {
                 code = gw_cli_error_at(GW_CLI_BAD_DATA, r->path, base + held, "%s",
                                        base + held == 0 ? "the file is empty"
                                        : s.depth > 0    ? "the JSON text is truncated"
@@ -395,10 +385,12 @@ static int read_events(reader *r, gzFile file)
             } else if (!s.seen_events) {
                 code = gw_cli_error(GW_CLI_BAD_DATA, r->path, "has no \"traceEvents\"");
             }
+        }
+        if (code != GW_CLI_OK || got == 0) {
             break;
         }
-        code = scan(r, &s, buffer, held, held + (size_t)got, base);
-        held += (size_t)got;
+        code = scan(r, &s, buffer, held, held + got, base);
+        held += got;
         if (r->short_of_memory && code == GW_CLI_OK) {
             code = gw_cli_error(GW_CLI_IO, r->path, "memory is short");
         }
@@ -490,10 +482,11 @@ static int ready_time(const reader *r, const accumulate *a, double *ready)
         int good = event != NULL && times(event, &ts, &duration);
         json_decref(event);
         if (!good) {
-            return gw_cli_error(GW_CLI_BAD_DATA, r->path,
-                                "kernel with correlation %lld: ts or dur is missing, negative, too large or no "
-                                "number",
-                                (long long)kernel->correlation);
+            return gw_cli_error(
+                GW_CLI_BAD_DATA, r->path,
+                "kernel with correlation %lld: ts or dur is missing, negative, too large or no "
+                "number",
+                (long long)kernel->correlation);
         }
         *ready = ts + duration;
         return GW_CLI_OK;
@@ -580,13 +573,13 @@ int plan_kineto_read(const char *path, plan_kineto *trace)
     r.texts.item_size = 1;
     r.steps.item_size = sizeof(plan_kineto_step);
     r.collectives.item_size = sizeof(plan_kineto_collective);
-    gzFile file = gzopen(path, "rb");
-    if (file == NULL) {
-        return gw_cli_error(GW_CLI_IO, path, "cannot open: %s", strerror(errno));
+    text_source source;
+    int code = text_source_open(&source, path);
+    if (code != GW_CLI_OK) {
+        return code;
     }
-    (void)gzbuffer(file, (unsigned)READ_SIZE);
-    int code = read_events(&r, file);
-    (void)gzclose(file);
+    code = read_events(&r, &source);
+    text_source_close(&source);
     if (code == GW_CLI_OK) {
         code = make_steps(&r, trace);
     }

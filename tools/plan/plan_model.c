@@ -11,9 +11,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <jansson.h>
-
 #include "../cli_common.h"
+#include "plan_byteps.h"
+#include "plan_output.h"
 
 int plan_ticks_from_us(double us, gw_plan_tick *ticks)
 {
@@ -179,8 +179,8 @@ static const char *parse_time(const char *text, gw_plan_tick *ticks)
 
 enum { COLUMN_NAME, COLUMN_ELEMS, COLUMN_TIME, COLUMN_FLAGS, COLUMN_COUNT };
 
-/* Finds the columns of a header line and counts its fields. */
-static int read_header(const char *path, char *line, int column[COLUMN_COUNT], int *field_count)
+/* Finds the columns of a header line and counts its fields. *is_gap: the times are gap_us. */
+static int read_header(const char *path, char *line, int column[COLUMN_COUNT], int *field_count, int *is_gap)
 {
     for (int c = 0; c < COLUMN_COUNT; c++) {
         column[c] = -1;
@@ -208,6 +208,7 @@ static int read_header(const char *path, char *line, int column[COLUMN_COUNT], i
     if (has_bwd && has_gap) {
         return gw_cli_error(GW_CLI_BAD_DATA, path, "line 1: both bwd_us and gap_us are given; keep one");
     }
+    *is_gap = has_gap;
     if (column[COLUMN_NAME] < 0 || column[COLUMN_ELEMS] < 0) {
         return gw_cli_error(GW_CLI_BAD_DATA, path,
                             "line 1: the header must name the columns name, elems and bwd_us or gap_us");
@@ -225,6 +226,7 @@ static int read_rows(const char *path, FILE *file, plan_model *model)
     int result = GW_CLI_OK;
     unsigned long number = 0;
     int have_header = 0;
+    int is_gap = 0;
     while (result == GW_CLI_OK && (length = getline(&line, &line_capacity, file)) >= 0) {
         number++;
         if (memchr(line, '\0', (size_t)length) != NULL) {
@@ -244,7 +246,7 @@ static int read_rows(const char *path, FILE *file, plan_model *model)
         }
         if (!have_header) {
             have_header = 1;
-            result = read_header(path, start, column, &header_fields);
+            result = read_header(path, start, column, &header_fields, &is_gap);
             model->timed = column[COLUMN_TIME] >= 0;
             continue;
         }
@@ -290,6 +292,14 @@ static int read_rows(const char *path, FILE *file, plan_model *model)
                                   fields[COLUMN_TIME], why);
             break;
         }
+        if (is_gap && model->count == 0 && bwd != 0) {
+            result = gw_cli_error(
+                GW_CLI_BAD_DATA, path,
+                "line %lu: the first gap_us is %.40s; gaps count from the first gradient, so it is 0 "
+                "(bwd_us may start with a backprop time)",
+                number, fields[COLUMN_TIME]);
+            break;
+        }
         if (fields[COLUMN_FLAGS] != NULL && fields[COLUMN_FLAGS][0] != '\0' &&
             strcmp(fields[COLUMN_FLAGS], "dense") != 0) {
             result = gw_cli_error(GW_CLI_BAD_DATA, path, "line %lu: unknown flag \"%.40s\" (known: dense)",
@@ -308,16 +318,15 @@ static int read_rows(const char *path, FILE *file, plan_model *model)
     if (result == GW_CLI_OK && ferror(file)) {
         result = gw_cli_error(GW_CLI_IO, path, "read error: %s", strerror(errno));
     }
-    if (result == GW_CLI_OK && model->count == 0) {
-        result = gw_cli_error(GW_CLI_BAD_DATA, path, "no tensors: the model is empty");
-    }
     return result;
 }
 
-/* Ends a reader: refuses duplicates, frees on failure. */
-static int finish(const char *path, plan_model *model, int result)
+int plan_model_finish(const char *path, plan_model *model, int result)
 {
     uint32_t first, second;
+    if (result == GW_CLI_OK && model->count == 0) {
+        result = gw_cli_error(GW_CLI_BAD_DATA, path, "no tensors: the model is empty");
+    }
     if (result == GW_CLI_OK && plan_model_duplicate(model, &first, &second)) {
         result = gw_cli_error(GW_CLI_BAD_DATA, path, "tensors %u and %u (from 0) share the name \"%.200s\"",
                               first, second, model->tensors[first].name);
@@ -339,85 +348,7 @@ int plan_model_read_csv(const char *path, plan_model *model)
     if (file != stdin) {
         (void)fclose(file);
     }
-    return finish(path, model, result);
-}
-
-int plan_model_read_byteps(const char *path, const plan_model *params, plan_model *model)
-{
-    memset(model, 0, sizeof *model);
-    json_error_t error;
-    json_t *root = json_load_file(path, JSON_REJECT_DUPLICATES, &error);
-    if (root == NULL) {
-        return gw_cli_error(GW_CLI_BAD_DATA, path, "line %d, column %d: %s", error.line, error.column,
-                            error.text);
-    }
-    json_t *events = json_object_get(root, "TensorReadyTraceEvents");
-    if (events == NULL) {
-        events = json_object_get(root, "traceEvents");
-    }
-    int result = GW_CLI_OK;
-    if (!json_is_array(events)) {
-        result = gw_cli_error(GW_CLI_BAD_DATA, path, "no array TensorReadyTraceEvents or traceEvents");
-    }
-    /* The file may hold several steps: a name seen again starts a new step, and the last complete one counts.
-     */
-    plan_model step = {NULL, 0, 1};
-    double previous = 0;
-    size_t index;
-    json_t *event;
-    json_array_foreach(events, index, event)
-    {
-        const char *name = json_string_value(json_object_get(event, "name"));
-        json_t *ts = json_object_get(event, "ts");
-        if (name == NULL || !json_is_number(ts)) {
-            result = gw_cli_error(GW_CLI_BAD_DATA, path, "event %zu: name or ts is missing", index);
-            break;
-        }
-        double now = json_number_value(ts);
-        if (step.count > 0 && strcmp(step.tensors[0].name, name) == 0) {
-            plan_model_free(model);
-            *model = step;
-            memset(&step, 0, sizeof step);
-            step.timed = 1;
-        }
-        int64_t elems = -1;
-        if (params != NULL) {
-            for (uint32_t i = 0; i < params->count && elems < 0; i++) {
-                elems = strcmp(params->tensors[i].name, name) == 0 ? params->tensors[i].elems : -1;
-            }
-        } else {
-            json_t *size = json_object_get(event, "elems");
-            size = size == NULL ? json_object_get(event, "size") : size;
-            elems = json_is_integer(size) ? (int64_t)json_integer_value(size) : -1;
-        }
-        if (elems < 0) {
-            result = gw_cli_error(GW_CLI_BAD_DATA, path,
-                                  "event %zu: no size of tensor \"%.200s\" (use --params)", index, name);
-            break;
-        }
-        gw_plan_tick bwd = 0;
-        if (step.count > 0 && !plan_ticks_from_us(now - previous, &bwd)) {
-            result = gw_cli_error(GW_CLI_BAD_DATA, path, "event %zu: ts goes back or is out of range", index);
-            break;
-        }
-        previous = now;
-        if (!plan_model_add(&step, name, elems, bwd, 0)) {
-            result = gw_cli_error(GW_CLI_IO, path, "memory is short");
-            break;
-        }
-    }
-    if (result == GW_CLI_OK && step.count >= model->count) {
-        plan_model_free(model);
-        *model = step;
-    } else {
-        plan_model_free(&step);
-    }
-    json_decref(root);
-    model->timed = 1;
-    if (result == GW_CLI_OK && model->count == 0) {
-        result = gw_cli_error(GW_CLI_BAD_DATA, path, "no tensors: the model is empty");
-    }
-    return finish(path, model, result);
+    return plan_model_finish(path, model, result);
 }
 
 int plan_model_read(const char *path, plan_model *model)
@@ -433,15 +364,25 @@ int plan_model_read(const char *path, plan_model *model)
         return gw_cli_error(GW_CLI_BAD_DATA, path,
                             "is compressed; turn profiler traces into CSV with plan import");
     }
-    return first == '{' ? plan_model_read_byteps(path, NULL, model) : plan_model_read_csv(path, model);
+    int result = first == '{' ? plan_byteps_read_ready(path, NULL, model) : plan_model_read_csv(path, model);
+    if (result == GW_CLI_OK && !model->timed) {
+        plan_model_free(model);
+        result = gw_cli_error(
+            GW_CLI_BAD_DATA, path,
+            "line 1: no column bwd_us or gap_us; without backprop times there is nothing to plan "
+            "(a column of zeros says that all gradients are ready at once)");
+    }
+    return result;
 }
 
 int plan_model_write_csv(const plan_model *model, const char *path)
 {
-    FILE *file = strcmp(path, "-") == 0 ? stdout : fopen(path, "w");
-    if (file == NULL) {
-        return gw_cli_error(GW_CLI_IO, path, "cannot write: %s", strerror(errno));
+    plan_output output;
+    int code = plan_output_open(&output);
+    if (code != GW_CLI_OK) {
+        return code;
     }
+    FILE *file = output.text;
     fprintf(file, "name,elems,bwd_us\n");
     for (uint32_t i = 0; i < model->count; i++) {
         const gw_plan_tensor *tensor = &model->tensors[i];
@@ -456,9 +397,5 @@ int plan_model_write_csv(const plan_model *model, const char *path)
         }
         fprintf(file, ",%lld,%.6f\n", (long long)tensor->elems, plan_us(tensor->bwd));
     }
-    int failed = ferror(file);
-    if (file != stdout) {
-        failed |= fclose(file) != 0;
-    }
-    return failed ? gw_cli_error(GW_CLI_IO, path, "write error") : GW_CLI_OK;
+    return plan_output_close(&output, path, GW_CLI_OK);
 }

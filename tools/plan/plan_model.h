@@ -23,11 +23,11 @@ typedef struct plan_model {
  * ("dense": never compress). Other columns are ignored. */
 int plan_model_read_csv(const char *path, plan_model *model);
 
-/* BytePS tensor_ready.json: {"TensorReadyTraceEvents": [{"name", "ts", ...}]} in us, last step kept; sizes
- * come from params (NULL: an "elems" or "size" member). */
-int plan_model_read_byteps(const char *path, const plan_model *params, plan_model *model);
+/* Ends a reader: refuses an empty model and duplicate names, frees the model on failure. Returns result or what
+ * was found. */
+int plan_model_finish(const char *path, plan_model *model, int result);
 
-/* By the file's first byte: JSON or CSV. */
+/* By the file's first byte: JSON or CSV. Refuses a model without times. */
 int plan_model_read(const char *path, plan_model *model);
 
 int plan_model_write_csv(const plan_model *model, const char *path);

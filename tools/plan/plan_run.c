@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "../cli_common.h"
+#include "plan_tree.h"
 
 void *plan_workspace(size_t size)
 {
@@ -153,86 +154,35 @@ static int run_fused(const plan_library *library, const plan_case *c, const plan
     return code;
 }
 
-/* ---- option trees ---- */
-
-typedef struct tree_work {
-    gw_plan_option *options;
-    uint32_t option_count;
-    gw_plan_vector *vectors; /* all classes, reduced */
-    gw_plan_vector *scratch;
-    uint32_t *class_first;
-    int64_t *class_elems;
-    uint32_t *tensor_class;
-    gw_plan_tick *bwd;
-    uint32_t *choice;
-    uint32_t *start; /* per tensor: dense option (ByteComp) */
-    uint8_t *candidate;
-    uint32_t *cpu_of;
-    int32_t *gpu_twin; /* per option: the option with all devices CPU */
-    gw_plan_tree tree;
-} tree_work;
-
-static void tree_free(tree_work *w)
+/* Groups and jobs of t->choice; the result's arrays are allocated. */
+static int fill_tree(const plan_tree *t, const plan_case *c, const plan_model *model, plan_result *result)
 {
-    free(w->options);
-    free(w->vectors);
-    free(w->scratch);
-    free(w->class_first);
-    free(w->class_elems);
-    free(w->tensor_class);
-    free(w->bwd);
-    free(w->choice);
-    free(w->start);
-    free(w->candidate);
-    free(w->cpu_of);
-    free(w->gpu_twin);
+    int code = GW_CLI_OK;
+    for (uint32_t i = 0; i < model->count && code == GW_CLI_OK; i++) {
+        result->groups[i].first = i;
+        result->groups[i].tensor_count = 1;
+        plan_tree_path(t, i, t->choice[i], result->groups[i].method, PLAN_PATH_SIZE);
+        code = plan_tree_job(t, c, model, i, t->choice[i], &result->jobs[i]);
+    }
+    result->group_count = model->count;
+    return code;
 }
 
-static int descending(const void *a, const void *b)
+int plan_result_from_choices(const plan_tree *t, const plan_case *c, const plan_model *model,
+                             plan_result *result)
 {
-    int64_t x = *(const int64_t *)a;
-    int64_t y = *(const int64_t *)b;
-    return x < y ? 1 : x > y ? -1 : 0;
-}
-
-/* Distinct sizes, largest first, and each tensor's class. */
-static uint32_t classify(const plan_model *model, tree_work *w)
-{
-    for (uint32_t i = 0; i < model->count; i++) {
-        w->class_elems[i] = model->tensors[i].elems;
+    memset(result, 0, sizeof *result);
+    int code = allocate(result, model->count);
+    if (code == GW_CLI_OK) {
+        gw_plan_status status = gw_plan_tree_eval(&t->tree, t->choice, &result->cert.makespan);
+        code = status == GW_PLAN_OK
+                   ? fill_tree(t, c, model, result)
+                   : gw_cli_error(GW_CLI_BAD_DATA, NULL, "plan: %s", gw_plan_status_string(status));
     }
-    qsort(w->class_elems, model->count, sizeof *w->class_elems, descending);
-    uint32_t count = 0;
-    for (uint32_t i = 0; i < model->count; i++) {
-        if (count == 0 || w->class_elems[count - 1] != w->class_elems[i]) {
-            w->class_elems[count++] = w->class_elems[i];
-        }
+    if (code != GW_CLI_OK) {
+        plan_result_free(result);
     }
-    for (uint32_t i = 0; i < model->count; i++) {
-        uint32_t low = 0;
-        uint32_t high = count - 1;
-        while (low < high) {
-            uint32_t middle = (low + high) / 2;
-            if (w->class_elems[middle] <= model->tensors[i].elems) {
-                high = middle;
-            } else {
-                low = middle + 1;
-            }
-        }
-        w->tensor_class[i] = low;
-    }
-    return count;
-}
-
-static void option_path(const gw_plan_option *option, char *out, size_t out_size)
-{
-    size_t used = 0;
-    out[0] = '\0';
-    for (uint32_t i = 0; i < option->op_count && used < out_size; i++) {
-        int written = snprintf(out + used, out_size - used, "%s%s", i > 0 ? ">" : "",
-                               gw_plan_op_name((gw_plan_op)option->ops[i]));
-        used += written > 0 ? (size_t)written : 0;
-    }
+    return code;
 }
 
 static int run_tree(const plan_library *library, const plan_case *c, const plan_model *model,
@@ -243,142 +193,20 @@ static int run_tree(const plan_library *library, const plan_case *c, const plan_
     if (!bytecomp && strcmp(algorithm, "auto") != 0) {
         return gw_cli_error(GW_CLI_USAGE, NULL, "option trees know the algorithms auto and bytecomp");
     }
-    const char *name = c->method_names[c->method_count - 1];
-    const gw_plan_codec *codec = plan_library_find(library, name);
-    if (codec == NULL) {
-        return gw_cli_error(GW_CLI_USAGE, NULL, "no codec \"%.60s\"", name);
-    }
-    tree_work w;
-    memset(&w, 0, sizeof w);
-    uint32_t n = model->count;
-    uint32_t filter = c->cpu ? 0 : GW_PLAN_OPTIONS_GPU_ONLY;
-    (void)gw_plan_options_list(filter, c->comp_max, NULL, 0, &w.option_count);
-    w.options = calloc(w.option_count, sizeof *w.options);
-    w.class_elems = calloc(n, sizeof *w.class_elems);
-    w.tensor_class = calloc(n, sizeof *w.tensor_class);
-    w.bwd = calloc(n, sizeof *w.bwd);
-    w.choice = calloc(n, sizeof *w.choice);
-    w.start = calloc(n, sizeof *w.start);
-    w.scratch = calloc(w.option_count, sizeof *w.scratch);
-    w.class_first = calloc((size_t)n + 1, sizeof *w.class_first);
-    int code = allocate(result, n);
-    if (code == GW_CLI_OK &&
-        (w.options == NULL || w.class_elems == NULL || w.tensor_class == NULL || w.bwd == NULL ||
-         w.choice == NULL || w.start == NULL || w.scratch == NULL || w.class_first == NULL)) {
-        code = gw_cli_error(GW_CLI_IO, NULL, "memory is short");
-    }
-    uint32_t class_count = 0;
+    plan_tree t;
+    int code = plan_tree_make(library, c, model, !bytecomp, &t);
     if (code == GW_CLI_OK) {
-        (void)gw_plan_options_list(filter, c->comp_max, w.options, w.option_count, &w.option_count);
-        class_count = classify(model, &w);
-        w.vectors = calloc((size_t)class_count * w.option_count, sizeof *w.vectors);
-        w.cpu_of = calloc((size_t)class_count * w.option_count, sizeof *w.cpu_of);
-        w.candidate = calloc((size_t)class_count * w.option_count, 1);
-        code = w.vectors != NULL && w.cpu_of != NULL && w.candidate != NULL
-                   ? GW_CLI_OK
-                   : gw_cli_error(GW_CLI_IO, NULL, "memory is short");
-    }
-    uint32_t used = 0;
-    for (uint32_t k = 0; k < class_count && code == GW_CLI_OK; k++) {
-        gw_plan_vector *vectors = w.vectors + used;
-        uint32_t count = 0;
-        for (uint32_t o = 0; o < w.option_count; o++) {
-            gw_plan_job job;
-            gw_plan_status status =
-                gw_plan_option_price(&w.options[o], codec, &c->cluster, w.class_elems[k], &job);
-            if (status == GW_PLAN_ERR_UNSUPPORTED) {
-                continue;
-            }
-            if (status != GW_PLAN_OK) {
-                code = gw_cli_error(GW_CLI_BAD_DATA, NULL, "option %u at %lld elements: %s", o,
-                                    (long long)w.class_elems[k], gw_plan_status_string(status));
-                break;
-            }
-            for (uint32_t s = 0; c->decode_none && s < job.stage_count; s++) {
-                job.stages[s].duration = job.stages[s].decode ? 0 : job.stages[s].duration;
-            }
-            gw_plan_job_vector(&job, &vectors[count]);
-            vectors[count++].option = o;
-        }
-        /* ByteComp needs its dense start and CPU twins, which dominance may remove: keep everything for it.
-         */
-        if (!bytecomp) {
-            count = gw_plan_vectors_reduce(vectors, count, w.scratch);
-        }
-        w.class_first[k] = used;
-        used += count;
-        w.class_first[k + 1] = used;
-    }
-    for (uint32_t i = 0; i < n && code == GW_CLI_OK; i++) {
-        w.bwd[i] = model->tensors[i].bwd;
+        code = allocate(result, model->count);
     }
     if (code == GW_CLI_OK) {
-        w.tree = (gw_plan_tree){w.bwd, w.tensor_class, n, w.vectors, w.class_first, class_count, c->decode};
-        gw_plan_status status;
-        if (!bytecomp) {
-            size_t size = gw_plan_tree_workspace_size(&w.tree);
-            void *workspace = size > 0 ? plan_workspace(size) : NULL;
-            status = gw_plan_tree_solve(&w.tree, limits, workspace, size, w.choice, &result->cert);
-        } else {
-            for (uint32_t k = 0; k < class_count; k++) {
-                uint32_t best = GW_PLAN_NO_INDEX;
-                for (uint32_t v = w.class_first[k]; v < w.class_first[k + 1]; v++) {
-                    const gw_plan_option *option = &w.options[w.vectors[v].option];
-                    int on_cpu = 0;
-                    w.cpu_of[v] = GW_PLAN_NO_INDEX;
-                    for (uint32_t s = 0; s < option->op_count; s++) {
-                        on_cpu |=
-                            option->ops[s] == GW_PLAN_OP_COMP_CPU || option->ops[s] == GW_PLAN_OP_DEC_CPU;
-                    }
-                    w.candidate[v] = (uint8_t)!on_cpu;
-                    if (option->comp_count == 0 &&
-                        (best == GW_PLAN_NO_INDEX || w.vectors[v].net < w.vectors[best].net)) {
-                        best = v;
-                    }
-                    for (uint32_t t = w.class_first[k];
-                         c->cpu && option->comp_count > 0 && !on_cpu && t < w.class_first[k + 1]; t++) {
-                        const gw_plan_option *twin = &w.options[w.vectors[t].option];
-                        int same = twin->op_count == option->op_count;
-                        for (uint32_t s = 0; s < option->op_count && same; s++) {
-                            uint8_t op = option->ops[s];
-                            uint8_t want = op == GW_PLAN_OP_COMP_GPU  ? (uint8_t)GW_PLAN_OP_COMP_CPU
-                                           : op == GW_PLAN_OP_DEC_GPU ? (uint8_t)GW_PLAN_OP_DEC_CPU
-                                                                      : op;
-                            same = twin->ops[s] == want;
-                        }
-                        if (same) {
-                            w.cpu_of[v] = t;
-                            break;
-                        }
-                    }
-                }
-                for (uint32_t i = 0; i < n; i++) {
-                    w.start[i] = w.tensor_class[i] == k ? best - w.class_first[k] : w.start[i];
-                }
-            }
-            size_t size = gw_plan_bytecomp_workspace_size(&w.tree);
-            status = gw_plan_bytecomp(&w.tree, w.start, w.candidate, c->cpu ? w.cpu_of : NULL,
-                                      plan_workspace(size), size, w.choice, &result->cert);
-        }
+        code =
+            bytecomp ? plan_tree_bytecomp(&t, c, &result->cert) : plan_tree_solve(&t, limits, &result->cert);
         result->solve_us = (gw_cli_seconds() - start) * 1e6;
-        if (status != GW_PLAN_OK) {
-            code = gw_cli_error(GW_CLI_BAD_DATA, NULL, "%s: %s", algorithm, gw_plan_status_string(status));
-        }
     }
-    for (uint32_t i = 0; i < n && code == GW_CLI_OK; i++) {
-        uint32_t option = w.vectors[w.class_first[w.tensor_class[i]] + w.choice[i]].option;
-        result->groups[i].first = i;
-        result->groups[i].tensor_count = 1;
-        option_path(&w.options[option], result->groups[i].method, PLAN_PATH_SIZE);
-        (void)gw_plan_option_price(&w.options[option], codec, &c->cluster, model->tensors[i].elems,
-                                   &result->jobs[i]);
-        for (uint32_t s = 0; c->decode_none && s < result->jobs[i].stage_count; s++) {
-            result->jobs[i].stages[s].duration *= result->jobs[i].stages[s].decode ? 0 : 1;
-        }
-        result->jobs[i].bwd = model->tensors[i].bwd;
+    if (code == GW_CLI_OK) {
+        code = fill_tree(&t, c, model, result);
     }
-    result->group_count = n;
-    tree_free(&w);
+    plan_tree_free(&t);
     return code;
 }
 

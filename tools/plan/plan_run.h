@@ -7,6 +7,7 @@
 #define GW_PLAN_RUN_H
 
 #include "plan_case.h"
+#include "plan_tree.h"
 
 #define PLAN_PATH_SIZE 320
 
@@ -38,6 +39,9 @@ int plan_run(const plan_library *library, const plan_case *c, const plan_model *
 /* The same from a prepared fused plan (file, buckets): fills jobs, groups, makespan; no bound (0). */
 int plan_result_from_groups(const plan_setup *setup, const gw_plan_group *groups, uint32_t group_count,
                             plan_result *result);
+/* The same from t->choice. */
+int plan_result_from_choices(const plan_tree *t, const plan_case *c, const plan_model *model,
+                             plan_result *result);
 void plan_result_free(plan_result *result);
 
 /* Runs result->jobs at a level; spans are malloc'ed (NULL allowed). */

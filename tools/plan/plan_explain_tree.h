@@ -1,0 +1,14 @@
+/*
+ * plan explain for option trees.
+ *
+ * SPDX-License-Identifier: BSD-2-Clause
+ */
+#ifndef GW_PLAN_EXPLAIN_TREE_H
+#define GW_PLAN_EXPLAIN_TREE_H
+
+#include "plan_args.h"
+
+/* Solves args->files[0] and says for every tensor which options come next. Exit code. */
+int plan_explain_tree(const plan_args *args);
+
+#endif

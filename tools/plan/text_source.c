@@ -1,0 +1,113 @@
+/*
+ * Plain or gzip text.
+ *
+ * SPDX-License-Identifier: BSD-2-Clause
+ */
+#include "text_source.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "../cli_common.h"
+
+#define PACKED_SIZE ((size_t)1 << 16)
+
+int text_source_open(text_source *source, const char *path)
+{
+    memset(source, 0, sizeof *source);
+    source->path = path;
+    source->packed = malloc(PACKED_SIZE);
+    source->file = fopen(path, "rb");
+    int code = GW_CLI_OK;
+    if (source->file == NULL) {
+        code = gw_cli_error(GW_CLI_IO, path, "cannot open: %s", strerror(errno));
+    } else if (source->packed == NULL || inflateInit2(&source->stream, 15 + 16) != Z_OK) { /* 16: gzip only */
+        code = gw_cli_error(GW_CLI_IO, path, "memory is short");
+    } else {
+        const int first = fgetc(source->file);
+        const int second = first == 0x1f ? fgetc(source->file) : EOF;
+        source->is_gzip = second == 0x8b;
+        rewind(source->file);
+    }
+    if (code != GW_CLI_OK) {
+        text_source_close(source);
+    }
+    return code;
+}
+
+void text_source_close(text_source *source)
+{
+    (void)inflateEnd(&source->stream); /* harmless on a zeroed stream */
+    free(source->packed);
+    if (source->file != NULL) {
+        (void)fclose(source->file);
+    }
+    memset(source, 0, sizeof *source);
+}
+
+static int fail(const text_source *source, const char *what, const char *detail)
+{
+    return gw_cli_error_at(GW_CLI_BAD_DATA, source->path, source->offset, "%s%s", what, detail);
+}
+
+/* Reads more of the file behind what inflate() has left. *end: there is no more. */
+static int refill(text_source *source, int *end)
+{
+    size_t got = fread(source->packed, 1, PACKED_SIZE, source->file);
+    if (got == 0 && ferror(source->file)) {
+        return gw_cli_error(GW_CLI_IO, source->path, "read error: %s", strerror(errno));
+    }
+    source->stream.next_in = source->packed;
+    source->stream.avail_in = (unsigned)got;
+    *end = got == 0;
+    return GW_CLI_OK;
+}
+
+static int read_gzip(text_source *source, char *text, size_t capacity, size_t *got)
+{
+    z_stream *stream = &source->stream;
+    const unsigned wanted = capacity < ((size_t)1 << 30) ? (unsigned)capacity : 1u << 30;
+    stream->next_out = (unsigned char *)text;
+    stream->avail_out = wanted;
+    while (stream->avail_out == wanted) {
+        if (stream->avail_in == 0) {
+            int end = 0;
+            int code = refill(source, &end);
+            if (code != GW_CLI_OK || end) {
+                return code != GW_CLI_OK     ? code
+                       : source->member_open ? fail(source, "the gzip stream is truncated", "")
+                                             : code;
+            }
+        }
+        source->member_open = 1;
+        const int status = inflate(stream, Z_NO_FLUSH);
+        if (status == Z_STREAM_END) {
+            source->member_open = 0;
+            if (inflateReset(stream) != Z_OK) {
+                return gw_cli_error(GW_CLI_IO, source->path, "memory is short");
+            }
+        } else if (status != Z_OK && status != Z_BUF_ERROR) {
+            return fail(source, "the gzip stream is damaged: ",
+                        stream->msg != NULL ? stream->msg : "no reason given");
+        }
+    }
+    *got = wanted - stream->avail_out;
+    return GW_CLI_OK;
+}
+
+int text_source_read(text_source *source, char *text, size_t capacity, size_t *got)
+{
+    int code = GW_CLI_OK;
+    *got = 0;
+    if (source->is_gzip) {
+        code = read_gzip(source, text, capacity, got);
+    } else {
+        *got = fread(text, 1, capacity, source->file);
+        if (*got == 0 && ferror(source->file)) {
+            code = gw_cli_error(GW_CLI_IO, source->path, "read error: %s", strerror(errno));
+        }
+    }
+    source->offset += *got;
+    return code;
+}

@@ -1,0 +1,33 @@
+/*
+ * A file read as text, inflated on the way if it is gzip. Stricter than zlib's own gzip reader: what follows the last
+ * gzip member must be another one, so that a spoiled file is noticed.
+ *
+ * SPDX-License-Identifier: BSD-2-Clause
+ */
+#ifndef GW_PLAN_TEXT_SOURCE_H
+#define GW_PLAN_TEXT_SOURCE_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#include <zlib.h>
+
+typedef struct text_source {
+    const char *path;
+    FILE *file;
+    uint64_t offset; /* bytes of text delivered: place of errors */
+    int is_gzip;
+    int member_open; /* inside a gzip member */
+    z_stream stream;
+    unsigned char *packed; /* bytes of the file that inflate() has not seen */
+} text_source;
+
+/* Messages printed, exit code. After a failed open nothing needs to be closed. */
+int text_source_open(text_source *source, const char *path);
+void text_source_close(text_source *source);
+
+/* Delivers up to capacity bytes; *got == 0 is the end. */
+int text_source_read(text_source *source, char *text, size_t capacity, size_t *got);
+
+#endif
