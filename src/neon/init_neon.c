@@ -16,6 +16,7 @@ void gw_kernels_init_neon(gw_kernels *kernels, uint32_t cpu)
     kernels->merge = gw_merge_neon;
     kernels->pack = gw_pack_neon;
     kernels->unpack = gw_unpack_neon;
+    kernels->join = gw_join_neon;
     kernels->add_fp32 = gw_add_fp32_neon;
     kernels->add_bf16 = gw_add_bf16_neon;
     kernels->add_fp16 = gw_add_fp16_neon;

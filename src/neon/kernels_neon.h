@@ -14,6 +14,7 @@ gw_partition_fn gw_partition_neon;
 gw_merge_fn gw_merge_neon;
 gw_pack_fn gw_pack_neon;
 gw_unpack_fn gw_unpack_neon;
+gw_join_fn gw_join_neon;
 gw_add_fn gw_add_fp32_neon, gw_add_bf16_neon, gw_add_fp16_neon;
 gw_crc32c_fn gw_crc32c_neon;
 

@@ -1,0 +1,296 @@
+/*
+ * Join: labels, digits and escapes to values, 16 at a time.
+ *
+ * Everything happens in bytes: a label gives the exponent byte and the number of kept bits, four comparisons of these say
+ * who has a digit in which plane, a byte shuffle brings the digits of a plane to their values, and shifts with insertion
+ * build each byte of the results. Only the store puts the bytes of a value next to each other.
+ *
+ * SPDX-License-Identifier: BSD-2-Clause
+ */
+#include "core/codebook.h"
+#include "neon/bitmap_neon.h"
+#include "neon/byte_orders_neon.h"
+#include "neon/kernels_neon.h"
+
+#if defined(GW_NEON)
+
+/* Where the next digit of each plane is. */
+typedef struct places {
+    const uint8_t *plane[GW_PLANE_R1];
+    const uint8_t *r1;
+    size_t r1_bit;
+} places;
+
+/* Constants of a call. */
+typedef struct settings {
+    uint8x16_t base;   /* explicit: added to a label's upper six bits */
+    uint8x16_t cap;    /* derived, and for both the drop of a constant */
+    int16x8_t room;    /* drop_base - 3 */
+    uint8x16x2_t floor;
+    int is_constant;
+} settings;
+
+/* The digits of 16 values: bits 0..15 of `owners` say who has one, `counts` how many in each half. */
+static inline uint8x16_t take_digits(const uint8_t **plane, uint64_t owners, uint64_t counts)
+{
+    const uint8_t *const low = *plane, *const high = low + (counts & 255);
+    const uint8x8_t first = vqtbl1_u8(vld1q_u8(low), vld1_u8(gw_orders_spread_neon[owners & 255]));
+    const uint8x8_t second = vqtbl1_u8(vld1q_u8(high), vld1_u8(gw_orders_spread_neon[owners >> 8 & 255]));
+    *plane = high + (counts >> 8 & 255);
+    return vcombine_u8(first, second);
+}
+
+/* The same from R1, which is still a bit string: 1 or 0. */
+static inline uint8x16_t take_bits(places *at, uint64_t owners, uint64_t counts)
+{
+    const uint32_t word = gw_load32(at->r1 + at->r1_bit / 8) >> at->r1_bit % 8;
+    const uint8x16_t bits = vandq_u8(gw_bytes_of_16(word), vdupq_n_u8(1));
+    const uint8x8_t low = vld1_u8(gw_orders_spread_neon[owners & 255]);
+    const uint8x8_t high =
+        vadd_u8(vld1_u8(gw_orders_spread_neon[owners >> 8 & 255]), vdup_n_u8((uint8_t)(counts & 255)));
+    at->r1_bit += (size_t)((counts & 255) + (counts >> 8 & 255));
+    return vqtbl1q_u8(bits, vcombine_u8(low, high));
+}
+
+/* Drops of DERIVED frames from exponent fields and map bytes (docs/format.md section 3): floor(t / 4) = floor((K +
+ * drop_base - 3) / 4) - E. Sums saturate, far above any cap and far below 0. */
+GW_TEMPLATE uint8x16_t derived_drops(uint8x16_t exponent, uint8x16_t levels, const settings *s, uint32_t dtype)
+{
+    if (dtype == GW_FP16) {
+        exponent = vaddq_u8(vmaxq_u8(exponent, vdupq_n_u8(1)), vdupq_n_u8(112));
+    }
+    const int16x8_t k_low = vreinterpretq_s16_u16(vmovl_u8(vget_low_u8(levels)));
+    const int16x8_t k_high = vreinterpretq_s16_u16(vmovl_u8(vget_high_u8(levels)));
+    const int16x8_t low = vsubq_s16(vshrq_n_s16(vqaddq_s16(k_low, s->room), 2),
+                                    vreinterpretq_s16_u16(vmovl_u8(vget_low_u8(exponent))));
+    const int16x8_t high = vsubq_s16(vshrq_n_s16(vqaddq_s16(k_high, s->room), 2),
+                                     vreinterpretq_s16_u16(vmovl_u8(vget_high_u8(exponent))));
+    const uint8x16_t octaves = vcombine_u8(vqmovun_s16(low), vqmovun_s16(high));
+    const uint8x16_t drop = vqtbl2q_u8(s->floor, vminq_u8(octaves, s->cap));
+    return vandq_u8(drop, vtstq_u8(levels, levels)); /* K = 0: nothing */
+}
+
+/* The four digits of 16 values, each in a register. */
+typedef struct four_digits {
+    uint8x16_t d1, d2, d3, d4;
+} four_digits;
+
+/* Digits of the nested planes where `kept` bits are enough for them, and what the remainder planes bring. */
+GW_TEMPLATE four_digits digits_of(places *at, uint8x16_t kept, uint32_t dtype, uint32_t derived)
+{
+    const gw_traits *t = gw_traits_of(dtype);
+    const uint8_t w1 = t->digit_width[0], w2 = t->digit_width[1], w3 = t->digit_width[2], w4 = t->digit_width[3];
+    const uint8x16_t m1 = vcgeq_u8(kept, vdupq_n_u8(w1));
+    const uint8x16_t m2 = vcgeq_u8(kept, vdupq_n_u8((uint8_t)(w1 + w2)));
+    const uint8x16_t m3 = vcgeq_u8(kept, vdupq_n_u8((uint8_t)(w1 + w2 + w3)));
+    const uint8x16_t m4 = vcgeq_u8(kept, vdupq_n_u8((uint8_t)(w1 + w2 + w3 + w4)));
+    const uint8x8_t owners_bytes = gw_bits_of_4(m1, m2, m3, m4);
+    const uint64_t owners = vget_lane_u64(vreinterpret_u64_u8(owners_bytes), 0);
+    const uint64_t counts = vget_lane_u64(vreinterpret_u64_u8(vcnt_u8(owners_bytes)), 0);
+    four_digits d;
+    d.d1 = take_digits(&at->plane[0], owners, counts);
+    d.d2 = take_digits(&at->plane[1], owners >> 16, counts >> 16);
+    d.d3 = take_digits(&at->plane[2], owners >> 32, counts >> 32);
+    d.d4 = take_digits(&at->plane[3], owners >> 48, counts >> 48);
+    if (derived) {
+        /* Bits left over: masks are minus one, so adding widths where they are set subtracts. */
+        const uint8x16_t behind = vaddq_u8(vaddq_u8(m2, m3), m4); /* planes 2..4 are equally wide */
+        uint8x16_t rest = vmlaq_u8(kept, m1, vdupq_n_u8(w1));
+        rest = vmlaq_u8(rest, behind, vdupq_n_u8(w2));
+        const uint8x16_t has4 = vtstq_u8(rest, vdupq_n_u8(4)), has2 = vtstq_u8(rest, vdupq_n_u8(2));
+        const uint8x16_t has1 = vtstq_u8(rest, vdupq_n_u8(1));
+        const uint8x8_t rest_bytes = gw_bits_of_4(has4, has2, has1, has1);
+        const uint64_t rest_owners = vget_lane_u64(vreinterpret_u64_u8(rest_bytes), 0);
+        const uint64_t rest_counts = vget_lane_u64(vreinterpret_u64_u8(vcnt_u8(rest_bytes)), 0);
+        uint8x16_t more = take_bits(at, rest_owners >> 32, rest_counts >> 32);
+        uint8x16_t more_first; /* in the first digit, which fp16 has narrower than the others */
+        if (dtype == GW_FP32) {
+            /* 6 bits: R4 on top, R2 and R1 each below what is there. */
+            const uint8x16_t r4 = take_digits(&at->plane[4], rest_owners, rest_counts);
+            const uint8x16_t r2 = take_digits(&at->plane[5], rest_owners >> 16, rest_counts >> 16);
+            const uint8x16_t r2_up = vsubq_u8(vdupq_n_u8(4), vandq_u8(rest, vdupq_n_u8(4)));
+            const uint8x16_t r1_up = vsubq_u8(vdupq_n_u8(5), vandq_u8(rest, vdupq_n_u8(6)));
+            more = vshlq_u8(more, vreinterpretq_s8_u8(r1_up));
+            more = vorrq_u8(more, vshlq_u8(r2, vreinterpretq_s8_u8(r2_up)));
+            more = vorrq_u8(more, vshlq_n_u8(r4, 2));
+            more_first = more;
+        } else if (dtype == GW_BF16) {
+            more = vshlq_n_u8(more, 1);
+            more_first = more;
+        } else {
+            const uint8x16_t r2 = take_digits(&at->plane[5], rest_owners >> 16, rest_counts >> 16);
+            const uint8x16_t r1_up = vsubq_u8(vdupq_n_u8(2), vandq_u8(rest, vdupq_n_u8(2)));
+            more_first = vshlq_n_u8(more, 1);
+            more = vorrq_u8(vshlq_u8(more, vreinterpretq_s8_u8(r1_up)), vshlq_n_u8(r2, 1));
+        }
+        d.d1 = vorrq_u8(d.d1, vbicq_u8(more_first, m1));
+        d.d2 = vorrq_u8(d.d2, vandq_u8(more, vbicq_u8(m1, m2)));
+        d.d3 = vorrq_u8(d.d3, vandq_u8(more, vbicq_u8(m2, m3)));
+        d.d4 = vorrq_u8(d.d4, vandq_u8(more, vbicq_u8(m3, m4)));
+    }
+    return d;
+}
+
+static inline void store_pairs(uint8_t *dst, uint8x16_t low, uint8x16_t high)
+{
+    vst1q_u8(dst, vzip1q_u8(low, high));
+    vst1q_u8(dst + 16, vzip2q_u8(low, high));
+}
+
+static inline void store_fours(uint8_t *dst, uint8x16_t b0, uint8x16_t b1, uint8x16_t b2, uint8x16_t b3)
+{
+    const uint16x8_t low0 = vreinterpretq_u16_u8(vzip1q_u8(b0, b1)), low1 = vreinterpretq_u16_u8(vzip2q_u8(b0, b1));
+    const uint16x8_t high0 = vreinterpretq_u16_u8(vzip1q_u8(b2, b3)), high1 = vreinterpretq_u16_u8(vzip2q_u8(b2, b3));
+    gw_store_u16x8(dst, vzip1q_u16(low0, high0));
+    gw_store_u16x8(dst + 16, vzip2q_u16(low0, high0));
+    gw_store_u16x8(dst + 32, vzip1q_u16(low1, high1));
+    gw_store_u16x8(dst + 48, vzip2q_u16(low1, high1));
+}
+
+/* 16 values to dst; escapes become +0. `zero` collects what fp16 must not have, see gw_joined. */
+GW_TEMPLATE void join16(uint8_t *dst, uint8x16_t labels, uint8x16_t levels, places *at, const settings *s,
+                        uint8x16_t *zero, uint32_t dtype, uint32_t derived)
+{
+    const gw_traits *t = gw_traits_of(dtype);
+    const uint8_t whole = (uint8_t)(t->mantissa_bits + 1);
+    const uint8x16_t ordinary = vcgtq_u8(labels, vdupq_n_u8(derived ? 1 : 3));
+    uint8x16_t exponent, kept;
+    if (derived) {
+        exponent = vsubq_u8(labels, vdupq_n_u8(dtype == GW_FP16 ? 2 : 1));
+        const uint8x16_t drop = s->is_constant ? s->cap : derived_drops(exponent, levels, s, dtype);
+        kept = vandq_u8(vsubq_u8(vdupq_n_u8(whole), drop), ordinary);
+    } else {
+        exponent = dtype == GW_FP16 ? vsubq_u8(vshrq_n_u8(labels, 2), vdupq_n_u8(1))
+                                    : vaddq_u8(vshrq_n_u8(labels, 2), s->base);
+        const uint8x16_t level = vandq_u8(labels, vdupq_n_u8(3));
+        kept = vandq_u8(vmlsq_u8(vdupq_n_u8(whole), level, vdupq_n_u8(t->explicit_step)), ordinary);
+    }
+    exponent = vandq_u8(exponent, ordinary);
+
+    const four_digits d = digits_of(at, kept, dtype, derived);
+    const uint8x16_t sign_bit = vdupq_n_u8(0x80);
+    if (dtype == GW_FP32) {
+        /* Digits are 6 bits, the first is the sign and five bits of mantissa: three of them fill what two bytes and a bit
+         * hold. */
+        const uint8x16_t b0 = vsliq_n_u8(d.d4, d.d3, 6);
+        const uint8x16_t b1 = vsliq_n_u8(vshrq_n_u8(d.d3, 2), d.d2, 4);
+        const uint8x16_t b2 = vsliq_n_u8(vsliq_n_u8(vshrq_n_u8(d.d2, 4), d.d1, 2), exponent, 7);
+        const uint8x16_t b3 = vbslq_u8(sign_bit, vshlq_n_u8(d.d1, 2), vshrq_n_u8(exponent, 1));
+        store_fours(dst, b0, b1, b2, b3);
+    } else if (dtype == GW_BF16) {
+        const uint8x16_t field = vsliq_n_u8(vsliq_n_u8(vsliq_n_u8(d.d4, d.d3, 2), d.d2, 4), d.d1, 6);
+        store_pairs(dst, vsliq_n_u8(field, exponent, 7), vbslq_u8(sign_bit, field, vshrq_n_u8(exponent, 1)));
+    } else {
+        const uint8x16_t b0 = vsliq_n_u8(vsliq_n_u8(d.d4, d.d3, 3), d.d2, 6);
+        const uint8x16_t top = vsliq_n_u8(vsliq_n_u8(vshrq_n_u8(d.d2, 2), d.d1, 1), exponent, 2);
+        const uint8x16_t b1 = vbslq_u8(sign_bit, vshlq_n_u8(d.d1, 6), top);
+        const uint8x16_t is_not_zero = vtstq_u8(vorrq_u8(b0, vbicq_u8(b1, sign_bit)), vdupq_n_u8(0xff));
+        *zero = vorrq_u8(*zero, vbicq_u8(ordinary, is_not_zero));
+        store_pairs(dst, b0, b1);
+    }
+}
+
+/* Puts the escapes among 16 values in. Escapes are rare: a loop. */
+static size_t place_escapes(uint8_t *dst, uint16_t *place, const uint8_t *labels, size_t at, size_t count,
+                            const uint8_t *escape, size_t escape_len, size_t escapes, size_t size)
+{
+    for (size_t j = 0; j < count; j++) {
+        if (labels[j] == GW_LABEL_ESCAPE) {
+            if (escapes < escape_len) {
+                GW_MEMCPY(dst + size * j, escape + size * escapes, size);
+            }
+            place[escapes] = (uint16_t)(at + j);
+            escapes++;
+        }
+    }
+    return escapes;
+}
+
+static inline int has_escape(uint8x16_t labels)
+{
+    const uint16x8_t is_escape = vreinterpretq_u16_u8(vceqq_u8(labels, vdupq_n_u8(GW_LABEL_ESCAPE)));
+    return vget_lane_u64(vreinterpret_u64_u8(vshrn_n_u16(is_escape, 4)), 0) != 0;
+}
+
+GW_TEMPLATE void join_range(uint8_t *dst, gw_joined *joined, uint16_t *place, const uint8_t *labels,
+                            uint8_t *const plane[GW_PLANES_MAX], const uint8_t *escape, size_t escape_len,
+                            const uint8_t *levels, size_t len, const gw_joiner *joiner, uint32_t dtype,
+                            uint32_t derived)
+{
+    const size_t size = gw_traits_of(dtype)->size;
+    const int reads_levels = derived && joiner->constant == 0;
+    const int32_t room = joiner->drop_base - 3;
+    settings s;
+    places at;
+    uint8x16_t zero = vdupq_n_u8(0), k = vdupq_n_u8(0);
+    size_t escapes = 0;
+    size_t i = 0;
+    s.base = vdupq_n_u8((uint8_t)joiner->base);
+    s.cap = vdupq_n_u8((uint8_t)joiner->cap);
+    s.room = vdupq_n_s16((int16_t)(room < INT16_MIN ? INT16_MIN : room > INT16_MAX ? INT16_MAX : room));
+    s.floor.val[0] = vld1q_u8(joiner->floor);
+    s.floor.val[1] = vld1q_u8(joiner->floor + 16);
+    s.is_constant = joiner->constant != 0;
+    for (unsigned p = 0; p < GW_PLANE_R1; p++) {
+        at.plane[p] = plane[p];
+    }
+    at.r1 = plane[GW_PLANE_R1];
+    at.r1_bit = 0;
+
+    for (; i + 16 <= len; i += 16) {
+        const uint8x16_t label = vld1q_u8(labels + i);
+        if (reads_levels) {
+            k = vld1q_u8(levels + i);
+        }
+        join16(dst + size * i, label, k, &at, &s, &zero, dtype, derived);
+        if (has_escape(label)) {
+            escapes =
+                place_escapes(dst + size * i, place, labels + i, i, 16, escape, escape_len, escapes, size);
+        }
+    }
+    if (i < len) {
+        /* The last values by themselves, in front of zeros. */
+        const size_t count = len - i;
+        uint8_t last_labels[16] = {0}, last_levels[16] = {0}, last[64];
+        GW_MEMCPY(last_labels, labels + i, count);
+        if (reads_levels) {
+            GW_MEMCPY(last_levels, levels + i, count);
+        }
+        join16(last, vld1q_u8(last_labels), vld1q_u8(last_levels), &at, &s, &zero, dtype, derived);
+        escapes = place_escapes(last, place, last_labels, i, count, escape, escape_len, escapes, size);
+        GW_MEMCPY(dst + size * i, last, size * count);
+    }
+
+    for (unsigned p = 0; p < GW_PLANE_R1; p++) {
+        joined->plane_len[p] = derived || p < GW_DIGIT_PLANES ? (size_t)(at.plane[p] - plane[p]) : 0;
+    }
+    joined->plane_len[GW_PLANE_R1] = at.r1_bit;
+    joined->escape_len = escapes;
+    joined->bad_zero = vmaxvq_u8(zero) != 0;
+}
+
+#define JOIN_CASE(dtype, derived)                                                                                      \
+    case (dtype) * 2 + (derived):                                                                                      \
+        join_range((uint8_t *)dst, joined, place, labels, plane, escape, escape_len, levels, len, joiner, (dtype),     \
+                   (derived));                                                                                         \
+        break
+
+void gw_join_neon(void *dst, gw_joined *joined, uint16_t *place, const uint8_t *labels,
+                  uint8_t *const plane[GW_PLANES_MAX], const uint8_t *escape, size_t escape_len, const uint8_t *levels,
+                  size_t len, const gw_joiner *joiner)
+{
+    switch (joiner->dtype * 2 + joiner->derived) {
+        JOIN_CASE(GW_FP32, 0);
+        JOIN_CASE(GW_FP32, 1);
+        JOIN_CASE(GW_BF16, 0);
+        JOIN_CASE(GW_BF16, 1);
+        JOIN_CASE(GW_FP16, 0);
+        JOIN_CASE(GW_FP16, 1);
+    default:
+        break;
+    }
+}
+
+#else
+typedef int gw_join_neon_not_built; /* a translation unit must not be empty */
+#endif
