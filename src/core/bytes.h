@@ -17,6 +17,13 @@
 #define GW_MEMSET memset
 #endif
 
+/* Small functions that CUDA kernels share with the CPU. */
+#if defined(__CUDACC__)
+#define GW_INLINE static __host__ __device__ __forceinline__
+#else
+#define GW_INLINE static inline
+#endif
+
 /* A loop that is instantiated with constants: worthless unless the compiler really inlines it. */
 #if defined(__GNUC__)
 #define GW_TEMPLATE static inline __attribute__((always_inline))
@@ -150,14 +157,14 @@ static inline uint64_t gw_min_u64(uint64_t a, uint64_t b)
 }
 
 /* Floats cross this boundary as bits only, so that no load or store through a floating-point register can quiet a NaN. */
-static inline uint32_t gw_bits_from_float(float x)
+GW_INLINE uint32_t gw_bits_from_float(float x)
 {
     uint32_t bits;
     GW_MEMCPY(&bits, &x, 4);
     return bits;
 }
 
-static inline float gw_float_from_bits(uint32_t bits)
+GW_INLINE float gw_float_from_bits(uint32_t bits)
 {
     float x;
     GW_MEMCPY(&x, &bits, 4);

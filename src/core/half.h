@@ -9,7 +9,9 @@
 
 #include <stdint.h>
 
-static inline uint32_t gw_widen_fp16(uint32_t h)
+#include "core/bytes.h"
+
+GW_INLINE uint32_t gw_widen_fp16(uint32_t h)
 {
     uint32_t sign = (h & 0x8000) << 16;
     uint32_t magnitude = h & 0x7fff;
@@ -34,7 +36,7 @@ static inline uint32_t gw_widen_fp16(uint32_t h)
 }
 
 /* `bits` is not NaN. */
-static inline uint32_t gw_narrow_fp16(uint32_t bits)
+GW_INLINE uint32_t gw_narrow_fp16(uint32_t bits)
 {
     uint32_t sign = bits >> 16 & 0x8000;
     uint32_t magnitude = bits & 0x7fffffff;
@@ -55,7 +57,7 @@ static inline uint32_t gw_narrow_fp16(uint32_t bits)
 }
 
 /* `bits` is not NaN. */
-static inline uint32_t gw_narrow_bf16(uint32_t bits)
+GW_INLINE uint32_t gw_narrow_bf16(uint32_t bits)
 {
     return (bits + 0x7fff + (bits >> 16 & 1)) >> 16;
 }

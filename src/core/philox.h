@@ -13,6 +13,8 @@
 
 #include <stdint.h>
 
+#include "core/bytes.h"
+
 /* Multipliers and Weyl increments of the published generator (increments: golden ratio and sqrt(3) - 1, in
  * 2^-32). */
 #define GW_PHILOX_MUL0   0xd2511f53u
@@ -25,7 +27,7 @@
  * out[0..4) = Philox4x32-10 of the counter {c0, c1, c2, c3} under the key {low 32 bits of key, high 32 bits
  * of key}.
  */
-static inline void gw_philox4x32(uint32_t out[4], uint64_t key, uint32_t c0, uint32_t c1, uint32_t c2,
+GW_INLINE void gw_philox4x32(uint32_t out[4], uint64_t key, uint32_t c0, uint32_t c1, uint32_t c2,
                                  uint32_t c3)
 {
     uint32_t k0 = (uint32_t)key;

@@ -17,7 +17,7 @@
 
 /* sqrt of a finite x >= 2^-126, in integers: digit by digit, 25 bits, then one rounding. The result of a binary32 square
  * root never lies halfway between two binary32 numbers, so the remainder alone decides. */
-static inline float gw_sqrt_integer(float x)
+GW_INLINE float gw_sqrt_integer(float x)
 {
     uint32_t bits = gw_bits_from_float(x);
     uint32_t exponent = bits >> 23;
@@ -38,9 +38,11 @@ static inline float gw_sqrt_integer(float x)
 }
 
 /* x is not subnormal (the caller flushes). NaN for x < 0. */
-static inline float gw_sqrt(float x)
+GW_INLINE float gw_sqrt(float x)
 {
-#if defined(__SSE2__)
+#if defined(__CUDA_ARCH__)
+    return __fsqrt_rn(x);
+#elif defined(__SSE2__)
     return _mm_cvtss_f32(_mm_sqrt_ss(_mm_set_ss(x)));
 #elif defined(__aarch64__)
     return vget_lane_f32(vsqrt_f32(vdup_n_f32(x)), 0);

@@ -15,7 +15,7 @@
 #define GW_F32_MIN 0x00800000u /* 2^-126, the lowest normal magnitude */
 
 /* 2^exponent, -1022 <= exponent <= 1023. */
-static inline double gw_f64_pow2(int exponent)
+GW_INLINE double gw_f64_pow2(int exponent)
 {
     uint64_t bits = (uint64_t)(exponent + 1023) << 52;
     double value;
@@ -24,7 +24,7 @@ static inline double gw_f64_pow2(int exponent)
 }
 
 /* +0 for subnormals and zeros, else the value. */
-static inline float gw_f32_flush(float value)
+GW_INLINE float gw_f32_flush(float value)
 {
     return (gw_bits_from_float(value) & GW_F32_ABS) < GW_F32_MIN ? 0.0f : value;
 }
@@ -38,17 +38,17 @@ static inline float gw_f32_flush(float value)
  */
 #define GW_THC_WINDOW_OCTAVES 60u
 
-static inline uint32_t gw_thc_window_floor(uint32_t exponent)
+GW_INLINE uint32_t gw_thc_window_floor(uint32_t exponent)
 {
     return exponent > GW_THC_WINDOW_OCTAVES ? (exponent - GW_THC_WINDOW_OCTAVES) << 23 : GW_F32_MIN;
 }
 
-static inline float gw_thc_window_scale(uint32_t exponent)
+GW_INLINE float gw_thc_window_scale(uint32_t exponent)
 {
     return gw_float_from_bits((255u - exponent) << 23); /* 1 <= exponent <= 254 */
 }
 
-static inline float gw_thc_window(float value, uint32_t floor_bits, float scale)
+GW_INLINE float gw_thc_window(float value, uint32_t floor_bits, float scale)
 {
     return (gw_bits_from_float(value) & GW_F32_ABS) < floor_bits ? 0.0f : value * scale;
 }

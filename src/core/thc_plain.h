@@ -16,12 +16,12 @@ typedef struct gw_thc_plain_extent {
     float width; /* maximum - minimum in fp32, +0 where that is subnormal */
 } gw_thc_plain_extent;
 
-static inline uint32_t gw_thc_plain_bits(uint32_t code)
+GW_INLINE uint32_t gw_thc_plain_bits(uint32_t code)
 {
     return (code >> 31) != 0 ? code & GW_F32_ABS : ~code;
 }
 
-static inline gw_thc_plain_extent gw_thc_plain_extent_of(const uint32_t *patterns)
+GW_INLINE gw_thc_plain_extent gw_thc_plain_extent_of(const uint32_t *patterns)
 {
     gw_thc_plain_extent extent;
 
@@ -31,14 +31,14 @@ static inline gw_thc_plain_extent gw_thc_plain_extent_of(const uint32_t *pattern
 }
 
 /* A finite number below the limit that flushing leaves as it is; -0 is not. */
-static inline int gw_thc_plain_is_value(uint32_t code)
+GW_INLINE int gw_thc_plain_is_value(uint32_t code)
 {
     uint32_t bits = gw_thc_plain_bits(code);
     uint32_t magnitude = bits & GW_F32_ABS;
     return bits == 0 || (magnitude >= GW_F32_MIN && magnitude < GW_THC_EXTENT_LIMIT);
 }
 
-static inline gw_thc_block_kind gw_thc_plain_read(const uint32_t *patterns, int marks_allowed)
+GW_INLINE gw_thc_block_kind gw_thc_plain_read(const uint32_t *patterns, int marks_allowed)
 {
     if (patterns[0] == GW_THC_NONFINITE_CODE && patterns[1] == GW_THC_NONFINITE_CODE)
         return marks_allowed ? GW_THC_BLOCK_NONFINITE : GW_THC_BLOCK_INVALID;
