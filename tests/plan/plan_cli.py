@@ -4,6 +4,7 @@ usage: plan_cli.py PLAN_TOOL ROOT
 
 SPDX-License-Identifier: BSD-2-Clause
 """
+
 import gzip
 import json
 import os
@@ -79,8 +80,10 @@ class Results(Case):
             self.assertEqual(last + 1, found["tensors"])
 
     def test_decode_rules(self):
-        by_rule = {rule: self.good_json("solve", RESNET50, "--kind", "fusion", "--decode", rule)["makespan_us"]
-                   for rule in ("none", "parallel", "serial")}
+        by_rule = {
+            rule: self.good_json("solve", RESNET50, "--kind", "fusion", "--decode", rule)["makespan_us"]
+            for rule in ("none", "parallel", "serial")
+        }
         self.assertLessEqual(by_rule["none"], by_rule["parallel"])
         self.assertLessEqual(by_rule["parallel"], by_rule["serial"])
 
@@ -97,15 +100,22 @@ class Results(Case):
         plan = self.path("tree.json")
         case = ("--case", "tree-gpu-dgc-pcie")
         solved = self.good_json("solve", RESNET50, *case, "-o", plan)
-        self.assertAlmostEqual(self.good_json("eval", RESNET50, plan, *case)["serial_us"], solved["makespan_us"],
-                               places=6)
+        self.assertAlmostEqual(
+            self.good_json("eval", RESNET50, plan, *case)["serial_us"], solved["makespan_us"], places=6
+        )
         self.assertEqual(self.good_json("verify", RESNET50, plan, *case)["over_optimum_percent"], 0)
         explained = self.good_json("explain", RESNET50, *case)
         self.assertEqual(explained["makespan_us"], solved["makespan_us"])
         for tensor, group in zip(explained["tensors"], solved["groups"]):
             self.assertEqual(tensor["option"], group["option"])
-            self.assertGreaterEqual(min(tensor[key]["delta_us"] for key in ("next_best", "uncompressed", "compressed")
-                                        if key in tensor), 0)
+            self.assertGreaterEqual(
+                min(
+                    tensor[key]["delta_us"]
+                    for key in ("next_best", "uncompressed", "compressed")
+                    if key in tensor
+                ),
+                0,
+            )
         self.assertIn("uncompressed at best", self.good("explain", RESNET50, *case))
         two = self.write("two.csv", "name,elems,gap_us\na,3000000,0\nb,500000,120\n")
         for name in ("tree-gpu-dgc-pcie", "tree-gpu-randomk-pcie"):
@@ -126,21 +136,34 @@ class Results(Case):
             self.assertEqual(file.read(), "precious")
         self.refused(["directory"], "solve", RESNET50, "--svg", os.path.dirname(target))
         self.good("solve", RESNET50, "-o", target)
-        self.assertEqual([name for name in os.listdir(os.path.dirname(target)) if "plan" in name], ["plan.json"])
+        self.assertEqual(
+            [name for name in os.listdir(os.path.dirname(target)) if "plan" in name], ["plan.json"]
+        )
 
     def test_compare_and_explain(self):
-        rows = self.good_json("compare", RESNET50, "--case", "fusion-dgc-pcie-affine", "--time-limit-ms", 300)["rows"]
+        rows = self.good_json(
+            "compare", RESNET50, "--case", "fusion-dgc-pcie-affine", "--time-limit-ms", 300
+        )["rows"]
         best = rows[0]["makespan_us"]
         self.assertTrue(rows[0]["proven"])
         self.assertTrue(all(row["makespan_us"] >= best for row in rows))
         found = self.good_json("explain", RESNET50)
-        self.assertTrue(all(group.get(key, {"delta_us": 0})["delta_us"] >= 0 for group in found["groups"]
-                            for key in ("best_split", "merge_next", "other_method")))
+        self.assertTrue(
+            all(
+                group.get(key, {"delta_us": 0})["delta_us"] >= 0
+                for group in found["groups"]
+                for key in ("best_split", "merge_next", "other_method")
+            )
+        )
         self.assertIn("not split after", self.good("explain", RESNET50))
 
     def test_mergecomp_gap_on_a_real_trace(self):
-        found = {row["plan"]: row for row in
-                 self.good_json("compare", os.path.join(TRACES, "vgg16.csv"), "--case", "fusion-efsign-tcp")["rows"]}
+        found = {
+            row["plan"]: row
+            for row in self.good_json(
+                "compare", os.path.join(TRACES, "vgg16.csv"), "--case", "fusion-efsign-tcp"
+            )["rows"]
+        }
         self.assertGreater(found["mergecomp2"]["over_best_percent"], 5)
         # A finished Algorithm 1 that misses: curve with a knee.
         self.assertFalse(found["cupcake"]["stopped_by_limit"])
@@ -148,8 +171,9 @@ class Results(Case):
 
     def test_plan_file_round_trip(self):
         plan = self.path("plan.json")
-        solved = self.good_json("solve", RESNET50, "-o", plan, "--svg", self.path("a.svg"), "--chrome",
-                                self.path("a.json"))
+        solved = self.good_json(
+            "solve", RESNET50, "-o", plan, "--svg", self.path("a.svg"), "--chrome", self.path("a.json")
+        )
         with open(plan) as file:
             stored = json.load(file)
         self.assertEqual(stored["schema"], "gradwire-plan/1")
@@ -161,8 +185,9 @@ class Results(Case):
         self.assertTrue(svg.startswith("<svg") and svg.rstrip().endswith("</svg>"))
         with open(self.path("a.json")) as file:
             events = json.load(file)["traceEvents"]
-        self.assertAlmostEqual(max(e["ts"] + e["dur"] for e in events if e["ph"] == "X"), solved["makespan_us"],
-                               places=3)
+        self.assertAlmostEqual(
+            max(e["ts"] + e["dur"] for e in events if e["ph"] == "X"), solved["makespan_us"], places=3
+        )
 
     def test_verify_small_model_by_brute_force(self):
         self.assertIn("agrees", self.good("verify", os.path.join(TRACES, "lstm.csv")))
@@ -189,12 +214,28 @@ class Results(Case):
         self.assertGreater(found["break_even_bandwidth_factor"], 0.5)
         self.assertLess(found["break_even_bandwidth_factor"], 4)
         for axis in ("nodes", "ranks", "ratio", "batch"):
-            self.assertEqual(len(self.good_json("sweep", os.path.join(TRACES, "vgg16.csv"), "--axis", axis, "--values",
-                                                "2:8:3", "--svg", self.path("s.svg"))["points"]), 3)
+            self.assertEqual(
+                len(
+                    self.good_json(
+                        "sweep",
+                        os.path.join(TRACES, "vgg16.csv"),
+                        "--axis",
+                        axis,
+                        "--values",
+                        "2:8:3",
+                        "--svg",
+                        self.path("s.svg"),
+                    )["points"]
+                ),
+                3,
+            )
 
     def test_fit(self):
-        points = self.write("p.csv", "elems,us\n" + "".join("%d,%.6f\n" % (1 << i, max(356.0, 356.0 * 2.0**(i - 20)))
-                                                             for i in range(10, 27)))
+        points = self.write(
+            "p.csv",
+            "elems,us\n"
+            + "".join("%d,%.6f\n" % (1 << i, max(356.0, 356.0 * 2.0 ** (i - 20))) for i in range(10, 27)),
+        )
         found = self.good_json("fit", points)
         self.assertEqual(found["curve"]["kind"], "maxlin")
         self.assertLess(found["error_max"], 1e-3)
@@ -202,19 +243,51 @@ class Results(Case):
         code, out, err = run("fit", points, "--form", "affine")
         self.assertEqual(code, 0)
         self.assertIn("warning", err)
-        nccl = self.write("n.txt", "# nccl-tests\n" + "".join(
-            "%12d %12d float sum -1 %.3f 1.0 1.0 0\n" % (4 << i, 1 << i, 20 + 0.001 * (1 << i)) for i in range(10, 24)))
+        nccl = self.write(
+            "n.txt",
+            "# nccl-tests\n"
+            + "".join(
+                "%12d %12d float sum -1 %.3f 1.0 1.0 0\n" % (4 << i, 1 << i, 20 + 0.001 * (1 << i))
+                for i in range(10, 24)
+            ),
+        )
         self.assertLess(self.good_json("fit", nccl)["error_max"], 1e-3)
-        bench = self.write("b.json", json.dumps({"benchmarks": [
-            {"name": "gcomp_encode/%d" % (1 << i), "real_time": 100.0 + 0.5 * (1 << i), "time_unit": "ns"}
-            for i in range(8, 20)]}))
+        bench = self.write(
+            "b.json",
+            json.dumps(
+                {
+                    "benchmarks": [
+                        {
+                            "name": "gcomp_encode/%d" % (1 << i),
+                            "real_time": 100.0 + 0.5 * (1 << i),
+                            "time_unit": "ns",
+                        }
+                        for i in range(8, 20)
+                    ]
+                }
+            ),
+        )
         self.assertEqual(self.good_json("fit", bench, "--filter", "encode")["points"], 12)
         runs = []
         for size in (1 << 16, 1 << 20, 1 << 22):  # as gradwire_bench: one buffer size a file
             ms = 0.01 + size * 1e-6
-            runs.append(self.write("r%d.json" % size, json.dumps({"benchmarks": [
-                {"name": "gcomp_encode/avx2/resnet50/small/manual_time", "real_time": ms, "time_unit": "ms",
-                 "GBps": 4e-6 * size / ms}]})))
+            runs.append(
+                self.write(
+                    "r%d.json" % size,
+                    json.dumps(
+                        {
+                            "benchmarks": [
+                                {
+                                    "name": "gcomp_encode/avx2/resnet50/small/manual_time",
+                                    "real_time": ms,
+                                    "time_unit": "ms",
+                                    "GBps": 4e-6 * size / ms,
+                                }
+                            ]
+                        }
+                    ),
+                )
+            )
         found = self.good_json("fit", *runs, "--filter", "gcomp_encode/avx2")
         self.assertEqual(found["points"], 3)
         self.assertAlmostEqual(found["fits"]["affine"]["a_us"], 10, places=2)
@@ -223,14 +296,38 @@ class Results(Case):
         self.assertEqual(table["curve"]["kind"], "table")
 
     def test_own_codec_from_a_file(self):
-        codecs = self.write("codecs.json", json.dumps({"codecs": [{
-            "name": "gcomp", "payload": {"header": 64, "num": 3, "den": 2}, "collectives": ["allgather"],
-            "gpu": {"enc": {"kind": "table", "points": [[1024, 5], [1048576, 20], [4194304, 80]]},
-                    "dec": {"kind": "affine", "a_us": 4, "b_us": 1e-5}}}]}))
-        cluster = self.write("cluster.json", json.dumps({
-            "nodes": 2, "gpus": 4, "intra": {"latency_us": 10, "us_per_kib": 0.02},
-            "inter": {"latency_us": 30, "us_per_kib": 0.2}}))
-        found = self.good_json("solve", RESNET50, "--codecs", codecs, "--cluster", cluster, "--methods", "fp32,gcomp")
+        codecs = self.write(
+            "codecs.json",
+            json.dumps(
+                {
+                    "codecs": [
+                        {
+                            "name": "gcomp",
+                            "payload": {"header": 64, "num": 3, "den": 2},
+                            "collectives": ["allgather"],
+                            "gpu": {
+                                "enc": {"kind": "table", "points": [[1024, 5], [1048576, 20], [4194304, 80]]},
+                                "dec": {"kind": "affine", "a_us": 4, "b_us": 1e-5},
+                            },
+                        }
+                    ]
+                }
+            ),
+        )
+        cluster = self.write(
+            "cluster.json",
+            json.dumps(
+                {
+                    "nodes": 2,
+                    "gpus": 4,
+                    "intra": {"latency_us": 10, "us_per_kib": 0.02},
+                    "inter": {"latency_us": 30, "us_per_kib": 0.2},
+                }
+            ),
+        )
+        found = self.good_json(
+            "solve", RESNET50, "--codecs", codecs, "--cluster", cluster, "--methods", "fp32,gcomp"
+        )
         self.assertLessEqual(found["gap"], 0.01)
 
 
@@ -252,7 +349,18 @@ class Kineto(Case):
         self.assertEqual(lines[0], "name,elems,bwd_us")
         self.assertEqual(sum(int(line.split(",")[1]) for line in lines[1:]), 25557032)
         plan = self.path("ddp.json")
-        self.good("solve", self.path("m.csv"), "--algorithm", "ddp", "--kind", "fusion", "--methods", "fp32", "-o", plan)
+        self.good(
+            "solve",
+            self.path("m.csv"),
+            "--algorithm",
+            "ddp",
+            "--kind",
+            "fusion",
+            "--methods",
+            "fp32",
+            "-o",
+            plan,
+        )
         checked = self.good_json("check", plan, DDP, "--params", RESNET50)
         self.assertEqual([step["message_elems"] for step in checked["steps"]], [DDP_ELEMS] * 3)
         self.assertTrue(checked["same_groups"])
@@ -260,7 +368,9 @@ class Kineto(Case):
 
     def test_plain_json_equals_gzip(self):
         plain = self.write("plain.json", gzip.open(DDP).read())
-        self.assertEqual(self.good("import", plain, "--params", RESNET50), self.good("import", DDP, "--params", RESNET50))
+        self.assertEqual(
+            self.good("import", plain, "--params", RESNET50), self.good("import", DDP, "--params", RESNET50)
+        )
 
     def test_v100_recording(self):
         path = os.path.join(SHARED, "traces", "kineto", "resnet50-v100.json.gz")
@@ -272,9 +382,11 @@ class Kineto(Case):
         with open(DDP, "rb") as file:
             raw = file.read()
         text = gzip.decompress(raw)
-        cut = self.write("cut.json.gz", raw[:len(raw) // 2])
+        cut = self.write("cut.json.gz", raw[: len(raw) // 2])
         self.refused(["at byte", "gzip stream is truncated"], "import", cut)
-        self.refused(["at byte", "gzip stream is damaged"], "import", self.write("more.json.gz", raw + b"more"))
+        self.refused(
+            ["at byte", "gzip stream is damaged"], "import", self.write("more.json.gz", raw + b"more")
+        )
         flipped = bytearray(raw)
         flipped[len(raw) // 2] ^= 0x55
         self.refused(["at byte"], "import", self.write("bad.json.gz", bytes(flipped)))
@@ -284,20 +396,36 @@ class Kineto(Case):
         self.refused(["this is an array"], "import", self.write("array.json", b"[1]"))
         self.refused(["unbalanced"], "import", self.write("close.json", b'{"traceEvents": [}'))
         self.refused(["no JSON object"], "import", self.write("words.json", b"hello"))
-        self.refused(["nested too deeply"], "import", self.write("deep.json", b'{"traceEvents": ' + b"[" * 100))
+        self.refused(
+            ["nested too deeply"], "import", self.write("deep.json", b'{"traceEvents": ' + b"[" * 100)
+        )
         self.refused(["not a recording of training"], "import", self.write("no.json", b'{"traceEvents": []}'))
-        event = (b'{"ph": "X", "cat": "cpu_op", "name": "torch::autograd::AccumulateGrad", "pid": 1, "tid": 1, '
-                 b'"ts": %s, "dur": 1}')
-        self.refused(["event 1"], "import", self.write("ts.json", b'{"traceEvents": [' + event % b'"x"' + b"]}"))
-        self.refused(["event 1"], "import", self.write("nan.json", b'{"traceEvents": [' + event % b"NaN" + b"]}"))
+        event = (
+            b'{"ph": "X", "cat": "cpu_op", "name": "torch::autograd::AccumulateGrad", "pid": 1, "tid": 1, '
+            b'"ts": %s, "dur": 1}'
+        )
+        self.refused(
+            ["event 1"], "import", self.write("ts.json", b'{"traceEvents": [' + event % b'"x"' + b"]}")
+        )
+        self.refused(
+            ["event 1"], "import", self.write("nan.json", b'{"traceEvents": [' + event % b"NaN" + b"]}")
+        )
         for ts in (b"-5", b"1e300"):
-            self.refused(["event 1", "negative, too large"], "import",
-                         self.write("ts.json", b'{"traceEvents": [' + event % ts + b"]}"))
-        self.refused(["no kernel was launched"], "import",
-                     self.write("alone.json", b'{"traceEvents": [' + event % b"5" + b"]}"))
+            self.refused(
+                ["event 1", "negative, too large"],
+                "import",
+                self.write("ts.json", b'{"traceEvents": [' + event % ts + b"]}"),
+            )
+        self.refused(
+            ["no kernel was launched"],
+            "import",
+            self.write("alone.json", b'{"traceEvents": [' + event % b"5" + b"]}"),
+        )
 
     def test_mismatched_counts(self):
-        self.refused(["161 gradients", "314"], "import", DDP, "--params", os.path.join(TRACES, "resnet101.csv"))
+        self.refused(
+            ["161 gradients", "314"], "import", DDP, "--params", os.path.join(TRACES, "resnet101.csv")
+        )
         plan = self.path("p.json")
         self.good("solve", RESNET50, "-o", plan)
         self.refused(["161", "314"], "check", plan, DDP, "--params", os.path.join(TRACES, "resnet101.csv"))
@@ -309,20 +437,21 @@ class BadInput(Case):
 
     def test_models(self):
         for words, rows in (
-                (["line 3", "NaN"], "a,1,2\nb,1,nan\n"),
-                (["line 3", "negative"], "a,1,2\nb,1,-2\n"),
-                (["line 2", "negative"], "a,-1,2\n"),
-                (["line 2", "too long"], "a,1,inf\n"),
-                (["line 2", "too long"], "a,1,1e12\n"),
-                (["line 2", "not a whole number"], "a,1.5,2\n"),
-                (["line 2", "2^50"], "a,99999999999999999999,2\n"),
-                (["line 2", "not a number"], "a,1,2x\n"),
-                (["line 2", "fewer fields"], "a,1\n"),
-                (["line 3", "4 fields, but the header has 3"], "a,1,2\nb,1,2,3\n"),
-                (["line 2", "name is empty"], ",1,2\n"),
-                (["0 and 2", "share the name"], "a,1,2\nb,1,2\na,1,2\n"),
-                (["empty"], ""),
-                (["too large"], "a,1,200000000\nb,1,200000000\n")):
+            (["line 3", "NaN"], "a,1,2\nb,1,nan\n"),
+            (["line 3", "negative"], "a,1,2\nb,1,-2\n"),
+            (["line 2", "negative"], "a,-1,2\n"),
+            (["line 2", "too long"], "a,1,inf\n"),
+            (["line 2", "too long"], "a,1,1e12\n"),
+            (["line 2", "not a whole number"], "a,1.5,2\n"),
+            (["line 2", "2^50"], "a,99999999999999999999,2\n"),
+            (["line 2", "not a number"], "a,1,2x\n"),
+            (["line 2", "fewer fields"], "a,1\n"),
+            (["line 3", "4 fields, but the header has 3"], "a,1,2\nb,1,2,3\n"),
+            (["line 2", "name is empty"], ",1,2\n"),
+            (["0 and 2", "share the name"], "a,1,2\nb,1,2\na,1,2\n"),
+            (["empty"], ""),
+            (["too large"], "a,1,200000000\nb,1,200000000\n"),
+        ):
             self.refused(words, "solve", self.csv(rows))
         self.refused(["header"], "solve", self.csv("a,1,2\n", "elems,bwd_us"))
         self.refused(["line 1", "no column bwd_us"], "solve", self.csv("a,1\n", "name,elems"))
@@ -334,7 +463,9 @@ class BadInput(Case):
         self.refused(["compressed"], "solve", DDP)
 
     def test_quoted_names_and_line_ends(self):
-        found = self.good_json("solve", self.csv('"a, ""b""",100,0\r\n  c , 5 , 3 \r\n', "\ufeffname,elems,gap_us"))
+        found = self.good_json(
+            "solve", self.csv('"a, ""b""",100,0\r\n  c , 5 , 3 \r\n', "\ufeffname,elems,gap_us")
+        )
         self.assertEqual([name for group in found["groups"] for name in group["names"]], ['a, "b"', "c"])
 
     def test_pinned_tensor_stays_dense(self):
@@ -350,53 +481,107 @@ class BadInput(Case):
         self.assertEqual(self.good("import", path), "name,elems,bwd_us\na,5,0.000000\nb,6,20.500000\n")
         self.good("solve", path)
         events[1]["ts"] = 5
-        self.refused(["event 1", "goes back"], "import",
-                     self.write("t.json", json.dumps({"TensorReadyTraceEvents": events})))
+        self.refused(
+            ["event 1", "goes back"],
+            "import",
+            self.write("t.json", json.dumps({"TensorReadyTraceEvents": events})),
+        )
         self.refused(["line 1"], "solve", self.write("t.json", '{"TensorReadyTraceEvents": ['))
         del events[0]["elems"]
-        self.refused(["event 0", "no size"], "import",
-                     self.write("t.json", json.dumps({"TensorReadyTraceEvents": events})))
+        self.refused(
+            ["event 0", "no size"],
+            "import",
+            self.write("t.json", json.dumps({"TensorReadyTraceEvents": events})),
+        )
 
     def test_byteps_comm(self):
         def event(name, ts, dur, tid="total"):
-            return {"ph": "X", "args": {"name": "Comm." + name}, "pid": "Comm." + name, "name": "Comm." + name,
-                    "ts": ts, "dur": dur, "tid": tid, "cat": "Comm"}
+            return {
+                "ph": "X",
+                "args": {"name": "Comm." + name},
+                "pid": "Comm." + name,
+                "name": "Comm." + name,
+                "ts": ts,
+                "dur": dur,
+                "tid": tid,
+                "cat": "Comm",
+            }
 
-        events = [event("Gradient.b", 130, 50), event("Gradient.b", 530, 40), event("Gradient.a", 110, 9),
-                  event("Gradient.a", 500, 12), event("Gradient.a", 900, 10), event("Gradient.a", 501, 3, "65536")]
+        events = [
+            event("Gradient.b", 130, 50),
+            event("Gradient.b", 530, 40),
+            event("Gradient.a", 110, 9),
+            event("Gradient.a", 500, 12),
+            event("Gradient.a", 900, 10),
+            event("Gradient.a", 501, 3, "65536"),
+        ]
         path = self.write("comm.json", json.dumps({"traceEvents": events}))
         sizes = self.write("sizes.csv", "name,elems\na,100\nb,5000\n")
-        self.assertEqual(self.good("import", path, "--params", sizes),
-                         "name,elems,bwd_us\na,100,0.000000\nb,5000,30.000000\n")
+        self.assertEqual(
+            self.good("import", path, "--params", sizes),
+            "name,elems,bwd_us\na,100,0.000000\nb,5000,30.000000\n",
+        )
         fit = self.good_json("fit", path, "--params", sizes, "--form", "table")
         self.assertEqual(fit["curve"]["points"], [[100, 9], [5000, 40]])
         self.refused(["no size"], "import", path)
         self.refused(["--params"], "fit", path)
-        self.refused(["no size", "Gradient.b"], "import", path, "--params", self.write("s.csv", "name,elems\na,100\n"))
-        self.refused(["2 tensors", "name 3"], "import", path, "--params",
-                     self.write("s.csv", "name,elems\na,100\nb,1\nc,1\n"))
+        self.refused(
+            ["no size", "Gradient.b"], "import", path, "--params", self.write("s.csv", "name,elems\na,100\n")
+        )
+        self.refused(
+            ["2 tensors", "name 3"],
+            "import",
+            path,
+            "--params",
+            self.write("s.csv", "name,elems\na,100\nb,1\nc,1\n"),
+        )
         events[0]["dur"] = -1
-        self.refused(["event 0", "negative"], "fit", self.write("c.json", json.dumps({"traceEvents": events})),
-                     "--params", sizes)
+        self.refused(
+            ["event 0", "negative"],
+            "fit",
+            self.write("c.json", json.dumps({"traceEvents": events})),
+            "--params",
+            sizes,
+        )
 
     def test_cases_codecs_clusters(self):
         self.refused(["no case"], "solve", RESNET50, "--case", "nonsense")
         self.refused(["schema"], "solve", RESNET50, "--cases", self.write("c.json", "{}"))
         self.refused(["line 1"], "solve", RESNET50, "--cases", self.write("c.json", "{"))
-        codec = {"name": "x", "payload": {"num": 1, "den": 1}, "collectives": ["allgather"],
-                 "gpu": {"enc": {"kind": "affine", "a_us": 1}, "dec": {"kind": "affine"}}}
-        for key, value, words in (("name", "", ["name"]), ("payload", {"num": -1}, ["num"]),
-                                  ("payload", {"num": 1, "den": 0}, ["den"]), ("collectives", [], ["collectives"]),
-                                  ("collectives", ["telepathy"], ["collectives"]),
-                                  ("gpu", {"enc": {"kind": "cubic"}}, ["kind"]),
-                                  ("gpu", {"enc": {"kind": "affine", "a_us": -1}}, ["a_us"]),
-                                  ("gpu", {"enc": {"kind": "affine", "a_us": 1e300}}, ["a_us"]),
-                                  ("gpu", {"enc": {"kind": "table", "points": [[5, 2], [4, 3]]}}, ["ascend", "row 1"]),
-                                  ("gpu", {"enc": {"kind": "table", "points": [[5, 2], [6, -3]]}}, ["point 1"])):
-            self.refused(words, "solve", RESNET50, "--codecs",
-                         self.write("x.json", json.dumps({"codecs": [dict(codec, **{key: value})]})))
-        self.refused(["us_per_kib"], "solve", RESNET50, "--cluster", self.write(
-            "k.json", json.dumps({"nodes": 1, "gpus": 8, "intra": {"latency_us": 1}, "inter": {}})))
+        codec = {
+            "name": "x",
+            "payload": {"num": 1, "den": 1},
+            "collectives": ["allgather"],
+            "gpu": {"enc": {"kind": "affine", "a_us": 1}, "dec": {"kind": "affine"}},
+        }
+        for key, value, words in (
+            ("name", "", ["name"]),
+            ("payload", {"num": -1}, ["num"]),
+            ("payload", {"num": 1, "den": 0}, ["den"]),
+            ("collectives", [], ["collectives"]),
+            ("collectives", ["telepathy"], ["collectives"]),
+            ("gpu", {"enc": {"kind": "cubic"}}, ["kind"]),
+            ("gpu", {"enc": {"kind": "affine", "a_us": -1}}, ["a_us"]),
+            ("gpu", {"enc": {"kind": "affine", "a_us": 1e300}}, ["a_us"]),
+            ("gpu", {"enc": {"kind": "table", "points": [[5, 2], [4, 3]]}}, ["ascend", "row 1"]),
+            ("gpu", {"enc": {"kind": "table", "points": [[5, 2], [6, -3]]}}, ["point 1"]),
+        ):
+            self.refused(
+                words,
+                "solve",
+                RESNET50,
+                "--codecs",
+                self.write("x.json", json.dumps({"codecs": [dict(codec, **{key: value})]})),
+            )
+        self.refused(
+            ["us_per_kib"],
+            "solve",
+            RESNET50,
+            "--cluster",
+            self.write(
+                "k.json", json.dumps({"nodes": 1, "gpus": 8, "intra": {"latency_us": 1}, "inter": {}})
+            ),
+        )
         self.refused(["nodes"], "solve", RESNET50, "--cluster", self.write("k.json", '{"nodes": 0}'))
         self.refused(["no codec"], "solve", RESNET50, "--methods", "fp32,unobtainium")
         self.refused(["twice"], "solve", RESNET50, "--methods", "fp32,dgc,fp32")
@@ -418,9 +603,16 @@ class BadInput(Case):
         self.refused(["schema"], "eval", lstm, broken(lambda p: p.update(schema="other/9")))
         self.refused(["groups"], "eval", lstm, broken(lambda p: p.update(groups=[])))
         self.refused(["group 1"], "eval", lstm, broken(lambda p: p["groups"][1].update(first=9)))
-        self.refused(["group 0", "telegraph"], "eval", lstm, broken(lambda p: p["groups"][0].update(method="telegraph")))
+        self.refused(
+            ["group 0", "telegraph"],
+            "eval",
+            lstm,
+            broken(lambda p: p["groups"][0].update(method="telegraph")),
+        )
         self.refused(["covers"], "eval", lstm, broken(lambda p: p["groups"].pop()))
-        self.refused(["is not the model's"], "eval", lstm, broken(lambda p: p["groups"][0].update(names=["x"])))
+        self.refused(
+            ["is not the model's"], "eval", lstm, broken(lambda p: p["groups"][0].update(names=["x"]))
+        )
         self.refused(["not a tree"], "eval", lstm, broken(lambda p: p.update(kind="tree")))
         self.refused(["is a fused plan"], "eval", lstm, plan, "--case", "tree-gpu-dgc-pcie")
         self.refused(["claims"], "verify", lstm, broken(lambda p: p.update(makespan_us=5.0)))

@@ -4,8 +4,8 @@
  *   output of nccl-tests (size count type redop root time algbw busbw ...; out-of-place time),
  *   Google Benchmark JSON: benchmarks named .../N, or without N but with bytes_per_second or GBps
  * (gradwire_bench, one buffer size a run: give the files of several runs), Kineto recordings with NCCL
- * metadata and BytePS comm.json with --params: the minimum per size or tensor, since a recorded duration includes
- * waiting for peers.
+ * metadata and BytePS comm.json with --params: the minimum per size or tensor, since a recorded duration
+ * includes waiting for peers.
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */

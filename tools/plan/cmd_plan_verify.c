@@ -1,6 +1,6 @@
 /*
- * plan verify: the solver against the evaluator and, where it is small enough, against brute force; a plan file against
- * both. For fused plans and for option trees.
+ * plan verify: the solver against the evaluator and, where it is small enough, against brute force; a plan
+ * file against both. For fused plans and for option trees.
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */

@@ -148,7 +148,8 @@ static int by_step_and_time(const void *a, const void *b)
     return x->step != y->step ? (x->step < y->step ? -1 : 1) : x->ts < y->ts ? -1 : x->ts > y->ts;
 }
 
-/* The transfers of whole tensors, by name and time, numbered. *list is malloc'ed, its names live as long as *root. */
+/* The transfers of whole tensors, by name and time, numbered. *list is malloc'ed, its names live as long as
+ * *root. */
 static int read_transfers(const char *path, json_t **root, transfer **list, size_t *count)
 {
     json_t *events;

@@ -1,6 +1,6 @@
 /*
- * Recordings of BytePS: tensor_ready.json says when gradients were ready, comm.json (BYTEPS_TRACE_ON=1) when each
- * tensor was handed to the network and how long it was under way.
+ * Recordings of BytePS: tensor_ready.json says when gradients were ready, comm.json (BYTEPS_TRACE_ON=1)
+ * when each tensor was handed to the network and how long it was under way.
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
@@ -14,20 +14,20 @@ typedef enum plan_byteps_kind { PLAN_BYTEPS_NONE, PLAN_BYTEPS_READY, PLAN_BYTEPS
 /* Which of the two a file is, by the members that only they have. */
 plan_byteps_kind plan_byteps_detect(const char *path);
 
-/* All functions print their message and return an exit code. params gives sizes by name; a recorded name may have
- * a prefix that ends with a dot ("Gradient.fc.bias"). */
+/* All functions print their message and return an exit code. params gives sizes by name; a recorded name
+ * may have a prefix that ends with a dot ("Gradient.fc.bias"). */
 
-/* {"TensorReadyTraceEvents": [{"name", "ts", ...}]}, us. The last complete step. params NULL: sizes are in members
- * "elems" or "size". */
+/* {"TensorReadyTraceEvents": [{"name", "ts", ...}]}, us. The last complete step. params NULL: sizes are in
+ * members "elems" or "size". */
 int plan_byteps_read_ready(const char *path, const plan_model *params, plan_model *model);
 
-/* {"traceEvents": [{"args": {"name": "Comm.NAME"}, "tid": "total", "ts", "dur"}, ...]}, us; events of partitions are
- * ignored. The start of a tensor's communication is taken for the time when it was ready. The last step in which every
- * tensor occurs. */
+/* {"traceEvents": [{"args": {"name": "Comm.NAME"}, "tid": "total", "ts", "dur"}, ...]}, us; events of
+ * partitions are ignored. The start of a tensor's communication is taken for the time when it was ready.
+ * The last step in which every tensor occurs. */
 int plan_byteps_read_comm(const char *path, const plan_model *params, plan_model *model);
 
-/* The shortest recorded duration of each tensor of comm.json with its size. *points is malloc'ed. *widest is the
- * largest ratio of longest to shortest duration of one tensor. */
+/* The shortest recorded duration of each tensor of comm.json with its size. *points is malloc'ed. *widest
+ * is the largest ratio of longest to shortest duration of one tensor. */
 int plan_byteps_read_points(const char *path, const plan_model *params, gw_plan_point **points, size_t *count,
                             double *widest);
 

@@ -1,7 +1,8 @@
 /*
- * plan explain for option trees: for every tensor the option taken, how much longer the iteration gets with the next best
- * option, and with the best one that does (or does not) compress. Options that another one equals or beats in all its times are
- * not offered as alternatives, unless nothing else is left uncompressed.
+ * plan explain for option trees: for every tensor the option taken, how much longer the iteration gets with
+ * the next best option, and with the best one that does (or does not) compress. Options that another one
+ * equals or beats in all its times are not offered as alternatives, unless nothing else is left
+ * uncompressed.
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
@@ -24,7 +25,8 @@ static int is_compressed(const plan_tree *t, uint32_t tensor, uint32_t choice)
     return t->options[t->vectors[t->class_first[t->tensor_class[tensor]] + choice].option].comp_count > 0;
 }
 
-/* The best choice for one tensor, the others kept, among those that compress (1), do not (0) or all (-1), but not `taken`. */
+/* The best choice for one tensor, the others kept, among those that compress (1), do not (0) or all (-1),
+ * but not `taken`. */
 static alternative best_other(const plan_tree *t, uint32_t tensor, uint32_t taken, int compressed)
 {
     alternative best = {INT64_MAX, ""};

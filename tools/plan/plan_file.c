@@ -190,7 +190,8 @@ void plan_file_close(plan_file *file)
     memset(file, 0, sizeof *file);
 }
 
-/* Checks that entry j continues at tensor `next` and names the model's tensors; *end is the tensor behind it. */
+/* Checks that entry j continues at tensor `next` and names the model's tensors; *end is the tensor behind
+ * it. */
 static int check_range(const char *path, json_t *entry, size_t j, const plan_model *model, uint32_t next,
                        uint32_t *end)
 {

@@ -23,8 +23,8 @@ typedef struct plan_model {
  * ("dense": never compress). Other columns are ignored. */
 int plan_model_read_csv(const char *path, plan_model *model);
 
-/* Ends a reader: refuses an empty model and duplicate names, frees the model on failure. Returns result or what
- * was found. */
+/* Ends a reader: refuses an empty model and duplicate names, frees the model on failure. Returns result or
+ * what was found. */
 int plan_model_finish(const char *path, plan_model *model, int result);
 
 /* By the file's first byte: JSON or CSV. Refuses a model without times. */

@@ -1,6 +1,6 @@
 /*
- * What eval, verify, explain and export start with: the case, the model, and either the methods of fused plans or
- * the option tree; and groups or options read from a plan file.
+ * What eval, verify, explain and export start with: the case, the model, and either the methods of fused
+ * plans or the option tree; and groups or options read from a plan file.
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
@@ -23,8 +23,8 @@ typedef struct plan_opened {
 int plan_opened_open(const plan_args *args, int reduce, plan_opened *o);
 void plan_opened_close(plan_opened *o);
 
-/* A fused plan from the plan file args->files[1] or, without one, from buckets of --bucket-mib; groups is malloc'ed.
- * *claimed_us is the makespan that the file states, NAN if none. */
+/* A fused plan from the plan file args->files[1] or, without one, from buckets of --bucket-mib; groups is
+ * malloc'ed. *claimed_us is the makespan that the file states, NAN if none. */
 int plan_opened_groups(const plan_args *args, plan_opened *o, gw_plan_group **groups, uint32_t *count,
                        double *claimed_us);
 

@@ -1,5 +1,6 @@
 /*
- * Option trees: a model's tensors with every option of ByteComp's grammar priced, as the solvers of plan.h want it.
+ * Option trees: a model's tensors with every option of ByteComp's grammar priced, as the solvers of plan.h
+ * want it.
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
@@ -21,9 +22,9 @@ typedef struct plan_tree {
     gw_plan_tree tree;
 } plan_tree;
 
-/* Prices the options of the case's last method. reduce: only those that no other beats in all times; exact for
- * plan_tree_solve(), but plan_tree_bytecomp() needs them all. Messages printed, exit code; plan_tree_free() is
- * needed in any case. */
+/* Prices the options of the case's last method. reduce: only those that no other beats in all times; exact
+ * for plan_tree_solve(), but plan_tree_bytecomp() needs them all. Messages printed, exit code;
+ * plan_tree_free() is needed in any case. */
 int plan_tree_make(const plan_library *library, const plan_case *c, const plan_model *model, int reduce,
                    plan_tree *t);
 void plan_tree_free(plan_tree *t);
