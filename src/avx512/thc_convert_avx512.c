@@ -76,7 +76,8 @@ void gw_thc_store_avx512(void *dst, const float *src, unsigned dtype, size_t len
         } else if (dtype == GW_BF16) {
             _mm256_mask_storeu_epi16(out + 2 * i, mask, narrow_bf16(bits, is_nan));
         } else {
-            const __m256i half = _mm512_cvtps_ph(x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
+            const __m256i half =
+                _mm512_maskz_cvtps_ph(mask, x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
             _mm256_mask_storeu_epi16(out + 2 * i, mask,
                                      _mm256_mask_mov_epi16(half, is_nan, _mm256_set1_epi16(0x7e00)));
         }
