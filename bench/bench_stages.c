@@ -14,9 +14,8 @@ struct gw_bench_stages {
     float sums[CHUNK_LEN];
     uint8_t levels[CHUNK_LEN];
     gw_round_rule rule;
-    uint32_t bits[ROOM];
-    uint16_t bins[ROOM];
-    uint8_t keep[ROOM];
+    gw_span span;
+    float rounded[CHUNK_LEN];
     uint32_t bin_count[GW_BINS];
     uint32_t label_count[GW_LABELS];
     gw_codebook book;
@@ -25,39 +24,39 @@ struct gw_bench_stages {
     gw_ranker ranker;
     gw_joiner joiner;
     uint8_t ranks[ROOM], left[ROOM], right[ROOM], labels[ROOM];
-    uint32_t count[256];
     uint8_t plane_room[GW_PLANES_MAX][ROOM];
-    uint8_t *plane[GW_PLANES_MAX];
-    size_t plane_len[GW_PLANES_MAX];
+    gw_digits digits;
     uint8_t bitmap[CHUNK_LEN / 8 + GW_SLOP];
     uint8_t packed[CHUNK_LEN];
     uint16_t place[ROOM];
     gw_joined joined;
-    uint8_t escapes[4 * CHUNK_LEN];
+    uint8_t escapes[4 * ROOM];
     volatile uint32_t sink;
 };
 
 static void run_round(gw_bench_stages *s)
 {
-    s->sink = s->kernels.round(s->bits, s->bins, s->keep, s->values, s->levels, CHUNK_LEN, 0, &s->rule);
+    s->kernels.round(s->rounded, &s->span, &s->rule);
 }
 
 static void run_survey(gw_bench_stages *s)
 {
     memset(s->bin_count, 0, sizeof s->bin_count);
-    s->kernels.survey(s->bin_count, s->bins, CHUNK_LEN);
+    s->kernels.survey(s->bin_count, &s->span, 64, &s->rule);
 }
 
 static void run_codebook(gw_bench_stages *s)
 {
     gw_codebook_lengths(s->book.length, s->label_count, &s->book_scratch);
     gw_tree_build(&s->tree, &s->book);
-    gw_ranker_build(&s->ranker, &s->tree, s->book.base, GW_FP32, 0);
+    gw_ranker_build(&s->ranker, &s->tree, s->book.base);
 }
 
 static void run_split(gw_bench_stages *s)
 {
-    s->kernels.split(s->ranks, s->count, s->plane, s->plane_len, s->bits, s->bins, s->keep, CHUNK_LEN, &s->ranker);
+    memset(s->digits.plane_len, 0, sizeof s->digits.plane_len);
+    s->digits.escape_len = 0;
+    s->sink = s->kernels.split(s->ranks, &s->digits, &s->span, &s->rule, &s->ranker);
 }
 
 static void run_partition(gw_bench_stages *s)
@@ -67,12 +66,12 @@ static void run_partition(gw_bench_stages *s)
 
 static void run_pack(gw_bench_stages *s)
 {
-    s->kernels.pack(s->packed, s->plane[0], s->plane_len[0], 6, 0);
+    s->kernels.pack(s->packed, s->digits.plane[0], s->digits.plane_len[0], 6, 0);
 }
 
 static void run_unpack(gw_bench_stages *s)
 {
-    s->sink = (uint32_t)s->kernels.unpack(s->plane[0], s->packed, s->plane_len[0], 6, NULL);
+    s->sink = (uint32_t)s->kernels.unpack(s->digits.plane[0], s->packed, s->digits.plane_len[0], 6, NULL);
 }
 
 static void run_merge(gw_bench_stages *s)
@@ -83,7 +82,7 @@ static void run_merge(gw_bench_stages *s)
 
 static void run_join(gw_bench_stages *s)
 {
-    s->kernels.join(s->sums, &s->joined, s->place, s->labels, s->plane, s->escapes, CHUNK_LEN, s->levels, CHUNK_LEN,
+    s->kernels.join(s->sums, &s->joined, s->place, s->labels, s->digits.plane, s->escapes, CHUNK_LEN, s->levels, CHUNK_LEN,
                     &s->joiner);
 }
 
@@ -134,8 +133,12 @@ gw_bench_stages *gw_bench_stages_new(const gw_bench_data *data, uint32_t backend
     memcpy(s->values, data->values, sizeof s->values);
     memcpy(s->levels, data->levels, sizeof s->levels);
     for (unsigned p = 0; p < GW_PLANES_MAX; p++) {
-        s->plane[p] = s->plane_room[p];
+        s->digits.plane[p] = s->plane_room[p];
     }
+    s->digits.escape = s->escapes;
+    s->span.values = s->values;
+    s->span.levels = s->levels;
+    s->span.len = CHUNK_LEN;
     s->rule.dtype = GW_FP32;
     s->rule.rounding = GW_GCOMP_NEAREST;
     s->rule.cap = 18;
@@ -143,7 +146,6 @@ gw_bench_stages *gw_bench_stages_new(const gw_bench_data *data, uint32_t backend
     gw_floor_table(s->rule.floor, 6);
 
     /* Every stage finds the results of the ones before it. */
-    run_round(s);
     run_survey(s);
     uint32_t largest = 0;
     for (uint32_t bin = 4; bin < 4 * 255; bin++) {

@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "core/codebook.h"
 
-#include "core/bins.h"
-
 /* ---- lengths ---------------------------------------------------------------------------------------------------- */
 
 /* Leaves by (count, label). Insertion by shell gaps: at most 256 items, mostly in a few runs, no recursion, no libc. The
@@ -93,32 +91,6 @@ uint8_t gw_codebook_base(uint32_t largest_exponent)
 {
     uint32_t base = largest_exponent + 4 > 63 ? largest_exponent + 4 - 63 : 0;
     return (uint8_t)gw_min_u32(base, 191);
-}
-
-uint8_t gw_label_of_bin(uint32_t bin, uint32_t dtype, uint32_t derived, uint32_t base)
-{
-    const gw_traits *t = gw_traits_of(dtype);
-    uint32_t exponent = bin >> 2;
-    if (dtype == GW_FP16) {
-        if (bin == GW_BIN_FP16_ZERO) {
-            return GW_LABEL_ZERO;
-        }
-        if (exponent >= t->exponent_mask) {
-            return GW_LABEL_ESCAPE;
-        }
-        return (uint8_t)(derived ? exponent + 2 : 4 * (exponent + 1) + (bin & 3));
-    }
-    if (exponent == 0) {
-        return bin == 0 ? GW_LABEL_ZERO : GW_LABEL_ESCAPE;
-    }
-    if (exponent >= t->exponent_mask) {
-        return GW_LABEL_ESCAPE;
-    }
-    if (derived) {
-        return (uint8_t)(exponent + 1);
-    }
-    uint32_t x = exponent - base;
-    return exponent > base && x <= 63 ? (uint8_t)(4 * x + (bin & 3)) : GW_LABEL_ESCAPE;
 }
 
 /* ---- tree ------------------------------------------------------------------------------------------------------- */
@@ -373,22 +345,13 @@ gw_status gw_codebook_read(gw_codebook *book, size_t *used, const uint8_t *src, 
 
 /* ---- lookups ---------------------------------------------------------------------------------------------------- */
 
-void gw_ranker_build(gw_ranker *ranker, const gw_tree *tree, uint32_t base, uint32_t dtype, uint32_t derived)
+void gw_ranker_build(gw_ranker *ranker, const gw_tree *tree, uint32_t base)
 {
-    ranker->dtype = dtype;
-    ranker->derived = derived;
+    ranker->base = base;
     ranker->escape_rank = tree->escape_rank;
-    const gw_traits *t = gw_traits_of(dtype);
-    GW_MEMSET(ranker->keep, 0, sizeof ranker->keep);
-    for (uint32_t rank = 0; rank < tree->label_count; rank++) {
-        const uint32_t label = tree->label_of_rank[rank];
-        if (label > GW_LABEL_ESCAPE) {
-            ranker->keep[rank] = (uint8_t)(derived ? 255 : t->mantissa_bits + 1 - (label & 3) * t->explicit_step);
-        }
-    }
-    for (uint32_t bin = 0; bin < GW_BINS; bin++) {
-        uint32_t rank = tree->rank_of_label[gw_label_of_bin(bin, dtype, derived, base)];
-        /* Without an escape every bin that occurs has a code; the others may say anything. */
-        ranker->rank[bin] = (uint8_t)(rank == GW_NO_RANK ? tree->escape_rank : rank);
+    for (uint32_t label = 0; label < GW_LABELS; label++) {
+        const uint32_t rank = tree->rank_of_label[label];
+        /* Without an escape every label that occurs has a code; the others may say anything. */
+        ranker->rank[label] = (uint8_t)(rank == GW_NO_RANK ? tree->escape_rank : rank);
     }
 }

@@ -6,16 +6,13 @@
 #ifndef GW_CORE_CODEBOOK_H
 #define GW_CORE_CODEBOOK_H
 
+#include "core/bins.h"
 #include "core/kernels.h"
 
 enum {
-    GW_LABELS = 256,
-    GW_LABEL_ZERO = 0,
-    GW_LABEL_ESCAPE = 1,
     GW_CODE_LEN_MAX = 11,
     GW_LEAVES_MAX = 88,                    /* 11 lengths, at most 8 blocks (powers of two up to 128) each */
-    GW_NODES_MAX = 2 * GW_LEAVES_MAX - 1,
-    GW_NO_RANK = 256
+    GW_NODES_MAX = 2 * GW_LEAVES_MAX - 1
 };
 
 /* What a codebook is: its window and the code length of every label (0 = no code). One label alone has length 1. */
@@ -61,9 +58,6 @@ void gw_codebook_lengths(uint8_t length[GW_LABELS], const uint32_t count[GW_LABE
 /* The window for the largest ordinary exponent field E (docs/format.md section 6). */
 uint8_t gw_codebook_base(uint32_t largest_exponent);
 
-/* Label of a survey bin, GW_LABEL_ESCAPE where there is none. */
-uint8_t gw_label_of_bin(uint32_t bin, uint32_t dtype, uint32_t derived, uint32_t base);
-
 /* Exponent field of an ordinary label. */
 static inline uint32_t gw_exponent_of_label(uint32_t label, uint32_t dtype, uint32_t derived, uint32_t base)
 {
@@ -89,6 +83,6 @@ gw_status gw_codebook_read(gw_codebook *book, size_t *used, const uint8_t *src, 
                            uint32_t derived);
 
 /* What the split looks up. */
-void gw_ranker_build(gw_ranker *ranker, const gw_tree *tree, uint32_t base, uint32_t dtype, uint32_t derived);
+void gw_ranker_build(gw_ranker *ranker, const gw_tree *tree, uint32_t base);
 
 #endif

@@ -55,12 +55,11 @@ gw_status gw_gcomp_histogram_add(gw_gcomp_histogram *histogram, const gw_gcomp *
     const gw_scratch *s = &e.scratch;
     const size_t chunk_len = (size_t)1 << e.info.chunk_log2;
     for (uint64_t at = 0; at < source->len; at += chunk_len) {
-        const size_t len = (size_t)gw_min_u64(source->len - at, chunk_len);
-        const uint8_t *levels = source->map == NULL ? NULL : source->map->levels + at;
-        e.codec->kernels.round(s->bits, s->bins, s->keep, (const uint8_t *)source->values + (size_t)at * size, levels, len,
-                               source->first_element + at, &e.rule);
+        const gw_span chunk = {(const uint8_t *)source->values + (size_t)at * size,
+                               source->map == NULL ? NULL : source->map->levels + at,
+                               (size_t)gw_min_u64(source->len - at, chunk_len), source->first_element + at};
         GW_MEMSET(s->bin_count, 0, GW_BINS * sizeof *s->bin_count);
-        e.codec->kernels.survey(s->bin_count, s->bins, len);
+        e.codec->kernels.survey(s->bin_count, &chunk, GW_SAMPLE_RUN_LEN, &e.rule);
         if (histogram->base == HISTOGRAM_BASE_UNKNOWN) {
             choose_base(histogram, s->bin_count);
         }

@@ -162,11 +162,9 @@ static void carve(gw_scratch *s, carver *c, const gw_codec *codec)
 {
     const size_t len = (size_t)1 << GW_CHUNK_LOG2_MAX; /* incoming chunks may be longer than the handle's own */
     s->bits = (uint32_t *)take(c, 4 * len);
-    s->bins = (uint16_t *)take(c, 2 * len);
-    s->place = s->bins;
+    s->place = (uint16_t *)take(c, 2 * len);
     s->level[0] = (uint8_t *)take(c, len + GW_LEAVES_MAX * GW_SLOP);
     s->level[1] = (uint8_t *)take(c, len + GW_LEAVES_MAX * GW_SLOP);
-    s->keep = s->level[1];
     for (unsigned p = 0; p < GW_PLANES_MAX; p++) {
         s->plane[p] = (uint8_t *)take(c, len);
     }

@@ -41,11 +41,10 @@ const gw_codec *gw_codec_of(const gw_gcomp *codec);
 
 /* Arrays of one call, carved out of the caller's workspace, with room for the longest chunk unless said otherwise. */
 typedef struct gw_scratch {
-    uint32_t *bits;      /* rounded values; decode_add: decoded values */
-    uint16_t *bins;
-    uint16_t *place;     /* decode: positions of the escapes; the same memory as bins */
-    uint8_t *level[2];   /* ranks of the nodes of even and odd depth, see gw_node_place() */
-    uint8_t *keep;       /* the same memory as level[1]: split is done with it before the tree is walked */
+    uint32_t *bits;      /* encode: escapes; decode_add: decoded values */
+    uint16_t *place;     /* decode: positions of the escapes */
+    uint8_t *level[2];   /* encode: the two places of write_runs(); decode: labels of the nodes of even and odd
+                          * depth, see gw_node_place() */
     uint8_t *plane[GW_PLANES_MAX];
     uint8_t *sums;       /* hop: 2^17 elements */
     uint32_t *bin_count; /* GW_BINS */

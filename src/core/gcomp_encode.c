@@ -99,19 +99,24 @@ gw_status gw_encoding_begin(gw_encoding *encoding, const gw_gcomp *codec, const 
     return GW_OK;
 }
 
-/* ---- codebook ---------------------------------------------------------------------------------------------------- */
+/* ---- spans ------------------------------------------------------------------------------------------------------ */
 
-/* Rounds values [at, at + len) of a group into bits, bins and keep of the scratch, from index `to` on. */
-static uint32_t round_values(gw_encoding *e, uint64_t group_first, const uint8_t *values, size_t at, size_t len,
-                             size_t to)
+/* len values of the source from index `first` on; values is the place of the first. */
+static gw_span span_of(const gw_encoding *e, uint64_t first, const uint8_t *values, size_t len)
 {
-    const size_t size = gw_traits_of(e->rule.dtype)->size;
     const gw_gcomp_map *map = e->source->map;
-    const uint8_t *levels = map == NULL ? NULL : map->levels + group_first + at;
-    gw_scratch *s = &e->scratch;
-    return e->codec->kernels.round(s->bits + to, s->bins + to, s->keep + to, values + at * size, levels, len,
-                                   e->source->first_element + group_first + at, &e->rule);
+    const gw_span span = {values, map == NULL ? NULL : map->levels + first, len, e->source->first_element + first};
+    return span;
 }
+
+static gw_span span_part(const gw_span *span, size_t at, size_t len, size_t element_size)
+{
+    const gw_span part = {(const uint8_t *)span->values + at * element_size,
+                          span->levels == NULL ? NULL : span->levels + at, len, span->element + at};
+    return part;
+}
+
+/* ---- codebook ---------------------------------------------------------------------------------------------------- */
 
 /* Label counts and window of a survey. */
 static uint32_t fold_survey(uint32_t *count, const uint32_t *bin_count, uint32_t dtype, uint32_t derived)
@@ -133,57 +138,42 @@ static uint32_t fold_survey(uint32_t *count, const uint32_t *bin_count, uint32_t
     return base;
 }
 
-/* The codebook of a group (docs/format.md section 6). bits, bins and keep of the scratch are used as buffers. */
-static void build_group_book(gw_encoding *e, uint64_t group_first, size_t group_len, const uint8_t *values)
+/* The codebook of a group (docs/format.md section 6). Returns 0 if all values were counted and are +0. */
+static int build_group_book(gw_encoding *e, const gw_span *group)
 {
     gw_scratch *s = &e->scratch;
-    const gw_kernels *k = &e->codec->kernels;
     const int is_small = e->codec->options.preset == GW_GCOMP_SMALL;
-    size_t blocks = group_len / 4096;
+    size_t blocks = group->len / 4096;
     blocks = is_small || blocks < 1 ? 1 : blocks > 16 ? 16 : blocks;
-    const size_t period = GW_SAMPLE_RUN_LEN * blocks;
 
-    /* The buffers hold what is counted: a chunk in the small preset; at most 8191 values if blocks is 1; else at most
-     * 64 of every 64 * blocks values, of fewer than 4096 * (blocks + 1), or of 2^17 if blocks is 16. */
-    size_t sampled = 0;
-    if (blocks == 1) {
-        round_values(e, group_first, values, 0, group_len, 0);
-        sampled = group_len;
-    } else {
-        for (size_t at = 0; at < group_len; at += period) {
-            size_t len = group_len - at < GW_SAMPLE_RUN_LEN ? group_len - at : GW_SAMPLE_RUN_LEN;
-            round_values(e, group_first, values, at, len, sampled);
-            sampled += len;
-        }
-    }
     GW_MEMSET(s->bin_count, 0, GW_BINS * sizeof *s->bin_count);
-    k->survey(s->bin_count, s->bins, sampled);
-
+    e->codec->kernels.survey(s->bin_count, group, GW_SAMPLE_RUN_LEN * blocks, &e->rule);
     s->book->base = (uint8_t)fold_survey(s->count, s->bin_count, e->rule.dtype, e->rule.derived);
     if (blocks > 1) {
         s->count[GW_LABEL_ZERO] += s->count[GW_LABEL_ZERO] == 0;
         s->count[GW_LABEL_ESCAPE] += s->count[GW_LABEL_ESCAPE] == 0;
+    } else if (s->count[GW_LABEL_ZERO] == group->len) {
+        return 0;
     }
     gw_codebook_lengths(s->book->length, s->count, s->book_scratch);
+    return 1;
 }
 
 static void use_book(gw_encoding *e)
 {
     gw_tree_build(e->scratch.tree, e->scratch.book);
-    gw_ranker_build(e->scratch.ranker, e->scratch.tree, e->scratch.book->base, e->rule.dtype, e->rule.derived);
+    gw_ranker_build(e->scratch.ranker, e->scratch.tree, e->scratch.book->base);
 }
 
-/* ---- chunk ------------------------------------------------------------------------------------------------------- */
+/* The codebook of the group being written. */
+typedef struct group_state {
+    uint64_t owner;   /* chunk that stores it, UINT64_MAX as long as there is none */
+    size_t size;      /* bytes */
+    uint32_t crc;
+    uint8_t bytes[GW_GCOMP_BOOK_SIZE_MAX];
+} group_state;
 
-/* Everything of a CODED chunk that is known before its first byte is written. */
-typedef struct chunk_plan {
-    size_t len;
-    size_t header_size; /* chunk header with padding */
-    size_t size;        /* without codebook and final padding */
-    size_t escape_len;
-    size_t plane_len[GW_PLANES_MAX];
-    uint32_t below[GW_LABELS + 1]; /* number of values with a rank below r */
-} chunk_plan;
+/* ---- chunk ------------------------------------------------------------------------------------------------------- */
 
 static size_t plane_count(const gw_encoding *e)
 {
@@ -195,147 +185,114 @@ static unsigned plane_width(const gw_traits *t, size_t p)
     return p < GW_DIGIT_PLANES ? t->digit_width[p] : 4u >> (p - GW_DIGIT_PLANES);
 }
 
-static size_t node_len(const chunk_plan *plan, const gw_node *node)
-{
-    return plan->below[node->end_rank] - plan->below[node->first_rank];
-}
-
-/* Ranks and digits of the chunk whose rounded values lie in the scratch, and from their counts its size. */
-static void plan_chunk(gw_encoding *e, chunk_plan *plan, size_t len)
-{
-    gw_scratch *s = &e->scratch;
-    const gw_kernels *k = &e->codec->kernels;
-    const gw_traits *t = gw_traits_of(e->rule.dtype);
-    const gw_tree *tree = s->tree;
-
-    k->split(s->level[0], s->count, s->plane, plan->plane_len, s->bits, s->bins, s->keep, len, s->ranker);
-
-    plan->len = len;
-    plan->below[0] = 0;
-    for (uint32_t r = 0; r < GW_LABELS; r++) {
-        plan->below[r + 1] = plan->below[r] + s->count[r];
-    }
-    plan->escape_len = tree->escape_rank == GW_NO_RANK ? 0 : s->count[tree->escape_rank];
-    plan->header_size = gw_round4(2 * (plane_count(e) + 1 + tree->inner_count));
-    plan->size = plan->header_size;
-    for (uint32_t i = 0; i < tree->node_count; i++) {
-        const gw_node *node = &tree->node[i];
-        plan->size += gw_run_size(node_len(plan, node), node->right != 0 ? 1u : node->width);
-    }
-    for (size_t p = 0; p < plane_count(e); p++) {
-        plan->size += gw_run_size(plan->plane_len[p], plane_width(t, p));
-    }
-    plan->size += gw_round4(plan->escape_len * t->size);
-}
-
 static int is_single_label(const gw_node *node)
 {
     return node->right == 0 && node->width == 0;
 }
 
-/* Partitions the ranks along the tree, writing every node's run. Returns the end of the runs. */
-static uint8_t *write_runs(gw_encoding *e, const chunk_plan *plan, uint8_t *dst)
+/*
+ * Partitions the len ranks in level[0] along the tree. Writes every node's run to dst and the length of every right child to
+ * right_len. Returns the end of the runs, or NULL if they would end behind `end`.
+ *
+ * Nodes come in preorder. A node with n values works in two places: where its ranks are, and a free one of n values and
+ * 128 bytes for each depth below it. The ranks of the left child stay in the first place; those of the right child go to the
+ * start of the second, whose rest is free for the left subtree. When that is done, all of the first place is free for the
+ * right subtree. (128 bytes are slop, and the next start's alignment.)
+ */
+static uint8_t *write_runs(gw_encoding *e, size_t len, uint8_t *right_len, uint8_t *dst, const uint8_t *end)
 {
-    gw_scratch *s = &e->scratch;
+    typedef struct part {
+        uint8_t *ranks;
+        uint8_t *free;
+        size_t len;
+    } part;
+    part parts[GW_NODES_MAX];
+    const gw_scratch *s = &e->scratch;
     const gw_kernels *k = &e->codec->kernels;
     const gw_tree *tree = s->tree;
 
+    parts[0].ranks = s->level[0];
+    parts[0].free = s->level[1];
+    parts[0].len = len;
     for (uint32_t i = 0; i < tree->node_count; i++) {
         const gw_node *node = &tree->node[i];
-        const size_t len = node_len(plan, node);
-        const uint8_t *ranks = s->level[node->depth & 1] + gw_node_place(node, plan->below[node->first_rank]);
-        if (node->right != 0) {
-            const gw_node *left = &tree->node[i + 1];
-            const gw_node *right = &tree->node[node->right];
-            uint8_t *below = s->level[(node->depth + 1) & 1];
-            /* Of a child that is a leaf of width 0 nobody needs the ranks. */
-            k->partition(is_single_label(left) ? NULL : below + gw_node_place(left, plan->below[left->first_rank]),
-                         is_single_label(right) ? NULL : below + gw_node_place(right, plan->below[right->first_rank]),
-                         dst, ranks, len, node->pivot);
-            dst += gw_run_size(len, 1);
-        } else if (node->width != 0) {
-            k->pack(dst, ranks, len, node->width, (uint8_t)node->first_rank);
-            dst += gw_run_size(len, node->width);
+        const part *own = &parts[i];
+        const size_t run_size = gw_run_size(own->len, node->right != 0 ? 1 : node->width);
+        if (run_size > (size_t)(end - dst)) {
+            return NULL;
         }
+        if (node->right != 0) {
+            part *left = &parts[i + 1], *right = &parts[node->right];
+            /* Of a child that is a leaf of width 0 nobody needs the ranks. */
+            left->ranks = is_single_label(&tree->node[i + 1]) ? NULL : own->ranks;
+            right->ranks = is_single_label(&tree->node[node->right]) ? NULL : own->free;
+            right->len = k->partition(left->ranks, right->ranks, dst, own->ranks, own->len, node->pivot);
+            left->len = own->len - right->len;
+            right->free = own->ranks;
+            left->free = own->free + ((right->len + 2 * GW_SLOP - 1) & ~(size_t)(GW_SLOP - 1));
+            gw_store16(right_len, (uint16_t)right->len);
+            right_len += 2;
+        } else if (node->width != 0) {
+            k->pack(dst, own->ranks, own->len, node->width, (uint8_t)node->first_rank);
+        }
+        dst += run_size;
     }
     return dst;
 }
 
-static uint8_t *write_escapes(gw_encoding *e, const chunk_plan *plan, uint8_t *dst)
-{
-    const gw_scratch *s = &e->scratch;
-    const size_t size = gw_traits_of(e->rule.dtype)->size;
-    uint8_t *end = dst + gw_round4(plan->escape_len * size);
-    size_t left = plan->escape_len;
-    /* The ranks are partitioned by now, so they are looked up once more. */
-    for (size_t i = 0; left > 0; i++) {
-        if (s->ranker->rank[s->bins[i]] == s->ranker->escape_rank) {
-            if (size == 4) {
-                gw_store32(dst, s->bits[i]);
-            } else {
-                gw_store16(dst, (uint16_t)s->bits[i]);
-            }
-            dst += size;
-            left--;
-        }
-    }
-    GW_MEMSET(dst, 0, (size_t)(end - dst));
-    return end;
-}
-
-static void write_coded(gw_encoding *e, const chunk_plan *plan, uint8_t *dst)
+/*
+ * Codes a chunk, without codebook and final padding. Returns its size, or 0 if it would be more than `limit`; what lies
+ * in dst[0..limit) then is worthless. *is_zero: all values are +0, nothing is written.
+ */
+static size_t write_coded(gw_encoding *e, const gw_span *chunk, uint8_t *dst, size_t limit, int *is_zero)
 {
     const gw_scratch *s = &e->scratch;
     const gw_kernels *k = &e->codec->kernels;
     const gw_traits *t = gw_traits_of(e->rule.dtype);
-    uint8_t *const end = dst + plan->header_size;
-    uint8_t *at = dst;
-    for (size_t p = 0; p < plane_count(e); p++, at += 2) {
-        gw_store16(at, (uint16_t)plan->plane_len[p]);
-    }
-    gw_store16(at, (uint16_t)plan->escape_len);
-    at += 2;
-    for (uint32_t i = 0; i < s->tree->node_count; i++) {
-        const gw_node *node = &s->tree->node[i];
-        if (node->right != 0) {
-            gw_store16(at, (uint16_t)node_len(plan, &s->tree->node[node->right]));
-            at += 2;
-        }
-    }
-    GW_MEMSET(at, 0, (size_t)(end - at));
+    const size_t planes = plane_count(e);
+    const size_t counts_size = 2 * (planes + 1 + s->tree->inner_count);
+    const size_t header_size = gw_round4(counts_size);
+    gw_digits digits;
+    GW_MEMSET(&digits, 0, sizeof digits);
+    GW_MEMCPY(digits.plane, s->plane, sizeof digits.plane);
+    digits.escape = (uint8_t *)s->bits;
 
-    at = write_runs(e, plan, end);
-    for (size_t p = 0; p < plane_count(e); p++) {
+    *is_zero = k->split(s->level[0], &digits, chunk, &e->rule, s->ranker) == 0;
+    if (*is_zero) {
+        return 0;
+    }
+    const size_t escapes_size = digits.escape_len * t->size;
+    size_t rest_size = gw_round4(escapes_size);
+    for (size_t p = 0; p < planes; p++) {
+        rest_size += gw_run_size(digits.plane_len[p], plane_width(t, p));
+    }
+    if (header_size + rest_size > limit) {
+        return 0;
+    }
+    uint8_t *at = write_runs(e, chunk->len, dst + 2 * (planes + 1), dst + header_size, dst + (limit - rest_size));
+    if (at == NULL) {
+        return 0;
+    }
+    for (size_t p = 0; p < planes; p++) {
         const unsigned width = plane_width(t, p);
-        k->pack(at, s->plane[p], plan->plane_len[p], width, 0);
-        at += gw_run_size(plan->plane_len[p], width);
+        gw_store16(dst + 2 * p, (uint16_t)digits.plane_len[p]);
+        k->pack(at, digits.plane[p], digits.plane_len[p], width, 0);
+        at += gw_run_size(digits.plane_len[p], width);
     }
-    write_escapes(e, plan, at);
+    gw_store16(dst + 2 * planes, (uint16_t)digits.escape_len);
+    GW_MEMSET(dst + counts_size, 0, header_size - counts_size);
+    GW_MEMCPY(at, digits.escape, escapes_size);
+    GW_MEMSET(at + escapes_size, 0, gw_round4(escapes_size) - escapes_size);
+    at += gw_round4(escapes_size);
+    return (size_t)(at - dst);
 }
 
-static void write_raw(gw_encoding *e, size_t len, uint8_t *dst)
+static void write_raw(gw_encoding *e, const gw_span *chunk, uint8_t *dst)
 {
-    const gw_scratch *s = &e->scratch;
-    const size_t size = gw_traits_of(e->rule.dtype)->size;
-    for (size_t i = 0; i < len; i++) {
-        if (size == 4) {
-            gw_store32(dst + 4 * i, s->bits[i]);
-        } else {
-            gw_store16(dst + 2 * i, (uint16_t)s->bits[i]);
-        }
-    }
-    GW_MEMSET(dst + len * size, 0, gw_frame_raw_size(e->rule.dtype, len) - len * size);
+    const size_t size = chunk->len * gw_traits_of(e->rule.dtype)->size;
+    e->codec->kernels.round(dst, chunk, &e->rule);
+    GW_MEMSET(dst + size, 0, gw_frame_raw_size(e->rule.dtype, chunk->len) - size);
 }
-
-/* ---- group ------------------------------------------------------------------------------------------------------- */
-
-/* The codebook of the group being written. */
-typedef struct group_state {
-    uint64_t owner;   /* chunk that stores it, UINT64_MAX as long as there is none */
-    size_t size;      /* bytes */
-    uint32_t crc;
-    uint8_t bytes[GW_GCOMP_BOOK_SIZE_MAX];
-} group_state;
 
 static void write_entry(gw_encoding *e, uint64_t index, gw_gcomp_chunk_kind kind, uint64_t book, size_t size,
                         uint32_t crc)
@@ -346,29 +303,32 @@ static void write_entry(gw_encoding *e, uint64_t index, gw_gcomp_chunk_kind kind
     e->offset += size;
 }
 
-/* Writes the chunk whose rounded values lie in the scratch. */
-static void encode_chunk(gw_encoding *e, group_state *group, uint64_t index, size_t len)
+static void encode_chunk(gw_encoding *e, group_state *group, uint64_t index, const gw_span *chunk)
 {
     const gw_kernels *k = &e->codec->kernels;
-    const size_t raw_size = gw_frame_raw_size(e->rule.dtype, len);
+    const size_t raw_size = gw_frame_raw_size(e->rule.dtype, chunk->len); /* a multiple of 16 */
     uint8_t *const dst = e->payload;
-    chunk_plan plan;
-    plan_chunk(e, &plan, len);
-
     const int is_owner = !e->info.installed && group->owner == UINT64_MAX;
     const size_t book_size = is_owner ? group->size : 0;
-    const size_t region = gw_round16(book_size + plan.size);
-    if (region >= raw_size) {
-        write_raw(e, len, dst);
+    const size_t others = book_size + 16; /* a CODED region is at least 16 bytes smaller than a RAW one */
+    const size_t limit = raw_size > others ? raw_size - others : 0;
+    int is_zero;
+    const size_t size = write_coded(e, chunk, dst + book_size, limit, &is_zero);
+    if (is_zero) {
+        write_entry(e, index, GW_GCOMP_CHUNK_ZERO, 0, 0, 0);
+        return;
+    }
+    if (size == 0) {
+        write_raw(e, chunk, dst);
         write_entry(e, index, GW_GCOMP_CHUNK_RAW, 0, raw_size, e->info.checksum ? k->crc32c(0, dst, raw_size) : 0);
         return;
     }
+    const size_t region = gw_round16(book_size + size);
     if (is_owner) {
         GW_MEMCPY(dst, group->bytes, book_size);
         group->owner = index;
     }
-    write_coded(e, &plan, dst + book_size);
-    GW_MEMSET(dst + book_size + plan.size, 0, region - book_size - plan.size);
+    GW_MEMSET(dst + book_size + size, 0, region - book_size - size);
     uint32_t crc = 0;
     if (e->info.checksum) {
         crc = k->crc32c(e->info.installed ? 0 : group->crc, dst + book_size, region - book_size);
@@ -380,15 +340,21 @@ void gw_encode_group(gw_encoding *e, uint64_t first, const uint8_t *values)
 {
     const uint32_t log2 = e->info.chunk_log2;
     const uint64_t group_first = first << log2;
+    const size_t size = gw_traits_of(e->rule.dtype)->size;
     const size_t group_len =
         (size_t)gw_min_u64(e->info.len - group_first, (uint64_t)gw_group_chunks(e->codec) << log2);
-    const int is_exact = e->codec->options.preset == GW_GCOMP_SMALL && !e->info.installed;
+    const gw_span span = span_of(e, group_first, values, group_len);
     group_state group = {UINT64_MAX, 0, 0, {0}};
 
     if (e->info.installed) {
         *e->scratch.book = e->codec->installed[e->codec->encode_with].book;
     } else {
-        build_group_book(e, group_first, group_len, values);
+        if (!build_group_book(e, &span)) {
+            for (size_t at = 0; at < group_len; at += (size_t)1 << log2) {
+                write_entry(e, first++, GW_GCOMP_CHUNK_ZERO, 0, 0, 0);
+            }
+            return;
+        }
         group.size = gw_codebook_size(e->scratch.book);
         gw_codebook_write(group.bytes, e->scratch.book);
         group.crc = e->info.checksum ? e->codec->kernels.crc32c(0, group.bytes, group.size) : 0;
@@ -397,18 +363,8 @@ void gw_encode_group(gw_encoding *e, uint64_t first, const uint8_t *values)
 
     for (size_t at = 0; at < group_len; at += (size_t)1 << log2, first++) {
         const size_t len = (size_t)gw_min_u64(group_len - at, (uint64_t)1 << log2);
-        uint32_t any;
-        if (is_exact) {
-            /* The survey has rounded exactly these values. */
-            any = e->scratch.book->length[GW_LABEL_ZERO] == 0 || e->scratch.tree->label_count > 1;
-        } else {
-            any = round_values(e, group_first, values, at, len, 0);
-        }
-        if (any == 0) {
-            write_entry(e, first, GW_GCOMP_CHUNK_ZERO, 0, 0, 0);
-        } else {
-            encode_chunk(e, &group, first, len);
-        }
+        const gw_span chunk = span_part(&span, at, len, size);
+        encode_chunk(e, &group, first, &chunk);
     }
 }
 

@@ -43,50 +43,64 @@ typedef struct gw_round_rule {
     uint32_t rank_hop;
 } gw_round_rule;
 
-/*
- * Flushes, cuts and rounds len values (docs/numerics.md section 3). bits[i] = the rounded value, 16-bit types in the low
- * half; bins[i] = its bin, see below; in derived mode keep[i] = M + 1 - drop (in explicit mode the level in the bin says it,
- * and what is in keep is nobody's business). Element i has absolute index `element` + i. Returns the OR of all bits (0: all are +0).
- * bits, bins and keep are workspace arrays; slop may be written.
- */
-typedef uint32_t gw_round_fn(uint32_t *bits, uint16_t *bins, uint8_t *keep, const void *values, const uint8_t *levels,
-                             size_t len, uint64_t element, const gw_round_rule *rule);
+/* Values to be encoded and what belongs to them: the caller's memory. */
+typedef struct gw_span {
+    const void *values;    /* len elements of the rule's dtype, any alignment */
+    const uint8_t *levels; /* their map bytes; not read if the rule says `constant` */
+    size_t len;
+    uint64_t element;      /* absolute index of the first value, for stochastic rounding */
+} gw_span;
+
+/* Flushes, cuts and rounds the values of a span (docs/numerics.md section 3) to out: len elements of the dtype, the
+ * caller's memory. */
+typedef void gw_round_fn(void *out, const gw_span *span, const gw_round_rule *rule);
 
 /* ---- split and entropy ------------------------------------------------------------------------------------------ */
 
-/* Bins: 4 * e + level, where level = drop / explicit step in explicit mode and 0 in derived mode. For fp32 and bf16 e = 0
- * has bin 0 for +0 and bin 1 for everything else; for fp16 +0 has bin 1023, and -0 the bin of infinity and NaN. */
+/* Bins: 4 * e + level of a rounded value, where level = drop / explicit step in explicit mode and 0 in derived mode. For fp32
+ * and bf16 e = 0 has bin 0 for +0 and bin 1 for everything else; for fp16 +0 has bin 1023, and -0 the bin of infinity and
+ * NaN. A bin says what a label says, but needs no window. */
 enum { GW_BINS = 1024, GW_BIN_FP16_ZERO = 1023 };
 
-/* Adds the bins of len values to count[GW_BINS]. bins is a workspace array. */
-typedef void gw_survey_fn(uint32_t *count, const uint16_t *bins, size_t len);
+/* Adds the bins of the rounded values whose index i in the span satisfies i mod period < 64 to count[GW_BINS]. period is a
+ * multiple of 64 and not 0; len < 2^20. */
+typedef void gw_survey_fn(uint32_t *count, const gw_span *span, size_t period, const gw_round_rule *rule);
 
-/* A codebook as the encoder sees it. Bins without a code have the rank of the escape. escape_rank is 256 if the codebook
- * has no escape: then every bin that occurs has a code. */
+/* Labels (docs/format.md section 3). */
+enum { GW_LABELS = 256, GW_LABEL_ZERO = 0, GW_LABEL_ESCAPE = 1 };
+
+/* A codebook as the encoder sees it. */
 typedef struct gw_ranker {
-    uint8_t rank[GW_BINS];
-    uint8_t keep[256]; /* by rank: zero and escape 0; others M + 1 - drop in explicit, 255 in derived mode */
-    uint32_t dtype;
-    uint32_t derived;
-    uint32_t escape_rank;
+    uint8_t rank[GW_LABELS]; /* by label; escape_rank for labels without a code. If there is no escape, such labels do not occur */
+    uint32_t base;           /* window of the labels; 0 in derived mode and for fp16 */
+    uint32_t escape_rank;    /* GW_NO_RANK if label 1 has no code */
 } gw_ranker;
 
+enum { GW_NO_RANK = 256 };
+
+/* Where a split leaves its digits and escapes. All are workspace arrays; slop is written behind what was appended. */
+typedef struct gw_digits {
+    uint8_t *plane[GW_PLANES_MAX];
+    size_t plane_len[GW_PLANES_MAX];
+    uint8_t *escape;
+    size_t escape_len;
+} gw_digits;
+
 /*
- * Splits rounded values into ranks and digits (docs/format.md section 3):
- *   ranks[i] = rank of bins[i]; count[r] (256 words, set, not added to) = how many values have rank r;
- *   plane[p][...] = the digits of plane p in value order, plane_len[p] their number; p = 0..3 are the digit planes, 4..6
- *   are R4, R2, R1, of which nothing is touched unless `derived` (plane_len is 0 then). A value keeps ranker->keep[rank]
- *   bits in explicit mode, keep[i] & ranker->keep[rank] in derived mode.
- * All arrays are workspace arrays; slop of ranks and planes may be written. len <= 2^15.
+ * Rounds the values of a span and splits them (docs/format.md section 3): ranks[i] = rank of value i. Each digit, a byte, is
+ * appended at plane[p] + plane_len[p]; p = 0..3 are the digit planes, 4..6 are R4, R2, R1, of which nothing is touched
+ * unless the rule says `derived`. A value whose rank is escape_rank has no digits; the rounded value is appended, as an element
+ * of the dtype, at escape + size * escape_len. +0 that has a code has neither. plane_len and escape_len move
+ * on. ranks is a workspace array, slop may be written. len <= 2^15. Returns 1 if a rounded value is not +0, else 0.
  */
-typedef void gw_split_fn(uint8_t *ranks, uint32_t *count, uint8_t *const plane[GW_PLANES_MAX],
-                         size_t plane_len[GW_PLANES_MAX], const uint32_t *bits, const uint16_t *bins,
-                         const uint8_t *keep, size_t len, const gw_ranker *ranker);
+typedef uint32_t gw_split_fn(uint8_t *ranks, gw_digits *digits, const gw_span *span, const gw_round_rule *rule,
+                             const gw_ranker *ranker);
 
 /*
  * Splits ranks at an inner node of the code tree. bitmap gets exactly gw_run_size(len, 1) bytes: bit i = (ranks[i] >=
  * pivot), padding zero. Ranks below the pivot go to left, the others to right, in order. Returns how many went right.
- * left and right may be NULL: those ranks are not wanted. Slop of left and right may be written.
+ * left and right may be NULL: those ranks are not wanted. left may be `ranks` itself: what lies there is overwritten, never
+ * ahead of what was read. Slop of left and right may be written (so, in place, up to GW_SLOP bytes behind ranks[len)).
  */
 typedef size_t gw_partition_fn(uint8_t *left, uint8_t *right, uint8_t *bitmap, const uint8_t *ranks, size_t len,
                                uint8_t pivot);

@@ -1,5 +1,6 @@
 /*
- * Precision, first stage of an encode: flush, look up how many mantissa bits a value may lose, round.
+ * Precision, first stage of an encode: flush, look up how many mantissa bits a value may lose, round. Survey and split
+ * round their values here, too, a block at a time.
  *
  * One loop serves every dtype, rounding and source of drops; the switch at the end instantiates it with those three as
  * constants, so that no value pays for a choice that is the same for all of them. What differs from value to value is
@@ -8,8 +9,9 @@
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
+#include "scalar/round_block.h"
+
 #include "core/bins.h"
-#include "core/kernels.h"
 #include "core/philox.h"
 
 /* Where the drop of a value comes from. */
@@ -157,7 +159,7 @@ GW_TEMPLATE uint32_t round_range(uint32_t *restrict bits, uint16_t *restrict bin
 
 #define ROUND_CASE(dtype, rounding, source)                                                                            \
     case ((dtype) * 4 + (rounding)) * 4 + (source):                                                                    \
-        return round_range(bits, bins, keep, (const uint8_t *)values, levels, len, element, rule, (dtype), (rounding), (source))
+        return round_range(bits, bins, keep, values, levels, len, element, rule, (dtype), (rounding), (source))
 
 #define ROUND_CASES(dtype)                                                                                             \
     ROUND_CASE(dtype, GW_GCOMP_TRUNCATE, FROM_CONSTANT);                                                               \
@@ -170,9 +172,15 @@ GW_TEMPLATE uint32_t round_range(uint32_t *restrict bits, uint16_t *restrict bin
     ROUND_CASE(dtype, GW_GCOMP_STOCHASTIC, FROM_OWN_QUARTER);                                                          \
     ROUND_CASE(dtype, GW_GCOMP_STOCHASTIC, FROM_DERIVED_QUARTER)
 
-uint32_t gw_round_scalar(uint32_t *bits, uint16_t *bins, uint8_t *keep, const void *values, const uint8_t *levels,
-                         size_t len, uint64_t element, const gw_round_rule *rule)
+uint32_t gw_round_block_scalar(gw_rounded *rounded, const gw_span *span, size_t at, size_t len,
+                               const gw_round_rule *rule)
 {
+    uint32_t *const bits = rounded->bits;
+    uint16_t *const bins = rounded->bins;
+    uint8_t *const keep = rounded->keep;
+    const uint8_t *const values = (const uint8_t *)span->values + at * gw_traits_of(rule->dtype)->size;
+    const uint8_t *const levels = rule->constant ? NULL : span->levels + at;
+    const uint64_t element = span->element + at;
     const uint32_t source =
         rule->constant ? FROM_CONSTANT : rule->derived ? FROM_DERIVED_QUARTER : FROM_OWN_QUARTER;
     switch ((rule->dtype * 4 + rule->rounding) * 4 + source) {
@@ -181,5 +189,23 @@ uint32_t gw_round_scalar(uint32_t *bits, uint16_t *bins, uint8_t *keep, const vo
         ROUND_CASES(GW_FP16);
     default:
         return 0;
+    }
+}
+
+void gw_round_scalar(void *out, const gw_span *span, const gw_round_rule *rule)
+{
+    const size_t size = gw_traits_of(rule->dtype)->size;
+    uint8_t *dst = (uint8_t *)out;
+    gw_rounded block;
+    for (size_t at = 0; at < span->len; at += GW_BLOCK_LEN) {
+        const size_t len = span->len - at < GW_BLOCK_LEN ? span->len - at : GW_BLOCK_LEN;
+        gw_round_block_scalar(&block, span, at, len, rule);
+        for (size_t i = 0; i < len; i++, dst += size) {
+            if (size == 4) {
+                gw_store32(dst, block.bits[i]);
+            } else {
+                gw_store16(dst, (uint16_t)block.bits[i]);
+            }
+        }
     }
 }

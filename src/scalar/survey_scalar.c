@@ -1,13 +1,21 @@
 /*
- * Survey: counts bins. It needs no window, so it can run before the codebook's base is known.
+ * Survey: rounds values, all or a sample, and counts their bins. It needs no window, so it can run before the
+ * codebook's base is known.
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
-#include "core/kernels.h"
+#include "scalar/round_block.h"
 
-void gw_survey_scalar(uint32_t *count, const uint16_t *bins, size_t len)
+void gw_survey_scalar(uint32_t *count, const gw_span *span, size_t period, const gw_round_rule *rule)
 {
-    for (size_t i = 0; i < len; i++) {
-        count[bins[i]]++;
+    const size_t run = period == 64 ? GW_BLOCK_LEN : 64;
+    const size_t step = period == 64 ? GW_BLOCK_LEN : period;
+    gw_rounded block;
+    for (size_t at = 0; at < span->len; at += step) {
+        const size_t len = span->len - at < run ? span->len - at : run;
+        gw_round_block_scalar(&block, span, at, len, rule);
+        for (size_t i = 0; i < len; i++) {
+            count[block.bins[i]]++;
+        }
     }
 }

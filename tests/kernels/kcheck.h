@@ -219,10 +219,24 @@ void kc_levels(kc_rng *rng, uint8_t *dst, size_t len, unsigned pattern);
 void kc_round_rule(kc_rng *rng, gw_round_rule *rule, uint32_t dtype, uint32_t rounding, uint32_t derived,
                    uint32_t constant, uint32_t strict, uint32_t near);
 
-/* Rounded values as the stages behind rounding see them: random options, pattern, and scalar rounding.
- * Returns the bits' OR. bits, bins and keep have room for len and slop. */
-uint32_t kc_rounded(kc_rng *rng, uint32_t *bits, uint16_t *bins, uint8_t *keep, size_t len, uint32_t dtype,
-                    uint32_t derived, unsigned pattern);
+/* A span of random values and map bytes under a random rule, in kc_plain(0) and kc_plain(1). Map bytes are missing where
+ * the rule does not need them. */
+gw_span kc_span(kc_rng *rng, gw_round_rule *rule, size_t len, uint32_t dtype, uint32_t derived, unsigned pattern);
+
+/* Gradients and levels under an explicit nearest-even rule that cuts some of them, for timing. */
+gw_span kc_bench_span(gw_round_rule *rule, size_t len);
+
+/* The same span in guarded memory. */
+gw_span kc_span_in(kc_test *t, const gw_span *span, const gw_round_rule *rule, kc_place place);
+
+/* Rounding by a model that searches the neighbours on the coarser grid instead of adding and masking. */
+typedef struct kc_rounded {
+    uint32_t bits;
+    uint16_t bin;
+    uint8_t keep; /* M + 1 - drop; derived: of the rounded value */
+} kc_rounded;
+
+kc_rounded kc_model_round(const gw_round_rule *rule, const gw_span *span, size_t index);
 
 /* What a codebook knows of a bin with a label of its own: exponent field in place and kept bits (both 0
  * for zero). Returns 0 for the other bins, which are always escaped. */

@@ -74,14 +74,21 @@ static void fill_joiner(gw_joiner *joiner, const gw_round_rule *rule, uint32_t b
     memcpy(joiner->floor, rule->floor, sizeof joiner->floor);
 }
 
-/* Labels for random bins that occur in the values, the escape for all others: a ranker whose ranks are labels. */
-static void make_tables(kc_rng *rng, gw_ranker *ranker, gw_joiner *joiner, const uint16_t *bins, size_t len,
-                        const gw_round_rule *rule)
+/* Rounded values; returns their largest exponent. */
+static uint32_t round_all(uint32_t *bits, const gw_span *span, const gw_round_rule *rule)
 {
     uint32_t largest = 0;
-    for (size_t i = 0; i < len; i++) {
-        largest = bins[i] < 4u * 255 && bins[i] / 4u > largest ? bins[i] / 4u : largest;
+    for (size_t i = 0; i < span->len; i++) {
+        const kc_rounded v = kc_model_round(rule, span, i);
+        bits[i] = v.bits;
+        largest = v.bin < 4u * 255 && v.bin / 4u > largest ? v.bin / 4u : largest;
     }
+    return largest;
+}
+
+/* Codes for random labels, the escape for all others: a ranker whose ranks are labels. */
+static void make_tables(kc_rng *rng, gw_ranker *ranker, gw_joiner *joiner, uint32_t largest, const gw_round_rule *rule)
+{
     const uint32_t base = kc_below(rng, 4) == 0 ? kc_below(rng, 192) : largest < 59 ? 0 : largest - 59;
     fill_joiner(joiner, rule, base > 191 ? 191 : base);
     memset(ranker, 0, sizeof *ranker);
@@ -89,15 +96,11 @@ static void make_tables(kc_rng *rng, gw_ranker *ranker, gw_joiner *joiner, const
     const uint32_t coded_of_ten = kc_below(rng, 4) == 0 ? kc_below(rng, 10) : 9;
     for (uint32_t bin = 0; bin < GW_BINS; bin++) {
         const uint8_t label = label_of(bin, rule->dtype, rule->derived, joiner->base);
-        uint32_t exponent;
         if (label != 1 && kc_below(rng, 10) <= coded_of_ten) {
-            (void)kc_label_of_bin(bin, rule->dtype, rule->derived, &exponent, &ranker->keep[label]);
-            ranker->keep[label] = rule->derived && label != 0 ? 255 : ranker->keep[label];
-            ranker->rank[bin] = label;
+            ranker->rank[label] = label;
         }
     }
-    ranker->dtype = rule->dtype;
-    ranker->derived = rule->derived;
+    ranker->base = joiner->base;
     ranker->escape_rank = 1;
 }
 
@@ -181,13 +184,11 @@ static void body(kc_test *t)
     const unsigned kind = s->config / 3 % LEVEL_KINDS, planes = s->config / 9;
     const gw_traits *traits = gw_traits_of(dtype);
     const size_t cell = traits->size;
-    uint8_t *values = kc_plain(0), *levels = kc_plain(1), *keep = kc_plain(2), *labels = kc_plain(3);
+    uint8_t *values = kc_plain(0), *levels = kc_plain(1), *labels = kc_plain(3);
     uint8_t *escape = kc_plain(4);
     uint32_t *bits = kc_u32(kc_plain(6));
-    uint16_t *bins = kc_u16(kc_plain(16));
     uint8_t *plane[GW_PLANES_MAX];
-    size_t plane_len[GW_PLANES_MAX];
-    uint32_t count[256];
+    gw_digits digits = {{NULL}, {0}, kc_plain(4), 0};
     gw_round_rule rule;
     gw_ranker ranker;
     gw_joiner joiner;
@@ -205,11 +206,13 @@ static void body(kc_test *t)
     const uint32_t near = s->len == 0 ? 0 : dtype == GW_FP32 ? gw_load32(values) : gw_load16(values);
     kc_round_rule(rng, &rule, dtype, kc_below(rng, 3), kind != EXPLICIT, kind == CONSTANT, kc_below(rng, 2),
                   near);
-    gw_round_scalar(bits, bins, keep, values, levels, s->len, 0, &rule);
+    const gw_span span = {values, levels, s->len, 0};
+    const uint32_t largest = round_all(bits, &span, &rule);
     if (planes == PLANES_MATCH) {
-        make_tables(rng, &ranker, &joiner, bins, s->len, &rule);
-        gw_split_scalar(labels, count, plane, plane_len, bits, bins, keep, s->len, &ranker);
-        pack_r1(plane, plane_len);
+        make_tables(rng, &ranker, &joiner, largest, &rule);
+        memcpy(digits.plane, plane, sizeof plane);
+        gw_split_scalar(labels, &digits, &span, &rule, &ranker);
+        pack_r1(plane, digits.plane_len);
     } else {
         fill_joiner(&joiner, &rule, kc_below(rng, 192));
         const uint8_t often = kc_below(rng, 4) == 0 ? 1 : random_label(rng, &joiner);
@@ -262,8 +265,7 @@ static void body(kc_test *t)
     compare(t, &expected, &got, planes, cell);
     if (t->is_reference && planes == PLANES_MATCH) {
         check_inverse(t, &got, bits, labels);
-        kc_equal(t, KC_MODEL, "plane_len", plane_len, got.joined->plane_len, GW_PLANES_MAX,
-                 sizeof plane_len[0]);
+        kc_equal(t, KC_MODEL, "plane_len", digits.plane_len, got.joined->plane_len, GW_PLANES_MAX, sizeof(size_t));
     }
 }
 
@@ -277,10 +279,8 @@ static void bench_join(kc_test *t)
     kc_rng rng = {1};
     const size_t len = t->kernel->bench_len;
     uint32_t *bits = kc_u32(kc_plain(6));
-    uint16_t *bins = kc_u16(kc_plain(16));
     uint8_t *plane[GW_PLANES_MAX];
-    size_t plane_len[GW_PLANES_MAX];
-    uint32_t count[256];
+    gw_digits digits = {{NULL}, {0}, kc_plain(4), 0};
     gw_round_rule rule;
     gw_ranker ranker;
     gw_joiner joiner;
@@ -292,10 +292,11 @@ static void bench_join(kc_test *t)
     kc_levels(&rng, kc_plain(1), len, 4);
     kc_round_rule(&rng, &rule, GW_FP32, GW_GCOMP_NEAREST, 0, 0, 0, gw_load32(kc_plain(0)));
     rule.drop_base = 4 * 116 - 100;
-    gw_round_scalar(bits, bins, kc_plain(2), kc_plain(0), kc_plain(1), len, 0, &rule);
-    make_tables(&rng, &ranker, &joiner, bins, len, &rule);
-    gw_split_scalar(kc_plain(3), count, plane, plane_len, bits, bins, kc_plain(2), len, &ranker);
-    pack_r1(plane, plane_len);
+    const gw_span span = {kc_plain(0), kc_plain(1), len, 0};
+    make_tables(&rng, &ranker, &joiner, round_all(bits, &span, &rule), &rule);
+    memcpy(digits.plane, plane, sizeof plane);
+    gw_split_scalar(kc_plain(3), &digits, &span, &rule, &ranker);
+    pack_r1(plane, digits.plane_len);
     join_call call = {(gw_join_fn *)t->fn,
                       kc_plain(14),
                       &joined,

@@ -54,14 +54,12 @@ static uint32_t crc_reads_before_start(uint32_t crc, const uint8_t *src, size_t 
 }
 
 /* A load of a whole vector of map bytes. */
-static uint32_t round_reads_levels_past_end(uint32_t *bits, uint16_t *bins, uint8_t *keep, const void *values,
-                                            const uint8_t *levels, size_t len, uint64_t element,
-                                            const gw_round_rule *rule)
+static void round_reads_levels_past_end(void *out, const gw_span *span, const gw_round_rule *rule)
 {
-    if (len > 0 && !rule->constant) {
-        read_byte(levels + (len | 15));
+    if (span->len > 0 && !rule->constant) {
+        read_byte(span->levels + (span->len | 15));
     }
-    return gw_round_scalar(bits, bins, keep, values, levels, len, element, rule);
+    gw_round_scalar(out, span, rule);
 }
 
 static size_t merge_reads_past_slop(uint8_t *out, gw_child left, gw_child right, const uint8_t *bitmap,
@@ -126,15 +124,28 @@ static void pack_writes_input(uint8_t *dst, const uint8_t *digits, size_t len, u
     }
 }
 
-static void split_touches_unused_plane(uint8_t *ranks, uint32_t *count, uint8_t *const plane[GW_PLANES_MAX],
-                                       size_t plane_len[GW_PLANES_MAX], const uint32_t *bits,
-                                       const uint16_t *bins, const uint8_t *keep, size_t len,
-                                       const gw_ranker *ranker)
+static uint32_t split_touches_unused_plane(uint8_t *ranks, gw_digits *digits, const gw_span *span,
+                                           const gw_round_rule *rule, const gw_ranker *ranker)
 {
-    gw_split_scalar(ranks, count, plane, plane_len, bits, bins, keep, len, ranker);
-    if (!ranker->derived && len > 0) {
-        spoil(plane[5]);
+    const uint32_t any = gw_split_scalar(ranks, digits, span, rule, ranker);
+    if (!rule->derived && span->len > 0) {
+        spoil(digits->plane[5] + digits->plane_len[5]);
     }
+    return any;
+}
+
+/* A compress that stores a whole vector behind what the plane had before, not behind what it has now. */
+static uint32_t split_overwrites_what_was_there(uint8_t *ranks, gw_digits *digits, const gw_span *span,
+                                                const gw_round_rule *rule, const gw_ranker *ranker)
+{
+    gw_digits fresh = *digits;
+    memset(fresh.plane_len, 0, sizeof fresh.plane_len);
+    const uint32_t any = gw_split_scalar(ranks, &fresh, span, rule, ranker);
+    for (unsigned p = 0; p < GW_PLANES_MAX; p++) {
+        digits->plane_len[p] += fresh.plane_len[p];
+    }
+    digits->escape_len = fresh.escape_len;
+    return any;
 }
 
 static void join_reads_missing_escapes(void *dst, gw_joined *joined, uint16_t *place, const uint8_t *labels,
@@ -186,37 +197,33 @@ static void add_keeps_nan_payload(void *out, const void *accumulator, const void
 }
 
 /* -0 of strict mode loses its sign. */
-static uint32_t round_loses_minus_zero(uint32_t *bits, uint16_t *bins, uint8_t *keep, const void *values,
-                                       const uint8_t *levels, size_t len, uint64_t element,
-                                       const gw_round_rule *rule)
+static void round_loses_minus_zero(void *out, const gw_span *span, const gw_round_rule *rule)
 {
-    const uint32_t any = gw_round_scalar(bits, bins, keep, values, levels, len, element, rule);
-    for (size_t i = 0; i < len && rule->dtype == GW_FP16; i++) {
-        bits[i] = bits[i] == 0x8000 ? 0 : bits[i];
+    uint8_t *p = (uint8_t *)out;
+    gw_round_scalar(out, span, rule);
+    for (size_t i = 0; i < span->len && rule->dtype == GW_FP16; i++) {
+        gw_store16(p + 2 * i, gw_load16(p + 2 * i) == 0x8000 ? 0 : gw_load16(p + 2 * i));
     }
-    return any;
 }
 
 /* A signalling NaN comes back quiet, as from a register of floats. */
-static uint32_t round_quiets_nan(uint32_t *bits, uint16_t *bins, uint8_t *keep, const void *values,
-                                 const uint8_t *levels, size_t len, uint64_t element,
-                                 const gw_round_rule *rule)
+static void round_quiets_nan(void *out, const gw_span *span, const gw_round_rule *rule)
 {
-    const uint32_t any = gw_round_scalar(bits, bins, keep, values, levels, len, element, rule);
-    for (size_t i = 0; i < len && rule->dtype == GW_FP32; i++) {
-        if ((bits[i] & 0x7fffffff) == 0x7f800001) {
-            bits[i] |= 0x00400000;
+    uint8_t *p = (uint8_t *)out;
+    gw_round_scalar(out, span, rule);
+    for (size_t i = 0; i < span->len && rule->dtype == GW_FP32; i++) {
+        if ((gw_load32(p + 4 * i) & 0x7fffffff) == 0x7f800001) {
+            gw_store32(p + 4 * i, gw_load32(p + 4 * i) | 0x00400000);
         }
     }
-    return any;
 }
 
 /* The Philox counter's second word is forgotten. */
-static uint32_t round_forgets_high_counter(uint32_t *bits, uint16_t *bins, uint8_t *keep, const void *values,
-                                           const uint8_t *levels, size_t len, uint64_t element,
-                                           const gw_round_rule *rule)
+static void round_forgets_high_counter(void *out, const gw_span *span, const gw_round_rule *rule)
 {
-    return gw_round_scalar(bits, bins, keep, values, levels, len, element & 0x3ffffffffu, rule);
+    gw_span low = *span;
+    low.element &= 0x3ffffffffu;
+    gw_round_scalar(out, &low, rule);
 }
 
 static size_t merge_overflows_count(uint8_t *out, gw_child left, gw_child right, const uint8_t *bitmap,
@@ -281,30 +288,73 @@ static size_t partition_wrong_count(uint8_t *left, uint8_t *right, uint8_t *bitm
     return len > 32700 ? right_len - 1 : right_len;
 }
 
-static void survey_sets(uint32_t *count, const uint16_t *bins, size_t len)
+/* Loads the next vector only after it has stored this one further ahead than allowed. */
+static size_t partition_wrong_in_place(uint8_t *left, uint8_t *right, uint8_t *bitmap, const uint8_t *ranks, size_t len,
+                                       uint8_t pivot)
+{
+    if (left == ranks && len > 64) {
+        left[64] = 0;
+    }
+    return gw_partition_scalar(left, right, bitmap, ranks, len, pivot);
+}
+
+static void survey_sets(uint32_t *count, const gw_span *span, size_t period, const gw_round_rule *rule)
 {
     memset(count, 0, GW_BINS * sizeof *count);
-    gw_survey_scalar(count, bins, len);
+    gw_survey_scalar(count, span, period, rule);
 }
 
 /* Two equal bins in one vector are counted once. */
-static void survey_loses_conflicts(uint32_t *count, const uint16_t *bins, size_t len)
+static void survey_loses_conflicts(uint32_t *count, const gw_span *span, size_t period, const gw_round_rule *rule)
 {
-    for (size_t i = 0; i < len; i++) {
-        if (i % 16 == 0 || bins[i] != bins[i - 1]) {
-            count[bins[i]]++;
-        }
+    uint32_t own[GW_BINS] = {0};
+    gw_survey_scalar(own, span, period, rule);
+    for (size_t i = 0; i < GW_BINS; i++) {
+        count[i] += own[i] > 100 ? own[i] - 1 : own[i];
     }
 }
 
-static void split_depends_on_slop(uint8_t *ranks, uint32_t *count, uint8_t *const plane[GW_PLANES_MAX],
-                                  size_t plane_len[GW_PLANES_MAX], const uint32_t *bits, const uint16_t *bins,
-                                  const uint8_t *keep, size_t len, const gw_ranker *ranker)
+/* The run that the span's end cuts is left out. */
+static void survey_forgets_last_run(uint32_t *count, const gw_span *span, size_t period, const gw_round_rule *rule)
 {
-    gw_split_scalar(ranks, count, plane, plane_len, bits, bins, keep, len, ranker);
-    if (len % 16 != 0 && bins[len] % 4 == 3) {
-        count[7]++;
+    gw_span cut = *span;
+    if (period > 64 && cut.len % period < 64) {
+        cut.len -= cut.len % period;
     }
+    gw_survey_scalar(count, &cut, period, rule);
+}
+
+static uint32_t split_depends_on_slop(uint8_t *ranks, gw_digits *digits, const gw_span *span,
+                                      const gw_round_rule *rule, const gw_ranker *ranker)
+{
+    const uint8_t slop = digits->plane[0][digits->plane_len[0] + span->len];
+    const uint32_t any = gw_split_scalar(ranks, digits, span, rule, ranker);
+    if (span->len % 16 != 0 && slop % 4 == 3) {
+        ranks[0] ^= 1;
+    }
+    return any;
+}
+
+/* Rounded up into the next octave, but looked up under the old one. */
+static uint32_t split_keeps_old_exponent(uint8_t *ranks, gw_digits *digits, const gw_span *span,
+                                         const gw_round_rule *rule, const gw_ranker *ranker)
+{
+    const uint32_t any = gw_split_scalar(ranks, digits, span, rule, ranker);
+    for (size_t i = 0; i < span->len && rule->dtype == GW_FP32; i++) {
+        const uint8_t *p = (const uint8_t *)span->values + 4 * i;
+        const kc_rounded v = kc_model_round(rule, span, i);
+        if ((gw_load32(p) ^ v.bits) >> 23 == 1 && v.bin >= 4) {
+            ranks[i] ^= 1;
+        }
+    }
+    return any;
+}
+
+static uint32_t split_never_sees_zero(uint8_t *ranks, gw_digits *digits, const gw_span *span,
+                                                  const gw_round_rule *rule, const gw_ranker *ranker)
+{
+    (void)gw_split_scalar(ranks, digits, span, rule, ranker);
+    return span->len > 0;
 }
 
 /* Fills the output before it has read the accumulator that lies there. */
@@ -424,6 +474,11 @@ static const bad_kernel bad_kernels[] = {
     {"writes past the slop of an output", "unpack", (kc_fn)unpack_writes_past_slop, KC_CANARY | KC_CRASH, 0},
     {"writes into an input", "pack", (kc_fn)pack_writes_input, KC_CANARY, 0},
     {"touches a plane that is not used", "split", (kc_fn)split_touches_unused_plane, KC_CANARY, 0},
+    {"overwrites digits that were there", "split", (kc_fn)split_overwrites_what_was_there,
+     KC_CANARY | KC_CRASH | KC_OUTPUT, 0},
+    {"ignores a carry into the exponent", "split", (kc_fn)split_keeps_old_exponent, KC_OUTPUT, 0},
+    {"does not notice that all is zero", "split", (kc_fn)split_never_sees_zero, KC_OUTPUT, 0},
+    {"forgets the last run of a sample", "survey", (kc_fn)survey_forgets_last_run, KC_OUTPUT, 0},
     {"reads escapes that are missing", "join", (kc_fn)join_reads_missing_escapes, KC_CRASH, 0},
     {"writes a whole vector of places", "join", (kc_fn)join_writes_whole_vector_of_places, KC_CANARY, 0},
     {"wrong in the tail only", "add_bf16", (kc_fn)add_wrong_in_tail, KC_OUTPUT, 0},
@@ -437,6 +492,7 @@ static const bad_kernel bad_kernels[] = {
     {"forgets half of a large table", "unpack", (kc_fn)unpack_forgets_half_of_table, KC_OUTPUT, 0},
     {"ignores the last padding byte", "unpack", (kc_fn)unpack_ignores_high_padding, KC_OUTPUT, 0},
     {"compares wrongly at one pivot", "partition", (kc_fn)partition_wrong_at_pivot, KC_OUTPUT, 0},
+    {"is wrong in place", "partition", (kc_fn)partition_wrong_in_place, KC_OUTPUT, 0},
     {"leaves padding unset", "partition", (kc_fn)partition_leaves_padding, KC_OUTPUT, 0},
     {"returns a wrong count for long runs", "partition", (kc_fn)partition_wrong_count, KC_OUTPUT, 0},
     {"sets instead of adding", "survey", (kc_fn)survey_sets, KC_OUTPUT, 0},

@@ -1,5 +1,5 @@
 /*
- * Survey: bins are counted on top of what is there.
+ * Survey: bins of rounded values, all or a sample, are counted on top of what is there.
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
@@ -12,43 +12,38 @@ KC_SELECT(survey);
 typedef struct survey_call {
     gw_survey_fn *fn;
     uint32_t *count;
-    const uint16_t *bins;
-    size_t len;
+    const gw_span *span;
+    size_t period;
+    const gw_round_rule *rule;
 } survey_call;
 
 static void call_survey(void *context)
 {
     const survey_call *c = (const survey_call *)context;
-    c->fn(c->count, c->bins, c->len);
+    c->fn(c->count, c->span, c->period, c->rule);
 }
 
 static void body(kc_test *t)
 {
     const kc_shape *s = &t->shape;
-    uint16_t *bins = kc_u16(kc_plain(0));
+    const uint32_t dtype = 1 + s->config % 3, derived = s->config / 3;
+    const size_t period = 64 * (kc_below(&t->rng, 2) == 0 ? 1 : 1 + (size_t)kc_below(&t->rng, 16));
     uint32_t before[GW_BINS], expected_count[GW_BINS];
-
-    if (s->config < 6) {
-        kc_rounded(&t->rng, kc_u32(kc_plain(1)), bins, kc_plain(2), s->len, 1 + s->config % 3, s->config / 3,
-                   s->pattern);
-    } else { /* all bins, a few, or one: counters that are counted up again before they are stored */
-        const uint32_t few = s->pattern % 3 == 0 ? GW_BINS : s->pattern % 3 == 1 ? 4 : 1;
-        const uint32_t first = kc_below(&t->rng, GW_BINS + 1 - few);
-        for (size_t i = 0; i < s->len; i++) {
-            bins[i] = (uint16_t)(first + kc_below(&t->rng, few));
-        }
-    }
+    gw_round_rule rule;
+    const gw_span span = kc_span(&t->rng, &rule, s->len, dtype, derived, s->pattern);
     for (size_t i = 0; i < GW_BINS; i++) {
-        before[i] =
-            (uint32_t)kc_random(&t->rng) >> kc_below(&t->rng, 32); /* counts may wrap: no special case */
+        before[i] = (uint32_t)kc_random(&t->rng) >> kc_below(&t->rng, 32); /* counts may wrap: no special case */
     }
     memcpy(expected_count, before, sizeof before);
-    kc_describe(t, "config %u, %s", s->config, kc_value_pattern_name(s->pattern));
+    kc_describe(t, "dtype %u, rounding %u, derived %u, constant %u, strict %u, cap %u, drop_base %d, period %zu, %s",
+                dtype, rule.rounding, derived, rule.constant, rule.strict, rule.cap, rule.drop_base, period,
+                kc_value_pattern_name(s->pattern));
 
-    survey_call expected = {(gw_survey_fn *)t->reference, expected_count, bins, s->len};
+    survey_call expected = {(gw_survey_fn *)t->reference, expected_count, &span, period, &rule};
     survey_call got = expected;
+    const gw_span guarded = kc_span_in(t, &span, &rule, s->src);
     got.fn = (gw_survey_fn *)t->fn;
-    got.bins = kc_u16(kc_in(t, "bins", bins, 2 * s->len, GW_SLOP, s->src, 2));
+    got.span = &guarded;
     got.count = kc_u32(kc_inout(t, "count", before, sizeof before, 0, s->dst, 4));
     if (!kc_guarded(t, call_survey, &expected) || !kc_guarded(t, call_survey, &got)) {
         return;
@@ -57,7 +52,9 @@ static void body(kc_test *t)
     kc_equal(t, KC_OUTPUT, "count", expected_count, got.count, GW_BINS, 4);
     if (t->is_reference) {
         for (size_t i = s->len; i-- > 0;) {
-            before[bins[i]]++;
+            if (i % period < 64) {
+                before[kc_model_round(&rule, &span, i).bin]++;
+            }
         }
         kc_equal(t, KC_MODEL, "count", before, got.count, GW_BINS, 4);
     }
@@ -65,16 +62,15 @@ static void body(kc_test *t)
 
 static void test_survey(kc_test *t)
 {
-    kc_walk(t, 7, KC_VALUE_PATTERNS, body);
+    kc_walk(t, 6, KC_VALUE_PATTERNS, body);
 }
 
 static void bench_survey(kc_test *t)
 {
-    kc_rng rng = {1};
     uint32_t count[GW_BINS] = {0};
-    kc_rounded(&rng, kc_u32(kc_plain(1)), kc_u16(kc_plain(0)), kc_plain(2), t->kernel->bench_len, GW_FP32, 0,
-               9);
-    survey_call call = {(gw_survey_fn *)t->fn, count, kc_u16(kc_plain(0)), t->kernel->bench_len};
+    gw_round_rule rule;
+    const gw_span span = kc_bench_span(&rule, t->kernel->bench_len);
+    survey_call call = {(gw_survey_fn *)t->fn, count, &span, 64, &rule};
     kc_bench(t, call_survey, &call);
 }
 

@@ -86,6 +86,7 @@ static void partition_body(kc_test *t)
 {
     const kc_shape *s = &t->shape;
     const int has_left = (s->config & 1) == 0, has_right = (s->config & 2) == 0;
+    const int in_place = has_left && (s->config & 4) != 0;
     const size_t bitmap_size = gw_run_size(s->len, 1);
     uint8_t *ranks = kc_plain(0);
     static const uint8_t pivots[4] = {1, 128, 255, 2};
@@ -101,8 +102,8 @@ static void partition_body(kc_test *t)
                                                     : pivot - 1u - distance % pivot);
         left_len += ranks[i] < pivot;
     }
-    kc_describe(t, "pivot %u, %s left, %s right, %s", pivot, has_left ? "a" : "no", has_right ? "a" : "no",
-                split_name(s->pattern));
+    kc_describe(t, "pivot %u, %s left%s, %s right, %s", pivot, has_left ? "a" : "no", in_place ? " in place" : "",
+                has_right ? "a" : "no", split_name(s->pattern));
 
     partition_call expected = {(gw_partition_fn *)t->reference,
                                has_left ? kc_plain(1) : NULL,
@@ -114,8 +115,13 @@ static void partition_body(kc_test *t)
                                0};
     partition_call got = expected;
     got.fn = (gw_partition_fn *)t->fn;
-    got.ranks = kc_in(t, "ranks", ranks, s->len, GW_SLOP, s->src, 1);
-    got.left = has_left ? kc_out(t, "left", left_len, GW_SLOP, kc_place_other(t), 1) : NULL;
+    if (in_place) {
+        got.left = kc_inout(t, "ranks", ranks, s->len, GW_SLOP, s->src, 1);
+        got.ranks = got.left;
+    } else {
+        got.ranks = kc_in(t, "ranks", ranks, s->len, GW_SLOP, s->src, 1);
+        got.left = has_left ? kc_out(t, "left", left_len, GW_SLOP, kc_place_other(t), 1) : NULL;
+    }
     got.right = has_right ? kc_out(t, "right", s->len - left_len, GW_SLOP, kc_place_other(t), 1) : NULL;
     got.bitmap = kc_out(t, "bitmap", bitmap_size, 0, s->dst, 1);
     if (!kc_guarded(t, call_partition, &expected) || !kc_guarded(t, call_partition, &got)) {
@@ -134,7 +140,7 @@ static void partition_body(kc_test *t)
 
 static void test_partition(kc_test *t)
 {
-    kc_walk(t, 4, SPLIT_PATTERNS, partition_body);
+    kc_walk(t, 8, SPLIT_PATTERNS, partition_body);
 }
 
 static void bench_partition(kc_test *t)

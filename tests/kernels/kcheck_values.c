@@ -249,15 +249,41 @@ int kc_label_of_bin(uint32_t bin, uint32_t dtype, uint32_t derived, uint32_t *ex
     return 1;
 }
 
-uint32_t kc_rounded(kc_rng *rng, uint32_t *bits, uint16_t *bins, uint8_t *keep, size_t len, uint32_t dtype,
-                    uint32_t derived, unsigned pattern)
+gw_span kc_span(kc_rng *rng, gw_round_rule *rule, size_t len, uint32_t dtype, uint32_t derived, unsigned pattern)
 {
-    static uint8_t values[4 * KC_LEN_MAX];
-    static uint8_t levels[KC_LEN_MAX];
-    gw_round_rule rule;
+    uint8_t *values = kc_plain(0), *levels = kc_plain(1);
     kc_values(rng, values, dtype, len, pattern);
     kc_levels(rng, levels, len, kc_below(rng, KC_LEVEL_PATTERNS));
     const uint32_t near = len == 0 ? 0 : dtype == GW_FP32 ? gw_load32(values) : gw_load16(values);
-    kc_round_rule(rng, &rule, dtype, kc_below(rng, 3), derived, kc_below(rng, 2), kc_below(rng, 2), near);
-    return gw_round_scalar(bits, bins, keep, values, levels, len, kc_random(rng), &rule);
+    const uint32_t constant = kc_below(rng, 4) == 0, strict = kc_below(rng, 2);
+    kc_round_rule(rng, rule, dtype, kc_below(rng, 3), derived, constant, strict, near);
+    /* Element numbers around 2^34, where the Philox counter carries into its second word, and others. */
+    uint64_t element = kc_random(rng) >> kc_below(rng, 60);
+    if (kc_below(rng, 4) == 0) {
+        element = ((uint64_t)1 << 34) - kc_below(rng, 80);
+    }
+    const gw_span span = {values, constant ? NULL : levels, len, element};
+    return span;
+}
+
+gw_span kc_span_in(kc_test *t, const gw_span *span, const gw_round_rule *rule, kc_place place)
+{
+    gw_span copy = *span;
+    copy.values = kc_in(t, "values", span->values, span->len * gw_traits_of(rule->dtype)->size, 0, place, 1);
+    if (span->levels != NULL) {
+        copy.levels = kc_in(t, "levels", span->levels, span->len, 0, kc_place_other(t), 1);
+    }
+    return copy;
+}
+
+gw_span kc_bench_span(gw_round_rule *rule, size_t len)
+{
+    kc_rng rng = {1};
+    kc_values(&rng, kc_plain(0), GW_FP32, len, GRADIENT);
+    kc_levels(&rng, kc_plain(1), len, 4);
+    kc_round_rule(&rng, rule, GW_FP32, GW_GCOMP_NEAREST, 0, 0, 0, gw_load32(kc_plain(0)));
+    rule->cap = 18;
+    rule->drop_base = 4 * 116 - 100;
+    const gw_span span = {kc_plain(0), kc_plain(1), len, 0};
+    return span;
 }
