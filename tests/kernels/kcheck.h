@@ -199,6 +199,10 @@ void kc_describe(kc_test *t, const char *format, ...)
  * happens). Kernels must give the same results in both states. */
 void kc_flush_mode(int on);
 
+/* 1: kc_flush_mode() does nothing. For emulators that get the modes wrong: qemu 7.2 lets DAZ flush the fp16
+ * subnormals that vcvtph2ps reads, where Intel and AMD say that DAZ is ignored. */
+extern int kc_no_flush_modes;
+
 /* ---- timing -------------------------------------------------------------------------------------------- */
 
 /* Times call(context), kernel->bench_len values each, into t->bench_*. */

@@ -33,6 +33,7 @@ static const struct argp_option options[] = {
     {"case", 'c', "N", 0, "only this case of each kernel", 0},
     {"quick", 'q', NULL, 0, "fewer patterns per length", 0},
     {"bench", 'B', NULL, 0, "time the kernels instead of testing them", 0},
+    {"no-flush-modes", 'F', NULL, 0, "do not switch FTZ and DAZ on: some emulators get them wrong", 0},
     {"list", 'l', NULL, 0, "list kernels and the backends that bring a version", 0},
     {0},
 };
@@ -69,6 +70,9 @@ static error_t parse(int key, char *text, struct argp_state *state)
         return 0;
     case 'B':
         s->bench = 1;
+        return 0;
+    case 'F':
+        kc_no_flush_modes = 1;
         return 0;
     case 'l':
         s->list = 1;

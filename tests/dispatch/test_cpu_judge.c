@@ -1,0 +1,168 @@
+/*
+ * What the library makes of CPUID and XCR0 of machines that are not here. The words are those that the machines report
+ * (family and model from the vendors' tables, feature bits from their manuals); changed in single bits where hypervisors and
+ * operating systems do that.
+ *
+ * SPDX-License-Identifier: BSD-2-Clause
+ */
+#define _POSIX_C_SOURCE 200809L /* setenv */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "core/cpu.h"
+#include "core/kernels.h"
+#include "core/thc_kernels.h"
+#include "gradwire/gradwire.h"
+
+#define AMD   {0x68747541u, 0x69746e65u, 0x444d4163u} /* "Auth" "enti" "cAMD" */
+#define HYGON {0x6f677948u, 0x6e65476eu, 0x656e6975u} /* "Hygo" "nGen" "uine" */
+#define INTEL {0x756e6547u, 0x49656e69u, 0x6c65746eu} /* "Genu" "ineI" "ntel" */
+#define VIA   {0x746e6543u, 0x48727561u, 0x736c7561u} /* "Cent" "aurH" "auls" */
+
+/* Bits of leaf 1 ecx: PCLMUL 1, SSSE3 9, SSE4.2 20, POPCNT 23, OSXSAVE 27, AVX 28, F16C 29. */
+#define C1_V3      0x38900202u
+#define C1_NEHALEM 0x00900200u
+/* Leaf 7 ebx: BMI1 3, AVX2 5, BMI2 8, AVX512 F 16, DQ 17, BW 30, VL 31; ecx: VBMI 1, VBMI2 6, GFNI 8, VPCLMUL 10. */
+#define B7_V3  0x00000128u
+#define B7_V4  0xc0030128u
+#define C7_ICE 0x00000542u
+#define LZCNT  0x20u
+
+enum {
+    V2 = GW_BACKEND_SCALAR | GW_CPU_ASKED,
+    V3 = V2 | GW_BACKEND_AVX2 | GW_CPU_PCLMUL,
+    ICE = V3 | GW_BACKEND_AVX512 | GW_CPU_VPCLMUL | GW_CPU_GFNI
+};
+
+typedef struct machine {
+    const char *name;
+    gw_cpu_words words;
+    uint32_t flags;
+} machine;
+
+static const machine machines[] = {
+    {"no CPUID", {{0, 0, 0}, 0, 0, 0, 0, 0, 0}, V2},
+    {"Nehalem", {INTEL, 0x000106a5, C1_NEHALEM, 0, 0, 0, 0}, V2},
+    {"Sandy Bridge", {INTEL, 0x000206a7, 0x18900202u, 0, 0, 0, 7}, V2},
+    {"Haswell", {INTEL, 0x000306c3, C1_V3, B7_V3, 0, LZCNT, 7}, V3},
+    {"Haswell, AVX not saved", {INTEL, 0x000306c3, C1_V3, B7_V3, 0, LZCNT, 3}, V2},
+    {"Haswell, no XGETBV", {INTEL, 0x000306c3, C1_V3 & ~(1u << 27), B7_V3, 0, LZCNT, 0}, V2},
+    {"Haswell, BMI2 masked", {INTEL, 0x000306c3, C1_V3, B7_V3 & ~(1u << 8), 0, LZCNT, 7}, V2},
+    {"Haswell, BMI1 masked", {INTEL, 0x000306c3, C1_V3, B7_V3 & ~(1u << 3), 0, LZCNT, 7}, V2},
+    {"Haswell, LZCNT masked", {INTEL, 0x000306c3, C1_V3, B7_V3, 0, 0, 7}, V2},
+    {"Haswell, POPCNT masked", {INTEL, 0x000306c3, C1_V3 & ~(1u << 23), B7_V3, 0, LZCNT, 7}, V2},
+    {"Haswell, F16C masked", {INTEL, 0x000306c3, C1_V3 & ~(1u << 29), B7_V3, 0, LZCNT, 7}, V2},
+    {"Haswell, PCLMUL masked", {INTEL, 0x000306c3, C1_V3 & ~2u, B7_V3, 0, LZCNT, 7}, V3 & ~(uint32_t)GW_CPU_PCLMUL},
+    {"Skylake-X", {INTEL, 0x00050654, C1_V3, B7_V4, 0, LZCNT, 0xe7}, V3 | GW_CPU_SLOW_GATHER},
+    {"Ice Lake server", {INTEL, 0x000606a6, C1_V3, B7_V4, C7_ICE, LZCNT, 0xe7}, ICE | GW_CPU_SLOW_GATHER},
+    {"Ice Lake, ZMM not saved", {INTEL, 0x000606a6, C1_V3, B7_V4, C7_ICE, LZCNT, 7},
+     (ICE & ~(uint32_t)GW_BACKEND_AVX512) | GW_CPU_SLOW_GATHER},
+    {"Ice Lake, masks not saved", {INTEL, 0x000606a6, C1_V3, B7_V4, C7_ICE, LZCNT, 0xc7},
+     (ICE & ~(uint32_t)GW_BACKEND_AVX512) | GW_CPU_SLOW_GATHER},
+    {"Ice Lake, VBMI2 masked", {INTEL, 0x000606a6, C1_V3, B7_V4, C7_ICE & ~0x40u, LZCNT, 0xe7},
+     (ICE & ~(uint32_t)GW_BACKEND_AVX512) | GW_CPU_SLOW_GATHER},
+    {"Sapphire Rapids", {INTEL, 0x000806f8, C1_V3, B7_V4, C7_ICE, LZCNT, 0xe7}, ICE},
+    {"Alder Lake", {INTEL, 0x00090672, C1_V3, B7_V3, 0x500, LZCNT, 7}, V3 | GW_CPU_VPCLMUL | GW_CPU_GFNI},
+    {"Excavator", {AMD, 0x00660f01, C1_V3, B7_V3, 0, LZCNT, 7},
+     V3 | GW_CPU_SLOW_PDEP | GW_CPU_SLOW_GATHER | GW_CPU_SLOW_COMPRESS_STORE},
+    {"Zen 2", {AMD, 0x00830f10, C1_V3, B7_V3, 0, LZCNT, 7},
+     V3 | GW_CPU_SLOW_PDEP | GW_CPU_SLOW_GATHER | GW_CPU_SLOW_COMPRESS_STORE},
+    {"Hygon Dhyana", {HYGON, 0x00900f02, C1_V3, B7_V3, 0, LZCNT, 7},
+     V3 | GW_CPU_SLOW_PDEP | GW_CPU_SLOW_GATHER | GW_CPU_SLOW_COMPRESS_STORE},
+    {"Zen 3", {AMD, 0x00a00f11, C1_V3, B7_V3, 0x400, LZCNT, 7},
+     V3 | GW_CPU_VPCLMUL | GW_CPU_SLOW_GATHER | GW_CPU_SLOW_COMPRESS_STORE},
+    {"Zen 4", {AMD, 0x00a10f11, C1_V3, B7_V4, C7_ICE, LZCNT, 0xe7},
+     ICE | GW_CPU_SLOW_GATHER | GW_CPU_SLOW_COMPRESS_STORE},
+    {"Zen 5", {AMD, 0x00b00f21, C1_V3, B7_V4, C7_ICE, LZCNT, 0xe7}, ICE | GW_CPU_SLOW_COMPRESS_STORE},
+    {"another vendor", {VIA, 0x000307b0, C1_V3, B7_V3, 0, LZCNT, 7}, V3},
+};
+
+static void machines_are_judged(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < sizeof machines / sizeof machines[0]; i++) {
+        const uint32_t flags = gw_cpu_judge_x86(&machines[i].words);
+        if (flags != machines[i].flags) {
+            fail_msg("%s: 0x%x instead of 0x%x", machines[i].name, flags, machines[i].flags);
+        }
+    }
+}
+
+/* Every bit that a backend's compiler options rely on is asked for: without any one of them the backend is off. */
+static void every_bit_is_needed(void **state)
+{
+    (void)state;
+    const gw_cpu_words full = {AMD, 0x00a10f11, C1_V3, B7_V4, C7_ICE, LZCNT, 0xe7};
+    const uint32_t avx2_c1 = C1_V3 & ~2u, avx512_c7 = 0x42;
+    for (unsigned bit = 0; bit < 32; bit++) {
+        const uint32_t one = (uint32_t)1 << bit;
+        gw_cpu_words words = full;
+        words.leaf1_c &= ~one;
+        assert_int_equal((gw_cpu_judge_x86(&words) & GW_BACKEND_AVX2) == 0, (avx2_c1 & one) != 0);
+        words = full;
+        words.leaf7_b &= ~one;
+        assert_int_equal((gw_cpu_judge_x86(&words) & GW_BACKEND_AVX2) == 0, (B7_V3 & one) != 0);
+        assert_int_equal((gw_cpu_judge_x86(&words) & GW_BACKEND_AVX512) == 0, (B7_V4 & one) != 0);
+        words = full;
+        words.leaf7_c &= ~one;
+        assert_int_equal((gw_cpu_judge_x86(&words) & GW_BACKEND_AVX512) == 0, (avx512_c7 & one) != 0);
+        words = full;
+        words.xcr0 &= ~(uint64_t)one;
+        assert_int_equal((gw_cpu_judge_x86(&words) & GW_BACKEND_AVX2) == 0, (0x06u & one) != 0);
+        assert_int_equal((gw_cpu_judge_x86(&words) & GW_BACKEND_AVX512) == 0, (0xe6u & one) != 0);
+    }
+}
+
+static void environment_masks(void **state)
+{
+    (void)state;
+    const uint32_t here = gw_cpu_detect();
+    assert_int_equal(setenv("GW_TEST_CPU", "-avx512,-avx2,-neon", 1), 0);
+    gw_cpu_forget();
+    assert_int_equal(gw_backends_available(), GW_BACKEND_SCALAR);
+    gw_kernels kernels;
+    gw_kernels_init(&kernels, GW_BACKEND_ALL);
+    assert_ptr_equal((void (*)(void))kernels.merge, (void (*)(void))gw_merge_scalar);
+    assert_ptr_equal(gw_thc_kernels_select(GW_BACKEND_ALL), &gw_thc_kernels_scalar);
+    assert_int_equal(setenv("GW_TEST_CPU", "+slow_pdep,+slow_gather,-pclmul", 1), 0);
+    gw_cpu_forget();
+    assert_int_equal(gw_cpu_flags(), (here & ~(uint32_t)GW_CPU_PCLMUL) | GW_CPU_SLOW_PDEP | GW_CPU_SLOW_GATHER);
+    assert_int_equal(unsetenv("GW_TEST_CPU"), 0);
+    assert_int_equal(gw_cpu_flags(), (here & ~(uint32_t)GW_CPU_PCLMUL) | GW_CPU_SLOW_PDEP | GW_CPU_SLOW_GATHER);
+    gw_cpu_forget();
+    assert_int_equal(gw_cpu_flags(), here);
+}
+
+static void names_go_both_ways(void **state)
+{
+    (void)state;
+    static const char *const names[] = {"scalar", "avx2", "avx512", "neon", "cuda"};
+    for (unsigned i = 0; i < 5; i++) {
+        assert_string_equal(gw_backend_name((uint32_t)1 << i), names[i]);
+        assert_int_equal(gw_backend_from_name(names[i]), (uint32_t)1 << i);
+    }
+    assert_null(gw_backend_name(0));
+    assert_null(gw_backend_name(3));
+    assert_null(gw_backend_name((uint32_t)1 << 8)); /* flags are no backends */
+    assert_int_equal(gw_backend_from_name(NULL), 0);
+    assert_int_equal(gw_backend_from_name(""), 0);
+    assert_int_equal(gw_backend_from_name("avx"), 0);
+    assert_int_equal(gw_backend_from_name("avx5120"), 0);
+    assert_true((gw_backends_available() & ~(uint32_t)GW_CPU_BACKENDS) == 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(machines_are_judged),
+        cmocka_unit_test(every_bit_is_needed),
+        cmocka_unit_test(environment_masks),
+        cmocka_unit_test(names_go_both_ways),
+    };
+    return cmocka_run_group_tests_name("dispatch", tests, NULL, NULL);
+}

@@ -1,0 +1,107 @@
+/*
+ * First use from many threads at once: all see the same backends, kernels and results. ThreadSanitizer (preset `tsan`) says
+ * whether that is luck.
+ *
+ * SPDX-License-Identifier: BSD-2-Clause
+ */
+#define _POSIX_C_SOURCE 200809L /* barriers */
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "core/cpu.h"
+#include "core/kernels.h"
+#include "gradwire/gcomp.h"
+#include "gradwire/thc.h"
+
+enum { THREADS = 8, ROUNDS = 200 };
+
+typedef struct seen {
+    uint32_t available, crc, frame_crc;
+    const void *thc_kernels;
+    gw_status status;
+    gw_gcomp codec;
+} seen;
+
+static pthread_barrier_t start;
+static seen results[THREADS];
+static float values[4096];
+static uint8_t frames[THREADS][32768], workspaces[THREADS][1 << 20];
+
+/* Each thread begins with another entry point, so that each of them is the first somewhere. */
+static void *use(void *argument)
+{
+    const unsigned index = (unsigned)((seen *)argument - results);
+    seen *s = &results[index];
+    gw_gcomp_options options;
+    gw_thc_config config;
+    gw_thc thc;
+    pthread_barrier_wait(&start);
+    for (unsigned step = 0; step < 4; step++) {
+        switch ((index + step) % 4) {
+        case 0:
+            s->available = gw_backends_available();
+            break;
+        case 1:
+            s->crc = gw_crc32c(0, "123456789", 9);
+            break;
+        case 2: {
+            size_t size = 0;
+            gw_gcomp_source source;
+            memset(&source, 0, sizeof source);
+            source.values = values;
+            source.len = sizeof values / sizeof values[0];
+            gw_gcomp_options_init(&options, GW_FP32);
+            s->status = gw_gcomp_init(&s->codec, &options);
+            if (s->status == GW_OK) {
+                s->status = gw_gcomp_encode(&s->codec, &source, frames[index], sizeof frames[index], &size,
+                                            workspaces[index], sizeof workspaces[index]);
+            }
+            s->frame_crc = gw_crc32c(0, frames[index], size);
+            break;
+        }
+        default:
+            if (gw_thc_config_default(&config, NULL, 4, 8, 8, 0, NULL, 0) != GW_OK ||
+                gw_thc_init(&thc, &config, GW_BACKEND_ALL) != GW_OK) {
+                s->status = GW_ERR_STATE;
+            }
+            s->thc_kernels = thc.kernels;
+            break;
+        }
+    }
+    return NULL;
+}
+
+int main(void)
+{
+    for (unsigned i = 0; i < sizeof values / sizeof values[0]; i++) {
+        values[i] = (float)(i * 2654435761u >> 8) * 0x1p-24f - 0.5f;
+    }
+    if (pthread_barrier_init(&start, NULL, THREADS) != 0) {
+        return 2;
+    }
+    for (unsigned round = 0; round < ROUNDS; round++) {
+        pthread_t threads[THREADS];
+        memset(results, 0, sizeof results);
+        gw_cpu_forget();
+        for (unsigned i = 0; i < THREADS; i++) {
+            if (pthread_create(&threads[i], NULL, use, &results[i]) != 0) {
+                return 2;
+            }
+        }
+        for (unsigned i = 0; i < THREADS; i++) {
+            (void)pthread_join(threads[i], NULL);
+        }
+        for (unsigned i = 0; i < THREADS; i++) {
+            const seen *s = &results[i], *first = &results[0];
+            if (s->status != GW_OK || s->crc != 0xe3069283u || s->available != gw_backends_available() ||
+                s->frame_crc != first->frame_crc || s->thc_kernels != first->thc_kernels ||
+                memcmp(&s->codec, &first->codec, sizeof s->codec) != 0) {
+                printf("round %u, thread %u: another result\n", round, i);
+                return 1;
+            }
+        }
+    }
+    pthread_barrier_destroy(&start);
+    return 0;
+}
