@@ -8,8 +8,10 @@
 void gw_kernels_init_avx512(gw_kernels *kernels, uint32_t cpu)
 {
     (void)cpu;
-#if defined(__AVX512BW__) && defined(__AVX512VBMI2__)
+#if defined(GW_AVX512_COMPILED)
     kernels->merge = gw_merge_avx512;
+    kernels->unpack = gw_unpack_avx512;
+    kernels->join = gw_join_avx512;
 #else
     (void)kernels;
 #endif

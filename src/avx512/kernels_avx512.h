@@ -8,6 +8,21 @@
 
 #include "core/kernels.h"
 
+/* What src/core/cpu.c asks for and the build switches on: without one of these the files of this folder are empty. */
+#if defined(__AVX512F__) && defined(__AVX512BW__) && defined(__AVX512DQ__) && defined(__AVX512VL__) &&       \
+    defined(__AVX512VBMI__) && defined(__AVX512VBMI2__) && defined(__BMI2__)
+#define GW_AVX512_COMPILED 1
+#endif
+
 gw_merge_fn gw_merge_avx512;
+gw_unpack_fn gw_unpack_avx512;
+gw_join_fn gw_join_avx512;
+gw_add_fn gw_add_fp32_avx512, gw_add_bf16_avx512, gw_add_fp16_avx512;
+
+/* A mask of `bits` ones, all 64 from there on. */
+static inline uint64_t gw_low_mask(size_t bits)
+{
+    return bits >= 64 ? ~(uint64_t)0 : ((uint64_t)1 << bits) - 1;
+}
 
 #endif

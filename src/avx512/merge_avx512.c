@@ -8,7 +8,7 @@
  */
 #include "avx512/kernels_avx512.h"
 
-#if defined(__AVX512BW__) && defined(__AVX512VBMI2__)
+#if defined(GW_AVX512_COMPILED)
 
 #include <immintrin.h>
 
@@ -28,7 +28,8 @@ static inline void merge64(uint8_t *out, gw_child left, gw_child right, size_t l
     _mm512_storeu_si512(out, x);
 }
 
-static inline size_t merge_sides(uint8_t *out, gw_child left, gw_child right, const uint8_t *bitmap, size_t len)
+static inline size_t merge_sides(uint8_t *out, gw_child left, gw_child right, const uint8_t *bitmap,
+                                 size_t len)
 {
     size_t ones = 0;
     size_t i = 0;
