@@ -2,8 +2,11 @@
  * Join: last stage of a decode, 32 values at a time (docs/format.md section 3).
  *
  * Everything happens on bytes: labels say which planes have a digit of a value, as a mask of 32 bits per plane; the next digits
- * of a plane are spread to the set bits of its mask, eight at a time, by a shuffle that the eight bits look up; the digits and
- * the exponent become the bytes of the values, and only the last step is as wide as they are.
+ * of a plane are spread to the set bits of its mask by a shuffle that the bits look up; the digits and the exponent become the
+ * bytes of the values, and only the last step is as wide as they are.
+ *
+ * From label to value is a chain of 60 cycles and more, and a processor does not look far enough ahead to work on the next 32
+ * values meanwhile. So the masks of some groups of 32 are made first, then their values.
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
@@ -53,20 +56,6 @@ static inline uint32_t top_bits(__m256i x)
     return (uint32_t)_mm256_movemask_epi8(x);
 }
 
-/* The next digits at the set bits, zeros at the others. */
-static inline __m256i spread(const uint8_t **digits, uint32_t has)
-{
-    __m128i part[4];
-    for (unsigned j = 0; j < 4; j++) {
-        const uint32_t bits = has >> 8 * j & 255;
-        const __m128i next = _mm_loadl_epi64((const __m128i *)(const void *)*digits);
-        const __m128i order = _mm_loadu_si128((const __m128i *)(const void *)&gw_orders_spread_avx2[bits]);
-        part[j] = _mm_shuffle_epi8(next, order);
-        *digits += _mm_popcnt_u32(bits);
-    }
-    return _mm256_set_m128i(_mm_unpacklo_epi64(part[2], part[3]), _mm_unpacklo_epi64(part[0], part[1]));
-}
-
 /* 255 where the bit is set. */
 static inline __m256i bytes_of_bits(uint32_t bits)
 {
@@ -75,20 +64,6 @@ static inline __m256i bytes_of_bits(uint32_t bits)
     const __m256i bit_of = _mm256_set1_epi64x((long long)0x8040201008040201u);
     const __m256i x = _mm256_shuffle_epi8(_mm256_set1_epi32((int)bits), byte_of);
     return _mm256_cmpeq_epi8(_mm256_and_si256(x, bit_of), bit_of);
-}
-
-/* The next bits of R1 at the set bits, as bytes of 255. */
-GW_TEMPLATE __m256i spread_bits(const uint8_t *r1, size_t *at, uint32_t has, int use_pdep)
-{
-    const uint32_t next = (uint32_t)(gw_load64(r1 + *at / 8) >> *at % 8);
-    *at += (size_t)_mm_popcnt_u32(has);
-    if (use_pdep) {
-        return bytes_of_bits(_pdep_u32(next, has));
-    }
-    uint8_t unpacked[32 + 8];
-    const uint8_t *digits = unpacked;
-    _mm256_storeu_si256((__m256i *)(void *)unpacked, bytes_of_bits(next));
-    return spread(&digits, has);
 }
 
 /* ---- what a value has ------------------------------------------------------------------------------------------- */
@@ -224,72 +199,165 @@ static void put_escapes(uint8_t *dst, size_t i, uint32_t bits, size_t size, esca
     }
 }
 
+/* ---- planes ----------------------------------------------------------------------------------------------------- */
+
+enum { GROUP_LEN = 32, GROUPS_MAX = 16 };
+
+/* Which values of some groups have a digit in a plane, and which are escapes. */
+typedef struct group_masks {
+    uint32_t plane[GW_PLANES_MAX][GROUPS_MAX];
+    uint16_t order[GW_PLANES_MAX][4 * GROUPS_MAX]; /* bytes of the masks as gw_spread16() wants them */
+    uint32_t escaped[GROUPS_MAX];
+    uint8_t has[GROUPS_MAX * GROUP_LEN]; /* HAS_P1 and so on */
+} group_masks;
+
+static inline void fill_orders(uint16_t *order, const uint32_t *mask, size_t groups)
+{
+    for (size_t g = 0; g < groups; g += 4) {
+        const __m128i x = _mm_loadu_si128((const __m128i *)(const void *)(mask + g));
+        _mm256_storeu_si256((__m256i *)(void *)(order + 4 * g), _mm256_slli_epi16(_mm256_cvtepu8_epi16(x), 4));
+    }
+}
+
+/* The next digits of a plane at the set bits of a group's mask, zeros at the others. */
+static inline __m256i spread(const uint8_t **digits, uint32_t mask, const uint16_t *order)
+{
+    const uint8_t *x = *digits;
+    const __m256i next = gw_load_halves(x, x + _mm_popcnt_u32(mask << 16));
+    *digits = x + _mm_popcnt_u32(mask);
+    return _mm256_shuffle_epi8(next, _mm256_set_m128i(gw_spread16(order[2], order[3]), gw_spread16(order[0], order[1])));
+}
+
+/* The same for a plane that hardly any group has a digit in. */
+static inline __m256i spread_rare(const uint8_t **digits, uint32_t mask, const uint16_t *order)
+{
+    return mask == 0 ? _mm256_setzero_si256() : spread(digits, mask, order);
+}
+
+/* The next bits of R1 at the set bits, as bytes of 255. */
+GW_TEMPLATE __m256i spread_bits(const uint8_t *r1, size_t *at, uint32_t mask, const uint16_t *order, int use_pdep)
+{
+    const uint32_t next = (uint32_t)(gw_load64(r1 + *at / 8) >> *at % 8);
+    *at += (size_t)_mm_popcnt_u32(mask);
+    if (use_pdep) {
+        return bytes_of_bits(_pdep_u32(next, mask));
+    }
+    uint8_t unpacked[GROUP_LEN + 16];
+    const uint8_t *digits = unpacked;
+    _mm256_storeu_si256((__m256i *)(void *)unpacked, bytes_of_bits(next));
+    return spread(&digits, mask, order);
+}
+
 /* ---- a chunk ---------------------------------------------------------------------------------------------------- */
 
-/* What stays the same from one group of 32 values to the next. */
+/* What stays the same from one group of values to the next. */
 typedef struct join_state {
     const uint8_t *plane[GW_PLANES_MAX]; /* next digit; of R1 the start */
     size_t r1_at;                        /* next bit of R1 */
-    __m256i base;                        /* exponent of label part 0 */
+    __m256i base;                        /* exponent of label 0, or of label part 0 */
     __m256i has_constant;
     __m256i bad_zero;
     drop_rule drop;
 } join_state;
 
-/* Bytes of 32 values, of which the labels are x and the map bytes k. */
-GW_TEMPLATE void join_group(__m256i b[4], join_state *s, __m256i x, __m256i k, uint32_t dtype, int source, int use_pdep)
+GW_TEMPLATE __m256i is_coded(__m256i x, int source)
+{
+    return at_least(x, source == EXPLICIT ? 4 : 2);
+}
+
+GW_TEMPLATE __m256i exponent_of(__m256i x, __m256i base, int source)
+{
+    return _mm256_and_si256(_mm256_add_epi8(source == EXPLICIT ? down(x, 2, 0x3f) : x, base), is_coded(x, source));
+}
+
+/* Returns whether there are escapes. */
+GW_TEMPLATE int find_masks(group_masks *masks, const join_state *s, const uint8_t *labels, const uint8_t *levels,
+                           size_t groups, uint32_t dtype, int source)
+{
+    uint32_t any = 0;
+    for (size_t g = 0; g < groups; g++) {
+        const __m256i x = load(labels + g * GROUP_LEN);
+        if (source == EXPLICIT) {
+            /* Level n lacks the last n digits. */
+            const uint32_t coded = top_bits(is_coded(x, source));
+            const uint32_t low = top_bits(_mm256_slli_epi16(x, 7)), high = top_bits(_mm256_slli_epi16(x, 6));
+            masks->plane[0][g] = coded;
+            masks->plane[1][g] = coded & ~(low & high);
+            masks->plane[2][g] = coded & ~high;
+            masks->plane[3][g] = coded & ~(low | high);
+        } else {
+            __m256i has = s->has_constant;
+            if (source == DERIVED) {
+                const __m256i e = exponent_of(x, s->base, source);
+                has = has_of_drop(dtype == GW_FP16 ? _mm256_max_epu8(e, bytes(1)) : e, load(levels + g * GROUP_LEN),
+                                  &s->drop);
+            }
+            has = _mm256_and_si256(has, is_coded(x, source));
+            _mm256_storeu_si256((__m256i *)(void *)(masks->has + g * GROUP_LEN), has);
+            for (unsigned p = 0; p < GW_PLANES_MAX; p++, has = _mm256_add_epi8(has, has)) {
+                masks->plane[p][g] = top_bits(has);
+            }
+        }
+        masks->escaped[g] = top_bits(_mm256_cmpeq_epi8(x, bytes(GW_LABEL_ESCAPE)));
+        any |= masks->escaped[g];
+    }
+    for (unsigned p = 0; p < (source == EXPLICIT ? GW_DIGIT_PLANES : GW_PLANES_MAX); p++) {
+        fill_orders(masks->order[p], masks->plane[p], groups);
+    }
+    return any != 0;
+}
+
+/* The bits of the digit that is not whole, from its top. */
+GW_TEMPLATE __m256i part_digit(join_state *s, const group_masks *masks, size_t g, __m256i has, uint32_t dtype, int use_pdep)
 {
     const int fp16 = dtype == GW_FP16;
+    /* The last bit of a remainder of 1, 3 or 5 bits. The digit has 6 bits; fp16: 3, 2 if it is the first; bf16: 2. */
+    const __m128i last = fp16 ? _mm_setr_epi8(0, 0, 4, 2, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0)
+                              : _mm_setr_epi8(0, 0, 32, 32, 0, 0, 8, 8, 0, 0, 2, 2, 0, 0, 0, 0);
+    const __m256i place = dtype == GW_BF16 ? bytes(2)
+                                           : _mm256_shuffle_epi8(_mm256_broadcastsi128_si256(last),
+                                                                 _mm256_and_si256(has, bytes(15)));
+    __m256i part = _mm256_and_si256(spread_bits(s->plane[GW_PLANE_R1], &s->r1_at, masks->plane[GW_PLANE_R1][g],
+                                                masks->order[GW_PLANE_R1] + 4 * g, use_pdep),
+                                    place);
+    if (dtype != GW_BF16) {
+        const __m256i two = spread(&s->plane[5], masks->plane[5][g], masks->order[5] + 4 * g);
+        part = _mm256_or_si256(part, _mm256_slli_epi16(two, fp16 ? 1 : 4));
+    }
+    if (dtype == GW_FP32) {
+        const __m256i four = spread(&s->plane[4], masks->plane[4][g], masks->order[4] + 4 * g);
+        part = _mm256_or_si256(part, _mm256_slli_epi16(four, 2));
+    }
+    return part;
+}
+
+/* The bytes of group g, of which the labels are x. */
+GW_TEMPLATE void join_group(__m256i b[4], join_state *s, const group_masks *masks, size_t g, __m256i x, uint32_t dtype,
+                            int source, int use_pdep)
+{
     const __m256i zero = _mm256_setzero_si256();
-    const __m256i is_coded = at_least(x, source == EXPLICIT ? 4 : 2);
-    __m256i e, d[4];
-    if (source == EXPLICIT) {
-        /* Level n lacks the last n digits. */
-        const uint32_t coded = top_bits(is_coded);
-        const uint32_t level_low = top_bits(_mm256_slli_epi16(x, 7)), level_high = top_bits(_mm256_slli_epi16(x, 6));
-        e = _mm256_and_si256(_mm256_add_epi8(down(x, 2, 0x3f), s->base), is_coded);
-        d[0] = spread(&s->plane[0], coded);
-        d[1] = spread(&s->plane[1], coded & ~(level_low & level_high));
-        d[2] = spread(&s->plane[2], coded & ~level_high);
-        d[3] = spread(&s->plane[3], coded & ~(level_low | level_high));
-    } else {
-        e = _mm256_and_si256(_mm256_add_epi8(x, s->base), is_coded);
-        __m256i has = s->has_constant;
-        if (source == DERIVED) {
-            has = has_of_drop(fp16 ? _mm256_max_epu8(e, bytes(1)) : e, k, &s->drop);
-        }
-        has = _mm256_and_si256(has, is_coded);
+    const __m256i e = exponent_of(x, s->base, source);
+    __m256i d[4];
+    d[0] = spread(&s->plane[0], masks->plane[0][g], masks->order[0] + 4 * g);
+    d[1] = spread(&s->plane[1], masks->plane[1][g], masks->order[1] + 4 * g);
+    d[2] = source == EXPLICIT ? spread(&s->plane[2], masks->plane[2][g], masks->order[2] + 4 * g)
+                              : spread_rare(&s->plane[2], masks->plane[2][g], masks->order[2] + 4 * g);
+    d[3] = spread_rare(&s->plane[3], masks->plane[3][g], masks->order[3] + 4 * g);
+    if (source != EXPLICIT) {
+        const __m256i has = load(masks->has + g * GROUP_LEN);
         const __m256i has2 = _mm256_add_epi8(has, has), has3 = _mm256_add_epi8(has2, has2),
                       has4 = _mm256_add_epi8(has3, has3);
-        d[0] = spread(&s->plane[0], top_bits(has));
-        d[1] = spread(&s->plane[1], top_bits(has2));
-        d[2] = spread(&s->plane[2], top_bits(has3));
-        d[3] = spread(&s->plane[3], top_bits(has4));
-        /* The bits of the digit that is not whole, from its top. Its width is 6, 2, or 3 (2 if it is the first). */
-        const __m256i last = fp16 ? _mm256_setr_epi8(0, 0, 4, 2, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 4, 2, 0, 0, 0, 0, 0,
-                                                     0, 0, 0, 0, 0, 0, 0)
-                                  : _mm256_setr_epi8(0, 0, 32, 32, 0, 0, 8, 8, 0, 0, 2, 2, 0, 0, 0, 0, 0, 0, 32, 32, 0, 0, 8, 8,
-                                                     0, 0, 2, 2, 0, 0, 0, 0);
-        const __m256i place = dtype == GW_BF16 ? bytes(2) : _mm256_shuffle_epi8(last, _mm256_and_si256(has, bytes(15)));
-        __m256i part = _mm256_and_si256(
-            spread_bits(s->plane[6], &s->r1_at, top_bits(_mm256_slli_epi16(has, 6)), use_pdep), place);
-        if (dtype != GW_BF16) {
-            const __m256i two = spread(&s->plane[5], top_bits(_mm256_slli_epi16(has, 5)));
-            part = _mm256_or_si256(part, _mm256_slli_epi16(two, fp16 ? 1 : 4));
-        }
-        if (dtype == GW_FP32) {
-            const __m256i four = spread(&s->plane[4], top_bits(_mm256_slli_epi16(has, 4)));
-            part = _mm256_or_si256(part, _mm256_slli_epi16(four, 2));
-        }
+        const __m256i part = part_digit(s, masks, g, has, dtype, use_pdep);
         d[0] = _mm256_blendv_epi8(part, d[0], has);
         d[1] = _mm256_blendv_epi8(_mm256_blendv_epi8(zero, part, has), d[1], has2);
         d[2] = _mm256_blendv_epi8(_mm256_blendv_epi8(zero, part, has2), d[2], has3);
         d[3] = _mm256_blendv_epi8(_mm256_blendv_epi8(zero, part, has3), d[3], has4);
     }
     value_bytes(b, d, e, dtype);
-    if (fp16) {
+    if (dtype == GW_FP16) {
         const __m256i magnitude = _mm256_or_si256(b[0], _mm256_and_si256(b[1], bytes(0x7f)));
-        s->bad_zero = _mm256_or_si256(s->bad_zero, _mm256_and_si256(_mm256_cmpeq_epi8(magnitude, zero), is_coded));
+        const __m256i is_zero = _mm256_cmpeq_epi8(magnitude, zero);
+        s->bad_zero = _mm256_or_si256(s->bad_zero, _mm256_and_si256(is_zero, is_coded(x, source)));
     }
 }
 
@@ -303,6 +371,7 @@ GW_TEMPLATE void join_range(uint8_t *dst, gw_joined *joined, uint16_t *place, co
     const uint8_t *next = joiner->next;
     size_t next_left = joiner->next_size;
     escape_source escapes = {escape, escape_len, 0, place};
+    group_masks masks;
     join_state s;
     for (unsigned p = 0; p < GW_PLANES_MAX; p++) {
         s.plane[p] = plane[p];
@@ -315,35 +384,40 @@ GW_TEMPLATE void join_range(uint8_t *dst, gw_joined *joined, uint16_t *place, co
     } else if (source == DERIVED) {
         fill_drop_rule(&s.drop, joiner, t);
     }
+    GW_MEMSET(masks.plane, 0, sizeof masks.plane);
 
     size_t i = 0;
-    for (; i + 32 <= len; i += 32) {
-        const __m256i x = load(labels + i);
-        const __m256i k = source == DERIVED ? load(levels + i) : _mm256_setzero_si256();
-        __m256i b[4];
-        if (next_left >= 64) {
-            _mm_prefetch((const char *)next, _MM_HINT_T0);
-            next += 64;
-            next_left -= 64;
+    while (i + GROUP_LEN <= len) {
+        const size_t groups = (len - i) / GROUP_LEN < GROUPS_MAX ? (len - i) / GROUP_LEN : (size_t)GROUPS_MAX;
+        const int has_escapes =
+            find_masks(&masks, &s, labels + i, source == DERIVED ? levels + i : NULL, groups, dtype, source);
+        for (size_t g = 0; g < groups; g++) {
+            __m256i b[4];
+            if (next_left >= 64) {
+                _mm_prefetch((const char *)next, _MM_HINT_T0);
+                next += 64;
+                next_left -= 64;
+            }
+            join_group(b, &s, &masks, g, load(labels + i + g * GROUP_LEN), dtype, source, use_pdep);
+            store_values(dst + size * (i + g * GROUP_LEN), b, dtype, stream);
         }
-        join_group(b, &s, x, k, dtype, source, use_pdep);
-        store_values(dst + size * i, b, dtype, stream);
-        const uint32_t escaped = top_bits(_mm256_cmpeq_epi8(x, bytes(GW_LABEL_ESCAPE)));
-        if (escaped != 0) {
-            put_escapes(dst, i, escaped, size, &escapes);
+        for (size_t g = 0; has_escapes && g < groups; g++) {
+            put_escapes(dst, i + g * GROUP_LEN, masks.escaped[g], size, &escapes);
         }
+        i += groups * GROUP_LEN;
     }
     if (i < len) {
-        uint8_t label[32] = {0}, level[32] = {0}, value[128];
+        uint8_t label[GROUP_LEN] = {0}, level[GROUP_LEN] = {0}, value[4 * GROUP_LEN];
         __m256i b[4];
         GW_MEMCPY(label, labels + i, len - i);
         if (source == DERIVED) {
             GW_MEMCPY(level, levels + i, len - i);
         }
-        join_group(b, &s, load(label), load(level), dtype, source, use_pdep);
+        find_masks(&masks, &s, label, level, 1, dtype, source);
+        join_group(b, &s, &masks, 0, load(label), dtype, source, use_pdep);
         store_values(value, b, dtype, 0);
         GW_MEMCPY(dst + size * i, value, size * (len - i));
-        put_escapes(dst, i, top_bits(_mm256_cmpeq_epi8(load(label), bytes(GW_LABEL_ESCAPE))), size, &escapes);
+        put_escapes(dst, i, masks.escaped[0], size, &escapes);
     }
     if (stream) {
         _mm_sfence();

@@ -1,8 +1,8 @@
 /*
- * Merge: an inner node of the code tree on the way back, eight values at a time (docs/format.md section 5.2).
+ * Merge: an inner node of the code tree on the way back, 32 values at a time (docs/format.md section 5.2).
  *
- * The next eight left and the next eight right values fill a register; a byte of the bitmap picks the shuffle that puts them
- * in order.
+ * The number of set bits below bit j says which right value belongs there if bit j is set, and which left value if it is
+ * clear. For eight bits a table has these numbers; two bytes of the bitmap make the shuffle of 16 values.
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
@@ -17,22 +17,32 @@
 /* Where the values of a side come from. */
 enum { FROM_ARRAY, FROM_LABEL };
 
-/* Eight values of out, from left[l..] at clear bits and right[r..] at set bits. Returns the number of set bits. */
-GW_TEMPLATE size_t merge8(uint8_t *out, gw_child left, gw_child right, size_t l, size_t r, unsigned bits,
-                          int left_from, int right_from)
+/* 32 values of out, from left[l..] at clear bits and right[r..] at set bits. Returns the number of set bits. */
+GW_TEMPLATE size_t merge32(uint8_t *out, gw_child left, gw_child right, size_t l, size_t r, uint32_t bits,
+                           int left_from, int right_from)
 {
-    __m128i both = _mm_set1_epi8((char)left.label);
-    if (left_from == FROM_ARRAY) {
-        both = _mm_loadl_epi64((const __m128i *)(const void *)(left.labels + l));
-    }
-    if (right_from == FROM_ARRAY) {
-        both = _mm_castpd_si128(
-            _mm_loadh_pd(_mm_castsi128_pd(both), (const double *)(const void *)(right.labels + r)));
+    const size_t half = (size_t)_mm_popcnt_u32(bits & 0xffff);
+    /* Byte j of the order is the number n of set bits below, with 128 if bit j is clear: then left value j - n comes here,
+     * which is byte j + 128 of this less n + 128; at a set bit that is 128 or more. */
+    const __m256i order = gw_spread32(bits);
+    const __m256i clear = _mm256_sub_epi8(
+        _mm256_broadcastsi128_si256(_mm_setr_epi8(-128, -127, -126, -125, -124, -123, -122, -121, -120, -119, -118, -117, -116,
+                                                  -115, -114, -113)),
+        order);
+    __m256i x;
+    if (left_from == FROM_LABEL) {
+        x = _mm256_shuffle_epi8(gw_load_halves(right.labels + r, right.labels + r + half), order);
+        x = _mm256_blendv_epi8(x, _mm256_set1_epi8((char)left.label), order);
     } else {
-        both = _mm_unpacklo_epi64(both, _mm_set1_epi8((char)right.label));
+        x = _mm256_shuffle_epi8(gw_load_halves(left.labels + l, left.labels + l + 16 - half), clear);
+        if (right_from == FROM_LABEL) {
+            x = _mm256_blendv_epi8(x, _mm256_set1_epi8((char)right.label), clear);
+        } else {
+            const __m256i y = gw_load_halves(right.labels + r, right.labels + r + half);
+            x = _mm256_or_si256(x, _mm256_shuffle_epi8(y, order));
+        }
     }
-    const __m128i order = _mm_loadu_si128((const __m128i *)(const void *)&gw_orders_merge_avx2[bits]);
-    _mm_storel_epi64((__m128i *)(void *)out, _mm_shuffle_epi8(both, order));
+    _mm256_storeu_si256((__m256i *)(void *)out, x);
     return (size_t)_mm_popcnt_u32(bits);
 }
 
@@ -42,10 +52,7 @@ GW_TEMPLATE size_t merge_sides(uint8_t *out, gw_child left, gw_child right, cons
     size_t r = 0;
     size_t i = 0;
     for (; i + 32 <= len; i += 32) {
-        const uint32_t bits = gw_load32(bitmap + i / 8);
-        for (unsigned j = 0; j < 32; j += 8) {
-            r += merge8(out + i + j, left, right, i + j - r, r, bits >> j & 255, left_from, right_from);
-        }
+        r += merge32(out + i, left, right, i - r, r, gw_load32(bitmap + i / 8), left_from, right_from);
     }
     if (i < len) {
         /* What is loaded and stored beyond the last value stays within the slop of the arrays. */
@@ -53,9 +60,7 @@ GW_TEMPLATE size_t merge_sides(uint8_t *out, gw_child left, gw_child right, cons
         if (bits >> (len - i) != 0) {
             return SIZE_MAX;
         }
-        for (unsigned j = 0; i + j < len; j += 8) {
-            r += merge8(out + i + j, left, right, i + j - r, r, bits >> j & 255, left_from, right_from);
-        }
+        r += merge32(out + i, left, right, i - r, r, bits, left_from, right_from);
     }
     return r;
 }

@@ -14,7 +14,7 @@
 
 #include "avx2/byte_orders_avx2.h"
 
-static inline __m128i order(const gw_byte_orders table, unsigned bits)
+static inline __m128i order(const gw_gather_orders table, unsigned bits)
 {
     return _mm_loadu_si128((const __m128i *)(const void *)&table[bits]);
 }
