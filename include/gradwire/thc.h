@@ -274,9 +274,9 @@ GW_API GW_MUST_CHECK gw_status gw_thc_prepare(const gw_thc *thc, const gw_thc_ra
  * 22); NULL iff config.error_feedback is 0. Where a block is marked non-finite the whole x is kept, or +0
  * where x itself is the cause.
  *
- * Errors as gw_thc_norms(), and GW_ERR_DST (nothing written), GW_ERR_CORRUPT for an impossible pattern,
- * GW_ERR_STATE if a maximum is below this worker's own value (phase one ran on other data). The last two and
- * GW_ERR_NONFINITE are found before anything is written.
+ * Errors as gw_thc_norms(), and GW_ERR_DST, GW_ERR_CORRUPT for an impossible pattern, GW_ERR_STATE if a maximum
+ * is below this worker's own value (phase one ran on other data). error is untouched by every error. After the
+ * last two and GW_ERR_NONFINITE indices[] may hold zeros where it was written; after the others it is untouched.
  */
 GW_API GW_MUST_CHECK gw_status gw_thc_encode(const gw_thc *thc, const gw_thc_range *range, const void *src,
                                              float *error, const uint32_t *patterns, uint8_t *indices,
@@ -490,8 +490,8 @@ GW_API size_t gw_thc_frame_sum_bound(const gw_thc *thc, uint64_t count, uint32_t
 
 /*
  * One worker's range as a frame: header, patterns, indices. Encodes as gw_thc_encode() does. flags: 0 or
- * GW_THC_FLAG_CHECKSUM. *dst_size gets the size. On failure *dst_size is 0 and dst unspecified, except that
- * nothing was written for the errors that gw_thc_encode() finds early.
+ * GW_THC_FLAG_CHECKSUM. *dst_size gets the size. On failure *dst_size is 0 and dst holds what gw_thc_encode()
+ * leaves.
  */
 GW_API GW_MUST_CHECK gw_status gw_thc_frame_encode(const gw_thc *thc, const gw_thc_range *range,
                                                    uint32_t flags, const void *src, float *error,

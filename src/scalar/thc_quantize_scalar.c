@@ -33,10 +33,8 @@ static void group_bits(uint32_t bits[GW_GROUP_LEN], uint32_t group, const gw_thc
 static uint32_t grid_position(float value, const gw_thc_quantizer *q)
 {
     float scaled = value * q->scale;
-    if (scaled > q->high)
-        scaled = q->high;
-    if (scaled < q->low)
-        scaled = q->low;
+    scaled = scaled < q->high ? scaled : q->high;
+    scaled = scaled > q->low ? scaled : q->low;
     return (uint32_t)(q->offset + (int32_t)scaled);
 }
 
@@ -50,12 +48,12 @@ void gw_thc_quantize_scalar(uint8_t *index, const float *x, size_t len, const gw
             group_bits(random, (uint32_t)(i / GW_GROUP_LEN), stream);
         uint32_t position = grid_position(x[i], quantizer);
         uint32_t z = quantizer->cell[position >> 16];
-        uint32_t above = z < quantizer->index_max ? z + 1 : z;
+        uint32_t is_inner = z < quantizer->index_max; /* the last index has nothing above it */
         uint32_t low = quantizer->table[z];
-        uint32_t gap = quantizer->table[above] - low;
+        uint32_t gap = quantizer->table[z + is_inner] - low;
         uint32_t residue = position - (low << 16);
-        /* gap = 0 only at the last index, where above = z. */
         uint32_t up = gap * (2 * random[i % GW_GROUP_LEN] + 1) <= 2 * residue;
-        index[i] = (uint8_t)(up != 0 ? above : z);
+        /* Arithmetic: a branch on a random number is mispredicted half of the time. */
+        index[i] = (uint8_t)(z + (up & is_inner));
     }
 }

@@ -478,6 +478,26 @@ static void test_encode_refusals(void **state)
         gw_thc_encode(&empty, &range, x, error, maxima, indices, 128, workspace, sizeof workspace, NULL),
         GW_ERR_STATE);
 #undef ENCODE
+
+    /* Without error memory the range is encoded in one pass: a refused block leaves zeros before it. */
+    range = (gw_thc_range){200, 0, 4, 0, 1};
+    config.error_feedback = 0;
+    thc = make_thc(&config);
+    static const float bad_values[3] = {NAN, INFINITY, 1e30f};
+    static const gw_status expected[3] = {GW_ERR_NONFINITE, GW_ERR_NONFINITE, GW_ERR_STATE};
+    static const uint8_t zeros[128];
+    size_t block_size = 64 / 8 * config.table.bits;
+    for (unsigned i = 0; i < 3; i++) {
+        memset(indices, 0xa5, sizeof indices);
+        x[130] = bad_values[i];
+        assert_int_equal(gw_thc_encode(&thc, &range, x, NULL, maxima, indices, sizeof indices, workspace,
+                                       sizeof workspace, &bad),
+                         expected[i]);
+        assert_int_equal(bad, 2);
+        assert_memory_equal(indices, zeros, 2 * block_size);
+        assert_memory_equal(indices + 2 * block_size, clean, sizeof indices - 2 * block_size);
+    }
+    x[130] = 0;
 }
 
 /* Decoder against hostile lanes, members and norms: code, lowest block, zeros, the rest decoded. */
