@@ -8,6 +8,9 @@ receiver is chosen. The others read options and a recipe for values from their i
 short strings of bytes that walk through dtypes, kinds of levels, roundings, presets, lengths and kinds of damage.
 Inputs that libFuzzer found worth keeping, and those of fixed bugs, are in fuzz/corpus.
 """
+
+import gzip
+import json
 import pathlib
 import random
 import sys
@@ -48,8 +51,12 @@ def make_decode():
     count = 0
     for path in sorted(GOLDEN.rglob("*.gw")):
         if path.stat().st_size <= GOLDEN_SIZE_MAX:
-            for choice in (0x44,) if "reject" in path.parts else (0x44, 0xec):
-                write(target, f"seed-{path.stem}-{choice:02x}", bytes([choice, 1, 9, 20, 30, 40]) + path.read_bytes())
+            for choice in (0x44,) if "reject" in path.parts else (0x44, 0xEC):
+                write(
+                    target,
+                    f"seed-{path.stem}-{choice:02x}",
+                    bytes([choice, 1, 9, 20, 30, 40]) + path.read_bytes(),
+                )
                 count += 1
     rng = random.Random(1)
     header = b"gWf\x1a" + bytes([0, 1])
@@ -76,15 +83,117 @@ def make_recipes(target, seed, prefix, len_kinds):
     return target, count
 
 
+def make_plan_problem():
+    target = "fuzz_plan_problem"
+    rng = random.Random(5)
+    count = 24
+    for i in range(count):
+        # shape, then curves and tensors: small numbers, a few large ones.
+        data = bytes([i * 11 & 255]) + bytes(
+            rng.choice([rng.randrange(128), rng.randrange(256)]) for _ in range(160)
+        )
+        write(target, f"seed-{i:02d}", data)
+    return target, count
+
+
+def make_plan_files():
+    """One byte says which reader, the file follows."""
+    event = {"ph": "X", "args": {"name": "Comm.a"}, "tid": "total", "ts": 5, "dur": 3}
+    kineto = {
+        "traceEvents": [
+            {"ph": "X", "cat": "user_annotation", "name": "ProfilerStep#3", "tid": 1, "ts": 0, "dur": 99},
+            {
+                "ph": "X",
+                "cat": "cuda_runtime",
+                "name": "cudaLaunchKernel",
+                "tid": 2,
+                "ts": 3,
+                "dur": 1,
+                "args": {"correlation": 4},
+            },
+            {
+                "ph": "X",
+                "cat": "kernel",
+                "name": "k",
+                "tid": 7,
+                "ts": 5,
+                "dur": 6,
+                "args": {"correlation": 4},
+            },
+            {
+                "ph": "X",
+                "cat": "cpu_op",
+                "name": "torch::autograd::AccumulateGrad",
+                "tid": 2,
+                "ts": 8,
+                "dur": 1,
+            },
+            {
+                "ph": "X",
+                "cat": "kernel",
+                "name": "ncclDevKernel_AllReduce_Sum_f32",
+                "tid": 7,
+                "ts": 20,
+                "dur": 6,
+                "args": {
+                    "correlation": 5,
+                    "Collective name": "allreduce",
+                    "In msg nelems": 7,
+                    "Group size": 2,
+                },
+            },
+        ]
+    }
+    groups = [{"first": 0, "last": 1, "method": "fp32", "names": ["a", "b"]}]
+    plan = {"schema": "gradwire-plan/1", "kind": "joint", "tensors": 2, "makespan_us": 3.5, "groups": groups}
+    ready = {
+        "TensorReadyTraceEvents": [{"name": "a", "ts": 1, "elems": 3}, {"name": "b", "ts": 2, "elems": 4}]
+    }
+    text = json.dumps(kineto).encode()
+    cases = (FUZZ.parent / "data" / "plan-cases" / "cases.json").read_bytes()
+    seeds = [
+        b"\0" + text,
+        b"\0" + gzip.compress(text, mtime=0),
+        b"\1name,elems,gap_us\na,7,0\nb,9,2.5\n",
+        b'\1name,elems,bwd_us,flags\n"a, ""x""",7,1e3,dense\n',
+        b"\1" + json.dumps(ready).encode(),
+        b"\2" + json.dumps({"traceEvents": [event, dict(event, args={"name": "Comm.Gradient.b"})]}).encode(),
+        b"\3" + json.dumps({"traceEvents": [event, dict(event, ts=9, dur=4)]}).encode(),
+        b"\4"
+        + cases[: cases.index(b'    {"name": "randomk"')].rstrip(b",\n ")
+        + b'], "cases": [{"name": "x", '
+        b'"kind": "joint", "methods": ["fp32"], "latency_us": 1, "us_per_kib": 1, "ranks": 8}]}',
+        b"\5" + json.dumps(plan).encode(),
+    ]
+    for i, data in enumerate(seeds):
+        write("fuzz_plan_files", f"seed-{i:02d}", data)
+    return "fuzz_plan_files", len(seeds)
+
+
 def main():
     made = [
+        make_plan_problem(),
+        make_plan_files(),
         make_decode(),
-        make_recipes("fuzz_gcomp_roundtrip", 2, lambda i, r: bytes([r.randrange(128) | (i % 8 == 0) << 7]), (0, 1, 2, 3)),
+        make_recipes(
+            "fuzz_gcomp_roundtrip",
+            2,
+            lambda i, r: bytes([r.randrange(128) | (i % 8 == 0) << 7]),
+            (0, 1, 2, 3),
+        ),
         # choice and number of damages, 40 bytes that say which.
-        make_recipes("fuzz_gcomp_structured", 3,
-                     lambda i, r: bytes([r.randrange(16) | (i % 8 == 0) << 7, i % 5]) + r.randbytes(40), (0, 1, 2, 3)),
-        make_recipes("fuzz_gcomp_book", 4,
-                     lambda i, r: bytes([(2, 3, 6, 0)[i % 4], r.randrange(133)]) + r.randbytes(16), (0, 2)),
+        make_recipes(
+            "fuzz_gcomp_structured",
+            3,
+            lambda i, r: bytes([r.randrange(16) | (i % 8 == 0) << 7, i % 5]) + r.randbytes(40),
+            (0, 1, 2, 3),
+        ),
+        make_recipes(
+            "fuzz_gcomp_book",
+            4,
+            lambda i, r: bytes([(2, 3, 6, 0)[i % 4], r.randrange(133)]) + r.randbytes(16),
+            (0, 2),
+        ),
     ]
     for target, count in made:
         print(f"{target}: {count} seeds")
