@@ -1,0 +1,33 @@
+/*
+ * What a bad kernel of the self-test is, and the tools of those who write one.
+ *
+ * SPDX-License-Identifier: BSD-2-Clause
+ */
+#ifndef KCHECK_BAD_H
+#define KCHECK_BAD_H
+
+#include "kcheck.h"
+
+typedef struct bad_kernel {
+    const char *what;
+    const char *kernel;
+    kc_fn fn;
+    unsigned expected; /* one of these kc_failure bits must be reported */
+    int as_reference;  /* the fault is that of a scalar kernel: only models can see it */
+} bad_kernel;
+
+/* The bad kernels of THC, ended by one without a name. */
+extern const bad_kernel bad_thc_kernels[];
+
+/* A read and a write that are not optimised away. */
+static inline void read_byte(const uint8_t *p)
+{
+    (void)*(const volatile uint8_t *)p;
+}
+
+static inline void spoil(uint8_t *p)
+{
+    *(volatile uint8_t *)p = (uint8_t)(*p ^ 0x40);
+}
+
+#endif
