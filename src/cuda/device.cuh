@@ -5,7 +5,7 @@
  *   GW_KERNEL(name, params, threads, blocks)  head of a kernel: one parameter, `const params &p`; blocks of `threads`
  *                      threads, registers for at least `blocks` of them on a multiprocessor
  *   GW_KERNEL_TABLE(file, ...)  at the end of a .cu file: GW_KERNEL_ENTRY(name, params) for each of its kernels
- *   GW_DEVICE          head of every other function; GW_HOST_DEVICE of a constexpr one that makes a constant table, whose head
+ *   GW_DEVICE          head of every other function, GW_DEVICE_MEMBER of a member; GW_HOST_DEVICE of a constexpr one that makes a constant table, whose head
  *                      is GW_LOOKUP
  *   GW_SHARED(type)    the block's dynamic shared memory as an object of the type: the only shared memory there is
  *   gw_place           an address of shared memory in 32 bits, and loads and stores through it
@@ -27,6 +27,7 @@
 #define GW_KERNEL_TABLE(file, ...)
 #define GW_KERNEL_ENTRY(name, params)
 #define GW_DEVICE static __device__ __forceinline__
+#define GW_DEVICE_MEMBER __device__ __forceinline__
 #define GW_HOST_DEVICE static __host__ __device__
 #define GW_LOOKUP static __device__ const
 #define GW_UNROLL _Pragma("unroll")

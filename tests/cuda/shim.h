@@ -58,6 +58,7 @@ extern void (*gw_shim_on_error)(const char *message);
     extern "C" const gw_shim_kernel gw_shim_kernels_##file[];                                                          \
     const gw_shim_kernel gw_shim_kernels_##file[] = {__VA_ARGS__, {nullptr, 0, nullptr}}
 #define GW_DEVICE static inline
+#define GW_DEVICE_MEMBER inline
 #define GW_HOST_DEVICE static
 #define GW_LOOKUP static const
 #define GW_UNROLL

@@ -1,0 +1,160 @@
+/*
+ * Front of a decode: rules 1 to 17 of docs/format.md section 8 for every item. `slices` blocks share the directory of an
+ * item; the one that finishes last decides about it, and the last one of all counts chunks.
+ *
+ * SPDX-License-Identifier: BSD-2-Clause
+ */
+#include "cuda/gcomp_frame.cuh"
+
+struct gw_check_state {
+    gw_frame_front front;
+    uint32_t status, is_last;
+    uint32_t sums[8];
+};
+
+/* Index of the installed codebook that the frame names, or the number of books. */
+GW_DEVICE uint32_t gw_find_book(const gw_cuda_codec &codec, const gw_frame_front &f)
+{
+    const uint32_t levels = (f.flags & GW_FLAG_DERIVED) != 0;
+    uint32_t i = 0;
+    for (; i < codec.book_count; i++) {
+        if (codec.book[i].id == f.book_id && codec.book[i].generation == f.book_generation && codec.levels == levels) {
+            break;
+        }
+    }
+    return i;
+}
+
+/* Rules 12 to 17, by one block, when all entries have been looked at. */
+GW_DEVICE uint32_t gw_front_decide(const gw_gcomp_decode_params &p, const gw_cuda_gcomp_item &item, const gw_frame_front &f,
+                                   bool is_directory_bad, uint32_t *sums)
+{
+    const uint8_t *src = (const uint8_t *)item.src;
+    const bool checksum = (f.flags & GW_FLAG_CHECKSUM) != 0;
+    if (f.reserved != 0) {
+        return GW_ERR_HEADER;
+    }
+    const uint64_t end = f.directory_offset + 16 * f.chunk_count;
+    /* One vote of the block: should the bytes change meanwhile, all threads still take the same way. */
+    if (__syncthreads_or(threadIdx.x < f.payload_offset - end && src[end + threadIdx.x] != 0)) {
+        return GW_ERR_HEADER;
+    }
+    if (checksum && gw_front_crc(src, f.directory_offset, f.payload_offset, sums) != f.meta_crc) {
+        return GW_ERR_CHECKSUM;
+    }
+    if (is_directory_bad || (f.chunk_count == 0 && f.frame_size != f.payload_offset) || (f.frame_size & 15) != 0) {
+        return GW_ERR_HEADER;
+    }
+    if (f.dtype != p.codec.dtype) {
+        return GW_ERR_OPTION;
+    }
+    if ((f.flags & GW_FLAG_INSTALLED) != 0 && gw_find_book(p.codec, f) == p.codec.book_count) {
+        return GW_ERR_TABLE;
+    }
+    if (gw_front_has_map(f)) {
+        const uint32_t base = p.map.is_present ? gw_map_base(p.map) : 0;
+        if (!p.map.is_present || base > 1023 || item.map_len != f.len ||
+            (f.len != 0 && (item.levels == nullptr || item.digest == nullptr)) || p.map.chunk_log2 != f.chunk_log2 ||
+            gw_cuda_drop_base(p.codec, base) != f.drop_base || p.map.wire_scale != f.wire_scale ||
+            gw_front_map_hash(item.digest, f.chunk_count, f.drop_base, f.step, f.cap, f.dtype, f.wire_scale, sums) !=
+                f.map_hash) {
+            return GW_ERR_MAP;
+        }
+    }
+    return p.mode != GW_CUDA_DECODE_VALIDATE && f.len > item.dst_capacity ? GW_ERR_DST : GW_OK;
+}
+
+/* chunk_first from the chunk counts, by one block. */
+GW_DEVICE void gw_count_chunks(const gw_gcomp_decode_params &p, uint32_t *sums)
+{
+    uint64_t first = 0;
+    GW_NO_UNROLL
+    for (uint32_t at = 0; at < p.item_count; at += GW_THREADS) {
+        const uint32_t i = at + threadIdx.x;
+        const volatile gw_cuda_frame_state *frames = p.frames; /* other blocks wrote them */
+        const uint64_t count = i < p.item_count && frames[i].status == GW_OK ? frames[i].chunk_count : 0;
+        uint32_t low, high; /* 2^16 in the low half, so that neither sum overflows: a count is below 2^37 */
+        const uint64_t before_low = gw_block_scan((uint32_t)(count & 0xffff), sums, &low);
+        const uint64_t before_high = gw_block_scan((uint32_t)(count >> 16), sums, &high);
+        if (i < p.item_count) {
+            p.chunk_first[i] = first + before_low + (before_high << 16);
+        }
+        first += low + ((uint64_t)high << 16);
+    }
+    if (threadIdx.x == 0) {
+        p.chunk_first[p.item_count] = first;
+    }
+}
+
+GW_KERNEL(gw_device_gcomp_check, gw_gcomp_decode_params, 256, 2)
+{
+    gw_check_state &s = GW_SHARED(gw_check_state);
+    const uint32_t index = blockIdx.x / p.slices, slice = blockIdx.x % p.slices;
+    const gw_cuda_gcomp_item &item = gw_item_of(p.items, p.item, index);
+    gw_cuda_frame_state &frame = p.frames[index];
+    const uint8_t *src = (const uint8_t *)item.src;
+
+    if (threadIdx.x == 0) {
+        const uint64_t src_size = item.src_size_at != nullptr ? *item.src_size_at : item.src_size;
+        s.status = item.after != nullptr && item.after->status != GW_OK ? item.after->status
+                   : src_size > item.src_size                          ? (uint32_t)GW_ERR_SHORT
+                                              : gw_front_read(s.front, src, src_size, p.codec.count_limit);
+    }
+    __syncthreads();
+    bool bad = false;
+    if (s.status == GW_OK) {
+        GW_NO_UNROLL
+        for (uint64_t i = slice * GW_THREADS + threadIdx.x; i < s.front.chunk_count; i += p.slices * GW_THREADS) {
+            bad = bad || !gw_entry_is_good(src, s.front, i);
+        }
+    }
+    bad = __syncthreads_or(bad);
+    if (threadIdx.x == 0) {
+        if (bad) {
+            atomicOr(&frame.is_directory_bad, 1u);
+        }
+        __threadfence();
+        s.is_last = atomicAdd(&frame.slices_done, 1u) == p.slices - 1;
+        __threadfence();
+    }
+    __syncthreads();
+    if (!s.is_last) {
+        return;
+    }
+    uint32_t status = s.status;
+    if (status == GW_OK) {
+        status = gw_front_decide(p, item, s.front, *(volatile uint32_t *)&frame.is_directory_bad != 0, s.sums);
+    }
+    __syncthreads();
+    if (threadIdx.x == 0) {
+        const gw_frame_front &f = s.front;
+        frame.status = status;
+        if (status == GW_OK) {
+            frame.dtype = f.dtype;
+            frame.levels = (f.flags & GW_FLAG_DERIVED) != 0;
+            frame.chunk_log2 = f.chunk_log2;
+            frame.step = f.step;
+            frame.cap = f.cap;
+            frame.drop_base = f.drop_base;
+            frame.strict = (f.flags & GW_FLAG_STRICT) != 0;
+            frame.checksum = (f.flags & GW_FLAG_CHECKSUM) != 0;
+            frame.installed = (f.flags & GW_FLAG_INSTALLED) != 0;
+            frame.constant = (f.flags & GW_FLAG_CONSTANT) != 0;
+            frame.book = gw_find_book(p.codec, f);
+            frame.len = f.len;
+            frame.chunk_count = f.chunk_count;
+            frame.frame_size = f.frame_size;
+            frame.directory_offset = f.directory_offset;
+            frame.payload_offset = f.payload_offset;
+        }
+        __threadfence();
+        s.is_last = atomicAdd(&p.head->items_done, 1u) == p.item_count - 1;
+        __threadfence();
+    }
+    __syncthreads();
+    if (s.is_last) {
+        gw_count_chunks(p, s.sums);
+    }
+}
+
+GW_KERNEL_TABLE(gcomp_check, GW_KERNEL_ENTRY(gw_device_gcomp_check, gw_gcomp_decode_params));

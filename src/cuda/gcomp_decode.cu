@@ -1,0 +1,140 @@
+/*
+ * Decode of frames whose front gw_gcomp_check has accepted: blocks take chunks of all items in turn.
+ *
+ * SPDX-License-Identifier: BSD-2-Clause
+ */
+#include "cuda/gcomp_decode.cuh"
+
+/* A place in the workspace for the level arrays of one block; taken and given back by thread 0. */
+GW_DEVICE uint32_t gw_slot_take(const gw_gcomp_decode_params &p)
+{
+    uint32_t slot = blockIdx.x % p.large_slots;
+    while (atomicCAS(&p.head->slot_busy[slot], 0u, 1u) != 0) {
+        slot = slot + 1 == p.large_slots ? 0 : slot + 1;
+        gw_spin();
+    }
+    __threadfence();
+    return slot;
+}
+
+GW_DEVICE void gw_slot_give(const gw_gcomp_decode_params &p, uint32_t slot)
+{
+    __threadfence();
+    atomicExch(&p.head->slot_busy[slot], 0u);
+}
+
+template <uint32_t DTYPE> GW_DEVICE void gw_decode_unit(gw_decode_state &s, const gw_gcomp_decode_params &p)
+{
+    const uint32_t size = gw_type<DTYPE>::SIZE;
+    const uint32_t item_index = s.item;
+    const gw_cuda_gcomp_item &item = gw_item_of(p.items, p.item, item_index);
+    gw_cuda_frame_state &frame = p.frames[item_index];
+    const uint64_t index = s.unit - p.chunk_first[item_index];
+
+    const bool needs_slot = gw_decode_copy_room(p.shared_size, frame.chunk_log2) == 0;
+    if (needs_slot) {
+        if (threadIdx.x == 0) {
+            s.slot = gw_slot_take(p);
+        }
+        __syncthreads();
+    }
+    const bool has_map = frame.levels != 0 && !frame.constant;
+    const gw_decode_call call = {p.codec,
+                                 frame,
+                                 (const uint8_t *)item.src,
+                                 has_map ? item.levels : nullptr,
+                                 p.shared_size,
+                                 needs_slot ? p.large + (uint64_t)s.slot * GW_CUDA_LARGE_SIZE : nullptr,
+                                 (uint64_t)(item_index + 1) << 40};
+    gw_decode_out out = {nullptr, nullptr, p.codec.strict, 0};
+    const uint64_t first = index << frame.chunk_log2;
+    if (p.mode != GW_CUDA_DECODE_VALIDATE) {
+        out.dst = (uint8_t *)item.dst + first * size;
+        out.addend = p.mode == GW_CUDA_DECODE_ADD   ? out.dst
+                     : p.mode == GW_CUDA_DECODE_SUM ? (const uint8_t *)item.addend + first * size
+                                                    : nullptr;
+        out.is_wide = (((uintptr_t)out.dst | (uintptr_t)out.addend) & 15) == 0;
+    }
+    const uint32_t status = gw_cuda_decode_chunk<DTYPE>(s, call, index, out, p.mode == GW_CUDA_DECODE_ADD);
+    __syncthreads();
+    if (status != GW_OK) {
+        if (p.mode == GW_CUDA_DECODE_VALUES) {
+            const uint64_t left = frame.len - first, whole = (uint64_t)1 << frame.chunk_log2;
+            gw_decode_plain<DTYPE>(nullptr, (uint32_t)(left < whole ? left : whole) * size, out);
+        }
+        if (threadIdx.x == 0) {
+            atomicMax((unsigned long long *)&frame.bad, (unsigned long long)~(index << 8 | status));
+        }
+    }
+    if (needs_slot) {
+        __syncthreads();
+        if (threadIdx.x == 0) {
+            gw_slot_give(p, s.slot);
+        }
+    }
+}
+
+GW_DEVICE void gw_decode_report(const gw_gcomp_decode_params &p)
+{
+    GW_NO_UNROLL
+    for (uint32_t i = threadIdx.x; i < p.item_count; i += GW_THREADS) {
+        const gw_cuda_frame_state &frame = p.frames[i];
+        const uint64_t bad = *(const volatile uint64_t *)&frame.bad;
+        gw_cuda_result result = {frame.status, 0, 0, 0, ~(uint64_t)0, 0};
+        if (frame.status == GW_OK && bad != 0) {
+            result.status = (uint32_t)~bad & 255;
+            result.bad_index = ~bad >> 8;
+        } else if (frame.status == GW_OK) {
+            result.len = frame.len;
+        }
+        *gw_item_of(p.items, p.item, i).result = result;
+    }
+}
+
+template <uint32_t DTYPE> GW_DEVICE void gw_decode_all(const gw_gcomp_decode_params &p)
+{
+    gw_decode_state &s = GW_SHARED(gw_decode_state);
+    gw_decode_begin(s);
+    const uint64_t units = p.chunk_first[p.item_count];
+    GW_NO_UNROLL
+    for (;;) {
+        if (threadIdx.x == 0) {
+            s.unit = atomicAdd((unsigned long long *)&p.head->ticket, 1ull);
+            s.item = s.unit < units ? gw_item_find(p.chunk_first, p.item_count, s.unit) : 0;
+        }
+        __syncthreads();
+        if (s.unit >= units) {
+            break;
+        }
+        gw_decode_unit<DTYPE>(s, p);
+        __syncthreads();
+    }
+    if (threadIdx.x == 0) {
+        __threadfence();
+        s.is_last = atomicAdd(&p.head->blocks_done, 1u) == gridDim.x - 1;
+        __threadfence();
+    }
+    __syncthreads();
+    if (s.is_last) {
+        gw_decode_report(p);
+    }
+}
+
+GW_KERNEL(gw_device_gcomp_decode_fp32, gw_gcomp_decode_params, 256, 3)
+{
+    gw_decode_all<GW_FP32>(p);
+}
+
+GW_KERNEL(gw_device_gcomp_decode_bf16, gw_gcomp_decode_params, 256, 3)
+{
+    gw_decode_all<GW_BF16>(p);
+}
+
+GW_KERNEL(gw_device_gcomp_decode_fp16, gw_gcomp_decode_params, 256, 3)
+{
+    gw_decode_all<GW_FP16>(p);
+}
+
+GW_KERNEL_TABLE(gcomp_decode, GW_KERNEL_ENTRY(gw_device_gcomp_decode_fp32, gw_gcomp_decode_params),
+                GW_KERNEL_ENTRY(gw_device_gcomp_decode_bf16, gw_gcomp_decode_params),
+                GW_KERNEL_ENTRY(gw_device_gcomp_decode_fp16, gw_gcomp_decode_params));

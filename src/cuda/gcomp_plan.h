@@ -1,0 +1,36 @@
+/*
+ * Which kernels a GCOMP operation runs, with what geometry, and how it uses its workspace. Plain C that touches neither driver
+ * nor device: the public calls and the checks on the CPU run the same plans.
+ *
+ * Everything follows from numbers that the host knows. A workspace is 256-byte aligned; its address is only used in sums.
+ *
+ * SPDX-License-Identifier: BSD-2-Clause
+ */
+#ifndef GW_CUDA_GCOMP_PLAN_H
+#define GW_CUDA_GCOMP_PLAN_H
+
+#include "core/gcomp_codec.h"
+#include "cuda/gcomp_params.h"
+#include "cuda/launch.h"
+
+/* What a plan needs to know of a device. */
+typedef struct gw_cuda_shape {
+    uint32_t multiprocessors;
+    uint32_t shared_size_max; /* bytes of dynamic shared memory that a block may ask for */
+} gw_cuda_shape;
+
+/* Options and installed codebooks of a handle. */
+void gw_cuda_codec_fill(gw_cuda_codec *out, const gw_codec *codec);
+
+/* The part of a map that all items have in common; map may be NULL. base_at: where the base lies on the device, or NULL. */
+void gw_cuda_map_fill(gw_cuda_map *out, const gw_gcomp_map *map, const uint32_t *base_at);
+
+/*
+ * Decode. params holds codec, map, mode, item_count and items (or item); value_total is the sum of the items' capacities. The
+ * rest of params is filled in, the plan names params and must not outlive it.
+ */
+size_t gw_cuda_decode_workspace_size(uint32_t item_count, uint64_t value_total);
+void gw_cuda_plan_decode(gw_cuda_plan *plan, gw_gcomp_decode_params *params, uint64_t value_total,
+                         const gw_cuda_shape *shape, void *workspace);
+
+#endif

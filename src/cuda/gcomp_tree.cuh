@@ -1,0 +1,355 @@
+/*
+ * From code lengths to the tree of docs/format.md section 5.1, by a block of 256 threads.
+ *
+ * Nothing here walks the tree. With codes filled up to 11 bits, leaf i begins at the sum of 2^(11 - depth) of the leaves
+ * before it. A node that begins at such a place c and has depth d covers 2^(11 - d) codes, so the nodes that begin at leaf i
+ * have the depths from 11 minus the number of trailing zeros of c down to the leaf's own; preorder numbers follow from a sum,
+ * and the right child of an inner node is the first node that begins at c + 2^(10 - d).
+ *
+ * SPDX-License-Identifier: BSD-2-Clause
+ */
+#ifndef GW_CUDA_GCOMP_TREE_CUH
+#define GW_CUDA_GCOMP_TREE_CUH
+
+#include "cuda/device.cuh"
+
+enum { GW_TREE_NODES = 176, GW_TREE_LEAVES = 88, GW_TREE_CODE_LEN = 11, GW_TREE_NO_RANK = 256, GW_THREADS = 256, GW_WARPS = 8 };
+
+#define GW_FULL_MASK 0xffffffffu
+
+/* A node; numbers in preorder. */
+struct gw_tree_node {
+    uint8_t right;  /* inner node: its right child, the left one is the next node; leaf: 0 */
+    uint8_t width;  /* leaf: bits of an index */
+    uint8_t depth;
+    uint8_t first_rank;
+    uint8_t parent;
+    uint8_t is_right;
+    uint8_t inner_index; /* inner node: how many inner nodes come before it */
+    uint8_t first_leaf;  /* leaves to the left */
+};
+
+struct gw_cuda_tree {
+    uint32_t node_count, inner_count, depth_max, label_count;
+    uint32_t escape_rank, zero_rank; /* GW_TREE_NO_RANK: none */
+    uint32_t base;
+    uint32_t has_code[8];            /* by label */
+    uint8_t length[256];             /* by label: what the rest is made from */
+    uint8_t rank_of_label[256];      /* of labels with a code */
+    uint8_t label_of_rank[256];
+    gw_tree_node node[GW_TREE_NODES];
+    uint8_t by_depth[GW_TREE_NODES]; /* nodes, deepest first, in preorder within a depth */
+    uint8_t level_start[13];         /* first in by_depth of level depth_max - depth; the last one is node_count */
+
+    /* While it is built. */
+    uint16_t count[GW_WARPS][16];
+    uint16_t leaf_code[GW_TREE_LEAVES + 8], leaf_rank[GW_TREE_LEAVES + 8];
+    uint8_t leaf_depth[GW_TREE_LEAVES + 8], leaf_width[GW_TREE_LEAVES + 8], leaf_inner[GW_TREE_LEAVES + 8];
+    uint8_t leaf_of[GW_TREE_LEAVES + 8]; /* leaf of block j of length l: [8 (l - 1) + j] */
+};
+
+GW_DEVICE uint32_t gw_lane(void)
+{
+    return threadIdx.x & 31;
+}
+
+/* Inclusive sum over the lanes of a warp. */
+GW_DEVICE uint32_t gw_warp_scan(uint32_t x)
+{
+    const uint32_t lane = gw_lane();
+    GW_UNROLL
+    for (uint32_t d = 1; d < 32; d *= 2) {
+        const uint32_t y = __shfl_up_sync(GW_FULL_MASK, x, d);
+        x += lane >= d ? y : 0;
+    }
+    return x;
+}
+
+/*
+ * Sum over the threads before this one, in *total over all; `sums` is 8 words of shared memory. Two barriers, so that
+ * neither what came before nor what comes after meets these words.
+ */
+GW_DEVICE uint32_t gw_block_scan(uint32_t x, uint32_t *sums, uint32_t *total)
+{
+    const uint32_t upto = gw_warp_scan(x);
+    __syncthreads();
+    if (gw_lane() == 31) {
+        sums[threadIdx.x >> 5] = upto;
+    }
+    __syncthreads();
+    uint32_t before = upto - x, all = 0;
+    GW_UNROLL
+    for (uint32_t w = 0; w < GW_WARPS; w++) {
+        const uint32_t sum = sums[w];
+        before += w < threadIdx.x >> 5 ? sum : 0;
+        all += sum;
+    }
+    *total = all;
+    return before;
+}
+
+/*
+ * Places of a stable counting sort over the block by a key of 0..15 (16 and more: not sorted). count is scratch. One barrier;
+ * the caller puts one before the next use of count.
+ */
+GW_DEVICE uint32_t gw_sort_place(uint16_t count[GW_WARPS][16], uint32_t key)
+{
+    const uint32_t lane = gw_lane(), warp = threadIdx.x >> 5;
+    const uint32_t below = (1u << lane) - 1;
+    uint32_t before = 0, mine = 0;
+    GW_NO_UNROLL
+    for (uint32_t k = 0; k < 16; k++) {
+        const uint32_t votes = __ballot_sync(GW_FULL_MASK, key == k);
+        before = key == k ? __popc(votes & below) : before;
+        mine = lane == k ? __popc(votes) : mine;
+    }
+    if (lane < 16) {
+        count[warp][lane] = (uint16_t)mine;
+    }
+    __syncthreads();
+    uint32_t total = 0, earlier = 0;
+    GW_UNROLL
+    for (uint32_t w = 0; w < GW_WARPS; w++) {
+        const uint32_t n = lane < 16 ? count[w][lane] : 0;
+        earlier += w < warp ? n : 0;
+        total += n;
+    }
+    const uint32_t start = gw_warp_scan(total) - total + earlier;
+    return before + __shfl_sync(GW_FULL_MASK, start, key & 15);
+}
+
+/* Of n labels of one length: block j of them. Returns its width, or 16 if there is no such block; *skip = labels before it. */
+GW_DEVICE uint32_t gw_tree_block(uint32_t n, uint32_t j, uint32_t *skip)
+{
+    const uint32_t whole = n >> 7;
+    uint32_t rest = n & 127;
+    if (j < whole) {
+        *skip = 128 * j;
+        return 7;
+    }
+    GW_NO_UNROLL
+    for (uint32_t i = whole; i < j && rest != 0; i++) {
+        rest &= ~(0x80000000u >> __clz(rest));
+    }
+    *skip = n - rest;
+    return rest == 0 ? 16 : 31 - __clz(rest);
+}
+
+/* Builds the tree of s.length, which is complete (docs/format.md section 5.1); base is untouched. Begins and ends with a
+ * barrier. */
+GW_DEVICE void gw_cuda_tree_build(gw_cuda_tree &s)
+{
+    const uint32_t t = threadIdx.x, lane = gw_lane(), warp = t >> 5;
+
+    /* Labels by length: the place of a label among those of its length. */
+    __syncthreads();
+    const uint32_t length = s.length[t];
+    const uint32_t coded = __ballot_sync(GW_FULL_MASK, length != 0);
+    if (lane == 0) {
+        s.has_code[warp] = coded;
+    }
+    const uint32_t sorted = gw_sort_place(s.count, length == 0 ? 16 : length);
+    uint32_t of_length = 0; /* lane l: number of labels of length l */
+    GW_UNROLL
+    for (uint32_t w = 0; w < GW_WARPS; w++) {
+        of_length += lane < 16 ? s.count[w][lane] : 0;
+    }
+    const uint32_t upto = gw_warp_scan(of_length);
+    const uint32_t label_count = __shfl_sync(GW_FULL_MASK, upto, 15);
+    const uint32_t n = __shfl_sync(GW_FULL_MASK, of_length, length & 15);
+    const uint32_t index = sorted - (__shfl_sync(GW_FULL_MASK, upto, length & 15) - n);
+
+    /* Leaves: thread 8 (l - 1) + j is block j of length l. */
+    const uint32_t l = (t >> 3) + 1;
+    const uint32_t of_l = __shfl_sync(GW_FULL_MASK, of_length, l & 15);
+    uint32_t skip, width = 16, depth = 0;
+    if (t < GW_TREE_LEAVES) {
+        width = gw_tree_block(of_l, t & 7, &skip);
+        depth = label_count == 1 ? 0 : l - width;
+    }
+    __syncthreads();
+    const uint32_t leaf = gw_sort_place(s.count, width == 16 ? 16 : depth);
+    if (width != 16) {
+        s.leaf_depth[leaf] = (uint8_t)depth;
+        s.leaf_width[leaf] = (uint8_t)width;
+        s.leaf_of[t] = (uint8_t)leaf;
+    }
+    const uint32_t leaf_count = (uint32_t)__syncthreads_count(width != 16);
+
+    /* Codes, ranks and numbers of the leaves: three a lane of one warp. */
+    if (warp == 0) {
+        uint32_t size[3], sum = 0; /* codes, ranks << 16 */
+        GW_UNROLL
+        for (uint32_t k = 0; k < 3; k++) {
+            const uint32_t i = 3 * lane + k;
+            size[k] = i < leaf_count ? 1u << (GW_TREE_CODE_LEN - s.leaf_depth[i]) | 0x10000u << s.leaf_width[i] : 0;
+            sum += size[k];
+        }
+        uint32_t at = gw_warp_scan(sum) - sum;
+        uint32_t inner[3], inner_sum = 0;
+        GW_UNROLL
+        for (uint32_t k = 0; k < 3; k++) {
+            const uint32_t i = 3 * lane + k, code = at & 0xffff;
+            inner[k] = 0;
+            if (i < leaf_count) {
+                const uint32_t top = i == 0 ? 0 : GW_TREE_CODE_LEN + 1 - __ffs(code);
+                inner[k] = s.leaf_depth[i] - top;
+                s.leaf_code[i] = (uint16_t)code;
+                s.leaf_rank[i] = (uint16_t)(at >> 16);
+            }
+            inner_sum += inner[k];
+            at += size[k];
+        }
+        uint32_t before = gw_warp_scan(inner_sum) - inner_sum;
+        GW_UNROLL
+        for (uint32_t k = 0; k < 3; k++) {
+            const uint32_t i = 3 * lane + k;
+            if (i <= leaf_count) {
+                s.leaf_inner[i] = (uint8_t)before; /* the one behind the last leaf ends it */
+            }
+            before += inner[k];
+        }
+    }
+    __syncthreads();
+
+    /* The nodes that begin at a leaf. */
+    if (t < leaf_count) {
+        const uint32_t code = s.leaf_code[t], before = s.leaf_inner[t];
+        const uint32_t inner = s.leaf_inner[t + 1] - before;
+        const uint32_t leaf_depth = s.leaf_depth[t], top = leaf_depth - inner;
+        const uint32_t first = t + before;
+        GW_NO_UNROLL
+        for (uint32_t k = 0; k <= inner; k++) {
+            gw_tree_node &node = s.node[first + k];
+            node.depth = (uint8_t)(top + k);
+            node.first_rank = (uint8_t)s.leaf_rank[t];
+            node.inner_index = (uint8_t)(before + k);
+            node.first_leaf = (uint8_t)t;
+            node.right = 0;
+            node.width = k == inner ? s.leaf_width[t] : (uint8_t)0;
+            if (k != 0 || t == 0) { /* the others are right children and get these from their parents */
+                node.parent = (uint8_t)(first + k - (k != 0));
+                node.is_right = 0;
+            }
+            if (k < inner) {
+                const uint32_t middle = code + (1u << (GW_TREE_CODE_LEN - 1 - top - k));
+                uint32_t low = t + 1, high = leaf_count - 1; /* the leaf with this code is one of them */
+                GW_NO_UNROLL
+                while (low < high) {
+                    const uint32_t at = (low + high) >> 1;
+                    if (s.leaf_code[at] < middle) {
+                        low = at + 1;
+                    } else {
+                        high = at;
+                    }
+                }
+                const uint32_t right = low + s.leaf_inner[low];
+                node.right = (uint8_t)right;
+                s.node[right].parent = (uint8_t)(first + k);
+                s.node[right].is_right = 1;
+            }
+        }
+    }
+    if (length != 0) {
+        /* The block that a label is in: the highest bit in which the number of labels and the label's place differ. */
+        const uint32_t whole = n >> 7, rest = n & 127;
+        uint32_t j = index >> 7, in_block = index & 127;
+        if (j == whole) {
+            const uint32_t bit = 31 - __clz(rest ^ in_block);
+            j = whole + __popc(rest >> bit) - 1;
+            in_block &= (1u << bit) - 1;
+        }
+        const uint32_t rank = s.leaf_rank[s.leaf_of[8 * (length - 1) + j]] + in_block;
+        s.rank_of_label[t] = (uint8_t)rank;
+        s.label_of_rank[rank] = (uint8_t)t;
+        if (t == 0) {
+            s.zero_rank = rank;
+        } else if (t == 1) {
+            s.escape_rank = rank;
+        }
+    } else if (t == 0) {
+        s.zero_rank = GW_TREE_NO_RANK;
+    } else if (t == 1) {
+        s.escape_rank = GW_TREE_NO_RANK;
+    }
+    __syncthreads();
+
+    /* Nodes, deepest first. */
+    const uint32_t node_count = 2 * leaf_count - 1;
+    const uint32_t depth_max = s.leaf_depth[leaf_count - 1];
+    const uint32_t level = t < node_count ? depth_max - s.node[t].depth : 16;
+    const uint32_t place = gw_sort_place(s.count, level);
+    if (t < node_count) {
+        s.by_depth[place] = (uint8_t)t;
+    }
+    if (t < 16) {
+        uint32_t start = 0; /* of level t, summed again: 16 threads, once a tree */
+        for (uint32_t k = 0; k < t; k++) {
+            for (uint32_t w = 0; w < GW_WARPS; w++) {
+                start += s.count[w][k];
+            }
+        }
+        if (t <= depth_max + 1) {
+            s.level_start[t] = (uint8_t)start;
+        }
+    }
+    if (t == 0) {
+        s.node_count = node_count;
+        s.inner_count = leaf_count - 1;
+        s.depth_max = depth_max;
+        s.label_count = label_count;
+    }
+    __syncthreads();
+}
+
+/*
+ * Rule 20 of docs/format.md section 8 for the codebook whose first `size` bytes (or 132, if there are more) lie in `bytes`, in
+ * shared memory. Returns, to all threads, its size in bytes, or 0 if it breaks the rule; sets s.length and s.base. Begins and
+ * ends with a barrier.
+ */
+GW_DEVICE uint32_t gw_cuda_book_read(gw_cuda_tree &s, const uint8_t *bytes, uint64_t size, uint32_t is_fp16,
+                                     uint32_t derived, uint32_t *sums)
+{
+    const uint32_t t = threadIdx.x;
+    __syncthreads();
+    if (size < 4) {
+        return 0;
+    }
+    const uint32_t base = bytes[0], first = bytes[1], last = bytes[2], special = bytes[3];
+    bool bad = base > 191 || (base != 0 && (is_fp16 || derived)) || (first == 0 ? last != 0 : last < first || first < 2);
+    const uint32_t nibbles = first == 0 || bad ? 0 : last - first + 1;
+    const uint32_t end = 4 + (nibbles + 1) / 2, book_size = (end + 3) & ~3u;
+    bad = bad || size < book_size;
+    if (bad) {
+        return 0; /* the same for all threads */
+    }
+    uint32_t length = 0;
+    if (t < 2) {
+        length = special >> 4 * t & 15;
+    } else if (nibbles != 0 && t >= first && t <= last) {
+        const uint32_t at = t - first;
+        length = (uint32_t)bytes[4 + at / 2] >> (at % 2 * 4) & 15;
+        const bool possible = derived ? !is_fp16 || t <= 32 : t >= 4 && (!is_fp16 || t < 128);
+        bad = (length != 0 && !possible) || (length == 0 && (t == first || t == last));
+    }
+    bad = bad || length > GW_TREE_CODE_LEN;
+    if (t == 0 && nibbles % 2 != 0) {
+        bad = bad || bytes[4 + nibbles / 2] >> 4 != 0;
+    }
+    if (t >= end && t < book_size) {
+        bad = bad || bytes[t] != 0;
+    }
+    s.length[t] = (uint8_t)length;
+    if (t == 0) {
+        s.base = base;
+    }
+    /* Kraft sum (at most 256 * 2^10) and, above it, the number of labels. */
+    const uint32_t share = length == 0 || length > GW_TREE_CODE_LEN ? 0 : 1u << (GW_TREE_CODE_LEN - length) | 1u << 20;
+    uint32_t all;
+    gw_block_scan(share, sums, &all);
+    bad = bad || !(((all & 0xfffff) == 1u << GW_TREE_CODE_LEN) ||
+                   (all >> 20 == 1 && (all & 0xfffff) == 1u << (GW_TREE_CODE_LEN - 1)));
+    return __syncthreads_or(bad) ? 0 : book_size;
+}
+
+#endif

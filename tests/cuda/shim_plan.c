@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+#include "shim_plan.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+extern const gw_shim_kernel gw_shim_kernels_gcomp_check[], gw_shim_kernels_gcomp_decode[];
+
+static const char *const kernel_names[] = {
+#define KERNEL_NAME(name, image) #name,
+    GW_CUDA_KERNEL_LIST(KERNEL_NAME)
+#undef KERNEL_NAME
+};
+
+void shim_plan_run(const gw_cuda_plan *plan, void *workspace)
+{
+    const gw_shim_kernel *const tables[] = {gw_shim_kernels_gcomp_check, gw_shim_kernels_gcomp_decode};
+    memset((uint8_t *)workspace + plan->zero_offset, 0, plan->zero_size);
+    for (uint32_t i = 0; i < plan->launch_count; i++) {
+        const gw_cuda_launch *launch = &plan->launch[i];
+        const gw_shim_kernel *kernel = NULL;
+        for (size_t t = 0; t < sizeof tables / sizeof *tables; t++) {
+            for (const gw_shim_kernel *k = tables[t]; k->name != NULL; k++) {
+                kernel = strcmp(k->name, kernel_names[launch->kernel]) == 0 ? k : kernel;
+            }
+        }
+        if (kernel == NULL || kernel->params_size != launch->params_size) {
+            fprintf(stderr, "plan: kernel %s\n", kernel_names[launch->kernel]);
+            exit(2);
+        }
+        gw_shim_launch(kernel->run, launch->params, launch->grid, launch->block, launch->shared_size, 0);
+    }
+}
