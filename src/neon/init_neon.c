@@ -12,6 +12,9 @@ void gw_kernels_init_neon(gw_kernels *kernels, uint32_t cpu)
 #if defined(GW_NEON)
     kernels->map_scan = gw_map_scan_neon;
     kernels->map_build = gw_map_build_neon;
+    kernels->round = gw_round_neon;
+    kernels->survey = gw_survey_neon;
+    kernels->split = gw_split_neon;
     kernels->partition = gw_partition_neon;
     kernels->merge = gw_merge_neon;
     kernels->pack = gw_pack_neon;

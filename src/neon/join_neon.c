@@ -10,6 +10,7 @@
 #include "core/codebook.h"
 #include "neon/bitmap_neon.h"
 #include "neon/byte_orders_neon.h"
+#include "neon/drops_neon.h"
 #include "neon/kernels_neon.h"
 
 #if defined(GW_NEON)
@@ -23,10 +24,8 @@ typedef struct places {
 
 /* Constants of a call. */
 typedef struct settings {
-    uint8x16_t base;   /* explicit: added to a label's upper six bits */
-    uint8x16_t cap;    /* derived, and for both the drop of a constant */
-    int16x8_t room;    /* drop_base - 3 */
-    uint8x16x2_t floor;
+    uint8x16_t base;    /* explicit: added to a label's upper six bits */
+    gw_dropper dropper; /* derived */
     int is_constant;
 } settings;
 
@@ -50,24 +49,6 @@ static inline uint8x16_t take_bits(places *at, uint64_t owners, uint64_t counts)
         vadd_u8(vld1_u8(gw_orders_spread_neon[owners >> 8 & 255]), vdup_n_u8((uint8_t)(counts & 255)));
     at->r1_bit += (size_t)((counts & 255) + (counts >> 8 & 255));
     return vqtbl1q_u8(bits, vcombine_u8(low, high));
-}
-
-/* Drops of DERIVED frames from exponent fields and map bytes (docs/format.md section 3): floor(t / 4) = floor((K +
- * drop_base - 3) / 4) - E. Sums saturate, far above any cap and far below 0. */
-GW_TEMPLATE uint8x16_t derived_drops(uint8x16_t exponent, uint8x16_t levels, const settings *s, uint32_t dtype)
-{
-    if (dtype == GW_FP16) {
-        exponent = vaddq_u8(vmaxq_u8(exponent, vdupq_n_u8(1)), vdupq_n_u8(112));
-    }
-    const int16x8_t k_low = vreinterpretq_s16_u16(vmovl_u8(vget_low_u8(levels)));
-    const int16x8_t k_high = vreinterpretq_s16_u16(vmovl_u8(vget_high_u8(levels)));
-    const int16x8_t low = vsubq_s16(vshrq_n_s16(vqaddq_s16(k_low, s->room), 2),
-                                    vreinterpretq_s16_u16(vmovl_u8(vget_low_u8(exponent))));
-    const int16x8_t high = vsubq_s16(vshrq_n_s16(vqaddq_s16(k_high, s->room), 2),
-                                     vreinterpretq_s16_u16(vmovl_u8(vget_high_u8(exponent))));
-    const uint8x16_t octaves = vcombine_u8(vqmovun_s16(low), vqmovun_s16(high));
-    const uint8x16_t drop = vqtbl2q_u8(s->floor, vminq_u8(octaves, s->cap));
-    return vandq_u8(drop, vtstq_u8(levels, levels)); /* K = 0: nothing */
 }
 
 /* The four digits of 16 values, each in a register. */
@@ -157,7 +138,7 @@ GW_TEMPLATE void join16(uint8_t *dst, uint8x16_t labels, uint8x16_t levels, plac
     uint8x16_t exponent, kept;
     if (derived) {
         exponent = vsubq_u8(labels, vdupq_n_u8(dtype == GW_FP16 ? 2 : 1));
-        const uint8x16_t drop = s->is_constant ? s->cap : derived_drops(exponent, levels, s, dtype);
+        const uint8x16_t drop = s->is_constant ? s->dropper.cap : gw_drops_of(exponent, levels, &s->dropper, dtype);
         kept = vandq_u8(vsubq_u8(vdupq_n_u8(whole), drop), ordinary);
     } else {
         exponent = dtype == GW_FP16 ? vsubq_u8(vshrq_n_u8(labels, 2), vdupq_n_u8(1))
@@ -219,17 +200,13 @@ GW_TEMPLATE void join_range(uint8_t *dst, gw_joined *joined, uint16_t *place, co
 {
     const size_t size = gw_traits_of(dtype)->size;
     const int reads_levels = derived && joiner->constant == 0;
-    const int32_t room = joiner->drop_base - 3;
     settings s;
     places at;
     uint8x16_t zero = vdupq_n_u8(0), k = vdupq_n_u8(0);
     size_t escapes = 0;
     size_t i = 0;
     s.base = vdupq_n_u8((uint8_t)joiner->base);
-    s.cap = vdupq_n_u8((uint8_t)joiner->cap);
-    s.room = vdupq_n_s16((int16_t)(room < INT16_MIN ? INT16_MIN : room > INT16_MAX ? INT16_MAX : room));
-    s.floor.val[0] = vld1q_u8(joiner->floor);
-    s.floor.val[1] = vld1q_u8(joiner->floor + 16);
+    s.dropper = gw_dropper_of(joiner->drop_base, joiner->cap, joiner->floor);
     s.is_constant = joiner->constant != 0;
     for (unsigned p = 0; p < GW_PLANE_R1; p++) {
         at.plane[p] = plane[p];

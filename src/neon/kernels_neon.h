@@ -10,6 +10,9 @@
 
 gw_map_scan_fn gw_map_scan_neon;
 gw_map_build_fn gw_map_build_neon;
+gw_round_fn gw_round_neon;
+gw_survey_fn gw_survey_neon;
+gw_split_fn gw_split_neon;
 gw_partition_fn gw_partition_neon;
 gw_merge_fn gw_merge_neon;
 gw_pack_fn gw_pack_neon;

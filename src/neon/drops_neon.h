@@ -1,0 +1,64 @@
+/*
+ * How many bits a value of a DERIVED frame loses (docs/format.md section 3), 16 values at a time: for both directions.
+ *
+ * SPDX-License-Identifier: BSD-2-Clause
+ */
+#ifndef GW_NEON_DROPS_NEON_H
+#define GW_NEON_DROPS_NEON_H
+
+#include "core/kernels.h"
+#include "neon/neon.h"
+
+#if defined(GW_NEON)
+
+/* Constants of a call. */
+typedef struct gw_dropper {
+    int16x8_t room; /* drop_base - 3 */
+    uint8x16_t cap;
+    uint8x16x2_t floor;
+} gw_dropper;
+
+/* x in 16 bits, for sums that saturate: far above any cap and far below 0 either way. */
+static inline int16_t gw_clamp_s16(int32_t x)
+{
+    return (int16_t)(x < INT16_MIN ? INT16_MIN : x > INT16_MAX ? INT16_MAX : x);
+}
+
+static inline gw_dropper gw_dropper_of(int32_t drop_base, uint32_t cap, const uint8_t floor[32])
+{
+    gw_dropper d;
+    d.room = vdupq_n_s16(gw_clamp_s16(drop_base - 3));
+    d.cap = vdupq_n_u8((uint8_t)cap);
+    d.floor.val[0] = vld1q_u8(floor);
+    d.floor.val[1] = vld1q_u8(floor + 16);
+    return d;
+}
+
+/* Bytes to halves of 16 bits; none is negative. */
+static inline int16x8_t gw_widen_low(uint8x16_t x)
+{
+    return vreinterpretq_s16_u16(vmovl_u8(vget_low_u8(x)));
+}
+
+static inline int16x8_t gw_widen_high(uint8x16_t x)
+{
+    return vreinterpretq_s16_u16(vmovl_u8(vget_high_u8(x)));
+}
+
+/* From exponent fields and map bytes. t = K + drop_base - (4 E + 3), and floor(t / 4) = floor((K + drop_base - 3) / 4) - E.
+ * The largest exponent field is the caller's business, and that of 0 for fp32 and bf16. */
+GW_TEMPLATE uint8x16_t gw_drops_of(uint8x16_t exponent, uint8x16_t levels, const gw_dropper *d, uint32_t dtype)
+{
+    if (dtype == GW_FP16) {
+        exponent = vaddq_u8(vmaxq_u8(exponent, vdupq_n_u8(1)), vdupq_n_u8(112));
+    }
+    const int16x8_t low = vsubq_s16(vshrq_n_s16(vqaddq_s16(gw_widen_low(levels), d->room), 2), gw_widen_low(exponent));
+    const int16x8_t high = vsubq_s16(vshrq_n_s16(vqaddq_s16(gw_widen_high(levels), d->room), 2), gw_widen_high(exponent));
+    const uint8x16_t octaves = vcombine_u8(vqmovun_s16(low), vqmovun_s16(high));
+    const uint8x16_t drop = vqtbl2q_u8(d->floor, vminq_u8(octaves, d->cap));
+    return vandq_u8(drop, vtstq_u8(levels, levels)); /* K = 0: nothing */
+}
+
+#endif
+
+#endif

@@ -1,0 +1,320 @@
+/*
+ * Flush, cut and round 16 values (docs/numerics.md section 3): what the survey, the split and the rounding of RAW chunks
+ * begin with. The conditions are those of round_scalar.c, whose comments say why.
+ *
+ * How much goes is decided in bytes and 16-bit lanes, where 16 values are one or two registers; only the rounding itself
+ * takes lanes as wide as the values. Choices that are the same for a whole call are branches: they cost two instructions a
+ * step, less than a copy of the loop for each of them.
+ *
+ * SPDX-License-Identifier: BSD-2-Clause
+ */
+#ifndef GW_NEON_ROUND_NEON_H
+#define GW_NEON_ROUND_NEON_H
+
+#include "core/kernels.h"
+#include "neon/drops_neon.h"
+#include "neon/neon.h"
+#include "neon/philox_neon.h"
+
+#if defined(GW_NEON)
+
+/* Constants of a call. */
+typedef struct gw_rounder {
+    const gw_round_rule *rule;
+    gw_dropper dropper;     /* derived: and the cap of a constant */
+    int16x8_t drop_base;    /* explicit */
+    int16x8_t need[3];      /* explicit: room for level n + 1, in quarter-octaves */
+    uint8x16_t strict;      /* all ones or zero */
+} gw_rounder;
+
+/* 16 rounded values: byte[b] holds byte b of each. */
+typedef struct gw_rounded16 {
+    uint8x16_t byte[4];  /* 16-bit types: 0 and 1 */
+    uint8x16_t exponent; /* fields */
+    uint8x16_t is_zero;  /* all ones for +0 */
+    uint8x16_t drop;     /* derived: what the receiver will work out */
+    uint8x16_t level;    /* explicit */
+} gw_rounded16;
+
+static inline gw_rounder gw_rounder_of(const gw_round_rule *rule)
+{
+    const int32_t step = gw_traits_of(rule->dtype)->explicit_step;
+    gw_rounder r;
+    r.rule = rule;
+    r.dropper = gw_dropper_of(rule->drop_base, rule->cap, rule->floor);
+    r.drop_base = vdupq_n_s16(gw_clamp_s16(rule->drop_base));
+    for (int32_t n = 1; n <= 3; n++) {
+        /* INT16_MAX: room can be that only where the exponent is 0, and there nothing is dropped. */
+        r.need[n - 1] = vdupq_n_s16((int32_t)rule->cap >= n * step ? (int16_t)(4 * n * step) : INT16_MAX);
+    }
+    r.strict = vdupq_n_u8(rule->strict != 0 ? 255 : 0);
+    return r;
+}
+
+/* Explicit levels from the upper halves of the values, eight at a time: minus the level. */
+GW_TEMPLATE int16x8_t gw_minus_levels(uint16x8_t upper, int16x8_t k, const gw_rounder *r, uint32_t dtype)
+{
+    const uint16x8_t magnitude = vandq_u16(upper, vdupq_n_u16(0x7fff));
+    uint16x8_t quarter;
+    if (dtype == GW_FP16) {
+        quarter = vshrq_n_u16(magnitude, 8);
+        quarter = vaddq_u16(quarter, vandq_u16(vcltq_u16(quarter, vdupq_n_u16(4)), vdupq_n_u16(4)));
+        quarter = vaddq_u16(quarter, vdupq_n_u16(4 * 112));
+    } else {
+        quarter = vshrq_n_u16(magnitude, 5);
+    }
+    const int16x8_t room = vqsubq_s16(vqaddq_s16(k, r->drop_base), vreinterpretq_s16_u16(quarter));
+    const uint16x8_t one = vcgeq_s16(room, r->need[0]), two = vcgeq_s16(room, r->need[1]);
+    return vreinterpretq_s16_u16(vaddq_u16(vaddq_u16(one, two), vcgeq_s16(room, r->need[2])));
+}
+
+/* Exponent fields from upper halves. */
+GW_TEMPLATE uint8x16_t gw_exponents_of(uint16x8_t low, uint16x8_t high, uint32_t dtype)
+{
+    if (dtype == GW_FP16) {
+        const uint8x16_t top = vuzp2q_u8(vreinterpretq_u8_u16(low), vreinterpretq_u8_u16(high));
+        return vandq_u8(vshrq_n_u8(top, 2), vdupq_n_u8(31));
+    }
+    return vcombine_u8(vshrn_n_u16(low, 7), vshrn_n_u16(high, 7)); /* the sign is cut off */
+}
+
+/* The random words of 16 values. */
+static inline void gw_random16(uint32x4_t random[4], uint64_t element, const gw_round_rule *rule)
+{
+    static const uint32_t lane[4] = {0, 1, 2, 3};
+    const unsigned offset = (unsigned)(element & 3);
+    uint32_t words[32];
+    for (unsigned part = 0; part < (offset == 0 ? 1 : 2); part++) {
+        const uint64_t quad = (element >> 2) + 4 * part;
+        const uint32x4_t low = vaddq_u32(vdupq_n_u32((uint32_t)quad), vld1q_u32(lane));
+        const uint32x4_t carry = vcltq_u32(low, vdupq_n_u32((uint32_t)quad));
+        uint32x4_t word[4];
+        word[0] = low;
+        word[1] = vsubq_u32(vdupq_n_u32((uint32_t)(quad >> 32)), carry);
+        word[2] = vdupq_n_u32(rule->step_index);
+        word[3] = vdupq_n_u32(rule->rank_hop);
+        gw_philox4(word, rule->seed);
+        /* Four words of a counter belong to four neighbours. */
+        const uint32x4_t a = vzip1q_u32(word[0], word[2]), b = vzip1q_u32(word[1], word[3]);
+        const uint32x4_t c = vzip2q_u32(word[0], word[2]), d = vzip2q_u32(word[1], word[3]);
+        random[0] = vzip1q_u32(a, b);
+        random[1] = vzip2q_u32(a, b);
+        random[2] = vzip1q_u32(c, d);
+        random[3] = vzip2q_u32(c, d);
+        for (unsigned j = 0; offset != 0 && j < 4; j++) {
+            vst1q_u32(words + 16 * part + 4 * j, random[j]);
+        }
+    }
+    for (unsigned j = 0; offset != 0 && j < 4; j++) {
+        random[j] = vld1q_u32(words + offset + 4 * j);
+    }
+}
+
+/* `kept` has ones where bits stay. Nearest adds half an ulp less one (the cut bits, halved) and the last kept bit, of which
+ * kept ones and the negative of the mask are the place; where nothing goes that place would be bit 0, which is masked. */
+#define GW_ROUND_LANES(suffix, lanes)                                                                                  \
+    static inline lanes gw_rounded_##suffix(lanes magnitude, lanes kept, lanes random, lanes special,                  \
+                                            uint32_t rounding)                                                         \
+    {                                                                                                                  \
+        const lanes truncated = vandq_##suffix(magnitude, kept);                                                       \
+        lanes sum;                                                                                                     \
+        if (rounding == GW_GCOMP_TRUNCATE) {                                                                           \
+            return truncated;                                                                                          \
+        }                                                                                                              \
+        if (rounding == GW_GCOMP_NEAREST) {                                                                            \
+            const lanes cut = vmvnq_##suffix(kept);                                                                    \
+            const lanes last = vbicq_##suffix(vsubq_##suffix(vdupq_n_##suffix(0), kept), vdupq_n_##suffix(1));         \
+            sum = vsubq_##suffix(vsraq_n_##suffix(magnitude, cut, 1), vtstq_##suffix(magnitude, last));                \
+        } else {                                                                                                       \
+            sum = vaddq_##suffix(magnitude, vbicq_##suffix(random, kept));                                             \
+        }                                                                                                              \
+        sum = vandq_##suffix(sum, kept);                                                                               \
+        /* A carry out of the largest finite exponent truncates instead; infinity and NaN lose nothing anyway. */      \
+        return vbslq_##suffix(vcgeq_##suffix(sum, special), truncated, sum);                                           \
+    }
+
+GW_ROUND_LANES(u32, uint32x4_t)
+GW_ROUND_LANES(u16, uint16x8_t)
+
+/* How many bits go, and for explicit frames the level: from upper halves, exponents and map bytes. */
+GW_TEMPLATE uint8x16_t gw_first_drop(uint8x16_t *level, uint16x8_t low, uint16x8_t high, uint8x16_t exponent,
+                                     uint8x16_t levels, const gw_rounder *r, uint32_t dtype)
+{
+    const gw_traits *t = gw_traits_of(dtype);
+    /* All ones where nothing may go: infinity, NaN, and (strict) the subnormals of fp32 and bf16. */
+    const uint8x16_t whole =
+        dtype == GW_FP16 ? vceqq_u8(exponent, vdupq_n_u8(t->exponent_mask))
+                         : vcgeq_u8(vsubq_u8(exponent, vdupq_n_u8(1)), vdupq_n_u8((uint8_t)(t->exponent_mask - 1)));
+    if (r->rule->constant != 0) {
+        const uint8_t steps = (uint8_t)(r->rule->derived != 0 ? 0 : r->rule->cap / t->explicit_step);
+        *level = vbicq_u8(vdupq_n_u8(steps), whole);
+        return vbicq_u8(r->dropper.cap, whole);
+    }
+    if (r->rule->derived != 0) {
+        *level = vdupq_n_u8(0);
+        return vbicq_u8(gw_drops_of(exponent, levels, &r->dropper, dtype), whole);
+    }
+    const int16x8_t minus_low = gw_minus_levels(low, gw_widen_low(levels), r, dtype);
+    const int16x8_t minus_high = gw_minus_levels(high, gw_widen_high(levels), r, dtype);
+    const uint8x16_t minus = vuzp1q_u8(vreinterpretq_u8_s16(minus_low), vreinterpretq_u8_s16(minus_high));
+    *level = vbicq_u8(vandq_u8(vsubq_u8(vdupq_n_u8(0), minus), vtstq_u8(levels, levels)), whole);
+    return vmulq_u8(*level, vdupq_n_u8(t->explicit_step));
+}
+
+/* Ones where bits stay, in the lanes of the values. */
+static inline uint32x4_t gw_kept_u32(uint16x4_t drop)
+{
+    return vshlq_u32(vdupq_n_u32(0xffffffffu), vreinterpretq_s32_u32(vmovl_u16(drop)));
+}
+
+static inline uint16x8_t gw_kept_u16(uint8x8_t drop)
+{
+    return vshlq_u16(vdupq_n_u16(0xffff), vreinterpretq_s16_u16(vmovl_u8(drop)));
+}
+
+/* fp32: 64 bytes at values. */
+static inline void gw_round16_fp32(gw_rounded16 *out, const uint8_t *values, uint8x16_t levels, uint64_t element,
+                                   const gw_rounder *r)
+{
+    const uint32x4_t strict = vreinterpretq_u32_u8(r->strict), sign_bit = vdupq_n_u32(0x80000000u);
+    const uint32x4_t special = vdupq_n_u32(0x7f800000u);
+    uint32x4_t v[4], random[4] = {sign_bit, sign_bit, sign_bit, sign_bit};
+    for (unsigned j = 0; j < 4; j++) {
+        v[j] = gw_load_u32x4(values + 16 * j);
+        v[j] = vandq_u32(v[j], vorrq_u32(vtstq_u32(v[j], special), strict));
+    }
+    const uint16x8_t low = vuzp2q_u16(vreinterpretq_u16_u32(v[0]), vreinterpretq_u16_u32(v[1]));
+    const uint16x8_t high = vuzp2q_u16(vreinterpretq_u16_u32(v[2]), vreinterpretq_u16_u32(v[3]));
+    const uint8x16_t drop =
+        gw_first_drop(&out->level, low, high, gw_exponents_of(low, high, GW_FP32), levels, r, GW_FP32);
+    const uint16x8_t drop_low = vmovl_u8(vget_low_u8(drop)), drop_high = vmovl_u8(vget_high_u8(drop));
+    const uint32x4_t kept[4] = {gw_kept_u32(vget_low_u16(drop_low)), gw_kept_u32(vget_high_u16(drop_low)),
+                                gw_kept_u32(vget_low_u16(drop_high)), gw_kept_u32(vget_high_u16(drop_high))};
+    if (r->rule->rounding == GW_GCOMP_STOCHASTIC) {
+        gw_random16(random, element, r->rule);
+    }
+    for (unsigned j = 0; j < 4; j++) {
+        const uint32x4_t rounded =
+            gw_rounded_u32(vbicq_u32(v[j], sign_bit), kept[j], random[j], special, r->rule->rounding);
+        v[j] = vbslq_u32(sign_bit, v[j], rounded);
+    }
+    const uint8x16_t even0 = vreinterpretq_u8_u16(vuzp1q_u16(vreinterpretq_u16_u32(v[0]), vreinterpretq_u16_u32(v[1])));
+    const uint8x16_t even1 = vreinterpretq_u8_u16(vuzp1q_u16(vreinterpretq_u16_u32(v[2]), vreinterpretq_u16_u32(v[3])));
+    const uint16x8_t upper0 = vuzp2q_u16(vreinterpretq_u16_u32(v[0]), vreinterpretq_u16_u32(v[1]));
+    const uint16x8_t upper1 = vuzp2q_u16(vreinterpretq_u16_u32(v[2]), vreinterpretq_u16_u32(v[3]));
+    out->byte[0] = vuzp1q_u8(even0, even1);
+    out->byte[1] = vuzp2q_u8(even0, even1);
+    out->byte[2] = vuzp1q_u8(vreinterpretq_u8_u16(upper0), vreinterpretq_u8_u16(upper1));
+    out->byte[3] = vuzp2q_u8(vreinterpretq_u8_u16(upper0), vreinterpretq_u8_u16(upper1));
+    out->exponent = gw_exponents_of(upper0, upper1, GW_FP32);
+    const uint8x16_t any = vorrq_u8(vorrq_u8(out->byte[0], out->byte[1]), vorrq_u8(out->byte[2], out->byte[3]));
+    out->is_zero = vceqq_u8(any, vdupq_n_u8(0));
+    out->drop = drop;
+}
+
+/* bf16 and fp16: 32 bytes at values. */
+GW_TEMPLATE void gw_round16_half(gw_rounded16 *out, const uint8_t *values, uint8x16_t levels, uint64_t element,
+                                 const gw_rounder *r, uint32_t dtype)
+{
+    const uint16x8_t strict = vreinterpretq_u16_u8(r->strict), sign_bit = vdupq_n_u16(0x8000);
+    const uint16x8_t special = vdupq_n_u16(dtype == GW_FP16 ? 0x7c00 : 0x7f80);
+    uint16x8_t v[2], random[2] = {sign_bit, sign_bit};
+    for (unsigned j = 0; j < 2; j++) {
+        v[j] = gw_load_u16x8(values + 16 * j);
+        if (dtype == GW_BF16) {
+            v[j] = vandq_u16(v[j], vorrq_u16(vtstq_u16(v[j], special), strict));
+        }
+    }
+    const uint8x16_t drop =
+        gw_first_drop(&out->level, v[0], v[1], gw_exponents_of(v[0], v[1], dtype), levels, r, dtype);
+    const uint16x8_t kept[2] = {gw_kept_u16(vget_low_u8(drop)), gw_kept_u16(vget_high_u8(drop))};
+    if (r->rule->rounding == GW_GCOMP_STOCHASTIC) {
+        uint32x4_t words[4];
+        gw_random16(words, element, r->rule);
+        random[0] = vuzp1q_u16(vreinterpretq_u16_u32(words[0]), vreinterpretq_u16_u32(words[1]));
+        random[1] = vuzp1q_u16(vreinterpretq_u16_u32(words[2]), vreinterpretq_u16_u32(words[3]));
+    }
+    for (unsigned j = 0; j < 2; j++) {
+        const uint16x8_t rounded =
+            gw_rounded_u16(vbicq_u16(v[j], sign_bit), kept[j], random[j], special, r->rule->rounding);
+        uint16x8_t sign = vandq_u16(v[j], sign_bit);
+        if (dtype == GW_FP16) {
+            sign = vandq_u16(sign, vorrq_u16(vtstq_u16(rounded, rounded), strict));
+        }
+        v[j] = vorrq_u16(sign, rounded);
+    }
+    out->byte[0] = vuzp1q_u8(vreinterpretq_u8_u16(v[0]), vreinterpretq_u8_u16(v[1]));
+    out->byte[1] = vuzp2q_u8(vreinterpretq_u8_u16(v[0]), vreinterpretq_u8_u16(v[1]));
+    out->exponent = gw_exponents_of(v[0], v[1], dtype);
+    out->is_zero = vceqq_u8(vorrq_u8(out->byte[0], out->byte[1]), vdupq_n_u8(0));
+    out->drop = drop;
+}
+
+GW_TEMPLATE void gw_round_values(gw_rounded16 *out, const uint8_t *values, uint8x16_t levels, uint64_t element,
+                                 const gw_rounder *r, uint32_t dtype)
+{
+    if (dtype == GW_FP32) {
+        gw_round16_fp32(out, values, levels, element, r);
+    } else {
+        gw_round16_half(out, values, levels, element, r, dtype);
+    }
+    if (r->rule->derived != 0 && r->rule->constant == 0) {
+        /* The receiver sees the rounded exponent. */
+        const uint8x16_t drop = gw_drops_of(out->exponent, levels, &r->dropper, dtype);
+        out->drop = vandq_u8(drop, vtstq_u8(out->drop, out->drop));
+    }
+}
+
+/* The values from `at` on, up to 16, by themselves in front of zeros: what a step reads at the end of a span. */
+typedef struct gw_last16 {
+    uint8_t values[64];
+    uint8_t levels[16];
+} gw_last16;
+
+static inline void gw_last16_fill(gw_last16 *last, const gw_span *span, size_t at, const gw_round_rule *rule)
+{
+    const size_t size = gw_traits_of(rule->dtype)->size, len = span->len - at;
+    GW_MEMSET(last, 0, sizeof *last);
+    GW_MEMCPY(last->values, (const uint8_t *)span->values + size * at, size * len);
+    if (rule->constant == 0) {
+        GW_MEMCPY(last->levels, span->levels + at, len);
+    }
+}
+
+/* 16 values of a span; `count` of them, fewer at its end. */
+GW_TEMPLATE void gw_round16_of_span(gw_rounded16 *out, const gw_span *span, size_t at, size_t count, const gw_rounder *r,
+                                    uint32_t dtype)
+{
+    const uint8_t *values = (const uint8_t *)span->values + gw_traits_of(dtype)->size * at;
+    gw_last16 last;
+    uint8x16_t levels = vdupq_n_u8(0);
+    if (count < 16) {
+        gw_last16_fill(&last, span, at, r->rule);
+        values = last.values;
+        levels = vld1q_u8(last.levels);
+    } else if (r->rule->constant == 0) {
+        levels = vld1q_u8(span->levels + at);
+    }
+    gw_round_values(out, values, levels, span->element + at, r, dtype);
+}
+
+/* 16 values as they are in memory. */
+GW_TEMPLATE void gw_store_rounded16(uint8_t *dst, const gw_rounded16 *v, uint32_t dtype)
+{
+    const uint8x16_t low0 = vzip1q_u8(v->byte[0], v->byte[1]), low1 = vzip2q_u8(v->byte[0], v->byte[1]);
+    if (dtype != GW_FP32) {
+        vst1q_u8(dst, low0);
+        vst1q_u8(dst + 16, low1);
+        return;
+    }
+    const uint16x8_t high0 = vreinterpretq_u16_u8(vzip1q_u8(v->byte[2], v->byte[3]));
+    const uint16x8_t high1 = vreinterpretq_u16_u8(vzip2q_u8(v->byte[2], v->byte[3]));
+    gw_store_u16x8(dst, vzip1q_u16(vreinterpretq_u16_u8(low0), high0));
+    gw_store_u16x8(dst + 16, vzip2q_u16(vreinterpretq_u16_u8(low0), high0));
+    gw_store_u16x8(dst + 32, vzip1q_u16(vreinterpretq_u16_u8(low1), high1));
+    gw_store_u16x8(dst + 48, vzip2q_u16(vreinterpretq_u16_u8(low1), high1));
+}
+
+#endif
+
+#endif

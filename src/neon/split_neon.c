@@ -1,0 +1,243 @@
+/*
+ * Split: from values to ranks, digits and escapes, 16 at a time. What join does in bytes, in reverse: the exponents and
+ * levels of rounded values make labels, ranks come from a table in registers, and byte shuffles pick from each plane's digits
+ * those of the values that have one.
+ *
+ * SPDX-License-Identifier: BSD-2-Clause
+ */
+#include "neon/bitmap_neon.h"
+#include "neon/byte_orders_neon.h"
+#include "neon/kernels_neon.h"
+#include "neon/round_neon.h"
+
+#if defined(GW_NEON)
+
+/* Ranks by label, as far as labels have codes of their own: 32 labels a part from `first` on. */
+typedef struct rank_table {
+    uint8x16x2_t part[8];
+    unsigned part_count;
+    uint8x16_t first;
+    uint8x16_t escape_rank, zero_rank;
+    uint8x16_t has_escape; /* all ones or zero */
+} rank_table;
+
+static void fill_ranks(rank_table *table, const gw_ranker *ranker)
+{
+    unsigned first = 2, end = GW_LABELS;
+    while (first < end && ranker->rank[first] == ranker->escape_rank) {
+        first++;
+    }
+    while (end > first && ranker->rank[end - 1] == ranker->escape_rank) {
+        end--;
+    }
+    uint8_t ranks[GW_LABELS]; /* by label - first, modulo 256 */
+    GW_MEMCPY(ranks, ranker->rank + first, GW_LABELS - first);
+    GW_MEMCPY(ranks + GW_LABELS - first, ranker->rank, first);
+    table->part_count = (end - first + 31) / 32;
+    for (unsigned p = 0; p < table->part_count; p++) {
+        table->part[p].val[0] = vld1q_u8(ranks + 32 * p);
+        table->part[p].val[1] = vld1q_u8(ranks + 32 * p + 16);
+    }
+    table->first = vdupq_n_u8((uint8_t)first);
+    table->escape_rank = vdupq_n_u8((uint8_t)ranker->escape_rank);
+    table->zero_rank = vdupq_n_u8(ranker->rank[GW_LABEL_ZERO]);
+    table->has_escape = vdupq_n_u8(ranker->escape_rank == GW_NO_RANK ? 0 : 255);
+}
+
+static inline uint8x16_t ranks_of(uint8x16_t label, const rank_table *table)
+{
+    const uint8x16_t part_len = vdupq_n_u8(32);
+    uint8x16_t rank = table->escape_rank;
+    uint8x16_t at = vsubq_u8(label, table->first);
+    for (unsigned p = 0; p < table->part_count; p++) {
+        rank = vqtbx2q_u8(rank, table->part[p], at);
+        at = vsubq_u8(at, part_len);
+    }
+    return vbslq_u8(vceqq_u8(label, vdupq_n_u8(GW_LABEL_ZERO)), table->zero_rank, rank);
+}
+
+/* Labels of rounded values (docs/format.md section 3). */
+GW_TEMPLATE uint8x16_t labels_of(const gw_rounded16 *v, uint8x16_t base, uint32_t dtype, uint32_t derived)
+{
+    const uint8_t special = gw_traits_of(dtype)->exponent_mask;
+    uint8x16_t label, has_label;
+    if (dtype == GW_FP16) {
+        const uint8x16_t magnitude = vorrq_u8(v->byte[0], vandq_u8(v->byte[1], vdupq_n_u8(0x7f)));
+        has_label = vandq_u8(vtstq_u8(magnitude, magnitude), vcltq_u8(v->exponent, vdupq_n_u8(special)));
+        label = derived ? vaddq_u8(v->exponent, vdupq_n_u8(2))
+                        : vsliq_n_u8(v->level, vaddq_u8(v->exponent, vdupq_n_u8(1)), 2);
+    } else if (derived) {
+        has_label = vcltq_u8(vsubq_u8(v->exponent, vdupq_n_u8(1)), vdupq_n_u8((uint8_t)(special - 1)));
+        label = vaddq_u8(v->exponent, vdupq_n_u8(1));
+    } else {
+        /* base <= 191: neither exponent 0 nor 255 gets between 1 and 63. */
+        const uint8x16_t x = vsubq_u8(v->exponent, base);
+        has_label = vcltq_u8(vsubq_u8(x, vdupq_n_u8(1)), vdupq_n_u8(63));
+        label = vsliq_n_u8(v->level, x, 2);
+    }
+    label = vbslq_u8(has_label, label, vdupq_n_u8(GW_LABEL_ESCAPE));
+    return vbicq_u8(label, v->is_zero);
+}
+
+/* Appends the digits of those of 16 values that bits 0..15 of `owners` name; `counts` says how many in each half. Eight
+ * bytes are stored for each half, what is too many is overwritten later or lies in the slop. */
+static inline uint8_t *put_digits(uint8_t *to, uint8x16_t digits, uint64_t owners, uint64_t counts)
+{
+    const uint8x8_t low = vld1_u8(gw_orders_part_neon[owners & 255] + 8);
+    const uint8x8_t high = vld1_u8(gw_orders_part_neon[owners >> 8 & 255] + 8);
+    vst1_u8(to, vqtbl1_u8(digits, low));
+    to += counts & 255;
+    vst1_u8(to, vqtbl1_u8(vextq_u8(digits, digits, 8), high));
+    return to + (counts >> 8 & 255);
+}
+
+/* Cuts 16 rounded values into digits, of which each keeps the first `kept` bits. */
+GW_TEMPLATE void put_all_digits(uint8_t *to[GW_PLANES_MAX], const gw_rounded16 *v, uint8x16_t kept, uint32_t dtype,
+                                uint32_t derived)
+{
+    const gw_traits *t = gw_traits_of(dtype);
+    const uint8_t w1 = t->digit_width[0], w2 = t->digit_width[1], w3 = t->digit_width[2], w4 = t->digit_width[3];
+    const uint8x16_t b0 = v->byte[0], b1 = v->byte[1];
+    uint8x16_t d1, d2, d3, d4;
+    if (dtype == GW_FP32) {
+        const uint8x16_t b2 = v->byte[2], b3 = v->byte[3], six = vdupq_n_u8(63);
+        d4 = vandq_u8(b0, six);
+        d3 = vandq_u8(vsliq_n_u8(vshrq_n_u8(b0, 6), b1, 2), six);
+        d2 = vandq_u8(vsliq_n_u8(vshrq_n_u8(b1, 4), b2, 4), six);
+        /* The sign above five bits of mantissa. */
+        d1 = vsliq_n_u8(vandq_u8(vshrq_n_u8(b2, 2), vdupq_n_u8(31)), vshrq_n_u8(b3, 7), 5);
+    } else if (dtype == GW_BF16) {
+        const uint8x16_t two = vdupq_n_u8(3);
+        d4 = vandq_u8(b0, two);
+        d3 = vandq_u8(vshrq_n_u8(b0, 2), two);
+        d2 = vandq_u8(vshrq_n_u8(b0, 4), two);
+        d1 = vsliq_n_u8(vandq_u8(vshrq_n_u8(b0, 6), vdupq_n_u8(1)), vshrq_n_u8(b1, 7), 1);
+    } else {
+        const uint8x16_t three = vdupq_n_u8(7);
+        d4 = vandq_u8(b0, three);
+        d3 = vandq_u8(vshrq_n_u8(b0, 3), three);
+        d2 = vandq_u8(vsliq_n_u8(vshrq_n_u8(b0, 6), b1, 2), three);
+        d1 = vsliq_n_u8(vandq_u8(vshrq_n_u8(b1, 1), vdupq_n_u8(1)), vshrq_n_u8(b1, 7), 1);
+    }
+    const uint8x16_t m1 = vcgeq_u8(kept, vdupq_n_u8(w1));
+    const uint8x16_t m2 = vcgeq_u8(kept, vdupq_n_u8((uint8_t)(w1 + w2)));
+    const uint8x16_t m3 = vcgeq_u8(kept, vdupq_n_u8((uint8_t)(w1 + w2 + w3)));
+    const uint8x16_t m4 = vcgeq_u8(kept, vdupq_n_u8((uint8_t)(w1 + w2 + w3 + w4)));
+    const uint8x8_t owners_bytes = gw_bits_of_4(m1, m2, m3, m4);
+    const uint64_t owners = vget_lane_u64(vreinterpret_u64_u8(owners_bytes), 0);
+    const uint64_t counts = vget_lane_u64(vreinterpret_u64_u8(vcnt_u8(owners_bytes)), 0);
+    to[0] = put_digits(to[0], d1, owners, counts);
+    to[1] = put_digits(to[1], d2, owners >> 16, counts >> 16);
+    to[2] = put_digits(to[2], d3, owners >> 32, counts >> 32);
+    to[3] = put_digits(to[3], d4, owners >> 48, counts >> 48);
+    if (derived) {
+        /* Bits left over, and the digit that they are the top of; masks are minus one. */
+        const uint8x16_t behind = vaddq_u8(vaddq_u8(m2, m3), m4); /* planes 2..4 are equally wide */
+        uint8x16_t rest = vmlaq_u8(kept, m1, vdupq_n_u8(w1));
+        rest = vmlaq_u8(rest, behind, vdupq_n_u8(w2));
+        if (dtype == GW_FP16) {
+            d1 = vshlq_n_u8(d1, 1); /* as wide as the others */
+        }
+        const uint8x16_t next = vbslq_u8(m3, d4, vbslq_u8(m2, d3, vbslq_u8(m1, d2, d1)));
+        const uint8x16_t has4 = vtstq_u8(rest, vdupq_n_u8(4)), has2 = vtstq_u8(rest, vdupq_n_u8(2));
+        const uint8x16_t has1 = vtstq_u8(rest, vdupq_n_u8(1));
+        const uint8x8_t rest_bytes = gw_bits_of_4(has4, has2, has1, has1);
+        const uint64_t rest_owners = vget_lane_u64(vreinterpret_u64_u8(rest_bytes), 0);
+        const uint64_t rest_counts = vget_lane_u64(vreinterpret_u64_u8(vcnt_u8(rest_bytes)), 0);
+        /* R2 starts below R4, R1 below both: how far down that is in a digit. */
+        const int8x16_t r2_down = vsubq_s8(vreinterpretq_s8_u8(vandq_u8(rest, vdupq_n_u8(4))), vdupq_n_s8((int8_t)(w2 - 2)));
+        const int8x16_t r1_down = vsubq_s8(vreinterpretq_s8_u8(vandq_u8(rest, vdupq_n_u8(6))), vdupq_n_s8((int8_t)(w2 - 1)));
+        if (dtype == GW_FP32) {
+            to[4] = put_digits(to[4], vshrq_n_u8(next, 2), rest_owners, rest_counts);
+        }
+        if (dtype != GW_BF16) {
+            const uint8x16_t r2 = vandq_u8(vshlq_u8(next, r2_down), vdupq_n_u8(3));
+            to[5] = put_digits(to[5], r2, rest_owners >> 16, rest_counts >> 16);
+        }
+        const uint8x16_t r1 = vandq_u8(vshlq_u8(next, r1_down), vdupq_n_u8(1));
+        to[6] = put_digits(to[6], r1, rest_owners >> 32, rest_counts >> 32);
+    }
+}
+
+/* Appends the escapes among 16 values; they are rare. */
+GW_TEMPLATE void put_escapes(gw_digits *digits, const gw_rounded16 *v, uint8x16_t is_escape, uint32_t dtype)
+{
+    const size_t size = gw_traits_of(dtype)->size;
+    uint8_t values[64], which[16];
+    gw_store_rounded16(values, v, dtype);
+    vst1q_u8(which, is_escape);
+    for (unsigned j = 0; j < 16; j++) {
+        if (which[j] != 0) {
+            GW_MEMCPY(digits->escape + size * digits->escape_len, values + size * j, size);
+            digits->escape_len++;
+        }
+    }
+}
+
+static inline int is_any(uint8x16_t mask)
+{
+    return vget_lane_u64(vreinterpret_u64_u8(vshrn_n_u16(vreinterpretq_u16_u8(mask), 4)), 0) != 0;
+}
+
+GW_TEMPLATE uint32_t split_span(uint8_t *ranks, gw_digits *digits, const gw_span *span, const gw_round_rule *rule,
+                                const gw_ranker *ranker, uint32_t dtype, uint32_t derived)
+{
+    static const uint8_t place[16] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
+    const gw_traits *t = gw_traits_of(dtype);
+    const gw_rounder r = gw_rounder_of(rule);
+    const uint8x16_t base = vdupq_n_u8((uint8_t)ranker->base);
+    const uint8x16_t whole = vdupq_n_u8((uint8_t)(t->mantissa_bits + 1)), step = vdupq_n_u8(t->explicit_step);
+    uint8x16_t zero = vdupq_n_u8(255);
+    uint8_t *to[GW_PLANES_MAX];
+    rank_table table;
+    fill_ranks(&table, ranker);
+    for (unsigned p = 0; p < GW_PLANES_MAX; p++) {
+        to[p] = derived || p < GW_DIGIT_PLANES ? digits->plane[p] + digits->plane_len[p] : NULL;
+    }
+    for (size_t i = 0; i < span->len; i += 16) {
+        const size_t count = span->len - i < 16 ? span->len - i : 16;
+        const uint8x16_t is_there = vcltq_u8(vld1q_u8(place), vdupq_n_u8((uint8_t)count));
+        gw_rounded16 v;
+        gw_round16_of_span(&v, span, i, count, &r, dtype);
+        const uint8x16_t label = labels_of(&v, base, dtype, derived);
+        const uint8x16_t rank = ranks_of(label, &table);
+        const uint8x16_t is_escape =
+            vandq_u8(vandq_u8(vceqq_u8(rank, table.escape_rank), table.has_escape), is_there);
+        const uint8x16_t has_digits =
+            vbicq_u8(vandq_u8(vcgtq_u8(label, vdupq_n_u8(GW_LABEL_ESCAPE)), is_there), is_escape);
+        const uint8x16_t kept = derived ? vsubq_u8(whole, v.drop) : vmlsq_u8(whole, v.level, step);
+        vst1q_u8(ranks + i, rank);
+        put_all_digits(to, &v, vandq_u8(kept, has_digits), dtype, derived);
+        zero = vandq_u8(zero, v.is_zero);
+        if (is_any(is_escape)) {
+            put_escapes(digits, &v, is_escape, dtype);
+        }
+    }
+    for (unsigned p = 0; p < (derived ? (unsigned)GW_PLANES_MAX : (unsigned)GW_DIGIT_PLANES); p++) {
+        digits->plane_len[p] = (size_t)(to[p] - digits->plane[p]);
+    }
+    return vminvq_u8(zero) == 0;
+}
+
+#define SPLIT_CASE(dtype, derived)                                                                                     \
+    case (dtype) * 2 + (derived):                                                                                      \
+        return split_span(ranks, digits, span, rule, ranker, (dtype), (derived))
+
+uint32_t gw_split_neon(uint8_t *ranks, gw_digits *digits, const gw_span *span, const gw_round_rule *rule,
+                       const gw_ranker *ranker)
+{
+    switch (rule->dtype * 2 + rule->derived) {
+        SPLIT_CASE(GW_FP32, 0);
+        SPLIT_CASE(GW_FP32, 1);
+        SPLIT_CASE(GW_BF16, 0);
+        SPLIT_CASE(GW_BF16, 1);
+        SPLIT_CASE(GW_FP16, 0);
+        SPLIT_CASE(GW_FP16, 1);
+    default:
+        return 0;
+    }
+}
+
+#else
+typedef int gw_split_neon_not_built; /* a translation unit must not be empty */
+#endif
