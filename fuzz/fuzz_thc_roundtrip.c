@@ -1,6 +1,7 @@
 /*
  * Any values, norms included, through encode, aggregation by index, by lanes and by raw words, and decode: no
- * crash, the three sums agree bit for bit, and no decoded value leaves the range of the clamp.
+ * crash, the three sums agree bit for bit, no decoded value leaves the range of the clamp, and the scalar
+ * kernels give the same bytes.
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
@@ -14,6 +15,30 @@
 enum { WORKERS = 3, LEN_MAX = 300, LANES_MAX = 512 };
 
 static float workspace[GW_THC_WORKSPACE_SIZE_MAX / sizeof(float)];
+
+/* The last worker's indices (where no error memory went into them) and the decoded values, again. */
+static int is_same_by_scalar(const gw_thc_config *config, const gw_thc_range *range, const float *x,
+                             const uint8_t *indices, const uint8_t *lanes, const uint32_t *maxima,
+                             const float *decoded)
+{
+    static uint8_t again[LANES_MAX / 2];
+    static float out[LEN_MAX];
+    static const uint32_t members[8] = {WORKERS, WORKERS, WORKERS, WORKERS,
+                                        WORKERS, WORKERS, WORKERS, WORKERS};
+    gw_thc thc;
+    FUZZ_CHECK(gw_thc_init(&thc, config, GW_BACKEND_SCALAR) == GW_OK);
+    size_t size = gw_thc_indices_size(&thc, range->count, 0, range->block_count);
+    size_t lanes_size = gw_thc_lanes_size(&thc, range->count, 0, range->block_count);
+    if (config->error_feedback == 0) {
+        FUZZ_CHECK(gw_thc_encode(&thc, range, x, NULL, maxima, again, size, workspace, sizeof workspace,
+                                 NULL) == GW_OK);
+        if (memcmp(again, indices, size) != 0)
+            return 0;
+    }
+    FUZZ_CHECK(gw_thc_decode(&thc, range, lanes, lanes_size, members, maxima, GW_THC_MEAN, out, sizeof out,
+                             workspace, sizeof workspace, NULL, NULL) == GW_OK);
+    return memcmp(out, decoded, (size_t)range->count * sizeof *out) == 0;
+}
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
@@ -105,6 +130,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     status = gw_thc_decode_reduced(&thc, &range, reduced, reduced_size, maxima, GW_THC_MEAN, out2,
                                    sizeof out2, workspace, sizeof workspace, NULL, NULL);
     FUZZ_CHECK(status == GW_OK && memcmp(out, out2, len * sizeof *out) == 0);
+    FUZZ_CHECK(is_same_by_scalar(&config, &range, x[WORKERS - 1], indices[WORKERS - 1], lanes, maxima, out));
     for (size_t i = 0; i < len && config.transform == GW_THC_ROTATED; i++) {
         float norm;
         memcpy(&norm, &maxima[i >> config.block_log2], sizeof norm);

@@ -6,6 +6,7 @@
 The garbage target gets the golden vectors (tests/golden, valid and rejected ones) behind the six bytes with which its
 receiver is chosen. The others read options and a recipe for values from their input (gcomp_sender.c), so their seeds are
 short strings of bytes that walk through dtypes, kinds of levels, roundings, presets, lengths and kinds of damage.
+thc_seeds.py makes those of THC.
 Inputs that libFuzzer found worth keeping, and those of fixed bugs, are in fuzz/corpus.
 """
 
@@ -14,6 +15,8 @@ import json
 import pathlib
 import random
 import sys
+
+import thc_seeds
 
 FUZZ = pathlib.Path(__file__).resolve().parent
 GOLDEN = FUZZ.parent / "tests" / "golden"
@@ -194,6 +197,7 @@ def main():
             lambda i, r: bytes([(2, 3, 6, 0)[i % 4], r.randrange(133)]) + r.randbytes(16),
             (0, 2),
         ),
+        *thc_seeds.make(write, GOLDEN),
     ]
     for target, count in made:
         print(f"{target}: {count} seeds")

@@ -1,0 +1,79 @@
+"""Seeds for the THC targets, called by make_corpus.py.
+
+The decoder gets the golden frames, each with and without a repaired checksum. The round trip
+reads a choice of configuration, a shape and a length; values follow, all kinds of them. The server gets rounds in order,
+with losses, duplicates, late packets, seals, drops and damage.
+"""
+import random
+import struct
+
+SERVER_WORKERS, SERVER_CHUNKS, ROUNDS = 6, 3, 8
+
+
+def decode_seeds(write, golden):
+    target, count = "fuzz_thc_decode", 0
+    for path in sorted((golden / "thc").rglob("*.gw")):
+        for choice in (0, 1 | 2 | 4):
+            write(target, f"seed-{path.parent.name}-{path.stem}-{choice}", bytes([choice]) + path.read_bytes())
+            count += 1
+    return target, count
+
+
+def special_values(rng):
+    """Little-endian fp32 words: subnormals, zeros, infinities, NaN, the largest, ordinary ones of all sizes."""
+    kind = rng.randrange(8)
+    sign = rng.getrandbits(1) << 31
+    if kind == 0:
+        return rng.choice([0, sign, sign | 1, sign | 0x7fffff, sign | 0x800000])
+    if kind == 1:
+        return sign | rng.choice([0x7f7fffff, 0x7f000000, 0x7effffff])
+    return sign | rng.randrange(100, 150) << 23 | rng.getrandbits(23)
+
+
+def roundtrip_seeds(write):
+    target, count = "fuzz_thc_roundtrip", 0
+    rng = random.Random(7)
+    for choice in range(0, 256, 4):  # feedback, policy, plain; bits and shape in turn
+        for wild in (0, 0x80):
+            shape = wild | count % 64
+            data = bytes([choice | count % 4, shape]) + struct.pack("<H", rng.randrange(300)) + rng.randbytes(4)
+            values = 0 if count % 3 == 0 else rng.choice([40, 200])
+            words = [special_values(rng) for _ in range(values)]
+            if count % 5 == 0 and words:
+                words[rng.randrange(len(words))] = rng.choice([0x7f800000, 0xff800000, 0x7fc00000, 0x7f800001])
+            write(target, f"seed-{count:03d}", data + struct.pack(f"<{values}I", *words))
+            count += 1
+    return target, count
+
+
+def server_seeds(write):
+    target, count = "fuzz_thc_server", 0
+    rng = random.Random(8)
+    for script in range(48):
+        steps = bytearray([rng.randrange(SERVER_WORKERS)])  # quorum
+        for round_ in range(ROUNDS):
+            order = [(worker, chunk) for worker in range(SERVER_WORKERS) for chunk in range(SERVER_CHUNKS)]
+            rng.shuffle(order)
+            for worker, chunk in order:
+                who = worker + SERVER_WORKERS * chunk
+                fate = rng.randrange(40) if script > 0 else 39
+                if fate == 0:
+                    continue  # lost
+                if fate == 1:
+                    steps += bytes([0, who, rng.randrange(ROUNDS)])  # another round
+                elif fate == 2:
+                    steps += bytes([0, who, round_ | 0x80, rng.randrange(64), 1 << rng.randrange(8)])
+                elif fate == 3:
+                    steps += bytes([0, who, round_ | 0x80, rng.randrange(64, 140), 0])  # cut
+                steps += bytes([0, who, round_])
+                if fate == 4:
+                    steps += bytes([0, who, round_])  # twice
+            if rng.randrange(4) == 0:
+                steps.append(rng.choice([0xe0, 0xe1, 0xf0, 0xf1]))
+        write(target, f"seed-{script:02d}", bytes(steps))
+        count += 1
+    return target, count
+
+
+def make(write, golden):
+    return [decode_seeds(write, golden), roundtrip_seeds(write), server_seeds(write)]
