@@ -184,10 +184,12 @@ static void baselines(const float *base, size_t len, double noise, uint32_t work
     if (x == NULL || sorted == NULL || mean == NULL || tern == NULL || top == NULL)
         exit(2);
     for (uint32_t r = 0; r < workers; r++) {
-        make_worker(x, base, len, noise, r);
-        for (size_t i = 0; i < len; i++)
-            sorted[i] = fabsf(x[i]);
-        qsort(sorted, len, sizeof *sorted, descending);
+        if (noise > 0 || r == 0) {
+            make_worker(x, base, len, noise, r);
+            for (size_t i = 0; i < len; i++)
+                sorted[i] = fabsf(x[i]);
+            qsort(sorted, len, sizeof *sorted, descending);
+        }
         double largest = (double)sorted[0];
         float least_kept = sorted[len / 10 > 0 ? len / 10 - 1 : 0];
         for (size_t i = 0; i < len; i++) {
@@ -288,8 +290,7 @@ static void gradients(int count, char **paths)
                     p32.shared_rounding = 1;
                     shared = round_error(&p32, x, len, noise);
                 }
-                if (workers[w] <= 16)
-                    baselines(x, len, noise, workers[w], &tern, &top);
+                baselines(x, len, noise, workers[w], &tern, &top);
                 printf("%s,%s,%u,%g,%.6g,%.6g,%.6g,%.6g,%.6g,%.6g\n", name != NULL ? name + 1 : paths[file],
                        noisy ? "noise" : "copies", workers[w], s.p, thc, one, shared, own, tern, top);
                 fflush(stdout);
