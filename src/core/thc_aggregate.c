@@ -134,6 +134,14 @@ gw_status gw_thc_agg_add_lanes(const gw_thc_agg *agg, uint8_t *lanes, uint8_t *s
 
 #if !defined(GW_FIRMWARE) /* conveniences; firmware adds one packet at a time */
 
+/* Many sources meet piece by piece: 16 KiB of lanes at most, which stay in the nearest cache. */
+#define GW_PIECE_LANES ((size_t)4096)
+
+static const gw_thc_kernels *agg_kernels(const gw_thc_agg *agg)
+{
+    return (const gw_thc_kernels *)agg->kernels;
+}
+
 gw_status gw_thc_agg_add_counted(const gw_thc_agg *agg, uint8_t *lanes, uint32_t *k, size_t len,
                                  const uint8_t *in_lanes, uint32_t k_in)
 {
@@ -180,9 +188,13 @@ gw_status gw_thc_agg_add_indices_many(const gw_thc_agg *agg, uint8_t *lanes, uin
             gw_set_drop(set, ranks[--taken]);
         return status;
     }
-    for (size_t s = 0; s < source_count; s++)
-        GW_KERNEL(agg, add_indices)
-    (lanes, indices[s], len, agg->table.bits, agg->table.value, agg->lane_bits);
+    for (size_t at = 0; at < len; at += GW_PIECE_LANES) {
+        size_t piece = len - at < GW_PIECE_LANES ? len - at : GW_PIECE_LANES;
+        for (size_t s = 0; s < source_count; s++)
+            agg_kernels(agg)->add_indices(lanes + at * (agg->lane_bits / 8),
+                                          indices[s] + at / 8 * agg->table.bits, piece, agg->table.bits,
+                                          agg->table.value, agg->lane_bits);
+    }
     return GW_OK;
 }
 
@@ -211,8 +223,13 @@ gw_status gw_thc_agg_add_lanes_many(const gw_thc_agg *agg, uint8_t *lanes, uint8
         }
         return status;
     }
-    for (size_t s = 0; s < source_count; s++)
-        GW_KERNEL(agg, add_lanes)(lanes, in_lanes[s], len, agg->lane_bits);
+    size_t lane_size = agg->lane_bits / 8;
+    for (size_t at = 0; at < len; at += GW_PIECE_LANES) {
+        size_t piece = len - at < GW_PIECE_LANES ? len - at : GW_PIECE_LANES;
+        for (size_t s = 0; s < source_count; s++)
+            agg_kernels(agg)->add_lanes(lanes + at * lane_size, in_lanes[s] + at * lane_size, piece,
+                                        agg->lane_bits);
+    }
     return GW_OK;
 }
 

@@ -83,6 +83,53 @@ static void test_against_integers(void **state)
     }
 }
 
+/* Many sources at once, in pieces of a long lane array, against one after the other. */
+static void test_many_long(void **state)
+{
+    (void)state;
+    enum { LONG_LEN = 2 * 4096 + 192, SOURCES = 3 };
+    test_rng rng = {2};
+
+    for (unsigned bits = 1; bits <= 4; bits++) {
+        for (unsigned lane_bits = 8; lane_bits <= 32; lane_bits *= 2) {
+            gw_thc_config config = default_config(bits, 2 * SOURCES, 0);
+            gw_thc_agg agg;
+            size_t size = (size_t)LONG_LEN * lane_bits / 8, indices_size = LONG_LEN / 8 * bits;
+            uint8_t *one = take(size), *many = take(size), *twice = take(size);
+            uint8_t *packed = take(SOURCES * indices_size);
+            uint8_t set[8] = {0}, many_set[8] = {0}, twice_set[8] = {0}, high_set[8] = {0x38};
+            const uint8_t *sources[SOURCES];
+            const uint32_t ranks[SOURCES] = {2, 0, 1};
+            assert_int_equal(gw_thc_agg_init(&agg, &config.table, 2 * SOURCES, lane_bits, GW_BACKEND_ALL),
+                             GW_OK);
+            for (size_t i = 0; i < SOURCES * indices_size; i++)
+                packed[i] = (uint8_t)rng_u32(&rng);
+            memset(one, 0, size);
+            memset(many, 0, size);
+            memset(twice, 0, size);
+            for (unsigned s = 0; s < SOURCES; s++) {
+                sources[s] = packed + s * indices_size;
+                assert_int_equal(gw_thc_agg_add_indices(&agg, one, set, LONG_LEN, sources[s], ranks[s]),
+                                 GW_OK);
+            }
+            assert_int_equal(
+                gw_thc_agg_add_indices_many(&agg, many, many_set, LONG_LEN, sources, ranks, SOURCES), GW_OK);
+            assert_memory_equal(one, many, size);
+            /* The same lanes as the sums of two groups of workers: doubled. */
+            const uint8_t *lanes[2] = {one, many};
+            const uint8_t *sets[2] = {set, high_set};
+            assert_int_equal(gw_thc_agg_add_lanes_many(&agg, twice, twice_set, LONG_LEN, lanes, sets, 2),
+                             GW_OK);
+            for (size_t i = 0; i < LONG_LEN; i++)
+                assert_int_equal(lane_of(twice, i, lane_bits), 2 * lane_of(one, i, lane_bits));
+            free(one);
+            free(many);
+            free(twice);
+            free(packed);
+        }
+    }
+}
+
 typedef struct sum_state {
     uint8_t lanes[LEN];
     uint8_t set[8];
@@ -199,6 +246,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_against_integers),
+        cmocka_unit_test(test_many_long),
         cmocka_unit_test(test_refusals),
         cmocka_unit_test(test_sizes),
     };
