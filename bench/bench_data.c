@@ -34,11 +34,27 @@ static int make_map(gw_bench_data *data, const gw_snapshot *snapshot, uint8_t *l
     return gw_gcomp_map_build(&rule, &snapshot->state, len, data->map.base, GW_BACKEND_ALL, levels) == GW_OK;
 }
 
-static void tile(void *dst, const void *src, size_t src_len, size_t len, size_t size)
+/* Repeats src. */
+static void tile_levels(uint8_t *dst, const uint8_t *src, size_t src_len, size_t len)
 {
     for (size_t at = 0; at < len; at += src_len) {
-        const size_t part = len - at < src_len ? len - at : src_len;
-        memcpy((char *)dst + at * size, src, part * size);
+        memcpy(dst + at, src, len - at < src_len ? len - at : src_len);
+    }
+}
+
+/* Repeats src with other signs and other low mantissa bits each time, so that a coder that looks for repetitions finds none
+ * that the gradient does not have. */
+static void tile_values(float *dst, const float *src, size_t src_len, size_t len)
+{
+    uint64_t state = 0x9e3779b97f4a7c15u;
+    for (size_t i = 0; i < len; i++) {
+        uint32_t bits;
+        memcpy(&bits, &src[i % src_len], 4);
+        if (i >= src_len && bits << 1 != 0) {
+            state = state * 6364136223846793005u + 1442695040888963407u;
+            bits ^= (uint32_t)(state >> 33) & 0x80003fffu;
+        }
+        memcpy(&dst[i], &bits, 4);
     }
 }
 
@@ -61,8 +77,8 @@ int gw_bench_load(gw_bench_data *data, const char *name, size_t len)
     int ok = levels != NULL && data->values != NULL && data->levels != NULL && data->digest != NULL &&
              make_map(data, &snapshot, levels);
     if (ok) {
-        tile(data->values, snapshot.array[GW_SNAPSHOT_GRAD].values, own, data->len, sizeof *data->values);
-        tile(data->levels, levels, own, data->len, 1);
+        tile_values(data->values, (const float *)snapshot.array[GW_SNAPSHOT_GRAD].values, own, data->len);
+        tile_levels(data->levels, levels, own, data->len);
         ok = gw_gcomp_map_digest(data->levels, data->len, 14, data->digest) == GW_OK;
         data->map.levels = data->levels;
         data->map.digest = data->digest;

@@ -28,17 +28,6 @@ const char *gw_bench_folder(void);
 int gw_bench_load(gw_bench_data *data, const char *name, size_t len);
 void gw_bench_free(gw_bench_data *data);
 
-/*
- * The stages of a chunk, each timed alone on the data of one chunk of 2^14 values, in the order of an encode and back.
- * gw_bench_stage_run() runs one; the state holds the inputs of all.
- */
-typedef struct gw_bench_stages gw_bench_stages;
-gw_bench_stages *gw_bench_stages_new(const gw_bench_data *data, uint32_t backends);
-void gw_bench_stages_free(gw_bench_stages *stages);
-int gw_bench_stage_count(void);
-const char *gw_bench_stage_name(int stage);
-void gw_bench_stage_run(gw_bench_stages *stages, int stage);
-
 #ifdef __cplusplus
 }
 #endif

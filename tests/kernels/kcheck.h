@@ -124,6 +124,9 @@ struct kc_test {
     unsigned failures; /* kc_failure bits seen */
     double bench_ns;   /* per value: median, then quartiles */
     double bench_low, bench_high;
+    /* NULL: kc_bench() times the call; else it hands the call over, with this test. */
+    void (*bench_hook)(kc_test *t, void (*call)(void *context), void *context);
+    void *bench_hook_state;
 
     /* the running case */
     kc_shape shape;

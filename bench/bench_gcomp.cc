@@ -1,0 +1,273 @@
+/*
+ * GCOMP as a caller sees it.
+ *
+ * SPDX-License-Identifier: BSD-2-Clause
+ */
+#include <algorithm>
+#include <cstring>
+#include <memory>
+
+#include "bench_data.h"
+#include "bench_pairs.h"
+extern "C" {
+#include "parallel_tasks.h"
+}
+
+namespace {
+
+struct Mode {
+    const char *name;
+    gw_gcomp_levels levels;
+    gw_gcomp_preset preset;
+    gw_gcomp_rounding rounding;
+};
+
+const Mode kModes[] = {
+    {"explicit_fast", GW_GCOMP_EXPLICIT, GW_GCOMP_FAST, GW_GCOMP_NEAREST},
+    {"derived1_fast", GW_GCOMP_DERIVED, GW_GCOMP_FAST, GW_GCOMP_NEAREST},
+    {"explicit_small", GW_GCOMP_EXPLICIT, GW_GCOMP_SMALL, GW_GCOMP_NEAREST},
+    {"derived1_small", GW_GCOMP_DERIVED, GW_GCOMP_SMALL, GW_GCOMP_NEAREST},
+    {"explicit_fast_stochastic", GW_GCOMP_EXPLICIT, GW_GCOMP_FAST, GW_GCOMP_STOCHASTIC},
+    {"derived1_fast_stochastic", GW_GCOMP_DERIVED, GW_GCOMP_FAST, GW_GCOMP_STOCHASTIC},
+};
+
+enum class Call { Encode, Decode, DecodeAdd, Hop };
+
+const std::pair<Call, const char *> kCalls[] = {{Call::Encode, "gcomp_encode"},
+                                                {Call::Decode, "gcomp_decode"},
+                                                {Call::DecodeAdd, "gcomp_decode_add"},
+                                                {Call::Hop, "gcomp_hop"}};
+
+/* A codec with everything that its calls need, all of it written once. */
+class Job {
+public:
+    Job(uint32_t backends, const gw_bench_data &data, const Mode &mode, unsigned threads = 1) : data_(data), threads_(threads)
+    {
+        gw_gcomp_options options;
+        gw_gcomp_options_init(&options, GW_FP32);
+        options.levels = mode.levels;
+        options.preset = mode.preset;
+        options.rounding = mode.rounding;
+        options.backends = backends;
+        status = gw_gcomp_init(&codec_, &options);
+        source_.values = data.values;
+        source_.len = data.len;
+        source_.map = &data.map;
+        source_.seed = 1;
+        workspace_.resize(threads * gw_gcomp_workspace_size(&codec_));
+        frame_.resize(gw_gcomp_bound(&codec_, data.len));
+        hop_.resize(frame_.size());
+        out_.assign(data.len, 1.0f);
+        if (status == GW_OK) {
+            Encode();
+        }
+        if (status == GW_OK) {
+            status = gw_gcomp_check(&codec_, frame_.data(), size_, &data_.map, &info_);
+        }
+    }
+
+    double BitsPerValue() const { return 8.0 * static_cast<double>(size_) / static_cast<double>(data_.len); }
+
+    std::vector<Touched> TouchedBy(Call call) const
+    {
+        std::vector<Touched> touched = {{data_.values, data_.len * 4}, {data_.levels, data_.len}, {frame_.data(), size_}};
+        if (call == Call::Hop) {
+            touched.push_back({hop_.data(), size_ + size_ / 8});
+        } else if (call != Call::Encode) {
+            touched.push_back({out_.data(), data_.len * 4});
+        }
+        return touched;
+    }
+
+    void Run(Call call)
+    {
+        uint64_t len = 0;
+        size_t hop_size = 0;
+        switch (call) {
+        case Call::Encode: Encode(); break;
+        case Call::Decode:
+            Keep(gw_gcomp_decode(&codec_, frame_.data(), size_, &data_.map, out_.data(), data_.len, &len, nullptr,
+                                 workspace_.data(), workspace_.size()));
+            break;
+        case Call::DecodeAdd:
+            Keep(gw_gcomp_decode_add(&codec_, frame_.data(), size_, &data_.map, out_.data(), data_.len, &len, nullptr,
+                                     workspace_.data(), workspace_.size()));
+            break;
+        case Call::Hop:
+            Keep(gw_gcomp_decode_add_encode(&codec_, frame_.data(), size_, &data_.map, &source_, hop_.data(), hop_.size(),
+                                            &hop_size, nullptr, workspace_.data(), workspace_.size()));
+            break;
+        }
+    }
+
+    /* The same as chunk ranges in threads; a hop has no ranges. */
+    void RunInThreads(Call call)
+    {
+        call_ = call;
+        const uint64_t chunks = gw_gcomp_chunk_count(&codec_, data_.len), align = gw_gcomp_range_align(&codec_);
+        /* Four ranges a thread, so that a thread that the system interrupts does not hold up the others. */
+        const uint64_t wanted = 4 * threads_;
+        range_chunks_ = (chunks / wanted / align + 1) * align;
+        const uint64_t ranges = (chunks + range_chunks_ - 1) / range_chunks_;
+        parts_.resize(ranges);
+        areas_.resize(ranges);
+        for (uint64_t i = 0; call == Call::Encode && i < ranges; i++) {
+            const size_t bound = gw_gcomp_range_bound(&codec_, data_.len, i * range_chunks_, ChunksOf(i));
+            if (areas_[i].size() < bound) {
+                areas_[i].assign(bound, 1);
+            }
+        }
+        gw_parallel_tasks(threads_, ranges, [](void *self, unsigned worker, uint64_t range) {
+            static_cast<Job *>(self)->RunRange(worker, range);
+        }, this, nullptr);
+        if (call == Call::Encode) {
+            Keep(gw_gcomp_join(&codec_, &source_, parts_.data(), parts_.size(), frame_.data(), frame_.size(), &size_));
+        }
+    }
+
+    gw_status status = GW_OK;
+
+private:
+    void Keep(gw_status s)
+    {
+        if (s != GW_OK) {
+            status = s; /* threads write only on failure, and then any failure will do */
+        }
+    }
+
+    void Encode()
+    {
+        Keep(gw_gcomp_encode(&codec_, &source_, frame_.data(), frame_.size(), &size_, workspace_.data(), workspace_.size()));
+    }
+
+    uint64_t ChunksOf(uint64_t range) const
+    {
+        const uint64_t first = range * range_chunks_;
+        return std::min(range_chunks_, gw_gcomp_chunk_count(&codec_, data_.len) - first);
+    }
+
+    void RunRange(unsigned worker, uint64_t range)
+    {
+        const uint64_t first = range * range_chunks_, count = ChunksOf(range);
+        const size_t room = gw_gcomp_workspace_size(&codec_);
+        char *const workspace = workspace_.data() + worker * room;
+        if (call_ == Call::Encode) {
+            Keep(gw_gcomp_encode_range(&codec_, &source_, first, count, areas_[range].data(), areas_[range].size(),
+                                       &parts_[range], workspace, room));
+            return;
+        }
+        const uint64_t value = first << info_.chunk_log2;
+        const auto decode = call_ == Call::Decode ? gw_gcomp_decode_range : gw_gcomp_decode_add_range;
+        Keep(decode(&codec_, frame_.data(), size_, &info_, &data_.map, first, count, out_.data() + value, data_.len - value,
+                    nullptr, workspace, room));
+    }
+
+    const gw_bench_data &data_;
+    unsigned threads_;
+    gw_gcomp codec_;
+    gw_gcomp_source source_ = {};
+    gw_gcomp_info info_;
+    std::vector<char> workspace_, frame_, hop_;
+    std::vector<float> out_;
+    size_t size_ = 0;
+    Call call_ = Call::Encode;
+    uint64_t range_chunks_ = 0;
+    std::vector<gw_gcomp_part> parts_;
+    std::vector<std::vector<char>> areas_;
+};
+
+bool failed(benchmark::State &state, const Job &job)
+{
+    if (job.status != GW_OK) {
+        state.SkipWithError(gw_status_message(job.status));
+    }
+    return job.status != GW_OK;
+}
+
+void bench_call(benchmark::State &state, Call call, uint32_t backend, const std::string &name, const Mode &mode, size_t bytes,
+                bool cold)
+{
+    const auto job = std::make_unique<Job>(backend, data_of(name, bytes), mode);
+    if (failed(state, *job)) {
+        return;
+    }
+    Work work;
+    work.size = bytes;
+    work.bits_per_value = job->BitsPerValue();
+    work.run = [&] { job->Run(call); };
+    work.touched = job->TouchedBy(call);
+    work.cold = cold;
+    run_pairs(state, work);
+    failed(state, *job);
+}
+
+void bench_threads(benchmark::State &state, Call call, uint32_t backend, const std::string &name, const Mode &mode,
+                   size_t bytes, unsigned threads)
+{
+    const auto job = std::make_unique<Job>(backend, data_of(name, bytes), mode, threads);
+    if (failed(state, *job)) {
+        return;
+    }
+    Work work;
+    work.size = bytes;
+    work.bits_per_value = job->BitsPerValue();
+    work.run = [&] { job->RunInThreads(call); };
+    work.baseline = [&] { job->Run(call); };
+    run_pairs(state, work);
+    failed(state, *job);
+}
+
+} // namespace
+
+void add_gcomp_benchmarks()
+{
+    for (const Size &size : kSizes) {
+        for (const auto &name : data_names()) {
+            for (const Mode &mode : kModes) {
+                for (const auto &backend : backends()) {
+                    for (const auto &call : kCalls) {
+                        for (const bool cold : {true, false}) {
+                            add_benchmark(std::string(call.second) + "/" + backend.second + "/" + name + "/" + mode.name +
+                                              "/" + size.name + (cold ? "/cold" : "/hot"),
+                                          [=](benchmark::State &state) {
+                                              bench_call(state, call.first, backend.first, name, mode, size.bytes, cold);
+                                          });
+                        }
+                    }
+                }
+            }
+        }
+    }
+    /* Small messages: how long one call takes where set-up dominates. */
+    for (const Size &size : kSmallSizes) {
+        for (const Mode *mode : {&kModes[0], &kModes[1], &kModes[2]}) {
+            for (const auto &backend : backends()) {
+                for (const auto &call : kCalls) {
+                    add_benchmark("small_" + std::string(call.second) + "/" + backend.second + "/" + data_names()[0] + "/" +
+                                      mode->name + "/" + size.name,
+                                  [=](benchmark::State &state) {
+                                      bench_call(state, call.first, backend.first, data_names()[0], *mode, size.bytes, false);
+                                  });
+                }
+            }
+        }
+    }
+}
+
+void add_gcomp_thread_benchmarks(unsigned threads)
+{
+    for (const auto &backend : backends()) {
+        for (const Mode *mode : {&kModes[0], &kModes[1]}) {
+            for (const auto &call : kCalls) {
+                if (call.first != Call::Hop) {
+                    add_benchmark("threads" + std::to_string(threads) + "_" + call.second + "/" + backend.second + "/" +
+                                      data_names()[0] + "/" + mode->name + "/25MiB",
+                                  [=](benchmark::State &state) {
+                                      bench_threads(state, call.first, backend.first, data_names()[0], *mode,
+                                                    size_t{25} << 20, threads);
+                                  });
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,69 @@
+/*
+ * How everything in gradwire_bench is timed: in turn with a memcpy of the same fp32 bytes.
+ *
+ * SPDX-License-Identifier: BSD-2-Clause
+ */
+#ifndef GW_BENCH_PAIRS_H
+#define GW_BENCH_PAIRS_H
+
+#include <benchmark/benchmark.h>
+
+#include <cstddef>
+#include <functional>
+#include <string>
+#include <vector>
+
+/* Memory that one run reads or writes. */
+struct Touched {
+    const void *data;
+    size_t size;
+};
+
+struct Work {
+    size_t size = 0;                /* fp32 bytes that one run stands for */
+    double bits_per_value = 0;      /* 0: not said */
+    std::function<void()> run;
+    std::vector<Touched> touched;
+    bool cold = false;              /* touched memory, and that of memcpy, leaves all caches before each run */
+    std::function<void()> baseline; /* runs in turn with `run` instead of memcpy */
+};
+
+/*
+ * Runs pairs of (memcpy, work), the first of a pair changing sides from pair to pair, until GW_BENCH_SECONDS (default 0.5)
+ * have passed, at least 9 and at most 301. Short work is repeated within a timing. Time is that of the calling thread, and
+ * wall time where there is a baseline. Counters:
+ *   GBps            fp32 bytes a second, from the median time
+ *   us              median time of one run in microseconds
+ *   vs_memcpy       median of time of memcpy / time of work within a pair; vs_memcpy_p10 and vs_memcpy_p90 its range
+ *                   (speedup, speedup_p10, speedup_p90 against a baseline of the work's own)
+ *   memcpy_GBps     from its median time
+ *   bits_per_value, pairs
+ */
+void run_pairs(benchmark::State &state, const Work &work);
+
+/* Registers a benchmark whose body calls run_pairs() once. */
+void add_benchmark(const std::string &name, const std::function<void(benchmark::State &)> &body);
+
+/* Sizes of the whole-codec benchmarks: text for the name, and bytes of fp32. */
+struct Size {
+    const char *name;
+    size_t bytes;
+};
+extern const std::vector<Size> kSizes;
+extern const std::vector<Size> kSmallSizes;
+
+/* Data sets, and backends of this machine as (bit, name). */
+const std::vector<std::string> &data_names();
+std::vector<std::pair<uint32_t, std::string>> backends();
+
+/* The gradient and map of a data set, tiled to a size. The result is valid until the next call. */
+const struct gw_bench_data &data_of(const std::string &name, size_t bytes);
+
+/* Each part registers its own: names are described in gradwire_bench.cc. */
+void add_gcomp_benchmarks();
+void add_gcomp_thread_benchmarks(unsigned threads);
+void add_thc_benchmarks();
+void add_kernel_benchmarks();
+void add_peer_benchmarks();
+
+#endif
