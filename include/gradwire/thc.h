@@ -118,7 +118,8 @@ typedef enum gw_thc_transform {
 } gw_thc_transform;
 
 /* What gw_thc_norms(), gw_thc_prepare() and gw_thc_encode() do with a block that holds NaN or infinity, or
- * whose norm or range exceeds fp32. Integer lanes cannot carry such values. */
+ * whose norm or range exceeds fp32. Integer lanes cannot carry such values (docs/numerics-thc.md, section 3,
+ * says why no policy sends such blocks raw). */
 typedef enum gw_thc_nonfinite {
     GW_THC_NONFINITE_ERROR = 0,     /* GW_ERR_NONFINITE before any output */
     GW_THC_NONFINITE_PROPAGATE = 1, /* the block is marked in its pattern; everybody decodes it to NaN */

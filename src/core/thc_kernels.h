@@ -3,8 +3,9 @@
  * backend.
  *
  * Every backend gives the results of the scalar kernels bit for bit. `len` counts values or lanes; where a
- * contract says "lanes" it is a multiple of 64 and at most 8192. Any alignment. A kernel reads and writes
- * exactly the ranges named. Float arithmetic is IEEE fp32 or fp64 +, -, *, / in the order written, never
+ * contract says "lanes" it is a multiple of 64 and at most 8192. A kernel reads and writes
+ * exactly the ranges named; float pointers are aligned for float but for load's and residual's error, byte and
+ * void pointers not at all. Float arithmetic is IEEE fp32 or fp64 +, -, *, / in the order written, never
  * contracted; comparisons of magnitudes are made on bit patterns, so flush-to-zero modes change nothing.
  * docs/numerics-thc.md derives the rules.
  *
@@ -44,7 +45,8 @@ typedef struct gw_thc_quantizer {
 
 /* load: dst[i] = flush(flush(src[i] as fp32) + flush(error[i])), or flush(src[i] as fp32) where error is
  * NULL, for i < len; +0 for len <= i < padded_len. dtype is a gw_dtype; 16-bit types convert exactly (fp16
- * subnormals become normal fp32). flush: subnormals and zeros of fp32 become +0. NaN and infinity pass. */
+ * subnormals become normal fp32). flush: subnormals and zeros of fp32 become +0. Infinity passes, NaN stays NaN;
+ * its payload is free. */
 typedef void gw_thc_load_fn(float *dst, const void *src, unsigned dtype, const float *error, size_t len,
                             size_t padded_len);
 
@@ -88,8 +90,9 @@ typedef void gw_thc_quantize_fn(uint8_t *index, const float *x, size_t len, cons
  * i. 3 bits: the 16 bytes of the low two bits, then the 8 bytes of bit 2. */
 typedef void gw_thc_pack_fn(uint8_t *dst, const uint8_t *index, size_t len, unsigned bits);
 
-/* add_indices: lane i += table[index i], lanes little-endian of lane_bits (8, 16, 32). No overflow by the
- * caller's check. */
+/* add_indices: lane i += table[index i], lanes little-endian of lane_bits (8, 16, 32). 16 bytes of table are
+ * readable. len is a multiple of 64 without an upper limit, here and in add_lanes and lane_max. No overflow by
+ * the caller's check. */
 typedef void gw_thc_add_indices_fn(uint8_t *lanes, const uint8_t *indices, size_t len, unsigned bits,
                                    const uint8_t *table, unsigned lane_bits);
 
@@ -115,7 +118,7 @@ typedef void gw_thc_rotate_back_fn(float *y, size_t len, uint32_t exponent, cons
 typedef void gw_thc_unpack_plain_fn(float *dst, const uint8_t *lanes, size_t len, unsigned lane_bits,
                                     double step, double base);
 
-/* residual: error[i] = flush(x[i] - y[i]). */
+/* residual: error[i] = flush(x[i] - y[i]); error at any alignment of bytes. NaN stays NaN, payload free. */
 typedef void gw_thc_residual_fn(float *error, const float *x, const float *y, size_t len);
 
 typedef struct gw_thc_kernels {
