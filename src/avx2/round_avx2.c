@@ -1,0 +1,441 @@
+/*
+ * Precision, first stage of an encode: flush, look up how many mantissa bits a value may lose, round; 32 values at a time.
+ *
+ * The drop is found on bytes: exponents of 32 values in one register, map bytes in another, sums that saturate. Rounding itself
+ * is done on words, 16-bit types being widened to the upper halves of them: zeros below are rounded away without effect.
+ *
+ * SPDX-License-Identifier: BSD-2-Clause
+ */
+#include "avx2/kernels_avx2.h"
+
+#if defined(__AVX2__)
+
+#include "avx2/round_groups_avx2.h"
+#include "core/philox.h"
+
+static inline __m256i bytes(unsigned x)
+{
+    return _mm256_set1_epi8((char)x);
+}
+
+/* x << n and x >> n in every byte; of the result only the bits of mask. */
+GW_TEMPLATE __m256i up(__m256i x, int n, unsigned mask)
+{
+    return _mm256_and_si256(_mm256_slli_epi16(x, n), bytes(mask));
+}
+
+GW_TEMPLATE __m256i down(__m256i x, int n, unsigned mask)
+{
+    return _mm256_and_si256(_mm256_srli_epi16(x, n), bytes(mask));
+}
+
+static inline __m256i load_halves(const uint8_t *low, const uint8_t *high)
+{
+    return _mm256_inserti128_si256(_mm256_castsi128_si256(_mm_loadu_si128((const __m128i *)(const void *)low)),
+                                   _mm_loadu_si128((const __m128i *)(const void *)high), 1);
+}
+
+void gw_round_plan_fill(gw_round_plan *plan, const gw_round_rule *rule)
+{
+    const gw_traits *t = gw_traits_of(rule->dtype);
+    uint8_t drop[32], has[32];
+    plan->dtype = rule->dtype;
+    plan->derived = rule->derived;
+    plan->constant = rule->constant;
+    plan->strict = rule->strict;
+    plan->rounding = rule->rounding;
+    gw_room_rule_fill(&plan->room, rule->drop_base, rule->derived, t);
+    plan->cap = bytes(rule->cap);
+    for (uint32_t n = 0; n < 32; n++) {
+        const uint32_t capped = gw_min_u32(n, rule->cap);
+        const uint32_t level = rule->derived ? 0 : capped / t->explicit_step;
+        /* The constant drop of a derived frame is no multiple of a step. */
+        drop[n] = (uint8_t)(!rule->derived ? level * t->explicit_step : rule->constant ? capped : rule->floor[capped]);
+        has[n] = gw_has_of_kept(t->mantissa_bits + 1u - drop[n], t);
+        has[n] = (uint8_t)(rule->derived ? has[n] : (has[n] & 0xf0) | level);
+    }
+    for (uint32_t n = 0; n < 32; n++) {
+        drop[n] = (uint8_t)(drop[n] + (t->size == 2 ? 16 : 0));
+    }
+    gw_table32_fill(&plan->drop, drop);
+    gw_table32_fill(&plan->has, has);
+    if (rule->rounding == GW_GCOMP_STOCHASTIC) {
+        uint32_t k0 = (uint32_t)rule->seed, k1 = (uint32_t)(rule->seed >> 32);
+        for (unsigned r = 0; r < GW_PHILOX_ROUNDS; r++) {
+            plan->philox_key[r][0] = _mm256_set1_epi64x((long long)(uint64_t)k0);
+            plan->philox_key[r][1] = _mm256_set1_epi64x((long long)(uint64_t)k1);
+            k0 += GW_PHILOX_WEYL0;
+            k1 += GW_PHILOX_WEYL1;
+        }
+    }
+    plan->philox_words = (uint64_t)rule->rank_hop << 32 | rule->step_index;
+}
+
+/* ---- random words ----------------------------------------------------------------------------------------------- */
+
+/* Philox4x32-10 of four counters, one per 64 bits; only the low halves of the words count, as multiplications read no others. */
+static inline void philox(__m256i word[4], __m256i counter, const gw_round_plan *plan)
+{
+    const __m256i m0 = _mm256_set1_epi64x(GW_PHILOX_MUL0), m1 = _mm256_set1_epi64x(GW_PHILOX_MUL1);
+    __m256i c0 = counter, c1 = _mm256_srli_epi64(counter, 32);
+    __m256i c2 = _mm256_set1_epi64x((long long)(plan->philox_words & 0xffffffffu));
+    __m256i c3 = _mm256_set1_epi64x((long long)(plan->philox_words >> 32));
+    for (unsigned r = 0; r < GW_PHILOX_ROUNDS; r++) {
+        const __m256i p0 = _mm256_mul_epu32(c0, m0), p1 = _mm256_mul_epu32(c2, m1);
+        c0 = _mm256_xor_si256(_mm256_xor_si256(_mm256_srli_epi64(p1, 32), c1), plan->philox_key[r][0]);
+        c2 = _mm256_xor_si256(_mm256_xor_si256(_mm256_srli_epi64(p0, 32), c3), plan->philox_key[r][1]);
+        c1 = p1;
+        c3 = p0;
+    }
+    word[0] = c0;
+    word[1] = c1;
+    word[2] = c2;
+    word[3] = c3;
+}
+
+/* The random words of 32 values in the order of gw_rounded_groups, from counter `quad` on. */
+static inline void random_group(__m256i random[4], uint64_t quad, const gw_round_plan *plan)
+{
+    const __m256i first = _mm256_set1_epi64x((long long)quad);
+    for (unsigned half = 0; half < 2; half++) {
+        __m256i w[4];
+        const __m256i offset = half == 0 ? _mm256_setr_epi64x(0, 1, 4, 5) : _mm256_setr_epi64x(2, 3, 6, 7);
+        philox(w, _mm256_add_epi64(first, offset), plan);
+        const __m256i low = _mm256_blend_epi32(w[0], _mm256_slli_epi64(w[1], 32), 0xaa);
+        const __m256i high = _mm256_blend_epi32(w[2], _mm256_slli_epi64(w[3], 32), 0xaa);
+        random[2 * half] = _mm256_unpacklo_epi64(low, high);
+        random[2 * half + 1] = _mm256_unpackhi_epi64(low, high);
+    }
+}
+
+/* The same from any element on. */
+static void random_group_at(__m256i random[4], uint64_t element, const gw_round_plan *plan)
+{
+    const uint64_t quad = element >> 2;
+    random_group(random, quad, plan);
+    if ((element & 3) != 0) {
+        uint32_t word[GW_GROUP_LEN + 4];
+        for (unsigned j = 0; j < 4; j++) {
+            _mm_storeu_si128((__m128i *)(void *)(word + 4 * j), _mm256_castsi256_si128(random[j]));
+            _mm_storeu_si128((__m128i *)(void *)(word + 16 + 4 * j), _mm256_extracti128_si256(random[j], 1));
+        }
+        __m256i next[4];
+        random_group(next, quad + GW_GROUP_LEN / 4, plan);
+        _mm_storeu_si128((__m128i *)(void *)(word + GW_GROUP_LEN), _mm256_castsi256_si128(next[0]));
+        const uint8_t *from = (const uint8_t *)(const void *)(word + (element & 3));
+        for (unsigned j = 0; j < 4; j++) {
+            random[j] = load_halves(from + 16 * j, from + 64 + 16 * j);
+        }
+    }
+}
+
+/* ---- a group ---------------------------------------------------------------------------------------------------- */
+
+/* Words of 32 values in the order of gw_rounded_groups. */
+GW_TEMPLATE void load_words(__m256i v[4], const uint8_t *values, uint32_t dtype)
+{
+    if (dtype == GW_FP32) {
+        for (unsigned j = 0; j < 4; j++) {
+            v[j] = load_halves(values + 16 * j, values + 64 + 16 * j);
+        }
+        return;
+    }
+    const __m256i zero = _mm256_setzero_si256();
+    for (unsigned j = 0; j < 4; j += 2) {
+        const __m256i x = load_halves(values + 8 * j, values + 32 + 8 * j);
+        v[j] = _mm256_unpacklo_epi16(zero, x);
+        v[j + 1] = _mm256_unpackhi_epi16(zero, x);
+    }
+}
+
+/* Bytes n of four words each together: byte 0 first. */
+static inline __m256i by_byte(__m256i words)
+{
+    return _mm256_shuffle_epi8(
+        words, _mm256_broadcastsi128_si256(_mm_setr_epi8(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15)));
+}
+
+/* Byte 2 and 3 of all words, in the order of values. */
+static inline void upper_bytes(__m256i b[4], const __m256i v[4])
+{
+    const __m256i x = _mm256_unpackhi_epi32(by_byte(v[0]), by_byte(v[1]));
+    const __m256i y = _mm256_unpackhi_epi32(by_byte(v[2]), by_byte(v[3]));
+    b[2] = _mm256_unpacklo_epi64(x, y);
+    b[3] = _mm256_unpackhi_epi64(x, y);
+}
+
+static inline void all_bytes(__m256i b[4], const __m256i v[4])
+{
+    const __m256i g[4] = {by_byte(v[0]), by_byte(v[1]), by_byte(v[2]), by_byte(v[3])};
+    const __m256i x = _mm256_unpacklo_epi32(g[0], g[1]), y = _mm256_unpacklo_epi32(g[2], g[3]);
+    const __m256i z = _mm256_unpackhi_epi32(g[0], g[1]), w = _mm256_unpackhi_epi32(g[2], g[3]);
+    b[0] = _mm256_unpacklo_epi64(x, y);
+    b[1] = _mm256_unpackhi_epi64(x, y);
+    b[2] = _mm256_unpacklo_epi64(z, w);
+    b[3] = _mm256_unpackhi_epi64(z, w);
+}
+
+GW_TEMPLATE __m256i exponent_of(const __m256i b[4], uint32_t dtype)
+{
+    if (dtype == GW_FP16) {
+        return down(b[3], 2, 0x1f);
+    }
+    return _mm256_sub_epi8(_mm256_add_epi8(b[3], b[3]), _mm256_cmpgt_epi8(_mm256_setzero_si256(), b[2]));
+}
+
+/* Byte 4 * j + n of each half to word n. */
+GW_TEMPLATE __m256i widen(__m256i x, unsigned j)
+{
+    const int i = (int)(4 * j);
+    return _mm256_shuffle_epi8(
+        x, _mm256_broadcastsi128_si256(_mm_setr_epi8((char)i, -1, -1, -1, (char)(i + 1), -1, -1, -1, (char)(i + 2), -1, -1, -1,
+                                                     (char)(i + 3), -1, -1, -1)));
+}
+
+GW_TEMPLATE void digits_of(__m256i d[4], const __m256i b[4], uint32_t dtype)
+{
+    if (dtype == GW_FP32) {
+        d[0] = _mm256_or_si256(down(b[3], 2, 0x20), down(b[2], 2, 0x1f));
+        d[1] = _mm256_or_si256(up(b[2], 4, 0x30), down(b[1], 4, 0x0f));
+        d[2] = _mm256_or_si256(up(b[1], 2, 0x3c), down(b[0], 6, 0x03));
+        d[3] = _mm256_and_si256(b[0], bytes(0x3f));
+    } else if (dtype == GW_BF16) {
+        d[0] = _mm256_or_si256(down(b[3], 6, 0x02), down(b[2], 6, 0x01));
+        d[1] = down(b[2], 4, 0x03);
+        d[2] = down(b[2], 2, 0x03);
+        d[3] = _mm256_and_si256(b[2], bytes(0x03));
+    } else {
+        d[0] = _mm256_or_si256(down(b[3], 6, 0x02), down(b[3], 1, 0x01));
+        d[1] = _mm256_or_si256(up(b[3], 2, 0x04), down(b[2], 6, 0x03));
+        d[2] = down(b[2], 3, 0x07);
+        d[3] = _mm256_and_si256(b[2], bytes(0x07));
+    }
+}
+
+static inline void store(uint8_t *dst, __m256i x)
+{
+    _mm256_storeu_si256((__m256i *)(void *)dst, x);
+}
+
+/*
+ * Three loops over the groups, because from a value to its digits is a longer chain of instructions than a processor looks ahead:
+ * how much is dropped; rounded words; bytes of these.
+ */
+typedef struct group_drops {
+    uint8_t room[GW_GROUPS_MAX * GW_GROUP_LEN];
+    uint8_t drop[GW_GROUPS_MAX * GW_GROUP_LEN]; /* of words: 16 more for 16-bit types */
+    uint8_t exponent[GW_GROUPS_MAX * GW_GROUP_LEN];
+} group_drops;
+
+static inline __m256i load(const uint8_t *src)
+{
+    return _mm256_loadu_si256((const __m256i *)(const void *)src);
+}
+
+GW_TEMPLATE void find_drops(group_drops *drops, const uint8_t *values, const uint8_t *levels, size_t groups,
+                            const gw_round_plan *plan, uint32_t dtype, uint32_t derived, uint32_t constant)
+{
+    const unsigned special = gw_traits_of(dtype)->exponent_mask;
+    const int fp16 = dtype == GW_FP16;
+    const __m256i zero = _mm256_setzero_si256();
+    for (size_t g = 0; g < groups; g++) {
+        const size_t at = g * GW_GROUP_LEN;
+        __m256i v[4], b[4];
+        load_words(v, values + at * (dtype == GW_FP32 ? 4 : 2), dtype);
+        upper_bytes(b, v);
+        const __m256i e = exponent_of(b, dtype);
+        __m256i room = plan->cap;
+        __m256i none = _mm256_cmpeq_epi8(e, bytes(special)); /* where nothing is dropped */
+        if (!constant) {
+            const __m256i k = load(levels + at);
+            const __m256i m = derived ? zero : fp16 ? _mm256_and_si256(b[3], bytes(3)) : down(b[2], 5, 0x03);
+            room = gw_room(k, fp16 ? _mm256_max_epu8(e, bytes(1)) : e, m, &plan->room);
+            none = _mm256_or_si256(none, _mm256_cmpeq_epi8(k, zero));
+        }
+        if (!fp16) {
+            none = _mm256_or_si256(none, _mm256_cmpeq_epi8(e, zero));
+        }
+        room = _mm256_andnot_si256(none, room);
+        store(drops->room + at, room);
+        store(drops->drop + at, gw_look_up32(_mm256_min_epu8(room, plan->cap), &plan->drop));
+        store(drops->exponent + at, e);
+    }
+}
+
+GW_TEMPLATE void round_words(gw_rounded_groups *rounded, const group_drops *drops, const uint8_t *values, size_t groups,
+                             uint64_t element, const gw_round_plan *plan, uint32_t dtype, uint32_t rounding)
+{
+    const __m256i one = _mm256_set1_epi32(1);
+    for (size_t g = 0; g < groups; g++) {
+        const size_t at = g * GW_GROUP_LEN;
+        __m256i v[4], random[4];
+        load_words(v, values + at * (dtype == GW_FP32 ? 4 : 2), dtype);
+        const __m256i drop = load(drops->drop + at);
+        if (rounding == GW_GCOMP_STOCHASTIC) {
+            random_group_at(random, element + at, plan);
+        }
+        for (unsigned j = 0; j < 4; j++) {
+            const __m256i n = widen(drop, j);
+            const __m256i cut = _mm256_sub_epi32(_mm256_sllv_epi32(one, n), one);
+            __m256i sum = v[j];
+            if (rounding == GW_GCOMP_NEAREST) {
+                /* Half an ulp less one, plus the last kept bit: ties go to even. Both vanish when nothing is dropped. */
+                const __m256i odd = _mm256_and_si256(_mm256_and_si256(_mm256_srlv_epi32(v[j], n), cut), one);
+                sum = _mm256_add_epi32(_mm256_add_epi32(sum, _mm256_srli_epi32(cut, 1)), odd);
+            } else if (rounding == GW_GCOMP_STOCHASTIC) {
+                const __m256i r = dtype == GW_FP32 ? random[j] : _mm256_slli_epi32(random[j], 16);
+                sum = _mm256_add_epi32(sum, _mm256_and_si256(r, cut));
+            }
+            _mm256_storeu_si256((__m256i *)(void *)(rounded->word + at + 8 * j), _mm256_andnot_si256(cut, sum));
+        }
+    }
+}
+
+/* A carry out of the largest finite exponent truncates instead: the set bits of mask tell for which values of a group. */
+static void truncate_words(uint32_t *word, const uint8_t *values, const uint8_t *drop, uint32_t mask, uint32_t dtype)
+{
+    for (; mask != 0; mask &= mask - 1) {
+        const unsigned i = (unsigned)_tzcnt_u32(mask);
+        const uint32_t value = dtype == GW_FP32 ? gw_load32(values + 4 * i) : (uint32_t)gw_load16(values + 2 * i) << 16;
+        word[gw_word_of_value(i)] = value >> drop[i] << drop[i];
+    }
+}
+
+GW_TEMPLATE void find_bytes(gw_rounded_groups *rounded, const group_drops *drops, const uint8_t *values, size_t groups,
+                            const gw_round_plan *plan, uint32_t dtype, uint32_t derived)
+{
+    const unsigned special = gw_traits_of(dtype)->exponent_mask;
+    const int fp16 = dtype == GW_FP16;
+    const __m256i zero = _mm256_setzero_si256();
+    for (size_t g = 0; g < groups; g++) {
+        const size_t at = g * GW_GROUP_LEN;
+        const __m256i e = load(drops->exponent + at);
+        __m256i b[4], d[4], e_rounded, is_zero;
+        for (;;) {
+            __m256i x[4];
+            for (unsigned j = 0; j < 4; j++) {
+                x[j] = _mm256_loadu_si256((const __m256i *)(const void *)(rounded->word + at + 8 * j));
+            }
+            all_bytes(b, x);
+            e_rounded = exponent_of(b, dtype);
+            const __m256i carried = _mm256_andnot_si256(_mm256_cmpeq_epi8(e, bytes(special)),
+                                                        _mm256_cmpeq_epi8(e_rounded, bytes(special)));
+            const uint32_t mask = (uint32_t)_mm256_movemask_epi8(carried);
+            if (mask == 0) {
+                break;
+            }
+            truncate_words(rounded->word + at, values + at * (dtype == GW_FP32 ? 4 : 2), drops->drop + at, mask, dtype);
+        }
+        __m256i room = load(drops->room + at);
+        if (derived && !plan->constant) {
+            /* The receiver sees the rounded exponent: a carry takes an octave of the room. */
+            const __m256i is_same = _mm256_cmpeq_epi8(fp16 ? _mm256_max_epu8(e, bytes(1)) : e,
+                                                      fp16 ? _mm256_max_epu8(e_rounded, bytes(1)) : e_rounded);
+            room = _mm256_subs_epu8(room, _mm256_andnot_si256(is_same, bytes(1)));
+        }
+        if (fp16 || plan->strict) {
+            __m256i magnitude = _mm256_or_si256(b[2], _mm256_and_si256(b[3], bytes(0x7f)));
+            magnitude = dtype == GW_FP32 ? _mm256_or_si256(magnitude, _mm256_or_si256(b[0], b[1])) : magnitude;
+            is_zero = _mm256_cmpeq_epi8(magnitude, zero);
+            if (plan->strict) {
+                const __m256i is_minus_zero = _mm256_and_si256(is_zero, _mm256_cmpgt_epi8(zero, b[3]));
+                is_zero = _mm256_andnot_si256(is_minus_zero, is_zero);
+                /* Of exponent 0 like subnormals, which have labels if fp16. */
+                e_rounded = fp16 ? _mm256_blendv_epi8(e_rounded, bytes(special), is_minus_zero) : e_rounded;
+            }
+        } else {
+            is_zero = _mm256_cmpeq_epi8(e, zero);
+        }
+        digits_of(d, b, dtype);
+        store(rounded->exponent + at, e_rounded);
+        store(rounded->has + at, gw_look_up32(_mm256_min_epu8(room, plan->cap), &plan->has));
+        store(rounded->is_zero + at, is_zero);
+        for (unsigned p = 0; p < GW_DIGIT_PLANES; p++) {
+            store(rounded->digit[p] + at, d[p]);
+        }
+    }
+}
+
+GW_TEMPLATE void round_groups(gw_rounded_groups *rounded, const uint8_t *values, const uint8_t *levels, size_t groups,
+                              uint64_t element, const gw_round_plan *plan, uint32_t dtype, uint32_t derived)
+{
+    group_drops drops;
+    if (plan->constant) {
+        find_drops(&drops, values, NULL, groups, plan, dtype, derived, 1);
+    } else {
+        find_drops(&drops, values, levels, groups, plan, dtype, derived, 0);
+    }
+    if (plan->rounding == GW_GCOMP_NEAREST) {
+        round_words(rounded, &drops, values, groups, element, plan, dtype, GW_GCOMP_NEAREST);
+    } else if (plan->rounding == GW_GCOMP_STOCHASTIC) {
+        round_words(rounded, &drops, values, groups, element, plan, dtype, GW_GCOMP_STOCHASTIC);
+    } else {
+        round_words(rounded, &drops, values, groups, element, plan, dtype, GW_GCOMP_TRUNCATE);
+    }
+    find_bytes(rounded, &drops, values, groups, plan, dtype, derived);
+}
+
+#define GROUPS_CASE(dtype, derived)                                                                                    \
+    case (dtype) * 2 + (derived):                                                                                      \
+        round_groups(rounded, values, levels, groups, element, plan, (dtype), (derived));                   \
+        break
+
+static void round_whole_groups(gw_rounded_groups *rounded, const uint8_t *values, const uint8_t *levels, size_t groups,
+                               uint64_t element, const gw_round_plan *plan)
+{
+    switch (plan->dtype * 2 + plan->derived) {
+        GROUPS_CASE(GW_FP32, 0);
+        GROUPS_CASE(GW_FP32, 1);
+        GROUPS_CASE(GW_BF16, 0);
+        GROUPS_CASE(GW_BF16, 1);
+        GROUPS_CASE(GW_FP16, 0);
+        GROUPS_CASE(GW_FP16, 1);
+    default:
+        break;
+    }
+}
+
+void gw_round_groups(gw_rounded_groups *rounded, const gw_span *span, size_t at, size_t len, const gw_round_plan *plan)
+{
+    const size_t size = gw_traits_of(plan->dtype)->size;
+    const uint8_t *values = (const uint8_t *)span->values + at * size;
+    const uint8_t *levels = plan->constant ? NULL : span->levels + at;
+    const uint64_t element = span->element + at;
+    if (len % GW_GROUP_LEN == 0) {
+        round_whole_groups(rounded, values, levels, len / GW_GROUP_LEN, element, plan);
+        return;
+    }
+    uint8_t filled[4 * GW_GROUPS_MAX * GW_GROUP_LEN] = {0}, filled_levels[GW_GROUPS_MAX * GW_GROUP_LEN] = {0};
+    GW_MEMCPY(filled, values, len * size);
+    if (levels != NULL) {
+        GW_MEMCPY(filled_levels, levels, len);
+    }
+    round_whole_groups(rounded, filled, filled_levels, len / GW_GROUP_LEN + 1, element, plan);
+}
+
+void gw_round_avx2(void *out, const gw_span *span, const gw_round_rule *rule)
+{
+    const size_t size = gw_traits_of(rule->dtype)->size;
+    const size_t block_len = GW_GROUPS_MAX * GW_GROUP_LEN;
+    uint8_t *dst = (uint8_t *)out;
+    gw_round_plan plan;
+    gw_rounded_groups rounded;
+    gw_round_plan_fill(&plan, rule);
+    for (size_t at = 0; at < span->len; at += block_len) {
+        const size_t len = span->len - at < block_len ? span->len - at : block_len;
+        gw_round_groups(&rounded, span, at, len, &plan);
+        for (size_t i = 0; i < len; i++, dst += size) {
+            const size_t first = i / GW_GROUP_LEN * GW_GROUP_LEN;
+            const uint32_t word = rounded.is_zero[i] ? 0 : rounded.word[first + gw_word_of_value((unsigned)(i - first))];
+            if (size == 4) {
+                gw_store32(dst, word);
+            } else {
+                gw_store16(dst, (uint16_t)(word >> 16));
+            }
+        }
+    }
+}
+
+#else
+typedef int gw_round_avx2_not_built; /* a translation unit must not be empty */
+#endif

@@ -1,0 +1,126 @@
+/*
+ * Rounding of groups of 32 values, which survey, split and round share.
+ *
+ * SPDX-License-Identifier: BSD-2-Clause
+ */
+#ifndef GW_AVX2_ROUND_GROUPS_AVX2_H
+#define GW_AVX2_ROUND_GROUPS_AVX2_H
+
+#include "core/kernels.h"
+
+#if defined(__AVX2__)
+
+#include <immintrin.h>
+
+enum { GW_GROUP_LEN = 32, GW_GROUPS_MAX = 16 };
+
+/* What a value has, as bits of a byte: digits in planes, and the bits of its remainder; in explicit mode the lowest two bits are
+ * the level instead. */
+enum {
+    GW_HAS_P1 = 0x80,
+    GW_HAS_P2 = 0x40,
+    GW_HAS_P3 = 0x20,
+    GW_HAS_P4 = 0x10,
+    GW_HAS_R4 = 8,
+    GW_HAS_R2 = 4,
+    GW_HAS_R1 = 2,
+    GW_HAS_NO_DIGIT = 1
+};
+
+/* What a value with so many kept bits has. */
+static inline uint8_t gw_has_of_kept(unsigned kept, const gw_traits *t)
+{
+    unsigned has = 0, whole = 0;
+    for (unsigned p = 0; p < GW_DIGIT_PLANES && whole + t->digit_width[p] <= kept; p++) {
+        has |= (unsigned)GW_HAS_P1 >> p;
+        whole += t->digit_width[p];
+    }
+    return (uint8_t)(has | (kept - whole) << 1 | (has == 0)); /* R4, R2, R1 are the bits of the remainder */
+}
+
+/*
+ * How the map byte K and the exponent E (in the dtype's bias) become a room in octaves: floor((K + c - m) / 4) - E, where m is
+ * the top two bits of the mantissa (derived: 3). With c = 4 * quarters + rest, the rounded mean of K and rest + 3 - m is
+ * (K + rest - m + 4) / 2 rounded down, in bytes without overflow.
+ */
+typedef struct gw_room_rule {
+    __m256i add;              /* rest + 3 (derived: rest) */
+    __m256i at, above, below; /* quarters - 1 = at + above - below, clamped to bytes */
+} gw_room_rule;
+
+static inline unsigned gw_clamp_byte(int32_t x)
+{
+    return x < 0 ? 0 : x > 255 ? 255 : (unsigned)x;
+}
+
+static inline void gw_room_rule_fill(gw_room_rule *room, int32_t drop_base, uint32_t derived, const gw_traits *t)
+{
+    const int32_t c = drop_base - 4 * (int32_t)t->exponent_bias;
+    const int32_t rest = (int32_t)((uint32_t)c & 3);
+    const int32_t quarters = (c - rest) / 4 - 1;
+    room->add = _mm256_set1_epi8((char)(rest + (derived ? 0 : 3)));
+    room->at = _mm256_set1_epi8((char)gw_clamp_byte(quarters));
+    room->above = _mm256_set1_epi8((char)gw_clamp_byte(quarters - 255));
+    room->below = _mm256_set1_epi8((char)gw_clamp_byte(-quarters));
+}
+
+/* The room, 0 where it is negative. Sums saturate at 255, which no cap comes near. m: see above; zero in derived mode. */
+static inline __m256i gw_room(__m256i k, __m256i e, __m256i m, const gw_room_rule *rule)
+{
+    const __m256i half = _mm256_avg_epu8(k, _mm256_sub_epi8(rule->add, m));
+    const __m256i room = _mm256_and_si256(_mm256_srli_epi16(half, 1), _mm256_set1_epi8(0x7f));
+    const __m256i plus = _mm256_adds_epu8(_mm256_subs_epu8(rule->at, e), rule->above);
+    const __m256i minus = _mm256_adds_epu8(_mm256_subs_epu8(e, rule->at), rule->below);
+    return _mm256_subs_epu8(_mm256_adds_epu8(room, plus), minus);
+}
+
+/* A table of 32 bytes, and its entries at x, all below 32. */
+typedef struct gw_table32 {
+    __m256i low, high;
+} gw_table32;
+
+static inline void gw_table32_fill(gw_table32 *table, const uint8_t bytes[32])
+{
+    table->low = _mm256_broadcastsi128_si256(_mm_loadu_si128((const __m128i *)(const void *)bytes));
+    table->high = _mm256_broadcastsi128_si256(_mm_loadu_si128((const __m128i *)(const void *)(bytes + 16)));
+}
+
+static inline __m256i gw_look_up32(__m256i x, const gw_table32 *table)
+{
+    return _mm256_blendv_epi8(_mm256_shuffle_epi8(table->low, x), _mm256_shuffle_epi8(table->high, x),
+                              _mm256_slli_epi16(x, 3));
+}
+
+/* A round rule as vectors. */
+typedef struct gw_round_plan {
+    uint32_t dtype, derived, constant, strict, rounding;
+    gw_room_rule room;
+    __m256i cap;
+    gw_table32 drop; /* of words, by room, at most the cap: 16 more for 16-bit types */
+    gw_table32 has;  /* by room, at most the cap */
+    __m256i philox_key[10][2];
+    uint64_t philox_words; /* counter words 2 and 3 */
+} gw_round_plan;
+
+/* Rounded values. In a group of 32, word 8 * j + 4 * h + n is value 16 * h + 4 * j + n; 16-bit types have their values in the
+ * upper halves. Words of values that are flushed to +0 are worthless. */
+typedef struct gw_rounded_groups {
+    uint32_t word[GW_GROUPS_MAX * GW_GROUP_LEN];
+    uint8_t exponent[GW_GROUPS_MAX * GW_GROUP_LEN]; /* of -0 of fp16 that of infinity and NaN: it has no label either */
+    uint8_t has[GW_GROUPS_MAX * GW_GROUP_LEN]; /* explicit: with the level in the low two bits */
+    uint8_t is_zero[GW_GROUPS_MAX * GW_GROUP_LEN]; /* 255 where the value is +0 */
+    uint8_t digit[GW_DIGIT_PLANES][GW_GROUPS_MAX * GW_GROUP_LEN]; /* all of a value's, dropped ones too */
+} gw_rounded_groups;
+
+static inline unsigned gw_word_of_value(unsigned i)
+{
+    return (i & 12) * 2 + (i >> 4) * 4 + (i & 3);
+}
+
+void gw_round_plan_fill(gw_round_plan *plan, const gw_round_rule *rule);
+
+/* Rounds the values [at, at + len) of a span, at most GW_GROUPS_MAX groups; the last group is filled up with zeros. */
+void gw_round_groups(gw_rounded_groups *rounded, const gw_span *span, size_t at, size_t len, const gw_round_plan *plan);
+
+#endif
+#endif

@@ -1,0 +1,310 @@
+/*
+ * Split: from values to ranks in the codebook, digits in the planes, and escapes; 16 groups of 32 values at a time.
+ *
+ * Three loops, because from a value to the places of its digits is a longer chain than a processor looks ahead: values are rounded
+ * to bytes; exponents become labels, ranks, and one mask per plane of who has a digit there; digits are moved together, eight by
+ * eight, by the shuffle that eight bits of the mask look up.
+ *
+ * SPDX-License-Identifier: BSD-2-Clause
+ */
+#include "avx2/kernels_avx2.h"
+
+#if defined(__AVX2__)
+
+#include "avx2/byte_orders_avx2.h"
+#include "avx2/round_groups_avx2.h"
+
+static inline __m256i bytes(unsigned x)
+{
+    return _mm256_set1_epi8((char)x);
+}
+
+static inline __m256i load(const uint8_t *src)
+{
+    return _mm256_loadu_si256((const __m256i *)(const void *)src);
+}
+
+static inline void store(uint8_t *dst, __m256i x)
+{
+    _mm256_storeu_si256((__m256i *)(void *)dst, x);
+}
+
+static inline uint32_t top_bits(__m256i x)
+{
+    return (uint32_t)_mm256_movemask_epi8(x);
+}
+
+/* ---- ranks ------------------------------------------------------------------------------------------------------ */
+
+/*
+ * The rank of a label, looked up in blocks of 16 labels, as many as have codes. A shuffle gives 0 where the index is 128 or
+ * more. So after subtracting 16 for every block, blocks above see nothing, and the entry of block b is added to, not chosen: it
+ * is stored as the difference (exclusive or) to the entry of block b - 1. The last block brings the sum back to 0. At most 7
+ * blocks and the last fit in front of 128: more make another run.
+ */
+enum { RUN_BLOCKS = 7, RUNS_MAX = 3 };
+
+typedef struct rank_table {
+    unsigned runs;
+    unsigned blocks[RUNS_MAX]; /* with the last one */
+    __m256i first[RUNS_MAX];   /* first label */
+    __m256i limit[RUNS_MAX];   /* labels behind the run, counted from its first label: the last block */
+    __m256i entry[RUNS_MAX][RUN_BLOCKS + 1];
+    __m256i missing;           /* rank of labels without a code: all entries are differences to it */
+} rank_table;
+
+static void fill_rank_table(rank_table *table, const gw_ranker *ranker)
+{
+    const uint8_t missing = (uint8_t)ranker->escape_rank;
+    const __m256i none = bytes(missing);
+    unsigned first = 16, end = 0; /* blocks */
+    for (unsigned b = 0; b < 16; b += 2) {
+        const uint32_t coded = ~top_bits(_mm256_cmpeq_epi8(load(ranker->rank + 16 * b), none));
+        if ((coded & 0xffff) != 0) {
+            first = first < b ? first : b;
+            end = b + 1;
+        }
+        if (coded >> 16 != 0) {
+            first = first < b + 1 ? first : b + 1;
+            end = b + 2;
+        }
+    }
+    table->missing = none;
+    table->runs = 0;
+    for (unsigned b = first; b < end; b += RUN_BLOCKS) {
+        const unsigned r = table->runs++;
+        const unsigned blocks = end - b < RUN_BLOCKS ? end - b : (unsigned)RUN_BLOCKS;
+        __m128i before = _mm_setzero_si128();
+        for (unsigned i = 0; i <= blocks; i++) {
+            __m128i entry = _mm_setzero_si128();
+            if (i < blocks) {
+                entry = _mm_xor_si128(_mm_loadu_si128((const __m128i *)(const void *)(ranker->rank + 16 * (b + i))),
+                                      _mm256_castsi256_si128(none));
+            }
+            table->entry[r][i] = _mm256_broadcastsi128_si256(_mm_xor_si128(entry, before));
+            before = entry;
+        }
+        table->first[r] = bytes(16 * b);
+        table->limit[r] = bytes(16 * blocks);
+        table->blocks[r] = blocks + 1;
+    }
+}
+
+static inline __m256i ranks_of(__m256i labels, const rank_table *table)
+{
+    __m256i rank = table->missing;
+    for (unsigned r = 0; r < table->runs; r++) {
+        __m256i x = _mm256_min_epu8(_mm256_sub_epi8(labels, table->first[r]), table->limit[r]);
+        for (unsigned b = 0; b < table->blocks[r]; b++) {
+            rank = _mm256_xor_si256(rank, _mm256_shuffle_epi8(table->entry[r][b], x));
+            x = _mm256_sub_epi8(x, bytes(16));
+        }
+    }
+    return rank;
+}
+
+/* ---- labels and masks ------------------------------------------------------------------------------------------- */
+
+/* What the rounded groups of a block become. */
+typedef struct group_masks {
+    uint32_t plane[GW_PLANES_MAX][GW_GROUPS_MAX];
+    uint32_t escaped[GW_GROUPS_MAX];
+    uint8_t rest[GW_PLANES_MAX - GW_DIGIT_PLANES][GW_GROUPS_MAX * GW_GROUP_LEN]; /* digits of R4, R2, R1 */
+} group_masks;
+
+typedef struct split_plan {
+    gw_round_plan round;
+    rank_table ranks;
+    __m256i base;        /* what makes the exponent a label, or label part x, by addition */
+    __m256i escape_rank;
+    uint32_t has_escape; /* all ones if there is an escape */
+} split_plan;
+
+/* Labels of rounded values (docs/format.md section 3). */
+GW_TEMPLATE __m256i labels_of(__m256i e, __m256i has, __m256i is_zero, const split_plan *plan, uint32_t dtype,
+                              uint32_t derived)
+{
+    const unsigned special = gw_traits_of(dtype)->exponent_mask;
+    __m256i label = _mm256_add_epi8(e, plan->base);
+    __m256i is_escape;
+    if (!derived) {
+        /* Only x = 1..63 have labels; infinity and NaN are outside, by the choice of base or by their exponent. */
+        const __m256i from_one = _mm256_sub_epi8(label, bytes(1));
+        const __m256i has_label = _mm256_cmpeq_epi8(_mm256_min_epu8(from_one, bytes(62)), from_one);
+        is_escape = _mm256_xor_si256(has_label, bytes(255));
+        label = _mm256_or_si256(_mm256_and_si256(_mm256_slli_epi16(label, 2), bytes(0xfc)),
+                                _mm256_and_si256(has, bytes(3)));
+        if (dtype == GW_FP16) {
+            is_escape = _mm256_or_si256(is_escape, _mm256_cmpeq_epi8(e, bytes(special)));
+        }
+    } else {
+        is_escape = _mm256_cmpeq_epi8(e, bytes(special));
+        if (dtype != GW_FP16) {
+            is_escape = _mm256_or_si256(is_escape, _mm256_cmpeq_epi8(e, _mm256_setzero_si256()));
+        }
+    }
+    label = _mm256_blendv_epi8(label, bytes(GW_LABEL_ESCAPE), is_escape);
+    return _mm256_andnot_si256(is_zero, label);
+}
+
+/* The digits of the planes R4, R2, R1: the top bits of the first digit that a value does not have whole. */
+GW_TEMPLATE void store_rest(group_masks *masks, size_t g, const gw_rounded_groups *rounded, __m256i has, uint32_t dtype)
+{
+    const size_t at = g * GW_GROUP_LEN;
+    const __m256i has2 = _mm256_add_epi8(has, has), has3 = _mm256_add_epi8(has2, has2);
+    __m256i part = _mm256_blendv_epi8(load(rounded->digit[0] + at), load(rounded->digit[1] + at), has);
+    part = _mm256_blendv_epi8(part, load(rounded->digit[2] + at), has2);
+    part = _mm256_blendv_epi8(part, load(rounded->digit[3] + at), has3);
+    /* The last bit of a remainder of 1, 3 or 5 bits. The digit has 6 bits; fp16: 3, 2 if it is the first; bf16: 2. */
+    const __m128i last = dtype == GW_FP16 ? _mm_setr_epi8(0, 0, 4, 2, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0)
+                                          : _mm_setr_epi8(0, 0, 32, 32, 0, 0, 8, 8, 0, 0, 2, 2, 0, 0, 0, 0);
+    const __m256i place = dtype == GW_BF16 ? bytes(2)
+                                           : _mm256_shuffle_epi8(_mm256_broadcastsi128_si256(last),
+                                                                 _mm256_and_si256(has, bytes(15)));
+    store(masks->rest[2] + at, _mm256_min_epu8(_mm256_and_si256(part, place), bytes(1)));
+    if (dtype == GW_FP32) {
+        store(masks->rest[0] + at, _mm256_and_si256(_mm256_srli_epi16(part, 2), bytes(15)));
+        store(masks->rest[1] + at, _mm256_and_si256(_mm256_srli_epi16(part, 4), bytes(3)));
+    } else if (dtype == GW_FP16) {
+        store(masks->rest[1] + at, _mm256_and_si256(_mm256_srli_epi16(part, 1), bytes(3)));
+    }
+}
+
+/* Ranks and masks of the groups; bit i of the result's OR is set if a value i of a group is not +0. */
+GW_TEMPLATE uint32_t find_masks(group_masks *masks, uint8_t *ranks, const gw_rounded_groups *rounded, size_t groups,
+                                uint32_t *escapes, const split_plan *plan, uint32_t dtype, uint32_t derived)
+{
+    __m256i any = _mm256_setzero_si256();
+    uint32_t escaped_any = 0;
+    for (size_t g = 0; g < groups; g++) {
+        const size_t at = g * GW_GROUP_LEN;
+        __m256i has = load(rounded->has + at);
+        const __m256i label =
+            labels_of(load(rounded->exponent + at), has, load(rounded->is_zero + at), plan, dtype, derived);
+        const __m256i rank = ranks_of(label, &plan->ranks);
+        const uint32_t escaped = top_bits(_mm256_cmpeq_epi8(rank, plan->escape_rank)) & plan->has_escape;
+        const uint32_t coded = ~top_bits(_mm256_cmpeq_epi8(_mm256_min_epu8(label, bytes(1)), label)) & ~escaped;
+        store(ranks + at, rank);
+        masks->escaped[g] = escaped;
+        escaped_any |= escaped;
+        any = _mm256_or_si256(any, label);
+        if (derived) {
+            store_rest(masks, g, rounded, has, dtype);
+        }
+        for (unsigned p = 0; p < (derived ? GW_PLANES_MAX : GW_DIGIT_PLANES); p++) {
+            masks->plane[p][g] = top_bits(has) & coded;
+            has = _mm256_add_epi8(has, has);
+        }
+    }
+    *escapes = escaped_any;
+    return ~top_bits(_mm256_cmpeq_epi8(any, _mm256_setzero_si256()));
+}
+
+/* ---- digits ----------------------------------------------------------------------------------------------------- */
+
+/* Appends the digits at the set bits of a group's mask. Returns the new end. */
+static inline uint8_t *take(uint8_t *end, const uint8_t *digits, const uint32_t *mask)
+{
+    const uint8_t *bits = (const uint8_t *)(const void *)mask;
+    for (unsigned j = 0; j < 4; j++) {
+        const __m128i x = _mm_loadl_epi64((const __m128i *)(const void *)(digits + 8 * j));
+        const __m128i order = _mm_loadu_si128((const __m128i *)(const void *)&gw_orders_set_avx2[bits[j]]);
+        _mm_storel_epi64((__m128i *)(void *)end, _mm_shuffle_epi8(x, order));
+        end += _mm_popcnt_u32(bits[j]);
+    }
+    return end;
+}
+
+static inline void take_plane(gw_digits *digits, unsigned p, const uint8_t *from, const uint32_t *masks, size_t groups,
+                              int is_rare)
+{
+    uint8_t *const start = digits->plane[p];
+    uint8_t *end = start + digits->plane_len[p];
+    for (size_t g = 0; g < groups; g++) {
+        if (!is_rare || masks[g] != 0) {
+            end = take(end, from + g * GW_GROUP_LEN, masks + g);
+        }
+    }
+    digits->plane_len[p] = (size_t)(end - start);
+}
+
+static void take_escapes(gw_digits *digits, const gw_rounded_groups *rounded, const uint32_t *masks, size_t groups,
+                         size_t size)
+{
+    for (size_t g = 0; g < groups; g++) {
+        for (uint32_t bits = masks[g]; bits != 0; bits &= bits - 1, digits->escape_len++) {
+            const unsigned i = (unsigned)_tzcnt_u32(bits);
+            const size_t at = g * GW_GROUP_LEN;
+            const uint32_t word = rounded->is_zero[at + i] ? 0 : rounded->word[at + gw_word_of_value(i)];
+            if (size == 4) {
+                gw_store32(digits->escape + 4 * digits->escape_len, word);
+            } else {
+                gw_store16(digits->escape + 2 * digits->escape_len, (uint16_t)(word >> 16));
+            }
+        }
+    }
+}
+
+/* ---- a span ----------------------------------------------------------------------------------------------------- */
+
+GW_TEMPLATE uint32_t split_range(uint8_t *ranks, gw_digits *digits, const gw_span *span, const split_plan *plan,
+                                 uint32_t dtype, uint32_t derived)
+{
+    const size_t block_len = GW_GROUPS_MAX * GW_GROUP_LEN;
+    uint32_t any = 0;
+    gw_rounded_groups rounded;
+    group_masks masks;
+    for (size_t at = 0; at < span->len; at += block_len) {
+        const size_t len = span->len - at < block_len ? span->len - at : block_len;
+        const size_t groups = (len + GW_GROUP_LEN - 1) / GW_GROUP_LEN;
+        uint32_t escapes;
+        gw_round_groups(&rounded, span, at, len, &plan->round);
+        any |= find_masks(&masks, ranks + at, &rounded, groups, &escapes, plan, dtype, derived);
+        if (len % GW_GROUP_LEN != 0) {
+            /* The zeros that fill the last group have no digits, but they may be escaped. */
+            masks.escaped[groups - 1] &= 0xffffffffu >> (GW_GROUP_LEN - len % GW_GROUP_LEN);
+        }
+        take_plane(digits, 0, rounded.digit[0], masks.plane[0], groups, 0);
+        take_plane(digits, 1, rounded.digit[1], masks.plane[1], groups, 0);
+        take_plane(digits, 2, rounded.digit[2], masks.plane[2], groups, derived != 0);
+        take_plane(digits, 3, rounded.digit[3], masks.plane[3], groups, 1);
+        for (unsigned p = GW_DIGIT_PLANES; derived && p < GW_PLANES_MAX; p++) {
+            if (dtype == GW_FP32 || p == GW_PLANE_R1 || (dtype == GW_FP16 && p == 5)) {
+                take_plane(digits, p, masks.rest[p - GW_DIGIT_PLANES], masks.plane[p], groups, 0);
+            }
+        }
+        if (escapes != 0) {
+            take_escapes(digits, &rounded, masks.escaped, groups, dtype == GW_FP32 ? 4 : 2);
+        }
+    }
+    return any != 0;
+}
+
+#define SPLIT_CASE(dtype, derived)                                                                                     \
+    case (dtype) * 2 + (derived):                                                                                      \
+        return split_range(ranks, digits, span, &plan, (dtype), (derived))
+
+uint32_t gw_split_avx2(uint8_t *ranks, gw_digits *digits, const gw_span *span, const gw_round_rule *rule,
+                       const gw_ranker *ranker)
+{
+    split_plan plan;
+    gw_round_plan_fill(&plan.round, rule);
+    fill_rank_table(&plan.ranks, ranker);
+    plan.base = bytes(rule->dtype == GW_FP16 ? 1 + rule->derived : rule->derived ? 1 : 0u - ranker->base);
+    plan.escape_rank = bytes(ranker->escape_rank);
+    plan.has_escape = ranker->escape_rank < GW_LABELS ? 0xffffffffu : 0;
+    switch (rule->dtype * 2 + rule->derived) {
+        SPLIT_CASE(GW_FP32, 0);
+        SPLIT_CASE(GW_FP32, 1);
+        SPLIT_CASE(GW_BF16, 0);
+        SPLIT_CASE(GW_BF16, 1);
+        SPLIT_CASE(GW_FP16, 0);
+        SPLIT_CASE(GW_FP16, 1);
+    default:
+        return 0;
+    }
+}
+
+#else
+typedef int gw_split_avx2_not_built; /* a translation unit must not be empty */
+#endif

@@ -1,0 +1,101 @@
+/*
+ * Survey: rounds values, all or a sample, and counts their bins. The rounding is the vector part; the counting is one increment a
+ * value, in four tables so that runs of one bin do not wait for their own increments.
+ *
+ * SPDX-License-Identifier: BSD-2-Clause
+ */
+#include "avx2/kernels_avx2.h"
+
+#if defined(__AVX2__)
+
+#include "avx2/round_groups_avx2.h"
+
+/* A table is a line longer than needed: loads and stores 4096 bytes apart are taken for the same by some processors. */
+enum { TABLES = 4, TABLE_LEN = GW_BINS + 16 };
+
+static inline __m256i load(const uint8_t *src)
+{
+    return _mm256_loadu_si256((const __m256i *)(const void *)src);
+}
+
+/* Bins of a group (see kernels.h), from exponents and levels. */
+static inline void bins_of(uint16_t bin[GW_GROUP_LEN], const gw_rounded_groups *rounded, size_t g, uint32_t dtype,
+                           __m256i level_mask)
+{
+    const size_t at = g * GW_GROUP_LEN;
+    const __m256i zero = _mm256_setzero_si256();
+    const __m256i level = _mm256_and_si256(load(rounded->has + at), level_mask);
+    const __m256i is_zero = load(rounded->is_zero + at);
+    __m256i e = load(rounded->exponent + at);
+    __m256i low = level;
+    if (dtype == GW_FP16) {
+        low = _mm256_andnot_si256(_mm256_cmpeq_epi8(e, _mm256_set1_epi8(31)), low);
+    } else {
+        /* Of exponent 0 only bins 0 and 1 are used. */
+        low = _mm256_blendv_epi8(low, _mm256_set1_epi8(1), _mm256_cmpeq_epi8(e, zero));
+    }
+    low = _mm256_andnot_si256(is_zero, low);
+    e = _mm256_andnot_si256(is_zero, e);
+    for (unsigned half = 0; half < 2; half++) {
+        const __m256i high16 = _mm256_slli_epi16(half == 0 ? _mm256_unpacklo_epi8(e, zero) : _mm256_unpackhi_epi8(e, zero), 2);
+        const __m256i low16 = half == 0 ? _mm256_unpacklo_epi8(low, zero) : _mm256_unpackhi_epi8(low, zero);
+        __m256i x = _mm256_or_si256(high16, low16);
+        if (dtype == GW_FP16) {
+            const __m256i is = half == 0 ? _mm256_unpacklo_epi8(is_zero, is_zero) : _mm256_unpackhi_epi8(is_zero, is_zero);
+            x = _mm256_or_si256(x, _mm256_and_si256(is, _mm256_set1_epi16(GW_BIN_FP16_ZERO)));
+        }
+        /* The order within the group is lost: bins are only counted. */
+        _mm256_storeu_si256((__m256i *)(void *)(bin + 16 * half), x);
+    }
+}
+
+static void count_bins(uint32_t *count, uint32_t (*more)[TABLE_LEN], const uint16_t *bin, size_t len)
+{
+    for (size_t i = 0; i < len; i += TABLES) {
+        const uint64_t four = gw_load64(bin + i);
+        count[four & 0xffff]++;
+        more[0][four >> 16 & 0xffff]++;
+        more[1][four >> 32 & 0xffff]++;
+        more[2][four >> 48]++;
+    }
+}
+
+GW_TEMPLATE void all_bins(uint16_t *bin, const gw_rounded_groups *rounded, size_t groups, uint32_t dtype, __m256i level_mask)
+{
+    for (size_t g = 0; g < groups; g++) {
+        bins_of(bin + g * GW_GROUP_LEN, rounded, g, dtype, level_mask);
+    }
+}
+
+void gw_survey_avx2(uint32_t *count, const gw_span *span, size_t period, const gw_round_rule *rule)
+{
+    const size_t block_len = GW_GROUPS_MAX * GW_GROUP_LEN;
+    const size_t run = period == 64 ? block_len : 64;
+    const size_t step = period == 64 ? block_len : period;
+    const __m256i level_mask = _mm256_set1_epi8(rule->derived ? 0 : 3);
+    const uint32_t zero_bin = rule->dtype == GW_FP16 ? (uint32_t)GW_BIN_FP16_ZERO : 0;
+    uint32_t more[TABLES - 1][TABLE_LEN] = {{0}};
+    uint16_t bin[GW_GROUPS_MAX * GW_GROUP_LEN];
+    gw_round_plan plan;
+    gw_rounded_groups rounded;
+    gw_round_plan_fill(&plan, rule);
+    for (size_t at = 0; at < span->len; at += step) {
+        const size_t len = span->len - at < run ? span->len - at : run;
+        const size_t groups = (len + GW_GROUP_LEN - 1) / GW_GROUP_LEN;
+        gw_round_groups(&rounded, span, at, len, &plan);
+        if (rule->dtype == GW_FP16) {
+            all_bins(bin, &rounded, groups, GW_FP16, level_mask);
+        } else {
+            all_bins(bin, &rounded, groups, GW_FP32, level_mask);
+        }
+        count_bins(count, more, bin, groups * GW_GROUP_LEN);
+        count[zero_bin] -= (uint32_t)(groups * GW_GROUP_LEN - len); /* what fills the last group is +0 */
+    }
+    for (size_t i = 0; i < GW_BINS; i++) {
+        count[i] += more[0][i] + more[1][i] + more[2][i];
+    }
+}
+
+#else
+typedef int gw_survey_avx2_not_built; /* a translation unit must not be empty */
+#endif
