@@ -12,6 +12,7 @@ void gw_kernels_init_avx512(gw_kernels *kernels, uint32_t cpu)
     kernels->merge = gw_merge_avx512;
     kernels->unpack = gw_unpack_avx512;
     kernels->join = gw_join_avx512;
+    kernels->fence = gw_fence_avx512;
 #else
     (void)kernels;
 #endif

@@ -32,7 +32,7 @@ static inline __m512i set1(unsigned byte)
 /* Where bit of mask is set: x, else y. */
 static inline __m512i select(unsigned mask, __m512i x, __m512i y)
 {
-    return _mm512_ternarylogic_epi32(set1(mask), x, y, 0xca);
+    return _mm512_ternarylogic_epi32(x, y, set1(mask), 0xe4);
 }
 
 /* Shifts of 16 bits: what crosses from one byte to its neighbour is masked away by the select that follows. */
@@ -192,25 +192,12 @@ static inline void store(const sink *s, quad out, size_t at, size_t left, unsign
     }
 }
 
-/* The bytes that come next, a few lines with every step. */
-typedef struct prefetcher {
-    const uint8_t *at;
-    size_t lines, per_step; /* per_step in 1/256 lines */
-    size_t credit;
-} prefetcher;
-
-static inline prefetcher prefetch_begin(const gw_joiner *joiner, size_t len)
+/* Asks for the bytes that come next, in step with the values: those for values [at, at + len) of all. */
+static inline void prefetch(const gw_joiner *joiner, size_t at, size_t len, size_t all)
 {
-    prefetcher p = {joiner->next, joiner->next_size / 64, 0, 0};
-    p.per_step = p.lines * 256 / (len / 64 + 1) + 1;
-    return p;
-}
-
-static inline void prefetch_step(prefetcher *p)
-{
-    for (p->credit += p->per_step; p->credit >= 256 && p->lines != 0;
-         p->credit -= 256, p->lines--, p->at += 64) {
-        _mm_prefetch((const char *)p->at, _MM_HINT_T1);
+    const size_t end = joiner->next_size * (at + len) / all;
+    for (size_t i = joiner->next_size * at / all & ~(size_t)63; i < end; i += 64) {
+        _mm_prefetch((const char *)joiner->next + i, _MM_HINT_T1);
     }
 }
 
@@ -266,17 +253,20 @@ static inline void digits_explicit(digits *d, cursors *c, __m512i x, uint32_t dt
 /*
  * The drop in bytes. With x = label (fp16: max(label, 3), which stands for max(e, 1)) and c = drop_base + 1 (fp16:
  * drop_base - 443), t of section 3 is K + c - 4x. With c = 4q + r, r in 1..4: floor(t / 4) = floor((K + r) / 4) + q - x,
- * and floor((K + r) / 4) is half of the rounded mean of K and r - 1. Results below 0 are 0, those above the cap, at most
- * 23, are the cap, so saturating bytes do: q outside 0..191 is taken out of x beforehand.
+ * where floor((K + r) / 2) is the rounded mean of K and r - 1, and the mean of that and 255 is its half plus 128. Results
+ * below 0 are 0, those above the cap, at most 23, are the cap, so saturating bytes do: what q exceeds 0..191 by, which no
+ * sound frame has, is taken out of x beforehand.
  */
 typedef struct drop_rule {
     __m512i half; /* r - 1 */
-    __m512i q;
-    __m512i less, more; /* x - less + more */
-    __m512i cap;
     __m512i
-        has; /* by drop before rounding down: bits 0..3 digits 1..4, bits 4, 5, 6 the remainder's 1, 2, 4 */
+        ones; /* 255: in memory, because a compiler makes all ones of the register's last value, and waits for it */
+    __m512i q; /* - 128 */
+    __m512i cap;
+    __m512i has;  /* by drop, not rounded down: bits 0..3 digits 1..4, bits 4, 5, 6 the remainder's 1, 2, 4 */
     __m512i last; /* by drop: place of R1's bit in its digit */
+    int is_far;   /* q is outside 0..191: */
+    __m512i less, more; /* x - less + more */
 } drop_rule;
 
 static inline unsigned clamp8(int32_t x)
@@ -309,7 +299,9 @@ static void drop_rule_fill(drop_rule *r, const gw_joiner *joiner)
     r->has = _mm512_loadu_si512(has);
     r->last = _mm512_loadu_si512(last);
     r->half = set1((unsigned)rest);
-    r->q = set1(clamp8(q < 191 ? q : 191));
+    r->ones = set1(255u + joiner->floor[0]);
+    r->q = set1(clamp8(q < 191 ? q : 191) - 128);
+    r->is_far = q < 0 || q > 191;
     r->less = set1(clamp8(q - 191));
     r->more = set1(clamp8(-q));
     r->cap = set1(joiner->cap);
@@ -320,8 +312,10 @@ static inline __m512i drops(const drop_rule *r, __m512i x, __m512i k, uint32_t d
     if (dtype == GW_FP16) {
         x = _mm512_max_epu8(x, set1(3));
     }
-    x = _mm512_adds_epu8(_mm512_subs_epu8(x, r->less), r->more);
-    const __m512i quarter = _mm512_and_si512(RIGHT(_mm512_avg_epu8(k, r->half), 1), set1(0x7f));
+    if (r->is_far) {
+        x = _mm512_adds_epu8(_mm512_subs_epu8(x, r->less), r->more);
+    }
+    const __m512i quarter = _mm512_avg_epu8(_mm512_avg_epu8(k, r->half), r->ones);
     const __m512i drop = _mm512_subs_epu8(_mm512_add_epi8(quarter, r->q), x);
     return _mm512_maskz_min_epu8(_mm512_test_epi8_mask(k, k), drop, r->cap);
 }
@@ -362,47 +356,78 @@ static inline void digits_derived(digits *d, cursors *c, __m512i x, __m512i drop
 
 /* ---- all --------------------------------------------------------------------------------------------------------- */
 
-GW_TEMPLATE uint64_t join_range(sink *s, cursors *c, const uint8_t *labels, const uint8_t *levels, size_t len,
-                                const gw_joiner *joiner, uint32_t dtype, uint32_t derived)
+/* Values whose drop comes from their labels, from the map, from a constant. */
+enum { LEVELS_EXPLICIT, LEVELS_DERIVED, LEVELS_CONSTANT };
+
+enum { PREFETCH_LEN = 1024 };
+
+/* The last, fewer than 64 values, filled up with zeros. */
+typedef struct last_values {
+    uint8_t label[64], level[64];
+} last_values;
+
+static void copy_last(last_values *last, const uint8_t *label, const uint8_t *level, size_t len)
+{
+    GW_MEMSET(last, 0, sizeof *last);
+    GW_MEMCPY(last->label, label, len);
+    if (level != NULL) {
+        GW_MEMCPY(last->level, level, len);
+    }
+}
+
+GW_TEMPLATE uint64_t join_range(sink *s, cursors *from, const uint8_t *labels, const uint8_t *levels,
+                                size_t len, const gw_joiner *joiner, uint32_t dtype, int kind)
 {
     const unsigned size = dtype == GW_FP32 ? 4 : 2;
     const __m512i base = set1(joiner->base);
-    prefetcher ahead = prefetch_begin(joiner, len);
+    cursors c = *from;
+    last_values last;
     drop_rule rule;
     uint64_t bad_zero = 0;
-    if (derived) {
+    if (kind != LEVELS_EXPLICIT) {
         drop_rule_fill(&rule, joiner);
     }
-    for (size_t i = 0; i < len; i += 64) {
-        const uint64_t valid = gw_low_mask(len - i);
-        const __m512i x = _mm512_maskz_loadu_epi8(valid, labels + i);
-        digits d;
-        if (derived) {
-            const __m512i k = joiner->constant ? rule.cap : _mm512_maskz_loadu_epi8(valid, levels + i);
-            digits_derived(&d, c, x, joiner->constant ? k : drops(&rule, x, k, dtype), dtype, &rule);
-        } else {
-            digits_explicit(&d, c, x, dtype, base);
+    for (size_t at = 0; at < len; at += PREFETCH_LEN) {
+        const size_t end = len - at < PREFETCH_LEN ? len : at + PREFETCH_LEN;
+        prefetch(joiner, at, end - at, len);
+        for (size_t i = at; i < end; i += 64) {
+            const uint8_t *label = labels + i, *level = kind == LEVELS_DERIVED ? levels + i : NULL;
+            if (len - i < 64) { /* rare, so that no mask has to be made for the other loads */
+                copy_last(&last, label, level, len - i);
+                label = last.label;
+                level = last.level;
+            }
+            const __m512i x = _mm512_loadu_si512(label);
+            digits d;
+            if (kind == LEVELS_EXPLICIT) {
+                digits_explicit(&d, &c, x, dtype, base);
+            } else if (kind == LEVELS_DERIVED) {
+                const __m512i k = _mm512_loadu_si512(level);
+                digits_derived(&d, &c, x, drops(&rule, x, k, dtype), dtype, &rule);
+            } else {
+                digits_derived(&d, &c, x, rule.cap, dtype, &rule);
+            }
+            uint64_t zeros = 0;
+            quad out = dtype == GW_FP32   ? assemble_fp32(&d)
+                       : dtype == GW_BF16 ? assemble_bf16(&d)
+                                          : assemble_fp16(&d, &zeros);
+            if (dtype == GW_FP16) {
+                bad_zero |= zeros & _mm512_cmpgt_epu8_mask(x, set1(LABEL_ESCAPE));
+            }
+            const uint64_t escaped = _mm512_cmpeq_epi8_mask(x, set1(LABEL_ESCAPE));
+            if (escaped != 0) {
+                out = put_escapes(s, out, escaped, i, size);
+            }
+            store(s, out, i, len - i, size);
         }
-        uint64_t zeros = 0;
-        quad out = dtype == GW_FP32   ? assemble_fp32(&d)
-                   : dtype == GW_BF16 ? assemble_bf16(&d)
-                                      : assemble_fp16(&d, &zeros);
-        if (dtype == GW_FP16) {
-            bad_zero |= zeros & _mm512_cmpgt_epu8_mask(x, set1(LABEL_ESCAPE));
-        }
-        const uint64_t escaped = _mm512_cmpeq_epi8_mask(x, set1(LABEL_ESCAPE));
-        if (escaped != 0) {
-            out = put_escapes(s, out, escaped, i, size);
-        }
-        store(s, out, i, len - i, size);
-        prefetch_step(&ahead);
     }
+    *from = c;
     return bad_zero;
 }
 
-#define JOIN_CASE(dtype, derived)                                                                            \
-    case (dtype)*2 + (derived):                                                                              \
-        bad_zero = join_range(&s, &c, labels, levels, len, joiner, (dtype), (derived));                      \
+#define JOIN_CASE(dtype, kind)                                                                               \
+    case (dtype)*4 + (kind):                                                                                 \
+        bad_zero = join_range(&s, &c, labels, levels, len, joiner, (dtype), (kind));                         \
         break
 
 void gw_join_avx512(void *dst, gw_joined *joined, uint16_t *place, const uint8_t *labels,
@@ -412,18 +437,21 @@ void gw_join_avx512(void *dst, gw_joined *joined, uint16_t *place, const uint8_t
     sink s = {(uint8_t *)dst, place, escape, escape_len, 0, joiner->stream && ((uintptr_t)dst & 63) == 0};
     cursors c = cursors_begin(plane, joiner, joiner->derived);
     uint64_t bad_zero = 0;
-    switch (joiner->dtype * 2 + joiner->derived) {
-        JOIN_CASE(GW_FP32, 0);
-        JOIN_CASE(GW_FP32, 1);
-        JOIN_CASE(GW_BF16, 0);
-        JOIN_CASE(GW_BF16, 1);
-        JOIN_CASE(GW_FP16, 0);
-        JOIN_CASE(GW_FP16, 1);
+    const unsigned kind = !joiner->derived   ? LEVELS_EXPLICIT
+                          : joiner->constant ? LEVELS_CONSTANT
+                                             : LEVELS_DERIVED;
+    switch (joiner->dtype * 4 + kind) {
+        JOIN_CASE(GW_FP32, LEVELS_EXPLICIT);
+        JOIN_CASE(GW_FP32, LEVELS_DERIVED);
+        JOIN_CASE(GW_FP32, LEVELS_CONSTANT);
+        JOIN_CASE(GW_BF16, LEVELS_EXPLICIT);
+        JOIN_CASE(GW_BF16, LEVELS_DERIVED);
+        JOIN_CASE(GW_BF16, LEVELS_CONSTANT);
+        JOIN_CASE(GW_FP16, LEVELS_EXPLICIT);
+        JOIN_CASE(GW_FP16, LEVELS_DERIVED);
+        JOIN_CASE(GW_FP16, LEVELS_CONSTANT);
     default:
         break;
-    }
-    if (s.stream) {
-        _mm_sfence();
     }
     joined->plane_len[0] = (size_t)(c.p1 - plane[0]);
     joined->plane_len[1] = (size_t)(c.p2 - plane[1]);
@@ -434,6 +462,11 @@ void gw_join_avx512(void *dst, gw_joined *joined, uint16_t *place, const uint8_t
     joined->plane_len[GW_PLANE_R1] = c.r1_at;
     joined->escape_len = s.escapes;
     joined->bad_zero = bad_zero != 0;
+}
+
+void gw_fence_avx512(void)
+{
+    _mm_sfence();
 }
 
 #else

@@ -17,6 +17,7 @@
 gw_merge_fn gw_merge_avx512;
 gw_unpack_fn gw_unpack_avx512;
 gw_join_fn gw_join_avx512;
+gw_fence_fn gw_fence_avx512;
 gw_add_fn gw_add_fp32_avx512, gw_add_bf16_avx512, gw_add_fp16_avx512;
 
 /* A mask of `bits` ones, all 64 from there on. */

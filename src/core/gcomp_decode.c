@@ -369,13 +369,13 @@ static int is_escape_allowed(const gw_decoding *d, uint32_t bits, uint32_t k_byt
     return 0;
 }
 
-static gw_status check_escapes(const gw_decoding *d, const chunk_parts *parts, const uint8_t *levels,
-                               const uint16_t *place, const uint8_t *dst)
+/* The escapes are read where they come from: where they went to may have been stored around the caches. */
+static gw_status check_escapes(const gw_decoding *d, const chunk_parts *parts, const uint8_t *levels)
 {
     const int wide = d->info.dtype == GW_FP32;
     for (size_t i = 0; i < parts->escape_len; i++) {
-        const size_t at = place[i];
-        const uint32_t bits = wide ? gw_load32(dst + 4 * at) : gw_load16(dst + 2 * at);
+        const uint32_t bits = wide ? gw_load32(parts->escape + 4 * i) : gw_load16(parts->escape + 2 * i);
+        const size_t at = d->scratch.place[i];
         if (!is_escape_allowed(d, bits, levels == NULL ? 0 : levels[at])) {
             return GW_ERR_CORRUPT;
         }
@@ -409,7 +409,7 @@ static gw_status decode_coded(gw_decoding *d, const uint8_t *data, size_t size, 
     if (joined.escape_len != parts.escape_len || joined.bad_zero) {
         return GW_ERR_CORRUPT;
     }
-    return check_escapes(d, &parts, levels, s->place, dst);
+    return check_escapes(d, &parts, levels);
 }
 
 static gw_status decode_chunk(gw_decoding *d, uint64_t index, uint8_t *dst)
@@ -422,6 +422,9 @@ static gw_status decode_chunk(gw_decoding *d, uint64_t index, uint8_t *dst)
     const size_t len = (size_t)chunk.len;
     const uint8_t *data = d->src + chunk.offset;
     size_t size = (size_t)chunk.size;
+    /* The next chunk will probably be about as large as this one. */
+    d->scratch.joiner->next = data + size;
+    d->scratch.joiner->next_size = (size_t)gw_min_u64(size, d->info.frame_size - chunk.offset - size);
     const size_t raw_size = gw_frame_raw_size((uint32_t)d->info.dtype, len);
     const size_t value_size = len * gw_traits_of((uint32_t)d->info.dtype)->size;
 
@@ -486,6 +489,11 @@ void gw_add_values(const gw_codec *codec, const gw_gcomp_info *info, void *out, 
 
 /* ---- ranges ------------------------------------------------------------------------------------------------------ */
 
+/* Values of a frame of that many bytes are stored around the caches: most of them would have left the last cache before
+ * anybody reads them, and stores that go around it need not read the old values first. Measured with 32 MiB of cache: a tie
+ * at 8 MiB, 1.2 times as fast from 16 MiB on. */
+#define STREAM_SIZE ((uint64_t)16 << 20)
+
 typedef enum decode_mode { DECODE_VALUES, DECODE_ADD, DECODE_VALIDATE } decode_mode;
 
 static gw_status decode_chunks(gw_decoding *d, uint64_t first, uint64_t count, uint8_t *dst, decode_mode mode,
@@ -543,7 +551,13 @@ static gw_status decode_range(const gw_gcomp *codec, const void *src, size_t src
     }
     gw_decoding d;
     gw_status status = gw_decoding_begin(&d, inside, (const uint8_t *)src, info, map, workspace, workspace_size);
-    return status != GW_OK ? status : decode_chunks(&d, chunk_first, chunk_count, (uint8_t *)dst, mode, bad_chunk);
+    if (status != GW_OK) {
+        return status;
+    }
+    d.scratch.joiner->stream = mode == DECODE_VALUES && info->len * gw_traits_of((uint32_t)info->dtype)->size >= STREAM_SIZE;
+    status = decode_chunks(&d, chunk_first, chunk_count, (uint8_t *)dst, mode, bad_chunk);
+    inside->kernels.fence();
+    return status;
 }
 
 static gw_status decode_frame(const gw_gcomp *codec, const void *src, size_t src_size, const gw_gcomp_map *map,

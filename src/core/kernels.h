@@ -141,7 +141,7 @@ typedef struct gw_joiner {
     uint32_t cap;
     int32_t drop_base;
     uint8_t floor[32];      /* as in gw_round_rule */
-    uint32_t stream;        /* hint: dst is not read soon, stores may go around the caches */
+    uint32_t stream;        /* hint: dst is not read soon, stores may go around the caches; gw_fence_fn ends that */
     const uint8_t *next;    /* hint: next[0..next_size) will be read soon */
     size_t next_size;
 } gw_joiner;
@@ -167,6 +167,9 @@ typedef void gw_join_fn(void *dst, gw_joined *joined, uint16_t *place, const uin
                         uint8_t *const plane[GW_PLANES_MAX], const uint8_t *escape, size_t escape_len,
                         const uint8_t *levels, size_t len, const gw_joiner *joiner);
 
+/* Orders what joins with the hint `stream` have stored before all later stores of this thread. */
+typedef void gw_fence_fn(void);
+
 /* ---- sums ------------------------------------------------------------------------------------------------------- */
 
 /* accumulator[i] = accumulator[i] + values[i] as docs/numerics.md section 5 says. out may be accumulator itself; out and
@@ -189,6 +192,7 @@ typedef struct gw_kernels {
     gw_pack_fn *pack;
     gw_unpack_fn *unpack;
     gw_join_fn *join;
+    gw_fence_fn *fence;
     gw_add_fn *add_fp32;
     gw_add_fn *add_bf16;
     gw_add_fn *add_fp16;
@@ -206,6 +210,7 @@ gw_merge_fn gw_merge_scalar;
 gw_pack_fn gw_pack_scalar;
 gw_unpack_fn gw_unpack_scalar;
 gw_join_fn gw_join_scalar;
+gw_fence_fn gw_fence_scalar;
 gw_add_fn gw_add_fp32_scalar, gw_add_bf16_scalar, gw_add_fp16_scalar;
 gw_crc32c_fn gw_crc32c_scalar;
 

@@ -14,6 +14,7 @@ void gw_kernels_init_scalar(gw_kernels *kernels, uint32_t cpu)
     kernels->pack = gw_pack_scalar;
     kernels->unpack = gw_unpack_scalar;
     kernels->join = gw_join_scalar;
+    kernels->fence = gw_fence_scalar;
     kernels->add_fp32 = gw_add_fp32_scalar;
     kernels->add_bf16 = gw_add_bf16_scalar;
     kernels->add_fp16 = gw_add_fp16_scalar;
