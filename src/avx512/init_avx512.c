@@ -9,6 +9,11 @@ void gw_kernels_init_avx512(gw_kernels *kernels, uint32_t cpu)
 {
     (void)cpu;
 #if defined(GW_AVX512_COMPILED)
+    kernels->round = gw_round_avx512;
+    kernels->survey = gw_survey_avx512;
+    kernels->split = gw_split_avx512;
+    kernels->partition = gw_partition_avx512;
+    kernels->pack = gw_pack_avx512;
     kernels->merge = gw_merge_avx512;
     kernels->unpack = gw_unpack_avx512;
     kernels->join = gw_join_avx512;

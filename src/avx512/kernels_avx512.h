@@ -14,6 +14,11 @@
 #define GW_AVX512_COMPILED 1
 #endif
 
+gw_round_fn gw_round_avx512;
+gw_survey_fn gw_survey_avx512;
+gw_split_fn gw_split_avx512;
+gw_partition_fn gw_partition_avx512;
+gw_pack_fn gw_pack_avx512;
 gw_merge_fn gw_merge_avx512;
 gw_unpack_fn gw_unpack_avx512;
 gw_join_fn gw_join_avx512;

@@ -351,7 +351,7 @@ void gw_ranker_build(gw_ranker *ranker, const gw_tree *tree, uint32_t base)
     ranker->escape_rank = tree->escape_rank;
     for (uint32_t label = 0; label < GW_LABELS; label++) {
         const uint32_t rank = tree->rank_of_label[label];
-        /* Without an escape every label that occurs has a code; the others may say anything. */
-        ranker->rank[label] = (uint8_t)(rank == GW_NO_RANK ? tree->escape_rank : rank);
+        const uint32_t missing = tree->escape_rank == GW_NO_RANK ? 255 : tree->escape_rank;
+        ranker->rank[label] = (uint8_t)(rank == GW_NO_RANK ? missing : rank);
     }
 }

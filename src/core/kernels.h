@@ -71,7 +71,9 @@ enum { GW_LABELS = 256, GW_LABEL_ZERO = 0, GW_LABEL_ESCAPE = 1 };
 
 /* A codebook as the encoder sees it. */
 typedef struct gw_ranker {
-    uint8_t rank[GW_LABELS]; /* by label; escape_rank for labels without a code. If there is no escape, such labels do not occur */
+    /* By label; escape_rank for labels without a code. If there is no escape, such labels do not occur, and here is 255,
+     * which then is nobody's rank. */
+    uint8_t rank[GW_LABELS];
     uint32_t base;           /* window of the labels; 0 in derived mode and for fp16 */
     uint32_t escape_rank;    /* GW_NO_RANK if label 1 has no code */
 } gw_ranker;

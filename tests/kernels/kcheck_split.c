@@ -89,7 +89,7 @@ static void random_ranker(kc_rng *rng, gw_ranker *ranker, const gw_span *span, c
     }
     for (uint32_t label = 0; label < GW_LABELS; label++) {
         if (occurs[label] == 2) {
-            ranker->rank[label] = (uint8_t)ranker->escape_rank;
+            ranker->rank[label] = (uint8_t)gw_min_u32(ranker->escape_rank, 255);
         }
     }
 }

@@ -1,0 +1,531 @@
+/*
+ * Rounding of 64 values in the byte domain: what survey, split and round share.
+ *
+ * A value becomes bytes in different registers: exponent, and the mantissa's digits as the planes have them (widths by
+ * dtype). Everything then works on 64 values an instruction: the room in octaves between map byte and exponent (two
+ * saturating additions), the level by comparison or the drop by a table, and the rounding as an addition digit by digit,
+ * whose carries are masks.
+ *
+ * SPDX-License-Identifier: BSD-2-Clause
+ */
+#ifndef GW_AVX512_ROUND_BLOCK_AVX512_H
+#define GW_AVX512_ROUND_BLOCK_AVX512_H
+
+#include "avx512/kernels_avx512.h"
+#include "core/philox.h"
+
+#if defined(GW_AVX512_COMPILED)
+
+#include <immintrin.h>
+
+/* ---- byte arithmetic -------------------------------------------------------------------------------------------- */
+
+#define GW_BYTE(x) _mm512_set1_epi8((char)(x))
+
+/* mask ? a : b, bit by bit */
+static inline __m512i gw_select(__m512i mask, __m512i a, __m512i b)
+{
+    return _mm512_ternarylogic_epi32(mask, a, b, 0xca);
+}
+
+/* Bytes x >> n, x << n; the caller masks away what came from the neighbour. */
+#define GW_BYTE_RIGHT(x, n) _mm512_srli_epi16((x), (n))
+#define GW_BYTE_LEFT(x, n) _mm512_slli_epi16((x), (n))
+
+/* ---- constants -------------------------------------------------------------------------------------------------- */
+
+/* By drop, for derived frames: bytes of cut = 2^drop - 1 digit by digit, of its half, of the bit 2^drop. Index 0: the
+ * highest digit, without sign; [4] of `last` is the exponent. */
+typedef struct gw_drop_tables {
+    uint8_t cut[4][64];
+    uint8_t half[4][64];
+    uint8_t last[5][64];
+    uint8_t drop_of_room[64]; /* min(room, cap), rounded down to the step */
+} gw_drop_tables;
+
+typedef struct gw_rounder {
+    __m512i room_part;              /* see gw_room() */
+    __m512i room_plus, room_minus, room_less;
+    __m512i level_room[3];          /* explicit: the room for level 1, 2, 3; 255: not allowed */
+    const gw_drop_tables *tables;   /* derived */
+    const gw_round_rule *rule;
+} gw_rounder;
+
+static inline uint8_t gw_clamp_byte(int64_t x)
+{
+    return (uint8_t)(x < 0 ? 0 : x > 255 ? 255 : x);
+}
+
+/* Digit p (0 = the highest, without sign) of a mantissa. */
+static inline uint32_t gw_digit_of(uint32_t mantissa, const gw_traits *t, unsigned p)
+{
+    unsigned below = 0;
+    for (unsigned i = p + 1; i < 4; i++) {
+        below += t->digit_width[i];
+    }
+    const unsigned width = t->digit_width[p] - (p == 0 ? 1u : 0u);
+    return mantissa >> below & ((1u << width) - 1);
+}
+
+static inline void gw_drop_tables_fill(gw_drop_tables *tables, const gw_round_rule *rule)
+{
+    const gw_traits *t = gw_traits_of(rule->dtype);
+    for (uint32_t n = 0; n < 64; n++) {
+        const uint32_t drop = n <= t->mantissa_bits ? n : t->mantissa_bits;
+        const uint32_t cut = (1u << drop) - 1;
+        for (unsigned p = 0; p < 4; p++) {
+            tables->cut[p][n] = (uint8_t)gw_digit_of(cut, t, p);
+            tables->half[p][n] = (uint8_t)gw_digit_of(cut >> 1, t, p);
+            tables->last[p][n] = (uint8_t)(drop == 0 ? 0 : gw_digit_of(cut + 1, t, p));
+        }
+        tables->last[4][n] = drop == t->mantissa_bits;
+        tables->drop_of_room[n] = (uint8_t)(rule->constant ? rule->cap : rule->floor[gw_min_u32(n, rule->cap)]);
+    }
+}
+
+static inline void gw_rounder_init(gw_rounder *r, gw_drop_tables *tables, const gw_round_rule *rule)
+{
+    const gw_traits *t = gw_traits_of(rule->dtype);
+    /* room = floor((K + drop_base - quarter) / 4), quarter = 4e + q; fp16's exponents are 112 octaves up. With
+     * drop_base - 4 * bias = 4 * whole + rest (derived: q is 3, taken off here), 0 <= rest < 4, that is
+     * ((K + rest + 4 - q) / 4) - 1 + whole - e, and avg(a, b) = (a + b + 1) / 2 cannot overflow. */
+    const int64_t base = (int64_t)rule->drop_base - 4 * (int64_t)t->exponent_bias - (rule->derived ? 3 : 0);
+    const int64_t rest = base & 3;
+    const int64_t whole = (base - rest) / 4 - 1;
+    r->room_part = GW_BYTE(rest + 3);
+    /* At most 65 + 180 is below 255; what is above is taken off the exponent. A negative `whole` is added to it. */
+    r->room_plus = GW_BYTE(gw_clamp_byte(whole < 180 ? whole : 180));
+    r->room_minus = GW_BYTE(gw_clamp_byte(whole - 180));
+    r->room_less = GW_BYTE(gw_clamp_byte(-whole));
+    for (uint32_t level = 1; level <= 3; level++) {
+        const uint32_t drop = level * t->explicit_step;
+        r->level_room[level - 1] = GW_BYTE(drop <= rule->cap ? drop : 255);
+    }
+    if (rule->derived) {
+        gw_drop_tables_fill(tables, rule);
+    }
+    r->tables = tables;
+    r->rule = rule;
+}
+
+/* ---- values to digits ------------------------------------------------------------------------------------------- */
+
+/* 64 values. Digits carry no bits above their width, except where said. */
+typedef struct gw_bytes {
+    __m512i e;              /* exponent field */
+    __m512i sign;           /* bit 7; the rest is nobody's business */
+    __m512i d1, d2, d3, d4; /* d1 without the sign bit */
+} gw_bytes;
+
+#define GW_EVERY_4TH(from) (from), (from) + 4, (from) + 8, (from) + 12
+
+/* Index vectors that no compiler would build as well: bytes 4i + first of two registers, then 4i + first + 1. */
+static inline __m512i gw_fourths(unsigned first)
+{
+    const __m512i at = _mm512_set_epi32(0x7c787470, 0x6c686460, 0x5c585450, 0x4c484440, 0x3c383430, 0x2c282420,
+                                        0x1c181410, 0x0c080400, 0x7c787470, 0x6c686460, 0x5c585450, 0x4c484440,
+                                        0x3c383430, 0x2c282420, 0x1c181410, 0x0c080400);
+    const __m512i next = _mm512_set_epi64(0x0101010101010101, 0x0101010101010101, 0x0101010101010101,
+                                          0x0101010101010101, 0, 0, 0, 0);
+    return _mm512_add_epi8(_mm512_add_epi8(at, next), GW_BYTE(first));
+}
+
+/* Bytes 2i + first of two registers. */
+static inline __m512i gw_halves(unsigned first)
+{
+    const __m512i at = _mm512_set_epi64(0x7e7c7a7876747270, 0x6e6c6a6866646260, 0x5e5c5a5856545250, 0x4e4c4a4846444240,
+                                        0x3e3c3a3836343230, 0x2e2c2a2826242220, 0x1e1c1a1816141210, 0x0e0c0a0806040200);
+    return _mm512_add_epi8(at, GW_BYTE(first));
+}
+
+static inline __m512i gw_low_halves(__m512i a, __m512i b)
+{
+    return _mm512_inserti64x4(a, _mm512_castsi512_si256(b), 1);
+}
+
+static inline __m512i gw_high_halves(__m512i a, __m512i b)
+{
+    return _mm512_shuffle_i64x2(a, b, 0xee);
+}
+
+/* The four bytes of 64 words, each in a register. */
+static inline void gw_transpose4(__m512i out[4], __m512i x0, __m512i x1, __m512i x2, __m512i x3)
+{
+    const __m512i first = gw_fourths(0), second = gw_fourths(2);
+    const __m512i a = _mm512_permutex2var_epi8(x0, first, x1), b = _mm512_permutex2var_epi8(x2, first, x3);
+    const __m512i c = _mm512_permutex2var_epi8(x0, second, x1), d = _mm512_permutex2var_epi8(x2, second, x3);
+    out[0] = gw_low_halves(a, b);
+    out[1] = gw_high_halves(a, b);
+    out[2] = gw_low_halves(c, d);
+    out[3] = gw_high_halves(c, d);
+}
+
+/* Bits 0, 6, 12, 18 and up of both words of 64 bits. */
+static inline __m512i gw_sixths(__m512i x)
+{
+    return _mm512_multishift_epi64_epi8(_mm512_set1_epi64(0x322c2620120c0600), x);
+}
+
+/* Mantissa digits of the low bits of 64 words, for fp32. */
+static inline void gw_digits32(gw_bytes *v, __m512i x0, __m512i x1, __m512i x2, __m512i x3)
+{
+    __m512i f[4];
+    gw_transpose4(f, gw_sixths(x0), gw_sixths(x1), gw_sixths(x2), gw_sixths(x3));
+    v->d4 = _mm512_and_si512(f[0], GW_BYTE(63));
+    v->d3 = _mm512_and_si512(f[1], GW_BYTE(63));
+    v->d2 = _mm512_and_si512(f[2], GW_BYTE(63));
+    v->d1 = f[3]; /* bit 5 and up: the exponent's low bits */
+}
+
+/* Loads values [0, len) of up to 64; the others are +0. */
+GW_TEMPLATE gw_bytes gw_load_bytes(const uint8_t *values, size_t len, uint32_t dtype)
+{
+    gw_bytes v;
+    if (dtype == GW_FP32) {
+        __m512i x0, x1, x2, x3;
+        if (len >= 64) {
+            x0 = _mm512_loadu_si512(values);
+            x1 = _mm512_loadu_si512(values + 64);
+            x2 = _mm512_loadu_si512(values + 128);
+            x3 = _mm512_loadu_si512(values + 192);
+        } else {
+            const uint64_t valid = gw_low_mask(len);
+            x0 = _mm512_maskz_loadu_epi32((__mmask16)valid, values);
+            x1 = _mm512_maskz_loadu_epi32((__mmask16)(valid >> 16), values + 64);
+            x2 = _mm512_maskz_loadu_epi32((__mmask16)(valid >> 32), values + 128);
+            x3 = _mm512_maskz_loadu_epi32((__mmask16)(valid >> 48), values + 192);
+        }
+        gw_digits32(&v, x0, x1, x2, x3);
+        const __m512i top = gw_fourths(3);
+        v.sign = gw_low_halves(_mm512_permutex2var_epi8(x0, top, x1), _mm512_permutex2var_epi8(x2, top, x3));
+        /* 7 bits of e are below the sign, the last one is bit 5 of the highest digit. */
+        v.e = gw_select(GW_BYTE(1), GW_BYTE_RIGHT(v.d1, 5), _mm512_add_epi8(v.sign, v.sign));
+        v.d1 = _mm512_and_si512(v.d1, GW_BYTE(31));
+        return v;
+    }
+    __m512i x0, x1;
+    if (len >= 64) {
+        x0 = _mm512_loadu_si512(values);
+        x1 = _mm512_loadu_si512(values + 64);
+    } else {
+        const uint64_t valid = gw_low_mask(len);
+        x0 = _mm512_maskz_loadu_epi16((__mmask32)valid, values);
+        x1 = _mm512_maskz_loadu_epi16((__mmask32)(valid >> 32), values + 64);
+    }
+    const __m512i low = _mm512_permutex2var_epi8(x0, gw_halves(0), x1);
+    v.sign = _mm512_permutex2var_epi8(x0, gw_halves(1), x1);
+    if (dtype == GW_BF16) {
+        v.e = gw_select(GW_BYTE(1), GW_BYTE_RIGHT(low, 7), _mm512_add_epi8(v.sign, v.sign));
+        v.d1 = _mm512_and_si512(GW_BYTE_RIGHT(low, 6), GW_BYTE(1));
+        v.d2 = _mm512_and_si512(GW_BYTE_RIGHT(low, 4), GW_BYTE(3));
+        v.d3 = _mm512_and_si512(GW_BYTE_RIGHT(low, 2), GW_BYTE(3));
+        v.d4 = _mm512_and_si512(low, GW_BYTE(3));
+    } else {
+        v.e = _mm512_and_si512(GW_BYTE_RIGHT(v.sign, 2), GW_BYTE(31));
+        v.d1 = _mm512_and_si512(GW_BYTE_RIGHT(v.sign, 1), GW_BYTE(1));
+        v.d2 = _mm512_and_si512(gw_select(GW_BYTE(3), GW_BYTE_RIGHT(low, 6), GW_BYTE_LEFT(v.sign, 2)), GW_BYTE(7));
+        v.d3 = _mm512_and_si512(GW_BYTE_RIGHT(low, 3), GW_BYTE(7));
+        v.d4 = _mm512_and_si512(low, GW_BYTE(7));
+    }
+    return v;
+}
+
+/* The top two mantissa bits. */
+GW_TEMPLATE __m512i gw_top_two(const gw_bytes *v, uint32_t dtype)
+{
+    if (dtype == GW_FP32) {
+        return _mm512_and_si512(GW_BYTE_RIGHT(v->d1, 3), GW_BYTE(3));
+    }
+    const __m512i below = GW_BYTE_RIGHT(v->d2, dtype == GW_BF16 ? 1 : 2);
+    return gw_select(GW_BYTE(2), _mm512_add_epi8(v->d1, v->d1), _mm512_and_si512(below, GW_BYTE(1)));
+}
+
+/* ---- random digits ---------------------------------------------------------------------------------------------- */
+
+/* Eight counters: `low` holds the lower words of their quad numbers, 64 bits apart. Words 0 and 1 of each counter in q01, 2
+ * and 3 in q23. A multiplication reads the lower 32 bits of its lanes only, so what it leaves above need not be cleared. */
+static inline void gw_philox8(__m512i *q01, __m512i *q23, __m512i low, __m512i high, const gw_round_rule *rule)
+{
+    const __m512i m0 = _mm512_set1_epi64(GW_PHILOX_MUL0), m1 = _mm512_set1_epi64(GW_PHILOX_MUL1);
+    __m512i c0 = low, c1 = high, c2 = _mm512_set1_epi64(rule->step_index), c3 = _mm512_set1_epi64(rule->rank_hop);
+    uint32_t k0 = (uint32_t)rule->seed, k1 = (uint32_t)(rule->seed >> 32);
+    for (int i = 0; i < GW_PHILOX_ROUNDS; i++) {
+        const __m512i p0 = _mm512_mul_epu32(c0, m0), p1 = _mm512_mul_epu32(c2, m1);
+        c0 = _mm512_ternarylogic_epi64(_mm512_srli_epi64(p1, 32), c1, _mm512_set1_epi64(k0), 0x96);
+        c2 = _mm512_ternarylogic_epi64(_mm512_srli_epi64(p0, 32), c3, _mm512_set1_epi64(k1), 0x96);
+        c1 = p1;
+        c3 = p0;
+        k0 += GW_PHILOX_WEYL0;
+        k1 += GW_PHILOX_WEYL1;
+    }
+    *q01 = _mm512_mask_mov_epi32(c0, 0xaaaa, _mm512_slli_epi64(c1, 32));
+    *q23 = _mm512_mask_mov_epi32(c2, 0xaaaa, _mm512_slli_epi64(c3, 32));
+}
+
+/* Random words of 64 values whose first absolute index is 4 * quad. */
+static inline void gw_random64(__m512i x[4], uint64_t quad, const gw_round_rule *rule)
+{
+    /* In the order in which the unpacks below bring the counters' 128 bits into order. */
+    const __m512i order = _mm512_set_epi64(7, 3, 6, 2, 5, 1, 4, 0);
+    for (unsigned i = 0; i < 2; i++) {
+        const __m512i number = _mm512_add_epi64(_mm512_set1_epi64((long long)(quad + 8 * i)), order);
+        __m512i q01, q23;
+        gw_philox8(&q01, &q23, number, _mm512_srli_epi64(number, 32), rule);
+        x[2 * i] = _mm512_unpacklo_epi64(q01, q23);
+        x[2 * i + 1] = _mm512_unpackhi_epi64(q01, q23);
+    }
+}
+
+/* The digits of the random words of 64 values from an absolute index on. */
+GW_TEMPLATE gw_bytes gw_random_digits(uint64_t element, const gw_round_rule *rule, uint32_t dtype)
+{
+    __m512i x[4];
+    gw_bytes v;
+    gw_random64(x, element >> 2, rule);
+    if ((element & 3) != 0) { /* a tensor that starts in the middle of a counter */
+        uint32_t words[128];
+        __m512i y[4];
+        gw_random64(y, (element >> 2) + 16, rule);
+        for (unsigned i = 0; i < 4; i++) {
+            _mm512_storeu_si512(words + 16 * i, x[i]);
+            _mm512_storeu_si512(words + 64 + 16 * i, y[i]);
+        }
+        for (unsigned i = 0; i < 4; i++) {
+            x[i] = _mm512_loadu_si512(words + (element & 3) + 16 * i);
+        }
+    }
+    if (dtype == GW_FP32) {
+        gw_digits32(&v, x[0], x[1], x[2], x[3]);
+        v.d1 = _mm512_and_si512(v.d1, GW_BYTE(31));
+    } else {
+        __m512i f[4];
+        gw_transpose4(f, x[0], x[1], x[2], x[3]);
+        if (dtype == GW_BF16) {
+            v.d4 = _mm512_and_si512(f[0], GW_BYTE(3));
+            v.d3 = _mm512_and_si512(GW_BYTE_RIGHT(f[0], 2), GW_BYTE(3));
+            v.d2 = _mm512_and_si512(GW_BYTE_RIGHT(f[0], 4), GW_BYTE(3));
+            v.d1 = _mm512_and_si512(GW_BYTE_RIGHT(f[0], 6), GW_BYTE(1));
+        } else {
+            v.d4 = _mm512_and_si512(f[0], GW_BYTE(7));
+            v.d3 = _mm512_and_si512(GW_BYTE_RIGHT(f[0], 3), GW_BYTE(7));
+            v.d2 = _mm512_and_si512(gw_select(GW_BYTE(3), GW_BYTE_RIGHT(f[0], 6), GW_BYTE_LEFT(f[1], 2)), GW_BYTE(7));
+            v.d1 = _mm512_and_si512(GW_BYTE_RIGHT(f[1], 1), GW_BYTE(1));
+        }
+    }
+    v.e = _mm512_setzero_si512();
+    v.sign = v.e;
+    return v;
+}
+
+/* ---- rounding --------------------------------------------------------------------------------------------------- */
+
+/* 64 rounded values. */
+typedef struct gw_block {
+    gw_bytes v;                    /* explicit: digits that were cut may hold anything; derived: cut bits are zero */
+    __mmask64 level1, level2, level3; /* explicit: the level is at least 1, 2, 3 */
+    __m512i drop;                  /* derived */
+} gw_block;
+
+/* Octaves between map byte and exponent, 0..255: beyond 63 and below 0 not exact, but on the right side. */
+GW_TEMPLATE __m512i gw_room(const gw_rounder *r, __m512i k, const gw_bytes *v, uint32_t dtype, uint32_t derived)
+{
+    const __m512i part = derived ? r->room_part : _mm512_sub_epi8(r->room_part, gw_top_two(v, dtype));
+    const __m512i quarters = _mm512_and_si512(GW_BYTE_RIGHT(_mm512_avg_epu8(k, part), 1), GW_BYTE(127));
+    const __m512i e = dtype == GW_FP16 ? _mm512_max_epu8(v->e, GW_BYTE(1)) : v->e;
+    const __m512i taken = _mm512_adds_epu8(_mm512_subs_epu8(e, r->room_minus), r->room_less);
+    return _mm512_subs_epu8(_mm512_adds_epu8(quarters, r->room_plus), taken);
+}
+
+/* Adds 1 to digit d where mask is set; returns where it left its width. */
+GW_TEMPLATE __mmask64 gw_carry(__m512i *d, __mmask64 mask, unsigned width)
+{
+    *d = _mm512_mask_sub_epi8(*d, mask, *d, GW_BYTE(-1));
+    return _mm512_cmpgt_epu8_mask(*d, GW_BYTE((1u << width) - 1));
+}
+
+/*
+ * Rounds. k: the map bytes (nothing if the rule's drop is constant). `derived` and `dtype` are those of the rule, `rounding`
+ * too; they are apart so that a caller can give them as constants.
+ */
+GW_TEMPLATE gw_block gw_round64(gw_bytes v, __m512i k, uint64_t element, const gw_rounder *r, uint32_t dtype,
+                                uint32_t derived, uint32_t rounding)
+{
+    const gw_traits *t = gw_traits_of(dtype);
+    const unsigned w1 = t->digit_width[0] - 1u, w2 = t->digit_width[1], w3 = t->digit_width[2], w4 = t->digit_width[3];
+    const __m512i special = GW_BYTE(t->exponent_mask);
+    const __m512i zero = _mm512_setzero_si512();
+    gw_block b;
+
+    /* Where something may be dropped at all. */
+    __mmask64 open = dtype == GW_FP16 ? _mm512_cmplt_epu8_mask(v.e, special)
+                                      : _mm512_cmplt_epu8_mask(_mm512_sub_epi8(v.e, GW_BYTE(1)), GW_BYTE(254));
+    __m512i room;
+    if (r->rule->constant) {
+        room = GW_BYTE(63);
+    } else {
+        room = gw_room(r, k, &v, dtype, derived);
+        open = _mm512_mask_test_epi8_mask(open, k, k);
+    }
+
+    /* Digits of what is added, and of what is cut afterwards. */
+    __m512i a1 = zero, a2, a3, a4, odd;
+    __m512i drop = zero;
+    if (derived) {
+        const gw_drop_tables *tables = r->tables;
+        const __m512i index = _mm512_min_epu8(room, GW_BYTE(63));
+        drop = _mm512_maskz_permutexvar_epi8(open, index, _mm512_loadu_si512(tables->drop_of_room));
+        if (rounding == GW_GCOMP_NEAREST) {
+            a1 = _mm512_permutexvar_epi8(drop, _mm512_loadu_si512(tables->half[0]));
+            a2 = _mm512_permutexvar_epi8(drop, _mm512_loadu_si512(tables->half[1]));
+            a3 = _mm512_permutexvar_epi8(drop, _mm512_loadu_si512(tables->half[2]));
+            a4 = _mm512_permutexvar_epi8(drop, _mm512_loadu_si512(tables->half[3]));
+            /* The last bit that stays; for the largest drop it is the exponent's. */
+            odd = _mm512_and_si512(v.e, _mm512_permutexvar_epi8(drop, _mm512_loadu_si512(tables->last[4])));
+            odd = _mm512_ternarylogic_epi32(odd, v.d1, _mm512_permutexvar_epi8(drop, _mm512_loadu_si512(tables->last[0])), 0xf8);
+            odd = _mm512_ternarylogic_epi32(odd, v.d2, _mm512_permutexvar_epi8(drop, _mm512_loadu_si512(tables->last[1])), 0xf8);
+            odd = _mm512_ternarylogic_epi32(odd, v.d3, _mm512_permutexvar_epi8(drop, _mm512_loadu_si512(tables->last[2])), 0xf8);
+            odd = _mm512_ternarylogic_epi32(odd, v.d4, _mm512_permutexvar_epi8(drop, _mm512_loadu_si512(tables->last[3])), 0xf8);
+            odd = _mm512_min_epu8(odd, GW_BYTE(1));
+        }
+    } else {
+        b.level1 = _mm512_mask_cmpge_epu8_mask(open, room, r->level_room[0]);
+        b.level2 = _mm512_mask_cmpge_epu8_mask(open, room, r->level_room[1]);
+        b.level3 = _mm512_mask_cmpge_epu8_mask(open, room, r->level_room[2]);
+        if (rounding == GW_GCOMP_NEAREST) {
+            const unsigned full4 = (1u << w4) - 1, full3 = (1u << w3) - 1, full2 = (1u << w2) - 1;
+            a4 = _mm512_mask_mov_epi8(_mm512_maskz_mov_epi8(b.level1, GW_BYTE(full4 / 2)), b.level2, GW_BYTE(full4));
+            a3 = _mm512_mask_mov_epi8(_mm512_maskz_mov_epi8(b.level2, GW_BYTE(full3 / 2)), b.level3, GW_BYTE(full3));
+            a2 = _mm512_maskz_mov_epi8(b.level3, GW_BYTE(full2 / 2));
+            odd = _mm512_maskz_mov_epi8(b.level1, v.d3);
+            odd = _mm512_mask_mov_epi8(odd, b.level2, v.d2);
+            odd = _mm512_mask_mov_epi8(odd, b.level3, v.d1);
+            odd = _mm512_and_si512(odd, GW_BYTE(1));
+        }
+    }
+    if (rounding == GW_GCOMP_STOCHASTIC) {
+        const gw_bytes random = gw_random_digits(element, r->rule, dtype);
+        odd = zero;
+        if (derived) {
+            const gw_drop_tables *tables = r->tables;
+            a1 = _mm512_and_si512(random.d1, _mm512_permutexvar_epi8(drop, _mm512_loadu_si512(tables->cut[0])));
+            a2 = _mm512_and_si512(random.d2, _mm512_permutexvar_epi8(drop, _mm512_loadu_si512(tables->cut[1])));
+            a3 = _mm512_and_si512(random.d3, _mm512_permutexvar_epi8(drop, _mm512_loadu_si512(tables->cut[2])));
+            a4 = _mm512_and_si512(random.d4, _mm512_permutexvar_epi8(drop, _mm512_loadu_si512(tables->cut[3])));
+        } else {
+            a2 = _mm512_maskz_mov_epi8(b.level3, random.d2);
+            a3 = _mm512_maskz_mov_epi8(b.level2, random.d3);
+            a4 = _mm512_maskz_mov_epi8(b.level1, random.d4);
+        }
+    }
+
+    __mmask64 carry = 0;
+    if (rounding != GW_GCOMP_TRUNCATE) {
+        const gw_bytes before = v;
+        v.d4 = _mm512_add_epi8(_mm512_add_epi8(v.d4, a4), odd);
+        carry = _mm512_cmpgt_epu8_mask(v.d4, GW_BYTE((1u << w4) - 1));
+        v.d3 = _mm512_add_epi8(v.d3, a3);
+        carry = gw_carry(&v.d3, carry, w3);
+        v.d2 = _mm512_add_epi8(v.d2, a2);
+        carry = gw_carry(&v.d2, carry, w2);
+        v.d1 = derived ? _mm512_add_epi8(v.d1, a1) : v.d1;
+        carry = gw_carry(&v.d1, carry, w1);
+        v.e = _mm512_mask_sub_epi8(v.e, carry, v.e, GW_BYTE(-1));
+        v.d4 = _mm512_and_si512(v.d4, GW_BYTE((1u << w4) - 1));
+        v.d3 = _mm512_and_si512(v.d3, GW_BYTE((1u << w3) - 1));
+        v.d2 = _mm512_and_si512(v.d2, GW_BYTE((1u << w2) - 1));
+        v.d1 = _mm512_and_si512(v.d1, GW_BYTE((1u << w1) - 1));
+        /* A carry out of the largest finite exponent truncates instead. */
+        const __mmask64 over = _mm512_mask_cmpeq_epi8_mask(carry, v.e, special);
+        if (__builtin_expect(over != 0, 0)) {
+            v.e = _mm512_mask_mov_epi8(v.e, over, before.e);
+            v.d1 = _mm512_mask_mov_epi8(v.d1, over, before.d1);
+            v.d2 = _mm512_mask_mov_epi8(v.d2, over, before.d2);
+            v.d3 = _mm512_mask_mov_epi8(v.d3, over, before.d3);
+            v.d4 = _mm512_mask_mov_epi8(v.d4, over, before.d4);
+            carry &= ~over;
+        }
+    }
+
+    if (derived) {
+        const gw_drop_tables *tables = r->tables;
+        v.d1 = _mm512_andnot_si512(_mm512_permutexvar_epi8(drop, _mm512_loadu_si512(tables->cut[0])), v.d1);
+        v.d2 = _mm512_andnot_si512(_mm512_permutexvar_epi8(drop, _mm512_loadu_si512(tables->cut[1])), v.d2);
+        v.d3 = _mm512_andnot_si512(_mm512_permutexvar_epi8(drop, _mm512_loadu_si512(tables->cut[2])), v.d3);
+        v.d4 = _mm512_andnot_si512(_mm512_permutexvar_epi8(drop, _mm512_loadu_si512(tables->cut[3])), v.d4);
+        /* The receiver sees the exponent that a carry made: one octave less room, and the mantissa is zero. */
+        if (rounding != GW_GCOMP_TRUNCATE && !r->rule->constant) {
+            /* (fp16's exponents 0 and 1 have the same.) */
+            const __mmask64 is_less =
+                dtype == GW_FP16 ? _mm512_mask_cmpgt_epu8_mask(carry, v.e, GW_BYTE(1)) : carry;
+            const __m512i less = _mm512_mask_sub_epi8(room, is_less, room, GW_BYTE(1));
+            const __m512i index = _mm512_min_epu8(less, GW_BYTE(63));
+            drop = _mm512_mask_permutexvar_epi8(drop, _mm512_test_epi8_mask(drop, drop), index,
+                                                _mm512_loadu_si512(tables->drop_of_room));
+        }
+    }
+    b.v = v;
+    b.drop = drop;
+    return b;
+}
+
+/* The same where the rounding is not worth a loop of its own. */
+GW_TEMPLATE gw_block gw_round64_any(gw_bytes v, __m512i k, uint64_t element, const gw_rounder *r, uint32_t dtype,
+                                    uint32_t derived)
+{
+    switch (r->rule->rounding) {
+    case GW_GCOMP_NEAREST: return gw_round64(v, k, element, r, dtype, derived, GW_GCOMP_NEAREST);
+    case GW_GCOMP_STOCHASTIC: return gw_round64(v, k, element, r, dtype, derived, GW_GCOMP_STOCHASTIC);
+    default: return gw_round64(v, k, element, r, dtype, derived, GW_GCOMP_TRUNCATE);
+    }
+}
+
+/* What is +0 after rounding, and what default mode makes +0. */
+typedef struct gw_nonzero {
+    __mmask64 value;     /* not +0 */
+    __mmask64 magnitude; /* neither zero nor, for fp32 and bf16, subnormal */
+} gw_nonzero;
+
+/* Clears what was cut, where that was not done, and what is flushed. */
+GW_TEMPLATE void gw_clear_cut(gw_block *b)
+{
+    b->v.d4 = _mm512_maskz_mov_epi8(_knot_mask64(b->level1), b->v.d4);
+    b->v.d3 = _mm512_maskz_mov_epi8(_knot_mask64(b->level2), b->v.d3);
+    b->v.d2 = _mm512_maskz_mov_epi8(_knot_mask64(b->level3), b->v.d2);
+}
+
+/* Cut digits must have been cleared if the dtype is fp16. */
+GW_TEMPLATE gw_nonzero gw_nonzero_of(const gw_bytes *v, uint32_t dtype, uint32_t strict)
+{
+    gw_nonzero n;
+    __m512i any = v->e;
+    if (dtype == GW_FP16 || strict) {
+        any = _mm512_ternarylogic_epi32(any, v->d1, v->d2, 0xfe);
+        any = _mm512_ternarylogic_epi32(any, v->d3, v->d4, 0xfe);
+    }
+    n.magnitude = dtype == GW_FP16 ? _mm512_test_epi8_mask(any, any) : _mm512_test_epi8_mask(v->e, v->e);
+    n.value = n.magnitude;
+    if (strict) {
+        any = _mm512_ternarylogic_epi32(any, v->sign, GW_BYTE(0x80), 0xf8);
+        n.value = _mm512_test_epi8_mask(any, any);
+    }
+    return n;
+}
+
+/* 16 of the rounded values as words; 16-bit types in the low half. The bytes lie in the low 16 of each register; digits
+ * that were cut or flushed are zero. */
+GW_TEMPLATE __m512i gw_words16(__m512i e, __m512i sign, __m512i d1, __m512i d2, __m512i d3, __m512i d4, uint32_t dtype)
+{
+    const gw_traits *t = gw_traits_of(dtype);
+    const unsigned at3 = t->digit_width[3], at2 = at3 + t->digit_width[2], at1 = at2 + t->digit_width[1];
+    const unsigned top = 8u * t->size - 1;
+    __m512i x = _mm512_cvtepu8_epi32(_mm512_castsi512_si128(d4));
+    x = _mm512_or_si512(x, _mm512_slli_epi32(_mm512_cvtepu8_epi32(_mm512_castsi512_si128(d3)), at3));
+    x = _mm512_or_si512(x, _mm512_slli_epi32(_mm512_cvtepu8_epi32(_mm512_castsi512_si128(d2)), at2));
+    x = _mm512_or_si512(x, _mm512_slli_epi32(_mm512_cvtepu8_epi32(_mm512_castsi512_si128(d1)), at1));
+    x = _mm512_or_si512(x, _mm512_slli_epi32(_mm512_cvtepu8_epi32(_mm512_castsi512_si128(e)), t->mantissa_bits));
+    const __m512i s = _mm512_cvtepu8_epi32(_mm512_castsi512_si128(sign));
+    return _mm512_ternarylogic_epi32(x, _mm512_slli_epi32(s, top - 7), _mm512_set1_epi32((int)(1u << top)), 0xf8);
+}
+
+#endif
+#endif
