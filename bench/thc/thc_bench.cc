@@ -1,14 +1,18 @@
-// Speed of THC's stages and calls on 2^20 normal values, beside a memcpy of the same values in the same run.
+// Speed of THC's stages and calls by backend, beside a memcpy of the same values in the same run.
 //
 //   thc_bench --benchmark_repetitions=9 --benchmark_report_aggregates_only=true [--benchmark_format=csv]
 //
-// Rates are bytes of fp32 values, whatever a stage reads and writes. scripts/thc_results makes
-// docs/results/thc-speed.md.
+// Names are <stage or call>/<backend>. Stages run on 2^14 normal values, which stay in the second cache, calls on 2^20;
+// rates are bytes of fp32 values, whatever a stage reads and writes. scripts/thc_results makes
+// docs/results/thc-speed.md. Large tensors, cold: gradwire_bench.
 #include <benchmark/benchmark.h>
 
 #include <cmath>
 #include <cstring>
+#include <functional>
+#include <memory>
 #include <random>
+#include <string>
 #include <vector>
 
 extern "C" {
@@ -21,6 +25,7 @@ namespace
 {
 
 constexpr std::size_t kLen = std::size_t{1} << 20;
+constexpr std::size_t kHotLen = std::size_t{1} << 14;
 constexpr std::size_t kBlock = 1024;
 constexpr unsigned kSources = 8;
 
@@ -31,14 +36,15 @@ struct Job {
     gw_thc_agg agg;
     gw_thc_range range;
     std::vector<float> x, error, rotated, out;
-    std::vector<std::uint32_t> own, maxima, members;
+    std::vector<std::uint32_t> own, maxima, wide, members;
     std::vector<std::vector<std::uint8_t>> indices;
     std::vector<std::uint8_t> index, lanes, lanes2;
     std::vector<float> workspace;
     gw_thc_quantizer quantizer;
 
-    Job()
+    explicit Job(std::uint32_t backends)
         : x(kLen), error(kLen), rotated(kLen), out(kLen), own(kLen / kBlock), maxima(kLen / kBlock),
+          wide(kLen / kBlock, 0x43000000u), // 128: with feedback the values change between runs
           members(kLen / kBlock, kSources), indices(kSources, std::vector<std::uint8_t>(kLen / 2)),
           index(kLen), lanes(kLen), lanes2(kLen), workspace(GW_THC_WORKSPACE_SIZE_MAX / sizeof(float))
     {
@@ -47,10 +53,10 @@ struct Job {
         for (float &value : x)
             value = normal(generator);
         Must(gw_thc_config_default(&config, nullptr, 4, kSources, 8, 0, nullptr, 0));
-        Must(gw_thc_init(&thc, &config, GW_BACKEND_ALL));
+        Must(gw_thc_init(&thc, &config, backends));
         config.error_feedback = 1;
-        Must(gw_thc_init(&feedback, &config, GW_BACKEND_ALL));
-        Must(gw_thc_agg_init(&agg, &config.table, kSources, 8, GW_BACKEND_ALL));
+        Must(gw_thc_init(&feedback, &config, backends));
+        Must(gw_thc_agg_init(&agg, &config.table, kSources, 8, backends));
         range = {kLen, 0, kLen / kBlock, 1, 0};
         Must(gw_thc_prepare(&thc, &range, x.data(), nullptr, own.data(), rotated.data(), workspace.data(),
                             workspace.size() * sizeof(float), nullptr));
@@ -100,160 +106,133 @@ struct Job {
     }
 };
 
-Job &job()
-{
-    static Job instance;
-    return instance;
-}
+using Body = std::function<void(Job &)>;
+using BlockBody = std::function<void(Job &, std::size_t at, std::size_t block, const gw_thc_stream &)>;
 
-template <typename F> void Run(benchmark::State &state, F &&body)
+// One job at a time: backends follow each other.
+Job &JobOf(std::uint32_t backends)
 {
-    Job &j = job();
-    for (auto _ : state) {
-        body(j);
-        benchmark::ClobberMemory();
+    static std::uint32_t current = 0;
+    static std::unique_ptr<Job> job;
+    if (job == nullptr || current != backends) {
+        job.reset();
+        job = std::make_unique<Job>(backends);
+        current = backends;
     }
-    state.SetBytesProcessed(static_cast<std::int64_t>(state.iterations()) *
-                            static_cast<std::int64_t>(kLen * 4));
+    return *job;
 }
 
-template <typename F> void Blocks(benchmark::State &state, F &&body)
+void Register(const std::string &name, std::uint32_t backends, std::size_t len, const Body &body)
 {
-    Run(state, [&](Job &j) {
-        for (std::size_t b = 0; b < kLen / kBlock; b++) {
+    benchmark::RegisterBenchmark(name.c_str(), [=](benchmark::State &state) {
+        Job &job = JobOf(backends);
+        for (auto _ : state) {
+            body(job);
+            benchmark::ClobberMemory();
+        }
+        state.SetBytesProcessed(static_cast<std::int64_t>(state.iterations()) *
+                                static_cast<std::int64_t>(len * 4));
+    });
+}
+
+Body Blocks(const BlockBody &body)
+{
+    return [=](Job &j) {
+        for (std::size_t b = 0; b < kHotLen / kBlock; b++) {
             const gw_thc_stream stream = {1, static_cast<std::uint32_t>(b), 1, 0};
             body(j, b * kBlock, b, stream);
         }
-    });
+    };
 }
 
-void Memcpy(benchmark::State &s)
+void RegisterStages(const std::string &end, std::uint32_t backends)
 {
-    Run(s, [](Job &j) { std::memcpy(j.out.data(), j.x.data(), kLen * 4); });
-}
-void StageNorm(benchmark::State &s)
-{
-    Blocks(s, [](Job &j, std::size_t at, std::size_t, const gw_thc_stream &) {
-        benchmark::DoNotOptimize(j.kernels()->norm(&j.x[at], kBlock));
+    const auto add = [&](const char *name, const Body &body) {
+        Register(name + end, backends, kHotLen, body);
+    };
+    add("Memcpy", [](Job &j) { std::memcpy(j.out.data(), j.x.data(), kHotLen * 4); });
+    add("StageLoad", Blocks([](Job &j, std::size_t at, std::size_t, const gw_thc_stream &) {
+            j.kernels()->load(&j.out[at], &j.x[at], GW_FP32, nullptr, kBlock, kBlock);
+        }));
+    add("StageNorm", Blocks([](Job &j, std::size_t at, std::size_t, const gw_thc_stream &) {
+            benchmark::DoNotOptimize(j.kernels()->norm(&j.x[at], kBlock));
+        }));
+    add("StageRotate", Blocks([](Job &j, std::size_t at, std::size_t b, const gw_thc_stream &stream) {
+            j.kernels()->rotate(&j.out[at], &j.x[at], kBlock, j.own[b] >> 23, &stream);
+        }));
+    add("StageQuantize", Blocks([](Job &j, std::size_t at, std::size_t, const gw_thc_stream &stream) {
+            j.kernels()->quantize(&j.index[at], &j.rotated[at], kBlock, &j.quantizer, &stream);
+        }));
+    add("StagePack", Blocks([](Job &j, std::size_t at, std::size_t, const gw_thc_stream &) {
+            j.kernels()->pack(&j.lanes2[at / 2], &j.index[at], kBlock, 4);
+        }));
+    add("StageAddIndices", [](Job &j) {
+        j.kernels()->add_indices(j.lanes2.data(), j.indices[0].data(), kHotLen, 4, j.config.table.value, 8);
     });
+    add("StageAddLanes", [](Job &j) { j.kernels()->add_lanes(j.lanes2.data(), j.lanes.data(), kHotLen, 8); });
+    add("StageLaneMax",
+        [](Job &j) { benchmark::DoNotOptimize(j.kernels()->lane_max(j.lanes.data(), kHotLen, 8)); });
+    add("StageUnpack", Blocks([](Job &j, std::size_t at, std::size_t, const gw_thc_stream &) {
+            j.kernels()->unpack(&j.out[at], &j.lanes[at], kBlock, 8, 248, 0.01f);
+        }));
+    add("StageRotateBack", Blocks([](Job &j, std::size_t at, std::size_t, const gw_thc_stream &stream) {
+            j.kernels()->unpack(&j.out[at], &j.lanes[at], kBlock, 8, 248, 0.01f);
+            j.kernels()->rotate_back(&j.out[at], kBlock, 127, &stream);
+        }));
 }
-void StageRotate(benchmark::State &s)
+
+void RegisterCalls(const std::string &end, std::uint32_t backends)
 {
-    Blocks(s, [](Job &j, std::size_t at, std::size_t b, const gw_thc_stream &stream) {
-        j.kernels()->rotate(&j.out[at], &j.x[at], kBlock, j.own[b] >> 23, &stream);
-    });
-}
-void StageQuantize(benchmark::State &s)
-{
-    Blocks(s, [](Job &j, std::size_t at, std::size_t, const gw_thc_stream &stream) {
-        j.kernels()->quantize(&j.index[at], &j.rotated[at], kBlock, &j.quantizer, &stream);
-    });
-}
-void StagePack(benchmark::State &s)
-{
-    Blocks(s, [](Job &j, std::size_t at, std::size_t, const gw_thc_stream &) {
-        j.kernels()->pack(&j.lanes2[at / 2], &j.index[at], kBlock, 4);
-    });
-}
-void StageAddIndices(benchmark::State &s)
-{
-    Run(s, [](Job &j) {
-        j.kernels()->add_indices(j.lanes2.data(), j.indices[0].data(), kLen, 4, j.config.table.value, 8);
-    });
-}
-void StageAddLanes(benchmark::State &s)
-{
-    Run(s, [](Job &j) { j.kernels()->add_lanes(j.lanes2.data(), j.lanes.data(), kLen, 8); });
-}
-void StageLaneMax(benchmark::State &s)
-{
-    Run(s, [](Job &j) { benchmark::DoNotOptimize(j.kernels()->lane_max(j.lanes.data(), kLen, 8)); });
-}
-void StageUnpack(benchmark::State &s)
-{
-    Blocks(s, [](Job &j, std::size_t at, std::size_t, const gw_thc_stream &) {
-        j.kernels()->unpack(&j.out[at], &j.lanes[at], kBlock, 8, 248, 0.01f);
-    });
-}
-void StageRotateBack(benchmark::State &s)
-{
-    Job::Must(GW_OK);
-    Blocks(s, [](Job &j, std::size_t at, std::size_t, const gw_thc_stream &stream) {
-        j.kernels()->unpack(&j.out[at], &j.lanes[at], kBlock, 8, 248, 0.01f);
-        j.kernels()->rotate_back(&j.out[at], kBlock, 127, &stream);
-    });
-}
-void CallNorms(benchmark::State &s)
-{
-    Run(s, [](Job &j) {
+    const auto add = [&](const char *name, const Body &body) { Register(name + end, backends, kLen, body); };
+    add("MemcpyLong", [](Job &j) { std::memcpy(j.out.data(), j.x.data(), kLen * 4); });
+    add("CallNorms", [](Job &j) {
         Job::Must(gw_thc_norms(&j.thc, &j.range, j.x.data(), nullptr, j.own.data(), j.workspace.data(),
                                j.workspace_size(), nullptr));
     });
-}
-void CallPrepare(benchmark::State &s)
-{
-    Run(s, [](Job &j) {
+    add("CallPrepare", [](Job &j) {
         Job::Must(gw_thc_prepare(&j.thc, &j.range, j.x.data(), nullptr, j.own.data(), j.rotated.data(),
                                  j.workspace.data(), j.workspace_size(), nullptr));
     });
-}
-void CallEncode(benchmark::State &s)
-{
-    Run(s, [](Job &j) {
+    add("CallEncode", [](Job &j) {
         Job::Must(gw_thc_encode(&j.thc, &j.range, j.x.data(), nullptr, j.maxima.data(), j.indices[0].data(),
                                 kLen / 2, j.workspace.data(), j.workspace_size(), nullptr));
     });
-}
-void CallEncodePrepared(benchmark::State &s)
-{
-    Run(s, [](Job &j) {
+    add("CallEncodePrepared", [](Job &j) {
         Job::Must(gw_thc_encode_prepared(&j.thc, &j.range, j.rotated.data(), j.own.data(), nullptr, nullptr,
                                          j.maxima.data(), j.indices[0].data(), kLen / 2, j.workspace.data(),
                                          j.workspace_size(), nullptr));
     });
-}
-void CallEncodeFeedback(benchmark::State &s)
-{
-    Job &j = job();
-    std::vector<std::uint32_t> wide(j.maxima.size(), 0x43000000u); // 128: the error changes between runs
-    Run(s, [&](Job &k) {
-        Job::Must(gw_thc_encode(&k.feedback, &k.range, k.x.data(), k.error.data(), wide.data(),
-                                k.indices[0].data(), kLen / 2, k.workspace.data(), k.workspace_size(),
-                                nullptr));
-    });
-    std::fill(j.error.begin(), j.error.end(), 0.0f);
-}
-void CallAggregate8(benchmark::State &s)
-{
-    Run(s, [](Job &j) { j.Sum(); });
-}
-void CallDecode(benchmark::State &s)
-{
-    job().Sum();
-    Run(s, [](Job &j) {
+    add("CallAggregate8", [](Job &j) { j.Sum(); });
+    add("CallDecode", [](Job &j) {
         Job::Must(gw_thc_decode(&j.thc, &j.range, j.lanes.data(), kLen, j.members.data(), j.maxima.data(),
                                 GW_THC_MEAN, j.out.data(), kLen * 4, j.workspace.data(), j.workspace_size(),
                                 nullptr, nullptr));
+    });
+    /* Last: it leaves other indices and errors behind. */
+    add("CallEncodeFeedback", [](Job &j) {
+        Job::Must(gw_thc_encode(&j.feedback, &j.range, j.x.data(), j.error.data(), j.wide.data(),
+                                j.indices[0].data(), kLen / 2, j.workspace.data(), j.workspace_size(),
+                                nullptr));
     });
 }
 
 } // namespace
 
-BENCHMARK(Memcpy);
-BENCHMARK(StageNorm);
-BENCHMARK(StageRotate);
-BENCHMARK(StageQuantize);
-BENCHMARK(StagePack);
-BENCHMARK(StageAddIndices);
-BENCHMARK(StageAddLanes);
-BENCHMARK(StageLaneMax);
-BENCHMARK(StageUnpack);
-BENCHMARK(StageRotateBack);
-BENCHMARK(CallNorms);
-BENCHMARK(CallPrepare);
-BENCHMARK(CallEncode);
-BENCHMARK(CallEncodePrepared);
-BENCHMARK(CallEncodeFeedback);
-BENCHMARK(CallAggregate8);
-BENCHMARK(CallDecode);
-BENCHMARK_MAIN();
+int main(int argc, char **argv)
+{
+    std::uint32_t mask = GW_BACKEND_SCALAR;
+    for (const std::uint32_t bit : {std::uint32_t{GW_BACKEND_SCALAR}, std::uint32_t{GW_BACKEND_NEON},
+                                    std::uint32_t{GW_BACKEND_AVX2}, std::uint32_t{GW_BACKEND_AVX512}}) {
+        if ((gw_backends_available() & bit) == 0)
+            continue;
+        mask |= bit;
+        const std::string end = std::string("/") + gw_backend_name(bit);
+        RegisterStages(end, mask);
+        RegisterCalls(end, mask);
+    }
+    benchmark::Initialize(&argc, argv);
+    if (benchmark::ReportUnrecognizedArguments(argc, argv))
+        return 1;
+    benchmark::RunSpecifiedBenchmarks();
+    return 0;
+}
