@@ -4,10 +4,10 @@
  * SPDX-License-Identifier: BSD-2-Clause
  */
 #include "avx512/kernels_avx512.h"
+#include "core/cpu.h"
 
 void gw_kernels_init_avx512(gw_kernels *kernels, uint32_t cpu)
 {
-    (void)cpu;
 #if defined(GW_AVX512_COMPILED)
     kernels->round = gw_round_avx512;
     kernels->survey = gw_survey_avx512;
@@ -18,7 +18,14 @@ void gw_kernels_init_avx512(gw_kernels *kernels, uint32_t cpu)
     kernels->unpack = gw_unpack_avx512;
     kernels->join = gw_join_avx512;
     kernels->fence = gw_fence_avx512;
+    kernels->add_fp32 = gw_add_fp32_avx512;
+    kernels->add_bf16 = gw_add_bf16_avx512;
+    kernels->add_fp16 = gw_add_fp16_avx512;
+    if ((cpu & GW_CPU_PCLMUL) != 0 && (cpu & GW_CPU_VPCLMUL) != 0) {
+        kernels->crc32c = gw_crc32c_avx512;
+    }
 #else
     (void)kernels;
+    (void)cpu;
 #endif
 }

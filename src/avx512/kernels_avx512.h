@@ -24,6 +24,7 @@ gw_unpack_fn gw_unpack_avx512;
 gw_join_fn gw_join_avx512;
 gw_fence_fn gw_fence_avx512;
 gw_add_fn gw_add_fp32_avx512, gw_add_bf16_avx512, gw_add_fp16_avx512;
+gw_crc32c_fn gw_crc32c_avx512; /* needs GW_CPU_VPCLMUL */
 
 /* A mask of `bits` ones, all 64 from there on. */
 static inline uint64_t gw_low_mask(size_t bits)
