@@ -55,7 +55,8 @@ static inline __m512i add_bf16(__m512i a, __m512i b, uint32_t strict)
 static inline __m256i add_half_fp16(__m256i a, __m256i b)
 {
     const __m512 sum = _mm512_add_ps(_mm512_cvtph_ps(a), _mm512_cvtph_ps(b));
-    const __m256i bits = _mm512_cvtps_ph(sum, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
+    const __m256i bits =
+        _mm512_maskz_cvtps_ph((__mmask16)0xffff, sum, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
     return _mm256_mask_mov_epi16(bits, _mm512_cmp_ps_mask(sum, sum, _CMP_UNORD_Q), _mm256_set1_epi16(0x7e00));
 }
 
