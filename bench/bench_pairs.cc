@@ -168,7 +168,7 @@ std::vector<std::pair<uint32_t, std::string>> backends()
     std::vector<std::pair<uint32_t, std::string>> list;
     for (uint32_t bit = 1; bit != 0; bit <<= 1) {
         if ((gw_backends_available() & bit) != 0) {
-            list.emplace_back(bit, gw_backend_name(bit));
+            list.emplace_back(bit | (bit - 1), gw_backend_name(bit));
         }
     }
     return list;

@@ -52,7 +52,8 @@ struct Size {
 extern const std::vector<Size> kSizes;
 extern const std::vector<Size> kSmallSizes;
 
-/* Data sets, and backends of this machine as (bit, name). */
+/* Data sets, and backends of this machine as (mask, name): the mask permits the simpler ones too, which fill the slots that a
+ * backend leaves empty. */
 const std::vector<std::string> &data_names();
 std::vector<std::pair<uint32_t, std::string>> backends();
 

@@ -14,14 +14,30 @@
  * SPDX-License-Identifier: BSD-2-Clause
  */
 #include <cstdlib>
+#include <fstream>
+#include <string>
 
 #include "bench_data.h"
 #include "bench_pairs.h"
+
+/* "model name" of the first processor of /proc/cpuinfo. */
+static std::string cpu_name()
+{
+    std::ifstream file("/proc/cpuinfo");
+    for (std::string line; std::getline(file, line);) {
+        const size_t colon = line.find(": ");
+        if (line.compare(0, 10, "model name") == 0 && colon != std::string::npos) {
+            return line.substr(colon + 2);
+        }
+    }
+    return "unknown processor";
+}
 
 int main(int argc, char **argv)
 {
     const char *threads = std::getenv("GW_BENCH_THREADS");
     benchmark::AddCustomContext("data", gw_bench_folder());
+    benchmark::AddCustomContext("cpu", cpu_name());
     benchmark::AddCustomContext("compiler", GW_BENCH_COMPILER);
     benchmark::Initialize(&argc, argv);
     if (benchmark::ReportUnrecognizedArguments(argc, argv)) {

@@ -38,9 +38,10 @@ def run(command):
 def pack_and_unpack(gradwire, snapshot, mode, backend, work):
     """Writes a frame and its values to files; returns their paths."""
     _, options, derived = mode
+    backend, permitted = backend
     frame, values = work / f"{backend}.gw", work / f"{backend}.npy"
-    run([gradwire, "compress", snapshot, "-o", frame, "--backend", backend, *options])
-    unpack = [gradwire, "decompress", frame, "-o", values, "--backend", backend]
+    run([gradwire, "compress", snapshot, "-o", frame, "--backend", permitted, *options])
+    unpack = [gradwire, "decompress", frame, "-o", values, "--backend", permitted]
     run(unpack + (["--snapshot", snapshot] if derived else []))
     return frame, values
 
@@ -68,7 +69,9 @@ def print_table(rows):
 
 def main():
     gradwire, directory, work, runs = sys.argv[1], pathlib.Path(sys.argv[2]), pathlib.Path(sys.argv[3]), sys.argv[4]
-    backends = json.loads(run([gradwire, "info", "--json"]))["backends_available"]
+    # A backend is run together with the simpler ones, which do what it has no kernels for.
+    present = json.loads(run([gradwire, "info", "--json"]))["backends_available"]
+    backends = {name: ",".join(present[:i + 1]) for i, name in enumerate(present)}
     snapshots = sorted(directory.glob("*.json"))
     if not snapshots:
         sys.exit(f"{directory}: no snapshot descriptions (*.json)")
@@ -78,18 +81,18 @@ def main():
     for snapshot in snapshots:
         for mode in MODES:
             first = None
-            for backend in backends:
+            for backend, permitted in backends.items():
                 try:
-                    report = json.loads(run([gradwire, "verify", snapshot, "--backend", backend, "--runs", runs,
+                    report = json.loads(run([gradwire, "verify", snapshot, "--backend", permitted, "--runs", runs,
                                              "--json", *mode[1]]))
                     rows.append(row_of(snapshot, mode[0], backend, report))
                     copies.append(report["memcpy_GBps"])
-                    files = pack_and_unpack(gradwire, snapshot, mode, backend, work)
+                    files = pack_and_unpack(gradwire, snapshot, mode, (backend, permitted), work)
                     if files[0].stat().st_size != report["output_bytes"]:
                         raise Failure(f"{snapshot.stem}, {mode[0]}, {backend}: the file has another size than the frame")
                     first = first or files
                     if not all(filecmp.cmp(a, b, shallow=False) for a, b in zip(first, files)):
-                        raise Failure(f"{snapshot.stem}, {mode[0]}: {backend} and {backends[0]} differ")
+                        raise Failure(f"{snapshot.stem}, {mode[0]}: {backend} and {present[0]} differ")
                 except Failure as failure:
                     failures.append(str(failure))
     print()
