@@ -55,7 +55,7 @@ void gw_add_fp32_neon(void *out, const void *accumulator, const void *values, si
 /* Sum of four bf16 values, rounded as gw_narrow_bf16() does; the canonical NaN becomes that of bf16. */
 static inline uint16x4_t sum_bf16(uint16x4_t a, uint16x4_t b)
 {
-    const uint32x4_t sum = sum_bits(vshll_n_u16(a, 16), vshll_n_u16(b, 16));
+    const uint32x4_t sum = sum_bits(gw_widen_bf16x4(a), gw_widen_bf16x4(b));
     const uint32x4_t odd = vandq_u32(vshrq_n_u32(sum, 16), vdupq_n_u32(1));
     return vaddhn_u32(vaddq_u32(sum, vdupq_n_u32(0x7fff)), odd);
 }

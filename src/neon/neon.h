@@ -28,6 +28,12 @@ static inline uint16x4_t gw_narrow_fp16x4(float32x4_t x)
     return vreinterpret_u16_f16(vcvt_f16_f32(x));
 }
 
+/* Bits of bf16 to those of fp32. */
+static inline uint32x4_t gw_widen_bf16x4(uint16x4_t h)
+{
+    return vshll_n_u16(h, 16);
+}
+
 #elif defined(GW_SIMDE_NEON) && defined(__x86_64__)
 
 #define GW_NEON 1
@@ -44,6 +50,11 @@ static inline float32x4_t gw_widen_fp16x4(uint16x4_t h)
 static inline uint16x4_t gw_narrow_fp16x4(float32x4_t x)
 {
     return vget_low_u16((uint16x8_t)_mm_cvtps_ph((__m128)x, _MM_FROUND_TO_NEAREST_INT));
+}
+
+static inline uint32x4_t gw_widen_bf16x4(uint16x4_t h)
+{
+    return vshlq_n_u32(vmovl_u16(h), 16); /* SIMDe's vshll_n_u16 ends at 15 */
 }
 
 static inline float32x4_t vsqrtq_f32(float32x4_t x)

@@ -16,7 +16,7 @@ GW_TEMPLATE float32x4_t widen4(const uint8_t *src, size_t i, unsigned dtype)
         return gw_f32x4_bits(gw_load_u32x4(src + 4 * i));
     }
     const uint16x4_t half = vreinterpret_u16_u8(vld1_u8(src + 2 * i));
-    return dtype == GW_BF16 ? gw_f32x4_bits(vshll_n_u16(half, 16)) : gw_widen_fp16x4(half);
+    return dtype == GW_BF16 ? gw_f32x4_bits(gw_widen_bf16x4(half)) : gw_widen_fp16x4(half);
 }
 
 GW_TEMPLATE size_t load_range(float *dst, const uint8_t *src, unsigned dtype, const float *error, size_t len)
