@@ -205,7 +205,7 @@ enum { GROUP_LEN = 32, GROUPS_MAX = 16 };
 
 /* Which values of some groups have a digit in a plane, and which are escapes. */
 typedef struct group_masks {
-    uint32_t plane[GW_PLANES_MAX][GROUPS_MAX];
+    _Alignas(64) uint32_t plane[GW_PLANES_MAX][GROUPS_MAX];
     uint16_t order[GW_PLANES_MAX][4 * GROUPS_MAX]; /* bytes of the masks as gw_spread16() wants them */
     uint32_t escaped[GROUPS_MAX];
     uint8_t has[GROUPS_MAX * GROUP_LEN]; /* HAS_P1 and so on */

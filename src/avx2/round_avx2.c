@@ -222,7 +222,7 @@ static inline void store(uint8_t *dst, __m256i x)
  * how much is dropped; rounded words; bytes of these.
  */
 typedef struct group_drops {
-    uint8_t room[GW_GROUPS_MAX * GW_GROUP_LEN];
+    _Alignas(64) uint8_t room[GW_GROUPS_MAX * GW_GROUP_LEN];
     uint8_t drop[GW_GROUPS_MAX * GW_GROUP_LEN]; /* of words: 16 more for 16-bit types */
     uint8_t exponent[GW_GROUPS_MAX * GW_GROUP_LEN];
 } group_drops;

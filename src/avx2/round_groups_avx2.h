@@ -105,7 +105,7 @@ typedef struct gw_round_plan {
 /* Rounded values. In a group of 32, word 8 * j + 4 * h + n is value 16 * h + 4 * j + n; 16-bit types have their values in the
  * upper halves. Words of values that are flushed to +0 are worthless. */
 typedef struct gw_rounded_groups {
-    uint32_t word[GW_GROUPS_MAX * GW_GROUP_LEN];
+    _Alignas(64) uint32_t word[GW_GROUPS_MAX * GW_GROUP_LEN];
     uint8_t exponent[GW_GROUPS_MAX * GW_GROUP_LEN]; /* of -0 of fp16 that of infinity and NaN: it has no label either */
     uint8_t has[GW_GROUPS_MAX * GW_GROUP_LEN]; /* explicit: with the level in the low two bits */
     uint8_t is_zero[GW_GROUPS_MAX * GW_GROUP_LEN]; /* 255 where the value is +0 */

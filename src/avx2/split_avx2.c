@@ -1,9 +1,9 @@
 /*
  * Split: from values to ranks in the codebook, digits in the planes, and escapes; 16 groups of 32 values at a time.
  *
- * Three loops, because from a value to the places of its digits is a longer chain than a processor looks ahead: values are rounded
- * to bytes; exponents become labels, ranks, and one mask per plane of who has a digit there; digits are moved together, eight by
- * eight, by the shuffle that eight bits of the mask look up.
+ * One loop after the other, because from a value to the places of its digits is a longer chain than a processor looks ahead:
+ * values are rounded to bytes; exponents become labels; labels become ranks; one mask per plane tells who has a digit there; digits
+ * are moved together, eight by eight, by the shuffle that eight bits of the mask look up.
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
@@ -69,6 +69,10 @@ static void fill_rank_table(rank_table *table, const gw_ranker *ranker)
             end = b + 2;
         }
     }
+    if (first == 16) { /* no codes */
+        first = 0;
+        end = 1;
+    }
     table->missing = none;
     table->runs = 0;
     for (unsigned b = first; b < end; b += RUN_BLOCKS) {
@@ -84,31 +88,57 @@ static void fill_rank_table(rank_table *table, const gw_ranker *ranker)
             table->entry[r][i] = _mm256_broadcastsi128_si256(_mm_xor_si128(entry, before));
             before = entry;
         }
+        if (blocks + 1 < 3) {
+            table->entry[r][2] = _mm256_setzero_si256(); /* the shortest loop has three */
+        }
         table->first[r] = bytes(16 * b);
         table->limit[r] = bytes(16 * blocks);
         table->blocks[r] = blocks + 1;
     }
 }
 
-static inline __m256i ranks_of(__m256i labels, const rank_table *table)
+/* The ranks of labels in a run; those of other runs stay. */
+GW_TEMPLATE void rank_run(uint8_t *ranks, const uint8_t *labels, size_t groups, const rank_table *table, unsigned r,
+                          unsigned blocks)
 {
-    __m256i rank = table->missing;
+    const __m256i first = table->first[r], limit = table->limit[r], step = bytes(16);
+    __m256i entry[RUN_BLOCKS + 1];
+    for (unsigned b = 0; b < blocks; b++) {
+        entry[b] = table->entry[r][b];
+    }
+    for (size_t at = 0; at < groups * GW_GROUP_LEN; at += GW_GROUP_LEN) {
+        __m256i x = _mm256_min_epu8(_mm256_sub_epi8(load(labels + at), first), limit);
+        __m256i rank = r == 0 ? table->missing : load(ranks + at);
+        for (unsigned b = 0; b < blocks; b++) {
+            rank = _mm256_xor_si256(rank, _mm256_shuffle_epi8(entry[b], x));
+            x = _mm256_sub_epi8(x, step);
+        }
+        store(ranks + at, rank);
+    }
+}
+
+static void find_ranks(uint8_t *ranks, const uint8_t *labels, size_t groups, const rank_table *table)
+{
     for (unsigned r = 0; r < table->runs; r++) {
-        __m256i x = _mm256_min_epu8(_mm256_sub_epi8(labels, table->first[r]), table->limit[r]);
-        for (unsigned b = 0; b < table->blocks[r]; b++) {
-            rank = _mm256_xor_si256(rank, _mm256_shuffle_epi8(table->entry[r][b], x));
-            x = _mm256_sub_epi8(x, bytes(16));
+        switch (table->blocks[r]) {
+        case 2:
+        case 3: rank_run(ranks, labels, groups, table, r, 3); break;
+        case 4: rank_run(ranks, labels, groups, table, r, 4); break;
+        case 5: rank_run(ranks, labels, groups, table, r, 5); break;
+        case 6: rank_run(ranks, labels, groups, table, r, 6); break;
+        case 7: rank_run(ranks, labels, groups, table, r, 7); break;
+        default: rank_run(ranks, labels, groups, table, r, 8); break;
         }
     }
-    return rank;
 }
 
 /* ---- labels and masks ------------------------------------------------------------------------------------------- */
 
 /* What the rounded groups of a block become. */
 typedef struct group_masks {
-    uint32_t plane[GW_PLANES_MAX][GW_GROUPS_MAX];
+    _Alignas(64) uint32_t plane[GW_PLANES_MAX][GW_GROUPS_MAX];
     uint32_t escaped[GW_GROUPS_MAX];
+    uint8_t label[GW_GROUPS_MAX * GW_GROUP_LEN];
     uint8_t rest[GW_PLANES_MAX - GW_DIGIT_PLANES][GW_GROUPS_MAX * GW_GROUP_LEN]; /* digits of R4, R2, R1 */
 } group_masks;
 
@@ -170,24 +200,33 @@ GW_TEMPLATE void store_rest(group_masks *masks, size_t g, const gw_rounded_group
     }
 }
 
-/* Ranks and masks of the groups; bit i of the result's OR is set if a value i of a group is not +0. */
-GW_TEMPLATE uint32_t find_masks(group_masks *masks, uint8_t *ranks, const gw_rounded_groups *rounded, size_t groups,
-                                uint32_t *escapes, const split_plan *plan, uint32_t dtype, uint32_t derived)
+/* Labels of the groups. Returns 0 if all values are +0. */
+GW_TEMPLATE uint32_t find_labels(group_masks *masks, const gw_rounded_groups *rounded, size_t groups,
+                                 const split_plan *plan, uint32_t dtype, uint32_t derived)
 {
     __m256i any = _mm256_setzero_si256();
+    for (size_t at = 0; at < groups * GW_GROUP_LEN; at += GW_GROUP_LEN) {
+        const __m256i label = labels_of(load(rounded->exponent + at), load(rounded->has + at), load(rounded->is_zero + at),
+                                        plan, dtype, derived);
+        store(masks->label + at, label);
+        any = _mm256_or_si256(any, label);
+    }
+    return ~top_bits(_mm256_cmpeq_epi8(any, _mm256_setzero_si256()));
+}
+
+/* Masks of the groups. Returns 0 if there is no escape. */
+GW_TEMPLATE uint32_t find_masks(group_masks *masks, const uint8_t *ranks, const gw_rounded_groups *rounded, size_t groups,
+                                const split_plan *plan, uint32_t dtype, uint32_t derived)
+{
     uint32_t escaped_any = 0;
     for (size_t g = 0; g < groups; g++) {
         const size_t at = g * GW_GROUP_LEN;
+        const __m256i label = load(masks->label + at);
         __m256i has = load(rounded->has + at);
-        const __m256i label =
-            labels_of(load(rounded->exponent + at), has, load(rounded->is_zero + at), plan, dtype, derived);
-        const __m256i rank = ranks_of(label, &plan->ranks);
-        const uint32_t escaped = top_bits(_mm256_cmpeq_epi8(rank, plan->escape_rank)) & plan->has_escape;
+        const uint32_t escaped = top_bits(_mm256_cmpeq_epi8(load(ranks + at), plan->escape_rank)) & plan->has_escape;
         const uint32_t coded = ~top_bits(_mm256_cmpeq_epi8(_mm256_min_epu8(label, bytes(1)), label)) & ~escaped;
-        store(ranks + at, rank);
         masks->escaped[g] = escaped;
         escaped_any |= escaped;
-        any = _mm256_or_si256(any, label);
         if (derived) {
             store_rest(masks, g, rounded, has, dtype);
         }
@@ -196,8 +235,7 @@ GW_TEMPLATE uint32_t find_masks(group_masks *masks, uint8_t *ranks, const gw_rou
             has = _mm256_add_epi8(has, has);
         }
     }
-    *escapes = escaped_any;
-    return ~top_bits(_mm256_cmpeq_epi8(any, _mm256_setzero_si256()));
+    return escaped_any;
 }
 
 /* ---- digits ----------------------------------------------------------------------------------------------------- */
@@ -257,9 +295,10 @@ GW_TEMPLATE uint32_t split_range(uint8_t *ranks, gw_digits *digits, const gw_spa
     for (size_t at = 0; at < span->len; at += block_len) {
         const size_t len = span->len - at < block_len ? span->len - at : block_len;
         const size_t groups = (len + GW_GROUP_LEN - 1) / GW_GROUP_LEN;
-        uint32_t escapes;
         gw_round_groups(&rounded, span, at, len, &plan->round);
-        any |= find_masks(&masks, ranks + at, &rounded, groups, &escapes, plan, dtype, derived);
+        any |= find_labels(&masks, &rounded, groups, plan, dtype, derived);
+        find_ranks(ranks + at, masks.label, groups, &plan->ranks);
+        const uint32_t escapes = find_masks(&masks, ranks + at, &rounded, groups, plan, dtype, derived);
         if (len % GW_GROUP_LEN != 0) {
             /* The zeros that fill the last group have no digits, but they may be escaped. */
             masks.escaped[groups - 1] &= 0xffffffffu >> (GW_GROUP_LEN - len % GW_GROUP_LEN);
