@@ -1,0 +1,61 @@
+/*
+ * kcount: calls one kernel as often as asked, on what kcheck --bench times. For emulators that count instructions.
+ *
+ *   kcount KERNEL BACKEND CALLS     prints the values that one call works on
+ *   kcount                          prints the kernels
+ *
+ * SPDX-License-Identifier: BSD-2-Clause
+ */
+#include "kcheck.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static void call_often(kc_test *t, void (*call)(void *context), void *context)
+{
+    const unsigned long calls = *(const unsigned long *)t->bench_hook_state;
+    for (unsigned long i = 0; i < calls; i++) {
+        call(context);
+    }
+}
+
+static const kc_kernel *find(const char *name)
+{
+    for (const kc_kernel *const *family = kc_families; *family != NULL; family++) {
+        for (const kc_kernel *kernel = *family; kernel->name != NULL; kernel++) {
+            if (name == NULL) {
+                puts(kernel->name);
+            } else if (strcmp(kernel->name, name) == 0) {
+                return kernel;
+            }
+        }
+    }
+    return NULL;
+}
+
+int main(int argc, char **argv)
+{
+    static kc_test t;
+    if (argc == 1) {
+        find(NULL);
+        return 0;
+    }
+    const kc_kernel *kernel = argc == 4 ? find(argv[1]) : NULL;
+    const uint32_t backend = argc == 4 ? gw_backend_from_name(argv[2]) : 0;
+    unsigned long calls = argc == 4 ? strtoul(argv[3], NULL, 10) : 0;
+    if (kernel == NULL || (backend & gw_backends_available()) == 0 || !kc_setup(1e6)) {
+        fputs("usage: kcount KERNEL BACKEND CALLS\n", stderr);
+        return 2;
+    }
+    t.kernel = kernel;
+    t.backend = argv[2];
+    t.fn = kernel->select(backend);
+    t.reference = kernel->select(GW_BACKEND_SCALAR);
+    t.seed = 1;
+    t.only_case = -1;
+    t.bench_hook = call_often;
+    t.bench_hook_state = &calls;
+    kernel->prepare_bench(&t);
+    printf("%zu %d\n", kernel->bench_len, t.fn != t.reference);
+    return 0;
+}
