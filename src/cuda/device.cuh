@@ -120,6 +120,21 @@ GW_DEVICE void gw_store_release(uint64_t *p, uint64_t x)
     asm volatile("st.release.gpu.global.u64 [%0], %1;" : : "l"(__cvta_generic_to_global(p)), "l"(x) : "memory");
 }
 
+GW_DEVICE uint64_t gw_atomic_add64(uint64_t *p, uint64_t x)
+{
+    return atomicAdd((unsigned long long *)p, (unsigned long long)x);
+}
+
+GW_DEVICE uint64_t gw_atomic_max64(uint64_t *p, uint64_t x)
+{
+    return atomicMax((unsigned long long *)p, (unsigned long long)x);
+}
+
+GW_DEVICE uint64_t gw_atomic_min64(uint64_t *p, uint64_t x)
+{
+    return atomicMin((unsigned long long *)p, (unsigned long long)x);
+}
+
 /* In every turn of a loop that waits for another block. */
 GW_DEVICE void gw_spin(void)
 {

@@ -61,6 +61,9 @@ GW_DEVICE uint32_t gw_front_decide(const gw_gcomp_decode_params &p, const gw_cud
             return GW_ERR_MAP;
         }
     }
+    if (p.exact_len && f.len != item.dst_capacity) {
+        return GW_ERR_ARG;
+    }
     return p.mode != GW_CUDA_DECODE_VALIDATE && f.len > item.dst_capacity ? GW_ERR_DST : GW_OK;
 }
 

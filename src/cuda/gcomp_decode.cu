@@ -63,7 +63,7 @@ template <uint32_t DTYPE> GW_DEVICE void gw_decode_unit(gw_decode_state &s, cons
             gw_decode_plain<DTYPE>(nullptr, (uint32_t)(left < whole ? left : whole) * size, out);
         }
         if (threadIdx.x == 0) {
-            atomicMax((unsigned long long *)&frame.bad, (unsigned long long)~(index << 8 | status));
+            gw_atomic_max64(&frame.bad, ~(index << 8 | status));
         }
     }
     if (needs_slot) {
@@ -99,7 +99,7 @@ template <uint32_t DTYPE> GW_DEVICE void gw_decode_all(const gw_gcomp_decode_par
     GW_NO_UNROLL
     for (;;) {
         if (threadIdx.x == 0) {
-            s.unit = atomicAdd((unsigned long long *)&p.head->ticket, 1ull);
+            s.unit = gw_atomic_add64(&p.head->ticket, 1);
             s.item = s.unit < units ? gw_item_find(p.chunk_first, p.item_count, s.unit) : 0;
         }
         __syncthreads();

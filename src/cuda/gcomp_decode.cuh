@@ -23,7 +23,7 @@
 #ifndef GW_CUDA_GCOMP_DECODE_CUH
 #define GW_CUDA_GCOMP_DECODE_CUH
 
-#include "cuda/gcomp_frame.cuh"
+#include "cuda/gcomp_round.cuh"
 
 /* At most 32 a level of 2^15 values and one more for each node. */
 enum { GW_TASKS_MAX = 32 * 11 + 32 + GW_TREE_NODES };
@@ -688,25 +688,6 @@ GW_DEVICE bool gw_is_within(uint32_t x, uint32_t y)
 GW_DEVICE bool gw_is_within(const gw_counts &x, const gw_counts &y)
 {
     return gw_is_within(x.a, y.a) && gw_is_within(x.b, y.b) && gw_is_within(x.c, y.c) && gw_is_within(x.d, y.d);
-}
-
-/* 32 map bytes, of which `valid` exist, into words. */
-GW_DEVICE void gw_load_levels(uint32_t k[8], const uint8_t *levels, uint32_t valid)
-{
-    if (valid >= 32 && ((uintptr_t)levels & 15) == 0) {
-        const uint4 a = *(const uint4 *)(const void *)levels, b = *(const uint4 *)(const void *)(levels + 16);
-        k[0] = a.x, k[1] = a.y, k[2] = a.z, k[3] = a.w;
-        k[4] = b.x, k[5] = b.y, k[6] = b.z, k[7] = b.w;
-        return;
-    }
-    GW_UNROLL
-    for (uint32_t j = 0; j < 8; j++) {
-        k[j] = 0;
-        GW_UNROLL
-        for (uint32_t i = 0; i < 4; i++) {
-            k[j] |= 4 * j + i < valid ? (uint32_t)levels[4 * j + i] << 8 * i : 0;
-        }
-    }
 }
 
 /*

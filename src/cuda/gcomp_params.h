@@ -122,7 +122,7 @@ typedef struct gw_gcomp_decode_params {
     uint64_t *chunk_first;       /* item_count + 1: chunks of the items before */
     uint8_t *large;              /* large_slots * GW_CUDA_LARGE_SIZE: for chunks that do not fit shared memory */
     uint32_t large_slots;        /* at most GW_CUDA_LARGE_SLOTS_MAX */
-    uint32_t reserved;
+    uint32_t exact_len;          /* 1: frames with another number of values than dst_capacity are refused, GW_ERR_ARG */
 } gw_gcomp_decode_params;
 
 /* Bytes of the ranks of one level of a tree: every leaf may add a gap of 32, and a read may go 32 beyond. */
@@ -132,5 +132,93 @@ typedef struct gw_gcomp_decode_params {
 /* Shared memory of a decode but for level arrays and copy of the chunk, rounded up. */
 #define GW_CUDA_DECODE_FIXED_MAX (17u * 1024u)
 #define GW_CUDA_LARGE_SIZE (2u * GW_CUDA_LEVEL_SIZE(15))
+
+/* ---- encode ---------------------------------------------------------------------------------------------------------- */
+
+/* Codebook of a group of chunks (docs/format.md section 6), made by gw_device_gcomp_book_*. */
+typedef struct gw_cuda_group_book {
+    uint32_t base, size, crc, reserved;
+    uint8_t bytes[GW_CUDA_BOOK_SIZE_MAX];
+    uint8_t length[256];
+} gw_cuda_group_book;
+
+/* A frame on its way out. All zero at the start. */
+typedef struct gw_cuda_encode_state {
+    uint64_t chunks_done;
+} gw_cuda_encode_state;
+
+/* Workspace, all zero at the start. */
+typedef struct gw_cuda_encode_head {
+    uint64_t ticket;      /* next chunk of the call, counted over all items */
+    uint64_t group_ticket;
+} gw_cuda_encode_head;
+
+/* What other blocks need to know of a chunk, both zero at the start. A unit is a chunk counted over all items; an item without
+ * values has one, too. */
+typedef struct gw_cuda_chunk_word {
+    uint64_t owner; /* 0: not known; 1: would not be CODED if it had to store the codebook; 3: would be */
+    uint64_t size;  /* bits 62 and up: 0 not known, 1 size of the chunk, 2 place of its end; below in 16 bytes */
+} gw_cuda_chunk_word;
+
+/*
+ * Shared memory of an encode: the state; two level arrays, at least as much as the planes of 8192 values (31,856 bytes with
+ * derived levels) and the exchange of 8 warps take; bitmaps of all levels, at most 11 bits a value and a word more a node.
+ */
+#define GW_CUDA_ENCODE_FIXED_MAX (14u * 1024u)
+#define GW_CUDA_ENCODE_LEVEL_SIZE(chunk_log2) ((chunk_log2) < 15 ? 24u * 1024u : 35u * 1024u)
+#define GW_CUDA_ENCODE_BITMAPS_SIZE(chunk_log2) (((uint32_t)11 << (chunk_log2)) / 8u + 4u * 176u)
+#define GW_CUDA_ENCODE_SHARED_SIZE(chunk_log2)                                                                         \
+    (GW_CUDA_ENCODE_FIXED_MAX + 2u * GW_CUDA_ENCODE_LEVEL_SIZE(chunk_log2) + GW_CUDA_ENCODE_BITMAPS_SIZE(chunk_log2))
+
+typedef struct gw_gcomp_encode_params {
+    gw_cuda_codec codec;
+    gw_cuda_map map;
+    gw_cuda_key key;
+    const gw_cuda_key *key_at; /* NULL: key */
+    uint32_t item_count;
+    uint32_t shared_size;      /* of gw_device_gcomp_encode_* */
+    uint64_t unit_total;       /* with items NULL: chunks, or 1; else what counting on the device may come to */
+    uint64_t group_total;      /* the same for groups */
+    const gw_cuda_gcomp_item *items; /* NULL: item */
+    gw_cuda_gcomp_item item;
+    gw_cuda_encode_head *head;
+    gw_cuda_encode_state *states;  /* item_count */
+    uint64_t *unit_first;          /* items only: item_count + 1, by gw_device_gcomp_count */
+    uint64_t *group_first;         /* items only: item_count + 1 */
+    gw_cuda_group_book *books;     /* by group */
+    gw_cuda_chunk_word *words;     /* by unit */
+} gw_gcomp_encode_params;
+
+/* Shared memory of gw_device_gcomp_book_*, gw_device_gcomp_histogram_* and gw_device_gcomp_book_build. */
+#define GW_CUDA_SURVEY_SHARED_SIZE (32u * 1024u)
+
+/* ---- codebooks that outlive a frame ------------------------------------------------------------------------------------ */
+
+/* Counts of gw_device_gcomp_histogram_*, over many calls; zero at the start. gw_gcomp_histogram of the public header, but for the
+ * window, which is chosen when the counts are read. */
+typedef struct gw_cuda_histogram {
+    uint64_t bin[1024];    /* 4 * exponent field + level; fp16: +0 is bin 1023 */
+    uint64_t first_chunk;  /* complement of (chunk, counted over all calls, << 9 | 1 + its largest ordinary exponent); 0: none */
+    uint64_t chunk_count;  /* of the calls so far */
+} gw_cuda_histogram;
+
+typedef struct gw_gcomp_histogram_params {
+    gw_cuda_codec codec;
+    gw_cuda_map map;
+    gw_cuda_key key;
+    const gw_cuda_key *key_at; /* NULL: key */
+    gw_cuda_gcomp_item item;   /* src, src_size, levels, map_len, first_element, after, result */
+    uint64_t unit_total;       /* chunks, or 1 */
+    gw_cuda_encode_head *head; /* zero at the start; group_ticket counts the blocks that are done */
+    gw_cuda_histogram *histogram;
+} gw_gcomp_histogram_params;
+
+typedef struct gw_gcomp_book_build_params {
+    uint32_t dtype, levels;
+    const gw_cuda_histogram *histogram;
+    uint8_t *book;       /* GW_CUDA_BOOK_SIZE_MAX bytes */
+    uint32_t *book_size; /* NULL: not wanted */
+    gw_cuda_result *result; /* size: bytes of the codebook; GW_ERR_ARG: counts that no frame could carry */
+} gw_gcomp_book_build_params;
 
 #endif

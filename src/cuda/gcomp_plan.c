@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "cuda/gcomp_plan.h"
 
-enum { THREADS = 256, CHECK_SHARED_SIZE = 1024 };
+enum { THREADS = 256, CHECK_SHARED_SIZE = 1024, COUNT_SHARED_SIZE = 64 };
 
 /* ---- what the caller gives ---------------------------------------------------------------------------------------- */
 
@@ -112,19 +112,172 @@ static uint32_t decode_shared_size(const gw_cuda_codec *codec, const gw_cuda_sha
     return size < shape->shared_size_max ? size : shape->shared_size_max;
 }
 
+static void add_decode(gw_cuda_plan *plan, gw_gcomp_decode_params *p, uint64_t value_total, const gw_cuda_shape *shape)
+{
+    const uint64_t chunks = (value_total >> p->codec.chunk_log2) + p->item_count;
+    const gw_cuda_kernel decode =
+        (gw_cuda_kernel)(GW_CUDA_KERNEL_gw_device_gcomp_decode_fp32 + (p->codec.dtype - GW_FP32));
+    p->shared_size = decode_shared_size(&p->codec, shape);
+    p->slices = p->item_count > 1 ? 1 : (uint32_t)at_most(chunks / 512 + 1, 32);
+    add_launch(plan, GW_CUDA_KERNEL_gw_device_gcomp_check, (uint64_t)p->slices * p->item_count, CHECK_SHARED_SIZE, p,
+               sizeof *p);
+    add_launch(plan, decode, at_most(chunks, 3 * (uint64_t)shape->multiprocessors), p->shared_size, p, sizeof *p);
+}
+
 void gw_cuda_plan_decode(gw_cuda_plan *plan, gw_gcomp_decode_params *p, uint64_t value_total, const gw_cuda_shape *shape,
                          void *workspace)
 {
     carver c = {(uint8_t *)workspace, 0};
     GW_MEMSET(plan, 0, sizeof *plan);
     plan->zero_size = carve_decode(p, &c, p->item_count, value_total);
-    p->shared_size = decode_shared_size(&p->codec, shape);
-    const uint64_t chunks = (value_total >> p->codec.chunk_log2) + p->item_count;
-    p->slices = p->item_count > 1 ? 1 : (uint32_t)at_most(chunks / 512 + 1, 32);
-    const gw_cuda_kernel decode = p->codec.dtype == GW_FP32   ? GW_CUDA_KERNEL_gw_device_gcomp_decode_fp32
-                                  : p->codec.dtype == GW_BF16 ? GW_CUDA_KERNEL_gw_device_gcomp_decode_bf16
-                                                              : GW_CUDA_KERNEL_gw_device_gcomp_decode_fp16;
-    add_launch(plan, GW_CUDA_KERNEL_gw_device_gcomp_check, (uint64_t)p->slices * p->item_count, CHECK_SHARED_SIZE, p,
-               sizeof *p);
-    add_launch(plan, decode, at_most(chunks, 3 * (uint64_t)shape->multiprocessors), p->shared_size, p, sizeof *p);
+    add_decode(plan, p, value_total, shape);
+}
+
+/* ---- encode ------------------------------------------------------------------------------------------------------- */
+
+static uint64_t count_of(uint64_t len, uint32_t log2)
+{
+    return (len >> log2) + ((len & (((uint64_t)1 << log2) - 1)) != 0);
+}
+
+static uint32_t group_log2(const gw_cuda_codec *codec)
+{
+    return codec->preset == GW_GCOMP_FAST ? (uint32_t)GW_GROUP_LOG2 : codec->chunk_log2;
+}
+
+/* How many units and groups the items have at most: every item may end with a short one, and has a unit without values. */
+static void count_units(gw_gcomp_encode_params *p, const gw_cuda_codec *codec, uint32_t item_count, uint64_t value_total)
+{
+    if (p->items == NULL) {
+        p->unit_total = count_of(value_total, codec->chunk_log2);
+        p->unit_total += p->unit_total == 0;
+        p->group_total = count_of(value_total, group_log2(codec));
+    } else {
+        p->unit_total = (value_total >> codec->chunk_log2) + item_count;
+        p->group_total = (value_total >> group_log2(codec)) + item_count;
+    }
+}
+
+static size_t carve_encode(gw_gcomp_encode_params *p, carver *c, const gw_cuda_codec *codec, uint32_t item_count,
+                           uint64_t value_total)
+{
+    count_units(p, codec, item_count, value_total);
+    p->head = (gw_cuda_encode_head *)take(c, sizeof *p->head);
+    p->states = (gw_cuda_encode_state *)take(c, item_count * (uint64_t)sizeof *p->states);
+    p->words = (gw_cuda_chunk_word *)take(c, p->unit_total * sizeof *p->words);
+    const size_t zero_size = c->used;
+    p->unit_first = NULL;
+    p->group_first = NULL;
+    if (p->items != NULL) {
+        p->unit_first = (uint64_t *)take(c, 8 * ((uint64_t)item_count + 1));
+        p->group_first = (uint64_t *)take(c, 8 * ((uint64_t)item_count + 1));
+    }
+    p->books = codec->encode_with >= 0 ? NULL : (gw_cuda_group_book *)take(c, p->group_total * sizeof *p->books);
+    return zero_size;
+}
+
+size_t gw_cuda_encode_workspace_size(const gw_cuda_codec *codec, uint32_t item_count, uint64_t value_total)
+{
+    static const gw_cuda_gcomp_item some = {0};
+    gw_gcomp_encode_params p;
+    carver c = {NULL, 0};
+    p.items = item_count == 1 ? NULL : &some;
+    carve_encode(&p, &c, codec, item_count, value_total);
+    return c.used + (item_count == 1 ? 4 * 256 : 0); /* a batch of one has arrays, too */
+}
+
+static void add_encode(gw_cuda_plan *plan, gw_gcomp_encode_params *p, const gw_cuda_shape *shape)
+{
+    const uint32_t kind = 2 * (p->codec.dtype - GW_FP32) + (p->codec.levels == GW_GCOMP_DERIVED);
+    const gw_cuda_kernel book = (gw_cuda_kernel)(GW_CUDA_KERNEL_gw_device_gcomp_book_fp32_explicit + kind);
+    const gw_cuda_kernel encode = (gw_cuda_kernel)(GW_CUDA_KERNEL_gw_device_gcomp_encode_fp32_explicit + kind);
+    p->shared_size = GW_CUDA_ENCODE_SHARED_SIZE(p->codec.chunk_log2);
+    if (p->items != NULL) {
+        add_launch(plan, GW_CUDA_KERNEL_gw_device_gcomp_count, 1, COUNT_SHARED_SIZE, p, sizeof *p);
+    }
+    if (p->codec.encode_with < 0 && p->group_total != 0) {
+        add_launch(plan, book, at_most(p->group_total, 4 * (uint64_t)shape->multiprocessors), GW_CUDA_SURVEY_SHARED_SIZE, p,
+                   sizeof *p);
+    }
+    add_launch(plan, encode, at_most(p->unit_total, 3 * (uint64_t)shape->multiprocessors), p->shared_size, p, sizeof *p);
+}
+
+void gw_cuda_plan_encode(gw_cuda_plan *plan, gw_gcomp_encode_params *p, uint64_t value_total, const gw_cuda_shape *shape,
+                         void *workspace)
+{
+    carver c = {(uint8_t *)workspace, 0};
+    GW_MEMSET(plan, 0, sizeof *plan);
+    plan->zero_size = carve_encode(p, &c, &p->codec, p->item_count, value_total);
+    add_encode(plan, p, shape);
+}
+
+/* ---- hop ---------------------------------------------------------------------------------------------------------- */
+
+static size_t carve_hop(gw_gcomp_decode_params *in, gw_gcomp_encode_params *out, gw_cuda_result **between, void **sums,
+                        carver *c, const gw_cuda_codec *codec, uint64_t len)
+{
+    /* One range is cleared: all of the encode's and the front of the decode's. */
+    out->items = NULL;
+    carve_encode(out, c, codec, 1, len);
+    const size_t zero_size = carve_decode(in, c, 1, len);
+    *between = (gw_cuda_result *)take(c, sizeof **between);
+    *sums = take(c, len * (codec->dtype == GW_FP32 ? 4u : 2u));
+    return zero_size;
+}
+
+size_t gw_cuda_hop_workspace_size(const gw_cuda_codec *codec, uint64_t len)
+{
+    gw_gcomp_decode_params in;
+    gw_gcomp_encode_params out;
+    gw_cuda_result *between;
+    void *sums;
+    carver c = {NULL, 0};
+    carve_hop(&in, &out, &between, &sums, &c, codec, len);
+    return c.used;
+}
+
+void gw_cuda_plan_hop(gw_cuda_plan *plan, gw_gcomp_decode_params *in, gw_gcomp_encode_params *out,
+                      const gw_cuda_shape *shape, void *workspace)
+{
+    const uint64_t len = out->item.src_size;
+    gw_cuda_result *between;
+    void *sums;
+    carver c = {(uint8_t *)workspace, 0};
+    GW_MEMSET(plan, 0, sizeof *plan);
+    plan->zero_size = carve_hop(in, out, &between, &sums, &c, &out->codec, len);
+    in->mode = GW_CUDA_DECODE_SUM;
+    in->item_count = out->item_count = 1;
+    in->item.dst = sums;
+    in->item.dst_capacity = len;
+    in->item.result = between;
+    in->exact_len = 1;
+    out->item.src = sums;
+    out->item.after = between;
+    add_decode(plan, in, len, shape);
+    add_encode(plan, out, shape);
+}
+
+/* ---- codebooks ---------------------------------------------------------------------------------------------------- */
+
+size_t gw_cuda_histogram_workspace_size(void)
+{
+    return 256;
+}
+
+void gw_cuda_plan_histogram(gw_cuda_plan *plan, gw_gcomp_histogram_params *p, const gw_cuda_shape *shape, void *workspace)
+{
+    const uint32_t kind = 2 * (p->codec.dtype - GW_FP32) + (p->codec.levels == GW_GCOMP_DERIVED);
+    GW_MEMSET(plan, 0, sizeof *plan);
+    plan->zero_size = 256;
+    p->head = (gw_cuda_encode_head *)workspace;
+    p->unit_total = count_of(p->item.src_size, p->codec.chunk_log2);
+    p->unit_total += p->unit_total == 0;
+    add_launch(plan, (gw_cuda_kernel)(GW_CUDA_KERNEL_gw_device_gcomp_histogram_fp32_explicit + kind),
+               at_most(p->unit_total, 4 * (uint64_t)shape->multiprocessors), GW_CUDA_SURVEY_SHARED_SIZE, p, sizeof *p);
+}
+
+void gw_cuda_plan_book_build(gw_cuda_plan *plan, gw_gcomp_book_build_params *p)
+{
+    GW_MEMSET(plan, 0, sizeof *plan);
+    add_launch(plan, GW_CUDA_KERNEL_gw_device_gcomp_book_build, 1, GW_CUDA_SURVEY_SHARED_SIZE, p, sizeof *p);
 }

@@ -33,4 +33,26 @@ size_t gw_cuda_decode_workspace_size(uint32_t item_count, uint64_t value_total);
 void gw_cuda_plan_decode(gw_cuda_plan *plan, gw_gcomp_decode_params *params, uint64_t value_total,
                          const gw_cuda_shape *shape, void *workspace);
 
+/*
+ * Encode. params holds codec, map, key (or key_at), item_count and items (or item); value_total is the sum of the items'
+ * lengths.
+ */
+size_t gw_cuda_encode_workspace_size(const gw_cuda_codec *codec, uint32_t item_count, uint64_t value_total);
+void gw_cuda_plan_encode(gw_cuda_plan *plan, gw_gcomp_encode_params *params, uint64_t value_total, const gw_cuda_shape *shape,
+                         void *workspace);
+
+/*
+ * A hop: decode + add -> workspace -> encode. `in` holds codec, map (of the incoming frames), item_count and items with src,
+ * addend, levels and digest; `out` the same count of items with dst, levels, digest, first_element and result, codec, map and
+ * key. In a call without arrays of items (items NULL in both) the rest is filled in: sums, lengths, results in between.
+ */
+size_t gw_cuda_hop_workspace_size(const gw_cuda_codec *codec, uint64_t len);
+void gw_cuda_plan_hop(gw_cuda_plan *plan, gw_gcomp_decode_params *in, gw_gcomp_encode_params *out,
+                      const gw_cuda_shape *shape, void *workspace);
+
+/* Counting into a histogram, and the codebook of one. The histogram starts as zeros, and it is the caller's. */
+size_t gw_cuda_histogram_workspace_size(void);
+void gw_cuda_plan_histogram(gw_cuda_plan *plan, gw_gcomp_histogram_params *params, const gw_cuda_shape *shape, void *workspace);
+void gw_cuda_plan_book_build(gw_cuda_plan *plan, gw_gcomp_book_build_params *params);
+
 #endif

@@ -49,3 +49,207 @@ gw_cuda_result gcomp_shim_decode(const gw_gcomp *codec, const gcomp_shim_source 
     free(frame);
     return result;
 }
+
+static void fill_encode_item(gw_cuda_gcomp_item *item, const gw_gcomp_source *source, void *dst, size_t capacity,
+                             gw_cuda_result *result)
+{
+    memset(item, 0, sizeof *item);
+    item->src = source->values;
+    item->src_size = source->len;
+    item->dst = dst;
+    item->dst_capacity = capacity;
+    item->first_element = source->first_element;
+    item->result = result;
+    if (source->map != NULL) {
+        item->levels = source->map->levels;
+        item->digest = source->map->digest;
+        item->map_len = source->map->len;
+    }
+}
+
+static gw_cuda_key key_of(const gw_gcomp_source *source)
+{
+    const gw_cuda_key key = {source->seed, source->step_index, source->rank, source->hop};
+    return key;
+}
+
+gw_cuda_result gcomp_shim_encode(const gw_gcomp *codec, const gw_gcomp_source *source, void *dst, size_t capacity)
+{
+    gw_gcomp_encode_params params;
+    gw_cuda_plan plan;
+    gw_cuda_result result;
+    const gw_cuda_shape shape = {2, 227 * 1024};
+    memset(&params, 0, sizeof params);
+    memset(&result, 0x77, sizeof result);
+    gw_cuda_codec_fill(&params.codec, gw_codec_of(codec));
+    gw_cuda_map_fill(&params.map, source->map, NULL);
+    params.key = key_of(source);
+    params.item_count = 1;
+    void *frame = alloc_aligned(capacity);
+    memset(frame, 0x3c, capacity);
+    fill_encode_item(&params.item, source, frame, capacity, &result);
+    const size_t workspace_size = gw_cuda_encode_workspace_size(&params.codec, 1, source->len);
+    void *workspace = alloc_aligned(workspace_size);
+    memset(workspace, 0xa5, workspace_size);
+    gw_cuda_plan_encode(&plan, &params, source->len, &shape, workspace);
+    shim_plan_run(&plan, workspace);
+    memcpy(dst, frame, capacity);
+    free(workspace);
+    free(frame);
+    return result;
+}
+
+gw_cuda_result gcomp_shim_hop(const gw_gcomp *codec, const void *src, size_t src_size, const gw_gcomp_map *src_map,
+                              const gw_gcomp_source *source, void *dst, size_t capacity)
+{
+    gw_gcomp_decode_params in;
+    gw_gcomp_encode_params out;
+    gw_cuda_plan plan;
+    gw_cuda_result result;
+    const gw_cuda_shape shape = {2, 99 * 1024};
+    memset(&in, 0, sizeof in);
+    memset(&out, 0, sizeof out);
+    memset(&result, 0x77, sizeof result);
+    gw_cuda_codec_fill(&in.codec, gw_codec_of(codec));
+    out.codec = in.codec;
+    gw_cuda_map_fill(&in.map, src_map, NULL);
+    gw_cuda_map_fill(&out.map, source->map, NULL);
+    out.key = key_of(source);
+    void *incoming = alloc_aligned(src_size);
+    void *frame = alloc_aligned(capacity);
+    if (src_size != 0) {
+        memcpy(incoming, src, src_size);
+    }
+    memset(frame, 0x3c, capacity);
+    in.item.src = incoming;
+    in.item.src_size = src_size;
+    in.item.addend = source->values;
+    if (src_map != NULL) {
+        in.item.levels = src_map->levels;
+        in.item.digest = src_map->digest;
+        in.item.map_len = src_map->len;
+    }
+    fill_encode_item(&out.item, source, frame, capacity, &result);
+    const size_t workspace_size = gw_cuda_hop_workspace_size(&out.codec, source->len);
+    void *workspace = alloc_aligned(workspace_size);
+    memset(workspace, 0xa5, workspace_size);
+    gw_cuda_plan_hop(&plan, &in, &out, &shape, workspace);
+    shim_plan_run(&plan, workspace);
+    memcpy(dst, frame, capacity);
+    free(workspace);
+    free(incoming);
+    free(frame);
+    return result;
+}
+
+void gcomp_shim_encode_batch(const gw_gcomp *codec, const gw_gcomp_source *sources, uint32_t count, void *const *dst,
+                             const size_t *capacity, gw_cuda_result *results)
+{
+    gw_gcomp_encode_params params;
+    gw_cuda_plan plan;
+    const gw_cuda_shape shape = {2, 227 * 1024};
+    gw_cuda_gcomp_item *items = (gw_cuda_gcomp_item *)alloc_aligned(count * sizeof *items);
+    uint64_t total = 0;
+    memset(&params, 0, sizeof params);
+    gw_cuda_codec_fill(&params.codec, gw_codec_of(codec));
+    gw_cuda_map_fill(&params.map, sources[0].map, NULL);
+    params.key = key_of(&sources[0]);
+    params.item_count = count;
+    params.items = items;
+    for (uint32_t i = 0; i < count; i++) {
+        void *frame = alloc_aligned(capacity[i]);
+        memset(frame, 0x3c, capacity[i]);
+        fill_encode_item(&items[i], &sources[i], frame, capacity[i], &results[i]);
+        total += sources[i].len;
+    }
+    const size_t workspace_size = gw_cuda_encode_workspace_size(&params.codec, count, total);
+    void *workspace = alloc_aligned(workspace_size);
+    memset(workspace, 0xa5, workspace_size);
+    gw_cuda_plan_encode(&plan, &params, total, &shape, workspace);
+    shim_plan_run(&plan, workspace);
+    for (uint32_t i = 0; i < count; i++) {
+        memcpy(dst[i], items[i].dst, capacity[i]);
+        free(items[i].dst);
+    }
+    free(workspace);
+    free(items);
+}
+
+void gcomp_shim_decode_batch(const gw_gcomp *codec, const gcomp_shim_source *sources, uint32_t count, void *const *dst,
+                             const uint64_t *capacity, gw_cuda_result *results)
+{
+    gw_gcomp_decode_params params;
+    gw_cuda_plan plan;
+    const gw_cuda_shape shape = {2, 99 * 1024};
+    gw_cuda_gcomp_item *items = (gw_cuda_gcomp_item *)alloc_aligned(count * sizeof *items);
+    uint8_t **frames = (uint8_t **)alloc_aligned(count * sizeof *frames);
+    uint64_t total = 0;
+    memset(&params, 0, sizeof params);
+    memset(items, 0, count * sizeof *items);
+    gw_cuda_codec_fill(&params.codec, gw_codec_of(codec));
+    gw_cuda_map_fill(&params.map, sources[0].map, NULL);
+    params.mode = GW_CUDA_DECODE_VALUES;
+    params.item_count = count;
+    params.items = items;
+    for (uint32_t i = 0; i < count; i++) {
+        frames[i] = (uint8_t *)alloc_aligned(sources[i].size);
+        if (sources[i].size != 0) {
+            memcpy(frames[i], sources[i].frame, sources[i].size);
+        }
+        items[i].src = frames[i];
+        items[i].src_size = sources[i].size;
+        items[i].dst = dst[i];
+        items[i].dst_capacity = capacity[i];
+        items[i].result = &results[i];
+        if (sources[i].map != NULL) {
+            items[i].levels = sources[i].map->levels;
+            items[i].digest = sources[i].map->digest;
+            items[i].map_len = sources[i].map->len;
+        }
+        total += capacity[i];
+    }
+    const size_t workspace_size = gw_cuda_decode_workspace_size(count, total);
+    void *workspace = alloc_aligned(workspace_size);
+    memset(workspace, 0xa5, workspace_size);
+    gw_cuda_plan_decode(&plan, &params, total, &shape, workspace);
+    shim_plan_run(&plan, workspace);
+    for (uint32_t i = 0; i < count; i++) {
+        free(frames[i]);
+    }
+    free(workspace);
+    free(frames);
+    free(items);
+}
+
+gw_cuda_result gcomp_shim_book(const gw_gcomp *codec, const gw_gcomp_source *sources, uint32_t count, uint8_t *book)
+{
+    gw_cuda_histogram histogram;
+    gw_cuda_plan plan;
+    gw_cuda_result result;
+    const gw_cuda_shape shape = {2, 99 * 1024};
+    memset(&histogram, 0, sizeof histogram);
+    void *workspace = alloc_aligned(gw_cuda_histogram_workspace_size());
+    for (uint32_t i = 0; i < count; i++) {
+        gw_gcomp_histogram_params params;
+        memset(&params, 0, sizeof params);
+        gw_cuda_codec_fill(&params.codec, gw_codec_of(codec));
+        gw_cuda_map_fill(&params.map, sources[i].map, NULL);
+        params.key = key_of(&sources[i]);
+        fill_encode_item(&params.item, &sources[i], NULL, 0, &result);
+        params.histogram = &histogram;
+        memset(workspace, 0xa5, gw_cuda_histogram_workspace_size());
+        gw_cuda_plan_histogram(&plan, &params, &shape, workspace);
+        shim_plan_run(&plan, workspace);
+    }
+    gw_gcomp_book_build_params build;
+    memset(&build, 0, sizeof build);
+    build.dtype = (uint32_t)gw_codec_of(codec)->options.dtype;
+    build.levels = (uint32_t)gw_codec_of(codec)->options.levels;
+    build.histogram = &histogram;
+    build.book = book;
+    build.result = &result;
+    gw_cuda_plan_book_build(&plan, &build);
+    shim_plan_run(&plan, workspace);
+    free(workspace);
+    return result;
+}

@@ -104,9 +104,9 @@ static inline float4 make_float4(float x, float y, float z, float w)
 enum gw_shim_operation { GW_SHIM_SYNC, GW_SHIM_SHUFFLE, GW_SHIM_VOTE, GW_SHIM_REDUCE, GW_SHIM_BLOCK_VOTE };
 const uint64_t *gw_shim_meet_warp(gw_shim_operation operation, uint32_t mask, uint64_t value);
 const uint64_t *gw_shim_meet_block(gw_shim_operation operation, uint64_t value);
-uint32_t gw_shim_lanes(void);   /* of this warp that have not returned, as a mask */
+uint32_t gw_shim_lanes(void);   /* of this warp that took part in its last meeting, as a mask */
 uint32_t gw_shim_threads(void); /* of the block */
-bool gw_shim_is_gone(uint32_t thread);
+bool gw_shim_is_gone(uint32_t thread); /* took no part in the block's last meeting */
 void gw_shim_yield(void);       /* lets others go on, at random */
 unsigned char *gw_shim_shared(void);
 unsigned char *gw_shim_shared_at(uint32_t place, size_t size); /* checked */
@@ -459,6 +459,18 @@ static inline void gw_store_release(uint64_t *p, uint64_t x)
 {
     gw_shim_yield();
     *p = x;
+}
+static inline uint64_t gw_atomic_add64(uint64_t *p, uint64_t x)
+{
+    return atomicAdd(p, x);
+}
+static inline uint64_t gw_atomic_max64(uint64_t *p, uint64_t x)
+{
+    return atomicMax(p, x);
+}
+static inline uint64_t gw_atomic_min64(uint64_t *p, uint64_t x)
+{
+    return atomicMin(p, x);
 }
 static inline void gw_spin(void)
 {

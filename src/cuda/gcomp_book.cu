@@ -1,0 +1,338 @@
+/*
+ * Codebooks of the groups of an encode, counted over a sample (preset fast) or all values (preset small); the first steps of
+ * a batch.
+ *
+ * SPDX-License-Identifier: BSD-2-Clause
+ */
+#include "cuda/gcomp_book.cuh"
+#include "cuda/gcomp_items.cuh"
+#include "cuda/gcomp_round.cuh"
+
+struct alignas(128) gw_survey_state {
+    alignas(128) uint8_t exchange[GW_WARPS * 2048];
+    uint32_t bin[1024];
+    gw_book_state book;
+    uint64_t group;
+    uint32_t item, status;
+};
+
+static_assert(sizeof(gw_survey_state) <= GW_CUDA_SURVEY_SHARED_SIZE, "the host reserves enough");
+
+/*
+ * Adds the bins of values first + i, i < len, i mod period < 64, to s.bin. A thread takes 32 values at a time.
+ */
+template <uint32_t DTYPE, bool DERIVED>
+GW_DEVICE void gw_survey(gw_survey_state &s, const gw_cuda_rounder &r, uint64_t first, uint32_t len, uint32_t period)
+{
+    constexpr uint32_t BATCH = 64 / gw_type<DTYPE>::SIZE;
+    const uint32_t lane = gw_lane(), warp = threadIdx.x >> 5;
+    const uint32_t stage = gw_place_of(s.exchange) + 2048 * warp;
+    GW_NO_UNROLL
+    for (uint32_t half = 32 * warp;; half += GW_THREADS) {
+        /* Half runs: two to a period. */
+        if ((uint64_t)(half >> 1) * period >= len) { /* the lane with the first values of the warp has none */
+            break;
+        }
+        const uint64_t at = (uint64_t)((half + lane) >> 1) * period + 32 * (lane & 1);
+        const uint32_t valid = at < len ? (len - at < 32 ? (uint32_t)(len - at) : 32) : 0;
+        uint32_t k[8];
+        GW_UNROLL
+        for (int j = 0; j < 8; j++) {
+            k[j] = 0;
+        }
+        if (r.levels != nullptr && valid != 0) {
+            gw_load_levels(k, r.levels + first + at, valid);
+        }
+        gw_cuda_random random = gw_random_begin(r, first + at);
+        GW_UNROLL
+        for (uint32_t batch = 0; batch < 32 / BATCH; batch++) {
+            uint32_t v[16];
+            gw_load_batch<DTYPE>(v, stage, r.values, r.len, batch, [=](uint32_t owner) {
+                return first + (uint64_t)((half + owner) >> 1) * period + 32 * (owner & 1);
+            });
+            GW_UNROLL
+            for (uint32_t j = 0; j < BATCH / 4; j++) {
+                const uint32_t quad = batch * (BATCH / 4) + j;
+                uint32_t words[4];
+                gw_random_next(words, r, random);
+                GW_UNROLL
+                for (uint32_t i = 0; i < 4; i++) {
+                    /* Window 0 is as good as any: only the rounded bits and the level are used. */
+                    const gw_rounded x = gw_round_value<DTYPE, DERIVED>(r, gw_batch_value<DTYPE>(v, 4 * j + i),
+                                                                        k[quad] >> 8 * i & 255, words[i], 0);
+                    if (4 * quad + i < valid) {
+                        atomicAdd(&s.bin[gw_bin_of<DTYPE, DERIVED>(x)], 1u);
+                    }
+                }
+            }
+        }
+    }
+}
+
+/* Codebook of one group into p.books. */
+template <uint32_t DTYPE, bool DERIVED> GW_DEVICE void gw_book_group(gw_survey_state &s, const gw_gcomp_encode_params &p)
+{
+    typedef gw_type<DTYPE> type;
+    const uint32_t t = threadIdx.x;
+    const gw_cuda_gcomp_item &item = gw_item_of(p.items, p.item, s.item);
+    if (t == 0) {
+        s.status = gw_encode_status(p, item);
+    }
+    GW_UNROLL
+    for (uint32_t i = 0; i < 4; i++) {
+        s.bin[GW_THREADS * i + t] = 0;
+    }
+    __syncthreads();
+    if (s.status != GW_OK) {
+        return;
+    }
+    const uint32_t group_log2 = gw_group_log2(p.codec);
+    const uint64_t first = (s.group - gw_first_of(p.group_first, s.item)) << group_log2;
+    const uint64_t left = item.src_size - first;
+    const uint32_t len = (uint32_t)(left < (uint64_t)1 << group_log2 ? left : (uint64_t)1 << group_log2);
+    uint32_t blocks = len / 4096;
+    blocks = p.codec.preset != 0 || blocks < 1 ? 1 : blocks > 16 ? 16 : blocks;
+    const gw_cuda_key key = p.key_at != nullptr ? *p.key_at : p.key;
+    const gw_cuda_rounder r = gw_rounder_of(p.codec, p.map, key, item);
+    gw_survey<DTYPE, DERIVED>(s, r, first, len, 64 * blocks);
+    __syncthreads();
+
+    gw_book_state &b = s.book;
+    uint32_t base = 0;
+    if (!DERIVED && !type::IS_FP16) {
+        base = gw_window_of(gw_largest_exponent(b.sums, type::SPECIAL, [&](uint32_t bin) { return s.bin[bin] != 0; }));
+    }
+    b.count[t] = 0;
+    __syncthreads();
+    GW_UNROLL
+    for (uint32_t i = 0; i < 4; i++) {
+        const uint32_t count = s.bin[4 * t + i];
+        if (count != 0) {
+            atomicAdd(&b.count[gw_cuda_label_of_bin(4 * t + i, DTYPE, DERIVED, base)], count);
+        }
+    }
+    __syncthreads();
+    if (t == 0) {
+        b.base = base;
+    }
+    if (t < 2 && blocks > 1 && b.count[t] == 0) {
+        b.count[t] = 1; /* a sample: what it did not see may still come */
+    }
+    gw_cuda_book_lengths(b);
+    gw_cuda_book_write(b);
+    const uint32_t crc = gw_cuda_crc32c(0, b.size >> 2, b.sums, [&](uint64_t i) { return gw_read32(b.bytes + 4 * i); });
+    gw_cuda_group_book &out = p.books[s.group];
+    out.length[t] = b.length[t];
+    if (t < GW_CUDA_BOOK_SIZE_MAX) {
+        out.bytes[t] = b.bytes[t];
+    }
+    if (t == 0) {
+        out.base = base;
+        out.size = b.size;
+        out.crc = crc;
+    }
+}
+
+template <uint32_t DTYPE, bool DERIVED> GW_DEVICE void gw_book_all(const gw_gcomp_encode_params &p)
+{
+    gw_survey_state &s = GW_SHARED(gw_survey_state);
+    const uint64_t groups = p.items == nullptr ? p.group_total : p.group_first[p.item_count];
+    GW_NO_UNROLL
+    for (;;) {
+        __syncthreads();
+        if (threadIdx.x == 0) {
+            s.group = gw_atomic_add64(&p.head->group_ticket, 1);
+            s.item = p.items != nullptr && s.group < groups ? gw_item_find(p.group_first, p.item_count, s.group) : 0;
+        }
+        __syncthreads();
+        if (s.group >= groups) {
+            break;
+        }
+        gw_book_group<DTYPE, DERIVED>(s, p);
+    }
+}
+
+/* First units and groups of all items of a batch. One block. */
+GW_KERNEL(gw_device_gcomp_count, gw_gcomp_encode_params, 256, 1)
+{
+    uint32_t *sums = &GW_SHARED(uint32_t);
+    const uint32_t group_log2 = gw_group_log2(p.codec), chunk_log2 = p.codec.chunk_log2;
+    uint64_t units = 0, groups = 0;
+    GW_NO_UNROLL
+    for (uint32_t at = 0; at < p.item_count; at += GW_THREADS) {
+        const uint32_t i = at + threadIdx.x;
+        uint64_t unit_count = 0, group_count = 0;
+        if (i < p.item_count) {
+            const gw_cuda_gcomp_item &item = p.items[i];
+            const uint64_t len = gw_encode_status(p, item) == GW_OK ? item.src_size : 0;
+            unit_count = len == 0 ? 1 : (len >> chunk_log2) + ((len & (((uint64_t)1 << chunk_log2) - 1)) != 0);
+            group_count = (len >> group_log2) + ((len & (((uint64_t)1 << group_log2) - 1)) != 0);
+        }
+        uint32_t total[4];
+        const uint64_t units_low = gw_block_scan((uint32_t)(unit_count & 0xffff), sums, &total[0]);
+        const uint64_t units_high = gw_block_scan((uint32_t)(unit_count >> 16), sums, &total[1]);
+        const uint64_t groups_low = gw_block_scan((uint32_t)(group_count & 0xffff), sums, &total[2]);
+        const uint64_t groups_high = gw_block_scan((uint32_t)(group_count >> 16), sums, &total[3]);
+        if (i < p.item_count) {
+            p.unit_first[i] = units + units_low + (units_high << 16);
+            p.group_first[i] = groups + groups_low + (groups_high << 16);
+        }
+        units += total[0] + ((uint64_t)total[1] << 16);
+        groups += total[2] + ((uint64_t)total[3] << 16);
+    }
+    if (threadIdx.x == 0) {
+        p.unit_first[p.item_count] = units;
+        p.group_first[p.item_count] = groups;
+    }
+}
+
+#define GW_BOOK_KERNEL(name, dtype, derived)                                                                           \
+    GW_KERNEL(name, gw_gcomp_encode_params, 256, 2)                                                                    \
+    {                                                                                                                  \
+        gw_book_all<dtype, derived>(p);                                                                                \
+    }
+
+GW_BOOK_KERNEL(gw_device_gcomp_book_fp32_explicit, GW_FP32, false)
+GW_BOOK_KERNEL(gw_device_gcomp_book_fp32_derived, GW_FP32, true)
+GW_BOOK_KERNEL(gw_device_gcomp_book_bf16_explicit, GW_BF16, false)
+GW_BOOK_KERNEL(gw_device_gcomp_book_bf16_derived, GW_BF16, true)
+GW_BOOK_KERNEL(gw_device_gcomp_book_fp16_explicit, GW_FP16, false)
+GW_BOOK_KERNEL(gw_device_gcomp_book_fp16_derived, GW_FP16, true)
+
+/* ---- histograms -------------------------------------------------------------------------------------------------------- */
+
+/* Adds a chunk at a time to the counts on the device, and notes the first chunk that has an ordinary exponent. */
+template <uint32_t DTYPE, bool DERIVED> GW_DEVICE void gw_histogram_all(const gw_gcomp_histogram_params &p)
+{
+    gw_survey_state &s = GW_SHARED(gw_survey_state);
+    const uint32_t t = threadIdx.x, log2 = p.codec.chunk_log2;
+    const bool is_valid =
+        (p.item.after == nullptr || p.item.after->status == GW_OK) &&
+        (!p.map.is_present || (gw_map_base(p.map) >= 1 && gw_map_base(p.map) <= 1023));
+    const uint64_t units = is_valid && p.item.src_size != 0 ? p.unit_total : 0;
+    const uint64_t chunks_before = *(const volatile uint64_t *)&p.histogram->chunk_count; /* changed when all are done */
+    const gw_cuda_key key = p.key_at != nullptr ? *p.key_at : p.key;
+    const gw_cuda_rounder r = gw_rounder_of(p.codec, p.map, key, p.item);
+    GW_NO_UNROLL
+    for (;;) {
+        __syncthreads();
+        if (t == 0) {
+            s.group = gw_atomic_add64(&p.head->ticket, 1);
+        }
+        GW_UNROLL
+        for (uint32_t i = 0; i < 4; i++) {
+            s.bin[GW_THREADS * i + t] = 0;
+        }
+        __syncthreads();
+        if (s.group >= units) {
+            break;
+        }
+        const uint64_t first = s.group << log2, left = p.item.src_size - first;
+        const uint32_t len = (uint32_t)(left < (uint64_t)1 << log2 ? left : (uint64_t)1 << log2);
+        gw_survey<DTYPE, DERIVED>(s, r, first, len, 64);
+        __syncthreads();
+        const uint32_t largest = gw_largest_exponent(s.book.sums, gw_type<DTYPE>::SPECIAL, [&](uint32_t bin) { return s.bin[bin] != 0; });
+        if (t == 0 && largest != 0) {
+            gw_atomic_max64(&p.histogram->first_chunk, ~((chunks_before + s.group) << 9 | largest));
+        }
+        GW_UNROLL
+        for (uint32_t i = 0; i < 4; i++) {
+            if (s.bin[4 * t + i] != 0) {
+                gw_atomic_add64(&p.histogram->bin[4 * t + i], s.bin[4 * t + i]);
+            }
+        }
+    }
+    if (t == 0) {
+        __threadfence();
+        if (gw_atomic_add64(&p.head->group_ticket, 1) == gridDim.x - 1) {
+            p.histogram->chunk_count = chunks_before + units;
+            if (p.item.result != nullptr) {
+                gw_cuda_result result = {GW_OK, 0, 0, p.item.src_size, ~(uint64_t)0, 0};
+                if (!is_valid) {
+                    result.status = p.item.after != nullptr && p.item.after->status != GW_OK ? p.item.after->status : (uint32_t)GW_ERR_ARG;
+                    result.len = 0;
+                }
+                *p.item.result = result;
+            }
+        }
+    }
+}
+
+#define GW_HISTOGRAM_KERNEL(name, dtype, derived)                                                                      \
+    GW_KERNEL(name, gw_gcomp_histogram_params, 256, 2)                                                                 \
+    {                                                                                                                  \
+        gw_histogram_all<dtype, derived>(p);                                                                           \
+    }
+
+GW_HISTOGRAM_KERNEL(gw_device_gcomp_histogram_fp32_explicit, GW_FP32, false)
+GW_HISTOGRAM_KERNEL(gw_device_gcomp_histogram_fp32_derived, GW_FP32, true)
+GW_HISTOGRAM_KERNEL(gw_device_gcomp_histogram_bf16_explicit, GW_BF16, false)
+GW_HISTOGRAM_KERNEL(gw_device_gcomp_histogram_bf16_derived, GW_BF16, true)
+GW_HISTOGRAM_KERNEL(gw_device_gcomp_histogram_fp16_explicit, GW_FP16, false)
+GW_HISTOGRAM_KERNEL(gw_device_gcomp_histogram_fp16_derived, GW_FP16, true)
+
+/* The codebook of a histogram, as gw_gcomp_book_build(). One block. */
+GW_KERNEL(gw_device_gcomp_book_build, gw_gcomp_book_build_params, 256, 1)
+{
+    gw_survey_state &s = GW_SHARED(gw_survey_state);
+    gw_book_state &b = s.book;
+    const uint32_t t = threadIdx.x;
+    const gw_cuda_histogram &h = *p.histogram;
+    uint64_t *const count = (uint64_t *)(void *)s.exchange; /* by label */
+    uint32_t base = 0;
+    if (!p.levels && p.dtype != GW_FP16 && h.first_chunk != 0) {
+        base = gw_window_of((uint32_t)~h.first_chunk & 511);
+    }
+    count[t] = 0;
+    __syncthreads();
+    GW_UNROLL
+    for (uint32_t i = 0; i < 4; i++) {
+        const uint64_t n = h.bin[4 * t + i];
+        if (n != 0) {
+            gw_atomic_add64(&count[gw_cuda_label_of_bin(4 * t + i, p.dtype, p.levels, base)], n);
+        }
+    }
+    __syncthreads();
+    /* Weights: counts shifted right until their sum is below 2^28, a label that was seen keeping at least 1. */
+    uint64_t sum = 0;
+    for (uint32_t label = 0; label < 256; label++) {
+        sum = sum + count[label] < sum ? ~(uint64_t)0 : sum + count[label];
+    }
+    uint32_t shift = 0;
+    while (sum >> shift >= (uint64_t)1 << 28) {
+        shift++;
+    }
+    const uint32_t scaled = (uint32_t)(count[t] >> shift);
+    const uint32_t weight = scaled + (scaled == 0 && count[t] != 0);
+    b.count[t] = weight + (t < 2 && weight == 0);
+    if (t == 0) {
+        b.base = base;
+    }
+    gw_cuda_book_lengths(b);
+    gw_cuda_book_write(b);
+    if (t < b.size) {
+        p.book[t] = b.bytes[t];
+    }
+    if (t == 0) {
+        if (p.book_size != nullptr) {
+            *p.book_size = b.size;
+        }
+        const gw_cuda_result result = {GW_OK, 0, b.size, 0, ~(uint64_t)0, 0};
+        *p.result = result;
+    }
+}
+
+GW_KERNEL_TABLE(gcomp_book, GW_KERNEL_ENTRY(gw_device_gcomp_count, gw_gcomp_encode_params),
+                GW_KERNEL_ENTRY(gw_device_gcomp_book_fp32_explicit, gw_gcomp_encode_params),
+                GW_KERNEL_ENTRY(gw_device_gcomp_book_fp32_derived, gw_gcomp_encode_params),
+                GW_KERNEL_ENTRY(gw_device_gcomp_book_bf16_explicit, gw_gcomp_encode_params),
+                GW_KERNEL_ENTRY(gw_device_gcomp_book_bf16_derived, gw_gcomp_encode_params),
+                GW_KERNEL_ENTRY(gw_device_gcomp_book_fp16_explicit, gw_gcomp_encode_params),
+                GW_KERNEL_ENTRY(gw_device_gcomp_book_fp16_derived, gw_gcomp_encode_params),
+                GW_KERNEL_ENTRY(gw_device_gcomp_histogram_fp32_explicit, gw_gcomp_histogram_params),
+                GW_KERNEL_ENTRY(gw_device_gcomp_histogram_fp32_derived, gw_gcomp_histogram_params),
+                GW_KERNEL_ENTRY(gw_device_gcomp_histogram_bf16_explicit, gw_gcomp_histogram_params),
+                GW_KERNEL_ENTRY(gw_device_gcomp_histogram_bf16_derived, gw_gcomp_histogram_params),
+                GW_KERNEL_ENTRY(gw_device_gcomp_histogram_fp16_explicit, gw_gcomp_histogram_params),
+                GW_KERNEL_ENTRY(gw_device_gcomp_histogram_fp16_derived, gw_gcomp_histogram_params),
+                GW_KERNEL_ENTRY(gw_device_gcomp_book_build, gw_gcomp_book_build_params));

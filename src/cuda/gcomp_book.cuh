@@ -1,0 +1,219 @@
+/*
+ * From counts to code lengths and a serialised codebook, by a block of 256 threads (docs/format.md sections 5.1 and 6).
+ *
+ * Package-merge (Larmore and Hirschberg 1990) in rows: a row merges the sorted leaves with the packages of the row below,
+ * which are sorted, too, so the place of an item is its index in its own list plus the number of items of the other list that
+ * come before it, a binary search. A leaf comes before a package of equal weight.
+ *
+ * SPDX-License-Identifier: BSD-2-Clause
+ */
+#ifndef GW_CUDA_GCOMP_BOOK_CUH
+#define GW_CUDA_GCOMP_BOOK_CUH
+
+#include "cuda/gcomp_frame.cuh"
+
+struct gw_book_state {
+    uint32_t count[256];   /* by label */
+    uint32_t weight[256];  /* of the labels that occur, in their order */
+    uint32_t leaf[256];    /* sorted */
+    uint32_t package[256];
+    uint32_t row[2][512];
+    uint32_t is_package[GW_TREE_CODE_LEN][16];
+    uint32_t taken_leaves[GW_TREE_CODE_LEN];
+    uint32_t sums[GW_WARPS];
+    uint8_t label[256], leaf_label[256];
+    uint8_t length[256];   /* result, by label */
+    alignas(4) uint8_t bytes[GW_CUDA_BOOK_SIZE_MAX + 4];
+    uint32_t size, base;
+};
+
+/* Items of a sorted list that are below x, or (or_equal) not above it. */
+GW_DEVICE uint32_t gw_count_below(const uint32_t *list, uint32_t count, uint32_t x, bool or_equal)
+{
+    uint32_t low = 0, high = count;
+    GW_NO_UNROLL
+    while (low < high) {
+        const uint32_t at = (low + high) >> 1;
+        if (list[at] < x || (or_equal && list[at] == x)) {
+            low = at + 1;
+        } else {
+            high = at;
+        }
+    }
+    return low;
+}
+
+/* s.length from s.count, whose sum is below 2^32 / 11. Begins and ends with a barrier. */
+GW_DEVICE void gw_cuda_book_lengths(gw_book_state &s)
+{
+    const uint32_t t = threadIdx.x, lane = gw_lane();
+    __syncthreads();
+    const uint32_t count = s.count[t];
+    uint32_t n;
+    const uint32_t before = gw_block_scan(count != 0, s.sums, &n);
+    if (count != 0) {
+        s.weight[before] = count;
+        s.label[before] = (uint8_t)t;
+    }
+    s.length[t] = 0;
+    __syncthreads();
+    if (n <= 1) {
+        if (t == 0 && n == 1) {
+            s.length[s.label[0]] = 1;
+        }
+        __syncthreads();
+        return;
+    }
+    if (t < n) {
+        const uint32_t weight = s.weight[t];
+        uint32_t place = 0;
+        GW_NO_UNROLL
+        for (uint32_t j = 0; j < n; j++) {
+            place += s.weight[j] < weight || (s.weight[j] == weight && j < t);
+        }
+        s.leaf[place] = weight;
+        s.leaf_label[place] = s.label[t];
+        s.row[0][place] = weight;
+    }
+    uint32_t below_len = n;
+    uint32_t from = 0;
+    GW_NO_UNROLL
+    for (uint32_t level = GW_TREE_CODE_LEN - 1; level > 0; level--) {
+        const uint32_t packages = below_len / 2;
+        if (t < 16) {
+            s.is_package[level - 1][t] = 0;
+        }
+        if (level == GW_TREE_CODE_LEN - 1 && t >= 16 && t < 32) {
+            s.is_package[GW_TREE_CODE_LEN - 1][t - 16] = 0; /* the deepest row holds leaves only */
+        }
+        __syncthreads();
+        if (t < packages) {
+            s.package[t] = s.row[from][2 * t] + s.row[from][2 * t + 1];
+        }
+        __syncthreads();
+        if (t < n) {
+            const uint32_t weight = s.leaf[t];
+            s.row[from ^ 1][t + gw_count_below(s.package, packages, weight, false)] = weight;
+        }
+        if (t < packages) {
+            const uint32_t weight = s.package[t];
+            const uint32_t place = t + gw_count_below(s.leaf, n, weight, true);
+            s.row[from ^ 1][place] = weight;
+            atomicOr(&s.is_package[level - 1][place >> 5], 1u << (place & 31));
+        }
+        from ^= 1;
+        below_len = n + packages;
+        __syncthreads();
+    }
+    /* The first 2n - 2 items of the top row are taken: a taken leaf adds one to its length; taken packages are the first pairs
+     * of the row below. Leaves are taken in order, so a row has only a number of them. */
+    if (t < 32) {
+        uint32_t taken = 2 * n - 2;
+        GW_NO_UNROLL
+        for (uint32_t level = 0; level < GW_TREE_CODE_LEN; level++) {
+            const uint32_t left = taken > 32 * lane ? taken - 32 * lane : 0;
+            const uint32_t mask = left >= 32 ? ~0u : (1u << left) - 1;
+            const uint32_t packages = __reduce_add_sync(GW_FULL_MASK, lane < 16 ? __popc(s.is_package[level][lane] & mask) : 0);
+            if (lane == 0) {
+                s.taken_leaves[level] = taken - packages;
+            }
+            taken = 2 * packages;
+        }
+    }
+    __syncthreads();
+    if (t < n) {
+        uint32_t length = 0;
+        GW_UNROLL
+        for (uint32_t level = 0; level < GW_TREE_CODE_LEN; level++) {
+            length += t < s.taken_leaves[level] ? 1 : 0;
+        }
+        s.length[s.leaf_label[t]] = (uint8_t)length;
+    }
+    __syncthreads();
+}
+
+/* s.bytes and s.size from s.length and s.base. Ends with a barrier. */
+GW_DEVICE void gw_cuda_book_write(gw_book_state &s)
+{
+    const uint32_t t = threadIdx.x;
+    const uint32_t coded = __ballot_sync(GW_FULL_MASK, t > 1 && s.length[t] != 0);
+    __syncthreads();
+    if (gw_lane() == 0) {
+        s.sums[t >> 5] = coded;
+    }
+    __syncthreads();
+    uint32_t first = 0, last = 0;
+    GW_UNROLL
+    for (uint32_t w = 0; w < GW_WARPS; w++) {
+        const uint32_t labels = s.sums[w];
+        if (labels != 0) {
+            first = first == 0 ? 32 * w + __ffs(labels) - 1 : first;
+            last = 32 * w + 31 - __clz(labels);
+        }
+    }
+    const uint32_t size = first == 0 ? 4 : 4 + (((last - first + 2) / 2 + 3) & ~3u);
+    if (t < GW_CUDA_BOOK_SIZE_MAX) {
+        uint32_t byte = 0;
+        if (t < 4) {
+            byte = t == 0   ? s.base
+                   : t == 1 ? first
+                   : t == 2 ? last
+                            : s.length[0] | (uint32_t)s.length[1] << 4;
+        } else if (first != 0) {
+            const uint32_t label = first + 2 * (t - 4);
+            byte = (label <= last ? s.length[label & 255] : 0) | (label + 1 <= last ? (uint32_t)s.length[(label + 1) & 255] << 4 : 0);
+        }
+        s.bytes[t] = (uint8_t)byte;
+    }
+    if (t == 0) {
+        s.size = size;
+    }
+    __syncthreads();
+}
+
+/* Window for the largest ordinary exponent field (docs/format.md section 6). */
+GW_DEVICE uint32_t gw_window_of(uint32_t largest)
+{
+    const uint32_t base = largest + 4 > 63 ? largest + 4 - 63 : 0;
+    return base < 191 ? base : 191;
+}
+
+/* Label of a bin, 4 * exponent field + level; 1 where there is none. gw_label_of_bin() of core. */
+GW_DEVICE uint32_t gw_cuda_label_of_bin(uint32_t bin, uint32_t dtype, uint32_t derived, uint32_t base)
+{
+    const uint32_t e = bin >> 2;
+    if (dtype == GW_FP16) {
+        return bin == 1023 ? 0 : e >= 31 ? 1 : derived ? e + 2 : 4 * (e + 1) + (bin & 3);
+    }
+    if (e == 0) {
+        return bin == 0 ? 0 : 1;
+    }
+    if (e >= 255) {
+        return 1;
+    }
+    if (derived) {
+        return e + 1;
+    }
+    return e > base && e - base <= 63 ? 4 * (e - base) + (bin & 3) : 1;
+}
+
+/* Largest ordinary exponent field among the bins, 0 if there is none, to all threads; has(bin) says if a bin has values. */
+template <typename HAS> GW_DEVICE uint32_t gw_largest_exponent(uint32_t *sums, uint32_t special, HAS has)
+{
+    const uint32_t t = threadIdx.x; /* exponent field t */
+    const bool occurs = t >= 1 && t < special && (has(4 * t) || has(4 * t + 1) || has(4 * t + 2) || has(4 * t + 3));
+    const uint32_t largest = __reduce_max_sync(GW_FULL_MASK, occurs ? t : 0);
+    __syncthreads();
+    if (gw_lane() == 0) {
+        sums[t >> 5] = largest;
+    }
+    __syncthreads();
+    uint32_t all = 0;
+    GW_UNROLL
+    for (uint32_t w = 0; w < GW_WARPS; w++) {
+        all = sums[w] > all ? sums[w] : all;
+    }
+    return all;
+}
+
+#endif

@@ -1,0 +1,323 @@
+/*
+ * Encode in one pass over the chunks of all items. Blocks take chunks in order (a ticket), so every chunk that a block waits
+ * for is with a block that runs. A chunk waits twice: for which earlier chunk of its group stores the codebook, and, when its
+ * own size is known, for the place where it begins: the sizes, or already the end, of the chunks before it ("decoupled
+ * look-back", Merrill and Garland 2016).
+ *
+ * SPDX-License-Identifier: BSD-2-Clause
+ */
+#include "cuda/gcomp_items.cuh"
+
+#include "cuda/gcomp_encode.cuh"
+
+enum { GW_WORD_SIZE = 1, GW_WORD_END = 2 };
+#define GW_WORD_VALUE (((uint64_t)1 << 62) - 1)
+
+/* The chunks of a group before `unit`, of which the first that would be CODED with its codebook owns it. By one warp; returns
+ * its unit, or ~0. */
+GW_DEVICE uint64_t gw_find_owner(const gw_cuda_chunk_word *words, uint64_t unit, uint32_t before)
+{
+    const uint32_t lane = gw_lane();
+    uint64_t word = 1;
+    if (lane < before) { /* a group has at most 32 chunks */
+        while ((word = gw_load_acquire(&words[unit - before + lane].owner)) == 0) {
+            gw_spin();
+        }
+    }
+    const uint32_t coded = __ballot_sync(GW_FULL_MASK, lane < before && word == 3);
+    return coded == 0 ? ~(uint64_t)0 : unit - before + __ffs(coded) - 1;
+}
+
+/* Where the chunk `unit` begins, in 16 bytes, given its own size; the first chunk of an item begins at `start`. By one warp. */
+GW_DEVICE uint64_t gw_find_place(gw_cuda_chunk_word *words, uint64_t unit, uint64_t item_first, uint64_t start, uint64_t size)
+{
+    const uint32_t lane = gw_lane();
+    if (unit == item_first) {
+        if (lane == 0) {
+            gw_store_release(&words[unit].size, (uint64_t)GW_WORD_END << 62 | (start + size));
+        }
+        return start;
+    }
+    if (lane == 0) {
+        gw_store_release(&words[unit].size, (uint64_t)GW_WORD_SIZE << 62 | size);
+    }
+    uint64_t place = 0;
+    uint64_t nearest = unit; /* everything from here on is in place */
+    GW_NO_UNROLL
+    for (;;) {
+        const bool exists = nearest - item_first > lane;
+        uint64_t word = (uint64_t)GW_WORD_END << 62; /* what is not there adds nothing, and is not looked at either */
+        if (exists) {
+            word = gw_load_acquire(&words[nearest - 1 - lane].size);
+        }
+        const uint32_t ends = __ballot_sync(GW_FULL_MASK, word >> 62 == GW_WORD_END);
+        const uint32_t missing = __ballot_sync(GW_FULL_MASK, word == 0);
+        const uint32_t wanted = ends == 0 ? GW_FULL_MASK : (ends & (0u - ends)) * 2 - 1; /* up to the nearest end */
+        if ((missing & wanted) != 0) {
+            gw_spin();
+            continue;
+        }
+        const uint64_t mine = (wanted >> lane & 1) != 0 ? word & GW_WORD_VALUE : 0;
+        /* Sizes are below 2^14 of 16 bytes, a place is below 2^50: the parts are summed apart. */
+        const uint32_t low = __reduce_add_sync(GW_FULL_MASK, (uint32_t)mine & 0xffffff);
+        const uint32_t middle = __reduce_add_sync(GW_FULL_MASK, (uint32_t)(mine >> 24) & 0xffffff);
+        const uint32_t high = __reduce_add_sync(GW_FULL_MASK, (uint32_t)(mine >> 48));
+        place += low + ((uint64_t)middle << 24) + ((uint64_t)high << 48);
+        if (ends != 0) {
+            break;
+        }
+        nearest -= 32;
+    }
+    if (lane == 0) {
+        gw_store_release(&words[unit].size, (uint64_t)GW_WORD_END << 62 | (place + size));
+    }
+    return place;
+}
+
+/* Header, extension, padding and their checksum of an item whose chunks are all written; the result. */
+GW_DEVICE void gw_encode_finish(gw_encode_state &s, const gw_gcomp_encode_params &p, const gw_cuda_gcomp_item &item,
+                                const gw_frame_front &front, uint64_t frame_size)
+{
+    const gw_cuda_codec &codec = p.codec;
+    uint8_t *dst = (uint8_t *)item.dst;
+    const bool has_map = gw_front_has_map(front);
+    uint32_t map_hash = 0;
+    if (has_map) {
+        map_hash = gw_front_map_hash(item.digest, front.chunk_count, front.drop_base, front.step, front.cap, front.dtype,
+                                     p.map.wire_scale, s.sums);
+    }
+    __syncthreads();
+    if (threadIdx.x == 0) {
+        uint32_t *h = (uint32_t *)(void *)dst;
+        h[0] = 0x1a665767u;
+        h[1] = 1u << 8 | front.dtype << 16 | front.chunk_log2 << 24;
+        h[2] = front.flags;
+        h[3] = front.step | front.cap << 8 | (uint32_t)front.drop_base << 16;
+        h[4] = (uint32_t)front.len;
+        h[5] = (uint32_t)(front.len >> 32);
+        h[6] = (uint32_t)frame_size;
+        h[7] = (uint32_t)(frame_size >> 32);
+        uint32_t at = 8;
+        if ((front.flags & GW_FLAG_INSTALLED) != 0) {
+            h[at++] = codec.book[codec.encode_with].id;
+            h[at++] = codec.book[codec.encode_with].generation;
+        }
+        if (has_map) {
+            h[at++] = map_hash;
+            h[at++] = p.map.wire_scale;
+        }
+        if ((front.flags & GW_FLAG_CHECKSUM) != 0) {
+            h[at++] = 0;
+            h[at++] = 0;
+        }
+        for (uint64_t i = (front.directory_offset + 16 * front.chunk_count) >> 2; i < front.payload_offset >> 2; i++) {
+            h[i] = 0;
+        }
+    }
+    __syncthreads();
+    if ((front.flags & GW_FLAG_CHECKSUM) != 0) {
+        const uint32_t crc = gw_front_crc(dst, front.directory_offset, front.payload_offset, s.sums);
+        if (threadIdx.x == 0) {
+            ((uint32_t *)(void *)dst)[(front.directory_offset - 8) >> 2] = crc;
+        }
+    }
+    if (threadIdx.x == 0) {
+        const gw_cuda_result result = {GW_OK, 0, frame_size, front.len, ~(uint64_t)0, 0};
+        *item.result = result;
+    }
+}
+
+/* Lengths and base of the group's codebook, or of the installed one, into s.tree; s.book. */
+template <uint32_t DTYPE, bool DERIVED>
+GW_DEVICE bool gw_encode_fetch_book(gw_encode_state &s, const gw_gcomp_encode_params &p, uint64_t group)
+{
+    const uint32_t t = threadIdx.x;
+    __syncthreads();
+    if (p.codec.encode_with >= 0) {
+        if (s.owner == 0) { /* the block has it already */
+            return true;
+        }
+        const gw_cuda_book &book = p.codec.book[p.codec.encode_with];
+        const uint32_t size = book.size_at != nullptr ? *book.size_at : book.size;
+        if (t < GW_CUDA_BOOK_SIZE_MAX && t < size) {
+            s.book[t] = (book.bytes != nullptr ? book.bytes : book.inline_bytes)[t];
+        }
+        /* Labels 0 and 1 must have codes. */
+        const uint32_t used = gw_cuda_book_read(s.tree, s.book, size, gw_type<DTYPE>::IS_FP16, DERIVED, s.sums);
+        if (used == 0 || used != size || s.tree.length[0] == 0 || s.tree.length[1] == 0) {
+            return false;
+        }
+        __syncthreads();
+        if (t == 0) {
+            s.owner = 0;
+            s.book_size = 0;
+            s.book_crc = 0;
+        }
+    } else {
+        const gw_cuda_group_book &book = p.books[group];
+        s.tree.length[t] = book.length[t];
+        if (t < GW_CUDA_BOOK_SIZE_MAX) {
+            s.book[t] = book.bytes[t];
+        }
+        if (t == 0) {
+            s.tree.base = book.base;
+            s.book_size = book.size;
+            s.book_crc = book.crc;
+        }
+    }
+    gw_encode_tables<DTYPE, DERIVED>(s);
+    return true;
+}
+
+template <uint32_t DTYPE, bool DERIVED> GW_DEVICE void gw_encode_unit(gw_encode_state &s, const gw_gcomp_encode_params &p)
+{
+    constexpr uint32_t SIZE = gw_type<DTYPE>::SIZE;
+    const uint32_t t = threadIdx.x;
+    const gw_cuda_gcomp_item &item = gw_item_of(p.items, p.item, s.item);
+    const uint64_t unit = s.unit, item_first = gw_first_of(p.unit_first, s.item);
+    const uint64_t index = unit - item_first;
+    const uint32_t log2 = p.codec.chunk_log2, group_log2 = gw_group_log2(p.codec) - log2;
+    const bool installed = p.codec.encode_with >= 0;
+    if (t == 0) {
+        s.status = gw_encode_status(p, item);
+    }
+    __syncthreads();
+    uint32_t status = s.status;
+    if (status == GW_OK && item.src_size != 0 &&
+        !gw_encode_fetch_book<DTYPE, DERIVED>(s, p, gw_first_of(p.group_first, s.item) + (index >> group_log2))) {
+        status = GW_ERR_TABLE;
+    }
+    if (status != GW_OK) {
+        if (t == 0 && index == 0) {
+            gw_hand_on(item, status);
+        }
+        return;
+    }
+    const gw_cuda_key key = p.key_at != nullptr ? *p.key_at : p.key;
+    const gw_cuda_rounder r = gw_rounder_of(p.codec, p.map, key, item);
+    const gw_frame_front front = gw_encode_front(p, item);
+    const uint64_t first = index << log2;
+    uint8_t *dst = (uint8_t *)item.dst;
+
+    if (front.chunk_count != 0) {
+        const uint32_t chunk_len = (uint32_t)(front.len - first < (uint64_t)1 << log2 ? front.len - first : (uint64_t)1 << log2);
+        const uint32_t raw_size = (chunk_len * SIZE + 15) & ~15u;
+        gw_cuda_measure_chunk<DTYPE, DERIVED>(s, r, log2, first, chunk_len);
+        const bool is_zero = s.any == 0;
+        const uint32_t with_book = (s.book_size + s.size + 15) & ~15u, without_book = (s.size + 15) & ~15u;
+        if (t < 32) {
+            bool is_owner = false;
+            uint64_t owner = unit;
+            if (!installed) {
+                const bool would_own = !is_zero && with_book < raw_size;
+                if (t == 0) {
+                    gw_store_release(&p.words[unit].owner, would_own ? 3 : 1);
+                }
+                owner = gw_find_owner(p.words, unit, (uint32_t)index & ((1u << group_log2) - 1));
+                is_owner = owner == ~(uint64_t)0;
+                owner = is_owner ? unit : owner;
+            }
+            const uint32_t region = is_owner ? with_book : without_book;
+            const uint32_t kind = is_zero ? GW_CHUNK_ZERO : region < raw_size ? GW_CHUNK_CODED : GW_CHUNK_RAW;
+            const uint32_t size = is_zero ? 0 : region < raw_size ? region : raw_size;
+            const uint64_t place = gw_find_place(p.words, unit, item_first, front.payload_offset >> 4, size >> 4);
+            if (t == 0) {
+                s.offset = place << 4;
+                s.is_owner = is_owner && kind == GW_CHUNK_CODED;
+                s.status = kind;
+                uint32_t *entry = (uint32_t *)(void *)(dst + front.directory_offset + 16 * index);
+                const uint64_t where = s.offset | kind;
+                entry[0] = (uint32_t)where;
+                entry[1] = (uint32_t)(where >> 32);
+                entry[2] = kind == GW_CHUNK_CODED && !installed ? (uint32_t)(owner - item_first) : 0;
+                entry[3] = 0;
+            }
+        }
+        __syncthreads();
+        const uint32_t kind = s.status;
+        uint8_t *to = dst + s.offset;
+        const uint32_t skip = s.is_owner ? s.book_size : 0;
+        uint32_t size = kind == GW_CHUNK_RAW ? raw_size : 0;
+        if (kind == GW_CHUNK_RAW) {
+            gw_write_raw<DTYPE, DERIVED>(s, r, first, chunk_len, to);
+        } else if (kind == GW_CHUNK_CODED) {
+            size = (skip + s.size + 15) & ~15u;
+            if (4 * t < skip) {
+                *(uint32_t *)(void *)(to + 4 * t) = *(const uint32_t *)(const void *)(s.book + 4 * t);
+            }
+            if (4 * t < size - skip - s.size) {
+                *(uint32_t *)(void *)(to + skip + s.size + 4 * t) = 0;
+            }
+            gw_cuda_write_coded<DTYPE, DERIVED>(s, r, log2, first, chunk_len, (uint32_t *)(void *)(to + skip));
+        }
+        if (p.codec.checksum && kind != GW_CHUNK_ZERO) {
+            /* The codebook's checksum comes first: for its owner that is its own region from the start. */
+            const uint32_t before = kind == GW_CHUNK_CODED ? s.book_crc : 0;
+            const uint8_t *from = to + skip;
+            const uint32_t crc =
+                gw_cuda_crc32c(before, (size - skip) >> 2, s.sums, [=](uint64_t i) { return gw_read32(from + 4 * i); });
+            if (t == 0) {
+                *(uint32_t *)(void *)(dst + front.directory_offset + 16 * index + 12) = crc;
+            }
+        }
+    }
+
+    /* Whoever completes the item writes its front. */
+    const uint64_t count = front.chunk_count == 0 ? 1 : front.chunk_count;
+    __threadfence();
+    __syncthreads();
+    if (t == 0) {
+        s.is_last = gw_atomic_add64(&p.states[s.item].chunks_done, 1) == count - 1;
+        __threadfence();
+    }
+    __syncthreads();
+    if (s.is_last) {
+        uint64_t frame_size = front.payload_offset;
+        if (front.chunk_count != 0) {
+            frame_size = (gw_load_acquire(&p.words[item_first + count - 1].size) & GW_WORD_VALUE) << 4;
+        }
+        gw_encode_finish(s, p, item, front, frame_size);
+    }
+}
+
+template <uint32_t DTYPE, bool DERIVED> GW_DEVICE void gw_encode_all(const gw_gcomp_encode_params &p)
+{
+    gw_encode_state &s = GW_SHARED(gw_encode_state);
+    const uint64_t units = p.items == nullptr ? p.unit_total : p.unit_first[p.item_count];
+    if (threadIdx.x == 0) {
+        s.owner = ~(uint64_t)0;
+    }
+    GW_NO_UNROLL
+    for (;;) {
+        __syncthreads();
+        if (threadIdx.x == 0) {
+            s.unit = gw_atomic_add64(&p.head->ticket, 1);
+            s.item = p.items != nullptr && s.unit < units ? gw_item_find(p.unit_first, p.item_count, s.unit) : 0;
+        }
+        __syncthreads();
+        if (s.unit >= units) {
+            break;
+        }
+        gw_encode_unit<DTYPE, DERIVED>(s, p);
+    }
+}
+
+#define GW_ENCODE_KERNEL(name, dtype, derived)                                                                         \
+    GW_KERNEL(name, gw_gcomp_encode_params, 256, 2)                                                                    \
+    {                                                                                                                  \
+        gw_encode_all<dtype, derived>(p);                                                                              \
+    }
+
+GW_ENCODE_KERNEL(gw_device_gcomp_encode_fp32_explicit, GW_FP32, false)
+GW_ENCODE_KERNEL(gw_device_gcomp_encode_fp32_derived, GW_FP32, true)
+GW_ENCODE_KERNEL(gw_device_gcomp_encode_bf16_explicit, GW_BF16, false)
+GW_ENCODE_KERNEL(gw_device_gcomp_encode_bf16_derived, GW_BF16, true)
+GW_ENCODE_KERNEL(gw_device_gcomp_encode_fp16_explicit, GW_FP16, false)
+GW_ENCODE_KERNEL(gw_device_gcomp_encode_fp16_derived, GW_FP16, true)
+
+GW_KERNEL_TABLE(gcomp_encode, GW_KERNEL_ENTRY(gw_device_gcomp_encode_fp32_explicit, gw_gcomp_encode_params),
+                GW_KERNEL_ENTRY(gw_device_gcomp_encode_fp32_derived, gw_gcomp_encode_params),
+                GW_KERNEL_ENTRY(gw_device_gcomp_encode_bf16_explicit, gw_gcomp_encode_params),
+                GW_KERNEL_ENTRY(gw_device_gcomp_encode_bf16_derived, gw_gcomp_encode_params),
+                GW_KERNEL_ENTRY(gw_device_gcomp_encode_fp16_explicit, gw_gcomp_encode_params),
+                GW_KERNEL_ENTRY(gw_device_gcomp_encode_fp16_derived, gw_gcomp_encode_params));

@@ -1,0 +1,81 @@
+/*
+ * Items of an encode: what is checked of them, and what their frames look like before a chunk is known.
+ *
+ * SPDX-License-Identifier: BSD-2-Clause
+ */
+#ifndef GW_CUDA_GCOMP_ITEMS_CUH
+#define GW_CUDA_GCOMP_ITEMS_CUH
+
+#include "cuda/gcomp_frame.cuh"
+
+/* Units or groups of the items before item i; a single item has none before it. */
+GW_DEVICE uint64_t gw_first_of(const uint64_t *first, uint32_t i)
+{
+    return first == nullptr ? 0 : first[i];
+}
+
+/* log2 of the values of a group: preset fast 17, small a chunk. */
+GW_DEVICE uint32_t gw_group_log2(const gw_cuda_codec &codec)
+{
+    return codec.preset == 0 ? 17 : codec.chunk_log2;
+}
+
+/* Header of the frame of an item that is valid. frame_size is not known yet. */
+GW_DEVICE gw_frame_front gw_encode_front(const gw_gcomp_encode_params &p, const gw_cuda_gcomp_item &item)
+{
+    const gw_cuda_codec &codec = p.codec;
+    const bool derived = codec.levels != 0, constant = derived && !p.map.is_present;
+    gw_frame_front f;
+    f.dtype = codec.dtype;
+    f.flags = (codec.strict ? GW_FLAG_STRICT : 0) | (derived ? GW_FLAG_DERIVED : 0) |
+              (codec.encode_with >= 0 ? GW_FLAG_INSTALLED : 0) | (codec.checksum ? GW_FLAG_CHECKSUM : 0) |
+              (constant ? GW_FLAG_CONSTANT : 0);
+    f.chunk_log2 = codec.chunk_log2;
+    f.step = constant ? 1 : codec.step;
+    f.cap = constant ? codec.constant_drop : codec.cap;
+    f.drop_base = derived && !constant ? gw_cuda_drop_base(codec, gw_map_base(p.map)) : 0;
+    f.len = item.src_size;
+    f.frame_size = 0;
+    gw_front_place(f);
+    return f;
+}
+
+/* GW_OK if the item can be encoded; the order is that of gw_gcomp_encode(). */
+GW_DEVICE uint32_t gw_encode_status(const gw_gcomp_encode_params &p, const gw_cuda_gcomp_item &item)
+{
+    const gw_cuda_codec &codec = p.codec;
+    if (item.after != nullptr && item.after->status != GW_OK) {
+        return item.after->status;
+    }
+    if (item.src_size > codec.count_limit) {
+        return GW_ERR_LIMIT;
+    }
+    if (item.src_size != 0 && item.src == nullptr) {
+        return GW_ERR_ARG;
+    }
+    if (p.map.is_present) {
+        const uint32_t base = gw_map_base(p.map);
+        if (base < 1 || base > 1023 || item.map_len != item.src_size || (item.src_size != 0 && item.levels == nullptr) ||
+            (item.src_size != 0 && codec.levels != 0 && (item.digest == nullptr || p.map.chunk_log2 != codec.chunk_log2))) {
+            return GW_ERR_ARG;
+        }
+    }
+    /* gw_gcomp_bound() of core: the largest extension, and RAW chunks. */
+    const uint64_t size = gw_type_size(codec.dtype), chunk = (uint64_t)1 << codec.chunk_log2;
+    const uint64_t whole = item.src_size >> codec.chunk_log2, rest = item.src_size & (chunk - 1);
+    const uint64_t front = (32 + 24 + 16 * (whole + (rest != 0)) + 15) & ~(uint64_t)15;
+    const uint64_t bound = front + whole * chunk * size + ((rest * size + 15) & ~(uint64_t)15);
+    return item.dst == nullptr ? (uint32_t)GW_ERR_ARG : item.dst_capacity < bound ? (uint32_t)GW_ERR_DST : (uint32_t)GW_OK;
+}
+
+/* Result of an item that is not encoded: its own status, or that of what it was to come after. */
+GW_DEVICE void gw_hand_on(const gw_cuda_gcomp_item &item, uint32_t status)
+{
+    gw_cuda_result result = {status, 0, 0, 0, ~(uint64_t)0, 0};
+    if (item.after != nullptr && item.after->status != GW_OK) {
+        result.bad_index = item.after->bad_index;
+    }
+    *item.result = result;
+}
+
+#endif

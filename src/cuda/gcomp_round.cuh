@@ -1,0 +1,313 @@
+/*
+ * From values to rounded values and labels, 32 values a thread (docs/numerics.md sections 3 and 4, docs/format.md section 3).
+ *
+ * SPDX-License-Identifier: BSD-2-Clause
+ */
+#ifndef GW_CUDA_GCOMP_ROUND_CUH
+#define GW_CUDA_GCOMP_ROUND_CUH
+
+#include "cuda/gcomp_frame.cuh"
+
+enum { GW_ROUND_TRUNCATE, GW_ROUND_NEAREST, GW_ROUND_STOCHASTIC };
+
+/* What is the same for all values of a frame. */
+struct gw_cuda_rounder {
+    const uint8_t *values;  /* of the frame */
+    const uint8_t *levels;  /* its map, NULL: a constant drop */
+    uint64_t len;
+    uint64_t first_element;
+    uint64_t seed;
+    uint32_t step_index, rank_hop;
+    uint32_t nearest, stochastic; /* masks: all ones or zero */
+    uint32_t strict;
+    uint32_t cap;                 /* without a map the drop of every value */
+    uint32_t step_inverse;        /* 256 / step, rounded up: n * step_inverse >> 8 = n / step for n up to 23 */
+    uint32_t step;
+    int32_t drop_base;
+};
+
+/* A value is rounded to bits (16-bit types in the low half); level: explicit frames; keep: derived ones. */
+struct gw_rounded {
+    uint32_t bits, label, keep, level;
+};
+
+/* The rounder of a frame that an item asks for. */
+GW_DEVICE gw_cuda_rounder gw_rounder_of(const gw_cuda_codec &codec, const gw_cuda_map &map, const gw_cuda_key &key,
+                                        const gw_cuda_gcomp_item &item)
+{
+    gw_cuda_rounder r;
+    const bool has_map = map.is_present != 0;
+    r.values = (const uint8_t *)item.src;
+    r.levels = has_map ? item.levels : nullptr;
+    r.len = item.src_size;
+    r.first_element = item.first_element;
+    r.seed = key.seed;
+    r.step_index = key.step_index;
+    r.rank_hop = (uint32_t)key.rank << 16 | key.hop;
+    r.nearest = codec.rounding == GW_ROUND_NEAREST ? ~0u : 0;
+    r.stochastic = codec.rounding == GW_ROUND_STOCHASTIC ? ~0u : 0;
+    r.strict = codec.strict;
+    r.cap = has_map ? codec.cap : codec.constant_drop;
+    r.step = codec.step;
+    r.step_inverse = (256 + codec.step - 1) / codec.step;
+    r.drop_base = has_map ? gw_cuda_drop_base(codec, gw_map_base(map)) : 0;
+    return r;
+}
+
+/* Philox4x32-10 for the four elements 4 * quad to 4 * quad + 3 (docs/numerics.md section 4). */
+GW_DEVICE uint4 gw_cuda_philox(const gw_cuda_rounder &r, uint64_t quad)
+{
+    uint32_t c0 = (uint32_t)quad, c1 = (uint32_t)(quad >> 32), c2 = r.step_index, c3 = r.rank_hop;
+    uint32_t k0 = (uint32_t)r.seed, k1 = (uint32_t)(r.seed >> 32);
+    GW_UNROLL
+    for (int round = 0; round < 10; round++) {
+        const uint32_t high0 = __umulhi(0xd2511f53u, c0), low0 = 0xd2511f53u * c0;
+        const uint32_t high1 = __umulhi(0xcd9e8d57u, c2), low1 = 0xcd9e8d57u * c2;
+        c0 = high1 ^ c1 ^ k0;
+        c1 = low1;
+        c2 = high0 ^ c3 ^ k1;
+        c3 = low0;
+        k0 += 0x9e3779b9u;
+        k1 += 0xbb67ae85u;
+    }
+    return make_uint4(c0, c1, c2, c3);
+}
+
+/* Random words of a thread's values, four at a time: the values need not begin at a multiple of four elements. */
+struct gw_cuda_random {
+    uint64_t quad;
+    uint4 here;
+};
+
+GW_DEVICE gw_cuda_random gw_random_begin(const gw_cuda_rounder &r, uint64_t index)
+{
+    gw_cuda_random random = {(r.first_element + index) >> 2, make_uint4(0, 0, 0, 0)};
+    if (r.stochastic != 0) {
+        random.here = gw_cuda_philox(r, random.quad);
+    }
+    return random;
+}
+
+/* Words of the next four values. */
+GW_DEVICE void gw_random_next(uint32_t out[4], const gw_cuda_rounder &r, gw_cuda_random &random)
+{
+    out[0] = out[1] = out[2] = out[3] = 0;
+    if (r.stochastic != 0) {
+        const uint4 a = random.here;
+        random.quad = (random.quad + 1) & (~(uint64_t)0 >> 2); /* element indices are taken modulo 2^64 */
+        const uint4 b = gw_cuda_philox(r, random.quad);
+        const uint32_t skip = (uint32_t)r.first_element & 3; /* a thread's values begin at a multiple of 32 */
+        const bool odd = (skip & 1) != 0, two = (skip & 2) != 0;
+        const uint32_t x0 = odd ? a.y : a.x, x1 = odd ? a.z : a.y, x2 = odd ? a.w : a.z, x3 = odd ? b.x : a.w;
+        const uint32_t x4 = odd ? b.y : b.x, x5 = odd ? b.z : b.y;
+        out[0] = two ? x2 : x0;
+        out[1] = two ? x3 : x1;
+        out[2] = two ? x4 : x2;
+        out[3] = two ? x5 : x3;
+        random.here = b;
+    }
+}
+
+/* n rounded down to a multiple of the step. */
+GW_DEVICE uint32_t gw_floor_to_step(const gw_cuda_rounder &r, uint32_t n)
+{
+    return (n * r.step_inverse >> 8) * r.step;
+}
+
+/* Quarter-octave of a magnitude in fp32's bias (docs/format.md section 3). */
+template <uint32_t DTYPE> GW_DEVICE uint32_t gw_quarter_octave(uint32_t magnitude)
+{
+    typedef gw_type<DTYPE> type;
+    const uint32_t quarter = magnitude >> (type::M - 2);
+    return type::IS_FP16 ? quarter + (quarter < 4 ? 4 : 0) + 4 * type::BIAS : quarter;
+}
+
+template <uint32_t DTYPE> GW_DEVICE uint32_t gw_derived_drop(const gw_cuda_rounder &r, uint32_t k, uint32_t magnitude)
+{
+    const int32_t room = (int32_t)k + r.drop_base - (int32_t)(gw_quarter_octave<DTYPE>(magnitude) | 3);
+    const uint32_t octaves = room < 0 || k == 0 ? 0 : (uint32_t)room >> 2;
+    return gw_floor_to_step(r, octaves < r.cap ? octaves : r.cap);
+}
+
+/* Rounds a value (16-bit types in the low half) with map byte k; base: the window of explicit labels. */
+template <uint32_t DTYPE, bool DERIVED>
+GW_DEVICE gw_rounded gw_round_value(const gw_cuda_rounder &r, uint32_t value, uint32_t k, uint32_t random, uint32_t base)
+{
+    typedef gw_type<DTYPE> type;
+    constexpr uint32_t SIGN = 1u << (8 * type::SIZE - 1);
+    if (!type::IS_FP16 && (value & (SIGN - 1)) >> type::M == 0 && !r.strict) {
+        value = 0;
+    }
+    uint32_t sign = value & SIGN;
+    const uint32_t magnitude = value ^ sign;
+    const uint32_t exponent = magnitude >> type::M;
+    const bool whole = exponent >= type::SPECIAL || (!type::IS_FP16 && exponent == 0);
+
+    uint32_t drop = 0, level = 0;
+    if (DERIVED) {
+        drop = r.levels == nullptr ? r.cap : gw_derived_drop<DTYPE>(r, k, magnitude);
+    } else if (r.levels == nullptr) {
+        level = r.cap / type::STEP;
+    } else {
+        const int32_t room = (int32_t)k + r.drop_base - (int32_t)gw_quarter_octave<DTYPE>(magnitude);
+        const int32_t step = 4 * (int32_t)type::STEP;
+        level = (room >= step) + (room >= 2 * step) + (room >= 3 * step);
+        const uint32_t most = r.cap / type::STEP;
+        level = k == 0 ? 0 : level < most ? level : most;
+    }
+    drop = whole ? 0 : drop;
+    level = whole ? 0 : level;
+    const uint32_t cut = (1u << (DERIVED ? drop : level * type::STEP)) - 1;
+    /* Nearest: half an ulp less one, plus the last kept bit, so ties go to even. Both vanish when nothing is dropped. */
+    const uint32_t half = (cut >> 1) + ((magnitude & (cut + 1)) != 0 ? cut & 1 : 0);
+    uint32_t rounded = (magnitude + (half & r.nearest) + (random & cut & r.stochastic)) & ~cut;
+    /* A carry out of the largest finite exponent truncates instead. */
+    rounded = rounded >> type::M >= type::SPECIAL ? magnitude & ~cut : rounded;
+    if (type::IS_FP16 && rounded == 0 && !r.strict) {
+        sign = 0;
+    }
+
+    gw_rounded out;
+    out.bits = sign | rounded;
+    out.keep = 0;
+    out.level = level;
+    if (DERIVED) {
+        /* The receiver sees the rounded exponent. */
+        if (r.levels != nullptr && drop != 0) {
+            drop = gw_derived_drop<DTYPE>(r, k, rounded);
+        }
+        out.keep = type::M + 1 - drop;
+    }
+    const uint32_t e = rounded >> type::M;
+    uint32_t label;
+    bool ordinary;
+    if (type::IS_FP16) {
+        label = DERIVED ? e + 2 : 4 * (e + 1) + level;
+        ordinary = e < type::SPECIAL && rounded != 0;
+    } else if (DERIVED) {
+        label = e + 1;
+        ordinary = e - 1 < type::SPECIAL - 1;
+    } else {
+        label = 4 * (e - base) + level;
+        ordinary = e < type::SPECIAL && e - base - 1 < 63; /* base + 1 to base + 63, and e = 0 is below even base 0 */
+    }
+    out.label = ordinary ? label : out.bits != 0 ? 1 : 0;
+    return out;
+}
+
+/* Bin of a rounded value: 4 * exponent field + level; for fp32 and bf16 e = 0 has bin 0 for +0, else 1; for fp16 +0 has bin
+ * 1023, and -0 that of infinity. */
+template <uint32_t DTYPE, bool DERIVED> GW_DEVICE uint32_t gw_bin_of(const gw_rounded &x)
+{
+    typedef gw_type<DTYPE> type;
+    const uint32_t magnitude = x.bits & ((1u << (8 * type::SIZE - 1)) - 1);
+    const uint32_t e = magnitude >> type::M;
+    if (type::IS_FP16) {
+        return x.bits == 0 ? 1023 : magnitude == 0 ? 4 * type::SPECIAL : 4 * e + (DERIVED ? 0 : x.level);
+    }
+    return e == 0 ? x.bits != 0 : 4 * e + (DERIVED ? 0 : x.level);
+}
+
+/* One value of the frame, wherever it is: for the few that are looked at again. */
+template <uint32_t DTYPE, bool DERIVED>
+GW_DEVICE gw_rounded gw_round_at(const gw_cuda_rounder &r, uint64_t index, uint32_t base)
+{
+    const uint32_t value = DTYPE == GW_FP32 ? *(const uint32_t *)(const void *)(r.values + 4 * index)
+                                            : *(const uint16_t *)(const void *)(r.values + 2 * index);
+    uint32_t random = 0;
+    if (r.stochastic != 0) {
+        const uint64_t element = r.first_element + index;
+        const uint4 four = gw_cuda_philox(r, element >> 2);
+        random = (element & 2) != 0 ? ((element & 1) != 0 ? four.w : four.z) : (element & 1) != 0 ? four.y : four.x;
+    }
+    return gw_round_value<DTYPE, DERIVED>(r, value, r.levels == nullptr ? 0 : r.levels[index], random, base);
+}
+
+/* ---- loads ------------------------------------------------------------------------------------------------------------ */
+
+/* Where lane's 64 bytes lie in the 2 KiB that a warp exchanges them through, and where quarter lane mod 4 of owner lane / 4 of
+ * every group of eight owners. Quarters change places so that no two lanes of a store or load meet in a bank. */
+GW_DEVICE uint32_t gw_exchange_mine(uint32_t stage, uint32_t lane)
+{
+    return stage + 64 * lane + 16 * (lane >> 1 & 3);
+}
+
+GW_DEVICE uint32_t gw_exchange_all(uint32_t stage, uint32_t lane)
+{
+    return stage + 64 * (lane >> 2) + 16 * ((lane & 3) ^ (lane >> 3 & 3));
+}
+
+/* 16 bytes of values from index on; those at `end` and beyond are 0. */
+template <uint32_t DTYPE> GW_DEVICE uint4 gw_load_values(const uint8_t *values, uint64_t index, uint64_t end)
+{
+    constexpr uint32_t SIZE = gw_type<DTYPE>::SIZE;
+    const uint8_t *at = values + SIZE * index;
+    if (index + 16 / SIZE <= end && ((uintptr_t)at & 15) == 0) {
+        return *(const uint4 *)(const void *)at;
+    }
+    uint32_t w[4];
+    GW_UNROLL
+    for (uint32_t i = 0; i < 4; i++) {
+        if (SIZE == 4) {
+            w[i] = index + i < end ? *(const uint32_t *)(const void *)(at + 4 * i) : 0;
+        } else {
+            w[i] = (index + 2 * i < end ? *(const uint16_t *)(const void *)(at + 4 * i) : 0) |
+                   (index + 2 * i + 1 < end ? (uint32_t)*(const uint16_t *)(const void *)(at + 4 * i + 2) << 16 : 0);
+        }
+    }
+    return make_uint4(w[0], w[1], w[2], w[3]);
+}
+
+/*
+ * 64 bytes of values for every lane of a warp: batch `batch` (fp32: 0 or 1) of the lane's 32 values, which begin at
+ * start(lane of the warp). Lanes load what lies next to each other and exchange it. Values at `end` and beyond are 0.
+ */
+template <uint32_t DTYPE, typename START>
+GW_DEVICE void gw_load_batch(uint32_t out[16], uint32_t stage, const uint8_t *values, uint64_t end, uint32_t batch, START start)
+{
+    constexpr uint32_t SIZE = gw_type<DTYPE>::SIZE;
+    const uint32_t lane = gw_lane();
+    const uint32_t mine = gw_exchange_mine(stage, lane), all = gw_exchange_all(stage, lane);
+    __syncwarp();
+    GW_UNROLL
+    for (uint32_t j = 0; j < 4; j++) {
+        const uint64_t index = start(8 * j + (lane >> 2)) + (64 / SIZE) * batch + (lane & 3) * (16 / SIZE);
+        gw_shared_store128(all + 512 * j, gw_load_values<DTYPE>(values, index, end));
+    }
+    __syncwarp();
+    GW_UNROLL
+    for (uint32_t j = 0; j < 4; j++) {
+        const uint4 x = gw_shared_load128(mine ^ 16 * j);
+        out[4 * j] = x.x;
+        out[4 * j + 1] = x.y;
+        out[4 * j + 2] = x.z;
+        out[4 * j + 3] = x.w;
+    }
+}
+
+/* Value i of a batch. */
+template <uint32_t DTYPE> GW_DEVICE uint32_t gw_batch_value(const uint32_t batch[16], uint32_t i)
+{
+    return DTYPE == GW_FP32 ? batch[i & 15] : batch[i >> 1 & 15] >> 16 * (i & 1) & 0xffff;
+}
+
+/* 32 map bytes, of which `valid` exist, into words. */
+GW_DEVICE void gw_load_levels(uint32_t k[8], const uint8_t *levels, uint32_t valid)
+{
+    if (valid >= 32 && ((uintptr_t)levels & 15) == 0) {
+        const uint4 a = *(const uint4 *)(const void *)levels, b = *(const uint4 *)(const void *)(levels + 16);
+        k[0] = a.x, k[1] = a.y, k[2] = a.z, k[3] = a.w;
+        k[4] = b.x, k[5] = b.y, k[6] = b.z, k[7] = b.w;
+        return;
+    }
+    GW_UNROLL
+    for (uint32_t j = 0; j < 8; j++) {
+        k[j] = 0;
+        GW_UNROLL
+        for (uint32_t i = 0; i < 4; i++) {
+            k[j] |= 4 * j + i < valid ? (uint32_t)levels[4 * j + i] << 8 * i : 0;
+        }
+    }
+}
+
+#endif

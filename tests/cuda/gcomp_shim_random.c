@@ -1,0 +1,414 @@
+/*
+ * Random calls of GCOMP's device code in the shim against the library: gcomp_shim_random COUNT [SEED]
+ *
+ * Every case draws options, map, values (from lattice-like to garbage patterns), length and a key; the frame of the device
+ * must be the library's, byte for byte, and be decoded; a hop, a batch and a codebook from a histogram likewise. Then the
+ * frame is mutated: status, chunk and output of the device must be the library's. The reproduction line of a failure names
+ * the seed of its case.
+ *
+ * SPDX-License-Identifier: BSD-2-Clause
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "gcomp_shim.h"
+
+static uint64_t state;
+
+static uint32_t draw(void)
+{
+    state = state * 6364136223846793005u + 1442695040888963407u;
+    uint64_t x = state ^ state >> 33;
+    x *= 0xff51afd7ed558ccdu;
+    return (uint32_t)(x >> 32);
+}
+
+static uint32_t below(uint32_t n)
+{
+    return (uint32_t)((uint64_t)draw() * n >> 32);
+}
+
+static int failures;
+static uint64_t case_seed;
+
+static void fail(const char *what)
+{
+    failures++;
+    printf("seed %llu: %s\n", (unsigned long long)case_seed, what);
+}
+
+static void *get(size_t size)
+{
+    void *place = malloc(size != 0 ? size : 1);
+    if (place == NULL) {
+        exit(2);
+    }
+    return place;
+}
+
+/* ---- inputs ------------------------------------------------------------------------------------------------------ */
+
+/* fp32 patterns in several manners; converted to the dtype by its own bits. */
+static void fill_values(uint8_t *values, uint64_t len, gw_dtype dtype)
+{
+    const uint32_t manner = below(8);
+    const uint32_t spread = 1 + below(40), center = 90 + below(60), zeros = below(101);
+    for (uint64_t i = 0; i < len; i++) {
+        uint32_t exponent = center, bits;
+        for (uint32_t j = 0; j < spread && below(2) != 0; j++) {
+            exponent--;
+        }
+        bits = (draw() & 0x807fffffu) | exponent << 23;
+        if (manner == 1) {
+            bits = draw(); /* any pattern */
+        } else if (manner == 2) {
+            bits = below(100) < 2 ? draw() : bits & 0x80000000u;
+        } else if (manner == 3) {
+            bits = 0;
+        } else if (manner == 4) {
+            bits = (i & 63) < 60 ? bits : draw() & 0x807fffffu; /* subnormals and zeros of both signs */
+        } else if (manner == 5) {
+            bits = 0x3f800000u | (uint32_t)(i & 1) << 31; /* a single exponent */
+        } else if (manner == 6) {
+            bits = below(100) < zeros ? 0 : bits;
+            bits |= below(5000) == 0 ? 0x7f800000u : 0;
+        } else if (manner == 7) {
+            bits = (i / 20000 & 1) != 0 ? bits : 0; /* whole chunks of zeros */
+        }
+        if (dtype == GW_FP32) {
+            memcpy(values + 4 * i, &bits, 4);
+        } else {
+            uint16_t half = (uint16_t)(bits >> 16);
+            if (dtype == GW_FP16 && manner != 1 && bits != 0) {
+                const uint32_t e = exponent % 31;
+                half = (uint16_t)((bits >> 16 & 0x8000) | e << 10 | (bits & 0x3ff));
+            }
+            memcpy(values + 2 * i, &half, 2);
+        }
+    }
+}
+
+typedef struct test_case {
+    gw_gcomp codec;
+    gw_gcomp_options options;
+    gw_gcomp_source source;
+    gw_gcomp_map map;
+    uint8_t *values, *levels;
+    uint32_t *digest;
+    void *workspace;
+    size_t workspace_size, value_size;
+} test_case;
+
+static void make_source(test_case *c, uint64_t len)
+{
+    c->source.len = len;
+    c->values = (uint8_t *)get((size_t)len * c->value_size + 16);
+    fill_values(c->values, len, c->options.dtype);
+    c->source.values = c->values;
+    c->levels = (uint8_t *)get((size_t)len + 4);
+    c->digest = (uint32_t *)get(((size_t)(len >> c->options.chunk_log2) + 1) * 4);
+    const uint32_t level_center = below(256), level_spread = 1 + below(120);
+    for (uint64_t i = 0; i < len; i++) {
+        const uint32_t k = level_center + below(level_spread);
+        c->levels[i] = (uint8_t)(below(30) == 0 ? 0 : k > 255 ? 255 : k);
+    }
+    if (gw_gcomp_map_digest(c->levels, (size_t)len, c->options.chunk_log2, c->digest) != GW_OK) {
+        exit(2);
+    }
+    c->map.levels = c->levels;
+    c->map.digest = c->digest;
+    c->map.len = len;
+    c->source.map = c->source.map != NULL ? &c->map : NULL;
+}
+
+static void make_case(test_case *c)
+{
+    static const uint32_t steps[4][4] = {{0}, {1, 2, 3, 6}, {1, 2, 1, 2}, {1, 3, 1, 3}};
+    memset(c, 0, sizeof *c);
+    gw_gcomp_options_init(&c->options, (gw_dtype)(1 + below(3)));
+    gw_gcomp_options *o = &c->options;
+    c->value_size = gw_dtype_size(o->dtype);
+    o->levels = (gw_gcomp_levels)below(2);
+    o->rounding = (gw_gcomp_rounding)below(3);
+    o->preset = (gw_gcomp_preset)below(2);
+    o->step = o->levels == GW_GCOMP_DERIVED ? steps[o->dtype][below(4)] : 0;
+    o->cap = below(2) != 0 ? UINT32_MAX : below(o->levels == GW_GCOMP_DERIVED ? 8 : 7);
+    o->constant_drop = below(24);
+    o->chunk_log2 = below(4) == 0 ? 12 + below(4) : 14;
+    o->strict = (int)below(2);
+    o->checksum = (int)below(2);
+    o->param_mantissa_bits = below(3) == 0 ? 7 : 23;
+    if (gw_gcomp_init(&c->codec, o) != GW_OK) {
+        exit(2);
+    }
+    c->workspace_size = gw_gcomp_workspace_size(&c->codec);
+    c->workspace = get(c->workspace_size);
+    static const uint64_t lens[] = {0, 1, 31, 32, 33, 63, 64, 65, 1000, 4095, 4096, 4097, 8191, 8192, 8193};
+    const uint64_t len = below(3) == 0 ? lens[below(15)] : below(3) == 0 ? below(300000) : below(40000);
+    c->map.base = 200 + below(400);
+    c->map.wire_scale = 1.0f;
+    c->map.chunk_log2 = o->chunk_log2;
+    c->source.map = below(3) != 0 ? &c->map : NULL;
+    c->source.seed = (uint64_t)draw() << 32 | draw();
+    c->source.first_element = below(2) != 0 ? below(1000) : (uint64_t)draw() << 32 | draw();
+    c->source.step_index = draw();
+    c->source.rank = (uint16_t)draw();
+    c->source.hop = (uint16_t)draw();
+    make_source(c, len);
+}
+
+static void free_source(test_case *c)
+{
+    free(c->values);
+    free(c->levels);
+    free(c->digest);
+}
+
+/* ---- comparisons -------------------------------------------------------------------------------------------------- */
+
+static void compare_bytes(const char *what, const uint8_t *a, const uint8_t *b, size_t size)
+{
+    if (memcmp(a, b, size) != 0) {
+        size_t at = 0;
+        while (a[at] == b[at]) {
+            at++;
+        }
+        fail(what);
+        printf("   first at byte %zu of %zu: %02x, not %02x\n", at, size, a[at], b[at]);
+    }
+}
+
+static void compare_decode(const test_case *c, const uint8_t *frame, size_t size, uint32_t mode)
+{
+    const size_t bytes = (size_t)c->source.len * c->value_size;
+    uint8_t *expected = (uint8_t *)get(bytes), *out = (uint8_t *)get(bytes);
+    uint64_t len = 0, bad;
+    gw_status status;
+    if (mode == GW_CUDA_DECODE_ADD) {
+        memcpy(expected, c->values, bytes);
+        memcpy(out, c->values, bytes);
+        status = gw_gcomp_decode_add(&c->codec, frame, size, c->source.map, expected, c->source.len, &len, &bad, c->workspace,
+                                     c->workspace_size);
+    } else {
+        memset(expected, 0x5a, bytes);
+        memset(out, 0x5a, bytes);
+        status = gw_gcomp_decode(&c->codec, frame, size, c->source.map, expected, c->source.len, &len, &bad, c->workspace,
+                                 c->workspace_size);
+    }
+    static const uint32_t shared[] = {40, 57, 75, 99, 227};
+    const gcomp_shim_source source = {frame, size, c->source.map, NULL};
+    const gw_cuda_result result = gcomp_shim_decode(&c->codec, &source, mode, out, c->source.len, 1024 * shared[below(5)]);
+    if (result.status != (uint32_t)status || result.len != len || result.bad_index != bad) {
+        fail("decode: another result");
+        printf("   status %u, not %d; len %llu, not %llu; chunk %llu, not %llu\n", result.status, status,
+               (unsigned long long)result.len, (unsigned long long)len, (unsigned long long)result.bad_index,
+               (unsigned long long)bad);
+    }
+    compare_bytes(mode == GW_CUDA_DECODE_ADD ? "decode_add: other values" : "decode: other values", out, expected, bytes);
+    free(expected);
+    free(out);
+}
+
+/* Flips, copies and overwrites some bytes; repairs nothing. */
+static void mutate(uint8_t *frame, size_t size)
+{
+    const uint32_t count = 1 + below(4);
+    for (uint32_t i = 0; i < count && size != 0; i++) {
+        const uint32_t front = below(3);
+        size_t at = front == 0 ? below((uint32_t)(size < 200 ? size : 200)) : below((uint32_t)size);
+        switch (below(4)) {
+        case 0: frame[at] ^= (uint8_t)(1u << below(8)); break;
+        case 1: frame[at] = (uint8_t)draw(); break;
+        case 2: frame[at] = (uint8_t)(frame[at] + 1); break;
+        default:
+            for (uint32_t j = 0; j < 16 && at < size; j++, at++) {
+                frame[at] = (uint8_t)draw();
+            }
+            break;
+        }
+    }
+}
+
+static void test_encode(test_case *c, uint32_t mutations)
+{
+    const size_t capacity = gw_gcomp_bound(&c->codec, c->source.len);
+    uint8_t *expected = (uint8_t *)get(capacity), *frame = (uint8_t *)get(capacity);
+    size_t size = 0;
+    const gw_status status = gw_gcomp_encode(&c->codec, &c->source, expected, capacity, &size, c->workspace, c->workspace_size);
+    const gw_cuda_result result = gcomp_shim_encode(&c->codec, &c->source, frame, capacity);
+    if (result.status != (uint32_t)status || result.size != size) {
+        fail("encode: another result");
+        printf("   status %u, not %d; size %llu, not %zu\n", result.status, status, (unsigned long long)result.size, size);
+    } else {
+        compare_bytes("encode: another frame", frame, expected, size);
+    }
+    compare_decode(c, expected, size, GW_CUDA_DECODE_VALUES);
+    compare_decode(c, expected, size, GW_CUDA_DECODE_ADD);
+    for (uint32_t i = 0; i < mutations; i++) {
+        memcpy(frame, expected, size);
+        mutate(frame, size);
+        compare_decode(c, frame, size, below(2) != 0 ? GW_CUDA_DECODE_VALUES : GW_CUDA_DECODE_ADD);
+    }
+
+    /* A hop of this frame onto other values. */
+    if (below(3) == 0) {
+        test_case other = *c;
+        other.values = (uint8_t *)get((size_t)c->source.len * c->value_size);
+        fill_values(other.values, c->source.len, c->options.dtype);
+        other.source.values = other.values;
+        memcpy(frame, expected, size);
+        if (below(3) == 0) {
+            mutate(frame, size);
+        }
+        uint8_t *sum = (uint8_t *)get(capacity), *sum_expected = (uint8_t *)get(capacity);
+        size_t sum_size = 0;
+        uint64_t bad;
+        const gw_status hop = gw_gcomp_decode_add_encode(&c->codec, frame, size, c->source.map, &other.source, sum_expected,
+                                                         capacity, &sum_size, &bad, c->workspace, c->workspace_size);
+        const gw_cuda_result got = gcomp_shim_hop(&c->codec, frame, size, c->source.map, &other.source, sum, capacity);
+        if (got.status != (uint32_t)hop || got.size != sum_size || got.bad_index != bad) {
+            fail("hop: another result");
+            printf("   status %u, not %d; size %llu, not %zu; chunk %llu, not %llu\n", got.status, hop,
+                   (unsigned long long)got.size, sum_size, (unsigned long long)got.bad_index, (unsigned long long)bad);
+        } else {
+            compare_bytes("hop: another frame", sum, sum_expected, sum_size);
+        }
+        free(sum);
+        free(sum_expected);
+        free(other.values);
+    }
+    free(expected);
+    free(frame);
+}
+
+/* A codebook from counts of the source, installed; then frames with it. */
+static void test_book(test_case *c)
+{
+    gw_gcomp_histogram histogram;
+    uint8_t book[GW_GCOMP_BOOK_SIZE_MAX], expected[GW_GCOMP_BOOK_SIZE_MAX];
+    size_t size = 0;
+    const gw_gcomp_source both[2] = {c->source, c->source};
+    if (gw_gcomp_histogram_init(&histogram, &c->codec) != GW_OK) {
+        exit(2);
+    }
+    for (int i = 0; i < 2; i++) {
+        if (gw_gcomp_histogram_add(&histogram, &c->codec, &both[i], c->workspace, c->workspace_size) != GW_OK) {
+            exit(2);
+        }
+    }
+    if (gw_gcomp_book_build(&histogram, expected, sizeof expected, &size) != GW_OK) {
+        exit(2);
+    }
+    const gw_cuda_result result = gcomp_shim_book(&c->codec, both, 2, book);
+    if (result.status != GW_OK || result.size != size) {
+        fail("book: another size");
+    } else {
+        compare_bytes("book: another codebook", book, expected, size);
+    }
+    if (gw_gcomp_install(&c->codec, 5, 9, expected, size, 1) != GW_OK) {
+        exit(2);
+    }
+    test_encode(c, 1);
+    /* Values that it was not made for. */
+    free_source(c);
+    make_source(c, below(30000));
+    test_encode(c, 0);
+}
+
+static void test_batch(test_case *c)
+{
+    enum { COUNT = 5 };
+    test_case items[COUNT];
+    gw_gcomp_source sources[COUNT];
+    uint8_t *frames[COUNT], *expected[COUNT];
+    void *dst[COUNT], *out[COUNT];
+    size_t capacity[COUNT], size[COUNT];
+    uint64_t values[COUNT];
+    gw_cuda_result results[COUNT];
+    gcomp_shim_source in[COUNT];
+    for (int i = 0; i < COUNT; i++) {
+        items[i] = *c;
+        make_source(&items[i], i == 2 ? 0 : i == 3 ? 70000 : below(9000));
+        items[i].source.first_element = below(100);
+        sources[i] = items[i].source;
+        sources[i].map = c->source.map != NULL ? &items[i].map : NULL;
+        capacity[i] = gw_gcomp_bound(&c->codec, sources[i].len);
+        frames[i] = (uint8_t *)get(capacity[i]);
+        expected[i] = (uint8_t *)get(capacity[i]);
+        dst[i] = frames[i];
+        if (gw_gcomp_encode(&c->codec, &sources[i], expected[i], capacity[i], &size[i], c->workspace, c->workspace_size) !=
+            GW_OK) {
+            exit(2);
+        }
+    }
+    const int short_one = (int)below(COUNT);
+    const size_t right = capacity[short_one];
+    capacity[short_one] = right - 16;
+    gcomp_shim_encode_batch(&c->codec, sources, COUNT, dst, capacity, results);
+    for (int i = 0; i < COUNT; i++) {
+        if (i == short_one) {
+            if (results[i].status != GW_ERR_DST || results[i].size != 0) {
+                fail("batch: an item with too little room");
+            }
+        } else if (results[i].status != GW_OK || results[i].size != size[i]) {
+            fail("batch: another result");
+        } else {
+            compare_bytes("batch: another frame", frames[i], expected[i], size[i]);
+        }
+    }
+    if (size[0] > 32) {
+        expected[0][0] ^= 1; /* one frame that is none */
+    }
+    for (int i = 0; i < COUNT; i++) {
+        in[i].frame = expected[i];
+        in[i].size = size[i];
+        in[i].map = sources[i].map;
+        in[i].addend = NULL;
+        values[i] = sources[i].len;
+        out[i] = get((size_t)values[i] * c->value_size);
+    }
+    gcomp_shim_decode_batch(&c->codec, in, COUNT, out, values, results);
+    for (int i = 0; i < COUNT; i++) {
+        uint8_t *all = (uint8_t *)get((size_t)values[i] * c->value_size);
+        uint64_t len, bad;
+        const gw_status status = gw_gcomp_decode(&c->codec, expected[i], size[i], in[i].map, all, values[i], &len, &bad,
+                                                 c->workspace, c->workspace_size);
+        if (results[i].status != (uint32_t)status || results[i].len != len || results[i].bad_index != bad) {
+            fail("batch: another result of a decode");
+        } else if (status == GW_OK) {
+            compare_bytes("batch: other values", (const uint8_t *)out[i], all, (size_t)len * c->value_size);
+        }
+        free(all);
+        free(out[i]);
+        free(frames[i]);
+        free(expected[i]);
+        free_source(&items[i]);
+    }
+}
+
+int main(int argc, char **argv)
+{
+    if (argc < 2) {
+        fprintf(stderr, "usage: gcomp_shim_random COUNT [SEED]\n");
+        return 2;
+    }
+    const uint64_t count = strtoull(argv[1], NULL, 10), first = argc > 2 ? strtoull(argv[2], NULL, 10) : 1;
+    for (uint64_t i = 0; i < count; i++) {
+        test_case c;
+        case_seed = first + i;
+        state = case_seed * 0x9e3779b97f4a7c15u;
+        gw_shim_seed(case_seed);
+        make_case(&c);
+        test_encode(&c, 4);
+        if (i % 4 == 1) {
+            test_book(&c);
+        } else if (i % 4 == 3) {
+            test_batch(&c);
+        }
+        free_source(&c);
+        free(c.workspace);
+    }
+    printf("%llu cases, %d failures\n", (unsigned long long)count, failures);
+    return failures != 0;
+}
