@@ -24,13 +24,13 @@ static void make_signs(block_signs *signs, size_t len, const gw_thc_stream *stre
     const __m512i first = _mm512_set_epi64(11, 3, 10, 2, 9, 1, 8, 0);
     const __m512i second = _mm512_set_epi64(15, 7, 14, 6, 13, 5, 12, 4);
     const __m512i low = _mm512_set1_epi64(0xffffffff);
-    gw_philox_keys keys;
+    gw_philox_plan plan;
 
-    gw_philox_schedule(&keys, stream->seed);
+    gw_philox_plan_make(&plan, stream, GW_THC_DOMAIN_SIGNS, 0);
     for (size_t counter = 0; counter * 128 < len; counter += 8) {
-        gw_philox8 p = gw_philox8_start((uint32_t)counter, stream, GW_THC_DOMAIN_SIGNS);
-        for (unsigned r = 0; r < GW_PHILOX_ROUNDS; r++)
-            gw_philox8_round(&p, &keys, r);
+        gw_philox8 p = gw_philox8_start((uint32_t)counter, &plan);
+        for (unsigned r = 2; r < GW_PHILOX_ROUNDS; r++)
+            gw_philox8_round(&p, &plan, r);
         const __m512i w01 = _mm512_or_si512(_mm512_and_si512(p.c0, low), _mm512_slli_epi64(p.c1, 32));
         const __m512i w23 = _mm512_or_si512(_mm512_and_si512(p.c2, low), _mm512_slli_epi64(p.c3, 32));
         _mm512_storeu_si512(&signs->mask[8 * counter], _mm512_permutex2var_epi64(w01, first, w23));

@@ -39,7 +39,7 @@ typedef struct gw_thc_quantizer {
     float high;
     int32_t offset;
     const uint8_t *cell;  /* [256]: grid cell -> index z, table[z] <= cell < table[z + 1] */
-    const uint8_t *table; /* [16] */
+    const uint8_t *table; /* [16], all readable; only the first index_max + 1 count */
     uint32_t index_max;   /* 2^bits - 1 */
 } gw_thc_quantizer;
 
