@@ -7,26 +7,27 @@
 
 #if GW_THC_BUILD_AVX512
 
-/* 64 one-bit numbers from 8 bytes: each 64-bit lane takes its own bit. */
+/*
+ * 64 indices, one a byte, with other bits above them: the table repeats itself over the 64 entries that a byte
+ * permutation can reach, so nothing needs to be masked off. Of one, two or four bits: each 64-bit lane is
+ * shifted to its own part of the bytes.
+ */
 static inline __m512i spread1(const uint8_t *group)
 {
     const __m512i all = _mm512_set1_epi64((long long)gw_load64(group));
-    return _mm512_and_si512(_mm512_srlv_epi64(all, _mm512_set_epi64(7, 6, 5, 4, 3, 2, 1, 0)),
-                            _mm512_set1_epi8(1));
+    return _mm512_srlv_epi64(all, _mm512_set_epi64(7, 6, 5, 4, 3, 2, 1, 0));
 }
 
 static inline __m512i spread2(const uint8_t *group)
 {
     const __m512i all = _mm512_broadcast_i32x4(_mm_loadu_si128((const __m128i *)(const void *)group));
-    return _mm512_and_si512(_mm512_srlv_epi64(all, _mm512_set_epi64(6, 6, 4, 4, 2, 2, 0, 0)),
-                            _mm512_set1_epi8(3));
+    return _mm512_srlv_epi64(all, _mm512_set_epi64(6, 6, 4, 4, 2, 2, 0, 0));
 }
 
 static inline __m512i spread4(const uint8_t *group)
 {
     const __m512i all = _mm512_broadcast_i64x4(_mm256_loadu_si256((const __m256i *)(const void *)group));
-    return _mm512_and_si512(_mm512_srlv_epi64(all, _mm512_set_epi64(4, 4, 4, 4, 0, 0, 0, 0)),
-                            _mm512_set1_epi8(15));
+    return _mm512_srlv_epi64(all, _mm512_set_epi64(4, 4, 4, 4, 0, 0, 0, 0));
 }
 
 GW_TEMPLATE __m512i group_values(const uint8_t *group, unsigned bits, __m512i table)
@@ -38,9 +39,21 @@ GW_TEMPLATE __m512i group_values(const uint8_t *group, unsigned bits, __m512i ta
         index = spread1(group);
     else
         index = spread2(group);
-    if (bits == 3)
-        index = _mm512_or_si512(index, _mm512_slli_epi16(spread1(group + 16), 2));
-    return _mm512_shuffle_epi8(table, index);
+    if (bits == 3) {
+        enum { SELECT = 0xca }; /* first ? second : third */
+        index = _mm512_ternarylogic_epi64(_mm512_set1_epi8(3), index,
+                                          _mm512_slli_epi64(spread1(group + 16), 2), SELECT);
+    }
+    return _mm512_permutexvar_epi8(index, table);
+}
+
+/* table[i % 2^bits] for 64 bytes. */
+static inline __m512i repeat_table(const uint8_t *table, unsigned bits)
+{
+    const __m512i values = _mm512_broadcast_i32x4(_mm_loadu_si128((const __m128i *)(const void *)table));
+    const __m512i order =
+        _mm512_broadcast_i32x4(_mm_setr_epi8(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15));
+    return _mm512_shuffle_epi8(values, _mm512_and_si512(order, _mm512_set1_epi8((char)((1u << bits) - 1u))));
 }
 
 GW_TEMPLATE void add_to_lanes(uint8_t *lanes, __m512i x, unsigned lane_bits)
@@ -107,7 +120,7 @@ GW_TEMPLATE void add_width(uint8_t *lanes, const uint8_t *indices, size_t len, u
 void gw_thc_add_indices_avx512(uint8_t *lanes, const uint8_t *indices, size_t len, unsigned bits,
                                const uint8_t *table, unsigned lane_bits)
 {
-    const __m512i values = _mm512_broadcast_i32x4(_mm_loadu_si128((const __m128i *)(const void *)table));
+    const __m512i values = repeat_table(table, bits);
 
     if (lane_bits == 8)
         add_width(lanes, indices, len, bits, values, 8);

@@ -20,11 +20,17 @@ GW_TEMPLATE void unpack_all(float *dst, const uint8_t *lanes, size_t len, unsign
                             float scale)
 {
     const __m512i middle = _mm512_set1_epi32((int)center);
+    const __m512 two = _mm512_set1_ps(2.0f), minus_middle = _mm512_set1_ps(-(float)center);
     const __m512 unit = _mm512_set1_ps(scale);
+    const int is_exact = lane_bits <= 16 && center <= 1u << 24;
 
     for (size_t i = 0; i < len; i += 16) {
-        const __m512i twice = _mm512_slli_epi32(load_lanes(lanes, i, lane_bits), 1);
-        const __m512 centred = _mm512_cvtepi32_ps(_mm512_sub_epi32(twice, middle));
+        const __m512i lane = load_lanes(lanes, i, lane_bits);
+        __m512 centred;
+        if (is_exact) /* integers below 2^24 throughout: nothing is rounded, fused or not */
+            centred = _mm512_fmadd_ps(_mm512_cvtepi32_ps(lane), two, minus_middle);
+        else
+            centred = _mm512_cvtepi32_ps(_mm512_sub_epi32(_mm512_slli_epi32(lane, 1), middle));
         _mm512_storeu_ps(dst + i, _mm512_mul_ps(centred, unit));
     }
 }

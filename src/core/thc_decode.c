@@ -51,7 +51,17 @@ void gw_thc_receiver_put(gw_thc_receiver *r, uint64_t i, const uint8_t *lanes, u
     size_t lane_count = gw_thc_span_lanes(&r->span, i);
     size_t len = gw_thc_span_len(&r->span, i);
     gw_thc_stream stream = {r->thc->config.seed, (uint32_t)(r->span.first + i), r->round, 0};
+    uint8_t *out = r->dst + (size_t)i * r->span.block_len * r->element_size;
 
+    /* A whole block of fp32 is decoded where it belongs: such values are finite or infinite, never NaN, and need
+     * no conversion. */
+    if (members > 0 && r->thc->config.dtype == GW_FP32 && len == lane_count &&
+        (uintptr_t)out % sizeof(float) == 0 &&
+        gw_thc_block_read(r->thc, patterns) != GW_THC_BLOCK_NONFINITE) {
+        gw_thc_block_decode(r->thc, (float *)(void *)out, lanes, lane_count, lane_bits, members, patterns,
+                            r->mode, &stream);
+        return;
+    }
     if (members == 0) {
         GW_MEMSET(r->scratch.y, 0, lane_count * sizeof *r->scratch.y);
         r->missing++;
@@ -62,8 +72,7 @@ void gw_thc_receiver_put(gw_thc_receiver *r, uint64_t i, const uint8_t *lanes, u
         gw_thc_block_decode(r->thc, r->scratch.y, lanes, lane_count, lane_bits, members, patterns, r->mode,
                             &stream);
     }
-    kernels->store(r->dst + (size_t)i * r->span.block_len * r->element_size, r->scratch.y,
-                   r->thc->config.dtype, len);
+    kernels->store(out, r->scratch.y, r->thc->config.dtype, len);
 }
 
 gw_status gw_thc_receiver_end(const gw_thc_receiver *r, uint64_t *missing, uint64_t *bad_block)
