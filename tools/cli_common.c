@@ -5,6 +5,8 @@
  */
 #include "cli_common.h"
 
+#include "gradwire/gradwire.h"
+
 #include <errno.h>
 #include <math.h>
 #include <stdarg.h>
@@ -86,6 +88,38 @@ int gw_cli_parse_double(const char *text, double min, double max, double *value)
     }
     *value = parsed;
     return 0;
+}
+
+void gw_cli_parse_backends(struct argp_state *state, const char *list, uint32_t *backends)
+{
+    char copy[128];
+    if (strlen(list) >= sizeof copy) {
+        argp_error(state, "--backend: the list is too long");
+        return;
+    }
+    memcpy(copy, list, strlen(list) + 1);
+    uint32_t mask = 0;
+    char *position = NULL;
+    for (const char *name = strtok_r(copy, ",", &position); name != NULL;
+         name = strtok_r(NULL, ",", &position)) {
+        if (strcmp(name, "all") == 0) {
+            mask |= gw_backends_available();
+            continue;
+        }
+        const uint32_t bit = gw_backend_from_name(name);
+        if (bit == 0) {
+            argp_error(state, "--backend: '%s' is not a backend (see gradwire info)", name);
+        } else if ((gw_backends_available() & bit) == 0) {
+            argp_error(state,
+                       "--backend: '%s' is not in this build or not on this machine (see gradwire info)",
+                       name);
+        }
+        mask |= bit;
+    }
+    if (mask == 0) {
+        argp_error(state, "--backend: a name is missing");
+    }
+    *backends = mask;
 }
 
 double gw_cli_seconds(void)

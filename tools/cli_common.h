@@ -10,6 +10,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include <argp.h>
 #include <jansson.h>
 
 /* Exit codes of the command (docs/cli.md). */
@@ -40,6 +41,10 @@ void gw_cli_note(const char *format, ...) __attribute__((format(printf, 1, 2)));
  * decimal and 0x hexadecimal, nothing else; double takes what strtod takes except NaN. */
 int gw_cli_parse_u64(const char *text, uint64_t min, uint64_t max, uint64_t *value);
 int gw_cli_parse_double(const char *text, double min, double max, double *value);
+
+/* The argument of --backend: names with commas between, such as "scalar,avx2", or "all". Ends the command with a
+ * message if a name is unknown, or known and not present here. */
+void gw_cli_parse_backends(struct argp_state *state, const char *list, uint32_t *backends);
 
 /* Seconds of a monotonic clock. */
 double gw_cli_seconds(void);

@@ -82,39 +82,6 @@ const char *gw_codec_backend_name(uint32_t backends)
     return "scalar";
 }
 
-/* "avx2" or "scalar,avx2"; "all" is every one that the machine has. */
-static void backends_parse(struct argp_state *state, const char *list, uint32_t *backends)
-{
-    char copy[128];
-    if (strlen(list) >= sizeof copy) {
-        argp_error(state, "--backend: the list is too long");
-        return;
-    }
-    memcpy(copy, list, strlen(list) + 1);
-    uint32_t mask = 0;
-    char *position = NULL;
-    for (const char *name = strtok_r(copy, ",", &position); name != NULL;
-         name = strtok_r(NULL, ",", &position)) {
-        if (strcmp(name, "all") == 0) {
-            mask |= gw_backends_available();
-            continue;
-        }
-        const uint32_t bit = gw_backend_from_name(name);
-        if (bit == 0) {
-            argp_error(state, "--backend: '%s' is not a backend (see gradwire info)", name);
-        } else if ((gw_backends_available() & bit) == 0) {
-            argp_error(state,
-                       "--backend: '%s' is not in this build or not on this machine (see gradwire info)",
-                       name);
-        }
-        mask |= bit;
-    }
-    if (mask == 0) {
-        argp_error(state, "--backend: a name is missing");
-    }
-    *backends = mask;
-}
-
 /* ---- parsers ---- */
 
 static uint64_t u64_parse(struct argp_state *state, const char *option, const char *text, uint64_t min,
@@ -287,7 +254,7 @@ static error_t run_parse(int key, char *text, struct argp_state *state)
         }
         break;
     case KEY_BACKEND:
-        backends_parse(state, text, &request->backends);
+        gw_cli_parse_backends(state, text, &request->backends);
         break;
     case 'T':
         request->threads = (unsigned)u64_parse(state, "--threads", text, 0, GW_CLI_THREADS_MAX);

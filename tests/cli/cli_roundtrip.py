@@ -96,6 +96,18 @@ class Samples(CliTest):
                     arrays.add(self.read("a.npy"))
             self.assertEqual((len(frames), len(arrays)), (1, 1), mode)
 
+    def test_backends_do_not_change_bytes_of_thc(self):
+        grad = self.sample(SAMPLES[0] + "-grad.npy")
+        made = set()
+        for backend in self.backends():
+            job = ["--bits", 3, "--workers", 5, "--seed", 7, "--backend", backend]
+            self.ok("norm", grad, "-o", self.path("a.norm"), *job)
+            self.ok("compress", "--codec", "thc", grad, "-o", self.path("a.gw"), "--norms", self.path("a.norm"), "--rank", 4,
+                    *job)
+            made.add((self.read("a.norm"), self.read("a.gw")))
+        self.assertEqual(len(made), 1)
+        self.fails(2, "norm", grad, "-o", self.path("b.norm"), "--backend", "mmx", says=["mmx"])
+
     def test_stochastic_counters_matter(self):
         """Each part of the key and counter changes the bytes; the defaults are zeros."""
         sample = self.sample(SAMPLES[0] + ".json")

@@ -107,7 +107,7 @@ static int norms_of_array(const norm_arguments *a)
     memset(&file, 0, sizeof file);
     code = thc_request_config(&a->request, npy.dtype, a->state != NULL, &config);
     gw_status status = GW_OK;
-    if (code == GW_CLI_OK && (status = gw_thc_init(&thc, &config, GW_BACKEND_ALL)) != GW_OK)
+    if (code == GW_CLI_OK && (status = gw_thc_init(&thc, &config, a->request.backends)) != GW_OK)
         code = thc_fail(NULL, status, NULL);
     if (code == GW_CLI_OK && a->state != NULL)
         error = ef_state_read(a->state, npy.len, &code);

@@ -164,7 +164,7 @@ static int compress_array(const compress_arguments *a, const gw_npy *npy)
     int code = thc_request_config(&a->request, npy->dtype, a->state != NULL, &config);
     if (code != GW_CLI_OK)
         return code;
-    gw_status status = gw_thc_init(&thc, &config, GW_BACKEND_ALL);
+    gw_status status = gw_thc_init(&thc, &config, a->request.backends);
     if (status != GW_OK)
         return thc_fail(NULL, status, NULL);
     gw_thc_range range = {npy->len, 0, gw_thc_block_count(&thc, npy->len), a->request.round, a->request.rank};

@@ -46,7 +46,8 @@ int thc_fail(const char *file, gw_status status, const uint64_t *block)
     return gw_cli_error(code, file, "%s (%s)", gw_status_message(status), gw_status_name(status));
 }
 
-enum { KEY_GRANULARITY = 0x300, KEY_P, KEY_LANE, KEY_BLOCK, KEY_JOB, KEY_PLAIN, KEY_UNIFORM, KEY_NONFINITE };
+enum { KEY_GRANULARITY = 0x300, KEY_P, KEY_LANE, KEY_BLOCK, KEY_JOB, KEY_PLAIN, KEY_UNIFORM, KEY_NONFINITE,
+       KEY_BACKEND };
 
 static const struct argp_option request_options[] = {
     {"bits", 'b', "B", 0, "Bits per index, 1 to 4 (default 4)", 0},
@@ -62,6 +63,7 @@ static const struct argp_option request_options[] = {
     {"plain", KEY_PLAIN, NULL, 0, "No rotation; minimum and maximum in place of the norm", 0},
     {"uniform", KEY_UNIFORM, NULL, 0, "The identity table (Algorithm 1 of the paper, with --plain)", 0},
     {"nonfinite", KEY_NONFINITE, "HOW", 0, "NaN and infinity: error (default), propagate or zero", 0},
+    {"backend", KEY_BACKEND, "NAME[,NAME]", 0, "Permitted backends (default: all that the machine has)", 0},
     {0},
 };
 
@@ -139,6 +141,9 @@ static error_t request_parse(int key, char *text, struct argp_state *state)
         else
             argp_error(state, "--nonfinite: error, propagate or zero, not '%s'", text);
         break;
+    case KEY_BACKEND:
+        gw_cli_parse_backends(state, text, &request->backends);
+        break;
     default:
         return ARGP_ERR_UNKNOWN;
     }
@@ -153,6 +158,7 @@ void thc_request_init(thc_request *request)
     request->bits = 4;
     request->workers = 1;
     request->block_log2 = 10;
+    request->backends = GW_BACKEND_ALL;
 }
 
 int thc_request_config(const thc_request *request, gw_dtype dtype, int error_feedback, gw_thc_config *config)

@@ -33,6 +33,7 @@ typedef struct thc_request {
     int plain;
     int uniform;
     unsigned nonfinite;
+    uint32_t backends; /* mask, checked against the machine */
 } thc_request;
 
 void thc_request_init(thc_request *request);
