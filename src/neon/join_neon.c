@@ -15,6 +15,10 @@
 
 #if defined(GW_NEON)
 
+/* Groups of 16 whose owners are found before their values are put together. The way from a label over masks and bits to a
+ * shuffle is longer than what a core looks ahead: so no value waits for it. */
+enum { GROUPS = 16 };
+
 /* Where the next digit of each plane is. */
 typedef struct places {
     const uint8_t *plane[GW_PLANE_R1];
@@ -29,26 +33,105 @@ typedef struct settings {
     int is_constant;
 } settings;
 
-/* The digits of 16 values: bits 0..15 of `owners` say who has one, `counts` how many in each half. */
-static inline uint8x16_t take_digits(const uint8_t **plane, uint64_t owners, uint64_t counts)
+/* Who of 16 values has a digit in a plane, for four planes: bits and counts of values 0..7 and 8..15 each. */
+typedef struct owners {
+    uint8_t bits[8];
+    uint8_t count[8];
+} owners;
+
+/* What the first pass finds out about 16 values. */
+typedef struct group {
+    owners nested; /* planes 1..4 */
+    owners rest;   /* derived: R4, R2, R1 */
+    uint8_t kept[16];
+    uint8_t left[16]; /* derived: kept bits behind the nested digits */
+} group;
+
+static inline void store_owners(owners *to, uint8x16_t m0, uint8x16_t m1, uint8x16_t m2, uint8x16_t m3)
 {
-    const uint8_t *const low = *plane, *const high = low + (counts & 255);
-    const uint8x8_t first = vqtbl1_u8(vld1q_u8(low), vld1_u8(gw_orders_spread_neon[owners & 255]));
-    const uint8x8_t second = vqtbl1_u8(vld1q_u8(high), vld1_u8(gw_orders_spread_neon[owners >> 8 & 255]));
-    *plane = high + (counts >> 8 & 255);
+    const uint8x8_t bits = gw_bits_of_4(m0, m1, m2, m3);
+    vst1_u8(to->bits, bits);
+    vst1_u8(to->count, vcnt_u8(bits));
+}
+
+/* The digits that the owners of a plane have. */
+static inline uint8x16_t take_digits(const uint8_t **plane, const owners *who, unsigned p)
+{
+    const uint8_t *const low = *plane, *const high = low + who->count[2 * p];
+    const uint8x8_t first = vqtbl1_u8(vld1q_u8(low), vld1_u8(gw_orders_spread_neon[who->bits[2 * p]]));
+    const uint8x8_t second = vqtbl1_u8(vld1q_u8(high), vld1_u8(gw_orders_spread_neon[who->bits[2 * p + 1]]));
+    *plane = high + who->count[2 * p + 1];
     return vcombine_u8(first, second);
 }
 
 /* The same from R1, which is still a bit string: 1 or 0. */
-static inline uint8x16_t take_bits(places *at, uint64_t owners, uint64_t counts)
+static inline uint8x16_t take_bits(places *at, const owners *who, unsigned p)
 {
     const uint32_t word = gw_load32(at->r1 + at->r1_bit / 8) >> at->r1_bit % 8;
     const uint8x16_t bits = vandq_u8(gw_bytes_of_16(word), vdupq_n_u8(1));
-    const uint8x8_t low = vld1_u8(gw_orders_spread_neon[owners & 255]);
+    const uint8x8_t low = vld1_u8(gw_orders_spread_neon[who->bits[2 * p]]);
     const uint8x8_t high =
-        vadd_u8(vld1_u8(gw_orders_spread_neon[owners >> 8 & 255]), vdup_n_u8((uint8_t)(counts & 255)));
-    at->r1_bit += (size_t)((counts & 255) + (counts >> 8 & 255));
+        vadd_u8(vld1_u8(gw_orders_spread_neon[who->bits[2 * p + 1]]), vdup_n_u8(who->count[2 * p]));
+    at->r1_bit += (size_t)who->count[2 * p] + who->count[2 * p + 1];
     return vqtbl1q_u8(bits, vcombine_u8(low, high));
+}
+
+/* All ones where a value has digits, and the exponent fields there. */
+GW_TEMPLATE uint8x16_t ordinary_of(uint8x16_t labels, uint32_t derived)
+{
+    return vcgtq_u8(labels, vdupq_n_u8(derived ? 1 : 3));
+}
+
+GW_TEMPLATE uint8x16_t exponents_of(uint8x16_t labels, const settings *s, uint32_t dtype, uint32_t derived)
+{
+    if (derived) {
+        return vsubq_u8(labels, vdupq_n_u8(dtype == GW_FP16 ? 2 : 1));
+    }
+    return dtype == GW_FP16 ? vsubq_u8(vshrq_n_u8(labels, 2), vdupq_n_u8(1)) : vaddq_u8(vshrq_n_u8(labels, 2), s->base);
+}
+
+/* All ones where `kept` bits are enough for the digit of a nested plane. */
+typedef struct nested_masks {
+    uint8x16_t m1, m2, m3, m4;
+} nested_masks;
+
+GW_TEMPLATE nested_masks nested_of(uint8x16_t kept, const gw_traits *t)
+{
+    const uint8_t *w = t->digit_width;
+    nested_masks n;
+    n.m1 = vcgeq_u8(kept, vdupq_n_u8(w[0]));
+    n.m2 = vcgeq_u8(kept, vdupq_n_u8((uint8_t)(w[0] + w[1])));
+    n.m3 = vcgeq_u8(kept, vdupq_n_u8((uint8_t)(w[0] + w[1] + w[2])));
+    n.m4 = vcgeq_u8(kept, vdupq_n_u8((uint8_t)(w[0] + w[1] + w[2] + w[3])));
+    return n;
+}
+
+/* First pass: from labels and map bytes to owners. */
+GW_TEMPLATE void find_owners(group *g, uint8x16_t labels, uint8x16_t levels, const settings *s, uint32_t dtype,
+                             uint32_t derived)
+{
+    const gw_traits *t = gw_traits_of(dtype);
+    const uint8x16_t ordinary = ordinary_of(labels, derived);
+    const uint8x16_t whole = vdupq_n_u8((uint8_t)(t->mantissa_bits + 1));
+    uint8x16_t kept;
+    if (derived) {
+        const uint8x16_t exponent = exponents_of(labels, s, dtype, 1);
+        kept = vsubq_u8(whole, s->is_constant ? s->dropper.cap : gw_drops_of(exponent, levels, &s->dropper, dtype));
+    } else {
+        kept = vmlsq_u8(whole, vandq_u8(labels, vdupq_n_u8(3)), vdupq_n_u8(t->explicit_step));
+    }
+    kept = vandq_u8(kept, ordinary);
+    const nested_masks n = nested_of(kept, t);
+    store_owners(&g->nested, n.m1, n.m2, n.m3, n.m4);
+    if (derived) {
+        /* Masks are minus one, so adding widths where they are set subtracts; planes 2..4 are equally wide. */
+        uint8x16_t left = vmlaq_u8(kept, n.m1, vdupq_n_u8(t->digit_width[0]));
+        left = vmlaq_u8(left, vaddq_u8(vaddq_u8(n.m2, n.m3), n.m4), vdupq_n_u8(t->digit_width[1]));
+        const uint8x16_t has1 = vtstq_u8(left, vdupq_n_u8(1));
+        store_owners(&g->rest, vtstq_u8(left, vdupq_n_u8(4)), vtstq_u8(left, vdupq_n_u8(2)), has1, has1);
+        vst1q_u8(g->kept, kept);
+        vst1q_u8(g->left, left);
+    }
 }
 
 /* The four digits of 16 values, each in a register. */
@@ -56,41 +139,24 @@ typedef struct four_digits {
     uint8x16_t d1, d2, d3, d4;
 } four_digits;
 
-/* Digits of the nested planes where `kept` bits are enough for them, and what the remainder planes bring. */
-GW_TEMPLATE four_digits digits_of(places *at, uint8x16_t kept, uint32_t dtype, uint32_t derived)
+GW_TEMPLATE four_digits digits_of(places *at, const group *g, uint32_t dtype, uint32_t derived)
 {
-    const gw_traits *t = gw_traits_of(dtype);
-    const uint8_t w1 = t->digit_width[0], w2 = t->digit_width[1], w3 = t->digit_width[2], w4 = t->digit_width[3];
-    const uint8x16_t m1 = vcgeq_u8(kept, vdupq_n_u8(w1));
-    const uint8x16_t m2 = vcgeq_u8(kept, vdupq_n_u8((uint8_t)(w1 + w2)));
-    const uint8x16_t m3 = vcgeq_u8(kept, vdupq_n_u8((uint8_t)(w1 + w2 + w3)));
-    const uint8x16_t m4 = vcgeq_u8(kept, vdupq_n_u8((uint8_t)(w1 + w2 + w3 + w4)));
-    const uint8x8_t owners_bytes = gw_bits_of_4(m1, m2, m3, m4);
-    const uint64_t owners = vget_lane_u64(vreinterpret_u64_u8(owners_bytes), 0);
-    const uint64_t counts = vget_lane_u64(vreinterpret_u64_u8(vcnt_u8(owners_bytes)), 0);
     four_digits d;
-    d.d1 = take_digits(&at->plane[0], owners, counts);
-    d.d2 = take_digits(&at->plane[1], owners >> 16, counts >> 16);
-    d.d3 = take_digits(&at->plane[2], owners >> 32, counts >> 32);
-    d.d4 = take_digits(&at->plane[3], owners >> 48, counts >> 48);
+    d.d1 = take_digits(&at->plane[0], &g->nested, 0);
+    d.d2 = take_digits(&at->plane[1], &g->nested, 1);
+    d.d3 = take_digits(&at->plane[2], &g->nested, 2);
+    d.d4 = take_digits(&at->plane[3], &g->nested, 3);
     if (derived) {
-        /* Bits left over: masks are minus one, so adding widths where they are set subtracts. */
-        const uint8x16_t behind = vaddq_u8(vaddq_u8(m2, m3), m4); /* planes 2..4 are equally wide */
-        uint8x16_t rest = vmlaq_u8(kept, m1, vdupq_n_u8(w1));
-        rest = vmlaq_u8(rest, behind, vdupq_n_u8(w2));
-        const uint8x16_t has4 = vtstq_u8(rest, vdupq_n_u8(4)), has2 = vtstq_u8(rest, vdupq_n_u8(2));
-        const uint8x16_t has1 = vtstq_u8(rest, vdupq_n_u8(1));
-        const uint8x8_t rest_bytes = gw_bits_of_4(has4, has2, has1, has1);
-        const uint64_t rest_owners = vget_lane_u64(vreinterpret_u64_u8(rest_bytes), 0);
-        const uint64_t rest_counts = vget_lane_u64(vreinterpret_u64_u8(vcnt_u8(rest_bytes)), 0);
-        uint8x16_t more = take_bits(at, rest_owners >> 32, rest_counts >> 32);
+        const uint8x16_t left = vld1q_u8(g->left);
+        const nested_masks n = nested_of(vld1q_u8(g->kept), gw_traits_of(dtype));
+        uint8x16_t more = take_bits(at, &g->rest, 2);
         uint8x16_t more_first; /* in the first digit, which fp16 has narrower than the others */
         if (dtype == GW_FP32) {
             /* 6 bits: R4 on top, R2 and R1 each below what is there. */
-            const uint8x16_t r4 = take_digits(&at->plane[4], rest_owners, rest_counts);
-            const uint8x16_t r2 = take_digits(&at->plane[5], rest_owners >> 16, rest_counts >> 16);
-            const uint8x16_t r2_up = vsubq_u8(vdupq_n_u8(4), vandq_u8(rest, vdupq_n_u8(4)));
-            const uint8x16_t r1_up = vsubq_u8(vdupq_n_u8(5), vandq_u8(rest, vdupq_n_u8(6)));
+            const uint8x16_t r4 = take_digits(&at->plane[4], &g->rest, 0);
+            const uint8x16_t r2 = take_digits(&at->plane[5], &g->rest, 1);
+            const uint8x16_t r2_up = vsubq_u8(vdupq_n_u8(4), vandq_u8(left, vdupq_n_u8(4)));
+            const uint8x16_t r1_up = vsubq_u8(vdupq_n_u8(5), vandq_u8(left, vdupq_n_u8(6)));
             more = vshlq_u8(more, vreinterpretq_s8_u8(r1_up));
             more = vorrq_u8(more, vshlq_u8(r2, vreinterpretq_s8_u8(r2_up)));
             more = vorrq_u8(more, vshlq_n_u8(r4, 2));
@@ -99,15 +165,15 @@ GW_TEMPLATE four_digits digits_of(places *at, uint8x16_t kept, uint32_t dtype, u
             more = vshlq_n_u8(more, 1);
             more_first = more;
         } else {
-            const uint8x16_t r2 = take_digits(&at->plane[5], rest_owners >> 16, rest_counts >> 16);
-            const uint8x16_t r1_up = vsubq_u8(vdupq_n_u8(2), vandq_u8(rest, vdupq_n_u8(2)));
+            const uint8x16_t r2 = take_digits(&at->plane[5], &g->rest, 1);
+            const uint8x16_t r1_up = vsubq_u8(vdupq_n_u8(2), vandq_u8(left, vdupq_n_u8(2)));
             more_first = vshlq_n_u8(more, 1);
             more = vorrq_u8(vshlq_u8(more, vreinterpretq_s8_u8(r1_up)), vshlq_n_u8(r2, 1));
         }
-        d.d1 = vorrq_u8(d.d1, vbicq_u8(more_first, m1));
-        d.d2 = vorrq_u8(d.d2, vandq_u8(more, vbicq_u8(m1, m2)));
-        d.d3 = vorrq_u8(d.d3, vandq_u8(more, vbicq_u8(m2, m3)));
-        d.d4 = vorrq_u8(d.d4, vandq_u8(more, vbicq_u8(m3, m4)));
+        d.d1 = vorrq_u8(d.d1, vbicq_u8(more_first, n.m1));
+        d.d2 = vorrq_u8(d.d2, vandq_u8(more, vbicq_u8(n.m1, n.m2)));
+        d.d3 = vorrq_u8(d.d3, vandq_u8(more, vbicq_u8(n.m2, n.m3)));
+        d.d4 = vorrq_u8(d.d4, vandq_u8(more, vbicq_u8(n.m3, n.m4)));
     }
     return d;
 }
@@ -128,27 +194,13 @@ static inline void store_fours(uint8_t *dst, uint8x16_t b0, uint8x16_t b1, uint8
     gw_store_u16x8(dst + 48, vzip2q_u16(low1, high1));
 }
 
-/* 16 values to dst; escapes become +0. `zero` collects what fp16 must not have, see gw_joined. */
-GW_TEMPLATE void join16(uint8_t *dst, uint8x16_t labels, uint8x16_t levels, places *at, const settings *s,
-                        uint8x16_t *zero, uint32_t dtype, uint32_t derived)
+/* Second pass: 16 values to dst; escapes become +0. `zero` collects what fp16 must not have, see gw_joined. */
+GW_TEMPLATE void join16(uint8_t *dst, uint8x16_t labels, const group *g, places *at, const settings *s, uint8x16_t *zero,
+                        uint32_t dtype, uint32_t derived)
 {
-    const gw_traits *t = gw_traits_of(dtype);
-    const uint8_t whole = (uint8_t)(t->mantissa_bits + 1);
-    const uint8x16_t ordinary = vcgtq_u8(labels, vdupq_n_u8(derived ? 1 : 3));
-    uint8x16_t exponent, kept;
-    if (derived) {
-        exponent = vsubq_u8(labels, vdupq_n_u8(dtype == GW_FP16 ? 2 : 1));
-        const uint8x16_t drop = s->is_constant ? s->dropper.cap : gw_drops_of(exponent, levels, &s->dropper, dtype);
-        kept = vandq_u8(vsubq_u8(vdupq_n_u8(whole), drop), ordinary);
-    } else {
-        exponent = dtype == GW_FP16 ? vsubq_u8(vshrq_n_u8(labels, 2), vdupq_n_u8(1))
-                                    : vaddq_u8(vshrq_n_u8(labels, 2), s->base);
-        const uint8x16_t level = vandq_u8(labels, vdupq_n_u8(3));
-        kept = vandq_u8(vmlsq_u8(vdupq_n_u8(whole), level, vdupq_n_u8(t->explicit_step)), ordinary);
-    }
-    exponent = vandq_u8(exponent, ordinary);
-
-    const four_digits d = digits_of(at, kept, dtype, derived);
+    const uint8x16_t ordinary = ordinary_of(labels, derived);
+    const uint8x16_t exponent = vandq_u8(exponents_of(labels, s, dtype, derived), ordinary);
+    const four_digits d = digits_of(at, g, dtype, derived);
     const uint8x16_t sign_bit = vdupq_n_u8(0x80);
     if (dtype == GW_FP32) {
         /* Digits are 6 bits, the first is the sign and five bits of mantissa: three of them fill what two bytes and a bit
@@ -214,15 +266,22 @@ GW_TEMPLATE void join_range(uint8_t *dst, gw_joined *joined, uint16_t *place, co
     at.r1 = plane[GW_PLANE_R1];
     at.r1_bit = 0;
 
-    for (; i + 16 <= len; i += 16) {
-        const uint8x16_t label = vld1q_u8(labels + i);
-        if (reads_levels) {
-            k = vld1q_u8(levels + i);
+    while (i + 16 <= len) {
+        group groups[GROUPS];
+        const size_t count = (len - i) / 16 < GROUPS ? (len - i) / 16 : GROUPS;
+        for (size_t g = 0; g < count; g++) {
+            if (reads_levels) {
+                k = vld1q_u8(levels + i + 16 * g);
+            }
+            find_owners(&groups[g], vld1q_u8(labels + i + 16 * g), k, &s, dtype, derived);
         }
-        join16(dst + size * i, label, k, &at, &s, &zero, dtype, derived);
-        if (has_escape(label)) {
-            escapes =
-                place_escapes(dst + size * i, place, labels + i, i, 16, escape, escape_len, escapes, size);
+        for (size_t g = 0; g < count; g++, i += 16) {
+            const uint8x16_t label = vld1q_u8(labels + i);
+            join16(dst + size * i, label, &groups[g], &at, &s, &zero, dtype, derived);
+            if (has_escape(label)) {
+                escapes =
+                    place_escapes(dst + size * i, place, labels + i, i, 16, escape, escape_len, escapes, size);
+            }
         }
     }
     if (i < len) {
@@ -233,7 +292,9 @@ GW_TEMPLATE void join_range(uint8_t *dst, gw_joined *joined, uint16_t *place, co
         if (reads_levels) {
             GW_MEMCPY(last_levels, levels + i, count);
         }
-        join16(last, vld1q_u8(last_labels), vld1q_u8(last_levels), &at, &s, &zero, dtype, derived);
+        group g;
+        find_owners(&g, vld1q_u8(last_labels), vld1q_u8(last_levels), &s, dtype, derived);
+        join16(last, vld1q_u8(last_labels), &g, &at, &s, &zero, dtype, derived);
         escapes = place_escapes(last, place, last_labels, i, count, escape, escape_len, escapes, size);
         GW_MEMCPY(dst + size * i, last, size * count);
     }
