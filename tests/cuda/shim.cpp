@@ -28,6 +28,7 @@ struct meeting {
     uint32_t arrived = 0;
     gw_shim_operation operation = GW_SHIM_SYNC;
     std::vector<uint64_t> value, result;
+    std::vector<bool> here, result_of; /* who has arrived; whose values the result holds */
     std::vector<uint32_t> waiting; /* fibers */
 };
 
@@ -38,7 +39,6 @@ struct block_state {
     unsigned char *shared = nullptr;
     meeting all;
     std::vector<meeting> warp;
-    std::vector<bool> gone;
 };
 
 struct fiber {
@@ -122,6 +122,8 @@ void switch_away()
 void complete(meeting &m)
 {
     m.result = m.value;
+    m.result_of = m.here;
+    m.here.assign(m.here.size(), false);
     m.arrived = 0;
     for (const uint32_t index : m.waiting) {
         runnable.push_back(index);
@@ -137,6 +139,7 @@ const uint64_t *meet(meeting &m, uint32_t member, gw_shim_operation operation, u
     }
     m.operation = operation;
     m.value[member] = value;
+    m.here[member] = true;
     m.waiting.push_back(current);
     if (++m.arrived == m.live) {
         complete(m);
@@ -165,7 +168,6 @@ void fiber_main()
     kernel(kernel_params);
     fiber &f = *fibers[current];
     block_state &block = *f.block;
-    block.gone[f.thread] = true;
     block.live--;
     idle_turns = 0;
     retire(block.warp[f.thread / LANES]);
@@ -184,17 +186,20 @@ void start_block(block_state &block, uint32_t index, uint32_t threads, uint32_t 
     block.memory.reset(new unsigned char[shared_bytes + 128]);
     block.shared = block.memory.get() + (128 - (uintptr_t)block.memory.get() % 128) % 128;
     memset(block.shared, 0xa5, shared_bytes);
-    block.gone.assign(threads, false);
     block.all = meeting();
     block.all.live = threads;
     block.all.value.assign(threads, 0);
     block.all.result.assign(threads, 0);
+    block.all.here.assign(threads, false);
+    block.all.result_of.assign(threads, false);
     block.warp.assign((threads + LANES - 1) / LANES, meeting());
     for (uint32_t w = 0; w < block.warp.size(); w++) {
         meeting &m = block.warp[w];
         m.live = threads - w * LANES < LANES ? threads - w * LANES : (uint32_t)LANES;
         m.value.assign(LANES, 0);
         m.result.assign(LANES, 0);
+        m.here.assign(LANES, false);
+        m.result_of.assign(LANES, false);
     }
     for (uint32_t t = 0; t < threads; t++) {
         const uint32_t at = slot * threads + t;
@@ -241,10 +246,10 @@ const uint64_t *gw_shim_meet_block(gw_shim_operation operation, uint64_t value)
 uint32_t gw_shim_lanes(void)
 {
     const fiber &f = *fibers[current];
-    const uint32_t first = f.thread / LANES * LANES;
+    const meeting &m = f.block->warp[f.thread / LANES];
     uint32_t lanes = 0;
-    for (uint32_t lane = 0; lane < LANES && first + lane < blockDim.x; lane++) {
-        lanes |= (uint32_t)!f.block->gone[first + lane] << lane;
+    for (uint32_t lane = 0; lane < LANES; lane++) {
+        lanes |= (uint32_t)m.result_of[lane] << lane;
     }
     return lanes;
 }
@@ -256,7 +261,7 @@ uint32_t gw_shim_threads(void)
 
 bool gw_shim_is_gone(uint32_t thread)
 {
-    return fibers[current]->block->gone[thread];
+    return !fibers[current]->block->all.result_of[thread];
 }
 
 void gw_shim_yield(void)

@@ -1,0 +1,229 @@
+/*
+ * cuda.h: GCOMP and THC on NVIDIA GPUs (compute capability 8.0 and later), the bytes and values of the CPU.
+ *
+ * This header needs no CUDA header and a program that uses it links no CUDA library: the driver (libcuda.so.1) is opened
+ * at run time by gw_cuda_init(), the kernels travel inside libgradwire. Where there is no CUDA in the build, no driver, no
+ * device or no kernel for it, gw_cuda_init() says which by a status of its own, and the rest of the library is unaffected.
+ *
+ * Rules of all calls that take a stream:
+ *   - `stream` is a CUstream or cudaStream_t, NULL the default stream of the context. A call only puts work on it and
+ *     returns; nothing waits, nothing is allocated, no other stream and no device setting is touched. (gw_cuda_init() and
+ *     gw_cuda_close() load and unload modules and do wait.) So every such call may be captured into a CUDA graph.
+ *   - The context that was current in gw_cuda_init() must be current in the calling thread. The handle may be shared by
+ *     threads and streams. Calls share nothing but the memory that they are given: two calls that run at the same time
+ *     need results (and workspaces) of their own.
+ *   - Pointers to data, patterns, results and workspaces are device pointers (or host memory that the device can address).
+ *     Contexts (gw_thc, gw_gcomp), ranges, contributor sets and arrays of pointers are host memory and are copied before
+ *     the call returns, unless a comment says "device".
+ *   - Arguments are checked on the host, and a status other than GW_OK means that nothing was put on the stream, unless
+ *     it is GW_ERR_DEVICE. What only the bytes can tell is written to a gw_cuda_result in device memory. A hostile input
+ *     ends in a status there, never in a trap: the context stays usable.
+ *   - Elements may lie at any multiple of their size (16 bytes are faster: whole vectors are read). Packed indices, lanes
+ *     and frames lie at multiples of 16, patterns, members and results at multiples of 8; GW_ERR_ARG otherwise.
+ *   - Random keys and rounds can be read from device memory (gw_cuda_thc_key, gw_cuda_key), so that replays of a graph
+ *     advance.
+ *   - GW_ERR_STATE: the handle was not initialised. GW_ERR_DEVICE: the driver refused; gw_cuda_driver_error() has its code.
+ *
+ * SPDX-License-Identifier: BSD-2-Clause
+ */
+#ifndef GRADWIRE_CUDA_H
+#define GRADWIRE_CUDA_H
+
+#include "gradwire/gcomp.h"
+#include "gradwire/gradwire.h"
+#include "gradwire/thc.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* ---------------------------------------------------------------------------------------------------------------
+ * Handle
+ * ------------------------------------------------------------------------------------------------------------- */
+
+/* A driver, opened, and the kernels, loaded into one context. Caller's memory; not to be copied. */
+typedef struct gw_cuda {
+    union {
+        uint64_t align;
+        unsigned char bytes[2048];
+    } opaque;
+} gw_cuda;
+
+/* What gw_cuda_init() found. */
+typedef struct gw_cuda_info {
+    uint32_t driver_version;           /* as cuDriverGetVersion(): 1000 * major + 10 * minor */
+    uint32_t arch_major, arch_minor;   /* compute capability */
+    uint32_t multiprocessor_count;
+    uint32_t shared_size_max;          /* bytes of shared memory that one block may ask for */
+} gw_cuda_info;
+
+/* 1 if this library contains kernels (it was built with nvcc), else 0. */
+GW_API int gw_cuda_is_built(void);
+
+/*
+ * gw_cuda_init() opens the driver and loads the kernels into the context that is current in the calling thread. It makes
+ * no context and chooses no device: cudaSetDevice() and any call of the CUDA runtime, cuDevicePrimaryCtxRetain() and
+ * cuCtxSetCurrent(), or a framework have done so. May wait for the device; not to be called while a stream is captured.
+ *
+ * GW_OK; GW_ERR_ARG (NULL); GW_ERR_NO_CUDA_BUILD; GW_ERR_NO_DRIVER (no libcuda.so.1, or one older than CUDA 12.0);
+ * GW_ERR_NO_DEVICE; GW_ERR_STATE (no context is current); GW_ERR_NO_IMAGE (no kernel for the device, nor one that its
+ * driver can translate); GW_ERR_DEVICE. On failure nothing stays open and *cuda is zeroed, but gw_cuda_driver_error()
+ * still tells the driver's code.
+ */
+GW_API GW_MUST_CHECK gw_status gw_cuda_init(gw_cuda *cuda);
+
+/* Unloads the kernels and closes the driver. Work that uses them must have ended, and the context must be current (or
+ * destroyed: then nothing is left to unload). A zeroed handle or NULL is ignored. */
+GW_API void gw_cuda_close(gw_cuda *cuda);
+
+/* GW_OK and *info; GW_ERR_ARG; GW_ERR_STATE (*info is zeroed). */
+GW_API GW_MUST_CHECK gw_status gw_cuda_device_info(const gw_cuda *cuda, gw_cuda_info *info);
+
+/* The driver's code (CUresult) of the last call of it that failed under this handle, 0 if none did. */
+GW_API uint32_t gw_cuda_driver_error(const gw_cuda *cuda);
+
+/*
+ * What a call leaves in device memory, written when its work is done. Multiples of 8. `size` and `len` are those of the
+ * CPU's function and 0 on failure.
+ */
+typedef struct gw_cuda_result {
+    uint32_t status;    /* gw_status */
+    uint32_t reserved;
+    uint64_t size;      /* bytes of the frame made */
+    uint64_t len;       /* values decoded */
+    uint64_t bad_index; /* lowest bad chunk (GCOMP) or block of the tensor (THC); UINT64_MAX if none is to blame */
+    uint64_t missing;   /* THC: blocks without a contributor */
+} gw_cuda_result;
+
+/* ---------------------------------------------------------------------------------------------------------------
+ * Precision map (GCOMP section 4.2): the functions of gcomp.h with state and map in device memory
+ * ------------------------------------------------------------------------------------------------------------- */
+
+/*
+ * *top = the largest quarter-octave of the range, as gw_gcomp_map_scan() gives it; 4 bytes of device memory at a multiple
+ * of 4. More ranges: one word each, and their maximum is the top of the whole.
+ *
+ *   rule         from gw_gcomp_map_rule_init(): host memory, copied
+ *   device_rule  NULL, or the rule in device memory, read when the kernel runs; then `rule` still says which arrays are
+ *                needed. For graphs: renew it every step by a copy on the stream
+ *
+ * GW_OK; GW_ERR_ARG; GW_ERR_STATE; GW_ERR_DEVICE.
+ */
+GW_API GW_MUST_CHECK gw_status gw_cuda_gcomp_map_scan(gw_cuda *cuda, const gw_gcomp_map_rule *rule,
+                                                      const gw_gcomp_map_rule *device_rule,
+                                                      const gw_optimizer_state *state, uint64_t len, uint32_t *top,
+                                                      void *stream);
+
+/*
+ * levels[i] as gw_gcomp_map_build() makes them with base = gw_gcomp_map_base(*top); base (device memory, may be NULL)
+ * gets that base. `top` is device memory; it is read when the kernel runs.
+ */
+GW_API GW_MUST_CHECK gw_status gw_cuda_gcomp_map_build(gw_cuda *cuda, const gw_gcomp_map_rule *rule,
+                                                       const gw_gcomp_map_rule *device_rule,
+                                                       const gw_optimizer_state *state, uint64_t len,
+                                                       const uint32_t *top, uint8_t *levels, uint32_t *base,
+                                                       void *stream);
+
+/* digest[i] = CRC32C of the map bytes of chunk i, as gw_gcomp_map_digest(). chunk_log2: 12..15. */
+GW_API GW_MUST_CHECK gw_status gw_cuda_gcomp_map_digest(gw_cuda *cuda, const uint8_t *levels, uint64_t len,
+                                                        uint32_t chunk_log2, uint32_t *digest, void *stream);
+
+/* ---------------------------------------------------------------------------------------------------------------
+ * THC: the functions of thc.h with tensors, patterns, indices and lanes in device memory
+ * ------------------------------------------------------------------------------------------------------------- */
+
+/* Seed, round and rank in device memory, for graphs; NULL arguments mean those of the context and of the range. The seed
+ * must be that of the configuration wherever frames or other machines take part. */
+typedef struct gw_cuda_thc_key {
+    uint64_t seed;
+    uint32_t round;
+    uint32_t rank;
+} gw_cuda_thc_key;
+
+/*
+ * Phase one: gw_thc_norms(). patterns: device. result->status: GW_OK, or GW_ERR_NONFINITE with the lowest such block
+ * (policy GW_THC_NONFINITE_ERROR; its pattern is then GW_THC_NORM_NONFINITE or 0xffffffff twice, the others are right).
+ * The patterns may be reduced in place by any collective that takes the MAX of uint32.
+ */
+GW_API GW_MUST_CHECK gw_status gw_cuda_thc_norms(gw_cuda *cuda, const gw_thc *thc, const gw_thc_range *range,
+                                                 const void *src, const float *error, uint32_t *patterns,
+                                                 gw_cuda_result *result, void *stream);
+
+/*
+ * Phase two: gw_thc_encode(), error feedback included, in one pass over src.
+ *
+ *   key           NULL, or device memory
+ *   own_patterns  what gw_cuda_thc_norms() gave for the same src and error, device; NULL: they are worked out again. For
+ *                 plain contexts NULL or ignored
+ *   indices       gw_thc_indices_size() bytes, device, a multiple of 16
+ *
+ * result->status: that of gw_thc_encode() and the lowest block concerned. Unlike there, the other blocks are encoded; the
+ * indices of the bad ones are zero and their error memory is as it was. So a caller that repeats a call must put the error
+ * memory back first, or encode blocks from result->bad_index on again.
+ */
+GW_API GW_MUST_CHECK gw_status gw_cuda_thc_encode(gw_cuda *cuda, const gw_thc *thc, const gw_thc_range *range,
+                                                  const gw_cuda_thc_key *key, const void *src, float *error,
+                                                  const uint32_t *own_patterns, const uint32_t *patterns,
+                                                  uint8_t *indices, size_t indices_capacity, gw_cuda_result *result,
+                                                  void *stream);
+
+/*
+ * Aggregation of packed indices in one pass: gw_thc_agg_add_indices_many() with lanes and indices in device memory.
+ *
+ *   set         contributor set in host memory (GW_THC_SET_SIZE bytes); joined by the ranks once the work is on the stream
+ *   indices     host array of source_count device pointers
+ *   ranks       host array
+ *   accumulate  1: lanes += sum; 0: lanes = sum, whatever they held, and the set must be empty. A graph replays the adds,
+ *               not the set: capture calls with accumulate = 0
+ *
+ * GW_ERR_ARG, GW_ERR_DUP, GW_ERR_OVERFLOW as on the CPU.
+ */
+GW_API GW_MUST_CHECK gw_status gw_cuda_thc_sum_indices(gw_cuda *cuda, const gw_thc_agg *agg, uint8_t *lanes,
+                                                       uint8_t *set, size_t len, const uint8_t *const *indices,
+                                                       const uint32_t *ranks, size_t source_count, int accumulate,
+                                                       void *stream);
+
+/* Partial sums that one call of gw_cuda_thc_sum_lanes() takes. */
+#define GW_CUDA_THC_SOURCES_MAX 64u
+
+/*
+ * Sums of partial sums in one pass: gw_thc_agg_add_lanes_many(). in_lanes: host array of device pointers, in_sets: host
+ * array of host pointers; at most GW_CUDA_THC_SOURCES_MAX. First all incoming lanes are checked against the number of their contributors, then, if
+ * result->status is GW_OK, all are added; for GW_ERR_CORRUPT the lanes stay as they are, and `set`, which is joined once the
+ * work is on the stream, must be put back by the caller. result->bad_index: the source with the lowest index of those that
+ * are corrupt.
+ */
+GW_API GW_MUST_CHECK gw_status gw_cuda_thc_sum_lanes(gw_cuda *cuda, const gw_thc_agg *agg, uint8_t *lanes,
+                                                     uint8_t *set, size_t len, const uint8_t *const *in_lanes,
+                                                     const uint8_t *const *in_sets, size_t source_count,
+                                                     int accumulate, gw_cuda_result *result, void *stream);
+
+/* One worker's indices as a buffer for a raw integer all-reduce (ncclUint8, ncclUint32): gw_thc_expand().
+ * GW_ERR_DST if dst_capacity is less than gw_thc_reduced_size(). */
+GW_API GW_MUST_CHECK gw_status gw_cuda_thc_expand(gw_cuda *cuda, const gw_thc *thc, const gw_thc_range *range,
+                                                  const uint8_t *indices, size_t indices_size, uint8_t *dst,
+                                                  size_t dst_capacity, void *stream);
+
+/*
+ * gw_thc_decode(): lanes, members, patterns and dst in device memory. result: status, bad_index, missing and len.
+ * dst_capacity in bytes.
+ */
+GW_API GW_MUST_CHECK gw_status gw_cuda_thc_decode(gw_cuda *cuda, const gw_thc *thc, const gw_thc_range *range,
+                                                  const gw_cuda_thc_key *key, const uint8_t *lanes,
+                                                  size_t lanes_size, const uint32_t *members,
+                                                  const uint32_t *patterns, gw_thc_mode mode, void *dst,
+                                                  size_t dst_capacity, gw_cuda_result *result, void *stream);
+
+/* gw_thc_decode_reduced(): members come from the count lanes of the buffer. */
+GW_API GW_MUST_CHECK gw_status gw_cuda_thc_decode_reduced(gw_cuda *cuda, const gw_thc *thc,
+                                                          const gw_thc_range *range, const gw_cuda_thc_key *key,
+                                                          const uint8_t *reduced, size_t reduced_size,
+                                                          const uint32_t *patterns, gw_thc_mode mode, void *dst,
+                                                          size_t dst_capacity, gw_cuda_result *result,
+                                                          void *stream);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

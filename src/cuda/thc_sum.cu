@@ -1,0 +1,193 @@
+/*
+ * THC aggregation: any number of packed index arrays, or of partial sums, into one array of lanes, in one pass.
+ *
+ * Indices: a thread makes 16 neighbouring lanes. They are a quarter of a group of 64 values, whose bits lie in the same
+ * 16 bytes (2 and 4 bits) or 8 bytes (1 bit, and the third bit of 3) for all quarters: neighbouring threads read the same
+ * bytes and write neighbouring ones. No float, and no carry leaves a lane: n * g fits it.
+ *
+ * SPDX-License-Identifier: BSD-2-Clause
+ */
+#include "cuda/thc_tile.cuh"
+
+enum { SUM_THREADS = 256, SUM_LEN = 16 };
+
+/* Four indices, one a byte, of quarter `quarter`: word i of four. */
+GW_DEVICE void load_indices(uint32_t index[4], const uint8_t *group, uint32_t bits, uint32_t quarter)
+{
+    if (bits == 4) {
+        const uint4 w = *(const uint4 *)(const void *)(group + 16 * (quarter & 1));
+        const uint32_t word[4] = {w.x, w.y, w.z, w.w};
+        GW_UNROLL for (uint32_t i = 0; i < 4; i++) {
+            index[i] = word[i] >> 4 * (quarter >> 1) & 0x0f0f0f0fu;
+        }
+        return;
+    }
+    GW_UNROLL for (uint32_t i = 0; i < 4; i++) {
+        index[i] = 0;
+    }
+    if (bits >= 2) { /* groups of 16 or 24 bytes: multiples of 8 */
+        const uint2 *from = (const uint2 *)(const void *)group;
+        const uint2 a = from[0];
+        const uint2 b = from[1];
+        const uint32_t word[4] = {a.x, a.y, b.x, b.y};
+        GW_UNROLL for (uint32_t i = 0; i < 4; i++) {
+            index[i] = word[i] >> 2 * quarter & 0x03030303u;
+        }
+    }
+    if (bits != 2) {
+        const uint2 w = *(const uint2 *)(const void *)(group + (bits == 3 ? 16 : 0));
+        const uint32_t shift = bits == 3 ? 2 : 0;
+        GW_UNROLL for (uint32_t i = 0; i < 4; i++) {
+            const uint32_t word = (i & 1) != 0 ? w.y : w.x;
+            index[i] |= (word >> (2 * quarter + i / 2) & 0x01010101u) << shift;
+        }
+    }
+}
+
+/* table[index] for four bytes: the low nibbles of a selector pick bytes of half a table, the fourth bit picks the half. */
+GW_DEVICE uint32_t expand(uint32_t index, const uint32_t table[4], uint32_t bits)
+{
+    const uint32_t pairs = index | index >> 4; /* nibbles 0 and 1 of each half word */
+    const uint32_t selector = (pairs & 0xffu) | (pairs >> 8 & 0xff00u);
+    const uint32_t low = gw_permute(table[0], table[1], selector & 0x7777u);
+    if (bits < 4) {
+        return low;
+    }
+    const uint32_t high = gw_permute(table[2], table[3], selector & 0x7777u);
+    const uint32_t is_high = (index >> 3 & 0x01010101u) * 0xffu;
+    return (low & ~is_high) | (high & is_high);
+}
+
+/* Adds four bytes to four lanes of `lane_bits` in sum[0 .. lane_bits / 8). */
+GW_DEVICE void add_four(uint32_t *sum, uint32_t four, uint32_t lane_bits)
+{
+    if (lane_bits == 8) {
+        sum[0] += four;
+    } else if (lane_bits == 16) {
+        sum[0] += __byte_perm(four, 0, 0x4140);
+        sum[1] += __byte_perm(four, 0, 0x4342);
+    } else {
+        sum[0] += four & 0xffu;
+        sum[1] += four >> 8 & 0xffu;
+        sum[2] += four >> 16 & 0xffu;
+        sum[3] += four >> 24;
+    }
+}
+
+/* 16 lanes of LANE_BITS: 4, 8 or 16 words. */
+template <uint32_t LANE_BITS> GW_DEVICE void sum_indices_at(const gw_cuda_thc_sum_params &p, uint64_t first)
+{
+    constexpr uint32_t vectors = LANE_BITS / 8;
+    uint4 *lanes = (uint4 *)(void *)(p.lanes + first * vectors);
+    uint32_t sum[4 * vectors];
+
+    GW_UNROLL for (uint32_t i = 0; i < vectors; i++) {
+        const uint4 before = p.accumulate != 0 ? lanes[i] : make_uint4(0, 0, 0, 0);
+        sum[4 * i] = before.x;
+        sum[4 * i + 1] = before.y;
+        sum[4 * i + 2] = before.z;
+        sum[4 * i + 3] = before.w;
+    }
+    const uint32_t table[4] = {p.table[0], p.table[1], p.table[2], p.table[3]};
+    const uint64_t group = first / 64 * 8 * p.bits;
+    for (uint32_t s = 0; s < p.source_count; s++) {
+        uint32_t index[4];
+        load_indices(index, p.source[s] + group, p.bits, (uint32_t)(first / SUM_LEN & 3));
+        GW_UNROLL for (uint32_t i = 0; i < 4; i++) {
+            add_four(sum + vectors * i, expand(index[i], table, p.bits), LANE_BITS);
+        }
+    }
+    GW_UNROLL for (uint32_t i = 0; i < vectors; i++) {
+        lanes[i] = make_uint4(sum[4 * i], sum[4 * i + 1], sum[4 * i + 2], sum[4 * i + 3]);
+    }
+}
+
+/* Count lanes of value 1, little-endian, and the bytes behind them. */
+GW_DEVICE void write_counts(const gw_cuda_thc_sum_params &p, uint64_t thread, uint64_t threads)
+{
+    const uint32_t lane_size = p.lane_bits / 8;
+    const uint64_t size = p.count_len * lane_size;
+
+    for (uint64_t i = thread; i < ((size + 3) & ~(uint64_t)3); i += threads) {
+        p.counts[i] = i < size && i % lane_size == 0 ? 1 : 0;
+    }
+}
+
+GW_KERNEL(gw_device_thc_sum_indices, gw_cuda_thc_sum_params, SUM_THREADS, 4)
+{
+    const uint64_t thread = (uint64_t)blockIdx.x * SUM_THREADS + threadIdx.x;
+    const uint64_t threads = (uint64_t)gridDim.x * SUM_THREADS;
+
+    for (uint64_t first = thread * SUM_LEN; first < p.len; first += threads * SUM_LEN) {
+        if (p.lane_bits == 8) {
+            sum_indices_at<8>(p, first);
+        } else if (p.lane_bits == 16) {
+            sum_indices_at<16>(p, first);
+        } else {
+            sum_indices_at<32>(p, first);
+        }
+    }
+    if (p.counts != nullptr) {
+        write_counts(p, thread, threads);
+    }
+}
+
+/* 1 if a lane of the word is above the limit. */
+GW_DEVICE uint32_t is_above(uint32_t word, uint32_t lane_bits, uint32_t limit)
+{
+    if (lane_bits == 32) {
+        return word > limit;
+    }
+    if (lane_bits == 16) {
+        return (word & 0xffffu) > limit || word >> 16 > limit;
+    }
+    return (word & 0xffu) > limit || (word >> 8 & 0xffu) > limit || (word >> 16 & 0xffu) > limit || word >> 24 > limit;
+}
+
+/* Before any sum of lanes is changed: every lane of every source against what its contributors can make. */
+GW_KERNEL(gw_device_thc_check_lanes, gw_cuda_thc_sum_params, SUM_THREADS, 4)
+{
+    const uint64_t vectors = p.len * (p.lane_bits / 8) / 16;
+    const uint64_t thread = (uint64_t)blockIdx.x * SUM_THREADS + threadIdx.x;
+    const uint64_t threads = (uint64_t)gridDim.x * SUM_THREADS;
+
+    for (uint32_t s = 0; s < p.source_count; s++) {
+        const uint4 *from = (const uint4 *)(const void *)p.source[s];
+        uint32_t is_bad = 0;
+        for (uint64_t i = thread; i < vectors; i += threads) {
+            const uint4 w = from[i];
+            is_bad |= is_above(w.x, p.lane_bits, p.limit[s]) | is_above(w.y, p.lane_bits, p.limit[s]) |
+                      is_above(w.z, p.lane_bits, p.limit[s]) | is_above(w.w, p.lane_bits, p.limit[s]);
+        }
+        if (is_bad != 0) {
+            thc_report(p.result, s, GW_ERR_CORRUPT);
+        }
+    }
+    thc_finish(p.result, p.len);
+}
+
+GW_KERNEL(gw_device_thc_sum_lanes, gw_cuda_thc_sum_params, SUM_THREADS, 4)
+{
+    const uint64_t vectors = p.len * (p.lane_bits / 8) / 16;
+    const uint64_t threads = (uint64_t)gridDim.x * SUM_THREADS;
+    uint4 *lanes = (uint4 *)(void *)p.lanes;
+
+    if (p.result->status != GW_OK) {
+        return;
+    }
+    for (uint64_t i = (uint64_t)blockIdx.x * SUM_THREADS + threadIdx.x; i < vectors; i += threads) {
+        uint4 sum = p.accumulate != 0 ? lanes[i] : make_uint4(0, 0, 0, 0);
+        for (uint32_t s = 0; s < p.source_count; s++) {
+            const uint4 w = ((const uint4 *)(const void *)p.source[s])[i];
+            sum.x += w.x; /* no carry leaves a lane */
+            sum.y += w.y;
+            sum.z += w.z;
+            sum.w += w.w;
+        }
+        lanes[i] = sum;
+    }
+}
+
+GW_KERNEL_TABLE(thc_sum, GW_KERNEL_ENTRY(gw_device_thc_sum_indices, gw_cuda_thc_sum_params),
+                GW_KERNEL_ENTRY(gw_device_thc_check_lanes, gw_cuda_thc_sum_params),
+                GW_KERNEL_ENTRY(gw_device_thc_sum_lanes, gw_cuda_thc_sum_params));

@@ -1,0 +1,34 @@
+/*
+ * A stand-in for libcuda.so.1: device memory is host memory, and kernels run on the CPU through the shim. What is put on a
+ * stream runs when the stream (or the context) is waited for, not before, so that a call that waits or reads results too
+ * early shows. For one thread at a time. While a stream is captured, every call that a capture forbids fails.
+ *
+ * SPDX-License-Identifier: BSD-2-Clause
+ */
+#ifndef GW_TESTS_FAKE_DRIVER_H
+#define GW_TESTS_FAKE_DRIVER_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+/* Found by dlsym(gw_fake_control_of()); set before the call that it is for. */
+typedef struct gw_fake_control {
+    int init_result;      /* of cuInit */
+    int version;          /* cuDriverGetVersion */
+    int device_count;
+    int has_context;      /* a context is current */
+    int multiprocessors;
+    int load_result;      /* of cuModuleLoadData */
+    long fail_at;         /* the call of this number (from 1) fails with fail_code; 0: none */
+    int fail_code;
+    long calls;           /* since it was last set to 0 */
+    long launches;        /* kernels put on streams */
+    long syncs;           /* calls that wait */
+    long modules;         /* loaded now */
+    size_t bytes;         /* allocated now */
+    char last_kernel[64];
+} gw_fake_control;
+
+typedef gw_fake_control *gw_fake_control_fn(void);
+
+#endif

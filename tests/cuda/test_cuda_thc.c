@@ -1,0 +1,674 @@
+/*
+ * THC on the device against the CPU, bit for bit: norms, encode with and without error feedback, sums, decode.
+ *
+ * SPDX-License-Identifier: BSD-2-Clause
+ */
+#include "cuda_testing.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct job {
+    gw_thc_config config;
+    gw_thc thc;
+    gw_thc_range range;
+    size_t first_element, len; /* of the range */
+    size_t patterns;           /* of the range */
+} job;
+
+static void *take(size_t size)
+{
+    void *p = malloc(size + (size == 0));
+    assert_non_null(p);
+    return p;
+}
+
+/* A configuration for `workers`, with lanes that hold the sum. */
+static job make_job(unsigned bits, unsigned block_log2, gw_dtype dtype, unsigned lane_bits, uint32_t workers,
+                    gw_thc_transform transform, gw_thc_nonfinite nonfinite, int error_feedback)
+{
+    job j;
+    memset(&j, 0, sizeof j);
+    void *workspace = take(GW_THC_TABLE_WORKSPACE_SIZE);
+    assert_int_equal(gw_thc_config_default(&j.config, NULL, bits, workers, lane_bits, error_feedback, workspace,
+                                           GW_THC_TABLE_WORKSPACE_SIZE),
+                     GW_OK);
+    free(workspace);
+    j.config.seed = 0x123456789abcdef0u + bits;
+    j.config.dtype = (uint8_t)dtype;
+    j.config.block_log2 = (uint8_t)block_log2;
+    j.config.nonfinite = (uint8_t)nonfinite;
+    j.config.transform = (uint8_t)transform;
+    if (transform == GW_THC_PLAIN) {
+        j.config.threshold_bits = 0;
+    }
+    assert_int_equal(gw_thc_init(&j.thc, &j.config, GW_BACKEND_SCALAR), GW_OK);
+    return j;
+}
+
+static void set_range(job *j, uint64_t count, uint64_t first, uint64_t blocks, uint32_t rank)
+{
+    j->range.count = count;
+    j->range.first_block = first;
+    j->range.block_count = blocks;
+    j->range.round = 0xfffffff0u + rank;
+    j->range.rank = rank;
+    j->first_element = (size_t)(first << j->config.block_log2);
+    uint64_t end = (first + blocks) << j->config.block_log2;
+    end = end < count ? end : count;
+    j->len = end > j->first_element ? (size_t)end - j->first_element : 0;
+    j->patterns = (size_t)blocks * gw_thc_patterns_per_block(&j->thc);
+}
+
+static gw_cuda_result *new_result(void)
+{
+    return testing_device(NULL, sizeof(gw_cuda_result), 0);
+}
+
+static size_t size_of(const job *j)
+{
+    return gw_dtype_size((gw_dtype)j->config.dtype);
+}
+
+/* The other workers: maxima somewhat above the own patterns, one block's equal to them. */
+static void raise_maxima(const job *j, uint32_t *patterns, uint64_t *random)
+{
+    for (size_t i = 0; i < j->patterns; i++) {
+        const uint32_t mark = j->config.transform == GW_THC_ROTATED ? GW_THC_NORM_NONFINITE : 0xffffffffu;
+        const uint32_t r = (uint32_t)testing_random(random);
+        if (patterns[i] == mark || r % 4 == 0) {
+            continue;
+        }
+        if (j->config.transform == GW_THC_ROTATED && patterns[i] == 0) {
+            patterns[i] = r % 3 == 0 ? 0 : 0x3f800000u; /* others have values where this one has none */
+        } else if (patterns[i] < (j->config.transform == GW_THC_ROTATED ? 0x7d000000u : 0xfd000000u)) {
+            patterns[i] += r % 0x1000000u;
+        }
+    }
+    if (j->config.transform == GW_THC_PLAIN) {
+        uint64_t bad;
+        for (size_t i = 0; i < j->range.block_count; i++) { /* keep what is not a pattern as it was not */
+            if (gw_thc_norms_check(&j->thc, patterns + 2 * i, 1, &bad) != GW_OK) {
+                patterns[2 * i] = 0xc0000000u;
+                patterns[2 * i + 1] = 0xc0000000u;
+            }
+        }
+    }
+}
+
+/* One worker's round on both: returns the device's indices (host copy) and leaves maxima. */
+static void compare_worker(gw_cuda *cuda, const job *j, const void *x, const float *error, uint32_t *maxima,
+                           uint8_t **indices_out, size_t offset, uint64_t *random, int own_given)
+{
+    const size_t element_size = size_of(j);
+    const size_t indices_size =
+        gw_thc_indices_size(&j->thc, j->range.count, j->range.first_block, j->range.block_count);
+    void *workspace = take(GW_THC_WORKSPACE_SIZE_MAX);
+    uint32_t *own = take(4 * j->patterns);
+    float *cpu_error = NULL;
+    uint8_t *cpu_indices = take(indices_size);
+    const void *device_x = testing_device(x, element_size * j->len, offset * element_size);
+    float *device_error = error != NULL ? testing_device(error, 4 * j->len, 4 * offset) : NULL;
+    uint32_t *device_own = testing_device(NULL, 4 * j->patterns, 0);
+    gw_cuda_result *result = new_result();
+    uint64_t bad = 99;
+
+    if (error != NULL) {
+        cpu_error = take(4 * j->len);
+        memcpy(cpu_error, error, 4 * j->len);
+    }
+    gw_status status = gw_thc_norms(&j->thc, &j->range, x, error, own, workspace, GW_THC_WORKSPACE_SIZE_MAX, &bad);
+    assert_int_equal(gw_cuda_thc_norms(cuda, &j->thc, &j->range, device_x, device_error, device_own, result, NULL),
+                     GW_OK);
+    gw_cuda_result r = testing_result(result);
+    assert_int_equal(r.status, status);
+    if (status != GW_OK) {
+        assert_int_equal(r.bad_index, bad);
+        assert_int_equal(r.len, 0);
+    } else {
+        assert_true(r.bad_index == UINT64_MAX);
+        assert_int_equal(r.len, j->len);
+        assert_memory_equal(device_own, own, 4 * j->patterns);
+    }
+    if (status == GW_OK) {
+        memcpy(maxima, own, 4 * j->patterns);
+        raise_maxima(j, maxima, random);
+        const uint32_t *device_maxima = testing_device(maxima, 4 * j->patterns, 0);
+        uint8_t *device_indices = testing_device(NULL, indices_size, 0);
+        gw_cuda_thc_key key = {j->config.seed, j->range.round, j->range.rank};
+        gw_thc_range other = j->range;
+        other.round ^= 0x5555; /* what the device key must replace */
+        const int in_memory = (int)(testing_random(random) & 1);
+        const gw_cuda_thc_key *device_key = in_memory ? testing_device(&key, sizeof key, 0) : NULL;
+
+        status = gw_thc_encode(&j->thc, &j->range, x, cpu_error, maxima, cpu_indices, indices_size, workspace,
+                               GW_THC_WORKSPACE_SIZE_MAX, &bad);
+        assert_int_equal(gw_cuda_thc_encode(cuda, &j->thc, in_memory ? &other : &j->range, device_key, device_x,
+                                            device_error, own_given ? device_own : NULL, device_maxima, device_indices,
+                                            indices_size, result, NULL),
+                         GW_OK);
+        r = testing_result(result);
+        assert_int_equal(r.status, status);
+        assert_int_equal(status, GW_OK);
+        assert_memory_equal(device_indices, cpu_indices, indices_size);
+        if (error != NULL) {
+            assert_memory_equal(device_error, cpu_error, 4 * j->len);
+        }
+        *indices_out = cpu_indices;
+        cpu_indices = NULL;
+    }
+    free(workspace);
+    free(own);
+    free(cpu_error);
+    free(cpu_indices);
+    testing_free_all();
+}
+
+static void compare_decode(gw_cuda *cuda, const job *j, const uint8_t *lanes, size_t lanes_size,
+                           const uint32_t *members, const uint32_t *maxima, gw_thc_mode mode, size_t offset)
+{
+    const size_t size = size_of(j) * j->len;
+    uint8_t *cpu = take(size);
+    uint8_t *device = testing_device(NULL, size, offset * size_of(j));
+    void *workspace = take(GW_THC_WORKSPACE_SIZE_MAX);
+    gw_cuda_result *result = new_result();
+    uint64_t missing = 0, bad = UINT64_MAX;
+    gw_status status;
+
+    if (members != NULL) {
+        status = gw_thc_decode(&j->thc, &j->range, lanes, lanes_size, members, maxima, mode, cpu, size, workspace,
+                               GW_THC_WORKSPACE_SIZE_MAX, &missing, &bad);
+        assert_int_equal(gw_cuda_thc_decode(cuda, &j->thc, &j->range, NULL, testing_device(lanes, lanes_size, 0),
+                                            lanes_size,
+                                            testing_device(members, 4 * (size_t)j->range.block_count, 0),
+                                            testing_device(maxima, 4 * j->patterns, 0), mode, device, size, result,
+                                            NULL),
+                         GW_OK);
+    } else {
+        status = gw_thc_decode_reduced(&j->thc, &j->range, lanes, lanes_size, maxima, mode, cpu, size, workspace,
+                                       GW_THC_WORKSPACE_SIZE_MAX, &missing, &bad);
+        assert_int_equal(gw_cuda_thc_decode_reduced(cuda, &j->thc, &j->range, NULL,
+                                                    testing_device(lanes, lanes_size, 0), lanes_size,
+                                                    testing_device(maxima, 4 * j->patterns, 0), mode, device, size,
+                                                    result, NULL),
+                         GW_OK);
+    }
+    const gw_cuda_result r = testing_result(result);
+    assert_int_equal(r.status, status);
+    assert_true(r.bad_index == bad);
+    assert_int_equal(r.missing, missing);
+    assert_int_equal(r.len, status == GW_OK ? j->len : 0);
+    assert_memory_equal(device, cpu, size);
+    free(cpu);
+    free(workspace);
+    testing_free_all();
+}
+
+enum { WORKERS = 5 };
+
+static gw_thc_agg make_agg(const job *j)
+{
+    gw_thc_agg agg;
+    assert_int_equal(gw_thc_agg_init(&agg, &j->config.table, j->config.worker_max, j->config.lane_bits,
+                                     GW_BACKEND_SCALAR),
+                     GW_OK);
+    return agg;
+}
+
+/* Sums of indices in one call, of partial sums, decodes with missing blocks; raw reduction. */
+static void compare_sums(gw_cuda *cuda, const job *j, uint8_t *const *indices, const uint32_t *maxima, size_t offset,
+                         uint64_t *random)
+{
+    const gw_thc_agg agg = make_agg(j);
+    const size_t len = (size_t)gw_thc_range_lanes(&j->thc, j->range.count, j->range.first_block, j->range.block_count);
+    const size_t lanes_size = len * (j->config.lane_bits / 8);
+    const size_t indices_size = len / 8 * j->config.table.bits;
+    const uint32_t ranks[WORKERS] = {0, 1, 2, 3, 4};
+    uint8_t *lanes = take(lanes_size);
+    uint8_t set[GW_THC_SET_SIZE(WORKERS)] = {0};
+    uint8_t device_set[GW_THC_SET_SIZE(WORKERS)] = {0};
+    const uint8_t *source[WORKERS];
+    const uint8_t *device_source[WORKERS];
+    uint8_t *device_lanes = testing_device(NULL, lanes_size, 0);
+
+    memset(lanes, 0, lanes_size);
+    for (int w = 0; w < WORKERS; w++) {
+        source[w] = indices[w];
+        device_source[w] = testing_device(indices[w], indices_size, 0);
+    }
+    assert_int_equal(gw_thc_agg_add_indices_many(&agg, lanes, set, len, source, ranks, WORKERS), GW_OK);
+    /* Two at first, into memory with anything in it; the rest on top. */
+    assert_int_equal(gw_cuda_thc_sum_indices(cuda, &agg, device_lanes, device_set, len, device_source, ranks, 2, 0, NULL),
+                     GW_OK);
+    assert_int_equal(gw_cuda_thc_sum_indices(cuda, &agg, device_lanes, device_set, len, device_source + 2, ranks + 2,
+                                             WORKERS - 2, 1, NULL),
+                     GW_OK);
+    assert_memory_equal(device_set, set, sizeof set);
+    testing_sync();
+    assert_memory_equal(device_lanes, lanes, lanes_size);
+    assert_int_equal(gw_cuda_thc_sum_indices(cuda, &agg, device_lanes, device_set, len, device_source, ranks, 1, 1, NULL),
+                     GW_ERR_DUP);
+
+    /* The same as partial sums of two and three. */
+    uint8_t sets[2][GW_THC_SET_SIZE(WORKERS)];
+    uint8_t sum_set[GW_THC_SET_SIZE(WORKERS)] = {0};
+    uint8_t *partial[2];
+    const uint8_t *in_lanes[2];
+    const uint8_t *in_sets[2] = {sets[0], sets[1]};
+    uint8_t *sum = testing_device(NULL, lanes_size, 0);
+    gw_cuda_result *result = new_result();
+    memset(sets, 0, sizeof sets);
+    for (int h = 0; h < 2; h++) {
+        partial[h] = testing_device(NULL, lanes_size, 0);
+        in_lanes[h] = partial[h];
+        assert_int_equal(gw_cuda_thc_sum_indices(cuda, &agg, partial[h], sets[h], len, device_source + 2 * h,
+                                                 ranks + 2 * h, h == 0 ? 2 : 3, 0, NULL),
+                         GW_OK);
+    }
+    assert_int_equal(gw_cuda_thc_sum_lanes(cuda, &agg, sum, sum_set, len, in_lanes, in_sets, 2, 0, result, NULL), GW_OK);
+    assert_int_equal(testing_result(result).status, GW_OK);
+    assert_memory_equal(sum_set, set, sizeof set);
+    assert_memory_equal(sum, lanes, lanes_size);
+    /* A lane too large in the second: nothing is added. */
+    if (len > 0) {
+        const size_t lane_size = j->config.lane_bits / 8;
+        const size_t at = (size_t)(testing_random(random) % len) * lane_size;
+        const uint32_t limit = 3u * j->config.table.granularity;
+        if (lane_size > 1 || limit < 255) {
+            const uint32_t bad = limit + 1;
+            memcpy(partial[1] + at, &bad, lane_size);
+            memset(sum_set, 0, sizeof sum_set);
+            memset(sum, 0x11, lanes_size);
+            assert_int_equal(gw_cuda_thc_sum_lanes(cuda, &agg, sum, sum_set, len, in_lanes, in_sets, 2, 0, result, NULL),
+                             GW_OK);
+            const gw_cuda_result r = testing_result(result);
+            assert_int_equal(r.status, GW_ERR_CORRUPT);
+            assert_int_equal(r.bad_index, 1);
+            for (size_t i = 0; i < lanes_size; i++) {
+                assert_int_equal(sum[i], 0x11);
+            }
+        }
+    }
+
+    /* Raw reduction. */
+    const size_t reduced_size =
+        gw_thc_reduced_size(&j->thc, j->range.count, j->range.first_block, j->range.block_count);
+    uint8_t *reduced = take(reduced_size);
+    uint8_t *device_reduced = testing_device(NULL, reduced_size, 0);
+    assert_int_equal(gw_thc_expand(&j->thc, &j->range, source[0], indices_size, reduced, reduced_size), GW_OK);
+    assert_int_equal(gw_cuda_thc_expand(cuda, &j->thc, &j->range, device_source[0], indices_size, device_reduced,
+                                        reduced_size, NULL),
+                     GW_OK);
+    testing_sync();
+    assert_memory_equal(device_reduced, reduced, reduced_size);
+    testing_free_all();
+
+    uint32_t *members = take(4 * (size_t)j->range.block_count);
+    for (size_t b = 0; b < j->range.block_count; b++) {
+        members[b] = WORKERS;
+    }
+    compare_decode(cuda, j, lanes, lanes_size, members, maxima, GW_THC_SUM, offset);
+    compare_decode(cuda, j, lanes, lanes_size, members, maxima, GW_THC_MEAN, offset);
+    compare_decode(cuda, j, reduced, reduced_size, NULL, maxima, GW_THC_MEAN, 0);
+    /* Hostile: members, lanes and patterns at random; the CPU says what must come out. */
+    for (int turn = 0; turn < 4 && len > 0; turn++) {
+        uint32_t *wrong = take(4 * j->patterns);
+        memcpy(wrong, maxima, 4 * j->patterns);
+        for (size_t b = 0; b < j->range.block_count; b++) {
+            const uint64_t r = testing_random(random);
+            members[b] = r % 5 == 0 ? 0 : r % 7 == 0 ? (uint32_t)(r >> 32) : 1 + (uint32_t)(r >> 40) % WORKERS;
+        }
+        if (turn > 1) {
+            lanes[testing_random(random) % lanes_size] = (uint8_t)testing_random(random);
+            wrong[testing_random(random) % j->patterns] = (uint32_t)testing_random(random);
+            wrong[testing_random(random) % j->patterns] = 0;
+        }
+        compare_decode(cuda, j, lanes, lanes_size, members, wrong, turn & 1 ? GW_THC_MEAN : GW_THC_SUM, offset);
+        free(wrong);
+    }
+    free(members);
+    free(reduced);
+    free(lanes);
+}
+
+static void compare_job(gw_cuda *cuda, job *j, uint64_t count, uint64_t first, uint64_t blocks, unsigned nonfinite_log2,
+                        size_t offset, uint64_t *random)
+{
+    uint8_t *indices[WORKERS] = {NULL};
+    uint32_t *maxima = NULL;
+
+    for (uint32_t w = 0; w < WORKERS; w++) {
+        set_range(j, count, first, blocks, w);
+        uint8_t *x = take(size_of(j) * j->len);
+        float *error = j->config.error_feedback != 0 ? take(4 * j->len) : NULL;
+        maxima = maxima != NULL ? maxima : take(4 * j->patterns);
+        testing_values(x, (gw_dtype)j->config.dtype, j->len, nonfinite_log2, random);
+        if (error != NULL) {
+            testing_values(error, GW_FP32, j->len, 0, random);
+        }
+        if (j->len > 3 && w == 0) { /* a block of zeros */
+            const size_t block = (size_t)1 << j->config.block_log2;
+            const size_t n = j->len < block ? j->len : block;
+            memset(x, 0, n * size_of(j));
+            if (error != NULL) {
+                memset(error, 0, 4 * n);
+            }
+        }
+        compare_worker(cuda, j, x, error, maxima, &indices[w], offset, random, (int)(w & 1));
+        free(x);
+        free(error);
+    }
+    int all_encoded = 1;
+    for (int w = 0; w < WORKERS; w++) {
+        all_encoded = all_encoded && indices[w] != NULL; /* values near the end of the range are refused */
+    }
+    if (all_encoded) {
+        compare_sums(cuda, j, indices, maxima, offset, random);
+    }
+    for (int w = 0; w < WORKERS; w++) {
+        free(indices[w]);
+    }
+    free(maxima);
+}
+
+static void all_shapes(void **state)
+{
+    (void)state;
+    gw_cuda cuda;
+    uint64_t random = 7;
+
+    testing_open(&cuda);
+    for (unsigned block_log2 = 6; block_log2 <= 13; block_log2++) {
+        const uint64_t block = (uint64_t)1 << block_log2;
+        const uint64_t many = block_log2 < 10 ? 2600 / block : 3;
+        for (unsigned bits = 1; bits <= 4; bits++) {
+            const unsigned lane_bits = bits == 1 ? 8 : bits == 2 ? 16 : bits == 3 ? 32 : 8;
+            const gw_dtype dtype = (gw_dtype)(1 + (bits + block_log2) % 3);
+            /* At 1 bit the default table's errors diverge; no feedback there. */
+            job j = make_job(bits, block_log2, dtype, lane_bits, WORKERS, GW_THC_ROTATED, GW_THC_NONFINITE_ERROR,
+                             bits > 1);
+            compare_job(&cuda, &j, many * block + block / 2 + 1, 0, many + 1, 0, 0, &random);
+            compare_job(&cuda, &j, many * block + 3, 1, many, 0, 1, &random);
+            job plain = make_job(bits, block_log2, dtype, lane_bits, WORKERS, GW_THC_PLAIN, GW_THC_NONFINITE_ERROR, 0);
+            compare_job(&cuda, &plain, many * block + 5, 0, many + 1, 0, bits & 1, &random);
+        }
+    }
+    gw_cuda_close(&cuda);
+}
+
+static void all_policies(void **state)
+{
+    (void)state;
+    gw_cuda cuda;
+    uint64_t random = 8;
+
+    testing_open(&cuda);
+    for (int policy = GW_THC_NONFINITE_ERROR; policy <= GW_THC_NONFINITE_ZERO; policy++) {
+        for (unsigned dtype = GW_FP32; dtype <= GW_FP16; dtype++) {
+            for (int transform = GW_THC_PLAIN; transform <= GW_THC_ROTATED; transform++) {
+                job j = make_job(4, 8, (gw_dtype)dtype, 8, WORKERS, (gw_thc_transform)transform,
+                                 (gw_thc_nonfinite)policy, transform == GW_THC_ROTATED);
+                compare_job(&cuda, &j, 3000, 0, 12, 9, 0, &random);
+                job wide = make_job(3, 11, (gw_dtype)dtype, 16, WORKERS, (gw_thc_transform)transform,
+                                    (gw_thc_nonfinite)policy, 0);
+                compare_job(&cuda, &wide, 9000, 0, 5, 12, 0, &random);
+            }
+        }
+    }
+    gw_cuda_close(&cuda);
+}
+
+/* Maxima that cannot be, or that are below the worker's own: the CPU's status and block; other blocks are encoded, and bad
+ * ones carry zeros and keep their error. */
+static void bad_maxima(void **state)
+{
+    (void)state;
+    gw_cuda cuda;
+    uint64_t random = 9;
+    job j = make_job(4, 7, GW_FP32, 8, WORKERS, GW_THC_ROTATED, GW_THC_NONFINITE_ERROR, 1);
+
+    testing_open(&cuda);
+    set_range(&j, 20 * 128, 2, 18, 3);
+    float *x = take(4 * j.len), *error = take(4 * j.len), *good_error = take(4 * j.len);
+    uint32_t *own = take(4 * j.patterns), *maxima = take(4 * j.patterns);
+    uint8_t *good = take(j.len / 2), *cpu = take(j.len / 2);
+    void *workspace = take(GW_THC_WORKSPACE_SIZE_MAX);
+    testing_values(x, GW_FP32, j.len, 0, &random);
+    testing_values(error, GW_FP32, j.len, 0, &random);
+    assert_int_equal(gw_thc_norms(&j.thc, &j.range, x, error, own, workspace, GW_THC_WORKSPACE_SIZE_MAX, NULL), GW_OK);
+    memcpy(good_error, error, 4 * j.len);
+    assert_int_equal(gw_thc_encode(&j.thc, &j.range, x, good_error, own, good, j.len / 2, workspace,
+                                   GW_THC_WORKSPACE_SIZE_MAX, NULL),
+                     GW_OK);
+    static const uint32_t wrong[] = {1, 0x7f800000u, 0x7fc00000u, 0xffffffffu, 0x00800000u, 0};
+    for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
+        uint64_t bad = 0;
+        memcpy(maxima, own, 4 * j.patterns);
+        maxima[5] = wrong[i];
+        maxima[11] = 0x7f800001u;
+        const gw_status status = gw_thc_encode(&j.thc, &j.range, x, error, maxima, cpu, j.len / 2, workspace,
+                                               GW_THC_WORKSPACE_SIZE_MAX, &bad);
+        assert_true(status == GW_ERR_CORRUPT || status == GW_ERR_STATE);
+        for (int own_given = 0; own_given < 2; own_given++) {
+            uint8_t *indices = testing_device(NULL, j.len / 2, 0);
+            float *device_error = testing_device(error, 4 * j.len, 0);
+            gw_cuda_result *result = new_result();
+            assert_int_equal(gw_cuda_thc_encode(&cuda, &j.thc, &j.range, NULL, testing_device(x, 4 * j.len, 0),
+                                                device_error,
+                                                own_given ? testing_device(own, 4 * j.patterns, 0) : NULL,
+                                                testing_device(maxima, 4 * j.patterns, 0), indices, j.len / 2, result,
+                                                NULL),
+                             GW_OK);
+            const gw_cuda_result r = testing_result(result);
+            assert_int_equal(r.status, status);
+            assert_int_equal(r.bad_index, bad);
+            for (size_t b = 0; b < 18; b++) {
+                if (b == 5 || b == 11) {
+                    for (size_t k = 0; k < 64; k++) {
+                        assert_int_equal(indices[64 * b + k], 0);
+                    }
+                    assert_memory_equal(device_error + 128 * b, error + 128 * b, 512);
+                } else {
+                    assert_memory_equal(indices + 64 * b, good + 64 * b, 64);
+                    assert_memory_equal(device_error + 128 * b, good_error + 128 * b, 512);
+                }
+            }
+            testing_free_all();
+        }
+    }
+    free(x);
+    free(error);
+    free(good_error);
+    free(own);
+    free(maxima);
+    free(good);
+    free(cpu);
+    free(workspace);
+    gw_cuda_close(&cuda);
+}
+
+/* Norm, encode, sum and decode captured once; replayed with new values and a new round. Nothing in between waits. */
+static void graph_replays(void **state)
+{
+    (void)state;
+    enum { LEN = 5000, BLOCKS = 5 };
+    gw_cuda cuda;
+    uint64_t random = 10;
+    job j = make_job(4, 10, GW_FP32, 8, WORKERS, GW_THC_ROTATED, GW_THC_NONFINITE_ERROR, 0);
+    const gw_thc_agg agg = make_agg(&j);
+    void *stream, *graph, *executable;
+    int (*stream_create)(void **, unsigned), (*begin)(void *, int), (*end)(void *, void **), (*launch)(void *, void *),
+        (*instantiate)(void **, void *, unsigned long long), (*destroy)(void *), (*exec_destroy)(void *),
+        (*stream_destroy)(void *);
+    void *symbol;
+#define FIND(function, name) (symbol = testing_driver_function(name), memcpy(&function, &symbol, sizeof function))
+    FIND(stream_create, "cuStreamCreate");
+    FIND(begin, "cuStreamBeginCapture_v2");
+    FIND(end, "cuStreamEndCapture");
+    FIND(launch, "cuGraphLaunch");
+    FIND(instantiate, "cuGraphInstantiateWithFlags");
+    FIND(destroy, "cuGraphDestroy");
+    FIND(exec_destroy, "cuGraphExecDestroy");
+    FIND(stream_destroy, "cuStreamDestroy_v2");
+
+    testing_open(&cuda);
+    set_range(&j, LEN, 0, BLOCKS, 2);
+    const size_t lanes = (size_t)gw_thc_range_lanes(&j.thc, LEN, 0, BLOCKS);
+    float *x = testing_device(NULL, 4 * LEN, 0);
+    uint32_t *patterns = testing_device(NULL, 4 * BLOCKS, 0);
+    const uint32_t one[BLOCKS] = {1, 1, 1, 1, 1};
+    const uint32_t *members = testing_device(one, sizeof one, 0);
+    uint8_t *indices = testing_device(NULL, lanes / 2, 0);
+    const uint8_t *sources[1] = {indices};
+    uint8_t *sum = testing_device(NULL, lanes, 0);
+    float *out = testing_device(NULL, 4 * LEN, 0);
+    gw_cuda_thc_key *key = testing_device(NULL, sizeof *key, 0);
+    gw_cuda_result *results = testing_device(NULL, 3 * sizeof *results, 0);
+    uint8_t set[GW_THC_SET_SIZE(WORKERS)] = {0};
+    const uint32_t rank = 2;
+
+    assert_int_equal(stream_create(&stream, 1), 0);
+    assert_int_equal(begin(stream, 0), 0);
+    gw_fake_control *control = testing_control();
+    assert_int_equal(gw_cuda_thc_norms(&cuda, &j.thc, &j.range, x, NULL, patterns, &results[0], stream), GW_OK);
+    assert_int_equal(gw_cuda_thc_encode(&cuda, &j.thc, &j.range, key, x, NULL, patterns, patterns, indices, lanes / 2,
+                                        &results[1], stream),
+                     GW_OK);
+    assert_int_equal(gw_cuda_thc_sum_indices(&cuda, &agg, sum, set, lanes, sources, &rank, 1, 0, stream), GW_OK);
+    assert_int_equal(gw_cuda_thc_decode(&cuda, &j.thc, &j.range, key, sum, lanes, members, patterns, GW_THC_MEAN, out,
+                                        4 * LEN, &results[2], stream),
+                     GW_OK);
+    assert_int_equal(control->syncs, 0);
+    assert_int_equal(end(stream, &graph), 0);
+    assert_int_equal(instantiate(&executable, graph, 0), 0);
+    for (uint32_t round = 0; round < 3; round++) {
+        uint8_t *cpu_indices = take(lanes / 2);
+        uint32_t cpu_patterns[BLOCKS];
+        float *cpu_out = take(4 * LEN);
+        void *workspace = take(GW_THC_WORKSPACE_SIZE_MAX);
+        testing_values(x, GW_FP32, LEN, 0, &random);
+        *key = (gw_cuda_thc_key){j.config.seed, 100 + round, rank};
+        j.range.round = 100 + round;
+        assert_int_equal(gw_thc_norms(&j.thc, &j.range, x, NULL, cpu_patterns, workspace, GW_THC_WORKSPACE_SIZE_MAX, NULL),
+                         GW_OK);
+        assert_int_equal(gw_thc_encode(&j.thc, &j.range, x, NULL, cpu_patterns, cpu_indices, lanes / 2, workspace,
+                                       GW_THC_WORKSPACE_SIZE_MAX, NULL),
+                         GW_OK);
+        assert_int_equal(gw_thc_decode_indices(&j.thc, &j.range, cpu_indices, lanes / 2, cpu_patterns, cpu_out, 4 * LEN,
+                                               workspace, GW_THC_WORKSPACE_SIZE_MAX, NULL),
+                         GW_OK);
+        assert_int_equal(launch(executable, stream), 0);
+        testing_sync();
+        assert_memory_equal(indices, cpu_indices, lanes / 2);
+        assert_memory_equal(out, cpu_out, 4 * LEN);
+        free(cpu_indices);
+        free(cpu_out);
+        free(workspace);
+    }
+    assert_int_equal(destroy(graph), 0);
+    assert_int_equal(exec_destroy(executable), 0);
+    assert_int_equal(stream_destroy(stream), 0);
+    testing_free_all();
+    gw_cuda_close(&cuda);
+}
+
+static void bad_arguments(void **state)
+{
+    (void)state;
+    gw_cuda cuda;
+    job j = make_job(4, 6, GW_FP32, 8, WORKERS, GW_THC_ROTATED, GW_THC_NONFINITE_ERROR, 1);
+    uint8_t *memory = testing_device(NULL, 1024, 0);
+    float *x = testing_device(NULL, 256, 0), *error = testing_device(NULL, 256, 0);
+    uint32_t *patterns = testing_device(NULL, 8, 0), *members = testing_device(NULL, 8, 0);
+    gw_cuda_result *result = new_result();
+    const gw_thc_agg agg = make_agg(&j);
+    uint8_t set[8] = {0};
+    const uint8_t *sources[2] = {memory, memory + 32};
+    const uint32_t ranks[2] = {0, 0};
+
+    testing_open(&cuda);
+    set_range(&j, 64, 0, 1, 0);
+    gw_fake_control *control = testing_control();
+    assert_int_equal(gw_cuda_thc_norms(NULL, &j.thc, &j.range, x, error, patterns, result, NULL), GW_ERR_ARG);
+    assert_int_equal(gw_cuda_thc_norms(&cuda, NULL, &j.range, x, error, patterns, result, NULL), GW_ERR_ARG);
+    assert_int_equal(gw_cuda_thc_norms(&cuda, &j.thc, &j.range, NULL, error, patterns, result, NULL), GW_ERR_ARG);
+    assert_int_equal(gw_cuda_thc_norms(&cuda, &j.thc, &j.range, x, NULL, patterns, result, NULL), GW_ERR_ARG);
+    assert_int_equal(gw_cuda_thc_norms(&cuda, &j.thc, &j.range, (char *)x + 2, error, patterns, result, NULL), GW_ERR_ARG);
+    assert_int_equal(gw_cuda_thc_norms(&cuda, &j.thc, &j.range, x, error, NULL, result, NULL), GW_ERR_ARG);
+    assert_int_equal(gw_cuda_thc_norms(&cuda, &j.thc, &j.range, x, error, patterns, NULL, NULL), GW_ERR_ARG);
+    assert_int_equal(gw_cuda_thc_encode(&cuda, &j.thc, &j.range, NULL, x, error, NULL, patterns, memory + 8, 32, result,
+                                        NULL),
+                     GW_ERR_ARG);
+    assert_int_equal(gw_cuda_thc_encode(&cuda, &j.thc, &j.range, NULL, x, error, NULL, patterns, memory, 31, result, NULL),
+                     GW_ERR_DST);
+    assert_int_equal(gw_cuda_thc_decode(&cuda, &j.thc, &j.range, NULL, memory, 63, members, patterns, GW_THC_SUM, x, 256,
+                                        result, NULL),
+                     GW_ERR_SHORT);
+    assert_int_equal(gw_cuda_thc_decode(&cuda, &j.thc, &j.range, NULL, memory, 64, members, patterns, GW_THC_SUM, x, 255,
+                                        result, NULL),
+                     GW_ERR_DST);
+    assert_int_equal(gw_cuda_thc_decode(&cuda, &j.thc, &j.range, NULL, memory, 64, NULL, patterns, GW_THC_SUM, x, 256,
+                                        result, NULL),
+                     GW_ERR_ARG);
+    assert_int_equal(gw_cuda_thc_expand(&cuda, &j.thc, &j.range, memory, 31, memory + 256, 512, NULL), GW_ERR_SHORT);
+    assert_int_equal(gw_cuda_thc_expand(&cuda, &j.thc, &j.range, memory, 32, memory + 256, 65, NULL), GW_ERR_DST);
+    assert_int_equal(gw_cuda_thc_sum_indices(&cuda, &agg, memory + 512, set, 64, sources, ranks, 2, 0, NULL), GW_ERR_DUP);
+    assert_int_equal(set[0], 0);
+    assert_int_equal(gw_cuda_thc_sum_indices(&cuda, &agg, memory + 512, set, 63, sources, ranks, 1, 0, NULL), GW_ERR_ARG);
+    assert_int_equal(gw_cuda_thc_sum_indices(&cuda, &agg, memory + 513, set, 64, sources, ranks, 1, 0, NULL), GW_ERR_ARG);
+    set[0] = 1;
+    assert_int_equal(gw_cuda_thc_sum_indices(&cuda, &agg, memory + 512, set, 64, sources, ranks, 0, 0, NULL), GW_ERR_ARG);
+    assert_int_equal(control->calls, 0);
+    /* The driver refuses: the set is as it was. */
+    set[0] = 0;
+    control->fail_at = 1;
+    assert_int_equal(gw_cuda_thc_sum_indices(&cuda, &agg, memory + 512, set, 64, sources, ranks, 1, 0, NULL),
+                     GW_ERR_DEVICE);
+    assert_int_equal(set[0], 0);
+    for (long at = 1; at <= 3; at++) {
+        uint8_t in_set[8] = {2};
+        const uint8_t *in_sets[1] = {in_set};
+        control = testing_control();
+        control->fail_at = at;
+        assert_int_equal(gw_cuda_thc_sum_lanes(&cuda, &agg, memory + 512, set, 64, sources, in_sets, 1, 0, result, NULL),
+                         GW_ERR_DEVICE);
+        assert_int_equal(set[0], 0);
+    }
+    testing_control();
+    testing_sync();
+    gw_cuda_close(&cuda);
+    testing_free_all();
+}
+
+/* A range without blocks has a result. */
+static void empty_range(void **state)
+{
+    (void)state;
+    gw_cuda cuda;
+    job j = make_job(4, 10, GW_FP32, 8, WORKERS, GW_THC_ROTATED, GW_THC_NONFINITE_ERROR, 0);
+    gw_cuda_result *result = new_result();
+
+    testing_open(&cuda);
+    set_range(&j, 5000, 5, 0, 0);
+    assert_int_equal(gw_cuda_thc_norms(&cuda, &j.thc, &j.range, NULL, NULL, NULL, result, NULL), GW_OK);
+    gw_cuda_result r = testing_result(result);
+    assert_int_equal(r.status, GW_OK);
+    assert_true(r.bad_index == UINT64_MAX);
+    assert_int_equal(gw_cuda_thc_decode(&cuda, &j.thc, &j.range, NULL, NULL, 0, NULL, NULL, GW_THC_SUM, NULL, 0, result,
+                                        NULL),
+                     GW_OK);
+    r = testing_result(result);
+    assert_int_equal(r.status, GW_OK);
+    assert_int_equal(r.len, 0);
+    gw_cuda_close(&cuda);
+    testing_free_all();
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(all_shapes),   cmocka_unit_test(all_policies),  cmocka_unit_test(bad_maxima),
+        cmocka_unit_test(graph_replays), cmocka_unit_test(bad_arguments), cmocka_unit_test(empty_range),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
