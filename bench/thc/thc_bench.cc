@@ -216,6 +216,20 @@ void RegisterCalls(const std::string &end, std::uint32_t backends)
     });
 }
 
+void RegisterTable(unsigned granularity)
+{
+    const std::string name = "TableSolve/" + std::to_string(granularity);
+    benchmark::RegisterBenchmark(name.c_str(), [=](benchmark::State &state) {
+        alignas(8) static std::uint8_t workspace[GW_THC_TABLE_WORKSPACE_SIZE];
+        for (auto _ : state) {
+            gw_thc_table table;
+            Job::Must(
+                gw_thc_table_solve(&table, nullptr, 4, granularity, 1 / 1024., workspace, sizeof workspace));
+            benchmark::DoNotOptimize(table);
+        }
+    });
+}
+
 } // namespace
 
 int main(int argc, char **argv)
@@ -230,6 +244,8 @@ int main(int argc, char **argv)
         RegisterStages(end, mask);
         RegisterCalls(end, mask);
     }
+    RegisterTable(51);
+    RegisterTable(255);
     benchmark::Initialize(&argc, argv);
     if (benchmark::ReportUnrecognizedArguments(argc, argv))
         return 1;
