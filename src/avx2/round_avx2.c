@@ -10,6 +10,7 @@
 
 #if defined(__AVX2__)
 
+#include "avx2/byte_orders_avx2.h"
 #include "avx2/round_groups_avx2.h"
 #include "core/philox.h"
 
@@ -29,12 +30,6 @@ GW_TEMPLATE __m256i down(__m256i x, int n, unsigned mask)
     return _mm256_and_si256(_mm256_srli_epi16(x, n), bytes(mask));
 }
 
-static inline __m256i load_halves(const uint8_t *low, const uint8_t *high)
-{
-    return _mm256_inserti128_si256(_mm256_castsi128_si256(_mm_loadu_si128((const __m128i *)(const void *)low)),
-                                   _mm_loadu_si128((const __m128i *)(const void *)high), 1);
-}
-
 void gw_round_plan_fill(gw_round_plan *plan, const gw_round_rule *rule)
 {
     const gw_traits *t = gw_traits_of(rule->dtype);
@@ -44,6 +39,7 @@ void gw_round_plan_fill(gw_round_plan *plan, const gw_round_rule *rule)
     plan->constant = rule->constant;
     plan->strict = rule->strict;
     plan->rounding = rule->rounding;
+    plan->needs_words = 0;
     gw_room_rule_fill(&plan->room, rule->drop_base, rule->derived, t);
     plan->cap = bytes(rule->cap);
     for (uint32_t n = 0; n < 32; n++) {
@@ -73,59 +69,46 @@ void gw_round_plan_fill(gw_round_plan *plan, const gw_round_rule *rule)
 
 /* ---- random words ----------------------------------------------------------------------------------------------- */
 
-/* Philox4x32-10 of four counters, one per 64 bits; only the low halves of the words count, as multiplications read no others. */
-static inline void philox(__m256i word[4], __m256i counter, const gw_round_plan *plan)
+enum { RANDOM_STEP = 8, RANDOM_LEN = GW_GROUPS_MAX * GW_GROUP_LEN + 4 * RANDOM_STEP };
+
+/* One round of Philox4x32 on four counters, one per 64 bits. Only the low halves of the words count: multiplications read no
+ * others. */
+static inline void philox_round(__m256i c[4], const __m256i key[2])
 {
-    const __m256i m0 = _mm256_set1_epi64x(GW_PHILOX_MUL0), m1 = _mm256_set1_epi64x(GW_PHILOX_MUL1);
-    __m256i c0 = counter, c1 = _mm256_srli_epi64(counter, 32);
-    __m256i c2 = _mm256_set1_epi64x((long long)(plan->philox_words & 0xffffffffu));
-    __m256i c3 = _mm256_set1_epi64x((long long)(plan->philox_words >> 32));
-    for (unsigned r = 0; r < GW_PHILOX_ROUNDS; r++) {
-        const __m256i p0 = _mm256_mul_epu32(c0, m0), p1 = _mm256_mul_epu32(c2, m1);
-        c0 = _mm256_xor_si256(_mm256_xor_si256(_mm256_srli_epi64(p1, 32), c1), plan->philox_key[r][0]);
-        c2 = _mm256_xor_si256(_mm256_xor_si256(_mm256_srli_epi64(p0, 32), c3), plan->philox_key[r][1]);
-        c1 = p1;
-        c3 = p0;
-    }
-    word[0] = c0;
-    word[1] = c1;
-    word[2] = c2;
-    word[3] = c3;
+    const __m256i p0 = _mm256_mul_epu32(c[0], _mm256_set1_epi64x(GW_PHILOX_MUL0));
+    const __m256i p1 = _mm256_mul_epu32(c[2], _mm256_set1_epi64x(GW_PHILOX_MUL1));
+    c[0] = _mm256_xor_si256(_mm256_srli_epi64(p1, 32), _mm256_xor_si256(c[1], key[0])); /* the key does not wait */
+    c[2] = _mm256_xor_si256(_mm256_srli_epi64(p0, 32), _mm256_xor_si256(c[3], key[1]));
+    c[1] = p1;
+    c[3] = p0;
 }
 
-/* The random words of 32 values in the order of gw_rounded_groups, from counter `quad` on. */
-static inline void random_group(__m256i random[4], uint64_t quad, const gw_round_plan *plan)
+static inline void store_random(uint32_t *random, const __m256i c[4])
 {
-    const __m256i first = _mm256_set1_epi64x((long long)quad);
-    for (unsigned half = 0; half < 2; half++) {
-        __m256i w[4];
-        const __m256i offset = half == 0 ? _mm256_setr_epi64x(0, 1, 4, 5) : _mm256_setr_epi64x(2, 3, 6, 7);
-        philox(w, _mm256_add_epi64(first, offset), plan);
-        const __m256i low = _mm256_blend_epi32(w[0], _mm256_slli_epi64(w[1], 32), 0xaa);
-        const __m256i high = _mm256_blend_epi32(w[2], _mm256_slli_epi64(w[3], 32), 0xaa);
-        random[2 * half] = _mm256_unpacklo_epi64(low, high);
-        random[2 * half + 1] = _mm256_unpackhi_epi64(low, high);
-    }
+    const __m256i low = _mm256_blend_epi32(c[0], _mm256_slli_epi64(c[1], 32), 0xaa);
+    const __m256i high = _mm256_blend_epi32(c[2], _mm256_slli_epi64(c[3], 32), 0xaa);
+    _mm256_storeu_si256((__m256i *)(void *)random, _mm256_unpacklo_epi64(low, high));
+    _mm256_storeu_si256((__m256i *)(void *)(random + 8), _mm256_unpackhi_epi64(low, high));
 }
 
-/* The same from any element on. */
-static void random_group_at(__m256i random[4], uint64_t element, const gw_round_plan *plan)
+/* The words of `len` counters from `quad` on, four a counter, rounded up to eight counters. Two times four counters at once: a
+ * round has a latency of five cycles, and its eight operations take two. */
+static void fill_random(uint32_t *random, uint64_t quad, size_t len, const gw_round_plan *plan)
 {
-    const uint64_t quad = element >> 2;
-    random_group(random, quad, plan);
-    if ((element & 3) != 0) {
-        uint32_t word[GW_GROUP_LEN + 4];
-        for (unsigned j = 0; j < 4; j++) {
-            _mm_storeu_si128((__m128i *)(void *)(word + 4 * j), _mm256_castsi256_si128(random[j]));
-            _mm_storeu_si128((__m128i *)(void *)(word + 16 + 4 * j), _mm256_extracti128_si256(random[j], 1));
+    const __m256i c2 = _mm256_set1_epi64x((long long)(plan->philox_words & 0xffffffffu));
+    const __m256i c3 = _mm256_set1_epi64x((long long)(plan->philox_words >> 32));
+    for (size_t at = 0; at < len; at += RANDOM_STEP) {
+        /* In this order the unpacking of the words puts the counters in theirs. */
+        const __m256i first = _mm256_add_epi64(_mm256_set1_epi64x((long long)(quad + at)), _mm256_setr_epi64x(0, 2, 1, 3));
+        const __m256i second = _mm256_add_epi64(first, _mm256_set1_epi64x(4));
+        __m256i x[4] = {first, _mm256_srli_epi64(first, 32), c2, c3};
+        __m256i y[4] = {second, _mm256_srli_epi64(second, 32), c2, c3};
+        for (unsigned r = 0; r < GW_PHILOX_ROUNDS; r++) {
+            philox_round(x, plan->philox_key[r]);
+            philox_round(y, plan->philox_key[r]);
         }
-        __m256i next[4];
-        random_group(next, quad + GW_GROUP_LEN / 4, plan);
-        _mm_storeu_si128((__m128i *)(void *)(word + GW_GROUP_LEN), _mm256_castsi256_si128(next[0]));
-        const uint8_t *from = (const uint8_t *)(const void *)(word + (element & 3));
-        for (unsigned j = 0; j < 4; j++) {
-            random[j] = load_halves(from + 16 * j, from + 64 + 16 * j);
-        }
+        store_random(random + 4 * at, x);
+        store_random(random + 4 * at + 16, y);
     }
 }
 
@@ -136,13 +119,13 @@ GW_TEMPLATE void load_words(__m256i v[4], const uint8_t *values, uint32_t dtype)
 {
     if (dtype == GW_FP32) {
         for (unsigned j = 0; j < 4; j++) {
-            v[j] = load_halves(values + 16 * j, values + 64 + 16 * j);
+            v[j] = gw_load_halves(values + 16 * j, values + 64 + 16 * j);
         }
         return;
     }
     const __m256i zero = _mm256_setzero_si256();
     for (unsigned j = 0; j < 4; j += 2) {
-        const __m256i x = load_halves(values + 8 * j, values + 32 + 8 * j);
+        const __m256i x = gw_load_halves(values + 8 * j, values + 32 + 8 * j);
         v[j] = _mm256_unpacklo_epi16(zero, x);
         v[j + 1] = _mm256_unpackhi_epi16(zero, x);
     }
@@ -217,6 +200,90 @@ static inline void store(uint8_t *dst, __m256i x)
     _mm256_storeu_si256((__m256i *)(void *)dst, x);
 }
 
+static inline __m256i load(const uint8_t *src)
+{
+    return _mm256_loadu_si256((const __m256i *)(const void *)src);
+}
+
+/*
+ * Explicit frames of fp32 to nearest, the most frequent case, without words: what is dropped is whole digits, and a
+ * carry ripples from digit to digit as a mask. Of n dropped digits the first, T, decides: up if T > 32, or if T = 32 and there
+ * is a bit below or the last kept bit is odd. That is T + (bit below or odd) > 32.
+ */
+static inline __m256i is_up(__m256i t, __m256i is_exact, __m256i kept)
+{
+    const __m256i one = bytes(1);
+    const __m256i odd = _mm256_or_si256(_mm256_andnot_si256(is_exact, one), _mm256_and_si256(kept, one));
+    return _mm256_cmpgt_epi8(_mm256_add_epi8(t, odd), bytes(32));
+}
+
+static void cut_digits(gw_rounded_groups *rounded, const uint8_t *values, const uint8_t *levels, size_t groups,
+                       const gw_round_plan *plan)
+{
+    const __m256i zero = _mm256_setzero_si256();
+    for (size_t at = 0; at < groups * GW_GROUP_LEN; at += GW_GROUP_LEN) {
+        __m256i v[4], b[4], d[4];
+        load_words(v, values + 4 * at, GW_FP32);
+        all_bytes(b, v);
+        const __m256i e = exponent_of(b, GW_FP32), k = load(levels + at);
+        __m256i is_zero = _mm256_cmpeq_epi8(e, zero);
+        /* Nothing is dropped of infinity and NaN, of values that are flushed or strict subnormals, and if K is 0. */
+        const __m256i none = _mm256_or_si256(_mm256_or_si256(is_zero, _mm256_cmpeq_epi8(k, zero)),
+                                             _mm256_cmpeq_epi8(e, bytes(255)));
+        const __m256i room = _mm256_andnot_si256(none, gw_room(k, e, down(b[2], 5, 0x03), &plan->room));
+        if (plan->strict) {
+            const __m256i any = _mm256_or_si256(_mm256_or_si256(b[0], b[1]), _mm256_or_si256(b[2], b[3]));
+            is_zero = _mm256_cmpeq_epi8(any, zero);
+        }
+        digits_of(d, b, GW_FP32);
+        store(rounded->has + at, gw_look_up32(_mm256_min_epu8(room, plan->cap), &plan->has));
+        store(rounded->exponent + at, e);
+        store(rounded->is_zero + at, is_zero);
+        for (unsigned p = 0; p < GW_DIGIT_PLANES; p++) {
+            store(rounded->digit[p] + at, d[p]);
+        }
+    }
+}
+
+static void round_digits(gw_rounded_groups *rounded, size_t groups)
+{
+    const __m256i zero = _mm256_setzero_si256();
+    for (size_t at = 0; at < groups * GW_GROUP_LEN; at += GW_GROUP_LEN) {
+        __m256i d1 = load(rounded->digit[0] + at), d2 = load(rounded->digit[1] + at), d3 = load(rounded->digit[2] + at);
+        const __m256i d4 = load(rounded->digit[3] + at);
+        const __m256i level = _mm256_and_si256(load(rounded->has + at), bytes(3));
+        __m256i e = load(rounded->exponent + at);
+        const __m256i up1 = _mm256_and_si256(is_up(d4, bytes(255), d3), _mm256_cmpeq_epi8(level, bytes(1)));
+        const __m256i up2 = _mm256_and_si256(is_up(d3, _mm256_cmpeq_epi8(d4, zero), d2), _mm256_cmpeq_epi8(level, bytes(2)));
+        const __m256i up3 = _mm256_and_si256(is_up(d2, _mm256_cmpeq_epi8(_mm256_or_si256(d3, d4), zero), d1),
+                                             _mm256_cmpeq_epi8(level, bytes(3)));
+        d3 = _mm256_sub_epi8(d3, up1);
+        const __m256i over3 = _mm256_cmpeq_epi8(d3, bytes(64));
+        d2 = _mm256_sub_epi8(d2, _mm256_or_si256(over3, up2));
+        const __m256i over2 = _mm256_cmpeq_epi8(d2, bytes(64));
+        const __m256i up = _mm256_or_si256(over2, up3);
+        d3 = _mm256_andnot_si256(over3, d3);
+        d2 = _mm256_andnot_si256(over2, d2);
+        /* The first digit is the sign and five bits. */
+        d1 = _mm256_sub_epi8(d1, up);
+        const __m256i over1 = _mm256_and_si256(_mm256_cmpeq_epi8(_mm256_and_si256(d1, bytes(31)), zero), up);
+        d1 = _mm256_sub_epi8(d1, _mm256_and_si256(over1, bytes(32)));
+        e = _mm256_sub_epi8(e, over1);
+        const __m256i carried = _mm256_and_si256(_mm256_cmpeq_epi8(e, bytes(255)), over1);
+        if (!_mm256_testz_si256(carried, carried)) {
+            /* A carry out of the largest finite exponent truncates instead: all kept bits were ones. */
+            e = _mm256_add_epi8(e, carried);
+            d1 = _mm256_or_si256(d1, _mm256_and_si256(carried, bytes(31)));
+            d2 = _mm256_or_si256(d2, _mm256_and_si256(carried, bytes(63)));
+            d3 = _mm256_or_si256(d3, _mm256_and_si256(carried, bytes(63)));
+        }
+        store(rounded->exponent + at, e);
+        store(rounded->digit[0] + at, d1);
+        store(rounded->digit[1] + at, d2);
+        store(rounded->digit[2] + at, d3);
+    }
+}
+
 /*
  * Three loops over the groups, because from a value to its digits is a longer chain of instructions than a processor looks ahead:
  * how much is dropped; rounded words; bytes of these.
@@ -226,11 +293,6 @@ typedef struct group_drops {
     uint8_t drop[GW_GROUPS_MAX * GW_GROUP_LEN]; /* of words: 16 more for 16-bit types */
     uint8_t exponent[GW_GROUPS_MAX * GW_GROUP_LEN];
 } group_drops;
-
-static inline __m256i load(const uint8_t *src)
-{
-    return _mm256_loadu_si256((const __m256i *)(const void *)src);
-}
 
 GW_TEMPLATE void find_drops(group_drops *drops, const uint8_t *values, const uint8_t *levels, size_t groups,
                             const gw_round_plan *plan, uint32_t dtype, uint32_t derived, uint32_t constant)
@@ -263,17 +325,14 @@ GW_TEMPLATE void find_drops(group_drops *drops, const uint8_t *values, const uin
 }
 
 GW_TEMPLATE void round_words(gw_rounded_groups *rounded, const group_drops *drops, const uint8_t *values, size_t groups,
-                             uint64_t element, const gw_round_plan *plan, uint32_t dtype, uint32_t rounding)
+                             const uint32_t *random, uint32_t dtype, uint32_t rounding)
 {
     const __m256i one = _mm256_set1_epi32(1);
     for (size_t g = 0; g < groups; g++) {
         const size_t at = g * GW_GROUP_LEN;
-        __m256i v[4], random[4];
+        __m256i v[4];
         load_words(v, values + at * (dtype == GW_FP32 ? 4 : 2), dtype);
         const __m256i drop = load(drops->drop + at);
-        if (rounding == GW_GCOMP_STOCHASTIC) {
-            random_group_at(random, element + at, plan);
-        }
         for (unsigned j = 0; j < 4; j++) {
             const __m256i n = widen(drop, j);
             const __m256i cut = _mm256_sub_epi32(_mm256_sllv_epi32(one, n), one);
@@ -283,8 +342,9 @@ GW_TEMPLATE void round_words(gw_rounded_groups *rounded, const group_drops *drop
                 const __m256i odd = _mm256_and_si256(_mm256_and_si256(_mm256_srlv_epi32(v[j], n), cut), one);
                 sum = _mm256_add_epi32(_mm256_add_epi32(sum, _mm256_srli_epi32(cut, 1)), odd);
             } else if (rounding == GW_GCOMP_STOCHASTIC) {
-                const __m256i r = dtype == GW_FP32 ? random[j] : _mm256_slli_epi32(random[j], 16);
-                sum = _mm256_add_epi32(sum, _mm256_and_si256(r, cut));
+                const uint8_t *word = (const uint8_t *)(const void *)(random + at + 4 * j);
+                const __m256i r = gw_load_halves(word, word + 64);
+                sum = _mm256_add_epi32(sum, _mm256_and_si256(dtype == GW_FP32 ? r : _mm256_slli_epi32(r, 16), cut));
             }
             _mm256_storeu_si256((__m256i *)(void *)(rounded->word + at + 8 * j), _mm256_andnot_si256(cut, sum));
         }
@@ -360,17 +420,24 @@ GW_TEMPLATE void round_groups(gw_rounded_groups *rounded, const uint8_t *values,
                               uint64_t element, const gw_round_plan *plan, uint32_t dtype, uint32_t derived)
 {
     group_drops drops;
+    if (gw_is_rounded_by_digits(plan)) {
+        cut_digits(rounded, values, levels, groups, plan);
+        round_digits(rounded, groups);
+        return;
+    }
     if (plan->constant) {
         find_drops(&drops, values, NULL, groups, plan, dtype, derived, 1);
     } else {
         find_drops(&drops, values, levels, groups, plan, dtype, derived, 0);
     }
     if (plan->rounding == GW_GCOMP_NEAREST) {
-        round_words(rounded, &drops, values, groups, element, plan, dtype, GW_GCOMP_NEAREST);
+        round_words(rounded, &drops, values, groups, NULL, dtype, GW_GCOMP_NEAREST);
     } else if (plan->rounding == GW_GCOMP_STOCHASTIC) {
-        round_words(rounded, &drops, values, groups, element, plan, dtype, GW_GCOMP_STOCHASTIC);
+        _Alignas(64) uint32_t random[RANDOM_LEN];
+        fill_random(random, element >> 2, groups * (GW_GROUP_LEN / 4) + ((element & 3) != 0), plan);
+        round_words(rounded, &drops, values, groups, random + (element & 3), dtype, GW_GCOMP_STOCHASTIC);
     } else {
-        round_words(rounded, &drops, values, groups, element, plan, dtype, GW_GCOMP_TRUNCATE);
+        round_words(rounded, &drops, values, groups, NULL, dtype, GW_GCOMP_TRUNCATE);
     }
     find_bytes(rounded, &drops, values, groups, plan, dtype, derived);
 }
@@ -413,6 +480,27 @@ void gw_round_groups(gw_rounded_groups *rounded, const gw_span *span, size_t at,
     round_whole_groups(rounded, filled, filled_levels, len / GW_GROUP_LEN + 1, element, plan);
 }
 
+/* The elements of a group. */
+GW_TEMPLATE void store_elements(uint8_t *dst, const gw_rounded_groups *rounded, size_t at, uint32_t dtype)
+{
+    const __m256i is_zero = load(rounded->is_zero + at);
+    __m256i x[4];
+    for (unsigned j = 0; j < 4; j++) {
+        const __m256i word = _mm256_loadu_si256((const __m256i *)(const void *)(rounded->word + at + 8 * j));
+        x[j] = _mm256_andnot_si256(_mm256_cmpgt_epi32(widen(is_zero, j), _mm256_setzero_si256()), word);
+    }
+    if (dtype != GW_FP32) {
+        for (unsigned j = 0; j < 2; j++) {
+            x[j] = _mm256_packus_epi32(_mm256_srli_epi32(x[2 * j], 16), _mm256_srli_epi32(x[2 * j + 1], 16));
+        }
+    }
+    const unsigned vectors = dtype == GW_FP32 ? 4 : 2;
+    for (unsigned j = 0; j < vectors; j++) {
+        _mm_storeu_si128((__m128i *)(void *)(dst + 16 * j), _mm256_castsi256_si128(x[j]));
+        _mm_storeu_si128((__m128i *)(void *)(dst + 16 * (vectors + j)), _mm256_extracti128_si256(x[j], 1));
+    }
+}
+
 void gw_round_avx2(void *out, const gw_span *span, const gw_round_rule *rule)
 {
     const size_t size = gw_traits_of(rule->dtype)->size;
@@ -421,16 +509,20 @@ void gw_round_avx2(void *out, const gw_span *span, const gw_round_rule *rule)
     gw_round_plan plan;
     gw_rounded_groups rounded;
     gw_round_plan_fill(&plan, rule);
+    plan.needs_words = 1;
     for (size_t at = 0; at < span->len; at += block_len) {
         const size_t len = span->len - at < block_len ? span->len - at : block_len;
         gw_round_groups(&rounded, span, at, len, &plan);
-        for (size_t i = 0; i < len; i++, dst += size) {
-            const size_t first = i / GW_GROUP_LEN * GW_GROUP_LEN;
-            const uint32_t word = rounded.is_zero[i] ? 0 : rounded.word[first + gw_word_of_value((unsigned)(i - first))];
+        for (size_t i = 0; i < len; i += GW_GROUP_LEN, dst += GW_GROUP_LEN * size) {
+            uint8_t last[4 * GW_GROUP_LEN];
+            uint8_t *const to = len - i >= GW_GROUP_LEN ? dst : last;
             if (size == 4) {
-                gw_store32(dst, word);
+                store_elements(to, &rounded, i, GW_FP32);
             } else {
-                gw_store16(dst, (uint16_t)(word >> 16));
+                store_elements(to, &rounded, i, GW_BF16);
+            }
+            if (to == last) {
+                GW_MEMCPY(dst, last, (len - i) * size);
             }
         }
     }

@@ -94,6 +94,7 @@ static inline __m256i gw_look_up32(__m256i x, const gw_table32 *table)
 /* A round rule as vectors. */
 typedef struct gw_round_plan {
     uint32_t dtype, derived, constant, strict, rounding;
+    uint32_t needs_words; /* fill gw_rounded_groups.word in any case; gw_round_plan_fill() sets it to 0 */
     gw_room_rule room;
     __m256i cap;
     gw_table32 drop; /* of words, by room, at most the cap: 16 more for 16-bit types */
@@ -115,6 +116,29 @@ typedef struct gw_rounded_groups {
 static inline unsigned gw_word_of_value(unsigned i)
 {
     return (i & 12) * 2 + (i >> 4) * 4 + (i & 3);
+}
+
+/* Whether words are not filled. */
+static inline int gw_is_rounded_by_digits(const gw_round_plan *plan)
+{
+    return plan->dtype == GW_FP32 && !plan->derived && !plan->constant && plan->rounding == GW_GCOMP_NEAREST &&
+           !plan->needs_words;
+}
+
+/* Rounded value i of the groups as a word; 16-bit types in the upper half. */
+static inline uint32_t gw_rounded_word(const gw_rounded_groups *rounded, size_t i, const gw_round_plan *plan)
+{
+    if (rounded->is_zero[i]) {
+        return 0;
+    }
+    if (!gw_is_rounded_by_digits(plan)) {
+        const size_t first = i / GW_GROUP_LEN * GW_GROUP_LEN;
+        return rounded->word[first + gw_word_of_value((unsigned)(i - first))];
+    }
+    const uint32_t z = (uint32_t)rounded->digit[0][i] << 18 | (uint32_t)rounded->digit[1][i] << 12 |
+                       (uint32_t)rounded->digit[2][i] << 6 | rounded->digit[3][i];
+    const uint32_t kept = 0xffffffffu << 6 * (rounded->has[i] & 3u);
+    return z >> 23 << 31 | (uint32_t)rounded->exponent[i] << 23 | (z & 0x7fffff & kept);
 }
 
 void gw_round_plan_fill(gw_round_plan *plan, const gw_round_rule *rule);

@@ -37,63 +37,59 @@ static inline uint32_t top_bits(__m256i x)
 /* ---- ranks ------------------------------------------------------------------------------------------------------ */
 
 /*
- * The rank of a label, looked up in blocks of 16 labels, as many as have codes. A shuffle gives 0 where the index is 128 or
- * more. So after subtracting 16 for every block, blocks above see nothing, and the entry of block b is added to, not chosen: it
- * is stored as the difference (exclusive or) to the entry of block b - 1. The last block brings the sum back to 0. At most 7
- * blocks and the last fit in front of 128: more make another run.
+ * The rank of a label, looked up in blocks of 16 labels, as many as have codes: the window puts them close together, at its upper
+ * end, and zero is far from all others and counts by itself. A shuffle gives 0 where the index is 128 or more. So after
+ * subtracting 16 for every block, blocks above see nothing, and the entry of block b is added to, not chosen: it is stored as the
+ * difference (exclusive or) to the entry of block b - 1. The last block brings the sum back to 0. At most 7 blocks and the last fit
+ * in front of 128: more make another run.
  */
 enum { RUN_BLOCKS = 7, RUNS_MAX = 3 };
 
 typedef struct rank_table {
     unsigned runs;
-    unsigned blocks[RUNS_MAX]; /* with the last one */
+    unsigned blocks[RUNS_MAX]; /* with the last one, at least 3 */
     __m256i first[RUNS_MAX];   /* first label */
     __m256i limit[RUNS_MAX];   /* labels behind the run, counted from its first label: the last block */
     __m256i entry[RUNS_MAX][RUN_BLOCKS + 1];
+    __m256i zero;              /* label 0 */
     __m256i missing;           /* rank of labels without a code: all entries are differences to it */
 } rank_table;
 
 static void fill_rank_table(rank_table *table, const gw_ranker *ranker)
 {
     const uint8_t missing = (uint8_t)ranker->escape_rank;
-    const __m256i none = bytes(missing);
-    unsigned first = 16, end = 0; /* blocks */
-    for (unsigned b = 0; b < 16; b += 2) {
-        const uint32_t coded = ~top_bits(_mm256_cmpeq_epi8(load(ranker->rank + 16 * b), none));
-        if ((coded & 0xffff) != 0) {
-            first = first < b ? first : b;
-            end = b + 1;
-        }
-        if (coded >> 16 != 0) {
-            first = first < b + 1 ? first : b + 1;
-            end = b + 2;
-        }
+    uint8_t difference[GW_LABELS + 16] = {0};
+    unsigned first = 15, end = 16; /* blocks */
+    for (unsigned i = 0; i < GW_LABELS; i += 32) {
+        store(difference + i, _mm256_xor_si256(load(ranker->rank + i), bytes(missing)));
     }
-    if (first == 16) { /* no codes */
-        first = 0;
-        end = 1;
+    table->zero = bytes(difference[GW_LABEL_ZERO]);
+    table->missing = bytes(missing);
+    difference[GW_LABEL_ZERO] = 0;
+    uint32_t coded = 0; /* bit b: block b has codes */
+    for (unsigned b = 0; b < 16; b++) {
+        const __m128i x = _mm_loadu_si128((const __m128i *)(const void *)(difference + 16 * b));
+        coded |= (uint32_t)!_mm_testz_si128(x, x) << b;
     }
-    table->missing = none;
+    if (coded != 0) {
+        first = (unsigned)_tzcnt_u32(coded);
+        end = 32 - (unsigned)_lzcnt_u32(coded);
+    }
     table->runs = 0;
     for (unsigned b = first; b < end; b += RUN_BLOCKS) {
         const unsigned r = table->runs++;
         const unsigned blocks = end - b < RUN_BLOCKS ? end - b : (unsigned)RUN_BLOCKS;
         __m128i before = _mm_setzero_si128();
         for (unsigned i = 0; i <= blocks; i++) {
-            __m128i entry = _mm_setzero_si128();
-            if (i < blocks) {
-                entry = _mm_xor_si128(_mm_loadu_si128((const __m128i *)(const void *)(ranker->rank + 16 * (b + i))),
-                                      _mm256_castsi256_si128(none));
-            }
+            const __m128i entry = i < blocks ? _mm_loadu_si128((const __m128i *)(const void *)(difference + 16 * (b + i)))
+                                             : _mm_setzero_si128();
             table->entry[r][i] = _mm256_broadcastsi128_si256(_mm_xor_si128(entry, before));
             before = entry;
         }
-        if (blocks + 1 < 3) {
-            table->entry[r][2] = _mm256_setzero_si256(); /* the shortest loop has three */
-        }
+        table->entry[r][2] = blocks < 2 ? _mm256_setzero_si256() : table->entry[r][2];
         table->first[r] = bytes(16 * b);
         table->limit[r] = bytes(16 * blocks);
-        table->blocks[r] = blocks + 1;
+        table->blocks[r] = blocks < 2 ? 3 : blocks + 1;
     }
 }
 
@@ -102,13 +98,19 @@ GW_TEMPLATE void rank_run(uint8_t *ranks, const uint8_t *labels, size_t groups, 
                           unsigned blocks)
 {
     const __m256i first = table->first[r], limit = table->limit[r], step = bytes(16);
+    const __m256i zero = table->zero, missing = table->missing;
     __m256i entry[RUN_BLOCKS + 1];
     for (unsigned b = 0; b < blocks; b++) {
         entry[b] = table->entry[r][b];
     }
     for (size_t at = 0; at < groups * GW_GROUP_LEN; at += GW_GROUP_LEN) {
-        __m256i x = _mm256_min_epu8(_mm256_sub_epi8(load(labels + at), first), limit);
-        __m256i rank = r == 0 ? table->missing : load(ranks + at);
+        const __m256i label = load(labels + at);
+        __m256i x = _mm256_min_epu8(_mm256_sub_epi8(label, first), limit);
+        __m256i rank = load(ranks + at);
+        if (r == 0) {
+            rank = _mm256_and_si256(_mm256_cmpeq_epi8(label, _mm256_setzero_si256()), zero);
+            rank = _mm256_xor_si256(rank, missing);
+        }
         for (unsigned b = 0; b < blocks; b++) {
             rank = _mm256_xor_si256(rank, _mm256_shuffle_epi8(entry[b], x));
             x = _mm256_sub_epi8(x, step);
@@ -119,16 +121,16 @@ GW_TEMPLATE void rank_run(uint8_t *ranks, const uint8_t *labels, size_t groups, 
 
 static void find_ranks(uint8_t *ranks, const uint8_t *labels, size_t groups, const rank_table *table)
 {
-    for (unsigned r = 0; r < table->runs; r++) {
-        switch (table->blocks[r]) {
-        case 2:
-        case 3: rank_run(ranks, labels, groups, table, r, 3); break;
-        case 4: rank_run(ranks, labels, groups, table, r, 4); break;
-        case 5: rank_run(ranks, labels, groups, table, r, 5); break;
-        case 6: rank_run(ranks, labels, groups, table, r, 6); break;
-        case 7: rank_run(ranks, labels, groups, table, r, 7); break;
-        default: rank_run(ranks, labels, groups, table, r, 8); break;
-        }
+    switch (table->blocks[0]) {
+    case 3: rank_run(ranks, labels, groups, table, 0, 3); break;
+    case 4: rank_run(ranks, labels, groups, table, 0, 4); break;
+    case 5: rank_run(ranks, labels, groups, table, 0, 5); break;
+    case 6: rank_run(ranks, labels, groups, table, 0, 6); break;
+    case 7: rank_run(ranks, labels, groups, table, 0, 7); break;
+    default: rank_run(ranks, labels, groups, table, 0, 8); break;
+    }
+    for (unsigned r = 1; r < table->runs; r++) {
+        rank_run(ranks, labels, groups, table, r, table->blocks[r]);
     }
 }
 
@@ -267,13 +269,12 @@ static inline void take_plane(gw_digits *digits, unsigned p, const uint8_t *from
 }
 
 static void take_escapes(gw_digits *digits, const gw_rounded_groups *rounded, const uint32_t *masks, size_t groups,
-                         size_t size)
+                         const gw_round_plan *plan)
 {
+    const size_t size = gw_traits_of(plan->dtype)->size;
     for (size_t g = 0; g < groups; g++) {
         for (uint32_t bits = masks[g]; bits != 0; bits &= bits - 1, digits->escape_len++) {
-            const unsigned i = (unsigned)_tzcnt_u32(bits);
-            const size_t at = g * GW_GROUP_LEN;
-            const uint32_t word = rounded->is_zero[at + i] ? 0 : rounded->word[at + gw_word_of_value(i)];
+            const uint32_t word = gw_rounded_word(rounded, g * GW_GROUP_LEN + _tzcnt_u32(bits), plan);
             if (size == 4) {
                 gw_store32(digits->escape + 4 * digits->escape_len, word);
             } else {
@@ -313,7 +314,7 @@ GW_TEMPLATE uint32_t split_range(uint8_t *ranks, gw_digits *digits, const gw_spa
             }
         }
         if (escapes != 0) {
-            take_escapes(digits, &rounded, masks.escaped, groups, dtype == GW_FP32 ? 4 : 2);
+            take_escapes(digits, &rounded, masks.escaped, groups, &plan->round);
         }
     }
     return any != 0;
