@@ -94,6 +94,7 @@ MAGIC = b"\x67\x57\x66\x1a"
 CODEC_GCOMP = 1
 STRICT, DERIVED, INSTALLED, CHECKSUM, CONSTANT = 1, 2, 4, 8, 16
 COUNT_MAX = 1 << 48
+CHUNKS_MAX = 1 << 32
 
 # One column of the table of section 2.
 Dtype = collections.namedtuple(
@@ -140,6 +141,8 @@ class Header:
         self.chunk_count = (self.count + self.chunk_len - 1) // self.chunk_len
         self.directory_end = self.directory_at + 16 * self.chunk_count
         self.payload_at = round_up(self.directory_end, 16)
+        # With all chunks RAW; only the last one may need padding.
+        self.size_max = self.payload_at + round_up(self.count * self.dtype.size, 16)
 
     def read_extension(self, data):
         self.book_id, self.generation = u32(data, self.book_at), u32(data, self.book_at + 4)
@@ -504,8 +507,9 @@ def check_header(data, count_limit, size_t_bits):
     reject_if(header.count > min(COUNT_MAX, count_limit), "LIMIT")
     reject_if(header.count * dtype.size >= 1 << size_t_bits, "LIMIT")
     header.measure()
+    reject_if(header.chunk_count > CHUNKS_MAX, "LIMIT")
     reject_if(header.size > len(data), "SHORT")
-    reject_if(header.size < header.payload_at, "HEADER")
+    reject_if(not header.payload_at <= header.size <= header.size_max, "HEADER")
     reject_if(header.size < len(data), "TRAILING")
     header.read_extension(data)
     reject_if(header.checksum and header.checksum_reserved != 0, "HEADER")

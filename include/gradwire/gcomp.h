@@ -185,7 +185,7 @@ GW_API GW_MUST_CHECK gw_status gw_gcomp_init(gw_gcomp *codec, const gw_gcomp_opt
 GW_API size_t gw_gcomp_workspace_size(const gw_gcomp *codec);
 
 /* Upper bound of the size of a frame of len values: header, extension, directory and RAW chunks. 0 if len is above
- * 2^48 or the bound does not fit size_t. */
+ * 2^48, if it makes more than 2^32 chunks, or if the bound does not fit size_t. */
 GW_API size_t gw_gcomp_bound(const gw_gcomp *codec, uint64_t len);
 
 /* What one encode works on. Set to zeros, then fill in. */
@@ -206,7 +206,8 @@ typedef struct gw_gcomp_source {
  *
  *   dst_capacity  gw_gcomp_bound() always suffices, and less is refused before any work
  *
- * GW_OK and *dst_size; GW_ERR_ARG; GW_ERR_STATE; GW_ERR_DST; GW_ERR_WORKSPACE; GW_ERR_LIMIT (len above count_limit).
+ * GW_OK and *dst_size; GW_ERR_ARG; GW_ERR_STATE; GW_ERR_DST; GW_ERR_WORKSPACE; GW_ERR_LIMIT (len above count_limit or what a
+ * frame can hold).
  * On failure *dst_size is 0 and dst is untouched. Thread safe with distinct dst and workspace. Sections 4.1 to 4.4.
  */
 GW_API GW_MUST_CHECK gw_status gw_gcomp_encode(const gw_gcomp *codec, const gw_gcomp_source *source, void *dst,
@@ -221,8 +222,8 @@ GW_API GW_MUST_CHECK gw_status gw_gcomp_encode(const gw_gcomp *codec, const gw_g
 GW_API uint64_t gw_gcomp_chunk_count(const gw_gcomp *codec, uint64_t len);
 GW_API uint64_t gw_gcomp_range_align(const gw_gcomp *codec);
 
-/* Bytes that the area of a range needs. 0 if the range has no chunks or lies beyond the frame, if len is above 2^48, if
- * the size does not fit size_t, or for a handle that is not initialised. */
+/* Bytes that the area of a range needs. 0 if the range has no chunks or lies beyond the frame, if len is above 2^48 or
+ * makes more than 2^32 chunks, if the size does not fit size_t, or for a handle that is not initialised. */
 GW_API size_t gw_gcomp_range_bound(const gw_gcomp *codec, uint64_t len, uint64_t chunk_first, uint64_t chunk_count);
 
 /* An encoded range: filled in by gw_gcomp_encode_range(), read by gw_gcomp_join(). */
@@ -402,7 +403,8 @@ GW_API GW_MUST_CHECK gw_status gw_gcomp_histogram_add(gw_gcomp_histogram *histog
 
 /* Builds the codebook of the counts, serialised as in docs/format.md section 5.1. Labels 0 and 1 always get codes.
  * `book` gets up to GW_GCOMP_BOOK_SIZE_MAX bytes, *book_size says how many. Ranks that pool their counts (add the count
- * arrays of equal base) get equal codebooks. GW_OK; GW_ERR_ARG (NULL, or counts of labels that the dtype does not have);
+ * arrays of equal base) get equal codebooks. GW_OK; GW_ERR_ARG (NULL, or a base or counts of labels that the dtype
+ * does not have);
  * GW_ERR_DST (book_capacity is less than the codebook). On failure *book_size is 0 and book is untouched. */
 GW_API GW_MUST_CHECK gw_status gw_gcomp_book_build(const gw_gcomp_histogram *histogram, uint8_t *book,
                                                    size_t book_capacity, size_t *book_size);

@@ -7,6 +7,7 @@
 #ifndef GW_CORE_BYTES_H
 #define GW_CORE_BYTES_H
 
+#include <float.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -155,6 +156,14 @@ static inline uint64_t gw_min_u64(uint64_t a, uint64_t b)
 {
     return a < b ? a : b;
 }
+
+/* Results are the same on every machine only if float arithmetic is that of IEEE binary32 and nothing else. */
+#if defined(__FAST_MATH__) && !defined(__CUDACC__)
+#error "gradwire needs IEEE arithmetic: compile without -ffast-math and -Ofast"
+#endif
+#if defined(FLT_EVAL_METHOD) && FLT_EVAL_METHOD != 0
+#error "gradwire needs float arithmetic in float: -msse2 -mfpmath=sse on i386, -fexcess-precision=fast on s390x"
+#endif
 
 /* Floats cross this boundary as bits only, so that no load or store through a floating-point register can quiet a NaN. */
 GW_INLINE uint32_t gw_bits_from_float(float x)

@@ -104,7 +104,8 @@ static gw_status read_header(gw_gcomp_info *info, const uint8_t *src, size_t src
     }
     info->len = gw_load64(src + 16);
     info->frame_size = gw_load64(src + 24);
-    if (info->len > GW_FRAME_LEN_MAX || info->len > len_limit || info->len > SIZE_MAX / gw_dtype_size(info->dtype)) {
+    if (!gw_frame_is_len_possible(info->len, info->chunk_log2) || info->len > len_limit ||
+        info->len > SIZE_MAX / gw_dtype_size(info->dtype)) {
         return GW_ERR_LIMIT;
     }
     gw_frame_place(info);
@@ -119,7 +120,11 @@ gw_status gw_frame_read_header(gw_gcomp_info *info, const uint8_t *src, size_t s
     if (status == GW_OK && is_whole && info->frame_size > src_size) {
         status = GW_ERR_SHORT;
     }
-    if (status == GW_OK && info->frame_size < info->payload_offset) {
+    /* A reader of a stream makes room for frame_size bytes: a header must not demand more than its values can need. */
+    if (status == GW_OK &&
+        (info->frame_size < info->payload_offset ||
+         info->frame_size - info->payload_offset >
+             gw_frame_payload_max((uint32_t)info->dtype, info->len, info->chunk_log2))) {
         status = GW_ERR_HEADER;
     }
     if (status == GW_OK && src_size < info->directory_offset) {
@@ -154,6 +159,18 @@ uint32_t gw_frame_chunk_len(const gw_gcomp_info *info, uint64_t index)
 size_t gw_frame_raw_size(uint32_t dtype, size_t len)
 {
     return gw_round16(len * gw_traits_of(dtype)->size);
+}
+
+int gw_frame_is_len_possible(uint64_t len, uint32_t chunk_log2)
+{
+    return len <= GW_FRAME_LEN_MAX && len <= GW_FRAME_CHUNKS_MAX << chunk_log2;
+}
+
+uint64_t gw_frame_payload_max(uint32_t dtype, uint64_t len, uint32_t chunk_log2)
+{
+    /* Only the last chunk may need padding. At most 2^50 bytes. */
+    const uint64_t rest = len & (((uint64_t)1 << chunk_log2) - 1);
+    return (len - rest) * gw_traits_of(dtype)->size + gw_frame_raw_size(dtype, (size_t)rest);
 }
 
 void gw_frame_write_entry(uint8_t *entry, uint64_t offset, uint32_t kind, uint32_t book, uint32_t crc)

@@ -21,7 +21,8 @@ enum {
     GW_CHUNK_LOG2_MAX = 15
 };
 
-#define GW_FRAME_LEN_MAX ((uint64_t)1 << 48)
+#define GW_FRAME_LEN_MAX    ((uint64_t)1 << 48)
+#define GW_FRAME_CHUNKS_MAX ((uint64_t)1 << 32) /* the directory names chunks in 32 bits */
 
 enum {
     GW_FLAG_STRICT = 1u << 0,
@@ -48,6 +49,12 @@ uint32_t gw_frame_chunk_len(const gw_gcomp_info *info, uint64_t index);
 
 /* Bytes of a RAW chunk of len values. */
 size_t gw_frame_raw_size(uint32_t dtype, size_t len);
+
+/* 1 if a frame can have so many values in chunks of 2^chunk_log2. */
+int gw_frame_is_len_possible(uint64_t len, uint32_t chunk_log2);
+
+/* Bytes of all chunks of a frame if all were RAW: no payload is larger. len is possible. */
+uint64_t gw_frame_payload_max(uint32_t dtype, uint64_t len, uint32_t chunk_log2);
 
 void gw_frame_write_entry(uint8_t *entry, uint64_t offset, uint32_t kind, uint32_t book, uint32_t crc);
 

@@ -80,7 +80,8 @@ gw_status gw_gcomp_book_build(const gw_gcomp_histogram *histogram, uint8_t *book
         return GW_ERR_ARG;
     }
     *book_size = 0;
-    if (gw_traits_of(histogram->dtype)->size == 0 || histogram->levels > GW_GCOMP_DERIVED) {
+    if (gw_traits_of(histogram->dtype)->size == 0 || histogram->levels > GW_GCOMP_DERIVED ||
+        histogram->base > HISTOGRAM_BASE_UNKNOWN) {
         return GW_ERR_ARG;
     }
     /* Weights are the counts shifted right until their sum is below 2^28 (the package-merge adds up to 11 times that),

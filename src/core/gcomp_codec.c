@@ -101,17 +101,14 @@ int32_t gw_drop_base(const gw_codec *codec, uint32_t map_base)
 size_t gw_gcomp_bound(const gw_gcomp *codec, uint64_t len)
 {
     const gw_codec *inside = gw_codec_of(codec);
-    if (inside == NULL || len > GW_FRAME_LEN_MAX) {
+    if (inside == NULL || !gw_frame_is_len_possible(len, inside->options.chunk_log2)) {
         return 0;
     }
     /* At most 2^48 * (4 + 16 / 2^12) bytes and a little: far below 2^64. */
-    const uint64_t chunk_len = (uint64_t)1 << inside->options.chunk_log2;
-    const uint64_t size = gw_traits_of((uint32_t)inside->options.dtype)->size;
-    const uint64_t whole = len >> inside->options.chunk_log2;
-    const uint64_t rest = len & (chunk_len - 1);
-    const uint64_t chunks = whole + (rest != 0);
+    const uint32_t log2 = inside->options.chunk_log2;
+    const uint64_t chunks = gw_gcomp_chunk_count(codec, len);
     const uint64_t front = (GW_FRAME_HEADER_SIZE + 24 + GW_FRAME_ENTRY_SIZE * chunks + 15) & ~(uint64_t)15;
-    const uint64_t bound = front + whole * chunk_len * size + ((rest * size + 15) & ~(uint64_t)15);
+    const uint64_t bound = front + gw_frame_payload_max((uint32_t)inside->options.dtype, len, log2);
     return bound <= SIZE_MAX ? (size_t)bound : 0;
 }
 
@@ -135,7 +132,7 @@ size_t gw_gcomp_range_bound(const gw_gcomp *codec, uint64_t len, uint64_t chunk_
 {
     const gw_codec *inside = gw_codec_of(codec);
     const uint64_t chunks = gw_gcomp_chunk_count(codec, len);
-    if (inside == NULL || len > GW_FRAME_LEN_MAX || chunk_first > chunks || chunk_count > chunks - chunk_first) {
+    if (inside == NULL || !gw_frame_is_len_possible(len, inside->options.chunk_log2) || chunk_first > chunks || chunk_count > chunks - chunk_first) {
         return 0;
     }
     const uint64_t raw = gw_traits_of((uint32_t)inside->options.dtype)->size * ((uint64_t)1 << inside->options.chunk_log2);

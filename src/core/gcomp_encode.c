@@ -59,7 +59,8 @@ static void fill_info(gw_gcomp_info *info, const gw_codec *codec, const gw_gcomp
 static int is_source_valid(const gw_codec *codec, const gw_gcomp_source *source)
 {
     const int derived = codec->options.levels == GW_GCOMP_DERIVED;
-    if (source->len > SIZE_MAX / gw_traits_of((uint32_t)codec->options.dtype)->size) {
+    if (source->len > SIZE_MAX / gw_traits_of((uint32_t)codec->options.dtype)->size ||
+        !gw_frame_is_len_possible(source->len, codec->options.chunk_log2)) {
         return 0;
     }
     if (source->len != 0 && source->values == NULL) {
@@ -81,7 +82,8 @@ gw_status gw_encoding_begin(gw_encoding *encoding, const gw_gcomp *codec, const 
     if (inside == NULL) {
         return GW_ERR_STATE;
     }
-    if (source->len > inside->options.count_limit) {
+    if (source->len > inside->options.count_limit ||
+        !gw_frame_is_len_possible(source->len, inside->options.chunk_log2)) {
         return GW_ERR_LIMIT;
     }
     if (!is_source_valid(inside, source)) {
@@ -483,16 +485,18 @@ gw_status gw_gcomp_join(const gw_gcomp *codec, const gw_gcomp_source *source, co
 
     uint64_t next_chunk = 0;
     uint64_t offset = e.info.payload_offset;
+    const uint64_t end = offset + gw_frame_payload_max((uint32_t)e.info.dtype, e.info.len, e.info.chunk_log2);
     for (size_t p = 0; p < part_count; p++) {
         const uint64_t entries_size = GW_FRAME_ENTRY_SIZE * parts[p].chunk_count;
         if (parts[p].chunk_first != next_chunk || parts[p].chunk_count > e.info.chunk_count - next_chunk ||
-            parts[p].size < entries_size || (parts[p].area == NULL && parts[p].chunk_count != 0)) {
+            parts[p].size < entries_size || parts[p].size - entries_size > end - offset ||
+            (parts[p].area == NULL && parts[p].chunk_count != 0)) {
             return GW_ERR_ARG;
         }
         next_chunk += parts[p].chunk_count;
         offset += parts[p].size - entries_size;
     }
-    if (next_chunk != e.info.chunk_count || offset > bound) {
+    if (next_chunk != e.info.chunk_count) {
         return GW_ERR_ARG;
     }
     e.info.frame_size = offset;

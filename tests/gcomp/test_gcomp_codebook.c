@@ -580,6 +580,13 @@ static void pooled_histograms(void **state)
     assert_int_equal(gw_gcomp_histogram_init(&whole, &codec.codec), GW_OK);
     assert_int_equal(gw_gcomp_book_build(&whole, a, sizeof a, &a_size), GW_OK);
     assert_int_equal(gw_gcomp_install(&codec.codec, 1, 2, a, a_size, 1), GW_OK);
+    static const uint32_t bad_base[] = {192, 254, 256, 256 + 69, UINT32_MAX};
+    for (size_t i = 0; i < sizeof bad_base / sizeof bad_base[0]; i++) {
+        gw_gcomp_histogram spoiled = whole;
+        spoiled.base = bad_base[i];
+        assert_int_equal(gw_gcomp_book_build(&spoiled, b, sizeof b, &b_size), GW_ERR_ARG);
+        assert_int_equal(b_size, 0);
+    }
     for (size_t capacity = 0; capacity < a_size; capacity++) {
         assert_int_not_equal(gw_gcomp_book_build(&whole, b, capacity, &b_size), GW_OK);
         assert_int_equal(b_size, 0);

@@ -560,6 +560,64 @@ static void arguments(void **state)
     sample_free(&s);
 }
 
+/* A header says how much to receive: never more than RAW chunks would need. And 32 bits name every chunk. */
+static void announced_sizes(void **state)
+{
+    (void)state;
+    sample s;
+    sample_pick(&s, 0);
+    gw_gcomp_info info;
+    uint8_t head[64];
+    assert_int_equal(gw_gcomp_peek(s.frame.at, s.size, UINT64_MAX, &info), GW_OK);
+    const uint64_t payload = info.payload_offset, raw = s.len * gw_dtype_size(info.dtype);
+    const uint64_t most = payload + ((raw + 15) & ~(uint64_t)15);
+    memcpy(head, s.frame.at, sizeof head);
+    const struct {
+        uint64_t size;
+        gw_status status;
+    } sizes[] = {{most, GW_OK},
+                 {most + 1, GW_ERR_HEADER},
+                 {most + 16, GW_ERR_HEADER},
+                 {payload - 1, GW_ERR_HEADER},
+                 {payload, GW_OK},
+                 {(uint64_t)1 << 63, GW_ERR_HEADER},
+                 {UINT64_MAX, GW_ERR_HEADER}};
+    for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
+        memcpy(head + 24, &sizes[i].size, 8);
+        assert_int_equal(gw_gcomp_peek(head, sizeof head, UINT64_MAX, &info), sizes[i].status);
+        assert_true(info.frame_size == (sizes[i].status == GW_OK ? sizes[i].size : 0));
+    }
+
+    /* Sources and frames of more than 2^32 chunks; nothing behind the pointers is looked at. */
+    const uint64_t chunks_max = (uint64_t)1 << 32;
+    for (uint32_t log2 = 12; log2 <= 15; log2++) {
+        gw_gcomp_options o = s.codec.options;
+        o.chunk_log2 = log2;
+        gw_gcomp codec;
+        assert_int_equal(gw_gcomp_init(&codec, &o), GW_OK);
+        const uint64_t len = chunks_max << log2;
+        assert_true(gw_gcomp_bound(&codec, len) > len);
+        assert_int_equal(gw_gcomp_bound(&codec, len + 1), 0);
+        assert_int_equal(gw_gcomp_range_bound(&codec, len + 1, 0, 1), 0);
+        gw_gcomp_source source = s.source;
+        source.map = NULL;
+        source.len = len + 1;
+        size_t size;
+        gw_gcomp_part part;
+        assert_int_equal(gw_gcomp_encode(&codec, &source, head, sizeof head, &size, s.codec.workspace.at,
+                                         s.codec.workspace.size),
+                         GW_ERR_LIMIT);
+        assert_int_equal(gw_gcomp_encode_range(&codec, &source, 0, 1, head, sizeof head, &part, s.codec.workspace.at,
+                                               s.codec.workspace.size),
+                         GW_ERR_LIMIT);
+        assert_int_equal(gw_gcomp_join(&codec, &source, NULL, 0, head, sizeof head, &size), GW_ERR_ARG);
+        head[7] = (uint8_t)log2;
+        memcpy(head + 16, &source.len, 8);
+        assert_int_equal(gw_gcomp_peek(head, sizeof head, UINT64_MAX, &info), GW_ERR_LIMIT);
+    }
+    sample_free(&s);
+}
+
 static void options_out_of_range(void **state)
 {
     (void)state;
@@ -609,7 +667,7 @@ int main(void)
         cmocka_unit_test(random_damage),          cmocka_unit_test(derived_map_must_match),
         cmocka_unit_test(capacity_and_workspace), cmocka_unit_test(alignment_changes_nothing),
         cmocka_unit_test(empty_and_tiny),         cmocka_unit_test(arguments),
-        cmocka_unit_test(options_out_of_range),
+        cmocka_unit_test(options_out_of_range),   cmocka_unit_test(announced_sizes),
     };
     return cmocka_run_group_tests_name("gcomp frame", tests, NULL, NULL);
 }

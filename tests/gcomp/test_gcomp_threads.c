@@ -62,6 +62,11 @@ static void join_equals(const test_codec *codec, const gw_gcomp_source *source, 
         assert_int_equal(gw_gcomp_join(&codec->codec, source, parts, 1, joined.at, joined.size, &joined_size), GW_ERR_ARG);
         assert_int_equal(joined_size, 0);
         assert_int_equal(gw_gcomp_join(&codec->codec, source, parts + 1, 1, joined.at, joined.size, &joined_size), GW_ERR_ARG);
+        /* Sizes that only together, modulo 2^64, are what they should be. */
+        gw_gcomp_part wrapped[2] = {parts[0], parts[1]};
+        wrapped[0].size += (size_t)1 << (8 * sizeof(size_t) - 1);
+        wrapped[1].size += (size_t)1 << (8 * sizeof(size_t) - 1);
+        assert_int_equal(gw_gcomp_join(&codec->codec, source, wrapped, 2, joined.at, joined.size, &joined_size), GW_ERR_ARG);
         gw_gcomp_part swapped[2] = {parts[1], parts[0]};
         assert_int_equal(gw_gcomp_join(&codec->codec, source, swapped, 2, joined.at, joined.size, &joined_size), GW_ERR_ARG);
         assert_int_equal(gw_gcomp_join(&codec->codec, source, parts, 2, joined.at, joined.size - 1, &joined_size), GW_ERR_DST);

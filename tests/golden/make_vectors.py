@@ -417,6 +417,7 @@ class Reject:
         self.runs()
         self.labels()
         self.several()
+        self.limits()
 
     # ---- bases ----
 
@@ -523,9 +524,8 @@ class Reject:
         frame = self.small(installed=(1, 1, Book({0: 1, 1: 2, 232: 2}, 62)))
         frame.force["size"] = 56
         self.add(10, "size-before-padding-end", "HEADER", frame, frame.to_bytes()[:56])
-        for name, count in (("2-31", 1 << 31), ("2-40", 1 << 40), ("2-48", 1 << 48)):
+        for name, count in (("2-31", 1 << 31), ("2-40", 1 << 40), ("2-44", 1 << 44)): # the last makes 2^32 chunks
             self.forced(10, "count-" + name, "HEADER", self.small(), count=count)
-
         frame = self.small()
         for name, tail in (("zero", bytes(1)), ("16-zeros", bytes(16)), ("frame", frame.to_bytes())):
             self.add(11, "trailing-" + name, "TRAILING", frame, frame.to_bytes() + tail)
@@ -1147,6 +1147,29 @@ class Reject:
                FP32.bits(0, 122, 1 << mapped.derived_drop(122, levels[0]) - 1), others, drop, levels)
         fp16 = Format(FP16, derived=True, constant=True, step=1, cap=3)
         forced("dropped-bits-fp16-subnormal", fp16, {0: 1, 1: 2, 20: 2}, 0, FP16.bits(0, 0, 4), FP16.bits(0, 18, 0), 3)
+
+    # ---- rules 8 and 10: what a header may announce ----
+
+    def limits(self):
+        self.rng = Rng(3)  # of its own: the other vectors stay as they are
+        # A directory names chunks in 32 bits.
+        for log2 in (12, 14):
+            self.forced(8, "chunks-above-2-32-log2-%d" % log2, "LIMIT", self.small(), count=(1 << 32 + log2) + 1,
+                        chunk_log2=log2)
+        self.forced(8, "chunks-2-36", "LIMIT", self.small(), count=1 << 48)
+        # More than RAW chunks would need: the zeros are there, but no chunk could use them.
+        for name, dtype, count in (("fp32", FP32, 200), ("bf16", BF16, 201), ("fp16", FP16, 207), ("none", FP32, 0)):
+            frame = self.small(Format(dtype), count) if count else Frame(Format(dtype), 0)
+            self.too_large(name, frame, 32 + 16 * len(frame.chunks) + fw.align(count * dtype.size, 16))
+        self.too_large("checksum", self.small(checksum=True), 40 + 16 + 8 + 800)
+        self.too_large("three-chunks", self.three()[0], 32 + 3 * 16 + 2 * 4 * 4096 + 608)
+
+    def too_large(self, name, frame, raw_end):
+        frame.force["size"] = raw_end + 16
+        data = frame.to_bytes()
+        self.add(10, "size-above-raw-" + name, "HEADER", frame, data + bytes(raw_end + 16 - len(data)))
+        frame.force["size"] = raw_end + 16 + (1 << 40)
+        self.add(9, "size-above-raw-" + name, "SHORT", frame)
 
     # ---- which chunk and which rule decides ----
 
