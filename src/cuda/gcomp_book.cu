@@ -40,7 +40,7 @@ GW_DEVICE void gw_survey(gw_survey_state &s, const gw_cuda_rounder &r, uint64_t 
         for (int j = 0; j < 8; j++) {
             k[j] = 0;
         }
-        if (r.levels != nullptr && valid != 0) {
+        if (r.rule.has_map && valid != 0) {
             gw_load_levels(k, r.levels + first + at, valid);
         }
         gw_cuda_random random = gw_random_begin(r, first + at);
@@ -93,7 +93,7 @@ template <uint32_t DTYPE, bool DERIVED> GW_DEVICE void gw_book_group(gw_survey_s
     uint32_t blocks = len / 4096;
     blocks = p.codec.preset != 0 || blocks < 1 ? 1 : blocks > 16 ? 16 : blocks;
     const gw_cuda_key key = p.key_at != nullptr ? *p.key_at : p.key;
-    const gw_cuda_rounder r = gw_rounder_of(p.codec, p.map, key, item);
+    const gw_cuda_rounder r = gw_rounder_of(p.codec, p.rounding, p.map, key, item);
     gw_survey<DTYPE, DERIVED>(s, r, first, len, 64 * blocks);
     __syncthreads();
 
@@ -212,7 +212,7 @@ template <uint32_t DTYPE, bool DERIVED> GW_DEVICE void gw_histogram_all(const gw
     const uint64_t units = is_valid && p.item.src_size != 0 ? p.unit_total : 0;
     const uint64_t chunks_before = *(const volatile uint64_t *)&p.histogram->chunk_count; /* changed when all are done */
     const gw_cuda_key key = p.key_at != nullptr ? *p.key_at : p.key;
-    const gw_cuda_rounder r = gw_rounder_of(p.codec, p.map, key, p.item);
+    const gw_cuda_rounder r = gw_rounder_of(p.codec, p.rounding, p.map, key, p.item);
     GW_NO_UNROLL
     for (;;) {
         __syncthreads();

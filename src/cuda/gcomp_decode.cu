@@ -23,7 +23,7 @@ GW_DEVICE void gw_slot_give(const gw_gcomp_decode_params &p, uint32_t slot)
     atomicExch(&p.head->slot_busy[slot], 0u);
 }
 
-template <uint32_t DTYPE> GW_DEVICE void gw_decode_unit(gw_decode_state &s, const gw_gcomp_decode_params &p)
+template <uint32_t DTYPE, bool REST> GW_DEVICE void gw_decode_unit(gw_decode_state &s, const gw_gcomp_decode_params &p)
 {
     const uint32_t size = gw_type<DTYPE>::SIZE;
     const uint32_t item_index = s.item;
@@ -31,7 +31,7 @@ template <uint32_t DTYPE> GW_DEVICE void gw_decode_unit(gw_decode_state &s, cons
     gw_cuda_frame_state &frame = p.frames[item_index];
     const uint64_t index = s.unit - p.chunk_first[item_index];
 
-    const bool needs_slot = gw_decode_copy_room(p.shared_size, frame.chunk_log2) == 0;
+    const bool needs_slot = REST && gw_decode_copy_room(p.shared_size, frame.chunk_log2) == 0;
     if (needs_slot) {
         if (threadIdx.x == 0) {
             s.slot = gw_slot_take(p);
@@ -55,9 +55,14 @@ template <uint32_t DTYPE> GW_DEVICE void gw_decode_unit(gw_decode_state &s, cons
                                                     : nullptr;
         out.is_wide = (((uintptr_t)out.dst | (uintptr_t)out.addend) & 15) == 0;
     }
-    const uint32_t status = gw_cuda_decode_chunk<DTYPE>(s, call, index, out, p.mode == GW_CUDA_DECODE_ADD);
+    const uint32_t status = gw_cuda_decode_chunk<DTYPE, REST ? GW_DECODE_REST : GW_DECODE_NEAR>(s, call, index, out,
+                                                                                             p.mode == GW_CUDA_DECODE_ADD);
     __syncthreads();
-    if (status != GW_OK) {
+    if (!REST && status == GW_DECODE_DEFERRED) {
+        if (threadIdx.x == 0) {
+            p.deferred[gw_atomic_add64(&p.head->deferred_count, 1)] = s.unit;
+        }
+    } else if (status != GW_OK) {
         if (p.mode == GW_CUDA_DECODE_VALUES) {
             const uint64_t left = frame.len - first, whole = (uint64_t)1 << frame.chunk_log2;
             gw_decode_plain<DTYPE>(nullptr, (uint32_t)(left < whole ? left : whole) * size, out);
@@ -91,50 +96,61 @@ GW_DEVICE void gw_decode_report(const gw_gcomp_decode_params &p)
     }
 }
 
-template <uint32_t DTYPE> GW_DEVICE void gw_decode_all(const gw_gcomp_decode_params &p)
+template <uint32_t DTYPE, bool REST> GW_DEVICE void gw_decode_all(const gw_gcomp_decode_params &p)
 {
     gw_decode_state &s = GW_SHARED(gw_decode_state);
-    gw_decode_begin(s);
-    const uint64_t units = p.chunk_first[p.item_count];
+    const uint64_t units = REST ? p.head->deferred_count : p.chunk_first[p.item_count];
+    uint64_t *const ticket = REST ? &p.head->deferred_ticket : &p.head->ticket;
+    if (units != 0) {
+        gw_decode_begin(s);
+    }
     GW_NO_UNROLL
-    for (;;) {
+    while (units != 0) {
         if (threadIdx.x == 0) {
-            s.unit = gw_atomic_add64(&p.head->ticket, 1);
-            s.item = s.unit < units ? gw_item_find(p.chunk_first, p.item_count, s.unit) : 0;
+            const uint64_t turn = gw_atomic_add64(ticket, 1);
+            s.is_last = turn >= units;
+            if (turn < units) {
+                s.unit = REST ? p.deferred[turn] : turn;
+                s.item = gw_item_find(p.chunk_first, p.item_count, s.unit);
+            }
         }
         __syncthreads();
-        if (s.unit >= units) {
+        if (s.is_last) {
             break;
         }
-        gw_decode_unit<DTYPE>(s, p);
+        gw_decode_unit<DTYPE, REST>(s, p);
         __syncthreads();
     }
-    if (threadIdx.x == 0) {
-        __threadfence();
-        s.is_last = atomicAdd(&p.head->blocks_done, 1u) == gridDim.x - 1;
-        __threadfence();
+    if (REST) {
+        __syncthreads();
+        if (threadIdx.x == 0) {
+            __threadfence();
+            s.is_last = atomicAdd(&p.head->blocks_done, 1u) == gridDim.x - 1;
+            __threadfence();
+        }
+        __syncthreads();
+        if (s.is_last) {
+            gw_decode_report(p);
+        }
     }
-    __syncthreads();
-    if (s.is_last) {
-        gw_decode_report(p);
+}
+
+#define GW_DECODE_KERNEL(name, dtype, rest, blocks)                                                                    \
+    GW_KERNEL(name, gw_gcomp_decode_params, 256, blocks)                                                               \
+    {                                                                                                                  \
+        gw_decode_all<dtype, rest>(p);                                                                                 \
     }
-}
 
-GW_KERNEL(gw_device_gcomp_decode_fp32, gw_gcomp_decode_params, 256, 3)
-{
-    gw_decode_all<GW_FP32>(p);
-}
-
-GW_KERNEL(gw_device_gcomp_decode_bf16, gw_gcomp_decode_params, 256, 3)
-{
-    gw_decode_all<GW_BF16>(p);
-}
-
-GW_KERNEL(gw_device_gcomp_decode_fp16, gw_gcomp_decode_params, 256, 3)
-{
-    gw_decode_all<GW_FP16>(p);
-}
+GW_DECODE_KERNEL(gw_device_gcomp_decode_fp32, GW_FP32, false, 3)
+GW_DECODE_KERNEL(gw_device_gcomp_decode_bf16, GW_BF16, false, 3)
+GW_DECODE_KERNEL(gw_device_gcomp_decode_fp16, GW_FP16, false, 3)
+GW_DECODE_KERNEL(gw_device_gcomp_decode_rest_fp32, GW_FP32, true, 2)
+GW_DECODE_KERNEL(gw_device_gcomp_decode_rest_bf16, GW_BF16, true, 2)
+GW_DECODE_KERNEL(gw_device_gcomp_decode_rest_fp16, GW_FP16, true, 2)
 
 GW_KERNEL_TABLE(gcomp_decode, GW_KERNEL_ENTRY(gw_device_gcomp_decode_fp32, gw_gcomp_decode_params),
                 GW_KERNEL_ENTRY(gw_device_gcomp_decode_bf16, gw_gcomp_decode_params),
-                GW_KERNEL_ENTRY(gw_device_gcomp_decode_fp16, gw_gcomp_decode_params));
+                GW_KERNEL_ENTRY(gw_device_gcomp_decode_fp16, gw_gcomp_decode_params),
+                GW_KERNEL_ENTRY(gw_device_gcomp_decode_rest_fp32, gw_gcomp_decode_params),
+                GW_KERNEL_ENTRY(gw_device_gcomp_decode_rest_bf16, gw_gcomp_decode_params),
+                GW_KERNEL_ENTRY(gw_device_gcomp_decode_rest_fp16, gw_gcomp_decode_params));

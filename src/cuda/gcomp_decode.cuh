@@ -584,22 +584,17 @@ template <uint32_t DTYPE> GW_DEVICE void gw_store_values(const gw_decode_out &ou
         *(uint4 *)(void *)(out.dst + at) = x;
         return;
     }
-    const uint32_t words[4] = {x.x, x.y, x.z, x.w};
-    GW_UNROLL
-    for (uint32_t i = 0; i < 16 / gw_type<DTYPE>::SIZE; i++) {
-        if (gw_type<DTYPE>::SIZE * i >= size) {
-            break;
-        }
+    GW_NO_UNROLL
+    for (uint32_t i = 0; i < 16 && i < size; i += gw_type<DTYPE>::SIZE) {
+        const uint32_t word = i < 8 ? (i < 4 ? x.x : x.y) : i < 12 ? x.z : x.w;
         if (DTYPE == GW_FP32) {
-            const uint32_t place = at + 4 * i;
-            const uint32_t v = words[i & 3];
-            const uint32_t sum = out.addend == nullptr ? v : gw_sum_of<DTYPE>(*(const uint32_t *)(const void *)(out.addend + place), v, out.strict);
-            *(uint32_t *)(void *)(out.dst + place) = sum;
+            const uint32_t a = out.addend == nullptr ? 0 : *(const uint32_t *)(const void *)(out.addend + at + i);
+            *(uint32_t *)(void *)(out.dst + at + i) = out.addend == nullptr ? word : gw_sum_of<DTYPE>(a, word, out.strict);
         } else {
-            const uint32_t place = at + 2 * i;
-            const uint32_t v = words[i / 2] >> 16 * (i & 1) & 0xffff;
-            const uint32_t sum = out.addend == nullptr ? v : gw_sum_of<DTYPE>(*(const uint16_t *)(const void *)(out.addend + place), v, out.strict);
-            *(uint16_t *)(void *)(out.dst + place) = (uint16_t)sum;
+            const uint32_t v = (i & 2) != 0 ? word >> 16 : word & 0xffff;
+            const uint32_t a = out.addend == nullptr ? 0 : *(const uint16_t *)(const void *)(out.addend + at + i);
+            *(uint16_t *)(void *)(out.dst + at + i) =
+                (uint16_t)(out.addend == nullptr ? v : gw_sum_of<DTYPE>(a, v, out.strict));
         }
     }
 }
@@ -736,35 +731,40 @@ GW_DEVICE bool gw_join_chunk(gw_decode_state &s, const gw_cuda_frame_state &fram
             gw_unpack_any(x, words, root.run, root.kind & 15, word, (root.kind >> 8) * 0x01010101u);
         }
 
-        /* Entries: exponent in place, and (explicit) flags or (derived) the index of flags. */
-        uint32_t e[32];
+        /* Entries: exponent in place, and (explicit) flags or (derived) the index of flags. A derived one is worked out again
+         * when its value is assembled: ranks and map bytes take fewer registers. */
+        uint32_t e[DERIVED ? 1 : 32], k[DERIVED ? 8 : 1];
         uint32_t even = 0, odd = 0;
-        uint32_t k[8];
         if (DERIVED && !frame.constant) {
             gw_load_levels(k, levels + 32 * (uint64_t)(valid != 0 ? word : 0), valid);
         } else {
             GW_UNROLL
-            for (int j = 0; j < 8; j++) {
+            for (int j = 0; j < (DERIVED ? 8 : 1); j++) {
                 k[j] = 0;
             }
         }
+        const auto derived_entry = [&](uint32_t i) {
+            const uint32_t entry = gw_shared_load32(entries + 4 * gw_byte_of(x[i / 4], i % 4));
+            const uint32_t octaves =
+                frame.constant ? cap : gw_octaves_of(entry >> 8 & 0xfff, gw_byte_of(k[DERIVED ? i / 4 : 0], i % 4), cap);
+            const uint32_t index = (entry & 31) + ((entry & GW_ENTRY_ORDINARY) != 0 ? octaves : 0);
+            return i < valid ? (entry & ~type::MANTISSA) | index : 0;
+        };
         GW_UNROLL
         for (uint32_t j = 0; j < 4; j++) {
             uint32_t sum = 0;
             GW_UNROLL
-            for (uint32_t i = 0; i < 8; i++) {
-                uint32_t entry = gw_shared_load32(entries + 4 * gw_byte_of(x[2 * j + i / 4], i % 4));
+            for (uint32_t i = 8 * j; i < 8 * j + 8; i++) {
                 if (DERIVED) {
-                    const uint32_t octaves =
-                        frame.constant ? cap : gw_octaves_of(entry >> 8 & 0xfff, gw_byte_of(k[2 * j + i / 4], i % 4), cap);
-                    const uint32_t index = (entry & 31) + ((entry & GW_ENTRY_ORDINARY) != 0 ? octaves : 0);
-                    entry = (entry & ~type::MANTISSA) | index;
+                    sum += gw_shared_load32(flags + 4 * (derived_entry(i) & 31));
+                } else {
+                    uint32_t entry = gw_shared_load32(entries + 4 * gw_byte_of(x[i / 4], i % 4));
+                    if (valid < 32) {
+                        entry = i < valid ? entry : 0;
+                    }
+                    e[DERIVED ? 0 : i] = entry;
+                    sum += entry;
                 }
-                if (valid < 32) {
-                    entry = 8 * j + i < valid ? entry : 0;
-                }
-                e[8 * j + i] = entry;
-                sum += DERIVED ? gw_shared_load32(flags + 4 * (entry & 31)) : entry;
             }
             gw_add_flags<DERIVED>(even, odd, sum);
         }
@@ -790,10 +790,11 @@ GW_DEVICE bool gw_join_chunk(gw_decode_state &s, const gw_cuda_frame_state &fram
             uint32_t packed[4];
             GW_UNROLL
             for (uint32_t j = 0; j < BATCH / 4; j++) {
-                const uint32_t *f = e + BATCH * batch + 4 * j;
-                uint32_t g[4], sum = 0;
+                uint32_t f[4], g[4], sum = 0;
                 GW_UNROLL
                 for (uint32_t i = 0; i < 4; i++) {
+                    const uint32_t at_i = BATCH * batch + 4 * j + i;
+                    f[i] = DERIVED ? derived_entry(at_i) : e[DERIVED ? 0 : at_i];
                     g[i] = DERIVED ? gw_shared_load32(flags + 4 * (f[i] & 31)) : f[i];
                     sum += g[i];
                 }
@@ -930,13 +931,13 @@ GW_DEVICE bool gw_decode_coded(gw_decode_state &s, const gw_cuda_frame_state &fr
         }
         __syncthreads();
     }
-    if (is_checked_first) {
-        const gw_decode_out nowhere = {nullptr, nullptr, 0, 0};
-        if (gw_join_chunk<DTYPE, DERIVED>(s, frame, words, level, stage, levels, chunk_len, nowhere)) {
-            return true;
-        }
+    bool bad = false;
+    GW_NO_UNROLL
+    for (uint32_t pass = is_checked_first ? 0 : 1; pass < 2 && !bad; pass++) {
+        const gw_decode_out where = {pass == 0 ? nullptr : out.dst, out.addend, out.strict, out.is_wide};
+        bad = gw_join_chunk<DTYPE, DERIVED>(s, frame, words, level, stage, levels, chunk_len, where);
     }
-    return gw_join_chunk<DTYPE, DERIVED>(s, frame, words, level, stage, levels, chunk_len, out);
+    return bad;
 }
 
 /* ---- chunk ------------------------------------------------------------------------------------------------------------ */
@@ -1016,6 +1017,15 @@ template <uint32_t DTYPE> GW_DEVICE void gw_decode_plain(const uint8_t *src, uin
     }
 }
 
+/* Which chunks a call of gw_cuda_decode_chunk() can decode. What is left out of the first kind takes more registers. */
+enum gw_decode_paths {
+    GW_DECODE_NEAR, /* all but CODED ones of derived frames and those too large for shared memory */
+    GW_DECODE_REST, /* only those */
+    GW_DECODE_ALL
+};
+
+enum { GW_DECODE_DEFERRED = 255 }; /* a chunk that the paths leave out; nothing was touched */
+
 /* What surrounds a chunk. */
 struct gw_decode_call {
     const gw_cuda_codec &codec;
@@ -1034,32 +1044,45 @@ GW_DEVICE uint32_t gw_decode_copy_room(uint32_t shared_size, uint32_t chunk_log2
     return shared_size > fixed ? shared_size - fixed : 0;
 }
 
+/* The chunk does not fit the block's shared memory with its level arrays. */
+GW_DEVICE bool gw_decode_is_far(const gw_decode_call &c, uint64_t size)
+{
+    return size > gw_decode_copy_room(c.shared_size, c.frame.chunk_log2);
+}
+
+/* A chunk that is not far: copied to shared memory. A codebook in front (skip) is a multiple of 4 bytes; it is copied, too. */
 template <uint32_t DTYPE, bool DERIVED>
-GW_DEVICE bool gw_decode_coded_anywhere(gw_decode_state &s, const gw_decode_call &c, const uint8_t *src, uint32_t size,
-                                        uint32_t skip, uint32_t chunk_len, const gw_decode_out &out, bool is_checked_first)
+GW_DEVICE bool gw_decode_near(gw_decode_state &s, const gw_decode_call &c, const uint8_t *src, uint32_t size, uint32_t skip,
+                              uint32_t chunk_len, const gw_decode_out &out, bool is_checked_first)
 {
     const uint32_t level_size = gw_level_size(c.frame.chunk_log2);
-    const uint32_t room = gw_decode_copy_room(c.shared_size, c.frame.chunk_log2);
-    const uint32_t arrays = gw_place_of(s.arrays);
-    const uint8_t *levels = c.levels == nullptr ? nullptr : c.levels + (s.index << c.frame.chunk_log2);
-    const uint32_t stage = arrays + (s.tree.depth_max & 1) * level_size;
-    if (size <= room) {
-        /* A codebook in front is a multiple of 4 bytes; it is copied, too. */
-        const uint32_t copy = arrays + 2 * level_size;
-        GW_NO_UNROLL
-        for (uint32_t at = 16 * threadIdx.x; at < size; at += 16 * GW_THREADS) {
-            gw_copy_async16(copy + at, src + at);
-        }
-        gw_copy_wait();
-        __syncthreads();
-        const gw_shared_space words = {copy + skip}, level = {arrays};
-        return gw_decode_coded<DTYPE, DERIVED>(s, c.frame, words, level, size - skip, levels, chunk_len, level_size, stage, out,
-                                               is_checked_first);
+    const uint32_t arrays = gw_place_of(s.arrays), copy = arrays + 2 * level_size;
+    const uint8_t *levels = DERIVED && c.levels != nullptr ? c.levels + (s.index << c.frame.chunk_log2) : nullptr;
+    GW_NO_UNROLL
+    for (uint32_t at = 16 * threadIdx.x; at < size; at += 16 * GW_THREADS) {
+        gw_copy_async16(copy + at, src + at);
     }
-    const gw_any_space words = {(uint8_t *)(uintptr_t)src + skip, size - skip};
-    const gw_any_space level = {room != 0 ? (uint8_t *)s.arrays : c.large, 2 * level_size};
+    gw_copy_wait();
+    __syncthreads();
+    const gw_shared_space words = {copy + skip}, level = {arrays};
     return gw_decode_coded<DTYPE, DERIVED>(s, c.frame, words, level, size - skip, levels, chunk_len, level_size,
-                                           room != 0 ? stage : arrays, out, is_checked_first);
+                                           arrays + (s.tree.depth_max & 1) * level_size, out, is_checked_first);
+}
+
+/* Any chunk: read where it lies. */
+template <uint32_t DTYPE, bool DERIVED>
+GW_DEVICE bool gw_decode_far(gw_decode_state &s, const gw_decode_call &c, const uint8_t *src, uint32_t size, uint32_t skip,
+                             uint32_t chunk_len, const gw_decode_out &out, bool is_checked_first)
+{
+    const uint32_t level_size = gw_level_size(c.frame.chunk_log2);
+    const bool has_room = gw_decode_copy_room(c.shared_size, c.frame.chunk_log2) != 0;
+    const uint32_t arrays = gw_place_of(s.arrays);
+    const uint8_t *levels = DERIVED && c.levels != nullptr ? c.levels + (s.index << c.frame.chunk_log2) : nullptr;
+    const gw_any_space words = {(uint8_t *)(uintptr_t)src + skip, size - skip};
+    const gw_any_space level = {has_room ? (uint8_t *)s.arrays : c.large, 2 * level_size};
+    return gw_decode_coded<DTYPE, DERIVED>(s, c.frame, words, level, size - skip, levels, chunk_len, level_size,
+                                           has_room ? arrays + (s.tree.depth_max & 1) * level_size : arrays, out,
+                                           is_checked_first);
 }
 
 /*
@@ -1067,7 +1090,7 @@ GW_DEVICE bool gw_decode_coded_anywhere(gw_decode_state &s, const gw_decode_call
  * check). GW_OK, GW_ERR_CORRUPT or GW_ERR_CHECKSUM, to all threads; then out.dst holds anything, unless is_checked_first: then
  * it is as it was. All 256 threads of the block call it. Begins and ends with a barrier.
  */
-template <uint32_t DTYPE>
+template <uint32_t DTYPE, gw_decode_paths PATHS>
 GW_DEVICE uint32_t gw_cuda_decode_chunk(gw_decode_state &s, const gw_decode_call &c, uint64_t index,
                                         const gw_decode_out &out, bool is_checked_first)
 {
@@ -1102,6 +1125,10 @@ GW_DEVICE uint32_t gw_cuda_decode_chunk(gw_decode_state &s, const gw_decode_call
     const uint8_t *data = c.src + s.offset;
     if (kind > GW_CHUNK_CODED) {
         return GW_ERR_CORRUPT;
+    }
+    const bool is_far = gw_decode_is_far(c, size);
+    if (PATHS == GW_DECODE_NEAR && kind == GW_CHUNK_CODED && (frame.levels != 0 || is_far)) {
+        return GW_DECODE_DEFERRED;
     }
     const bool is_owner = s.is_owner != 0;
     const uint32_t crc = s.crc, owner = s.book_crc;
@@ -1148,10 +1175,17 @@ GW_DEVICE uint32_t gw_cuda_decode_chunk(gw_decode_state &s, const gw_decode_call
     if (size >= raw_size || size < skip) {
         return GW_ERR_CORRUPT;
     }
-    const bool bad = frame.levels ? gw_decode_coded_anywhere<DTYPE, true>(s, c, data, (uint32_t)size, skip, chunk_len, out,
-                                                                          is_checked_first)
-                                  : gw_decode_coded_anywhere<DTYPE, false>(s, c, data, (uint32_t)size, skip, chunk_len, out,
-                                                                           is_checked_first);
+    bool bad;
+    if (PATHS == GW_DECODE_NEAR) {
+        bad = gw_decode_near<DTYPE, false>(s, c, data, (uint32_t)size, skip, chunk_len, out, is_checked_first);
+    } else if (frame.levels != 0) {
+        bad = is_far ? gw_decode_far<DTYPE, true>(s, c, data, (uint32_t)size, skip, chunk_len, out, is_checked_first)
+                     : gw_decode_near<DTYPE, true>(s, c, data, (uint32_t)size, skip, chunk_len, out, is_checked_first);
+    } else if (PATHS == GW_DECODE_REST || is_far) {
+        bad = gw_decode_far<DTYPE, false>(s, c, data, (uint32_t)size, skip, chunk_len, out, is_checked_first);
+    } else {
+        bad = gw_decode_near<DTYPE, false>(s, c, data, (uint32_t)size, skip, chunk_len, out, is_checked_first);
+    }
     return bad ? GW_ERR_CORRUPT : GW_OK;
 }
 

@@ -194,7 +194,7 @@ template <uint32_t DTYPE, bool DERIVED> GW_DEVICE void gw_encode_unit(gw_encode_
         return;
     }
     const gw_cuda_key key = p.key_at != nullptr ? *p.key_at : p.key;
-    const gw_cuda_rounder r = gw_rounder_of(p.codec, p.map, key, item);
+    const gw_cuda_rounder r = gw_rounder_of(p.codec, p.rounding, p.map, key, item);
     const gw_frame_front front = gw_encode_front(p, item);
     const uint64_t first = index << log2;
     uint8_t *dst = (uint8_t *)item.dst;

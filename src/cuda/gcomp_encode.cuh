@@ -100,7 +100,7 @@ GW_DEVICE void gw_round_word(const gw_encode_state &s, const gw_cuda_rounder &r,
     for (int j = 0; j < 8; j++) {
         k[j] = 0;
     }
-    if (r.levels != nullptr && valid != 0) {
+    if (r.rule.has_map && valid != 0) {
         gw_load_levels(k, r.levels + first, valid);
     }
     gw_cuda_random random = gw_random_begin(r, first);
@@ -481,6 +481,11 @@ GW_DEVICE void gw_write_planes(gw_encode_state &s, const gw_cuda_rounder &r, uin
     constexpr uint32_t REST4 = 4 * PLANE_WORDS, REST2 = REST4 + 8192 * 4 / 32 + 4, REST1 = REST2 + 8192 * 2 / 32 + 4;
     constexpr uint32_t STAGE_WORDS = DERIVED ? REST1 + 8192 / 32 + 4 : REST4;
     static_assert(4 * STAGE_WORDS + 128 + 2048 * GW_WARPS <= 2 * GW_CUDA_ENCODE_LEVEL_SIZE(12), "planes and exchange fit");
+    /* A value while it waits: field, from bit TAG on the number of its digits in planes 1 to 4 (at most 4), above that the bits
+     * that remain (16-bit types: fewer than 4). The two of a word are 16 bits each where that fits. */
+    constexpr bool PACKED = type::SIZE == 2;
+    constexpr uint32_t TAG = M + 1;
+    static_assert(TAG + 3 + (PACKED ? 2 : 3) <= (PACKED ? 16 : 32), "a waiting value fits");
     const uint32_t tid = threadIdx.x, lane = gw_lane(), warp = tid >> 5;
     const uint32_t planes = gw_place_of(s.arrays);
     const uint32_t exchange = planes + ((4 * STAGE_WORDS + 127) & ~127u) + 2048 * warp;
@@ -500,7 +505,7 @@ GW_DEVICE void gw_write_planes(gw_encode_state &s, const gw_cuda_rounder &r, uin
         const uint32_t valid = 32 * word < chunk_len ? (chunk_len - 32 * word < 32 ? chunk_len - 32 * word : 32) : 0;
 
         /* Counts first, to know where digits go; the values wait in registers. */
-        uint32_t z[32], sums[8];
+        uint32_t z[PACKED ? 16 : 32];
         uint32_t even = 0, odd = 0, sum = 0;
         gw_round_word<DTYPE, DERIVED>(
             s, r, exchange, first + 32 * (uint64_t)word, valid,
@@ -511,10 +516,11 @@ GW_DEVICE void gw_write_planes(gw_encode_state &s, const gw_cuda_rounder &r, uin
                     const uint32_t field = bits[i] >> (8 * type::SIZE - 1) << M | (bits[i] & ((1u << M) - 1));
                     const uint32_t whole = __popc(flags[i] & 0x1111);
                     const uint32_t rest = (flags[i] >> 14 & 4) | (flags[i] >> 19 & 2) | (flags[i] >> 24 & 1);
-                    z[4 * quad + i] = field | whole << 24 | rest << 27;
+                    const uint32_t all = field | whole << TAG | rest << (TAG + 3);
+                    const uint32_t at_z = PACKED ? (4 * quad + i) / 2 : 4 * quad + i;
+                    z[at_z] = PACKED && (i & 1) != 0 ? z[at_z] | all << 16 : all;
                 }
-                sums[quad] = flags[0] + flags[1] + flags[2] + flags[3];
-                sum += sums[quad];
+                sum += flags[0] + flags[1] + flags[2] + flags[3];
                 if ((quad & 1) != 0) {
                     even += sum & 0x0f0f0f0f;
                     odd += sum >> 4 & 0x0f0f0f0f;
@@ -556,45 +562,45 @@ GW_DEVICE void gw_write_planes(gw_encode_state &s, const gw_cuda_rounder &r, uin
         }
         GW_UNROLL
         for (uint32_t quad = 0; quad < 8; quad++) {
-            const uint32_t *q = z + 4 * quad;
+            uint32_t q[4];
+            GW_UNROLL
+            for (uint32_t i = 0; i < 4; i++) {
+                q[i] = PACKED ? z[(4 * quad + i) / 2] >> 16 * (i & 1) & 0xffff : z[4 * quad + i];
+            }
             GW_UNROLL
             for (uint32_t p = 0; p < 4; p++) {
                 constexpr uint32_t TOP = M + 1 - W1;
                 const uint32_t width = p == 0 ? W1 : W2;
                 const uint32_t shift = p == 0 ? TOP : TOP - p * W2;
-                if ((sums[quad] >> 4 * p & 15) != 0) {
-                    uint32_t digits = 0, n = 0;
-                    GW_UNROLL
-                    for (uint32_t i = 0; i < 4; i++) {
-                        const uint32_t digit = q[i] >> shift & ((1u << width) - 1);
-                        const bool has = (q[i] >> 24 & 7) > p;
-                        digits |= has ? digit << n : 0;
-                        n += has ? width : 0;
-                    }
-                    gw_or_bits(planes + 4 * PLANE_WORDS * p, position[p], digits, n);
-                    position[p] += n;
+                uint32_t digits = 0, n = 0;
+                GW_UNROLL
+                for (uint32_t i = 0; i < 4; i++) {
+                    const uint32_t digit = q[i] >> shift & ((1u << width) - 1);
+                    const bool has = (q[i] >> TAG & 7) > p;
+                    digits |= has ? digit << n : 0;
+                    n += has ? width : 0;
                 }
+                gw_or_bits(planes + 4 * PLANE_WORDS * p, position[p], digits, n);
+                position[p] += n;
             }
             if (DERIVED) {
                 GW_UNROLL
                 for (uint32_t p = 4; p < PLANES; p++) {
                     const uint32_t width = 4u >> (p - 4);
                     const uint32_t place = planes + 4 * (p == 4 ? REST4 : p == 5 ? REST2 : REST1);
-                    if ((sums[quad] >> 4 * p & 15) != 0) {
-                        uint32_t digits = 0, n = 0;
-                        GW_UNROLL
-                        for (uint32_t i = 0; i < 4; i++) {
-                            const uint32_t whole = q[i] >> 24 & 7, rest = q[i] >> 27;
-                            /* Bits of the field that are left of this digit's end: those of the planes before it. */
-                            const uint32_t above = (whole == 0 ? 0 : W1 + (whole - 1) * W2) + (p == 4 ? 4 : p == 5 ? (rest & 4) + 2 : rest);
-                            const bool has = (rest & width) != 0;
-                            const uint32_t digit = q[i] >> (M + 1 - above & 31) & ((1u << width) - 1);
-                            digits |= has ? digit << n : 0;
-                            n += has ? width : 0;
-                        }
-                        gw_or_bits(place, position[p], digits, n);
-                        position[p] += n;
+                    uint32_t digits = 0, n = 0;
+                    GW_UNROLL
+                    for (uint32_t i = 0; i < 4; i++) {
+                        const uint32_t whole = q[i] >> TAG & 7, rest = q[i] >> (TAG + 3);
+                        /* Bits of the field up to this digit's end: those of the planes before it, and its own. */
+                        const uint32_t above = (whole == 0 ? 0 : W1 + (whole - 1) * W2) + (p == 4 ? 4 : p == 5 ? (rest & 4) + 2 : rest);
+                        const bool has = (rest & width) != 0;
+                        const uint32_t digit = q[i] >> (M + 1 - above & 31) & ((1u << width) - 1);
+                        digits |= has ? digit << n : 0;
+                        n += has ? width : 0;
                     }
+                    gw_or_bits(place, position[p], digits, n);
+                    position[p] += n;
                 }
             }
         }

@@ -9,6 +9,8 @@
 
 #include <stdint.h>
 
+#include "gradwire/cuda.h"
+
 /* ---- what the caller gives ---------------------------------------------------------------------------------------- */
 
 enum { GW_CUDA_BOOK_SIZE_MAX = 132 };
@@ -34,13 +36,6 @@ typedef struct gw_cuda_codec {
     gw_cuda_book book[2];
 } gw_cuda_codec;
 
-/* Key and counter of stochastic rounding without the element (docs/numerics.md section 4). */
-typedef struct gw_cuda_key {
-    uint64_t seed;
-    uint32_t step_index;
-    uint16_t rank, hop;
-} gw_cuda_key;
-
 /* What all items of a call have in common of their map. */
 typedef struct gw_cuda_map {
     const uint32_t *base_at; /* NULL: base */
@@ -49,32 +44,6 @@ typedef struct gw_cuda_map {
     uint32_t chunk_log2;     /* of the digests */
     uint32_t is_present;     /* 0: there is no map */
 } gw_cuda_map;
-
-/* Written by the last kernel of a call. On failure size and len are 0. */
-typedef struct gw_cuda_result {
-    uint32_t status;    /* gw_status */
-    uint32_t reserved;
-    uint64_t size;      /* encode: bytes of the frame */
-    uint64_t len;       /* decode: values; encode: values */
-    uint64_t bad_index; /* decode: lowest bad chunk; else UINT64_MAX */
-    uint64_t missing;   /* not used by GCOMP: 0 */
-} gw_cuda_result;
-
-/* One frame of a call. */
-typedef struct gw_cuda_gcomp_item {
-    const void *src;             /* decode: the frame, 16-byte aligned; encode: values, aligned to their element */
-    void *dst;                   /* decode: values or accumulators; encode: the frame, 16-byte aligned */
-    const void *addend;          /* decode, mode SUM: what is added to the values, aligned to its element */
-    const uint64_t *src_size_at; /* decode: bytes of the frame; NULL: src_size. More than src_size counts as SHORT */
-    uint64_t src_size;           /* decode: bytes at src; encode: values at src */
-    uint64_t dst_capacity;       /* decode: elements; encode: bytes */
-    const uint8_t *levels;       /* map bytes of the first value, any alignment; NULL without a map */
-    const uint32_t *digest;      /* derived frames: CRC32C of the map bytes of every chunk */
-    uint64_t map_len;
-    uint64_t first_element;      /* stochastic rounding */
-    const gw_cuda_result *after; /* NULL, or do nothing but hand on the status unless that is GW_OK */
-    gw_cuda_result *result;
-} gw_cuda_gcomp_item;
 
 /* ---- decode -------------------------------------------------------------------------------------------------------- */
 
@@ -88,6 +57,7 @@ typedef enum gw_cuda_decode_mode {
 /* Workspace, all zero at the start. */
 typedef struct gw_cuda_decode_head {
     uint64_t ticket;      /* next chunk of the call, counted over all items */
+    uint64_t deferred_count, deferred_ticket;
     uint32_t items_done;  /* whose front has been checked */
     uint32_t blocks_done;
     uint32_t slot_busy[64];
@@ -120,6 +90,7 @@ typedef struct gw_gcomp_decode_params {
     gw_cuda_decode_head *head;
     gw_cuda_frame_state *frames; /* item_count */
     uint64_t *chunk_first;       /* item_count + 1: chunks of the items before */
+    uint64_t *deferred;          /* chunks that the first kernel leaves to the second, counted over all items */
     uint8_t *large;              /* large_slots * GW_CUDA_LARGE_SIZE: for chunks that do not fit shared memory */
     uint32_t large_slots;        /* at most GW_CUDA_LARGE_SLOTS_MAX */
     uint32_t exact_len;          /* 1: frames with another number of values than dst_capacity are refused, GW_ERR_ARG */
@@ -132,6 +103,19 @@ typedef struct gw_gcomp_decode_params {
 /* Shared memory of a decode but for level arrays and copy of the chunk, rounded up. */
 #define GW_CUDA_DECODE_FIXED_MAX (17u * 1024u)
 #define GW_CUDA_LARGE_SIZE (2u * GW_CUDA_LEVEL_SIZE(15))
+
+/* ---- rounding -------------------------------------------------------------------------------------------------------- */
+
+/* What the options say about rounding, so that kernels have it as constants. */
+typedef struct gw_cuda_rounding {
+    uint32_t nearest, stochastic; /* masks: all ones or zero */
+    uint32_t strict;
+    uint32_t has_map;
+    uint32_t cap;          /* without a map the drop of every value */
+    uint32_t cap_level;    /* explicit: cap in steps */
+    uint32_t step;
+    uint32_t step_inverse; /* 256 / step, rounded up: n * step_inverse >> 8 = n / step for n up to 23 */
+} gw_cuda_rounding;
 
 /* ---- encode ---------------------------------------------------------------------------------------------------------- */
 
@@ -173,6 +157,7 @@ typedef struct gw_cuda_chunk_word {
 typedef struct gw_gcomp_encode_params {
     gw_cuda_codec codec;
     gw_cuda_map map;
+    gw_cuda_rounding rounding;
     gw_cuda_key key;
     const gw_cuda_key *key_at; /* NULL: key */
     uint32_t item_count;
@@ -194,17 +179,10 @@ typedef struct gw_gcomp_encode_params {
 
 /* ---- codebooks that outlive a frame ------------------------------------------------------------------------------------ */
 
-/* Counts of gw_device_gcomp_histogram_*, over many calls; zero at the start. gw_gcomp_histogram of the public header, but for the
- * window, which is chosen when the counts are read. */
-typedef struct gw_cuda_histogram {
-    uint64_t bin[1024];    /* 4 * exponent field + level; fp16: +0 is bin 1023 */
-    uint64_t first_chunk;  /* complement of (chunk, counted over all calls, << 9 | 1 + its largest ordinary exponent); 0: none */
-    uint64_t chunk_count;  /* of the calls so far */
-} gw_cuda_histogram;
-
 typedef struct gw_gcomp_histogram_params {
     gw_cuda_codec codec;
     gw_cuda_map map;
+    gw_cuda_rounding rounding;
     gw_cuda_key key;
     const gw_cuda_key *key_at; /* NULL: key */
     gw_cuda_gcomp_item item;   /* src, src_size, levels, map_len, first_element, after, result */

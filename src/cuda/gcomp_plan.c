@@ -43,6 +43,19 @@ void gw_cuda_map_fill(gw_cuda_map *out, const gw_gcomp_map *map, const uint32_t 
     }
 }
 
+/* How values are cut: with a map by up to `cap` bits, without one all by the constant drop. */
+static void fill_rounding(gw_cuda_rounding *out, const gw_cuda_codec *codec, const gw_cuda_map *map)
+{
+    out->nearest = codec->rounding == GW_GCOMP_NEAREST ? ~0u : 0;
+    out->stochastic = codec->rounding == GW_GCOMP_STOCHASTIC ? ~0u : 0;
+    out->strict = codec->strict;
+    out->has_map = map->is_present;
+    out->cap = map->is_present ? codec->cap : codec->constant_drop;
+    out->cap_level = out->cap / gw_traits_of(codec->dtype)->explicit_step;
+    out->step = codec->step;
+    out->step_inverse = (256 + codec->step - 1) / codec->step;
+}
+
 /* ---- workspace ---------------------------------------------------------------------------------------------------- */
 
 /* Measuring and carving are one function, so that they cannot disagree: with base NULL it only counts. */
@@ -85,6 +98,7 @@ static size_t carve_decode(gw_gcomp_decode_params *p, carver *c, uint32_t item_c
     p->frames = (gw_cuda_frame_state *)take(c, item_count * (uint64_t)sizeof *p->frames);
     const size_t zero_size = c->used;
     p->chunk_first = (uint64_t *)take(c, 8 * ((uint64_t)item_count + 1));
+    p->deferred = (uint64_t *)take(c, 8 * ((value_total >> GW_CHUNK_LOG2_MIN) + item_count));
     p->large_slots = slots;
     p->large = (uint8_t *)take(c, (uint64_t)slots * GW_CUDA_LARGE_SIZE);
     return zero_size;
@@ -121,7 +135,10 @@ static void add_decode(gw_cuda_plan *plan, gw_gcomp_decode_params *p, uint64_t v
     p->slices = p->item_count > 1 ? 1 : (uint32_t)at_most(chunks / 512 + 1, 32);
     add_launch(plan, GW_CUDA_KERNEL_gw_device_gcomp_check, (uint64_t)p->slices * p->item_count, CHECK_SHARED_SIZE, p,
                sizeof *p);
+    const gw_cuda_kernel rest =
+        (gw_cuda_kernel)(GW_CUDA_KERNEL_gw_device_gcomp_decode_rest_fp32 + (p->codec.dtype - GW_FP32));
     add_launch(plan, decode, at_most(chunks, 3 * (uint64_t)shape->multiprocessors), p->shared_size, p, sizeof *p);
+    add_launch(plan, rest, at_most(chunks, 2 * (uint64_t)shape->multiprocessors), p->shared_size, p, sizeof *p);
 }
 
 void gw_cuda_plan_decode(gw_cuda_plan *plan, gw_gcomp_decode_params *p, uint64_t value_total, const gw_cuda_shape *shape,
@@ -192,6 +209,7 @@ static void add_encode(gw_cuda_plan *plan, gw_gcomp_encode_params *p, const gw_c
     const gw_cuda_kernel book = (gw_cuda_kernel)(GW_CUDA_KERNEL_gw_device_gcomp_book_fp32_explicit + kind);
     const gw_cuda_kernel encode = (gw_cuda_kernel)(GW_CUDA_KERNEL_gw_device_gcomp_encode_fp32_explicit + kind);
     p->shared_size = GW_CUDA_ENCODE_SHARED_SIZE(p->codec.chunk_log2);
+    fill_rounding(&p->rounding, &p->codec, &p->map);
     if (p->items != NULL) {
         add_launch(plan, GW_CUDA_KERNEL_gw_device_gcomp_count, 1, COUNT_SHARED_SIZE, p, sizeof *p);
     }
@@ -270,6 +288,7 @@ void gw_cuda_plan_histogram(gw_cuda_plan *plan, gw_gcomp_histogram_params *p, co
     GW_MEMSET(plan, 0, sizeof *plan);
     plan->zero_size = 256;
     p->head = (gw_cuda_encode_head *)workspace;
+    fill_rounding(&p->rounding, &p->codec, &p->map);
     p->unit_total = count_of(p->item.src_size, p->codec.chunk_log2);
     p->unit_total += p->unit_total == 0;
     add_launch(plan, (gw_cuda_kernel)(GW_CUDA_KERNEL_gw_device_gcomp_histogram_fp32_explicit + kind),

@@ -8,21 +8,15 @@
 
 #include "cuda/gcomp_frame.cuh"
 
-enum { GW_ROUND_TRUNCATE, GW_ROUND_NEAREST, GW_ROUND_STOCHASTIC };
-
 /* What is the same for all values of a frame. */
 struct gw_cuda_rounder {
-    const uint8_t *values;  /* of the frame */
-    const uint8_t *levels;  /* its map, NULL: a constant drop */
+    const gw_cuda_rounding &rule; /* a kernel's parameter: constants cost no registers */
+    const uint8_t *values;        /* of the frame */
+    const uint8_t *levels;        /* its map, NULL: a constant drop */
     uint64_t len;
     uint64_t first_element;
     uint64_t seed;
     uint32_t step_index, rank_hop;
-    uint32_t nearest, stochastic; /* masks: all ones or zero */
-    uint32_t strict;
-    uint32_t cap;                 /* without a map the drop of every value */
-    uint32_t step_inverse;        /* 256 / step, rounded up: n * step_inverse >> 8 = n / step for n up to 23 */
-    uint32_t step;
     int32_t drop_base;
 };
 
@@ -32,25 +26,18 @@ struct gw_rounded {
 };
 
 /* The rounder of a frame that an item asks for. */
-GW_DEVICE gw_cuda_rounder gw_rounder_of(const gw_cuda_codec &codec, const gw_cuda_map &map, const gw_cuda_key &key,
-                                        const gw_cuda_gcomp_item &item)
+GW_DEVICE gw_cuda_rounder gw_rounder_of(const gw_cuda_codec &codec, const gw_cuda_rounding &rule, const gw_cuda_map &map,
+                                        const gw_cuda_key &key, const gw_cuda_gcomp_item &item)
 {
-    gw_cuda_rounder r;
-    const bool has_map = map.is_present != 0;
-    r.values = (const uint8_t *)item.src;
-    r.levels = has_map ? item.levels : nullptr;
-    r.len = item.src_size;
-    r.first_element = item.first_element;
-    r.seed = key.seed;
-    r.step_index = key.step_index;
-    r.rank_hop = (uint32_t)key.rank << 16 | key.hop;
-    r.nearest = codec.rounding == GW_ROUND_NEAREST ? ~0u : 0;
-    r.stochastic = codec.rounding == GW_ROUND_STOCHASTIC ? ~0u : 0;
-    r.strict = codec.strict;
-    r.cap = has_map ? codec.cap : codec.constant_drop;
-    r.step = codec.step;
-    r.step_inverse = (256 + codec.step - 1) / codec.step;
-    r.drop_base = has_map ? gw_cuda_drop_base(codec, gw_map_base(map)) : 0;
+    const gw_cuda_rounder r = {rule,
+                               (const uint8_t *)item.src,
+                               rule.has_map ? item.levels : nullptr,
+                               item.src_size,
+                               item.first_element,
+                               key.seed,
+                               key.step_index,
+                               (uint32_t)key.rank << 16 | key.hop,
+                               rule.has_map ? gw_cuda_drop_base(codec, gw_map_base(map)) : 0};
     return r;
 }
 
@@ -82,7 +69,7 @@ struct gw_cuda_random {
 GW_DEVICE gw_cuda_random gw_random_begin(const gw_cuda_rounder &r, uint64_t index)
 {
     gw_cuda_random random = {(r.first_element + index) >> 2, make_uint4(0, 0, 0, 0)};
-    if (r.stochastic != 0) {
+    if (r.rule.stochastic != 0) {
         random.here = gw_cuda_philox(r, random.quad);
     }
     return random;
@@ -92,7 +79,7 @@ GW_DEVICE gw_cuda_random gw_random_begin(const gw_cuda_rounder &r, uint64_t inde
 GW_DEVICE void gw_random_next(uint32_t out[4], const gw_cuda_rounder &r, gw_cuda_random &random)
 {
     out[0] = out[1] = out[2] = out[3] = 0;
-    if (r.stochastic != 0) {
+    if (r.rule.stochastic != 0) {
         const uint4 a = random.here;
         random.quad = (random.quad + 1) & (~(uint64_t)0 >> 2); /* element indices are taken modulo 2^64 */
         const uint4 b = gw_cuda_philox(r, random.quad);
@@ -111,7 +98,7 @@ GW_DEVICE void gw_random_next(uint32_t out[4], const gw_cuda_rounder &r, gw_cuda
 /* n rounded down to a multiple of the step. */
 GW_DEVICE uint32_t gw_floor_to_step(const gw_cuda_rounder &r, uint32_t n)
 {
-    return (n * r.step_inverse >> 8) * r.step;
+    return (n * r.rule.step_inverse >> 8) * r.rule.step;
 }
 
 /* Quarter-octave of a magnitude in fp32's bias (docs/format.md section 3). */
@@ -126,7 +113,7 @@ template <uint32_t DTYPE> GW_DEVICE uint32_t gw_derived_drop(const gw_cuda_round
 {
     const int32_t room = (int32_t)k + r.drop_base - (int32_t)(gw_quarter_octave<DTYPE>(magnitude) | 3);
     const uint32_t octaves = room < 0 || k == 0 ? 0 : (uint32_t)room >> 2;
-    return gw_floor_to_step(r, octaves < r.cap ? octaves : r.cap);
+    return gw_floor_to_step(r, octaves < r.rule.cap ? octaves : r.rule.cap);
 }
 
 /* Rounds a value (16-bit types in the low half) with map byte k; base: the window of explicit labels. */
@@ -135,7 +122,7 @@ GW_DEVICE gw_rounded gw_round_value(const gw_cuda_rounder &r, uint32_t value, ui
 {
     typedef gw_type<DTYPE> type;
     constexpr uint32_t SIGN = 1u << (8 * type::SIZE - 1);
-    if (!type::IS_FP16 && (value & (SIGN - 1)) >> type::M == 0 && !r.strict) {
+    if (!type::IS_FP16 && (value & (SIGN - 1)) >> type::M == 0 && !r.rule.strict) {
         value = 0;
     }
     uint32_t sign = value & SIGN;
@@ -145,14 +132,14 @@ GW_DEVICE gw_rounded gw_round_value(const gw_cuda_rounder &r, uint32_t value, ui
 
     uint32_t drop = 0, level = 0;
     if (DERIVED) {
-        drop = r.levels == nullptr ? r.cap : gw_derived_drop<DTYPE>(r, k, magnitude);
-    } else if (r.levels == nullptr) {
-        level = r.cap / type::STEP;
+        drop = !r.rule.has_map ? r.rule.cap : gw_derived_drop<DTYPE>(r, k, magnitude);
+    } else if (!r.rule.has_map) {
+        level = r.rule.cap_level;
     } else {
         const int32_t room = (int32_t)k + r.drop_base - (int32_t)gw_quarter_octave<DTYPE>(magnitude);
         const int32_t step = 4 * (int32_t)type::STEP;
         level = (room >= step) + (room >= 2 * step) + (room >= 3 * step);
-        const uint32_t most = r.cap / type::STEP;
+        const uint32_t most = r.rule.cap_level;
         level = k == 0 ? 0 : level < most ? level : most;
     }
     drop = whole ? 0 : drop;
@@ -160,10 +147,10 @@ GW_DEVICE gw_rounded gw_round_value(const gw_cuda_rounder &r, uint32_t value, ui
     const uint32_t cut = (1u << (DERIVED ? drop : level * type::STEP)) - 1;
     /* Nearest: half an ulp less one, plus the last kept bit, so ties go to even. Both vanish when nothing is dropped. */
     const uint32_t half = (cut >> 1) + ((magnitude & (cut + 1)) != 0 ? cut & 1 : 0);
-    uint32_t rounded = (magnitude + (half & r.nearest) + (random & cut & r.stochastic)) & ~cut;
+    uint32_t rounded = (magnitude + (half & r.rule.nearest) + (random & cut & r.rule.stochastic)) & ~cut;
     /* A carry out of the largest finite exponent truncates instead. */
     rounded = rounded >> type::M >= type::SPECIAL ? magnitude & ~cut : rounded;
-    if (type::IS_FP16 && rounded == 0 && !r.strict) {
+    if (type::IS_FP16 && rounded == 0 && !r.rule.strict) {
         sign = 0;
     }
 
@@ -173,7 +160,7 @@ GW_DEVICE gw_rounded gw_round_value(const gw_cuda_rounder &r, uint32_t value, ui
     out.level = level;
     if (DERIVED) {
         /* The receiver sees the rounded exponent. */
-        if (r.levels != nullptr && drop != 0) {
+        if (r.rule.has_map && drop != 0) {
             drop = gw_derived_drop<DTYPE>(r, k, rounded);
         }
         out.keep = type::M + 1 - drop;
@@ -215,7 +202,7 @@ GW_DEVICE gw_rounded gw_round_at(const gw_cuda_rounder &r, uint64_t index, uint3
     const uint32_t value = DTYPE == GW_FP32 ? *(const uint32_t *)(const void *)(r.values + 4 * index)
                                             : *(const uint16_t *)(const void *)(r.values + 2 * index);
     uint32_t random = 0;
-    if (r.stochastic != 0) {
+    if (r.rule.stochastic != 0) {
         const uint64_t element = r.first_element + index;
         const uint4 four = gw_cuda_philox(r, element >> 2);
         random = (element & 2) != 0 ? ((element & 1) != 0 ? four.w : four.z) : (element & 1) != 0 ? four.y : four.x;
