@@ -12,7 +12,8 @@ const char *gw_bench_folder(void)
 {
     static char path[4096];
     const char *shared = getenv("GW_SHARED_DATA");
-    snprintf(path, sizeof path, "%s/gradients", shared != NULL ? shared : GW_BENCH_SOURCE_DIR "/../shared/data");
+    snprintf(path, sizeof path, "%s/gradients",
+             shared != NULL ? shared : GW_BENCH_SOURCE_DIR "/../shared/data");
     if (access(path, R_OK) != 0) {
         snprintf(path, sizeof path, "%s/data/samples", GW_BENCH_SOURCE_DIR);
     }
@@ -42,8 +43,8 @@ static void tile_levels(uint8_t *dst, const uint8_t *src, size_t src_len, size_t
     }
 }
 
-/* Repeats src with other signs and other low mantissa bits each time, so that a coder that looks for repetitions finds none
- * that the gradient does not have. */
+/* Repeats src with other signs and other low mantissa bits each time, so that a coder that looks for
+ * repetitions finds none that the gradient does not have. */
 static void tile_values(float *dst, const float *src, size_t src_len, size_t len)
 {
     uint64_t state = 0x9e3779b97f4a7c15u;

@@ -1,5 +1,6 @@
 /*
- * What the benchmarks work on: a snapshot of real training, tiled to the size asked for, with its precision map.
+ * What the benchmarks work on: a snapshot of real training, tiled to the size asked for, with its precision
+ * map.
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
@@ -20,11 +21,12 @@ typedef struct gw_bench_data {
     gw_gcomp_map map;
 } gw_bench_data;
 
-/* Folder with the large snapshots ($GW_SHARED_DATA, default ../shared/data), or the samples of this repository. */
+/* Folder with the large snapshots ($GW_SHARED_DATA, default ../shared/data), or the samples of this
+ * repository. */
 const char *gw_bench_folder(void);
 
-/* Loads NAME.json and its arrays from the folder and repeats gradient and map up to `len` values (0: as it is). Returns 1,
- * or 0 with a message on stderr. */
+/* Loads NAME.json and its arrays from the folder and repeats gradient and map up to `len` values (0: as it
+ * is). Returns 1, or 0 with a message on stderr. */
 int gw_bench_load(gw_bench_data *data, const char *name, size_t len);
 void gw_bench_free(gw_bench_data *data);
 

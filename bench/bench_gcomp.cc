@@ -41,7 +41,8 @@ const std::pair<Call, const char *> kCalls[] = {{Call::Encode, "gcomp_encode"},
 /* A codec with everything that its calls need, all of it written once. */
 class Job {
 public:
-    Job(uint32_t backends, const gw_bench_data &data, const Mode &mode, unsigned threads = 1) : data_(data), threads_(threads)
+    Job(uint32_t backends, const gw_bench_data &data, const Mode &mode, unsigned threads = 1)
+        : data_(data), threads_(threads)
     {
         gw_gcomp_options options;
         gw_gcomp_options_init(&options, GW_FP32);
@@ -70,7 +71,8 @@ public:
 
     std::vector<Touched> TouchedBy(Call call) const
     {
-        std::vector<Touched> touched = {{data_.values, data_.len * 4}, {data_.levels, data_.len}, {frame_.data(), size_}};
+        std::vector<Touched> touched = {
+            {data_.values, data_.len * 4}, {data_.levels, data_.len}, {frame_.data(), size_}};
         if (call == Call::Hop) {
             touched.push_back({hop_.data(), size_ + size_ / 8});
         } else if (call != Call::Encode) {
@@ -86,16 +88,17 @@ public:
         switch (call) {
         case Call::Encode: Encode(); break;
         case Call::Decode:
-            Keep(gw_gcomp_decode(&codec_, frame_.data(), size_, &data_.map, out_.data(), data_.len, &len, nullptr,
-                                 workspace_.data(), workspace_.size()));
+            Keep(gw_gcomp_decode(&codec_, frame_.data(), size_, &data_.map, out_.data(), data_.len, &len,
+                                 nullptr, workspace_.data(), workspace_.size()));
             break;
         case Call::DecodeAdd:
-            Keep(gw_gcomp_decode_add(&codec_, frame_.data(), size_, &data_.map, out_.data(), data_.len, &len, nullptr,
-                                     workspace_.data(), workspace_.size()));
+            Keep(gw_gcomp_decode_add(&codec_, frame_.data(), size_, &data_.map, out_.data(), data_.len, &len,
+                                     nullptr, workspace_.data(), workspace_.size()));
             break;
         case Call::Hop:
-            Keep(gw_gcomp_decode_add_encode(&codec_, frame_.data(), size_, &data_.map, &source_, hop_.data(), hop_.size(),
-                                            &hop_size, nullptr, workspace_.data(), workspace_.size()));
+            Keep(gw_gcomp_decode_add_encode(&codec_, frame_.data(), size_, &data_.map, &source_, hop_.data(),
+                                            hop_.size(), &hop_size, nullptr, workspace_.data(),
+                                            workspace_.size()));
             break;
         }
     }
@@ -104,7 +107,8 @@ public:
     void RunInThreads(Call call)
     {
         call_ = call;
-        const uint64_t chunks = gw_gcomp_chunk_count(&codec_, data_.len), align = gw_gcomp_range_align(&codec_);
+        const uint64_t chunks = gw_gcomp_chunk_count(&codec_, data_.len),
+                       align = gw_gcomp_range_align(&codec_);
         /* Four ranges a thread, so that a thread that the system interrupts does not hold up the others. */
         const uint64_t wanted = 4 * threads_;
         range_chunks_ = (chunks / wanted / align + 1) * align;
@@ -121,7 +125,8 @@ public:
             static_cast<Job *>(self)->RunRange(worker, range);
         }, this, nullptr);
         if (call == Call::Encode) {
-            Keep(gw_gcomp_join(&codec_, &source_, parts_.data(), parts_.size(), frame_.data(), frame_.size(), &size_));
+            Keep(gw_gcomp_join(&codec_, &source_, parts_.data(), parts_.size(), frame_.data(), frame_.size(),
+                               &size_));
         }
     }
 
@@ -137,7 +142,8 @@ private:
 
     void Encode()
     {
-        Keep(gw_gcomp_encode(&codec_, &source_, frame_.data(), frame_.size(), &size_, workspace_.data(), workspace_.size()));
+        Keep(gw_gcomp_encode(&codec_, &source_, frame_.data(), frame_.size(), &size_, workspace_.data(),
+                             workspace_.size()));
     }
 
     uint64_t ChunksOf(uint64_t range) const
@@ -152,14 +158,14 @@ private:
         const size_t room = gw_gcomp_workspace_size(&codec_);
         char *const workspace = workspace_.data() + worker * room;
         if (call_ == Call::Encode) {
-            Keep(gw_gcomp_encode_range(&codec_, &source_, first, count, areas_[range].data(), areas_[range].size(),
-                                       &parts_[range], workspace, room));
+            Keep(gw_gcomp_encode_range(&codec_, &source_, first, count, areas_[range].data(),
+                                       areas_[range].size(), &parts_[range], workspace, room));
             return;
         }
         const uint64_t value = first << info_.chunk_log2;
         const auto decode = call_ == Call::Decode ? gw_gcomp_decode_range : gw_gcomp_decode_add_range;
-        Keep(decode(&codec_, frame_.data(), size_, &info_, &data_.map, first, count, out_.data() + value, data_.len - value,
-                    nullptr, workspace, room));
+        Keep(decode(&codec_, frame_.data(), size_, &info_, &data_.map, first, count, out_.data() + value,
+                    data_.len - value, nullptr, workspace, room));
     }
 
     const gw_bench_data &data_;
@@ -184,8 +190,8 @@ bool failed(benchmark::State &state, const Job &job)
     return job.status != GW_OK;
 }
 
-void bench_call(benchmark::State &state, Call call, uint32_t backend, const std::string &name, const Mode &mode, size_t bytes,
-                bool cold)
+void bench_call(benchmark::State &state, Call call, uint32_t backend, const std::string &name,
+                const Mode &mode, size_t bytes, bool cold)
 {
     const auto job = std::make_unique<Job>(backend, data_of(name, bytes), mode);
     if (failed(state, *job)) {
@@ -201,8 +207,8 @@ void bench_call(benchmark::State &state, Call call, uint32_t backend, const std:
     failed(state, *job);
 }
 
-void bench_threads(benchmark::State &state, Call call, uint32_t backend, const std::string &name, const Mode &mode,
-                   size_t bytes, unsigned threads)
+void bench_threads(benchmark::State &state, Call call, uint32_t backend, const std::string &name,
+                   const Mode &mode, size_t bytes, unsigned threads)
 {
     const auto job = std::make_unique<Job>(backend, data_of(name, bytes), mode, threads);
     if (failed(state, *job)) {
@@ -227,10 +233,11 @@ void add_gcomp_benchmarks()
                 for (const auto &backend : backends()) {
                     for (const auto &call : kCalls) {
                         for (const bool cold : {true, false}) {
-                            add_benchmark(std::string(call.second) + "/" + backend.second + "/" + name + "/" + mode.name +
-                                              "/" + size.name + (cold ? "/cold" : "/hot"),
+                            add_benchmark(std::string(call.second) + "/" + backend.second + "/" + name + "/" +
+                                              mode.name + "/" + size.name + (cold ? "/cold" : "/hot"),
                                           [=](benchmark::State &state) {
-                                              bench_call(state, call.first, backend.first, name, mode, size.bytes, cold);
+                                              bench_call(state, call.first, backend.first, name, mode,
+                                                         size.bytes, cold);
                                           });
                         }
                     }
@@ -243,10 +250,11 @@ void add_gcomp_benchmarks()
         for (const Mode *mode : {&kModes[0], &kModes[1], &kModes[2]}) {
             for (const auto &backend : backends()) {
                 for (const auto &call : kCalls) {
-                    add_benchmark("small_" + std::string(call.second) + "/" + backend.second + "/" + data_names()[0] + "/" +
-                                      mode->name + "/" + size.name,
+                    add_benchmark("small_" + std::string(call.second) + "/" + backend.second + "/" +
+                                      data_names()[0] + "/" + mode->name + "/" + size.name,
                                   [=](benchmark::State &state) {
-                                      bench_call(state, call.first, backend.first, data_names()[0], *mode, size.bytes, false);
+                                      bench_call(state, call.first, backend.first, data_names()[0], *mode,
+                                                 size.bytes, false);
                                   });
                 }
             }
@@ -260,8 +268,8 @@ void add_gcomp_thread_benchmarks(unsigned threads)
         for (const Mode *mode : {&kModes[0], &kModes[1]}) {
             for (const auto &call : kCalls) {
                 if (call.first != Call::Hop) {
-                    add_benchmark("threads" + std::to_string(threads) + "_" + call.second + "/" + backend.second + "/" +
-                                      data_names()[0] + "/" + mode->name + "/25MiB",
+                    add_benchmark("threads" + std::to_string(threads) + "_" + call.second + "/" +
+                                      backend.second + "/" + data_names()[0] + "/" + mode->name + "/25MiB",
                                   [=](benchmark::State &state) {
                                       bench_threads(state, call.first, backend.first, data_names()[0], *mode,
                                                     size_t{25} << 20, threads);

@@ -33,7 +33,8 @@ static size_t list(gw_bench_kernel *kernels)
                 }
                 const kc_fn fn = kernel->select(climb[i] | (climb[i] - 1));
                 if (fn != NULL && fn != before && count < KERNELS_MAX) {
-                    const gw_bench_kernel found = {kernel->name, gw_backend_name(climb[i]), kernel->bench_len, kernel, fn};
+                    const gw_bench_kernel found = {kernel->name, gw_backend_name(climb[i]), kernel->bench_len,
+                                                   kernel, fn};
                     kernels[count++] = found;
                 }
                 before = fn;

@@ -105,7 +105,8 @@ void run_pairs(benchmark::State &state, const Work &work)
     for (auto _ : state) {
         work.run();
         baseline();
-        const size_t work_repeats = repeats_for(work, work.run), baseline_repeats = repeats_for(work, baseline);
+        const size_t work_repeats = repeats_for(work, work.run),
+                     baseline_repeats = repeats_for(work, baseline);
         const double end = now_seconds(CLOCK_MONOTONIC) + budget_seconds();
         while (times.size() < PAIRS_MIN || (now_seconds(CLOCK_MONOTONIC) < end && times.size() < PAIRS_MAX)) {
             double own = 0, other = 0;
@@ -144,7 +145,10 @@ void run_pairs(benchmark::State &state, const Work &work)
 
 void add_benchmark(const std::string &name, const std::function<void(benchmark::State &)> &body)
 {
-    benchmark::RegisterBenchmark(name.c_str(), body)->UseManualTime()->Unit(benchmark::kMicrosecond)->Iterations(1);
+    benchmark::RegisterBenchmark(name.c_str(), body)
+        ->UseManualTime()
+        ->Unit(benchmark::kMicrosecond)
+        ->Iterations(1);
 }
 
 const std::vector<Size> kSizes = {{"64KiB", size_t{64} << 10},

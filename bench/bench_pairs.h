@@ -24,18 +24,19 @@ struct Work {
     double bits_per_value = 0;      /* 0: not said */
     std::function<void()> run;
     std::vector<Touched> touched;
-    bool cold = false;              /* touched memory, and that of memcpy, leaves all caches before each run */
+    /* touched memory, and that of memcpy, leaves all caches before each run */
+    bool cold = false;
     std::function<void()> baseline; /* runs in turn with `run` instead of memcpy */
 };
 
 /*
- * Runs pairs of (memcpy, work), the first of a pair changing sides from pair to pair, until GW_BENCH_SECONDS (default 0.5)
- * have passed, at least 9 and at most 301. Short work is repeated within a timing. Time is that of the calling thread, and
- * wall time where there is a baseline. Counters:
+ * Runs pairs of (memcpy, work), the first of a pair changing sides from pair to pair, until GW_BENCH_SECONDS
+ * (default 0.5) have passed, at least 9 and at most 301. Short work is repeated within a timing. Time is that
+ * of the calling thread, and wall time where there is a baseline. Counters:
  *   GBps            fp32 bytes a second, from the median time
  *   us              median time of one run in microseconds
- *   vs_memcpy       median of time of memcpy / time of work within a pair; vs_memcpy_p10 and vs_memcpy_p90 its range
- *                   (speedup, speedup_p10, speedup_p90 against a baseline of the work's own)
+ *   vs_memcpy       median of time of memcpy / time of work within a pair; vs_memcpy_p10 and vs_memcpy_p90
+ *                   its range (speedup, speedup_p10, speedup_p90 against a baseline of the work's own)
  *   memcpy_GBps     from its median time
  *   bits_per_value, pairs
  */
@@ -52,8 +53,8 @@ struct Size {
 extern const std::vector<Size> kSizes;
 extern const std::vector<Size> kSmallSizes;
 
-/* Data sets, and backends of this machine as (mask, name): the mask permits the simpler ones too, which fill the slots that a
- * backend leaves empty. */
+/* Data sets, and backends of this machine as (mask, name): the mask permits the simpler ones too, which fill
+ * the slots that a backend leaves empty. */
 const std::vector<std::string> &data_names();
 std::vector<std::pair<uint32_t, std::string>> backends();
 

@@ -1,6 +1,6 @@
 /*
- * What people use instead, on the same gradients: zstd -1 and lz4 on the fp32 bytes, zstd's Huffman coder on the exponent
- * bytes alone (which leaves 24 of 32 bits as they are), and a cast to bf16.
+ * What people use instead, on the same gradients: zstd -1 and lz4 on the fp32 bytes, zstd's Huffman coder on
+ * the exponent bytes alone (which leaves 24 of 32 bits as they are), and a cast to bf16.
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
@@ -15,24 +15,24 @@
 #include "bench_pairs.h"
 
 /*
- * Huffman of zstd 1.5.4, as Debian 12's libzstd.a exports it; its header is not installed. The library's own tests below
- * (a round trip before each timing) notice another version.
+ * Huffman of zstd 1.5.4, as Debian 12's libzstd.a exports it; its header is not installed. The round trip
+ * before each timing would notice another version.
  */
 #if ZSTD_VERSION_NUMBER == 10504
 #define GW_BENCH_HUF 1
 extern "C" {
-size_t HUF_compress4X_repeat(void *dst, size_t dst_size, const void *src, size_t src_size, unsigned max_symbol,
-                             unsigned table_log, void *workspace, size_t workspace_size, size_t *table, int *repeat,
-                             int flags);
-size_t HUF_decompress4X_hufOnly_wksp(uint32_t *table, void *dst, size_t dst_size, const void *src, size_t src_size,
-                                     void *workspace, size_t workspace_size, int flags);
+size_t HUF_compress4X_repeat(void *dst, size_t dst_size, const void *src, size_t src_size,
+                             unsigned max_symbol, unsigned table_log, void *workspace, size_t workspace_size,
+                             size_t *table, int *repeat, int flags);
+size_t HUF_decompress4X_hufOnly_wksp(uint32_t *table, void *dst, size_t dst_size, const void *src,
+                                     size_t src_size, void *workspace, size_t workspace_size, int flags);
 unsigned HUF_isError(size_t code);
 }
 #endif
 
 extern "C" {
-#define DECLARE_CASTS(isa)                                                                                               \
-    void gw_bench_cast_down_##isa(uint16_t *dst, const float *src, size_t len);                                          \
+#define DECLARE_CASTS(isa)                                                                                   \
+    void gw_bench_cast_down_##isa(uint16_t *dst, const float *src, size_t len);                              \
     void gw_bench_cast_up_##isa(float *dst, const uint16_t *src, size_t len)
 DECLARE_CASTS(base);
 #if defined(GW_HAVE_AVX2)
@@ -45,8 +45,8 @@ DECLARE_CASTS(avx512);
 
 namespace {
 
-void run(benchmark::State &state, size_t bytes, double packed_bits, bool cold, const std::vector<Touched> &touched,
-         const std::function<void()> &body)
+void run(benchmark::State &state, size_t bytes, double packed_bits, bool cold,
+         const std::vector<Touched> &touched, const std::function<void()> &body)
 {
     Work work;
     work.size = bytes;
@@ -63,7 +63,8 @@ void bench_zstd(benchmark::State &state, const gw_bench_data &data, bool decode,
     std::vector<char> packed(ZSTD_compressBound(size)), back(size, 1);
     ZSTD_CCtx *const compressor = ZSTD_createCCtx();
     ZSTD_DCtx *const decompressor = ZSTD_createDCtx();
-    const size_t packed_size = ZSTD_compressCCtx(compressor, packed.data(), packed.size(), data.values, size, 1);
+    const size_t packed_size =
+        ZSTD_compressCCtx(compressor, packed.data(), packed.size(), data.values, size, 1);
     if (ZSTD_decompressDCtx(decompressor, back.data(), size, packed.data(), packed_size) != size ||
         std::memcmp(back.data(), data.values, size) != 0) {
         state.SkipWithError("no round trip");
@@ -89,17 +90,22 @@ void bench_lz4(benchmark::State &state, const gw_bench_data &data, bool decode, 
     const size_t bytes = data.len * sizeof(float);
     std::vector<char> packed(static_cast<size_t>(LZ4_compressBound(size))), back(bytes, 1);
     const char *const values = reinterpret_cast<const char *>(data.values);
-    const int packed_size = LZ4_compress_default(values, packed.data(), size, static_cast<int>(packed.size()));
+    const int packed_size =
+        LZ4_compress_default(values, packed.data(), size, static_cast<int>(packed.size()));
     if (LZ4_decompress_safe(packed.data(), back.data(), packed_size, size) != size ||
         std::memcmp(back.data(), values, bytes) != 0) {
         return state.SkipWithError("no round trip");
     }
     run(state, bytes, 8.0 * packed_size, cold,
-        {{values, bytes}, {packed.data(), static_cast<size_t>(packed_size)}, {back.data(), decode ? bytes : 0}}, [&] {
+        {{values, bytes},
+         {packed.data(), static_cast<size_t>(packed_size)},
+         {back.data(), decode ? bytes : 0}},
+        [&] {
             if (decode) {
                 benchmark::DoNotOptimize(LZ4_decompress_safe(packed.data(), back.data(), packed_size, size));
             } else {
-                benchmark::DoNotOptimize(LZ4_compress_default(values, packed.data(), size, static_cast<int>(packed.size())));
+                benchmark::DoNotOptimize(
+                    LZ4_compress_default(values, packed.data(), size, static_cast<int>(packed.size())));
             }
         });
 }
@@ -108,7 +114,8 @@ void bench_lz4(benchmark::State &state, const gw_bench_data &data, bool decode, 
 /* Blocks of 128 KiB, the coder's largest, four streams each, a table in each. */
 class Huffman {
 public:
-    explicit Huffman(const gw_bench_data &data) : exponents(data.len), back(data.len, 1), packed(data.len + data.len / 8 + 4096)
+    explicit Huffman(const gw_bench_data &data)
+        : exponents(data.len), back(data.len, 1), packed(data.len + data.len / 8 + 4096)
     {
         for (size_t i = 0; i < data.len; i++) {
             uint32_t bits;
@@ -124,8 +131,8 @@ public:
         for (size_t i = 0; i < exponents.size(); i += kBlock) {
             const size_t len = std::min(kBlock, exponents.size() - i);
             int repeat = 0;
-            size_t size = HUF_compress4X_repeat(&packed[at], packed.size() - at, &exponents[i], len, 255, 11, workspace_,
-                                                sizeof workspace_, codes_, &repeat, kBmi2);
+            size_t size = HUF_compress4X_repeat(&packed[at], packed.size() - at, &exponents[i], len, 255, 11,
+                                                workspace_, sizeof workspace_, codes_, &repeat, kBmi2);
             if (size <= 1 || HUF_isError(size)) { /* not compressible, or one symbol: as they are */
                 std::memcpy(&packed[at], &exponents[i], len);
                 size = len;
@@ -145,8 +152,8 @@ public:
                 std::memcpy(&back[i], &packed[at], len);
             } else {
                 table_[0] = 12 * 0x01000001u;
-                if (HUF_decompress4X_hufOnly_wksp(table_, &back[i], len, &packed[at], size, workspace_, sizeof workspace_,
-                                                  kBmi2) != len) {
+                if (HUF_decompress4X_hufOnly_wksp(table_, &back[i], len, &packed[at], size, workspace_,
+                                                  sizeof workspace_, kBmi2) != len) {
                     return false;
                 }
             }
@@ -173,8 +180,12 @@ void bench_huffman(benchmark::State &state, const gw_bench_data &data, bool deco
     if (!huffman->Decode() || huffman->back != huffman->exponents) {
         return state.SkipWithError("no round trip");
     }
-    run(state, data.len * sizeof(float), 8.0 * static_cast<double>(packed_size) + 24.0 * static_cast<double>(data.len), cold,
-        {{huffman->exponents.data(), data.len}, {huffman->packed.data(), packed_size}, {huffman->back.data(), data.len}}, [&] {
+    run(state, data.len * sizeof(float),
+        8.0 * static_cast<double>(packed_size) + 24.0 * static_cast<double>(data.len), cold,
+        {{huffman->exponents.data(), data.len},
+         {huffman->packed.data(), packed_size},
+         {huffman->back.data(), data.len}},
+        [&] {
             if (decode) {
                 benchmark::DoNotOptimize(huffman->Decode());
             } else {
@@ -228,9 +239,9 @@ void add_peer_benchmarks()
 #endif
     for (const Cast &cast : kCasts) {
         if ((gw_backends_available() & cast.backend) != 0) {
-            peers.emplace_back(cast.name, [&cast](benchmark::State &state, const gw_bench_data &data, bool decode, bool cold) {
-                bench_cast(state, data, cast, decode, cold);
-            });
+            peers.emplace_back(cast.name,
+                               [&cast](benchmark::State &state, const gw_bench_data &data, bool decode,
+                                       bool cold) { bench_cast(state, data, cast, decode, cold); });
         }
     }
     for (const Size &size : kSizes) {
@@ -238,8 +249,8 @@ void add_peer_benchmarks()
             for (const auto &peer : peers) {
                 for (const bool decode : {false, true}) {
                     for (const bool cold : {true, false}) {
-                        add_benchmark("peer/" + peer.first + (decode ? "_decode/" : "_encode/") + name + "/" + size.name +
-                                          (cold ? "/cold" : "/hot"),
+                        add_benchmark("peer/" + peer.first + (decode ? "_decode/" : "_encode/") + name + "/" +
+                                          size.name + (cold ? "/cold" : "/hot"),
                                       [=](benchmark::State &state) {
                                           peer.second(state, data_of(name, size.bytes), decode, cold);
                                       });

@@ -1,7 +1,7 @@
 /*
- * The plain cast that gradwire competes with: fp32 to bf16, rounded to nearest even, and back. Compiled once for each
- * instruction set (bench/CMakeLists.txt), so that the compiler's vectoriser has what gradwire's kernels have. NaN is not
- * treated: the yardstick may be a little too good.
+ * The plain cast that gradwire competes with: fp32 to bf16, rounded to nearest even, and back. Compiled once
+ * for each instruction set (bench/CMakeLists.txt), so that the compiler's vectoriser has what gradwire's
+ * kernels have. NaN is not treated: the yardstick may be a little too good.
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */

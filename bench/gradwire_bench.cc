@@ -1,15 +1,17 @@
 /*
- * gradwire_bench: throughput of both codecs, of their kernels, and of what people use instead, each against a memcpy of the
- * same fp32 bytes that is timed in turn with it (bench_pairs.h).
+ * gradwire_bench: throughput of both codecs, of their kernels, and of what people use instead, each against a
+ * memcpy of the same fp32 bytes that is timed in turn with it (bench_pairs.h).
  *
  *   gcomp_encode/<backend>/<data>/<mode>/<size>/<cold|hot>    also gcomp_decode, gcomp_decode_add, gcomp_hop
  *   thc_encode/<backend>/<data>/<mode>/<size>/<cold|hot>      also thc_norms, thc_sum, thc_decode
  *   small_<one of those>/<backend>/<data>/<mode>/<size>       messages of 1 to 64 KiB, hot
  *   kernel/<slot>/<backend>                                   on the inputs of tests/kernels, hot
  *   peer/<name>/<data>/<size>/<cold|hot>
- *   threads<N>_<gcomp call>/<backend>/<data>/<mode>/<size>    chunk ranges in N threads against one: GW_BENCH_THREADS=N
+ *   threads<N>_<gcomp call>/<backend>/<data>/<mode>/<size>    chunk ranges in N threads against one:
+ *                                                             GW_BENCH_THREADS=N
  *
- * A benchmark is one iteration, which holds all its pairs: --benchmark_min_time does nothing, GW_BENCH_SECONDS does.
+ * A benchmark is one iteration, which holds all its pairs: --benchmark_min_time does nothing,
+ * GW_BENCH_SECONDS does.
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */

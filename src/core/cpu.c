@@ -1,5 +1,6 @@
 /*
- * Detection. Vendor documents: Intel SDM volume 2 (CPUID), volume 1 section 13.3 (XCR0); AMD APM volume 3 appendix E.
+ * Detection. Vendor documents: Intel SDM volume 2 (CPUID), volume 1 section 13.3 (XCR0); AMD APM volume 3
+ * appendix E.
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
@@ -54,11 +55,13 @@ static uint32_t family_of(uint32_t signature)
     return family == 15 ? family + (signature >> 20 & 255) : family;
 }
 
-/* Intel family 6 from Skylake to Tiger and Rocket Lake: vulnerable to Gather Data Sampling (INTEL-SA-00828), and microcode
- * against it makes gathers serial. The processor does not say whether that microcode is loaded. */
+/* Intel family 6 from Skylake to Tiger and Rocket Lake: vulnerable to Gather Data Sampling (INTEL-SA-00828),
+ * and microcode against it makes gathers serial. The processor does not say whether that microcode is
+ * loaded. */
 static int is_downfall_model(uint32_t signature)
 {
-    static const uint8_t models[] = {0x4e, 0x5e, 0x55, 0x8e, 0x9e, 0xa5, 0xa6, 0x6a, 0x6c, 0x7d, 0x7e, 0x8c, 0x8d, 0xa7};
+    static const uint8_t models[] = {0x4e, 0x5e, 0x55, 0x8e, 0x9e, 0xa5, 0xa6,
+                                     0x6a, 0x6c, 0x7d, 0x7e, 0x8c, 0x8d, 0xa7};
     const uint32_t model = (signature >> 4 & 15) | (signature >> 12 & 0xf0);
     for (unsigned i = 0; i < sizeof models; i++) {
         if (models[i] == model) {
@@ -80,7 +83,8 @@ static uint32_t quirks_of(const gw_cpu_words *words)
         if (family <= 0x19) {
             quirks |= GW_CPU_SLOW_GATHER;
         }
-        /* Measured on Zen 4; taken for all of AMD until somebody measures a later one: the other form costs little. */
+        /* Measured on Zen 4; taken for all of AMD until somebody measures a later one: the other form costs
+         * little. */
         quirks |= GW_CPU_SLOW_COMPRESS_STORE;
     } else if (is_vendor(words, "GenuineIntel") && family == 6 && is_downfall_model(words->leaf1_a)) {
         quirks |= GW_CPU_SLOW_GATHER;
@@ -91,12 +95,13 @@ static uint32_t quirks_of(const gw_cpu_words *words)
 uint32_t gw_cpu_judge_x86(const gw_cpu_words *words)
 {
     uint32_t flags = GW_BACKEND_SCALAR | GW_CPU_ASKED;
-    /* What the backend's compiler options allow (cmake/GradwireLibrary.cmake), not only its name. Hypervisors clear single
-     * bits, so none follows from another. */
-    const uint32_t leaf1_c = LEAF1_C_SSSE3 | LEAF1_C_SSE42 | LEAF1_C_POPCNT | LEAF1_C_OSXSAVE | LEAF1_C_AVX | LEAF1_C_F16C;
+    /* What the backend's compiler options allow (cmake/GradwireLibrary.cmake), not only its name. Hypervisors
+     * clear single bits, so none follows from another. */
+    const uint32_t leaf1_c =
+        LEAF1_C_SSSE3 | LEAF1_C_SSE42 | LEAF1_C_POPCNT | LEAF1_C_OSXSAVE | LEAF1_C_AVX | LEAF1_C_F16C;
     const uint32_t leaf7_b = LEAF7_B_BMI1 | LEAF7_B_AVX2 | LEAF7_B_BMI2;
-    if ((words->xcr0 & XCR0_YMM) != XCR0_YMM || !has_all(words->leaf1_c, leaf1_c) || !has_all(words->leaf7_b, leaf7_b) ||
-        !has_all(words->ext1_c, EXT1_C_LZCNT)) {
+    if ((words->xcr0 & XCR0_YMM) != XCR0_YMM || !has_all(words->leaf1_c, leaf1_c) ||
+        !has_all(words->leaf7_b, leaf7_b) || !has_all(words->ext1_c, EXT1_C_LZCNT)) {
         return flags;
     }
     flags |= GW_BACKEND_AVX2 | quirks_of(words);
@@ -155,7 +160,8 @@ static uint32_t detect(void)
 
 static uint32_t detect(void)
 {
-    uint32_t flags = GW_BACKEND_SCALAR | GW_BACKEND_NEON | GW_CPU_ASKED; /* Advanced SIMD is part of the architecture */
+    /* Advanced SIMD is part of the architecture */
+    uint32_t flags = GW_BACKEND_SCALAR | GW_BACKEND_NEON | GW_CPU_ASKED;
 #if defined(__ARM_FEATURE_CRC32) || defined(__APPLE__)
     flags |= GW_CPU_ARM_CRC32; /* the compiler may use it everywhere; all of Apple's AArch64 has it */
 #elif defined(__linux__)

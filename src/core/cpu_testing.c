@@ -1,11 +1,11 @@
 /*
- * GW_TEST_CPU: tests make this machine look like a lesser or an odder one. In builds with GW_TESTING only; elsewhere this
- * file is empty and the library reads no environment.
+ * GW_TEST_CPU: tests make this machine look like a lesser or an odder one. In builds with GW_TESTING only;
+ * elsewhere this file is empty and the library reads no environment.
  *
  *   GW_TEST_CPU=-avx512,-vpclmul,+slow_gather
  *
- * -NAME clears a flag, +NAME sets a quirk. An instruction set cannot be added to a machine, and scalar cannot be taken
- * away. Anything else, and any name that is not known, aborts: a misspelt test must not pass.
+ * -NAME clears a flag, +NAME sets a quirk. An instruction set cannot be added to a machine, and scalar cannot
+ * be taken away. Anything else, and any name that is not known, aborts: a misspelt test must not pass.
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */

@@ -1,6 +1,6 @@
 /*
- * Dispatch: this file and thc_dispatch.c are the only ones that name backends. Compiled without ISA flags, so that nothing
- * here can be an instruction that an old machine lacks.
+ * Dispatch: this file and thc_dispatch.c are the only ones that name backends. Compiled without ISA flags, so
+ * that nothing here can be an instruction that an old machine lacks.
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
@@ -9,8 +9,8 @@
 
 #if !defined(GW_NO_ATOMICS) && !defined(__STDC_NO_ATOMICS__)
 #include <stdatomic.h>
-/* The only state of the library: gw_cpu_flag bits, 0 = not asked yet. Threads that ask at the same time store the same word,
- * and nothing else hangs on it, so relaxed order suffices. */
+/* The only state of the library: gw_cpu_flag bits, 0 = not asked yet. Threads that ask at the same time store
+ * the same word, and nothing else hangs on it, so relaxed order suffices. */
 static _Atomic uint32_t detected;
 #define DETECTED_LOAD()   atomic_load_explicit(&detected, memory_order_relaxed)
 #define DETECTED_STORE(x) atomic_store_explicit(&detected, (x), memory_order_relaxed)

@@ -1,8 +1,9 @@
 /*
- * Which kernel table a THC context uses. Compiled without instruction-set flags; like dispatch.c it may name backends.
+ * Which kernel table a THC context uses. Compiled without instruction-set flags; like dispatch.c it may name
+ * backends.
  *
- * A backend takes part when CMake defines GW_HAVE_THC_<BACKEND>, which it does where src/<backend>/thc_init_<backend>.c
- * exists.
+ * A backend takes part when CMake defines GW_HAVE_THC_<BACKEND>, which it does where
+ * src/<backend>/thc_init_<backend>.c exists.
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */

@@ -1,7 +1,7 @@
 /*
- * What the library makes of CPUID and XCR0 of machines that are not here. The words are those that the machines report
- * (family and model from the vendors' tables, feature bits from their manuals); changed in single bits where hypervisors and
- * operating systems do that.
+ * What the library makes of CPUID and XCR0 of machines that are not here. The words are those that the
+ * machines report (family and model from the vendors' tables, feature bits from their manuals); changed in
+ * single bits where hypervisors and operating systems do that.
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
@@ -27,7 +27,8 @@
 /* Bits of leaf 1 ecx: PCLMUL 1, SSSE3 9, SSE4.2 20, POPCNT 23, OSXSAVE 27, AVX 28, F16C 29. */
 #define C1_V3      0x38900202u
 #define C1_NEHALEM 0x00900200u
-/* Leaf 7 ebx: BMI1 3, AVX2 5, BMI2 8, AVX512 F 16, DQ 17, BW 30, VL 31; ecx: VBMI 1, VBMI2 6, GFNI 8, VPCLMUL 10. */
+/* Leaf 7 ebx: BMI1 3, AVX2 5, BMI2 8, AVX512 F 16, DQ 17, BW 30, VL 31; ecx: VBMI 1, VBMI2 6, GFNI 8, VPCLMUL
+ * 10. */
 #define B7_V3  0x00000128u
 #define B7_V4  0xc0030128u
 #define C7_ICE 0x00000542u
@@ -57,26 +58,36 @@ static const machine machines[] = {
     {"Haswell, LZCNT masked", {INTEL, 0x000306c3, C1_V3, B7_V3, 0, 0, 7}, V2},
     {"Haswell, POPCNT masked", {INTEL, 0x000306c3, C1_V3 & ~(1u << 23), B7_V3, 0, LZCNT, 7}, V2},
     {"Haswell, F16C masked", {INTEL, 0x000306c3, C1_V3 & ~(1u << 29), B7_V3, 0, LZCNT, 7}, V2},
-    {"Haswell, PCLMUL masked", {INTEL, 0x000306c3, C1_V3 & ~2u, B7_V3, 0, LZCNT, 7}, V3 & ~(uint32_t)GW_CPU_PCLMUL},
+    {"Haswell, PCLMUL masked",
+     {INTEL, 0x000306c3, C1_V3 & ~2u, B7_V3, 0, LZCNT, 7},
+     V3 & ~(uint32_t)GW_CPU_PCLMUL},
     {"Skylake-X", {INTEL, 0x00050654, C1_V3, B7_V4, 0, LZCNT, 0xe7}, V3 | GW_CPU_SLOW_GATHER},
     {"Ice Lake server", {INTEL, 0x000606a6, C1_V3, B7_V4, C7_ICE, LZCNT, 0xe7}, ICE | GW_CPU_SLOW_GATHER},
-    {"Ice Lake, ZMM not saved", {INTEL, 0x000606a6, C1_V3, B7_V4, C7_ICE, LZCNT, 7},
+    {"Ice Lake, ZMM not saved",
+     {INTEL, 0x000606a6, C1_V3, B7_V4, C7_ICE, LZCNT, 7},
      (ICE & ~(uint32_t)GW_BACKEND_AVX512) | GW_CPU_SLOW_GATHER},
-    {"Ice Lake, masks not saved", {INTEL, 0x000606a6, C1_V3, B7_V4, C7_ICE, LZCNT, 0xc7},
+    {"Ice Lake, masks not saved",
+     {INTEL, 0x000606a6, C1_V3, B7_V4, C7_ICE, LZCNT, 0xc7},
      (ICE & ~(uint32_t)GW_BACKEND_AVX512) | GW_CPU_SLOW_GATHER},
-    {"Ice Lake, VBMI2 masked", {INTEL, 0x000606a6, C1_V3, B7_V4, C7_ICE & ~0x40u, LZCNT, 0xe7},
+    {"Ice Lake, VBMI2 masked",
+     {INTEL, 0x000606a6, C1_V3, B7_V4, C7_ICE & ~0x40u, LZCNT, 0xe7},
      (ICE & ~(uint32_t)GW_BACKEND_AVX512) | GW_CPU_SLOW_GATHER},
     {"Sapphire Rapids", {INTEL, 0x000806f8, C1_V3, B7_V4, C7_ICE, LZCNT, 0xe7}, ICE},
     {"Alder Lake", {INTEL, 0x00090672, C1_V3, B7_V3, 0x500, LZCNT, 7}, V3 | GW_CPU_VPCLMUL | GW_CPU_GFNI},
-    {"Excavator", {AMD, 0x00660f01, C1_V3, B7_V3, 0, LZCNT, 7},
+    {"Excavator",
+     {AMD, 0x00660f01, C1_V3, B7_V3, 0, LZCNT, 7},
      V3 | GW_CPU_SLOW_PDEP | GW_CPU_SLOW_GATHER | GW_CPU_SLOW_COMPRESS_STORE},
-    {"Zen 2", {AMD, 0x00830f10, C1_V3, B7_V3, 0, LZCNT, 7},
+    {"Zen 2",
+     {AMD, 0x00830f10, C1_V3, B7_V3, 0, LZCNT, 7},
      V3 | GW_CPU_SLOW_PDEP | GW_CPU_SLOW_GATHER | GW_CPU_SLOW_COMPRESS_STORE},
-    {"Hygon Dhyana", {HYGON, 0x00900f02, C1_V3, B7_V3, 0, LZCNT, 7},
+    {"Hygon Dhyana",
+     {HYGON, 0x00900f02, C1_V3, B7_V3, 0, LZCNT, 7},
      V3 | GW_CPU_SLOW_PDEP | GW_CPU_SLOW_GATHER | GW_CPU_SLOW_COMPRESS_STORE},
-    {"Zen 3", {AMD, 0x00a00f11, C1_V3, B7_V3, 0x400, LZCNT, 7},
+    {"Zen 3",
+     {AMD, 0x00a00f11, C1_V3, B7_V3, 0x400, LZCNT, 7},
      V3 | GW_CPU_VPCLMUL | GW_CPU_SLOW_GATHER | GW_CPU_SLOW_COMPRESS_STORE},
-    {"Zen 4", {AMD, 0x00a10f11, C1_V3, B7_V4, C7_ICE, LZCNT, 0xe7},
+    {"Zen 4",
+     {AMD, 0x00a10f11, C1_V3, B7_V4, C7_ICE, LZCNT, 0xe7},
      ICE | GW_CPU_SLOW_GATHER | GW_CPU_SLOW_COMPRESS_STORE},
     {"Zen 5", {AMD, 0x00b00f21, C1_V3, B7_V4, C7_ICE, LZCNT, 0xe7}, ICE | GW_CPU_SLOW_COMPRESS_STORE},
     {"another vendor", {VIA, 0x000307b0, C1_V3, B7_V3, 0, LZCNT, 7}, V3},
@@ -93,7 +104,8 @@ static void machines_are_judged(void **state)
     }
 }
 
-/* Every bit that a backend's compiler options rely on is asked for: without any one of them the backend is off. */
+/* Every bit that a backend's compiler options rely on is asked for: without any one of them the backend is
+ * off. */
 static void every_bit_is_needed(void **state)
 {
     (void)state;
@@ -131,9 +143,11 @@ static void environment_masks(void **state)
     assert_ptr_equal(gw_thc_kernels_select(GW_BACKEND_ALL), &gw_thc_kernels_scalar);
     assert_int_equal(setenv("GW_TEST_CPU", "+slow_pdep,+slow_gather,-pclmul", 1), 0);
     gw_cpu_forget();
-    assert_int_equal(gw_cpu_flags(), (here & ~(uint32_t)GW_CPU_PCLMUL) | GW_CPU_SLOW_PDEP | GW_CPU_SLOW_GATHER);
+    assert_int_equal(gw_cpu_flags(),
+                     (here & ~(uint32_t)GW_CPU_PCLMUL) | GW_CPU_SLOW_PDEP | GW_CPU_SLOW_GATHER);
     assert_int_equal(unsetenv("GW_TEST_CPU"), 0);
-    assert_int_equal(gw_cpu_flags(), (here & ~(uint32_t)GW_CPU_PCLMUL) | GW_CPU_SLOW_PDEP | GW_CPU_SLOW_GATHER);
+    assert_int_equal(gw_cpu_flags(),
+                     (here & ~(uint32_t)GW_CPU_PCLMUL) | GW_CPU_SLOW_PDEP | GW_CPU_SLOW_GATHER);
     gw_cpu_forget();
     assert_int_equal(gw_cpu_flags(), here);
 }

@@ -1,9 +1,10 @@
 /*
- * GCOMP with each backend on each side: every backend makes scalar's frames, decodes every backend's frames to scalar's
- * values, adds and hops to scalar's sums, and refuses damaged frames with scalar's status and chunk.
+ * GCOMP with each backend on each side: every backend makes scalar's frames, decodes every backend's frames
+ * to scalar's values, adds and hops to scalar's sums, and refuses damaged frames with scalar's status and
+ * chunk.
  *
- * Backends are taken one at a time, and all together. Everything is exact, so equal frames make the square of encoders and
- * decoders equal too; it is walked all the same where frames are short.
+ * Backends are taken one at a time, and all together. Everything is exact, so equal frames make the square of
+ * encoders and decoders equal too; it is walked all the same where frames are short.
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
@@ -41,22 +42,26 @@ typedef struct outputs {
     uint64_t bad_chunk;
 } outputs;
 
-static void decode_with(const test_codec *codec, const trial *t, const test_buffer *frame, size_t frame_size, outputs *o)
+static void decode_with(const test_codec *codec, const trial *t, const test_buffer *frame, size_t frame_size,
+                        outputs *o)
 {
     const gw_gcomp_source *s = &t->source;
     const size_t size = (size_t)s->len * t->value_size;
     uint64_t len = 0;
     test_buffer_make(&o->values, size, (unsigned)(t->seed % 64), 0x5a);
     test_buffer_make(&o->sums, size, (unsigned)(t->seed % 61), 0);
-    assert_int_equal(gw_gcomp_decode(&codec->codec, frame->at, frame_size, s->map, o->values.at, s->len, &len, NULL,
-                                     codec->workspace.at, codec->workspace.size), GW_OK);
+    assert_int_equal(gw_gcomp_decode(&codec->codec, frame->at, frame_size, s->map, o->values.at, s->len, &len,
+                                     NULL, codec->workspace.at, codec->workspace.size),
+                     GW_OK);
     assert_int_equal(len, s->len);
     memcpy(o->sums.at, s->values, size);
-    assert_int_equal(gw_gcomp_decode_add(&codec->codec, frame->at, frame_size, s->map, o->sums.at, s->len, &len, NULL,
-                                         codec->workspace.at, codec->workspace.size), GW_OK);
+    assert_int_equal(gw_gcomp_decode_add(&codec->codec, frame->at, frame_size, s->map, o->sums.at, s->len,
+                                         &len, NULL, codec->workspace.at, codec->workspace.size),
+                     GW_OK);
     assert_int_equal(len, s->len);
-    assert_int_equal(gw_gcomp_validate(&codec->codec, frame->at, frame_size, s->map, NULL, codec->workspace.at,
-                                       codec->workspace.size), GW_OK);
+    assert_int_equal(gw_gcomp_validate(&codec->codec, frame->at, frame_size, s->map, NULL,
+                                       codec->workspace.at, codec->workspace.size),
+                     GW_OK);
 }
 
 /* A frame with one byte changed behind the header: what the backend says of it. */
@@ -77,9 +82,10 @@ static void run(const test_codec *codec, const trial *t, outputs *o)
     o->frame_size = test_encode(codec, &t->source, &o->frame);
     decode_with(codec, t, &o->frame, o->frame_size, o);
     test_buffer_make(&o->hop, gw_gcomp_bound(&codec->codec, t->source.len), 3, 0);
-    assert_int_equal(gw_gcomp_decode_add_encode(&codec->codec, o->frame.at, o->frame_size, t->source.map, &t->source,
-                                                o->hop.at, o->hop.size, &o->hop_size, NULL, codec->workspace.at,
-                                                codec->workspace.size), GW_OK);
+    assert_int_equal(gw_gcomp_decode_add_encode(&codec->codec, o->frame.at, o->frame_size, t->source.map,
+                                                &t->source, o->hop.at, o->hop.size, &o->hop_size, NULL,
+                                                codec->workspace.at, codec->workspace.size),
+                     GW_OK);
     judge_damage(codec, t, o);
 }
 
@@ -171,11 +177,13 @@ static void all_modes(gw_dtype dtype, test_random *random, size_t len, test_patt
 static void short_lengths(void **state)
 {
     (void)state;
-    static const uint16_t lens[] = {0, 1, 2, 3, 7, 8, 15, 16, 17, 31, 32, 33, 47, 63, 64, 65, 96, 127, 128, 129, 191, 255, 257};
+    static const uint16_t lens[] = {0,  1,  2,  3,  7,  8,   15,  16,  17,  31,  32, 33,
+                                    47, 63, 64, 65, 96, 127, 128, 129, 191, 255, 257};
     for (size_t i = 0; i < TEST_ARRAY_LEN(lens); i++) {
         for (int dtype = GW_FP32; dtype <= GW_FP16; dtype++) {
             test_random random = {1000 + 10 * i + (unsigned)dtype};
-            all_modes((gw_dtype)dtype, &random, lens[i], (test_pattern)((i + (unsigned)dtype) % PATTERN_COUNT));
+            all_modes((gw_dtype)dtype, &random, lens[i],
+                      (test_pattern)((i + (unsigned)dtype) % PATTERN_COUNT));
         }
     }
 }
@@ -187,7 +195,8 @@ static void ragged_lengths(void **state)
     for (size_t i = 0; i < TEST_ARRAY_LEN(lens); i++) {
         for (int dtype = GW_FP32; dtype <= GW_FP16; dtype++) {
             test_random random = {2000 + 10 * i + (unsigned)dtype};
-            all_modes((gw_dtype)dtype, &random, lens[i], (test_pattern)((i * 5 + (unsigned)dtype) % PATTERN_COUNT));
+            all_modes((gw_dtype)dtype, &random, lens[i],
+                      (test_pattern)((i * 5 + (unsigned)dtype) % PATTERN_COUNT));
         }
     }
 }
@@ -232,8 +241,10 @@ static void maps(void **state)
             optimizer.amsgrad = kind >= GW_OPTIMIZER_ADAM && variant >= 2;
             gw_gcomp_map_rule rule;
             assert_int_equal(gw_gcomp_map_rule_init(&optimizer, 4.0f, &rule), GW_OK);
-            const size_t skip = test_random_below(&random, 70), len = LEN - skip - test_random_below(&random, 70);
-            const gw_optimizer_state arrays = {state_of[0] + skip, state_of[1] + skip, state_of[2] + skip, state_of[3] + skip};
+            const size_t skip = test_random_below(&random, 70),
+                         len = LEN - skip - test_random_below(&random, 70);
+            const gw_optimizer_state arrays = {state_of[0] + skip, state_of[1] + skip, state_of[2] + skip,
+                                               state_of[3] + skip};
             uint32_t top_expected = 0;
             for (unsigned i = 0; i < mask_count; i++) {
                 uint32_t top = 0;
@@ -241,7 +252,8 @@ static void maps(void **state)
                 top_expected = i == 0 ? top : top_expected;
                 assert_int_equal(top, top_expected);
                 memset(levels, 0xee, sizeof levels);
-                assert_int_equal(gw_gcomp_map_build(&rule, &arrays, len, gw_gcomp_map_base(top), masks[i], levels), GW_OK);
+                assert_int_equal(
+                    gw_gcomp_map_build(&rule, &arrays, len, gw_gcomp_map_base(top), masks[i], levels), GW_OK);
                 if (i == 0) {
                     memcpy(expected, levels, sizeof expected);
                 }

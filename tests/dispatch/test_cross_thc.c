@@ -1,6 +1,6 @@
 /*
- * THC with each backend in each part: norms, indices, error memory, sums and decoded values are scalar's, whoever makes them
- * and whoever reads them.
+ * THC with each backend in each part: norms, indices, error memory, sums and decoded values are scalar's,
+ * whoever makes them and whoever reads them.
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
@@ -28,8 +28,8 @@ static outputs expected, got;
 static float workspace[GW_THC_WORKSPACE_SIZE_MAX / sizeof(float)];
 
 /* Runs a whole round; `encoder`, `server` and `decoder` are backend masks. */
-static void run_round(outputs *o, const gw_thc_config *config, uint64_t count, uint32_t encoder, uint32_t server,
-                      uint32_t decoder)
+static void run_round(outputs *o, const gw_thc_config *config, uint64_t count, uint32_t encoder,
+                      uint32_t server, uint32_t decoder)
 {
     gw_thc worker, receiver;
     gw_thc_agg agg;
@@ -49,7 +49,8 @@ static void run_round(outputs *o, const gw_thc_config *config, uint64_t count, u
             o->error[r][i] = (float)(int)(i % 17 + r) * 1e-3f - 8e-3f;
         }
         const float *error = config->error_feedback ? o->error[r] : NULL;
-        assert_int_equal(gw_thc_norms(&worker, &range, values[r], error, o->patterns[r], workspace, sizeof workspace, NULL),
+        assert_int_equal(gw_thc_norms(&worker, &range, values[r], error, o->patterns[r], workspace,
+                                      sizeof workspace, NULL),
                          GW_OK);
         gw_thc_norms_max(o->maxima, o->patterns[r], pattern_count);
     }
@@ -59,14 +60,18 @@ static void run_round(outputs *o, const gw_thc_config *config, uint64_t count, u
         float *error = config->error_feedback ? o->error[r] : NULL;
         if (config->transform == GW_THC_ROTATED && r == 1) { /* the other way to the same indices */
             uint32_t own[1024];
-            assert_int_equal(gw_thc_prepare(&worker, &range, values[r], error, own, rotated, workspace, sizeof workspace,
-                                            NULL), GW_OK);
+            assert_int_equal(gw_thc_prepare(&worker, &range, values[r], error, own, rotated, workspace,
+                                            sizeof workspace, NULL),
+                             GW_OK);
             assert_memory_equal(own, o->patterns[r], pattern_count * sizeof *own);
-            assert_int_equal(gw_thc_encode_prepared(&worker, &range, rotated, own, values[r], error, o->maxima,
-                                                    o->indices[r], indices_size, workspace, sizeof workspace, NULL), GW_OK);
+            assert_int_equal(gw_thc_encode_prepared(&worker, &range, rotated, own, values[r], error,
+                                                    o->maxima, o->indices[r], indices_size, workspace,
+                                                    sizeof workspace, NULL),
+                             GW_OK);
         } else {
-            assert_int_equal(gw_thc_encode(&worker, &range, values[r], error, o->maxima, o->indices[r], indices_size,
-                                           workspace, sizeof workspace, NULL), GW_OK);
+            assert_int_equal(gw_thc_encode(&worker, &range, values[r], error, o->maxima, o->indices[r],
+                                           indices_size, workspace, sizeof workspace, NULL),
+                             GW_OK);
         }
         assert_int_equal(gw_thc_agg_add_indices(&agg, o->lanes, set, len, o->indices[r], r), GW_OK);
     }
@@ -87,16 +92,19 @@ static void run_round(outputs *o, const gw_thc_config *config, uint64_t count, u
         members[b] = WORKERS;
     }
     uint64_t missing = 1;
-    assert_int_equal(gw_thc_decode(&receiver, &range, o->lanes, lanes_size, members, o->maxima, GW_THC_MEAN, o->decoded,
-                                   count * gw_dtype_size((gw_dtype)config->dtype), workspace, sizeof workspace, &missing,
-                                   NULL), GW_OK);
+    assert_int_equal(gw_thc_decode(&receiver, &range, o->lanes, lanes_size, members, o->maxima, GW_THC_MEAN,
+                                   o->decoded, count * gw_dtype_size((gw_dtype)config->dtype), workspace,
+                                   sizeof workspace, &missing, NULL),
+                     GW_OK);
     assert_int_equal(missing, 0);
-    assert_int_equal(gw_thc_decode_indices(&receiver, &range, o->indices[2], indices_size, o->maxima, o->alone,
-                                           count * gw_dtype_size((gw_dtype)config->dtype), workspace, sizeof workspace,
-                                           NULL), GW_OK);
+    assert_int_equal(gw_thc_decode_indices(&receiver, &range, o->indices[2], indices_size, o->maxima,
+                                           o->alone, count * gw_dtype_size((gw_dtype)config->dtype),
+                                           workspace, sizeof workspace, NULL),
+                     GW_OK);
     const size_t reduced_size = gw_thc_reduced_size(&worker, count, 0, range.block_count);
     assert_true(reduced_size <= sizeof o->reduced);
-    assert_int_equal(gw_thc_expand(&worker, &range, o->indices[0], indices_size, o->reduced, sizeof o->reduced), GW_OK);
+    assert_int_equal(
+        gw_thc_expand(&worker, &range, o->indices[0], indices_size, o->reduced, sizeof o->reduced), GW_OK);
 }
 
 static void compare(const outputs *a, const outputs *b)
@@ -139,7 +147,8 @@ static void fill(gw_dtype dtype, uint64_t count, uint64_t seed)
 static void rounds(void **state)
 {
     (void)state;
-    static const uint16_t counts[] = {1, 2, 63, 64, 65, 100, 127, 129, 255, 1000, 1024, 1025, 4097, 8192, 8193, COUNT_MAX};
+    static const uint16_t counts[] = {1,   2,    63,   64,   65,   100,  127,  129,
+                                      255, 1000, 1024, 1025, 4097, 8192, 8193, COUNT_MAX};
     uint64_t seed = 1;
     for (size_t c = 0; c < TEST_ARRAY_LEN(counts); c++) {
         for (unsigned bits = 1; bits <= 4; bits++) {
@@ -148,7 +157,9 @@ static void rounds(void **state)
                 gw_thc_config config;
                 seed++;
                 assert_int_equal(gw_thc_config_default(&config, NULL, bits, WORKERS, lane_bits[variant % 3],
-                                                       variant % 2 == 0 && bits >= 2, workspace, sizeof workspace), GW_OK);
+                                                       variant % 2 == 0 && bits >= 2, workspace,
+                                                       sizeof workspace),
+                                 GW_OK);
                 config.dtype = (uint8_t)(GW_FP32 + (seed + variant) % 3);
                 config.seed = seed * 0x9e3779b97f4a7c15u;
                 config.block_log2 = (uint8_t)(counts[c] < 256 ? 6 + seed % 3 : 7 + seed % 7);

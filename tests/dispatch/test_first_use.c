@@ -1,6 +1,6 @@
 /*
- * First use from many threads at once: all see the same backends, kernels and results. ThreadSanitizer (preset `tsan`) says
- * whether that is luck.
+ * First use from many threads at once: all see the same backends, kernels and results. ThreadSanitizer
+ * (preset `tsan`) says whether that is luck.
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
