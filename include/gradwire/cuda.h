@@ -89,10 +89,10 @@ GW_API uint32_t gw_cuda_driver_error(const gw_cuda *cuda);
 typedef struct gw_cuda_result {
     uint32_t status;    /* gw_status */
     uint32_t reserved;
-    uint64_t size;      /* bytes of the frame made */
-    uint64_t len;       /* values decoded */
+    uint64_t size;      /* bytes of the frame or codebook made */
+    uint64_t len;       /* values decoded, encoded or counted */
     uint64_t bad_index; /* lowest bad chunk (GCOMP) or block of the tensor (THC); UINT64_MAX if none is to blame */
-    uint64_t missing;   /* THC: blocks without a contributor */
+    uint64_t missing;   /* THC decode: blocks without a contributor */
 } gw_cuda_result;
 
 /* ---------------------------------------------------------------------------------------------------------------
@@ -127,6 +127,157 @@ GW_API GW_MUST_CHECK gw_status gw_cuda_gcomp_map_build(gw_cuda *cuda, const gw_g
 /* digest[i] = CRC32C of the map bytes of chunk i, as gw_gcomp_map_digest(). chunk_log2: 12..15. */
 GW_API GW_MUST_CHECK gw_status gw_cuda_gcomp_map_digest(gw_cuda *cuda, const uint8_t *levels, uint64_t len,
                                                         uint32_t chunk_log2, uint32_t *digest, void *stream);
+
+/* ---------------------------------------------------------------------------------------------------------------
+ * GCOMP: the functions of gcomp.h with values, maps and frames in device memory
+ * ------------------------------------------------------------------------------------------------------------- */
+
+/* Key and counter of stochastic rounding in device memory, in place of those of the source. */
+typedef struct gw_cuda_key {
+    uint64_t seed;
+    uint32_t step_index;
+    uint16_t rank, hop;
+} gw_cuda_key;
+
+/*
+ * What a call shall read from device memory when its kernels run, instead of from the host now. NULL members (or NULL for
+ * the whole) mean the host's.
+ */
+typedef struct gw_cuda_gcomp_device {
+    const uint32_t *map_base;   /* in place of map->base: what gw_cuda_gcomp_map_build() wrote */
+    const gw_cuda_key *key;     /* in place of seed, step_index, rank and hop */
+    const uint8_t *book;        /* a serialised codebook (gw_cuda_gcomp_book_build()), installed under book_id and
+                                   book_generation for this call: frames are encoded with it, and frames that name it are
+                                   decoded. A book that breaks the rules of docs/format.md section 5.1, or lacks label 0
+                                   or 1, ends the call with GW_ERR_TABLE */
+    const uint32_t *book_size;  /* bytes at book, at most GW_GCOMP_BOOK_SIZE_MAX */
+    uint32_t book_id, book_generation;
+} gw_cuda_gcomp_device;
+
+/*
+ * Workspaces, 256-byte aligned, contents irrelevant before and after, one per call that is under way. Pure functions of
+ * the handle's options and of numbers that the host knows; 0 for a handle that is not initialised or numbers beyond its
+ * limits. item_count and value_total: 1 and the len (encode) or dst_capacity (decode) of a single call, or what the batch
+ * is given.
+ */
+GW_API size_t gw_cuda_gcomp_encode_workspace_size(const gw_gcomp *codec, uint32_t item_count, uint64_t value_total);
+GW_API size_t gw_cuda_gcomp_decode_workspace_size(const gw_gcomp *codec, uint32_t item_count, uint64_t value_total);
+GW_API size_t gw_cuda_gcomp_hop_workspace_size(const gw_gcomp *codec, uint64_t len);
+#define GW_CUDA_HISTOGRAM_WORKSPACE_SIZE 256u
+
+/*
+ * gw_gcomp_encode(), the same bytes. source->values, and levels and digest of source->map, are device memory; source and
+ * map themselves are the host's. dst: 16-byte aligned, dst_capacity at least gw_gcomp_bound().
+ *
+ * At once: GW_ERR_ARG, GW_ERR_STATE, GW_ERR_LIMIT, GW_ERR_DST, GW_ERR_WORKSPACE, GW_ERR_OPTION (the device has too little
+ * shared memory for the handle's chunk_log2), GW_ERR_DEVICE. In *result: GW_OK, size and len; GW_ERR_TABLE, GW_ERR_ARG (a
+ * map_base out of range).
+ */
+GW_API GW_MUST_CHECK gw_status gw_cuda_gcomp_encode(gw_cuda *cuda, const gw_gcomp *codec,
+                                                    const gw_gcomp_source *source,
+                                                    const gw_cuda_gcomp_device *device, void *dst,
+                                                    uint64_t dst_capacity, gw_cuda_result *result, void *workspace,
+                                                    size_t workspace_size, void *stream);
+
+/*
+ * gw_gcomp_decode(), _decode_add() and _validate(): same values, status and chunk.
+ *
+ *   src           the frame, device memory, 16-byte aligned
+ *   src_capacity  bytes that may be read there
+ *   src_size      NULL: src_capacity; or where the size lies in device memory (a result's size, a received header): more
+ *                 than src_capacity counts as GW_ERR_SHORT
+ *   map           as on the CPU, levels and digest in device memory
+ *   dst           device memory, aligned to the dtype's size; dst_capacity in elements
+ *
+ * At once: GW_ERR_ARG, GW_ERR_STATE, GW_ERR_WORKSPACE, GW_ERR_DEVICE. All that the bytes can be guilty of, and GW_ERR_DST,
+ * is in *result.
+ */
+GW_API GW_MUST_CHECK gw_status gw_cuda_gcomp_decode(gw_cuda *cuda, const gw_gcomp *codec, const void *src,
+                                                    uint64_t src_capacity, const uint64_t *src_size,
+                                                    const gw_gcomp_map *map, const gw_cuda_gcomp_device *device,
+                                                    void *dst, uint64_t dst_capacity, gw_cuda_result *result,
+                                                    void *workspace, size_t workspace_size, void *stream);
+GW_API GW_MUST_CHECK gw_status gw_cuda_gcomp_decode_add(gw_cuda *cuda, const gw_gcomp *codec, const void *src,
+                                                        uint64_t src_capacity, const uint64_t *src_size,
+                                                        const gw_gcomp_map *map, const gw_cuda_gcomp_device *device,
+                                                        void *accumulator, uint64_t accumulator_len,
+                                                        gw_cuda_result *result, void *workspace,
+                                                        size_t workspace_size, void *stream);
+/* value_hint: about how many values the frame may have; it gives the workspace its size. More are validated too. */
+GW_API GW_MUST_CHECK gw_status gw_cuda_gcomp_validate(gw_cuda *cuda, const gw_gcomp *codec, const void *src,
+                                                      uint64_t src_capacity, const uint64_t *src_size,
+                                                      const gw_gcomp_map *map, const gw_cuda_gcomp_device *device,
+                                                      uint64_t value_hint, gw_cuda_result *result, void *workspace,
+                                                      size_t workspace_size, void *stream);
+
+/* A hop of a ring: gw_gcomp_decode_add_encode(). The sums go through the workspace. If the frame is bad, result->size is 0
+ * and dst is unspecified. device->map_base stands for both maps' base. */
+GW_API GW_MUST_CHECK gw_status gw_cuda_gcomp_decode_add_encode(
+    gw_cuda *cuda, const gw_gcomp *codec, const void *src, uint64_t src_capacity, const uint64_t *src_size,
+    const gw_gcomp_map *src_map, const gw_gcomp_source *source, const gw_cuda_gcomp_device *device, void *dst,
+    uint64_t dst_capacity, gw_cuda_result *result, void *workspace, size_t workspace_size, void *stream);
+
+/*
+ * One frame of a batch. The array lies in device memory and is read when the kernels run; alignments as in single calls.
+ * Items share nothing but the handle; each has a result of its own.
+ */
+typedef struct gw_cuda_gcomp_item {
+    const void *src;             /* decode: the frame; encode: values */
+    void *dst;                   /* decode: values or accumulator; encode: the frame */
+    const void *addend;          /* set to NULL */
+    const uint64_t *src_size_at; /* decode: bytes of the frame; NULL: src_size */
+    uint64_t src_size;           /* decode: bytes that may be read; encode: number of values */
+    uint64_t dst_capacity;       /* decode: elements; encode: bytes, at least gw_gcomp_bound(), else GW_ERR_DST */
+    const uint8_t *levels;       /* the map's levels and digests for this item, NULL without a map */
+    const uint32_t *digest;
+    uint64_t map_len;            /* as gw_gcomp_map.len */
+    uint64_t first_element;      /* encode: as gw_gcomp_source.first_element */
+    const gw_cuda_result *after; /* NULL; or a result: unless its status is GW_OK, the item does nothing but take it over */
+    gw_cuda_result *result;
+} gw_cuda_gcomp_item;
+
+/*
+ * Many frames in one call, balanced by chunk: a thousand small tensors and one large one cost what their chunks cost.
+ *
+ *   items        device array of item_count (1 to 2^20) items
+ *   value_total  at least the sum of the items' values (encode) or dst_capacities (decode). Encode: items beyond it get
+ *                GW_ERR_LIMIT
+ *   map          NULL, or base, wire_scale and chunk_log2 of all items' maps; levels, digest and len are not used
+ *   key          encode: seed, step_index, rank and hop of all items; NULL: zeros
+ *   is_add       decode: 1 adds to the dst of every item
+ */
+GW_API GW_MUST_CHECK gw_status gw_cuda_gcomp_encode_batch(gw_cuda *cuda, const gw_gcomp *codec,
+                                                          const gw_cuda_gcomp_item *items, uint32_t item_count,
+                                                          uint64_t value_total, const gw_gcomp_map *map,
+                                                          const gw_cuda_key *key, const gw_cuda_gcomp_device *device,
+                                                          void *workspace, size_t workspace_size, void *stream);
+GW_API GW_MUST_CHECK gw_status gw_cuda_gcomp_decode_batch(gw_cuda *cuda, const gw_gcomp *codec,
+                                                          const gw_cuda_gcomp_item *items, uint32_t item_count,
+                                                          uint64_t value_total, const gw_gcomp_map *map,
+                                                          const gw_cuda_gcomp_device *device, int is_add,
+                                                          void *workspace, size_t workspace_size, void *stream);
+
+/* Label counts in device memory, all zero at the start; add to it as often as you like. Not the layout of
+ * gw_gcomp_histogram: the window is chosen when the codebook is built. */
+typedef struct gw_cuda_histogram {
+    uint64_t bin[1024];
+    uint64_t first_chunk;
+    uint64_t chunk_count;
+} gw_cuda_histogram;
+
+/* gw_gcomp_histogram_add(). histogram: device, a multiple of 8. Calls that add to the same histogram must not overlap. */
+GW_API GW_MUST_CHECK gw_status gw_cuda_gcomp_histogram_add(gw_cuda *cuda, const gw_gcomp *codec,
+                                                           const gw_gcomp_source *source,
+                                                           const gw_cuda_gcomp_device *device,
+                                                           gw_cuda_histogram *histogram, gw_cuda_result *result,
+                                                           void *workspace, size_t workspace_size, void *stream);
+
+/* gw_gcomp_book_build(): the codebook of the counts, for gw_cuda_gcomp_device.book or, once copied, gw_gcomp_install().
+ * book: device, GW_GCOMP_BOOK_SIZE_MAX bytes; *book_size (device, may be NULL): its bytes, also in result->size. The
+ * handle says dtype and levels. result->status GW_ERR_ARG: counts that no values can have. */
+GW_API GW_MUST_CHECK gw_status gw_cuda_gcomp_book_build(gw_cuda *cuda, const gw_gcomp *codec,
+                                                        const gw_cuda_histogram *histogram, uint8_t *book,
+                                                        uint32_t *book_size, gw_cuda_result *result, void *stream);
 
 /* ---------------------------------------------------------------------------------------------------------------
  * THC: the functions of thc.h with tensors, patterns, indices and lanes in device memory

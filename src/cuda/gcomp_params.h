@@ -93,13 +93,17 @@ typedef struct gw_gcomp_decode_params {
     uint64_t *deferred;          /* chunks that the first kernel leaves to the second, counted over all items */
     uint8_t *large;              /* large_slots * GW_CUDA_LARGE_SIZE: for chunks that do not fit shared memory */
     uint32_t large_slots;        /* at most GW_CUDA_LARGE_SLOTS_MAX */
-    uint32_t exact_len;          /* 1: frames with another number of values than dst_capacity are refused, GW_ERR_ARG */
+    uint64_t chunk_total;        /* the most chunks that all items may have: places in deferred */
+    uint32_t exact_len;          /* 1: frames of another length than dst_capacity are refused, GW_ERR_ARG */
+    uint32_t reserved;
 } gw_gcomp_decode_params;
 
 /* Bytes of the ranks of one level of a tree: every leaf may add a gap of 32, and a read may go 32 beyond. */
 #define GW_CUDA_LEVEL_SIZE(chunk_log2) (((uint32_t)1 << (chunk_log2)) + 32u * 89u + 32u)
 /* The staging of 8 warps reuses such an array. */
 #define GW_CUDA_LEVEL_SIZE_MIN (8u * 2048u)
+/* Shared memory of gw_device_gcomp_check. */
+#define GW_CUDA_CHECK_SHARED_SIZE (6u * 1024u)
 /* Shared memory of a decode but for level arrays and copy of the chunk, rounded up. */
 #define GW_CUDA_DECODE_FIXED_MAX (17u * 1024u)
 #define GW_CUDA_LARGE_SIZE (2u * GW_CUDA_LEVEL_SIZE(15))

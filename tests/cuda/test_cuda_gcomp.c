@@ -1,0 +1,484 @@
+/*
+ * GCOMP through the public calls against the CPU: encode, decode, sums, hops, batches, codebooks, graphs, arguments. The
+ * codec's own cases (formats, hostile frames) are tested on the plans that these calls submit.
+ *
+ * SPDX-License-Identifier: BSD-2-Clause
+ */
+#include "cuda_testing.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static void *take(size_t size)
+{
+    void *p = malloc(size + (size == 0));
+    assert_non_null(p);
+    return p;
+}
+
+static gw_gcomp make_codec(gw_dtype dtype, gw_gcomp_levels levels, gw_gcomp_preset preset, uint32_t chunk_log2,
+                           int checksum)
+{
+    gw_gcomp_options options;
+    gw_gcomp codec;
+    gw_gcomp_options_init(&options, dtype);
+    options.levels = levels;
+    options.preset = preset;
+    options.chunk_log2 = chunk_log2;
+    options.checksum = checksum;
+    options.rounding = GW_GCOMP_STOCHASTIC;
+    assert_int_equal(gw_gcomp_init(&codec, &options), GW_OK);
+    return codec;
+}
+
+/* A tensor with its map, on both sides. */
+typedef struct tensor {
+    gw_dtype dtype;
+    uint64_t len;
+    uint8_t *values;
+    gw_gcomp_map map;    /* host */
+    gw_gcomp_source cpu; /* host */
+    gw_gcomp_map device_map;
+    gw_gcomp_source device;
+    uint32_t digest[8];
+} tensor;
+
+static tensor make_tensor(gw_dtype dtype, uint64_t len, uint32_t chunk_log2, uint64_t *random)
+{
+    tensor t;
+    memset(&t, 0, sizeof t);
+    t.dtype = dtype;
+    t.len = len;
+    t.values = take(gw_dtype_size(dtype) * (size_t)len);
+    testing_values(t.values, dtype, (size_t)len, 12, random);
+    uint8_t *levels = take((size_t)len);
+    for (size_t i = 0; i < len; i++) {
+        levels[i] = (uint8_t)(testing_random(random) % 200);
+    }
+    assert_int_equal(gw_gcomp_map_digest(levels, (size_t)len, chunk_log2, t.digest), GW_OK);
+    t.map = (gw_gcomp_map){levels, t.digest, 300, 4.0f, len, chunk_log2};
+    return t;
+}
+
+/* After the tensor has found its place: the sources point into it. */
+static void upload(tensor *t)
+{
+    t->map.digest = t->digest;
+    t->device_map = t->map;
+    t->device_map.levels = testing_device(t->map.levels, (size_t)t->len, 3);
+    t->device_map.digest = testing_device(t->digest, sizeof t->digest, 0);
+    t->cpu = (gw_gcomp_source){t->values, t->len, &t->map, 77, 1000, 5, 2, 1};
+    t->device = t->cpu;
+    t->device.values = testing_device(t->values, gw_dtype_size(t->dtype) * (size_t)t->len, gw_dtype_size(t->dtype));
+    t->device.map = &t->device_map;
+}
+
+static void drop(tensor *t)
+{
+    free(t->values);
+    free((void *)(uintptr_t)t->map.levels);
+}
+
+static size_t cpu_encode(const gw_gcomp *codec, const gw_gcomp_source *source, uint8_t **frame)
+{
+    const size_t bound = gw_gcomp_bound(codec, source->len);
+    void *workspace = take(gw_gcomp_workspace_size(codec));
+    size_t size = 0;
+    *frame = take(bound);
+    assert_int_equal(gw_gcomp_encode(codec, source, *frame, bound, &size, workspace, gw_gcomp_workspace_size(codec)),
+                     GW_OK);
+    free(workspace);
+    return size;
+}
+
+static gw_cuda_result *new_result(void)
+{
+    return testing_device(NULL, sizeof(gw_cuda_result), 0);
+}
+
+static void compare(gw_cuda *cuda, gw_dtype dtype, gw_gcomp_levels levels, gw_gcomp_preset preset, uint32_t chunk_log2,
+                    uint64_t len, int checksum, uint64_t *random)
+{
+    const gw_gcomp codec = make_codec(dtype, levels, preset, chunk_log2, checksum);
+    const size_t value_size = gw_dtype_size(dtype) * (size_t)len;
+    tensor t = make_tensor(dtype, len, chunk_log2, random);
+    uint8_t *frame;
+    gw_cuda_result *result = new_result();
+    upload(&t);
+
+    /* encode; base and key once from the host, once from the device */
+    const size_t size = cpu_encode(&codec, &t.cpu, &frame);
+    const size_t bound = gw_gcomp_bound(&codec, len);
+    const size_t workspace_size = gw_cuda_gcomp_encode_workspace_size(&codec, 1, len);
+    void *workspace = testing_device(NULL, workspace_size, 0);
+    uint8_t *device_frame = testing_device(NULL, bound, 0);
+    const gw_cuda_key key = {t.cpu.seed, t.cpu.step_index, t.cpu.rank, t.cpu.hop};
+    gw_cuda_gcomp_device device = {0};
+    device.map_base = testing_device(&t.map.base, 4, 0);
+    device.key = testing_device(&key, sizeof key, 0);
+    for (int turn = 0; turn < 2; turn++) {
+        gw_gcomp_source source = t.device;
+        gw_gcomp_map map = t.device_map;
+        source.map = &map;
+        if (turn == 1) {
+            source.seed = 0;
+            source.hop = 9;
+            map.base = 0;
+        }
+        assert_int_equal(gw_cuda_gcomp_encode(cuda, &codec, &source, turn == 1 ? &device : NULL, device_frame, bound,
+                                              result, workspace, workspace_size, NULL),
+                         GW_OK);
+        const gw_cuda_result r = testing_result(result);
+        assert_int_equal(r.status, GW_OK);
+        assert_int_equal(r.size, size);
+        assert_int_equal(r.len, len);
+        assert_memory_equal(device_frame, frame, size);
+    }
+
+    /* decode, with the size in device memory; decode_add; validate */
+    const size_t decode_size = gw_cuda_gcomp_decode_workspace_size(&codec, 1, len);
+    void *decode_workspace = testing_device(NULL, decode_size, 0);
+    uint8_t *values = take(value_size), *sum = take(value_size);
+    void *device_values = testing_device(NULL, value_size, 0);
+    void *device_sum = testing_device(t.values, value_size, 0);
+    void *cpu_workspace = take(gw_gcomp_workspace_size(&codec));
+    uint64_t cpu_len, bad;
+    memcpy(sum, t.values, value_size);
+    assert_int_equal(gw_gcomp_decode(&codec, frame, size, &t.map, values, len, &cpu_len, &bad, cpu_workspace,
+                                     gw_gcomp_workspace_size(&codec)),
+                     GW_OK);
+    assert_int_equal(gw_gcomp_decode_add(&codec, frame, size, &t.map, sum, len, &cpu_len, &bad, cpu_workspace,
+                                         gw_gcomp_workspace_size(&codec)),
+                     GW_OK);
+    assert_int_equal(gw_cuda_gcomp_decode(cuda, &codec, device_frame, bound, &result->size, &t.device_map, NULL,
+                                          device_values, len, new_result(), decode_workspace, decode_size, NULL),
+                     GW_OK);
+    assert_int_equal(gw_cuda_gcomp_decode_add(cuda, &codec, device_frame, size, NULL, &t.device_map, NULL, device_sum,
+                                              len, result, decode_workspace, decode_size, NULL),
+                     GW_OK);
+    gw_cuda_result r = testing_result(result);
+    assert_int_equal(r.status, GW_OK);
+    assert_int_equal(r.len, len);
+    assert_true(r.bad_index == UINT64_MAX);
+    assert_memory_equal(device_values, values, value_size);
+    assert_memory_equal(device_sum, sum, value_size);
+
+    /* bytes at random: the CPU's status and chunk, and what it makes of the other chunks */
+    for (int turn = 0; turn < 6; turn++) {
+        uint8_t *wrong = take(size);
+        memcpy(wrong, frame, size);
+        const size_t at = turn < 2 ? testing_random(random) % (size < 64 ? size : 64) : testing_random(random) % size;
+        wrong[at] ^= (uint8_t)(1 + testing_random(random) % 255);
+        void *device_wrong = testing_device(wrong, size, 0);
+        memset(values, 0x5a, value_size);
+        memset(device_values, 0x5a, value_size);
+        bad = 0;
+        const gw_status status = gw_gcomp_decode(&codec, wrong, size, &t.map, values, len, &cpu_len, &bad, cpu_workspace,
+                                                 gw_gcomp_workspace_size(&codec));
+        assert_int_equal(gw_cuda_gcomp_decode(cuda, &codec, device_wrong, size, NULL, &t.device_map, NULL, device_values,
+                                              len, result, decode_workspace, decode_size, NULL),
+                         GW_OK);
+        r = testing_result(result);
+        assert_int_equal(r.status, status);
+        assert_true(r.bad_index == bad);
+        assert_memory_equal(device_values, values, value_size);
+        assert_int_equal(gw_cuda_gcomp_validate(cuda, &codec, device_wrong, size, NULL, &t.device_map, NULL, len, result,
+                                                decode_workspace, decode_size, NULL),
+                         GW_OK);
+        r = testing_result(result);
+        assert_int_equal(r.status, gw_gcomp_validate(&codec, wrong, size, &t.map, &bad, cpu_workspace,
+                                                     gw_gcomp_workspace_size(&codec)));
+        assert_true(r.bad_index == bad);
+        free(wrong);
+    }
+
+    /* hop */
+    uint8_t *hop = take(bound);
+    size_t hop_size;
+    uint8_t *device_hop = testing_device(NULL, bound, 0);
+    const size_t hop_workspace_size = gw_cuda_gcomp_hop_workspace_size(&codec, len);
+    assert_int_equal(gw_gcomp_decode_add_encode(&codec, frame, size, &t.map, &t.cpu, hop, bound, &hop_size, &bad,
+                                                cpu_workspace, gw_gcomp_workspace_size(&codec)),
+                     GW_OK);
+    assert_int_equal(gw_cuda_gcomp_decode_add_encode(cuda, &codec, device_frame, size, NULL, &t.device_map, &t.device,
+                                                     NULL, device_hop, bound, result,
+                                                     testing_device(NULL, hop_workspace_size, 0), hop_workspace_size,
+                                                     NULL),
+                     GW_OK);
+    r = testing_result(result);
+    assert_int_equal(r.status, GW_OK);
+    assert_int_equal(r.size, hop_size);
+    assert_memory_equal(device_hop, hop, hop_size);
+
+    free(hop);
+    free(values);
+    free(sum);
+    free(cpu_workspace);
+    free(frame);
+    drop(&t);
+    testing_free_all();
+}
+
+static void equals_the_cpu(void **state)
+{
+    (void)state;
+    gw_cuda cuda;
+    uint64_t random = 20;
+
+    testing_open(&cuda);
+    for (int levels = GW_GCOMP_EXPLICIT; levels <= GW_GCOMP_DERIVED; levels++) {
+        for (unsigned dtype = GW_FP32; dtype <= GW_FP16; dtype++) {
+            compare(&cuda, (gw_dtype)dtype, (gw_gcomp_levels)levels, GW_GCOMP_FAST, 12, 9000 + 13 * dtype, dtype & 1,
+                    &random);
+            compare(&cuda, (gw_dtype)dtype, (gw_gcomp_levels)levels, GW_GCOMP_SMALL, 13, 9001, !(dtype & 1), &random);
+            compare(&cuda, (gw_dtype)dtype, (gw_gcomp_levels)levels, GW_GCOMP_SMALL, 14, 63, 1, &random);
+        }
+    }
+    gw_cuda_close(&cuda);
+}
+
+/* Histogram and codebook on the device; frames made with it where it lies, read by a CPU that has it installed. */
+static void codebooks(void **state)
+{
+    (void)state;
+    gw_cuda cuda;
+    uint64_t random = 21;
+    gw_gcomp codec = make_codec(GW_FP32, GW_GCOMP_EXPLICIT, GW_GCOMP_FAST, 12, 1);
+    tensor t = make_tensor(GW_FP32, 10000, 12, &random);
+    gw_gcomp_histogram histogram;
+    uint8_t book[GW_GCOMP_BOOK_SIZE_MAX], *frame;
+    size_t book_size;
+    void *cpu_workspace = take(gw_gcomp_workspace_size(&codec));
+    const gw_cuda_histogram none = {{0}, 0, 0};
+    gw_cuda_histogram *device_histogram = testing_device(&none, sizeof none, 0);
+    uint8_t *device_book = testing_device(NULL, GW_GCOMP_BOOK_SIZE_MAX, 0);
+    uint32_t *device_book_size = testing_device(NULL, 4, 0);
+    gw_cuda_result *result = new_result();
+    void *workspace = testing_device(NULL, GW_CUDA_HISTOGRAM_WORKSPACE_SIZE, 0);
+
+    testing_open(&cuda);
+    upload(&t);
+    assert_int_equal(gw_gcomp_histogram_init(&histogram, &codec), GW_OK);
+    assert_int_equal(gw_gcomp_histogram_add(&histogram, &codec, &t.cpu, cpu_workspace, gw_gcomp_workspace_size(&codec)),
+                     GW_OK);
+    assert_int_equal(gw_gcomp_book_build(&histogram, book, sizeof book, &book_size), GW_OK);
+    assert_int_equal(gw_cuda_gcomp_histogram_add(&cuda, &codec, &t.device, NULL, device_histogram, result, workspace,
+                                                 GW_CUDA_HISTOGRAM_WORKSPACE_SIZE, NULL),
+                     GW_OK);
+    assert_int_equal(gw_cuda_gcomp_book_build(&cuda, &codec, device_histogram, device_book, device_book_size, result,
+                                              NULL),
+                     GW_OK);
+    assert_int_equal(testing_result(result).status, GW_OK);
+    assert_int_equal(*device_book_size, book_size);
+    assert_memory_equal(device_book, book, book_size);
+
+    gw_cuda_gcomp_device device = {NULL, NULL, device_book, device_book_size, 7, 8};
+    const size_t bound = gw_gcomp_bound(&codec, t.len);
+    const size_t workspace_size = gw_cuda_gcomp_encode_workspace_size(&codec, 1, t.len);
+    uint8_t *device_frame = testing_device(NULL, bound, 0);
+    assert_int_equal(gw_cuda_gcomp_encode(&cuda, &codec, &t.device, &device, device_frame, bound, result,
+                                          testing_device(NULL, workspace_size, 0), workspace_size, NULL),
+                     GW_OK);
+    const size_t decode_size = gw_cuda_gcomp_decode_workspace_size(&codec, 1, t.len);
+    void *decode_workspace = testing_device(NULL, decode_size, 0);
+    float *values = testing_device(NULL, 4 * t.len, 0);
+    gw_cuda_result *decoded = new_result();
+    assert_int_equal(gw_cuda_gcomp_decode(&cuda, &codec, device_frame, bound, &result->size, NULL, &device, values,
+                                          t.len, decoded, decode_workspace, decode_size, NULL),
+                     GW_OK);
+    assert_int_equal(testing_result(decoded).status, GW_OK);
+    /* Without the book the frame cannot be read. */
+    assert_int_equal(gw_cuda_gcomp_decode(&cuda, &codec, device_frame, bound, &result->size, NULL, NULL, values, t.len,
+                                          decoded, decode_workspace, decode_size, NULL),
+                     GW_OK);
+    assert_int_equal(testing_result(decoded).status, GW_ERR_TABLE);
+    assert_int_equal(gw_gcomp_install(&codec, 7, 8, book, book_size, 1), GW_OK);
+    const size_t size = cpu_encode(&codec, &t.cpu, &frame);
+    assert_int_equal(testing_result(result).size, size);
+    assert_memory_equal(device_frame, frame, size);
+    /* With the book in the handle. */
+    memset(device_frame, 0, bound);
+    assert_int_equal(gw_cuda_gcomp_encode(&cuda, &codec, &t.device, NULL, device_frame, bound, result,
+                                          testing_device(NULL, workspace_size, 0), workspace_size, NULL),
+                     GW_OK);
+    assert_int_equal(testing_result(result).size, size);
+    assert_memory_equal(device_frame, frame, size);
+    /* A book that is none. */
+    memset(device_book, 0xff, GW_GCOMP_BOOK_SIZE_MAX);
+    assert_int_equal(gw_cuda_gcomp_encode(&cuda, &codec, &t.device, &device, device_frame, bound, result,
+                                          testing_device(NULL, workspace_size, 0), workspace_size, NULL),
+                     GW_OK);
+    assert_int_equal(testing_result(result).status, GW_ERR_TABLE);
+    free(frame);
+    free(cpu_workspace);
+    drop(&t);
+    testing_free_all();
+    gw_cuda_close(&cuda);
+}
+
+/* Batches of tensors of very different lengths, encode then decode, captured and replayed with other values. */
+static void batches_in_a_graph(void **state)
+{
+    (void)state;
+    enum { ITEMS = 5 };
+    static const uint64_t lens[ITEMS] = {10000, 1, 0, 4096, 64};
+    gw_cuda cuda;
+    uint64_t random = 22, total = 0;
+    const gw_gcomp codec = make_codec(GW_BF16, GW_GCOMP_EXPLICIT, GW_GCOMP_FAST, 12, 0);
+    gw_cuda_gcomp_item encode[ITEMS], decode[ITEMS];
+    uint16_t *values[ITEMS], *out[ITEMS];
+    gw_cuda_result *results[2 * ITEMS];
+    void *stream, *graph, *executable, *symbol;
+    int (*stream_create)(void **, unsigned), (*begin)(void *, int), (*end)(void *, void **), (*launch)(void *, void *),
+        (*instantiate)(void **, void *, unsigned long long), (*destroy)(void *), (*exec_destroy)(void *),
+        (*stream_destroy)(void *);
+#define FIND(function, name) (symbol = testing_driver_function(name), memcpy(&function, &symbol, sizeof function))
+    FIND(stream_create, "cuStreamCreate");
+    FIND(begin, "cuStreamBeginCapture_v2");
+    FIND(end, "cuStreamEndCapture");
+    FIND(launch, "cuGraphLaunch");
+    FIND(instantiate, "cuGraphInstantiateWithFlags");
+    FIND(destroy, "cuGraphDestroy");
+    FIND(exec_destroy, "cuGraphExecDestroy");
+    FIND(stream_destroy, "cuStreamDestroy_v2");
+
+    testing_open(&cuda);
+    memset(encode, 0, sizeof encode);
+    memset(decode, 0, sizeof decode);
+    for (int i = 0; i < ITEMS; i++) {
+        const size_t bound = gw_gcomp_bound(&codec, lens[i]);
+        values[i] = testing_device(NULL, 2 * (size_t)lens[i], 2);
+        out[i] = testing_device(NULL, 2 * (size_t)lens[i], 0);
+        results[i] = new_result();
+        results[ITEMS + i] = new_result();
+        encode[i].src = values[i];
+        encode[i].src_size = lens[i];
+        encode[i].dst = testing_device(NULL, bound, 0);
+        encode[i].dst_capacity = bound;
+        encode[i].result = results[i];
+        decode[i].src = encode[i].dst;
+        decode[i].src_size = bound;
+        decode[i].src_size_at = &results[i]->size;
+        decode[i].dst = out[i];
+        decode[i].dst_capacity = lens[i];
+        decode[i].result = results[ITEMS + i];
+        total += lens[i];
+    }
+    const gw_cuda_gcomp_item *device_encode = testing_device(encode, sizeof encode, 0);
+    const gw_cuda_gcomp_item *device_decode = testing_device(decode, sizeof decode, 0);
+    const size_t encode_size = gw_cuda_gcomp_encode_workspace_size(&codec, ITEMS, total);
+    const size_t decode_size = gw_cuda_gcomp_decode_workspace_size(&codec, ITEMS, total);
+    void *encode_workspace = testing_device(NULL, encode_size, 0);
+    void *decode_workspace = testing_device(NULL, decode_size, 0);
+    assert_int_equal(stream_create(&stream, 1), 0);
+    assert_int_equal(begin(stream, 0), 0);
+    gw_fake_control *control = testing_control();
+    assert_int_equal(gw_cuda_gcomp_encode_batch(&cuda, &codec, device_encode, ITEMS, total, NULL, NULL, NULL,
+                                                encode_workspace, encode_size, stream),
+                     GW_OK);
+    assert_int_equal(gw_cuda_gcomp_decode_batch(&cuda, &codec, device_decode, ITEMS, total, NULL, NULL, 0,
+                                                decode_workspace, decode_size, stream),
+                     GW_OK);
+    assert_int_equal(control->syncs, 0);
+    assert_int_equal(end(stream, &graph), 0);
+    assert_int_equal(instantiate(&executable, graph, 0), 0);
+    for (int turn = 0; turn < 2; turn++) {
+        for (int i = 0; i < ITEMS; i++) {
+            testing_values(values[i], GW_BF16, (size_t)lens[i], 0, &random);
+        }
+        assert_int_equal(launch(executable, stream), 0);
+        testing_sync();
+        for (int i = 0; i < ITEMS; i++) {
+            const gw_gcomp_source source = {values[i], lens[i], NULL, 0, 0, 0, 0, 0};
+            uint8_t *frame;
+            const size_t size = cpu_encode(&codec, &source, &frame);
+            assert_int_equal(results[i]->status, GW_OK);
+            assert_int_equal(results[i]->size, size);
+            assert_memory_equal(encode[i].dst, frame, size);
+            assert_int_equal(results[ITEMS + i]->status, GW_OK);
+            assert_int_equal(results[ITEMS + i]->len, lens[i]);
+            free(frame);
+        }
+    }
+    assert_int_equal(destroy(graph), 0);
+    assert_int_equal(exec_destroy(executable), 0);
+    assert_int_equal(stream_destroy(stream), 0);
+    testing_free_all();
+    gw_cuda_close(&cuda);
+}
+
+static void bad_arguments(void **state)
+{
+    (void)state;
+    gw_cuda cuda;
+    gw_gcomp none;
+    uint64_t random = 23;
+    const gw_gcomp codec = make_codec(GW_FP32, GW_GCOMP_EXPLICIT, GW_GCOMP_FAST, 12, 0);
+    tensor t = make_tensor(GW_FP32, 100, 12, &random);
+    gw_cuda_result *result = new_result();
+    const size_t bound = gw_gcomp_bound(&codec, 100);
+    uint8_t *frame = testing_device(NULL, bound + 16, 0);
+    const size_t size = gw_cuda_gcomp_encode_workspace_size(&codec, 1, 100);
+    uint8_t *workspace = testing_device(NULL, size + 256, 0);
+    float *values = testing_device(NULL, 400, 0);
+
+    testing_open(&cuda);
+    upload(&t);
+    memset(&none, 0, sizeof none);
+    gw_fake_control *control = testing_control();
+#define ENCODE(cuda_, codec_, source_, frame_, bound_, result_, workspace_, size_)                                     \
+    gw_cuda_gcomp_encode(cuda_, codec_, source_, NULL, frame_, bound_, result_, workspace_, size_, NULL)
+    assert_int_equal(ENCODE(NULL, &codec, &t.device, frame, bound, result, workspace, size), GW_ERR_ARG);
+    assert_int_equal(ENCODE(&cuda, NULL, &t.device, frame, bound, result, workspace, size), GW_ERR_ARG);
+    assert_int_equal(ENCODE(&cuda, &none, &t.device, frame, bound, result, workspace, size), GW_ERR_STATE);
+    assert_int_equal(ENCODE(&cuda, &codec, NULL, frame, bound, result, workspace, size), GW_ERR_ARG);
+    assert_int_equal(ENCODE(&cuda, &codec, &t.device, frame + 8, bound, result, workspace, size), GW_ERR_ARG);
+    assert_int_equal(ENCODE(&cuda, &codec, &t.device, frame, bound - 1, result, workspace, size), GW_ERR_DST);
+    assert_int_equal(ENCODE(&cuda, &codec, &t.device, frame, bound, NULL, workspace, size), GW_ERR_ARG);
+    assert_int_equal(ENCODE(&cuda, &codec, &t.device, frame, bound, result, workspace + 16, size), GW_ERR_ARG);
+    assert_int_equal(ENCODE(&cuda, &codec, &t.device, frame, bound, result, workspace, size - 1), GW_ERR_WORKSPACE);
+    t.device_map.len = 99;
+    assert_int_equal(ENCODE(&cuda, &codec, &t.device, frame, bound, result, workspace, size), GW_ERR_ARG);
+    t.device_map.len = 100;
+    t.device_map.base = 0;
+    assert_int_equal(ENCODE(&cuda, &codec, &t.device, frame, bound, result, workspace, size), GW_ERR_ARG);
+    t.device_map.base = 1;
+#define DECODE(src_, src_size_, dst_, capacity_)                                                                       \
+    gw_cuda_gcomp_decode(&cuda, &codec, src_, src_size_, NULL, NULL, NULL, dst_, capacity_, result, workspace, size, NULL)
+    const size_t decode_size = gw_cuda_gcomp_decode_workspace_size(&codec, 1, 100);
+    assert_true(decode_size > size); /* so what is enough to encode is too little here */
+    assert_int_equal(DECODE(frame, bound, values, 100), GW_ERR_WORKSPACE);
+    workspace = testing_device(NULL, decode_size, 0);
+#undef DECODE
+#define DECODE(src_, src_size_, dst_, capacity_)                                                                       \
+    gw_cuda_gcomp_decode(&cuda, &codec, src_, src_size_, NULL, NULL, NULL, dst_, capacity_, result, workspace,         \
+                         decode_size, NULL)
+    assert_int_equal(DECODE(frame + 4, bound, values, 100), GW_ERR_ARG);
+    assert_int_equal(DECODE(NULL, bound, values, 100), GW_ERR_ARG);
+    assert_int_equal(DECODE(frame, bound, (char *)values + 2, 100), GW_ERR_ARG);
+    assert_int_equal(DECODE(frame, bound, NULL, 100), GW_ERR_ARG);
+    assert_int_equal(DECODE(frame, bound, frame + 32, 2), GW_ERR_ARG);
+    assert_int_equal(control->calls, 0);
+    /* The driver refuses one of the calls. */
+    for (long at = 1; at <= 3; at++) {
+        control = testing_control();
+        control->fail_at = at;
+        assert_int_equal(DECODE(frame, bound, values, 100), GW_ERR_DEVICE);
+        assert_int_equal(gw_cuda_driver_error(&cuda), 999);
+        testing_sync();
+    }
+    drop(&t);
+    testing_free_all();
+    gw_cuda_close(&cuda);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(equals_the_cpu),
+        cmocka_unit_test(codebooks),
+        cmocka_unit_test(batches_in_a_graph),
+        cmocka_unit_test(bad_arguments),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
