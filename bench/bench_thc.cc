@@ -77,7 +77,7 @@ public:
                                indices_.size(), workspace, room, nullptr));
             break;
         case Call::Sum: {
-            /* Each run adds to the same lanes as if nobody had before: they wrap around, which changes no time. */
+            /* Each run adds to the same lanes as if nobody had before; wrapping around is free. */
             uint8_t set[8] = {0};
             Keep(gw_thc_agg_add_indices(&agg_, sums_.data(), set, sums_.size(), indices_.data(), 0));
             break;
