@@ -149,11 +149,10 @@ GW_TEMPLATE void value_bytes(__m256i b[4], const __m256i d[4], __m256i e, uint32
     }
 }
 
-GW_TEMPLATE void store32(uint8_t *dst, __m256i x, int stream)
+static inline void store32(uint8_t *dst, __m256i x, int stream)
 {
     if (stream) {
-        _mm_stream_si128((__m128i *)(void *)dst, _mm256_castsi256_si128(x));
-        _mm_stream_si128((__m128i *)(void *)(dst + 16), _mm256_extracti128_si256(x, 1));
+        _mm256_stream_si256((__m256i *)(void *)dst, x);
     } else {
         _mm256_storeu_si256((__m256i *)(void *)dst, x);
     }
@@ -364,10 +363,11 @@ GW_TEMPLATE void join_group(__m256i b[4], join_state *s, const group_masks *mask
 GW_TEMPLATE void join_range(uint8_t *dst, gw_joined *joined, uint16_t *place, const uint8_t *labels,
                             uint8_t *const plane[GW_PLANES_MAX], const uint8_t *escape, size_t escape_len,
                             const uint8_t *levels, size_t len, const gw_joiner *joiner, uint32_t dtype, int source,
-                            int use_pdep, int stream)
+                            int use_pdep)
 {
     const gw_traits *t = gw_traits_of(dtype);
     const size_t size = dtype == GW_FP32 ? 4 : 2;
+    const int stream = joiner->stream && ((uintptr_t)dst & 31) == 0;
     const uint8_t *next = joiner->next;
     size_t next_left = joiner->next_size;
     escape_source escapes = {escape, escape_len, 0, place};
@@ -399,7 +399,11 @@ GW_TEMPLATE void join_range(uint8_t *dst, gw_joined *joined, uint16_t *place, co
                 next_left -= 64;
             }
             join_group(b, &s, &masks, g, load(labels + i + g * GROUP_LEN), dtype, source, use_pdep);
-            store_values(dst + size * (i + g * GROUP_LEN), b, dtype, stream);
+            if (stream) {
+                store_values(dst + size * (i + g * GROUP_LEN), b, dtype, 1);
+            } else {
+                store_values(dst + size * (i + g * GROUP_LEN), b, dtype, 0);
+            }
         }
         for (size_t g = 0; has_escapes && g < groups; g++) {
             put_escapes(dst, i + g * GROUP_LEN, masks.escaped[g], size, &escapes);
@@ -432,7 +436,7 @@ GW_TEMPLATE void join_range(uint8_t *dst, gw_joined *joined, uint16_t *place, co
 #define JOIN_CASE(dtype, source)                                                                                       \
     case (dtype) * 3 + (source):                                                                                       \
         join_range((uint8_t *)dst, joined, place, labels, plane, escape, escape_len, levels, len, joiner, (dtype),     \
-                   (source), use_pdep, 0);                                                                             \
+                   (source), use_pdep);                                                                                \
         break
 
 GW_TEMPLATE void join(void *dst, gw_joined *joined, uint16_t *place, const uint8_t *labels,

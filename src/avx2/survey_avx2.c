@@ -13,6 +13,8 @@
 /* A table is a line longer than needed: loads and stores 4096 bytes apart are taken for the same by some processors. */
 enum { TABLES = 4, TABLE_LEN = GW_BINS + 16 };
 
+enum { AHEAD = 4 }; /* runs of a sample to ask for in advance */
+
 static inline __m256i load(const uint8_t *src)
 {
     return _mm256_loadu_si256((const __m256i *)(const void *)src);
@@ -67,6 +69,22 @@ GW_TEMPLATE void all_bins(uint16_t *bin, const gw_rounded_groups *rounded, size_
     }
 }
 
+/* Asks for the run at `at`: the processor does not see runs that are a page or so apart coming. */
+static void prefetch(const gw_span *span, size_t at, const gw_round_plan *plan)
+{
+    const size_t size = gw_traits_of(plan->dtype)->size;
+    if (at >= span->len) {
+        return;
+    }
+    const size_t len = span->len - at < 64 ? span->len - at : 64;
+    for (size_t i = 0; i < len * size; i += 64) {
+        _mm_prefetch((const char *)span->values + at * size + i, _MM_HINT_T0);
+    }
+    if (!plan->constant) {
+        _mm_prefetch((const char *)span->levels + at, _MM_HINT_T0);
+    }
+}
+
 void gw_survey_avx2(uint32_t *count, const gw_span *span, size_t period, const gw_round_rule *rule)
 {
     const size_t block_len = GW_GROUPS_MAX * GW_GROUP_LEN;
@@ -82,6 +100,9 @@ void gw_survey_avx2(uint32_t *count, const gw_span *span, size_t period, const g
     for (size_t at = 0; at < span->len; at += step) {
         const size_t len = span->len - at < run ? span->len - at : run;
         const size_t groups = (len + GW_GROUP_LEN - 1) / GW_GROUP_LEN;
+        if (period != 64) {
+            prefetch(span, at + AHEAD * step, &plan);
+        }
         gw_round_groups(&rounded, span, at, len, &plan);
         if (rule->dtype == GW_FP16) {
             all_bins(bin, &rounded, groups, GW_FP16, level_mask);
