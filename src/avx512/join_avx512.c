@@ -30,7 +30,7 @@ static inline __m512i set1(unsigned byte)
 }
 
 /* Where bit of mask is set: x, else y. */
-static inline __m512i select(unsigned mask, __m512i x, __m512i y)
+GW_TEMPLATE __m512i select(unsigned mask, __m512i x, __m512i y)
 {
     return _mm512_ternarylogic_epi32(x, y, set1(mask), 0xe4);
 }
@@ -56,7 +56,7 @@ typedef struct quad {
 } quad;
 
 /* 64 values of fp32: sign and 5 bits of mantissa in d1, 6 each in d2..d4. */
-static inline quad assemble_fp32(const digits *d)
+GW_TEMPLATE quad assemble_fp32(const digits *d)
 {
     /* Pairs of bytes in an order that unpacking 16-bit halves within lanes of 128 bits turns into 16 values in order. */
     const __m512i first = _mm512_set_epi64(PAIRS4(28), PAIRS4(12), PAIRS4(24), PAIRS4(8), PAIRS4(20),
@@ -78,7 +78,7 @@ static inline quad assemble_fp32(const digits *d)
 }
 
 /* 64 elements of 16 bits from their low and high bytes. */
-static inline quad pair_bytes(__m512i low, __m512i high)
+GW_TEMPLATE quad pair_bytes(__m512i low, __m512i high)
 {
     const __m512i first = _mm512_set_epi64(PAIRS4(28), PAIRS4(24), PAIRS4(20), PAIRS4(16), PAIRS4(12),
                                            PAIRS4(8), PAIRS4(4), PAIRS4(0));
@@ -91,7 +91,7 @@ static inline quad pair_bytes(__m512i low, __m512i high)
 }
 
 /* bf16: four digits of two bits, the sign on top of d1. */
-static inline quad assemble_bf16(const digits *d)
+GW_TEMPLATE quad assemble_bf16(const digits *d)
 {
     const __m512i upper = select(0xc0, LEFT(d->d1, 6), LEFT(d->d2, 4));
     const __m512i z = select(0xf0, upper, select(0x0c, LEFT(d->d3, 2), d->d4));
@@ -99,7 +99,7 @@ static inline quad assemble_bf16(const digits *d)
 }
 
 /* fp16: sign and a bit in d1, three bits each in d2..d4. zeros: the values whose exponent and mantissa are zero. */
-static inline quad assemble_fp16(const digits *d, uint64_t *zeros)
+GW_TEMPLATE quad assemble_fp16(const digits *d, uint64_t *zeros)
 {
     const __m512i low = select(0xc0, LEFT(d->d2, 6), select(0x38, LEFT(d->d3, 3), d->d4));
     const __m512i top = select(0x80, LEFT(d->d1, 6), LEFT(d->exponent, 2));
@@ -117,7 +117,24 @@ typedef struct sink {
     const uint8_t *escape;
     size_t escape_len, escapes;
     int stream;
+    size_t line_offset; /* STREAM_LINES: bytes from the begin of a line to that of a register's place */
 } sink;
+
+/* Stores that go around the caches want whole lines of 64 bytes: the places of registers are such, or, for fp32, lines are
+ * made of the registers. */
+enum { STREAM_NOT, STREAM_ALIGNED, STREAM_LINES };
+
+static inline sink sink_begin(void *dst, uint16_t *place, const uint8_t *escape, size_t escape_len,
+                              const gw_joiner *joiner)
+{
+    const size_t offset = (uintptr_t)dst & 63;
+    const int is_possible = offset == 0 || (offset % 4 == 0 && joiner->dtype == GW_FP32);
+    const int kind = !joiner->stream || !is_possible ? STREAM_NOT
+                     : offset == 0                   ? STREAM_ALIGNED
+                                                     : STREAM_LINES;
+    const sink s = {(uint8_t *)dst, place, escape, escape_len, 0, kind, offset};
+    return s;
+}
 
 /* 64 / size values with the escapes in their places. */
 static inline __m512i put_some(sink *s, __m512i out, uint64_t mask, size_t at, unsigned size)
@@ -157,15 +174,15 @@ static inline void stream64(uint8_t *dst, __m512i x)
 }
 
 /* One register of the last values, of which there are size_left bytes; this one holds those from `at` on. */
-static inline void store_part(uint8_t *dst, __m512i x, size_t at, size_t size_left)
+GW_TEMPLATE void store_part(uint8_t *dst, __m512i x, size_t at, size_t size_left)
 {
     if (size_left > at) {
         _mm512_mask_storeu_epi8(dst + at, gw_low_mask(size_left - at), x);
     }
 }
 
-/* Stores `left` (or 64) values from value `at` on. */
-static inline void store(const sink *s, quad out, size_t at, size_t left, unsigned size)
+/* Stores `left` (or 64) values from value `at` on where registers have their places. */
+GW_TEMPLATE void store(const sink *s, quad out, size_t at, size_t left, unsigned size)
 {
     uint8_t *dst = s->dst + at * size;
     if (left < 64) {
@@ -175,7 +192,7 @@ static inline void store(const sink *s, quad out, size_t at, size_t left, unsign
             store_part(dst, out.v2, 128, left * size);
             store_part(dst, out.v3, 192, left * size);
         }
-    } else if (s->stream) {
+    } else if (s->stream != STREAM_NOT) {
         stream64(dst, out.v0);
         stream64(dst + 64, out.v1);
         if (size == 4) {
@@ -189,6 +206,51 @@ static inline void store(const sink *s, quad out, size_t at, size_t left, unsign
             _mm512_storeu_si512(dst + 128, out.v2);
             _mm512_storeu_si512(dst + 192, out.v3);
         }
+    }
+}
+
+/* Lines that begin before the registers' places: a line takes the end of one register and the begin of the next. */
+typedef struct line_maker {
+    __m512i from;  /* the 16 words of a line in two registers */
+    __m512i carry; /* the last register */
+} line_maker;
+
+static inline line_maker lines_begin(const sink *s)
+{
+    const __m512i up = _mm512_set_epi32(15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0);
+    const line_maker m = {_mm512_add_epi32(up, _mm512_set1_epi32((int)(16 - s->line_offset / 4))), up};
+    return m;
+}
+
+GW_TEMPLATE __m512i line_of(const line_maker *m, __m512i x, __m512i next)
+{
+    return _mm512_permutex2var_epi32(x, m->from, next);
+}
+
+/* As store() for fp32, in whole lines; the first and the last are ordinary stores of parts. */
+GW_TEMPLATE void store_lines(const sink *s, line_maker *m, quad out, size_t at, size_t left)
+{
+    uint8_t *line = s->dst + at * 4 - s->line_offset;
+    if (left < 64) {
+        store(s, out, at, left, 4);
+        return;
+    }
+    if (at == 0) {
+        store_part(s->dst, out.v0, 0, 64 - s->line_offset);
+    } else {
+        stream64(line, line_of(m, m->carry, out.v0));
+    }
+    stream64(line + 64, line_of(m, out.v0, out.v1));
+    stream64(line + 128, line_of(m, out.v1, out.v2));
+    stream64(line + 192, line_of(m, out.v2, out.v3));
+    m->carry = out.v3;
+}
+
+static inline void lines_end(const sink *s, const line_maker *m, size_t len)
+{
+    if (len >= 64) {
+        uint8_t *line = s->dst + (len & ~(size_t)63) * 4 - s->line_offset;
+        _mm512_mask_storeu_epi8(line, gw_low_mask(s->line_offset), line_of(m, m->carry, m->carry));
     }
 }
 
@@ -225,7 +287,7 @@ static inline cursors cursors_begin(uint8_t *const plane[GW_PLANES_MAX], const g
 }
 
 /* The next digits of a plane where mask is set, else the bytes of `others`. */
-static inline __m512i expand(const uint8_t **plane, __m512i others, uint64_t mask)
+GW_TEMPLATE __m512i expand(const uint8_t **plane, __m512i others, uint64_t mask)
 {
     const __m512i x = _mm512_loadu_si512(*plane);
     *plane += _mm_popcnt_u64(mask);
@@ -233,7 +295,7 @@ static inline __m512i expand(const uint8_t **plane, __m512i others, uint64_t mas
 }
 
 /* Exponent and digits of 64 labels of an explicit frame. */
-static inline void digits_explicit(digits *d, cursors *c, __m512i x, uint32_t dtype, __m512i base)
+GW_TEMPLATE void digits_explicit(digits *d, cursors *c, __m512i x, uint32_t dtype, __m512i base)
 {
     const uint64_t has1 = _mm512_cmpgt_epu8_mask(x, set1(3));
     const uint64_t has2 = _mm512_mask_cmplt_epu8_mask(has1, _mm512_and_si512(x, set1(3)), set1(3));
@@ -307,7 +369,7 @@ static void drop_rule_fill(drop_rule *r, const gw_joiner *joiner)
     r->cap = set1(joiner->cap);
 }
 
-static inline __m512i drops(const drop_rule *r, __m512i x, __m512i k, uint32_t dtype)
+GW_TEMPLATE __m512i drops(const drop_rule *r, __m512i x, __m512i k, uint32_t dtype)
 {
     if (dtype == GW_FP16) {
         x = _mm512_max_epu8(x, set1(3));
@@ -321,7 +383,7 @@ static inline __m512i drops(const drop_rule *r, __m512i x, __m512i k, uint32_t d
 }
 
 /* The next bits of R1 at the set bits of mask. */
-static inline uint64_t expand_bits(cursors *c, uint64_t mask)
+GW_TEMPLATE uint64_t expand_bits(cursors *c, uint64_t mask)
 {
     const uint8_t *at = c->r1 + c->r1_at / 8;
     const unsigned shift = (unsigned)(c->r1_at % 8);
@@ -330,8 +392,8 @@ static inline uint64_t expand_bits(cursors *c, uint64_t mask)
     return _pdep_u64(bits, mask);
 }
 
-static inline void digits_derived(digits *d, cursors *c, __m512i x, __m512i drop, uint32_t dtype,
-                                  const drop_rule *r)
+GW_TEMPLATE void digits_derived(digits *d, cursors *c, __m512i x, __m512i drop, uint32_t dtype,
+                                const drop_rule *r)
 {
     const uint64_t ordinary = _mm512_cmpgt_epu8_mask(x, set1(LABEL_ESCAPE));
     const __m512i has = _mm512_maskz_permutexvar_epi8(ordinary, drop, r->has);
@@ -376,11 +438,12 @@ static void copy_last(last_values *last, const uint8_t *label, const uint8_t *le
 }
 
 GW_TEMPLATE uint64_t join_range(sink *s, cursors *from, const uint8_t *labels, const uint8_t *levels,
-                                size_t len, const gw_joiner *joiner, uint32_t dtype, int kind)
+                                size_t len, const gw_joiner *joiner, uint32_t dtype, int kind, int lines)
 {
     const unsigned size = dtype == GW_FP32 ? 4 : 2;
     const __m512i base = set1(joiner->base);
     cursors c = *from;
+    line_maker maker = lines_begin(s);
     last_values last;
     drop_rule rule;
     uint64_t bad_zero = 0;
@@ -418,38 +481,49 @@ GW_TEMPLATE uint64_t join_range(sink *s, cursors *from, const uint8_t *labels, c
             if (escaped != 0) {
                 out = put_escapes(s, out, escaped, i, size);
             }
-            store(s, out, i, len - i, size);
+            if (lines) {
+                store_lines(s, &maker, out, i, len - i);
+            } else {
+                store(s, out, i, len - i, size);
+            }
         }
+    }
+    if (lines) {
+        lines_end(s, &maker, len);
     }
     *from = c;
     return bad_zero;
 }
 
-#define JOIN_CASE(dtype, kind)                                                                               \
-    case (dtype)*4 + (kind):                                                                                 \
-        bad_zero = join_range(&s, &c, labels, levels, len, joiner, (dtype), (kind));                         \
+/* Registers are scarce: what lines need is kept out of the other loops. */
+#define JOIN_CASE(dtype, kind, lines)                                                                        \
+    case ((dtype)*4 + (kind)) * 2 + (lines):                                                                 \
+        bad_zero = join_range(&s, &c, labels, levels, len, joiner, (dtype), (kind), (lines));                \
         break
 
 void gw_join_avx512(void *dst, gw_joined *joined, uint16_t *place, const uint8_t *labels,
                     uint8_t *const plane[GW_PLANES_MAX], const uint8_t *escape, size_t escape_len,
                     const uint8_t *levels, size_t len, const gw_joiner *joiner)
 {
-    sink s = {(uint8_t *)dst, place, escape, escape_len, 0, joiner->stream && ((uintptr_t)dst & 63) == 0};
+    sink s = sink_begin(dst, place, escape, escape_len, joiner);
     cursors c = cursors_begin(plane, joiner, joiner->derived);
     uint64_t bad_zero = 0;
     const unsigned kind = !joiner->derived   ? LEVELS_EXPLICIT
                           : joiner->constant ? LEVELS_CONSTANT
                                              : LEVELS_DERIVED;
-    switch (joiner->dtype * 4 + kind) {
-        JOIN_CASE(GW_FP32, LEVELS_EXPLICIT);
-        JOIN_CASE(GW_FP32, LEVELS_DERIVED);
-        JOIN_CASE(GW_FP32, LEVELS_CONSTANT);
-        JOIN_CASE(GW_BF16, LEVELS_EXPLICIT);
-        JOIN_CASE(GW_BF16, LEVELS_DERIVED);
-        JOIN_CASE(GW_BF16, LEVELS_CONSTANT);
-        JOIN_CASE(GW_FP16, LEVELS_EXPLICIT);
-        JOIN_CASE(GW_FP16, LEVELS_DERIVED);
-        JOIN_CASE(GW_FP16, LEVELS_CONSTANT);
+    switch ((joiner->dtype * 4 + kind) * 2 + (s.stream == STREAM_LINES)) {
+        JOIN_CASE(GW_FP32, LEVELS_EXPLICIT, 0);
+        JOIN_CASE(GW_FP32, LEVELS_DERIVED, 0);
+        JOIN_CASE(GW_FP32, LEVELS_CONSTANT, 0);
+        JOIN_CASE(GW_FP32, LEVELS_EXPLICIT, 1);
+        JOIN_CASE(GW_FP32, LEVELS_DERIVED, 1);
+        JOIN_CASE(GW_FP32, LEVELS_CONSTANT, 1);
+        JOIN_CASE(GW_BF16, LEVELS_EXPLICIT, 0);
+        JOIN_CASE(GW_BF16, LEVELS_DERIVED, 0);
+        JOIN_CASE(GW_BF16, LEVELS_CONSTANT, 0);
+        JOIN_CASE(GW_FP16, LEVELS_EXPLICIT, 0);
+        JOIN_CASE(GW_FP16, LEVELS_DERIVED, 0);
+        JOIN_CASE(GW_FP16, LEVELS_CONSTANT, 0);
     default:
         break;
     }
