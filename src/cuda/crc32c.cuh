@@ -1,10 +1,11 @@
 /*
  * CRC32C of a message by a block of 256 threads.
  *
- * A CRC is linear: the state after n words, without start value and final complement, is the sum of w[i] * x^(32 (n - i))
- * modulo the polynomial. Thread t takes the words t, t + 256, ... of the message, which zero words in front fill up to a
- * multiple of 256 (they change nothing): from one of its words to the next it multiplies by x^8192, four look-ups, and at the
- * end once by x^(32 (256 - t)). The start value is added to the first word.
+ * A CRC is linear: the state after n words, without start value and final complement, is the sum of w[i] *
+ * x^(32 (n - i)) modulo the polynomial. Thread t takes the words t, t + 256, ... of the message, which zero
+ * words in front fill up to a multiple of 256 (they change nothing): from one of its words to the next it
+ * multiplies by x^8192, four look-ups, and at the end once by x^(32 (256 - t)). The start value is added to
+ * the first word.
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
@@ -61,8 +62,8 @@ GW_DEVICE uint32_t gw_crc_multiply(uint32_t a, uint32_t b)
 }
 
 /*
- * CRC32C of word_count words, going on from crc; load(i) gives word i, its first byte lowest. All 256 threads of the block
- * call it and get the result; `sums` is 8 words of shared memory that nobody else uses.
+ * CRC32C of word_count words, going on from crc; load(i) gives word i, its first byte lowest. All 256 threads
+ * of the block call it and get the result; `sums` is 8 words of shared memory that nobody else uses.
  */
 template <typename LOAD>
 GW_DEVICE uint32_t gw_cuda_crc32c(uint32_t crc, uint64_t word_count, uint32_t *sums, LOAD load)
@@ -78,8 +79,8 @@ GW_DEVICE uint32_t gw_cuda_crc32c(uint32_t crc, uint64_t word_count, uint32_t *s
         if (at >= padding) {
             word = load(at - padding) ^ (at == padding ? ~crc : 0);
         }
-        c = gw_crc_lookup.step[0][c & 255] ^ gw_crc_lookup.step[1][c >> 8 & 255] ^ gw_crc_lookup.step[2][c >> 16 & 255] ^
-            gw_crc_lookup.step[3][c >> 24] ^ word;
+        c = gw_crc_lookup.step[0][c & 255] ^ gw_crc_lookup.step[1][c >> 8 & 255] ^
+            gw_crc_lookup.step[2][c >> 16 & 255] ^ gw_crc_lookup.step[3][c >> 24] ^ word;
     }
     c = __reduce_xor_sync(0xffffffffu, gw_crc_multiply(c, gw_crc_lookup.last[t]));
     __syncthreads();
@@ -95,8 +96,8 @@ GW_DEVICE uint32_t gw_cuda_crc32c(uint32_t crc, uint64_t word_count, uint32_t *s
     return word_count == 0 ? crc : ~all;
 }
 
-/* The same for bytes at any alignment: zero bytes in front fill up the first word, and the start value goes to the first
- * four bytes of the message (fewer than four: thread 0 does it bit by bit). */
+/* The same for bytes at any alignment: zero bytes in front fill up the first word, and the start value
+ * goes to the first four bytes of the message (fewer than four: thread 0 does it bit by bit). */
 GW_DEVICE uint32_t gw_cuda_crc32c_bytes(uint32_t crc, const uint8_t *src, uint64_t size, uint32_t *sums)
 {
     if (size < 4) {

@@ -1,14 +1,18 @@
 /*
- * What device code is written in: nvcc's own words, or those of a shim that runs warps and blocks on a CPU. A compiler
- * that is not nvcc includes tests/cuda/shim.h, which defines everything below and the CUDA built-ins that kernels use.
+ * What device code is written in: nvcc's own words, or those of a shim that runs warps and blocks on a CPU. A
+ * compiler that is not nvcc includes tests/cuda/shim.h, which defines everything below and the CUDA built-ins
+ * that kernels use.
  *
- *   GW_KERNEL(name, params, threads, blocks)  head of a kernel: one parameter, `const params &p`; blocks of `threads`
- *                      threads, registers for at least `blocks` of them on a multiprocessor
- *   GW_KERNEL_TABLE(file, ...)  at the end of a .cu file: GW_KERNEL_ENTRY(name, params) for each of its kernels
- *   GW_DEVICE          head of every other function, GW_DEVICE_MEMBER of a member; GW_HOST_DEVICE of a constexpr one that makes a constant table, whose head
- *                      is GW_LOOKUP
- *   GW_SHARED(type)    the block's dynamic shared memory as an object of the type: the only shared memory there is
- *   gw_place           an address of shared memory in 32 bits, and loads and stores through it
+ *   GW_KERNEL(name, params, threads, blocks)
+ *                      head of a kernel: one parameter, `const params &p`; blocks of `threads` threads,
+ *                      registers for at least `blocks` of them on a multiprocessor
+ *   GW_KERNEL_TABLE(file, ...)
+ *                      at the end of a .cu file: GW_KERNEL_ENTRY(name, params) for each of its kernels
+ *   GW_DEVICE          head of every other function, GW_DEVICE_MEMBER of a member
+ *   GW_LOOKUP          head of a constant table, GW_HOST_DEVICE of a constexpr function that makes one
+ *   GW_SHARED(type)    the block's dynamic shared memory as an object of the type: the only shared memory
+ *                      there is
+ *   gw_place_of()      an address of shared memory in 32 bits, for the loads and stores below
  *
  * Collectives are called by all lanes of a warp, or all threads of a block, that have not returned.
  *
@@ -22,16 +26,16 @@
 
 #if defined(__CUDACC__)
 
-#define GW_KERNEL(name, params, threads, blocks)                                                                       \
+#define GW_KERNEL(name, params, threads, blocks)                                                             \
     extern "C" __global__ void __launch_bounds__(threads, blocks) name(const __grid_constant__ params p)
 #define GW_KERNEL_TABLE(file, ...)
 #define GW_KERNEL_ENTRY(name, params)
-#define GW_DEVICE static __device__ __forceinline__
+#define GW_DEVICE        static __device__ __forceinline__
 #define GW_DEVICE_MEMBER __device__ __forceinline__
-#define GW_HOST_DEVICE static __host__ __device__
-#define GW_LOOKUP static __device__ const
-#define GW_UNROLL _Pragma("unroll")
-#define GW_NO_UNROLL _Pragma("unroll 1")
+#define GW_HOST_DEVICE   static __host__ __device__
+#define GW_LOOKUP        static __device__ const
+#define GW_UNROLL        _Pragma("unroll")
+#define GW_NO_UNROLL     _Pragma("unroll 1")
 
 extern __shared__ __align__(128) unsigned char gw_shared_memory[];
 #define GW_SHARED(type) (*(type *)(void *)gw_shared_memory)
@@ -99,7 +103,10 @@ GW_DEVICE void gw_shared_or32(uint32_t place, uint32_t x)
 /* 16 bytes from global to shared memory without registers; gw_copy_wait() and a barrier make them visible. */
 GW_DEVICE void gw_copy_async16(uint32_t place, const void *from)
 {
-    asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" : : "r"(place), "l"(__cvta_generic_to_global(from)) : "memory");
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16;"
+                 :
+                 : "r"(place), "l"(__cvta_generic_to_global(from))
+                 : "memory");
 }
 
 GW_DEVICE void gw_copy_wait(void)
@@ -107,17 +114,24 @@ GW_DEVICE void gw_copy_wait(void)
     asm volatile("cp.async.wait_all;" : : : "memory");
 }
 
-/* Flags between blocks: a load that later loads do not overtake, a store that earlier stores do not fall behind. */
+/* Flags between blocks: a load that later loads do not overtake, a store that earlier stores do not fall
+ * behind. */
 GW_DEVICE uint64_t gw_load_acquire(const uint64_t *p)
 {
     uint64_t x;
-    asm volatile("ld.acquire.gpu.global.u64 %0, [%1];" : "=l"(x) : "l"(__cvta_generic_to_global(p)) : "memory");
+    asm volatile("ld.acquire.gpu.global.u64 %0, [%1];"
+                 : "=l"(x)
+                 : "l"(__cvta_generic_to_global(p))
+                 : "memory");
     return x;
 }
 
 GW_DEVICE void gw_store_release(uint64_t *p, uint64_t x)
 {
-    asm volatile("st.release.gpu.global.u64 [%0], %1;" : : "l"(__cvta_generic_to_global(p)), "l"(x) : "memory");
+    asm volatile("st.release.gpu.global.u64 [%0], %1;"
+                 :
+                 : "l"(__cvta_generic_to_global(p)), "l"(x)
+                 : "memory");
 }
 
 GW_DEVICE uint64_t gw_atomic_add64(uint64_t *p, uint64_t x)
@@ -158,9 +172,11 @@ template <uint32_t MASK> GW_DEVICE uint32_t gw_select_bits(uint32_t a, uint32_t 
 }
 
 /* If flags & FLAG: the lowest WIDTH bits of w go into z at the top and out of w. Predicated, no branch. */
-template <uint32_t FLAG, uint32_t WIDTH> GW_DEVICE void gw_push_digit(uint32_t &z, uint32_t &w, uint32_t flags)
+template <uint32_t FLAG, uint32_t WIDTH>
+GW_DEVICE void gw_push_digit(uint32_t &z, uint32_t &w, uint32_t flags)
 {
-    asm("{ .reg .pred p; .reg .u32 t; and.b32 t, %2, %3; setp.ne.u32 p, t, 0; @p shf.r.wrap.b32 %0, %0, %1, %4; "
+    asm("{ .reg .pred p; .reg .u32 t; and.b32 t, %2, %3; setp.ne.u32 p, t, 0; @p shf.r.wrap.b32 %0, %0, %1, "
+        "%4; "
         "@p shr.u32 %1, %1, %4; }"
         : "+r"(z), "+r"(w)
         : "r"(flags), "n"(FLAG), "n"(WIDTH));

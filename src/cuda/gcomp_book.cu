@@ -1,6 +1,6 @@
 /*
- * Codebooks of the groups of an encode, counted over a sample (preset fast) or all values (preset small); the first steps of
- * a batch.
+ * Codebooks of the groups of an encode, counted over a sample (preset fast) or all values (preset small); the
+ * first steps of a batch.
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
@@ -19,10 +19,12 @@ struct alignas(128) gw_survey_state {
 static_assert(sizeof(gw_survey_state) <= GW_CUDA_SURVEY_SHARED_SIZE, "the host reserves enough");
 
 /*
- * Adds the bins of values first + i, i < len, i mod period < 64, to s.bin. A thread takes 32 values at a time.
+ * Adds the bins of values first + i, i < len, i mod period < 64, to s.bin. A thread takes 32 values at a
+ * time.
  */
 template <uint32_t DTYPE, bool DERIVED>
-GW_DEVICE void gw_survey(gw_survey_state &s, const gw_cuda_rounder &r, uint64_t first, uint32_t len, uint32_t period)
+GW_DEVICE void gw_survey(gw_survey_state &s, const gw_cuda_rounder &r, uint64_t first, uint32_t len,
+                         uint32_t period)
 {
     constexpr uint32_t BATCH = 64 / gw_type<DTYPE>::SIZE;
     const uint32_t lane = gw_lane(), warp = threadIdx.x >> 5;
@@ -58,8 +60,8 @@ GW_DEVICE void gw_survey(gw_survey_state &s, const gw_cuda_rounder &r, uint64_t 
                 GW_UNROLL
                 for (uint32_t i = 0; i < 4; i++) {
                     /* Window 0 is as good as any: only the rounded bits and the level are used. */
-                    const gw_rounded x = gw_round_value<DTYPE, DERIVED>(r, gw_batch_value<DTYPE>(v, 4 * j + i),
-                                                                        k[quad] >> 8 * i & 255, words[i], 0);
+                    const gw_rounded x = gw_round_value<DTYPE, DERIVED>(
+                        r, gw_batch_value<DTYPE>(v, 4 * j + i), k[quad] >> 8 * i & 255, words[i], 0);
                     if (4 * quad + i < valid) {
                         atomicAdd(&s.bin[gw_bin_of<DTYPE, DERIVED>(x)], 1u);
                     }
@@ -70,7 +72,8 @@ GW_DEVICE void gw_survey(gw_survey_state &s, const gw_cuda_rounder &r, uint64_t 
 }
 
 /* Codebook of one group into p.books. */
-template <uint32_t DTYPE, bool DERIVED> GW_DEVICE void gw_book_group(gw_survey_state &s, const gw_gcomp_encode_params &p)
+template <uint32_t DTYPE, bool DERIVED>
+GW_DEVICE void gw_book_group(gw_survey_state &s, const gw_gcomp_encode_params &p)
 {
     typedef gw_type<DTYPE> type;
     const uint32_t t = threadIdx.x;
@@ -100,7 +103,8 @@ template <uint32_t DTYPE, bool DERIVED> GW_DEVICE void gw_book_group(gw_survey_s
     gw_book_state &b = s.book;
     uint32_t base = 0;
     if (!DERIVED && !type::IS_FP16) {
-        base = gw_window_of(gw_largest_exponent(b.sums, type::SPECIAL, [&](uint32_t bin) { return s.bin[bin] != 0; }));
+        base = gw_window_of(
+            gw_largest_exponent(b.sums, type::SPECIAL, [&](uint32_t bin) { return s.bin[bin] != 0; }));
     }
     b.count[t] = 0;
     __syncthreads();
@@ -120,7 +124,8 @@ template <uint32_t DTYPE, bool DERIVED> GW_DEVICE void gw_book_group(gw_survey_s
     }
     gw_cuda_book_lengths(b);
     gw_cuda_book_write(b);
-    const uint32_t crc = gw_cuda_crc32c(0, b.size >> 2, b.sums, [&](uint64_t i) { return gw_read32(b.bytes + 4 * i); });
+    const uint32_t crc =
+        gw_cuda_crc32c(0, b.size >> 2, b.sums, [&](uint64_t i) { return gw_read32(b.bytes + 4 * i); });
     gw_cuda_group_book &out = p.books[s.group];
     out.length[t] = b.length[t];
     if (t < GW_CUDA_BOOK_SIZE_MAX) {
@@ -142,7 +147,9 @@ template <uint32_t DTYPE, bool DERIVED> GW_DEVICE void gw_book_all(const gw_gcom
         __syncthreads();
         if (threadIdx.x == 0) {
             s.group = gw_atomic_add64(&p.head->group_ticket, 1);
-            s.item = p.items != nullptr && s.group < groups ? gw_item_find(p.group_first, p.item_count, s.group) : 0;
+            s.item = p.items != nullptr && s.group < groups
+                         ? gw_item_find(p.group_first, p.item_count, s.group)
+                         : 0;
         }
         __syncthreads();
         if (s.group >= groups) {
@@ -152,44 +159,62 @@ template <uint32_t DTYPE, bool DERIVED> GW_DEVICE void gw_book_all(const gw_gcom
     }
 }
 
-/* First units and groups of all items of a batch. One block. */
+struct gw_count_state {
+    uint32_t sums[GW_WARPS];
+    uint64_t unit_end, group_end; /* where the first item that the workspace has no room for would begin */
+};
+
+/* First units and groups of all items of a batch. One block. Items beyond what the host counted have no
+ * units: LIMIT. */
 GW_KERNEL(gw_device_gcomp_count, gw_gcomp_encode_params, 256, 1)
 {
-    uint32_t *sums = &GW_SHARED(uint32_t);
+    gw_count_state &s = GW_SHARED(gw_count_state);
     const uint32_t group_log2 = gw_group_log2(p.codec), chunk_log2 = p.codec.chunk_log2;
     uint64_t units = 0, groups = 0;
+    if (threadIdx.x == 0) {
+        s.unit_end = s.group_end = ~(uint64_t)0;
+    }
     GW_NO_UNROLL
     for (uint32_t at = 0; at < p.item_count; at += GW_THREADS) {
         const uint32_t i = at + threadIdx.x;
         uint64_t unit_count = 0, group_count = 0;
         if (i < p.item_count) {
-            const gw_cuda_gcomp_item &item = p.items[i];
-            const uint64_t len = gw_encode_status(p, item) == GW_OK ? item.src_size : 0;
-            unit_count = len == 0 ? 1 : (len >> chunk_log2) + ((len & (((uint64_t)1 << chunk_log2) - 1)) != 0);
-            group_count = (len >> group_log2) + ((len & (((uint64_t)1 << group_log2) - 1)) != 0);
+            const uint64_t len = gw_encode_status(p, p.items[i]) == GW_OK ? p.items[i].src_size : 0;
+            unit_count = len == 0 ? 1 : (len + ((uint64_t)1 << chunk_log2) - 1) >> chunk_log2;
+            group_count = (len + ((uint64_t)1 << group_log2) - 1) >> group_log2;
         }
         uint32_t total[4];
-        const uint64_t units_low = gw_block_scan((uint32_t)(unit_count & 0xffff), sums, &total[0]);
-        const uint64_t units_high = gw_block_scan((uint32_t)(unit_count >> 16), sums, &total[1]);
-        const uint64_t groups_low = gw_block_scan((uint32_t)(group_count & 0xffff), sums, &total[2]);
-        const uint64_t groups_high = gw_block_scan((uint32_t)(group_count >> 16), sums, &total[3]);
+        const uint64_t units_low = gw_block_scan((uint32_t)(unit_count & 0xffff), s.sums, &total[0]);
+        const uint64_t units_high = gw_block_scan((uint32_t)(unit_count >> 16), s.sums, &total[1]);
+        const uint64_t groups_low = gw_block_scan((uint32_t)(group_count & 0xffff), s.sums, &total[2]);
+        const uint64_t groups_high = gw_block_scan((uint32_t)(group_count >> 16), s.sums, &total[3]);
+        const uint64_t unit = units + units_low + (units_high << 16);
+        const uint64_t group = groups + groups_low + (groups_high << 16);
+        /* Sums only grow, so all items behind the first that does not fit do not fit either. */
+        const bool fits = unit + unit_count <= p.unit_total && group + group_count <= p.group_total;
+        if (i < p.item_count && !fits) {
+            gw_atomic_min64(&s.unit_end, unit);
+            gw_atomic_min64(&s.group_end, group);
+            gw_hand_on(p.items[i], GW_ERR_LIMIT);
+        }
+        __syncthreads();
         if (i < p.item_count) {
-            p.unit_first[i] = units + units_low + (units_high << 16);
-            p.group_first[i] = groups + groups_low + (groups_high << 16);
+            p.unit_first[i] = unit < s.unit_end ? unit : s.unit_end;
+            p.group_first[i] = group < s.group_end ? group : s.group_end;
         }
         units += total[0] + ((uint64_t)total[1] << 16);
         groups += total[2] + ((uint64_t)total[3] << 16);
     }
     if (threadIdx.x == 0) {
-        p.unit_first[p.item_count] = units;
-        p.group_first[p.item_count] = groups;
+        p.unit_first[p.item_count] = units < s.unit_end ? units : s.unit_end;
+        p.group_first[p.item_count] = groups < s.group_end ? groups : s.group_end;
     }
 }
 
-#define GW_BOOK_KERNEL(name, dtype, derived)                                                                           \
-    GW_KERNEL(name, gw_gcomp_encode_params, 256, 2)                                                                    \
-    {                                                                                                                  \
-        gw_book_all<dtype, derived>(p);                                                                                \
+#define GW_BOOK_KERNEL(name, dtype, derived)                                                                 \
+    GW_KERNEL(name, gw_gcomp_encode_params, 256, 2)                                                          \
+    {                                                                                                        \
+        gw_book_all<dtype, derived>(p);                                                                      \
     }
 
 GW_BOOK_KERNEL(gw_device_gcomp_book_fp32_explicit, GW_FP32, false)
@@ -199,18 +224,19 @@ GW_BOOK_KERNEL(gw_device_gcomp_book_bf16_derived, GW_BF16, true)
 GW_BOOK_KERNEL(gw_device_gcomp_book_fp16_explicit, GW_FP16, false)
 GW_BOOK_KERNEL(gw_device_gcomp_book_fp16_derived, GW_FP16, true)
 
-/* ---- histograms -------------------------------------------------------------------------------------------------------- */
+/* ---- histograms ---------------------------------------------------------------------------------------- */
 
-/* Adds a chunk at a time to the counts on the device, and notes the first chunk that has an ordinary exponent. */
+/* Adds a chunk at a time to the counts on the device, and notes the first chunk that has an ordinary
+ * exponent. */
 template <uint32_t DTYPE, bool DERIVED> GW_DEVICE void gw_histogram_all(const gw_gcomp_histogram_params &p)
 {
     gw_survey_state &s = GW_SHARED(gw_survey_state);
     const uint32_t t = threadIdx.x, log2 = p.codec.chunk_log2;
-    const bool is_valid =
-        (p.item.after == nullptr || p.item.after->status == GW_OK) &&
-        (!p.map.is_present || (gw_map_base(p.map) >= 1 && gw_map_base(p.map) <= 1023));
+    const bool is_valid = (p.item.after == nullptr || p.item.after->status == GW_OK) &&
+                          (!p.map.is_present || (gw_map_base(p.map) >= 1 && gw_map_base(p.map) <= 1023));
     const uint64_t units = is_valid && p.item.src_size != 0 ? p.unit_total : 0;
-    const uint64_t chunks_before = *(const volatile uint64_t *)&p.histogram->chunk_count; /* changed when all are done */
+    const uint64_t chunks_before =
+        *(const volatile uint64_t *)&p.histogram->chunk_count; /* changed when all are done */
     const gw_cuda_key key = p.key_at != nullptr ? *p.key_at : p.key;
     const gw_cuda_rounder r = gw_rounder_of(p.codec, p.rounding, p.map, key, p.item);
     GW_NO_UNROLL
@@ -231,7 +257,8 @@ template <uint32_t DTYPE, bool DERIVED> GW_DEVICE void gw_histogram_all(const gw
         const uint32_t len = (uint32_t)(left < (uint64_t)1 << log2 ? left : (uint64_t)1 << log2);
         gw_survey<DTYPE, DERIVED>(s, r, first, len, 64);
         __syncthreads();
-        const uint32_t largest = gw_largest_exponent(s.book.sums, gw_type<DTYPE>::SPECIAL, [&](uint32_t bin) { return s.bin[bin] != 0; });
+        const uint32_t largest = gw_largest_exponent(s.book.sums, gw_type<DTYPE>::SPECIAL,
+                                                     [&](uint32_t bin) { return s.bin[bin] != 0; });
         if (t == 0 && largest != 0) {
             gw_atomic_max64(&p.histogram->first_chunk, ~((chunks_before + s.group) << 9 | largest));
         }
@@ -249,7 +276,9 @@ template <uint32_t DTYPE, bool DERIVED> GW_DEVICE void gw_histogram_all(const gw
             if (p.item.result != nullptr) {
                 gw_cuda_result result = {GW_OK, 0, 0, p.item.src_size, ~(uint64_t)0, 0};
                 if (!is_valid) {
-                    result.status = p.item.after != nullptr && p.item.after->status != GW_OK ? p.item.after->status : (uint32_t)GW_ERR_ARG;
+                    result.status = p.item.after != nullptr && p.item.after->status != GW_OK
+                                        ? p.item.after->status
+                                        : (uint32_t)GW_ERR_ARG;
                     result.len = 0;
                 }
                 *p.item.result = result;
@@ -258,10 +287,10 @@ template <uint32_t DTYPE, bool DERIVED> GW_DEVICE void gw_histogram_all(const gw
     }
 }
 
-#define GW_HISTOGRAM_KERNEL(name, dtype, derived)                                                                      \
-    GW_KERNEL(name, gw_gcomp_histogram_params, 256, 2)                                                                 \
-    {                                                                                                                  \
-        gw_histogram_all<dtype, derived>(p);                                                                           \
+#define GW_HISTOGRAM_KERNEL(name, dtype, derived)                                                            \
+    GW_KERNEL(name, gw_gcomp_histogram_params, 256, 2)                                                       \
+    {                                                                                                        \
+        gw_histogram_all<dtype, derived>(p);                                                                 \
     }
 
 GW_HISTOGRAM_KERNEL(gw_device_gcomp_histogram_fp32_explicit, GW_FP32, false)
@@ -293,7 +322,8 @@ GW_KERNEL(gw_device_gcomp_book_build, gw_gcomp_book_build_params, 256, 1)
         }
     }
     __syncthreads();
-    /* Weights: counts shifted right until their sum is below 2^28, a label that was seen keeping at least 1. */
+    /* Weights: counts shifted right until their sum is below 2^28, a label that was seen keeping at least
+     * 1. */
     uint64_t sum = 0;
     for (uint32_t label = 0; label < 256; label++) {
         sum = sum + count[label] < sum ? ~(uint64_t)0 : sum + count[label];

@@ -1,9 +1,11 @@
 /*
- * From counts to code lengths and a serialised codebook, by a block of 256 threads (docs/format.md sections 5.1 and 6).
+ * From counts to code lengths and a serialised codebook, by a block of 256 threads (docs/format.md sections
+ * 5.1 and 6).
  *
- * Package-merge (Larmore and Hirschberg 1990) in rows: a row merges the sorted leaves with the packages of the row below,
- * which are sorted, too, so the place of an item is its index in its own list plus the number of items of the other list that
- * come before it, a binary search. A leaf comes before a package of equal weight.
+ * Package-merge (Larmore and Hirschberg 1990) in rows: a row merges the sorted leaves with the packages of
+ * the row below, which are sorted, too, so the place of an item is its index in its own list plus the number
+ * of items of the other list that come before it, a binary search. A leaf comes before a package of equal
+ * weight.
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
@@ -13,16 +15,16 @@
 #include "cuda/gcomp_frame.cuh"
 
 struct gw_book_state {
-    uint32_t count[256];   /* by label */
-    uint32_t weight[256];  /* of the labels that occur, in their order */
-    uint32_t leaf[256];    /* sorted */
+    uint32_t count[256];  /* by label */
+    uint32_t weight[256]; /* of the labels that occur, in their order */
+    uint32_t leaf[256];   /* sorted */
     uint32_t package[256];
     uint32_t row[2][512];
     uint32_t is_package[GW_TREE_CODE_LEN][16];
     uint32_t taken_leaves[GW_TREE_CODE_LEN];
     uint32_t sums[GW_WARPS];
     uint8_t label[256], leaf_label[256];
-    uint8_t length[256];   /* result, by label */
+    uint8_t length[256]; /* result, by label */
     alignas(4) uint8_t bytes[GW_CUDA_BOOK_SIZE_MAX + 4];
     uint32_t size, base;
 };
@@ -105,15 +107,16 @@ GW_DEVICE void gw_cuda_book_lengths(gw_book_state &s)
         below_len = n + packages;
         __syncthreads();
     }
-    /* The first 2n - 2 items of the top row are taken: a taken leaf adds one to its length; taken packages are the first pairs
-     * of the row below. Leaves are taken in order, so a row has only a number of them. */
+    /* The first 2n - 2 items of the top row are taken: a taken leaf adds one to its length; taken packages
+     * are the first pairs of the row below. Leaves are taken in order, so a row has only a number of them. */
     if (t < 32) {
         uint32_t taken = 2 * n - 2;
         GW_NO_UNROLL
         for (uint32_t level = 0; level < GW_TREE_CODE_LEN; level++) {
             const uint32_t left = taken > 32 * lane ? taken - 32 * lane : 0;
             const uint32_t mask = left >= 32 ? ~0u : (1u << left) - 1;
-            const uint32_t packages = __reduce_add_sync(GW_FULL_MASK, lane < 16 ? __popc(s.is_package[level][lane] & mask) : 0);
+            const uint32_t packages =
+                __reduce_add_sync(GW_FULL_MASK, lane < 16 ? __popc(s.is_package[level][lane] & mask) : 0);
             if (lane == 0) {
                 s.taken_leaves[level] = taken - packages;
             }
@@ -161,7 +164,8 @@ GW_DEVICE void gw_cuda_book_write(gw_book_state &s)
                             : s.length[0] | (uint32_t)s.length[1] << 4;
         } else if (first != 0) {
             const uint32_t label = first + 2 * (t - 4);
-            byte = (label <= last ? s.length[label & 255] : 0) | (label + 1 <= last ? (uint32_t)s.length[(label + 1) & 255] << 4 : 0);
+            byte = (label <= last ? s.length[label & 255] : 0) |
+                   (label + 1 <= last ? (uint32_t)s.length[(label + 1) & 255] << 4 : 0);
         }
         s.bytes[t] = (uint8_t)byte;
     }
@@ -197,11 +201,13 @@ GW_DEVICE uint32_t gw_cuda_label_of_bin(uint32_t bin, uint32_t dtype, uint32_t d
     return e > base && e - base <= 63 ? 4 * (e - base) + (bin & 3) : 1;
 }
 
-/* Largest ordinary exponent field among the bins, 0 if there is none, to all threads; has(bin) says if a bin has values. */
+/* Largest ordinary exponent field among the bins, 0 if there is none, to all threads; has(bin) says if a
+ * bin has values. */
 template <typename HAS> GW_DEVICE uint32_t gw_largest_exponent(uint32_t *sums, uint32_t special, HAS has)
 {
     const uint32_t t = threadIdx.x; /* exponent field t */
-    const bool occurs = t >= 1 && t < special && (has(4 * t) || has(4 * t + 1) || has(4 * t + 2) || has(4 * t + 3));
+    const bool occurs =
+        t >= 1 && t < special && (has(4 * t) || has(4 * t + 1) || has(4 * t + 2) || has(4 * t + 3));
     const uint32_t largest = __reduce_max_sync(GW_FULL_MASK, occurs ? t : 0);
     __syncthreads();
     if (gw_lane() == 0) {

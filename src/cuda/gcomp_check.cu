@@ -1,6 +1,6 @@
 /*
- * Front of a decode: rules 1 to 17 of docs/format.md section 8 for every item. `slices` blocks share the directory of an
- * item; the one that finishes last decides about it, and the last one of all counts chunks.
+ * Front of a decode: rules 1 to 17 of docs/format.md section 8 for every item. `slices` blocks share the
+ * directory of an item; the one that finishes last decides about it, and the last one of all counts chunks.
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
@@ -10,7 +10,12 @@ struct gw_check_state {
     gw_frame_front front;
     uint32_t status, is_last;
     uint32_t sums[8];
+    uint64_t chunk_end; /* where the first item that the workspace has no room for would begin */
+    uint8_t book[GW_CUDA_BOOK_SIZE_MAX + 4];
+    gw_cuda_tree tree;
 };
+
+static_assert(sizeof(gw_check_state) <= GW_CUDA_CHECK_SHARED_SIZE, "the host reserves enough");
 
 /* Index of the installed codebook that the frame names, or the number of books. */
 GW_DEVICE uint32_t gw_find_book(const gw_cuda_codec &codec, const gw_frame_front &f)
@@ -18,17 +23,35 @@ GW_DEVICE uint32_t gw_find_book(const gw_cuda_codec &codec, const gw_frame_front
     const uint32_t levels = (f.flags & GW_FLAG_DERIVED) != 0;
     uint32_t i = 0;
     for (; i < codec.book_count; i++) {
-        if (codec.book[i].id == f.book_id && codec.book[i].generation == f.book_generation && codec.levels == levels) {
+        if (codec.book[i].id == f.book_id && codec.book[i].generation == f.book_generation &&
+            codec.levels == levels) {
             break;
         }
     }
     return i;
 }
 
-/* Rules 12 to 17, by one block, when all entries have been looked at. */
-GW_DEVICE uint32_t gw_front_decide(const gw_gcomp_decode_params &p, const gw_cuda_gcomp_item &item, const gw_frame_front &f,
-                                   bool is_directory_bad, uint32_t *sums)
+/* A codebook that lies on the device has not been looked at by gw_gcomp_install(); that of a handle has.
+ * By the block. */
+GW_DEVICE bool gw_is_book_good(gw_check_state &s, const gw_cuda_book &book, uint32_t is_fp16,
+                               uint32_t derived)
 {
+    if (book.bytes == nullptr) {
+        return true;
+    }
+    const uint32_t size = book.size_at != nullptr ? *book.size_at : book.size;
+    if (threadIdx.x < GW_CUDA_BOOK_SIZE_MAX && threadIdx.x < size) {
+        s.book[threadIdx.x] = book.bytes[threadIdx.x];
+    }
+    const uint32_t used = gw_cuda_book_read(s.tree, s.book, size, is_fp16, derived, s.sums);
+    return used != 0 && used == size && s.tree.length[0] != 0 && s.tree.length[1] != 0;
+}
+
+/* Rules 12 to 17, by one block, when all entries have been looked at. */
+GW_DEVICE uint32_t gw_front_decide(const gw_gcomp_decode_params &p, const gw_cuda_gcomp_item &item,
+                                   const gw_frame_front &f, bool is_directory_bad, gw_check_state &s)
+{
+    uint32_t *sums = s.sums;
     const uint8_t *src = (const uint8_t *)item.src;
     const bool checksum = (f.flags & GW_FLAG_CHECKSUM) != 0;
     if (f.reserved != 0) {
@@ -42,22 +65,28 @@ GW_DEVICE uint32_t gw_front_decide(const gw_gcomp_decode_params &p, const gw_cud
     if (checksum && gw_front_crc(src, f.directory_offset, f.payload_offset, sums) != f.meta_crc) {
         return GW_ERR_CHECKSUM;
     }
-    if (is_directory_bad || (f.chunk_count == 0 && f.frame_size != f.payload_offset) || (f.frame_size & 15) != 0) {
+    if (is_directory_bad || (f.chunk_count == 0 && f.frame_size != f.payload_offset) ||
+        (f.frame_size & 15) != 0) {
         return GW_ERR_HEADER;
     }
     if (f.dtype != p.codec.dtype) {
         return GW_ERR_OPTION;
     }
-    if ((f.flags & GW_FLAG_INSTALLED) != 0 && gw_find_book(p.codec, f) == p.codec.book_count) {
-        return GW_ERR_TABLE;
+    if ((f.flags & GW_FLAG_INSTALLED) != 0) {
+        const uint32_t book = gw_find_book(p.codec, f);
+        if (book == p.codec.book_count ||
+            !gw_is_book_good(s, p.codec.book[book], f.dtype == GW_FP16, (f.flags & GW_FLAG_DERIVED) != 0)) {
+            return GW_ERR_TABLE;
+        }
     }
     if (gw_front_has_map(f)) {
         const uint32_t base = p.map.is_present ? gw_map_base(p.map) : 0;
         if (!p.map.is_present || base > 1023 || item.map_len != f.len ||
-            (f.len != 0 && (item.levels == nullptr || item.digest == nullptr)) || p.map.chunk_log2 != f.chunk_log2 ||
-            gw_cuda_drop_base(p.codec, base) != f.drop_base || p.map.wire_scale != f.wire_scale ||
-            gw_front_map_hash(item.digest, f.chunk_count, f.drop_base, f.step, f.cap, f.dtype, f.wire_scale, sums) !=
-                f.map_hash) {
+            (f.len != 0 && (item.levels == nullptr || item.digest == nullptr)) ||
+            p.map.chunk_log2 != f.chunk_log2 || gw_cuda_drop_base(p.codec, base) != f.drop_base ||
+            p.map.wire_scale != f.wire_scale ||
+            gw_front_map_hash(item.digest, f.chunk_count, f.drop_base, f.step, f.cap, f.dtype, f.wire_scale,
+                              sums) != f.map_hash) {
             return GW_ERR_MAP;
         }
     }
@@ -67,25 +96,36 @@ GW_DEVICE uint32_t gw_front_decide(const gw_gcomp_decode_params &p, const gw_cud
     return p.mode != GW_CUDA_DECODE_VALIDATE && f.len > item.dst_capacity ? GW_ERR_DST : GW_OK;
 }
 
-/* chunk_first from the chunk counts, by one block. */
-GW_DEVICE void gw_count_chunks(const gw_gcomp_decode_params &p, uint32_t *sums)
+/* chunk_first from the chunk counts, by one block. Items beyond what the host counted are refused: LIMIT. */
+GW_DEVICE void gw_count_chunks(const gw_gcomp_decode_params &p, gw_check_state &s)
 {
     uint64_t first = 0;
+    __syncthreads();
+    if (threadIdx.x == 0) {
+        s.chunk_end = ~(uint64_t)0;
+    }
     GW_NO_UNROLL
     for (uint32_t at = 0; at < p.item_count; at += GW_THREADS) {
         const uint32_t i = at + threadIdx.x;
         const volatile gw_cuda_frame_state *frames = p.frames; /* other blocks wrote them */
         const uint64_t count = i < p.item_count && frames[i].status == GW_OK ? frames[i].chunk_count : 0;
-        uint32_t low, high; /* 2^16 in the low half, so that neither sum overflows: a count is below 2^37 */
-        const uint64_t before_low = gw_block_scan((uint32_t)(count & 0xffff), sums, &low);
-        const uint64_t before_high = gw_block_scan((uint32_t)(count >> 16), sums, &high);
+        uint32_t low, high; /* 2^16 in the low half, so that neither sum overflows: a count is at most 2^32 */
+        const uint64_t before_low = gw_block_scan((uint32_t)(count & 0xffff), s.sums, &low);
+        const uint64_t before_high = gw_block_scan((uint32_t)(count >> 16), s.sums, &high);
+        const uint64_t mine = first + before_low + (before_high << 16);
+        /* Sums only grow, so all items with chunks behind the first that does not fit do not fit either. */
+        if (count != 0 && mine + count > p.chunk_total) {
+            gw_atomic_min64(&s.chunk_end, mine);
+            p.frames[i].status = GW_ERR_LIMIT;
+        }
+        __syncthreads();
         if (i < p.item_count) {
-            p.chunk_first[i] = first + before_low + (before_high << 16);
+            p.chunk_first[i] = mine < s.chunk_end ? mine : s.chunk_end;
         }
         first += low + ((uint64_t)high << 16);
     }
     if (threadIdx.x == 0) {
-        p.chunk_first[p.item_count] = first;
+        p.chunk_first[p.item_count] = first < s.chunk_end ? first : s.chunk_end;
     }
 }
 
@@ -100,14 +140,15 @@ GW_KERNEL(gw_device_gcomp_check, gw_gcomp_decode_params, 256, 2)
     if (threadIdx.x == 0) {
         const uint64_t src_size = item.src_size_at != nullptr ? *item.src_size_at : item.src_size;
         s.status = item.after != nullptr && item.after->status != GW_OK ? item.after->status
-                   : src_size > item.src_size                          ? (uint32_t)GW_ERR_SHORT
+                   : src_size > item.src_size                           ? (uint32_t)GW_ERR_SHORT
                                               : gw_front_read(s.front, src, src_size, p.codec.count_limit);
     }
     __syncthreads();
     bool bad = false;
     if (s.status == GW_OK) {
         GW_NO_UNROLL
-        for (uint64_t i = slice * GW_THREADS + threadIdx.x; i < s.front.chunk_count; i += p.slices * GW_THREADS) {
+        for (uint64_t i = slice * GW_THREADS + threadIdx.x; i < s.front.chunk_count;
+             i += p.slices * GW_THREADS) {
             bad = bad || !gw_entry_is_good(src, s.front, i);
         }
     }
@@ -126,7 +167,7 @@ GW_KERNEL(gw_device_gcomp_check, gw_gcomp_decode_params, 256, 2)
     }
     uint32_t status = s.status;
     if (status == GW_OK) {
-        status = gw_front_decide(p, item, s.front, *(volatile uint32_t *)&frame.is_directory_bad != 0, s.sums);
+        status = gw_front_decide(p, item, s.front, *(volatile uint32_t *)&frame.is_directory_bad != 0, s);
     }
     __syncthreads();
     if (threadIdx.x == 0) {
@@ -156,7 +197,7 @@ GW_KERNEL(gw_device_gcomp_check, gw_gcomp_decode_params, 256, 2)
     }
     __syncthreads();
     if (s.is_last) {
-        gw_count_chunks(p, s.sums);
+        gw_count_chunks(p, s);
     }
 }
 

@@ -23,7 +23,8 @@ GW_DEVICE void gw_slot_give(const gw_gcomp_decode_params &p, uint32_t slot)
     atomicExch(&p.head->slot_busy[slot], 0u);
 }
 
-template <uint32_t DTYPE, bool REST> GW_DEVICE void gw_decode_unit(gw_decode_state &s, const gw_gcomp_decode_params &p)
+template <uint32_t DTYPE, bool REST>
+GW_DEVICE void gw_decode_unit(gw_decode_state &s, const gw_gcomp_decode_params &p)
 {
     const uint32_t size = gw_type<DTYPE>::SIZE;
     const uint32_t item_index = s.item;
@@ -55,8 +56,9 @@ template <uint32_t DTYPE, bool REST> GW_DEVICE void gw_decode_unit(gw_decode_sta
                                                     : nullptr;
         out.is_wide = (((uintptr_t)out.dst | (uintptr_t)out.addend) & 15) == 0;
     }
-    const uint32_t status = gw_cuda_decode_chunk<DTYPE, REST ? GW_DECODE_REST : GW_DECODE_NEAR>(s, call, index, out,
-                                                                                             p.mode == GW_CUDA_DECODE_ADD);
+    const uint32_t status = gw_cuda_decode_chunk < DTYPE,
+                   REST ? GW_DECODE_REST
+                        : GW_DECODE_NEAR > (s, call, index, out, p.mode == GW_CUDA_DECODE_ADD);
     __syncthreads();
     if (!REST && status == GW_DECODE_DEFERRED) {
         if (threadIdx.x == 0) {
@@ -135,10 +137,10 @@ template <uint32_t DTYPE, bool REST> GW_DEVICE void gw_decode_all(const gw_gcomp
     }
 }
 
-#define GW_DECODE_KERNEL(name, dtype, rest, blocks)                                                                    \
-    GW_KERNEL(name, gw_gcomp_decode_params, 256, blocks)                                                               \
-    {                                                                                                                  \
-        gw_decode_all<dtype, rest>(p);                                                                                 \
+#define GW_DECODE_KERNEL(name, dtype, rest, blocks)                                                          \
+    GW_KERNEL(name, gw_gcomp_decode_params, 256, blocks)                                                     \
+    {                                                                                                        \
+        gw_decode_all<dtype, rest>(p);                                                                       \
     }
 
 GW_DECODE_KERNEL(gw_device_gcomp_decode_fp32, GW_FP32, false, 3)

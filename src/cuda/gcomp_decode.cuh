@@ -1,22 +1,24 @@
 /*
  * Decode of one chunk by a block of 256 threads: docs/format.md sections 3 to 5, rules 18 to 26 of section 8.
  *
- * The chunk is copied to shared memory. From its counts every thread works out one node of the tree; then the nodes of one
- * depth are produced together from those one deeper, in two byte arrays that alternate:
+ * The chunk is copied to shared memory. From its counts every thread works out one node of the tree; then the
+ * nodes of one depth are produced together from those one deeper, in two byte arrays that alternate:
  *
- *   inner node  a thread merges 32 consecutive ranks, one word of the bitmap. Where its left and right ranks start follows
- *               from the set bits before the word: a sum over the lanes of the warp, and over the tasks (32 words each) of
- *               the node, counted beforehand. Eight ranks at a time: a byte of the bitmap picks two byte permutations.
- *   leaf        a thread unpacks 32 numbers of k bits, k words.
- *   root        stays in registers; its owner looks up the 32 ranks, a block-wide sum of digit counts gives the places of
+ *   inner node  a thread merges 32 consecutive ranks, one word of the bitmap. Where its left and right ranks
+ *   start follows
+ *               from the set bits before the word: a sum over the lanes of the warp, and over the tasks (32
+ *               words each) of the node, counted beforehand. Eight ranks at a time: a byte of the bitmap
+ *               picks two byte permutations.
+ *   leaf        a thread unpacks 32 numbers of k bits, k words. root        stays in registers; its owner
+ *   looks up the 32 ranks, a block-wide sum of digit counts gives the places of
  *               its digits in the planes, and it assembles the values four by four.
  *
- * Set bits, counts and padding are checked before anything is addressed by them: with all counts right no index leaves its
- * array, whatever the bytes are, and if another agent changes them meanwhile, a place is wrong by no more than the words of
- * one task, which the arrays have to spare.
+ * Set bits, counts and padding are checked before anything is addressed by them: with all counts right no
+ * index leaves its array, whatever the bytes are, and if another agent changes them meanwhile, a place is
+ * wrong by no more than the words of one task, which the arrays have to spare.
  *
- * A chunk that is too large for shared memory is read where it lies, with the arrays in the workspace: the same code with
- * pointers for places.
+ * A chunk that is too large for shared memory is read where it lies, with the arrays in the workspace: the
+ * same code with pointers for places.
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
@@ -28,31 +30,34 @@
 /* At most 32 a level of 2^15 values and one more for each node. */
 enum { GW_TASKS_MAX = 32 * 11 + 32 + GW_TREE_NODES };
 
-/* A node while its values are produced: byte offsets of its run, of its place and its children's in the arrays. */
+/* A node while its values are produced: byte offsets of its run, of its place and its children's in the
+ * arrays. */
 struct alignas(16) gw_node_work {
     uint32_t run, out, left, right;
-    uint32_t first_task, words, kind, unused; /* kind: GW_KIND_INNER, or the width of a leaf and, from bit 8, its first rank */
+    uint32_t first_task, words, kind,
+        unused; /* kind: GW_KIND_INNER, or the width of a leaf and, from bit 8, its first rank */
 };
 
 enum { GW_KIND_INNER = 8 };
 
 struct alignas(128) gw_decode_state {
-    uint2 selector[256];  /* gw_selector_of() */
-    uint32_t entry[256];  /* by rank, see gw_entry_of() */
-    uint32_t flags[32];   /* derived: gw_digit_flags() by class */
+    uint2 selector[256]; /* gw_selector_of() */
+    uint32_t entry[256]; /* by rank, see gw_entry_of() */
+    uint32_t flags[32];  /* derived: gw_digit_flags() by class */
     uint4 warp_sum[GW_WARPS];
     uint32_t sums[GW_WARPS];
     alignas(16) uint8_t book[GW_CUDA_BOOK_SIZE_MAX + 12];
     gw_cuda_tree tree;
     gw_node_work node[GW_TREE_NODES];
     uint32_t len[GW_TREE_NODES];
-    uint16_t task[GW_TASKS_MAX];          /* 32 words of a node: node | word / 32 << 8; by level, deepest first, root last */
+    uint16_t task
+        [GW_TASKS_MAX]; /* 32 words of a node: node | word / 32 << 8; by level, deepest first, root last */
     uint16_t task_ones[GW_TASKS_MAX + 8]; /* set bits of the tasks before, modulo 2^16 */
     uint16_t task_start[16];              /* by level */
     uint32_t plane_start[8];              /* bits from the first word of the chunk */
     uint32_t plane_len[8];
-    uint32_t escape_start, escape_len;    /* bytes; values */
-    uint32_t exponent_base;               /* of labels */
+    uint32_t escape_start, escape_len; /* bytes; values */
+    uint32_t exponent_base;            /* of labels */
 
     /* Of the chunk, by thread 0. */
     uint64_t unit, index, offset, size, owner_offset, owner_size;
@@ -64,7 +69,7 @@ struct alignas(128) gw_decode_state {
     alignas(128) uint4 arrays[1];
 };
 
-/* ---- places ----------------------------------------------------------------------------------------------------------- */
+/* ---- places -------------------------------------------------------------------------------------------- */
 
 /* Places in shared memory: 32-bit addresses. */
 struct gw_shared_space {
@@ -83,7 +88,8 @@ struct gw_shared_space {
     }
 };
 
-/* Places in any memory; loads at `size` and beyond give 0, since a window reads up to two words more than a frame has. */
+/* Places in any memory; loads at `size` and beyond give 0, since a window reads up to two words more than
+ * a frame has. */
 struct gw_any_space {
     uint8_t *base;
     uint32_t size;
@@ -113,11 +119,11 @@ GW_DEVICE uint32_t gw_byte_of(uint32_t x, uint32_t i)
     return __byte_perm(x, 0, 0x4440 + i);
 }
 
-/* ---- merge ------------------------------------------------------------------------------------------------------------ */
+/* ---- merge --------------------------------------------------------------------------------------------- */
 
-/* What gw_merge32() looks up for a byte m of a bitmap: how to pick the first and the second four of eight ranks from the next
- * four left and right ones each, how many bits to shift the sides between (left: bits 16 up of x; right: third byte of y),
- * and how many go right. */
+/* What gw_merge32() looks up for a byte m of a bitmap: how to pick the first and the second four of eight
+ * ranks from the next four left and right ones each, how many bits to shift the sides between (left: bits
+ * 16 up of x; right: third byte of y), and how many go right. */
 GW_DEVICE uint2 gw_selector_of(uint32_t m)
 {
     uint32_t s[2];
@@ -141,7 +147,8 @@ GW_DEVICE uint2 gw_selector_of(uint32_t m)
 
 /* out = 32 merged ranks. l, r: places of the next left and right rank. */
 template <typename LEVEL>
-GW_DEVICE void gw_merge32(uint32_t out[8], const LEVEL &level, uint32_t selectors, uint32_t l, uint32_t r, uint32_t bits)
+GW_DEVICE void gw_merge32(uint32_t out[8], const LEVEL &level, uint32_t selectors, uint32_t l, uint32_t r,
+                          uint32_t bits)
 {
     const uint32_t both = l + r;
     GW_UNROLL
@@ -154,17 +161,18 @@ GW_DEVICE void gw_merge32(uint32_t out[8], const LEVEL &level, uint32_t selector
         const uint32_t ra = __funnelshift_r(r0, r1, r << 3), rb = __funnelshift_r(r1, r2, r << 3);
         out[2 * j] = gw_permute(la, ra, s.x);
         /* The second four start behind what the first took. */
-        out[2 * j + 1] =
-            gw_permute(__funnelshift_rc(la, lb, s.x >> 16), __funnelshift_rc(ra, rb, gw_byte_of(s.y, 2)), s.y);
+        out[2 * j + 1] = gw_permute(__funnelshift_rc(la, lb, s.x >> 16),
+                                    __funnelshift_rc(ra, rb, gw_byte_of(s.y, 2)), s.y);
         r += s.y >> 24;
         l = both + 8 * (j + 1) - r;
     }
 }
 
-/* ---- leaves ----------------------------------------------------------------------------------------------------------- */
+/* ---- leaves -------------------------------------------------------------------------------------------- */
 
 /* 32 numbers of W bits from W words, plus add in every byte. */
-template <int W, typename WORDS> GW_DEVICE void gw_unpack32(uint32_t out[8], const WORDS &words, uint32_t at, uint32_t add)
+template <int W, typename WORDS>
+GW_DEVICE void gw_unpack32(uint32_t out[8], const WORDS &words, uint32_t at, uint32_t add)
 {
     const uint32_t pair = (1u << 2 * W) - 1, one = (1u << W) - 1;
     uint32_t w[W + 1];
@@ -176,27 +184,43 @@ template <int W, typename WORDS> GW_DEVICE void gw_unpack32(uint32_t out[8], con
     GW_UNROLL
     for (int j = 0; j < 8; j++) {
         const int bit = 4 * W * j;
-        uint32_t x = bit % 32 + 4 * W <= 32 ? w[bit / 32] >> bit % 32 : __funnelshift_r(w[bit / 32], w[bit / 32 + 1], bit % 32);
+        uint32_t x = bit % 32 + 4 * W <= 32 ? w[bit / 32] >> bit % 32
+                                            : __funnelshift_r(w[bit / 32], w[bit / 32 + 1], bit % 32);
         x = (x & pair) + (x & pair << 2 * W) * (1u << (16 - 2 * W));
         x = (x & (one | one << 16)) + (x & (one | one << 16) << W) * (1u << (8 - W));
         out[j] = x + add;
     }
 }
 
-/* 32 numbers of width k from k words; what lies behind the end of a run (only in the last words of a node) reads as anything:
- * loads of shared memory stay inside, others are checked. */
+/* 32 numbers of width k from k words; what lies behind the end of a run (only in the last words of a node)
+ * reads as anything: loads of shared memory stay inside, others are checked. */
 template <typename WORDS>
-GW_DEVICE void gw_unpack_any(uint32_t out[8], const WORDS &words, uint32_t run, uint32_t width, uint32_t word, uint32_t add)
+GW_DEVICE void gw_unpack_any(uint32_t out[8], const WORDS &words, uint32_t run, uint32_t width, uint32_t word,
+                             uint32_t add)
 {
     const uint32_t at = run + 4 * width * word;
     switch (width) {
-    case 1: gw_unpack32<1>(out, words, at, add); break;
-    case 2: gw_unpack32<2>(out, words, at, add); break;
-    case 3: gw_unpack32<3>(out, words, at, add); break;
-    case 4: gw_unpack32<4>(out, words, at, add); break;
-    case 5: gw_unpack32<5>(out, words, at, add); break;
-    case 6: gw_unpack32<6>(out, words, at, add); break;
-    case 7: gw_unpack32<7>(out, words, at, add); break;
+    case 1:
+        gw_unpack32<1>(out, words, at, add);
+        break;
+    case 2:
+        gw_unpack32<2>(out, words, at, add);
+        break;
+    case 3:
+        gw_unpack32<3>(out, words, at, add);
+        break;
+    case 4:
+        gw_unpack32<4>(out, words, at, add);
+        break;
+    case 5:
+        gw_unpack32<5>(out, words, at, add);
+        break;
+    case 6:
+        gw_unpack32<6>(out, words, at, add);
+        break;
+    case 7:
+        gw_unpack32<7>(out, words, at, add);
+        break;
     default:
         GW_UNROLL
         for (int j = 0; j < 8; j++) {
@@ -206,19 +230,26 @@ GW_DEVICE void gw_unpack_any(uint32_t out[8], const WORDS &words, uint32_t run, 
     }
 }
 
-/* ---- tables of a codebook --------------------------------------------------------------------------------------------- */
+/* ---- tables of a codebook ------------------------------------------------------------------------------ */
 
-/* Class of a label, in the low bits of an entry: derived frames turn GW_CLASS_ORDINARY into itself plus the octaves that may
- * be dropped, an index of s.flags. */
-enum { GW_CLASS_ZERO = 0, GW_CLASS_ORDINARY = 1, GW_CLASS_ESCAPE = 31, GW_ENTRY_ORDINARY = 1 << 5, GW_BIAS_ZERO = 2048 };
+/* Class of a label, in the low bits of an entry: derived frames turn GW_CLASS_ORDINARY into itself plus
+ * the octaves that may be dropped, an index of s.flags. */
+enum {
+    GW_CLASS_ZERO = 0,
+    GW_CLASS_ORDINARY = 1,
+    GW_CLASS_ESCAPE = 31,
+    GW_ENTRY_ORDINARY = 1 << 5,
+    GW_BIAS_ZERO = 2048
+};
 
 #define GW_ESCAPE_EXPLICIT (1u << 16)
 #define GW_ESCAPE_DERIVED  (1u << 28)
 
 /*
- * Entry of a label. Explicit: exponent in place, below it gw_digit_flags() (no bit above 12), and GW_ESCAPE_EXPLICIT. Derived:
- * exponent in place, class, and in bits 8 to 19 what a map byte has to be added to to get the quarter-octaves of room:
- * drop_base - (4 E + 3) (docs/format.md section 3), plus GW_BIAS_ZERO; drop_base is that of a map, so this fits.
+ * Entry of a label. Explicit: exponent in place, below it gw_digit_flags() (no bit above 12), and
+ * GW_ESCAPE_EXPLICIT. Derived: exponent in place, class, and in bits 8 to 19 what a map byte has to be added
+ * to to get the quarter-octaves of room: drop_base - (4 E + 3) (docs/format.md section 3), plus GW_BIAS_ZERO;
+ * drop_base is that of a map, so this fits.
  */
 template <uint32_t DTYPE>
 GW_DEVICE uint32_t gw_entry_of(uint32_t label, uint32_t derived, uint32_t base, int32_t drop_base)
@@ -249,7 +280,8 @@ GW_DEVICE uint32_t gw_octaves_of(uint32_t bias, uint32_t k, uint32_t cap)
 }
 
 /* Makes the tables of s.tree. */
-template <uint32_t DTYPE> GW_DEVICE void gw_decode_tables(gw_decode_state &s, const gw_cuda_frame_state &frame)
+template <uint32_t DTYPE>
+GW_DEVICE void gw_decode_tables(gw_decode_state &s, const gw_cuda_frame_state &frame)
 {
     typedef gw_type<DTYPE> type;
     const uint32_t t = threadIdx.x;
@@ -258,16 +290,17 @@ template <uint32_t DTYPE> GW_DEVICE void gw_decode_tables(gw_decode_state &s, co
     }
     if (t < 32) {
         const uint32_t octaves = t - GW_CLASS_ORDINARY;
-        const uint32_t drop = frame.constant ? frame.cap : octaves - octaves % (frame.step == 0 ? 1 : frame.step);
-        s.flags[t] = t == GW_CLASS_ZERO      ? 0
-                     : t == GW_CLASS_ESCAPE  ? GW_ESCAPE_DERIVED
-                     : octaves > frame.cap ? 0
-                                             : gw_digit_flags<DTYPE>(type::M + 1 - drop);
+        const uint32_t drop =
+            frame.constant ? frame.cap : octaves - octaves % (frame.step == 0 ? 1 : frame.step);
+        s.flags[t] = t == GW_CLASS_ZERO     ? 0
+                     : t == GW_CLASS_ESCAPE ? GW_ESCAPE_DERIVED
+                     : octaves > frame.cap  ? 0
+                                            : gw_digit_flags<DTYPE>(type::M + 1 - drop);
     }
     __syncthreads();
 }
 
-/* ---- parts ------------------------------------------------------------------------------------------------------------ */
+/* ---- parts --------------------------------------------------------------------------------------------- */
 
 template <typename WORDS> GW_DEVICE uint32_t gw_half_at(const WORDS &words, uint32_t i)
 {
@@ -282,11 +315,12 @@ template <typename WORDS> GW_DEVICE bool gw_is_padded(const WORDS &words, uint32
 }
 
 /*
- * Rules 21 to 23 of the chunk at words[0..size), which lies behind the codebook: lengths and places of all parts, the tasks.
- * Returns true, to all threads, if a rule is broken. Ends with a barrier.
+ * Rules 21 to 23 of the chunk at words[0..size), which lies behind the codebook: lengths and places of all
+ * parts, the tasks. Returns true, to all threads, if a rule is broken. Ends with a barrier.
  */
 template <uint32_t DTYPE, bool DERIVED, typename WORDS>
-GW_DEVICE bool gw_find_parts(gw_decode_state &s, const WORDS &words, uint32_t size, uint32_t chunk_len, uint32_t level_size)
+GW_DEVICE bool gw_find_parts(gw_decode_state &s, const WORDS &words, uint32_t size, uint32_t chunk_len,
+                             uint32_t level_size)
 {
     const gw_cuda_tree &tree = s.tree;
     const uint32_t t = threadIdx.x, lane = gw_lane(), warp = t >> 5;
@@ -341,7 +375,9 @@ GW_DEVICE bool gw_find_parts(gw_decode_state &s, const WORDS &words, uint32_t si
     const uint32_t run_bits = len * (inner ? 1 : node.width);
     const uint32_t run = header_words + gw_block_scan((run_bits + 31) >> 5, s.sums, &run_words);
     uint32_t at = header_words + run_words;
-    uint32_t my_start = run, my_bits = run_bits; /* what this thread checks the padding of: its node, then a plane, the escapes */
+    uint32_t my_start = run,
+             my_bits =
+                 run_bits; /* what this thread checks the padding of: its node, then a plane, the escapes */
     uint32_t plane_at = 0, plane_bits = 0;
     GW_UNROLL
     for (uint32_t p = 0; p < planes; p++) {
@@ -367,7 +403,8 @@ GW_DEVICE bool gw_find_parts(gw_decode_state &s, const WORDS &words, uint32_t si
     bad = bad || (t < 8 && !gw_is_padded(words, plane_at, plane_bits));
     bad = bad || (t < size_words - at && words.load32(4 * (at + t)) != 0);
 
-    /* Places in the level arrays, and tasks, in the order of by_depth: thread t now stands for the t-th node of it. */
+    /* Places in the level arrays, and tasks, in the order of by_depth: thread t now stands for the t-th
+     * node of it. */
     const uint32_t n = is_node ? tree.by_depth[t] : 0;
     const uint32_t level = is_node ? depth_max - tree.node[n].depth : 0;
     const uint32_t n_len = is_node ? s.len[n] : 0;
@@ -446,12 +483,13 @@ GW_DEVICE bool gw_find_parts(gw_decode_state &s, const WORDS &words, uint32_t si
     return __syncthreads_or(bad) != 0;
 }
 
-/* ---- escapes ---------------------------------------------------------------------------------------------------------- */
+/* ---- escapes ------------------------------------------------------------------------------------------- */
 
-/* Rule 26: could an encoder with this codebook have had to escape this value? bits: the value in the low bits; k: its map
- * byte (derived). gw_is_escape_allowed() of core. */
+/* Rule 26: could an encoder with this codebook have had to escape this value? bits: the value in the low
+ * bits; k: its map byte (derived). gw_is_escape_allowed() of core. */
 template <uint32_t DTYPE>
-GW_DEVICE bool gw_is_escape_allowed(const gw_cuda_tree &tree, const gw_cuda_frame_state &frame, uint32_t bits, uint32_t k)
+GW_DEVICE bool gw_is_escape_allowed(const gw_cuda_tree &tree, const gw_cuda_frame_state &frame, uint32_t bits,
+                                    uint32_t k)
 {
     typedef gw_type<DTYPE> type;
     const uint32_t magnitude = bits & (DTYPE == GW_FP32 ? 0x7fffffffu : 0x7fffu);
@@ -469,7 +507,8 @@ GW_DEVICE bool gw_is_escape_allowed(const gw_cuda_tree &tree, const gw_cuda_fram
         const uint32_t wide = type::IS_FP16 ? (exponent == 0 ? 1 : exponent) + type::BIAS : exponent;
         uint32_t drop = frame.cap;
         if (!frame.constant) {
-            drop = gw_octaves_of((uint32_t)(frame.drop_base - (int32_t)(4 * wide + 3) + GW_BIAS_ZERO), k, frame.cap);
+            drop = gw_octaves_of((uint32_t)(frame.drop_base - (int32_t)(4 * wide + 3) + GW_BIAS_ZERO), k,
+                                 frame.cap);
             drop -= drop % frame.step;
         }
         const uint32_t label = exponent + (type::IS_FP16 ? 2 : 1);
@@ -489,7 +528,7 @@ GW_DEVICE bool gw_is_escape_allowed(const gw_cuda_tree &tree, const gw_cuda_fram
     return false;
 }
 
-/* ---- sums ------------------------------------------------------------------------------------------------------------- */
+/* ---- sums ---------------------------------------------------------------------------------------------- */
 
 GW_DEVICE uint32_t gw_flush_bits(uint32_t bits, uint32_t strict)
 {
@@ -553,16 +592,19 @@ template <uint32_t DTYPE> GW_DEVICE uint32_t gw_sum_of(uint32_t a, uint32_t b, u
         return !strict && sum == 0x8000 ? 0 : sum;
     }
     sum = nan ? 0x7fc00000u : gw_flush_bits(sum, strict);
-    return DTYPE == GW_BF16 && !nan ? (sum + 0x7fff + (sum >> 16 & 1)) >> 16 : DTYPE == GW_BF16 ? sum >> 16 : sum;
+    return DTYPE == GW_BF16 && !nan ? (sum + 0x7fff + (sum >> 16 & 1)) >> 16
+           : DTYPE == GW_BF16       ? sum >> 16
+                                    : sum;
 }
 
 template <uint32_t DTYPE> GW_DEVICE uint32_t gw_sum_word(uint32_t a, uint32_t b, uint32_t strict)
 {
     return DTYPE == GW_FP32 ? gw_sum_of<DTYPE>(a, b, strict)
-                            : gw_sum_of<DTYPE>(a & 0xffff, b & 0xffff, strict) | gw_sum_of<DTYPE>(a >> 16, b >> 16, strict) << 16;
+                            : gw_sum_of<DTYPE>(a & 0xffff, b & 0xffff, strict) |
+                                  gw_sum_of<DTYPE>(a >> 16, b >> 16, strict) << 16;
 }
 
-/* ---- output ----------------------------------------------------------------------------------------------------------- */
+/* ---- output -------------------------------------------------------------------------------------------- */
 
 /* Where the values of a chunk go. */
 struct gw_decode_out {
@@ -573,13 +615,15 @@ struct gw_decode_out {
 };
 
 /* 16 bytes of values to byte `at` of the chunk, of which `size` (0 to 16) exist. */
-template <uint32_t DTYPE> GW_DEVICE void gw_store_values(const gw_decode_out &out, uint32_t at, uint4 x, uint32_t size)
+template <uint32_t DTYPE>
+GW_DEVICE void gw_store_values(const gw_decode_out &out, uint32_t at, uint4 x, uint32_t size)
 {
     if (out.is_wide && size >= 16) {
         if (out.addend != nullptr) {
             const uint4 a = *(const uint4 *)(const void *)(out.addend + at);
             x = make_uint4(gw_sum_word<DTYPE>(a.x, x.x, out.strict), gw_sum_word<DTYPE>(a.y, x.y, out.strict),
-                           gw_sum_word<DTYPE>(a.z, x.z, out.strict), gw_sum_word<DTYPE>(a.w, x.w, out.strict));
+                           gw_sum_word<DTYPE>(a.z, x.z, out.strict),
+                           gw_sum_word<DTYPE>(a.w, x.w, out.strict));
         }
         *(uint4 *)(void *)(out.dst + at) = x;
         return;
@@ -588,26 +632,31 @@ template <uint32_t DTYPE> GW_DEVICE void gw_store_values(const gw_decode_out &ou
     for (uint32_t i = 0; i < 16 && i < size; i += gw_type<DTYPE>::SIZE) {
         const uint32_t word = i < 8 ? (i < 4 ? x.x : x.y) : i < 12 ? x.z : x.w;
         if (DTYPE == GW_FP32) {
-            const uint32_t a = out.addend == nullptr ? 0 : *(const uint32_t *)(const void *)(out.addend + at + i);
-            *(uint32_t *)(void *)(out.dst + at + i) = out.addend == nullptr ? word : gw_sum_of<DTYPE>(a, word, out.strict);
+            const uint32_t a =
+                out.addend == nullptr ? 0 : *(const uint32_t *)(const void *)(out.addend + at + i);
+            *(uint32_t *)(void *)(out.dst + at + i) =
+                out.addend == nullptr ? word : gw_sum_of<DTYPE>(a, word, out.strict);
         } else {
             const uint32_t v = (i & 2) != 0 ? word >> 16 : word & 0xffff;
-            const uint32_t a = out.addend == nullptr ? 0 : *(const uint16_t *)(const void *)(out.addend + at + i);
+            const uint32_t a =
+                out.addend == nullptr ? 0 : *(const uint16_t *)(const void *)(out.addend + at + i);
             *(uint16_t *)(void *)(out.dst + at + i) =
                 (uint16_t)(out.addend == nullptr ? v : gw_sum_of<DTYPE>(a, v, out.strict));
         }
     }
 }
 
-/* ---- join ------------------------------------------------------------------------------------------------------------- */
+/* ---- join ---------------------------------------------------------------------------------------------- */
 
-/* Digits and escapes of some values, 16 bits each: planes 1 | 2, 3 | 4, R4 | R2 (explicit: escapes), R1 | escapes. */
+/* Digits and escapes of some values, 16 bits each: planes 1 | 2, 3 | 4, R4 | R2 (explicit: escapes), R1 |
+ * escapes. */
 struct gw_counts {
     uint32_t a, b, c, d;
 };
 
 /* Sums over the threads before this one, and in carry over all of them and all calls before. */
-template <bool DERIVED> GW_DEVICE gw_counts gw_scan_counts(gw_decode_state &s, gw_counts mine, gw_counts &carry)
+template <bool DERIVED>
+GW_DEVICE gw_counts gw_scan_counts(gw_decode_state &s, gw_counts mine, gw_counts &carry)
 {
     const uint32_t lane = gw_lane(), warp = threadIdx.x >> 5;
     gw_counts x = mine;
@@ -628,7 +677,8 @@ template <bool DERIVED> GW_DEVICE gw_counts gw_scan_counts(gw_decode_state &s, g
         s.warp_sum[warp] = make_uint4(x.a, x.b, x.c, x.d);
     }
     __syncthreads();
-    gw_counts before = {carry.a + x.a - mine.a, carry.b + x.b - mine.b, carry.c + x.c - mine.c, carry.d + x.d - mine.d};
+    gw_counts before = {carry.a + x.a - mine.a, carry.b + x.b - mine.b, carry.c + x.c - mine.c,
+                        carry.d + x.d - mine.d};
     GW_UNROLL
     for (uint32_t v = 0; v < GW_WARPS; v++) {
         const uint4 sum = s.warp_sum[v];
@@ -682,22 +732,25 @@ GW_DEVICE bool gw_is_within(uint32_t x, uint32_t y)
 
 GW_DEVICE bool gw_is_within(const gw_counts &x, const gw_counts &y)
 {
-    return gw_is_within(x.a, y.a) && gw_is_within(x.b, y.b) && gw_is_within(x.c, y.c) && gw_is_within(x.d, y.d);
+    return gw_is_within(x.a, y.a) && gw_is_within(x.b, y.b) && gw_is_within(x.c, y.c) &&
+           gw_is_within(x.d, y.d);
 }
 
 /*
- * Root, look-up, places of the digits, values: 8192 at a time, 32 a thread. Rules 24 to 26: returns true, to all threads, if
- * one is broken. With out.dst NULL nothing is stored. Begins with a barrier.
+ * Root, look-up, places of the digits, values: 8192 at a time, 32 a thread. Rules 24 to 26: returns true, to
+ * all threads, if one is broken. With out.dst NULL nothing is stored. Begins with a barrier.
  */
 template <uint32_t DTYPE, bool DERIVED, typename WORDS, typename LEVEL>
-GW_DEVICE bool gw_join_chunk(gw_decode_state &s, const gw_cuda_frame_state &frame, const WORDS &words, const LEVEL &level,
-                             uint32_t stage_base, const uint8_t *levels, uint32_t chunk_len, const gw_decode_out &out)
+GW_DEVICE bool gw_join_chunk(gw_decode_state &s, const gw_cuda_frame_state &frame, const WORDS &words,
+                             const LEVEL &level, uint32_t stage_base, const uint8_t *levels,
+                             uint32_t chunk_len, const gw_decode_out &out)
 {
     typedef gw_type<DTYPE> type;
     constexpr uint32_t BATCH = 64 / type::SIZE; /* values of a thread that are staged together */
     constexpr uint32_t ESCAPE = DERIVED ? GW_ESCAPE_DERIVED : GW_ESCAPE_EXPLICIT;
     const uint32_t tid = threadIdx.x, lane = gw_lane(), warp = tid >> 5;
-    const uint32_t entries = gw_place_of(s.entry), selectors = gw_place_of(s.selector), flags = gw_place_of(s.flags);
+    const uint32_t entries = gw_place_of(s.entry), selectors = gw_place_of(s.selector),
+                   flags = gw_place_of(s.flags);
     const uint32_t stage = stage_base + 2048 * warp; /* 64 bytes a lane */
     /* Quarters of 16 bytes change places so that no two lanes of a store or load meet in a bank. */
     const uint32_t mine_at = stage + 64 * lane + 16 * (lane >> 1 & 3);
@@ -711,7 +764,8 @@ GW_DEVICE bool gw_join_chunk(gw_decode_state &s, const gw_cuda_frame_state &fram
     for (uint32_t first = 0; first < chunk_len; first += 32 * GW_THREADS) {
         __syncthreads();
         const uint32_t word = first / 32 + tid;
-        const uint32_t valid = 32 * word < chunk_len ? (chunk_len - 32 * word < 32 ? chunk_len - 32 * word : 32) : 0;
+        const uint32_t valid =
+            32 * word < chunk_len ? (chunk_len - 32 * word < 32 ? chunk_len - 32 * word : 32) : 0;
         const gw_node_work &root = s.node[0];
         uint32_t x[8];
         GW_UNROLL
@@ -724,15 +778,16 @@ GW_DEVICE bool gw_join_chunk(gw_decode_state &s, const gw_cuda_frame_state &fram
             const uint32_t in_warp = gw_warp_scan(count) - count;
             if (valid != 0) {
                 const uint32_t task = root.first_task + (word >> 5);
-                const uint32_t ones = ((uint32_t)s.task_ones[task] - s.task_ones[root.first_task] & 0xffff) + in_warp;
+                const uint32_t ones =
+                    ((uint32_t)s.task_ones[task] - s.task_ones[root.first_task] & 0xffff) + in_warp;
                 gw_merge32(x, level, selectors, root.left + 32 * word - ones, root.right + ones, bits);
             }
         } else if (valid != 0) {
             gw_unpack_any(x, words, root.run, root.kind & 15, word, (root.kind >> 8) * 0x01010101u);
         }
 
-        /* Entries: exponent in place, and (explicit) flags or (derived) the index of flags. A derived one is worked out again
-         * when its value is assembled: ranks and map bytes take fewer registers. */
+        /* Entries: exponent in place, and (explicit) flags or (derived) the index of flags. A derived one
+         * is worked out again when its value is assembled: ranks and map bytes take fewer registers. */
         uint32_t e[DERIVED ? 1 : 32], k[DERIVED ? 8 : 1];
         uint32_t even = 0, odd = 0;
         if (DERIVED && !frame.constant) {
@@ -746,7 +801,9 @@ GW_DEVICE bool gw_join_chunk(gw_decode_state &s, const gw_cuda_frame_state &fram
         const auto derived_entry = [&](uint32_t i) {
             const uint32_t entry = gw_shared_load32(entries + 4 * gw_byte_of(x[i / 4], i % 4));
             const uint32_t octaves =
-                frame.constant ? cap : gw_octaves_of(entry >> 8 & 0xfff, gw_byte_of(k[DERIVED ? i / 4 : 0], i % 4), cap);
+                frame.constant
+                    ? cap
+                    : gw_octaves_of(entry >> 8 & 0xfff, gw_byte_of(k[DERIVED ? i / 4 : 0], i % 4), cap);
             const uint32_t index = (entry & 31) + ((entry & GW_ENTRY_ORDINARY) != 0 ? octaves : 0);
             return i < valid ? (entry & ~type::MANTISSA) | index : 0;
         };
@@ -798,7 +855,8 @@ GW_DEVICE bool gw_join_chunk(gw_decode_state &s, const gw_cuda_frame_state &fram
                     g[i] = DERIVED ? gw_shared_load32(flags + 4 * (f[i] & 31)) : f[i];
                     sum += g[i];
                 }
-                uint32_t d1 = gw_window(words, b1), d2 = gw_window(words, b2), d3 = gw_window(words, b3), d4 = 0;
+                uint32_t d1 = gw_window(words, b1), d2 = gw_window(words, b2), d3 = gw_window(words, b3),
+                         d4 = 0;
                 uint32_t r4 = 0, r2 = 0, r1 = 0;
                 b1 += w1 * (sum & 15);
                 b2 += w2 * (sum >> 4 & 15);
@@ -829,12 +887,15 @@ GW_DEVICE bool gw_join_chunk(gw_decode_state &s, const gw_cuda_frame_state &fram
                     gw_push_digit<1 << 8, type::W2>(z, d3, g[i]);
                     gw_push_digit<1 << 4, type::W2>(z, d2, g[i]);
                     gw_push_digit<1, type::W1>(z, d1, g[i]);
-                    v[i] = gw_select_bits<0x80000000u>(z, gw_select_bits<type::MANTISSA>(z >> (31 - type::EXPONENT_SHIFT), f[i]));
+                    v[i] = gw_select_bits<0x80000000u>(
+                        z, gw_select_bits<type::MANTISSA>(z >> (31 - type::EXPONENT_SHIFT), f[i]));
                     if (type::IS_FP16) { /* rule 25 */
-                        bad = bad || ((v[i] & 0x7fff0000u) == 0 && (g[i] & ~ESCAPE & (DERIVED ? 0xffffffffu : 0xffffu)) != 0);
+                        bad = bad || ((v[i] & 0x7fff0000u) == 0 &&
+                                      (g[i] & ~ESCAPE & (DERIVED ? 0xffffffffu : 0xffffu)) != 0);
                     }
                 }
-                const uint32_t m = (g[0] & ESCAPE ? 1 : 0) | (g[1] & ESCAPE ? 2 : 0) | (g[2] & ESCAPE ? 4 : 0) | (g[3] & ESCAPE ? 8 : 0);
+                const uint32_t m = (g[0] & ESCAPE ? 1 : 0) | (g[1] & ESCAPE ? 2 : 0) |
+                                   (g[2] & ESCAPE ? 4 : 0) | (g[3] & ESCAPE ? 8 : 0);
                 escapes |= (sum & (DERIVED ? 0xf0000000u : 15 * GW_ESCAPE_EXPLICIT)) != 0 ? m << 4 * j : 0;
                 if (type::SIZE == 4) {
                     gw_shared_store128(mine_at ^ 16 * j, make_uint4(v[0], v[1], v[2], v[3]));
@@ -842,7 +903,8 @@ GW_DEVICE bool gw_join_chunk(gw_decode_state &s, const gw_cuda_frame_state &fram
                     packed[2 * (j & 1)] = __byte_perm(v[0], v[1], 0x7632);
                     packed[2 * (j & 1) + 1] = __byte_perm(v[2], v[3], 0x7632);
                     if ((j & 1) != 0) {
-                        gw_shared_store128(mine_at ^ 16 * (j / 2), make_uint4(packed[0], packed[1], packed[2], packed[3]));
+                        gw_shared_store128(mine_at ^ 16 * (j / 2),
+                                           make_uint4(packed[0], packed[1], packed[2], packed[3]));
                     }
                 }
             }
@@ -861,7 +923,8 @@ GW_DEVICE bool gw_join_chunk(gw_decode_state &s, const gw_cuda_frame_state &fram
                     gw_shared_store32(place, bits);
                 } else {
                     const uint32_t old = gw_shared_load32(place);
-                    gw_shared_store32(place, (byte & 2) != 0 ? (old & 0xffff) | bits << 16 : (old & 0xffff0000u) | bits);
+                    gw_shared_store32(place, (byte & 2) != 0 ? (old & 0xffff) | bits << 16
+                                                             : (old & 0xffff0000u) | bits);
                 }
                 const uint32_t map_byte = DERIVED && !frame.constant ? levels[value] : 0;
                 bad = bad || !gw_is_escape_allowed<DTYPE>(s.tree, frame, bits, map_byte);
@@ -871,31 +934,35 @@ GW_DEVICE bool gw_join_chunk(gw_decode_state &s, const gw_cuda_frame_state &fram
                 GW_UNROLL
                 for (uint32_t j = 0; j < 4; j++) {
                     const uint32_t owner = 8 * j + (lane >> 2);
-                    const uint32_t value = first + 1024 * warp + 32 * owner + BATCH * batch + (lane & 3) * (16 / type::SIZE);
+                    const uint32_t value =
+                        first + 1024 * warp + 32 * owner + BATCH * batch + (lane & 3) * (16 / type::SIZE);
                     const uint32_t left = value < chunk_len ? (chunk_len - value) * type::SIZE : 0;
                     if (left != 0) {
-                        gw_store_values<DTYPE>(out, value * type::SIZE, gw_shared_load128(all_at + 512 * j), left);
+                        gw_store_values<DTYPE>(out, value * type::SIZE, gw_shared_load128(all_at + 512 * j),
+                                               left);
                     }
                 }
             }
             __syncwarp();
         }
     }
-    bad = bad || carry.a != announced.a || carry.b != announced.b || carry.c != announced.c || carry.d != announced.d;
+    bad = bad || carry.a != announced.a || carry.b != announced.b || carry.c != announced.c ||
+          carry.d != announced.d;
     return __syncthreads_or(bad) != 0;
 }
 
-/* ---- CODED chunk ------------------------------------------------------------------------------------------------------ */
+/* ---- CODED chunk --------------------------------------------------------------------------------------- */
 
 /*
- * Decodes the CODED chunk at words[0..size), codebook not included, with the tables of its codebook. Stores to out once
- * everything is right if `is_checked_first`, else at once. stage: 16 KiB of shared memory, which may be the array of level that
- * the root would go to. Returns true, to all threads, if a rule is broken.
+ * Decodes the CODED chunk at words[0..size), codebook not included, with the tables of its codebook. Stores
+ * to out once everything is right if `is_checked_first`, else at once. stage: 16 KiB of shared memory, which
+ * may be the array of level that the root would go to. Returns true, to all threads, if a rule is broken.
  */
 template <uint32_t DTYPE, bool DERIVED, typename WORDS, typename LEVEL>
-GW_DEVICE bool gw_decode_coded(gw_decode_state &s, const gw_cuda_frame_state &frame, const WORDS &words, const LEVEL &level,
-                               uint32_t size, const uint8_t *levels, uint32_t chunk_len, uint32_t level_size,
-                               uint32_t stage, const gw_decode_out &out, bool is_checked_first)
+GW_DEVICE bool gw_decode_coded(gw_decode_state &s, const gw_cuda_frame_state &frame, const WORDS &words,
+                               const LEVEL &level, uint32_t size, const uint8_t *levels, uint32_t chunk_len,
+                               uint32_t level_size, uint32_t stage, const gw_decode_out &out,
+                               bool is_checked_first)
 {
     if (gw_find_parts<DTYPE, DERIVED>(s, words, size, chunk_len, level_size)) {
         return true;
@@ -917,7 +984,8 @@ GW_DEVICE bool gw_decode_coded(gw_decode_state &s, const gw_cuda_frame_state &fr
                 const uint32_t bits = active ? words.load32(node.run + 4 * word) : 0;
                 const uint32_t count = __popc(bits);
                 const uint32_t in_warp = gw_warp_scan(count) - count;
-                const uint32_t ones = ((uint32_t)s.task_ones[task] - s.task_ones[node.first_task] & 0xffff) + in_warp;
+                const uint32_t ones =
+                    ((uint32_t)s.task_ones[task] - s.task_ones[node.first_task] & 0xffff) + in_warp;
                 if (active) {
                     gw_merge32(x, level, selectors, node.left + 32 * word - ones, node.right + ones, bits);
                 }
@@ -940,9 +1008,10 @@ GW_DEVICE bool gw_decode_coded(gw_decode_state &s, const gw_cuda_frame_state &fr
     return bad;
 }
 
-/* ---- chunk ------------------------------------------------------------------------------------------------------------ */
+/* ---- chunk --------------------------------------------------------------------------------------------- */
 
-/* Bytes of dynamic shared memory in front of the arrays, and what a read of the copied chunk may go beyond its end. */
+/* Bytes of dynamic shared memory in front of the arrays, and what a read of the copied chunk may go beyond
+ * its end. */
 enum { GW_DECODE_FIXED = offsetof(gw_decode_state, arrays), GW_DECODE_SLACK = 1088 };
 
 static_assert(GW_DECODE_FIXED + GW_DECODE_SLACK <= GW_CUDA_DECODE_FIXED_MAX, "the host reserves enough");
@@ -974,12 +1043,12 @@ GW_DEVICE void gw_book_fetch(gw_decode_state &s, const uint8_t *src, uint64_t si
 }
 
 /*
- * Makes tree and tables of the codebook of the chunk in s (its owner is at s.owner_offset) unless they are there. Returns its
- * size, 0 if rule 20 is broken; an installed one has size 4 here.
+ * Makes tree and tables of the codebook of the chunk in s (its owner is at s.owner_offset) unless they are
+ * there. Returns its size, 0 if rule 20 is broken; an installed one has size 4 here.
  */
 template <uint32_t DTYPE>
-GW_DEVICE uint32_t gw_book_use(gw_decode_state &s, const gw_cuda_codec &codec, const gw_cuda_frame_state &frame,
-                               const uint8_t *src, uint64_t owner)
+GW_DEVICE uint32_t gw_book_use(gw_decode_state &s, const gw_cuda_codec &codec,
+                               const gw_cuda_frame_state &frame, const uint8_t *src, uint64_t owner)
 {
     if (s.book_owner == owner) {
         return s.book_size;
@@ -1008,7 +1077,8 @@ GW_DEVICE uint32_t gw_book_use(gw_decode_state &s, const gw_cuda_codec &codec, c
 }
 
 /* A chunk that is copied as it is, or is zero. size: bytes of values. */
-template <uint32_t DTYPE> GW_DEVICE void gw_decode_plain(const uint8_t *src, uint32_t size, const gw_decode_out &out)
+template <uint32_t DTYPE>
+GW_DEVICE void gw_decode_plain(const uint8_t *src, uint32_t size, const gw_decode_out &out)
 {
     GW_NO_UNROLL
     for (uint32_t at = 16 * threadIdx.x; at < size; at += 16 * GW_THREADS) {
@@ -1017,7 +1087,8 @@ template <uint32_t DTYPE> GW_DEVICE void gw_decode_plain(const uint8_t *src, uin
     }
 }
 
-/* Which chunks a call of gw_cuda_decode_chunk() can decode. What is left out of the first kind takes more registers. */
+/* Which chunks a call of gw_cuda_decode_chunk() can decode. What is left out of the first kind takes more
+ * registers. */
 enum gw_decode_paths {
     GW_DECODE_NEAR, /* all but CODED ones of derived frames and those too large for shared memory */
     GW_DECODE_REST, /* only those */
@@ -1031,13 +1102,14 @@ struct gw_decode_call {
     const gw_cuda_codec &codec;
     const gw_cuda_frame_state &frame;
     const uint8_t *src;
-    const uint8_t *levels;      /* of the frame's first value */
-    uint32_t shared_size;       /* of the block */
-    uint8_t *large;             /* a slot for chunks that do not fit it, see gw_decode_needs_slot() */
-    uint64_t owner_key;         /* added to a chunk's index: what tells codebooks of different frames apart; not 0 */
+    const uint8_t *levels; /* of the frame's first value */
+    uint32_t shared_size;  /* of the block */
+    uint8_t *large;        /* a slot for chunks that do not fit it, see gw_decode_needs_slot() */
+    uint64_t owner_key; /* added to a chunk's index: what tells codebooks of different frames apart; not 0 */
 };
 
-/* Bytes of shared memory that are left for a copy of the chunk; 0: its level arrays do not fit, and a slot is needed. */
+/* Bytes of shared memory that are left for a copy of the chunk; 0: its level arrays do not fit, and a slot
+ * is needed. */
 GW_DEVICE uint32_t gw_decode_copy_room(uint32_t shared_size, uint32_t chunk_log2)
 {
     const uint32_t fixed = GW_DECODE_FIXED + 2 * gw_level_size(chunk_log2) + GW_DECODE_SLACK;
@@ -1050,14 +1122,17 @@ GW_DEVICE bool gw_decode_is_far(const gw_decode_call &c, uint64_t size)
     return size > gw_decode_copy_room(c.shared_size, c.frame.chunk_log2);
 }
 
-/* A chunk that is not far: copied to shared memory. A codebook in front (skip) is a multiple of 4 bytes; it is copied, too. */
+/* A chunk that is not far: copied to shared memory. A codebook in front (skip) is a multiple of 4 bytes;
+ * it is copied, too. */
 template <uint32_t DTYPE, bool DERIVED>
-GW_DEVICE bool gw_decode_near(gw_decode_state &s, const gw_decode_call &c, const uint8_t *src, uint32_t size, uint32_t skip,
-                              uint32_t chunk_len, const gw_decode_out &out, bool is_checked_first)
+GW_DEVICE bool gw_decode_near(gw_decode_state &s, const gw_decode_call &c, const uint8_t *src, uint32_t size,
+                              uint32_t skip, uint32_t chunk_len, const gw_decode_out &out,
+                              bool is_checked_first)
 {
     const uint32_t level_size = gw_level_size(c.frame.chunk_log2);
     const uint32_t arrays = gw_place_of(s.arrays), copy = arrays + 2 * level_size;
-    const uint8_t *levels = DERIVED && c.levels != nullptr ? c.levels + (s.index << c.frame.chunk_log2) : nullptr;
+    const uint8_t *levels =
+        DERIVED && c.levels != nullptr ? c.levels + (s.index << c.frame.chunk_log2) : nullptr;
     GW_NO_UNROLL
     for (uint32_t at = 16 * threadIdx.x; at < size; at += 16 * GW_THREADS) {
         gw_copy_async16(copy + at, src + at);
@@ -1065,46 +1140,51 @@ GW_DEVICE bool gw_decode_near(gw_decode_state &s, const gw_decode_call &c, const
     gw_copy_wait();
     __syncthreads();
     const gw_shared_space words = {copy + skip}, level = {arrays};
-    return gw_decode_coded<DTYPE, DERIVED>(s, c.frame, words, level, size - skip, levels, chunk_len, level_size,
-                                           arrays + (s.tree.depth_max & 1) * level_size, out, is_checked_first);
+    return gw_decode_coded<DTYPE, DERIVED>(s, c.frame, words, level, size - skip, levels, chunk_len,
+                                           level_size, arrays + (s.tree.depth_max & 1) * level_size, out,
+                                           is_checked_first);
 }
 
 /* Any chunk: read where it lies. */
 template <uint32_t DTYPE, bool DERIVED>
-GW_DEVICE bool gw_decode_far(gw_decode_state &s, const gw_decode_call &c, const uint8_t *src, uint32_t size, uint32_t skip,
-                             uint32_t chunk_len, const gw_decode_out &out, bool is_checked_first)
+GW_DEVICE bool gw_decode_far(gw_decode_state &s, const gw_decode_call &c, const uint8_t *src, uint32_t size,
+                             uint32_t skip, uint32_t chunk_len, const gw_decode_out &out,
+                             bool is_checked_first)
 {
     const uint32_t level_size = gw_level_size(c.frame.chunk_log2);
     const bool has_room = gw_decode_copy_room(c.shared_size, c.frame.chunk_log2) != 0;
     const uint32_t arrays = gw_place_of(s.arrays);
-    const uint8_t *levels = DERIVED && c.levels != nullptr ? c.levels + (s.index << c.frame.chunk_log2) : nullptr;
+    const uint8_t *levels =
+        DERIVED && c.levels != nullptr ? c.levels + (s.index << c.frame.chunk_log2) : nullptr;
     const gw_any_space words = {(uint8_t *)(uintptr_t)src + skip, size - skip};
     const gw_any_space level = {has_room ? (uint8_t *)s.arrays : c.large, 2 * level_size};
-    return gw_decode_coded<DTYPE, DERIVED>(s, c.frame, words, level, size - skip, levels, chunk_len, level_size,
-                                           has_room ? arrays + (s.tree.depth_max & 1) * level_size : arrays, out,
-                                           is_checked_first);
+    return gw_decode_coded<DTYPE, DERIVED>(
+        s, c.frame, words, level, size - skip, levels, chunk_len, level_size,
+        has_room ? arrays + (s.tree.depth_max & 1) * level_size : arrays, out, is_checked_first);
 }
 
 /*
- * Decodes chunk `index` of a frame whose front was accepted; out.dst is the place of the chunk's first value (NULL: only
- * check). GW_OK, GW_ERR_CORRUPT or GW_ERR_CHECKSUM, to all threads; then out.dst holds anything, unless is_checked_first: then
- * it is as it was. All 256 threads of the block call it. Begins and ends with a barrier.
+ * Decodes chunk `index` of a frame whose front was accepted; out.dst is the place of the chunk's first value
+ * (NULL: only check). GW_OK, GW_ERR_CORRUPT or GW_ERR_CHECKSUM, to all threads; then out.dst holds anything,
+ * unless is_checked_first: then it is as it was. All 256 threads of the block call it. Begins and ends with a
+ * barrier.
  */
 template <uint32_t DTYPE, gw_decode_paths PATHS>
 GW_DEVICE uint32_t gw_cuda_decode_chunk(gw_decode_state &s, const gw_decode_call &c, uint64_t index,
                                         const gw_decode_out &out, bool is_checked_first)
 {
     const gw_cuda_frame_state &frame = c.frame;
-    const uint32_t chunk_len = (uint32_t)(frame.len - (index << frame.chunk_log2) < (uint64_t)1 << frame.chunk_log2
-                                              ? frame.len - (index << frame.chunk_log2)
-                                              : (uint64_t)1 << frame.chunk_log2);
+    const uint32_t chunk_len =
+        (uint32_t)(frame.len - (index << frame.chunk_log2) < (uint64_t)1 << frame.chunk_log2
+                       ? frame.len - (index << frame.chunk_log2)
+                       : (uint64_t)1 << frame.chunk_log2);
     const uint32_t value_size = chunk_len * gw_type<DTYPE>::SIZE, raw_size = (value_size + 15) & ~15u;
     __syncthreads();
     if (threadIdx.x == 0) {
         /* Read once, by one thread: whatever happens to the bytes meanwhile, the block is of one mind. */
         gw_chunk_entry e = {0, 0, 0, 0, 0}, owner = {0, 0, 0, 0, 0};
-        bool good = gw_entry_read(e, c.src, frame.directory_offset, frame.payload_offset, frame.frame_size, frame.chunk_count,
-                                  frame.installed != 0, index);
+        bool good = gw_entry_read(e, c.src, frame.directory_offset, frame.payload_offset, frame.frame_size,
+                                  frame.chunk_count, frame.installed != 0, index);
         s.is_owner = good && e.kind == GW_CHUNK_CODED && !frame.installed && e.book == index;
         if (good && e.kind == GW_CHUNK_CODED && !frame.installed) {
             good = gw_entry_read(owner, c.src, frame.directory_offset, frame.payload_offset, frame.frame_size,
@@ -1133,7 +1213,8 @@ GW_DEVICE uint32_t gw_cuda_decode_chunk(gw_decode_state &s, const gw_decode_call
     const bool is_owner = s.is_owner != 0;
     const uint32_t crc = s.crc, owner = s.book_crc;
     if (frame.checksum && (kind != GW_CHUNK_CODED || is_owner || frame.installed)) {
-        const uint32_t found = gw_cuda_crc32c(0, size >> 2, s.sums, [=](uint64_t i) { return gw_read32(data + 4 * i); });
+        const uint32_t found =
+            gw_cuda_crc32c(0, size >> 2, s.sums, [=](uint64_t i) { return gw_read32(data + 4 * i); });
         if (found != crc) {
             return GW_ERR_CHECKSUM;
         }
@@ -1157,7 +1238,8 @@ GW_DEVICE uint32_t gw_cuda_decode_chunk(gw_decode_state &s, const gw_decode_call
         }
         return GW_OK;
     }
-    const uint32_t book_size = gw_book_use<DTYPE>(s, c.codec, frame, c.src, c.owner_key + (frame.installed ? 0 : owner));
+    const uint32_t book_size =
+        gw_book_use<DTYPE>(s, c.codec, frame, c.src, c.owner_key + (frame.installed ? 0 : owner));
     if (book_size == 0) {
         return GW_ERR_CORRUPT;
     }
@@ -1177,14 +1259,18 @@ GW_DEVICE uint32_t gw_cuda_decode_chunk(gw_decode_state &s, const gw_decode_call
     }
     bool bad;
     if (PATHS == GW_DECODE_NEAR) {
-        bad = gw_decode_near<DTYPE, false>(s, c, data, (uint32_t)size, skip, chunk_len, out, is_checked_first);
+        bad =
+            gw_decode_near<DTYPE, false>(s, c, data, (uint32_t)size, skip, chunk_len, out, is_checked_first);
     } else if (frame.levels != 0) {
-        bad = is_far ? gw_decode_far<DTYPE, true>(s, c, data, (uint32_t)size, skip, chunk_len, out, is_checked_first)
-                     : gw_decode_near<DTYPE, true>(s, c, data, (uint32_t)size, skip, chunk_len, out, is_checked_first);
+        bad = is_far ? gw_decode_far<DTYPE, true>(s, c, data, (uint32_t)size, skip, chunk_len, out,
+                                                  is_checked_first)
+                     : gw_decode_near<DTYPE, true>(s, c, data, (uint32_t)size, skip, chunk_len, out,
+                                                   is_checked_first);
     } else if (PATHS == GW_DECODE_REST || is_far) {
         bad = gw_decode_far<DTYPE, false>(s, c, data, (uint32_t)size, skip, chunk_len, out, is_checked_first);
     } else {
-        bad = gw_decode_near<DTYPE, false>(s, c, data, (uint32_t)size, skip, chunk_len, out, is_checked_first);
+        bad =
+            gw_decode_near<DTYPE, false>(s, c, data, (uint32_t)size, skip, chunk_len, out, is_checked_first);
     }
     return bad ? GW_ERR_CORRUPT : GW_OK;
 }

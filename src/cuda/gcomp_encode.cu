@@ -1,8 +1,8 @@
 /*
- * Encode in one pass over the chunks of all items. Blocks take chunks in order (a ticket), so every chunk that a block waits
- * for is with a block that runs. A chunk waits twice: for which earlier chunk of its group stores the codebook, and, when its
- * own size is known, for the place where it begins: the sizes, or already the end, of the chunks before it ("decoupled
- * look-back", Merrill and Garland 2016).
+ * Encode in one pass over the chunks of all items. Blocks take chunks in order (a ticket), so every chunk
+ * that a block waits for is with a block that runs. A chunk waits twice: for which earlier chunk of its group
+ * stores the codebook, and, when its own size is known, for the place where it begins: the sizes, or already
+ * the end, of the chunks before it ("decoupled look-back", Merrill and Garland 2016).
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
@@ -13,8 +13,8 @@
 enum { GW_WORD_SIZE = 1, GW_WORD_END = 2 };
 #define GW_WORD_VALUE (((uint64_t)1 << 62) - 1)
 
-/* The chunks of a group before `unit`, of which the first that would be CODED with its codebook owns it. By one warp; returns
- * its unit, or ~0. */
+/* The chunks of a group before `unit`, of which the first that would be CODED with its codebook owns it.
+ * By one warp; returns its unit, or ~0. */
 GW_DEVICE uint64_t gw_find_owner(const gw_cuda_chunk_word *words, uint64_t unit, uint32_t before)
 {
     const uint32_t lane = gw_lane();
@@ -28,8 +28,10 @@ GW_DEVICE uint64_t gw_find_owner(const gw_cuda_chunk_word *words, uint64_t unit,
     return coded == 0 ? ~(uint64_t)0 : unit - before + __ffs(coded) - 1;
 }
 
-/* Where the chunk `unit` begins, in 16 bytes, given its own size; the first chunk of an item begins at `start`. By one warp. */
-GW_DEVICE uint64_t gw_find_place(gw_cuda_chunk_word *words, uint64_t unit, uint64_t item_first, uint64_t start, uint64_t size)
+/* Where the chunk `unit` begins, in 16 bytes, given its own size; the first chunk of an item begins at
+ * `start`. By one warp. */
+GW_DEVICE uint64_t gw_find_place(gw_cuda_chunk_word *words, uint64_t unit, uint64_t item_first,
+                                 uint64_t start, uint64_t size)
 {
     const uint32_t lane = gw_lane();
     if (unit == item_first) {
@@ -46,13 +48,15 @@ GW_DEVICE uint64_t gw_find_place(gw_cuda_chunk_word *words, uint64_t unit, uint6
     GW_NO_UNROLL
     for (;;) {
         const bool exists = nearest - item_first > lane;
-        uint64_t word = (uint64_t)GW_WORD_END << 62; /* what is not there adds nothing, and is not looked at either */
+        uint64_t word = (uint64_t)GW_WORD_END
+                        << 62; /* what is not there adds nothing, and is not looked at either */
         if (exists) {
             word = gw_load_acquire(&words[nearest - 1 - lane].size);
         }
         const uint32_t ends = __ballot_sync(GW_FULL_MASK, word >> 62 == GW_WORD_END);
         const uint32_t missing = __ballot_sync(GW_FULL_MASK, word == 0);
-        const uint32_t wanted = ends == 0 ? GW_FULL_MASK : (ends & (0u - ends)) * 2 - 1; /* up to the nearest end */
+        const uint32_t wanted =
+            ends == 0 ? GW_FULL_MASK : (ends & (0u - ends)) * 2 - 1; /* up to the nearest end */
         if ((missing & wanted) != 0) {
             gw_spin();
             continue;
@@ -75,16 +79,17 @@ GW_DEVICE uint64_t gw_find_place(gw_cuda_chunk_word *words, uint64_t unit, uint6
 }
 
 /* Header, extension, padding and their checksum of an item whose chunks are all written; the result. */
-GW_DEVICE void gw_encode_finish(gw_encode_state &s, const gw_gcomp_encode_params &p, const gw_cuda_gcomp_item &item,
-                                const gw_frame_front &front, uint64_t frame_size)
+GW_DEVICE void gw_encode_finish(gw_encode_state &s, const gw_gcomp_encode_params &p,
+                                const gw_cuda_gcomp_item &item, const gw_frame_front &front,
+                                uint64_t frame_size)
 {
     const gw_cuda_codec &codec = p.codec;
     uint8_t *dst = (uint8_t *)item.dst;
     const bool has_map = gw_front_has_map(front);
     uint32_t map_hash = 0;
     if (has_map) {
-        map_hash = gw_front_map_hash(item.digest, front.chunk_count, front.drop_base, front.step, front.cap, front.dtype,
-                                     p.map.wire_scale, s.sums);
+        map_hash = gw_front_map_hash(item.digest, front.chunk_count, front.drop_base, front.step, front.cap,
+                                     front.dtype, p.map.wire_scale, s.sums);
     }
     __syncthreads();
     if (threadIdx.x == 0) {
@@ -110,7 +115,8 @@ GW_DEVICE void gw_encode_finish(gw_encode_state &s, const gw_gcomp_encode_params
             h[at++] = 0;
             h[at++] = 0;
         }
-        for (uint64_t i = (front.directory_offset + 16 * front.chunk_count) >> 2; i < front.payload_offset >> 2; i++) {
+        for (uint64_t i = (front.directory_offset + 16 * front.chunk_count) >> 2;
+             i < front.payload_offset >> 2; i++) {
             h[i] = 0;
         }
     }
@@ -143,7 +149,8 @@ GW_DEVICE bool gw_encode_fetch_book(gw_encode_state &s, const gw_gcomp_encode_pa
             s.book[t] = (book.bytes != nullptr ? book.bytes : book.inline_bytes)[t];
         }
         /* Labels 0 and 1 must have codes. */
-        const uint32_t used = gw_cuda_book_read(s.tree, s.book, size, gw_type<DTYPE>::IS_FP16, DERIVED, s.sums);
+        const uint32_t used =
+            gw_cuda_book_read(s.tree, s.book, size, gw_type<DTYPE>::IS_FP16, DERIVED, s.sums);
         if (used == 0 || used != size || s.tree.length[0] == 0 || s.tree.length[1] == 0) {
             return false;
         }
@@ -169,7 +176,8 @@ GW_DEVICE bool gw_encode_fetch_book(gw_encode_state &s, const gw_gcomp_encode_pa
     return true;
 }
 
-template <uint32_t DTYPE, bool DERIVED> GW_DEVICE void gw_encode_unit(gw_encode_state &s, const gw_gcomp_encode_params &p)
+template <uint32_t DTYPE, bool DERIVED>
+GW_DEVICE void gw_encode_unit(gw_encode_state &s, const gw_gcomp_encode_params &p)
 {
     constexpr uint32_t SIZE = gw_type<DTYPE>::SIZE;
     const uint32_t t = threadIdx.x;
@@ -184,7 +192,8 @@ template <uint32_t DTYPE, bool DERIVED> GW_DEVICE void gw_encode_unit(gw_encode_
     __syncthreads();
     uint32_t status = s.status;
     if (status == GW_OK && item.src_size != 0 &&
-        !gw_encode_fetch_book<DTYPE, DERIVED>(s, p, gw_first_of(p.group_first, s.item) + (index >> group_log2))) {
+        !gw_encode_fetch_book<DTYPE, DERIVED>(s, p,
+                                              gw_first_of(p.group_first, s.item) + (index >> group_log2))) {
         status = GW_ERR_TABLE;
     }
     if (status != GW_OK) {
@@ -200,7 +209,8 @@ template <uint32_t DTYPE, bool DERIVED> GW_DEVICE void gw_encode_unit(gw_encode_
     uint8_t *dst = (uint8_t *)item.dst;
 
     if (front.chunk_count != 0) {
-        const uint32_t chunk_len = (uint32_t)(front.len - first < (uint64_t)1 << log2 ? front.len - first : (uint64_t)1 << log2);
+        const uint32_t chunk_len =
+            (uint32_t)(front.len - first < (uint64_t)1 << log2 ? front.len - first : (uint64_t)1 << log2);
         const uint32_t raw_size = (chunk_len * SIZE + 15) & ~15u;
         gw_cuda_measure_chunk<DTYPE, DERIVED>(s, r, log2, first, chunk_len);
         const bool is_zero = s.any == 0;
@@ -220,7 +230,8 @@ template <uint32_t DTYPE, bool DERIVED> GW_DEVICE void gw_encode_unit(gw_encode_
             const uint32_t region = is_owner ? with_book : without_book;
             const uint32_t kind = is_zero ? GW_CHUNK_ZERO : region < raw_size ? GW_CHUNK_CODED : GW_CHUNK_RAW;
             const uint32_t size = is_zero ? 0 : region < raw_size ? region : raw_size;
-            const uint64_t place = gw_find_place(p.words, unit, item_first, front.payload_offset >> 4, size >> 4);
+            const uint64_t place =
+                gw_find_place(p.words, unit, item_first, front.payload_offset >> 4, size >> 4);
             if (t == 0) {
                 s.offset = place << 4;
                 s.is_owner = is_owner && kind == GW_CHUNK_CODED;
@@ -248,14 +259,15 @@ template <uint32_t DTYPE, bool DERIVED> GW_DEVICE void gw_encode_unit(gw_encode_
             if (4 * t < size - skip - s.size) {
                 *(uint32_t *)(void *)(to + skip + s.size + 4 * t) = 0;
             }
-            gw_cuda_write_coded<DTYPE, DERIVED>(s, r, log2, first, chunk_len, (uint32_t *)(void *)(to + skip));
+            gw_cuda_write_coded<DTYPE, DERIVED>(s, r, log2, first, chunk_len,
+                                                (uint32_t *)(void *)(to + skip));
         }
         if (p.codec.checksum && kind != GW_CHUNK_ZERO) {
             /* The codebook's checksum comes first: for its owner that is its own region from the start. */
             const uint32_t before = kind == GW_CHUNK_CODED ? s.book_crc : 0;
             const uint8_t *from = to + skip;
-            const uint32_t crc =
-                gw_cuda_crc32c(before, (size - skip) >> 2, s.sums, [=](uint64_t i) { return gw_read32(from + 4 * i); });
+            const uint32_t crc = gw_cuda_crc32c(before, (size - skip) >> 2, s.sums,
+                                                [=](uint64_t i) { return gw_read32(from + 4 * i); });
             if (t == 0) {
                 *(uint32_t *)(void *)(dst + front.directory_offset + 16 * index + 12) = crc;
             }
@@ -292,7 +304,8 @@ template <uint32_t DTYPE, bool DERIVED> GW_DEVICE void gw_encode_all(const gw_gc
         __syncthreads();
         if (threadIdx.x == 0) {
             s.unit = gw_atomic_add64(&p.head->ticket, 1);
-            s.item = p.items != nullptr && s.unit < units ? gw_item_find(p.unit_first, p.item_count, s.unit) : 0;
+            s.item =
+                p.items != nullptr && s.unit < units ? gw_item_find(p.unit_first, p.item_count, s.unit) : 0;
         }
         __syncthreads();
         if (s.unit >= units) {
@@ -302,10 +315,10 @@ template <uint32_t DTYPE, bool DERIVED> GW_DEVICE void gw_encode_all(const gw_gc
     }
 }
 
-#define GW_ENCODE_KERNEL(name, dtype, derived)                                                                         \
-    GW_KERNEL(name, gw_gcomp_encode_params, 256, 2)                                                                    \
-    {                                                                                                                  \
-        gw_encode_all<dtype, derived>(p);                                                                              \
+#define GW_ENCODE_KERNEL(name, dtype, derived)                                                               \
+    GW_KERNEL(name, gw_gcomp_encode_params, 256, 2)                                                          \
+    {                                                                                                        \
+        gw_encode_all<dtype, derived>(p);                                                                    \
     }
 
 GW_ENCODE_KERNEL(gw_device_gcomp_encode_fp32_explicit, GW_FP32, false)

@@ -1,14 +1,16 @@
 /*
  * Encode of one chunk by a block of 256 threads: docs/format.md sections 3, 5 and 6.
  *
- *   1  A thread rounds 32 consecutive values at a time and looks up their ranks; digits and escapes are only counted.
- *   2  Ranks move down the tree level by level, in two byte arrays that alternate. A thread compares 32 ranks of a node with
- *      its pivot, which makes a word of the node's bitmap; sums of set bits say where its ranks go. A node lies in its array
- *      behind the values of smaller ranks, so what a leaf holds stays there.
- *   3  Now all sizes are known, and the place of the chunk follows from those of the chunks before (the caller's business).
- *   4  Bitmaps and packed leaves are written out; then the values are rounded once more, and their digits are put together in
- *      shared memory, 8192 values at a time. Rounding twice costs less than keeping 4 bytes a value would: there would be room
- *      for fewer blocks.
+ *   1  A thread rounds 32 consecutive values at a time and looks up their ranks; digits and escapes are only
+ *   counted. 2  Ranks move down the tree level by level, in two byte arrays that alternate. A thread compares
+ *   32 ranks of a node with
+ *      its pivot, which makes a word of the node's bitmap; sums of set bits say where its ranks go. A node
+ *      lies in its array behind the values of smaller ranks, so what a leaf holds stays there.
+ *   3  Now all sizes are known, and the place of the chunk follows from those of the chunks before (the
+ *   caller's business). 4  Bitmaps and packed leaves are written out; then the values are rounded once more,
+ *   and their digits are put together in
+ *      shared memory, 8192 values at a time. Rounding twice costs less than keeping 4 bytes a value would:
+ *      there would be room for fewer blocks.
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
@@ -18,47 +20,48 @@
 #include "cuda/gcomp_round.cuh"
 
 enum {
-    GW_ENCODE_WORDS_MAX = 1024,                             /* of 32 values, in a chunk of 2^15 */
+    GW_ENCODE_WORDS_MAX = 1024, /* of 32 values, in a chunk of 2^15 */
     GW_ENCODE_TASKS_MAX = 32 * 11 + 32 + GW_TREE_NODES,
-    GW_ROUND_LEN = 32 * GW_THREADS                          /* values that are handled between two barriers */
+    GW_ROUND_LEN = 32 * GW_THREADS /* values that are handled between two barriers */
 };
 
 struct alignas(16) gw_encode_node {
-    uint32_t len, at;       /* values, values of smaller ranks */
+    uint32_t len, at;            /* values, values of smaller ranks */
     uint16_t first_task, bitmap; /* while its level is handled; word of its bitmap */
-    uint16_t run, unused;   /* word of its run in the chunk, counted from the header's first */
+    uint16_t run, unused;        /* word of its run in the chunk, counted from the header's first */
 };
 
 struct alignas(128) gw_encode_state {
-    uint32_t flags[32];     /* derived: gw_digit_flags() by kept bits */
+    uint32_t flags[32]; /* derived: gw_digit_flags() by kept bits */
     uint4 warp_sum[GW_WARPS];
     uint32_t sums[GW_WARPS];
     gw_cuda_tree tree;
     alignas(16) uint8_t book[GW_CUDA_BOOK_SIZE_MAX + 12]; /* of the group, serialised */
     uint32_t book_size, book_crc;
     gw_encode_node node[GW_TREE_NODES];
-    uint16_t task[GW_ENCODE_TASKS_MAX];      /* 32 words of a node: node | word / 32 << 8 */
+    uint16_t task[GW_ENCODE_TASKS_MAX]; /* 32 words of a node: node | word / 32 << 8 */
     uint16_t task_ones[GW_ENCODE_TASKS_MAX + 8];
-    uint16_t right_len[GW_TREE_LEAVES];      /* by inner index */
+    uint16_t right_len[GW_TREE_LEAVES];        /* by inner index */
     uint32_t escape_mask[GW_ENCODE_WORDS_MAX]; /* bit i of word w: value 32 w + i is an escape */
-    uint32_t carry[8];                       /* planes: the word that the next 8192 values go on with */
+    uint32_t carry[8];                         /* planes: the word that the next 8192 values go on with */
 
     /* Of the chunk. */
-    uint32_t plane_len[8], plane_word[8];    /* digits; first word in the chunk */
+    uint32_t plane_len[8], plane_word[8]; /* digits; first word in the chunk */
     uint32_t escape_len, escape_word, header_words, run_words;
-    uint32_t size;                           /* bytes without codebook and padding */
-    uint32_t any;                            /* a value is not +0 */
+    uint32_t size; /* bytes without codebook and padding */
+    uint32_t any;  /* a value is not +0 */
     uint64_t unit, offset, owner;
     uint32_t item, status, is_last, is_owner, is_ready;
 
-    /* Two level arrays, which the exchange of values and the planes of 8192 values share; then the bitmaps; to the end of the
-     * dynamic shared memory. */
+    /* Two level arrays, which the exchange of values and the planes of 8192 values share; then the
+     * bitmaps; to the end of the dynamic shared memory. */
     alignas(128) uint4 arrays[1];
 };
 
 enum { GW_ENCODE_FIXED = offsetof(gw_encode_state, arrays) };
 static_assert(GW_ENCODE_FIXED <= GW_CUDA_ENCODE_FIXED_MAX, "the host reserves enough");
-static_assert(GW_CUDA_ENCODE_LEVEL_SIZE(14) >= GW_CUDA_LEVEL_SIZE(14) && GW_CUDA_ENCODE_LEVEL_SIZE(15) >= GW_CUDA_LEVEL_SIZE(15),
+static_assert(GW_CUDA_ENCODE_LEVEL_SIZE(14) >= GW_CUDA_LEVEL_SIZE(14) &&
+                  GW_CUDA_ENCODE_LEVEL_SIZE(15) >= GW_CUDA_LEVEL_SIZE(15),
               "the ranks of a level fit");
 
 GW_DEVICE uint32_t gw_encode_level_size(uint32_t chunk_log2)
@@ -66,14 +69,14 @@ GW_DEVICE uint32_t gw_encode_level_size(uint32_t chunk_log2)
     return GW_CUDA_ENCODE_LEVEL_SIZE(chunk_log2);
 }
 
-/* Place of the ranks of node n in its level array: behind all smaller ranks, a gap for every leaf, so that nodes begin at
- * multiples of 32 and never meet. */
+/* Place of the ranks of node n in its level array: behind all smaller ranks, a gap for every leaf, so that
+ * nodes begin at multiples of 32 and never meet. */
 GW_DEVICE uint32_t gw_encode_place(const gw_encode_state &s, uint32_t n)
 {
     return ((s.node[n].at + 31) & ~31u) + 32 * s.tree.node[n].first_leaf;
 }
 
-/* ---- one thread's values ------------------------------------------------------------------------------------------------ */
+/* ---- one thread's values ------------------------------------------------------------------------------- */
 
 /* Rank and digits of a rounded value: nibbles as gw_digit_flags(), escapes in nibble 7. */
 template <uint32_t DTYPE, bool DERIVED>
@@ -85,11 +88,12 @@ GW_DEVICE uint32_t gw_rank_of(const gw_encode_state &s, const gw_rounded &x, uin
     return is_escape ? 1u << 28 : x.label == 0 ? 0 : digits;
 }
 
-/* Rounds the 32 values of a thread from `first` of the frame on, of which `valid` exist, and calls f(quad, bits[4], ranks[4],
- * flags[4]) for every four of them. All lanes of the warp call it; first - 32 * lane is the same for them. */
+/* Rounds the 32 values of a thread from `first` of the frame on, of which `valid` exist, and calls f(quad,
+ * bits[4], ranks[4], flags[4]) for every four of them. All lanes of the warp call it; first - 32 * lane is
+ * the same for them. */
 template <uint32_t DTYPE, bool DERIVED, typename F>
-GW_DEVICE void gw_round_word(const gw_encode_state &s, const gw_cuda_rounder &r, uint32_t stage, uint64_t first,
-                             uint32_t valid, F f)
+GW_DEVICE void gw_round_word(const gw_encode_state &s, const gw_cuda_rounder &r, uint32_t stage,
+                             uint64_t first, uint32_t valid, F f)
 {
     constexpr uint32_t BATCH = 64 / gw_type<DTYPE>::SIZE;
     const uint32_t ranks = gw_place_of(s.tree.rank_of_label);
@@ -107,7 +111,8 @@ GW_DEVICE void gw_round_word(const gw_encode_state &s, const gw_cuda_rounder &r,
     GW_UNROLL
     for (uint32_t batch = 0; batch < 32 / BATCH; batch++) {
         uint32_t v[16];
-        gw_load_batch<DTYPE>(v, stage, r.values, end, batch, [=](uint32_t lane) { return warp_first + 32 * lane; });
+        gw_load_batch<DTYPE>(v, stage, r.values, end, batch,
+                             [=](uint32_t lane) { return warp_first + 32 * lane; });
         GW_UNROLL
         for (uint32_t j = 0; j < BATCH / 4; j++) {
             const uint32_t quad = batch * (BATCH / 4) + j;
@@ -115,8 +120,8 @@ GW_DEVICE void gw_round_word(const gw_encode_state &s, const gw_cuda_rounder &r,
             gw_random_next(words, r, random);
             GW_UNROLL
             for (uint32_t i = 0; i < 4; i++) {
-                const gw_rounded x = gw_round_value<DTYPE, DERIVED>(r, gw_batch_value<DTYPE>(v, 4 * j + i),
-                                                                    k[quad] >> 8 * i & 255, words[i], s.tree.base);
+                const gw_rounded x = gw_round_value<DTYPE, DERIVED>(
+                    r, gw_batch_value<DTYPE>(v, 4 * j + i), k[quad] >> 8 * i & 255, words[i], s.tree.base);
                 bits[i] = x.bits;
                 flags[i] = gw_rank_of<DTYPE, DERIVED>(s, x, ranks, &rank[i]);
                 if (4 * quad + i >= valid) {
@@ -129,7 +134,7 @@ GW_DEVICE void gw_round_word(const gw_encode_state &s, const gw_cuda_rounder &r,
     }
 }
 
-/* ---- 1: ranks ----------------------------------------------------------------------------------------------------------- */
+/* ---- 1: ranks ------------------------------------------------------------------------------------------ */
 
 /* Ranks of the chunk's values into the first level array; counts into s. Ends with a barrier. */
 template <uint32_t DTYPE, bool DERIVED>
@@ -142,22 +147,23 @@ GW_DEVICE void gw_rank_chunk(gw_encode_state &s, const gw_cuda_rounder &r, uint6
     GW_NO_UNROLL
     for (uint32_t at = 0; at < chunk_len; at += GW_ROUND_LEN) {
         const uint32_t word = at / 32 + tid;
-        const uint32_t valid = 32 * word < chunk_len ? (chunk_len - 32 * word < 32 ? chunk_len - 32 * word : 32) : 0;
+        const uint32_t valid =
+            32 * word < chunk_len ? (chunk_len - 32 * word < 32 ? chunk_len - 32 * word : 32) : 0;
         uint32_t x[8], sum = 0, escapes = 0;
-        gw_round_word<DTYPE, DERIVED>(s, r, stage, first + 32 * (uint64_t)word, valid,
-                                      [&](uint32_t quad, const uint32_t *bits, const uint32_t *rank, const uint32_t *flags) {
-                                          x[quad] = rank[0] | rank[1] << 8 | rank[2] << 16 | rank[3] << 24;
-                                          any |= bits[0] | bits[1] | bits[2] | bits[3];
-                                          escapes |= (flags[0] >> 28 | flags[1] >> 28 << 1 | flags[2] >> 28 << 2 |
-                                                      flags[3] >> 28 << 3)
-                                                     << 4 * quad;
-                                          sum += flags[0] + flags[1] + flags[2] + flags[3];
-                                          if ((quad & 1) != 0) {
-                                              even += sum & 0x0f0f0f0f;
-                                              odd += sum >> 4 & 0x0f0f0f0f;
-                                              sum = 0;
-                                          }
-                                      });
+        gw_round_word<DTYPE, DERIVED>(
+            s, r, stage, first + 32 * (uint64_t)word, valid,
+            [&](uint32_t quad, const uint32_t *bits, const uint32_t *rank, const uint32_t *flags) {
+                x[quad] = rank[0] | rank[1] << 8 | rank[2] << 16 | rank[3] << 24;
+                any |= bits[0] | bits[1] | bits[2] | bits[3];
+                escapes |= (flags[0] >> 28 | flags[1] >> 28 << 1 | flags[2] >> 28 << 2 | flags[3] >> 28 << 3)
+                           << 4 * quad;
+                sum += flags[0] + flags[1] + flags[2] + flags[3];
+                if ((quad & 1) != 0) {
+                    even += sum & 0x0f0f0f0f;
+                    odd += sum >> 4 & 0x0f0f0f0f;
+                    sum = 0;
+                }
+            });
         if (valid != 0) {
             gw_shared_store128(level + 32 * word, make_uint4(x[0], x[1], x[2], x[3]));
             gw_shared_store128(level + 32 * word + 16, make_uint4(x[4], x[5], x[6], x[7]));
@@ -202,17 +208,20 @@ GW_DEVICE void gw_rank_chunk(gw_encode_state &s, const gw_cuda_rounder &r, uint6
     __syncthreads();
 }
 
-/* ---- 2: tree ------------------------------------------------------------------------------------------------------------ */
+/* ---- 2: tree ------------------------------------------------------------------------------------------- */
 
-/* Bit j: byte j of x is at least that of pivot, for j = 0..3; pivot has four equal bytes. small: all bytes are below 128. */
+/* Bit j: byte j of x is at least that of pivot, for j = 0..3; pivot has four equal bytes. small: all bytes
+ * are below 128. */
 GW_DEVICE uint32_t gw_compare4(uint32_t x, uint32_t pivot, bool small)
 {
     const uint32_t high = (small ? x + (0x80808080u - pivot) : __vcmpgeu4(x, pivot)) & 0x80808080u;
     return (high >> 7) * 0x10204080u >> 28; /* no two of the shifted copies meet */
 }
 
-/* Partitions the ranks along the tree: lengths of all nodes, bitmaps at `bitmaps`. Begins and ends with a barrier. */
-GW_DEVICE void gw_partition_chunk(gw_encode_state &s, uint32_t chunk_len, uint32_t level_size, uint32_t bitmaps)
+/* Partitions the ranks along the tree: lengths of all nodes, bitmaps at `bitmaps`. Begins and ends with a
+ * barrier. */
+GW_DEVICE void gw_partition_chunk(gw_encode_state &s, uint32_t chunk_len, uint32_t level_size,
+                                  uint32_t bitmaps)
 {
     const gw_cuda_tree &tree = s.tree;
     const uint32_t t = threadIdx.x, lane = gw_lane(), warp = t >> 5;
@@ -298,8 +307,8 @@ GW_DEVICE void gw_partition_chunk(gw_encode_state &s, uint32_t chunk_len, uint32
             const bool active = 32 * word < len;
             const uint32_t bits = active ? gw_shared_load32(bitmaps + 4 * (s.node[of].bitmap + word)) : 0;
             const uint32_t ones = __popc(bits);
-            const uint32_t before_word =
-                ((s.task_ones[task] - s.task_ones[s.node[of].first_task]) & 0xffff) + gw_warp_scan(ones) - ones;
+            const uint32_t before_word = ((s.task_ones[task] - s.task_ones[s.node[of].first_task]) & 0xffff) +
+                                         gw_warp_scan(ones) - ones;
             if (active) {
                 const uint32_t place = from + gw_encode_place(s, of) + 32 * word;
                 const uint4 a = gw_shared_load128(place), b = gw_shared_load128(place + 16);
@@ -326,7 +335,7 @@ GW_DEVICE void gw_partition_chunk(gw_encode_state &s, uint32_t chunk_len, uint32
     __syncthreads();
 }
 
-/* ---- 3: sizes ----------------------------------------------------------------------------------------------------------- */
+/* ---- 3: sizes ------------------------------------------------------------------------------------------ */
 
 /* Places of all parts and the size of the chunk, into s. Begins and ends with a barrier. */
 template <uint32_t DTYPE, bool DERIVED> GW_DEVICE void gw_plan_chunk(gw_encode_state &s)
@@ -360,7 +369,7 @@ template <uint32_t DTYPE, bool DERIVED> GW_DEVICE void gw_plan_chunk(gw_encode_s
     __syncthreads();
 }
 
-/* ---- 4: bytes ----------------------------------------------------------------------------------------------------------- */
+/* ---- 4: bytes ------------------------------------------------------------------------------------------ */
 
 /* 32 numbers of W bits, from bytes (the upper bits of each are zero), to W words. */
 template <int W> GW_DEVICE void gw_pack32(uint32_t *dst, const uint32_t x[8], uint32_t words)
@@ -400,10 +409,10 @@ GW_DEVICE void gw_write_runs(gw_encode_state &s, uint32_t *dst, uint32_t level_s
         GW_UNROLL
         for (uint32_t h = 0; h < 2; h++) {
             const uint32_t i = 2 * t + h;
-            half[h] = i < planes                            ? s.plane_len[i]
-                      : i == planes                         ? s.escape_len
+            half[h] = i < planes                          ? s.plane_len[i]
+                      : i == planes                       ? s.escape_len
                       : i < planes + 1 + tree.inner_count ? s.right_len[i - planes - 1]
-                                                            : 0;
+                                                          : 0;
         }
         dst[t] = half[0] | half[1] << 16;
     }
@@ -444,13 +453,27 @@ GW_DEVICE void gw_write_runs(gw_encode_state &s, uint32_t *dst, uint32_t level_s
         uint32_t *to = dst + s.node[n].run + node.width * word;
         const uint32_t words = ((valid < 32 ? valid : 32) * node.width + 31) >> 5;
         switch (node.width) {
-        case 1: gw_pack32<1>(to, x, words); break;
-        case 2: gw_pack32<2>(to, x, words); break;
-        case 3: gw_pack32<3>(to, x, words); break;
-        case 4: gw_pack32<4>(to, x, words); break;
-        case 5: gw_pack32<5>(to, x, words); break;
-        case 6: gw_pack32<6>(to, x, words); break;
-        default: gw_pack32<7>(to, x, words); break;
+        case 1:
+            gw_pack32<1>(to, x, words);
+            break;
+        case 2:
+            gw_pack32<2>(to, x, words);
+            break;
+        case 3:
+            gw_pack32<3>(to, x, words);
+            break;
+        case 4:
+            gw_pack32<4>(to, x, words);
+            break;
+        case 5:
+            gw_pack32<5>(to, x, words);
+            break;
+        case 6:
+            gw_pack32<6>(to, x, words);
+            break;
+        default:
+            gw_pack32<7>(to, x, words);
+            break;
         }
     }
     __syncthreads();
@@ -469,27 +492,33 @@ GW_DEVICE void gw_or_bits(uint32_t place, uint32_t at, uint32_t digits, uint32_t
 }
 
 /*
- * Planes of the chunk to dst: values are rounded again, 8192 at a time. Digits are ORed together in shared memory, which the
- * level arrays have left; the last word of a plane waits for the next 8192 values. Begins and ends with a barrier.
+ * Planes of the chunk to dst: values are rounded again, 8192 at a time. Digits are ORed together in shared
+ * memory, which the level arrays have left; the last word of a plane waits for the next 8192 values. Begins
+ * and ends with a barrier.
  */
 template <uint32_t DTYPE, bool DERIVED>
-GW_DEVICE void gw_write_planes(gw_encode_state &s, const gw_cuda_rounder &r, uint64_t first, uint32_t chunk_len, uint32_t *dst)
+GW_DEVICE void gw_write_planes(gw_encode_state &s, const gw_cuda_rounder &r, uint64_t first,
+                               uint32_t chunk_len, uint32_t *dst)
 {
     typedef gw_type<DTYPE> type;
     constexpr uint32_t PLANES = DERIVED ? 7 : 4, M = type::M, W1 = type::W1, W2 = type::W2;
     constexpr uint32_t PLANE_WORDS = 8192 * W2 / 32 + 4; /* of one of the first four */
-    constexpr uint32_t REST4 = 4 * PLANE_WORDS, REST2 = REST4 + 8192 * 4 / 32 + 4, REST1 = REST2 + 8192 * 2 / 32 + 4;
+    constexpr uint32_t REST4 = 4 * PLANE_WORDS, REST2 = REST4 + 8192 * 4 / 32 + 4,
+                       REST1 = REST2 + 8192 * 2 / 32 + 4;
     constexpr uint32_t STAGE_WORDS = DERIVED ? REST1 + 8192 / 32 + 4 : REST4;
-    static_assert(4 * STAGE_WORDS + 128 + 2048 * GW_WARPS <= 2 * GW_CUDA_ENCODE_LEVEL_SIZE(12), "planes and exchange fit");
-    /* A value while it waits: field, from bit TAG on the number of its digits in planes 1 to 4 (at most 4), above that the bits
-     * that remain (16-bit types: fewer than 4). The two of a word are 16 bits each where that fits. */
+    static_assert(4 * STAGE_WORDS + 128 + 2048 * GW_WARPS <= 2 * GW_CUDA_ENCODE_LEVEL_SIZE(12),
+                  "planes and exchange fit");
+    /* A value while it waits: field, from bit TAG on the number of its digits in planes 1 to 4 (at most
+     * 4), above that the bits that remain (16-bit types: fewer than 4). The two of a word are 16 bits each
+     * where that fits. */
     constexpr bool PACKED = type::SIZE == 2;
     constexpr uint32_t TAG = M + 1;
     static_assert(TAG + 3 + (PACKED ? 2 : 3) <= (PACKED ? 16 : 32), "a waiting value fits");
     const uint32_t tid = threadIdx.x, lane = gw_lane(), warp = tid >> 5;
     const uint32_t planes = gw_place_of(s.arrays);
     const uint32_t exchange = planes + ((4 * STAGE_WORDS + 127) & ~127u) + 2048 * warp;
-    uint32_t done[4] = {0, 0, 0, 0}; /* digits of the values before: planes 1 | 2, 3 | 4, R4 | R2, R1 | escapes */
+    uint32_t done[4] = {0, 0, 0,
+                        0}; /* digits of the values before: planes 1 | 2, 3 | 4, R4 | R2, R1 | escapes */
     __syncthreads();
     if (tid < 8) {
         s.carry[tid] = 0;
@@ -502,7 +531,8 @@ GW_DEVICE void gw_write_planes(gw_encode_state &s, const gw_cuda_rounder &r, uin
         }
         __syncthreads();
         const uint32_t word = at / 32 + tid;
-        const uint32_t valid = 32 * word < chunk_len ? (chunk_len - 32 * word < 32 ? chunk_len - 32 * word : 32) : 0;
+        const uint32_t valid =
+            32 * word < chunk_len ? (chunk_len - 32 * word < 32 ? chunk_len - 32 * word : 32) : 0;
 
         /* Counts first, to know where digits go; the values wait in registers. */
         uint32_t z[PACKED ? 16 : 32];
@@ -512,7 +542,8 @@ GW_DEVICE void gw_write_planes(gw_encode_state &s, const gw_cuda_rounder &r, uin
             [&](uint32_t quad, const uint32_t *bits, const uint32_t *, const uint32_t *flags) {
                 GW_UNROLL
                 for (uint32_t i = 0; i < 4; i++) {
-                    /* Sign and mantissa; above them the number of digits in planes 1 to 4, and the bits that remain. */
+                    /* Sign and mantissa; above them the number of digits in planes 1 to 4, and the bits
+                     * that remain. */
                     const uint32_t field = bits[i] >> (8 * type::SIZE - 1) << M | (bits[i] & ((1u << M) - 1));
                     const uint32_t whole = __popc(flags[i] & 0x1111);
                     const uint32_t rest = (flags[i] >> 14 & 4) | (flags[i] >> 19 & 2) | (flags[i] >> 24 & 1);
@@ -538,7 +569,8 @@ GW_DEVICE void gw_write_planes(gw_encode_state &s, const gw_cuda_rounder &r, uin
             s.warp_sum[warp] = make_uint4(upto[0], upto[1], DERIVED ? upto[2] : 0, DERIVED ? upto[3] : 0);
         }
         __syncthreads();
-        uint32_t before[4] = {upto[0] - mine[0], upto[1] - mine[1], DERIVED ? upto[2] - mine[2] : 0, DERIVED ? upto[3] - mine[3] : 0};
+        uint32_t before[4] = {upto[0] - mine[0], upto[1] - mine[1], DERIVED ? upto[2] - mine[2] : 0,
+                              DERIVED ? upto[3] - mine[3] : 0};
         uint32_t total[4] = {0, 0, 0, 0};
         GW_UNROLL
         for (uint32_t v = 0; v < GW_WARPS; v++) {
@@ -551,7 +583,8 @@ GW_DEVICE void gw_write_planes(gw_encode_state &s, const gw_cuda_rounder &r, uin
             }
         }
 
-        /* Bits of every plane before this thread's; the stage begins with the word that the values before have begun. */
+        /* Bits of every plane before this thread's; the stage begins with the word that the values before
+         * have begun. */
         uint32_t position[PLANES];
         GW_UNROLL
         for (uint32_t p = 0; p < PLANES; p++) {
@@ -592,8 +625,12 @@ GW_DEVICE void gw_write_planes(gw_encode_state &s, const gw_cuda_rounder &r, uin
                     GW_UNROLL
                     for (uint32_t i = 0; i < 4; i++) {
                         const uint32_t whole = q[i] >> TAG & 7, rest = q[i] >> (TAG + 3);
-                        /* Bits of the field up to this digit's end: those of the planes before it, and its own. */
-                        const uint32_t above = (whole == 0 ? 0 : W1 + (whole - 1) * W2) + (p == 4 ? 4 : p == 5 ? (rest & 4) + 2 : rest);
+                        /* Bits of the field up to this digit's end: those of the planes before it, and its
+                         * own. */
+                        const uint32_t above =
+                            (whole == 0 ? 0 : W1 + (whole - 1) * W2) + (p == 4   ? 4
+                                                                        : p == 5 ? (rest & 4) + 2
+                                                                                 : rest);
                         const bool has = (rest & width) != 0;
                         const uint32_t digit = q[i] >> (M + 1 - above & 31) & ((1u << width) - 1);
                         digits |= has ? digit << n : 0;
@@ -612,9 +649,13 @@ GW_DEVICE void gw_write_planes(gw_encode_state &s, const gw_cuda_rounder &r, uin
         GW_UNROLL
         for (uint32_t p = 0; p < PLANES; p++) {
             const uint32_t width = gw_plane_width<DTYPE>(p);
-            const uint32_t place = planes + 4 * (p < 4 ? PLANE_WORDS * p : p == 4 ? REST4 : p == 5 ? REST2 : REST1);
+            const uint32_t place = planes + 4 * (p < 4    ? PLANE_WORDS * p
+                                                 : p == 4 ? REST4
+                                                 : p == 5 ? REST2
+                                                          : REST1);
             const uint32_t start = width * ((p & 1) != 0 ? done[p / 2] >> 16 : done[p / 2] & 0xffff);
-            const uint32_t bits = (start & 31) + width * ((p & 1) != 0 ? total[p / 2] >> 16 : total[p / 2] & 0xffff);
+            const uint32_t bits =
+                (start & 31) + width * ((p & 1) != 0 ? total[p / 2] >> 16 : total[p / 2] & 0xffff);
             const uint32_t words = is_end ? (bits + 31) >> 5 : bits >> 5;
             uint32_t *to = dst + s.plane_word[p] + (start >> 5);
             GW_NO_UNROLL
@@ -639,7 +680,8 @@ GW_DEVICE void gw_write_planes(gw_encode_state &s, const gw_cuda_rounder &r, uin
 
 /* Escapes of the chunk to dst: few, so their values are looked up one by one. Begins with a barrier. */
 template <uint32_t DTYPE, bool DERIVED>
-GW_DEVICE void gw_write_escapes(gw_encode_state &s, const gw_cuda_rounder &r, uint64_t first, uint32_t chunk_len, uint32_t *dst)
+GW_DEVICE void gw_write_escapes(gw_encode_state &s, const gw_cuda_rounder &r, uint64_t first,
+                                uint32_t chunk_len, uint32_t *dst)
 {
     constexpr uint32_t SIZE = gw_type<DTYPE>::SIZE;
     const uint32_t t = threadIdx.x, words = (chunk_len + 31) >> 5;
@@ -658,7 +700,8 @@ GW_DEVICE void gw_write_escapes(gw_encode_state &s, const gw_cuda_rounder &r, ui
         while (mask[i] != 0) {
             const uint32_t bit = __ffs(mask[i]) - 1;
             mask[i] &= mask[i] - 1;
-            const uint32_t bits = gw_round_at<DTYPE, DERIVED>(r, first + 32 * (4 * t + i) + bit, s.tree.base).bits;
+            const uint32_t bits =
+                gw_round_at<DTYPE, DERIVED>(r, first + 32 * (4 * t + i) + bit, s.tree.base).bits;
             if (SIZE == 4) {
                 *(uint32_t *)(void *)(to + 4 * at) = bits;
             } else {
@@ -672,9 +715,11 @@ GW_DEVICE void gw_write_escapes(gw_encode_state &s, const gw_cuda_rounder &r, ui
     }
 }
 
-/* The chunk as RAW to dst, which is 16-byte aligned: rounded values and padding. Begins and ends with a barrier. */
+/* The chunk as RAW to dst, which is 16-byte aligned: rounded values and padding. Begins and ends with a
+ * barrier. */
 template <uint32_t DTYPE, bool DERIVED>
-GW_DEVICE void gw_write_raw(gw_encode_state &s, const gw_cuda_rounder &r, uint64_t first, uint32_t chunk_len, uint8_t *dst)
+GW_DEVICE void gw_write_raw(gw_encode_state &s, const gw_cuda_rounder &r, uint64_t first, uint32_t chunk_len,
+                            uint8_t *dst)
 {
     constexpr uint32_t SIZE = gw_type<DTYPE>::SIZE, BATCH = 64 / SIZE;
     const uint32_t tid = threadIdx.x, lane = gw_lane(), warp = tid >> 5;
@@ -685,7 +730,8 @@ GW_DEVICE void gw_write_raw(gw_encode_state &s, const gw_cuda_rounder &r, uint64
     GW_NO_UNROLL
     for (uint32_t at = 0; at < chunk_len; at += GW_ROUND_LEN) {
         const uint32_t word = at / 32 + tid;
-        const uint32_t valid = 32 * word < chunk_len ? (chunk_len - 32 * word < 32 ? chunk_len - 32 * word : 32) : 0;
+        const uint32_t valid =
+            32 * word < chunk_len ? (chunk_len - 32 * word < 32 ? chunk_len - 32 * word : 32) : 0;
         uint32_t half[2] = {0, 0};
         gw_round_word<DTYPE, DERIVED>(
             s, r, stage, first + 32 * (uint64_t)word, valid,
@@ -697,15 +743,18 @@ GW_DEVICE void gw_write_raw(gw_encode_state &s, const gw_cuda_rounder &r, uint64
                     half[0] = bits[0] | bits[1] << 16;
                     half[1] = bits[2] | bits[3] << 16;
                 } else {
-                    gw_shared_store128(mine ^ 16 * (j / 2),
-                                       make_uint4(half[0], half[1], bits[0] | bits[1] << 16, bits[2] | bits[3] << 16));
+                    gw_shared_store128(
+                        mine ^ 16 * (j / 2),
+                        make_uint4(half[0], half[1], bits[0] | bits[1] << 16, bits[2] | bits[3] << 16));
                 }
                 if (j == BATCH / 4 - 1) {
                     __syncwarp();
                     GW_UNROLL
                     for (uint32_t i = 0; i < 4; i++) {
                         const uint32_t owner = 8 * i + (lane >> 2);
-                        const uint32_t byte = SIZE * (at + 1024 * warp + 32 * owner + BATCH * (quad / (BATCH / 4))) + 16 * (lane & 3);
+                        const uint32_t byte =
+                            SIZE * (at + 1024 * warp + 32 * owner + BATCH * (quad / (BATCH / 4))) +
+                            16 * (lane & 3);
                         if (byte < raw_size) {
                             *(uint4 *)(void *)(dst + byte) = gw_shared_load128(all + 512 * i);
                         }
@@ -717,13 +766,14 @@ GW_DEVICE void gw_write_raw(gw_encode_state &s, const gw_cuda_rounder &r, uint64
     __syncthreads();
 }
 
-/* ---- chunk -------------------------------------------------------------------------------------------------------------- */
+/* ---- chunk --------------------------------------------------------------------------------------------- */
 
 /* Tree and tables of the codebook whose lengths and base are in s.tree. Begins and ends with a barrier. */
 template <uint32_t DTYPE, bool DERIVED> GW_DEVICE void gw_encode_tables(gw_encode_state &s)
 {
     gw_cuda_tree_build(s.tree);
-    /* Labels without a code have the rank of the escape. Without an escape every label that occurs has a code. */
+    /* Labels without a code have the rank of the escape. Without an escape every label that occurs has a
+     * code. */
     const uint32_t t = threadIdx.x;
     if ((s.tree.has_code[t >> 5] >> (t & 31) & 1) == 0) {
         s.tree.rank_of_label[t] = (uint8_t)s.tree.escape_rank;
@@ -734,10 +784,11 @@ template <uint32_t DTYPE, bool DERIVED> GW_DEVICE void gw_encode_tables(gw_encod
     __syncthreads();
 }
 
-/* Measures a chunk with the codebook of s: s.size, s.any, and what gw_cuda_write_coded() needs. Ends with a barrier. */
+/* Measures a chunk with the codebook of s: s.size, s.any, and what gw_cuda_write_coded() needs. Ends with
+ * a barrier. */
 template <uint32_t DTYPE, bool DERIVED>
-GW_DEVICE void gw_cuda_measure_chunk(gw_encode_state &s, const gw_cuda_rounder &r, uint32_t chunk_log2, uint64_t first,
-                                     uint32_t chunk_len)
+GW_DEVICE void gw_cuda_measure_chunk(gw_encode_state &s, const gw_cuda_rounder &r, uint32_t chunk_log2,
+                                     uint64_t first, uint32_t chunk_len)
 {
     const uint32_t level_size = gw_encode_level_size(chunk_log2);
     gw_rank_chunk<DTYPE, DERIVED>(s, r, first, chunk_len, level_size);
@@ -747,11 +798,11 @@ GW_DEVICE void gw_cuda_measure_chunk(gw_encode_state &s, const gw_cuda_rounder &
     }
 }
 
-/* Writes the chunk that was measured, s.size bytes (no codebook, no padding behind), to dst, which is 4-byte aligned. Ends with
- * a barrier. */
+/* Writes the chunk that was measured, s.size bytes (no codebook, no padding behind), to dst, which is
+ * 4-byte aligned. Ends with a barrier. */
 template <uint32_t DTYPE, bool DERIVED>
-GW_DEVICE void gw_cuda_write_coded(gw_encode_state &s, const gw_cuda_rounder &r, uint32_t chunk_log2, uint64_t first,
-                                   uint32_t chunk_len, uint32_t *dst)
+GW_DEVICE void gw_cuda_write_coded(gw_encode_state &s, const gw_cuda_rounder &r, uint32_t chunk_log2,
+                                   uint64_t first, uint32_t chunk_len, uint32_t *dst)
 {
     const uint32_t level_size = gw_encode_level_size(chunk_log2);
     gw_write_runs<DERIVED>(s, dst, level_size, gw_place_of(s.arrays) + 2 * level_size);

@@ -1,6 +1,6 @@
 /*
- * Frames on the device: header, extension and directory (docs/format.md sections 2, 4 and 8, rules 1 to 17), traits of the
- * element types, drops.
+ * Frames on the device: header, extension and directory (docs/format.md sections 2, 4 and 8, rules 1 to 17),
+ * traits of the element types, drops.
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
@@ -12,10 +12,10 @@
 #include "cuda/gcomp_tree.cuh"
 #include "gradwire/gradwire.h"
 
-/* ---- element types -------------------------------------------------------------------------------------------------- */
+/* ---- element types ------------------------------------------------------------------------------------- */
 
-/* The table of docs/format.md section 2 as constants. A value is handled as 32 bits, 16-bit types in the upper half: sign at
- * bit 31, exponent field at EXPONENT_SHIFT. */
+/* The table of docs/format.md section 2 as constants. A value is handled as 32 bits, 16-bit types in the
+ * upper half: sign at bit 31, exponent field at EXPONENT_SHIFT. */
 template <uint32_t DTYPE> struct gw_type {
     static constexpr uint32_t SIZE = DTYPE == GW_FP32 ? 4 : 2;
     static constexpr uint32_t M = DTYPE == GW_FP32 ? 23 : DTYPE == GW_BF16 ? 7 : 10;
@@ -23,7 +23,9 @@ template <uint32_t DTYPE> struct gw_type {
     static constexpr uint32_t BIAS = DTYPE == GW_FP16 ? 112 : 0;
     static constexpr uint32_t STEP = DTYPE == GW_FP32 ? 6 : DTYPE == GW_BF16 ? 2 : 3;
     static constexpr uint32_t W1 = DTYPE == GW_FP32 ? 6 : 2;
-    static constexpr uint32_t W2 = DTYPE == GW_FP32 ? 6 : DTYPE == GW_BF16 ? 2 : 3; /* and of planes 3 and 4 */
+    static constexpr uint32_t W2 = DTYPE == GW_FP32   ? 6
+                                   : DTYPE == GW_BF16 ? 2
+                                                      : 3; /* and of planes 3 and 4 */
     static constexpr uint32_t EXPONENT_SHIFT = DTYPE == GW_FP16 ? 26 : 23;
     static constexpr uint32_t MANTISSA = (1u << EXPONENT_SHIFT) - 1;
     static constexpr bool IS_FP16 = DTYPE == GW_FP16;
@@ -45,19 +47,21 @@ template <uint32_t DTYPE> GW_DEVICE uint32_t gw_plane_width(uint32_t p)
     return p == 0 ? gw_type<DTYPE>::W1 : p < 4 ? gw_type<DTYPE>::W2 : 4u >> (p - 4);
 }
 
-/* Which planes a value that keeps `kept` bits has digits in: four bits a plane, so that eight values can be summed; nibbles
- * 0 to 3 are planes 1 to 4, 4 to 6 R4, R2, R1. In nibble 7 escapes are counted. */
+/* Which planes a value that keeps `kept` bits has digits in: four bits a plane, so that eight values can
+ * be summed; nibbles 0 to 3 are planes 1 to 4, 4 to 6 R4, R2, R1. In nibble 7 escapes are counted. */
 template <uint32_t DTYPE> GW_DEVICE uint32_t gw_digit_flags(uint32_t kept)
 {
     typedef gw_type<DTYPE> type;
     const uint32_t whole = kept < type::W1 ? 0 : 1 + (kept - type::W1) / type::W2;
     const uint32_t rest = whole == 0 ? kept : (kept - type::W1) % type::W2;
-    return (0x1111u & ((1u << 4 * whole) - 1)) | (rest >> 2 & 1) << 16 | (rest >> 1 & 1) << 20 | (rest & 1) << 24;
+    return (0x1111u & ((1u << 4 * whole) - 1)) | (rest >> 2 & 1) << 16 | (rest >> 1 & 1) << 20 |
+           (rest & 1) << 24;
 }
 
-/* ---- items ---------------------------------------------------------------------------------------------------------- */
+/* ---- items --------------------------------------------------------------------------------------------- */
 
-GW_DEVICE const gw_cuda_gcomp_item &gw_item_of(const gw_cuda_gcomp_item *items, const gw_cuda_gcomp_item &single, uint32_t i)
+GW_DEVICE const gw_cuda_gcomp_item &gw_item_of(const gw_cuda_gcomp_item *items,
+                                               const gw_cuda_gcomp_item &single, uint32_t i)
 {
     return items == nullptr ? single : items[i];
 }
@@ -86,10 +90,11 @@ GW_DEVICE uint32_t gw_map_base(const gw_cuda_map &map)
 /* docs/format.md section 3, as gw_drop_base() of core. */
 GW_DEVICE int32_t gw_cuda_drop_base(const gw_cuda_codec &codec, uint32_t base)
 {
-    return (int32_t)base - 1 - 4 * ((int32_t)codec.param_mantissa_bits - (int32_t)gw_type_mantissa(codec.dtype));
+    return (int32_t)base - 1 -
+           4 * ((int32_t)codec.param_mantissa_bits - (int32_t)gw_type_mantissa(codec.dtype));
 }
 
-/* ---- bytes ---------------------------------------------------------------------------------------------------------- */
+/* ---- bytes --------------------------------------------------------------------------------------------- */
 
 GW_DEVICE uint32_t gw_read32(const uint8_t *p)
 {
@@ -101,9 +106,15 @@ GW_DEVICE uint64_t gw_read64(const uint8_t *p)
     return gw_read32(p) | (uint64_t)gw_read32(p + 4) << 32;
 }
 
-/* ---- header --------------------------------------------------------------------------------------------------------- */
+/* ---- header -------------------------------------------------------------------------------------------- */
 
-enum { GW_FLAG_STRICT = 1, GW_FLAG_DERIVED = 2, GW_FLAG_INSTALLED = 4, GW_FLAG_CHECKSUM = 8, GW_FLAG_CONSTANT = 16 };
+enum {
+    GW_FLAG_STRICT = 1,
+    GW_FLAG_DERIVED = 2,
+    GW_FLAG_INSTALLED = 4,
+    GW_FLAG_CHECKSUM = 8,
+    GW_FLAG_CONSTANT = 16
+};
 
 /* What gw_cuda_frame_state keeps of a header, and what only the check needs. */
 struct gw_frame_front {
@@ -136,9 +147,23 @@ GW_DEVICE bool gw_front_is_allowed(const gw_frame_front &f)
         return f.step == 1 && f.cap <= derived_cap && f.drop_base == 0;
     }
     if ((f.flags & GW_FLAG_DERIVED) != 0) {
-        return f.step < 8 && (derived_steps >> f.step & 1) != 0 && f.cap <= derived_cap && f.cap % f.step == 0;
+        return f.step < 8 && (derived_steps >> f.step & 1) != 0 && f.cap <= derived_cap &&
+               f.cap % f.step == 0;
     }
     return f.step == explicit_step && f.cap <= 3 * explicit_step && f.cap % f.step == 0 && f.drop_base == 0;
+}
+
+/* A frame can have so many values: the directory names chunks in 32 bits. */
+GW_DEVICE bool gw_is_len_possible(uint64_t len, uint32_t chunk_log2)
+{
+    return len <= (uint64_t)1 << 48 && len <= (uint64_t)1 << (32 + chunk_log2);
+}
+
+/* Bytes of all chunks if all were RAW. */
+GW_DEVICE uint64_t gw_payload_max(uint32_t dtype, uint64_t len, uint32_t chunk_log2)
+{
+    const uint64_t size = gw_type_size(dtype), rest = len & (((uint64_t)1 << chunk_log2) - 1);
+    return (len - rest) * size + ((rest * size + 15) & ~(uint64_t)15);
 }
 
 /* Rules 1 to 11 and the extension. src is 16-byte aligned. */
@@ -171,14 +196,15 @@ GW_DEVICE uint32_t gw_front_read(gw_frame_front &f, const uint8_t *src, uint64_t
     }
     f.len = b.x | (uint64_t)b.y << 32;
     f.frame_size = b.z | (uint64_t)b.w << 32;
-    if (f.len > (uint64_t)1 << 48 || f.len > len_limit) {
+    if (!gw_is_len_possible(f.len, f.chunk_log2) || f.len > len_limit) {
         return GW_ERR_LIMIT;
     }
     gw_front_place(f);
     if (f.frame_size > src_size) {
         return GW_ERR_SHORT;
     }
-    if (f.frame_size < f.payload_offset) {
+    if (f.frame_size < f.payload_offset ||
+        f.frame_size - f.payload_offset > gw_payload_max(f.dtype, f.len, f.chunk_log2)) {
         return GW_ERR_HEADER;
     }
     /* src_size is now known to hold everything up to chunk 0. */
@@ -201,7 +227,7 @@ GW_DEVICE uint32_t gw_front_read(gw_frame_front &f, const uint8_t *src, uint64_t
     return f.frame_size < src_size ? GW_ERR_TRAILING : GW_OK;
 }
 
-/* ---- directory ------------------------------------------------------------------------------------------------------ */
+/* ---- directory ----------------------------------------------------------------------------------------- */
 
 enum { GW_CHUNK_ZERO, GW_CHUNK_RAW, GW_CHUNK_CODED };
 
@@ -210,9 +236,11 @@ struct gw_chunk_entry {
     uint32_t kind, book, crc;
 };
 
-/* gw_frame_read_entry() of core: false if the entry cannot be right. Takes the fields that front and state share. */
-GW_DEVICE bool gw_entry_read(gw_chunk_entry &e, const uint8_t *src, uint64_t directory_offset, uint64_t payload_offset,
-                             uint64_t frame_size, uint64_t chunk_count, bool installed, uint64_t index)
+/* gw_frame_read_entry() of core: false if the entry cannot be right. Takes the fields that front and state
+ * share. */
+GW_DEVICE bool gw_entry_read(gw_chunk_entry &e, const uint8_t *src, uint64_t directory_offset,
+                             uint64_t payload_offset, uint64_t frame_size, uint64_t chunk_count,
+                             bool installed, uint64_t index)
 {
     const uint8_t *entry = src + directory_offset + 16 * index;
     const uint64_t place = gw_read64(entry);
@@ -221,19 +249,22 @@ GW_DEVICE bool gw_entry_read(gw_chunk_entry &e, const uint8_t *src, uint64_t dir
     e.offset = place & ~(uint64_t)15;
     e.book = gw_read32(entry + 8);
     e.crc = gw_read32(entry + 12);
-    if (e.kind > GW_CHUNK_CODED || e.offset < payload_offset || end < e.offset || end > frame_size || (end & 15) != 0) {
+    if (e.kind > GW_CHUNK_CODED || e.offset < payload_offset || end < e.offset || end > frame_size ||
+        (end & 15) != 0) {
         return false;
     }
     e.size = end - e.offset;
     return e.kind != GW_CHUNK_CODED || installed ? e.book == 0 : e.book <= index;
 }
 
-/* Rule 14 for entry i. That an entry begins where the one before ends needs no test: that is how its end is defined. */
+/* Rule 14 for entry i. That an entry begins where the one before ends needs no test: that is how its end
+ * is defined. */
 GW_DEVICE bool gw_entry_is_good(const uint8_t *src, const gw_frame_front &f, uint64_t i)
 {
     const bool installed = (f.flags & GW_FLAG_INSTALLED) != 0;
     gw_chunk_entry e;
-    if (!gw_entry_read(e, src, f.directory_offset, f.payload_offset, f.frame_size, f.chunk_count, installed, i) ||
+    if (!gw_entry_read(e, src, f.directory_offset, f.payload_offset, f.frame_size, f.chunk_count, installed,
+                       i) ||
         (i == 0 && e.offset != f.payload_offset) || ((f.flags & GW_FLAG_CHECKSUM) == 0 && e.crc != 0)) {
         return false;
     }
@@ -245,15 +276,18 @@ GW_DEVICE bool gw_entry_is_good(const uint8_t *src, const gw_frame_front &f, uin
 }
 
 /* CRC32C of everything before chunk 0, with meta_crc taken as zero. By the block. */
-GW_DEVICE uint32_t gw_front_crc(const uint8_t *src, uint64_t directory_offset, uint64_t payload_offset, uint32_t *sums)
+GW_DEVICE uint32_t gw_front_crc(const uint8_t *src, uint64_t directory_offset, uint64_t payload_offset,
+                                uint32_t *sums)
 {
     const uint64_t skipped = (directory_offset - 8) >> 2;
-    return gw_cuda_crc32c(0, payload_offset >> 2, sums, [=](uint64_t i) { return i == skipped ? 0 : gw_read32(src + 4 * i); });
+    return gw_cuda_crc32c(0, payload_offset >> 2, sums,
+                          [=](uint64_t i) { return i == skipped ? 0 : gw_read32(src + 4 * i); });
 }
 
 /* docs/format.md section 7. By the block. */
-GW_DEVICE uint32_t gw_front_map_hash(const uint32_t *digest, uint64_t chunk_count, int32_t drop_base, uint32_t step,
-                                     uint32_t cap, uint32_t dtype, uint32_t wire_scale, uint32_t *sums)
+GW_DEVICE uint32_t gw_front_map_hash(const uint32_t *digest, uint64_t chunk_count, int32_t drop_base,
+                                     uint32_t step, uint32_t cap, uint32_t dtype, uint32_t wire_scale,
+                                     uint32_t *sums)
 {
     const uint32_t first = ((uint32_t)drop_base & 0xffff) | step << 16 | cap << 24;
     return gw_cuda_crc32c(0, 3 + chunk_count, sums, [=](uint64_t i) {

@@ -47,7 +47,7 @@ GW_DEVICE uint32_t gw_encode_status(const gw_gcomp_encode_params &p, const gw_cu
     if (item.after != nullptr && item.after->status != GW_OK) {
         return item.after->status;
     }
-    if (item.src_size > codec.count_limit) {
+    if (item.src_size > codec.count_limit || !gw_is_len_possible(item.src_size, codec.chunk_log2)) {
         return GW_ERR_LIMIT;
     }
     if (item.src_size != 0 && item.src == nullptr) {
@@ -55,17 +55,20 @@ GW_DEVICE uint32_t gw_encode_status(const gw_gcomp_encode_params &p, const gw_cu
     }
     if (p.map.is_present) {
         const uint32_t base = gw_map_base(p.map);
-        if (base < 1 || base > 1023 || item.map_len != item.src_size || (item.src_size != 0 && item.levels == nullptr) ||
-            (item.src_size != 0 && codec.levels != 0 && (item.digest == nullptr || p.map.chunk_log2 != codec.chunk_log2))) {
+        if (base < 1 || base > 1023 || item.map_len != item.src_size ||
+            (item.src_size != 0 && item.levels == nullptr) ||
+            (item.src_size != 0 && codec.levels != 0 &&
+             (item.digest == nullptr || p.map.chunk_log2 != codec.chunk_log2))) {
             return GW_ERR_ARG;
         }
     }
     /* gw_gcomp_bound() of core: the largest extension, and RAW chunks. */
-    const uint64_t size = gw_type_size(codec.dtype), chunk = (uint64_t)1 << codec.chunk_log2;
-    const uint64_t whole = item.src_size >> codec.chunk_log2, rest = item.src_size & (chunk - 1);
-    const uint64_t front = (32 + 24 + 16 * (whole + (rest != 0)) + 15) & ~(uint64_t)15;
-    const uint64_t bound = front + whole * chunk * size + ((rest * size + 15) & ~(uint64_t)15);
-    return item.dst == nullptr ? (uint32_t)GW_ERR_ARG : item.dst_capacity < bound ? (uint32_t)GW_ERR_DST : (uint32_t)GW_OK;
+    const uint64_t chunks = (item.src_size + ((uint64_t)1 << codec.chunk_log2) - 1) >> codec.chunk_log2;
+    const uint64_t front = (32 + 24 + 16 * chunks + 15) & ~(uint64_t)15;
+    const uint64_t bound = front + gw_payload_max(codec.dtype, item.src_size, codec.chunk_log2);
+    return item.dst == nullptr         ? (uint32_t)GW_ERR_ARG
+           : item.dst_capacity < bound ? (uint32_t)GW_ERR_DST
+                                       : (uint32_t)GW_OK;
 }
 
 /* Result of an item that is not encoded: its own status, or that of what it was to come after. */

@@ -1,6 +1,6 @@
 /*
- * What host and device code of GCOMP share: parameters of the kernels, what lies in the workspace. Plain C and C++; all
- * pointers are to device memory.
+ * What host and device code of GCOMP share: parameters of the kernels, what lies in the workspace. Plain C
+ * and C++; all pointers are to device memory.
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
@@ -11,7 +11,7 @@
 
 #include "gradwire/cuda.h"
 
-/* ---- what the caller gives ---------------------------------------------------------------------------------------- */
+/* ---- what the caller gives ----------------------------------------------------------------------------- */
 
 enum { GW_CUDA_BOOK_SIZE_MAX = 132 };
 
@@ -40,12 +40,12 @@ typedef struct gw_cuda_codec {
 typedef struct gw_cuda_map {
     const uint32_t *base_at; /* NULL: base */
     uint32_t base;
-    uint32_t wire_scale;     /* bits of the fp32 */
-    uint32_t chunk_log2;     /* of the digests */
-    uint32_t is_present;     /* 0: there is no map */
+    uint32_t wire_scale; /* bits of the fp32 */
+    uint32_t chunk_log2; /* of the digests */
+    uint32_t is_present; /* 0: there is no map */
 } gw_cuda_map;
 
-/* ---- decode -------------------------------------------------------------------------------------------------------- */
+/* ---- decode -------------------------------------------------------------------------------------------- */
 
 typedef enum gw_cuda_decode_mode {
     GW_CUDA_DECODE_VALUES,   /* dst = values; a bad chunk's are +0 */
@@ -56,9 +56,9 @@ typedef enum gw_cuda_decode_mode {
 
 /* Workspace, all zero at the start. */
 typedef struct gw_cuda_decode_head {
-    uint64_t ticket;      /* next chunk of the call, counted over all items */
+    uint64_t ticket; /* next chunk of the call, counted over all items */
     uint64_t deferred_count, deferred_ticket;
-    uint32_t items_done;  /* whose front has been checked */
+    uint32_t items_done; /* whose front has been checked */
     uint32_t blocks_done;
     uint32_t slot_busy[64];
 } gw_cuda_decode_head;
@@ -69,12 +69,12 @@ enum { GW_CUDA_LARGE_SLOTS_MAX = 64 };
 typedef struct gw_cuda_frame_state {
     uint32_t slices_done;
     uint32_t is_directory_bad;
-    uint64_t bad;            /* complement of (lowest bad chunk << 8 | status); 0: none */
+    uint64_t bad; /* complement of (lowest bad chunk << 8 | status); 0: none */
     uint32_t status;
     uint32_t dtype, levels, chunk_log2, step, cap;
     int32_t drop_base;
     uint32_t strict, checksum, installed, constant;
-    uint32_t book;           /* installed: index in the codec */
+    uint32_t book; /* installed: index in the codec */
     uint64_t len, chunk_count, frame_size, directory_offset, payload_offset;
 } gw_cuda_frame_state;
 
@@ -83,18 +83,18 @@ typedef struct gw_gcomp_decode_params {
     gw_cuda_map map;
     uint32_t mode;
     uint32_t item_count;
-    uint32_t slices;      /* blocks that check the directory of one item: the grid of gw_device_gcomp_check is slices * item_count */
-    uint32_t shared_size; /* of gw_device_gcomp_decode_* */
+    uint32_t slices;                 /* blocks of gw_device_gcomp_check for the directory of one item */
+    uint32_t shared_size;            /* of gw_device_gcomp_decode_* */
     const gw_cuda_gcomp_item *items; /* NULL: item */
     gw_cuda_gcomp_item item;
     gw_cuda_decode_head *head;
     gw_cuda_frame_state *frames; /* item_count */
     uint64_t *chunk_first;       /* item_count + 1: chunks of the items before */
-    uint64_t *deferred;          /* chunks that the first kernel leaves to the second, counted over all items */
-    uint8_t *large;              /* large_slots * GW_CUDA_LARGE_SIZE: for chunks that do not fit shared memory */
-    uint32_t large_slots;        /* at most GW_CUDA_LARGE_SLOTS_MAX */
-    uint64_t chunk_total;        /* the most chunks that all items may have: places in deferred */
-    uint32_t exact_len;          /* 1: frames of another length than dst_capacity are refused, GW_ERR_ARG */
+    uint64_t *deferred;   /* chunks that the first kernel leaves to the second, counted over all items */
+    uint8_t *large;       /* large_slots * GW_CUDA_LARGE_SIZE: for chunks that do not fit shared memory */
+    uint32_t large_slots; /* at most GW_CUDA_LARGE_SLOTS_MAX */
+    uint64_t chunk_total; /* the most chunks that all items may have: places in deferred */
+    uint32_t exact_len;   /* 1: frames of another length than dst_capacity are refused, GW_ERR_ARG */
     uint32_t reserved;
 } gw_gcomp_decode_params;
 
@@ -106,22 +106,22 @@ typedef struct gw_gcomp_decode_params {
 #define GW_CUDA_CHECK_SHARED_SIZE (6u * 1024u)
 /* Shared memory of a decode but for level arrays and copy of the chunk, rounded up. */
 #define GW_CUDA_DECODE_FIXED_MAX (17u * 1024u)
-#define GW_CUDA_LARGE_SIZE (2u * GW_CUDA_LEVEL_SIZE(15))
+#define GW_CUDA_LARGE_SIZE       (2u * GW_CUDA_LEVEL_SIZE(15))
 
-/* ---- rounding -------------------------------------------------------------------------------------------------------- */
+/* ---- rounding ------------------------------------------------------------------------------------------ */
 
 /* What the options say about rounding, so that kernels have it as constants. */
 typedef struct gw_cuda_rounding {
     uint32_t nearest, stochastic; /* masks: all ones or zero */
     uint32_t strict;
     uint32_t has_map;
-    uint32_t cap;          /* without a map the drop of every value */
-    uint32_t cap_level;    /* explicit: cap in steps */
+    uint32_t cap;       /* without a map the drop of every value */
+    uint32_t cap_level; /* explicit: cap in steps */
     uint32_t step;
     uint32_t step_inverse; /* 256 / step, rounded up: n * step_inverse >> 8 = n / step for n up to 23 */
 } gw_cuda_rounding;
 
-/* ---- encode ---------------------------------------------------------------------------------------------------------- */
+/* ---- encode -------------------------------------------------------------------------------------------- */
 
 /* Codebook of a group of chunks (docs/format.md section 6), made by gw_device_gcomp_book_*. */
 typedef struct gw_cuda_group_book {
@@ -137,26 +137,29 @@ typedef struct gw_cuda_encode_state {
 
 /* Workspace, all zero at the start. */
 typedef struct gw_cuda_encode_head {
-    uint64_t ticket;      /* next chunk of the call, counted over all items */
+    uint64_t ticket; /* next chunk of the call, counted over all items */
     uint64_t group_ticket;
 } gw_cuda_encode_head;
 
-/* What other blocks need to know of a chunk, both zero at the start. A unit is a chunk counted over all items; an item without
- * values has one, too. */
+/* What other blocks need to know of a chunk, both zero at the start. A unit is a chunk counted over all
+ * items; an item without values has one, too. */
 typedef struct gw_cuda_chunk_word {
     uint64_t owner; /* 0: not known; 1: would not be CODED if it had to store the codebook; 3: would be */
-    uint64_t size;  /* bits 62 and up: 0 not known, 1 size of the chunk, 2 place of its end; below in 16 bytes */
+    uint64_t
+        size; /* bits 62 and up: 0 not known, 1 size of the chunk, 2 place of its end; below in 16 bytes */
 } gw_cuda_chunk_word;
 
 /*
- * Shared memory of an encode: the state; two level arrays, at least as much as the planes of 8192 values (31,856 bytes with
- * derived levels) and the exchange of 8 warps take; bitmaps of all levels, at most 11 bits a value and a word more a node.
+ * Shared memory of an encode: the state; two level arrays, at least as much as the planes of 8192 values
+ * (31,856 bytes with derived levels) and the exchange of 8 warps take; bitmaps of all levels, at most 11 bits
+ * a value and a word more a node.
  */
-#define GW_CUDA_ENCODE_FIXED_MAX (14u * 1024u)
-#define GW_CUDA_ENCODE_LEVEL_SIZE(chunk_log2) ((chunk_log2) < 15 ? 24u * 1024u : 35u * 1024u)
+#define GW_CUDA_ENCODE_FIXED_MAX                (14u * 1024u)
+#define GW_CUDA_ENCODE_LEVEL_SIZE(chunk_log2)   ((chunk_log2) < 15 ? 24u * 1024u : 35u * 1024u)
 #define GW_CUDA_ENCODE_BITMAPS_SIZE(chunk_log2) (((uint32_t)11 << (chunk_log2)) / 8u + 4u * 176u)
-#define GW_CUDA_ENCODE_SHARED_SIZE(chunk_log2)                                                                         \
-    (GW_CUDA_ENCODE_FIXED_MAX + 2u * GW_CUDA_ENCODE_LEVEL_SIZE(chunk_log2) + GW_CUDA_ENCODE_BITMAPS_SIZE(chunk_log2))
+#define GW_CUDA_ENCODE_SHARED_SIZE(chunk_log2)                                                               \
+    (GW_CUDA_ENCODE_FIXED_MAX + 2u * GW_CUDA_ENCODE_LEVEL_SIZE(chunk_log2) +                                 \
+     GW_CUDA_ENCODE_BITMAPS_SIZE(chunk_log2))
 
 typedef struct gw_gcomp_encode_params {
     gw_cuda_codec codec;
@@ -165,23 +168,23 @@ typedef struct gw_gcomp_encode_params {
     gw_cuda_key key;
     const gw_cuda_key *key_at; /* NULL: key */
     uint32_t item_count;
-    uint32_t shared_size;      /* of gw_device_gcomp_encode_* */
-    uint64_t unit_total;       /* with items NULL: chunks, or 1; else what counting on the device may come to */
-    uint64_t group_total;      /* the same for groups */
+    uint32_t shared_size; /* of gw_device_gcomp_encode_* */
+    uint64_t unit_total;  /* with items NULL: chunks, or 1; else what counting on the device may come to */
+    uint64_t group_total; /* the same for groups */
     const gw_cuda_gcomp_item *items; /* NULL: item */
     gw_cuda_gcomp_item item;
     gw_cuda_encode_head *head;
-    gw_cuda_encode_state *states;  /* item_count */
-    uint64_t *unit_first;          /* items only: item_count + 1, by gw_device_gcomp_count */
-    uint64_t *group_first;         /* items only: item_count + 1 */
-    gw_cuda_group_book *books;     /* by group */
-    gw_cuda_chunk_word *words;     /* by unit */
+    gw_cuda_encode_state *states; /* item_count */
+    uint64_t *unit_first;         /* items only: item_count + 1, by gw_device_gcomp_count */
+    uint64_t *group_first;        /* items only: item_count + 1 */
+    gw_cuda_group_book *books;    /* by group */
+    gw_cuda_chunk_word *words;    /* by unit */
 } gw_gcomp_encode_params;
 
 /* Shared memory of gw_device_gcomp_book_*, gw_device_gcomp_histogram_* and gw_device_gcomp_book_build. */
 #define GW_CUDA_SURVEY_SHARED_SIZE (32u * 1024u)
 
-/* ---- codebooks that outlive a frame ------------------------------------------------------------------------------------ */
+/* ---- codebooks that outlive a frame -------------------------------------------------------------------- */
 
 typedef struct gw_gcomp_histogram_params {
     gw_cuda_codec codec;
@@ -198,8 +201,8 @@ typedef struct gw_gcomp_histogram_params {
 typedef struct gw_gcomp_book_build_params {
     uint32_t dtype, levels;
     const gw_cuda_histogram *histogram;
-    uint8_t *book;       /* GW_CUDA_BOOK_SIZE_MAX bytes */
-    uint32_t *book_size; /* NULL: not wanted */
+    uint8_t *book;          /* GW_CUDA_BOOK_SIZE_MAX bytes */
+    uint32_t *book_size;    /* NULL: not wanted */
     gw_cuda_result *result; /* size: bytes of the codebook; GW_ERR_ARG: counts that no frame could carry */
 } gw_gcomp_book_build_params;
 

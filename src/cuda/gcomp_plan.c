@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "cuda/gcomp_plan.h"
 
-enum { THREADS = 256, CHECK_SHARED_SIZE = 1024, COUNT_SHARED_SIZE = 64 };
+enum { THREADS = 256, COUNT_SHARED_SIZE = 64 };
 
-/* ---- what the caller gives ---------------------------------------------------------------------------------------- */
+/* ---- what the caller gives ----------------------------------------------------------------------------- */
 
 void gw_cuda_codec_fill(gw_cuda_codec *out, const gw_codec *codec)
 {
@@ -56,7 +56,7 @@ static void fill_rounding(gw_cuda_rounding *out, const gw_cuda_codec *codec, con
     out->step_inverse = (256 + codec->step - 1) / codec->step;
 }
 
-/* ---- workspace ---------------------------------------------------------------------------------------------------- */
+/* ---- workspace ----------------------------------------------------------------------------------------- */
 
 /* Measuring and carving are one function, so that they cannot disagree: with base NULL it only counts. */
 typedef struct carver {
@@ -71,8 +71,8 @@ static void *take(carver *c, uint64_t size)
     return place;
 }
 
-static void add_launch(gw_cuda_plan *plan, gw_cuda_kernel kernel, uint64_t grid, uint32_t shared_size, const void *params,
-                       size_t params_size)
+static void add_launch(gw_cuda_plan *plan, gw_cuda_kernel kernel, uint64_t grid, uint32_t shared_size,
+                       const void *params, size_t params_size)
 {
     gw_cuda_launch *launch = &plan->launch[plan->launch_count++];
     launch->kernel = kernel;
@@ -88,17 +88,19 @@ static uint64_t at_most(uint64_t x, uint64_t limit)
     return x < limit ? x : limit;
 }
 
-/* ---- decode ------------------------------------------------------------------------------------------------------- */
+/* ---- decode -------------------------------------------------------------------------------------------- */
 
 static size_t carve_decode(gw_gcomp_decode_params *p, carver *c, uint32_t item_count, uint64_t value_total)
 {
-    /* One place for level arrays per chunk of 2^15 values that there may be: shorter ones fit shared memory. */
+    /* One place for level arrays per chunk of 2^15 values that there may be: shorter ones fit shared
+     * memory. */
     const uint32_t slots = (uint32_t)at_most((value_total >> 15) + item_count, GW_CUDA_LARGE_SLOTS_MAX);
     p->head = (gw_cuda_decode_head *)take(c, sizeof *p->head);
     p->frames = (gw_cuda_frame_state *)take(c, item_count * (uint64_t)sizeof *p->frames);
     const size_t zero_size = c->used;
     p->chunk_first = (uint64_t *)take(c, 8 * ((uint64_t)item_count + 1));
-    p->deferred = (uint64_t *)take(c, 8 * ((value_total >> GW_CHUNK_LOG2_MIN) + item_count));
+    p->chunk_total = (value_total >> GW_CHUNK_LOG2_MIN) + item_count;
+    p->deferred = (uint64_t *)take(c, 8 * p->chunk_total);
     p->large_slots = slots;
     p->large = (uint8_t *)take(c, (uint64_t)slots * GW_CUDA_LARGE_SIZE);
     return zero_size;
@@ -113,36 +115,41 @@ size_t gw_cuda_decode_workspace_size(uint32_t item_count, uint64_t value_total)
 }
 
 /*
- * Shared memory of a decode: the state, two level arrays, and a copy of the chunk, for three blocks on a multiprocessor with 228
- * KiB. The level arrays are for the handle's own chunks, but at most 2^14 values; longer chunks use the workspace.
+ * Shared memory of a decode: the state, two level arrays, and a copy of the chunk, for three blocks on a
+ * multiprocessor with 228 KiB. The level arrays are for the handle's own chunks, but at most 2^14 values;
+ * longer chunks use the workspace.
  */
 static uint32_t decode_shared_size(const gw_cuda_codec *codec, const gw_cuda_shape *shape)
 {
     const uint32_t log2 = codec->chunk_log2 < 14 ? codec->chunk_log2 : 14;
-    const uint32_t level = GW_CUDA_LEVEL_SIZE(log2) < GW_CUDA_LEVEL_SIZE_MIN ? GW_CUDA_LEVEL_SIZE_MIN : GW_CUDA_LEVEL_SIZE(log2);
+    const uint32_t level =
+        GW_CUDA_LEVEL_SIZE(log2) < GW_CUDA_LEVEL_SIZE_MIN ? GW_CUDA_LEVEL_SIZE_MIN : GW_CUDA_LEVEL_SIZE(log2);
     const uint32_t raw = (1u << log2) * (codec->dtype == GW_FP32 ? 4u : 2u);
     const uint32_t copy = raw < 24 * 1024 ? raw : 24 * 1024;
     const uint32_t size = GW_CUDA_DECODE_FIXED_MAX + 2 * level + copy;
     return size < shape->shared_size_max ? size : shape->shared_size_max;
 }
 
-static void add_decode(gw_cuda_plan *plan, gw_gcomp_decode_params *p, uint64_t value_total, const gw_cuda_shape *shape)
+static void add_decode(gw_cuda_plan *plan, gw_gcomp_decode_params *p, uint64_t value_total,
+                       const gw_cuda_shape *shape)
 {
     const uint64_t chunks = (value_total >> p->codec.chunk_log2) + p->item_count;
     const gw_cuda_kernel decode =
         (gw_cuda_kernel)(GW_CUDA_KERNEL_gw_device_gcomp_decode_fp32 + (p->codec.dtype - GW_FP32));
     p->shared_size = decode_shared_size(&p->codec, shape);
     p->slices = p->item_count > 1 ? 1 : (uint32_t)at_most(chunks / 512 + 1, 32);
-    add_launch(plan, GW_CUDA_KERNEL_gw_device_gcomp_check, (uint64_t)p->slices * p->item_count, CHECK_SHARED_SIZE, p,
-               sizeof *p);
+    add_launch(plan, GW_CUDA_KERNEL_gw_device_gcomp_check, (uint64_t)p->slices * p->item_count,
+               GW_CUDA_CHECK_SHARED_SIZE, p, sizeof *p);
     const gw_cuda_kernel rest =
         (gw_cuda_kernel)(GW_CUDA_KERNEL_gw_device_gcomp_decode_rest_fp32 + (p->codec.dtype - GW_FP32));
-    add_launch(plan, decode, at_most(chunks, 3 * (uint64_t)shape->multiprocessors), p->shared_size, p, sizeof *p);
-    add_launch(plan, rest, at_most(chunks, 2 * (uint64_t)shape->multiprocessors), p->shared_size, p, sizeof *p);
+    add_launch(plan, decode, at_most(chunks, 3 * (uint64_t)shape->multiprocessors), p->shared_size, p,
+               sizeof *p);
+    add_launch(plan, rest, at_most(chunks, 2 * (uint64_t)shape->multiprocessors), p->shared_size, p,
+               sizeof *p);
 }
 
-void gw_cuda_plan_decode(gw_cuda_plan *plan, gw_gcomp_decode_params *p, uint64_t value_total, const gw_cuda_shape *shape,
-                         void *workspace)
+void gw_cuda_plan_decode(gw_cuda_plan *plan, gw_gcomp_decode_params *p, uint64_t value_total,
+                         const gw_cuda_shape *shape, void *workspace)
 {
     carver c = {(uint8_t *)workspace, 0};
     GW_MEMSET(plan, 0, sizeof *plan);
@@ -150,7 +157,7 @@ void gw_cuda_plan_decode(gw_cuda_plan *plan, gw_gcomp_decode_params *p, uint64_t
     add_decode(plan, p, value_total, shape);
 }
 
-/* ---- encode ------------------------------------------------------------------------------------------------------- */
+/* ---- encode -------------------------------------------------------------------------------------------- */
 
 static uint64_t count_of(uint64_t len, uint32_t log2)
 {
@@ -162,8 +169,10 @@ static uint32_t group_log2(const gw_cuda_codec *codec)
     return codec->preset == GW_GCOMP_FAST ? (uint32_t)GW_GROUP_LOG2 : codec->chunk_log2;
 }
 
-/* How many units and groups the items have at most: every item may end with a short one, and has a unit without values. */
-static void count_units(gw_gcomp_encode_params *p, const gw_cuda_codec *codec, uint32_t item_count, uint64_t value_total)
+/* How many units and groups the items have at most: every item may end with a short one, and has a unit
+ * without values. */
+static void count_units(gw_gcomp_encode_params *p, const gw_cuda_codec *codec, uint32_t item_count,
+                        uint64_t value_total)
 {
     if (p->items == NULL) {
         p->unit_total = count_of(value_total, codec->chunk_log2);
@@ -175,8 +184,8 @@ static void count_units(gw_gcomp_encode_params *p, const gw_cuda_codec *codec, u
     }
 }
 
-static size_t carve_encode(gw_gcomp_encode_params *p, carver *c, const gw_cuda_codec *codec, uint32_t item_count,
-                           uint64_t value_total)
+static size_t carve_encode(gw_gcomp_encode_params *p, carver *c, const gw_cuda_codec *codec,
+                           uint32_t item_count, uint64_t value_total)
 {
     count_units(p, codec, item_count, value_total);
     p->head = (gw_cuda_encode_head *)take(c, sizeof *p->head);
@@ -189,7 +198,8 @@ static size_t carve_encode(gw_gcomp_encode_params *p, carver *c, const gw_cuda_c
         p->unit_first = (uint64_t *)take(c, 8 * ((uint64_t)item_count + 1));
         p->group_first = (uint64_t *)take(c, 8 * ((uint64_t)item_count + 1));
     }
-    p->books = codec->encode_with >= 0 ? NULL : (gw_cuda_group_book *)take(c, p->group_total * sizeof *p->books);
+    p->books =
+        codec->encode_with >= 0 ? NULL : (gw_cuda_group_book *)take(c, p->group_total * sizeof *p->books);
     return zero_size;
 }
 
@@ -207,21 +217,23 @@ static void add_encode(gw_cuda_plan *plan, gw_gcomp_encode_params *p, const gw_c
 {
     const uint32_t kind = 2 * (p->codec.dtype - GW_FP32) + (p->codec.levels == GW_GCOMP_DERIVED);
     const gw_cuda_kernel book = (gw_cuda_kernel)(GW_CUDA_KERNEL_gw_device_gcomp_book_fp32_explicit + kind);
-    const gw_cuda_kernel encode = (gw_cuda_kernel)(GW_CUDA_KERNEL_gw_device_gcomp_encode_fp32_explicit + kind);
+    const gw_cuda_kernel encode =
+        (gw_cuda_kernel)(GW_CUDA_KERNEL_gw_device_gcomp_encode_fp32_explicit + kind);
     p->shared_size = GW_CUDA_ENCODE_SHARED_SIZE(p->codec.chunk_log2);
     fill_rounding(&p->rounding, &p->codec, &p->map);
     if (p->items != NULL) {
         add_launch(plan, GW_CUDA_KERNEL_gw_device_gcomp_count, 1, COUNT_SHARED_SIZE, p, sizeof *p);
     }
     if (p->codec.encode_with < 0 && p->group_total != 0) {
-        add_launch(plan, book, at_most(p->group_total, 4 * (uint64_t)shape->multiprocessors), GW_CUDA_SURVEY_SHARED_SIZE, p,
-                   sizeof *p);
+        add_launch(plan, book, at_most(p->group_total, 4 * (uint64_t)shape->multiprocessors),
+                   GW_CUDA_SURVEY_SHARED_SIZE, p, sizeof *p);
     }
-    add_launch(plan, encode, at_most(p->unit_total, 3 * (uint64_t)shape->multiprocessors), p->shared_size, p, sizeof *p);
+    add_launch(plan, encode, at_most(p->unit_total, 3 * (uint64_t)shape->multiprocessors), p->shared_size, p,
+               sizeof *p);
 }
 
-void gw_cuda_plan_encode(gw_cuda_plan *plan, gw_gcomp_encode_params *p, uint64_t value_total, const gw_cuda_shape *shape,
-                         void *workspace)
+void gw_cuda_plan_encode(gw_cuda_plan *plan, gw_gcomp_encode_params *p, uint64_t value_total,
+                         const gw_cuda_shape *shape, void *workspace)
 {
     carver c = {(uint8_t *)workspace, 0};
     GW_MEMSET(plan, 0, sizeof *plan);
@@ -229,10 +241,10 @@ void gw_cuda_plan_encode(gw_cuda_plan *plan, gw_gcomp_encode_params *p, uint64_t
     add_encode(plan, p, shape);
 }
 
-/* ---- hop ---------------------------------------------------------------------------------------------------------- */
+/* ---- hop ----------------------------------------------------------------------------------------------- */
 
-static size_t carve_hop(gw_gcomp_decode_params *in, gw_gcomp_encode_params *out, gw_cuda_result **between, void **sums,
-                        carver *c, const gw_cuda_codec *codec, uint64_t len)
+static size_t carve_hop(gw_gcomp_decode_params *in, gw_gcomp_encode_params *out, gw_cuda_result **between,
+                        void **sums, carver *c, const gw_cuda_codec *codec, uint64_t len)
 {
     /* One range is cleared: all of the encode's and the front of the decode's. */
     out->items = NULL;
@@ -275,14 +287,15 @@ void gw_cuda_plan_hop(gw_cuda_plan *plan, gw_gcomp_decode_params *in, gw_gcomp_e
     add_encode(plan, out, shape);
 }
 
-/* ---- codebooks ---------------------------------------------------------------------------------------------------- */
+/* ---- codebooks ----------------------------------------------------------------------------------------- */
 
 size_t gw_cuda_histogram_workspace_size(void)
 {
     return 256;
 }
 
-void gw_cuda_plan_histogram(gw_cuda_plan *plan, gw_gcomp_histogram_params *p, const gw_cuda_shape *shape, void *workspace)
+void gw_cuda_plan_histogram(gw_cuda_plan *plan, gw_gcomp_histogram_params *p, const gw_cuda_shape *shape,
+                            void *workspace)
 {
     const uint32_t kind = 2 * (p->codec.dtype - GW_FP32) + (p->codec.levels == GW_GCOMP_DERIVED);
     GW_MEMSET(plan, 0, sizeof *plan);
@@ -292,7 +305,8 @@ void gw_cuda_plan_histogram(gw_cuda_plan *plan, gw_gcomp_histogram_params *p, co
     p->unit_total = count_of(p->item.src_size, p->codec.chunk_log2);
     p->unit_total += p->unit_total == 0;
     add_launch(plan, (gw_cuda_kernel)(GW_CUDA_KERNEL_gw_device_gcomp_histogram_fp32_explicit + kind),
-               at_most(p->unit_total, 4 * (uint64_t)shape->multiprocessors), GW_CUDA_SURVEY_SHARED_SIZE, p, sizeof *p);
+               at_most(p->unit_total, 4 * (uint64_t)shape->multiprocessors), GW_CUDA_SURVEY_SHARED_SIZE, p,
+               sizeof *p);
 }
 
 void gw_cuda_plan_book_build(gw_cuda_plan *plan, gw_gcomp_book_build_params *p)

@@ -1,8 +1,9 @@
 /*
- * Which kernels a GCOMP operation runs, with what geometry, and how it uses its workspace. Plain C that touches neither driver
- * nor device: the public calls and the checks on the CPU run the same plans.
+ * Which kernels a GCOMP operation runs, with what geometry, and how it uses its workspace. Plain C that
+ * touches neither driver nor device: the public calls and the checks on the CPU run the same plans.
  *
- * Everything follows from numbers that the host knows. A workspace is 256-byte aligned; its address is only used in sums.
+ * Everything follows from numbers that the host knows. A workspace is 256-byte aligned; its address is only
+ * used in sums.
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
@@ -22,37 +23,41 @@ typedef struct gw_cuda_shape {
 /* Options and installed codebooks of a handle. */
 void gw_cuda_codec_fill(gw_cuda_codec *out, const gw_codec *codec);
 
-/* The part of a map that all items have in common; map may be NULL. base_at: where the base lies on the device, or NULL. */
+/* The part of a map that all items have in common; map may be NULL. base_at: where the base lies on the
+ * device, or NULL. */
 void gw_cuda_map_fill(gw_cuda_map *out, const gw_gcomp_map *map, const uint32_t *base_at);
 
 /*
- * Decode. params holds codec, map, mode, item_count and items (or item); value_total is the sum of the items' capacities. The
- * rest of params is filled in, the plan names params and must not outlive it.
+ * Decode. params holds codec, map, mode, item_count and items (or item); value_total is the sum of the items'
+ * capacities. The rest of params is filled in, the plan names params and must not outlive it.
  */
 size_t gw_cuda_decode_workspace_size(uint32_t item_count, uint64_t value_total);
 void gw_cuda_plan_decode(gw_cuda_plan *plan, gw_gcomp_decode_params *params, uint64_t value_total,
                          const gw_cuda_shape *shape, void *workspace);
 
 /*
- * Encode. params holds codec, map, key (or key_at), item_count and items (or item); value_total is the sum of the items'
- * lengths.
+ * Encode. params holds codec, map, key (or key_at), item_count and items (or item); value_total is the sum of
+ * the items' lengths.
  */
 size_t gw_cuda_encode_workspace_size(const gw_cuda_codec *codec, uint32_t item_count, uint64_t value_total);
-void gw_cuda_plan_encode(gw_cuda_plan *plan, gw_gcomp_encode_params *params, uint64_t value_total, const gw_cuda_shape *shape,
-                         void *workspace);
+void gw_cuda_plan_encode(gw_cuda_plan *plan, gw_gcomp_encode_params *params, uint64_t value_total,
+                         const gw_cuda_shape *shape, void *workspace);
 
 /*
- * A hop: decode + add -> workspace -> encode. `in` holds codec, map (of the incoming frames), item_count and items with src,
- * addend, levels and digest; `out` the same count of items with dst, levels, digest, first_element and result, codec, map and
- * key. In a call without arrays of items (items NULL in both) the rest is filled in: sums, lengths, results in between.
+ * A hop: decode + add -> workspace -> encode. `in` holds codec, map (of the incoming frames), item_count and
+ * items with src, addend, levels and digest; `out` the same count of items with dst, levels, digest,
+ * first_element and result, codec, map and key. In a call without arrays of items (items NULL in both) the
+ * rest is filled in: sums, lengths, results in between.
  */
 size_t gw_cuda_hop_workspace_size(const gw_cuda_codec *codec, uint64_t len);
 void gw_cuda_plan_hop(gw_cuda_plan *plan, gw_gcomp_decode_params *in, gw_gcomp_encode_params *out,
                       const gw_cuda_shape *shape, void *workspace);
 
-/* Counting into a histogram, and the codebook of one. The histogram starts as zeros, and it is the caller's. */
+/* Counting into a histogram, and the codebook of one. The histogram starts as zeros, and it is the
+ * caller's. */
 size_t gw_cuda_histogram_workspace_size(void);
-void gw_cuda_plan_histogram(gw_cuda_plan *plan, gw_gcomp_histogram_params *params, const gw_cuda_shape *shape, void *workspace);
+void gw_cuda_plan_histogram(gw_cuda_plan *plan, gw_gcomp_histogram_params *params, const gw_cuda_shape *shape,
+                            void *workspace);
 void gw_cuda_plan_book_build(gw_cuda_plan *plan, gw_gcomp_book_build_params *params);
 
 #endif

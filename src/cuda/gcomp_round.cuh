@@ -1,5 +1,6 @@
 /*
- * From values to rounded values and labels, 32 values a thread (docs/numerics.md sections 3 and 4, docs/format.md section 3).
+ * From values to rounded values and labels, 32 values a thread (docs/numerics.md sections 3 and 4,
+ * docs/format.md section 3).
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
@@ -26,8 +27,9 @@ struct gw_rounded {
 };
 
 /* The rounder of a frame that an item asks for. */
-GW_DEVICE gw_cuda_rounder gw_rounder_of(const gw_cuda_codec &codec, const gw_cuda_rounding &rule, const gw_cuda_map &map,
-                                        const gw_cuda_key &key, const gw_cuda_gcomp_item &item)
+GW_DEVICE gw_cuda_rounder gw_rounder_of(const gw_cuda_codec &codec, const gw_cuda_rounding &rule,
+                                        const gw_cuda_map &map, const gw_cuda_key &key,
+                                        const gw_cuda_gcomp_item &item)
 {
     const gw_cuda_rounder r = {rule,
                                (const uint8_t *)item.src,
@@ -60,7 +62,8 @@ GW_DEVICE uint4 gw_cuda_philox(const gw_cuda_rounder &r, uint64_t quad)
     return make_uint4(c0, c1, c2, c3);
 }
 
-/* Random words of a thread's values, four at a time: the values need not begin at a multiple of four elements. */
+/* Random words of a thread's values, four at a time: the values need not begin at a multiple of four
+ * elements. */
 struct gw_cuda_random {
     uint64_t quad;
     uint4 here;
@@ -109,7 +112,8 @@ template <uint32_t DTYPE> GW_DEVICE uint32_t gw_quarter_octave(uint32_t magnitud
     return type::IS_FP16 ? quarter + (quarter < 4 ? 4 : 0) + 4 * type::BIAS : quarter;
 }
 
-template <uint32_t DTYPE> GW_DEVICE uint32_t gw_derived_drop(const gw_cuda_rounder &r, uint32_t k, uint32_t magnitude)
+template <uint32_t DTYPE>
+GW_DEVICE uint32_t gw_derived_drop(const gw_cuda_rounder &r, uint32_t k, uint32_t magnitude)
 {
     const int32_t room = (int32_t)k + r.drop_base - (int32_t)(gw_quarter_octave<DTYPE>(magnitude) | 3);
     const uint32_t octaves = room < 0 || k == 0 ? 0 : (uint32_t)room >> 2;
@@ -118,7 +122,8 @@ template <uint32_t DTYPE> GW_DEVICE uint32_t gw_derived_drop(const gw_cuda_round
 
 /* Rounds a value (16-bit types in the low half) with map byte k; base: the window of explicit labels. */
 template <uint32_t DTYPE, bool DERIVED>
-GW_DEVICE gw_rounded gw_round_value(const gw_cuda_rounder &r, uint32_t value, uint32_t k, uint32_t random, uint32_t base)
+GW_DEVICE gw_rounded gw_round_value(const gw_cuda_rounder &r, uint32_t value, uint32_t k, uint32_t random,
+                                    uint32_t base)
 {
     typedef gw_type<DTYPE> type;
     constexpr uint32_t SIGN = 1u << (8 * type::SIZE - 1);
@@ -145,7 +150,8 @@ GW_DEVICE gw_rounded gw_round_value(const gw_cuda_rounder &r, uint32_t value, ui
     drop = whole ? 0 : drop;
     level = whole ? 0 : level;
     const uint32_t cut = (1u << (DERIVED ? drop : level * type::STEP)) - 1;
-    /* Nearest: half an ulp less one, plus the last kept bit, so ties go to even. Both vanish when nothing is dropped. */
+    /* Nearest: half an ulp less one, plus the last kept bit, so ties go to even. Both vanish when nothing
+     * is dropped. */
     const uint32_t half = (cut >> 1) + ((magnitude & (cut + 1)) != 0 ? cut & 1 : 0);
     uint32_t rounded = (magnitude + (half & r.rule.nearest) + (random & cut & r.rule.stochastic)) & ~cut;
     /* A carry out of the largest finite exponent truncates instead. */
@@ -176,14 +182,15 @@ GW_DEVICE gw_rounded gw_round_value(const gw_cuda_rounder &r, uint32_t value, ui
         ordinary = e - 1 < type::SPECIAL - 1;
     } else {
         label = 4 * (e - base) + level;
-        ordinary = e < type::SPECIAL && e - base - 1 < 63; /* base + 1 to base + 63, and e = 0 is below even base 0 */
+        ordinary = e < type::SPECIAL &&
+                   e - base - 1 < 63; /* base + 1 to base + 63, and e = 0 is below even base 0 */
     }
     out.label = ordinary ? label : out.bits != 0 ? 1 : 0;
     return out;
 }
 
-/* Bin of a rounded value: 4 * exponent field + level; for fp32 and bf16 e = 0 has bin 0 for +0, else 1; for fp16 +0 has bin
- * 1023, and -0 that of infinity. */
+/* Bin of a rounded value: 4 * exponent field + level; for fp32 and bf16 e = 0 has bin 0 for +0, else 1;
+ * for fp16 +0 has bin 1023, and -0 that of infinity. */
 template <uint32_t DTYPE, bool DERIVED> GW_DEVICE uint32_t gw_bin_of(const gw_rounded &x)
 {
     typedef gw_type<DTYPE> type;
@@ -205,15 +212,18 @@ GW_DEVICE gw_rounded gw_round_at(const gw_cuda_rounder &r, uint64_t index, uint3
     if (r.rule.stochastic != 0) {
         const uint64_t element = r.first_element + index;
         const uint4 four = gw_cuda_philox(r, element >> 2);
-        random = (element & 2) != 0 ? ((element & 1) != 0 ? four.w : four.z) : (element & 1) != 0 ? four.y : four.x;
+        random = (element & 2) != 0   ? ((element & 1) != 0 ? four.w : four.z)
+                 : (element & 1) != 0 ? four.y
+                                      : four.x;
     }
     return gw_round_value<DTYPE, DERIVED>(r, value, r.levels == nullptr ? 0 : r.levels[index], random, base);
 }
 
-/* ---- loads ------------------------------------------------------------------------------------------------------------ */
+/* ---- loads --------------------------------------------------------------------------------------------- */
 
-/* Where lane's 64 bytes lie in the 2 KiB that a warp exchanges them through, and where quarter lane mod 4 of owner lane / 4 of
- * every group of eight owners. Quarters change places so that no two lanes of a store or load meet in a bank. */
+/* Where lane's 64 bytes lie in the 2 KiB that a warp exchanges them through, and where quarter lane mod 4
+ * of owner lane / 4 of every group of eight owners. Quarters change places so that no two lanes of a store
+ * or load meet in a bank. */
 GW_DEVICE uint32_t gw_exchange_mine(uint32_t stage, uint32_t lane)
 {
     return stage + 64 * lane + 16 * (lane >> 1 & 3);
@@ -238,19 +248,23 @@ template <uint32_t DTYPE> GW_DEVICE uint4 gw_load_values(const uint8_t *values, 
         if (SIZE == 4) {
             w[i] = index + i < end ? *(const uint32_t *)(const void *)(at + 4 * i) : 0;
         } else {
-            w[i] = (index + 2 * i < end ? *(const uint16_t *)(const void *)(at + 4 * i) : 0) |
-                   (index + 2 * i + 1 < end ? (uint32_t)*(const uint16_t *)(const void *)(at + 4 * i + 2) << 16 : 0);
+            w[i] =
+                (index + 2 * i < end ? *(const uint16_t *)(const void *)(at + 4 * i) : 0) |
+                (index + 2 * i + 1 < end ? (uint32_t) * (const uint16_t *)(const void *)(at + 4 * i + 2) << 16
+                                         : 0);
         }
     }
     return make_uint4(w[0], w[1], w[2], w[3]);
 }
 
 /*
- * 64 bytes of values for every lane of a warp: batch `batch` (fp32: 0 or 1) of the lane's 32 values, which begin at
- * start(lane of the warp). Lanes load what lies next to each other and exchange it. Values at `end` and beyond are 0.
+ * 64 bytes of values for every lane of a warp: batch `batch` (fp32: 0 or 1) of the lane's 32 values, which
+ * begin at start(lane of the warp). Lanes load what lies next to each other and exchange it. Values at `end`
+ * and beyond are 0.
  */
 template <uint32_t DTYPE, typename START>
-GW_DEVICE void gw_load_batch(uint32_t out[16], uint32_t stage, const uint8_t *values, uint64_t end, uint32_t batch, START start)
+GW_DEVICE void gw_load_batch(uint32_t out[16], uint32_t stage, const uint8_t *values, uint64_t end,
+                             uint32_t batch, START start)
 {
     constexpr uint32_t SIZE = gw_type<DTYPE>::SIZE;
     const uint32_t lane = gw_lane();

@@ -1,10 +1,11 @@
 /*
  * From code lengths to the tree of docs/format.md section 5.1, by a block of 256 threads.
  *
- * Nothing here walks the tree. With codes filled up to 11 bits, leaf i begins at the sum of 2^(11 - depth) of the leaves
- * before it. A node that begins at such a place c and has depth d covers 2^(11 - d) codes, so the nodes that begin at leaf i
- * have the depths from 11 minus the number of trailing zeros of c down to the leaf's own; preorder numbers follow from a sum,
- * and the right child of an inner node is the first node that begins at c + 2^(10 - d).
+ * Nothing here walks the tree. With codes filled up to 11 bits, leaf i begins at the sum of 2^(11 - depth) of
+ * the leaves before it. A node that begins at such a place c and has depth d covers 2^(11 - d) codes, so the
+ * nodes that begin at leaf i have the depths from 11 minus the number of trailing zeros of c down to the
+ * leaf's own; preorder numbers follow from a sum, and the right child of an inner node is the first node that
+ * begins at c + 2^(10 - d).
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
@@ -13,14 +14,21 @@
 
 #include "cuda/device.cuh"
 
-enum { GW_TREE_NODES = 176, GW_TREE_LEAVES = 88, GW_TREE_CODE_LEN = 11, GW_TREE_NO_RANK = 256, GW_THREADS = 256, GW_WARPS = 8 };
+enum {
+    GW_TREE_NODES = 176,
+    GW_TREE_LEAVES = 88,
+    GW_TREE_CODE_LEN = 11,
+    GW_TREE_NO_RANK = 256,
+    GW_THREADS = 256,
+    GW_WARPS = 8
+};
 
 #define GW_FULL_MASK 0xffffffffu
 
 /* A node; numbers in preorder. */
 struct gw_tree_node {
-    uint8_t right;  /* inner node: its right child, the left one is the next node; leaf: 0 */
-    uint8_t width;  /* leaf: bits of an index */
+    uint8_t right; /* inner node: its right child, the left one is the next node; leaf: 0 */
+    uint8_t width; /* leaf: bits of an index */
     uint8_t depth;
     uint8_t first_rank;
     uint8_t parent;
@@ -33,13 +41,13 @@ struct gw_cuda_tree {
     uint32_t node_count, inner_count, depth_max, label_count;
     uint32_t escape_rank, zero_rank; /* GW_TREE_NO_RANK: none */
     uint32_t base;
-    uint32_t has_code[8];            /* by label */
-    uint8_t length[256];             /* by label: what the rest is made from */
-    uint8_t rank_of_label[256];      /* of labels with a code */
+    uint32_t has_code[8];       /* by label */
+    uint8_t length[256];        /* by label: what the rest is made from */
+    uint8_t rank_of_label[256]; /* of labels with a code */
     uint8_t label_of_rank[256];
     gw_tree_node node[GW_TREE_NODES];
     uint8_t by_depth[GW_TREE_NODES]; /* nodes, deepest first, in preorder within a depth */
-    uint8_t level_start[13];         /* first in by_depth of level depth_max - depth; the last one is node_count */
+    uint8_t level_start[13]; /* first in by_depth of level depth_max - depth; the last one is node_count */
 
     /* While it is built. */
     uint16_t count[GW_WARPS][16];
@@ -66,8 +74,8 @@ GW_DEVICE uint32_t gw_warp_scan(uint32_t x)
 }
 
 /*
- * Sum over the threads before this one, in *total over all; `sums` is 8 words of shared memory. Two barriers, so that
- * neither what came before nor what comes after meets these words.
+ * Sum over the threads before this one, in *total over all; `sums` is 8 words of shared memory. Two barriers,
+ * so that neither what came before nor what comes after meets these words.
  */
 GW_DEVICE uint32_t gw_block_scan(uint32_t x, uint32_t *sums, uint32_t *total)
 {
@@ -89,8 +97,8 @@ GW_DEVICE uint32_t gw_block_scan(uint32_t x, uint32_t *sums, uint32_t *total)
 }
 
 /*
- * Places of a stable counting sort over the block by a key of 0..15 (16 and more: not sorted). count is scratch. One barrier;
- * the caller puts one before the next use of count.
+ * Places of a stable counting sort over the block by a key of 0..15 (16 and more: not sorted). count is
+ * scratch. One barrier; the caller puts one before the next use of count.
  */
 GW_DEVICE uint32_t gw_sort_place(uint16_t count[GW_WARPS][16], uint32_t key)
 {
@@ -118,7 +126,8 @@ GW_DEVICE uint32_t gw_sort_place(uint16_t count[GW_WARPS][16], uint32_t key)
     return before + __shfl_sync(GW_FULL_MASK, start, key & 15);
 }
 
-/* Of n labels of one length: block j of them. Returns its width, or 16 if there is no such block; *skip = labels before it. */
+/* Of n labels of one length: block j of them. Returns its width, or 16 if there is no such block; *skip =
+ * labels before it. */
 GW_DEVICE uint32_t gw_tree_block(uint32_t n, uint32_t j, uint32_t *skip)
 {
     const uint32_t whole = n >> 7;
@@ -135,8 +144,8 @@ GW_DEVICE uint32_t gw_tree_block(uint32_t n, uint32_t j, uint32_t *skip)
     return rest == 0 ? 16 : 31 - __clz(rest);
 }
 
-/* Builds the tree of s.length, which is complete (docs/format.md section 5.1); base is untouched. Begins and ends with a
- * barrier. */
+/* Builds the tree of s.length, which is complete (docs/format.md section 5.1); base is untouched. Begins
+ * and ends with a barrier. */
 GW_DEVICE void gw_cuda_tree_build(gw_cuda_tree &s)
 {
     const uint32_t t = threadIdx.x, lane = gw_lane(), warp = t >> 5;
@@ -182,7 +191,8 @@ GW_DEVICE void gw_cuda_tree_build(gw_cuda_tree &s)
         GW_UNROLL
         for (uint32_t k = 0; k < 3; k++) {
             const uint32_t i = 3 * lane + k;
-            size[k] = i < leaf_count ? 1u << (GW_TREE_CODE_LEN - s.leaf_depth[i]) | 0x10000u << s.leaf_width[i] : 0;
+            size[k] =
+                i < leaf_count ? 1u << (GW_TREE_CODE_LEN - s.leaf_depth[i]) | 0x10000u << s.leaf_width[i] : 0;
             sum += size[k];
         }
         uint32_t at = gw_warp_scan(sum) - sum;
@@ -251,7 +261,8 @@ GW_DEVICE void gw_cuda_tree_build(gw_cuda_tree &s)
         }
     }
     if (length != 0) {
-        /* The block that a label is in: the highest bit in which the number of labels and the label's place differ. */
+        /* The block that a label is in: the highest bit in which the number of labels and the label's
+         * place differ. */
         const uint32_t whole = n >> 7, rest = n & 127;
         uint32_t j = index >> 7, in_block = index & 127;
         if (j == whole) {
@@ -303,9 +314,9 @@ GW_DEVICE void gw_cuda_tree_build(gw_cuda_tree &s)
 }
 
 /*
- * Rule 20 of docs/format.md section 8 for the codebook whose first `size` bytes (or 132, if there are more) lie in `bytes`, in
- * shared memory. Returns, to all threads, its size in bytes, or 0 if it breaks the rule; sets s.length and s.base. Begins and
- * ends with a barrier.
+ * Rule 20 of docs/format.md section 8 for the codebook whose first `size` bytes (or 132, if there are more)
+ * lie in `bytes`, in shared memory. Returns, to all threads, its size in bytes, or 0 if it breaks the rule;
+ * sets s.length and s.base. Begins and ends with a barrier.
  */
 GW_DEVICE uint32_t gw_cuda_book_read(gw_cuda_tree &s, const uint8_t *bytes, uint64_t size, uint32_t is_fp16,
                                      uint32_t derived, uint32_t *sums)
@@ -316,7 +327,8 @@ GW_DEVICE uint32_t gw_cuda_book_read(gw_cuda_tree &s, const uint8_t *bytes, uint
         return 0;
     }
     const uint32_t base = bytes[0], first = bytes[1], last = bytes[2], special = bytes[3];
-    bool bad = base > 191 || (base != 0 && (is_fp16 || derived)) || (first == 0 ? last != 0 : last < first || first < 2);
+    bool bad = base > 191 || (base != 0 && (is_fp16 || derived)) ||
+               (first == 0 ? last != 0 : last < first || first < 2);
     const uint32_t nibbles = first == 0 || bad ? 0 : last - first + 1;
     const uint32_t end = 4 + (nibbles + 1) / 2, book_size = (end + 3) & ~3u;
     bad = bad || size < book_size;
@@ -344,7 +356,8 @@ GW_DEVICE uint32_t gw_cuda_book_read(gw_cuda_tree &s, const uint8_t *bytes, uint
         s.base = base;
     }
     /* Kraft sum (at most 256 * 2^10) and, above it, the number of labels. */
-    const uint32_t share = length == 0 || length > GW_TREE_CODE_LEN ? 0 : 1u << (GW_TREE_CODE_LEN - length) | 1u << 20;
+    const uint32_t share =
+        length == 0 || length > GW_TREE_CODE_LEN ? 0 : 1u << (GW_TREE_CODE_LEN - length) | 1u << 20;
     uint32_t all;
     gw_block_scan(share, sums, &all);
     bad = bad || !(((all & 0xfffff) == 1u << GW_TREE_CODE_LEN) ||

@@ -26,6 +26,9 @@
     X(gw_device_gcomp_decode_fp32, gcomp_decode) \
     X(gw_device_gcomp_decode_bf16, gcomp_decode) \
     X(gw_device_gcomp_decode_fp16, gcomp_decode) \
+    X(gw_device_gcomp_decode_rest_fp32, gcomp_decode) \
+    X(gw_device_gcomp_decode_rest_bf16, gcomp_decode) \
+    X(gw_device_gcomp_decode_rest_fp16, gcomp_decode) \
     X(gw_device_gcomp_count, gcomp_book) \
     X(gw_device_gcomp_book_fp32_explicit, gcomp_book) \
     X(gw_device_gcomp_book_fp32_derived, gcomp_book) \

@@ -12,8 +12,8 @@ static void *alloc_aligned(size_t size)
     return place;
 }
 
-gw_cuda_result gcomp_shim_decode(const gw_gcomp *codec, const gcomp_shim_source *source, uint32_t mode, void *dst,
-                                 uint64_t capacity, uint32_t shared_size_max)
+gw_cuda_result gcomp_shim_decode(const gw_gcomp *codec, const gcomp_shim_source *source, uint32_t mode,
+                                 void *dst, uint64_t capacity, uint32_t shared_size_max)
 {
     gw_gcomp_decode_params params;
     gw_cuda_plan plan;
@@ -50,8 +50,8 @@ gw_cuda_result gcomp_shim_decode(const gw_gcomp *codec, const gcomp_shim_source 
     return result;
 }
 
-static void fill_encode_item(gw_cuda_gcomp_item *item, const gw_gcomp_source *source, void *dst, size_t capacity,
-                             gw_cuda_result *result)
+static void fill_encode_item(gw_cuda_gcomp_item *item, const gw_gcomp_source *source, void *dst,
+                             size_t capacity, gw_cuda_result *result)
 {
     memset(item, 0, sizeof *item);
     item->src = source->values;
@@ -73,7 +73,8 @@ static gw_cuda_key key_of(const gw_gcomp_source *source)
     return key;
 }
 
-gw_cuda_result gcomp_shim_encode(const gw_gcomp *codec, const gw_gcomp_source *source, void *dst, size_t capacity)
+gw_cuda_result gcomp_shim_encode(const gw_gcomp *codec, const gw_gcomp_source *source, void *dst,
+                                 size_t capacity)
 {
     gw_gcomp_encode_params params;
     gw_cuda_plan plan;
@@ -99,8 +100,9 @@ gw_cuda_result gcomp_shim_encode(const gw_gcomp *codec, const gw_gcomp_source *s
     return result;
 }
 
-gw_cuda_result gcomp_shim_hop(const gw_gcomp *codec, const void *src, size_t src_size, const gw_gcomp_map *src_map,
-                              const gw_gcomp_source *source, void *dst, size_t capacity)
+gw_cuda_result gcomp_shim_hop(const gw_gcomp *codec, const void *src, size_t src_size,
+                              const gw_gcomp_map *src_map, const gw_gcomp_source *source, void *dst,
+                              size_t capacity)
 {
     gw_gcomp_decode_params in;
     gw_gcomp_encode_params out;
@@ -142,8 +144,8 @@ gw_cuda_result gcomp_shim_hop(const gw_gcomp *codec, const void *src, size_t src
     return result;
 }
 
-void gcomp_shim_encode_batch(const gw_gcomp *codec, const gw_gcomp_source *sources, uint32_t count, void *const *dst,
-                             const size_t *capacity, gw_cuda_result *results)
+void gcomp_shim_encode_batch(const gw_gcomp *codec, const gw_gcomp_source *sources, uint32_t count,
+                             void *const *dst, const size_t *capacity, gw_cuda_result *results, uint64_t value_total)
 {
     gw_gcomp_encode_params params;
     gw_cuda_plan plan;
@@ -162,6 +164,7 @@ void gcomp_shim_encode_batch(const gw_gcomp *codec, const gw_gcomp_source *sourc
         fill_encode_item(&items[i], &sources[i], frame, capacity[i], &results[i]);
         total += sources[i].len;
     }
+    total = value_total != UINT64_MAX ? value_total : total;
     const size_t workspace_size = gw_cuda_encode_workspace_size(&params.codec, count, total);
     void *workspace = alloc_aligned(workspace_size);
     memset(workspace, 0xa5, workspace_size);
@@ -175,8 +178,8 @@ void gcomp_shim_encode_batch(const gw_gcomp *codec, const gw_gcomp_source *sourc
     free(items);
 }
 
-void gcomp_shim_decode_batch(const gw_gcomp *codec, const gcomp_shim_source *sources, uint32_t count, void *const *dst,
-                             const uint64_t *capacity, gw_cuda_result *results)
+void gcomp_shim_decode_batch(const gw_gcomp *codec, const gcomp_shim_source *sources, uint32_t count,
+                             void *const *dst, const uint64_t *capacity, gw_cuda_result *results, uint64_t value_total)
 {
     gw_gcomp_decode_params params;
     gw_cuda_plan plan;
@@ -208,6 +211,7 @@ void gcomp_shim_decode_batch(const gw_gcomp *codec, const gcomp_shim_source *sou
         }
         total += capacity[i];
     }
+    total = value_total != UINT64_MAX ? value_total : total;
     const size_t workspace_size = gw_cuda_decode_workspace_size(count, total);
     void *workspace = alloc_aligned(workspace_size);
     memset(workspace, 0xa5, workspace_size);
@@ -221,7 +225,8 @@ void gcomp_shim_decode_batch(const gw_gcomp *codec, const gcomp_shim_source *sou
     free(items);
 }
 
-gw_cuda_result gcomp_shim_book(const gw_gcomp *codec, const gw_gcomp_source *sources, uint32_t count, uint8_t *book)
+gw_cuda_result gcomp_shim_book(const gw_gcomp *codec, const gw_gcomp_source *sources, uint32_t count,
+                               uint8_t *book)
 {
     gw_cuda_histogram histogram;
     gw_cuda_plan plan;

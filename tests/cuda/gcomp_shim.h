@@ -1,5 +1,6 @@
 /*
- * GCOMP operations in the shim, from host arguments: plan, workspace of exactly the size that the plan names, launches.
+ * GCOMP operations in the shim, from host arguments: plan, workspace of exactly the size that the plan names,
+ * launches.
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
@@ -17,24 +18,28 @@ typedef struct gcomp_shim_source {
 } gcomp_shim_source;
 
 /* The frame is copied to aligned memory of its size. */
-gw_cuda_result gcomp_shim_decode(const gw_gcomp *codec, const gcomp_shim_source *source, uint32_t mode, void *dst,
-                                 uint64_t capacity, uint32_t shared_size_max);
+gw_cuda_result gcomp_shim_decode(const gw_gcomp *codec, const gcomp_shim_source *source, uint32_t mode,
+                                 void *dst, uint64_t capacity, uint32_t shared_size_max);
 
 /* dst is copied from aligned memory of `capacity` bytes. */
-gw_cuda_result gcomp_shim_encode(const gw_gcomp *codec, const gw_gcomp_source *source, void *dst, size_t capacity);
+gw_cuda_result gcomp_shim_encode(const gw_gcomp *codec, const gw_gcomp_source *source, void *dst,
+                                 size_t capacity);
 
 /* gw_gcomp_decode_add_encode(). */
-gw_cuda_result gcomp_shim_hop(const gw_gcomp *codec, const void *frame, size_t frame_size, const gw_gcomp_map *src_map,
-                              const gw_gcomp_source *source, void *dst, size_t capacity);
+gw_cuda_result gcomp_shim_hop(const gw_gcomp *codec, const void *frame, size_t frame_size,
+                              const gw_gcomp_map *src_map, const gw_gcomp_source *source, void *dst,
+                              size_t capacity);
 
-/* Several sources, one call; results[i] belongs to sources[i], whose frame goes to dst[i] (capacity[i] bytes). One map base,
- * key and options for all. */
-void gcomp_shim_encode_batch(const gw_gcomp *codec, const gw_gcomp_source *sources, uint32_t count, void *const *dst,
-                             const size_t *capacity, gw_cuda_result *results);
-void gcomp_shim_decode_batch(const gw_gcomp *codec, const gcomp_shim_source *sources, uint32_t count, void *const *dst,
-                             const uint64_t *capacity, gw_cuda_result *results);
+/* Several sources, one call; results[i] belongs to sources[i], whose frame goes to dst[i] (capacity[i]
+ * bytes). value_total: what
+ * the host says that all items hold together, UINT64_MAX: the truth. One map base, key and options for all. */
+void gcomp_shim_encode_batch(const gw_gcomp *codec, const gw_gcomp_source *sources, uint32_t count,
+                             void *const *dst, const size_t *capacity, gw_cuda_result *results, uint64_t value_total);
+void gcomp_shim_decode_batch(const gw_gcomp *codec, const gcomp_shim_source *sources, uint32_t count,
+                             void *const *dst, const uint64_t *capacity, gw_cuda_result *results, uint64_t value_total);
 
 /* The codebook of the histogram of all sources, added in order. */
-gw_cuda_result gcomp_shim_book(const gw_gcomp *codec, const gw_gcomp_source *sources, uint32_t count, uint8_t *book);
+gw_cuda_result gcomp_shim_book(const gw_gcomp *codec, const gw_gcomp_source *sources, uint32_t count,
+                               uint8_t *book);
 
 #endif

@@ -1,10 +1,10 @@
 /*
  * Random calls of GCOMP's device code in the shim against the library: gcomp_shim_random COUNT [SEED]
  *
- * Every case draws options, map, values (from lattice-like to garbage patterns), length and a key; the frame of the device
- * must be the library's, byte for byte, and be decoded; a hop, a batch and a codebook from a histogram likewise. Then the
- * frame is mutated: status, chunk and output of the device must be the library's. The reproduction line of a failure names
- * the seed of its case.
+ * Every case draws options, map, values (from lattice-like to garbage patterns), length and a key; the frame
+ * of the device must be the library's, byte for byte, and be decoded; a hop, a batch and a codebook from a
+ * histogram likewise. Then the frame is mutated: status, chunk and output of the device must be the
+ * library's. The reproduction line of a failure names the seed of its case.
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
@@ -47,7 +47,7 @@ static void *get(size_t size)
     return place;
 }
 
-/* ---- inputs ------------------------------------------------------------------------------------------------------ */
+/* ---- inputs -------------------------------------------------------------------------------------------- */
 
 /* fp32 patterns in several manners; converted to the dtype by its own bits. */
 static void fill_values(uint8_t *values, uint64_t len, gw_dtype dtype)
@@ -165,7 +165,7 @@ static void free_source(test_case *c)
     free(c->digest);
 }
 
-/* ---- comparisons -------------------------------------------------------------------------------------------------- */
+/* ---- comparisons --------------------------------------------------------------------------------------- */
 
 static void compare_bytes(const char *what, const uint8_t *a, const uint8_t *b, size_t size)
 {
@@ -188,24 +188,26 @@ static void compare_decode(const test_case *c, const uint8_t *frame, size_t size
     if (mode == GW_CUDA_DECODE_ADD) {
         memcpy(expected, c->values, bytes);
         memcpy(out, c->values, bytes);
-        status = gw_gcomp_decode_add(&c->codec, frame, size, c->source.map, expected, c->source.len, &len, &bad, c->workspace,
-                                     c->workspace_size);
+        status = gw_gcomp_decode_add(&c->codec, frame, size, c->source.map, expected, c->source.len, &len,
+                                     &bad, c->workspace, c->workspace_size);
     } else {
         memset(expected, 0x5a, bytes);
         memset(out, 0x5a, bytes);
-        status = gw_gcomp_decode(&c->codec, frame, size, c->source.map, expected, c->source.len, &len, &bad, c->workspace,
-                                 c->workspace_size);
+        status = gw_gcomp_decode(&c->codec, frame, size, c->source.map, expected, c->source.len, &len, &bad,
+                                 c->workspace, c->workspace_size);
     }
     static const uint32_t shared[] = {40, 57, 75, 99, 227};
     const gcomp_shim_source source = {frame, size, c->source.map, NULL};
-    const gw_cuda_result result = gcomp_shim_decode(&c->codec, &source, mode, out, c->source.len, 1024 * shared[below(5)]);
+    const gw_cuda_result result =
+        gcomp_shim_decode(&c->codec, &source, mode, out, c->source.len, 1024 * shared[below(5)]);
     if (result.status != (uint32_t)status || result.len != len || result.bad_index != bad) {
         fail("decode: another result");
         printf("   status %u, not %d; len %llu, not %llu; chunk %llu, not %llu\n", result.status, status,
                (unsigned long long)result.len, (unsigned long long)len, (unsigned long long)result.bad_index,
                (unsigned long long)bad);
     }
-    compare_bytes(mode == GW_CUDA_DECODE_ADD ? "decode_add: other values" : "decode: other values", out, expected, bytes);
+    compare_bytes(mode == GW_CUDA_DECODE_ADD ? "decode_add: other values" : "decode: other values", out,
+                  expected, bytes);
     free(expected);
     free(out);
 }
@@ -218,9 +220,15 @@ static void mutate(uint8_t *frame, size_t size)
         const uint32_t front = below(3);
         size_t at = front == 0 ? below((uint32_t)(size < 200 ? size : 200)) : below((uint32_t)size);
         switch (below(4)) {
-        case 0: frame[at] ^= (uint8_t)(1u << below(8)); break;
-        case 1: frame[at] = (uint8_t)draw(); break;
-        case 2: frame[at] = (uint8_t)(frame[at] + 1); break;
+        case 0:
+            frame[at] ^= (uint8_t)(1u << below(8));
+            break;
+        case 1:
+            frame[at] = (uint8_t)draw();
+            break;
+        case 2:
+            frame[at] = (uint8_t)(frame[at] + 1);
+            break;
         default:
             for (uint32_t j = 0; j < 16 && at < size; j++, at++) {
                 frame[at] = (uint8_t)draw();
@@ -235,11 +243,13 @@ static void test_encode(test_case *c, uint32_t mutations)
     const size_t capacity = gw_gcomp_bound(&c->codec, c->source.len);
     uint8_t *expected = (uint8_t *)get(capacity), *frame = (uint8_t *)get(capacity);
     size_t size = 0;
-    const gw_status status = gw_gcomp_encode(&c->codec, &c->source, expected, capacity, &size, c->workspace, c->workspace_size);
+    const gw_status status =
+        gw_gcomp_encode(&c->codec, &c->source, expected, capacity, &size, c->workspace, c->workspace_size);
     const gw_cuda_result result = gcomp_shim_encode(&c->codec, &c->source, frame, capacity);
     if (result.status != (uint32_t)status || result.size != size) {
         fail("encode: another result");
-        printf("   status %u, not %d; size %llu, not %zu\n", result.status, status, (unsigned long long)result.size, size);
+        printf("   status %u, not %d; size %llu, not %zu\n", result.status, status,
+               (unsigned long long)result.size, size);
     } else {
         compare_bytes("encode: another frame", frame, expected, size);
     }
@@ -264,13 +274,16 @@ static void test_encode(test_case *c, uint32_t mutations)
         uint8_t *sum = (uint8_t *)get(capacity), *sum_expected = (uint8_t *)get(capacity);
         size_t sum_size = 0;
         uint64_t bad;
-        const gw_status hop = gw_gcomp_decode_add_encode(&c->codec, frame, size, c->source.map, &other.source, sum_expected,
-                                                         capacity, &sum_size, &bad, c->workspace, c->workspace_size);
-        const gw_cuda_result got = gcomp_shim_hop(&c->codec, frame, size, c->source.map, &other.source, sum, capacity);
+        const gw_status hop =
+            gw_gcomp_decode_add_encode(&c->codec, frame, size, c->source.map, &other.source, sum_expected,
+                                       capacity, &sum_size, &bad, c->workspace, c->workspace_size);
+        const gw_cuda_result got =
+            gcomp_shim_hop(&c->codec, frame, size, c->source.map, &other.source, sum, capacity);
         if (got.status != (uint32_t)hop || got.size != sum_size || got.bad_index != bad) {
             fail("hop: another result");
             printf("   status %u, not %d; size %llu, not %zu; chunk %llu, not %llu\n", got.status, hop,
-                   (unsigned long long)got.size, sum_size, (unsigned long long)got.bad_index, (unsigned long long)bad);
+                   (unsigned long long)got.size, sum_size, (unsigned long long)got.bad_index,
+                   (unsigned long long)bad);
         } else {
             compare_bytes("hop: another frame", sum, sum_expected, sum_size);
         }
@@ -293,7 +306,8 @@ static void test_book(test_case *c)
         exit(2);
     }
     for (int i = 0; i < 2; i++) {
-        if (gw_gcomp_histogram_add(&histogram, &c->codec, &both[i], c->workspace, c->workspace_size) != GW_OK) {
+        if (gw_gcomp_histogram_add(&histogram, &c->codec, &both[i], c->workspace, c->workspace_size) !=
+            GW_OK) {
             exit(2);
         }
     }
@@ -337,15 +351,15 @@ static void test_batch(test_case *c)
         frames[i] = (uint8_t *)get(capacity[i]);
         expected[i] = (uint8_t *)get(capacity[i]);
         dst[i] = frames[i];
-        if (gw_gcomp_encode(&c->codec, &sources[i], expected[i], capacity[i], &size[i], c->workspace, c->workspace_size) !=
-            GW_OK) {
+        if (gw_gcomp_encode(&c->codec, &sources[i], expected[i], capacity[i], &size[i], c->workspace,
+                            c->workspace_size) != GW_OK) {
             exit(2);
         }
     }
     const int short_one = (int)below(COUNT);
     const size_t right = capacity[short_one];
     capacity[short_one] = right - 16;
-    gcomp_shim_encode_batch(&c->codec, sources, COUNT, dst, capacity, results);
+    gcomp_shim_encode_batch(&c->codec, sources, COUNT, dst, capacity, results, UINT64_MAX);
     for (int i = 0; i < COUNT; i++) {
         if (i == short_one) {
             if (results[i].status != GW_ERR_DST || results[i].size != 0) {
@@ -356,6 +370,22 @@ static void test_batch(test_case *c)
         } else {
             compare_bytes("batch: another frame", frames[i], expected[i], size[i]);
         }
+    }
+    /* A host that does not know of all values: items that its workspace has no room for are refused. */
+    capacity[short_one] = right;
+    gcomp_shim_encode_batch(&c->codec, sources, COUNT, dst, capacity, results, 0);
+    for (int i = 0; i < COUNT; i++) {
+        const int is_refused = results[i].status == GW_ERR_LIMIT && results[i].size == 0;
+        if (!is_refused && (results[i].status != GW_OK || results[i].size != size[i])) {
+            fail("batch without room: another result");
+        } else if (!is_refused) {
+            compare_bytes("batch without room: another frame", frames[i], expected[i], size[i]);
+        } else if (i < 3 && sources[i].len <= (uint64_t)1 << c->options.chunk_log2) {
+            fail("batch without room: an item of one chunk is refused");
+        }
+    }
+    if (c->options.chunk_log2 < 15 && results[3].status != GW_ERR_LIMIT) {
+        fail("batch without room: 70000 values are not refused");
     }
     if (size[0] > 32) {
         expected[0][0] ^= 1; /* one frame that is none */
@@ -368,12 +398,12 @@ static void test_batch(test_case *c)
         values[i] = sources[i].len;
         out[i] = get((size_t)values[i] * c->value_size);
     }
-    gcomp_shim_decode_batch(&c->codec, in, COUNT, out, values, results);
+    gcomp_shim_decode_batch(&c->codec, in, COUNT, out, values, results, UINT64_MAX);
     for (int i = 0; i < COUNT; i++) {
         uint8_t *all = (uint8_t *)get((size_t)values[i] * c->value_size);
         uint64_t len, bad;
-        const gw_status status = gw_gcomp_decode(&c->codec, expected[i], size[i], in[i].map, all, values[i], &len, &bad,
-                                                 c->workspace, c->workspace_size);
+        const gw_status status = gw_gcomp_decode(&c->codec, expected[i], size[i], in[i].map, all, values[i],
+                                                 &len, &bad, c->workspace, c->workspace_size);
         if (results[i].status != (uint32_t)status || results[i].len != len || results[i].bad_index != bad) {
             fail("batch: another result of a decode");
         } else if (status == GW_OK) {

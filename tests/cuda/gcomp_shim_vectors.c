@@ -1,8 +1,8 @@
 /*
  * The golden vectors through the device code of GCOMP, in the shim: gcomp_shim_vectors DIR [MINIMUM]
  *
- * Status, bad chunk, length and output of decode, decode_add and validate, for every line of the index; outputs lie in
- * allocations of their own size.
+ * Status, bad chunk, length and output of decode, decode_add and validate, for every line of the index;
+ * outputs lie in allocations of their own size.
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
@@ -44,21 +44,23 @@ static void test_vector(const vector *v, uint32_t shared_size_max)
         memset(out, 0x5a, (size_t)capacity * size);
         memset(expected, 0x5a, (size_t)capacity * size);
         if (mode == GW_CUDA_DECODE_VALUES) {
-            status = gw_gcomp_decode(&codec, v->frame.data, v->frame.size, vector_map(v), expected, capacity, &len, &bad_chunk,
-                                     workspace, gw_gcomp_workspace_size(&codec));
+            status = gw_gcomp_decode(&codec, v->frame.data, v->frame.size, vector_map(v), expected, capacity,
+                                     &len, &bad_chunk, workspace, gw_gcomp_workspace_size(&codec));
         } else if (mode == GW_CUDA_DECODE_VALIDATE) {
-            status = gw_gcomp_validate(&codec, v->frame.data, v->frame.size, vector_map(v), &bad_chunk, workspace,
-                                       gw_gcomp_workspace_size(&codec));
+            status = gw_gcomp_validate(&codec, v->frame.data, v->frame.size, vector_map(v), &bad_chunk,
+                                       workspace, gw_gcomp_workspace_size(&codec));
         } else {
             memcpy(expected, addend, (size_t)capacity * size);
             if (mode == GW_CUDA_DECODE_ADD) {
                 memcpy(out, addend, (size_t)capacity * size);
             }
-            status = gw_gcomp_decode_add(&codec, v->frame.data, v->frame.size, vector_map(v), expected, capacity, &len,
-                                         &bad_chunk, workspace, gw_gcomp_workspace_size(&codec));
+            status =
+                gw_gcomp_decode_add(&codec, v->frame.data, v->frame.size, vector_map(v), expected, capacity,
+                                    &len, &bad_chunk, workspace, gw_gcomp_workspace_size(&codec));
         }
         const gcomp_shim_source source = {v->frame.data, v->frame.size, vector_map(v), addend};
-        const gw_cuda_result result = gcomp_shim_decode(&codec, &source, mode, out, capacity, shared_size_max);
+        const gw_cuda_result result =
+            gcomp_shim_decode(&codec, &source, mode, out, capacity, shared_size_max);
         if (result.status != (uint32_t)status) {
             fail(v, names[mode], gw_status_name((gw_status)result.status));
         } else if (result.bad_index != bad_chunk) {
@@ -69,7 +71,8 @@ static void test_vector(const vector *v, uint32_t shared_size_max)
         if (mode == GW_CUDA_DECODE_SUM && status == GW_OK) {
             memcpy(out + (size_t)len * size, expected + (size_t)len * size, (size_t)(capacity - len) * size);
         }
-        if ((mode != GW_CUDA_DECODE_SUM || status == GW_OK) && memcmp(out, expected, (size_t)capacity * size) != 0) {
+        if ((mode != GW_CUDA_DECODE_SUM || status == GW_OK) &&
+            memcmp(out, expected, (size_t)capacity * size) != 0) {
             size_t at = 0;
             while (out[at] == expected[at]) {
                 at++;
@@ -101,8 +104,8 @@ int main(int argc, char **argv)
     for (vector v; vector_read(&v, index, argv[1]);) {
         if (argc < 4 || strstr(v.file, argv[3]) != NULL) {
             gw_shim_seed((uint64_t)count);
-            /* Every third one with little shared memory, so that chunks are decoded where they lie; every ninth with arrays
-             * in the workspace, too. */
+            /* Every third one with little shared memory, so that chunks are decoded where they lie; every
+             * ninth with arrays in the workspace, too. */
             test_vector(&v, count % 9 == 5 ? 40 * 1024 : count % 3 == 2 ? 57 * 1024 : 99 * 1024);
         }
         count++;

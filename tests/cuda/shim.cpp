@@ -18,24 +18,26 @@
 
 gw_shim_index threadIdx, blockIdx, blockDim, gridDim;
 
-namespace {
+namespace
+{
 
 enum { LANES = 32, STACK_SIZE = 256 * 1024, RESIDENT = 3 };
 
 /* Threads that meet: a warp or a block. */
 struct meeting {
-    uint32_t live = 0;    /* members that have not returned */
+    uint32_t live = 0; /* members that have not returned */
     uint32_t arrived = 0;
     gw_shim_operation operation = GW_SHIM_SYNC;
     std::vector<uint64_t> value, result;
     std::vector<bool> here, result_of; /* who has arrived; whose values the result holds */
-    std::vector<uint32_t> waiting; /* fibers */
+    std::vector<uint32_t> waiting;     /* fibers */
 };
 
 struct block_state {
     uint32_t index = 0;
     uint32_t live = 0;
-    std::unique_ptr<unsigned char[]> memory; /* exactly as large as asked for, so that a sanitizer sees its end */
+    std::unique_ptr<unsigned char[]>
+        memory; /* exactly as large as asked for, so that a sanitizer sees its end */
     unsigned char *shared = nullptr;
     meeting all;
     std::vector<meeting> warp;
@@ -65,7 +67,8 @@ size_t shared_bytes;
 std::vector<std::unique_ptr<fiber>> fibers;
 std::vector<uint32_t> runnable; /* without the one that runs */
 uint32_t current;
-uint32_t idle_turns; /* switches since a collective was complete, a thread returned or memory was written by an atomic */
+/* Switches since a collective was complete, a thread returned or a block started. */
+uint32_t idle_turns;
 ucontext_t scheduler_context;
 #if defined(__SANITIZE_ADDRESS__)
 const void *scheduler_stack;
@@ -266,7 +269,8 @@ bool gw_shim_is_gone(uint32_t thread)
 
 void gw_shim_yield(void)
 {
-    /* A loop that waits for another block gives way again and again; if nothing else ever happens, it waits in vain. */
+    /* A loop that waits for another block gives way again and again; if nothing else ever happens, it
+     * waits in vain. */
     if (++idle_turns > 20u * 1000 * 1000) {
         fail("a block waits for another one forever");
     }

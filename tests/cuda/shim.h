@@ -1,13 +1,15 @@
 /*
- * CUDA on a CPU, for tests: a kernel compiled as C++ runs with one fiber for every thread of a block and several blocks at
- * once. Which fiber goes on after a collective, an atomic, or a wait for another block is drawn at random, so that a
- * missing barrier shows as a wrong result, and address and undefined-behaviour sanitizers see every access.
+ * CUDA on a CPU, for tests: a kernel compiled as C++ runs with one fiber for every thread of a block and
+ * several blocks at once. Which fiber goes on after a collective, an atomic, or a wait for another block is
+ * drawn at random, so that a missing barrier shows as a wrong result, and address and undefined-behaviour
+ * sanitizers see every access.
  *
- * A collective that not all threads of its warp or block reach, or that meets another one there, ends the program with a
- * message, and so does a block that waits forever, and an access through a gw_place outside of the block's shared memory.
+ * A collective that not all threads of its warp or block reach, or that meets another one there, ends the
+ * program with a message, and so does a block that waits forever, and an access through a gw_place outside of
+ * the block's shared memory.
  *
- * Shared memory is filled with a pattern before a block starts. Blocks start in random order. Not here: memory order
- * weaker than sequential, races between plain accesses of one step, bank conflicts, time.
+ * Shared memory is filled with a pattern before a block starts. Blocks start in random order. Not here:
+ * memory order weaker than sequential, races between plain accesses of one step, bank conflicts, time.
  *
  * C++17. SPDX-License-Identifier: BSD-2-Clause
  */
@@ -18,7 +20,7 @@
 #include <stdint.h>
 #include <string.h>
 
-/* ---- launch ------------------------------------------------------------------------------------------------------ */
+/* ---- launch -------------------------------------------------------------------------------------------- */
 
 typedef void gw_shim_run(const void *params);
 
@@ -39,32 +41,35 @@ void gw_shim_launch(gw_shim_run *run, const void *params, uint32_t grid, uint32_
 /* Seed of the order of everything, from now on. */
 void gw_shim_seed(uint64_t seed);
 
-/* Called instead of ending the program when a kernel misuses a collective or waits forever; for tests of the shim. It must
- * not return. */
+/* Called instead of ending the program when a kernel misuses a collective or waits forever; for tests of
+ * the shim. It must not return. */
 extern void (*gw_shim_on_error)(const char *message);
 
 #ifdef __cplusplus
 }
 
-#define GW_KERNEL(name, params, threads, blocks)                                                                       \
-    static void name(const params &p);                                                                                 \
-    static void name##_run(const void *gw_p)                                                                           \
-    {                                                                                                                  \
-        name(*(const params *)gw_p);                                                                                   \
-    }                                                                                                                  \
+#define GW_KERNEL(name, params, threads, blocks)                                                             \
+    static void name(const params &p);                                                                       \
+    static void name##_run(const void *gw_p)                                                                 \
+    {                                                                                                        \
+        name(*(const params *)gw_p);                                                                         \
+    }                                                                                                        \
     static void name(const params &p)
-#define GW_KERNEL_ENTRY(name, params) {#name, sizeof(params), name##_run}
-#define GW_KERNEL_TABLE(file, ...)                                                                                     \
-    extern "C" const gw_shim_kernel gw_shim_kernels_##file[];                                                          \
+#define GW_KERNEL_ENTRY(name, params)                                                                        \
+    {                                                                                                        \
+#name, sizeof(params), name##_run                                                                    \
+    }
+#define GW_KERNEL_TABLE(file, ...)                                                                           \
+    extern "C" const gw_shim_kernel gw_shim_kernels_##file[];                                                \
     const gw_shim_kernel gw_shim_kernels_##file[] = {__VA_ARGS__, {nullptr, 0, nullptr}}
-#define GW_DEVICE static inline
+#define GW_DEVICE        static inline
 #define GW_DEVICE_MEMBER inline
-#define GW_HOST_DEVICE static
-#define GW_LOOKUP static const
+#define GW_HOST_DEVICE   static
+#define GW_LOOKUP        static const
 #define GW_UNROLL
 #define GW_NO_UNROLL
 
-/* ---- built-ins --------------------------------------------------------------------------------------------------- */
+/* ---- built-ins ----------------------------------------------------------------------------------------- */
 
 struct gw_shim_index {
     uint32_t x;
@@ -100,14 +105,15 @@ static inline float4 make_float4(float x, float y, float z, float w)
     return float4{x, y, z, w};
 }
 
-/* Rendezvous of a warp or block with a value of every thread; returns the values by lane, until the caller's next one. */
+/* Rendezvous of a warp or block with a value of every thread; returns the values by lane, until the
+ * caller's next one. */
 enum gw_shim_operation { GW_SHIM_SYNC, GW_SHIM_SHUFFLE, GW_SHIM_VOTE, GW_SHIM_REDUCE, GW_SHIM_BLOCK_VOTE };
 const uint64_t *gw_shim_meet_warp(gw_shim_operation operation, uint32_t mask, uint64_t value);
 const uint64_t *gw_shim_meet_block(gw_shim_operation operation, uint64_t value);
-uint32_t gw_shim_lanes(void);   /* of this warp that took part in its last meeting, as a mask */
-uint32_t gw_shim_threads(void); /* of the block */
+uint32_t gw_shim_lanes(void);          /* of this warp that took part in its last meeting, as a mask */
+uint32_t gw_shim_threads(void);        /* of the block */
 bool gw_shim_is_gone(uint32_t thread); /* took no part in the block's last meeting */
-void gw_shim_yield(void);       /* lets others go on, at random */
+void gw_shim_yield(void);              /* lets others go on, at random */
 unsigned char *gw_shim_shared(void);
 unsigned char *gw_shim_shared_at(uint32_t place, size_t size); /* checked */
 uint32_t gw_shim_place_of(const void *p);
@@ -167,13 +173,15 @@ template <typename T> static inline T __shfl_sync(uint32_t mask, T x, uint32_t f
 template <typename T> static inline T __shfl_up_sync(uint32_t mask, T x, uint32_t by)
 {
     const uint32_t lane = threadIdx.x & 31;
-    return gw_shim_unpack<T>(gw_shim_meet_warp(GW_SHIM_SHUFFLE, mask, gw_shim_pack(x))[lane >= by ? lane - by : lane]);
+    return gw_shim_unpack<T>(
+        gw_shim_meet_warp(GW_SHIM_SHUFFLE, mask, gw_shim_pack(x))[lane >= by ? lane - by : lane]);
 }
 
 template <typename T> static inline T __shfl_down_sync(uint32_t mask, T x, uint32_t by)
 {
     const uint32_t lane = threadIdx.x & 31;
-    return gw_shim_unpack<T>(gw_shim_meet_warp(GW_SHIM_SHUFFLE, mask, gw_shim_pack(x))[lane + by < 32 ? lane + by : lane]);
+    return gw_shim_unpack<T>(
+        gw_shim_meet_warp(GW_SHIM_SHUFFLE, mask, gw_shim_pack(x))[lane + by < 32 ? lane + by : lane]);
 }
 
 template <typename T> static inline T __shfl_xor_sync(uint32_t mask, T x, uint32_t with)
@@ -237,7 +245,8 @@ static inline uint32_t __reduce_xor_sync(uint32_t mask, uint32_t x)
     return gw_shim_reduce(mask, x, 0, [](uint32_t a, uint32_t b) { return a ^ b; });
 }
 
-/* Atomics: what other threads do around them comes in any order, so each is a point where others may go on. */
+/* Atomics: what other threads do around them comes in any order, so each is a point where others may go
+ * on. */
 template <typename T, typename F> static inline T gw_shim_atomic(T *p, F f)
 {
     gw_shim_yield();
@@ -405,7 +414,7 @@ static inline float __fsqrt_rn(float x)
     return __builtin_sqrtf(x);
 }
 
-/* ---- the rest of device.cuh -------------------------------------------------------------------------------------- */
+/* ---- the rest of device.cuh ---------------------------------------------------------------------------- */
 
 static inline uint32_t gw_place_of(const void *p)
 {
@@ -484,7 +493,8 @@ template <uint32_t MASK> static inline uint32_t gw_select_bits(uint32_t a, uint3
 {
     return (a & MASK) | (b & ~MASK);
 }
-template <uint32_t FLAG, uint32_t WIDTH> static inline void gw_push_digit(uint32_t &z, uint32_t &w, uint32_t flags)
+template <uint32_t FLAG, uint32_t WIDTH>
+static inline void gw_push_digit(uint32_t &z, uint32_t &w, uint32_t flags)
 {
     if ((flags & FLAG) != 0) {
         z = z >> WIDTH | w << (32 - WIDTH);

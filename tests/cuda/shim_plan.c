@@ -4,8 +4,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-extern const gw_shim_kernel gw_shim_kernels_gcomp_check[], gw_shim_kernels_gcomp_decode[], gw_shim_kernels_gcomp_book[],
-    gw_shim_kernels_gcomp_encode[];
+extern const gw_shim_kernel gw_shim_kernels_gcomp_check[], gw_shim_kernels_gcomp_decode[],
+    gw_shim_kernels_gcomp_book[], gw_shim_kernels_gcomp_encode[];
 
 static const char *const kernel_names[] = {
 #define KERNEL_NAME(name, image) #name,
