@@ -37,11 +37,13 @@ static inline uint32_t top_bits(__m256i x)
 /* ---- ranks ------------------------------------------------------------------------------------------------------ */
 
 /*
- * The rank of a label, looked up in blocks of 16 labels, as many as have codes: the window puts them close together, at its upper
- * end, and zero is far from all others and counts by itself. A shuffle gives 0 where the index is 128 or more. So after
- * subtracting 16 for every block, blocks above see nothing, and the entry of block b is added to, not chosen: it is stored as the
- * difference (exclusive or) to the entry of block b - 1. The last block brings the sum back to 0. At most 7 blocks and the last fit
- * in front of 128: more make another run.
+ * The rank of a label, looked up in blocks of 16 labels, as many as have codes: the window puts them close
+ * together, at its upper end, and zero is far from all others and counts by itself. A shuffle gives 0 where the
+ * index is 128 or more. So after subtracting 16 for every block, blocks above see nothing, and the entry of
+ * block b is added to, not chosen: it is stored as the difference (exclusive or) to the entry of block b - 1.
+ * The last block brings the sum back to 0. At most 7 blocks and the last fit in front of 128. Where more have
+ * codes (exact codebooks of long-tailed values), the others make runs of their own below the first, whose labels
+ * are small values and rare: groups without one skip them.
  */
 enum { RUN_BLOCKS = 7, RUNS_MAX = 3 };
 
@@ -76,61 +78,82 @@ static void fill_rank_table(rank_table *table, const gw_ranker *ranker)
         end = 32 - (unsigned)_lzcnt_u32(coded);
     }
     table->runs = 0;
-    for (unsigned b = first; b < end; b += RUN_BLOCKS) {
+    while (end > first) {
         const unsigned r = table->runs++;
-        const unsigned blocks = end - b < RUN_BLOCKS ? end - b : (unsigned)RUN_BLOCKS;
+        const unsigned blocks = end - first < RUN_BLOCKS ? end - first : (unsigned)RUN_BLOCKS;
+        end -= blocks;
         __m128i before = _mm_setzero_si128();
         for (unsigned i = 0; i <= blocks; i++) {
-            const __m128i entry = i < blocks ? _mm_loadu_si128((const __m128i *)(const void *)(difference + 16 * (b + i)))
-                                             : _mm_setzero_si128();
+            const uint8_t *from = difference + 16 * (end + i);
+            const __m128i entry =
+                i < blocks ? _mm_loadu_si128((const __m128i *)(const void *)from) : _mm_setzero_si128();
             table->entry[r][i] = _mm256_broadcastsi128_si256(_mm_xor_si128(entry, before));
             before = entry;
         }
         table->entry[r][2] = blocks < 2 ? _mm256_setzero_si256() : table->entry[r][2];
-        table->first[r] = bytes(16 * b);
+        table->first[r] = bytes(16 * end);
         table->limit[r] = bytes(16 * blocks);
         table->blocks[r] = blocks < 2 ? 3 : blocks + 1;
     }
 }
 
-/* The ranks of labels in a run; those of other runs stay. */
-GW_TEMPLATE void rank_run(uint8_t *ranks, const uint8_t *labels, size_t groups, const rank_table *table, unsigned r,
-                          unsigned blocks)
+/* Adds the ranks of labels in a run. */
+GW_TEMPLATE __m256i add_run(__m256i rank, __m256i label, __m256i first, __m256i limit, const __m256i *entry,
+                            unsigned blocks)
 {
-    const __m256i first = table->first[r], limit = table->limit[r], step = bytes(16);
+    const __m256i step = bytes(16);
+    __m256i x = _mm256_min_epu8(_mm256_sub_epi8(label, first), limit);
+    for (unsigned b = 0; b < blocks; b++) {
+        rank = _mm256_xor_si256(rank, _mm256_shuffle_epi8(entry[b], x));
+        x = _mm256_sub_epi8(x, step);
+    }
+    return rank;
+}
+
+/* Adds the ranks of a group's labels in the runs below the first. */
+static void add_low_runs(uint8_t *ranks, const uint8_t *labels, const rank_table *table)
+{
+    const __m256i label = load(labels);
+    __m256i rank = load(ranks);
+    for (unsigned r = 1; r < table->runs; r++) {
+        rank = add_run(rank, label, table->first[r], table->limit[r], table->entry[r], table->blocks[r]);
+    }
+    store(ranks, rank);
+}
+
+GW_TEMPLATE void find_ranks_in(uint8_t *ranks, const uint8_t *labels, size_t groups, const rank_table *table,
+                               unsigned blocks)
+{
+    const __m256i first = table->first[0], limit = table->limit[0];
     const __m256i zero = table->zero, missing = table->missing;
+    const int has_low_runs = table->runs > 1;
     __m256i entry[RUN_BLOCKS + 1];
     for (unsigned b = 0; b < blocks; b++) {
-        entry[b] = table->entry[r][b];
+        entry[b] = table->entry[0][b];
     }
     for (size_t at = 0; at < groups * GW_GROUP_LEN; at += GW_GROUP_LEN) {
         const __m256i label = load(labels + at);
-        __m256i x = _mm256_min_epu8(_mm256_sub_epi8(label, first), limit);
-        __m256i rank = load(ranks + at);
-        if (r == 0) {
-            rank = _mm256_and_si256(_mm256_cmpeq_epi8(label, _mm256_setzero_si256()), zero);
-            rank = _mm256_xor_si256(rank, missing);
+        const __m256i is_zero = _mm256_cmpeq_epi8(label, _mm256_setzero_si256());
+        const __m256i rank = _mm256_xor_si256(_mm256_and_si256(is_zero, zero), missing);
+        store(ranks + at, add_run(rank, label, first, limit, entry, blocks));
+        if (has_low_runs) {
+            const __m256i is_high = _mm256_cmpeq_epi8(_mm256_max_epu8(label, first), label);
+            if (top_bits(_mm256_or_si256(is_high, is_zero)) != 0xffffffffu) {
+                add_low_runs(ranks + at, labels + at, table);
+            }
         }
-        for (unsigned b = 0; b < blocks; b++) {
-            rank = _mm256_xor_si256(rank, _mm256_shuffle_epi8(entry[b], x));
-            x = _mm256_sub_epi8(x, step);
-        }
-        store(ranks + at, rank);
     }
 }
 
 static void find_ranks(uint8_t *ranks, const uint8_t *labels, size_t groups, const rank_table *table)
 {
     switch (table->blocks[0]) {
-    case 3: rank_run(ranks, labels, groups, table, 0, 3); break;
-    case 4: rank_run(ranks, labels, groups, table, 0, 4); break;
-    case 5: rank_run(ranks, labels, groups, table, 0, 5); break;
-    case 6: rank_run(ranks, labels, groups, table, 0, 6); break;
-    case 7: rank_run(ranks, labels, groups, table, 0, 7); break;
-    default: rank_run(ranks, labels, groups, table, 0, 8); break;
-    }
-    for (unsigned r = 1; r < table->runs; r++) {
-        rank_run(ranks, labels, groups, table, r, table->blocks[r]);
+    case 3: find_ranks_in(ranks, labels, groups, table, 3); break;
+    case 4: find_ranks_in(ranks, labels, groups, table, 4); break;
+    case 5: find_ranks_in(ranks, labels, groups, table, 5); break;
+    case 6: find_ranks_in(ranks, labels, groups, table, 6); break;
+    case 7: find_ranks_in(ranks, labels, groups, table, 7); break;
+    default: find_ranks_in(ranks, labels, groups, table, 8); break;
     }
 }
 

@@ -10,8 +10,8 @@
 
 #include "avx2/round_groups_avx2.h"
 
-/* A table is a line longer than needed: loads and stores 4096 bytes apart are taken for the same by some processors. */
-enum { TABLES = 4, TABLE_LEN = GW_BINS + 16 };
+/* Tables are not 4096 bytes apart, nor nearly so, as loads and stores that are may be taken for the same. */
+enum { TABLES = 4, TABLE_LEN = GW_BINS + 256 };
 
 enum { AHEAD = 4 }; /* runs of a sample to ask for in advance */
 
