@@ -1,6 +1,6 @@
 /*
- * Stage aggregate: 16 indices through a table of 16 bytes, added to lanes of one, two or four bytes. Adding lanes to lanes is
- * left to the scalar kernel, of which compilers make the same loop.
+ * Stage aggregate: 16 indices through a table of 16 bytes, added to lanes of one, two or four bytes; sums and maximum
+ * of lanes.
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
@@ -91,6 +91,52 @@ void gw_thc_add_indices_neon(uint8_t *lanes, const uint8_t *indices, size_t len,
     } else {
         add_width(lanes, indices, len, bits, values, 32);
     }
+}
+
+void gw_thc_add_lanes_neon(uint8_t *lanes, const uint8_t *src, size_t len, unsigned lane_bits)
+{
+    const size_t size = len / 8 * lane_bits; /* a multiple of 64 */
+    for (size_t i = 0; i < size; i += 32) {
+        const uint8x16_t a0 = vld1q_u8(lanes + i), a1 = vld1q_u8(lanes + i + 16);
+        const uint8x16_t b0 = vld1q_u8(src + i), b1 = vld1q_u8(src + i + 16);
+        if (lane_bits == 8) {
+            vst1q_u8(lanes + i, vaddq_u8(a0, b0));
+            vst1q_u8(lanes + i + 16, vaddq_u8(a1, b1));
+        } else if (lane_bits == 16) {
+            gw_store_u16x8(lanes + i, vaddq_u16(vreinterpretq_u16_u8(a0), vreinterpretq_u16_u8(b0)));
+            gw_store_u16x8(lanes + i + 16, vaddq_u16(vreinterpretq_u16_u8(a1), vreinterpretq_u16_u8(b1)));
+        } else {
+            gw_store_u32x4(lanes + i, vaddq_u32(vreinterpretq_u32_u8(a0), vreinterpretq_u32_u8(b0)));
+            gw_store_u32x4(lanes + i + 16, vaddq_u32(vreinterpretq_u32_u8(a1), vreinterpretq_u32_u8(b1)));
+        }
+    }
+}
+
+uint32_t gw_thc_lane_max_neon(const uint8_t *lanes, size_t len, unsigned lane_bits)
+{
+    const size_t size = len / 8 * lane_bits; /* a multiple of 64 */
+    if (lane_bits == 8) {
+        uint8x16_t a = vdupq_n_u8(0), b = a;
+        for (size_t i = 0; i < size; i += 32) {
+            a = vmaxq_u8(a, vld1q_u8(lanes + i));
+            b = vmaxq_u8(b, vld1q_u8(lanes + i + 16));
+        }
+        return vmaxvq_u8(vmaxq_u8(a, b));
+    }
+    if (lane_bits == 16) {
+        uint16x8_t a = vdupq_n_u16(0), b = a;
+        for (size_t i = 0; i < size; i += 32) {
+            a = vmaxq_u16(a, gw_load_u16x8(lanes + i));
+            b = vmaxq_u16(b, gw_load_u16x8(lanes + i + 16));
+        }
+        return vmaxvq_u16(vmaxq_u16(a, b));
+    }
+    uint32x4_t a = vdupq_n_u32(0), b = a;
+    for (size_t i = 0; i < size; i += 32) {
+        a = vmaxq_u32(a, gw_load_u32x4(lanes + i));
+        b = vmaxq_u32(b, gw_load_u32x4(lanes + i + 16));
+    }
+    return vmaxvq_u32(vmaxq_u32(a, b));
 }
 
 #else

@@ -21,12 +21,12 @@ static const gw_thc_kernels table = {
     .quantize = BEST(quantize),
     .pack = BEST(pack),
     .add_indices = BEST(add_indices),
-    .add_lanes = gw_thc_add_lanes_scalar,
-    .lane_max = gw_thc_lane_max_scalar,
-    .unpack = gw_thc_unpack_scalar,
+    .add_lanes = BEST(add_lanes),
+    .lane_max = BEST(lane_max),
+    .unpack = BEST(unpack),
     .unpack_plain = BEST(unpack_plain),
     .rotate_back = BEST(rotate_back),
-    .residual = gw_thc_residual_scalar,
+    .residual = BEST(residual),
 };
 
 const gw_thc_kernels *gw_thc_kernels_neon(uint32_t cpu)

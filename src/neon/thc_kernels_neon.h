@@ -1,6 +1,5 @@
 /*
- * The NEON versions of THC's kernels, declared by the typedefs of their slots, and what their files share. Slots that are
- * missing hold the scalar kernel: compilers make the same vector loop of it.
+ * The NEON versions of THC's kernels, declared by the typedefs of their slots, and what their files share.
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
@@ -19,8 +18,12 @@ gw_thc_shift_fn gw_thc_shift_neon;
 gw_thc_quantize_fn gw_thc_quantize_neon;
 gw_thc_pack_fn gw_thc_pack_neon;
 gw_thc_add_indices_fn gw_thc_add_indices_neon;
+gw_thc_add_lanes_fn gw_thc_add_lanes_neon;
+gw_thc_lane_max_fn gw_thc_lane_max_neon;
+gw_thc_unpack_fn gw_thc_unpack_neon;
 gw_thc_unpack_plain_fn gw_thc_unpack_plain_neon;
 gw_thc_rotate_back_fn gw_thc_rotate_back_neon;
+gw_thc_residual_fn gw_thc_residual_neon;
 
 #if defined(GW_NEON)
 

@@ -1,6 +1,5 @@
 /*
- * Stage unpack of plain THC, four lanes at a time. That of rotated THC is left to the scalar kernel, of which compilers make
- * the same loop.
+ * Stage unpack, four lanes at a time; and the residual of error feedback.
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
@@ -14,6 +13,44 @@ GW_TEMPLATE uint32x4_t load_lanes(const uint8_t *lanes, size_t i, unsigned lane_
         return vmovl_u16(vget_low_u16(vmovl_u8(vreinterpret_u8_u32(vdup_n_u32(gw_load32(lanes + i))))));
     }
     return lane_bits == 16 ? vmovl_u16(vreinterpret_u16_u8(vld1_u8(lanes + 2 * i))) : gw_load_u32x4(lanes + 4 * i);
+}
+
+/* (float)(2 * lane - center) * scale. */
+static inline float32x4_t centred4(uint32x4_t lanes, uint32x4_t center, float32x4_t scale)
+{
+    return vmulq_f32(vcvtq_f32_s32(vreinterpretq_s32_u32(vsubq_u32(vaddq_u32(lanes, lanes), center))), scale);
+}
+
+GW_TEMPLATE void unpack_all(float *dst, const uint8_t *lanes, size_t len, unsigned lane_bits, uint32_t center, float scale)
+{
+    const uint32x4_t middle = vdupq_n_u32(center);
+    const float32x4_t unit = vdupq_n_f32(scale);
+    size_t i = 0;
+    for (; i + 8 <= len; i += 8) {
+        uint32x4_t low, high;
+        if (lane_bits == 8) {
+            const uint16x8_t eight = vmovl_u8(vld1_u8(lanes + i));
+            low = vmovl_u16(vget_low_u16(eight));
+            high = vmovl_u16(vget_high_u16(eight));
+        } else {
+            low = load_lanes(lanes, i, lane_bits);
+            high = load_lanes(lanes, i + 4, lane_bits);
+        }
+        gw_store_f32x4(dst + i, centred4(low, middle, unit));
+        gw_store_f32x4(dst + i + 4, centred4(high, middle, unit));
+    }
+    gw_thc_unpack_scalar(dst + i, lanes + i * (lane_bits / 8), len - i, lane_bits, center, scale);
+}
+
+void gw_thc_unpack_neon(float *dst, const uint8_t *lanes, size_t len, unsigned lane_bits, uint32_t center, float scale)
+{
+    if (lane_bits == 8) {
+        unpack_all(dst, lanes, len, 8, center, scale);
+    } else if (lane_bits == 16) {
+        unpack_all(dst, lanes, len, 16, center, scale);
+    } else {
+        unpack_all(dst, lanes, len, 32, center, scale);
+    }
 }
 
 /* The conversion rounds to nearest even and to infinity as the contract asks; only small magnitudes are cleared first. */
@@ -45,6 +82,19 @@ void gw_thc_unpack_plain_neon(float *dst, const uint8_t *lanes, size_t len, unsi
     } else {
         plain_all(dst, lanes, len, 32, step, base);
     }
+}
+
+void gw_thc_residual_neon(float *error, const float *x, const float *y, size_t len)
+{
+    uint8_t *const out = (uint8_t *)(void *)error; /* any alignment */
+    size_t i = 0;
+    for (; i + 8 <= len; i += 8) {
+        const float32x4_t low = vsubq_f32(gw_load_f32x4(x + i), gw_load_f32x4(y + i));
+        const float32x4_t high = vsubq_f32(gw_load_f32x4(x + i + 4), gw_load_f32x4(y + i + 4));
+        gw_store_u32x4(out + 4 * i, gw_bits_f32x4(gw_flush_f32x4(low)));
+        gw_store_u32x4(out + 4 * i + 16, gw_bits_f32x4(gw_flush_f32x4(high)));
+    }
+    gw_thc_residual_scalar(error + i, x + i, y + i, len - i);
 }
 
 #else
