@@ -9,6 +9,8 @@
 void gw_kernels_init_avx2(gw_kernels *kernels, uint32_t cpu)
 {
 #if defined(__AVX2__)
+    kernels->map_scan = gw_map_scan_avx2;
+    kernels->map_build = gw_map_build_avx2;
     kernels->round = gw_round_avx2;
     kernels->survey = gw_survey_avx2;
     kernels->split = gw_split_avx2;

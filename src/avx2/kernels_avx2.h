@@ -8,6 +8,8 @@
 
 #include "core/kernels.h"
 
+gw_map_scan_fn gw_map_scan_avx2;
+gw_map_build_fn gw_map_build_avx2;
 gw_round_fn gw_round_avx2;
 gw_survey_fn gw_survey_avx2;
 gw_split_fn gw_split_avx2;
