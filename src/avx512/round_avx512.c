@@ -37,7 +37,7 @@ GW_TEMPLATE void round_span(uint8_t *dst, const gw_span *span, const gw_rounder 
     for (size_t i = 0; i < span->len; i += 64) {
         const __mmask64 valid = gw_low_mask(span->len - i);
         const gw_bytes v = gw_load_bytes(values + size * i, span->len - i, dtype);
-        const __m512i k = rule->constant ? _mm512_setzero_si512() : _mm512_maskz_loadu_epi8(valid, span->levels + i);
+        const __m512i k = gw_load_levels_part(r, i, valid);
         gw_block b = gw_round64_any(v, k, span->element + i, r, dtype, derived);
         if (!derived) {
             gw_clear_cut(&b);
@@ -56,7 +56,7 @@ void gw_round_avx512(void *out, const gw_span *span, const gw_round_rule *rule)
 {
     gw_rounder r;
     gw_drop_tables tables;
-    gw_rounder_init(&r, &tables, rule);
+    gw_rounder_init(&r, &tables, span, rule);
     switch (rule->dtype * 2 + rule->derived) {
     case GW_FP32 * 2: round_span((uint8_t *)out, span, &r, GW_FP32, 0); break;
     case GW_FP32 * 2 + 1: round_span((uint8_t *)out, span, &r, GW_FP32, 1); break;

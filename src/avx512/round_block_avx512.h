@@ -20,7 +20,9 @@
 
 /* ---- byte arithmetic -------------------------------------------------------------------------------------------- */
 
-#define GW_BYTE(x) _mm512_set1_epi8((char)(x))
+/* 64 times the byte x. The array is defined elsewhere so that it is loaded, see there. */
+extern const _Alignas(64) uint8_t gw_every_byte_avx512[256][64];
+#define GW_BYTE(x) _mm512_load_si512(gw_every_byte_avx512[(uint8_t)(x)])
 
 /* mask ? a : b, bit by bit */
 static inline __m512i gw_select(__m512i mask, __m512i a, __m512i b)
@@ -32,6 +34,12 @@ static inline __m512i gw_select(__m512i mask, __m512i a, __m512i b)
 #define GW_BYTE_RIGHT(x, n) _mm512_srli_epi16((x), (n))
 #define GW_BYTE_LEFT(x, n) _mm512_slli_epi16((x), (n))
 
+/* 1 where x has left its digit: by arithmetic, since a comparison takes six cycles to be of use. */
+static inline __m512i gw_carry(__m512i x, unsigned width)
+{
+    return _mm512_min_epu8(_mm512_subs_epu8(x, GW_BYTE((1u << width) - 1)), GW_BYTE(1));
+}
+
 /* ---- constants -------------------------------------------------------------------------------------------------- */
 
 /* By drop, for derived frames: bytes of cut = 2^drop - 1 digit by digit, of its half, of the bit 2^drop. Index 0: the
@@ -41,14 +49,20 @@ typedef struct gw_drop_tables {
     uint8_t half[4][64];
     uint8_t last[5][64];
     uint8_t drop_of_room[64]; /* min(room, cap), rounded down to the step */
+    uint8_t quick_drop[64];   /* the same if room_minus and room_less are left out */
 } gw_drop_tables;
 
 typedef struct gw_rounder {
-    __m512i room_part;              /* see gw_room() */
+    __m512i room_part; /* see gw_room() */
     __m512i room_plus, room_minus, room_less;
-    __m512i level_room[3];          /* explicit: the room for level 1, 2, 3; 255: not allowed */
-    const gw_drop_tables *tables;   /* derived */
+    __m512i level_room[3];  /* explicit: the room for level 1, 2, 3; 255: not allowed */
+    __m512i quick_room[3];  /* the same if room_minus and room_less are left out */
+    int is_quick;           /* 1: they may be */
+    const gw_drop_tables *tables; /* derived */
     const gw_round_rule *rule;
+    const uint8_t *levels;  /* map bytes, 64 values every 64 * step: a constant drop reads 255s again and again */
+    size_t step;
+    uint32_t strict;
 } gw_rounder;
 
 static inline uint8_t gw_clamp_byte(int64_t x)
@@ -67,7 +81,7 @@ static inline uint32_t gw_digit_of(uint32_t mantissa, const gw_traits *t, unsign
     return mantissa >> below & ((1u << width) - 1);
 }
 
-static inline void gw_drop_tables_fill(gw_drop_tables *tables, const gw_round_rule *rule)
+static inline void gw_drop_tables_fill(gw_drop_tables *tables, const gw_round_rule *rule, uint32_t less)
 {
     const gw_traits *t = gw_traits_of(rule->dtype);
     for (uint32_t n = 0; n < 64; n++) {
@@ -79,33 +93,54 @@ static inline void gw_drop_tables_fill(gw_drop_tables *tables, const gw_round_ru
             tables->last[p][n] = (uint8_t)(drop == 0 ? 0 : gw_digit_of(cut + 1, t, p));
         }
         tables->last[4][n] = drop == t->mantissa_bits;
-        tables->drop_of_room[n] = (uint8_t)(rule->constant ? rule->cap : rule->floor[gw_min_u32(n, rule->cap)]);
+        tables->drop_of_room[n] = (uint8_t)(rule->constant && n > 0 ? rule->cap : rule->floor[gw_min_u32(n, rule->cap)]);
+        tables->quick_drop[n] = (uint8_t)(rule->constant ? rule->cap : n < less ? 0 : rule->floor[gw_min_u32(n - less, rule->cap)]);
     }
 }
 
-static inline void gw_rounder_init(gw_rounder *r, gw_drop_tables *tables, const gw_round_rule *rule)
+static inline void gw_rounder_init(gw_rounder *r, gw_drop_tables *tables, const gw_span *span, const gw_round_rule *rule)
 {
     const gw_traits *t = gw_traits_of(rule->dtype);
     /* room = floor((K + drop_base - quarter) / 4), quarter = 4e + q; fp16's exponents are 112 octaves up. With
      * drop_base - 4 * bias = 4 * whole + rest (derived: q is 3, taken off here), 0 <= rest < 4, that is
-     * ((K + rest + 4 - q) / 4) - 1 + whole - e, and avg(a, b) = (a + b + 1) / 2 cannot overflow. */
+     * floor((K + rest + 8 - q) / 4) - 2 + whole - e, and avg(avg(K, p), 0) = floor((K + p + 3) / 4). */
     const int64_t base = (int64_t)rule->drop_base - 4 * (int64_t)t->exponent_bias - (rule->derived ? 3 : 0);
     const int64_t rest = base & 3;
-    const int64_t whole = (base - rest) / 4 - 1;
-    r->room_part = GW_BYTE(rest + 3);
-    /* At most 65 + 180 is below 255; what is above is taken off the exponent. A negative `whole` is added to it. */
-    r->room_plus = GW_BYTE(gw_clamp_byte(whole < 180 ? whole : 180));
-    r->room_minus = GW_BYTE(gw_clamp_byte(whole - 180));
-    r->room_less = GW_BYTE(gw_clamp_byte(-whole));
+    const int64_t whole = rule->constant ? 1 << 20 : (base - rest) / 4 - 2; /* the cap alone decides a constant drop */
+    r->room_part = _mm512_set1_epi8((char)(rest + 5));
+    /* At most 66 + 180 is below 255; what is above is taken off the exponent. A negative `whole` is added to it. */
+    r->room_plus = _mm512_set1_epi8((char)gw_clamp_byte(whole < 180 ? whole : 180));
+    r->room_minus = _mm512_set1_epi8((char)gw_clamp_byte(whole - 180));
+    r->room_less = _mm512_set1_epi8((char)gw_clamp_byte(-whole));
+    /* Usually there is nothing to take off, and what is to be added to the exponent can be added to what the room is
+     * compared with, as long as 63 octaves stay enough. */
+    r->is_quick = rule->constant || (whole >= -40 && whole <= 180);
+    const uint32_t less = rule->constant || whole > 0 ? 0 : gw_clamp_byte(-whole);
     for (uint32_t level = 1; level <= 3; level++) {
         const uint32_t drop = level * t->explicit_step;
-        r->level_room[level - 1] = GW_BYTE(drop <= rule->cap ? drop : 255);
+        const int is_allowed = drop <= rule->cap;
+        r->level_room[level - 1] = _mm512_set1_epi8((char)(is_allowed ? drop : 255));
+        r->quick_room[level - 1] = _mm512_set1_epi8((char)(!is_allowed ? 255 : rule->constant ? 0 : drop + less));
     }
     if (rule->derived) {
-        gw_drop_tables_fill(tables, rule);
+        gw_drop_tables_fill(tables, rule, less);
     }
     r->tables = tables;
     r->rule = rule;
+    r->levels = rule->constant ? gw_every_byte_avx512[255] : span->levels;
+    r->step = rule->constant ? 0 : 1;
+    r->strict = rule->strict;
+}
+
+/* Map bytes of the values from index i on. */
+static inline __m512i gw_load_levels(const gw_rounder *r, size_t i)
+{
+    return _mm512_loadu_si512(r->levels + r->step * i);
+}
+
+static inline __m512i gw_load_levels_part(const gw_rounder *r, size_t i, __mmask64 valid)
+{
+    return _mm512_maskz_loadu_epi8(valid, r->levels + r->step * i);
 }
 
 /* ---- values to digits ------------------------------------------------------------------------------------------- */
@@ -160,21 +195,16 @@ static inline void gw_transpose4(__m512i out[4], __m512i x0, __m512i x1, __m512i
     out[3] = gw_high_halves(c, d);
 }
 
-/* Bits 0, 6, 12, 18 and up of both words of 64 bits. */
-static inline __m512i gw_sixths(__m512i x)
+/* Mantissa digits of fp32 from the lower three bytes of the words. A shift to the left by 2 is two additions: they find a
+ * free pipe more easily. */
+static inline void gw_digits32(gw_bytes *v, __m512i byte0, __m512i byte1, __m512i byte2)
 {
-    return _mm512_multishift_epi64_epi8(_mm512_set1_epi64(0x322c2620120c0600), x);
-}
-
-/* Mantissa digits of the low bits of 64 words, for fp32. */
-static inline void gw_digits32(gw_bytes *v, __m512i x0, __m512i x1, __m512i x2, __m512i x3)
-{
-    __m512i f[4];
-    gw_transpose4(f, gw_sixths(x0), gw_sixths(x1), gw_sixths(x2), gw_sixths(x3));
-    v->d4 = _mm512_and_si512(f[0], GW_BYTE(63));
-    v->d3 = _mm512_and_si512(f[1], GW_BYTE(63));
-    v->d2 = _mm512_and_si512(f[2], GW_BYTE(63));
-    v->d1 = f[3]; /* bit 5 and up: the exponent's low bits */
+    const __m512i low6 = GW_BYTE(63);
+    const __m512i twice = _mm512_add_epi8(byte1, byte1);
+    v->d4 = _mm512_and_si512(byte0, low6);
+    v->d3 = _mm512_and_si512(gw_select(GW_BYTE(3), GW_BYTE_RIGHT(byte0, 6), _mm512_add_epi8(twice, twice)), low6);
+    v->d2 = _mm512_and_si512(gw_select(GW_BYTE(15), GW_BYTE_RIGHT(byte1, 4), GW_BYTE_LEFT(byte2, 4)), low6);
+    v->d1 = _mm512_and_si512(GW_BYTE_RIGHT(byte2, 2), GW_BYTE(31));
 }
 
 /* Loads values [0, len) of up to 64; the others are +0. */
@@ -195,12 +225,11 @@ GW_TEMPLATE gw_bytes gw_load_bytes(const uint8_t *values, size_t len, uint32_t d
             x2 = _mm512_maskz_loadu_epi32((__mmask16)(valid >> 32), values + 128);
             x3 = _mm512_maskz_loadu_epi32((__mmask16)(valid >> 48), values + 192);
         }
-        gw_digits32(&v, x0, x1, x2, x3);
-        const __m512i top = gw_fourths(3);
-        v.sign = gw_low_halves(_mm512_permutex2var_epi8(x0, top, x1), _mm512_permutex2var_epi8(x2, top, x3));
-        /* 7 bits of e are below the sign, the last one is bit 5 of the highest digit. */
-        v.e = gw_select(GW_BYTE(1), GW_BYTE_RIGHT(v.d1, 5), _mm512_add_epi8(v.sign, v.sign));
-        v.d1 = _mm512_and_si512(v.d1, GW_BYTE(31));
+        __m512i byte[4];
+        gw_transpose4(byte, x0, x1, x2, x3);
+        gw_digits32(&v, byte[0], byte[1], byte[2]);
+        v.sign = byte[3];
+        v.e = _mm512_add_epi8(_mm512_add_epi8(byte[3], byte[3]), gw_carry(byte[2], 7));
         return v;
     }
     __m512i x0, x1;
@@ -215,7 +244,7 @@ GW_TEMPLATE gw_bytes gw_load_bytes(const uint8_t *values, size_t len, uint32_t d
     const __m512i low = _mm512_permutex2var_epi8(x0, gw_halves(0), x1);
     v.sign = _mm512_permutex2var_epi8(x0, gw_halves(1), x1);
     if (dtype == GW_BF16) {
-        v.e = gw_select(GW_BYTE(1), GW_BYTE_RIGHT(low, 7), _mm512_add_epi8(v.sign, v.sign));
+        v.e = _mm512_add_epi8(_mm512_add_epi8(v.sign, v.sign), gw_carry(low, 7));
         v.d1 = _mm512_and_si512(GW_BYTE_RIGHT(low, 6), GW_BYTE(1));
         v.d2 = _mm512_and_si512(GW_BYTE_RIGHT(low, 4), GW_BYTE(3));
         v.d3 = _mm512_and_si512(GW_BYTE_RIGHT(low, 2), GW_BYTE(3));
@@ -236,7 +265,7 @@ GW_TEMPLATE __m512i gw_top_two(const gw_bytes *v, uint32_t dtype)
     if (dtype == GW_FP32) {
         return _mm512_and_si512(GW_BYTE_RIGHT(v->d1, 3), GW_BYTE(3));
     }
-    const __m512i below = GW_BYTE_RIGHT(v->d2, dtype == GW_BF16 ? 1 : 2);
+    const __m512i below = dtype == GW_BF16 ? GW_BYTE_RIGHT(v->d2, 1) : GW_BYTE_RIGHT(v->d2, 2);
     return gw_select(GW_BYTE(2), _mm512_add_epi8(v->d1, v->d1), _mm512_and_si512(below, GW_BYTE(1)));
 }
 
@@ -294,12 +323,11 @@ GW_TEMPLATE gw_bytes gw_random_digits(uint64_t element, const gw_round_rule *rul
             x[i] = _mm512_loadu_si512(words + (element & 3) + 16 * i);
         }
     }
+    __m512i f[4];
+    gw_transpose4(f, x[0], x[1], x[2], x[3]);
     if (dtype == GW_FP32) {
-        gw_digits32(&v, x[0], x[1], x[2], x[3]);
-        v.d1 = _mm512_and_si512(v.d1, GW_BYTE(31));
+        gw_digits32(&v, f[0], f[1], f[2]);
     } else {
-        __m512i f[4];
-        gw_transpose4(f, x[0], x[1], x[2], x[3]);
         if (dtype == GW_BF16) {
             v.d4 = _mm512_and_si512(f[0], GW_BYTE(3));
             v.d3 = _mm512_and_si512(GW_BYTE_RIGHT(f[0], 2), GW_BYTE(3));
@@ -319,153 +347,175 @@ GW_TEMPLATE gw_bytes gw_random_digits(uint64_t element, const gw_round_rule *rul
 
 /* ---- rounding --------------------------------------------------------------------------------------------------- */
 
+/* 64 values on their way: what rounding adds is added to every digit, nothing has been carried yet. */
+typedef struct gw_sums {
+    gw_bytes v;
+    __m512i room; /* 0 where nothing may be dropped */
+    __m512i drop; /* derived: by the exponent before rounding */
+} gw_sums;
+
 /* 64 rounded values. */
 typedef struct gw_block {
-    gw_bytes v;                    /* explicit: digits that were cut may hold anything; derived: cut bits are zero */
+    gw_bytes v;                       /* explicit: digits that were cut may hold anything; derived: cut bits are zero */
     __mmask64 level1, level2, level3; /* explicit: the level is at least 1, 2, 3 */
-    __m512i drop;                  /* derived */
+    __m512i drop;                     /* derived */
 } gw_block;
 
-/* Octaves between map byte and exponent, 0..255: beyond 63 and below 0 not exact, but on the right side. */
-GW_TEMPLATE __m512i gw_room(const gw_rounder *r, __m512i k, const gw_bytes *v, uint32_t dtype, uint32_t derived)
+/* Octaves between map byte and exponent, 0..255: beyond 63 and below 0 not exact, but on the right side. If `quick`, to be
+ * compared with quick_room or looked up in quick_drop. */
+GW_TEMPLATE __m512i gw_room(const gw_rounder *r, __m512i k, const gw_bytes *v, uint32_t dtype, uint32_t derived, int quick)
 {
     const __m512i part = derived ? r->room_part : _mm512_sub_epi8(r->room_part, gw_top_two(v, dtype));
-    const __m512i quarters = _mm512_and_si512(GW_BYTE_RIGHT(_mm512_avg_epu8(k, part), 1), GW_BYTE(127));
+    const __m512i quarters = _mm512_avg_epu8(_mm512_avg_epu8(k, part), _mm512_setzero_si512());
+    const __m512i plus = _mm512_adds_epu8(quarters, r->room_plus);
+    if (quick) {
+        return _mm512_subs_epu8(plus, v->e);
+    }
     const __m512i e = dtype == GW_FP16 ? _mm512_max_epu8(v->e, GW_BYTE(1)) : v->e;
-    const __m512i taken = _mm512_adds_epu8(_mm512_subs_epu8(e, r->room_minus), r->room_less);
-    return _mm512_subs_epu8(_mm512_adds_epu8(quarters, r->room_plus), taken);
-}
-
-/* Adds 1 to digit d where mask is set; returns where it left its width. */
-GW_TEMPLATE __mmask64 gw_carry(__m512i *d, __mmask64 mask, unsigned width)
-{
-    *d = _mm512_mask_sub_epi8(*d, mask, *d, GW_BYTE(-1));
-    return _mm512_cmpgt_epu8_mask(*d, GW_BYTE((1u << width) - 1));
+    return _mm512_subs_epu8(plus, _mm512_adds_epu8(_mm512_subs_epu8(e, r->room_minus), r->room_less));
 }
 
 /*
- * Rounds. k: the map bytes (nothing if the rule's drop is constant). `derived` and `dtype` are those of the rule, `rounding`
- * too; they are apart so that a caller can give them as constants.
+ * Rounding in two parts, which a loop may keep apart: together they are one chain of some 70 cycles, and a processor does not
+ * look far enough ahead to have enough of such chains in flight.
+ *
+ * `derived` and `dtype` are those of the rule, `rounding` too; they are parameters so that a caller can give them as
+ * constants. Without `careful` what comes out for the largest exponent, for a carry into it, and for exponent 0 of fp32 and
+ * bf16 is worthless: then the caller keeps such values apart, by the exponents before and after.
  */
-GW_TEMPLATE gw_block gw_round64(gw_bytes v, __m512i k, uint64_t element, const gw_rounder *r, uint32_t dtype,
-                                uint32_t derived, uint32_t rounding)
+GW_TEMPLATE gw_sums gw_round_begin(gw_bytes v, __m512i k, uint64_t element, const gw_rounder *r, uint32_t dtype,
+                                   uint32_t derived, uint32_t rounding, int careful)
+{
+    const gw_traits *t = gw_traits_of(dtype);
+    const unsigned w2 = t->digit_width[1], w3 = t->digit_width[2], w4 = t->digit_width[3];
+    const gw_drop_tables *tables = r->tables;
+    gw_sums s;
+    __mmask64 open = _mm512_test_epi8_mask(k, k);
+    if (careful) {
+        open = _mm512_mask_cmpneq_epi8_mask(open, v.e, GW_BYTE(t->exponent_mask));
+        if (dtype != GW_FP16) {
+            open = _mm512_mask_test_epi8_mask(open, v.e, v.e);
+        }
+    }
+    s.room = _mm512_maskz_mov_epi8(open, gw_room(r, k, &v, dtype, derived, !careful));
+    s.drop = s.room;
+    if (derived) {
+        const __m512i index = _mm512_min_epu8(s.room, GW_BYTE(63));
+        s.drop = _mm512_permutexvar_epi8(index, _mm512_loadu_si512(careful ? tables->drop_of_room : tables->quick_drop));
+    }
+    s.v = v;
+    if (rounding == GW_GCOMP_NEAREST && derived) {
+        const __m512i drop = s.drop;
+        /* The last bit that stays; for the largest drop it is the exponent's. */
+        __m512i odd = _mm512_and_si512(v.e, _mm512_permutexvar_epi8(drop, _mm512_loadu_si512(tables->last[4])));
+        odd = _mm512_ternarylogic_epi32(odd, v.d1, _mm512_permutexvar_epi8(drop, _mm512_loadu_si512(tables->last[0])), 0xf8);
+        odd = _mm512_ternarylogic_epi32(odd, v.d2, _mm512_permutexvar_epi8(drop, _mm512_loadu_si512(tables->last[1])), 0xf8);
+        odd = _mm512_ternarylogic_epi32(odd, v.d3, _mm512_permutexvar_epi8(drop, _mm512_loadu_si512(tables->last[2])), 0xf8);
+        odd = _mm512_ternarylogic_epi32(odd, v.d4, _mm512_permutexvar_epi8(drop, _mm512_loadu_si512(tables->last[3])), 0xf8);
+        odd = _mm512_min_epu8(odd, GW_BYTE(1));
+        s.v.d1 = _mm512_add_epi8(v.d1, _mm512_permutexvar_epi8(drop, _mm512_loadu_si512(tables->half[0])));
+        s.v.d2 = _mm512_add_epi8(v.d2, _mm512_permutexvar_epi8(drop, _mm512_loadu_si512(tables->half[1])));
+        s.v.d3 = _mm512_add_epi8(v.d3, _mm512_permutexvar_epi8(drop, _mm512_loadu_si512(tables->half[2])));
+        s.v.d4 = _mm512_add_epi8(v.d4, _mm512_permutexvar_epi8(drop, _mm512_loadu_si512(tables->half[3])));
+        s.v.d4 = _mm512_add_epi8(s.v.d4, odd);
+    } else if (rounding == GW_GCOMP_STOCHASTIC && derived) {
+        const gw_bytes random = gw_random_digits(element, r->rule, dtype);
+        const __m512i drop = s.drop;
+        const __m512i cut1 = _mm512_permutexvar_epi8(drop, _mm512_loadu_si512(tables->cut[0]));
+        const __m512i cut2 = _mm512_permutexvar_epi8(drop, _mm512_loadu_si512(tables->cut[1]));
+        const __m512i cut3 = _mm512_permutexvar_epi8(drop, _mm512_loadu_si512(tables->cut[2]));
+        const __m512i cut4 = _mm512_permutexvar_epi8(drop, _mm512_loadu_si512(tables->cut[3]));
+        s.v.d1 = _mm512_add_epi8(v.d1, _mm512_and_si512(random.d1, cut1));
+        s.v.d2 = _mm512_add_epi8(v.d2, _mm512_and_si512(random.d2, cut2));
+        s.v.d3 = _mm512_add_epi8(v.d3, _mm512_and_si512(random.d3, cut3));
+        s.v.d4 = _mm512_add_epi8(v.d4, _mm512_and_si512(random.d4, cut4));
+    } else if (rounding != GW_GCOMP_TRUNCATE) {
+        const __m512i *level_room = careful ? r->level_room : r->quick_room;
+        const __mmask64 level1 = _mm512_cmpge_epu8_mask(s.room, level_room[0]);
+        const __mmask64 level2 = _mm512_cmpge_epu8_mask(s.room, level_room[1]);
+        const __mmask64 level3 = _mm512_cmpge_epu8_mask(s.room, level_room[2]);
+        if (rounding == GW_GCOMP_NEAREST) {
+            const unsigned full4 = (1u << w4) - 1, full3 = (1u << w3) - 1, full2 = (1u << w2) - 1;
+            const __m512i half4 = GW_BYTE(full4 / 2), half3 = GW_BYTE(full3 / 2), half2 = GW_BYTE(full2 / 2);
+            __m512i odd = _mm512_maskz_mov_epi8(level1, v.d3);
+            odd = _mm512_mask_mov_epi8(odd, level2, v.d2);
+            odd = _mm512_mask_mov_epi8(odd, level3, v.d1);
+            odd = _mm512_and_si512(odd, GW_BYTE(1));
+            const __m512i a4 = _mm512_mask_mov_epi8(_mm512_maskz_mov_epi8(level1, half4), level2, GW_BYTE(full4));
+            const __m512i a3 = _mm512_mask_mov_epi8(_mm512_maskz_mov_epi8(level2, half3), level3, GW_BYTE(full3));
+            s.v.d4 = _mm512_add_epi8(_mm512_add_epi8(v.d4, odd), a4);
+            s.v.d3 = _mm512_add_epi8(v.d3, a3);
+            s.v.d2 = _mm512_mask_add_epi8(v.d2, level3, v.d2, half2);
+        } else {
+            const gw_bytes random = gw_random_digits(element, r->rule, dtype);
+            s.v.d4 = _mm512_mask_add_epi8(v.d4, level1, v.d4, random.d4);
+            s.v.d3 = _mm512_mask_add_epi8(v.d3, level2, v.d3, random.d3);
+            s.v.d2 = _mm512_mask_add_epi8(v.d2, level3, v.d2, random.d2);
+        }
+    }
+    return s;
+}
+
+/* `before` is read if `careful`. */
+GW_TEMPLATE gw_block gw_round_end(gw_sums s, const gw_bytes *before, const gw_rounder *r, uint32_t dtype,
+                                  uint32_t derived, uint32_t rounding, int careful)
 {
     const gw_traits *t = gw_traits_of(dtype);
     const unsigned w1 = t->digit_width[0] - 1u, w2 = t->digit_width[1], w3 = t->digit_width[2], w4 = t->digit_width[3];
-    const __m512i special = GW_BYTE(t->exponent_mask);
-    const __m512i zero = _mm512_setzero_si512();
+    const gw_drop_tables *tables = r->tables;
+    gw_bytes v = s.v;
     gw_block b;
-
-    /* Where something may be dropped at all. */
-    __mmask64 open = dtype == GW_FP16 ? _mm512_cmplt_epu8_mask(v.e, special)
-                                      : _mm512_cmplt_epu8_mask(_mm512_sub_epi8(v.e, GW_BYTE(1)), GW_BYTE(254));
-    __m512i room;
-    if (r->rule->constant) {
-        room = GW_BYTE(63);
-    } else {
-        room = gw_room(r, k, &v, dtype, derived);
-        open = _mm512_mask_test_epi8_mask(open, k, k);
-    }
-
-    /* Digits of what is added, and of what is cut afterwards. */
-    __m512i a1 = zero, a2, a3, a4, odd;
-    __m512i drop = zero;
-    if (derived) {
-        const gw_drop_tables *tables = r->tables;
-        const __m512i index = _mm512_min_epu8(room, GW_BYTE(63));
-        drop = _mm512_maskz_permutexvar_epi8(open, index, _mm512_loadu_si512(tables->drop_of_room));
-        if (rounding == GW_GCOMP_NEAREST) {
-            a1 = _mm512_permutexvar_epi8(drop, _mm512_loadu_si512(tables->half[0]));
-            a2 = _mm512_permutexvar_epi8(drop, _mm512_loadu_si512(tables->half[1]));
-            a3 = _mm512_permutexvar_epi8(drop, _mm512_loadu_si512(tables->half[2]));
-            a4 = _mm512_permutexvar_epi8(drop, _mm512_loadu_si512(tables->half[3]));
-            /* The last bit that stays; for the largest drop it is the exponent's. */
-            odd = _mm512_and_si512(v.e, _mm512_permutexvar_epi8(drop, _mm512_loadu_si512(tables->last[4])));
-            odd = _mm512_ternarylogic_epi32(odd, v.d1, _mm512_permutexvar_epi8(drop, _mm512_loadu_si512(tables->last[0])), 0xf8);
-            odd = _mm512_ternarylogic_epi32(odd, v.d2, _mm512_permutexvar_epi8(drop, _mm512_loadu_si512(tables->last[1])), 0xf8);
-            odd = _mm512_ternarylogic_epi32(odd, v.d3, _mm512_permutexvar_epi8(drop, _mm512_loadu_si512(tables->last[2])), 0xf8);
-            odd = _mm512_ternarylogic_epi32(odd, v.d4, _mm512_permutexvar_epi8(drop, _mm512_loadu_si512(tables->last[3])), 0xf8);
-            odd = _mm512_min_epu8(odd, GW_BYTE(1));
-        }
-    } else {
-        b.level1 = _mm512_mask_cmpge_epu8_mask(open, room, r->level_room[0]);
-        b.level2 = _mm512_mask_cmpge_epu8_mask(open, room, r->level_room[1]);
-        b.level3 = _mm512_mask_cmpge_epu8_mask(open, room, r->level_room[2]);
-        if (rounding == GW_GCOMP_NEAREST) {
-            const unsigned full4 = (1u << w4) - 1, full3 = (1u << w3) - 1, full2 = (1u << w2) - 1;
-            a4 = _mm512_mask_mov_epi8(_mm512_maskz_mov_epi8(b.level1, GW_BYTE(full4 / 2)), b.level2, GW_BYTE(full4));
-            a3 = _mm512_mask_mov_epi8(_mm512_maskz_mov_epi8(b.level2, GW_BYTE(full3 / 2)), b.level3, GW_BYTE(full3));
-            a2 = _mm512_maskz_mov_epi8(b.level3, GW_BYTE(full2 / 2));
-            odd = _mm512_maskz_mov_epi8(b.level1, v.d3);
-            odd = _mm512_mask_mov_epi8(odd, b.level2, v.d2);
-            odd = _mm512_mask_mov_epi8(odd, b.level3, v.d1);
-            odd = _mm512_and_si512(odd, GW_BYTE(1));
-        }
-    }
-    if (rounding == GW_GCOMP_STOCHASTIC) {
-        const gw_bytes random = gw_random_digits(element, r->rule, dtype);
-        odd = zero;
-        if (derived) {
-            const gw_drop_tables *tables = r->tables;
-            a1 = _mm512_and_si512(random.d1, _mm512_permutexvar_epi8(drop, _mm512_loadu_si512(tables->cut[0])));
-            a2 = _mm512_and_si512(random.d2, _mm512_permutexvar_epi8(drop, _mm512_loadu_si512(tables->cut[1])));
-            a3 = _mm512_and_si512(random.d3, _mm512_permutexvar_epi8(drop, _mm512_loadu_si512(tables->cut[2])));
-            a4 = _mm512_and_si512(random.d4, _mm512_permutexvar_epi8(drop, _mm512_loadu_si512(tables->cut[3])));
-        } else {
-            a2 = _mm512_maskz_mov_epi8(b.level3, random.d2);
-            a3 = _mm512_maskz_mov_epi8(b.level2, random.d3);
-            a4 = _mm512_maskz_mov_epi8(b.level1, random.d4);
-        }
-    }
-
-    __mmask64 carry = 0;
+    __m512i carry = _mm512_setzero_si512();
     if (rounding != GW_GCOMP_TRUNCATE) {
-        const gw_bytes before = v;
-        v.d4 = _mm512_add_epi8(_mm512_add_epi8(v.d4, a4), odd);
-        carry = _mm512_cmpgt_epu8_mask(v.d4, GW_BYTE((1u << w4) - 1));
-        v.d3 = _mm512_add_epi8(v.d3, a3);
-        carry = gw_carry(&v.d3, carry, w3);
-        v.d2 = _mm512_add_epi8(v.d2, a2);
-        carry = gw_carry(&v.d2, carry, w2);
-        v.d1 = derived ? _mm512_add_epi8(v.d1, a1) : v.d1;
-        carry = gw_carry(&v.d1, carry, w1);
-        v.e = _mm512_mask_sub_epi8(v.e, carry, v.e, GW_BYTE(-1));
+        v.d3 = _mm512_add_epi8(v.d3, gw_carry(v.d4, w4));
+        v.d2 = _mm512_add_epi8(v.d2, gw_carry(v.d3, w3));
+        v.d1 = _mm512_add_epi8(v.d1, gw_carry(v.d2, w2));
+        carry = gw_carry(v.d1, w1);
+        v.e = _mm512_add_epi8(v.e, carry);
         v.d4 = _mm512_and_si512(v.d4, GW_BYTE((1u << w4) - 1));
         v.d3 = _mm512_and_si512(v.d3, GW_BYTE((1u << w3) - 1));
         v.d2 = _mm512_and_si512(v.d2, GW_BYTE((1u << w2) - 1));
         v.d1 = _mm512_and_si512(v.d1, GW_BYTE((1u << w1) - 1));
-        /* A carry out of the largest finite exponent truncates instead. */
-        const __mmask64 over = _mm512_mask_cmpeq_epi8_mask(carry, v.e, special);
-        if (__builtin_expect(over != 0, 0)) {
-            v.e = _mm512_mask_mov_epi8(v.e, over, before.e);
-            v.d1 = _mm512_mask_mov_epi8(v.d1, over, before.d1);
-            v.d2 = _mm512_mask_mov_epi8(v.d2, over, before.d2);
-            v.d3 = _mm512_mask_mov_epi8(v.d3, over, before.d3);
-            v.d4 = _mm512_mask_mov_epi8(v.d4, over, before.d4);
-            carry &= ~over;
+        if (careful) {
+            /* A carry out of the largest finite exponent truncates instead. */
+            const __mmask64 over =
+                _mm512_mask_cmpeq_epi8_mask(_mm512_test_epi8_mask(carry, carry), v.e, GW_BYTE(t->exponent_mask));
+            v.e = _mm512_mask_mov_epi8(v.e, over, before->e);
+            v.d1 = _mm512_mask_mov_epi8(v.d1, over, before->d1);
+            v.d2 = _mm512_mask_mov_epi8(v.d2, over, before->d2);
+            v.d3 = _mm512_mask_mov_epi8(v.d3, over, before->d3);
+            v.d4 = _mm512_mask_mov_epi8(v.d4, over, before->d4);
+            carry = _mm512_mask_mov_epi8(carry, over, _mm512_setzero_si512());
         }
     }
-
+    b.drop = s.drop;
     if (derived) {
-        const gw_drop_tables *tables = r->tables;
-        v.d1 = _mm512_andnot_si512(_mm512_permutexvar_epi8(drop, _mm512_loadu_si512(tables->cut[0])), v.d1);
-        v.d2 = _mm512_andnot_si512(_mm512_permutexvar_epi8(drop, _mm512_loadu_si512(tables->cut[1])), v.d2);
-        v.d3 = _mm512_andnot_si512(_mm512_permutexvar_epi8(drop, _mm512_loadu_si512(tables->cut[2])), v.d3);
-        v.d4 = _mm512_andnot_si512(_mm512_permutexvar_epi8(drop, _mm512_loadu_si512(tables->cut[3])), v.d4);
-        /* The receiver sees the exponent that a carry made: one octave less room, and the mantissa is zero. */
-        if (rounding != GW_GCOMP_TRUNCATE && !r->rule->constant) {
-            /* (fp16's exponents 0 and 1 have the same.) */
-            const __mmask64 is_less =
-                dtype == GW_FP16 ? _mm512_mask_cmpgt_epu8_mask(carry, v.e, GW_BYTE(1)) : carry;
-            const __m512i less = _mm512_mask_sub_epi8(room, is_less, room, GW_BYTE(1));
-            const __m512i index = _mm512_min_epu8(less, GW_BYTE(63));
-            drop = _mm512_mask_permutexvar_epi8(drop, _mm512_test_epi8_mask(drop, drop), index,
-                                                _mm512_loadu_si512(tables->drop_of_room));
+        v.d1 = _mm512_andnot_si512(_mm512_permutexvar_epi8(s.drop, _mm512_loadu_si512(tables->cut[0])), v.d1);
+        v.d2 = _mm512_andnot_si512(_mm512_permutexvar_epi8(s.drop, _mm512_loadu_si512(tables->cut[1])), v.d2);
+        v.d3 = _mm512_andnot_si512(_mm512_permutexvar_epi8(s.drop, _mm512_loadu_si512(tables->cut[2])), v.d3);
+        v.d4 = _mm512_andnot_si512(_mm512_permutexvar_epi8(s.drop, _mm512_loadu_si512(tables->cut[3])), v.d4);
+        /* The receiver sees the exponent that a carry made: one octave less room, and the mantissa is zero. (fp16's
+         * exponents 0 and 1 have the same; without a drop there was no carry.) */
+        if (rounding != GW_GCOMP_TRUNCATE) {
+            const __m512i less = dtype == GW_FP16 ? _mm512_min_epu8(carry, _mm512_subs_epu8(v.e, GW_BYTE(1))) : carry;
+            const __m512i index = _mm512_min_epu8(_mm512_subs_epu8(s.room, less), GW_BYTE(63));
+            b.drop = _mm512_permutexvar_epi8(index, _mm512_loadu_si512(careful ? tables->drop_of_room : tables->quick_drop));
         }
+    } else {
+        const __m512i *level_room = careful ? r->level_room : r->quick_room;
+        b.level1 = _mm512_cmpge_epu8_mask(s.room, level_room[0]);
+        b.level2 = _mm512_cmpge_epu8_mask(s.room, level_room[1]);
+        b.level3 = _mm512_cmpge_epu8_mask(s.room, level_room[2]);
     }
     b.v = v;
-    b.drop = drop;
     return b;
+}
+
+GW_TEMPLATE gw_block gw_round64(gw_bytes v, __m512i k, uint64_t element, const gw_rounder *r, uint32_t dtype,
+                                uint32_t derived, uint32_t rounding)
+{
+    const gw_sums s = gw_round_begin(v, k, element, r, dtype, derived, rounding, 1);
+    return gw_round_end(s, &v, r, dtype, derived, rounding, 1);
 }
 
 /* The same where the rounding is not worth a loop of its own. */
@@ -511,6 +561,12 @@ GW_TEMPLATE gw_nonzero gw_nonzero_of(const gw_bytes *v, uint32_t dtype, uint32_t
     return n;
 }
 
+/* The low 16 bytes as words, shifted up. */
+static inline __m512i gw_words_up(__m512i x, unsigned n)
+{
+    return _mm512_sllv_epi32(_mm512_cvtepu8_epi32(_mm512_castsi512_si128(x)), _mm512_set1_epi32((int)n));
+}
+
 /* 16 of the rounded values as words; 16-bit types in the low half. The bytes lie in the low 16 of each register; digits
  * that were cut or flushed are zero. */
 GW_TEMPLATE __m512i gw_words16(__m512i e, __m512i sign, __m512i d1, __m512i d2, __m512i d3, __m512i d4, uint32_t dtype)
@@ -519,12 +575,11 @@ GW_TEMPLATE __m512i gw_words16(__m512i e, __m512i sign, __m512i d1, __m512i d2, 
     const unsigned at3 = t->digit_width[3], at2 = at3 + t->digit_width[2], at1 = at2 + t->digit_width[1];
     const unsigned top = 8u * t->size - 1;
     __m512i x = _mm512_cvtepu8_epi32(_mm512_castsi512_si128(d4));
-    x = _mm512_or_si512(x, _mm512_slli_epi32(_mm512_cvtepu8_epi32(_mm512_castsi512_si128(d3)), at3));
-    x = _mm512_or_si512(x, _mm512_slli_epi32(_mm512_cvtepu8_epi32(_mm512_castsi512_si128(d2)), at2));
-    x = _mm512_or_si512(x, _mm512_slli_epi32(_mm512_cvtepu8_epi32(_mm512_castsi512_si128(d1)), at1));
-    x = _mm512_or_si512(x, _mm512_slli_epi32(_mm512_cvtepu8_epi32(_mm512_castsi512_si128(e)), t->mantissa_bits));
-    const __m512i s = _mm512_cvtepu8_epi32(_mm512_castsi512_si128(sign));
-    return _mm512_ternarylogic_epi32(x, _mm512_slli_epi32(s, top - 7), _mm512_set1_epi32((int)(1u << top)), 0xf8);
+    x = _mm512_or_si512(x, gw_words_up(d3, at3));
+    x = _mm512_or_si512(x, gw_words_up(d2, at2));
+    x = _mm512_or_si512(x, gw_words_up(d1, at1));
+    x = _mm512_or_si512(x, gw_words_up(e, t->mantissa_bits));
+    return _mm512_ternarylogic_epi32(x, gw_words_up(sign, top - 7), _mm512_set1_epi32((int)(1u << top)), 0xf8);
 }
 
 #endif

@@ -9,25 +9,40 @@
 
 #if defined(GW_AVX512_COMPILED)
 
+#if defined(__GNUC__)
+#define GW_NOINLINE __attribute__((noinline))
+#else
+#define GW_NOINLINE
+#endif
+
 typedef struct splitter {
     gw_rounder rounder;
     gw_drop_tables tables;
     uint8_t rest[64];     /* derived, by drop: how many bits are left after whole digits */
     uint8_t last_bit[64]; /* and the last of them, in its digit */
-    __m512i rank[4];
+    __m512i rank[4];      /* by label */
+    __m512i quick[4];     /* explicit: by label - 4, 252 and up outside the window; derived: by exponent */
     __m512i base;
-    __m512i escape_rank;
+    __m512i zero_rank, escape_rank;
 } splitter;
 
-static void splitter_init(splitter *s, const gw_round_rule *rule, const gw_ranker *ranker)
+static void splitter_init(splitter *s, const gw_span *span, const gw_round_rule *rule, const gw_ranker *ranker)
 {
     const gw_traits *t = gw_traits_of(rule->dtype);
-    gw_rounder_init(&s->rounder, &s->tables, rule);
+    uint8_t quick[GW_LABELS];
+    gw_rounder_init(&s->rounder, &s->tables, span, rule);
+    const unsigned shift = rule->derived ? 1 : 4;
+    for (unsigned i = 0; i < GW_LABELS; i++) {
+        const int is_outside = rule->derived ? i == 0 || i == 255 : i >= 252;
+        quick[i] = ranker->rank[is_outside ? (unsigned)GW_LABEL_ESCAPE : i + shift];
+    }
     for (unsigned i = 0; i < 4; i++) {
         s->rank[i] = _mm512_loadu_si512(ranker->rank + 64 * i);
+        s->quick[i] = _mm512_loadu_si512(quick + 64 * i);
     }
-    s->base = GW_BYTE(ranker->base);
-    s->escape_rank = GW_BYTE(ranker->rank[GW_LABEL_ESCAPE]);
+    s->base = _mm512_set1_epi8((char)ranker->base);
+    s->zero_rank = _mm512_set1_epi8((char)ranker->rank[GW_LABEL_ZERO]);
+    s->escape_rank = _mm512_set1_epi8((char)ranker->rank[GW_LABEL_ESCAPE]);
     for (unsigned drop = 0; drop < 64; drop++) {
         unsigned left = drop <= t->mantissa_bits ? t->mantissa_bits + 1u - drop : 0, p = 0;
         while (p < 4 && left >= t->digit_width[p]) {
@@ -92,24 +107,78 @@ GW_TEMPLATE void append_rests(cursors *c, const splitter *s, const gw_block *b, 
     if (dtype != GW_BF16) {
         /* Two bits come first in their digit: a remainder of 4 + 2 would be a whole one. */
         const __mmask64 has_two = _mm512_mask_test_epi8_mask(has, rest, GW_BYTE(2));
-        c->r2 = append(c->r2, has_two, _mm512_and_si512(GW_BYTE_RIGHT(part, dtype == GW_FP32 ? 4 : 1), GW_BYTE(3)));
+        c->r2 = append(c->r2, has_two, _mm512_and_si512(dtype == GW_FP32 ? GW_BYTE_RIGHT(part, 4) : GW_BYTE_RIGHT(part, 1), GW_BYTE(3)));
     }
     const __mmask64 has_one = _mm512_mask_test_epi8_mask(has, rest, GW_BYTE(1));
     c->r1 = append(c->r1, has_one, _mm512_maskz_mov_epi8(_mm512_test_epi8_mask(part, last_bit), GW_BYTE(1)));
 }
 
-/* `valid`: which of the 64 values exist. Returns which are not +0. */
-GW_TEMPLATE __mmask64 split64(uint8_t *ranks, cursors *c, const splitter *s, gw_bytes v, __m512i k, uint64_t element,
-                              __mmask64 valid, uint32_t dtype, uint32_t derived, uint32_t rounding)
+static inline __m512i look_up(const __m512i table[4], __m512i index)
+{
+    const __m512i low = _mm512_permutex2var_epi8(table[0], index, table[1]);
+    const __m512i high = _mm512_permutex2var_epi8(table[2], index, table[3]);
+    return _mm512_mask_mov_epi8(low, _mm512_movepi8_mask(index), high);
+}
+
+/* Escapes of a block. Digits that were cut or flushed are cleared first. */
+GW_TEMPLATE void put_escapes(cursors *c, __mmask64 escapes, __mmask64 nonzero, gw_block b, uint32_t dtype,
+                             uint32_t derived)
+{
+    const __mmask64 kept = escapes & nonzero;
+    if (!derived) {
+        gw_clear_cut(&b);
+    }
+    b.v.e = _mm512_maskz_mov_epi8(kept, b.v.e);
+    b.v.sign = _mm512_maskz_mov_epi8(kept, b.v.sign);
+    b.v.d1 = _mm512_maskz_mov_epi8(kept, b.v.d1);
+    b.v.d2 = _mm512_maskz_mov_epi8(kept, b.v.d2);
+    b.v.d3 = _mm512_maskz_mov_epi8(kept, b.v.d3);
+    b.v.d4 = _mm512_maskz_mov_epi8(kept, b.v.d4);
+    c->escape = append_escapes(c->escape, escapes, &b.v, dtype);
+}
+
+/* The digits of the values in `has`. */
+GW_TEMPLATE void put_digits(cursors *c, const splitter *s, const gw_block *b, __mmask64 has, uint32_t dtype,
+                            uint32_t derived)
 {
     const gw_traits *t = gw_traits_of(dtype);
-    const unsigned w1 = t->digit_width[0];
-    gw_block b = gw_round64(v, k, element, &s->rounder, dtype, derived, rounding);
+    const __m512i sign = dtype == GW_FP32 ? GW_BYTE_RIGHT(b->v.sign, 2) : GW_BYTE_RIGHT(b->v.sign, 6);
+    const __m512i d1 = _mm512_ternarylogic_epi32(b->v.d1, sign, GW_BYTE(1u << (t->digit_width[0] - 1)), 0xf8);
+    if (derived) {
+        /* The largest drops that leave one, two, three and four whole digits. */
+        const unsigned drop3 = t->digit_width[3], drop2 = drop3 + t->digit_width[2], drop1 = drop2 + t->digit_width[1];
+        const __mmask64 has1 = _mm512_mask_cmple_epu8_mask(has, b->drop, GW_BYTE(drop1));
+        const __mmask64 has2 = _mm512_mask_cmple_epu8_mask(has, b->drop, GW_BYTE(drop2));
+        const __mmask64 has3 = _mm512_mask_cmple_epu8_mask(has, b->drop, GW_BYTE(drop3));
+        const __mmask64 has4 = _mm512_mask_testn_epi8_mask(has, b->drop, b->drop);
+        c->p1 = append(c->p1, has1, d1);
+        c->p2 = append(c->p2, has2, b->v.d2);
+        c->p3 = append(c->p3, has3, b->v.d3);
+        c->p4 = append(c->p4, has4, b->v.d4);
+        append_rests(c, s, b, d1, has, dtype, has1, has2, has3);
+    } else {
+        c->p1 = append(c->p1, has, d1);
+        c->p2 = append(c->p2, _kandn_mask64(b->level3, has), b->v.d2);
+        c->p3 = append(c->p3, _kandn_mask64(b->level2, has), b->v.d3);
+        c->p4 = append(c->p4, _kandn_mask64(b->level1, has), b->v.d4);
+    }
+}
+
+/* ---- any 64 values ---------------------------------------------------------------------------------------------- */
+
+/* Values [at, at + len), len <= 64. Returns whether one is not +0. */
+GW_TEMPLATE uint32_t split_block(uint8_t *ranks, cursors *c, const splitter *s, const gw_span *span, size_t at, size_t len,
+                                 uint32_t dtype, uint32_t derived)
+{
+    const __mmask64 valid = gw_low_mask(len);
+    const uint8_t *values = (const uint8_t *)span->values + gw_traits_of(dtype)->size * at;
+    const gw_bytes v = gw_load_bytes(values, len, dtype);
+    const __m512i k = gw_load_levels_part(&s->rounder, at, valid);
+    gw_block b = gw_round64_any(v, k, span->element + at, &s->rounder, dtype, derived);
     if (dtype == GW_FP16 && !derived) {
         gw_clear_cut(&b);
     }
-    const uint32_t strict = s->rounder.rule->strict;
-    const gw_nonzero nonzero = gw_nonzero_of(&b.v, dtype, strict);
+    const gw_nonzero nonzero = gw_nonzero_of(&b.v, dtype, s->rounder.strict);
 
     /* Labels, and which are in the window. */
     __m512i label;
@@ -132,91 +201,111 @@ GW_TEMPLATE __mmask64 split64(uint8_t *ranks, cursors *c, const splitter *s, gw_
         label = _mm512_mask_sub_epi8(label, b.level3, label, GW_BYTE(-1));
     }
     label = _mm512_mask_mov_epi8(_mm512_maskz_mov_epi8(nonzero.value, GW_BYTE(GW_LABEL_ESCAPE)), has, label);
-
-    const __m512i low = _mm512_permutex2var_epi8(s->rank[0], label, s->rank[1]);
-    const __m512i high = _mm512_permutex2var_epi8(s->rank[2], label, s->rank[3]);
-    const __m512i rank = _mm512_mask_mov_epi8(low, _mm512_movepi8_mask(label), high);
+    const __m512i rank = look_up(s->rank, label);
     _mm512_storeu_si512(ranks, rank);
 
     const __mmask64 escapes = _mm512_mask_cmpeq_epi8_mask(valid, rank, s->escape_rank);
-    const unsigned sign_at = w1 - 1;
-    const __m512i sign = GW_BYTE_RIGHT(b.v.sign, (int)(7 - sign_at));
-    const __m512i d1 = _mm512_ternarylogic_epi32(b.v.d1, sign, GW_BYTE(1u << sign_at), 0xf8);
-    if (__builtin_expect(escapes != 0, 0)) {
-        gw_block whole = b;
-        if (!derived) {
-            gw_clear_cut(&whole);
-        }
-        has &= ~escapes;
-        const __mmask64 kept = escapes & nonzero.value;
-        whole.v.e = _mm512_maskz_mov_epi8(kept, whole.v.e);
-        whole.v.sign = _mm512_maskz_mov_epi8(kept, whole.v.sign);
-        whole.v.d1 = _mm512_maskz_mov_epi8(kept, whole.v.d1);
-        whole.v.d2 = _mm512_maskz_mov_epi8(kept, whole.v.d2);
-        whole.v.d3 = _mm512_maskz_mov_epi8(kept, whole.v.d3);
-        whole.v.d4 = _mm512_maskz_mov_epi8(kept, whole.v.d4);
-        c->escape = append_escapes(c->escape, escapes, &whole.v, dtype);
+    if (escapes != 0) {
+        put_escapes(c, escapes, nonzero.value, b, dtype, derived);
     }
-    if (derived) {
-        /* The largest drops that leave one, two, three and four whole digits. */
-        const unsigned drop3 = t->digit_width[3], drop2 = drop3 + t->digit_width[2], drop1 = drop2 + t->digit_width[1];
-        const __mmask64 has1 = _mm512_mask_cmple_epu8_mask(has, b.drop, GW_BYTE(drop1));
-        const __mmask64 has2 = _mm512_mask_cmple_epu8_mask(has, b.drop, GW_BYTE(drop2));
-        const __mmask64 has3 = _mm512_mask_cmple_epu8_mask(has, b.drop, GW_BYTE(drop3));
-        const __mmask64 has4 = _mm512_mask_testn_epi8_mask(has, b.drop, b.drop);
-        c->p1 = append(c->p1, has1, d1);
-        c->p2 = append(c->p2, has2, b.v.d2);
-        c->p3 = append(c->p3, has3, b.v.d3);
-        c->p4 = append(c->p4, has4, b.v.d4);
-        append_rests(c, s, &b, d1, has, dtype, has1, has2, has3);
-    } else {
-        c->p1 = append(c->p1, has, d1);
-        c->p2 = append(c->p2, _kandn_mask64(b.level3, has), b.v.d2);
-        c->p3 = append(c->p3, _kandn_mask64(b.level2, has), b.v.d3);
-        c->p4 = append(c->p4, _kandn_mask64(b.level1, has), b.v.d4);
-    }
-    return nonzero.value;
+    put_digits(c, s, &b, has & ~escapes, dtype, derived);
+    return nonzero.value != 0;
 }
 
-GW_TEMPLATE uint32_t split_span(uint8_t *ranks, gw_digits *digits, const gw_span *span, const splitter *s, uint32_t dtype,
-                                uint32_t derived, uint32_t rounding)
+#define SPLIT_BLOCK(name, dtype, derived)                                                                    \
+    static GW_NOINLINE uint32_t name(uint8_t *ranks, cursors *c, const splitter *s, const gw_span *span,     \
+                                     size_t at, size_t len)                                                  \
+    {                                                                                                        \
+        return split_block(ranks, c, s, span, at, len, (dtype), (derived));                                  \
+    }                                                                                                        \
+    _Static_assert(1, "a semicolon follows")
+
+SPLIT_BLOCK(split_block_fp32, GW_FP32, 0);
+SPLIT_BLOCK(split_block_fp32_derived, GW_FP32, 1);
+SPLIT_BLOCK(split_block_bf16, GW_BF16, 0);
+SPLIT_BLOCK(split_block_bf16_derived, GW_BF16, 1);
+SPLIT_BLOCK(split_block_fp16, GW_FP16, 0);
+SPLIT_BLOCK(split_block_fp16_derived, GW_FP16, 1);
+
+typedef uint32_t split_block_fn(uint8_t *ranks, cursors *c, const splitter *s, const gw_span *span, size_t at, size_t len);
+
+static split_block_fn *split_block_of(uint32_t dtype, uint32_t derived)
 {
+    switch (dtype) {
+    case GW_FP32: return derived ? split_block_fp32_derived : split_block_fp32;
+    case GW_BF16: return derived ? split_block_bf16_derived : split_block_bf16;
+    default: return derived ? split_block_fp16_derived : split_block_fp16;
+    }
+}
+
+/* ---- 64 fp32 or bf16 values of default mode --------------------------------------------------------------------- */
+
+/*
+ * The usual case in fewer steps: what must be left out of it (exponent 0, infinity, NaN, a carry into infinity) is recognized
+ * by its exponents. Exponent 0 is zero; the others find themselves outside the window, among the escapes, and if they are
+ * there the block is done again. So the value's way from exponent to rank has no comparison on it.
+ */
+GW_TEMPLATE size_t split_quick(uint8_t *ranks, cursors *cursors_inout, const splitter *s, const gw_span *span,
+                               uint32_t *any, uint32_t dtype, uint32_t derived, uint32_t rounding)
+{
+    enum { BLOCKS = 8 };
     const size_t size = gw_traits_of(dtype)->size;
     const uint8_t *const values = (const uint8_t *)span->values;
-    const uint8_t *const levels = span->levels;
-    const uint32_t constant = s->rounder.rule->constant;
-    const size_t len = span->len;
-    __mmask64 any = 0;
-    size_t i = 0;
-    cursors c = {digits->plane[0] + digits->plane_len[0], digits->plane[1] + digits->plane_len[1],
-                 digits->plane[2] + digits->plane_len[2], digits->plane[3] + digits->plane_len[3],
-                 digits->plane[4] + digits->plane_len[4], digits->plane[5] + digits->plane_len[5],
-                 digits->plane[6] + digits->plane_len[6], digits->escape + size * digits->escape_len};
-    for (; i + 64 <= len; i += 64) {
-        const gw_bytes v = gw_load_bytes(values + size * i, 64, dtype);
-        const __m512i k = constant ? _mm512_setzero_si512() : _mm512_loadu_si512(levels + i);
-        any |= split64(ranks + i, &c, s, v, k, span->element + i, UINT64_MAX, dtype, derived, rounding);
+    const size_t blocks = span->len / 64;
+    const __m512i window = _mm512_add_epi8(s->base, GW_BYTE(1));
+    gw_sums sums[BLOCKS];
+    cursors c = *cursors_inout;
+    for (size_t first = 0; first < blocks; first += BLOCKS) {
+        const size_t count = blocks - first < BLOCKS ? blocks - first : BLOCKS;
+        for (size_t j = 0; j < count; j++) {
+            const size_t i = 64 * (first + j);
+            const gw_bytes v = gw_load_bytes(values + size * i, 64, dtype);
+            const __m512i k = gw_load_levels(&s->rounder, i);
+            sums[j] = gw_round_begin(v, k, span->element + i, &s->rounder, dtype, derived, rounding, 0);
+        }
+        for (size_t j = 0; j < count; j++) {
+            const size_t i = 64 * (first + j);
+            const __m512i e = sums[j].v.e;
+            const __mmask64 nonzero = _mm512_test_epi8_mask(e, e);
+            const gw_block b = gw_round_end(sums[j], NULL, &s->rounder, dtype, derived, rounding, 0);
+            __m512i index = b.v.e;
+            if (!derived) {
+                index = _mm512_min_epu8(_mm512_sub_epi8(index, window), GW_BYTE(63));
+                index = _mm512_add_epi8(index, index);
+                index = _mm512_add_epi8(index, index);
+                index = _mm512_mask_add_epi8(index, b.level1, index, GW_BYTE(1));
+                index = _mm512_mask_add_epi8(index, b.level2, index, GW_BYTE(1));
+                index = _mm512_mask_add_epi8(index, b.level3, index, GW_BYTE(1));
+            }
+            const __m512i rank = _mm512_mask_mov_epi8(s->zero_rank, nonzero, look_up(s->quick, index));
+            _mm512_storeu_si512(ranks + i, rank);
+
+            __mmask64 has = nonzero;
+            const __mmask64 escapes = _mm512_cmpeq_epi8_mask(rank, s->escape_rank);
+            if (__builtin_expect(escapes != 0, 0)) {
+                const __m512i special = GW_BYTE(255);
+                cursors copy = c; /* so that the address of c itself is not taken */
+                if ((_mm512_cmpeq_epi8_mask(e, special) | _mm512_cmpeq_epi8_mask(b.v.e, special)) != 0) {
+                    *any |= split_block_of(dtype, derived)(ranks + i, &copy, s, span, i, 64);
+                    c = copy;
+                    continue;
+                }
+                put_escapes(&copy, escapes, nonzero, b, dtype, derived);
+                c = copy;
+                *any |= (escapes & nonzero) != 0;
+                has &= ~escapes;
+            }
+            put_digits(&c, s, &b, has, dtype, derived);
+        }
     }
-    if (i < len) {
-        const __mmask64 valid = gw_low_mask(len - i);
-        const gw_bytes v = gw_load_bytes(values + size * i, len - i, dtype);
-        const __m512i k = constant ? _mm512_setzero_si512() : _mm512_maskz_loadu_epi8(valid, levels + i);
-        any |= split64(ranks + i, &c, s, v, k, span->element + i, valid, dtype, derived, rounding);
-    }
-    digits->plane_len[0] = (size_t)(c.p1 - digits->plane[0]);
-    digits->plane_len[1] = (size_t)(c.p2 - digits->plane[1]);
-    digits->plane_len[2] = (size_t)(c.p3 - digits->plane[2]);
-    digits->plane_len[3] = (size_t)(c.p4 - digits->plane[3]);
-    digits->plane_len[4] = (size_t)(c.r4 - digits->plane[4]);
-    digits->plane_len[5] = (size_t)(c.r2 - digits->plane[5]);
-    digits->plane_len[6] = (size_t)(c.r1 - digits->plane[6]);
-    digits->escape_len = (size_t)(c.escape - digits->escape) / size;
-    return any != 0;
+    *cursors_inout = c;
+    return 64 * blocks;
 }
 
 #define SPLIT_CASE(dtype, derived, rounding)                                                                 \
     case ((dtype) * 2 + (derived)) * 4 + (rounding):                                                         \
-        return split_span(ranks, digits, span, &s, (dtype), (derived), (rounding))
+        i = split_quick(ranks, &c, &s, span, &any, (dtype), (derived), (rounding));                          \
+        break
 
 #define SPLIT_CASES(dtype)                                                                                   \
     SPLIT_CASE(dtype, 0, GW_GCOMP_TRUNCATE);                                                                 \
@@ -229,15 +318,37 @@ GW_TEMPLATE uint32_t split_span(uint8_t *ranks, gw_digits *digits, const gw_span
 uint32_t gw_split_avx512(uint8_t *ranks, gw_digits *digits, const gw_span *span, const gw_round_rule *rule,
                          const gw_ranker *ranker)
 {
+    const size_t size = gw_traits_of(rule->dtype)->size;
+    uint8_t *const *plane = digits->plane;
+    size_t *plane_len = digits->plane_len;
     splitter s;
-    splitter_init(&s, rule, ranker);
-    switch ((rule->dtype * 2 + rule->derived) * 4 + rule->rounding) {
-        SPLIT_CASES(GW_FP32);
-        SPLIT_CASES(GW_BF16);
-        SPLIT_CASES(GW_FP16);
-    default:
-        return 0;
+    splitter_init(&s, span, rule, ranker);
+    cursors c = {plane[0] + plane_len[0], plane[1] + plane_len[1], plane[2] + plane_len[2], plane[3] + plane_len[3],
+                 plane[4] + plane_len[4], plane[5] + plane_len[5], plane[6] + plane_len[6],
+                 digits->escape + size * digits->escape_len};
+    const uint8_t *const at[7] = {c.p1, c.p2, c.p3, c.p4, c.r4, c.r2, c.r1};
+    uint32_t any = 0;
+    size_t i = 0;
+    if (!rule->strict && s.rounder.is_quick) {
+        switch ((rule->dtype * 2 + rule->derived) * 4 + rule->rounding) {
+            SPLIT_CASES(GW_FP32);
+            SPLIT_CASES(GW_BF16);
+        default:
+            break;
+        }
     }
+    split_block_fn *const block = split_block_of(rule->dtype, rule->derived);
+    for (; i < span->len; i += 64) {
+        any |= block(ranks + i, &c, &s, span, i, span->len - i < 64 ? span->len - i : 64);
+    }
+    const uint8_t *const end[7] = {c.p1, c.p2, c.p3, c.p4, c.r4, c.r2, c.r1};
+    for (unsigned p = 0; p < GW_PLANES_MAX; p++) {
+        /* A value that is neither zero nor an escape keeps a digit. */
+        any |= end[p] != at[p];
+        plane_len[p] += (size_t)(end[p] - at[p]);
+    }
+    digits->escape_len = (size_t)(c.escape - digits->escape) / size;
+    return any;
 }
 
 #else

@@ -51,8 +51,7 @@ GW_TEMPLATE void survey64(uint32_t *const count[4], const gw_span *span, size_t 
     const size_t size = gw_traits_of(dtype)->size;
     uint16_t bins[64];
     const gw_bytes v = gw_load_bytes((const uint8_t *)span->values + size * at, len, dtype);
-    const __m512i k =
-        r->rule->constant ? _mm512_setzero_si512() : _mm512_maskz_loadu_epi8(gw_low_mask(len), span->levels + at);
+    const __m512i k = gw_load_levels_part(r, at, gw_low_mask(len));
     bins_of(bins, v, k, span->element + at, r, dtype, derived);
     size_t i = 0;
     for (; i + 4 <= len; i += 4) {
@@ -77,7 +76,7 @@ GW_TEMPLATE void survey_span(uint32_t *count, const gw_span *span, size_t period
     uint32_t more[3][GW_BINS];
     uint32_t *tables_of[4] = {count, count, count, count};
     const int is_long = span->len / period >= LONG / 64;
-    gw_rounder_init(&r, &tables, rule);
+    gw_rounder_init(&r, &tables, span, rule);
     if (is_long) {
         GW_MEMSET(more, 0, sizeof more);
         tables_of[1] = more[0];
