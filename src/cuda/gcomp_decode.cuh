@@ -40,6 +40,14 @@ struct alignas(16) gw_node_work {
 
 enum { GW_KIND_INNER = 8 };
 
+/* Where the values of a chunk go. */
+struct gw_decode_out {
+    uint8_t *dst;
+    const uint8_t *addend; /* NULL: values are stored as they are */
+    uint32_t strict;       /* of sums */
+    uint32_t is_wide;      /* dst, and addend where there is one, are 16-byte aligned */
+};
+
 struct alignas(128) gw_decode_state {
     uint2 selector[256]; /* gw_selector_of() */
     uint32_t entry[256]; /* by rank, see gw_entry_of() */
@@ -60,6 +68,7 @@ struct alignas(128) gw_decode_state {
     uint32_t exponent_base;            /* of labels */
 
     /* Of the chunk, by thread 0. */
+    gw_decode_out out; /* of the pass over the values: here it costs no registers */
     uint64_t unit, index, offset, size, owner_offset, owner_size;
     uint32_t item, kind, crc, book_crc, is_owner, status, is_last, slot;
     uint64_t book_owner; /* whose tree is in `tree`: item + 1 << 40 | chunk; 0: nobody's */
@@ -606,14 +615,6 @@ template <uint32_t DTYPE> GW_DEVICE uint32_t gw_sum_word(uint32_t a, uint32_t b,
 
 /* ---- output -------------------------------------------------------------------------------------------- */
 
-/* Where the values of a chunk go. */
-struct gw_decode_out {
-    uint8_t *dst;
-    const uint8_t *addend; /* NULL: values are stored as they are */
-    uint32_t strict;       /* of sums */
-    uint32_t is_wide;      /* dst, and addend where there is one, are 16-byte aligned */
-};
-
 /* 16 bytes of values to byte `at` of the chunk, of which `size` (0 to 16) exist. */
 template <uint32_t DTYPE>
 GW_DEVICE void gw_store_values(const gw_decode_out &out, uint32_t at, uint4 x, uint32_t size)
@@ -738,12 +739,13 @@ GW_DEVICE bool gw_is_within(const gw_counts &x, const gw_counts &y)
 
 /*
  * Root, look-up, places of the digits, values: 8192 at a time, 32 a thread. Rules 24 to 26: returns true, to
- * all threads, if one is broken. With out.dst NULL nothing is stored. Begins with a barrier.
+ * all threads, if one is broken. Values go to s.out, if
+ * `stores`. Begins with a barrier.
  */
 template <uint32_t DTYPE, bool DERIVED, typename WORDS, typename LEVEL>
 GW_DEVICE bool gw_join_chunk(gw_decode_state &s, const gw_cuda_frame_state &frame, const WORDS &words,
                              const LEVEL &level, uint32_t stage_base, const uint8_t *levels,
-                             uint32_t chunk_len, const gw_decode_out &out)
+                             uint32_t chunk_len, bool stores)
 {
     typedef gw_type<DTYPE> type;
     constexpr uint32_t BATCH = 64 / type::SIZE; /* values of a thread that are staged together */
@@ -755,7 +757,6 @@ GW_DEVICE bool gw_join_chunk(gw_decode_state &s, const gw_cuda_frame_state &fram
     /* Quarters of 16 bytes change places so that no two lanes of a store or load meet in a bank. */
     const uint32_t mine_at = stage + 64 * lane + 16 * (lane >> 1 & 3);
     const uint32_t all_at = stage + 64 * (lane >> 2) + 16 * ((lane & 3) ^ (lane >> 3 & 3));
-    const gw_counts announced = gw_announced<DERIVED>(s);
     const uint32_t cap = frame.cap;
     gw_counts carry = {0, 0, 0, 0};
     bool bad = false;
@@ -826,7 +827,8 @@ GW_DEVICE bool gw_join_chunk(gw_decode_state &s, const gw_cuda_frame_state &fram
             gw_add_flags<DERIVED>(even, odd, sum);
         }
         const gw_counts at = gw_scan_counts<DERIVED>(s, gw_counts_of(even, odd), carry);
-        if (!gw_is_within(carry, announced)) { /* the same for all threads: no digit is read beyond a plane */
+        if (!gw_is_within(carry, gw_announced<DERIVED>(
+                                     s))) { /* the same for all threads: no digit is read beyond a plane */
             return true;
         }
 
@@ -930,7 +932,7 @@ GW_DEVICE bool gw_join_chunk(gw_decode_state &s, const gw_cuda_frame_state &fram
                 bad = bad || !gw_is_escape_allowed<DTYPE>(s.tree, frame, bits, map_byte);
             }
             __syncwarp();
-            if (out.dst != nullptr) {
+            if (stores) {
                 GW_UNROLL
                 for (uint32_t j = 0; j < 4; j++) {
                     const uint32_t owner = 8 * j + (lane >> 2);
@@ -938,7 +940,7 @@ GW_DEVICE bool gw_join_chunk(gw_decode_state &s, const gw_cuda_frame_state &fram
                         first + 1024 * warp + 32 * owner + BATCH * batch + (lane & 3) * (16 / type::SIZE);
                     const uint32_t left = value < chunk_len ? (chunk_len - value) * type::SIZE : 0;
                     if (left != 0) {
-                        gw_store_values<DTYPE>(out, value * type::SIZE, gw_shared_load128(all_at + 512 * j),
+                        gw_store_values<DTYPE>(s.out, value * type::SIZE, gw_shared_load128(all_at + 512 * j),
                                                left);
                     }
                 }
@@ -946,6 +948,7 @@ GW_DEVICE bool gw_join_chunk(gw_decode_state &s, const gw_cuda_frame_state &fram
             __syncwarp();
         }
     }
+    const gw_counts announced = gw_announced<DERIVED>(s);
     bad = bad || carry.a != announced.a || carry.b != announced.b || carry.c != announced.c ||
           carry.d != announced.d;
     return __syncthreads_or(bad) != 0;
@@ -961,8 +964,7 @@ GW_DEVICE bool gw_join_chunk(gw_decode_state &s, const gw_cuda_frame_state &fram
 template <uint32_t DTYPE, bool DERIVED, typename WORDS, typename LEVEL>
 GW_DEVICE bool gw_decode_coded(gw_decode_state &s, const gw_cuda_frame_state &frame, const WORDS &words,
                                const LEVEL &level, uint32_t size, const uint8_t *levels, uint32_t chunk_len,
-                               uint32_t level_size, uint32_t stage, const gw_decode_out &out,
-                               bool is_checked_first)
+                               uint32_t level_size, uint32_t stage, bool is_checked_first)
 {
     if (gw_find_parts<DTYPE, DERIVED>(s, words, size, chunk_len, level_size)) {
         return true;
@@ -1002,8 +1004,8 @@ GW_DEVICE bool gw_decode_coded(gw_decode_state &s, const gw_cuda_frame_state &fr
     bool bad = false;
     GW_NO_UNROLL
     for (uint32_t pass = is_checked_first ? 0 : 1; pass < 2 && !bad; pass++) {
-        const gw_decode_out where = {pass == 0 ? nullptr : out.dst, out.addend, out.strict, out.is_wide};
-        bad = gw_join_chunk<DTYPE, DERIVED>(s, frame, words, level, stage, levels, chunk_len, where);
+        const bool stores = pass != 0 && s.out.dst != nullptr;
+        bad = gw_join_chunk<DTYPE, DERIVED>(s, frame, words, level, stage, levels, chunk_len, stores);
     }
     return bad;
 }
@@ -1126,8 +1128,7 @@ GW_DEVICE bool gw_decode_is_far(const gw_decode_call &c, uint64_t size)
  * it is copied, too. */
 template <uint32_t DTYPE, bool DERIVED>
 GW_DEVICE bool gw_decode_near(gw_decode_state &s, const gw_decode_call &c, const uint8_t *src, uint32_t size,
-                              uint32_t skip, uint32_t chunk_len, const gw_decode_out &out,
-                              bool is_checked_first)
+                              uint32_t skip, uint32_t chunk_len, bool is_checked_first)
 {
     const uint32_t level_size = gw_level_size(c.frame.chunk_log2);
     const uint32_t arrays = gw_place_of(s.arrays), copy = arrays + 2 * level_size;
@@ -1141,15 +1142,14 @@ GW_DEVICE bool gw_decode_near(gw_decode_state &s, const gw_decode_call &c, const
     __syncthreads();
     const gw_shared_space words = {copy + skip}, level = {arrays};
     return gw_decode_coded<DTYPE, DERIVED>(s, c.frame, words, level, size - skip, levels, chunk_len,
-                                           level_size, arrays + (s.tree.depth_max & 1) * level_size, out,
+                                           level_size, arrays + (s.tree.depth_max & 1) * level_size,
                                            is_checked_first);
 }
 
 /* Any chunk: read where it lies. */
 template <uint32_t DTYPE, bool DERIVED>
 GW_DEVICE bool gw_decode_far(gw_decode_state &s, const gw_decode_call &c, const uint8_t *src, uint32_t size,
-                             uint32_t skip, uint32_t chunk_len, const gw_decode_out &out,
-                             bool is_checked_first)
+                             uint32_t skip, uint32_t chunk_len, bool is_checked_first)
 {
     const uint32_t level_size = gw_level_size(c.frame.chunk_log2);
     const bool has_room = gw_decode_copy_room(c.shared_size, c.frame.chunk_log2) != 0;
@@ -1160,7 +1160,7 @@ GW_DEVICE bool gw_decode_far(gw_decode_state &s, const gw_decode_call &c, const 
     const gw_any_space level = {has_room ? (uint8_t *)s.arrays : c.large, 2 * level_size};
     return gw_decode_coded<DTYPE, DERIVED>(
         s, c.frame, words, level, size - skip, levels, chunk_len, level_size,
-        has_room ? arrays + (s.tree.depth_max & 1) * level_size : arrays, out, is_checked_first);
+        has_room ? arrays + (s.tree.depth_max & 1) * level_size : arrays, is_checked_first);
 }
 
 /*
@@ -1190,6 +1190,7 @@ GW_DEVICE uint32_t gw_cuda_decode_chunk(gw_decode_state &s, const gw_decode_call
             good = gw_entry_read(owner, c.src, frame.directory_offset, frame.payload_offset, frame.frame_size,
                                  frame.chunk_count, false, e.book);
         }
+        s.out = out;
         s.index = index;
         s.kind = good ? e.kind : 255;
         s.offset = e.offset;
@@ -1259,18 +1260,16 @@ GW_DEVICE uint32_t gw_cuda_decode_chunk(gw_decode_state &s, const gw_decode_call
     }
     bool bad;
     if (PATHS == GW_DECODE_NEAR) {
-        bad =
-            gw_decode_near<DTYPE, false>(s, c, data, (uint32_t)size, skip, chunk_len, out, is_checked_first);
+        bad = gw_decode_near<DTYPE, false>(s, c, data, (uint32_t)size, skip, chunk_len, is_checked_first);
     } else if (frame.levels != 0) {
-        bad = is_far ? gw_decode_far<DTYPE, true>(s, c, data, (uint32_t)size, skip, chunk_len, out,
-                                                  is_checked_first)
-                     : gw_decode_near<DTYPE, true>(s, c, data, (uint32_t)size, skip, chunk_len, out,
-                                                   is_checked_first);
-    } else if (PATHS == GW_DECODE_REST || is_far) {
-        bad = gw_decode_far<DTYPE, false>(s, c, data, (uint32_t)size, skip, chunk_len, out, is_checked_first);
-    } else {
         bad =
-            gw_decode_near<DTYPE, false>(s, c, data, (uint32_t)size, skip, chunk_len, out, is_checked_first);
+            is_far
+                ? gw_decode_far<DTYPE, true>(s, c, data, (uint32_t)size, skip, chunk_len, is_checked_first)
+                : gw_decode_near<DTYPE, true>(s, c, data, (uint32_t)size, skip, chunk_len, is_checked_first);
+    } else if (PATHS == GW_DECODE_REST || is_far) {
+        bad = gw_decode_far<DTYPE, false>(s, c, data, (uint32_t)size, skip, chunk_len, is_checked_first);
+    } else {
+        bad = gw_decode_near<DTYPE, false>(s, c, data, (uint32_t)size, skip, chunk_len, is_checked_first);
     }
     return bad ? GW_ERR_CORRUPT : GW_OK;
 }

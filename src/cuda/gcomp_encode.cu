@@ -143,22 +143,11 @@ GW_DEVICE bool gw_encode_fetch_book(gw_encode_state &s, const gw_gcomp_encode_pa
         if (s.owner == 0) { /* the block has it already */
             return true;
         }
-        const gw_cuda_book &book = p.codec.book[p.codec.encode_with];
-        const uint32_t size = book.size_at != nullptr ? *book.size_at : book.size;
-        if (t < GW_CUDA_BOOK_SIZE_MAX && t < size) {
-            s.book[t] = (book.bytes != nullptr ? book.bytes : book.inline_bytes)[t];
-        }
-        /* Labels 0 and 1 must have codes. */
-        const uint32_t used =
-            gw_cuda_book_read(s.tree, s.book, size, gw_type<DTYPE>::IS_FP16, DERIVED, s.sums);
-        if (used == 0 || used != size || s.tree.length[0] == 0 || s.tree.length[1] == 0) {
+        if (!gw_encode_read_book<DTYPE, DERIVED>(s, p.codec.book[p.codec.encode_with])) {
             return false;
         }
-        __syncthreads();
         if (t == 0) {
             s.owner = 0;
-            s.book_size = 0;
-            s.book_crc = 0;
         }
     } else {
         const gw_cuda_group_book &book = p.books[group];

@@ -784,6 +784,33 @@ template <uint32_t DTYPE, bool DERIVED> GW_DEVICE void gw_encode_tables(gw_encod
     __syncthreads();
 }
 
+/*
+ * Reads an installed codebook into s.tree, its lengths and base. False, to all threads, if it breaks rule 20
+ * or labels 0 and 1 lack codes. Begins and ends with a barrier.
+ */
+template <uint32_t DTYPE, bool DERIVED>
+GW_DEVICE bool gw_encode_read_book(gw_encode_state &s, const gw_cuda_book &book)
+{
+    const uint32_t t = threadIdx.x;
+    const uint32_t size = book.size_at != nullptr ? *book.size_at : book.size;
+    __syncthreads();
+    if (t < GW_CUDA_BOOK_SIZE_MAX && t < size) {
+        s.book[t] = (book.bytes != nullptr ? book.bytes : book.inline_bytes)[t];
+    }
+    const uint32_t used =
+        gw_cuda_book_read(s.tree, s.book, size, gw_type<DTYPE>::IS_FP16, DERIVED, s.sums);
+    if (used == 0 || used != size || s.tree.length[0] == 0 || s.tree.length[1] == 0) {
+        return false;
+    }
+    __syncthreads();
+    if (t == 0) {
+        s.book_size = 0; /* nothing of it goes into the frame */
+        s.book_crc = 0;
+    }
+    __syncthreads();
+    return true;
+}
+
 /* Measures a chunk with the codebook of s: s.size, s.any, and what gw_cuda_write_coded() needs. Ends with
  * a barrier. */
 template <uint32_t DTYPE, bool DERIVED>

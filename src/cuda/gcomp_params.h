@@ -206,4 +206,14 @@ typedef struct gw_gcomp_book_build_params {
     gw_cuda_result *result; /* size: bytes of the codebook; GW_ERR_ARG: counts that no frame could carry */
 } gw_gcomp_book_build_params;
 
+/* ---- device entry points ------------------------------------------------------------------------------- */
+
+/* What a kernel of the caller's passes to the functions of gcomp_device.cuh. */
+typedef struct gw_device_codec {
+    gw_cuda_codec codec;
+    gw_cuda_map map; /* its digests are not needed */
+    gw_cuda_rounding rounding;
+    gw_cuda_key key;
+} gw_device_codec;
+
 #endif

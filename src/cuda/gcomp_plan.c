@@ -314,3 +314,23 @@ void gw_cuda_plan_book_build(gw_cuda_plan *plan, gw_gcomp_book_build_params *p)
     GW_MEMSET(plan, 0, sizeof *plan);
     add_launch(plan, GW_CUDA_KERNEL_gw_device_gcomp_book_build, 1, GW_CUDA_SURVEY_SHARED_SIZE, p, sizeof *p);
 }
+
+/* ---- device entry points ------------------------------------------------------------------------------- */
+
+void gw_cuda_device_codec_fill(gw_device_codec *out, const gw_codec *codec, const gw_gcomp_map *map,
+                               const gw_cuda_key *key)
+{
+    GW_MEMSET(out, 0, sizeof *out);
+    gw_cuda_codec_fill(&out->codec, codec);
+    gw_cuda_map_fill(&out->map, map, NULL);
+    fill_rounding(&out->rounding, &out->codec, &out->map);
+    out->key = *key;
+}
+
+uint32_t gw_cuda_decode_shared_size(const gw_cuda_codec *codec)
+{
+    const uint32_t level = GW_CUDA_LEVEL_SIZE(codec->chunk_log2) < GW_CUDA_LEVEL_SIZE_MIN
+                               ? GW_CUDA_LEVEL_SIZE_MIN
+                               : GW_CUDA_LEVEL_SIZE(codec->chunk_log2);
+    return GW_CUDA_DECODE_FIXED_MAX + 2 * level + ((codec->dtype == GW_FP32 ? 4u : 2u) << codec->chunk_log2);
+}

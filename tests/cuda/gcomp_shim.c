@@ -258,3 +258,14 @@ gw_cuda_result gcomp_shim_book(const gw_gcomp *codec, const gw_gcomp_source *sou
     free(workspace);
     return result;
 }
+
+void gcomp_shim_device_codec(gw_device_codec *out, const gw_gcomp *codec, const gw_gcomp_map *map,
+                             const gw_cuda_key *key)
+{
+    gw_cuda_device_codec_fill(out, gw_codec_of(codec), map, key);
+}
+
+uint32_t gcomp_shim_decode_shared_size(const gw_device_codec *codec)
+{
+    return gw_cuda_decode_shared_size(&codec->codec);
+}

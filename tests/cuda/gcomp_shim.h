@@ -42,4 +42,9 @@ void gcomp_shim_decode_batch(const gw_gcomp *codec, const gcomp_shim_source *sou
 gw_cuda_result gcomp_shim_book(const gw_gcomp *codec, const gw_gcomp_source *sources, uint32_t count,
                                uint8_t *book);
 
+/* For tests in C++, which cannot include the library's inside. */
+void gcomp_shim_device_codec(gw_device_codec *out, const gw_gcomp *codec, const gw_gcomp_map *map,
+                             const gw_cuda_key *key);
+uint32_t gcomp_shim_decode_shared_size(const gw_device_codec *codec);
+
 #endif

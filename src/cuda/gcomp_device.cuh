@@ -1,0 +1,158 @@
+/*
+ * Device entry points of GCOMP: a block of 256 threads encodes or decodes one chunk, for kernels that send and
+ * receive by themselves. The bytes are those of a chunk in a frame with an installed codebook (docs/format.md
+ * section 5), without a frame around them: kind, size and number of values travel as the caller likes.
+ *
+ * The host fills a gw_device_codec with gw_cuda_device_codec_fill() (cuda/gcomp_plan.h) and passes it to the
+ * kernel by value. It gives the kernel dynamic shared memory,
+ *
+ *   encode  GW_CUDA_ENCODE_SHARED_SIZE(chunk_log2) bytes
+ *   decode  gw_cuda_decode_shared_size() bytes: then no chunk of the codec needs anything else
+ *
+ * which the block may use for other things between two calls. A block calls gw_device_*_begin() once before
+ * the first chunk, and again after it has used the shared memory otherwise. All 256 threads call all functions
+ * with equal arguments; every function begins and ends with a barrier. Nothing is allocated, no call waits for
+ * another block. Compile with -fmad=false or use no floating point of your own that minds.
+ *
+ * SPDX-License-Identifier: BSD-2-Clause
+ */
+#ifndef GW_CUDA_GCOMP_DEVICE_CUH
+#define GW_CUDA_GCOMP_DEVICE_CUH
+
+#include "cuda/gcomp_decode.cuh"
+#include "cuda/gcomp_encode.cuh"
+
+/* Prepares to encode with the codec's codebook (encode_with). False, to all threads, if it is none. */
+template <uint32_t DTYPE, bool DERIVED>
+GW_DEVICE bool gw_device_encode_begin(unsigned char *shared, const gw_device_codec &c)
+{
+    gw_encode_state &s = *(gw_encode_state *)(void *)shared;
+    if (c.codec.encode_with < 0 ||
+        !gw_encode_read_book<DTYPE, DERIVED>(s, c.codec.book[c.codec.encode_with])) {
+        return false;
+    }
+    gw_encode_tables<DTYPE, DERIVED>(s);
+    return true;
+}
+
+/*
+ * Encodes values[0..len), 1 <= len <= 2^chunk_log2, aligned to their element; their map bytes are at levels
+ * (any alignment; not read if the codec has no map). `element` is the absolute index of the first value, for
+ * stochastic rounding. dst: 16-byte aligned, room for a RAW chunk, len elements rounded up to 16 bytes.
+ *
+ * Returns the chunk's size in bytes, a multiple of 16 and at most that room, and its kind: 0 ZERO (no bytes),
+ * 1 RAW, 2 CODED.
+ */
+template <uint32_t DTYPE, bool DERIVED>
+GW_DEVICE uint32_t gw_device_encode_chunk(unsigned char *shared, const gw_device_codec &c, const void *values,
+                                          const uint8_t *levels, uint32_t len, uint64_t element, uint8_t *dst,
+                                          uint32_t *kind)
+{
+    gw_encode_state &s = *(gw_encode_state *)(void *)shared;
+    gw_cuda_gcomp_item item = {};
+    item.src = values;
+    item.src_size = len;
+    item.levels = levels;
+    item.first_element = element;
+    const gw_cuda_rounder r = gw_rounder_of(c.codec, c.rounding, c.map, c.key, item);
+    const uint32_t log2 = c.codec.chunk_log2;
+    const uint32_t raw_size = (len * gw_type<DTYPE>::SIZE + 15) & ~15u;
+    __syncthreads();
+    gw_cuda_measure_chunk<DTYPE, DERIVED>(s, r, log2, 0, len);
+    const uint32_t coded_size = s.size, size = (coded_size + 15) & ~15u;
+    const bool is_zero = s.any == 0;
+    __syncthreads();
+    if (is_zero) {
+        *kind = GW_CHUNK_ZERO;
+        return 0;
+    }
+    if (size >= raw_size) {
+        gw_write_raw<DTYPE, DERIVED>(s, r, 0, len, dst);
+        *kind = GW_CHUNK_RAW;
+        return raw_size;
+    }
+    if (4 * threadIdx.x < size - coded_size) {
+        *(uint32_t *)(void *)(dst + coded_size + 4 * threadIdx.x) = 0;
+    }
+    gw_cuda_write_coded<DTYPE, DERIVED>(s, r, log2, 0, len, (uint32_t *)(void *)dst);
+    *kind = GW_CHUNK_CODED;
+    return size;
+}
+
+/* What a decode knows without a frame: a frame of one chunk, as it were. */
+GW_DEVICE gw_cuda_frame_state gw_device_frame(const gw_device_codec &c, uint32_t len)
+{
+    gw_cuda_frame_state f = {};
+    const bool constant = c.codec.levels != 0 && !c.map.is_present;
+    f.dtype = c.codec.dtype;
+    f.levels = c.codec.levels;
+    f.chunk_log2 = c.codec.chunk_log2;
+    f.step = constant ? 1 : c.codec.step;
+    f.cap = constant ? c.codec.constant_drop : c.codec.cap;
+    f.drop_base =
+        c.codec.levels != 0 && c.map.is_present ? gw_cuda_drop_base(c.codec, gw_map_base(c.map)) : 0;
+    f.strict = c.codec.strict;
+    f.installed = 1;
+    f.constant = constant;
+    f.book = (uint32_t)c.codec.encode_with;
+    f.len = len;
+    f.chunk_count = 1;
+    return f;
+}
+
+/* Prepares to decode with the codebook that gw_device_encode_begin() encodes with. False if it is none. */
+template <uint32_t DTYPE, bool DERIVED>
+GW_DEVICE bool gw_device_decode_begin(unsigned char *shared, const gw_device_codec &c)
+{
+    gw_decode_state &s = *(gw_decode_state *)(void *)shared;
+    const gw_cuda_frame_state frame = gw_device_frame(c, 0);
+    __syncthreads();
+    gw_decode_begin(s);
+    return c.codec.encode_with >= 0 && gw_book_use<DTYPE>(s, c.codec, frame, nullptr, 1) != 0;
+}
+
+/*
+ * Decodes a chunk of `size` bytes at src (16-byte aligned; hostile) to len values at dst; with addend not NULL
+ * dst = addend + values (docs/numerics.md section 5; addend may be dst). dst and addend are aligned to their
+ * element. Chunks up to the size of a RAW one are accepted.
+ *
+ * Returns GW_OK or GW_ERR_CORRUPT (then dst is as it was), to all threads. Rules 19 to 26 of docs/format.md
+ * section 8.
+ */
+template <uint32_t DTYPE, bool DERIVED>
+GW_DEVICE uint32_t gw_device_decode_chunk(unsigned char *shared, uint32_t shared_size,
+                                          const gw_device_codec &c, const uint8_t *src, uint32_t kind,
+                                          uint32_t size, const uint8_t *levels, uint32_t len, void *dst,
+                                          const void *addend)
+{
+    gw_decode_state &s = *(gw_decode_state *)(void *)shared;
+    const gw_cuda_frame_state frame = gw_device_frame(c, len);
+    const uint32_t value_size = len * gw_type<DTYPE>::SIZE, raw_size = (value_size + 15) & ~15u;
+    const gw_decode_out out = {(uint8_t *)dst, (const uint8_t *)addend, c.codec.strict,
+                               (((uintptr_t)dst | (uintptr_t)addend) & 15) == 0};
+    __syncthreads();
+    bool bad = false;
+    if (kind == GW_CHUNK_ZERO || kind == GW_CHUNK_RAW) {
+        const bool is_raw = kind == GW_CHUNK_RAW;
+        bad = size != (is_raw ? raw_size : 0);
+        bad = __syncthreads_or(bad || (is_raw && threadIdx.x < raw_size - value_size &&
+                                       src[value_size + threadIdx.x] != 0)) != 0;
+        if (!bad) {
+            gw_decode_plain<DTYPE>(is_raw ? src : nullptr, value_size, out);
+        }
+    } else {
+        const gw_decode_call call = {c.codec, frame, src, levels, shared_size, nullptr, 1};
+        if (threadIdx.x == 0) {
+            s.out = out;
+            s.index = 0;
+        }
+        __syncthreads();
+        bad = kind != GW_CHUNK_CODED || size >= raw_size || (size & 15) != 0 ||
+              gw_decode_is_far(call, size) ||
+              gw_decode_near<DTYPE, DERIVED>(s, call, src, size, 0, len, true);
+    }
+    __syncthreads();
+    return bad ? GW_ERR_CORRUPT : GW_OK;
+}
+
+#endif
