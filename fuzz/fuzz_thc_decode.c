@@ -39,11 +39,11 @@ static void check_frame(const uint8_t *frame, size_t size, gw_thc_mode mode)
     gw_thc thc;
     uint64_t bad = UINT64_MAX, bad2 = UINT64_MAX, missing = 0;
     size_t len = 1;
-    gw_status checked = gw_thc_frame_check(frame, size, COUNT_MAX, &info, &bad);
+    gw_status checked = gw_thc_frame_check(frame, size, COUNT_MAX, &info, &bad, GW_BACKEND_ALL);
     size_t capacity = COUNT_MAX * sizeof(float);
     uint8_t *out = gw_fuzz_buffer(GW_FUZZ_DST, capacity, 0x5a);
     gw_status decoded = gw_thc_frame_decode(frame, size, COUNT_MAX, mode, out, capacity, &len, &thc,
-                                            workspace, sizeof workspace, &missing, &bad2);
+                                            workspace, sizeof workspace, &missing, &bad2, GW_BACKEND_ALL);
 
     FUZZ_CHECK(checked == decoded);
     if (decoded == GW_OK) {
@@ -67,15 +67,16 @@ static void check_frame(const uint8_t *frame, size_t size, gw_thc_mode mode)
     uint32_t flags = info.flags & GW_THC_FLAG_BLOCK_SETS;
     size_t bound = gw_thc_frame_sum_bound(&thc, info.count, flags);
     uint8_t *sum = gw_fuzz_buffer(GW_FUZZ_SUM, bound, 0);
-    FUZZ_CHECK(gw_thc_frame_sum_init(frame, size, flags, sum, bound, &made) == GW_OK && made == bound);
-    FUZZ_CHECK(gw_thc_frame_sum_add(sum, made, frame, size, &bad) == GW_OK);
+    FUZZ_CHECK(gw_thc_frame_sum_init(frame, size, flags, sum, bound, &made, GW_BACKEND_ALL) == GW_OK &&
+               made == bound);
+    FUZZ_CHECK(gw_thc_frame_sum_add(sum, made, frame, size, &bad, GW_BACKEND_ALL) == GW_OK);
     uint8_t *copy = malloc(made);
     FUZZ_CHECK(copy != NULL);
     memcpy(copy, sum, made);
-    gw_status again = gw_thc_frame_sum_add(sum, made, frame, size, &bad);
+    gw_status again = gw_thc_frame_sum_add(sum, made, frame, size, &bad, GW_BACKEND_ALL);
     FUZZ_CHECK(again == GW_ERR_DUP || (again == GW_OK && missing == info.block_count));
     FUZZ_CHECK(memcmp(copy, sum, made) == 0);
-    FUZZ_CHECK(gw_thc_frame_check(sum, made, COUNT_MAX, &info, NULL) == GW_OK);
+    FUZZ_CHECK(gw_thc_frame_check(sum, made, COUNT_MAX, &info, NULL, GW_BACKEND_ALL) == GW_OK);
     free(copy);
 }
 

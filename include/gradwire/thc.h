@@ -479,10 +479,11 @@ GW_API GW_MUST_CHECK gw_status gw_thc_frame_peek(const uint8_t *src, size_t src_
  * Header and content: all of the above, GW_ERR_SHORT or GW_ERR_TRAILING if src_size is not the frame's,
  * GW_ERR_LIMIT if it has more than count_max elements, GW_ERR_CHECKSUM, and every block's pattern, set and
  * lanes (GW_ERR_CORRUPT, GW_ERR_DUP). *bad_block (may be NULL) is the lowest bad block, relative to the
- * frame, for the last two.
+ * frame, for the last two. backends, here and below: the permitted ones, as for gw_thc_init().
  */
 GW_API GW_MUST_CHECK gw_status gw_thc_frame_check(const uint8_t *src, size_t src_size, uint64_t count_max,
-                                                  gw_thc_frame_info *info, uint64_t *bad_block);
+                                                  gw_thc_frame_info *info, uint64_t *bad_block,
+                                                  uint32_t backends);
 
 /* Bytes of an index frame and of a sum frame of `count` elements (all of their blocks), SIZE_MAX if size_t is
  * too small. flags: GW_THC_FLAG_CHECKSUM and, for sums, GW_THC_FLAG_BLOCK_SETS count. */
@@ -505,7 +506,8 @@ GW_API GW_MUST_CHECK gw_status gw_thc_frame_encode(const gw_thc *thc, const gw_t
  * checked completely). flags: 0 or any of GW_THC_FLAG_CHECKSUM, GW_THC_FLAG_BLOCK_SETS.
  */
 GW_API GW_MUST_CHECK gw_status gw_thc_frame_sum_init(const uint8_t *like, size_t like_size, uint32_t flags,
-                                                     uint8_t *dst, size_t dst_capacity, size_t *dst_size);
+                                                     uint8_t *dst, size_t dst_capacity, size_t *dst_size,
+                                                     uint32_t backends);
 
 /*
  * sum += frame. sum is a sum frame in memory that gw_thc_frame_sum_init() made (so it is trusted); frame is
@@ -515,7 +517,8 @@ GW_API GW_MUST_CHECK gw_status gw_thc_frame_sum_init(const uint8_t *like, size_t
  * block sets (GW_ERR_OPTION). A sum without a checksum stays without one.
  */
 GW_API GW_MUST_CHECK gw_status gw_thc_frame_sum_add(uint8_t *sum, size_t sum_size, const uint8_t *frame,
-                                                    size_t frame_size, uint64_t *bad_block);
+                                                    size_t frame_size, uint64_t *bad_block,
+                                                    uint32_t backends);
 
 /*
  * Decodes an index or sum frame into dst; see gw_thc_decode(). The configuration comes from the frame.
@@ -527,7 +530,7 @@ GW_API GW_MUST_CHECK gw_status gw_thc_frame_decode(const uint8_t *src, size_t sr
                                                    gw_thc_mode mode, void *dst, size_t dst_capacity,
                                                    size_t *dst_len, gw_thc *thc_memory, void *workspace,
                                                    size_t workspace_size, uint64_t *missing,
-                                                   uint64_t *bad_block);
+                                                   uint64_t *bad_block, uint32_t backends);
 
 /* Contributors of a block (relative to the frame) of a checked frame. */
 GW_API uint32_t gw_thc_frame_members(const uint8_t *src, const gw_thc_frame_info *info, uint64_t block);

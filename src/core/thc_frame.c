@@ -266,7 +266,7 @@ gw_status gw_thc_frame_check_block(const gw_thc *thc, const uint8_t *src, const 
 }
 
 gw_status gw_thc_frame_check(const uint8_t *src, size_t src_size, uint64_t count_max, gw_thc_frame_info *info,
-                             uint64_t *bad_block)
+                             uint64_t *bad_block, uint32_t backends)
 {
     gw_thc thc;
     gw_status status = gw_thc_frame_open(src, src_size, count_max, info);
@@ -275,7 +275,7 @@ gw_status gw_thc_frame_check(const uint8_t *src, size_t src_size, uint64_t count
         return status;
     if (!gw_thc_frame_checksum_good(src, info))
         return GW_ERR_CHECKSUM;
-    status = gw_thc_init(&thc, &info->config, GW_BACKEND_ALL);
+    status = gw_thc_init(&thc, &info->config, backends);
     for (uint64_t i = 0; status == GW_OK && i < info->block_count; i++) {
         status = gw_thc_frame_check_block(&thc, src, info, i);
         if (status != GW_OK && bad_block != NULL)

@@ -84,7 +84,8 @@ gw_status gw_thc_frame_encode(const gw_thc *thc, const gw_thc_range *range, uint
 
 gw_status gw_thc_frame_decode(const uint8_t *src, size_t src_size, uint64_t count_max, gw_thc_mode mode,
                               void *dst, size_t dst_capacity, size_t *dst_len, gw_thc *thc_memory,
-                              void *workspace, size_t workspace_size, uint64_t *missing, uint64_t *bad_block)
+                              void *workspace, size_t workspace_size, uint64_t *missing, uint64_t *bad_block,
+                              uint32_t backends)
 {
     gw_thc_frame_info info;
     gw_thc_receiver r;
@@ -94,7 +95,7 @@ gw_status gw_thc_frame_decode(const uint8_t *src, size_t src_size, uint64_t coun
     *dst_len = 0;
     gw_status status = gw_thc_frame_open(src, src_size, count_max, &info);
     if (status == GW_OK)
-        status = gw_thc_init(thc_memory, &info.config, GW_BACKEND_ALL);
+        status = gw_thc_init(thc_memory, &info.config, backends);
     if (status != GW_OK)
         return status;
     gw_thc_range range = gw_thc_frame_range(&info);

@@ -7,7 +7,7 @@
 #include "core/thc_frame.h"
 
 gw_status gw_thc_frame_sum_init(const uint8_t *like, size_t like_size, uint32_t flags, uint8_t *dst,
-                                size_t dst_capacity, size_t *dst_size)
+                                size_t dst_capacity, size_t *dst_size, uint32_t backends)
 {
     gw_thc_frame_info info;
 
@@ -16,7 +16,7 @@ gw_status gw_thc_frame_sum_init(const uint8_t *like, size_t like_size, uint32_t 
     *dst_size = 0;
     if ((flags & ~(GW_THC_FLAG_CHECKSUM | GW_THC_FLAG_BLOCK_SETS)) != 0)
         return GW_ERR_OPTION;
-    gw_status status = gw_thc_frame_check(like, like_size, UINT64_MAX, &info, NULL);
+    gw_status status = gw_thc_frame_check(like, like_size, UINT64_MAX, &info, NULL, backends);
     if (status != GW_OK)
         return status;
     uint64_t norms_size = info.sets_offset - info.norms_offset;
@@ -83,7 +83,7 @@ static gw_status check_sets(const uint8_t *sum, const gw_thc_frame_info *a, cons
 }
 
 gw_status gw_thc_frame_sum_add(uint8_t *sum, size_t sum_size, const uint8_t *frame, size_t frame_size,
-                               uint64_t *bad_block)
+                               uint64_t *bad_block, uint32_t backends)
 {
     gw_thc_frame_info a;
     gw_thc_frame_info b;
@@ -92,7 +92,7 @@ gw_status gw_thc_frame_sum_add(uint8_t *sum, size_t sum_size, const uint8_t *fra
         return GW_ERR_ARG;
     if (gw_thc_frame_open(sum, sum_size, UINT64_MAX, &a) != GW_OK || (a.flags & GW_THC_FLAG_SUM) == 0)
         return GW_ERR_STATE;
-    gw_status status = gw_thc_frame_check(frame, frame_size, UINT64_MAX, &b, bad_block);
+    gw_status status = gw_thc_frame_check(frame, frame_size, UINT64_MAX, &b, bad_block, backends);
     if (status == GW_OK)
         status = check_same(sum, &a, frame, &b);
     if (status == GW_OK && (b.flags & GW_THC_FLAG_BLOCK_SETS) != 0 && (a.flags & GW_THC_FLAG_BLOCK_SETS) == 0)
@@ -102,7 +102,7 @@ gw_status gw_thc_frame_sum_add(uint8_t *sum, size_t sum_size, const uint8_t *fra
     if (status != GW_OK)
         return status;
 
-    const gw_thc_kernels *kernels = gw_thc_kernels_select(GW_BACKEND_ALL);
+    const gw_thc_kernels *kernels = gw_thc_kernels_select(backends);
     int is_sum = (b.flags & GW_THC_FLAG_SUM) != 0;
     uint64_t sets = (a.flags & GW_THC_FLAG_BLOCK_SETS) != 0 ? a.block_count : 1;
     for (uint64_t i = 0; i < a.block_count; i++) {

@@ -64,7 +64,7 @@ static gw_status decode_frame(const uint8_t *frame, size_t size, float *out, siz
     static _Alignas(8) uint8_t workspace[GW_THC_WORKSPACE_SIZE_MAX];
     gw_thc thc;
     return gw_thc_frame_decode(frame, size, 1000000, GW_THC_MEAN, out, capacity, len, &thc, workspace,
-                               sizeof workspace, missing, bad);
+                               sizeof workspace, missing, bad, GW_BACKEND_ALL);
 }
 
 static void test_round_trip(void **state)
@@ -80,8 +80,9 @@ static void test_round_trip(void **state)
             float all[LEN], out[LEN];
             for (int s = 0; s < 3; s++) {
                 sum[s] = take(sum_size);
-                assert_int_equal(
-                    gw_thc_frame_sum_init(f->frame[0], f->frame_size, flags, sum[s], sum_size, &size), GW_OK);
+                assert_int_equal(gw_thc_frame_sum_init(f->frame[0], f->frame_size, flags, sum[s], sum_size,
+                                                       &size, GW_BACKEND_ALL),
+                                 GW_OK);
                 assert_int_equal(size, sum_size);
             }
             /* An empty sum: all blocks are missing and decode to +0. */
@@ -90,16 +91,22 @@ static void test_round_trip(void **state)
             for (size_t i = 0; i < LEN; i++)
                 assert_true(out[i] == 0 && !signbit(out[i]));
             /* ((0 + 1) + (2 + 3)) against (3 + 2 + 1 + 0). */
-            assert_int_equal(gw_thc_frame_sum_add(sum[0], size, f->frame[0], f->frame_size, NULL), GW_OK);
-            assert_int_equal(gw_thc_frame_sum_add(sum[0], size, f->frame[1], f->frame_size, NULL), GW_OK);
-            assert_int_equal(gw_thc_frame_sum_add(sum[1], size, f->frame[2], f->frame_size, NULL), GW_OK);
-            assert_int_equal(gw_thc_frame_sum_add(sum[1], size, f->frame[3], f->frame_size, NULL), GW_OK);
-            assert_int_equal(gw_thc_frame_sum_add(sum[0], size, sum[1], size, NULL), GW_OK);
+            assert_int_equal(
+                gw_thc_frame_sum_add(sum[0], size, f->frame[0], f->frame_size, NULL, GW_BACKEND_ALL), GW_OK);
+            assert_int_equal(
+                gw_thc_frame_sum_add(sum[0], size, f->frame[1], f->frame_size, NULL, GW_BACKEND_ALL), GW_OK);
+            assert_int_equal(
+                gw_thc_frame_sum_add(sum[1], size, f->frame[2], f->frame_size, NULL, GW_BACKEND_ALL), GW_OK);
+            assert_int_equal(
+                gw_thc_frame_sum_add(sum[1], size, f->frame[3], f->frame_size, NULL, GW_BACKEND_ALL), GW_OK);
+            assert_int_equal(gw_thc_frame_sum_add(sum[0], size, sum[1], size, NULL, GW_BACKEND_ALL), GW_OK);
             for (int r = WORKERS; r-- > 0;)
-                assert_int_equal(gw_thc_frame_sum_add(sum[2], size, f->frame[r], f->frame_size, NULL), GW_OK);
+                assert_int_equal(
+                    gw_thc_frame_sum_add(sum[2], size, f->frame[r], f->frame_size, NULL, GW_BACKEND_ALL),
+                    GW_OK);
             assert_memory_equal(sum[0], sum[2], size);
             gw_thc_frame_info info;
-            assert_int_equal(gw_thc_frame_check(sum[0], size, LEN, &info, NULL), GW_OK);
+            assert_int_equal(gw_thc_frame_check(sum[0], size, LEN, &info, NULL, GW_BACKEND_ALL), GW_OK);
             assert_int_equal(gw_thc_frame_members(sum[0], &info, 3), WORKERS);
             assert_int_equal(decode_frame(sum[0], size, out, sizeof out, &len, &missing, NULL), GW_OK);
             assert_int_equal(len, LEN);
@@ -116,9 +123,11 @@ static void test_round_trip(void **state)
             /* Refused, and the sum is what it was. */
             uint8_t *copy = take(size);
             memcpy(copy, sum[0], size);
-            assert_int_equal(gw_thc_frame_sum_add(sum[0], size, f->frame[2], f->frame_size, NULL),
+            assert_int_equal(
+                gw_thc_frame_sum_add(sum[0], size, f->frame[2], f->frame_size, NULL, GW_BACKEND_ALL),
+                GW_ERR_DUP);
+            assert_int_equal(gw_thc_frame_sum_add(sum[0], size, sum[1], size, NULL, GW_BACKEND_ALL),
                              GW_ERR_DUP);
-            assert_int_equal(gw_thc_frame_sum_add(sum[0], size, sum[1], size, NULL), GW_ERR_DUP);
             assert_memory_equal(sum[0], copy, size);
             free(copy);
             free(lanes);
@@ -141,10 +150,12 @@ static void test_block_sets(void **state)
     uint64_t missing, bad;
     float out[LEN];
 
-    assert_int_equal(
-        gw_thc_frame_sum_init(f->frame[0], f->frame_size, GW_THC_FLAG_BLOCK_SETS, sum, size, &made), GW_OK);
+    assert_int_equal(gw_thc_frame_sum_init(f->frame[0], f->frame_size, GW_THC_FLAG_BLOCK_SETS, sum, size,
+                                           &made, GW_BACKEND_ALL),
+                     GW_OK);
     for (int r = 0; r < WORKERS; r++)
-        assert_int_equal(gw_thc_frame_sum_add(sum, size, f->frame[r], f->frame_size, NULL), GW_OK);
+        assert_int_equal(gw_thc_frame_sum_add(sum, size, f->frame[r], f->frame_size, NULL, GW_BACKEND_ALL),
+                         GW_OK);
     assert_int_equal(gw_thc_frame_peek(sum, size, &info), GW_OK);
     memset(sum + info.sets_offset + 8, 0, 8);
     memset(sum + info.payload_offset + 64, 0, 64);
@@ -247,7 +258,8 @@ static void test_hostile_headers(void **state)
     assert_int_equal(decode_frame(NULL, 0, out, sizeof out, &len, NULL, NULL), GW_ERR_SHORT);
     assert_int_equal(decode_frame(f->frame[0], f->frame_size, out, sizeof out - 1, &len, NULL, NULL),
                      GW_ERR_DST);
-    assert_int_equal(gw_thc_frame_check(f->frame[0], f->frame_size, LEN - 1, &info, NULL), GW_ERR_LIMIT);
+    assert_int_equal(gw_thc_frame_check(f->frame[0], f->frame_size, LEN - 1, &info, NULL, GW_BACKEND_ALL),
+                     GW_ERR_LIMIT);
     assert_memory_equal(out, clean, sizeof out);
     free_fixture(f);
 }
@@ -317,21 +329,25 @@ static void test_mismatches(void **state)
     uint8_t *copy = take(size);
     size_t made;
 
-    assert_int_equal(gw_thc_frame_sum_init(f->frame[0], f->frame_size, 0, sum, size, &made), GW_OK);
-    assert_int_equal(gw_thc_frame_sum_add(sum, size, f->frame[0], f->frame_size, NULL), GW_OK);
+    assert_int_equal(gw_thc_frame_sum_init(f->frame[0], f->frame_size, 0, sum, size, &made, GW_BACKEND_ALL),
+                     GW_OK);
+    assert_int_equal(gw_thc_frame_sum_add(sum, size, f->frame[0], f->frame_size, NULL, GW_BACKEND_ALL),
+                     GW_OK);
     memcpy(copy, sum, size);
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         f->frame[1][cases[i].at] ^= cases[i].change;
-        gw_status status = gw_thc_frame_sum_add(sum, size, f->frame[1], f->frame_size, NULL);
+        gw_status status = gw_thc_frame_sum_add(sum, size, f->frame[1], f->frame_size, NULL, GW_BACKEND_ALL);
         if (status != cases[i].status)
             print_message("byte %zu: %d\n", cases[i].at, (int)status);
         assert_int_equal(status, cases[i].status);
         f->frame[1][cases[i].at] ^= cases[i].change;
         assert_memory_equal(sum, copy, size);
     }
-    assert_int_equal(gw_thc_frame_sum_add(sum, size, f->frame[1], f->frame_size, NULL), GW_OK);
-    assert_int_equal(gw_thc_frame_sum_add(f->frame[2], f->frame_size, f->frame[1], f->frame_size, NULL),
-                     GW_ERR_STATE);
+    assert_int_equal(gw_thc_frame_sum_add(sum, size, f->frame[1], f->frame_size, NULL, GW_BACKEND_ALL),
+                     GW_OK);
+    assert_int_equal(
+        gw_thc_frame_sum_add(f->frame[2], f->frame_size, f->frame[1], f->frame_size, NULL, GW_BACKEND_ALL),
+        GW_ERR_STATE);
     free(copy);
     free(sum);
     free_fixture(f);
@@ -347,15 +363,17 @@ static void test_every_byte(void **state)
     float out[LEN * 64];
     size_t made, len;
 
-    assert_int_equal(
-        gw_thc_frame_sum_init(f->frame[0], f->frame_size, GW_THC_FLAG_BLOCK_SETS, sum, size, &made), GW_OK);
+    assert_int_equal(gw_thc_frame_sum_init(f->frame[0], f->frame_size, GW_THC_FLAG_BLOCK_SETS, sum, size,
+                                           &made, GW_BACKEND_ALL),
+                     GW_OK);
     for (int r = 0; r < WORKERS; r++)
-        assert_int_equal(gw_thc_frame_sum_add(sum, size, f->frame[r], f->frame_size, NULL), GW_OK);
+        assert_int_equal(gw_thc_frame_sum_add(sum, size, f->frame[r], f->frame_size, NULL, GW_BACKEND_ALL),
+                         GW_OK);
     for (size_t at = 0; at < size; at++) {
         for (unsigned change = 1; change < 256; change = change * 2 + 1) {
             gw_thc_frame_info info;
             sum[at] ^= (uint8_t)change;
-            gw_status checked = gw_thc_frame_check(sum, size, 1000000, &info, NULL);
+            gw_status checked = gw_thc_frame_check(sum, size, 1000000, &info, NULL, GW_BACKEND_ALL);
             gw_status decoded = decode_frame(sum, size, out, sizeof out, &len, NULL, NULL);
             assert_int_equal(checked, decoded);
             sum[at] ^= (uint8_t)change;
@@ -382,9 +400,9 @@ static void test_empty(void **state)
     assert_int_equal(size, 96);
     assert_int_equal(decode_frame(frame, 96, out, 0, &len, NULL, NULL), GW_OK);
     assert_int_equal(len, 0);
-    assert_int_equal(gw_thc_frame_sum_init(frame, 96, 0, sum, sizeof sum, &size), GW_OK);
-    assert_int_equal(gw_thc_frame_sum_add(sum, size, frame, 96, NULL), GW_OK);
-    assert_int_equal(gw_thc_frame_sum_add(sum, size, frame, 96, NULL), GW_ERR_DUP);
+    assert_int_equal(gw_thc_frame_sum_init(frame, 96, 0, sum, sizeof sum, &size, GW_BACKEND_ALL), GW_OK);
+    assert_int_equal(gw_thc_frame_sum_add(sum, size, frame, 96, NULL, GW_BACKEND_ALL), GW_OK);
+    assert_int_equal(gw_thc_frame_sum_add(sum, size, frame, 96, NULL, GW_BACKEND_ALL), GW_ERR_DUP);
 }
 
 int main(void)

@@ -13,15 +13,17 @@
 typedef struct aggregate_arguments {
     const char *output;
     int checksum;
+    uint32_t backends;
     char **inputs;
     int input_count;
 } aggregate_arguments;
 
-enum { KEY_CHECKSUM = 0x400 };
+enum { KEY_CHECKSUM = 0x400, KEY_BACKEND };
 
 static const struct argp_option aggregate_options[] = {
     {"output", 'o', "SUM.gw", 0, "The sum to write", 0},
     {"checksum", KEY_CHECKSUM, NULL, 0, "End the frame with a CRC32C", 0},
+    {"backend", KEY_BACKEND, "NAME[,NAME]", 0, "Permitted backends (default: all that the machine has)", 0},
     {0},
 };
 
@@ -35,6 +37,9 @@ static error_t aggregate_parse(int key, char *text, struct argp_state *state)
         break;
     case KEY_CHECKSUM:
         a->checksum = 1;
+        break;
+    case KEY_BACKEND:
+        gw_cli_parse_backends(state, text, &a->backends);
         break;
     case ARGP_KEY_ARGS:
         a->inputs = state->argv + state->next;
@@ -68,7 +73,7 @@ static int look_for_block_sets(const aggregate_arguments *a, int *block_sets)
     return GW_CLI_OK;
 }
 
-static int add_file(const char *path, uint32_t flags, uint8_t **sum, size_t *sum_size)
+static int add_file(const char *path, uint32_t flags, uint32_t backends, uint8_t **sum, size_t *sum_size)
 {
     gw_input_file input;
     gw_thc_frame_info info;
@@ -77,10 +82,10 @@ static int add_file(const char *path, uint32_t flags, uint8_t **sum, size_t *sum
 
     if (code != GW_CLI_OK)
         return code;
-    gw_status status = gw_thc_frame_check(input.data, input.size, UINT64_MAX, &info, &bad);
+    gw_status status = gw_thc_frame_check(input.data, input.size, UINT64_MAX, &info, &bad, backends);
     if (status == GW_OK && *sum == NULL) {
         gw_thc thc;
-        status = gw_thc_init(&thc, &info.config, GW_BACKEND_ALL);
+        status = gw_thc_init(&thc, &info.config, backends);
         size_t capacity = status == GW_OK ? gw_thc_frame_sum_bound(&thc, info.count, flags) : 0;
         *sum = thc_alloc(capacity);
         if (*sum == NULL) {
@@ -88,10 +93,10 @@ static int add_file(const char *path, uint32_t flags, uint8_t **sum, size_t *sum
             return GW_CLI_IO;
         }
         if (status == GW_OK)
-            status = gw_thc_frame_sum_init(input.data, input.size, flags, *sum, capacity, sum_size);
+            status = gw_thc_frame_sum_init(input.data, input.size, flags, *sum, capacity, sum_size, backends);
     }
     if (status == GW_OK)
-        status = gw_thc_frame_sum_add(*sum, *sum_size, input.data, input.size, &bad);
+        status = gw_thc_frame_sum_add(*sum, *sum_size, input.data, input.size, &bad, backends);
     if ((status == GW_ERR_DUP || status == GW_ERR_HEADER) && info.config.worker_max == 1 && *sum != NULL)
         code = gw_cli_error(GW_CLI_BAD_DATA, path,
                             "made without --norms, for one worker: it cannot be added to another");
@@ -118,13 +123,14 @@ int gw_cmd_aggregate(int argc, char **argv)
     int block_sets = 0;
 
     memset(&a, 0, sizeof a);
+    a.backends = GW_BACKEND_ALL;
     argp_err_exit_status = GW_CLI_USAGE;
     if (argp_parse(&argp, argc, argv, 0, NULL, &a) != 0)
         return GW_CLI_USAGE;
     int code = look_for_block_sets(&a, &block_sets);
     uint32_t flags = (a.checksum ? GW_THC_FLAG_CHECKSUM : 0) | (block_sets ? GW_THC_FLAG_BLOCK_SETS : 0);
     for (int i = 0; code == GW_CLI_OK && i < a.input_count; i++)
-        code = add_file(a.inputs[i], flags, &sum, &sum_size);
+        code = add_file(a.inputs[i], flags, a.backends, &sum, &sum_size);
     if (code == GW_CLI_OK)
         code = thc_write_file(a.output, sum, sum_size);
     free(sum);

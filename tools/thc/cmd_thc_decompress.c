@@ -17,14 +17,16 @@ typedef struct decompress_arguments {
     const char *input;
     const char *output;
     gw_thc_mode mode;
+    uint32_t backends;
 } decompress_arguments;
 
-enum { KEY_CODEC = 0x400, KEY_SUM };
+enum { KEY_CODEC = 0x400, KEY_SUM, KEY_BACKEND };
 
 static const struct argp_option decompress_options[] = {
     {"output", 'o', "OUT.npy", 0, "The array to write", 0},
     {"codec", KEY_CODEC, "NAME", 0, "thc", 0},
     {"sum", KEY_SUM, NULL, 0, "The sum of the contributors, not their mean", 0},
+    {"backend", KEY_BACKEND, "NAME[,NAME]", 0, "Permitted backends (default: all that the machine has)", 0},
     {0},
 };
 
@@ -40,6 +42,9 @@ static error_t decompress_parse(int key, char *text, struct argp_state *state)
         break;
     case KEY_SUM:
         a->mode = GW_THC_SUM;
+        break;
+    case KEY_BACKEND:
+        gw_cli_parse_backends(state, text, &a->backends);
         break;
     case ARGP_KEY_ARG:
         if (a->input != NULL)
@@ -91,7 +96,7 @@ static int decompress_frame(const decompress_arguments *a, const gw_input_file *
     if (values == NULL)
         return GW_CLI_IO;
     status = gw_thc_frame_decode(input->data, input->size, info.count, a->mode, values, size, &len, &thc,
-                                 workspace, sizeof workspace, &missing, &bad);
+                                 workspace, sizeof workspace, &missing, &bad, a->backends);
     int code = status == GW_OK ? write_array(a->output, (gw_dtype)info.config.dtype, values, len)
                                : thc_fail(input->name, status, bad != UINT64_MAX ? &bad : NULL);
     if (code == GW_CLI_OK && missing > 0)
@@ -112,7 +117,7 @@ int gw_cmd_thc_decompress(int argc, char **argv)
         NULL,
         NULL,
     };
-    decompress_arguments a = {NULL, NULL, GW_THC_MEAN};
+    decompress_arguments a = {NULL, NULL, GW_THC_MEAN, GW_BACKEND_ALL};
     gw_input_file input;
 
     argp_err_exit_status = GW_CLI_USAGE;

@@ -242,7 +242,7 @@ int gw_cmd_thc_inspect(int argc, char **argv)
     int code = gw_input_file_open(&input, a.input);
     if (code != GW_CLI_OK)
         return code;
-    gw_status status = gw_thc_frame_check(input.data, input.size, UINT64_MAX, &info, &bad);
+    gw_status status = gw_thc_frame_check(input.data, input.size, UINT64_MAX, &info, &bad, GW_BACKEND_ALL);
     if (status != GW_OK) {
         code = thc_fail(input.name, status, bad != UINT64_MAX ? &bad : NULL);
     } else {
