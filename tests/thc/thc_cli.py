@@ -54,6 +54,26 @@ def one_round(workers, ef, number):
             "--seed", "11", "--round", str(number), *state, "-o", f"{w}.gw")
 
 
+def contents(path):
+    with open(path, "rb") as f:
+        return f.read()
+
+
+def backends_agree(workers):
+    """The scalar kernels alone give the same frames, sums and values."""
+    scalar = ["--backend", "scalar"]
+    run("norm", "0.npy", *scalar, "-o", "s.norm")
+    run("compress", "0.npy", "--codec", "thc", "--norms", "all.norm", "--rank", "0", "--workers", str(workers), "--seed",
+        "11", "--round", "0", *scalar, "-o", "s.gw")
+    run("aggregate", "s.gw", "1.gw", "2.gw", "3.gw", *scalar, "-o", "s-sum.gw")
+    run("decompress", "s-sum.gw", *scalar, "-o", "s-mean.npy")
+    run("decompress", "flat.gw", "-o", "mean.npy")
+    for mine, all_backends in (("s.norm", "0.norm"), ("s.gw", "0.gw"), ("s-sum.gw", "flat.gw"), ("s-mean.npy", "mean.npy")):
+        if contents(mine) != contents(all_backends):
+            sys.exit(f"{mine} and {all_backends} differ")
+    run("aggregate", "0.gw", "--backend", "abacus", "-o", "x.gw", code=2, says="not a backend")
+
+
 def main():
     generator = random.Random(3)
     base = [generator.gauss(0, 1) * math.exp(generator.gauss(0, 1)) for _ in range(COUNT)]
@@ -68,6 +88,7 @@ def main():
     run("aggregate", "2.gw", "3.gw", "-o", "b.gw", "--checksum")
     run("aggregate", "a.gw", "b.gw", "-o", "tree.gw")
     run("aggregate", "3.gw", "1.gw", "0.gw", "2.gw", "-o", "flat.gw")
+    backends_agree(workers)
     with open("tree.gw", "rb") as a, open("flat.gw", "rb") as b:
         assert a.read() == b.read(), "the sum depends on the tree"
     run("decompress", "tree.gw", "-o", "mean.npy")
