@@ -91,72 +91,161 @@ static inline uint8_t *put_digits(uint8_t *to, uint8x16_t digits, uint64_t owner
     return to + (counts >> 8 & 255);
 }
 
-/* Cuts 16 rounded values into digits, of which each keeps the first `kept` bits. */
-GW_TEMPLATE void put_all_digits(uint8_t *to[GW_PLANES_MAX], const gw_rounded16 *v, uint8x16_t kept, uint32_t dtype,
-                                uint32_t derived)
-{
-    const gw_traits *t = gw_traits_of(dtype);
-    const uint8_t w1 = t->digit_width[0], w2 = t->digit_width[1], w3 = t->digit_width[2], w4 = t->digit_width[3];
-    const uint8x16_t b0 = v->byte[0], b1 = v->byte[1];
+/* The digits of 16 values, each in a register, and who has them. */
+typedef struct digits16 {
     uint8x16_t d1, d2, d3, d4;
-    if (dtype == GW_FP32) {
-        const uint8x16_t b2 = v->byte[2], b3 = v->byte[3], six = vdupq_n_u8(63);
-        d4 = vandq_u8(b0, six);
-        d3 = vandq_u8(vsliq_n_u8(vshrq_n_u8(b0, 6), b1, 2), six);
-        d2 = vandq_u8(vsliq_n_u8(vshrq_n_u8(b1, 4), b2, 4), six);
-        /* The sign above five bits of mantissa. */
-        d1 = vsliq_n_u8(vandq_u8(vshrq_n_u8(b2, 2), vdupq_n_u8(31)), vshrq_n_u8(b3, 7), 5);
-    } else if (dtype == GW_BF16) {
-        const uint8x16_t two = vdupq_n_u8(3);
-        d4 = vandq_u8(b0, two);
-        d3 = vandq_u8(vshrq_n_u8(b0, 2), two);
-        d2 = vandq_u8(vshrq_n_u8(b0, 4), two);
-        d1 = vsliq_n_u8(vandq_u8(vshrq_n_u8(b0, 6), vdupq_n_u8(1)), vshrq_n_u8(b1, 7), 1);
-    } else {
-        const uint8x16_t three = vdupq_n_u8(7);
-        d4 = vandq_u8(b0, three);
-        d3 = vandq_u8(vshrq_n_u8(b0, 3), three);
-        d2 = vandq_u8(vsliq_n_u8(vshrq_n_u8(b0, 6), b1, 2), three);
-        d1 = vsliq_n_u8(vandq_u8(vshrq_n_u8(b1, 1), vdupq_n_u8(1)), vshrq_n_u8(b1, 7), 1);
-    }
-    const uint8x16_t m1 = vcgeq_u8(kept, vdupq_n_u8(w1));
-    const uint8x16_t m2 = vcgeq_u8(kept, vdupq_n_u8((uint8_t)(w1 + w2)));
-    const uint8x16_t m3 = vcgeq_u8(kept, vdupq_n_u8((uint8_t)(w1 + w2 + w3)));
-    const uint8x16_t m4 = vcgeq_u8(kept, vdupq_n_u8((uint8_t)(w1 + w2 + w3 + w4)));
-    const uint8x8_t owners_bytes = gw_bits_of_4(m1, m2, m3, m4);
+    uint8x16_t m1, m2, m3, m4; /* all ones where a value has the digit */
+} digits16;
+
+static inline void put_nested(uint8_t *to[GW_PLANES_MAX], const digits16 *d)
+{
+    const uint8x8_t owners_bytes = gw_bits_of_4(d->m1, d->m2, d->m3, d->m4);
     const uint64_t owners = vget_lane_u64(vreinterpret_u64_u8(owners_bytes), 0);
     const uint64_t counts = vget_lane_u64(vreinterpret_u64_u8(vcnt_u8(owners_bytes)), 0);
-    to[0] = put_digits(to[0], d1, owners, counts);
-    to[1] = put_digits(to[1], d2, owners >> 16, counts >> 16);
-    to[2] = put_digits(to[2], d3, owners >> 32, counts >> 32);
-    to[3] = put_digits(to[3], d4, owners >> 48, counts >> 48);
-    if (derived) {
-        /* Bits left over, and the digit that they are the top of; masks are minus one. */
-        const uint8x16_t behind = vaddq_u8(vaddq_u8(m2, m3), m4); /* planes 2..4 are equally wide */
-        uint8x16_t rest = vmlaq_u8(kept, m1, vdupq_n_u8(w1));
-        rest = vmlaq_u8(rest, behind, vdupq_n_u8(w2));
-        if (dtype == GW_FP16) {
-            d1 = vshlq_n_u8(d1, 1); /* as wide as the others */
-        }
-        const uint8x16_t next = vbslq_u8(m3, d4, vbslq_u8(m2, d3, vbslq_u8(m1, d2, d1)));
-        const uint8x16_t has4 = vtstq_u8(rest, vdupq_n_u8(4)), has2 = vtstq_u8(rest, vdupq_n_u8(2));
-        const uint8x16_t has1 = vtstq_u8(rest, vdupq_n_u8(1));
-        const uint8x8_t rest_bytes = gw_bits_of_4(has4, has2, has1, has1);
-        const uint64_t rest_owners = vget_lane_u64(vreinterpret_u64_u8(rest_bytes), 0);
-        const uint64_t rest_counts = vget_lane_u64(vreinterpret_u64_u8(vcnt_u8(rest_bytes)), 0);
-        /* R2 starts below R4, R1 below both: how far down that is in a digit. */
-        const int8x16_t r2_down = vsubq_s8(vreinterpretq_s8_u8(vandq_u8(rest, vdupq_n_u8(4))), vdupq_n_s8((int8_t)(w2 - 2)));
-        const int8x16_t r1_down = vsubq_s8(vreinterpretq_s8_u8(vandq_u8(rest, vdupq_n_u8(6))), vdupq_n_s8((int8_t)(w2 - 1)));
-        if (dtype == GW_FP32) {
-            to[4] = put_digits(to[4], vshrq_n_u8(next, 2), rest_owners, rest_counts);
-        }
-        if (dtype != GW_BF16) {
-            const uint8x16_t r2 = vandq_u8(vshlq_u8(next, r2_down), vdupq_n_u8(3));
-            to[5] = put_digits(to[5], r2, rest_owners >> 16, rest_counts >> 16);
-        }
-        const uint8x16_t r1 = vandq_u8(vshlq_u8(next, r1_down), vdupq_n_u8(1));
-        to[6] = put_digits(to[6], r1, rest_owners >> 32, rest_counts >> 32);
+    to[0] = put_digits(to[0], d->d1, owners, counts);
+    to[1] = put_digits(to[1], d->d2, owners >> 16, counts >> 16);
+    to[2] = put_digits(to[2], d->d3, owners >> 32, counts >> 32);
+    to[3] = put_digits(to[3], d->d4, owners >> 48, counts >> 48);
+}
+
+/* Cuts 16 rounded values into digits, of which each keeps the first `kept` bits. */
+GW_TEMPLATE digits16 cut_digits(const gw_rounded16 *v, uint8x16_t kept, uint32_t dtype)
+{
+    const uint8_t *w = gw_traits_of(dtype)->digit_width;
+    const uint8x16_t b0 = v->byte[0], b1 = v->byte[1];
+    digits16 d;
+    if (dtype == GW_FP32) {
+        const uint8x16_t b2 = v->byte[2], b3 = v->byte[3], six = vdupq_n_u8(63);
+        d.d4 = vandq_u8(b0, six);
+        d.d3 = vandq_u8(vsliq_n_u8(vshrq_n_u8(b0, 6), b1, 2), six);
+        d.d2 = vandq_u8(vsliq_n_u8(vshrq_n_u8(b1, 4), b2, 4), six);
+        /* The sign above five bits of mantissa. */
+        d.d1 = vsliq_n_u8(vandq_u8(vshrq_n_u8(b2, 2), vdupq_n_u8(31)), vshrq_n_u8(b3, 7), 5);
+    } else if (dtype == GW_BF16) {
+        const uint8x16_t two = vdupq_n_u8(3);
+        d.d4 = vandq_u8(b0, two);
+        d.d3 = vandq_u8(vshrq_n_u8(b0, 2), two);
+        d.d2 = vandq_u8(vshrq_n_u8(b0, 4), two);
+        d.d1 = vsliq_n_u8(vandq_u8(vshrq_n_u8(b0, 6), vdupq_n_u8(1)), vshrq_n_u8(b1, 7), 1);
+    } else {
+        const uint8x16_t three = vdupq_n_u8(7);
+        d.d4 = vandq_u8(b0, three);
+        d.d3 = vandq_u8(vshrq_n_u8(b0, 3), three);
+        d.d2 = vandq_u8(vsliq_n_u8(vshrq_n_u8(b0, 6), b1, 2), three);
+        d.d1 = vsliq_n_u8(vandq_u8(vshrq_n_u8(b1, 1), vdupq_n_u8(1)), vshrq_n_u8(b1, 7), 1);
     }
+    d.m1 = vcgeq_u8(kept, vdupq_n_u8(w[0]));
+    d.m2 = vcgeq_u8(kept, vdupq_n_u8((uint8_t)(w[0] + w[1])));
+    d.m3 = vcgeq_u8(kept, vdupq_n_u8((uint8_t)(w[0] + w[1] + w[2])));
+    d.m4 = vcgeq_u8(kept, vdupq_n_u8((uint8_t)(w[0] + w[1] + w[2] + w[3])));
+    return d;
+}
+
+/* Derived: the bits left over behind the nested digits. */
+GW_TEMPLATE void put_rest(uint8_t *to[GW_PLANES_MAX], const digits16 *d, uint8x16_t kept, uint32_t dtype)
+{
+    const uint8_t *w = gw_traits_of(dtype)->digit_width;
+    /* Masks are minus one, so adding widths where they are set subtracts; planes 2..4 are equally wide. */
+    uint8x16_t rest = vmlaq_u8(kept, d->m1, vdupq_n_u8(w[0]));
+    rest = vmlaq_u8(rest, vaddq_u8(vaddq_u8(d->m2, d->m3), d->m4), vdupq_n_u8(w[1]));
+    /* The digit that they are the top of; fp16's first is brought to the width of the others. */
+    const uint8x16_t first = dtype == GW_FP16 ? vshlq_n_u8(d->d1, 1) : d->d1;
+    const uint8x16_t next = vbslq_u8(d->m3, d->d4, vbslq_u8(d->m2, d->d3, vbslq_u8(d->m1, d->d2, first)));
+    const uint8x16_t has4 = vtstq_u8(rest, vdupq_n_u8(4)), has2 = vtstq_u8(rest, vdupq_n_u8(2));
+    const uint8x16_t has1 = vtstq_u8(rest, vdupq_n_u8(1));
+    const uint8x8_t owners_bytes = gw_bits_of_4(has4, has2, has1, has1);
+    const uint64_t owners = vget_lane_u64(vreinterpret_u64_u8(owners_bytes), 0);
+    const uint64_t counts = vget_lane_u64(vreinterpret_u64_u8(vcnt_u8(owners_bytes)), 0);
+    /* R2 starts below R4, R1 below both: how far down that is in a digit. */
+    const int8x16_t r2_down = vsubq_s8(vreinterpretq_s8_u8(vandq_u8(rest, vdupq_n_u8(4))), vdupq_n_s8((int8_t)(w[1] - 2)));
+    const int8x16_t r1_down = vsubq_s8(vreinterpretq_s8_u8(vandq_u8(rest, vdupq_n_u8(6))), vdupq_n_s8((int8_t)(w[1] - 1)));
+    if (dtype == GW_FP32) {
+        to[4] = put_digits(to[4], vshrq_n_u8(next, 2), owners, counts);
+    }
+    if (dtype != GW_BF16) {
+        const uint8x16_t r2 = vandq_u8(vshlq_u8(next, r2_down), vdupq_n_u8(3));
+        to[5] = put_digits(to[5], r2, owners >> 16, counts >> 16);
+    }
+    const uint8x16_t r1 = vandq_u8(vshlq_u8(next, r1_down), vdupq_n_u8(1));
+    to[6] = put_digits(to[6], r1, owners >> 32, counts >> 32);
+}
+
+/* ---- the usual case: fp32, explicit levels from a map, nearest, not strict --------------------------------------- */
+
+/* Everything in bytes, rounding too: what is dropped are whole digits, so that half an ulp and the carries are additions to
+ * digits. Constants of a call. */
+typedef struct digit_rounder {
+    uint8x16_t fraction;       /* drop_base modulo 4, plus 4 */
+    uint8x16_t above, below;   /* drop_base / 4 - 1 if that is positive, or minus that */
+    uint8x16_t less_than[3];   /* level n + 1 needs more octaves of room than this */
+} digit_rounder;
+
+static digit_rounder digit_rounder_of(const gw_round_rule *rule)
+{
+    const int32_t octaves = rule->drop_base >= 0 ? rule->drop_base / 4 : -((3 - rule->drop_base) / 4); /* floor */
+    const int32_t offset = octaves - 1;
+    digit_rounder r;
+    r.fraction = vdupq_n_u8((uint8_t)(rule->drop_base - 4 * octaves + 4));
+    r.above = vdupq_n_u8((uint8_t)(offset < 0 ? 0 : offset > 255 ? 255 : offset));
+    r.below = vdupq_n_u8((uint8_t)(offset >= 0 ? 0 : offset < -255 ? 255 : -offset));
+    for (uint32_t n = 0; n < 3; n++) {
+        r.less_than[n] = vdupq_n_u8((uint8_t)(rule->cap >= 6 * (n + 1) ? 6 * (n + 1) - 1 : 255));
+    }
+    return r;
+}
+
+/* Rounds 16 values and cuts them. v gets the exponent, the level and who is zero; its bytes are not set. The masks of d are
+ * set as if all had digits. */
+static inline void round_digits(gw_rounded16 *v, digits16 *d, const uint8_t *values, uint8x16_t levels,
+                                const digit_rounder *r)
+{
+    const uint8x16_t six = vdupq_n_u8(63), one = vdupq_n_u8(1);
+    const uint16x8_t w0 = gw_load_u16x8(values), w1 = gw_load_u16x8(values + 16);
+    const uint16x8_t w2 = gw_load_u16x8(values + 32), w3 = gw_load_u16x8(values + 48);
+    const uint8x16_t even0 = vreinterpretq_u8_u16(vuzp1q_u16(w0, w1)), even1 = vreinterpretq_u8_u16(vuzp1q_u16(w2, w3));
+    const uint8x16_t upper0 = vreinterpretq_u8_u16(vuzp2q_u16(w0, w1)), upper1 = vreinterpretq_u8_u16(vuzp2q_u16(w2, w3));
+    const uint8x16_t b0 = vuzp1q_u8(even0, even1), b1 = vuzp2q_u8(even0, even1);
+    const uint8x16_t b2 = vuzp1q_u8(upper0, upper1), b3 = vuzp2q_u8(upper0, upper1);
+    const uint8x16_t exponent = vorrq_u8(vaddq_u8(b3, b3), vshrq_n_u8(b2, 7)), sign = vshrq_n_u8(b3, 7);
+    const uint8x16_t d4 = vandq_u8(b0, six), d3 = vandq_u8(vsliq_n_u8(vshrq_n_u8(b0, 6), b1, 2), six);
+    const uint8x16_t d2 = vandq_u8(vsliq_n_u8(vshrq_n_u8(b1, 4), b2, 4), six);
+    const uint8x16_t d1 = vandq_u8(vshrq_n_u8(b2, 2), vdupq_n_u8(31)); /* without the sign */
+
+    /* Room in octaves: floor((K + drop_base - q) / 4) - e, q the upper two bits of the mantissa. The halving addition
+     * keeps its carry. Differences saturate at 0, which is no room, and at 255, which is enough. */
+    const uint8x16_t q = vshrq_n_u8(d1, 3);
+    const uint8x16_t octaves = vshrq_n_u8(vhaddq_u8(levels, vsubq_u8(r->fraction, q)), 1);
+    const uint8x16_t over = vqsubq_u8(octaves, vqaddq_u8(vqsubq_u8(exponent, r->above), r->below));
+    uint8x16_t room = vqaddq_u8(over, vqsubq_u8(r->above, exponent));
+    /* No map byte, infinity, NaN: nothing. */
+    const uint8x16_t none = vorrq_u8(vceqq_u8(levels, vdupq_n_u8(0)), vceqq_u8(exponent, vdupq_n_u8(255)));
+    room = vbicq_u8(room, none);
+    const uint8x16_t g1 = vcgtq_u8(room, r->less_than[0]), g2 = vcgtq_u8(room, r->less_than[1]);
+    const uint8x16_t g3 = vcgtq_u8(room, r->less_than[2]);
+
+    /* Half an ulp less one is 31 in the highest digit that goes and 63 below; the last kept bit is added on the very right. */
+    const uint8x16_t last = vbslq_u8(g2, vbslq_u8(g3, d1, d2), d3);
+    const uint8x16_t half = vdupq_n_u8(31), more = vdupq_n_u8(32);
+    const uint8x16_t add4 = vorrq_u8(vandq_u8(g1, half), vandq_u8(g2, more));
+    const uint8x16_t add3 = vorrq_u8(vandq_u8(g2, half), vandq_u8(g3, more));
+    const uint8x16_t s4 = vaddq_u8(vaddq_u8(d4, add4), vandq_u8(vandq_u8(last, one), g1));
+    const uint8x16_t s3 = vsraq_n_u8(vaddq_u8(d3, add3), s4, 6);
+    const uint8x16_t s2 = vsraq_n_u8(vaddq_u8(d2, vandq_u8(g3, half)), s3, 6);
+    const uint8x16_t s1 = vsraq_n_u8(d1, s2, 6);
+    const uint8x16_t carried = vsraq_n_u8(exponent, s1, 5);
+    /* A carry out of the largest finite exponent truncates instead; infinity and NaN are as they were. */
+    const uint8x16_t stays = vceqq_u8(carried, vdupq_n_u8(255));
+
+    v->exponent = vbslq_u8(stays, exponent, carried);
+    v->is_zero = vceqq_u8(exponent, vdupq_n_u8(0));
+    v->level = vsubq_u8(vdupq_n_u8(0), vaddq_u8(vaddq_u8(g1, g2), g3));
+    d->d4 = d4; /* kept only where nothing was added */
+    d->d3 = vandq_u8(vbslq_u8(stays, d3, s3), six);
+    d->d2 = vandq_u8(vbslq_u8(stays, d2, s2), six);
+    d->d1 = vsliq_n_u8(vbslq_u8(stays, d1, s1), sign, 5);
+    d->m2 = vmvnq_u8(g3);
+    d->m3 = vmvnq_u8(g2);
+    d->m4 = vmvnq_u8(g1);
 }
 
 /* Appends the escapes among 16 values; they are rare. */
@@ -179,12 +268,14 @@ static inline int is_any(uint8x16_t mask)
     return vget_lane_u64(vreinterpret_u64_u8(vshrn_n_u16(vreinterpretq_u16_u8(mask), 4)), 0) != 0;
 }
 
+/* `is_usual`: the case above. */
 GW_TEMPLATE uint32_t split_span(uint8_t *ranks, gw_digits *digits, const gw_span *span, const gw_round_rule *rule,
-                                const gw_ranker *ranker, uint32_t dtype, uint32_t derived)
+                                const gw_ranker *ranker, uint32_t dtype, uint32_t derived, int is_usual)
 {
     static const uint8_t place[16] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
     const gw_traits *t = gw_traits_of(dtype);
     const gw_rounder r = gw_rounder_of(rule);
+    const digit_rounder usual = digit_rounder_of(rule);
     const uint8x16_t base = vdupq_n_u8((uint8_t)ranker->base);
     const uint8x16_t whole = vdupq_n_u8((uint8_t)(t->mantissa_bits + 1)), step = vdupq_n_u8(t->explicit_step);
     uint8x16_t zero = vdupq_n_u8(255);
@@ -196,20 +287,41 @@ GW_TEMPLATE uint32_t split_span(uint8_t *ranks, gw_digits *digits, const gw_span
     }
     for (size_t i = 0; i < span->len; i += 16) {
         const size_t count = span->len - i < 16 ? span->len - i : 16;
+        const int digits_first = is_usual && count == 16;
         const uint8x16_t is_there = vcltq_u8(vld1q_u8(place), vdupq_n_u8((uint8_t)count));
         gw_rounded16 v;
-        gw_round16_of_span(&v, span, i, count, &r, dtype);
+        digits16 d;
+        if (digits_first) {
+            round_digits(&v, &d, (const uint8_t *)span->values + 4 * i, vld1q_u8(span->levels + i), &usual);
+        } else {
+            gw_round16_of_span(&v, span, i, count, &r, dtype);
+        }
         const uint8x16_t label = labels_of(&v, base, dtype, derived);
         const uint8x16_t rank = ranks_of(label, &table);
         const uint8x16_t is_escape =
             vandq_u8(vandq_u8(vceqq_u8(rank, table.escape_rank), table.has_escape), is_there);
         const uint8x16_t has_digits =
             vbicq_u8(vandq_u8(vcgtq_u8(label, vdupq_n_u8(GW_LABEL_ESCAPE)), is_there), is_escape);
-        const uint8x16_t kept = derived ? vsubq_u8(whole, v.drop) : vmlsq_u8(whole, v.level, step);
         vst1q_u8(ranks + i, rank);
-        put_all_digits(to, &v, vandq_u8(kept, has_digits), dtype, derived);
+        if (digits_first) {
+            d.m1 = has_digits;
+            d.m2 = vandq_u8(d.m2, has_digits);
+            d.m3 = vandq_u8(d.m3, has_digits);
+            d.m4 = vandq_u8(d.m4, has_digits);
+            put_nested(to, &d);
+        } else {
+            const uint8x16_t kept = vandq_u8(derived ? vsubq_u8(whole, v.drop) : vmlsq_u8(whole, v.level, step), has_digits);
+            d = cut_digits(&v, kept, dtype);
+            put_nested(to, &d);
+            if (derived) {
+                put_rest(to, &d, kept, dtype);
+            }
+        }
         zero = vandq_u8(zero, v.is_zero);
         if (is_any(is_escape)) {
+            if (digits_first) {
+                gw_round16_of_span(&v, span, i, count, &r, dtype); /* for the bytes */
+            }
             put_escapes(digits, &v, is_escape, dtype);
         }
     }
@@ -221,11 +333,15 @@ GW_TEMPLATE uint32_t split_span(uint8_t *ranks, gw_digits *digits, const gw_span
 
 #define SPLIT_CASE(dtype, derived)                                                                                     \
     case (dtype) * 2 + (derived):                                                                                      \
-        return split_span(ranks, digits, span, rule, ranker, (dtype), (derived))
+        return split_span(ranks, digits, span, rule, ranker, (dtype), (derived), 0)
 
 uint32_t gw_split_neon(uint8_t *ranks, gw_digits *digits, const gw_span *span, const gw_round_rule *rule,
                        const gw_ranker *ranker)
 {
+    if (rule->dtype == GW_FP32 && rule->rounding == GW_GCOMP_NEAREST &&
+        (rule->derived | rule->constant | rule->strict) == 0) {
+        return split_span(ranks, digits, span, rule, ranker, GW_FP32, 0, 1);
+    }
     switch (rule->dtype * 2 + rule->derived) {
         SPLIT_CASE(GW_FP32, 0);
         SPLIT_CASE(GW_FP32, 1);

@@ -26,18 +26,23 @@ GW_TEMPLATE void unpack_all(float *dst, const uint8_t *lanes, size_t len, unsign
     const uint32x4_t middle = vdupq_n_u32(center);
     const float32x4_t unit = vdupq_n_f32(scale);
     size_t i = 0;
-    for (; i + 8 <= len; i += 8) {
-        uint32x4_t low, high;
+    for (; i + 16 <= len; i += 16) {
+        uint32x4_t v[4];
         if (lane_bits == 8) {
-            const uint16x8_t eight = vmovl_u8(vld1_u8(lanes + i));
-            low = vmovl_u16(vget_low_u16(eight));
-            high = vmovl_u16(vget_high_u16(eight));
+            const uint8x16_t bytes = vld1q_u8(lanes + i);
+            const uint16x8_t low = vmovl_u8(vget_low_u8(bytes)), high = vmovl_u8(vget_high_u8(bytes));
+            v[0] = vmovl_u16(vget_low_u16(low));
+            v[1] = vmovl_u16(vget_high_u16(low));
+            v[2] = vmovl_u16(vget_low_u16(high));
+            v[3] = vmovl_u16(vget_high_u16(high));
         } else {
-            low = load_lanes(lanes, i, lane_bits);
-            high = load_lanes(lanes, i + 4, lane_bits);
+            for (unsigned j = 0; j < 4; j++) {
+                v[j] = load_lanes(lanes, i + 4 * j, lane_bits);
+            }
         }
-        gw_store_f32x4(dst + i, centred4(low, middle, unit));
-        gw_store_f32x4(dst + i + 4, centred4(high, middle, unit));
+        for (unsigned j = 0; j < 4; j++) {
+            gw_store_f32x4(dst + i + 4 * j, centred4(v[j], middle, unit));
+        }
     }
     gw_thc_unpack_scalar(dst + i, lanes + i * (lane_bits / 8), len - i, lane_bits, center, scale);
 }
