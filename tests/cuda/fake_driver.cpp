@@ -245,6 +245,12 @@ EXPORT int cuModuleLoadData(void **out, const void *bytes)
     if (control.load_result != OK) {
         return control.load_result;
     }
+    static const unsigned char fat_binary[4] = {0x50, 0xed, 0x55, 0xba};
+    if (memcmp(bytes, fat_binary, 4) == 0) {
+        *out = new module{nullptr}; /* which one cannot be told: all kernels are in it */
+        control.modules++;
+        return OK;
+    }
     for (const image &i : images) {
         if (strcmp(static_cast<const char *>(bytes), i.stem) == 0) {
             *out = new module{&i};
@@ -266,10 +272,13 @@ EXPORT int cuModuleUnload(void *m)
 EXPORT int cuModuleGetFunction(void **function, void *m, const char *name)
 {
     ENTER();
-    for (const gw_shim_kernel *k = static_cast<module *>(m)->of->table; k->name != nullptr; k++) {
-        if (strcmp(k->name, name) == 0) {
-            *function = const_cast<gw_shim_kernel *>(k);
-            return OK;
+    const image *of = static_cast<module *>(m)->of;
+    for (const image &i : images) {
+        for (const gw_shim_kernel *k = i.table; (of == nullptr || of == &i) && k->name != nullptr; k++) {
+            if (strcmp(k->name, name) == 0) {
+                *function = const_cast<gw_shim_kernel *>(k);
+                return OK;
+            }
         }
     }
     return NOT_FOUND;

@@ -1,0 +1,1021 @@
+/*
+ * What a GPU is asked to show: the CPU's bytes and statuses on random, recorded and hostile input, from graphs and two
+ * streams, and how long it takes. scripts/gpu runs it stage by stage; any stage runs alone.
+ *
+ *   gpu_check gcomp   [--len N] [--seed S]      random tensors, all dtypes, levels and presets: encode, decode, sums, hops
+ *   gpu_check thc     [--len N] [--seed S]      random tensors, all block lengths and widths: norms to decode
+ *   gpu_check map     [--len N]                 precision maps of the seven optimizers
+ *   gpu_check files   PATH...                   .npy files of fp32 (each encoded and decoded), .gw frames (each decoded)
+ *   gpu_check hostile [--count N] [--len N]     damaged frames and lanes
+ *   gpu_check graph                             captured work replayed, two streams at once
+ *   gpu_check digests [--write FILE | --check FILE]   CRC32C of large random runs; --write needs no device
+ *   gpu_check bench   [--bytes N]               times of events against a copy in the same process; Markdown rows
+ *
+ * Exit: 0 equal, 1 different, 2 usage, 77 no device.
+ *
+ * SPDX-License-Identifier: BSD-2-Clause
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cuda_device.h"
+#include "gradwire/cuda.h"
+
+static cuda_device device;
+static gw_cuda cuda;
+static int differences;
+static unsigned long compared;
+
+/* ---- small things ------------------------------------------------------------------------------------------------- */
+
+static void *take(size_t size)
+{
+    void *p = malloc(size + (size == 0));
+    if (p == NULL) {
+        fprintf(stderr, "gpu_check: out of memory\n");
+        exit(1);
+    }
+    return p;
+}
+
+static void *on_device(const void *src, size_t size)
+{
+    void *p = cuda_device_take(&device, src, size);
+    if (p == NULL) {
+        fprintf(stderr, "gpu_check: the device has no %zu bytes left, or failed (%u)\n", size, device.error);
+        exit(1);
+    }
+    return p;
+}
+
+static void give(void *p)
+{
+    cuda_device_give(&device, p);
+}
+
+static void must(gw_status status, const char *what)
+{
+    if (status != GW_OK) {
+        fprintf(stderr, "gpu_check: %s: %s (driver %u)\n", what, gw_status_name(status), gw_cuda_driver_error(&cuda));
+        exit(1);
+    }
+}
+
+static void fetch(void *dst, const void *src, size_t size)
+{
+    if (cuda_device_get(&device, dst, src, size) != 0) {
+        fprintf(stderr, "gpu_check: the device failed (%u)\n", device.error);
+        exit(1);
+    }
+}
+
+static gw_cuda_result fetch_result(const gw_cuda_result *result)
+{
+    gw_cuda_result r;
+    fetch(&r, result, sizeof r);
+    return r;
+}
+
+static void expect(int is_equal, const char *what, const char *case_name)
+{
+    compared++;
+    if (!is_equal) {
+        differences++;
+        if (differences <= 20) {
+            printf("DIFFERENT %s: %s\n", case_name, what);
+        }
+    }
+}
+
+/* Device memory equals host memory. */
+static void expect_bytes(const void *at, const void *expected, size_t size, const char *what, const char *case_name)
+{
+    void *copy = take(size);
+    fetch(copy, at, size);
+    expect(memcmp(copy, expected, size) == 0, what, case_name);
+    free(copy);
+}
+
+static uint64_t next_random(uint64_t *state)
+{
+    uint64_t z = (*state += 0x9e3779b97f4a7c15u);
+    z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9u;
+    z = (z ^ z >> 27) * 0x94d049bb133111ebu;
+    return z ^ z >> 31;
+}
+
+/* Gradient-like bits: geometric exponents, some zeros and subnormals, `special` in 4096 not finite. */
+static void fill(void *dst, gw_dtype dtype, size_t len, unsigned special, uint64_t *random)
+{
+    const unsigned mantissa = dtype == GW_FP32 ? 23 : dtype == GW_BF16 ? 7 : 10;
+    const uint32_t top = dtype == GW_FP16 ? 31 : 255, middle = dtype == GW_FP16 ? 12 : 118;
+
+    for (size_t i = 0; i < len; i++) {
+        const uint64_t r = next_random(random);
+        uint32_t exponent = middle, field = (uint32_t)(r >> 8) & ((1u << mantissa) - 1);
+        for (uint64_t bits = r; (bits & 1) == 0 && exponent > middle - 9; bits >>= 1) {
+            exponent--;
+        }
+        if ((r >> 40 & 255) < 8) {
+            exponent = 0;
+            field = (r >> 40 & 255) == 0 ? field : 0;
+        }
+        if ((r >> 20 & 4095) < special) {
+            exponent = top;
+        }
+        const uint32_t bits = (uint32_t)(r >> 63) << (dtype == GW_FP32 ? 31 : 15) | exponent << mantissa | field;
+        if (dtype == GW_FP32) {
+            memcpy((uint8_t *)dst + 4 * i, &bits, 4);
+        } else {
+            const uint16_t half = (uint16_t)bits;
+            memcpy((uint8_t *)dst + 2 * i, &half, 2);
+        }
+    }
+}
+
+/* ---- GCOMP -------------------------------------------------------------------------------------------------------- */
+
+typedef struct gcomp_case {
+    gw_gcomp codec;
+    gw_gcomp_map map, device_map;
+    gw_gcomp_source source, device_source;
+    size_t value_size;
+    uint8_t *frame;
+    size_t frame_size, bound;
+    char name[160];
+} gcomp_case;
+
+static void make_codec(gcomp_case *c, gw_dtype dtype, int levels, int preset, int rounding, uint32_t chunk_log2,
+                       int checksum)
+{
+    gw_gcomp_options o;
+    gw_gcomp_options_init(&o, dtype);
+    o.levels = (gw_gcomp_levels)levels;
+    o.preset = (gw_gcomp_preset)preset;
+    o.rounding = (gw_gcomp_rounding)rounding;
+    o.chunk_log2 = chunk_log2;
+    o.checksum = checksum;
+    must(gw_gcomp_init(&c->codec, &o), "gw_gcomp_init");
+}
+
+/* Values (owned by the case from here on), a random map if has_map, both on the device, and the CPU's frame. */
+static void make_case(gcomp_case *c, gw_dtype dtype, void *values, size_t len, int has_map, uint32_t chunk_log2,
+                      uint64_t *random)
+{
+    c->value_size = len * gw_dtype_size(dtype);
+    memset(&c->source, 0, sizeof c->source);
+    c->source.values = values;
+    c->source.len = len;
+    c->source.seed = 99;
+    c->source.step_index = 3;
+    c->device_source = c->source;
+    c->device_source.values = on_device(values, c->value_size);
+    memset(&c->device_map, 0, sizeof c->device_map);
+    if (has_map) {
+        const size_t chunks = (len >> chunk_log2) + 1;
+        uint8_t *levels = take(len);
+        uint32_t *digest = take(4 * chunks);
+        for (size_t i = 0; i < len; i++) {
+            levels[i] = (uint8_t)(next_random(random) % 160);
+        }
+        must(gw_gcomp_map_digest(levels, len, chunk_log2, digest), "gw_gcomp_map_digest");
+        c->map = (gw_gcomp_map){levels, digest, dtype == GW_FP16 ? 420u : 380u, 1.0f, len, chunk_log2};
+        c->device_map = c->map;
+        c->device_map.levels = on_device(levels, len);
+        c->device_map.digest = on_device(digest, 4 * chunks);
+        c->source.map = &c->map;
+        c->device_source.map = &c->device_map;
+    }
+    c->bound = gw_gcomp_bound(&c->codec, len);
+    c->frame = take(c->bound);
+    void *workspace = take(gw_gcomp_workspace_size(&c->codec));
+    must(gw_gcomp_encode(&c->codec, &c->source, c->frame, c->bound, &c->frame_size, workspace,
+                         gw_gcomp_workspace_size(&c->codec)),
+         "gw_gcomp_encode");
+    free(workspace);
+}
+
+static void drop_case(gcomp_case *c)
+{
+    give((void *)(uintptr_t)c->device_source.values);
+    give((void *)(uintptr_t)c->device_map.levels);
+    give((void *)(uintptr_t)c->device_map.digest);
+    if (c->source.map != NULL) {
+        free((void *)(uintptr_t)c->map.levels);
+        free((void *)(uintptr_t)c->map.digest);
+    }
+    free((void *)(uintptr_t)c->source.values);
+    free(c->frame);
+}
+
+/* Decodes bytes on both sides: status, chunk, values. */
+static void compare_decode(const gcomp_case *c, const uint8_t *frame, size_t size, int is_add)
+{
+    const size_t len = (size_t)c->source.len;
+    const size_t workspace_size = gw_cuda_gcomp_decode_workspace_size(&c->codec, 1, len);
+    uint8_t *values = take(c->value_size);
+    void *cpu_workspace = take(gw_gcomp_workspace_size(&c->codec));
+    void *workspace = on_device(NULL, workspace_size), *src = on_device(frame, size);
+    gw_cuda_result *result = on_device(NULL, sizeof *result);
+    uint64_t cpu_len, bad;
+    const gw_gcomp_map *map = c->source.map;
+    const gw_gcomp_map *device_map = c->device_source.map;
+    gw_status status;
+
+    memcpy(values, c->source.values, c->value_size);
+    void *dst = on_device(values, c->value_size);
+    if (is_add) {
+        status = gw_gcomp_decode_add(&c->codec, frame, size, map, values, len, &cpu_len, &bad, cpu_workspace,
+                                     gw_gcomp_workspace_size(&c->codec));
+        must(gw_cuda_gcomp_decode_add(&cuda, &c->codec, src, size, NULL, device_map, NULL, dst, len, result, workspace,
+                                      workspace_size, NULL),
+             "gw_cuda_gcomp_decode_add");
+    } else {
+        status = gw_gcomp_decode(&c->codec, frame, size, map, values, len, &cpu_len, &bad, cpu_workspace,
+                                 gw_gcomp_workspace_size(&c->codec));
+        must(gw_cuda_gcomp_decode(&cuda, &c->codec, src, size, NULL, device_map, NULL, dst, len, result, workspace,
+                                  workspace_size, NULL),
+             "gw_cuda_gcomp_decode");
+    }
+    const gw_cuda_result r = fetch_result(result);
+    expect(r.status == (uint32_t)status, "status of decode", c->name);
+    expect(r.bad_index == bad, "chunk of decode", c->name);
+    expect(r.len == cpu_len, "length of decode", c->name);
+    expect_bytes(dst, values, c->value_size, is_add ? "values of decode_add" : "values of decode", c->name);
+    give(dst);
+    give(result);
+    give(src);
+    give(workspace);
+    free(cpu_workspace);
+    free(values);
+}
+
+static void compare_encode(const gcomp_case *c)
+{
+    const size_t size = gw_cuda_gcomp_encode_workspace_size(&c->codec, 1, c->source.len);
+    void *workspace = on_device(NULL, size), *dst = on_device(NULL, c->bound);
+    gw_cuda_result *result = on_device(NULL, sizeof *result);
+
+    must(gw_cuda_gcomp_encode(&cuda, &c->codec, &c->device_source, NULL, dst, c->bound, result, workspace, size, NULL),
+         "gw_cuda_gcomp_encode");
+    const gw_cuda_result r = fetch_result(result);
+    expect(r.status == GW_OK && r.size == c->frame_size, "size of encode", c->name);
+    expect_bytes(dst, c->frame, c->frame_size, "bytes of encode", c->name);
+    give(result);
+    give(dst);
+    give(workspace);
+}
+
+static void compare_hop(const gcomp_case *c)
+{
+    const size_t size = gw_cuda_gcomp_hop_workspace_size(&c->codec, c->source.len);
+    void *workspace = on_device(NULL, size), *dst = on_device(NULL, c->bound), *src = on_device(c->frame, c->frame_size);
+    gw_cuda_result *result = on_device(NULL, sizeof *result);
+    void *cpu_workspace = take(gw_gcomp_workspace_size(&c->codec));
+    uint8_t *frame = take(c->bound);
+    size_t frame_size = 0;
+    uint64_t bad;
+
+    must(gw_gcomp_decode_add_encode(&c->codec, c->frame, c->frame_size, c->source.map, &c->source, frame, c->bound,
+                                    &frame_size, &bad, cpu_workspace, gw_gcomp_workspace_size(&c->codec)),
+         "gw_gcomp_decode_add_encode");
+    must(gw_cuda_gcomp_decode_add_encode(&cuda, &c->codec, src, c->frame_size, NULL, c->device_source.map,
+                                         &c->device_source, NULL, dst, c->bound, result, workspace, size, NULL),
+         "gw_cuda_gcomp_decode_add_encode");
+    const gw_cuda_result r = fetch_result(result);
+    expect(r.status == GW_OK && r.size == frame_size, "size of hop", c->name);
+    expect_bytes(dst, frame, frame_size, "bytes of hop", c->name);
+    free(frame);
+    free(cpu_workspace);
+    give(result);
+    give(src);
+    give(dst);
+    give(workspace);
+}
+
+static void run_gcomp(size_t len, uint64_t seed)
+{
+    const size_t lens[] = {0, 1, 63, 4097, len, len + 77};
+
+    for (unsigned dtype = GW_FP32; dtype <= GW_FP16; dtype++) {
+        for (int levels = 0; levels < 2; levels++) {
+            for (int preset = 0; preset < 2; preset++) {
+                for (size_t i = 0; i < sizeof lens / sizeof lens[0]; i++) {
+                    gcomp_case c;
+                    uint64_t random = seed + i;
+                    const uint32_t chunk_log2 = 12 + (uint32_t)(i % 3);
+                    const int rounding = (int)((i + dtype) % 3), checksum = (int)(i & 1);
+                    void *values = take(lens[i] * gw_dtype_size((gw_dtype)dtype));
+                    fill(values, (gw_dtype)dtype, lens[i], (unsigned)(i & 1), &random);
+                    make_codec(&c, (gw_dtype)dtype, levels, preset, rounding, chunk_log2, checksum);
+                    snprintf(c.name, sizeof c.name, "dtype %u levels %d preset %d rounding %d chunk %u len %zu", dtype,
+                             levels, preset, rounding, 1u << chunk_log2, lens[i]);
+                    make_case(&c, (gw_dtype)dtype, values, lens[i], i != 2 && i != 4, chunk_log2, &random);
+                    compare_encode(&c);
+                    compare_decode(&c, c.frame, c.frame_size, 0);
+                    compare_decode(&c, c.frame, c.frame_size, 1);
+                    compare_hop(&c);
+                    drop_case(&c);
+                }
+            }
+        }
+    }
+}
+
+static void run_hostile(unsigned long count, size_t len, uint64_t seed)
+{
+    uint64_t random = seed;
+
+    for (unsigned long i = 0; i < count; i++) {
+        gcomp_case c;
+        const gw_dtype dtype = (gw_dtype)(1 + i % 3);
+        const uint32_t chunk_log2 = 12 + (uint32_t)(i / 3 % 2);
+        void *values = take(len * gw_dtype_size(dtype));
+        fill(values, dtype, len, (unsigned)(i & 1), &random);
+        make_codec(&c, dtype, (int)(i / 2 % 2), (int)(i / 4 % 2), 1, chunk_log2, (int)(i / 5 % 2));
+        snprintf(c.name, sizeof c.name, "hostile %lu", i);
+        make_case(&c, dtype, values, len, 1, chunk_log2, &random);
+        for (int turn = 0; turn < 8; turn++) {
+            uint8_t *wrong = take(c.frame_size);
+            size_t size = c.frame_size;
+            memcpy(wrong, c.frame, size);
+            if (turn == 7) {
+                size = (size_t)(next_random(&random) % size);
+            } else {
+                for (int j = 0; j <= turn / 2; j++) {
+                    const size_t at = (size_t)(next_random(&random) % (turn % 2 == 0 && size > 160 ? 160 : size));
+                    wrong[at] = (uint8_t)next_random(&random);
+                }
+            }
+            compare_decode(&c, wrong, size, turn & 1);
+            free(wrong);
+        }
+        drop_case(&c);
+    }
+}
+
+/* ---- THC ---------------------------------------------------------------------------------------------------------- */
+
+enum { WORKERS = 4 };
+
+static gw_thc make_thc(unsigned bits, unsigned block_log2, gw_dtype dtype, unsigned lane_bits, int is_rotated,
+                       int feedback)
+{
+    gw_thc thc;
+    gw_thc_config config;
+    void *workspace = take(GW_THC_TABLE_WORKSPACE_SIZE);
+    must(gw_thc_config_default(&config, NULL, bits, WORKERS, lane_bits, feedback, workspace, GW_THC_TABLE_WORKSPACE_SIZE),
+         "gw_thc_config_default");
+    free(workspace);
+    config.seed = 42;
+    config.dtype = (uint8_t)dtype;
+    config.block_log2 = (uint8_t)block_log2;
+    if (!is_rotated) {
+        config.transform = GW_THC_PLAIN;
+        config.threshold_bits = 0;
+    }
+    must(gw_thc_init(&thc, &config, GW_BACKEND_ALL), "gw_thc_init");
+    return thc;
+}
+
+/* One round of four equal workers but for their ranks: norms, encode with feedback, sum, decode. */
+static void compare_thc(const gw_thc *thc, const void *x, size_t len, const char *name)
+{
+    const size_t value_size = len * gw_dtype_size((gw_dtype)thc->config.dtype);
+    const uint64_t blocks = gw_thc_block_count(thc, len);
+    const size_t patterns_size = 4 * (size_t)blocks * gw_thc_patterns_per_block(thc);
+    const size_t indices_size = gw_thc_indices_size(thc, len, 0, blocks);
+    const size_t lanes = (size_t)gw_thc_range_lanes(thc, len, 0, blocks);
+    const size_t lanes_size = gw_thc_lanes_size(thc, len, 0, blocks);
+    const int feedback = thc->config.error_feedback;
+    void *workspace = take(GW_THC_WORKSPACE_SIZE_MAX), *device_x = on_device(x, value_size);
+    uint32_t *patterns = take(patterns_size), *device_patterns = on_device(NULL, patterns_size);
+    uint8_t *indices = take(indices_size), *sum = take(lanes_size), *device_sum = on_device(NULL, lanes_size);
+    float *error = take(4 * len), *device_error;
+    gw_cuda_result *result = on_device(NULL, sizeof *result);
+    uint8_t set[GW_THC_SET_SIZE(WORKERS)] = {0}, cpu_set[GW_THC_SET_SIZE(WORKERS)] = {0};
+    const uint8_t *sources[WORKERS];
+    uint8_t *device_indices[WORKERS];
+    uint32_t ranks[WORKERS];
+    gw_thc_agg agg;
+    gw_thc_range range = {len, 0, blocks, 7, 0};
+
+    memset(error, 0, 4 * len);
+    device_error = on_device(error, 4 * len);
+    memset(sum, 0, lanes_size);
+    must(gw_thc_agg_init(&agg, &thc->config.table, WORKERS, thc->config.lane_bits, GW_BACKEND_ALL), "gw_thc_agg_init");
+    must(gw_thc_norms(thc, &range, x, feedback ? error : NULL, patterns, workspace, GW_THC_WORKSPACE_SIZE_MAX, NULL),
+         "gw_thc_norms");
+    must(gw_cuda_thc_norms(&cuda, thc, &range, device_x, feedback ? device_error : NULL, device_patterns, result, NULL),
+         "gw_cuda_thc_norms");
+    expect(fetch_result(result).status == GW_OK, "status of norms", name);
+    expect_bytes(device_patterns, patterns, patterns_size, "norms", name);
+    for (uint32_t w = 0; w < WORKERS; w++) {
+        range.rank = w;
+        ranks[w] = w;
+        device_indices[w] = on_device(NULL, indices_size);
+        sources[w] = device_indices[w];
+        memset(error, 0, 4 * len);
+        (void)cuda_device_put(&device, device_error, error, 4 * len);
+        must(gw_thc_encode(thc, &range, x, feedback ? error : NULL, patterns, indices, indices_size, workspace,
+                           GW_THC_WORKSPACE_SIZE_MAX, NULL),
+             "gw_thc_encode");
+        must(gw_cuda_thc_encode(&cuda, thc, &range, NULL, device_x, feedback ? device_error : NULL,
+                                w & 1 ? device_patterns : NULL, device_patterns, device_indices[w], indices_size, result,
+                                NULL),
+             "gw_cuda_thc_encode");
+        expect(fetch_result(result).status == GW_OK, "status of encode", name);
+        expect_bytes(device_indices[w], indices, indices_size, "indices", name);
+        if (feedback) {
+            expect_bytes(device_error, error, 4 * len, "error memory", name);
+        }
+        must(gw_thc_agg_add_indices(&agg, sum, cpu_set, lanes, indices, w), "gw_thc_agg_add_indices");
+    }
+    must(gw_cuda_thc_sum_indices(&cuda, &agg, device_sum, set, lanes, sources, ranks, WORKERS, 0, NULL),
+         "gw_cuda_thc_sum_indices");
+    expect_bytes(device_sum, sum, lanes_size, "sum", name);
+    uint32_t *members = take(4 * (size_t)blocks);
+    for (uint64_t b = 0; b < blocks; b++) {
+        members[b] = WORKERS;
+    }
+    uint32_t *device_members = on_device(members, 4 * (size_t)blocks);
+    void *out = take(value_size), *device_out = on_device(NULL, value_size);
+    uint64_t missing;
+    for (int mode = GW_THC_SUM; mode <= GW_THC_MEAN; mode++) {
+        must(gw_thc_decode(thc, &range, sum, lanes_size, members, patterns, (gw_thc_mode)mode, out, value_size, workspace,
+                           GW_THC_WORKSPACE_SIZE_MAX, &missing, NULL),
+             "gw_thc_decode");
+        must(gw_cuda_thc_decode(&cuda, thc, &range, NULL, device_sum, lanes_size, device_members, device_patterns,
+                                (gw_thc_mode)mode, device_out, value_size, result, NULL),
+             "gw_cuda_thc_decode");
+        expect(fetch_result(result).status == GW_OK, "status of decode", name);
+        expect_bytes(device_out, out, value_size, "decoded values", name);
+    }
+    give(device_out);
+    give(device_members);
+    give(result);
+    give(device_error);
+    give(device_sum);
+    give(device_patterns);
+    give(device_x);
+    for (int w = 0; w < WORKERS; w++) {
+        give(device_indices[w]);
+    }
+    free(out);
+    free(members);
+    free(error);
+    free(sum);
+    free(indices);
+    free(patterns);
+    free(workspace);
+}
+
+static void run_thc(size_t len, uint64_t seed)
+{
+    for (unsigned block_log2 = 6; block_log2 <= 13; block_log2++) {
+        for (unsigned bits = 1; bits <= 4; bits++) {
+            for (int is_rotated = 0; is_rotated < 2; is_rotated++) {
+                const gw_dtype dtype = (gw_dtype)(1 + (bits + block_log2) % 3);
+                const unsigned lane_bits = bits == 2 ? 16 : bits == 3 ? 32 : 8;
+                const gw_thc thc = make_thc(bits, block_log2, dtype, lane_bits, is_rotated, is_rotated && bits > 1);
+                char name[96];
+                uint64_t random = seed + block_log2;
+                const size_t n = len + 5 * bits;
+                void *x = take(n * gw_dtype_size(dtype));
+                fill(x, dtype, n, 0, &random);
+                snprintf(name, sizeof name, "thc bits %u block %u dtype %d rotated %d", bits, 1u << block_log2, dtype,
+                         is_rotated);
+                compare_thc(&thc, x, n, name);
+                free(x);
+            }
+        }
+    }
+}
+
+/* ---- precision map ------------------------------------------------------------------------------------------------ */
+
+static void run_map(size_t len, uint64_t seed)
+{
+    for (unsigned kind = GW_OPTIMIZER_SGD; kind <= GW_OPTIMIZER_ADAMW; kind++) {
+        gw_optimizer o;
+        gw_gcomp_map_rule rule;
+        float *array[4];
+        uint64_t random = seed + kind;
+        char name[32];
+        uint32_t top = 0, device_top_value = 0;
+        uint8_t *levels = take(len), *device_levels = on_device(NULL, len);
+        uint32_t *device_top = on_device(NULL, 4);
+
+        memset(&o, 0, sizeof o);
+        o.kind = (gw_optimizer_kind)kind;
+        o.step = 100;
+        o.lr = 0.001;
+        o.momentum = 0.9;
+        o.beta1 = 0.9;
+        o.beta2 = 0.999;
+        o.alpha = 0.99;
+        o.eps = 1e-8;
+        o.centered = o.amsgrad = 1;
+        must(gw_gcomp_map_rule_init(&o, 8.0f, &rule), "gw_gcomp_map_rule_init");
+        for (int i = 0; i < 4; i++) {
+            array[i] = take(4 * len);
+            fill(array[i], GW_FP32, len, 1, &random);
+        }
+        const gw_optimizer_state s = {array[0], array[1], array[2], array[3]};
+        const gw_optimizer_state d = {on_device(array[0], 4 * len), on_device(array[1], 4 * len),
+                                      on_device(array[2], 4 * len), on_device(array[3], 4 * len)};
+        snprintf(name, sizeof name, "map of optimizer %u", kind);
+        must(gw_gcomp_map_scan(&rule, &s, len, GW_BACKEND_ALL, &top), "gw_gcomp_map_scan");
+        must(gw_gcomp_map_build(&rule, &s, len, gw_gcomp_map_base(top), GW_BACKEND_ALL, levels), "gw_gcomp_map_build");
+        must(gw_cuda_gcomp_map_scan(&cuda, &rule, NULL, &d, len, device_top, NULL), "gw_cuda_gcomp_map_scan");
+        must(gw_cuda_gcomp_map_build(&cuda, &rule, NULL, &d, len, device_top, device_levels, NULL, NULL),
+             "gw_cuda_gcomp_map_build");
+        fetch(&device_top_value, device_top, 4);
+        expect(device_top_value == top, "top", name);
+        expect_bytes(device_levels, levels, len, "levels", name);
+        const uint32_t chunk_log2 = 14;
+        const size_t chunks = (len >> chunk_log2) + 1;
+        uint32_t *digest = take(4 * chunks), *device_digest = on_device(NULL, 4 * chunks);
+        must(gw_gcomp_map_digest(levels, len, chunk_log2, digest), "gw_gcomp_map_digest");
+        must(gw_cuda_gcomp_map_digest(&cuda, device_levels, len, chunk_log2, device_digest, NULL),
+             "gw_cuda_gcomp_map_digest");
+        expect_bytes(device_digest, digest, 4 * ((len + (1u << chunk_log2) - 1) >> chunk_log2), "digests", name);
+        free(digest);
+        give(device_digest);
+        give((void *)(uintptr_t)d.param);
+        give((void *)(uintptr_t)d.m);
+        give((void *)(uintptr_t)d.v);
+        give((void *)(uintptr_t)d.a);
+        give(device_top);
+        give(device_levels);
+        free(levels);
+        for (int i = 0; i < 4; i++) {
+            free(array[i]);
+        }
+    }
+}
+
+/* ---- files -------------------------------------------------------------------------------------------------------- */
+
+static uint8_t *read_file(const char *path, size_t *size)
+{
+    FILE *f = fopen(path, "rb");
+    long end;
+
+    if (f == NULL || fseek(f, 0, SEEK_END) != 0 || (end = ftell(f)) < 0 || fseek(f, 0, SEEK_SET) != 0) {
+        fprintf(stderr, "gpu_check: cannot read %s\n", path);
+        exit(2);
+    }
+    uint8_t *bytes = take((size_t)end);
+    *size = fread(bytes, 1, (size_t)end, f);
+    fclose(f);
+    return bytes;
+}
+
+static int ends_with(const char *s, const char *end)
+{
+    const size_t n = strlen(s), m = strlen(end);
+    return n >= m && strcmp(s + n - m, end) == 0;
+}
+
+static void check_npy(const char *path)
+{
+    size_t size;
+    uint8_t *bytes = read_file(path, &size);
+    const size_t header = size < 12 ? size : 10 + bytes[8] + 256u * bytes[9];
+    char text[512] = {0};
+
+    memcpy(text, bytes + 10, header < 500 ? header - 10 : 490);
+    if (size <= header || strstr(text, "<f4") == NULL) {
+        printf("%s: not fp32, left out\n", path);
+        free(bytes);
+        return;
+    }
+    const size_t len = (size - header) / 4;
+    for (int variant = 0; variant < 4; variant++) {
+        gcomp_case c;
+        uint64_t random = 5;
+        void *values = take(4 * len);
+        memcpy(values, bytes + header, 4 * len);
+        make_codec(&c, GW_FP32, variant & 1, variant >> 1, GW_GCOMP_NEAREST, 14, 1);
+        snprintf(c.name, sizeof c.name, "%.120s variant %d", path, variant);
+        make_case(&c, GW_FP32, values, len, 1, 14, &random);
+        compare_encode(&c);
+        compare_decode(&c, c.frame, c.frame_size, 0);
+        compare_hop(&c);
+        drop_case(&c);
+    }
+    const gw_thc thc = make_thc(4, 10, GW_FP32, 8, 1, 1);
+    float *x = take(4 * len);
+    memcpy(x, bytes + header, 4 * len);
+    compare_thc(&thc, x, len, path);
+    free(x);
+    free(bytes);
+}
+
+static void check_frame(const char *path)
+{
+    size_t size;
+    uint8_t *bytes = read_file(path, &size);
+    gw_gcomp_info info;
+
+    for (unsigned dtype = GW_FP32; dtype <= GW_FP16; dtype++) {
+        gcomp_case c;
+        memset(&c, 0, sizeof c);
+        make_codec(&c, (gw_dtype)dtype, 0, 0, 1, 14, 0);
+        c.source.len = gw_gcomp_peek(bytes, size, 1 << 22, &info) == GW_OK ? info.len : 1000;
+        c.value_size = (size_t)c.source.len * gw_dtype_size((gw_dtype)dtype);
+        void *values = take(c.value_size);
+        memset(values, 0x3c, c.value_size);
+        c.source.values = values;
+        snprintf(c.name, sizeof c.name, "%.120s as dtype %u", path, dtype);
+        compare_decode(&c, bytes, size, 0);
+        compare_decode(&c, bytes, size, 1);
+        free(values);
+    }
+    free(bytes);
+}
+
+/* ---- graphs and streams ------------------------------------------------------------------------------------------- */
+
+static void driver_must(int code, const char *what)
+{
+    if (code != 0) {
+        fprintf(stderr, "gpu_check: %s failed: %d\n", what, code);
+        exit(1);
+    }
+}
+
+/* Two tensors on two streams, each: encode, decode with the size in device memory, captured and replayed three times. */
+static void run_graph(size_t len, uint64_t seed)
+{
+    enum { STREAMS = 2, REPLAYS = 3 };
+    gcomp_case c[STREAMS];
+    void *stream[STREAMS], *graph[STREAMS], *executable[STREAMS], *frame[STREAMS], *encode_space[STREAMS],
+        *decode_space[STREAMS], *out[STREAMS];
+    gw_cuda_result *result[STREAMS];
+
+    for (int s = 0; s < STREAMS; s++) {
+        uint64_t random = seed + (uint64_t)s;
+        void *values = take(4 * len);
+        fill(values, GW_FP32, len, 0, &random);
+        make_codec(&c[s], GW_FP32, 0, s, 2, 14, 1);
+        snprintf(c[s].name, sizeof c[s].name, "graph on stream %d", s);
+        make_case(&c[s], GW_FP32, values, len, 1, 14, &random);
+        const size_t encode_size = gw_cuda_gcomp_encode_workspace_size(&c[s].codec, 1, len);
+        const size_t decode_size = gw_cuda_gcomp_decode_workspace_size(&c[s].codec, 1, len);
+        frame[s] = on_device(NULL, c[s].bound);
+        out[s] = on_device(NULL, 4 * len);
+        encode_space[s] = on_device(NULL, encode_size);
+        decode_space[s] = on_device(NULL, decode_size);
+        result[s] = on_device(NULL, 2 * sizeof(gw_cuda_result));
+        driver_must(device.call.stream_create(&stream[s], 1), "cuStreamCreate");
+        driver_must(device.call.capture_begin(stream[s], 1), "cuStreamBeginCapture");
+        must(gw_cuda_gcomp_encode(&cuda, &c[s].codec, &c[s].device_source, NULL, frame[s], c[s].bound, &result[s][0],
+                                  encode_space[s], encode_size, stream[s]),
+             "encode while captured");
+        must(gw_cuda_gcomp_decode(&cuda, &c[s].codec, frame[s], c[s].bound, &result[s][0].size, c[s].device_source.map,
+                                  NULL, out[s], len, &result[s][1], decode_space[s], decode_size, stream[s]),
+             "decode while captured");
+        driver_must(device.call.capture_end(stream[s], &graph[s]), "cuStreamEndCapture");
+        driver_must(device.call.graph_instantiate(&executable[s], graph[s], 0), "cuGraphInstantiate");
+    }
+    for (int replay = 0; replay < REPLAYS; replay++) {
+        for (int s = 0; s < STREAMS; s++) {
+            driver_must(device.call.fill((uint64_t)(uintptr_t)frame[s], 0xdeadbeef, c[s].bound / 4, stream[s]), "fill");
+            driver_must(device.call.graph_launch(executable[s], stream[s]), "cuGraphLaunch");
+        }
+        driver_must(cuda_device_wait(&device), "wait");
+        for (int s = 0; s < STREAMS; s++) {
+            gw_cuda_result r[2];
+            fetch(r, result[s], sizeof r);
+            expect(r[0].status == GW_OK && r[0].size == c[s].frame_size, "encode", c[s].name);
+            expect(r[1].status == GW_OK && r[1].len == len, "decode", c[s].name);
+            expect_bytes(frame[s], c[s].frame, c[s].frame_size, "bytes", c[s].name);
+        }
+    }
+    for (int s = 0; s < STREAMS; s++) {
+        driver_must(device.call.graph_exec_destroy(executable[s]), "cuGraphExecDestroy");
+        driver_must(device.call.graph_destroy(graph[s]), "cuGraphDestroy");
+        driver_must(device.call.stream_destroy(stream[s]), "cuStreamDestroy");
+        give(frame[s]);
+        give(out[s]);
+        give(encode_space[s]);
+        give(decode_space[s]);
+        give(result[s]);
+        drop_case(&c[s]);
+    }
+}
+
+/* ---- digests ------------------------------------------------------------------------------------------------------ */
+
+/* CRC32C of the frames and decoded sums of large runs, by the CPU (write) or by the device (check). */
+static void digest_lines(FILE *out, FILE *stored, int use_device)
+{
+    static const size_t lens[] = {(size_t)1 << 20, ((size_t)1 << 22) + 12345};
+
+    for (unsigned dtype = GW_FP32; dtype <= GW_FP16; dtype++) {
+        for (int levels = 0; levels < 2; levels++) {
+            for (size_t i = 0; i < 2; i++) {
+                gcomp_case c;
+                uint64_t random = 1000 + dtype;
+                const size_t value_size = lens[i] * gw_dtype_size((gw_dtype)dtype);
+                uint8_t *values = take(value_size), *map_levels = take(lens[i]);
+                const size_t chunks = (lens[i] >> 14) + 1;
+                uint32_t *digest = take(4 * chunks);
+                char line[200], expected[200];
+                size_t size = 0;
+                make_codec(&c, (gw_dtype)dtype, levels, (int)i, GW_GCOMP_STOCHASTIC, 14, 1);
+                fill(values, (gw_dtype)dtype, lens[i], 1, &random);
+                for (size_t j = 0; j < lens[i]; j++) {
+                    map_levels[j] = (uint8_t)(next_random(&random) % 160);
+                }
+                must(gw_gcomp_map_digest(map_levels, lens[i], 14, digest), "gw_gcomp_map_digest");
+                gw_gcomp_map map = {map_levels, digest, 390, 1.0f, lens[i], 14};
+                gw_gcomp_source source = {values, lens[i], &map, 11, 0, 1, 0, 0};
+                const size_t bound = gw_gcomp_bound(&c.codec, lens[i]);
+                uint8_t *frame = take(bound);
+                if (use_device) {
+                    const size_t space = gw_cuda_gcomp_encode_workspace_size(&c.codec, 1, lens[i]);
+                    void *workspace = on_device(NULL, space), *dst = on_device(NULL, bound);
+                    gw_cuda_result *result = on_device(NULL, sizeof *result);
+                    gw_gcomp_map device_map = map;
+                    gw_gcomp_source device_source = source;
+                    device_map.levels = on_device(map_levels, lens[i]);
+                    device_map.digest = on_device(digest, 4 * chunks);
+                    device_source.values = on_device(values, value_size);
+                    device_source.map = &device_map;
+                    must(gw_cuda_gcomp_encode(&cuda, &c.codec, &device_source, NULL, dst, bound, result, workspace, space,
+                                              NULL),
+                         "gw_cuda_gcomp_encode");
+                    size = (size_t)fetch_result(result).size;
+                    fetch(frame, dst, size <= bound ? size : bound);
+                    give((void *)(uintptr_t)device_source.values);
+                    give((void *)(uintptr_t)device_map.levels);
+                    give((void *)(uintptr_t)device_map.digest);
+                    give(result);
+                    give(dst);
+                    give(workspace);
+                } else {
+                    void *workspace = take(gw_gcomp_workspace_size(&c.codec));
+                    must(gw_gcomp_encode(&c.codec, &source, frame, bound, &size, workspace,
+                                         gw_gcomp_workspace_size(&c.codec)),
+                         "gw_gcomp_encode");
+                    free(workspace);
+                }
+                snprintf(line, sizeof line, "gcomp dtype %u levels %d preset %zu len %zu\t%zu\t%08x\n", dtype, levels, i,
+                         lens[i], size, gw_crc32c(0, frame, size <= bound ? size : 0));
+                if (out != NULL) {
+                    fputs(line, out);
+                } else if (fgets(expected, sizeof expected, stored) == NULL) {
+                    expect(0, "the stored digests end early", line);
+                } else {
+                    expect(strcmp(line, expected) == 0, line, expected);
+                }
+                free(frame);
+                free(digest);
+                free(map_levels);
+                free(values);
+            }
+        }
+    }
+}
+
+/* ---- times -------------------------------------------------------------------------------------------------------- */
+
+typedef struct timer {
+    void *start, *stop;
+} timer;
+
+static int compare_floats(const void *a, const void *b)
+{
+    const float x = *(const float *)a, y = *(const float *)b;
+    return (x > y) - (x < y);
+}
+
+#define REPEATS 15
+
+/* Median milliseconds of a call on the default stream. */
+#define TIME(ms, call_)                                                                                                \
+    do {                                                                                                               \
+        float samples_[REPEATS];                                                                                       \
+        for (int i_ = -3; i_ < REPEATS; i_++) {                                                                        \
+            driver_must(device.call.event_record(t.start, NULL), "cuEventRecord");                                     \
+            call_;                                                                                                     \
+            driver_must(device.call.event_record(t.stop, NULL), "cuEventRecord");                                      \
+            driver_must(device.call.event_wait(t.stop), "cuEventSynchronize");                                         \
+            if (i_ >= 0) {                                                                                             \
+                driver_must(device.call.event_time(&samples_[i_], t.start, t.stop), "cuEventElapsedTime");             \
+            }                                                                                                          \
+        }                                                                                                              \
+        qsort(samples_, REPEATS, sizeof samples_[0], compare_floats);                                                  \
+        ms = samples_[REPEATS / 2];                                                                                    \
+    } while (0)
+
+static void print_row(const char *work, size_t bytes, double moved, float ms, double copy_rate)
+{
+    const double rate = moved / (double)ms / 1e6; /* GB/s */
+    printf("| %s | %.1f MiB | %.1f us | %.0f GB/s | %.0f %% |\n", work, (double)bytes / 1048576.0, (double)ms * 1e3, rate,
+           100.0 * rate / copy_rate);
+}
+
+static void run_bench(size_t bytes, uint64_t seed)
+{
+    const size_t len = bytes / 4;
+    timer t;
+    float ms;
+    uint64_t random = seed;
+    gcomp_case c;
+    float *values = take(4 * len);
+
+    driver_must(device.call.event_create(&t.start, 0), "cuEventCreate");
+    driver_must(device.call.event_create(&t.stop, 0), "cuEventCreate");
+    void *a = on_device(NULL, 4 * len), *b = on_device(NULL, 4 * len);
+    TIME(ms, driver_must(device.call.on_device((uint64_t)(uintptr_t)b, (uint64_t)(uintptr_t)a, 4 * len, NULL), "copy"));
+    const double copy_rate = 8.0 * (double)len / (double)ms / 1e6;
+    print_row("copy (read + write)", bytes, 8.0 * (double)len, ms, copy_rate);
+    give(a);
+    give(b);
+
+    fill(values, GW_FP32, len, 0, &random);
+    for (int preset = 0; preset < 2; preset++) {
+        float *copy = take(4 * len);
+        char row[64];
+        memcpy(copy, values, 4 * len);
+        make_codec(&c, GW_FP32, 0, preset, GW_GCOMP_NEAREST, 14, 0);
+        make_case(&c, GW_FP32, copy, len, 1, 14, &random);
+        const size_t encode_size = gw_cuda_gcomp_encode_workspace_size(&c.codec, 1, len);
+        const size_t decode_size = gw_cuda_gcomp_decode_workspace_size(&c.codec, 1, len);
+        void *encode_space = on_device(NULL, encode_size), *decode_space = on_device(NULL, decode_size);
+        void *frame = on_device(NULL, c.bound), *out = on_device(copy, 4 * len);
+        gw_cuda_result *result = on_device(NULL, 2 * sizeof(gw_cuda_result));
+        TIME(ms, must(gw_cuda_gcomp_encode(&cuda, &c.codec, &c.device_source, NULL, frame, c.bound, &result[0],
+                                           encode_space, encode_size, NULL),
+                      "encode"));
+        snprintf(row, sizeof row, "GCOMP encode, %s", preset == 0 ? "fast" : "small");
+        print_row(row, bytes, 5.0 * (double)len + (double)c.frame_size, ms, copy_rate);
+        TIME(ms, must(gw_cuda_gcomp_decode(&cuda, &c.codec, frame, c.bound, &result[0].size, NULL, NULL, out, len,
+                                           &result[1], decode_space, decode_size, NULL),
+                      "decode"));
+        snprintf(row, sizeof row, "GCOMP decode, %s", preset == 0 ? "fast" : "small");
+        print_row(row, bytes, 4.0 * (double)len + (double)c.frame_size, ms, copy_rate);
+        TIME(ms, must(gw_cuda_gcomp_decode_add(&cuda, &c.codec, frame, c.bound, &result[0].size, NULL, NULL, out, len,
+                                               &result[1], decode_space, decode_size, NULL),
+                      "decode_add"));
+        snprintf(row, sizeof row, "GCOMP decode_add, %s", preset == 0 ? "fast" : "small");
+        print_row(row, bytes, 8.0 * (double)len + (double)c.frame_size, ms, copy_rate);
+        expect(fetch_result(&result[1]).status == GW_OK, "decode", "bench");
+        give(result);
+        give(out);
+        give(frame);
+        give(decode_space);
+        give(encode_space);
+        drop_case(&c);
+    }
+
+    const gw_thc thc = make_thc(4, 10, GW_FP32, 8, 1, 0);
+    const uint64_t blocks = gw_thc_block_count(&thc, len);
+    const size_t indices_size = gw_thc_indices_size(&thc, len, 0, blocks);
+    const size_t lanes = (size_t)gw_thc_range_lanes(&thc, len, 0, blocks);
+    const gw_thc_range range = {len, 0, blocks, 1, 0};
+    void *x = on_device(values, 4 * len), *y = on_device(NULL, 4 * len);
+    uint32_t *patterns = on_device(NULL, 4 * (size_t)blocks), *host_members = take(4 * (size_t)blocks);
+    uint8_t *lanes_at = on_device(NULL, lanes);
+    gw_cuda_result *result = on_device(NULL, sizeof *result);
+    const uint8_t *sources[WORKERS];
+    const uint32_t ranks[WORKERS] = {0, 1, 2, 3};
+    gw_thc_agg agg;
+    must(gw_thc_agg_init(&agg, &thc.config.table, WORKERS, 8, GW_BACKEND_ALL), "gw_thc_agg_init");
+    for (int w = 0; w < WORKERS; w++) {
+        sources[w] = on_device(NULL, indices_size);
+    }
+    for (uint64_t i = 0; i < blocks; i++) {
+        host_members[i] = WORKERS;
+    }
+    uint32_t *members = on_device(host_members, 4 * (size_t)blocks);
+    TIME(ms, must(gw_cuda_thc_norms(&cuda, &thc, &range, x, NULL, patterns, result, NULL), "norms"));
+    print_row("THC norms", bytes, 4.0 * (double)len, ms, copy_rate);
+    for (int w = 0; w < WORKERS; w++) {
+        TIME(ms, must(gw_cuda_thc_encode(&cuda, &thc, &range, NULL, x, NULL, patterns, patterns,
+                                         (uint8_t *)(uintptr_t)sources[w], indices_size, result, NULL),
+                      "encode"));
+    }
+    print_row("THC encode, norms given, 4 bits", bytes, 4.5 * (double)len, ms, copy_rate);
+    TIME(ms, {
+        uint8_t set[GW_THC_SET_SIZE(WORKERS)] = {0};
+        must(gw_cuda_thc_sum_indices(&cuda, &agg, lanes_at, set, lanes, sources, ranks, WORKERS, 0, NULL), "sum");
+    });
+    print_row("THC sum of 4 workers", bytes, 3.0 * (double)len, ms, copy_rate);
+    TIME(ms, must(gw_cuda_thc_decode(&cuda, &thc, &range, NULL, lanes_at, lanes, members, patterns, GW_THC_MEAN, y,
+                                     4 * len, result, NULL),
+                  "decode"));
+    print_row("THC decode", bytes, 5.0 * (double)len, ms, copy_rate);
+    expect(fetch_result(result).status == GW_OK, "decode", "bench");
+    for (int w = 0; w < WORKERS; w++) {
+        give((void *)(uintptr_t)sources[w]);
+    }
+    give(members);
+    give(result);
+    give(lanes_at);
+    give(patterns);
+    give(y);
+    give(x);
+    free(host_members);
+    free(values);
+    driver_must(device.call.event_destroy(t.start), "cuEventDestroy");
+    driver_must(device.call.event_destroy(t.stop), "cuEventDestroy");
+}
+
+/* ---- command ------------------------------------------------------------------------------------------------------ */
+
+static void open_device(void)
+{
+    gw_status status = cuda_device_open(&device, 0);
+    if (status == GW_OK) {
+        status = gw_cuda_init(&cuda);
+    }
+    if (status != GW_OK) {
+        printf("gpu_check: %s: %s\n", gw_status_name(status), gw_status_message(status));
+        exit(77);
+    }
+    gw_cuda_info info;
+    must(gw_cuda_device_info(&cuda, &info), "gw_cuda_device_info");
+    printf("device %s, compute capability %u.%u, %u multiprocessors, driver %u\n", device.name, info.arch_major,
+           info.arch_minor, info.multiprocessor_count, info.driver_version);
+}
+
+int main(int argc, char **argv)
+{
+    size_t len = 300000, bytes = (size_t)256 << 20;
+    unsigned long count = 200;
+    uint64_t seed = 1;
+    const char *write_to = NULL, *check_with = NULL;
+    const char *stage = argc > 1 ? argv[1] : "";
+    int i = 2;
+
+    for (; i + 1 < argc && argv[i][0] == '-'; i += 2) {
+        if (strcmp(argv[i], "--len") == 0) {
+            len = strtoul(argv[i + 1], NULL, 10);
+        } else if (strcmp(argv[i], "--bytes") == 0) {
+            bytes = strtoul(argv[i + 1], NULL, 10);
+        } else if (strcmp(argv[i], "--count") == 0) {
+            count = strtoul(argv[i + 1], NULL, 10);
+        } else if (strcmp(argv[i], "--seed") == 0) {
+            seed = strtoull(argv[i + 1], NULL, 10);
+        } else if (strcmp(argv[i], "--write") == 0) {
+            write_to = argv[i + 1];
+        } else if (strcmp(argv[i], "--check") == 0) {
+            check_with = argv[i + 1];
+        } else {
+            fprintf(stderr, "gpu_check: unknown option %s\n", argv[i]);
+            return 2;
+        }
+    }
+    if (strcmp(stage, "digests") == 0 && write_to != NULL) {
+        FILE *f = fopen(write_to, "w");
+        if (f == NULL) {
+            perror(write_to);
+            return 2;
+        }
+        digest_lines(f, NULL, 0);
+        return fclose(f) == 0 ? 0 : 1;
+    }
+    open_device();
+    if (strcmp(stage, "gcomp") == 0) {
+        run_gcomp(len, seed);
+    } else if (strcmp(stage, "thc") == 0) {
+        run_thc(len, seed);
+    } else if (strcmp(stage, "map") == 0) {
+        run_map(len, seed);
+    } else if (strcmp(stage, "hostile") == 0) {
+        run_hostile(count, len, seed);
+    } else if (strcmp(stage, "graph") == 0) {
+        run_graph(len, seed);
+    } else if (strcmp(stage, "bench") == 0) {
+        run_bench(bytes, seed);
+    } else if (strcmp(stage, "files") == 0) {
+        for (; i < argc; i++) {
+            if (ends_with(argv[i], ".npy")) {
+                check_npy(argv[i]);
+            } else {
+                check_frame(argv[i]);
+            }
+        }
+    } else if (strcmp(stage, "digests") == 0 && check_with != NULL) {
+        FILE *f = fopen(check_with, "r");
+        if (f == NULL) {
+            perror(check_with);
+            return 2;
+        }
+        digest_lines(NULL, f, 1);
+        fclose(f);
+    } else {
+        fprintf(stderr, "usage: gpu_check gcomp|thc|map|hostile|graph|bench|files|digests [options]\n");
+        return 2;
+    }
+    printf("%s: %lu comparisons, %d different\n", stage, compared, differences);
+    gw_cuda_close(&cuda);
+    cuda_device_close(&device);
+    return differences == 0 ? 0 : 1;
+}
