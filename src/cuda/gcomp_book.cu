@@ -43,13 +43,13 @@ GW_DEVICE void gw_survey(gw_survey_state &s, const gw_cuda_rounder &r, uint64_t 
             k[j] = 0;
         }
         if (r.rule.has_map && valid != 0) {
-            gw_load_levels(k, r.levels + first + at, valid);
+            gw_load_levels(k, r.from.levels + first + at, valid);
         }
         gw_cuda_random random = gw_random_begin(r, first + at);
         GW_UNROLL
         for (uint32_t batch = 0; batch < 32 / BATCH; batch++) {
             uint32_t v[16];
-            gw_load_batch<DTYPE>(v, stage, r.values, r.len, batch, [=](uint32_t owner) {
+            gw_load_batch<DTYPE>(v, stage, r.from.values, r.from.len, batch, [=](uint32_t owner) {
                 return first + (uint64_t)((half + owner) >> 1) * period + 32 * (owner & 1);
             });
             GW_UNROLL
@@ -60,8 +60,9 @@ GW_DEVICE void gw_survey(gw_survey_state &s, const gw_cuda_rounder &r, uint64_t 
                 GW_UNROLL
                 for (uint32_t i = 0; i < 4; i++) {
                     /* Window 0 is as good as any: only the rounded bits and the level are used. */
-                    const gw_rounded x = gw_round_value<DTYPE, DERIVED>(
-                        r, gw_batch_value<DTYPE>(v, 4 * j + i), k[quad] >> 8 * i & 255, words[i], 0);
+                    const gw_rounded x = gw_round_value<DTYPE, DERIVED>(r, r.from.drop_base,
+                                                                        gw_batch_value<DTYPE>(v, 4 * j + i),
+                                                                        k[quad] >> 8 * i & 255, words[i], 0);
                     if (4 * quad + i < valid) {
                         atomicAdd(&s.bin[gw_bin_of<DTYPE, DERIVED>(x)], 1u);
                     }
@@ -96,7 +97,8 @@ GW_DEVICE void gw_book_group(gw_survey_state &s, const gw_gcomp_encode_params &p
     uint32_t blocks = len / 4096;
     blocks = p.codec.preset != 0 || blocks < 1 ? 1 : blocks > 16 ? 16 : blocks;
     const gw_cuda_key key = p.key_at != nullptr ? *p.key_at : p.key;
-    const gw_cuda_rounder r = gw_rounder_of(p.codec, p.rounding, p.map, key, item);
+    const gw_cuda_source source = gw_source_of(p.codec, p.rounding, p.map, key, item);
+    const gw_cuda_rounder r = {p.rounding, source};
     gw_survey<DTYPE, DERIVED>(s, r, first, len, 64 * blocks);
     __syncthreads();
 
@@ -238,7 +240,8 @@ template <uint32_t DTYPE, bool DERIVED> GW_DEVICE void gw_histogram_all(const gw
     const uint64_t chunks_before =
         *(const volatile uint64_t *)&p.histogram->chunk_count; /* changed when all are done */
     const gw_cuda_key key = p.key_at != nullptr ? *p.key_at : p.key;
-    const gw_cuda_rounder r = gw_rounder_of(p.codec, p.rounding, p.map, key, p.item);
+    const gw_cuda_source source = gw_source_of(p.codec, p.rounding, p.map, key, p.item);
+    const gw_cuda_rounder r = {p.rounding, source};
     GW_NO_UNROLL
     for (;;) {
         __syncthreads();

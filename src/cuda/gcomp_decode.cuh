@@ -789,22 +789,20 @@ GW_DEVICE bool gw_join_chunk(gw_decode_state &s, const gw_cuda_frame_state &fram
 
         /* Entries: exponent in place, and (explicit) flags or (derived) the index of flags. A derived one
          * is worked out again when its value is assembled: ranks and map bytes take fewer registers. */
-        uint32_t e[DERIVED ? 1 : 32], k[DERIVED ? 8 : 1];
+        uint32_t e[DERIVED ? 1 : 32], k[8];
         uint32_t even = 0, odd = 0;
         if (DERIVED && !frame.constant) {
             gw_load_levels(k, levels + 32 * (uint64_t)(valid != 0 ? word : 0), valid);
         } else {
             GW_UNROLL
-            for (int j = 0; j < (DERIVED ? 8 : 1); j++) {
+            for (int j = 0; j < 8; j++) {
                 k[j] = 0;
             }
         }
         const auto derived_entry = [&](uint32_t i) {
             const uint32_t entry = gw_shared_load32(entries + 4 * gw_byte_of(x[i / 4], i % 4));
             const uint32_t octaves =
-                frame.constant
-                    ? cap
-                    : gw_octaves_of(entry >> 8 & 0xfff, gw_byte_of(k[DERIVED ? i / 4 : 0], i % 4), cap);
+                frame.constant ? cap : gw_octaves_of(entry >> 8 & 0xfff, gw_byte_of(k[i / 4], i % 4), cap);
             const uint32_t index = (entry & 31) + ((entry & GW_ENTRY_ORDINARY) != 0 ? octaves : 0);
             return i < valid ? (entry & ~type::MANTISSA) | index : 0;
         };

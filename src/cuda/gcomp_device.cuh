@@ -54,9 +54,13 @@ GW_DEVICE uint32_t gw_device_encode_chunk(unsigned char *shared, const gw_device
     item.src_size = len;
     item.levels = levels;
     item.first_element = element;
-    const gw_cuda_rounder r = gw_rounder_of(c.codec, c.rounding, c.map, c.key, item);
+    const gw_cuda_rounder r = {c.rounding, s.source};
     const uint32_t log2 = c.codec.chunk_log2;
     const uint32_t raw_size = (len * gw_type<DTYPE>::SIZE + 15) & ~15u;
+    __syncthreads();
+    if (threadIdx.x == 0) {
+        s.source = gw_source_of(c.codec, c.rounding, c.map, c.key, item);
+    }
     __syncthreads();
     gw_cuda_measure_chunk<DTYPE, DERIVED>(s, r, log2, 0, len);
     const uint32_t coded_size = s.size, size = (coded_size + 15) & ~15u;

@@ -192,8 +192,13 @@ GW_DEVICE void gw_encode_unit(gw_encode_state &s, const gw_gcomp_encode_params &
         return;
     }
     const gw_cuda_key key = p.key_at != nullptr ? *p.key_at : p.key;
-    const gw_cuda_rounder r = gw_rounder_of(p.codec, p.rounding, p.map, key, item);
-    const gw_frame_front front = gw_encode_front(p, item);
+    if (t == 0) {
+        s.front = gw_encode_front(p, item);
+        s.source = gw_source_of(p.codec, p.rounding, p.map, key, item);
+    }
+    __syncthreads();
+    const gw_cuda_rounder r = {p.rounding, s.source};
+    const gw_frame_front &front = s.front;
     const uint64_t first = index << log2;
     uint8_t *dst = (uint8_t *)item.dst;
 

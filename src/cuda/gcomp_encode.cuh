@@ -43,7 +43,7 @@ struct alignas(128) gw_encode_state {
     uint16_t task_ones[GW_ENCODE_TASKS_MAX + 8];
     uint16_t right_len[GW_TREE_LEAVES];        /* by inner index */
     uint32_t escape_mask[GW_ENCODE_WORDS_MAX]; /* bit i of word w: value 32 w + i is an escape */
-    uint32_t carry[8];                         /* planes: the word that the next 8192 values go on with */
+    uint32_t carry[8];                         /* planes: the word that the next values go on with */
 
     /* Of the chunk. */
     uint32_t plane_len[8], plane_word[8]; /* digits; first word in the chunk */
@@ -51,6 +51,8 @@ struct alignas(128) gw_encode_state {
     uint32_t size; /* bytes without codebook and padding */
     uint32_t any;  /* a value is not +0 */
     uint64_t unit, offset, owner;
+    gw_frame_front front; /* these two are here rather than in registers */
+    gw_cuda_source source;
     uint32_t item, status, is_last, is_owner, is_ready;
 
     /* Two level arrays, which the exchange of values and the planes of 8192 values share; then the
@@ -88,31 +90,33 @@ GW_DEVICE uint32_t gw_rank_of(const gw_encode_state &s, const gw_rounded &x, uin
     return is_escape ? 1u << 28 : x.label == 0 ? 0 : digits;
 }
 
-/* Rounds the 32 values of a thread from `first` of the frame on, of which `valid` exist, and calls f(quad,
- * bits[4], ranks[4], flags[4]) for every four of them. All lanes of the warp call it; first - 32 * lane is
- * the same for them. */
-template <uint32_t DTYPE, bool DERIVED, typename F>
+/*
+ * Rounds the VALUES (16 or 32) values of a thread from `first` of the frame on, of which `valid` exist, and calls
+ * f(quad, bits[4], ranks[4], flags[4]) for every four of them. All lanes of the warp call it; first - VALUES * lane
+ * is the same for them.
+ */
+template <uint32_t DTYPE, bool DERIVED, uint32_t VALUES, typename F>
 GW_DEVICE void gw_round_word(const gw_encode_state &s, const gw_cuda_rounder &r, uint32_t stage,
                              uint64_t first, uint32_t valid, F f)
 {
     constexpr uint32_t BATCH = 64 / gw_type<DTYPE>::SIZE;
-    const uint32_t ranks = gw_place_of(s.tree.rank_of_label);
-    const uint64_t warp_first = first - 32 * gw_lane();
-    const uint64_t end = r.len;
-    uint32_t k[8];
+    const uint32_t ranks = gw_place_of(s.tree.rank_of_label), base = s.tree.base;
+    const int32_t drop_base = r.from.drop_base;
+    const uint64_t warp_first = first - VALUES * gw_lane();
+    uint32_t k[VALUES / 4];
     GW_UNROLL
-    for (int j = 0; j < 8; j++) {
+    for (uint32_t j = 0; j < VALUES / 4; j++) {
         k[j] = 0;
     }
     if (r.rule.has_map && valid != 0) {
-        gw_load_levels(k, r.levels + first, valid);
+        gw_load_levels(k, r.from.levels + first, valid);
     }
     gw_cuda_random random = gw_random_begin(r, first);
     GW_UNROLL
-    for (uint32_t batch = 0; batch < 32 / BATCH; batch++) {
+    for (uint32_t batch = 0; batch < VALUES / BATCH; batch++) {
         uint32_t v[16];
-        gw_load_batch<DTYPE>(v, stage, r.values, end, batch,
-                             [=](uint32_t lane) { return warp_first + 32 * lane; });
+        gw_load_batch<DTYPE>(v, stage, r.from.values, r.from.len, batch,
+                             [=](uint32_t lane) { return warp_first + VALUES * lane; });
         GW_UNROLL
         for (uint32_t j = 0; j < BATCH / 4; j++) {
             const uint32_t quad = batch * (BATCH / 4) + j;
@@ -120,8 +124,9 @@ GW_DEVICE void gw_round_word(const gw_encode_state &s, const gw_cuda_rounder &r,
             gw_random_next(words, r, random);
             GW_UNROLL
             for (uint32_t i = 0; i < 4; i++) {
-                const gw_rounded x = gw_round_value<DTYPE, DERIVED>(
-                    r, gw_batch_value<DTYPE>(v, 4 * j + i), k[quad] >> 8 * i & 255, words[i], s.tree.base);
+                const gw_rounded x =
+                    gw_round_value<DTYPE, DERIVED>(r, drop_base, gw_batch_value<DTYPE>(v, 4 * j + i),
+                                                   k[quad] >> 8 * i & 255, words[i], base);
                 bits[i] = x.bits;
                 flags[i] = gw_rank_of<DTYPE, DERIVED>(s, x, ranks, &rank[i]);
                 if (4 * quad + i >= valid) {
@@ -150,7 +155,7 @@ GW_DEVICE void gw_rank_chunk(gw_encode_state &s, const gw_cuda_rounder &r, uint6
         const uint32_t valid =
             32 * word < chunk_len ? (chunk_len - 32 * word < 32 ? chunk_len - 32 * word : 32) : 0;
         uint32_t x[8], sum = 0, escapes = 0;
-        gw_round_word<DTYPE, DERIVED>(
+        gw_round_word<DTYPE, DERIVED, 32>(
             s, r, stage, first + 32 * (uint64_t)word, valid,
             [&](uint32_t quad, const uint32_t *bits, const uint32_t *rank, const uint32_t *flags) {
                 x[quad] = rank[0] | rank[1] << 8 | rank[2] << 16 | rank[3] << 24;
@@ -492,8 +497,8 @@ GW_DEVICE void gw_or_bits(uint32_t place, uint32_t at, uint32_t digits, uint32_t
 }
 
 /*
- * Planes of the chunk to dst: values are rounded again, 8192 at a time. Digits are ORed together in shared
- * memory, which the level arrays have left; the last word of a plane waits for the next 8192 values. Begins
+ * Planes of the chunk to dst: values are rounded again, 4096 or 8192 at a time. Digits are ORed together in shared
+ * memory, which the level arrays have left; the last word of a plane waits for the next of them. Begins
  * and ends with a barrier.
  */
 template <uint32_t DTYPE, bool DERIVED>
@@ -502,10 +507,12 @@ GW_DEVICE void gw_write_planes(gw_encode_state &s, const gw_cuda_rounder &r, uin
 {
     typedef gw_type<DTYPE> type;
     constexpr uint32_t PLANES = DERIVED ? 7 : 4, M = type::M, W1 = type::W1, W2 = type::W2;
-    constexpr uint32_t PLANE_WORDS = 8192 * W2 / 32 + 4; /* of one of the first four */
-    constexpr uint32_t REST4 = 4 * PLANE_WORDS, REST2 = REST4 + 8192 * 4 / 32 + 4,
-                       REST1 = REST2 + 8192 * 2 / 32 + 4;
-    constexpr uint32_t STAGE_WORDS = DERIVED ? REST1 + 8192 / 32 + 4 : REST4;
+    constexpr uint32_t VALUES = type::SIZE == 4 ? 16 : 32; /* of a thread: they wait in 16 registers */
+    constexpr uint32_t ROUND = VALUES * GW_THREADS;
+    constexpr uint32_t PLANE_WORDS = ROUND * W2 / 32 + 4; /* of one of the first four */
+    constexpr uint32_t REST4 = 4 * PLANE_WORDS, REST2 = REST4 + ROUND * 4 / 32 + 4,
+                       REST1 = REST2 + ROUND * 2 / 32 + 4;
+    constexpr uint32_t STAGE_WORDS = DERIVED ? REST1 + ROUND / 32 + 4 : REST4;
     static_assert(4 * STAGE_WORDS + 128 + 2048 * GW_WARPS <= 2 * GW_CUDA_ENCODE_LEVEL_SIZE(12),
                   "planes and exchange fit");
     /* A value while it waits: field, from bit TAG on the number of its digits in planes 1 to 4 (at most
@@ -524,21 +531,21 @@ GW_DEVICE void gw_write_planes(gw_encode_state &s, const gw_cuda_rounder &r, uin
         s.carry[tid] = 0;
     }
     GW_NO_UNROLL
-    for (uint32_t at = 0; at < chunk_len; at += GW_ROUND_LEN) {
+    for (uint32_t at = 0; at < chunk_len; at += ROUND) {
         GW_NO_UNROLL
         for (uint32_t i = tid; i < STAGE_WORDS; i += GW_THREADS) {
             gw_shared_store32(planes + 4 * i, 0);
         }
         __syncthreads();
-        const uint32_t word = at / 32 + tid;
-        const uint32_t valid =
-            32 * word < chunk_len ? (chunk_len - 32 * word < 32 ? chunk_len - 32 * word : 32) : 0;
+        const uint32_t mine_at = at + VALUES * tid; /* the first value of this thread */
+        const uint32_t left = mine_at < chunk_len ? chunk_len - mine_at : 0;
+        const uint32_t valid = left < VALUES ? left : VALUES;
 
         /* Counts first, to know where digits go; the values wait in registers. */
-        uint32_t z[PACKED ? 16 : 32];
+        uint32_t z[16];
         uint32_t even = 0, odd = 0, sum = 0;
-        gw_round_word<DTYPE, DERIVED>(
-            s, r, exchange, first + 32 * (uint64_t)word, valid,
+        gw_round_word<DTYPE, DERIVED, VALUES>(
+            s, r, exchange, first + mine_at, valid,
             [&](uint32_t quad, const uint32_t *bits, const uint32_t *, const uint32_t *flags) {
                 GW_UNROLL
                 for (uint32_t i = 0; i < 4; i++) {
@@ -594,7 +601,7 @@ GW_DEVICE void gw_write_planes(gw_encode_state &s, const gw_cuda_rounder &r, uin
             position[p] = (width * already & 31) + width * ahead;
         }
         GW_UNROLL
-        for (uint32_t quad = 0; quad < 8; quad++) {
+        for (uint32_t quad = 0; quad < VALUES / 4; quad++) {
             uint32_t q[4];
             GW_UNROLL
             for (uint32_t i = 0; i < 4; i++) {
@@ -644,7 +651,7 @@ GW_DEVICE void gw_write_planes(gw_encode_state &s, const gw_cuda_rounder &r, uin
         __syncthreads();
 
         /* Full words go out, and after the last values the one that is begun, too. */
-        const bool is_end = at + GW_ROUND_LEN >= chunk_len;
+        const bool is_end = at + ROUND >= chunk_len;
         uint32_t kept = 0;
         GW_UNROLL
         for (uint32_t p = 0; p < PLANES; p++) {
@@ -733,7 +740,7 @@ GW_DEVICE void gw_write_raw(gw_encode_state &s, const gw_cuda_rounder &r, uint64
         const uint32_t valid =
             32 * word < chunk_len ? (chunk_len - 32 * word < 32 ? chunk_len - 32 * word : 32) : 0;
         uint32_t half[2] = {0, 0};
-        gw_round_word<DTYPE, DERIVED>(
+        gw_round_word<DTYPE, DERIVED, 32>(
             s, r, stage, first + 32 * (uint64_t)word, valid,
             [&](uint32_t quad, const uint32_t *bits, const uint32_t *, const uint32_t *) {
                 const uint32_t j = quad % (BATCH / 4);
@@ -797,8 +804,7 @@ GW_DEVICE bool gw_encode_read_book(gw_encode_state &s, const gw_cuda_book &book)
     if (t < GW_CUDA_BOOK_SIZE_MAX && t < size) {
         s.book[t] = (book.bytes != nullptr ? book.bytes : book.inline_bytes)[t];
     }
-    const uint32_t used =
-        gw_cuda_book_read(s.tree, s.book, size, gw_type<DTYPE>::IS_FP16, DERIVED, s.sums);
+    const uint32_t used = gw_cuda_book_read(s.tree, s.book, size, gw_type<DTYPE>::IS_FP16, DERIVED, s.sums);
     if (used == 0 || used != size || s.tree.length[0] == 0 || s.tree.length[1] == 0) {
         return false;
     }

@@ -9,11 +9,10 @@
 
 #include "cuda/gcomp_frame.cuh"
 
-/* What is the same for all values of a frame. */
-struct gw_cuda_rounder {
-    const gw_cuda_rounding &rule; /* a kernel's parameter: constants cost no registers */
-    const uint8_t *values;        /* of the frame */
-    const uint8_t *levels;        /* its map, NULL: a constant drop */
+/* The values of a frame, and what is the same for all of them. */
+struct gw_cuda_source {
+    const uint8_t *values;
+    const uint8_t *levels; /* the map, NULL: a constant drop */
     uint64_t len;
     uint64_t first_element;
     uint64_t seed;
@@ -21,33 +20,37 @@ struct gw_cuda_rounder {
     int32_t drop_base;
 };
 
+struct gw_cuda_rounder {
+    const gw_cuda_rounding &rule; /* a kernel's parameter: constants cost no registers */
+    const gw_cuda_source &from;
+};
+
 /* A value is rounded to bits (16-bit types in the low half); level: explicit frames; keep: derived ones. */
 struct gw_rounded {
     uint32_t bits, label, keep, level;
 };
 
-/* The rounder of a frame that an item asks for. */
-GW_DEVICE gw_cuda_rounder gw_rounder_of(const gw_cuda_codec &codec, const gw_cuda_rounding &rule,
-                                        const gw_cuda_map &map, const gw_cuda_key &key,
-                                        const gw_cuda_gcomp_item &item)
+/* The values of an item. */
+GW_DEVICE gw_cuda_source gw_source_of(const gw_cuda_codec &codec, const gw_cuda_rounding &rule,
+                                      const gw_cuda_map &map, const gw_cuda_key &key,
+                                      const gw_cuda_gcomp_item &item)
 {
-    const gw_cuda_rounder r = {rule,
-                               (const uint8_t *)item.src,
-                               rule.has_map ? item.levels : nullptr,
-                               item.src_size,
-                               item.first_element,
-                               key.seed,
-                               key.step_index,
-                               (uint32_t)key.rank << 16 | key.hop,
-                               rule.has_map ? gw_cuda_drop_base(codec, gw_map_base(map)) : 0};
-    return r;
+    const gw_cuda_source source = {(const uint8_t *)item.src,
+                                   rule.has_map ? item.levels : nullptr,
+                                   item.src_size,
+                                   item.first_element,
+                                   key.seed,
+                                   key.step_index,
+                                   (uint32_t)key.rank << 16 | key.hop,
+                                   rule.has_map ? gw_cuda_drop_base(codec, gw_map_base(map)) : 0};
+    return source;
 }
 
 /* Philox4x32-10 for the four elements 4 * quad to 4 * quad + 3 (docs/numerics.md section 4). */
 GW_DEVICE uint4 gw_cuda_philox(const gw_cuda_rounder &r, uint64_t quad)
 {
-    uint32_t c0 = (uint32_t)quad, c1 = (uint32_t)(quad >> 32), c2 = r.step_index, c3 = r.rank_hop;
-    uint32_t k0 = (uint32_t)r.seed, k1 = (uint32_t)(r.seed >> 32);
+    uint32_t c0 = (uint32_t)quad, c1 = (uint32_t)(quad >> 32), c2 = r.from.step_index, c3 = r.from.rank_hop;
+    uint32_t k0 = (uint32_t)r.from.seed, k1 = (uint32_t)(r.from.seed >> 32);
     GW_UNROLL
     for (int round = 0; round < 10; round++) {
         const uint32_t high0 = __umulhi(0xd2511f53u, c0), low0 = 0xd2511f53u * c0;
@@ -71,7 +74,7 @@ struct gw_cuda_random {
 
 GW_DEVICE gw_cuda_random gw_random_begin(const gw_cuda_rounder &r, uint64_t index)
 {
-    gw_cuda_random random = {(r.first_element + index) >> 2, make_uint4(0, 0, 0, 0)};
+    gw_cuda_random random = {(r.from.first_element + index) >> 2, make_uint4(0, 0, 0, 0)};
     if (r.rule.stochastic != 0) {
         random.here = gw_cuda_philox(r, random.quad);
     }
@@ -86,7 +89,8 @@ GW_DEVICE void gw_random_next(uint32_t out[4], const gw_cuda_rounder &r, gw_cuda
         const uint4 a = random.here;
         random.quad = (random.quad + 1) & (~(uint64_t)0 >> 2); /* element indices are taken modulo 2^64 */
         const uint4 b = gw_cuda_philox(r, random.quad);
-        const uint32_t skip = (uint32_t)r.first_element & 3; /* a thread's values begin at a multiple of 32 */
+        const uint32_t skip =
+            (uint32_t)r.from.first_element & 3; /* a thread's values begin at a multiple of 32 */
         const bool odd = (skip & 1) != 0, two = (skip & 2) != 0;
         const uint32_t x0 = odd ? a.y : a.x, x1 = odd ? a.z : a.y, x2 = odd ? a.w : a.z, x3 = odd ? b.x : a.w;
         const uint32_t x4 = odd ? b.y : b.x, x5 = odd ? b.z : b.y;
@@ -113,17 +117,18 @@ template <uint32_t DTYPE> GW_DEVICE uint32_t gw_quarter_octave(uint32_t magnitud
 }
 
 template <uint32_t DTYPE>
-GW_DEVICE uint32_t gw_derived_drop(const gw_cuda_rounder &r, uint32_t k, uint32_t magnitude)
+GW_DEVICE uint32_t gw_derived_drop(const gw_cuda_rounder &r, int32_t drop_base, uint32_t k,
+                                   uint32_t magnitude)
 {
-    const int32_t room = (int32_t)k + r.drop_base - (int32_t)(gw_quarter_octave<DTYPE>(magnitude) | 3);
+    const int32_t room = (int32_t)k + drop_base - (int32_t)(gw_quarter_octave<DTYPE>(magnitude) | 3);
     const uint32_t octaves = room < 0 || k == 0 ? 0 : (uint32_t)room >> 2;
     return gw_floor_to_step(r, octaves < r.rule.cap ? octaves : r.rule.cap);
 }
 
-/* Rounds a value (16-bit types in the low half) with map byte k; base: the window of explicit labels. */
+/* Rounds a value (16-bit types in the low half) with map byte k; drop_base: that of r, in a register; base: the window of explicit labels. */
 template <uint32_t DTYPE, bool DERIVED>
-GW_DEVICE gw_rounded gw_round_value(const gw_cuda_rounder &r, uint32_t value, uint32_t k, uint32_t random,
-                                    uint32_t base)
+GW_DEVICE gw_rounded gw_round_value(const gw_cuda_rounder &r, int32_t drop_base, uint32_t value, uint32_t k,
+                                    uint32_t random, uint32_t base)
 {
     typedef gw_type<DTYPE> type;
     constexpr uint32_t SIGN = 1u << (8 * type::SIZE - 1);
@@ -137,11 +142,11 @@ GW_DEVICE gw_rounded gw_round_value(const gw_cuda_rounder &r, uint32_t value, ui
 
     uint32_t drop = 0, level = 0;
     if (DERIVED) {
-        drop = !r.rule.has_map ? r.rule.cap : gw_derived_drop<DTYPE>(r, k, magnitude);
+        drop = !r.rule.has_map ? r.rule.cap : gw_derived_drop<DTYPE>(r, drop_base, k, magnitude);
     } else if (!r.rule.has_map) {
         level = r.rule.cap_level;
     } else {
-        const int32_t room = (int32_t)k + r.drop_base - (int32_t)gw_quarter_octave<DTYPE>(magnitude);
+        const int32_t room = (int32_t)k + drop_base - (int32_t)gw_quarter_octave<DTYPE>(magnitude);
         const int32_t step = 4 * (int32_t)type::STEP;
         level = (room >= step) + (room >= 2 * step) + (room >= 3 * step);
         const uint32_t most = r.rule.cap_level;
@@ -167,7 +172,7 @@ GW_DEVICE gw_rounded gw_round_value(const gw_cuda_rounder &r, uint32_t value, ui
     if (DERIVED) {
         /* The receiver sees the rounded exponent. */
         if (r.rule.has_map && drop != 0) {
-            drop = gw_derived_drop<DTYPE>(r, k, rounded);
+            drop = gw_derived_drop<DTYPE>(r, drop_base, k, rounded);
         }
         out.keep = type::M + 1 - drop;
     }
@@ -206,17 +211,18 @@ template <uint32_t DTYPE, bool DERIVED> GW_DEVICE uint32_t gw_bin_of(const gw_ro
 template <uint32_t DTYPE, bool DERIVED>
 GW_DEVICE gw_rounded gw_round_at(const gw_cuda_rounder &r, uint64_t index, uint32_t base)
 {
-    const uint32_t value = DTYPE == GW_FP32 ? *(const uint32_t *)(const void *)(r.values + 4 * index)
-                                            : *(const uint16_t *)(const void *)(r.values + 2 * index);
+    const uint32_t value = DTYPE == GW_FP32 ? *(const uint32_t *)(const void *)(r.from.values + 4 * index)
+                                            : *(const uint16_t *)(const void *)(r.from.values + 2 * index);
     uint32_t random = 0;
     if (r.rule.stochastic != 0) {
-        const uint64_t element = r.first_element + index;
+        const uint64_t element = r.from.first_element + index;
         const uint4 four = gw_cuda_philox(r, element >> 2);
         random = (element & 2) != 0   ? ((element & 1) != 0 ? four.w : four.z)
                  : (element & 1) != 0 ? four.y
                                       : four.x;
     }
-    return gw_round_value<DTYPE, DERIVED>(r, value, r.levels == nullptr ? 0 : r.levels[index], random, base);
+    return gw_round_value<DTYPE, DERIVED>(r, r.from.drop_base, value,
+                                          r.from.levels == nullptr ? 0 : r.from.levels[index], random, base);
 }
 
 /* ---- loads --------------------------------------------------------------------------------------------- */
@@ -292,17 +298,23 @@ template <uint32_t DTYPE> GW_DEVICE uint32_t gw_batch_value(const uint32_t batch
     return DTYPE == GW_FP32 ? batch[i & 15] : batch[i >> 1 & 15] >> 16 * (i & 1) & 0xffff;
 }
 
-/* 32 map bytes, of which `valid` exist, into words. */
-GW_DEVICE void gw_load_levels(uint32_t k[8], const uint8_t *levels, uint32_t valid)
+/* 4 * WORDS map bytes (16 or 32), of which `valid` exist, into words. */
+template <uint32_t WORDS>
+GW_DEVICE void gw_load_levels(uint32_t (&k)[WORDS], const uint8_t *levels, uint32_t valid)
 {
-    if (valid >= 32 && ((uintptr_t)levels & 15) == 0) {
-        const uint4 a = *(const uint4 *)(const void *)levels, b = *(const uint4 *)(const void *)(levels + 16);
-        k[0] = a.x, k[1] = a.y, k[2] = a.z, k[3] = a.w;
-        k[4] = b.x, k[5] = b.y, k[6] = b.z, k[7] = b.w;
+    if (valid >= 4 * WORDS && ((uintptr_t)levels & 15) == 0) {
+        GW_UNROLL
+        for (uint32_t j = 0; j < WORDS; j += 4) {
+            const uint4 four = *(const uint4 *)(const void *)(levels + 4 * j);
+            k[j] = four.x;
+            k[j + 1] = four.y;
+            k[j + 2] = four.z;
+            k[j + 3] = four.w;
+        }
         return;
     }
     GW_UNROLL
-    for (uint32_t j = 0; j < 8; j++) {
+    for (uint32_t j = 0; j < WORDS; j++) {
         k[j] = 0;
         GW_UNROLL
         for (uint32_t i = 0; i < 4; i++) {
