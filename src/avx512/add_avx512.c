@@ -1,12 +1,12 @@
 /*
  * Sums: accumulator + decoded values (docs/numerics.md section 5), 16 fp32 or 32 16-bit values a register.
  *
- * What default mode makes zero is masked away before and after the addition, so that the flush modes of the processor do
- * not matter. bf16 values are widened without a shuffle: the even ones by a shift to the upper halves of 32 bits, the odd
- * ones by masking; both sums go back the same way.
+ * What default mode makes zero is masked away before and after the addition, so that the flush modes of the
+ * processor do not matter. bf16 values are widened without a shuffle: the even ones by a shift to the upper
+ * halves of 32 bits, the odd ones by masking; both sums go back the same way.
  *
- * Bound: two loads and a store for 64 bytes, 2 cycles from the first cache; the arithmetic of fp32 takes 4 (0.25 cycles a
- * value). From memory it waits for memory.
+ * Bound: two loads and a store for 64 bytes, 2 cycles from the first cache; the arithmetic of fp32 takes 4
+ * (0.25 cycles a value). From memory it waits for memory.
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */

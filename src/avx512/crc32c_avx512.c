@@ -1,16 +1,17 @@
 /*
- * CRC32C by folding with carry-less multiplications of 512 bits (VPCLMULQDQ, which not every processor of this
- * backend has: init_avx512.c asks).
+ * CRC32C by folding with carry-less multiplications of 512 bits (VPCLMULQDQ, which not every processor of
+ * this backend has: init_avx512.c asks).
  *
- * A sum does not change when a part of the message is replaced by another with the same remainder. 16 bytes, as
- * polynomials lo * x^64 + hi (bits are reflected: the first byte has the highest powers), that lie D bits before
- * others are lo * x^(D + 64) + hi * x^D there. With factors x^(D + 32) and x^(D - 32) modulo the polynomial,
- * reflected and shifted left by one, the products are of 96 bits and line up with the 16 bytes to which they are
- * added. Four registers walk over the message, 256 bytes a step; at the end they are folded into one, and the
- * crc32 instruction sums its 64 bytes and what is left of the message.
+ * A sum does not change when a part of the message is replaced by another with the same remainder. 16 bytes,
+ * as polynomials lo * x^64 + hi (bits are reflected: the first byte has the highest powers), that lie D bits
+ * before others are lo * x^(D + 64) + hi * x^D there. With factors x^(D + 32) and x^(D - 32) modulo the
+ * polynomial, reflected and shifted left by one, the products are of 96 bits and line up with the 16 bytes to
+ * which they are added. Four registers walk over the message, 256 bytes a step; at the end they are folded
+ * into one, and the crc32 instruction sums its 64 bytes and what is left of the message.
  *
- * Bound: the multiplications, of which 64 bytes take two. Zen 4 has them at 8 bytes a cycle (measured 8.4, with the rest:
- * hardly more than three interleaved crc32 instructions give); where a 512-bit one takes a cycle, memory is the bound.
+ * Bound: the multiplications, of which 64 bytes take two. Zen 4 has them at 8 bytes a cycle (measured 8.4,
+ * with the rest: hardly more than three interleaved crc32 instructions give); where a 512-bit one takes a
+ * cycle, memory is the bound.
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */

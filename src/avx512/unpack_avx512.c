@@ -1,12 +1,13 @@
 /*
  * Unpack: 64 numbers of w bits a step (docs/format.md section 3, planes, and 5.2, runs of leaves).
  *
- * Numbers 8q .. 8q + 7 lie in the w bytes from byte q * w. One byte shuffle brings these, and what follows them, into the
- * q-th 64 bits of a register; one multishift cuts eight of them out, with bits of the neighbours above. A table lookup takes
- * the low 6 (or 7) bits of an index only: smaller tables are repeated to 64 entries, and no mask is needed.
+ * Numbers 8q .. 8q + 7 lie in the w bytes from byte q * w. One byte shuffle brings these, and what follows
+ * them, into the q-th 64 bits of a register; one multishift cuts eight of them out, with bits of the
+ * neighbours above. A table lookup takes the low 6 (or 7) bits of an index only: smaller tables are repeated
+ * to 64 entries, and no mask is needed.
  *
- * Bound: a load (across two lines three times of four), two shuffles and a store, a third shuffle instead of the mask with a
- * table: 2 to 3 cycles for 64 numbers on Zen 4, where shuffles have one port of 512 bits.
+ * Bound: a load (across two lines three times of four), two shuffles and a store, a third shuffle instead of
+ * the mask with a table: 2 to 3 cycles for 64 numbers on Zen 4, where shuffles have one port of 512 bits.
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */

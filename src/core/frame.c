@@ -8,7 +8,8 @@ static int has_map_fields(const gw_gcomp_info *info)
 
 void gw_frame_place(gw_gcomp_info *info)
 {
-    uint64_t extension = (info->installed ? 8u : 0u) + (has_map_fields(info) ? 8u : 0u) + (info->checksum ? 8u : 0u);
+    uint64_t extension =
+        (info->installed ? 8u : 0u) + (has_map_fields(info) ? 8u : 0u) + (info->checksum ? 8u : 0u);
     info->chunk_count = (info->len >> info->chunk_log2) + ((info->len & ((1u << info->chunk_log2) - 1)) != 0);
     info->directory_offset = GW_FRAME_HEADER_SIZE + extension;
     uint64_t end = info->directory_offset + GW_FRAME_ENTRY_SIZE * info->chunk_count;
@@ -22,7 +23,8 @@ size_t gw_frame_crc_offset(const gw_gcomp_info *info)
 
 void gw_frame_write_header(uint8_t *dst, const gw_gcomp_info *info)
 {
-    uint32_t flags = (info->strict ? GW_FLAG_STRICT : 0u) | (info->levels == GW_GCOMP_DERIVED ? GW_FLAG_DERIVED : 0u) |
+    uint32_t flags = (info->strict ? GW_FLAG_STRICT : 0u) |
+                     (info->levels == GW_GCOMP_DERIVED ? GW_FLAG_DERIVED : 0u) |
                      (info->installed ? GW_FLAG_INSTALLED : 0u) | (info->checksum ? GW_FLAG_CHECKSUM : 0u) |
                      (info->constant ? GW_FLAG_CONSTANT : 0u);
     gw_store32(dst, GW_FRAME_MAGIC);
@@ -80,7 +82,8 @@ static gw_status read_header(gw_gcomp_info *info, const uint8_t *src, size_t src
     }
     const uint32_t dtype = src[6];
     const uint32_t flags = gw_load32(src + 8);
-    if (src[5] != GW_FRAME_CODEC_GCOMP || gw_dtype_size((gw_dtype)dtype) == 0 || (flags & ~(uint32_t)GW_FLAGS_KNOWN) != 0) {
+    if (src[5] != GW_FRAME_CODEC_GCOMP || gw_dtype_size((gw_dtype)dtype) == 0 ||
+        (flags & ~(uint32_t)GW_FLAGS_KNOWN) != 0) {
         return GW_ERR_UNSUPPORTED;
     }
     info->dtype = (gw_dtype)dtype;
@@ -120,11 +123,11 @@ gw_status gw_frame_read_header(gw_gcomp_info *info, const uint8_t *src, size_t s
     if (status == GW_OK && is_whole && info->frame_size > src_size) {
         status = GW_ERR_SHORT;
     }
-    /* A reader of a stream makes room for frame_size bytes: a header must not demand more than its values can need. */
-    if (status == GW_OK &&
-        (info->frame_size < info->payload_offset ||
-         info->frame_size - info->payload_offset >
-             gw_frame_payload_max((uint32_t)info->dtype, info->len, info->chunk_log2))) {
+    /* A reader of a stream makes room for frame_size bytes: a header must not demand more than its values can
+     * need. */
+    if (status == GW_OK && (info->frame_size < info->payload_offset ||
+                            info->frame_size - info->payload_offset >
+                                gw_frame_payload_max((uint32_t)info->dtype, info->len, info->chunk_log2))) {
         status = GW_ERR_HEADER;
     }
     if (status == GW_OK && src_size < info->directory_offset) {
@@ -185,12 +188,14 @@ static const uint8_t *entry_at(const uint8_t *src, const gw_gcomp_info *info, ui
     return src + info->directory_offset + GW_FRAME_ENTRY_SIZE * index;
 }
 
-gw_status gw_frame_read_entry(gw_gcomp_chunk *chunk, const uint8_t *src, const gw_gcomp_info *info, uint64_t index)
+gw_status gw_frame_read_entry(gw_gcomp_chunk *chunk, const uint8_t *src, const gw_gcomp_info *info,
+                              uint64_t index)
 {
     const uint8_t *entry = entry_at(src, info, index);
     const uint64_t place = gw_load64(entry);
-    const uint64_t end =
-        index + 1 < info->chunk_count ? gw_load64(entry + GW_FRAME_ENTRY_SIZE) & ~(uint64_t)15 : info->frame_size;
+    const uint64_t end = index + 1 < info->chunk_count
+                             ? gw_load64(entry + GW_FRAME_ENTRY_SIZE) & ~(uint64_t)15
+                             : info->frame_size;
     const uint32_t kind = place & 15;
     chunk->offset = place & ~(uint64_t)15;
     chunk->book = gw_load32(entry + 8);

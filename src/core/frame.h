@@ -1,6 +1,6 @@
 /*
- * Frame: the only code that knows the byte layout of header, extension and directory (docs/format.md sections 2 and 4).
- * Reading and writing stand side by side.
+ * Frame: the only code that knows the byte layout of header, extension and directory (docs/format.md sections
+ * 2 and 4). Reading and writing stand side by side.
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
@@ -39,8 +39,8 @@ void gw_frame_place(gw_gcomp_info *info);
 /* Writes header and extension of info; meta_crc is written as it stands in info. */
 void gw_frame_write_header(uint8_t *dst, const gw_gcomp_info *info);
 
-/* Rules 1 to 10 of docs/format.md section 8; rule 9 only if src is said to hold the whole frame. *info is zeroed on
- * failure. */
+/* Rules 1 to 10 of docs/format.md section 8; rule 9 only if src is said to hold the whole frame. *info is
+ * zeroed on failure. */
 gw_status gw_frame_read_header(gw_gcomp_info *info, const uint8_t *src, size_t src_size, uint64_t len_limit,
                                int is_whole);
 
@@ -58,9 +58,10 @@ uint64_t gw_frame_payload_max(uint32_t dtype, uint64_t len, uint32_t chunk_log2)
 
 void gw_frame_write_entry(uint8_t *entry, uint64_t offset, uint32_t kind, uint32_t book, uint32_t crc);
 
-/* Reads entry `index` of the frame at src and checks what can be checked of it alone (rule 14 without the sequence): the
- * chunk lies within the payload, kind and book are possible. GW_OK or GW_ERR_HEADER. */
-gw_status gw_frame_read_entry(gw_gcomp_chunk *chunk, const uint8_t *src, const gw_gcomp_info *info, uint64_t index);
+/* Reads entry `index` of the frame at src and checks what can be checked of it alone (rule 14 without the
+ * sequence): the chunk lies within the payload, kind and book are possible. GW_OK or GW_ERR_HEADER. */
+gw_status gw_frame_read_entry(gw_gcomp_chunk *chunk, const uint8_t *src, const gw_gcomp_info *info,
+                              uint64_t index);
 
 /* Rules 12 to 14: padding, meta_crc, the whole directory. */
 gw_status gw_frame_check_directory(const uint8_t *src, const gw_gcomp_info *info, const gw_kernels *kernels);

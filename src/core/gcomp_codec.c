@@ -29,9 +29,10 @@ void gw_gcomp_options_init(gw_gcomp_options *options, gw_dtype dtype)
 static gw_status resolve(gw_gcomp_options *o)
 {
     const gw_traits *t = gw_traits_of((uint32_t)o->dtype);
-    if (t->size == 0 || (uint32_t)o->levels > GW_GCOMP_DERIVED || (uint32_t)o->rounding > GW_GCOMP_STOCHASTIC ||
-        (uint32_t)o->preset > GW_GCOMP_SMALL || o->chunk_log2 < GW_CHUNK_LOG2_MIN ||
-        o->chunk_log2 > GW_CHUNK_LOG2_MAX || (uint32_t)o->strict > 1 || (uint32_t)o->checksum > 1) {
+    if (t->size == 0 || (uint32_t)o->levels > GW_GCOMP_DERIVED ||
+        (uint32_t)o->rounding > GW_GCOMP_STOCHASTIC || (uint32_t)o->preset > GW_GCOMP_SMALL ||
+        o->chunk_log2 < GW_CHUNK_LOG2_MIN || o->chunk_log2 > GW_CHUNK_LOG2_MAX || (uint32_t)o->strict > 1 ||
+        (uint32_t)o->checksum > 1) {
         return GW_ERR_OPTION;
     }
     if (o->param_mantissa_bits != 23 && o->param_mantissa_bits != 10 && o->param_mantissa_bits != 7) {
@@ -96,7 +97,7 @@ int32_t gw_drop_base(const gw_codec *codec, uint32_t map_base)
     return (int32_t)map_base - 1 - 4 * (p - w);
 }
 
-/* ---- sizes ------------------------------------------------------------------------------------------------------- */
+/* ---- sizes --------------------------------------------------------------------------------------------- */
 
 size_t gw_gcomp_bound(const gw_gcomp *codec, uint64_t len)
 {
@@ -132,15 +133,17 @@ size_t gw_gcomp_range_bound(const gw_gcomp *codec, uint64_t len, uint64_t chunk_
 {
     const gw_codec *inside = gw_codec_of(codec);
     const uint64_t chunks = gw_gcomp_chunk_count(codec, len);
-    if (inside == NULL || !gw_frame_is_len_possible(len, inside->options.chunk_log2) || chunk_first > chunks || chunk_count > chunks - chunk_first) {
+    if (inside == NULL || !gw_frame_is_len_possible(len, inside->options.chunk_log2) ||
+        chunk_first > chunks || chunk_count > chunks - chunk_first) {
         return 0;
     }
-    const uint64_t raw = gw_traits_of((uint32_t)inside->options.dtype)->size * ((uint64_t)1 << inside->options.chunk_log2);
+    const uint64_t raw =
+        gw_traits_of((uint32_t)inside->options.dtype)->size * ((uint64_t)1 << inside->options.chunk_log2);
     const uint64_t bound = chunk_count * (GW_FRAME_ENTRY_SIZE + raw);
     return bound <= SIZE_MAX ? (size_t)bound : 0;
 }
 
-/* ---- workspace --------------------------------------------------------------------------------------------------- */
+/* ---- workspace ----------------------------------------------------------------------------------------- */
 
 /* Carving and measuring are one function, so that they cannot disagree: with base NULL it only counts. */
 typedef struct carver {
@@ -157,7 +160,8 @@ static void *take(carver *c, size_t size)
 
 static void carve(gw_scratch *s, carver *c, const gw_codec *codec)
 {
-    const size_t len = (size_t)1 << GW_CHUNK_LOG2_MAX; /* incoming chunks may be longer than the handle's own */
+    const size_t len =
+        (size_t)1 << GW_CHUNK_LOG2_MAX; /* incoming chunks may be longer than the handle's own */
     s->bits = (uint32_t *)take(c, 4 * len);
     s->place = (uint16_t *)take(c, 2 * len);
     s->level[0] = (uint8_t *)take(c, len + GW_LEAVES_MAX * GW_SLOP);
@@ -172,9 +176,10 @@ static void carve(gw_scratch *s, carver *c, const gw_codec *codec)
     s->tree = (gw_tree *)take(c, sizeof(gw_tree));
     s->ranker = (gw_ranker *)take(c, sizeof(gw_ranker));
     s->joiner = (gw_joiner *)take(c, sizeof(gw_joiner));
-    /* The group of a hop comes last: a run that does not have the number of set bits that its frame announces can mislead a
-     * merge by at most one chunk beyond its array, which still is workspace. */
-    s->sums = (uint8_t *)take(c, ((size_t)1 << GW_GROUP_LOG2) * gw_traits_of((uint32_t)codec->options.dtype)->size);
+    /* The group of a hop comes last: a run that does not have the number of set bits that its frame announces
+     * can mislead a merge by at most one chunk beyond its array, which still is workspace. */
+    s->sums =
+        (uint8_t *)take(c, ((size_t)1 << GW_GROUP_LOG2) * gw_traits_of((uint32_t)codec->options.dtype)->size);
 }
 
 size_t gw_scratch_size(const gw_codec *codec)

@@ -115,6 +115,8 @@ typedef struct gw_decoding {
     const uint8_t *levels;  /* map bytes of the frame's first value; NULL unless the frame needs them */
     gw_scratch scratch;
     const gw_installed_book *installed; /* INSTALLED frames only */
+    const uint8_t *beside;  /* what the next chunk's values will be added to: fetched while it is decoded; or NULL */
+    size_t beside_size;
     uint64_t book_owner;    /* chunk whose codebook the tree was built from; UINT64_MAX: none */
     uint32_t book_crc;      /* its CRC32C */
     size_t book_size;

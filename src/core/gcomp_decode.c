@@ -1,14 +1,15 @@
 /*
  * Decode: frame -> unpack -> entropy -> join, chunk by chunk. Every byte of the frame is hostile.
  *
- * A count or offset is read once into a local variable, checked, and then only the copy is used: bytes that another agent
- * changes meanwhile can spoil values, not lead outside the buffers.
+ * A count or offset is read once into a local variable, checked, and then only the copy is used: bytes that
+ * another agent changes meanwhile can spoil values, not lead outside the buffers.
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
+#include "core/ahead.h"
 #include "core/gcomp_codec.h"
 
-/* ---- frame ------------------------------------------------------------------------------------------------------- */
+/* ---- frame --------------------------------------------------------------------------------------------- */
 
 gw_status gw_gcomp_peek(const void *src, size_t src_size, uint64_t count_limit, gw_gcomp_info *info)
 {
@@ -25,8 +26,8 @@ gw_status gw_gcomp_peek(const void *src, size_t src_size, uint64_t count_limit, 
 gw_status gw_gcomp_chunk_info(const void *src, size_t src_size, const gw_gcomp_info *info, uint64_t index,
                               gw_gcomp_chunk *chunk)
 {
-    if (src == NULL || info == NULL || chunk == NULL || index >= info->chunk_count || src_size < info->frame_size ||
-        info->frame_size < info->payload_offset) {
+    if (src == NULL || info == NULL || chunk == NULL || index >= info->chunk_count ||
+        src_size < info->frame_size || info->frame_size < info->payload_offset) {
         return GW_ERR_ARG;
     }
     gw_status status = gw_frame_read_entry(chunk, (const uint8_t *)src, info, index);
@@ -53,7 +54,8 @@ static int needs_map(const gw_gcomp_info *info)
 
 static gw_status check_map(const gw_codec *codec, const gw_gcomp_info *info, const gw_gcomp_map *map)
 {
-    if (map == NULL || map->base > 1023 || map->len != info->len || (info->len != 0 && (map->levels == NULL || map->digest == NULL))) {
+    if (map == NULL || map->base > 1023 || map->len != info->len ||
+        (info->len != 0 && (map->levels == NULL || map->digest == NULL))) {
         return GW_ERR_MAP;
     }
     /* Of chunks of another length there are not as many digests. */
@@ -68,7 +70,8 @@ static gw_status check_map(const gw_codec *codec, const gw_gcomp_info *info, con
 gw_status gw_frame_check(const gw_codec *codec, const void *src, size_t src_size, const gw_gcomp_map *map,
                          gw_gcomp_info *info)
 {
-    gw_status status = gw_frame_read_header(info, (const uint8_t *)src, src_size, codec->options.count_limit, 1);
+    gw_status status =
+        gw_frame_read_header(info, (const uint8_t *)src, src_size, codec->options.count_limit, 1);
     if (status == GW_OK && info->frame_size < src_size) {
         status = GW_ERR_TRAILING;
     }
@@ -104,10 +107,11 @@ gw_status gw_gcomp_check(const gw_gcomp *codec, const void *src, size_t src_size
     return inside == NULL ? GW_ERR_STATE : gw_frame_check(inside, src, src_size, map, info);
 }
 
-/* ---- chunk ------------------------------------------------------------------------------------------------------- */
+/* ---- chunk --------------------------------------------------------------------------------------------- */
 
-gw_status gw_decoding_begin(gw_decoding *d, const gw_codec *codec, const uint8_t *src, const gw_gcomp_info *info,
-                            const gw_gcomp_map *map, void *workspace, size_t workspace_size)
+gw_status gw_decoding_begin(gw_decoding *d, const gw_codec *codec, const uint8_t *src,
+                            const gw_gcomp_info *info, const gw_gcomp_map *map, void *workspace,
+                            size_t workspace_size)
 {
     if (workspace == NULL) {
         return GW_ERR_ARG;
@@ -184,7 +188,7 @@ static gw_status load_book(gw_decoding *d, uint64_t owner)
 typedef struct chunk_parts {
     size_t len;
     size_t node_len[GW_NODES_MAX];
-    size_t node_at[GW_NODES_MAX];        /* values of the nodes to its left */
+    size_t node_at[GW_NODES_MAX]; /* values of the nodes to its left */
     const uint8_t *run[GW_NODES_MAX];
     size_t plane_len[GW_PLANES_MAX];
     const uint8_t *plane[GW_PLANES_MAX];
@@ -203,7 +207,8 @@ static unsigned plane_width(const gw_traits *t, size_t p)
 }
 
 /* Rules 21 and 22: counts possible, parts fill data[0..size) exactly but for the final padding. */
-static gw_status find_parts(const gw_decoding *d, chunk_parts *parts, const uint8_t *data, size_t size, size_t len)
+static gw_status find_parts(const gw_decoding *d, chunk_parts *parts, const uint8_t *data, size_t size,
+                            size_t len)
 {
     const gw_tree *tree = d->scratch.tree;
     const gw_traits *t = gw_traits_of((uint32_t)d->info.dtype);
@@ -272,8 +277,9 @@ static gw_child child_of(const gw_tree *tree, const chunk_parts *parts, const ui
     return child;
 }
 
-/* Labels of a chunk: from the leaves up, each node into its place of one of two arrays, by the parity of its depth. */
-static gw_status read_runs(const gw_decoding *d, const chunk_parts *parts)
+/* Labels of a chunk: from the leaves up, each node into its place of one of two arrays, by the parity of its
+ * depth. */
+static gw_status read_runs(const gw_decoding *d, const chunk_parts *parts, gw_ahead *ahead)
 {
     const gw_scratch *s = &d->scratch;
     const gw_kernels *k = &d->codec->kernels;
@@ -284,15 +290,18 @@ static gw_status read_runs(const gw_decoding *d, const chunk_parts *parts)
         const gw_node *node = &tree->node[index];
         const size_t len = parts->node_len[index];
         uint8_t *out = s->level[node->depth & 1] + gw_node_place(node, parts->node_at[index]);
+        gw_ahead_step(ahead, len);
         if (node->right != 0) {
             const uint8_t *below = s->level[(node->depth + 1) & 1];
-            const size_t right_len = k->merge(out, child_of(tree, parts, below, index + 1),
-                                              child_of(tree, parts, below, node->right), parts->run[index], len);
+            const size_t right_len =
+                k->merge(out, child_of(tree, parts, below, index + 1),
+                         child_of(tree, parts, below, node->right), parts->run[index], len);
             if (right_len != parts->node_len[node->right]) {
-                return GW_ERR_CORRUPT; /* the merge has read values that are nobody's: gw_scratch has room for that */
+                return GW_ERR_CORRUPT; /* merge has read what is nobody's: gw_scratch has room for that */
             }
         } else if (node->width != 0) {
-            if (!k->unpack(out, parts->run[index], len, node->width, tree->label_of_rank + node->first_rank)) {
+            if (!k->unpack(out, parts->run[index], len, node->width,
+                           tree->label_of_rank + node->first_rank)) {
                 return GW_ERR_CORRUPT;
             }
         } else if (index == 0) {
@@ -303,12 +312,13 @@ static gw_status read_runs(const gw_decoding *d, const chunk_parts *parts)
 }
 
 /* The digits of the planes, unpacked but for R1 (plane 6), whose bits the join takes as they are. */
-static gw_status read_planes(const gw_decoding *d, const chunk_parts *parts)
+static gw_status read_planes(const gw_decoding *d, const chunk_parts *parts, gw_ahead *ahead)
 {
     const gw_scratch *s = &d->scratch;
     const gw_traits *t = gw_traits_of((uint32_t)d->info.dtype);
     for (size_t p = 0; p < plane_count(d); p++) {
         const size_t len = parts->plane_len[p];
+        gw_ahead_step(ahead, len);
         if (p < GW_PLANE_R1) {
             if (!d->codec->kernels.unpack(s->plane[p], parts->plane[p], len, plane_width(t, p), NULL)) {
                 return GW_ERR_CORRUPT;
@@ -345,7 +355,8 @@ static int is_escape_allowed(const gw_decoding *d, uint32_t bits, uint32_t k_byt
     }
     if (is_derived(d)) {
         const gw_joiner *j = d->scratch.joiner;
-        const uint32_t fp32_exponent = t->keeps_subnormals ? (exponent == 0 ? 1 : exponent) + t->exponent_bias : exponent;
+        const uint32_t fp32_exponent =
+            t->keeps_subnormals ? (exponent == 0 ? 1 : exponent) + t->exponent_bias : exponent;
         uint32_t drop = j->cap;
         if (!j->constant) {
             int32_t room = (int32_t)k_byte + j->drop_base - (int32_t)(4 * fp32_exponent + 3);
@@ -383,24 +394,39 @@ static gw_status check_escapes(const gw_decoding *d, const chunk_parts *parts, c
     return GW_OK;
 }
 
-static gw_status decode_coded(gw_decoding *d, const uint8_t *data, size_t size, size_t len, const uint8_t *levels,
-                              uint8_t *dst)
+/* Values that pass through the kernels before the join. */
+static size_t work_of(const gw_decoding *d, const chunk_parts *parts)
+{
+    size_t work = 0;
+    for (uint32_t i = 0; i < d->scratch.tree->node_count; i++) {
+        work += parts->node_len[i];
+    }
+    for (size_t p = 0; p < plane_count(d); p++) {
+        work += parts->plane_len[p];
+    }
+    return work;
+}
+
+static gw_status decode_coded(gw_decoding *d, const uint8_t *data, size_t size, size_t len,
+                              const uint8_t *levels, uint8_t *dst)
 {
     const gw_scratch *s = &d->scratch;
     const gw_kernels *k = &d->codec->kernels;
     chunk_parts parts;
     gw_status status = find_parts(d, &parts, data, size, len);
     if (status == GW_OK) {
-        status = read_runs(d, &parts);
-    }
-    if (status == GW_OK) {
-        status = read_planes(d, &parts);
+        gw_ahead ahead = gw_ahead_begin(d->beside, d->beside_size, work_of(d, &parts));
+        status = read_runs(d, &parts, &ahead);
+        if (status == GW_OK) {
+            status = read_planes(d, &parts, &ahead);
+        }
     }
     if (status != GW_OK) {
         return status;
     }
     gw_joined joined;
-    k->join(dst, &joined, s->place, s->level[0], s->plane, parts.escape, parts.escape_len, levels, len, s->joiner);
+    k->join(dst, &joined, s->place, s->level[0], s->plane, parts.escape, parts.escape_len, levels, len,
+            s->joiner);
     for (size_t p = 0; p < plane_count(d); p++) {
         if (joined.plane_len[p] != parts.plane_len[p]) {
             return GW_ERR_CORRUPT;
@@ -429,8 +455,9 @@ static gw_status decode_chunk(gw_decoding *d, uint64_t index, uint8_t *dst)
     const size_t value_size = len * gw_traits_of((uint32_t)d->info.dtype)->size;
 
     if (chunk.kind == GW_GCOMP_CHUNK_CODED) {
-        /* An owner's checksum covers its region as it lies there, the codebook included, and is checked before that. The
-         * others' starts from the checksum of the codebook, which has to be read for its length. */
+        /* An owner's checksum covers its region as it lies there, the codebook included, and is checked
+         * before that. The others' starts from the checksum of the codebook, which has to be read for its
+         * length. */
         const int is_owner = !d->info.installed && chunk.book == index;
         if (is_owner && d->info.checksum && k->crc32c(0, data, size) != chunk.crc) {
             return GW_ERR_CHECKSUM;
@@ -473,7 +500,8 @@ gw_status gw_decode_chunk(gw_decoding *d, uint64_t index, uint8_t *dst)
 {
     gw_status status = decode_chunk(d, index, dst);
     if (status != GW_OK) {
-        GW_MEMSET(dst, 0, (size_t)gw_frame_chunk_len(&d->info, index) * gw_traits_of((uint32_t)d->info.dtype)->size);
+        GW_MEMSET(dst, 0,
+                  (size_t)gw_frame_chunk_len(&d->info, index) * gw_traits_of((uint32_t)d->info.dtype)->size);
     }
     return status;
 }
@@ -487,11 +515,11 @@ void gw_add_values(const gw_codec *codec, const gw_gcomp_info *info, void *out, 
     add(out, accumulator, values, len, (uint32_t)codec->options.strict);
 }
 
-/* ---- ranges ------------------------------------------------------------------------------------------------------ */
+/* ---- ranges -------------------------------------------------------------------------------------------- */
 
-/* Values of a frame of that many bytes are stored around the caches: most of them would have left the last cache before
- * anybody reads them, and stores that go around it need not read the old values first. Measured with 32 MiB of cache: a tie
- * at 8 MiB, 1.2 times as fast from 16 MiB on. */
+/* Values of a frame of that many bytes are stored around the caches: most of them would have left the last
+ * cache before anybody reads them, and stores that go around it need not read the old values first. Measured
+ * with 32 MiB of cache: a tie at 8 MiB, 1.2 times as fast from 16 MiB on. */
 #define STREAM_SIZE ((uint64_t)16 << 20)
 
 typedef enum decode_mode { DECODE_VALUES, DECODE_ADD, DECODE_VALIDATE } decode_mode;
@@ -505,6 +533,10 @@ static gw_status decode_chunks(gw_decoding *d, uint64_t first, uint64_t count, u
     for (uint64_t i = 0; i < count; i++) {
         const size_t len = gw_frame_chunk_len(&d->info, first + i);
         uint8_t *place = mode == DECODE_VALIDATE ? NULL : dst + (size_t)(i << d->info.chunk_log2) * size;
+        if (mode == DECODE_ADD) {
+            d->beside = place;
+            d->beside_size = len * size;
+        }
         gw_status status = gw_decode_chunk(d, first + i, mode == DECODE_VALUES ? place : local);
         if (status == GW_OK && mode == DECODE_ADD) {
             gw_add_values(d->codec, &d->info, place, place, local, len);
@@ -517,10 +549,10 @@ static gw_status decode_chunks(gw_decoding *d, uint64_t first, uint64_t count, u
     return first_error;
 }
 
-static gw_status decode_range(const gw_gcomp *codec, const void *src, size_t src_size, const gw_gcomp_info *info,
-                              const gw_gcomp_map *map, uint64_t chunk_first, uint64_t chunk_count, void *dst,
-                              uint64_t dst_capacity, decode_mode mode, uint64_t *bad_chunk, void *workspace,
-                              size_t workspace_size)
+static gw_status decode_range(const gw_gcomp *codec, const void *src, size_t src_size,
+                              const gw_gcomp_info *info, const gw_gcomp_map *map, uint64_t chunk_first,
+                              uint64_t chunk_count, void *dst, uint64_t dst_capacity, decode_mode mode,
+                              uint64_t *bad_chunk, void *workspace, size_t workspace_size)
 {
     uint64_t ignored;
     bad_chunk = bad_chunk == NULL ? &ignored : bad_chunk;
@@ -532,13 +564,16 @@ static gw_status decode_range(const gw_gcomp *codec, const void *src, size_t src
     if (inside == NULL) {
         return GW_ERR_STATE;
     }
-    if (src_size < info->frame_size || info->frame_size < info->payload_offset || chunk_first > info->chunk_count ||
-        chunk_count > info->chunk_count - chunk_first || info->dtype != inside->options.dtype ||
-        (needs_map(info) && info->len != 0 && (map == NULL || map->levels == NULL || map->len != info->len))) {
+    if (src_size < info->frame_size || info->frame_size < info->payload_offset ||
+        chunk_first > info->chunk_count || chunk_count > info->chunk_count - chunk_first ||
+        info->dtype != inside->options.dtype ||
+        (needs_map(info) && info->len != 0 &&
+         (map == NULL || map->levels == NULL || map->len != info->len))) {
         return GW_ERR_ARG;
     }
     const uint64_t first_value = chunk_first << info->chunk_log2;
-    const uint64_t values = gw_min_u64(info->len - gw_min_u64(first_value, info->len), chunk_count << info->chunk_log2);
+    const uint64_t values =
+        gw_min_u64(info->len - gw_min_u64(first_value, info->len), chunk_count << info->chunk_log2);
     if (mode != DECODE_VALIDATE && values > dst_capacity) {
         return GW_ERR_DST;
     }
@@ -550,19 +585,21 @@ static gw_status decode_range(const gw_gcomp *codec, const void *src, size_t src
         return GW_ERR_ARG;
     }
     gw_decoding d;
-    gw_status status = gw_decoding_begin(&d, inside, (const uint8_t *)src, info, map, workspace, workspace_size);
+    gw_status status =
+        gw_decoding_begin(&d, inside, (const uint8_t *)src, info, map, workspace, workspace_size);
     if (status != GW_OK) {
         return status;
     }
-    d.scratch.joiner->stream = mode == DECODE_VALUES && info->len * gw_traits_of((uint32_t)info->dtype)->size >= STREAM_SIZE;
+    d.scratch.joiner->stream =
+        mode == DECODE_VALUES && info->len * gw_traits_of((uint32_t)info->dtype)->size >= STREAM_SIZE;
     status = decode_chunks(&d, chunk_first, chunk_count, (uint8_t *)dst, mode, bad_chunk);
     inside->kernels.fence();
     return status;
 }
 
-static gw_status decode_frame(const gw_gcomp *codec, const void *src, size_t src_size, const gw_gcomp_map *map,
-                              void *dst, uint64_t dst_capacity, decode_mode mode, uint64_t *len, uint64_t *bad_chunk,
-                              void *workspace, size_t workspace_size)
+static gw_status decode_frame(const gw_gcomp *codec, const void *src, size_t src_size,
+                              const gw_gcomp_map *map, void *dst, uint64_t dst_capacity, decode_mode mode,
+                              uint64_t *len, uint64_t *bad_chunk, void *workspace, size_t workspace_size)
 {
     gw_gcomp_info info;
     if (bad_chunk != NULL) {
@@ -570,8 +607,8 @@ static gw_status decode_frame(const gw_gcomp *codec, const void *src, size_t src
     }
     gw_status status = gw_gcomp_check(codec, src, src_size, map, &info);
     if (status == GW_OK) {
-        status = decode_range(codec, src, src_size, &info, map, 0, info.chunk_count, dst, dst_capacity, mode, bad_chunk,
-                              workspace, workspace_size);
+        status = decode_range(codec, src, src_size, &info, map, 0, info.chunk_count, dst, dst_capacity, mode,
+                              bad_chunk, workspace, workspace_size);
     }
     if (len != NULL) {
         *len = status == GW_OK ? info.len : 0;
@@ -582,44 +619,46 @@ static gw_status decode_frame(const gw_gcomp *codec, const void *src, size_t src
 gw_status gw_gcomp_validate(const gw_gcomp *codec, const void *src, size_t src_size, const gw_gcomp_map *map,
                             uint64_t *bad_chunk, void *workspace, size_t workspace_size)
 {
-    return decode_frame(codec, src, src_size, map, NULL, 0, DECODE_VALIDATE, NULL, bad_chunk, workspace, workspace_size);
+    return decode_frame(codec, src, src_size, map, NULL, 0, DECODE_VALIDATE, NULL, bad_chunk, workspace,
+                        workspace_size);
 }
 
-gw_status gw_gcomp_decode(const gw_gcomp *codec, const void *src, size_t src_size, const gw_gcomp_map *map, void *dst,
-                          uint64_t dst_capacity, uint64_t *len, uint64_t *bad_chunk, void *workspace,
-                          size_t workspace_size)
+gw_status gw_gcomp_decode(const gw_gcomp *codec, const void *src, size_t src_size, const gw_gcomp_map *map,
+                          void *dst, uint64_t dst_capacity, uint64_t *len, uint64_t *bad_chunk,
+                          void *workspace, size_t workspace_size)
 {
     if (len == NULL) {
         return GW_ERR_ARG;
     }
-    return decode_frame(codec, src, src_size, map, dst, dst_capacity, DECODE_VALUES, len, bad_chunk, workspace,
-                        workspace_size);
+    return decode_frame(codec, src, src_size, map, dst, dst_capacity, DECODE_VALUES, len, bad_chunk,
+                        workspace, workspace_size);
 }
 
-gw_status gw_gcomp_decode_add(const gw_gcomp *codec, const void *src, size_t src_size, const gw_gcomp_map *map,
-                              void *accumulator, uint64_t accumulator_len, uint64_t *len, uint64_t *bad_chunk,
-                              void *workspace, size_t workspace_size)
+gw_status gw_gcomp_decode_add(const gw_gcomp *codec, const void *src, size_t src_size,
+                              const gw_gcomp_map *map, void *accumulator, uint64_t accumulator_len,
+                              uint64_t *len, uint64_t *bad_chunk, void *workspace, size_t workspace_size)
 {
     if (len == NULL) {
         return GW_ERR_ARG;
     }
-    return decode_frame(codec, src, src_size, map, accumulator, accumulator_len, DECODE_ADD, len, bad_chunk, workspace,
-                        workspace_size);
+    return decode_frame(codec, src, src_size, map, accumulator, accumulator_len, DECODE_ADD, len, bad_chunk,
+                        workspace, workspace_size);
 }
 
-gw_status gw_gcomp_decode_range(const gw_gcomp *codec, const void *src, size_t src_size, const gw_gcomp_info *info,
-                                const gw_gcomp_map *map, uint64_t chunk_first, uint64_t chunk_count, void *dst,
-                                uint64_t dst_capacity, uint64_t *bad_chunk, void *workspace, size_t workspace_size)
+gw_status gw_gcomp_decode_range(const gw_gcomp *codec, const void *src, size_t src_size,
+                                const gw_gcomp_info *info, const gw_gcomp_map *map, uint64_t chunk_first,
+                                uint64_t chunk_count, void *dst, uint64_t dst_capacity, uint64_t *bad_chunk,
+                                void *workspace, size_t workspace_size)
 {
-    return decode_range(codec, src, src_size, info, map, chunk_first, chunk_count, dst, dst_capacity, DECODE_VALUES,
-                        bad_chunk, workspace, workspace_size);
+    return decode_range(codec, src, src_size, info, map, chunk_first, chunk_count, dst, dst_capacity,
+                        DECODE_VALUES, bad_chunk, workspace, workspace_size);
 }
 
-gw_status gw_gcomp_decode_add_range(const gw_gcomp *codec, const void *src, size_t src_size, const gw_gcomp_info *info,
-                                    const gw_gcomp_map *map, uint64_t chunk_first, uint64_t chunk_count,
-                                    void *accumulator, uint64_t accumulator_len, uint64_t *bad_chunk, void *workspace,
-                                    size_t workspace_size)
+gw_status gw_gcomp_decode_add_range(const gw_gcomp *codec, const void *src, size_t src_size,
+                                    const gw_gcomp_info *info, const gw_gcomp_map *map, uint64_t chunk_first,
+                                    uint64_t chunk_count, void *accumulator, uint64_t accumulator_len,
+                                    uint64_t *bad_chunk, void *workspace, size_t workspace_size)
 {
-    return decode_range(codec, src, src_size, info, map, chunk_first, chunk_count, accumulator, accumulator_len,
-                        DECODE_ADD, bad_chunk, workspace, workspace_size);
+    return decode_range(codec, src, src_size, info, map, chunk_first, chunk_count, accumulator,
+                        accumulator_len, DECODE_ADD, bad_chunk, workspace, workspace_size);
 }

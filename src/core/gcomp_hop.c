@@ -1,15 +1,16 @@
 /*
- * Hop: decode, add, encode, group by group, so that no sum leaves the cache. The bytes are those of the three calls one
- * after the other: a group of sums is complete before its codebook is chosen.
+ * Hop: decode, add, encode, group by group, so that no sum leaves the cache. The bytes are those of the three
+ * calls one after the other: a group of sums is complete before its codebook is chosen.
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
 #include "core/gcomp_codec.h"
 
 /*
- * Where the two frames cut their chunks at different lengths, or the encoder's groups are shorter than an incoming chunk,
- * a group does not end with a whole number of incoming chunks. Groups are 2^17 values or one chunk, chunks 2^12 to 2^15:
- * the step of the loop is the larger of group and incoming chunk, and both divide it.
+ * Where the two frames cut their chunks at different lengths, or the encoder's groups are shorter than an
+ * incoming chunk, a group does not end with a whole number of incoming chunks. Groups are 2^17 values or one
+ * chunk, chunks 2^12 to 2^15: the step of the loop is the larger of group and incoming chunk, and both divide
+ * it.
  */
 static size_t step_len(const gw_encoding *e, const gw_decoding *d)
 {
@@ -27,20 +28,23 @@ static gw_status sum_step(gw_decoding *d, uint64_t first, size_t len, const uint
     for (size_t at = 0; at < len; at += chunk_len) {
         const uint64_t index = (first + at) >> d->info.chunk_log2;
         const size_t chunk_values = len - at < chunk_len ? len - at : chunk_len;
+        d->beside = local + at * size;
+        d->beside_size = chunk_values * size;
         gw_status status = gw_decode_chunk(d, index, sums + at * size);
         if (status != GW_OK) {
             *bad_chunk = index;
             return status;
         }
-        gw_add_values(d->codec, &d->info, sums + at * size, sums + at * size, local + at * size, chunk_values);
+        gw_add_values(d->codec, &d->info, sums + at * size, sums + at * size, local + at * size,
+                      chunk_values);
     }
     return GW_OK;
 }
 
 gw_status gw_gcomp_decode_add_encode(const gw_gcomp *codec, const void *src, size_t src_size,
                                      const gw_gcomp_map *src_map, const gw_gcomp_source *source, void *dst,
-                                     size_t dst_capacity, size_t *dst_size, uint64_t *bad_chunk, void *workspace,
-                                     size_t workspace_size)
+                                     size_t dst_capacity, size_t *dst_size, uint64_t *bad_chunk,
+                                     void *workspace, size_t workspace_size)
 {
     uint64_t ignored;
     bad_chunk = bad_chunk == NULL ? &ignored : bad_chunk;

@@ -6,8 +6,8 @@
 #include "core/half.h"
 #include "core/kernels.h"
 
-/* Default mode treats subnormal inputs and sums, and -0, as +0, so that the result does not depend on whether the process
- * runs with FTZ or DAZ. */
+/* Default mode treats subnormal inputs and sums, and -0, as +0, so that the result does not depend on whether
+ * the process runs with FTZ or DAZ. */
 static inline uint32_t flush(uint32_t bits, uint32_t strict)
 {
     return !strict && (bits & 0x7f800000u) == 0 ? 0 : bits;
@@ -43,8 +43,8 @@ void gw_add_bf16_scalar(void *out, const void *accumulator, const void *values, 
         uint32_t x = flush((uint32_t)gw_load16(a + 2 * i) << 16, strict);
         uint32_t y = flush((uint32_t)gw_load16(b + 2 * i) << 16, strict);
         uint32_t sum = sum_bits(x, y);
-        /* A flushed sum cannot have been about to round up to a normal value: sums of normal bf16 values are multiples
-         * of 2^-133, which bf16 represents below 2^-126. */
+        /* A flushed sum cannot have been about to round up to a normal value: sums of normal bf16 values are
+         * multiples of 2^-133, which bf16 represents below 2^-126. */
         sum = is_nan(sum) ? 0x7fc0 : gw_narrow_bf16(flush(sum, strict));
         gw_store16(o + 2 * i, (uint16_t)sum);
     }
@@ -56,7 +56,8 @@ void gw_add_fp16_scalar(void *out, const void *accumulator, const void *values, 
     const uint8_t *b = (const uint8_t *)values;
     uint8_t *o = (uint8_t *)out;
     for (size_t i = 0; i < len; i++) {
-        /* Subnormals of fp16 are normal in fp32. Rounding the fp32 sum again is harmless: 24 >= 2 * 11 + 2 bits. */
+        /* Subnormals of fp16 are normal in fp32. Rounding the fp32 sum again is harmless: 24 >= 2 * 11 + 2
+         * bits. */
         uint32_t sum = sum_bits(gw_widen_fp16(gw_load16(a + 2 * i)), gw_widen_fp16(gw_load16(b + 2 * i)));
         sum = is_nan(sum) ? 0x7e00 : gw_narrow_fp16(sum);
         if (!strict && sum == 0x8000) {

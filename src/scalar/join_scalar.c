@@ -6,9 +6,10 @@
 #include "core/codebook.h"
 #include "scalar/digit_steps.h"
 
-/* Drop of a derived value (docs/format.md section 3); the same arithmetic as in round_scalar.c, from the exponent. */
+/* Drop of a derived value (docs/format.md section 3); the same arithmetic as in round_scalar.c, from the
+ * exponent. */
 GW_TEMPLATE uint32_t derived_drop(uint32_t exponent, int32_t k, const gw_joiner *joiner, int32_t drop_base,
-                                    uint32_t cap, const gw_traits *t, int fp16)
+                                  uint32_t cap, const gw_traits *t, int fp16)
 {
     if (fp16) {
         exponent = (exponent == 0 ? 1 : exponent) + t->exponent_bias;
@@ -18,7 +19,8 @@ GW_TEMPLATE uint32_t derived_drop(uint32_t exponent, int32_t k, const gw_joiner 
     return joiner->floor[gw_min_u32((uint32_t)room >> 2, cap)];
 }
 
-/* Exponent field in place and kept bits (with drop 0 in derived mode) by label; both 0 for zero and escape. */
+/* Exponent field in place and kept bits (with drop 0 in derived mode) by label; both 0 for zero and
+ * escape. */
 typedef struct label_field {
     uint32_t exponent;
     uint32_t kept;
@@ -70,8 +72,8 @@ GW_TEMPLATE void join_range(uint8_t *dst, gw_joined *joined, uint16_t *place, co
         const gw_digit_step *step = &steps[kept];
         /* Digits that the value does not have are masked away together. */
         uint32_t z = (uint32_t)p1[gw_plane_at(nested, 0)] << (m + 1 - w1) |
-                     (uint32_t)p2[gw_plane_at(nested, 1)] << (w3 + w4) | (uint32_t)p3[gw_plane_at(nested, 2)] << w4 |
-                     (uint32_t)p4[gw_plane_at(nested, 3)];
+                     (uint32_t)p2[gw_plane_at(nested, 1)] << (w3 + w4) |
+                     (uint32_t)p3[gw_plane_at(nested, 2)] << w4 | (uint32_t)p4[gw_plane_at(nested, 3)];
         z &= step->mask;
         nested += step->nested;
         if (derived) {
@@ -104,10 +106,10 @@ GW_TEMPLATE void join_range(uint8_t *dst, gw_joined *joined, uint16_t *place, co
     joined->bad_zero = bad_zero;
 }
 
-#define JOIN_CASE(dtype, derived)                                                                                      \
-    case (dtype) * 2 + (derived):                                                                                      \
-        join_range((uint8_t *)dst, joined, place, labels, plane, escape, escape_len, levels, len, joiner, (dtype),      \
-                   (derived));                                                                                         \
+#define JOIN_CASE(dtype, derived)                                                                            \
+    case (dtype)*2 + (derived):                                                                              \
+        join_range((uint8_t *)dst, joined, place, labels, plane, escape, escape_len, levels, len, joiner,    \
+                   (dtype), (derived));                                                                      \
         break
 
 void gw_join_scalar(void *dst, gw_joined *joined, uint16_t *place, const uint8_t *labels,

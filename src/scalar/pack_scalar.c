@@ -27,7 +27,8 @@ GW_TEMPLATE uint64_t spread8(uint64_t x, unsigned w)
     return (x & one) | (x & one << w) << (8 - w);
 }
 
-/* Adds c (all bytes equal) to every byte of x, modulo 256: the top bits apart so that no carry leaves a byte. */
+/* Adds c (all bytes equal) to every byte of x, modulo 256: the top bits apart so that no carry leaves a
+ * byte. */
 GW_TEMPLATE uint64_t add8(uint64_t x, uint64_t c)
 {
     const uint64_t low = 0x7f7f7f7f7f7f7f7fu;
@@ -89,28 +90,51 @@ GW_TEMPLATE int unpack_width(uint8_t *out, const uint8_t *src, size_t len, unsig
 static int unpack_any(uint8_t *out, const uint8_t *src, size_t len, unsigned width)
 {
     switch (width) {
-    case 1: return unpack_width(out, src, len, 1);
-    case 2: return unpack_width(out, src, len, 2);
-    case 3: return unpack_width(out, src, len, 3);
-    case 4: return unpack_width(out, src, len, 4);
-    case 5: return unpack_width(out, src, len, 5);
-    case 6: return unpack_width(out, src, len, 6);
-    case 7: return unpack_width(out, src, len, 7);
-    default: return 0;
+    case 1:
+        return unpack_width(out, src, len, 1);
+    case 2:
+        return unpack_width(out, src, len, 2);
+    case 3:
+        return unpack_width(out, src, len, 3);
+    case 4:
+        return unpack_width(out, src, len, 4);
+    case 5:
+        return unpack_width(out, src, len, 5);
+    case 6:
+        return unpack_width(out, src, len, 6);
+    case 7:
+        return unpack_width(out, src, len, 7);
+    default:
+        return 0;
     }
 }
 
 void gw_pack_scalar(uint8_t *dst, const uint8_t *digits, size_t len, unsigned width, uint8_t base)
 {
     switch (width) {
-    case 1: pack_width(dst, digits, len, 1, base); break;
-    case 2: pack_width(dst, digits, len, 2, base); break;
-    case 3: pack_width(dst, digits, len, 3, base); break;
-    case 4: pack_width(dst, digits, len, 4, base); break;
-    case 5: pack_width(dst, digits, len, 5, base); break;
-    case 6: pack_width(dst, digits, len, 6, base); break;
-    case 7: pack_width(dst, digits, len, 7, base); break;
-    default: break;
+    case 1:
+        pack_width(dst, digits, len, 1, base);
+        break;
+    case 2:
+        pack_width(dst, digits, len, 2, base);
+        break;
+    case 3:
+        pack_width(dst, digits, len, 3, base);
+        break;
+    case 4:
+        pack_width(dst, digits, len, 4, base);
+        break;
+    case 5:
+        pack_width(dst, digits, len, 5, base);
+        break;
+    case 6:
+        pack_width(dst, digits, len, 6, base);
+        break;
+    case 7:
+        pack_width(dst, digits, len, 7, base);
+        break;
+    default:
+        break;
     }
 }
 

@@ -1,21 +1,22 @@
 /*
  * Partition and merge: one inner node of the code tree, out and back (docs/format.md section 5.2).
  *
- * Both are branch-free: a value is stored to, or loaded from, both sides, and only the right side's position moves with
- * the bit; the left side's position is what remains of i. Where a side is a leaf of a single label there is nothing to
- * move, and eight values are handled in one 64-bit word.
+ * Both are branch-free: a value is stored to, or loaded from, both sides, and only the right side's position
+ * moves with the bit; the left side's position is what remains of i. Where a side is a leaf of a single label
+ * there is nothing to move, and eight values are handled in one 64-bit word.
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
 #include "core/kernels.h"
 
-#define BYTES(x) ((x) * 0x0101010101010101u)
+#define BYTES(x) ((x)*0x0101010101010101u)
 
 /* Bit j = (byte j of x >= byte j of y), for j = 0..7. */
 static inline uint32_t compare8(uint64_t x, uint64_t y)
 {
     const uint64_t high = BYTES((uint64_t)0x80);
-    /* Subtract the low seven bits under a borrow-proof high bit, then decide by the high bits where they differ. */
+    /* Subtract the low seven bits under a borrow-proof high bit, then decide by the high bits where they
+     * differ. */
     const uint64_t low_ge = (x | high) - (y & ~high);
     const uint64_t ge = ((x & ~y) | (~(x ^ y) & low_ge)) & high;
     /* Bit 8j + 7 to bit 56 + j: no two of the shifted copies meet. */
@@ -38,8 +39,8 @@ static size_t count8(uint32_t byte)
 }
 
 /* The last 1 to 7 values of a node, and the padding of its run. */
-static size_t partition_tail(uint8_t *left, uint8_t *right, uint8_t *bitmap, const uint8_t *ranks, size_t at, size_t len,
-                             size_t right_len, uint8_t pivot)
+static size_t partition_tail(uint8_t *left, uint8_t *right, uint8_t *bitmap, const uint8_t *ranks, size_t at,
+                             size_t len, size_t right_len, uint8_t pivot)
 {
     uint32_t byte = 0;
     for (size_t i = at; i < len; i++) {
@@ -63,8 +64,8 @@ static size_t partition_tail(uint8_t *left, uint8_t *right, uint8_t *bitmap, con
     return right_len;
 }
 
-GW_TEMPLATE size_t partition_sides(uint8_t *left, uint8_t *right, uint8_t *bitmap, const uint8_t *ranks, size_t len,
-                                     uint8_t pivot, int has_left, int has_right)
+GW_TEMPLATE size_t partition_sides(uint8_t *left, uint8_t *right, uint8_t *bitmap, const uint8_t *ranks,
+                                   size_t len, uint8_t pivot, int has_left, int has_right)
 {
     size_t right_len = 0;
     size_t i = 0;
@@ -88,7 +89,8 @@ GW_TEMPLATE size_t partition_sides(uint8_t *left, uint8_t *right, uint8_t *bitma
         }
         bitmap[i / 8] = (uint8_t)byte;
     }
-    return partition_tail(has_left ? left : NULL, has_right ? right : NULL, bitmap, ranks, i, len, right_len, pivot);
+    return partition_tail(has_left ? left : NULL, has_right ? right : NULL, bitmap, ranks, i, len, right_len,
+                          pivot);
 }
 
 size_t gw_partition_scalar(uint8_t *left, uint8_t *right, uint8_t *bitmap, const uint8_t *ranks, size_t len,
@@ -102,7 +104,8 @@ size_t gw_partition_scalar(uint8_t *left, uint8_t *right, uint8_t *bitmap, const
                          : partition_sides(left, right, bitmap, ranks, len, pivot, 0, 0);
 }
 
-/* Number of set bits of a word: adds neighbouring bits, pairs and nibbles, then sums the bytes by a multiplication. */
+/* Number of set bits of a word: adds neighbouring bits, pairs and nibbles, then sums the bytes by a
+ * multiplication. */
 static inline uint32_t count32(uint32_t x)
 {
     x -= x >> 1 & 0x55555555u;
@@ -111,8 +114,8 @@ static inline uint32_t count32(uint32_t x)
 }
 
 /* `count` values from value `at` on; `bits` are theirs. Returns right's next position. */
-GW_TEMPLATE size_t merge_some(uint8_t *out, gw_child left, gw_child right, uint32_t bits, size_t at, size_t count,
-                              size_t r, int has_left, int has_right)
+GW_TEMPLATE size_t merge_some(uint8_t *out, gw_child left, gw_child right, uint32_t bits, size_t at,
+                              size_t count, size_t r, int has_left, int has_right)
 {
     for (size_t j = 0; j < count; j++) {
         const uint32_t bit = bits >> j & 1;
