@@ -13,8 +13,9 @@
  * Bound for explicit fp32 on Zen 4, which starts two vector instructions of 512 bits a cycle: 4 expands (2
  * or 3 instructions each), 8 interleavings (4 of them double), 7 shifts, 5 selects, 8 for masks and
  * exponents: 43 for 64 values, 0.34 cycles a value; measured 0.41 (clang 14) and 0.43 (gcc 12). Derived:
- * about 70, 0.55 cycles a value; measured 0.79 (gcc 12) and 0.87: 135 instructions whose chain of 100
- * cycles the window of 320 does not hide.
+ * about 70, 0.55 cycles a value; measured 0.79 (gcc 12) and 0.87. What did not help derived joins: masks of
+ * 16 steps in a pass of their own, and testing bits of `has` by shifting them up instead of by seven
+ * constants.
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
