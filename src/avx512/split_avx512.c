@@ -240,6 +240,19 @@ static split_block_fn *split_block_of(uint32_t dtype, uint32_t derived)
 
 /* ---- 64 fp32 or bf16 values of default mode --------------------------------------------------------------------- */
 
+/* Fetches the 64 values, and their map bytes, that lie as far behind the span as i is behind its start: the next chunk comes
+ * into the second cache while this one is computed. */
+static inline void fetch_ahead(const gw_span *span, size_t i, size_t size)
+{
+    const char *values = (const char *)span->values + size * (span->len + i);
+    for (size_t at = 0; at < 64 * size; at += 64) {
+        _mm_prefetch(values + at, _MM_HINT_T1);
+    }
+    if (span->levels != NULL) {
+        _mm_prefetch((const char *)span->levels + span->len + i, _MM_HINT_T1);
+    }
+}
+
 /*
  * The usual case in fewer steps: what must be left out of it (exponent 0, infinity, NaN, a carry into infinity) is recognized
  * by its exponents. Exponent 0 is zero; the others find themselves outside the window, among the escapes, and if they are
@@ -253,6 +266,7 @@ GW_TEMPLATE size_t split_quick(uint8_t *ranks, cursors *cursors_inout, const spl
     const uint8_t *const values = (const uint8_t *)span->values;
     const size_t blocks = span->len / 64;
     const __m512i window = _mm512_add_epi8(s->base, GW_BYTE(1));
+    const size_t fetch_end = span->ahead < span->len ? span->ahead & ~(size_t)63 : span->len;
     gw_sums sums[BLOCKS];
     cursors c = *cursors_inout;
     for (size_t first = 0; first < blocks; first += BLOCKS) {
@@ -261,6 +275,9 @@ GW_TEMPLATE size_t split_quick(uint8_t *ranks, cursors *cursors_inout, const spl
             const size_t i = 64 * (first + j);
             const gw_bytes v = gw_load_bytes(values + size * i, 64, dtype);
             const __m512i k = gw_load_levels(&s->rounder, i);
+            if (i < fetch_end) {
+                fetch_ahead(span, i, size);
+            }
             sums[j] = gw_round_begin(v, k, span->element + i, &s->rounder, dtype, derived, rounding, 0);
         }
         for (size_t j = 0; j < count; j++) {

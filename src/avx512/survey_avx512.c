@@ -1,8 +1,11 @@
 /*
- * Survey: bins of 64 values at a time, then counted one by one. Four tables take turns, so that runs of equal bins do not
- * wait for their own increments; a sample is too short to pay for clearing and adding them.
+ * Survey: bins of values, 64 at a time as in split, then counted one by one.
  *
- * Bound: one store a cycle, so 1 cycle/value.
+ * Bytes of level and exponent next to each other are an index of 16 bits; which value it belongs to does not matter. Four
+ * tables take turns, so that runs of equal bins do not wait for their own increments. The lines of a sample lie apart, where no
+ * prefetcher of the processor finds them: they are fetched some runs ahead.
+ *
+ * Bound: one store a cycle, so 1 cycle/value; rounding 0.5 more.
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
@@ -10,88 +13,148 @@
 
 #if defined(GW_AVX512_COMPILED)
 
-/* The bins of up to 64 values. */
-GW_TEMPLATE void bins_of(uint16_t bins[64], gw_bytes v, __m512i k, uint64_t element, const gw_rounder *r, uint32_t dtype,
-                         uint32_t derived)
+enum { RUNS = 8, RUN_LEN = 64 };
+
+/* Index: 256 * level + exponent field. */
+typedef struct tally {
+    uint32_t count[4][4 * 256];
+    uint32_t zero;  /* +0, where it is not counted as exponent 0 */
+    uint32_t other; /* not +0, but without an exponent of its own: -0, subnormals of strict mode */
+} tally;
+
+static inline void count_indices(tally *t, __m512i level, __m512i e)
 {
-    gw_block b = gw_round64_any(v, k, element, r, dtype, derived);
+    uint64_t word[16];
+    _mm512_storeu_si512(word, _mm512_unpacklo_epi8(e, level));
+    _mm512_storeu_si512(word + 8, _mm512_unpackhi_epi8(e, level));
+    for (unsigned i = 0; i < 16; i++) {
+        const uint64_t four = word[i];
+        t->count[0][four & 0xffff]++;
+        t->count[1][four >> 16 & 0xffff]++;
+        t->count[2][four >> 32 & 0xffff]++;
+        t->count[3][four >> 48]++;
+    }
+}
+
+static inline __m512i level_of(const gw_block *b, uint32_t derived)
+{
+    __m512i level = _mm512_setzero_si512();
+    if (!derived) {
+        level = _mm512_mask_add_epi8(level, b->level1, level, GW_BYTE(1));
+        level = _mm512_mask_add_epi8(level, b->level2, level, GW_BYTE(1));
+        level = _mm512_mask_add_epi8(level, b->level3, level, GW_BYTE(1));
+    }
+    return level;
+}
+
+/* Any values [at, at + len), len <= 64: whatever has no bin of its own, and what does not exist, is counted among the bins of
+ * exponent 0 and then taken away again. */
+GW_TEMPLATE void survey_block(tally *t, const gw_span *span, size_t at, size_t len, const gw_rounder *r, uint32_t dtype,
+                              uint32_t derived)
+{
+    const __mmask64 valid = gw_low_mask(len);
+    const gw_bytes v = gw_load_bytes((const uint8_t *)span->values + gw_traits_of(dtype)->size * at, len, dtype);
+    const __m512i k = gw_load_levels_part(r, at, valid);
+    gw_block b = gw_round64_any(v, k, span->element + at, r, dtype, derived);
     if (dtype == GW_FP16 && !derived) {
         gw_clear_cut(&b);
     }
-    const gw_nonzero nonzero = gw_nonzero_of(&b.v, dtype, r->rule->strict);
-    __m512i level = _mm512_setzero_si512();
-    if (!derived) {
-        level = _mm512_maskz_mov_epi8(b.level1, GW_BYTE(1));
-        level = _mm512_mask_mov_epi8(level, b.level2, GW_BYTE(2));
-        level = _mm512_mask_mov_epi8(level, b.level3, GW_BYTE(3));
-    }
-    if (dtype != GW_FP16) {
-        /* Exponent 0: bin 1 for all but +0. */
-        level = _mm512_mask_mov_epi8(level, _kandn_mask64(nonzero.magnitude, nonzero.value), GW_BYTE(1));
-    }
-    for (unsigned half = 0; half < 2; half++) {
-        const __m256i e8 = half == 0 ? _mm512_castsi512_si256(b.v.e) : _mm512_extracti64x4_epi64(b.v.e, 1);
-        const __m256i level8 = half == 0 ? _mm512_castsi512_si256(level) : _mm512_extracti64x4_epi64(level, 1);
-        __m512i bin = _mm512_slli_epi16(_mm512_cvtepu8_epi16(e8), 2);
-        bin = _mm512_or_si512(bin, _mm512_cvtepu8_epi16(level8));
-        if (dtype == GW_FP16) {
-            const __mmask32 has_value = (__mmask32)(_cvtmask64_u64(nonzero.value) >> 32 * half);
-            const __mmask32 has_magnitude = (__mmask32)(_cvtmask64_u64(nonzero.magnitude) >> 32 * half);
-            bin = _mm512_mask_mov_epi16(bin, ~has_magnitude, _mm512_set1_epi16(4 * 31));
-            bin = _mm512_mask_mov_epi16(bin, ~has_value, _mm512_set1_epi16(GW_BIN_FP16_ZERO));
-        }
-        _mm512_storeu_si512(bins + 32 * half, bin);
+    const gw_nonzero nonzero = gw_nonzero_of(&b.v, dtype, r->strict);
+    const __mmask64 ordinary = nonzero.magnitude & valid;
+    t->zero += (uint32_t)_mm_popcnt_u64(~nonzero.value & valid);
+    t->other += (uint32_t)_mm_popcnt_u64(nonzero.value & valid & ~ordinary);
+    count_indices(t, _mm512_maskz_mov_epi8(ordinary, level_of(&b, derived)), _mm512_maskz_mov_epi8(ordinary, b.v.e));
+    /* What is not ordinary was counted at index 0, in any of the four tables: only their sum matters. */
+    t->count[0][0] -= 64 - (uint32_t)_mm_popcnt_u64(ordinary);
+}
+
+GW_TEMPLATE gw_sums begin_any(gw_bytes v, __m512i k, uint64_t element, const gw_rounder *r, uint32_t dtype,
+                              uint32_t derived)
+{
+    switch (r->rule->rounding) {
+    case GW_GCOMP_NEAREST: return gw_round_begin(v, k, element, r, dtype, derived, GW_GCOMP_NEAREST, 0);
+    case GW_GCOMP_STOCHASTIC: return gw_round_begin(v, k, element, r, dtype, derived, GW_GCOMP_STOCHASTIC, 0);
+    default: return gw_round_begin(v, k, element, r, dtype, derived, GW_GCOMP_TRUNCATE, 0);
     }
 }
 
-/* Adds the bins of values [at, at + len), len <= 64. */
-GW_TEMPLATE void survey64(uint32_t *const count[4], const gw_span *span, size_t at, size_t len, const gw_rounder *r,
-                          uint32_t dtype, uint32_t derived)
+static void fetch_run(const gw_span *span, size_t at, size_t size)
+{
+    const char *values = (const char *)span->values + size * at;
+    for (size_t i = 0; i < size * RUN_LEN; i += 64) {
+        _mm_prefetch(values + i, _MM_HINT_T0);
+    }
+    if (span->levels != NULL) {
+        _mm_prefetch((const char *)span->levels + at, _MM_HINT_T0);
+    }
+}
+
+/* Whole runs of fp32 or bf16 values in default mode: as in split, a block with infinity, NaN or a carry into them is done
+ * again by survey_block(). Returns the index behind the last of them. */
+GW_TEMPLATE size_t survey_runs(tally *t, const gw_span *span, size_t period, const gw_rounder *r, uint32_t dtype,
+                               uint32_t derived)
 {
     const size_t size = gw_traits_of(dtype)->size;
-    uint16_t bins[64];
-    const gw_bytes v = gw_load_bytes((const uint8_t *)span->values + size * at, len, dtype);
-    const __m512i k = gw_load_levels_part(r, at, gw_low_mask(len));
-    bins_of(bins, v, k, span->element + at, r, dtype, derived);
-    size_t i = 0;
-    for (; i + 4 <= len; i += 4) {
-        uint64_t four;
-        GW_MEMCPY(&four, bins + i, 8);
-        count[0][four & 0xffff]++;
-        count[1][four >> 16 & 0xffff]++;
-        count[2][four >> 32 & 0xffff]++;
-        count[3][four >> 48]++;
-    }
-    for (; i < len; i++) {
-        count[0][bins[i]]++;
-    }
-}
-
-GW_TEMPLATE void survey_span(uint32_t *count, const gw_span *span, size_t period, const gw_round_rule *rule, uint32_t dtype,
-                             uint32_t derived)
-{
-    enum { LONG = 4096 };
-    gw_rounder r;
-    gw_drop_tables tables;
-    uint32_t more[3][GW_BINS];
-    uint32_t *tables_of[4] = {count, count, count, count};
-    const int is_long = span->len / period >= LONG / 64;
-    gw_rounder_init(&r, &tables, span, rule);
-    if (is_long) {
-        GW_MEMSET(more, 0, sizeof more);
-        tables_of[1] = more[0];
-        tables_of[2] = more[1];
-        tables_of[3] = more[2];
-    }
-    for (size_t at = 0; at < span->len; at += period) {
-        const size_t left = span->len - at;
-        survey64(tables_of, span, at, left < 64 ? left : 64, &r, dtype, derived);
-    }
-    if (is_long) {
-        for (size_t bin = 0; bin < GW_BINS; bin++) {
-            count[bin] += more[0][bin] + more[1][bin] + more[2][bin];
+    const uint8_t *values = (const uint8_t *)span->values;
+    gw_sums sums[RUNS];
+    size_t at = 0;
+    while (at + RUN_LEN <= span->len) {
+        const size_t first = at;
+        size_t count = 0;
+        for (; count < RUNS && at + RUN_LEN <= span->len; count++, at += period) {
+            if (period > RUN_LEN && at + RUNS * period + RUN_LEN <= span->len) {
+                fetch_run(span, at + RUNS * period, size);
+            }
+            const gw_bytes v = gw_load_bytes(values + size * at, RUN_LEN, dtype);
+            sums[count] = begin_any(v, gw_load_levels(r, at), span->element + at, r, dtype, derived);
+        }
+        for (size_t j = 0; j < count; j++) {
+            const __m512i e = sums[j].v.e;
+            const __mmask64 nonzero = _mm512_test_epi8_mask(e, e);
+            /* Without random bits or halves added there are no carries, and the second part changes nothing. */
+            const gw_block b = gw_round_end(sums[j], NULL, r, dtype, derived, GW_GCOMP_NEAREST, 0);
+            const __m512i special = GW_BYTE(255);
+            if (__builtin_expect((_mm512_cmpeq_epi8_mask(e, special) | _mm512_cmpeq_epi8_mask(b.v.e, special)) != 0, 0)) {
+                survey_block(t, span, first + j * period, RUN_LEN, r, dtype, derived);
+                continue;
+            }
+            /* Zero has index 0, which is its bin. */
+            count_indices(t, _mm512_maskz_mov_epi8(nonzero, level_of(&b, derived)), _mm512_maskz_mov_epi8(nonzero, b.v.e));
         }
     }
+    return at;
+}
+
+/* Adds the tables to count, whose bins are 4 * exponent + level. */
+static void add_tally(uint32_t *count, const tally *t, uint32_t dtype)
+{
+    for (size_t e = 0; e <= gw_traits_of(dtype)->exponent_mask; e++) {
+        for (size_t level = 0; level < 4; level++) {
+            const size_t i = 256 * level + e;
+            count[4 * e + level] += t->count[0][i] + t->count[1][i] + t->count[2][i] + t->count[3][i];
+        }
+    }
+    count[dtype == GW_FP16 ? (uint32_t)GW_BIN_FP16_ZERO : 0] += t->zero;
+    count[dtype == GW_FP16 ? 4 * 31 : 1] += t->other;
+}
+
+GW_TEMPLATE void survey_span(uint32_t *count, const gw_span *span, size_t period, const gw_round_rule *rule,
+                             uint32_t dtype, uint32_t derived)
+{
+    gw_rounder r;
+    gw_drop_tables tables;
+    tally t;
+    size_t at = 0;
+    gw_rounder_init(&r, &tables, span, rule);
+    GW_MEMSET(&t, 0, sizeof t);
+    if (dtype != GW_FP16 && !r.strict && r.is_quick) {
+        at = survey_runs(&t, span, period, &r, dtype, derived);
+    }
+    for (; at < span->len; at += period) {
+        const size_t left = span->len - at;
+        survey_block(&t, span, at, left < RUN_LEN ? left : RUN_LEN, &r, dtype, derived);
+    }
+    add_tally(count, &t, dtype);
 }
 
 void gw_survey_avx512(uint32_t *count, const gw_span *span, size_t period, const gw_round_rule *rule)

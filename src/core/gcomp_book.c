@@ -57,7 +57,7 @@ gw_status gw_gcomp_histogram_add(gw_gcomp_histogram *histogram, const gw_gcomp *
     for (uint64_t at = 0; at < source->len; at += chunk_len) {
         const gw_span chunk = {(const uint8_t *)source->values + (size_t)at * size,
                                source->map == NULL ? NULL : source->map->levels + at,
-                               (size_t)gw_min_u64(source->len - at, chunk_len), source->first_element + at};
+                               (size_t)gw_min_u64(source->len - at, chunk_len), source->first_element + at, 0};
         GW_MEMSET(s->bin_count, 0, GW_BINS * sizeof *s->bin_count);
         e.codec->kernels.survey(s->bin_count, &chunk, GW_SAMPLE_RUN_LEN, &e.rule);
         if (histogram->base == HISTOGRAM_BASE_UNKNOWN) {

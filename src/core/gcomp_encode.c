@@ -107,14 +107,16 @@ gw_status gw_encoding_begin(gw_encoding *encoding, const gw_gcomp *codec, const 
 static gw_span span_of(const gw_encoding *e, uint64_t first, const uint8_t *values, size_t len)
 {
     const gw_gcomp_map *map = e->source->map;
-    const gw_span span = {values, map == NULL ? NULL : map->levels + first, len, e->source->first_element + first};
+    const gw_span span = {values, map == NULL ? NULL : map->levels + first, len, e->source->first_element + first,
+                          0};
     return span;
 }
 
 static gw_span span_part(const gw_span *span, size_t at, size_t len, size_t element_size)
 {
     const gw_span part = {(const uint8_t *)span->values + at * element_size,
-                          span->levels == NULL ? NULL : span->levels + at, len, span->element + at};
+                          span->levels == NULL ? NULL : span->levels + at, len, span->element + at,
+                          span->len - at - len};
     return part;
 }
 

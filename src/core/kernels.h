@@ -49,6 +49,7 @@ typedef struct gw_span {
     const uint8_t *levels; /* their map bytes; not read if the rule says `constant` */
     size_t len;
     uint64_t element;      /* absolute index of the first value, for stochastic rounding */
+    size_t ahead;          /* hint: so many values behind the span, and their map bytes, will be wanted next */
 } gw_span;
 
 /* Flushes, cuts and rounds the values of a span (docs/numerics.md section 3) to out: len elements of the dtype, the

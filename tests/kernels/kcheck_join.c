@@ -206,7 +206,7 @@ static void body(kc_test *t)
     const uint32_t near = s->len == 0 ? 0 : dtype == GW_FP32 ? gw_load32(values) : gw_load16(values);
     kc_round_rule(rng, &rule, dtype, kc_below(rng, 3), kind != EXPLICIT, kind == CONSTANT, kc_below(rng, 2),
                   near);
-    const gw_span span = {values, levels, s->len, 0};
+    const gw_span span = {values, levels, s->len, 0, 0};
     const uint32_t largest = round_all(bits, &span, &rule);
     if (planes == PLANES_MATCH) {
         make_tables(rng, &ranker, &joiner, largest, &rule);
@@ -292,7 +292,7 @@ static void bench_join(kc_test *t)
     kc_levels(&rng, kc_plain(1), len, 4);
     kc_round_rule(&rng, &rule, GW_FP32, GW_GCOMP_NEAREST, 0, 0, 0, gw_load32(kc_plain(0)));
     rule.drop_base = 4 * 116 - 100;
-    const gw_span span = {kc_plain(0), kc_plain(1), len, 0};
+    const gw_span span = {kc_plain(0), kc_plain(1), len, 0, 0};
     make_tables(&rng, &ranker, &joiner, round_all(bits, &span, &rule), &rule);
     memcpy(digits.plane, plane, sizeof plane);
     gw_split_scalar(kc_plain(3), &digits, &span, &rule, &ranker);

@@ -262,7 +262,7 @@ gw_span kc_span(kc_rng *rng, gw_round_rule *rule, size_t len, uint32_t dtype, ui
     if (kc_below(rng, 4) == 0) {
         element = ((uint64_t)1 << 34) - kc_below(rng, 80);
     }
-    const gw_span span = {values, constant ? NULL : levels, len, element};
+    const gw_span span = {values, constant ? NULL : levels, len, element, 0};
     return span;
 }
 
@@ -284,6 +284,6 @@ gw_span kc_bench_span(gw_round_rule *rule, size_t len)
     kc_round_rule(&rng, rule, GW_FP32, GW_GCOMP_NEAREST, 0, 0, 0, gw_load32(kc_plain(0)));
     rule->cap = 18;
     rule->drop_base = 4 * 116 - 100;
-    const gw_span span = {kc_plain(0), kc_plain(1), len, 0};
+    const gw_span span = {kc_plain(0), kc_plain(1), len, 0, 0};
     return span;
 }
