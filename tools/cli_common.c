@@ -4,6 +4,7 @@
  * SPDX-License-Identifier: BSD-2-Clause
  */
 #include "cli_common.h"
+#include "cuda_run.h"
 
 #include "gradwire/gradwire.h"
 
@@ -107,7 +108,12 @@ void gw_cli_parse_backends(struct argp_state *state, const char *list, uint32_t 
             continue;
         }
         const uint32_t bit = gw_backend_from_name(name);
-        if (bit == 0) {
+        if (bit == GW_BACKEND_CUDA) {
+            const gw_status status = gw_cuda_run_open();
+            if (status != GW_OK) {
+                argp_error(state, "--backend: cuda: %s", gw_status_message(status));
+            }
+        } else if (bit == 0) {
             argp_error(state, "--backend: '%s' is not a backend (see gradwire info)", name);
         } else if ((gw_backends_available() & bit) == 0) {
             argp_error(state,

@@ -4,6 +4,7 @@
  * SPDX-License-Identifier: BSD-2-Clause
  */
 #include "codec_options.h"
+#include "cuda_run.h"
 
 #include "cli_common.h"
 #include "parallel_tasks.h"
@@ -71,7 +72,8 @@ uint32_t gw_dtype_mantissa_bits(gw_dtype dtype)
 
 const char *gw_codec_backend_name(uint32_t backends)
 {
-    const uint32_t usable = (backends & gw_backends_available()) | GW_BACKEND_SCALAR;
+    const uint32_t on_device = gw_cuda_run_is_on() ? GW_BACKEND_CUDA : 0u;
+    const uint32_t usable = (backends & (gw_backends_available() | on_device)) | GW_BACKEND_SCALAR;
     for (int bit = 31; bit >= 0; bit--) {
         const uint32_t mask = (uint32_t)1 << bit;
         const char *name = (usable & mask) != 0 ? gw_backend_name(mask) : NULL;

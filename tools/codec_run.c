@@ -5,6 +5,7 @@
  * SPDX-License-Identifier: BSD-2-Clause
  */
 #include "codec_run.h"
+#include "cuda_run.h"
 #include "parallel_tasks.h"
 
 #include <stdlib.h>
@@ -270,6 +271,9 @@ static void encode_task(void *context, unsigned worker, uint64_t index)
 gw_status gw_encode_run_once(gw_encode_run *run, gw_cli_progress *progress)
 {
     run->frame_size = 0;
+    if (gw_cuda_run_is_on()) {
+        return gw_cuda_run_encode(run->codec, run->source, run->frame, run->frame_capacity, &run->frame_size);
+    }
     if (run->range_count == 0) {
         return gw_gcomp_encode(run->codec, run->source, run->frame, run->frame_capacity, &run->frame_size,
                                run->workspaces, run->workspace_size);
@@ -336,6 +340,11 @@ static void decode_task(void *context, unsigned worker, uint64_t index)
 gw_status gw_decode_run_once(gw_decode_run *run, uint64_t *bad_chunk, gw_cli_progress *progress)
 {
     *bad_chunk = UINT64_MAX;
+    if (gw_cuda_run_is_on()) {
+        uint64_t len = 0;
+        return gw_cuda_run_decode(run->codec, run->frame, run->frame_size, run->map, run->dst, run->info.len, &len,
+                                  bad_chunk);
+    }
     if (run->range_count == 0) {
         uint64_t len = 0;
         return gw_gcomp_decode(run->codec, run->frame, run->frame_size, run->map, run->dst, run->info.len,
