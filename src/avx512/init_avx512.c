@@ -9,6 +9,8 @@
 void gw_kernels_init_avx512(gw_kernels *kernels, uint32_t cpu)
 {
 #if defined(GW_AVX512_COMPILED)
+    kernels->map_scan = gw_map_scan_avx512;
+    kernels->map_build = gw_map_build_avx512;
     kernels->round = gw_round_avx512;
     kernels->survey = gw_survey_avx512;
     kernels->split = gw_split_avx512;

@@ -14,6 +14,8 @@
 #define GW_AVX512_COMPILED 1
 #endif
 
+gw_map_scan_fn gw_map_scan_avx512;
+gw_map_build_fn gw_map_build_avx512;
 gw_round_fn gw_round_avx512;
 gw_survey_fn gw_survey_avx512;
 gw_split_fn gw_split_avx512;
