@@ -263,18 +263,20 @@ static inline void lines_end(const sink *s, const line_maker *m, size_t len)
     }
 }
 
-static inline void prefetch(const uint8_t *from, const uint8_t *to)
+/* Asks for the lines of [at, end). Numbers, not pointers: they may lie beyond the caller's arrays, which
+ * does no harm to ask for. */
+static inline void prefetch(uintptr_t at, uintptr_t end)
 {
-    for (; from < to; from += 64) {
-        _mm_prefetch((const char *)from, _MM_HINT_T1);
+    for (at &= ~(uintptr_t)63; at < end; at += 64) {
+        _mm_prefetch((const char *)at, _MM_HINT_T1);
     }
 }
 
 /* Asks for the bytes that come next, in step with the values: those for values [at, at + len) of all. */
 static inline void prefetch_frame(const gw_joiner *joiner, size_t at, size_t len, size_t all)
 {
-    prefetch(joiner->next + (joiner->next_size * at / all & ~(size_t)63),
-             joiner->next + joiner->next_size * (at + len) / all);
+    const uintptr_t next = (uintptr_t)joiner->next;
+    prefetch(next + joiner->next_size * at / all, next + joiner->next_size * (at + len) / all);
 }
 
 /* ---- explicit ------------------------------------------------------------------------------------------ */
@@ -342,8 +344,8 @@ typedef struct drop_rule {
     __m512i cap;
     /* By drop, not rounded down: bits 0..3 are digits 1..4, bits 4, 5, 6 the remainder's 1, 2, 4. */
     __m512i has;
-    __m512i last;       /* by drop: place of R1's bit in its digit */
-    int is_far;         /* q is outside 0..191, and x is replaced by x - less + more */
+    __m512i last; /* by drop: place of R1's bit in its digit */
+    int is_far;   /* q is outside 0..191, and x is replaced by x - less + more */
     __m512i less, more;
 } drop_rule;
 
@@ -470,7 +472,7 @@ GW_TEMPLATE uint64_t join_range(sink *s, cursors *from, const uint8_t *labels, c
         const size_t end = len - at < PREFETCH_LEN ? len : at + PREFETCH_LEN;
         prefetch_frame(joiner, at, end - at, len);
         if (kind == LEVELS_DERIVED && joiner->next_size != 0) {
-            prefetch(levels + len + at, levels + len + end); /* of the next chunk, if there is one */
+            prefetch((uintptr_t)levels + len + at, (uintptr_t)levels + len + end); /* of the next chunk */
         }
         for (size_t i = at; i < end; i += 64) {
             const uint8_t *label = labels + i, *level = kind == LEVELS_DERIVED ? levels + i : NULL;

@@ -72,6 +72,10 @@ static void fill_joiner(gw_joiner *joiner, const gw_round_rule *rule, uint32_t b
     joiner->cap = rule->cap;
     joiner->drop_base = rule->drop_base;
     memcpy(joiner->floor, rule->floor, sizeof joiner->floor);
+    /* Hints: what is read next may be any address. */
+    joiner->stream = rule->step_index & 1;
+    joiner->next = (const uint8_t *)(uintptr_t)(rule->seed >> 20);
+    joiner->next_size = rule->rank_hop & 0x1ffff;
 }
 
 /* Rounded values; returns their largest exponent. */

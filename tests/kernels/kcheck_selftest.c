@@ -160,6 +160,42 @@ static void join_writes_whole_vector_of_places(void *dst, gw_joined *joined, uin
     }
 }
 
+/* Stores whole lines where it goes around the caches, so that the last one reaches behind the output. */
+static void join_streams_whole_lines(void *dst, gw_joined *joined, uint16_t *place, const uint8_t *labels,
+                                     uint8_t *const plane[GW_PLANES_MAX], const uint8_t *escape,
+                                     size_t escape_len, const uint8_t *levels, size_t len,
+                                     const gw_joiner *joiner)
+{
+    gw_join_scalar(dst, joined, place, labels, plane, escape, escape_len, levels, len, joiner);
+    const size_t size = len * gw_traits_of(joiner->dtype)->size;
+    if (joiner->stream && size > 64 && ((uintptr_t)dst + size) % 64 != 0) {
+        spoil((uint8_t *)dst + size);
+    }
+}
+
+/* Reads what comes next instead of asking for it. */
+static void join_reads_ahead(void *dst, gw_joined *joined, uint16_t *place, const uint8_t *labels,
+                             uint8_t *const plane[GW_PLANES_MAX], const uint8_t *escape, size_t escape_len,
+                             const uint8_t *levels, size_t len, const gw_joiner *joiner)
+{
+    gw_join_scalar(dst, joined, place, labels, plane, escape, escape_len, levels, len, joiner);
+    if (joiner->next_size > 0 && len > 1000) {
+        read_byte(joiner->next);
+    }
+}
+
+/* Lines are put together wrongly at one place of the output in a line. */
+static void join_streams_wrong_line(void *dst, gw_joined *joined, uint16_t *place, const uint8_t *labels,
+                                    uint8_t *const plane[GW_PLANES_MAX], const uint8_t *escape,
+                                    size_t escape_len, const uint8_t *levels, size_t len,
+                                    const gw_joiner *joiner)
+{
+    gw_join_scalar(dst, joined, place, labels, plane, escape, escape_len, levels, len, joiner);
+    if (joiner->stream && joiner->dtype == GW_FP32 && (uintptr_t)dst % 64 == 44 && len >= 64) {
+        spoil((uint8_t *)dst + 20);
+    }
+}
+
 /* ---- values -------------------------------------------------------------------------------------------- */
 
 /* The last value of lengths that leave 31 behind the last vector. */
@@ -463,6 +499,9 @@ static const bad_kernel bad_kernels[] = {
     {"forgets the last run of a sample", "survey", (kc_fn)survey_forgets_last_run, KC_OUTPUT, 0},
     {"reads escapes that are missing", "join", (kc_fn)join_reads_missing_escapes, KC_CRASH, 0},
     {"writes a whole vector of places", "join", (kc_fn)join_writes_whole_vector_of_places, KC_CANARY, 0},
+    {"streams whole lines", "join", (kc_fn)join_streams_whole_lines, KC_CANARY | KC_CRASH, 0},
+    {"reads ahead instead of asking", "join", (kc_fn)join_reads_ahead, KC_CRASH, 0},
+    {"streams one place wrongly", "join", (kc_fn)join_streams_wrong_line, KC_OUTPUT, 0},
     {"wrong in the tail only", "add_bf16", (kc_fn)add_wrong_in_tail, KC_OUTPUT, 0},
     {"keeps one NaN payload", "add_fp32", (kc_fn)add_keeps_nan_payload, KC_OUTPUT, 0},
     {"loses -0 in strict mode", "round", (kc_fn)round_loses_minus_zero, KC_OUTPUT, 0},
