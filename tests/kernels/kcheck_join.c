@@ -91,7 +91,8 @@ static uint32_t round_all(uint32_t *bits, const gw_span *span, const gw_round_ru
 }
 
 /* Codes for random labels, the escape for all others: a ranker whose ranks are labels. */
-static void make_tables(kc_rng *rng, gw_ranker *ranker, gw_joiner *joiner, uint32_t largest, const gw_round_rule *rule)
+static void make_tables(kc_rng *rng, gw_ranker *ranker, gw_joiner *joiner, uint32_t largest,
+                        const gw_round_rule *rule)
 {
     const uint32_t base = kc_below(rng, 4) == 0 ? kc_below(rng, 192) : largest < 59 ? 0 : largest - 59;
     fill_joiner(joiner, rule, base > 191 ? 191 : base);
@@ -269,7 +270,8 @@ static void body(kc_test *t)
     compare(t, &expected, &got, planes, cell);
     if (t->is_reference && planes == PLANES_MATCH) {
         check_inverse(t, &got, bits, labels);
-        kc_equal(t, KC_MODEL, "plane_len", digits.plane_len, got.joined->plane_len, GW_PLANES_MAX, sizeof(size_t));
+        kc_equal(t, KC_MODEL, "plane_len", digits.plane_len, got.joined->plane_len, GW_PLANES_MAX,
+                 sizeof(size_t));
     }
 }
 

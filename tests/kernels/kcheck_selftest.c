@@ -315,8 +315,8 @@ static size_t partition_wrong_count(uint8_t *left, uint8_t *right, uint8_t *bitm
 }
 
 /* Loads the next vector only after it has stored this one further ahead than allowed. */
-static size_t partition_wrong_in_place(uint8_t *left, uint8_t *right, uint8_t *bitmap, const uint8_t *ranks, size_t len,
-                                       uint8_t pivot)
+static size_t partition_wrong_in_place(uint8_t *left, uint8_t *right, uint8_t *bitmap, const uint8_t *ranks,
+                                       size_t len, uint8_t pivot)
 {
     if (left == ranks && len > 64) {
         left[64] = 0;
@@ -331,7 +331,8 @@ static void survey_sets(uint32_t *count, const gw_span *span, size_t period, con
 }
 
 /* Two equal bins in one vector are counted once. */
-static void survey_loses_conflicts(uint32_t *count, const gw_span *span, size_t period, const gw_round_rule *rule)
+static void survey_loses_conflicts(uint32_t *count, const gw_span *span, size_t period,
+                                   const gw_round_rule *rule)
 {
     uint32_t own[GW_BINS] = {0};
     gw_survey_scalar(own, span, period, rule);
@@ -341,7 +342,8 @@ static void survey_loses_conflicts(uint32_t *count, const gw_span *span, size_t 
 }
 
 /* The run that the span's end cuts is left out. */
-static void survey_forgets_last_run(uint32_t *count, const gw_span *span, size_t period, const gw_round_rule *rule)
+static void survey_forgets_last_run(uint32_t *count, const gw_span *span, size_t period,
+                                    const gw_round_rule *rule)
 {
     gw_span cut = *span;
     if (period > 64 && cut.len % period < 64) {
@@ -377,7 +379,7 @@ static uint32_t split_keeps_old_exponent(uint8_t *ranks, gw_digits *digits, cons
 }
 
 static uint32_t split_never_sees_zero(uint8_t *ranks, gw_digits *digits, const gw_span *span,
-                                                  const gw_round_rule *rule, const gw_ranker *ranker)
+                                      const gw_round_rule *rule, const gw_ranker *ranker)
 {
     (void)gw_split_scalar(ranks, digits, span, rule, ranker);
     return span->len > 0;
