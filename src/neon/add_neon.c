@@ -1,6 +1,10 @@
 /*
  * Sums: accumulator + decoded values, eight at a time (docs/numerics.md section 5).
  *
+ * Not timed. Instructions a value by scripts/neon_count (gcc 12, -O3), scalar in brackets; then the least
+ * cycles that its model allows on Neoverse N1 and V2:
+ * fp32 3.4 (21.0), 1.1 and 0.56; bf16 3.8 (26.0), 1.5 and 0.75; fp16 3.1 (54.3), 1.2 and 0.59.
+ *
  * SPDX-License-Identifier: BSD-2-Clause
  */
 #include "neon/kernels_neon.h"
@@ -60,8 +64,8 @@ static inline uint16x4_t sum_bf16(uint16x4_t a, uint16x4_t b)
     return vaddhn_u32(vaddq_u32(sum, vdupq_n_u32(0x7fff)), odd);
 }
 
-/* Flushing works on 16 bits: a sum of normal bf16 values that is subnormal is a multiple of 2^-133, so that rounding it does
- * nothing. */
+/* Flushing works on 16 bits: a sum of normal bf16 values that is subnormal is a multiple of 2^-133, so that
+ * rounding it does nothing. */
 GW_TEMPLATE size_t add_bf16(uint8_t *out, const uint8_t *a, const uint8_t *b, size_t len, int is_strict)
 {
     size_t i = 0;
@@ -84,8 +88,8 @@ void gw_add_bf16_neon(void *out, const void *accumulator, const void *values, si
     gw_add_bf16_scalar(o + 2 * done, a + 2 * done, b + 2 * done, len - done, strict);
 }
 
-/* No flushing of operands: subnormals of fp16 are normal in fp32. The conversions between the two take no notice of the
- * flush mode. */
+/* No flushing of operands: subnormals of fp16 are normal in fp32. The conversions between the two take no
+ * notice of the flush mode. */
 static inline uint16x4_t sum_fp16(uint16x4_t a, uint16x4_t b)
 {
     const float32x4_t sum = vaddq_f32(gw_widen_fp16x4(a), gw_widen_fp16x4(b));

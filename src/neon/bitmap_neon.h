@@ -1,6 +1,7 @@
 /*
- * Byte masks to bitmaps and back. NEON has no instruction that gathers the top bits of bytes: each byte keeps the bit of its
- * place and neighbours are added, which for four registers (or four masks of one) takes four additions together.
+ * Byte masks to bitmaps and back. NEON has no instruction that gathers the top bits of bytes: each byte
+ * keeps the bit of its place and neighbours are added, which for four registers (or four masks of one)
+ * takes four additions together.
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
@@ -39,8 +40,8 @@ static inline uint64_t gw_ones_of_bytes(uint64_t bits)
     return vget_lane_u64(vreinterpret_u64_u8(vcnt_u8(vreinterpret_u8_u64(vdup_n_u64(bits)))), 0);
 }
 
-/* Byte g of the result: how many bits are set in the bytes below g. The multiplication adds each byte to all above it;
- * there are at most 64, so no sum leaves its byte. */
+/* Byte g of the result: how many bits are set in the bytes below g. The multiplication adds each byte to
+ * all above it; there are at most 64, so no sum leaves its byte. */
 static inline uint64_t gw_ones_before(uint64_t bits)
 {
     return gw_ones_of_bytes(bits) * 0x0101010101010101u << 8;

@@ -1,5 +1,6 @@
 /*
- * How many bits a value of a DERIVED frame loses (docs/format.md section 3), 16 values at a time: for both directions.
+ * How many bits a value of a DERIVED frame loses (docs/format.md section 3), 16 values at a time: for both
+ * directions.
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
@@ -45,15 +46,19 @@ static inline int16x8_t gw_widen_high(uint8x16_t x)
     return vreinterpretq_s16_u16(vmovl_u8(vget_high_u8(x)));
 }
 
-/* From exponent fields and map bytes. t = K + drop_base - (4 E + 3), and floor(t / 4) = floor((K + drop_base - 3) / 4) - E.
- * The largest exponent field is the caller's business, and that of 0 for fp32 and bf16. */
-GW_TEMPLATE uint8x16_t gw_drops_of(uint8x16_t exponent, uint8x16_t levels, const gw_dropper *d, uint32_t dtype)
+/* From exponent fields and map bytes. t = K + drop_base - (4 E + 3), and floor(t / 4) = floor((K +
+ * drop_base - 3) / 4) - E. The largest exponent field is the caller's business, and that of 0 for fp32 and
+ * bf16. */
+GW_TEMPLATE uint8x16_t gw_drops_of(uint8x16_t exponent, uint8x16_t levels, const gw_dropper *d,
+                                   uint32_t dtype)
 {
     if (dtype == GW_FP16) {
         exponent = vaddq_u8(vmaxq_u8(exponent, vdupq_n_u8(1)), vdupq_n_u8(112));
     }
-    const int16x8_t low = vsubq_s16(vshrq_n_s16(vqaddq_s16(gw_widen_low(levels), d->room), 2), gw_widen_low(exponent));
-    const int16x8_t high = vsubq_s16(vshrq_n_s16(vqaddq_s16(gw_widen_high(levels), d->room), 2), gw_widen_high(exponent));
+    const int16x8_t low =
+        vsubq_s16(vshrq_n_s16(vqaddq_s16(gw_widen_low(levels), d->room), 2), gw_widen_low(exponent));
+    const int16x8_t high =
+        vsubq_s16(vshrq_n_s16(vqaddq_s16(gw_widen_high(levels), d->room), 2), gw_widen_high(exponent));
     const uint8x16_t octaves = vcombine_u8(vqmovun_s16(low), vqmovun_s16(high));
     const uint8x16_t drop = vqtbl2q_u8(d->floor, vminq_u8(octaves, d->cap));
     return vandq_u8(drop, vtstq_u8(levels, levels)); /* K = 0: nothing */

@@ -1,5 +1,10 @@
 /*
- * Precision map, four parameters at a time. Every operation is that of map_scalar.c in the same order; its comments say why.
+ * Precision map, four parameters at a time. Every operation is that of map_scalar.c in the same order; its
+ * comments say why.
+ *
+ * Not timed. Instructions a value by scripts/neon_count (gcc 12, -O3), scalar in brackets; then the least
+ * cycles that its model allows on Neoverse N1 and V2: scan 23.5 (111.5), 9.3 and 4.6; build 25.1 (125.3),
+ * 9.7 and 4.8.
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
@@ -46,15 +51,15 @@ static inline float32x4_t denominator(const gw_gcomp_map_rule *rule, float32x4_t
         if ((rule->uses & GW_MAP_USES_A) != 0) {
             const float32x4_t largest = product(a, vdupq_n_f32(rule->a_scale));
             /* w stays where it is no less; NaN on either side compares false, and is chosen or stays. */
-            const uint32x4_t take =
-                vorrq_u32(vcgtq_f32(largest, w), vmvnq_u32(vceqq_f32(largest, largest)));
+            const uint32x4_t take = vorrq_u32(vcgtq_f32(largest, w), vmvnq_u32(vceqq_f32(largest, largest)));
             w = vbslq_f32(take, largest, w);
         }
     }
     return vaddq_f32(vsqrtq_f32(w), vdupq_n_f32(rule->eps));
 }
 
-static inline uint32x4_t quarter_octave(const gw_gcomp_map_rule *rule, const gw_optimizer_state *state, size_t i)
+static inline uint32x4_t quarter_octave(const gw_gcomp_map_rule *rule, const gw_optimizer_state *state,
+                                        size_t i)
 {
     const float32x4_t zero = vdupq_n_f32(0.0f);
     const int uses_v = (rule->uses & GW_MAP_USES_V) != 0;
@@ -111,8 +116,8 @@ uint32_t gw_map_scan_neon(const gw_gcomp_map_rule *rule, const gw_optimizer_stat
     return largest > top_of_rest ? largest : top_of_rest;
 }
 
-void gw_map_build_neon(const gw_gcomp_map_rule *rule, const gw_optimizer_state *state, size_t len, uint32_t base,
-                       uint8_t *levels)
+void gw_map_build_neon(const gw_gcomp_map_rule *rule, const gw_optimizer_state *state, size_t len,
+                       uint32_t base, uint8_t *levels)
 {
     const uint32x4_t below = vdupq_n_u32(base);
     size_t i = 0;

@@ -1,9 +1,10 @@
 /*
  * The intrinsics of NEON, and what the kernels of this folder share.
  *
- * GW_NEON is defined where the kernels are built: on little-endian AArch64, and, with GW_SIMDE_NEON, on x86-64 through
- * SIMDe, which computes the same values with other instructions. That is for tests: sanitizers and fuzzers then run the
- * code of these files at full speed. What SIMDe lacks, or does in a way that depends on flush modes, is added here.
+ * GW_NEON is defined where the kernels are built: on little-endian AArch64, and, with GW_SIMDE_NEON, on
+ * x86-64 through SIMDe, which computes the same values with other instructions. That is for tests:
+ * sanitizers and fuzzers then run the code of these files at full speed. What SIMDe lacks, or does in a way
+ * that depends on flush modes, is added here.
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
@@ -41,7 +42,7 @@ static inline uint32x4_t gw_widen_bf16x4(uint16x4_t h)
 #include <immintrin.h>
 #include <simde/arm/neon.h>
 
-/* SIMDe's own conversions compute with subnormals; those of F16C take no notice of flush modes, like Arm's. */
+/* SIMDe's own conversions compute with subnormals; those of F16C ignore flush modes, as Arm's do. */
 static inline float32x4_t gw_widen_fp16x4(uint16x4_t h)
 {
     return (float32x4_t)_mm_cvtph_ps((__m128i)vcombine_u16(h, h));
@@ -63,14 +64,16 @@ static inline float32x4_t vsqrtq_f32(float32x4_t x)
 }
 
 /* Shift left and insert: the low n bits of a stay. */
-#define vsliq_n_u8(a, b, n)                                                                                            \
+#define vsliq_n_u8(a, b, n)                                                                                  \
     vorrq_u8(vandq_u8((a), vdupq_n_u8((uint8_t)((1u << (n)) - 1))), vshlq_u8((b), vdupq_n_s8((int8_t)(n))))
-#define vsliq_n_u16(a, b, n)                                                                                           \
-    vorrq_u16(vandq_u16((a), vdupq_n_u16((uint16_t)((1u << (n)) - 1))), vshlq_u16((b), vdupq_n_s16((int16_t)(n))))
-#define vsliq_n_u32(a, b, n)                                                                                           \
+#define vsliq_n_u16(a, b, n)                                                                                 \
+    vorrq_u16(vandq_u16((a), vdupq_n_u16((uint16_t)((1u << (n)) - 1))),                                      \
+              vshlq_u16((b), vdupq_n_s16((int16_t)(n))))
+#define vsliq_n_u32(a, b, n)                                                                                 \
     vorrq_u32(vandq_u32((a), vdupq_n_u32((1u << (n)) - 1)), vshlq_u32((b), vdupq_n_s32((int32_t)(n))))
-#define vsliq_n_u64(a, b, n)                                                                                           \
-    vorrq_u64(vandq_u64((a), vdupq_n_u64(((uint64_t)1 << (n)) - 1)), vshlq_u64((b), vdupq_n_s64((int64_t)(n))))
+#define vsliq_n_u64(a, b, n)                                                                                 \
+    vorrq_u64(vandq_u64((a), vdupq_n_u64(((uint64_t)1 << (n)) - 1)),                                         \
+              vshlq_u64((b), vdupq_n_s64((int64_t)(n))))
 
 #endif
 

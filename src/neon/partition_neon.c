@@ -1,7 +1,11 @@
 /*
- * Partition and merge: an inner node of the code tree, out and back (docs/format.md section 5.2). A step takes 64 values:
- * their 64 bits, and how many are set before each byte of them, are known at once, so that no group of eight waits for the
- * one before it. A byte of the bitmap picks the shuffle of a group.
+ * Partition and merge: an inner node of the code tree, out and back (docs/format.md section 5.2). A step
+ * takes 64 values: their 64 bits, and how many are set before each byte of them, are known at once, so that
+ * no group of eight waits for the one before it. A byte of the bitmap picks the shuffle of a group.
+ *
+ * Not timed. Instructions a value by scripts/neon_count (gcc 12, -O3), scalar in brackets; then the least
+ * cycles that its model allows on Neoverse N1 and V2: partition with both sides 1.8 (9.5), 0.46 and 0.23;
+ * merge of two arrays 1.5 (10.4), 0.38 and 0.19.
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
@@ -11,11 +15,14 @@
 
 #if defined(GW_NEON)
 
-/* ---- partition -------------------------------------------------------------------------------------------------- */
+/* ---- partition
+ * -------------------------------------------------------------------------------------------------- */
 
-/* Moves 64 values, or the first groups of them, to their sides, where r values lie on the right already and `at` in all. */
-GW_TEMPLATE void part_groups(uint8_t *left, uint8_t *right, const uint8x16_t values[4], uint64_t bits, uint64_t before,
-                             size_t at, size_t r, unsigned group_count, int has_left, int has_right)
+/* Moves 64 values, or the first groups of them, to their sides, where r values lie on the right already and
+ * `at` in all. */
+GW_TEMPLATE void part_groups(uint8_t *left, uint8_t *right, const uint8x16_t values[4], uint64_t bits,
+                             uint64_t before, size_t at, size_t r, unsigned group_count, int has_left,
+                             int has_right)
 {
     for (unsigned g = 0; g < group_count; g++) {
         const uint8_t *order = gw_orders_part_neon[bits >> 8 * g & 255];
@@ -34,8 +41,8 @@ GW_TEMPLATE void part_groups(uint8_t *left, uint8_t *right, const uint8x16_t val
     }
 }
 
-GW_TEMPLATE size_t partition_sides(uint8_t *left, uint8_t *right, uint8_t *bitmap, const uint8_t *ranks, size_t len,
-                                   uint8_t pivot, int has_left, int has_right)
+GW_TEMPLATE size_t partition_sides(uint8_t *left, uint8_t *right, uint8_t *bitmap, const uint8_t *ranks,
+                                   size_t len, uint8_t pivot, int has_left, int has_right)
 {
     const uint8x16_t bound = vdupq_n_u8(pivot);
     size_t r = 0;
@@ -59,8 +66,8 @@ GW_TEMPLATE size_t partition_sides(uint8_t *left, uint8_t *right, uint8_t *bitma
                 gw_store32(bitmap + i / 8 + 4, (uint32_t)(bits >> 32));
             }
             if (has_left || has_right) {
-                part_groups(left, right, values, bits, gw_ones_before(bits), i, r, (unsigned)(count + 7) / 8, has_left,
-                            has_right);
+                part_groups(left, right, values, bits, gw_ones_before(bits), i, r, (unsigned)(count + 7) / 8,
+                            has_left, has_right);
             }
         }
         r += gw_ones_of(bits);
@@ -68,7 +75,8 @@ GW_TEMPLATE size_t partition_sides(uint8_t *left, uint8_t *right, uint8_t *bitma
     return r;
 }
 
-size_t gw_partition_neon(uint8_t *left, uint8_t *right, uint8_t *bitmap, const uint8_t *ranks, size_t len, uint8_t pivot)
+size_t gw_partition_neon(uint8_t *left, uint8_t *right, uint8_t *bitmap, const uint8_t *ranks, size_t len,
+                         uint8_t pivot)
 {
     if (left != NULL) {
         return right != NULL ? partition_sides(left, right, bitmap, ranks, len, pivot, 1, 1)
@@ -78,7 +86,8 @@ size_t gw_partition_neon(uint8_t *left, uint8_t *right, uint8_t *bitmap, const u
                          : partition_sides(left, right, bitmap, ranks, len, pivot, 0, 0);
 }
 
-/* ---- merge ------------------------------------------------------------------------------------------------------ */
+/* ---- merge
+ * ------------------------------------------------------------------------------------------------------ */
 
 /* 64 values, or the first groups of them, to out + at, where r of those before came from the right. */
 GW_TEMPLATE void merge_groups(uint8_t *out, gw_child left, gw_child right, uint64_t bits, size_t at, size_t r,

@@ -1,6 +1,10 @@
 /*
  * Rounding of RAW chunks and survey of bins: 16 values at a time by round_neon.h.
  *
+ * Not timed. Instructions a value by scripts/neon_count (gcc 12, -O3), scalar in brackets; then the least
+ * cycles that its model allows on Neoverse N1 and V2:
+ * round of fp32 to explicit levels, nearest, 11.1 (24.2), 4.1 and 2.1; survey 18.0 (26.2), 4.9 and 2.4.
+ *
  * SPDX-License-Identifier: BSD-2-Clause
  */
 #include "core/bins.h"
@@ -30,10 +34,17 @@ GW_TEMPLATE void round_span(uint8_t *dst, const gw_span *span, const gw_round_ru
 void gw_round_neon(void *out, const gw_span *span, const gw_round_rule *rule)
 {
     switch (rule->dtype) {
-    case GW_FP32: round_span((uint8_t *)out, span, rule, GW_FP32); break;
-    case GW_BF16: round_span((uint8_t *)out, span, rule, GW_BF16); break;
-    case GW_FP16: round_span((uint8_t *)out, span, rule, GW_FP16); break;
-    default: break;
+    case GW_FP32:
+        round_span((uint8_t *)out, span, rule, GW_FP32);
+        break;
+    case GW_BF16:
+        round_span((uint8_t *)out, span, rule, GW_BF16);
+        break;
+    case GW_FP16:
+        round_span((uint8_t *)out, span, rule, GW_FP16);
+        break;
+    default:
+        break;
     }
 }
 
@@ -47,7 +58,8 @@ GW_TEMPLATE void store_bins(uint16_t bins[16], const gw_rounded16 *v, uint32_t d
     if (dtype == GW_FP16) {
         const uint8x16_t is_minus_zero =
             vandq_u8(vceqq_u8(v->byte[0], vdupq_n_u8(0)), vceqq_u8(v->byte[1], vdupq_n_u8(0x80)));
-        const int8x16_t zero = vreinterpretq_s8_u8(v->is_zero), minus_zero = vreinterpretq_s8_u8(is_minus_zero);
+        const int8x16_t zero = vreinterpretq_s8_u8(v->is_zero),
+                        minus_zero = vreinterpretq_s8_u8(is_minus_zero);
         const uint16x8_t zero_bin = vdupq_n_u16(GW_BIN_FP16_ZERO), minus_zero_bin = vdupq_n_u16(4 * 31);
         low = vbslq_u16(vreinterpretq_u16_s16(vmovl_s8(vget_low_s8(zero))), zero_bin, low);
         high = vbslq_u16(vreinterpretq_u16_s16(vmovl_s8(vget_high_s8(zero))), zero_bin, high);
@@ -55,7 +67,8 @@ GW_TEMPLATE void store_bins(uint16_t bins[16], const gw_rounded16 *v, uint32_t d
         high = vbslq_u16(vreinterpretq_u16_s16(vmovl_s8(vget_high_s8(minus_zero))), minus_zero_bin, high);
     } else {
         /* 1 for what is not +0 there. */
-        const uint8x16_t other = vandq_u8(vbicq_u8(vceqq_u8(v->exponent, vdupq_n_u8(0)), v->is_zero), vdupq_n_u8(1));
+        const uint8x16_t other =
+            vandq_u8(vbicq_u8(vceqq_u8(v->exponent, vdupq_n_u8(0)), v->is_zero), vdupq_n_u8(1));
         low = vaddw_u8(low, vget_low_u8(other));
         high = vaddw_u8(high, vget_high_u8(other));
     }
@@ -85,10 +98,17 @@ GW_TEMPLATE void survey_span(uint32_t *count, const gw_span *span, size_t period
 void gw_survey_neon(uint32_t *count, const gw_span *span, size_t period, const gw_round_rule *rule)
 {
     switch (rule->dtype) {
-    case GW_FP32: survey_span(count, span, period, rule, GW_FP32); break;
-    case GW_BF16: survey_span(count, span, period, rule, GW_BF16); break;
-    case GW_FP16: survey_span(count, span, period, rule, GW_FP16); break;
-    default: break;
+    case GW_FP32:
+        survey_span(count, span, period, rule, GW_FP32);
+        break;
+    case GW_BF16:
+        survey_span(count, span, period, rule, GW_BF16);
+        break;
+    case GW_FP16:
+        survey_span(count, span, period, rule, GW_FP16);
+        break;
+    default:
+        break;
     }
 }
 

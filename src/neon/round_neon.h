@@ -1,10 +1,10 @@
 /*
- * Flush, cut and round 16 values (docs/numerics.md section 3): what the survey, the split and the rounding of RAW chunks
- * begin with. The conditions are those of round_scalar.c, whose comments say why.
+ * Flush, cut and round 16 values (docs/numerics.md section 3): what the survey, the split and the rounding
+ * of RAW chunks begin with. The conditions are those of round_scalar.c, whose comments say why.
  *
- * How much goes is decided in bytes and 16-bit lanes, where 16 values are one or two registers; only the rounding itself
- * takes lanes as wide as the values. Choices that are the same for a whole call are branches: they cost two instructions a
- * step, less than a copy of the loop for each of them.
+ * How much goes is decided in bytes and 16-bit lanes, where 16 values are one or two registers; only the
+ * rounding itself takes lanes as wide as the values. Choices that are the same for a whole call are
+ * branches: they cost two instructions a step, less than a copy of the loop for each of them.
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
@@ -21,10 +21,10 @@
 /* Constants of a call. */
 typedef struct gw_rounder {
     const gw_round_rule *rule;
-    gw_dropper dropper;     /* derived: and the cap of a constant */
-    int16x8_t drop_base;    /* explicit */
-    int16x8_t need[3];      /* explicit: room for level n + 1, in quarter-octaves */
-    uint8x16_t strict;      /* all ones or zero */
+    gw_dropper dropper;  /* derived: and the cap of a constant */
+    int16x8_t drop_base; /* explicit */
+    int16x8_t need[3];   /* explicit: room for level n + 1, in quarter-octaves */
+    uint8x16_t strict;   /* all ones or zero */
 } gw_rounder;
 
 /* 16 rounded values: byte[b] holds byte b of each. */
@@ -110,27 +110,29 @@ static inline void gw_random16(uint32x4_t random[4], uint64_t element, const gw_
     }
 }
 
-/* `kept` has ones where bits stay. Nearest adds half an ulp less one (the cut bits, halved) and the last kept bit, of which
- * kept ones and the negative of the mask are the place; where nothing goes that place would be bit 0, which is masked. */
-#define GW_ROUND_LANES(suffix, lanes)                                                                                  \
-    static inline lanes gw_rounded_##suffix(lanes magnitude, lanes kept, lanes random, lanes special,                  \
-                                            uint32_t rounding)                                                         \
-    {                                                                                                                  \
-        const lanes truncated = vandq_##suffix(magnitude, kept);                                                       \
-        lanes sum;                                                                                                     \
-        if (rounding == GW_GCOMP_TRUNCATE) {                                                                           \
-            return truncated;                                                                                          \
-        }                                                                                                              \
-        if (rounding == GW_GCOMP_NEAREST) {                                                                            \
-            const lanes cut = vmvnq_##suffix(kept);                                                                    \
-            const lanes last = vbicq_##suffix(vsubq_##suffix(vdupq_n_##suffix(0), kept), vdupq_n_##suffix(1));         \
-            sum = vsubq_##suffix(vsraq_n_##suffix(magnitude, cut, 1), vtstq_##suffix(magnitude, last));                \
-        } else {                                                                                                       \
-            sum = vaddq_##suffix(magnitude, vbicq_##suffix(random, kept));                                             \
-        }                                                                                                              \
-        sum = vandq_##suffix(sum, kept);                                                                               \
-        /* A carry out of the largest finite exponent truncates instead; infinity and NaN lose nothing anyway. */      \
-        return vbslq_##suffix(vcgeq_##suffix(sum, special), truncated, sum);                                           \
+/* `kept` has ones where bits stay. Nearest adds half an ulp less one (the cut bits, halved) and the last
+ * kept bit, of which kept ones and the negative of the mask are the place; where nothing goes that place
+ * would be bit 0, which is masked. */
+#define GW_ROUND_LANES(suffix, lanes)                                                                        \
+    static inline lanes gw_rounded_##suffix(lanes magnitude, lanes kept, lanes random, lanes special,        \
+                                            uint32_t rounding)                                               \
+    {                                                                                                        \
+        const lanes truncated = vandq_##suffix(magnitude, kept);                                             \
+        lanes sum;                                                                                           \
+        if (rounding == GW_GCOMP_TRUNCATE) {                                                                 \
+            return truncated;                                                                                \
+        }                                                                                                    \
+        if (rounding == GW_GCOMP_NEAREST) {                                                                  \
+            const lanes cut = vmvnq_##suffix(kept);                                                          \
+            const lanes last =                                                                               \
+                vbicq_##suffix(vsubq_##suffix(vdupq_n_##suffix(0), kept), vdupq_n_##suffix(1));              \
+            sum = vsubq_##suffix(vsraq_n_##suffix(magnitude, cut, 1), vtstq_##suffix(magnitude, last));      \
+        } else {                                                                                             \
+            sum = vaddq_##suffix(magnitude, vbicq_##suffix(random, kept));                                   \
+        }                                                                                                    \
+        sum = vandq_##suffix(sum, kept);                                                                     \
+        /* A carry out of the largest finite exponent truncates instead. */                                  \
+        return vbslq_##suffix(vcgeq_##suffix(sum, special), truncated, sum);                                 \
     }
 
 GW_ROUND_LANES(u32, uint32x4_t)
@@ -142,9 +144,9 @@ GW_TEMPLATE uint8x16_t gw_first_drop(uint8x16_t *level, uint16x8_t low, uint16x8
 {
     const gw_traits *t = gw_traits_of(dtype);
     /* All ones where nothing may go: infinity, NaN, and (strict) the subnormals of fp32 and bf16. */
-    const uint8x16_t whole =
-        dtype == GW_FP16 ? vceqq_u8(exponent, vdupq_n_u8(t->exponent_mask))
-                         : vcgeq_u8(vsubq_u8(exponent, vdupq_n_u8(1)), vdupq_n_u8((uint8_t)(t->exponent_mask - 1)));
+    const uint8x16_t whole = dtype == GW_FP16 ? vceqq_u8(exponent, vdupq_n_u8(t->exponent_mask))
+                                              : vcgeq_u8(vsubq_u8(exponent, vdupq_n_u8(1)),
+                                                         vdupq_n_u8((uint8_t)(t->exponent_mask - 1)));
     if (r->rule->constant != 0) {
         const uint8_t steps = (uint8_t)(r->rule->derived != 0 ? 0 : r->rule->cap / t->explicit_step);
         *level = vbicq_u8(vdupq_n_u8(steps), whole);
@@ -173,8 +175,8 @@ static inline uint16x8_t gw_kept_u16(uint8x8_t drop)
 }
 
 /* fp32: 64 bytes at values. */
-static inline void gw_round16_fp32(gw_rounded16 *out, const uint8_t *values, uint8x16_t levels, uint64_t element,
-                                   const gw_rounder *r)
+static inline void gw_round16_fp32(gw_rounded16 *out, const uint8_t *values, uint8x16_t levels,
+                                   uint64_t element, const gw_rounder *r)
 {
     const uint32x4_t strict = vreinterpretq_u32_u8(r->strict), sign_bit = vdupq_n_u32(0x80000000u);
     const uint32x4_t special = vdupq_n_u32(0x7f800000u);
@@ -198,8 +200,10 @@ static inline void gw_round16_fp32(gw_rounded16 *out, const uint8_t *values, uin
             gw_rounded_u32(vbicq_u32(v[j], sign_bit), kept[j], random[j], special, r->rule->rounding);
         v[j] = vbslq_u32(sign_bit, v[j], rounded);
     }
-    const uint8x16_t even0 = vreinterpretq_u8_u16(vuzp1q_u16(vreinterpretq_u16_u32(v[0]), vreinterpretq_u16_u32(v[1])));
-    const uint8x16_t even1 = vreinterpretq_u8_u16(vuzp1q_u16(vreinterpretq_u16_u32(v[2]), vreinterpretq_u16_u32(v[3])));
+    const uint8x16_t even0 =
+        vreinterpretq_u8_u16(vuzp1q_u16(vreinterpretq_u16_u32(v[0]), vreinterpretq_u16_u32(v[1])));
+    const uint8x16_t even1 =
+        vreinterpretq_u8_u16(vuzp1q_u16(vreinterpretq_u16_u32(v[2]), vreinterpretq_u16_u32(v[3])));
     const uint16x8_t upper0 = vuzp2q_u16(vreinterpretq_u16_u32(v[0]), vreinterpretq_u16_u32(v[1]));
     const uint16x8_t upper1 = vuzp2q_u16(vreinterpretq_u16_u32(v[2]), vreinterpretq_u16_u32(v[3]));
     out->byte[0] = vuzp1q_u8(even0, even1);
@@ -207,14 +211,15 @@ static inline void gw_round16_fp32(gw_rounded16 *out, const uint8_t *values, uin
     out->byte[2] = vuzp1q_u8(vreinterpretq_u8_u16(upper0), vreinterpretq_u8_u16(upper1));
     out->byte[3] = vuzp2q_u8(vreinterpretq_u8_u16(upper0), vreinterpretq_u8_u16(upper1));
     out->exponent = gw_exponents_of(upper0, upper1, GW_FP32);
-    const uint8x16_t any = vorrq_u8(vorrq_u8(out->byte[0], out->byte[1]), vorrq_u8(out->byte[2], out->byte[3]));
+    const uint8x16_t any =
+        vorrq_u8(vorrq_u8(out->byte[0], out->byte[1]), vorrq_u8(out->byte[2], out->byte[3]));
     out->is_zero = vceqq_u8(any, vdupq_n_u8(0));
     out->drop = drop;
 }
 
 /* bf16 and fp16: 32 bytes at values. */
-GW_TEMPLATE void gw_round16_half(gw_rounded16 *out, const uint8_t *values, uint8x16_t levels, uint64_t element,
-                                 const gw_rounder *r, uint32_t dtype)
+GW_TEMPLATE void gw_round16_half(gw_rounded16 *out, const uint8_t *values, uint8x16_t levels,
+                                 uint64_t element, const gw_rounder *r, uint32_t dtype)
 {
     const uint16x8_t strict = vreinterpretq_u16_u8(r->strict), sign_bit = vdupq_n_u16(0x8000);
     const uint16x8_t special = vdupq_n_u16(dtype == GW_FP16 ? 0x7c00 : 0x7f80);
@@ -250,8 +255,8 @@ GW_TEMPLATE void gw_round16_half(gw_rounded16 *out, const uint8_t *values, uint8
     out->drop = drop;
 }
 
-GW_TEMPLATE void gw_round_values(gw_rounded16 *out, const uint8_t *values, uint8x16_t levels, uint64_t element,
-                                 const gw_rounder *r, uint32_t dtype)
+GW_TEMPLATE void gw_round_values(gw_rounded16 *out, const uint8_t *values, uint8x16_t levels,
+                                 uint64_t element, const gw_rounder *r, uint32_t dtype)
 {
     if (dtype == GW_FP32) {
         gw_round16_fp32(out, values, levels, element, r);
@@ -265,7 +270,8 @@ GW_TEMPLATE void gw_round_values(gw_rounded16 *out, const uint8_t *values, uint8
     }
 }
 
-/* The values from `at` on, up to 16, by themselves in front of zeros: what a step reads at the end of a span. */
+/* The values from `at` on, up to 16, by themselves in front of zeros: what a step reads at the end of a
+ * span. */
 typedef struct gw_last16 {
     uint8_t values[64];
     uint8_t levels[16];
@@ -282,8 +288,8 @@ static inline void gw_last16_fill(gw_last16 *last, const gw_span *span, size_t a
 }
 
 /* 16 values of a span; `count` of them, fewer at its end. */
-GW_TEMPLATE void gw_round16_of_span(gw_rounded16 *out, const gw_span *span, size_t at, size_t count, const gw_rounder *r,
-                                    uint32_t dtype)
+GW_TEMPLATE void gw_round16_of_span(gw_rounded16 *out, const gw_span *span, size_t at, size_t count,
+                                    const gw_rounder *r, uint32_t dtype)
 {
     const uint8_t *values = (const uint8_t *)span->values + gw_traits_of(dtype)->size * at;
     gw_last16 last;

@@ -1,6 +1,10 @@
 /*
- * Stage aggregate: 16 indices through a table of 16 bytes, added to lanes of one, two or four bytes; sums and maximum
- * of lanes.
+ * Stage aggregate: 16 indices through a table of 16 bytes, added to lanes of one, two or four bytes; sums
+ * and maximum of lanes.
+ *
+ * Not timed. Instructions a value by scripts/neon_count (gcc 12, -O3), scalar in brackets; then the least
+ * cycles that its model allows on Neoverse N1 and V2: 4-bit indices into u8 lanes 0.46 (15.0), 0.11 and
+ * 0.06; u8 lanes to lanes 0.35 (0.46), 0.09 and 0.04; maximum of u8 lanes 0.29 (0.83), 0.07 and 0.04.
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
@@ -67,19 +71,27 @@ GW_TEMPLATE void add_all(uint8_t *lanes, const uint8_t *indices, size_t len, uns
     }
 }
 
-GW_TEMPLATE void add_width(uint8_t *lanes, const uint8_t *indices, size_t len, unsigned bits, uint8x16_t table,
-                           unsigned lane_bits)
+GW_TEMPLATE void add_width(uint8_t *lanes, const uint8_t *indices, size_t len, unsigned bits,
+                           uint8x16_t table, unsigned lane_bits)
 {
     switch (bits) {
-    case 1: add_all(lanes, indices, len, 1, table, lane_bits); break;
-    case 2: add_all(lanes, indices, len, 2, table, lane_bits); break;
-    case 3: add_all(lanes, indices, len, 3, table, lane_bits); break;
-    default: add_all(lanes, indices, len, 4, table, lane_bits); break;
+    case 1:
+        add_all(lanes, indices, len, 1, table, lane_bits);
+        break;
+    case 2:
+        add_all(lanes, indices, len, 2, table, lane_bits);
+        break;
+    case 3:
+        add_all(lanes, indices, len, 3, table, lane_bits);
+        break;
+    default:
+        add_all(lanes, indices, len, 4, table, lane_bits);
+        break;
     }
 }
 
-void gw_thc_add_indices_neon(uint8_t *lanes, const uint8_t *indices, size_t len, unsigned bits, const uint8_t *table,
-                             unsigned lane_bits)
+void gw_thc_add_indices_neon(uint8_t *lanes, const uint8_t *indices, size_t len, unsigned bits,
+                             const uint8_t *table, unsigned lane_bits)
 {
     uint8_t entries[16] = {0}; /* the caller's has 2^bits */
     GW_MEMCPY(entries, table, (size_t)1 << bits);

@@ -1,6 +1,10 @@
 /*
  * Stages load and store: element types to fp32 and back, four or eight values at a time.
  *
+ * Not timed. Instructions a value by scripts/neon_count (gcc 12, -O3), scalar in brackets; then the least
+ * cycles that its model allows on Neoverse N1 and V2:
+ * load of fp32 1.8 (11.0), 0.44 and 0.22; store of fp32 1.8 (8.0), 0.44 and 0.22.
+ *
  * SPDX-License-Identifier: BSD-2-Clause
  */
 #include "neon/thc_kernels_neon.h"
@@ -25,7 +29,8 @@ GW_TEMPLATE size_t load_range(float *dst, const uint8_t *src, unsigned dtype, co
     for (; i + 4 <= len; i += 4) {
         float32x4_t x = gw_flush_f32x4(widen4(src, i, dtype));
         if (error != NULL) {
-            const float32x4_t rest = gw_f32x4_bits(gw_load_u32x4((const uint8_t *)(const void *)error + 4 * i));
+            const float32x4_t rest =
+                gw_f32x4_bits(gw_load_u32x4((const uint8_t *)(const void *)error + 4 * i));
             x = gw_flush_f32x4(vaddq_f32(x, gw_flush_f32x4(rest)));
         }
         gw_store_f32x4(dst + i, x);
@@ -33,14 +38,15 @@ GW_TEMPLATE size_t load_range(float *dst, const uint8_t *src, unsigned dtype, co
     return i;
 }
 
-void gw_thc_load_neon(float *dst, const void *src, unsigned dtype, const float *error, size_t len, size_t padded_len)
+void gw_thc_load_neon(float *dst, const void *src, unsigned dtype, const float *error, size_t len,
+                      size_t padded_len)
 {
     const uint8_t *from = (const uint8_t *)src;
     const size_t done = dtype == GW_FP32   ? load_range(dst, from, GW_FP32, error, len)
                         : dtype == GW_BF16 ? load_range(dst, from, GW_BF16, error, len)
                                            : load_range(dst, from, GW_FP16, error, len);
-    gw_thc_load_scalar(dst + done, from + done * (dtype == GW_FP32 ? 4 : 2), dtype, error != NULL ? error + done : NULL,
-                       len - done, padded_len - done);
+    gw_thc_load_scalar(dst + done, from + done * (dtype == GW_FP32 ? 4 : 2), dtype,
+                       error != NULL ? error + done : NULL, len - done, padded_len - done);
 }
 
 /* Four values in the low halves of the result's type; NaN canonical. */

@@ -1,5 +1,6 @@
 /*
- * The NEON kernel table of THC. Nothing here was timed: slots are filled where fewer instructions do the work.
+ * The NEON kernel table of THC. Nothing here was timed: slots are filled where fewer instructions do the
+ * work.
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */

@@ -1,6 +1,10 @@
 /*
  * Stage norm: the 64 accumulators are sixteen registers. And the extent of plain THC.
  *
+ * Not timed. Instructions a value by scripts/neon_count (gcc 12, -O3), scalar in brackets; then the least
+ * cycles that its model allows on Neoverse N1 and V2:
+ * norm 3.2 (15.5), 1.2 and 0.57; extent 2.0 (18.0), 0.63 and 0.31.
+ *
  * SPDX-License-Identifier: BSD-2-Clause
  */
 #include "neon/thc_kernels_neon.h"
@@ -83,8 +87,8 @@ static inline uint32x4_t order_codes(const float *x)
     return veorq_u32(vreinterpretq_u32_s32(bits), flip);
 }
 
-/* The code of -x is the complement of the code of x, but for zero, whose code is its own. So the least code serves for the
- * second pattern, and values of 2^127 and more, of either sign, lie at the two ends. */
+/* The code of -x is the complement of the code of x, but for zero, whose code is its own. So the least code
+ * serves for the second pattern, and values of 2^127 and more, of either sign, lie at the two ends. */
 void gw_thc_extent_neon(uint32_t patterns[2], const float *x, size_t len)
 {
     if (len < 4) {

@@ -1,8 +1,12 @@
 /*
  * Stage quantize: 128 values and their 16 counters at a time; look-ups on bytes, 16 values at a time.
  *
- * The rule d (2u + 1) <= 2r, with r = P - L, L = 65536 table[z], is in integers d u + K <= P, K = L + ceil(d / 2). d and
- * the bytes of K come from tables of 16 bytes; K of the last index is above every position, so that it stays.
+ * The rule d (2u + 1) <= 2r, with r = P - L, L = 65536 table[z], is in integers d u + K <= P, K = L +
+ * ceil(d / 2). d and the bytes of K come from tables of 16 bytes; K of the last index is above every
+ * position, so that it stays.
+ *
+ * Not timed. Instructions a value by scripts/neon_count (gcc 12, -O3), scalar in brackets; then the least
+ * cycles that its model allows on Neoverse N1 and V2: 4 bits 9.1 (42.6), 3.6 and 1.8.
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
@@ -72,13 +76,15 @@ static inline uint32x4_t goes_up(uint32x4_t position, uint16x4_t random, uint16x
 }
 
 /* 16 values; random bits of the first and the second eight. */
-static inline void quantize16(uint8_t *index, const float *x, uint16x8_t random0, uint16x8_t random1, const steps *s)
+static inline void quantize16(uint8_t *index, const float *x, uint16x8_t random0, uint16x8_t random1,
+                              const steps *s)
 {
     const uint32x4_t p0 = positions(x, s), p1 = positions(x + 4, s);
     const uint32x4_t p2 = positions(x + 8, s), p3 = positions(x + 12, s);
     const uint16x8_t cells01 = vuzp2q_u16(vreinterpretq_u16_u32(p0), vreinterpretq_u16_u32(p1));
     const uint16x8_t cells23 = vuzp2q_u16(vreinterpretq_u16_u32(p2), vreinterpretq_u16_u32(p3));
-    const uint8x16_t z = index_of_cells(s, vuzp1q_u8(vreinterpretq_u8_u16(cells01), vreinterpretq_u8_u16(cells23)));
+    const uint8x16_t z =
+        index_of_cells(s, vuzp1q_u8(vreinterpretq_u8_u16(cells01), vreinterpretq_u8_u16(cells23)));
 
     const uint8x16_t gap = vqtbl1q_u8(s->gap, z), bound0 = vqtbl1q_u8(s->bound0, z);
     const uint8x16_t bound2 = vqtbl1q_u8(s->bound2, z), bound3 = vqtbl1q_u8(s->bound3, z);
@@ -87,9 +93,11 @@ static inline void quantize16(uint8_t *index, const float *x, uint16x8_t random0
     const uint16x8_t high01 = vreinterpretq_u16_u8(vzip1q_u8(bound2, bound3));
     const uint16x8_t high23 = vreinterpretq_u16_u8(vzip2q_u8(bound2, bound3));
     const uint32x4_t up0 = goes_up(p0, vget_low_u16(random0), vget_low_u16(gap01), vzip1q_u16(low01, high01));
-    const uint32x4_t up1 = goes_up(p1, vget_high_u16(random0), vget_high_u16(gap01), vzip2q_u16(low01, high01));
+    const uint32x4_t up1 =
+        goes_up(p1, vget_high_u16(random0), vget_high_u16(gap01), vzip2q_u16(low01, high01));
     const uint32x4_t up2 = goes_up(p2, vget_low_u16(random1), vget_low_u16(gap23), vzip1q_u16(low23, high23));
-    const uint32x4_t up3 = goes_up(p3, vget_high_u16(random1), vget_high_u16(gap23), vzip2q_u16(low23, high23));
+    const uint32x4_t up3 =
+        goes_up(p3, vget_high_u16(random1), vget_high_u16(gap23), vzip2q_u16(low23, high23));
     const uint16x8_t up01 = vuzp1q_u16(vreinterpretq_u16_u32(up0), vreinterpretq_u16_u32(up1));
     const uint16x8_t up23 = vuzp1q_u16(vreinterpretq_u16_u32(up2), vreinterpretq_u16_u32(up3));
     /* A mask is minus one. */

@@ -1,6 +1,11 @@
 /*
  * Stage unpack, four lanes at a time; and the residual of error feedback.
  *
+ * Not timed. Instructions a value by scripts/neon_count (gcc 12, -O3), scalar in brackets; then the least
+ * cycles that its model allows on Neoverse N1 and V2:
+ * u8 lanes 1.5 (1.5: the compiler makes the same loop), 0.56 and 0.28; plain THC 6.3 (17.0), 2.4 and 1.2;
+ * residual 1.9 (2.5), 0.47 and 0.24.
+ *
  * SPDX-License-Identifier: BSD-2-Clause
  */
 #include "neon/thc_kernels_neon.h"
@@ -12,7 +17,8 @@ GW_TEMPLATE uint32x4_t load_lanes(const uint8_t *lanes, size_t i, unsigned lane_
     if (lane_bits == 8) {
         return vmovl_u16(vget_low_u16(vmovl_u8(vreinterpret_u8_u32(vdup_n_u32(gw_load32(lanes + i))))));
     }
-    return lane_bits == 16 ? vmovl_u16(vreinterpret_u16_u8(vld1_u8(lanes + 2 * i))) : gw_load_u32x4(lanes + 4 * i);
+    return lane_bits == 16 ? vmovl_u16(vreinterpret_u16_u8(vld1_u8(lanes + 2 * i)))
+                           : gw_load_u32x4(lanes + 4 * i);
 }
 
 /* (float)(2 * lane - center) * scale. */
@@ -21,7 +27,8 @@ static inline float32x4_t centred4(uint32x4_t lanes, uint32x4_t center, float32x
     return vmulq_f32(vcvtq_f32_s32(vreinterpretq_s32_u32(vsubq_u32(vaddq_u32(lanes, lanes), center))), scale);
 }
 
-GW_TEMPLATE void unpack_all(float *dst, const uint8_t *lanes, size_t len, unsigned lane_bits, uint32_t center, float scale)
+GW_TEMPLATE void unpack_all(float *dst, const uint8_t *lanes, size_t len, unsigned lane_bits, uint32_t center,
+                            float scale)
 {
     const uint32x4_t middle = vdupq_n_u32(center);
     const float32x4_t unit = vdupq_n_f32(scale);
@@ -47,7 +54,8 @@ GW_TEMPLATE void unpack_all(float *dst, const uint8_t *lanes, size_t len, unsign
     gw_thc_unpack_scalar(dst + i, lanes + i * (lane_bits / 8), len - i, lane_bits, center, scale);
 }
 
-void gw_thc_unpack_neon(float *dst, const uint8_t *lanes, size_t len, unsigned lane_bits, uint32_t center, float scale)
+void gw_thc_unpack_neon(float *dst, const uint8_t *lanes, size_t len, unsigned lane_bits, uint32_t center,
+                        float scale)
 {
     if (lane_bits == 8) {
         unpack_all(dst, lanes, len, 8, center, scale);
@@ -58,7 +66,8 @@ void gw_thc_unpack_neon(float *dst, const uint8_t *lanes, size_t len, unsigned l
     }
 }
 
-/* The conversion rounds to nearest even and to infinity as the contract asks; only small magnitudes are cleared first. */
+/* The conversion rounds to nearest even and to infinity as the contract asks; only small magnitudes are
+ * cleared first. */
 static inline float32x2_t plain2(uint32x2_t lanes, float64x2_t step, float64x2_t base)
 {
     const float64x2_t x = vaddq_f64(vmulq_f64(vcvtq_f64_u64(vmovl_u32(lanes)), step), base);
@@ -66,7 +75,8 @@ static inline float32x2_t plain2(uint32x2_t lanes, float64x2_t step, float64x2_t
     return vcvt_f32_f64(vreinterpretq_f64_u64(vbicq_u64(vreinterpretq_u64_f64(x), is_small)));
 }
 
-GW_TEMPLATE void plain_all(float *dst, const uint8_t *lanes, size_t len, unsigned lane_bits, double step, double base)
+GW_TEMPLATE void plain_all(float *dst, const uint8_t *lanes, size_t len, unsigned lane_bits, double step,
+                           double base)
 {
     const float64x2_t steps = vdupq_n_f64(step), bases = vdupq_n_f64(base);
     size_t i = 0;
@@ -78,7 +88,8 @@ GW_TEMPLATE void plain_all(float *dst, const uint8_t *lanes, size_t len, unsigne
     gw_thc_unpack_plain_scalar(dst + i, lanes + i * (lane_bits / 8), len - i, lane_bits, step, base);
 }
 
-void gw_thc_unpack_plain_neon(float *dst, const uint8_t *lanes, size_t len, unsigned lane_bits, double step, double base)
+void gw_thc_unpack_plain_neon(float *dst, const uint8_t *lanes, size_t len, unsigned lane_bits, double step,
+                              double base)
 {
     if (lane_bits == 8) {
         plain_all(dst, lanes, len, 8, step, base);
