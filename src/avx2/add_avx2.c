@@ -1,7 +1,8 @@
 /*
  * Sums: accumulator + decoded values, 8 (fp32) or 16 values at a time (docs/numerics.md section 5).
  *
- * Nine operations on eight values: the three memory accesses of a value are the bound wherever they miss the second cache.
+ * Nine operations on eight values: the three memory accesses of a value are the bound wherever they miss
+ * the second cache.
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
@@ -35,7 +36,7 @@ static inline void store(uint8_t *dst, __m256i x)
     _mm256_storeu_si256((__m256i *)(void *)dst, x);
 }
 
-/* ---- fp32 ------------------------------------------------------------------------------------------------------- */
+/* ---- fp32 --------------------------------------------------------------------------------------------- */
 
 GW_TEMPLATE size_t add_fp32(uint8_t *out, const uint8_t *a, const uint8_t *b, size_t len, int strict)
 {
@@ -58,9 +59,10 @@ void gw_add_fp32_avx2(void *out, const void *accumulator, const void *values, si
     gw_add_fp32_scalar(o + 4 * i, a + 4 * i, b + 4 * i, len - i, strict);
 }
 
-/* ---- bf16 ------------------------------------------------------------------------------------------------------- */
+/* ---- bf16 --------------------------------------------------------------------------------------------- */
 
-/* Eight sums from the upper halves of words, back in the upper halves, rounded to nearest even; the lower halves are worthless. */
+/* Eight sums from the upper halves of words, back in the upper halves, rounded to nearest even; the lower
+ * halves are worthless. */
 GW_TEMPLATE __m256i sum_bf16(__m256i a, __m256i b, int strict)
 {
     const __m256 x = flush(_mm256_castsi256_ps(a), strict), y = flush(_mm256_castsi256_ps(b), strict);
@@ -93,7 +95,7 @@ void gw_add_bf16_avx2(void *out, const void *accumulator, const void *values, si
     gw_add_bf16_scalar(o + 2 * i, a + 2 * i, b + 2 * i, len - i, strict);
 }
 
-/* ---- fp16 ------------------------------------------------------------------------------------------------------- */
+/* ---- fp16 --------------------------------------------------------------------------------------------- */
 
 /* The conversions know no flush mode: subnormals of fp16 are exact both ways, whatever FTZ and DAZ say. */
 static inline __m128i sum_fp16(__m128i a, __m128i b)

@@ -1,6 +1,7 @@
 /*
- * Byte shuffles that depend on eight bits, one entry for each value of the eight: how a compact run of bytes and the places
- * that a bitmap marks get together on a machine without expand and compress instructions.
+ * Byte shuffles that depend on eight bits, one entry for each value of the eight: how a compact run of
+ * bytes and the places that a bitmap marks get together on a machine without expand and compress
+ * instructions.
  *
  * Byte j of an order says where byte j of the result comes from, 128 or more meaning zero.
  *
@@ -11,16 +12,17 @@
 
 #include "core/bytes.h"
 
-/* Compact: the bytes at set, or at clear bits, in order. An order is loaded as 16 bytes, of which the upper half does not
- * matter; the last entry is padding for that. */
+/* Compact: the bytes at set, or at clear bits, in order. An order is loaded as 16 bytes, of which the upper
+ * half does not matter; the last entry is padding for that. */
 typedef uint64_t gw_gather_orders[256 + 1];
 extern const gw_gather_orders gw_orders_set_avx2;
 extern const gw_gather_orders gw_orders_clear_avx2;
 
-/* Spread: at set bits the next byte, at clear bits zero. At clear bits the low seven bits, too, count the set bits below. */
+/* Spread: at set bits the next byte, at clear bits zero. At clear bits the low seven bits, too, count the
+ * set bits below. */
 typedef struct gw_spread_order {
     uint64_t order;
-    uint64_t next; /* number of set bits, in every byte: what the order of the following eight bits has to be increased by */
+    uint64_t next; /* number of set bits, in every byte: to be added to the order of the next eight bits */
 } gw_spread_order;
 extern const gw_spread_order gw_orders_spread_avx2[256];
 

@@ -2,9 +2,9 @@
  * Precision map: the arithmetic of core/map_ratio.h, operation by operation, on eight parameters at a time
  * (docs/numerics.md section 2).
  *
- * 60 to 110 operations on eight parameters, the square root being one of nine cycles: 2 to 4.5 cycles a parameter
- * (4.3 measured on Zen 4 with all four arrays). The state of an optimizer is 8 to 16 bytes a parameter and fits no
- * cache: memory, at some 4 bytes a cycle, is as slow.
+ * 60 to 110 operations on eight parameters, the square root being one of nine cycles: 2 to 4.5 cycles a
+ * parameter (4.3 measured on Zen 4 with all four arrays). The state of an optimizer is 8 to 16 bytes a
+ * parameter and fits no cache: memory, at some 4 bytes a cycle, is as slow.
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
@@ -34,7 +34,8 @@ static inline __m256 magnitude(__m256 x)
 static inline __m256 product(__m256 x, __m256 y)
 {
     const __m256 z = _mm256_mul_ps(x, y);
-    const __m256i is_kept = _mm256_cmpgt_epi32(_mm256_castps_si256(magnitude(z)), _mm256_set1_epi32(0x00800000));
+    const __m256i is_kept =
+        _mm256_cmpgt_epi32(_mm256_castps_si256(magnitude(z)), _mm256_set1_epi32(0x00800000));
     return _mm256_and_ps(z, _mm256_castsi256_ps(is_kept));
 }
 
@@ -49,7 +50,8 @@ GW_TEMPLATE __m256 load_state(const float *src, size_t i, int is_used)
 }
 
 /* Square root of a lower bound of the second moment after the update, plus eps. */
-GW_TEMPLATE __m256 denominator(const gw_gcomp_map_rule *rule, __m256 v, __m256 a, uint32_t uses, int is_centered)
+GW_TEMPLATE __m256 denominator(const gw_gcomp_map_rule *rule, __m256 v, __m256 a, uint32_t uses,
+                               int is_centered)
 {
     const __m256 zero = _mm256_setzero_ps();
     __m256 w;
@@ -109,7 +111,8 @@ GW_TEMPLATE __m256i quarter_octaves(const gw_gcomp_map_rule *rule, const gw_opti
     return _mm256_and_si256(_mm256_srli_epi32(ratio, 21), counts);
 }
 
-/* Both passes: the largest quarter-octave so far, and map bytes if levels is not NULL. len is a multiple of 32. */
+/* Both passes: the largest quarter-octave so far, and map bytes if levels is not NULL. len is a multiple of
+ * 32. */
 GW_TEMPLATE __m256i map_groups(const gw_gcomp_map_rule *rule, const gw_optimizer_state *state, size_t len,
                                uint32_t base, uint8_t *levels, uint32_t uses, int is_centered)
 {
@@ -121,7 +124,8 @@ GW_TEMPLATE __m256i map_groups(const gw_gcomp_map_rule *rule, const gw_optimizer
             q[j] = quarter_octaves(rule, state, i + LANES * j, uses, is_centered);
         }
         if (levels == NULL) {
-            top = _mm256_max_epi32(top, _mm256_max_epi32(_mm256_max_epi32(q[0], q[1]), _mm256_max_epi32(q[2], q[3])));
+            top = _mm256_max_epi32(
+                top, _mm256_max_epi32(_mm256_max_epi32(q[0], q[1]), _mm256_max_epi32(q[2], q[3])));
         } else {
             const __m256i low = _mm256_subs_epu16(_mm256_packus_epi32(q[0], q[1]), minus);
             const __m256i high = _mm256_subs_epu16(_mm256_packus_epi32(q[2], q[3]), minus);
@@ -165,8 +169,8 @@ typedef struct last_group {
     gw_optimizer_state state;
 } last_group;
 
-static void fill_last(last_group *last, const gw_gcomp_map_rule *rule, const gw_optimizer_state *state, size_t at,
-                      size_t len)
+static void fill_last(last_group *last, const gw_gcomp_map_rule *rule, const gw_optimizer_state *state,
+                      size_t at, size_t len)
 {
     const float *from[4] = {state->param, state->m, state->v, state->a};
     const int is_used[4] = {1, (rule->uses & GW_MAP_USES_M) != 0, (rule->uses & GW_MAP_USES_V) != 0,
@@ -201,8 +205,8 @@ uint32_t gw_map_scan_avx2(const gw_gcomp_map_rule *rule, const gw_optimizer_stat
     return largest;
 }
 
-void gw_map_build_avx2(const gw_gcomp_map_rule *rule, const gw_optimizer_state *state, size_t len, uint32_t base,
-                       uint8_t *levels)
+void gw_map_build_avx2(const gw_gcomp_map_rule *rule, const gw_optimizer_state *state, size_t len,
+                       uint32_t base, uint8_t *levels)
 {
     const size_t whole = len - len % GROUP_LEN;
     map_whole_groups(rule, state, whole, base, levels);

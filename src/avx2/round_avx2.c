@@ -1,8 +1,13 @@
 /*
- * Precision, first stage of an encode: flush, look up how many mantissa bits a value may lose, round; 32 values at a time.
+ * Precision, first stage of an encode: flush, look up how many mantissa bits a value may lose, round; 32
+ * values at a time.
  *
- * The drop is found on bytes: exponents of 32 values in one register, map bytes in another, sums that saturate. Rounding itself
- * is done on words, 16-bit types being widened to the upper halves of them: zeros below are rounded away without effect.
+ * The drop is found on bytes: exponents of 32 values in one register, map bytes in another, sums that
+ * saturate. Rounding itself is done on words, 16-bit types being widened to the upper halves of them: zeros
+ * below are rounded away without effect.
+ *
+ * Bound: instructions. Measured on Zen 4 in cycles a value: drops 0.40, words 0.42, bytes 0.47; on digits
+ * 1.04 for all three. Random words 2.1, of which 1.25 are the ten rounds at four vector operations a cycle.
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
@@ -46,7 +51,9 @@ void gw_round_plan_fill(gw_round_plan *plan, const gw_round_rule *rule)
         const uint32_t capped = gw_min_u32(n, rule->cap);
         const uint32_t level = rule->derived ? 0 : capped / t->explicit_step;
         /* The constant drop of a derived frame is no multiple of a step. */
-        drop[n] = (uint8_t)(!rule->derived ? level * t->explicit_step : rule->constant ? capped : rule->floor[capped]);
+        drop[n] = (uint8_t)(!rule->derived   ? level * t->explicit_step
+                            : rule->constant ? capped
+                                             : rule->floor[capped]);
         has[n] = gw_has_of_kept(t->mantissa_bits + 1u - drop[n], t);
         has[n] = (uint8_t)(rule->derived ? has[n] : (has[n] & 0xf0) | level);
     }
@@ -67,17 +74,18 @@ void gw_round_plan_fill(gw_round_plan *plan, const gw_round_rule *rule)
     plan->philox_words = (uint64_t)rule->rank_hop << 32 | rule->step_index;
 }
 
-/* ---- random words ----------------------------------------------------------------------------------------------- */
+/* ---- random words ------------------------------------------------------------------------------------- */
 
 enum { RANDOM_STEP = 8, RANDOM_LEN = GW_GROUPS_MAX * GW_GROUP_LEN + 4 * RANDOM_STEP };
 
-/* One round of Philox4x32 on four counters, one per 64 bits. Only the low halves of the words count: multiplications read no
- * others. */
+/* One round of Philox4x32 on four counters, one per 64 bits. Only the low halves of the words count:
+ * multiplications read no others. */
 static inline void philox_round(__m256i c[4], const __m256i key[2])
 {
     const __m256i p0 = _mm256_mul_epu32(c[0], _mm256_set1_epi64x(GW_PHILOX_MUL0));
     const __m256i p1 = _mm256_mul_epu32(c[2], _mm256_set1_epi64x(GW_PHILOX_MUL1));
-    c[0] = _mm256_xor_si256(_mm256_srli_epi64(p1, 32), _mm256_xor_si256(c[1], key[0])); /* the key does not wait */
+    c[0] = _mm256_xor_si256(_mm256_srli_epi64(p1, 32),
+                            _mm256_xor_si256(c[1], key[0])); /* the key does not wait */
     c[2] = _mm256_xor_si256(_mm256_srli_epi64(p0, 32), _mm256_xor_si256(c[3], key[1]));
     c[1] = p1;
     c[3] = p0;
@@ -91,15 +99,16 @@ static inline void store_random(uint32_t *random, const __m256i c[4])
     _mm256_storeu_si256((__m256i *)(void *)(random + 8), _mm256_unpackhi_epi64(low, high));
 }
 
-/* The words of `len` counters from `quad` on, four a counter, rounded up to eight counters. Two times four counters at once: a
- * round has a latency of five cycles, and its eight operations take two. */
+/* The words of `len` counters from `quad` on, four a counter, rounded up to eight counters. Two times four
+ * counters at once: a round has a latency of five cycles, and its eight operations take two. */
 static void fill_random(uint32_t *random, uint64_t quad, size_t len, const gw_round_plan *plan)
 {
     const __m256i c2 = _mm256_set1_epi64x((long long)(plan->philox_words & 0xffffffffu));
     const __m256i c3 = _mm256_set1_epi64x((long long)(plan->philox_words >> 32));
     for (size_t at = 0; at < len; at += RANDOM_STEP) {
         /* In this order the unpacking of the words puts the counters in theirs. */
-        const __m256i first = _mm256_add_epi64(_mm256_set1_epi64x((long long)(quad + at)), _mm256_setr_epi64x(0, 2, 1, 3));
+        const __m256i first =
+            _mm256_add_epi64(_mm256_set1_epi64x((long long)(quad + at)), _mm256_setr_epi64x(0, 2, 1, 3));
         const __m256i second = _mm256_add_epi64(first, _mm256_set1_epi64x(4));
         __m256i x[4] = {first, _mm256_srli_epi64(first, 32), c2, c3};
         __m256i y[4] = {second, _mm256_srli_epi64(second, 32), c2, c3};
@@ -112,7 +121,7 @@ static void fill_random(uint32_t *random, uint64_t quad, size_t len, const gw_ro
     }
 }
 
-/* ---- a group ---------------------------------------------------------------------------------------------------- */
+/* ---- a group ------------------------------------------------------------------------------------------ */
 
 /* Words of 32 values in the order of gw_rounded_groups. */
 GW_TEMPLATE void load_words(__m256i v[4], const uint8_t *values, uint32_t dtype)
@@ -134,8 +143,8 @@ GW_TEMPLATE void load_words(__m256i v[4], const uint8_t *values, uint32_t dtype)
 /* Bytes n of four words each together: byte 0 first. */
 static inline __m256i by_byte(__m256i words)
 {
-    return _mm256_shuffle_epi8(
-        words, _mm256_broadcastsi128_si256(_mm_setr_epi8(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15)));
+    return _mm256_shuffle_epi8(words, _mm256_broadcastsi128_si256(_mm_setr_epi8(0, 4, 8, 12, 1, 5, 9, 13, 2,
+                                                                                6, 10, 14, 3, 7, 11, 15)));
 }
 
 /* Byte 2 and 3 of all words, in the order of values. */
@@ -171,8 +180,8 @@ GW_TEMPLATE __m256i widen(__m256i x, unsigned j)
 {
     const int i = (int)(4 * j);
     return _mm256_shuffle_epi8(
-        x, _mm256_broadcastsi128_si256(_mm_setr_epi8((char)i, -1, -1, -1, (char)(i + 1), -1, -1, -1, (char)(i + 2), -1, -1, -1,
-                                                     (char)(i + 3), -1, -1, -1)));
+        x, _mm256_broadcastsi128_si256(_mm_setr_epi8((char)i, -1, -1, -1, (char)(i + 1), -1, -1, -1,
+                                                     (char)(i + 2), -1, -1, -1, (char)(i + 3), -1, -1, -1)));
 }
 
 GW_TEMPLATE void digits_of(__m256i d[4], const __m256i b[4], uint32_t dtype)
@@ -206,9 +215,10 @@ static inline __m256i load(const uint8_t *src)
 }
 
 /*
- * Explicit frames of fp32 to nearest, the most frequent case, without words: what is dropped is whole digits, and a
- * carry ripples from digit to digit as a mask. Of n dropped digits the first, T, decides: up if T > 32, or if T = 32 and there
- * is a bit below or the last kept bit is odd. That is T + (bit below or odd) > 32.
+ * Explicit frames of fp32 to nearest, the most frequent case, without words: what is dropped is whole
+ * digits, and a carry ripples from digit to digit as a mask. Of n dropped digits the first, T, decides: up
+ * if T > 32, or if T = 32 and there is a bit below or the last kept bit is odd. That is T + (bit below or
+ * odd) > 32.
  */
 static inline __m256i is_up(__m256i t, __m256i is_exact, __m256i kept)
 {
@@ -217,8 +227,8 @@ static inline __m256i is_up(__m256i t, __m256i is_exact, __m256i kept)
     return _mm256_cmpgt_epi8(_mm256_add_epi8(t, odd), bytes(32));
 }
 
-static void cut_digits(gw_rounded_groups *rounded, const uint8_t *values, const uint8_t *levels, size_t groups,
-                       const gw_round_plan *plan)
+static void cut_digits(gw_rounded_groups *rounded, const uint8_t *values, const uint8_t *levels,
+                       size_t groups, const gw_round_plan *plan)
 {
     const __m256i zero = _mm256_setzero_si256();
     for (size_t at = 0; at < groups * GW_GROUP_LEN; at += GW_GROUP_LEN) {
@@ -227,7 +237,8 @@ static void cut_digits(gw_rounded_groups *rounded, const uint8_t *values, const 
         all_bytes(b, v);
         const __m256i e = exponent_of(b, GW_FP32), k = load(levels + at);
         __m256i is_zero = _mm256_cmpeq_epi8(e, zero);
-        /* Nothing is dropped of infinity and NaN, of values that are flushed or strict subnormals, and if K is 0. */
+        /* Nothing is dropped of infinity and NaN, of values that are flushed or strict subnormals, and if K
+         * is 0. */
         const __m256i none = _mm256_or_si256(_mm256_or_si256(is_zero, _mm256_cmpeq_epi8(k, zero)),
                                              _mm256_cmpeq_epi8(e, bytes(255)));
         const __m256i room = _mm256_andnot_si256(none, gw_room(k, e, down(b[2], 5, 0x03), &plan->room));
@@ -249,12 +260,14 @@ static void round_digits(gw_rounded_groups *rounded, size_t groups)
 {
     const __m256i zero = _mm256_setzero_si256();
     for (size_t at = 0; at < groups * GW_GROUP_LEN; at += GW_GROUP_LEN) {
-        __m256i d1 = load(rounded->digit[0] + at), d2 = load(rounded->digit[1] + at), d3 = load(rounded->digit[2] + at);
+        __m256i d1 = load(rounded->digit[0] + at), d2 = load(rounded->digit[1] + at),
+                d3 = load(rounded->digit[2] + at);
         const __m256i d4 = load(rounded->digit[3] + at);
         const __m256i level = _mm256_and_si256(load(rounded->has + at), bytes(3));
         __m256i e = load(rounded->exponent + at);
         const __m256i up1 = _mm256_and_si256(is_up(d4, bytes(255), d3), _mm256_cmpeq_epi8(level, bytes(1)));
-        const __m256i up2 = _mm256_and_si256(is_up(d3, _mm256_cmpeq_epi8(d4, zero), d2), _mm256_cmpeq_epi8(level, bytes(2)));
+        const __m256i up2 =
+            _mm256_and_si256(is_up(d3, _mm256_cmpeq_epi8(d4, zero), d2), _mm256_cmpeq_epi8(level, bytes(2)));
         const __m256i up3 = _mm256_and_si256(is_up(d2, _mm256_cmpeq_epi8(_mm256_or_si256(d3, d4), zero), d1),
                                              _mm256_cmpeq_epi8(level, bytes(3)));
         d3 = _mm256_sub_epi8(d3, up1);
@@ -285,8 +298,8 @@ static void round_digits(gw_rounded_groups *rounded, size_t groups)
 }
 
 /*
- * Three loops over the groups, because from a value to its digits is a longer chain of instructions than a processor looks ahead:
- * how much is dropped; rounded words; bytes of these.
+ * Three loops over the groups, because from a value to its digits is a longer chain of instructions than a
+ * processor looks ahead: how much is dropped; rounded words; bytes of these.
  */
 typedef struct group_drops {
     _Alignas(64) uint8_t room[GW_GROUPS_MAX * GW_GROUP_LEN];
@@ -324,8 +337,8 @@ GW_TEMPLATE void find_drops(group_drops *drops, const uint8_t *values, const uin
     }
 }
 
-GW_TEMPLATE void round_words(gw_rounded_groups *rounded, const group_drops *drops, const uint8_t *values, size_t groups,
-                             const uint32_t *random, uint32_t dtype, uint32_t rounding)
+GW_TEMPLATE void round_words(gw_rounded_groups *rounded, const group_drops *drops, const uint8_t *values,
+                             size_t groups, const uint32_t *random, uint32_t dtype, uint32_t rounding)
 {
     const __m256i one = _mm256_set1_epi32(1);
     for (size_t g = 0; g < groups; g++) {
@@ -338,31 +351,37 @@ GW_TEMPLATE void round_words(gw_rounded_groups *rounded, const group_drops *drop
             const __m256i cut = _mm256_sub_epi32(_mm256_sllv_epi32(one, n), one);
             __m256i sum = v[j];
             if (rounding == GW_GCOMP_NEAREST) {
-                /* Half an ulp less one, plus the last kept bit: ties go to even. Both vanish when nothing is dropped. */
+                /* Half an ulp less one, plus the last kept bit: ties go to even. Both vanish when nothing
+                 * is dropped. */
                 const __m256i odd = _mm256_and_si256(_mm256_and_si256(_mm256_srlv_epi32(v[j], n), cut), one);
                 sum = _mm256_add_epi32(_mm256_add_epi32(sum, _mm256_srli_epi32(cut, 1)), odd);
             } else if (rounding == GW_GCOMP_STOCHASTIC) {
                 const uint8_t *word = (const uint8_t *)(const void *)(random + at + 4 * j);
                 const __m256i r = gw_load_halves(word, word + 64);
-                sum = _mm256_add_epi32(sum, _mm256_and_si256(dtype == GW_FP32 ? r : _mm256_slli_epi32(r, 16), cut));
+                sum = _mm256_add_epi32(
+                    sum, _mm256_and_si256(dtype == GW_FP32 ? r : _mm256_slli_epi32(r, 16), cut));
             }
-            _mm256_storeu_si256((__m256i *)(void *)(rounded->word + at + 8 * j), _mm256_andnot_si256(cut, sum));
+            _mm256_storeu_si256((__m256i *)(void *)(rounded->word + at + 8 * j),
+                                _mm256_andnot_si256(cut, sum));
         }
     }
 }
 
-/* A carry out of the largest finite exponent truncates instead: the set bits of mask tell for which values of a group. */
-static void truncate_words(uint32_t *word, const uint8_t *values, const uint8_t *drop, uint32_t mask, uint32_t dtype)
+/* A carry out of the largest finite exponent truncates instead: the set bits of mask tell for which values
+ * of a group. */
+static void truncate_words(uint32_t *word, const uint8_t *values, const uint8_t *drop, uint32_t mask,
+                           uint32_t dtype)
 {
     for (; mask != 0; mask &= mask - 1) {
         const unsigned i = (unsigned)_tzcnt_u32(mask);
-        const uint32_t value = dtype == GW_FP32 ? gw_load32(values + 4 * i) : (uint32_t)gw_load16(values + 2 * i) << 16;
+        const uint32_t value =
+            dtype == GW_FP32 ? gw_load32(values + 4 * i) : (uint32_t)gw_load16(values + 2 * i) << 16;
         word[gw_word_of_value(i)] = value >> drop[i] << drop[i];
     }
 }
 
-GW_TEMPLATE void find_bytes(gw_rounded_groups *rounded, const group_drops *drops, const uint8_t *values, size_t groups,
-                            const gw_round_plan *plan, uint32_t dtype, uint32_t derived)
+GW_TEMPLATE void find_bytes(gw_rounded_groups *rounded, const group_drops *drops, const uint8_t *values,
+                            size_t groups, const gw_round_plan *plan, uint32_t dtype, uint32_t derived)
 {
     const unsigned special = gw_traits_of(dtype)->exponent_mask;
     const int fp16 = dtype == GW_FP16;
@@ -384,18 +403,21 @@ GW_TEMPLATE void find_bytes(gw_rounded_groups *rounded, const group_drops *drops
             if (mask == 0) {
                 break;
             }
-            truncate_words(rounded->word + at, values + at * (dtype == GW_FP32 ? 4 : 2), drops->drop + at, mask, dtype);
+            truncate_words(rounded->word + at, values + at * (dtype == GW_FP32 ? 4 : 2), drops->drop + at,
+                           mask, dtype);
         }
         __m256i room = load(drops->room + at);
         if (derived && !plan->constant) {
             /* The receiver sees the rounded exponent: a carry takes an octave of the room. */
-            const __m256i is_same = _mm256_cmpeq_epi8(fp16 ? _mm256_max_epu8(e, bytes(1)) : e,
-                                                      fp16 ? _mm256_max_epu8(e_rounded, bytes(1)) : e_rounded);
+            const __m256i is_same =
+                _mm256_cmpeq_epi8(fp16 ? _mm256_max_epu8(e, bytes(1)) : e,
+                                  fp16 ? _mm256_max_epu8(e_rounded, bytes(1)) : e_rounded);
             room = _mm256_subs_epu8(room, _mm256_andnot_si256(is_same, bytes(1)));
         }
         if (fp16 || plan->strict) {
             __m256i magnitude = _mm256_or_si256(b[2], _mm256_and_si256(b[3], bytes(0x7f)));
-            magnitude = dtype == GW_FP32 ? _mm256_or_si256(magnitude, _mm256_or_si256(b[0], b[1])) : magnitude;
+            magnitude =
+                dtype == GW_FP32 ? _mm256_or_si256(magnitude, _mm256_or_si256(b[0], b[1])) : magnitude;
             is_zero = _mm256_cmpeq_epi8(magnitude, zero);
             if (plan->strict) {
                 const __m256i is_minus_zero = _mm256_and_si256(is_zero, _mm256_cmpgt_epi8(zero, b[3]));
@@ -416,8 +438,9 @@ GW_TEMPLATE void find_bytes(gw_rounded_groups *rounded, const group_drops *drops
     }
 }
 
-GW_TEMPLATE void round_groups(gw_rounded_groups *rounded, const uint8_t *values, const uint8_t *levels, size_t groups,
-                              uint64_t element, const gw_round_plan *plan, uint32_t dtype, uint32_t derived)
+GW_TEMPLATE void round_groups(gw_rounded_groups *rounded, const uint8_t *values, const uint8_t *levels,
+                              size_t groups, uint64_t element, const gw_round_plan *plan, uint32_t dtype,
+                              uint32_t derived)
 {
     group_drops drops;
     if (gw_is_rounded_by_digits(plan)) {
@@ -442,13 +465,13 @@ GW_TEMPLATE void round_groups(gw_rounded_groups *rounded, const uint8_t *values,
     find_bytes(rounded, &drops, values, groups, plan, dtype, derived);
 }
 
-#define GROUPS_CASE(dtype, derived)                                                                                    \
-    case (dtype) * 2 + (derived):                                                                                      \
-        round_groups(rounded, values, levels, groups, element, plan, (dtype), (derived));                   \
+#define GROUPS_CASE(dtype, derived)                                                                          \
+    case (dtype)*2 + (derived):                                                                              \
+        round_groups(rounded, values, levels, groups, element, plan, (dtype), (derived));                    \
         break
 
-static void round_whole_groups(gw_rounded_groups *rounded, const uint8_t *values, const uint8_t *levels, size_t groups,
-                               uint64_t element, const gw_round_plan *plan)
+static void round_whole_groups(gw_rounded_groups *rounded, const uint8_t *values, const uint8_t *levels,
+                               size_t groups, uint64_t element, const gw_round_plan *plan)
 {
     switch (plan->dtype * 2 + plan->derived) {
         GROUPS_CASE(GW_FP32, 0);
@@ -462,7 +485,8 @@ static void round_whole_groups(gw_rounded_groups *rounded, const uint8_t *values
     }
 }
 
-void gw_round_groups(gw_rounded_groups *rounded, const gw_span *span, size_t at, size_t len, const gw_round_plan *plan)
+void gw_round_groups(gw_rounded_groups *rounded, const gw_span *span, size_t at, size_t len,
+                     const gw_round_plan *plan)
 {
     const size_t size = gw_traits_of(plan->dtype)->size;
     const uint8_t *values = (const uint8_t *)span->values + at * size;

@@ -1,5 +1,6 @@
 /*
- * Rounding of groups of 32 values, which survey, split and round share.
+ * Groups of 32 values: how much is dropped of them, which join needs, too; and rounding, which survey,
+ * split and round share.
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
@@ -14,8 +15,8 @@
 
 enum { GW_GROUP_LEN = 32, GW_GROUPS_MAX = 16 };
 
-/* What a value has, as bits of a byte: digits in planes, and the bits of its remainder; in explicit mode the lowest two bits are
- * the level instead. */
+/* What a value has, as bits of a byte: digits in planes, and the bits of its remainder; in explicit mode
+ * the lowest two bits are the level instead. */
 enum {
     GW_HAS_P1 = 0x80,
     GW_HAS_P2 = 0x40,
@@ -39,9 +40,9 @@ static inline uint8_t gw_has_of_kept(unsigned kept, const gw_traits *t)
 }
 
 /*
- * How the map byte K and the exponent E (in the dtype's bias) become a room in octaves: floor((K + c - m) / 4) - E, where m is
- * the top two bits of the mantissa (derived: 3). With c = 4 * quarters + rest, the rounded mean of K and rest + 3 - m is
- * (K + rest - m + 4) / 2 rounded down, in bytes without overflow.
+ * How the map byte K and the exponent E (in the dtype's bias) become a room in octaves: floor((K + c - m) /
+ * 4) - E, where m is the top two bits of the mantissa (derived: 3). With c = 4 * quarters + rest, the
+ * rounded mean of K and rest + 3 - m is (K + rest - m + 4) / 2 rounded down, in bytes without overflow.
  */
 typedef struct gw_room_rule {
     __m256i add;              /* rest + 3 (derived: rest) */
@@ -53,7 +54,8 @@ static inline unsigned gw_clamp_byte(int32_t x)
     return x < 0 ? 0 : x > 255 ? 255 : (unsigned)x;
 }
 
-static inline void gw_room_rule_fill(gw_room_rule *room, int32_t drop_base, uint32_t derived, const gw_traits *t)
+static inline void gw_room_rule_fill(gw_room_rule *room, int32_t drop_base, uint32_t derived,
+                                     const gw_traits *t)
 {
     const int32_t c = drop_base - 4 * (int32_t)t->exponent_bias;
     const int32_t rest = (int32_t)((uint32_t)c & 3);
@@ -64,7 +66,8 @@ static inline void gw_room_rule_fill(gw_room_rule *room, int32_t drop_base, uint
     room->below = _mm256_set1_epi8((char)gw_clamp_byte(-quarters));
 }
 
-/* The room, 0 where it is negative. Sums saturate at 255, which no cap comes near. m: see above; zero in derived mode. */
+/* The room, 0 where it is negative. Sums saturate at 255, which no cap comes near. m: see above; zero in
+ * derived mode. */
 static inline __m256i gw_room(__m256i k, __m256i e, __m256i m, const gw_room_rule *rule)
 {
     const __m256i half = _mm256_avg_epu8(k, _mm256_sub_epi8(rule->add, m));
@@ -103,12 +106,13 @@ typedef struct gw_round_plan {
     uint64_t philox_words; /* counter words 2 and 3 */
 } gw_round_plan;
 
-/* Rounded values. In a group of 32, word 8 * j + 4 * h + n is value 16 * h + 4 * j + n; 16-bit types have their values in the
- * upper halves. Words of values that are flushed to +0 are worthless. */
+/* Rounded values. In a group of 32, word 8 * j + 4 * h + n is value 16 * h + 4 * j + n; 16-bit types have
+ * their values in the upper halves. Words of values that are flushed to +0 are worthless. */
 typedef struct gw_rounded_groups {
     _Alignas(64) uint32_t word[GW_GROUPS_MAX * GW_GROUP_LEN];
-    uint8_t exponent[GW_GROUPS_MAX * GW_GROUP_LEN]; /* of -0 of fp16 that of infinity and NaN: it has no label either */
-    uint8_t has[GW_GROUPS_MAX * GW_GROUP_LEN]; /* explicit: with the level in the low two bits */
+    uint8_t exponent[GW_GROUPS_MAX *
+                     GW_GROUP_LEN]; /* of -0 of fp16 that of infinity and NaN: it has no label either */
+    uint8_t has[GW_GROUPS_MAX * GW_GROUP_LEN];     /* explicit: with the level in the low two bits */
     uint8_t is_zero[GW_GROUPS_MAX * GW_GROUP_LEN]; /* 255 where the value is +0 */
     uint8_t digit[GW_DIGIT_PLANES][GW_GROUPS_MAX * GW_GROUP_LEN]; /* all of a value's, dropped ones too */
 } gw_rounded_groups;
@@ -121,8 +125,8 @@ static inline unsigned gw_word_of_value(unsigned i)
 /* Whether words are not filled. */
 static inline int gw_is_rounded_by_digits(const gw_round_plan *plan)
 {
-    return plan->dtype == GW_FP32 && !plan->derived && !plan->constant && plan->rounding == GW_GCOMP_NEAREST &&
-           !plan->needs_words;
+    return plan->dtype == GW_FP32 && !plan->derived && !plan->constant &&
+           plan->rounding == GW_GCOMP_NEAREST && !plan->needs_words;
 }
 
 /* Rounded value i of the groups as a word; 16-bit types in the upper half. */
@@ -143,8 +147,10 @@ static inline uint32_t gw_rounded_word(const gw_rounded_groups *rounded, size_t 
 
 void gw_round_plan_fill(gw_round_plan *plan, const gw_round_rule *rule);
 
-/* Rounds the values [at, at + len) of a span, at most GW_GROUPS_MAX groups; the last group is filled up with zeros. */
-void gw_round_groups(gw_rounded_groups *rounded, const gw_span *span, size_t at, size_t len, const gw_round_plan *plan);
+/* Rounds the values [at, at + len) of a span, at most GW_GROUPS_MAX groups; the last group is filled up
+ * with zeros. */
+void gw_round_groups(gw_rounded_groups *rounded, const gw_span *span, size_t at, size_t len,
+                     const gw_round_plan *plan);
 
 #endif
 #endif

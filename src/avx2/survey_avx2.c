@@ -1,6 +1,10 @@
 /*
- * Survey: rounds values, all or a sample, and counts their bins. The rounding is the vector part; the counting is one increment a
- * value, in four tables so that runs of one bin do not wait for their own increments.
+ * Survey: rounds values, all or a sample, and counts their bins. The rounding is the vector part; the
+ * counting is one increment a value, in four tables so that runs of one bin do not wait for their own
+ * increments.
+ *
+ * Bound: a load and a store per increment, 1 cycle a value, and 1.0 for the rounding (explicit fp32).
+ * Measured on Zen 4: 2.4.
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
@@ -21,8 +25,8 @@ static inline __m256i load(const uint8_t *src)
 }
 
 /* Bins of a group (see kernels.h), from exponents and levels. */
-static inline void bins_of(uint16_t bin[GW_GROUP_LEN], const gw_rounded_groups *rounded, size_t g, uint32_t dtype,
-                           __m256i level_mask)
+static inline void bins_of(uint16_t bin[GW_GROUP_LEN], const gw_rounded_groups *rounded, size_t g,
+                           uint32_t dtype, __m256i level_mask)
 {
     const size_t at = g * GW_GROUP_LEN;
     const __m256i zero = _mm256_setzero_si256();
@@ -39,11 +43,13 @@ static inline void bins_of(uint16_t bin[GW_GROUP_LEN], const gw_rounded_groups *
     low = _mm256_andnot_si256(is_zero, low);
     e = _mm256_andnot_si256(is_zero, e);
     for (unsigned half = 0; half < 2; half++) {
-        const __m256i high16 = _mm256_slli_epi16(half == 0 ? _mm256_unpacklo_epi8(e, zero) : _mm256_unpackhi_epi8(e, zero), 2);
+        const __m256i high16 =
+            _mm256_slli_epi16(half == 0 ? _mm256_unpacklo_epi8(e, zero) : _mm256_unpackhi_epi8(e, zero), 2);
         const __m256i low16 = half == 0 ? _mm256_unpacklo_epi8(low, zero) : _mm256_unpackhi_epi8(low, zero);
         __m256i x = _mm256_or_si256(high16, low16);
         if (dtype == GW_FP16) {
-            const __m256i is = half == 0 ? _mm256_unpacklo_epi8(is_zero, is_zero) : _mm256_unpackhi_epi8(is_zero, is_zero);
+            const __m256i is =
+                half == 0 ? _mm256_unpacklo_epi8(is_zero, is_zero) : _mm256_unpackhi_epi8(is_zero, is_zero);
             x = _mm256_or_si256(x, _mm256_and_si256(is, _mm256_set1_epi16(GW_BIN_FP16_ZERO)));
         }
         /* The order within the group is lost: bins are only counted. */
@@ -62,7 +68,8 @@ static void count_bins(uint32_t *count, uint32_t (*more)[TABLE_LEN], const uint1
     }
 }
 
-GW_TEMPLATE void all_bins(uint16_t *bin, const gw_rounded_groups *rounded, size_t groups, uint32_t dtype, __m256i level_mask)
+GW_TEMPLATE void all_bins(uint16_t *bin, const gw_rounded_groups *rounded, size_t groups, uint32_t dtype,
+                          __m256i level_mask)
 {
     for (size_t g = 0; g < groups; g++) {
         bins_of(bin + g * GW_GROUP_LEN, rounded, g, dtype, level_mask);
