@@ -271,45 +271,56 @@ GW_TEMPLATE __m512i gw_top_two(const gw_bytes *v, uint32_t dtype)
 
 /* ---- random digits ---------------------------------------------------------------------------------------------- */
 
-/* Eight counters: `low` holds the lower words of their quad numbers, 64 bits apart. Words 0 and 1 of each counter in q01, 2
- * and 3 in q23. A multiplication reads the lower 32 bits of its lanes only, so what it leaves above need not be cleared. */
-static inline void gw_philox8(__m512i *q01, __m512i *q23, __m512i low, __m512i high, const gw_round_rule *rule)
+/* The words of eight counters, 64 bits apart. A multiplication reads the lower 32 bits of its lanes only, so what it leaves
+ * above need not be cleared. */
+typedef struct gw_counters {
+    __m512i c0, c1, c2, c3;
+} gw_counters;
+
+static inline void gw_philox_round(gw_counters *c, __m512i m0, __m512i m1, __m512i k0, __m512i k1)
 {
-    const __m512i m0 = _mm512_set1_epi64(GW_PHILOX_MUL0), m1 = _mm512_set1_epi64(GW_PHILOX_MUL1);
-    __m512i c0 = low, c1 = high, c2 = _mm512_set1_epi64(rule->step_index), c3 = _mm512_set1_epi64(rule->rank_hop);
-    uint32_t k0 = (uint32_t)rule->seed, k1 = (uint32_t)(rule->seed >> 32);
-    for (int i = 0; i < GW_PHILOX_ROUNDS; i++) {
-        const __m512i p0 = _mm512_mul_epu32(c0, m0), p1 = _mm512_mul_epu32(c2, m1);
-        c0 = _mm512_ternarylogic_epi64(_mm512_srli_epi64(p1, 32), c1, _mm512_set1_epi64(k0), 0x96);
-        c2 = _mm512_ternarylogic_epi64(_mm512_srli_epi64(p0, 32), c3, _mm512_set1_epi64(k1), 0x96);
-        c1 = p1;
-        c3 = p0;
-        k0 += GW_PHILOX_WEYL0;
-        k1 += GW_PHILOX_WEYL1;
-    }
-    *q01 = _mm512_mask_mov_epi32(c0, 0xaaaa, _mm512_slli_epi64(c1, 32));
-    *q23 = _mm512_mask_mov_epi32(c2, 0xaaaa, _mm512_slli_epi64(c3, 32));
+    const __m512i p0 = _mm512_mul_epu32(c->c0, m0), p1 = _mm512_mul_epu32(c->c2, m1);
+    c->c0 = _mm512_ternarylogic_epi64(_mm512_srli_epi64(p1, 32), c->c1, k0, 0x96);
+    c->c2 = _mm512_ternarylogic_epi64(_mm512_srli_epi64(p0, 32), c->c3, k1, 0x96);
+    c->c1 = p1;
+    c->c3 = p0;
 }
 
-/* Random words of 64 values whose first absolute index is 4 * quad. */
+/* Random words of 64 values whose first absolute index is 4 * quad. Two times eight counters go through the rounds side by
+ * side: one chain alone keeps the multipliers waiting. */
 static inline void gw_random64(__m512i x[4], uint64_t quad, const gw_round_rule *rule)
 {
     /* In the order in which the unpacks below bring the counters' 128 bits into order. */
     const __m512i order = _mm512_set_epi64(7, 3, 6, 2, 5, 1, 4, 0);
-    for (unsigned i = 0; i < 2; i++) {
-        const __m512i number = _mm512_add_epi64(_mm512_set1_epi64((long long)(quad + 8 * i)), order);
-        __m512i q01, q23;
-        gw_philox8(&q01, &q23, number, _mm512_srli_epi64(number, 32), rule);
-        x[2 * i] = _mm512_unpacklo_epi64(q01, q23);
-        x[2 * i + 1] = _mm512_unpackhi_epi64(q01, q23);
+    const __m512i m0 = _mm512_set1_epi64(GW_PHILOX_MUL0), m1 = _mm512_set1_epi64(GW_PHILOX_MUL1);
+    const __m512i step0 = _mm512_set1_epi32((int)GW_PHILOX_WEYL0), step1 = _mm512_set1_epi32((int)GW_PHILOX_WEYL1);
+    __m512i k0 = _mm512_set1_epi32((int)(uint32_t)rule->seed), k1 = _mm512_set1_epi32((int)(uint32_t)(rule->seed >> 32));
+    gw_counters a, b;
+    a.c0 = _mm512_add_epi64(_mm512_set1_epi64((long long)quad), order);
+    b.c0 = _mm512_add_epi64(_mm512_set1_epi64((long long)(quad + 8)), order);
+    a.c1 = _mm512_srli_epi64(a.c0, 32);
+    b.c1 = _mm512_srli_epi64(b.c0, 32);
+    a.c2 = b.c2 = _mm512_set1_epi64(rule->step_index);
+    a.c3 = b.c3 = _mm512_set1_epi64(rule->rank_hop);
+    for (int i = 0; i < GW_PHILOX_ROUNDS; i++) {
+        gw_philox_round(&a, m0, m1, k0, k1);
+        gw_philox_round(&b, m0, m1, k0, k1);
+        k0 = _mm512_add_epi32(k0, step0);
+        k1 = _mm512_add_epi32(k1, step1);
     }
+    const __m512i a01 = _mm512_mask_mov_epi32(a.c0, 0xaaaa, _mm512_slli_epi64(a.c1, 32));
+    const __m512i a23 = _mm512_mask_mov_epi32(a.c2, 0xaaaa, _mm512_slli_epi64(a.c3, 32));
+    const __m512i b01 = _mm512_mask_mov_epi32(b.c0, 0xaaaa, _mm512_slli_epi64(b.c1, 32));
+    const __m512i b23 = _mm512_mask_mov_epi32(b.c2, 0xaaaa, _mm512_slli_epi64(b.c3, 32));
+    x[0] = _mm512_unpacklo_epi64(a01, a23);
+    x[1] = _mm512_unpackhi_epi64(a01, a23);
+    x[2] = _mm512_unpacklo_epi64(b01, b23);
+    x[3] = _mm512_unpackhi_epi64(b01, b23);
 }
 
-/* The digits of the random words of 64 values from an absolute index on. */
-GW_TEMPLATE gw_bytes gw_random_digits(uint64_t element, const gw_round_rule *rule, uint32_t dtype)
+/* The same from any absolute index on. */
+static inline void gw_random_words(__m512i x[4], uint64_t element, const gw_round_rule *rule)
 {
-    __m512i x[4];
-    gw_bytes v;
     gw_random64(x, element >> 2, rule);
     if ((element & 3) != 0) { /* a tensor that starts in the middle of a counter */
         uint32_t words[128];
@@ -323,6 +334,12 @@ GW_TEMPLATE gw_bytes gw_random_digits(uint64_t element, const gw_round_rule *rul
             x[i] = _mm512_loadu_si512(words + (element & 3) + 16 * i);
         }
     }
+}
+
+/* The digits of 64 random words. */
+GW_TEMPLATE gw_bytes gw_random_digits(const __m512i x[4], uint32_t dtype)
+{
+    gw_bytes v;
     __m512i f[4];
     gw_transpose4(f, x[0], x[1], x[2], x[3]);
     if (dtype == GW_FP32) {
@@ -379,11 +396,12 @@ GW_TEMPLATE __m512i gw_room(const gw_rounder *r, __m512i k, const gw_bytes *v, u
  * Rounding in two parts, which a loop may keep apart: together they are one chain of some 70 cycles, and a processor does not
  * look far enough ahead to have enough of such chains in flight.
  *
+ * words: random words of the values, read if the rounding is stochastic. (They are a chain of their own.)
  * `derived` and `dtype` are those of the rule, `rounding` too; they are parameters so that a caller can give them as
  * constants. Without `careful` what comes out for the largest exponent, for a carry into it, and for exponent 0 of fp32 and
  * bf16 is worthless: then the caller keeps such values apart, by the exponents before and after.
  */
-GW_TEMPLATE gw_sums gw_round_begin(gw_bytes v, __m512i k, uint64_t element, const gw_rounder *r, uint32_t dtype,
+GW_TEMPLATE gw_sums gw_round_begin(gw_bytes v, __m512i k, const __m512i *words, const gw_rounder *r, uint32_t dtype,
                                    uint32_t derived, uint32_t rounding, int careful)
 {
     const gw_traits *t = gw_traits_of(dtype);
@@ -419,7 +437,7 @@ GW_TEMPLATE gw_sums gw_round_begin(gw_bytes v, __m512i k, uint64_t element, cons
         s.v.d4 = _mm512_add_epi8(v.d4, _mm512_permutexvar_epi8(drop, _mm512_loadu_si512(tables->half[3])));
         s.v.d4 = _mm512_add_epi8(s.v.d4, odd);
     } else if (rounding == GW_GCOMP_STOCHASTIC && derived) {
-        const gw_bytes random = gw_random_digits(element, r->rule, dtype);
+        const gw_bytes random = gw_random_digits(words, dtype);
         const __m512i drop = s.drop;
         const __m512i cut1 = _mm512_permutexvar_epi8(drop, _mm512_loadu_si512(tables->cut[0]));
         const __m512i cut2 = _mm512_permutexvar_epi8(drop, _mm512_loadu_si512(tables->cut[1]));
@@ -447,7 +465,7 @@ GW_TEMPLATE gw_sums gw_round_begin(gw_bytes v, __m512i k, uint64_t element, cons
             s.v.d3 = _mm512_add_epi8(v.d3, a3);
             s.v.d2 = _mm512_mask_add_epi8(v.d2, level3, v.d2, half2);
         } else {
-            const gw_bytes random = gw_random_digits(element, r->rule, dtype);
+            const gw_bytes random = gw_random_digits(words, dtype);
             s.v.d4 = _mm512_mask_add_epi8(v.d4, level1, v.d4, random.d4);
             s.v.d3 = _mm512_mask_add_epi8(v.d3, level2, v.d3, random.d3);
             s.v.d2 = _mm512_mask_add_epi8(v.d2, level3, v.d2, random.d2);
@@ -514,7 +532,11 @@ GW_TEMPLATE gw_block gw_round_end(gw_sums s, const gw_bytes *before, const gw_ro
 GW_TEMPLATE gw_block gw_round64(gw_bytes v, __m512i k, uint64_t element, const gw_rounder *r, uint32_t dtype,
                                 uint32_t derived, uint32_t rounding)
 {
-    const gw_sums s = gw_round_begin(v, k, element, r, dtype, derived, rounding, 1);
+    __m512i words[4];
+    if (rounding == GW_GCOMP_STOCHASTIC) {
+        gw_random_words(words, element, r->rule);
+    }
+    const gw_sums s = gw_round_begin(v, k, words, r, dtype, derived, rounding, 1);
     return gw_round_end(s, &v, r, dtype, derived, rounding, 1);
 }
 

@@ -268,9 +268,15 @@ GW_TEMPLATE size_t split_quick(uint8_t *ranks, cursors *cursors_inout, const spl
     const __m512i window = _mm512_add_epi8(s->base, GW_BYTE(1));
     const size_t fetch_end = span->ahead < span->len ? span->ahead & ~(size_t)63 : span->len;
     gw_sums sums[BLOCKS];
+    __m512i words[BLOCKS][4];
     cursors c = *cursors_inout;
     for (size_t first = 0; first < blocks; first += BLOCKS) {
         const size_t count = blocks - first < BLOCKS ? blocks - first : BLOCKS;
+        if (rounding == GW_GCOMP_STOCHASTIC) {
+            for (size_t j = 0; j < count; j++) {
+                gw_random_words(words[j], span->element + 64 * (first + j), s->rounder.rule);
+            }
+        }
         for (size_t j = 0; j < count; j++) {
             const size_t i = 64 * (first + j);
             const gw_bytes v = gw_load_bytes(values + size * i, 64, dtype);
@@ -278,7 +284,7 @@ GW_TEMPLATE size_t split_quick(uint8_t *ranks, cursors *cursors_inout, const spl
             if (i < fetch_end) {
                 fetch_ahead(span, i, size);
             }
-            sums[j] = gw_round_begin(v, k, span->element + i, &s->rounder, dtype, derived, rounding, 0);
+            sums[j] = gw_round_begin(v, k, words[j], &s->rounder, dtype, derived, rounding, 0);
         }
         for (size_t j = 0; j < count; j++) {
             const size_t i = 64 * (first + j);

@@ -71,10 +71,13 @@ GW_TEMPLATE void survey_block(tally *t, const gw_span *span, size_t at, size_t l
 GW_TEMPLATE gw_sums begin_any(gw_bytes v, __m512i k, uint64_t element, const gw_rounder *r, uint32_t dtype,
                               uint32_t derived)
 {
+    __m512i words[4];
     switch (r->rule->rounding) {
-    case GW_GCOMP_NEAREST: return gw_round_begin(v, k, element, r, dtype, derived, GW_GCOMP_NEAREST, 0);
-    case GW_GCOMP_STOCHASTIC: return gw_round_begin(v, k, element, r, dtype, derived, GW_GCOMP_STOCHASTIC, 0);
-    default: return gw_round_begin(v, k, element, r, dtype, derived, GW_GCOMP_TRUNCATE, 0);
+    case GW_GCOMP_NEAREST: return gw_round_begin(v, k, NULL, r, dtype, derived, GW_GCOMP_NEAREST, 0);
+    case GW_GCOMP_STOCHASTIC:
+        gw_random_words(words, element, r->rule);
+        return gw_round_begin(v, k, words, r, dtype, derived, GW_GCOMP_STOCHASTIC, 0);
+    default: return gw_round_begin(v, k, NULL, r, dtype, derived, GW_GCOMP_TRUNCATE, 0);
     }
 }
 
