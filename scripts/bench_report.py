@@ -271,7 +271,8 @@ def main():
     with open(stem + ".md", "w", encoding="utf-8") as out:
         out.write(f"# gradwire_bench: {os.path.basename(stem)}\n\n"
                   f"{context['date'][:10]}, {context.get('cpu', 'unknown processor')}, {context['num_cpus']} CPUs, compiled with "
-                  f"{context['compiler']}; gradients of {data}.\n\n"
+                  f"{context['compiler']}; gradients of {data}. Load average at the start: "
+                  f"{context['load_avg'][0] if context.get('load_avg') else 'unknown'}.\n\n"
                   "One core, pinned. `vs memcpy` is the time of the C library's memcpy of the same fp32 bytes over the time of the "
                   "work, the two timed in turns in one process on touched memory, on the thread's own clock: median and 10-90 % "
                   "range of at least 9 pairs. Differences below 10 % are ties. GB are 10^9 bytes of fp32. Cold: everything a call "
