@@ -322,7 +322,14 @@ GW_DEVICE void update_error(const thc_tile &tile, const gw_cuda_thc_encode_param
     }
 }
 
-GW_KERNEL(gw_device_thc_encode, gw_cuda_thc_encode_params, GW_THC_THREADS_MAX, 3)
+/* Three blocks of 80 registers a thread; for compute capability 10 the compiler does not get along with so few. */
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 1000
+#define ENCODE_BLOCKS 2
+#else
+#define ENCODE_BLOCKS 3
+#endif
+
+GW_KERNEL(gw_device_thc_encode, gw_cuda_thc_encode_params, GW_THC_THREADS_MAX, ENCODE_BLOCKS)
 {
     const thc_tile tile = thc_tile_of();
     const gw_cuda_thc_span &span = p.span;
