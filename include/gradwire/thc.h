@@ -275,9 +275,10 @@ GW_API GW_MUST_CHECK gw_status gw_thc_prepare(const gw_thc *thc, const gw_thc_ra
  * 22); NULL iff config.error_feedback is 0. Where a block is marked non-finite the whole x is kept, or +0
  * where x itself is the cause.
  *
- * Errors as gw_thc_norms(), and GW_ERR_DST, GW_ERR_CORRUPT for an impossible pattern, GW_ERR_STATE if a maximum
- * is below this worker's own value (phase one ran on other data). error is untouched by every error. After the
- * last two and GW_ERR_NONFINITE indices[] may hold zeros where it was written; after the others it is untouched.
+ * Errors as gw_thc_norms(), and GW_ERR_DST, GW_ERR_CORRUPT for an impossible pattern, GW_ERR_STATE if a
+ * maximum is below this worker's own value (phase one ran on other data). error is untouched by every error.
+ * After the last two and GW_ERR_NONFINITE indices[] may hold zeros where it was written; after the others it
+ * is untouched.
  */
 GW_API GW_MUST_CHECK gw_status gw_thc_encode(const gw_thc *thc, const gw_thc_range *range, const void *src,
                                              float *error, const uint32_t *patterns, uint8_t *indices,

@@ -1,6 +1,6 @@
 /*
- * Element types to fp32 and back, the shift of plain blocks, the residual of error feedback: eight values at a
- * time, the rest by the scalar kernels.
+ * Element types to fp32 and back, the shift of plain blocks, the residual of error feedback: eight values at
+ * a time, the rest by the scalar kernels.
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */

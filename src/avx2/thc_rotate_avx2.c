@@ -2,8 +2,8 @@
  * Stages rotate and rotate back: strides 1, 2, 4 inside a register, 8, 16, 32 between eight of them, longer
  * ones two at a time over memory.
  *
- * Inside a register a permutation brings in the partner; (a + b, a - b) is the partner plus x with the sign of
- * its second half turned, and a + (-b) is a - b.
+ * Inside a register a permutation brings in the partner; (a + b, a - b) is the partner plus x with the sign
+ * of its second half turned, and a + (-b) is a - b.
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */

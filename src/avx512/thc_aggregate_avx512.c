@@ -8,9 +8,9 @@
 #if GW_THC_BUILD_AVX512
 
 /*
- * 64 indices, one a byte, with other bits above them: the table repeats itself over the 64 entries that a byte
- * permutation can reach, so nothing needs to be masked off. Of one, two or four bits: each 64-bit lane is
- * shifted to its own part of the bytes.
+ * 64 indices, one a byte, with other bits above them: the table repeats itself over the 64 entries that a
+ * byte permutation can reach, so nothing needs to be masked off. Of one, two or four bits: each 64-bit lane
+ * is shifted to its own part of the bytes.
  */
 static inline __m512i spread1(const uint8_t *group)
 {

@@ -1,6 +1,6 @@
 /*
- * The AVX-512 kernel table of THC. Slots that AVX-512 does not improve would hold the scalar kernel, never that
- * of AVX2: a mask may hold one backend without the other.
+ * The AVX-512 kernel table of THC. Slots that AVX-512 does not improve would hold the scalar kernel, never
+ * that of AVX2: a mask may hold one backend without the other.
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */

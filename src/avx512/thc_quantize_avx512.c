@@ -2,7 +2,7 @@
  * Stage quantize: 128 values and their 16 counters at a time.
  *
  * The rule d (2u + 1) <= 2r, with r = P - L, L = 65536 table[z], is in integers d u <= r - ceil(d / 2). With
- * the random bits as signed numbers, u - 32768, it is (u - 32768) d + K <= P, K = L + ceil(d / 2) - (-32768 d):
+ * the random bits as signed numbers, u - 32768, it is (u - 32768) d + K <= P, K = L + ceil(d / 2) + 32768 d:
  * one multiply-add of 16-bit halves, which also picks the half of a word by where d stands, and one addition.
  *
  * SPDX-License-Identifier: BSD-2-Clause
@@ -52,8 +52,8 @@ GW_TEMPLATE __m512i index_of_cell(const steps *s, __m512i cell, unsigned quarter
     return _mm512_mask_mov_epi8(lower, _mm512_movepi8_mask(cell), upper);
 }
 
-/* 16 values: the index in all four bytes of each lane, so that four results blend without shifts. Only the low
- * bits of a lane count where it selects from a table of sixteen. */
+/* 16 values: the index in all four bytes of each lane, so that four results blend without shifts. Only the
+ * low bits of a lane count where it selects from a table of sixteen. */
 GW_TEMPLATE __m512i quantize16(const float *x, __m512i random, unsigned half, const steps *s,
                                unsigned quarters)
 {
@@ -118,8 +118,8 @@ static inline group_words words_of(size_t first_value, const gw_philox_plan *pla
     return w;
 }
 
-/* The bits of the next 128 values are begun before the present ones are used: one chain of multiplications and
- * one of look-ups then run side by side. */
+/* The bits of the next 128 values are begun before the present ones are used: one chain of multiplications
+ * and one of look-ups then run side by side. */
 GW_TEMPLATE void quantize_all(uint8_t *index, const float *x, size_t len, const steps *s,
                               const gw_philox_plan *plan, unsigned quarters)
 {

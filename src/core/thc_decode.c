@@ -53,8 +53,8 @@ void gw_thc_receiver_put(gw_thc_receiver *r, uint64_t i, const uint8_t *lanes, u
     gw_thc_stream stream = {r->thc->config.seed, (uint32_t)(r->span.first + i), r->round, 0};
     uint8_t *out = r->dst + (size_t)i * r->span.block_len * r->element_size;
 
-    /* A whole block of fp32 is decoded where it belongs: such values are finite or infinite, never NaN, and need
-     * no conversion. */
+    /* A whole block of fp32 is decoded where it belongs: such values are finite or infinite, never NaN, and
+     * need no conversion. */
     if (members > 0 && r->thc->config.dtype == GW_FP32 && len == lane_count &&
         (uintptr_t)out % sizeof(float) == 0 &&
         gw_thc_block_read(r->thc, patterns) != GW_THC_BLOCK_NONFINITE) {

@@ -1,5 +1,6 @@
 /*
- * Default tables by bits, error feedback and number of workers. Written by scripts/thc_default_tables.py; do not edit.
+ * Default tables by bits, error feedback and number of workers. Written by scripts/thc_default_tables.py; do
+ * not edit.
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */

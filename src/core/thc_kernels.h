@@ -4,8 +4,8 @@
  *
  * Every backend gives the results of the scalar kernels bit for bit. `len` counts values or lanes; where a
  * contract says "lanes" it is a multiple of 64 and at most 8192. A kernel reads and writes
- * exactly the ranges named; float pointers are aligned for float but for load's and residual's error, byte and
- * void pointers not at all. Float arithmetic is IEEE fp32 or fp64 +, -, *, / in the order written, never
+ * exactly the ranges named; float pointers are aligned for float but for load's and residual's error, byte
+ * and void pointers not at all. Float arithmetic is IEEE fp32 or fp64 +, -, *, / in the order written, never
  * contracted; comparisons of magnitudes are made on bit patterns, so flush-to-zero modes change nothing.
  * docs/numerics-thc.md derives the rules.
  *
@@ -45,8 +45,8 @@ typedef struct gw_thc_quantizer {
 
 /* load: dst[i] = flush(flush(src[i] as fp32) + flush(error[i])), or flush(src[i] as fp32) where error is
  * NULL, for i < len; +0 for len <= i < padded_len. dtype is a gw_dtype; 16-bit types convert exactly (fp16
- * subnormals become normal fp32). flush: subnormals and zeros of fp32 become +0. Infinity passes, NaN stays NaN;
- * its payload is free. */
+ * subnormals become normal fp32). flush: subnormals and zeros of fp32 become +0. Infinity passes, NaN stays
+ * NaN; its payload is free. */
 typedef void gw_thc_load_fn(float *dst, const void *src, unsigned dtype, const float *error, size_t len,
                             size_t padded_len);
 
@@ -91,8 +91,8 @@ typedef void gw_thc_quantize_fn(uint8_t *index, const float *x, size_t len, cons
 typedef void gw_thc_pack_fn(uint8_t *dst, const uint8_t *index, size_t len, unsigned bits);
 
 /* add_indices: lane i += table[index i], lanes little-endian of lane_bits (8, 16, 32). 16 bytes of table are
- * readable. len is a multiple of 64 without an upper limit, here and in add_lanes and lane_max. No overflow by
- * the caller's check. */
+ * readable. len is a multiple of 64 without an upper limit, here and in add_lanes and lane_max. No overflow
+ * by the caller's check. */
 typedef void gw_thc_add_indices_fn(uint8_t *lanes, const uint8_t *indices, size_t len, unsigned bits,
                                    const uint8_t *table, unsigned lane_bits);
 
@@ -159,8 +159,9 @@ gw_thc_residual_fn gw_thc_residual_scalar;
  * run time. A backend fills the slots that it does not improve with those of the next simpler one. */
 extern const gw_thc_kernels gw_thc_kernels_scalar;
 
-/* The backends' tables (src/<backend>/thc_init_<backend>.c). `cpu` holds gw_cpu_flag bits (core/cpu.h): a backend whose
- * choice depends on a quirk has more than one table. Only for thc_dispatch.c: the caller knows that the machine can. */
+/* The backends' tables (src/<backend>/thc_init_<backend>.c). `cpu` holds gw_cpu_flag bits (core/cpu.h): a
+ * backend whose choice depends on a quirk has more than one table. Only for thc_dispatch.c: the caller knows
+ * that the machine can. */
 const gw_thc_kernels *gw_thc_kernels_avx2(uint32_t cpu);
 const gw_thc_kernels *gw_thc_kernels_avx512(uint32_t cpu);
 const gw_thc_kernels *gw_thc_kernels_neon(uint32_t cpu);

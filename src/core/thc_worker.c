@@ -58,8 +58,8 @@ static gw_thc_stream stream_of(const gw_thc *thc, const gw_thc_range *range, uin
 
 /*
  * Brings a quarter of the next block's input nearer. A block is about a page long, and processors' own
- * prefetchers stop at the end of a page; the four quarters are asked for between the stages of a block, so that
- * memory works while they compute.
+ * prefetchers stop at the end of a page; the four quarters are asked for between the stages of a block, so
+ * that memory works while they compute.
  */
 static void fetch_ahead(const worker_call *call, uint64_t i, unsigned quarter)
 {
@@ -370,8 +370,8 @@ static gw_status check_block(const worker_call *call, uint64_t i, const uint32_t
 
 /*
  * Without error memory blocks are checked as they come, and one that is refused wipes the indices before it:
- * one pass over the input instead of two. An error memory must not be half of the old and half of the new one,
- * so there everything is checked first.
+ * one pass over the input instead of two. An error memory must not be half of the old and half of the new
+ * one, so there everything is checked first.
  */
 static gw_status encode_range(const worker_call *call, const uint32_t *patterns, uint8_t *indices,
                               uint64_t *bad_block)
