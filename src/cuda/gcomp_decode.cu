@@ -143,9 +143,9 @@ template <uint32_t DTYPE, bool REST> GW_DEVICE void gw_decode_all(const gw_gcomp
         gw_decode_all<dtype, rest>(p);                                                                       \
     }
 
-GW_DECODE_KERNEL(gw_device_gcomp_decode_fp32, GW_FP32, false, 3)
-GW_DECODE_KERNEL(gw_device_gcomp_decode_bf16, GW_BF16, false, 3)
-GW_DECODE_KERNEL(gw_device_gcomp_decode_fp16, GW_FP16, false, 3)
+GW_DECODE_KERNEL(gw_device_gcomp_decode_fp32, GW_FP32, false, 2)
+GW_DECODE_KERNEL(gw_device_gcomp_decode_bf16, GW_BF16, false, 2)
+GW_DECODE_KERNEL(gw_device_gcomp_decode_fp16, GW_FP16, false, 2)
 GW_DECODE_KERNEL(gw_device_gcomp_decode_rest_fp32, GW_FP32, true, 2)
 GW_DECODE_KERNEL(gw_device_gcomp_decode_rest_bf16, GW_BF16, true, 2)
 GW_DECODE_KERNEL(gw_device_gcomp_decode_rest_fp16, GW_FP16, true, 2)

@@ -53,6 +53,7 @@ struct alignas(128) gw_decode_state {
     uint32_t entry[256]; /* by rank, see gw_entry_of() */
     uint32_t flags[32];  /* derived: gw_digit_flags() by class */
     uint4 warp_sum[GW_WARPS];
+    uint4 counted, counted_next; /* digits and escapes of the values so far, see gw_scan_counts() */
     uint32_t sums[GW_WARPS];
     alignas(16) uint8_t book[GW_CUDA_BOOK_SIZE_MAX + 12];
     gw_cuda_tree tree;
@@ -655,9 +656,19 @@ struct gw_counts {
     uint32_t a, b, c, d;
 };
 
-/* Sums over the threads before this one, and in carry over all of them and all calls before. */
+GW_DEVICE gw_counts gw_unpack_counts(uint4 x)
+{
+    const gw_counts counts = {x.x, x.y, x.z, x.w};
+    return counts;
+}
+
+/*
+ * Sums over the threads before this one and all calls before; in *total over all threads, too. The sums so
+ * far wait in s.counted, not in registers: thread 0 brings them up to date at the beginning of a round,
+ * behind its barrier.
+ */
 template <bool DERIVED>
-GW_DEVICE gw_counts gw_scan_counts(gw_decode_state &s, gw_counts mine, gw_counts &carry)
+GW_DEVICE gw_counts gw_scan_counts(gw_decode_state &s, gw_counts mine, gw_counts *total)
 {
     const uint32_t lane = gw_lane(), warp = threadIdx.x >> 5;
     gw_counts x = mine;
@@ -678,6 +689,7 @@ GW_DEVICE gw_counts gw_scan_counts(gw_decode_state &s, gw_counts mine, gw_counts
         s.warp_sum[warp] = make_uint4(x.a, x.b, x.c, x.d);
     }
     __syncthreads();
+    gw_counts carry = gw_unpack_counts(s.counted);
     gw_counts before = {carry.a + x.a - mine.a, carry.b + x.b - mine.b, carry.c + x.c - mine.c,
                         carry.d + x.d - mine.d};
     GW_UNROLL
@@ -694,6 +706,10 @@ GW_DEVICE gw_counts gw_scan_counts(gw_decode_state &s, gw_counts mine, gw_counts
         carry.c += sum.z;
         carry.d += sum.w;
     }
+    if (threadIdx.x == 0) {
+        s.counted_next = make_uint4(carry.a, carry.b, carry.c, carry.d);
+    }
+    *total = carry;
     return before;
 }
 
@@ -758,12 +774,15 @@ GW_DEVICE bool gw_join_chunk(gw_decode_state &s, const gw_cuda_frame_state &fram
     const uint32_t mine_at = stage + 64 * lane + 16 * (lane >> 1 & 3);
     const uint32_t all_at = stage + 64 * (lane >> 2) + 16 * ((lane & 3) ^ (lane >> 3 & 3));
     const uint32_t cap = frame.cap;
-    gw_counts carry = {0, 0, 0, 0};
+    const bool constant = frame.constant != 0;
     bool bad = false;
 
     GW_NO_UNROLL
     for (uint32_t first = 0; first < chunk_len; first += 32 * GW_THREADS) {
         __syncthreads();
+        if (tid == 0) {
+            s.counted = first == 0 ? make_uint4(0, 0, 0, 0) : s.counted_next;
+        }
         const uint32_t word = first / 32 + tid;
         const uint32_t valid =
             32 * word < chunk_len ? (chunk_len - 32 * word < 32 ? chunk_len - 32 * word : 32) : 0;
@@ -791,7 +810,7 @@ GW_DEVICE bool gw_join_chunk(gw_decode_state &s, const gw_cuda_frame_state &fram
          * is worked out again when its value is assembled: ranks and map bytes take fewer registers. */
         uint32_t e[DERIVED ? 1 : 32], k[8];
         uint32_t even = 0, odd = 0;
-        if (DERIVED && !frame.constant) {
+        if (DERIVED && !constant) {
             gw_load_levels(k, levels + 32 * (uint64_t)(valid != 0 ? word : 0), valid);
         } else {
             GW_UNROLL
@@ -802,7 +821,7 @@ GW_DEVICE bool gw_join_chunk(gw_decode_state &s, const gw_cuda_frame_state &fram
         const auto derived_entry = [&](uint32_t i) {
             const uint32_t entry = gw_shared_load32(entries + 4 * gw_byte_of(x[i / 4], i % 4));
             const uint32_t octaves =
-                frame.constant ? cap : gw_octaves_of(entry >> 8 & 0xfff, gw_byte_of(k[i / 4], i % 4), cap);
+                constant ? cap : gw_octaves_of(entry >> 8 & 0xfff, gw_byte_of(k[i / 4], i % 4), cap);
             const uint32_t index = (entry & 31) + ((entry & GW_ENTRY_ORDINARY) != 0 ? octaves : 0);
             return i < valid ? (entry & ~type::MANTISSA) | index : 0;
         };
@@ -824,9 +843,10 @@ GW_DEVICE bool gw_join_chunk(gw_decode_state &s, const gw_cuda_frame_state &fram
             }
             gw_add_flags<DERIVED>(even, odd, sum);
         }
-        const gw_counts at = gw_scan_counts<DERIVED>(s, gw_counts_of(even, odd), carry);
-        if (!gw_is_within(carry, gw_announced<DERIVED>(
-                                     s))) { /* the same for all threads: no digit is read beyond a plane */
+        gw_counts upto;
+        const gw_counts at = gw_scan_counts<DERIVED>(s, gw_counts_of(even, odd), &upto);
+        if (!gw_is_within(upto, gw_announced<DERIVED>(
+                                    s))) { /* the same for all threads: no digit is read beyond a plane */
             return true;
         }
 
@@ -926,7 +946,7 @@ GW_DEVICE bool gw_join_chunk(gw_decode_state &s, const gw_cuda_frame_state &fram
                     gw_shared_store32(place, (byte & 2) != 0 ? (old & 0xffff) | bits << 16
                                                              : (old & 0xffff0000u) | bits);
                 }
-                const uint32_t map_byte = DERIVED && !frame.constant ? levels[value] : 0;
+                const uint32_t map_byte = DERIVED && !constant ? levels[value] : 0;
                 bad = bad || !gw_is_escape_allowed<DTYPE>(s.tree, frame, bits, map_byte);
             }
             __syncwarp();
@@ -947,6 +967,8 @@ GW_DEVICE bool gw_join_chunk(gw_decode_state &s, const gw_cuda_frame_state &fram
         }
     }
     const gw_counts announced = gw_announced<DERIVED>(s);
+    __syncthreads();
+    const gw_counts carry = gw_unpack_counts(s.counted_next);
     bad = bad || carry.a != announced.a || carry.b != announced.b || carry.c != announced.c ||
           carry.d != announced.d;
     return __syncthreads_or(bad) != 0;

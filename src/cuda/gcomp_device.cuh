@@ -1,7 +1,8 @@
 /*
- * Device entry points of GCOMP: a block of 256 threads encodes or decodes one chunk, for kernels that send and
- * receive by themselves. The bytes are those of a chunk in a frame with an installed codebook (docs/format.md
- * section 5), without a frame around them: kind, size and number of values travel as the caller likes.
+ * Device entry points of GCOMP: a block of 256 threads encodes or decodes one chunk, for kernels that send
+ * and receive by themselves. The bytes are those of a chunk in a frame with an installed codebook
+ * (docs/format.md section 5), without a frame around them: kind, size and number of values travel as the
+ * caller likes.
  *
  * The host fills a gw_device_codec with gw_cuda_device_codec_fill() (cuda/gcomp_plan.h) and passes it to the
  * kernel by value. It gives the kernel dynamic shared memory,
@@ -10,9 +11,9 @@
  *   decode  gw_cuda_decode_shared_size() bytes: then no chunk of the codec needs anything else
  *
  * which the block may use for other things between two calls. A block calls gw_device_*_begin() once before
- * the first chunk, and again after it has used the shared memory otherwise. All 256 threads call all functions
- * with equal arguments; every function begins and ends with a barrier. Nothing is allocated, no call waits for
- * another block. Compile with -fmad=false or use no floating point of your own that minds.
+ * the first chunk, and again after it has used the shared memory otherwise. All 256 threads call all
+ * functions with equal arguments; every function begins and ends with a barrier. Nothing is allocated, no
+ * call waits for another block. Compile with -fmad=false or use no floating point of your own that minds.
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
@@ -116,9 +117,9 @@ GW_DEVICE bool gw_device_decode_begin(unsigned char *shared, const gw_device_cod
 }
 
 /*
- * Decodes a chunk of `size` bytes at src (16-byte aligned; hostile) to len values at dst; with addend not NULL
- * dst = addend + values (docs/numerics.md section 5; addend may be dst). dst and addend are aligned to their
- * element. Chunks up to the size of a RAW one are accepted.
+ * Decodes a chunk of `size` bytes at src (16-byte aligned; hostile) to len values at dst; with addend not
+ * NULL dst = addend + values (docs/numerics.md section 5; addend may be dst). dst and addend are aligned to
+ * their element. Chunks up to the size of a RAW one are accepted.
  *
  * Returns GW_OK or GW_ERR_CORRUPT (then dst is as it was), to all threads. Rules 19 to 26 of docs/format.md
  * section 8.

@@ -44,6 +44,7 @@ struct alignas(128) gw_encode_state {
     uint16_t right_len[GW_TREE_LEAVES];        /* by inner index */
     uint32_t escape_mask[GW_ENCODE_WORDS_MAX]; /* bit i of word w: value 32 w + i is an escape */
     uint32_t carry[8];                         /* planes: the word that the next values go on with */
+    uint32_t done[4]; /* digits of the values before: planes 1 | 2, 3 | 4, R4 | R2, R1 | escapes */
 
     /* Of the chunk. */
     uint32_t plane_len[8], plane_word[8]; /* digits; first word in the chunk */
@@ -82,18 +83,19 @@ GW_DEVICE uint32_t gw_encode_place(const gw_encode_state &s, uint32_t n)
 
 /* Rank and digits of a rounded value: nibbles as gw_digit_flags(), escapes in nibble 7. */
 template <uint32_t DTYPE, bool DERIVED>
-GW_DEVICE uint32_t gw_rank_of(const gw_encode_state &s, const gw_rounded &x, uint32_t ranks, uint32_t *rank)
+GW_DEVICE uint32_t gw_rank_of(const gw_encode_state &s, const gw_rounded &x, uint32_t ranks,
+                              uint32_t escape_rank, uint32_t *rank)
 {
     *rank = gw_shared_load8(ranks + x.label);
-    const bool is_escape = *rank == s.tree.escape_rank;
+    const bool is_escape = *rank == escape_rank;
     const uint32_t digits = DERIVED ? s.flags[x.keep] : 0x1111u >> 4 * (x.label & 3);
     return is_escape ? 1u << 28 : x.label == 0 ? 0 : digits;
 }
 
 /*
- * Rounds the VALUES (16 or 32) values of a thread from `first` of the frame on, of which `valid` exist, and calls
- * f(quad, bits[4], ranks[4], flags[4]) for every four of them. All lanes of the warp call it; first - VALUES * lane
- * is the same for them.
+ * Rounds the VALUES (16 or 32) values of a thread from `first` of the frame on, of which `valid` exist, and
+ * calls f(quad, bits[4], ranks[4], flags[4]) for every four of them. All lanes of the warp call it; first -
+ * VALUES * lane is the same for them.
  */
 template <uint32_t DTYPE, bool DERIVED, uint32_t VALUES, typename F>
 GW_DEVICE void gw_round_word(const gw_encode_state &s, const gw_cuda_rounder &r, uint32_t stage,
@@ -101,6 +103,7 @@ GW_DEVICE void gw_round_word(const gw_encode_state &s, const gw_cuda_rounder &r,
 {
     constexpr uint32_t BATCH = 64 / gw_type<DTYPE>::SIZE;
     const uint32_t ranks = gw_place_of(s.tree.rank_of_label), base = s.tree.base;
+    const uint32_t escape_rank = s.tree.escape_rank;
     const int32_t drop_base = r.from.drop_base;
     const uint64_t warp_first = first - VALUES * gw_lane();
     uint32_t k[VALUES / 4];
@@ -128,7 +131,7 @@ GW_DEVICE void gw_round_word(const gw_encode_state &s, const gw_cuda_rounder &r,
                     gw_round_value<DTYPE, DERIVED>(r, drop_base, gw_batch_value<DTYPE>(v, 4 * j + i),
                                                    k[quad] >> 8 * i & 255, words[i], base);
                 bits[i] = x.bits;
-                flags[i] = gw_rank_of<DTYPE, DERIVED>(s, x, ranks, &rank[i]);
+                flags[i] = gw_rank_of<DTYPE, DERIVED>(s, x, ranks, escape_rank, &rank[i]);
                 if (4 * quad + i >= valid) {
                     bits[i] = 0;
                     flags[i] = 0;
@@ -497,9 +500,9 @@ GW_DEVICE void gw_or_bits(uint32_t place, uint32_t at, uint32_t digits, uint32_t
 }
 
 /*
- * Planes of the chunk to dst: values are rounded again, 4096 or 8192 at a time. Digits are ORed together in shared
- * memory, which the level arrays have left; the last word of a plane waits for the next of them. Begins
- * and ends with a barrier.
+ * Planes of the chunk to dst: values are rounded again, 4096 or 8192 at a time. Digits are ORed together in
+ * shared memory, which the level arrays have left; the last word of a plane waits for the next of them.
+ * Begins and ends with a barrier.
  */
 template <uint32_t DTYPE, bool DERIVED>
 GW_DEVICE void gw_write_planes(gw_encode_state &s, const gw_cuda_rounder &r, uint64_t first,
@@ -524,11 +527,10 @@ GW_DEVICE void gw_write_planes(gw_encode_state &s, const gw_cuda_rounder &r, uin
     const uint32_t tid = threadIdx.x, lane = gw_lane(), warp = tid >> 5;
     const uint32_t planes = gw_place_of(s.arrays);
     const uint32_t exchange = planes + ((4 * STAGE_WORDS + 127) & ~127u) + 2048 * warp;
-    uint32_t done[4] = {0, 0, 0,
-                        0}; /* digits of the values before: planes 1 | 2, 3 | 4, R4 | R2, R1 | escapes */
     __syncthreads();
     if (tid < 8) {
         s.carry[tid] = 0;
+        s.done[tid & 3] = 0;
     }
     GW_NO_UNROLL
     for (uint32_t at = 0; at < chunk_len; at += ROUND) {
@@ -596,7 +598,7 @@ GW_DEVICE void gw_write_planes(gw_encode_state &s, const gw_cuda_rounder &r, uin
         GW_UNROLL
         for (uint32_t p = 0; p < PLANES; p++) {
             const uint32_t width = gw_plane_width<DTYPE>(p);
-            const uint32_t already = (p & 1) != 0 ? done[p / 2] >> 16 : done[p / 2] & 0xffff;
+            const uint32_t already = (p & 1) != 0 ? s.done[p / 2] >> 16 : s.done[p / 2] & 0xffff;
             const uint32_t ahead = (p & 1) != 0 ? before[p / 2] >> 16 : before[p / 2] & 0xffff;
             position[p] = (width * already & 31) + width * ahead;
         }
@@ -660,7 +662,7 @@ GW_DEVICE void gw_write_planes(gw_encode_state &s, const gw_cuda_rounder &r, uin
                                                  : p == 4 ? REST4
                                                  : p == 5 ? REST2
                                                           : REST1);
-            const uint32_t start = width * ((p & 1) != 0 ? done[p / 2] >> 16 : done[p / 2] & 0xffff);
+            const uint32_t start = width * ((p & 1) != 0 ? s.done[p / 2] >> 16 : s.done[p / 2] & 0xffff);
             const uint32_t bits =
                 (start & 31) + width * ((p & 1) != 0 ? total[p / 2] >> 16 : total[p / 2] & 0xffff);
             const uint32_t words = is_end ? (bits + 31) >> 5 : bits >> 5;
@@ -677,9 +679,11 @@ GW_DEVICE void gw_write_planes(gw_encode_state &s, const gw_cuda_rounder &r, uin
         if (tid < PLANES) {
             s.carry[tid] = kept;
         }
-        GW_UNROLL
-        for (uint32_t c = 0; c < 4; c++) {
-            done[c] += total[c];
+        if (tid == 0) {
+            GW_UNROLL
+            for (uint32_t c = 0; c < 4; c++) {
+                s.done[c] += total[c];
+            }
         }
     }
     __syncthreads();

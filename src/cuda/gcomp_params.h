@@ -151,11 +151,12 @@ typedef struct gw_cuda_chunk_word {
 
 /*
  * Shared memory of an encode: the state; two level arrays, at least as much as the planes of 8192 values
- * (31,856 bytes with derived levels) and the exchange of 8 warps take; bitmaps of all levels, at most 11 bits
- * a value and a word more a node.
+ * (16-bit types; 4096 of fp32) and the exchange of 8 warps take; bitmaps of all levels, at most 11 bits a
+ * value and a word more a node.
  */
 #define GW_CUDA_ENCODE_FIXED_MAX                (14u * 1024u)
-#define GW_CUDA_ENCODE_LEVEL_SIZE(chunk_log2)   ((chunk_log2) < 15 ? 24u * 1024u : 35u * 1024u)
+#define GW_CUDA_ENCODE_LEVEL_SIZE(chunk_log2) \
+    ((chunk_log2) < 14 ? 18u * 1024u : (chunk_log2) == 14 ? 19u * 1024u : 35u * 1024u)
 #define GW_CUDA_ENCODE_BITMAPS_SIZE(chunk_log2) (((uint32_t)11 << (chunk_log2)) / 8u + 4u * 176u)
 #define GW_CUDA_ENCODE_SHARED_SIZE(chunk_log2)                                                               \
     (GW_CUDA_ENCODE_FIXED_MAX + 2u * GW_CUDA_ENCODE_LEVEL_SIZE(chunk_log2) +                                 \

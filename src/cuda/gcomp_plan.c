@@ -115,19 +115,21 @@ size_t gw_cuda_decode_workspace_size(uint32_t item_count, uint64_t value_total)
 }
 
 /*
- * Shared memory of a decode: the state, two level arrays, and a copy of the chunk, for three blocks on a
- * multiprocessor with 228 KiB. The level arrays are for the handle's own chunks, but at most 2^14 values;
- * longer chunks use the workspace.
+ * Shared memory of a decode: the state, two level arrays, and a copy of the chunk, which is smaller than a
+ * RAW one. The level arrays are for the handle's own chunks, but at most 2^14 values; longer chunks use the
+ * workspace. Two blocks are to fit a multiprocessor (1 KiB of each is the system's); what then does not fit
+ * the copy is read where it lies, slower.
  */
 static uint32_t decode_shared_size(const gw_cuda_codec *codec, const gw_cuda_shape *shape)
 {
     const uint32_t log2 = codec->chunk_log2 < 14 ? codec->chunk_log2 : 14;
-    const uint32_t level =
-        GW_CUDA_LEVEL_SIZE(log2) < GW_CUDA_LEVEL_SIZE_MIN ? GW_CUDA_LEVEL_SIZE_MIN : GW_CUDA_LEVEL_SIZE(log2);
-    const uint32_t raw = (1u << log2) * (codec->dtype == GW_FP32 ? 4u : 2u);
-    const uint32_t copy = raw < 24 * 1024 ? raw : 24 * 1024;
-    const uint32_t size = GW_CUDA_DECODE_FIXED_MAX + 2 * level + copy;
-    return size < shape->shared_size_max ? size : shape->shared_size_max;
+    const uint32_t level = GW_CUDA_LEVEL_SIZE(log2) < GW_CUDA_LEVEL_SIZE_MIN ? GW_CUDA_LEVEL_SIZE_MIN
+                                                                             : GW_CUDA_LEVEL_SIZE(log2);
+    const uint32_t least = GW_CUDA_DECODE_FIXED_MAX + 2 * level;
+    const uint32_t most = least + ((codec->dtype == GW_FP32 ? 4u : 2u) << log2);
+    const uint32_t half = ((shape->shared_size_max + 1024) / 2 - 1024) & ~15u;
+    const uint32_t room = half >= least + 16 * 1024 ? half : shape->shared_size_max;
+    return most < room ? most : room;
 }
 
 static void add_decode(gw_cuda_plan *plan, gw_gcomp_decode_params *p, uint64_t value_total,
@@ -142,7 +144,7 @@ static void add_decode(gw_cuda_plan *plan, gw_gcomp_decode_params *p, uint64_t v
                GW_CUDA_CHECK_SHARED_SIZE, p, sizeof *p);
     const gw_cuda_kernel rest =
         (gw_cuda_kernel)(GW_CUDA_KERNEL_gw_device_gcomp_decode_rest_fp32 + (p->codec.dtype - GW_FP32));
-    add_launch(plan, decode, at_most(chunks, 3 * (uint64_t)shape->multiprocessors), p->shared_size, p,
+    add_launch(plan, decode, at_most(chunks, 2 * (uint64_t)shape->multiprocessors), p->shared_size, p,
                sizeof *p);
     add_launch(plan, rest, at_most(chunks, 2 * (uint64_t)shape->multiprocessors), p->shared_size, p,
                sizeof *p);
@@ -228,7 +230,7 @@ static void add_encode(gw_cuda_plan *plan, gw_gcomp_encode_params *p, const gw_c
         add_launch(plan, book, at_most(p->group_total, 4 * (uint64_t)shape->multiprocessors),
                    GW_CUDA_SURVEY_SHARED_SIZE, p, sizeof *p);
     }
-    add_launch(plan, encode, at_most(p->unit_total, 3 * (uint64_t)shape->multiprocessors), p->shared_size, p,
+    add_launch(plan, encode, at_most(p->unit_total, 2 * (uint64_t)shape->multiprocessors), p->shared_size, p,
                sizeof *p);
 }
 

@@ -60,7 +60,8 @@ void gw_cuda_plan_histogram(gw_cuda_plan *plan, gw_gcomp_histogram_params *param
                             void *workspace);
 void gw_cuda_plan_book_build(gw_cuda_plan *plan, gw_gcomp_book_build_params *params);
 
-/* What gcomp_device.cuh wants to know of a handle with an installed codebook that encodes; map may be NULL. */
+/* What gcomp_device.cuh wants to know of a handle with an installed codebook that encodes; map may be
+ * NULL. */
 void gw_cuda_device_codec_fill(gw_device_codec *out, const gw_codec *codec, const gw_gcomp_map *map,
                                const gw_cuda_key *key);
 

@@ -125,7 +125,8 @@ GW_DEVICE uint32_t gw_derived_drop(const gw_cuda_rounder &r, int32_t drop_base, 
     return gw_floor_to_step(r, octaves < r.rule.cap ? octaves : r.rule.cap);
 }
 
-/* Rounds a value (16-bit types in the low half) with map byte k; drop_base: that of r, in a register; base: the window of explicit labels. */
+/* Rounds a value (16-bit types in the low half) with map byte k; drop_base: that of r, in a register;
+ * base: the window of explicit labels. */
 template <uint32_t DTYPE, bool DERIVED>
 GW_DEVICE gw_rounded gw_round_value(const gw_cuda_rounder &r, int32_t drop_base, uint32_t value, uint32_t k,
                                     uint32_t random, uint32_t base)

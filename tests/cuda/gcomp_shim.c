@@ -145,7 +145,8 @@ gw_cuda_result gcomp_shim_hop(const gw_gcomp *codec, const void *src, size_t src
 }
 
 void gcomp_shim_encode_batch(const gw_gcomp *codec, const gw_gcomp_source *sources, uint32_t count,
-                             void *const *dst, const size_t *capacity, gw_cuda_result *results, uint64_t value_total)
+                             void *const *dst, const size_t *capacity, gw_cuda_result *results,
+                             uint64_t value_total)
 {
     gw_gcomp_encode_params params;
     gw_cuda_plan plan;
@@ -179,7 +180,8 @@ void gcomp_shim_encode_batch(const gw_gcomp *codec, const gw_gcomp_source *sourc
 }
 
 void gcomp_shim_decode_batch(const gw_gcomp *codec, const gcomp_shim_source *sources, uint32_t count,
-                             void *const *dst, const uint64_t *capacity, gw_cuda_result *results, uint64_t value_total)
+                             void *const *dst, const uint64_t *capacity, gw_cuda_result *results,
+                             uint64_t value_total)
 {
     gw_gcomp_decode_params params;
     gw_cuda_plan plan;

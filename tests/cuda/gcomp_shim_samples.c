@@ -1,9 +1,9 @@
 /*
- * The recorded gradients of data/samples through the device code of GCOMP in the shim, with precision maps from their
- * optimizer states: gcomp_shim_samples DIR
+ * The recorded gradients of data/samples through the device code of GCOMP in the shim, with precision maps
+ * from their optimizer states: gcomp_shim_samples DIR
  *
- * Frames of explicit and derived levels, both presets and all roundings must be the library's, and decode to its
- * values; bf16 halves of the same gradients likewise, without a map.
+ * Frames of explicit and derived levels, both presets and all roundings must be the library's, and decode to
+ * its values; bf16 halves of the same gradients likewise, without a map.
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
@@ -15,7 +15,8 @@
 
 static int failures;
 
-/* Values of a .npy file of fp32, version 1 of the format: ten bytes, the second last two the length of a text. */
+/* Values of a .npy file of fp32, version 1 of the format: ten bytes, the second last two the length of a
+ * text. */
 static float *read_npy(const char *dir, const char *name, size_t *len)
 {
     char path[1024];
