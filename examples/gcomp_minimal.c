@@ -1,5 +1,6 @@
 /*
- * One gradient, packed and unpacked: a precision map from parameters under plain SGD, a frame, the values back.
+ * One gradient, packed and unpacked: a precision map from parameters under plain SGD, a frame, the values
+ * back.
  *
  *   cc -std=c11 -Iinclude examples/gcomp_minimal.c -lgradwire
  */
@@ -56,16 +57,18 @@ int main(void)
     size_t size;
     must(gw_gcomp_encode(&codec, &source, frame, capacity, &size, workspace, workspace_size), "encode");
     uint64_t len;
-    must(gw_gcomp_decode(&codec, frame, size, NULL, back, LEN, &len, NULL, workspace, workspace_size), "decode");
+    must(gw_gcomp_decode(&codec, frame, size, NULL, back, LEN, &len, NULL, workspace, workspace_size),
+         "decode");
 
     double worst = 0.0; /* of |theta(decoded) - theta(exact)| / |theta|, in units of 2^-23 */
     for (int i = 0; i < LEN; i++) {
         const double change = sgd.lr * ((double)back[i] - (double)grad[i]);
-        const double error = (change < 0 ? -change : change) / ((param[i] < 0 ? -param[i] : param[i]) + 1e-30);
+        const double error =
+            (change < 0 ? -change : change) / ((param[i] < 0 ? -param[i] : param[i]) + 1e-30);
         worst = error > worst ? error : worst;
     }
-    printf("%d values, %zu bytes: %.1f %% of fp32; the update moves by at most %.2f * 2^-23 of a parameter\n", LEN, size,
-           100.0 * (double)size / (4.0 * LEN), worst * 8388608.0);
+    printf("%d values, %zu bytes: %.1f %% of fp32; the update moves by at most %.2f * 2^-23 of a parameter\n",
+           LEN, size, 100.0 * (double)size / (4.0 * LEN), worst * 8388608.0);
     free(workspace);
     free(frame);
     return len == LEN && worst * 8388608.0 <= 2.0 ? 0 : 1;

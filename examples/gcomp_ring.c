@@ -1,6 +1,7 @@
 /*
- * Ring all-reduce of RANKS gradients in one process: reduce-scatter with gw_gcomp_decode_add_encode(), then the owner of a
- * finished part decodes its own frame and everybody forwards those bytes, so that all replicas stay equal bit for bit.
+ * Ring all-reduce of RANKS gradients in one process: reduce-scatter with gw_gcomp_decode_add_encode(), then
+ * the owner of a finished part decodes its own frame and everybody forwards those bytes, so that all replicas
+ * stay equal bit for bit.
  */
 #include <stdint.h>
 #include <stdio.h>
@@ -30,7 +31,8 @@ int main(void)
     gw_gcomp_options options;
     gw_gcomp_options_init(&options, GW_FP32);
     options.rounding = GW_GCOMP_STOCHASTIC; /* unbiased however often it is repeated */
-    options.constant_drop = 12;             /* a real job passes a map; its wire_scale is RANKS for plain sums */
+    /* a real job passes a map; its wire_scale is RANKS for plain sums */
+    options.constant_drop = 12;
     gw_gcomp codec;
     must(gw_gcomp_init(&codec, &options), "init");
     const size_t workspace_size = gw_gcomp_workspace_size(&codec);
@@ -49,11 +51,13 @@ int main(void)
                                             .first_element = (uint64_t)(part * PART), .rank = (uint16_t)rank,
                                             .hop = (uint16_t)hop};
             if (hop == 0) {
-                must(gw_gcomp_encode(&codec, &source, out, capacity, &size, workspace, workspace_size), "encode");
+                must(gw_gcomp_encode(&codec, &source, out, capacity, &size, workspace, workspace_size),
+                     "encode");
             } else {
                 size_t next;
-                must(gw_gcomp_decode_add_encode(&codec, in, size, NULL, &source, out, capacity, &next, NULL, workspace,
-                                                workspace_size), "hop");
+                must(gw_gcomp_decode_add_encode(&codec, in, size, NULL, &source, out, capacity, &next, NULL,
+                                                workspace, workspace_size),
+                     "hop");
                 size = next;
             }
             memcpy(in, out, size); /* the wire */
@@ -61,8 +65,9 @@ int main(void)
         }
         for (int rank = 0; rank < RANKS; rank++) { /* all-gather: the same bytes everywhere */
             uint64_t len;
-            must(gw_gcomp_decode(&codec, in, size, NULL, result[rank] + part * PART, PART, &len, NULL, workspace,
-                                 workspace_size), "decode");
+            must(gw_gcomp_decode(&codec, in, size, NULL, result[rank] + part * PART, PART, &len, NULL,
+                                 workspace, workspace_size),
+                 "decode");
         }
         sent += (RANKS - 2) * size;
     }
@@ -77,8 +82,9 @@ int main(void)
         norm += exact * exact;
     }
     const int equal = memcmp(result[0], result[RANKS - 1], sizeof result[0]) == 0;
-    printf("%d ranks: %.1f %% of the bytes of a plain ring, squared error %.1e of the sum's, replicas %s\n", RANKS,
-           100.0 * (double)sent / (2.0 * (RANKS - 1) * LEN * 4.0), error / norm, equal ? "equal" : "DIFFER");
+    printf("%d ranks: %.1f %% of the bytes of a plain ring, squared error %.1e of the sum's, replicas %s\n",
+           RANKS, 100.0 * (double)sent / (2.0 * (RANKS - 1) * LEN * 4.0), error / norm,
+           equal ? "equal" : "DIFFER");
     free(workspace);
     free(in);
     free(out);

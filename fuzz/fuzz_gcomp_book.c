@@ -1,6 +1,7 @@
 /*
- * Any bytes to gw_gcomp_install(). An independent reading of docs/format.md section 5.1 says whether they are a codebook;
- * the library must agree. A refused book leaves the handle as it was, byte for byte; an accepted one must carry values.
+ * Any bytes to gw_gcomp_install(). An independent reading of docs/format.md section 5.1 says whether they are
+ * a codebook; the library must agree. A refused book leaves the handle as it was, byte for byte; an accepted
+ * one must carry values.
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
@@ -44,7 +45,8 @@ static int is_book(const uint8_t *book, size_t size, gw_dtype dtype, gw_gcomp_le
         for (unsigned i = 0; i <= last - first; i++) {
             length[first + i] = book[4 + i / 2] >> 4 * (i & 1) & 15;
         }
-        if (length[first] == 0 || length[last] == 0 || ((last - first) % 2 == 0 && book[expected - 1] >> 4 != 0)) {
+        if (length[first] == 0 || length[last] == 0 ||
+            ((last - first) % 2 == 0 && book[expected - 1] >> 4 != 0)) {
             return 0;
         }
     }
@@ -67,11 +69,13 @@ static int is_book(const uint8_t *book, size_t size, gw_dtype dtype, gw_gcomp_le
     return count >= 2 && sum == 1u << 11 && length[0] != 0 && length[1] != 0;
 }
 
-/* Makes a valid book of the fuzz bytes, so that the second half of the target is reached: a random complete tree. */
+/* Makes a valid book of the fuzz bytes, so that the second half of the target is reached: a random complete
+ * tree. */
 static size_t make_book(uint8_t *book, gw_dtype dtype, gw_gcomp_levels levels, gw_fuzz_reader *reader)
 {
     uint8_t length[256] = {1, 1};
-    unsigned label_max = levels == GW_GCOMP_DERIVED ? (dtype == GW_FP16 ? 32 : 255) : (dtype == GW_FP16 ? 127 : 255);
+    unsigned label_max =
+        levels == GW_GCOMP_DERIVED ? (dtype == GW_FP16 ? 32 : 255) : (dtype == GW_FP16 ? 127 : 255);
     unsigned label_min = levels == GW_GCOMP_DERIVED ? 2 : 4;
     unsigned splits = gw_fuzz_u8(reader);
     uint64_t state = gw_fuzz_u32(reader);
@@ -116,10 +120,10 @@ static void use_book(const gw_gcomp *codec, const gw_fuzz_sender *sender)
     void *dst = gw_fuzz_buffer(GW_FUZZ_DST, len * sender->element, 0xa5);
     uint64_t decoded_len = 0;
 
-    FUZZ_CHECK(gw_gcomp_encode(codec, &sender->source, frame, capacity, &frame_size, workspace, workspace_size) ==
-               GW_OK);
-    FUZZ_CHECK(gw_gcomp_decode(codec, frame, frame_size, sender->source.map, dst, len, &decoded_len, NULL, workspace,
+    FUZZ_CHECK(gw_gcomp_encode(codec, &sender->source, frame, capacity, &frame_size, workspace,
                                workspace_size) == GW_OK);
+    FUZZ_CHECK(gw_gcomp_decode(codec, frame, frame_size, sender->source.map, dst, len, &decoded_len, NULL,
+                               workspace, workspace_size) == GW_OK);
     FUZZ_CHECK(decoded_len == len);
     gw_fuzz_check_values(sender, dst);
     gw_fuzz_buffers_check();
@@ -127,8 +131,8 @@ static void use_book(const gw_gcomp *codec, const gw_fuzz_sender *sender)
     /* Another generation, and no book at all, are refused. */
     static gw_gcomp other;
     FUZZ_CHECK(gw_gcomp_init(&other, &sender->options) == GW_OK);
-    FUZZ_CHECK(gw_gcomp_decode(&other, frame, frame_size, sender->source.map, dst, len, &decoded_len, NULL, workspace,
-                               workspace_size) == GW_ERR_TABLE);
+    FUZZ_CHECK(gw_gcomp_decode(&other, frame, frame_size, sender->source.map, dst, len, &decoded_len, NULL,
+                               workspace, workspace_size) == GW_ERR_TABLE);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)

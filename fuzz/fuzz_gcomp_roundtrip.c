@@ -1,6 +1,7 @@
 /*
- * Any values with any options through every way of encoding: one call, ranges and a join, an installed codebook, a hop
- * of a ring; on every backend. Bytes must be equal, values as docs/numerics.md says, frames never above the bound.
+ * Any values with any options through every way of encoding: one call, ranges and a join, an installed
+ * codebook, a hop of a ring; on every backend. Bytes must be equal, values as docs/numerics.md says, frames
+ * never above the bound.
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
@@ -29,7 +30,8 @@ static uint8_t *encode(run *r, const gw_gcomp_source *source, unsigned slot, siz
     size_t capacity = gw_gcomp_bound(&r->codec, source->len);
     FUZZ_CHECK(capacity != 0);
     uint8_t *frame = (uint8_t *)gw_fuzz_buffer(slot, capacity, 0xf1);
-    FUZZ_CHECK(gw_gcomp_encode(&r->codec, source, frame, capacity, size, r->workspace, r->workspace_size) == GW_OK);
+    FUZZ_CHECK(gw_gcomp_encode(&r->codec, source, frame, capacity, size, r->workspace, r->workspace_size) ==
+               GW_OK);
     FUZZ_CHECK(*size <= capacity && *size >= 32);
 
     /* One byte less is refused, and nothing is written. */
@@ -55,7 +57,8 @@ static uint8_t *decode(run *r, const gw_fuzz_sender *sender, const uint8_t *fram
 }
 
 /* Ranges cut by the bits of `cuts`, at most eight, then joined. */
-static void encode_in_ranges(run *r, const gw_fuzz_sender *sender, const uint8_t *frame, size_t size, uint8_t cuts)
+static void encode_in_ranges(run *r, const gw_fuzz_sender *sender, const uint8_t *frame, size_t size,
+                             uint8_t cuts)
 {
     uint64_t len = sender->source.len;
     uint64_t chunk_count = gw_gcomp_chunk_count(&r->codec, len);
@@ -80,7 +83,8 @@ static void encode_in_ranges(run *r, const gw_fuzz_sender *sender, const uint8_t
     }
     size_t capacity = gw_gcomp_bound(&r->codec, len), joined_size = 0;
     uint8_t *joined = (uint8_t *)gw_fuzz_buffer(GW_FUZZ_FRAME2, capacity, 0x0e);
-    FUZZ_CHECK(gw_gcomp_join(&r->codec, &sender->source, parts, part_count, joined, capacity, &joined_size) == GW_OK);
+    FUZZ_CHECK(gw_gcomp_join(&r->codec, &sender->source, parts, part_count, joined, capacity, &joined_size) ==
+               GW_OK);
     FUZZ_CHECK(joined_size == size && memcmp(joined, frame, size) == 0);
     if (part_count > 1) {
         FUZZ_CHECK(gw_gcomp_join(&r->codec, &sender->source, parts, part_count - 1, joined, capacity,
@@ -90,7 +94,8 @@ static void encode_in_ranges(run *r, const gw_fuzz_sender *sender, const uint8_t
 }
 
 /* One hop of a ring against its three steps. */
-static void hop(run *r, const gw_fuzz_sender *sender, const uint8_t *frame, size_t size, gw_fuzz_reader *reader)
+static void hop(run *r, const gw_fuzz_sender *sender, const uint8_t *frame, size_t size,
+                gw_fuzz_reader *reader)
 {
     size_t len = (size_t)sender->source.len;
     void *local = gw_fuzz_values(GW_FUZZ_LOCAL, sender->options.dtype, len, reader);
@@ -113,8 +118,9 @@ static void hop(run *r, const gw_fuzz_sender *sender, const uint8_t *frame, size
 
     size_t capacity = gw_gcomp_bound(&r->codec, len), fused_size = 0;
     uint8_t *fused = (uint8_t *)gw_fuzz_buffer(GW_FUZZ_FRAME2, capacity, 0x4e);
-    FUZZ_CHECK(gw_gcomp_decode_add_encode(&r->codec, frame, size, sender->source.map, &source, fused, capacity,
-                                          &fused_size, &bad_chunk, r->workspace, r->workspace_size) == GW_OK);
+    FUZZ_CHECK(gw_gcomp_decode_add_encode(&r->codec, frame, size, sender->source.map, &source, fused,
+                                          capacity, &fused_size, &bad_chunk, r->workspace,
+                                          r->workspace_size) == GW_OK);
     FUZZ_CHECK(fused_size == expected_size && memcmp(fused, expected, fused_size) == 0);
     gw_fuzz_buffers_check();
 }
@@ -127,15 +133,15 @@ static void installed_book(run *r, const gw_fuzz_sender *sender, const uint8_t *
     size_t book_size = 0, size = 0, len = (size_t)sender->source.len;
 
     FUZZ_CHECK(gw_gcomp_histogram_init(&histogram, &r->codec) == GW_OK);
-    FUZZ_CHECK(gw_gcomp_histogram_add(&histogram, &r->codec, &sender->source, r->workspace, r->workspace_size) ==
-               GW_OK);
+    FUZZ_CHECK(gw_gcomp_histogram_add(&histogram, &r->codec, &sender->source, r->workspace,
+                                      r->workspace_size) == GW_OK);
     FUZZ_CHECK(gw_gcomp_book_build(&histogram, book, sizeof book, &book_size) == GW_OK);
     FUZZ_CHECK(gw_gcomp_install(&r->codec, 7, 1, book, book_size, 1) == GW_OK);
     uint8_t *frame = encode(r, &sender->source, GW_FUZZ_REFERENCE, &size);
     uint8_t *dst = (uint8_t *)gw_fuzz_buffer(GW_FUZZ_DST2, len * sender->element, 0xa5);
     uint64_t decoded_len = 0;
-    FUZZ_CHECK(gw_gcomp_decode(&r->codec, frame, size, sender->source.map, dst, len, &decoded_len, NULL, r->workspace,
-                               r->workspace_size) == GW_OK);
+    FUZZ_CHECK(gw_gcomp_decode(&r->codec, frame, size, sender->source.map, dst, len, &decoded_len, NULL,
+                               r->workspace, r->workspace_size) == GW_OK);
     FUZZ_CHECK(decoded_len == len && memcmp(dst, decoded, len * sender->element) == 0);
     gw_gcomp_info info;
     FUZZ_CHECK(gw_gcomp_peek(frame, size, sender->options.count_limit, &info) == GW_OK);

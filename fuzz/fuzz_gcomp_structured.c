@@ -1,7 +1,8 @@
 /*
- * Valid frames with chosen damage: header, extension, directory, codebook, chunk header, runs, a chunk made shorter with
- * everything behind it moved, an end cut off or added. Half of the time the checksums are made right again, so that the
- * damage is not stopped at the door. Whatever comes out, the decoder must keep its contract.
+ * Valid frames with chosen damage: header, extension, directory, codebook, chunk header, runs, a chunk made
+ * shorter with everything behind it moved, an end cut off or added. Half of the time the checksums are made
+ * right again, so that the damage is not stopped at the door. Whatever comes out, the decoder must keep its
+ * contract.
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
@@ -183,7 +184,8 @@ static size_t book_size(const uint8_t *p, size_t available)
     return size < available ? size : available;
 }
 
-/* Computes every checksum again (docs/format.md sections 2 and 4), as far as the damaged offsets make sense. */
+/* Computes every checksum again (docs/format.md sections 2 and 4), as far as the damaged offsets make
+ * sense. */
 static void repair_checksums(frame *f)
 {
     if (f->size < f->payload || !(load(f->bytes + FLAGS_AT, 4) & FLAG_CHECKSUM)) {
@@ -246,8 +248,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         size_t book_bytes = 0;
         FUZZ_CHECK(gw_gcomp_histogram_init(&histogram, &codec) == GW_OK);
         if (choice & 4) { /* else a codebook that knows no label but zero and escape */
-            FUZZ_CHECK(gw_gcomp_histogram_add(&histogram, &codec, &sender.source, workspace, workspace_size) ==
-                       GW_OK);
+            FUZZ_CHECK(gw_gcomp_histogram_add(&histogram, &codec, &sender.source, workspace,
+                                              workspace_size) == GW_OK);
         }
         FUZZ_CHECK(gw_gcomp_book_build(&histogram, book, sizeof book, &book_bytes) == GW_OK);
         FUZZ_CHECK(gw_gcomp_install(&codec, 3, 9, book, book_bytes, 1) == GW_OK);
@@ -259,8 +261,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 
     frame f = {.capacity = gw_gcomp_bound(&codec, sender.source.len) + 4096};
     f.bytes = (uint8_t *)gw_fuzz_buffer(GW_FUZZ_MUTANT, f.capacity, 0);
-    FUZZ_CHECK(gw_gcomp_encode(&codec, &sender.source, f.bytes, f.capacity, &f.size, workspace, workspace_size) ==
-               GW_OK);
+    FUZZ_CHECK(gw_gcomp_encode(&codec, &sender.source, f.bytes, f.capacity, &f.size, workspace,
+                               workspace_size) == GW_OK);
     gw_gcomp_info info;
     FUZZ_CHECK(gw_gcomp_peek(f.bytes, f.size, receiver.count_limit, &info) == GW_OK);
     f.directory = (size_t)info.directory_offset;

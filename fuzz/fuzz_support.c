@@ -74,8 +74,8 @@ void *gw_fuzz_buffer(unsigned index, size_t size, int fill)
             munmap(s->pages - page, s->capacity + 2 * page);
         }
         need = (need + (need >> 1) + page - 1) / page * page;
-        uint8_t *mapping =
-            (uint8_t *)mmap(NULL, need + 2 * page, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+        uint8_t *mapping = (uint8_t *)mmap(NULL, need + 2 * page, PROT_NONE,
+                                           MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
         if (mapping == MAP_FAILED || mprotect(mapping + page, need, PROT_READ | PROT_WRITE) != 0) {
             perror("gw_fuzz_buffer");
             exit(2);

@@ -1,6 +1,6 @@
 /*
- * What the fuzz targets share: a reader of fuzz bytes, buffers that end at unmapped pages, a small generator of
- * numbers, and a check that stops the run.
+ * What the fuzz targets share: a reader of fuzz bytes, buffers that end at unmapped pages, a small generator
+ * of numbers, and a check that stops the run.
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
@@ -39,10 +39,10 @@ uint32_t gw_fuzz_u32(gw_fuzz_reader *reader);
 uint64_t gw_fuzz_random(uint64_t *state);
 
 /*
- * Buffers. Each slot is a mapping between two unmapped pages. gw_fuzz_buffer() returns `size` bytes (at least 1 is
- * mapped) that end exactly at the upper unmapped page or begin exactly behind the lower one; the 64 bytes on the other
- * side hold a canary that gw_fuzz_buffers_check() looks at. Filled with `fill`. A slot's last buffer is gone when it is
- * asked for again.
+ * Buffers. Each slot is a mapping between two unmapped pages. gw_fuzz_buffer() returns `size` bytes (at least
+ * 1 is mapped) that end exactly at the upper unmapped page or begin exactly behind the lower one; the 64
+ * bytes on the other side hold a canary that gw_fuzz_buffers_check() looks at. Filled with `fill`. A slot's
+ * last buffer is gone when it is asked for again.
  */
 enum {
     GW_FUZZ_SRC,

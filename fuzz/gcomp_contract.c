@@ -76,9 +76,9 @@ static int same_result(const result *a, const result *b)
 }
 
 /* Decodes chunk by chunk, as threads would, and compares with the whole. */
-static void compare_ranges(const gw_gcomp *codec, const gw_gcomp_map *map, const uint8_t *src, size_t src_size,
-                           const gw_gcomp_info *info, const uint8_t *whole, const result *expected, void *workspace,
-                           size_t workspace_size)
+static void compare_ranges(const gw_gcomp *codec, const gw_gcomp_map *map, const uint8_t *src,
+                           size_t src_size, const gw_gcomp_info *info, const uint8_t *whole,
+                           const result *expected, void *workspace, size_t workspace_size)
 {
     size_t element = gw_dtype_size(info->dtype);
     uint64_t chunk_len = (uint64_t)1 << info->chunk_log2;
@@ -128,10 +128,11 @@ gw_status gw_fuzz_gcomp_contract(const gw_fuzz_receiver *receiver, const uint8_t
     if (peeked == GW_OK && peek_info.len > LEN_MAX) {
         return GW_ERR_LIMIT;
     }
-    /* The receiver's map has a length of its own, whatever the frame announces; or, to get past rule 16 more often, it is
-     * cut to the frame. Digests are made for the receiver's own chunk length. */
-    gw_gcomp_map map = {receiver->levels, NULL, receiver->map_base, receiver->wire_scale, receiver->levels_len,
-                        receiver->chunk_log2};
+    /* The receiver's map has a length of its own, whatever the frame announces; or, to get past rule 16 more
+     * often, it is cut to the frame. Digests are made for the receiver's own chunk length. */
+    gw_gcomp_map map = {receiver->levels,     NULL,
+                        receiver->map_base,   receiver->wire_scale,
+                        receiver->levels_len, receiver->chunk_log2};
     const gw_gcomp_map *receiver_map = receiver->levels != NULL ? &map : NULL;
     if (receiver_map != NULL && peeked == GW_OK) {
         if (receiver->levels_fit && peek_info.len < map.len) {
@@ -169,11 +170,13 @@ gw_status gw_fuzz_gcomp_contract(const gw_fuzz_receiver *receiver, const uint8_t
         uint64_t validate_bad = 0;
         gw_status validated =
             gw_gcomp_validate(&codec, src, src_size, receiver_map, &validate_bad, workspace, workspace_size);
-        FUZZ_CHECK(checked == GW_OK ? validated == GW_OK || is_content_status(validated) : validated == checked);
+        FUZZ_CHECK(checked == GW_OK ? validated == GW_OK || is_content_status(validated)
+                                    : validated == checked);
         FUZZ_CHECK((validate_bad != UINT64_MAX) == (checked == GW_OK && is_content_status(validated)));
         FUZZ_CHECK(validate_bad == UINT64_MAX || validate_bad < info.chunk_count);
 
-        /* Twice into different old contents: what was there before must not show, nor what the workspace held. */
+        /* Twice into different old contents: what was there before must not show, nor what the workspace
+         * held. */
         size_t len = checked == GW_OK ? (size_t)info.len : 1000;
         size_t capacity = len < receiver->capacity_cut ? 0 : len - (size_t)receiver->capacity_cut;
         uint8_t *dst = (uint8_t *)gw_fuzz_buffer(GW_FUZZ_DST, capacity * element, 0xa5);
@@ -202,13 +205,14 @@ gw_status gw_fuzz_gcomp_contract(const gw_fuzz_receiver *receiver, const uint8_t
                 FUZZ_CHECK(gw_fuzz_all_bytes(dst + first * element, bad_len * element, 0));
             }
             if (info.chunk_count <= 16) {
-                compare_ranges(&codec, receiver_map, src, src_size, &info, dst, &decoded, workspace, workspace_size);
+                compare_ranges(&codec, receiver_map, src, src_size, &info, dst, &decoded, workspace,
+                               workspace_size);
             }
         }
         gw_fuzz_buffers_check();
 
-        /* Sums start from 1, -0, a subnormal and a signalling NaN in turn: adding even +0 to one of the last three would
-         * change it, and a bad chunk must leave all of them as they are. */
+        /* Sums start from 1, -0, a subnormal and a signalling NaN in turn: adding even +0 to one of the last
+         * three would change it, and a bad chunk must leave all of them as they are. */
         uint8_t *sums = (uint8_t *)gw_fuzz_buffer(GW_FUZZ_SUM, capacity * element, 0);
         static const uint32_t start_of[4][4] = {{0, 0, 0, 0},
                                                 {0x3f800000, 0x80000000, 0x00000001, 0x7f800001},

@@ -21,7 +21,8 @@ static const dtype_facts facts_of[4] = {
 uint32_t gw_fuzz_bits(const void *values, size_t index, size_t element)
 {
     uint32_t bits = 0;
-    memcpy(&bits, (const uint8_t *)values + index * element, element); /* the fuzz machines are little-endian */
+    /* the fuzz machines are little-endian */
+    memcpy(&bits, (const uint8_t *)values + index * element, element);
     return bits;
 }
 
@@ -154,7 +155,8 @@ void gw_fuzz_sender_init(gw_fuzz_sender *sender, gw_fuzz_reader *reader, uint64_
         uint64_t state = gw_fuzz_u16(reader);
         uint64_t chunk_count = (len + ((uint64_t)1 << options->chunk_log2) - 1) >> options->chunk_log2;
         uint8_t *levels = (uint8_t *)gw_fuzz_buffer(GW_FUZZ_LEVELS, (size_t)len, 0);
-        uint32_t *digest = (uint32_t *)gw_fuzz_buffer(GW_FUZZ_DIGEST, (size_t)chunk_count * sizeof(uint32_t), 0);
+        uint32_t *digest =
+            (uint32_t *)gw_fuzz_buffer(GW_FUZZ_DIGEST, (size_t)chunk_count * sizeof(uint32_t), 0);
         for (size_t i = 0; i < len; i++) {
             levels[i] = (uint8_t)(low + gw_fuzz_random(&state) % (1u + high));
         }
@@ -172,7 +174,8 @@ void gw_fuzz_sender_init(gw_fuzz_sender *sender, gw_fuzz_reader *reader, uint64_
 }
 
 /* The drop of a value, from the text of docs/format.md section 3 with drop_base = base - 1. */
-static unsigned drop_of(const gw_fuzz_sender *sender, const dtype_facts *facts, uint32_t magnitude, size_t index)
+static unsigned drop_of(const gw_fuzz_sender *sender, const dtype_facts *facts, uint32_t magnitude,
+                        size_t index)
 {
     const gw_gcomp_options *options = &sender->options;
     uint32_t exponent = magnitude >> facts->mantissa_bits;
@@ -186,7 +189,8 @@ static unsigned drop_of(const gw_fuzz_sender *sender, const dtype_facts *facts, 
         drop = options->constant_drop < sender->cap ? (long)options->constant_drop : (long)sender->cap;
     } else {
         long fp32_exponent = is_fp16 ? (long)(exponent != 0 ? exponent : 1) + 112 : (long)exponent;
-        long quarter = options->levels == GW_GCOMP_DERIVED ? 3 : (long)(magnitude >> (facts->mantissa_bits - 2) & 3);
+        long quarter =
+            options->levels == GW_GCOMP_DERIVED ? 3 : (long)(magnitude >> (facts->mantissa_bits - 2) & 3);
         long k = sender->map.levels[index];
         long room = k + (long)sender->map.base - 1 - (4 * fp32_exponent + quarter);
         /* Parameters with p mantissa bits and a wire with w: the drop is p - w smaller. */
@@ -207,8 +211,9 @@ void gw_fuzz_check_values(const gw_fuzz_sender *sender, const void *decoded)
         uint32_t sent = gw_fuzz_bits(sender->source.values, i, sender->element);
         uint32_t got = gw_fuzz_bits(decoded, i, sender->element);
         uint32_t sent_magnitude = sent & ~sign_mask, got_magnitude = got & ~sign_mask;
-        int flushed = !options->strict && (options->dtype == GW_FP16 ? sent_magnitude == 0
-                                                                     : sent_magnitude >> facts->mantissa_bits == 0);
+        int flushed =
+            !options->strict &&
+            (options->dtype == GW_FP16 ? sent_magnitude == 0 : sent_magnitude >> facts->mantissa_bits == 0);
         if (flushed) {
             FUZZ_CHECK(got == 0);
             continue;

@@ -26,8 +26,9 @@ void *gw_fuzz_values(unsigned slot, gw_dtype dtype, uint64_t len, gw_fuzz_reader
 uint32_t gw_fuzz_bits(const void *values, size_t index, size_t element);
 
 /*
- * Checks decoded values against what docs/format.md section 3 and docs/numerics.md allow, value by value, with an
- * arithmetic of its own: which values are flushed, how many low bits are cut, how far rounding may go.
+ * Checks decoded values against what docs/format.md section 3 and docs/numerics.md allow, value by value,
+ * with an arithmetic of its own: which values are flushed, how many low bits are cut, how far rounding may
+ * go.
  */
 void gw_fuzz_check_values(const gw_fuzz_sender *sender, const void *decoded);
 

@@ -1,6 +1,6 @@
 /*
- * Replays inputs through a fuzz target without libFuzzer: every file named, and every file below every directory named.
- * Exit status 1 if there was none; a broken promise aborts.
+ * Replays inputs through a fuzz target without libFuzzer: every file named, and every file below every
+ * directory named. Exit status 1 if there was none; a broken promise aborts.
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */

@@ -42,8 +42,8 @@ void gw_cli_note(const char *format, ...) __attribute__((format(printf, 1, 2)));
 int gw_cli_parse_u64(const char *text, uint64_t min, uint64_t max, uint64_t *value);
 int gw_cli_parse_double(const char *text, double min, double max, double *value);
 
-/* The argument of --backend: names with commas between, such as "scalar,avx2", or "all". Ends the command with a
- * message if a name is unknown, or known and not present here. */
+/* The argument of --backend: names with commas between, such as "scalar,avx2", or "all". Ends the command
+ * with a message if a name is unknown, or known and not present here. */
 void gw_cli_parse_backends(struct argp_state *state, const char *list, uint32_t *backends);
 
 /* Seconds of a monotonic clock. */

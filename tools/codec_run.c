@@ -342,8 +342,8 @@ gw_status gw_decode_run_once(gw_decode_run *run, uint64_t *bad_chunk, gw_cli_pro
     *bad_chunk = UINT64_MAX;
     if (gw_cuda_run_is_on()) {
         uint64_t len = 0;
-        return gw_cuda_run_decode(run->codec, run->frame, run->frame_size, run->map, run->dst, run->info.len, &len,
-                                  bad_chunk);
+        return gw_cuda_run_decode(run->codec, run->frame, run->frame_size, run->map, run->dst, run->info.len,
+                                  &len, bad_chunk);
     }
     if (run->range_count == 0) {
         uint64_t len = 0;

@@ -1,6 +1,6 @@
 /*
- * A device for programs that are not of the CUDA runtime: its primary context, memory, copies, streams, graphs and events,
- * through the driver that is opened at run time.
+ * A device for programs that are not of the CUDA runtime: its primary context, memory, copies, streams,
+ * graphs and events, through the driver that is opened at run time.
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
@@ -45,11 +45,13 @@ typedef struct cuda_device {
     } call;
 } cuda_device;
 
-/* Opens device `ordinal` and makes its primary context current. GW_OK, GW_ERR_NO_DRIVER, GW_ERR_NO_DEVICE, GW_ERR_DEVICE. */
+/* Opens device `ordinal` and makes its primary context current. GW_OK, GW_ERR_NO_DRIVER, GW_ERR_NO_DEVICE,
+ * GW_ERR_DEVICE. */
 gw_status cuda_device_open(cuda_device *device, int ordinal);
 void cuda_device_close(cuda_device *device);
 
-/* Device memory of `size` bytes with a copy of src (NULL: unspecified), NULL if there is none left. Copies wait. */
+/* Device memory of `size` bytes with a copy of src (NULL: unspecified), NULL if there is none left. Copies
+ * wait. */
 void *cuda_device_take(cuda_device *device, const void *src, size_t size);
 void cuda_device_give(cuda_device *device, void *memory);
 int cuda_device_put(cuda_device *device, void *dst, const void *src, size_t size);

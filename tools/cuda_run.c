@@ -65,7 +65,8 @@ static void give_all(space *s)
     }
 }
 
-/* Bytes of a value: what a frame's bound grows by, whose directory and padding are far less than a byte a value. */
+/* Bytes of a value: what a frame's bound grows by, whose directory and padding are far less than a byte a
+ * value. */
 static size_t element_size_of(const gw_gcomp *codec)
 {
     enum { LEN = 1 << 15 };
@@ -82,7 +83,8 @@ static const gw_gcomp_map *take_map(space *s, gw_gcomp_map *out, const gw_gcomp_
     *out = *map;
     out->levels = take(s, map->levels, (size_t)map->len);
     if (map->digest != NULL) {
-        const size_t used = (size_t)((map->len + (((uint64_t)1 << map->chunk_log2) - 1)) >> map->chunk_log2) * 4;
+        const size_t used =
+            (size_t)((map->len + (((uint64_t)1 << map->chunk_log2) - 1)) >> map->chunk_log2) * 4;
         uint32_t *digest = take(s, NULL, (size_t)chunks * 4);
         s->failed |= digest == NULL || cuda_device_put(&device, digest, map->digest, used) != 0;
         out->digest = digest;
@@ -95,8 +97,8 @@ static int fetch_result(gw_cuda_result *out, const gw_cuda_result *at)
     return cuda_device_get(&device, out, at, sizeof *out);
 }
 
-gw_status gw_cuda_run_encode(const gw_gcomp *codec, const gw_gcomp_source *source, void *dst, size_t dst_capacity,
-                             size_t *dst_size)
+gw_status gw_cuda_run_encode(const gw_gcomp *codec, const gw_gcomp_source *source, void *dst,
+                             size_t dst_capacity, size_t *dst_size)
 {
     space s = {{NULL}, 0, 0};
     gw_gcomp_map map;
@@ -115,8 +117,8 @@ gw_status gw_cuda_run_encode(const gw_gcomp *codec, const gw_gcomp_source *sourc
     void *workspace = take(&s, NULL, workspace_size);
     gw_cuda_result *result = take(&s, NULL, sizeof *result);
     gw_status status = s.failed ? GW_ERR_DEVICE
-                                : gw_cuda_gcomp_encode(&cuda, codec, &on_device, NULL, frame, bound, result, workspace,
-                                                       workspace_size, NULL);
+                                : gw_cuda_gcomp_encode(&cuda, codec, &on_device, NULL, frame, bound, result,
+                                                       workspace, workspace_size, NULL);
     if (status == GW_OK && fetch_result(&r, result) != 0) {
         status = GW_ERR_DEVICE;
     }
@@ -149,10 +151,12 @@ gw_status gw_cuda_run_decode(const gw_gcomp *codec, const void *src, size_t src_
     void *values = take(&s, dst, dst_size);
     void *workspace = take(&s, NULL, workspace_size);
     gw_cuda_result *result = take(&s, NULL, sizeof *result);
-    gw_status status = s.failed ? GW_ERR_DEVICE
-                                : gw_cuda_gcomp_decode(&cuda, codec, frame, src_size, NULL, on_device, NULL, values,
-                                                       dst_capacity, result, workspace, workspace_size, NULL);
-    if (status == GW_OK && (fetch_result(&r, result) != 0 || cuda_device_get(&device, dst, values, dst_size) != 0)) {
+    gw_status status =
+        s.failed ? GW_ERR_DEVICE
+                 : gw_cuda_gcomp_decode(&cuda, codec, frame, src_size, NULL, on_device, NULL, values,
+                                        dst_capacity, result, workspace, workspace_size, NULL);
+    if (status == GW_OK &&
+        (fetch_result(&r, result) != 0 || cuda_device_get(&device, dst, values, dst_size) != 0)) {
         status = GW_ERR_DEVICE;
     }
     if (status == GW_OK) {

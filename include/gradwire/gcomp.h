@@ -5,10 +5,11 @@
  *   frame -> unpack -> entropy -> join (-> add)             gw_gcomp_decode, gw_gcomp_decode_add
  *   both, chunk by chunk in cache: a hop of a ring          gw_gcomp_decode_add_encode
  *
- * A value keeps as many mantissa bits as the parameter update can still feel. A *precision map* holds one byte per
- * parameter, made once a step from the parameters and the optimizer's state (gw_gcomp_map_*). The exponents, joined with
- * the cut, are Huffman coded; the kept mantissa bits are packed in planes; zeros cost one short code. The bytes are
- * described in docs/format.md, the arithmetic and its error bounds in docs/numerics.md.
+ * A value keeps as many mantissa bits as the parameter update can still feel. A *precision map* holds one
+ * byte per parameter, made once a step from the parameters and the optimizer's state (gw_gcomp_map_*). The
+ * exponents, joined with the cut, are Huffman coded; the kept mantissa bits are packed in planes; zeros cost
+ * one short code. The bytes are described in docs/format.md, the arithmetic and its error bounds in
+ * docs/numerics.md.
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
@@ -21,9 +22,9 @@
 extern "C" {
 #endif
 
-/* ---------------------------------------------------------------------------------------------------------------
+/* -----------------------------------------------------------------------------------------------------------
  * Precision map (section 4.2)
- * ------------------------------------------------------------------------------------------------------------- */
+ * -------------------------------------------------------------------------------------------------------- */
 
 /* The optimizers of the paper, with PyTorch's semantics. */
 typedef enum gw_optimizer_kind {
@@ -31,7 +32,8 @@ typedef enum gw_optimizer_kind {
     GW_OPTIMIZER_MOMENTUM = 2, /* SGD with momentum and dampening; state m = momentum_buffer */
     GW_OPTIMIZER_NESTEROV = 3, /* the same with nesterov = True (PyTorch then demands dampening = 0) */
     GW_OPTIMIZER_ADAGRAD = 4,  /* state v = sum */
-    GW_OPTIMIZER_RMSPROP = 5,  /* state v = square_avg, m = momentum_buffer if momentum > 0, a = grad_avg if centered */
+    /* state v = square_avg, m = momentum_buffer if momentum > 0, a = grad_avg if centered */
+    GW_OPTIMIZER_RMSPROP = 5,
     GW_OPTIMIZER_ADAM = 6,     /* state m = exp_avg, v = exp_avg_sq, a = max_exp_avg_sq if amsgrad */
     GW_OPTIMIZER_ADAMW = 7     /* the same with decoupled weight decay */
 } gw_optimizer_kind;
@@ -54,8 +56,9 @@ typedef struct gw_optimizer {
 } gw_optimizer;
 
 /*
- * Parameters and optimizer state from *before* the update, len fp32 values each. Pointers that the optimizer does not
- * need may be NULL; m may be NULL in the first update of MOMENTUM and NESTEROV (PyTorch has no buffer yet).
+ * Parameters and optimizer state from *before* the update, len fp32 values each. Pointers that the optimizer
+ * does not need may be NULL; m may be NULL in the first update of MOMENTUM and NESTEROV (PyTorch has no
+ * buffer yet).
  */
 typedef struct gw_optimizer_state {
     const float *param; /* theta */
@@ -81,11 +84,12 @@ typedef struct gw_gcomp_map_rule {
 /*
  * gw_gcomp_map_rule_init() works out the rule of one step.
  *
- *   wire_scale  value on the wire / gradient that the optimizer will see: N for the plain sum of N ranks, 1 for data
- *               divided beforehand, times any loss scale. A normal number > 0.
+ *   wire_scale  value on the wire / gradient that the optimizer will see: N for the plain sum of N ranks, 1
+ *               for data divided beforehand, times any loss scale. A normal number > 0.
  *
- * A learning rate or factor that is not positive and finite gives a rule whose maps drop nothing (all bytes 0).
- * GW_OK; GW_ERR_ARG (NULL, step 0, wire_scale); GW_ERR_OPTION (unknown kind, hyperparameter out of range).
+ * A learning rate or factor that is not positive and finite gives a rule whose maps drop nothing (all bytes
+ * 0). GW_OK; GW_ERR_ARG (NULL, step 0, wire_scale); GW_ERR_OPTION (unknown kind, hyperparameter out of
+ * range).
  */
 GW_API GW_MUST_CHECK gw_status gw_gcomp_map_rule_init(const gw_optimizer *optimizer, float wire_scale,
                                                       gw_gcomp_map_rule *rule);
@@ -96,21 +100,25 @@ GW_API GW_MUST_CHECK gw_status gw_gcomp_map_rule_init(const gw_optimizer *optimi
  *   1. gw_gcomp_map_scan() returns in *top the largest quarter-octave (fp32 bits >> 21) of the ratios
  *      |num / (lr * c)| * wire_scale of its range, 0 if there is none. The caller takes the maximum over all ranges (and
  *      ranks, if they do not hold the same state); gw_gcomp_map_base() turns it into the base of the map.
- *   2. gw_gcomp_map_build() writes one byte per parameter: K = quarter-octave - base, at most 255; 0 = drop nothing.
+ *   2. gw_gcomp_map_build() writes one byte per parameter: K = quarter-octave - base, at most 255; 0 = drop
+ *      nothing.
  *
- * backends: mask of permitted backends (GW_BACKEND_ALL). `levels` gets len bytes and must not overlap the state.
- * GW_OK; GW_ERR_ARG.
+ * backends: mask of permitted backends (GW_BACKEND_ALL). `levels` gets len bytes and must not overlap the
+ * state. GW_OK; GW_ERR_ARG.
  */
-GW_API GW_MUST_CHECK gw_status gw_gcomp_map_scan(const gw_gcomp_map_rule *rule, const gw_optimizer_state *state,
-                                                 size_t len, uint32_t backends, uint32_t *top);
+GW_API GW_MUST_CHECK gw_status gw_gcomp_map_scan(const gw_gcomp_map_rule *rule,
+                                                 const gw_optimizer_state *state, size_t len,
+                                                 uint32_t backends, uint32_t *top);
 GW_API uint32_t gw_gcomp_map_base(uint32_t top);
-GW_API GW_MUST_CHECK gw_status gw_gcomp_map_build(const gw_gcomp_map_rule *rule, const gw_optimizer_state *state,
-                                                  size_t len, uint32_t base, uint32_t backends, uint8_t *levels);
+GW_API GW_MUST_CHECK gw_status gw_gcomp_map_build(const gw_gcomp_map_rule *rule,
+                                                  const gw_optimizer_state *state, size_t len, uint32_t base,
+                                                  uint32_t backends, uint8_t *levels);
 
 /*
- * gw_gcomp_map_digest() makes the digests that a derived frame needs: digest[i] = CRC32C of the map bytes of chunk i,
- * chunks of 2^chunk_log2 values counted from levels[0], which is the frame's first value. Make them once a step next to
- * the map, not once a hop. `digest` gets ceil(len / 2^chunk_log2) words. GW_OK; GW_ERR_ARG.
+ * gw_gcomp_map_digest() makes the digests that a derived frame needs: digest[i] = CRC32C of the map bytes of
+ * chunk i, chunks of 2^chunk_log2 values counted from levels[0], which is the frame's first value. Make them
+ * once a step next to the map, not once a hop. `digest` gets ceil(len / 2^chunk_log2) words. GW_OK;
+ * GW_ERR_ARG.
  */
 GW_API GW_MUST_CHECK gw_status gw_gcomp_map_digest(const uint8_t *levels, size_t len, uint32_t chunk_log2,
                                                    uint32_t *digest);
@@ -121,13 +129,14 @@ typedef struct gw_gcomp_map {
     const uint32_t *digest;  /* one word per chunk; needed in derived mode only, else NULL */
     uint32_t base;           /* from gw_gcomp_map_base() */
     float wire_scale;        /* of the rule; enters the hash of derived frames */
-    uint64_t len;            /* bytes at levels: the number of values of the frame, to be encoded or expected */
+    /* bytes at levels: the number of values of the frame, to be encoded or expected */
+    uint64_t len;
     uint32_t chunk_log2;     /* of the digests: that of the frame, to be encoded or expected */
 } gw_gcomp_map;
 
-/* ---------------------------------------------------------------------------------------------------------------
+/* -----------------------------------------------------------------------------------------------------------
  * Codec
- * ------------------------------------------------------------------------------------------------------------- */
+ * -------------------------------------------------------------------------------------------------------- */
 
 typedef enum gw_gcomp_levels {
     GW_GCOMP_EXPLICIT = 0, /* the cut travels with the exponent; any receiver decodes */
@@ -152,10 +161,11 @@ typedef struct gw_gcomp_options {
     gw_gcomp_rounding rounding;
     gw_gcomp_preset preset;
     uint32_t step;          /* 0 = default: explicit 6, 2, 3 (fp32, bf16, fp16); derived 1 */
-    uint32_t cap;           /* largest drop in bits; UINT32_MAX = the largest allowed: explicit 18, 6, 9; derived 23, 7, 10.
-                               gw_gcomp_init() rounds it down to a multiple of step */
+    uint32_t cap;           /* largest drop in bits; UINT32_MAX = the largest allowed: explicit 18, 6, 9;
+                               derived 23, 7, 10. gw_gcomp_init() rounds it down to a multiple of step */
     uint32_t constant_drop; /* the drop without a map: clipped to cap, rounded down to step; default 0 */
-    uint32_t param_mantissa_bits; /* precision of the stored parameters: 23 (default), 10 or 7. It enters drop_base, so the
+    uint32_t param_mantissa_bits; /* precision of the stored parameters: 23 (default), 10 or 7. It enters
+                                     drop_base, so the
                                receiver of a derived frame must have set the same */
     uint32_t chunk_log2;    /* 12..15, default 14 */
     int strict;             /* 1: keep -0, subnormals, NaN payloads bit for bit */
@@ -167,8 +177,8 @@ typedef struct gw_gcomp_options {
 /* Fills in the defaults: explicit levels, nearest rounding, preset fast. options must not be NULL. */
 GW_API void gw_gcomp_options_init(gw_gcomp_options *options, gw_dtype dtype);
 
-/* A codec handle: options, kernels, installed codebooks. Plain data without pointers into itself: it may be copied and
- * moved. Read-only during encode and decode, so threads may share one. */
+/* A codec handle: options, kernels, installed codebooks. Plain data without pointers into itself: it may be
+ * copied and moved. Read-only during encode and decode, so threads may share one. */
 typedef struct gw_gcomp {
     union {
         uint64_t align;
@@ -176,16 +186,17 @@ typedef struct gw_gcomp {
     } opaque;
 } gw_gcomp;
 
-/* Prepares a handle. GW_OK; GW_ERR_ARG (NULL); GW_ERR_OPTION (a field out of range or a combination not allowed by
- * docs/format.md section 2). */
+/* Prepares a handle. GW_OK; GW_ERR_ARG (NULL); GW_ERR_OPTION (a field out of range or a combination not
+ * allowed by docs/format.md section 2). */
 GW_API GW_MUST_CHECK gw_status gw_gcomp_init(gw_gcomp *codec, const gw_gcomp_options *options);
 
-/* Bytes of workspace that one call of the codec needs: a constant below 1 MiB for given options. One workspace per
- * thread, any alignment, contents irrelevant before and after. 0 for a handle that is not initialised. */
+/* Bytes of workspace that one call of the codec needs: a constant below 1 MiB for given options. One
+ * workspace per thread, any alignment, contents irrelevant before and after. 0 for a handle that is not
+ * initialised. */
 GW_API size_t gw_gcomp_workspace_size(const gw_gcomp *codec);
 
-/* Upper bound of the size of a frame of len values: header, extension, directory and RAW chunks. 0 if len is above
- * 2^48, if it makes more than 2^32 chunks, or if the bound does not fit size_t. */
+/* Upper bound of the size of a frame of len values: header, extension, directory and RAW chunks. 0 if len is
+ * above 2^48, if it makes more than 2^32 chunks, or if the bound does not fit size_t. */
 GW_API size_t gw_gcomp_bound(const gw_gcomp *codec, uint64_t len);
 
 /* What one encode works on. Set to zeros, then fill in. */
@@ -193,8 +204,8 @@ typedef struct gw_gcomp_source {
     const void *values;       /* len elements of the codec's dtype */
     uint64_t len;
     const gw_gcomp_map *map;  /* NULL: constant_drop of the options */
-    /* Key and counter of stochastic rounding (docs/numerics.md): bytes depend neither on how a tensor is split into
-     * frames nor on threads. */
+    /* Key and counter of stochastic rounding (docs/numerics.md): bytes depend neither on how a tensor is
+     * split into frames nor on threads. */
     uint64_t seed;
     uint64_t first_element;   /* absolute index in the tensor of values[0] */
     uint32_t step_index;      /* training step */
@@ -206,25 +217,29 @@ typedef struct gw_gcomp_source {
  *
  *   dst_capacity  gw_gcomp_bound() always suffices, and less is refused before any work
  *
- * GW_OK and *dst_size; GW_ERR_ARG; GW_ERR_STATE; GW_ERR_DST; GW_ERR_WORKSPACE; GW_ERR_LIMIT (len above count_limit or what a
- * frame can hold).
- * On failure *dst_size is 0 and dst is untouched. Thread safe with distinct dst and workspace. Sections 4.1 to 4.4.
+ * GW_OK and *dst_size; GW_ERR_ARG; GW_ERR_STATE; GW_ERR_DST; GW_ERR_WORKSPACE; GW_ERR_LIMIT (len above
+ * count_limit or what a frame can hold).
+ * On failure *dst_size is 0 and dst is untouched. Thread safe with distinct dst and workspace. Sections 4.1
+ * to 4.4.
  */
-GW_API GW_MUST_CHECK gw_status gw_gcomp_encode(const gw_gcomp *codec, const gw_gcomp_source *source, void *dst,
-                                               size_t dst_capacity, size_t *dst_size, void *workspace,
-                                               size_t workspace_size);
+GW_API GW_MUST_CHECK gw_status gw_gcomp_encode(const gw_gcomp *codec, const gw_gcomp_source *source,
+                                               void *dst, size_t dst_capacity, size_t *dst_size,
+                                               void *workspace, size_t workspace_size);
 
 /*
  * Several threads, one frame. Cut the chunks of the frame into ranges that begin at multiples of
- * gw_gcomp_range_align() chunks; encode every range into an area of its own; join the areas. The frame is byte for byte
- * the one that gw_gcomp_encode() makes. A handle that is not initialised has a count and an alignment of 0.
+ * gw_gcomp_range_align() chunks; encode every range into an area of its own; join the areas. The frame is
+ * byte for byte the one that gw_gcomp_encode() makes. A handle that is not initialised has a count and an
+ * alignment of 0.
  */
 GW_API uint64_t gw_gcomp_chunk_count(const gw_gcomp *codec, uint64_t len);
 GW_API uint64_t gw_gcomp_range_align(const gw_gcomp *codec);
 
-/* Bytes that the area of a range needs. 0 if the range has no chunks or lies beyond the frame, if len is above 2^48 or
- * makes more than 2^32 chunks, if the size does not fit size_t, or for a handle that is not initialised. */
-GW_API size_t gw_gcomp_range_bound(const gw_gcomp *codec, uint64_t len, uint64_t chunk_first, uint64_t chunk_count);
+/* Bytes that the area of a range needs. 0 if the range has no chunks or lies beyond the frame, if len is
+ * above 2^48 or makes more than 2^32 chunks, if the size does not fit size_t, or for a handle that is not
+ * initialised. */
+GW_API size_t gw_gcomp_range_bound(const gw_gcomp *codec, uint64_t len, uint64_t chunk_first,
+                                   uint64_t chunk_count);
 
 /* An encoded range: filled in by gw_gcomp_encode_range(), read by gw_gcomp_join(). */
 typedef struct gw_gcomp_part {
@@ -234,24 +249,25 @@ typedef struct gw_gcomp_part {
     uint64_t chunk_count;
 } gw_gcomp_part;
 
-/* Encodes chunks [chunk_first, chunk_first + chunk_count) of the source (which describes the whole frame) into area.
- * Status as gw_gcomp_encode(); GW_ERR_ARG also for a range that is not aligned or beyond the end. */
+/* Encodes chunks [chunk_first, chunk_first + chunk_count) of the source (which describes the whole frame)
+ * into area. Status as gw_gcomp_encode(); GW_ERR_ARG also for a range that is not aligned or beyond the
+ * end. */
 GW_API GW_MUST_CHECK gw_status gw_gcomp_encode_range(const gw_gcomp *codec, const gw_gcomp_source *source,
                                                      uint64_t chunk_first, uint64_t chunk_count, void *area,
                                                      size_t area_size, gw_gcomp_part *part, void *workspace,
                                                      size_t workspace_size);
 
-/* Moves the parts together, in order and without gaps, and writes header and directory. dst must not overlap any area.
- * GW_OK and *dst_size; GW_ERR_ARG (the parts do not tile the frame, or the source is not one that encode takes, a len
- * above count_limit included); GW_ERR_STATE; GW_ERR_DST (dst_capacity < gw_gcomp_bound()). On failure *dst_size is 0 and
- * dst is untouched. */
+/* Moves the parts together, in order and without gaps, and writes header and directory. dst must not overlap
+ * any area. GW_OK and *dst_size; GW_ERR_ARG (the parts do not tile the frame, or the source is not one that
+ * encode takes, a len above count_limit included); GW_ERR_STATE; GW_ERR_DST (dst_capacity <
+ * gw_gcomp_bound()). On failure *dst_size is 0 and dst is untouched. */
 GW_API GW_MUST_CHECK gw_status gw_gcomp_join(const gw_gcomp *codec, const gw_gcomp_source *source,
                                              const gw_gcomp_part *parts, size_t part_count, void *dst,
                                              size_t dst_capacity, size_t *dst_size);
 
-/* ---------------------------------------------------------------------------------------------------------------
+/* -----------------------------------------------------------------------------------------------------------
  * Frames
- * ------------------------------------------------------------------------------------------------------------- */
+ * -------------------------------------------------------------------------------------------------------- */
 
 typedef enum gw_gcomp_chunk_kind {
     GW_GCOMP_CHUNK_ZERO = 0,
@@ -279,9 +295,9 @@ typedef struct gw_gcomp_info {
 } gw_gcomp_info;
 
 /*
- * gw_gcomp_peek() reads the header and extension at src (rules 1 to 10 of docs/format.md section 8, except rule 9, and
- * the caller's limit): it needs no more than 64 bytes and tells from info->frame_size how many to receive. count_limit
- * as in the options. GW_OK and *info; otherwise *info is zeroed. No handle needed.
+ * gw_gcomp_peek() reads the header and extension at src (rules 1 to 10 of docs/format.md section 8, except
+ * rule 9, and the caller's limit): it needs no more than 64 bytes and tells from info->frame_size how many to
+ * receive. count_limit as in the options. GW_OK and *info; otherwise *info is zeroed. No handle needed.
  */
 GW_API GW_MUST_CHECK gw_status gw_gcomp_peek(const void *src, size_t src_size, uint64_t count_limit,
                                              gw_gcomp_info *info);
@@ -290,43 +306,49 @@ GW_API GW_MUST_CHECK gw_status gw_gcomp_peek(const void *src, size_t src_size, u
 typedef struct gw_gcomp_chunk {
     gw_gcomp_chunk_kind kind;
     uint64_t offset, size;  /* bytes, codebook included where the chunk owns one */
-    uint32_t book;          /* index of the owner of its codebook; 0 unless CODED with a codebook in the frame */
+    /* index of the owner of its codebook; 0 unless CODED with a codebook in the frame */
+    uint32_t book;
     uint32_t crc;
     uint64_t len;           /* values */
 } gw_gcomp_chunk;
 
-/* Entry `index` of the directory of a frame that gw_gcomp_check() has accepted, or for which it found nothing but a missing
- * codebook or map (GW_ERR_TABLE, GW_ERR_MAP); info comes from gw_gcomp_check() or gw_gcomp_peek(). GW_OK; GW_ERR_ARG. */
-GW_API GW_MUST_CHECK gw_status gw_gcomp_chunk_info(const void *src, size_t src_size, const gw_gcomp_info *info,
-                                                   uint64_t index, gw_gcomp_chunk *chunk);
+/* Entry `index` of the directory of a frame that gw_gcomp_check() has accepted, or for which it found nothing
+ * but a missing codebook or map (GW_ERR_TABLE, GW_ERR_MAP); info comes from gw_gcomp_check() or
+ * gw_gcomp_peek(). GW_OK; GW_ERR_ARG. */
+GW_API GW_MUST_CHECK gw_status gw_gcomp_chunk_info(const void *src, size_t src_size,
+                                                   const gw_gcomp_info *info, uint64_t index,
+                                                   gw_gcomp_chunk *chunk);
 
 /*
- * gw_gcomp_check() applies rules 1 to 16: everything but the chunks' contents. `map` as in gw_gcomp_decode(). It writes
- * nothing but *info (zeroed on failure). Cost: one pass over the directory.
+ * gw_gcomp_check() applies rules 1 to 16: everything but the chunks' contents. `map` as in gw_gcomp_decode().
+ * It writes nothing but *info (zeroed on failure). Cost: one pass over the directory.
  */
 GW_API GW_MUST_CHECK gw_status gw_gcomp_check(const gw_gcomp *codec, const void *src, size_t src_size,
                                               const gw_gcomp_map *map, gw_gcomp_info *info);
 
 /*
- * gw_gcomp_validate() applies all rules, the chunks' contents included, and produces no values. *bad_chunk gets the
- * lowest bad chunk for GW_ERR_CORRUPT and GW_ERR_CHECKSUM of a chunk, else UINT64_MAX; it may be NULL.
+ * gw_gcomp_validate() applies all rules, the chunks' contents included, and produces no values. *bad_chunk
+ * gets the lowest bad chunk for GW_ERR_CORRUPT and GW_ERR_CHECKSUM of a chunk, else UINT64_MAX; it may be
+ * NULL.
  */
 GW_API GW_MUST_CHECK gw_status gw_gcomp_validate(const gw_gcomp *codec, const void *src, size_t src_size,
-                                                 const gw_gcomp_map *map, uint64_t *bad_chunk, void *workspace,
-                                                 size_t workspace_size);
+                                                 const gw_gcomp_map *map, uint64_t *bad_chunk,
+                                                 void *workspace, size_t workspace_size);
 
 /*
  * gw_gcomp_decode() decodes a whole frame into dst.
  *
- *   map           the receiver's map for derived frames, NULL otherwise (ignored for explicit and constant frames)
+ *   map           the receiver's map for derived frames, NULL otherwise (ignored for explicit and constant
+ *                 frames)
  *   dst_capacity  in elements of the frame's dtype, which must be the codec's (else GW_ERR_OPTION)
  *   *len          number of values; 0 on failure
  *   *bad_chunk    see gw_gcomp_validate(); may be NULL
  *
- * Statuses of docs/format.md section 8, and GW_ERR_ARG, GW_ERR_STATE, GW_ERR_WORKSPACE, GW_ERR_OPTION. Up to and
- * including GW_ERR_DST nothing is written. If a chunk is bad, its values are +0, the other chunks are decoded, and the
- * status is that of the lowest bad chunk. Of the codec's options only dtype, count_limit and backends matter, strict for
- * sums, param_mantissa_bits for derived frames, and levels for frames with an installed codebook.
+ * Statuses of docs/format.md section 8, and GW_ERR_ARG, GW_ERR_STATE, GW_ERR_WORKSPACE, GW_ERR_OPTION. Up to
+ * and including GW_ERR_DST nothing is written. If a chunk is bad, its values are +0, the other chunks are
+ * decoded, and the status is that of the lowest bad chunk. Of the codec's options only dtype, count_limit and
+ * backends matter, strict for sums, param_mantissa_bits for derived frames, and levels for frames with an
+ * installed codebook.
  */
 GW_API GW_MUST_CHECK gw_status gw_gcomp_decode(const gw_gcomp *codec, const void *src, size_t src_size,
                                                const gw_gcomp_map *map, void *dst, uint64_t dst_capacity,
@@ -334,51 +356,55 @@ GW_API GW_MUST_CHECK gw_status gw_gcomp_decode(const gw_gcomp *codec, const void
                                                size_t workspace_size);
 
 /*
- * gw_gcomp_decode_add() adds a frame to accumulator[0..len of the frame). The sum of a value is as docs/numerics.md
- * says. A bad chunk leaves its part of the accumulator as it was; other chunks are added. Otherwise as gw_gcomp_decode().
+ * gw_gcomp_decode_add() adds a frame to accumulator[0..len of the frame). The sum of a value is as
+ * docs/numerics.md says. A bad chunk leaves its part of the accumulator as it was; other chunks are added.
+ * Otherwise as gw_gcomp_decode().
  */
 GW_API GW_MUST_CHECK gw_status gw_gcomp_decode_add(const gw_gcomp *codec, const void *src, size_t src_size,
                                                    const gw_gcomp_map *map, void *accumulator,
-                                                   uint64_t accumulator_len, uint64_t *len, uint64_t *bad_chunk,
-                                                   void *workspace, size_t workspace_size);
+                                                   uint64_t accumulator_len, uint64_t *len,
+                                                   uint64_t *bad_chunk, void *workspace,
+                                                   size_t workspace_size);
 
 /*
- * The same for chunks [chunk_first, chunk_first + chunk_count) of a frame that gw_gcomp_check() accepted with *info:
- * the form for several threads. dst and accumulator are the place of the range's first value, map->levels that of the
- * frame's first value. The directory entries of the range are checked again, so bytes that change in between cannot
- * lead outside the buffers.
+ * The same for chunks [chunk_first, chunk_first + chunk_count) of a frame that gw_gcomp_check() accepted with
+ * *info: the form for several threads. dst and accumulator are the place of the range's first value,
+ * map->levels that of the frame's first value. The directory entries of the range are checked again, so bytes
+ * that change in between cannot lead outside the buffers.
  */
 GW_API GW_MUST_CHECK gw_status gw_gcomp_decode_range(const gw_gcomp *codec, const void *src, size_t src_size,
                                                      const gw_gcomp_info *info, const gw_gcomp_map *map,
                                                      uint64_t chunk_first, uint64_t chunk_count, void *dst,
-                                                     uint64_t dst_capacity, uint64_t *bad_chunk, void *workspace,
-                                                     size_t workspace_size);
-GW_API GW_MUST_CHECK gw_status gw_gcomp_decode_add_range(const gw_gcomp *codec, const void *src, size_t src_size,
-                                                         const gw_gcomp_info *info, const gw_gcomp_map *map,
-                                                         uint64_t chunk_first, uint64_t chunk_count,
-                                                         void *accumulator, uint64_t accumulator_len,
-                                                         uint64_t *bad_chunk, void *workspace, size_t workspace_size);
+                                                     uint64_t dst_capacity, uint64_t *bad_chunk,
+                                                     void *workspace, size_t workspace_size);
+GW_API GW_MUST_CHECK gw_status gw_gcomp_decode_add_range(const gw_gcomp *codec, const void *src,
+                                                         size_t src_size, const gw_gcomp_info *info,
+                                                         const gw_gcomp_map *map, uint64_t chunk_first,
+                                                         uint64_t chunk_count, void *accumulator,
+                                                         uint64_t accumulator_len, uint64_t *bad_chunk,
+                                                         void *workspace, size_t workspace_size);
 
 /*
- * gw_gcomp_decode_add_encode() is one hop of a ring: frame + source->values -> frame, with the options of the codec and
- * the map, seed and counters of the source (the drop of a sum depends on the map and the sum alone). Its bytes are those
- * of decode, add and encode one after the other, but no sum leaves the cache.
+ * gw_gcomp_decode_add_encode() is one hop of a ring: frame + source->values -> frame, with the options of the
+ * codec and the map, seed and counters of the source (the drop of a sum depends on the map and the sum
+ * alone). Its bytes are those of decode, add and encode one after the other, but no sum leaves the cache.
  *
  *   source->len  must be the frame's, else GW_ERR_ARG
  *   src_map      the map with which a derived frame src was made (the ranks' common map); often source->map
  *
- * GW_OK and *dst_size. If a chunk of src is bad, *dst_size is 0, *bad_chunk names it and dst[0..dst_capacity) is
- * unspecified but holds nothing that was not computed by this call. Other statuses as decode and encode.
+ * GW_OK and *dst_size. If a chunk of src is bad, *dst_size is 0, *bad_chunk names it and dst[0..dst_capacity)
+ * is unspecified but holds nothing that was not computed by this call. Other statuses as decode and encode.
  */
-GW_API GW_MUST_CHECK gw_status gw_gcomp_decode_add_encode(const gw_gcomp *codec, const void *src, size_t src_size,
-                                                          const gw_gcomp_map *src_map, const gw_gcomp_source *source,
-                                                          void *dst, size_t dst_capacity, size_t *dst_size,
+GW_API GW_MUST_CHECK gw_status gw_gcomp_decode_add_encode(const gw_gcomp *codec, const void *src,
+                                                          size_t src_size, const gw_gcomp_map *src_map,
+                                                          const gw_gcomp_source *source, void *dst,
+                                                          size_t dst_capacity, size_t *dst_size,
                                                           uint64_t *bad_chunk, void *workspace,
                                                           size_t workspace_size);
 
-/* ---------------------------------------------------------------------------------------------------------------
+/* -----------------------------------------------------------------------------------------------------------
  * Codebooks that outlive a frame (section 4.3: renewed every k iterations)
- * ------------------------------------------------------------------------------------------------------------- */
+ * -------------------------------------------------------------------------------------------------------- */
 
 #define GW_GCOMP_BOOK_SIZE_MAX 132 /* bytes of a serialised codebook: 4 + 254 nibbles, rounded up to 4 */
 
@@ -390,36 +416,37 @@ typedef struct gw_gcomp_histogram {
     uint64_t count[256];    /* by label, docs/format.md section 3 */
 } gw_gcomp_histogram;
 
-/* Empties a histogram for the codec's dtype and levels; the window is chosen by the first values that are added. GW_OK;
- * GW_ERR_ARG (NULL); GW_ERR_STATE (handle not initialised). */
+/* Empties a histogram for the codec's dtype and levels; the window is chosen by the first values that are
+ * added. GW_OK; GW_ERR_ARG (NULL); GW_ERR_STATE (handle not initialised). */
 GW_API GW_MUST_CHECK gw_status gw_gcomp_histogram_init(gw_gcomp_histogram *histogram, const gw_gcomp *codec);
 
-/* Counts the labels of a source as gw_gcomp_encode() would make them. GW_OK; GW_ERR_ARG; GW_ERR_STATE (handle not
- * initialised, or of another dtype or kind of levels than the histogram); GW_ERR_LIMIT; GW_ERR_WORKSPACE. On failure the
- * histogram is unchanged. */
+/* Counts the labels of a source as gw_gcomp_encode() would make them. GW_OK; GW_ERR_ARG; GW_ERR_STATE (handle
+ * not initialised, or of another dtype or kind of levels than the histogram); GW_ERR_LIMIT; GW_ERR_WORKSPACE.
+ * On failure the histogram is unchanged. */
 GW_API GW_MUST_CHECK gw_status gw_gcomp_histogram_add(gw_gcomp_histogram *histogram, const gw_gcomp *codec,
                                                       const gw_gcomp_source *source, void *workspace,
                                                       size_t workspace_size);
 
-/* Builds the codebook of the counts, serialised as in docs/format.md section 5.1. Labels 0 and 1 always get codes.
- * `book` gets up to GW_GCOMP_BOOK_SIZE_MAX bytes, *book_size says how many. Ranks that pool their counts (add the count
- * arrays of equal base) get equal codebooks. GW_OK; GW_ERR_ARG (NULL, or a base or counts of labels that the dtype
- * does not have);
+/* Builds the codebook of the counts, serialised as in docs/format.md section 5.1. Labels 0 and 1 always get
+ * codes. `book` gets up to GW_GCOMP_BOOK_SIZE_MAX bytes, *book_size says how many. Ranks that pool their
+ * counts (add the count arrays of equal base) get equal codebooks. GW_OK; GW_ERR_ARG (NULL, or a base or
+ * counts of labels that the dtype does not have);
  * GW_ERR_DST (book_capacity is less than the codebook). On failure *book_size is 0 and book is untouched. */
 GW_API GW_MUST_CHECK gw_status gw_gcomp_book_build(const gw_gcomp_histogram *histogram, uint8_t *book,
                                                    size_t book_capacity, size_t *book_size);
 
 /*
- * gw_gcomp_install() gives the handle a serialised codebook under an id and a generation; the handle keeps the two most
- * recent. Frames that name another one are refused with GW_ERR_TABLE. The book must contain labels 0 and 1.
- * encode = 1: frames of this handle use it from now on, in one pass; 0: it is for decoding only.
- * GW_OK; GW_ERR_ARG; GW_ERR_STATE; GW_ERR_TABLE (the book breaks a rule of section 5.1; the handle is unchanged).
+ * gw_gcomp_install() gives the handle a serialised codebook under an id and a generation; the handle keeps
+ * the two most recent. Frames that name another one are refused with GW_ERR_TABLE. The book must contain
+ * labels 0 and 1. encode = 1: frames of this handle use it from now on, in one pass; 0: it is for decoding
+ * only. GW_OK; GW_ERR_ARG; GW_ERR_STATE; GW_ERR_TABLE (the book breaks a rule of section 5.1; the handle is
+ * unchanged).
  */
 GW_API GW_MUST_CHECK gw_status gw_gcomp_install(gw_gcomp *codec, uint32_t id, uint32_t generation,
                                                 const uint8_t *book, size_t book_size, int encode);
 
-/* Goes back to codebooks in the frame for encoding; installed ones stay known for decoding. GW_OK; GW_ERR_ARG (NULL);
- * GW_ERR_STATE (handle not initialised). */
+/* Goes back to codebooks in the frame for encoding; installed ones stay known for decoding. GW_OK; GW_ERR_ARG
+ * (NULL); GW_ERR_STATE (handle not initialised). */
 GW_API GW_MUST_CHECK gw_status gw_gcomp_uninstall(gw_gcomp *codec);
 
 #ifdef __cplusplus

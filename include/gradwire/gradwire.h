@@ -11,7 +11,8 @@
  *   - `len` counts elements, `size` counts bytes, `index` starts at 0. Data may have any alignment.
  *   - Every read and write stays inside the ranges a function is given, to the byte.
  *   - Buffers of one call must not overlap unless the function says otherwise.
- *   - Functions are safe to call from several threads at once as long as the objects that they write are distinct.
+ *   - Functions are safe to call from several threads at once as long as the objects that they write are
+ *     distinct.
  *   - The same input gives the same bytes, values and status on every backend.
  *
  * SPDX-License-Identifier: BSD-2-Clause
@@ -50,9 +51,9 @@ extern "C" {
 /*
  * Status of a call. The numbers are part of the ABI and never change meaning; gaps leave room inside a group.
  *
- * Precedence when several apply: arguments, then the frame header from left to right, codebooks, directory, capacity
- * of the output, then the lowest bad chunk and within it the order in which docs/format.md lists the checks. All
- * backends report the same status and the same chunk.
+ * Precedence when several apply: arguments, then the frame header from left to right, codebooks, directory,
+ * capacity of the output, then the lowest bad chunk and within it the order in which docs/format.md lists the
+ * checks. All backends report the same status and the same chunk.
  */
 typedef enum gw_status {
     GW_OK = 0,
@@ -93,7 +94,8 @@ typedef enum gw_status {
     GW_ERR_DEVICE = 68         /* the driver reported an error */
 } gw_status;
 
-/* Short lower-case name of a status ("ok", "corrupt", ...), "unknown" for any other number. Static storage. */
+/* Short lower-case name of a status ("ok", "corrupt", ...), "unknown" for any other number. Static
+ * storage. */
 GW_API const char *gw_status_name(gw_status status);
 
 /* One sentence that says what the status means. Static storage. */
@@ -114,8 +116,8 @@ typedef enum gw_dtype {
 GW_API size_t gw_dtype_size(gw_dtype dtype);
 
 /*
- * Backends. A set of backends is a bit mask. Scalar is always present and is the specification; the others only
- * replace kernels by faster ones with identical results.
+ * Backends. A set of backends is a bit mask. Scalar is always present and is the specification; the others
+ * only replace kernels by faster ones with identical results.
  */
 typedef enum gw_backend {
     GW_BACKEND_SCALAR = 1u << 0,
@@ -131,13 +133,15 @@ typedef enum gw_backend {
  * Detection runs once per process (atomically) and is the same ever after. */
 GW_API uint32_t gw_backends_available(void);
 
-/* Name of one backend bit ("scalar", "avx2", ...), NULL for anything else; and back: 0 for an unknown name. */
+/* Name of one backend bit ("scalar", "avx2", ...), NULL for anything else; and back: 0 for an unknown
+ * name. */
 GW_API const char *gw_backend_name(uint32_t backend_bit);
 GW_API uint32_t gw_backend_from_name(const char *name);
 
 /*
- * CRC32C (Castagnoli, reflected polynomial 0x82f63b78, initial value and final xor 0xffffffff) of src[0..size),
- * continuing from `crc`, the CRC of the bytes before (0 for none). src may be NULL when size is 0.
+ * CRC32C (Castagnoli, reflected polynomial 0x82f63b78, initial value and final xor 0xffffffff) of
+ * src[0..size), continuing from `crc`, the CRC of the bytes before (0 for none). src may be NULL when size is
+ * 0.
  */
 GW_API uint32_t gw_crc32c(uint32_t crc, const void *src, size_t size);
 

@@ -1,8 +1,9 @@
 /*
  * Every byte, 64 times.
  *
- * Compilers that see a constant vector build it where registers are short: a move to a general register and a broadcast, two
- * instructions and eight cycles in the middle of a loop. Loaded from an array that they cannot see, it is an operand.
+ * Compilers that see a constant vector build it where registers are short: a move to a general register and a
+ * broadcast, two instructions and eight cycles in the middle of a loop. Loaded from an array that they cannot
+ * see, it is an operand.
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */

@@ -8,7 +8,8 @@
 
 #include "core/kernels.h"
 
-/* What src/core/cpu.c asks for and the build switches on: without one of these the files of this folder are empty. */
+/* What src/core/cpu.c asks for and the build switches on: without one of these the files of this folder are
+ * empty. */
 #if defined(__AVX512F__) && defined(__AVX512BW__) && defined(__AVX512DQ__) && defined(__AVX512VL__) &&       \
     defined(__AVX512VBMI__) && defined(__AVX512VBMI2__) && defined(__BMI2__)
 #define GW_AVX512_COMPILED 1

@@ -4,8 +4,9 @@
  *
  * One loop for each set of state arrays, so that what a rule does not use costs nothing.
  *
- * Bound on Zen 4: with all four arrays some 75 operations on 16 parameters at 2 a cycle, and a square root of 10 cycles beside
- * them: 2.5 cycles/parameter; the 16 bytes of state that a parameter then has take 2 to 3 from memory.
+ * Bound on Zen 4: with all four arrays some 75 operations on 16 parameters at 2 a cycle, and a square root of
+ * 10 cycles beside them: 2.5 cycles/parameter; the 16 bytes of state that a parameter then has take 2 to 3
+ * from memory.
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
@@ -22,7 +23,8 @@ enum { LANES = 16 };
 
 static inline __m512 flush(__m512 x)
 {
-    return _mm512_maskz_mov_ps(_mm512_test_epi32_mask(_mm512_castps_si512(x), _mm512_set1_epi32(0x7f800000)), x);
+    return _mm512_maskz_mov_ps(_mm512_test_epi32_mask(_mm512_castps_si512(x), _mm512_set1_epi32(0x7f800000)),
+                               x);
 }
 
 static inline __m512 magnitude(__m512 x)
@@ -43,11 +45,13 @@ GW_TEMPLATE __m512 load_state(const float *src, size_t i, __mmask16 valid, int i
     if (!is_used) {
         return _mm512_setzero_ps();
     }
-    return flush(_mm512_castsi512_ps(_mm512_maskz_loadu_epi32(valid, (const uint8_t *)(const void *)src + 4 * i)));
+    return flush(
+        _mm512_castsi512_ps(_mm512_maskz_loadu_epi32(valid, (const uint8_t *)(const void *)src + 4 * i)));
 }
 
 /* Square root of a lower bound of the second moment after the update, plus eps. */
-GW_TEMPLATE __m512 denominator(const gw_gcomp_map_rule *rule, __m512 v, __m512 a, uint32_t uses, int is_centered)
+GW_TEMPLATE __m512 denominator(const gw_gcomp_map_rule *rule, __m512 v, __m512 a, uint32_t uses,
+                               int is_centered)
 {
     const __m512 zero = _mm512_setzero_ps();
     __m512 w;
@@ -95,12 +99,15 @@ GW_TEMPLATE __m512i quarter_octaves(const gw_gcomp_map_rule *rule, const gw_opti
     const __m512 guard = product(terms, _mm512_set1_ps(0x1p-20f));
     const __m512i ratio = _mm512_castps_si512(_mm512_sub_ps(magnitude(_mm512_sub_ps(p, q)), guard));
     /* Normal numbers above 0. */
-    __mmask16 counts = _mm512_mask_cmplt_epu32_mask(
-        valid, _mm512_sub_epi32(ratio, _mm512_set1_epi32(0x00800000)), _mm512_set1_epi32(0x7f800000 - 0x00800000));
+    __mmask16 counts =
+        _mm512_mask_cmplt_epu32_mask(valid, _mm512_sub_epi32(ratio, _mm512_set1_epi32(0x00800000)),
+                                     _mm512_set1_epi32(0x7f800000 - 0x00800000));
     if ((uses & GW_MAP_USES_V) != 0) {
         const __mmask16 is_opposite =
-            (__mmask16)(_mm512_mask_cmp_ps_mask(_mm512_cmp_ps_mask(p, zero, _CMP_GT_OQ), q, zero, _CMP_LT_OQ) |
-                        _mm512_mask_cmp_ps_mask(_mm512_cmp_ps_mask(p, zero, _CMP_LT_OQ), q, zero, _CMP_GT_OQ));
+            (__mmask16)(_mm512_mask_cmp_ps_mask(_mm512_cmp_ps_mask(p, zero, _CMP_GT_OQ), q, zero,
+                                                _CMP_LT_OQ) |
+                        _mm512_mask_cmp_ps_mask(_mm512_cmp_ps_mask(p, zero, _CMP_LT_OQ), q, zero,
+                                                _CMP_GT_OQ));
         const __mmask16 is_less = _mm512_cmp_ps_mask(magnitude(p), magnitude(q), _CMP_LE_OQ);
         counts = (__mmask16)(counts & (is_opposite | (__mmask16)~is_less));
     }
@@ -108,8 +115,8 @@ GW_TEMPLATE __m512i quarter_octaves(const gw_gcomp_map_rule *rule, const gw_opti
 }
 
 /* Both passes: the largest quarter-octave, and map bytes if levels is not NULL. */
-GW_TEMPLATE uint32_t map_all(const gw_gcomp_map_rule *rule, const gw_optimizer_state *state, size_t len, uint32_t base,
-                             uint8_t *levels, uint32_t uses, int is_centered)
+GW_TEMPLATE uint32_t map_all(const gw_gcomp_map_rule *rule, const gw_optimizer_state *state, size_t len,
+                             uint32_t base, uint8_t *levels, uint32_t uses, int is_centered)
 {
     const __m512i least = _mm512_set1_epi32((int)base);
     __m512i top = _mm512_setzero_si512();
@@ -129,8 +136,8 @@ GW_TEMPLATE uint32_t map_all(const gw_gcomp_map_rule *rule, const gw_optimizer_s
 #define MAP_CASE(uses)                                                                                       \
     case (uses): return map_all(rule, state, len, base, levels, (uses), 0)
 
-static uint32_t map_rule(const gw_gcomp_map_rule *rule, const gw_optimizer_state *state, size_t len, uint32_t base,
-                         uint8_t *levels)
+static uint32_t map_rule(const gw_gcomp_map_rule *rule, const gw_optimizer_state *state, size_t len,
+                         uint32_t base, uint8_t *levels)
 {
     const int is_centered = rule->kind == GW_OPTIMIZER_RMSPROP && (rule->uses & GW_MAP_USES_A) != 0;
     if (is_centered) {
@@ -163,8 +170,8 @@ uint32_t gw_map_scan_avx512(const gw_gcomp_map_rule *rule, const gw_optimizer_st
     return map_rule(rule, state, len, 0, NULL);
 }
 
-void gw_map_build_avx512(const gw_gcomp_map_rule *rule, const gw_optimizer_state *state, size_t len, uint32_t base,
-                         uint8_t *levels)
+void gw_map_build_avx512(const gw_gcomp_map_rule *rule, const gw_optimizer_state *state, size_t len,
+                         uint32_t base, uint8_t *levels)
 {
     if (len != 0) {
         (void)map_rule(rule, state, len, base, levels);

@@ -1,9 +1,10 @@
 /*
  * Pack: numbers of 1 to 7 bits, 64 at a time.
  *
- * Multiplications with powers of two join neighbours, bytes to pairs and pairs to fours; a shift within 64 bits joins fours to
- * eights. Eight numbers of w bits then are w bytes at the bottom of a word, and one permute closes the gaps between the
- * eight words. 6 bits need no last shift: four digits are three whole bytes.
+ * Multiplications with powers of two join neighbours, bytes to pairs and pairs to fours; a shift within 64
+ * bits joins fours to eights. Eight numbers of w bits then are w bytes at the bottom of a word, and one
+ * permute closes the gaps between the eight words. 6 bits need no last shift: four digits are three whole
+ * bytes.
  *
  * Bound on Zen 4: load and store one cycle each, multiply-adds and permute one each: 4 cycles for 64 numbers.
  *
@@ -36,7 +37,8 @@ GW_TEMPLATE __m512i pack64(__m512i x, __m512i gaps, unsigned w)
     }
     x = _mm512_madd_epi16(x, _mm512_set1_epi32(1 | 1 << 2 * w << 16));
     if (w != 6) {
-        x = _mm512_ternarylogic_epi64(_mm512_srli_epi64(x, 32 - 4 * w), x, _mm512_set1_epi64((1ll << 4 * w) - 1), 0xd8);
+        x = _mm512_ternarylogic_epi64(_mm512_srli_epi64(x, 32 - 4 * w), x,
+                                      _mm512_set1_epi64((1ll << 4 * w) - 1), 0xd8);
     }
     return _mm512_permutexvar_epi8(gaps, x);
 }

@@ -1,12 +1,13 @@
 /*
  * Partition: an inner node of the code tree, 64 values at a time (docs/format.md section 5.2).
  *
- * One comparison is the 64 bits of the bitmap; two compresses, in registers (the memory form is microcode on Zen 4), move the
- * children together. Stores are whole vectors: what they leave behind a child's last rank is overwritten by the next store
- * or is slop. In place, a store of the left child ends where the loaded vector ends, at most.
+ * One comparison is the 64 bits of the bitmap; two compresses, in registers (the memory form is microcode on
+ * Zen 4), move the children together. Stores are whole vectors: what they leave behind a child's last rank is
+ * overwritten by the next store or is slop. In place, a store of the left child ends where the loaded vector
+ * ends, at most.
  *
- * Bound on Zen 4: compress 1.33 cycles each, store 1 each (2 across a line), mask to register 2; about 6.5 of 64 values,
- * 0.1 cycles/value, with both children.
+ * Bound on Zen 4: compress 1.33 cycles each, store 1 each (2 across a line), mask to register 2; about 6.5 of
+ * 64 values, 0.1 cycles/value, with both children.
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
@@ -17,8 +18,8 @@
 #include <immintrin.h>
 
 /* Returns the bitmap of up to 64 ranks, those of `valid`; r of what came before went right. */
-GW_TEMPLATE uint64_t partition64(uint8_t *left, uint8_t *right, const uint8_t *ranks, size_t i, size_t r, __m512i pivot,
-                                 uint64_t valid, int has_left, int has_right)
+GW_TEMPLATE uint64_t partition64(uint8_t *left, uint8_t *right, const uint8_t *ranks, size_t i, size_t r,
+                                 __m512i pivot, uint64_t valid, int has_left, int has_right)
 {
     const __m512i x = _mm512_loadu_si512(ranks + i);
     const uint64_t bits = _mm512_cmpge_epu8_mask(x, pivot) & valid;
@@ -31,8 +32,8 @@ GW_TEMPLATE uint64_t partition64(uint8_t *left, uint8_t *right, const uint8_t *r
     return bits;
 }
 
-GW_TEMPLATE size_t partition_sides(uint8_t *left, uint8_t *right, uint8_t *bitmap, const uint8_t *ranks, size_t len,
-                                   uint8_t pivot, int has_left, int has_right)
+GW_TEMPLATE size_t partition_sides(uint8_t *left, uint8_t *right, uint8_t *bitmap, const uint8_t *ranks,
+                                   size_t len, uint8_t pivot, int has_left, int has_right)
 {
     const __m512i least = _mm512_set1_epi8((char)pivot);
     size_t r = 0;

@@ -29,7 +29,8 @@ GW_TEMPLATE void store_words(uint8_t *dst, const gw_bytes *v, __mmask64 valid, u
     }
 }
 
-GW_TEMPLATE void round_span(uint8_t *dst, const gw_span *span, const gw_rounder *r, uint32_t dtype, uint32_t derived)
+GW_TEMPLATE void round_span(uint8_t *dst, const gw_span *span, const gw_rounder *r, uint32_t dtype,
+                            uint32_t derived)
 {
     const gw_round_rule *rule = r->rule;
     const size_t size = gw_traits_of(dtype)->size;

@@ -1,10 +1,10 @@
 /*
  * Rounding of 64 values in the byte domain: what survey, split and round share.
  *
- * A value becomes bytes in different registers: exponent, and the mantissa's digits as the planes have them (widths by
- * dtype). Everything then works on 64 values an instruction: the room in octaves between map byte and exponent (two
- * saturating additions), the level by comparison or the drop by a table, and the rounding as an addition digit by digit,
- * whose carries are masks.
+ * A value becomes bytes in different registers: exponent, and the mantissa's digits as the planes have them
+ * (widths by dtype). Everything then works on 64 values an instruction: the room in octaves between map byte
+ * and exponent (two saturating additions), the level by comparison or the drop by a table, and the rounding
+ * as an addition digit by digit, whose carries are masks.
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
@@ -18,7 +18,7 @@
 
 #include <immintrin.h>
 
-/* ---- byte arithmetic -------------------------------------------------------------------------------------------- */
+/* ---- byte arithmetic ----------------------------------------------------------------------------------- */
 
 /* 64 times the byte x. The array is defined elsewhere so that it is loaded, see there. */
 extern const _Alignas(64) uint8_t gw_every_byte_avx512[256][64];
@@ -40,10 +40,10 @@ static inline __m512i gw_carry(__m512i x, unsigned width)
     return _mm512_min_epu8(_mm512_subs_epu8(x, GW_BYTE((1u << width) - 1)), GW_BYTE(1));
 }
 
-/* ---- constants -------------------------------------------------------------------------------------------------- */
+/* ---- constants ----------------------------------------------------------------------------------------- */
 
-/* By drop, for derived frames: bytes of cut = 2^drop - 1 digit by digit, of its half, of the bit 2^drop. Index 0: the
- * highest digit, without sign; [4] of `last` is the exponent. */
+/* By drop, for derived frames: bytes of cut = 2^drop - 1 digit by digit, of its half, of the bit 2^drop.
+ * Index 0: the highest digit, without sign; [4] of `last` is the exponent. */
 typedef struct gw_drop_tables {
     uint8_t cut[4][64];
     uint8_t half[4][64];
@@ -60,7 +60,8 @@ typedef struct gw_rounder {
     int is_quick;           /* 1: they may be */
     const gw_drop_tables *tables; /* derived */
     const gw_round_rule *rule;
-    const uint8_t *levels;  /* map bytes, 64 values every 64 * step: a constant drop reads 255s again and again */
+    /* map bytes, 64 values every 64 * step: a constant drop reads 255s again and again */
+    const uint8_t *levels;
     size_t step;
     uint32_t strict;
 } gw_rounder;
@@ -93,34 +94,42 @@ static inline void gw_drop_tables_fill(gw_drop_tables *tables, const gw_round_ru
             tables->last[p][n] = (uint8_t)(drop == 0 ? 0 : gw_digit_of(cut + 1, t, p));
         }
         tables->last[4][n] = drop == t->mantissa_bits;
-        tables->drop_of_room[n] = (uint8_t)(rule->constant && n > 0 ? rule->cap : rule->floor[gw_min_u32(n, rule->cap)]);
-        tables->quick_drop[n] = (uint8_t)(rule->constant ? rule->cap : n < less ? 0 : rule->floor[gw_min_u32(n - less, rule->cap)]);
+        tables->drop_of_room[n] =
+            (uint8_t)(rule->constant && n > 0 ? rule->cap : rule->floor[gw_min_u32(n, rule->cap)]);
+        tables->quick_drop[n] = (uint8_t)(rule->constant ? rule->cap
+                                          : n < less     ? 0
+                                                         : rule->floor[gw_min_u32(n - less, rule->cap)]);
     }
 }
 
-static inline void gw_rounder_init(gw_rounder *r, gw_drop_tables *tables, const gw_span *span, const gw_round_rule *rule)
+static inline void gw_rounder_init(gw_rounder *r, gw_drop_tables *tables, const gw_span *span,
+                                   const gw_round_rule *rule)
 {
     const gw_traits *t = gw_traits_of(rule->dtype);
-    /* room = floor((K + drop_base - quarter) / 4), quarter = 4e + q; fp16's exponents are 112 octaves up. With
-     * drop_base - 4 * bias = 4 * whole + rest (derived: q is 3, taken off here), 0 <= rest < 4, that is
+    /* room = floor((K + drop_base - quarter) / 4), quarter = 4e + q; fp16's exponents are 112 octaves up.
+     * With drop_base - 4 * bias = 4 * whole + rest (derived: q is 3, taken off here), 0 <= rest < 4, that is
      * floor((K + rest + 8 - q) / 4) - 2 + whole - e, and avg(avg(K, p), 0) = floor((K + p + 3) / 4). */
     const int64_t base = (int64_t)rule->drop_base - 4 * (int64_t)t->exponent_bias - (rule->derived ? 3 : 0);
     const int64_t rest = base & 3;
-    const int64_t whole = rule->constant ? 1 << 20 : (base - rest) / 4 - 2; /* the cap alone decides a constant drop */
+    /* the cap alone decides a constant drop */
+    const int64_t whole = rule->constant ? 1 << 20 : (base - rest) / 4 - 2;
     r->room_part = _mm512_set1_epi8((char)(rest + 5));
-    /* At most 66 + 180 is below 255; what is above is taken off the exponent. A negative `whole` is added to it. */
+    /* At most 66 + 180 is below 255; what is above is taken off the exponent. A negative `whole` is added to
+     * it. */
     r->room_plus = _mm512_set1_epi8((char)gw_clamp_byte(whole < 180 ? whole : 180));
     r->room_minus = _mm512_set1_epi8((char)gw_clamp_byte(whole - 180));
     r->room_less = _mm512_set1_epi8((char)gw_clamp_byte(-whole));
-    /* Usually there is nothing to take off, and what is to be added to the exponent can be added to what the room is
-     * compared with, as long as 63 octaves stay enough. */
+    /* Usually there is nothing to take off, and what is to be added to the exponent can be added to what the
+     * room is compared with, as long as 63 octaves stay enough. */
     r->is_quick = rule->constant || (whole >= -40 && whole <= 180);
     const uint32_t less = rule->constant || whole > 0 ? 0 : gw_clamp_byte(-whole);
     for (uint32_t level = 1; level <= 3; level++) {
         const uint32_t drop = level * t->explicit_step;
         const int is_allowed = drop <= rule->cap;
         r->level_room[level - 1] = _mm512_set1_epi8((char)(is_allowed ? drop : 255));
-        r->quick_room[level - 1] = _mm512_set1_epi8((char)(!is_allowed ? 255 : rule->constant ? 0 : drop + less));
+        r->quick_room[level - 1] = _mm512_set1_epi8((char)(!is_allowed      ? 255
+                                                           : rule->constant ? 0
+                                                                            : drop + less));
     }
     if (rule->derived) {
         gw_drop_tables_fill(tables, rule, less);
@@ -143,7 +152,7 @@ static inline __m512i gw_load_levels_part(const gw_rounder *r, size_t i, __mmask
     return _mm512_maskz_loadu_epi8(valid, r->levels + r->step * i);
 }
 
-/* ---- values to digits ------------------------------------------------------------------------------------------- */
+/* ---- values to digits ---------------------------------------------------------------------------------- */
 
 /* 64 values. Digits carry no bits above their width, except where said. */
 typedef struct gw_bytes {
@@ -154,12 +163,13 @@ typedef struct gw_bytes {
 
 #define GW_EVERY_4TH(from) (from), (from) + 4, (from) + 8, (from) + 12
 
-/* Index vectors that no compiler would build as well: bytes 4i + first of two registers, then 4i + first + 1. */
+/* Index vectors that no compiler would build as well: bytes 4i + first of two registers, then 4i + first +
+ * 1. */
 static inline __m512i gw_fourths(unsigned first)
 {
-    const __m512i at = _mm512_set_epi32(0x7c787470, 0x6c686460, 0x5c585450, 0x4c484440, 0x3c383430, 0x2c282420,
-                                        0x1c181410, 0x0c080400, 0x7c787470, 0x6c686460, 0x5c585450, 0x4c484440,
-                                        0x3c383430, 0x2c282420, 0x1c181410, 0x0c080400);
+    const __m512i at = _mm512_set_epi32(
+        0x7c787470, 0x6c686460, 0x5c585450, 0x4c484440, 0x3c383430, 0x2c282420, 0x1c181410, 0x0c080400,
+        0x7c787470, 0x6c686460, 0x5c585450, 0x4c484440, 0x3c383430, 0x2c282420, 0x1c181410, 0x0c080400);
     const __m512i next = _mm512_set_epi64(0x0101010101010101, 0x0101010101010101, 0x0101010101010101,
                                           0x0101010101010101, 0, 0, 0, 0);
     return _mm512_add_epi8(_mm512_add_epi8(at, next), GW_BYTE(first));
@@ -168,8 +178,9 @@ static inline __m512i gw_fourths(unsigned first)
 /* Bytes 2i + first of two registers. */
 static inline __m512i gw_halves(unsigned first)
 {
-    const __m512i at = _mm512_set_epi64(0x7e7c7a7876747270, 0x6e6c6a6866646260, 0x5e5c5a5856545250, 0x4e4c4a4846444240,
-                                        0x3e3c3a3836343230, 0x2e2c2a2826242220, 0x1e1c1a1816141210, 0x0e0c0a0806040200);
+    const __m512i at =
+        _mm512_set_epi64(0x7e7c7a7876747270, 0x6e6c6a6866646260, 0x5e5c5a5856545250, 0x4e4c4a4846444240,
+                         0x3e3c3a3836343230, 0x2e2c2a2826242220, 0x1e1c1a1816141210, 0x0e0c0a0806040200);
     return _mm512_add_epi8(at, GW_BYTE(first));
 }
 
@@ -195,14 +206,15 @@ static inline void gw_transpose4(__m512i out[4], __m512i x0, __m512i x1, __m512i
     out[3] = gw_high_halves(c, d);
 }
 
-/* Mantissa digits of fp32 from the lower three bytes of the words. A shift to the left by 2 is two additions: they find a
- * free pipe more easily. */
+/* Mantissa digits of fp32 from the lower three bytes of the words. A shift to the left by 2 is two additions:
+ * they find a free pipe more easily. */
 static inline void gw_digits32(gw_bytes *v, __m512i byte0, __m512i byte1, __m512i byte2)
 {
     const __m512i low6 = GW_BYTE(63);
     const __m512i twice = _mm512_add_epi8(byte1, byte1);
     v->d4 = _mm512_and_si512(byte0, low6);
-    v->d3 = _mm512_and_si512(gw_select(GW_BYTE(3), GW_BYTE_RIGHT(byte0, 6), _mm512_add_epi8(twice, twice)), low6);
+    v->d3 =
+        _mm512_and_si512(gw_select(GW_BYTE(3), GW_BYTE_RIGHT(byte0, 6), _mm512_add_epi8(twice, twice)), low6);
     v->d2 = _mm512_and_si512(gw_select(GW_BYTE(15), GW_BYTE_RIGHT(byte1, 4), GW_BYTE_LEFT(byte2, 4)), low6);
     v->d1 = _mm512_and_si512(GW_BYTE_RIGHT(byte2, 2), GW_BYTE(31));
 }
@@ -252,7 +264,8 @@ GW_TEMPLATE gw_bytes gw_load_bytes(const uint8_t *values, size_t len, uint32_t d
     } else {
         v.e = _mm512_and_si512(GW_BYTE_RIGHT(v.sign, 2), GW_BYTE(31));
         v.d1 = _mm512_and_si512(GW_BYTE_RIGHT(v.sign, 1), GW_BYTE(1));
-        v.d2 = _mm512_and_si512(gw_select(GW_BYTE(3), GW_BYTE_RIGHT(low, 6), GW_BYTE_LEFT(v.sign, 2)), GW_BYTE(7));
+        v.d2 = _mm512_and_si512(gw_select(GW_BYTE(3), GW_BYTE_RIGHT(low, 6), GW_BYTE_LEFT(v.sign, 2)),
+                                GW_BYTE(7));
         v.d3 = _mm512_and_si512(GW_BYTE_RIGHT(low, 3), GW_BYTE(7));
         v.d4 = _mm512_and_si512(low, GW_BYTE(7));
     }
@@ -269,10 +282,10 @@ GW_TEMPLATE __m512i gw_top_two(const gw_bytes *v, uint32_t dtype)
     return gw_select(GW_BYTE(2), _mm512_add_epi8(v->d1, v->d1), _mm512_and_si512(below, GW_BYTE(1)));
 }
 
-/* ---- random digits ---------------------------------------------------------------------------------------------- */
+/* ---- random digits ------------------------------------------------------------------------------------- */
 
-/* The words of eight counters, 64 bits apart. A multiplication reads the lower 32 bits of its lanes only, so what it leaves
- * above need not be cleared. */
+/* The words of eight counters, 64 bits apart. A multiplication reads the lower 32 bits of its lanes only, so
+ * what it leaves above need not be cleared. */
 typedef struct gw_counters {
     __m512i c0, c1, c2, c3;
 } gw_counters;
@@ -286,15 +299,17 @@ static inline void gw_philox_round(gw_counters *c, __m512i m0, __m512i m1, __m51
     c->c3 = p0;
 }
 
-/* Random words of 64 values whose first absolute index is 4 * quad. Two times eight counters go through the rounds side by
- * side: one chain alone keeps the multipliers waiting. */
+/* Random words of 64 values whose first absolute index is 4 * quad. Two times eight counters go through the
+ * rounds side by side: one chain alone keeps the multipliers waiting. */
 static inline void gw_random64(__m512i x[4], uint64_t quad, const gw_round_rule *rule)
 {
     /* In the order in which the unpacks below bring the counters' 128 bits into order. */
     const __m512i order = _mm512_set_epi64(7, 3, 6, 2, 5, 1, 4, 0);
     const __m512i m0 = _mm512_set1_epi64(GW_PHILOX_MUL0), m1 = _mm512_set1_epi64(GW_PHILOX_MUL1);
-    const __m512i step0 = _mm512_set1_epi32((int)GW_PHILOX_WEYL0), step1 = _mm512_set1_epi32((int)GW_PHILOX_WEYL1);
-    __m512i k0 = _mm512_set1_epi32((int)(uint32_t)rule->seed), k1 = _mm512_set1_epi32((int)(uint32_t)(rule->seed >> 32));
+    const __m512i step0 = _mm512_set1_epi32((int)GW_PHILOX_WEYL0),
+                  step1 = _mm512_set1_epi32((int)GW_PHILOX_WEYL1);
+    __m512i k0 = _mm512_set1_epi32((int)(uint32_t)rule->seed),
+            k1 = _mm512_set1_epi32((int)(uint32_t)(rule->seed >> 32));
     gw_counters a, b;
     a.c0 = _mm512_add_epi64(_mm512_set1_epi64((long long)quad), order);
     b.c0 = _mm512_add_epi64(_mm512_set1_epi64((long long)(quad + 8)), order);
@@ -353,7 +368,8 @@ GW_TEMPLATE gw_bytes gw_random_digits(const __m512i x[4], uint32_t dtype)
         } else {
             v.d4 = _mm512_and_si512(f[0], GW_BYTE(7));
             v.d3 = _mm512_and_si512(GW_BYTE_RIGHT(f[0], 3), GW_BYTE(7));
-            v.d2 = _mm512_and_si512(gw_select(GW_BYTE(3), GW_BYTE_RIGHT(f[0], 6), GW_BYTE_LEFT(f[1], 2)), GW_BYTE(7));
+            v.d2 = _mm512_and_si512(gw_select(GW_BYTE(3), GW_BYTE_RIGHT(f[0], 6), GW_BYTE_LEFT(f[1], 2)),
+                                    GW_BYTE(7));
             v.d1 = _mm512_and_si512(GW_BYTE_RIGHT(f[1], 1), GW_BYTE(1));
         }
     }
@@ -362,7 +378,7 @@ GW_TEMPLATE gw_bytes gw_random_digits(const __m512i x[4], uint32_t dtype)
     return v;
 }
 
-/* ---- rounding --------------------------------------------------------------------------------------------------- */
+/* ---- rounding ------------------------------------------------------------------------------------------ */
 
 /* 64 values on their way: what rounding adds is added to every digit, nothing has been carried yet. */
 typedef struct gw_sums {
@@ -373,14 +389,16 @@ typedef struct gw_sums {
 
 /* 64 rounded values. */
 typedef struct gw_block {
-    gw_bytes v;                       /* explicit: digits that were cut may hold anything; derived: cut bits are zero */
+    /* explicit: digits that were cut may hold anything; derived: cut bits are zero */
+    gw_bytes v;
     __mmask64 level1, level2, level3; /* explicit: the level is at least 1, 2, 3 */
     __m512i drop;                     /* derived */
 } gw_block;
 
-/* Octaves between map byte and exponent, 0..255: beyond 63 and below 0 not exact, but on the right side. If `quick`, to be
- * compared with quick_room or looked up in quick_drop. */
-GW_TEMPLATE __m512i gw_room(const gw_rounder *r, __m512i k, const gw_bytes *v, uint32_t dtype, uint32_t derived, int quick)
+/* Octaves between map byte and exponent, 0..255: beyond 63 and below 0 not exact, but on the right side. If
+ * `quick`, to be compared with quick_room or looked up in quick_drop. */
+GW_TEMPLATE __m512i gw_room(const gw_rounder *r, __m512i k, const gw_bytes *v, uint32_t dtype,
+                            uint32_t derived, int quick)
 {
     const __m512i part = derived ? r->room_part : _mm512_sub_epi8(r->room_part, gw_top_two(v, dtype));
     const __m512i quarters = _mm512_avg_epu8(_mm512_avg_epu8(k, part), _mm512_setzero_si512());
@@ -393,16 +411,17 @@ GW_TEMPLATE __m512i gw_room(const gw_rounder *r, __m512i k, const gw_bytes *v, u
 }
 
 /*
- * Rounding in two parts, which a loop may keep apart: together they are one chain of some 70 cycles, and a processor does not
- * look far enough ahead to have enough of such chains in flight.
+ * Rounding in two parts, which a loop may keep apart: together they are one chain of some 70 cycles, and a
+ * processor does not look far enough ahead to have enough of such chains in flight.
  *
  * words: random words of the values, read if the rounding is stochastic. (They are a chain of their own.)
- * `derived` and `dtype` are those of the rule, `rounding` too; they are parameters so that a caller can give them as
- * constants. Without `careful` what comes out for the largest exponent, for a carry into it, and for exponent 0 of fp32 and
- * bf16 is worthless: then the caller keeps such values apart, by the exponents before and after.
+ * `derived` and `dtype` are those of the rule, `rounding` too; they are parameters so that a caller can give
+ * them as constants. Without `careful` what comes out for the largest exponent, for a carry into it, and for
+ * exponent 0 of fp32 and bf16 is worthless: then the caller keeps such values apart, by the exponents before
+ * and after.
  */
-GW_TEMPLATE gw_sums gw_round_begin(gw_bytes v, __m512i k, const __m512i *words, const gw_rounder *r, uint32_t dtype,
-                                   uint32_t derived, uint32_t rounding, int careful)
+GW_TEMPLATE gw_sums gw_round_begin(gw_bytes v, __m512i k, const __m512i *words, const gw_rounder *r,
+                                   uint32_t dtype, uint32_t derived, uint32_t rounding, int careful)
 {
     const gw_traits *t = gw_traits_of(dtype);
     const unsigned w2 = t->digit_width[1], w3 = t->digit_width[2], w4 = t->digit_width[3];
@@ -419,17 +438,23 @@ GW_TEMPLATE gw_sums gw_round_begin(gw_bytes v, __m512i k, const __m512i *words, 
     s.drop = s.room;
     if (derived) {
         const __m512i index = _mm512_min_epu8(s.room, GW_BYTE(63));
-        s.drop = _mm512_permutexvar_epi8(index, _mm512_loadu_si512(careful ? tables->drop_of_room : tables->quick_drop));
+        s.drop = _mm512_permutexvar_epi8(
+            index, _mm512_loadu_si512(careful ? tables->drop_of_room : tables->quick_drop));
     }
     s.v = v;
     if (rounding == GW_GCOMP_NEAREST && derived) {
         const __m512i drop = s.drop;
         /* The last bit that stays; for the largest drop it is the exponent's. */
-        __m512i odd = _mm512_and_si512(v.e, _mm512_permutexvar_epi8(drop, _mm512_loadu_si512(tables->last[4])));
-        odd = _mm512_ternarylogic_epi32(odd, v.d1, _mm512_permutexvar_epi8(drop, _mm512_loadu_si512(tables->last[0])), 0xf8);
-        odd = _mm512_ternarylogic_epi32(odd, v.d2, _mm512_permutexvar_epi8(drop, _mm512_loadu_si512(tables->last[1])), 0xf8);
-        odd = _mm512_ternarylogic_epi32(odd, v.d3, _mm512_permutexvar_epi8(drop, _mm512_loadu_si512(tables->last[2])), 0xf8);
-        odd = _mm512_ternarylogic_epi32(odd, v.d4, _mm512_permutexvar_epi8(drop, _mm512_loadu_si512(tables->last[3])), 0xf8);
+        __m512i odd =
+            _mm512_and_si512(v.e, _mm512_permutexvar_epi8(drop, _mm512_loadu_si512(tables->last[4])));
+        odd = _mm512_ternarylogic_epi32(
+            odd, v.d1, _mm512_permutexvar_epi8(drop, _mm512_loadu_si512(tables->last[0])), 0xf8);
+        odd = _mm512_ternarylogic_epi32(
+            odd, v.d2, _mm512_permutexvar_epi8(drop, _mm512_loadu_si512(tables->last[1])), 0xf8);
+        odd = _mm512_ternarylogic_epi32(
+            odd, v.d3, _mm512_permutexvar_epi8(drop, _mm512_loadu_si512(tables->last[2])), 0xf8);
+        odd = _mm512_ternarylogic_epi32(
+            odd, v.d4, _mm512_permutexvar_epi8(drop, _mm512_loadu_si512(tables->last[3])), 0xf8);
         odd = _mm512_min_epu8(odd, GW_BYTE(1));
         s.v.d1 = _mm512_add_epi8(v.d1, _mm512_permutexvar_epi8(drop, _mm512_loadu_si512(tables->half[0])));
         s.v.d2 = _mm512_add_epi8(v.d2, _mm512_permutexvar_epi8(drop, _mm512_loadu_si512(tables->half[1])));
@@ -459,8 +484,10 @@ GW_TEMPLATE gw_sums gw_round_begin(gw_bytes v, __m512i k, const __m512i *words, 
             odd = _mm512_mask_mov_epi8(odd, level2, v.d2);
             odd = _mm512_mask_mov_epi8(odd, level3, v.d1);
             odd = _mm512_and_si512(odd, GW_BYTE(1));
-            const __m512i a4 = _mm512_mask_mov_epi8(_mm512_maskz_mov_epi8(level1, half4), level2, GW_BYTE(full4));
-            const __m512i a3 = _mm512_mask_mov_epi8(_mm512_maskz_mov_epi8(level2, half3), level3, GW_BYTE(full3));
+            const __m512i a4 =
+                _mm512_mask_mov_epi8(_mm512_maskz_mov_epi8(level1, half4), level2, GW_BYTE(full4));
+            const __m512i a3 =
+                _mm512_mask_mov_epi8(_mm512_maskz_mov_epi8(level2, half3), level3, GW_BYTE(full3));
             s.v.d4 = _mm512_add_epi8(_mm512_add_epi8(v.d4, odd), a4);
             s.v.d3 = _mm512_add_epi8(v.d3, a3);
             s.v.d2 = _mm512_mask_add_epi8(v.d2, level3, v.d2, half2);
@@ -479,7 +506,8 @@ GW_TEMPLATE gw_block gw_round_end(gw_sums s, const gw_bytes *before, const gw_ro
                                   uint32_t derived, uint32_t rounding, int careful)
 {
     const gw_traits *t = gw_traits_of(dtype);
-    const unsigned w1 = t->digit_width[0] - 1u, w2 = t->digit_width[1], w3 = t->digit_width[2], w4 = t->digit_width[3];
+    const unsigned w1 = t->digit_width[0] - 1u, w2 = t->digit_width[1], w3 = t->digit_width[2],
+                   w4 = t->digit_width[3];
     const gw_drop_tables *tables = r->tables;
     gw_bytes v = s.v;
     gw_block b;
@@ -496,8 +524,8 @@ GW_TEMPLATE gw_block gw_round_end(gw_sums s, const gw_bytes *before, const gw_ro
         v.d1 = _mm512_and_si512(v.d1, GW_BYTE((1u << w1) - 1));
         if (careful) {
             /* A carry out of the largest finite exponent truncates instead. */
-            const __mmask64 over =
-                _mm512_mask_cmpeq_epi8_mask(_mm512_test_epi8_mask(carry, carry), v.e, GW_BYTE(t->exponent_mask));
+            const __mmask64 over = _mm512_mask_cmpeq_epi8_mask(_mm512_test_epi8_mask(carry, carry), v.e,
+                                                               GW_BYTE(t->exponent_mask));
             v.e = _mm512_mask_mov_epi8(v.e, over, before->e);
             v.d1 = _mm512_mask_mov_epi8(v.d1, over, before->d1);
             v.d2 = _mm512_mask_mov_epi8(v.d2, over, before->d2);
@@ -512,12 +540,14 @@ GW_TEMPLATE gw_block gw_round_end(gw_sums s, const gw_bytes *before, const gw_ro
         v.d2 = _mm512_andnot_si512(_mm512_permutexvar_epi8(s.drop, _mm512_loadu_si512(tables->cut[1])), v.d2);
         v.d3 = _mm512_andnot_si512(_mm512_permutexvar_epi8(s.drop, _mm512_loadu_si512(tables->cut[2])), v.d3);
         v.d4 = _mm512_andnot_si512(_mm512_permutexvar_epi8(s.drop, _mm512_loadu_si512(tables->cut[3])), v.d4);
-        /* The receiver sees the exponent that a carry made: one octave less room, and the mantissa is zero. (fp16's
-         * exponents 0 and 1 have the same; without a drop there was no carry.) */
+        /* The receiver sees the exponent that a carry made: one octave less room, and the mantissa is zero.
+         * (fp16's exponents 0 and 1 have the same; without a drop there was no carry.) */
         if (rounding != GW_GCOMP_TRUNCATE) {
-            const __m512i less = dtype == GW_FP16 ? _mm512_min_epu8(carry, _mm512_subs_epu8(v.e, GW_BYTE(1))) : carry;
+            const __m512i less =
+                dtype == GW_FP16 ? _mm512_min_epu8(carry, _mm512_subs_epu8(v.e, GW_BYTE(1))) : carry;
             const __m512i index = _mm512_min_epu8(_mm512_subs_epu8(s.room, less), GW_BYTE(63));
-            b.drop = _mm512_permutexvar_epi8(index, _mm512_loadu_si512(careful ? tables->drop_of_room : tables->quick_drop));
+            b.drop = _mm512_permutexvar_epi8(
+                index, _mm512_loadu_si512(careful ? tables->drop_of_room : tables->quick_drop));
         }
     } else {
         const __m512i *level_room = careful ? r->level_room : r->quick_room;
@@ -541,8 +571,8 @@ GW_TEMPLATE gw_block gw_round64(gw_bytes v, __m512i k, uint64_t element, const g
 }
 
 /* The same where the rounding is not worth a loop of its own. */
-GW_TEMPLATE gw_block gw_round64_any(gw_bytes v, __m512i k, uint64_t element, const gw_rounder *r, uint32_t dtype,
-                                    uint32_t derived)
+GW_TEMPLATE gw_block gw_round64_any(gw_bytes v, __m512i k, uint64_t element, const gw_rounder *r,
+                                    uint32_t dtype, uint32_t derived)
 {
     switch (r->rule->rounding) {
     case GW_GCOMP_NEAREST: return gw_round64(v, k, element, r, dtype, derived, GW_GCOMP_NEAREST);
@@ -589,9 +619,10 @@ static inline __m512i gw_words_up(__m512i x, unsigned n)
     return _mm512_sllv_epi32(_mm512_cvtepu8_epi32(_mm512_castsi512_si128(x)), _mm512_set1_epi32((int)n));
 }
 
-/* 16 of the rounded values as words; 16-bit types in the low half. The bytes lie in the low 16 of each register; digits
- * that were cut or flushed are zero. */
-GW_TEMPLATE __m512i gw_words16(__m512i e, __m512i sign, __m512i d1, __m512i d2, __m512i d3, __m512i d4, uint32_t dtype)
+/* 16 of the rounded values as words; 16-bit types in the low half. The bytes lie in the low 16 of each
+ * register; digits that were cut or flushed are zero. */
+GW_TEMPLATE __m512i gw_words16(__m512i e, __m512i sign, __m512i d1, __m512i d2, __m512i d3, __m512i d4,
+                               uint32_t dtype)
 {
     const gw_traits *t = gw_traits_of(dtype);
     const unsigned at3 = t->digit_width[3], at2 = at3 + t->digit_width[2], at1 = at2 + t->digit_width[1];
@@ -601,7 +632,8 @@ GW_TEMPLATE __m512i gw_words16(__m512i e, __m512i sign, __m512i d1, __m512i d2, 
     x = _mm512_or_si512(x, gw_words_up(d2, at2));
     x = _mm512_or_si512(x, gw_words_up(d1, at1));
     x = _mm512_or_si512(x, gw_words_up(e, t->mantissa_bits));
-    return _mm512_ternarylogic_epi32(x, gw_words_up(sign, top - 7), _mm512_set1_epi32((int)(1u << top)), 0xf8);
+    return _mm512_ternarylogic_epi32(x, gw_words_up(sign, top - 7), _mm512_set1_epi32((int)(1u << top)),
+                                     0xf8);
 }
 
 #endif

@@ -1,5 +1,6 @@
 /*
- * Split: from values to ranks, digits and escapes, 64 values at a time, all in bytes (see round_block_avx512.h).
+ * Split: from values to ranks, digits and escapes, 64 values at a time, all in bytes (see
+ * round_block_avx512.h).
  *
  * Ranks are two lookups in 128 bytes each, held in registers; a digit plane is a compress and a store.
  *
@@ -26,7 +27,8 @@ typedef struct splitter {
     __m512i zero_rank, escape_rank;
 } splitter;
 
-static void splitter_init(splitter *s, const gw_span *span, const gw_round_rule *rule, const gw_ranker *ranker)
+static void splitter_init(splitter *s, const gw_span *span, const gw_round_rule *rule,
+                          const gw_ranker *ranker)
 {
     const gw_traits *t = gw_traits_of(rule->dtype);
     uint8_t quick[GW_LABELS];
@@ -91,8 +93,8 @@ GW_TEMPLATE uint8_t *append_escapes(uint8_t *at, __mmask64 mask, const gw_bytes 
 }
 
 /* The remainder planes of derived frames. `has` are the values with digits. */
-GW_TEMPLATE void append_rests(cursors *c, const splitter *s, const gw_block *b, __m512i d1, __mmask64 has, uint32_t dtype,
-                              __mmask64 has1, __mmask64 has2, __mmask64 has3)
+GW_TEMPLATE void append_rests(cursors *c, const splitter *s, const gw_block *b, __m512i d1, __mmask64 has,
+                              uint32_t dtype, __mmask64 has1, __mmask64 has2, __mmask64 has3)
 {
     const __m512i rest = _mm512_permutexvar_epi8(b->drop, _mm512_loadu_si512(s->rest));
     const __m512i last_bit = _mm512_permutexvar_epi8(b->drop, _mm512_loadu_si512(s->last_bit));
@@ -107,7 +109,9 @@ GW_TEMPLATE void append_rests(cursors *c, const splitter *s, const gw_block *b, 
     if (dtype != GW_BF16) {
         /* Two bits come first in their digit: a remainder of 4 + 2 would be a whole one. */
         const __mmask64 has_two = _mm512_mask_test_epi8_mask(has, rest, GW_BYTE(2));
-        c->r2 = append(c->r2, has_two, _mm512_and_si512(dtype == GW_FP32 ? GW_BYTE_RIGHT(part, 4) : GW_BYTE_RIGHT(part, 1), GW_BYTE(3)));
+        c->r2 = append(
+            c->r2, has_two,
+            _mm512_and_si512(dtype == GW_FP32 ? GW_BYTE_RIGHT(part, 4) : GW_BYTE_RIGHT(part, 1), GW_BYTE(3)));
     }
     const __mmask64 has_one = _mm512_mask_test_epi8_mask(has, rest, GW_BYTE(1));
     c->r1 = append(c->r1, has_one, _mm512_maskz_mov_epi8(_mm512_test_epi8_mask(part, last_bit), GW_BYTE(1)));
@@ -146,7 +150,8 @@ GW_TEMPLATE void put_digits(cursors *c, const splitter *s, const gw_block *b, __
     const __m512i d1 = _mm512_ternarylogic_epi32(b->v.d1, sign, GW_BYTE(1u << (t->digit_width[0] - 1)), 0xf8);
     if (derived) {
         /* The largest drops that leave one, two, three and four whole digits. */
-        const unsigned drop3 = t->digit_width[3], drop2 = drop3 + t->digit_width[2], drop1 = drop2 + t->digit_width[1];
+        const unsigned drop3 = t->digit_width[3], drop2 = drop3 + t->digit_width[2],
+                       drop1 = drop2 + t->digit_width[1];
         const __mmask64 has1 = _mm512_mask_cmple_epu8_mask(has, b->drop, GW_BYTE(drop1));
         const __mmask64 has2 = _mm512_mask_cmple_epu8_mask(has, b->drop, GW_BYTE(drop2));
         const __mmask64 has3 = _mm512_mask_cmple_epu8_mask(has, b->drop, GW_BYTE(drop3));
@@ -164,11 +169,11 @@ GW_TEMPLATE void put_digits(cursors *c, const splitter *s, const gw_block *b, __
     }
 }
 
-/* ---- any 64 values ---------------------------------------------------------------------------------------------- */
+/* ---- any 64 values ------------------------------------------------------------------------------------- */
 
 /* Values [at, at + len), len <= 64. Returns whether one is not +0. */
-GW_TEMPLATE uint32_t split_block(uint8_t *ranks, cursors *c, const splitter *s, const gw_span *span, size_t at, size_t len,
-                                 uint32_t dtype, uint32_t derived)
+GW_TEMPLATE uint32_t split_block(uint8_t *ranks, cursors *c, const splitter *s, const gw_span *span,
+                                 size_t at, size_t len, uint32_t dtype, uint32_t derived)
 {
     const __mmask64 valid = gw_low_mask(len);
     const uint8_t *values = (const uint8_t *)span->values + gw_traits_of(dtype)->size * at;
@@ -227,7 +232,8 @@ SPLIT_BLOCK(split_block_bf16_derived, GW_BF16, 1);
 SPLIT_BLOCK(split_block_fp16, GW_FP16, 0);
 SPLIT_BLOCK(split_block_fp16_derived, GW_FP16, 1);
 
-typedef uint32_t split_block_fn(uint8_t *ranks, cursors *c, const splitter *s, const gw_span *span, size_t at, size_t len);
+typedef uint32_t split_block_fn(uint8_t *ranks, cursors *c, const splitter *s, const gw_span *span, size_t at,
+                                size_t len);
 
 static split_block_fn *split_block_of(uint32_t dtype, uint32_t derived)
 {
@@ -238,10 +244,10 @@ static split_block_fn *split_block_of(uint32_t dtype, uint32_t derived)
     }
 }
 
-/* ---- 64 fp32 or bf16 values of default mode --------------------------------------------------------------------- */
+/* ---- 64 fp32 or bf16 values of default mode ------------------------------------------------------------ */
 
-/* Fetches the 64 values, and their map bytes, that lie as far behind the span as i is behind its start: the next chunk comes
- * into the second cache while this one is computed. */
+/* Fetches the 64 values, and their map bytes, that lie as far behind the span as i is behind its start: the
+ * next chunk comes into the second cache while this one is computed. */
 static inline void fetch_ahead(const gw_span *span, size_t i, size_t size)
 {
     const char *values = (const char *)span->values + size * (span->len + i);
@@ -254,9 +260,10 @@ static inline void fetch_ahead(const gw_span *span, size_t i, size_t size)
 }
 
 /*
- * The usual case in fewer steps: what must be left out of it (exponent 0, infinity, NaN, a carry into infinity) is recognized
- * by its exponents. Exponent 0 is zero; the others find themselves outside the window, among the escapes, and if they are
- * there the block is done again. So the value's way from exponent to rank has no comparison on it.
+ * The usual case in fewer steps: what must be left out of it (exponent 0, infinity, NaN, a carry into
+ * infinity) is recognized by its exponents. Exponent 0 is zero; the others find themselves outside the
+ * window, among the escapes, and if they are there the block is done again. So the value's way from exponent
+ * to rank has no comparison on it.
  */
 GW_TEMPLATE size_t split_quick(uint8_t *ranks, cursors *cursors_inout, const splitter *s, const gw_span *span,
                                uint32_t *any, uint32_t dtype, uint32_t derived, uint32_t rounding)
@@ -346,9 +353,10 @@ uint32_t gw_split_avx512(uint8_t *ranks, gw_digits *digits, const gw_span *span,
     size_t *plane_len = digits->plane_len;
     splitter s;
     splitter_init(&s, span, rule, ranker);
-    cursors c = {plane[0] + plane_len[0], plane[1] + plane_len[1], plane[2] + plane_len[2], plane[3] + plane_len[3],
-                 plane[4] + plane_len[4], plane[5] + plane_len[5], plane[6] + plane_len[6],
-                 digits->escape + size * digits->escape_len};
+    cursors c = {plane[0] + plane_len[0], plane[1] + plane_len[1],
+                 plane[2] + plane_len[2], plane[3] + plane_len[3],
+                 plane[4] + plane_len[4], plane[5] + plane_len[5],
+                 plane[6] + plane_len[6], digits->escape + size * digits->escape_len};
     const uint8_t *const at[7] = {c.p1, c.p2, c.p3, c.p4, c.r4, c.r2, c.r1};
     uint32_t any = 0;
     size_t i = 0;

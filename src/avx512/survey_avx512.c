@@ -1,9 +1,9 @@
 /*
  * Survey: bins of values, 64 at a time as in split, then counted one by one.
  *
- * Bytes of level and exponent next to each other are an index of 16 bits; which value it belongs to does not matter. Four
- * tables take turns, so that runs of equal bins do not wait for their own increments. The lines of a sample lie apart, where no
- * prefetcher of the processor finds them: they are fetched some runs ahead.
+ * Bytes of level and exponent next to each other are an index of 16 bits; which value it belongs to does not
+ * matter. Four tables take turns, so that runs of equal bins do not wait for their own increments. The lines
+ * of a sample lie apart, where no prefetcher of the processor finds them: they are fetched some runs ahead.
  *
  * Bound: one store a cycle, so 1 cycle/value; rounding 0.5 more.
  *
@@ -47,13 +47,14 @@ static inline __m512i level_of(const gw_block *b, uint32_t derived)
     return level;
 }
 
-/* Any values [at, at + len), len <= 64: whatever has no bin of its own, and what does not exist, is counted among the bins of
- * exponent 0 and then taken away again. */
-GW_TEMPLATE void survey_block(tally *t, const gw_span *span, size_t at, size_t len, const gw_rounder *r, uint32_t dtype,
-                              uint32_t derived)
+/* Any values [at, at + len), len <= 64: whatever has no bin of its own, and what does not exist, is counted
+ * among the bins of exponent 0 and then taken away again. */
+GW_TEMPLATE void survey_block(tally *t, const gw_span *span, size_t at, size_t len, const gw_rounder *r,
+                              uint32_t dtype, uint32_t derived)
 {
     const __mmask64 valid = gw_low_mask(len);
-    const gw_bytes v = gw_load_bytes((const uint8_t *)span->values + gw_traits_of(dtype)->size * at, len, dtype);
+    const gw_bytes v =
+        gw_load_bytes((const uint8_t *)span->values + gw_traits_of(dtype)->size * at, len, dtype);
     const __m512i k = gw_load_levels_part(r, at, valid);
     gw_block b = gw_round64_any(v, k, span->element + at, r, dtype, derived);
     if (dtype == GW_FP16 && !derived) {
@@ -63,7 +64,8 @@ GW_TEMPLATE void survey_block(tally *t, const gw_span *span, size_t at, size_t l
     const __mmask64 ordinary = nonzero.magnitude & valid;
     t->zero += (uint32_t)_mm_popcnt_u64(~nonzero.value & valid);
     t->other += (uint32_t)_mm_popcnt_u64(nonzero.value & valid & ~ordinary);
-    count_indices(t, _mm512_maskz_mov_epi8(ordinary, level_of(&b, derived)), _mm512_maskz_mov_epi8(ordinary, b.v.e));
+    count_indices(t, _mm512_maskz_mov_epi8(ordinary, level_of(&b, derived)),
+                  _mm512_maskz_mov_epi8(ordinary, b.v.e));
     /* What is not ordinary was counted at index 0, in any of the four tables: only their sum matters. */
     t->count[0][0] -= 64 - (uint32_t)_mm_popcnt_u64(ordinary);
 }
@@ -92,10 +94,10 @@ static void fetch_run(const gw_span *span, size_t at, size_t size)
     }
 }
 
-/* Whole runs of fp32 or bf16 values in default mode: as in split, a block with infinity, NaN or a carry into them is done
- * again by survey_block(). Returns the index behind the last of them. */
-GW_TEMPLATE size_t survey_runs(tally *t, const gw_span *span, size_t period, const gw_rounder *r, uint32_t dtype,
-                               uint32_t derived)
+/* Whole runs of fp32 or bf16 values in default mode: as in split, a block with infinity, NaN or a carry into
+ * them is done again by survey_block(). Returns the index behind the last of them. */
+GW_TEMPLATE size_t survey_runs(tally *t, const gw_span *span, size_t period, const gw_rounder *r,
+                               uint32_t dtype, uint32_t derived)
 {
     const size_t size = gw_traits_of(dtype)->size;
     const uint8_t *values = (const uint8_t *)span->values;
@@ -114,15 +116,18 @@ GW_TEMPLATE size_t survey_runs(tally *t, const gw_span *span, size_t period, con
         for (size_t j = 0; j < count; j++) {
             const __m512i e = sums[j].v.e;
             const __mmask64 nonzero = _mm512_test_epi8_mask(e, e);
-            /* Without random bits or halves added there are no carries, and the second part changes nothing. */
+            /* Without random bits or halves added there are no carries, and the second part changes
+             * nothing. */
             const gw_block b = gw_round_end(sums[j], NULL, r, dtype, derived, GW_GCOMP_NEAREST, 0);
             const __m512i special = GW_BYTE(255);
-            if (__builtin_expect((_mm512_cmpeq_epi8_mask(e, special) | _mm512_cmpeq_epi8_mask(b.v.e, special)) != 0, 0)) {
+            if (__builtin_expect(
+                    (_mm512_cmpeq_epi8_mask(e, special) | _mm512_cmpeq_epi8_mask(b.v.e, special)) != 0, 0)) {
                 survey_block(t, span, first + j * period, RUN_LEN, r, dtype, derived);
                 continue;
             }
             /* Zero has index 0, which is its bin. */
-            count_indices(t, _mm512_maskz_mov_epi8(nonzero, level_of(&b, derived)), _mm512_maskz_mov_epi8(nonzero, b.v.e));
+            count_indices(t, _mm512_maskz_mov_epi8(nonzero, level_of(&b, derived)),
+                          _mm512_maskz_mov_epi8(nonzero, b.v.e));
         }
     }
     return at;

@@ -14,8 +14,9 @@ static inline uint32_t gw_level_of(uint32_t drop, uint32_t dtype)
     return drop / gw_traits_of(dtype)->explicit_step;
 }
 
-/* Branch-free but for the constants: which values are zero is as good as random. `level` is 0 where nothing is
- * dropped, so +0 of fp32 and bf16 gets bin 0 by itself; what shares its exponent needs gw_bin_of_flushable() too. */
+/* Branch-free but for the constants: which values are zero is as good as random. `level` is 0 where nothing
+ * is dropped, so +0 of fp32 and bf16 gets bin 0 by itself; what shares its exponent needs
+ * gw_bin_of_flushable() too. */
 GW_TEMPLATE uint32_t gw_bin_of(uint32_t bits, uint32_t level, uint32_t dtype)
 {
     const gw_traits *t = gw_traits_of(dtype);
@@ -27,7 +28,8 @@ GW_TEMPLATE uint32_t gw_bin_of(uint32_t bits, uint32_t level, uint32_t dtype)
     return (magnitude >> (t->mantissa_bits - 2) & ~3u) | level;
 }
 
-/* To be ORed to the bin: 1 for the values that default mode flushes, -0 and the subnormals of fp32 and bf16. */
+/* To be ORed to the bin: 1 for the values that default mode flushes, -0 and the subnormals of fp32 and
+ * bf16. */
 static inline uint32_t gw_bin_of_flushable(uint32_t bits, uint32_t dtype)
 {
     const gw_traits *t = gw_traits_of(dtype);
@@ -35,7 +37,8 @@ static inline uint32_t gw_bin_of_flushable(uint32_t bits, uint32_t dtype)
     return exponent == 0 && bits != 0;
 }
 
-/* Label of a bin, GW_LABEL_ESCAPE where there is none. Explicit: the bin moved by the window is the label already. */
+/* Label of a bin, GW_LABEL_ESCAPE where there is none. Explicit: the bin moved by the window is the label
+ * already. */
 GW_TEMPLATE uint8_t gw_label_of_bin(uint32_t bin, uint32_t dtype, uint32_t derived, uint32_t base)
 {
     const uint32_t special = 4u * gw_traits_of(dtype)->exponent_mask;
@@ -46,7 +49,8 @@ GW_TEMPLATE uint8_t gw_label_of_bin(uint32_t bin, uint32_t dtype, uint32_t deriv
     if (derived) {
         return (uint8_t)(bin >= 4 && bin < special ? bin / 4 + 1 : bin != 0);
     }
-    /* base <= 191 keeps infinity and NaN outside, and with base 0 the bins 0 and 1 are not taken for labels. */
+    /* base <= 191 keeps infinity and NaN outside, and with base 0 the bins 0 and 1 are not taken for
+     * labels. */
     const uint32_t label = bin - 4 * base;
     return (uint8_t)(bin >= 4 && label - 4 < 252 ? label : bin != 0);
 }

@@ -1,6 +1,6 @@
 /*
- * Little-endian loads and stores at any alignment, rounding of sizes, and the three memory functions that the library
- * may call. A firmware build without <string.h> defines GW_MEMCPY, GW_MEMMOVE and GW_MEMSET itself.
+ * Little-endian loads and stores at any alignment, rounding of sizes, and the three memory functions that the
+ * library may call. A firmware build without <string.h> defines GW_MEMCPY, GW_MEMMOVE and GW_MEMSET itself.
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
@@ -157,15 +157,18 @@ static inline uint64_t gw_min_u64(uint64_t a, uint64_t b)
     return a < b ? a : b;
 }
 
-/* Results are the same on every machine only if float arithmetic is that of IEEE binary32 and nothing else. */
+/* Results are the same on every machine only if float arithmetic is that of IEEE binary32 and nothing
+ * else. */
 #if defined(__FAST_MATH__) && !defined(__CUDACC__)
 #error "gradwire needs IEEE arithmetic: compile without -ffast-math and -Ofast"
 #endif
 #if defined(FLT_EVAL_METHOD) && FLT_EVAL_METHOD != 0
-#error "gradwire needs float arithmetic in float: -msse2 -mfpmath=sse on i386, -fexcess-precision=fast on s390x"
+#error                                                                                                       \
+    "gradwire needs float arithmetic in float: -msse2 -mfpmath=sse on i386, -fexcess-precision=fast on s390x"
 #endif
 
-/* Floats cross this boundary as bits only, so that no load or store through a floating-point register can quiet a NaN. */
+/* Floats cross this boundary as bits only, so that no load or store through a floating-point register can
+ * quiet a NaN. */
 GW_INLINE uint32_t gw_bits_from_float(float x)
 {
     uint32_t bits;

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "core/codebook.h"
 
-/* ---- lengths ---------------------------------------------------------------------------------------------------- */
+/* ---- lengths ------------------------------------------------------------------------------------------- */
 
-/* Leaves by (count, label). Insertion by shell gaps: at most 256 items, mostly in a few runs, no recursion, no libc. The
- * label is the tie-break, so the order does not depend on the algorithm. */
+/* Leaves by (count, label). Insertion by shell gaps: at most 256 items, mostly in a few runs, no recursion,
+ * no libc. The label is the tie-break, so the order does not depend on the algorithm. */
 static uint32_t sort_leaves(gw_codebook_scratch *s, const uint32_t count[GW_LABELS])
 {
     uint32_t n = 0;
@@ -22,7 +22,8 @@ static uint32_t sort_leaves(gw_codebook_scratch *s, const uint32_t count[GW_LABE
             uint32_t weight = s->leaf[i];
             uint8_t label = s->label[i];
             uint32_t j = i;
-            while (j >= gap && (s->leaf[j - gap] > weight || (s->leaf[j - gap] == weight && s->label[j - gap] > label))) {
+            while (j >= gap &&
+                   (s->leaf[j - gap] > weight || (s->leaf[j - gap] == weight && s->label[j - gap] > label))) {
                 s->leaf[j] = s->leaf[j - gap];
                 s->label[j] = s->label[j - gap];
                 j -= gap;
@@ -45,8 +46,9 @@ void gw_codebook_lengths(uint8_t length[GW_LABELS], const uint32_t count[GW_LABE
         return;
     }
 
-    /* Package-merge (Larmore and Hirschberg 1990). The deepest row holds the leaves; every row above merges the leaves with
-     * the packages (neighbouring pairs) of the row below. Only which items are packages needs to be remembered. */
+    /* Package-merge (Larmore and Hirschberg 1990). The deepest row holds the leaves; every row above merges
+     * the leaves with the packages (neighbouring pairs) of the row below. Only which items are packages needs
+     * to be remembered. */
     uint32_t *below = s->list[0];
     uint32_t *row = s->list[1];
     uint32_t below_len = n;
@@ -72,8 +74,9 @@ void gw_codebook_lengths(uint8_t length[GW_LABELS], const uint32_t count[GW_LABE
         below_len = len;
     }
 
-    /* The first 2n - 2 items of the top row are taken. A taken leaf adds one to its length; taken packages are the first
-     * pairs of the row below. Leaves are taken in order, so each row only has a number of them. */
+    /* The first 2n - 2 items of the top row are taken. A taken leaf adds one to its length; taken packages
+     * are the first pairs of the row below. Leaves are taken in order, so each row only has a number of
+     * them. */
     uint32_t taken = 2 * n - 2;
     for (unsigned level = 0; level < GW_CODE_LEN_MAX && taken > 0; level++) {
         uint32_t packages = 0;
@@ -93,7 +96,7 @@ uint8_t gw_codebook_base(uint32_t largest_exponent)
     return (uint8_t)gw_min_u32(base, 191);
 }
 
-/* ---- tree ------------------------------------------------------------------------------------------------------- */
+/* ---- tree ---------------------------------------------------------------------------------------------- */
 
 int gw_codebook_is_complete(const gw_codebook *book)
 {
@@ -191,8 +194,8 @@ void gw_tree_build(gw_tree *tree, const gw_codebook *book)
     tree->inner_count = (uint16_t)(leaf_count - 1);
     tree->node_count = 0;
 
-    /* Preorder: go down on the left until the leaf's depth, place it, go back to the last inner node that still lacks its
-     * right child. Lengths are complete, so this closes exactly at the last leaf. */
+    /* Preorder: go down on the left until the leaf's depth, place it, go back to the last inner node that
+     * still lacks its right child. Lengths are complete, so this closes exactly at the last leaf. */
     uint8_t open[GW_CODE_LEN_MAX + 1];
     uint32_t open_count = 0;
     uint32_t depth = 0;
@@ -242,7 +245,7 @@ void gw_tree_build(gw_tree *tree, const gw_codebook *book)
     tree->zero_rank = tree->rank_of_label[GW_LABEL_ZERO];
 }
 
-/* ---- bytes ------------------------------------------------------------------------------------------------------ */
+/* ---- bytes --------------------------------------------------------------------------------------------- */
 
 /* Smallest and largest ordinary label with a code, 0 and 0 if there is none. */
 static void ordinary_range(const gw_codebook *book, uint32_t *first, uint32_t *last)
@@ -343,7 +346,7 @@ gw_status gw_codebook_read(gw_codebook *book, size_t *used, const uint8_t *src, 
     return GW_OK;
 }
 
-/* ---- lookups ---------------------------------------------------------------------------------------------------- */
+/* ---- lookups ------------------------------------------------------------------------------------------- */
 
 void gw_ranker_build(gw_ranker *ranker, const gw_tree *tree, uint32_t base)
 {

@@ -1,5 +1,6 @@
 /*
- * Codebooks: from counts to lengths, from lengths to the tree of docs/format.md section 5.1, to bytes and back.
+ * Codebooks: from counts to lengths, from lengths to the tree of docs/format.md section 5.1, to bytes and
+ * back.
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
@@ -15,7 +16,8 @@ enum {
     GW_NODES_MAX = 2 * GW_LEAVES_MAX - 1
 };
 
-/* What a codebook is: its window and the code length of every label (0 = no code). One label alone has length 1. */
+/* What a codebook is: its window and the code length of every label (0 = no code). One label alone has length
+ * 1. */
 typedef struct gw_codebook {
     uint8_t base;
     uint8_t length[GW_LABELS];
@@ -23,7 +25,8 @@ typedef struct gw_codebook {
 
 typedef struct gw_node {
     uint16_t first_rank, end_rank; /* the ranks below this node */
-    uint16_t right;                /* inner node: index of the right child (the left one is the next node); leaf: 0 */
+    /* inner node: index of the right child (the left one is the next node); leaf: 0 */
+    uint16_t right;
     uint8_t pivot;                 /* inner node: first rank of the right child */
     uint8_t width;                 /* leaf: bits of an index */
     uint8_t depth;
@@ -51,9 +54,10 @@ typedef struct gw_codebook_scratch {
     uint32_t is_package[GW_CODE_LEN_MAX][2 * GW_LABELS / 32];
 } gw_codebook_scratch;
 
-/* Optimal code lengths of at most 11 bits for the labels with count > 0, by package-merge (docs/format.md section 6). The
- * sum of all counts is below 2^32 / 11. No label: all lengths 0. */
-void gw_codebook_lengths(uint8_t length[GW_LABELS], const uint32_t count[GW_LABELS], gw_codebook_scratch *scratch);
+/* Optimal code lengths of at most 11 bits for the labels with count > 0, by package-merge (docs/format.md
+ * section 6). The sum of all counts is below 2^32 / 11. No label: all lengths 0. */
+void gw_codebook_lengths(uint8_t length[GW_LABELS], const uint32_t count[GW_LABELS],
+                         gw_codebook_scratch *scratch);
 
 /* The window for the largest ordinary exponent field E (docs/format.md section 6). */
 uint8_t gw_codebook_base(uint32_t largest_exponent);
@@ -67,7 +71,8 @@ static inline uint32_t gw_exponent_of_label(uint32_t label, uint32_t dtype, uint
     return dtype == GW_FP16 ? (label >> 2) - 1 : (label >> 2) + base;
 }
 
-/* 1 if every length is at most 11 and the Kraft sum is exactly 1 (or there is a single label, of length 1). */
+/* 1 if every length is at most 11 and the Kraft sum is exactly 1 (or there is a single label, of length
+ * 1). */
 int gw_codebook_is_complete(const gw_codebook *book);
 
 /* Builds the tree of a complete codebook. */
@@ -77,8 +82,8 @@ void gw_tree_build(gw_tree *tree, const gw_codebook *book);
 size_t gw_codebook_size(const gw_codebook *book);
 void gw_codebook_write(uint8_t *dst, const gw_codebook *book);
 
-/* Reads a codebook at src[0..size) and applies rule 20 of docs/format.md section 8. GW_OK and *used = its bytes, or
- * GW_ERR_CORRUPT. */
+/* Reads a codebook at src[0..size) and applies rule 20 of docs/format.md section 8. GW_OK and *used = its
+ * bytes, or GW_ERR_CORRUPT. */
 gw_status gw_codebook_read(gw_codebook *book, size_t *used, const uint8_t *src, size_t size, uint32_t dtype,
                            uint32_t derived);
 

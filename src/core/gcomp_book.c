@@ -1,5 +1,6 @@
 /*
- * Codebooks that outlive a frame: histograms gathered during training, codebooks made from them, installation.
+ * Codebooks that outlive a frame: histograms gathered during training, codebooks made from them,
+ * installation.
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
@@ -37,8 +38,8 @@ static void choose_base(gw_gcomp_histogram *histogram, const uint32_t *bin_count
     }
 }
 
-gw_status gw_gcomp_histogram_add(gw_gcomp_histogram *histogram, const gw_gcomp *codec, const gw_gcomp_source *source,
-                                 void *workspace, size_t workspace_size)
+gw_status gw_gcomp_histogram_add(gw_gcomp_histogram *histogram, const gw_gcomp *codec,
+                                 const gw_gcomp_source *source, void *workspace, size_t workspace_size)
 {
     if (histogram == NULL) {
         return GW_ERR_ARG;
@@ -57,7 +58,8 @@ gw_status gw_gcomp_histogram_add(gw_gcomp_histogram *histogram, const gw_gcomp *
     for (uint64_t at = 0; at < source->len; at += chunk_len) {
         const gw_span chunk = {(const uint8_t *)source->values + (size_t)at * size,
                                source->map == NULL ? NULL : source->map->levels + at,
-                               (size_t)gw_min_u64(source->len - at, chunk_len), source->first_element + at, 0};
+                               (size_t)gw_min_u64(source->len - at, chunk_len), source->first_element + at,
+                               0};
         GW_MEMSET(s->bin_count, 0, GW_BINS * sizeof *s->bin_count);
         e.codec->kernels.survey(s->bin_count, &chunk, GW_SAMPLE_RUN_LEN, &e.rule);
         if (histogram->base == HISTOGRAM_BASE_UNKNOWN) {
@@ -66,7 +68,8 @@ gw_status gw_gcomp_histogram_add(gw_gcomp_histogram *histogram, const gw_gcomp *
         const uint32_t base = histogram->base == HISTOGRAM_BASE_UNKNOWN ? 0 : histogram->base;
         for (uint32_t bin = 0; bin < GW_BINS; bin++) {
             if (s->bin_count[bin] != 0) {
-                histogram->count[gw_label_of_bin(bin, e.rule.dtype, e.rule.derived, base)] += s->bin_count[bin];
+                histogram->count[gw_label_of_bin(bin, e.rule.dtype, e.rule.derived, base)] +=
+                    s->bin_count[bin];
             }
         }
     }
@@ -84,8 +87,8 @@ gw_status gw_gcomp_book_build(const gw_gcomp_histogram *histogram, uint8_t *book
         histogram->base > HISTOGRAM_BASE_UNKNOWN) {
         return GW_ERR_ARG;
     }
-    /* Weights are the counts shifted right until their sum is below 2^28 (the package-merge adds up to 11 times that),
-     * a label that was seen keeping at least 1. */
+    /* Weights are the counts shifted right until their sum is below 2^28 (the package-merge adds up to 11
+     * times that), a label that was seen keeping at least 1. */
     uint64_t sum = 0;
     for (uint32_t label = 0; label < GW_LABELS; label++) {
         const uint64_t count = histogram->count[label];
@@ -108,7 +111,8 @@ gw_status gw_gcomp_book_build(const gw_gcomp_histogram *histogram, uint8_t *book
     codebook.base = (uint8_t)(histogram->base == HISTOGRAM_BASE_UNKNOWN ? 0 : histogram->base);
     gw_codebook_lengths(codebook.length, weight, &scratch);
 
-    /* What a caller may have put into the counts that no frame could carry is caught by reading the result back. */
+    /* What a caller may have put into the counts that no frame could carry is caught by reading the result
+     * back. */
     uint8_t bytes[GW_GCOMP_BOOK_SIZE_MAX];
     gw_codebook check;
     size_t used;
@@ -125,8 +129,8 @@ gw_status gw_gcomp_book_build(const gw_gcomp_histogram *histogram, uint8_t *book
     return GW_OK;
 }
 
-gw_status gw_gcomp_install(gw_gcomp *codec, uint32_t id, uint32_t generation, const uint8_t *book, size_t book_size,
-                           int encode)
+gw_status gw_gcomp_install(gw_gcomp *codec, uint32_t id, uint32_t generation, const uint8_t *book,
+                           size_t book_size, int encode)
 {
     if (codec == NULL || book == NULL) {
         return GW_ERR_ARG;
@@ -139,7 +143,8 @@ gw_status gw_gcomp_install(gw_gcomp *codec, uint32_t id, uint32_t generation, co
     size_t used;
     gw_status status = gw_codebook_read(&read, &used, book, book_size, (uint32_t)inside->options.dtype,
                                         inside->options.levels == GW_GCOMP_DERIVED);
-    if (status != GW_OK || used != book_size || read.length[GW_LABEL_ZERO] == 0 || read.length[GW_LABEL_ESCAPE] == 0) {
+    if (status != GW_OK || used != book_size || read.length[GW_LABEL_ZERO] == 0 ||
+        read.length[GW_LABEL_ESCAPE] == 0) {
         return GW_ERR_TABLE;
     }
     /* The place of an equal id and generation, else a free one, else the older one. */

@@ -26,7 +26,8 @@ typedef struct gw_codec {
     uint32_t tag;                /* GW_CODEC_TAG once initialised */
     uint32_t installed_count;
     uint32_t newest;             /* index of the installed book that came last */
-    int32_t encode_with;         /* index of the installed book that encodes, -1: codebooks travel in the frame */
+    /* index of the installed book that encodes, -1: codebooks travel in the frame */
+    int32_t encode_with;
     gw_gcomp_options options;    /* step and cap resolved */
     gw_kernels kernels;
     gw_installed_book installed[GW_INSTALLED_MAX];
@@ -39,11 +40,13 @@ _Static_assert(sizeof(gw_codec) <= sizeof(gw_gcomp), "gw_gcomp has room for the 
 /* The handle behind the public type, NULL if it was never initialised. */
 const gw_codec *gw_codec_of(const gw_gcomp *codec);
 
-/* Arrays of one call, carved out of the caller's workspace, with room for the longest chunk unless said otherwise. */
+/* Arrays of one call, carved out of the caller's workspace, with room for the longest chunk unless said
+ * otherwise. */
 typedef struct gw_scratch {
     uint32_t *bits;      /* encode: escapes; decode_add: decoded values */
     uint16_t *place;     /* decode: positions of the escapes */
-    uint8_t *level[2];   /* encode: the two places of write_runs(); decode: labels of the nodes of even and odd
+    uint8_t *level[2];   /* encode: the two places of write_runs(); decode: labels of the nodes of even and
+                            odd
                           * depth, see gw_node_place() */
     uint8_t *plane[GW_PLANES_MAX];
     uint8_t *sums;       /* hop: 2^17 elements */
@@ -60,8 +63,9 @@ size_t gw_scratch_size(const gw_codec *codec);
 void gw_scratch_carve(gw_scratch *scratch, const gw_codec *codec, void *workspace);
 
 /*
- * Where the ranks of a node lie in level[depth & 1]: behind those of the nodes to its left, every leaf of which adds a gap,
- * so that the slop of one node is nobody's values. A node's children lie within its own range of the other array.
+ * Where the ranks of a node lie in level[depth & 1]: behind those of the nodes to its left, every leaf of
+ * which adds a gap, so that the slop of one node is nobody's values. A node's children lie within its own
+ * range of the other array.
  */
 static inline size_t gw_node_place(const gw_node *node, size_t values_before)
 {
@@ -80,7 +84,7 @@ int32_t gw_drop_base(const gw_codec *codec, uint32_t map_base);
 /* docs/format.md section 7. */
 uint32_t gw_map_hash(const gw_gcomp_info *info, const uint32_t *digest, const gw_kernels *kernels);
 
-/* ---- encode ------------------------------------------------------------------------------------------------------ */
+/* ---- encode -------------------------------------------------------------------------------------------- */
 
 /* One frame on its way out. */
 typedef struct gw_encoding {
@@ -99,13 +103,14 @@ typedef struct gw_encoding {
 gw_status gw_encoding_begin(gw_encoding *encoding, const gw_gcomp *codec, const gw_gcomp_source *source,
                             void *workspace, size_t workspace_size);
 
-/* Encodes the group of chunks that starts at chunk `first`; values is the place of the group's first value. */
+/* Encodes the group of chunks that starts at chunk `first`; values is the place of the group's first
+ * value. */
 void gw_encode_group(gw_encoding *encoding, uint64_t first, const uint8_t *values);
 
 /* Writes header and checksum of a frame whose directory and payload are in place. */
 void gw_encoding_finish(gw_encoding *encoding, uint8_t *dst);
 
-/* ---- decode ------------------------------------------------------------------------------------------------------ */
+/* ---- decode -------------------------------------------------------------------------------------------- */
 
 /* One frame on its way in. */
 typedef struct gw_decoding {
@@ -115,7 +120,8 @@ typedef struct gw_decoding {
     const uint8_t *levels;  /* map bytes of the frame's first value; NULL unless the frame needs them */
     gw_scratch scratch;
     const gw_installed_book *installed; /* INSTALLED frames only */
-    const uint8_t *beside;  /* what the next chunk's values will be added to: fetched while it is decoded; or NULL */
+    /* what the next chunk's values will be added to: fetched while it is decoded; or NULL */
+    const uint8_t *beside;
     size_t beside_size;
     uint64_t book_owner;    /* chunk whose codebook the tree was built from; UINT64_MAX: none */
     uint32_t book_crc;      /* its CRC32C */

@@ -5,7 +5,7 @@
  */
 #include "core/gcomp_codec.h"
 
-/* ---- begin ------------------------------------------------------------------------------------------------------- */
+/* ---- begin --------------------------------------------------------------------------------------------- */
 
 static void fill_rule(gw_round_rule *rule, const gw_codec *codec, const gw_gcomp_source *source)
 {
@@ -67,7 +67,8 @@ static int is_source_valid(const gw_codec *codec, const gw_gcomp_source *source)
         return 0;
     }
     const gw_gcomp_map *map = source->map;
-    return map == NULL || (map->base >= 1 && map->base <= 1023 && map->len == source->len && (source->len == 0 || map->levels != NULL) &&
+    return map == NULL || (map->base >= 1 && map->base <= 1023 && map->len == source->len &&
+                           (source->len == 0 || map->levels != NULL) &&
                            (source->len == 0 || !derived ||
                             (map->digest != NULL && map->chunk_log2 == codec->options.chunk_log2)));
 }
@@ -101,14 +102,14 @@ gw_status gw_encoding_begin(gw_encoding *encoding, const gw_gcomp *codec, const 
     return GW_OK;
 }
 
-/* ---- spans ------------------------------------------------------------------------------------------------------ */
+/* ---- spans --------------------------------------------------------------------------------------------- */
 
 /* len values of the source from index `first` on; values is the place of the first. */
 static gw_span span_of(const gw_encoding *e, uint64_t first, const uint8_t *values, size_t len)
 {
     const gw_gcomp_map *map = e->source->map;
-    const gw_span span = {values, map == NULL ? NULL : map->levels + first, len, e->source->first_element + first,
-                          0};
+    const gw_span span = {values, map == NULL ? NULL : map->levels + first, len,
+                          e->source->first_element + first, 0};
     return span;
 }
 
@@ -120,7 +121,7 @@ static gw_span span_part(const gw_span *span, size_t at, size_t len, size_t elem
     return part;
 }
 
-/* ---- codebook ---------------------------------------------------------------------------------------------------- */
+/* ---- codebook ------------------------------------------------------------------------------------------ */
 
 /* Label counts and window of a survey. */
 static uint32_t fold_survey(uint32_t *count, const uint32_t *bin_count, uint32_t dtype, uint32_t derived)
@@ -177,7 +178,7 @@ typedef struct group_state {
     uint8_t bytes[GW_GCOMP_BOOK_SIZE_MAX];
 } group_state;
 
-/* ---- chunk ------------------------------------------------------------------------------------------------------- */
+/* ---- chunk --------------------------------------------------------------------------------------------- */
 
 static size_t plane_count(const gw_encoding *e)
 {
@@ -195,13 +196,13 @@ static int is_single_label(const gw_node *node)
 }
 
 /*
- * Partitions the len ranks in level[0] along the tree. Writes every node's run to dst and the length of every right child to
- * right_len. Returns the end of the runs, or NULL if they would end behind `end`.
+ * Partitions the len ranks in level[0] along the tree. Writes every node's run to dst and the length of every
+ * right child to right_len. Returns the end of the runs, or NULL if they would end behind `end`.
  *
- * Nodes come in preorder. A node with n values works in two places: where its ranks are, and a free one of n values and
- * 128 bytes for each depth below it. The ranks of the left child stay in the first place; those of the right child go to the
- * start of the second, whose rest is free for the left subtree. When that is done, all of the first place is free for the
- * right subtree. (128 bytes are slop, and the next start's alignment.)
+ * Nodes come in preorder. A node with n values works in two places: where its ranks are, and a free one of n
+ * values and 128 bytes for each depth below it. The ranks of the left child stay in the first place; those of
+ * the right child go to the start of the second, whose rest is free for the left subtree. When that is done,
+ * all of the first place is free for the right subtree. (128 bytes are slop, and the next start's alignment.)
  */
 static uint8_t *write_runs(gw_encoding *e, size_t len, uint8_t *right_len, uint8_t *dst, const uint8_t *end)
 {
@@ -245,8 +246,8 @@ static uint8_t *write_runs(gw_encoding *e, size_t len, uint8_t *right_len, uint8
 }
 
 /*
- * Codes a chunk, without codebook and final padding. Returns its size, or 0 if it would be more than `limit`; what lies
- * in dst[0..limit) then is worthless. *is_zero: all values are +0, nothing is written.
+ * Codes a chunk, without codebook and final padding. Returns its size, or 0 if it would be more than `limit`;
+ * what lies in dst[0..limit) then is worthless. *is_zero: all values are +0, nothing is written.
  */
 static size_t write_coded(gw_encoding *e, const gw_span *chunk, uint8_t *dst, size_t limit, int *is_zero)
 {
@@ -273,7 +274,8 @@ static size_t write_coded(gw_encoding *e, const gw_span *chunk, uint8_t *dst, si
     if (header_size + rest_size > limit) {
         return 0;
     }
-    uint8_t *at = write_runs(e, chunk->len, dst + 2 * (planes + 1), dst + header_size, dst + (limit - rest_size));
+    uint8_t *at =
+        write_runs(e, chunk->len, dst + 2 * (planes + 1), dst + header_size, dst + (limit - rest_size));
     if (at == NULL) {
         return 0;
     }
@@ -301,8 +303,8 @@ static void write_raw(gw_encoding *e, const gw_span *chunk, uint8_t *dst)
 static void write_entry(gw_encoding *e, uint64_t index, gw_gcomp_chunk_kind kind, uint64_t book, size_t size,
                         uint32_t crc)
 {
-    gw_frame_write_entry(e->entries + GW_FRAME_ENTRY_SIZE * (index - e->entries_first), e->offset, (uint32_t)kind,
-                         (uint32_t)book, e->info.checksum ? crc : 0);
+    gw_frame_write_entry(e->entries + GW_FRAME_ENTRY_SIZE * (index - e->entries_first), e->offset,
+                         (uint32_t)kind, (uint32_t)book, e->info.checksum ? crc : 0);
     e->payload += size;
     e->offset += size;
 }
@@ -324,7 +326,8 @@ static void encode_chunk(gw_encoding *e, group_state *group, uint64_t index, con
     }
     if (size == 0) {
         write_raw(e, chunk, dst);
-        write_entry(e, index, GW_GCOMP_CHUNK_RAW, 0, raw_size, e->info.checksum ? k->crc32c(0, dst, raw_size) : 0);
+        write_entry(e, index, GW_GCOMP_CHUNK_RAW, 0, raw_size,
+                    e->info.checksum ? k->crc32c(0, dst, raw_size) : 0);
         return;
     }
     const size_t region = gw_round16(book_size + size);
@@ -372,7 +375,7 @@ void gw_encode_group(gw_encoding *e, uint64_t first, const uint8_t *values)
     }
 }
 
-/* ---- frame ------------------------------------------------------------------------------------------------------- */
+/* ---- frame --------------------------------------------------------------------------------------------- */
 
 void gw_encoding_finish(gw_encoding *e, uint8_t *dst)
 {
@@ -385,8 +388,8 @@ void gw_encoding_finish(gw_encoding *e, uint8_t *dst)
     }
 }
 
-gw_status gw_gcomp_encode(const gw_gcomp *codec, const gw_gcomp_source *source, void *dst, size_t dst_capacity,
-                          size_t *dst_size, void *workspace, size_t workspace_size)
+gw_status gw_gcomp_encode(const gw_gcomp *codec, const gw_gcomp_source *source, void *dst,
+                          size_t dst_capacity, size_t *dst_size, void *workspace, size_t workspace_size)
 {
     if (dst_size == NULL) {
         return GW_ERR_ARG;
@@ -436,7 +439,8 @@ gw_status gw_gcomp_encode_range(const gw_gcomp *codec, const gw_gcomp_source *so
     }
     const uint64_t chunks = e.info.chunk_count;
     const uint32_t align = gw_group_chunks(e.codec);
-    if (area == NULL || chunk_first % align != 0 || chunk_first > chunks || chunk_count > chunks - chunk_first ||
+    if (area == NULL || chunk_first % align != 0 || chunk_first > chunks ||
+        chunk_count > chunks - chunk_first ||
         (chunk_count % align != 0 && chunk_first + chunk_count != chunks)) {
         return GW_ERR_ARG;
     }
@@ -444,7 +448,8 @@ gw_status gw_gcomp_encode_range(const gw_gcomp *codec, const gw_gcomp_source *so
     if ((bound == 0 && chunk_count != 0) || area_size < bound) {
         return GW_ERR_DST;
     }
-    /* An area is the directory entries of its chunks, offsets counted from the range's first chunk, then the chunks. */
+    /* An area is the directory entries of its chunks, offsets counted from the range's first chunk, then the
+     * chunks. */
     e.entries = (uint8_t *)area;
     e.entries_first = chunk_first;
     e.payload = (uint8_t *)area + GW_FRAME_ENTRY_SIZE * chunk_count;
@@ -465,7 +470,8 @@ gw_status gw_gcomp_join(const gw_gcomp *codec, const gw_gcomp_source *source, co
                         size_t part_count, void *dst, size_t dst_capacity, size_t *dst_size)
 {
     const gw_codec *inside = gw_codec_of(codec);
-    if (codec == NULL || source == NULL || dst == NULL || dst_size == NULL || (parts == NULL && part_count != 0)) {
+    if (codec == NULL || source == NULL || dst == NULL || dst_size == NULL ||
+        (parts == NULL && part_count != 0)) {
         return GW_ERR_ARG;
     }
     *dst_size = 0;
@@ -507,7 +513,8 @@ gw_status gw_gcomp_join(const gw_gcomp *codec, const gw_gcomp_source *source, co
     for (size_t p = 0; p < part_count; p++) {
         const uint8_t *area = (const uint8_t *)parts[p].area;
         const size_t entries_size = (size_t)(GW_FRAME_ENTRY_SIZE * parts[p].chunk_count);
-        uint8_t *entries = (uint8_t *)dst + e.info.directory_offset + GW_FRAME_ENTRY_SIZE * parts[p].chunk_first;
+        uint8_t *entries =
+            (uint8_t *)dst + e.info.directory_offset + GW_FRAME_ENTRY_SIZE * parts[p].chunk_first;
         for (size_t at = 0; at < entries_size; at += GW_FRAME_ENTRY_SIZE) {
             gw_store64(entries + at, gw_load64(area + at) + offset);
             GW_MEMCPY(entries + at + 8, area + at + 8, GW_FRAME_ENTRY_SIZE - 8);

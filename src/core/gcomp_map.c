@@ -1,5 +1,6 @@
 /*
- * Precision map: from an optimizer's hyperparameters to the rule that the kernels apply (docs/numerics.md section 2).
+ * Precision map: from an optimizer's hyperparameters to the rule that the kernels apply (docs/numerics.md
+ * section 2).
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
@@ -33,7 +34,8 @@ static int in_unit_interval(double x)
 static gw_status sgd_factors(const gw_optimizer *o, factors *f)
 {
     const int has_buffer = o->kind != GW_OPTIMIZER_SGD && o->step > 1 && o->momentum != 0.0;
-    /* What the gradient is multiplied with, but for lr; the first update creates the buffer without dampening. */
+    /* What the gradient is multiplied with, but for lr; the first update creates the buffer without
+     * dampening. */
     double c = 1.0;
     double carried = 0.0; /* what the buffer is multiplied with */
     if (o->kind == GW_OPTIMIZER_MOMENTUM) {
@@ -105,8 +107,8 @@ static int is_in_range(const gw_optimizer *o)
         break;
     case GW_OPTIMIZER_ADAM:
     case GW_OPTIMIZER_ADAMW:
-        ok = ok && o->eps >= 0.0 && o->eps < 1e30 && in_unit_interval(o->beta1) && in_unit_interval(o->beta2) &&
-             (uint32_t)o->amsgrad <= 1;
+        ok = ok && o->eps >= 0.0 && o->eps < 1e30 && in_unit_interval(o->beta1) &&
+             in_unit_interval(o->beta2) && (uint32_t)o->amsgrad <= 1;
         break;
     default:
         ok = 0;
@@ -115,8 +117,8 @@ static int is_in_range(const gw_optimizer *o)
     return ok;
 }
 
-/* A factor as the kernels get it. What is subnormal in fp32 becomes 0, before the conversion, so that neither conversion nor
- * kernels depend on whether the process flushes subnormals. */
+/* A factor as the kernels get it. What is subnormal in fp32 becomes 0, before the conversion, so that neither
+ * conversion nor kernels depend on whether the process flushes subnormals. */
 static float factor(double x)
 {
     return x < 0x1p-126 && x > -0x1p-126 ? 0.0f : (float)x;
@@ -179,7 +181,8 @@ static int is_state_complete(const gw_gcomp_map_rule *rule, const gw_optimizer_s
 gw_status gw_gcomp_map_scan(const gw_gcomp_map_rule *rule, const gw_optimizer_state *state, size_t len,
                             uint32_t backends, uint32_t *top)
 {
-    if (rule == NULL || state == NULL || top == NULL || rule->kind == 0 || (len != 0 && !is_state_complete(rule, state))) {
+    if (rule == NULL || state == NULL || top == NULL || rule->kind == 0 ||
+        (len != 0 && !is_state_complete(rule, state))) {
         return GW_ERR_ARG;
     }
     gw_kernels kernels;
@@ -216,7 +219,8 @@ gw_status gw_gcomp_map_digest(const uint8_t *levels, size_t len, uint32_t chunk_
     gw_kernels_init(&kernels, GW_BACKEND_ALL);
     const size_t chunk_len = (size_t)1 << chunk_log2;
     for (size_t at = 0; at < len; at += chunk_len) {
-        digest[at >> chunk_log2] = kernels.crc32c(0, levels + at, len - at < chunk_len ? len - at : chunk_len);
+        digest[at >> chunk_log2] =
+            kernels.crc32c(0, levels + at, len - at < chunk_len ? len - at : chunk_len);
     }
     return GW_OK;
 }

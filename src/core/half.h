@@ -1,6 +1,6 @@
 /*
- * fp16 and bf16 to and from fp32, on bit patterns. Widening is exact; narrowing rounds once, to nearest, ties to even.
- * NaN is the caller's business (sums write one canonical NaN).
+ * fp16 and bf16 to and from fp32, on bit patterns. Widening is exact; narrowing rounds once, to nearest, ties
+ * to even. NaN is the caller's business (sums write one canonical NaN).
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
@@ -25,8 +25,8 @@ GW_INLINE uint32_t gw_widen_fp16(uint32_t h)
     if (magnitude == 0) {
         return sign;
     }
-    /* Subnormal: shift the leading one to where fp32 has its hidden bit. Every step up to there halves the exponent's
-     * distance to 2^-14, whose exponent field is 113. */
+    /* Subnormal: shift the leading one to where fp32 has its hidden bit. Every step up to there halves the
+     * exponent's distance to 2^-14, whose exponent field is 113. */
     uint32_t field = 113;
     while ((magnitude & 0x400) == 0) {
         magnitude <<= 1;

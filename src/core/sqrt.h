@@ -1,6 +1,6 @@
 /*
- * The correctly rounded square root of IEEE 754, without libm: <math.h>'s sqrtf would drag errno and a library into code
- * that is one instruction.
+ * The correctly rounded square root of IEEE 754, without libm: <math.h>'s sqrtf would drag errno and a
+ * library into code that is one instruction.
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
@@ -15,8 +15,8 @@
 #include <arm_neon.h>
 #endif
 
-/* sqrt of a finite x >= 2^-126, in integers: digit by digit, 25 bits, then one rounding. The result of a binary32 square
- * root never lies halfway between two binary32 numbers, so the remainder alone decides. */
+/* sqrt of a finite x >= 2^-126, in integers: digit by digit, 25 bits, then one rounding. The result of a
+ * binary32 square root never lies halfway between two binary32 numbers, so the remainder alone decides. */
 GW_INLINE float gw_sqrt_integer(float x)
 {
     uint32_t bits = gw_bits_from_float(x);

@@ -50,8 +50,9 @@ gw_plan_status gw_plan_cost_check(const gw_plan_cost *cost, gw_plan_fault *fault
 }
 
 /*
- * floor(a * b / c) for a, b >= 0, 0 < c < 2^62, saturating, exact without 128-bit integers: curves must not fall,
- * and the solvers' bounds rely on that. Where a product does not fit, quotient and remainder grow bit by bit of b.
+ * floor(a * b / c) for a, b >= 0, 0 < c < 2^62, saturating, exact without 128-bit integers: curves must not
+ * fall, and the solvers' bounds rely on that. Where a product does not fit, quotient and remainder grow bit
+ * by bit of b.
  */
 static int64_t mul_div(int64_t a, int64_t b, int64_t c)
 {

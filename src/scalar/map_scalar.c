@@ -11,7 +11,8 @@ static inline float load(const float *src, size_t i)
     return gw_map_flush(gw_float_from_bits(gw_load32((const uint8_t *)src + 4 * i)));
 }
 
-static inline uint32_t quarter_octave(const gw_gcomp_map_rule *rule, const gw_optimizer_state *state, size_t i)
+static inline uint32_t quarter_octave(const gw_gcomp_map_rule *rule, const gw_optimizer_state *state,
+                                      size_t i)
 {
     float m = (rule->uses & GW_MAP_USES_M) != 0 ? load(state->m, i) : 0.0f;
     float v = (rule->uses & GW_MAP_USES_V) != 0 ? load(state->v, i) : 0.0f;
@@ -29,8 +30,8 @@ uint32_t gw_map_scan_scalar(const gw_gcomp_map_rule *rule, const gw_optimizer_st
     return top;
 }
 
-void gw_map_build_scalar(const gw_gcomp_map_rule *rule, const gw_optimizer_state *state, size_t len, uint32_t base,
-                         uint8_t *levels)
+void gw_map_build_scalar(const gw_gcomp_map_rule *rule, const gw_optimizer_state *state, size_t len,
+                         uint32_t base, uint8_t *levels)
 {
     for (size_t i = 0; i < len; i++) {
         uint32_t q = quarter_octave(rule, state, i);

@@ -16,7 +16,8 @@ typedef struct gw_rounded {
     uint8_t keep[GW_BLOCK_LEN];  /* derived: M + 1 - drop; explicit: nothing, the level in the bin says it */
 } gw_rounded;
 
-/* Rounds the values [at, at + len) of a span, len <= GW_BLOCK_LEN. Returns the OR of all bits (0: all are +0). */
+/* Rounds the values [at, at + len) of a span, len <= GW_BLOCK_LEN. Returns the OR of all bits (0: all are
+ * +0). */
 uint32_t gw_round_block_scalar(gw_rounded *rounded, const gw_span *span, size_t at, size_t len,
                                const gw_round_rule *rule);
 

@@ -1,11 +1,12 @@
 /*
- * Precision, first stage of an encode: flush, look up how many mantissa bits a value may lose, round. Survey and split
- * round their values here, too, a block at a time.
+ * Precision, first stage of an encode: flush, look up how many mantissa bits a value may lose, round. Survey
+ * and split round their values here, too, a block at a time.
  *
- * One loop serves every dtype, rounding and source of drops; the switch at the end instantiates it with those three as
- * constants, so that no value pays for a choice that is the same for all of them. What differs from value to value is
- * masked, not branched on: zeros and levels come in no order that a branch predictor could learn. The explicit loop has
- * neither table nor variable shift, so that compilers turn it into vector code of any width.
+ * One loop serves every dtype, rounding and source of drops; the switch at the end instantiates it with those
+ * three as constants, so that no value pays for a choice that is the same for all of them. What differs from
+ * value to value is masked, not branched on: zeros and levels come in no order that a branch predictor could
+ * learn. The explicit loop has neither table nor variable shift, so that compilers turn it into vector code
+ * of any width.
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
@@ -17,12 +18,13 @@
 /* Where the drop of a value comes from. */
 enum { FROM_CONSTANT, FROM_OWN_QUARTER, FROM_DERIVED_QUARTER };
 
-/* More than any map byte with its base and below (at most 255 + 764 + 64 quarter-octaves), and a power of two. */
+/* More than any map byte with its base and below (at most 255 + 764 + 64 quarter-octaves), and a power of
+ * two. */
 enum { NO_ROOM = 1 << 20 };
 
 /*
- * Conditions as masks, all ones or zero, by arithmetic: compilers turn comparisons into branches where they please, and
- * these are as good as random. x and y are below 2^24 in magnitude, a byte is below 256.
+ * Conditions as masks, all ones or zero, by arithmetic: compilers turn comparisons into branches where they
+ * please, and these are as good as random. x and y are below 2^24 in magnitude, a byte is below 256.
  */
 static inline uint32_t mask_if_less(int32_t x, int32_t y)
 {
@@ -40,8 +42,8 @@ static inline uint32_t is_not_zero(uint32_t x)
     return (0u - x) >> 31 | x >> 31;
 }
 
-/* Quarter-octave of a magnitude in fp32's bias: the number that the map byte is compared with (docs/format.md section 3).
- * Exponent field and top two mantissa bits stand next to each other already. */
+/* Quarter-octave of a magnitude in fp32's bias: the number that the map byte is compared with (docs/format.md
+ * section 3). Exponent field and top two mantissa bits stand next to each other already. */
 GW_TEMPLATE int32_t quarter_octave(uint32_t magnitude, const gw_traits *t, int fp16, int source)
 {
     uint32_t quarter = magnitude >> (t->mantissa_bits - 2);
@@ -51,8 +53,8 @@ GW_TEMPLATE int32_t quarter_octave(uint32_t magnitude, const gw_traits *t, int f
     return (int32_t)(source == FROM_DERIVED_QUARTER ? quarter | 3 : quarter);
 }
 
-GW_TEMPLATE uint32_t drop_of(uint32_t k, uint32_t magnitude, const uint8_t floor[32], int32_t drop_base, uint32_t cap,
-                             const gw_traits *t, int fp16, int source)
+GW_TEMPLATE uint32_t drop_of(uint32_t k, uint32_t magnitude, const uint8_t floor[32], int32_t drop_base,
+                             uint32_t cap, const gw_traits *t, int fp16, int source)
 {
     const int32_t room = (int32_t)k + drop_base - quarter_octave(magnitude, t, fp16, source);
     const uint32_t octaves = (uint32_t)room >> 2 & ~mask_if_less(room, 0) & mask_if_byte_at_least(k, 1);
@@ -90,8 +92,10 @@ GW_TEMPLATE uint32_t round_range(uint32_t *restrict bits, uint16_t *restrict bin
         }
         uint32_t sign = value & sign_bit;
         const uint32_t magnitude = value ^ sign;
-        /* All ones where nothing may be dropped: infinity, NaN, and (strict) the subnormals of fp32 and bf16. */
-        const uint32_t whole = mask_if_byte_at_least(exponent, special) | (fp16 ? 0 : ~mask_if_byte_at_least(exponent, 1));
+        /* All ones where nothing may be dropped: infinity, NaN, and (strict) the subnormals of fp32 and
+         * bf16. */
+        const uint32_t whole =
+            mask_if_byte_at_least(exponent, special) | (fp16 ? 0 : ~mask_if_byte_at_least(exponent, 1));
 
         uint32_t drop = 0;  /* FROM_CONSTANT, FROM_DERIVED_QUARTER */
         uint32_t level = 0; /* FROM_CONSTANT, FROM_OWN_QUARTER */
@@ -105,7 +109,8 @@ GW_TEMPLATE uint32_t round_range(uint32_t *restrict bits, uint16_t *restrict bin
             const uint32_t one = ~mask_if_less(room, need1);
             const uint32_t two = ~mask_if_less(room, need2);
             const uint32_t three = ~mask_if_less(room, need3);
-            cut = (one & ((1u << step) - 1)) | (two & ((1u << 2 * step) - 1)) | (three & ((1u << 3 * step) - 1));
+            cut = (one & ((1u << step) - 1)) | (two & ((1u << 2 * step) - 1)) |
+                  (three & ((1u << 3 * step) - 1));
             level = 0u - (one + two + three);
         } else if (source == FROM_CONSTANT) {
             drop = cap & ~whole;
@@ -118,7 +123,8 @@ GW_TEMPLATE uint32_t round_range(uint32_t *restrict bits, uint16_t *restrict bin
 
         uint32_t add = 0;
         if (rounding == GW_GCOMP_NEAREST) {
-            /* Half an ulp less one, plus the last kept bit: ties go to even. Both vanish when nothing is dropped. */
+            /* Half an ulp less one, plus the last kept bit: ties go to even. Both vanish when nothing is
+             * dropped. */
             add = (cut >> 1) + (is_not_zero(magnitude & (cut + 1)) & cut);
         } else if (rounding == GW_GCOMP_STOCHASTIC) {
             if (i == 0 || ((element + i) & 3) == 0) {
@@ -130,7 +136,8 @@ GW_TEMPLATE uint32_t round_range(uint32_t *restrict bits, uint16_t *restrict bin
         }
         uint32_t rounded = (magnitude + add) & ~cut;
         if (rounding != GW_GCOMP_TRUNCATE) {
-            /* A carry out of the largest finite exponent truncates instead. (Infinity and NaN lose nothing either way.) */
+            /* A carry out of the largest finite exponent truncates instead. (Infinity and NaN lose nothing
+             * either way.) */
             const uint32_t carried = mask_if_byte_at_least(rounded >> m, special);
             rounded = (rounded & ~carried) | (magnitude & ~cut & carried);
         }
@@ -138,10 +145,11 @@ GW_TEMPLATE uint32_t round_range(uint32_t *restrict bits, uint16_t *restrict bin
             sign &= (0u - is_not_zero(rounded)) | strict; /* -0, and subnormals that rounded to zero */
         }
         if (source != FROM_OWN_QUARTER) {
-            /* The receiver of a derived frame sees the rounded exponent. It is never smaller, so this drop is never larger,
-             * and where it is smaller a carry has made the mantissa zero: nothing is lost. */
+            /* The receiver of a derived frame sees the rounded exponent. It is never smaller, so this drop is
+             * never larger, and where it is smaller a carry has made the mantissa zero: nothing is lost. */
             if (source == FROM_DERIVED_QUARTER) {
-                drop = drop_of(levels[i], rounded, rule->floor, drop_base, cap, t, fp16, source) & (0u - is_not_zero(drop));
+                drop = drop_of(levels[i], rounded, rule->floor, drop_base, cap, t, fp16, source) &
+                       (0u - is_not_zero(drop));
             }
             keep[i] = (uint8_t)(m + 1 - drop);
         }
@@ -157,19 +165,20 @@ GW_TEMPLATE uint32_t round_range(uint32_t *restrict bits, uint16_t *restrict bin
     return any;
 }
 
-#define ROUND_CASE(dtype, rounding, source)                                                                            \
-    case ((dtype) * 4 + (rounding)) * 4 + (source):                                                                    \
-        return round_range(bits, bins, keep, values, levels, len, element, rule, (dtype), (rounding), (source))
+#define ROUND_CASE(dtype, rounding, source)                                                                  \
+    case ((dtype)*4 + (rounding)) * 4 + (source):                                                            \
+        return round_range(bits, bins, keep, values, levels, len, element, rule, (dtype), (rounding),        \
+                           (source))
 
-#define ROUND_CASES(dtype)                                                                                             \
-    ROUND_CASE(dtype, GW_GCOMP_TRUNCATE, FROM_CONSTANT);                                                               \
-    ROUND_CASE(dtype, GW_GCOMP_TRUNCATE, FROM_OWN_QUARTER);                                                            \
-    ROUND_CASE(dtype, GW_GCOMP_TRUNCATE, FROM_DERIVED_QUARTER);                                                        \
-    ROUND_CASE(dtype, GW_GCOMP_NEAREST, FROM_CONSTANT);                                                                \
-    ROUND_CASE(dtype, GW_GCOMP_NEAREST, FROM_OWN_QUARTER);                                                             \
-    ROUND_CASE(dtype, GW_GCOMP_NEAREST, FROM_DERIVED_QUARTER);                                                         \
-    ROUND_CASE(dtype, GW_GCOMP_STOCHASTIC, FROM_CONSTANT);                                                             \
-    ROUND_CASE(dtype, GW_GCOMP_STOCHASTIC, FROM_OWN_QUARTER);                                                          \
+#define ROUND_CASES(dtype)                                                                                   \
+    ROUND_CASE(dtype, GW_GCOMP_TRUNCATE, FROM_CONSTANT);                                                     \
+    ROUND_CASE(dtype, GW_GCOMP_TRUNCATE, FROM_OWN_QUARTER);                                                  \
+    ROUND_CASE(dtype, GW_GCOMP_TRUNCATE, FROM_DERIVED_QUARTER);                                              \
+    ROUND_CASE(dtype, GW_GCOMP_NEAREST, FROM_CONSTANT);                                                      \
+    ROUND_CASE(dtype, GW_GCOMP_NEAREST, FROM_OWN_QUARTER);                                                   \
+    ROUND_CASE(dtype, GW_GCOMP_NEAREST, FROM_DERIVED_QUARTER);                                               \
+    ROUND_CASE(dtype, GW_GCOMP_STOCHASTIC, FROM_CONSTANT);                                                   \
+    ROUND_CASE(dtype, GW_GCOMP_STOCHASTIC, FROM_OWN_QUARTER);                                                \
     ROUND_CASE(dtype, GW_GCOMP_STOCHASTIC, FROM_DERIVED_QUARTER)
 
 uint32_t gw_round_block_scalar(gw_rounded *rounded, const gw_span *span, size_t at, size_t len,

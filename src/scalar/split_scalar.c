@@ -1,8 +1,8 @@
 /*
  * Split: from values to ranks in the codebook, digits in the planes, and escapes.
  *
- * Every digit is stored whether the value has it or not, and the position of its plane moves only if it has: branches on
- * data that changes from value to value cost more than the stores.
+ * Every digit is stored whether the value has it or not, and the position of its plane moves only if it has:
+ * branches on data that changes from value to value cost more than the stores.
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
@@ -39,13 +39,15 @@ static void append_escape(gw_digits *digits, uint32_t bits, uint32_t dtype)
     digits->escape_len++;
 }
 
-GW_TEMPLATE void split_block(uint8_t *restrict ranks, gw_digits *restrict digits, const gw_rounded *restrict block,
-                             size_t len, const split_tables *restrict tables, const gw_ranker *restrict ranker,
+GW_TEMPLATE void split_block(uint8_t *restrict ranks, gw_digits *restrict digits,
+                             const gw_rounded *restrict block, size_t len,
+                             const split_tables *restrict tables, const gw_ranker *restrict ranker,
                              uint32_t dtype, uint32_t derived)
 {
     const gw_traits *t = gw_traits_of(dtype);
     const unsigned m = t->mantissa_bits;
-    const unsigned w1 = t->digit_width[0], w2 = t->digit_width[1], w3 = t->digit_width[2], w4 = t->digit_width[3];
+    const unsigned w1 = t->digit_width[0], w2 = t->digit_width[1], w3 = t->digit_width[2],
+                   w4 = t->digit_width[3];
     uint8_t *p[GW_PLANES_MAX];
     uint64_t nested = 0, rest = 0; /* how many digits each plane got: 16-bit counters */
     uint32_t escapes = 0;

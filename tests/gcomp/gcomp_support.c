@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "gcomp_support.h"
 
-/* ---- random numbers ---------------------------------------------------------------------------------------------- */
+/* ---- random numbers ------------------------------------------------------------------------------------ */
 
 uint64_t test_random_u64(test_random *random)
 {
@@ -30,7 +30,7 @@ double test_random_normal(test_random *random)
     return sum;
 }
 
-/* ---- numbers ----------------------------------------------------------------------------------------------------- */
+/* ---- numbers ------------------------------------------------------------------------------------------- */
 
 typedef struct shape {
     unsigned size, mantissa, special, bias; /* special: exponent field of infinity; bias: to fp32's */
@@ -102,7 +102,8 @@ double test_value(gw_dtype dtype, uint32_t bits)
     } else if (exponent == 0) {
         x = (double)mantissa * power_of_two(1 + (int)s.bias - 127 - (int)s.mantissa);
     } else {
-        x = (double)(mantissa + (1u << s.mantissa)) * power_of_two((int)(exponent + s.bias) - 127 - (int)s.mantissa);
+        x = (double)(mantissa + (1u << s.mantissa)) *
+            power_of_two((int)(exponent + s.bias) - 127 - (int)s.mantissa);
     }
     return (bits & sign_bit) != 0 ? -x : x;
 }
@@ -126,7 +127,7 @@ static uint32_t cut_float(gw_dtype dtype, float x)
     return exponent >= 143 ? sign | 0x7bff : sign | (exponent - 112) << 10 | (bits >> 13 & 0x3ff);
 }
 
-/* ---- values ------------------------------------------------------------------------------------------------------ */
+/* ---- values -------------------------------------------------------------------------------------------- */
 
 static uint32_t special_value(gw_dtype dtype, test_random *random)
 {
@@ -180,10 +181,12 @@ void test_fill_values(void *values, gw_dtype dtype, size_t len, test_pattern pat
             }
             break;
         case PATTERN_SPECIAL:
-            bits = test_random_below(&random, 24) == 0 ? special_value(dtype, &random) : gradient_value(dtype, &random);
+            bits = test_random_below(&random, 24) == 0 ? special_value(dtype, &random)
+                                                       : gradient_value(dtype, &random);
             break;
         case PATTERN_ONE:
-            bits = ((s.special / 2) << s.mantissa | ((uint32_t)test_random_u64(&random) & ((1u << s.mantissa) - 1))) |
+            bits = ((s.special / 2) << s.mantissa |
+                    ((uint32_t)test_random_u64(&random) & ((1u << s.mantissa) - 1))) |
                    test_random_below(&random, 2) << (8 * s.size - 1);
             break;
         default:
@@ -202,12 +205,15 @@ void test_map_make(test_map *map, gw_dtype dtype, size_t len, uint32_t chunk_log
     map->digest = malloc(chunks * 4);
     assert_non_null(map->levels);
     assert_non_null(map->digest);
-    /* Gradients of test_fill_values lie around quarter-octave 4 * 118; K + base - 1 - G then runs over all drops. */
+    /* Gradients of test_fill_values lie around quarter-octave 4 * 118; K + base - 1 - G then runs over all
+     * drops. */
     map->map.base = 4 * 127 - 150;
     map->map.wire_scale = 8.0f;
     for (size_t i = 0; i < len; i++) {
         const uint32_t choice = test_random_below(&random, 20);
-        map->levels[i] = (uint8_t)(choice == 0 ? 0 : choice == 1 ? 255 : 60 + test_random_below(&random, 190));
+        map->levels[i] = (uint8_t)(choice == 0   ? 0
+                                   : choice == 1 ? 255
+                                                 : 60 + test_random_below(&random, 190));
     }
     assert_int_equal(gw_gcomp_map_digest(map->levels, len, chunk_log2, map->digest), GW_OK);
     map->map.levels = map->levels;
@@ -222,7 +228,7 @@ void test_map_free(test_map *map)
     free(map->digest);
 }
 
-/* ---- models ------------------------------------------------------------------------------------------------------ */
+/* ---- models -------------------------------------------------------------------------------------------- */
 
 void test_philox(uint32_t out[4], uint64_t key, uint32_t c0, uint32_t c1, uint32_t c2, uint32_t c3)
 {
@@ -230,8 +236,8 @@ void test_philox(uint32_t out[4], uint64_t key, uint32_t c0, uint32_t c1, uint32
     uint32_t c[4] = {c0, c1, c2, c3};
     for (int round = 0; round < 10; round++) {
         const uint64_t a = 0xD2511F53ull * c[0], b = 0xCD9E8D57ull * c[2];
-        const uint32_t next[4] = {(uint32_t)(b >> 32) ^ c[1] ^ k[0], (uint32_t)b, (uint32_t)(a >> 32) ^ c[3] ^ k[1],
-                                  (uint32_t)a};
+        const uint32_t next[4] = {(uint32_t)(b >> 32) ^ c[1] ^ k[0], (uint32_t)b,
+                                  (uint32_t)(a >> 32) ^ c[3] ^ k[1], (uint32_t)a};
         memcpy(c, next, sizeof c);
         k[0] += 0x9E3779B9u;
         k[1] += 0xBB67AE85u;
@@ -245,7 +251,8 @@ static int floor_div(int x, int y)
     return x >= 0 ? x / y : -((-x + y - 1) / y);
 }
 
-static uint32_t model_drop(const gw_gcomp_options *o, const gw_gcomp_source *source, size_t index, uint32_t magnitude)
+static uint32_t model_drop(const gw_gcomp_options *o, const gw_gcomp_source *source, size_t index,
+                           uint32_t magnitude)
 {
     const shape s = shape_of(o->dtype);
     const uint32_t exponent = magnitude >> s.mantissa;
@@ -267,7 +274,8 @@ static uint32_t model_drop(const gw_gcomp_options *o, const gw_gcomp_source *sou
     return drop / o->step * o->step;
 }
 
-uint32_t test_model_round(const gw_gcomp_options *o, const gw_gcomp_source *source, size_t index, uint32_t *seen_drop)
+uint32_t test_model_round(const gw_gcomp_options *o, const gw_gcomp_source *source, size_t index,
+                          uint32_t *seen_drop)
 {
     const shape s = shape_of(o->dtype);
     const uint32_t value = test_get(source->values, o->dtype, index);
@@ -290,8 +298,8 @@ uint32_t test_model_round(const gw_gcomp_options *o, const gw_gcomp_source *sour
     } else if (o->rounding == GW_GCOMP_STOCHASTIC) {
         const uint64_t element = source->first_element + index;
         uint32_t words[4];
-        test_philox(words, source->seed, (uint32_t)(element / 4), (uint32_t)(element / 4 >> 32), source->step_index,
-                    (uint32_t)source->rank << 16 | source->hop);
+        test_philox(words, source->seed, (uint32_t)(element / 4), (uint32_t)(element / 4 >> 32),
+                    source->step_index, (uint32_t)source->rank << 16 | source->hop);
         if (rest + words[element % 4] % unit >= unit) {
             rounded += unit;
         }
@@ -310,7 +318,8 @@ uint32_t test_model_round(const gw_gcomp_options *o, const gw_gcomp_source *sour
     return sign << (8 * s.size - 1) | (uint32_t)rounded;
 }
 
-/* Round to nearest even of a finite double to fp16, by its definition: the nearest multiple of the local unit. */
+/* Round to nearest even of a finite double to fp16, by its definition: the nearest multiple of the local
+ * unit. */
 static uint32_t narrow_fp16(double x)
 {
     const double magnitude = x < 0 ? -x : x;
@@ -354,7 +363,8 @@ uint32_t test_model_add(gw_dtype dtype, uint32_t a, uint32_t b, int strict)
         return narrow_fp16(sum);
     }
     const unsigned shift = dtype == GW_BF16 ? 16 : 0;
-    const float x = test_float_of_bits(flush32(a << shift, strict)), y = test_float_of_bits(flush32(b << shift, strict));
+    const float x = test_float_of_bits(flush32(a << shift, strict)),
+                y = test_float_of_bits(flush32(b << shift, strict));
     volatile float sum = x + y;
     if (sum != sum) {
         return dtype == GW_BF16 ? 0x7fc0 : 0x7fc00000u;
@@ -371,7 +381,7 @@ uint32_t test_model_add(gw_dtype dtype, uint32_t a, uint32_t b, int strict)
     return high;
 }
 
-/* ---- buffers ----------------------------------------------------------------------------------------------------- */
+/* ---- buffers ------------------------------------------------------------------------------------------- */
 
 enum { CANARY_SIZE = 192, CANARY = 0xc7 };
 

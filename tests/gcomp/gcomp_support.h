@@ -1,6 +1,6 @@
 /*
- * What the GCOMP tests share: random numbers, values of every kind, a model of the rounding written from docs/format.md and
- * docs/numerics.md without a look at src/, and buffers with canaries.
+ * What the GCOMP tests share: random numbers, values of every kind, a model of the rounding written from
+ * docs/format.md and docs/numerics.md without a look at src/, and buffers with canaries.
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
@@ -59,9 +59,10 @@ typedef struct test_map {
 void test_map_make(test_map *map, gw_dtype dtype, size_t len, uint32_t chunk_log2, uint64_t seed);
 void test_map_free(test_map *map);
 
-/* The value that one encode and decode must give for element `index` of the source, and, if drop is not NULL, the bits
- * that the receiver finds dropped. */
-uint32_t test_model_round(const gw_gcomp_options *options, const gw_gcomp_source *source, size_t index, uint32_t *drop);
+/* The value that one encode and decode must give for element `index` of the source, and, if drop is not NULL,
+ * the bits that the receiver finds dropped. */
+uint32_t test_model_round(const gw_gcomp_options *options, const gw_gcomp_source *source, size_t index,
+                          uint32_t *drop);
 
 /* The sum that decode_add must give. */
 uint32_t test_model_add(gw_dtype dtype, uint32_t a, uint32_t b, int strict);

@@ -1,12 +1,14 @@
 /*
- * Every one of the 2^32 fp32 bit patterns through a strict encode and decode at drop 0, and through a default one.
+ * Every one of the 2^32 fp32 bit patterns through a strict encode and decode at drop 0, and through a default
+ * one.
  *
  *   long_fp32_patterns [FRAMES]     number of 2^24-value frames of each pass, 256 (all patterns) by default
  *
- * Three orders, each a bijection: ascending (a chunk holds one sign and exponent), interleaved (a chunk holds 32 exponents,
- * so its codebook has many labels and it is still CODED) and scattered (all exponents; 32 random bits cannot be packed, so
- * its chunks are RAW). Four ways to say "drop nothing": explicit and derived, each with the constant 0 and with a map whose
- * bytes are all 0. Exit status 1 with the first wrong pattern on stderr.
+ * Three orders, each a bijection: ascending (a chunk holds one sign and exponent), interleaved (a chunk holds
+ * 32 exponents, so its codebook has many labels and it is still CODED) and scattered (all exponents; 32
+ * random bits cannot be packed, so its chunks are RAW). Four ways to say "drop nothing": explicit and
+ * derived, each with the constant 0 and with a map whose bytes are all 0. Exit status 1 with the first wrong
+ * pattern on stderr.
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
@@ -44,7 +46,8 @@ static double now(void)
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-/* What docs/numerics.md section 3 says about drop 0: default mode writes subnormals and -0 as +0 and nothing else. */
+/* What docs/numerics.md section 3 says about drop 0: default mode writes subnormals and -0 as +0 and nothing
+ * else. */
 static uint32_t expected(uint32_t bits, int strict)
 {
     return !strict && (bits & 0x7f800000u) == 0 ? 0 : bits;
@@ -84,8 +87,8 @@ static int run_frame(const pass *p, const gw_gcomp *codec, buffers *b, uint32_t 
     *bytes += size;
     memset(b->decoded, 0xa5, FRAME_LEN * 4);
     uint64_t len, bad;
-    status = gw_gcomp_decode(codec, b->frame, size, source.map, b->decoded, FRAME_LEN, &len, &bad, b->workspace,
-                             b->workspace_size);
+    status = gw_gcomp_decode(codec, b->frame, size, source.map, b->decoded, FRAME_LEN, &len, &bad,
+                             b->workspace, b->workspace_size);
     if (status != GW_OK || len != FRAME_LEN) {
         fprintf(stderr, "%s, frame %" PRIu32 ": decode: %s\n", p->name, frame_index, gw_status_name(status));
         return 0;
@@ -118,7 +121,8 @@ int main(int argc, char **argv)
         fprintf(stderr, "usage: long_fp32_patterns [1..256]\n");
         return 2;
     }
-    printf("| levels, drop 0 from, mode, order | patterns | bytes a value | seconds | result |\n|---|---|---|---|---|\n");
+    printf("| levels, drop 0 from, mode, order | patterns | bytes a value | seconds | result "
+           "|\n|---|---|---|---|---|\n");
     for (size_t i = 0; i < sizeof passes / sizeof passes[0]; i++) {
         const pass *p = &passes[i];
         gw_gcomp_options options;
@@ -138,8 +142,9 @@ int main(int argc, char **argv)
         b.levels = calloc(FRAME_LEN, 1);
         b.workspace = malloc(b.workspace_size);
         b.digest = malloc(FRAME_LEN >> 14 << 2);
-        if (b.values == NULL || b.decoded == NULL || b.frame == NULL || b.levels == NULL || b.workspace == NULL ||
-            b.digest == NULL || gw_gcomp_map_digest(b.levels, FRAME_LEN, 14, b.digest) != GW_OK) {
+        if (b.values == NULL || b.decoded == NULL || b.frame == NULL || b.levels == NULL ||
+            b.workspace == NULL || b.digest == NULL ||
+            gw_gcomp_map_digest(b.levels, FRAME_LEN, 14, b.digest) != GW_OK) {
             fprintf(stderr, "out of memory\n");
             return 1;
         }
@@ -150,8 +155,8 @@ int main(int argc, char **argv)
             ok = run_frame(p, &codec, &b, f, &bytes);
         }
         const double patterns = (double)frames * (double)FRAME_LEN;
-        printf("| %s | %.0f | %.4f | %.0f | %s |\n", p->name, patterns, (double)bytes / patterns, now() - start,
-               ok ? "exact" : "WRONG");
+        printf("| %s | %.0f | %.4f | %.0f | %s |\n", p->name, patterns, (double)bytes / patterns,
+               now() - start, ok ? "exact" : "WRONG");
         fflush(stdout);
         free(b.values);
         free(b.decoded);

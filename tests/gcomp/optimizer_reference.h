@@ -1,7 +1,8 @@
 /*
- * torch.optim's single-tensor updates in long double, kept linear in the gradient: what an update subtracts is an affine
- * function of g once the denominator is known, so the constant part gives num and the slope gives lr * c of
- * docs/numerics.md section 2. Written from PyTorch's documentation of each optimizer, not from src/core/gcomp_map.c.
+ * torch.optim's single-tensor updates in long double, kept linear in the gradient: what an update subtracts
+ * is an affine function of g once the denominator is known, so the constant part gives num and the slope
+ * gives lr * c of docs/numerics.md section 2. Written from PyTorch's documentation of each optimizer, not
+ * from src/core/gcomp_map.c.
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
@@ -23,8 +24,8 @@ typedef struct param_state {
     int has_m;
 } param_state;
 
-/* theta after the update with the gradient g, as num + (slope * g) with the denominator that g gives. If `bound` is not 0
- * the second moment takes its smallest value over all gradients instead. */
+/* theta after the update with the gradient g, as num + (slope * g) with the denominator that g gives. If
+ * `bound` is not 0 the second moment takes its smallest value over all gradients instead. */
 static inline affine optimizer_update(const gw_optimizer *o, const param_state *s, long double g, int bound)
 {
     const long double lr = o->lr, wd = o->weight_decay;
@@ -42,7 +43,8 @@ static inline affine optimizer_update(const gw_optimizer *o, const param_state *
     case GW_OPTIMIZER_NESTEROV: {
         affine buffer = gradient;
         if (s->has_m && o->momentum != 0.0) {
-            const long double fresh = 1.0L - (o->kind == GW_OPTIMIZER_NESTEROV ? 0.0L : (long double)o->dampening);
+            const long double fresh =
+                1.0L - (o->kind == GW_OPTIMIZER_NESTEROV ? 0.0L : (long double)o->dampening);
             buffer.constant = o->momentum * s->m + fresh * gradient.constant;
             buffer.slope = fresh * gradient.slope;
         }
@@ -83,7 +85,8 @@ static inline affine optimizer_update(const gw_optimizer *o, const param_state *
     case GW_OPTIMIZER_ADAM:
     case GW_OPTIMIZER_ADAMW: {
         const long double beta1 = o->beta1, beta2 = o->beta2;
-        const affine first = {beta1 * s->m + (1.0L - beta1) * gradient.constant, (1.0L - beta1) * gradient.slope};
+        const affine first = {beta1 * s->m + (1.0L - beta1) * gradient.constant,
+                              (1.0L - beta1) * gradient.slope};
         long double second = beta2 * s->v + (bound ? 0.0L : (1.0L - beta2) * value * value);
         if (o->amsgrad && s->a > second) {
             second = s->a;
@@ -111,7 +114,8 @@ static inline long double optimizer_apply(const gw_optimizer *o, const param_sta
 }
 
 /* |num / (lr * c)|, the largest gradient step that the parameter still feels. */
-static inline long double optimizer_ratio(const gw_optimizer *o, const param_state *s, long double g, int bound)
+static inline long double optimizer_ratio(const gw_optimizer *o, const param_state *s, long double g,
+                                          int bound)
 {
     const affine theta = optimizer_update(o, s, g, bound);
     return fabsl(theta.constant / theta.slope);

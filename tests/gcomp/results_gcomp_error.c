@@ -3,8 +3,8 @@
  *
  *   results_gcomp_error SNAPSHOT.json...
  *
- * Every snapshot is taken as plain SGD first, where the bound |theta(decoded) - theta(exact)| <= 2^-22 |theta| is asserted for
- * every value (exit status 1 if it is broken), then as the six other optimizers. State that the snapshot has is used;
+ * Every snapshot is taken as plain SGD first, where the bound |theta(decoded) - theta(exact)| <= 2^-22
+ * |theta| is asserted for every value (exit status 1 if it is broken), then as the six other optimizers. State that the snapshot has is used;
  * other state is made from what there is:
  *
  *   momentum buffer   the snapshot's, or exp_avg * 10 (a buffer with momentum 0.9 sums ten times the average)
@@ -47,7 +47,8 @@ static deviation deviation_of(const gw_optimizer *o, const gw_optimizer_state *s
     deviation d = {0.0, 0.0};
     uint64_t counted = 0;
     for (uint64_t i = 0; i < len; i++) {
-        const param_state s = {(long double)state->param[i], state->m == NULL ? 0.0L : (long double)state->m[i],
+        const param_state s = {(long double)state->param[i],
+                               state->m == NULL ? 0.0L : (long double)state->m[i],
                                state->v == NULL ? 0.0L : (long double)state->v[i],
                                state->a == NULL ? 0.0L : (long double)state->a[i], state->m != NULL};
         const long double want = optimizer_apply(o, &s, (long double)exact[i]);
@@ -74,8 +75,8 @@ static void truncate_18(float *out, const float *in, uint64_t len)
     }
 }
 
-static int round_trip(float *out, const gw_gcomp_options *options, const gw_optimizer *o, const gw_optimizer_state *state,
-                      const float *g, uint64_t len, double *bits)
+static int round_trip(float *out, const gw_gcomp_options *options, const gw_optimizer *o,
+                      const gw_optimizer_state *state, const float *g, uint64_t len, double *bits)
 {
     frame_run run;
     uint64_t out_len;
@@ -83,15 +84,16 @@ static int round_trip(float *out, const gw_gcomp_options *options, const gw_opti
         return 0;
     }
     *bits = 8.0 * (double)run.size / (double)len;
-    const int ok = gw_gcomp_decode(&run.codec, run.frame, run.size, &run.map, out, len, &out_len, NULL, run.workspace,
-                                   run.workspace_size) == GW_OK;
+    const int ok = gw_gcomp_decode(&run.codec, run.frame, run.size, &run.map, out, len, &out_len, NULL,
+                                   run.workspace, run.workspace_size) == GW_OK;
     frame_run_free(&run);
     return ok;
 }
 
 static const char *const rounding_names[3] = {"truncate", "nearest", "stochastic"};
 
-/* The bound of the issue, for every value: |theta(decoded) - theta(exact)| <= 2^-22 |theta|, theta before the update. */
+/* The bound of the issue, for every value: |theta(decoded) - theta(exact)| <= 2^-22 |theta|, theta before the
+ * update. */
 static int sgd_rows(const char *name, const gw_snapshot *s, float *decoded)
 {
     const float *g = (const float *)s->array[GW_SNAPSHOT_GRAD].values;
@@ -117,7 +119,8 @@ static int sgd_rows(const char *name, const gw_snapshot *s, float *decoded)
             uint64_t broken = 0, counted = 0, of_zero = 0;
             for (uint64_t i = 0; i < s->len; i++) {
                 const double theta = fabs((double)s->state.param[i]);
-                /* theta' = theta (1 - lr wd) - lr g: what differs is lr times the difference of the gradients. */
+                /* theta' = theta (1 - lr wd) - lr g: what differs is lr times the difference of the
+                 * gradients. */
                 const double error = o.lr * fabs((double)decoded[i] - (double)g[i]);
                 broken += error > 0x1p-22 * theta;
                 if (theta == 0.0) {
@@ -128,9 +131,9 @@ static int sgd_rows(const char *name, const gw_snapshot *s, float *decoded)
                 sum += error / theta;
                 counted++;
             }
-            printf("| %s | %s | %s | %.2f | 2^%.2f | 2^%.2f | %llu |\n", name, levels ? "derived 1" : "explicit",
-                   rounding_names[rounding], bits, log2_of(worst), log2_of(sum / (double)counted),
-                   (unsigned long long)broken);
+            printf("| %s | %s | %s | %.2f | 2^%.2f | 2^%.2f | %llu |\n", name,
+                   levels ? "derived 1" : "explicit", rounding_names[rounding], bits, log2_of(worst),
+                   log2_of(sum / (double)counted), (unsigned long long)broken);
             within = within && broken == 0 && of_zero == 0;
         }
     }
@@ -148,9 +151,12 @@ static int make_state(made_state *made, const gw_snapshot *s)
         return 0;
     }
     for (uint64_t i = 0; i < s->len; i++) {
-        const double average = s->state.m == NULL ? 0.0 : adam ? (double)s->state.m[i] : (double)s->state.m[i] / 10.0;
+        const double average = s->state.m == NULL ? 0.0
+                               : adam             ? (double)s->state.m[i]
+                                                  : (double)s->state.m[i] / 10.0;
         made->m[i] = (float)average;
-        made->v[i] = adam ? s->state.v[i] : (float)(0.5 * (double)g[i] * (double)g[i] + 0.5 * average * average + 1e-14);
+        made->v[i] = adam ? s->state.v[i]
+                          : (float)(0.5 * (double)g[i] * (double)g[i] + 0.5 * average * average + 1e-14);
         made->a[i] = (float)(0.5 * average);
     }
     return 1;
@@ -196,8 +202,8 @@ static int other_rows(const char *name, const gw_snapshot *s, float *decoded)
                 ok = round_trip(decoded, &options, &o, &state, g, s->len, &bits);
                 if (ok) {
                     const deviation d = deviation_of(&o, &state, g, decoded, s->len);
-                    printf("| %s | %s | %s | %s | %.2f |", name, gw_optimizer_name(o.kind), levels ? "derived 1" : "explicit",
-                           rounding_names[rounding], bits);
+                    printf("| %s | %s | %s | %s | %.2f |", name, gw_optimizer_name(o.kind),
+                           levels ? "derived 1" : "explicit", rounding_names[rounding], bits);
                     print_deviation(&d);
                     print_deviation(&plain);
                     printf("\n");
@@ -235,19 +241,27 @@ static int each_snapshot(int argc, char **argv, int (*rows)(const char *, const 
 
 int main(int argc, char **argv)
 {
-    printf("# GCOMP: what one encode does to the parameters\n\nMade by `scripts/results_gcomp`; computed in double and long double.\n\n"
-           "## As plain SGD\n\nEach snapshot's gradient and parameters with its learning rate and weight decay. *worst* and *mean* are of\n"
-           "|theta(decoded) - theta(exact)| / |theta|, theta before the update; *above* counts the values above 2^-22 (the program\n"
+    printf("# GCOMP: what one encode does to the parameters\n\nMade by `scripts/results_gcomp`; computed in "
+           "double and long double.\n\n"
+           "## As plain SGD\n\nEach snapshot's gradient and parameters with its learning rate and weight "
+           "decay. *worst* and *mean* are of\n"
+           "|theta(decoded) - theta(exact)| / |theta|, theta before the update; *above* counts the values "
+           "above 2^-22 (the program\n"
            "fails if there is one) or, where theta = 0, with any difference.\n\n"
-           "| snapshot | levels | rounding | bits a value | worst | mean | above |\n|---|---|---|---|---|---|---|\n");
+           "| snapshot | levels | rounding | bits a value | worst | mean | above "
+           "|\n|---|---|---|---|---|---|---|\n");
     if (argc < 2 || !each_snapshot(argc, argv, sgd_rows)) {
         return 1;
     }
-    printf("\n## The six other optimizers\n\nRelative to |theta(exact)| after the update. Their updates feel the gradient through the second moment and through\n"
-           "cancellation between theta and the step, which no bound covers, so these numbers are measured, not promised. Beside them:\n"
-           "18 bits cut off every value. State that a snapshot does not have was made from what it has, as the comment at the head\n"
+    printf("\n## The six other optimizers\n\nRelative to |theta(exact)| after the update. Their updates feel "
+           "the gradient through the second moment and through\n"
+           "cancellation between theta and the step, which no bound covers, so these numbers are measured, "
+           "not promised. Beside them:\n"
+           "18 bits cut off every value. State that a snapshot does not have was made from what it has, as "
+           "the comment at the head\n"
            "of tests/gcomp/results_gcomp_error.c says.\n\n"
-           "| snapshot | optimizer | levels | rounding | bits a value | worst | mean | 18 bits: worst | 18 bits: mean |\n"
+           "| snapshot | optimizer | levels | rounding | bits a value | worst | mean | 18 bits: worst | 18 "
+           "bits: mean |\n"
            "|---|---|---|---|---|---|---|---|---|\n");
     return each_snapshot(argc, argv, other_rows) ? 0 : 1;
 }

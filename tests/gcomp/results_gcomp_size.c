@@ -1,6 +1,6 @@
 /*
- * Prints docs/results/gcomp-size.md for the snapshots on the command line: sizes with every byte counted, beside the scheme of
- * the GCOMP paper as it is published, which is measured here by code of its own.
+ * Prints docs/results/gcomp-size.md for the snapshots on the command line: sizes with every byte counted,
+ * beside the scheme of the GCOMP paper as it is published, which is measured here by code of its own.
  *
  *   results_gcomp_size SNAPSHOT.json...
  *
@@ -12,7 +12,7 @@
 #include "optimizer_reference.h"
 #include "results_snapshot.h"
 
-/* ---- published scheme -------------------------------------------------------------------------------------------- */
+/* ---- published scheme ---------------------------------------------------------------------------------- */
 
 typedef struct published {
     double exponents, levels, mantissas; /* bits a value */
@@ -49,16 +49,16 @@ static double huffman_bits(const uint64_t *count, size_t n)
 static param_state state_at(const gw_optimizer_state *s, uint64_t i)
 {
     const param_state p = {(long double)s->param[i], s->m == NULL ? 0.0L : (long double)s->m[i],
-                           s->v == NULL ? 0.0L : (long double)s->v[i], s->a == NULL ? 0.0L : (long double)s->a[i],
-                           s->m != NULL};
+                           s->v == NULL ? 0.0L : (long double)s->v[i],
+                           s->a == NULL ? 0.0L : (long double)s->a[i], s->m != NULL};
     return p;
 }
 
-/* One Huffman table over all exponents (0 = pruned zero or subnormal), a 2-bit level and sign and kept mantissa for every other
- * value. Level n if num / (lr c) is above 2^(6n) times the gradient: by magnitude, or as printed, with its sign. The second
- * moment is the one that the update uses, this gradient included. */
-static published published_scheme(const gw_optimizer *o, const gw_optimizer_state *state, const float *g, uint64_t len,
-                                  int by_magnitude)
+/* One Huffman table over all exponents (0 = pruned zero or subnormal), a 2-bit level and sign and kept
+ * mantissa for every other value. Level n if num / (lr c) is above 2^(6n) times the gradient: by magnitude,
+ * or as printed, with its sign. The second moment is the one that the update uses, this gradient included. */
+static published published_scheme(const gw_optimizer *o, const gw_optimizer_state *state, const float *g,
+                                  uint64_t len, int by_magnitude)
 {
     uint64_t exponent_count[256] = {0};
     double mantissas = 0.0, coded = 0.0;
@@ -83,10 +83,10 @@ static published published_scheme(const gw_optimizer *o, const gw_optimizer_stat
     return p;
 }
 
-/* Values of an explicit frame whose cut is deeper than the exact quotient, at the bound of the second moment that the map uses,
- * would allow: there must be none. */
-static uint64_t count_deeper(const gw_optimizer *o, const gw_optimizer_state *state, const float *g, uint64_t len,
-                             const gw_gcomp_map *map)
+/* Values of an explicit frame whose cut is deeper than the exact quotient, at the bound of the second moment
+ * that the map uses, would allow: there must be none. */
+static uint64_t count_deeper(const gw_optimizer *o, const gw_optimizer_state *state, const float *g,
+                             uint64_t len, const gw_gcomp_map *map)
 {
     uint64_t deeper = 0;
     for (uint64_t i = 0; i < len; i++) {
@@ -103,7 +103,7 @@ static uint64_t count_deeper(const gw_optimizer *o, const gw_optimizer_state *st
     return deeper;
 }
 
-/* ---- tables ------------------------------------------------------------------------------------------------------ */
+/* ---- tables -------------------------------------------------------------------------------------------- */
 
 typedef struct mode {
     const char *name;
@@ -113,19 +113,26 @@ typedef struct mode {
 } mode;
 
 static const mode modes[] = {
-    {"explicit, small", GW_GCOMP_EXPLICIT, 6, GW_GCOMP_SMALL}, {"explicit, fast", GW_GCOMP_EXPLICIT, 6, GW_GCOMP_FAST},
-    {"derived 6, small", GW_GCOMP_DERIVED, 6, GW_GCOMP_SMALL}, {"derived 6, fast", GW_GCOMP_DERIVED, 6, GW_GCOMP_FAST},
-    {"derived 3, small", GW_GCOMP_DERIVED, 3, GW_GCOMP_SMALL}, {"derived 3, fast", GW_GCOMP_DERIVED, 3, GW_GCOMP_FAST},
-    {"derived 2, small", GW_GCOMP_DERIVED, 2, GW_GCOMP_SMALL}, {"derived 2, fast", GW_GCOMP_DERIVED, 2, GW_GCOMP_FAST},
-    {"derived 1, small", GW_GCOMP_DERIVED, 1, GW_GCOMP_SMALL}, {"derived 1, fast", GW_GCOMP_DERIVED, 1, GW_GCOMP_FAST},
+    {"explicit, small", GW_GCOMP_EXPLICIT, 6, GW_GCOMP_SMALL},
+    {"explicit, fast", GW_GCOMP_EXPLICIT, 6, GW_GCOMP_FAST},
+    {"derived 6, small", GW_GCOMP_DERIVED, 6, GW_GCOMP_SMALL},
+    {"derived 6, fast", GW_GCOMP_DERIVED, 6, GW_GCOMP_FAST},
+    {"derived 3, small", GW_GCOMP_DERIVED, 3, GW_GCOMP_SMALL},
+    {"derived 3, fast", GW_GCOMP_DERIVED, 3, GW_GCOMP_FAST},
+    {"derived 2, small", GW_GCOMP_DERIVED, 2, GW_GCOMP_SMALL},
+    {"derived 2, fast", GW_GCOMP_DERIVED, 2, GW_GCOMP_FAST},
+    {"derived 1, small", GW_GCOMP_DERIVED, 1, GW_GCOMP_SMALL},
+    {"derived 1, fast", GW_GCOMP_DERIVED, 1, GW_GCOMP_FAST},
 };
 
 static void print_row(const char *name, double labels, const char *levels, double digits, double whole_values,
                       double books, double headers)
 {
-    const double total = labels + digits + whole_values + books + headers + (levels == NULL ? 0.0 : atof(levels));
-    printf("| %s | %.2f %% | %.2f %% | %.3f | %.3f | %s | %.3f | %.3f | %.3f | %.3f |\n", name, total / 0.32, total / 0.16,
-           total, labels, levels == NULL ? "joint" : levels, digits, whole_values, books, headers);
+    const double total =
+        labels + digits + whole_values + books + headers + (levels == NULL ? 0.0 : atof(levels));
+    printf("| %s | %.2f %% | %.2f %% | %.3f | %.3f | %s | %.3f | %.3f | %.3f | %.3f |\n", name, total / 0.32,
+           total / 0.16, total, labels, levels == NULL ? "joint" : levels, digits, whole_values, books,
+           headers);
 }
 
 static int snapshot_table(const char *path)
@@ -136,16 +143,19 @@ static int snapshot_table(const char *path)
         return 0;
     }
     const float *g = (const float *)snapshot.array[GW_SNAPSHOT_GRAD].values;
-    printf("## %s\n\n%llu values, %s, lr %g, weight decay %g, step %llu.\n\n", snapshot_name(path, name, sizeof name),
-           (unsigned long long)snapshot.len, gw_optimizer_name(snapshot.optimizer.kind), snapshot.optimizer.lr,
-           snapshot.optimizer.weight_decay, (unsigned long long)snapshot.optimizer.step);
-    printf("| scheme | of fp32 | of bf16 | bits a value | exponents, labels | levels | sign, mantissa | whole values |"
+    printf("## %s\n\n%llu values, %s, lr %g, weight decay %g, step %llu.\n\n",
+           snapshot_name(path, name, sizeof name), (unsigned long long)snapshot.len,
+           gw_optimizer_name(snapshot.optimizer.kind), snapshot.optimizer.lr, snapshot.optimizer.weight_decay,
+           (unsigned long long)snapshot.optimizer.step);
+    printf("| scheme | of fp32 | of bf16 | bits a value | exponents, labels | levels | sign, mantissa | "
+           "whole values |"
            " codebooks | headers, directory, padding |\n|---|---|---|---|---|---|---|---|---|---|\n");
     for (int by_magnitude = 1; by_magnitude >= 0; by_magnitude--) {
-        const published p = published_scheme(&snapshot.optimizer, &snapshot.state, g, snapshot.len, by_magnitude);
+        const published p =
+            published_scheme(&snapshot.optimizer, &snapshot.state, g, snapshot.len, by_magnitude);
         snprintf(text, sizeof text, "%.3f", p.levels);
-        print_row(by_magnitude ? "published, by magnitude" : "published, with sign", p.exponents, text, p.mantissas, 0.0,
-                  0.0, 0.0);
+        print_row(by_magnitude ? "published, by magnitude" : "published, with sign", p.exponents, text,
+                  p.mantissas, 0.0, 0.0, 0.0);
     }
     int ok = 1;
     uint64_t deeper = 0;
@@ -166,30 +176,39 @@ static int snapshot_table(const char *path)
                 deeper = count_deeper(&snapshot.optimizer, &snapshot.state, g, snapshot.len, &run.map);
             }
             const double per = 8.0 / (double)snapshot.len;
-            print_row(modes[m].name, per * (double)parts.labels, modes[m].levels == GW_GCOMP_DERIVED ? "0" : NULL,
-                      per * (double)parts.digits, per * (double)(parts.escapes + parts.raw), per * (double)parts.codebooks,
+            print_row(modes[m].name, per * (double)parts.labels,
+                      modes[m].levels == GW_GCOMP_DERIVED ? "0" : NULL, per * (double)parts.digits,
+                      per * (double)(parts.escapes + parts.raw), per * (double)parts.codebooks,
                       per * (double)parts.headers);
             frame_run_free(&run);
         }
     }
-    printf("\n%llu values (%.2f %%) of the explicit frames are cut deeper than the exact quotient would allow\n"
-           "(docs/numerics.md section 3).\n\n",
-           (unsigned long long)deeper, 100.0 * (double)deeper / (double)snapshot.len);
+    printf(
+        "\n%llu values (%.2f %%) of the explicit frames are cut deeper than the exact quotient would allow\n"
+        "(docs/numerics.md section 3).\n\n",
+        (unsigned long long)deeper, 100.0 * (double)deeper / (double)snapshot.len);
     gw_snapshot_close(&snapshot);
     return ok;
 }
 
 int main(int argc, char **argv)
 {
-    printf("# GCOMP: sizes\n\n"
-           "Made by `scripts/results_gcomp`. Every byte of the frame counts; nearest rounding, wire scale 1, chunks of 2^14\n"
-           "values. *of bf16* is the ratio against sending the gradient as bf16, today's practice. In explicit frames the level\n"
-           "is joint with the exponent; derived frames send none. *whole values* are escapes and RAW chunks.\n\n"
-           "*published* is the scheme of the GCOMP paper without any header: one Huffman table over all exponents of the\n"
-           "snapshot (without length limit, the table itself not counted), zeros and subnormals pruned to one code, for every other\n"
-           "value a 2-bit level and the sign and 23, 17, 11 or 5 mantissa bits. Its level comes from the exact quotient\n"
-           "num / (lr c g) in long double, with the second moment after the update: by magnitude, or as printed, where a quotient\n"
-           "below zero means level 0.\n\n");
+    printf(
+        "# GCOMP: sizes\n\n"
+        "Made by `scripts/results_gcomp`. Every byte of the frame counts; nearest rounding, wire scale 1, "
+        "chunks of 2^14\n"
+        "values. *of bf16* is the ratio against sending the gradient as bf16, today's practice. In explicit "
+        "frames the level\n"
+        "is joint with the exponent; derived frames send none. *whole values* are escapes and RAW chunks.\n\n"
+        "*published* is the scheme of the GCOMP paper without any header: one Huffman table over all "
+        "exponents of the\n"
+        "snapshot (without length limit, the table itself not counted), zeros and subnormals pruned to one "
+        "code, for every other\n"
+        "value a 2-bit level and the sign and 23, 17, 11 or 5 mantissa bits. Its level comes from the exact "
+        "quotient\n"
+        "num / (lr c g) in long double, with the second moment after the update: by magnitude, or as "
+        "printed, where a quotient\n"
+        "below zero means level 0.\n\n");
     for (int i = 1; i < argc; i++) {
         if (!snapshot_table(argv[i])) {
             fprintf(stderr, "results_gcomp_size: %s failed\n", argv[i]);

@@ -1,5 +1,6 @@
 /*
- * Prints docs/results/gcomp-tiny.md: size and time of frames of 1 to 4096 values, and the memory that the codec needs.
+ * Prints docs/results/gcomp-tiny.md: size and time of frames of 1 to 4096 values, and the memory that the
+ * codec needs.
  *
  *   results_gcomp_tiny SNAPSHOT.json
  *
@@ -25,7 +26,8 @@ static int by_value(const void *a, const void *b)
 
 enum { REPEATS = 101, BATCH = 100 };
 
-static int row(const gw_snapshot *s, uint64_t first, uint64_t len, gw_gcomp_levels levels, gw_gcomp_preset preset)
+static int row(const gw_snapshot *s, uint64_t first, uint64_t len, gw_gcomp_levels levels,
+               gw_gcomp_preset preset)
 {
     const float *g = (const float *)s->array[GW_SNAPSHOT_GRAD].values + first;
     const gw_optimizer_state state = {s->state.param + first, s->state.m == NULL ? NULL : s->state.m + first,
@@ -56,8 +58,8 @@ static int row(const gw_snapshot *s, uint64_t first, uint64_t len, gw_gcomp_leve
         }
         const double middle = now();
         for (int j = 0; ok && j < BATCH; j++) {
-            ok = gw_gcomp_decode(&run.codec, run.frame, run.size, &run.map, out, len, &out_len, NULL, run.workspace,
-                                 run.workspace_size) == GW_OK;
+            ok = gw_gcomp_decode(&run.codec, run.frame, run.size, &run.map, out, len, &out_len, NULL,
+                                 run.workspace, run.workspace_size) == GW_OK;
         }
         decode[i] = (now() - middle) / BATCH;
         encode[i] = (middle - start) / BATCH;
@@ -66,8 +68,9 @@ static int row(const gw_snapshot *s, uint64_t first, uint64_t len, gw_gcomp_leve
         qsort(encode, REPEATS, sizeof *encode, by_value);
         qsort(decode, REPEATS, sizeof *decode, by_value);
         printf("| %llu | %s, %s | %zu | %llu | %.1f %% | %.2f | %.2f |\n", (unsigned long long)len,
-               levels == GW_GCOMP_DERIVED ? "derived 1" : "explicit", preset == GW_GCOMP_SMALL ? "small" : "fast", run.size,
-               (unsigned long long)len * 4, 100.0 * (double)run.size / (4.0 * (double)len), 1e6 * encode[REPEATS / 2],
+               levels == GW_GCOMP_DERIVED ? "derived 1" : "explicit",
+               preset == GW_GCOMP_SMALL ? "small" : "fast", run.size, (unsigned long long)len * 4,
+               100.0 * (double)run.size / (4.0 * (double)len), 1e6 * encode[REPEATS / 2],
                1e6 * decode[REPEATS / 2]);
     }
     free(out);
@@ -83,9 +86,12 @@ int main(int argc, char **argv)
         return 2;
     }
     char name[256];
-    printf("# GCOMP: tiny tensors and memory\n\nMade by `scripts/results_gcomp`: the first values of %s, chunks of 2^12. Times are\n"
-           "medians of %d runs of %d calls each, one thread, on the machine of the run, which was shared and noisy.\n\n"
-           "| values | frame | bytes | bytes as fp32 | of fp32 | encode, us | decode, us |\n|---|---|---|---|---|---|---|\n",
+    printf("# GCOMP: tiny tensors and memory\n\nMade by `scripts/results_gcomp`: the first values of %s, "
+           "chunks of 2^12. Times are\n"
+           "medians of %d runs of %d calls each, one thread, on the machine of the run, which was shared and "
+           "noisy.\n\n"
+           "| values | frame | bytes | bytes as fp32 | of fp32 | encode, us | decode, us "
+           "|\n|---|---|---|---|---|---|---|\n",
            snapshot_name(argv[1], name, sizeof name), REPEATS, BATCH);
     int ok = 1;
     static const uint64_t lens[] = {1, 64, 1024, 4096};

@@ -30,8 +30,9 @@ static inline void frame_run_free(frame_run *run)
 }
 
 /* Map, digests and frame of one fp32 gradient, wire scale 1. 1, or 0 with nothing left allocated. */
-static inline int frame_run_make(frame_run *run, const gw_gcomp_options *options, const gw_optimizer *optimizer,
-                                 const gw_optimizer_state *state, const float *gradient, uint64_t len)
+static inline int frame_run_make(frame_run *run, const gw_gcomp_options *options,
+                                 const gw_optimizer *optimizer, const gw_optimizer_state *state,
+                                 const float *gradient, uint64_t len)
 {
     memset(run, 0, sizeof *run);
     gw_gcomp_map_rule rule;
@@ -60,7 +61,8 @@ static inline int frame_run_make(frame_run *run, const gw_gcomp_options *options
         source.map = &run->map;
         source.seed = 1;
         source.step_index = (uint32_t)optimizer->step;
-        ok = gw_gcomp_map_build(&rule, state, (size_t)len, run->map.base, GW_BACKEND_ALL, run->levels) == GW_OK &&
+        ok = gw_gcomp_map_build(&rule, state, (size_t)len, run->map.base, GW_BACKEND_ALL, run->levels) ==
+                 GW_OK &&
              gw_gcomp_map_digest(run->levels, (size_t)len, options->chunk_log2, run->digest) == GW_OK &&
              gw_gcomp_encode(&run->codec, &source, run->frame, bound, &run->size, run->workspace,
                              run->workspace_size) == GW_OK;
@@ -76,7 +78,8 @@ static inline int snapshot_open(gw_snapshot *snapshot, const char *path)
     gw_snapshot_options options;
     memset(&options, 0, sizeof options);
     options.needs_grad = 1;
-    return gw_snapshot_open(snapshot, path, &options) == 0 && snapshot->array[GW_SNAPSHOT_GRAD].dtype == GW_FP32;
+    return gw_snapshot_open(snapshot, path, &options) == 0 &&
+           snapshot->array[GW_SNAPSHOT_GRAD].dtype == GW_FP32;
 }
 
 /* File name without folder and ".json". */

@@ -29,14 +29,16 @@ static double normal(uint64_t *state)
 
 typedef struct ring_memory {
     float *local, *theta, *decoded;
-    double *exact, *adds; /* adds: what fp32 additions may have rounded away, half an ulp of every partial sum */
+    /* adds: what fp32 additions may have rounded away, half an ulp of every partial sum */
+    double *exact, *adds;
     uint8_t *frame[2], *levels, *workspace;
     uint32_t *digest;
 } ring_memory;
 
 static int fill_map(const ring_setup *s, ring_memory *m, gw_gcomp_map *map, uint64_t *random)
 {
-    /* SGD with lr = 0.01 and no weight decay: num / (lr c) = 100 * theta, on the wire times the number of ranks. */
+    /* SGD with lr = 0.01 and no weight decay: num / (lr c) = 100 * theta, on the wire times the number of
+     * ranks. */
     gw_optimizer sgd;
     memset(&sgd, 0, sizeof sgd);
     sgd.kind = GW_OPTIMIZER_SGD;
@@ -66,7 +68,8 @@ static int fill_map(const ring_setup *s, ring_memory *m, gw_gcomp_map *map, uint
 static void fill_local(const ring_setup *s, ring_memory *m, const double *mean, uint64_t *random)
 {
     for (uint32_t i = 0; i < s->len; i++) {
-        const double x = s->same_sign ? fabs(mean[i]) * (0.5 + unit(random)) : mean[i] + 1e-3 * normal(random);
+        const double x =
+            s->same_sign ? fabs(mean[i]) * (0.5 + unit(random)) : mean[i] + 1e-3 * normal(random);
         m->local[i] = (float)x;
         m->exact[i] += (double)m->local[i];
         m->adds[i] += fabs(m->exact[i]) * 0x1p-24 * 1.01;
@@ -124,14 +127,14 @@ static int run(const ring_setup *s, const gw_gcomp *codec, ring_memory *m, size_
         if (hop == 0) {
             ok = gw_gcomp_encode(codec, &source, to, bound, &size, m->workspace, work_size) == GW_OK;
         } else {
-            ok = gw_gcomp_decode_add_encode(codec, m->frame[(hop + 1) & 1], size, source.map, &source, to, bound, &size,
-                                            NULL, m->workspace, work_size) == GW_OK;
+            ok = gw_gcomp_decode_add_encode(codec, m->frame[(hop + 1) & 1], size, source.map, &source, to,
+                                            bound, &size, NULL, m->workspace, work_size) == GW_OK;
         }
     }
     free(mean);
     uint64_t len;
-    ok = ok && gw_gcomp_decode(codec, m->frame[(s->ranks + 1) & 1], size, source.map, m->decoded, s->len, &len, NULL,
-                               m->workspace, work_size) == GW_OK;
+    ok = ok && gw_gcomp_decode(codec, m->frame[(s->ranks + 1) & 1], size, source.map, m->decoded, s->len,
+                               &len, NULL, m->workspace, work_size) == GW_OK;
     if (ok) {
         measure(s, m, has_map, r);
         r->mean_bits = 8.0 * (double)size / (double)s->len;
@@ -163,9 +166,9 @@ int ring_run(const ring_setup *s, ring_result *result)
     m.levels = malloc(s->len);
     m.digest = malloc((s->len / 16384 + 1) * sizeof *m.digest);
     m.workspace = malloc(gw_gcomp_workspace_size(&codec));
-    const int ok = m.local != NULL && m.theta != NULL && m.decoded != NULL && m.exact != NULL && m.adds != NULL &&
-                   m.frame[0] != NULL && m.frame[1] != NULL && m.levels != NULL && m.digest != NULL && m.workspace != NULL &&
-                   run(s, &codec, &m, bound, result);
+    const int ok = m.local != NULL && m.theta != NULL && m.decoded != NULL && m.exact != NULL &&
+                   m.adds != NULL && m.frame[0] != NULL && m.frame[1] != NULL && m.levels != NULL &&
+                   m.digest != NULL && m.workspace != NULL && run(s, &codec, &m, bound, result);
     free(m.local);
     free(m.theta);
     free(m.decoded);

@@ -1,7 +1,8 @@
 /*
- * A ring reduce-scatter simulated in one process: the partition of one owner travels over n ranks, each hop decodes the
- * frame, adds its own gradient and encodes the sum (gw_gcomp_decode_add_encode), and the owner's frame is what everybody
- * decodes in the end. Shared by the test and by the program behind docs/results/gcomp-hops.md.
+ * A ring reduce-scatter simulated in one process: the partition of one owner travels over n ranks, each hop
+ * decodes the frame, adds its own gradient and encodes the sum (gw_gcomp_decode_add_encode), and the owner's
+ * frame is what everybody decodes in the end. Shared by the test and by the program behind
+ * docs/results/gcomp-hops.md.
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
@@ -16,14 +17,16 @@ typedef struct ring_setup {
     uint32_t ranks;
     uint32_t len;
     uint32_t constant_drop; /* without a map; UINT32_MAX: a map for SGD with theta, see below */
-    int same_sign;          /* 1: the ranks' gradients are all positive; 0: independent signs around a common mean */
+    /* 1: the ranks' gradients are all positive; 0: independent signs around a common mean */
+    int same_sign;
     uint64_t seed;
 } ring_setup;
 
 typedef struct ring_result {
     double bias;         /* sum over values of (result - exact) * sign(exact), over the sum of |exact| */
     double worst;        /* max of |result - exact| / |exact| */
-    double worst_budget; /* map only: max of (|result - exact| - what fp32 additions may round) / |num / (lr c)|, in 2^-23 */
+    /* map only: max of (|result - exact| - what fp32 additions may round) / |num / (lr c)|, in 2^-23 */
+    double worst_budget;
     double mean_bits;    /* frame bits a value, last hop */
 } ring_result;
 

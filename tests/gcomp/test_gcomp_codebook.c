@@ -1,6 +1,6 @@
 /*
- * Codebooks: package-merge against an independent optimum, completeness, every small table through the reader, the tree
- * written out from docs/format.md section 5.1; and codebooks that outlive a frame.
+ * Codebooks: package-merge against an independent optimum, completeness, every small table through the
+ * reader, the tree written out from docs/format.md section 5.1; and codebooks that outlive a frame.
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
@@ -10,15 +10,16 @@
 
 #include "core/codebook.h"
 
-/* ---- lengths ----------------------------------------------------------------------------------------------------- */
+/* ---- lengths ------------------------------------------------------------------------------------------- */
 
-/* Least total cost of prefix codes of at most 11 bits, by dynamic programming over the code tree from the root down: at
- * each depth, some of the open nodes become leaves of the heaviest labels left, the others open two nodes below. Every
- * label that is left pays one bit a level. Nothing in common with package-merge. */
+/* Least total cost of prefix codes of at most 11 bits, by dynamic programming over the code tree from the
+ * root down: at each depth, some of the open nodes become leaves of the heaviest labels left, the others open
+ * two nodes below. Every label that is left pays one bit a level. Nothing in common with package-merge. */
 static uint64_t least_cost(const uint32_t *weight, uint32_t n)
 {
     enum { LABELS = 64, DEPTHS = 12 };
-    static uint64_t best[DEPTHS + 1][LABELS + 1][LABELS + 1]; /* [depth][labels placed][open nodes at that depth] */
+    /* [depth][labels placed][open nodes at that depth] */
+    static uint64_t best[DEPTHS + 1][LABELS + 1][LABELS + 1];
     uint32_t sorted[LABELS];
     uint64_t rest[LABELS + 1];
     assert_true(n <= LABELS);
@@ -100,7 +101,8 @@ static void lengths_are_optimal(void **state)
             case 0: x = 1 + test_random_below(&random, 1000); break;
             case 1: x = 1 + test_random_below(&random, 3); break;            /* ties */
             case 2: x = (uint32_t)(1 + exp(10.0 * test_random_unit(&random))); break;
-            default:                                                         /* Fibonacci: the limit of 11 binds */
+            /* Fibonacci: the limit of 11 binds */
+            default:
                 x = current;
                 current = i < 30 ? previous + current : current;
                 previous = x;
@@ -119,7 +121,8 @@ static void lengths_are_optimal(void **state)
     }
 }
 
-/* All alphabets: complete, ordered (a larger count never has a longer code), stable against the order of the labels. */
+/* All alphabets: complete, ordered (a larger count never has a longer code), stable against the order of the
+ * labels. */
 static void lengths_are_complete(void **state)
 {
     (void)state;
@@ -151,10 +154,10 @@ static void lengths_are_complete(void **state)
     assert_int_equal(kraft_of(length), 0);
 }
 
-/* ---- tables ------------------------------------------------------------------------------------------------------ */
+/* ---- tables -------------------------------------------------------------------------------------------- */
 
-/* The tree of section 5.1, by its text: leaves, stable sort by depth, canonical codes, ranks. Compares ranks and, for each
- * label, the path from the root. */
+/* The tree of section 5.1, by its text: leaves, stable sort by depth, canonical codes, ranks. Compares ranks
+ * and, for each label, the path from the root. */
 static void check_tree(const gw_codebook *book)
 {
     static gw_tree tree;
@@ -241,8 +244,8 @@ static void trees_follow_the_text(void **state)
     }
 }
 
-/* All tables of `symbols` labels (two special, then neighbours) with lengths below `end`, through the reader: accepted if
- * and only if complete and tight. */
+/* All tables of `symbols` labels (two special, then neighbours) with lengths below `end`, through the reader:
+ * accepted if and only if complete and tight. */
 static void all_tables(uint32_t symbols, uint32_t end)
 {
     uint8_t src[16], back[GW_GCOMP_BOOK_SIZE_MAX];
@@ -278,8 +281,8 @@ static void all_tables(uint32_t symbols, uint32_t end)
         size_t read;
         const gw_status status = gw_codebook_read(&book, &read, src, size, GW_FP32, 1);
         if ((status == GW_OK) != complete) {
-            fail_msg("table %u %u %u %u %u %u %u %u: status %d", length[0], length[1], length[2], length[3], length[4],
-                     length[5], length[6], length[7], (int)status);
+            fail_msg("table %u %u %u %u %u %u %u %u: status %d", length[0], length[1], length[2], length[3],
+                     length[4], length[5], length[6], length[7], (int)status);
         }
         if (complete) {
             accepted++;
@@ -324,8 +327,9 @@ static void reader_rules(void **state)
     size_t used;
     /* base, first, last, special, lengths: labels 0 and 100 with one bit each. */
     static const uint8_t good[8] = {0, 100, 100, 0x01, 1, 0, 0, 0};
-#define READ(dtype, derived, ...)                                                                                      \
-    gw_codebook_read(&book, &used, (const uint8_t[]){__VA_ARGS__}, sizeof((const uint8_t[]){__VA_ARGS__}), dtype, derived)
+#define READ(dtype, derived, ...)                                                                            \
+    gw_codebook_read(&book, &used, (const uint8_t[]){__VA_ARGS__}, sizeof((const uint8_t[]){__VA_ARGS__}),   \
+                     dtype, derived)
     for (size_t size = 0; size < 8; size++) {
         assert_int_equal(gw_codebook_read(&book, &used, good, size, GW_FP32, 0), GW_ERR_CORRUPT);
     }
@@ -339,10 +343,12 @@ static void reader_rules(void **state)
     assert_int_equal(READ(GW_FP32, 1, 0, 2, 2, 1, 1, 0, 0, 0), GW_OK);                /* exponent 1 */
     assert_int_equal(READ(GW_FP32, 1, 0, 255, 255, 1, 1, 0, 0, 0), GW_OK);            /* exponent 254 */
     assert_int_equal(READ(GW_FP16, 1, 0, 32, 32, 1, 1, 0, 0, 0), GW_OK);
-    assert_int_equal(READ(GW_FP16, 1, 0, 33, 33, 1, 1, 0, 0, 0), GW_ERR_CORRUPT);     /* exponent 31 of fp16 */
+    /* exponent 31 of fp16 */
+    assert_int_equal(READ(GW_FP16, 1, 0, 33, 33, 1, 1, 0, 0, 0), GW_ERR_CORRUPT);
     assert_int_equal(READ(GW_FP16, 0, 0, 127, 127, 1, 1, 0, 0, 0), GW_OK);
     assert_int_equal(READ(GW_FP16, 0, 0, 128, 128, 1, 1, 0, 0, 0), GW_ERR_CORRUPT);
-    assert_int_equal(READ(GW_FP32, 0, 0, 1, 100, 1, 1, 0, 0, 0), GW_ERR_CORRUPT);     /* first is not ordinary */
+    /* first is not ordinary */
+    assert_int_equal(READ(GW_FP32, 0, 0, 1, 100, 1, 1, 0, 0, 0), GW_ERR_CORRUPT);
     assert_int_equal(READ(GW_FP32, 0, 0, 101, 100, 1, 1, 0, 0, 0), GW_ERR_CORRUPT);   /* last before first */
     assert_int_equal(READ(GW_FP32, 0, 0, 0, 100, 1, 1, 0, 0, 0), GW_ERR_CORRUPT);
     assert_int_equal(READ(GW_FP32, 0, 0, 100, 101, 1, 1, 0, 0, 0), GW_ERR_CORRUPT);   /* last not tight */
@@ -351,17 +357,18 @@ static void reader_rules(void **state)
     assert_int_equal(READ(GW_FP32, 0, 0, 100, 100, 1, 1, 0, 0, 1), GW_ERR_CORRUPT);   /* padding */
     assert_int_equal(READ(GW_FP32, 0, 0, 100, 100, 12, 1, 0, 0, 0), GW_ERR_CORRUPT);  /* length 12 */
     assert_int_equal(READ(GW_FP32, 0, 0, 0, 0, 1), GW_OK);                            /* label 0 alone */
-    assert_int_equal(READ(GW_FP32, 0, 0, 0, 0, 2), GW_ERR_CORRUPT);                   /* alone, but not of one bit */
+    /* alone, but not of one bit */
+    assert_int_equal(READ(GW_FP32, 0, 0, 0, 0, 2), GW_ERR_CORRUPT);
     assert_int_equal(READ(GW_FP32, 0, 0, 0, 0, 0), GW_ERR_CORRUPT);                   /* empty */
 #undef READ
 }
 
-/* ---- books that outlive a frame ---------------------------------------------------------------------------------- */
+/* ---- books that outlive a frame ------------------------------------------------------------------------ */
 
 enum { LEN = 40000 };
 
-static void make_book(const test_codec *codec, const void *values, size_t len, const gw_gcomp_map *map, uint8_t *book,
-                      size_t *book_size)
+static void make_book(const test_codec *codec, const void *values, size_t len, const gw_gcomp_map *map,
+                      uint8_t *book, size_t *book_size)
 {
     gw_gcomp_histogram histogram;
     assert_int_equal(gw_gcomp_histogram_init(&histogram, &codec->codec), GW_OK);
@@ -377,8 +384,8 @@ static void make_book(const test_codec *codec, const void *values, size_t len, c
     assert_int_equal(gw_gcomp_book_build(&histogram, book, GW_GCOMP_BOOK_SIZE_MAX, book_size), GW_OK);
 }
 
-static gw_status decode_with(const test_codec *codec, const test_buffer *frame, size_t size, const gw_gcomp_map *map,
-                             uint8_t *out)
+static gw_status decode_with(const test_codec *codec, const test_buffer *frame, size_t size,
+                             const gw_gcomp_map *map, uint8_t *out)
 {
     uint64_t len;
     return gw_gcomp_decode(&codec->codec, frame->at, size, map, out, LEN, &len, NULL, codec->workspace.at,
@@ -409,7 +416,8 @@ static void installed_books(void **state)
         make_book(&sender, values, LEN, &map.map, book, &book_size);
 
         assert_int_equal(gw_gcomp_install(&sender.codec, 7, 1, book, book_size, 1), GW_OK);
-        /* Also for data that the book has never seen: everything out of reach is escaped, chunks become RAW. */
+        /* Also for data that the book has never seen: everything out of reach is escaped, chunks become
+         * RAW. */
         for (int pattern = 0; pattern < PATTERN_COUNT; pattern++) {
             test_fill_values(values, o.dtype, LEN, (test_pattern)pattern, choice + 100);
             gw_gcomp_source source = test_source(values, LEN, &map.map);
@@ -434,8 +442,8 @@ static void installed_books(void **state)
             for (size_t i = 0; i < LEN; i++) {
                 const uint32_t want = test_model_round(&sender.options, &source, i, NULL);
                 if (test_get(out, o.dtype, i) != want) {
-                    fail_msg("choice %u, pattern %d: value %zu, %08x, should become %08x and is %08x", choice, pattern, i,
-                             test_get(values, o.dtype, i), want, test_get(out, o.dtype, i));
+                    fail_msg("choice %u, pattern %d: value %zu, %08x, should become %08x and is %08x", choice,
+                             pattern, i, test_get(values, o.dtype, i), want, test_get(out, o.dtype, i));
                 }
             }
             test_buffer_free(&frame);
@@ -474,7 +482,8 @@ static void installed_books(void **state)
     free(out);
 }
 
-/* Every single-byte change of a good book: either it is a good book too, and then reads back, or the handle is untouched. */
+/* Every single-byte change of a good book: either it is a good book too, and then reads back, or the handle
+ * is untouched. */
 static void bad_books(void **state)
 {
     (void)state;
@@ -515,10 +524,12 @@ static void bad_books(void **state)
         memcpy(longer, book, size);
         assert_int_equal(gw_gcomp_install(&codec.codec, 1, 2, longer, size + 4, 1), GW_ERR_TABLE);
         /* Without label 0 or label 1. */
-        assert_int_equal(gw_gcomp_install(&codec.codec, 1, 2, (const uint8_t[]){0, 20, 20, 1, 1, 0, 0, 0}, 8, 1),
-                         GW_ERR_TABLE);
-        assert_int_equal(gw_gcomp_install(&codec.codec, 1, 2, (const uint8_t[]){0, 20, 20, 16, 1, 0, 0, 0}, 8, 1),
-                         GW_ERR_TABLE);
+        assert_int_equal(
+            gw_gcomp_install(&codec.codec, 1, 2, (const uint8_t[]){0, 20, 20, 1, 1, 0, 0, 0}, 8, 1),
+            GW_ERR_TABLE);
+        assert_int_equal(
+            gw_gcomp_install(&codec.codec, 1, 2, (const uint8_t[]){0, 20, 20, 16, 1, 0, 0, 0}, 8, 1),
+            GW_ERR_TABLE);
         assert_int_equal(gw_gcomp_install(&codec.codec, 1, 2, (const uint8_t[]){0, 0, 0, 0x11}, 4, 1), GW_OK);
         assert_int_equal(gw_gcomp_install(NULL, 1, 2, book, size, 1), GW_ERR_ARG);
         assert_int_equal(gw_gcomp_install(&codec.codec, 1, 2, NULL, size, 1), GW_ERR_ARG);
@@ -546,8 +557,9 @@ static void pooled_histograms(void **state)
     gw_gcomp_histogram whole, half[2];
     gw_gcomp_source source = test_source(values, LEN, &map.map);
     assert_int_equal(gw_gcomp_histogram_init(&whole, &codec.codec), GW_OK);
-    assert_int_equal(gw_gcomp_histogram_add(&whole, &codec.codec, &source, codec.workspace.at, codec.workspace.size),
-                     GW_OK);
+    assert_int_equal(
+        gw_gcomp_histogram_add(&whole, &codec.codec, &source, codec.workspace.at, codec.workspace.size),
+        GW_OK);
     for (int h = 0; h < 2; h++) {
         gw_gcomp_map part_map = map.map;
         part_map.levels += h * (LEN / 2);
@@ -595,8 +607,9 @@ static void pooled_histograms(void **state)
     o.levels = GW_GCOMP_DERIVED;
     test_codec other;
     test_codec_make(&other, &o);
-    assert_int_equal(gw_gcomp_histogram_add(&whole, &other.codec, &source, other.workspace.at, other.workspace.size),
-                     GW_ERR_STATE);
+    assert_int_equal(
+        gw_gcomp_histogram_add(&whole, &other.codec, &source, other.workspace.at, other.workspace.size),
+        GW_ERR_STATE);
     test_codec_free(&other);
     test_map_free(&map);
     test_codec_free(&codec);

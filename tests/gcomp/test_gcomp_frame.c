@@ -1,6 +1,6 @@
 /*
- * Frames and bad input: prefixes, single-byte changes, capacity, workspace, alignment, arguments, derived hashes, empty and
- * tiny frames.
+ * Frames and bad input: prefixes, single-byte changes, capacity, workspace, alignment, arguments, derived
+ * hashes, empty and tiny frames.
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
@@ -36,7 +36,8 @@ static void sample_free(sample *s)
     free(s->values);
 }
 
-/* Small frames that between them have every kind of chunk, codebooks shared and owned, escapes, seven planes, checksums. */
+/* Small frames that between them have every kind of chunk, codebooks shared and owned, escapes, seven planes,
+ * checksums. */
 enum { SAMPLES = 10 };
 
 static void sample_pick(sample *s, int index)
@@ -57,7 +58,8 @@ static void sample_pick(sample *s, int index)
         {GW_FP16, GW_GCOMP_EXPLICIT, GW_GCOMP_SMALL, 0, 0, 1, 300, PATTERN_GRADIENT},
         {GW_FP16, GW_GCOMP_DERIVED, GW_GCOMP_SMALL, 0, 1, 1, 300, PATTERN_SPECIAL},
         {GW_FP32, GW_GCOMP_EXPLICIT, GW_GCOMP_FAST, 0, 0, 0, 40, PATTERN_BITS}, /* RAW */
-        {GW_FP32, GW_GCOMP_EXPLICIT, GW_GCOMP_FAST, 1, 0, 1, 4096 * 2 + 60, PATTERN_SPARSE}, /* ZERO and CODED */
+        /* ZERO and CODED */
+        {GW_FP32, GW_GCOMP_EXPLICIT, GW_GCOMP_FAST, 1, 0, 1, 4096 * 2 + 60, PATTERN_SPARSE},
         {GW_FP32, GW_GCOMP_EXPLICIT, GW_GCOMP_SMALL, 0, 0, 1, 100, PATTERN_ONE},
     };
     gw_gcomp_options o;
@@ -70,7 +72,8 @@ static void sample_pick(sample *s, int index)
     sample_make(s, &o, choice[index].len, choice[index].pattern, choice[index].has_map);
 }
 
-/* Peek, check, validate, decode and decode_add agree on any bytes; outputs are as documented. Returns decode's status. */
+/* Peek, check, validate, decode and decode_add agree on any bytes; outputs are as documented. Returns
+ * decode's status. */
 static gw_status examine(sample *s, const uint8_t *src, size_t size, const gw_gcomp_map *map)
 {
     const gw_dtype dtype = s->codec.options.dtype;
@@ -89,8 +92,10 @@ static gw_status examine(sample *s, const uint8_t *src, size_t size, const gw_gc
     test_buffer out, sum;
     test_buffer_make(&out, capacity * size_of, 1, 0x6b);
     test_buffer_make(&sum, capacity * size_of, 5, 0x3c);
-    const gw_status decode = gw_gcomp_decode(codec, src, size, map, out.at, capacity, &len[0], &bad[1], work, work_size);
-    const gw_status add = gw_gcomp_decode_add(codec, src, size, map, sum.at, capacity, &len[1], &bad[2], work, work_size);
+    const gw_status decode =
+        gw_gcomp_decode(codec, src, size, map, out.at, capacity, &len[0], &bad[1], work, work_size);
+    const gw_status add =
+        gw_gcomp_decode_add(codec, src, size, map, sum.at, capacity, &len[1], &bad[2], work, work_size);
     assert_int_equal(add, decode);
     assert_true(bad[1] == bad[2]);
     assert_true(len[0] == len[1]);
@@ -105,7 +110,8 @@ static gw_status examine(sample *s, const uint8_t *src, size_t size, const gw_gc
     } else {
         assert_int_equal(peek, GW_OK);
         assert_memory_equal(&info, &peeked, sizeof info);
-        assert_true(decode == GW_OK || decode == GW_ERR_DST || decode == GW_ERR_CORRUPT || decode == GW_ERR_CHECKSUM);
+        assert_true(decode == GW_OK || decode == GW_ERR_DST || decode == GW_ERR_CORRUPT ||
+                    decode == GW_ERR_CHECKSUM);
     }
     if (peek != GW_OK) {
         assert_memory_equal(&peeked, &zero_info, sizeof info);
@@ -122,13 +128,13 @@ static gw_status examine(sample *s, const uint8_t *src, size_t size, const gw_gc
         uint64_t first_bad = UINT64_MAX;
         for (uint64_t c = 0; c < info.chunk_count; c++) {
             const size_t first = (size_t)(c << info.chunk_log2);
-            const size_t chunk_len = values - first < (size_t)1 << info.chunk_log2 ? values - first
-                                                                                   : (size_t)1 << info.chunk_log2;
+            const size_t chunk_len =
+                values - first < (size_t)1 << info.chunk_log2 ? values - first : (size_t)1 << info.chunk_log2;
             uint64_t range_bad;
             test_buffer range;
             test_buffer_make(&range, chunk_len * size_of, 3, 0x11);
-            const gw_status one = gw_gcomp_decode_range(codec, src, size, &info, map, c, 1, range.at, chunk_len,
-                                                        &range_bad, work, work_size);
+            const gw_status one = gw_gcomp_decode_range(codec, src, size, &info, map, c, 1, range.at,
+                                                        chunk_len, &range_bad, work, work_size);
             assert_memory_equal(range.at, out.at + first * size_of, chunk_len * size_of);
             if (one != GW_OK) {
                 assert_true(range_bad == c);
@@ -184,8 +190,8 @@ static void every_prefix_is_short(void **state)
     }
 }
 
-/* Changes of every byte: all 255 in the front and at a stride behind it. A frame without a checksum may become another
- * valid frame (other values), one with a checksum may not. */
+/* Changes of every byte: all 255 in the front and at a stride behind it. A frame without a checksum may
+ * become another valid frame (other values), one with a checksum may not. */
 static void every_byte_change(void **state)
 {
     (void)state;
@@ -210,8 +216,8 @@ static void every_byte_change(void **state)
         assert_true(refused > 1000);
         /* After all that the codec still works. */
         assert_int_equal(examine(&s, s.frame.at, s.size, s.source.map), GW_OK);
-        print_message("sample %d, %zu bytes: %u changed frames refused, %u accepted\n", index, s.size, refused,
-                      accepted);
+        print_message("sample %d, %zu bytes: %u changed frames refused, %u accepted\n", index, s.size,
+                      refused, accepted);
         free(copy);
         sample_free(&s);
     }
@@ -232,7 +238,8 @@ static void random_damage(void **state)
             const uint32_t n = 1 + test_random_below(&random, 12);
             for (uint32_t i = 0; i < n; i++) {
                 const size_t from = turn % 2 == 0 || s.size < 64 ? 0 : 48;
-                copy[from + test_random_below(&random, (uint32_t)(s.size - from))] = (uint8_t)test_random_u64(&random);
+                copy[from + test_random_below(&random, (uint32_t)(s.size - from))] =
+                    (uint8_t)test_random_u64(&random);
             }
             (void)examine(&s, copy, s.size, s.source.map);
         }
@@ -349,25 +356,26 @@ static void capacity_and_workspace(void **state)
         uint64_t len = 5, bad = 5;
         test_buffer out;
         test_buffer_make(&out, s.len * size_of, 1, 0x24);
-        assert_int_equal(gw_gcomp_decode(codec, s.frame.at, s.size, s.source.map, out.at, s.len - 1, &len, &bad,
-                                         s.codec.workspace.at, s.codec.workspace.size),
+        assert_int_equal(gw_gcomp_decode(codec, s.frame.at, s.size, s.source.map, out.at, s.len - 1, &len,
+                                         &bad, s.codec.workspace.at, s.codec.workspace.size),
                          GW_ERR_DST);
         assert_int_equal(len, 0);
-        assert_int_equal(gw_gcomp_decode_add(codec, s.frame.at, s.size, s.source.map, out.at, s.len - 1, &len, &bad,
-                                             s.codec.workspace.at, s.codec.workspace.size),
+        assert_int_equal(gw_gcomp_decode_add(codec, s.frame.at, s.size, s.source.map, out.at, s.len - 1, &len,
+                                             &bad, s.codec.workspace.at, s.codec.workspace.size),
                          GW_ERR_DST);
         assert_int_equal(gw_gcomp_decode(codec, s.frame.at, s.size, s.source.map, out.at, s.len, &len, &bad,
                                          s.codec.workspace.at, s.codec.workspace.size - 1),
                          GW_ERR_WORKSPACE);
-        assert_int_equal(gw_gcomp_validate(codec, s.frame.at, s.size, s.source.map, &bad, s.codec.workspace.at,
-                                           s.codec.workspace.size - 1),
+        assert_int_equal(gw_gcomp_validate(codec, s.frame.at, s.size, s.source.map, &bad,
+                                           s.codec.workspace.at, s.codec.workspace.size - 1),
                          GW_ERR_WORKSPACE);
-        assert_int_equal(gw_gcomp_decode_add_encode(codec, s.frame.at, s.size, s.source.map, &s.source, dst.at,
-                                                    bound - 1, &size, &bad, s.codec.workspace.at,
+        assert_int_equal(gw_gcomp_decode_add_encode(codec, s.frame.at, s.size, s.source.map, &s.source,
+                                                    dst.at, bound - 1, &size, &bad, s.codec.workspace.at,
                                                     s.codec.workspace.size),
                          GW_ERR_DST);
-        assert_int_equal(gw_gcomp_decode_add_encode(codec, s.frame.at, s.size, s.source.map, &s.source, dst.at, bound,
-                                                    &size, &bad, s.codec.workspace.at, s.codec.workspace.size - 1),
+        assert_int_equal(gw_gcomp_decode_add_encode(codec, s.frame.at, s.size, s.source.map, &s.source,
+                                                    dst.at, bound, &size, &bad, s.codec.workspace.at,
+                                                    s.codec.workspace.size - 1),
                          GW_ERR_WORKSPACE);
         for (size_t i = 0; i < out.size; i++) {
             assert_int_equal(out.at[i], 0x24);
@@ -411,12 +419,13 @@ static void alignment_changes_nothing(void **state)
             source.values = values.at;
             source.map = s.source.map == NULL ? NULL : &map;
             size_t size;
-            assert_int_equal(gw_gcomp_encode(codec, &source, frame.at, frame.size, &size, work.at, work.size), GW_OK);
+            assert_int_equal(gw_gcomp_encode(codec, &source, frame.at, frame.size, &size, work.at, work.size),
+                             GW_OK);
             assert_int_equal(size, s.size);
             assert_memory_equal(frame.at, s.frame.at, size);
             memset(work.at, 0x39, work.size);
-            assert_int_equal(gw_gcomp_decode(codec, frame.at, size, source.map, out.at, s.len, &len, NULL, work.at,
-                                             work.size),
+            assert_int_equal(gw_gcomp_decode(codec, frame.at, size, source.map, out.at, s.len, &len, NULL,
+                                             work.at, work.size),
                              GW_OK);
             assert_memory_equal(out.at, want, out.size);
             test_buffer_free(&values);
@@ -449,12 +458,13 @@ static void empty_and_tiny(void **state)
                     gw_gcomp_source nothing = s.source;
                     nothing.values = NULL;
                     size_t size;
-                    assert_int_equal(gw_gcomp_encode(&s.codec.codec, &nothing, s.frame.at, s.frame.size, &size,
-                                                     s.codec.workspace.at, s.codec.workspace.size),
+                    assert_int_equal(gw_gcomp_encode(&s.codec.codec, &nothing, s.frame.at, s.frame.size,
+                                                     &size, s.codec.workspace.at, s.codec.workspace.size),
                                      GW_OK);
                     uint64_t out_len = 3;
-                    assert_int_equal(gw_gcomp_decode(&s.codec.codec, s.frame.at, s.size, s.source.map, NULL, 0,
-                                                     &out_len, NULL, s.codec.workspace.at, s.codec.workspace.size),
+                    assert_int_equal(gw_gcomp_decode(&s.codec.codec, s.frame.at, s.size, s.source.map, NULL,
+                                                     0, &out_len, NULL, s.codec.workspace.at,
+                                                     s.codec.workspace.size),
                                      GW_OK);
                     assert_int_equal(out_len, 0);
                 } else {
@@ -506,22 +516,32 @@ static void arguments(void **state)
     map.levels = NULL;
     assert_int_equal(gw_gcomp_encode(codec, &source, dst, bound, &size, work, work_size), GW_ERR_ARG);
 
-    assert_int_equal(gw_gcomp_decode(NULL, s.frame.at, s.size, NULL, out, s.len, &len, &bad, work, work_size), GW_ERR_ARG);
-    assert_int_equal(gw_gcomp_decode(codec, NULL, s.size, NULL, out, s.len, &len, &bad, work, work_size), GW_ERR_ARG);
-    assert_int_equal(gw_gcomp_decode(codec, NULL, 0, NULL, out, s.len, &len, &bad, work, work_size), GW_ERR_SHORT);
-    assert_int_equal(gw_gcomp_decode(codec, s.frame.at, s.size, NULL, NULL, s.len, &len, &bad, work, work_size), GW_ERR_ARG);
-    assert_int_equal(gw_gcomp_decode(codec, s.frame.at, s.size, NULL, out, s.len, NULL, &bad, work, work_size), GW_ERR_ARG);
-    assert_int_equal(gw_gcomp_decode(codec, s.frame.at, s.size, NULL, out, s.len, &len, &bad, NULL, work_size), GW_ERR_ARG);
+    assert_int_equal(gw_gcomp_decode(NULL, s.frame.at, s.size, NULL, out, s.len, &len, &bad, work, work_size),
+                     GW_ERR_ARG);
+    assert_int_equal(gw_gcomp_decode(codec, NULL, s.size, NULL, out, s.len, &len, &bad, work, work_size),
+                     GW_ERR_ARG);
+    assert_int_equal(gw_gcomp_decode(codec, NULL, 0, NULL, out, s.len, &len, &bad, work, work_size),
+                     GW_ERR_SHORT);
+    assert_int_equal(
+        gw_gcomp_decode(codec, s.frame.at, s.size, NULL, NULL, s.len, &len, &bad, work, work_size),
+        GW_ERR_ARG);
+    assert_int_equal(
+        gw_gcomp_decode(codec, s.frame.at, s.size, NULL, out, s.len, NULL, &bad, work, work_size),
+        GW_ERR_ARG);
+    assert_int_equal(
+        gw_gcomp_decode(codec, s.frame.at, s.size, NULL, out, s.len, &len, &bad, NULL, work_size),
+        GW_ERR_ARG);
     assert_int_equal(gw_gcomp_peek(NULL, 0, 1, &info), GW_ERR_SHORT);
     assert_int_equal(gw_gcomp_peek(NULL, 1, 1, &info), GW_ERR_ARG);
     assert_int_equal(gw_gcomp_peek(s.frame.at, s.size, 1, NULL), GW_ERR_ARG);
     assert_int_equal(gw_gcomp_check(codec, s.frame.at, s.size, NULL, NULL), GW_ERR_ARG);
 
     /* Output over input, by the first and by the last byte. */
-    assert_int_equal(gw_gcomp_decode(codec, s.frame.at, s.size, NULL, s.frame.at, s.len, &len, &bad, work, work_size),
-                     GW_ERR_ARG);
-    assert_int_equal(gw_gcomp_decode_add(codec, s.frame.at, s.size, NULL, s.frame.at + s.size - 1, s.len, &len, &bad, work,
-                                         work_size),
+    assert_int_equal(
+        gw_gcomp_decode(codec, s.frame.at, s.size, NULL, s.frame.at, s.len, &len, &bad, work, work_size),
+        GW_ERR_ARG);
+    assert_int_equal(gw_gcomp_decode_add(codec, s.frame.at, s.size, NULL, s.frame.at + s.size - 1, s.len,
+                                         &len, &bad, work, work_size),
                      GW_ERR_ARG);
     source = s.source;
     source.values = dst + bound - 1;
@@ -535,7 +555,9 @@ static void arguments(void **state)
     gw_gcomp limited;
     assert_int_equal(gw_gcomp_init(&limited, &o), GW_OK);
     assert_int_equal(gw_gcomp_encode(&limited, &s.source, dst, bound, &size, work, work_size), GW_ERR_LIMIT);
-    assert_int_equal(gw_gcomp_decode(&limited, s.frame.at, s.size, NULL, out, s.len, &len, &bad, work, work_size), GW_ERR_LIMIT);
+    assert_int_equal(
+        gw_gcomp_decode(&limited, s.frame.at, s.size, NULL, out, s.len, &len, &bad, work, work_size),
+        GW_ERR_LIMIT);
 
     /* A handle for another dtype; one that was never initialised. */
     gw_gcomp_options_init(&o, GW_BF16);
@@ -544,7 +566,9 @@ static void arguments(void **state)
     assert_int_equal(gw_gcomp_check(&other, s.frame.at, s.size, NULL, &info), GW_ERR_OPTION);
     memset(&other, 0, sizeof other);
     assert_int_equal(gw_gcomp_encode(&other, &s.source, dst, bound, &size, work, work_size), GW_ERR_STATE);
-    assert_int_equal(gw_gcomp_decode(&other, s.frame.at, s.size, NULL, out, s.len, &len, &bad, work, work_size), GW_ERR_STATE);
+    assert_int_equal(
+        gw_gcomp_decode(&other, s.frame.at, s.size, NULL, out, s.len, &len, &bad, work, work_size),
+        GW_ERR_STATE);
     assert_int_equal(gw_gcomp_check(&other, s.frame.at, s.size, NULL, &info), GW_ERR_STATE);
     assert_int_equal(gw_gcomp_workspace_size(&other), 0);
     assert_int_equal(gw_gcomp_bound(&other, 1), 0);
@@ -553,7 +577,8 @@ static void arguments(void **state)
     /* A handle may be copied and moved. */
     gw_gcomp moved = *codec;
     memset(&s.codec.codec, 0xff, sizeof moved);
-    assert_int_equal(gw_gcomp_decode(&moved, s.frame.at, s.size, NULL, out, s.len, &len, &bad, work, work_size), GW_OK);
+    assert_int_equal(
+        gw_gcomp_decode(&moved, s.frame.at, s.size, NULL, out, s.len, &len, &bad, work, work_size), GW_OK);
     s.codec.codec = moved;
     free(dst);
     free(out);
@@ -607,8 +632,8 @@ static void announced_sizes(void **state)
         assert_int_equal(gw_gcomp_encode(&codec, &source, head, sizeof head, &size, s.codec.workspace.at,
                                          s.codec.workspace.size),
                          GW_ERR_LIMIT);
-        assert_int_equal(gw_gcomp_encode_range(&codec, &source, 0, 1, head, sizeof head, &part, s.codec.workspace.at,
-                                               s.codec.workspace.size),
+        assert_int_equal(gw_gcomp_encode_range(&codec, &source, 0, 1, head, sizeof head, &part,
+                                               s.codec.workspace.at, s.codec.workspace.size),
                          GW_ERR_LIMIT);
         assert_int_equal(gw_gcomp_join(&codec, &source, NULL, 0, head, sizeof head, &size), GW_ERR_ARG);
         head[7] = (uint8_t)log2;
@@ -626,11 +651,11 @@ static void options_out_of_range(void **state)
     assert_int_equal(gw_gcomp_init(&codec, NULL), GW_ERR_ARG);
     gw_gcomp_options_init(&o, GW_FP32);
     assert_int_equal(gw_gcomp_init(NULL, &o), GW_ERR_ARG);
-#define REFUSED(dtype_, field, value)                                                                                  \
-    do {                                                                                                               \
-        gw_gcomp_options_init(&o, dtype_);                                                                             \
-        o.field = (value);                                                                                             \
-        assert_int_equal(gw_gcomp_init(&codec, &o), GW_ERR_OPTION);                                                    \
+#define REFUSED(dtype_, field, value)                                                                        \
+    do {                                                                                                     \
+        gw_gcomp_options_init(&o, dtype_);                                                                   \
+        o.field = (value);                                                                                   \
+        assert_int_equal(gw_gcomp_init(&codec, &o), GW_ERR_OPTION);                                          \
     } while (0)
     REFUSED(GW_FP32, dtype, (gw_dtype)0);
     REFUSED(GW_FP32, dtype, (gw_dtype)4);
@@ -649,7 +674,8 @@ static void options_out_of_range(void **state)
     for (int dtype = GW_FP32; dtype <= GW_FP16; dtype++) {
         for (int levels = 0; levels < 2; levels++) {
             for (uint32_t step = 0; step < 40; step++) {
-                static const uint32_t allowed[4][2] = {{0, 0}, {1u << 6, 0x4e}, {1u << 2, 0x6}, {1u << 3, 0xa}};
+                static const uint32_t allowed[4][2] = {
+                    {0, 0}, {1u << 6, 0x4e}, {1u << 2, 0x6}, {1u << 3, 0xa}};
                 gw_gcomp_options_init(&o, (gw_dtype)dtype);
                 o.levels = (gw_gcomp_levels)levels;
                 o.step = step;

@@ -1,5 +1,6 @@
 /*
- * The precision map against long double: all seven optimizers and their hyperparameters, hostile state, both saturations.
+ * The precision map against long double: all seven optimizers and their hyperparameters, hostile state, both
+ * saturations.
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
@@ -34,7 +35,11 @@ static size_t settings(gw_optimizer *list, size_t capacity)
             gw_optimizer o = optimizer((gw_optimizer_kind)kind);
             o.weight_decay = choice % 3 == 0 ? 0.0 : choice % 3 == 1 ? 5e-4 : 0.5;
             o.step = choice % 4 == 0 ? 1 : choice % 4 == 1 ? 2 : choice % 4 == 2 ? 400 : 1000000;
-            o.lr = choice % 5 == 0 ? 1e-5 : choice % 5 == 1 ? 1e-3 : choice % 5 == 2 ? 0.1 : choice % 5 == 3 ? 1.0 : 3.0;
+            o.lr = choice % 5 == 0   ? 1e-5
+                   : choice % 5 == 1 ? 1e-3
+                   : choice % 5 == 2 ? 0.1
+                   : choice % 5 == 3 ? 1.0
+                                     : 3.0;
             o.maximize = (int)(choice / 3 % 2);
             o.centered = (int)(choice / 6 % 2);
             o.amsgrad = (int)(choice / 6 % 2);
@@ -67,7 +72,8 @@ static float random_float(test_random *random, int low, int high)
 }
 
 /* Some state: everything independent over many octaves, or balanced so that num nearly cancels. */
-static void random_state(test_random *random, const gw_optimizer *o, float *theta, float *m, float *v, float *a)
+static void random_state(test_random *random, const gw_optimizer *o, float *theta, float *m, float *v,
+                         float *a)
 {
     *theta = random_float(random, -20, 3);
     *m = random_float(random, -30, 3);
@@ -84,7 +90,8 @@ static void random_state(test_random *random, const gw_optimizer *o, float *thet
         const affine one = optimizer_update(o, &with, 0.0L, 1);
         const long double per_m = one.constant - without.constant;
         if (per_m != 0.0L && fabsl(without.constant / per_m) < 1e30L) {
-            *m = (float)(-without.constant / per_m * (1.0L + 1e-3L * (long double)test_random_normal(random)));
+            *m =
+                (float)(-without.constant / per_m * (1.0L + 1e-3L * (long double)test_random_normal(random)));
         }
     }
 }
@@ -128,15 +135,17 @@ static void ratios_match_long_double(void **state)
 
             /* Never above the ratio of the update, whatever the gradient turns out to be. */
             if (quarter != 0) {
-                static const double gradients[] = {0.0, 1e-12, -1e-9, 1e-6, -1e-4, 0.01, -0.3, 2.0, -100.0, 1e6};
+                static const double gradients[] = {0.0,  1e-12, -1e-9, 1e-6,   -1e-4,
+                                                   0.01, -0.3,  2.0,   -100.0, 1e6};
                 for (size_t g = 0; g < TEST_ARRAY_LEN(gradients); g++) {
                     const long double ratio =
                         optimizer_ratio(o, &s, (long double)gradients[g], 0) * (long double)wire_scale;
                     if (!(lower_edge(quarter) <= ratio)) {
-                        fail_msg("optimizer %d, setting %zu: quarter-octave %u is above the ratio %Lg for g = %g "
-                                 "(theta %g m %g v %g a %g)",
-                                 (int)o->kind, n, quarter, ratio, gradients[g], (double)theta, (double)m, (double)v,
-                                 (double)a);
+                        fail_msg(
+                            "optimizer %d, setting %zu: quarter-octave %u is above the ratio %Lg for g = %g "
+                            "(theta %g m %g v %g a %g)",
+                            (int)o->kind, n, quarter, ratio, gradients[g], (double)theta, (double)m,
+                            (double)v, (double)a);
                     }
                 }
             } else {
@@ -158,20 +167,20 @@ static void ratios_match_long_double(void **state)
                 low.v -= (s.v + s.a * s.a) * 0x1p-20L; /* the guard of the difference v - a^2 */
             }
             const affine guarded = optimizer_update(o, &low, 0.0L, 1);
-            const uint32_t least = quarter_of(fabsl(guarded.constant / guarded.slope) * (long double)wire_scale -
-                                              terms * 0x1p-19L);
+            const uint32_t least = quarter_of(
+                fabsl(guarded.constant / guarded.slope) * (long double)wire_scale - terms * 0x1p-19L);
             if (quarter != 0) {
                 if (quarter < least || quarter > quarter_of(bound)) {
-                    fail_msg("optimizer %d, setting %zu: quarter-octave %u, expected %u..%u", (int)o->kind, n, quarter,
-                             least, quarter_of(bound));
+                    fail_msg("optimizer %d, setting %zu: quarter-octave %u, expected %u..%u", (int)o->kind, n,
+                             quarter, least, quarter_of(bound));
                 }
                 compared++;
                 lower += quarter != quarter_of(bound);
             }
         }
     }
-    print_message("%zu ratios: %zu equal to long double, %zu lower by the guard, %zu drop nothing\n", compared,
-                  compared - lower, lower, dropped_nothing);
+    print_message("%zu ratios: %zu equal to long double, %zu lower by the guard, %zu drop nothing\n",
+                  compared, compared - lower, lower, dropped_nothing);
     assert_true(compared > 60000);
     assert_true(lower < compared / 20);
 }
@@ -213,7 +222,8 @@ static void base_and_saturation(void **state)
     float theta[COUNT];
     uint8_t levels[COUNT];
     for (uint32_t i = 0; i < COUNT; i++) {
-        theta[i] = test_float_of_bits((4 + i) << 21 | 0x80000); /* inside quarter-octave 4 + i; lr = 1: ratio = theta */
+        /* inside quarter-octave 4 + i; lr = 1: ratio = theta */
+        theta[i] = test_float_of_bits((4 + i) << 21 | 0x80000);
     }
     const gw_optimizer_state arrays = {theta, NULL, NULL, NULL};
     uint32_t top;
@@ -273,7 +283,8 @@ static void hostile_state(void **state)
             assert_int_equal(gw_gcomp_map_scan(&rule, &arrays, 1, GW_BACKEND_ALL, &quarter), GW_OK);
             assert_int_equal(quarter, 0);
         }
-        if ((rule.uses & 2) != 0 && kind != GW_OPTIMIZER_RMSPROP) { /* negative second moment: its root is NaN */
+        /* negative second moment: its root is NaN */
+        if ((rule.uses & 2) != 0 && kind != GW_OPTIMIZER_RMSPROP) {
             memcpy(x, good, sizeof x);
             x[2] = -1e-4f;
             x[3] = kind >= GW_OPTIMIZER_ADAM ? -1e-4f : x[3];
@@ -301,13 +312,14 @@ static void hyperparameters_out_of_range(void **state)
     const double infinity = (double)test_float_of_bits(0x7f800000u);
     for (int kind = -1; kind <= 9; kind++) {
         o = optimizer((gw_optimizer_kind)kind);
-        assert_int_equal(gw_gcomp_map_rule_init(&o, 1.0f, &rule), kind < 1 || kind > 7 ? GW_ERR_OPTION : GW_OK);
+        assert_int_equal(gw_gcomp_map_rule_init(&o, 1.0f, &rule),
+                         kind < 1 || kind > 7 ? GW_ERR_OPTION : GW_OK);
     }
-#define REFUSED(kind, field, value)                                                                                    \
-    do {                                                                                                               \
-        o = optimizer(kind);                                                                                           \
-        o.field = (value);                                                                                             \
-        assert_int_equal(gw_gcomp_map_rule_init(&o, 1.0f, &rule), GW_ERR_OPTION);                                      \
+#define REFUSED(kind, field, value)                                                                          \
+    do {                                                                                                     \
+        o = optimizer(kind);                                                                                 \
+        o.field = (value);                                                                                   \
+        assert_int_equal(gw_gcomp_map_rule_init(&o, 1.0f, &rule), GW_ERR_OPTION);                            \
     } while (0)
     REFUSED(GW_OPTIMIZER_SGD, weight_decay, -1e-9);
     REFUSED(GW_OPTIMIZER_SGD, weight_decay, nan);
@@ -404,11 +416,13 @@ static void ranges_and_digests(void **state)
     }
     test_buffer_make(&levels, LEN, 1, 0xaa);
     test_buffer_make(&again, LEN, 7, 0x55);
-    const gw_optimizer_state all = {(const float *)(const void *)block[0].at, (const float *)(const void *)block[1].at,
+    const gw_optimizer_state all = {(const float *)(const void *)block[0].at,
+                                    (const float *)(const void *)block[1].at,
                                     (const float *)(const void *)block[2].at, NULL};
     uint32_t top = 0, whole;
     assert_int_equal(gw_gcomp_map_scan(&rule, &all, LEN, GW_BACKEND_ALL, &whole), GW_OK);
-    assert_int_equal(gw_gcomp_map_build(&rule, &all, LEN, gw_gcomp_map_base(whole), GW_BACKEND_ALL, levels.at), GW_OK);
+    assert_int_equal(
+        gw_gcomp_map_build(&rule, &all, LEN, gw_gcomp_map_base(whole), GW_BACKEND_ALL, levels.at), GW_OK);
     for (size_t at = 0, n = 1; at < LEN; at += n, n = n * 3 / 2 + 1) {
         n = n < LEN - at ? n : LEN - at;
         const gw_optimizer_state part = {(const float *)(const void *)(block[0].at + 4 * at),
@@ -417,8 +431,9 @@ static void ranges_and_digests(void **state)
         uint32_t part_top;
         assert_int_equal(gw_gcomp_map_scan(&rule, &part, n, GW_BACKEND_ALL, &part_top), GW_OK);
         top = part_top > top ? part_top : top;
-        assert_int_equal(gw_gcomp_map_build(&rule, &part, n, gw_gcomp_map_base(whole), GW_BACKEND_ALL, again.at + at),
-                         GW_OK);
+        assert_int_equal(
+            gw_gcomp_map_build(&rule, &part, n, gw_gcomp_map_base(whole), GW_BACKEND_ALL, again.at + at),
+            GW_OK);
     }
     assert_int_equal(top, whole);
     assert_memory_equal(levels.at, again.at, LEN);
@@ -427,7 +442,8 @@ static void ranges_and_digests(void **state)
         assert_int_equal(gw_gcomp_map_digest(levels.at, LEN, log2, digest), GW_OK);
         for (size_t c = 0; c << log2 < LEN; c++) {
             const size_t left = LEN - (c << log2);
-            assert_int_equal(digest[c], gw_crc32c(0, levels.at + (c << log2), left < (size_t)1 << log2 ? left : (size_t)1 << log2));
+            assert_int_equal(digest[c], gw_crc32c(0, levels.at + (c << log2),
+                                                  left < (size_t)1 << log2 ? left : (size_t)1 << log2));
         }
     }
     uint32_t digest;
@@ -490,9 +506,9 @@ static void flush_modes_change_nothing(void **state)
                 }
                 for (size_t i = 0; i < LEN; i++) {
                     if (want[i] != got[i]) {
-                        fail_msg("optimizer %d, choice %d, mode %x: byte %zu is %u, not %u (%g %g %g %g)", kind, choice,
-                                 modes[m], i, got[i], want[i], (double)x[0][i], (double)x[1][i], (double)x[2][i],
-                                 (double)x[3][i]);
+                        fail_msg("optimizer %d, choice %d, mode %x: byte %zu is %u, not %u (%g %g %g %g)",
+                                 kind, choice, modes[m], i, got[i], want[i], (double)x[0][i], (double)x[1][i],
+                                 (double)x[2][i], (double)x[3][i]);
                     }
                 }
             }

@@ -1,5 +1,6 @@
 /*
- * Stochastic rounding (known answers of the generator, independence of the partition, no bias) and rings of 2 to 64 ranks.
+ * Stochastic rounding (known answers of the generator, independence of the partition, no bias) and rings of 2
+ * to 64 ranks.
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
@@ -55,8 +56,9 @@ static void partition_changes_nothing(void **state)
             test_buffer frame;
             const size_t size = test_encode(&codec, &source, &frame);
             uint64_t out_len;
-            assert_int_equal(gw_gcomp_decode(&codec.codec, frame.at, size, NULL, (turn == 0 ? want : got) + at, len,
-                                             &out_len, NULL, codec.workspace.at, codec.workspace.size),
+            assert_int_equal(gw_gcomp_decode(&codec.codec, frame.at, size, NULL,
+                                             (turn == 0 ? want : got) + at, len, &out_len, NULL,
+                                             codec.workspace.at, codec.workspace.size),
                              GW_OK);
             test_buffer_free(&frame);
         }
@@ -82,7 +84,8 @@ static void partition_changes_nothing(void **state)
         for (size_t i = 0; i < LEN; i++) {
             different += got[i] != want[i];
         }
-        /* Two independent roundings of a random remainder differ with probability 1/3; a sixteenth is zero. */
+        /* Two independent roundings of a random remainder differ with probability 1/3; a sixteenth is
+         * zero. */
         assert_true(different > LEN / 4 && different < LEN * 2 / 5);
         test_buffer_free(&frame);
     }
@@ -143,8 +146,13 @@ static void rings_with_constant_drop(void **state)
         for (int same_sign = 0; same_sign < 2; same_sign++) {
             ring_result r[3];
             for (int rounding = 0; rounding < 3; rounding++) {
-                const ring_setup s = {(gw_gcomp_rounding)rounding, GW_GCOMP_EXPLICIT, ring_sizes[n], 50000, 18,
-                                      same_sign, 12345};
+                const ring_setup s = {(gw_gcomp_rounding)rounding,
+                                      GW_GCOMP_EXPLICIT,
+                                      ring_sizes[n],
+                                      50000,
+                                      18,
+                                      same_sign,
+                                      12345};
                 assert_true(ring_run(&s, &r[rounding]));
             }
             assert_true(r[GW_GCOMP_TRUNCATE].bias < -0.005);
@@ -154,16 +162,21 @@ static void rings_with_constant_drop(void **state)
     }
 }
 
-/* With a map, the error of n encodes stays below n * 2^-23 of num, and of half of it with nearest, on top of what the n - 1
- * fp32 additions round, which ring_run() has taken off. */
+/* With a map, the error of n encodes stays below n * 2^-23 of num, and of half of it with nearest, on top of
+ * what the n - 1 fp32 additions round, which ring_run() has taken off. */
 static void rings_with_map_keep_the_budget(void **state)
 {
     (void)state;
     for (size_t n = 0; n < TEST_ARRAY_LEN(ring_sizes); n++) {
         for (int rounding = 0; rounding < 3; rounding++) {
             for (int levels = 0; levels < 2; levels++) {
-                const ring_setup s = {(gw_gcomp_rounding)rounding, (gw_gcomp_levels)levels, ring_sizes[n], 20000,
-                                      UINT32_MAX, 0, 777};
+                const ring_setup s = {(gw_gcomp_rounding)rounding,
+                                      (gw_gcomp_levels)levels,
+                                      ring_sizes[n],
+                                      20000,
+                                      UINT32_MAX,
+                                      0,
+                                      777};
                 ring_result r;
                 assert_true(ring_run(&s, &r));
                 const double hops = (double)ring_sizes[n];

@@ -1,6 +1,6 @@
 /*
- * Round trips: every combination of options over every kind of data, each decoded value compared bit for bit with the model
- * of gcomp_support.c; every pattern of the 16-bit types and a cut of fp32's at drop 0.
+ * Round trips: every combination of options over every kind of data, each decoded value compared bit for bit
+ * with the model of gcomp_support.c; every pattern of the 16-bit types and a cut of fp32's at drop 0.
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
@@ -52,10 +52,11 @@ static size_t round_trip(const test_codec *codec, const gw_gcomp_source *source)
         const uint32_t want = test_model_round(o, source, i, NULL);
         const uint32_t got = test_get(out.at, o->dtype, i);
         if (want != got) {
-            fail_msg("dtype %d levels %d step %u cap %u rounding %d strict %d preset %d log2 %u: value %zu of %zu, "
+            fail_msg("dtype %d levels %d step %u cap %u rounding %d strict %d preset %d log2 %u: value %zu "
+                     "of %zu, "
                      "%08x, should become %08x and is %08x",
-                     (int)o->dtype, (int)o->levels, o->step, o->cap, (int)o->rounding, o->strict, (int)o->preset,
-                     o->chunk_log2, i, len, test_get(source->values, o->dtype, i), want, got);
+                     (int)o->dtype, (int)o->levels, o->step, o->cap, (int)o->rounding, o->strict,
+                     (int)o->preset, o->chunk_log2, i, len, test_get(source->values, o->dtype, i), want, got);
         }
     }
     test_buffer_free(&out);
@@ -63,8 +64,9 @@ static size_t round_trip(const test_codec *codec, const gw_gcomp_source *source)
     return size;
 }
 
-/* Over dtype x levels x step x cap x rounding x preset x strict x checksum: drops from a map and a constant. The length,
- * chunk size and pattern turn with the combination, so that all meet without a product of everything. */
+/* Over dtype x levels x step x cap x rounding x preset x strict x checksum: drops from a map and a constant.
+ * The length, chunk size and pattern turn with the combination, so that all meet without a product of
+ * everything. */
 static void every_option(void **state)
 {
     (void)state;
@@ -90,13 +92,15 @@ static void every_option(void **state)
                         for (int constant = 0; constant < 2; constant++) {
                             const size_t len = lens[turn % TEST_ARRAY_LEN(lens)];
                             o.chunk_log2 = 12 + turn % 4;
-                            o.param_mantissa_bits = dtype != GW_FP32 && turn % 5 == 0 ? (turn % 2 ? 7 : 10) : 23;
+                            o.param_mantissa_bits =
+                                dtype != GW_FP32 && turn % 5 == 0 ? (turn % 2 ? 7 : 10) : 23;
                             o.constant_drop = constant ? turn % 25 : 0;
                             test_codec codec;
                             test_codec_make(&codec, &o);
                             test_map map;
                             test_map_make(&map, o.dtype, len, o.chunk_log2, turn);
-                            test_fill_values(values, o.dtype, len, (test_pattern)(turn % PATTERN_COUNT), turn);
+                            test_fill_values(values, o.dtype, len, (test_pattern)(turn % PATTERN_COUNT),
+                                             turn);
                             gw_gcomp_source source = test_source(values, len, constant ? NULL : &map.map);
                             round_trip(&codec, &source);
                             test_map_free(&map);
@@ -144,8 +148,8 @@ static void every_length(void **state)
     free(values);
 }
 
-/* Drops nothing in four ways: constant 0, map bytes 0, map out of reach of the values, cap 0. In strict mode every pattern
- * must then come back; in default mode every pattern but the flushed ones. */
+/* Drops nothing in four ways: constant 0, map bytes 0, map out of reach of the values, cap 0. In strict mode
+ * every pattern must then come back; in default mode every pattern but the flushed ones. */
 static void exact_patterns(gw_dtype dtype, const uint32_t *pattern, size_t len)
 {
     const size_t size_of = gw_dtype_size(dtype);
@@ -185,8 +189,8 @@ static void exact_patterns(gw_dtype dtype, const uint32_t *pattern, size_t len)
         for (size_t i = 0; i < len; i++) {
             const uint32_t want = !o.strict && (pattern[i] & ~sign) < smallest ? 0 : pattern[i];
             if (test_get(out, dtype, i) != want) {
-                fail_msg("dtype %d, way %u, strict %d, levels %d: %08x came back as %08x", (int)dtype, way, o.strict,
-                         (int)o.levels, pattern[i], test_get(out, dtype, i));
+                fail_msg("dtype %d, way %u, strict %d, levels %d: %08x came back as %08x", (int)dtype, way,
+                         o.strict, (int)o.levels, pattern[i], test_get(out, dtype, i));
             }
         }
         test_buffer_free(&frame);
@@ -221,8 +225,8 @@ static void exact_16_bit_patterns(void **state)
     free(pattern);
 }
 
-/* Every exponent and sign with mantissas of every single bit, all ones below and above a bit, and random ones; scripts/
- * long_fp32_patterns does all 2^32. */
+/* Every exponent and sign with mantissas of every single bit, all ones below and above a bit, and random
+ * ones; scripts/ long_fp32_patterns does all 2^32. */
 static void exact_fp32_cut(void **state)
 {
     (void)state;
@@ -254,7 +258,8 @@ static void exact_fp32_cut(void **state)
     free(pattern);
 }
 
-/* Every K byte against every exponent, for every dtype, levels and step: both saturations and the reserved 0. */
+/* Every K byte against every exponent, for every dtype, levels and step: both saturations and the reserved
+ * 0. */
 static void every_map_byte_and_exponent(void **state)
 {
     (void)state;
@@ -277,7 +282,8 @@ static void every_map_byte_and_exponent(void **state)
                         const uint32_t mantissa_bits = dtype == GW_FP32 ? 23 : dtype == GW_BF16 ? 7 : 10;
                         const uint32_t exponents = dtype == GW_FP16 ? 32 : 256;
                         const uint32_t exponent = (uint32_t)(i / 512) % exponents;
-                        const uint32_t mantissa = (uint32_t)test_random_u64(&random) & ((1u << mantissa_bits) - 1);
+                        const uint32_t mantissa =
+                            (uint32_t)test_random_u64(&random) & ((1u << mantissa_bits) - 1);
                         const uint32_t sign = (uint32_t)(i & 1) << (dtype == GW_FP32 ? 31 : 15);
                         test_put(values, o.dtype, i, sign | exponent << mantissa_bits | mantissa);
                         levels[i] = (uint8_t)(i / 2);

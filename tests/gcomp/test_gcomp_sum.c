@@ -1,5 +1,6 @@
 /*
- * decode_add and decode_add_encode against decode, a model of the sum, and encode; flush modes of the process; overlap.
+ * decode_add and decode_add_encode against decode, a model of the sum, and encode; flush modes of the
+ * process; overlap.
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
@@ -34,8 +35,8 @@ static void arrays_free(arrays *a)
 }
 
 /* decode_add == decode, then the model's sum, for one codec and pair of patterns. */
-static void check_decode_add(const test_codec *codec, const gw_gcomp_map *map, test_pattern remote, test_pattern local,
-                             uint64_t seed)
+static void check_decode_add(const test_codec *codec, const gw_gcomp_map *map, test_pattern remote,
+                             test_pattern local, uint64_t seed)
 {
     const gw_dtype dtype = codec->options.dtype;
     arrays a;
@@ -46,8 +47,8 @@ static void check_decode_add(const test_codec *codec, const gw_gcomp_map *map, t
     test_buffer frame;
     const size_t size = test_encode(codec, &source, &frame);
     uint64_t len;
-    assert_int_equal(gw_gcomp_decode(&codec->codec, frame.at, size, map, a.decoded, LEN, &len, NULL, codec->workspace.at,
-                                     codec->workspace.size),
+    assert_int_equal(gw_gcomp_decode(&codec->codec, frame.at, size, map, a.decoded, LEN, &len, NULL,
+                                     codec->workspace.at, codec->workspace.size),
                      GW_OK);
     memcpy(a.sum, a.local, LEN * 4);
     assert_int_equal(gw_gcomp_decode_add(&codec->codec, frame.at, size, map, a.sum, LEN, &len, NULL,
@@ -57,8 +58,8 @@ static void check_decode_add(const test_codec *codec, const gw_gcomp_map *map, t
         const uint32_t x = test_get(a.local, dtype, i), y = test_get(a.decoded, dtype, i);
         const uint32_t want = test_model_add(dtype, x, y, codec->options.strict);
         if (test_get(a.sum, dtype, i) != want) {
-            fail_msg("dtype %d strict %d: %08x + %08x = %08x, not %08x", (int)dtype, codec->options.strict, x, y, want,
-                     test_get(a.sum, dtype, i));
+            fail_msg("dtype %d strict %d: %08x + %08x = %08x, not %08x", (int)dtype, codec->options.strict, x,
+                     y, want, test_get(a.sum, dtype, i));
         }
     }
     test_buffer_free(&frame);
@@ -108,14 +109,16 @@ static void sums_of_16_bit_pairs(void **state)
             test_buffer frame;
             const size_t size = test_encode(&codec, &source, &frame);
             for (uint32_t turn = 0; turn < 40; turn++) {
-                static const uint32_t others[] = {0,      0x8000, 1,      0x8001, 0x7f,   0x80,   0x3ff,  0x400,
-                                                  0x7bff, 0x7c00, 0xfc00, 0x7c01, 0x7f80, 0xff80, 0x7fc1, 0x7f7f};
+                static const uint32_t others[] = {0,      0x8000, 1,      0x8001, 0x7f,   0x80,
+                                                  0x3ff,  0x400,  0x7bff, 0x7c00, 0xfc00, 0x7c01,
+                                                  0x7f80, 0xff80, 0x7fc1, 0x7f7f};
                 for (uint32_t i = 0; i < 65536; i++) {
-                    test_put(sum, o.dtype, i, turn < 16 ? others[turn] : (i * 40503u + turn * 2654435u) >> 3 & 0xffff);
+                    test_put(sum, o.dtype, i,
+                             turn < 16 ? others[turn] : (i * 40503u + turn * 2654435u) >> 3 & 0xffff);
                 }
                 uint64_t len;
-                assert_int_equal(gw_gcomp_decode_add(&codec.codec, frame.at, size, NULL, sum, 65536, &len, NULL,
-                                                     codec.workspace.at, codec.workspace.size),
+                assert_int_equal(gw_gcomp_decode_add(&codec.codec, frame.at, size, NULL, sum, 65536, &len,
+                                                     NULL, codec.workspace.at, codec.workspace.size),
                                  GW_OK);
                 for (uint32_t i = 0; i < 65536; i++) {
                     const uint32_t other =
@@ -123,8 +126,8 @@ static void sums_of_16_bit_pairs(void **state)
                     const uint32_t mine = test_model_round(&codec.options, &source, i, NULL);
                     const uint32_t want = test_model_add(o.dtype, other, mine, strict);
                     if (test_get(sum, o.dtype, i) != want) {
-                        fail_msg("dtype %d strict %d: %04x + %04x = %04x, not %04x", dtype, strict, other, mine, want,
-                                 test_get(sum, o.dtype, i));
+                        fail_msg("dtype %d strict %d: %04x + %04x = %04x, not %04x", dtype, strict, other,
+                                 mine, want, test_get(sum, o.dtype, i));
                     }
                 }
             }
@@ -168,7 +171,8 @@ static void hop_is_decode_add_encode(void **state)
                 test_map_make(&in_map, in.dtype, len, in_log2, turn);
                 test_map_make(&out_map, in.dtype, len, out_log2, turn);
                 test_fill_values(remote, in.dtype, len, turn % 4 ? PATTERN_SPECIAL : PATTERN_SPARSE, turn);
-                test_fill_values(local, in.dtype, len, turn % 5 ? PATTERN_GRADIENT : PATTERN_SPARSE, turn + 9);
+                test_fill_values(local, in.dtype, len, turn % 5 ? PATTERN_GRADIENT : PATTERN_SPARSE,
+                                 turn + 9);
 
                 gw_gcomp_source source = test_source(remote, len, turn % 6 == 0 ? NULL : &in_map.map);
                 const gw_gcomp_map *src_map = source.map;
@@ -176,8 +180,9 @@ static void hop_is_decode_add_encode(void **state)
                 const size_t size = test_encode(&first, &source, &frame);
                 memcpy(sum, local, len * gw_dtype_size(in.dtype));
                 uint64_t out_len, bad;
-                assert_int_equal(gw_gcomp_decode_add(&second.codec, frame.at, size, src_map, sum, len, &out_len, &bad,
-                                                     second.workspace.at, second.workspace.size),
+                assert_int_equal(gw_gcomp_decode_add(&second.codec, frame.at, size, src_map, sum, len,
+                                                     &out_len, &bad, second.workspace.at,
+                                                     second.workspace.size),
                                  GW_OK);
                 source = test_source(sum, len, &out_map.map);
                 source.rank = 9;
@@ -186,9 +191,9 @@ static void hop_is_decode_add_encode(void **state)
                 test_buffer_make(&got, gw_gcomp_bound(&second.codec, len), 1, 0x77);
                 memset(second.workspace.at, 0xd3, second.workspace.size);
                 size_t got_size = 0;
-                assert_int_equal(gw_gcomp_decode_add_encode(&second.codec, frame.at, size, src_map, &source, got.at,
-                                                            got.size, &got_size, &bad, second.workspace.at,
-                                                            second.workspace.size),
+                assert_int_equal(gw_gcomp_decode_add_encode(&second.codec, frame.at, size, src_map, &source,
+                                                            got.at, got.size, &got_size, &bad,
+                                                            second.workspace.at, second.workspace.size),
                                  GW_OK);
                 assert_int_equal(got_size, want_size);
                 assert_memory_equal(got.at, want.at, want_size);
@@ -197,9 +202,9 @@ static void hop_is_decode_add_encode(void **state)
                 /* Another length is refused, and so is a damaged frame, by its chunk. */
                 source.len = len + 1;
                 source.map = NULL;
-                assert_int_not_equal(gw_gcomp_decode_add_encode(&second.codec, frame.at, size, src_map, &source, got.at,
-                                                                got.size, &got_size, &bad, second.workspace.at,
-                                                                second.workspace.size),
+                assert_int_not_equal(gw_gcomp_decode_add_encode(&second.codec, frame.at, size, src_map,
+                                                                &source, got.at, got.size, &got_size, &bad,
+                                                                second.workspace.at, second.workspace.size),
                                      GW_OK);
                 assert_int_equal(got_size, 0);
                 source.len = len;
@@ -207,12 +212,14 @@ static void hop_is_decode_add_encode(void **state)
                     gw_gcomp_info info;
                     assert_int_equal(gw_gcomp_peek(frame.at, size, UINT64_MAX, &info), GW_OK);
                     gw_gcomp_chunk chunk;
-                    assert_int_equal(gw_gcomp_chunk_info(frame.at, size, &info, info.chunk_count - 1, &chunk), GW_OK);
+                    assert_int_equal(gw_gcomp_chunk_info(frame.at, size, &info, info.chunk_count - 1, &chunk),
+                                     GW_OK);
                     if (chunk.size != 0) {
                         frame.at[chunk.offset + chunk.size - 1] ^= 4;
-                        assert_int_equal(gw_gcomp_decode_add_encode(&second.codec, frame.at, size, src_map, &source,
-                                                                    got.at, got.size, &got_size, &bad,
-                                                                    second.workspace.at, second.workspace.size),
+                        assert_int_equal(gw_gcomp_decode_add_encode(&second.codec, frame.at, size, src_map,
+                                                                    &source, got.at, got.size, &got_size,
+                                                                    &bad, second.workspace.at,
+                                                                    second.workspace.size),
                                          GW_ERR_CHECKSUM);
                         assert_true(bad == info.chunk_count - 1);
                         assert_int_equal(got_size, 0);
@@ -259,7 +266,8 @@ static void flush_modes_change_nothing(void **state)
                     test_put(a.remote, o.dtype, i, test_get(a.remote, o.dtype, i) & mask);
                     /* Of the other sign, a little larger. */
                     const uint32_t sign = o.dtype == GW_FP32 ? 0x80000000u : 0x8000u;
-                    test_put(a.local, o.dtype, i, (test_get(a.remote, o.dtype, i) + (uint32_t)(i % 64)) ^ sign);
+                    test_put(a.local, o.dtype, i,
+                             (test_get(a.remote, o.dtype, i) + (uint32_t)(i % 64)) ^ sign);
                 }
             }
             const gw_gcomp_source source = test_source(a.remote, LEN, &map.map);
@@ -272,24 +280,25 @@ static void flush_modes_change_nothing(void **state)
             memcpy(a.sum, a.local, LEN * 4);
             uint64_t len, bad;
             size_t fused_size, other_size;
-            assert_int_equal(gw_gcomp_decode_add(&codec.codec, frame.at, size, source.map, a.sum, LEN, &len, &bad,
-                                                 codec.workspace.at, codec.workspace.size),
+            assert_int_equal(gw_gcomp_decode_add(&codec.codec, frame.at, size, source.map, a.sum, LEN, &len,
+                                                 &bad, codec.workspace.at, codec.workspace.size),
                              GW_OK);
-            assert_int_equal(gw_gcomp_decode_add_encode(&codec.codec, frame.at, size, source.map, &hop, fused.at,
-                                                        fused.size, &fused_size, &bad, codec.workspace.at,
-                                                        codec.workspace.size),
+            assert_int_equal(gw_gcomp_decode_add_encode(&codec.codec, frame.at, size, source.map, &hop,
+                                                        fused.at, fused.size, &fused_size, &bad,
+                                                        codec.workspace.at, codec.workspace.size),
                              GW_OK);
             for (size_t m = 0; m < TEST_ARRAY_LEN(modes); m++) {
                 memcpy(a.decoded, a.local, LEN * 4);
                 _mm_setcsr((before & ~(unsigned)(FTZ | DAZ)) | modes[m]);
-                const gw_status one = gw_gcomp_encode(&codec.codec, &source, again.at, again.size, &other_size,
-                                                      codec.workspace.at, codec.workspace.size);
-                const gw_status two = gw_gcomp_decode_add(&codec.codec, frame.at, size, source.map, a.decoded, LEN,
-                                                          &len, &bad, codec.workspace.at, codec.workspace.size);
+                const gw_status one = gw_gcomp_encode(&codec.codec, &source, again.at, again.size,
+                                                      &other_size, codec.workspace.at, codec.workspace.size);
+                const gw_status two =
+                    gw_gcomp_decode_add(&codec.codec, frame.at, size, source.map, a.decoded, LEN, &len, &bad,
+                                        codec.workspace.at, codec.workspace.size);
                 size_t hop_size;
-                const gw_status three = gw_gcomp_decode_add_encode(&codec.codec, frame.at, size, source.map, &hop,
-                                                                   fused_again.at, fused_again.size, &hop_size, &bad,
-                                                                   codec.workspace.at, codec.workspace.size);
+                const gw_status three = gw_gcomp_decode_add_encode(
+                    &codec.codec, frame.at, size, source.map, &hop, fused_again.at, fused_again.size,
+                    &hop_size, &bad, codec.workspace.at, codec.workspace.size);
                 _mm_setcsr(before);
                 assert_int_equal(one, GW_OK);
                 assert_int_equal(two, GW_OK);

@@ -1,6 +1,6 @@
 /*
- * One frame by several threads: every split into ranges joins to the frame of one call; ranges decode and add like the whole.
- * Run it under ThreadSanitizer as well (-DGW_SANITIZE=thread).
+ * One frame by several threads: every split into ranges joins to the frame of one call; ranges decode and add
+ * like the whole. Run it under ThreadSanitizer as well (-DGW_SANITIZE=thread).
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
@@ -22,14 +22,14 @@ typedef struct encode_job {
 static void *encode_thread(void *argument)
 {
     encode_job *j = (encode_job *)argument;
-    j->status = gw_gcomp_encode_range(&j->codec->codec, j->source, j->first, j->count, j->area.at, j->area.size, &j->part,
-                                      j->work.at, j->work.size);
+    j->status = gw_gcomp_encode_range(&j->codec->codec, j->source, j->first, j->count, j->area.at,
+                                      j->area.size, &j->part, j->work.at, j->work.size);
     return NULL;
 }
 
 /* Encodes [0, chunks) cut at `cut[0..cuts)`, one thread a range, and compares with `frame`. */
-static void join_equals(const test_codec *codec, const gw_gcomp_source *source, const uint64_t *cut, size_t cuts,
-                        const test_buffer *frame, size_t size)
+static void join_equals(const test_codec *codec, const gw_gcomp_source *source, const uint64_t *cut,
+                        size_t cuts, const test_buffer *frame, size_t size)
 {
     encode_job job[THREADS];
     pthread_t thread[THREADS];
@@ -42,7 +42,8 @@ static void join_equals(const test_codec *codec, const gw_gcomp_source *source, 
         j->source = source;
         j->first = i == 0 ? 0 : cut[i - 1];
         j->count = (i == cuts ? chunks : cut[i]) - j->first;
-        test_buffer_make(&j->area, gw_gcomp_range_bound(&codec->codec, source->len, j->first, j->count), 1, 0x12);
+        test_buffer_make(&j->area, gw_gcomp_range_bound(&codec->codec, source->len, j->first, j->count), 1,
+                         0x12);
         test_buffer_make(&j->work, codec->workspace.size, 1, 0x34);
         assert_int_equal(pthread_create(&thread[i], NULL, encode_thread, j), 0);
     }
@@ -55,21 +56,31 @@ static void join_equals(const test_codec *codec, const gw_gcomp_source *source, 
     test_buffer joined;
     test_buffer_make(&joined, gw_gcomp_bound(&codec->codec, source->len), 5, 0x56);
     size_t joined_size = 0;
-    assert_int_equal(gw_gcomp_join(&codec->codec, source, parts, cuts + 1, joined.at, joined.size, &joined_size), GW_OK);
+    assert_int_equal(
+        gw_gcomp_join(&codec->codec, source, parts, cuts + 1, joined.at, joined.size, &joined_size), GW_OK);
     assert_int_equal(joined_size, size);
     assert_memory_equal(joined.at, frame->at, size);
     if (cuts == 1 && job[0].count != 0 && job[1].count != 0) { /* parts that do not tile the frame */
-        assert_int_equal(gw_gcomp_join(&codec->codec, source, parts, 1, joined.at, joined.size, &joined_size), GW_ERR_ARG);
+        assert_int_equal(gw_gcomp_join(&codec->codec, source, parts, 1, joined.at, joined.size, &joined_size),
+                         GW_ERR_ARG);
         assert_int_equal(joined_size, 0);
-        assert_int_equal(gw_gcomp_join(&codec->codec, source, parts + 1, 1, joined.at, joined.size, &joined_size), GW_ERR_ARG);
+        assert_int_equal(
+            gw_gcomp_join(&codec->codec, source, parts + 1, 1, joined.at, joined.size, &joined_size),
+            GW_ERR_ARG);
         /* Sizes that only together, modulo 2^64, are what they should be. */
         gw_gcomp_part wrapped[2] = {parts[0], parts[1]};
         wrapped[0].size += (size_t)1 << (8 * sizeof(size_t) - 1);
         wrapped[1].size += (size_t)1 << (8 * sizeof(size_t) - 1);
-        assert_int_equal(gw_gcomp_join(&codec->codec, source, wrapped, 2, joined.at, joined.size, &joined_size), GW_ERR_ARG);
+        assert_int_equal(
+            gw_gcomp_join(&codec->codec, source, wrapped, 2, joined.at, joined.size, &joined_size),
+            GW_ERR_ARG);
         gw_gcomp_part swapped[2] = {parts[1], parts[0]};
-        assert_int_equal(gw_gcomp_join(&codec->codec, source, swapped, 2, joined.at, joined.size, &joined_size), GW_ERR_ARG);
-        assert_int_equal(gw_gcomp_join(&codec->codec, source, parts, 2, joined.at, joined.size - 1, &joined_size), GW_ERR_DST);
+        assert_int_equal(
+            gw_gcomp_join(&codec->codec, source, swapped, 2, joined.at, joined.size, &joined_size),
+            GW_ERR_ARG);
+        assert_int_equal(
+            gw_gcomp_join(&codec->codec, source, parts, 2, joined.at, joined.size - 1, &joined_size),
+            GW_ERR_DST);
     }
     test_buffer_free(&joined);
     for (size_t i = 0; i <= cuts; i++) {
@@ -116,15 +127,15 @@ static void every_split_joins(void **state)
             assert_int_equal(gw_gcomp_encode_range(&codec.codec, &source, 1, align, area.at, area.size, &part,
                                                    codec.workspace.at, codec.workspace.size),
                              GW_ERR_ARG);
-            assert_int_equal(gw_gcomp_encode_range(&codec.codec, &source, 0, align + 1, area.at, area.size, &part,
-                                                   codec.workspace.at, codec.workspace.size),
+            assert_int_equal(gw_gcomp_encode_range(&codec.codec, &source, 0, align + 1, area.at, area.size,
+                                                   &part, codec.workspace.at, codec.workspace.size),
                              GW_ERR_ARG);
         }
-        assert_int_equal(gw_gcomp_encode_range(&codec.codec, &source, 0, chunks + 1, area.at, area.size, &part,
-                                               codec.workspace.at, codec.workspace.size),
+        assert_int_equal(gw_gcomp_encode_range(&codec.codec, &source, 0, chunks + 1, area.at, area.size,
+                                               &part, codec.workspace.at, codec.workspace.size),
                          GW_ERR_ARG);
-        assert_int_equal(gw_gcomp_encode_range(&codec.codec, &source, 0, chunks, area.at, area.size - 1, &part,
-                                               codec.workspace.at, codec.workspace.size),
+        assert_int_equal(gw_gcomp_encode_range(&codec.codec, &source, 0, chunks, area.at, area.size - 1,
+                                               &part, codec.workspace.at, codec.workspace.size),
                          GW_ERR_DST);
         for (size_t i = 0; i < area.size; i++) {
             assert_int_equal(area.at[i], 0x99);
@@ -155,15 +166,16 @@ static void *decode_thread(void *argument)
 {
     decode_job *j = (decode_job *)argument;
     j->status = (j->add ? gw_gcomp_decode_add_range : gw_gcomp_decode_range)(
-        &j->codec->codec, j->frame->at, j->size, j->info, j->map, j->first, j->count, j->out, j->out_len, &j->bad,
-        j->work.at, j->work.size);
+        &j->codec->codec, j->frame->at, j->size, j->info, j->map, j->first, j->count, j->out, j->out_len,
+        &j->bad, j->work.at, j->work.size);
     return NULL;
 }
 
 static void ranges_decode_like_the_whole(void **state)
 {
     (void)state;
-    uint8_t *values = malloc((size_t)LEN * 4), *want = malloc((size_t)LEN * 4), *got = malloc((size_t)LEN * 4);
+    uint8_t *values = malloc((size_t)LEN * 4), *want = malloc((size_t)LEN * 4),
+            *got = malloc((size_t)LEN * 4);
     assert_true(values != NULL && want != NULL && got != NULL);
     for (uint32_t choice = 0; choice < 12; choice++) {
         gw_gcomp_options o;
@@ -187,12 +199,12 @@ static void ranges_decode_like_the_whole(void **state)
             memset(want, 0x31, (size_t)LEN * 4);
             memset(got, 0x31, (size_t)LEN * 4);
             if (add) {
-                assert_int_equal(gw_gcomp_decode_add(&codec.codec, frame.at, size, source.map, want, LEN, &len, NULL,
-                                                     codec.workspace.at, codec.workspace.size),
+                assert_int_equal(gw_gcomp_decode_add(&codec.codec, frame.at, size, source.map, want, LEN,
+                                                     &len, NULL, codec.workspace.at, codec.workspace.size),
                                  GW_OK);
             } else {
-                assert_int_equal(gw_gcomp_decode(&codec.codec, frame.at, size, source.map, want, LEN, &len, NULL,
-                                                 codec.workspace.at, codec.workspace.size),
+                assert_int_equal(gw_gcomp_decode(&codec.codec, frame.at, size, source.map, want, LEN, &len,
+                                                 NULL, codec.workspace.at, codec.workspace.size),
                                  GW_OK);
             }
             decode_job job[THREADS];
@@ -221,8 +233,9 @@ static void ranges_decode_like_the_whole(void **state)
             assert_memory_equal(got, want, LEN * size_of);
         }
         uint64_t bad;
-        assert_int_equal(gw_gcomp_decode_range(&codec.codec, frame.at, size, &info, source.map, info.chunk_count, 1, got,
-                                               LEN, &bad, codec.workspace.at, codec.workspace.size),
+        assert_int_equal(gw_gcomp_decode_range(&codec.codec, frame.at, size, &info, source.map,
+                                               info.chunk_count, 1, got, LEN, &bad, codec.workspace.at,
+                                               codec.workspace.size),
                          GW_ERR_ARG);
         assert_int_equal(gw_gcomp_decode_range(&codec.codec, frame.at, size, &info, source.map, 0, 2, got,
                                                ((uint64_t)2 << o.chunk_log2) - 1, &bad, codec.workspace.at,

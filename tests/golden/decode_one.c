@@ -3,7 +3,8 @@
  *
  *   file <TAB> status name <TAB> bad chunk or - <TAB> CRC32C of the values or -
  *
- *   decode_one ROOT [BACKENDS] <ROOT/index.tsv    BACKENDS: name of one backend that may be used besides scalar
+ *   decode_one ROOT [BACKENDS] <ROOT/index.tsv    BACKENDS: name of one backend that may be used besides
+ *                                                 scalar
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */

@@ -1,13 +1,15 @@
 /*
  * Golden vectors through the library, on every backend of this machine:
  *
- *   test_vectors DIR [MINIMUM]    DIR holds index.tsv (make_vectors.py); at least MINIMUM vectors must be in it
+ *   test_vectors DIR [MINIMUM]    DIR holds index.tsv (make_vectors.py); at least MINIMUM vectors must be in
+ *                                 it
  *
- * Every vector goes through check, validate, decode and decode_add. Compared: status, bad chunk, *len, output, and that
- * nothing else was written: outputs lie between canaries, what must stay untouched is compared byte by byte, frames and
- * outputs have exact allocations of their own at changing alignments, so that sanitizers and valgrind see every step
- * outside. Valid frames are also cut at every length (long ones at a sample), extended, decoded by ranges, and made
- * again by the encoder where the index says that it makes these bytes.
+ * Every vector goes through check, validate, decode and decode_add. Compared: status, bad chunk, *len,
+ * output, and that nothing else was written: outputs lie between canaries, what must stay untouched is
+ * compared byte by byte, frames and outputs have exact allocations of their own at changing alignments, so
+ * that sanitizers and valgrind see every step outside. Valid frames are also cut at every length (long ones
+ * at a sample), extended, decoded by ranges, and made again by the encoder where the index says that it makes
+ * these bytes.
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
@@ -32,7 +34,7 @@ static const char *backend_name;
         }                                                                                                    \
     } while (0)
 
-/* ---- memory that tells ------------------------------------------------------------------------------------------ */
+/* ---- memory that tells --------------------------------------------------------------------------------- */
 
 /* `size` bytes at `shift` bytes past an aligned address, filled with `fill`, canaries on both sides. */
 typedef struct arena {
@@ -89,7 +91,7 @@ static frame_copy copy_frame(const uint8_t *data, size_t size, size_t shift)
     return copy;
 }
 
-/* ---- one vector ------------------------------------------------------------------------------------------------- */
+/* ---- one vector ---------------------------------------------------------------------------------------- */
 
 typedef struct subject {
     const vector *v;
@@ -195,8 +197,8 @@ static void test_decode(const subject *s)
     free(frame.block);
 }
 
-/* +0 plus a value, for a handle that is not strict (docs/numerics.md): zeros and flushed values give +0, a NaN the
- * canonical one, everything else itself. */
+/* +0 plus a value, for a handle that is not strict (docs/numerics.md): zeros and flushed values give +0, a
+ * NaN the canonical one, everything else itself. */
 static uint32_t sum_with_zero(gw_dtype dtype, uint32_t bits)
 {
     static const uint32_t canonical_nan[4] = {0, 0x7fc00000u, 0x7fc0u, 0x7e00u};
@@ -344,7 +346,8 @@ static void test_lengths(const subject *s)
     CHECK(v, arena_free(&dst), "cut frame: wrote outside the output");
 }
 
-/* The encoder makes these bytes from these values: they are rounded already, so truncation leaves them alone. */
+/* The encoder makes these bytes from these values: they are rounded already, so truncation leaves them
+ * alone. */
 static void test_encode(const subject *s)
 {
     const vector *v = s->v;

@@ -1,6 +1,6 @@
 /*
- * Test vectors: lines of index.tsv (make_vectors.py) with their files, and a codec handle that knows what the receiver
- * of a line knows.
+ * Test vectors: lines of index.tsv (make_vectors.py) with their files, and a codec handle that knows what the
+ * receiver of a line knows.
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
@@ -38,15 +38,16 @@ typedef struct vector {
     gw_gcomp_map gw_map; /* valid if map.data is not NULL */
 } vector;
 
-/* Reads the next line and its files, whose paths start at `root`. Returns 1, 0 at the end, or exits with a message: a
- * broken index is no test result. Free with vector_free(). */
+/* Reads the next line and its files, whose paths start at `root`. Returns 1, 0 at the end, or exits with a
+ * message: a broken index is no test result. Free with vector_free(). */
 int vector_read(vector *v, FILE *index, const char *root);
 void vector_free(vector *v);
 
 /* Chunk length that a frame states, log2; 12 if it states nonsense. */
 uint32_t vector_chunk_log2(const vector *v);
 
-/* A handle for the vector's receiver on the given backends; its codebook is installed. Returns 0 after a message. */
+/* A handle for the vector's receiver on the given backends; its codebook is installed. Returns 0 after a
+ * message. */
 int vector_receiver(const vector *v, uint32_t backends, gw_gcomp *codec);
 
 /* The map for the calls, NULL if the receiver has none. */

@@ -1,7 +1,8 @@
 /*
- * The frame changes while it is decoded, as it may in memory that a network card shares. Values may be wrong then, and any
- * status may come back; but nothing outside the buffers is read or written, the call returns, and the handle decodes the
- * original bytes afterwards. Buffers end at unmapped pages, so a step outside stops the test.
+ * The frame changes while it is decoded, as it may in memory that a network card shares. Values may be wrong
+ * then, and any status may come back; but nothing outside the buffers is read or written, the call returns,
+ * and the handle decodes the original bytes afterwards. Buffers end at unmapped pages, so a step outside
+ * stops the test.
  *
  *   changing_frame ROUNDS
  *
@@ -26,7 +27,8 @@ typedef struct vandal {
     atomic_int stop;
 } vandal;
 
-/* Flips a bit, leaves it for a moment, flips it back: anywhere, or near the start of a chunk, where the counts are. */
+/* Flips a bit, leaves it for a moment, flips it back: anywhere, or near the start of a chunk, where the
+ * counts are. */
 static void *vandalise(void *argument)
 {
     vandal *v = (vandal *)argument;
@@ -63,7 +65,8 @@ static unsigned long run(gw_dtype dtype, int checksum, unsigned long rounds)
     for (size_t i = 0; i < VALUE_COUNT * element; i++) {
         values[i] = (uint8_t)(gw_fuzz_random(&state) & (i % element == element - 1 ? 0xbf : 0xff));
     }
-    size_t workspace_size = gw_gcomp_workspace_size(&codec), capacity = gw_gcomp_bound(&codec, VALUE_COUNT), size = 0;
+    size_t workspace_size = gw_gcomp_workspace_size(&codec), capacity = gw_gcomp_bound(&codec, VALUE_COUNT),
+           size = 0;
     void *workspace = gw_fuzz_buffer(GW_FUZZ_WORKSPACE, workspace_size, 0xd7);
     uint8_t *frame = (uint8_t *)gw_fuzz_buffer(GW_FUZZ_FRAME, capacity, 0);
     gw_gcomp_source source = {.values = values, .len = VALUE_COUNT};
@@ -91,10 +94,10 @@ static unsigned long run(gw_dtype dtype, int checksum, unsigned long rounds)
     unsigned long refused = 0;
     for (unsigned long i = 0; i < rounds; i++) {
         uint64_t bad_chunk = 0;
-        gw_status status = i & 1 ? gw_gcomp_decode_add(&codec, src, size, NULL, dst, VALUE_COUNT, &len, &bad_chunk,
-                                                       workspace, workspace_size)
-                                 : gw_gcomp_decode(&codec, src, size, NULL, dst, VALUE_COUNT, &len, &bad_chunk,
-                                                   workspace, workspace_size);
+        gw_status status = i & 1 ? gw_gcomp_decode_add(&codec, src, size, NULL, dst, VALUE_COUNT, &len,
+                                                       &bad_chunk, workspace, workspace_size)
+                                 : gw_gcomp_decode(&codec, src, size, NULL, dst, VALUE_COUNT, &len,
+                                                   &bad_chunk, workspace, workspace_size);
         FUZZ_CHECK(bad_chunk == UINT64_MAX || bad_chunk < CHUNK_COUNT);
         refused += status != GW_OK;
         gw_fuzz_buffers_check();
@@ -103,8 +106,8 @@ static unsigned long run(gw_dtype dtype, int checksum, unsigned long rounds)
     FUZZ_CHECK(pthread_join(thread, NULL) == 0);
 
     FUZZ_CHECK(memcmp(src, frame, size) == 0);
-    FUZZ_CHECK(gw_gcomp_decode(&codec, src, size, NULL, dst, VALUE_COUNT, &len, NULL, workspace, workspace_size) ==
-               GW_OK);
+    FUZZ_CHECK(gw_gcomp_decode(&codec, src, size, NULL, dst, VALUE_COUNT, &len, NULL, workspace,
+                               workspace_size) == GW_OK);
     FUZZ_CHECK(memcmp(dst, expected, VALUE_COUNT * element) == 0);
     return refused;
 }
@@ -117,7 +120,8 @@ int main(int argc, char **argv)
         for (gw_dtype dtype = GW_FP32; dtype <= GW_FP16; dtype++) {
             for (int checksum = 0; checksum < 2; checksum++) {
                 unsigned long refused = run(dtype, checksum, rounds);
-                printf("dtype %d, checksum %d: %lu of %lu decodes refused\n", (int)dtype, checksum, refused, rounds);
+                printf("dtype %d, checksum %d: %lu of %lu decodes refused\n", (int)dtype, checksum, refused,
+                       rounds);
             }
         }
     }

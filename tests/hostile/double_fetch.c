@@ -1,7 +1,8 @@
 /*
- * A directory entry that says one thing when its chunk is looked up and another when the chunk's codebook is: the window of
- * a race that changing_frame hits too seldom. The checksum kernel, which runs between the two reads, makes the change, so
- * the test needs no second thread. The frame ends at an unmapped page: a read beyond it stops the test.
+ * A directory entry that says one thing when its chunk is looked up and another when the chunk's codebook is:
+ * the window of a race that changing_frame hits too seldom. The checksum kernel, which runs between the two
+ * reads, makes the change, so the test needs no second thread. The frame ends at an unmapped page: a read
+ * beyond it stops the test.
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
@@ -18,7 +19,8 @@ static uint8_t *entry;
 static uint64_t true_place;
 static int is_armed;
 
-/* The chunk seems to be empty, and its entry's checksum is 0, as long as the entry points to the end of the frame. */
+/* The chunk seems to be empty, and its entry's checksum is 0, as long as the entry points to the end of the
+ * frame. */
 static uint32_t restoring_crc32c(uint32_t crc, const uint8_t *src, size_t size)
 {
     if (is_armed) {
@@ -41,7 +43,8 @@ int main(void)
     for (int i = 0; i < VALUE_COUNT; i++) {
         values[i] = (float)(i % 37) * 0.125f;
     }
-    const size_t workspace_size = gw_gcomp_workspace_size(&codec), capacity = gw_gcomp_bound(&codec, VALUE_COUNT);
+    const size_t workspace_size = gw_gcomp_workspace_size(&codec),
+                 capacity = gw_gcomp_bound(&codec, VALUE_COUNT);
     void *workspace = gw_fuzz_buffer(GW_FUZZ_WORKSPACE, workspace_size, 0xd7);
     uint8_t *frame = (uint8_t *)gw_fuzz_buffer(GW_FUZZ_FRAME, capacity, 0);
     const gw_gcomp_source source = {.values = values, .len = VALUE_COUNT};
@@ -63,16 +66,16 @@ int main(void)
     memset(entry + 12, 0, 4);
     is_armed = 1;
     uint64_t bad_chunk = 0;
-    FUZZ_CHECK(gw_gcomp_decode_range(&codec, src, size, &info, NULL, 0, 1, result, VALUE_COUNT, &bad_chunk, workspace,
-                                     workspace_size) == GW_ERR_CORRUPT);
+    FUZZ_CHECK(gw_gcomp_decode_range(&codec, src, size, &info, NULL, 0, 1, result, VALUE_COUNT, &bad_chunk,
+                                     workspace, workspace_size) == GW_ERR_CORRUPT);
     FUZZ_CHECK(!is_armed && bad_chunk == 0);
 
     /* The handle decodes the original bytes afterwards. */
     inside->kernels.crc32c = real_crc32c;
     memcpy(src, frame, size);
     uint64_t len = 0;
-    FUZZ_CHECK(gw_gcomp_decode(&codec, src, size, NULL, result, VALUE_COUNT, &len, NULL, workspace, workspace_size) ==
-               GW_OK);
+    FUZZ_CHECK(gw_gcomp_decode(&codec, src, size, NULL, result, VALUE_COUNT, &len, NULL, workspace,
+                               workspace_size) == GW_OK);
     FUZZ_CHECK(len == VALUE_COUNT && memcmp(result, values, sizeof values) == 0);
     puts("double_fetch: ok");
     return 0;

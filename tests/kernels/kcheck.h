@@ -226,9 +226,10 @@ void kc_levels(kc_rng *rng, uint8_t *dst, size_t len, unsigned pattern);
 void kc_round_rule(kc_rng *rng, gw_round_rule *rule, uint32_t dtype, uint32_t rounding, uint32_t derived,
                    uint32_t constant, uint32_t strict, uint32_t near);
 
-/* A span of random values and map bytes under a random rule, in kc_plain(0) and kc_plain(1). Map bytes are missing where
- * the rule does not need them. */
-gw_span kc_span(kc_rng *rng, gw_round_rule *rule, size_t len, uint32_t dtype, uint32_t derived, unsigned pattern);
+/* A span of random values and map bytes under a random rule, in kc_plain(0) and kc_plain(1). Map bytes are
+ * missing where the rule does not need them. */
+gw_span kc_span(kc_rng *rng, gw_round_rule *rule, size_t len, uint32_t dtype, uint32_t derived,
+                unsigned pattern);
 
 /* Gradients and levels under an explicit nearest-even rule that cuts some of them, for timing. */
 gw_span kc_bench_span(gw_round_rule *rule, size_t len);

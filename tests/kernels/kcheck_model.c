@@ -1,6 +1,6 @@
 /*
- * Rounding as a slow model, for the kernels that round: it searches the neighbours on the coarser grid instead of
- * adding and masking.
+ * Rounding as a slow model, for the kernels that round: it searches the neighbours on the coarser grid
+ * instead of adding and masking.
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
@@ -59,7 +59,8 @@ static uint16_t model_bin(const gw_round_rule *rule, uint32_t bits, unsigned dro
 kc_rounded kc_model_round(const gw_round_rule *rule, const gw_span *span, size_t index)
 {
     const uint8_t *values = (const uint8_t *)span->values;
-    const uint32_t value = rule->dtype == GW_FP32 ? gw_load32(values + 4 * index) : gw_load16(values + 2 * index);
+    const uint32_t value =
+        rule->dtype == GW_FP32 ? gw_load32(values + 4 * index) : gw_load16(values + 2 * index);
     const unsigned k = span->levels == NULL ? 0 : span->levels[index];
     const uint64_t element = span->element + index;
     const gw_traits *t = gw_traits_of(rule->dtype);

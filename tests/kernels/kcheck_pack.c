@@ -1,6 +1,6 @@
 /*
- * Pack of all widths, with bases that wrap around; unpack with and without a table, and padding that a hostile
- * frame sets. The model moves single bits.
+ * Pack of all widths, with bases that wrap around; unpack with and without a table, and padding that a
+ * hostile frame sets. The model moves single bits.
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */

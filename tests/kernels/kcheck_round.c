@@ -1,5 +1,6 @@
 /*
- * Round: every dtype, rounding, kind of levels, constant and strict, against scalar; scalar against the model.
+ * Round: every dtype, rounding, kind of levels, constant and strict, against scalar; scalar against the
+ * model.
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
@@ -41,16 +42,19 @@ static void body(kc_test *t)
     const size_t element_size = gw_traits_of(dtype)->size;
     gw_round_rule rule;
     const gw_span span = kc_span(&t->rng, &rule, s->len, dtype, derived, s->pattern);
-    kc_describe(t, "dtype %u, rounding %u, derived %u, constant %u, strict %u, cap %u, drop_base %d, element %llu, %s",
-                dtype, rule.rounding, derived, rule.constant, rule.strict, rule.cap, rule.drop_base,
-                (unsigned long long)span.element, kc_value_pattern_name(s->pattern));
+    kc_describe(
+        t,
+        "dtype %u, rounding %u, derived %u, constant %u, strict %u, cap %u, drop_base %d, element %llu, %s",
+        dtype, rule.rounding, derived, rule.constant, rule.strict, rule.cap, rule.drop_base,
+        (unsigned long long)span.element, kc_value_pattern_name(s->pattern));
 
     round_call expected = {(gw_round_fn *)t->reference, kc_plain(2), &span, &rule};
     round_call got = expected;
     const gw_span guarded = kc_span_in(t, &span, &rule, s->src);
     got.fn = (gw_round_fn *)t->fn;
     got.span = &guarded;
-    got.rule = (const gw_round_rule *)(const void *)kc_in(t, "rule", &rule, sizeof rule, 0, (kc_place){KC_AT_END, 0}, 8);
+    got.rule = (const gw_round_rule *)(const void *)kc_in(t, "rule", &rule, sizeof rule, 0,
+                                                          (kc_place){KC_AT_END, 0}, 8);
     got.out = kc_out(t, "out", element_size * s->len, 0, s->dst, 1);
     if (!kc_guarded(t, call_round, &expected) || !kc_guarded(t, call_round, &got)) {
         return;

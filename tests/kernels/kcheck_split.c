@@ -63,7 +63,8 @@ static void random_ranker(kc_rng *rng, gw_ranker *ranker, const gw_span *span, c
     uint32_t rank = 0;
     memset(ranker, 0, sizeof *ranker);
     if (!rule->derived && rule->dtype != GW_FP16) {
-        const uint32_t e = span->len == 0 ? 100 : kc_model_round(rule, span, kc_below(rng, (uint32_t)span->len)).bin / 4u;
+        const uint32_t e =
+            span->len == 0 ? 100 : kc_model_round(rule, span, kc_below(rng, (uint32_t)span->len)).bin / 4u;
         const uint32_t down = kc_below(rng, 66);
         ranker->base = kc_below(rng, 8) == 0 ? kc_below(rng, 192) : gw_min_u32(e > down ? e - down : 0, 191);
     }
@@ -142,10 +143,11 @@ static void check_model(kc_test *t, const split_call *c, const gw_digits *before
     kc_equal_number(t, KC_MODEL, "result", any, c->any);
     kc_equal(t, KC_MODEL, "ranks", ranks, c->ranks, c->span->len, 1);
     kc_equal_number(t, KC_MODEL, "escape_len", before->escape_len + own.escape_len, c->digits->escape_len);
-    kc_equal(t, KC_MODEL, "escape", escape, c->digits->escape + traits->size * before->escape_len, own.escape_len,
-             traits->size);
+    kc_equal(t, KC_MODEL, "escape", escape, c->digits->escape + traits->size * before->escape_len,
+             own.escape_len, traits->size);
     for (unsigned p = 0; p < GW_PLANES_MAX && !t->case_failed; p++) {
-        kc_equal_number(t, KC_MODEL, "plane_len", before->plane_len[p] + own.plane_len[p], c->digits->plane_len[p]);
+        kc_equal_number(t, KC_MODEL, "plane_len", before->plane_len[p] + own.plane_len[p],
+                        c->digits->plane_len[p]);
         kc_equal(t, KC_MODEL, plane_name[p], own.plane[p], c->digits->plane[p] + before->plane_len[p],
                  own.plane_len[p], 1);
     }
@@ -162,10 +164,12 @@ static void body(kc_test *t)
     const gw_span span = kc_span(&t->rng, &rule, s->len, dtype, derived, s->pattern);
     random_ranker(&t->rng, &ranker, &span, &rule);
     kc_describe(t,
-                "dtype %u, rounding %u, derived %u, constant %u, strict %u, cap %u, drop_base %d, element %llu, base %u, "
+                "dtype %u, rounding %u, derived %u, constant %u, strict %u, cap %u, drop_base %d, element "
+                "%llu, base %u, "
                 "escape %u, %s",
                 dtype, rule.rounding, derived, rule.constant, rule.strict, rule.cap, rule.drop_base,
-                (unsigned long long)span.element, ranker.base, ranker.escape_rank, kc_value_pattern_name(s->pattern));
+                (unsigned long long)span.element, ranker.base, ranker.escape_rank,
+                kc_value_pattern_name(s->pattern));
 
     /* Something may be there already. */
     memset(&before, 0, sizeof before);
@@ -199,7 +203,8 @@ static void body(kc_test *t)
         digits.plane[p] = part[p] - before.plane_len[p];
     }
     const size_t escape_len = wanted.escape_len - before.escape_len;
-    uint8_t *escape = kc_out(t, "escape", element_size * s->len, GW_SLOP, kc_place_other(t), (unsigned)element_size);
+    uint8_t *escape =
+        kc_out(t, "escape", element_size * s->len, GW_SLOP, kc_place_other(t), (unsigned)element_size);
     digits.escape = escape - element_size * before.escape_len;
     if (!kc_guarded(t, call_split, &got)) {
         return;
@@ -210,8 +215,8 @@ static void body(kc_test *t)
         kc_may_write(t, escape, element_size * escape_len + GW_SLOP);
         kc_equal(t, KC_OUTPUT, "escape", kc_plain(3), escape, escape_len, element_size);
     }
-    const int lens_agree = kc_equal(t, KC_OUTPUT, "plane_len", wanted.plane_len, digits.plane_len, GW_PLANES_MAX,
-                                    sizeof digits.plane_len[0]);
+    const int lens_agree = kc_equal(t, KC_OUTPUT, "plane_len", wanted.plane_len, digits.plane_len,
+                                    GW_PLANES_MAX, sizeof digits.plane_len[0]);
     for (unsigned p = 0; p < GW_PLANES_MAX && lens_agree; p++) {
         kc_may_write(t, part[p], p >= GW_DIGIT_PLANES && !derived ? 0 : part_len[p] + GW_SLOP);
         kc_equal(t, KC_OUTPUT, plane_name[p], kc_plain(4 + p), part[p], part_len[p], 1);

@@ -32,12 +32,14 @@ static void body(kc_test *t)
     gw_round_rule rule;
     const gw_span span = kc_span(&t->rng, &rule, s->len, dtype, derived, s->pattern);
     for (size_t i = 0; i < GW_BINS; i++) {
-        before[i] = (uint32_t)kc_random(&t->rng) >> kc_below(&t->rng, 32); /* counts may wrap: no special case */
+        /* counts may wrap: no special case */
+        before[i] = (uint32_t)kc_random(&t->rng) >> kc_below(&t->rng, 32);
     }
     memcpy(expected_count, before, sizeof before);
-    kc_describe(t, "dtype %u, rounding %u, derived %u, constant %u, strict %u, cap %u, drop_base %d, period %zu, %s",
-                dtype, rule.rounding, derived, rule.constant, rule.strict, rule.cap, rule.drop_base, period,
-                kc_value_pattern_name(s->pattern));
+    kc_describe(
+        t, "dtype %u, rounding %u, derived %u, constant %u, strict %u, cap %u, drop_base %d, period %zu, %s",
+        dtype, rule.rounding, derived, rule.constant, rule.strict, rule.cap, rule.drop_base, period,
+        kc_value_pattern_name(s->pattern));
 
     survey_call expected = {(gw_survey_fn *)t->reference, expected_count, &span, period, &rule};
     survey_call got = expected;

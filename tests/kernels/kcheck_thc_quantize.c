@@ -1,6 +1,6 @@
 /*
- * Quantize and pack. The model rounds by the share of a gap in sixteen bits, u < floor(r / d + 1/2), and moves
- * single bits.
+ * Quantize and pack. The model rounds by the share of a gap in sixteen bits, u < floor(r / d + 1/2), and
+ * moves single bits.
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */

@@ -102,8 +102,8 @@ static void partition_body(kc_test *t)
                                                     : pivot - 1u - distance % pivot);
         left_len += ranks[i] < pivot;
     }
-    kc_describe(t, "pivot %u, %s left%s, %s right, %s", pivot, has_left ? "a" : "no", in_place ? " in place" : "",
-                has_right ? "a" : "no", split_name(s->pattern));
+    kc_describe(t, "pivot %u, %s left%s, %s right, %s", pivot, has_left ? "a" : "no",
+                in_place ? " in place" : "", has_right ? "a" : "no", split_name(s->pattern));
 
     partition_call expected = {(gw_partition_fn *)t->reference,
                                has_left ? kc_plain(1) : NULL,
@@ -188,8 +188,9 @@ static size_t random_bitmap(kc_rng *rng, uint8_t *bitmap, size_t len, unsigned p
     return ones;
 }
 
-/* A bitmap that does not fit its sides: a count other than right's length, or a padding bit. What is merged is then worthless,
- * but the count must be right, and reads stay within `len` values and slop of both sides. */
+/* A bitmap that does not fit its sides: a count other than right's length, or a padding bit. What is merged
+ * is then worthless, but the count must be right, and reads stay within `len` values and slop of both
+ * sides. */
 enum { FITS, OTHER_SIDES, BAD_PADDING, MERGE_KINDS };
 
 static void merge_body(kc_test *t)

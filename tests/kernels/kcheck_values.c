@@ -249,7 +249,8 @@ int kc_label_of_bin(uint32_t bin, uint32_t dtype, uint32_t derived, uint32_t *ex
     return 1;
 }
 
-gw_span kc_span(kc_rng *rng, gw_round_rule *rule, size_t len, uint32_t dtype, uint32_t derived, unsigned pattern)
+gw_span kc_span(kc_rng *rng, gw_round_rule *rule, size_t len, uint32_t dtype, uint32_t derived,
+                unsigned pattern)
 {
     uint8_t *values = kc_plain(0), *levels = kc_plain(1);
     kc_values(rng, values, dtype, len, pattern);

@@ -2,7 +2,8 @@
  * kcount: calls one kernel as often as asked, on what kcheck --bench times. For emulators that count
  * instructions.
  *
- *   kcount KERNEL BACKEND LEN CALLS     LEN values a call; prints 1 if the backend has its own version, else 0
+ *   kcount KERNEL BACKEND LEN CALLS     LEN values a call; prints 1 if the backend has its own version, else
+ *   0
  *   kcount                              prints the kernels
  *
  * SPDX-License-Identifier: BSD-2-Clause

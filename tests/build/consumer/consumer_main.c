@@ -1,6 +1,7 @@
 /*
- * What a caller's first program does: packs a gradient, unpacks it, and looks at the result. Strict mode without a cut
- * must return every bit. An argument, if given, is the version that the build system claims to have found.
+ * What a caller's first program does: packs a gradient, unpacks it, and looks at the result. Strict mode
+ * without a cut must return every bit. An argument, if given, is the version that the build system claims to
+ * have found.
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
