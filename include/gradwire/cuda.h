@@ -1,28 +1,32 @@
 /*
  * cuda.h: GCOMP and THC on NVIDIA GPUs (compute capability 8.0 and later), the bytes and values of the CPU.
  *
- * This header needs no CUDA header and a program that uses it links no CUDA library: the driver (libcuda.so.1) is opened
- * at run time by gw_cuda_init(), the kernels travel inside libgradwire. Where there is no CUDA in the build, no driver, no
- * device or no kernel for it, gw_cuda_init() says which by a status of its own, and the rest of the library is unaffected.
+ * This header needs no CUDA header and a program that uses it links no CUDA library: the driver
+ * (libcuda.so.1) is opened at run time by gw_cuda_init(), the kernels travel inside libgradwire. Where there
+ * is no CUDA in the build, no driver, no device or no kernel for it, gw_cuda_init() says which by a status of
+ * its own, and the rest of the library is unaffected.
  *
  * Rules of all calls that take a stream:
- *   - `stream` is a CUstream or cudaStream_t, NULL the default stream of the context. A call only puts work on it and
- *     returns; nothing waits, nothing is allocated, no other stream and no device setting is touched. (gw_cuda_init() and
- *     gw_cuda_close() load and unload modules and do wait.) So every such call may be captured into a CUDA graph.
- *   - The context that was current in gw_cuda_init() must be current in the calling thread. The handle may be shared by
- *     threads and streams. Calls share nothing but the memory that they are given: two calls that run at the same time
- *     need results (and workspaces) of their own.
- *   - Pointers to data, patterns, results and workspaces are device pointers (or host memory that the device can address).
- *     Contexts (gw_thc, gw_gcomp), ranges, contributor sets and arrays of pointers are host memory and are copied before
- *     the call returns, unless a comment says "device".
- *   - Arguments are checked on the host, and a status other than GW_OK means that nothing was put on the stream, unless
- *     it is GW_ERR_DEVICE. What only the bytes can tell is written to a gw_cuda_result in device memory. A hostile input
- *     ends in a status there, never in a trap: the context stays usable.
- *   - Elements may lie at any multiple of their size (16 bytes are faster: whole vectors are read). Packed indices, lanes
- *     and frames lie at multiples of 16, patterns, members and results at multiples of 8; GW_ERR_ARG otherwise.
- *   - Random keys and rounds can be read from device memory (gw_cuda_thc_key, gw_cuda_key), so that replays of a graph
- *     advance.
- *   - GW_ERR_STATE: the handle was not initialised. GW_ERR_DEVICE: the driver refused; gw_cuda_driver_error() has its code.
+ *   - `stream` is a CUstream or cudaStream_t, NULL the default stream of the context. A call only puts work
+ *     on it and returns; nothing waits, nothing is allocated, no other stream and no device setting is
+ *     touched. (gw_cuda_init() and gw_cuda_close() load and unload modules and do wait.) So every such call
+ *     may be captured into a CUDA graph.
+ *   - The context that was current in gw_cuda_init() must be current in the calling thread. The handle may be
+ *     shared by threads and streams. Calls share nothing but the memory that they are given: two calls that
+ *     run at the same time need results (and workspaces) of their own.
+ *   - Pointers to data, patterns, results and workspaces are device pointers (or host memory that the device
+ *     can address). Contexts (gw_thc, gw_gcomp), ranges, contributor sets and arrays of pointers are host
+ *     memory and are copied before the call returns, unless a comment says "device".
+ *   - Arguments are checked on the host, and a status other than GW_OK means that nothing was put on the
+ *     stream, unless it is GW_ERR_DEVICE. What only the bytes can tell is written to a gw_cuda_result in
+ *     device memory. A hostile input ends in a status there, never in a trap: the context stays usable.
+ *   - Elements may lie at any multiple of their size (16 bytes are faster: whole vectors are read). Packed
+ *     indices, lanes and frames lie at multiples of 16, patterns, members and results at multiples of 8;
+ *     GW_ERR_ARG otherwise.
+ *   - Random keys and rounds can be read from device memory (gw_cuda_thc_key, gw_cuda_key), so that replays
+ *     of a graph advance.
+ *   - GW_ERR_STATE: the handle was not initialised. GW_ERR_DEVICE: the driver refused; gw_cuda_driver_error()
+ *     has its code.
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
@@ -37,9 +41,9 @@
 extern "C" {
 #endif
 
-/* ---------------------------------------------------------------------------------------------------------------
+/* -----------------------------------------------------------------------------------------------------------
  * Handle
- * ------------------------------------------------------------------------------------------------------------- */
+ * -------------------------------------------------------------------------------------------------------- */
 
 /* A driver, opened, and the kernels, loaded into one context. Caller's memory; not to be copied. */
 typedef struct gw_cuda {
@@ -61,19 +65,20 @@ typedef struct gw_cuda_info {
 GW_API int gw_cuda_is_built(void);
 
 /*
- * gw_cuda_init() opens the driver and loads the kernels into the context that is current in the calling thread. It makes
- * no context and chooses no device: cudaSetDevice() and any call of the CUDA runtime, cuDevicePrimaryCtxRetain() and
- * cuCtxSetCurrent(), or a framework have done so. May wait for the device; not to be called while a stream is captured.
+ * gw_cuda_init() opens the driver and loads the kernels into the context that is current in the calling
+ * thread. It makes no context and chooses no device: cudaSetDevice() and any call of the CUDA runtime,
+ * cuDevicePrimaryCtxRetain() and cuCtxSetCurrent(), or a framework have done so. May wait for the device; not
+ * to be called while a stream is captured.
  *
- * GW_OK; GW_ERR_ARG (NULL); GW_ERR_NO_CUDA_BUILD; GW_ERR_NO_DRIVER (no libcuda.so.1, or one older than CUDA 12.0);
- * GW_ERR_NO_DEVICE; GW_ERR_STATE (no context is current); GW_ERR_NO_IMAGE (no kernel for the device, nor one that its
- * driver can translate); GW_ERR_DEVICE. On failure nothing stays open and *cuda is zeroed, but gw_cuda_driver_error()
- * still tells the driver's code.
+ * GW_OK; GW_ERR_ARG (NULL); GW_ERR_NO_CUDA_BUILD; GW_ERR_NO_DRIVER (no libcuda.so.1, or one older than CUDA
+ * 12.0); GW_ERR_NO_DEVICE; GW_ERR_STATE (no context is current); GW_ERR_NO_IMAGE (no kernel for the device,
+ * nor one that its driver can translate); GW_ERR_DEVICE. On failure nothing stays open and *cuda is zeroed,
+ * but gw_cuda_driver_error() still tells the driver's code.
  */
 GW_API GW_MUST_CHECK gw_status gw_cuda_init(gw_cuda *cuda);
 
-/* Unloads the kernels and closes the driver. Work that uses them must have ended, and the context must be current (or
- * destroyed: then nothing is left to unload). A zeroed handle or NULL is ignored. */
+/* Unloads the kernels and closes the driver. Work that uses them must have ended, and the context must be
+ * current (or destroyed: then nothing is left to unload). A zeroed handle or NULL is ignored. */
 GW_API void gw_cuda_close(gw_cuda *cuda);
 
 /* GW_OK and *info; GW_ERR_ARG; GW_ERR_STATE (*info is zeroed). */
@@ -83,40 +88,41 @@ GW_API GW_MUST_CHECK gw_status gw_cuda_device_info(const gw_cuda *cuda, gw_cuda_
 GW_API uint32_t gw_cuda_driver_error(const gw_cuda *cuda);
 
 /*
- * What a call leaves in device memory, written when its work is done. Multiples of 8. `size` and `len` are those of the
- * CPU's function and 0 on failure.
+ * What a call leaves in device memory, written when its work is done. Multiples of 8. `size` and `len` are
+ * those of the CPU's function and 0 on failure.
  */
 typedef struct gw_cuda_result {
     uint32_t status;    /* gw_status */
     uint32_t reserved;
     uint64_t size;      /* bytes of the frame or codebook made */
     uint64_t len;       /* values decoded, encoded or counted */
-    uint64_t bad_index; /* lowest bad chunk (GCOMP) or block of the tensor (THC); UINT64_MAX if none is to blame */
+    /* lowest bad chunk (GCOMP) or block of the tensor (THC); UINT64_MAX if none is to blame */
+    uint64_t bad_index;
     uint64_t missing;   /* THC decode: blocks without a contributor */
 } gw_cuda_result;
 
-/* ---------------------------------------------------------------------------------------------------------------
+/* -----------------------------------------------------------------------------------------------------------
  * Precision map (GCOMP section 4.2): the functions of gcomp.h with state and map in device memory
- * ------------------------------------------------------------------------------------------------------------- */
+ * -------------------------------------------------------------------------------------------------------- */
 
 /*
- * *top = the largest quarter-octave of the range, as gw_gcomp_map_scan() gives it; 4 bytes of device memory at a multiple
- * of 4. More ranges: one word each, and their maximum is the top of the whole.
+ * *top = the largest quarter-octave of the range, as gw_gcomp_map_scan() gives it; 4 bytes of device memory
+ * at a multiple of 4. More ranges: one word each, and their maximum is the top of the whole.
  *
  *   rule         from gw_gcomp_map_rule_init(): host memory, copied
- *   device_rule  NULL, or the rule in device memory, read when the kernel runs; then `rule` still says which arrays are
- *                needed. For graphs: renew it every step by a copy on the stream
+ *   device_rule  NULL, or the rule in device memory, read when the kernel runs; then `rule` still says which
+ *                arrays are needed. For graphs: renew it every step by a copy on the stream
  *
  * GW_OK; GW_ERR_ARG; GW_ERR_STATE; GW_ERR_DEVICE.
  */
 GW_API GW_MUST_CHECK gw_status gw_cuda_gcomp_map_scan(gw_cuda *cuda, const gw_gcomp_map_rule *rule,
                                                       const gw_gcomp_map_rule *device_rule,
-                                                      const gw_optimizer_state *state, uint64_t len, uint32_t *top,
-                                                      void *stream);
+                                                      const gw_optimizer_state *state, uint64_t len,
+                                                      uint32_t *top, void *stream);
 
 /*
- * levels[i] as gw_gcomp_map_build() makes them with base = gw_gcomp_map_base(*top); base (device memory, may be NULL)
- * gets that base. `top` is device memory; it is read when the kernel runs.
+ * levels[i] as gw_gcomp_map_build() makes them with base = gw_gcomp_map_base(*top); base (device memory, may
+ * be NULL) gets that base. `top` is device memory; it is read when the kernel runs.
  */
 GW_API GW_MUST_CHECK gw_status gw_cuda_gcomp_map_build(gw_cuda *cuda, const gw_gcomp_map_rule *rule,
                                                        const gw_gcomp_map_rule *device_rule,
@@ -128,9 +134,9 @@ GW_API GW_MUST_CHECK gw_status gw_cuda_gcomp_map_build(gw_cuda *cuda, const gw_g
 GW_API GW_MUST_CHECK gw_status gw_cuda_gcomp_map_digest(gw_cuda *cuda, const uint8_t *levels, uint64_t len,
                                                         uint32_t chunk_log2, uint32_t *digest, void *stream);
 
-/* ---------------------------------------------------------------------------------------------------------------
+/* -----------------------------------------------------------------------------------------------------------
  * GCOMP: the functions of gcomp.h with values, maps and frames in device memory
- * ------------------------------------------------------------------------------------------------------------- */
+ * -------------------------------------------------------------------------------------------------------- */
 
 /* Key and counter of stochastic rounding in device memory, in place of those of the source. */
 typedef struct gw_cuda_key {
@@ -140,86 +146,91 @@ typedef struct gw_cuda_key {
 } gw_cuda_key;
 
 /*
- * What a call shall read from device memory when its kernels run, instead of from the host now. NULL members (or NULL for
- * the whole) mean the host's.
+ * What a call shall read from device memory when its kernels run, instead of from the host now. NULL members
+ * (or NULL for the whole) mean the host's.
  */
 typedef struct gw_cuda_gcomp_device {
     const uint32_t *map_base;   /* in place of map->base: what gw_cuda_gcomp_map_build() wrote */
     const gw_cuda_key *key;     /* in place of seed, step_index, rank and hop */
-    const uint8_t *book;        /* a serialised codebook (gw_cuda_gcomp_book_build()), installed under book_id and
-                                   book_generation for this call: frames are encoded with it, and frames that name it are
-                                   decoded. A book that breaks the rules of docs/format.md section 5.1, or lacks label 0
-                                   or 1, ends the call with GW_ERR_TABLE */
+    const uint8_t *book;        /* a serialised codebook (gw_cuda_gcomp_book_build()), installed under book_id
+                                   and book_generation for this call: frames are encoded with it, and frames
+                                   that name it are decoded. A book that breaks the rules of docs/format.md
+                                   section 5.1, or lacks label 0 or 1, ends the call with GW_ERR_TABLE */
     const uint32_t *book_size;  /* bytes at book, at most GW_GCOMP_BOOK_SIZE_MAX */
     uint32_t book_id, book_generation;
 } gw_cuda_gcomp_device;
 
 /*
- * Workspaces, 256-byte aligned, contents irrelevant before and after, one per call that is under way. Pure functions of
- * the handle's options and of numbers that the host knows; 0 for a handle that is not initialised or numbers beyond its
- * limits. item_count and value_total: 1 and the len (encode) or dst_capacity (decode) of a single call, or what the batch
- * is given.
+ * Workspaces, 256-byte aligned, contents irrelevant before and after, one per call that is under way. Pure
+ * functions of the handle's options and of numbers that the host knows; 0 for a handle that is not
+ * initialised or numbers beyond its limits. item_count and value_total: 1 and the len (encode) or
+ * dst_capacity (decode) of a single call, or what the batch is given.
  */
-GW_API size_t gw_cuda_gcomp_encode_workspace_size(const gw_gcomp *codec, uint32_t item_count, uint64_t value_total);
-GW_API size_t gw_cuda_gcomp_decode_workspace_size(const gw_gcomp *codec, uint32_t item_count, uint64_t value_total);
+GW_API size_t gw_cuda_gcomp_encode_workspace_size(const gw_gcomp *codec, uint32_t item_count,
+                                                  uint64_t value_total);
+GW_API size_t gw_cuda_gcomp_decode_workspace_size(const gw_gcomp *codec, uint32_t item_count,
+                                                  uint64_t value_total);
 GW_API size_t gw_cuda_gcomp_hop_workspace_size(const gw_gcomp *codec, uint64_t len);
 #define GW_CUDA_HISTOGRAM_WORKSPACE_SIZE 256u
 
 /*
- * gw_gcomp_encode(), the same bytes. source->values, and levels and digest of source->map, are device memory; source and
- * map themselves are the host's. dst: 16-byte aligned, dst_capacity at least gw_gcomp_bound().
+ * gw_gcomp_encode(), the same bytes. source->values, and levels and digest of source->map, are device memory;
+ * source and map themselves are the host's. dst: 16-byte aligned, dst_capacity at least gw_gcomp_bound().
  *
- * At once: GW_ERR_ARG, GW_ERR_STATE, GW_ERR_LIMIT, GW_ERR_DST, GW_ERR_WORKSPACE, GW_ERR_OPTION (the device has too little
- * shared memory for the handle's chunk_log2), GW_ERR_DEVICE. In *result: GW_OK, size and len; GW_ERR_TABLE, GW_ERR_ARG (a
- * map_base out of range).
+ * At once: GW_ERR_ARG, GW_ERR_STATE, GW_ERR_LIMIT, GW_ERR_DST, GW_ERR_WORKSPACE, GW_ERR_OPTION (the device
+ * has too little shared memory for the handle's chunk_log2), GW_ERR_DEVICE. In *result: GW_OK, size and len;
+ * GW_ERR_TABLE, GW_ERR_ARG (a map_base out of range).
  */
 GW_API GW_MUST_CHECK gw_status gw_cuda_gcomp_encode(gw_cuda *cuda, const gw_gcomp *codec,
                                                     const gw_gcomp_source *source,
                                                     const gw_cuda_gcomp_device *device, void *dst,
-                                                    uint64_t dst_capacity, gw_cuda_result *result, void *workspace,
-                                                    size_t workspace_size, void *stream);
+                                                    uint64_t dst_capacity, gw_cuda_result *result,
+                                                    void *workspace, size_t workspace_size, void *stream);
 
 /*
  * gw_gcomp_decode(), _decode_add() and _validate(): same values, status and chunk.
  *
  *   src           the frame, device memory, 16-byte aligned
  *   src_capacity  bytes that may be read there
- *   src_size      NULL: src_capacity; or where the size lies in device memory (a result's size, a received header): more
- *                 than src_capacity counts as GW_ERR_SHORT
+ *   src_size      NULL: src_capacity; or where the size lies in device memory (a result's size, a received
+ *                 header): more than src_capacity counts as GW_ERR_SHORT
  *   map           as on the CPU, levels and digest in device memory
  *   dst           device memory, aligned to the dtype's size; dst_capacity in elements
  *
- * At once: GW_ERR_ARG, GW_ERR_STATE, GW_ERR_WORKSPACE, GW_ERR_DEVICE. All that the bytes can be guilty of, and GW_ERR_DST,
- * is in *result.
+ * At once: GW_ERR_ARG, GW_ERR_STATE, GW_ERR_WORKSPACE, GW_ERR_DEVICE. All that the bytes can be guilty of,
+ * and GW_ERR_DST, is in *result.
  */
 GW_API GW_MUST_CHECK gw_status gw_cuda_gcomp_decode(gw_cuda *cuda, const gw_gcomp *codec, const void *src,
                                                     uint64_t src_capacity, const uint64_t *src_size,
-                                                    const gw_gcomp_map *map, const gw_cuda_gcomp_device *device,
-                                                    void *dst, uint64_t dst_capacity, gw_cuda_result *result,
+                                                    const gw_gcomp_map *map,
+                                                    const gw_cuda_gcomp_device *device, void *dst,
+                                                    uint64_t dst_capacity, gw_cuda_result *result,
                                                     void *workspace, size_t workspace_size, void *stream);
 GW_API GW_MUST_CHECK gw_status gw_cuda_gcomp_decode_add(gw_cuda *cuda, const gw_gcomp *codec, const void *src,
                                                         uint64_t src_capacity, const uint64_t *src_size,
-                                                        const gw_gcomp_map *map, const gw_cuda_gcomp_device *device,
-                                                        void *accumulator, uint64_t accumulator_len,
-                                                        gw_cuda_result *result, void *workspace,
-                                                        size_t workspace_size, void *stream);
-/* value_hint: about how many values the frame may have; it gives the workspace its size. More are validated too. */
+                                                        const gw_gcomp_map *map,
+                                                        const gw_cuda_gcomp_device *device, void *accumulator,
+                                                        uint64_t accumulator_len, gw_cuda_result *result,
+                                                        void *workspace, size_t workspace_size, void *stream);
+/* value_hint: about how many values the frame may have; it gives the workspace its size. More are validated
+ * too. */
 GW_API GW_MUST_CHECK gw_status gw_cuda_gcomp_validate(gw_cuda *cuda, const gw_gcomp *codec, const void *src,
                                                       uint64_t src_capacity, const uint64_t *src_size,
-                                                      const gw_gcomp_map *map, const gw_cuda_gcomp_device *device,
-                                                      uint64_t value_hint, gw_cuda_result *result, void *workspace,
+                                                      const gw_gcomp_map *map,
+                                                      const gw_cuda_gcomp_device *device, uint64_t value_hint,
+                                                      gw_cuda_result *result, void *workspace,
                                                       size_t workspace_size, void *stream);
 
-/* A hop of a ring: gw_gcomp_decode_add_encode(). The sums go through the workspace. If the frame is bad, result->size is 0
- * and dst is unspecified. device->map_base stands for both maps' base. */
+/* A hop of a ring: gw_gcomp_decode_add_encode(). The sums go through the workspace. If the frame is bad,
+ * result->size is 0 and dst is unspecified. device->map_base stands for both maps' base. */
 GW_API GW_MUST_CHECK gw_status gw_cuda_gcomp_decode_add_encode(
     gw_cuda *cuda, const gw_gcomp *codec, const void *src, uint64_t src_capacity, const uint64_t *src_size,
     const gw_gcomp_map *src_map, const gw_gcomp_source *source, const gw_cuda_gcomp_device *device, void *dst,
     uint64_t dst_capacity, gw_cuda_result *result, void *workspace, size_t workspace_size, void *stream);
 
 /*
- * One frame of a batch. The array lies in device memory and is read when the kernels run; alignments as in single calls.
- * Items share nothing but the handle; each has a result of its own.
+ * One frame of a batch. The array lies in device memory and is read when the kernels run; alignments as in
+ * single calls. Items share nothing but the handle; each has a result of its own.
  */
 typedef struct gw_cuda_gcomp_item {
     const void *src;             /* decode: the frame; encode: values */
@@ -227,35 +238,39 @@ typedef struct gw_cuda_gcomp_item {
     const void *addend;          /* set to NULL */
     const uint64_t *src_size_at; /* decode: bytes of the frame; NULL: src_size */
     uint64_t src_size;           /* decode: bytes that may be read; encode: number of values */
-    uint64_t dst_capacity;       /* decode: elements; encode: bytes, at least gw_gcomp_bound(), else GW_ERR_DST */
+    /* decode: elements; encode: bytes, at least gw_gcomp_bound(), else GW_ERR_DST */
+    uint64_t dst_capacity;
     const uint8_t *levels;       /* the map's levels and digests for this item, NULL without a map */
     const uint32_t *digest;
     uint64_t map_len;            /* as gw_gcomp_map.len */
     uint64_t first_element;      /* encode: as gw_gcomp_source.first_element */
-    const gw_cuda_result *after; /* NULL; or a result: unless its status is GW_OK, the item does nothing but take it over */
+    /* NULL; or a result: unless its status is GW_OK, the item does nothing but take it over */
+    const gw_cuda_result *after;
     gw_cuda_result *result;
 } gw_cuda_gcomp_item;
 
 /*
- * Many frames in one call, balanced by chunk: a thousand small tensors and one large one cost what their chunks cost.
+ * Many frames in one call, balanced by chunk: a thousand small tensors and one large one cost what their
+ * chunks cost.
  *
  *   items        device array of item_count (1 to 2^20) items
- *   value_total  at least the sum of the items' values (encode) or dst_capacities (decode). Encode: items beyond it get
- *                GW_ERR_LIMIT
- *   map          NULL, or base, wire_scale and chunk_log2 of all items' maps; levels, digest and len are not used
+ *   value_total  at least the sum of the items' values (encode) or dst_capacities (decode). Encode: items
+ *                beyond it get GW_ERR_LIMIT
+ *   map          NULL, or base, wire_scale and chunk_log2 of all items' maps; levels, digest and len are not
+ *                used
  *   key          encode: seed, step_index, rank and hop of all items; NULL: zeros
  *   is_add       decode: 1 adds to the dst of every item
  */
 GW_API GW_MUST_CHECK gw_status gw_cuda_gcomp_encode_batch(gw_cuda *cuda, const gw_gcomp *codec,
-                                                          const gw_cuda_gcomp_item *items, uint32_t item_count,
-                                                          uint64_t value_total, const gw_gcomp_map *map,
-                                                          const gw_cuda_key *key, const gw_cuda_gcomp_device *device,
-                                                          void *workspace, size_t workspace_size, void *stream);
-GW_API GW_MUST_CHECK gw_status gw_cuda_gcomp_decode_batch(gw_cuda *cuda, const gw_gcomp *codec,
-                                                          const gw_cuda_gcomp_item *items, uint32_t item_count,
-                                                          uint64_t value_total, const gw_gcomp_map *map,
-                                                          const gw_cuda_gcomp_device *device, int is_add,
-                                                          void *workspace, size_t workspace_size, void *stream);
+                                                          const gw_cuda_gcomp_item *items,
+                                                          uint32_t item_count, uint64_t value_total,
+                                                          const gw_gcomp_map *map, const gw_cuda_key *key,
+                                                          const gw_cuda_gcomp_device *device, void *workspace,
+                                                          size_t workspace_size, void *stream);
+GW_API GW_MUST_CHECK gw_status gw_cuda_gcomp_decode_batch(
+    gw_cuda *cuda, const gw_gcomp *codec, const gw_cuda_gcomp_item *items, uint32_t item_count,
+    uint64_t value_total, const gw_gcomp_map *map, const gw_cuda_gcomp_device *device, int is_add,
+    void *workspace, size_t workspace_size, void *stream);
 
 /* Label counts in device memory, all zero at the start; add to it as often as you like. Not the layout of
  * gw_gcomp_histogram: the window is chosen when the codebook is built. */
@@ -265,26 +280,30 @@ typedef struct gw_cuda_histogram {
     uint64_t chunk_count;
 } gw_cuda_histogram;
 
-/* gw_gcomp_histogram_add(). histogram: device, a multiple of 8. Calls that add to the same histogram must not overlap. */
+/* gw_gcomp_histogram_add(). histogram: device, a multiple of 8. Calls that add to the same histogram must not
+ * overlap. */
 GW_API GW_MUST_CHECK gw_status gw_cuda_gcomp_histogram_add(gw_cuda *cuda, const gw_gcomp *codec,
                                                            const gw_gcomp_source *source,
                                                            const gw_cuda_gcomp_device *device,
-                                                           gw_cuda_histogram *histogram, gw_cuda_result *result,
-                                                           void *workspace, size_t workspace_size, void *stream);
+                                                           gw_cuda_histogram *histogram,
+                                                           gw_cuda_result *result, void *workspace,
+                                                           size_t workspace_size, void *stream);
 
-/* gw_gcomp_book_build(): the codebook of the counts, for gw_cuda_gcomp_device.book or, once copied, gw_gcomp_install().
- * book: device, GW_GCOMP_BOOK_SIZE_MAX bytes; *book_size (device, may be NULL): its bytes, also in result->size. The
- * handle says dtype and levels. result->status GW_ERR_ARG: counts that no values can have. */
+/* gw_gcomp_book_build(): the codebook of the counts, for gw_cuda_gcomp_device.book or, once copied,
+ * gw_gcomp_install(). book: device, GW_GCOMP_BOOK_SIZE_MAX bytes; *book_size (device, may be NULL): its
+ * bytes, also in result->size. The handle says dtype and levels. result->status GW_ERR_ARG: counts that no
+ * values can have. */
 GW_API GW_MUST_CHECK gw_status gw_cuda_gcomp_book_build(gw_cuda *cuda, const gw_gcomp *codec,
                                                         const gw_cuda_histogram *histogram, uint8_t *book,
-                                                        uint32_t *book_size, gw_cuda_result *result, void *stream);
+                                                        uint32_t *book_size, gw_cuda_result *result,
+                                                        void *stream);
 
-/* ---------------------------------------------------------------------------------------------------------------
+/* -----------------------------------------------------------------------------------------------------------
  * THC: the functions of thc.h with tensors, patterns, indices and lanes in device memory
- * ------------------------------------------------------------------------------------------------------------- */
+ * -------------------------------------------------------------------------------------------------------- */
 
-/* Seed, round and rank in device memory, for graphs; NULL arguments mean those of the context and of the range. The seed
- * must be that of the configuration wherever frames or other machines take part. */
+/* Seed, round and rank in device memory, for graphs; NULL arguments mean those of the context and of the
+ * range. The seed must be that of the configuration wherever frames or other machines take part. */
 typedef struct gw_cuda_thc_key {
     uint64_t seed;
     uint32_t round;
@@ -292,9 +311,9 @@ typedef struct gw_cuda_thc_key {
 } gw_cuda_thc_key;
 
 /*
- * Phase one: gw_thc_norms(). patterns: device. result->status: GW_OK, or GW_ERR_NONFINITE with the lowest such block
- * (policy GW_THC_NONFINITE_ERROR; its pattern is then GW_THC_NORM_NONFINITE or 0xffffffff twice, the others are right).
- * The patterns may be reduced in place by any collective that takes the MAX of uint32.
+ * Phase one: gw_thc_norms(). patterns: device. result->status: GW_OK, or GW_ERR_NONFINITE with the lowest
+ * such block (policy GW_THC_NONFINITE_ERROR; its pattern is then GW_THC_NORM_NONFINITE or 0xffffffff twice,
+ * the others are right). The patterns may be reduced in place by any collective that takes the MAX of uint32.
  */
 GW_API GW_MUST_CHECK gw_status gw_cuda_thc_norms(gw_cuda *cuda, const gw_thc *thc, const gw_thc_range *range,
                                                  const void *src, const float *error, uint32_t *patterns,
@@ -304,45 +323,47 @@ GW_API GW_MUST_CHECK gw_status gw_cuda_thc_norms(gw_cuda *cuda, const gw_thc *th
  * Phase two: gw_thc_encode(), error feedback included, in one pass over src.
  *
  *   key           NULL, or device memory
- *   own_patterns  what gw_cuda_thc_norms() gave for the same src and error, device; NULL: they are worked out again. For
- *                 plain contexts NULL or ignored
+ *   own_patterns  what gw_cuda_thc_norms() gave for the same src and error, device; NULL: they are worked out
+ *                 again. For plain contexts NULL or ignored
  *   indices       gw_thc_indices_size() bytes, device, a multiple of 16
  *
- * result->status: that of gw_thc_encode() and the lowest block concerned. Unlike there, the other blocks are encoded; the
- * indices of the bad ones are zero and their error memory is as it was. So a caller that repeats a call must put the error
- * memory back first, or encode blocks from result->bad_index on again.
+ * result->status: that of gw_thc_encode() and the lowest block concerned. Unlike there, the other blocks are
+ * encoded; the indices of the bad ones are zero and their error memory is as it was. So a caller that repeats
+ * a call must put the error memory back first, or encode blocks from result->bad_index on again.
  */
 GW_API GW_MUST_CHECK gw_status gw_cuda_thc_encode(gw_cuda *cuda, const gw_thc *thc, const gw_thc_range *range,
                                                   const gw_cuda_thc_key *key, const void *src, float *error,
                                                   const uint32_t *own_patterns, const uint32_t *patterns,
-                                                  uint8_t *indices, size_t indices_capacity, gw_cuda_result *result,
-                                                  void *stream);
+                                                  uint8_t *indices, size_t indices_capacity,
+                                                  gw_cuda_result *result, void *stream);
 
 /*
- * Aggregation of packed indices in one pass: gw_thc_agg_add_indices_many() with lanes and indices in device memory.
+ * Aggregation of packed indices in one pass: gw_thc_agg_add_indices_many() with lanes and indices in device
+ * memory.
  *
- *   set         contributor set in host memory (GW_THC_SET_SIZE bytes); joined by the ranks once the work is on the stream
+ *   set         contributor set in host memory (GW_THC_SET_SIZE bytes); joined by the ranks once the work is
+ *               on the stream
  *   indices     host array of source_count device pointers
  *   ranks       host array
- *   accumulate  1: lanes += sum; 0: lanes = sum, whatever they held, and the set must be empty. A graph replays the adds,
- *               not the set: capture calls with accumulate = 0
+ *   accumulate  1: lanes += sum; 0: lanes = sum, whatever they held, and the set must be empty. A graph
+ *               replays the adds, not the set: capture calls with accumulate = 0
  *
  * GW_ERR_ARG, GW_ERR_DUP, GW_ERR_OVERFLOW as on the CPU.
  */
 GW_API GW_MUST_CHECK gw_status gw_cuda_thc_sum_indices(gw_cuda *cuda, const gw_thc_agg *agg, uint8_t *lanes,
-                                                       uint8_t *set, size_t len, const uint8_t *const *indices,
-                                                       const uint32_t *ranks, size_t source_count, int accumulate,
-                                                       void *stream);
+                                                       uint8_t *set, size_t len,
+                                                       const uint8_t *const *indices, const uint32_t *ranks,
+                                                       size_t source_count, int accumulate, void *stream);
 
 /* Partial sums that one call of gw_cuda_thc_sum_lanes() takes. */
 #define GW_CUDA_THC_SOURCES_MAX 64u
 
 /*
- * Sums of partial sums in one pass: gw_thc_agg_add_lanes_many(). in_lanes: host array of device pointers, in_sets: host
- * array of host pointers; at most GW_CUDA_THC_SOURCES_MAX. First all incoming lanes are checked against the number of their contributors, then, if
- * result->status is GW_OK, all are added; for GW_ERR_CORRUPT the lanes stay as they are, and `set`, which is joined once the
- * work is on the stream, must be put back by the caller. result->bad_index: the source with the lowest index of those that
- * are corrupt.
+ * Sums of partial sums in one pass: gw_thc_agg_add_lanes_many(). in_lanes: host array of device pointers,
+ * in_sets: host array of host pointers; at most GW_CUDA_THC_SOURCES_MAX. First all incoming lanes are checked
+ * against the number of their contributors, then, if result->status is GW_OK, all are added; for
+ * GW_ERR_CORRUPT the lanes stay as they are, and `set`, which is joined once the work is on the stream, must
+ * be put back by the caller. result->bad_index: the source with the lowest index of those that are corrupt.
  */
 GW_API GW_MUST_CHECK gw_status gw_cuda_thc_sum_lanes(gw_cuda *cuda, const gw_thc_agg *agg, uint8_t *lanes,
                                                      uint8_t *set, size_t len, const uint8_t *const *in_lanes,
@@ -356,8 +377,8 @@ GW_API GW_MUST_CHECK gw_status gw_cuda_thc_expand(gw_cuda *cuda, const gw_thc *t
                                                   size_t dst_capacity, void *stream);
 
 /*
- * gw_thc_decode(): lanes, members, patterns and dst in device memory. result: status, bad_index, missing and len.
- * dst_capacity in bytes.
+ * gw_thc_decode(): lanes, members, patterns and dst in device memory. result: status, bad_index, missing and
+ * len. dst_capacity in bytes.
  */
 GW_API GW_MUST_CHECK gw_status gw_cuda_thc_decode(gw_cuda *cuda, const gw_thc *thc, const gw_thc_range *range,
                                                   const gw_cuda_thc_key *key, const uint8_t *lanes,
@@ -367,11 +388,11 @@ GW_API GW_MUST_CHECK gw_status gw_cuda_thc_decode(gw_cuda *cuda, const gw_thc *t
 
 /* gw_thc_decode_reduced(): members come from the count lanes of the buffer. */
 GW_API GW_MUST_CHECK gw_status gw_cuda_thc_decode_reduced(gw_cuda *cuda, const gw_thc *thc,
-                                                          const gw_thc_range *range, const gw_cuda_thc_key *key,
-                                                          const uint8_t *reduced, size_t reduced_size,
-                                                          const uint32_t *patterns, gw_thc_mode mode, void *dst,
-                                                          size_t dst_capacity, gw_cuda_result *result,
-                                                          void *stream);
+                                                          const gw_thc_range *range,
+                                                          const gw_cuda_thc_key *key, const uint8_t *reduced,
+                                                          size_t reduced_size, const uint32_t *patterns,
+                                                          gw_thc_mode mode, void *dst, size_t dst_capacity,
+                                                          gw_cuda_result *result, void *stream);
 
 #ifdef __cplusplus
 }

@@ -98,8 +98,9 @@ GW_API GW_MUST_CHECK gw_status gw_gcomp_map_rule_init(const gw_optimizer *optimi
  * A map is made in two passes over the state, each over any ranges and by any threads:
  *
  *   1. gw_gcomp_map_scan() returns in *top the largest quarter-octave (fp32 bits >> 21) of the ratios
- *      |num / (lr * c)| * wire_scale of its range, 0 if there is none. The caller takes the maximum over all ranges (and
- *      ranks, if they do not hold the same state); gw_gcomp_map_base() turns it into the base of the map.
+ *      |num / (lr * c)| * wire_scale of its range, 0 if there is none. The caller takes the maximum over
+ *      all ranges (and ranks, if they do not hold the same state); gw_gcomp_map_base() turns it into the
+ *      base of the map.
  *   2. gw_gcomp_map_build() writes one byte per parameter: K = quarter-octave - base, at most 255; 0 = drop
  *      nothing.
  *
@@ -164,9 +165,9 @@ typedef struct gw_gcomp_options {
     uint32_t cap;           /* largest drop in bits; UINT32_MAX = the largest allowed: explicit 18, 6, 9;
                                derived 23, 7, 10. gw_gcomp_init() rounds it down to a multiple of step */
     uint32_t constant_drop; /* the drop without a map: clipped to cap, rounded down to step; default 0 */
-    uint32_t param_mantissa_bits; /* precision of the stored parameters: 23 (default), 10 or 7. It enters
-                                     drop_base, so the
-                               receiver of a derived frame must have set the same */
+    uint32_t param_mantissa_bits; /* precision of the stored parameters: 23 (default), 10 or 7. It
+                                     enters drop_base, so the receiver of a derived frame must have set
+                                     the same */
     uint32_t chunk_log2;    /* 12..15, default 14 */
     int strict;             /* 1: keep -0, subnormals, NaN payloads bit for bit */
     int checksum;           /* 1: CRC32C per chunk and over the metadata */

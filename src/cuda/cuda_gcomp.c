@@ -12,7 +12,7 @@
 #define GW_WORKSPACE_ALIGNMENT 256u
 #define GW_ITEMS_MAX ((uint32_t)1 << 20)
 
-/* ---- workspaces --------------------------------------------------------------------------------------------------- */
+/* ---- workspaces ---------------------------------------------------------------------------------------- */
 
 static int is_in_limits(const gw_codec *codec, uint32_t item_count, uint64_t value_total)
 {
@@ -52,7 +52,7 @@ size_t gw_cuda_gcomp_hop_workspace_size(const gw_gcomp *codec, uint64_t len)
     return gw_cuda_hop_workspace_size(&options, len);
 }
 
-/* ---- what the calls have in common -------------------------------------------------------------------------------- */
+/* ---- what the calls have in common --------------------------------------------------------------------- */
 
 typedef struct call {
     gw_cuda_state *state;
@@ -60,11 +60,13 @@ typedef struct call {
     gw_cuda_shape shape;
 } call;
 
-/* Handle, codec, workspace, what is read from the device. `workspace_needed` 0: a handle or numbers that cannot be. */
+/* Handle, codec, workspace, what is read from the device. `workspace_needed` 0: a handle or numbers that
+ * cannot be. */
 static gw_status begin(call *c, gw_cuda *cuda, const gw_gcomp *codec, const gw_cuda_gcomp_device *device,
                        const void *workspace, size_t workspace_size, size_t workspace_needed)
 {
-    if (cuda == NULL || codec == NULL || workspace == NULL || !gw_cuda_is_aligned(workspace, GW_WORKSPACE_ALIGNMENT)) {
+    if (cuda == NULL || codec == NULL || workspace == NULL ||
+        !gw_cuda_is_aligned(workspace, GW_WORKSPACE_ALIGNMENT)) {
         return GW_ERR_ARG;
     }
     if (device != NULL &&
@@ -91,13 +93,15 @@ static int is_result(const gw_cuda_result *result)
 }
 
 /* Options and codebooks; a codebook in device memory takes the place of the older of two. */
-static void fill_codec(gw_cuda_codec *out, const gw_codec *codec, const gw_cuda_gcomp_device *device, int is_encode)
+static void fill_codec(gw_cuda_codec *out, const gw_codec *codec, const gw_cuda_gcomp_device *device,
+                       int is_encode)
 {
     gw_cuda_codec_fill(out, codec);
     if (device == NULL || device->book == NULL) {
         return;
     }
-    const uint32_t slot = codec->installed_count < GW_INSTALLED_MAX ? codec->installed_count : 1 - codec->newest;
+    const uint32_t slot =
+        codec->installed_count < GW_INSTALLED_MAX ? codec->installed_count : 1 - codec->newest;
     gw_cuda_book *book = &out->book[slot];
     GW_MEMSET(book, 0, sizeof *book);
     book->bytes = device->book;
@@ -128,7 +132,8 @@ static gw_cuda_key key_of(const gw_gcomp_source *source)
 }
 
 /* What can be said of a source on the host: that of gw_gcomp_encode(). */
-static gw_status check_source(const gw_codec *codec, const gw_gcomp_source *source, const gw_cuda_gcomp_device *device)
+static gw_status check_source(const gw_codec *codec, const gw_gcomp_source *source,
+                              const gw_cuda_gcomp_device *device)
 {
     const gw_gcomp_map *map = source->map;
     const int is_derived = codec->options.levels == GW_GCOMP_DERIVED;
@@ -160,14 +165,15 @@ static void fill_item_map(gw_cuda_gcomp_item *item, const gw_gcomp_map *map)
     }
 }
 
-/* ---- encode ------------------------------------------------------------------------------------------------------- */
+/* ---- encode -------------------------------------------------------------------------------------------- */
 
 static int fits_shared(const call *c)
 {
     return GW_CUDA_ENCODE_SHARED_SIZE(c->codec->options.chunk_log2) <= c->shape.shared_size_max;
 }
 
-static gw_status check_dst(const gw_gcomp *codec, const gw_gcomp_source *source, const void *dst, uint64_t dst_capacity)
+static gw_status check_dst(const gw_gcomp *codec, const gw_gcomp_source *source, const void *dst,
+                           uint64_t dst_capacity)
 {
     const size_t bound = gw_gcomp_bound(codec, source->len);
 
@@ -180,14 +186,16 @@ static gw_status check_dst(const gw_gcomp *codec, const gw_gcomp_source *source,
     return GW_OK;
 }
 
-static int is_overlapping(const gw_gcomp *codec, const gw_codec *inside, const gw_gcomp_source *source, const void *dst)
+static int is_overlapping(const gw_gcomp *codec, const gw_codec *inside, const gw_gcomp_source *source,
+                          const void *dst)
 {
     return gw_is_overlapping(dst, gw_gcomp_bound(codec, source->len), source->values,
                              (size_t)source->len * gw_dtype_size(inside->options.dtype));
 }
 
 static void fill_encode(gw_gcomp_encode_params *params, const gw_codec *codec, const gw_gcomp_source *source,
-                        const gw_cuda_gcomp_device *device, void *dst, uint64_t dst_capacity, gw_cuda_result *result)
+                        const gw_cuda_gcomp_device *device, void *dst, uint64_t dst_capacity,
+                        gw_cuda_result *result)
 {
     GW_MEMSET(params, 0, sizeof *params);
     fill_codec(&params->codec, codec, device, 1);
@@ -245,8 +253,8 @@ static int is_batch_map(const gw_gcomp_map *map, const gw_cuda_gcomp_device *dev
 
 gw_status gw_cuda_gcomp_encode_batch(gw_cuda *cuda, const gw_gcomp *codec, const gw_cuda_gcomp_item *items,
                                      uint32_t item_count, uint64_t value_total, const gw_gcomp_map *map,
-                                     const gw_cuda_key *key, const gw_cuda_gcomp_device *device, void *workspace,
-                                     size_t workspace_size, void *stream)
+                                     const gw_cuda_key *key, const gw_cuda_gcomp_device *device,
+                                     void *workspace, size_t workspace_size, void *stream)
 {
     call c;
     gw_gcomp_encode_params params;
@@ -276,7 +284,7 @@ gw_status gw_cuda_gcomp_encode_batch(gw_cuda *cuda, const gw_gcomp *codec, const
     return gw_cuda_submit(c.state, &plan, workspace, stream);
 }
 
-/* ---- decode ------------------------------------------------------------------------------------------------------- */
+/* ---- decode -------------------------------------------------------------------------------------------- */
 
 typedef struct frame_at {
     const void *src;
@@ -286,8 +294,8 @@ typedef struct frame_at {
 
 static int is_frame(const frame_at *frame)
 {
-    return (frame->src != NULL || frame->src_capacity == 0) && gw_cuda_is_aligned(frame->src, GW_FRAME_ALIGNMENT) &&
-           gw_cuda_is_aligned(frame->src_size, 8);
+    return (frame->src != NULL || frame->src_capacity == 0) &&
+           gw_cuda_is_aligned(frame->src, GW_FRAME_ALIGNMENT) && gw_cuda_is_aligned(frame->src_size, 8);
 }
 
 static void fill_decode(gw_gcomp_decode_params *params, const gw_codec *codec, const frame_at *frame,
@@ -305,8 +313,9 @@ static void fill_decode(gw_gcomp_decode_params *params, const gw_codec *codec, c
 }
 
 static gw_status decode(gw_cuda *cuda, const gw_gcomp *codec, const frame_at *frame, const gw_gcomp_map *map,
-                        const gw_cuda_gcomp_device *device, gw_cuda_decode_mode mode, void *dst, uint64_t dst_capacity,
-                        gw_cuda_result *result, void *workspace, size_t workspace_size, void *stream)
+                        const gw_cuda_gcomp_device *device, gw_cuda_decode_mode mode, void *dst,
+                        uint64_t dst_capacity, gw_cuda_result *result, void *workspace, size_t workspace_size,
+                        void *stream)
 {
     call c;
     gw_gcomp_decode_params params;
@@ -323,7 +332,8 @@ static gw_status decode(gw_cuda *cuda, const gw_gcomp *codec, const frame_at *fr
     const size_t element_size = gw_dtype_size(c.codec->options.dtype);
     if (mode != GW_CUDA_DECODE_VALIDATE &&
         ((dst_capacity != 0 && dst == NULL) || !gw_cuda_is_aligned(dst, element_size) ||
-         gw_is_overlapping(dst, (size_t)dst_capacity * element_size, frame->src, (size_t)frame->src_capacity))) {
+         gw_is_overlapping(dst, (size_t)dst_capacity * element_size, frame->src,
+                           (size_t)frame->src_capacity))) {
         return GW_ERR_ARG;
     }
     fill_decode(&params, c.codec, frame, map, device, mode);
@@ -335,36 +345,37 @@ static gw_status decode(gw_cuda *cuda, const gw_gcomp *codec, const frame_at *fr
 }
 
 gw_status gw_cuda_gcomp_decode(gw_cuda *cuda, const gw_gcomp *codec, const void *src, uint64_t src_capacity,
-                               const uint64_t *src_size, const gw_gcomp_map *map, const gw_cuda_gcomp_device *device,
-                               void *dst, uint64_t dst_capacity, gw_cuda_result *result, void *workspace,
-                               size_t workspace_size, void *stream)
+                               const uint64_t *src_size, const gw_gcomp_map *map,
+                               const gw_cuda_gcomp_device *device, void *dst, uint64_t dst_capacity,
+                               gw_cuda_result *result, void *workspace, size_t workspace_size, void *stream)
 {
     const frame_at frame = {src, src_capacity, src_size};
 
-    return decode(cuda, codec, &frame, map, device, GW_CUDA_DECODE_VALUES, dst, dst_capacity, result, workspace,
-                  workspace_size, stream);
+    return decode(cuda, codec, &frame, map, device, GW_CUDA_DECODE_VALUES, dst, dst_capacity, result,
+                  workspace, workspace_size, stream);
 }
 
-gw_status gw_cuda_gcomp_decode_add(gw_cuda *cuda, const gw_gcomp *codec, const void *src, uint64_t src_capacity,
-                                   const uint64_t *src_size, const gw_gcomp_map *map,
-                                   const gw_cuda_gcomp_device *device, void *accumulator, uint64_t accumulator_len,
-                                   gw_cuda_result *result, void *workspace, size_t workspace_size, void *stream)
+gw_status gw_cuda_gcomp_decode_add(gw_cuda *cuda, const gw_gcomp *codec, const void *src,
+                                   uint64_t src_capacity, const uint64_t *src_size, const gw_gcomp_map *map,
+                                   const gw_cuda_gcomp_device *device, void *accumulator,
+                                   uint64_t accumulator_len, gw_cuda_result *result, void *workspace,
+                                   size_t workspace_size, void *stream)
 {
     const frame_at frame = {src, src_capacity, src_size};
 
-    return decode(cuda, codec, &frame, map, device, GW_CUDA_DECODE_ADD, accumulator, accumulator_len, result, workspace,
-                  workspace_size, stream);
+    return decode(cuda, codec, &frame, map, device, GW_CUDA_DECODE_ADD, accumulator, accumulator_len, result,
+                  workspace, workspace_size, stream);
 }
 
 gw_status gw_cuda_gcomp_validate(gw_cuda *cuda, const gw_gcomp *codec, const void *src, uint64_t src_capacity,
-                                 const uint64_t *src_size, const gw_gcomp_map *map, const gw_cuda_gcomp_device *device,
-                                 uint64_t value_hint, gw_cuda_result *result, void *workspace, size_t workspace_size,
-                                 void *stream)
+                                 const uint64_t *src_size, const gw_gcomp_map *map,
+                                 const gw_cuda_gcomp_device *device, uint64_t value_hint,
+                                 gw_cuda_result *result, void *workspace, size_t workspace_size, void *stream)
 {
     const frame_at frame = {src, src_capacity, src_size};
 
-    return decode(cuda, codec, &frame, map, device, GW_CUDA_DECODE_VALIDATE, NULL, value_hint, result, workspace,
-                  workspace_size, stream);
+    return decode(cuda, codec, &frame, map, device, GW_CUDA_DECODE_VALIDATE, NULL, value_hint, result,
+                  workspace, workspace_size, stream);
 }
 
 gw_status gw_cuda_gcomp_decode_batch(gw_cuda *cuda, const gw_gcomp *codec, const gw_cuda_gcomp_item *items,
@@ -394,11 +405,12 @@ gw_status gw_cuda_gcomp_decode_batch(gw_cuda *cuda, const gw_gcomp *codec, const
     return gw_cuda_submit(c.state, &plan, workspace, stream);
 }
 
-/* ---- hop ---------------------------------------------------------------------------------------------------------- */
+/* ---- hop ----------------------------------------------------------------------------------------------- */
 
-gw_status gw_cuda_gcomp_decode_add_encode(gw_cuda *cuda, const gw_gcomp *codec, const void *src, uint64_t src_capacity,
-                                          const uint64_t *src_size, const gw_gcomp_map *src_map,
-                                          const gw_gcomp_source *source, const gw_cuda_gcomp_device *device, void *dst,
+gw_status gw_cuda_gcomp_decode_add_encode(gw_cuda *cuda, const gw_gcomp *codec, const void *src,
+                                          uint64_t src_capacity, const uint64_t *src_size,
+                                          const gw_gcomp_map *src_map, const gw_gcomp_source *source,
+                                          const gw_cuda_gcomp_device *device, void *dst,
                                           uint64_t dst_capacity, gw_cuda_result *result, void *workspace,
                                           size_t workspace_size, void *stream)
 {
@@ -438,11 +450,12 @@ gw_status gw_cuda_gcomp_decode_add_encode(gw_cuda *cuda, const gw_gcomp *codec, 
     return gw_cuda_submit(c.state, &plan, workspace, stream);
 }
 
-/* ---- codebooks ---------------------------------------------------------------------------------------------------- */
+/* ---- codebooks ----------------------------------------------------------------------------------------- */
 
 gw_status gw_cuda_gcomp_histogram_add(gw_cuda *cuda, const gw_gcomp *codec, const gw_gcomp_source *source,
                                       const gw_cuda_gcomp_device *device, gw_cuda_histogram *histogram,
-                                      gw_cuda_result *result, void *workspace, size_t workspace_size, void *stream)
+                                      gw_cuda_result *result, void *workspace, size_t workspace_size,
+                                      void *stream)
 {
     call c;
     gw_gcomp_histogram_params params;
@@ -451,7 +464,8 @@ gw_status gw_cuda_gcomp_histogram_add(gw_cuda *cuda, const gw_gcomp *codec, cons
     if (source == NULL || !is_result(result) || histogram == NULL || !gw_cuda_is_aligned(histogram, 8)) {
         return GW_ERR_ARG;
     }
-    gw_status status = begin(&c, cuda, codec, device, workspace, workspace_size, GW_CUDA_HISTOGRAM_WORKSPACE_SIZE);
+    gw_status status =
+        begin(&c, cuda, codec, device, workspace, workspace_size, GW_CUDA_HISTOGRAM_WORKSPACE_SIZE);
     if (status == GW_OK) {
         status = check_source(c.codec, source, device);
     }
@@ -479,8 +493,8 @@ gw_status gw_cuda_gcomp_book_build(gw_cuda *cuda, const gw_gcomp *codec, const g
     gw_gcomp_book_build_params params;
     gw_cuda_plan plan;
 
-    if (cuda == NULL || codec == NULL || histogram == NULL || book == NULL || !gw_cuda_is_aligned(histogram, 8) ||
-        !gw_cuda_is_aligned(book_size, 4) || !is_result(result)) {
+    if (cuda == NULL || codec == NULL || histogram == NULL || book == NULL ||
+        !gw_cuda_is_aligned(histogram, 8) || !gw_cuda_is_aligned(book_size, 4) || !is_result(result)) {
         return GW_ERR_ARG;
     }
     gw_cuda_state *state = gw_cuda_state_of(cuda);

@@ -55,10 +55,10 @@ static gw_status status_of_load(int code)
 
 static int read_info(gw_cuda_state *state)
 {
-    static const int attribute[] = {GW_CU_ATTRIBUTE_MAJOR, GW_CU_ATTRIBUTE_MINOR, GW_CU_ATTRIBUTE_MULTIPROCESSORS,
-                                    GW_CU_ATTRIBUTE_SHARED_OPTIN};
-    uint32_t *const field[] = {&state->info.arch_major, &state->info.arch_minor, &state->info.multiprocessor_count,
-                               &state->info.shared_size_max};
+    static const int attribute[] = {GW_CU_ATTRIBUTE_MAJOR, GW_CU_ATTRIBUTE_MINOR,
+                                    GW_CU_ATTRIBUTE_MULTIPROCESSORS, GW_CU_ATTRIBUTE_SHARED_OPTIN};
+    uint32_t *const field[] = {&state->info.arch_major, &state->info.arch_minor,
+                               &state->info.multiprocessor_count, &state->info.shared_size_max};
     int device = 0;
     int code = state->driver.context_device(&device);
 
@@ -164,7 +164,8 @@ static void close_state(gw_cuda_state *state)
 
     for (size_t i = 0; i < GW_CUDA_IMAGES_MAX; i++) {
         if (state->module[i] != NULL) {
-            (void)state->driver.module_unload(state->module[i]); /* fails only with the context, which took it along */
+            /* fails only with the context, which took it along */
+            (void)state->driver.module_unload(state->module[i]);
         }
     }
     gw_driver_close(&state->driver);
@@ -255,8 +256,8 @@ gw_status gw_cuda_submit(gw_cuda_state *state, const gw_cuda_plan *plan, void *w
         const gw_cuda_launch *l = &plan->launch[i];
         void *params[1] = {(void *)(uintptr_t)l->params};
         if (l->grid != 0) {
-            status = note(state, state->driver.launch(state->function[l->kernel], l->grid, 1, 1, l->block, 1, 1,
-                                                      l->shared_size, stream, params, NULL));
+            status = note(state, state->driver.launch(state->function[l->kernel], l->grid, 1, 1, l->block, 1,
+                                                      1, l->shared_size, stream, params, NULL));
         }
     }
     return status;

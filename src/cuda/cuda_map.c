@@ -28,9 +28,9 @@ static int may_read_vectors(const gw_optimizer_state *state)
 }
 
 /* What both passes check, and their common parameters. */
-static gw_status begin(gw_cuda_state **state, gw_cuda_map_params *params, gw_cuda *cuda, const gw_gcomp_map_rule *rule,
-                       const gw_gcomp_map_rule *device_rule, const gw_optimizer_state *arrays, uint64_t len,
-                       const uint32_t *top)
+static gw_status begin(gw_cuda_state **state, gw_cuda_map_params *params, gw_cuda *cuda,
+                       const gw_gcomp_map_rule *rule, const gw_gcomp_map_rule *device_rule,
+                       const gw_optimizer_state *arrays, uint64_t len, const uint32_t *top)
 {
     if (cuda == NULL || rule == NULL || arrays == NULL || top == NULL || rule->kind == 0 ||
         !gw_cuda_is_aligned(top, 4) || !gw_cuda_is_aligned(device_rule, 4) ||
@@ -57,8 +57,9 @@ static gw_status run(gw_cuda_state *state, gw_cuda_kernel kernel, uint64_t block
     gw_cuda_plan plan = {0};
 
     plan.launch_count = 1;
-    plan.launch[0] = (gw_cuda_launch){kernel,      (uint32_t)gw_min_u64(blocks, resident), GW_CUDA_MAP_THREADS,
-                                      shared_size, params,                                 params_size};
+    plan.launch[0] = (gw_cuda_launch){
+        kernel,     (uint32_t)gw_min_u64(blocks, resident), GW_CUDA_MAP_THREADS, shared_size, params,
+        params_size};
     return gw_cuda_submit(state, &plan, NULL, stream);
 }
 
@@ -68,8 +69,9 @@ static uint64_t blocks_of(uint64_t len)
     return len / (4 * GW_CUDA_MAP_THREADS) + 1;
 }
 
-gw_status gw_cuda_gcomp_map_scan(gw_cuda *cuda, const gw_gcomp_map_rule *rule, const gw_gcomp_map_rule *device_rule,
-                                 const gw_optimizer_state *state, uint64_t len, uint32_t *top, void *stream)
+gw_status gw_cuda_gcomp_map_scan(gw_cuda *cuda, const gw_gcomp_map_rule *rule,
+                                 const gw_gcomp_map_rule *device_rule, const gw_optimizer_state *state,
+                                 uint64_t len, uint32_t *top, void *stream)
 {
     gw_cuda_state *device;
     gw_cuda_map_params params;
@@ -85,9 +87,10 @@ gw_status gw_cuda_gcomp_map_scan(gw_cuda *cuda, const gw_gcomp_map_rule *rule, c
     return run(device, GW_CUDA_KERNEL_gw_device_map_scan, blocks_of(len), 0, &params, sizeof params, stream);
 }
 
-gw_status gw_cuda_gcomp_map_build(gw_cuda *cuda, const gw_gcomp_map_rule *rule, const gw_gcomp_map_rule *device_rule,
-                                  const gw_optimizer_state *state, uint64_t len, const uint32_t *top, uint8_t *levels,
-                                  uint32_t *base, void *stream)
+gw_status gw_cuda_gcomp_map_build(gw_cuda *cuda, const gw_gcomp_map_rule *rule,
+                                  const gw_gcomp_map_rule *device_rule, const gw_optimizer_state *state,
+                                  uint64_t len, const uint32_t *top, uint8_t *levels, uint32_t *base,
+                                  void *stream)
 {
     gw_cuda_state *device;
     gw_cuda_map_params params;
@@ -117,6 +120,6 @@ gw_status gw_cuda_gcomp_map_digest(gw_cuda *cuda, const uint8_t *levels, uint64_
         return device == NULL ? GW_ERR_STATE : GW_OK;
     }
     gw_cuda_map_digest_params params = {levels, len, chunk_log2, digest};
-    return run(device, GW_CUDA_KERNEL_gw_device_map_digest, ((len - 1) >> chunk_log2) + 1, 8 * sizeof(uint32_t), &params,
-               sizeof params, stream);
+    return run(device, GW_CUDA_KERNEL_gw_device_map_digest, ((len - 1) >> chunk_log2) + 1,
+               8 * sizeof(uint32_t), &params, sizeof params, stream);
 }

@@ -14,23 +14,24 @@
 #define GW_SUM_THREADS 256u             /* thc_sum.cu */
 #define GW_SUM_LEN 16u                  /* lanes of a thread */
 
-/* GW_THC_SHARED_WORDS of thc_tile.cuh: rows of 33 words and a word of signs, five arrays of a word a block (of at least
- * two rows), 272 entries of the quantizer. */
+/* GW_THC_SHARED_WORDS of thc_tile.cuh: rows of 33 words and a word of signs, five arrays of a word a block
+ * (of at least two rows), 272 entries of the quantizer. */
 static uint32_t tile_shared_size(uint32_t threads)
 {
     return 4u * (threads * 34u + threads / 2u * 5u + 272u);
 }
 
 /*
- * Threads of a block, and so the size of a tile: 256, fewer while that leaves multiprocessors idle, but whole blocks of
- * the tensor.
+ * Threads of a block, and so the size of a tile: 256, fewer while that leaves multiprocessors idle, but whole
+ * blocks of the tensor.
  */
 static uint32_t tile_threads(const gw_cuda_state *state, uint64_t positions, uint32_t block_log2)
 {
     const uint32_t least = block_log2 > 10 ? (1u << block_log2) / GW_THC_ROW : 32u;
     uint32_t threads = GW_THC_THREADS_MAX;
 
-    while (threads > least && positions / (threads * GW_THC_ROW) < 2 * (uint64_t)state->info.multiprocessor_count) {
+    while (threads > least &&
+           positions / (threads * GW_THC_ROW) < 2 * (uint64_t)state->info.multiprocessor_count) {
         threads /= 2;
     }
     return threads;
@@ -61,7 +62,8 @@ static tile_launch launch_of(const gw_cuda_state *state, const gw_thc *thc, cons
     return launch;
 }
 
-static gw_cuda_thc_context context_of(const gw_thc *thc, const gw_thc_range *range, const gw_cuda_thc_key *key)
+static gw_cuda_thc_context context_of(const gw_thc *thc, const gw_thc_range *range,
+                                      const gw_cuda_thc_key *key)
 {
     gw_cuda_thc_context context;
 
@@ -95,8 +97,8 @@ static gw_status begin(gw_cuda_state **state, gw_thc_span *span, gw_cuda *cuda, 
     return gw_thc_span_make(span, thc, range);
 }
 
-static gw_status check_input(const gw_thc *thc, const gw_thc_range *range, const gw_thc_span *span, const void *src,
-                             const float *error)
+static gw_status check_input(const gw_thc *thc, const gw_thc_range *range, const gw_thc_span *span,
+                             const void *src, const float *error)
 {
     const int wants_error = thc->config.error_feedback != 0;
 
@@ -119,8 +121,8 @@ static uint32_t may_read_vectors(const gw_thc *thc, const void *src, const float
            gw_cuda_is_aligned(error, GW_VECTOR_SIZE);
 }
 
-static gw_status run(gw_cuda_state *state, gw_cuda_kernel kernel, uint32_t grid, uint32_t block, uint32_t shared_size,
-                     const void *params, size_t params_size, void *stream)
+static gw_status run(gw_cuda_state *state, gw_cuda_kernel kernel, uint32_t grid, uint32_t block,
+                     uint32_t shared_size, const void *params, size_t params_size, void *stream)
 {
     gw_cuda_plan plan = {0};
 
@@ -130,13 +132,13 @@ static gw_status run(gw_cuda_state *state, gw_cuda_kernel kernel, uint32_t grid,
 }
 
 /* A kernel over tiles whose result starts cleared. */
-static gw_status run_tiles(gw_cuda_state *state, gw_cuda_kernel kernel, const tile_launch *launch, const void *params,
-                           size_t params_size, gw_cuda_result *result, void *stream)
+static gw_status run_tiles(gw_cuda_state *state, gw_cuda_kernel kernel, const tile_launch *launch,
+                           const void *params, size_t params_size, gw_cuda_result *result, void *stream)
 {
     gw_status status = gw_cuda_clear(state, result, sizeof *result, stream);
 
-    return status == GW_OK ? run(state, kernel, launch->grid, launch->block, tile_shared_size(launch->block), params,
-                                 params_size, stream)
+    return status == GW_OK ? run(state, kernel, launch->grid, launch->block, tile_shared_size(launch->block),
+                                 params, params_size, stream)
                            : status;
 }
 
@@ -165,12 +167,14 @@ gw_status gw_cuda_thc_norms(gw_cuda *cuda, const gw_thc *thc, const gw_thc_range
     params.is_aligned = may_read_vectors(thc, src, error);
     params.patterns = patterns;
     params.result = result;
-    return run_tiles(state, GW_CUDA_KERNEL_gw_device_thc_norm, &launch, &params, sizeof params, result, stream);
+    return run_tiles(state, GW_CUDA_KERNEL_gw_device_thc_norm, &launch, &params, sizeof params, result,
+                     stream);
 }
 
-gw_status gw_cuda_thc_encode(gw_cuda *cuda, const gw_thc *thc, const gw_thc_range *range, const gw_cuda_thc_key *key,
-                             const void *src, float *error, const uint32_t *own_patterns, const uint32_t *patterns,
-                             uint8_t *indices, size_t indices_capacity, gw_cuda_result *result, void *stream)
+gw_status gw_cuda_thc_encode(gw_cuda *cuda, const gw_thc *thc, const gw_thc_range *range,
+                             const gw_cuda_thc_key *key, const void *src, float *error,
+                             const uint32_t *own_patterns, const uint32_t *patterns, uint8_t *indices,
+                             size_t indices_capacity, gw_cuda_result *result, void *stream)
 {
     gw_cuda_state *state;
     gw_thc_span span;
@@ -201,14 +205,15 @@ gw_status gw_cuda_thc_encode(gw_cuda *cuda, const gw_thc *thc, const gw_thc_rang
     params.patterns = patterns;
     params.indices = (uint32_t *)(void *)indices;
     params.result = result;
-    return run_tiles(state, GW_CUDA_KERNEL_gw_device_thc_encode, &launch, &params, sizeof params, result, stream);
+    return run_tiles(state, GW_CUDA_KERNEL_gw_device_thc_encode, &launch, &params, sizeof params, result,
+                     stream);
 }
 
 /* The last two arguments that lanes and reduced buffers differ in. */
-static gw_status decode(gw_cuda *cuda, const gw_thc *thc, const gw_thc_range *range, const gw_cuda_thc_key *key,
-                        const uint8_t *lanes, size_t lanes_size, const uint32_t *patterns, gw_thc_mode mode, void *dst,
-                        size_t dst_capacity, gw_cuda_result *result, void *stream, const uint32_t *members,
-                        int is_reduced)
+static gw_status decode(gw_cuda *cuda, const gw_thc *thc, const gw_thc_range *range,
+                        const gw_cuda_thc_key *key, const uint8_t *lanes, size_t lanes_size,
+                        const uint32_t *patterns, gw_thc_mode mode, void *dst, size_t dst_capacity,
+                        gw_cuda_result *result, void *stream, const uint32_t *members, int is_reduced)
 {
     gw_cuda_state *state;
     gw_thc_span span;
@@ -246,28 +251,29 @@ static gw_status decode(gw_cuda *cuda, const gw_thc *thc, const gw_thc_range *ra
     params.is_mean = mode == GW_THC_MEAN;
     params.dst = dst;
     params.result = result;
-    return run_tiles(state, GW_CUDA_KERNEL_gw_device_thc_decode, &launch, &params, sizeof params, result, stream);
+    return run_tiles(state, GW_CUDA_KERNEL_gw_device_thc_decode, &launch, &params, sizeof params, result,
+                     stream);
 }
 
-gw_status gw_cuda_thc_decode(gw_cuda *cuda, const gw_thc *thc, const gw_thc_range *range, const gw_cuda_thc_key *key,
-                             const uint8_t *lanes, size_t lanes_size, const uint32_t *members,
-                             const uint32_t *patterns, gw_thc_mode mode, void *dst, size_t dst_capacity,
-                             gw_cuda_result *result, void *stream)
+gw_status gw_cuda_thc_decode(gw_cuda *cuda, const gw_thc *thc, const gw_thc_range *range,
+                             const gw_cuda_thc_key *key, const uint8_t *lanes, size_t lanes_size,
+                             const uint32_t *members, const uint32_t *patterns, gw_thc_mode mode, void *dst,
+                             size_t dst_capacity, gw_cuda_result *result, void *stream)
 {
-    return decode(cuda, thc, range, key, lanes, lanes_size, patterns, mode, dst, dst_capacity, result, stream, members,
-                  0);
+    return decode(cuda, thc, range, key, lanes, lanes_size, patterns, mode, dst, dst_capacity, result, stream,
+                  members, 0);
 }
 
 gw_status gw_cuda_thc_decode_reduced(gw_cuda *cuda, const gw_thc *thc, const gw_thc_range *range,
                                      const gw_cuda_thc_key *key, const uint8_t *reduced, size_t reduced_size,
-                                     const uint32_t *patterns, gw_thc_mode mode, void *dst, size_t dst_capacity,
-                                     gw_cuda_result *result, void *stream)
+                                     const uint32_t *patterns, gw_thc_mode mode, void *dst,
+                                     size_t dst_capacity, gw_cuda_result *result, void *stream)
 {
-    return decode(cuda, thc, range, key, reduced, reduced_size, patterns, mode, dst, dst_capacity, result, stream, NULL,
-                  1);
+    return decode(cuda, thc, range, key, reduced, reduced_size, patterns, mode, dst, dst_capacity, result,
+                  stream, NULL, 1);
 }
 
-/* ---- sums -------------------------------------------------------------------------------------------------------- */
+/* ---- sums ---------------------------------------------------------------------------------------------- */
 
 static uint32_t sum_grid(const gw_cuda_state *state, uint64_t threads)
 {
@@ -278,8 +284,8 @@ static uint32_t sum_grid(const gw_cuda_state *state, uint64_t threads)
 }
 
 /* Everything of the parameters but sources. */
-static void begin_sum(gw_cuda_thc_sum_params *params, const gw_thc_table *table, uint32_t lane_bits, uint8_t *lanes,
-                      uint64_t len)
+static void begin_sum(gw_cuda_thc_sum_params *params, const gw_thc_table *table, uint32_t lane_bits,
+                      uint8_t *lanes, uint64_t len)
 {
     GW_MEMSET(params, 0, sizeof *params);
     params->lanes = lanes;
@@ -310,8 +316,8 @@ static void drop_ranks(uint8_t *set, const uint32_t *ranks, size_t count)
 }
 
 /* The set takes the ranks, which finds duplicates among them too; all or none. */
-static gw_status join_ranks(const gw_thc_agg *agg, uint8_t *set, const uint8_t *const *indices, const uint32_t *ranks,
-                            size_t source_count)
+static gw_status join_ranks(const gw_thc_agg *agg, uint8_t *set, const uint8_t *const *indices,
+                            const uint32_t *ranks, size_t source_count)
 {
     gw_status status = source_count > 0 && (indices == NULL || ranks == NULL) ? GW_ERR_ARG : GW_OK;
     size_t taken = 0;
@@ -334,9 +340,9 @@ static gw_status join_ranks(const gw_thc_agg *agg, uint8_t *set, const uint8_t *
     return status;
 }
 
-gw_status gw_cuda_thc_sum_indices(gw_cuda *cuda, const gw_thc_agg *agg, uint8_t *lanes, uint8_t *set, size_t len,
-                                  const uint8_t *const *indices, const uint32_t *ranks, size_t source_count,
-                                  int accumulate, void *stream)
+gw_status gw_cuda_thc_sum_indices(gw_cuda *cuda, const gw_thc_agg *agg, uint8_t *lanes, uint8_t *set,
+                                  size_t len, const uint8_t *const *indices, const uint32_t *ranks,
+                                  size_t source_count, int accumulate, void *stream)
 {
     gw_cuda_state *state;
     gw_status status = check_sum(&state, cuda, agg, lanes, set, len);
@@ -359,8 +365,8 @@ gw_status gw_cuda_thc_sum_indices(gw_cuda *cuda, const gw_thc_agg *agg, uint8_t 
         for (uint32_t i = 0; i < params.source_count; i++) {
             params.source[i] = indices[done + i];
         }
-        status = run(state, GW_CUDA_KERNEL_gw_device_thc_sum_indices, sum_grid(state, len / GW_SUM_LEN), GW_SUM_THREADS,
-                     0, &params, sizeof params, stream);
+        status = run(state, GW_CUDA_KERNEL_gw_device_thc_sum_indices, sum_grid(state, len / GW_SUM_LEN),
+                     GW_SUM_THREADS, 0, &params, sizeof params, stream);
         done += params.source_count;
     } while (status == GW_OK && done < source_count);
     if (status != GW_OK) {
@@ -408,9 +414,9 @@ static gw_status join_sets(const gw_thc_agg *agg, uint8_t *set, const uint8_t *c
     return status;
 }
 
-gw_status gw_cuda_thc_sum_lanes(gw_cuda *cuda, const gw_thc_agg *agg, uint8_t *lanes, uint8_t *set, size_t len,
-                                const uint8_t *const *in_lanes, const uint8_t *const *in_sets, size_t source_count,
-                                int accumulate, gw_cuda_result *result, void *stream)
+gw_status gw_cuda_thc_sum_lanes(gw_cuda *cuda, const gw_thc_agg *agg, uint8_t *lanes, uint8_t *set,
+                                size_t len, const uint8_t *const *in_lanes, const uint8_t *const *in_sets,
+                                size_t source_count, int accumulate, gw_cuda_result *result, void *stream)
 {
     gw_cuda_state *state;
     gw_cuda_thc_sum_params params;
@@ -438,10 +444,10 @@ gw_status gw_cuda_thc_sum_lanes(gw_cuda *cuda, const gw_thc_agg *agg, uint8_t *l
     const uint32_t grid = sum_grid(state, (uint64_t)len * (agg->lane_bits / 8) / GW_VECTOR_SIZE);
     gw_cuda_plan plan = {0};
     plan.launch_count = 2;
-    plan.launch[0] = (gw_cuda_launch){GW_CUDA_KERNEL_gw_device_thc_check_lanes, grid, GW_SUM_THREADS, 0, &params,
-                                      sizeof params};
-    plan.launch[1] = (gw_cuda_launch){GW_CUDA_KERNEL_gw_device_thc_sum_lanes, grid, GW_SUM_THREADS, 0, &params,
-                                      sizeof params};
+    plan.launch[0] = (gw_cuda_launch){
+        GW_CUDA_KERNEL_gw_device_thc_check_lanes, grid, GW_SUM_THREADS, 0, &params, sizeof params};
+    plan.launch[1] = (gw_cuda_launch){
+        GW_CUDA_KERNEL_gw_device_thc_sum_lanes, grid, GW_SUM_THREADS, 0, &params, sizeof params};
     status = gw_cuda_clear(state, result, sizeof *result, stream);
     if (status == GW_OK) {
         status = gw_cuda_submit(state, &plan, NULL, stream);
@@ -452,8 +458,9 @@ gw_status gw_cuda_thc_sum_lanes(gw_cuda *cuda, const gw_thc_agg *agg, uint8_t *l
     return status;
 }
 
-gw_status gw_cuda_thc_expand(gw_cuda *cuda, const gw_thc *thc, const gw_thc_range *range, const uint8_t *indices,
-                             size_t indices_size, uint8_t *dst, size_t dst_capacity, void *stream)
+gw_status gw_cuda_thc_expand(gw_cuda *cuda, const gw_thc *thc, const gw_thc_range *range,
+                             const uint8_t *indices, size_t indices_size, uint8_t *dst, size_t dst_capacity,
+                             void *stream)
 {
     gw_thc_span span;
 
@@ -484,6 +491,6 @@ gw_status gw_cuda_thc_expand(gw_cuda *cuda, const gw_thc *thc, const gw_thc_rang
     params.source[0] = indices;
     params.counts = dst + span.lanes * (thc->config.lane_bits / 8u);
     params.count_len = span.blocks;
-    return run(state, GW_CUDA_KERNEL_gw_device_thc_sum_indices, sum_grid(state, span.lanes / GW_SUM_LEN), GW_SUM_THREADS,
-               0, &params, sizeof params, stream);
+    return run(state, GW_CUDA_KERNEL_gw_device_thc_sum_indices, sum_grid(state, span.lanes / GW_SUM_LEN),
+               GW_SUM_THREADS, 0, &params, sizeof params, stream);
 }

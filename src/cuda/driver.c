@@ -11,7 +11,8 @@
 
 #include <dlfcn.h>
 
-/* Names with a version suffix are the ones that cuda.h maps the plain names to: 64-bit addresses and sizes. */
+/* Names with a version suffix are the ones that cuda.h maps the plain names to: 64-bit addresses and
+ * sizes. */
 static const struct {
     const char *name;
     size_t offset;
@@ -44,7 +45,8 @@ gw_status gw_driver_open(gw_driver *driver)
             gw_driver_close(driver);
             return GW_ERR_NO_DRIVER;
         }
-        /* POSIX makes a function pointer of the object pointer by its representation; ISO C has no cast for it. */
+        /* POSIX makes a function pointer of the object pointer by its representation; ISO C has no cast for
+         * it. */
         GW_MEMCPY((uint8_t *)(void *)driver + functions[i].offset, &address, sizeof address);
     }
     return GW_OK;

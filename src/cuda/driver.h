@@ -1,6 +1,6 @@
 /*
- * The CUDA driver, opened at run time. The few types and numbers of its interface that are needed stand here, so that the
- * host side builds without any CUDA header.
+ * The CUDA driver, opened at run time. The few types and numbers of its interface that are needed stand here,
+ * so that the host side builds without any CUDA header.
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
@@ -47,12 +47,13 @@ typedef struct gw_driver {
     int (*function_attribute)(int *value, int attribute, void *function);
     int (*function_set)(void *function, int attribute, int value);
     int (*clear)(gw_cu_address dst, unsigned value, size_t words, void *stream);
-    int (*launch)(void *function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x, unsigned block_y,
-                  unsigned block_z, unsigned shared_size, void *stream, void **params, void **extra);
+    int (*launch)(void *function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x,
+                  unsigned block_y, unsigned block_z, unsigned shared_size, void *stream, void **params,
+                  void **extra);
 } gw_driver;
 
-/* GW_OK, or GW_ERR_NO_DRIVER if there is no library or it lacks a function; then nothing stays open. In a build without
- * CUDA GW_ERR_NO_CUDA_BUILD. */
+/* GW_OK, or GW_ERR_NO_DRIVER if there is no library or it lacks a function; then nothing stays open. In a
+ * build without CUDA GW_ERR_NO_CUDA_BUILD. */
 gw_status gw_driver_open(gw_driver *driver);
 void gw_driver_close(gw_driver *driver);
 

@@ -1,6 +1,7 @@
 /*
- * What a CUDA operation is: a range of the workspace to clear, then kernels in order. Plans are made by plain C that
- * touches neither driver nor device, so that the public calls and the checks on the CPU run the same sequence.
+ * What a CUDA operation is: a range of the workspace to clear, then kernels in order. Plans are made by plain
+ * C that touches neither driver nor device, so that the public calls and the checks on the CPU run the same
+ * sequence.
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
@@ -10,8 +11,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Every kernel of this library. The image is the stem of the .cu file that it is in. A kernel takes exactly one parameter,
- * a structure by value. */
+/* Every kernel of this library. The image is the stem of the .cu file that it is in. A kernel takes exactly
+ * one parameter, a structure by value. */
 #define GW_CUDA_KERNEL_LIST(X)             \
     X(gw_device_thc_norm, thc_norm)        \
     X(gw_device_thc_encode, thc_encode)    \

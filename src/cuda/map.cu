@@ -1,6 +1,6 @@
 /*
- * Precision map of GCOMP: scan, build and digests (gw_gcomp_map_scan(), _build(), _digest()). The arithmetic is
- * core/map_ratio.h, the one that the CPU compiles.
+ * Precision map of GCOMP: scan, build and digests (gw_gcomp_map_scan(), _build(), _digest()). The arithmetic
+ * is core/map_ratio.h, the one that the CPU compiles.
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
@@ -11,7 +11,8 @@
 #include "cuda/map_params.h"
 
 /* Four values of an array from `at` on; +0 where the rule does not use it or the array ends. */
-GW_DEVICE void load_four(float value[4], const float *src, bool is_used, uint64_t at, const gw_cuda_map_params &p)
+GW_DEVICE void load_four(float value[4], const float *src, bool is_used, uint64_t at,
+                         const gw_cuda_map_params &p)
 {
     GW_UNROLL for (uint32_t i = 0; i < 4; i++) {
         value[i] = 0.0f;
@@ -33,7 +34,8 @@ GW_DEVICE void load_four(float value[4], const float *src, bool is_used, uint64_
 }
 
 /* Quarter-octaves of four parameters; 0 behind the end, whose parameters count as +0. */
-GW_DEVICE void quarter_octaves(uint32_t out[4], const gw_gcomp_map_rule &rule, const gw_cuda_map_params &p, uint64_t at)
+GW_DEVICE void quarter_octaves(uint32_t out[4], const gw_gcomp_map_rule &rule, const gw_cuda_map_params &p,
+                               uint64_t at)
 {
     float theta[4], m[4], v[4], a[4];
 

@@ -10,7 +10,8 @@ GW_DEVICE uint32_t load_count(const uint8_t *counts, uint64_t i, uint32_t lane_b
     if (lane_bits == 8) {
         return counts[i];
     }
-    return lane_bits == 16 ? ((const uint16_t *)(const void *)counts)[i] : ((const uint32_t *)(const void *)counts)[i];
+    return lane_bits == 16 ? ((const uint16_t *)(const void *)counts)[i]
+                           : ((const uint32_t *)(const void *)counts)[i];
 }
 
 /* The 32 lanes of a row; returns the largest. */
@@ -52,10 +53,10 @@ GW_DEVICE uint32_t load_lanes(uint32_t lane[32], const uint8_t *lanes, uint32_t 
     return largest;
 }
 
-/* gw_thc_block_check() for the warp's blocks, the largest lane being in tile.own2: kind, members (in tile.rescale), the
- * first pattern (in tile.own) and the scale. */
-GW_DEVICE void prepare_blocks(const thc_tile &tile, const gw_cuda_thc_decode_params &p, const thc_share &share,
-                              uint64_t first_number)
+/* gw_thc_block_check() for the warp's blocks, the largest lane being in tile.own2: kind, members (in
+ * tile.rescale), the first pattern (in tile.own) and the scale. */
+GW_DEVICE void prepare_blocks(const thc_tile &tile, const gw_cuda_thc_decode_params &p,
+                              const thc_share &share, uint64_t first_number)
 {
     const gw_cuda_thc_span &span = p.span;
     const bool is_rotated = p.context.transform == GW_THC_ROTATED;
@@ -111,9 +112,10 @@ GW_DEVICE float narrow(double value)
     return (float)value;
 }
 
-/* Lanes of the thread's row to values, before the rotation. A row behind the lanes of a short last block is zeros. */
-GW_DEVICE void unpack_rotated(const thc_tile &tile, const gw_cuda_thc_decode_params &p, const uint32_t lane[32],
-                              bool has_lanes, float value[32])
+/* Lanes of the thread's row to values, before the rotation. A row behind the lanes of a short last block is
+ * zeros. */
+GW_DEVICE void unpack_rotated(const thc_tile &tile, const gw_cuda_thc_decode_params &p,
+                              const uint32_t lane[32], bool has_lanes, float value[32])
 {
     const uint32_t block = threadIdx.x * GW_THC_ROW >> p.span.block_log2;
     const bool is_coded = has_lanes && tile.kind[block] == THC_CODED;
@@ -176,7 +178,8 @@ GW_DEVICE void store_tile(const thc_tile &tile, const gw_cuda_thc_decode_params 
             uint32_t bits = 0;
             if (kind == THC_CODED) {
                 const uint32_t sign = is_rotated ? tile.sign[row + i] >> (threadIdx.x & 31) & 1 : 0;
-                bits = __float_as_uint(is_rotated ? thc_unscale(value[i], sign, tile.own[block] >> 23) : value[i]);
+                bits = __float_as_uint(is_rotated ? thc_unscale(value[i], sign, tile.own[block] >> 23)
+                                                  : value[i]);
             } else if (kind == THC_NONFINITE) {
                 bits = GW_THC_NORM_NONFINITE;
             }

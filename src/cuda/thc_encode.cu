@@ -11,7 +11,8 @@ GW_DEVICE float half_range_of(const gw_cuda_thc_context &context)
     return 32768.0f * (float)context.granularity; /* below 2^23: exact */
 }
 
-/* rotated_quantizer() and plain_quantizer() of core/thc_worker.c: the scale, the only part that is computed. */
+/* rotated_quantizer() and plain_quantizer() of core/thc_worker.c: the scale, the only part that is
+ * computed. */
 GW_DEVICE float rotated_scale(const gw_cuda_thc_context &context, uint32_t own_norm, uint32_t max_norm)
 {
     const double t = (double)__uint_as_float(context.threshold_bits);
@@ -42,14 +43,16 @@ GW_DEVICE uint32_t judge(const gw_cuda_thc_encode_params &p, const uint32_t own[
     } else if (own[0] > maxima[0] || (!is_rotated && own[1] > maxima[1])) {
         *status = GW_ERR_STATE;
     } else {
-        return kind == GW_THC_BLOCK_CODED ? THC_CODED : kind == GW_THC_BLOCK_CONSTANT ? THC_CONSTANT : THC_NONFINITE;
+        return kind == GW_THC_BLOCK_CODED      ? THC_CODED
+               : kind == GW_THC_BLOCK_CONSTANT ? THC_CONSTANT
+                                               : THC_NONFINITE;
     }
     return THC_BAD;
 }
 
 /* Own patterns, maxima and scales of the warp's blocks, for everybody to read after a barrier. */
-GW_DEVICE void prepare_blocks(const thc_tile &tile, const gw_cuda_thc_encode_params &p, const thc_share &share,
-                              uint64_t first_number)
+GW_DEVICE void prepare_blocks(const thc_tile &tile, const gw_cuda_thc_encode_params &p,
+                              const thc_share &share, uint64_t first_number)
 {
     const gw_cuda_thc_span &span = p.span;
     const bool is_rotated = p.context.transform == GW_THC_ROTATED;
@@ -57,10 +60,12 @@ GW_DEVICE void prepare_blocks(const thc_tile &tile, const gw_cuda_thc_encode_par
     uint32_t refused = 0; /* bit i: block share.first + i */
 
     if (!is_rotated || p.own_patterns == nullptr) {
-        for (uint32_t block = share.first; block < share.end && first_number + block < span.block_count; block++) {
+        for (uint32_t block = share.first; block < share.end && first_number + block < span.block_count;
+             block++) {
             const uint64_t number = first_number + block;
-            refused |= thc_measure(tile, p.context, block, block << span.block_log2, thc_block_len(span, number))
-                       << (block - share.first);
+            refused |=
+                thc_measure(tile, p.context, block, block << span.block_log2, thc_block_len(span, number))
+                << (block - share.first);
         }
         __syncwarp();
     }
@@ -92,7 +97,8 @@ GW_DEVICE void prepare_blocks(const thc_tile &tile, const gw_cuda_thc_encode_par
         if (kind == THC_BAD) {
             thc_report(p.result, span.first_block + number, status);
         } else if (kind == THC_CODED && is_rotated) {
-            tile.scale[block] = __float_as_uint(rotated_scale(p.context, own[0] != 0 ? own[0] : GW_F32_MIN, maxima[0]));
+            tile.scale[block] =
+                __float_as_uint(rotated_scale(p.context, own[0] != 0 ? own[0] : GW_F32_MIN, maxima[0]));
             if (p.error != nullptr) {
                 tile.rescale[block] = __float_as_uint(
                     thc_decode_scale(p.context, maxima[0], thc_block_lanes(span, number), 1, 0));
@@ -106,8 +112,9 @@ GW_DEVICE void prepare_blocks(const thc_tile &tile, const gw_cuda_thc_encode_par
     }
 }
 
-/* 16 random bits for each of the thread's values of two groups of 128, values 32 w + l of each: two words a group. Lanes
- * l and l + 16 want the halves of the same words; each computes one group's and hands the other's halves over. */
+/* 16 random bits for each of the thread's values of two groups of 128, values 32 w + l of each: two words a
+ * group. Lanes l and l + 16 want the halves of the same words; each computes one group's and hands the
+ * other's halves over. */
 struct random_pair {
     uint32_t low, high; /* values w = 0, 1 and w = 2, 3 */
 };
@@ -149,7 +156,8 @@ GW_DEVICE void random_of_groups(random_pair out[2], const gw_cuda_thc_key &key, 
     out[1].high = half != 0 ? mine.high : theirs.high;
 }
 
-/* Grid cells: index, value below, gap to the next value. Behind the last value the gap is 1, which no residue of 0 reaches. */
+/* Grid cells: index, value below, gap to the next value. Behind the last value the gap is 1, which no residue
+ * of 0 reaches. */
 GW_DEVICE void build_entries(const thc_tile &tile, const gw_cuda_thc_context &context)
 {
     const uint32_t index_max = (1u << context.bits) - 1;
@@ -173,10 +181,12 @@ struct clamp {
 };
 
 /* gw_thc_quantize_fn for one value. */
-GW_DEVICE uint32_t quantize(const thc_tile &tile, const clamp &range, float value, float scale, uint32_t random)
+GW_DEVICE uint32_t quantize(const thc_tile &tile, const clamp &range, float value, float scale,
+                            uint32_t random)
 {
     float scaled = __fmul_rn(value, scale);
-    scaled = scaled < range.high ? scaled : range.high; /* NaN, which own patterns of other data can lead to, too */
+    /* NaN, which own patterns of other data can lead to, too */
+    scaled = scaled < range.high ? scaled : range.high;
     scaled = scaled < range.low ? range.low : scaled;
     const uint32_t position = (uint32_t)(range.offset + (int32_t)scaled);
     const uint32_t entry = tile.entry[position >> 16];
@@ -219,12 +229,13 @@ GW_DEVICE void pack_warp(const gw_cuda_thc_encode_params &p, const uint32_t *byt
 }
 
 /* Values by column, ready to be quantized. Blocks that are not coded give zeros. */
-GW_DEVICE void rotate_tile(const thc_tile &tile, const gw_cuda_thc_encode_params &p, const gw_cuda_thc_key &key,
-                           uint64_t first_number, float value[32])
+GW_DEVICE void rotate_tile(const thc_tile &tile, const gw_cuda_thc_encode_params &p,
+                           const gw_cuda_thc_key &key, uint64_t first_number, float value[32])
 {
     const uint32_t block = threadIdx.x * GW_THC_ROW >> p.span.block_log2;
     const uint32_t own = tile.own[block];
-    const uint32_t sign = thc_sign_word(key, (uint32_t)(p.span.first_block + first_number + block), p.span.block_log2);
+    const uint32_t sign =
+        thc_sign_word(key, (uint32_t)(p.span.first_block + first_number + block), p.span.block_log2);
 
     tile.sign[threadIdx.x] = sign;
     if (tile.kind[block] == THC_CODED && own != 0) {
@@ -252,9 +263,11 @@ GW_DEVICE void shift_tile(const thc_tile &tile, const gw_cuda_thc_encode_params 
         const float x = tile.x[thc_column_place(i)];
         value[i] = 0.0f;
         if (tile.kind[block] == THC_CODED) {
-            const gw_thc_plain_extent extent = gw_thc_plain_extent_of(p.patterns + 2 * (first_number + block));
+            const gw_thc_plain_extent extent =
+                gw_thc_plain_extent_of(p.patterns + 2 * (first_number + block));
             const uint32_t exponent = __float_as_uint(extent.width) >> 23;
-            /* By policy a block that is not finite is one of zeros: its patterns say so, its values do not. */
+            /* By policy a block that is not finite is one of zeros: its patterns say so, its values do
+             * not. */
             const bool is_zero = tile.own[block] == 0x80000000u && tile.own2[block] == 0x80000000u;
             value[i] = gw_thc_window(gw_f32_flush(__fsub_rn(is_zero ? 0.0f : x, extent.minimum)),
                                      gw_thc_window_floor(exponent), gw_thc_window_scale(exponent));
@@ -263,13 +276,15 @@ GW_DEVICE void shift_tile(const thc_tile &tile, const gw_cuda_thc_encode_params 
 }
 
 /* Indices of the values by column, as bytes into the warp's part of the tile, which nobody reads any more. */
-GW_DEVICE void quantize_tile(const thc_tile &tile, const gw_cuda_thc_encode_params &p, const gw_cuda_thc_key &key,
-                             uint64_t first_number, const float value[32], uint8_t *bytes)
+GW_DEVICE void quantize_tile(const thc_tile &tile, const gw_cuda_thc_encode_params &p,
+                             const gw_cuda_thc_key &key, uint64_t first_number, const float value[32],
+                             uint8_t *bytes)
 {
     const uint32_t row = threadIdx.x & ~31u;
     clamp range;
 
-    range.high = p.context.transform == GW_THC_ROTATED ? half_range_of(p.context) : 2.0f * half_range_of(p.context);
+    range.high =
+        p.context.transform == GW_THC_ROTATED ? half_range_of(p.context) : 2.0f * half_range_of(p.context);
     range.low = p.context.transform == GW_THC_ROTATED ? -range.high : 0.0f;
     range.offset = p.context.transform == GW_THC_ROTATED ? (int32_t)range.high : 0;
     GW_UNROLL for (uint32_t pair = 0; pair < 4; pair++) {
@@ -281,7 +296,8 @@ GW_DEVICE void quantize_tile(const thc_tile &tile, const gw_cuda_thc_encode_para
             const uint32_t block = (row + 8 * pair + i) * GW_THC_ROW >> p.span.block_log2;
             const float scale = __uint_as_float(tile.scale[block]);
             const uint32_t z = quantize(tile, range, value[8 * pair + i], scale, bits);
-            bytes[32 * (8 * pair + i) + (threadIdx.x & 31)] = (uint8_t)(tile.kind[block] == THC_CODED ? z : 0);
+            bytes[32 * (8 * pair + i) + (threadIdx.x & 31)] =
+                (uint8_t)(tile.kind[block] == THC_CODED ? z : 0);
         }
     }
 }
@@ -314,15 +330,17 @@ GW_DEVICE void update_error(const thc_tile &tile, const gw_cuda_thc_encode_param
         if (at < span.element_count && (kind == THC_CODED || kind == THC_CONSTANT || kind == THC_NONFINITE)) {
             const uint32_t own = tile.own[block];
             const uint32_t sign = tile.sign[row + i] >> (threadIdx.x & 31) & 1;
-            const float x = own == 0 || own == GW_THC_NORM_NONFINITE ? 0.0f
-                                                                     : thc_load1(p.src, p.error, p.context.dtype, at);
+            const float x = own == 0 || own == GW_THC_NORM_NONFINITE
+                                ? 0.0f
+                                : thc_load1(p.src, p.error, p.context.dtype, at);
             const float y = kind == THC_CODED ? thc_unscale(value[i], sign, tile.own2[block] >> 23) : 0.0f;
             p.error[at] = gw_f32_flush(__fsub_rn(x, y));
         }
     }
 }
 
-/* Three blocks of 80 registers a thread; for compute capability 10 the compiler does not get along with so few. */
+/* Three blocks of 80 registers a thread; for compute capability 10 the compiler does not get along with so
+ * few. */
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 1000
 #define ENCODE_BLOCKS 2
 #else

@@ -14,8 +14,8 @@
 #define GW_THC_ROW 32u
 #define GW_THC_THREADS_MAX 256u
 
-/* A range of blocks, cut into tiles of GW_THC_ROW values a thread. Positions count the values of the range, all blocks
- * being of full length; a position is also the index of the element, up to element_count. */
+/* A range of blocks, cut into tiles of GW_THC_ROW values a thread. Positions count the values of the range,
+ * all blocks being of full length; a position is also the index of the element, up to element_count. */
 typedef struct gw_cuda_thc_span {
     uint64_t first_block; /* number in the tensor */
     uint64_t block_count;
@@ -70,8 +70,8 @@ typedef struct gw_cuda_thc_decode_params {
     gw_cuda_result *result;
 } gw_cuda_thc_decode_params;
 
-/* lanes of `len` values (a multiple of 64) = sum of the sources, plus what they hold if `accumulate`. Then count_len lanes
- * of value 1 and zeros up to a multiple of 4 bytes, if counts is not NULL. */
+/* lanes of `len` values (a multiple of 64) = sum of the sources, plus what they hold if `accumulate`. Then
+ * count_len lanes of value 1 and zeros up to a multiple of 4 bytes, if counts is not NULL. */
 typedef struct gw_cuda_thc_sum_params {
     uint8_t *lanes;
     uint64_t len;

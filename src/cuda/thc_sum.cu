@@ -1,9 +1,11 @@
 /*
- * THC aggregation: any number of packed index arrays, or of partial sums, into one array of lanes, in one pass.
+ * THC aggregation: any number of packed index arrays, or of partial sums, into one array of lanes, in one
+ * pass.
  *
- * Indices: a thread makes 16 neighbouring lanes. They are a quarter of a group of 64 values, whose bits lie in the same
- * 16 bytes (2 and 4 bits) or 8 bytes (1 bit, and the third bit of 3) for all quarters: neighbouring threads read the same
- * bytes and write neighbouring ones. No float, and no carry leaves a lane: n * g fits it.
+ * Indices: a thread makes 16 neighbouring lanes. They are a quarter of a group of 64 values, whose bits lie
+ * in the same 16 bytes (2 and 4 bits) or 8 bytes (1 bit, and the third bit of 3) for all quarters:
+ * neighbouring threads read the same bytes and write neighbouring ones. No float, and no carry leaves a lane:
+ * n * g fits it.
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
@@ -44,7 +46,8 @@ GW_DEVICE void load_indices(uint32_t index[4], const uint8_t *group, uint32_t bi
     }
 }
 
-/* table[index] for four bytes: the low nibbles of a selector pick bytes of half a table, the fourth bit picks the half. */
+/* table[index] for four bytes: the low nibbles of a selector pick bytes of half a table, the fourth bit picks
+ * the half. */
 GW_DEVICE uint32_t expand(uint32_t index, const uint32_t table[4], uint32_t bits)
 {
     const uint32_t pairs = index | index >> 4; /* nibbles 0 and 1 of each half word */
@@ -141,7 +144,8 @@ GW_DEVICE uint32_t is_above(uint32_t word, uint32_t lane_bits, uint32_t limit)
     if (lane_bits == 16) {
         return (word & 0xffffu) > limit || word >> 16 > limit;
     }
-    return (word & 0xffu) > limit || (word >> 8 & 0xffu) > limit || (word >> 16 & 0xffu) > limit || word >> 24 > limit;
+    return (word & 0xffu) > limit || (word >> 8 & 0xffu) > limit || (word >> 16 & 0xffu) > limit ||
+           word >> 24 > limit;
 }
 
 /* Before any sum of lanes is changed: every lane of every source against what its contributors can make. */

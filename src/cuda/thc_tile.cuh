@@ -1,16 +1,17 @@
 /*
- * A tile of THC: 32 values a thread, 1024 a warp, any number of whole blocks. Values change hands through shared memory.
+ * A tile of THC: 32 values a thread, 1024 a warp, any number of whole blocks. Values change hands through
+ * shared memory.
  *
  *   by row     thread t holds positions 32 t .. 32 t + 31 of the tile
  *   by column  lane l of warp w holds positions 1024 w + 32 i + l, i = 0..31
  *
- * Rows serve the butterflies of strides 1 to 16, columns those of 32 to 512; wider strides, of blocks above 1024 values,
- * work in shared memory. A row starts 33 words after the one before, so neither view has bank conflicts. Blocks of up to
- * 1024 values never leave their warp, and then barriers are barriers of the warp.
+ * Rows serve the butterflies of strides 1 to 16, columns those of 32 to 512; wider strides, of blocks above
+ * 1024 values, work in shared memory. A row starts 33 words after the one before, so neither view has bank
+ * conflicts. Blocks of up to 1024 values never leave their warp, and then barriers are barriers of the warp.
  *
- * The last block of a tensor may have fewer lanes than the others. It is treated as a full one whose upper values are
- * zero: an upper half of zeros changes the lower one by adding +0, which at most turns -0 into +0, and no result depends
- * on that sign.
+ * The last block of a tensor may have fewer lanes than the others. It is treated as a full one whose upper
+ * values are zero: an upper half of zeros changes the lower one by adding +0, which at most turns -0 into +0,
+ * and no result depends on that sign.
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
@@ -137,7 +138,8 @@ GW_DEVICE void thc_load4(float value[4], const uint8_t *src, const float *error,
     }
 }
 
-/* The warp's 1024 values into the tile, elements beyond the range as +0. A quarter-warp reads 128 bytes at a time. */
+/* The warp's 1024 values into the tile, elements beyond the range as +0. A quarter-warp reads 128 bytes at a
+ * time. */
 GW_DEVICE void thc_load_tile(const thc_tile &tile, const gw_cuda_thc_span &span, const uint8_t *src,
                              const float *error, uint32_t dtype, uint32_t is_aligned, uint64_t tile_first)
 {
@@ -162,10 +164,10 @@ GW_DEVICE void thc_load_tile(const thc_tile &tile, const gw_cuda_thc_span &span,
     }
 }
 
-/* ---- blocks of a tile -------------------------------------------------------------------------------------------- */
+/* ---- blocks of a tile ---------------------------------------------------------------------------------- */
 
-/* Blocks that a warp measures (is_first: and how far apart), and blocks whose scalars a thread works out. Blocks wider
- * than a warp are those of its first warp. */
+/* Blocks that a warp measures (is_first: and how far apart), and blocks whose scalars a thread works out.
+ * Blocks wider than a warp are those of its first warp. */
 struct thc_share {
     uint32_t first, end; /* blocks of the tile */
 };
@@ -197,8 +199,8 @@ GW_DEVICE uint32_t thc_block_lanes(const gw_cuda_thc_span &span, uint64_t number
     return rest < (1u << span.block_log2) ? (uint32_t)rest : 1u << span.block_log2;
 }
 
-/* gw_thc_norm_fn by one warp over a whole block, zeros behind its elements included: they add +0 to sums that are not
- * negative. Two accumulators a lane are the 64 of the contract. */
+/* gw_thc_norm_fn by one warp over a whole block, zeros behind its elements included: they add +0 to sums that
+ * are not negative. Two accumulators a lane are the 64 of the contract. */
 GW_DEVICE uint32_t thc_norm_of(const thc_tile &tile, uint32_t first, uint32_t len)
 {
     const uint32_t lane = threadIdx.x & 31;
@@ -228,7 +230,8 @@ GW_DEVICE uint32_t thc_norm_of(const thc_tile &tile, uint32_t first, uint32_t le
     }
     low = __fadd_rn(low, high);
     for (uint32_t half = 16; half > 0; half /= 2) {
-        low = __fadd_rn(low, __shfl_down_sync(GW_ALL_LANES, low, half)); /* lanes from `half` on are done with */
+        /* lanes from `half` on are done with */
+        low = __fadd_rn(low, __shfl_down_sync(GW_ALL_LANES, low, half));
     }
     const uint32_t root = __float_as_uint(__fsqrt_rn(__shfl_sync(GW_ALL_LANES, low, 0)));
     const uint32_t result_exponent = (root >> 23) + exponent - 128u;
@@ -262,9 +265,10 @@ GW_DEVICE void thc_extent_of(uint32_t patterns[2], const thc_tile &tile, uint32_
     patterns[1] = is_marked != 0 ? GW_THC_NONFINITE_CODE : below;
 }
 
-/* A block's own patterns by its policy, into the tile's arrays; the return value is 1 where the policy refuses the block. */
-GW_DEVICE uint32_t thc_measure(const thc_tile &tile, const gw_cuda_thc_context &context, uint32_t block, uint32_t first,
-                               uint32_t len)
+/* A block's own patterns by its policy, into the tile's arrays; the return value is 1 where the policy
+ * refuses the block. */
+GW_DEVICE uint32_t thc_measure(const thc_tile &tile, const gw_cuda_thc_context &context, uint32_t block,
+                               uint32_t first, uint32_t len)
 {
     uint32_t patterns[2] = {0, 0};
     const bool is_rotated = context.transform == GW_THC_ROTATED;
@@ -307,10 +311,10 @@ GW_DEVICE gw_thc_block_kind thc_read_block(const gw_cuda_thc_context &context, c
     return norm == GW_THC_NORM_NONFINITE && marks_allowed ? GW_THC_BLOCK_NONFINITE : GW_THC_BLOCK_INVALID;
 }
 
-/* ---- rotation ---------------------------------------------------------------------------------------------------- */
+/* ---- rotation ------------------------------------------------------------------------------------------ */
 
-/* Sign bits of the thread's row of block number `block` (in the tensor): word (v / 32) % 4 of counter v / 128, v the
- * row's first value within the block. */
+/* Sign bits of the thread's row of block number `block` (in the tensor): word (v / 32) % 4 of counter v /
+ * 128, v the row's first value within the block. */
 GW_DEVICE uint32_t thc_sign_word(const gw_cuda_thc_key &key, uint32_t block, uint32_t block_log2)
 {
     const uint32_t v = threadIdx.x * GW_THC_ROW & ((1u << block_log2) - 1);
@@ -395,8 +399,8 @@ GW_DEVICE void thc_transform(const thc_tile &tile, float value[32], uint32_t blo
 }
 
 /* The decoder's scale: gw_thc_block_decode(). */
-GW_DEVICE float thc_decode_scale(const gw_cuda_thc_context &context, uint32_t norm, uint32_t lanes, uint32_t members,
-                                 uint32_t is_mean)
+GW_DEVICE float thc_decode_scale(const gw_cuda_thc_context &context, uint32_t norm, uint32_t lanes,
+                                 uint32_t members, uint32_t is_mean)
 {
     const double t = (double)__uint_as_float(context.threshold_bits);
     const double g = (double)context.granularity;
@@ -414,10 +418,12 @@ GW_DEVICE float thc_unscale(float value, uint32_t is_negated, uint32_t exponent)
 {
     const uint32_t floor_bits = exponent < 128u ? (128u - exponent) << 23 : 1u;
     const uint32_t bits = __float_as_uint(value) ^ is_negated << 31;
-    return (bits & GW_F32_ABS) < floor_bits ? 0.0f : __fmul_rn(__uint_as_float(bits), __uint_as_float(exponent << 23));
+    return (bits & GW_F32_ABS) < floor_bits
+               ? 0.0f
+               : __fmul_rn(__uint_as_float(bits), __uint_as_float(exponent << 23));
 }
 
-/* ---- results ----------------------------------------------------------------------------------------------------- */
+/* ---- results ------------------------------------------------------------------------------------------- */
 
 /* A bad block. The result was cleared, so the largest complement is the lowest block. */
 GW_DEVICE void thc_report(gw_cuda_result *result, uint64_t block, uint32_t status)

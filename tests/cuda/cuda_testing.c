@@ -67,7 +67,8 @@ void *testing_device(const void *src, size_t size, size_t offset)
     memory *m = malloc(sizeof *m);
     void *start = NULL;
     assert_non_null(m);
-    /* From the allocator, not the driver: the end of the block is then the end of the buffer, which sanitizers watch. */
+    /* From the allocator, not the driver: the end of the block is then the end of the buffer, which
+     * sanitizers watch. */
     assert_int_equal(posix_memalign(&start, 256, size + offset + (size + offset == 0)), 0);
     m->start = start;
     m->next = all;

@@ -1,7 +1,8 @@
 /*
- * A stand-in for libcuda.so.1: device memory is host memory, and kernels run on the CPU through the shim. What is put on a
- * stream runs when the stream (or the context) is waited for, not before, so that a call that waits or reads results too
- * early shows. For one thread at a time. While a stream is captured, every call that a capture forbids fails.
+ * A stand-in for libcuda.so.1: device memory is host memory, and kernels run on the CPU through the shim.
+ * What is put on a stream runs when the stream (or the context) is waited for, not before, so that a call
+ * that waits or reads results too early shows. For one thread at a time. While a stream is captured, every
+ * call that a capture forbids fails.
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */

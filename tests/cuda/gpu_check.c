@@ -1,15 +1,18 @@
 /*
- * What a GPU is asked to show: the CPU's bytes and statuses on random, recorded and hostile input, from graphs and two
- * streams, and how long it takes. scripts/gpu runs it stage by stage; any stage runs alone.
+ * What a GPU is asked to show: the CPU's bytes and statuses on random, recorded and hostile input, from
+ * graphs and two streams, and how long it takes. scripts/gpu runs it stage by stage; any stage runs alone.
  *
- *   gpu_check gcomp   [--len N] [--seed S]      random tensors, all dtypes, levels and presets: encode, decode, sums, hops
+ *   gpu_check gcomp   [--len N] [--seed S]      random tensors, all dtypes, levels and presets: encode,
+ *                     decode, sums, hops
  *   gpu_check thc     [--len N] [--seed S]      random tensors, all block lengths and widths: norms to decode
  *   gpu_check map     [--len N]                 precision maps of the seven optimizers
- *   gpu_check files   PATH...                   .npy files of fp32 (each encoded and decoded), .gw frames (each decoded)
+ *   gpu_check files   PATH...                   .npy files of fp32 (each encoded and decoded), .gw frames
+ *                     (each decoded)
  *   gpu_check hostile [--count N] [--len N]     damaged frames and lanes
  *   gpu_check graph                             captured work replayed, two streams at once
  *   gpu_check digests [--write FILE | --check FILE]   CRC32C of large random runs; --write needs no device
- *   gpu_check bench   [--bytes N]               times of events against a copy in the same process; Markdown rows
+ *   gpu_check bench   [--bytes N]               times of events against a copy in the same process; Markdown
+ *                     rows
  *
  * Exit: 0 equal, 1 different, 2 usage, 77 no device.
  *
@@ -27,7 +30,7 @@ static gw_cuda cuda;
 static int differences;
 static unsigned long compared;
 
-/* ---- small things ------------------------------------------------------------------------------------------------- */
+/* ---- small things -------------------------------------------------------------------------------------- */
 
 static void *take(size_t size)
 {
@@ -57,7 +60,8 @@ static void give(void *p)
 static void must(gw_status status, const char *what)
 {
     if (status != GW_OK) {
-        fprintf(stderr, "gpu_check: %s: %s (driver %u)\n", what, gw_status_name(status), gw_cuda_driver_error(&cuda));
+        fprintf(stderr, "gpu_check: %s: %s (driver %u)\n", what, gw_status_name(status),
+                gw_cuda_driver_error(&cuda));
         exit(1);
     }
 }
@@ -89,7 +93,8 @@ static void expect(int is_equal, const char *what, const char *case_name)
 }
 
 /* Device memory equals host memory. */
-static void expect_bytes(const void *at, const void *expected, size_t size, const char *what, const char *case_name)
+static void expect_bytes(const void *at, const void *expected, size_t size, const char *what,
+                         const char *case_name)
 {
     void *copy = take(size);
     fetch(copy, at, size);
@@ -124,7 +129,8 @@ static void fill(void *dst, gw_dtype dtype, size_t len, unsigned special, uint64
         if ((r >> 20 & 4095) < special) {
             exponent = top;
         }
-        const uint32_t bits = (uint32_t)(r >> 63) << (dtype == GW_FP32 ? 31 : 15) | exponent << mantissa | field;
+        const uint32_t bits =
+            (uint32_t)(r >> 63) << (dtype == GW_FP32 ? 31 : 15) | exponent << mantissa | field;
         if (dtype == GW_FP32) {
             memcpy((uint8_t *)dst + 4 * i, &bits, 4);
         } else {
@@ -134,7 +140,7 @@ static void fill(void *dst, gw_dtype dtype, size_t len, unsigned special, uint64
     }
 }
 
-/* ---- GCOMP -------------------------------------------------------------------------------------------------------- */
+/* ---- GCOMP --------------------------------------------------------------------------------------------- */
 
 typedef struct gcomp_case {
     gw_gcomp codec;
@@ -146,8 +152,8 @@ typedef struct gcomp_case {
     char name[160];
 } gcomp_case;
 
-static void make_codec(gcomp_case *c, gw_dtype dtype, int levels, int preset, int rounding, uint32_t chunk_log2,
-                       int checksum)
+static void make_codec(gcomp_case *c, gw_dtype dtype, int levels, int preset, int rounding,
+                       uint32_t chunk_log2, int checksum)
 {
     gw_gcomp_options o;
     gw_gcomp_options_init(&o, dtype);
@@ -159,9 +165,10 @@ static void make_codec(gcomp_case *c, gw_dtype dtype, int levels, int preset, in
     must(gw_gcomp_init(&c->codec, &o), "gw_gcomp_init");
 }
 
-/* Values (owned by the case from here on), a random map if has_map, both on the device, and the CPU's frame. */
-static void make_case(gcomp_case *c, gw_dtype dtype, void *values, size_t len, int has_map, uint32_t chunk_log2,
-                      uint64_t *random)
+/* Values (owned by the case from here on), a random map if has_map, both on the device, and the CPU's
+ * frame. */
+static void make_case(gcomp_case *c, gw_dtype dtype, void *values, size_t len, int has_map,
+                      uint32_t chunk_log2, uint64_t *random)
 {
     c->value_size = len * gw_dtype_size(dtype);
     memset(&c->source, 0, sizeof c->source);
@@ -228,14 +235,14 @@ static void compare_decode(const gcomp_case *c, const uint8_t *frame, size_t siz
     if (is_add) {
         status = gw_gcomp_decode_add(&c->codec, frame, size, map, values, len, &cpu_len, &bad, cpu_workspace,
                                      gw_gcomp_workspace_size(&c->codec));
-        must(gw_cuda_gcomp_decode_add(&cuda, &c->codec, src, size, NULL, device_map, NULL, dst, len, result, workspace,
-                                      workspace_size, NULL),
+        must(gw_cuda_gcomp_decode_add(&cuda, &c->codec, src, size, NULL, device_map, NULL, dst, len, result,
+                                      workspace, workspace_size, NULL),
              "gw_cuda_gcomp_decode_add");
     } else {
         status = gw_gcomp_decode(&c->codec, frame, size, map, values, len, &cpu_len, &bad, cpu_workspace,
                                  gw_gcomp_workspace_size(&c->codec));
-        must(gw_cuda_gcomp_decode(&cuda, &c->codec, src, size, NULL, device_map, NULL, dst, len, result, workspace,
-                                  workspace_size, NULL),
+        must(gw_cuda_gcomp_decode(&cuda, &c->codec, src, size, NULL, device_map, NULL, dst, len, result,
+                                  workspace, workspace_size, NULL),
              "gw_cuda_gcomp_decode");
     }
     const gw_cuda_result r = fetch_result(result);
@@ -257,7 +264,8 @@ static void compare_encode(const gcomp_case *c)
     void *workspace = on_device(NULL, size), *dst = on_device(NULL, c->bound);
     gw_cuda_result *result = on_device(NULL, sizeof *result);
 
-    must(gw_cuda_gcomp_encode(&cuda, &c->codec, &c->device_source, NULL, dst, c->bound, result, workspace, size, NULL),
+    must(gw_cuda_gcomp_encode(&cuda, &c->codec, &c->device_source, NULL, dst, c->bound, result, workspace,
+                              size, NULL),
          "gw_cuda_gcomp_encode");
     const gw_cuda_result r = fetch_result(result);
     expect(r.status == GW_OK && r.size == c->frame_size, "size of encode", c->name);
@@ -270,18 +278,21 @@ static void compare_encode(const gcomp_case *c)
 static void compare_hop(const gcomp_case *c)
 {
     const size_t size = gw_cuda_gcomp_hop_workspace_size(&c->codec, c->source.len);
-    void *workspace = on_device(NULL, size), *dst = on_device(NULL, c->bound), *src = on_device(c->frame, c->frame_size);
+    void *workspace = on_device(NULL, size), *dst = on_device(NULL, c->bound),
+         *src = on_device(c->frame, c->frame_size);
     gw_cuda_result *result = on_device(NULL, sizeof *result);
     void *cpu_workspace = take(gw_gcomp_workspace_size(&c->codec));
     uint8_t *frame = take(c->bound);
     size_t frame_size = 0;
     uint64_t bad;
 
-    must(gw_gcomp_decode_add_encode(&c->codec, c->frame, c->frame_size, c->source.map, &c->source, frame, c->bound,
-                                    &frame_size, &bad, cpu_workspace, gw_gcomp_workspace_size(&c->codec)),
+    must(gw_gcomp_decode_add_encode(&c->codec, c->frame, c->frame_size, c->source.map, &c->source, frame,
+                                    c->bound, &frame_size, &bad, cpu_workspace,
+                                    gw_gcomp_workspace_size(&c->codec)),
          "gw_gcomp_decode_add_encode");
     must(gw_cuda_gcomp_decode_add_encode(&cuda, &c->codec, src, c->frame_size, NULL, c->device_source.map,
-                                         &c->device_source, NULL, dst, c->bound, result, workspace, size, NULL),
+                                         &c->device_source, NULL, dst, c->bound, result, workspace, size,
+                                         NULL),
          "gw_cuda_gcomp_decode_add_encode");
     const gw_cuda_result r = fetch_result(result);
     expect(r.status == GW_OK && r.size == frame_size, "size of hop", c->name);
@@ -309,8 +320,9 @@ static void run_gcomp(size_t len, uint64_t seed)
                     void *values = take(lens[i] * gw_dtype_size((gw_dtype)dtype));
                     fill(values, (gw_dtype)dtype, lens[i], (unsigned)(i & 1), &random);
                     make_codec(&c, (gw_dtype)dtype, levels, preset, rounding, chunk_log2, checksum);
-                    snprintf(c.name, sizeof c.name, "dtype %u levels %d preset %d rounding %d chunk %u len %zu", dtype,
-                             levels, preset, rounding, 1u << chunk_log2, lens[i]);
+                    snprintf(c.name, sizeof c.name,
+                             "dtype %u levels %d preset %d rounding %d chunk %u len %zu", dtype, levels,
+                             preset, rounding, 1u << chunk_log2, lens[i]);
                     make_case(&c, (gw_dtype)dtype, values, lens[i], i != 2 && i != 4, chunk_log2, &random);
                     compare_encode(&c);
                     compare_decode(&c, c.frame, c.frame_size, 0);
@@ -344,7 +356,8 @@ static void run_hostile(unsigned long count, size_t len, uint64_t seed)
                 size = (size_t)(next_random(&random) % size);
             } else {
                 for (int j = 0; j <= turn / 2; j++) {
-                    const size_t at = (size_t)(next_random(&random) % (turn % 2 == 0 && size > 160 ? 160 : size));
+                    const size_t at =
+                        (size_t)(next_random(&random) % (turn % 2 == 0 && size > 160 ? 160 : size));
                     wrong[at] = (uint8_t)next_random(&random);
                 }
             }
@@ -355,7 +368,7 @@ static void run_hostile(unsigned long count, size_t len, uint64_t seed)
     }
 }
 
-/* ---- THC ---------------------------------------------------------------------------------------------------------- */
+/* ---- THC ----------------------------------------------------------------------------------------------- */
 
 enum { WORKERS = 4 };
 
@@ -365,7 +378,8 @@ static gw_thc make_thc(unsigned bits, unsigned block_log2, gw_dtype dtype, unsig
     gw_thc thc;
     gw_thc_config config;
     void *workspace = take(GW_THC_TABLE_WORKSPACE_SIZE);
-    must(gw_thc_config_default(&config, NULL, bits, WORKERS, lane_bits, feedback, workspace, GW_THC_TABLE_WORKSPACE_SIZE),
+    must(gw_thc_config_default(&config, NULL, bits, WORKERS, lane_bits, feedback, workspace,
+                               GW_THC_TABLE_WORKSPACE_SIZE),
          "gw_thc_config_default");
     free(workspace);
     config.seed = 42;
@@ -404,10 +418,13 @@ static void compare_thc(const gw_thc *thc, const void *x, size_t len, const char
     memset(error, 0, 4 * len);
     device_error = on_device(error, 4 * len);
     memset(sum, 0, lanes_size);
-    must(gw_thc_agg_init(&agg, &thc->config.table, WORKERS, thc->config.lane_bits, GW_BACKEND_ALL), "gw_thc_agg_init");
-    must(gw_thc_norms(thc, &range, x, feedback ? error : NULL, patterns, workspace, GW_THC_WORKSPACE_SIZE_MAX, NULL),
+    must(gw_thc_agg_init(&agg, &thc->config.table, WORKERS, thc->config.lane_bits, GW_BACKEND_ALL),
+         "gw_thc_agg_init");
+    must(gw_thc_norms(thc, &range, x, feedback ? error : NULL, patterns, workspace, GW_THC_WORKSPACE_SIZE_MAX,
+                      NULL),
          "gw_thc_norms");
-    must(gw_cuda_thc_norms(&cuda, thc, &range, device_x, feedback ? device_error : NULL, device_patterns, result, NULL),
+    must(gw_cuda_thc_norms(&cuda, thc, &range, device_x, feedback ? device_error : NULL, device_patterns,
+                           result, NULL),
          "gw_cuda_thc_norms");
     expect(fetch_result(result).status == GW_OK, "status of norms", name);
     expect_bytes(device_patterns, patterns, patterns_size, "norms", name);
@@ -418,12 +435,12 @@ static void compare_thc(const gw_thc *thc, const void *x, size_t len, const char
         sources[w] = device_indices[w];
         memset(error, 0, 4 * len);
         (void)cuda_device_put(&device, device_error, error, 4 * len);
-        must(gw_thc_encode(thc, &range, x, feedback ? error : NULL, patterns, indices, indices_size, workspace,
-                           GW_THC_WORKSPACE_SIZE_MAX, NULL),
+        must(gw_thc_encode(thc, &range, x, feedback ? error : NULL, patterns, indices, indices_size,
+                           workspace, GW_THC_WORKSPACE_SIZE_MAX, NULL),
              "gw_thc_encode");
         must(gw_cuda_thc_encode(&cuda, thc, &range, NULL, device_x, feedback ? device_error : NULL,
-                                w & 1 ? device_patterns : NULL, device_patterns, device_indices[w], indices_size, result,
-                                NULL),
+                                w & 1 ? device_patterns : NULL, device_patterns, device_indices[w],
+                                indices_size, result, NULL),
              "gw_cuda_thc_encode");
         expect(fetch_result(result).status == GW_OK, "status of encode", name);
         expect_bytes(device_indices[w], indices, indices_size, "indices", name);
@@ -443,11 +460,11 @@ static void compare_thc(const gw_thc *thc, const void *x, size_t len, const char
     void *out = take(value_size), *device_out = on_device(NULL, value_size);
     uint64_t missing;
     for (int mode = GW_THC_SUM; mode <= GW_THC_MEAN; mode++) {
-        must(gw_thc_decode(thc, &range, sum, lanes_size, members, patterns, (gw_thc_mode)mode, out, value_size, workspace,
-                           GW_THC_WORKSPACE_SIZE_MAX, &missing, NULL),
+        must(gw_thc_decode(thc, &range, sum, lanes_size, members, patterns, (gw_thc_mode)mode, out,
+                           value_size, workspace, GW_THC_WORKSPACE_SIZE_MAX, &missing, NULL),
              "gw_thc_decode");
-        must(gw_cuda_thc_decode(&cuda, thc, &range, NULL, device_sum, lanes_size, device_members, device_patterns,
-                                (gw_thc_mode)mode, device_out, value_size, result, NULL),
+        must(gw_cuda_thc_decode(&cuda, thc, &range, NULL, device_sum, lanes_size, device_members,
+                                device_patterns, (gw_thc_mode)mode, device_out, value_size, result, NULL),
              "gw_cuda_thc_decode");
         expect(fetch_result(result).status == GW_OK, "status of decode", name);
         expect_bytes(device_out, out, value_size, "decoded values", name);
@@ -478,14 +495,15 @@ static void run_thc(size_t len, uint64_t seed)
             for (int is_rotated = 0; is_rotated < 2; is_rotated++) {
                 const gw_dtype dtype = (gw_dtype)(1 + (bits + block_log2) % 3);
                 const unsigned lane_bits = bits == 2 ? 16 : bits == 3 ? 32 : 8;
-                const gw_thc thc = make_thc(bits, block_log2, dtype, lane_bits, is_rotated, is_rotated && bits > 1);
+                const gw_thc thc =
+                    make_thc(bits, block_log2, dtype, lane_bits, is_rotated, is_rotated && bits > 1);
                 char name[96];
                 uint64_t random = seed + block_log2;
                 const size_t n = len + 5 * bits;
                 void *x = take(n * gw_dtype_size(dtype));
                 fill(x, dtype, n, 0, &random);
-                snprintf(name, sizeof name, "thc bits %u block %u dtype %d rotated %d", bits, 1u << block_log2, dtype,
-                         is_rotated);
+                snprintf(name, sizeof name, "thc bits %u block %u dtype %d rotated %d", bits,
+                         1u << block_log2, dtype, is_rotated);
                 compare_thc(&thc, x, n, name);
                 free(x);
             }
@@ -493,7 +511,7 @@ static void run_thc(size_t len, uint64_t seed)
     }
 }
 
-/* ---- precision map ------------------------------------------------------------------------------------------------ */
+/* ---- precision map ------------------------------------------------------------------------------------- */
 
 static void run_map(size_t len, uint64_t seed)
 {
@@ -527,7 +545,8 @@ static void run_map(size_t len, uint64_t seed)
                                       on_device(array[2], 4 * len), on_device(array[3], 4 * len)};
         snprintf(name, sizeof name, "map of optimizer %u", kind);
         must(gw_gcomp_map_scan(&rule, &s, len, GW_BACKEND_ALL, &top), "gw_gcomp_map_scan");
-        must(gw_gcomp_map_build(&rule, &s, len, gw_gcomp_map_base(top), GW_BACKEND_ALL, levels), "gw_gcomp_map_build");
+        must(gw_gcomp_map_build(&rule, &s, len, gw_gcomp_map_base(top), GW_BACKEND_ALL, levels),
+             "gw_gcomp_map_build");
         must(gw_cuda_gcomp_map_scan(&cuda, &rule, NULL, &d, len, device_top, NULL), "gw_cuda_gcomp_map_scan");
         must(gw_cuda_gcomp_map_build(&cuda, &rule, NULL, &d, len, device_top, device_levels, NULL, NULL),
              "gw_cuda_gcomp_map_build");
@@ -540,7 +559,8 @@ static void run_map(size_t len, uint64_t seed)
         must(gw_gcomp_map_digest(levels, len, chunk_log2, digest), "gw_gcomp_map_digest");
         must(gw_cuda_gcomp_map_digest(&cuda, device_levels, len, chunk_log2, device_digest, NULL),
              "gw_cuda_gcomp_map_digest");
-        expect_bytes(device_digest, digest, 4 * ((len + (1u << chunk_log2) - 1) >> chunk_log2), "digests", name);
+        expect_bytes(device_digest, digest, 4 * ((len + (1u << chunk_log2) - 1) >> chunk_log2), "digests",
+                     name);
         free(digest);
         give(device_digest);
         give((void *)(uintptr_t)d.param);
@@ -556,7 +576,7 @@ static void run_map(size_t len, uint64_t seed)
     }
 }
 
-/* ---- files -------------------------------------------------------------------------------------------------------- */
+/* ---- files --------------------------------------------------------------------------------------------- */
 
 static uint8_t *read_file(const char *path, size_t *size)
 {
@@ -637,7 +657,7 @@ static void check_frame(const char *path)
     free(bytes);
 }
 
-/* ---- graphs and streams ------------------------------------------------------------------------------------------- */
+/* ---- graphs and streams -------------------------------------------------------------------------------- */
 
 static void driver_must(int code, const char *what)
 {
@@ -647,7 +667,8 @@ static void driver_must(int code, const char *what)
     }
 }
 
-/* Two tensors on two streams, each: encode, decode with the size in device memory, captured and replayed three times. */
+/* Two tensors on two streams, each: encode, decode with the size in device memory, captured and replayed
+ * three times. */
 static void run_graph(size_t len, uint64_t seed)
 {
     enum { STREAMS = 2, REPLAYS = 3 };
@@ -672,18 +693,21 @@ static void run_graph(size_t len, uint64_t seed)
         result[s] = on_device(NULL, 2 * sizeof(gw_cuda_result));
         driver_must(device.call.stream_create(&stream[s], 1), "cuStreamCreate");
         driver_must(device.call.capture_begin(stream[s], 1), "cuStreamBeginCapture");
-        must(gw_cuda_gcomp_encode(&cuda, &c[s].codec, &c[s].device_source, NULL, frame[s], c[s].bound, &result[s][0],
-                                  encode_space[s], encode_size, stream[s]),
+        must(gw_cuda_gcomp_encode(&cuda, &c[s].codec, &c[s].device_source, NULL, frame[s], c[s].bound,
+                                  &result[s][0], encode_space[s], encode_size, stream[s]),
              "encode while captured");
-        must(gw_cuda_gcomp_decode(&cuda, &c[s].codec, frame[s], c[s].bound, &result[s][0].size, c[s].device_source.map,
-                                  NULL, out[s], len, &result[s][1], decode_space[s], decode_size, stream[s]),
+        must(gw_cuda_gcomp_decode(&cuda, &c[s].codec, frame[s], c[s].bound, &result[s][0].size,
+                                  c[s].device_source.map, NULL, out[s], len, &result[s][1], decode_space[s],
+                                  decode_size, stream[s]),
              "decode while captured");
         driver_must(device.call.capture_end(stream[s], &graph[s]), "cuStreamEndCapture");
         driver_must(device.call.graph_instantiate(&executable[s], graph[s], 0), "cuGraphInstantiate");
     }
     for (int replay = 0; replay < REPLAYS; replay++) {
         for (int s = 0; s < STREAMS; s++) {
-            driver_must(device.call.fill((uint64_t)(uintptr_t)frame[s], 0xdeadbeef, c[s].bound / 4, stream[s]), "fill");
+            driver_must(
+                device.call.fill((uint64_t)(uintptr_t)frame[s], 0xdeadbeef, c[s].bound / 4, stream[s]),
+                "fill");
             driver_must(device.call.graph_launch(executable[s], stream[s]), "cuGraphLaunch");
         }
         driver_must(cuda_device_wait(&device), "wait");
@@ -708,7 +732,7 @@ static void run_graph(size_t len, uint64_t seed)
     }
 }
 
-/* ---- digests ------------------------------------------------------------------------------------------------------ */
+/* ---- digests ------------------------------------------------------------------------------------------- */
 
 /* CRC32C of the frames and decoded sums of large runs, by the CPU (write) or by the device (check). */
 static void digest_lines(FILE *out, FILE *stored, int use_device)
@@ -746,8 +770,8 @@ static void digest_lines(FILE *out, FILE *stored, int use_device)
                     device_map.digest = on_device(digest, 4 * chunks);
                     device_source.values = on_device(values, value_size);
                     device_source.map = &device_map;
-                    must(gw_cuda_gcomp_encode(&cuda, &c.codec, &device_source, NULL, dst, bound, result, workspace, space,
-                                              NULL),
+                    must(gw_cuda_gcomp_encode(&cuda, &c.codec, &device_source, NULL, dst, bound, result,
+                                              workspace, space, NULL),
                          "gw_cuda_gcomp_encode");
                     size = (size_t)fetch_result(result).size;
                     fetch(frame, dst, size <= bound ? size : bound);
@@ -764,8 +788,8 @@ static void digest_lines(FILE *out, FILE *stored, int use_device)
                          "gw_gcomp_encode");
                     free(workspace);
                 }
-                snprintf(line, sizeof line, "gcomp dtype %u levels %d preset %zu len %zu\t%zu\t%08x\n", dtype, levels, i,
-                         lens[i], size, gw_crc32c(0, frame, size <= bound ? size : 0));
+                snprintf(line, sizeof line, "gcomp dtype %u levels %d preset %zu len %zu\t%zu\t%08x\n", dtype,
+                         levels, i, lens[i], size, gw_crc32c(0, frame, size <= bound ? size : 0));
                 if (out != NULL) {
                     fputs(line, out);
                 } else if (fgets(expected, sizeof expected, stored) == NULL) {
@@ -782,7 +806,7 @@ static void digest_lines(FILE *out, FILE *stored, int use_device)
     }
 }
 
-/* ---- times -------------------------------------------------------------------------------------------------------- */
+/* ---- times --------------------------------------------------------------------------------------------- */
 
 typedef struct timer {
     void *start, *stop;
@@ -797,27 +821,27 @@ static int compare_floats(const void *a, const void *b)
 #define REPEATS 15
 
 /* Median milliseconds of a call on the default stream. */
-#define TIME(ms, call_)                                                                                                \
-    do {                                                                                                               \
-        float samples_[REPEATS];                                                                                       \
-        for (int i_ = -3; i_ < REPEATS; i_++) {                                                                        \
-            driver_must(device.call.event_record(t.start, NULL), "cuEventRecord");                                     \
-            call_;                                                                                                     \
-            driver_must(device.call.event_record(t.stop, NULL), "cuEventRecord");                                      \
-            driver_must(device.call.event_wait(t.stop), "cuEventSynchronize");                                         \
-            if (i_ >= 0) {                                                                                             \
-                driver_must(device.call.event_time(&samples_[i_], t.start, t.stop), "cuEventElapsedTime");             \
-            }                                                                                                          \
-        }                                                                                                              \
-        qsort(samples_, REPEATS, sizeof samples_[0], compare_floats);                                                  \
-        ms = samples_[REPEATS / 2];                                                                                    \
+#define TIME(ms, call_)                                                                                      \
+    do {                                                                                                     \
+        float samples_[REPEATS];                                                                             \
+        for (int i_ = -3; i_ < REPEATS; i_++) {                                                              \
+            driver_must(device.call.event_record(t.start, NULL), "cuEventRecord");                           \
+            call_;                                                                                           \
+            driver_must(device.call.event_record(t.stop, NULL), "cuEventRecord");                            \
+            driver_must(device.call.event_wait(t.stop), "cuEventSynchronize");                               \
+            if (i_ >= 0) {                                                                                   \
+                driver_must(device.call.event_time(&samples_[i_], t.start, t.stop), "cuEventElapsedTime");   \
+            }                                                                                                \
+        }                                                                                                    \
+        qsort(samples_, REPEATS, sizeof samples_[0], compare_floats);                                        \
+        ms = samples_[REPEATS / 2];                                                                          \
     } while (0)
 
 static void print_row(const char *work, size_t bytes, double moved, float ms, double copy_rate)
 {
     const double rate = moved / (double)ms / 1e6; /* GB/s */
-    printf("| %s | %.1f MiB | %.1f us | %.0f GB/s | %.0f %% |\n", work, (double)bytes / 1048576.0, (double)ms * 1e3, rate,
-           100.0 * rate / copy_rate);
+    printf("| %s | %.1f MiB | %.1f us | %.0f GB/s | %.0f %% |\n", work, (double)bytes / 1048576.0,
+           (double)ms * 1e3, rate, 100.0 * rate / copy_rate);
 }
 
 static void run_bench(size_t bytes, uint64_t seed)
@@ -832,7 +856,8 @@ static void run_bench(size_t bytes, uint64_t seed)
     driver_must(device.call.event_create(&t.start, 0), "cuEventCreate");
     driver_must(device.call.event_create(&t.stop, 0), "cuEventCreate");
     void *a = on_device(NULL, 4 * len), *b = on_device(NULL, 4 * len);
-    TIME(ms, driver_must(device.call.on_device((uint64_t)(uintptr_t)b, (uint64_t)(uintptr_t)a, 4 * len, NULL), "copy"));
+    TIME(ms, driver_must(device.call.on_device((uint64_t)(uintptr_t)b, (uint64_t)(uintptr_t)a, 4 * len, NULL),
+                         "copy"));
     const double copy_rate = 8.0 * (double)len / (double)ms / 1e6;
     print_row("copy (read + write)", bytes, 8.0 * (double)len, ms, copy_rate);
     give(a);
@@ -850,18 +875,18 @@ static void run_bench(size_t bytes, uint64_t seed)
         void *encode_space = on_device(NULL, encode_size), *decode_space = on_device(NULL, decode_size);
         void *frame = on_device(NULL, c.bound), *out = on_device(copy, 4 * len);
         gw_cuda_result *result = on_device(NULL, 2 * sizeof(gw_cuda_result));
-        TIME(ms, must(gw_cuda_gcomp_encode(&cuda, &c.codec, &c.device_source, NULL, frame, c.bound, &result[0],
-                                           encode_space, encode_size, NULL),
+        TIME(ms, must(gw_cuda_gcomp_encode(&cuda, &c.codec, &c.device_source, NULL, frame, c.bound,
+                                           &result[0], encode_space, encode_size, NULL),
                       "encode"));
         snprintf(row, sizeof row, "GCOMP encode, %s", preset == 0 ? "fast" : "small");
         print_row(row, bytes, 5.0 * (double)len + (double)c.frame_size, ms, copy_rate);
-        TIME(ms, must(gw_cuda_gcomp_decode(&cuda, &c.codec, frame, c.bound, &result[0].size, NULL, NULL, out, len,
-                                           &result[1], decode_space, decode_size, NULL),
+        TIME(ms, must(gw_cuda_gcomp_decode(&cuda, &c.codec, frame, c.bound, &result[0].size, NULL, NULL, out,
+                                           len, &result[1], decode_space, decode_size, NULL),
                       "decode"));
         snprintf(row, sizeof row, "GCOMP decode, %s", preset == 0 ? "fast" : "small");
         print_row(row, bytes, 4.0 * (double)len + (double)c.frame_size, ms, copy_rate);
-        TIME(ms, must(gw_cuda_gcomp_decode_add(&cuda, &c.codec, frame, c.bound, &result[0].size, NULL, NULL, out, len,
-                                               &result[1], decode_space, decode_size, NULL),
+        TIME(ms, must(gw_cuda_gcomp_decode_add(&cuda, &c.codec, frame, c.bound, &result[0].size, NULL, NULL,
+                                               out, len, &result[1], decode_space, decode_size, NULL),
                       "decode_add"));
         snprintf(row, sizeof row, "GCOMP decode_add, %s", preset == 0 ? "fast" : "small");
         print_row(row, bytes, 8.0 * (double)len + (double)c.frame_size, ms, copy_rate);
@@ -904,11 +929,12 @@ static void run_bench(size_t bytes, uint64_t seed)
     print_row("THC encode, norms given, 4 bits", bytes, 4.5 * (double)len, ms, copy_rate);
     TIME(ms, {
         uint8_t set[GW_THC_SET_SIZE(WORKERS)] = {0};
-        must(gw_cuda_thc_sum_indices(&cuda, &agg, lanes_at, set, lanes, sources, ranks, WORKERS, 0, NULL), "sum");
+        must(gw_cuda_thc_sum_indices(&cuda, &agg, lanes_at, set, lanes, sources, ranks, WORKERS, 0, NULL),
+             "sum");
     });
     print_row("THC sum of 4 workers", bytes, 3.0 * (double)len, ms, copy_rate);
-    TIME(ms, must(gw_cuda_thc_decode(&cuda, &thc, &range, NULL, lanes_at, lanes, members, patterns, GW_THC_MEAN, y,
-                                     4 * len, result, NULL),
+    TIME(ms, must(gw_cuda_thc_decode(&cuda, &thc, &range, NULL, lanes_at, lanes, members, patterns,
+                                     GW_THC_MEAN, y, 4 * len, result, NULL),
                   "decode"));
     print_row("THC decode", bytes, 5.0 * (double)len, ms, copy_rate);
     expect(fetch_result(result).status == GW_OK, "decode", "bench");
@@ -927,7 +953,7 @@ static void run_bench(size_t bytes, uint64_t seed)
     driver_must(device.call.event_destroy(t.stop), "cuEventDestroy");
 }
 
-/* ---- command ------------------------------------------------------------------------------------------------------ */
+/* ---- command ------------------------------------------------------------------------------------------- */
 
 static void open_device(void)
 {
@@ -941,8 +967,8 @@ static void open_device(void)
     }
     gw_cuda_info info;
     must(gw_cuda_device_info(&cuda, &info), "gw_cuda_device_info");
-    printf("device %s, compute capability %u.%u, %u multiprocessors, driver %u\n", device.name, info.arch_major,
-           info.arch_minor, info.multiprocessor_count, info.driver_version);
+    printf("device %s, compute capability %u.%u, %u multiprocessors, driver %u\n", device.name,
+           info.arch_major, info.arch_minor, info.multiprocessor_count, info.driver_version);
 }
 
 int main(int argc, char **argv)

@@ -1,6 +1,6 @@
 /*
- * gw_cuda_init() of the library as it is installed, on the machine as it is: where there is no driver or no kernels it says
- * so, every call after it says that there is no handle, and the rest of the library goes on.
+ * gw_cuda_init() of the library as it is installed, on the machine as it is: where there is no driver or no
+ * kernels it says so, every call after it says that there is no handle, and the rest of the library goes on.
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
@@ -27,8 +27,8 @@ int main(void)
     if (!gw_cuda_is_built() && status != GW_ERR_NO_CUDA_BUILD) {
         return 1;
     }
-    if (gw_cuda_is_built() && status != GW_ERR_NO_DRIVER && status != GW_ERR_NO_DEVICE && status != GW_ERR_STATE &&
-        status != GW_ERR_NO_IMAGE) {
+    if (gw_cuda_is_built() && status != GW_ERR_NO_DRIVER && status != GW_ERR_NO_DEVICE &&
+        status != GW_ERR_STATE && status != GW_ERR_NO_IMAGE) {
         return 1;
     }
     if (gw_cuda_device_info(&cuda, &info) != GW_ERR_STATE || info.multiprocessor_count != 0 ||

@@ -1,6 +1,6 @@
 /*
- * GCOMP through the public calls against the CPU: encode, decode, sums, hops, batches, codebooks, graphs, arguments. The
- * codec's own cases (formats, hostile frames) are tested on the plans that these calls submit.
+ * GCOMP through the public calls against the CPU: encode, decode, sums, hops, batches, codebooks, graphs,
+ * arguments. The codec's own cases (formats, hostile frames) are tested on the plans that these calls submit.
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
@@ -16,8 +16,8 @@ static void *take(size_t size)
     return p;
 }
 
-static gw_gcomp make_codec(gw_dtype dtype, gw_gcomp_levels levels, gw_gcomp_preset preset, uint32_t chunk_log2,
-                           int checksum)
+static gw_gcomp make_codec(gw_dtype dtype, gw_gcomp_levels levels, gw_gcomp_preset preset,
+                           uint32_t chunk_log2, int checksum)
 {
     gw_gcomp_options options;
     gw_gcomp codec;
@@ -69,7 +69,8 @@ static void upload(tensor *t)
     t->device_map.digest = testing_device(t->digest, sizeof t->digest, 0);
     t->cpu = (gw_gcomp_source){t->values, t->len, &t->map, 77, 1000, 5, 2, 1};
     t->device = t->cpu;
-    t->device.values = testing_device(t->values, gw_dtype_size(t->dtype) * (size_t)t->len, gw_dtype_size(t->dtype));
+    t->device.values =
+        testing_device(t->values, gw_dtype_size(t->dtype) * (size_t)t->len, gw_dtype_size(t->dtype));
     t->device.map = &t->device_map;
 }
 
@@ -85,8 +86,9 @@ static size_t cpu_encode(const gw_gcomp *codec, const gw_gcomp_source *source, u
     void *workspace = take(gw_gcomp_workspace_size(codec));
     size_t size = 0;
     *frame = take(bound);
-    assert_int_equal(gw_gcomp_encode(codec, source, *frame, bound, &size, workspace, gw_gcomp_workspace_size(codec)),
-                     GW_OK);
+    assert_int_equal(
+        gw_gcomp_encode(codec, source, *frame, bound, &size, workspace, gw_gcomp_workspace_size(codec)),
+        GW_OK);
     free(workspace);
     return size;
 }
@@ -96,8 +98,8 @@ static gw_cuda_result *new_result(void)
     return testing_device(NULL, sizeof(gw_cuda_result), 0);
 }
 
-static void compare(gw_cuda *cuda, gw_dtype dtype, gw_gcomp_levels levels, gw_gcomp_preset preset, uint32_t chunk_log2,
-                    uint64_t len, int checksum, uint64_t *random)
+static void compare(gw_cuda *cuda, gw_dtype dtype, gw_gcomp_levels levels, gw_gcomp_preset preset,
+                    uint32_t chunk_log2, uint64_t len, int checksum, uint64_t *random)
 {
     const gw_gcomp codec = make_codec(dtype, levels, preset, chunk_log2, checksum);
     const size_t value_size = gw_dtype_size(dtype) * (size_t)len;
@@ -125,8 +127,8 @@ static void compare(gw_cuda *cuda, gw_dtype dtype, gw_gcomp_levels levels, gw_gc
             source.hop = 9;
             map.base = 0;
         }
-        assert_int_equal(gw_cuda_gcomp_encode(cuda, &codec, &source, turn == 1 ? &device : NULL, device_frame, bound,
-                                              result, workspace, workspace_size, NULL),
+        assert_int_equal(gw_cuda_gcomp_encode(cuda, &codec, &source, turn == 1 ? &device : NULL, device_frame,
+                                              bound, result, workspace, workspace_size, NULL),
                          GW_OK);
         const gw_cuda_result r = testing_result(result);
         assert_int_equal(r.status, GW_OK);
@@ -150,11 +152,12 @@ static void compare(gw_cuda *cuda, gw_dtype dtype, gw_gcomp_levels levels, gw_gc
     assert_int_equal(gw_gcomp_decode_add(&codec, frame, size, &t.map, sum, len, &cpu_len, &bad, cpu_workspace,
                                          gw_gcomp_workspace_size(&codec)),
                      GW_OK);
-    assert_int_equal(gw_cuda_gcomp_decode(cuda, &codec, device_frame, bound, &result->size, &t.device_map, NULL,
-                                          device_values, len, new_result(), decode_workspace, decode_size, NULL),
+    assert_int_equal(gw_cuda_gcomp_decode(cuda, &codec, device_frame, bound, &result->size, &t.device_map,
+                                          NULL, device_values, len, new_result(), decode_workspace,
+                                          decode_size, NULL),
                      GW_OK);
-    assert_int_equal(gw_cuda_gcomp_decode_add(cuda, &codec, device_frame, size, NULL, &t.device_map, NULL, device_sum,
-                                              len, result, decode_workspace, decode_size, NULL),
+    assert_int_equal(gw_cuda_gcomp_decode_add(cuda, &codec, device_frame, size, NULL, &t.device_map, NULL,
+                                              device_sum, len, result, decode_workspace, decode_size, NULL),
                      GW_OK);
     gw_cuda_result r = testing_result(result);
     assert_int_equal(r.status, GW_OK);
@@ -167,23 +170,25 @@ static void compare(gw_cuda *cuda, gw_dtype dtype, gw_gcomp_levels levels, gw_gc
     for (int turn = 0; turn < 6; turn++) {
         uint8_t *wrong = take(size);
         memcpy(wrong, frame, size);
-        const size_t at = turn < 2 ? testing_random(random) % (size < 64 ? size : 64) : testing_random(random) % size;
+        const size_t at =
+            turn < 2 ? testing_random(random) % (size < 64 ? size : 64) : testing_random(random) % size;
         wrong[at] ^= (uint8_t)(1 + testing_random(random) % 255);
         void *device_wrong = testing_device(wrong, size, 0);
         memset(values, 0x5a, value_size);
         memset(device_values, 0x5a, value_size);
         bad = 0;
-        const gw_status status = gw_gcomp_decode(&codec, wrong, size, &t.map, values, len, &cpu_len, &bad, cpu_workspace,
-                                                 gw_gcomp_workspace_size(&codec));
-        assert_int_equal(gw_cuda_gcomp_decode(cuda, &codec, device_wrong, size, NULL, &t.device_map, NULL, device_values,
-                                              len, result, decode_workspace, decode_size, NULL),
+        const gw_status status = gw_gcomp_decode(&codec, wrong, size, &t.map, values, len, &cpu_len, &bad,
+                                                 cpu_workspace, gw_gcomp_workspace_size(&codec));
+        assert_int_equal(gw_cuda_gcomp_decode(cuda, &codec, device_wrong, size, NULL, &t.device_map, NULL,
+                                              device_values, len, result, decode_workspace, decode_size,
+                                              NULL),
                          GW_OK);
         r = testing_result(result);
         assert_int_equal(r.status, status);
         assert_true(r.bad_index == bad);
         assert_memory_equal(device_values, values, value_size);
-        assert_int_equal(gw_cuda_gcomp_validate(cuda, &codec, device_wrong, size, NULL, &t.device_map, NULL, len, result,
-                                                decode_workspace, decode_size, NULL),
+        assert_int_equal(gw_cuda_gcomp_validate(cuda, &codec, device_wrong, size, NULL, &t.device_map, NULL,
+                                                len, result, decode_workspace, decode_size, NULL),
                          GW_OK);
         r = testing_result(result);
         assert_int_equal(r.status, gw_gcomp_validate(&codec, wrong, size, &t.map, &bad, cpu_workspace,
@@ -197,13 +202,13 @@ static void compare(gw_cuda *cuda, gw_dtype dtype, gw_gcomp_levels levels, gw_gc
     size_t hop_size;
     uint8_t *device_hop = testing_device(NULL, bound, 0);
     const size_t hop_workspace_size = gw_cuda_gcomp_hop_workspace_size(&codec, len);
-    assert_int_equal(gw_gcomp_decode_add_encode(&codec, frame, size, &t.map, &t.cpu, hop, bound, &hop_size, &bad,
-                                                cpu_workspace, gw_gcomp_workspace_size(&codec)),
+    assert_int_equal(gw_gcomp_decode_add_encode(&codec, frame, size, &t.map, &t.cpu, hop, bound, &hop_size,
+                                                &bad, cpu_workspace, gw_gcomp_workspace_size(&codec)),
                      GW_OK);
-    assert_int_equal(gw_cuda_gcomp_decode_add_encode(cuda, &codec, device_frame, size, NULL, &t.device_map, &t.device,
-                                                     NULL, device_hop, bound, result,
-                                                     testing_device(NULL, hop_workspace_size, 0), hop_workspace_size,
-                                                     NULL),
+    assert_int_equal(gw_cuda_gcomp_decode_add_encode(cuda, &codec, device_frame, size, NULL, &t.device_map,
+                                                     &t.device, NULL, device_hop, bound, result,
+                                                     testing_device(NULL, hop_workspace_size, 0),
+                                                     hop_workspace_size, NULL),
                      GW_OK);
     r = testing_result(result);
     assert_int_equal(r.status, GW_OK);
@@ -228,16 +233,18 @@ static void equals_the_cpu(void **state)
     testing_open(&cuda);
     for (int levels = GW_GCOMP_EXPLICIT; levels <= GW_GCOMP_DERIVED; levels++) {
         for (unsigned dtype = GW_FP32; dtype <= GW_FP16; dtype++) {
-            compare(&cuda, (gw_dtype)dtype, (gw_gcomp_levels)levels, GW_GCOMP_FAST, 12, 9000 + 13 * dtype, dtype & 1,
+            compare(&cuda, (gw_dtype)dtype, (gw_gcomp_levels)levels, GW_GCOMP_FAST, 12, 9000 + 13 * dtype,
+                    dtype & 1, &random);
+            compare(&cuda, (gw_dtype)dtype, (gw_gcomp_levels)levels, GW_GCOMP_SMALL, 13, 9001, !(dtype & 1),
                     &random);
-            compare(&cuda, (gw_dtype)dtype, (gw_gcomp_levels)levels, GW_GCOMP_SMALL, 13, 9001, !(dtype & 1), &random);
             compare(&cuda, (gw_dtype)dtype, (gw_gcomp_levels)levels, GW_GCOMP_SMALL, 14, 63, 1, &random);
         }
     }
     gw_cuda_close(&cuda);
 }
 
-/* Histogram and codebook on the device; frames made with it where it lies, read by a CPU that has it installed. */
+/* Histogram and codebook on the device; frames made with it where it lies, read by a CPU that has it
+ * installed. */
 static void codebooks(void **state)
 {
     (void)state;
@@ -259,14 +266,15 @@ static void codebooks(void **state)
     testing_open(&cuda);
     upload(&t);
     assert_int_equal(gw_gcomp_histogram_init(&histogram, &codec), GW_OK);
-    assert_int_equal(gw_gcomp_histogram_add(&histogram, &codec, &t.cpu, cpu_workspace, gw_gcomp_workspace_size(&codec)),
-                     GW_OK);
+    assert_int_equal(
+        gw_gcomp_histogram_add(&histogram, &codec, &t.cpu, cpu_workspace, gw_gcomp_workspace_size(&codec)),
+        GW_OK);
     assert_int_equal(gw_gcomp_book_build(&histogram, book, sizeof book, &book_size), GW_OK);
-    assert_int_equal(gw_cuda_gcomp_histogram_add(&cuda, &codec, &t.device, NULL, device_histogram, result, workspace,
-                                                 GW_CUDA_HISTOGRAM_WORKSPACE_SIZE, NULL),
+    assert_int_equal(gw_cuda_gcomp_histogram_add(&cuda, &codec, &t.device, NULL, device_histogram, result,
+                                                 workspace, GW_CUDA_HISTOGRAM_WORKSPACE_SIZE, NULL),
                      GW_OK);
-    assert_int_equal(gw_cuda_gcomp_book_build(&cuda, &codec, device_histogram, device_book, device_book_size, result,
-                                              NULL),
+    assert_int_equal(gw_cuda_gcomp_book_build(&cuda, &codec, device_histogram, device_book, device_book_size,
+                                              result, NULL),
                      GW_OK);
     assert_int_equal(testing_result(result).status, GW_OK);
     assert_int_equal(*device_book_size, book_size);
@@ -283,13 +291,13 @@ static void codebooks(void **state)
     void *decode_workspace = testing_device(NULL, decode_size, 0);
     float *values = testing_device(NULL, 4 * t.len, 0);
     gw_cuda_result *decoded = new_result();
-    assert_int_equal(gw_cuda_gcomp_decode(&cuda, &codec, device_frame, bound, &result->size, NULL, &device, values,
-                                          t.len, decoded, decode_workspace, decode_size, NULL),
+    assert_int_equal(gw_cuda_gcomp_decode(&cuda, &codec, device_frame, bound, &result->size, NULL, &device,
+                                          values, t.len, decoded, decode_workspace, decode_size, NULL),
                      GW_OK);
     assert_int_equal(testing_result(decoded).status, GW_OK);
     /* Without the book the frame cannot be read. */
-    assert_int_equal(gw_cuda_gcomp_decode(&cuda, &codec, device_frame, bound, &result->size, NULL, NULL, values, t.len,
-                                          decoded, decode_workspace, decode_size, NULL),
+    assert_int_equal(gw_cuda_gcomp_decode(&cuda, &codec, device_frame, bound, &result->size, NULL, NULL,
+                                          values, t.len, decoded, decode_workspace, decode_size, NULL),
                      GW_OK);
     assert_int_equal(testing_result(decoded).status, GW_ERR_TABLE);
     assert_int_equal(gw_gcomp_install(&codec, 7, 8, book, book_size, 1), GW_OK);
@@ -316,7 +324,8 @@ static void codebooks(void **state)
     gw_cuda_close(&cuda);
 }
 
-/* Batches of tensors of very different lengths, encode then decode, captured and replayed with other values. */
+/* Batches of tensors of very different lengths, encode then decode, captured and replayed with other
+ * values. */
 static void batches_in_a_graph(void **state)
 {
     (void)state;
@@ -329,10 +338,11 @@ static void batches_in_a_graph(void **state)
     uint16_t *values[ITEMS], *out[ITEMS];
     gw_cuda_result *results[2 * ITEMS];
     void *stream, *graph, *executable, *symbol;
-    int (*stream_create)(void **, unsigned), (*begin)(void *, int), (*end)(void *, void **), (*launch)(void *, void *),
-        (*instantiate)(void **, void *, unsigned long long), (*destroy)(void *), (*exec_destroy)(void *),
-        (*stream_destroy)(void *);
-#define FIND(function, name) (symbol = testing_driver_function(name), memcpy(&function, &symbol, sizeof function))
+    int (*stream_create)(void **, unsigned), (*begin)(void *, int), (*end)(void *, void **),
+        (*launch)(void *, void *), (*instantiate)(void **, void *, unsigned long long), (*destroy)(void *),
+        (*exec_destroy)(void *), (*stream_destroy)(void *);
+#define FIND(function, name)                                                                                 \
+    (symbol = testing_driver_function(name), memcpy(&function, &symbol, sizeof function))
     FIND(stream_create, "cuStreamCreate");
     FIND(begin, "cuStreamBeginCapture_v2");
     FIND(end, "cuStreamEndCapture");
@@ -426,7 +436,7 @@ static void bad_arguments(void **state)
     upload(&t);
     memset(&none, 0, sizeof none);
     gw_fake_control *control = testing_control();
-#define ENCODE(cuda_, codec_, source_, frame_, bound_, result_, workspace_, size_)                                     \
+#define ENCODE(cuda_, codec_, source_, frame_, bound_, result_, workspace_, size_)                           \
     gw_cuda_gcomp_encode(cuda_, codec_, source_, NULL, frame_, bound_, result_, workspace_, size_, NULL)
     assert_int_equal(ENCODE(NULL, &codec, &t.device, frame, bound, result, workspace, size), GW_ERR_ARG);
     assert_int_equal(ENCODE(&cuda, NULL, &t.device, frame, bound, result, workspace, size), GW_ERR_ARG);
@@ -435,24 +445,27 @@ static void bad_arguments(void **state)
     assert_int_equal(ENCODE(&cuda, &codec, &t.device, frame + 8, bound, result, workspace, size), GW_ERR_ARG);
     assert_int_equal(ENCODE(&cuda, &codec, &t.device, frame, bound - 1, result, workspace, size), GW_ERR_DST);
     assert_int_equal(ENCODE(&cuda, &codec, &t.device, frame, bound, NULL, workspace, size), GW_ERR_ARG);
-    assert_int_equal(ENCODE(&cuda, &codec, &t.device, frame, bound, result, workspace + 16, size), GW_ERR_ARG);
-    assert_int_equal(ENCODE(&cuda, &codec, &t.device, frame, bound, result, workspace, size - 1), GW_ERR_WORKSPACE);
+    assert_int_equal(ENCODE(&cuda, &codec, &t.device, frame, bound, result, workspace + 16, size),
+                     GW_ERR_ARG);
+    assert_int_equal(ENCODE(&cuda, &codec, &t.device, frame, bound, result, workspace, size - 1),
+                     GW_ERR_WORKSPACE);
     t.device_map.len = 99;
     assert_int_equal(ENCODE(&cuda, &codec, &t.device, frame, bound, result, workspace, size), GW_ERR_ARG);
     t.device_map.len = 100;
     t.device_map.base = 0;
     assert_int_equal(ENCODE(&cuda, &codec, &t.device, frame, bound, result, workspace, size), GW_ERR_ARG);
     t.device_map.base = 1;
-#define DECODE(src_, src_size_, dst_, capacity_)                                                                       \
-    gw_cuda_gcomp_decode(&cuda, &codec, src_, src_size_, NULL, NULL, NULL, dst_, capacity_, result, workspace, size, NULL)
+#define DECODE(src_, src_size_, dst_, capacity_)                                                             \
+    gw_cuda_gcomp_decode(&cuda, &codec, src_, src_size_, NULL, NULL, NULL, dst_, capacity_, result,          \
+                         workspace, size, NULL)
     const size_t decode_size = gw_cuda_gcomp_decode_workspace_size(&codec, 1, 100);
     assert_true(decode_size > size); /* so what is enough to encode is too little here */
     assert_int_equal(DECODE(frame, bound, values, 100), GW_ERR_WORKSPACE);
     workspace = testing_device(NULL, decode_size, 0);
 #undef DECODE
-#define DECODE(src_, src_size_, dst_, capacity_)                                                                       \
-    gw_cuda_gcomp_decode(&cuda, &codec, src_, src_size_, NULL, NULL, NULL, dst_, capacity_, result, workspace,         \
-                         decode_size, NULL)
+#define DECODE(src_, src_size_, dst_, capacity_)                                                             \
+    gw_cuda_gcomp_decode(&cuda, &codec, src_, src_size_, NULL, NULL, NULL, dst_, capacity_, result,          \
+                         workspace, decode_size, NULL)
     assert_int_equal(DECODE(frame + 4, bound, values, 100), GW_ERR_ARG);
     assert_int_equal(DECODE(NULL, bound, values, 100), GW_ERR_ARG);
     assert_int_equal(DECODE(frame, bound, (char *)values + 2, 100), GW_ERR_ARG);

@@ -76,8 +76,8 @@ static void says_what_is_missing(void **state)
     assert_int_equal(gw_cuda_driver_error(NULL), 0);
 }
 
-/* Each call of the driver fails once. Unloading may fail too: then a module of the stand-in stays, as with a context that
- * is gone. */
+/* Each call of the driver fails once. Unloading may fail too: then a module of the stand-in stays, as with a
+ * context that is gone. */
 static void survives_every_failure(void **state)
 {
     (void)state;

@@ -50,7 +50,8 @@ static void compare(gw_cuda *cuda, unsigned kind, int extra, size_t len, size_t 
     device.v = testing_device(array[2], 4 * len, 0);
     device.a = testing_device(array[3], 4 * len, 0);
     assert_int_equal(gw_gcomp_map_scan(&rule, &state, len, GW_BACKEND_SCALAR, &top), GW_OK);
-    assert_int_equal(gw_gcomp_map_build(&rule, &state, len, gw_gcomp_map_base(top), GW_BACKEND_SCALAR, levels), GW_OK);
+    assert_int_equal(
+        gw_gcomp_map_build(&rule, &state, len, gw_gcomp_map_base(top), GW_BACKEND_SCALAR, levels), GW_OK);
 
     const gw_gcomp_map_rule *device_rule = testing_device(&rule, sizeof rule, 0);
     for (int turn = 0; turn < 2; turn++) {
@@ -61,11 +62,11 @@ static void compare(gw_cuda *cuda, unsigned kind, int extra, size_t len, size_t 
         if (turn == 1) {
             given.p_param = 0.0f; /* only kind and uses count */
         }
-        assert_int_equal(gw_cuda_gcomp_map_scan(cuda, &given, turn == 1 ? device_rule : NULL, &device, len, device_top,
-                                                NULL),
+        assert_int_equal(gw_cuda_gcomp_map_scan(cuda, &given, turn == 1 ? device_rule : NULL, &device, len,
+                                                device_top, NULL),
                          GW_OK);
-        assert_int_equal(gw_cuda_gcomp_map_build(cuda, &given, turn == 1 ? device_rule : NULL, &device, len, device_top,
-                                                 device_levels, device_base, NULL),
+        assert_int_equal(gw_cuda_gcomp_map_build(cuda, &given, turn == 1 ? device_rule : NULL, &device, len,
+                                                 device_top, device_levels, device_base, NULL),
                          GW_OK);
         testing_sync();
         assert_int_equal(*device_top, top);
@@ -145,7 +146,8 @@ static void bad_arguments(void **state)
     s.v = NULL;
     assert_int_equal(gw_cuda_gcomp_map_scan(&cuda, &rule, NULL, &s, 4, &top, NULL), GW_ERR_ARG);
     s.v = (const float *)(const void *)((const char *)x + 1);
-    assert_int_equal(gw_cuda_gcomp_map_build(&cuda, &rule, NULL, &s, 4, &top, levels, NULL, NULL), GW_ERR_ARG);
+    assert_int_equal(gw_cuda_gcomp_map_build(&cuda, &rule, NULL, &s, 4, &top, levels, NULL, NULL),
+                     GW_ERR_ARG);
     s.v = x;
     assert_int_equal(gw_cuda_gcomp_map_build(&cuda, &rule, NULL, &s, 4, &top, NULL, NULL, NULL), GW_ERR_ARG);
     assert_int_equal(gw_cuda_gcomp_map_digest(&cuda, levels, 4, 11, &top, NULL), GW_ERR_ARG);

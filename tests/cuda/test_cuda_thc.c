@@ -1,5 +1,6 @@
 /*
- * THC on the device against the CPU, bit for bit: norms, encode with and without error feedback, sums, decode.
+ * THC on the device against the CPU, bit for bit: norms, encode with and without error feedback, sums,
+ * decode.
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
@@ -30,8 +31,8 @@ static job make_job(unsigned bits, unsigned block_log2, gw_dtype dtype, unsigned
     job j;
     memset(&j, 0, sizeof j);
     void *workspace = take(GW_THC_TABLE_WORKSPACE_SIZE);
-    assert_int_equal(gw_thc_config_default(&j.config, NULL, bits, workers, lane_bits, error_feedback, workspace,
-                                           GW_THC_TABLE_WORKSPACE_SIZE),
+    assert_int_equal(gw_thc_config_default(&j.config, NULL, bits, workers, lane_bits, error_feedback,
+                                           workspace, GW_THC_TABLE_WORKSPACE_SIZE),
                      GW_OK);
     free(workspace);
     j.config.seed = 0x123456789abcdef0u + bits;
@@ -117,9 +118,10 @@ static void compare_worker(gw_cuda *cuda, const job *j, const void *x, const flo
         cpu_error = take(4 * j->len);
         memcpy(cpu_error, error, 4 * j->len);
     }
-    gw_status status = gw_thc_norms(&j->thc, &j->range, x, error, own, workspace, GW_THC_WORKSPACE_SIZE_MAX, &bad);
-    assert_int_equal(gw_cuda_thc_norms(cuda, &j->thc, &j->range, device_x, device_error, device_own, result, NULL),
-                     GW_OK);
+    gw_status status =
+        gw_thc_norms(&j->thc, &j->range, x, error, own, workspace, GW_THC_WORKSPACE_SIZE_MAX, &bad);
+    assert_int_equal(
+        gw_cuda_thc_norms(cuda, &j->thc, &j->range, device_x, device_error, device_own, result, NULL), GW_OK);
     gw_cuda_result r = testing_result(result);
     assert_int_equal(r.status, status);
     if (status != GW_OK) {
@@ -143,9 +145,9 @@ static void compare_worker(gw_cuda *cuda, const job *j, const void *x, const flo
 
         status = gw_thc_encode(&j->thc, &j->range, x, cpu_error, maxima, cpu_indices, indices_size, workspace,
                                GW_THC_WORKSPACE_SIZE_MAX, &bad);
-        assert_int_equal(gw_cuda_thc_encode(cuda, &j->thc, in_memory ? &other : &j->range, device_key, device_x,
-                                            device_error, own_given ? device_own : NULL, device_maxima, device_indices,
-                                            indices_size, result, NULL),
+        assert_int_equal(gw_cuda_thc_encode(cuda, &j->thc, in_memory ? &other : &j->range, device_key,
+                                            device_x, device_error, own_given ? device_own : NULL,
+                                            device_maxima, device_indices, indices_size, result, NULL),
                          GW_OK);
         r = testing_result(result);
         assert_int_equal(r.status, status);
@@ -176,21 +178,19 @@ static void compare_decode(gw_cuda *cuda, const job *j, const uint8_t *lanes, si
     gw_status status;
 
     if (members != NULL) {
-        status = gw_thc_decode(&j->thc, &j->range, lanes, lanes_size, members, maxima, mode, cpu, size, workspace,
-                               GW_THC_WORKSPACE_SIZE_MAX, &missing, &bad);
-        assert_int_equal(gw_cuda_thc_decode(cuda, &j->thc, &j->range, NULL, testing_device(lanes, lanes_size, 0),
-                                            lanes_size,
-                                            testing_device(members, 4 * (size_t)j->range.block_count, 0),
-                                            testing_device(maxima, 4 * j->patterns, 0), mode, device, size, result,
-                                            NULL),
-                         GW_OK);
+        status = gw_thc_decode(&j->thc, &j->range, lanes, lanes_size, members, maxima, mode, cpu, size,
+                               workspace, GW_THC_WORKSPACE_SIZE_MAX, &missing, &bad);
+        assert_int_equal(
+            gw_cuda_thc_decode(cuda, &j->thc, &j->range, NULL, testing_device(lanes, lanes_size, 0),
+                               lanes_size, testing_device(members, 4 * (size_t)j->range.block_count, 0),
+                               testing_device(maxima, 4 * j->patterns, 0), mode, device, size, result, NULL),
+            GW_OK);
     } else {
-        status = gw_thc_decode_reduced(&j->thc, &j->range, lanes, lanes_size, maxima, mode, cpu, size, workspace,
-                                       GW_THC_WORKSPACE_SIZE_MAX, &missing, &bad);
-        assert_int_equal(gw_cuda_thc_decode_reduced(cuda, &j->thc, &j->range, NULL,
-                                                    testing_device(lanes, lanes_size, 0), lanes_size,
-                                                    testing_device(maxima, 4 * j->patterns, 0), mode, device, size,
-                                                    result, NULL),
+        status = gw_thc_decode_reduced(&j->thc, &j->range, lanes, lanes_size, maxima, mode, cpu, size,
+                                       workspace, GW_THC_WORKSPACE_SIZE_MAX, &missing, &bad);
+        assert_int_equal(gw_cuda_thc_decode_reduced(
+                             cuda, &j->thc, &j->range, NULL, testing_device(lanes, lanes_size, 0), lanes_size,
+                             testing_device(maxima, 4 * j->patterns, 0), mode, device, size, result, NULL),
                          GW_OK);
     }
     const gw_cuda_result r = testing_result(result);
@@ -216,11 +216,12 @@ static gw_thc_agg make_agg(const job *j)
 }
 
 /* Sums of indices in one call, of partial sums, decodes with missing blocks; raw reduction. */
-static void compare_sums(gw_cuda *cuda, const job *j, uint8_t *const *indices, const uint32_t *maxima, size_t offset,
-                         uint64_t *random)
+static void compare_sums(gw_cuda *cuda, const job *j, uint8_t *const *indices, const uint32_t *maxima,
+                         size_t offset, uint64_t *random)
 {
     const gw_thc_agg agg = make_agg(j);
-    const size_t len = (size_t)gw_thc_range_lanes(&j->thc, j->range.count, j->range.first_block, j->range.block_count);
+    const size_t len =
+        (size_t)gw_thc_range_lanes(&j->thc, j->range.count, j->range.first_block, j->range.block_count);
     const size_t lanes_size = len * (j->config.lane_bits / 8);
     const size_t indices_size = len / 8 * j->config.table.bits;
     const uint32_t ranks[WORKERS] = {0, 1, 2, 3, 4};
@@ -238,16 +239,18 @@ static void compare_sums(gw_cuda *cuda, const job *j, uint8_t *const *indices, c
     }
     assert_int_equal(gw_thc_agg_add_indices_many(&agg, lanes, set, len, source, ranks, WORKERS), GW_OK);
     /* Two at first, into memory with anything in it; the rest on top. */
-    assert_int_equal(gw_cuda_thc_sum_indices(cuda, &agg, device_lanes, device_set, len, device_source, ranks, 2, 0, NULL),
-                     GW_OK);
-    assert_int_equal(gw_cuda_thc_sum_indices(cuda, &agg, device_lanes, device_set, len, device_source + 2, ranks + 2,
-                                             WORKERS - 2, 1, NULL),
+    assert_int_equal(
+        gw_cuda_thc_sum_indices(cuda, &agg, device_lanes, device_set, len, device_source, ranks, 2, 0, NULL),
+        GW_OK);
+    assert_int_equal(gw_cuda_thc_sum_indices(cuda, &agg, device_lanes, device_set, len, device_source + 2,
+                                             ranks + 2, WORKERS - 2, 1, NULL),
                      GW_OK);
     assert_memory_equal(device_set, set, sizeof set);
     testing_sync();
     assert_memory_equal(device_lanes, lanes, lanes_size);
-    assert_int_equal(gw_cuda_thc_sum_indices(cuda, &agg, device_lanes, device_set, len, device_source, ranks, 1, 1, NULL),
-                     GW_ERR_DUP);
+    assert_int_equal(
+        gw_cuda_thc_sum_indices(cuda, &agg, device_lanes, device_set, len, device_source, ranks, 1, 1, NULL),
+        GW_ERR_DUP);
 
     /* The same as partial sums of two and three. */
     uint8_t sets[2][GW_THC_SET_SIZE(WORKERS)];
@@ -265,7 +268,8 @@ static void compare_sums(gw_cuda *cuda, const job *j, uint8_t *const *indices, c
                                                  ranks + 2 * h, h == 0 ? 2 : 3, 0, NULL),
                          GW_OK);
     }
-    assert_int_equal(gw_cuda_thc_sum_lanes(cuda, &agg, sum, sum_set, len, in_lanes, in_sets, 2, 0, result, NULL), GW_OK);
+    assert_int_equal(
+        gw_cuda_thc_sum_lanes(cuda, &agg, sum, sum_set, len, in_lanes, in_sets, 2, 0, result, NULL), GW_OK);
     assert_int_equal(testing_result(result).status, GW_OK);
     assert_memory_equal(sum_set, set, sizeof set);
     assert_memory_equal(sum, lanes, lanes_size);
@@ -279,8 +283,9 @@ static void compare_sums(gw_cuda *cuda, const job *j, uint8_t *const *indices, c
             memcpy(partial[1] + at, &bad, lane_size);
             memset(sum_set, 0, sizeof sum_set);
             memset(sum, 0x11, lanes_size);
-            assert_int_equal(gw_cuda_thc_sum_lanes(cuda, &agg, sum, sum_set, len, in_lanes, in_sets, 2, 0, result, NULL),
-                             GW_OK);
+            assert_int_equal(
+                gw_cuda_thc_sum_lanes(cuda, &agg, sum, sum_set, len, in_lanes, in_sets, 2, 0, result, NULL),
+                GW_OK);
             const gw_cuda_result r = testing_result(result);
             assert_int_equal(r.status, GW_ERR_CORRUPT);
             assert_int_equal(r.bad_index, 1);
@@ -295,9 +300,10 @@ static void compare_sums(gw_cuda *cuda, const job *j, uint8_t *const *indices, c
         gw_thc_reduced_size(&j->thc, j->range.count, j->range.first_block, j->range.block_count);
     uint8_t *reduced = take(reduced_size);
     uint8_t *device_reduced = testing_device(NULL, reduced_size, 0);
-    assert_int_equal(gw_thc_expand(&j->thc, &j->range, source[0], indices_size, reduced, reduced_size), GW_OK);
-    assert_int_equal(gw_cuda_thc_expand(cuda, &j->thc, &j->range, device_source[0], indices_size, device_reduced,
-                                        reduced_size, NULL),
+    assert_int_equal(gw_thc_expand(&j->thc, &j->range, source[0], indices_size, reduced, reduced_size),
+                     GW_OK);
+    assert_int_equal(gw_cuda_thc_expand(cuda, &j->thc, &j->range, device_source[0], indices_size,
+                                        device_reduced, reduced_size, NULL),
                      GW_OK);
     testing_sync();
     assert_memory_equal(device_reduced, reduced, reduced_size);
@@ -316,14 +322,17 @@ static void compare_sums(gw_cuda *cuda, const job *j, uint8_t *const *indices, c
         memcpy(wrong, maxima, 4 * j->patterns);
         for (size_t b = 0; b < j->range.block_count; b++) {
             const uint64_t r = testing_random(random);
-            members[b] = r % 5 == 0 ? 0 : r % 7 == 0 ? (uint32_t)(r >> 32) : 1 + (uint32_t)(r >> 40) % WORKERS;
+            members[b] = r % 5 == 0   ? 0
+                         : r % 7 == 0 ? (uint32_t)(r >> 32)
+                                      : 1 + (uint32_t)(r >> 40) % WORKERS;
         }
         if (turn > 1) {
             lanes[testing_random(random) % lanes_size] = (uint8_t)testing_random(random);
             wrong[testing_random(random) % j->patterns] = (uint32_t)testing_random(random);
             wrong[testing_random(random) % j->patterns] = 0;
         }
-        compare_decode(cuda, j, lanes, lanes_size, members, wrong, turn & 1 ? GW_THC_MEAN : GW_THC_SUM, offset);
+        compare_decode(cuda, j, lanes, lanes_size, members, wrong, turn & 1 ? GW_THC_MEAN : GW_THC_SUM,
+                       offset);
         free(wrong);
     }
     free(members);
@@ -331,8 +340,8 @@ static void compare_sums(gw_cuda *cuda, const job *j, uint8_t *const *indices, c
     free(lanes);
 }
 
-static void compare_job(gw_cuda *cuda, job *j, uint64_t count, uint64_t first, uint64_t blocks, unsigned nonfinite_log2,
-                        size_t offset, uint64_t *random)
+static void compare_job(gw_cuda *cuda, job *j, uint64_t count, uint64_t first, uint64_t blocks,
+                        unsigned nonfinite_log2, size_t offset, uint64_t *random)
 {
     uint8_t *indices[WORKERS] = {NULL};
     uint32_t *maxima = NULL;
@@ -385,11 +394,12 @@ static void all_shapes(void **state)
             const unsigned lane_bits = bits == 1 ? 8 : bits == 2 ? 16 : bits == 3 ? 32 : 8;
             const gw_dtype dtype = (gw_dtype)(1 + (bits + block_log2) % 3);
             /* At 1 bit the default table's errors diverge; no feedback there. */
-            job j = make_job(bits, block_log2, dtype, lane_bits, WORKERS, GW_THC_ROTATED, GW_THC_NONFINITE_ERROR,
-                             bits > 1);
+            job j = make_job(bits, block_log2, dtype, lane_bits, WORKERS, GW_THC_ROTATED,
+                             GW_THC_NONFINITE_ERROR, bits > 1);
             compare_job(&cuda, &j, many * block + block / 2 + 1, 0, many + 1, 0, 0, &random);
             compare_job(&cuda, &j, many * block + 3, 1, many, 0, 1, &random);
-            job plain = make_job(bits, block_log2, dtype, lane_bits, WORKERS, GW_THC_PLAIN, GW_THC_NONFINITE_ERROR, 0);
+            job plain = make_job(bits, block_log2, dtype, lane_bits, WORKERS, GW_THC_PLAIN,
+                                 GW_THC_NONFINITE_ERROR, 0);
             compare_job(&cuda, &plain, many * block + 5, 0, many + 1, 0, bits & 1, &random);
         }
     }
@@ -418,8 +428,8 @@ static void all_policies(void **state)
     gw_cuda_close(&cuda);
 }
 
-/* Maxima that cannot be, or that are below the worker's own: the CPU's status and block; other blocks are encoded, and bad
- * ones carry zeros and keep their error. */
+/* Maxima that cannot be, or that are below the worker's own: the CPU's status and block; other blocks are
+ * encoded, and bad ones carry zeros and keep their error. */
 static void bad_maxima(void **state)
 {
     (void)state;
@@ -435,7 +445,8 @@ static void bad_maxima(void **state)
     void *workspace = take(GW_THC_WORKSPACE_SIZE_MAX);
     testing_values(x, GW_FP32, j.len, 0, &random);
     testing_values(error, GW_FP32, j.len, 0, &random);
-    assert_int_equal(gw_thc_norms(&j.thc, &j.range, x, error, own, workspace, GW_THC_WORKSPACE_SIZE_MAX, NULL), GW_OK);
+    assert_int_equal(
+        gw_thc_norms(&j.thc, &j.range, x, error, own, workspace, GW_THC_WORKSPACE_SIZE_MAX, NULL), GW_OK);
     memcpy(good_error, error, 4 * j.len);
     assert_int_equal(gw_thc_encode(&j.thc, &j.range, x, good_error, own, good, j.len / 2, workspace,
                                    GW_THC_WORKSPACE_SIZE_MAX, NULL),
@@ -453,11 +464,10 @@ static void bad_maxima(void **state)
             uint8_t *indices = testing_device(NULL, j.len / 2, 0);
             float *device_error = testing_device(error, 4 * j.len, 0);
             gw_cuda_result *result = new_result();
-            assert_int_equal(gw_cuda_thc_encode(&cuda, &j.thc, &j.range, NULL, testing_device(x, 4 * j.len, 0),
-                                                device_error,
-                                                own_given ? testing_device(own, 4 * j.patterns, 0) : NULL,
-                                                testing_device(maxima, 4 * j.patterns, 0), indices, j.len / 2, result,
-                                                NULL),
+            assert_int_equal(gw_cuda_thc_encode(
+                                 &cuda, &j.thc, &j.range, NULL, testing_device(x, 4 * j.len, 0), device_error,
+                                 own_given ? testing_device(own, 4 * j.patterns, 0) : NULL,
+                                 testing_device(maxima, 4 * j.patterns, 0), indices, j.len / 2, result, NULL),
                              GW_OK);
             const gw_cuda_result r = testing_result(result);
             assert_int_equal(r.status, status);
@@ -487,7 +497,8 @@ static void bad_maxima(void **state)
     gw_cuda_close(&cuda);
 }
 
-/* Norm, encode, sum and decode captured once; replayed with new values and a new round. Nothing in between waits. */
+/* Norm, encode, sum and decode captured once; replayed with new values and a new round. Nothing in between
+ * waits. */
 static void graph_replays(void **state)
 {
     (void)state;
@@ -497,11 +508,12 @@ static void graph_replays(void **state)
     job j = make_job(4, 10, GW_FP32, 8, WORKERS, GW_THC_ROTATED, GW_THC_NONFINITE_ERROR, 0);
     const gw_thc_agg agg = make_agg(&j);
     void *stream, *graph, *executable;
-    int (*stream_create)(void **, unsigned), (*begin)(void *, int), (*end)(void *, void **), (*launch)(void *, void *),
-        (*instantiate)(void **, void *, unsigned long long), (*destroy)(void *), (*exec_destroy)(void *),
-        (*stream_destroy)(void *);
+    int (*stream_create)(void **, unsigned), (*begin)(void *, int), (*end)(void *, void **),
+        (*launch)(void *, void *), (*instantiate)(void **, void *, unsigned long long), (*destroy)(void *),
+        (*exec_destroy)(void *), (*stream_destroy)(void *);
     void *symbol;
-#define FIND(function, name) (symbol = testing_driver_function(name), memcpy(&function, &symbol, sizeof function))
+#define FIND(function, name)                                                                                 \
+    (symbol = testing_driver_function(name), memcpy(&function, &symbol, sizeof function))
     FIND(stream_create, "cuStreamCreate");
     FIND(begin, "cuStreamBeginCapture_v2");
     FIND(end, "cuStreamEndCapture");
@@ -530,13 +542,15 @@ static void graph_replays(void **state)
     assert_int_equal(stream_create(&stream, 1), 0);
     assert_int_equal(begin(stream, 0), 0);
     gw_fake_control *control = testing_control();
-    assert_int_equal(gw_cuda_thc_norms(&cuda, &j.thc, &j.range, x, NULL, patterns, &results[0], stream), GW_OK);
-    assert_int_equal(gw_cuda_thc_encode(&cuda, &j.thc, &j.range, key, x, NULL, patterns, patterns, indices, lanes / 2,
-                                        &results[1], stream),
+    assert_int_equal(gw_cuda_thc_norms(&cuda, &j.thc, &j.range, x, NULL, patterns, &results[0], stream),
                      GW_OK);
-    assert_int_equal(gw_cuda_thc_sum_indices(&cuda, &agg, sum, set, lanes, sources, &rank, 1, 0, stream), GW_OK);
-    assert_int_equal(gw_cuda_thc_decode(&cuda, &j.thc, &j.range, key, sum, lanes, members, patterns, GW_THC_MEAN, out,
-                                        4 * LEN, &results[2], stream),
+    assert_int_equal(gw_cuda_thc_encode(&cuda, &j.thc, &j.range, key, x, NULL, patterns, patterns, indices,
+                                        lanes / 2, &results[1], stream),
+                     GW_OK);
+    assert_int_equal(gw_cuda_thc_sum_indices(&cuda, &agg, sum, set, lanes, sources, &rank, 1, 0, stream),
+                     GW_OK);
+    assert_int_equal(gw_cuda_thc_decode(&cuda, &j.thc, &j.range, key, sum, lanes, members, patterns,
+                                        GW_THC_MEAN, out, 4 * LEN, &results[2], stream),
                      GW_OK);
     assert_int_equal(control->syncs, 0);
     assert_int_equal(end(stream, &graph), 0);
@@ -549,13 +563,14 @@ static void graph_replays(void **state)
         testing_values(x, GW_FP32, LEN, 0, &random);
         *key = (gw_cuda_thc_key){j.config.seed, 100 + round, rank};
         j.range.round = 100 + round;
-        assert_int_equal(gw_thc_norms(&j.thc, &j.range, x, NULL, cpu_patterns, workspace, GW_THC_WORKSPACE_SIZE_MAX, NULL),
+        assert_int_equal(
+            gw_thc_norms(&j.thc, &j.range, x, NULL, cpu_patterns, workspace, GW_THC_WORKSPACE_SIZE_MAX, NULL),
+            GW_OK);
+        assert_int_equal(gw_thc_encode(&j.thc, &j.range, x, NULL, cpu_patterns, cpu_indices, lanes / 2,
+                                       workspace, GW_THC_WORKSPACE_SIZE_MAX, NULL),
                          GW_OK);
-        assert_int_equal(gw_thc_encode(&j.thc, &j.range, x, NULL, cpu_patterns, cpu_indices, lanes / 2, workspace,
-                                       GW_THC_WORKSPACE_SIZE_MAX, NULL),
-                         GW_OK);
-        assert_int_equal(gw_thc_decode_indices(&j.thc, &j.range, cpu_indices, lanes / 2, cpu_patterns, cpu_out, 4 * LEN,
-                                               workspace, GW_THC_WORKSPACE_SIZE_MAX, NULL),
+        assert_int_equal(gw_thc_decode_indices(&j.thc, &j.range, cpu_indices, lanes / 2, cpu_patterns,
+                                               cpu_out, 4 * LEN, workspace, GW_THC_WORKSPACE_SIZE_MAX, NULL),
                          GW_OK);
         assert_int_equal(launch(executable, stream), 0);
         testing_sync();
@@ -591,33 +606,42 @@ static void bad_arguments(void **state)
     gw_fake_control *control = testing_control();
     assert_int_equal(gw_cuda_thc_norms(NULL, &j.thc, &j.range, x, error, patterns, result, NULL), GW_ERR_ARG);
     assert_int_equal(gw_cuda_thc_norms(&cuda, NULL, &j.range, x, error, patterns, result, NULL), GW_ERR_ARG);
-    assert_int_equal(gw_cuda_thc_norms(&cuda, &j.thc, &j.range, NULL, error, patterns, result, NULL), GW_ERR_ARG);
+    assert_int_equal(gw_cuda_thc_norms(&cuda, &j.thc, &j.range, NULL, error, patterns, result, NULL),
+                     GW_ERR_ARG);
     assert_int_equal(gw_cuda_thc_norms(&cuda, &j.thc, &j.range, x, NULL, patterns, result, NULL), GW_ERR_ARG);
-    assert_int_equal(gw_cuda_thc_norms(&cuda, &j.thc, &j.range, (char *)x + 2, error, patterns, result, NULL), GW_ERR_ARG);
+    assert_int_equal(gw_cuda_thc_norms(&cuda, &j.thc, &j.range, (char *)x + 2, error, patterns, result, NULL),
+                     GW_ERR_ARG);
     assert_int_equal(gw_cuda_thc_norms(&cuda, &j.thc, &j.range, x, error, NULL, result, NULL), GW_ERR_ARG);
     assert_int_equal(gw_cuda_thc_norms(&cuda, &j.thc, &j.range, x, error, patterns, NULL, NULL), GW_ERR_ARG);
-    assert_int_equal(gw_cuda_thc_encode(&cuda, &j.thc, &j.range, NULL, x, error, NULL, patterns, memory + 8, 32, result,
-                                        NULL),
+    assert_int_equal(gw_cuda_thc_encode(&cuda, &j.thc, &j.range, NULL, x, error, NULL, patterns, memory + 8,
+                                        32, result, NULL),
                      GW_ERR_ARG);
-    assert_int_equal(gw_cuda_thc_encode(&cuda, &j.thc, &j.range, NULL, x, error, NULL, patterns, memory, 31, result, NULL),
-                     GW_ERR_DST);
-    assert_int_equal(gw_cuda_thc_decode(&cuda, &j.thc, &j.range, NULL, memory, 63, members, patterns, GW_THC_SUM, x, 256,
-                                        result, NULL),
+    assert_int_equal(
+        gw_cuda_thc_encode(&cuda, &j.thc, &j.range, NULL, x, error, NULL, patterns, memory, 31, result, NULL),
+        GW_ERR_DST);
+    assert_int_equal(gw_cuda_thc_decode(&cuda, &j.thc, &j.range, NULL, memory, 63, members, patterns,
+                                        GW_THC_SUM, x, 256, result, NULL),
                      GW_ERR_SHORT);
-    assert_int_equal(gw_cuda_thc_decode(&cuda, &j.thc, &j.range, NULL, memory, 64, members, patterns, GW_THC_SUM, x, 255,
-                                        result, NULL),
+    assert_int_equal(gw_cuda_thc_decode(&cuda, &j.thc, &j.range, NULL, memory, 64, members, patterns,
+                                        GW_THC_SUM, x, 255, result, NULL),
                      GW_ERR_DST);
-    assert_int_equal(gw_cuda_thc_decode(&cuda, &j.thc, &j.range, NULL, memory, 64, NULL, patterns, GW_THC_SUM, x, 256,
-                                        result, NULL),
+    assert_int_equal(gw_cuda_thc_decode(&cuda, &j.thc, &j.range, NULL, memory, 64, NULL, patterns, GW_THC_SUM,
+                                        x, 256, result, NULL),
                      GW_ERR_ARG);
-    assert_int_equal(gw_cuda_thc_expand(&cuda, &j.thc, &j.range, memory, 31, memory + 256, 512, NULL), GW_ERR_SHORT);
-    assert_int_equal(gw_cuda_thc_expand(&cuda, &j.thc, &j.range, memory, 32, memory + 256, 65, NULL), GW_ERR_DST);
-    assert_int_equal(gw_cuda_thc_sum_indices(&cuda, &agg, memory + 512, set, 64, sources, ranks, 2, 0, NULL), GW_ERR_DUP);
+    assert_int_equal(gw_cuda_thc_expand(&cuda, &j.thc, &j.range, memory, 31, memory + 256, 512, NULL),
+                     GW_ERR_SHORT);
+    assert_int_equal(gw_cuda_thc_expand(&cuda, &j.thc, &j.range, memory, 32, memory + 256, 65, NULL),
+                     GW_ERR_DST);
+    assert_int_equal(gw_cuda_thc_sum_indices(&cuda, &agg, memory + 512, set, 64, sources, ranks, 2, 0, NULL),
+                     GW_ERR_DUP);
     assert_int_equal(set[0], 0);
-    assert_int_equal(gw_cuda_thc_sum_indices(&cuda, &agg, memory + 512, set, 63, sources, ranks, 1, 0, NULL), GW_ERR_ARG);
-    assert_int_equal(gw_cuda_thc_sum_indices(&cuda, &agg, memory + 513, set, 64, sources, ranks, 1, 0, NULL), GW_ERR_ARG);
+    assert_int_equal(gw_cuda_thc_sum_indices(&cuda, &agg, memory + 512, set, 63, sources, ranks, 1, 0, NULL),
+                     GW_ERR_ARG);
+    assert_int_equal(gw_cuda_thc_sum_indices(&cuda, &agg, memory + 513, set, 64, sources, ranks, 1, 0, NULL),
+                     GW_ERR_ARG);
     set[0] = 1;
-    assert_int_equal(gw_cuda_thc_sum_indices(&cuda, &agg, memory + 512, set, 64, sources, ranks, 0, 0, NULL), GW_ERR_ARG);
+    assert_int_equal(gw_cuda_thc_sum_indices(&cuda, &agg, memory + 512, set, 64, sources, ranks, 0, 0, NULL),
+                     GW_ERR_ARG);
     assert_int_equal(control->calls, 0);
     /* The driver refuses: the set is as it was. */
     set[0] = 0;
@@ -630,8 +654,9 @@ static void bad_arguments(void **state)
         const uint8_t *in_sets[1] = {in_set};
         control = testing_control();
         control->fail_at = at;
-        assert_int_equal(gw_cuda_thc_sum_lanes(&cuda, &agg, memory + 512, set, 64, sources, in_sets, 1, 0, result, NULL),
-                         GW_ERR_DEVICE);
+        assert_int_equal(
+            gw_cuda_thc_sum_lanes(&cuda, &agg, memory + 512, set, 64, sources, in_sets, 1, 0, result, NULL),
+            GW_ERR_DEVICE);
         assert_int_equal(set[0], 0);
     }
     testing_control();
@@ -654,8 +679,8 @@ static void empty_range(void **state)
     gw_cuda_result r = testing_result(result);
     assert_int_equal(r.status, GW_OK);
     assert_true(r.bad_index == UINT64_MAX);
-    assert_int_equal(gw_cuda_thc_decode(&cuda, &j.thc, &j.range, NULL, NULL, 0, NULL, NULL, GW_THC_SUM, NULL, 0, result,
-                                        NULL),
+    assert_int_equal(gw_cuda_thc_decode(&cuda, &j.thc, &j.range, NULL, NULL, 0, NULL, NULL, GW_THC_SUM, NULL,
+                                        0, result, NULL),
                      GW_OK);
     r = testing_result(result);
     assert_int_equal(r.status, GW_OK);

@@ -4,8 +4,8 @@
  *   results_gcomp_error SNAPSHOT.json...
  *
  * Every snapshot is taken as plain SGD first, where the bound |theta(decoded) - theta(exact)| <= 2^-22
- * |theta| is asserted for every value (exit status 1 if it is broken), then as the six other optimizers. State that the snapshot has is used;
- * other state is made from what there is:
+ * |theta| is asserted for every value (exit status 1 if it is broken), then as the six other optimizers.
+ * State that the snapshot has is used; other state is made from what there is:
  *
  *   momentum buffer   the snapshot's, or exp_avg * 10 (a buffer with momentum 0.9 sums ten times the average)
  *   exp_avg           the snapshot's, or momentum_buffer / 10
