@@ -1007,7 +1007,7 @@ GW_DEVICE bool gw_decode_coded(gw_decode_state &s, const gw_cuda_frame_state &fr
                 const uint32_t count = __popc(bits);
                 const uint32_t in_warp = gw_warp_scan(count) - count;
                 const uint32_t ones =
-                    ((uint32_t)s.task_ones[task] - s.task_ones[node.first_task] & 0xffff) + in_warp;
+                    (((uint32_t)s.task_ones[task] - s.task_ones[node.first_task]) & 0xffff) + in_warp;
                 if (active) {
                     gw_merge32(x, level, selectors, node.left + 32 * word - ones, node.right + ones, bits);
                 }
