@@ -799,7 +799,7 @@ GW_DEVICE bool gw_join_chunk(gw_decode_state &s, const gw_cuda_frame_state &fram
             if (valid != 0) {
                 const uint32_t task = root.first_task + (word >> 5);
                 const uint32_t ones =
-                    ((uint32_t)s.task_ones[task] - s.task_ones[root.first_task] & 0xffff) + in_warp;
+                    (((uint32_t)s.task_ones[task] - s.task_ones[root.first_task]) & 0xffff) + in_warp;
                 gw_merge32(x, level, selectors, root.left + 32 * word - ones, root.right + ones, bits);
             }
         } else if (valid != 0) {

@@ -390,7 +390,7 @@ template <int W> GW_DEVICE void gw_pack32(uint32_t *dst, const uint32_t x[8], ui
     GW_UNROLL
     for (int j = 0; j < 8; j++) {
         uint32_t four = (x[j] & 0x00ff00ffu) | (x[j] >> (8 - W) & 0x00ff00ffu << W);
-        four = (four & 0xffffu) | four >> (16 - 2 * W) & 0xffffu << 2 * W;
+        four = (four & 0xffffu) | (four >> (16 - 2 * W) & 0xffffu << 2 * W);
         const int bit = 4 * W * j;
         out[bit / 32] |= four << bit % 32;
         if (bit % 32 + 4 * W > 32) {
@@ -641,7 +641,7 @@ GW_DEVICE void gw_write_planes(gw_encode_state &s, const gw_cuda_rounder &r, uin
                                                                         : p == 5 ? (rest & 4) + 2
                                                                                  : rest);
                         const bool has = (rest & width) != 0;
-                        const uint32_t digit = q[i] >> (M + 1 - above & 31) & ((1u << width) - 1);
+                        const uint32_t digit = q[i] >> ((M + 1 - above) & 31) & ((1u << width) - 1);
                         digits |= has ? digit << n : 0;
                         n += has ? width : 0;
                     }
