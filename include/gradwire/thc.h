@@ -92,7 +92,7 @@ GW_API gw_thc_table gw_thc_table_uniform(unsigned bits);
  *
  *   bits         1..4
  *   granularity  2^bits - 1 .. 255
- *   p            2^-14 .. 0.9
+ *   p            2^-13 .. 0.9 (t <= 4, the largest threshold that contexts and frames take)
  *   workspace    GW_THC_TABLE_WORKSPACE_SIZE bytes, any alignment of 8
  *   cost         may be NULL
  *
@@ -107,7 +107,7 @@ GW_API GW_MUST_CHECK gw_status gw_thc_table_solve(gw_thc_table *table, gw_thc_ta
 GW_API GW_MUST_CHECK gw_status gw_thc_table_price(gw_thc_table_cost *cost, const gw_thc_table *table,
                                                   double p);
 
-/* t = Phi^-1(1 - p / 2) rounded to fp32, as its bit pattern; 0 if p is outside 2^-14 .. 0.9. */
+/* t = Phi^-1(1 - p / 2) rounded to fp32, as its bit pattern; 0 if p is outside 2^-13 .. 0.9. */
 GW_API uint32_t gw_thc_threshold_bits(double p);
 
 /* ------------ configuration ------------ */
@@ -493,8 +493,8 @@ GW_API size_t gw_thc_frame_sum_bound(const gw_thc *thc, uint64_t count, uint32_t
 
 /*
  * One worker's range as a frame: header, patterns, indices. Encodes as gw_thc_encode() does. flags: 0 or
- * GW_THC_FLAG_CHECKSUM. *dst_size gets the size. On failure *dst_size is 0 and dst holds what gw_thc_encode()
- * leaves.
+ * GW_THC_FLAG_CHECKSUM. *dst_size gets the size. GW_ERR_LIMIT for a range of 2^32 blocks, one more than the
+ * header can say. On failure *dst_size is 0 and dst holds what gw_thc_encode() leaves.
  */
 GW_API GW_MUST_CHECK gw_status gw_thc_frame_encode(const gw_thc *thc, const gw_thc_range *range,
                                                    uint32_t flags, const void *src, float *error,

@@ -18,8 +18,8 @@ gw_status gw_thc_config_check(const gw_thc_config *config)
         return GW_ERR_OPTION;
     if (config->nonfinite > GW_THC_NONFINITE_ZERO || config->error_feedback > 1)
         return GW_ERR_OPTION;
-    /* 2^-4 <= t <= 4: p from 2^-14 to 0.95. Below, a grid of 255 steps would be finer than the values' own
-     * rounding. */
+    /* 2^-4 <= t <= 4: p from 6.4e-5 to 0.95, which holds the 2^-13 to 0.9 of tables. Below, a grid of 255
+     * steps would be finer than the values' own rounding. */
     if (config->transform == GW_THC_ROTATED) {
         if (config->threshold_bits < 0x3d800000u || config->threshold_bits > 0x40800000u)
             return GW_ERR_OPTION;

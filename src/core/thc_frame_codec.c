@@ -59,6 +59,8 @@ gw_status gw_thc_frame_encode(const gw_thc *thc, const gw_thc_range *range, uint
         return GW_ERR_ARG;
     if ((flags & ~GW_THC_FLAG_CHECKSUM) != 0)
         return GW_ERR_OPTION;
+    if (span.blocks > UINT32_MAX) /* the header's block_count has 32 bits */
+        return GW_ERR_LIMIT;
     GW_MEMSET(&info, 0, sizeof info);
     info.config = thc->config;
     info.flags = flags | config_flags(&thc->config);

@@ -312,10 +312,10 @@ static void test_error_state(void **state)
     assert_int_equal(gw_thc_error_save(memory, 0, 60, a, sizeof a - 1), GW_ERR_DST);
     assert_int_equal(gw_thc_error_load(copy, 0, 100, a, 39, NULL), GW_ERR_SHORT);
     assert_int_equal(gw_thc_error_load(copy, 0, 100, a, sizeof a - 1, NULL), GW_ERR_SHORT);
-    for (size_t i = 0; i < sizeof a; i++) { /* every single-bit change is seen */
-        a[i] ^= 0x10;
+    for (size_t bit = 0; bit < 8 * sizeof a; bit++) { /* every single-bit change is seen */
+        a[bit / 8] = (uint8_t)(a[bit / 8] ^ 1u << bit % 8);
         assert_int_not_equal(gw_thc_error_load(copy, 1000, 60, a, sizeof a, NULL), GW_OK);
-        a[i] ^= 0x10;
+        a[bit / 8] = (uint8_t)(a[bit / 8] ^ 1u << bit % 8);
     }
     assert_memory_equal(copy, memory, sizeof memory);
 }

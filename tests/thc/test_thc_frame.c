@@ -260,6 +260,14 @@ static void test_hostile_headers(void **state)
                      GW_ERR_DST);
     assert_int_equal(gw_thc_frame_check(f->frame[0], f->frame_size, LEN - 1, &info, NULL, GW_BACKEND_ALL),
                      GW_ERR_LIMIT);
+    /* A tensor may have 2^32 blocks, a frame one less. */
+    gw_thc_range all_blocks = {(uint64_t)1 << 38, 0, (uint64_t)1 << 32, 0, 0};
+    uint32_t pattern = 0;
+    size_t made = 1;
+    assert_int_equal(gw_thc_frame_encode(&f->thc, &all_blocks, 0, clean, NULL, &pattern, (uint8_t *)out,
+                                         sizeof out, &made, NULL, 0, NULL),
+                     GW_ERR_LIMIT);
+    assert_int_equal(made, 0);
     assert_memory_equal(out, clean, sizeof out);
     free_fixture(f);
 }
