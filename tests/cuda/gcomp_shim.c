@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
+#define _POSIX_C_SOURCE 200809L /* posix_memalign() */
 #include "gcomp_shim.h"
 
 #include <stdlib.h>
