@@ -49,27 +49,22 @@ typedef enum gw_plan_status {
     GW_PLAN_ERR_CAPACITY = 7,    /* an output array is too short */
     GW_PLAN_ERR_WORKSPACE = 8,   /* workspace NULL, misaligned for int64_t, or too small */
     GW_PLAN_ERR_UNSUPPORTED = 9, /* this algorithm cannot solve this kind of problem exactly as published */
-    GW_PLAN_ERR_LIMIT =
-        10, /* the search space exceeds what brute force accepts, or work ran out with no plan */
-    GW_PLAN_ERR_PLAN =
-        11, /* the plan does not fit the problem: gaps, overlaps, unknown or forbidden method */
-    GW_PLAN_ERR_INFEASIBLE =
-        12, /* the constraints leave no plan (a tensor above group_elems_max, no method left) */
-    GW_PLAN_ERR_COUNT = 13 /* more tensors or methods than the limits above */
+    GW_PLAN_ERR_LIMIT = 10,      /* too many plans for brute force, or work ran out with no plan */
+    GW_PLAN_ERR_PLAN = 11,       /* the plan does not fit: gaps, overlaps, unknown or forbidden method */
+    GW_PLAN_ERR_INFEASIBLE = 12, /* no plan is allowed: a tensor above group_elems_max, no method left */
+    GW_PLAN_ERR_COUNT = 13       /* more tensors or methods than the limits above */
 } gw_plan_status;
 
 /* Returns a short English sentence for a status; never NULL. */
 const char *gw_plan_status_string(gw_plan_status status);
 
-/* Where and why a check failed. `what` is a static string, `index` the tensor, method or table row concerned.
- */
+/* Where and why a check failed. `what` is a static string, `index` the tensor, method or table row. */
 typedef struct gw_plan_fault {
     const char *what;
     uint32_t index;
 } gw_plan_fault;
 
-/* ------------------------------------------------------------------------------------------------ costs --
- */
+/* ------------------------------------------------------------------------------------------- costs -- */
 
 /*
  * Cost of handling x >= 0 elements, in ticks. All curves are non-negative and never fall with x.
@@ -129,8 +124,7 @@ gw_plan_status gw_plan_cost_fit(const gw_plan_point *points, size_t point_count,
 /* The form with the smallest error_max; ties prefer AFFINE, then MAXLIN, then HINGE. */
 gw_plan_status gw_plan_cost_fit_best(const gw_plan_point *points, size_t point_count, gw_plan_fit *fit);
 
-/* ---------------------------------------------------------------------------------------------- problem --
- */
+/* ----------------------------------------------------------------------------------------- problem -- */
 
 typedef enum gw_plan_device { GW_PLAN_GPU = 0, GW_PLAN_CPU = 1 } gw_plan_device;
 
@@ -155,9 +149,11 @@ typedef struct gw_plan_method {
 
 /*
  * When decodes run at the serial level.
- *   SERIAL    in order on the GPU after backprop: iteration = max(E + W, Q) with E the end of backprop and
- *             encoding, W the sum of decodes, Q the maximum over groups of (network end + this and later
- * decodes) PARALLEL  each right after its network end, for free: the rule of ByteComp's released simulator
+ *
+ *   SERIAL: in order on the GPU after backprop. The iteration takes max(E + W, Q) with E the end of backprop
+ *   and encoding, W the sum of decodes, Q the maximum over groups of (network end + this and later decodes).
+ *
+ *   PARALLEL: each right after its network end, for free: the rule of ByteComp's released simulator.
  */
 typedef enum gw_plan_decode { GW_PLAN_DECODE_SERIAL = 0, GW_PLAN_DECODE_PARALLEL = 1 } gw_plan_decode;
 
@@ -177,8 +173,7 @@ typedef struct gw_plan_problem {
  */
 gw_plan_status gw_plan_problem_check(const gw_plan_problem *problem, gw_plan_fault *fault);
 
-/* ----------------------------------------------------------------------------------------------- result --
- */
+/* ------------------------------------------------------------------------------------------ result -- */
 
 typedef struct gw_plan_group {
     uint32_t first;        /* index of the first tensor */
@@ -186,8 +181,7 @@ typedef struct gw_plan_group {
     uint32_t method;
 } gw_plan_group;
 
-/* Groups in order; caller sets groups and capacity (tensor_count always suffices), solvers set group_count.
- */
+/* Groups in order. The caller sets groups and capacity (tensor_count suffices), solvers group_count. */
 typedef struct gw_plan {
     gw_plan_group *groups;
     uint32_t capacity;
@@ -215,7 +209,7 @@ typedef struct gw_plan_limits {
     int64_t clock_max;  /* stop when clock() - clock() at the start exceeds this; 0: none */
     uint64_t work_max;  /* label extensions; 0: none */
     uint32_t label_cap; /* labels kept per tensor boundary in the last round; 0: what the workspace holds */
-    uint32_t gap_ppm;   /* stop once (makespan - lower bound) <= makespan * gap_ppm / 10^6 */
+    uint32_t gap_ppm;   /* stop once (makespan - lower bound) <= makespan * gap_ppm / 10^6; at most 10^6 */
 } gw_plan_limits;
 
 typedef enum gw_plan_algorithm {
@@ -242,7 +236,7 @@ typedef enum gw_plan_algorithm {
 /* Lower-case name as the command line uses it, or NULL. */
 const char *gw_plan_algorithm_name(gw_plan_algorithm algorithm);
 
-/* Bytes of workspace with which `algorithm` runs well on the problem; 0 for a bad argument. More memory lets
+/* Bytes of workspace with which `algorithm` runs well on the problem; 0 when solvers refuse it. More lets
  * GW_PLAN_LABELS keep more labels; less is accepted down to a few labels per tensor. */
 size_t gw_plan_workspace_size(const gw_plan_problem *problem, gw_plan_algorithm algorithm);
 
@@ -259,21 +253,20 @@ gw_plan_status gw_plan_solve(const gw_plan_problem *problem, gw_plan_algorithm a
 /*
  * Fills buckets in order: closes a bucket as soon as it holds at least cap_elems elements (first_cap_elems
  * for the first). fill == 0 is PyTorch's rule (the tensor that crosses the cap stays in), fill == 1 Horovod's
- * (a tensor that does not fit opens the next bucket).
+ * (a tensor that does not fit opens the next bucket). Checks the problem as solvers do.
+ * GW_PLAN_ERR_ARG (unknown method, negative cap), GW_PLAN_ERR_CAPACITY.
  */
 gw_plan_status gw_plan_bucket(const gw_plan_problem *problem, uint32_t method, int64_t first_cap_elems,
                               int64_t cap_elems, int fill, gw_plan *plan);
 
-/* ------------------------------------------------------------------------------- codecs, links, options --
- */
+/* -------------------------------------------------------------------------- codecs, links, options -- */
 
 typedef struct gw_plan_link {
     gw_plan_tick alpha;    /* startup of one collective (of one step with GW_PLAN_ALPHA_PER_STEP) */
     gw_plan_tick beta_kib; /* ticks per 1024 bytes through the bottleneck link of one rank */
 } gw_plan_link;
 
-#define GW_PLAN_ALPHA_PER_STEP 1u /* a ring of r ranks has r - 1 steps, all-reduce 2 (r - 1), trees log2 r   \
-                                   */
+#define GW_PLAN_ALPHA_PER_STEP 1u /* ring: r - 1 steps, all-reduce 2 (r - 1), trees log2 r */
 #define GW_PLAN_FLAT_USES_BOTH 2u /* flat collectives occupy the intra link too (event level) */
 
 typedef struct gw_plan_cluster {
@@ -303,11 +296,10 @@ typedef struct gw_plan_codec {
 } gw_plan_codec;
 
 /*
- * Curves of one fused group sent flat over all nodes * gpus ranks with one collective:
- *   ALLREDUCE 2 (r - 1) / r * payload, ALLGATHER and GATHER (r - 1) * payload, ALLTOALL 2 (r - 1) / r *
- * payload over the inter link (the intra link when nodes is 1). The slope is rounded to the nearest tick per
- * element. `codec` may be NULL: dense float32. GW_PLAN_ERR_UNSUPPORTED when the codec lacks collective or
- * device.
+ * Curves of one fused group sent flat over all r = nodes * gpus ranks with one collective: ALLREDUCE and
+ * ALLTOALL carry 2 (r - 1) / r payloads, ALLGATHER and GATHER r - 1, over the inter link (the intra link when
+ * nodes is 1). The slope is rounded to the nearest tick per element. `codec` may be NULL: dense float32.
+ * GW_PLAN_ERR_UNSUPPORTED when the codec lacks collective or device.
  */
 gw_plan_status gw_plan_method_make(const gw_plan_codec *codec, const gw_plan_cluster *cluster,
                                    uint32_t collective, gw_plan_device device, gw_plan_method *method);
@@ -460,8 +452,7 @@ gw_plan_status gw_plan_bytecomp(const gw_plan_tree *tree, const uint32_t *start,
                                 uint32_t *choice, gw_plan_cert *cert);
 size_t gw_plan_bytecomp_workspace_size(const gw_plan_tree *tree);
 
-/* -------------------------------------------------------------------------------------------- timelines --
- */
+/* --------------------------------------------------------------------------------------- timelines -- */
 
 typedef enum gw_plan_level {
     GW_PLAN_LEVEL_SERIAL = 0,    /* one network, messages in order: what the solvers optimise */
@@ -500,7 +491,8 @@ size_t gw_plan_timeline_workspace_size(uint32_t job_count);
 /*
  * Runs jobs at a level and returns the makespan (start of backprop to the last end). spans may be NULL;
  * otherwise *span_count receives the number written, in order of job and stage (event level: of start time).
- * flags: those of gw_plan_cluster.
+ * flags: those of gw_plan_cluster. When span_capacity is too small, the makespan and *span_count, the number
+ * needed, are valid all the same and the status is GW_PLAN_ERR_CAPACITY.
  */
 gw_plan_status gw_plan_timeline(gw_plan_level level, gw_plan_decode decode, uint32_t flags,
                                 const gw_plan_job *jobs, uint32_t job_count, gw_plan_span *spans,

@@ -20,9 +20,21 @@ static int put_group(gw_plan *plan, uint32_t first, uint32_t end, uint32_t metho
 gw_plan_status gw_plan_bucket(const gw_plan_problem *problem, uint32_t method, int64_t first_cap_elems,
                               int64_t cap_elems, int fill, gw_plan *plan)
 {
-    if (problem == NULL || plan == NULL || plan->groups == NULL || first_cap_elems < 0 || cap_elems < 0) {
+    if (plan == NULL || plan->groups == NULL || first_cap_elems < 0 || cap_elems < 0) {
         return GW_PLAN_ERR_ARG;
     }
+    gw_plan_status status = gw_problem_check_numbers(problem, NULL);
+    if (status != GW_PLAN_OK) {
+        return status;
+    }
+    return method < problem->method_count
+               ? gw_bucket_fill(problem, method, first_cap_elems, cap_elems, fill, plan)
+               : GW_PLAN_ERR_ARG;
+}
+
+gw_plan_status gw_bucket_fill(const gw_plan_problem *problem, uint32_t method, int64_t first_cap_elems,
+                              int64_t cap_elems, int fill, gw_plan *plan)
+{
     plan->group_count = 0;
     int64_t cap = first_cap_elems;
     int64_t held = 0;
@@ -98,12 +110,12 @@ gw_plan_status gw_baseline_bucket_sweep(const gw_plan_problem *problem, uint32_t
     int64_t best_cap = 0;
     for (int64_t mib = 1; mib <= 64; mib++) {
         gw_plan_tick makespan;
-        if (gw_plan_bucket(problem, method, mib << 18, mib << 18, 0, plan) == GW_PLAN_OK &&
+        if (gw_bucket_fill(problem, method, mib << 18, mib << 18, 0, plan) == GW_PLAN_OK &&
             gw_plan_eval(problem, plan, &makespan) == GW_PLAN_OK && makespan < best) {
             best = makespan;
             best_cap = mib << 18;
         }
     }
     return best_cap == 0 ? GW_PLAN_ERR_INFEASIBLE
-                         : gw_plan_bucket(problem, method, best_cap, best_cap, 0, plan);
+                         : gw_bucket_fill(problem, method, best_cap, best_cap, 0, plan);
 }

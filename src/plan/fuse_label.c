@@ -56,7 +56,7 @@ static gw_plan_tick first_incumbent(const gw_plan_problem *problem, gw_plan *pla
             if (problem->group_elems_max > 0 && cap > problem->group_elems_max) {
                 break;
             }
-            if (gw_plan_bucket(problem, m, cap, cap, problem->group_elems_max > 0, plan) == GW_PLAN_OK &&
+            if (gw_bucket_fill(problem, m, cap, cap, problem->group_elems_max > 0, plan) == GW_PLAN_OK &&
                 gw_plan_eval(problem, plan, &makespan) == GW_PLAN_OK && makespan < best) {
                 best = makespan;
                 best_method = m;
@@ -65,7 +65,7 @@ static gw_plan_tick first_incumbent(const gw_plan_problem *problem, gw_plan *pla
         }
     }
     if (best < INT64_MAX) {
-        (void)gw_plan_bucket(problem, best_method, best_cap, best_cap, problem->group_elems_max > 0, plan);
+        (void)gw_bucket_fill(problem, best_method, best_cap, best_cap, problem->group_elems_max > 0, plan);
     }
     return best;
 }

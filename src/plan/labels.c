@@ -235,7 +235,7 @@ static int run_round(engine *g, uint32_t cap, gw_plan_tick gap, gw_clock_guard *
                     next.clocks = extend(g, &g->pool[l].clocks, bwd, &vectors[v]);
                     next.parent = l;
                     next.from = i;
-                    next.option = vectors[v].option;
+                    next.option = source->tree != NULL ? v : vectors[v].option;
                     if (k == n) {
                         gw_plan_tick total = gw_tick_max(next.clocks.d, next.clocks.q);
                         if (total < g->ub) {
@@ -342,6 +342,13 @@ gw_plan_tick gw_label_bound(const gw_label_source *source, gw_plan_tick ub, gw_a
     return gw_bounds_at(&bounds, 0, &root);
 }
 
+/* The gap that the caller accepts, in ticks. Above 10^6 ppm any plan is good enough. */
+static gw_plan_tick accepted_gap(gw_plan_tick ub, const gw_plan_limits *limits)
+{
+    const gw_plan_tick ppm = limits->gap_ppm < 1000000 ? (gw_plan_tick)limits->gap_ppm : 1000000;
+    return ub == INT64_MAX ? 0 : ub / 1000000 * ppm;
+}
+
 gw_plan_status gw_label_search(const gw_label_source *source, const gw_plan_limits *limits, gw_plan_tick ub,
                                gw_arena *arena, gw_label_step *steps, uint32_t *step_count,
                                gw_plan_cert *cert)
@@ -392,7 +399,7 @@ gw_plan_status gw_label_search(const gw_label_source *source, const gw_plan_limi
     uint32_t buckets = suffix_max < 64 ? suffix_max : 64;
     uint32_t cap = cap_max < 8 ? cap_max : 8;
     for (;;) {
-        gw_plan_tick gap = g.ub == INT64_MAX ? 0 : g.ub / 1000000 * (gw_plan_tick)limits->gap_ppm;
+        gw_plan_tick gap = accepted_gap(g.ub, limits);
         int finished = gw_bounds_build(&g.bounds, buckets, g.ub, &guard) &&
                        run_round(&g, cap, gap, &guard, steps, step_count);
         cert->rounds++;
@@ -400,7 +407,7 @@ gw_plan_status gw_label_search(const gw_label_source *source, const gw_plan_limi
             cert->lower_bound = gw_tick_max(cert->lower_bound, gw_tick_min(g.ub, g.dropped));
         }
         cert->lower_bound = gw_tick_max(cert->lower_bound, gw_tick_min(g.ub, g.root));
-        if (g.ub - cert->lower_bound <= g.ub / 1000000 * (gw_plan_tick)limits->gap_ppm) {
+        if (g.ub - cert->lower_bound <= accepted_gap(g.ub, limits)) {
             break;
         }
         if (!finished || (cap == cap_max && buckets == suffix_max) || gw_out_of_time(&guard)) {

@@ -30,7 +30,7 @@ typedef struct gw_label_source {
 typedef struct gw_label_step {
     uint32_t first;
     uint32_t tensor_count;
-    uint32_t option; /* method or vector index */
+    uint32_t option; /* method, or place of the vector in its class */
 } gw_label_step;
 
 /*

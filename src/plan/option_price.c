@@ -76,7 +76,9 @@ static int64_t round_div(int64_t num, int64_t den)
 gw_plan_status gw_plan_method_make(const gw_plan_codec *codec, const gw_plan_cluster *cluster,
                                    uint32_t collective, gw_plan_device device, gw_plan_method *method)
 {
-    gw_plan_status status = method == NULL ? GW_PLAN_ERR_ARG : check(codec, cluster);
+    gw_plan_status status = method == NULL || (device != GW_PLAN_GPU && device != GW_PLAN_CPU)
+                                ? GW_PLAN_ERR_ARG
+                                : check(codec, cluster);
     if (status != GW_PLAN_OK) {
         return status;
     }

@@ -133,7 +133,9 @@ gw_plan_tick gw_label_root_bound(const gw_plan_problem *problem, gw_plan_tick ub
 
 gw_plan_status gw_brute_fuse(const gw_plan_problem *problem, gw_plan *plan, gw_plan_cert *cert);
 
-/* Baselines fill plan; ends[] style helpers take cut positions. */
+/* Baselines fill plan. gw_bucket_fill() is gw_plan_bucket() without its checks. */
+gw_plan_status gw_bucket_fill(const gw_plan_problem *problem, uint32_t method, int64_t first_cap_elems,
+                              int64_t cap_elems, int fill, gw_plan *plan);
 gw_plan_status gw_even_split(const gw_plan_problem *problem, uint32_t method, uint32_t group_count,
                              gw_plan *plan);
 gw_plan_status gw_baseline_best_even(const gw_plan_problem *problem, uint32_t method, gw_plan *plan);

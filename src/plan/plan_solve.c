@@ -7,7 +7,8 @@
 
 size_t gw_plan_workspace_size(const gw_plan_problem *problem, gw_plan_algorithm algorithm)
 {
-    if (problem == NULL || (unsigned)algorithm >= GW_PLAN_ALGORITHM_COUNT || problem->tensor_count == 0) {
+    if ((unsigned)algorithm >= GW_PLAN_ALGORITHM_COUNT ||
+        gw_problem_check_numbers(problem, NULL) != GW_PLAN_OK) {
         return 0;
     }
     uint32_t n = problem->tensor_count;
@@ -18,10 +19,7 @@ size_t gw_plan_workspace_size(const gw_plan_problem *problem, gw_plan_algorithm 
     case GW_PLAN_FUSE_AFFINE_N2:
         return affine;
     case GW_PLAN_AUTO:
-        if (problem->method_count == 1 && problem->methods != NULL && gw_fuse_affine_applies(problem, 0)) {
-            return affine;
-        }
-        return labels;
+        return gw_fuse_affine_applies(problem, 0) ? affine : labels;
     case GW_PLAN_CUPCAKE:
     case GW_PLAN_CUPCAKE_LITERAL:
         return gw_cupcake_workspace(n) + labels;
@@ -37,13 +35,13 @@ static gw_plan_status run_baseline(const gw_plan_problem *problem, gw_plan_algor
     int64_t mib = INT64_C(1) << 18; /* float32 elements */
     switch (algorithm) {
     case GW_PLAN_LAYERWISE:
-        return gw_plan_bucket(problem, method, 0, 0, 0, plan);
+        return gw_bucket_fill(problem, method, 0, 0, 0, plan);
     case GW_PLAN_ONE_GROUP:
-        return gw_plan_bucket(problem, method, INT64_MAX, INT64_MAX, 0, plan);
+        return gw_bucket_fill(problem, method, INT64_MAX, INT64_MAX, 0, plan);
     case GW_PLAN_DDP:
-        return gw_plan_bucket(problem, method, mib, 25 * mib, 0, plan);
+        return gw_bucket_fill(problem, method, mib, 25 * mib, 0, plan);
     case GW_PLAN_HOROVOD:
-        return gw_plan_bucket(problem, method, 128 * mib, 128 * mib, 1, plan);
+        return gw_bucket_fill(problem, method, 128 * mib, 128 * mib, 1, plan);
     case GW_PLAN_BUCKET_SWEEP:
         return gw_baseline_bucket_sweep(problem, method, plan);
     case GW_PLAN_EVEN:

@@ -146,19 +146,6 @@ gw_plan_status gw_plan_tree_eval(const gw_plan_tree *tree, const uint32_t *choic
     return GW_PLAN_OK;
 }
 
-/* The engine names a step by the vector's `option`, which belongs to the caller; find its place in the class.
- */
-static uint32_t place_of(const gw_plan_tree *tree, uint32_t tensor, uint32_t option)
-{
-    uint32_t c = tree->tensor_class[tensor];
-    for (uint32_t v = tree->class_first[c]; v < tree->class_first[c + 1]; v++) {
-        if (tree->vectors[v].option == option) {
-            return v - tree->class_first[c];
-        }
-    }
-    return 0;
-}
-
 /* First incumbent: for each tensor the vector that is cheapest under one of a few mixes of GPU and network
  * time. */
 static gw_plan_tick first_incumbent(const gw_plan_tree *tree, uint32_t *trial, uint32_t *choice)
@@ -226,7 +213,7 @@ gw_plan_status gw_plan_tree_solve(const gw_plan_tree *tree, const gw_plan_limits
         return status;
     }
     for (uint32_t j = 0; j < step_count; j++) {
-        best[steps[j].first] = place_of(tree, steps[j].first, steps[j].option);
+        best[steps[j].first] = steps[j].option;
     }
     for (uint32_t i = 0; i < n; i++) {
         choice[i] = best[i];

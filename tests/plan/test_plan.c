@@ -693,6 +693,88 @@ static void limits_hold(void **state)
     }
 }
 
+/* Arguments that a caller may get wrong are refused, not read or computed with. */
+static void bad_arguments(void **state)
+{
+    (void)state;
+    gw_plan_tensor tensors[2] = {{NULL, INT64_MAX, 0, 0}, {NULL, 10, 0, 0}};
+    gw_plan_method method = method_of(affine(1, 1), affine(1, 1), affine(0, 0));
+    gw_plan_problem p = {tensors, 2, &method, 1, GW_PLAN_DECODE_SERIAL, 0};
+    gw_plan_group groups[2];
+    gw_plan plan = {groups, 2, 0};
+    assert_int_equal(gw_plan_bucket(&p, 0, 5, 5, 1, &plan), GW_PLAN_ERR_OVERFLOW);
+    tensors[0].elems = 10;
+    assert_int_equal(gw_plan_bucket(&p, 1, 5, 5, 1, &plan), GW_PLAN_ERR_ARG);
+    assert_int_equal(gw_plan_bucket(&p, 0, 5, 5, 1, &plan), GW_PLAN_OK);
+    assert_int_equal(plan.group_count, 2);
+    assert_true(gw_plan_workspace_size(&p, GW_PLAN_AUTO) > 0);
+    method.dec.kind = GW_PLAN_COST_TABLE; /* without rows */
+    assert_true(gw_plan_workspace_size(&p, GW_PLAN_AUTO) == 0);
+    gw_plan_codec codec = {
+        "c", {affine(0, 1), affine(0, 2)}, {affine(0, 1), affine(0, 2)}, 0, 0, 1, 1, 15, UINT32_MAX};
+    gw_plan_cluster cluster = {2, 2, {0, 1024}, {0, 1024}, 0};
+    assert_int_equal(gw_plan_method_make(&codec, &cluster, GW_PLAN_ALLGATHER, (gw_plan_device)2, &method),
+                     GW_PLAN_ERR_ARG);
+    assert_int_equal(gw_plan_method_make(NULL, &cluster, GW_PLAN_ALLREDUCE, (gw_plan_device)7, &method),
+                     GW_PLAN_ERR_ARG);
+}
+
+/* A gap above 100 % accepts any plan and does not overflow, whatever the makespan. */
+static void gap_of_any_size(void **state)
+{
+    (void)state;
+    gw_plan_tensor tensors[2] = {{NULL, 10, INT64_C(1) << 56, 2}, {NULL, 10, INT64_C(1) << 56, 1}};
+    gw_plan_method two[2] = {method_of(affine(0, 0), affine(1, 9), affine(0, 0)),
+                             method_of(affine(5, 1), affine(1, 1), affine(2, 0))};
+    gw_plan_problem p = {tensors, 2, two, 2, GW_PLAN_DECODE_SERIAL, 0};
+    gw_plan_group groups[2];
+    gw_plan plan = {groups, 2, 0};
+    gw_plan_cert cert;
+    gw_plan_tick makespan = -1;
+    gw_plan_limits limits;
+    memset(&limits, 0, sizeof limits);
+    limits.gap_ppm = UINT32_MAX;
+    for (int open = 0; open < 2; open++) { /* first without a bucket plan to start from */
+        assert_int_equal(
+            gw_plan_solve(&p, GW_PLAN_LABELS, 0, &limits, workspace, sizeof workspace, &plan, &cert),
+            GW_PLAN_OK);
+        assert_int_equal(gw_plan_eval(&p, &plan, &makespan), GW_PLAN_OK);
+        assert_true(makespan == cert.makespan && cert.lower_bound <= makespan);
+        tensors[0].forbidden = tensors[1].forbidden = 0;
+    }
+}
+
+/* `option` belongs to the caller: the choice is right also when all vectors carry the same. */
+static void tree_options_are_the_callers(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 300; i++) {
+        plan_random random = {(uint64_t)i};
+        gw_plan_vector vectors[8];
+        gw_plan_tick bwd[4];
+        const uint32_t classes[4] = {0, 1, 0, 1};
+        const uint32_t class_first[3] = {0, 4, 8};
+        uint32_t choice[4];
+        for (int v = 0; v < 8; v++) {
+            vectors[v] =
+                (gw_plan_vector){random_between(&random, 0, 9), random_between(&random, 0, 9) * (v % 2),
+                                 random_between(&random, 0, 9), random_between(&random, 0, 9), 5};
+        }
+        for (int t = 0; t < 4; t++) {
+            bwd[t] = random_between(&random, 0, 6);
+        }
+        gw_plan_tree tree = {bwd, classes, 4, vectors, class_first, 2, GW_PLAN_DECODE_SERIAL};
+        gw_plan_cert exact, brute;
+        gw_plan_tick makespan = -1;
+        assert_int_equal(gw_plan_tree_solve(&tree, NULL, workspace, sizeof workspace, choice, &exact),
+                         GW_PLAN_OK);
+        assert_int_equal(gw_plan_tree_eval(&tree, choice, &makespan), GW_PLAN_OK);
+        assert_true(makespan == exact.makespan);
+        assert_int_equal(gw_plan_tree_brute(&tree, choice, &brute), GW_PLAN_OK);
+        assert_true(exact.proven && brute.makespan == exact.makespan);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -713,6 +795,9 @@ int main(void)
         cmocka_unit_test(spans_are_sound),
         cmocka_unit_test(jobs_equal_plan),
         cmocka_unit_test(limits_hold),
+        cmocka_unit_test(bad_arguments),
+        cmocka_unit_test(gap_of_any_size),
+        cmocka_unit_test(tree_options_are_the_callers),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
