@@ -255,6 +255,17 @@ class Results(Case):
             ),
         )
         self.assertLess(self.good_json("fit", nccl)["error_max"], 1e-3)
+        for middle in (  # versions without a root; a root; an all-gather; times from 10 ms on are whole
+            "float sum %.2f 21.7 38.0 1e-7 %.2f 21.7 38.0 1e-7",
+            "float sum 0 %.2f 21.7 38.0 0 %.2f 21.7 38.0 0",
+            "float none -1 %.2f 21.7 38.0 0 %.2f 21.7 38.0 N/A",
+            "float %.2f 21.7 38.0 0 %.2f 21.7 38.0 0",
+            "float sum %.0f 21.7 38.0 1e-7 %.0f 21.7 38.0 1e-7",
+            "float none -1 %.0f 21.7 38.0 0 %.0f 21.7 38.0 0",
+        ):
+            rows = ["%d %d %s\n" % (size, size / 4, middle % (us, 9 * us)) for size, us in ((4000, 20500), (8000, 41000))]
+            found = self.good_json("fit", self.write("n.txt", "".join(rows)), "--form", "table")
+            self.assertEqual(found["curve"]["points"], [[1000, 20500], [2000, 41000]], middle)
         bench = self.write(
             "b.json",
             json.dumps(
@@ -497,6 +508,15 @@ class BadInput(Case):
             self.write("t.json", json.dumps({"TensorReadyTraceEvents": events})),
         )
 
+    def test_byteps_names_that_end_alike(self):
+        events = [{"name": "Gradient.enc.w", "ts": 1}, {"name": "Gradient.w", "ts": 2}]
+        path = self.write("t.json", json.dumps({"TensorReadyTraceEvents": events}))
+        sizes = self.write("sizes.csv", "name,elems\nw,10\nenc.w,500\n")
+        self.assertEqual(
+            self.good("import", path, "--params", sizes),
+            "name,elems,bwd_us\nGradient.enc.w,500,0.000000\nGradient.w,10,1.000000\n",
+        )
+
     def test_byteps_comm(self):
         def event(name, ts, dur, tid="total"):
             return {
@@ -633,6 +653,9 @@ class BadInput(Case):
         self.refused(["subcommand"], "fly")
         self.refused(["does not apply"], "options", "--latency-us", "3")
         self.refused(["not a number"], "solve", RESNET50, "--latency-us", "nan")
+        self.refused(["group_elems_max"], "solve", RESNET50, "--group-mib-max", "0.000001")
+        found = self.good_json("solve", os.path.join(TRACES, "bert_large.csv"), "--time-limit-ms", "0.0001")
+        self.assertTrue(found["stopped_by_limit"])
         self.refused(["takes one model"], "solve")
         for values in ("0:1:2", "2:1:3", "1:2", "a:b:c", "1:2:3x", "1:inf:3"):
             self.refused(["FROM:TO:COUNT"], "sweep", RESNET50, "--values", values)

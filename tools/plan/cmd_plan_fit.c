@@ -1,7 +1,7 @@
 /*
  * plan fit: cost curves from measurements. Understands
  *   CSV with columns elems,us (or bytes,us),
- *   output of nccl-tests (size count type redop root time algbw busbw ...; out-of-place time),
+ *   output of nccl-tests (size count type [redop] [root] time algbw busbw ...; out-of-place time),
  *   Google Benchmark JSON: benchmarks named .../N, or without N but with bytes_per_second or GBps
  * (gradwire_bench, one buffer size a run: give the files of several runs), Kineto recordings with NCCL
  * metadata and BytePS comm.json with --params: the minimum per size or tensor, since a recorded duration
@@ -114,6 +114,42 @@ static int read_benchmark(const char *path, const char *filter, points *p)
     return code;
 }
 
+/* 1 if all of `text` is a number. */
+static int is_number(const char *text, double *value)
+{
+    char *end;
+    *value = strtod(text, &end);
+    return end != text && *end == '\0';
+}
+
+/*
+ * A row of nccl-tests: size(B) count(elements) type [redop] [root] time(us) algbw busbw wrong, the last four
+ * once more for in place. Older versions print no root, copying collectives no redop. A root is whole; a time
+ * can be, too (from 10 ms on), but is not negative and then comes with a multiple of four columns.
+ */
+static int parse_nccl_row(char *row, double *bytes, double *us)
+{
+    enum { COLUMNS_MAX = 32 };
+    const char *columns[COLUMNS_MAX];
+    int count = 0;
+    char *save = NULL;
+    for (char *at = strtok_r(row, " \t\r\n", &save); at != NULL && count < COLUMNS_MAX;
+         at = strtok_r(NULL, " \t\r\n", &save)) {
+        columns[count++] = at;
+    }
+    double unused;
+    if (count < 4 || !is_number(columns[0], bytes) || !is_number(columns[1], &unused) ||
+        is_number(columns[2], &unused)) {
+        return 0;
+    }
+    int next = is_number(columns[3], &unused) ? 3 : 4;
+    if (next < count && strpbrk(columns[next], ".e") == NULL &&
+        (columns[next][0] == '-' || (count - next) % 4 != 0)) {
+        next++; /* the root */
+    }
+    return next < count && is_number(columns[next], us);
+}
+
 /* CSV or nccl-tests text. */
 static int read_text(const char *path, points *p)
 {
@@ -167,15 +203,9 @@ static int read_text(const char *path, points *p)
             }
             continue;
         }
-        /* nccl-tests: size(B) count(elements) type redop root time(us) ... */
-        double bytes, count, us;
-        char type[32], redop[32];
-        int root;
-        if (sscanf(at, "%lf %lf %31s %31s %d %lf", &bytes, &count, type, redop, &root, &us) == 6) {
+        double bytes, us;
+        if (parse_nccl_row(at, &bytes, &us)) {
             code = add_point(p, path, number, bytes / 4, us); /* float32 elements of the same bytes */
-        } else if (sscanf(at, "%lf %lf %31s %lf", &bytes, &count, type, &us) ==
-                   4) { /* all-gather: no redop, root */
-            code = add_point(p, path, number, bytes / 4, us);
         } else {
             code = gw_cli_error(GW_CLI_BAD_DATA, path, "line %lu: neither CSV nor an nccl-tests row", number);
         }

@@ -456,7 +456,9 @@ static int override_case(const plan_args *a, plan_case *c)
     }
     c->cpu |= a->cpu;
     c->comp_max = a->comp_max >= 0 ? (uint32_t)a->comp_max : c->comp_max;
-    c->group_elems_max = a->group_mib_max > 0 ? (int64_t)(a->group_mib_max * (1 << 18)) : c->group_elems_max;
+    if (a->group_mib_max > 0) { /* below one element: 1, as 0 would mean no limit */
+        c->group_elems_max = (int64_t)fmax(1, a->group_mib_max * (1 << 18));
+    }
     return GW_CLI_OK;
 }
 
@@ -496,7 +498,7 @@ gw_plan_limits plan_args_limits(const plan_args *args, double default_ms)
     double ms = args->time_limit_ms >= 0 ? args->time_limit_ms : default_ms;
     if (ms > 0) {
         limits.clock = monotonic_us;
-        limits.clock_max = (int64_t)(ms * 1000.0);
+        limits.clock_max = (int64_t)ceil(ms * 1000.0); /* 0 would mean no limit */
     }
     limits.work_max = args->work_max > 0 ? (uint64_t)args->work_max : 0;
     limits.label_cap = args->label_cap > 0 ? (uint32_t)args->label_cap : 0;

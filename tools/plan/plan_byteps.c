@@ -44,18 +44,22 @@ static int load(const char *path, const char *key, json_t **root, json_t **event
     return GW_CLI_OK;
 }
 
-/* Index of the tensor that a recorded name means, params->count if none. */
+/* Index of the tensor that a recorded name means, params->count if none. BytePS puts words in front
+ * ("Gradient."), so a name may be the end of the recorded one; the longest is meant ("a.w" before "w"). */
 static uint32_t param_index(const plan_model *params, const char *recorded)
 {
     const size_t size = strlen(recorded);
+    uint32_t found = params->count;
+    size_t longest = 0;
     for (uint32_t i = 0; i < params->count; i++) {
         const size_t own = strlen(params->tensors[i].name);
-        if (own <= size && strcmp(recorded + size - own, params->tensors[i].name) == 0 &&
+        if (own > longest && own <= size && strcmp(recorded + size - own, params->tensors[i].name) == 0 &&
             (own == size || recorded[size - own - 1] == '.')) {
-            return i;
+            found = i;
+            longest = own;
         }
     }
-    return params->count;
+    return found;
 }
 
 static int64_t size_of(const plan_model *params, json_t *event, const char *name)
