@@ -588,8 +588,8 @@ GW_API size_t gw_thc_packet_size(unsigned type, unsigned bits, unsigned lane_bit
 /*
  * Parses and checks bytes from the network: GW_ERR_SHORT, _MAGIC, _VERSION, _UNSUPPORTED (type), _HEADER,
  * _OVERFLOW, _DUP (rank >= worker_max), _TRAILING, _CORRUPT (padding or workers beyond worker_max in the set:
- * DUP; a lane above members * g). Every header byte is read once. *packet is written on success only and
- * points into src.
+ * DUP; a lane above members * g; a pattern that no worker can have, marks apart). Every header byte is read
+ * once. *packet is written on success only and points into src.
  */
 GW_API GW_MUST_CHECK gw_status gw_thc_packet_parse(const uint8_t *src, size_t src_size,
                                                    gw_thc_packet *packet);
@@ -673,8 +673,9 @@ GW_API GW_MUST_CHECK gw_status gw_thc_server_init(gw_thc_server *server, const g
  * closed). GW_ERR_ROUND: another job, or a round that is over or beyond the window; the reply is that round's
  * result if the slot still has it, else a NOTICE. GW_ERR_STATE: the slot is still busy with an earlier round,
  * send again later. Others: see gw_thc_packet_parse(); GW_ERR_HEADER also where the packet differs from the
- * server or from the first packet of the version; GW_ERR_LIMIT for a packet larger than a slot. Only GW_OK
- * changes a sum.
+ * server or from the first packet of the version; GW_ERR_LIMIT for a packet larger than a slot;
+ * GW_ERR_CORRUPT for a lane or a norm that cannot be (codes of plain blocks are not checked here, but by
+ * gw_thc_packet_parse() and gw_thc_norms_check()). Only GW_OK changes a sum or a maximum.
  */
 GW_API GW_MUST_CHECK gw_status gw_thc_server_receive(gw_thc_server *server, const uint8_t *packet,
                                                      size_t packet_size, gw_thc_reply *reply);

@@ -59,6 +59,12 @@ static inline int gw_thc_packet_has_set(unsigned type)
     return type == GW_THC_PACKET_LANES || type == GW_THC_PACKET_RESULT || type == GW_THC_PACKET_MAXIMA;
 }
 
+/* Whether a worker can have this norm: 0, a normal positive number, or the mark. Integers only. */
+static inline int gw_thc_norm_is_good(uint32_t pattern)
+{
+    return pattern == 0 || pattern - 0x00800000u < 0x7f000000u || pattern == GW_THC_NORM_NONFINITE;
+}
+
 /* Size, magic, version, type: GW_ERR_SHORT, _MAGIC, _VERSION, _UNSUPPORTED. */
 gw_status gw_thc_packet_open(gw_thc_packet *p, const uint8_t *src, size_t src_size);
 

@@ -5,6 +5,7 @@
  */
 #include "core/thc_context.h"
 #include "core/thc_packet.h"
+#include "core/thc_plain.h"
 
 size_t gw_thc_packet_size(unsigned type, unsigned bits, unsigned lane_bits, uint32_t worker_max, uint32_t len)
 {
@@ -39,17 +40,33 @@ static gw_status check_kind(const gw_thc_packet_header *h)
     return is_lanes ? gw_thc_check_sum(h->worker_max, h->granularity, lane_bits) : GW_OK;
 }
 
-/* Set, then lanes. */
+/* Norms (one pattern a block) or codes of plain blocks (two); marks pass, for all that a packet says. */
+static gw_status check_patterns(const gw_thc_packet *p)
+{
+    uint32_t per_block = p->header.len / p->header.block_count;
+
+    for (uint32_t b = 0; b < p->header.block_count; b++) {
+        const uint8_t *at = p->payload + (size_t)b * per_block * 4;
+        uint32_t patterns[2] = {gw_load32(at), gw_load32(at + 4 * (per_block - 1))};
+        int is_good = per_block == 1 ? gw_thc_norm_is_good(patterns[0])
+                                     : gw_thc_plain_read(patterns, 1) != GW_THC_BLOCK_INVALID;
+        if (!is_good)
+            return GW_ERR_CORRUPT;
+    }
+    return GW_OK;
+}
+
+/* Set, then patterns or lanes. */
 static gw_status check_content(const gw_thc_packet *p)
 {
     const gw_thc_packet_header *h = &p->header;
+    uint32_t members = p->set != NULL ? gw_thc_set_members(p->set, h->worker_max) : 0;
 
-    if (p->set == NULL)
-        return GW_OK;
-    uint32_t members = gw_thc_set_members(p->set, h->worker_max);
     if (members == UINT32_MAX)
         return GW_ERR_DUP;
-    if (h->type == GW_THC_PACKET_MAXIMA)
+    if (h->type == GW_THC_PACKET_NORMS || h->type == GW_THC_PACKET_MAXIMA)
+        return check_patterns(p);
+    if (p->set == NULL)
         return GW_OK;
     return gw_thc_lane_max_scalar(p->payload, h->len, h->lane_bits) > members * h->granularity
                ? GW_ERR_CORRUPT

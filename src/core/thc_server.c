@@ -83,15 +83,22 @@ static gw_status check_packet(const gw_thc_server *server, const gw_thc_packet_h
     return h->job == c->job ? GW_OK : GW_ERR_ROUND;
 }
 
-/* dst = max(dst, src), word by word. */
-static void max_patterns(uint8_t *dst, const uint8_t *src, uint32_t len)
+/*
+ * dst = max(dst, src), word by word. A norm that cannot be is refused before any word changes: one NaN would
+ * poison the maximum for all. Codes of plain blocks are left to their receivers, who check them too: here
+ * they would cost more code than the firmware budget has.
+ */
+static gw_status max_patterns(uint8_t *dst, const uint8_t *src, uint32_t len, int are_norms)
 {
-    for (; len > 0; len--) {
-        if (gw_load32(src) > gw_load32(dst))
-            GW_MEMCPY(dst, src, 4);
-        dst += 4;
-        src += 4;
+    for (uint32_t i = 0; i < 4 * len; i += 4) {
+        if (are_norms && !gw_thc_norm_is_good(gw_load32(src + i)))
+            return GW_ERR_CORRUPT;
     }
+    for (uint32_t i = 0; i < 4 * len; i += 4) {
+        if (gw_load32(src + i) > gw_load32(dst + i))
+            GW_MEMCPY(dst + i, src + i, 4);
+    }
+    return GW_OK;
 }
 
 /* Adds a packet to a version's lanes and set. Everything is checked before anything changes. */
@@ -107,7 +114,8 @@ static gw_status add_packet(const gw_thc_server *server, uint8_t *set, const gw_
         return gw_thc_agg_add_indices(&server->agg, lanes, set, len, p->payload, rank);
     if (gw_set_has(set, rank))
         return GW_ERR_DUP;
-    max_patterns(lanes, p->payload, len);
+    if (max_patterns(lanes, p->payload, len, len == p->header.block_count) != GW_OK)
+        return GW_ERR_CORRUPT;
     gw_set_put(set, rank);
     return GW_OK;
 }

@@ -366,6 +366,9 @@ static void test_norms(void **state)
     test_rng rng = {11};
     uint32_t maxima[2] = {0, 0};
     gw_thc_reply reply;
+    gw_thc_packet p;
+    size_t memory_size = gw_thc_server_memory_size(&f.config);
+    uint8_t *copy = take(memory_size);
 
     for (uint32_t r = 0; r < WORKERS; r++) {
         gw_thc_packet_header h;
@@ -386,15 +389,27 @@ static void test_norms(void **state)
         h.config_hash = f.config.config_hash;
         gw_thc_packet_write(packet, &h);
         for (unsigned i = 0; i < 2; i++) {
-            uint32_t pattern = rng_u32(&rng) >> 2;
+            uint32_t pattern = 0x00800000u + (rng_u32(&rng) >> 2);
             for (unsigned b = 0; b < 4; b++)
                 packet[48 + 4 * i + b] = (uint8_t)(pattern >> (8 * b));
             maxima[i] = pattern > maxima[i] ? pattern : maxima[i];
         }
+        /* Row 45: a norm that cannot be, after one that can. */
+        static const uint32_t impossible[] = {0x7f800000, 0x7fc00001, 0xffffffff, 0x80000000, 0xbf800000, 1};
+        for (size_t i = 0; r > 0 && i < sizeof impossible / sizeof impossible[0]; i++) {
+            uint8_t hostile[sizeof packet];
+            memcpy(hostile, packet, sizeof packet);
+            memcpy(hostile + 52, &impossible[i], 4);
+            memcpy(copy, f.memory, memory_size);
+            assert_int_equal(gw_thc_server_receive(&f.server, hostile, sizeof hostile, &reply),
+                             GW_ERR_CORRUPT);
+            assert_memory_equal(copy, f.memory, memory_size);
+            assert_int_equal(gw_thc_packet_parse(hostile, sizeof hostile, &p), GW_ERR_CORRUPT);
+        }
+        assert_int_equal(gw_thc_packet_parse(packet, sizeof packet, &p), GW_OK);
         assert_int_equal(gw_thc_server_receive(&f.server, packet, sizeof packet, &reply), GW_OK);
         assert_int_equal(gw_thc_server_receive(&f.server, packet, sizeof packet, &reply), GW_ERR_DUP);
     }
-    gw_thc_packet p;
     assert_int_equal(reply.action, GW_THC_ACTION_REPLY); /* the last one was closed by then */
     assert_int_equal(gw_thc_packet_parse(reply.packet, reply.packet_size, &p), GW_OK);
     assert_int_equal(p.header.type, GW_THC_PACKET_MAXIMA);
@@ -404,6 +419,30 @@ static void test_norms(void **state)
             got |= (uint32_t)p.payload[4 * i + b] << (8 * b);
         assert_true(got == maxima[i]);
     }
+
+    /* Two patterns a block: codes of plain blocks, checked by whoever parses. */
+    static const struct {
+        uint32_t patterns[2];
+        gw_status status;
+    } plain[] = {
+        {{0xbf800000, 0x80000000}, GW_OK},          /* 0 to 1 */
+        {{0xffffffff, 0xffffffff}, GW_OK},          /* marked */
+        {{0xffffffff, 0x80000000}, GW_ERR_CORRUPT}, /* half of a mark */
+        {{0x80000001, 0x80000000}, GW_ERR_CORRUPT}, /* subnormal */
+        {{0x7fffffff, 0x80000000}, GW_ERR_CORRUPT}, /* -0 */
+        {{0xff800000, 0x80000000}, GW_ERR_CORRUPT}, /* infinity */
+        {{0x80000000, 0x407fffff}, GW_ERR_CORRUPT}, /* maximum 0, minimum 1 */
+    };
+    gw_thc_packet_header h = p.header; /* MAXIMA of round 3 */
+    h.type = GW_THC_PACKET_NORMS;
+    h.block_count = 1;
+    for (size_t i = 0; i < sizeof plain / sizeof plain[0]; i++) {
+        uint8_t packet[48 + 8];
+        gw_thc_packet_write(packet, &h);
+        memcpy(packet + 48, plain[i].patterns, 8);
+        assert_int_equal(gw_thc_packet_parse(packet, sizeof packet, &p), plain[i].status);
+    }
+    free(copy);
     free(f.memory);
 }
 
