@@ -101,7 +101,8 @@ def text():
         row = ", ".join(str(v) for v in values)
         rows.append(f"    {{{feedback}, {p_log2}, {first}, {last}, {{{bits}, {g}, {{{row}}}}}}},\n")
     return '''/*
- * Default tables by bits, error feedback and number of workers. Written by scripts/thc_default_tables.py; do not edit.
+ * Default tables by bits, error feedback and number of workers. Written by scripts/thc_default_tables.py; do
+ * not edit.
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
