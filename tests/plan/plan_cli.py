@@ -283,7 +283,7 @@ class Results(Case):
         )
         self.assertEqual(self.good_json("fit", bench, "--filter", "encode")["points"], 12)
         runs = []
-        for size in (1 << 16, 1 << 20, 1 << 22):  # as gradwire_bench: one buffer size a file
+        for size in (1 << 18, 1 << 20, 1 << 22):  # as gradwire_bench, one buffer size a file
             ms = 0.01 + size * 1e-6
             runs.append(
                 self.write(
@@ -292,17 +292,20 @@ class Results(Case):
                         {
                             "benchmarks": [
                                 {
-                                    "name": "gcomp_encode/avx2/resnet50/small/manual_time",
-                                    "real_time": ms,
+                                    "name": "gcomp_encode/avx2/resnet50/small/%dMiB/%s/manual_time"
+                                    % (size >> 18, heat),
+                                    "real_time": ms * slower,
                                     "time_unit": "ms",
-                                    "GBps": 4e-6 * size / ms,
+                                    "GBps": 4e-6 * size / (ms * slower),
                                 }
+                                for heat, slower in (("cold", 1), ("hot", 0.5))
                             ]
                         }
                     ),
                 )
             )
-        found = self.good_json("fit", *runs, "--filter", "gcomp_encode/avx2")
+        found = self.good_json("fit", *runs, "--filter", "gcomp_encode/avx2,/cold")
+        self.assertEqual(found, self.good_json("fit", *runs, "--filter", "encode,!hot,avx2"))
         self.assertEqual(found["points"], 3)
         self.assertAlmostEqual(found["fits"]["affine"]["a_us"], 10, places=2)
         self.assertLess(found["fits"]["affine"]["error_max"], 1e-6)

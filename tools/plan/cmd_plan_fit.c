@@ -3,9 +3,8 @@
  *   CSV with columns elems,us (or bytes,us),
  *   output of nccl-tests (size count type [redop] [root] time algbw busbw ...; out-of-place time),
  *   Google Benchmark JSON: benchmarks named .../N, or without N but with bytes_per_second or GBps
- * (gradwire_bench, one buffer size a run: give the files of several runs), Kineto recordings with NCCL
- * metadata and BytePS comm.json with --params: the minimum per size or tensor, since a recorded duration
- * includes waiting for peers.
+ * (gradwire_bench), Kineto recordings with NCCL metadata and BytePS comm.json with --params: the minimum per
+ * size or tensor, since a recorded duration includes waiting for peers.
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
@@ -46,6 +45,20 @@ static int add_point(points *p, const char *path, unsigned long line, double ele
     return GW_CLI_OK;
 }
 
+/* 1 if `name` contains every part of the comma-separated filter, and none that "!" precedes; NULL matches all. */
+static int matches(const char *name, const char *filter)
+{
+    while (filter != NULL && *filter != '\0') {
+        const size_t length = strcspn(filter, ",");
+        const size_t skip = filter[0] == '!';
+        if ((memmem(name, strlen(name), filter + skip, length - skip) == NULL) == !skip) {
+            return 0;
+        }
+        filter += length + (filter[length] == ',');
+    }
+    return 1;
+}
+
 /* Google Benchmark: {"benchmarks": [{"name": "x/65536", "real_time": 1.5, "time_unit": "us"}]}. */
 static int read_benchmark(const char *path, const char *filter, points *p)
 {
@@ -69,7 +82,7 @@ static int read_benchmark(const char *path, const char *filter, points *p)
         const char *aggregate = json_string_value(json_object_get(entry, "aggregate_name"));
         const char *unit = json_string_value(json_object_get(entry, "time_unit"));
         json_t *time = json_object_get(entry, "real_time");
-        if (name == NULL || !json_is_number(time) || (filter != NULL && strstr(name, filter) == NULL) ||
+        if (name == NULL || !json_is_number(time) || !matches(name, filter) ||
             (run != NULL && strcmp(run, "aggregate") == 0 &&
              (aggregate == NULL || strcmp(aggregate, "median") != 0))) {
             continue;
@@ -91,7 +104,7 @@ static int read_benchmark(const char *path, const char *filter, points *p)
                        : strcmp(unit, "ms") == 0               ? 1e3
                        : strcmp(unit, "s") == 0                ? 1e6
                                                                : NAN;
-        /* gradwire_bench: one buffer size a run, not in the name but in its rate times the time. */
+        /* gradwire_bench: sizes such as 25MiB in the name; exact from its rate times the time. */
         json_t *rate = json_object_get(entry, "bytes_per_second");
         double rate_unit = 1;
         if (rate == NULL) {

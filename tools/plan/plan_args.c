@@ -107,7 +107,8 @@ static const struct argp_option options[] = {
     {"params", KEY_PARAMS, "CSV", 0, "import, check, fit: names and sizes in backprop order", 4},
     {"step", KEY_STEP, "N", 0, "import: the recorded step to use, from 0 (default: the median over steps)",
      4},
-    {"filter", KEY_FILTER, "TEXT", 0, "fit: only benchmarks whose name contains TEXT", 4},
+    {"filter", KEY_FILTER, "TEXT", 0,
+     "fit: only benchmarks whose name contains TEXT; A,B,!C: A and B but not C", 4},
     {"form", KEY_FORM, "best|affine|maxlin|hinge|table", 0, "fit: form of the curve", 4},
     {NULL, 0, NULL, 0, NULL, 0},
 };
