@@ -125,6 +125,31 @@ def main():
     assert nmse([g + r for g, r in zip(got, rest)], [12 * t for t in truth]) < 1e-10
     assert nmse(got, [12 * t for t in truth]) < 0.001
 
+    # Uniform THC: range in place of norms.
+    for w in range(workers):
+        run("norm", f"{w}.npy", "--plain", "-o", f"{w}.norm")
+    run("norm", "--max", *[f"{w}.norm" for w in range(workers)], "-o", "all.norm")
+    for w in range(workers):
+        run("compress", f"{w}.npy", "--codec", "thc", "--plain", "--uniform", "--norms", "all.norm", "--rank", str(w),
+            "--workers", str(workers), "-o", f"{w}.gw")
+    run("aggregate", *[f"{w}.gw" for w in range(workers)], "-o", "sum.gw")
+    run("decompress", "sum.gw", "-o", "mean.npy")
+    every = [read(f"{w}.npy") for w in range(workers)]
+    facts = json.loads(run("inspect", "sum.gw", "--json"))
+    assert facts["transform"] == "plain" and facts["nonfinite_blocks"] == 0, facts
+    for got_limit, limit in ((facts["range_min"], min(map(min, every))), (facts["range_max"], max(map(max, every)))):
+        assert abs(got_limit - limit) <= 1e-8 * abs(limit), facts
+    assert 1e-5 < nmse(read("mean.npy"), truth) < 0.2, nmse(read("mean.npy"), truth)
+
+    # Options that make no configuration: exit code 2, and the option is named.
+    lone = ("compress", "0.npy", "--codec", "thc", "-o", "x.gw")
+    run(*lone, "--norms", "0.norm", "--workers", "9", "--granularity", "31", "--lane", "8", code=2, says="--lane")
+    run(*lone, "--norms", "0.norm", "--workers", "18", "--lane", "8", code=2, says="18 workers")
+    run(*lone, "--bits", "1", "--p", "1/32", "--ef", "x.npy", code=2, says="larger --p")
+    run(*lone, "--plain", "--ef", "x.npy", code=2, says="--plain")
+    run(*lone, "--p", "2^-14", code=2, says="granularity 31")
+    assert not os.path.exists("x.gw") and not os.path.exists("x.npy")
+
     table = json.loads(run("table", "--bits", "4", "--granularity", "31", "--p", "1/32", "--json"))
     assert table["table"][7] == 15 and abs(table["cost"] - 0.0127515572) < 1e-9
     assert abs(table["total"] - table["cost"] - table["truncation"]) < 1e-9

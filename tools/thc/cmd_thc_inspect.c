@@ -21,7 +21,8 @@ typedef struct frame_facts {
     uint32_t members_min, members_max;
     uint32_t lane_max;
     double lane_mean; /* over k * g, of blocks with contributors */
-    float norm_min, norm_max;
+    float norm_min, norm_max;   /* of rotated frames */
+    float range_min, range_max; /* of plain ones: the least minimum and the largest maximum */
     uint64_t zero_blocks, marked_blocks, missing;
 } frame_facts;
 
@@ -63,12 +64,35 @@ static uint32_t load32(const uint8_t *p)
     return (uint32_t)p[0] | (uint32_t)p[1] << 8 | (uint32_t)p[2] << 16 | (uint32_t)p[3] << 24;
 }
 
-static void look_at_norm(const gw_thc_frame_info *info, uint32_t pattern, frame_facts *facts)
+/* The number that a code of a plain block stands for. */
+static float number_of_code(uint32_t code)
+{
+    uint32_t bits = code >> 31 != 0 ? code ^ 0x80000000u : ~code;
+    float number;
+
+    memcpy(&number, &bits, sizeof number);
+    return number;
+}
+
+static void look_at_range(const uint8_t *codes, frame_facts *facts)
+{
+    uint32_t maximum_code = load32(codes);
+
+    if (maximum_code == UINT32_MAX) {
+        facts->marked_blocks++;
+        return;
+    }
+    float maximum = number_of_code(maximum_code);
+    float minimum = 0.0f - number_of_code(load32(codes + 4));
+    facts->zero_blocks += maximum == 0 && minimum == 0;
+    facts->range_min = minimum < facts->range_min ? minimum : facts->range_min;
+    facts->range_max = maximum > facts->range_max ? maximum : facts->range_max;
+}
+
+static void look_at_norm(uint32_t pattern, frame_facts *facts)
 {
     float norm;
 
-    if (info->config.transform == GW_THC_PLAIN)
-        return;
     if (pattern == GW_THC_NORM_NONFINITE) {
         facts->marked_blocks++;
         return;
@@ -91,12 +115,18 @@ static frame_facts collect(const uint8_t *frame, const gw_thc_frame_info *info)
     memset(&facts, 0, sizeof facts);
     facts.members_min = UINT32_MAX;
     facts.norm_min = INFINITY;
+    facts.range_min = INFINITY;
+    facts.range_max = -INFINITY;
     for (uint64_t b = 0; b < info->block_count; b++) {
         uint32_t k = gw_thc_frame_members(frame, info, b);
         facts.members_min = k < facts.members_min ? k : facts.members_min;
         facts.members_max = k > facts.members_max ? k : facts.members_max;
         facts.missing += k == 0;
-        look_at_norm(info, load32(frame + info->norms_offset + b * per_block * 4), &facts);
+        const uint8_t *patterns = frame + info->norms_offset + b * per_block * 4;
+        if (info->config.transform == GW_THC_PLAIN)
+            look_at_range(patterns, &facts);
+        else
+            look_at_norm(load32(patterns), &facts);
         if ((info->flags & GW_THC_FLAG_SUM) == 0)
             continue;
         uint64_t end = b + 1 < info->block_count ? at + ((uint64_t)lane_size << info->config.block_log2)
@@ -199,9 +229,12 @@ static json_t *frame_json(const uint8_t *frame, const gw_thc_frame_info *info)
     if (c->transform == GW_THC_ROTATED) {
         json_object_set_new(o, "norm_min", gw_cli_json_real((double)facts.norm_min));
         json_object_set_new(o, "norm_max", json_real((double)facts.norm_max));
-        json_object_set_new(o, "zero_blocks", json_integer((json_int_t)facts.zero_blocks));
-        json_object_set_new(o, "nonfinite_blocks", json_integer((json_int_t)facts.marked_blocks));
+    } else {
+        json_object_set_new(o, "range_min", gw_cli_json_real((double)facts.range_min));
+        json_object_set_new(o, "range_max", gw_cli_json_real((double)facts.range_max));
     }
+    json_object_set_new(o, "zero_blocks", json_integer((json_int_t)facts.zero_blocks));
+    json_object_set_new(o, "nonfinite_blocks", json_integer((json_int_t)facts.marked_blocks));
     return o;
 }
 

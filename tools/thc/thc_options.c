@@ -161,6 +161,29 @@ void thc_request_init(thc_request *request)
     request->backends = GW_BACKEND_ALL;
 }
 
+/* Whether a context can be made of *config; the options are at fault where not. */
+static int check_config(const gw_thc_config *config, double p)
+{
+    gw_thc thc;
+    gw_status status = gw_thc_init(&thc, config, GW_BACKEND_SCALAR);
+
+    if (status == GW_OK)
+        return GW_CLI_OK;
+    if (status == GW_ERR_OVERFLOW)
+        return gw_cli_error(GW_CLI_USAGE, NULL,
+                            "%u workers with granularity %u: the sum could exceed lanes of %u bits (--lane)",
+                            config->worker_max, config->table.granularity, config->lane_bits);
+    if (status == GW_ERR_OPTION && config->error_feedback && config->transform == GW_THC_PLAIN)
+        return gw_cli_error(GW_CLI_USAGE, NULL, "error feedback needs the rotation: --ef without --plain");
+    if (status == GW_ERR_OPTION && config->error_feedback && config->threshold_bits != 0)
+        return gw_cli_error(GW_CLI_USAGE, NULL,
+                            "error feedback would grow without bound with %u bits and p %g: "
+                            "use a larger --p or more --bits",
+                            config->table.bits, p);
+    return gw_cli_error(GW_CLI_USAGE, NULL, "no configuration of %u bits, granularity %u, p %g: %s",
+                        config->table.bits, config->table.granularity, p, gw_status_message(status));
+}
+
 int thc_request_config(const thc_request *request, gw_dtype dtype, int error_feedback, gw_thc_config *config)
 {
     static _Alignas(8) uint8_t workspace[GW_THC_TABLE_WORKSPACE_SIZE];
@@ -169,19 +192,19 @@ int thc_request_config(const thc_request *request, gw_dtype dtype, int error_fee
                                              error_feedback, workspace, sizeof workspace);
 
     if (status != GW_OK)
-        return thc_fail(NULL, status, NULL);
+        return gw_cli_error(GW_CLI_USAGE, NULL,
+                            "no configuration for %u workers, %u bits, lanes of %u bits: %s", request->workers, request->bits, request->lane_bits, gw_status_message(status));
     if (request->p > 0)
         p = request->p;
+    unsigned granularity = request->granularity != 0 ? request->granularity : config->table.granularity;
     if (request->uniform)
         config->table = gw_thc_table_uniform(request->bits);
     else if (request->granularity != 0 || request->p > 0)
-        status =
-            gw_thc_table_solve(&config->table, NULL, request->bits,
-                               request->granularity != 0 ? request->granularity : config->table.granularity,
-                               p, workspace, sizeof workspace);
+        status = gw_thc_table_solve(&config->table, NULL, request->bits, granularity, p, workspace,
+                                    sizeof workspace);
     if (status != GW_OK)
         return gw_cli_error(GW_CLI_USAGE, NULL, "no table of %u bits, granularity %u, p %g: %s",
-                            request->bits, request->granularity, p, gw_status_message(status));
+                            request->bits, granularity, p, gw_status_message(status));
     config->threshold_bits = request->plain ? 0 : gw_thc_threshold_bits(p);
     config->transform = request->plain ? GW_THC_PLAIN : GW_THC_ROTATED;
     config->nonfinite = (uint8_t)request->nonfinite;
@@ -189,7 +212,7 @@ int thc_request_config(const thc_request *request, gw_dtype dtype, int error_fee
     config->dtype = (uint8_t)dtype;
     config->seed = request->seed;
     config->job = request->job;
-    return GW_CLI_OK;
+    return check_config(config, p);
 }
 
 void *thc_alloc(size_t size)
