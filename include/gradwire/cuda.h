@@ -197,8 +197,8 @@ GW_API GW_MUST_CHECK gw_status gw_cuda_gcomp_encode(gw_cuda *cuda, const gw_gcom
  *   map           as on the CPU, levels and digest in device memory
  *   dst           device memory, aligned to the dtype's size; dst_capacity in elements
  *
- * At once: GW_ERR_ARG, GW_ERR_STATE, GW_ERR_WORKSPACE, GW_ERR_DEVICE. All that the bytes can be guilty of,
- * and GW_ERR_DST, is in *result.
+ * At once: GW_ERR_ARG, GW_ERR_STATE, GW_ERR_LIMIT (dst_capacity above 2^48), GW_ERR_WORKSPACE, GW_ERR_DEVICE.
+ * All that the bytes can be guilty of, and GW_ERR_DST, is in *result.
  */
 GW_API GW_MUST_CHECK gw_status gw_cuda_gcomp_decode(gw_cuda *cuda, const gw_gcomp *codec, const void *src,
                                                     uint64_t src_capacity, const uint64_t *src_size,
@@ -212,8 +212,8 @@ GW_API GW_MUST_CHECK gw_status gw_cuda_gcomp_decode_add(gw_cuda *cuda, const gw_
                                                         const gw_cuda_gcomp_device *device, void *accumulator,
                                                         uint64_t accumulator_len, gw_cuda_result *result,
                                                         void *workspace, size_t workspace_size, void *stream);
-/* value_hint: about how many values the frame may have; it gives the workspace its size. More are validated
- * too. */
+/* value_hint: about how many values the frame may have; it gives the workspace its size. A frame of more is
+ * validated too, slower. */
 GW_API GW_MUST_CHECK gw_status gw_cuda_gcomp_validate(gw_cuda *cuda, const gw_gcomp *codec, const void *src,
                                                       uint64_t src_capacity, const uint64_t *src_size,
                                                       const gw_gcomp_map *map,
@@ -229,8 +229,10 @@ GW_API GW_MUST_CHECK gw_status gw_cuda_gcomp_decode_add_encode(
     uint64_t dst_capacity, gw_cuda_result *result, void *workspace, size_t workspace_size, void *stream);
 
 /*
- * One frame of a batch. The array lies in device memory and is read when the kernels run; alignments as in
- * single calls. Items share nothing but the handle; each has a result of its own.
+ * One frame of a batch. The array lies in device memory and is read when the kernels run. Pointers that are
+ * NULL or misaligned where single calls refuse them give GW_ERR_ARG in the item's result; ranges that overlap
+ * are not found. Items share nothing but the handle; each has a result of its own, a multiple of 8 and not
+ * NULL, which nothing checks.
  */
 typedef struct gw_cuda_gcomp_item {
     const void *src;             /* decode: the frame; encode: values */
@@ -244,7 +246,8 @@ typedef struct gw_cuda_gcomp_item {
     const uint32_t *digest;
     uint64_t map_len;            /* as gw_gcomp_map.len */
     uint64_t first_element;      /* encode: as gw_gcomp_source.first_element */
-    /* NULL; or a result: unless its status is GW_OK, the item does nothing but take it over */
+    /* NULL; or the result of an earlier call: unless its status is GW_OK, the item does nothing but take it
+     * over */
     const gw_cuda_result *after;
     gw_cuda_result *result;
 } gw_cuda_gcomp_item;
@@ -254,8 +257,8 @@ typedef struct gw_cuda_gcomp_item {
  * chunks cost.
  *
  *   items        device array of item_count (1 to 2^20) items
- *   value_total  at least the sum of the items' values (encode) or dst_capacities (decode). Encode: items
- *                beyond it get GW_ERR_LIMIT
+ *   value_total  at least the sum of the items' values (encode) or dst_capacities (decode). Items for whose
+ *                chunks it leaves no room in the workspace get GW_ERR_LIMIT
  *   map          NULL, or base, wire_scale and chunk_log2 of all items' maps; levels, digest and len are not
  *                used
  *   key          encode: seed, step_index, rank and hop of all items; NULL: zeros
@@ -291,8 +294,8 @@ GW_API GW_MUST_CHECK gw_status gw_cuda_gcomp_histogram_add(gw_cuda *cuda, const 
 
 /* gw_gcomp_book_build(): the codebook of the counts, for gw_cuda_gcomp_device.book or, once copied,
  * gw_gcomp_install(). book: device, GW_GCOMP_BOOK_SIZE_MAX bytes; *book_size (device, may be NULL): its
- * bytes, also in result->size. The handle says dtype and levels. result->status GW_ERR_ARG: counts that no
- * values can have. */
+ * bytes, also in result->size. The handle says dtype and levels. result->status is GW_OK: any counts have a
+ * codebook. */
 GW_API GW_MUST_CHECK gw_status gw_cuda_gcomp_book_build(gw_cuda *cuda, const gw_gcomp *codec,
                                                         const gw_cuda_histogram *histogram, uint8_t *book,
                                                         uint32_t *book_size, gw_cuda_result *result,

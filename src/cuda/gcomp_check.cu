@@ -113,8 +113,9 @@ GW_DEVICE void gw_count_chunks(const gw_gcomp_decode_params &p, gw_check_state &
         const uint64_t before_low = gw_block_scan((uint32_t)(count & 0xffff), s.sums, &low);
         const uint64_t before_high = gw_block_scan((uint32_t)(count >> 16), s.sums, &high);
         const uint64_t mine = first + before_low + (before_high << 16);
-        /* Sums only grow, so all items with chunks behind the first that does not fit do not fit either. */
-        if (count != 0 && mine + count > p.chunk_total) {
+        /* Sums only grow, so all items with chunks behind the first that does not fit do not fit either. A
+         * validation has one item and no values to be bounded by: gw_decode_all() gets by without the list. */
+        if (p.mode != GW_CUDA_DECODE_VALIDATE && count != 0 && mine + count > p.chunk_total) {
             gw_atomic_min64(&s.chunk_end, mine);
             p.frames[i].status = GW_ERR_LIMIT;
         }
@@ -129,6 +130,34 @@ GW_DEVICE void gw_count_chunks(const gw_gcomp_decode_params &p, gw_check_state &
     }
 }
 
+/* Pointers of an item that lies on the device, as the host checks those of a single call: a misaligned
+ * access would end the context. */
+GW_DEVICE bool gw_is_item_sound(const gw_gcomp_decode_params &p, const gw_cuda_gcomp_item &item)
+{
+    const uint32_t element = gw_type_size(p.codec.dtype);
+    return ((uintptr_t)item.src & 15) == 0 && ((uintptr_t)item.src_size_at & 7) == 0 &&
+           (item.src != nullptr || item.src_size == 0) && ((uintptr_t)item.digest & 3) == 0 &&
+           (p.mode == GW_CUDA_DECODE_VALIDATE ||
+            ((((uintptr_t)item.dst | (uintptr_t)item.addend) & (element - 1)) == 0 &&
+             (item.dst != nullptr || item.dst_capacity == 0)));
+}
+
+/* Status of an item before its directory is looked at; then `front` is filled. */
+GW_DEVICE uint32_t gw_item_begin(const gw_gcomp_decode_params &p, const gw_cuda_gcomp_item &item,
+                                 gw_frame_front &front)
+{
+    if (item.after != nullptr && item.after->status != GW_OK) {
+        return item.after->status;
+    }
+    if (!gw_is_item_sound(p, item)) {
+        return GW_ERR_ARG;
+    }
+    const uint64_t src_size = item.src_size_at != nullptr ? *item.src_size_at : item.src_size;
+    return src_size > item.src_size
+               ? (uint32_t)GW_ERR_SHORT
+               : gw_front_read(front, (const uint8_t *)item.src, src_size, p.codec.count_limit);
+}
+
 GW_KERNEL(gw_device_gcomp_check, gw_gcomp_decode_params, 256, 2)
 {
     gw_check_state &s = GW_SHARED(gw_check_state);
@@ -138,10 +167,7 @@ GW_KERNEL(gw_device_gcomp_check, gw_gcomp_decode_params, 256, 2)
     const uint8_t *src = (const uint8_t *)item.src;
 
     if (threadIdx.x == 0) {
-        const uint64_t src_size = item.src_size_at != nullptr ? *item.src_size_at : item.src_size;
-        s.status = item.after != nullptr && item.after->status != GW_OK ? item.after->status
-                   : src_size > item.src_size                           ? (uint32_t)GW_ERR_SHORT
-                                              : gw_front_read(s.front, src, src_size, p.codec.count_limit);
+        s.status = gw_item_begin(p, item, s.front);
     }
     __syncthreads();
     bool bad = false;

@@ -62,7 +62,10 @@ GW_DEVICE void gw_decode_unit(gw_decode_state &s, const gw_gcomp_decode_params &
     __syncthreads();
     if (!REST && status == GW_DECODE_DEFERRED) {
         if (threadIdx.x == 0) {
-            p.deferred[gw_atomic_add64(&p.head->deferred_count, 1)] = s.unit;
+            const uint64_t at = gw_atomic_add64(&p.head->deferred_count, 1);
+            if (at < p.chunk_total) {
+                p.deferred[at] = s.unit;
+            }
         }
     } else if (status != GW_OK) {
         if (p.mode == GW_CUDA_DECODE_VALUES) {
@@ -98,10 +101,17 @@ GW_DEVICE void gw_decode_report(const gw_gcomp_decode_params &p)
     }
 }
 
+/* Only a validation may leave more chunks than the list holds: then all are looked at again. */
+GW_DEVICE bool gw_is_rest_listed(const gw_gcomp_decode_params &p)
+{
+    return p.head->deferred_count <= p.chunk_total;
+}
+
 template <uint32_t DTYPE, bool REST> GW_DEVICE void gw_decode_all(const gw_gcomp_decode_params &p)
 {
     gw_decode_state &s = GW_SHARED(gw_decode_state);
-    const uint64_t units = REST ? p.head->deferred_count : p.chunk_first[p.item_count];
+    const uint64_t units =
+        REST && gw_is_rest_listed(p) ? p.head->deferred_count : p.chunk_first[p.item_count];
     uint64_t *const ticket = REST ? &p.head->deferred_ticket : &p.head->ticket;
     if (units != 0) {
         gw_decode_begin(s);
@@ -112,7 +122,7 @@ template <uint32_t DTYPE, bool REST> GW_DEVICE void gw_decode_all(const gw_gcomp
             const uint64_t turn = gw_atomic_add64(ticket, 1);
             s.is_last = turn >= units;
             if (turn < units) {
-                s.unit = REST ? p.deferred[turn] : turn;
+                s.unit = REST && gw_is_rest_listed(p) ? p.deferred[turn] : turn;
                 s.item = gw_item_find(p.chunk_first, p.item_count, s.unit);
             }
         }

@@ -50,7 +50,10 @@ GW_DEVICE uint32_t gw_encode_status(const gw_gcomp_encode_params &p, const gw_cu
     if (item.src_size > codec.count_limit || !gw_is_len_possible(item.src_size, codec.chunk_log2)) {
         return GW_ERR_LIMIT;
     }
-    if (item.src_size != 0 && item.src == nullptr) {
+    /* Items on the device: a misaligned access would end the context. */
+    if ((item.src_size != 0 && item.src == nullptr) ||
+        ((uintptr_t)item.src & (gw_type_size(codec.dtype) - 1)) != 0 ||
+        (((uintptr_t)item.digest & 3) | ((uintptr_t)item.dst & 15)) != 0) {
         return GW_ERR_ARG;
     }
     if (p.map.is_present) {

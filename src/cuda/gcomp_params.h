@@ -93,7 +93,7 @@ typedef struct gw_gcomp_decode_params {
     uint64_t *deferred;   /* chunks that the first kernel leaves to the second, counted over all items */
     uint8_t *large;       /* large_slots * GW_CUDA_LARGE_SIZE: for chunks that do not fit shared memory */
     uint32_t large_slots; /* at most GW_CUDA_LARGE_SLOTS_MAX */
-    uint64_t chunk_total; /* the most chunks that all items may have: places in deferred */
+    uint64_t chunk_total; /* places in deferred: the most chunks of all items (validation: a guess) */
     uint32_t exact_len;   /* 1: frames of another length than dst_capacity are refused, GW_ERR_ARG */
     uint32_t reserved;
 } gw_gcomp_decode_params;
@@ -204,7 +204,7 @@ typedef struct gw_gcomp_book_build_params {
     const gw_cuda_histogram *histogram;
     uint8_t *book;          /* GW_CUDA_BOOK_SIZE_MAX bytes */
     uint32_t *book_size;    /* NULL: not wanted */
-    gw_cuda_result *result; /* size: bytes of the codebook; GW_ERR_ARG: counts that no frame could carry */
+    gw_cuda_result *result; /* size: bytes of the codebook */
 } gw_gcomp_book_build_params;
 
 /* ---- device entry points ------------------------------------------------------------------------------- */

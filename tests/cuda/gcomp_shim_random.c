@@ -8,6 +8,7 @@
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
+#include <stdalign.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -212,6 +213,24 @@ static void compare_decode(const test_case *c, const uint8_t *frame, size_t size
     free(out);
 }
 
+/* A validation knows of no values that its frame must fit: whatever the host guesses, the status is the
+ * library's. */
+static void compare_validate(const test_case *c, const uint8_t *frame, size_t size)
+{
+    const uint64_t hint = below(2) != 0 ? below(3) : below((uint32_t)c->source.len + 1);
+    const gcomp_shim_source source = {frame, size, c->source.map, NULL};
+    uint64_t bad;
+    const gw_status status = gw_gcomp_validate(&c->codec, frame, size, c->source.map, &bad, c->workspace,
+                                               c->workspace_size);
+    const gw_cuda_result result = gcomp_shim_decode(&c->codec, &source, GW_CUDA_DECODE_VALIDATE, NULL, hint,
+                                                    1024 * (below(2) != 0 ? 57 : 227));
+    if (result.status != (uint32_t)status || result.bad_index != bad) {
+        fail("validate: another result");
+        printf("   hint %llu: status %u, not %d; chunk %llu, not %llu\n", (unsigned long long)hint,
+               result.status, status, (unsigned long long)result.bad_index, (unsigned long long)bad);
+    }
+}
+
 /* Flips, copies and overwrites some bytes; repairs nothing. */
 static void mutate(uint8_t *frame, size_t size)
 {
@@ -255,10 +274,12 @@ static void test_encode(test_case *c, uint32_t mutations)
     }
     compare_decode(c, expected, size, GW_CUDA_DECODE_VALUES);
     compare_decode(c, expected, size, GW_CUDA_DECODE_ADD);
+    compare_validate(c, expected, size);
     for (uint32_t i = 0; i < mutations; i++) {
         memcpy(frame, expected, size);
         mutate(frame, size);
         compare_decode(c, frame, size, below(2) != 0 ? GW_CUDA_DECODE_VALUES : GW_CUDA_DECODE_ADD);
+        compare_validate(c, frame, size);
     }
 
     /* A hop of this frame onto other values. */
@@ -417,6 +438,67 @@ static void test_batch(test_case *c)
     }
 }
 
+/* Items whose pointers no kernel may follow: GW_ERR_ARG, and nothing else happens. */
+static void test_unsound_items(const test_case *c)
+{
+    enum { DECODES = 5, ENCODES = 4, ITEMS_MAX = 5 };
+    static const gw_cuda_shape shape = {2, 227 * 1024};
+    static alignas(256) uint8_t room[64];
+    gw_cuda_gcomp_item items[ITEMS_MAX];
+    gw_cuda_result results[ITEMS_MAX];
+    gw_cuda_plan plan;
+    for (int is_encode = 0; is_encode < 2; is_encode++) {
+        const uint32_t count = is_encode ? ENCODES : DECODES;
+        gw_gcomp_decode_params decode;
+        gw_gcomp_encode_params encode;
+        memset(&decode, 0, sizeof decode);
+        memset(&encode, 0, sizeof encode);
+        memset(items, 0, sizeof items);
+        memset(results, 0x77, sizeof results);
+        memset(room, 0x5a, sizeof room);
+        for (uint32_t i = 0; i < count; i++) {
+            items[i].src = room;
+            items[i].src_size = is_encode ? 4 : sizeof room;
+            items[i].dst = room;
+            items[i].dst_capacity = 1 << 20;
+            items[i].result = &results[i];
+        }
+        items[0].src = room + 1;
+        items[1].src = NULL;
+        items[2].dst = room + 1;
+        items[3].digest = (const uint32_t *)(const void *)(room + 2);
+        items[4].src_size_at = (const uint64_t *)(const void *)(room + 4);
+        gw_cuda_codec_fill(&decode.codec, gw_codec_of(&c->codec));
+        encode.codec = decode.codec;
+        decode.item_count = encode.item_count = count;
+        decode.items = encode.items = items;
+        const size_t size = is_encode ? gw_cuda_encode_workspace_size(&encode.codec, count, 100)
+                                      : gw_cuda_decode_workspace_size(count, 100);
+        void *workspace = aligned_alloc(256, (size + 255) & ~(size_t)255);
+        if (workspace == NULL) {
+            exit(2);
+        }
+        if (is_encode) {
+            gw_cuda_plan_encode(&plan, &encode, 100, &shape, workspace);
+        } else {
+            gw_cuda_plan_decode(&plan, &decode, 100, &shape, workspace);
+        }
+        shim_plan_run(&plan, workspace);
+        free(workspace);
+        for (uint32_t i = 0; i < count; i++) {
+            if (results[i].status != GW_ERR_ARG || results[i].size != 0 || results[i].len != 0) {
+                fail(is_encode ? "unsound item of an encode" : "unsound item of a decode");
+            }
+        }
+        for (uint32_t i = 0; i < sizeof room; i++) {
+            if (room[i] != 0x5a) {
+                fail("unsound item: something was written");
+                break;
+            }
+        }
+    }
+}
+
 int main(int argc, char **argv)
 {
     if (argc < 2) {
@@ -431,6 +513,7 @@ int main(int argc, char **argv)
         gw_shim_seed(case_seed);
         make_case(&c);
         test_encode(&c, 4);
+        test_unsound_items(&c);
         if (i % 4 == 1) {
             test_book(&c);
         } else if (i % 4 == 3) {
