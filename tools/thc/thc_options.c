@@ -193,7 +193,8 @@ int thc_request_config(const thc_request *request, gw_dtype dtype, int error_fee
 
     if (status != GW_OK)
         return gw_cli_error(GW_CLI_USAGE, NULL,
-                            "no configuration for %u workers, %u bits, lanes of %u bits: %s", request->workers, request->bits, request->lane_bits, gw_status_message(status));
+                            "no configuration for %u workers, %u bits, lanes of %u bits: %s",
+                            request->workers, request->bits, request->lane_bits, gw_status_message(status));
     if (request->p > 0)
         p = request->p;
     unsigned granularity = request->granularity != 0 ? request->granularity : config->table.granularity;
