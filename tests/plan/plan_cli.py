@@ -216,6 +216,16 @@ class Results(Case):
         self.assertEqual(times, sorted(times, reverse=True))
         self.assertGreater(found["break_even_bandwidth_factor"], 0.5)
         self.assertLess(found["break_even_bandwidth_factor"], 4)
+        # Also where a thousandth of the bandwidth would exceed the planner's times.
+        big = ("sweep", os.path.join(TRACES, "ugatit.csv"), "--values", "1:1:1", "--time-limit-ms", "20")
+        self.assertGreater(self.good_json(*big)["break_even_bandwidth_factor"], 1)
+        # A tree without compression is the tree's dense options, not one flat collective.
+        found = self.good_json("sweep", RESNET50, "--case", "tree-gpu-dgc-pcie", "--values", "1:1:1")
+        point = found["points"][0]
+        dense = self.good_json("solve", RESNET50, "--case", "tree-gpu-dgc-pcie", "--comp-max", 0)
+        self.assertAlmostEqual(point["no_compression_us"], dense["makespan_us"], places=3)
+        self.assertLess(point["best_us"], point["no_compression_us"])
+        self.assertGreaterEqual(point["bytecomp_us"], point["best_us"])
         for axis in ("nodes", "ranks", "ratio", "batch"):
             self.assertEqual(
                 len(
@@ -608,6 +618,7 @@ class BadInput(Case):
                 "k.json", json.dumps({"nodes": 1, "gpus": 8, "intra": {"latency_us": 1}, "inter": {}})
             ),
         )
+        self.assertNotIn("line", self.refused(["unable to open"], "solve", RESNET50, "--cluster", "nowhere"))
         self.refused(["nodes"], "solve", RESNET50, "--cluster", self.write("k.json", '{"nodes": 0}'))
         self.refused(["no codec"], "solve", RESNET50, "--methods", "fp32,unobtainium")
         self.refused(["twice"], "solve", RESNET50, "--methods", "fp32,dgc,fp32")

@@ -37,7 +37,7 @@ static gw_plan_tick scale_tick(gw_plan_tick tick, double factor)
     return scaled >= (double)GW_PLAN_TICK_MAX ? GW_PLAN_TICK_MAX : (gw_plan_tick)llround(scaled);
 }
 
-/* Makespan of the best plan of the changed case; dense: methods reduced to fp32. */
+/* Makespan of the best plan of the changed case; dense: without compression. */
 static int solve_at(const sweep_base *b, double value, int dense, const char *algorithm, double *us,
                     double *bound_us)
 {
@@ -75,7 +75,9 @@ static int solve_at(const sweep_base *b, double value, int dense, const char *al
         }
         model.tensors = scaled;
     }
-    if (dense) {
+    if (dense && c.kind == PLAN_TREE) {
+        c.comp_max = 0; /* the tree's options without compression */
+    } else if (dense) {
         c.kind = PLAN_FUSION;
         c.method_count = 1;
         memcpy(c.method_names[0], "fp32", 5);
@@ -98,7 +100,59 @@ static int solve_at(const sweep_base *b, double value, int dense, const char *al
     return code;
 }
 
-static int write_svg(const char *path, const sweep_point *points, size_t count, const char *axis)
+/* Where break_even() looks. Slower iterations are of no use, and the planner's times end at 275 s. */
+#define FACTOR_MIN 1e-3
+#define FACTOR_MAX 1e4
+#define SLOWEST_US 2e6
+
+/* *pays: compression shortens the iteration at `factor` times the bandwidth. */
+static int compression_pays(const sweep_base *b, double factor, int *pays, double *best_us)
+{
+    double dense_us = 0;
+    double unused;
+    int code = solve_at(b, factor, 0, "auto", best_us, &unused);
+    if (code == GW_CLI_OK) {
+        code = solve_at(b, factor, 1, "auto", &dense_us, &unused);
+    }
+    *pays = code == GW_CLI_OK && *best_us < dense_us * (1 - 1e-6);
+    return code;
+}
+
+/* The largest factor at which compression pays; NAN when there is none in the range. */
+static int break_even(const sweep_base *b, double *even)
+{
+    double low = 1;
+    double high = 1;
+    double best_us = 0;
+    int pays = 0;
+    int code = compression_pays(b, 1, &pays, &best_us);
+    const int upwards = pays;
+    *even = NAN;
+    while (code == GW_CLI_OK && pays == upwards &&
+           (upwards ? high < FACTOR_MAX : low > FACTOR_MIN && best_us < SLOWEST_US)) {
+        if (upwards) {
+            low = high;
+            high *= 4;
+        } else {
+            high = low;
+            low /= 4;
+        }
+        code = compression_pays(b, upwards ? high : low, &pays, &best_us);
+    }
+    if (code != GW_CLI_OK || pays == upwards) {
+        return code;
+    }
+    for (int i = 0; i < 20 && code == GW_CLI_OK; i++) {
+        const double middle = sqrt(low * high);
+        code = compression_pays(b, middle, &pays, &best_us);
+        *(pays ? &low : &high) = middle;
+    }
+    *even = low;
+    return code;
+}
+
+static int write_svg(const char *path, const sweep_point *points, size_t count, const char *axis,
+                     plan_kind kind)
 {
     plan_output output;
     int code = plan_output_open(&output);
@@ -114,8 +168,8 @@ static int write_svg(const char *path, const sweep_point *points, size_t count, 
     double high = log(points[count - 1].value);
     high = high > low ? high : low + 1;
     static const char *const colors[3] = {"#6a9f74", "#9db8d9", "#c46d7b"};
-    static const char *const names[3] = {"best plan", "best plan without compression",
-                                         "PyTorch buckets, last codec"};
+    const char *const names[3] = {"best plan", "best plan without compression",
+                                  kind == PLAN_TREE ? "ByteComp" : "PyTorch buckets, last codec"};
     fprintf(out,
             "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 640 360\" font-family=\"sans-serif\" "
             "font-size=\"12\">\n<rect width=\"100%%\" height=\"100%%\" fill=\"#ffffff\"/>\n");
@@ -195,7 +249,7 @@ int plan_cmd_sweep(const plan_args *args)
     }
     if (!args->json && code == GW_CLI_OK) {
         printf("%s, case %s\n%12s %12s %12s %12s %12s\n", args->files[0], c.name, axis_name, "best ms",
-               "bound ms", "no codec ms", "DDP ms");
+               "bound ms", "no codec ms", c.kind == PLAN_TREE ? "ByteComp ms" : "DDP ms");
     }
     json_t *rows = json_array();
     for (long i = 0; i < count && code == GW_CLI_OK; i++) {
@@ -220,44 +274,27 @@ int plan_cmd_sweep(const plan_args *args)
         }
         json_array_append_new(rows, json_pack("{s:f,s:f,s:f,s:f,s:f}", "value", point->value, "best_us",
                                               point->best_us, "lower_bound_us", point->bound_us,
-                                              "no_compression_us", point->dense_us, "ddp_us", point->ddp_us));
+                                              "no_compression_us", point->dense_us,
+                                              c.kind == PLAN_TREE ? "bytecomp_us" : "ddp_us", point->ddp_us));
     }
     double even = NAN;
-    if (axis == AXIS_BANDWIDTH && code == GW_CLI_OK && c.kind != PLAN_TREE) {
-        double low = 1e-3; /* compression pays here */
-        double high = 1e4; /* and here it does not */
-        double best, dense, unused;
-        code = solve_at(&base, low, 0, "auto", &best, &unused);
-        code = code == GW_CLI_OK ? solve_at(&base, low, 1, "auto", &dense, &unused) : code;
-        int pays_low = code == GW_CLI_OK && best < dense * (1 - 1e-6);
-        code = code == GW_CLI_OK ? solve_at(&base, high, 0, "auto", &best, &unused) : code;
-        code = code == GW_CLI_OK ? solve_at(&base, high, 1, "auto", &dense, &unused) : code;
-        int pays_high = code == GW_CLI_OK && best < dense * (1 - 1e-6);
-        for (int i = 0; i < 30 && pays_low && !pays_high && code == GW_CLI_OK; i++) {
-            double middle = sqrt(low * high);
-            code = solve_at(&base, middle, 0, "auto", &best, &unused);
-            code = code == GW_CLI_OK ? solve_at(&base, middle, 1, "auto", &dense, &unused) : code;
-            if (best < dense * (1 - 1e-6)) {
-                low = middle;
-            } else {
-                high = middle;
-            }
-        }
-        even = pays_low && !pays_high ? low : NAN;
+    if (axis == AXIS_BANDWIDTH && code == GW_CLI_OK) {
+        code = break_even(&base, &even);
         gw_plan_tick kib = c.cluster.nodes > 1 ? c.cluster.inter.beta_kib : c.cluster.intra.beta_kib;
         if (!args->json && code == GW_CLI_OK) {
             if (isnan(even)) {
-                printf("no break-even bandwidth between 0.001 and 10000 times the case's\n");
+                printf("no break-even bandwidth between %g and %g times the case's, "
+                       "as far as an iteration stays below %g s\n",
+                       FACTOR_MIN, FACTOR_MAX, SLOWEST_US / 1e6);
             } else {
-                printf("break-even: compression shortens the iteration (by more than 1e-6) up to %.4g times "
-                       "the case's bandwidth, "
-                       "%.4g us per 1024 bytes\n",
+                printf("break-even: compression shortens the iteration (by more than 1e-6) "
+                       "up to %.4g times the case's bandwidth, %.4g us per 1024 bytes\n",
                        even, plan_us(kib) / even);
             }
         }
     }
     if (code == GW_CLI_OK && args->svg != NULL) {
-        code = write_svg(args->svg, points, (size_t)count, axis_name);
+        code = write_svg(args->svg, points, (size_t)count, axis_name, c.kind);
     }
     if (code == GW_CLI_OK && (args->json || args->output != NULL)) {
         json_t *root = json_pack("{s:s,s:s,s:O,s:o}", "case", c.name, "axis", axis_name, "points", rows,

@@ -243,7 +243,9 @@ static json_t *load(const char *path, const char *text)
     json_error_t error;
     json_t *root = text != NULL ? json_loads(text, JSON_REJECT_DUPLICATES, &error)
                                 : json_load_file(path, JSON_REJECT_DUPLICATES, &error);
-    if (root == NULL) {
+    if (root == NULL && error.line < 0) { /* not read at all */
+        (void)gw_cli_error(GW_CLI_BAD_DATA, path, "%s", error.text);
+    } else if (root == NULL) {
         (void)gw_cli_error(GW_CLI_BAD_DATA, path, "line %d, column %d: %s", error.line, error.column,
                            error.text);
     } else if (!json_is_object(root)) {
