@@ -461,6 +461,8 @@ static void header_explain(const uint8_t *frame, size_t size, broken_rule *broke
         rule_set(broken, 7, 14, "drop_base must be zero in explicit and constant frames");
     } else if (load64(frame + 16) > (uint64_t)1 << 48) {
         rule_set(broken, 8, 16, "more than 2^48 values");
+    } else if (load64(frame + 16) > (uint64_t)1 << (32 + frame[7])) {
+        rule_set(broken, 8, 16, "more than 2^32 chunks");
     }
 }
 
@@ -486,6 +488,12 @@ static void structure_explain(const uint8_t *frame, size_t size, broken_rule *br
     }
     if (frame_size < payload) {
         rule_set(broken, 10, 24, "the frame is announced smaller than its header and directory");
+        return;
+    }
+    /* RAW chunks are as long as their values, the last one padded to 16 bytes. */
+    const uint64_t value_size = frame[6] == GW_FP32 ? 4 : 2;
+    if (frame_size - payload > round_up(load64(frame + 16) * value_size, 16)) {
+        rule_set(broken, 10, 24, "the frame is announced larger than RAW chunks would be");
         return;
     }
     if (frame_size < size) {

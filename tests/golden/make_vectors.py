@@ -618,10 +618,10 @@ class Reject:
         for dtype in DTYPES:
             frame = Frame(Format(dtype), 0)
             frame.force["size"] = 48
-            self.add(14, "empty-%s-with-payload" % dtype.name, "HEADER", frame, frame.to_bytes() + bytes(16))
+            self.add(10, "empty-%s-with-payload" % dtype.name, "HEADER", frame, frame.to_bytes() + bytes(16))
         frame = Frame(Format(FP32), 0)
         frame.force["size"] = 33
-        self.add(14, "empty-with-byte", "HEADER", frame, frame.to_bytes() + bytes(1))
+        self.add(10, "empty-with-byte", "HEADER", frame, frame.to_bytes() + bytes(1))
         # More or fewer chunks than the directory has.
         frame, _ = self.three()
         self.forced(14, "count-one-chunk-more", "HEADER", frame, count=3 * 4096 + 1)
