@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/philox.h"
 #include "core/thc_kernels.h"
 #include "thc_testing.h"
 
@@ -221,6 +222,56 @@ static void test_splits(void **state)
         free(error);
         free(x);
         free_job(&job);
+    }
+}
+
+/*
+ * The rounding bits of docs/numerics-thc.md sections 5 and 6, from Philox itself: seed, absolute block, round
+ * and rank all count. Plain blocks from 0 to 1 with 16 bits a value, so that positions are exact.
+ */
+static void test_rounding_bits(void **state)
+{
+    (void)state;
+    enum { LEN = 3 * 256, FIRST = 1 }; /* the range starts behind the first block */
+    static const struct {
+        uint64_t seed;
+        uint32_t round, rank;
+    } cases[] = {{0, 0, 0}, {0x0123456789abcdefu, 0, 0}, {7, 5, 0}, {7, UINT32_MAX, 2}, {7, 5, 1}};
+    test_rng rng = {12};
+    gw_thc_config config = default_config(4, 3, 0);
+    static float x[LEN];
+    _Alignas(8) uint8_t workspace[256 * 9];
+
+    config.transform = GW_THC_PLAIN;
+    config.threshold_bits = 0;
+    config.block_log2 = 8;
+    for (size_t i = 0; i < LEN; i++)
+        x[i] = (float)(i % 256 == 0 ? 0u : i % 256 == 1 ? 65536u : rng_below(&rng, 65536)) / 65536.0f;
+    for (size_t c = 0; c < sizeof cases / sizeof cases[0]; c++) {
+        config.seed = cases[c].seed;
+        gw_thc thc = make_thc(&config);
+        gw_thc_range range = {LEN, FIRST, 2, cases[c].round, cases[c].rank};
+        uint32_t maxima[4];
+        uint8_t packed[2 * 128];
+        assert_int_equal(gw_thc_norms(&thc, &range, x + 256, NULL, maxima, workspace, sizeof workspace, NULL),
+                         GW_OK);
+        assert_int_equal(gw_thc_encode(&thc, &range, x + 256, NULL, maxima, packed, sizeof packed, workspace,
+                                       sizeof workspace, NULL),
+                         GW_OK);
+        for (uint32_t i = 0; i < 512; i++) {
+            uint32_t v = i % 256, words[4];
+            gw_philox4x32(words, config.seed, v / 128 * 16 + v % 16, FIRST + i / 256, cases[c].round,
+                          0x80000000u + cases[c].rank);
+            uint32_t u = words[v / 32 % 4] >> (v / 16 % 2 * 16) & 0xffffu;
+            uint32_t position = (uint32_t)(x[256 + i] * 65536.0f) * config.table.granularity;
+            unsigned z = 0;
+            while (z < 15 && config.table.value[z + 1] * 65536u <= position)
+                z++;
+            uint32_t rest = position - config.table.value[z] * 65536u;
+            uint32_t gap = z < 15 ? (uint32_t)config.table.value[z + 1] - config.table.value[z] : 0;
+            unsigned up = gap > 0 && gap * (2 * u + 1) <= 2 * rest;
+            assert_int_equal(packed[i / 64 * 32 + i % 32] >> (i % 64 / 32 * 4) & 15, z + up);
+        }
     }
 }
 
@@ -805,6 +856,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_homomorphism),    cmocka_unit_test(test_splits),
+        cmocka_unit_test(test_rounding_bits),
         cmocka_unit_test(test_error_feedback),  cmocka_unit_test(test_error_state),
         cmocka_unit_test(test_norms),           cmocka_unit_test(test_nonfinite),
         cmocka_unit_test(test_encode_refusals), cmocka_unit_test(test_decode_refusals),
