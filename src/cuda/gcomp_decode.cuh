@@ -5,13 +5,12 @@
  * nodes of one depth are produced together from those one deeper, in two byte arrays that alternate:
  *
  *   inner node  a thread merges 32 consecutive ranks, one word of the bitmap. Where its left and right ranks
- *   start follows
- *               from the set bits before the word: a sum over the lanes of the warp, and over the tasks (32
- *               words each) of the node, counted beforehand. Eight ranks at a time: a byte of the bitmap
- *               picks two byte permutations.
- *   leaf        a thread unpacks 32 numbers of k bits, k words. root        stays in registers; its owner
- *   looks up the 32 ranks, a block-wide sum of digit counts gives the places of
- *               its digits in the planes, and it assembles the values four by four.
+ *               start follows from the set bits before the word: a sum over the lanes of the warp, and over
+ *               the tasks (32 words each) of the node, counted beforehand. Eight ranks at a time: a byte of
+ *               the bitmap picks two byte permutations.
+ *   leaf        a thread unpacks 32 numbers of k bits, k words.
+ *   root        stays in registers; its owner looks up the 32 ranks, a block-wide sum of digit counts gives
+ *               the places of its digits in the planes, and it assembles the values four by four.
  *
  * Set bits, counts and padding are checked before anything is addressed by them: with all counts right no
  * index leaves its array, whatever the bytes are, and if another agent changes them meanwhile, a place is
@@ -1126,7 +1125,7 @@ struct gw_decode_call {
     const uint8_t *src;
     const uint8_t *levels; /* of the frame's first value */
     uint32_t shared_size;  /* of the block */
-    uint8_t *large;        /* a slot for chunks that do not fit it, see gw_decode_needs_slot() */
+    uint8_t *large;        /* a slot for chunks that do not fit it, see gw_decode_copy_room() */
     uint64_t owner_key; /* added to a chunk's index: what tells codebooks of different frames apart; not 0 */
 };
 

@@ -2,15 +2,16 @@
  * Encode of one chunk by a block of 256 threads: docs/format.md sections 3, 5 and 6.
  *
  *   1  A thread rounds 32 consecutive values at a time and looks up their ranks; digits and escapes are only
- *   counted. 2  Ranks move down the tree level by level, in two byte arrays that alternate. A thread compares
- *   32 ranks of a node with
- *      its pivot, which makes a word of the node's bitmap; sums of set bits say where its ranks go. A node
- *      lies in its array behind the values of smaller ranks, so what a leaf holds stays there.
+ *      counted.
+ *   2  Ranks move down the tree level by level, in two byte arrays that alternate. A thread compares 32 ranks
+ *      of a node with its pivot, which makes a word of the node's bitmap; sums of set bits say where its
+ *      ranks go. A node lies in its array behind the values of smaller ranks, so what a leaf holds stays
+ *      there.
  *   3  Now all sizes are known, and the place of the chunk follows from those of the chunks before (the
- *   caller's business). 4  Bitmaps and packed leaves are written out; then the values are rounded once more,
- *   and their digits are put together in
- *      shared memory, 8192 values at a time. Rounding twice costs less than keeping 4 bytes a value would:
- *      there would be room for fewer blocks.
+ *      caller's business).
+ *   4  Bitmaps and packed leaves are written out; then the values are rounded once more, and their digits
+ *      are put together in shared memory, 4096 values of fp32 or 8192 of 16 bits at a time. Rounding twice
+ *      costs less than keeping 4 bytes a value would: there would be room for fewer blocks.
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
@@ -54,7 +55,7 @@ struct alignas(128) gw_encode_state {
     uint64_t unit, offset, owner;
     gw_frame_front front; /* these two are here rather than in registers */
     gw_cuda_source source;
-    uint32_t item, status, is_last, is_owner, is_ready;
+    uint32_t item, status, is_last, is_owner;
 
     /* Two level arrays, which the exchange of values and the planes of 8192 values share; then the
      * bitmaps; to the end of the dynamic shared memory. */
