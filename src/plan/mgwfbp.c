@@ -1,8 +1,8 @@
 /*
  * Merged-gradient wait-free backpropagation (MG-WFBP, INFOCOM 2019), one greedy pass: a tensor joins the open
- * group when it becomes ready before the group's message would have paid its startup time, because then
- * merging saves more startup than it delays. Startup of the encoder counts as well (as in the later
- * OMGS-SGD).
+ * group when the merged message starts before the group's own would have paid its startup time, because then
+ * merging saves more startup than it delays. Startup of the encoder counts as well; without an encoder this
+ * is the published rule.
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
@@ -23,9 +23,12 @@ gw_plan_status gw_mgwfbp(const gw_plan_problem *problem, uint32_t method_index, 
         gw_serial_clock closed = clock;
         gw_serial_group(&closed, method, bwd, elems);
         if (i + 1 < problem->tensor_count) {
+            const gw_plan_tensor *joining = &problem->tensors[i + 1];
+            gw_serial_clock merged = clock;
+            gw_serial_group(&merged, method, bwd + joining->bwd, elems + joining->elems);
             gw_plan_tick start = closed.c - gw_cost_at(&method->net, elems);
-            gw_plan_tick next_ready = clock.e + bwd + problem->tensors[i + 1].bwd;
-            if (next_ready < start + startup) {
+            gw_plan_tick merged_start = merged.c - gw_cost_at(&method->net, elems + joining->elems);
+            if (merged_start < start + startup) {
                 continue;
             }
         }

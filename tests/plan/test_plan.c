@@ -324,6 +324,27 @@ static void mergecomp_gaps(void **state)
     assert_true(two > three && three > four && four > 0);
 }
 
+/* MG-WFBP merges where that saves startup: not because encoding what is there takes long. */
+static void mgwfbp_merges(void **state)
+{
+    (void)state;
+    gw_plan_tensor tensors[10];
+    gw_plan_group groups[10];
+    for (int i = 0; i < 10; i++) {
+        tensors[i] = (gw_plan_tensor){NULL, 1000, 100, 0};
+    }
+    for (int slow = 0; slow < 2; slow++) { /* 100 backprop and 1000 slow encoding a tensor, startup 250 */
+        gw_plan_method method = method_of(affine(0, slow), affine(250, 0), affine(0, 0));
+        gw_plan_problem p = {tensors, 10, &method, 1, GW_PLAN_DECODE_SERIAL, 0};
+        gw_plan plan = {groups, 10, 0};
+        gw_plan_cert cert;
+        assert_int_equal(
+            gw_plan_solve(&p, GW_PLAN_MGWFBP, 0, NULL, workspace, sizeof workspace, &plan, &cert),
+            GW_PLAN_OK);
+        assert_int_equal(plan.group_count, slow ? 10 : 1);
+    }
+}
+
 /* ByteComp Lemma 1: two equal tensors, backprop 1 each, GPU encode 1, CPU encode 3, network 5. Moving the
  * earlier one to the CPU, as the lemma says, gives 13 first come first served and 14 in order; the later one
  * gives 12. */
@@ -786,6 +807,7 @@ int main(void)
         cmocka_unit_test(deterministic),
         cmocka_unit_test(cupcake_misses),
         cmocka_unit_test(mergecomp_gaps),
+        cmocka_unit_test(mgwfbp_merges),
         cmocka_unit_test(bytecomp_lemma_1),
         cmocka_unit_test(option_counts),
         cmocka_unit_test(option_prices),
