@@ -176,10 +176,9 @@ typedef struct gw_thc {
  * Checks *config and builds *thc. `backends` is a mask of gw_backend bits; scalar is always used as a
  * fallback.
  *
- * GW_ERR_ARG; GW_ERR_TABLE; GW_ERR_OPTION for a field out of range, or for error feedback with quantization +
- * truncation
- * >= 1, where the memory would grow without bound; GW_ERR_OVERFLOW for n * g > min(2^lane_bits - 1, 2^23). On
- * failure *thc is zeroed.
+ * GW_ERR_ARG; GW_ERR_TABLE; GW_ERR_OPTION for a field out of range, or for error feedback where quantization
+ * + truncation is 1 or more and the memory would grow without bound; GW_ERR_OVERFLOW for n * g >
+ * min(2^lane_bits - 1, 2^23). On failure *thc is zeroed.
  */
 GW_API GW_MUST_CHECK gw_status gw_thc_init(gw_thc *thc, const gw_thc_config *config, uint32_t backends);
 
@@ -271,9 +270,9 @@ GW_API GW_MUST_CHECK gw_status gw_thc_prepare(const gw_thc *thc, const gw_thc_ra
  * block number, values and maxima alone: a retransmission is identical, and any split gives the same bytes.
  *
  *   patterns  the maxima over all workers, for the range
- *   error     read and replaced by the new error x - decode(own indices), clamping included (Algorithm 3 line
- * 22); NULL iff config.error_feedback is 0. Where a block is marked non-finite the whole x is kept, or +0
- * where x itself is the cause.
+ *   error     read and replaced by the new error x - decode(own indices), clamping included (Algorithm 3,
+ *             line 22); NULL iff config.error_feedback is 0. Where a block is marked non-finite the whole x
+ *             is kept, or +0 where x itself is the cause
  *
  * Errors as gw_thc_norms(), and GW_ERR_DST, GW_ERR_CORRUPT for an impossible pattern, GW_ERR_STATE if a
  * maximum is below this worker's own value (phase one ran on other data). error is untouched by every error.
@@ -341,9 +340,8 @@ GW_API GW_MUST_CHECK gw_status gw_thc_agg_init(gw_thc_agg *agg, const gw_thc_tab
                                                uint32_t worker_max, unsigned lane_bits, uint32_t backends);
 
 /* lanes[i] += table[index i], and rank joins the set. GW_ERR_STATE, GW_ERR_ARG, GW_ERR_DUP (rank is in the
- * set, or
- * >= worker_max), GW_ERR_OVERFLOW (the set already has worker_max members: it is not a set that this object
- * made). */
+ * set or not below worker_max), GW_ERR_OVERFLOW (the set already has worker_max members: it is not a set that
+ * this object made). */
 GW_API GW_MUST_CHECK gw_status gw_thc_agg_add_indices(const gw_thc_agg *agg, uint8_t *lanes, uint8_t *set,
                                                       size_t len, const uint8_t *indices, uint32_t rank);
 
@@ -356,10 +354,9 @@ GW_API GW_MUST_CHECK gw_status gw_thc_agg_add_indices_many(const gw_thc_agg *agg
 
 /*
  * lanes[i] += in_lanes[i], and in_set joins the set: sums of sums. GW_ERR_DUP if the sets overlap or in_set
- * names a worker
- * >= worker_max, GW_ERR_OVERFLOW if both together have more than worker_max members, GW_ERR_CORRUPT if a lane
- * of in_lanes exceeds members(in_set) * g (so an empty set must come with zero lanes). lanes is untouched
- * then. in_lanes == lanes is never valid, the sets would overlap.
+ * names a worker not below worker_max, GW_ERR_OVERFLOW if both together have more than worker_max members,
+ * GW_ERR_CORRUPT if a lane of in_lanes exceeds members(in_set) * g (so an empty set must come with zero
+ * lanes). lanes is untouched then. in_lanes == lanes is never valid, the sets would overlap.
  */
 GW_API GW_MUST_CHECK gw_status gw_thc_agg_add_lanes(const gw_thc_agg *agg, uint8_t *lanes, uint8_t *set,
                                                     size_t len, const uint8_t *in_lanes,
@@ -401,11 +398,11 @@ typedef enum gw_thc_mode {
  * Decodes summed lanes into dst (paper, Algorithm 3 lines 18-20): centre, scale, rotate back.
  *
  *   lanes     gw_thc_lanes_size() bytes of the range
- *   members   contributors of each block of the range (block_count values). 0: the block is missing, its
- * lanes are not looked at except that they must be zero, and it decodes to +0.0 patterns  maxima of the
- * range. 0 decodes to +0.0, GW_THC_NORM_NONFINITE to NaN (canonical quiet) dst       first element of the
- * range, config.dtype; all elements of the range are written missing   NULL, or *missing gets the number of
- * missing blocks
+ *   members   contributors of each block of the range (block_count values); 0: the block is missing, its
+ *             lanes must be zero, and it decodes to +0.0
+ *   patterns  maxima of the range; 0 decodes to +0.0, GW_THC_NORM_NONFINITE to NaN (canonical quiet)
+ *   dst       first element of the range, config.dtype; all elements of the range are written
+ *   missing   NULL, or *missing gets the number of missing blocks
  *
  * range->rank is not used. A block with a lane above members * g, more than worker_max members, an impossible
  * pattern, or zero norm with non-zero lanes is zero-filled and the others are decoded: GW_ERR_CORRUPT
@@ -653,8 +650,7 @@ typedef enum gw_thc_action {
 typedef struct gw_thc_reply {
     gw_thc_action action;
     uint32_t rank;
-    const uint8_t
-        *packet; /* in the server's memory or in `notice`; valid until the next call on this server */
+    const uint8_t *packet; /* in the server's memory or in `notice`; valid until the server's next call */
     size_t packet_size;
     uint8_t notice[GW_THC_PACKET_HEADER_SIZE];
 } gw_thc_reply;

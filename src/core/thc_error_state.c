@@ -1,9 +1,13 @@
 /*
  * Error memory as bytes: one piece per saved range, any cut of the same numbering loads from it.
  *
- *   0  4  magic 'g','W','e',0x1a      8  8  first element     24  4  CRC32C of bytes 0..23 and of the values
- *   4  4  version 0                  16  8  elements          28 12  zero          40  4 * elements  fp32
- * values
+ *    0  4  magic 'g','W','e',0x1a
+ *    4  4  version 0
+ *    8  8  first element
+ *   16  8  elements
+ *   24  4  CRC32C of bytes 0..23 and of the values
+ *   28 12  zero
+ *   40     fp32 values, 4 bytes each
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */

@@ -32,9 +32,8 @@ GW_INLINE float gw_f32_flush(float value)
 /*
  * value * 2^(128 - exponent) for values of biased exponent <= `exponent`, which gives magnitudes below 4; +0
  * for those 60 or more octaves below it. So nothing that is computed from the results is ever subnormal:
- * their squares are
- * >= 2^-120, and their sums are multiples of 2^-82. 60 octaves are far below the 24 bits of the sums that
- * follow.
+ * their squares are at least 2^-120, and their sums are multiples of 2^-82. 60 octaves are far below the 24
+ * bits of the sums that follow.
  */
 #define GW_THC_WINDOW_OCTAVES 60u
 

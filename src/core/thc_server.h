@@ -2,8 +2,8 @@
  * The memory of a parameter server.
  *
  *   slot      gw_thc_slot, then the arrays of version 0, then those of version 1
- *   version   the packet as it will go down: header (48 bytes), contributor set, lanes; then the set of
- * workers seen
+ *   version   the packet as it will go down (48 bytes of header, contributor set, lanes), then the set of
+ *             workers seen
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
