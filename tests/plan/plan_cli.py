@@ -8,6 +8,7 @@ SPDX-License-Identifier: BSD-2-Clause
 import gzip
 import json
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -273,7 +274,10 @@ class Results(Case):
             "float sum %.0f 21.7 38.0 1e-7 %.0f 21.7 38.0 1e-7",
             "float none -1 %.0f 21.7 38.0 0 %.0f 21.7 38.0 0",
         ):
-            rows = ["%d %d %s\n" % (size, size / 4, middle % (us, 9 * us)) for size, us in ((4000, 20500), (8000, 41000))]
+            rows = [
+                "%d %d %s\n" % (size, size / 4, middle % (us, 9 * us))
+                for size, us in ((4000, 20500), (8000, 41000))
+            ]
             found = self.good_json("fit", self.write("n.txt", "".join(rows)), "--form", "table")
             self.assertEqual(found["curve"]["points"], [[1000, 20500], [2000, 41000]], middle)
         bench = self.write(
@@ -367,6 +371,17 @@ class Kineto(Case):
             self.assertGreater(step["span_us"], low)
             self.assertLess(step["span_us"], high)
         return found
+
+    def test_sizes_of_another_model_are_noticed(self):
+        with open(RESNET50) as file:
+            rows = file.read().splitlines()
+        rows[5] = re.sub(r",[0-9]+,", ",12345,", rows[5], count=1)
+        other = self.write("other.csv", "\n".join(rows) + "\n")
+        self.assertIn(
+            "all-reduced 25557032 elements",
+            run("import", DDP, "--params", other, "-o", self.path("m.csv"))[2],
+        )
+        self.assertNotIn("warning", run("import", DDP, "--params", RESNET50, "-o", self.path("m.csv"))[2])
 
     def test_ddp_recording(self):
         found = self.check_steps(DDP, 3, 81000, 88000)

@@ -48,6 +48,36 @@ static double offset_of(const plan_kineto *trace, size_t count, int64_t only, si
     return gw_cli_median(scratch, used);
 }
 
+/* Says so if NCCL all-reduced another number of elements than the parameters have in every step that it was
+ * recorded in: the CSV then belongs to another model, or not all of it was trained. */
+static void compare_elems(const plan_kineto *trace, const plan_model *params, const char *path,
+                          const char *params_path)
+{
+    int64_t wanted = 0;
+    int64_t reduced = 0;
+    for (uint32_t i = 0; i < params->count; i++) {
+        wanted += params->tensors[i].elems;
+    }
+    for (size_t s = 0; s < trace->step_count; s++) {
+        int64_t sum = 0;
+        for (size_t i = 0; i < trace->collective_count; i++) {
+            const plan_kineto_collective *c = &trace->collectives[i];
+            if (strcmp(c->name, "allreduce") == 0 && c->start_us >= trace->steps[s].start_us &&
+                c->start_us < trace->steps[s].end_us) {
+                sum += c->elems;
+            }
+        }
+        if (sum == wanted) {
+            return;
+        }
+        reduced = sum > 0 ? sum : reduced;
+    }
+    if (reduced > 0) {
+        gw_cli_note("warning: %s: NCCL all-reduced %lld elements in a step, but %s has %lld", path,
+                    (long long)reduced, params_path, (long long)wanted);
+    }
+}
+
 int plan_cmd_import(const plan_args *args)
 {
     if (args->file_count != 1) {
@@ -96,6 +126,9 @@ int plan_cmd_import(const plan_args *args)
     if (code == GW_CLI_OK && params.count > 0 && params.count != count) {
         code = gw_cli_error(GW_CLI_BAD_DATA, path, "%zu gradients a step, but %s names %u", count,
                             args->params, params.count);
+    }
+    if (code == GW_CLI_OK && params.count > 0) {
+        compare_elems(&trace, &params, path, args->params);
     }
     double *scratch = code == GW_CLI_OK ? calloc(trace.step_count, sizeof *scratch) : NULL;
     double previous = 0;
