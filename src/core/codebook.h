@@ -13,7 +13,9 @@
 enum {
     GW_CODE_LEN_MAX = 11,
     GW_LEAVES_MAX = 88,                    /* 11 lengths, at most 8 blocks (powers of two up to 128) each */
-    GW_NODES_MAX = 2 * GW_LEAVES_MAX - 1
+    GW_NODES_MAX = 2 * GW_LEAVES_MAX - 1,
+    GW_PACKAGE_ROWS = GW_CODE_LEN_MAX - 1,
+    GW_LEAF_SLOP = 4                       /* leaves that the package-merge reads and writes at a time */
 };
 
 /* What a codebook is: its window and the code length of every label (0 = no code). One label alone has length
@@ -48,10 +50,15 @@ typedef struct gw_tree {
 
 /* Scratch of the package-merge. */
 typedef struct gw_codebook_scratch {
-    uint32_t leaf[GW_LABELS];
-    uint8_t label[GW_LABELS];
-    uint32_t list[2][2 * GW_LABELS];
-    uint32_t is_package[GW_CODE_LEN_MAX][2 * GW_LABELS / 32];
+    uint32_t leaf[GW_LABELS + GW_LEAF_SLOP]; /* by weight */
+    uint8_t label[GW_LABELS];                /* of the leaves */
+    union {
+        uint64_t key[2][GW_LABELS];          /* while they are sorted */
+        uint32_t row[2][2 * GW_LABELS + GW_LEAF_SLOP];
+    };
+    /* of the rows above the deepest, which has no packages */
+    uint32_t package_count[GW_PACKAGE_ROWS];
+    uint16_t package_place[GW_PACKAGE_ROWS][GW_LABELS];
 } gw_codebook_scratch;
 
 /* Optimal code lengths of at most 11 bits for the labels with count > 0, by package-merge (docs/format.md
