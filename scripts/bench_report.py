@@ -11,7 +11,7 @@ import sys
 BACKENDS = ("scalar", "avx2", "avx512", "neon")
 COLORS = {"scalar": "#777777", "avx2": "#1f77b4", "avx512": "#d62728", "neon": "#2ca02c"}
 LABELS = {"scalar": "scalar", "avx2": "AVX2", "avx512": "AVX-512", "neon": "NEON"}
-# What was aimed at, as a share of memcpy: docs/kernels.md.
+# What is aimed at, as a share of memcpy.
 TARGETS = (
     ("encode, fast preset", "gcomp_encode", "explicit_fast", {"avx512": 0.65, "avx2": 0.27, "scalar": 0.05}),
     ("encode, small preset", "gcomp_encode", "explicit_small", {"avx512": 0.40, "avx2": 0.22, "scalar": 0.04}),
@@ -271,7 +271,8 @@ def main():
     with open(stem + ".md", "w", encoding="utf-8") as out:
         out.write(f"# gradwire_bench: {os.path.basename(stem)}\n\n"
                   f"{context['date'][:10]}, {context.get('cpu', 'unknown processor')}, {context['num_cpus']} CPUs, compiled with "
-                  f"{context['compiler']}; gradients of {data}. Load average at the start: "
+                  f"{context['compiler']}; gradients of {data}, repeated to the size with other signs and low bits. "
+                  "Load average at the start: "
                   f"{context['load_avg'][0] if context.get('load_avg') else 'unknown'}.\n\n"
                   "One core, pinned. `vs memcpy` is the time of the C library's memcpy of the same fp32 bytes over the time of the "
                   "work, the two timed in turns in one process on touched memory, on the thread's own clock: median and 10-90 % "
