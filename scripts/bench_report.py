@@ -23,6 +23,15 @@ TARGETS = (
 )
 SUM_TARGETS = {"avx512": 15, "avx2": 10, "scalar": 1}  # Gvalues/s of thc_sum
 DERIVED_TARGET = 0.85
+ONE_CORE_TEXT = (
+    "One core, pinned. `vs memcpy` is the time of the C library's memcpy of the same fp32 bytes over the time of the work, the "
+    "two timed in turns in one process on touched memory, on the thread's own clock: median and 10-90 % range of at least 9 "
+    "pairs. Differences below 10 % are ties. GB are 10^9 bytes of fp32. Cold: everything a call reads or writes was flushed from "
+    "the caches before.")
+THREADS_TEXT = (
+    "Not pinned. The same work in one thread and in several, timed in turns in one process on touched memory, caches as the "
+    "run before left them: median and 10-90 % range of at least 9 pairs. Differences below 10 % are ties. GB are 10^9 bytes of "
+    "fp32.")
 
 
 class Entry:
@@ -274,10 +283,7 @@ def main():
                   f"{context['compiler']}; gradients of {data}, repeated to the size with other signs and low bits. "
                   "Load average at the start: "
                   f"{context['load_avg'][0] if context.get('load_avg') else 'unknown'}.\n\n"
-                  "One core, pinned. `vs memcpy` is the time of the C library's memcpy of the same fp32 bytes over the time of the "
-                  "work, the two timed in turns in one process on touched memory, on the thread's own clock: median and 10-90 % "
-                  "range of at least 9 pairs. Differences below 10 % are ties. GB are 10^9 bytes of fp32. Cold: everything a call "
-                  "reads or writes was flushed from the caches before.\n\n")
+                  + (THREADS_TEXT if all(e.parts[0].startswith("threads") for e in entries) else ONE_CORE_TEXT) + "\n\n")
         for suffix in plots:
             out.write(f"![{suffix[1:-4]}]({os.path.basename(stem)}{suffix})\n")
         out.write("\n" if plots else "")
