@@ -105,13 +105,16 @@ static void fill_random(uint32_t *random, uint64_t quad, size_t len, const gw_ro
 {
     const __m256i c2 = _mm256_set1_epi64x((long long)(plan->philox_words & 0xffffffffu));
     const __m256i c3 = _mm256_set1_epi64x((long long)(plan->philox_words >> 32));
+    /* Elements are counted modulo 2^64, so counters modulo 2^62. Multiplications do not see c0's upper
+     * half. */
+    const __m256i high = _mm256_set1_epi64x(0x3fffffff);
     for (size_t at = 0; at < len; at += RANDOM_STEP) {
         /* In this order the unpacking of the words puts the counters in theirs. */
         const __m256i first =
             _mm256_add_epi64(_mm256_set1_epi64x((long long)(quad + at)), _mm256_setr_epi64x(0, 2, 1, 3));
         const __m256i second = _mm256_add_epi64(first, _mm256_set1_epi64x(4));
-        __m256i x[4] = {first, _mm256_srli_epi64(first, 32), c2, c3};
-        __m256i y[4] = {second, _mm256_srli_epi64(second, 32), c2, c3};
+        __m256i x[4] = {first, _mm256_and_si256(_mm256_srli_epi64(first, 32), high), c2, c3};
+        __m256i y[4] = {second, _mm256_and_si256(_mm256_srli_epi64(second, 32), high), c2, c3};
         for (unsigned r = 0; r < GW_PHILOX_ROUNDS; r++) {
             philox_round(x, plan->philox_key[r]);
             philox_round(y, plan->philox_key[r]);

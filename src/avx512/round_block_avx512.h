@@ -318,8 +318,11 @@ static inline void gw_random64(__m512i x[4], uint64_t quad, const gw_round_rule 
     gw_counters a, b;
     a.c0 = _mm512_add_epi64(_mm512_set1_epi64((long long)quad), order);
     b.c0 = _mm512_add_epi64(_mm512_set1_epi64((long long)(quad + 8)), order);
-    a.c1 = _mm512_srli_epi64(a.c0, 32);
-    b.c1 = _mm512_srli_epi64(b.c0, 32);
+    /* Elements are counted modulo 2^64, so counters modulo 2^62. Multiplications do not see c0's upper
+     * half. */
+    const __m512i high = _mm512_set1_epi64(0x3fffffff);
+    a.c1 = _mm512_and_si512(_mm512_srli_epi64(a.c0, 32), high);
+    b.c1 = _mm512_and_si512(_mm512_srli_epi64(b.c0, 32), high);
     a.c2 = b.c2 = _mm512_set1_epi64(rule->step_index);
     a.c3 = b.c3 = _mm512_set1_epi64(rule->rank_hop);
     for (int i = 0; i < GW_PHILOX_ROUNDS; i++) {

@@ -90,7 +90,8 @@ static inline void gw_random16(uint32x4_t random[4], uint64_t element, const gw_
         const uint32x4_t carry = vcltq_u32(low, vdupq_n_u32((uint32_t)quad));
         uint32x4_t word[4];
         word[0] = low;
-        word[1] = vsubq_u32(vdupq_n_u32((uint32_t)(quad >> 32)), carry);
+        /* Elements are counted modulo 2^64, so counters modulo 2^62. */
+        word[1] = vandq_u32(vsubq_u32(vdupq_n_u32((uint32_t)(quad >> 32)), carry), vdupq_n_u32(0x3fffffff));
         word[2] = vdupq_n_u32(rule->step_index);
         word[3] = vdupq_n_u32(rule->rank_hop);
         gw_philox4(word, rule->seed);
