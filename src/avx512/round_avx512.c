@@ -2,7 +2,7 @@
  * Round: 64 rounded values at a time, put together from their bytes again. Only RAW chunks need them.
  *
  * Bound on Zen 4, two vector instructions of 512 bits a cycle, counted for explicit fp32 in what gcc 12 makes
- * of it: truncate 140, nearest 175, stochastic 295, that is 1.1, 1.4 and 2.3 cycles a value. Measured 1.7,
+ * of it: truncate 140, nearest 175, stochastic 297, that is 1.1, 1.4 and 2.3 cycles a value. Measured 1.7,
  * 2.4 and 5.1 (derived: 1.8, 2.8, 5.1). Unlike split it finishes a block before it begins the next, so the
  * chain of gw_round_begin() and gw_round_end() shows; chunks that become RAW are too rare for more loops.
  *

@@ -8,7 +8,7 @@
  *
  * Bound on Zen 4, two vector instructions of 512 bits a cycle, counted for explicit fp32 in what gcc 12 makes
  * of it: nearest takes 31 more than truncation, 0.24 cycles a value; stochastic rounding 39 more, 0.30, and
- * 134 for its random words, 1.05, of which the Philox rounds are 120, 0.94. split_avx512.c has the sums and
+ * 136 for its random words, 1.06, of which the Philox rounds are 120, 0.94. split_avx512.c has the sums and
  * what was measured.
  *
  * SPDX-License-Identifier: BSD-2-Clause

@@ -10,8 +10,8 @@
  *                          instructions   bound   measured
  *   explicit, truncate      32 + 26 + 4    0.48       0.81
  *   explicit, nearest       47 + 42 + 4    0.73       1.10
- *   explicit, stochastic   the same + 8 + 134 for random words (1.05 alone)
- *                                          1.84       2.8
+ *   explicit, stochastic   the same + 8 + 136 for random words (1.06 alone)
+ *                                          1.85       2.8
  *   derived, nearest        51 + 62 + 7    0.94       1.59
  *
  * Not in the count, and not taken apart further: 13 stores of 64 bytes and about as many loads. They are the

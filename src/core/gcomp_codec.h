@@ -45,9 +45,9 @@ const gw_codec *gw_codec_of(const gw_gcomp *codec);
 typedef struct gw_scratch {
     uint32_t *bits;      /* encode: escapes; decode_add: decoded values */
     uint16_t *place;     /* decode: positions of the escapes */
-    uint8_t *level[2];   /* encode: the two places of write_runs(); decode: labels of the nodes of even and
-                            odd
-                          * depth, see gw_node_place() */
+    /* encode: the two places of write_runs(); decode: labels of the nodes of even and odd depth, see
+     * gw_node_place() */
+    uint8_t *level[2];
     uint8_t *plane[GW_PLANES_MAX];
     uint8_t *sums;       /* hop: 2^17 elements */
     uint32_t *bin_count; /* GW_BINS */

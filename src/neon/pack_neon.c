@@ -47,8 +47,7 @@ static const uint8_t next_of[7][16] = WIDTHS(NEXT_OF);
 static const int8_t down[7][16] = WIDTHS(DOWN);
 static const int8_t up[7][16] = WIDTHS(UP);
 
-/* ---- pack
- * ------------------------------------------------------------------------------------------------------- */
+/* ---- pack ---------------------------------------------------------------------------------------------- */
 
 /* Shifts with insertion want constants at any optimisation level, hence macros. */
 #define PACK_WIDTH(w)                                                                                        \
@@ -111,8 +110,7 @@ void gw_pack_neon(uint8_t *dst, const uint8_t *digits, size_t len, unsigned widt
     }
 }
 
-/* ---- unpack
- * ----------------------------------------------------------------------------------------------------- */
+/* ---- unpack -------------------------------------------------------------------------------------------- */
 
 /* A table of up to 128 bytes in registers. Shuffles over two registers are cheap on all cores, those over
  * four are not. */

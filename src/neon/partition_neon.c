@@ -15,8 +15,7 @@
 
 #if defined(GW_NEON)
 
-/* ---- partition
- * -------------------------------------------------------------------------------------------------- */
+/* ---- partition ----------------------------------------------------------------------------------------- */
 
 /* Moves 64 values, or the first groups of them, to their sides, where r values lie on the right already and
  * `at` in all. */
@@ -86,8 +85,7 @@ size_t gw_partition_neon(uint8_t *left, uint8_t *right, uint8_t *bitmap, const u
                          : partition_sides(left, right, bitmap, ranks, len, pivot, 0, 0);
 }
 
-/* ---- merge
- * ------------------------------------------------------------------------------------------------------ */
+/* ---- merge --------------------------------------------------------------------------------------------- */
 
 /* 64 values, or the first groups of them, to out + at, where r of those before came from the right. */
 GW_TEMPLATE void merge_groups(uint8_t *out, gw_child left, gw_child right, uint64_t bits, size_t at, size_t r,

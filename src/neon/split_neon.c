@@ -176,8 +176,7 @@ GW_TEMPLATE void put_rest(uint8_t *to[GW_PLANES_MAX], const digits16 *d, uint8x1
     to[6] = put_digits(to[6], r1, owners >> 32, counts >> 32);
 }
 
-/* ---- the usual case: fp32, explicit levels from a map, nearest, not strict
- * --------------------------------------- */
+/* ---- the usual case: fp32, explicit levels from a map, nearest, not strict ----------------------------- */
 
 /* Everything in bytes, rounding too: what is dropped are whole digits, so that half an ulp and the carries
  * are additions to digits. Constants of a call. */
