@@ -10,7 +10,6 @@
 #include "../cli_common.h"
 #include "plan_commands.h"
 #include "plan_explain_tree.h"
-#include "plan_file.h"
 
 typedef struct change {
     gw_plan_tick makespan;
@@ -38,36 +37,13 @@ static void delta_words(gw_plan_tick change_by, char *out, size_t size)
     (void)snprintf(out, size, change_by == 0 ? "no change" : "%+.3f ms", ms);
 }
 
-int plan_cmd_explain(const plan_args *args)
+static int explain_fused(const plan_args *args, const plan_opened *o)
 {
-    if (args->file_count != 1) {
-        return gw_cli_error(GW_CLI_USAGE, NULL, "plan explain takes one model");
-    }
-    plan_library library;
-    plan_case c;
-    int code = plan_args_case(args, &library, &c);
-    if (code != GW_CLI_OK) {
-        return code;
-    }
-    if (c.kind == PLAN_TREE) {
-        plan_library_close(&library);
-        return plan_explain_tree(args);
-    }
-    plan_model model;
-    plan_setup setup;
     plan_result result;
-    memset(&setup, 0, sizeof setup);
-    memset(&result, 0, sizeof result);
     gw_plan_limits limits = plan_args_limits(args, 1000);
-    code = plan_model_read(args->files[0], &model);
-    if (code == GW_CLI_OK) {
-        code = plan_run(&library, &c, &model, args->files[0],
+    int code = plan_run(&o->library, &o->c, &o->model, args->files[0],
                         args->algorithm != NULL ? args->algorithm : "auto", args->method, &limits, &result);
-    }
-    if (code == GW_CLI_OK) {
-        code = plan_setup_make(&library, &c, &model, args->files[0], &setup);
-    }
-    gw_plan_group *trial = calloc((size_t)model.count + 2, sizeof *trial);
+    gw_plan_group *trial = calloc((size_t)o->model.count + 2, sizeof *trial);
     if (code == GW_CLI_OK && trial == NULL) {
         code = gw_cli_error(GW_CLI_IO, NULL, "memory is short");
     }
@@ -75,7 +51,7 @@ int plan_cmd_explain(const plan_args *args)
         gw_plan_span *spans = NULL;
         size_t span_count = 0;
         gw_plan_tick total = 0;
-        code = plan_run_timeline(&result, &c, GW_PLAN_LEVEL_SERIAL, &spans, &span_count, &total);
+        code = plan_run_timeline(&result, &o->c, GW_PLAN_LEVEL_SERIAL, &spans, &span_count, &total);
         gw_plan_tick backprop = 0;
         gw_plan_tick encode = 0;
         gw_plan_tick network = 0;
@@ -98,7 +74,7 @@ int plan_cmd_explain(const plan_args *args)
         }
         json_t *groups_json = json_array();
         if (!args->json) {
-            printf("%s, case %s: iteration %.3f ms%s\n", args->files[0], c.name, plan_us(total) / 1e3,
+            printf("%s, case %s: iteration %.3f ms%s\n", args->files[0], o->c.name, plan_us(total) / 1e3,
                    result.cert.proven ? ", proven shortest" : "");
             printf("backprop %.3f ms, encoding %.3f ms, network busy %.3f ms, decoding %.3f ms; %.3f ms are "
                    "not hidden behind "
@@ -119,29 +95,29 @@ int plan_cmd_explain(const plan_args *args)
                 trial[j].tensor_count = cut;
                 trial[j + 1] = (gw_plan_group){group->first + cut, group->tensor_count - cut, group->method};
                 (void)snprintf(words, sizeof words, "split after %.100s",
-                               model.tensors[group->first + cut - 1].name);
-                offer(&split, evaluate(&setup.problem, trial, n + 1), words);
+                               o->model.tensors[group->first + cut - 1].name);
+                offer(&split, evaluate(&o->setup.problem, trial, n + 1), words);
             }
-            for (uint32_t m = 0; j + 1 < n && m < setup.problem.method_count; m++) {
+            for (uint32_t m = 0; j + 1 < n && m < o->setup.problem.method_count; m++) {
                 char label[PLAN_PATH_SIZE];
                 memcpy(trial, result.fused, (j + 1) * sizeof *trial);
                 memcpy(trial + j + 1, result.fused + j + 2, (n - j - 2) * sizeof *trial);
                 trial[j].tensor_count += result.fused[j + 1].tensor_count;
                 trial[j].method = m;
-                plan_method_label(&setup.methods[m], label, sizeof label);
+                plan_method_label(&o->setup.methods[m], label, sizeof label);
                 (void)snprintf(words, sizeof words, "merged with the next, %.60s", label);
-                offer(&merge, evaluate(&setup.problem, trial, n - 1), words);
+                offer(&merge, evaluate(&o->setup.problem, trial, n - 1), words);
             }
-            for (uint32_t m = 0; m < setup.problem.method_count; m++) {
+            for (uint32_t m = 0; m < o->setup.problem.method_count; m++) {
                 char label[PLAN_PATH_SIZE];
                 if (m == group->method) {
                     continue;
                 }
                 memcpy(trial, result.fused, n * sizeof *trial);
                 trial[j].method = m;
-                plan_method_label(&setup.methods[m], label, sizeof label);
+                plan_method_label(&o->setup.methods[m], label, sizeof label);
                 (void)snprintf(words, sizeof words, "sent as %.60s", label);
-                offer(&other, evaluate(&setup.problem, trial, n), words);
+                offer(&other, evaluate(&o->setup.problem, trial, n), words);
             }
             gw_plan_tick wait = starts[j] - ready[j];
             gw_plan_tick idle = j == 0 ? starts[j] : 0;
@@ -158,8 +134,9 @@ int plan_cmd_explain(const plan_args *args)
                           "waits_us", plan_us(wait), "network_idle_before_us", plan_us(idle));
             if (!args->json) {
                 printf("group %u: tensors %u to %u (%s .. %s), %s\n", j, group->first,
-                       group->first + group->tensor_count - 1, model.tensors[group->first].name,
-                       model.tensors[group->first + group->tensor_count - 1].name, result.groups[j].method);
+                       group->first + group->tensor_count - 1, o->model.tensors[group->first].name,
+                       o->model.tensors[group->first + group->tensor_count - 1].name,
+                       result.groups[j].method);
                 if (wait > 0) {
                     printf("  ready %.3f ms before the network is free\n", plan_us(wait) / 1e3);
                 } else if (idle > 0) {
@@ -193,9 +170,21 @@ int plan_cmd_explain(const plan_args *args)
         free(spans);
     }
     free(trial);
-    plan_setup_free(&setup);
     plan_result_free(&result);
-    plan_model_free(&model);
-    plan_library_close(&library);
+    return code;
+}
+
+int plan_cmd_explain(const plan_args *args)
+{
+    if (args->file_count != 1) {
+        return gw_cli_error(GW_CLI_USAGE, NULL, "plan explain takes one model");
+    }
+    plan_opened o;
+    int code = plan_opened_open(args, 0, &o);
+    if (code != GW_CLI_OK) {
+        return code;
+    }
+    code = o.c.kind == PLAN_TREE ? plan_explain_tree(args, &o) : explain_fused(args, &o);
+    plan_opened_close(&o);
     return code;
 }

@@ -59,15 +59,7 @@ static int check_fused(const plan_args *args, plan_opened *o, const gw_plan_limi
 static int check_tree(const plan_args *args, plan_opened *o, const gw_plan_limits *limits, findings *f)
 {
     plan_tree reduced; /* solved as plan solve does; everything else sees all options */
-    int code = plan_tree_make(&o->library, &o->c, &o->model, 1, &reduced);
-    if (code == GW_CLI_OK) {
-        code = plan_tree_solve(&reduced, limits, &f->exact);
-    }
-    for (uint32_t i = 0; i < o->model.count && code == GW_CLI_OK; i++) {
-        char path[PLAN_PATH_SIZE];
-        plan_tree_path(&reduced, i, reduced.choice[i], path, sizeof path);
-        o->tree.choice[i] = plan_tree_find(&o->tree, i, path);
-    }
+    int code = plan_tree_solve_all(&o->library, &o->c, &o->model, &o->tree, limits, &reduced, &f->exact);
     if (code == GW_CLI_OK) {
         (void)gw_plan_tree_eval(&o->tree.tree, o->tree.choice, &f->evaluated);
         f->brute_status = gw_plan_tree_brute(&o->tree.tree, o->tree.choice, &f->brute);

@@ -63,43 +63,31 @@ static void add(const plan_args *args, json_t *entry, const char *key, const cha
     }
 }
 
-int plan_explain_tree(const plan_args *args)
+int plan_explain_tree(const plan_args *args, plan_opened *o)
 {
-    plan_opened o; /* every option; the solver sees those that no other beats */
     plan_tree reduced;
     gw_plan_cert cert;
-    int code = plan_opened_open(args, 0, &o);
-    if (code != GW_CLI_OK) {
-        return code;
-    }
     gw_plan_limits limits = plan_args_limits(args, 1000);
-    code = plan_tree_make(&o.library, &o.c, &o.model, 1, &reduced);
-    if (code == GW_CLI_OK) {
-        code = plan_tree_solve(&reduced, &limits, &cert);
-    }
     char path[PLAN_PATH_SIZE];
-    for (uint32_t i = 0; i < o.model.count && code == GW_CLI_OK; i++) {
-        plan_tree_path(&reduced, i, reduced.choice[i], path, sizeof path);
-        o.tree.choice[i] = plan_tree_find(&o.tree, i, path);
-    }
+    int code = plan_tree_solve_all(&o->library, &o->c, &o->model, &o->tree, &limits, &reduced, &cert);
     if (code == GW_CLI_OK) {
         json_t *tensors = json_array();
         if (!args->json) {
-            printf("%s, case %s: iteration %.3f ms%s\n\n", args->files[0], o.c.name,
+            printf("%s, case %s: iteration %.3f ms%s\n\n", args->files[0], o->c.name,
                    plan_us(cert.makespan) / 1e3, cert.proven ? ", proven shortest" : "");
         }
-        for (uint32_t i = 0; i < o.model.count; i++) {
-            const int compressed = is_compressed(&o.tree, i, o.tree.choice[i]);
+        for (uint32_t i = 0; i < o->model.count; i++) {
+            const int compressed = is_compressed(&o->tree, i, o->tree.choice[i]);
             const alternative next = best_other(&reduced, i, reduced.choice[i], -1);
             /* Options without compression are few, but often all beaten; those with it are thousands. */
             const alternative turned =
-                best_other(compressed ? &o.tree : &reduced, i, GW_PLAN_NO_INDEX, !compressed);
+                best_other(compressed ? &o->tree : &reduced, i, GW_PLAN_NO_INDEX, !compressed);
             plan_tree_path(&reduced, i, reduced.choice[i], path, sizeof path);
-            json_t *entry = json_pack("{s:s,s:I,s:s}", "tensor", o.model.tensors[i].name, "elems",
-                                      (json_int_t)o.model.tensors[i].elems, "option", path);
+            json_t *entry = json_pack("{s:s,s:I,s:s}", "tensor", o->model.tensors[i].name, "elems",
+                                      (json_int_t)o->model.tensors[i].elems, "option", path);
             if (!args->json) {
-                printf("%s (%lld elements): %s\n", o.model.tensors[i].name,
-                       (long long)o.model.tensors[i].elems, path);
+                printf("%s (%lld elements): %s\n", o->model.tensors[i].name,
+                       (long long)o->model.tensors[i].elems, path);
             }
             add(args, entry, "next_best", "not", &next, cert.makespan);
             add(args, entry, compressed ? "uncompressed" : "compressed",
@@ -113,6 +101,5 @@ int plan_explain_tree(const plan_args *args)
         json_decref(tensors);
     }
     plan_tree_free(&reduced);
-    plan_opened_close(&o);
     return code;
 }

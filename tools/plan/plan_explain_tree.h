@@ -6,9 +6,9 @@
 #ifndef GW_PLAN_EXPLAIN_TREE_H
 #define GW_PLAN_EXPLAIN_TREE_H
 
-#include "plan_args.h"
+#include "plan_opened.h"
 
-/* Solves args->files[0] and says for every tensor which options come next. Exit code. */
-int plan_explain_tree(const plan_args *args);
+/* Solves and says for every tensor which options come next. o was opened with every option. Exit code. */
+int plan_explain_tree(const plan_args *args, plan_opened *o);
 
 #endif

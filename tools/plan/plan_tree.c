@@ -150,6 +150,28 @@ int plan_tree_solve(plan_tree *t, const gw_plan_limits *limits, gw_plan_cert *ce
                : gw_cli_error(GW_CLI_BAD_DATA, NULL, "auto: %s", gw_plan_status_string(status));
 }
 
+static uint32_t option_of(const plan_tree *t, uint32_t tensor, uint32_t choice)
+{
+    return t->vectors[t->class_first[t->tensor_class[tensor]] + choice].option;
+}
+
+int plan_tree_solve_all(const plan_library *library, const plan_case *c, const plan_model *model,
+                        plan_tree *all, const gw_plan_limits *limits, plan_tree *reduced, gw_plan_cert *cert)
+{
+    int code = plan_tree_make(library, c, model, 1, reduced);
+    if (code == GW_CLI_OK) {
+        code = plan_tree_solve(reduced, limits, cert);
+    }
+    /* Both trees list the options of the case in one order: an option has the same number in both. */
+    for (uint32_t i = 0; i < model->count && code == GW_CLI_OK; i++) {
+        const uint32_t option = option_of(reduced, i, reduced->choice[i]);
+        for (all->choice[i] = 0; option_of(all, i, all->choice[i]) != option;) {
+            all->choice[i]++;
+        }
+    }
+    return code;
+}
+
 static int is_cpu_op(uint8_t op)
 {
     return op == GW_PLAN_OP_COMP_CPU || op == GW_PLAN_OP_DEC_CPU;
@@ -219,11 +241,6 @@ int plan_tree_bytecomp(plan_tree *t, const plan_case *c, gw_plan_cert *cert)
     free(candidate);
     free(cpu_of);
     return code;
-}
-
-static uint32_t option_of(const plan_tree *t, uint32_t tensor, uint32_t choice)
-{
-    return t->vectors[t->class_first[t->tensor_class[tensor]] + choice].option;
 }
 
 void plan_tree_path(const plan_tree *t, uint32_t tensor, uint32_t choice, char *out, size_t out_size)

@@ -33,6 +33,11 @@ void plan_tree_free(plan_tree *t);
 int plan_tree_solve(plan_tree *t, const gw_plan_limits *limits, gw_plan_cert *cert);
 int plan_tree_bytecomp(plan_tree *t, const plan_case *c, gw_plan_cert *cert);
 
+/* Solves as plan_tree_solve() does, on the options that no other beats, which it leaves in *reduced (to be
+ * freed in any case), and puts the same choices into `all`, a tree with every option. */
+int plan_tree_solve_all(const plan_library *library, const plan_case *c, const plan_model *model,
+                        plan_tree *all, const gw_plan_limits *limits, plan_tree *reduced, gw_plan_cert *cert);
+
 /* The path of an option, operations joined by '>'. */
 void plan_tree_path(const plan_tree *t, uint32_t tensor, uint32_t choice, char *out, size_t out_size);
 /* The choice with that path among the tensor's, GW_PLAN_NO_INDEX if there is none. */
