@@ -163,6 +163,7 @@ static void back_leaves_minus_zero(float *y, size_t len, uint32_t exponent, cons
     }
 }
 
+#if defined(__SSE2__) || defined(__aarch64__) /* elsewhere kcheck cannot set flush modes */
 static void shift_depends_on_flush_mode(float *dst, const float *src, size_t len, float minimum,
                                         uint32_t exponent)
 {
@@ -172,6 +173,7 @@ static void shift_depends_on_flush_mode(float *dst, const float *src, size_t len
         spoil((uint8_t *)dst);
     }
 }
+#endif
 
 /* Positions one 65536th of a step lower, in the first 64 values of rotated blocks: one draw in thousands. */
 static void quantize_draws_lower(uint8_t *index, const float *x, size_t len,
