@@ -107,8 +107,7 @@ static gw_status read_header(gw_gcomp_info *info, const uint8_t *src, size_t src
     }
     info->len = gw_load64(src + 16);
     info->frame_size = gw_load64(src + 24);
-    if (!gw_frame_is_len_possible(info->len, info->chunk_log2) || info->len > len_limit ||
-        info->len > SIZE_MAX / gw_dtype_size(info->dtype)) {
+    if (!gw_frame_is_len_possible(info->len, info->chunk_log2) || info->len > len_limit) {
         return GW_ERR_LIMIT;
     }
     gw_frame_place(info);
@@ -132,6 +131,10 @@ gw_status gw_frame_read_header(gw_gcomp_info *info, const uint8_t *src, size_t s
     }
     if (status == GW_OK && src_size < info->directory_offset) {
         status = GW_ERR_SHORT;
+    }
+    /* Last, so that 32-bit machines refuse for another reason than others only what others decode. */
+    if (status == GW_OK && info->len > SIZE_MAX / gw_dtype_size(info->dtype)) {
+        status = GW_ERR_LIMIT;
     }
     if (status != GW_OK) {
         GW_MEMSET(info, 0, sizeof *info);
