@@ -12,6 +12,8 @@
 
 #include "kcheck_families.h"
 
+#include <string.h>
+
 #include "core/thc_kernels.h"
 
 /* Defines select_SLOT() for a slot of the table of THC. */
@@ -29,6 +31,20 @@ static inline float *kct_f32(uint8_t *p)
     return (float *)(void *)p;
 }
 
+/* Bits of a float in memory, in the machine's byte order: what every argument of type float * holds. Values
+ * in a dtype and lanes are little-endian: gw_load32(), kct_lane(). */
+static inline uint32_t kct_load_bits(const void *src)
+{
+    uint32_t bits;
+    memcpy(&bits, src, sizeof bits);
+    return bits;
+}
+
+static inline void kct_store_bits(void *dst, uint32_t bits)
+{
+    memcpy(dst, &bits, sizeof bits);
+}
+
 /* Runs call(context), in the processor's flush modes if `flush_mode`. 0 if it crashed. */
 int kct_guarded(kc_test *t, kc_call *call, void *context, int flush_mode);
 
@@ -37,9 +53,12 @@ double kct_double(uint32_t bits);
 /* Rounded to fp32; magnitudes below 2^-126 become +0 where `flush`. NaN is 7fc00000. */
 uint32_t kct_fp32(double x, int flush);
 
-/* Compares fp32 arrays; all NaN are equal. */
+/* Compares float arrays; all NaN are equal. */
 void kct_equal_floats(kc_test *t, kc_failure kind, const char *name, const uint8_t *expected,
                       const uint8_t *got, size_t len);
+
+/* A pattern of kc_values() as floats of this machine. */
+void kct_floats(kc_rng *rng, uint8_t *dst, size_t len, unsigned pattern);
 
 /* len values as gw_thc_load_fn leaves them: a pattern of kc_values() without subnormals and -0 and, where
  * `finite`, without NaN and infinity. Returns the largest biased exponent. */

@@ -59,7 +59,7 @@ static uint32_t model_load(const uint8_t *src, uint32_t dtype, const uint8_t *er
                                         : widen_fp16(gw_load16(src + 2 * i));
     uint32_t bits = kct_fp32(x, 1);
     if (error != NULL) {
-        const uint32_t rest = kct_fp32(kct_double(gw_load32(error + 4 * i)), 1);
+        const uint32_t rest = kct_fp32(kct_double(kct_load_bits(error + 4 * i)), 1);
         bits = kct_fp32(kct_double(bits) + kct_double(rest), 1);
     }
     return bits << 1 == 0 ? 0 : bits;
@@ -75,10 +75,10 @@ static void load_body(kc_test *t)
         len == KCT_LANES_MAX || kc_below(&t->rng, 3) == 0 ? len : len + kc_below(&t->rng, 200);
     uint8_t *src = kc_plain(0), *error = kc_plain(1);
     kc_values(&t->rng, src, dtype, len, s->pattern);
-    kc_values(&t->rng, error, GW_FP32, len, kc_below(&t->rng, KC_VALUE_PATTERNS));
+    kct_floats(&t->rng, error, len, kc_below(&t->rng, KC_VALUE_PATTERNS));
     for (size_t i = 0; i < len && kc_below(&t->rng, 2) == 0; i++) { /* some cancel, or nearly */
         if (dtype == GW_FP32 && kc_below(&t->rng, 2) == 0) {
-            gw_store32(error + 4 * i, (gw_load32(src + 4 * i) ^ 0x80000000u) + kc_below(&t->rng, 3) - 1);
+            kct_store_bits(error + 4 * i, (gw_load32(src + 4 * i) ^ 0x80000000u) + kc_below(&t->rng, 3) - 1);
         }
     }
     kc_describe(t, "dtype %u, %s error, padded to %zu, flush mode %d, %s", dtype, has_error ? "with" : "no",
@@ -103,7 +103,7 @@ static void load_body(kc_test *t)
     if (t->is_reference) {
         memset(kc_plain(3), 0, 4 * padded);
         for (size_t i = 0; i < len; i++) {
-            gw_store32(kc_plain(3) + 4 * i, model_load(src, dtype, has_error ? error : NULL, i));
+            kct_store_bits(kc_plain(3) + 4 * i, model_load(src, dtype, has_error ? error : NULL, i));
         }
         kct_equal_floats(t, KC_MODEL, "dst", kc_plain(3), out, padded);
     }
@@ -166,12 +166,12 @@ static void store_body(kc_test *t)
     const int flush_mode = s->config / 3 != 0;
     const size_t len = s->len < KCT_LANES_MAX ? s->len : KCT_LANES_MAX, cell = size_of(dtype);
     uint8_t *src = kc_plain(0);
-    kc_values(&t->rng, src, GW_FP32, len, s->pattern);
+    kct_floats(&t->rng, src, len, s->pattern);
     for (size_t i = 0; i < len && dtype == GW_FP16 && kc_below(&t->rng, 8) != 0; i++) {
         /* within the reach of fp16 and around its halves */
-        const uint32_t bits = gw_load32(src + 4 * i), e = 100 + kc_below(&t->rng, 45);
+        const uint32_t bits = kct_load_bits(src + 4 * i), e = 100 + kc_below(&t->rng, 45);
         const uint32_t tie = kc_below(&t->rng, 2) == 0 ? 0x1000u << kc_below(&t->rng, 11) : bits & 0x1fff;
-        gw_store32(src + 4 * i, (bits & 0x807fe000u) | e << 23 | tie);
+        kct_store_bits(src + 4 * i, (bits & 0x807fe000u) | e << 23 | tie);
     }
     kc_describe(t, "dtype %u, flush mode %d, %s", dtype, flush_mode, kc_value_pattern_name(s->pattern));
 
@@ -188,9 +188,9 @@ static void store_body(kc_test *t)
     if (t->is_reference) {
         uint8_t *out = kc_plain(3);
         for (size_t i = 0; i < len; i++) {
-            const double x = kct_double(gw_load32(src + 4 * i));
+            const double x = kct_double(kct_load_bits(src + 4 * i));
             if (dtype == GW_FP32) {
-                gw_store32(out + 4 * i, isnan(x) ? 0x7fc00000u : gw_load32(src + 4 * i));
+                gw_store32(out + 4 * i, isnan(x) ? 0x7fc00000u : kct_load_bits(src + 4 * i));
             } else {
                 gw_store16(out + 2 * i,
                            (uint16_t)(dtype == GW_BF16 ? narrow(x, 7, -126, 255) : narrow(x, 10, -14, 31)));
@@ -208,7 +208,7 @@ static void test_store(kc_test *t)
 static void bench_store(kc_test *t)
 {
     kc_rng rng = {1};
-    kc_values(&rng, kc_plain(0), GW_FP32, t->kernel->bench_len, 9);
+    kct_floats(&rng, kc_plain(0), t->kernel->bench_len, 9);
     store_call call = {(gw_thc_store_fn *)t->fn, kc_plain(2), kct_f32(kc_plain(0)), GW_FP32,
                        t->kernel->bench_len};
     kc_bench(t, call_store, &call);
@@ -239,9 +239,9 @@ static void residual_body(kc_test *t)
     kct_loaded(&t->rng, y, len, kc_below(&t->rng, KC_VALUE_PATTERNS), 1);
     const uint32_t near = kc_below(&t->rng, 3); /* differences that cancel: exactly, or but for last bits */
     for (size_t i = 0; i < len && near != 0; i++) {
-        const uint32_t bits = gw_load32(x + 4 * i);
+        const uint32_t bits = kct_load_bits(x + 4 * i);
         if (kc_below(&t->rng, 2) == 0 && bits << 1 != 0 && (bits >> 23 & 255) != 255) {
-            gw_store32(y + 4 * i, bits & ~(near - 1));
+            kct_store_bits(y + 4 * i, bits & ~(near - 1));
         }
     }
     kc_describe(t, "flush mode %d, %s", flush_mode, kc_value_pattern_name(s->pattern));
@@ -261,8 +261,8 @@ static void residual_body(kc_test *t)
     kct_equal_floats(t, KC_OUTPUT, "error", kc_plain(2), out, len);
     if (t->is_reference) {
         for (size_t i = 0; i < len; i++) {
-            const double rest = kct_double(gw_load32(x + 4 * i)) - kct_double(gw_load32(y + 4 * i));
-            gw_store32(kc_plain(3) + 4 * i, kct_fp32(rest, 1));
+            const double rest = kct_double(kct_load_bits(x + 4 * i)) - kct_double(kct_load_bits(y + 4 * i));
+            kct_store_bits(kc_plain(3) + 4 * i, kct_fp32(rest, 1));
         }
         kct_equal_floats(t, KC_MODEL, "error", kc_plain(3), out, len);
     }
@@ -310,10 +310,10 @@ static void shift_body(kc_test *t)
     kct_loaded(&t->rng, src, len, s->pattern, 1);
     double low = 0.0, high = 0.0;
     for (size_t i = 0; i < len; i++) {
-        uint32_t bits = gw_load32(src + 4 * i);
+        uint32_t bits = kct_load_bits(src + 4 * i);
         if ((bits & 0x7fffffff) >= 0x7f000000u) { /* plain blocks hold no such values */
             bits -= 0x00800000u * (1 + kc_below(&t->rng, 200));
-            gw_store32(src + 4 * i, bits);
+            kct_store_bits(src + 4 * i, bits);
         }
         const double x = kct_double(bits);
         low = i == 0 || x < low ? x : low;
@@ -346,11 +346,11 @@ static void shift_body(kc_test *t)
     kc_equal(t, KC_OUTPUT, "dst", expected.dst, got.dst, len, 4);
     if (t->is_reference) {
         for (size_t i = 0; i < len; i++) {
-            const uint32_t shifted = kct_fp32(kct_double(gw_load32(src + 4 * i)) - low, 1);
+            const uint32_t shifted = kct_fp32(kct_double(kct_load_bits(src + 4 * i)) - low, 1);
             const uint32_t e = shifted >> 23 & 255;
             const int counts = e != 0 && e + 60 >= exponent;
-            gw_store32(kc_plain(3) + 4 * i,
-                       counts ? kct_fp32(ldexp(kct_double(shifted), 128 - (int)exponent), 0) : 0);
+            kct_store_bits(kc_plain(3) + 4 * i,
+                           counts ? kct_fp32(ldexp(kct_double(shifted), 128 - (int)exponent), 0) : 0);
         }
         kc_equal(t, KC_MODEL, "dst", kc_plain(3), got.dst, len, 4);
     }

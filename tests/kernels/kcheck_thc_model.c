@@ -52,19 +52,27 @@ void kct_equal_floats(kc_test *t, kc_failure kind, const char *name, const uint8
 {
     static uint8_t one[KC_ARRAY_SIZE_MAX], other[KC_ARRAY_SIZE_MAX];
     for (size_t i = 0; i < len; i++) {
-        const uint32_t a = gw_load32(expected + 4 * i), b = gw_load32(got + 4 * i);
-        gw_store32(one + 4 * i, (a & 0x7fffffff) > 0x7f800000u ? 0x7fc00000u : a);
-        gw_store32(other + 4 * i, (b & 0x7fffffff) > 0x7f800000u ? 0x7fc00000u : b);
+        const uint32_t a = kct_load_bits(expected + 4 * i), b = kct_load_bits(got + 4 * i);
+        kct_store_bits(one + 4 * i, (a & 0x7fffffff) > 0x7f800000u ? 0x7fc00000u : a);
+        kct_store_bits(other + 4 * i, (b & 0x7fffffff) > 0x7f800000u ? 0x7fc00000u : b);
     }
     kc_equal(t, kind, name, one, other, len, 4);
+}
+
+void kct_floats(kc_rng *rng, uint8_t *dst, size_t len, unsigned pattern)
+{
+    kc_values(rng, dst, GW_FP32, len, pattern);
+    for (size_t i = 0; i < len; i++) {
+        kct_store_bits(dst + 4 * i, gw_load32(dst + 4 * i));
+    }
 }
 
 uint32_t kct_loaded(kc_rng *rng, uint8_t *dst, size_t len, unsigned pattern, int finite)
 {
     uint32_t largest = 1;
-    kc_values(rng, dst, GW_FP32, len, pattern);
+    kct_floats(rng, dst, len, pattern);
     for (size_t i = 0; i < len; i++) {
-        uint32_t bits = gw_load32(dst + 4 * i);
+        uint32_t bits = kct_load_bits(dst + 4 * i);
         uint32_t e = bits >> 23 & 255;
         if (e == 255 && finite) {
             e = 1 + kc_below(rng, 254);
@@ -72,7 +80,7 @@ uint32_t kct_loaded(kc_rng *rng, uint8_t *dst, size_t len, unsigned pattern, int
         }
         bits = e == 0 ? 0 : bits;
         largest = e > largest ? e : largest;
-        gw_store32(dst + 4 * i, bits);
+        kct_store_bits(dst + 4 * i, bits);
     }
     return largest;
 }

@@ -161,7 +161,7 @@ static void quantize_body(kc_test *t)
     if (t->is_reference) {
         uint8_t *model = kc_plain(3);
         for (size_t i = 0; i < len; i++) {
-            model[i] = model_quantize(kct_double(gw_load32(x + 4 * i)), &expected.quantizer, g,
+            model[i] = model_quantize(kct_double(kct_load_bits(x + 4 * i)), &expected.quantizer, g,
                                       model_random(&expected.stream, i));
         }
         kc_equal(t, KC_MODEL, "index", model, got.index, len, 1);
@@ -187,7 +187,7 @@ static void bench_quantize(kc_test *t)
     fill_cells(kc_plain(1), table, 15, 31);
     for (size_t i = 0; i < t->kernel->bench_len; i++) {
         const double x = kc_below(&rng, 1u << 24) + kc_below(&rng, 1u << 24) - 0x1p24;
-        gw_store32(kc_plain(0) + 4 * i, kct_fp32(ldexp(x, -22), 1));
+        kct_store_bits(kc_plain(0) + 4 * i, kct_fp32(ldexp(x, -22), 1));
     }
     kc_bench(t, call_quantize, &call);
 }

@@ -40,15 +40,15 @@ static uint32_t model_norm(const uint8_t *x, size_t len, double *exact)
     double sum[64] = {0}, total = 0.0;
     int top = 0;
     for (size_t i = 0; i < len; i++) {
-        const int e = (int)(gw_load32(x + 4 * i) >> 23 & 255);
+        const int e = (int)(kct_load_bits(x + 4 * i) >> 23 & 255);
         top = e > top ? e : top;
     }
     if (top == 255 || top == 0) {
         return top == 0 ? 0 : NONFINITE;
     }
     for (size_t i = 0; i < len; i++) {
-        const double value = kct_double(gw_load32(x + 4 * i));
-        const int e = (int)(gw_load32(x + 4 * i) >> 23 & 255);
+        const double value = kct_double(kct_load_bits(x + 4 * i));
+        const int e = (int)(kct_load_bits(x + 4 * i) >> 23 & 255);
         const double y = e + 60 < top ? 0.0 : ldexp(value, 128 - top);
         total += y * y;
         sum[i % 64] = add32(sum[i % 64], kct_double(kct_fp32(y * y, 0)));
@@ -138,8 +138,8 @@ static void extent_body(kc_test *t)
     if (s->config / 4 != 0) { /* of one sign, where the code of 0 must not be taken for the least */
         const uint32_t sign = kc_below(&t->rng, 2) << 31;
         for (size_t i = 0; i < len; i++) {
-            const uint32_t bits = gw_load32(x + 4 * i) & 0x7fffffff;
-            gw_store32(x + 4 * i, bits == 0 ? 0 : bits | sign);
+            const uint32_t bits = kct_load_bits(x + 4 * i) & 0x7fffffff;
+            kct_store_bits(x + 4 * i, bits == 0 ? 0 : bits | sign);
         }
     }
     kc_describe(t, "flush mode %d, %s", flush_mode, kc_value_pattern_name(s->pattern));
@@ -158,7 +158,7 @@ static void extent_body(kc_test *t)
         double low = (double)INFINITY, high = -low;
         int is_large = 0;
         for (size_t i = 0; i < len; i++) {
-            const double value = kct_double(gw_load32(x + 4 * i));
+            const double value = kct_double(kct_load_bits(x + 4 * i));
             is_large |= !(fabs(value) < ldexp(1.0, 127));
             low = value < low ? value : low;
             high = value > high ? value : high;
@@ -252,8 +252,8 @@ static void rotate_body(kc_test *t)
     if (t->is_reference) {
         float *model = kct_f32(kc_plain(3));
         for (size_t i = 0; i < len; i++) {
-            const double x = kct_double(gw_load32(src + 4 * i));
-            const uint32_t e = gw_load32(src + 4 * i) >> 23 & 255;
+            const double x = kct_double(kct_load_bits(src + 4 * i));
+            const uint32_t e = kct_load_bits(src + 4 * i) >> 23 & 255;
             const double y = e + 60 < exponent ? 0.0 : ldexp(x, 128 - (int)exponent);
             model[i] = (float)(model_sign(&got.stream, i) ? -y : y);
         }
@@ -313,7 +313,7 @@ static void back_body(kc_test *t)
         double count = (double)kc_below(&t->rng, 2 * reach + 1) - (double)reach;
         count = s->pattern == 0 ? 0.0 : s->pattern == 1 ? (double)reach : count;
         count = s->pattern == 2 && kc_below(&t->rng, 4) != 0 ? 0.0 : count;
-        gw_store32(y + 4 * i, kct_fp32(count * scale, 0));
+        kct_store_bits(y + 4 * i, kct_fp32(count * scale, 0));
     }
     kc_describe(t, "%zu lanes, exponent %u, scale %g, flush mode %d, pattern %u", len, exponent, scale,
                 flush_mode, s->pattern);
@@ -338,7 +338,7 @@ static void back_body(kc_test *t)
             const double x = model_sign(&got.stream, i) ? -(double)model[i] : (double)model[i];
             /* flushed by the exact product, before rounding; both agree as the product is exact */
             const uint32_t bits = kct_fp32(ldexp(x, (int)exponent - 127), 1);
-            gw_store32(kc_plain(3) + 4 * i, bits << 1 == 0 ? 0 : bits);
+            kct_store_bits(kc_plain(3) + 4 * i, bits << 1 == 0 ? 0 : bits);
         }
         kc_equal(t, KC_MODEL, "y", kc_plain(3), got.y, len, 4);
     }
@@ -354,7 +354,7 @@ static void bench_back(kc_test *t)
     kc_rng rng = {1};
     const size_t len = t->kernel->bench_len;
     for (size_t i = 0; i < len; i++) {
-        gw_store32(kc_plain(0) + 4 * i, kct_fp32((double)kc_below(&rng, 31) * 0.125 - 1.9, 0));
+        kct_store_bits(kc_plain(0) + 4 * i, kct_fp32((double)kc_below(&rng, 31) * 0.125 - 1.9, 0));
     }
     back_call call = {
         (gw_thc_rotate_back_fn *)t->fn, kct_f32(kc_plain(2)), kc_plain(0), len, 127, {1, 2, 3, 0}};

@@ -280,7 +280,7 @@ static void unpack_body(kc_test *t)
     if (t->is_reference) {
         for (size_t i = 0; i < len; i++) {
             const double count = 2.0 * kct_lane(lanes, i, lane_bits) - center;
-            gw_store32(kc_plain(3) + 4 * i, count == 0.0 ? 0 : kct_fp32(count * scale, 0));
+            kct_store_bits(kc_plain(3) + 4 * i, count == 0.0 ? 0 : kct_fp32(count * scale, 0));
         }
         kc_equal(t, KC_MODEL, "dst", kc_plain(3), got.dst, len, 4);
     }
@@ -350,7 +350,7 @@ static void plain_body(kc_test *t)
             /* volatile: the product is rounded before the sum */
             const volatile double product = (double)kct_lane(lanes, i, lane_bits) * step;
             const double x = product + base;
-            gw_store32(kc_plain(3) + 4 * i, fabs(x) < 0x1p-126 ? 0 : kct_fp32(x, 0));
+            kct_store_bits(kc_plain(3) + 4 * i, fabs(x) < 0x1p-126 ? 0 : kct_fp32(x, 0));
         }
         kc_equal(t, KC_MODEL, "dst", kc_plain(3), got.dst, len, 4);
     }
