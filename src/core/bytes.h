@@ -13,9 +13,9 @@
 
 #if !defined(GW_MEMCPY)
 #include <string.h>
-#define GW_MEMCPY memcpy
+#define GW_MEMCPY  memcpy
 #define GW_MEMMOVE memmove
-#define GW_MEMSET memset
+#define GW_MEMSET  memset
 #endif
 
 /* Small functions that CUDA kernels share with the CPU. */
@@ -34,6 +34,8 @@
 
 /* Where the machine is little-endian a load is a copy; elsewhere bytes are put together. */
 #if defined(__BYTE_ORDER__) && defined(__ORDER_LITTLE_ENDIAN__) && __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
+
+#define GW_IS_LITTLE_ENDIAN 1
 
 static inline uint16_t gw_load16(const void *src)
 {
@@ -72,6 +74,8 @@ static inline void gw_store64(void *dst, uint64_t x)
 }
 
 #else
+
+#define GW_IS_LITTLE_ENDIAN 0
 
 static inline uint16_t gw_load16(const void *src)
 {

@@ -54,8 +54,8 @@ void gw_thc_receiver_put(gw_thc_receiver *r, uint64_t i, const uint8_t *lanes, u
     uint8_t *out = r->dst + (size_t)i * r->span.block_len * r->element_size;
 
     /* A whole block of fp32 is decoded where it belongs: such values are finite or infinite, never NaN, and
-     * need no conversion. */
-    if (members > 0 && r->thc->config.dtype == GW_FP32 && len == lane_count &&
+     * need no conversion where floats are little-endian as dst is. */
+    if (GW_IS_LITTLE_ENDIAN && members > 0 && r->thc->config.dtype == GW_FP32 && len == lane_count &&
         (uintptr_t)out % sizeof(float) == 0 &&
         gw_thc_block_read(r->thc, patterns) != GW_THC_BLOCK_NONFINITE) {
         gw_thc_block_decode(r->thc, (float *)(void *)out, lanes, lane_count, lane_bits, members, patterns,

@@ -3,10 +3,12 @@
  * backend.
  *
  * Every backend gives the results of the scalar kernels bit for bit. `len` counts values or lanes; where a
- * contract says "lanes" it is a multiple of 64 and at most 8192. A kernel reads and writes
- * exactly the ranges named; float pointers are aligned for float but for load's and residual's error, byte
- * and void pointers not at all. Float arithmetic is IEEE fp32 or fp64 +, -, *, / in the order written, never
- * contracted; comparisons of magnitudes are made on bit patterns, so flush-to-zero modes change nothing.
+ * contract says "lanes" it is a multiple of 64 and at most 8192. A kernel reads and writes exactly the ranges
+ * named; float pointers are aligned for float but for load's and residual's error, byte and void pointers not
+ * at all. Typed pointers (float, uint32_t) hold the machine's own numbers, the caller's error memory among
+ * them; what void and byte pointers lead to (values in a dtype, lanes, indices) is little-endian on every
+ * machine. Float arithmetic is IEEE fp32 or fp64 +, -, *, / in the order written, never contracted;
+ * comparisons of magnitudes are made on bit patterns, so flush-to-zero modes change nothing.
  * docs/numerics-thc.md derives the rules.
  *
  * SPDX-License-Identifier: BSD-2-Clause

@@ -500,6 +500,8 @@ void kc_walk(kc_test *t, unsigned config_count, unsigned pattern_count, kc_body 
     const size_t short_count = 2 * 64 + 2, prime_count = sizeof primes / sizeof primes[0];
     const unsigned short_turns = t->quick ? 2 : pattern_count;
     const unsigned chunk_turns = t->quick ? 1 : 3;
+    /* Scalar code knows no vectors: steps of 7 come to every address modulo 8. */
+    const unsigned shift_step = t->quick && t->is_reference ? 7 : 1;
     kc_rng rng = {t->seed ^ hash_name(t->kernel->name)};
     kc_place src, dst;
     unsigned long n = 0;
@@ -536,8 +538,12 @@ void kc_walk(kc_test *t, unsigned config_count, unsigned pattern_count, kc_body 
     src.where = dst.where = KC_INSIDE;
     for (src.shift = 0; src.shift < 64; src.shift++) {
         for (dst.shift = 0; dst.shift < 64; dst.shift++) {
-            if (!run_case(t, 1 + kc_below(&rng, 260), kc_below(&rng, config_count),
-                          kc_below(&rng, pattern_count), src, dst, body)) {
+            const size_t len = 1 + kc_below(&rng, 260);
+            const unsigned config = kc_below(&rng, config_count);
+            pattern = kc_below(&rng, pattern_count);
+            if (src.shift % shift_step != 0 || dst.shift % shift_step != 0) {
+                t->shape.number++; /* cases have the same numbers in every run */
+            } else if (!run_case(t, len, config, pattern, src, dst, body)) {
                 return;
             }
         }

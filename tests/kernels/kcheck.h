@@ -149,7 +149,8 @@ void kc_run(kc_test *t);
  * Calls body for every case:
  *   - every length 0..129 and some primes, with every config, patterns and placements in turn;
  *   - chunk lengths with every config;
- *   - all 64 x 64 alignments of source and destination with random configs and patterns.
+ *   - all 64 x 64 alignments of source and destination with random configs and patterns, in quick runs
+ *     of scalar kernels every seventh of both.
  */
 typedef void kc_body(kc_test *t);
 void kc_walk(kc_test *t, unsigned config_count, unsigned pattern_count, kc_body *body);

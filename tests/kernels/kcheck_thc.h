@@ -72,6 +72,10 @@ uint32_t kct_philox(const gw_thc_stream *stream, uint32_t counter, uint32_t last
 /* A valid table of `bits`; value[] as in gw_thc_quantizer, rest 0. Returns the granularity. */
 uint32_t kct_table(kc_rng *rng, uint8_t table[16], unsigned bits);
 
+/* Whether a case of a transform is left out. Its length follows from the config alone, so that lengths only
+ * repeat it: quick runs take every ninth, which still brings every pattern to every config. */
+int kct_repeats(const kc_test *t);
+
 /* Lanes for a case: powers of two 64..8192 by config, or 64 times something by the case's length. */
 size_t kct_power(const kc_test *t);
 size_t kct_lanes(const kc_test *t, size_t most);

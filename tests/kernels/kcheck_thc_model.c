@@ -144,6 +144,11 @@ uint32_t kct_table(kc_rng *rng, uint8_t table[16], unsigned bits)
     return g;
 }
 
+int kct_repeats(const kc_test *t)
+{
+    return t->quick && t->shape.len % 9 != 0;
+}
+
 size_t kct_power(const kc_test *t)
 {
     return (size_t)64 << t->shape.config % 8;

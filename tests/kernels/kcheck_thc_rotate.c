@@ -225,6 +225,9 @@ static void rotate_body(kc_test *t)
     const kc_shape *s = &t->shape;
     const int in_place = s->config / 8 % 2 != 0, flush_mode = s->config / 16 != 0;
     const size_t len = kct_power(t);
+    if (kct_repeats(t)) {
+        return;
+    }
     uint8_t *src = kc_plain(0);
     uint32_t exponent = kct_loaded(&t->rng, src, len, s->pattern, 1);
     exponent += kc_below(&t->rng, 8); /* a norm is up to 2^6.5 times the largest value */
@@ -305,6 +308,9 @@ static void back_body(kc_test *t)
     const size_t len = kct_power(t);
     const uint32_t exponent =
         kc_below(&t->rng, 2) == 0 ? special[kc_below(&t->rng, 8)] : 1 + kc_below(&t->rng, 254);
+    if (kct_repeats(t)) {
+        return;
+    }
     uint8_t *y = kc_plain(0);
     /* What unpack writes: an integer below 2^24 times a scale of 2^-22 to 2^10. */
     const double scale = ldexp(1.0 + kc_below(&t->rng, 1u << 23) * 0x1p-23, (int)kc_below(&t->rng, 32) - 22);

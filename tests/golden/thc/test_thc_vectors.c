@@ -1,0 +1,353 @@
+/*
+ * THC on every backend of this machine, whatever its byte order and word size:
+ *
+ *   test_thc_vectors DIR MINIMUM    DIR holds index.tsv (make_thc_vectors.py) with at least MINIMUM vectors
+ *
+ * Every vector is decoded: status, bad block, values, and what must stay as it was. Valid frames are also cut
+ * at every length. Then whole jobs run from written inputs, and the bytes of their frames, sums, saved error
+ * memory and decoded values are those of the table below. The table was made by this program on x86-64 with
+ * scalar code: it shows that machines agree, not that they are right, which the vectors are there for.
+ *
+ * SPDX-License-Identifier: BSD-2-Clause
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "gradwire/thc.h"
+
+enum { CANARY = 0xa5, COUNT_MAX = 1 << 20 };
+
+static int failures;
+static const char *backend_name;
+static float workspace[GW_THC_WORKSPACE_SIZE_MAX / sizeof(float)];
+
+#define CHECK(name, condition, ...)                                                                          \
+    do {                                                                                                     \
+        if (!(condition)) {                                                                                  \
+            failures++;                                                                                      \
+            printf("%s (%s): ", (name), backend_name);                                                       \
+            printf(__VA_ARGS__);                                                                             \
+            printf("\n");                                                                                    \
+        }                                                                                                    \
+    } while (0)
+
+static void *take(size_t size)
+{
+    void *place = malloc(size != 0 ? size : 1);
+    if (place == NULL) {
+        fprintf(stderr, "out of memory\n");
+        exit(2);
+    }
+    return place;
+}
+
+static uint8_t *read_file(const char *path, size_t *size)
+{
+    FILE *file = fopen(path, "rb");
+    long length = -1;
+    if (file != NULL && fseek(file, 0, SEEK_END) == 0) {
+        length = ftell(file);
+        rewind(file);
+    }
+    uint8_t *data = take(length > 0 ? (size_t)length : 0);
+    if (length < 0 || fread(data, 1, (size_t)length, file) != (size_t)length) {
+        fprintf(stderr, "cannot read %s\n", path);
+        exit(2);
+    }
+    fclose(file);
+    *size = (size_t)length;
+    return data;
+}
+
+/* ---- vectors ------------------------------------------------------------------------------------------- */
+
+typedef struct vector {
+    char path[1024]; /* without extension */
+    char folder[16], name[64], status[16];
+    long bad_block; /* -1: none */
+} vector;
+
+static int is_filled(const uint8_t *p, size_t size)
+{
+    for (size_t i = 0; i < size; i++) {
+        if (p[i] != CANARY) {
+            return 0;
+        }
+    }
+    return 1;
+}
+
+/* Values are written whole where content is bad, not at all after other errors. */
+static int writes_output(gw_status status)
+{
+    return status == GW_OK || status == GW_ERR_CORRUPT || status == GW_ERR_DUP || status == GW_ERR_CHECKSUM;
+}
+
+static void test_mode(const vector *v, const uint8_t *frame, size_t size, int is_mean, uint32_t backends)
+{
+    enum { CAPACITY = 64 * 1024 };
+    static uint8_t dst[CAPACITY];
+    gw_thc memory;
+    size_t len = 1;
+    uint64_t missing = 0, bad = UINT64_MAX;
+    memset(dst, CANARY, sizeof dst);
+    const gw_status status =
+        gw_thc_frame_decode(frame, size, COUNT_MAX, is_mean ? GW_THC_MEAN : GW_THC_SUM, dst, sizeof dst, &len,
+                            &memory, workspace, sizeof workspace, &missing, &bad, backends);
+    CHECK(v->name, strcmp(gw_status_name(status), v->status) == 0, "%s instead of %s", gw_status_name(status),
+          v->status);
+    if (v->bad_block >= 0) {
+        CHECK(v->name, bad == (uint64_t)v->bad_block, "bad block %llu, not %ld", (unsigned long long)bad,
+              v->bad_block);
+    }
+    if (status == GW_OK) {
+        char path[sizeof v->path + 8];
+        size_t expected_size;
+        snprintf(path, sizeof path, "%s.%s", v->path, is_mean ? "mean" : "sum");
+        uint8_t *expected = read_file(path, &expected_size);
+        CHECK(v->name, expected_size <= CAPACITY && memcmp(dst, expected, expected_size) == 0,
+              "values differ from those of %s", path);
+        CHECK(v->name, is_filled(dst + expected_size, CAPACITY - expected_size), "wrote past its values");
+        free(expected);
+    } else {
+        CHECK(v->name, len == 0, "%zu elements after an error", len);
+        CHECK(v->name, writes_output(status) || is_filled(dst, CAPACITY), "wrote before it refused");
+    }
+}
+
+static void test_vector(const vector *v, uint32_t backends)
+{
+    char path[sizeof v->path + 8];
+    size_t size;
+    snprintf(path, sizeof path, "%s.gw", v->path);
+    uint8_t *frame = read_file(path, &size);
+    test_mode(v, frame, size, 1, backends);
+    test_mode(v, frame, size, 0, backends);
+    for (size_t cut = 0; cut < size && strcmp(v->folder, "decode") == 0; cut++) {
+        uint8_t *part = take(cut); /* of its own size, for sanitizers */
+        memcpy(part, frame, cut);
+        gw_thc_frame_info info;
+        const gw_status status = gw_thc_frame_check(part, cut, COUNT_MAX, &info, NULL, backends);
+        CHECK(v->name, status == GW_ERR_SHORT, "%s for the first %zu bytes", gw_status_name(status), cut);
+        free(part);
+    }
+    free(frame);
+}
+
+static unsigned long test_index(const char *root, uint32_t backends)
+{
+    char path[1024], line[256];
+    unsigned long count = 0;
+    snprintf(path, sizeof path, "%s/index.tsv", root);
+    FILE *index = fopen(path, "r");
+    if (index == NULL || fgets(line, sizeof line, index) == NULL) {
+        fprintf(stderr, "cannot read %s\n", path);
+        exit(2);
+    }
+    while (fgets(line, sizeof line, index) != NULL) {
+        vector v;
+        v.bad_block = -1;
+        if (sscanf(line, "%15s %63s %15s %ld", v.folder, v.name, v.status, &v.bad_block) < 3) {
+            fprintf(stderr, "not a line of the index: %s", line);
+            exit(2);
+        }
+        snprintf(v.path, sizeof v.path, "%s/%s/%s", root, v.folder, v.name);
+        test_vector(&v, backends);
+        count++;
+    }
+    fclose(index);
+    return count;
+}
+
+/* ---- jobs ---------------------------------------------------------------------------------------------- */
+
+enum { WORKERS = 3, ROUNDS = 2, LEN = 5000, SIZE_MAX_OF_VALUES = 4 * LEN };
+
+typedef struct job {
+    const char *name;
+    uint8_t bits, transform, dtype, block_log2, error_feedback;
+    uint32_t wire, values; /* CRC32C of all that travels, and of all that is decoded or saved */
+} job;
+
+static const job jobs[] = {
+    {"rotated 1 bit", 1, GW_THC_ROTATED, GW_FP32, 6, 0, 0x7e0806aeu, 0x882cfbafu},
+    {"rotated 2 bits fp16", 2, GW_THC_ROTATED, GW_FP16, 10, 0, 0xdccca705u, 0x6324f45au},
+    {"rotated 3 bits bf16 feedback", 3, GW_THC_ROTATED, GW_BF16, 8, 1, 0x40b80a84u, 0x98c9c3dcu},
+    {"rotated 4 bits feedback", 4, GW_THC_ROTATED, GW_FP32, 10, 1, 0x95a6a96cu, 0x1a036e43u},
+    {"rotated 4 bits large blocks", 4, GW_THC_ROTATED, GW_FP32, 13, 0, 0x168ad428u, 0xd8012a8eu},
+    {"plain 1 bit bf16", 1, GW_THC_PLAIN, GW_BF16, 7, 0, 0xfdbfce26u, 0x62ab8801u},
+    {"plain 3 bits fp16", 3, GW_THC_PLAIN, GW_FP16, 6, 0, 0x4c38eedau, 0xb3e4ac95u},
+    {"plain 4 bits", 4, GW_THC_PLAIN, GW_FP32, 10, 0, 0x1db8cf08u, 0x7f0c87c6u},
+};
+
+static void must(const job *j, gw_status status, const char *what)
+{
+    if (status != GW_OK) {
+        printf("%s (%s): %s: %s\n", j->name, backend_name, what, gw_status_name(status));
+        exit(1);
+    }
+}
+
+static uint32_t random_bits(uint64_t *state)
+{
+    *state = *state * 6364136223846793005u + 1442695040888963407u;
+    return (uint32_t)(*state >> 32);
+}
+
+/* Finite values of all signs, of some ten octaves, a few of them zero or subnormal: little-endian bytes, as
+ * every array in a dtype. */
+static void fill_values(uint8_t *dst, unsigned dtype, uint64_t seed)
+{
+    const unsigned mantissa = dtype == GW_FP32 ? 23 : dtype == GW_BF16 ? 7 : 10;
+    const uint32_t middle = dtype == GW_FP16 ? 8 : 118;
+    const size_t size = dtype == GW_FP32 ? 4 : 2;
+    for (size_t i = 0; i < LEN; i++) {
+        const uint32_t r = random_bits(&seed), choice = random_bits(&seed) >> 16;
+        const uint32_t exponent = choice % 50 == 0 ? 0 : middle + choice % 10;
+        const uint32_t fraction = choice % 100 == 0 ? 0 : r & ((1u << mantissa) - 1);
+        const uint32_t bits = r >> 31 << (8 * size - 1) | exponent << mantissa | fraction;
+        for (size_t b = 0; b < size; b++) {
+            dst[size * i + b] = (uint8_t)(bits >> 8 * b);
+        }
+    }
+}
+
+static gw_thc_config config_of(const job *j)
+{
+    gw_thc_config config;
+    must(j, gw_thc_config_default(&config, NULL, j->bits, WORKERS, 0, j->error_feedback, NULL, 0), "default");
+    config.seed = 0xfedcba9876543210u;
+    config.job = 0x01020304u;
+    config.dtype = j->dtype;
+    config.transform = j->transform;
+    config.block_log2 = j->block_log2;
+    if (j->transform == GW_THC_PLAIN) {
+        config.threshold_bits = 0;
+        config.table = gw_thc_table_uniform(j->bits);
+    }
+    return config;
+}
+
+static void run_job(const job *j, uint32_t backends)
+{
+    static uint8_t values[WORKERS][SIZE_MAX_OF_VALUES], mean[SIZE_MAX_OF_VALUES];
+    static float error[WORKERS][LEN];
+    uint32_t wire = 0, decoded = 0;
+    gw_thc thc, memory;
+    const gw_thc_config config = config_of(j);
+    must(j, gw_thc_init(&thc, &config, backends), "init");
+    gw_thc_range range = {LEN, 0, gw_thc_block_count(&thc, LEN), 0, 0};
+    const size_t patterns_len = (size_t)range.block_count * gw_thc_patterns_per_block(&thc);
+    const size_t value_size = j->dtype == GW_FP32 ? 4 : 2, bound = gw_thc_frame_bound(&thc, LEN, 0);
+    const size_t sum_bound = gw_thc_frame_sum_bound(&thc, LEN, GW_THC_FLAG_CHECKSUM);
+    const size_t saved_size = gw_thc_error_saved_size(LEN);
+    uint32_t *own = take(4 * patterns_len), *maxima = take(4 * patterns_len);
+    uint8_t *frame = take(bound), *sum = take(sum_bound), *saved = take(saved_size);
+    memset(error, 0, sizeof error);
+    for (uint32_t round = 0; round < ROUNDS; round++) {
+        range.round = UINT32_MAX - round;
+        memset(maxima, 0, 4 * patterns_len);
+        for (uint32_t w = 0; w < WORKERS; w++) {
+            fill_values(values[w], j->dtype, 100 * round + w);
+            range.rank = w;
+            must(j,
+                 gw_thc_norms(&thc, &range, values[w], j->error_feedback ? error[w] : NULL, own, workspace,
+                              sizeof workspace, NULL),
+                 "norms");
+            gw_thc_norms_max(maxima, own, patterns_len);
+        }
+        size_t size, sum_size = 0, len;
+        for (uint32_t w = 0; w < WORKERS; w++) {
+            range.rank = w;
+            must(j,
+                 gw_thc_frame_encode(&thc, &range, 0, values[w], j->error_feedback ? error[w] : NULL, maxima,
+                                     frame, bound, &size, workspace, sizeof workspace, NULL),
+                 "encode");
+            wire = gw_crc32c(wire, frame, size);
+            if (w == 0) {
+                must(j,
+                     gw_thc_frame_sum_init(frame, size, GW_THC_FLAG_CHECKSUM, sum, sum_bound, &sum_size,
+                                           backends),
+                     "sum");
+            }
+            must(j, gw_thc_frame_sum_add(sum, sum_size, frame, size, NULL, backends), "add");
+            if (w == 1 && j->error_feedback) { /* as if it had come too late */
+                gw_thc_frame_info info;
+                must(j, gw_thc_frame_peek(frame, size, &info), "peek");
+                must(j,
+                     gw_thc_error_restore(&thc, &range, error[w], maxima, frame + info.payload_offset,
+                                          (size_t)info.payload_size, workspace, sizeof workspace),
+                     "restore");
+            }
+        }
+        wire = gw_crc32c(wire, sum, sum_size);
+        const uint64_t hash = gw_thc_norms_hash(maxima, patterns_len) ^ gw_thc_config_hash(&thc);
+        for (unsigned b = 0; b < 64; b += 8) { /* packets carry both hashes */
+            const uint8_t byte = (uint8_t)(hash >> b);
+            wire = gw_crc32c(wire, &byte, 1);
+        }
+        must(j,
+             gw_thc_frame_decode(sum, sum_size, LEN, GW_THC_MEAN, mean, sizeof mean, &len, &memory, workspace,
+                                 sizeof workspace, NULL, NULL, backends),
+             "decode");
+        decoded = gw_crc32c(decoded, mean, value_size * LEN);
+    }
+    for (uint32_t w = 0; w < WORKERS && j->error_feedback; w++) {
+        must(j, gw_thc_error_save(error[w], 0, LEN, saved, saved_size), "save");
+        decoded = gw_crc32c(decoded, saved, saved_size);
+    }
+    CHECK(j->name, wire == j->wire && decoded == j->values, "0x%08x, 0x%08x instead of 0x%08x, 0x%08x",
+          (unsigned)wire, (unsigned)decoded, (unsigned)j->wire, (unsigned)j->values);
+    free(own);
+    free(maxima);
+    free(frame);
+    free(sum);
+    free(saved);
+}
+
+/* The solver computes in double, in a written order: one table of each width. */
+static void test_solver(void)
+{
+    static double memory[GW_THC_TABLE_WORKSPACE_SIZE / sizeof(double)];
+    uint32_t crc = 0;
+    for (unsigned bits = 1; bits <= 4; bits++) {
+        gw_thc_table table;
+        if (gw_thc_table_solve(&table, NULL, bits, 61, 0.02, memory, sizeof memory) != GW_OK) {
+            crc = 0;
+            break;
+        }
+        crc = gw_crc32c(crc, table.value, 16);
+    }
+    CHECK("solver", crc == 0xc019f234u, "0x%08x", (unsigned)crc);
+    CHECK("threshold", gw_thc_threshold_bits(0.02) == 0x4014e2e2u, "0x%08x",
+          (unsigned)gw_thc_threshold_bits(0.02));
+}
+
+int main(int argc, char **argv)
+{
+    if (argc != 3) {
+        fprintf(stderr, "usage: test_thc_vectors DIR MINIMUM\n");
+        return 2;
+    }
+    const unsigned long minimum = strtoul(argv[2], NULL, 10);
+    const uint32_t available = gw_backends_available();
+    backend_name = "core";
+    test_solver();
+    for (uint32_t bit = 1; bit != 0; bit <<= 1) {
+        backend_name = gw_backend_name(bit);
+        if ((available & bit) == 0 || backend_name == NULL) {
+            continue;
+        }
+        const unsigned long count = test_index(argv[1], GW_BACKEND_SCALAR | bit);
+        for (size_t i = 0; i < sizeof jobs / sizeof jobs[0]; i++) {
+            run_job(&jobs[i], GW_BACKEND_SCALAR | bit);
+        }
+        printf("%s: %lu vectors, %d failures so far\n", backend_name, count, failures);
+        if (count < minimum) {
+            printf("%lu vectors are missing\n", minimum - count);
+            failures++;
+        }
+    }
+    return failures != 0;
+}
