@@ -492,8 +492,8 @@ gw_status gw_thc_error_restore(const gw_thc *thc, const gw_thc_range *range, flo
                                   thc->config.table.bits, thc->config.table.value, 8);
         gw_thc_block_decode(thc, call.scratch.y, call.scratch.index, lanes, 8, 1, patterns + i, GW_THC_SUM,
                             &stream);
-        for (size_t j = 0; j < len;
-             j++) /* load() wants little-endian values; no more than a copy elsewhere */
+        /* load() wants little-endian values; where floats are that already, this is a copy onto itself. */
+        for (size_t j = 0; j < len; j++)
             gw_store32(call.scratch.y + j, gw_bits_from_float(call.scratch.y[j]));
         call.kernels->load(x, call.scratch.y, GW_FP32, block_error, len, lanes);
         GW_MEMCPY(block_error, x, len * sizeof *x);
