@@ -1,5 +1,6 @@
 /*
- * The slots that AVX-512 improves.
+ * The slots that AVX-512 improves. Not `round`: AVX2's is 1.4 to 1.5 times as fast as one of 64 values split
+ * into bytes was, and only RAW chunks call it.
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
@@ -11,7 +12,6 @@ void gw_kernels_init_avx512(gw_kernels *kernels, uint32_t cpu)
 #if defined(GW_AVX512_COMPILED)
     kernels->map_scan = gw_map_scan_avx512;
     kernels->map_build = gw_map_build_avx512;
-    kernels->round = gw_round_avx512;
     kernels->survey = gw_survey_avx512;
     kernels->split = gw_split_avx512;
     kernels->partition = gw_partition_avx512;

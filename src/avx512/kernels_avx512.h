@@ -17,7 +17,6 @@
 
 gw_map_scan_fn gw_map_scan_avx512;
 gw_map_build_fn gw_map_build_avx512;
-gw_round_fn gw_round_avx512;
 gw_survey_fn gw_survey_avx512;
 gw_split_fn gw_split_avx512;
 gw_partition_fn gw_partition_avx512;

@@ -79,19 +79,37 @@ uint32_t gw_thc_norm_avx512(const float *x, size_t len)
     return result_exponent >= 255u ? NONFINITE_NORM : (result_exponent << 23) | (root & 0x7fffffu);
 }
 
+/* Patterns in the order of their values: negative ones complemented, the top bit of others set. */
+static inline __m512i code16(__m512i bits)
+{
+    enum { FIRST_XOR_EITHER = 0x1e }; /* a ^ (b | c) */
+    return _mm512_ternarylogic_epi32(bits, _mm512_srai_epi32(bits, 31), _mm512_set1_epi32((int)0x80000000u),
+                                     FIRST_XOR_EITHER);
+}
+
 /*
  * The code of -x is the complement of the code of x, but for zero, whose code is its own. So the least code
  * serves for the second pattern, and values of 2^127 and more, of either sign, lie at the two ends.
  */
 void gw_thc_extent_avx512(uint32_t patterns[2], const float *x, size_t len)
 {
-    const __m512i top_bit = _mm512_set1_epi32((int)0x80000000u);
     __m512i low = _mm512_set1_epi32(-1), high = _mm512_setzero_si512();
+    __m512i other_low = low, other_high = high;
+    size_t i = 0;
 
-    for (size_t i = 0; i < len; i += 16) {
+    for (; i + 32 <= len; i += 32) {
+        const __m512i code = code16(_mm512_loadu_si512(x + i));
+        const __m512i other = code16(_mm512_loadu_si512(x + i + 16));
+        low = _mm512_min_epu32(low, code);
+        high = _mm512_max_epu32(high, code);
+        other_low = _mm512_min_epu32(other_low, other);
+        other_high = _mm512_max_epu32(other_high, other);
+    }
+    low = _mm512_min_epu32(low, other_low);
+    high = _mm512_max_epu32(high, other_high);
+    for (; i < len; i += 16) {
         const __mmask16 mask = gw_first16(len - i);
-        const __m512i bits = _mm512_maskz_loadu_epi32(mask, x + i);
-        const __m512i code = _mm512_xor_si512(bits, _mm512_or_si512(_mm512_srai_epi32(bits, 31), top_bit));
+        const __m512i code = code16(_mm512_maskz_loadu_epi32(mask, x + i));
         low = _mm512_mask_min_epu32(low, mask, low, code);
         high = _mm512_mask_max_epu32(high, mask, high, code);
     }

@@ -18,7 +18,7 @@ const gw_thc_kernels *gw_thc_kernels_select(uint32_t backends)
     (void)use;
 #if defined(GW_HAVE_THC_AVX512)
     if ((use & GW_BACKEND_AVX512) != 0) {
-        return gw_thc_kernels_avx512(cpu);
+        return gw_thc_kernels_avx512(cpu, use);
     }
 #endif
 #if defined(GW_HAVE_THC_AVX2)

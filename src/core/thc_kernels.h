@@ -161,11 +161,23 @@ gw_thc_residual_fn gw_thc_residual_scalar;
  * run time. A backend fills the slots that it does not improve with those of the next simpler one. */
 extern const gw_thc_kernels gw_thc_kernels_scalar;
 
-/* The backends' tables (src/<backend>/thc_init_<backend>.c). `cpu` holds gw_cpu_flag bits (core/cpu.h): a
- * backend whose choice depends on a quirk has more than one table. Only for thc_dispatch.c: the caller knows
- * that the machine can. */
+/* The table of a backend that has a kernel for every slot. */
+#define GW_THC_TABLE(backend)                                                                                \
+    {                                                                                                        \
+        .load = gw_thc_load_##backend, .store = gw_thc_store_##backend, .norm = gw_thc_norm_##backend,       \
+        .extent = gw_thc_extent_##backend, .rotate = gw_thc_rotate_##backend,                                \
+        .shift = gw_thc_shift_##backend, .quantize = gw_thc_quantize_##backend,                              \
+        .pack = gw_thc_pack_##backend, .add_indices = gw_thc_add_indices_##backend,                          \
+        .add_lanes = gw_thc_add_lanes_##backend, .lane_max = gw_thc_lane_max_##backend,                      \
+        .unpack = gw_thc_unpack_##backend, .unpack_plain = gw_thc_unpack_plain_##backend,                    \
+        .rotate_back = gw_thc_rotate_back_##backend, .residual = gw_thc_residual_##backend,                  \
+    }
+
+/* The backends' tables (src/<backend>/thc_init_<backend>.c). `cpu` holds gw_cpu_flag bits (core/cpu.h) and
+ * `use` the backends that are permitted: a backend whose choice depends on a quirk or on a simpler backend
+ * has more than one table. Only for thc_dispatch.c: the caller knows that the machine can. */
 const gw_thc_kernels *gw_thc_kernels_avx2(uint32_t cpu);
-const gw_thc_kernels *gw_thc_kernels_avx512(uint32_t cpu);
+const gw_thc_kernels *gw_thc_kernels_avx512(uint32_t cpu, uint32_t use);
 const gw_thc_kernels *gw_thc_kernels_neon(uint32_t cpu);
 
 /* The fastest table among a mask of gw_backend bits that this machine can run. */
