@@ -103,6 +103,10 @@ typedef struct gw_encoding {
 gw_status gw_encoding_begin(gw_encoding *encoding, const gw_gcomp *codec, const gw_gcomp_source *source,
                             void *workspace, size_t workspace_size);
 
+/* From bins to labels: count[GW_LABELS] = counts of the labels that bin_count[GW_BINS] gives under the window
+ * that fits it. Returns the window. */
+uint32_t gw_survey_fold(uint32_t *count, const uint32_t *bin_count, uint32_t dtype, uint32_t derived);
+
 /* Encodes the group of chunks that starts at chunk `first`; values is the place of the group's first
  * value. */
 void gw_encode_group(gw_encoding *encoding, uint64_t first, const uint8_t *values);

@@ -123,8 +123,7 @@ static gw_span span_part(const gw_span *span, size_t at, size_t len, size_t elem
 
 /* ---- codebook ------------------------------------------------------------------------------------------ */
 
-/* Label counts and window of a survey. */
-static uint32_t fold_survey(uint32_t *count, const uint32_t *bin_count, uint32_t dtype, uint32_t derived)
+uint32_t gw_survey_fold(uint32_t *count, const uint32_t *bin_count, uint32_t dtype, uint32_t derived)
 {
     uint32_t base = 0;
     if (!derived && dtype != GW_FP16) {
@@ -153,7 +152,7 @@ static int build_group_book(gw_encoding *e, const gw_span *group)
 
     GW_MEMSET(s->bin_count, 0, GW_BINS * sizeof *s->bin_count);
     e->codec->kernels.survey(s->bin_count, group, GW_SAMPLE_RUN_LEN * blocks, &e->rule);
-    s->book->base = (uint8_t)fold_survey(s->count, s->bin_count, e->rule.dtype, e->rule.derived);
+    s->book->base = (uint8_t)gw_survey_fold(s->count, s->bin_count, e->rule.dtype, e->rule.derived);
     if (blocks > 1) {
         s->count[GW_LABEL_ZERO] += s->count[GW_LABEL_ZERO] == 0;
         s->count[GW_LABEL_ESCAPE] += s->count[GW_LABEL_ESCAPE] == 0;

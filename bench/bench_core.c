@@ -1,0 +1,154 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+#include "bench_core.h"
+
+#include <stdlib.h>
+
+#include "core/gcomp_codec.h"
+
+enum { CHUNK_LEN = 1 << 14, GROUP_LEN = GW_BENCH_CORE_LEN };
+
+struct gw_bench_books {
+    gw_gcomp codec;
+    gw_gcomp_map map;
+    gw_gcomp_source chunk;
+    gw_gcomp_histogram histogram;
+    void *workspace;
+    size_t workspace_size;
+    uint32_t chunk_bins[GW_BINS], chunk_count[GW_LABELS], group_count[GW_LABELS];
+    gw_codebook book, read;
+    gw_codebook_scratch scratch;
+    gw_tree tree;
+    gw_ranker ranker;
+    uint8_t bytes[GW_GCOMP_BOOK_SIZE_MAX];
+    size_t size;
+};
+
+/* ---- steps --------------------------------------------------------------------------------------------- */
+
+static gw_status histogram(gw_bench_books *b)
+{
+    const gw_status status = gw_gcomp_histogram_init(&b->histogram, &b->codec);
+    return status != GW_OK
+               ? status
+               : gw_gcomp_histogram_add(&b->histogram, &b->codec, &b->chunk, b->workspace, b->workspace_size);
+}
+
+static gw_status fold(gw_bench_books *b)
+{
+    b->book.base = (uint8_t)gw_survey_fold(b->chunk_count, b->chunk_bins, GW_FP32, 0);
+    return GW_OK;
+}
+
+static gw_status lengths(gw_bench_books *b)
+{
+    gw_codebook_lengths(b->book.length, b->chunk_count, &b->scratch);
+    return GW_OK;
+}
+
+static gw_status tree(gw_bench_books *b)
+{
+    gw_tree_build(&b->tree, &b->book);
+    return GW_OK;
+}
+
+static gw_status ranker(gw_bench_books *b)
+{
+    gw_ranker_build(&b->ranker, &b->tree, b->book.base);
+    return GW_OK;
+}
+
+static gw_status book_of(gw_bench_books *b, const uint32_t *count)
+{
+    gw_codebook_lengths(b->book.length, count, &b->scratch);
+    gw_tree_build(&b->tree, &b->book);
+    gw_ranker_build(&b->ranker, &b->tree, b->book.base);
+    return GW_OK;
+}
+
+static gw_status chunk_book(gw_bench_books *b)
+{
+    return book_of(b, b->chunk_count);
+}
+
+static gw_status group_book(gw_bench_books *b)
+{
+    return book_of(b, b->group_count);
+}
+
+static gw_status read_book(gw_bench_books *b)
+{
+    size_t used;
+    const gw_status status = gw_codebook_read(&b->read, &used, b->bytes, b->size, GW_FP32, 0);
+    gw_tree_build(&b->tree, &b->read);
+    return status;
+}
+
+const gw_bench_step *gw_bench_step_at(size_t index)
+{
+    static const gw_bench_step steps[] = {
+        {"histogram", CHUNK_LEN, 1, histogram},       {"fold", CHUNK_LEN, 0, fold},
+        {"codebook_build", CHUNK_LEN, 0, chunk_book}, {"codebook_group", GROUP_LEN, 0, group_book},
+        {"codebook_lengths", CHUNK_LEN, 0, lengths},  {"tree_build", CHUNK_LEN, 0, tree},
+        {"ranker_build", CHUNK_LEN, 0, ranker},       {"codebook_read", CHUNK_LEN, 0, read_book},
+    };
+    return index < sizeof steps / sizeof steps[0] ? &steps[index] : NULL;
+}
+
+/* ---- what they work on --------------------------------------------------------------------------------- */
+
+/* Counts of the group's sample, as preset fast takes it, and of all values of its first chunk. */
+static gw_status count_labels(gw_bench_books *b, const gw_bench_data *data)
+{
+    uint32_t group_bins[GW_BINS] = {0};
+    gw_encoding encoding;
+    const gw_status status =
+        gw_encoding_begin(&encoding, &b->codec, &b->chunk, b->workspace, b->workspace_size);
+    if (status != GW_OK) {
+        return status;
+    }
+    const gw_kernels *k = &gw_codec_of(&b->codec)->kernels;
+    const gw_span chunk = {data->values, data->levels, CHUNK_LEN, 0, 0};
+    const gw_span group = {data->values, data->levels, GROUP_LEN, 0, 0};
+    k->survey(b->chunk_bins, &chunk, GW_SAMPLE_RUN_LEN, &encoding.rule);
+    k->survey(group_bins, &group, GW_SAMPLE_RUN_LEN * (GROUP_LEN / GW_SAMPLE_LEN_MAX), &encoding.rule);
+    gw_survey_fold(b->group_count, group_bins, GW_FP32, 0);
+    b->group_count[GW_LABEL_ZERO] += b->group_count[GW_LABEL_ZERO] == 0;
+    b->group_count[GW_LABEL_ESCAPE] += b->group_count[GW_LABEL_ESCAPE] == 0;
+    return fold(b);
+}
+
+gw_bench_books *gw_bench_books_new(const gw_bench_data *data, uint32_t backends)
+{
+    gw_bench_books *b = (gw_bench_books *)calloc(1, sizeof *b);
+    gw_gcomp_options options;
+    gw_gcomp_options_init(&options, GW_FP32);
+    options.levels = GW_GCOMP_EXPLICIT;
+    options.backends = backends;
+    if (b == NULL || data->len < GROUP_LEN || gw_gcomp_init(&b->codec, &options) != GW_OK) {
+        free(b);
+        return NULL;
+    }
+    b->chunk.values = data->values;
+    b->chunk.len = CHUNK_LEN;
+    b->map = data->map;
+    b->map.len = CHUNK_LEN;
+    b->chunk.map = &b->map;
+    b->workspace_size = gw_gcomp_workspace_size(&b->codec);
+    b->workspace = malloc(b->workspace_size);
+    if (b->workspace == NULL || count_labels(b, data) != GW_OK) {
+        gw_bench_books_free(b);
+        return NULL;
+    }
+    chunk_book(b);
+    gw_codebook_write(b->bytes, &b->book);
+    b->size = gw_codebook_size(&b->book);
+    return b;
+}
+
+void gw_bench_books_free(gw_bench_books *books)
+{
+    if (books != NULL) {
+        free(books->workspace);
+    }
+    free(books);
+}
