@@ -8,16 +8,25 @@
 
 #include "snapshot.h"
 
-const char *gw_bench_folder(void)
+/* Where the snapshots lie. */
+static const char *folder(int *is_large)
 {
     static char path[4096];
     const char *shared = getenv("GW_SHARED_DATA");
     snprintf(path, sizeof path, "%s/gradients",
              shared != NULL ? shared : GW_BENCH_SOURCE_DIR "/../shared/data");
-    if (access(path, R_OK) != 0) {
+    *is_large = access(path, R_OK) == 0;
+    if (!*is_large) {
         snprintf(path, sizeof path, "%s/data/samples", GW_BENCH_SOURCE_DIR);
     }
     return path;
+}
+
+const char *gw_bench_data_kind(void)
+{
+    int is_large;
+    folder(&is_large);
+    return is_large ? "large snapshots" : "data/samples";
 }
 
 /* Makes the map of the snapshot, for its own length. */
@@ -65,7 +74,8 @@ int gw_bench_load(gw_bench_data *data, const char *name, size_t len)
     gw_snapshot snapshot;
     const gw_snapshot_options options = {GW_NPY_U2_REFUSE, 1, (gw_optimizer_kind)0};
     memset(data, 0, sizeof *data);
-    snprintf(path, sizeof path, "%s/%s.json", gw_bench_folder(), name);
+    int is_large;
+    snprintf(path, sizeof path, "%s/%s.json", folder(&is_large), name);
     if (gw_snapshot_open(&snapshot, path, &options) != 0) {
         return 0;
     }

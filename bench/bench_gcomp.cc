@@ -264,16 +264,19 @@ void add_gcomp_benchmarks()
 
 void add_gcomp_thread_benchmarks(unsigned threads)
 {
-    for (const auto &backend : backends()) {
-        for (const Mode *mode : {&kModes[0], &kModes[1]}) {
-            for (const auto &call : kCalls) {
-                if (call.first != Call::Hop) {
-                    add_benchmark("threads" + std::to_string(threads) + "_" + call.second + "/" +
-                                      backend.second + "/" + data_names()[0] + "/" + mode->name + "/25MiB",
-                                  [=](benchmark::State &state) {
-                                      bench_threads(state, call.first, backend.first, data_names()[0], *mode,
-                                                    size_t{25} << 20, threads);
-                                  });
+    for (const Size &size : kSizes) {
+        for (const auto &backend : backends()) {
+            for (const Mode *mode : {&kModes[0], &kModes[1]}) {
+                for (const auto &call : kCalls) {
+                    if (call.first != Call::Hop) {
+                        add_benchmark("threads" + std::to_string(threads) + "_" + call.second + "/" +
+                                          backend.second + "/" + data_names()[0] + "/" + mode->name + "/" +
+                                          size.name,
+                                      [=](benchmark::State &state) {
+                                          bench_threads(state, call.first, backend.first, data_names()[0],
+                                                        *mode, size.bytes, threads);
+                                      });
+                    }
                 }
             }
         }

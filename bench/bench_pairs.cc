@@ -2,10 +2,12 @@
 #include "bench_pairs.h"
 
 #include <time.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
+#include <fstream>
 
 #if defined(__SSE2__)
 #include <emmintrin.h>
@@ -27,12 +29,6 @@ double quantile(const std::vector<double> &sorted, double q)
     return sorted[static_cast<size_t>(q * static_cast<double>(sorted.size() - 1) + 0.5)];
 }
 
-double budget_seconds()
-{
-    const char *text = std::getenv("GW_BENCH_SECONDS");
-    return text != nullptr ? std::max(0.01, std::atof(text)) : 0.5;
-}
-
 /* Moves memory out of every cache. Elsewhere than on x86: by reading more than caches hold. */
 void make_cold(const std::vector<Touched> &touched)
 {
@@ -51,6 +47,25 @@ void make_cold(const std::vector<Touched> &touched)
         benchmark::DoNotOptimize(static_cast<volatile char *>(large.data())[i]);
     }
 #endif
+}
+
+/* Seconds that the processors worked since the start, and that a hypervisor gave to other machines. 0 where
+ * the system does not say. */
+struct Busy {
+    double used = 0, stolen = 0;
+};
+
+Busy busy_now()
+{
+    std::ifstream file("/proc/stat");
+    std::string head;
+    double user = 0, nice = 0, system = 0, idle = 0, waiting = 0, irq = 0, softirq = 0, stolen = 0;
+    file >> head >> user >> nice >> system >> idle >> waiting >> irq >> softirq >> stolen;
+    const double hertz = static_cast<double>(sysconf(_SC_CLK_TCK));
+    Busy busy;
+    busy.used = (user + nice + system + irq + softirq) / hertz;
+    busy.stolen = stolen / hertz;
+    return busy;
 }
 
 /* Source and destination of memcpy: touched once, grown as needed. */
@@ -91,6 +106,12 @@ size_t repeats_for(const Work &work, const std::function<void()> &body)
 
 } // namespace
 
+double budget_seconds()
+{
+    const char *text = std::getenv("GW_BENCH_SECONDS");
+    return text != nullptr ? std::max(0.001, std::atof(text)) : 0.5;
+}
+
 void run_pairs(benchmark::State &state, const Work &work)
 {
     enum { PAIRS_MIN = 9, PAIRS_MAX = 301 };
@@ -102,6 +123,9 @@ void run_pairs(benchmark::State &state, const Work &work)
         own_baseline ? work.baseline : [&] { std::memcpy(copy.to.data(), copy.from.data(), work.size); };
     const std::vector<Touched> copied = {{copy.from.data(), work.size}, {copy.to.data(), work.size}};
     std::vector<double> ratios, times, baseline_times;
+    const Busy busy_before = busy_now();
+    const double wall_before = now_seconds(CLOCK_MONOTONIC),
+                 own_before = now_seconds(CLOCK_PROCESS_CPUTIME_ID);
     for (auto _ : state) {
         work.run();
         baseline();
@@ -127,6 +151,11 @@ void run_pairs(benchmark::State &state, const Work &work)
         std::sort(ratios.begin(), ratios.end());
         state.SetIterationTime(quantile(times, 0.5));
     }
+    const Busy busy = busy_now();
+    const double wall = now_seconds(CLOCK_MONOTONIC) - wall_before,
+                 own = now_seconds(CLOCK_PROCESS_CPUTIME_ID) - own_before;
+    state.counters["others"] = (busy.used - busy_before.used - own) / wall;
+    state.counters["stolen"] = (busy.stolen - busy_before.stolen) / wall;
     const double time = quantile(times, 0.5), size = static_cast<double>(work.size);
     const std::string ratio = own_baseline ? "speedup" : "vs_memcpy";
     state.counters["GBps"] = size * 1e-9 / time;
@@ -141,6 +170,15 @@ void run_pairs(benchmark::State &state, const Work &work)
     if (work.bits_per_value > 0) {
         state.counters["bits_per_value"] = work.bits_per_value;
     }
+}
+
+void run_kernel_pairs(benchmark::State &state, size_t len, const std::function<void()> &run)
+{
+    Work work;
+    work.size = len * sizeof(float);
+    work.run = run;
+    run_pairs(state, work);
+    state.counters["ns_per_value"] = state.counters["us"] * 1e3 / static_cast<double>(len);
 }
 
 void add_benchmark(const std::string &name, const std::function<void(benchmark::State &)> &body)

@@ -20,8 +20,8 @@ struct Touched {
 };
 
 struct Work {
-    size_t size = 0;                /* fp32 bytes that one run stands for */
-    double bits_per_value = 0;      /* 0: not said */
+    size_t size = 0;           /* fp32 bytes that one run stands for */
+    double bits_per_value = 0; /* 0: not said */
     std::function<void()> run;
     std::vector<Touched> touched;
     /* touched memory, and that of memcpy, leaves all caches before each run */
@@ -39,8 +39,16 @@ struct Work {
  *                   its range (speedup, speedup_p10, speedup_p90 against a baseline of the work's own)
  *   memcpy_GBps     from its median time
  *   bits_per_value, pairs
+ *   others, stolen  processors that other programs used meanwhile, and that a hypervisor took away: 1 is one
+ *                   processor all the time. The system counts in steps of 10 ms, so short runs know it badly.
  */
 void run_pairs(benchmark::State &state, const Work &work);
+
+/* The same for a part of a codec that works on len values a call, hot; and the counter ns_per_value. */
+void run_kernel_pairs(benchmark::State &state, size_t len, const std::function<void()> &run);
+
+/* GW_BENCH_SECONDS. */
+double budget_seconds();
 
 /* Registers a benchmark whose body calls run_pairs() once. */
 void add_benchmark(const std::string &name, const std::function<void(benchmark::State &)> &body);
@@ -66,6 +74,7 @@ void add_gcomp_benchmarks();
 void add_gcomp_thread_benchmarks(unsigned threads);
 void add_thc_benchmarks();
 void add_kernel_benchmarks();
+void add_core_benchmarks();
 void add_peer_benchmarks();
 
 #endif

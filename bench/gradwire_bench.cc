@@ -5,16 +5,18 @@
  *   gcomp_encode/<backend>/<data>/<mode>/<size>/<cold|hot>    also gcomp_decode, gcomp_decode_add, gcomp_hop
  *   thc_encode/<backend>/<data>/<mode>/<size>/<cold|hot>      also thc_norms, thc_sum, thc_decode
  *   small_<one of those>/<backend>/<data>/<mode>/<size>       messages of 1 to 64 KiB, hot
- *   kernel/<slot>/<backend>                                   on the inputs of tests/kernels, hot
+ *   kernel/<slot>/<backend>                                   on the inputs of tests/kernels, hot; also the
+ *                                                             steps between kernels (bench_core.h)
  *   peer/<name>/<data>/<size>/<cold|hot>
  *   threads<N>_<gcomp call>/<backend>/<data>/<mode>/<size>    chunk ranges in N threads against one:
  *                                                             GW_BENCH_THREADS=N
  *
  * A benchmark is one iteration, which holds all its pairs: --benchmark_min_time does nothing,
- * GW_BENCH_SECONDS does.
+ * GW_BENCH_SECONDS does. GW_BENCH_COMMIT is what the results will say that they were built from.
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
+#include <cstdio>
 #include <cstdlib>
 #include <fstream>
 #include <string>
@@ -35,11 +37,25 @@ static std::string cpu_name()
     return "unknown processor";
 }
 
+/* How the system chooses the clock of the first processor. */
+static std::string governor()
+{
+    std::ifstream file("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor");
+    std::string name;
+    return file >> name ? name : "not visible";
+}
+
 int main(int argc, char **argv)
 {
     const char *threads = std::getenv("GW_BENCH_THREADS");
-    benchmark::AddCustomContext("data", gw_bench_folder());
+    const char *commit = std::getenv("GW_BENCH_COMMIT");
+    char seconds[32];
+    std::snprintf(seconds, sizeof seconds, "%g", budget_seconds());
+    benchmark::AddCustomContext("data", gw_bench_data_kind());
     benchmark::AddCustomContext("cpu", cpu_name());
+    benchmark::AddCustomContext("governor", governor());
+    benchmark::AddCustomContext("seconds", seconds);
+    benchmark::AddCustomContext("commit", commit != nullptr ? commit : "unknown");
     benchmark::AddCustomContext("compiler", GW_BENCH_COMPILER);
     benchmark::Initialize(&argc, argv);
     if (benchmark::ReportUnrecognizedArguments(argc, argv)) {
@@ -48,6 +64,7 @@ int main(int argc, char **argv)
     add_gcomp_benchmarks();
     add_thc_benchmarks();
     add_kernel_benchmarks();
+    add_core_benchmarks();
     add_peer_benchmarks();
     if (threads != nullptr && std::atoi(threads) > 1) {
         add_gcomp_thread_benchmarks(static_cast<unsigned>(std::atoi(threads)));
