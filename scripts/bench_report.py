@@ -1,11 +1,15 @@
 #!/usr/bin/env python3
-"""Makes tables (NAME.md) and plots (NAME-calls.svg, NAME-small.svg) of a gradwire_bench JSON file NAME.json.
+"""Makes tables and plots of what gradwire_bench measured.
+
+    scripts/bench_report.py NAME.json                       NAME.md, NAME-calls.svg, NAME-small.svg
+    scripts/bench_report.py --targets OUT.md JSON [JSON]    what is aimed at and reached, with the better of two compilers
 
 Without matplotlib the plots are left out, and the tables say so.
 """
 import json
 import os
 import re
+import statistics
 import sys
 
 BACKENDS = ("scalar", "avx2", "avx512", "neon")
@@ -23,6 +27,7 @@ TARGETS = (
 )
 SUM_TARGETS = {"avx512": 15, "avx2": 10, "scalar": 1}  # Gvalues/s of thc_sum
 DERIVED_TARGET = 0.85
+BUSY_LOAD = 0.5  # load average above which a machine was not alone
 ONE_CORE_TEXT = (
     "One core, pinned. `vs memcpy` is the time of the C library's memcpy of the same fp32 bytes over the time of the work, the "
     "two timed in turns in one process on touched memory, on the thread's own clock: median and 10-90 % range of at least 9 "
@@ -91,35 +96,84 @@ def spread(values):
     return text if f"{high:.{digits}f}" == text else f"{text}-{high:.{digits}f}"
 
 
+def target_values(entries, backend):
+    """What TARGETS, SUM_TARGETS and DERIVED_TARGET speak of: [(label, a value for each data set, target)]."""
+    cold = [e for e in entries if e.error is None and e.parts[-2:] == ["25MiB", "cold"] and e.parts[1] == backend]
+    rows = []
+    for label, call, mode, targets in TARGETS:
+        rows.append((label, [e["vs_memcpy"] for e in named(cold, call) if e.parts[3] == mode], targets.get(backend)))
+    rows.append(("THC sum, Gvalues/s", [e["GBps"] / 4 for e in named(cold, "thc_sum")], SUM_TARGETS.get(backend)))
+    for call in ("gcomp_encode", "gcomp_decode"):
+        explicit = {e.parts[2]: e["vs_memcpy"] for e in named(cold, call) if e.parts[3] == "explicit_fast"}
+        rows.append((f"{call[6:]}, derived step 1 / explicit",
+                     [e["vs_memcpy"] / explicit[e.parts[2]] for e in named(cold, call)
+                      if e.parts[3] == "derived1_fast" and e.parts[2] in explicit], DERIVED_TARGET))
+    return rows
+
+
 def target_cell(values, target):
     if not values:
         return ""
+    if target is None:
+        return spread(values)
     verdict = "met" if min(values) >= target else "met on some data" if max(values) >= target else "missed"
     return f"{spread(values)} of {target}, {verdict}"
 
 
 def targets_section(entries):
-    cold = [e for e in entries if e.error is None and e.parts[-2:] == ["25MiB", "cold"]]
-    columns = backends_of([e for e in cold if e.parts[0].startswith("gcomp_")])
-    rows = []
-    for label, call, mode, targets in TARGETS:
-        rows.append([label] + [target_cell([e["vs_memcpy"] for e in named(cold, call)
-                                            if e.parts[1] == b and e.parts[3] == mode], targets.get(b, 9))
-                               for b in columns])
-    rows.append(["THC sum, Gvalues/s"] + [
-        target_cell([e["GBps"] / 4 for e in named(cold, "thc_sum") if e.parts[1] == b], SUM_TARGETS.get(b, 0))
-        for b in columns])
-    for call in ("gcomp_encode", "gcomp_decode"):
-        shares = {b: [] for b in columns}
-        for e in named(cold, call):
-            if e.parts[3] == "derived1_fast":
-                other = [o for o in named(cold, call) if o.parts[1:3] == e.parts[1:3] and o.parts[3] == "explicit_fast"]
-                shares[e.parts[1]] += [e["vs_memcpy"] / o["vs_memcpy"] for o in other]
-        rows.append([f"{call[6:]}, derived step 1 / explicit"] + [target_cell(shares[b], DERIVED_TARGET) for b in columns])
+    columns = backends_of([e for e in entries if e.parts[0].startswith("gcomp_") and e.parts[-2:] == ["25MiB", "cold"]])
     if not columns:
         return ""
+    by_backend = [target_values(entries, b) for b in columns]
+    rows = [[cells[0][0]] + [target_cell(values, target) for _, values, target in cells] for cells in zip(*by_backend)]
     return ("## Targets\n\nShare of memcpy, 25 MiB, cold; lowest and highest of the data sets.\n\n" +
             table(["work"] + [LABELS[b] for b in columns], rows) + "\n")
+
+
+def compiler_name(context):
+    """gcc 12.2.0"""
+    words = context["compiler"].split()
+    return " ".join([{"GNU": "gcc", "Clang": "clang"}.get(words[0], words[0])] + words[1:2])
+
+
+def better_of(runs):
+    """[(compiler, values)] -> the one with the larger geometric mean over the data sets."""
+    runs = [run for run in runs if run[1]]
+    return max(runs, key=lambda run: statistics.geometric_mean(run[1])) if runs else (None, [])
+
+
+def better_targets(reports):
+    """Targets with the better of the given runs in each cell; reports is [(context, entries)]."""
+    columns = backends_of([e for _, entries in reports for e in entries
+                           if e.parts[0].startswith("gcomp_") and e.parts[-2:] == ["25MiB", "cold"]])
+    lines = {}
+    for b in columns:
+        for cells in zip(*(target_values(entries, b) for _, entries in reports)):
+            compiler, values = better_of([(compiler_name(context), cell[1]) for (context, _), cell in zip(reports, cells)])
+            text = target_cell(values, cells[0][2])
+            if text and len(reports) > 1:
+                others = [f"{compiler_name(context)} {spread(cell[1])}" for (context, _), cell in zip(reports, cells)
+                          if compiler_name(context) != compiler and cell[1]]
+                text += f" ({compiler}; {', '.join(others)})" if others else f" ({compiler})"
+            lines.setdefault(cells[0][0], []).append(text)
+    return table(["work"] + [LABELS[b] for b in columns], [[label] + cells for label, cells in lines.items()])
+
+
+def machine_text(context, entries):
+    """What was measured on what, and whether it was alone."""
+    load = context["load_avg"][0] if context.get("load_avg") else None
+    text = (f"{context['date'][:10]}, {context.get('cpu', 'unknown processor')}, {context['num_cpus']} CPUs, governor "
+            f"{context.get('governor', 'not recorded')}, compiled with {context['compiler']}, commit "
+            f"{context.get('commit', 'not recorded')}, {context.get('seconds', 'an unrecorded number of')} s a benchmark. "
+            f"Load average at the start: {'unknown' if load is None else f'{load:.2f}'}"
+            f"{', a **busy machine**' if load is not None and load > BUSY_LOAD else ''}.")
+    others = [e["others"] for e in entries if e.get("others") is not None]
+    if others:
+        stolen = [e["stolen"] for e in entries if e.get("stolen") is not None]
+        share = statistics.fmean(others)
+        text += (f" While it ran other programs used {max(0, share):.2f} processors on average, and the hypervisor took "
+                 f"{statistics.fmean(stolen):.2f} away.")
+    return text
 
 
 def calls_section(entries):
@@ -258,8 +312,22 @@ def small_plot(plt, entries, path):
     figure.savefig(path, metadata={"Date": None})
 
 
-def main():
-    path = sys.argv[1]
+def write_targets(out_path, paths):
+    reports = [load(path) for path in paths]
+    kinds = {context["data"] for context, _ in reports}
+    text = (f"# gradwire_bench: {os.path.basename(out_path).removesuffix('.md')}\n\n"
+            "What is aimed at and what was reached: share of memcpy, 25 MiB, cold, one core, lowest and highest of the data sets"
+            f" ({', '.join(sorted(kinds))})." +
+            (" Of the runs below each cell has the one that is faster on average over the data sets and names its compiler; "
+             "the other's figures follow it. Differences below 10 % are ties.\n\n" if len(reports) > 1 else "\n\n"))
+    for path, (context, entries) in zip(paths, reports):
+        name = os.path.basename(path).removesuffix(".json")
+        text += f"- [{name}]({name}.md): {machine_text(context, entries)}\n"
+    with open(out_path, "w", encoding="utf-8") as out:
+        out.write(text + "\n" + better_targets(reports))
+
+
+def write_report(path):
     stem = path.removesuffix(".json")
     context, entries = load(path)
     plots = []
@@ -268,7 +336,7 @@ def main():
         matplotlib.use("svg")
         matplotlib.rcParams["svg.hashsalt"] = "gradwire"
         import matplotlib.pyplot as plt
-        if any(e.parts[0].startswith("gcomp_") for e in entries):
+        if any(e.parts[0].startswith("gcomp_") and e.parts[-2:] == ["25MiB", "cold"] for e in entries):
             calls_plot(plt, entries, stem + "-calls.svg")
             plots.append("-calls.svg")
         if any(e.parts[0].startswith("small_") for e in entries):
@@ -276,19 +344,25 @@ def main():
             plots.append("-small.svg")
     except ImportError:
         print("no matplotlib: no plots", file=sys.stderr)
-    data = "the large snapshots" if not context["data"].rstrip("/").endswith("samples") else "data/samples"
     with open(stem + ".md", "w", encoding="utf-8") as out:
         out.write(f"# gradwire_bench: {os.path.basename(stem)}\n\n"
-                  f"{context['date'][:10]}, {context.get('cpu', 'unknown processor')}, {context['num_cpus']} CPUs, compiled with "
-                  f"{context['compiler']}; gradients of {data}, repeated to the size with other signs and low bits. "
-                  "Load average at the start: "
-                  f"{context['load_avg'][0] if context.get('load_avg') else 'unknown'}.\n\n"
+                  f"{machine_text(context, entries)} Gradients of {context['data']}, repeated to the size with other signs and "
+                  "low bits.\n\n"
                   + (THREADS_TEXT if all(e.parts[0].startswith("threads") for e in entries) else ONE_CORE_TEXT) + "\n\n")
         for suffix in plots:
             out.write(f"![{suffix[1:-4]}]({os.path.basename(stem)}{suffix})\n")
         out.write("\n" if plots else "")
         for section in (targets_section, calls_section, peers_section, kernels_section, small_section, threads_section):
             out.write(section(entries))
+
+
+def main():
+    if len(sys.argv) in (4, 5) and sys.argv[1] == "--targets":
+        write_targets(sys.argv[2], sys.argv[3:])
+    elif len(sys.argv) == 2 and not sys.argv[1].startswith("-"):
+        write_report(sys.argv[1])
+    else:
+        sys.exit(__doc__)
 
 
 if __name__ == "__main__":
