@@ -1,0 +1,173 @@
+#!/usr/bin/env python3
+"""Runs every benchmark once, for as short as it can be, and what reads the results. Nothing here depends on a time.
+
+    check_bench.py GRADWIRE_BENCH SOURCE-DIRECTORY BUILD-DIRECTORY
+
+On the samples, 64 KiB and 1 MiB with threads: names are those that scripts/bench filters, counters are there and are numbers,
+every backend of this machine and every kernel that it has was timed, the reports are written, docs/kernels.md and README.md
+made from them pass their checks.
+"""
+import importlib.machinery
+import importlib.util
+import json
+import math
+import os
+import re
+import shutil
+import subprocess
+import sys
+
+sys.dont_write_bytecode = True
+
+DATA = ("resnet50-sgdm-step0400", "resnet50-adamw-step0400", "bertbase-adamw-step0050")
+MODES = ("explicit_fast", "derived1_fast", "explicit_small", "derived1_small", "explicit_fast_stochastic",
+         "derived1_fast_stochastic")
+GCOMP = ("gcomp_encode", "gcomp_decode", "gcomp_decode_add", "gcomp_hop")
+THC = ("thc_norms", "thc_encode", "thc_sum", "thc_decode")
+SIZES = ("64KiB", "1MiB", "25MiB", "256MiB")
+problems = []
+
+
+def expect(condition, text):
+    if not condition:
+        problems.append(text)
+
+
+def load_script(source, name):
+    path = os.path.join(source, "scripts", name)
+    loader = importlib.machinery.SourceFileLoader(name.replace(".py", ""), path)
+    module = importlib.util.module_from_spec(importlib.util.spec_from_loader(loader.name, loader))
+    loader.exec_module(module)
+    return module
+
+
+def environment(**more):
+    # No GW_SHARED_DATA: the samples, wherever the tree lies.
+    return dict(os.environ, GW_SHARED_DATA="/nonexistent", GW_BENCH_SECONDS="0.001", GW_BENCH_COMMIT="test", **more)
+
+
+def run(program, pattern, out, **more):
+    log = subprocess.run([program, f"--benchmark_filter={pattern}", f"--benchmark_out={out}", "--benchmark_out_format=json"],
+                         env=environment(**more), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    expect(log.returncode == 0, f"gradwire_bench: status {log.returncode}\n{log.stdout[-2000:]}")
+    with open(out, encoding="utf-8") as f:
+        return json.load(f)
+
+
+def names_of(program):
+    listing = subprocess.run([program, "--benchmark_list_tests"], env=environment(), check=True, stdout=subprocess.PIPE, text=True)
+    return [re.sub(r"/iterations:1(/manual_time)?$", "", line) for line in listing.stdout.split()]
+
+
+def check_names(names, backends):
+    """All of the grid that --full runs."""
+    have = set(names)
+    expect(len(have) == len(names), "names occur twice")
+    for size in SIZES:
+        for heat in ("cold", "hot"):
+            for data in DATA:
+                for backend in backends:
+                    wanted = [f"{call}/{backend}/{data}/{mode}" for call in GCOMP for mode in MODES]
+                    wanted += [f"{call}/{backend}/{data}/b4n8u8" for call in THC]
+                    for name in wanted:
+                        expect(f"{name}/{size}/{heat}" in have, f"no benchmark {name}/{size}/{heat}")
+                for peer in ("zstd1", "lz4", "bf16_cast"):
+                    for way in ("encode", "decode"):
+                        name = f"peer/{peer}_{way}/{data}/{size}/{heat}"
+                        expect(name in have, f"no benchmark {name}")
+
+
+def check_counters(report, wanted):
+    """Counters that every result has, and no error."""
+    expect(report["benchmarks"], "no benchmark ran")
+    for record in report["benchmarks"]:
+        name = record["name"].split("/iterations:")[0]
+        if record.get("error_occurred"):
+            problems.append(f"{name}: {record['error_message']}")
+            continue
+        keys = list(wanted)
+        if not name.startswith("kernel/"):
+            keys.append("bits_per_value")
+        for key in keys:
+            value = record.get(key)
+            expect(isinstance(value, (int, float)) and math.isfinite(value) and value > 0, f"{name}: {key} is {value}")
+        expect(record.get("pairs", 0) >= 9, f"{name}: {record.get('pairs')} pairs")
+    for key in ("compiler", "commit", "cpu", "governor", "seconds", "data", "load_avg"):
+        expect(key in report["context"], f"the results do not say {key}")
+    expect(report["context"].get("data") == "data/samples", f"data is {report['context'].get('data')}")
+
+
+def main():
+    program, source, build = sys.argv[1:]
+    folder = os.path.join(build, "check_bench")
+    shutil.rmtree(folder, ignore_errors=True)
+    os.makedirs(folder)
+    names = names_of(program)
+    backends = sorted({name.split("/")[1] for name in names if name.startswith("gcomp_")})
+    expect("scalar" in backends, "no scalar")
+    cpu = open("/proc/cpuinfo", encoding="utf-8").read() if os.path.exists("/proc/cpuinfo") else ""
+    kernels = {(name.split("/")[1], name.split("/")[2]) for name in names if name.startswith("kernel/")}
+    check_names(names, backends)
+
+    # Every kernel that the sources have for a backend of this machine; `fence` has no time of its own.
+    doc = load_script(source, "check_kernels_doc")
+    for table in doc.TABLES:
+        for slot, owners in doc.kernels_of(table).items():
+            bench = slot if table == "gcomp" else doc.BENCH_NAMES.get(slot, "thc_" + slot)
+            for backend in owners & set(backends) if slot != "fence" else ():
+                if slot == "crc32c" and backend != "scalar" and "pclmul" not in cpu:
+                    continue
+                expect((bench, backend) in kernels, f"no benchmark kernel/{bench}/{backend}")
+    expect(doc.steps(), "bench_core.c has no steps")
+    for step, _ in doc.steps():
+        expect((step, "scalar") in kernels, f"no benchmark kernel/{step}/scalar")
+
+    single = os.path.join(folder, "bench-test-gcc.json")
+    report = run(program, "/64KiB|^kernel/|^small_.*/(1|16)KiB", single)
+    check_counters(report, ("GBps", "us", "vs_memcpy", "vs_memcpy_p10", "vs_memcpy_p90", "memcpy_GBps"))
+    threaded = os.path.join(folder, "bench-test-gcc-threads2.json")
+    report = run(program, "^threads2_.*/1MiB", threaded, GW_BENCH_THREADS="2")
+    check_counters(report, ("GBps", "us", "speedup", "speedup_p10", "speedup_p90"))
+
+    # What reads them. The reports speak of 25 MiB: the names are changed, no benchmark is that short there.
+    text = open(single, encoding="utf-8").read().replace("/64KiB/", "/25MiB/")
+    open(single, "w", encoding="utf-8").write(text)
+    other = os.path.join(folder, "bench-test-clang.json")
+    compiler = json.loads(text)["context"]["compiler"]
+    open(other, "w", encoding="utf-8").write(text.replace(compiler, "Other 1.0 Release"))
+    readme, kernels_doc = os.path.join(folder, "README.md"), os.path.join(folder, "kernels.md")
+    shutil.copy(os.path.join(source, "README.md"), readme)
+    shutil.copy(os.path.join(source, "docs/kernels.md"), kernels_doc)
+    scripts = os.path.join(source, "scripts")
+    readme_options = ["--results", folder, "--readme", readme]
+    for command in (["bench_report.py", single], ["bench_report.py", other], ["bench_report.py", threaded],
+                    ["bench_report.py", "--targets", os.path.join(folder, "targets.md"), single, other],
+                    ["check_kernels_doc", "--doc", kernels_doc, "--write", single], ["check_kernels_doc", "--doc", kernels_doc],
+                    ["readme_speed", "--write"] + readme_options, ["readme_speed"] + readme_options):
+        done = subprocess.run([sys.executable, "-B", os.path.join(scripts, command[0])] + command[1:], stdout=subprocess.PIPE,
+                              stderr=subprocess.STDOUT, text=True)
+        expect(done.returncode == 0, f"{' '.join(command)}: status {done.returncode}\n{done.stdout}")
+    if not problems:
+        for file, words in (("bench-test-gcc.md", ("## Targets", "## Kernels", "## Small messages", "## Peers")),
+                            ("bench-test-gcc-threads2.md", ("## 2 threads",)),
+                            ("targets.md", ("Other 1.0", "encode, fast preset")),
+                            ("README.md", ("GCOMP encode", "zstd -1", "commit test", "in 2 threads"))):
+            text = open(os.path.join(folder, file), encoding="utf-8").read()
+            for word in words:
+                expect(word in text, f"{file} says nothing of '{word}'")
+        # One figure changed by hand is found.
+        text = open(readme, encoding="utf-8").read()
+        changed = re.sub(r"(\| GCOMP decode \| )[0-9.]+", r"\g<1>0.99999", text, count=1)
+        expect(changed != text, "README.md has no row GCOMP decode")
+        open(readme, "w", encoding="utf-8").write(changed)
+        done = subprocess.run([sys.executable, "-B", os.path.join(scripts, "readme_speed")] + readme_options,
+                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+        expect(done.returncode == 1, "readme_speed does not notice a changed figure")
+    for problem in problems[:40]:
+        print(problem)
+    print(f"{len(names)} benchmarks, {len(problems)} problems")
+    return 1 if problems else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
