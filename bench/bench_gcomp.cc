@@ -125,8 +125,11 @@ public:
             static_cast<Job *>(self)->RunRange(worker, range);
         }, this, nullptr);
         if (call == Call::Encode) {
-            Keep(gw_gcomp_join(&codec_, &source_, parts_.data(), parts_.size(), frame_.data(), frame_.size(),
-                               &size_));
+            Keep(gw_gcomp_join_begin(&codec_, &source_, parts_.data(), parts_.size(), frame_.data(),
+                                     frame_.size(), &size_));
+            gw_parallel_tasks(threads_, ranges, [](void *self, unsigned, uint64_t range) {
+                static_cast<Job *>(self)->MovePart(range);
+            }, this, nullptr);
         }
     }
 
@@ -150,6 +153,12 @@ private:
     {
         const uint64_t first = range * range_chunks_;
         return std::min(range_chunks_, gw_gcomp_chunk_count(&codec_, data_.len) - first);
+    }
+
+    void MovePart(uint64_t range)
+    {
+        Keep(gw_gcomp_join_part(&codec_, &source_, parts_.data(), parts_.size(), range, frame_.data(),
+                                size_));
     }
 
     void RunRange(unsigned worker, uint64_t range)

@@ -268,6 +268,14 @@ static void encode_task(void *context, unsigned worker, uint64_t index)
         &run->parts[index], run->workspaces + worker * run->workspace_size, run->workspace_size);
 }
 
+static void join_task(void *context, unsigned worker, uint64_t index)
+{
+    gw_encode_run *run = context;
+    (void)worker;
+    run->statuses[index] = gw_gcomp_join_part(run->codec, run->source, run->parts, (size_t)run->range_count,
+                                              (size_t)index, run->frame, run->frame_size);
+}
+
 gw_status gw_encode_run_once(gw_encode_run *run, gw_cli_progress *progress)
 {
     run->frame_size = 0;
@@ -279,12 +287,16 @@ gw_status gw_encode_run_once(gw_encode_run *run, gw_cli_progress *progress)
                                run->workspaces, run->workspace_size);
     }
     gw_parallel_tasks(run->threads, run->range_count, encode_task, run, progress);
-    const gw_status status = first_failure(run->statuses, run->range_count);
+    gw_status status = first_failure(run->statuses, run->range_count);
+    if (status == GW_OK) {
+        status = gw_gcomp_join_begin(run->codec, run->source, run->parts, (size_t)run->range_count,
+                                     run->frame, run->frame_capacity, &run->frame_size);
+    }
     if (status != GW_OK) {
         return status;
     }
-    return gw_gcomp_join(run->codec, run->source, run->parts, (size_t)run->range_count, run->frame,
-                         run->frame_capacity, &run->frame_size);
+    gw_parallel_tasks(run->threads, run->range_count, join_task, run, NULL);
+    return first_failure(run->statuses, run->range_count);
 }
 
 /* ---- decode ---- */

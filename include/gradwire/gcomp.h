@@ -266,6 +266,23 @@ GW_API GW_MUST_CHECK gw_status gw_gcomp_join(const gw_gcomp *codec, const gw_gco
                                              const gw_gcomp_part *parts, size_t part_count, void *dst,
                                              size_t dst_capacity, size_t *dst_size);
 
+/*
+ * The same in steps that threads can share, where the copying would take longer than their encoding: begin
+ * writes header and directory; then each part is moved to its place, by any thread, in any order. The frame
+ * is complete when all are. codec, source and parts are those of begin and do not change in between;
+ * dst_size is what begin gave.
+ *
+ * begin: status as gw_gcomp_join(). part: GW_OK; GW_ERR_ARG (part_index >= part_count, or arguments that
+ * begin refuses); GW_ERR_STATE; GW_ERR_DST (the part would end behind dst_size, which then is not what begin
+ * gave). On failure dst is untouched. Parts are thread safe: each writes bytes of its own.
+ */
+GW_API GW_MUST_CHECK gw_status gw_gcomp_join_begin(const gw_gcomp *codec, const gw_gcomp_source *source,
+                                                   const gw_gcomp_part *parts, size_t part_count, void *dst,
+                                                   size_t dst_capacity, size_t *dst_size);
+GW_API GW_MUST_CHECK gw_status gw_gcomp_join_part(const gw_gcomp *codec, const gw_gcomp_source *source,
+                                                  const gw_gcomp_part *parts, size_t part_count,
+                                                  size_t part_index, void *dst, size_t dst_size);
+
 /* -----------------------------------------------------------------------------------------------------------
  * Frames
  * -------------------------------------------------------------------------------------------------------- */

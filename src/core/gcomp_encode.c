@@ -171,8 +171,8 @@ static void use_book(gw_encoding *e)
 
 /* The codebook of the group being written. */
 typedef struct group_state {
-    uint64_t owner;   /* chunk that stores it, UINT64_MAX as long as there is none */
-    size_t size;      /* bytes */
+    uint64_t owner; /* chunk that stores it, UINT64_MAX as long as there is none */
+    size_t size;    /* bytes */
     uint32_t crc;
     uint8_t bytes[GW_GCOMP_BOOK_SIZE_MAX];
 } group_state;
@@ -465,43 +465,71 @@ gw_status gw_gcomp_encode_range(const gw_gcomp *codec, const gw_gcomp_source *so
     return GW_OK;
 }
 
-gw_status gw_gcomp_join(const gw_gcomp *codec, const gw_gcomp_source *source, const gw_gcomp_part *parts,
-                        size_t part_count, void *dst, size_t dst_capacity, size_t *dst_size)
+/* Bytes of a part behind its directory entries; UINT64_MAX if it is shorter than these. */
+static uint64_t part_payload(const gw_gcomp_part *part)
+{
+    const uint64_t entries_size = GW_FRAME_ENTRY_SIZE * part->chunk_count;
+    return part->size < entries_size ? UINT64_MAX : part->size - entries_size;
+}
+
+static void move_part(uint8_t *dst, uint64_t offset, const gw_gcomp_part *part)
+{
+    const size_t size = (size_t)part_payload(part);
+    if (size != 0) {
+        GW_MEMCPY(dst + offset, (const uint8_t *)part->area + (part->size - size), size);
+    }
+}
+
+/* What all of join checks about its arguments; *info of the frame. */
+static gw_status check_join(gw_gcomp_info *info, const gw_gcomp *codec, const gw_gcomp_source *source,
+                            const gw_gcomp_part *parts, size_t part_count, const void *dst)
 {
     const gw_codec *inside = gw_codec_of(codec);
-    if (codec == NULL || source == NULL || dst == NULL || dst_size == NULL ||
-        (parts == NULL && part_count != 0)) {
+    if (codec == NULL || source == NULL || dst == NULL || (parts == NULL && part_count != 0)) {
         return GW_ERR_ARG;
     }
-    *dst_size = 0;
     if (inside == NULL) {
         return GW_ERR_STATE;
     }
     if (!is_source_valid(inside, source) || source->len > inside->options.count_limit) {
         return GW_ERR_ARG;
     }
+    GW_MEMSET(info, 0, sizeof *info);
+    fill_info(info, inside, source);
+    return GW_OK;
+}
+
+gw_status gw_gcomp_join_begin(const gw_gcomp *codec, const gw_gcomp_source *source,
+                              const gw_gcomp_part *parts, size_t part_count, void *dst, size_t dst_capacity,
+                              size_t *dst_size)
+{
+    if (dst_size == NULL) {
+        return GW_ERR_ARG;
+    }
+    *dst_size = 0;
+    gw_encoding e;
+    GW_MEMSET(&e, 0, sizeof e);
+    gw_status status = check_join(&e.info, codec, source, parts, part_count, dst);
+    if (status != GW_OK) {
+        return status;
+    }
+    e.codec = gw_codec_of(codec);
+    e.source = source;
     const size_t bound = gw_gcomp_bound(codec, source->len);
     if (bound == 0 || dst_capacity < bound) {
         return GW_ERR_DST;
     }
-    gw_encoding e;
-    GW_MEMSET(&e, 0, sizeof e);
-    e.codec = inside;
-    e.source = source;
-    fill_info(&e.info, inside, source);
 
     uint64_t next_chunk = 0;
     uint64_t offset = e.info.payload_offset;
     const uint64_t end = offset + gw_frame_payload_max((uint32_t)e.info.dtype, e.info.len, e.info.chunk_log2);
     for (size_t p = 0; p < part_count; p++) {
-        const uint64_t entries_size = GW_FRAME_ENTRY_SIZE * parts[p].chunk_count;
         if (parts[p].chunk_first != next_chunk || parts[p].chunk_count > e.info.chunk_count - next_chunk ||
-            parts[p].size < entries_size || parts[p].size - entries_size > end - offset ||
-            (parts[p].area == NULL && parts[p].chunk_count != 0)) {
+            part_payload(&parts[p]) > end - offset || (parts[p].area == NULL && parts[p].chunk_count != 0)) {
             return GW_ERR_ARG;
         }
         next_chunk += parts[p].chunk_count;
-        offset += parts[p].size - entries_size;
+        offset += part_payload(&parts[p]);
     }
     if (next_chunk != e.info.chunk_count) {
         return GW_ERR_ARG;
@@ -518,12 +546,48 @@ gw_status gw_gcomp_join(const gw_gcomp *codec, const gw_gcomp_source *source, co
             gw_store64(entries + at, gw_load64(area + at) + offset);
             GW_MEMCPY(entries + at + 8, area + at + 8, GW_FRAME_ENTRY_SIZE - 8);
         }
-        if (parts[p].size != entries_size) {
-            GW_MEMCPY((uint8_t *)dst + offset, area + entries_size, parts[p].size - entries_size);
-        }
-        offset += parts[p].size - entries_size;
+        offset += part_payload(&parts[p]);
     }
     gw_encoding_finish(&e, (uint8_t *)dst);
     *dst_size = (size_t)e.info.frame_size;
     return GW_OK;
+}
+
+gw_status gw_gcomp_join_part(const gw_gcomp *codec, const gw_gcomp_source *source, const gw_gcomp_part *parts,
+                             size_t part_count, size_t part_index, void *dst, size_t dst_size)
+{
+    gw_gcomp_info info;
+    const gw_status status = check_join(&info, codec, source, parts, part_count, dst);
+    if (status != GW_OK) {
+        return status;
+    }
+    if (part_index >= part_count || info.payload_offset > dst_size) {
+        return part_index >= part_count ? GW_ERR_ARG : GW_ERR_DST;
+    }
+    uint64_t offset = info.payload_offset;
+    for (size_t p = 0; p <= part_index; p++) {
+        if (part_payload(&parts[p]) > dst_size - offset) {
+            return GW_ERR_DST;
+        }
+        offset += part_payload(&parts[p]);
+    }
+    const gw_gcomp_part *part = &parts[part_index];
+    if (part->area == NULL && part->size != 0) {
+        return GW_ERR_ARG;
+    }
+    move_part((uint8_t *)dst, offset - part_payload(part), part);
+    return GW_OK;
+}
+
+gw_status gw_gcomp_join(const gw_gcomp *codec, const gw_gcomp_source *source, const gw_gcomp_part *parts,
+                        size_t part_count, void *dst, size_t dst_capacity, size_t *dst_size)
+{
+    const gw_status status =
+        gw_gcomp_join_begin(codec, source, parts, part_count, dst, dst_capacity, dst_size);
+    uint64_t end = status == GW_OK ? *dst_size : 0;
+    for (size_t p = part_count; status == GW_OK && p-- > 0;) {
+        end -= part_payload(&parts[p]);
+        move_part((uint8_t *)dst, end, &parts[p]);
+    }
+    return status;
 }

@@ -27,6 +27,75 @@ static void *encode_thread(void *argument)
     return NULL;
 }
 
+typedef struct move_job {
+    const test_codec *codec;
+    const gw_gcomp_source *source;
+    const gw_gcomp_part *parts;
+    size_t part_count, part_index;
+    uint8_t *dst;
+    size_t dst_size;
+    gw_status status;
+} move_job;
+
+static void *move_thread(void *argument)
+{
+    move_job *j = (move_job *)argument;
+    j->status = gw_gcomp_join_part(&j->codec->codec, j->source, j->parts, j->part_count, j->part_index,
+                                   j->dst, j->dst_size);
+    return NULL;
+}
+
+/* Header and directory first, then the parts, each by a thread of its own. */
+static void join_in_steps(const test_codec *codec, const gw_gcomp_source *source, const gw_gcomp_part *parts,
+                          size_t part_count, test_buffer *joined, const test_buffer *frame, size_t size)
+{
+    move_job job[THREADS];
+    pthread_t thread[THREADS];
+    size_t joined_size = 1;
+    assert_true(part_count <= THREADS);
+    memset(joined->at, 0xd7, joined->size);
+    assert_int_equal(
+        gw_gcomp_join_begin(&codec->codec, source, parts, part_count, joined->at, joined->size, &joined_size),
+        GW_OK);
+    assert_int_equal(joined_size, size);
+
+    /* What is refused is not written. */
+    uint8_t *before = malloc(joined->size);
+    assert_non_null(before);
+    memcpy(before, joined->at, joined->size);
+    assert_int_equal(
+        gw_gcomp_join_part(&codec->codec, source, parts, part_count, part_count, joined->at, size),
+        GW_ERR_ARG);
+    assert_int_equal(
+        gw_gcomp_join_part(&codec->codec, source, parts, part_count, part_count - 1, joined->at, size - 1),
+        GW_ERR_DST);
+    assert_int_equal(gw_gcomp_join_part(&codec->codec, source, parts, part_count, 0, joined->at, 0),
+                     GW_ERR_DST);
+    assert_int_equal(gw_gcomp_join_part(&codec->codec, source, NULL, part_count, 0, joined->at, size),
+                     GW_ERR_ARG);
+    assert_int_equal(gw_gcomp_join_part(&codec->codec, source, parts, part_count, 0, NULL, size), GW_ERR_ARG);
+    static const gw_gcomp never_initialised;
+    assert_int_equal(gw_gcomp_join_part(&never_initialised, source, parts, part_count, 0, joined->at, size),
+                     GW_ERR_STATE);
+    assert_memory_equal(joined->at, before, joined->size);
+    free(before);
+
+    for (size_t i = 0; i < part_count; i++) {
+        const move_job j = {codec,      source, parts,     part_count, part_count - 1 - i,
+                            joined->at, size,   GW_ERR_ARG};
+        job[i] = j;
+        assert_int_equal(pthread_create(&thread[i], NULL, move_thread, &job[i]), 0);
+    }
+    for (size_t i = 0; i < part_count; i++) {
+        assert_int_equal(pthread_join(thread[i], NULL), 0);
+        assert_int_equal(job[i].status, GW_OK);
+    }
+    assert_memory_equal(joined->at, frame->at, size);
+    for (size_t i = size; i < joined->size; i++) {
+        assert_int_equal(joined->at[i], 0xd7);
+    }
+}
+
 /* Encodes [0, chunks) cut at `cut[0..cuts)`, one thread a range, and compares with `frame`. */
 static void join_equals(const test_codec *codec, const gw_gcomp_source *source, const uint64_t *cut,
                         size_t cuts, const test_buffer *frame, size_t size)
@@ -60,6 +129,7 @@ static void join_equals(const test_codec *codec, const gw_gcomp_source *source, 
         gw_gcomp_join(&codec->codec, source, parts, cuts + 1, joined.at, joined.size, &joined_size), GW_OK);
     assert_int_equal(joined_size, size);
     assert_memory_equal(joined.at, frame->at, size);
+    join_in_steps(codec, source, parts, cuts + 1, &joined, frame, size);
     if (cuts == 1 && job[0].count != 0 && job[1].count != 0) { /* parts that do not tile the frame */
         assert_int_equal(gw_gcomp_join(&codec->codec, source, parts, 1, joined.at, joined.size, &joined_size),
                          GW_ERR_ARG);
