@@ -26,6 +26,7 @@
 #include "avx2/byte_orders_avx2.h"
 #include "avx2/round_groups_avx2.h"
 #include "core/codebook.h"
+#include "core/join_sum.h"
 
 /* Where the number of kept bits comes from: the label; label and map byte; all values drop the same. */
 enum { EXPLICIT, DERIVED, CONSTANT };
@@ -225,6 +226,10 @@ GW_TEMPLATE __m256i spread_bits(const uint8_t *r1, size_t *at, uint32_t mask, co
     return spread(&digits, mask, order);
 }
 
+/* ---- sums --------------------------------------------------------------------------------------------- */
+
+static gw_add_fn *const adds[3] = {gw_add_fp32_avx2, gw_add_bf16_avx2, gw_add_fp16_avx2};
+
 /* ---- a chunk ------------------------------------------------------------------------------------------ */
 
 /* What stays the same from one group of values to the next. */
@@ -349,9 +354,9 @@ GW_TEMPLATE void join_range(uint8_t *dst, gw_joined *joined, uint16_t *place, co
 {
     const gw_traits *t = gw_traits_of(dtype);
     const size_t size = dtype == GW_FP32 ? 4 : 2;
-    const int stream = joiner->stream && ((uintptr_t)dst & 31) == 0;
-    const uint8_t *next = joiner->next;
-    size_t next_left = joiner->next_size;
+    const int stream = joiner->stream && joiner->addend == NULL && ((uintptr_t)dst & 31) == 0;
+    const uint8_t *next = joiner->next, *beside = joiner->beside;
+    size_t next_left = joiner->next_size, beside_left = joiner->beside_size;
     escape_source escapes = {escape, escape_len, 0, place};
     group_masks masks;
     join_state s;
@@ -383,6 +388,11 @@ GW_TEMPLATE void join_range(uint8_t *dst, gw_joined *joined, uint16_t *place, co
                 next += 64;
                 next_left -= 64;
             }
+            if (beside_left >= 64) {
+                _mm_prefetch((const char *)beside, _MM_HINT_T0);
+                beside += 64;
+                beside_left -= 64;
+            }
             join_group(b, &s, &masks, g, load(labels + i + g * GW_GROUP_LEN), dtype, source, use_pdep);
             if (stream) {
                 store_values(dst + size * (i + g * GW_GROUP_LEN), b, dtype, 1);
@@ -393,6 +403,7 @@ GW_TEMPLATE void join_range(uint8_t *dst, gw_joined *joined, uint16_t *place, co
         for (size_t g = 0; has_escapes && g < groups; g++) {
             put_escapes(dst, i + g * GW_GROUP_LEN, masks.escaped[g], size, &escapes);
         }
+        gw_join_sum(dst, i, groups * GW_GROUP_LEN, joiner, adds); /* while they are in the first cache */
         i += groups * GW_GROUP_LEN;
     }
     if (i < len) {
@@ -407,6 +418,7 @@ GW_TEMPLATE void join_range(uint8_t *dst, gw_joined *joined, uint16_t *place, co
         store_values(value, b, dtype, 0);
         GW_MEMCPY(dst + size * i, value, size * (len - i));
         put_escapes(dst, i, masks.escaped[0], size, &escapes);
+        gw_join_sum(dst, i, len - i, joiner, adds);
     }
     if (stream) {
         _mm_sfence();

@@ -19,11 +19,9 @@
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
-#include "avx512/kernels_avx512.h"
+#include "avx512/sums_avx512.h"
 
 #if defined(GW_AVX512_COMPILED)
-
-#include <immintrin.h>
 
 enum { LABEL_ESCAPE = 1 };
 
@@ -124,6 +122,7 @@ typedef struct sink {
     uint16_t *place;
     const uint8_t *escape;
     size_t escape_len, escapes;
+    const uint8_t *addend;
     int stream;
     size_t line_offset; /* STREAM_LINES: bytes from the begin of a line to that of a register's place */
 } sink;
@@ -137,10 +136,10 @@ static inline sink sink_begin(void *dst, uint16_t *place, const uint8_t *escape,
 {
     const size_t offset = (uintptr_t)dst & 63;
     const int is_possible = offset == 0 || (offset % 4 == 0 && joiner->dtype == GW_FP32);
-    const int kind = !joiner->stream || !is_possible ? STREAM_NOT
-                     : offset == 0                   ? STREAM_ALIGNED
-                                                     : STREAM_LINES;
-    const sink s = {(uint8_t *)dst, place, escape, escape_len, 0, kind, offset};
+    const int kind = !joiner->stream || joiner->addend != NULL || !is_possible ? STREAM_NOT
+                     : offset == 0                                             ? STREAM_ALIGNED
+                                                                               : STREAM_LINES;
+    const sink s = {(uint8_t *)dst, place, escape, escape_len, 0, joiner->addend, kind, offset};
     return s;
 }
 
@@ -175,6 +174,59 @@ static inline quad put_escapes(sink *s, quad out, uint64_t mask, size_t at, unsi
     }
     return out;
 }
+
+/* ---- sums ---------------------------------------------------------------------------------------------- */
+
+/* What a value may be besides +0 and normal is an escape. */
+static inline quad flush_escapes(quad x, uint32_t dtype)
+{
+    if (dtype == GW_FP32) {
+        x.v0 = gw_flush(x.v0);
+        x.v1 = gw_flush(x.v1);
+        x.v2 = gw_flush(x.v2);
+        x.v3 = gw_flush(x.v3);
+    } else if (dtype == GW_BF16) {
+        const __m512i exponent = _mm512_set1_epi16(0x7f80);
+        x.v0 = _mm512_maskz_mov_epi16(_mm512_test_epi16_mask(x.v0, exponent), x.v0);
+        x.v1 = _mm512_maskz_mov_epi16(_mm512_test_epi16_mask(x.v1, exponent), x.v1);
+    }
+    return x;
+}
+
+/* One register of addends, of which there are size_left bytes; this one holds those from `at` on. */
+GW_TEMPLATE __m512i load_part(const uint8_t *src, size_t at, size_t size_left)
+{
+    return size_left > at ? _mm512_maskz_loadu_epi8(gw_low_mask(size_left - at), src + at)
+                          : _mm512_setzero_si512();
+}
+
+/* The sums of `left` (or 64) values and the addends from value `at` on. */
+GW_TEMPLATE quad add_addends(const sink *s, quad x, size_t at, size_t left, uint32_t dtype, uint32_t strict)
+{
+    const size_t size = dtype == GW_FP32 ? 4 : 2;
+    const uint8_t *src = s->addend + at * size;
+    quad a = {x.v2, x.v2, x.v2, x.v2};
+    if (left < 64) {
+        a.v0 = load_part(src, 0, left * size);
+        a.v1 = load_part(src, 64, left * size);
+        a.v2 = size == 4 ? load_part(src, 128, left * size) : a.v2;
+        a.v3 = size == 4 ? load_part(src, 192, left * size) : a.v3;
+    } else {
+        a.v0 = _mm512_loadu_si512(src);
+        a.v1 = _mm512_loadu_si512(src + 64);
+        a.v2 = size == 4 ? _mm512_loadu_si512(src + 128) : a.v2;
+        a.v3 = size == 4 ? _mm512_loadu_si512(src + 192) : a.v3;
+    }
+    x.v0 = gw_sums(a.v0, x.v0, dtype, strict, 1);
+    x.v1 = gw_sums(a.v1, x.v1, dtype, strict, 1);
+    if (size == 4) {
+        x.v2 = gw_sums(a.v2, x.v2, dtype, strict, 1);
+        x.v3 = gw_sums(a.v3, x.v3, dtype, strict, 1);
+    }
+    return x;
+}
+
+/* ---- stores -------------------------------------------------------------------------------------------- */
 
 static inline void stream64(uint8_t *dst, __m512i x)
 {
@@ -275,8 +327,9 @@ static inline void prefetch(uintptr_t at, uintptr_t end)
 /* Asks for the bytes that come next, in step with the values: those for values [at, at + len) of all. */
 static inline void prefetch_frame(const gw_joiner *joiner, size_t at, size_t len, size_t all)
 {
-    const uintptr_t next = (uintptr_t)joiner->next;
+    const uintptr_t next = (uintptr_t)joiner->next, beside = (uintptr_t)joiner->beside;
     prefetch(next + joiner->next_size * at / all, next + joiner->next_size * (at + len) / all);
+    prefetch(beside + joiner->beside_size * at / all, beside + joiner->beside_size * (at + len) / all);
 }
 
 /* ---- explicit ------------------------------------------------------------------------------------------ */
@@ -439,6 +492,9 @@ GW_TEMPLATE void digits_derived(digits *d, cursors *c, __m512i x, __m512i drop, 
 /* Values whose drop comes from their labels, from the map, from a constant. */
 enum { LEVELS_EXPLICIT, LEVELS_DERIVED, LEVELS_CONSTANT };
 
+/* How values are stored: as they are, in lines, as sums. */
+enum { STORE_VALUES, STORE_LINES, STORE_SUMS, STORE_STRICT_SUMS };
+
 enum { PREFETCH_LEN = 1024 };
 
 /* The last, fewer than 64 values, filled up with zeros. */
@@ -456,7 +512,7 @@ static void copy_last(last_values *last, const uint8_t *label, const uint8_t *le
 }
 
 GW_TEMPLATE uint64_t join_range(sink *s, cursors *from, const uint8_t *labels, const uint8_t *levels,
-                                size_t len, const gw_joiner *joiner, uint32_t dtype, int kind, int lines)
+                                size_t len, const gw_joiner *joiner, uint32_t dtype, int kind, int form)
 {
     const unsigned size = dtype == GW_FP32 ? 4 : 2;
     const __m512i base = set1(joiner->base);
@@ -501,26 +557,37 @@ GW_TEMPLATE uint64_t join_range(sink *s, cursors *from, const uint8_t *labels, c
             const uint64_t escaped = _mm512_cmpeq_epi8_mask(x, set1(LABEL_ESCAPE));
             if (escaped != 0) {
                 out = put_escapes(s, out, escaped, i, size);
+                if (form == STORE_SUMS) {
+                    out = flush_escapes(out, dtype);
+                }
             }
-            if (lines) {
+            if (form == STORE_LINES) {
                 store_lines(s, &maker, out, i, len - i);
             } else {
+                if (form >= STORE_SUMS) {
+                    out = add_addends(s, out, i, len - i, dtype, form == STORE_STRICT_SUMS);
+                }
                 store(s, out, i, len - i, size);
             }
         }
     }
-    if (lines) {
+    if (form == STORE_LINES) {
         lines_end(s, &maker, len);
     }
     *from = c;
     return bad_zero;
 }
 
-/* Registers are scarce: what lines need is kept out of the other loops. */
-#define JOIN_CASE(dtype, kind, lines)                                                                        \
-    case ((dtype)*4 + (kind)) * 2 + (lines):                                                                 \
-        bad_zero = join_range(&s, &c, labels, levels, len, joiner, (dtype), (kind), (lines));                \
+/* Registers are scarce: what lines and sums need is kept out of the other loops. */
+#define JOIN_CASE(dtype, kind, form)                                                                         \
+    case ((dtype)*4 + (kind)) * 4 + (form):                                                                  \
+        bad_zero = join_range(&s, &c, labels, levels, len, joiner, (dtype), (kind), (form));                 \
         break
+
+#define JOIN_CASES(dtype, kind)                                                                              \
+    JOIN_CASE((dtype), (kind), STORE_VALUES);                                                                \
+    JOIN_CASE((dtype), (kind), STORE_SUMS);                                                                  \
+    JOIN_CASE((dtype), (kind), STORE_STRICT_SUMS)
 
 void gw_join_avx512(void *dst, gw_joined *joined, uint16_t *place, const uint8_t *labels,
                     uint8_t *const plane[GW_PLANES_MAX], const uint8_t *escape, size_t escape_len,
@@ -532,19 +599,22 @@ void gw_join_avx512(void *dst, gw_joined *joined, uint16_t *place, const uint8_t
     const unsigned kind = !joiner->derived   ? LEVELS_EXPLICIT
                           : joiner->constant ? LEVELS_CONSTANT
                                              : LEVELS_DERIVED;
-    switch ((joiner->dtype * 4 + kind) * 2 + (s.stream == STREAM_LINES)) {
-        JOIN_CASE(GW_FP32, LEVELS_EXPLICIT, 0);
-        JOIN_CASE(GW_FP32, LEVELS_DERIVED, 0);
-        JOIN_CASE(GW_FP32, LEVELS_CONSTANT, 0);
-        JOIN_CASE(GW_FP32, LEVELS_EXPLICIT, 1);
-        JOIN_CASE(GW_FP32, LEVELS_DERIVED, 1);
-        JOIN_CASE(GW_FP32, LEVELS_CONSTANT, 1);
-        JOIN_CASE(GW_BF16, LEVELS_EXPLICIT, 0);
-        JOIN_CASE(GW_BF16, LEVELS_DERIVED, 0);
-        JOIN_CASE(GW_BF16, LEVELS_CONSTANT, 0);
-        JOIN_CASE(GW_FP16, LEVELS_EXPLICIT, 0);
-        JOIN_CASE(GW_FP16, LEVELS_DERIVED, 0);
-        JOIN_CASE(GW_FP16, LEVELS_CONSTANT, 0);
+    const unsigned form = joiner->addend != NULL     ? (joiner->strict ? STORE_STRICT_SUMS : STORE_SUMS)
+                          : s.stream == STREAM_LINES ? STORE_LINES
+                                                     : STORE_VALUES;
+    switch ((joiner->dtype * 4 + kind) * 4 + form) {
+        JOIN_CASES(GW_FP32, LEVELS_EXPLICIT);
+        JOIN_CASES(GW_FP32, LEVELS_DERIVED);
+        JOIN_CASES(GW_FP32, LEVELS_CONSTANT);
+        JOIN_CASE(GW_FP32, LEVELS_EXPLICIT, STORE_LINES);
+        JOIN_CASE(GW_FP32, LEVELS_DERIVED, STORE_LINES);
+        JOIN_CASE(GW_FP32, LEVELS_CONSTANT, STORE_LINES);
+        JOIN_CASES(GW_BF16, LEVELS_EXPLICIT);
+        JOIN_CASES(GW_BF16, LEVELS_DERIVED);
+        JOIN_CASES(GW_BF16, LEVELS_CONSTANT);
+        JOIN_CASES(GW_FP16, LEVELS_EXPLICIT);
+        JOIN_CASES(GW_FP16, LEVELS_DERIVED);
+        JOIN_CASES(GW_FP16, LEVELS_CONSTANT);
     default:
         break;
     }

@@ -133,6 +133,7 @@ gw_status gw_decoding_begin(gw_decoding *d, const gw_codec *codec, const uint8_t
     joiner->constant = (uint32_t)info->constant;
     joiner->cap = info->cap;
     joiner->drop_base = info->drop_base;
+    joiner->strict = (uint32_t)codec->options.strict;
     gw_floor_table(joiner->floor, info->step);
     if (info->installed) {
         d->installed = find_installed(codec, info);
@@ -415,7 +416,11 @@ static gw_status decode_coded(gw_decoding *d, const uint8_t *data, size_t size, 
     chunk_parts parts;
     gw_status status = find_parts(d, &parts, data, size, len);
     if (status == GW_OK) {
-        gw_ahead ahead = gw_ahead_begin(d->beside, d->beside_size, work_of(d, &parts));
+        /* Half of what the values will be added to is fetched before the join, half during it. */
+        const size_t early = d->beside_size / 2;
+        gw_ahead ahead = gw_ahead_begin(d->beside, early, work_of(d, &parts));
+        s->joiner->beside = d->beside == NULL ? NULL : d->beside + early;
+        s->joiner->beside_size = d->beside_size - early;
         status = read_runs(d, &parts, &ahead);
         if (status == GW_OK) {
             status = read_planes(d, &parts, &ahead);
@@ -424,6 +429,7 @@ static gw_status decode_coded(gw_decoding *d, const uint8_t *data, size_t size, 
     if (status != GW_OK) {
         return status;
     }
+    s->joiner->addend = d->addend;
     gw_joined joined;
     k->join(dst, &joined, s->place, s->level[0], s->plane, parts.escape, parts.escape_len, levels, len,
             s->joiner);
@@ -486,13 +492,19 @@ static gw_status decode_chunk(gw_decoding *d, uint64_t index, uint8_t *dst)
         return GW_ERR_CHECKSUM;
     }
     if (chunk.kind == GW_GCOMP_CHUNK_ZERO) {
+        if (size != 0) {
+            return GW_ERR_CORRUPT;
+        }
         GW_MEMSET(dst, 0, value_size);
-        return size == 0 ? GW_OK : GW_ERR_CORRUPT;
+    } else {
+        if (size != raw_size || !gw_is_zero(data + value_size, raw_size - value_size)) {
+            return GW_ERR_CORRUPT;
+        }
+        GW_MEMCPY(dst, data, value_size);
     }
-    if (size != raw_size || !gw_is_zero(data + value_size, raw_size - value_size)) {
-        return GW_ERR_CORRUPT;
+    if (d->addend != NULL) {
+        gw_add_values(d->codec, &d->info, dst, dst, d->addend, len);
     }
-    GW_MEMCPY(dst, data, value_size);
     return GW_OK;
 }
 

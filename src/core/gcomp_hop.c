@@ -28,15 +28,14 @@ static gw_status sum_step(gw_decoding *d, uint64_t first, size_t len, const uint
     for (size_t at = 0; at < len; at += chunk_len) {
         const uint64_t index = (first + at) >> d->info.chunk_log2;
         const size_t chunk_values = len - at < chunk_len ? len - at : chunk_len;
-        d->beside = local + at * size;
+        d->addend = local + at * size;
+        d->beside = d->addend;
         d->beside_size = chunk_values * size;
         gw_status status = gw_decode_chunk(d, index, sums + at * size);
         if (status != GW_OK) {
             *bad_chunk = index;
             return status;
         }
-        gw_add_values(d->codec, &d->info, sums + at * size, sums + at * size, local + at * size,
-                      chunk_values);
     }
     return GW_OK;
 }

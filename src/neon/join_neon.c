@@ -12,6 +12,7 @@
  * SPDX-License-Identifier: BSD-2-Clause
  */
 #include "core/codebook.h"
+#include "core/join_sum.h"
 #include "neon/bitmap_neon.h"
 #include "neon/byte_orders_neon.h"
 #include "neon/drops_neon.h"
@@ -321,6 +322,8 @@ GW_TEMPLATE void join_range(uint8_t *dst, gw_joined *joined, uint16_t *place, co
                    (dtype), (derived));                                                                      \
         break
 
+static gw_add_fn *const adds[3] = {gw_add_fp32_neon, gw_add_bf16_neon, gw_add_fp16_neon};
+
 void gw_join_neon(void *dst, gw_joined *joined, uint16_t *place, const uint8_t *labels,
                   uint8_t *const plane[GW_PLANES_MAX], const uint8_t *escape, size_t escape_len,
                   const uint8_t *levels, size_t len, const gw_joiner *joiner)
@@ -333,8 +336,9 @@ void gw_join_neon(void *dst, gw_joined *joined, uint16_t *place, const uint8_t *
         JOIN_CASE(GW_FP16, 0);
         JOIN_CASE(GW_FP16, 1);
     default:
-        break;
+        return;
     }
+    gw_join_sum(dst, 0, len, joiner, adds);
 }
 
 #else

@@ -4,6 +4,7 @@
  * SPDX-License-Identifier: BSD-2-Clause
  */
 #include "core/codebook.h"
+#include "core/join_sum.h"
 #include "scalar/digit_steps.h"
 
 /* Drop of a derived value (docs/format.md section 3); the same arithmetic as in round_scalar.c, from the
@@ -112,6 +113,8 @@ GW_TEMPLATE void join_range(uint8_t *dst, gw_joined *joined, uint16_t *place, co
                    (dtype), (derived));                                                                      \
         break
 
+static gw_add_fn *const adds[3] = {gw_add_fp32_scalar, gw_add_bf16_scalar, gw_add_fp16_scalar};
+
 void gw_join_scalar(void *dst, gw_joined *joined, uint16_t *place, const uint8_t *labels,
                     uint8_t *const plane[GW_PLANES_MAX], const uint8_t *escape, size_t escape_len,
                     const uint8_t *levels, size_t len, const gw_joiner *joiner)
@@ -124,8 +127,9 @@ void gw_join_scalar(void *dst, gw_joined *joined, uint16_t *place, const uint8_t
         JOIN_CASE(GW_FP16, 0);
         JOIN_CASE(GW_FP16, 1);
     default:
-        break;
+        return;
     }
+    gw_join_sum(dst, 0, len, joiner, adds);
 }
 
 /* Nothing was stored around a cache. */

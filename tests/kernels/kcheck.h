@@ -251,6 +251,9 @@ kc_rounded kc_model_round(const gw_round_rule *rule, const gw_span *span, size_t
  * for zero). Returns 0 for the other bins, which are always escaped. */
 int kc_label_of_bin(uint32_t bin, uint32_t dtype, uint32_t derived, uint32_t *exponent, uint8_t *keep);
 
+/* The sum of two values (docs/numerics.md section 5), by way of double. */
+uint32_t kc_model_add(uint32_t a, uint32_t b, uint32_t dtype, uint32_t strict);
+
 /* Arrays cast once, here: all of kc_plain() and the placements is aligned for it. */
 static inline uint32_t *kc_u32(uint8_t *p)
 {

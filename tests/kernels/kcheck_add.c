@@ -83,7 +83,7 @@ static uint32_t narrow(double x, layout l)
     return sign | (bits >= infinity ? infinity : (uint32_t)bits);
 }
 
-static uint32_t model_add(uint32_t a, uint32_t b, uint32_t dtype, uint32_t strict)
+uint32_t kc_model_add(uint32_t a, uint32_t b, uint32_t dtype, uint32_t strict)
 {
     const layout l = layout_of(dtype);
     const double smallest = dtype == GW_FP16 ? 0.0 : ldexp(1.0, -126);
@@ -164,7 +164,8 @@ static void add_body(kc_test *t, uint32_t dtype)
     if (t->is_reference) {
         uint8_t *out = kc_plain(3);
         for (size_t i = 0; i < s->len; i++) {
-            put(out, i, dtype, model_add(get(accumulator, i, dtype), get(values, i, dtype), dtype, strict));
+            put(out, i, dtype,
+                kc_model_add(get(accumulator, i, dtype), get(values, i, dtype), dtype, strict));
         }
         kc_equal(t, KC_MODEL, "out", out, got.out, s->len, cell);
     }

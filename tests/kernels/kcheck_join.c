@@ -1,6 +1,7 @@
 /*
  * Join: frames as the encoder makes them (whose values must come back), frames that lack escapes, and labels
- * that ask for more digits than the planes have.
+ * that ask for more digits than the planes have. Half of the joins form sums, some of them (not strict) with
+ * the processor's flush modes on.
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
@@ -27,13 +28,20 @@ typedef struct join_call {
     const uint8_t *levels;
     size_t len;
     const gw_joiner *joiner;
+    int flush_mode;
 } join_call;
 
 static void call_join(void *context)
 {
     const join_call *c = (const join_call *)context;
+    if (c->flush_mode) {
+        kc_flush_mode(1);
+    }
     c->fn(c->dst, c->joined, c->place, c->labels, c->plane, c->escape, c->escape_len, c->levels, c->len,
           c->joiner);
+    if (c->flush_mode) {
+        kc_flush_mode(0);
+    }
 }
 
 static unsigned plane_width(const gw_traits *traits, unsigned plane)
@@ -76,6 +84,8 @@ static void fill_joiner(gw_joiner *joiner, const gw_round_rule *rule, uint32_t b
     joiner->stream = rule->step_index & 1;
     joiner->next = (const uint8_t *)(uintptr_t)(rule->seed >> 20);
     joiner->next_size = rule->rank_hop & 0x1ffff;
+    joiner->beside = joiner->next + 77;
+    joiner->beside_size = rule->rank_hop >> 15;
 }
 
 /* Rounded values; returns their largest exponent. */
@@ -160,7 +170,7 @@ static void compare(kc_test *t, const join_call *expected, const join_call *got,
     }
 }
 
-/* Joined values are the values that were split; missing escapes are +0. */
+/* Joined values are the values that were split, or their sums; missing escapes are +0. */
 static void check_inverse(kc_test *t, const join_call *c, const uint32_t *bits, const uint8_t *labels)
 {
     uint8_t *values = kc_plain(5);
@@ -170,9 +180,16 @@ static void check_inverse(kc_test *t, const join_call *c, const uint32_t *bits, 
         if (labels[i] == 1 && escapes++ >= c->escape_len) {
             value = 0;
         }
+        const uint8_t *addend = c->joiner->addend;
         if (c->joiner->dtype == GW_FP32) {
+            value = addend == NULL
+                        ? value
+                        : kc_model_add(gw_load32(addend + 4 * i), value, GW_FP32, c->joiner->strict);
             gw_store32(values + 4 * i, value);
         } else {
+            value = addend == NULL
+                        ? value
+                        : kc_model_add(gw_load16(addend + 2 * i), value, c->joiner->dtype, c->joiner->strict);
             gw_store16(values + 2 * i, (uint16_t)value);
         }
     }
@@ -228,14 +245,23 @@ static void body(kc_test *t)
     }
     const size_t wanted = gather_escapes(escape, labels, bits, s->len, &joiner);
     const size_t escape_len = kc_below(rng, 2) == 0 ? wanted : kc_below(rng, (uint32_t)wanted + 1);
-    kc_describe(t, "dtype %u, %s, planes %s, escapes %zu of %zu, cap %u, drop_base %d, %s", dtype,
+    const uint32_t sums = kc_below(rng, 4); /* 0 and 1: none */
+    const int flush_mode = sums == 2 && kc_below(rng, 2) == 0;
+    if (sums >= 2) {
+        kc_values(rng, kc_plain(16), dtype, s->len, kc_below(rng, KC_VALUE_PATTERNS));
+        joiner.addend = kc_plain(16);
+        joiner.strict = sums == 3;
+    }
+    static const char *const sums_name[] = {"values", "values", "sums", "strict sums"};
+    kc_describe(t, "dtype %u, %s, planes %s, escapes %zu of %zu, cap %u, drop_base %d, %s%s, %s", dtype,
                 kind == EXPLICIT  ? "explicit"
                 : kind == DERIVED ? "derived"
                                   : "constant",
                 planes == PLANES_MATCH       ? "match"
                 : planes == PLANES_OF_DIGITS ? "random digits"
                                              : "random bytes",
-                escape_len, wanted, joiner.cap, joiner.drop_base, kc_value_pattern_name(s->pattern));
+                escape_len, wanted, joiner.cap, joiner.drop_base, sums_name[sums],
+                flush_mode ? ", flush mode" : "", kc_value_pattern_name(s->pattern));
 
     join_call expected = {(gw_join_fn *)t->reference,
                           kc_plain(14),
@@ -247,13 +273,19 @@ static void body(kc_test *t)
                           escape_len,
                           kind == DERIVED ? levels : NULL,
                           s->len,
-                          &joiner};
+                          &joiner,
+                          0};
+    gw_joiner guarded = joiner;
+    if (joiner.addend != NULL) {
+        guarded.addend = kc_in(t, "addend", joiner.addend, s->len * cell, 0, kc_place_other(t), 1);
+    }
     join_call got = expected;
     got.fn = (gw_join_fn *)t->fn;
+    got.flush_mode = flush_mode;
     got.labels = kc_in(t, "labels", labels, s->len, GW_SLOP, s->src, 1);
     got.escape = kc_in(t, "escape", escape, escape_len * cell, 0, kc_place_other(t), 1);
     got.levels = kind == DERIVED ? kc_in(t, "levels", levels, s->len, 0, kc_place_other(t), 1) : NULL;
-    got.joiner = (const gw_joiner *)(const void *)kc_in(t, "joiner", &joiner, sizeof joiner, GW_SLOP,
+    got.joiner = (const gw_joiner *)(const void *)kc_in(t, "joiner", &guarded, sizeof guarded, GW_SLOP,
                                                         (kc_place){KC_AT_END, 0}, 8);
     for (unsigned p = 0; p < GW_PLANES_MAX; p++) {
         expected.plane[p] = plane[p];
@@ -264,6 +296,7 @@ static void body(kc_test *t)
     kc_may_write(t, (const uint8_t *)got.place, 2 * s->len);
     got.dst = kc_out(t, "dst", s->len * cell, 0, s->dst, 1);
     if (!kc_guarded(t, call_join, &expected) || !kc_guarded(t, call_join, &got)) {
+        kc_flush_mode(0);
         return;
     }
     kc_check_memory(t);
@@ -313,7 +346,8 @@ static void bench_join(kc_test *t)
                       gather_escapes(kc_plain(4), kc_plain(3), bits, len, &joiner),
                       NULL,
                       len,
-                      &joiner};
+                      &joiner,
+                      0};
     memcpy(call.plane, plane, sizeof plane);
     kc_bench(t, call_join, &call);
 }

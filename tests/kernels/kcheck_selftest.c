@@ -173,6 +173,22 @@ static void join_streams_whole_lines(void *dst, gw_joined *joined, uint16_t *pla
     }
 }
 
+/* Takes every joined value for one that default mode need not flush. */
+static void join_sums_unflushed(void *dst, gw_joined *joined, uint16_t *place, const uint8_t *labels,
+                                uint8_t *const plane[GW_PLANES_MAX], const uint8_t *escape, size_t escape_len,
+                                const uint8_t *levels, size_t len, const gw_joiner *joiner)
+{
+    gw_join_scalar(dst, joined, place, labels, plane, escape, escape_len, levels, len, joiner);
+    const int flushes = joiner->addend != NULL && !joiner->strict && joiner->dtype == GW_FP32;
+    for (size_t i = 0, escapes = 0; flushes && i < len; i++) {
+        uint8_t *sum = (uint8_t *)dst + 4 * i;
+        if (labels[i] == 1 && escapes++ < escape_len && gw_load32(sum) == 0 &&
+            gw_load32(joiner->addend + 4 * i) == 0) {
+            memcpy(sum, escape + 4 * (escapes - 1), 4);
+        }
+    }
+}
+
 /* Reads what comes next instead of asking for it. */
 static void join_reads_ahead(void *dst, gw_joined *joined, uint16_t *place, const uint8_t *labels,
                              uint8_t *const plane[GW_PLANES_MAX], const uint8_t *escape, size_t escape_len,
@@ -502,6 +518,7 @@ static const bad_kernel bad_kernels[] = {
     {"reads escapes that are missing", "join", (kc_fn)join_reads_missing_escapes, KC_CRASH, 0},
     {"writes a whole vector of places", "join", (kc_fn)join_writes_whole_vector_of_places, KC_CANARY, 0},
     {"streams whole lines", "join", (kc_fn)join_streams_whole_lines, KC_CANARY | KC_CRASH, 0},
+    {"forgets that escapes may be subnormal", "join", (kc_fn)join_sums_unflushed, KC_OUTPUT, 0},
     {"reads ahead instead of asking", "join", (kc_fn)join_reads_ahead, KC_CRASH, 0},
     {"streams one place wrongly", "join", (kc_fn)join_streams_wrong_line, KC_OUTPUT, 0},
     {"wrong in the tail only", "add_bf16", (kc_fn)add_wrong_in_tail, KC_OUTPUT, 0},
