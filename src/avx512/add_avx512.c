@@ -2,7 +2,7 @@
  * Sums: accumulator + decoded values (docs/numerics.md section 5), 16 fp32 or 32 16-bit values a register.
  *
  * Bound: two loads and a store for 64 bytes, 2 cycles from the first cache; the three masks of fp32 take 3
- * (0.19 cycles a value). From the second cache, where a chunk of fp32 lies, and from memory it waits for them.
+ * (0.19 cycles a value). It waits for the second cache, where a chunk of fp32 lies, and for memory.
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */

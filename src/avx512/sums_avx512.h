@@ -1,10 +1,10 @@
 /*
  * Sums of 64 bytes of values (docs/numerics.md section 5), for add and join.
  *
- * What default mode makes zero is masked away before and after the addition, so that the flush modes of the
- * processor do not matter: a summand of zero by not adding it, a sum by the mask of the instruction that makes
- * NaN canonical. bf16 values are widened without a shuffle: the even ones by a shift to the upper halves of 32
- * bits, the odd ones by masking; both sums go back the same way.
+ * What default mode makes zero is masked away before and after the addition, so that the flush modes of
+ * the processor do not matter: a summand of zero by not adding it, a sum by the mask of the instruction that
+ * makes NaN canonical. bf16 values are widened without a shuffle: the even ones by a shift to the upper
+ * halves of 32 bits, the odd ones by masking; both sums go back the same way.
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */

@@ -162,8 +162,8 @@ static void carve(gw_scratch *s, carver *c, const gw_codec *codec)
 {
     const size_t len =
         (size_t)1 << GW_CHUNK_LOG2_MAX; /* incoming chunks may be longer than the handle's own */
-    s->bits = (uint32_t *)take(c, 4 * len);
-    s->place = (uint16_t *)take(c, 2 * len);
+    s->escapes = (uint8_t *)take(c, 4 * len);
+    s->place = (uint16_t *)(void *)s->escapes;
     s->level[0] = (uint8_t *)take(c, len + GW_LEAVES_MAX * GW_SLOP);
     s->level[1] = (uint8_t *)take(c, len + GW_LEAVES_MAX * GW_SLOP);
     for (unsigned p = 0; p < GW_PLANES_MAX; p++) {

@@ -540,7 +540,7 @@ static gw_status decode_chunks(gw_decoding *d, uint64_t first, uint64_t count, u
                                uint64_t *bad_chunk)
 {
     const size_t size = gw_traits_of((uint32_t)d->info.dtype)->size;
-    uint8_t *const local = (uint8_t *)d->scratch.bits;
+    uint8_t *const local = d->scratch.sums;
     gw_status first_error = GW_OK;
     for (uint64_t i = 0; i < count; i++) {
         const size_t len = gw_frame_chunk_len(&d->info, first + i);

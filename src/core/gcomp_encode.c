@@ -259,7 +259,7 @@ static size_t write_coded(gw_encoding *e, const gw_span *chunk, uint8_t *dst, si
     gw_digits digits;
     GW_MEMSET(&digits, 0, sizeof digits);
     GW_MEMCPY(digits.plane, s->plane, sizeof digits.plane);
-    digits.escape = (uint8_t *)s->bits;
+    digits.escape = s->escapes;
 
     *is_zero = k->split(s->level[0], &digits, chunk, &e->rule, s->ranker) == 0;
     if (*is_zero) {

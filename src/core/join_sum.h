@@ -8,8 +8,8 @@
 
 #include "core/kernels.h"
 
-/* Values [first, first + len) of dst become sums, if the joiner asks for sums. Which of the summands is called
- * accumulator does not matter: addition commutes, and of NaN there is one. */
+/* Values [first, first + len) of dst become sums, if the joiner asks for sums. Which of the summands is
+ * called accumulator does not matter: addition commutes, and of NaN there is one. */
 static inline void gw_join_sum(void *dst, size_t first, size_t len, const gw_joiner *joiner,
                                gw_add_fn *const add[3])
 {

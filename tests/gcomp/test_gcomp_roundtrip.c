@@ -330,6 +330,26 @@ static void zero_and_worst_case(void **state)
     free(values);
 }
 
+/* gcomp.h promises a workspace below 1 MiB, whatever the options. */
+static void workspace_is_below_a_mebibyte(void **state)
+{
+    (void)state;
+    for (int dtype = GW_FP32; dtype <= GW_FP16; dtype++) {
+        for (uint32_t log2 = 12; log2 <= 15; log2++) {
+            for (int kind = 0; kind < 4; kind++) {
+                gw_gcomp_options o;
+                gw_gcomp codec;
+                gw_gcomp_options_init(&o, (gw_dtype)dtype);
+                o.chunk_log2 = log2;
+                o.levels = kind & 1 ? GW_GCOMP_DERIVED : GW_GCOMP_EXPLICIT;
+                o.preset = kind & 2 ? GW_GCOMP_SMALL : GW_GCOMP_FAST;
+                assert_int_equal(gw_gcomp_init(&codec, &o), GW_OK);
+                assert_in_range(gw_gcomp_workspace_size(&codec), 1, (1 << 20) - 1);
+            }
+        }
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -339,6 +359,7 @@ int main(void)
         cmocka_unit_test(exact_fp32_cut),
         cmocka_unit_test(every_map_byte_and_exponent),
         cmocka_unit_test(zero_and_worst_case),
+        cmocka_unit_test(workspace_is_below_a_mebibyte),
     };
     return cmocka_run_group_tests_name("gcomp roundtrip", tests, NULL, NULL);
 }
