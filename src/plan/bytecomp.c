@@ -3,9 +3,8 @@
  *
  * Algorithm 1: start from the dense option of every tensor. Visit size classes in the order given (largest
  * first) and inside a class the tensor latest in backprop first; try every candidate, keep the best, ties
- * keep the current one. Tensors that are still dense and lie before the last network bubble cannot shorten
- * the iteration and are skipped (sound at this level). Repeat until a sweep improves nothing (the paper makes
- * one sweep). Algorithm 2: groups of equal (class, option) among compressed tensors; from each group the u
+ * keep the current one. Tensors that cannot shorten the iteration are skipped. Repeat until a sweep improves
+ * nothing (the paper makes one sweep). Algorithm 2: groups of equal (class, option) among compressed tensors; from each group the u
  * earliest in backprop go to the CPU; all combinations of counts u. Both are heuristics: moving single
  * tensors stalls on ties, and offloading the earliest is not always best (see tests/plan).
  *
@@ -25,23 +24,33 @@ static const gw_plan_vector *vector_at(const gw_plan_tree *tree, uint32_t tensor
     return &tree->vectors[tree->class_first[tree->tensor_class[tensor]] + choice];
 }
 
-/* Makespan; *bubble receives the last tensor before which the network was idle. */
+/*
+ * Makespan; *bubble receives the last tensor k before which the network was idle and at the end of whose
+ * communication no earlier decode is left.
+ *
+ * A tensor i < k whose option costs nothing but network time cannot shorten the iteration by another option:
+ * encoders then finish no earlier anywhere, so k's communication starts no earlier (it did not wait for the
+ * network) and ends no earlier, so neither does its decode (it did not wait for decodes), and what follows k
+ * sees no clock that is ahead; the sum of decodes is no smaller either. The paper looks at the network alone,
+ * which is not enough: a long decode queued before the bubble may reach beyond it.
+ */
 static gw_plan_tick run(const gw_plan_tree *tree, const uint32_t *choice, uint32_t *bubble)
 {
     gw_serial_clock clock = {0, 0, 0, 0, 0, 0};
     for (uint32_t i = 0; i < tree->tensor_count; i++) {
         const gw_plan_vector *v = vector_at(tree, i, choice[i]);
         gw_plan_tick network_end = clock.c;
+        gw_plan_tick decode_end = tree->decode == GW_PLAN_DECODE_SERIAL ? clock.q : clock.f;
         gw_serial_step(&clock, tree->bwd[i], v->gpu, v->cpu, v->net, v->tail);
-        if (bubble != NULL && clock.c - v->net > network_end) {
+        if (bubble != NULL && clock.c - v->net > network_end && clock.c >= decode_end) {
             *bubble = i;
         }
     }
     return gw_serial_finish(&clock, tree->decode);
 }
 
-static gw_plan_tick algorithm_1(const gw_plan_tree *tree, const uint32_t *start, const uint8_t *candidate,
-                                uint32_t *choice, uint64_t *evaluated)
+static gw_plan_tick algorithm_1(const gw_plan_tree *tree, const uint8_t *candidate, uint32_t *choice,
+                                uint64_t *evaluated)
 {
     uint32_t n = tree->tensor_count;
     gw_plan_tick best = run(tree, choice, NULL);
@@ -54,7 +63,8 @@ static gw_plan_tick algorithm_1(const gw_plan_tree *tree, const uint32_t *start,
                 }
                 uint32_t bubble = 0;
                 (void)run(tree, choice, &bubble);
-                if (i < bubble && choice[i] == start[i]) {
+                const gw_plan_vector *now = vector_at(tree, i, choice[i]);
+                if (i < bubble && now->gpu == 0 && now->cpu == 0 && now->tail == 0) {
                     continue;
                 }
                 uint32_t kept = choice[i];
@@ -188,7 +198,7 @@ gw_plan_status gw_plan_bytecomp(const gw_plan_tree *tree, const uint32_t *start,
         choice[i] = start[i];
     }
     gw_plan_cert result = {0, 0, 0, 0, 1, 0};
-    result.makespan = algorithm_1(tree, start, candidate, choice, &result.labels);
+    result.makespan = algorithm_1(tree, candidate, choice, &result.labels);
     if (cpu_of != NULL) {
         result.makespan = algorithm_2(tree, start, cpu_of, result.makespan, choice, group_of, group_size,
                                       count, trial, &result.labels, &result.stopped);
