@@ -164,16 +164,7 @@ static int frame_write(const gw_frame_input *frame, const decompress_arguments *
     double seconds = 0;
     result = frame_decode(frame, &run, &seconds);
     if (result == GW_CLI_OK) {
-        uint8_t header[GW_NPY_HEADER_SIZE];
-        gw_npy_header_make(frame->info.dtype, frame->info.len, header);
-        result = gw_atomic_file_write(output, header, sizeof header);
-    }
-    if (result == GW_CLI_OK) {
-        result =
-            gw_atomic_file_write(output, run.dst, (size_t)frame->info.len * gw_dtype_size(frame->info.dtype));
-    }
-    if (result == GW_CLI_OK) {
-        result = gw_atomic_file_commit(output);
+        result = gw_npy_write(output, frame->info.dtype, run.dst, frame->info.len);
     }
     gw_decode_run_free(&run);
     if (result == GW_CLI_OK && strcmp(arguments->output, "-") != 0) {

@@ -8,6 +8,7 @@
 #include "frame_parts.h"
 
 #include "cli_common.h"
+#include "little_endian.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -24,21 +25,6 @@ enum {
     LEAF_MAX = 88, /* section 5.1 */
     BLOCK_MAX = 128
 };
-
-static uint32_t load16(const uint8_t *src)
-{
-    return (uint32_t)src[0] | (uint32_t)src[1] << 8;
-}
-
-static uint32_t load32(const uint8_t *src)
-{
-    return load16(src) | load16(src + 2) << 16;
-}
-
-static uint64_t load64(const uint8_t *src)
-{
-    return (uint64_t)load32(src) | (uint64_t)load32(src + 4) << 32;
-}
 
 static uint64_t round_up(uint64_t value, uint64_t step)
 {
@@ -208,7 +194,7 @@ static int runs_size(const code_tree *tree, const uint8_t *right_len, uint64_t v
         if (node_depth >= CODE_LENGTH_MAX) {
             return -1;
         }
-        const uint64_t right = load16(right_len + 2 * inner);
+        const uint64_t right = gw_cli_load16(right_len + 2 * inner);
         inner++;
         if (right > node_values) {
             return -1;
@@ -239,7 +225,7 @@ static void body_read(const uint8_t *frame, const gw_gcomp_info *info, const cod
     const uint8_t *header = frame + offset;
     uint64_t digits_size = 0;
     for (unsigned p = 0; p < planes; p++) {
-        const uint64_t plane_len = load16(header + 2 * p);
+        const uint64_t plane_len = gw_cli_load16(header + 2 * p);
         const uint64_t bits = plane_len * widths[info->dtype - 1][p];
         if (plane_len > parts->chunk.len) {
             chunk_broken(parts, 21, offset + 2 * p, "a plane has more digits than the chunk has values");
@@ -248,7 +234,7 @@ static void body_read(const uint8_t *frame, const gw_gcomp_info *info, const cod
         digits_size += bits_size(bits);
         parts->kept_bits += bits;
     }
-    parts->escape_count = load16(header + 2 * planes);
+    parts->escape_count = gw_cli_load16(header + 2 * planes);
     if (parts->escape_count > parts->chunk.len) {
         chunk_broken(parts, 21, offset + 2 * planes, "more escapes than values");
         return;
@@ -435,7 +421,7 @@ static void header_explain(const uint8_t *frame, size_t size, broken_rule *broke
             return;
         }
     }
-    const uint32_t flags = load32(frame + 8);
+    const uint32_t flags = gw_cli_load32(frame + 8);
     const unsigned dtype = frame[6];
     const int derived = (flags & FLAG_DERIVED) != 0;
     const int constant = (flags & FLAG_CONSTANT) != 0;
@@ -457,11 +443,11 @@ static void header_explain(const uint8_t *frame, size_t size, broken_rule *broke
         rule_set(broken, 7, 12, "a step that frames of this kind do not have");
     } else if (cap > cap_max[derived][dtype - 1] || (!constant && cap % step != 0)) {
         rule_set(broken, 7, 13, "cap too large or not a multiple of the step");
-    } else if (load16(frame + 14) != 0 && (!derived || constant)) {
+    } else if (gw_cli_load16(frame + 14) != 0 && (!derived || constant)) {
         rule_set(broken, 7, 14, "drop_base must be zero in explicit and constant frames");
-    } else if (load64(frame + 16) > (uint64_t)1 << 48) {
+    } else if (gw_cli_load64(frame + 16) > (uint64_t)1 << 48) {
         rule_set(broken, 8, 16, "more than 2^48 values");
-    } else if (load64(frame + 16) > (uint64_t)1 << (32 + frame[7])) {
+    } else if (gw_cli_load64(frame + 16) > (uint64_t)1 << (32 + frame[7])) {
         rule_set(broken, 8, 16, "more than 2^32 chunks");
     }
 }
@@ -469,16 +455,16 @@ static void header_explain(const uint8_t *frame, size_t size, broken_rule *broke
 /* Rules 9 to 14, for frames whose header is sound. */
 static void structure_explain(const uint8_t *frame, size_t size, broken_rule *broken)
 {
-    const uint32_t flags = load32(frame + 8);
+    const uint32_t flags = gw_cli_load32(frame + 8);
     const uint64_t extension = ((flags & FLAG_INSTALLED) != 0 ? 8u : 0u) +
                                ((flags & (FLAG_DERIVED | FLAG_CONSTANT)) == FLAG_DERIVED ? 8u : 0u) +
                                ((flags & FLAG_CHECKSUM) != 0 ? 8u : 0u);
     const uint64_t chunk_log2 = frame[7];
-    const uint64_t chunk_count = (load64(frame + 16) + ((uint64_t)1 << chunk_log2) - 1) >> chunk_log2;
+    const uint64_t chunk_count = (gw_cli_load64(frame + 16) + ((uint64_t)1 << chunk_log2) - 1) >> chunk_log2;
     const uint64_t directory = HEADER_SIZE + extension;
     const uint64_t directory_end = directory + chunk_count * ENTRY_SIZE;
     const uint64_t payload = round_up(directory_end, 16);
-    const uint64_t frame_size = load64(frame + 24);
+    const uint64_t frame_size = gw_cli_load64(frame + 24);
     if (frame_size > size) {
         rule_set(broken, 9, size, "");
         (void)snprintf(broken->text, sizeof broken->text,
@@ -492,7 +478,7 @@ static void structure_explain(const uint8_t *frame, size_t size, broken_rule *br
     }
     /* RAW chunks are as long as their values, the last one padded to 16 bytes. */
     const uint64_t value_size = frame[6] == GW_FP32 ? 4 : 2;
-    if (frame_size - payload > round_up(load64(frame + 16) * value_size, 16)) {
+    if (frame_size - payload > round_up(gw_cli_load64(frame + 16) * value_size, 16)) {
         rule_set(broken, 10, 24, "the frame is announced larger than RAW chunks would be");
         return;
     }
@@ -500,7 +486,7 @@ static void structure_explain(const uint8_t *frame, size_t size, broken_rule *br
         rule_set(broken, 11, frame_size, "bytes follow the frame");
         return;
     }
-    if ((flags & FLAG_CHECKSUM) != 0 && load32(frame + directory - 4) != 0) {
+    if ((flags & FLAG_CHECKSUM) != 0 && gw_cli_load32(frame + directory - 4) != 0) {
         rule_set(broken, 12, directory - 4, "the reserved word of the extension is not zero");
         return;
     }
@@ -518,10 +504,10 @@ static void directory_explain(const uint8_t *frame, const gw_gcomp_info *info, b
     uint64_t previous = info->payload_offset;
     for (uint64_t i = 0; i < info->chunk_count; i++) {
         const uint64_t offset = info->directory_offset + i * ENTRY_SIZE;
-        const uint64_t place = load64(frame + offset);
+        const uint64_t place = gw_cli_load64(frame + offset);
         const uint64_t start = place & ~(uint64_t)15;
         const uint64_t kind = place & 15;
-        const uint64_t book = load32(frame + offset + 8);
+        const uint64_t book = gw_cli_load32(frame + offset + 8);
         const int has_book = kind == GW_GCOMP_CHUNK_CODED && !info->installed;
         if (kind > 2) {
             rule_set(broken, 14, offset, "");
@@ -536,7 +522,7 @@ static void directory_explain(const uint8_t *frame, const gw_gcomp_info *info, b
             rule_set(broken, 14, offset + 8, "");
             (void)snprintf(broken->text, sizeof broken->text,
                            "directory entry %llu: a codebook that cannot be", (unsigned long long)i);
-        } else if (!info->checksum && load32(frame + offset + 12) != 0) {
+        } else if (!info->checksum && gw_cli_load32(frame + offset + 12) != 0) {
             rule_set(broken, 14, offset + 12, "");
             (void)snprintf(broken->text, sizeof broken->text,
                            "directory entry %llu: a checksum where the frame has none",
@@ -552,10 +538,11 @@ static void directory_explain(const uint8_t *frame, const gw_gcomp_info *info, b
     rule_set(broken, 14, info->directory_offset, "the directory contradicts itself");
     for (uint64_t i = 0; i < info->chunk_count; i++) {
         const uint64_t offset = info->directory_offset + i * ENTRY_SIZE;
-        const uint64_t owner = info->directory_offset + (uint64_t)load32(frame + offset + 8) * ENTRY_SIZE;
+        const uint64_t owner =
+            info->directory_offset + (uint64_t)gw_cli_load32(frame + offset + 8) * ENTRY_SIZE;
         if ((frame[offset] & 15) == GW_GCOMP_CHUNK_CODED && !info->installed &&
             ((frame[owner] & 15) != GW_GCOMP_CHUNK_CODED ||
-             load32(frame + owner + 8) != load32(frame + offset + 8))) {
+             gw_cli_load32(frame + owner + 8) != gw_cli_load32(frame + offset + 8))) {
             rule_set(broken, 14, offset + 8, "");
             (void)snprintf(broken->text, sizeof broken->text,
                            "directory entry %llu names a chunk that owns no codebook", (unsigned long long)i);

@@ -407,3 +407,21 @@ void gw_npy_header_make(gw_dtype dtype, uint64_t len, uint8_t header[GW_NPY_HEAD
     memcpy(header + sizeof preamble, text, (size_t)text_len);
     header[GW_NPY_HEADER_SIZE - 1] = '\n';
 }
+
+int gw_npy_write(gw_atomic_file *file, gw_dtype dtype, const void *values, uint64_t len)
+{
+    uint8_t header[GW_NPY_HEADER_SIZE];
+    gw_npy_header_make(dtype, len, header);
+    int result = gw_atomic_file_write(file, header, sizeof header);
+    if (result == GW_CLI_OK) {
+        result = gw_atomic_file_write(file, values, (size_t)len * gw_dtype_size(dtype));
+    }
+    return result == GW_CLI_OK ? gw_atomic_file_commit(file) : result;
+}
+
+int gw_npy_save(const char *path, gw_dtype dtype, const void *values, uint64_t len)
+{
+    gw_atomic_file file;
+    const int result = gw_atomic_file_open(&file, path);
+    return result == GW_CLI_OK ? gw_npy_write(&file, dtype, values, len) : result;
+}

@@ -7,6 +7,7 @@
 #ifndef GW_CLI_NPY_H
 #define GW_CLI_NPY_H
 
+#include "atomic_file.h"
 #include "gradwire/gradwire.h"
 #include "input_file.h"
 
@@ -44,5 +45,10 @@ int gw_npy_is_npy(const gw_input_file *input);
 /* Writes the version 1.0 header of a one-dimensional array; bf16 is declared as '<u2'. The header's size is a
  * multiple of 64 as NumPy has it. */
 void gw_npy_header_make(gw_dtype dtype, uint64_t len, uint8_t header[GW_NPY_HEADER_SIZE]);
+
+/* Writes a one-dimensional array into an open file and commits it, or as a file of its own. Return exit
+ * codes. */
+int gw_npy_write(gw_atomic_file *file, gw_dtype dtype, const void *values, uint64_t len);
+int gw_npy_save(const char *path, gw_dtype dtype, const void *values, uint64_t len);
 
 #endif

@@ -46,8 +46,7 @@ static error_t aggregate_parse(int key, char *text, struct argp_state *state)
         a->input_count = state->argc - state->next;
         break;
     case ARGP_KEY_END:
-        if (a->input_count == 0 || a->output == NULL)
-            argp_error(state, a->output == NULL ? "-o is missing" : "an input is missing");
+        thc_require(state, a->input_count != 0, a->output);
         break;
     default:
         return ARGP_ERR_UNKNOWN;

@@ -57,8 +57,7 @@ static error_t norm_parse(int key, char *text, struct argp_state *state)
         a->input_count = state->argc - state->next;
         break;
     case ARGP_KEY_END:
-        if (a->input_count == 0 || a->output == NULL)
-            argp_error(state, a->output == NULL ? "-o is missing" : "an input is missing");
+        thc_require(state, a->input_count != 0, a->output);
         if (!a->is_max && a->input_count != 1)
             argp_error(state, "one array at a time; --max joins norm files");
         break;

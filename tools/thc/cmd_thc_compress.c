@@ -73,8 +73,7 @@ static error_t compress_parse(int key, char *text, struct argp_state *state)
         a->input = text;
         break;
     case ARGP_KEY_END:
-        if (a->input == NULL || a->output == NULL)
-            argp_error(state, a->output == NULL ? "-o is missing" : "an input is missing");
+        thc_require(state, a->input != NULL, a->output);
         if (a->norms == NULL && a->request.workers > 1)
             argp_error(state, "--workers above 1 needs --norms, the maxima over all of them");
         if (a->request.rank >= a->request.workers)

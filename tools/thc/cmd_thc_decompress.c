@@ -7,7 +7,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "atomic_file.h"
 #include "cmd_thc.h"
 #include "input_file.h"
 #include "npy.h"
@@ -52,29 +51,12 @@ static error_t decompress_parse(int key, char *text, struct argp_state *state)
         a->input = text;
         break;
     case ARGP_KEY_END:
-        if (a->input == NULL || a->output == NULL)
-            argp_error(state, a->output == NULL ? "-o is missing" : "an input is missing");
+        thc_require(state, a->input != NULL, a->output);
         break;
     default:
         return ARGP_ERR_UNKNOWN;
     }
     return 0;
-}
-
-static int write_array(const char *path, gw_dtype dtype, const void *values, size_t len)
-{
-    gw_atomic_file file;
-    uint8_t header[GW_NPY_HEADER_SIZE];
-    int code = gw_atomic_file_open(&file, path);
-
-    gw_npy_header_make(dtype, len, header);
-    if (code == GW_CLI_OK)
-        code = gw_atomic_file_write(&file, header, sizeof header);
-    if (code == GW_CLI_OK)
-        code = gw_atomic_file_write(&file, values, len * gw_dtype_size(dtype));
-    if (code == GW_CLI_OK)
-        code = gw_atomic_file_commit(&file);
-    return code;
 }
 
 static int decompress_frame(const decompress_arguments *a, const gw_input_file *input)
@@ -97,7 +79,7 @@ static int decompress_frame(const decompress_arguments *a, const gw_input_file *
         return GW_CLI_IO;
     status = gw_thc_frame_decode(input->data, input->size, info.count, a->mode, values, size, &len, &thc,
                                  workspace, sizeof workspace, &missing, &bad, a->backends);
-    int code = status == GW_OK ? write_array(a->output, (gw_dtype)info.config.dtype, values, len)
+    int code = status == GW_OK ? gw_npy_save(a->output, (gw_dtype)info.config.dtype, values, len)
                                : thc_fail(input->name, status, bad != UINT64_MAX ? &bad : NULL);
     if (code == GW_CLI_OK && missing > 0)
         gw_cli_note("%s: %llu of %llu blocks have no contributor and are zero (gradwire inspect lists them)",

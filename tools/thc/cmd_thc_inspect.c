@@ -10,6 +10,7 @@
 
 #include "cmd_thc.h"
 #include "input_file.h"
+#include "little_endian.h"
 #include "thc_options.h"
 
 typedef struct inspect_arguments {
@@ -59,11 +60,6 @@ static error_t inspect_parse(int key, char *text, struct argp_state *state)
     return 0;
 }
 
-static uint32_t load32(const uint8_t *p)
-{
-    return (uint32_t)p[0] | (uint32_t)p[1] << 8 | (uint32_t)p[2] << 16 | (uint32_t)p[3] << 24;
-}
-
 /* The number that a code of a plain block stands for. */
 static float number_of_code(uint32_t code)
 {
@@ -76,14 +72,14 @@ static float number_of_code(uint32_t code)
 
 static void look_at_range(const uint8_t *codes, frame_facts *facts)
 {
-    uint32_t maximum_code = load32(codes);
+    uint32_t maximum_code = gw_cli_load32(codes);
 
     if (maximum_code == UINT32_MAX) {
         facts->marked_blocks++;
         return;
     }
     float maximum = number_of_code(maximum_code);
-    float minimum = 0.0f - number_of_code(load32(codes + 4));
+    float minimum = 0.0f - number_of_code(gw_cli_load32(codes + 4));
     facts->zero_blocks += maximum == 0 && minimum == 0;
     facts->range_min = minimum < facts->range_min ? minimum : facts->range_min;
     facts->range_max = maximum > facts->range_max ? maximum : facts->range_max;
@@ -126,7 +122,7 @@ static frame_facts collect(const uint8_t *frame, const gw_thc_frame_info *info)
         if (info->config.transform == GW_THC_PLAIN)
             look_at_range(patterns, &facts);
         else
-            look_at_norm(load32(patterns), &facts);
+            look_at_norm(gw_cli_load32(patterns), &facts);
         if ((info->flags & GW_THC_FLAG_SUM) == 0)
             continue;
         uint64_t end = b + 1 < info->block_count ? at + ((uint64_t)lane_size << info->config.block_log2)
@@ -134,7 +130,7 @@ static frame_facts collect(const uint8_t *frame, const gw_thc_frame_info *info)
         for (; at < end; at += lane_size) {
             uint32_t lane = lane_size == 1   ? frame[at]
                             : lane_size == 2 ? (uint32_t)(frame[at] | frame[at + 1] << 8)
-                                             : load32(frame + at);
+                                             : gw_cli_load32(frame + at);
             facts.lane_max = lane > facts.lane_max ? lane : facts.lane_max;
             used += lane;
             of += (double)k * info->config.table.granularity;

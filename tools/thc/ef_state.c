@@ -9,7 +9,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "atomic_file.h"
 #include "npy.h"
 #include "thc_options.h"
 
@@ -44,16 +43,5 @@ float *ef_state_read(const char *path, uint64_t len, int *code)
 
 int ef_state_write(const char *path, const float *error, uint64_t len)
 {
-    gw_atomic_file file;
-    uint8_t header[GW_NPY_HEADER_SIZE];
-    int code = gw_atomic_file_open(&file, path);
-
-    gw_npy_header_make(GW_FP32, len, header);
-    if (code == GW_CLI_OK)
-        code = gw_atomic_file_write(&file, header, sizeof header);
-    if (code == GW_CLI_OK)
-        code = gw_atomic_file_write(&file, error, (size_t)len * sizeof *error);
-    if (code == GW_CLI_OK)
-        code = gw_atomic_file_commit(&file);
-    return code;
+    return gw_npy_save(path, GW_FP32, error, len);
 }

@@ -9,22 +9,12 @@
 #include <string.h>
 
 #include "input_file.h"
+#include "little_endian.h"
 #include "thc_options.h"
 
 enum { HEADER_SIZE = 24 };
 
 static const uint8_t magic[5] = {'g', 'W', 'n', 0x1a, 0};
-
-static uint32_t load32(const uint8_t *p)
-{
-    return (uint32_t)p[0] | (uint32_t)p[1] << 8 | (uint32_t)p[2] << 16 | (uint32_t)p[3] << 24;
-}
-
-static void store32(uint8_t *p, uint32_t x)
-{
-    for (unsigned i = 0; i < 4; i++)
-        p[i] = (uint8_t)(x >> (8 * i));
-}
 
 static uint32_t checksum(const uint8_t *data, size_t size)
 {
@@ -39,8 +29,8 @@ static int parse(norm_file *file, const gw_input_file *input)
         return gw_cli_error(GW_CLI_BAD_DATA, input->name, "not a norm file");
     file->transform = data[5];
     file->block_log2 = data[6];
-    file->count = load32(data + 8) | (uint64_t)load32(data + 12) << 32;
-    file->merged = load32(data + 16);
+    file->count = gw_cli_load64(data + 8);
+    file->merged = gw_cli_load32(data + 16);
     if (file->transform > GW_THC_ROTATED || file->block_log2 < GW_THC_BLOCK_LOG2_MIN ||
         file->block_log2 > GW_THC_BLOCK_LOG2_MAX || data[7] != 0 || file->merged == 0)
         return gw_cli_error(GW_CLI_BAD_DATA, input->name, "header breaks a rule");
@@ -51,13 +41,13 @@ static int parse(norm_file *file, const gw_input_file *input)
     if (file->pattern_count != wanted || input->size != HEADER_SIZE + file->pattern_count * 4)
         return gw_cli_error(GW_CLI_BAD_DATA, input->name, "%zu bytes do not hold %llu patterns", input->size,
                             (unsigned long long)wanted);
-    if (checksum(data, input->size) != load32(data + 20))
+    if (checksum(data, input->size) != gw_cli_load32(data + 20))
         return gw_cli_error(GW_CLI_BAD_DATA, input->name, "checksum mismatch");
     file->patterns = thc_alloc(file->pattern_count * 4);
     if (file->patterns == NULL)
         return GW_CLI_IO;
     for (size_t i = 0; i < file->pattern_count; i++)
-        file->patterns[i] = load32(data + HEADER_SIZE + 4 * i);
+        file->patterns[i] = gw_cli_load32(data + HEADER_SIZE + 4 * i);
     return GW_CLI_OK;
 }
 
@@ -85,12 +75,12 @@ int norm_file_write(const norm_file *file, const char *path)
     memcpy(data, magic, sizeof magic);
     data[5] = file->transform;
     data[6] = file->block_log2;
-    store32(data + 8, (uint32_t)file->count);
-    store32(data + 12, (uint32_t)(file->count >> 32));
-    store32(data + 16, file->merged);
+    gw_cli_store32(data + 8, (uint32_t)file->count);
+    gw_cli_store32(data + 12, (uint32_t)(file->count >> 32));
+    gw_cli_store32(data + 16, file->merged);
     for (size_t i = 0; i < file->pattern_count; i++)
-        store32(data + HEADER_SIZE + 4 * i, file->patterns[i]);
-    store32(data + 20, checksum(data, size));
+        gw_cli_store32(data + HEADER_SIZE + 4 * i, file->patterns[i]);
+    gw_cli_store32(data + 20, checksum(data, size));
     int code = thc_write_file(path, data, size);
     free(data);
     return code;

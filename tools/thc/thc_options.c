@@ -46,8 +46,17 @@ int thc_fail(const char *file, gw_status status, const uint64_t *block)
     return gw_cli_error(code, file, "%s (%s)", gw_status_message(status), gw_status_name(status));
 }
 
-enum { KEY_GRANULARITY = 0x300, KEY_P, KEY_LANE, KEY_BLOCK, KEY_JOB, KEY_PLAIN, KEY_UNIFORM, KEY_NONFINITE,
-       KEY_BACKEND };
+enum {
+    KEY_GRANULARITY = 0x300,
+    KEY_P,
+    KEY_LANE,
+    KEY_BLOCK,
+    KEY_JOB,
+    KEY_PLAIN,
+    KEY_UNIFORM,
+    KEY_NONFINITE,
+    KEY_BACKEND
+};
 
 static const struct argp_option request_options[] = {
     {"bits", 'b', "B", 0, "Bits per index, 1 to 4 (default 4)", 0},
@@ -214,6 +223,12 @@ int thc_request_config(const thc_request *request, gw_dtype dtype, int error_fee
     config->seed = request->seed;
     config->job = request->job;
     return check_config(config, p);
+}
+
+void thc_require(struct argp_state *state, int has_input, const char *output)
+{
+    if (!has_input || output == NULL)
+        argp_error(state, output == NULL ? "-o is missing" : "an input is missing");
 }
 
 void *thc_alloc(size_t size)

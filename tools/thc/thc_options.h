@@ -42,6 +42,9 @@ extern const struct argp thc_request_argp;
 /* Configuration for a request; messages are printed. */
 int thc_request_config(const thc_request *request, gw_dtype dtype, int error_feedback, gw_thc_config *config);
 
+/* Ends the command with a message where its input or its output was not named. */
+void thc_require(struct argp_state *state, int has_input, const char *output);
+
 /* malloc with a message; size 0 gives a valid pointer. */
 void *thc_alloc(size_t size);
 
