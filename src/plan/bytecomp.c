@@ -4,9 +4,10 @@
  * Algorithm 1: start from the dense option of every tensor. Visit size classes in the order given (largest
  * first) and inside a class the tensor latest in backprop first; try every candidate, keep the best, ties
  * keep the current one. Tensors that cannot shorten the iteration are skipped. Repeat until a sweep improves
- * nothing (the paper makes one sweep). Algorithm 2: groups of equal (class, option) among compressed tensors; from each group the u
- * earliest in backprop go to the CPU; all combinations of counts u. Both are heuristics: moving single
- * tensors stalls on ties, and offloading the earliest is not always best (see tests/plan).
+ * nothing (the paper makes one sweep). Algorithm 2: groups of equal (class, option) among compressed tensors;
+ * from each group the u earliest in backprop go to the CPU; all combinations of counts u. Both are
+ * heuristics: moving single tensors stalls on ties, and offloading the earliest is not always best (see
+ * tests/plan).
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
