@@ -14,6 +14,8 @@ void gw_kernels_init_avx2(gw_kernels *kernels, uint32_t cpu)
     kernels->round = gw_round_avx2;
     kernels->survey = gw_survey_avx2;
     kernels->split = gw_split_avx2;
+    kernels->count = gw_count_avx2;
+    kernels->rank = gw_rank_avx2;
     kernels->partition = gw_partition_avx2;
     kernels->merge = gw_merge_avx2;
     kernels->pack = gw_pack_avx2;

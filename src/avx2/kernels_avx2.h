@@ -13,6 +13,8 @@ gw_map_build_fn gw_map_build_avx2;
 gw_round_fn gw_round_avx2;
 gw_survey_fn gw_survey_avx2;
 gw_split_fn gw_split_avx2;
+gw_count_fn gw_count_avx2;
+gw_rank_fn gw_rank_avx2;
 gw_partition_fn gw_partition_avx2;
 gw_merge_fn gw_merge_avx2;
 gw_pack_fn gw_pack_avx2;

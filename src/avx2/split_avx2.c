@@ -18,162 +18,8 @@
 #if defined(__AVX2__)
 
 #include "avx2/byte_orders_avx2.h"
+#include "avx2/rank_table_avx2.h"
 #include "avx2/round_groups_avx2.h"
-
-static inline __m256i bytes(unsigned x)
-{
-    return _mm256_set1_epi8((char)x);
-}
-
-static inline __m256i load(const uint8_t *src)
-{
-    return _mm256_loadu_si256((const __m256i *)(const void *)src);
-}
-
-static inline void store(uint8_t *dst, __m256i x)
-{
-    _mm256_storeu_si256((__m256i *)(void *)dst, x);
-}
-
-static inline uint32_t top_bits(__m256i x)
-{
-    return (uint32_t)_mm256_movemask_epi8(x);
-}
-
-/* ---- ranks -------------------------------------------------------------------------------------------- */
-
-/*
- * The rank of a label, looked up in blocks of 16 labels, as many as have codes: the window puts them close
- * together, at its upper end, and zero is far from all others and counts by itself. A shuffle gives 0 where
- * the index is 128 or more. So after subtracting 16 for every block, blocks above see nothing, and the
- * entry of block b is added to, not chosen: it is stored as the difference (exclusive or) to the entry of
- * block b - 1. The last block brings the sum back to 0. At most 7 blocks and the last fit in front of 128.
- * Where more have codes (exact codebooks of long-tailed values), the others make runs of their own below
- * the first, whose labels are small values and rare: groups without one skip them.
- */
-enum { RUN_BLOCKS = 7, RUNS_MAX = 3 };
-
-typedef struct rank_table {
-    unsigned runs;
-    unsigned blocks[RUNS_MAX]; /* with the last one, at least 3 */
-    __m256i first[RUNS_MAX];   /* first label */
-    __m256i limit[RUNS_MAX];   /* labels behind the run, counted from its first label: the last block */
-    __m256i entry[RUNS_MAX][RUN_BLOCKS + 1];
-    __m256i zero;    /* label 0 */
-    __m256i missing; /* rank of labels without a code: all entries are differences to it */
-} rank_table;
-
-static void fill_rank_table(rank_table *table, const gw_ranker *ranker)
-{
-    const uint8_t missing = (uint8_t)ranker->escape_rank;
-    uint8_t difference[GW_LABELS + 16] = {0};
-    unsigned first = 15, end = 16; /* blocks */
-    for (unsigned i = 0; i < GW_LABELS; i += 32) {
-        store(difference + i, _mm256_xor_si256(load(ranker->rank + i), bytes(missing)));
-    }
-    table->zero = bytes(difference[GW_LABEL_ZERO]);
-    table->missing = bytes(missing);
-    difference[GW_LABEL_ZERO] = 0;
-    uint32_t coded = 0; /* bit b: block b has codes */
-    for (unsigned b = 0; b < 16; b++) {
-        const __m128i x = _mm_loadu_si128((const __m128i *)(const void *)(difference + 16 * b));
-        coded |= (uint32_t)!_mm_testz_si128(x, x) << b;
-    }
-    if (coded != 0) {
-        first = (unsigned)_tzcnt_u32(coded);
-        end = 32 - (unsigned)_lzcnt_u32(coded);
-    }
-    table->runs = 0;
-    while (end > first) {
-        const unsigned r = table->runs++;
-        const unsigned blocks = end - first < RUN_BLOCKS ? end - first : (unsigned)RUN_BLOCKS;
-        end -= blocks;
-        __m128i before = _mm_setzero_si128();
-        for (unsigned i = 0; i <= blocks; i++) {
-            const uint8_t *from = difference + 16 * (end + i);
-            const __m128i entry =
-                i < blocks ? _mm_loadu_si128((const __m128i *)(const void *)from) : _mm_setzero_si128();
-            table->entry[r][i] = _mm256_broadcastsi128_si256(_mm_xor_si128(entry, before));
-            before = entry;
-        }
-        table->entry[r][2] = blocks < 2 ? _mm256_setzero_si256() : table->entry[r][2];
-        table->first[r] = bytes(16 * end);
-        table->limit[r] = bytes(16 * blocks);
-        table->blocks[r] = blocks < 2 ? 3 : blocks + 1;
-    }
-}
-
-/* Adds the ranks of labels in a run. */
-GW_TEMPLATE __m256i add_run(__m256i rank, __m256i label, __m256i first, __m256i limit, const __m256i *entry,
-                            unsigned blocks)
-{
-    const __m256i step = bytes(16);
-    __m256i x = _mm256_min_epu8(_mm256_sub_epi8(label, first), limit);
-    for (unsigned b = 0; b < blocks; b++) {
-        rank = _mm256_xor_si256(rank, _mm256_shuffle_epi8(entry[b], x));
-        x = _mm256_sub_epi8(x, step);
-    }
-    return rank;
-}
-
-/* Adds the ranks of a group's labels in the runs below the first. */
-static void add_low_runs(uint8_t *ranks, const uint8_t *labels, const rank_table *table)
-{
-    const __m256i label = load(labels);
-    __m256i rank = load(ranks);
-    for (unsigned r = 1; r < table->runs; r++) {
-        rank = add_run(rank, label, table->first[r], table->limit[r], table->entry[r], table->blocks[r]);
-    }
-    store(ranks, rank);
-}
-
-GW_TEMPLATE void find_ranks_in(uint8_t *ranks, const uint8_t *labels, size_t groups, const rank_table *table,
-                               unsigned blocks)
-{
-    const __m256i first = table->first[0], limit = table->limit[0];
-    const __m256i zero = table->zero, missing = table->missing;
-    const int has_low_runs = table->runs > 1;
-    __m256i entry[RUN_BLOCKS + 1];
-    for (unsigned b = 0; b < blocks; b++) {
-        entry[b] = table->entry[0][b];
-    }
-    for (size_t at = 0; at < groups * GW_GROUP_LEN; at += GW_GROUP_LEN) {
-        const __m256i label = load(labels + at);
-        const __m256i is_zero = _mm256_cmpeq_epi8(label, _mm256_setzero_si256());
-        const __m256i rank = _mm256_xor_si256(_mm256_and_si256(is_zero, zero), missing);
-        store(ranks + at, add_run(rank, label, first, limit, entry, blocks));
-        if (has_low_runs) {
-            const __m256i is_high = _mm256_cmpeq_epi8(_mm256_max_epu8(label, first), label);
-            if (top_bits(_mm256_or_si256(is_high, is_zero)) != 0xffffffffu) {
-                add_low_runs(ranks + at, labels + at, table);
-            }
-        }
-    }
-}
-
-static void find_ranks(uint8_t *ranks, const uint8_t *labels, size_t groups, const rank_table *table)
-{
-    switch (table->blocks[0]) {
-    case 3:
-        find_ranks_in(ranks, labels, groups, table, 3);
-        break;
-    case 4:
-        find_ranks_in(ranks, labels, groups, table, 4);
-        break;
-    case 5:
-        find_ranks_in(ranks, labels, groups, table, 5);
-        break;
-    case 6:
-        find_ranks_in(ranks, labels, groups, table, 6);
-        break;
-    case 7:
-        find_ranks_in(ranks, labels, groups, table, 7);
-        break;
-    default:
-        find_ranks_in(ranks, labels, groups, table, 8);
-        break;
-    }
-}
 
 /* ---- labels and masks --------------------------------------------------------------------------------- */
 
@@ -188,7 +34,8 @@ typedef struct group_masks {
 typedef struct split_plan {
     gw_round_plan round;
     rank_table ranks;
-    __m256i base; /* what makes the exponent a label, or label part x, by addition */
+    int is_identity; /* ranks are labels */
+    __m256i base;    /* what makes the exponent a label, or label part x, by addition */
     __m256i escape_rank;
     uint32_t has_escape; /* all ones if there is an escape */
 } split_plan;
@@ -344,7 +191,11 @@ GW_TEMPLATE uint32_t split_range(uint8_t *ranks, gw_digits *digits, const gw_spa
         const size_t groups = (len + GW_GROUP_LEN - 1) / GW_GROUP_LEN;
         gw_round_groups(&rounded, span, at, len, &plan->round);
         any |= find_labels(&masks, &rounded, groups, plan, dtype, derived);
-        find_ranks(ranks + at, masks.label, groups, &plan->ranks);
+        if (plan->is_identity) {
+            GW_MEMCPY(ranks + at, masks.label, GW_GROUP_LEN * groups);
+        } else {
+            find_ranks(ranks + at, masks.label, groups, &plan->ranks);
+        }
         const uint32_t escapes = find_masks(&masks, ranks + at, &rounded, groups, plan, dtype, derived);
         if (len % GW_GROUP_LEN != 0) {
             /* The zeros that fill the last group have no digits, but they may be escaped. */
@@ -366,6 +217,15 @@ GW_TEMPLATE uint32_t split_range(uint8_t *ranks, gw_digits *digits, const gw_spa
     return any != 0;
 }
 
+static int is_identity(const uint8_t *rank)
+{
+    unsigned other = 0;
+    for (unsigned label = 0; label < GW_LABELS; label++) {
+        other |= rank[label] ^ label;
+    }
+    return other == 0;
+}
+
 #define SPLIT_CASE(dtype, derived)                                                                           \
     case (dtype)*2 + (derived):                                                                              \
         return split_range(ranks, digits, span, &plan, (dtype), (derived))
@@ -375,7 +235,10 @@ uint32_t gw_split_avx2(uint8_t *ranks, gw_digits *digits, const gw_span *span, c
 {
     split_plan plan;
     gw_round_plan_fill(&plan.round, rule);
-    fill_rank_table(&plan.ranks, ranker);
+    plan.is_identity = is_identity(ranker->rank);
+    if (!plan.is_identity) {
+        fill_rank_table(&plan.ranks, ranker);
+    }
     plan.base = bytes(rule->dtype == GW_FP16 ? 1 + rule->derived : rule->derived ? 1 : 0u - ranker->base);
     plan.escape_rank = bytes(ranker->escape_rank);
     plan.has_escape = ranker->escape_rank < GW_LABELS ? 0xffffffffu : 0;

@@ -97,6 +97,7 @@ typedef struct gw_encoding {
     uint64_t entries_first;
     uint8_t *payload;       /* where the next chunk goes */
     uint64_t offset;        /* what the directory says about that place */
+    uint32_t window;        /* a guess of the next exact codebook's base: that of the one before */
 } gw_encoding;
 
 /* Checks handle, source and workspace and prepares all but entries, payload and offset. */

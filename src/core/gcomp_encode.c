@@ -73,6 +73,9 @@ static int is_source_valid(const gw_codec *codec, const gw_gcomp_source *source)
                             (map->digest != NULL && map->chunk_log2 == codec->options.chunk_log2)));
 }
 
+/* The first guess of a window: fp32 and bf16 values from 2^-56 to 2^7 are in it. */
+enum { WINDOW_GUESS = 70 };
+
 gw_status gw_encoding_begin(gw_encoding *encoding, const gw_gcomp *codec, const gw_gcomp_source *source,
                             void *workspace, size_t workspace_size)
 {
@@ -98,6 +101,7 @@ gw_status gw_encoding_begin(gw_encoding *encoding, const gw_gcomp *codec, const 
     encoding->source = source;
     fill_info(&encoding->info, inside, source);
     fill_rule(&encoding->rule, inside, source);
+    encoding->window = WINDOW_GUESS;
     gw_scratch_carve(&encoding->scratch, inside, workspace);
     return GW_OK;
 }
@@ -123,6 +127,12 @@ static gw_span span_part(const gw_span *span, size_t at, size_t len, size_t elem
 
 /* ---- codebook ------------------------------------------------------------------------------------------ */
 
+/* The largest ordinary exponent field decides the window. */
+static int has_window(const gw_round_rule *rule)
+{
+    return !rule->derived && rule->dtype != GW_FP16;
+}
+
 uint32_t gw_survey_fold(uint32_t *count, const uint32_t *bin_count, uint32_t dtype, uint32_t derived)
 {
     uint32_t base = 0;
@@ -142,25 +152,118 @@ uint32_t gw_survey_fold(uint32_t *count, const uint32_t *bin_count, uint32_t dty
     return base;
 }
 
-/* The codebook of a group (docs/format.md section 6). Returns 0 if all values were counted and are +0. */
-static int build_group_book(gw_encoding *e, const gw_span *group)
+/* The codebook of a group from a sample (docs/format.md section 6): so many runs make up 4096 values. Returns
+ * 0 if all values were counted and are +0. */
+static int survey_group(gw_encoding *e, const gw_span *group, size_t blocks)
 {
     gw_scratch *s = &e->scratch;
-    const int is_small = e->codec->options.preset == GW_GCOMP_SMALL;
-    size_t blocks = group->len / 4096;
-    blocks = is_small || blocks < 1 ? 1 : blocks > 16 ? 16 : blocks;
-
     GW_MEMSET(s->bin_count, 0, GW_BINS * sizeof *s->bin_count);
     e->codec->kernels.survey(s->bin_count, group, GW_SAMPLE_RUN_LEN * blocks, &e->rule);
     s->book->base = (uint8_t)gw_survey_fold(s->count, s->bin_count, e->rule.dtype, e->rule.derived);
     if (blocks > 1) {
         s->count[GW_LABEL_ZERO] += s->count[GW_LABEL_ZERO] == 0;
         s->count[GW_LABEL_ESCAPE] += s->count[GW_LABEL_ESCAPE] == 0;
-    } else if (s->count[GW_LABEL_ZERO] == group->len) {
+    }
+    return blocks > 1 || s->count[GW_LABEL_ZERO] != group->len;
+}
+
+static void begin_digits(const gw_encoding *e, gw_digits *digits)
+{
+    GW_MEMSET(digits, 0, sizeof *digits);
+    GW_MEMCPY(digits->plane, e->scratch.plane, sizeof digits->plane);
+    digits->escape = e->scratch.escapes;
+}
+
+/* The largest exponent field of what was split into labels, infinity and NaN left out. */
+static uint32_t largest_exponent(const gw_encoding *e, uint32_t base, const gw_digits *digits)
+{
+    const gw_traits *t = gw_traits_of(e->rule.dtype);
+    uint32_t largest = 0;
+    for (uint32_t label = GW_LABELS - 1; label >= 4 && largest == 0; label--) {
+        largest = e->scratch.count[label] != 0 ? gw_exponent_of_label(label, e->rule.dtype, 0, base) : 0;
+    }
+    for (size_t i = 0; i < digits->escape_len; i++) {
+        const uint8_t *at = digits->escape + t->size * i;
+        const uint32_t bits = t->size == 4 ? gw_load32(at) : gw_load16(at);
+        const uint32_t exponent = bits >> t->mantissa_bits & t->exponent_mask;
+        largest = exponent > largest && exponent != t->exponent_mask ? exponent : largest;
+    }
+    return largest;
+}
+
+/* Counts of labels become counts of the labels that are `down` smaller. Returns 0, and does nothing, unless
+ * every ordinary label remains one and there is no escape. */
+static int move_counts(uint32_t count[GW_LABELS], int32_t down)
+{
+    uint32_t outside = count[GW_LABEL_ESCAPE];
+    for (int32_t label = 4; label < GW_LABELS; label++) {
+        outside |= label - down < 4 || label - down >= GW_LABELS ? count[label] : 0;
+    }
+    if (outside != 0) {
         return 0;
     }
-    gw_codebook_lengths(s->book->length, s->count, s->book_scratch);
+    uint32_t moved[GW_LABELS] = {0};
+    moved[GW_LABEL_ZERO] = count[GW_LABEL_ZERO];
+    for (int32_t label = 4; label < GW_LABELS; label++) {
+        if (label + down >= 4 && label + down < GW_LABELS) {
+            moved[label] = count[label + down];
+        }
+    }
+    GW_MEMCPY(count, moved, sizeof moved);
     return 1;
+}
+
+/*
+ * The exact counts of a chunk, from a split whose ranks are the labels themselves: so values are rounded
+ * once, and later the labels need only be made ranks. The window comes out of the same counts, so the split
+ * is given that of the chunk before. If that was wrong, labels are moved; where one would leave the window,
+ * or there are escapes that perhaps should be none, the chunk is split again. *move: how much smaller the
+ * labels are than level[0] says. Returns 0 if all values are +0.
+ */
+static int split_labels(gw_encoding *e, const gw_span *chunk, gw_digits *digits, int32_t *move)
+{
+    const gw_kernels *k = &e->codec->kernels;
+    gw_scratch *s = &e->scratch;
+    uint32_t base = has_window(&e->rule) ? e->window : 0;
+    *move = 0;
+    for (int is_right = 0; !is_right;) {
+        for (uint32_t label = 0; label < GW_LABELS; label++) {
+            s->ranker->rank[label] = (uint8_t)label;
+        }
+        s->ranker->escape_rank = GW_LABEL_ESCAPE;
+        s->ranker->base = base;
+        begin_digits(e, digits);
+        if (k->split(s->level[0], digits, chunk, &e->rule, s->ranker) == 0) {
+            return 0;
+        }
+        GW_MEMSET(s->count, 0, GW_LABELS * sizeof *s->count);
+        k->count(s->count, s->level[0], chunk->len);
+        is_right = 1;
+        if (has_window(&e->rule)) {
+            const uint32_t right = gw_codebook_base(largest_exponent(e, base, digits));
+            *move = 4 * ((int32_t)right - (int32_t)base);
+            is_right = right == base || move_counts(s->count, *move);
+            base = right;
+        }
+    }
+    e->window = base;
+    s->book->base = (uint8_t)base;
+    return 1;
+}
+
+/* Makes the labels of split_labels() ranks. */
+static void rank_labels(gw_encoding *e, size_t len, int32_t move)
+{
+    uint8_t rank[GW_LABELS];
+    const gw_scratch *s = &e->scratch;
+    GW_MEMCPY(rank, s->ranker->rank, sizeof rank);
+    if (move != 0) {
+        for (int32_t label = 4; label < GW_LABELS; label++) {
+            const int32_t moved = label - move;
+            rank[label] = s->ranker->rank[moved >= 4 && moved < GW_LABELS ? moved : GW_LABEL_ESCAPE];
+        }
+    }
+    e->codec->kernels.rank(s->level[0], len, rank);
 }
 
 static void use_book(gw_encoding *e)
@@ -244,11 +347,9 @@ static uint8_t *write_runs(gw_encoding *e, size_t len, uint8_t *right_len, uint8
     return dst;
 }
 
-/*
- * Codes a chunk, without codebook and final padding. Returns its size, or 0 if it would be more than `limit`;
- * what lies in dst[0..limit) then is worthless. *is_zero: all values are +0, nothing is written.
- */
-static size_t write_coded(gw_encoding *e, const gw_span *chunk, uint8_t *dst, size_t limit, int *is_zero)
+/* Codes a chunk whose ranks and digits are ready, without codebook and final padding. Returns its size, or 0
+ * if it would be more than `limit`; what lies in dst[0..limit) then is worthless. */
+static size_t write_coded(gw_encoding *e, size_t len, const gw_digits *digits, uint8_t *dst, size_t limit)
 {
     const gw_scratch *s = &e->scratch;
     const gw_kernels *k = &e->codec->kernels;
@@ -256,37 +357,27 @@ static size_t write_coded(gw_encoding *e, const gw_span *chunk, uint8_t *dst, si
     const size_t planes = plane_count(e);
     const size_t counts_size = 2 * (planes + 1 + s->tree->inner_count);
     const size_t header_size = gw_round4(counts_size);
-    gw_digits digits;
-    GW_MEMSET(&digits, 0, sizeof digits);
-    GW_MEMCPY(digits.plane, s->plane, sizeof digits.plane);
-    digits.escape = s->escapes;
-
-    *is_zero = k->split(s->level[0], &digits, chunk, &e->rule, s->ranker) == 0;
-    if (*is_zero) {
-        return 0;
-    }
-    const size_t escapes_size = digits.escape_len * t->size;
+    const size_t escapes_size = digits->escape_len * t->size;
     size_t rest_size = gw_round4(escapes_size);
     for (size_t p = 0; p < planes; p++) {
-        rest_size += gw_run_size(digits.plane_len[p], plane_width(t, p));
+        rest_size += gw_run_size(digits->plane_len[p], plane_width(t, p));
     }
     if (header_size + rest_size > limit) {
         return 0;
     }
-    uint8_t *at =
-        write_runs(e, chunk->len, dst + 2 * (planes + 1), dst + header_size, dst + (limit - rest_size));
+    uint8_t *at = write_runs(e, len, dst + 2 * (planes + 1), dst + header_size, dst + (limit - rest_size));
     if (at == NULL) {
         return 0;
     }
     for (size_t p = 0; p < planes; p++) {
         const unsigned width = plane_width(t, p);
-        gw_store16(dst + 2 * p, (uint16_t)digits.plane_len[p]);
-        k->pack(at, digits.plane[p], digits.plane_len[p], width, 0);
-        at += gw_run_size(digits.plane_len[p], width);
+        gw_store16(dst + 2 * p, (uint16_t)digits->plane_len[p]);
+        k->pack(at, digits->plane[p], digits->plane_len[p], width, 0);
+        at += gw_run_size(digits->plane_len[p], width);
     }
-    gw_store16(dst + 2 * planes, (uint16_t)digits.escape_len);
+    gw_store16(dst + 2 * planes, (uint16_t)digits->escape_len);
     GW_MEMSET(dst + counts_size, 0, header_size - counts_size);
-    GW_MEMCPY(at, digits.escape, escapes_size);
+    GW_MEMCPY(at, digits->escape, escapes_size);
     GW_MEMSET(at + escapes_size, 0, gw_round4(escapes_size) - escapes_size);
     at += gw_round4(escapes_size);
     return (size_t)(at - dst);
@@ -308,7 +399,9 @@ static void write_entry(gw_encoding *e, uint64_t index, gw_gcomp_chunk_kind kind
     e->offset += size;
 }
 
-static void encode_chunk(gw_encoding *e, group_state *group, uint64_t index, const gw_span *chunk)
+/* digits: of a chunk that is split already, or NULL. */
+static void encode_chunk(gw_encoding *e, group_state *group, uint64_t index, const gw_span *chunk,
+                         const gw_digits *digits)
 {
     const gw_kernels *k = &e->codec->kernels;
     const size_t raw_size = gw_frame_raw_size(e->rule.dtype, chunk->len); /* a multiple of 16 */
@@ -317,12 +410,16 @@ static void encode_chunk(gw_encoding *e, group_state *group, uint64_t index, con
     const size_t book_size = is_owner ? group->size : 0;
     const size_t others = book_size + 16; /* a CODED region is at least 16 bytes smaller than a RAW one */
     const size_t limit = raw_size > others ? raw_size - others : 0;
-    int is_zero;
-    const size_t size = write_coded(e, chunk, dst + book_size, limit, &is_zero);
-    if (is_zero) {
-        write_entry(e, index, GW_GCOMP_CHUNK_ZERO, 0, 0, 0);
-        return;
+    gw_digits own;
+    if (digits == NULL) {
+        begin_digits(e, &own);
+        digits = &own;
+        if (k->split(e->scratch.level[0], &own, chunk, &e->rule, e->scratch.ranker) == 0) {
+            write_entry(e, index, GW_GCOMP_CHUNK_ZERO, 0, 0, 0);
+            return;
+        }
     }
+    const size_t size = write_coded(e, chunk->len, digits, dst + book_size, limit);
     if (size == 0) {
         write_raw(e, chunk, dst);
         write_entry(e, index, GW_GCOMP_CHUNK_RAW, 0, raw_size,
@@ -351,26 +448,37 @@ void gw_encode_group(gw_encoding *e, uint64_t first, const uint8_t *values)
         (size_t)gw_min_u64(e->info.len - group_first, (uint64_t)gw_group_chunks(e->codec) << log2);
     const gw_span span = span_of(e, group_first, values, group_len);
     group_state group = {UINT64_MAX, 0, 0, {0}};
+    gw_digits digits;
+    int is_split = 0;
 
     if (e->info.installed) {
         *e->scratch.book = e->codec->installed[e->codec->encode_with].book;
+        use_book(e);
     } else {
-        if (!build_group_book(e, &span)) {
+        size_t blocks = group_len / 4096;
+        blocks = e->codec->options.preset == GW_GCOMP_SMALL || blocks < 1 ? 1 : blocks > 16 ? 16 : blocks;
+        is_split = blocks == 1 && group_len <= (size_t)1 << log2;
+        int32_t move = 0;
+        if (!(is_split ? split_labels(e, &span, &digits, &move) : survey_group(e, &span, blocks))) {
             for (size_t at = 0; at < group_len; at += (size_t)1 << log2) {
                 write_entry(e, first++, GW_GCOMP_CHUNK_ZERO, 0, 0, 0);
             }
             return;
         }
+        gw_codebook_lengths(e->scratch.book->length, e->scratch.count, e->scratch.book_scratch);
         group.size = gw_codebook_size(e->scratch.book);
         gw_codebook_write(group.bytes, e->scratch.book);
         group.crc = e->info.checksum ? e->codec->kernels.crc32c(0, group.bytes, group.size) : 0;
+        use_book(e);
+        if (is_split) {
+            rank_labels(e, group_len, move);
+        }
     }
-    use_book(e);
 
     for (size_t at = 0; at < group_len; at += (size_t)1 << log2, first++) {
         const size_t len = (size_t)gw_min_u64(group_len - at, (uint64_t)1 << log2);
         const gw_span chunk = span_part(&span, at, len, size);
-        encode_chunk(e, &group, first, &chunk);
+        encode_chunk(e, &group, first, &chunk, is_split ? &digits : NULL);
     }
 }
 

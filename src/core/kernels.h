@@ -106,6 +106,12 @@ typedef struct gw_digits {
 typedef uint32_t gw_split_fn(uint8_t *ranks, gw_digits *digits, const gw_span *span,
                              const gw_round_rule *rule, const gw_ranker *ranker);
 
+/* Adds the labels to count[GW_LABELS]. labels is a workspace array; len <= 2^15. */
+typedef void gw_count_fn(uint32_t *count, const uint8_t *labels, size_t len);
+
+/* labels[i] = rank[labels[i]]. labels is a workspace array, its slop may be written. */
+typedef void gw_rank_fn(uint8_t *labels, size_t len, const uint8_t rank[GW_LABELS]);
+
 /*
  * Splits ranks at an inner node of the code tree. bitmap gets exactly gw_run_size(len, 1) bytes: bit i =
  * (ranks[i] >= pivot), padding zero. Ranks below the pivot go to left, the others to right, in order. Returns
@@ -208,6 +214,8 @@ typedef struct gw_kernels {
     gw_round_fn *round;
     gw_survey_fn *survey;
     gw_split_fn *split;
+    gw_count_fn *count;
+    gw_rank_fn *rank;
     gw_partition_fn *partition;
     gw_merge_fn *merge;
     gw_pack_fn *pack;
@@ -226,6 +234,8 @@ gw_map_build_fn gw_map_build_scalar;
 gw_round_fn gw_round_scalar;
 gw_survey_fn gw_survey_scalar;
 gw_split_fn gw_split_scalar;
+gw_count_fn gw_count_scalar;
+gw_rank_fn gw_rank_scalar;
 gw_partition_fn gw_partition_scalar;
 gw_merge_fn gw_merge_scalar;
 gw_pack_fn gw_pack_scalar;

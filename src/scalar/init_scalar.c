@@ -9,6 +9,8 @@ void gw_kernels_init_scalar(gw_kernels *kernels, uint32_t cpu)
     kernels->round = gw_round_scalar;
     kernels->survey = gw_survey_scalar;
     kernels->split = gw_split_scalar;
+    kernels->count = gw_count_scalar;
+    kernels->rank = gw_rank_scalar;
     kernels->partition = gw_partition_scalar;
     kernels->merge = gw_merge_scalar;
     kernels->pack = gw_pack_scalar;

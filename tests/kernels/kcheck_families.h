@@ -10,6 +10,7 @@ extern const kc_kernel kc_survey_family[];
 extern const kc_kernel kc_tree_family[];
 extern const kc_kernel kc_pack_family[];
 extern const kc_kernel kc_split_family[];
+extern const kc_kernel kc_labels_family[];
 extern const kc_kernel kc_join_family[];
 extern const kc_kernel kc_add_family[];
 extern const kc_kernel kc_crc32c_family[];

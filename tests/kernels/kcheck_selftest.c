@@ -368,6 +368,25 @@ static void survey_forgets_last_run(uint32_t *count, const gw_span *span, size_t
     gw_survey_scalar(count, &cut, period, rule);
 }
 
+/* Labels that fell out of the pairs are forgotten. */
+static void count_forgets_low_labels(uint32_t *count, const uint8_t *labels, size_t len)
+{
+    uint32_t own[GW_LABELS] = {0};
+    gw_count_scalar(own, labels, len);
+    for (size_t i = 0; i < GW_LABELS; i++) {
+        count[i] += i > 0 && i < GW_LABELS - 63 && own[GW_LABELS - 1] != 0 ? 0 : own[i];
+    }
+}
+
+/* The last 16 labels without a code become that of the block below. */
+static void rank_misses_last_block(uint8_t *labels, size_t len, const uint8_t rank[GW_LABELS])
+{
+    uint8_t own[GW_LABELS];
+    memcpy(own, rank, sizeof own);
+    memcpy(own + GW_LABELS - 16, own + GW_LABELS - 32, 16);
+    gw_rank_scalar(labels, len, own);
+}
+
 static uint32_t split_depends_on_slop(uint8_t *ranks, gw_digits *digits, const gw_span *span,
                                       const gw_round_rule *rule, const gw_ranker *ranker)
 {
@@ -535,6 +554,8 @@ static const bad_kernel bad_kernels[] = {
     {"is wrong in place", "partition", (kc_fn)partition_wrong_in_place, KC_OUTPUT, 0},
     {"leaves padding unset", "partition", (kc_fn)partition_leaves_padding, KC_OUTPUT, 0},
     {"returns a wrong count for long runs", "partition", (kc_fn)partition_wrong_count, KC_OUTPUT, 0},
+    {"forgets low labels", "count", (kc_fn)count_forgets_low_labels, KC_OUTPUT, 0},
+    {"misses the last block of a table", "rank", (kc_fn)rank_misses_last_block, KC_OUTPUT, 0},
     {"sets instead of adding", "survey", (kc_fn)survey_sets, KC_OUTPUT, 0},
     {"counts equal bins of a vector once", "survey", (kc_fn)survey_loses_conflicts, KC_OUTPUT, 0},
     {"depends on the content of slop", "split", (kc_fn)split_depends_on_slop, KC_OUTPUT, 0},
