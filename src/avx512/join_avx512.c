@@ -23,6 +23,12 @@
 
 #if defined(GW_AVX512_COMPILED)
 
+#if defined(__GNUC__)
+#define GW_NOINLINE __attribute__((noinline))
+#else
+#define GW_NOINLINE
+#endif
+
 enum { LABEL_ESCAPE = 1 };
 
 /* ---- bytes --------------------------------------------------------------------------------------------- */
@@ -472,11 +478,10 @@ GW_TEMPLATE void digits_derived(digits *d, cursors *c, __m512i x, __m512i drop, 
     const uint64_t has3 = _mm512_test_epi8_mask(has, set1(4)), has4 = _mm512_test_epi8_mask(has, set1(8));
     const uint64_t rest1 = _mm512_test_epi8_mask(has, set1(16)), rest2 = _mm512_test_epi8_mask(has, set1(32));
     __m512i part = _mm512_maskz_permutexvar_epi8(expand_bits(c, rest1), drop, r->last);
-    if (dtype == GW_FP32) { /* digits of 6 bits: R4 above R2 above R1 */
+    if (dtype == GW_FP32) { /* digits of 6 bits: R4 or R2 (4 + 2 would be a whole digit) above R1 */
         const uint64_t rest4 = _mm512_test_epi8_mask(has, set1(64));
         const __m512i four = expand(&c->r4, c->zero, rest4), two = expand(&c->r2, c->zero, rest2);
-        const __m512i placed = _mm512_mask_mov_epi8(LEFT(two, 4), rest4, two);
-        part = _mm512_ternarylogic_epi32(part, LEFT(four, 2), placed, 0xfe);
+        part = _mm512_ternarylogic_epi32(part, LEFT(four, 2), LEFT(two, 4), 0xfe);
     } else if (dtype == GW_FP16) { /* digits of 3 bits: R2 above R1 */
         part = _mm512_or_si512(part, LEFT(expand(&c->r2, c->zero, rest2), 1));
     }
@@ -511,13 +516,14 @@ static void copy_last(last_values *last, const uint8_t *label, const uint8_t *le
     }
 }
 
-GW_TEMPLATE uint64_t join_range(sink *s, cursors *from, const uint8_t *labels, const uint8_t *levels,
+GW_TEMPLATE uint64_t join_range(sink *sink_inout, cursors *from, const uint8_t *labels, const uint8_t *levels,
                                 size_t len, const gw_joiner *joiner, uint32_t dtype, int kind, int form)
 {
     const unsigned size = dtype == GW_FP32 ? 4 : 2;
     const __m512i base = set1(joiner->base);
     cursors c = *from;
-    line_maker maker = lines_begin(s);
+    sink s = *sink_inout;
+    line_maker maker = lines_begin(&s);
     last_values last;
     drop_rule rule;
     uint64_t bad_zero = 0;
@@ -556,38 +562,79 @@ GW_TEMPLATE uint64_t join_range(sink *s, cursors *from, const uint8_t *labels, c
             }
             const uint64_t escaped = _mm512_cmpeq_epi8_mask(x, set1(LABEL_ESCAPE));
             if (escaped != 0) {
-                out = put_escapes(s, out, escaped, i, size);
+                out = put_escapes(&s, out, escaped, i, size);
                 if (form == STORE_SUMS) {
                     out = flush_escapes(out, dtype);
                 }
             }
             if (form == STORE_LINES) {
-                store_lines(s, &maker, out, i, len - i);
+                store_lines(&s, &maker, out, i, len - i);
             } else {
                 if (form >= STORE_SUMS) {
-                    out = add_addends(s, out, i, len - i, dtype, form == STORE_STRICT_SUMS);
+                    out = add_addends(&s, out, i, len - i, dtype, form == STORE_STRICT_SUMS);
                 }
-                store(s, out, i, len - i, size);
+                store(&s, out, i, len - i, size);
             }
         }
     }
     if (form == STORE_LINES) {
-        lines_end(s, &maker, len);
+        lines_end(&s, &maker, len);
     }
     *from = c;
+    *sink_inout = s;
     return bad_zero;
 }
 
-/* Registers are scarce: what lines and sums need is kept out of the other loops. */
+/* Registers are scarce: what lines and sums need is kept out of the other loops, and sums are a function of
+ * their own, as the compiler keeps constants of all loops in the registers of each. */
 #define JOIN_CASE(dtype, kind, form)                                                                         \
     case ((dtype)*4 + (kind)) * 4 + (form):                                                                  \
-        bad_zero = join_range(&s, &c, labels, levels, len, joiner, (dtype), (kind), (form));                 \
-        break
+        return join_range(s, c, labels, levels, len, joiner, (dtype), (kind), (form))
 
-#define JOIN_CASES(dtype, kind)                                                                              \
-    JOIN_CASE((dtype), (kind), STORE_VALUES);                                                                \
-    JOIN_CASE((dtype), (kind), STORE_SUMS);                                                                  \
-    JOIN_CASE((dtype), (kind), STORE_STRICT_SUMS)
+static GW_NOINLINE uint64_t join_values(sink *s, cursors *c, const uint8_t *labels, const uint8_t *levels,
+                                        size_t len, const gw_joiner *joiner, unsigned kind)
+{
+    const unsigned form = s->stream == STREAM_LINES ? STORE_LINES : STORE_VALUES;
+    switch ((joiner->dtype * 4 + kind) * 4 + form) {
+        JOIN_CASE(GW_FP32, LEVELS_EXPLICIT, STORE_VALUES);
+        JOIN_CASE(GW_FP32, LEVELS_DERIVED, STORE_VALUES);
+        JOIN_CASE(GW_FP32, LEVELS_CONSTANT, STORE_VALUES);
+        JOIN_CASE(GW_FP32, LEVELS_EXPLICIT, STORE_LINES);
+        JOIN_CASE(GW_FP32, LEVELS_DERIVED, STORE_LINES);
+        JOIN_CASE(GW_FP32, LEVELS_CONSTANT, STORE_LINES);
+        JOIN_CASE(GW_BF16, LEVELS_EXPLICIT, STORE_VALUES);
+        JOIN_CASE(GW_BF16, LEVELS_DERIVED, STORE_VALUES);
+        JOIN_CASE(GW_BF16, LEVELS_CONSTANT, STORE_VALUES);
+        JOIN_CASE(GW_FP16, LEVELS_EXPLICIT, STORE_VALUES);
+        JOIN_CASE(GW_FP16, LEVELS_DERIVED, STORE_VALUES);
+        JOIN_CASE(GW_FP16, LEVELS_CONSTANT, STORE_VALUES);
+    default:
+        return 0;
+    }
+}
+
+#define SUM_CASES(dtype, kind)                                                                               \
+    JOIN_CASE(dtype, kind, STORE_SUMS);                                                                      \
+    JOIN_CASE(dtype, kind, STORE_STRICT_SUMS)
+
+static GW_NOINLINE uint64_t join_sums(sink *s, cursors *c, const uint8_t *labels, const uint8_t *levels,
+                                      size_t len, const gw_joiner *joiner, unsigned kind)
+{
+    const unsigned form = joiner->strict ? STORE_STRICT_SUMS : STORE_SUMS;
+    switch ((joiner->dtype * 4 + kind) * 4 + form) {
+        SUM_CASES(GW_FP32, LEVELS_EXPLICIT);
+        SUM_CASES(GW_FP32, LEVELS_DERIVED);
+        SUM_CASES(GW_FP32, LEVELS_CONSTANT);
+        SUM_CASES(GW_BF16, LEVELS_EXPLICIT);
+        SUM_CASES(GW_BF16, LEVELS_DERIVED);
+        SUM_CASES(GW_BF16, LEVELS_CONSTANT);
+        SUM_CASES(GW_FP16, LEVELS_EXPLICIT);
+        SUM_CASES(GW_FP16, LEVELS_DERIVED);
+        SUM_CASES(GW_FP16, LEVELS_CONSTANT);
+    default:
+        return 0;
+    }
+}
 
 void gw_join_avx512(void *dst, gw_joined *joined, uint16_t *place, const uint8_t *labels,
                     uint8_t *const plane[GW_PLANES_MAX], const uint8_t *escape, size_t escape_len,
@@ -595,29 +642,11 @@ void gw_join_avx512(void *dst, gw_joined *joined, uint16_t *place, const uint8_t
 {
     sink s = sink_begin(dst, place, escape, escape_len, joiner);
     cursors c = cursors_begin(plane, joiner, joiner->derived);
-    uint64_t bad_zero = 0;
     const unsigned kind = !joiner->derived   ? LEVELS_EXPLICIT
                           : joiner->constant ? LEVELS_CONSTANT
                                              : LEVELS_DERIVED;
-    const unsigned form = joiner->addend != NULL     ? (joiner->strict ? STORE_STRICT_SUMS : STORE_SUMS)
-                          : s.stream == STREAM_LINES ? STORE_LINES
-                                                     : STORE_VALUES;
-    switch ((joiner->dtype * 4 + kind) * 4 + form) {
-        JOIN_CASES(GW_FP32, LEVELS_EXPLICIT);
-        JOIN_CASES(GW_FP32, LEVELS_DERIVED);
-        JOIN_CASES(GW_FP32, LEVELS_CONSTANT);
-        JOIN_CASE(GW_FP32, LEVELS_EXPLICIT, STORE_LINES);
-        JOIN_CASE(GW_FP32, LEVELS_DERIVED, STORE_LINES);
-        JOIN_CASE(GW_FP32, LEVELS_CONSTANT, STORE_LINES);
-        JOIN_CASES(GW_BF16, LEVELS_EXPLICIT);
-        JOIN_CASES(GW_BF16, LEVELS_DERIVED);
-        JOIN_CASES(GW_BF16, LEVELS_CONSTANT);
-        JOIN_CASES(GW_FP16, LEVELS_EXPLICIT);
-        JOIN_CASES(GW_FP16, LEVELS_DERIVED);
-        JOIN_CASES(GW_FP16, LEVELS_CONSTANT);
-    default:
-        break;
-    }
+    const uint64_t bad_zero = joiner->addend != NULL ? join_sums(&s, &c, labels, levels, len, joiner, kind)
+                                                     : join_values(&s, &c, labels, levels, len, joiner, kind);
     joined->plane_len[0] = (size_t)(c.p1 - plane[0]);
     joined->plane_len[1] = (size_t)(c.p2 - plane[1]);
     joined->plane_len[2] = (size_t)(c.p3 - plane[2]);
