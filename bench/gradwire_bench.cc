@@ -8,6 +8,7 @@
  *   kernel/<slot>/<backend>                                   on the inputs of tests/kernels, hot; also the
  *                                                             steps between kernels (bench_core.h)
  *   peer/<name>/<data>/<size>/<cold|hot>
+ *   <gcomp or thc call>/cuda/...                             bench_cuda.cc: by the device's clock
  *   threads<N>_<gcomp call>/<backend>/<data>/<mode>/<size>    chunk ranges in N threads against one:
  *                                                             GW_BENCH_THREADS=N
  *
@@ -21,6 +22,7 @@
 #include <fstream>
 #include <string>
 
+#include "bench_cuda.h"
 #include "bench_data.h"
 #include "bench_pairs.h"
 
@@ -66,6 +68,7 @@ int main(int argc, char **argv)
     add_kernel_benchmarks();
     add_core_benchmarks();
     add_peer_benchmarks();
+    (void)add_cuda_benchmarks();
     if (threads != nullptr && std::atoi(threads) > 1) {
         add_gcomp_thread_benchmarks(static_cast<unsigned>(std::atoi(threads)));
     }
