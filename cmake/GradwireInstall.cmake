@@ -18,6 +18,11 @@ install(TARGETS ${gw_install_targets} EXPORT gradwire-targets
         RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 install(DIRECTORY ${PROJECT_SOURCE_DIR}/include/gradwire DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}
         FILES_MATCHING PATTERN "*.h")
+# Device entry points, for kernels of the caller's own: includes as in the source tree, below gradwire/device.
+set(gw_device_headers crc32c.cuh device.cuh gcomp_decode.cuh gcomp_device.cuh gcomp_encode.cuh gcomp_frame.cuh gcomp_params.h
+    gcomp_round.cuh gcomp_tree.cuh)
+list(TRANSFORM gw_device_headers PREPEND ${PROJECT_SOURCE_DIR}/src/cuda/)
+install(FILES ${gw_device_headers} DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/gradwire/device/cuda)
 if(TARGET gradwire_cli)
     install(TARGETS gradwire_cli RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 endif()

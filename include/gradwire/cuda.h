@@ -84,7 +84,8 @@ GW_API void gw_cuda_close(gw_cuda *cuda);
 /* GW_OK and *info; GW_ERR_ARG; GW_ERR_STATE (*info is zeroed). */
 GW_API GW_MUST_CHECK gw_status gw_cuda_device_info(const gw_cuda *cuda, gw_cuda_info *info);
 
-/* The driver's code (CUresult) of the last call of it that failed under this handle, 0 if none did. */
+/* The driver's code (CUresult) of the last call of it that failed under this handle, in any thread; 0 if none
+ * did. */
 GW_API uint32_t gw_cuda_driver_error(const gw_cuda *cuda);
 
 /*
@@ -300,6 +301,29 @@ GW_API GW_MUST_CHECK gw_status gw_cuda_gcomp_book_build(gw_cuda *cuda, const gw_
                                                         const gw_cuda_histogram *histogram, uint8_t *book,
                                                         uint32_t *book_size, gw_cuda_result *result,
                                                         void *stream);
+
+/*
+ * What kernels of the caller's own pass, by value, to the device entry points: encode and decode of one chunk
+ * by a block of 256 threads. These are headers of device code, installed as
+ * gradwire/device/cuda/gcomp_device.cuh, which documents them and defines struct gw_device_codec. They work
+ * with the codebook that the handle encodes with, which must be installed (gw_gcomp_install()). Pure host
+ * code, in every build, without a device.
+ *
+ *   map       NULL, or the map that all chunks use: its base, scale and chunk_log2 are taken; levels and
+ *             digest are not looked at
+ *   key       NULL (zeros), or that of stochastic rounding
+ *   out_size  sizeof(struct gw_device_codec): tells a header of another version
+ *   encode_shared_size, decode_shared_size
+ *             bytes of dynamic shared memory that a block needs; may be NULL
+ *
+ * GW_OK; GW_ERR_ARG; GW_ERR_STATE; GW_ERR_TABLE: no codebook is installed. On failure *out is untouched.
+ */
+struct gw_device_codec;
+GW_API GW_MUST_CHECK gw_status gw_cuda_gcomp_device_codec(const gw_gcomp *codec, const gw_gcomp_map *map,
+                                                          const gw_cuda_key *key,
+                                                          struct gw_device_codec *out, size_t out_size,
+                                                          uint32_t *encode_shared_size,
+                                                          uint32_t *decode_shared_size);
 
 /* -----------------------------------------------------------------------------------------------------------
  * THC: the functions of thc.h with tensors, patterns, indices and lanes in device memory

@@ -8,9 +8,9 @@
 #include "cuda/cuda_handle.h"
 #include "cuda/gcomp_plan.h"
 
-#define GW_FRAME_ALIGNMENT 16u
+#define GW_FRAME_ALIGNMENT     16u
 #define GW_WORKSPACE_ALIGNMENT 256u
-#define GW_ITEMS_MAX ((uint32_t)1 << 20)
+#define GW_ITEMS_MAX           ((uint32_t)1 << 20)
 
 /* ---- workspaces ---------------------------------------------------------------------------------------- */
 
@@ -511,4 +511,35 @@ gw_status gw_cuda_gcomp_book_build(gw_cuda *cuda, const gw_gcomp *codec, const g
     params.result = result;
     gw_cuda_plan_book_build(&plan, &params);
     return gw_cuda_submit(state, &plan, NULL, stream);
+}
+
+/* ---- device entry points ------------------------------------------------------------------------------- */
+
+gw_status gw_cuda_gcomp_device_codec(const gw_gcomp *codec, const gw_gcomp_map *map, const gw_cuda_key *key,
+                                     struct gw_device_codec *out, size_t out_size,
+                                     uint32_t *encode_shared_size, uint32_t *decode_shared_size)
+{
+    static const gw_cuda_key no_key = {0, 0, 0, 0};
+    const gw_codec *inside = codec == NULL ? NULL : gw_codec_of(codec);
+
+    if (codec == NULL || out == NULL || out_size != sizeof *out) {
+        return GW_ERR_ARG;
+    }
+    if (inside == NULL) {
+        return GW_ERR_STATE;
+    }
+    if (map != NULL && map->chunk_log2 != inside->options.chunk_log2) {
+        return GW_ERR_ARG;
+    }
+    if (inside->encode_with < 0) {
+        return GW_ERR_TABLE;
+    }
+    gw_cuda_device_codec_fill(out, inside, map, key == NULL ? &no_key : key);
+    if (encode_shared_size != NULL) {
+        *encode_shared_size = GW_CUDA_ENCODE_SHARED_SIZE(out->codec.chunk_log2);
+    }
+    if (decode_shared_size != NULL) {
+        *decode_shared_size = gw_cuda_decode_shared_size(&out->codec);
+    }
+    return GW_OK;
 }

@@ -265,7 +265,9 @@ gw_cuda_result gcomp_shim_book(const gw_gcomp *codec, const gw_gcomp_source *sou
 void gcomp_shim_device_codec(gw_device_codec *out, const gw_gcomp *codec, const gw_gcomp_map *map,
                              const gw_cuda_key *key)
 {
-    gw_cuda_device_codec_fill(out, gw_codec_of(codec), map, key);
+    if (gw_cuda_gcomp_device_codec(codec, map, key, out, sizeof *out, NULL, NULL) != GW_OK) {
+        abort();
+    }
 }
 
 uint32_t gcomp_shim_decode_shared_size(const gw_device_codec *codec)
