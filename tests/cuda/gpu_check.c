@@ -10,7 +10,9 @@
  *                     (each decoded)
  *   gpu_check hostile [--count N] [--len N]     damaged frames and lanes
  *   gpu_check graph                             captured work replayed, two streams at once
- *   gpu_check digests [--write FILE | --check FILE]   CRC32C of large random runs; --write needs no device
+ *   gpu_check digests [--write FILE | --check FILE | --again FILE] [--len N]
+ *                     CRC32C of large random runs: by the CPU's scalar code, written; by the device, compared;
+ *                     by the CPU once more, compared. Only --check needs a device
  *   gpu_check bench   [--bytes N]               times of events against a copy in the same process; Markdown
  *                     rows
  *
@@ -27,6 +29,7 @@
 
 static cuda_device device;
 static gw_cuda cuda;
+static uint32_t cpu_backends = GW_BACKEND_ALL;
 static int differences;
 static unsigned long compared;
 
@@ -162,6 +165,7 @@ static void make_codec(gcomp_case *c, gw_dtype dtype, int levels, int preset, in
     o.rounding = (gw_gcomp_rounding)rounding;
     o.chunk_log2 = chunk_log2;
     o.checksum = checksum;
+    o.backends = cpu_backends;
     must(gw_gcomp_init(&c->codec, &o), "gw_gcomp_init");
 }
 
@@ -389,7 +393,7 @@ static gw_thc make_thc(unsigned bits, unsigned block_log2, gw_dtype dtype, unsig
         config.transform = GW_THC_PLAIN;
         config.threshold_bits = 0;
     }
-    must(gw_thc_init(&thc, &config, GW_BACKEND_ALL), "gw_thc_init");
+    must(gw_thc_init(&thc, &config, cpu_backends), "gw_thc_init");
     return thc;
 }
 
@@ -418,7 +422,7 @@ static void compare_thc(const gw_thc *thc, const void *x, size_t len, const char
     memset(error, 0, 4 * len);
     device_error = on_device(error, 4 * len);
     memset(sum, 0, lanes_size);
-    must(gw_thc_agg_init(&agg, &thc->config.table, WORKERS, thc->config.lane_bits, GW_BACKEND_ALL),
+    must(gw_thc_agg_init(&agg, &thc->config.table, WORKERS, thc->config.lane_bits, cpu_backends),
          "gw_thc_agg_init");
     must(gw_thc_norms(thc, &range, x, feedback ? error : NULL, patterns, workspace, GW_THC_WORKSPACE_SIZE_MAX,
                       NULL),
@@ -513,10 +517,26 @@ static void run_thc(size_t len, uint64_t seed)
 
 /* ---- precision map ------------------------------------------------------------------------------------- */
 
+static void make_rule(unsigned kind, gw_gcomp_map_rule *rule)
+{
+    gw_optimizer o;
+
+    memset(&o, 0, sizeof o);
+    o.kind = (gw_optimizer_kind)kind;
+    o.step = 100;
+    o.lr = 0.001;
+    o.momentum = 0.9;
+    o.beta1 = 0.9;
+    o.beta2 = 0.999;
+    o.alpha = 0.99;
+    o.eps = 1e-8;
+    o.centered = o.amsgrad = 1;
+    must(gw_gcomp_map_rule_init(&o, 8.0f, rule), "gw_gcomp_map_rule_init");
+}
+
 static void run_map(size_t len, uint64_t seed)
 {
     for (unsigned kind = GW_OPTIMIZER_SGD; kind <= GW_OPTIMIZER_ADAMW; kind++) {
-        gw_optimizer o;
         gw_gcomp_map_rule rule;
         float *array[4];
         uint64_t random = seed + kind;
@@ -525,17 +545,7 @@ static void run_map(size_t len, uint64_t seed)
         uint8_t *levels = take(len), *device_levels = on_device(NULL, len);
         uint32_t *device_top = on_device(NULL, 4);
 
-        memset(&o, 0, sizeof o);
-        o.kind = (gw_optimizer_kind)kind;
-        o.step = 100;
-        o.lr = 0.001;
-        o.momentum = 0.9;
-        o.beta1 = 0.9;
-        o.beta2 = 0.999;
-        o.alpha = 0.99;
-        o.eps = 1e-8;
-        o.centered = o.amsgrad = 1;
-        must(gw_gcomp_map_rule_init(&o, 8.0f, &rule), "gw_gcomp_map_rule_init");
+        make_rule(kind, &rule);
         for (int i = 0; i < 4; i++) {
             array[i] = take(4 * len);
             fill(array[i], GW_FP32, len, 1, &random);
@@ -544,8 +554,8 @@ static void run_map(size_t len, uint64_t seed)
         const gw_optimizer_state d = {on_device(array[0], 4 * len), on_device(array[1], 4 * len),
                                       on_device(array[2], 4 * len), on_device(array[3], 4 * len)};
         snprintf(name, sizeof name, "map of optimizer %u", kind);
-        must(gw_gcomp_map_scan(&rule, &s, len, GW_BACKEND_ALL, &top), "gw_gcomp_map_scan");
-        must(gw_gcomp_map_build(&rule, &s, len, gw_gcomp_map_base(top), GW_BACKEND_ALL, levels),
+        must(gw_gcomp_map_scan(&rule, &s, len, cpu_backends, &top), "gw_gcomp_map_scan");
+        must(gw_gcomp_map_build(&rule, &s, len, gw_gcomp_map_base(top), cpu_backends, levels),
              "gw_gcomp_map_build");
         must(gw_cuda_gcomp_map_scan(&cuda, &rule, NULL, &d, len, device_top, NULL), "gw_cuda_gcomp_map_scan");
         must(gw_cuda_gcomp_map_build(&cuda, &rule, NULL, &d, len, device_top, device_levels, NULL, NULL),
@@ -734,76 +744,299 @@ static void run_graph(size_t len, uint64_t seed)
 
 /* ---- digests ------------------------------------------------------------------------------------------- */
 
-/* CRC32C of the frames and decoded sums of large runs, by the CPU (write) or by the device (check). */
-static void digest_lines(FILE *out, FILE *stored, int use_device)
-{
-    static const size_t lens[] = {(size_t)1 << 20, ((size_t)1 << 22) + 12345};
+/* Lines `name, size, CRC32C` of large runs, made by the scalar code of the CPU (out) or by the device and
+ * compared with those (stored). */
+static struct {
+    FILE *out, *stored;
+    int use_device;
+} digests;
 
+/* bytes: where use_device says. */
+static void digest(const char *name, const char *part, const void *bytes, size_t size)
+{
+    char line[200], expected[200];
+    uint8_t *copy = NULL;
+
+    if (digests.use_device) {
+        copy = take(size);
+        fetch(copy, bytes, size);
+        bytes = copy;
+    }
+    snprintf(line, sizeof line, "%s %s\t%zu\t%08x\n", name, part, size, gw_crc32c(0, bytes, size));
+    if (digests.out != NULL) {
+        fputs(line, digests.out);
+    } else if (fgets(expected, sizeof expected, digests.stored) == NULL) {
+        expect(0, "the stored digests end early", line);
+    } else {
+        line[strcspn(line, "\n")] = 0;
+        expected[strcspn(expected, "\n")] = 0;
+        expect(strcmp(line, expected) == 0, line, expected);
+    }
+    free(copy);
+}
+
+/* Memory of the side that works. */
+static void *room(const void *src, size_t size)
+{
+    if (digests.use_device) {
+        return on_device(src, size);
+    }
+    void *p = take(size);
+    if (src != NULL) {
+        memcpy(p, src, size);
+    }
+    return p;
+}
+
+static void leave(void *p)
+{
+    if (digests.use_device) {
+        give(p);
+    } else {
+        free(p);
+    }
+}
+
+/* Encode, decode, decode_add and a hop, one after the other. */
+static void digest_gcomp(gw_dtype dtype, int levels, int preset, size_t len)
+{
+    gcomp_case c;
+    char name[96];
+    uint64_t random = 1000 + dtype, decoded = 0, bad;
+    const size_t value_size = len * gw_dtype_size(dtype), chunks = (len >> 14) + 1;
+    uint8_t *values = take(value_size), *map_levels = take(len);
+    uint32_t *map_digest = take(4 * chunks);
+    size_t size = 0, hop_size = 0;
+
+    make_codec(&c, dtype, levels, preset, GW_GCOMP_STOCHASTIC, 14, 1);
+    fill(values, dtype, len, 1, &random);
+    for (size_t j = 0; j < len; j++) {
+        map_levels[j] = (uint8_t)(next_random(&random) % 160);
+    }
+    must(gw_gcomp_map_digest(map_levels, len, 14, map_digest), "gw_gcomp_map_digest");
+    const gw_gcomp_map map = {room(map_levels, len), room(map_digest, 4 * chunks), 390, 1.0f, len, 14};
+    gw_gcomp_source source = {room(values, value_size), len, &map, 11, 0, 1, 0, 0};
+    const size_t bound = gw_gcomp_bound(&c.codec, len);
+    void *frame = room(NULL, bound), *next_frame = room(NULL, bound), *out = room(values, value_size),
+         *sum = room(values, value_size);
+    if (digests.use_device) {
+        const size_t encode_size = gw_cuda_gcomp_encode_workspace_size(&c.codec, 1, len);
+        const size_t decode_size = gw_cuda_gcomp_decode_workspace_size(&c.codec, 1, len);
+        const size_t hop_space = gw_cuda_gcomp_hop_workspace_size(&c.codec, len);
+        void *encode_at = on_device(NULL, encode_size), *decode_at = on_device(NULL, decode_size),
+             *hop_at = on_device(NULL, hop_space);
+        gw_cuda_result *result = on_device(NULL, 2 * sizeof *result);
+        must(gw_cuda_gcomp_encode(&cuda, &c.codec, &source, NULL, frame, bound, &result[0], encode_at,
+                                  encode_size, NULL),
+             "gw_cuda_gcomp_encode");
+        must(gw_cuda_gcomp_decode(&cuda, &c.codec, frame, bound, &result[0].size, &map, NULL, out, len,
+                                  &result[1], decode_at, decode_size, NULL),
+             "gw_cuda_gcomp_decode");
+        must(gw_cuda_gcomp_decode_add(&cuda, &c.codec, frame, bound, &result[0].size, &map, NULL, sum, len,
+                                      &result[1], decode_at, decode_size, NULL),
+             "gw_cuda_gcomp_decode_add");
+        source.hop = 1;
+        must(gw_cuda_gcomp_decode_add_encode(&cuda, &c.codec, frame, bound, &result[0].size, &map, &source,
+                                             NULL, next_frame, bound, &result[1], hop_at, hop_space, NULL),
+             "gw_cuda_gcomp_decode_add_encode");
+        size = (size_t)fetch_result(&result[0]).size;
+        hop_size = (size_t)fetch_result(&result[1]).size;
+        give(result);
+        give(hop_at);
+        give(decode_at);
+        give(encode_at);
+    } else {
+        const size_t space = gw_gcomp_workspace_size(&c.codec);
+        void *workspace = take(space);
+        must(gw_gcomp_encode(&c.codec, &source, frame, bound, &size, workspace, space), "gw_gcomp_encode");
+        must(gw_gcomp_decode(&c.codec, frame, size, &map, out, len, &decoded, &bad, workspace, space),
+             "gw_gcomp_decode");
+        must(gw_gcomp_decode_add(&c.codec, frame, size, &map, sum, len, &decoded, &bad, workspace, space),
+             "gw_gcomp_decode_add");
+        source.hop = 1;
+        must(gw_gcomp_decode_add_encode(&c.codec, frame, size, &map, &source, next_frame, bound, &hop_size,
+                                        &bad, workspace, space),
+             "gw_gcomp_decode_add_encode");
+        free(workspace);
+    }
+    snprintf(name, sizeof name, "gcomp dtype %d levels %d preset %d len %zu", (int)dtype, levels, preset,
+             len);
+    digest(name, "encode", frame, size <= bound ? size : 0);
+    digest(name, "decode", out, value_size);
+    digest(name, "decode_add", sum, value_size);
+    digest(name, "hop", next_frame, hop_size <= bound ? hop_size : 0);
+    leave(sum);
+    leave(out);
+    leave(next_frame);
+    leave(frame);
+    leave((void *)(uintptr_t)source.values);
+    leave((void *)(uintptr_t)map.levels);
+    leave((void *)(uintptr_t)map.digest);
+    free(map_digest);
+    free(map_levels);
+    free(values);
+}
+
+/* Norms, the encodes of all workers with error feedback, their sum, the mean. */
+static void digest_thc(unsigned bits, gw_dtype dtype, size_t len)
+{
+    const gw_thc thc = make_thc(bits, 10, dtype, 8, 1, 1);
+    const size_t value_size = len * gw_dtype_size(dtype), space = GW_THC_WORKSPACE_SIZE_MAX;
+    const uint64_t blocks = gw_thc_block_count(&thc, len);
+    const size_t patterns_size = 4 * (size_t)blocks * gw_thc_patterns_per_block(&thc);
+    const size_t indices_size = gw_thc_indices_size(&thc, len, 0, blocks);
+    const size_t lanes = (size_t)gw_thc_range_lanes(&thc, len, 0, blocks);
+    const size_t lanes_size = gw_thc_lanes_size(&thc, len, 0, blocks);
+    uint8_t *values = take(value_size), *zeros = take(lanes_size);
+    float *start = take(4 * len); /* of the error memory of each worker */
+    uint32_t *host_members = take(4 * (size_t)blocks);
+    uint8_t set[GW_THC_SET_SIZE(WORKERS)] = {0};
+    uint32_t ranks[WORKERS];
+    const uint8_t *indices[WORKERS];
+    uint64_t random = 2000 + bits, missing;
+    gw_thc_range range = {len, 0, blocks, 7, 0};
+    gw_thc_agg agg;
+    char name[96], part[32];
+
+    fill(values, dtype, len, 0, &random);
+    fill(start, GW_FP32, len, 0, &random);
+    memset(zeros, 0, lanes_size);
+    for (uint64_t b = 0; b < blocks; b++) {
+        host_members[b] = WORKERS;
+    }
+    must(gw_thc_agg_init(&agg, &thc.config.table, WORKERS, thc.config.lane_bits, cpu_backends),
+         "gw_thc_agg_init");
+    void *x = room(values, value_size), *out = room(NULL, value_size);
+    uint8_t *sum = room(zeros, lanes_size);
+    uint32_t *patterns = room(NULL, patterns_size), *members = room(host_members, 4 * (size_t)blocks);
+    float *error = room(start, 4 * len);
+    for (uint32_t w = 0; w < WORKERS; w++) {
+        ranks[w] = w;
+        indices[w] = room(NULL, indices_size);
+    }
+    snprintf(name, sizeof name, "thc bits %u dtype %d len %zu", bits, (int)dtype, len);
+    if (digests.use_device) {
+        gw_cuda_result *result = on_device(NULL, sizeof *result);
+        must(gw_cuda_thc_norms(&cuda, &thc, &range, x, error, patterns, result, NULL), "gw_cuda_thc_norms");
+        for (uint32_t w = 0; w < WORKERS; w++) {
+            range.rank = w;
+            (void)cuda_device_put(&device, error, start, 4 * len);
+            must(gw_cuda_thc_encode(&cuda, &thc, &range, NULL, x, error, NULL, patterns,
+                                    (uint8_t *)(uintptr_t)indices[w], indices_size, result, NULL),
+                 "gw_cuda_thc_encode");
+        }
+        must(gw_cuda_thc_sum_indices(&cuda, &agg, sum, set, lanes, indices, ranks, WORKERS, 0, NULL),
+             "gw_cuda_thc_sum_indices");
+        must(gw_cuda_thc_decode(&cuda, &thc, &range, NULL, sum, lanes_size, members, patterns, GW_THC_MEAN,
+                                out, value_size, result, NULL),
+             "gw_cuda_thc_decode");
+        expect(fetch_result(result).status == GW_OK, "status of decode", name);
+        give(result);
+    } else {
+        void *workspace = take(space);
+        must(gw_thc_norms(&thc, &range, x, error, patterns, workspace, space, NULL), "gw_thc_norms");
+        for (uint32_t w = 0; w < WORKERS; w++) {
+            range.rank = w;
+            memcpy(error, start, 4 * len);
+            must(gw_thc_encode(&thc, &range, x, error, patterns, (uint8_t *)(uintptr_t)indices[w],
+                               indices_size, workspace, space, NULL),
+                 "gw_thc_encode");
+            must(gw_thc_agg_add_indices(&agg, sum, set, lanes, indices[w], w), "gw_thc_agg_add_indices");
+        }
+        must(gw_thc_decode(&thc, &range, sum, lanes_size, members, patterns, GW_THC_MEAN, out, value_size,
+                           workspace, space, &missing, NULL),
+             "gw_thc_decode");
+        free(workspace);
+    }
+    digest(name, "norms", patterns, patterns_size);
+    for (uint32_t w = 0; w < WORKERS; w++) {
+        snprintf(part, sizeof part, "indices of %u", w);
+        digest(name, part, indices[w], indices_size);
+        leave((void *)(uintptr_t)indices[w]);
+    }
+    digest(name, "error memory", error, 4 * len);
+    digest(name, "sum", sum, lanes_size);
+    digest(name, "decode", out, value_size);
+    leave(error);
+    leave(members);
+    leave(patterns);
+    leave(sum);
+    leave(out);
+    leave(x);
+    free(host_members);
+    free(zeros);
+    free(start);
+    free(values);
+}
+
+static void digest_map(unsigned kind, size_t len)
+{
+    const uint32_t chunk_log2 = 14;
+    const size_t digests_size = 4 * ((len + (1u << chunk_log2) - 1) >> chunk_log2);
+    gw_gcomp_map_rule rule;
+    float *array[4];
+    uint64_t random = 3000 + kind;
+    uint32_t top = 0;
+    char name[64];
+
+    make_rule(kind, &rule);
+    for (int i = 0; i < 4; i++) {
+        float *host = take(4 * len);
+        fill(host, GW_FP32, len, 1, &random);
+        array[i] = room(host, 4 * len);
+        free(host);
+    }
+    const gw_optimizer_state s = {array[0], array[1], array[2], array[3]};
+    uint8_t *levels = room(NULL, len);
+    uint32_t *map_digest = room(NULL, digests_size), *top_at = room(NULL, 4);
+    if (digests.use_device) {
+        must(gw_cuda_gcomp_map_scan(&cuda, &rule, NULL, &s, len, top_at, NULL), "gw_cuda_gcomp_map_scan");
+        must(gw_cuda_gcomp_map_build(&cuda, &rule, NULL, &s, len, top_at, levels, NULL, NULL),
+             "gw_cuda_gcomp_map_build");
+        must(gw_cuda_gcomp_map_digest(&cuda, levels, len, chunk_log2, map_digest, NULL),
+             "gw_cuda_gcomp_map_digest");
+    } else {
+        must(gw_gcomp_map_scan(&rule, &s, len, cpu_backends, &top), "gw_gcomp_map_scan");
+        memcpy(top_at, &top, 4);
+        must(gw_gcomp_map_build(&rule, &s, len, gw_gcomp_map_base(top), cpu_backends, levels),
+             "gw_gcomp_map_build");
+        must(gw_gcomp_map_digest(levels, len, chunk_log2, map_digest), "gw_gcomp_map_digest");
+    }
+    snprintf(name, sizeof name, "map of optimizer %u len %zu", kind, len);
+    digest(name, "top", top_at, 4);
+    digest(name, "levels", levels, len);
+    digest(name, "digests", map_digest, digests_size);
+    leave(top_at);
+    leave(map_digest);
+    leave(levels);
+    for (int i = 0; i < 4; i++) {
+        leave(array[i]);
+    }
+}
+
+/* len: of the short runs; the long ones are four times as long and not whole blocks. */
+static void run_digests(FILE *out, FILE *stored, int use_device, size_t len)
+{
+    char rest[8];
+
+    digests.out = out;
+    digests.stored = stored;
+    digests.use_device = use_device;
+    cpu_backends = GW_BACKEND_SCALAR;
     for (unsigned dtype = GW_FP32; dtype <= GW_FP16; dtype++) {
         for (int levels = 0; levels < 2; levels++) {
-            for (size_t i = 0; i < 2; i++) {
-                gcomp_case c;
-                uint64_t random = 1000 + dtype;
-                const size_t value_size = lens[i] * gw_dtype_size((gw_dtype)dtype);
-                uint8_t *values = take(value_size), *map_levels = take(lens[i]);
-                const size_t chunks = (lens[i] >> 14) + 1;
-                uint32_t *digest = take(4 * chunks);
-                char line[200], expected[200];
-                size_t size = 0;
-                make_codec(&c, (gw_dtype)dtype, levels, (int)i, GW_GCOMP_STOCHASTIC, 14, 1);
-                fill(values, (gw_dtype)dtype, lens[i], 1, &random);
-                for (size_t j = 0; j < lens[i]; j++) {
-                    map_levels[j] = (uint8_t)(next_random(&random) % 160);
-                }
-                must(gw_gcomp_map_digest(map_levels, lens[i], 14, digest), "gw_gcomp_map_digest");
-                gw_gcomp_map map = {map_levels, digest, 390, 1.0f, lens[i], 14};
-                gw_gcomp_source source = {values, lens[i], &map, 11, 0, 1, 0, 0};
-                const size_t bound = gw_gcomp_bound(&c.codec, lens[i]);
-                uint8_t *frame = take(bound);
-                if (use_device) {
-                    const size_t space = gw_cuda_gcomp_encode_workspace_size(&c.codec, 1, lens[i]);
-                    void *workspace = on_device(NULL, space), *dst = on_device(NULL, bound);
-                    gw_cuda_result *result = on_device(NULL, sizeof *result);
-                    gw_gcomp_map device_map = map;
-                    gw_gcomp_source device_source = source;
-                    device_map.levels = on_device(map_levels, lens[i]);
-                    device_map.digest = on_device(digest, 4 * chunks);
-                    device_source.values = on_device(values, value_size);
-                    device_source.map = &device_map;
-                    must(gw_cuda_gcomp_encode(&cuda, &c.codec, &device_source, NULL, dst, bound, result,
-                                              workspace, space, NULL),
-                         "gw_cuda_gcomp_encode");
-                    size = (size_t)fetch_result(result).size;
-                    fetch(frame, dst, size <= bound ? size : bound);
-                    give((void *)(uintptr_t)device_source.values);
-                    give((void *)(uintptr_t)device_map.levels);
-                    give((void *)(uintptr_t)device_map.digest);
-                    give(result);
-                    give(dst);
-                    give(workspace);
-                } else {
-                    void *workspace = take(gw_gcomp_workspace_size(&c.codec));
-                    must(gw_gcomp_encode(&c.codec, &source, frame, bound, &size, workspace,
-                                         gw_gcomp_workspace_size(&c.codec)),
-                         "gw_gcomp_encode");
-                    free(workspace);
-                }
-                snprintf(line, sizeof line, "gcomp dtype %u levels %d preset %zu len %zu\t%zu\t%08x\n", dtype,
-                         levels, i, lens[i], size, gw_crc32c(0, frame, size <= bound ? size : 0));
-                if (out != NULL) {
-                    fputs(line, out);
-                } else if (fgets(expected, sizeof expected, stored) == NULL) {
-                    expect(0, "the stored digests end early", line);
-                } else {
-                    expect(strcmp(line, expected) == 0, line, expected);
-                }
-                free(frame);
-                free(digest);
-                free(map_levels);
-                free(values);
-            }
+            digest_gcomp((gw_dtype)dtype, levels, GW_GCOMP_FAST, len);
+            digest_gcomp((gw_dtype)dtype, levels, GW_GCOMP_SMALL, 4 * len + 12345);
         }
     }
+    for (unsigned bits = 1; bits <= 4; bits++) {
+        digest_thc(bits, (gw_dtype)(1 + bits % 3), bits == 4 ? 4 * len + 12345 : len + 77);
+    }
+    for (unsigned kind = GW_OPTIMIZER_SGD; kind <= GW_OPTIMIZER_ADAMW; kind++) {
+        digest_map(kind, len + 77);
+    }
+    expect(stored == NULL || fgets(rest, sizeof rest, stored) == NULL, "there are more stored digests",
+           "digests");
 }
 
 /* ---- times --------------------------------------------------------------------------------------------- */
@@ -911,7 +1144,7 @@ static void run_bench(size_t bytes, uint64_t seed)
     const uint8_t *sources[WORKERS];
     const uint32_t ranks[WORKERS] = {0, 1, 2, 3};
     gw_thc_agg agg;
-    must(gw_thc_agg_init(&agg, &thc.config.table, WORKERS, 8, GW_BACKEND_ALL), "gw_thc_agg_init");
+    must(gw_thc_agg_init(&agg, &thc.config.table, WORKERS, 8, cpu_backends), "gw_thc_agg_init");
     for (int w = 0; w < WORKERS; w++) {
         sources[w] = on_device(NULL, indices_size);
     }
@@ -973,10 +1206,10 @@ static void open_device(void)
 
 int main(int argc, char **argv)
 {
-    size_t len = 300000, bytes = (size_t)256 << 20;
+    size_t len = 0, bytes = (size_t)256 << 20;
     unsigned long count = 200;
     uint64_t seed = 1;
-    const char *write_to = NULL, *check_with = NULL;
+    const char *write_to = NULL, *check_with = NULL, *again_with = NULL;
     const char *stage = argc > 1 ? argv[1] : "";
     int i = 2;
 
@@ -993,19 +1226,25 @@ int main(int argc, char **argv)
             write_to = argv[i + 1];
         } else if (strcmp(argv[i], "--check") == 0) {
             check_with = argv[i + 1];
+        } else if (strcmp(argv[i], "--again") == 0) {
+            again_with = argv[i + 1];
         } else {
             fprintf(stderr, "gpu_check: unknown option %s\n", argv[i]);
             return 2;
         }
     }
-    if (strcmp(stage, "digests") == 0 && write_to != NULL) {
-        FILE *f = fopen(write_to, "w");
+    const int is_digests = strcmp(stage, "digests") == 0;
+    len = len != 0 ? len : is_digests ? (size_t)1 << 20 : 300000;
+    if (is_digests && (write_to != NULL || again_with != NULL)) {
+        FILE *f = fopen(write_to != NULL ? write_to : again_with, write_to != NULL ? "w" : "r");
         if (f == NULL) {
-            perror(write_to);
+            perror(stage);
             return 2;
         }
-        digest_lines(f, NULL, 0);
-        return fclose(f) == 0 ? 0 : 1;
+        run_digests(write_to != NULL ? f : NULL, write_to != NULL ? NULL : f, 0, len);
+        const int is_closed = fclose(f) == 0;
+        printf("%s: %lu comparisons, %d different\n", stage, compared, differences);
+        return is_closed && differences == 0 ? 0 : 1;
     }
     open_device();
     if (strcmp(stage, "gcomp") == 0) {
@@ -1028,13 +1267,13 @@ int main(int argc, char **argv)
                 check_frame(argv[i]);
             }
         }
-    } else if (strcmp(stage, "digests") == 0 && check_with != NULL) {
+    } else if (is_digests && check_with != NULL) {
         FILE *f = fopen(check_with, "r");
         if (f == NULL) {
             perror(check_with);
             return 2;
         }
-        digest_lines(NULL, f, 1);
+        run_digests(NULL, f, 1, len);
         fclose(f);
     } else {
         fprintf(stderr, "usage: gpu_check gcomp|thc|map|hostile|graph|bench|files|digests [options]\n");
