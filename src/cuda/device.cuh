@@ -149,6 +149,22 @@ GW_DEVICE uint64_t gw_atomic_min64(uint64_t *p, uint64_t x)
     return atomicMin((unsigned long long *)p, (unsigned long long)x);
 }
 
+/* threadIdx.x, read here and now: for code that runs rarely in a kernel that is short of registers, where
+ * the compiler would keep the one value from beginning to end, in memory if need be. */
+GW_DEVICE uint32_t gw_thread_now(void)
+{
+    uint32_t t;
+    asm volatile("mov.u32 %0, %%tid.x;" : "=r"(t));
+    return t;
+}
+
+/* p, not known to be what it was before: for the same reason. */
+template <typename T> GW_DEVICE T *gw_pointer_now(T *p)
+{
+    asm volatile("" : "+l"(p));
+    return p;
+}
+
 /* In every turn of a loop that waits for another block. */
 GW_DEVICE void gw_spin(void)
 {

@@ -69,11 +69,12 @@ GW_DEVICE void gw_decode_unit(gw_decode_state &s, const gw_gcomp_decode_params &
         }
     } else if (status != GW_OK) {
         if (p.mode == GW_CUDA_DECODE_VALUES) {
-            const uint64_t left = frame.len - first, whole = (uint64_t)1 << frame.chunk_log2;
-            gw_decode_plain<DTYPE>(nullptr, (uint32_t)(left < whole ? left : whole) * size, out);
+            const uint64_t left = frame.len - (s.index << frame.chunk_log2);
+            const uint64_t whole = (uint64_t)1 << frame.chunk_log2;
+            gw_decode_plain<DTYPE>(nullptr, (uint32_t)(left < whole ? left : whole) * size, s.out);
         }
         if (threadIdx.x == 0) {
-            gw_atomic_max64(&frame.bad, ~(index << 8 | status));
+            gw_atomic_max64(&frame.bad, ~(s.index << 8 | status));
         }
     }
     if (needs_slot) {
@@ -110,18 +111,22 @@ GW_DEVICE bool gw_is_rest_listed(const gw_gcomp_decode_params &p)
 template <uint32_t DTYPE, bool REST> GW_DEVICE void gw_decode_all(const gw_gcomp_decode_params &p)
 {
     gw_decode_state &s = GW_SHARED(gw_decode_state);
-    const uint64_t units =
-        REST && gw_is_rest_listed(p) ? p.head->deferred_count : p.chunk_first[p.item_count];
-    uint64_t *const ticket = REST ? &p.head->deferred_ticket : &p.head->ticket;
-    if (units != 0) {
+    /* In shared memory: registers for the whole life of the block would be missing elsewhere. */
+    if (gw_thread_now() == 0) {
+        s.units = REST && gw_is_rest_listed(p) ? p.head->deferred_count : p.chunk_first[p.item_count];
+    }
+    __syncthreads();
+    const bool has_units = s.units != 0;
+    if (has_units) {
         gw_decode_begin(s);
     }
     GW_NO_UNROLL
-    while (units != 0) {
-        if (threadIdx.x == 0) {
-            const uint64_t turn = gw_atomic_add64(ticket, 1);
-            s.is_last = turn >= units;
-            if (turn < units) {
+    while (has_units) {
+        if (gw_thread_now() == 0) {
+            gw_cuda_decode_head *const head = gw_pointer_now(p.head);
+            const uint64_t turn = gw_atomic_add64(REST ? &head->deferred_ticket : &head->ticket, 1);
+            s.is_last = turn >= s.units;
+            if (turn < s.units) {
                 s.unit = REST && gw_is_rest_listed(p) ? p.deferred[turn] : turn;
                 s.item = gw_item_find(p.chunk_first, p.item_count, s.unit);
             }
@@ -135,9 +140,9 @@ template <uint32_t DTYPE, bool REST> GW_DEVICE void gw_decode_all(const gw_gcomp
     }
     if (REST) {
         __syncthreads();
-        if (threadIdx.x == 0) {
+        if (gw_thread_now() == 0) {
             __threadfence();
-            s.is_last = atomicAdd(&p.head->blocks_done, 1u) == gridDim.x - 1;
+            s.is_last = atomicAdd(&gw_pointer_now(p.head)->blocks_done, 1u) == gridDim.x - 1;
             __threadfence();
         }
         __syncthreads();

@@ -70,6 +70,8 @@ struct alignas(128) gw_decode_state {
     /* Of the chunk, by thread 0. */
     gw_decode_out out; /* of the pass over the values: here it costs no registers */
     uint64_t unit, index, offset, size, owner_offset, owner_size;
+    uint64_t units;        /* of the whole call */
+    const uint8_t *levels; /* of the chunk's first value */
     uint32_t item, kind, crc, book_crc, is_owner, status, is_last, slot;
     uint64_t book_owner; /* whose tree is in `tree`: item + 1 << 40 | chunk; 0: nobody's */
     uint32_t book_size;
@@ -82,6 +84,7 @@ struct alignas(128) gw_decode_state {
 
 /* Places in shared memory: 32-bit addresses. */
 struct gw_shared_space {
+    static constexpr bool IS_SHARED = true;
     uint32_t base;
     GW_DEVICE_MEMBER uint32_t load8(uint32_t at) const
     {
@@ -100,6 +103,7 @@ struct gw_shared_space {
 /* Places in any memory; loads at `size` and beyond give 0, since a window reads up to two words more than
  * a frame has. */
 struct gw_any_space {
+    static constexpr bool IS_SHARED = false;
     uint8_t *base;
     uint32_t size;
     GW_DEVICE_MEMBER uint32_t load8(uint32_t at) const
@@ -293,7 +297,7 @@ template <uint32_t DTYPE>
 GW_DEVICE void gw_decode_tables(gw_decode_state &s, const gw_cuda_frame_state &frame)
 {
     typedef gw_type<DTYPE> type;
-    const uint32_t t = threadIdx.x;
+    const uint32_t t = gw_thread_now();
     if (t < s.tree.label_count) {
         s.entry[t] = gw_entry_of<DTYPE>(s.tree.label_of_rank[t], frame.levels, s.tree.base, frame.drop_base);
     }
@@ -752,6 +756,16 @@ GW_DEVICE bool gw_is_within(const gw_counts &x, const gw_counts &y)
            gw_is_within(x.d, y.d);
 }
 
+/* A digit of w for each of four values that have one in this plane. */
+template <uint32_t FLAG, uint32_t WIDTH>
+GW_DEVICE void gw_push_digits(uint32_t z[4], uint32_t w, const uint32_t g[4])
+{
+    GW_UNROLL
+    for (uint32_t i = 0; i < 4; i++) {
+        gw_push_digit<FLAG, WIDTH>(z[i], w, g[i]);
+    }
+}
+
 /*
  * Root, look-up, places of the digits, values: 8192 at a time, 32 a thread. Rules 24 to 26: returns true, to
  * all threads, if one is broken. Values go to s.out, if
@@ -759,12 +773,13 @@ GW_DEVICE bool gw_is_within(const gw_counts &x, const gw_counts &y)
  */
 template <uint32_t DTYPE, bool DERIVED, typename WORDS, typename LEVEL>
 GW_DEVICE bool gw_join_chunk(gw_decode_state &s, const gw_cuda_frame_state &frame, const WORDS &words,
-                             const LEVEL &level, uint32_t stage_base, const uint8_t *levels,
-                             uint32_t chunk_len, bool stores)
+                             const LEVEL &level, uint32_t stage_base, uint32_t chunk_len, bool stores)
 {
     typedef gw_type<DTYPE> type;
     constexpr uint32_t BATCH = 64 / type::SIZE; /* values of a thread that are staged together */
     constexpr uint32_t ESCAPE = DERIVED ? GW_ESCAPE_DERIVED : GW_ESCAPE_EXPLICIT;
+    /* Entries wait in registers. Places in any memory take more of those, and there is no speed to lose. */
+    constexpr bool KEEPS = !DERIVED && WORDS::IS_SHARED;
     const uint32_t tid = threadIdx.x, lane = gw_lane(), warp = tid >> 5;
     const uint32_t entries = gw_place_of(s.entry), selectors = gw_place_of(s.selector),
                    flags = gw_place_of(s.flags);
@@ -782,6 +797,7 @@ GW_DEVICE bool gw_join_chunk(gw_decode_state &s, const gw_cuda_frame_state &fram
         if (tid == 0) {
             s.counted = first == 0 ? make_uint4(0, 0, 0, 0) : s.counted_next;
         }
+        const bool is_whole = chunk_len - first >= 32 * GW_THREADS; /* of 8192 values none is missing */
         const uint32_t word = first / 32 + tid;
         const uint32_t valid =
             32 * word < chunk_len ? (chunk_len - 32 * word < 32 ? chunk_len - 32 * word : 32) : 0;
@@ -806,41 +822,51 @@ GW_DEVICE bool gw_join_chunk(gw_decode_state &s, const gw_cuda_frame_state &fram
         }
 
         /* Entries: exponent in place, and (explicit) flags or (derived) the index of flags. A derived one
-         * is worked out again when its value is assembled: ranks and map bytes take fewer registers. */
-        uint32_t e[DERIVED ? 1 : 32], k[8];
+         * is worked out again when its value is assembled, and its map byte is read again (it is near by
+         * then): ranks take fewer registers. */
+        uint32_t e[KEEPS ? 32 : 1], k[4] = {0, 0, 0, 0};
         uint32_t even = 0, odd = 0;
-        if (DERIVED && !constant) {
-            gw_load_levels(k, levels + 32 * (uint64_t)(valid != 0 ? word : 0), valid);
-        } else {
-            GW_UNROLL
-            for (int j = 0; j < 8; j++) {
-                k[j] = 0;
-            }
-        }
+        const auto load_levels =
+            [&](uint32_t half) { /* map bytes of 16 values */
+                                 const uint32_t left = valid > 16 * half ? valid - 16 * half : 0;
+                                 gw_load_levels(
+                                     k, s.levels + (left != 0 ? 32 * (uint64_t)word + 16 * half : 0), left);
+            };
         const auto derived_entry = [&](uint32_t i) {
             const uint32_t entry = gw_shared_load32(entries + 4 * gw_byte_of(x[i / 4], i % 4));
             const uint32_t octaves =
-                constant ? cap : gw_octaves_of(entry >> 8 & 0xfff, gw_byte_of(k[i / 4], i % 4), cap);
+                constant ? cap : gw_octaves_of(entry >> 8 & 0xfff, gw_byte_of(k[i / 4 % 4], i % 4), cap);
             const uint32_t index = (entry & 31) + ((entry & GW_ENTRY_ORDINARY) != 0 ? octaves : 0);
             return i < valid ? (entry & ~type::MANTISSA) | index : 0;
         };
-        GW_UNROLL
-        for (uint32_t j = 0; j < 4; j++) {
-            uint32_t sum = 0;
+        const auto explicit_entry = [&](uint32_t i, bool has_all) {
+            const uint32_t entry = gw_shared_load32(entries + 4 * gw_byte_of(x[i / 4], i % 4));
+            return has_all || i < valid ? entry : 0;
+        };
+        const auto look_up = [&](bool has_all) {
             GW_UNROLL
-            for (uint32_t i = 8 * j; i < 8 * j + 8; i++) {
-                if (DERIVED) {
-                    sum += gw_shared_load32(flags + 4 * (derived_entry(i) & 31));
-                } else {
-                    uint32_t entry = gw_shared_load32(entries + 4 * gw_byte_of(x[i / 4], i % 4));
-                    if (valid < 32) {
-                        entry = i < valid ? entry : 0;
-                    }
-                    e[DERIVED ? 0 : i] = entry;
-                    sum += entry;
+            for (uint32_t j = 0; j < 4; j++) {
+                uint32_t sum = 0;
+                if (DERIVED && !constant && j % 2 == 0) {
+                    load_levels(j / 2);
                 }
+                GW_UNROLL
+                for (uint32_t i = 8 * j; i < 8 * j + 8; i++) {
+                    if (DERIVED) {
+                        sum += gw_shared_load32(flags + 4 * (derived_entry(i) & 31));
+                    } else {
+                        const uint32_t entry = explicit_entry(i, has_all);
+                        e[KEEPS ? i : 0] = entry;
+                        sum += entry;
+                    }
+                }
+                gw_add_flags<DERIVED>(even, odd, sum);
             }
-            gw_add_flags<DERIVED>(even, odd, sum);
+        };
+        if (KEEPS && is_whole) {
+            look_up(true);
+        } else {
+            look_up(false);
         }
         gw_counts upto;
         const gw_counts at = gw_scan_counts<DERIVED>(s, gw_counts_of(even, odd), &upto);
@@ -867,55 +893,59 @@ GW_DEVICE bool gw_join_chunk(gw_decode_state &s, const gw_cuda_frame_state &fram
             GW_UNROLL
             for (uint32_t j = 0; j < BATCH / 4; j++) {
                 uint32_t f[4], g[4], sum = 0;
+                if (DERIVED && !constant && j % 4 == 0) {
+                    load_levels((BATCH * batch + 4 * j) / 16);
+                }
                 GW_UNROLL
                 for (uint32_t i = 0; i < 4; i++) {
                     const uint32_t at_i = BATCH * batch + 4 * j + i;
-                    f[i] = DERIVED ? derived_entry(at_i) : e[DERIVED ? 0 : at_i];
+                    f[i] = DERIVED ? derived_entry(at_i)
+                           : KEEPS ? e[KEEPS ? at_i : 0]
+                                   : explicit_entry(at_i, false);
                     g[i] = DERIVED ? gw_shared_load32(flags + 4 * (f[i] & 31)) : f[i];
                     sum += g[i];
                 }
-                uint32_t d1 = gw_window(words, b1), d2 = gw_window(words, b2), d3 = gw_window(words, b3),
-                         d4 = 0;
-                uint32_t r4 = 0, r2 = 0, r1 = 0;
-                b1 += w1 * (sum & 15);
-                b2 += w2 * (sum >> 4 & 15);
-                b3 += w2 * (sum >> 8 & 15);
-                if ((sum >> 12 & 15) != 0) { /* few values keep all their bits, or all do */
-                    d4 = gw_window(words, b4);
-                    b4 += w2 * (sum >> 12 & 15);
-                }
+                /* The digits of a value, last one first, pushed in at the top; plane after plane. */
+                uint32_t z[4] = {0, 0, 0, 0}, v[4], w;
                 if (DERIVED) {
-                    r4 = gw_window(words, c4);
-                    r2 = gw_window(words, c2);
-                    r1 = gw_window(words, c1);
-                    c4 += 4 * (sum >> 16 & 15);
-                    c2 += 2 * (sum >> 20 & 15);
+                    w = gw_window(words, c1);
                     c1 += sum >> 24 & 15;
+                    gw_push_digits<1 << 24, 1>(z, w, g);
+                    w = gw_window(words, c2);
+                    c2 += 2 * (sum >> 20 & 15);
+                    gw_push_digits<1 << 20, 2>(z, w, g);
+                    w = gw_window(words, c4);
+                    c4 += 4 * (sum >> 16 & 15);
+                    gw_push_digits<1 << 16, 4>(z, w, g);
                 }
-                uint32_t v[4];
+                if ((sum >> 12 & 15) != 0) { /* few values keep all their bits, or all do */
+                    w = gw_window(words, b4);
+                    b4 += w2 * (sum >> 12 & 15);
+                    gw_push_digits<1 << 12, type::W2>(z, w, g);
+                }
+                w = gw_window(words, b3);
+                b3 += w2 * (sum >> 8 & 15);
+                gw_push_digits<1 << 8, type::W2>(z, w, g);
+                w = gw_window(words, b2);
+                b2 += w2 * (sum >> 4 & 15);
+                gw_push_digits<1 << 4, type::W2>(z, w, g);
+                w = gw_window(words, b1);
+                b1 += w1 * (sum & 15);
+                gw_push_digits<1, type::W1>(z, w, g);
                 GW_UNROLL
                 for (uint32_t i = 0; i < 4; i++) {
-                    /* The digits of a value, last one first, pushed in at the top. */
-                    uint32_t z = 0;
-                    if (DERIVED) {
-                        gw_push_digit<1 << 24, 1>(z, r1, g[i]);
-                        gw_push_digit<1 << 20, 2>(z, r2, g[i]);
-                        gw_push_digit<1 << 16, 4>(z, r4, g[i]);
-                    }
-                    gw_push_digit<1 << 12, type::W2>(z, d4, g[i]);
-                    gw_push_digit<1 << 8, type::W2>(z, d3, g[i]);
-                    gw_push_digit<1 << 4, type::W2>(z, d2, g[i]);
-                    gw_push_digit<1, type::W1>(z, d1, g[i]);
                     v[i] = gw_select_bits<0x80000000u>(
-                        z, gw_select_bits<type::MANTISSA>(z >> (31 - type::EXPONENT_SHIFT), f[i]));
+                        z[i], gw_select_bits<type::MANTISSA>(z[i] >> (31 - type::EXPONENT_SHIFT), f[i]));
                     if (type::IS_FP16) { /* rule 25 */
                         bad = bad || ((v[i] & 0x7fff0000u) == 0 &&
                                       (g[i] & ~ESCAPE & (DERIVED ? 0xffffffffu : 0xffffu)) != 0);
                     }
                 }
-                const uint32_t m = (g[0] & ESCAPE ? 1 : 0) | (g[1] & ESCAPE ? 2 : 0) |
-                                   (g[2] & ESCAPE ? 4 : 0) | (g[3] & ESCAPE ? 8 : 0);
-                escapes |= (sum & (DERIVED ? 0xf0000000u : 15 * GW_ESCAPE_EXPLICIT)) != 0 ? m << 4 * j : 0;
+                /* Bit 8 i + j of escapes: value 4 j + i of the batch. */
+                constexpr uint32_t BYTE = DERIVED ? 3 : 2, PAIR = BYTE | (BYTE + 4) << 4;
+                const uint32_t four =
+                    __byte_perm(__byte_perm(g[0], g[1], PAIR), __byte_perm(g[2], g[3], PAIR), 0x5410);
+                escapes += (DERIVED ? four >> 4 & 0x01010101u : four & 0x01010101u) << j;
                 if (type::SIZE == 4) {
                     gw_shared_store128(mine_at ^ 16 * j, make_uint4(v[0], v[1], v[2], v[3]));
                 } else {
@@ -927,11 +957,18 @@ GW_DEVICE bool gw_join_chunk(gw_decode_state &s, const gw_cuda_frame_state &fram
                     }
                 }
             }
-            /* Escapes are few: their values are mended where they lie. */
+            /* Escapes are few: their values are mended where they lie, in the order of the values. */
+            uint32_t pending = 0;
+            if (escapes != 0) {
+                GW_NO_UNROLL
+                for (uint32_t j = 0; j < BATCH / 4; j++) {
+                    pending |= ((escapes >> j & 0x01010101u) * 0x10204080u >> 28) << 4 * j;
+                }
+            }
             GW_NO_UNROLL
-            while (escapes != 0) {
-                const uint32_t i = __ffs(escapes) - 1;
-                escapes &= escapes - 1;
+            while (pending != 0) {
+                const uint32_t i = __ffs(pending) - 1;
+                pending &= pending - 1;
                 const uint32_t value = 32 * word + BATCH * batch + i;
                 const uint32_t pair = words.load32(escape & ~3u);
                 const uint32_t bits = type::SIZE == 4 ? pair : pair >> 8 * (escape & 2) & 0xffff;
@@ -945,12 +982,20 @@ GW_DEVICE bool gw_join_chunk(gw_decode_state &s, const gw_cuda_frame_state &fram
                     gw_shared_store32(place, (byte & 2) != 0 ? (old & 0xffff) | bits << 16
                                                              : (old & 0xffff0000u) | bits);
                 }
-                const uint32_t map_byte = DERIVED && !constant ? levels[value] : 0;
+                const uint32_t map_byte = DERIVED && !constant ? s.levels[value] : 0;
                 bad = bad || !gw_is_escape_allowed<DTYPE>(s.tree, frame, bits, map_byte);
             }
             __syncwarp();
-            if (stores) {
+            if (stores && is_whole && s.out.is_wide && s.out.addend == nullptr) {
+                const uint32_t value =
+                    first + 1024 * warp + 32 * (lane >> 2) + BATCH * batch + (lane & 3) * (16 / type::SIZE);
+                uint8_t *const dst = s.out.dst + value * type::SIZE;
                 GW_UNROLL
+                for (uint32_t j = 0; j < 4; j++) {
+                    *(uint4 *)(void *)(dst + 256 * type::SIZE * j) = gw_shared_load128(all_at + 512 * j);
+                }
+            } else if (stores) {
+                GW_NO_UNROLL
                 for (uint32_t j = 0; j < 4; j++) {
                     const uint32_t owner = 8 * j + (lane >> 2);
                     const uint32_t value =
@@ -982,8 +1027,8 @@ GW_DEVICE bool gw_join_chunk(gw_decode_state &s, const gw_cuda_frame_state &fram
  */
 template <uint32_t DTYPE, bool DERIVED, typename WORDS, typename LEVEL>
 GW_DEVICE bool gw_decode_coded(gw_decode_state &s, const gw_cuda_frame_state &frame, const WORDS &words,
-                               const LEVEL &level, uint32_t size, const uint8_t *levels, uint32_t chunk_len,
-                               uint32_t level_size, uint32_t stage, bool is_checked_first)
+                               const LEVEL &level, uint32_t size, uint32_t chunk_len, uint32_t level_size,
+                               uint32_t stage, bool is_checked_first)
 {
     if (gw_find_parts<DTYPE, DERIVED>(s, words, size, chunk_len, level_size)) {
         return true;
@@ -1024,7 +1069,7 @@ GW_DEVICE bool gw_decode_coded(gw_decode_state &s, const gw_cuda_frame_state &fr
     GW_NO_UNROLL
     for (uint32_t pass = is_checked_first ? 0 : 1; pass < 2 && !bad; pass++) {
         const bool stores = pass != 0 && s.out.dst != nullptr;
-        bad = gw_join_chunk<DTYPE, DERIVED>(s, frame, words, level, stage, levels, chunk_len, stores);
+        bad = gw_join_chunk<DTYPE, DERIVED>(s, frame, words, level, stage, chunk_len, stores);
     }
     return bad;
 }
@@ -1046,8 +1091,9 @@ GW_DEVICE uint32_t gw_level_size(uint32_t chunk_log2)
 /* Once in the life of a block. */
 GW_DEVICE void gw_decode_begin(gw_decode_state &s)
 {
-    s.selector[threadIdx.x] = gw_selector_of(threadIdx.x);
-    if (threadIdx.x == 0) {
+    const uint32_t t = gw_thread_now();
+    s.selector[t] = gw_selector_of(t);
+    if (t == 0) {
         s.book_owner = 0;
     }
     __syncthreads();
@@ -1057,8 +1103,9 @@ GW_DEVICE void gw_decode_begin(gw_decode_state &s)
 GW_DEVICE void gw_book_fetch(gw_decode_state &s, const uint8_t *src, uint64_t size)
 {
     __syncthreads();
-    if (threadIdx.x < GW_CUDA_BOOK_SIZE_MAX && threadIdx.x < size) {
-        s.book[threadIdx.x] = src[threadIdx.x];
+    const uint32_t t = gw_thread_now();
+    if (t < GW_CUDA_BOOK_SIZE_MAX && t < size) {
+        s.book[t] = src[t];
     }
     __syncthreads();
 }
@@ -1151,8 +1198,6 @@ GW_DEVICE bool gw_decode_near(gw_decode_state &s, const gw_decode_call &c, const
 {
     const uint32_t level_size = gw_level_size(c.frame.chunk_log2);
     const uint32_t arrays = gw_place_of(s.arrays), copy = arrays + 2 * level_size;
-    const uint8_t *levels =
-        DERIVED && c.levels != nullptr ? c.levels + (s.index << c.frame.chunk_log2) : nullptr;
     GW_NO_UNROLL
     for (uint32_t at = 16 * threadIdx.x; at < size; at += 16 * GW_THREADS) {
         gw_copy_async16(copy + at, src + at);
@@ -1160,9 +1205,8 @@ GW_DEVICE bool gw_decode_near(gw_decode_state &s, const gw_decode_call &c, const
     gw_copy_wait();
     __syncthreads();
     const gw_shared_space words = {copy + skip}, level = {arrays};
-    return gw_decode_coded<DTYPE, DERIVED>(s, c.frame, words, level, size - skip, levels, chunk_len,
-                                           level_size, arrays + (s.tree.depth_max & 1) * level_size,
-                                           is_checked_first);
+    return gw_decode_coded<DTYPE, DERIVED>(s, c.frame, words, level, size - skip, chunk_len, level_size,
+                                           arrays + (s.tree.depth_max & 1) * level_size, is_checked_first);
 }
 
 /* Any chunk: read where it lies. */
@@ -1173,13 +1217,11 @@ GW_DEVICE bool gw_decode_far(gw_decode_state &s, const gw_decode_call &c, const 
     const uint32_t level_size = gw_level_size(c.frame.chunk_log2);
     const bool has_room = gw_decode_copy_room(c.shared_size, c.frame.chunk_log2) != 0;
     const uint32_t arrays = gw_place_of(s.arrays);
-    const uint8_t *levels =
-        DERIVED && c.levels != nullptr ? c.levels + (s.index << c.frame.chunk_log2) : nullptr;
     const gw_any_space words = {(uint8_t *)(uintptr_t)src + skip, size - skip};
     const gw_any_space level = {has_room ? (uint8_t *)s.arrays : c.large, 2 * level_size};
-    return gw_decode_coded<DTYPE, DERIVED>(
-        s, c.frame, words, level, size - skip, levels, chunk_len, level_size,
-        has_room ? arrays + (s.tree.depth_max & 1) * level_size : arrays, is_checked_first);
+    return gw_decode_coded<DTYPE, DERIVED>(s, c.frame, words, level, size - skip, chunk_len, level_size,
+                                           has_room ? arrays + (s.tree.depth_max & 1) * level_size : arrays,
+                                           is_checked_first);
 }
 
 /*
@@ -1210,6 +1252,7 @@ GW_DEVICE uint32_t gw_cuda_decode_chunk(gw_decode_state &s, const gw_decode_call
                                  frame.chunk_count, false, e.book);
         }
         s.out = out;
+        s.levels = c.levels == nullptr ? nullptr : c.levels + (index << frame.chunk_log2);
         s.index = index;
         s.kind = good ? e.kind : 255;
         s.offset = e.offset;

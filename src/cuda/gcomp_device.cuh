@@ -149,6 +149,7 @@ GW_DEVICE uint32_t gw_device_decode_chunk(unsigned char *shared, uint32_t shared
         const gw_decode_call call = {c.codec, frame, src, levels, shared_size, nullptr, 1};
         if (threadIdx.x == 0) {
             s.out = out;
+            s.levels = levels;
             s.index = 0;
         }
         __syncthreads();

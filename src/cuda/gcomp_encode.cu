@@ -289,8 +289,8 @@ GW_DEVICE void gw_encode_unit(gw_encode_state &s, const gw_gcomp_encode_params &
 template <uint32_t DTYPE, bool DERIVED> GW_DEVICE void gw_encode_all(const gw_gcomp_encode_params &p)
 {
     gw_encode_state &s = GW_SHARED(gw_encode_state);
-    const uint64_t units = p.items == nullptr ? p.unit_total : p.unit_first[p.item_count];
     if (threadIdx.x == 0) {
+        s.units = p.items == nullptr ? p.unit_total : p.unit_first[p.item_count];
         s.owner = ~(uint64_t)0;
     }
     GW_NO_UNROLL
@@ -299,10 +299,10 @@ template <uint32_t DTYPE, bool DERIVED> GW_DEVICE void gw_encode_all(const gw_gc
         if (threadIdx.x == 0) {
             s.unit = gw_atomic_add64(&p.head->ticket, 1);
             s.item =
-                p.items != nullptr && s.unit < units ? gw_item_find(p.unit_first, p.item_count, s.unit) : 0;
+                p.items != nullptr && s.unit < s.units ? gw_item_find(p.unit_first, p.item_count, s.unit) : 0;
         }
         __syncthreads();
-        if (s.unit >= units) {
+        if (s.unit >= s.units) {
             break;
         }
         gw_encode_unit<DTYPE, DERIVED>(s, p);

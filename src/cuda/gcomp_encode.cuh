@@ -53,6 +53,7 @@ struct alignas(128) gw_encode_state {
     uint32_t size; /* bytes without codebook and padding */
     uint32_t any;  /* a value is not +0 */
     uint64_t unit, offset, owner;
+    uint64_t units;       /* of the whole call */
     gw_frame_front front; /* these two are here rather than in registers */
     gw_cuda_source source;
     uint32_t item, status, is_last, is_owner;
@@ -102,35 +103,38 @@ template <uint32_t DTYPE, bool DERIVED, uint32_t VALUES, typename F>
 GW_DEVICE void gw_round_word(const gw_encode_state &s, const gw_cuda_rounder &r, uint32_t stage,
                              uint64_t first, uint32_t valid, F f)
 {
-    constexpr uint32_t BATCH = 64 / gw_type<DTYPE>::SIZE;
+    constexpr uint32_t BATCH = 64 / gw_type<DTYPE>::SIZE, QUADS = 4 / gw_type<DTYPE>::SIZE;
     const uint32_t ranks = gw_place_of(s.tree.rank_of_label), base = s.tree.base;
     const uint32_t escape_rank = s.tree.escape_rank;
     const int32_t drop_base = r.from.drop_base;
     const uint64_t warp_first = first - VALUES * gw_lane();
-    uint32_t k[VALUES / 4];
-    GW_UNROLL
-    for (uint32_t j = 0; j < VALUES / 4; j++) {
-        k[j] = 0;
-    }
-    if (r.rule.has_map && valid != 0) {
-        gw_load_levels(k, r.from.levels + first, valid);
-    }
+    const uint32_t mine = gw_exchange_mine(stage, gw_lane());
+    uint32_t k[4] = {0, 0, 0, 0}; /* map bytes of 16 values: those of all would not fit registers */
     gw_cuda_random random = gw_random_begin(r, first);
     GW_UNROLL
     for (uint32_t batch = 0; batch < VALUES / BATCH; batch++) {
-        uint32_t v[16];
-        gw_load_batch<DTYPE>(v, stage, r.from.values, r.from.len, batch,
-                             [=](uint32_t lane) { return warp_first + VALUES * lane; });
+        gw_stage_batch<DTYPE>(stage, r.from.values, r.from.len, batch,
+                              [=](uint32_t lane) { return warp_first + VALUES * lane; });
+        uint4 v = gw_staged(mine, 0), next = v; /* one quarter ahead: the whole would not fit registers */
         GW_UNROLL
         for (uint32_t j = 0; j < BATCH / 4; j++) {
             const uint32_t quad = batch * (BATCH / 4) + j;
             uint32_t words[4], bits[4], rank[4], flags[4];
+            if (j % QUADS == 0) {
+                v = next;
+                if (j / QUADS < 3) {
+                    next = gw_staged(mine, j / QUADS + 1);
+                }
+            }
+            if (quad % 4 == 0 && r.rule.has_map && valid > 4 * quad) {
+                gw_load_levels(k, r.from.levels + first + 4 * quad, valid - 4 * quad);
+            }
             gw_random_next(words, r, random);
             GW_UNROLL
             for (uint32_t i = 0; i < 4; i++) {
                 const gw_rounded x =
-                    gw_round_value<DTYPE, DERIVED>(r, drop_base, gw_batch_value<DTYPE>(v, 4 * j + i),
-                                                   k[quad] >> 8 * i & 255, words[i], base);
+                    gw_round_value<DTYPE, DERIVED>(r, drop_base, gw_quad_value<DTYPE>(v, j % QUADS, i),
+                                                   k[quad % 4] >> 8 * i & 255, words[i], base);
                 bits[i] = x.bits;
                 flags[i] = gw_rank_of<DTYPE, DERIVED>(s, x, ranks, escape_rank, &rank[i]);
                 if (4 * quad + i >= valid) {
@@ -488,6 +492,12 @@ GW_DEVICE void gw_write_runs(gw_encode_state &s, uint32_t *dst, uint32_t level_s
     __syncthreads();
 }
 
+/* Word i (0 or 1) of the first or second half of v. */
+GW_DEVICE uint32_t gw_pick(const uint4 &v, bool second, uint32_t i)
+{
+    return i == 0 ? (second ? v.z : v.x) : second ? v.w : v.y;
+}
+
 /* ORs n <= 24 bits into the bit string at `place`, from bit `at` on. */
 GW_DEVICE void gw_or_bits(uint32_t place, uint32_t at, uint32_t digits, uint32_t n)
 {
@@ -511,7 +521,7 @@ GW_DEVICE void gw_write_planes(gw_encode_state &s, const gw_cuda_rounder &r, uin
 {
     typedef gw_type<DTYPE> type;
     constexpr uint32_t PLANES = DERIVED ? 7 : 4, M = type::M, W1 = type::W1, W2 = type::W2;
-    constexpr uint32_t VALUES = type::SIZE == 4 ? 16 : 32; /* of a thread: they wait in 16 registers */
+    constexpr uint32_t VALUES = type::SIZE == 4 ? 16 : 32; /* of a thread: they wait where they were staged */
     constexpr uint32_t ROUND = VALUES * GW_THREADS;
     constexpr uint32_t PLANE_WORDS = ROUND * W2 / 32 + 4; /* of one of the first four */
     constexpr uint32_t REST4 = 4 * PLANE_WORDS, REST2 = REST4 + ROUND * 4 / 32 + 4,
@@ -528,6 +538,7 @@ GW_DEVICE void gw_write_planes(gw_encode_state &s, const gw_cuda_rounder &r, uin
     const uint32_t tid = threadIdx.x, lane = gw_lane(), warp = tid >> 5;
     const uint32_t planes = gw_place_of(s.arrays);
     const uint32_t exchange = planes + ((4 * STAGE_WORDS + 127) & ~127u) + 2048 * warp;
+    const uint32_t waiting = gw_exchange_mine(exchange, lane);
     __syncthreads();
     if (tid < 8) {
         s.carry[tid] = 0;
@@ -544,12 +555,13 @@ GW_DEVICE void gw_write_planes(gw_encode_state &s, const gw_cuda_rounder &r, uin
         const uint32_t left = mine_at < chunk_len ? chunk_len - mine_at : 0;
         const uint32_t valid = left < VALUES ? left : VALUES;
 
-        /* Counts first, to know where digits go; the values wait in registers. */
-        uint32_t z[16];
-        uint32_t even = 0, odd = 0, sum = 0;
+        /* Counts first, to know where digits go. A thread's rounded values wait in place of the values that
+         * it has read. */
+        uint32_t even = 0, odd = 0, sum = 0, half[2] = {0, 0};
         gw_round_word<DTYPE, DERIVED, VALUES>(
             s, r, exchange, first + mine_at, valid,
             [&](uint32_t quad, const uint32_t *bits, const uint32_t *, const uint32_t *flags) {
+                uint32_t all[4];
                 GW_UNROLL
                 for (uint32_t i = 0; i < 4; i++) {
                     /* Sign and mantissa; above them the number of digits in planes 1 to 4, and the bits
@@ -557,9 +569,17 @@ GW_DEVICE void gw_write_planes(gw_encode_state &s, const gw_cuda_rounder &r, uin
                     const uint32_t field = bits[i] >> (8 * type::SIZE - 1) << M | (bits[i] & ((1u << M) - 1));
                     const uint32_t whole = __popc(flags[i] & 0x1111);
                     const uint32_t rest = (flags[i] >> 14 & 4) | (flags[i] >> 19 & 2) | (flags[i] >> 24 & 1);
-                    const uint32_t all = field | whole << TAG | rest << (TAG + 3);
-                    const uint32_t at_z = PACKED ? (4 * quad + i) / 2 : 4 * quad + i;
-                    z[at_z] = PACKED && (i & 1) != 0 ? z[at_z] | all << 16 : all;
+                    all[i] = field | whole << TAG | rest << (TAG + 3);
+                }
+                if (!PACKED) {
+                    gw_shared_store128(waiting ^ 16 * quad, make_uint4(all[0], all[1], all[2], all[3]));
+                } else if ((quad & 1) == 0) {
+                    half[0] = all[0] | all[1] << 16;
+                    half[1] = all[2] | all[3] << 16;
+                } else {
+                    gw_shared_store128(
+                        waiting ^ 16 * (quad / 2),
+                        make_uint4(half[0], half[1], all[0] | all[1] << 16, all[2] | all[3] << 16));
                 }
                 sum += flags[0] + flags[1] + flags[2] + flags[3];
                 if ((quad & 1) != 0) {
@@ -603,12 +623,14 @@ GW_DEVICE void gw_write_planes(gw_encode_state &s, const gw_cuda_rounder &r, uin
             const uint32_t ahead = (p & 1) != 0 ? before[p / 2] >> 16 : before[p / 2] & 0xffff;
             position[p] = (width * already & 31) + width * ahead;
         }
-        GW_UNROLL
+        GW_NO_UNROLL
         for (uint32_t quad = 0; quad < VALUES / 4; quad++) {
             uint32_t q[4];
+            const uint4 v = gw_staged(waiting, PACKED ? quad / 2 : quad);
             GW_UNROLL
             for (uint32_t i = 0; i < 4; i++) {
-                q[i] = PACKED ? z[(4 * quad + i) / 2] >> 16 * (i & 1) & 0xffff : z[4 * quad + i];
+                const uint32_t low = PACKED ? gw_pick(v, (quad & 1) != 0, i / 2) : gw_pick(v, i >= 2, i & 1);
+                q[i] = PACKED ? low >> 16 * (i & 1) & 0xffff : low;
             }
             GW_UNROLL
             for (uint32_t p = 0; p < 4; p++) {

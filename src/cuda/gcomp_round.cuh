@@ -265,17 +265,17 @@ template <uint32_t DTYPE> GW_DEVICE uint4 gw_load_values(const uint8_t *values, 
 }
 
 /*
- * 64 bytes of values for every lane of a warp: batch `batch` (fp32: 0 or 1) of the lane's 32 values, which
- * begin at start(lane of the warp). Lanes load what lies next to each other and exchange it. Values at `end`
- * and beyond are 0.
+ * 64 bytes of values for every lane of a warp to shared memory at `stage`: batch `batch` (fp32: 0 or 1) of
+ * the lane's 32 values, which begin at start(lane of the warp). Lanes load what lies next to each other; a
+ * lane finds its own by gw_staged(). Values at `end` and beyond are 0. Begins and ends with a barrier of
+ * the warp.
  */
 template <uint32_t DTYPE, typename START>
-GW_DEVICE void gw_load_batch(uint32_t out[16], uint32_t stage, const uint8_t *values, uint64_t end,
-                             uint32_t batch, START start)
+GW_DEVICE void gw_stage_batch(uint32_t stage, const uint8_t *values, uint64_t end, uint32_t batch,
+                              START start)
 {
     constexpr uint32_t SIZE = gw_type<DTYPE>::SIZE;
-    const uint32_t lane = gw_lane();
-    const uint32_t mine = gw_exchange_mine(stage, lane), all = gw_exchange_all(stage, lane);
+    const uint32_t lane = gw_lane(), all = gw_exchange_all(stage, lane);
     __syncwarp();
     GW_UNROLL
     for (uint32_t j = 0; j < 4; j++) {
@@ -283,9 +283,24 @@ GW_DEVICE void gw_load_batch(uint32_t out[16], uint32_t stage, const uint8_t *va
         gw_shared_store128(all + 512 * j, gw_load_values<DTYPE>(values, index, end));
     }
     __syncwarp();
+}
+
+/* Quarter j of the lane's 64 bytes at mine = gw_exchange_mine(). */
+GW_DEVICE uint4 gw_staged(uint32_t mine, uint32_t j)
+{
+    return gw_shared_load128(mine ^ 16 * j);
+}
+
+/* The whole of a batch in registers. */
+template <uint32_t DTYPE, typename START>
+GW_DEVICE void gw_load_batch(uint32_t out[16], uint32_t stage, const uint8_t *values, uint64_t end,
+                             uint32_t batch, START start)
+{
+    const uint32_t mine = gw_exchange_mine(stage, gw_lane());
+    gw_stage_batch<DTYPE>(stage, values, end, batch, start);
     GW_UNROLL
     for (uint32_t j = 0; j < 4; j++) {
-        const uint4 x = gw_shared_load128(mine ^ 16 * j);
+        const uint4 x = gw_staged(mine, j);
         out[4 * j] = x.x;
         out[4 * j + 1] = x.y;
         out[4 * j + 2] = x.z;
@@ -297,6 +312,16 @@ GW_DEVICE void gw_load_batch(uint32_t out[16], uint32_t stage, const uint8_t *va
 template <uint32_t DTYPE> GW_DEVICE uint32_t gw_batch_value(const uint32_t batch[16], uint32_t i)
 {
     return DTYPE == GW_FP32 ? batch[i & 15] : batch[i >> 1 & 15] >> 16 * (i & 1) & 0xffff;
+}
+
+/* Value i of the quad of 16 staged bytes: there are two of 16-bit types. */
+template <uint32_t DTYPE> GW_DEVICE uint32_t gw_quad_value(const uint4 &v, uint32_t quad, uint32_t i)
+{
+    if (DTYPE == GW_FP32) {
+        return i < 2 ? (i == 0 ? v.x : v.y) : i == 2 ? v.z : v.w;
+    }
+    const uint32_t word = quad == 0 ? (i < 2 ? v.x : v.y) : i < 2 ? v.z : v.w;
+    return word >> 16 * (i & 1) & 0xffff;
 }
 
 /* 4 * WORDS map bytes (16 or 32), of which `valid` exist, into words. */

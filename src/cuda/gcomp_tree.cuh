@@ -102,7 +102,7 @@ GW_DEVICE uint32_t gw_block_scan(uint32_t x, uint32_t *sums, uint32_t *total)
  */
 GW_DEVICE uint32_t gw_sort_place(uint16_t count[GW_WARPS][16], uint32_t key)
 {
-    const uint32_t lane = gw_lane(), warp = threadIdx.x >> 5;
+    const uint32_t t = gw_thread_now(), lane = t & 31, warp = t >> 5;
     const uint32_t below = (1u << lane) - 1;
     uint32_t before = 0, mine = 0;
     GW_NO_UNROLL
@@ -148,7 +148,7 @@ GW_DEVICE uint32_t gw_tree_block(uint32_t n, uint32_t j, uint32_t *skip)
  * and ends with a barrier. */
 GW_DEVICE void gw_cuda_tree_build(gw_cuda_tree &s)
 {
-    const uint32_t t = threadIdx.x, lane = gw_lane(), warp = t >> 5;
+    const uint32_t t = gw_thread_now(), lane = t & 31, warp = t >> 5;
 
     /* Labels by length: the place of a label among those of its length. */
     __syncthreads();
@@ -321,7 +321,7 @@ GW_DEVICE void gw_cuda_tree_build(gw_cuda_tree &s)
 GW_DEVICE uint32_t gw_cuda_book_read(gw_cuda_tree &s, const uint8_t *bytes, uint64_t size, uint32_t is_fp16,
                                      uint32_t derived, uint32_t *sums)
 {
-    const uint32_t t = threadIdx.x;
+    const uint32_t t = gw_thread_now();
     __syncthreads();
     if (size < 4) {
         return 0;

@@ -481,6 +481,14 @@ static inline uint64_t gw_atomic_min64(uint64_t *p, uint64_t x)
 {
     return atomicMin(p, x);
 }
+static inline uint32_t gw_thread_now(void)
+{
+    return threadIdx.x;
+}
+template <typename T> static inline T *gw_pointer_now(T *p)
+{
+    return p;
+}
 static inline void gw_spin(void)
 {
     gw_shim_yield();
