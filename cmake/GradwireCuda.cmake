@@ -36,17 +36,16 @@ if(GW_CUDA)
 
     set(folder ${PROJECT_BINARY_DIR}/cuda)
     file(MAKE_DIRECTORY ${folder})
-    file(GLOB headers CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/cuda/*.h ${PROJECT_SOURCE_DIR}/src/cuda/*.cuh
-         ${PROJECT_SOURCE_DIR}/src/core/*.h ${PROJECT_SOURCE_DIR}/include/gradwire/*.h)
     set(declarations "")
     set(entries "")
     foreach(source ${gw_cuda_devices})
         get_filename_component(stem ${source} NAME_WE)
         add_custom_command(OUTPUT ${folder}/image_${stem}.c
-            COMMAND ${GW_NVCC} ${gw_nvcc_flags} ${targets} -fatbin -o ${folder}/${stem}.fatbin ${source}
+            COMMAND ${GW_NVCC} ${gw_nvcc_flags} ${targets} -fatbin -MD -MF ${folder}/${stem}.d -MT ${folder}/image_${stem}.c
+                    -o ${folder}/${stem}.fatbin ${source}
             COMMAND ${GW_BIN2C} --const --type longlong --name gw_cuda_image_${stem} ${folder}/${stem}.fatbin
                     > ${folder}/image_${stem}.c
-            DEPENDS ${source} ${headers} COMMENT "CUDA ${stem}" VERBATIM)
+            DEPENDS ${source} DEPFILE ${folder}/${stem}.d COMMENT "CUDA ${stem}" VERBATIM)
         list(APPEND gw_sources ${folder}/image_${stem}.c)
         # What bin2c writes is not ours to lint.
         set_source_files_properties(${folder}/image_${stem}.c PROPERTIES COMPILE_OPTIONS "-w")
