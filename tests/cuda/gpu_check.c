@@ -11,8 +11,8 @@
  *   gpu_check hostile [--count N] [--len N]     damaged frames and lanes
  *   gpu_check graph                             captured work replayed, two streams at once
  *   gpu_check digests [--write FILE | --check FILE | --again FILE] [--len N]
- *                     CRC32C of large random runs: by the CPU's scalar code, written; by the device, compared;
- *                     by the CPU once more, compared. Only --check needs a device
+ *                     CRC32C of large random runs: by the CPU's scalar code, written; by the device,
+ *                     compared; by the CPU once more, compared. Only --check needs a device
  *   gpu_check bench   [--bytes N]               times of events against a copy in the same process; Markdown
  *                     rows
  *
