@@ -29,6 +29,12 @@ static inline __m512i gw_flush(__m512i x)
     return _mm512_maskz_mov_epi32(gw_is_normal(x), x);
 }
 
+/* Without optimisation gcc's intrinsic is a macro, whose mask changes its sign on the way. */
+#if defined(__GNUC__)
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wsign-conversion"
+#endif
+
 /* a + b of 16 fp32 values as bits in default mode, where b is flushed; NaN is the canonical one. */
 static inline __m512i gw_sum_bits(__m512i a, __m512i b)
 {
@@ -40,6 +46,10 @@ static inline __m512i gw_sum_bits(__m512i a, __m512i b)
     return _mm512_castps_si512(
         _mm512_maskz_fixupimm_ps(gw_is_normal(_mm512_castps_si512(sum)), nan, sum, choice, 0));
 }
+
+#if defined(__GNUC__)
+#pragma GCC diagnostic pop
+#endif
 
 /* The same, nothing being flushed. */
 static inline __m512i gw_sum_bits_strict(__m512i a, __m512i b)
