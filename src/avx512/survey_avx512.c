@@ -83,14 +83,21 @@ GW_TEMPLATE gw_sums begin_any(gw_bytes v, __m512i k, uint64_t element, const gw_
     }
 }
 
+/* The last byte, too: arrays seldom begin at a line's begin. */
+static void fetch_bytes(const void *at, size_t size)
+{
+    const char *bytes = (const char *)at;
+    for (size_t i = 0; i < size; i += 64) {
+        _mm_prefetch(bytes + i, _MM_HINT_T0);
+    }
+    _mm_prefetch(bytes + size - 1, _MM_HINT_T0);
+}
+
 static void fetch_run(const gw_span *span, size_t at, size_t size)
 {
-    const char *values = (const char *)span->values + size * at;
-    for (size_t i = 0; i < size * RUN_LEN; i += 64) {
-        _mm_prefetch(values + i, _MM_HINT_T0);
-    }
+    fetch_bytes((const uint8_t *)span->values + size * at, size * RUN_LEN);
     if (span->levels != NULL) {
-        _mm_prefetch((const char *)span->levels + at, _MM_HINT_T0);
+        fetch_bytes(span->levels + at, RUN_LEN);
     }
 }
 
