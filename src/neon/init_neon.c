@@ -15,6 +15,8 @@ void gw_kernels_init_neon(gw_kernels *kernels, uint32_t cpu)
     kernels->round = gw_round_neon;
     kernels->survey = gw_survey_neon;
     kernels->split = gw_split_neon;
+    kernels->count = gw_count_neon;
+    kernels->rank = gw_rank_neon;
     kernels->partition = gw_partition_neon;
     kernels->merge = gw_merge_neon;
     kernels->pack = gw_pack_neon;

@@ -13,6 +13,8 @@ gw_map_build_fn gw_map_build_neon;
 gw_round_fn gw_round_neon;
 gw_survey_fn gw_survey_neon;
 gw_split_fn gw_split_neon;
+gw_count_fn gw_count_neon;
+gw_rank_fn gw_rank_neon;
 gw_partition_fn gw_partition_neon;
 gw_merge_fn gw_merge_neon;
 gw_pack_fn gw_pack_neon;

@@ -238,7 +238,7 @@ static void pack_body(kc_test *t)
         for (size_t i = 0; i < len; i++) {
             for (unsigned bit = 0; bit < bits; bit++) {
                 const size_t at = i / 64 * 64 * bits + kct_bit_place((unsigned)(i % 64), bit, bits);
-                model[at / 8] = (uint8_t)(model[at / 8] | (index[i] >> bit & 1u) << at % 8);
+                model[at / 8] = (uint8_t)(model[at / 8] | ((uint32_t)index[i] >> bit & 1) << at % 8);
             }
         }
         kc_equal(t, KC_MODEL, "dst", model, got.dst, size, 1);

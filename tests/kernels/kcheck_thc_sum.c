@@ -91,7 +91,7 @@ static void indices_body(kc_test *t)
             unsigned index = 0;
             for (unsigned bit = 0; bit < bits; bit++) {
                 const size_t at = i / 64 * 64 * bits + kct_bit_place((unsigned)(i % 64), bit, bits);
-                index |= (indices[at / 8] >> at % 8 & 1u) << bit;
+                index |= ((uint32_t)indices[at / 8] >> at % 8 & 1) << bit;
             }
             kct_put_lane(kc_plain(3), i, lane_bits, kct_lane(lanes, i, lane_bits) + table[index]);
         }
