@@ -2,6 +2,10 @@
  * Labels before their codebook is known: counted in pairs (core/label_pairs.h), and then made ranks by four
  * tables of 64 bytes, each of which leaves alone what lies outside it.
  *
+ * Not timed. Instructions a value by scripts/neon_count (gcc 12, -O3), scalar in brackets; then the least
+ * cycles that its model allows on Neoverse N1 and V2: count 4.9 (6.0), 1.23 and 0.62; rank 1.8 (5.0), 0.66
+ * and 0.33. The model does not know that increments of one counter wait for each other, which pairs avoid.
+ *
  * SPDX-License-Identifier: BSD-2-Clause
  */
 #include "core/label_pairs.h"
