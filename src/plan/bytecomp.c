@@ -31,9 +31,9 @@ static const gw_plan_vector *vector_at(const gw_plan_tree *tree, uint32_t tensor
  *
  * A tensor i < k whose option costs nothing but network time cannot shorten the iteration by another option:
  * encoders then finish no earlier anywhere, so k's communication starts no earlier (it did not wait for the
- * network) and ends no earlier, so neither does its decode (it did not wait for decodes), and what follows k
- * sees no clock that is ahead; the sum of decodes is no smaller either. The paper looks at the network alone,
- * which is not enough: a long decode queued before the bubble may reach beyond it.
+ * network) and ends no earlier, so neither does its decode (it did not wait for decodes). Behind k every clock
+ * then shows the same time or a later one, the sum of decodes included. An idle network alone is not enough: a
+ * long decode queued before the bubble may reach beyond it.
  */
 static gw_plan_tick run(const gw_plan_tree *tree, const uint32_t *choice, uint32_t *bubble)
 {
