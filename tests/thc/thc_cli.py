@@ -112,7 +112,16 @@ def main():
     run("compress", "1.npy", "--codec", "thc", "-o", "alone1.gw")
     run("aggregate", "alone0.gw", "alone1.gw", "-o", "x.gw", code=1, says="without --norms")
     run("compress", "0.npy", "--codec", "thc", "--workers", "4", "-o", "x.gw", code=2, says="--norms")
+    # An output that is an input: nothing is lost.
+    for arguments in (("norm", "0.npy", "-o", "0.npy"), ("norm", "--max", "all.norm", "0.norm", "-o", "all.norm"),
+                      ("compress", "0.npy", "--codec", "thc", "-o", "0.npy"),
+                      ("compress", "0.npy", "--codec", "thc", "--ef", "0.npy", "-o", "x.gw"),
+                      ("aggregate", "0.gw", "1.gw", "-o", "./1.gw"), ("decompress", "tree.gw", "-o", "tree.gw")):
+        run(*arguments, code=2, says="is an input file")
     assert not os.path.exists("x.gw"), "a refused command left its output"
+    frame = subprocess.run([TOOL, "compress", "0.npy", "--codec", "thc", "-o", "-"], capture_output=True, check=True).stdout
+    with open("alone0.gw", "rb") as f:
+        assert frame == f.read(), "standard output holds more than the frame"
 
     # Error feedback: what arrives over 12 rounds of the same gradient is 12 times the gradient, but for the last errors.
     got = [0.0] * COUNT

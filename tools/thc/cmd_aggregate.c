@@ -126,7 +126,11 @@ int gw_cmd_aggregate(int argc, char **argv)
     argp_err_exit_status = GW_CLI_USAGE;
     if (argp_parse(&argp, argc, argv, 0, NULL, &a) != 0)
         return GW_CLI_USAGE;
-    int code = look_for_block_sets(&a, &block_sets);
+    int code = GW_CLI_OK;
+    for (int i = 0; code == GW_CLI_OK && i < a.input_count; i++)
+        code = thc_check_output(a.output, a.inputs[i]);
+    if (code == GW_CLI_OK)
+        code = look_for_block_sets(&a, &block_sets);
     uint32_t flags = (a.checksum ? GW_THC_FLAG_CHECKSUM : 0) | (block_sets ? GW_THC_FLAG_BLOCK_SETS : 0);
     for (int i = 0; code == GW_CLI_OK && i < a.input_count; i++)
         code = add_file(a.inputs[i], flags, a.backends, &sum, &sum_size);

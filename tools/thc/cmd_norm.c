@@ -152,5 +152,10 @@ int gw_cmd_norm(int argc, char **argv)
     argp_err_exit_status = GW_CLI_USAGE;
     if (argp_parse(&argp, argc, argv, 0, NULL, &a) != 0)
         return GW_CLI_USAGE;
+    int code = thc_check_output(a.output, a.state);
+    for (int i = 0; code == GW_CLI_OK && i < a.input_count; i++)
+        code = thc_check_output(a.output, a.inputs[i]);
+    if (code != GW_CLI_OK)
+        return code;
     return a.is_max ? max_of_files(&a) : norms_of_array(&a);
 }

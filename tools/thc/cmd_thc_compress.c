@@ -190,7 +190,7 @@ static int compress_array(const compress_arguments *a, const gw_npy *npy)
         code = thc_write_file(a->output, frame, frame_size);
     if (code == GW_CLI_OK && a->state != NULL)
         code = ef_state_write(a->state, error, npy->len);
-    if (code == GW_CLI_OK)
+    if (code == GW_CLI_OK && strcmp(a->output, "-") != 0)
         report(a, &config, npy->len, frame_size);
     free(frame);
     free(maxima);
@@ -221,7 +221,15 @@ int gw_cmd_thc_compress(int argc, char **argv)
     argp_err_exit_status = GW_CLI_USAGE;
     if (argp_parse(&argp, argc, argv, 0, NULL, &a) != 0)
         return GW_CLI_USAGE;
-    int code = gw_npy_open(&npy, a.input, a.bf16 ? GW_NPY_U2_BF16 : GW_NPY_U2_REFUSE);
+    int code = thc_check_output(a.output, a.input);
+    if (code == GW_CLI_OK)
+        code = thc_check_output(a.output, a.norms);
+    if (code == GW_CLI_OK)
+        code = thc_check_output(a.output, a.state);
+    if (code == GW_CLI_OK)
+        code = thc_check_output(a.state, a.input);
+    if (code == GW_CLI_OK)
+        code = gw_npy_open(&npy, a.input, a.bf16 ? GW_NPY_U2_BF16 : GW_NPY_U2_REFUSE);
     if (code != GW_CLI_OK)
         return code;
     code = compress_array(&a, &npy);

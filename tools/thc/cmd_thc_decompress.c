@@ -105,7 +105,9 @@ int gw_cmd_thc_decompress(int argc, char **argv)
     argp_err_exit_status = GW_CLI_USAGE;
     if (argp_parse(&argp, argc, argv, 0, NULL, &a) != 0)
         return GW_CLI_USAGE;
-    int code = gw_input_file_open(&input, a.input);
+    int code = thc_check_output(a.output, a.input);
+    if (code == GW_CLI_OK)
+        code = gw_input_file_open(&input, a.input);
     if (code != GW_CLI_OK)
         return code;
     code = decompress_frame(&a, &input);

@@ -8,6 +8,7 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "atomic_file.h"
 
@@ -229,6 +230,16 @@ void thc_require(struct argp_state *state, int has_input, const char *output)
 {
     if (!has_input || output == NULL)
         argp_error(state, output == NULL ? "-o is missing" : "an input is missing");
+}
+
+int thc_check_output(const char *output, const char *input)
+{
+    struct stat in, out;
+    if (output == NULL || input == NULL || strcmp(output, "-") == 0 || strcmp(input, "-") == 0 ||
+        stat(output, &out) != 0 || stat(input, &in) != 0 || !S_ISREG(out.st_mode) ||
+        out.st_dev != in.st_dev || out.st_ino != in.st_ino)
+        return GW_CLI_OK;
+    return gw_cli_error(GW_CLI_USAGE, output, "is an input file; write the output elsewhere");
 }
 
 void *thc_alloc(size_t size)

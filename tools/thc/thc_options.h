@@ -45,6 +45,9 @@ int thc_request_config(const thc_request *request, gw_dtype dtype, int error_fee
 /* Ends the command with a message where its input or its output was not named. */
 void thc_require(struct argp_state *state, int has_input, const char *output);
 
+/* GW_CLI_USAGE and a message where the output would replace an input; either may be NULL. */
+int thc_check_output(const char *output, const char *input);
+
 /* malloc with a message; size 0 gives a valid pointer. */
 void *thc_alloc(size_t size);
 
