@@ -10,7 +10,7 @@
  *   - `stream` is a CUstream or cudaStream_t, NULL the default stream of the context. A call only puts work
  *     on it and returns; nothing waits, nothing is allocated, no other stream and no device setting is
  *     touched. (gw_cuda_init() and gw_cuda_close() load and unload modules and do wait.) So every such call
- *     may be captured into a CUDA graph.
+ *     may be captured into a CUDA graph (on a stream other than NULL, which CUDA does not capture).
  *   - The context that was current in gw_cuda_init() must be current in the calling thread. The handle may be
  *     shared by threads and streams. Calls share nothing but the memory that they are given: two calls that
  *     run at the same time need results (and workspaces) of their own.
@@ -72,7 +72,8 @@ GW_API int gw_cuda_is_built(void);
  *
  * GW_OK; GW_ERR_ARG (NULL); GW_ERR_NO_CUDA_BUILD; GW_ERR_NO_DRIVER (no libcuda.so.1, or one older than CUDA
  * 12.0); GW_ERR_NO_DEVICE; GW_ERR_STATE (no context is current); GW_ERR_NO_IMAGE (no kernel for the device,
- * nor one that its driver can translate); GW_ERR_DEVICE. On failure nothing stays open and *cuda is zeroed,
+ * nor one that its driver can translate, or the driver is older than the compiler's CUDA 13); GW_ERR_DEVICE.
+ * On failure nothing stays open and *cuda is zeroed,
  * but gw_cuda_driver_error() still tells the driver's code.
  */
 GW_API GW_MUST_CHECK gw_status gw_cuda_init(gw_cuda *cuda);

@@ -42,6 +42,7 @@ int gw_cuda_is_built(void)
 static gw_status status_of_load(int code)
 {
     switch (code) {
+    case GW_CU_INVALID_IMAGE: /* made by a compiler that the driver is too old for */
     case GW_CU_NO_BINARY:
     case GW_CU_INVALID_PTX:
     case GW_CU_NO_JIT:
@@ -131,7 +132,8 @@ static void *module_of(const gw_cuda_state *state, const char *image)
     return NULL;
 }
 
-/* Every kernel may use all the shared memory that the device gives a block: plans say how much they take. */
+/* Every kernel may use all the shared memory that the device gives a block: plans say how much they take.
+ * Drivers that load lazily load a kernel when it is asked for: here, not in a launch that may be captured. */
 static gw_status find_functions(gw_cuda_state *state)
 {
     const gw_driver *driver = &state->driver;

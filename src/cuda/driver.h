@@ -18,6 +18,7 @@ typedef uint64_t gw_cu_address; /* CUdeviceptr */
 enum {
     GW_CU_SUCCESS = 0,
     GW_CU_NO_DEVICE = 100,
+    GW_CU_INVALID_IMAGE = 200,
     GW_CU_NO_BINARY = 209,
     GW_CU_INVALID_PTX = 218,
     GW_CU_NO_JIT = 221,

@@ -4,12 +4,9 @@
  * (docs/format.md section 5), without a frame around them: kind, size and number of values travel as the
  * caller likes.
  *
- * The host fills a gw_device_codec with gw_cuda_device_codec_fill() (cuda/gcomp_plan.h) and passes it to the
- * kernel by value. It gives the kernel dynamic shared memory,
- *
- *   encode  GW_CUDA_ENCODE_SHARED_SIZE(chunk_log2) bytes
- *   decode  gw_cuda_decode_shared_size() bytes: then no chunk of the codec needs anything else
- *
+ * The host fills a gw_device_codec with gw_cuda_gcomp_device_codec() (gradwire/cuda.h) and passes it to the
+ * kernel by value (as `const __grid_constant__`, or the compiler may copy it to every thread's stack). It
+ * gives the kernel dynamic shared memory of the sizes that the same call says for encode and for decode,
  * which the block may use for other things between two calls. A block calls gw_device_*_begin() once before
  * the first chunk, and again after it has used the shared memory otherwise. All 256 threads call all
  * functions with equal arguments; every function begins and ends with a barrier. Nothing is allocated, no

@@ -4,6 +4,8 @@
  *
  *   gpu_check gcomp   [--len N] [--seed S]      random tensors, all dtypes, levels and presets: encode,
  *                     decode, sums, hops
+ *   gpu_check calls   [--len N] [--seed S]      codebooks built on the device, installed, or lying in device
+ *                     memory with map base and key; batches
  *   gpu_check thc     [--len N] [--seed S]      random tensors, all block lengths and widths: norms to decode
  *   gpu_check map     [--len N]                 precision maps of the seven optimizers
  *   gpu_check files   PATH...                   .npy files of fp32 (each encoded and decoded), .gw frames
@@ -16,13 +18,16 @@
  *   gpu_check bench   [--bytes N]               times of events against a copy in the same process; Markdown
  *                     rows
  *
- * Exit: 0 equal, 1 different, 2 usage, 77 no device.
+ * Exit: 0 equal, 1 different or failed, 2 usage, 77 no driver or no device. Whatever ends it, it says
+ * what was compared last.
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "cuda_device.h"
 #include "gradwire/cuda.h"
@@ -32,6 +37,25 @@ static gw_cuda cuda;
 static uint32_t cpu_backends = GW_BACKEND_ALL;
 static int differences;
 static unsigned long compared;
+
+/* What a program that fails or hangs has to say: the case and the comparison before. */
+static char last_compared[256] = "nothing was compared\n";
+
+static void say_last(void)
+{
+    fprintf(stderr, "gpu_check: last compared: %s", last_compared);
+}
+
+/* `timeout` sends SIGTERM to a stage that hangs. */
+static void on_term(int number)
+{
+    static const char text[] = "gpu_check: stopped; last compared: ";
+    if (write(STDERR_FILENO, text, sizeof text - 1) < 0 ||
+        write(STDERR_FILENO, last_compared, strlen(last_compared)) < 0) {
+        _exit(1);
+    }
+    _exit(128 + number);
+}
 
 /* ---- small things -------------------------------------------------------------------------------------- */
 
@@ -50,6 +74,7 @@ static void *on_device(const void *src, size_t size)
     void *p = cuda_device_take(&device, src, size);
     if (p == NULL) {
         fprintf(stderr, "gpu_check: the device has no %zu bytes left, or failed (%u)\n", size, device.error);
+        say_last();
         exit(1);
     }
     return p;
@@ -65,6 +90,7 @@ static void must(gw_status status, const char *what)
     if (status != GW_OK) {
         fprintf(stderr, "gpu_check: %s: %s (driver %u)\n", what, gw_status_name(status),
                 gw_cuda_driver_error(&cuda));
+        say_last();
         exit(1);
     }
 }
@@ -73,6 +99,7 @@ static void fetch(void *dst, const void *src, size_t size)
 {
     if (cuda_device_get(&device, dst, src, size) != 0) {
         fprintf(stderr, "gpu_check: the device failed (%u)\n", device.error);
+        say_last();
         exit(1);
     }
 }
@@ -87,6 +114,7 @@ static gw_cuda_result fetch_result(const gw_cuda_result *result)
 static void expect(int is_equal, const char *what, const char *case_name)
 {
     compared++;
+    snprintf(last_compared, sizeof last_compared, "%.160s: %.60s\n", case_name, what);
     if (!is_equal) {
         differences++;
         if (differences <= 20) {
@@ -234,7 +262,11 @@ static void compare_decode(const gcomp_case *c, const uint8_t *frame, size_t siz
     const gw_gcomp_map *device_map = c->device_source.map;
     gw_status status;
 
-    memcpy(values, c->source.values, c->value_size);
+    /* Not the values themselves: what is not written must show. */
+    memset(values, 0x5a, c->value_size);
+    if (is_add) {
+        memcpy(values, c->source.values, c->value_size);
+    }
     void *dst = on_device(values, c->value_size);
     if (is_add) {
         status = gw_gcomp_decode_add(&c->codec, frame, size, map, values, len, &cpu_len, &bad, cpu_workspace,
@@ -260,6 +292,28 @@ static void compare_decode(const gcomp_case *c, const uint8_t *frame, size_t siz
     give(workspace);
     free(cpu_workspace);
     free(values);
+}
+
+/* The same without values. */
+static void compare_validate(const gcomp_case *c, const uint8_t *frame, size_t size)
+{
+    const size_t workspace_size = gw_cuda_gcomp_decode_workspace_size(&c->codec, 1, c->source.len);
+    void *cpu_workspace = take(gw_gcomp_workspace_size(&c->codec));
+    void *workspace = on_device(NULL, workspace_size), *src = on_device(frame, size);
+    gw_cuda_result *result = on_device(NULL, sizeof *result);
+    uint64_t bad;
+
+    const gw_status status = gw_gcomp_validate(&c->codec, frame, size, c->source.map, &bad, cpu_workspace,
+                                               gw_gcomp_workspace_size(&c->codec));
+    must(gw_cuda_gcomp_validate(&cuda, &c->codec, src, size, NULL, c->device_source.map, NULL, c->source.len,
+                                result, workspace, workspace_size, NULL),
+         "gw_cuda_gcomp_validate");
+    const gw_cuda_result r = fetch_result(result);
+    expect(r.status == (uint32_t)status && r.bad_index == bad, "validate", c->name);
+    give(result);
+    give(src);
+    give(workspace);
+    free(cpu_workspace);
 }
 
 static void compare_encode(const gcomp_case *c)
@@ -332,10 +386,220 @@ static void run_gcomp(size_t len, uint64_t seed)
                     compare_decode(&c, c.frame, c.frame_size, 0);
                     compare_decode(&c, c.frame, c.frame_size, 1);
                     compare_hop(&c);
+                    compare_validate(&c, c.frame, c.frame_size);
                     drop_case(&c);
                 }
             }
         }
+    }
+}
+
+/* The CPU's frame of the case, once more: the codec has changed. */
+static void encode_again(gcomp_case *c)
+{
+    void *workspace = take(gw_gcomp_workspace_size(&c->codec));
+
+    must(gw_gcomp_encode(&c->codec, &c->source, c->frame, c->bound, &c->frame_size, workspace,
+                         gw_gcomp_workspace_size(&c->codec)),
+         "gw_gcomp_encode");
+    free(workspace);
+}
+
+/* The codebook of the case's values: counted and built on the device, equal to the CPU's, which is left in
+ * book; then all calls with it installed in the codec. */
+static void compare_book(gcomp_case *c, uint8_t book[GW_GCOMP_BOOK_SIZE_MAX], size_t *book_size)
+{
+    static const gw_cuda_histogram none;
+    gw_gcomp_histogram histogram;
+    void *cpu_workspace = take(gw_gcomp_workspace_size(&c->codec));
+    gw_cuda_histogram *device_histogram = on_device(&none, sizeof none);
+    void *workspace = on_device(NULL, GW_CUDA_HISTOGRAM_WORKSPACE_SIZE);
+    uint8_t *device_book = on_device(NULL, GW_GCOMP_BOOK_SIZE_MAX);
+    uint32_t *device_size = on_device(NULL, 4), size_found = 0;
+    gw_cuda_result *result = on_device(NULL, 2 * sizeof *result);
+
+    must(gw_gcomp_histogram_init(&histogram, &c->codec), "gw_gcomp_histogram_init");
+    must(gw_gcomp_histogram_add(&histogram, &c->codec, &c->source, cpu_workspace,
+                                gw_gcomp_workspace_size(&c->codec)),
+         "gw_gcomp_histogram_add");
+    must(gw_gcomp_book_build(&histogram, book, GW_GCOMP_BOOK_SIZE_MAX, book_size), "gw_gcomp_book_build");
+    must(gw_cuda_gcomp_histogram_add(&cuda, &c->codec, &c->device_source, NULL, device_histogram, &result[0],
+                                     workspace, GW_CUDA_HISTOGRAM_WORKSPACE_SIZE, NULL),
+         "gw_cuda_gcomp_histogram_add");
+    must(gw_cuda_gcomp_book_build(&cuda, &c->codec, device_histogram, device_book, device_size, &result[1],
+                                  NULL),
+         "gw_cuda_gcomp_book_build");
+    fetch(&size_found, device_size, 4);
+    expect(fetch_result(&result[0]).status == GW_OK && size_found == *book_size, "size of codebook", c->name);
+    expect_bytes(device_book, book, *book_size, "codebook", c->name);
+    give(result);
+    give(device_size);
+    give(device_book);
+    give(workspace);
+    give(device_histogram);
+    free(cpu_workspace);
+
+    must(gw_gcomp_install(&c->codec, 7, 8, book, *book_size, 1), "gw_gcomp_install");
+    encode_again(c);
+    compare_encode(c);
+    compare_decode(c, c->frame, c->frame_size, 0);
+    compare_decode(c, c->frame, c->frame_size, 1);
+    compare_validate(c, c->frame, c->frame_size);
+    compare_hop(c);
+}
+
+/* Installs the codebook of the case's values, which encodes from now on. */
+static void install_own_book(gcomp_case *c)
+{
+    gw_gcomp_histogram histogram;
+    uint8_t book[GW_GCOMP_BOOK_SIZE_MAX];
+    size_t book_size;
+    void *workspace = take(gw_gcomp_workspace_size(&c->codec));
+
+    must(gw_gcomp_histogram_init(&histogram, &c->codec), "gw_gcomp_histogram_init");
+    must(gw_gcomp_histogram_add(&histogram, &c->codec, &c->source, workspace,
+                                gw_gcomp_workspace_size(&c->codec)),
+         "gw_gcomp_histogram_add");
+    must(gw_gcomp_book_build(&histogram, book, sizeof book, &book_size), "gw_gcomp_book_build");
+    must(gw_gcomp_install(&c->codec, 7, 8, book, book_size, 1), "gw_gcomp_install");
+    free(workspace);
+    encode_again(c);
+}
+
+/* Codebook, map base and key from device memory; what the host says of them is wrong. `plain` has no
+ * codebook. */
+static void compare_device_arguments(const gcomp_case *c, const gw_gcomp *plain, const uint8_t *book,
+                                     size_t book_size)
+{
+    const gw_cuda_key key = {c->source.seed, c->source.step_index, c->source.rank, c->source.hop};
+    const uint32_t size = (uint32_t)book_size;
+    const size_t encode_size = gw_cuda_gcomp_encode_workspace_size(plain, 1, c->source.len);
+    const size_t decode_size = gw_cuda_gcomp_decode_workspace_size(plain, 1, c->source.len);
+    uint32_t *base = on_device(&c->map.base, 4), *size_at = on_device(&size, 4);
+    gw_cuda_key *key_at = on_device(&key, sizeof key);
+    uint8_t *book_at = on_device(book, book_size);
+    void *encode_at = on_device(NULL, encode_size), *decode_at = on_device(NULL, decode_size);
+    void *dst = on_device(NULL, c->bound), *values = on_device(NULL, c->value_size);
+    gw_cuda_result *result = on_device(NULL, 2 * sizeof *result);
+    gw_gcomp_map map = c->device_map;
+    gw_gcomp_source source = c->device_source;
+
+    map.base = 1;
+    source.map = &map;
+    source.seed = 0;
+    source.step_index = 0;
+    const gw_cuda_gcomp_device arguments = {base, key_at, book_at, size_at, 7, 8};
+    must(gw_cuda_gcomp_encode(&cuda, plain, &source, &arguments, dst, c->bound, &result[0], encode_at,
+                              encode_size, NULL),
+         "gw_cuda_gcomp_encode");
+    must(gw_cuda_gcomp_decode(&cuda, plain, dst, c->bound, &result[0].size, &map, &arguments, values,
+                              c->source.len, &result[1], decode_at, decode_size, NULL),
+         "gw_cuda_gcomp_decode");
+    expect(fetch_result(&result[0]).size == c->frame_size, "size with arguments on the device", c->name);
+    expect_bytes(dst, c->frame, c->frame_size, "bytes with arguments on the device", c->name);
+    expect(fetch_result(&result[1]).status == GW_OK, "decode with arguments on the device", c->name);
+    give(result);
+    give(values);
+    give(dst);
+    give(decode_at);
+    give(encode_at);
+    give(book_at);
+    give(key_at);
+    give(size_at);
+    give(base);
+}
+
+/* Tensors of very different lengths, some without values, in two calls. */
+static void compare_batch(gw_dtype dtype, size_t len, uint64_t *random)
+{
+    enum { ITEMS = 300 };
+    static gw_cuda_gcomp_item encode[ITEMS], decode[ITEMS];
+    static gcomp_case c[ITEMS];
+    gw_cuda_result *results = on_device(NULL, 2 * ITEMS * sizeof *results);
+    uint64_t total = 0;
+
+    memset(encode, 0, sizeof encode);
+    memset(decode, 0, sizeof decode);
+    for (int i = 0; i < ITEMS; i++) {
+        const size_t n = i == 150 ? len : i % 7 == 0 ? 0 : (size_t)(next_random(random) % (len / 64 + 2));
+        void *values = take(n * gw_dtype_size(dtype));
+        fill(values, dtype, n, 1, random);
+        make_codec(&c[i], dtype, GW_GCOMP_EXPLICIT, GW_GCOMP_FAST, GW_GCOMP_NEAREST, 12, 1);
+        snprintf(c[i].name, sizeof c[i].name, "dtype %d item %d of a batch, len %zu", dtype, i, n);
+        make_case(&c[i], dtype, values, n, 0, 12, random);
+        encode[i].src = c[i].device_source.values;
+        encode[i].src_size = n;
+        encode[i].dst = on_device(NULL, c[i].bound);
+        encode[i].dst_capacity = c[i].bound;
+        encode[i].result = results + i;
+        decode[i].src = encode[i].dst;
+        decode[i].src_size = c[i].bound;
+        decode[i].src_size_at = &results[i].size;
+        decode[i].dst = on_device(NULL, c[i].value_size);
+        decode[i].dst_capacity = n;
+        decode[i].result = results + ITEMS + i;
+        total += n;
+    }
+    const gw_gcomp *codec = &c[0].codec;
+    const size_t encode_size = gw_cuda_gcomp_encode_workspace_size(codec, ITEMS, total);
+    const size_t decode_size = gw_cuda_gcomp_decode_workspace_size(codec, ITEMS, total);
+    void *encode_at = on_device(NULL, encode_size), *decode_at = on_device(NULL, decode_size);
+    gw_cuda_gcomp_item *device_encode = on_device(encode, sizeof encode),
+                       *device_decode = on_device(decode, sizeof decode);
+    const gw_cuda_key key = {99, 3, 0, 0};
+    must(gw_cuda_gcomp_encode_batch(&cuda, codec, device_encode, ITEMS, total, NULL, &key, NULL, encode_at,
+                                    encode_size, NULL),
+         "gw_cuda_gcomp_encode_batch");
+    must(gw_cuda_gcomp_decode_batch(&cuda, codec, device_decode, ITEMS, total, NULL, NULL, 0, decode_at,
+                                    decode_size, NULL),
+         "gw_cuda_gcomp_decode_batch");
+    for (int i = 0; i < ITEMS; i++) {
+        uint8_t *values = take(c[i].value_size);
+        void *workspace = take(gw_gcomp_workspace_size(codec));
+        uint64_t decoded, bad;
+        must(gw_gcomp_decode(codec, c[i].frame, c[i].frame_size, NULL, values, c[i].source.len, &decoded,
+                             &bad, workspace, gw_gcomp_workspace_size(codec)),
+             "gw_gcomp_decode");
+        const gw_cuda_result r = fetch_result(results + i), d = fetch_result(results + ITEMS + i);
+        expect(r.status == GW_OK && r.size == c[i].frame_size, "size of encode", c[i].name);
+        expect_bytes(encode[i].dst, c[i].frame, c[i].frame_size, "bytes of encode", c[i].name);
+        expect(d.status == GW_OK && d.len == c[i].source.len, "length of decode", c[i].name);
+        expect_bytes(decode[i].dst, values, c[i].value_size, "values of decode", c[i].name);
+        free(workspace);
+        free(values);
+        give(encode[i].dst);
+        give(decode[i].dst);
+    }
+    for (int i = 0; i < ITEMS; i++) {
+        drop_case(&c[i]);
+    }
+    give(device_decode);
+    give(device_encode);
+    give(decode_at);
+    give(encode_at);
+    give(results);
+}
+
+static void run_calls(size_t len, uint64_t seed)
+{
+    uint64_t random = seed;
+
+    for (unsigned dtype = GW_FP32; dtype <= GW_FP16; dtype++) {
+        for (int levels = 0; levels < 2; levels++) {
+            uint8_t book[GW_GCOMP_BOOK_SIZE_MAX];
+            size_t book_size = 0;
+            gcomp_case c;
+            void *values = take(len * gw_dtype_size((gw_dtype)dtype));
+            fill(values, (gw_dtype)dtype, len, 1, &random);
+            make_codec(&c, (gw_dtype)dtype, levels, GW_GCOMP_FAST, GW_GCOMP_STOCHASTIC, 14, levels);
+            const gw_gcomp plain = c.codec;
+            snprintf(c.name, sizeof c.name, "codebook, dtype %u levels %d", dtype, levels);
+            make_case(&c, (gw_dtype)dtype, values, len, 1, 14, &random);
+            compare_book(&c, book, &book_size);
+            compare_device_arguments(&c, &plain, book, book_size);
+            drop_case(&c);
+        }
+        compare_batch((gw_dtype)dtype, len, &random);
     }
 }
 
@@ -366,6 +630,7 @@ static void run_hostile(unsigned long count, size_t len, uint64_t seed)
                 }
             }
             compare_decode(&c, wrong, size, turn & 1);
+            compare_validate(&c, wrong, size);
             free(wrong);
         }
         drop_case(&c);
@@ -376,13 +641,13 @@ static void run_hostile(unsigned long count, size_t len, uint64_t seed)
 
 enum { WORKERS = 4 };
 
-static gw_thc make_thc(unsigned bits, unsigned block_log2, gw_dtype dtype, unsigned lane_bits, int is_rotated,
-                       int feedback)
+static gw_thc make_thc(unsigned workers, unsigned bits, unsigned block_log2, gw_dtype dtype,
+                       unsigned lane_bits, int is_rotated, int feedback)
 {
     gw_thc thc;
     gw_thc_config config;
     void *workspace = take(GW_THC_TABLE_WORKSPACE_SIZE);
-    must(gw_thc_config_default(&config, NULL, bits, WORKERS, lane_bits, feedback, workspace,
+    must(gw_thc_config_default(&config, NULL, bits, workers, lane_bits, feedback, workspace,
                                GW_THC_TABLE_WORKSPACE_SIZE),
          "gw_thc_config_default");
     free(workspace);
@@ -442,12 +707,19 @@ static void compare_thc(const gw_thc *thc, const void *x, size_t len, const char
         must(gw_thc_encode(thc, &range, x, feedback ? error : NULL, patterns, indices, indices_size,
                            workspace, GW_THC_WORKSPACE_SIZE_MAX, NULL),
              "gw_thc_encode");
-        must(gw_cuda_thc_encode(&cuda, thc, &range, NULL, device_x, feedback ? device_error : NULL,
+        /* One of them has its key in device memory, and a range that says something else. */
+        const gw_cuda_thc_key key = {thc->config.seed, range.round, w};
+        gw_cuda_thc_key *key_at = w == 2 ? on_device(&key, sizeof key) : NULL;
+        gw_thc_range device_range = range;
+        device_range.rank = w == 2 ? 0 : w;
+        device_range.round = w == 2 ? 0 : range.round;
+        must(gw_cuda_thc_encode(&cuda, thc, &device_range, key_at, device_x, feedback ? device_error : NULL,
                                 w & 1 ? device_patterns : NULL, device_patterns, device_indices[w],
                                 indices_size, result, NULL),
              "gw_cuda_thc_encode");
         expect(fetch_result(result).status == GW_OK, "status of encode", name);
         expect_bytes(device_indices[w], indices, indices_size, "indices", name);
+        give(key_at);
         if (feedback) {
             expect_bytes(device_error, error, 4 * len, "error memory", name);
         }
@@ -456,6 +728,56 @@ static void compare_thc(const gw_thc *thc, const void *x, size_t len, const char
     must(gw_cuda_thc_sum_indices(&cuda, &agg, device_sum, set, lanes, sources, ranks, WORKERS, 0, NULL),
          "gw_cuda_thc_sum_indices");
     expect_bytes(device_sum, sum, lanes_size, "sum", name);
+
+    /* The sum as a partial sum, sound and with a lane that four workers cannot make. */
+    {
+        const uint8_t *in_lanes[1] = {device_sum}, *in_sets[1] = {set};
+        uint8_t *total = on_device(NULL, lanes_size), total_set[GW_THC_SET_SIZE(WORKERS)] = {0};
+        must(gw_cuda_thc_sum_lanes(&cuda, &agg, total, total_set, lanes, in_lanes, in_sets, 1, 0, result,
+                                   NULL),
+             "gw_cuda_thc_sum_lanes");
+        expect(fetch_result(result).status == GW_OK, "status of a sum of lanes", name);
+        expect_bytes(total, sum, lanes_size, "sum of lanes", name);
+        uint8_t *wrong = take(lanes_size);
+        memcpy(wrong, sum, lanes_size);
+        wrong[lanes_size - thc->config.lane_bits / 8] = 255; /* above WORKERS * granularity of these tables */
+        uint8_t *device_wrong = on_device(wrong, lanes_size);
+        in_lanes[0] = device_wrong;
+        memset(total_set, 0, sizeof total_set);
+        must(gw_cuda_thc_sum_lanes(&cuda, &agg, total, total_set, lanes, in_lanes, in_sets, 1, 0, result,
+                                   NULL),
+             "gw_cuda_thc_sum_lanes");
+        const uint32_t wanted = WORKERS * thc->config.table.granularity < 255 ? GW_ERR_CORRUPT : GW_OK;
+        expect(fetch_result(result).status == wanted, "status of a sum of wrong lanes", name);
+        free(wrong);
+        give(device_wrong);
+        give(total);
+    }
+
+    /* A buffer for a raw all-reduce, and what is decoded from it. */
+    {
+        const size_t reduced_size = gw_thc_reduced_size(thc, len, 0, blocks);
+        uint8_t *reduced = take(reduced_size), *device_reduced = on_device(NULL, reduced_size);
+        void *cpu_out = take(value_size), *reduced_out = on_device(NULL, value_size);
+        uint64_t missing_blocks;
+        must(gw_thc_expand(thc, &range, indices, indices_size, reduced, reduced_size), "gw_thc_expand");
+        must(gw_cuda_thc_expand(&cuda, thc, &range, device_indices[WORKERS - 1], indices_size, device_reduced,
+                                reduced_size, NULL),
+             "gw_cuda_thc_expand");
+        expect_bytes(device_reduced, reduced, reduced_size, "buffer for a raw reduction", name);
+        must(gw_thc_decode_reduced(thc, &range, reduced, reduced_size, patterns, GW_THC_MEAN, cpu_out,
+                                   value_size, workspace, GW_THC_WORKSPACE_SIZE_MAX, &missing_blocks, NULL),
+             "gw_thc_decode_reduced");
+        must(gw_cuda_thc_decode_reduced(&cuda, thc, &range, NULL, device_reduced, reduced_size,
+                                        device_patterns, GW_THC_MEAN, reduced_out, value_size, result, NULL),
+             "gw_cuda_thc_decode_reduced");
+        expect(fetch_result(result).status == GW_OK, "status of a raw reduction", name);
+        expect_bytes(reduced_out, cpu_out, value_size, "values of a raw reduction", name);
+        free(cpu_out);
+        free(reduced);
+        give(reduced_out);
+        give(device_reduced);
+    }
     uint32_t *members = take(4 * (size_t)blocks);
     for (uint64_t b = 0; b < blocks; b++) {
         members[b] = WORKERS;
@@ -500,7 +822,7 @@ static void run_thc(size_t len, uint64_t seed)
                 const gw_dtype dtype = (gw_dtype)(1 + (bits + block_log2) % 3);
                 const unsigned lane_bits = bits == 2 ? 16 : bits == 3 ? 32 : 8;
                 const gw_thc thc =
-                    make_thc(bits, block_log2, dtype, lane_bits, is_rotated, is_rotated && bits > 1);
+                    make_thc(WORKERS, bits, block_log2, dtype, lane_bits, is_rotated, is_rotated && bits > 1);
                 char name[96];
                 uint64_t random = seed + block_log2;
                 const size_t n = len + 5 * bits;
@@ -636,7 +958,7 @@ static void check_npy(const char *path)
         compare_hop(&c);
         drop_case(&c);
     }
-    const gw_thc thc = make_thc(4, 10, GW_FP32, 8, 1, 1);
+    const gw_thc thc = make_thc(WORKERS, 4, 10, GW_FP32, 8, 1, 1);
     float *x = take(4 * len);
     memcpy(x, bytes + header, 4 * len);
     compare_thc(&thc, x, len, path);
@@ -673,6 +995,7 @@ static void driver_must(int code, const char *what)
 {
     if (code != 0) {
         fprintf(stderr, "gpu_check: %s failed: %d\n", what, code);
+        say_last();
         exit(1);
     }
 }
@@ -686,9 +1009,10 @@ static void run_graph(size_t len, uint64_t seed)
     void *stream[STREAMS], *graph[STREAMS], *executable[STREAMS], *frame[STREAMS], *encode_space[STREAMS],
         *decode_space[STREAMS], *out[STREAMS];
     gw_cuda_result *result[STREAMS];
+    uint8_t *decoded[STREAMS]; /* by the CPU */
 
     for (int s = 0; s < STREAMS; s++) {
-        uint64_t random = seed + (uint64_t)s;
+        uint64_t random = seed + (uint64_t)s, decoded_len, bad;
         void *values = take(4 * len);
         fill(values, GW_FP32, len, 0, &random);
         make_codec(&c[s], GW_FP32, 0, s, 2, 14, 1);
@@ -696,13 +1020,20 @@ static void run_graph(size_t len, uint64_t seed)
         make_case(&c[s], GW_FP32, values, len, 1, 14, &random);
         const size_t encode_size = gw_cuda_gcomp_encode_workspace_size(&c[s].codec, 1, len);
         const size_t decode_size = gw_cuda_gcomp_decode_workspace_size(&c[s].codec, 1, len);
+        decoded[s] = take(4 * len);
+        void *cpu_workspace = take(gw_gcomp_workspace_size(&c[s].codec));
+        must(gw_gcomp_decode(&c[s].codec, c[s].frame, c[s].frame_size, &c[s].map, decoded[s], len,
+                             &decoded_len, &bad, cpu_workspace, gw_gcomp_workspace_size(&c[s].codec)),
+             "gw_gcomp_decode");
+        free(cpu_workspace);
         frame[s] = on_device(NULL, c[s].bound);
         out[s] = on_device(NULL, 4 * len);
         encode_space[s] = on_device(NULL, encode_size);
         decode_space[s] = on_device(NULL, decode_size);
         result[s] = on_device(NULL, 2 * sizeof(gw_cuda_result));
         driver_must(device.call.stream_create(&stream[s], 1), "cuStreamCreate");
-        driver_must(device.call.capture_begin(stream[s], 1), "cuStreamBeginCapture");
+        /* Mode 0, global: no thread may call what could wait or allocate. */
+        driver_must(device.call.capture_begin(stream[s], 0), "cuStreamBeginCapture");
         must(gw_cuda_gcomp_encode(&cuda, &c[s].codec, &c[s].device_source, NULL, frame[s], c[s].bound,
                                   &result[s][0], encode_space[s], encode_size, stream[s]),
              "encode while captured");
@@ -718,6 +1049,7 @@ static void run_graph(size_t len, uint64_t seed)
             driver_must(
                 device.call.fill((uint64_t)(uintptr_t)frame[s], 0xdeadbeef, c[s].bound / 4, stream[s]),
                 "fill");
+            driver_must(device.call.fill((uint64_t)(uintptr_t)out[s], 0xdeadbeef, len, stream[s]), "fill");
             driver_must(device.call.graph_launch(executable[s], stream[s]), "cuGraphLaunch");
         }
         driver_must(cuda_device_wait(&device), "wait");
@@ -727,12 +1059,14 @@ static void run_graph(size_t len, uint64_t seed)
             expect(r[0].status == GW_OK && r[0].size == c[s].frame_size, "encode", c[s].name);
             expect(r[1].status == GW_OK && r[1].len == len, "decode", c[s].name);
             expect_bytes(frame[s], c[s].frame, c[s].frame_size, "bytes", c[s].name);
+            expect_bytes(out[s], decoded[s], 4 * len, "values", c[s].name);
         }
     }
     for (int s = 0; s < STREAMS; s++) {
         driver_must(device.call.graph_exec_destroy(executable[s]), "cuGraphExecDestroy");
         driver_must(device.call.graph_destroy(graph[s]), "cuGraphDestroy");
         driver_must(device.call.stream_destroy(stream[s]), "cuStreamDestroy");
+        free(decoded[s]);
         give(frame[s]);
         give(out[s]);
         give(encode_space[s]);
@@ -880,7 +1214,7 @@ static void digest_gcomp(gw_dtype dtype, int levels, int preset, size_t len)
 /* Norms, the encodes of all workers with error feedback, their sum, the mean. */
 static void digest_thc(unsigned bits, gw_dtype dtype, size_t len)
 {
-    const gw_thc thc = make_thc(bits, 10, dtype, 8, 1, 1);
+    const gw_thc thc = make_thc(WORKERS, bits, 10, dtype, 8, 1, 1);
     const size_t value_size = len * gw_dtype_size(dtype), space = GW_THC_WORKSPACE_SIZE_MAX;
     const uint64_t blocks = gw_thc_block_count(&thc, len);
     const size_t patterns_size = 4 * (size_t)blocks * gw_thc_patterns_per_block(&thc);
@@ -1070,6 +1404,21 @@ static int compare_floats(const void *a, const void *b)
         ms = samples_[REPEATS / 2];                                                                          \
     } while (0)
 
+/* The same of a graph of what `call_` puts on `stream`: the host's share of several launches is left out. */
+#define TIME_GRAPH(ms, call_)                                                                                \
+    do {                                                                                                     \
+        void *stream, *graph_, *executable_;                                                                 \
+        driver_must(device.call.stream_create(&stream, 1), "cuStreamCreate");                                \
+        driver_must(device.call.capture_begin(stream, 0), "cuStreamBeginCapture");                           \
+        call_;                                                                                               \
+        driver_must(device.call.capture_end(stream, &graph_), "cuStreamEndCapture");                         \
+        driver_must(device.call.graph_instantiate(&executable_, graph_, 0), "cuGraphInstantiate");           \
+        TIME(ms, driver_must(device.call.graph_launch(executable_, NULL), "cuGraphLaunch"));                 \
+        driver_must(device.call.graph_exec_destroy(executable_), "cuGraphExecDestroy");                      \
+        driver_must(device.call.graph_destroy(graph_), "cuGraphDestroy");                                    \
+        driver_must(device.call.stream_destroy(stream), "cuStreamDestroy");                                  \
+    } while (0)
+
 static void print_row(const char *work, size_t bytes, double moved, float ms, double copy_rate)
 {
     const double rate = moved / (double)ms / 1e6; /* GB/s */
@@ -1079,6 +1428,8 @@ static void print_row(const char *work, size_t bytes, double moved, float ms, do
 
 static void run_bench(size_t bytes, uint64_t seed)
 {
+    enum { BENCH_WORKERS = 8 };
+    static const char *const modes[] = {"fast", "small", "installed codebook"};
     const size_t len = bytes / 4;
     timer t;
     float ms;
@@ -1097,12 +1448,15 @@ static void run_bench(size_t bytes, uint64_t seed)
     give(b);
 
     fill(values, GW_FP32, len, 0, &random);
-    for (int preset = 0; preset < 2; preset++) {
+    for (int mode = 0; mode < 3; mode++) {
         float *copy = take(4 * len);
         char row[64];
         memcpy(copy, values, 4 * len);
-        make_codec(&c, GW_FP32, 0, preset, GW_GCOMP_NEAREST, 14, 0);
+        make_codec(&c, GW_FP32, 0, mode == 1, GW_GCOMP_NEAREST, 14, 0);
         make_case(&c, GW_FP32, copy, len, 1, 14, &random);
+        if (mode == 2) {
+            install_own_book(&c);
+        }
         const size_t encode_size = gw_cuda_gcomp_encode_workspace_size(&c.codec, 1, len);
         const size_t decode_size = gw_cuda_gcomp_decode_workspace_size(&c.codec, 1, len);
         void *encode_space = on_device(NULL, encode_size), *decode_space = on_device(NULL, decode_size);
@@ -1111,17 +1465,27 @@ static void run_bench(size_t bytes, uint64_t seed)
         TIME(ms, must(gw_cuda_gcomp_encode(&cuda, &c.codec, &c.device_source, NULL, frame, c.bound,
                                            &result[0], encode_space, encode_size, NULL),
                       "encode"));
-        snprintf(row, sizeof row, "GCOMP encode, %s", preset == 0 ? "fast" : "small");
+        snprintf(row, sizeof row, "GCOMP encode, %s", modes[mode]);
         print_row(row, bytes, 5.0 * (double)len + (double)c.frame_size, ms, copy_rate);
         TIME(ms, must(gw_cuda_gcomp_decode(&cuda, &c.codec, frame, c.bound, &result[0].size, NULL, NULL, out,
                                            len, &result[1], decode_space, decode_size, NULL),
                       "decode"));
-        snprintf(row, sizeof row, "GCOMP decode, %s", preset == 0 ? "fast" : "small");
+        snprintf(row, sizeof row, "GCOMP decode, %s", modes[mode]);
+        print_row(row, bytes, 4.0 * (double)len + (double)c.frame_size, ms, copy_rate);
+        TIME_GRAPH(ms, must(gw_cuda_gcomp_encode(&cuda, &c.codec, &c.device_source, NULL, frame, c.bound,
+                                                 &result[0], encode_space, encode_size, stream),
+                            "encode"));
+        snprintf(row, sizeof row, "GCOMP encode, %s, as a graph", modes[mode]);
+        print_row(row, bytes, 5.0 * (double)len + (double)c.frame_size, ms, copy_rate);
+        TIME_GRAPH(ms, must(gw_cuda_gcomp_decode(&cuda, &c.codec, frame, c.bound, &result[0].size, NULL, NULL,
+                                                 out, len, &result[1], decode_space, decode_size, stream),
+                            "decode"));
+        snprintf(row, sizeof row, "GCOMP decode, %s, as a graph", modes[mode]);
         print_row(row, bytes, 4.0 * (double)len + (double)c.frame_size, ms, copy_rate);
         TIME(ms, must(gw_cuda_gcomp_decode_add(&cuda, &c.codec, frame, c.bound, &result[0].size, NULL, NULL,
                                                out, len, &result[1], decode_space, decode_size, NULL),
                       "decode_add"));
-        snprintf(row, sizeof row, "GCOMP decode_add, %s", preset == 0 ? "fast" : "small");
+        snprintf(row, sizeof row, "GCOMP decode_add, %s", modes[mode]);
         print_row(row, bytes, 8.0 * (double)len + (double)c.frame_size, ms, copy_rate);
         expect(fetch_result(&result[1]).status == GW_OK, "decode", "bench");
         give(result);
@@ -1132,7 +1496,7 @@ static void run_bench(size_t bytes, uint64_t seed)
         drop_case(&c);
     }
 
-    const gw_thc thc = make_thc(4, 10, GW_FP32, 8, 1, 0);
+    const gw_thc thc = make_thc(BENCH_WORKERS, 4, 10, GW_FP32, 8, 1, 0);
     const uint64_t blocks = gw_thc_block_count(&thc, len);
     const size_t indices_size = gw_thc_indices_size(&thc, len, 0, blocks);
     const size_t lanes = (size_t)gw_thc_range_lanes(&thc, len, 0, blocks);
@@ -1141,37 +1505,46 @@ static void run_bench(size_t bytes, uint64_t seed)
     uint32_t *patterns = on_device(NULL, 4 * (size_t)blocks), *host_members = take(4 * (size_t)blocks);
     uint8_t *lanes_at = on_device(NULL, lanes);
     gw_cuda_result *result = on_device(NULL, sizeof *result);
-    const uint8_t *sources[WORKERS];
-    const uint32_t ranks[WORKERS] = {0, 1, 2, 3};
+    const uint8_t *sources[BENCH_WORKERS];
+    uint32_t ranks[BENCH_WORKERS];
     gw_thc_agg agg;
-    must(gw_thc_agg_init(&agg, &thc.config.table, WORKERS, 8, cpu_backends), "gw_thc_agg_init");
-    for (int w = 0; w < WORKERS; w++) {
+    must(gw_thc_agg_init(&agg, &thc.config.table, BENCH_WORKERS, 8, cpu_backends), "gw_thc_agg_init");
+    for (int w = 0; w < BENCH_WORKERS; w++) {
         sources[w] = on_device(NULL, indices_size);
+        ranks[w] = (uint32_t)w;
     }
     for (uint64_t i = 0; i < blocks; i++) {
-        host_members[i] = WORKERS;
+        host_members[i] = BENCH_WORKERS;
     }
     uint32_t *members = on_device(host_members, 4 * (size_t)blocks);
     TIME(ms, must(gw_cuda_thc_norms(&cuda, &thc, &range, x, NULL, patterns, result, NULL), "norms"));
     print_row("THC norms", bytes, 4.0 * (double)len, ms, copy_rate);
-    for (int w = 0; w < WORKERS; w++) {
+    for (int w = 0; w < BENCH_WORKERS; w++) {
         TIME(ms, must(gw_cuda_thc_encode(&cuda, &thc, &range, NULL, x, NULL, patterns, patterns,
                                          (uint8_t *)(uintptr_t)sources[w], indices_size, result, NULL),
                       "encode"));
     }
     print_row("THC encode, norms given, 4 bits", bytes, 4.5 * (double)len, ms, copy_rate);
     TIME(ms, {
-        uint8_t set[GW_THC_SET_SIZE(WORKERS)] = {0};
-        must(gw_cuda_thc_sum_indices(&cuda, &agg, lanes_at, set, lanes, sources, ranks, WORKERS, 0, NULL),
+        must(gw_cuda_thc_norms(&cuda, &thc, &range, x, NULL, patterns, result, NULL), "norms");
+        must(gw_cuda_thc_encode(&cuda, &thc, &range, NULL, x, NULL, patterns, patterns,
+                                (uint8_t *)(uintptr_t)sources[0], indices_size, result, NULL),
+             "encode");
+    });
+    print_row("THC norms and encode, 4 bits", bytes, 8.5 * (double)len, ms, copy_rate);
+    TIME(ms, {
+        uint8_t set[GW_THC_SET_SIZE(BENCH_WORKERS)] = {0};
+        must(gw_cuda_thc_sum_indices(&cuda, &agg, lanes_at, set, lanes, sources, ranks, BENCH_WORKERS, 0,
+                                     NULL),
              "sum");
     });
-    print_row("THC sum of 4 workers", bytes, 3.0 * (double)len, ms, copy_rate);
+    print_row("THC sum of 8 workers", bytes, (BENCH_WORKERS * 0.5 + 1) * (double)len, ms, copy_rate);
     TIME(ms, must(gw_cuda_thc_decode(&cuda, &thc, &range, NULL, lanes_at, lanes, members, patterns,
                                      GW_THC_MEAN, y, 4 * len, result, NULL),
                   "decode"));
     print_row("THC decode", bytes, 5.0 * (double)len, ms, copy_rate);
     expect(fetch_result(result).status == GW_OK, "decode", "bench");
-    for (int w = 0; w < WORKERS; w++) {
+    for (int w = 0; w < BENCH_WORKERS; w++) {
         give((void *)(uintptr_t)sources[w]);
     }
     give(members);
@@ -1195,8 +1568,10 @@ static void open_device(void)
         status = gw_cuda_init(&cuda);
     }
     if (status != GW_OK) {
-        printf("gpu_check: %s: %s\n", gw_status_name(status), gw_status_message(status));
-        exit(77);
+        printf("gpu_check: %s: %s (driver %u, %u)\n", gw_status_name(status), gw_status_message(status),
+               device.error, gw_cuda_driver_error(&cuda));
+        /* Only what is not there is absent: an image that does not load is a failure. */
+        exit(status == GW_ERR_NO_DRIVER || status == GW_ERR_NO_DEVICE ? 77 : 1);
     }
     gw_cuda_info info;
     must(gw_cuda_device_info(&cuda, &info), "gw_cuda_device_info");
@@ -1233,6 +1608,9 @@ int main(int argc, char **argv)
             return 2;
         }
     }
+    /* A stage that is stopped keeps what it has printed. */
+    setvbuf(stdout, NULL, _IOLBF, 0);
+    signal(SIGTERM, on_term);
     const int is_digests = strcmp(stage, "digests") == 0;
     len = len != 0 ? len : is_digests ? (size_t)1 << 20 : 300000;
     if (is_digests && (write_to != NULL || again_with != NULL)) {
@@ -1249,6 +1627,8 @@ int main(int argc, char **argv)
     open_device();
     if (strcmp(stage, "gcomp") == 0) {
         run_gcomp(len, seed);
+    } else if (strcmp(stage, "calls") == 0) {
+        run_calls(len, seed);
     } else if (strcmp(stage, "thc") == 0) {
         run_thc(len, seed);
     } else if (strcmp(stage, "map") == 0) {
@@ -1276,7 +1656,7 @@ int main(int argc, char **argv)
         run_digests(NULL, f, 1, len);
         fclose(f);
     } else {
-        fprintf(stderr, "usage: gpu_check gcomp|thc|map|hostile|graph|bench|files|digests [options]\n");
+        fprintf(stderr, "usage: gpu_check gcomp|calls|thc|map|hostile|graph|bench|files|digests [options]\n");
         return 2;
     }
     printf("%s: %lu comparisons, %d different\n", stage, compared, differences);

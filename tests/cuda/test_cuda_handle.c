@@ -59,7 +59,7 @@ static void says_what_is_missing(void **state)
     assert_int_equal(gw_cuda_init(&cuda), GW_ERR_STATE);
     assert_closed(&cuda);
 
-    static const int no_image[] = {209, 218, 221, 222, 223};
+    static const int no_image[] = {200, 209, 218, 221, 222, 223};
     for (size_t i = 0; i < sizeof no_image / sizeof no_image[0]; i++) {
         testing_control()->load_result = no_image[i];
         assert_int_equal(gw_cuda_init(&cuda), GW_ERR_NO_IMAGE);
