@@ -57,7 +57,14 @@ typedef struct mapping {
 
 static mapping mappings[KC_ARRAYS_MAX];
 static size_t page_size;
-static uint8_t *plain[KC_PLAIN_MAX];
+static uint8_t *plain[KC_PLAIN_MAX]; /* the arrays start plain_offset() behind */
+
+/* Lines of their own, and no two at the same place of a page: processors take a load for one that waits for
+ * an earlier store if 12 bits of the addresses agree, which would be all that is timed. */
+static size_t plain_offset(unsigned index)
+{
+    return 9 * 64 * (size_t)index;
+}
 
 static int map_arrays(void)
 {
@@ -78,23 +85,20 @@ static int map_arrays(void)
             return 0;
         }
     }
-    /* In lines of their own, and no two at the same place of a page: processors take a load for one that
-     * waits for an earlier store if 12 bits of the addresses agree, which would be all that is timed. */
     for (unsigned i = 0; i < KC_PLAIN_MAX; i++) {
-        const size_t before = 9 * 64 * (size_t)i, plain_size = before + KC_ARRAY_SIZE_MAX + GW_SLOP;
-        uint8_t *p = (uint8_t *)aligned_alloc(64, plain_size);
-        if (p == NULL) {
+        const size_t plain_size = plain_offset(i) + KC_ARRAY_SIZE_MAX + GW_SLOP;
+        plain[i] = (uint8_t *)aligned_alloc(64, plain_size);
+        if (plain[i] == NULL) {
             return 0;
         }
-        memset(p, 0, plain_size);
-        plain[i] = p + before;
+        memset(plain[i], 0, plain_size);
     }
     return 1;
 }
 
 uint8_t *kc_plain(unsigned index)
 {
-    return plain[index];
+    return plain[index] + plain_offset(index);
 }
 
 static uint8_t *place_array(kc_test *t, const char *name, const void *data, size_t size, size_t slop,
