@@ -13,7 +13,8 @@ extern "C" {
 #include "parallel_tasks.h"
 }
 
-namespace {
+namespace
+{
 
 struct Mode {
     const char *name;
@@ -39,7 +40,8 @@ const std::pair<Call, const char *> kCalls[] = {{Call::Encode, "gcomp_encode"},
                                                 {Call::Hop, "gcomp_hop"}};
 
 /* A codec with everything that its calls need, all of it written once. */
-class Job {
+class Job
+{
 public:
     Job(uint32_t backends, const gw_bench_data &data, const Mode &mode, unsigned threads = 1)
         : data_(data), threads_(threads)
@@ -67,7 +69,10 @@ public:
         }
     }
 
-    double BitsPerValue() const { return 8.0 * static_cast<double>(size_) / static_cast<double>(data_.len); }
+    double BitsPerValue() const
+    {
+        return 8.0 * static_cast<double>(size_) / static_cast<double>(data_.len);
+    }
 
     std::vector<Touched> TouchedBy(Call call) const
     {
@@ -86,7 +91,9 @@ public:
         uint64_t len = 0;
         size_t hop_size = 0;
         switch (call) {
-        case Call::Encode: Encode(); break;
+        case Call::Encode:
+            Encode();
+            break;
         case Call::Decode:
             Keep(gw_gcomp_decode(&codec_, frame_.data(), size_, &data_.map, out_.data(), data_.len, &len,
                                  nullptr, workspace_.data(), workspace_.size()));
@@ -121,15 +128,19 @@ public:
                 areas_[i].assign(bound, 1);
             }
         }
-        gw_parallel_tasks(threads_, ranges, [](void *self, unsigned worker, uint64_t range) {
-            static_cast<Job *>(self)->RunRange(worker, range);
-        }, this, nullptr);
+        gw_parallel_tasks(
+            threads_, ranges,
+            [](void *self, unsigned worker, uint64_t range) {
+                static_cast<Job *>(self)->RunRange(worker, range);
+            },
+            this, nullptr);
         if (call == Call::Encode) {
             Keep(gw_gcomp_join_begin(&codec_, &source_, parts_.data(), parts_.size(), frame_.data(),
                                      frame_.size(), &size_));
-            gw_parallel_tasks(threads_, ranges, [](void *self, unsigned, uint64_t range) {
-                static_cast<Job *>(self)->MovePart(range);
-            }, this, nullptr);
+            gw_parallel_tasks(
+                threads_, ranges,
+                [](void *self, unsigned, uint64_t range) { static_cast<Job *>(self)->MovePart(range); }, this,
+                nullptr);
         }
     }
 
@@ -157,8 +168,8 @@ private:
 
     void MovePart(uint64_t range)
     {
-        Keep(gw_gcomp_join_part(&codec_, &source_, parts_.data(), parts_.size(), range, frame_.data(),
-                                size_));
+        Keep(
+            gw_gcomp_join_part(&codec_, &source_, parts_.data(), parts_.size(), range, frame_.data(), size_));
     }
 
     void RunRange(unsigned worker, uint64_t range)

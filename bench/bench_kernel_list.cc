@@ -7,7 +7,8 @@
 #include "bench_core.h"
 #include "bench_pairs.h"
 
-namespace {
+namespace
+{
 
 struct Timed {
     benchmark::State &state;

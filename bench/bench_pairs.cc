@@ -15,7 +15,8 @@
 
 #include "bench_data.h"
 
-namespace {
+namespace
+{
 
 double now_seconds(clockid_t clock)
 {

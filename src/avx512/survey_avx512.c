@@ -75,11 +75,13 @@ GW_TEMPLATE gw_sums begin_any(gw_bytes v, __m512i k, uint64_t element, const gw_
 {
     __m512i words[4];
     switch (r->rule->rounding) {
-    case GW_GCOMP_NEAREST: return gw_round_begin(v, k, NULL, r, dtype, derived, GW_GCOMP_NEAREST, 0);
+    case GW_GCOMP_NEAREST:
+        return gw_round_begin(v, k, NULL, r, dtype, derived, GW_GCOMP_NEAREST, 0);
     case GW_GCOMP_STOCHASTIC:
         gw_random_words(words, element, r->rule);
         return gw_round_begin(v, k, words, r, dtype, derived, GW_GCOMP_STOCHASTIC, 0);
-    default: return gw_round_begin(v, k, NULL, r, dtype, derived, GW_GCOMP_TRUNCATE, 0);
+    default:
+        return gw_round_begin(v, k, NULL, r, dtype, derived, GW_GCOMP_TRUNCATE, 0);
     }
 }
 
@@ -175,13 +177,26 @@ GW_TEMPLATE void survey_span(uint32_t *count, const gw_span *span, size_t period
 void gw_survey_avx512(uint32_t *count, const gw_span *span, size_t period, const gw_round_rule *rule)
 {
     switch (rule->dtype * 2 + rule->derived) {
-    case GW_FP32 * 2: survey_span(count, span, period, rule, GW_FP32, 0); break;
-    case GW_FP32 * 2 + 1: survey_span(count, span, period, rule, GW_FP32, 1); break;
-    case GW_BF16 * 2: survey_span(count, span, period, rule, GW_BF16, 0); break;
-    case GW_BF16 * 2 + 1: survey_span(count, span, period, rule, GW_BF16, 1); break;
-    case GW_FP16 * 2: survey_span(count, span, period, rule, GW_FP16, 0); break;
-    case GW_FP16 * 2 + 1: survey_span(count, span, period, rule, GW_FP16, 1); break;
-    default: break;
+    case GW_FP32 * 2:
+        survey_span(count, span, period, rule, GW_FP32, 0);
+        break;
+    case GW_FP32 * 2 + 1:
+        survey_span(count, span, period, rule, GW_FP32, 1);
+        break;
+    case GW_BF16 * 2:
+        survey_span(count, span, period, rule, GW_BF16, 0);
+        break;
+    case GW_BF16 * 2 + 1:
+        survey_span(count, span, period, rule, GW_BF16, 1);
+        break;
+    case GW_FP16 * 2:
+        survey_span(count, span, period, rule, GW_FP16, 0);
+        break;
+    case GW_FP16 * 2 + 1:
+        survey_span(count, span, period, rule, GW_FP16, 1);
+        break;
+    default:
+        break;
     }
 }
 

@@ -11,9 +11,9 @@
 #include "core/kernels.h"
 
 enum {
-    GW_GROUP_LOG2 = 17,          /* values that share a codebook in preset fast */
-    GW_SAMPLE_RUN_LEN = 64,      /* a sample takes runs of this many values */
-    GW_SAMPLE_LEN_MAX = 8192,    /* 64 of every 1024 of 2^17 values */
+    GW_GROUP_LOG2 = 17,       /* values that share a codebook in preset fast */
+    GW_SAMPLE_RUN_LEN = 64,   /* a sample takes runs of this many values */
+    GW_SAMPLE_LEN_MAX = 8192, /* 64 of every 1024 of 2^17 values */
     GW_INSTALLED_MAX = 2
 };
 
@@ -23,12 +23,12 @@ typedef struct gw_installed_book {
 } gw_installed_book;
 
 typedef struct gw_codec {
-    uint32_t tag;                /* GW_CODEC_TAG once initialised */
+    uint32_t tag; /* GW_CODEC_TAG once initialised */
     uint32_t installed_count;
-    uint32_t newest;             /* index of the installed book that came last */
+    uint32_t newest; /* index of the installed book that came last */
     /* index of the installed book that encodes, -1: codebooks travel in the frame */
     int32_t encode_with;
-    gw_gcomp_options options;    /* step and cap resolved */
+    gw_gcomp_options options; /* step and cap resolved */
     gw_kernels kernels;
     gw_installed_book installed[GW_INSTALLED_MAX];
 } gw_codec;
@@ -43,8 +43,8 @@ const gw_codec *gw_codec_of(const gw_gcomp *codec);
 /* Arrays of one call, carved out of the caller's workspace, with room for the longest chunk unless said
  * otherwise. */
 typedef struct gw_scratch {
-    uint8_t *escapes;    /* encode: escapes */
-    uint16_t *place;     /* decode: positions of the escapes; the same memory */
+    uint8_t *escapes; /* encode: escapes */
+    uint16_t *place;  /* decode: positions of the escapes; the same memory */
     /* encode: the two places of write_runs(); decode: labels of the nodes of even and odd depth, see
      * gw_node_place() */
     uint8_t *level[2];
@@ -93,11 +93,11 @@ typedef struct gw_encoding {
     gw_gcomp_info info;
     gw_round_rule rule;
     gw_scratch scratch;
-    uint8_t *entries;       /* directory entry of chunk entries_first */
+    uint8_t *entries; /* directory entry of chunk entries_first */
     uint64_t entries_first;
-    uint8_t *payload;       /* where the next chunk goes */
-    uint64_t offset;        /* what the directory says about that place */
-    uint32_t window;        /* a guess of the next exact codebook's base: that of the one before */
+    uint8_t *payload; /* where the next chunk goes */
+    uint64_t offset;  /* what the directory says about that place */
+    uint32_t window;  /* a guess of the next exact codebook's base: that of the one before */
 } gw_encoding;
 
 /* Checks handle, source and workspace and prepares all but entries, payload and offset. */
@@ -122,7 +122,7 @@ typedef struct gw_decoding {
     const gw_codec *codec;
     const uint8_t *src;
     gw_gcomp_info info;
-    const uint8_t *levels;  /* map bytes of the frame's first value; NULL unless the frame needs them */
+    const uint8_t *levels; /* map bytes of the frame's first value; NULL unless the frame needs them */
     gw_scratch scratch;
     const gw_installed_book *installed; /* INSTALLED frames only */
     /* if not NULL, decoded chunks are added to these values, those of the chunk */
@@ -130,8 +130,8 @@ typedef struct gw_decoding {
     /* what the chunk's values will be added to: fetched while it is decoded; or NULL */
     const uint8_t *beside;
     size_t beside_size;
-    uint64_t book_owner;    /* chunk whose codebook the tree was built from; UINT64_MAX: none */
-    uint32_t book_crc;      /* its CRC32C */
+    uint64_t book_owner; /* chunk whose codebook the tree was built from; UINT64_MAX: none */
+    uint32_t book_crc;   /* its CRC32C */
     size_t book_size;
 } gw_decoding;
 

@@ -32,15 +32,15 @@ typedef void gw_map_build_fn(const gw_gcomp_map_rule *rule, const gw_optimizer_s
 /* How values are cut: constant over a call. */
 typedef struct gw_round_rule {
     uint32_t dtype;
-    uint32_t rounding;  /* gw_gcomp_rounding */
+    uint32_t rounding; /* gw_gcomp_rounding */
     /* 1: quarter-octave of a value = 4 * exponent + 3, and the drop is computed again after rounding */
     uint32_t derived;
     uint32_t strict;
-    uint32_t constant;  /* 1: the drop is `cap`, levels is not read */
-    uint32_t cap;       /* <= 23 */
+    uint32_t constant; /* 1: the drop is `cap`, levels is not read */
+    uint32_t cap;      /* <= 23 */
     /* docs/format.md section 3; explicit frames use it too, with the value's own quarter-octave */
     int32_t drop_base;
-    uint8_t floor[32];  /* floor[n] = n rounded down to the step, for n <= cap */
+    uint8_t floor[32]; /* floor[n] = n rounded down to the step, for n <= cap */
     /* stochastic rounding: Philox key, then counter words 2 and 3 (docs/numerics.md section 4) */
     uint64_t seed;
     uint32_t step_index;
@@ -52,7 +52,7 @@ typedef struct gw_span {
     const void *values;    /* len elements of the rule's dtype, any alignment */
     const uint8_t *levels; /* their map bytes; not read if the rule says `constant` */
     size_t len;
-    uint64_t element;      /* absolute index of the first value, for stochastic rounding */
+    uint64_t element; /* absolute index of the first value, for stochastic rounding */
     /* hint: so many values behind the span, and their map bytes, will be wanted next */
     size_t ahead;
 } gw_span;
@@ -80,8 +80,8 @@ typedef struct gw_ranker {
     /* By label; escape_rank for labels without a code. If there is no escape, such labels do not occur, and
      * here is 255, which then is nobody's rank. */
     uint8_t rank[GW_LABELS];
-    uint32_t base;           /* window of the labels; 0 in derived mode and for fp16 */
-    uint32_t escape_rank;    /* GW_NO_RANK if label 1 has no code */
+    uint32_t base;        /* window of the labels; 0 in derived mode and for fp16 */
+    uint32_t escape_rank; /* GW_NO_RANK if label 1 has no code */
 } gw_ranker;
 
 enum { GW_NO_RANK = 256 };
@@ -154,15 +154,15 @@ typedef int gw_unpack_fn(uint8_t *out, const uint8_t *src, size_t len, unsigned 
 typedef struct gw_joiner {
     uint32_t dtype;
     uint32_t derived;
-    uint32_t base;          /* of the codebook; 0 for fp16 and derived */
-    uint32_t constant;      /* derived only: the drop is `cap`, levels is not read */
+    uint32_t base;     /* of the codebook; 0 for fp16 and derived */
+    uint32_t constant; /* derived only: the drop is `cap`, levels is not read */
     uint32_t cap;
     int32_t drop_base;
-    uint8_t floor[32];      /* as in gw_round_rule */
+    uint8_t floor[32]; /* as in gw_round_rule */
     /* If not NULL, dst gets the sums of these elements and the values, as gw_add_fn says: len elements of the
      * dtype, the caller's memory. */
     const uint8_t *addend;
-    uint32_t strict;        /* of the sums */
+    uint32_t strict; /* of the sums */
     /* hint: dst is not read soon, stores may go around the caches; gw_fence_fn ends that */
     uint32_t stream;
     /* hints: next[0..next_size) and beside[0..beside_size) will be read soon */

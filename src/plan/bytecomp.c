@@ -29,11 +29,11 @@ static const gw_plan_vector *vector_at(const gw_plan_tree *tree, uint32_t tensor
  * Makespan; *bubble receives the last tensor k before which the network was idle and at the end of whose
  * communication no earlier decode is left.
  *
- * A tensor i < k whose option costs nothing but network time cannot shorten the iteration by another option:
- * encoders then finish no earlier anywhere, so k's communication starts no earlier (it did not wait for the
- * network) and ends no earlier, so neither does its decode (it did not wait for decodes). Behind k every clock
- * then shows the same time or a later one, the sum of decodes included. An idle network alone is not enough: a
- * long decode queued before the bubble may reach beyond it.
+ * A tensor i < k whose option costs nothing but network time cannot shorten the iteration by another
+ * option: encoders then finish no earlier anywhere, so k's communication starts no earlier (it did not
+ * wait for the network) and ends no earlier, so neither does its decode (it did not wait for decodes).
+ * Behind k every clock then shows the same time or a later one, the sum of decodes included. An idle
+ * network alone is not enough: a long decode queued before the bubble may reach beyond it.
  */
 static gw_plan_tick run(const gw_plan_tree *tree, const uint32_t *choice, uint32_t *bubble)
 {

@@ -120,7 +120,7 @@ static void every_option(void **state)
 static void every_length(void **state)
 {
     (void)state;
-    static const size_t lens[] = {0,    1,    2,     63,    64,    65,     4095,   4096,  4097,
+    static const size_t lens[] = {0,    1,    2,     63,    64,    65,     4095,   4096,   4097,
                                   8191, 8192, 16384, 32767, 32769, 131071, 131072, 131073, 262145};
     uint8_t *values = malloc(262145 * 4);
     assert_non_null(values);

@@ -21,7 +21,7 @@ typedef struct inspect_arguments {
 typedef struct frame_facts {
     uint32_t members_min, members_max;
     uint32_t lane_max;
-    double lane_mean; /* over k * g, of blocks with contributors */
+    double lane_mean;           /* over k * g, of blocks with contributors */
     float norm_min, norm_max;   /* of rotated frames */
     float range_min, range_max; /* of plain ones: the least minimum and the largest maximum */
     uint64_t zero_blocks, marked_blocks, missing;
