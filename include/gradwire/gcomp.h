@@ -272,9 +272,10 @@ GW_API GW_MUST_CHECK gw_status gw_gcomp_join(const gw_gcomp *codec, const gw_gco
  * is complete when all are. codec, source and parts are those of begin and do not change in between;
  * dst_size is what begin gave.
  *
- * begin: status as gw_gcomp_join(). part: GW_OK; GW_ERR_ARG (part_index >= part_count, or arguments that
- * begin refuses); GW_ERR_STATE; GW_ERR_DST (the part would end behind dst_size, which then is not what begin
- * gave). On failure dst is untouched. Parts are thread safe: each writes bytes of its own.
+ * begin: status as gw_gcomp_join(). part: GW_OK; GW_ERR_ARG (part_index >= part_count, a source that begin
+ * refuses, or the parts up to this one do not follow one another); GW_ERR_STATE; GW_ERR_DST (the part would
+ * end behind dst_size, which then is not what begin gave). On failure dst is untouched. Parts are thread
+ * safe: each writes bytes of its own.
  */
 GW_API GW_MUST_CHECK gw_status gw_gcomp_join_begin(const gw_gcomp *codec, const gw_gcomp_source *source,
                                                    const gw_gcomp_part *parts, size_t part_count, void *dst,

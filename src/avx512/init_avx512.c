@@ -14,7 +14,6 @@ void gw_kernels_init_avx512(gw_kernels *kernels, uint32_t cpu)
     kernels->map_build = gw_map_build_avx512;
     kernels->survey = gw_survey_avx512;
     kernels->split = gw_split_avx512;
-    kernels->count = gw_count_avx512;
     kernels->rank = gw_rank_avx512;
     kernels->partition = gw_partition_avx512;
     kernels->pack = gw_pack_avx512;

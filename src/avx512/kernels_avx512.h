@@ -19,7 +19,6 @@ gw_map_scan_fn gw_map_scan_avx512;
 gw_map_build_fn gw_map_build_avx512;
 gw_survey_fn gw_survey_avx512;
 gw_split_fn gw_split_avx512;
-gw_count_fn gw_count_avx512;
 gw_rank_fn gw_rank_avx512;
 gw_partition_fn gw_partition_avx512;
 gw_pack_fn gw_pack_avx512;

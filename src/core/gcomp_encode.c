@@ -588,6 +588,24 @@ static void move_part(uint8_t *dst, uint64_t offset, const gw_gcomp_part *part)
     }
 }
 
+/* Where the first `count` parts end in the frame, or 0 if they do not follow one another from chunk 0 on or
+ * hold more than a frame can. */
+static uint64_t parts_end(const gw_gcomp_info *info, const gw_gcomp_part *parts, size_t count)
+{
+    uint64_t next_chunk = 0;
+    uint64_t offset = info->payload_offset;
+    const uint64_t end = offset + gw_frame_payload_max((uint32_t)info->dtype, info->len, info->chunk_log2);
+    for (size_t p = 0; p < count; p++) {
+        if (parts[p].chunk_first != next_chunk || parts[p].chunk_count > info->chunk_count - next_chunk ||
+            part_payload(&parts[p]) > end - offset || (parts[p].area == NULL && parts[p].size != 0)) {
+            return 0;
+        }
+        next_chunk += parts[p].chunk_count;
+        offset += part_payload(&parts[p]);
+    }
+    return offset;
+}
+
 /* What all of join checks about its arguments; *info of the frame. */
 static gw_status check_join(gw_gcomp_info *info, const gw_gcomp *codec, const gw_gcomp_source *source,
                             const gw_gcomp_part *parts, size_t part_count, const void *dst)
@@ -628,23 +646,14 @@ gw_status gw_gcomp_join_begin(const gw_gcomp *codec, const gw_gcomp_source *sour
         return GW_ERR_DST;
     }
 
-    uint64_t next_chunk = 0;
-    uint64_t offset = e.info.payload_offset;
-    const uint64_t end = offset + gw_frame_payload_max((uint32_t)e.info.dtype, e.info.len, e.info.chunk_log2);
-    for (size_t p = 0; p < part_count; p++) {
-        if (parts[p].chunk_first != next_chunk || parts[p].chunk_count > e.info.chunk_count - next_chunk ||
-            part_payload(&parts[p]) > end - offset || (parts[p].area == NULL && parts[p].chunk_count != 0)) {
-            return GW_ERR_ARG;
-        }
-        next_chunk += parts[p].chunk_count;
-        offset += part_payload(&parts[p]);
-    }
-    if (next_chunk != e.info.chunk_count) {
+    e.info.frame_size = parts_end(&e.info, parts, part_count);
+    const gw_gcomp_part *last = part_count == 0 ? NULL : &parts[part_count - 1];
+    const uint64_t chunks = last == NULL ? 0 : last->chunk_first + last->chunk_count;
+    if (e.info.frame_size == 0 || chunks != e.info.chunk_count) {
         return GW_ERR_ARG;
     }
-    e.info.frame_size = offset;
 
-    offset = e.info.payload_offset;
+    uint64_t offset = e.info.payload_offset;
     for (size_t p = 0; p < part_count; p++) {
         const uint8_t *area = (const uint8_t *)parts[p].area;
         const size_t entries_size = (size_t)(GW_FRAME_ENTRY_SIZE * parts[p].chunk_count);
@@ -669,21 +678,14 @@ gw_status gw_gcomp_join_part(const gw_gcomp *codec, const gw_gcomp_source *sourc
     if (status != GW_OK) {
         return status;
     }
-    if (part_index >= part_count || info.payload_offset > dst_size) {
-        return part_index >= part_count ? GW_ERR_ARG : GW_ERR_DST;
-    }
-    uint64_t offset = info.payload_offset;
-    for (size_t p = 0; p <= part_index; p++) {
-        if (part_payload(&parts[p]) > dst_size - offset) {
-            return GW_ERR_DST;
-        }
-        offset += part_payload(&parts[p]);
-    }
-    const gw_gcomp_part *part = &parts[part_index];
-    if (part->area == NULL && part->size != 0) {
+    const uint64_t end = part_index < part_count ? parts_end(&info, parts, part_index + 1) : 0;
+    if (end == 0) {
         return GW_ERR_ARG;
     }
-    move_part((uint8_t *)dst, offset - part_payload(part), part);
+    if (end > dst_size) {
+        return GW_ERR_DST;
+    }
+    move_part((uint8_t *)dst, end - part_payload(&parts[part_index]), &parts[part_index]);
     return GW_OK;
 }
 

@@ -1,6 +1,7 @@
 /*
- * One frame by several threads: every split into ranges joins to the frame of one call; ranges decode and add
- * like the whole. Run it under ThreadSanitizer as well (-DGW_SANITIZE=thread).
+ * One frame by several threads: every split into ranges joins to the frame of one call, whatever an encoder
+ * remembers from chunk to chunk; ranges decode and add like the whole. Run it under ThreadSanitizer as well
+ * (-DGW_SANITIZE=thread).
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
@@ -74,6 +75,16 @@ static void join_in_steps(const test_codec *codec, const gw_gcomp_source *source
     assert_int_equal(gw_gcomp_join_part(&codec->codec, source, NULL, part_count, 0, joined->at, size),
                      GW_ERR_ARG);
     assert_int_equal(gw_gcomp_join_part(&codec->codec, source, parts, part_count, 0, NULL, size), GW_ERR_ARG);
+    gw_gcomp_part wrong[THREADS];
+    for (unsigned kind = 0; kind < 3; kind++) {
+        memcpy(wrong, parts, part_count * sizeof *parts);
+        wrong[0].chunk_first += kind == 0;
+        wrong[0].chunk_count += (uint64_t)(kind == 1) << 60; /* 16 times that is 0 */
+        wrong[0].size = kind == 2 ? SIZE_MAX : wrong[0].size;
+        assert_int_equal(
+            gw_gcomp_join_part(&codec->codec, source, wrong, part_count, part_count - 1, joined->at, size),
+            GW_ERR_ARG);
+    }
     static const gw_gcomp never_initialised;
     assert_int_equal(gw_gcomp_join_part(&never_initialised, source, parts, part_count, 0, joined->at, size),
                      GW_ERR_STATE);
@@ -143,6 +154,10 @@ static void join_equals(const test_codec *codec, const gw_gcomp_source *source, 
         wrapped[1].size += (size_t)1 << (8 * sizeof(size_t) - 1);
         assert_int_equal(
             gw_gcomp_join(&codec->codec, source, wrapped, 2, joined.at, joined.size, &joined_size),
+            GW_ERR_ARG);
+        gw_gcomp_part nowhere[3] = {{NULL, 1, 0, 0}, parts[0], parts[1]}; /* a byte, but no area */
+        assert_int_equal(
+            gw_gcomp_join(&codec->codec, source, nowhere, 3, joined.at, joined.size, &joined_size),
             GW_ERR_ARG);
         gw_gcomp_part swapped[2] = {parts[1], parts[0]};
         assert_int_equal(
@@ -216,6 +231,57 @@ static void every_split_joins(void **state)
         test_codec_free(&codec);
     }
     free(values);
+}
+
+/* The window of an exact codebook (docs/format.md section 6) comes from its own chunk, whatever the chunks
+ * before it were like: they only are where the encoder's guess comes from. */
+static void windows_are_those_of_their_chunks(void **state)
+{
+    (void)state;
+    enum { CHUNK_LOG2 = 12, CHUNK_LEN = 1 << CHUNK_LOG2 };
+    /* Largest and smallest exponent field: in the first guess, above it, on both sides of either end, so far
+     * apart that no window has both, moved by a few and by many from one chunk to the next. */
+    static const uint8_t range[][2] = {{120, 110}, {140, 100}, {140, 100}, {133, 71},  {134, 72},
+                                       {133, 70},  {60, 5},    {254, 1},   {100, 90},  {190, 60},
+                                       {62, 1},    {1, 1},     {254, 250}, {194, 140}, {195, 133},
+                                       {200, 199}, {119, 110}, {128, 110}, {3, 2},     {140, 120}};
+    enum { CHUNKS = sizeof range / sizeof range[0] };
+    static uint8_t values[4 * CHUNKS * CHUNK_LEN];
+    for (int dtype = GW_FP32; dtype <= GW_BF16; dtype++) {
+        for (uint32_t special_period = 0; special_period <= 500; special_period += 500) {
+            gw_gcomp_options o;
+            test_codec codec;
+            test_buffer frame;
+            gw_gcomp_info info;
+            test_random random = {special_period + (uint32_t)dtype};
+            const unsigned mantissa = dtype == GW_FP32 ? 23 : 7;
+            gw_gcomp_options_init(&o, (gw_dtype)dtype);
+            o.preset = GW_GCOMP_SMALL;
+            o.chunk_log2 = CHUNK_LOG2;
+            test_codec_make(&codec, &o);
+            for (uint32_t i = 0; i < CHUNKS * CHUNK_LEN; i++) {
+                const uint8_t *ends = range[i >> CHUNK_LOG2];
+                uint32_t exponent = ends[test_random_below(&random, 20) == 0];
+                exponent = special_period != 0 && i % special_period == 7 ? 255 : exponent;
+                const uint32_t sign = test_random_below(&random, 2);
+                test_put(values, o.dtype, i, (sign << 8 | exponent) << mantissa);
+            }
+            const gw_gcomp_source source = test_source(values, CHUNKS * CHUNK_LEN, NULL);
+            const size_t size = test_encode(&codec, &source, &frame);
+            assert_int_equal(gw_gcomp_check(&codec.codec, frame.at, size, NULL, &info), GW_OK);
+            for (uint64_t i = 0; i < CHUNKS; i++) {
+                gw_gcomp_chunk chunk;
+                const int base = range[i][0] + 4 - 63;
+                assert_int_equal(gw_gcomp_chunk_info(frame.at, size, &info, i, &chunk), GW_OK);
+                assert_int_equal(chunk.kind, GW_GCOMP_CHUNK_CODED);
+                assert_int_equal(chunk.book, i);
+                assert_int_equal(frame.at[chunk.offset], base < 0 ? 0 : base > 191 ? 191 : base);
+                join_equals(&codec, &source, &i, 1, &frame, size);
+            }
+            test_buffer_free(&frame);
+            test_codec_free(&codec);
+        }
+    }
 }
 
 typedef struct decode_job {
@@ -324,6 +390,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_split_joins),
+        cmocka_unit_test(windows_are_those_of_their_chunks),
         cmocka_unit_test(ranges_decode_like_the_whole),
     };
     return cmocka_run_group_tests_name("gcomp threads", tests, NULL, NULL);

@@ -56,7 +56,8 @@ static uint8_t model_label(const gw_round_rule *rule, uint32_t base, const kc_ro
     return (uint8_t)(x >= 1 && x <= 63 ? 4 * (uint32_t)x + level : GW_LABEL_ESCAPE);
 }
 
-/* Codes for random labels; sometimes for all that occur, and then without an escape. */
+/* Codes for random labels; sometimes for all that occur, and then without an escape. Or ranks that are the
+ * labels themselves, as for an exact codebook, which is made afterwards. */
 static void random_ranker(kc_rng *rng, gw_ranker *ranker, const gw_span *span, const gw_round_rule *rule)
 {
     uint8_t occurs[GW_LABELS] = {0};
@@ -67,6 +68,13 @@ static void random_ranker(kc_rng *rng, gw_ranker *ranker, const gw_span *span, c
             span->len == 0 ? 100 : kc_model_round(rule, span, kc_below(rng, (uint32_t)span->len)).bin / 4u;
         const uint32_t down = kc_below(rng, 66);
         ranker->base = kc_below(rng, 8) == 0 ? kc_below(rng, 192) : gw_min_u32(e > down ? e - down : 0, 191);
+    }
+    if (kc_below(rng, 8) == 0) {
+        for (uint32_t label = 0; label < GW_LABELS; label++) {
+            ranker->rank[label] = (uint8_t)label;
+        }
+        ranker->escape_rank = GW_LABEL_ESCAPE;
+        return;
     }
     for (size_t i = 0; i < span->len; i++) {
         const kc_rounded v = kc_model_round(rule, span, i);
