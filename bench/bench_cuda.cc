@@ -19,6 +19,7 @@
 #include <memory>
 
 #include "bench_data.h"
+#include "bench_modes.h"
 #include "bench_pairs.h"
 extern "C" {
 #include "cuda_device.h"
@@ -193,32 +194,9 @@ void run_device_pairs(benchmark::State &state, size_t size, double moved, double
     state.counters["pairs"] = static_cast<double>(times.size());
 }
 
-/* ---- GCOMP
- * --------------------------------------------------------------------------------------------------- */
+/* ---- GCOMP --------------------------------------------------------------------------------------------- */
 
-struct Mode {
-    const char *name;
-    gw_gcomp_levels levels;
-    gw_gcomp_preset preset;
-    gw_gcomp_rounding rounding;
-};
-
-const Mode kModes[] = {
-    {"explicit_fast", GW_GCOMP_EXPLICIT, GW_GCOMP_FAST, GW_GCOMP_NEAREST},
-    {"derived1_fast", GW_GCOMP_DERIVED, GW_GCOMP_FAST, GW_GCOMP_NEAREST},
-    {"explicit_small", GW_GCOMP_EXPLICIT, GW_GCOMP_SMALL, GW_GCOMP_NEAREST},
-    {"derived1_small", GW_GCOMP_DERIVED, GW_GCOMP_SMALL, GW_GCOMP_NEAREST},
-    {"explicit_fast_stochastic", GW_GCOMP_EXPLICIT, GW_GCOMP_FAST, GW_GCOMP_STOCHASTIC},
-    {"derived1_fast_stochastic", GW_GCOMP_DERIVED, GW_GCOMP_FAST, GW_GCOMP_STOCHASTIC},
-};
-
-enum class Gcomp { Encode, Decode, DecodeAdd, Hop };
-const std::pair<Gcomp, const char *> kGcompCalls[] = {{Gcomp::Encode, "gcomp_encode"},
-                                                      {Gcomp::Decode, "gcomp_decode"},
-                                                      {Gcomp::DecodeAdd, "gcomp_decode_add"},
-                                                      {Gcomp::Hop, "gcomp_hop"}};
-
-void bench_gcomp(benchmark::State &state, Gcomp call, const std::string &name, const Mode &mode, size_t bytes,
+void bench_gcomp(benchmark::State &state, Call call, const std::string &name, const Mode &mode, size_t bytes,
                  bool cold)
 {
     gw_cuda *const cuda = &the_device().cuda;
@@ -260,20 +238,20 @@ void bench_gcomp(benchmark::State &state, Gcomp call, const std::string &name, c
                  frame_moved = static_cast<double>(encoded.size);
     /* Explicit frames are decoded without the map. */
     const double map_moved =
-        static_cast<double>(len) * (call == Gcomp::Encode || mode.levels == GW_GCOMP_DERIVED ? 1 : 0);
+        static_cast<double>(len) * (call == Call::Encode || mode.levels == GW_GCOMP_DERIVED ? 1 : 0);
     std::function<void()> run = encode;
     double moved = values_moved + frame_moved + map_moved;
     switch (call) {
-    case Gcomp::Encode:
+    case Call::Encode:
         break;
-    case Gcomp::Decode:
+    case Call::Decode:
         run = [&] {
             keep(gw_cuda_gcomp_decode(cuda, &codec, frame.As<void>(), bound, &result[0].size, &map, nullptr,
                                       out.As<void>(), len, &result[1], workspace.As<void>(), decode_size,
                                       nullptr));
         };
         break;
-    case Gcomp::DecodeAdd:
+    case Call::DecodeAdd:
         moved += values_moved;
         run = [&] {
             keep(gw_cuda_gcomp_decode_add(cuda, &codec, frame.As<void>(), bound, &result[0].size, &map,
@@ -281,7 +259,7 @@ void bench_gcomp(benchmark::State &state, Gcomp call, const std::string &name, c
                                           decode_size, nullptr));
         };
         break;
-    case Gcomp::Hop:
+    case Call::Hop:
         /* The new frame is about as long; the sums' way through the workspace is not work that has to be. */
         moved += frame_moved + (mode.levels == GW_GCOMP_DERIVED ? 0 : static_cast<double>(len));
         run = [&] {
@@ -292,7 +270,7 @@ void bench_gcomp(benchmark::State &state, Gcomp call, const std::string &name, c
         break;
     }
     run_device_pairs(state, size, moved, 8.0 * frame_moved / static_cast<double>(len), cold, run);
-    check(results, call == Gcomp::Encode ? 0 : 1, "the call");
+    check(results, call == Call::Encode ? 0 : 1, "the call");
 }
 
 /* ---- THC
@@ -411,7 +389,7 @@ bool add_cuda_benchmarks()
             for (const bool cold : {true, false}) {
                 const std::string end = std::string("/") + size.name + (cold ? "/cold" : "/hot");
                 for (const Mode &mode : kModes) {
-                    for (const auto &call : kGcompCalls) {
+                    for (const auto &call : kCalls) {
                         add_benchmark(std::string(call.second) + "/cuda/" + name + "/" + mode.name + end,
                                       guarded([=](benchmark::State &state) {
                                           bench_gcomp(state, call.first, name, mode, size.bytes, cold);

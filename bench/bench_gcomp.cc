@@ -8,6 +8,7 @@
 #include <memory>
 
 #include "bench_data.h"
+#include "bench_modes.h"
 #include "bench_pairs.h"
 extern "C" {
 #include "parallel_tasks.h"
@@ -15,29 +16,6 @@ extern "C" {
 
 namespace
 {
-
-struct Mode {
-    const char *name;
-    gw_gcomp_levels levels;
-    gw_gcomp_preset preset;
-    gw_gcomp_rounding rounding;
-};
-
-const Mode kModes[] = {
-    {"explicit_fast", GW_GCOMP_EXPLICIT, GW_GCOMP_FAST, GW_GCOMP_NEAREST},
-    {"derived1_fast", GW_GCOMP_DERIVED, GW_GCOMP_FAST, GW_GCOMP_NEAREST},
-    {"explicit_small", GW_GCOMP_EXPLICIT, GW_GCOMP_SMALL, GW_GCOMP_NEAREST},
-    {"derived1_small", GW_GCOMP_DERIVED, GW_GCOMP_SMALL, GW_GCOMP_NEAREST},
-    {"explicit_fast_stochastic", GW_GCOMP_EXPLICIT, GW_GCOMP_FAST, GW_GCOMP_STOCHASTIC},
-    {"derived1_fast_stochastic", GW_GCOMP_DERIVED, GW_GCOMP_FAST, GW_GCOMP_STOCHASTIC},
-};
-
-enum class Call { Encode, Decode, DecodeAdd, Hop };
-
-const std::pair<Call, const char *> kCalls[] = {{Call::Encode, "gcomp_encode"},
-                                                {Call::Decode, "gcomp_decode"},
-                                                {Call::DecodeAdd, "gcomp_decode_add"},
-                                                {Call::Hop, "gcomp_hop"}};
 
 /* A codec with everything that its calls need, all of it written once. */
 class Job

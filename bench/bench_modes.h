@@ -1,0 +1,36 @@
+/*
+ * The GCOMP calls and modes that benchmarks are named by, on every backend.
+ *
+ * SPDX-License-Identifier: BSD-2-Clause
+ */
+#ifndef GW_BENCH_BENCH_MODES_H
+#define GW_BENCH_BENCH_MODES_H
+
+#include <utility>
+
+#include "gradwire/gcomp.h"
+
+struct Mode {
+    const char *name;
+    gw_gcomp_levels levels;
+    gw_gcomp_preset preset;
+    gw_gcomp_rounding rounding;
+};
+
+const Mode kModes[] = {
+    {"explicit_fast", GW_GCOMP_EXPLICIT, GW_GCOMP_FAST, GW_GCOMP_NEAREST},
+    {"derived1_fast", GW_GCOMP_DERIVED, GW_GCOMP_FAST, GW_GCOMP_NEAREST},
+    {"explicit_small", GW_GCOMP_EXPLICIT, GW_GCOMP_SMALL, GW_GCOMP_NEAREST},
+    {"derived1_small", GW_GCOMP_DERIVED, GW_GCOMP_SMALL, GW_GCOMP_NEAREST},
+    {"explicit_fast_stochastic", GW_GCOMP_EXPLICIT, GW_GCOMP_FAST, GW_GCOMP_STOCHASTIC},
+    {"derived1_fast_stochastic", GW_GCOMP_DERIVED, GW_GCOMP_FAST, GW_GCOMP_STOCHASTIC},
+};
+
+enum class Call { Encode, Decode, DecodeAdd, Hop };
+
+const std::pair<Call, const char *> kCalls[] = {{Call::Encode, "gcomp_encode"},
+                                                {Call::Decode, "gcomp_decode"},
+                                                {Call::DecodeAdd, "gcomp_decode_add"},
+                                                {Call::Hop, "gcomp_hop"}};
+
+#endif
