@@ -124,7 +124,9 @@ def blocks_of(text, kernel, region_of):
                 close()
     close()
     # At the end lie the ways of shuffles and votes in warps that are not converged, which here they are.
-    cold = next((i for i, b in enumerate(blocks) if any("WARPSYNC.COLLECTIVE" in t for t, _ in b[1])), len(blocks))
+    divergent = {m[1] for b in blocks for t, _ in b[1] if (m := re.search(r"BRA\.DIV.*`\((\.L_x_\d+)\)", t))}
+    cold = next((i for i, b in enumerate(blocks)
+                 if divergent & set(b[0]) or any("WARPSYNC.COLLECTIVE" in t for t, _ in b[1])), len(blocks))
     if sum(len(b[1]) for b in blocks[cold:]) > 0.15 * sum(len(b[1]) for b in blocks):
         sys.exit(f"{kernel}: much code lies behind the ways of warps that are not converged; it is not left out like that")
     return blocks[:cold]

@@ -186,24 +186,33 @@ static void dump(const char *dir, const char *name, const char *mode, const gw_g
 static lay_scratch scratch;
 
 /* Values with a fourth digit and escapes, as the kernel meets them: a warp mends 32 times 16 consecutive
- * values at once.
- * *any: how many such groups have one; *most: sum over the groups of the largest number that one of the 16
- * has. */
-static void count_rare(const uint8_t *labels, size_t len, double *any, double *most)
+ * values at once. */
+typedef struct {
+    double any; /* how many such groups have one */
+    double most, fourth_most,
+        escape_most; /* sums over the groups of the largest number that one of the 16 has */
+} rare_counts;
+
+static void count_rare(const uint8_t *labels, size_t len, rare_counts *sum)
 {
     for (size_t block = 0; block + 1024 <= len; block += 1024) {
         for (size_t half = 0; half < 2; half++) {
-            unsigned largest = 0;
+            unsigned largest = 0, largest_fourth = 0, largest_escape = 0;
             for (size_t lane = 0; lane < 32; lane++) {
                 const uint8_t *x = labels + block + 32 * lane + 16 * half;
-                unsigned n = 0;
+                unsigned fourth = 0, escape = 0;
                 for (size_t i = 0; i < 16; i++) {
-                    n += x[i] == LAY_LABEL_ESCAPE || (x[i] > 3 && x[i] % 4 == 0);
+                    fourth += x[i] > 3 && x[i] % 4 == 0;
+                    escape += x[i] == LAY_LABEL_ESCAPE;
                 }
-                largest = n > largest ? n : largest;
+                largest = fourth + escape > largest ? fourth + escape : largest;
+                largest_fourth = fourth > largest_fourth ? fourth : largest_fourth;
+                largest_escape = escape > largest_escape ? escape : largest_escape;
             }
-            *any += largest != 0;
-            *most += largest;
+            sum->any += largest != 0;
+            sum->most += largest;
+            sum->fourth_most += largest_fourth;
+            sum->escape_most += largest_escape;
         }
     }
 }
@@ -213,8 +222,9 @@ static void print_stats(const char *name, const char *mode, const lay_frame *fra
 {
     double coded = 0, chunks = 0, nodes = 0, inner = 0, inner_values = 0, inner_words = 0, flat = 0,
            flat_words = 0;
-    double rare_any = 0, rare_most = 0, width_tasks[8] = {0}, inner_tasks = 0, flat_tasks = 0,
-           constant_tasks = 0, run_words = 0; /* a task: up to 32 words, root excluded */
+    rare_counts rare = {0, 0, 0, 0};
+    double width_tasks[8] = {0}, inner_tasks = 0, flat_tasks = 0, constant_tasks = 0,
+           run_words = 0; /* a task: up to 32 words, root excluded */
     double constant = 0, constant_words = 0, height = 0, labels = 0, planes[LAY_PLANES_MAX] = {0},
            escapes = 0, bytes = 0;
     lay_book book;
@@ -239,7 +249,7 @@ static void print_stats(const char *name, const char *mode, const lay_frame *fra
             static uint32_t out[LAY_CHUNK_MAX];
             lay_decode_stages(&lay_kernels_avx2, out, &book, frame->bytes + p.offset + skip,
                               (size_t)p.size - skip, p.len, NULL, &frame->rule, &scratch, NULL, 0, NULL);
-            count_rare(scratch.level[0], p.len, &rare_any, &rare_most);
+            count_rare(scratch.level[0], p.len, &rare);
         }
         coded += (double)p.len;
         nodes += book.node_count;
@@ -281,7 +291,8 @@ static void print_stats(const char *name, const char *mode, const lay_frame *fra
            flat_words / chunks, constant / coded, constant_words / chunks, escapes / coded);
     printf(" inner_tasks %.2f flat_tasks %.2f constant_tasks %.2f run_words %.1f", inner_tasks / chunks,
            flat_tasks / chunks, constant_tasks / chunks, run_words / chunks);
-    printf(" rare_any %.2f rare_most %.2f", rare_any / chunks, rare_most / chunks);
+    printf(" rare_any %.2f rare_most %.2f fourth_most %.2f escape_most %.2f", rare.any / chunks,
+           rare.most / chunks, rare.fourth_most / chunks, rare.escape_most / chunks);
     for (unsigned n = 1; n < 8; n++) {
         printf(" flat%u %.3f", n, width_tasks[n] / chunks);
     }

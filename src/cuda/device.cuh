@@ -100,6 +100,11 @@ GW_DEVICE void gw_shared_or32(uint32_t place, uint32_t x)
     asm volatile("red.shared.or.b32 [%0], %1;" : : "r"(place), "r"(x) : "memory");
 }
 
+GW_DEVICE void gw_shared_add32(uint32_t place, uint32_t x)
+{
+    asm volatile("red.shared.add.u32 [%0], %1;" : : "r"(place), "r"(x) : "memory");
+}
+
 /* 16 bytes from global to shared memory without registers; gw_copy_wait() and a barrier make them visible. */
 GW_DEVICE void gw_copy_async16(uint32_t place, const void *from)
 {
@@ -198,12 +203,22 @@ GW_DEVICE void gw_push_digit(uint32_t &z, uint32_t &w, uint32_t flags)
         : "r"(flags), "n"(FLAG), "n"(WIDTH));
 }
 
-/* base + 4 * (bit / 32) */
-GW_DEVICE uint32_t gw_word_place(uint32_t base, uint32_t bit)
+/* base + SCALE * byte i of x: a product of four bytes with four, three of them 0, and a sum, all in one instruction. */
+template <uint32_t SCALE> GW_DEVICE uint32_t gw_byte_place(uint32_t base, uint32_t x, uint32_t i)
 {
-    uint32_t a;
-    asm("{ .reg .u32 t; shr.u32 t, %1, 5; mad.lo.u32 %0, t, 4, %2; }" : "=r"(a) : "r"(bit), "r"(base));
-    return a;
+    uint32_t place;
+    asm("dp4a.u32.u32 %0, %1, %2, %3;" : "=r"(place) : "r"(x), "r"(SCALE << 8 * i), "r"(base));
+    return place;
+}
+
+/* x, and that of the lane `by` below if there is one. The shuffle itself says whether there is: no comparison. */
+GW_DEVICE uint32_t gw_shuffle_up_add(uint32_t x, uint32_t by)
+{
+    asm volatile(
+        "{ .reg .pred p; .reg .u32 t; shfl.sync.up.b32 t|p, %0, %1, 0, 0xffffffff; @p add.u32 %0, %0, t; }"
+        : "+r"(x)
+        : "r"(by));
+    return x;
 }
 
 #else

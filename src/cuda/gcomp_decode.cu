@@ -47,18 +47,20 @@ GW_DEVICE void gw_decode_unit(gw_decode_state &s, const gw_gcomp_decode_params &
                                  p.shared_size,
                                  needs_slot ? p.large + (uint64_t)s.slot * GW_CUDA_LARGE_SIZE : nullptr,
                                  (uint64_t)(item_index + 1) << 40};
-    gw_decode_out out = {nullptr, nullptr, p.codec.strict, 0};
-    const uint64_t first = index << frame.chunk_log2;
-    if (p.mode != GW_CUDA_DECODE_VALIDATE) {
-        out.dst = (uint8_t *)item.dst + first * size;
-        out.addend = p.mode == GW_CUDA_DECODE_ADD   ? out.dst
-                     : p.mode == GW_CUDA_DECODE_SUM ? (const uint8_t *)item.addend + first * size
-                                                    : nullptr;
-        out.is_wide = (((uintptr_t)out.dst | (uintptr_t)out.addend) & 15) == 0;
+    if (threadIdx.x == 0) {
+        gw_decode_out out = {nullptr, nullptr, p.codec.strict, 0};
+        const uint64_t first = index << frame.chunk_log2;
+        if (p.mode != GW_CUDA_DECODE_VALIDATE) {
+            out.dst = (uint8_t *)item.dst + first * size;
+            out.addend = p.mode == GW_CUDA_DECODE_ADD   ? out.dst
+                         : p.mode == GW_CUDA_DECODE_SUM ? (const uint8_t *)item.addend + first * size
+                                                        : nullptr;
+            out.is_wide = (((uintptr_t)out.dst | (uintptr_t)out.addend) & 15) == 0;
+        }
+        s.out = out;
     }
     const uint32_t status = gw_cuda_decode_chunk < DTYPE,
-                   REST ? GW_DECODE_REST
-                        : GW_DECODE_NEAR > (s, call, index, out, p.mode == GW_CUDA_DECODE_ADD);
+                   REST ? GW_DECODE_REST : GW_DECODE_NEAR > (s, call, index, p.mode == GW_CUDA_DECODE_ADD);
     __syncthreads();
     if (!REST && status == GW_DECODE_DEFERRED) {
         if (threadIdx.x == 0) {
@@ -69,9 +71,7 @@ GW_DEVICE void gw_decode_unit(gw_decode_state &s, const gw_gcomp_decode_params &
         }
     } else if (status != GW_OK) {
         if (p.mode == GW_CUDA_DECODE_VALUES) {
-            const uint64_t left = frame.len - (s.index << frame.chunk_log2);
-            const uint64_t whole = (uint64_t)1 << frame.chunk_log2;
-            gw_decode_plain<DTYPE>(nullptr, (uint32_t)(left < whole ? left : whole) * size, s.out);
+            gw_decode_plain<DTYPE>(nullptr, s.chunk_len * size, s.out);
         }
         if (threadIdx.x == 0) {
             gw_atomic_max64(&frame.bad, ~(s.index << 8 | status));

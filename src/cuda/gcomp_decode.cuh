@@ -27,17 +27,20 @@
 #include "cuda/gcomp_round.cuh"
 
 /* At most 32 a level of 2^15 values and one more for each node. */
-enum { GW_TASKS_MAX = 32 * 11 + 32 + GW_TREE_NODES };
+enum { GW_TASKS_MAX = 32 * 11 + 32 + GW_TREE_NODES, GW_TASK_INNER = 1 << 15 };
 
 /* A node while its values are produced: byte offsets of its run, of its place and its children's in the
- * arrays. */
+ * arrays. Read in two loads of 16 bytes. */
 struct alignas(16) gw_node_work {
-    uint32_t run, out, left, right;
-    uint32_t first_task, words, kind,
-        unused; /* kind: GW_KIND_INNER, or the width of a leaf and, from bit 8, its first rank */
+    uint32_t run, words,
+        kind;            /* kind: GW_KIND_INNER, or the width of a leaf and, from bit 8, its first rank */
+    uint32_t first_task; /* inner node; first, of a node that is no left child, its values */
+    uint32_t out, left;
+    uint32_t right;     /* first, for a moment, the bits of the run */
+    uint32_t right_len; /* values, leaf: 0 */
 };
 
-enum { GW_KIND_INNER = 8 };
+enum { GW_KIND_INNER = 8, GW_PART_ESCAPES = 7 };
 
 /* Where the values of a chunk go. */
 struct gw_decode_out {
@@ -48,32 +51,35 @@ struct gw_decode_out {
 };
 
 struct alignas(128) gw_decode_state {
-    uint2 selector[256]; /* gw_selector_of() */
-    uint32_t entry[256]; /* by rank, see gw_entry_of() */
-    uint32_t flags[32];  /* derived: gw_digit_flags() by class */
-    uint4 warp_sum[GW_WARPS];
-    uint4 counted, counted_next; /* digits and escapes of the values so far, see gw_scan_counts() */
+    uint2 selector[256];         /* gw_selector_of() */
+    uint32_t entry[256];         /* by rank, see gw_entry_of() */
+    uint32_t flags[32];          /* derived: gw_flags_of() by class */
+    uint4 warp_sum[2][GW_WARPS]; /* both by the parity of the round, see gw_scan_counts() */
+    uint4 counted[2];
     uint32_t sums[GW_WARPS];
     alignas(16) uint8_t book[GW_CUDA_BOOK_SIZE_MAX + 12];
     gw_cuda_tree tree;
     gw_node_work node[GW_TREE_NODES];
-    uint32_t len[GW_TREE_NODES];
-    uint16_t task
-        [GW_TASKS_MAX]; /* 32 words of a node: node | word / 32 << 8; by level, deepest first, root last */
-    uint16_t task_ones[GW_TASKS_MAX + 8]; /* set bits of the tasks before, modulo 2^16 */
-    uint16_t task_start[16];              /* by level */
-    uint32_t plane_start[8];              /* bits from the first word of the chunk */
-    uint32_t plane_len[8];
-    uint32_t escape_start, escape_len; /* bytes; values */
-    uint32_t exponent_base;            /* of labels */
+    uint32_t
+        ones[GW_TREE_NODES]; /* set bits of the run; before that what inner nodes before give to the right */
+    /* A task is 32 words of a node: node | word / 32 << 8 | GW_TASK_INNER of inner nodes; by level, deepest first, root
+     * last. */
+    uint16_t task[GW_TASKS_MAX], task_ones[GW_TASKS_MAX];
+    uint32_t task_count, is_bad;
+    uint16_t task_start[16]; /* by level */
+    /* Of the planes, and in GW_PART_ESCAPES of the escapes: begin and end, in bits as gw_window() counts them; lengths. */
+    uint2 part[8];
+    uint32_t part_len[8];
 
     /* Of the chunk, by thread 0. */
-    gw_decode_out out; /* of the pass over the values: here it costs no registers */
-    uint64_t unit, index, offset, size, owner_offset, owner_size;
-    uint64_t units;        /* of the whole call */
-    const uint8_t *levels; /* of the chunk's first value */
-    uint32_t item, kind, crc, book_crc, is_owner, status, is_last, slot;
-    uint64_t book_owner; /* whose tree is in `tree`: item + 1 << 40 | chunk; 0: nobody's */
+    gw_decode_out out;     /* of the pass over the values: here it costs no registers */
+    const uint8_t *data;   /* of the chunk, a codebook of its own in front included */
+    const uint8_t *levels; /* of its first value */
+    uint64_t unit, index, size, owner_offset, owner_size, book_key;
+    uint64_t units; /* of the whole call */
+    uint32_t item, kind, crc, is_owner, is_far, status, is_last, slot;
+    uint32_t todo, chunk_len, skip; /* see gw_chunk_look() */
+    uint64_t book_owner;            /* whose tree is in `tree`: item + 1 << 40 | chunk; 0: nobody's */
     uint32_t book_size;
 
     /* Two level arrays, then the chunk, to the end of the dynamic shared memory. */
@@ -98,6 +104,15 @@ struct gw_shared_space {
     {
         gw_shared_store128(base + at, x);
     }
+    /* A place of its own, so that no base is added at every access: at byte `at`, and a load from there. */
+    GW_DEVICE_MEMBER uint32_t place(uint32_t at) const
+    {
+        return base + at;
+    }
+    GW_DEVICE_MEMBER uint32_t load32_from(uint32_t place) const
+    {
+        return gw_shared_load32(place);
+    }
 };
 
 /* Places in any memory; loads at `size` and beyond give 0, since a window reads up to two words more than
@@ -118,13 +133,21 @@ struct gw_any_space {
     {
         *(uint4 *)(void *)(base + at) = x;
     }
+    GW_DEVICE_MEMBER uint32_t place(uint32_t at) const
+    {
+        return at;
+    }
+    GW_DEVICE_MEMBER uint32_t load32_from(uint32_t place) const
+    {
+        return load32(place);
+    }
 };
 
-/* 32 bits of a bit string from bit `at` on. */
+/* 32 bits of a bit string from bit `at` on, counted from place 0. */
 template <typename SPACE> GW_DEVICE uint32_t gw_window(const SPACE &words, uint32_t at)
 {
-    const uint32_t word = at >> 5 << 2;
-    return __funnelshift_r(words.load32(word), words.load32(word + 4), at);
+    const uint32_t place = at >> 3 & ~3u;
+    return __funnelshift_r(words.load32_from(place), words.load32_from(place + 4), at);
 }
 
 GW_DEVICE uint32_t gw_byte_of(uint32_t x, uint32_t i)
@@ -158,18 +181,21 @@ GW_DEVICE uint2 gw_selector_of(uint32_t m)
     return make_uint2(s[0] | (32 - 8 * p) << 16, s[1] | 8 * p << 16 | (p + ones[1]) << 24);
 }
 
-/* out = 32 merged ranks. l, r: places of the next left and right rank. */
+/* out = 32 merged ranks. left, right: bytes of the level where the next left and right ranks are. */
 template <typename LEVEL>
-GW_DEVICE void gw_merge32(uint32_t out[8], const LEVEL &level, uint32_t selectors, uint32_t l, uint32_t r,
-                          uint32_t bits)
+GW_DEVICE void gw_merge32(uint32_t out[8], const LEVEL &level, uint32_t selectors, uint32_t left,
+                          uint32_t right, uint32_t bits)
 {
+    uint32_t l = level.place(left), r = level.place(right);
     const uint32_t both = l + r;
     GW_UNROLL
     for (int j = 0; j < 4; j++) {
-        const uint2 s = gw_shared_load64(selectors + 8 * gw_byte_of(bits, j));
+        const uint2 s = gw_shared_load64(gw_byte_place<8>(selectors, bits, j));
         const uint32_t lw = l & ~3u, rw = r & ~3u;
-        const uint32_t l0 = level.load32(lw), l1 = level.load32(lw + 4), l2 = level.load32(lw + 8);
-        const uint32_t r0 = level.load32(rw), r1 = level.load32(rw + 4), r2 = level.load32(rw + 8);
+        const uint32_t l0 = level.load32_from(lw), l1 = level.load32_from(lw + 4),
+                       l2 = level.load32_from(lw + 8);
+        const uint32_t r0 = level.load32_from(rw), r1 = level.load32_from(rw + 4),
+                       r2 = level.load32_from(rw + 8);
         const uint32_t la = __funnelshift_r(l0, l1, l << 3), lb = __funnelshift_r(l1, l2, l << 3);
         const uint32_t ra = __funnelshift_r(r0, r1, r << 3), rb = __funnelshift_r(r1, r2, r << 3);
         out[2 * j] = gw_permute(la, ra, s.x);
@@ -255,12 +281,40 @@ enum {
     GW_BIAS_ZERO = 2048
 };
 
-#define GW_ESCAPE_EXPLICIT (1u << 16)
-#define GW_ESCAPE_DERIVED  (1u << 28)
+/*
+ * Flags of a value: which planes it has digits in, and whether it is an escape. Four bits each, so that those of eight
+ * values can be summed; planes 1 to 3, of which digits are taken all the time, in bytes of their own. An entry of
+ * explicit frames has its exponent above bit 22 and no digits in R4, R2, R1.
+ */
+#define GW_FLAG_1         (1u << 0)
+#define GW_FLAG_2         (1u << 8)
+#define GW_FLAG_3         (1u << 16)
+#define GW_FLAG_4         (1u << 4)
+#define GW_FLAG_R4        (1u << 20)
+#define GW_FLAG_R2        (1u << 24)
+#define GW_FLAG_R1        (1u << 28)
+#define GW_FLAG_ESCAPE    (1u << 12)
+#define GW_FLAGS_EXPLICIT (GW_FLAG_1 | GW_FLAG_2 | GW_FLAG_3 | GW_FLAG_4)
+/* Entries of explicit frames say once more whether there are digits in planes 1 to 3, in neighbouring bits: three
+ * predicates come from those in one instruction. */
+#define GW_HAS_1 (1u << 20)
+#define GW_HAS_2 (1u << 21)
+#define GW_HAS_3 (1u << 22)
+
+/* Of a value that keeps `kept` bits, sign included. */
+template <uint32_t DTYPE> GW_DEVICE uint32_t gw_flags_of(uint32_t kept)
+{
+    typedef gw_type<DTYPE> type;
+    const uint32_t whole = kept < type::W1 ? 0 : 1 + (kept - type::W1) / type::W2;
+    const uint32_t rest = whole == 0 ? kept : (kept - type::W1) % type::W2;
+    return (whole > 0 ? GW_FLAG_1 : 0) | (whole > 1 ? GW_FLAG_2 : 0) | (whole > 2 ? GW_FLAG_3 : 0) |
+           (whole > 3 ? GW_FLAG_4 : 0) | ((rest & 4) != 0 ? GW_FLAG_R4 : 0) |
+           ((rest & 2) != 0 ? GW_FLAG_R2 : 0) | ((rest & 1) != 0 ? GW_FLAG_R1 : 0);
+}
 
 /*
- * Entry of a label. Explicit: exponent in place, below it gw_digit_flags() (no bit above 12), and
- * GW_ESCAPE_EXPLICIT. Derived: exponent in place, class, and in bits 8 to 19 what a map byte has to be added
+ * Entry of a label. Explicit: exponent in place, below it gw_flags_of(), or
+ * GW_FLAG_ESCAPE. Derived: exponent in place, class, and in bits 8 to 19 what a map byte has to be added
  * to to get the quarter-octaves of room: drop_base - (4 E + 3) (docs/format.md section 3), plus GW_BIAS_ZERO;
  * drop_base is that of a map, so this fits.
  */
@@ -272,7 +326,7 @@ GW_DEVICE uint32_t gw_entry_of(uint32_t label, uint32_t derived, uint32_t base, 
         return derived ? (uint32_t)GW_CLASS_ZERO : 0;
     }
     if (label == 1) {
-        return derived ? (uint32_t)GW_CLASS_ESCAPE : GW_ESCAPE_EXPLICIT;
+        return derived ? (uint32_t)GW_CLASS_ESCAPE : GW_FLAG_ESCAPE;
     }
     if (derived) {
         const uint32_t e = label - (type::IS_FP16 ? 2 : 1);
@@ -281,7 +335,9 @@ GW_DEVICE uint32_t gw_entry_of(uint32_t label, uint32_t derived, uint32_t base, 
         return e << type::EXPONENT_SHIFT | bias << 8 | GW_ENTRY_ORDINARY | GW_CLASS_ORDINARY;
     }
     const uint32_t e = type::IS_FP16 ? (label >> 2) - 1 : (label >> 2) + base;
-    return e << type::EXPONENT_SHIFT | gw_digit_flags<DTYPE>(type::M + 1 - (label & 3) * type::STEP);
+    const uint32_t digit_flags = gw_flags_of<DTYPE>(type::M + 1 - (label & 3) * type::STEP);
+    return e << type::EXPONENT_SHIFT | digit_flags | ((digit_flags & GW_FLAG_1) != 0 ? GW_HAS_1 : 0) |
+           ((digit_flags & GW_FLAG_2) != 0 ? GW_HAS_2 : 0) | ((digit_flags & GW_FLAG_3) != 0 ? GW_HAS_3 : 0);
 }
 
 /* Octaves that map byte k lets a value of this exponent lose. */
@@ -306,9 +362,9 @@ GW_DEVICE void gw_decode_tables(gw_decode_state &s, const gw_cuda_frame_state &f
         const uint32_t drop =
             frame.constant ? frame.cap : octaves - octaves % (frame.step == 0 ? 1 : frame.step);
         s.flags[t] = t == GW_CLASS_ZERO     ? 0
-                     : t == GW_CLASS_ESCAPE ? GW_ESCAPE_DERIVED
+                     : t == GW_CLASS_ESCAPE ? GW_FLAG_ESCAPE
                      : octaves > frame.cap  ? 0
-                                            : gw_digit_flags<DTYPE>(type::M + 1 - drop);
+                                            : gw_flags_of<DTYPE>(type::M + 1 - drop);
     }
     __syncthreads();
 }
@@ -328,15 +384,22 @@ template <typename WORDS> GW_DEVICE bool gw_is_padded(const WORDS &words, uint32
 }
 
 /*
- * Rules 21 to 23 of the chunk at words[0..size), which lies behind the codebook: lengths and places of all
- * parts, the tasks. Returns true, to all threads, if a rule is broken. Ends with a barrier.
+ * Rules 21 and 22 of the chunk at words[0..size), by one warp: there are about 30 nodes, and eight warps would take as
+ * long. Lengths and places of all parts, the tasks. Returns true, to all lanes, if a rule is broken.
+ *
+ * Lengths need no walk from the root. Left children have their parent's number and one, so the nodes from one that is
+ * no left child, the head, down to a leaf are neighbours; each has what the head has less what those above it in this
+ * row give to their right children: a difference of two sums over the nodes in preorder.
+ *
+ * Nodes lie in their level's array behind the values, rounded up to words, of all leaves before them: what a node's
+ * own leaves take is enough for it, and a left child begins where its parent does in the other array.
  */
 template <uint32_t DTYPE, bool DERIVED, typename WORDS>
-GW_DEVICE bool gw_find_parts(gw_decode_state &s, const WORDS &words, uint32_t size, uint32_t chunk_len,
+GW_DEVICE bool gw_find_nodes(gw_decode_state &s, const WORDS &words, uint32_t size, uint32_t chunk_len,
                              uint32_t level_size)
 {
     const gw_cuda_tree &tree = s.tree;
-    const uint32_t t = threadIdx.x, lane = gw_lane(), warp = t >> 5;
+    const uint32_t lane = gw_lane();
     const uint32_t planes = DERIVED ? 7 : 4;
     const uint32_t node_count = tree.node_count, depth_max = tree.depth_max;
     const uint32_t size_words = size >> 2;
@@ -344,156 +407,165 @@ GW_DEVICE bool gw_find_parts(gw_decode_state &s, const WORDS &words, uint32_t si
     if (size_words < header_words) {
         return true;
     }
-    const bool is_node = t < node_count;
-    const gw_tree_node node = tree.node[is_node ? t : 0];
-    const bool inner = node.right != 0;
-    bool bad = (halves & 1) != 0 && gw_half_at(words, halves) != 0;
+    const uint32_t count = lane < planes + 1 ? gw_half_at(words, lane) : 0;
+    bool bad = ((halves & 1) != 0 && gw_half_at(words, halves) != 0) || count > chunk_len;
 
-    /* Lengths, from the root down. */
-    const gw_tree_node parent = tree.node[node.parent];
-    uint32_t right_len = 0, parent_right = 0;
-    if (is_node) {
-        right_len = inner ? gw_half_at(words, planes + 1 + node.inner_index) : 0;
-        parent_right = t == 0 ? 0 : gw_half_at(words, planes + 1 + parent.inner_index);
+    if (lane == 0) {
+        s.node[0].first_task = chunk_len;
     }
-    if (t == 0) {
-        s.len[0] = chunk_len;
-    }
-    __syncthreads();
+    uint32_t sum = 0;
     GW_NO_UNROLL
-    for (uint32_t d = 1; d <= depth_max; d++) {
-        if (is_node && node.depth == d) {
-            const uint32_t of_parent = s.len[node.parent];
-            s.len[t] = node.is_right ? parent_right : of_parent - parent_right;
+    for (uint32_t first = 0; first < node_count; first += 32) {
+        const uint32_t n = first + lane;
+        const bool is_inner = n < node_count && tree.node[n].right != 0;
+        const uint32_t right_len = is_inner ? gw_half_at(words, planes + 1 + tree.node[n].inner_index) : 0;
+        const uint32_t upto = gw_warp_scan(right_len);
+        if (n < node_count) {
+            s.ones[n] = sum + upto - right_len;
+            s.node[n].right_len = right_len;
         }
-        __syncthreads();
-    }
-    const uint32_t len = is_node ? s.len[t] : 0;
-    bad = bad || (inner && is_node && right_len > len);
-    if (t < 8) {
-        const uint32_t count = t < planes + 1 ? gw_half_at(words, t) : 0;
-        bad = bad || count > chunk_len;
-        if (t < planes) {
-            s.plane_len[t] = count;
-        } else if (t == planes) {
-            s.escape_len = count;
+        if (is_inner) {
+            s.node[tree.node[n].right].first_task = right_len;
         }
+        sum += __shfl_sync(GW_FULL_MASK, upto, 31);
     }
-    if (__syncthreads_or(bad)) { /* sums below are bounded from here on */
-        return true;
+    __syncwarp();
+
+    /* Runs, in preorder, and words of leaves. */
+    sum = header_words;
+    GW_NO_UNROLL
+    for (uint32_t first = 0; first < node_count; first += 32) {
+        const bool is_node = first + lane < node_count;
+        const uint32_t n = is_node ? first + lane : 0;
+        const gw_tree_node node = tree.node[n];
+        const bool inner = node.right != 0;
+        const uint32_t right_len = s.node[n].right_len;
+        const uint32_t len = s.node[node.head].first_task - (s.ones[n] - s.ones[node.head]);
+        /* Differences below 0 are negative here, and were so first where a node gave more than it has. */
+        bad = bad || (int32_t)len < (int32_t)right_len;
+        if (__any_sync(GW_FULL_MASK, bad)) { /* sums below are bounded from here on */
+            return true;
+        }
+        const uint32_t run_bits = len * (inner ? 1 : node.width);
+        const uint32_t mine = is_node ? (run_bits + 31) >> 5 | (inner ? 0 : (len + 31) >> 5) << 16 : 0;
+        const uint32_t upto = gw_warp_scan(mine), before = sum + upto - mine;
+        if (is_node) {
+            const uint32_t place = before >> 16 << 5, is_odd = (depth_max - node.depth) & 1;
+            gw_node_work &work = s.node[n];
+            work.run = 4 * (before & 0xffff);
+            work.out = place + (is_odd ? level_size : 0);
+            work.left = place + (is_odd ? 0 : level_size);
+            work.right = run_bits;
+            work.words = (len + 31) >> 5;
+            work.kind = inner ? (uint32_t)GW_KIND_INNER : node.width | (uint32_t)node.first_rank << 8;
+        }
+        sum += __shfl_sync(GW_FULL_MASK, upto, 31);
     }
 
-    /* Runs in preorder, planes, escapes. */
-    uint32_t run_words;
-    const uint32_t run_bits = len * (inner ? 1 : node.width);
-    const uint32_t run = header_words + gw_block_scan((run_bits + 31) >> 5, s.sums, &run_words);
-    uint32_t at = header_words + run_words;
-    uint32_t my_start = run,
-             my_bits =
-                 run_bits; /* what this thread checks the padding of: its node, then a plane, the escapes */
-    uint32_t plane_at = 0, plane_bits = 0;
-    GW_UNROLL
-    for (uint32_t p = 0; p < planes; p++) {
-        const uint32_t bits = gw_plane_width<DTYPE>(p) * s.plane_len[p];
-        if (t == p) {
-            s.plane_start[p] = 32 * at;
-        }
-        plane_at = t == p ? at : plane_at;
-        plane_bits = t == p ? bits : plane_bits;
-        at += (bits + 31) >> 5;
-    }
-    const uint32_t escape_bits = 8 * gw_type<DTYPE>::SIZE * s.escape_len;
-    if (t == 0) {
-        s.escape_start = 4 * at;
-    }
-    plane_at = t == 7 ? at : plane_at;
-    plane_bits = t == 7 ? escape_bits : plane_bits;
-    at += (escape_bits + 31) >> 5;
-    if (at > size_words || size_words - at >= 4) {
+    /* Planes and escapes, a lane each; padding of everything. */
+    const bool is_part = lane < planes + 1;
+    const uint32_t bits =
+        count * (lane == planes ? 8 * gw_type<DTYPE>::SIZE : gw_plane_width<DTYPE>(is_part ? lane : 0));
+    const uint32_t part_words = is_part ? (bits + 31) >> 5 : 0;
+    const uint32_t upto = (sum & 0xffff) + gw_warp_scan(part_words), start = upto - part_words;
+    const uint32_t end = __shfl_sync(GW_FULL_MASK, upto, 31);
+    if (end > size_words || size_words - end >= 4) {
         return true;
     }
-    bad = is_node && !gw_is_padded(words, my_start, my_bits);
-    bad = bad || (t < 8 && !gw_is_padded(words, plane_at, plane_bits));
-    bad = bad || (t < size_words - at && words.load32(4 * (at + t)) != 0);
-
-    /* Places in the level arrays, and tasks, in the order of by_depth: thread t now stands for the t-th
-     * node of it. */
-    const uint32_t n = is_node ? tree.by_depth[t] : 0;
-    const uint32_t level = is_node ? depth_max - tree.node[n].depth : 0;
-    const uint32_t n_len = is_node ? s.len[n] : 0;
-    const uint32_t n_words = (n_len + 31) >> 5, n_tasks = (n_words + 31) >> 5;
-    uint32_t all;
-    const uint32_t before = gw_block_scan(n_words | n_tasks << 16, s.sums, &all);
-    if (is_node && t == tree.level_start[level]) {
-        s.task_start[level] = (uint16_t)(before >> 16);
+    if (is_part) {
+        const uint32_t part = lane == planes ? (uint32_t)GW_PART_ESCAPES : lane;
+        const uint32_t begin = 8 * words.place(4 * start);
+        s.part[part] = make_uint2(begin, begin + bits);
+        s.part_len[part] = count;
     }
-    if (is_node) {
-        s.node[n].out = before & 0xffff; /* words before, for a moment */
-        s.node[n].first_task = before >> 16;
-        s.node[n].words = n_words;
+    bad = (is_part && !gw_is_padded(words, start, bits)) ||
+          (lane < size_words - end && words.load32(4 * (end + lane)) != 0);
+    __syncwarp();
+
+    /* Tasks: lanes now stand for nodes in the order of by_depth. */
+    sum = 0;
+    GW_NO_UNROLL
+    for (uint32_t first = 0; first < node_count; first += 32) {
+        const uint32_t i = first + lane;
+        const bool is_node = i < node_count;
+        const uint32_t n = tree.by_depth[is_node ? i : 0], level = depth_max - tree.node[n].depth;
+        gw_node_work &work = s.node[n];
+        const bool inner = work.kind == GW_KIND_INNER;
+        const uint32_t tasks = is_node ? (work.words + 31) >> 5 : 0;
+        const uint32_t all = gw_warp_scan(tasks), before = sum + all - tasks;
+        const uint32_t what = n | (inner ? (uint32_t)GW_TASK_INNER : 0);
+        if (is_node) {
+            bad = bad || !gw_is_padded(words, work.run >> 2, work.right);
+            work.right = s.node[tree.node[n].right].out; /* of a leaf: never used */
+            work.first_task = before;
+            s.ones[n] = 0;
+            if (i == tree.level_start[level]) {
+                s.task_start[level] = (uint16_t)before;
+            }
+        }
         GW_NO_UNROLL
-        for (uint32_t k = 0; k < n_tasks; k++) {
-            s.task[(before >> 16) + k] = (uint16_t)(n | k << 8);
+        for (uint32_t k = 0; k < tasks; k++) {
+            s.task[before + k] = (uint16_t)(what | k << 8);
+        }
+        sum += __shfl_sync(GW_FULL_MASK, all, 31);
+    }
+    if (lane == 0) {
+        s.task_start[depth_max + 1] = (uint16_t)sum;
+        s.task_count = sum;
+    }
+    return __any_sync(GW_FULL_MASK, bad) != 0;
+}
+
+/* Rules 21 to 23: the same, and set bits of all tasks. Returns true, to all threads, if a rule is broken. Ends with a
+ * barrier. */
+template <uint32_t DTYPE, bool DERIVED, typename WORDS>
+GW_DEVICE bool gw_find_parts(gw_decode_state &s, const WORDS &words, uint32_t size, uint32_t chunk_len,
+                             uint32_t level_size)
+{
+    const uint32_t t = threadIdx.x, lane = gw_lane(), warp = t >> 5;
+    if (warp == 0) {
+        const bool is_bad = gw_find_nodes<DTYPE, DERIVED>(s, words, size, chunk_len, level_size);
+        if (lane == 0) {
+            s.is_bad = is_bad;
         }
     }
-    const uint32_t tasks = all >> 16;
-    if (t == 0) {
-        s.task_start[depth_max + 1] = (uint16_t)tasks;
-    }
     __syncthreads();
-    uint32_t out = 0;
-    if (is_node) {
-        const uint32_t my_level = depth_max - node.depth;
-        const uint32_t first = s.node[tree.by_depth[tree.level_start[my_level]]].out;
-        out = (my_level & 1) * level_size + 32 * (s.node[t].out - first);
+    if (s.is_bad) {
+        return true;
     }
-    __syncthreads();
-    if (is_node) {
-        s.node[t].out = out;
-        s.node[t].run = 4 * run;
-        s.node[t].kind = inner ? (uint32_t)GW_KIND_INNER : node.width | (uint32_t)node.first_rank << 8;
-    }
-    __syncthreads();
-    if (is_node && inner) {
-        s.node[t].left = s.node[t + 1].out;
-        s.node[t].right = s.node[node.right].out;
-    }
-
-    /* Set bits of every task, then of all tasks before. */
+    const uint32_t tasks = s.task_count;
     GW_NO_UNROLL
     for (uint32_t task = warp; task < tasks; task += GW_WARPS) {
         const uint32_t what = s.task[task];
-        const uint32_t of = what & 255, word = (what >> 8) * 32 + lane;
-        uint32_t ones = 0;
-        if (s.node[of].kind == GW_KIND_INNER && word < s.node[of].words) {
-            ones = __popc(words.load32(s.node[of].run + 4 * word));
+        if ((what & GW_TASK_INNER) == 0) {
+            continue;
         }
-        ones = __reduce_add_sync(GW_FULL_MASK, ones);
+        const uint2 node = gw_shared_load64(gw_place_of(s.node) + 32 * (what & 255)); /* run, words */
+        const uint32_t word = (what >> 8 & 31) * 32 + lane;
+        const uint32_t ones =
+            __reduce_add_sync(GW_FULL_MASK, word < node.y ? __popc(words.load32(node.x + 4 * word)) : 0);
         if (lane == 0) {
             s.task_ones[task] = (uint16_t)ones;
+            gw_shared_add32(gw_place_of(s.ones) + 4 * (what & 255), ones);
         }
     }
     __syncthreads();
-    uint32_t mine[3], sum = 0;
-    GW_UNROLL
-    for (uint32_t k = 0; k < 3; k++) {
-        mine[k] = 3 * t + k < tasks ? s.task_ones[3 * t + k] : 0;
-        sum += mine[k];
-    }
-    uint32_t ones_before = gw_block_scan(sum, s.sums, &all);
-    GW_UNROLL
-    for (uint32_t k = 0; k < 3; k++) {
-        if (3 * t + k <= tasks) {
-            s.task_ones[3 * t + k] = (uint16_t)ones_before;
-        }
-        ones_before += mine[k];
-    }
-    __syncthreads();
-    if (is_node && inner) {
-        const uint32_t first_task = s.node[t].first_task, end = first_task + ((s.node[t].words + 31) >> 5);
-        bad = bad || ((s.task_ones[end] - s.task_ones[first_task]) & 0xffff) != right_len;
-    }
-    return __syncthreads_or(bad) != 0;
+    return __syncthreads_or(t < s.tree.node_count && s.ones[t] != s.node[t].right_len) != 0;
+}
+
+GW_DEVICE gw_node_work gw_node_load(const gw_decode_state &s, uint32_t n)
+{
+    const uint32_t place = gw_place_of(s.node) + (uint32_t)sizeof(gw_node_work) * n;
+    const uint4 a = gw_shared_load128(place), b = gw_shared_load128(place + 16);
+    const gw_node_work node = {a.x, a.y, a.z, a.w, b.x, b.y, b.z, b.w};
+    return node;
+}
+
+/* Set bits of a node in the tasks before task `k`, of which there are at most 31; k is the same for the warp. */
+GW_DEVICE uint32_t gw_ones_before(const gw_decode_state &s, uint32_t first_task, uint32_t k)
+{
+    const uint32_t lane = gw_lane();
+    return __reduce_add_sync(GW_FULL_MASK, lane < k ? s.task_ones[first_task + lane] : 0);
 }
 
 /* ---- escapes ------------------------------------------------------------------------------------------- */
@@ -666,53 +738,33 @@ GW_DEVICE gw_counts gw_unpack_counts(uint4 x)
 }
 
 /*
- * Sums over the threads before this one and all calls before; in *total over all threads, too. The sums so
- * far wait in s.counted, not in registers: thread 0 brings them up to date at the beginning of a round,
- * behind its barrier.
+ * Sums over the values before those of this thread: of the threads before, and of the rounds before, which are in
+ * s.counted[parity]. What the next round finds there, in the other one, comes from the last thread. Places alternate,
+ * so one barrier is enough: who is late in round r reads what is written again in round r + 2, behind the barrier of
+ * round r + 1.
  */
 template <bool DERIVED>
-GW_DEVICE gw_counts gw_scan_counts(gw_decode_state &s, gw_counts mine, gw_counts *total)
+GW_DEVICE gw_counts gw_scan_counts(gw_decode_state &s, gw_counts mine, uint32_t parity)
 {
     const uint32_t lane = gw_lane(), warp = threadIdx.x >> 5;
-    gw_counts x = mine;
-    GW_UNROLL
-    for (uint32_t d = 1; d < 32; d *= 2) {
-        const uint32_t a = __shfl_up_sync(GW_FULL_MASK, x.a, d);
-        const uint32_t b = __shfl_up_sync(GW_FULL_MASK, x.b, d);
-        const uint32_t c = __shfl_up_sync(GW_FULL_MASK, x.c, d);
-        const uint32_t e = DERIVED ? __shfl_up_sync(GW_FULL_MASK, x.d, d) : 0;
-        if (lane >= d) {
-            x.a += a;
-            x.b += b;
-            x.c += c;
-            x.d += e;
-        }
-    }
+    gw_counts x = {gw_warp_scan(mine.a), gw_warp_scan(mine.b), gw_warp_scan(mine.c),
+                   DERIVED ? gw_warp_scan(mine.d) : 0};
     if (lane == 31) {
-        s.warp_sum[warp] = make_uint4(x.a, x.b, x.c, x.d);
+        s.warp_sum[parity][warp] = make_uint4(x.a, x.b, x.c, x.d);
     }
     __syncthreads();
-    gw_counts carry = gw_unpack_counts(s.counted);
-    gw_counts before = {carry.a + x.a - mine.a, carry.b + x.b - mine.b, carry.c + x.c - mine.c,
-                        carry.d + x.d - mine.d};
-    GW_UNROLL
-    for (uint32_t v = 0; v < GW_WARPS; v++) {
-        const uint4 sum = s.warp_sum[v];
-        if (v < warp) {
-            before.a += sum.x;
-            before.b += sum.y;
-            before.c += sum.z;
-            before.d += sum.w;
-        }
-        carry.a += sum.x;
-        carry.b += sum.y;
-        carry.c += sum.z;
-        carry.d += sum.w;
+    /* Lane v has the sum of warp v, and lane 7 that of the rounds before. Halves do not overflow: the last sum is that
+     * of a chunk, at most 2^15. */
+    const uint4 sum = lane < GW_WARPS - 1 ? s.warp_sum[parity][lane] : s.counted[parity];
+    const bool counts = lane < warp || lane == GW_WARPS - 1;
+    x.a += __reduce_add_sync(GW_FULL_MASK, counts ? sum.x : 0);
+    x.b += __reduce_add_sync(GW_FULL_MASK, counts ? sum.y : 0);
+    x.c += __reduce_add_sync(GW_FULL_MASK, counts ? sum.z : 0);
+    x.d += DERIVED ? __reduce_add_sync(GW_FULL_MASK, counts ? sum.w : 0) : 0;
+    if (threadIdx.x == GW_THREADS - 1) {
+        s.counted[parity ^ 1] = make_uint4(x.a, x.b, x.c, x.d);
     }
-    if (threadIdx.x == 0) {
-        s.counted_next = make_uint4(carry.a, carry.b, carry.c, carry.d);
-    }
-    *total = carry;
+    const gw_counts before = {x.a - mine.a, x.b - mine.b, x.c - mine.c, x.d - mine.d};
     return before;
 }
 
@@ -723,13 +775,14 @@ template <bool DERIVED> GW_DEVICE void gw_add_flags(uint32_t &even, uint32_t &od
     odd += sum >> 4 & (DERIVED ? 0x0f0f0f0fu : 0x00000f0fu);
 }
 
-GW_DEVICE gw_counts gw_counts_of(uint32_t even, uint32_t odd)
+/* even: planes 1, 2, 3, R2; odd: plane 4, escapes, R4, R1. */
+template <bool DERIVED> GW_DEVICE gw_counts gw_counts_of(uint32_t even, uint32_t odd)
 {
     gw_counts x;
-    x.a = (even & 255) | (odd & 255) << 16;
-    x.b = (even >> 8 & 255) | (odd & 0xff00) << 8;
-    x.c = (even >> 16 & 255) | (odd & 0xff0000);
-    x.d = even >> 24 | odd >> 24 << 16;
+    x.a = __byte_perm(even, 0, 0x4140);
+    x.b = __byte_perm(even, odd, 0x4442) & 0x00ff00ff;
+    x.c = DERIVED ? __byte_perm(even, odd, 0x3336) & 0x00ff00ff : odd >> 8;
+    x.d = DERIVED ? __byte_perm(odd, 0, 0x4143) : 0;
     return x;
 }
 
@@ -737,34 +790,67 @@ GW_DEVICE gw_counts gw_counts_of(uint32_t even, uint32_t odd)
 template <bool DERIVED> GW_DEVICE gw_counts gw_announced(const gw_decode_state &s)
 {
     gw_counts x;
-    x.a = s.plane_len[0] | s.plane_len[1] << 16;
-    x.b = s.plane_len[2] | s.plane_len[3] << 16;
-    x.c = DERIVED ? s.plane_len[4] | s.plane_len[5] << 16 : s.escape_len;
-    x.d = DERIVED ? s.plane_len[6] | s.escape_len << 16 : 0;
+    x.a = s.part_len[0] | s.part_len[1] << 16;
+    x.b = s.part_len[2] | s.part_len[3] << 16;
+    x.c = DERIVED ? s.part_len[4] | s.part_len[5] << 16 : s.part_len[GW_PART_ESCAPES];
+    x.d = DERIVED ? s.part_len[6] | s.part_len[GW_PART_ESCAPES] << 16 : 0;
     return x;
 }
 
-/* Both halves of x are at most those of y. */
-GW_DEVICE bool gw_is_within(uint32_t x, uint32_t y)
+/*
+ * Where digit, or escape, `count` of a part begins. Behind the end of the part it is the end, so that no more is read
+ * there than the copy of the chunk has to spare; that counts are wrong is found when all are known.
+ */
+template <uint32_t WIDTH>
+GW_DEVICE uint32_t gw_part_place(const gw_decode_state &s, uint32_t part, uint32_t count)
 {
-    return (x & 0xffff) <= (y & 0xffff) && x >> 16 <= y >> 16;
+    const uint2 bounds = s.part[part];
+    const uint32_t at = bounds.x + WIDTH * count;
+    return at < bounds.y ? at : bounds.y;
 }
 
-GW_DEVICE bool gw_is_within(const gw_counts &x, const gw_counts &y)
-{
-    return gw_is_within(x.a, y.a) && gw_is_within(x.b, y.b) && gw_is_within(x.c, y.c) &&
-           gw_is_within(x.d, y.d);
-}
+/* Where the digits of a thread go on in a plane: the next one's bit, and a window that held the next four or eight. */
+struct gw_digits {
+    uint32_t at, window;
+};
 
-/* A digit of w for each of four values that have one in this plane. */
-template <uint32_t FLAG, uint32_t WIDTH>
-GW_DEVICE void gw_push_digits(uint32_t z[4], uint32_t w, const uint32_t g[4])
+/*
+ * Window, and way, of group j of four values: a window holds the digits of four values, or of eight if they are at most
+ * 4 bits wide. sum, sum8: of the flags of the four, and of the eight up to them.
+ */
+template <uint32_t FLAG, uint32_t WIDTH, typename WORDS>
+GW_DEVICE void gw_open_window(const WORDS &words, gw_digits &digits, uint32_t j, uint32_t sum, uint32_t sum8)
 {
-    GW_UNROLL
-    for (uint32_t i = 0; i < 4; i++) {
-        gw_push_digit<FLAG, WIDTH>(z[i], w, g[i]);
+    constexpr bool IS_NARROW = WIDTH <= 4, IS_EVEN = (FLAG & 0x01010101u) != 0;
+    constexpr uint32_t BYTE = FLAG >= 1u << 24 ? 3 : FLAG >= 1u << 16 ? 2 : FLAG >= 1u << 8 ? 1 : 0;
+    const uint32_t flags = IS_NARROW ? sum8 : sum;
+    if (!IS_NARROW || j % 2 == 0) {
+        digits.window = gw_window(words, digits.at);
+    }
+    if (!IS_NARROW || j % 2 == 1) {
+        digits.at = gw_byte_place<WIDTH>(digits.at, (IS_EVEN ? flags : flags >> 4) & 0x0f0f0f0fu, BYTE);
     }
 }
+
+/* The digits that group j has in a plane. */
+template <uint32_t FLAG, uint32_t WIDTH, typename WORDS>
+GW_DEVICE void gw_take_digits(const WORDS &words, uint32_t z[4], gw_digits &digits, const uint32_t g[4],
+                              uint32_t j, uint32_t sum, uint32_t sum8)
+{
+    gw_open_window<FLAG, WIDTH>(words, digits, j, sum, sum8);
+    GW_UNROLL
+    for (uint32_t i = 0; i < 4; i++) {
+        gw_push_digit<FLAG, WIDTH>(z[i], digits.window, g[i]);
+    }
+}
+
+struct gw_true {
+    static constexpr bool VALUE = true;
+};
+
+struct gw_false {
+    static constexpr bool VALUE = false;
+};
 
 /*
  * Root, look-up, places of the digits, values: 8192 at a time, 32 a thread. Rules 24 to 26: returns true, to
@@ -777,9 +863,10 @@ GW_DEVICE bool gw_join_chunk(gw_decode_state &s, const gw_cuda_frame_state &fram
 {
     typedef gw_type<DTYPE> type;
     constexpr uint32_t BATCH = 64 / type::SIZE; /* values of a thread that are staged together */
-    constexpr uint32_t ESCAPE = DERIVED ? GW_ESCAPE_DERIVED : GW_ESCAPE_EXPLICIT;
+    constexpr uint32_t DIGITS = DERIVED ? ~GW_FLAG_ESCAPE : GW_FLAGS_EXPLICIT;
     /* Entries wait in registers. Places in any memory take more of those, and there is no speed to lose. */
     constexpr bool KEEPS = !DERIVED && WORDS::IS_SHARED;
+    constexpr bool CAN_MEND = KEEPS && type::SIZE == 4; /* of 16-bit values most have all their digits */
     const uint32_t tid = threadIdx.x, lane = gw_lane(), warp = tid >> 5;
     const uint32_t entries = gw_place_of(s.entry), selectors = gw_place_of(s.selector),
                    flags = gw_place_of(s.flags);
@@ -790,18 +877,23 @@ GW_DEVICE bool gw_join_chunk(gw_decode_state &s, const gw_cuda_frame_state &fram
     const uint32_t cap = frame.cap;
     const bool constant = frame.constant != 0;
     bool bad = false;
+    /* Fourth digits in more than one of 16 values, as in frames that lose nothing: they are taken like the others. */
+    const bool is_dense = 16 * s.part_len[3] > chunk_len;
+    const bool is_plain = stores && s.out.is_wide && s.out.addend == nullptr;
+    uint8_t *const out = s.out.dst;
 
+    if (tid == 0) {
+        s.counted[0] = make_uint4(0, 0, 0, 0);
+    }
+    __syncthreads();
     GW_NO_UNROLL
     for (uint32_t first = 0; first < chunk_len; first += 32 * GW_THREADS) {
-        __syncthreads();
-        if (tid == 0) {
-            s.counted = first == 0 ? make_uint4(0, 0, 0, 0) : s.counted_next;
-        }
+        const uint32_t parity = first / (32 * GW_THREADS) % 2;
         const bool is_whole = chunk_len - first >= 32 * GW_THREADS; /* of 8192 values none is missing */
         const uint32_t word = first / 32 + tid;
         const uint32_t valid =
             32 * word < chunk_len ? (chunk_len - 32 * word < 32 ? chunk_len - 32 * word : 32) : 0;
-        const gw_node_work &root = s.node[0];
+        const gw_node_work root = gw_node_load(s, 0);
         uint32_t x[8];
         GW_UNROLL
         for (int j = 0; j < 8; j++) {
@@ -811,10 +903,8 @@ GW_DEVICE bool gw_join_chunk(gw_decode_state &s, const gw_cuda_frame_state &fram
             const uint32_t bits = valid != 0 ? words.load32(root.run + 4 * word) : 0;
             const uint32_t count = __popc(bits);
             const uint32_t in_warp = gw_warp_scan(count) - count;
+            const uint32_t ones = gw_ones_before(s, root.first_task, word >> 5) + in_warp;
             if (valid != 0) {
-                const uint32_t task = root.first_task + (word >> 5);
-                const uint32_t ones =
-                    (((uint32_t)s.task_ones[task] - s.task_ones[root.first_task]) & 0xffff) + in_warp;
                 gw_merge32(x, level, selectors, root.left + 32 * word - ones, root.right + ones, bits);
             }
         } else if (valid != 0) {
@@ -824,7 +914,7 @@ GW_DEVICE bool gw_join_chunk(gw_decode_state &s, const gw_cuda_frame_state &fram
         /* Entries: exponent in place, and (explicit) flags or (derived) the index of flags. A derived one
          * is worked out again when its value is assembled, and its map byte is read again (it is near by
          * then): ranks take fewer registers. */
-        uint32_t e[KEEPS ? 32 : 1], k[4] = {0, 0, 0, 0};
+        uint32_t e[KEEPS ? 32 : 1], four[KEEPS ? 8 : 1], k[4] = {0, 0, 0, 0}; /* four: sums of four entries */
         uint32_t even = 0, odd = 0;
         const auto load_levels =
             [&](uint32_t half) { /* map bytes of 16 values */
@@ -833,14 +923,14 @@ GW_DEVICE bool gw_join_chunk(gw_decode_state &s, const gw_cuda_frame_state &fram
                                      k, s.levels + (left != 0 ? 32 * (uint64_t)word + 16 * half : 0), left);
             };
         const auto derived_entry = [&](uint32_t i) {
-            const uint32_t entry = gw_shared_load32(entries + 4 * gw_byte_of(x[i / 4], i % 4));
+            const uint32_t entry = gw_shared_load32(gw_byte_place<4>(entries, x[i / 4], i % 4));
             const uint32_t octaves =
                 constant ? cap : gw_octaves_of(entry >> 8 & 0xfff, gw_byte_of(k[i / 4 % 4], i % 4), cap);
             const uint32_t index = (entry & 31) + ((entry & GW_ENTRY_ORDINARY) != 0 ? octaves : 0);
             return i < valid ? (entry & ~type::MANTISSA) | index : 0;
         };
         const auto explicit_entry = [&](uint32_t i, bool has_all) {
-            const uint32_t entry = gw_shared_load32(entries + 4 * gw_byte_of(x[i / 4], i % 4));
+            const uint32_t entry = gw_shared_load32(gw_byte_place<4>(entries, x[i / 4], i % 4));
             return has_all || i < valid ? entry : 0;
         };
         const auto look_up = [&](bool has_all) {
@@ -851,14 +941,20 @@ GW_DEVICE bool gw_join_chunk(gw_decode_state &s, const gw_cuda_frame_state &fram
                     load_levels(j / 2);
                 }
                 GW_UNROLL
-                for (uint32_t i = 8 * j; i < 8 * j + 8; i++) {
-                    if (DERIVED) {
-                        sum += gw_shared_load32(flags + 4 * (derived_entry(i) & 31));
-                    } else {
-                        const uint32_t entry = explicit_entry(i, has_all);
-                        e[KEEPS ? i : 0] = entry;
-                        sum += entry;
+                for (uint32_t half = 2 * j; half < 2 * j + 2; half++) {
+                    uint32_t part = 0;
+                    GW_UNROLL
+                    for (uint32_t i = 4 * half; i < 4 * half + 4; i++) {
+                        if (DERIVED) {
+                            part += gw_shared_load32(flags + 4 * (derived_entry(i) & 31));
+                        } else {
+                            const uint32_t entry = explicit_entry(i, has_all);
+                            e[KEEPS ? i : 0] = entry;
+                            part += entry;
+                        }
                     }
+                    four[KEEPS ? half : 0] = part;
+                    sum += part;
                 }
                 gw_add_flags<DERIVED>(even, odd, sum);
             }
@@ -868,153 +964,176 @@ GW_DEVICE bool gw_join_chunk(gw_decode_state &s, const gw_cuda_frame_state &fram
         } else {
             look_up(false);
         }
-        gw_counts upto;
-        const gw_counts at = gw_scan_counts<DERIVED>(s, gw_counts_of(even, odd), &upto);
-        if (!gw_is_within(upto, gw_announced<DERIVED>(
-                                    s))) { /* the same for all threads: no digit is read beyond a plane */
-            return true;
-        }
-
-        const uint32_t w1 = type::W1, w2 = type::W2;
-        uint32_t b1 = s.plane_start[0] + w1 * (at.a & 0xffff), b2 = s.plane_start[1] + w2 * (at.a >> 16);
-        uint32_t b3 = s.plane_start[2] + w2 * (at.b & 0xffff), b4 = s.plane_start[3] + w2 * (at.b >> 16);
-        uint32_t c4 = 0, c2 = 0, c1 = 0;
+        const gw_counts at = gw_scan_counts<DERIVED>(s, gw_counts_of<DERIVED>(even, odd), parity);
+        gw_digits d1 = {gw_part_place<type::W1>(s, 0, at.a & 0xffff), 0};
+        gw_digits d2 = {gw_part_place<type::W2>(s, 1, at.a >> 16), 0};
+        gw_digits d3 = {gw_part_place<type::W2>(s, 2, at.b & 0xffff), 0};
+        gw_digits d4 = {gw_part_place<type::W2>(s, 3, at.b >> 16), 0};
+        gw_digits r4 = {0, 0}, r2 = {0, 0}, r1 = {0, 0};
         if (DERIVED) {
-            c4 = s.plane_start[4] + 4 * (at.c & 0xffff);
-            c2 = s.plane_start[5] + 2 * (at.c >> 16);
-            c1 = s.plane_start[6] + (at.d & 0xffff);
+            r4.at = gw_part_place<4>(s, 4, at.c & 0xffff);
+            r2.at = gw_part_place<2>(s, 5, at.c >> 16);
+            r1.at = gw_part_place<1>(s, 6, at.d & 0xffff);
         }
-        uint32_t escape = s.escape_start + type::SIZE * (DERIVED ? at.d >> 16 : at.c & 0xffff);
+        uint32_t escape = gw_part_place<8 * type::SIZE>(s, GW_PART_ESCAPES, DERIVED ? at.d >> 16 : at.c) >> 3;
 
-        GW_UNROLL
-        for (uint32_t batch = 0; batch < 32 / BATCH; batch++) {
-            uint32_t escapes = 0; /* of the batch, by value */
-            uint32_t packed[4];
+        const auto join_values = [&](auto mends) {
+            constexpr bool MENDS = decltype(mends)::VALUE;
             GW_UNROLL
-            for (uint32_t j = 0; j < BATCH / 4; j++) {
-                uint32_t f[4], g[4], sum = 0;
-                if (DERIVED && !constant && j % 4 == 0) {
-                    load_levels((BATCH * batch + 4 * j) / 16);
-                }
+            for (uint32_t batch = 0; batch < 32 / BATCH; batch++) {
+                uint32_t escapes = 0; /* of the batch, by value */
+                uint32_t rare = 0, sum8 = 0;
+                uint32_t packed[4];
                 GW_UNROLL
-                for (uint32_t i = 0; i < 4; i++) {
-                    const uint32_t at_i = BATCH * batch + 4 * j + i;
-                    f[i] = DERIVED ? derived_entry(at_i)
-                           : KEEPS ? e[KEEPS ? at_i : 0]
-                                   : explicit_entry(at_i, false);
-                    g[i] = DERIVED ? gw_shared_load32(flags + 4 * (f[i] & 31)) : f[i];
-                    sum += g[i];
-                }
-                /* The digits of a value, last one first, pushed in at the top; plane after plane. */
-                uint32_t z[4] = {0, 0, 0, 0}, v[4], w;
-                if (DERIVED) {
-                    w = gw_window(words, c1);
-                    c1 += sum >> 24 & 15;
-                    gw_push_digits<1 << 24, 1>(z, w, g);
-                    w = gw_window(words, c2);
-                    c2 += 2 * (sum >> 20 & 15);
-                    gw_push_digits<1 << 20, 2>(z, w, g);
-                    w = gw_window(words, c4);
-                    c4 += 4 * (sum >> 16 & 15);
-                    gw_push_digits<1 << 16, 4>(z, w, g);
-                }
-                if ((sum >> 12 & 15) != 0) { /* few values keep all their bits, or all do */
-                    w = gw_window(words, b4);
-                    b4 += w2 * (sum >> 12 & 15);
-                    gw_push_digits<1 << 12, type::W2>(z, w, g);
-                }
-                w = gw_window(words, b3);
-                b3 += w2 * (sum >> 8 & 15);
-                gw_push_digits<1 << 8, type::W2>(z, w, g);
-                w = gw_window(words, b2);
-                b2 += w2 * (sum >> 4 & 15);
-                gw_push_digits<1 << 4, type::W2>(z, w, g);
-                w = gw_window(words, b1);
-                b1 += w1 * (sum & 15);
-                gw_push_digits<1, type::W1>(z, w, g);
-                GW_UNROLL
-                for (uint32_t i = 0; i < 4; i++) {
-                    v[i] = gw_select_bits<0x80000000u>(
-                        z[i], gw_select_bits<type::MANTISSA>(z[i] >> (31 - type::EXPONENT_SHIFT), f[i]));
-                    if (type::IS_FP16) { /* rule 25 */
-                        bad = bad || ((v[i] & 0x7fff0000u) == 0 &&
-                                      (g[i] & ~ESCAPE & (DERIVED ? 0xffffffffu : 0xffffu)) != 0);
-                    }
-                }
-                /* Bit 8 i + j of escapes: value 4 j + i of the batch. */
-                constexpr uint32_t BYTE = DERIVED ? 3 : 2, PAIR = BYTE | (BYTE + 4) << 4;
-                const uint32_t four =
-                    __byte_perm(__byte_perm(g[0], g[1], PAIR), __byte_perm(g[2], g[3], PAIR), 0x5410);
-                escapes += (DERIVED ? four >> 4 & 0x01010101u : four & 0x01010101u) << j;
-                if (type::SIZE == 4) {
-                    gw_shared_store128(mine_at ^ 16 * j, make_uint4(v[0], v[1], v[2], v[3]));
-                } else {
-                    packed[2 * (j & 1)] = __byte_perm(v[0], v[1], 0x7632);
-                    packed[2 * (j & 1) + 1] = __byte_perm(v[2], v[3], 0x7632);
-                    if ((j & 1) != 0) {
-                        gw_shared_store128(mine_at ^ 16 * (j / 2),
-                                           make_uint4(packed[0], packed[1], packed[2], packed[3]));
-                    }
-                }
-            }
-            /* Escapes are few: their values are mended where they lie, in the order of the values. */
-            uint32_t pending = 0;
-            if (escapes != 0) {
-                GW_NO_UNROLL
                 for (uint32_t j = 0; j < BATCH / 4; j++) {
-                    pending |= ((escapes >> j & 0x01010101u) * 0x10204080u >> 28) << 4 * j;
-                }
-            }
-            GW_NO_UNROLL
-            while (pending != 0) {
-                const uint32_t i = __ffs(pending) - 1;
-                pending &= pending - 1;
-                const uint32_t value = 32 * word + BATCH * batch + i;
-                const uint32_t pair = words.load32(escape & ~3u);
-                const uint32_t bits = type::SIZE == 4 ? pair : pair >> 8 * (escape & 2) & 0xffff;
-                escape += type::SIZE;
-                const uint32_t byte = i * type::SIZE;
-                const uint32_t place = (mine_at ^ (byte & 48)) + (byte & 12);
-                if (type::SIZE == 4) {
-                    gw_shared_store32(place, bits);
-                } else {
-                    const uint32_t old = gw_shared_load32(place);
-                    gw_shared_store32(place, (byte & 2) != 0 ? (old & 0xffff) | bits << 16
-                                                             : (old & 0xffff0000u) | bits);
-                }
-                const uint32_t map_byte = DERIVED && !constant ? s.levels[value] : 0;
-                bad = bad || !gw_is_escape_allowed<DTYPE>(s.tree, frame, bits, map_byte);
-            }
-            __syncwarp();
-            if (stores && is_whole && s.out.is_wide && s.out.addend == nullptr) {
-                const uint32_t value =
-                    first + 1024 * warp + 32 * (lane >> 2) + BATCH * batch + (lane & 3) * (16 / type::SIZE);
-                uint8_t *const dst = s.out.dst + value * type::SIZE;
-                GW_UNROLL
-                for (uint32_t j = 0; j < 4; j++) {
-                    *(uint4 *)(void *)(dst + 256 * type::SIZE * j) = gw_shared_load128(all_at + 512 * j);
-                }
-            } else if (stores) {
-                GW_NO_UNROLL
-                for (uint32_t j = 0; j < 4; j++) {
-                    const uint32_t owner = 8 * j + (lane >> 2);
-                    const uint32_t value =
-                        first + 1024 * warp + 32 * owner + BATCH * batch + (lane & 3) * (16 / type::SIZE);
-                    const uint32_t left = value < chunk_len ? (chunk_len - value) * type::SIZE : 0;
-                    if (left != 0) {
-                        gw_store_values<DTYPE>(s.out, value * type::SIZE, gw_shared_load128(all_at + 512 * j),
-                                               left);
+                    uint32_t f[4], g[4], sum = 0;
+                    if (DERIVED && !constant && j % 4 == 0) {
+                        load_levels((BATCH * batch + 4 * j) / 16);
+                    }
+                    GW_UNROLL
+                    for (uint32_t i = 0; i < 4; i++) {
+                        const uint32_t at_i = BATCH * batch + 4 * j + i;
+                        f[i] = DERIVED ? derived_entry(at_i)
+                               : KEEPS ? e[KEEPS ? at_i : 0]
+                                       : explicit_entry(at_i, false);
+                        g[i] = DERIVED ? gw_shared_load32(flags + 4 * (f[i] & 31)) : f[i];
+                        sum += KEEPS ? 0 : g[i];
+                    }
+                    if (KEEPS) {
+                        sum = four[KEEPS ? BATCH / 4 * batch + j : 0];
+                    }
+                    rare |= sum;
+                    sum8 = j % 2 == 0 ? sum : sum8 + sum;
+                    /* The digits of a value, last one first, pushed in at the top. */
+                    uint32_t z[4] = {0, 0, 0, 0}, v[4];
+                    if (DERIVED) {
+                        gw_take_digits<GW_FLAG_R1, 1>(words, z, r1, g, j, sum, sum8);
+                        gw_take_digits<GW_FLAG_R2, 2>(words, z, r2, g, j, sum, sum8);
+                        gw_take_digits<GW_FLAG_R4, 4>(words, z, r4, g, j, sum, sum8);
+                    }
+                    if (!MENDS) {
+                        gw_take_digits<GW_FLAG_4, type::W2>(words, z, d4, g, j, sum, sum8);
+                    }
+                    gw_open_window<GW_FLAG_3, type::W2>(words, d3, j, sum, sum8);
+                    gw_open_window<GW_FLAG_2, type::W2>(words, d2, j, sum, sum8);
+                    gw_open_window<GW_FLAG_1, type::W1>(words, d1, j, sum, sum8);
+                    GW_UNROLL
+                    for (uint32_t i = 0; i < 4; i++) {
+                        gw_push_digit<DERIVED ? GW_FLAG_3 : GW_HAS_3, type::W2>(z[i], d3.window, g[i]);
+                        gw_push_digit<DERIVED ? GW_FLAG_2 : GW_HAS_2, type::W2>(z[i], d2.window, g[i]);
+                        gw_push_digit<DERIVED ? GW_FLAG_1 : GW_HAS_1, type::W1>(z[i], d1.window, g[i]);
+                    }
+                    GW_UNROLL
+                    for (uint32_t i = 0; i < 4; i++) {
+                        v[i] = gw_select_bits<type::MANTISSA | 0x80000000u>(
+                            (uint32_t)((int32_t)z[i] >> (31 - type::EXPONENT_SHIFT)), f[i]);
+                        if (type::IS_FP16) { /* rule 25 */
+                            bad = bad || ((v[i] & 0x7fff0000u) == 0 && (g[i] & DIGITS) != 0);
+                        }
+                    }
+                    if (!KEEPS) { /* Bit 8 i + j of escapes: value 4 j + i of the batch. */
+                        const uint32_t four =
+                            __byte_perm(__byte_perm(g[0], g[1], 0x51), __byte_perm(g[2], g[3], 0x51), 0x5410);
+                        escapes += (four >> 4 & 0x01010101u) << j;
+                    }
+                    if (type::SIZE == 4) {
+                        gw_shared_store128(mine_at ^ 16 * j, make_uint4(v[0], v[1], v[2], v[3]));
+                    } else {
+                        packed[2 * (j & 1)] = __byte_perm(v[0], v[1], 0x7632);
+                        packed[2 * (j & 1) + 1] = __byte_perm(v[2], v[3], 0x7632);
+                        if ((j & 1) != 0) {
+                            gw_shared_store128(mine_at ^ 16 * (j / 2),
+                                               make_uint4(packed[0], packed[1], packed[2], packed[3]));
+                        }
                     }
                 }
+                /* Escapes, and fourth digits if they are few: values are mended where they lie, in their order. */
+                uint32_t pending = 0, fourth = 0;
+                if (KEEPS && (rare & (15 * GW_FLAG_ESCAPE | (MENDS ? 15 * GW_FLAG_4 : 0))) != 0) {
+                    GW_UNROLL
+                    for (uint32_t j = 0; j < BATCH / 4; j++) {
+                        const uint32_t *const of = e + (KEEPS ? BATCH * batch + 4 * j : 0);
+                        const uint32_t m = of[0] + 2 * of[1] + 4 * of[2] + 8 * of[3];
+                        pending |= (m >> 12 & 15) << 4 * j;
+                        fourth |= (m >> 4 & 15) << 4 * j;
+                    }
+                } else if (!KEEPS && escapes != 0) {
+                    GW_NO_UNROLL
+                    for (uint32_t j = 0; j < BATCH / 4; j++) {
+                        pending |= ((escapes >> j & 0x01010101u) * 0x10204080u >> 28) << 4 * j;
+                    }
+                }
+                if (MENDS) {
+                    GW_NO_UNROLL
+                    while (fourth != 0) {
+                        const uint32_t byte = (__ffs(fourth) - 1) * type::SIZE;
+                        fourth &= fourth - 1;
+                        const uint32_t place = (mine_at ^ (byte & 48)) + (byte & 12);
+                        const uint32_t digit = gw_window(words, d4.at) & ((1u << type::W2) - 1);
+                        d4.at += type::W2;
+                        gw_shared_store32(place, gw_shared_load32(place) | digit);
+                    }
+                }
+                GW_NO_UNROLL
+                while (pending != 0) {
+                    const uint32_t i = __ffs(pending) - 1;
+                    pending &= pending - 1;
+                    const uint32_t value = 32 * word + BATCH * batch + i;
+                    const uint32_t pair = words.load32_from(escape & ~3u);
+                    const uint32_t bits = type::SIZE == 4 ? pair : pair >> 8 * (escape & 2) & 0xffff;
+                    escape += type::SIZE;
+                    const uint32_t byte = i * type::SIZE;
+                    const uint32_t place = (mine_at ^ (byte & 48)) + (byte & 12);
+                    if (type::SIZE == 4) {
+                        gw_shared_store32(place, bits);
+                    } else {
+                        const uint32_t old = gw_shared_load32(place);
+                        gw_shared_store32(place, (byte & 2) != 0 ? (old & 0xffff) | bits << 16
+                                                                 : (old & 0xffff0000u) | bits);
+                    }
+                    const uint32_t map_byte = DERIVED && !constant ? s.levels[value] : 0;
+                    bad = bad || !gw_is_escape_allowed<DTYPE>(s.tree, frame, bits, map_byte);
+                }
+                __syncwarp();
+                if (is_whole && is_plain) {
+                    const uint32_t value = first + 1024 * warp + 32 * (lane >> 2) + BATCH * batch +
+                                           (lane & 3) * (16 / type::SIZE);
+                    uint8_t *const dst = out + value * type::SIZE;
+                    GW_UNROLL
+                    for (uint32_t j = 0; j < 4; j++) {
+                        *(uint4 *)(void *)(dst + 256 * type::SIZE * j) = gw_shared_load128(all_at + 512 * j);
+                    }
+                } else if (stores) {
+                    GW_NO_UNROLL
+                    for (uint32_t j = 0; j < 4; j++) {
+                        const uint32_t owner = 8 * j + (lane >> 2);
+                        const uint32_t value =
+                            first + 1024 * warp + 32 * owner + BATCH * batch + (lane & 3) * (16 / type::SIZE);
+                        const uint32_t left = value < chunk_len ? (chunk_len - value) * type::SIZE : 0;
+                        if (left != 0) {
+                            gw_store_values<DTYPE>(s.out, value * type::SIZE,
+                                                   gw_shared_load128(all_at + 512 * j), left);
+                        }
+                    }
+                }
+                __syncwarp();
             }
-            __syncwarp();
+        };
+        if (CAN_MEND && !is_dense) {
+            join_values(gw_true{});
+        } else {
+            join_values(gw_false{});
         }
     }
-    const gw_counts announced = gw_announced<DERIVED>(s);
+    /* Behind this barrier the sums of the last round are there. */
     __syncthreads();
-    const gw_counts carry = gw_unpack_counts(s.counted_next);
-    bad = bad || carry.a != announced.a || carry.b != announced.b || carry.c != announced.c ||
-          carry.d != announced.d;
+    if (tid == 0) {
+        const gw_counts announced = gw_announced<DERIVED>(s);
+        const gw_counts all =
+            gw_unpack_counts(s.counted[(chunk_len + 32 * GW_THREADS - 1) / (32 * GW_THREADS) % 2]);
+        bad = bad || all.a != announced.a || all.b != announced.b || all.c != announced.c ||
+              all.d != announced.d;
+    }
     return __syncthreads_or(bad) != 0;
 }
 
@@ -1036,22 +1155,22 @@ GW_DEVICE bool gw_decode_coded(gw_decode_state &s, const gw_cuda_frame_state &fr
     const uint32_t lane = gw_lane(), warp = threadIdx.x >> 5;
     const uint32_t selectors = gw_place_of(s.selector);
     const uint32_t depth_max = s.tree.depth_max;
+    uint32_t start = 0;
     GW_NO_UNROLL
-    for (uint32_t step = 0; step < depth_max; step++) {
-        const uint32_t end = s.task_start[step + 1];
+    for (uint32_t step = 1; step <= depth_max; step++) {
+        const uint32_t end = s.task_start[step];
         GW_NO_UNROLL
-        for (uint32_t task = s.task_start[step] + warp; task < end; task += GW_WARPS) {
+        for (uint32_t task = start + warp; task < end; task += GW_WARPS) {
             const uint32_t what = s.task[task];
-            const gw_node_work &node = s.node[what & 255];
-            const uint32_t word = (what >> 8) * 32 + lane;
+            const gw_node_work node = gw_node_load(s, what & 255);
+            const uint32_t word = (what >> 8 & 31) * 32 + lane;
             const bool active = word < node.words;
             uint32_t x[8];
             if (node.kind == GW_KIND_INNER) {
                 const uint32_t bits = active ? words.load32(node.run + 4 * word) : 0;
                 const uint32_t count = __popc(bits);
                 const uint32_t in_warp = gw_warp_scan(count) - count;
-                const uint32_t ones =
-                    (((uint32_t)s.task_ones[task] - s.task_ones[node.first_task]) & 0xffff) + in_warp;
+                const uint32_t ones = gw_ones_before(s, node.first_task, what >> 8 & 31) + in_warp;
                 if (active) {
                     gw_merge32(x, level, selectors, node.left + 32 * word - ones, node.right + ones, bits);
                 }
@@ -1063,6 +1182,7 @@ GW_DEVICE bool gw_decode_coded(gw_decode_state &s, const gw_cuda_frame_state &fr
                 level.store128(node.out + 32 * word + 16, make_uint4(x[4], x[5], x[6], x[7]));
             }
         }
+        start = end;
         __syncthreads();
     }
     bool bad = false;
@@ -1224,114 +1344,166 @@ GW_DEVICE bool gw_decode_far(gw_decode_state &s, const gw_decode_call &c, const 
                                            is_checked_first);
 }
 
+/* What is left to do before the values of a chunk can be decoded, or instead of that. */
+enum {
+    GW_TODO_END = 1, /* return s.status */
+    GW_TODO_CHECKSUM = 2,
+    GW_TODO_PLAIN = 4, /* it has no values in code */
+    GW_TODO_BOOK = 8,
+    GW_TODO_MISFIT = 16, /* its size is wrong, which counts if the checksum is right */
+    GW_CHUNK_READY = 254 /* what gw_chunk_prepare() returns, beside statuses */
+};
+
 /*
- * Decodes chunk `index` of a frame whose front was accepted; out.dst is the place of the chunk's first value
- * (NULL: only check). GW_OK, GW_ERR_CORRUPT or GW_ERR_CHECKSUM, to all threads; then out.dst holds anything,
- * unless is_checked_first: then it is as it was. All 256 threads of the block call it. Begins and ends with a
- * barrier.
+ * Looks at the entry of a chunk, by thread 0, which leaves in s what all threads need of it: they would compare the
+ * same numbers 256 times. Returns what is left to do, most often nothing.
  */
 template <uint32_t DTYPE, gw_decode_paths PATHS>
-GW_DEVICE uint32_t gw_cuda_decode_chunk(gw_decode_state &s, const gw_decode_call &c, uint64_t index,
-                                        const gw_decode_out &out, bool is_checked_first)
+GW_DEVICE uint32_t gw_chunk_look(gw_decode_state &s, const gw_decode_call &c, uint64_t index)
 {
+    /* Entries are read once, by one thread: whatever happens to the bytes meanwhile, the block is of one mind. */
     const gw_cuda_frame_state &frame = c.frame;
-    const uint32_t chunk_len =
-        (uint32_t)(frame.len - (index << frame.chunk_log2) < (uint64_t)1 << frame.chunk_log2
-                       ? frame.len - (index << frame.chunk_log2)
-                       : (uint64_t)1 << frame.chunk_log2);
-    const uint32_t value_size = chunk_len * gw_type<DTYPE>::SIZE, raw_size = (value_size + 15) & ~15u;
-    __syncthreads();
-    if (threadIdx.x == 0) {
-        /* Read once, by one thread: whatever happens to the bytes meanwhile, the block is of one mind. */
-        gw_chunk_entry e = {0, 0, 0, 0, 0}, owner = {0, 0, 0, 0, 0};
-        bool good = gw_entry_read(e, c.src, frame.directory_offset, frame.payload_offset, frame.frame_size,
-                                  frame.chunk_count, frame.installed != 0, index);
-        s.is_owner = good && e.kind == GW_CHUNK_CODED && !frame.installed && e.book == index;
-        if (good && e.kind == GW_CHUNK_CODED && !frame.installed) {
-            good = gw_entry_read(owner, c.src, frame.directory_offset, frame.payload_offset, frame.frame_size,
-                                 frame.chunk_count, false, e.book);
-        }
-        s.out = out;
-        s.levels = c.levels == nullptr ? nullptr : c.levels + (index << frame.chunk_log2);
-        s.index = index;
-        s.kind = good ? e.kind : 255;
-        s.offset = e.offset;
-        s.size = e.size;
-        s.crc = e.crc;
-        s.owner_offset = s.is_owner ? e.offset : owner.offset;
-        s.owner_size = s.is_owner ? e.size : owner.size;
-        s.book_crc = e.book;
+    const uint64_t left = frame.len - (index << frame.chunk_log2), whole = (uint64_t)1 << frame.chunk_log2;
+    const uint32_t chunk_len = (uint32_t)(left < whole ? left : whole);
+    const uint32_t raw_size = (chunk_len * gw_type<DTYPE>::SIZE + 15) & ~15u;
+    gw_chunk_entry e = {0, 0, 0, 0, 0}, owner = {0, 0, 0, 0, 0};
+    bool good = gw_entry_read(e, c.src, frame.directory_offset, frame.payload_offset, frame.frame_size,
+                              frame.chunk_count, frame.installed != 0, index);
+    const bool has_owner = good && e.kind == GW_CHUNK_CODED && !frame.installed;
+    const bool is_owner = has_owner && e.book == index;
+    if (has_owner) {
+        good = gw_entry_read(owner, c.src, frame.directory_offset, frame.payload_offset, frame.frame_size,
+                             frame.chunk_count, false, e.book);
     }
-    __syncthreads();
-    const uint32_t kind = s.kind;
-    const uint64_t size = s.size;
-    const uint8_t *data = c.src + s.offset;
-    if (kind > GW_CHUNK_CODED) {
-        return GW_ERR_CORRUPT;
+    s.levels = c.levels == nullptr ? nullptr : c.levels + (index << frame.chunk_log2);
+    s.index = index;
+    s.chunk_len = chunk_len;
+    s.status = GW_ERR_CORRUPT;
+    if (!good) {
+        return GW_TODO_END;
     }
-    const bool is_far = gw_decode_is_far(c, size);
-    if (PATHS == GW_DECODE_NEAR && kind == GW_CHUNK_CODED && (frame.levels != 0 || is_far)) {
-        return GW_DECODE_DEFERRED;
+    s.data = c.src + e.offset;
+    s.size = e.size;
+    s.kind = e.kind;
+    s.crc = e.crc;
+    s.is_owner = is_owner;
+    s.owner_offset = owner.offset;
+    s.owner_size = owner.size;
+    s.book_key = c.owner_key + (frame.installed ? 0 : e.book);
+    s.skip = 0;
+    const uint32_t checksum = frame.checksum ? GW_TODO_CHECKSUM : 0;
+    if (e.kind != GW_CHUNK_CODED) {
+        const bool fits = e.size == (e.kind == GW_CHUNK_RAW ? raw_size : 0);
+        return checksum | GW_TODO_PLAIN | (fits ? 0 : GW_TODO_MISFIT);
     }
+    s.is_far = gw_decode_is_far(c, e.size);
+    if (PATHS == GW_DECODE_NEAR && (frame.levels != 0 || s.is_far)) {
+        s.status = GW_DECODE_DEFERRED;
+        return GW_TODO_END;
+    }
+    const bool has_book = s.book_owner == s.book_key;
+    if (has_book && is_owner) {
+        s.skip = s.book_size;
+    }
+    return checksum | (has_book ? 0 : GW_TODO_BOOK) |
+           (e.size >= raw_size || e.size < s.skip ? GW_TODO_MISFIT : 0);
+}
+
+/* What gw_chunk_look() left to do. GW_CHUNK_READY, or the status of a chunk that needs no more, to all threads. */
+template <uint32_t DTYPE>
+GW_DEVICE uint32_t gw_chunk_prepare(gw_decode_state &s, const gw_decode_call &c, uint32_t todo)
+{
+    if ((todo & GW_TODO_END) != 0) {
+        return s.status;
+    }
+    const uint8_t *const data = s.data;
+    const uint32_t words = (uint32_t)(s.size >> 2);
+    const bool is_plain = (todo & GW_TODO_PLAIN) != 0;
     const bool is_owner = s.is_owner != 0;
-    const uint32_t crc = s.crc, owner = s.book_crc;
-    if (frame.checksum && (kind != GW_CHUNK_CODED || is_owner || frame.installed)) {
+    /* The checksum of a chunk with another's codebook covers that, too. */
+    const bool is_alone = is_plain || is_owner || c.frame.installed;
+    if ((todo & GW_TODO_CHECKSUM) != 0 && is_alone) {
         const uint32_t found =
-            gw_cuda_crc32c(0, size >> 2, s.sums, [=](uint64_t i) { return gw_read32(data + 4 * i); });
-        if (found != crc) {
+            gw_cuda_crc32c(0, s.size >> 2, s.sums, [=](uint64_t i) { return gw_read32(data + 4 * i); });
+        if (found != s.crc) {
             return GW_ERR_CHECKSUM;
         }
     }
-    if (kind == GW_CHUNK_ZERO) {
-        if (size != 0) {
+    if (is_plain) {
+        const uint32_t value_size = s.chunk_len * gw_type<DTYPE>::SIZE;
+        if ((todo & GW_TODO_MISFIT) != 0) {
             return GW_ERR_CORRUPT;
         }
-        if (out.dst != nullptr) {
-            gw_decode_plain<DTYPE>(nullptr, value_size, out);
+        const bool is_raw = s.kind == GW_CHUNK_RAW;
+        if (is_raw &&
+            __syncthreads_or(threadIdx.x < (0 - value_size & 15) && data[value_size + threadIdx.x] != 0)) {
+            return GW_ERR_CORRUPT;
+        }
+        if (s.out.dst != nullptr) {
+            gw_decode_plain<DTYPE>(is_raw ? data : nullptr, value_size, s.out);
         }
         return GW_OK;
     }
-    if (kind == GW_CHUNK_RAW) {
-        if (size != raw_size ||
-            __syncthreads_or(threadIdx.x < raw_size - value_size && data[value_size + threadIdx.x] != 0)) {
-            return GW_ERR_CORRUPT;
-        }
-        if (out.dst != nullptr) {
-            gw_decode_plain<DTYPE>(data, value_size, out);
-        }
-        return GW_OK;
-    }
-    const uint32_t book_size =
-        gw_book_use<DTYPE>(s, c.codec, frame, c.src, c.owner_key + (frame.installed ? 0 : owner));
+    const uint32_t book_size = gw_book_use<DTYPE>(s, c.codec, c.frame, c.src, s.book_key);
     if (book_size == 0) {
         return GW_ERR_CORRUPT;
     }
-    if (frame.checksum && !is_owner && !frame.installed) {
+    if ((todo & GW_TODO_CHECKSUM) != 0 && !is_alone) {
         const uint32_t book_words = book_size >> 2;
         const uint8_t *book = c.src + s.owner_offset;
-        const uint32_t found = gw_cuda_crc32c(0, book_words + (size >> 2), s.sums, [=](uint64_t i) {
+        const uint32_t found = gw_cuda_crc32c(0, book_words + words, s.sums, [=](uint64_t i) {
             return i < book_words ? gw_read32(book + 4 * i) : gw_read32(data + 4 * (i - book_words));
         });
-        if (found != crc) {
+        if (found != s.crc) {
             return GW_ERR_CHECKSUM;
         }
     }
     const uint32_t skip = is_owner ? book_size : 0;
-    if (size >= raw_size || size < skip) {
+    if ((todo & GW_TODO_MISFIT) != 0 || s.size < skip) {
         return GW_ERR_CORRUPT;
     }
+    __syncthreads();
+    if (threadIdx.x == 0) {
+        s.skip = skip;
+    }
+    __syncthreads();
+    return GW_CHUNK_READY;
+}
+
+/*
+ * Decodes chunk `index` of a frame whose front was accepted to s.out, which thread 0 has set; s.out.dst is the place
+ * of the chunk's first value (NULL: only check). GW_OK, GW_ERR_CORRUPT or GW_ERR_CHECKSUM, to all threads; then the
+ * place holds anything, unless is_checked_first: then it is as it was. All 256 threads of the block call it. Begins
+ * and ends with a barrier.
+ */
+template <uint32_t DTYPE, gw_decode_paths PATHS>
+GW_DEVICE uint32_t gw_cuda_decode_chunk(gw_decode_state &s, const gw_decode_call &c, uint64_t index,
+                                        bool is_checked_first)
+{
+    __syncthreads();
+    if (threadIdx.x == 0) {
+        s.todo = gw_chunk_look<DTYPE, PATHS>(s, c, index);
+    }
+    __syncthreads();
+    const uint32_t todo = s.todo;
+    if (todo != 0) {
+        const uint32_t status = gw_chunk_prepare<DTYPE>(s, c, todo);
+        if (status != GW_CHUNK_READY) {
+            return status;
+        }
+    }
+    const uint8_t *const data = s.data;
+    const uint32_t size = (uint32_t)s.size, skip = s.skip, chunk_len = s.chunk_len;
     bool bad;
     if (PATHS == GW_DECODE_NEAR) {
-        bad = gw_decode_near<DTYPE, false>(s, c, data, (uint32_t)size, skip, chunk_len, is_checked_first);
-    } else if (frame.levels != 0) {
-        bad =
-            is_far
-                ? gw_decode_far<DTYPE, true>(s, c, data, (uint32_t)size, skip, chunk_len, is_checked_first)
-                : gw_decode_near<DTYPE, true>(s, c, data, (uint32_t)size, skip, chunk_len, is_checked_first);
-    } else if (PATHS == GW_DECODE_REST || is_far) {
-        bad = gw_decode_far<DTYPE, false>(s, c, data, (uint32_t)size, skip, chunk_len, is_checked_first);
+        bad = gw_decode_near<DTYPE, false>(s, c, data, size, skip, chunk_len, is_checked_first);
+    } else if (c.frame.levels != 0) {
+        bad = s.is_far ? gw_decode_far<DTYPE, true>(s, c, data, size, skip, chunk_len, is_checked_first)
+                       : gw_decode_near<DTYPE, true>(s, c, data, size, skip, chunk_len, is_checked_first);
+    } else if (PATHS == GW_DECODE_REST || s.is_far) {
+        bad = gw_decode_far<DTYPE, false>(s, c, data, size, skip, chunk_len, is_checked_first);
     } else {
-        bad = gw_decode_near<DTYPE, false>(s, c, data, (uint32_t)size, skip, chunk_len, is_checked_first);
+        bad = gw_decode_near<DTYPE, false>(s, c, data, size, skip, chunk_len, is_checked_first);
     }
     return bad ? GW_ERR_CORRUPT : GW_OK;
 }

@@ -31,10 +31,11 @@ struct gw_tree_node {
     uint8_t width; /* leaf: bits of an index */
     uint8_t depth;
     uint8_t first_rank;
-    uint8_t parent;
-    uint8_t is_right;
+    uint8_t
+        head; /* the node above this one that is no left child, or this one; between them are left children */
     uint8_t inner_index; /* inner node: how many inner nodes come before it */
     uint8_t first_leaf;  /* leaves to the left */
+    uint8_t unused;
 };
 
 struct gw_cuda_tree {
@@ -64,11 +65,9 @@ GW_DEVICE uint32_t gw_lane(void)
 /* Inclusive sum over the lanes of a warp. */
 GW_DEVICE uint32_t gw_warp_scan(uint32_t x)
 {
-    const uint32_t lane = gw_lane();
     GW_UNROLL
     for (uint32_t d = 1; d < 32; d *= 2) {
-        const uint32_t y = __shfl_up_sync(GW_FULL_MASK, x, d);
-        x += lane >= d ? y : 0;
+        x = gw_shuffle_up_add(x, d);
     }
     return x;
 }
@@ -237,10 +236,7 @@ GW_DEVICE void gw_cuda_tree_build(gw_cuda_tree &s)
             node.first_leaf = (uint8_t)t;
             node.right = 0;
             node.width = k == inner ? s.leaf_width[t] : (uint8_t)0;
-            if (k != 0 || t == 0) { /* the others are right children and get these from their parents */
-                node.parent = (uint8_t)(first + k - (k != 0));
-                node.is_right = 0;
-            }
+            node.head = (uint8_t)first;
             if (k < inner) {
                 const uint32_t middle = code + (1u << (GW_TREE_CODE_LEN - 1 - top - k));
                 uint32_t low = t + 1, high = leaf_count - 1; /* the leaf with this code is one of them */
@@ -253,10 +249,7 @@ GW_DEVICE void gw_cuda_tree_build(gw_cuda_tree &s)
                         high = at;
                     }
                 }
-                const uint32_t right = low + s.leaf_inner[low];
-                node.right = (uint8_t)right;
-                s.node[right].parent = (uint8_t)(first + k);
-                s.node[right].is_right = 1;
+                node.right = (uint8_t)(low + s.leaf_inner[low]);
             }
         }
     }

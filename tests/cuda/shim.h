@@ -452,6 +452,10 @@ static inline void gw_shared_or32(uint32_t place, uint32_t x)
 {
     *(uint32_t *)(void *)gw_shim_shared_at(place, 4) |= x;
 }
+static inline void gw_shared_add32(uint32_t place, uint32_t x)
+{
+    *(uint32_t *)(void *)gw_shim_shared_at(place, 4) += x;
+}
 static inline void gw_copy_async16(uint32_t place, const void *from)
 {
     memcpy(gw_shim_shared_at(place, 16), from, 16);
@@ -509,9 +513,14 @@ static inline void gw_push_digit(uint32_t &z, uint32_t &w, uint32_t flags)
         w >>= WIDTH;
     }
 }
-static inline uint32_t gw_word_place(uint32_t base, uint32_t bit)
+template <uint32_t SCALE> static inline uint32_t gw_byte_place(uint32_t base, uint32_t x, uint32_t i)
 {
-    return base + bit / 32 * 4;
+    return base + SCALE * (x >> 8 * i & 255);
+}
+static inline uint32_t gw_shuffle_up_add(uint32_t x, uint32_t by)
+{
+    const uint32_t below = __shfl_up_sync(0xffffffffu, x, by);
+    return (threadIdx.x & 31) >= by ? x + below : x;
 }
 
 #endif
