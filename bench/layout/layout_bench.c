@@ -185,23 +185,23 @@ static void dump(const char *dir, const char *name, const char *mode, const gw_g
 
 static lay_scratch scratch;
 
-/* Values with a fourth digit and escapes, as the kernel meets them: a warp mends 32 times 16 consecutive
- * values at once. */
+/* Values with a fourth digit and escapes, as kernels meet them: a warp mends 32 times `len` consecutive values at
+ * once, 16 of fp32 and 32 of 16-bit types. */
 typedef struct {
-    double any; /* how many such groups have one */
+    double any, fourth_any, escape_any; /* how many such groups have one */
     double most, fourth_most,
-        escape_most; /* sums over the groups of the largest number that one of the 16 has */
+        escape_most; /* sums over the groups of the largest number that one of the 32 has */
 } rare_counts;
 
-static void count_rare(const uint8_t *labels, size_t len, rare_counts *sum)
+static void count_rare(const uint8_t *labels, size_t chunk_len, size_t len, rare_counts *sum)
 {
-    for (size_t block = 0; block + 1024 <= len; block += 1024) {
-        for (size_t half = 0; half < 2; half++) {
+    for (size_t block = 0; block + 1024 <= chunk_len; block += 1024) {
+        for (size_t part = 0; part < 32; part += len) {
             unsigned largest = 0, largest_fourth = 0, largest_escape = 0;
             for (size_t lane = 0; lane < 32; lane++) {
-                const uint8_t *x = labels + block + 32 * lane + 16 * half;
+                const uint8_t *x = labels + block + 32 * lane + part;
                 unsigned fourth = 0, escape = 0;
-                for (size_t i = 0; i < 16; i++) {
+                for (size_t i = 0; i < len; i++) {
                     fourth += x[i] > 3 && x[i] % 4 == 0;
                     escape += x[i] == LAY_LABEL_ESCAPE;
                 }
@@ -210,6 +210,8 @@ static void count_rare(const uint8_t *labels, size_t len, rare_counts *sum)
                 largest_escape = escape > largest_escape ? escape : largest_escape;
             }
             sum->any += largest != 0;
+            sum->fourth_any += largest_fourth != 0;
+            sum->escape_any += largest_escape != 0;
             sum->most += largest;
             sum->fourth_most += largest_fourth;
             sum->escape_most += largest_escape;
@@ -222,7 +224,7 @@ static void print_stats(const char *name, const char *mode, const lay_frame *fra
 {
     double coded = 0, chunks = 0, nodes = 0, inner = 0, inner_values = 0, inner_words = 0, flat = 0,
            flat_words = 0;
-    rare_counts rare = {0, 0, 0, 0};
+    rare_counts rare = {0, 0, 0, 0, 0, 0}, rare32 = rare;
     double width_tasks[8] = {0}, inner_tasks = 0, flat_tasks = 0, constant_tasks = 0,
            run_words = 0; /* a task: up to 32 words, root excluded */
     double constant = 0, constant_words = 0, height = 0, labels = 0, planes[LAY_PLANES_MAX] = {0},
@@ -249,7 +251,8 @@ static void print_stats(const char *name, const char *mode, const lay_frame *fra
             static uint32_t out[LAY_CHUNK_MAX];
             lay_decode_stages(&lay_kernels_avx2, out, &book, frame->bytes + p.offset + skip,
                               (size_t)p.size - skip, p.len, NULL, &frame->rule, &scratch, NULL, 0, NULL);
-            count_rare(scratch.level[0], p.len, &rare);
+            count_rare(scratch.level[0], p.len, 16, &rare);
+            count_rare(scratch.level[0], p.len, 32, &rare32);
         }
         coded += (double)p.len;
         nodes += book.node_count;
@@ -291,8 +294,10 @@ static void print_stats(const char *name, const char *mode, const lay_frame *fra
            flat_words / chunks, constant / coded, constant_words / chunks, escapes / coded);
     printf(" inner_tasks %.2f flat_tasks %.2f constant_tasks %.2f run_words %.1f", inner_tasks / chunks,
            flat_tasks / chunks, constant_tasks / chunks, run_words / chunks);
-    printf(" rare_any %.2f rare_most %.2f fourth_most %.2f escape_most %.2f", rare.any / chunks,
-           rare.most / chunks, rare.fourth_most / chunks, rare.escape_most / chunks);
+    printf(" rare_any %.2f rare_most %.2f fourth_any %.2f fourth_most %.2f escape_any %.2f escape_most %.2f",
+           rare.any / chunks, rare.most / chunks, rare.fourth_any / chunks, rare.fourth_most / chunks,
+           rare.escape_any / chunks, rare.escape_most / chunks);
+    printf(" escape_any32 %.2f escape_most32 %.2f", rare32.escape_any / chunks, rare32.escape_most / chunks);
     for (unsigned n = 1; n < 8; n++) {
         printf(" flat%u %.3f", n, width_tasks[n] / chunks);
     }

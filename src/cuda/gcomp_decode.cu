@@ -48,16 +48,12 @@ GW_DEVICE void gw_decode_unit(gw_decode_state &s, const gw_gcomp_decode_params &
                                  needs_slot ? p.large + (uint64_t)s.slot * GW_CUDA_LARGE_SIZE : nullptr,
                                  (uint64_t)(item_index + 1) << 40};
     if (threadIdx.x == 0) {
-        gw_decode_out out = {nullptr, nullptr, p.codec.strict, 0};
-        const uint64_t first = index << frame.chunk_log2;
-        if (p.mode != GW_CUDA_DECODE_VALIDATE) {
-            out.dst = (uint8_t *)item.dst + first * size;
-            out.addend = p.mode == GW_CUDA_DECODE_ADD   ? out.dst
-                         : p.mode == GW_CUDA_DECODE_SUM ? (const uint8_t *)item.addend + first * size
-                                                        : nullptr;
-            out.is_wide = (((uintptr_t)out.dst | (uintptr_t)out.addend) & 15) == 0;
-        }
-        s.out = out;
+        const uint64_t first = (index << frame.chunk_log2) * size;
+        uint8_t *const dst = p.mode == GW_CUDA_DECODE_VALIDATE ? nullptr : (uint8_t *)item.dst + first;
+        const uint8_t *const addend = p.mode == GW_CUDA_DECODE_ADD   ? dst
+                                      : p.mode == GW_CUDA_DECODE_SUM ? (const uint8_t *)item.addend + first
+                                                                     : nullptr;
+        s.out = gw_decode_out_of(dst, addend, p.codec.strict);
     }
     const uint32_t status = gw_cuda_decode_chunk < DTYPE,
                    REST ? GW_DECODE_REST : GW_DECODE_NEAR > (s, call, index, p.mode == GW_CUDA_DECODE_ADD);

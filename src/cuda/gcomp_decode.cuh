@@ -27,7 +27,7 @@
 #include "cuda/gcomp_round.cuh"
 
 /* At most 32 a level of 2^15 values and one more for each node. */
-enum { GW_TASKS_MAX = 32 * 11 + 32 + GW_TREE_NODES, GW_TASK_INNER = 1 << 15 };
+enum { GW_TASKS_MAX = 32 * 11 + 32 + GW_TREE_NODES };
 
 /* A node while its values are produced: byte offsets of its run, of its place and its children's in the
  * arrays. Read in two loads of 16 bytes. */
@@ -44,11 +44,20 @@ enum { GW_KIND_INNER = 8, GW_PART_ESCAPES = 7 };
 
 /* Where the values of a chunk go. */
 struct gw_decode_out {
-    uint8_t *dst;
+    uint8_t *dst;          /* NULL: nowhere */
     const uint8_t *addend; /* NULL: values are stored as they are */
     uint32_t strict;       /* of sums */
     uint32_t is_wide;      /* dst, and addend where there is one, are 16-byte aligned */
+    uint32_t is_plain;     /* wide, and no addend */
 };
+
+GW_DEVICE gw_decode_out gw_decode_out_of(void *dst, const void *addend, uint32_t strict)
+{
+    const bool is_wide = dst != nullptr && (((uintptr_t)dst | (uintptr_t)addend) & 15) == 0;
+    const gw_decode_out out = {(uint8_t *)dst, (const uint8_t *)addend, strict, is_wide,
+                               is_wide && addend == nullptr};
+    return out;
+}
 
 struct alignas(128) gw_decode_state {
     uint2 selector[256];         /* gw_selector_of() */
@@ -60,13 +69,12 @@ struct alignas(128) gw_decode_state {
     alignas(16) uint8_t book[GW_CUDA_BOOK_SIZE_MAX + 12];
     gw_cuda_tree tree;
     gw_node_work node[GW_TREE_NODES];
-    uint32_t
-        ones[GW_TREE_NODES]; /* set bits of the run; before that what inner nodes before give to the right */
-    /* A task is 32 words of a node: node | word / 32 << 8 | GW_TASK_INNER of inner nodes; by level, deepest first, root
-     * last. */
+    uint32_t taken[GW_TREE_NODES]; /* what the inner nodes before give to their right children */
+    /* A task is 32 words of a node: node | word / 32 << 8; by level, deepest first, root last. Of inner nodes: set bits
+     * of the tasks before. */
     uint16_t task[GW_TASKS_MAX], task_ones[GW_TASKS_MAX];
-    uint32_t task_count, is_bad;
-    uint16_t task_start[16]; /* by level */
+    uint32_t is_bad;
+    uint32_t task_start[16]; /* by level */
     /* Of the planes, and in GW_PART_ESCAPES of the escapes: begin and end, in bits as gw_window() counts them; lengths. */
     uint2 part[8];
     uint32_t part_len[8];
@@ -223,6 +231,10 @@ GW_DEVICE void gw_unpack32(uint32_t out[8], const WORDS &words, uint32_t at, uin
     GW_UNROLL
     for (int j = 0; j < 8; j++) {
         const int bit = 4 * W * j;
+        if (W == 1) { /* bit i times 2^(7 i) is bit 8 i; no two of the 16 products meet */
+            out[j] = ((w[0] >> bit & 15) * 0x00204081 & 0x01010101) + add;
+            continue;
+        }
         uint32_t x = bit % 32 + 4 * W <= 32 ? w[bit / 32] >> bit % 32
                                             : __funnelshift_r(w[bit / 32], w[bit / 32 + 1], bit % 32);
         x = (x & pair) + (x & pair << 2 * W) * (1u << (16 - 2 * W));
@@ -286,20 +298,22 @@ enum {
  * values can be summed; planes 1 to 3, of which digits are taken all the time, in bytes of their own. An entry of
  * explicit frames has its exponent above bit 22 and no digits in R4, R2, R1.
  */
-#define GW_FLAG_1         (1u << 0)
-#define GW_FLAG_2         (1u << 8)
-#define GW_FLAG_3         (1u << 16)
-#define GW_FLAG_4         (1u << 4)
-#define GW_FLAG_R4        (1u << 20)
-#define GW_FLAG_R2        (1u << 24)
-#define GW_FLAG_R1        (1u << 28)
-#define GW_FLAG_ESCAPE    (1u << 12)
-#define GW_FLAGS_EXPLICIT (GW_FLAG_1 | GW_FLAG_2 | GW_FLAG_3 | GW_FLAG_4)
-/* Entries of explicit frames say once more whether there are digits in planes 1 to 3, in neighbouring bits: three
- * predicates come from those in one instruction. */
+#define GW_FLAG_1      (1u << 0)
+#define GW_FLAG_2      (1u << 8)
+#define GW_FLAG_3      (1u << 16)
+#define GW_FLAG_4      (1u << 4)
+#define GW_FLAG_R4     (1u << 20)
+#define GW_FLAG_R2     (1u << 24)
+#define GW_FLAG_R1     (1u << 28)
+#define GW_FLAG_ESCAPE (1u << 12)
+/* Entries of explicit frames say once more in which planes there are digits, in bits of one byte: four predicates come
+ * from those in one instruction. */
 #define GW_HAS_1 (1u << 20)
 #define GW_HAS_2 (1u << 21)
-#define GW_HAS_3 (1u << 22)
+#define GW_HAS_3 GW_FLAG_3
+#define GW_HAS_4 (1u << 22)
+/* Entries of fp16, of which no exponent reaches so far: digits in any plane. */
+#define GW_HAS_ANY (1u << 31)
 
 /* Of a value that keeps `kept` bits, sign included. */
 template <uint32_t DTYPE> GW_DEVICE uint32_t gw_flags_of(uint32_t kept)
@@ -335,9 +349,11 @@ GW_DEVICE uint32_t gw_entry_of(uint32_t label, uint32_t derived, uint32_t base, 
         return e << type::EXPONENT_SHIFT | bias << 8 | GW_ENTRY_ORDINARY | GW_CLASS_ORDINARY;
     }
     const uint32_t e = type::IS_FP16 ? (label >> 2) - 1 : (label >> 2) + base;
-    const uint32_t digit_flags = gw_flags_of<DTYPE>(type::M + 1 - (label & 3) * type::STEP);
-    return e << type::EXPONENT_SHIFT | digit_flags | ((digit_flags & GW_FLAG_1) != 0 ? GW_HAS_1 : 0) |
-           ((digit_flags & GW_FLAG_2) != 0 ? GW_HAS_2 : 0) | ((digit_flags & GW_FLAG_3) != 0 ? GW_HAS_3 : 0);
+    const uint32_t digits = gw_flags_of<DTYPE>(type::M + 1 - (label & 3) * type::STEP);
+    const uint32_t has = ((digits & GW_FLAG_1) != 0 ? GW_HAS_1 : 0) |
+                         ((digits & GW_FLAG_2) != 0 ? GW_HAS_2 : 0) |
+                         ((digits & GW_FLAG_4) != 0 ? GW_HAS_4 : 0);
+    return e << type::EXPONENT_SHIFT | digits | has | (type::IS_FP16 ? GW_HAS_ANY : 0);
 }
 
 /* Octaves that map byte k lets a value of this exponent lose. */
@@ -421,7 +437,7 @@ GW_DEVICE bool gw_find_nodes(gw_decode_state &s, const WORDS &words, uint32_t si
         const uint32_t right_len = is_inner ? gw_half_at(words, planes + 1 + tree.node[n].inner_index) : 0;
         const uint32_t upto = gw_warp_scan(right_len);
         if (n < node_count) {
-            s.ones[n] = sum + upto - right_len;
+            s.taken[n] = sum + upto - right_len;
             s.node[n].right_len = right_len;
         }
         if (is_inner) {
@@ -440,7 +456,7 @@ GW_DEVICE bool gw_find_nodes(gw_decode_state &s, const WORDS &words, uint32_t si
         const gw_tree_node node = tree.node[n];
         const bool inner = node.right != 0;
         const uint32_t right_len = s.node[n].right_len;
-        const uint32_t len = s.node[node.head].first_task - (s.ones[n] - s.ones[node.head]);
+        const uint32_t len = s.node[node.head].first_task - (s.taken[n] - s.taken[node.head]);
         /* Differences below 0 are negative here, and were so first where a node gave more than it has. */
         bad = bad || (int32_t)len < (int32_t)right_len;
         if (__any_sync(GW_FULL_MASK, bad)) { /* sums below are bounded from here on */
@@ -490,30 +506,34 @@ GW_DEVICE bool gw_find_nodes(gw_decode_state &s, const WORDS &words, uint32_t si
         const bool is_node = i < node_count;
         const uint32_t n = tree.by_depth[is_node ? i : 0], level = depth_max - tree.node[n].depth;
         gw_node_work &work = s.node[n];
-        const bool inner = work.kind == GW_KIND_INNER;
         const uint32_t tasks = is_node ? (work.words + 31) >> 5 : 0;
         const uint32_t all = gw_warp_scan(tasks), before = sum + all - tasks;
-        const uint32_t what = n | (inner ? (uint32_t)GW_TASK_INNER : 0);
         if (is_node) {
             bad = bad || !gw_is_padded(words, work.run >> 2, work.right);
             work.right = s.node[tree.node[n].right].out; /* of a leaf: never used */
             work.first_task = before;
-            s.ones[n] = 0;
             if (i == tree.level_start[level]) {
-                s.task_start[level] = (uint16_t)before;
+                s.task_start[level] = before;
             }
         }
         GW_NO_UNROLL
         for (uint32_t k = 0; k < tasks; k++) {
-            s.task[before + k] = (uint16_t)(what | k << 8);
+            s.task[before + k] = (uint16_t)(n | k << 8);
         }
         sum += __shfl_sync(GW_FULL_MASK, all, 31);
     }
     if (lane == 0) {
-        s.task_start[depth_max + 1] = (uint16_t)sum;
-        s.task_count = sum;
+        s.task_start[depth_max + 1] = sum;
     }
     return __any_sync(GW_FULL_MASK, bad) != 0;
+}
+
+GW_DEVICE gw_node_work gw_node_load(const gw_decode_state &s, uint32_t n)
+{
+    const uint32_t place = gw_place_of(s.node) + (uint32_t)sizeof(gw_node_work) * n;
+    const uint4 a = gw_shared_load128(place), b = gw_shared_load128(place + 16);
+    const gw_node_work node = {a.x, a.y, a.z, a.w, b.x, b.y, b.z, b.w};
+    return node;
 }
 
 /* Rules 21 to 23: the same, and set bits of all tasks. Returns true, to all threads, if a rule is broken. Ends with a
@@ -533,39 +553,26 @@ GW_DEVICE bool gw_find_parts(gw_decode_state &s, const WORDS &words, uint32_t si
     if (s.is_bad) {
         return true;
     }
-    const uint32_t tasks = s.task_count;
+    /* A warp takes a node: one after another, its tasks cost a load, a count and a sum each. */
+    bool bad = false;
     GW_NO_UNROLL
-    for (uint32_t task = warp; task < tasks; task += GW_WARPS) {
-        const uint32_t what = s.task[task];
-        if ((what & GW_TASK_INNER) == 0) {
-            continue;
-        }
-        const uint2 node = gw_shared_load64(gw_place_of(s.node) + 32 * (what & 255)); /* run, words */
-        const uint32_t word = (what >> 8 & 31) * 32 + lane;
-        const uint32_t ones =
-            __reduce_add_sync(GW_FULL_MASK, word < node.y ? __popc(words.load32(node.x + 4 * word)) : 0);
-        if (lane == 0) {
-            s.task_ones[task] = (uint16_t)ones;
-            gw_shared_add32(gw_place_of(s.ones) + 4 * (what & 255), ones);
+    for (uint32_t n = warp; n < s.tree.node_count; n += GW_WARPS) {
+        const gw_node_work node = gw_node_load(s, n);
+        uint32_t ones = 0;
+        if (node.kind == GW_KIND_INNER) {
+            GW_NO_UNROLL
+            for (uint32_t first = 0; first < node.words; first += 32) {
+                const uint32_t word = first + lane;
+                if (lane == 0) {
+                    s.task_ones[node.first_task + (first >> 5)] = (uint16_t)ones;
+                }
+                ones += __reduce_add_sync(GW_FULL_MASK,
+                                          word < node.words ? __popc(words.load32(node.run + 4 * word)) : 0);
+            }
+            bad = bad || ones != node.right_len;
         }
     }
-    __syncthreads();
-    return __syncthreads_or(t < s.tree.node_count && s.ones[t] != s.node[t].right_len) != 0;
-}
-
-GW_DEVICE gw_node_work gw_node_load(const gw_decode_state &s, uint32_t n)
-{
-    const uint32_t place = gw_place_of(s.node) + (uint32_t)sizeof(gw_node_work) * n;
-    const uint4 a = gw_shared_load128(place), b = gw_shared_load128(place + 16);
-    const gw_node_work node = {a.x, a.y, a.z, a.w, b.x, b.y, b.z, b.w};
-    return node;
-}
-
-/* Set bits of a node in the tasks before task `k`, of which there are at most 31; k is the same for the warp. */
-GW_DEVICE uint32_t gw_ones_before(const gw_decode_state &s, uint32_t first_task, uint32_t k)
-{
-    const uint32_t lane = gw_lane();
-    return __reduce_add_sync(GW_FULL_MASK, lane < k ? s.task_ones[first_task + lane] : 0);
+    return __syncthreads_or(bad) != 0;
 }
 
 /* ---- escapes ------------------------------------------------------------------------------------------- */
@@ -768,11 +775,22 @@ GW_DEVICE gw_counts gw_scan_counts(gw_decode_state &s, gw_counts mine, uint32_t 
     return before;
 }
 
+/* A sum of flags in bytes: nibbles 0, 2, 4, 6, and 1, 3, 5, 7. Those of explicit frames end at bit 19. */
+template <bool DERIVED> GW_DEVICE uint32_t gw_even_flags(uint32_t sum)
+{
+    return sum & (DERIVED ? 0x0f0f0f0fu : 0x000f0f0fu);
+}
+
+template <bool DERIVED> GW_DEVICE uint32_t gw_odd_flags(uint32_t sum)
+{
+    return sum >> 4 & (DERIVED ? 0x0f0f0f0fu : 0x00000f0fu);
+}
+
 /* Adds the sum of eight values' flags to the bytes of even and odd nibbles. */
 template <bool DERIVED> GW_DEVICE void gw_add_flags(uint32_t &even, uint32_t &odd, uint32_t sum)
 {
-    even += sum & (DERIVED ? 0x0f0f0f0fu : 0x000f0f0fu);
-    odd += sum >> 4 & (DERIVED ? 0x0f0f0f0fu : 0x00000f0fu);
+    even += gw_even_flags<DERIVED>(sum);
+    odd += gw_odd_flags<DERIVED>(sum);
 }
 
 /* even: planes 1, 2, 3, R2; odd: plane 4, escapes, R4, R1. */
@@ -809,35 +827,42 @@ GW_DEVICE uint32_t gw_part_place(const gw_decode_state &s, uint32_t part, uint32
     return at < bounds.y ? at : bounds.y;
 }
 
-/* Where the digits of a thread go on in a plane: the next one's bit, and a window that held the next four or eight. */
+/* Where the digits of a thread go on in a plane: the next one's bit, and a window that held the next ones. */
 struct gw_digits {
     uint32_t at, window;
 };
 
-/*
- * Window, and way, of group j of four values: a window holds the digits of four values, or of eight if they are at most
- * 4 bits wide. sum, sum8: of the flags of the four, and of the eight up to them.
- */
-template <uint32_t FLAG, uint32_t WIDTH, typename WORDS>
-GW_DEVICE void gw_open_window(const WORDS &words, gw_digits &digits, uint32_t j, uint32_t sum, uint32_t sum8)
+/* Sums of flags: of four values, of eight; of sixteen, in bytes, of the even and the odd flags. */
+struct gw_flag_sums {
+    uint32_t of4, of8, even16, odd16;
+};
+
+/* Window of group j of four values, and the way to the next one: a window holds the digits of four values, or of eight
+ * if they are at most 4 bits wide, or of sixteen if at most 2. The sums are of the values up to those of the group. */
+template <bool DERIVED, uint32_t FLAG, uint32_t WIDTH, typename WORDS>
+GW_DEVICE void gw_open_window(const WORDS &words, gw_digits &digits, uint32_t j, const gw_flag_sums &sums)
 {
-    constexpr bool IS_NARROW = WIDTH <= 4, IS_EVEN = (FLAG & 0x01010101u) != 0;
+    constexpr bool IS_EVEN = (FLAG & 0x01010101u) != 0;
+    constexpr uint32_t GROUPS = WIDTH <= 2 ? 4 : WIDTH <= 4 ? 2 : 1;
     constexpr uint32_t BYTE = FLAG >= 1u << 24 ? 3 : FLAG >= 1u << 16 ? 2 : FLAG >= 1u << 8 ? 1 : 0;
-    const uint32_t flags = IS_NARROW ? sum8 : sum;
-    if (!IS_NARROW || j % 2 == 0) {
+    if (j % GROUPS == 0) {
         digits.window = gw_window(words, digits.at);
     }
-    if (!IS_NARROW || j % 2 == 1) {
-        digits.at = gw_byte_place<WIDTH>(digits.at, (IS_EVEN ? flags : flags >> 4) & 0x0f0f0f0fu, BYTE);
+    if (j % GROUPS == GROUPS - 1) {
+        const uint32_t flags = GROUPS == 1 ? sums.of4 : sums.of8;
+        const uint32_t counts =
+            GROUPS == 4 ? (IS_EVEN ? sums.even16 : sums.odd16)
+                        : (IS_EVEN ? gw_even_flags<DERIVED>(flags) : gw_odd_flags<DERIVED>(flags));
+        digits.at = gw_byte_place<WIDTH>(digits.at, counts, BYTE);
     }
 }
 
 /* The digits that group j has in a plane. */
-template <uint32_t FLAG, uint32_t WIDTH, typename WORDS>
+template <bool DERIVED, uint32_t FLAG, uint32_t WIDTH, typename WORDS>
 GW_DEVICE void gw_take_digits(const WORDS &words, uint32_t z[4], gw_digits &digits, const uint32_t g[4],
-                              uint32_t j, uint32_t sum, uint32_t sum8)
+                              uint32_t j, const gw_flag_sums &sums)
 {
-    gw_open_window<FLAG, WIDTH>(words, digits, j, sum, sum8);
+    gw_open_window<DERIVED, FLAG, WIDTH>(words, digits, j, sums);
     GW_UNROLL
     for (uint32_t i = 0; i < 4; i++) {
         gw_push_digit<FLAG, WIDTH>(z[i], digits.window, g[i]);
@@ -863,7 +888,6 @@ GW_DEVICE bool gw_join_chunk(gw_decode_state &s, const gw_cuda_frame_state &fram
 {
     typedef gw_type<DTYPE> type;
     constexpr uint32_t BATCH = 64 / type::SIZE; /* values of a thread that are staged together */
-    constexpr uint32_t DIGITS = DERIVED ? ~GW_FLAG_ESCAPE : GW_FLAGS_EXPLICIT;
     /* Entries wait in registers. Places in any memory take more of those, and there is no speed to lose. */
     constexpr bool KEEPS = !DERIVED && WORDS::IS_SHARED;
     constexpr bool CAN_MEND = KEEPS && type::SIZE == 4; /* of 16-bit values most have all their digits */
@@ -877,9 +901,10 @@ GW_DEVICE bool gw_join_chunk(gw_decode_state &s, const gw_cuda_frame_state &fram
     const uint32_t cap = frame.cap;
     const bool constant = frame.constant != 0;
     bool bad = false;
+    uint32_t zeros = 0; /* fp16: not 0 if a value with digits is a zero */
     /* Fourth digits in more than one of 16 values, as in frames that lose nothing: they are taken like the others. */
     const bool is_dense = 16 * s.part_len[3] > chunk_len;
-    const bool is_plain = stores && s.out.is_wide && s.out.addend == nullptr;
+    const bool is_plain = stores && s.out.is_plain;
     uint8_t *const out = s.out.dst;
 
     if (tid == 0) {
@@ -903,7 +928,7 @@ GW_DEVICE bool gw_join_chunk(gw_decode_state &s, const gw_cuda_frame_state &fram
             const uint32_t bits = valid != 0 ? words.load32(root.run + 4 * word) : 0;
             const uint32_t count = __popc(bits);
             const uint32_t in_warp = gw_warp_scan(count) - count;
-            const uint32_t ones = gw_ones_before(s, root.first_task, word >> 5) + in_warp;
+            const uint32_t ones = s.task_ones[root.first_task + (word >> 5)] + in_warp;
             if (valid != 0) {
                 gw_merge32(x, level, selectors, root.left + 32 * word - ones, root.right + ones, bits);
             }
@@ -982,7 +1007,8 @@ GW_DEVICE bool gw_join_chunk(gw_decode_state &s, const gw_cuda_frame_state &fram
             GW_UNROLL
             for (uint32_t batch = 0; batch < 32 / BATCH; batch++) {
                 uint32_t escapes = 0; /* of the batch, by value */
-                uint32_t rare = 0, sum8 = 0;
+                uint32_t rare = 0;
+                gw_flag_sums sums = {0, 0, 0, 0};
                 uint32_t packed[4];
                 GW_UNROLL
                 for (uint32_t j = 0; j < BATCH / 4; j++) {
@@ -1003,22 +1029,32 @@ GW_DEVICE bool gw_join_chunk(gw_decode_state &s, const gw_cuda_frame_state &fram
                         sum = four[KEEPS ? BATCH / 4 * batch + j : 0];
                     }
                     rare |= sum;
-                    sum8 = j % 2 == 0 ? sum : sum8 + sum;
+                    sums.of4 = sum;
+                    sums.of8 = j % 2 == 0 ? sum : sums.of8 + sum;
+                    if (j % 4 == 0) {
+                        sums.even16 = sums.odd16 = 0;
+                    }
+                    if (j % 2 == 1) {
+                        gw_add_flags<DERIVED>(sums.even16, sums.odd16, sums.of8);
+                    }
                     /* The digits of a value, last one first, pushed in at the top. */
                     uint32_t z[4] = {0, 0, 0, 0}, v[4];
                     if (DERIVED) {
-                        gw_take_digits<GW_FLAG_R1, 1>(words, z, r1, g, j, sum, sum8);
-                        gw_take_digits<GW_FLAG_R2, 2>(words, z, r2, g, j, sum, sum8);
-                        gw_take_digits<GW_FLAG_R4, 4>(words, z, r4, g, j, sum, sum8);
+                        gw_take_digits<DERIVED, GW_FLAG_R1, 1>(words, z, r1, g, j, sums);
+                        gw_take_digits<DERIVED, GW_FLAG_R2, 2>(words, z, r2, g, j, sums);
+                        gw_take_digits<DERIVED, GW_FLAG_R4, 4>(words, z, r4, g, j, sums);
                     }
                     if (!MENDS) {
-                        gw_take_digits<GW_FLAG_4, type::W2>(words, z, d4, g, j, sum, sum8);
+                        gw_open_window<DERIVED, GW_FLAG_4, type::W2>(words, d4, j, sums);
                     }
-                    gw_open_window<GW_FLAG_3, type::W2>(words, d3, j, sum, sum8);
-                    gw_open_window<GW_FLAG_2, type::W2>(words, d2, j, sum, sum8);
-                    gw_open_window<GW_FLAG_1, type::W1>(words, d1, j, sum, sum8);
+                    gw_open_window<DERIVED, GW_FLAG_3, type::W2>(words, d3, j, sums);
+                    gw_open_window<DERIVED, GW_FLAG_2, type::W2>(words, d2, j, sums);
+                    gw_open_window<DERIVED, GW_FLAG_1, type::W1>(words, d1, j, sums);
                     GW_UNROLL
                     for (uint32_t i = 0; i < 4; i++) {
+                        if (!MENDS) {
+                            gw_push_digit<DERIVED ? GW_FLAG_4 : GW_HAS_4, type::W2>(z[i], d4.window, g[i]);
+                        }
                         gw_push_digit<DERIVED ? GW_FLAG_3 : GW_HAS_3, type::W2>(z[i], d3.window, g[i]);
                         gw_push_digit<DERIVED ? GW_FLAG_2 : GW_HAS_2, type::W2>(z[i], d2.window, g[i]);
                         gw_push_digit<DERIVED ? GW_FLAG_1 : GW_HAS_1, type::W1>(z[i], d1.window, g[i]);
@@ -1027,8 +1063,8 @@ GW_DEVICE bool gw_join_chunk(gw_decode_state &s, const gw_cuda_frame_state &fram
                     for (uint32_t i = 0; i < 4; i++) {
                         v[i] = gw_select_bits<type::MANTISSA | 0x80000000u>(
                             (uint32_t)((int32_t)z[i] >> (31 - type::EXPONENT_SHIFT)), f[i]);
-                        if (type::IS_FP16) { /* rule 25 */
-                            bad = bad || ((v[i] & 0x7fff0000u) == 0 && (g[i] & DIGITS) != 0);
+                        if (type::IS_FP16 && DERIVED) { /* rule 25: no digits make a zero */
+                            zeros |= (v[i] & 0x7fff0000u) == 0 && (g[i] & ~GW_FLAG_ESCAPE) != 0;
                         }
                     }
                     if (!KEEPS) { /* Bit 8 i + j of escapes: value 4 j + i of the batch. */
@@ -1039,8 +1075,16 @@ GW_DEVICE bool gw_join_chunk(gw_decode_state &s, const gw_cuda_frame_state &fram
                     if (type::SIZE == 4) {
                         gw_shared_store128(mine_at ^ 16 * j, make_uint4(v[0], v[1], v[2], v[3]));
                     } else {
-                        packed[2 * (j & 1)] = __byte_perm(v[0], v[1], 0x7632);
-                        packed[2 * (j & 1) + 1] = __byte_perm(v[2], v[3], 0x7632);
+                        GW_UNROLL
+                        for (uint32_t i = 0; i < 2; i++) {
+                            const uint32_t two = __byte_perm(v[2 * i], v[2 * i + 1], 0x7632);
+                            packed[2 * (j & 1) + i] = two;
+                            if (type::IS_FP16 &&
+                                !DERIVED) { /* the same; bits 15 and 31 are set of what is none */
+                                const uint32_t some = (two & 0x7fff7fff) + 0x7fff7fff;
+                                zeros |= ~some & gw_permute(g[2 * i], g[2 * i + 1], 0x7733) & 0x80008000u;
+                            }
+                        }
                         if ((j & 1) != 0) {
                             gw_shared_store128(mine_at ^ 16 * (j / 2),
                                                make_uint4(packed[0], packed[1], packed[2], packed[3]));
@@ -1103,7 +1147,7 @@ GW_DEVICE bool gw_join_chunk(gw_decode_state &s, const gw_cuda_frame_state &fram
                     for (uint32_t j = 0; j < 4; j++) {
                         *(uint4 *)(void *)(dst + 256 * type::SIZE * j) = gw_shared_load128(all_at + 512 * j);
                     }
-                } else if (stores) {
+                } else if (stores && s.out.dst != nullptr) {
                     GW_NO_UNROLL
                     for (uint32_t j = 0; j < 4; j++) {
                         const uint32_t owner = 8 * j + (lane >> 2);
@@ -1126,6 +1170,7 @@ GW_DEVICE bool gw_join_chunk(gw_decode_state &s, const gw_cuda_frame_state &fram
         }
     }
     /* Behind this barrier the sums of the last round are there. */
+    bad = bad || (type::IS_FP16 && zeros != 0);
     __syncthreads();
     if (tid == 0) {
         const gw_counts announced = gw_announced<DERIVED>(s);
@@ -1154,23 +1199,25 @@ GW_DEVICE bool gw_decode_coded(gw_decode_state &s, const gw_cuda_frame_state &fr
     }
     const uint32_t lane = gw_lane(), warp = threadIdx.x >> 5;
     const uint32_t selectors = gw_place_of(s.selector);
-    const uint32_t depth_max = s.tree.depth_max;
-    uint32_t start = 0;
+    /* Level by level, up to the children of the root. */
+    const uint32_t root_task = s.node[0].first_task;
+    uint32_t start = 0, next_level = gw_place_of(s.task_start) + 4;
     GW_NO_UNROLL
-    for (uint32_t step = 1; step <= depth_max; step++) {
-        const uint32_t end = s.task_start[step];
+    while (start != root_task) {
+        const uint32_t end = gw_shared_load32(next_level);
+        next_level += 4;
         GW_NO_UNROLL
         for (uint32_t task = start + warp; task < end; task += GW_WARPS) {
             const uint32_t what = s.task[task];
             const gw_node_work node = gw_node_load(s, what & 255);
-            const uint32_t word = (what >> 8 & 31) * 32 + lane;
+            const uint32_t word = (what >> 8) * 32 + lane;
             const bool active = word < node.words;
             uint32_t x[8];
             if (node.kind == GW_KIND_INNER) {
                 const uint32_t bits = active ? words.load32(node.run + 4 * word) : 0;
                 const uint32_t count = __popc(bits);
                 const uint32_t in_warp = gw_warp_scan(count) - count;
-                const uint32_t ones = gw_ones_before(s, node.first_task, what >> 8 & 31) + in_warp;
+                const uint32_t ones = s.task_ones[node.first_task + (what >> 8)] + in_warp;
                 if (active) {
                     gw_merge32(x, level, selectors, node.left + 32 * word - ones, node.right + ones, bits);
                 }
@@ -1188,8 +1235,7 @@ GW_DEVICE bool gw_decode_coded(gw_decode_state &s, const gw_cuda_frame_state &fr
     bool bad = false;
     GW_NO_UNROLL
     for (uint32_t pass = is_checked_first ? 0 : 1; pass < 2 && !bad; pass++) {
-        const bool stores = pass != 0 && s.out.dst != nullptr;
-        bad = gw_join_chunk<DTYPE, DERIVED>(s, frame, words, level, stage, chunk_len, stores);
+        bad = gw_join_chunk<DTYPE, DERIVED>(s, frame, words, level, stage, chunk_len, pass != 0);
     }
     return bad;
 }

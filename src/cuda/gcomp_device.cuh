@@ -130,8 +130,7 @@ GW_DEVICE uint32_t gw_device_decode_chunk(unsigned char *shared, uint32_t shared
     gw_decode_state &s = *(gw_decode_state *)(void *)shared;
     const gw_cuda_frame_state frame = gw_device_frame(c, len);
     const uint32_t value_size = len * gw_type<DTYPE>::SIZE, raw_size = (value_size + 15) & ~15u;
-    const gw_decode_out out = {(uint8_t *)dst, (const uint8_t *)addend, c.codec.strict,
-                               (((uintptr_t)dst | (uintptr_t)addend) & 15) == 0};
+    const gw_decode_out out = gw_decode_out_of(dst, addend, c.codec.strict);
     __syncthreads();
     bool bad = false;
     if (kind == GW_CHUNK_ZERO || kind == GW_CHUNK_RAW) {
