@@ -77,6 +77,12 @@ class Source:
         return count
 
 
+# What the unit for integers, logic, comparisons and selection takes: 64 lanes a cycle and multiprocessor, half of what is issued
+# (CUDA C++ programming guide, table of arithmetic throughput; IMAD and dot products run elsewhere, at the same rate).
+INTEGERS = re.compile(r"(@!?U?P\d\s+)?(LOP3|SHF|IADD3|VIADD|ISETP|SEL|VIMNMX|VIADDMNMX|IMNMX|PRMT|LEA|BMSK|PLOP3|R2P|P2R|SGXT|LOP|IABS|"
+                      r"VABSDIFF|MOV|FSETP|FSEL)\b")
+
+
 def mark_sources(regions, **how):
     """The device sources by name, marked; ends the program where a region is not there any more."""
     sources = {p.name: Source(p, **how) for p in (ROOT / "src" / "cuda").iterdir() if p.suffix in (".cu", ".cuh")}

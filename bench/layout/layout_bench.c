@@ -185,8 +185,8 @@ static void dump(const char *dir, const char *name, const char *mode, const gw_g
 
 static lay_scratch scratch;
 
-/* Values with a fourth digit and escapes, as kernels meet them: a warp mends 32 times `len` consecutive values at
- * once, 16 of fp32 and 32 of 16-bit types. */
+/* Values with a fourth digit and escapes, as kernels meet them: a warp mends 32 times `len` consecutive
+ * values at once, 16 of fp32 and 32 of 16-bit types. */
 typedef struct {
     double any, fourth_any, escape_any; /* how many such groups have one */
     double most, fourth_most,

@@ -203,7 +203,8 @@ GW_DEVICE void gw_push_digit(uint32_t &z, uint32_t &w, uint32_t flags)
         : "r"(flags), "n"(FLAG), "n"(WIDTH));
 }
 
-/* base + SCALE * byte i of x: a product of four bytes with four, three of them 0, and a sum, all in one instruction. */
+/* base + SCALE * byte i of x: a product of four bytes with four, three of them 0, and a sum, all in one
+ * instruction. */
 template <uint32_t SCALE> GW_DEVICE uint32_t gw_byte_place(uint32_t base, uint32_t x, uint32_t i)
 {
     uint32_t place;
@@ -211,7 +212,8 @@ template <uint32_t SCALE> GW_DEVICE uint32_t gw_byte_place(uint32_t base, uint32
     return place;
 }
 
-/* x, and that of the lane `by` below if there is one. The shuffle itself says whether there is: no comparison. */
+/* x, and that of the lane `by` below if there is one. The shuffle itself says whether there is: no
+ * comparison. */
 GW_DEVICE uint32_t gw_shuffle_up_add(uint32_t x, uint32_t by)
 {
     asm volatile(

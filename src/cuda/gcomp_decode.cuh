@@ -1,16 +1,18 @@
 /*
  * Decode of one chunk by a block of 256 threads: docs/format.md sections 3 to 5, rules 18 to 26 of section 8.
  *
- * The chunk is copied to shared memory. From its counts every thread works out one node of the tree; then the
- * nodes of one depth are produced together from those one deeper, in two byte arrays that alternate:
+ * The chunk is copied to shared memory. From its counts one warp works out the nodes of the tree, and all
+ * count the set bits of their runs; then the nodes of one depth are produced together from those one deeper,
+ * in two byte arrays that alternate:
  *
  *   inner node  a thread merges 32 consecutive ranks, one word of the bitmap. Where its left and right ranks
- *               start follows from the set bits before the word: a sum over the lanes of the warp, and over
- *               the tasks (32 words each) of the node, counted beforehand. Eight ranks at a time: a byte of
- *               the bitmap picks two byte permutations.
+ *               start follows from the set bits before the word: a sum over the lanes of the warp, and what
+ *               was counted before the task (32 words). Eight ranks at a time: a byte of the bitmap picks two
+ *               byte permutations.
  *   leaf        a thread unpacks 32 numbers of k bits, k words.
  *   root        stays in registers; its owner looks up the 32 ranks, a block-wide sum of digit counts gives
- *               the places of its digits in the planes, and it assembles the values four by four.
+ *               the places of its digits in the planes, and it assembles the values four by four. What is
+ *               rare, escapes and fourth digits of fp32, is mended afterwards.
  *
  * Set bits, counts and padding are checked before anything is addressed by them: with all counts right no
  * index leaves its array, whatever the bytes are, and if another agent changes them meanwhile, a place is
@@ -70,12 +72,13 @@ struct alignas(128) gw_decode_state {
     gw_cuda_tree tree;
     gw_node_work node[GW_TREE_NODES];
     uint32_t taken[GW_TREE_NODES]; /* what the inner nodes before give to their right children */
-    /* A task is 32 words of a node: node | word / 32 << 8; by level, deepest first, root last. Of inner nodes: set bits
-     * of the tasks before. */
+    /* A task is 32 words of a node: node | word / 32 << 8; by level, deepest first, root last. Of inner
+     * nodes: set bits of the tasks before. */
     uint16_t task[GW_TASKS_MAX], task_ones[GW_TASKS_MAX];
     uint32_t is_bad;
     uint32_t task_start[16]; /* by level */
-    /* Of the planes, and in GW_PART_ESCAPES of the escapes: begin and end, in bits as gw_window() counts them; lengths. */
+    /* Of the planes, and in GW_PART_ESCAPES of the escapes: begin and end, in bits as gw_window() counts
+     * them; lengths. */
     uint2 part[8];
     uint32_t part_len[8];
 
@@ -294,9 +297,9 @@ enum {
 };
 
 /*
- * Flags of a value: which planes it has digits in, and whether it is an escape. Four bits each, so that those of eight
- * values can be summed; planes 1 to 3, of which digits are taken all the time, in bytes of their own. An entry of
- * explicit frames has its exponent above bit 22 and no digits in R4, R2, R1.
+ * Flags of a value: which planes it has digits in, and whether it is an escape. Four bits each, so that
+ * those of eight values can be summed; planes 1 to 3, of which digits are taken all the time, in bytes of
+ * their own. An entry of explicit frames has its exponent above bit 22 and no digits in R4, R2, R1.
  */
 #define GW_FLAG_1      (1u << 0)
 #define GW_FLAG_2      (1u << 8)
@@ -306,8 +309,8 @@ enum {
 #define GW_FLAG_R2     (1u << 24)
 #define GW_FLAG_R1     (1u << 28)
 #define GW_FLAG_ESCAPE (1u << 12)
-/* Entries of explicit frames say once more in which planes there are digits, in bits of one byte: four predicates come
- * from those in one instruction. */
+/* Entries of explicit frames say once more in which planes there are digits, in bits of one byte: four
+ * predicates come from those in one instruction. */
 #define GW_HAS_1 (1u << 20)
 #define GW_HAS_2 (1u << 21)
 #define GW_HAS_3 GW_FLAG_3
@@ -400,15 +403,18 @@ template <typename WORDS> GW_DEVICE bool gw_is_padded(const WORDS &words, uint32
 }
 
 /*
- * Rules 21 and 22 of the chunk at words[0..size), by one warp: there are about 30 nodes, and eight warps would take as
- * long. Lengths and places of all parts, the tasks. Returns true, to all lanes, if a rule is broken.
+ * Rules 21 and 22 of the chunk at words[0..size), by one warp: there are about 30 nodes, and eight warps
+ * would take as long. Lengths and places of all parts, the tasks. Returns true, to all lanes, if a rule is
+ * broken.
  *
- * Lengths need no walk from the root. Left children have their parent's number and one, so the nodes from one that is
- * no left child, the head, down to a leaf are neighbours; each has what the head has less what those above it in this
- * row give to their right children: a difference of two sums over the nodes in preorder.
+ * Lengths need no walk from the root. Left children have their parent's number and one, so the nodes from
+ * one that is no left child, the head, down to a leaf are neighbours; each has what the head has less what
+ * those above it in this row give to their right children: a difference of two sums over the nodes in
+ * preorder.
  *
- * Nodes lie in their level's array behind the values, rounded up to words, of all leaves before them: what a node's
- * own leaves take is enough for it, and a left child begins where its parent does in the other array.
+ * Nodes lie in their level's array behind the values, rounded up to words, of all leaves before them: what
+ * a node's own leaves take is enough for it, and a left child begins where its parent does in the other
+ * array.
  */
 template <uint32_t DTYPE, bool DERIVED, typename WORDS>
 GW_DEVICE bool gw_find_nodes(gw_decode_state &s, const WORDS &words, uint32_t size, uint32_t chunk_len,
@@ -536,8 +542,8 @@ GW_DEVICE gw_node_work gw_node_load(const gw_decode_state &s, uint32_t n)
     return node;
 }
 
-/* Rules 21 to 23: the same, and set bits of all tasks. Returns true, to all threads, if a rule is broken. Ends with a
- * barrier. */
+/* Rules 21 to 23: the same, and set bits of all tasks. Returns true, to all threads, if a rule is
+ * broken. Ends with a barrier. */
 template <uint32_t DTYPE, bool DERIVED, typename WORDS>
 GW_DEVICE bool gw_find_parts(gw_decode_state &s, const WORDS &words, uint32_t size, uint32_t chunk_len,
                              uint32_t level_size)
@@ -745,10 +751,10 @@ GW_DEVICE gw_counts gw_unpack_counts(uint4 x)
 }
 
 /*
- * Sums over the values before those of this thread: of the threads before, and of the rounds before, which are in
- * s.counted[parity]. What the next round finds there, in the other one, comes from the last thread. Places alternate,
- * so one barrier is enough: who is late in round r reads what is written again in round r + 2, behind the barrier of
- * round r + 1.
+ * Sums over the values before those of this thread: of the threads before, and of the rounds before, which
+ * are in s.counted[parity]. What the next round finds there, in the other one, comes from the last thread.
+ * Places alternate, so one barrier is enough: who is late in round r reads what is written again in round r
+ * + 2, behind the barrier of round r + 1.
  */
 template <bool DERIVED>
 GW_DEVICE gw_counts gw_scan_counts(gw_decode_state &s, gw_counts mine, uint32_t parity)
@@ -760,8 +766,8 @@ GW_DEVICE gw_counts gw_scan_counts(gw_decode_state &s, gw_counts mine, uint32_t 
         s.warp_sum[parity][warp] = make_uint4(x.a, x.b, x.c, x.d);
     }
     __syncthreads();
-    /* Lane v has the sum of warp v, and lane 7 that of the rounds before. Halves do not overflow: the last sum is that
-     * of a chunk, at most 2^15. */
+    /* Lane v has the sum of warp v, and lane 7 that of the rounds before. Halves do not overflow: the
+     * last sum is that of a chunk, at most 2^15. */
     const uint4 sum = lane < GW_WARPS - 1 ? s.warp_sum[parity][lane] : s.counted[parity];
     const bool counts = lane < warp || lane == GW_WARPS - 1;
     x.a += __reduce_add_sync(GW_FULL_MASK, counts ? sum.x : 0);
@@ -816,8 +822,9 @@ template <bool DERIVED> GW_DEVICE gw_counts gw_announced(const gw_decode_state &
 }
 
 /*
- * Where digit, or escape, `count` of a part begins. Behind the end of the part it is the end, so that no more is read
- * there than the copy of the chunk has to spare; that counts are wrong is found when all are known.
+ * Where digit, or escape, `count` of a part begins. Behind the end of the part it is the end, so that no
+ * more is read there than the copy of the chunk has to spare; that counts are wrong is found when all are
+ * known.
  */
 template <uint32_t WIDTH>
 GW_DEVICE uint32_t gw_part_place(const gw_decode_state &s, uint32_t part, uint32_t count)
@@ -837,8 +844,9 @@ struct gw_flag_sums {
     uint32_t of4, of8, even16, odd16;
 };
 
-/* Window of group j of four values, and the way to the next one: a window holds the digits of four values, or of eight
- * if they are at most 4 bits wide, or of sixteen if at most 2. The sums are of the values up to those of the group. */
+/* Window of group j of four values, and the way to the next one: a window holds the digits of four
+ * values, or of eight if they are at most 4 bits wide, or of sixteen if at most 2. The sums are of the
+ * values up to those of the group. */
 template <bool DERIVED, uint32_t FLAG, uint32_t WIDTH, typename WORDS>
 GW_DEVICE void gw_open_window(const WORDS &words, gw_digits &digits, uint32_t j, const gw_flag_sums &sums)
 {
@@ -902,7 +910,8 @@ GW_DEVICE bool gw_join_chunk(gw_decode_state &s, const gw_cuda_frame_state &fram
     const bool constant = frame.constant != 0;
     bool bad = false;
     uint32_t zeros = 0; /* fp16: not 0 if a value with digits is a zero */
-    /* Fourth digits in more than one of 16 values, as in frames that lose nothing: they are taken like the others. */
+    /* Fourth digits in more than one of 16 values, as in frames that lose nothing: they are taken like
+     * the others. */
     const bool is_dense = 16 * s.part_len[3] > chunk_len;
     const bool is_plain = stores && s.out.is_plain;
     uint8_t *const out = s.out.dst;
@@ -939,7 +948,7 @@ GW_DEVICE bool gw_join_chunk(gw_decode_state &s, const gw_cuda_frame_state &fram
         /* Entries: exponent in place, and (explicit) flags or (derived) the index of flags. A derived one
          * is worked out again when its value is assembled, and its map byte is read again (it is near by
          * then): ranks take fewer registers. */
-        uint32_t e[KEEPS ? 32 : 1], four[KEEPS ? 8 : 1], k[4] = {0, 0, 0, 0}; /* four: sums of four entries */
+        uint32_t e[KEEPS ? 32 : 1], flags_of4[KEEPS ? 8 : 1], k[4] = {0, 0, 0, 0};
         uint32_t even = 0, odd = 0;
         const auto load_levels =
             [&](uint32_t half) { /* map bytes of 16 values */
@@ -978,7 +987,7 @@ GW_DEVICE bool gw_join_chunk(gw_decode_state &s, const gw_cuda_frame_state &fram
                             part += entry;
                         }
                     }
-                    four[KEEPS ? half : 0] = part;
+                    flags_of4[KEEPS ? half : 0] = part;
                     sum += part;
                 }
                 gw_add_flags<DERIVED>(even, odd, sum);
@@ -1026,7 +1035,7 @@ GW_DEVICE bool gw_join_chunk(gw_decode_state &s, const gw_cuda_frame_state &fram
                         sum += KEEPS ? 0 : g[i];
                     }
                     if (KEEPS) {
-                        sum = four[KEEPS ? BATCH / 4 * batch + j : 0];
+                        sum = flags_of4[KEEPS ? BATCH / 4 * batch + j : 0];
                     }
                     rare |= sum;
                     sums.of4 = sum;
@@ -1091,7 +1100,8 @@ GW_DEVICE bool gw_join_chunk(gw_decode_state &s, const gw_cuda_frame_state &fram
                         }
                     }
                 }
-                /* Escapes, and fourth digits if they are few: values are mended where they lie, in their order. */
+                /* Escapes, and fourth digits if they are few: values are mended where they lie, in their
+                 * order. */
                 uint32_t pending = 0, fourth = 0;
                 if (KEEPS && (rare & (15 * GW_FLAG_ESCAPE | (MENDS ? 15 * GW_FLAG_4 : 0))) != 0) {
                     GW_UNROLL
@@ -1401,13 +1411,14 @@ enum {
 };
 
 /*
- * Looks at the entry of a chunk, by thread 0, which leaves in s what all threads need of it: they would compare the
- * same numbers 256 times. Returns what is left to do, most often nothing.
+ * Looks at the entry of a chunk, by thread 0, which leaves in s what all threads need of it: they would
+ * compare the same numbers 256 times. Returns what is left to do, most often nothing.
  */
 template <uint32_t DTYPE, gw_decode_paths PATHS>
 GW_DEVICE uint32_t gw_chunk_look(gw_decode_state &s, const gw_decode_call &c, uint64_t index)
 {
-    /* Entries are read once, by one thread: whatever happens to the bytes meanwhile, the block is of one mind. */
+    /* Entries are read once, by one thread: whatever happens to the bytes meanwhile, the block is of one
+     * mind. */
     const gw_cuda_frame_state &frame = c.frame;
     const uint64_t left = frame.len - (index << frame.chunk_log2), whole = (uint64_t)1 << frame.chunk_log2;
     const uint32_t chunk_len = (uint32_t)(left < whole ? left : whole);
@@ -1455,7 +1466,8 @@ GW_DEVICE uint32_t gw_chunk_look(gw_decode_state &s, const gw_decode_call &c, ui
            (e.size >= raw_size || e.size < s.skip ? GW_TODO_MISFIT : 0);
 }
 
-/* What gw_chunk_look() left to do. GW_CHUNK_READY, or the status of a chunk that needs no more, to all threads. */
+/* What gw_chunk_look() left to do. GW_CHUNK_READY, or the status of a chunk that needs no more, to all
+ * threads. */
 template <uint32_t DTYPE>
 GW_DEVICE uint32_t gw_chunk_prepare(gw_decode_state &s, const gw_decode_call &c, uint32_t todo)
 {
@@ -1482,7 +1494,7 @@ GW_DEVICE uint32_t gw_chunk_prepare(gw_decode_state &s, const gw_decode_call &c,
         }
         const bool is_raw = s.kind == GW_CHUNK_RAW;
         if (is_raw &&
-            __syncthreads_or(threadIdx.x < (0 - value_size & 15) && data[value_size + threadIdx.x] != 0)) {
+            __syncthreads_or(threadIdx.x < ((0 - value_size) & 15) && data[value_size + threadIdx.x] != 0)) {
             return GW_ERR_CORRUPT;
         }
         if (s.out.dst != nullptr) {
@@ -1517,10 +1529,10 @@ GW_DEVICE uint32_t gw_chunk_prepare(gw_decode_state &s, const gw_decode_call &c,
 }
 
 /*
- * Decodes chunk `index` of a frame whose front was accepted to s.out, which thread 0 has set; s.out.dst is the place
- * of the chunk's first value (NULL: only check). GW_OK, GW_ERR_CORRUPT or GW_ERR_CHECKSUM, to all threads; then the
- * place holds anything, unless is_checked_first: then it is as it was. All 256 threads of the block call it. Begins
- * and ends with a barrier.
+ * Decodes chunk `index` of a frame whose front was accepted to s.out, which thread 0 has set; s.out.dst is
+ * the place of the chunk's first value (NULL: only check). GW_OK, GW_ERR_CORRUPT or GW_ERR_CHECKSUM, to all
+ * threads; then the place holds anything, unless is_checked_first: then it is as it was. All 256 threads of
+ * the block call it. Begins and ends with a barrier.
  */
 template <uint32_t DTYPE, gw_decode_paths PATHS>
 GW_DEVICE uint32_t gw_cuda_decode_chunk(gw_decode_state &s, const gw_decode_call &c, uint64_t index,
