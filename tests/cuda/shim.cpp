@@ -5,6 +5,7 @@
  */
 #include "shim.h"
 
+#include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <ucontext.h>
@@ -17,6 +18,9 @@
 #endif
 
 gw_shim_index threadIdx, blockIdx, blockDim, gridDim;
+unsigned char *gw_shim_shared_begin;
+size_t gw_shim_shared_size;
+volatile bool gw_shim_is_atomic;
 
 namespace
 {
@@ -27,14 +31,26 @@ enum { LANES = 32, STACK_SIZE = 256 * 1024, RESIDENT = 3 };
 struct meeting {
     uint32_t live = 0; /* members that have not returned */
     uint32_t arrived = 0;
+    uint32_t count = 0; /* of those that order accesses to memory: no shuffle does, and no vote of a warp */
     gw_shim_operation operation = GW_SHIM_SYNC;
     std::vector<uint64_t> value, result;
     std::vector<bool> here, result_of; /* who has arrived; whose values the result holds */
     std::vector<uint32_t> waiting;     /* fibers */
 };
 
+/* What is known of a byte of shared memory, for gw_shim_note(): the last write, and the reads since the
+ * block's last barrier. */
+enum { NOBODY = 0xffff, MANY = 0xfffe };
+struct shadow {
+    uint16_t writer = NOBODY, reader = NOBODY; /* threads; MANY readers of one warp */
+    uint16_t reading_warp = NOBODY;            /* MANY: of several */
+    bool is_atomic = false;                    /* the last write */
+    uint32_t write_barriers = 0, write_syncs = 0, read_barriers = 0, read_syncs = 0;
+};
+
 struct block_state {
     uint32_t index = 0;
+    std::vector<shadow> shadows;
     uint32_t live = 0;
     std::unique_ptr<unsigned char[]>
         memory; /* exactly as large as asked for, so that a sanitizer sees its end */
@@ -90,6 +106,7 @@ void enter(uint32_t index)
     const fiber &f = *fibers[index];
     threadIdx.x = f.thread;
     blockIdx.x = f.block->index;
+    gw_shim_shared_begin = f.block->shared;
 }
 
 uint32_t draw()
@@ -124,6 +141,7 @@ void switch_away()
 
 void complete(meeting &m)
 {
+    m.count += m.operation == GW_SHIM_SYNC || m.operation == GW_SHIM_BLOCK_VOTE;
     m.result = m.value;
     m.result_of = m.here;
     m.here.assign(m.here.size(), false);
@@ -186,6 +204,7 @@ void start_block(block_state &block, uint32_t index, uint32_t threads, uint32_t 
 {
     block.index = index;
     block.live = threads;
+    block.shadows.clear();
     block.memory.reset(new unsigned char[shared_bytes + 128]);
     block.shared = block.memory.get() + (128 - (uintptr_t)block.memory.get() % 128) % 128;
     memset(block.shared, 0xa5, shared_bytes);
@@ -303,12 +322,105 @@ uint32_t gw_shim_place_of(const void *p)
     return (uint32_t)place;
 }
 
+/* Says once for each place in the code what is wrong there, and ends the program unless it is to go on. */
+static void tell_race(const char *what, const void *where, size_t size, size_t place)
+{
+    static std::vector<const void *> told;
+    static const bool goes_on = getenv("GW_SHIM_RACES") != nullptr;
+    Dl_info module = {};
+
+    for (const void *other : told) {
+        if (other == where) {
+            return;
+        }
+    }
+    told.push_back(where);
+    if (gw_shim_on_error == nullptr) {
+        dladdr(where, &module);
+        fprintf(stderr,
+                "shim: block %u, thread %u, %zu bytes at %zu of shared memory: %s; addr2line -ife %s %#zx\n",
+                blockIdx.x, threadIdx.x, size, place, what, module.dli_fname,
+                (size_t)((const char *)where - (const char *)module.dli_fbase) - 1);
+    }
+    if (!goes_on) {
+        fail(what);
+    }
+}
+
+/* A write beside another thread's write, until it is known whether both write the same, which is none. */
+static struct {
+    const unsigned char *p;
+    size_t size, place;
+    const void *where;
+    unsigned char before[16];
+} pending;
+
+static void settle_pending(void)
+{
+    const unsigned char *const p = pending.p;
+    pending.p = nullptr;
+    if (p != nullptr && memcmp(p, pending.before, pending.size) != 0) {
+        tell_race("a write beside another thread's write", pending.where, pending.size, pending.place);
+    }
+}
+
+/*
+ * Two accesses of different threads to a byte, one of them a write and not both atomic, are a race unless a
+ * barrier of the block, or __syncwarp() for threads of a warp, lies between them. Fibers run one after the
+ * other, so the order is what the counts of these say, not what happened.
+ */
+void gw_shim_note(const void *p, size_t size, bool is_write, const void *where)
+{
+    const fiber &f = *fibers[current];
+    block_state &block = *f.block;
+    const uint16_t thread = (uint16_t)f.thread, warp = (uint16_t)(f.thread / LANES);
+    const uint32_t barriers = block.all.count, syncs = block.warp[warp].count;
+    const size_t place = (size_t)((const unsigned char *)p - block.shared);
+    bool beside_write = false, beside_read = false;
+
+    settle_pending();
+    if (block.shadows.empty()) {
+        block.shadows.resize(shared_bytes);
+    }
+    for (size_t i = place; i < place + size && i < shared_bytes; i++) {
+        shadow &s = block.shadows[i];
+        const bool both_atomic = gw_shim_is_atomic && s.is_atomic;
+        beside_write |= s.writer != NOBODY && s.writer != thread && s.write_barriers == barriers &&
+                        !both_atomic && (s.writer / LANES != warp || s.write_syncs == syncs);
+        beside_read |= is_write && s.reader != NOBODY && s.read_barriers == barriers &&
+                       (s.reading_warp != warp || (s.read_syncs == syncs && s.reader != thread));
+        if (is_write) {
+            s.writer = thread;
+            s.write_barriers = barriers;
+            s.write_syncs = syncs;
+            s.is_atomic = gw_shim_is_atomic;
+        } else if (!gw_shim_is_atomic) {
+            const bool is_first = s.reader == NOBODY || s.read_barriers != barriers;
+            const bool is_later = s.reading_warp == warp && s.read_syncs != syncs;
+            s.reader = is_first || is_later || s.reader == thread ? thread : (uint16_t)MANY;
+            s.reading_warp = is_first || s.reading_warp == warp ? warp : (uint16_t)MANY;
+            s.read_barriers = barriers;
+            s.read_syncs = syncs;
+        }
+    }
+    if (beside_read) {
+        tell_race("a write beside another thread's read", where, size, place);
+    } else if (beside_write && !is_write) {
+        tell_race("a read beside another thread's write", where, size, place);
+    } else if (beside_write && size > sizeof pending.before) {
+        tell_race("a write beside another thread's write", where, size, place);
+    } else if (beside_write) {
+        pending = {(const unsigned char *)p, size, place, where, {}};
+        memcpy(pending.before, p, size);
+    }
+}
+
 void gw_shim_launch(gw_shim_run *run, const void *params, uint32_t grid, uint32_t block, size_t shared_size,
                     uint32_t resident)
 {
     kernel = run;
     kernel_params = params;
-    shared_bytes = shared_size;
+    shared_bytes = gw_shim_shared_size = shared_size;
     blockDim.x = block;
     gridDim.x = grid;
     resident = resident == 0 ? (uint32_t)RESIDENT : resident;
@@ -331,6 +443,7 @@ void gw_shim_launch(gw_shim_run *run, const void *params, uint32_t grid, uint32_
         for (uint32_t slot = 0; slot < resident; slot++) {
             block_state &b = blocks[slot];
             if (b.live == 0 && b.shared != nullptr) {
+                settle_pending();
                 b.shared = nullptr;
                 finished++;
             }

@@ -118,6 +118,13 @@ unsigned char *gw_shim_shared(void);
 unsigned char *gw_shim_shared_at(uint32_t place, size_t size); /* checked */
 uint32_t gw_shim_place_of(const void *p);
 
+/* For the check of races (shim_races.cpp): where the shared memory of the running thread's block lies,
+ * whether its accesses are parts of an atomic operation, and an access at the code address `where`. */
+extern unsigned char *gw_shim_shared_begin;
+extern size_t gw_shim_shared_size;
+extern volatile bool gw_shim_is_atomic; /* stores to it must stay where they are */
+void gw_shim_note(const void *p, size_t size, bool is_write, const void *where);
+
 #define GW_SHARED(type) (*(type *)(void *)gw_shim_shared())
 
 static inline void __syncthreads(void)
@@ -250,8 +257,10 @@ static inline uint32_t __reduce_xor_sync(uint32_t mask, uint32_t x)
 template <typename T, typename F> static inline T gw_shim_atomic(T *p, F f)
 {
     gw_shim_yield();
+    gw_shim_is_atomic = true;
     const T old = *p;
     *p = f(old);
+    gw_shim_is_atomic = false;
     return old;
 }
 
@@ -450,7 +459,10 @@ static inline void gw_shared_store128(uint32_t place, uint4 x)
 }
 static inline void gw_shared_or32(uint32_t place, uint32_t x)
 {
-    *(uint32_t *)(void *)gw_shim_shared_at(place, 4) |= x;
+    uint32_t *const word = (uint32_t *)(void *)gw_shim_shared_at(place, 4);
+    gw_shim_is_atomic = true;
+    *word |= x;
+    gw_shim_is_atomic = false;
 }
 static inline void gw_shared_add32(uint32_t place, uint32_t x)
 {
