@@ -40,6 +40,10 @@ gw_fake_control *testing_control(void)
     control->device_count = 1;
     control->has_context = 1;
     control->multiprocessors = 4;
+    control->arch = 80;
+    control->shared_size_max = 166912;
+    control->skips_work = 0;
+    control->on_launch = NULL;
     control->load_result = 0;
     control->fail_at = 0;
     control->fail_code = 999;

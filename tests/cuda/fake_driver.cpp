@@ -57,7 +57,7 @@ struct module {
     const image *of;
 };
 
-gw_fake_control control = {0, 13000, 1, 1, 4, 0, 0, 999, 0, 0, 0, 0, 0, ""};
+gw_fake_control control = {0, 13000, 1, 1, 4, 80, 166912, 0, 0, nullptr, 0, 999, 0, 0, 0, 0, 0, ""};
 stream default_stream;
 std::vector<stream *> streams = {&default_stream};
 std::map<uint64_t, size_t> allocations;
@@ -91,6 +91,14 @@ bool is_any_capturing()
 
 void run(const operation &o)
 {
+    /* The program's own share of a time that kernels on a CPU would hide. */
+    static const bool skips_always = getenv("GW_FAKE_SKIP") != nullptr;
+    if (control.skips_work) {
+        return;
+    }
+    if (o.run != nullptr && skips_always) {
+        return;
+    }
     if (o.run != nullptr) {
         gw_shim_launch(o.run, o.params.data(), o.grid, o.block, o.shared_size, 0);
     } else if (o.src != nullptr) {
@@ -228,9 +236,9 @@ EXPORT int cuDeviceGetAttribute(int *value, int attribute, int)
     ENTER();
     switch (attribute) {
     case 16: *value = control.multiprocessors; return OK;
-    case 75: *value = 8; return OK;
-    case 76: *value = 0; return OK;
-    case 97: *value = 166912; return OK;
+    case 75: *value = control.arch / 10; return OK;
+    case 76: *value = control.arch % 10; return OK;
+    case 97: *value = control.shared_size_max; return OK;
     default: return INVALID;
     }
 }
@@ -294,7 +302,7 @@ EXPORT int cuFuncGetAttribute(int *value, int attribute, void *)
 EXPORT int cuFuncSetAttribute(void *, int attribute, int value)
 {
     ENTER();
-    return attribute == 8 && value <= 166912 ? OK : INVALID;
+    return attribute == 8 && value <= control.shared_size_max ? OK : INVALID;
 }
 
 /* ---- work -------------------------------------------------------------------------------------------------------- */
@@ -305,7 +313,7 @@ EXPORT int cuLaunchKernel(void *function, unsigned gx, unsigned gy, unsigned gz,
     ENTER();
     const gw_shim_kernel *k = static_cast<const gw_shim_kernel *>(function);
     if (gx == 0 || bx == 0 || bx > 1024 || gy != 1 || gz != 1 || by != 1 || bz != 1 || extra != nullptr ||
-        shared_size > 166912 || k->params_size > 4096) {
+        shared_size > static_cast<unsigned>(control.shared_size_max) || k->params_size > 4096) {
         return INVALID;
     }
     operation o;
@@ -317,6 +325,9 @@ EXPORT int cuLaunchKernel(void *function, unsigned gx, unsigned gy, unsigned gz,
     o.shared_size = shared_size;
     stream_of(s).queue.push_back(o);
     control.launches++;
+    if (control.on_launch != nullptr) {
+        control.on_launch(k->name, gx, bx, shared_size);
+    }
     strncpy(control.last_kernel, k->name, sizeof control.last_kernel - 1);
     return OK;
 }

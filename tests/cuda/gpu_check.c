@@ -2,24 +2,34 @@
  * What a GPU is asked to show: the CPU's bytes and statuses on random, recorded and hostile input, from
  * graphs and two streams, and how long it takes. scripts/gpu runs it stage by stage; any stage runs alone.
  *
- *   gpu_check gcomp   [--len N] [--seed S]      random tensors, all dtypes, levels and presets: encode,
- *                     decode, sums, hops
+ *   gpu_check gcomp   [--len N] [--seed S] [--chunk L]
+ *                     random tensors, all dtypes, levels and presets, chunks of all lengths or of 2^L values:
+ *                     encode, decode, sums, hops
  *   gpu_check calls   [--len N] [--seed S]      codebooks built on the device, installed, or lying in device
  *                     memory with map base and key; batches
  *   gpu_check thc     [--len N] [--seed S]      random tensors, all block lengths and widths: norms to decode
  *   gpu_check map     [--len N]                 precision maps of the seven optimizers
  *   gpu_check files   PATH...                   .npy files of fp32 (each encoded and decoded), .gw frames
- *                     (each decoded)
- *   gpu_check hostile [--count N] [--len N]     damaged frames and lanes
+ *                     (each decoded as all three dtypes, by a receiver that has neither map nor codebook)
+ *   gpu_check vectors FOLDER                    golden frames by FOLDER/index.tsv, with the maps and
+ *                     codebooks that it names: valid ones to their stored values, others to their status
+ *   gpu_check states  FILE [--len N]            recorded gradients with the parameters and optimizer states
+ *                     that FILE lists: maps of the seven optimizers, frames of derived levels with them;
+ *                     at most the first N values of each
+ *   gpu_check hostile [--count N] [--len N] [--chunk L] [--clear 1]
+ *                     damaged frames and lanes; all of chunks of 2^L; decode workspaces cleared before use
  *   gpu_check graph                             captured work replayed, two streams at once
  *   gpu_check digests [--write FILE | --check FILE | --again FILE] [--len N]
  *                     CRC32C of large random runs: by the CPU's scalar code, written; by the device,
  *                     compared; by the CPU once more, compared. Only --check needs a device
- *   gpu_check bench   [--bytes N]               times of events against a copy in the same process; Markdown
- *                     rows
+ *   gpu_check bench   [--bytes N] [--dtype fp32|bf16|fp16] [--ring N] [--repeats N]
+ *                     times of events against a copy in the same process; Markdown rows. Each call on the
+ *                     next of several sets of buffers, N bytes of values altogether (cold), and on the same
+ *                     set each time (hot)
  *
- * Exit: 0 equal, 1 different or failed, 2 usage, 77 no driver or no device. Whatever ends it, it says
- * what was compared last.
+ * --limit S, for all: a case that takes longer than S seconds ends the program, status 70; 0, the default:
+ * no limit. Exit: 0 equal, 1 different or failed, 2 usage, 70 hangs, 77 no driver or no device. Whatever
+ * ends it, it says what was compared last.
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
@@ -31,30 +41,52 @@
 
 #include "cuda_device.h"
 #include "gradwire/cuda.h"
+#include "vector.h"
+
+enum { EXIT_HANGS = 70 };
 
 static cuda_device device;
 static gw_cuda cuda;
 static uint32_t cpu_backends = GW_BACKEND_ALL;
 static int differences;
 static unsigned long compared;
+static unsigned case_seconds; /* that a case may take; 0: as long as it likes */
+static int clears_workspaces;
 
-/* What a program that fails or hangs has to say: the case and the comparison before. */
+/* What a program that fails or hangs has to say: the case, and the comparison before. */
 static char last_compared[256] = "nothing was compared\n";
+static char current_case[200] = "no case had begun\n";
 
 static void say_last(void)
 {
-    fprintf(stderr, "gpu_check: last compared: %s", last_compared);
+    fprintf(stderr, "gpu_check: in case: %sgpu_check: last compared: %s", current_case, last_compared);
 }
 
-/* `timeout` sends SIGTERM to a stage that hangs. */
-static void on_term(int number)
+static void write_text(const char *text)
 {
-    static const char text[] = "gpu_check: stopped; last compared: ";
-    if (write(STDERR_FILENO, text, sizeof text - 1) < 0 ||
-        write(STDERR_FILENO, last_compared, strlen(last_compared)) < 0) {
+    if (write(STDERR_FILENO, text, strlen(text)) < 0) {
         _exit(1);
     }
-    _exit(128 + number);
+}
+
+/* `timeout` sends SIGTERM to a stage that takes too long, the alarm clock SIGALRM to a case that does. Only
+ * what a handler may call is called; a driver that hangs must not be asked for anything. */
+static void on_signal(int number)
+{
+    write_text(number == SIGALRM ? "gpu_check: HANGS: a case took longer than --limit allows\n"
+                                 : "gpu_check: stopped\n");
+    write_text("gpu_check: in case: ");
+    write_text(current_case);
+    write_text("gpu_check: last compared: ");
+    write_text(last_compared);
+    _exit(number == SIGALRM ? EXIT_HANGS : 128 + number);
+}
+
+/* From here on it is this case's time. */
+static void begin_case(const char *name, const char *call)
+{
+    snprintf(current_case, sizeof current_case, "%.160s: %.30s\n", name, call);
+    alarm(case_seconds);
 }
 
 /* ---- small things -------------------------------------------------------------------------------------- */
@@ -77,6 +109,22 @@ static void *on_device(const void *src, size_t size)
         say_last();
         exit(1);
     }
+    return p;
+}
+
+/* A workspace: unspecified bytes, or zeros where nothing but its end is of interest (--clear). */
+static void *workspace_on_device(size_t size)
+{
+    if (!clears_workspaces) {
+        return on_device(NULL, size);
+    }
+    void *zeros = calloc(size + (size == 0), 1);
+    if (zeros == NULL) {
+        fprintf(stderr, "gpu_check: out of memory\n");
+        exit(1);
+    }
+    void *p = on_device(zeros, size);
+    free(zeros);
     return p;
 }
 
@@ -114,6 +162,7 @@ static gw_cuda_result fetch_result(const gw_cuda_result *result)
 static void expect(int is_equal, const char *what, const char *case_name)
 {
     compared++;
+    alarm(case_seconds);
     snprintf(last_compared, sizeof last_compared, "%.160s: %.60s\n", case_name, what);
     if (!is_equal) {
         differences++;
@@ -197,11 +246,12 @@ static void make_codec(gcomp_case *c, gw_dtype dtype, int levels, int preset, in
     must(gw_gcomp_init(&c->codec, &o), "gw_gcomp_init");
 }
 
-/* Values (owned by the case from here on), a random map if has_map, both on the device, and the CPU's
+/* Values and levels (NULL: no map), both owned by the case from here on, also on the device, and the CPU's
  * frame. */
-static void make_case(gcomp_case *c, gw_dtype dtype, void *values, size_t len, int has_map,
-                      uint32_t chunk_log2, uint64_t *random)
+static void make_case_of(gcomp_case *c, gw_dtype dtype, void *values, size_t len, uint8_t *levels,
+                         uint32_t base, float wire_scale, uint32_t chunk_log2)
 {
+    begin_case(c->name, "encode by the CPU");
     c->value_size = len * gw_dtype_size(dtype);
     memset(&c->source, 0, sizeof c->source);
     c->source.values = values;
@@ -211,15 +261,11 @@ static void make_case(gcomp_case *c, gw_dtype dtype, void *values, size_t len, i
     c->device_source = c->source;
     c->device_source.values = on_device(values, c->value_size);
     memset(&c->device_map, 0, sizeof c->device_map);
-    if (has_map) {
+    if (levels != NULL) {
         const size_t chunks = (len >> chunk_log2) + 1;
-        uint8_t *levels = take(len);
         uint32_t *digest = take(4 * chunks);
-        for (size_t i = 0; i < len; i++) {
-            levels[i] = (uint8_t)(next_random(random) % 160);
-        }
         must(gw_gcomp_map_digest(levels, len, chunk_log2, digest), "gw_gcomp_map_digest");
-        c->map = (gw_gcomp_map){levels, digest, dtype == GW_FP16 ? 420u : 380u, 1.0f, len, chunk_log2};
+        c->map = (gw_gcomp_map){levels, digest, base, wire_scale, len, chunk_log2};
         c->device_map = c->map;
         c->device_map.levels = on_device(levels, len);
         c->device_map.digest = on_device(digest, 4 * chunks);
@@ -235,6 +281,18 @@ static void make_case(gcomp_case *c, gw_dtype dtype, void *values, size_t len, i
     free(workspace);
 }
 
+/* The same with random levels if has_map. */
+static void make_case(gcomp_case *c, gw_dtype dtype, void *values, size_t len, int has_map,
+                      uint32_t chunk_log2, uint64_t *random)
+{
+    uint8_t *levels = has_map ? take(len) : NULL;
+
+    for (size_t i = 0; has_map && i < len; i++) {
+        levels[i] = (uint8_t)(next_random(random) % 160);
+    }
+    make_case_of(c, dtype, values, len, levels, dtype == GW_FP16 ? 420u : 380u, 1.0f, chunk_log2);
+}
+
 static void drop_case(gcomp_case *c)
 {
     give((void *)(uintptr_t)c->device_source.values);
@@ -248,14 +306,15 @@ static void drop_case(gcomp_case *c)
     free(c->frame);
 }
 
-/* Decodes bytes on both sides: status, chunk, values. */
-static void compare_decode(const gcomp_case *c, const uint8_t *frame, size_t size, int is_add)
+/* Decodes bytes on both sides: status, chunk, values. Returns the device's status. */
+static gw_status compare_decode(const gcomp_case *c, const uint8_t *frame, size_t size, int is_add)
 {
     const size_t len = (size_t)c->source.len;
+    begin_case(c->name, is_add ? "decode_add" : "decode");
     const size_t workspace_size = gw_cuda_gcomp_decode_workspace_size(&c->codec, 1, len);
     uint8_t *values = take(c->value_size);
     void *cpu_workspace = take(gw_gcomp_workspace_size(&c->codec));
-    void *workspace = on_device(NULL, workspace_size), *src = on_device(frame, size);
+    void *workspace = workspace_on_device(workspace_size), *src = on_device(frame, size);
     gw_cuda_result *result = on_device(NULL, sizeof *result);
     uint64_t cpu_len, bad;
     const gw_gcomp_map *map = c->source.map;
@@ -292,14 +351,16 @@ static void compare_decode(const gcomp_case *c, const uint8_t *frame, size_t siz
     give(workspace);
     free(cpu_workspace);
     free(values);
+    return (gw_status)r.status;
 }
 
 /* The same without values. */
 static void compare_validate(const gcomp_case *c, const uint8_t *frame, size_t size)
 {
+    begin_case(c->name, "validate");
     const size_t workspace_size = gw_cuda_gcomp_decode_workspace_size(&c->codec, 1, c->source.len);
     void *cpu_workspace = take(gw_gcomp_workspace_size(&c->codec));
-    void *workspace = on_device(NULL, workspace_size), *src = on_device(frame, size);
+    void *workspace = workspace_on_device(workspace_size), *src = on_device(frame, size);
     gw_cuda_result *result = on_device(NULL, sizeof *result);
     uint64_t bad;
 
@@ -318,8 +379,9 @@ static void compare_validate(const gcomp_case *c, const uint8_t *frame, size_t s
 
 static void compare_encode(const gcomp_case *c)
 {
+    begin_case(c->name, "encode");
     const size_t size = gw_cuda_gcomp_encode_workspace_size(&c->codec, 1, c->source.len);
-    void *workspace = on_device(NULL, size), *dst = on_device(NULL, c->bound);
+    void *workspace = workspace_on_device(size), *dst = on_device(NULL, c->bound);
     gw_cuda_result *result = on_device(NULL, sizeof *result);
 
     must(gw_cuda_gcomp_encode(&cuda, &c->codec, &c->device_source, NULL, dst, c->bound, result, workspace,
@@ -335,8 +397,9 @@ static void compare_encode(const gcomp_case *c)
 
 static void compare_hop(const gcomp_case *c)
 {
+    begin_case(c->name, "hop");
     const size_t size = gw_cuda_gcomp_hop_workspace_size(&c->codec, c->source.len);
-    void *workspace = on_device(NULL, size), *dst = on_device(NULL, c->bound),
+    void *workspace = workspace_on_device(size), *dst = on_device(NULL, c->bound),
          *src = on_device(c->frame, c->frame_size);
     gw_cuda_result *result = on_device(NULL, sizeof *result);
     void *cpu_workspace = take(gw_gcomp_workspace_size(&c->codec));
@@ -363,9 +426,11 @@ static void compare_hop(const gcomp_case *c)
     give(workspace);
 }
 
-static void run_gcomp(size_t len, uint64_t seed)
+/* all_chunk_log2: 0 for all four. */
+static void run_gcomp(size_t len, uint32_t all_chunk_log2, uint64_t seed)
 {
-    const size_t lens[] = {0, 1, 63, 4097, len, len + 77};
+    const size_t lens[] = {0, 1, 63, 4097, len, len + 77, len / 2 + 5};
+    static const uint32_t chunk_log2s[] = {12, 13, 14, 15, 13, 14, 15};
 
     for (unsigned dtype = GW_FP32; dtype <= GW_FP16; dtype++) {
         for (int levels = 0; levels < 2; levels++) {
@@ -373,7 +438,7 @@ static void run_gcomp(size_t len, uint64_t seed)
                 for (size_t i = 0; i < sizeof lens / sizeof lens[0]; i++) {
                     gcomp_case c;
                     uint64_t random = seed + i;
-                    const uint32_t chunk_log2 = 12 + (uint32_t)(i % 3);
+                    const uint32_t chunk_log2 = all_chunk_log2 != 0 ? all_chunk_log2 : chunk_log2s[i];
                     const int rounding = (int)((i + dtype) % 3), checksum = (int)(i & 1);
                     void *values = take(lens[i] * gw_dtype_size((gw_dtype)dtype));
                     fill(values, (gw_dtype)dtype, lens[i], (unsigned)(i & 1), &random);
@@ -409,6 +474,7 @@ static void encode_again(gcomp_case *c)
  * book; then all calls with it installed in the codec. */
 static void compare_book(gcomp_case *c, uint8_t book[GW_GCOMP_BOOK_SIZE_MAX], size_t *book_size)
 {
+    begin_case(c->name, "codebook");
     static const gw_cuda_histogram none;
     gw_gcomp_histogram histogram;
     void *cpu_workspace = take(gw_gcomp_workspace_size(&c->codec));
@@ -471,6 +537,7 @@ static void install_own_book(gcomp_case *c)
 static void compare_device_arguments(const gcomp_case *c, const gw_gcomp *plain, const uint8_t *book,
                                      size_t book_size)
 {
+    begin_case(c->name, "arguments on the device");
     const gw_cuda_key key = {c->source.seed, c->source.step_index, c->source.rank, c->source.hop};
     const uint32_t size = (uint32_t)book_size;
     const size_t encode_size = gw_cuda_gcomp_encode_workspace_size(plain, 1, c->source.len);
@@ -541,6 +608,7 @@ static void compare_batch(gw_dtype dtype, size_t len, uint64_t *random)
         total += n;
     }
     const gw_gcomp *codec = &c[0].codec;
+    begin_case("batch", "encode and decode");
     const size_t encode_size = gw_cuda_gcomp_encode_workspace_size(codec, ITEMS, total);
     const size_t decode_size = gw_cuda_gcomp_decode_workspace_size(codec, ITEMS, total);
     void *encode_at = on_device(NULL, encode_size), *decode_at = on_device(NULL, decode_size);
@@ -603,14 +671,15 @@ static void run_calls(size_t len, uint64_t seed)
     }
 }
 
-static void run_hostile(unsigned long count, size_t len, uint64_t seed)
+/* chunk_log2: 0 for all four. */
+static void run_hostile(unsigned long count, size_t len, uint32_t all_chunk_log2, uint64_t seed)
 {
     uint64_t random = seed;
 
     for (unsigned long i = 0; i < count; i++) {
         gcomp_case c;
         const gw_dtype dtype = (gw_dtype)(1 + i % 3);
-        const uint32_t chunk_log2 = 12 + (uint32_t)(i / 3 % 2);
+        const uint32_t chunk_log2 = all_chunk_log2 != 0 ? all_chunk_log2 : 12 + (uint32_t)(i / 3 % 4);
         void *values = take(len * gw_dtype_size(dtype));
         fill(values, dtype, len, (unsigned)(i & 1), &random);
         make_codec(&c, dtype, (int)(i / 2 % 2), (int)(i / 4 % 2), 1, chunk_log2, (int)(i / 5 % 2));
@@ -629,6 +698,7 @@ static void run_hostile(unsigned long count, size_t len, uint64_t seed)
                     wrong[at] = (uint8_t)next_random(&random);
                 }
             }
+            snprintf(c.name, sizeof c.name, "hostile %lu turn %d", i, turn);
             compare_decode(&c, wrong, size, turn & 1);
             compare_validate(&c, wrong, size);
             free(wrong);
@@ -665,6 +735,7 @@ static gw_thc make_thc(unsigned workers, unsigned bits, unsigned block_log2, gw_
 /* One round of four equal workers but for their ranks: norms, encode with feedback, sum, decode. */
 static void compare_thc(const gw_thc *thc, const void *x, size_t len, const char *name)
 {
+    begin_case(name, "THC");
     const size_t value_size = len * gw_dtype_size((gw_dtype)thc->config.dtype);
     const uint64_t blocks = gw_thc_block_count(thc, len);
     const size_t patterns_size = 4 * (size_t)blocks * gw_thc_patterns_per_block(thc);
@@ -856,6 +927,46 @@ static void make_rule(unsigned kind, gw_gcomp_map_rule *rule)
     must(gw_gcomp_map_rule_init(&o, 8.0f, rule), "gw_gcomp_map_rule_init");
 }
 
+/* Top, levels and digests of an optimizer's state by both sides. Returns the CPU's levels, to be freed, and
+ * their base. */
+static uint8_t *compare_map(const gw_gcomp_map_rule *rule, const gw_optimizer_state *s, size_t len,
+                            const char *name, uint32_t *base)
+{
+    const uint32_t chunk_log2 = 14;
+    const size_t chunks = (len >> chunk_log2) + 1;
+    uint32_t top = 0, device_top_value = 0;
+
+    begin_case(name, "map");
+    uint8_t *levels = take(len), *device_levels = on_device(NULL, len);
+    uint32_t *digest = take(4 * chunks), *device_digest = on_device(NULL, 4 * chunks),
+             *device_top = on_device(NULL, 4);
+    const gw_optimizer_state d = {
+        on_device(s->param, 4 * len), s->m == NULL ? NULL : on_device(s->m, 4 * len),
+        s->v == NULL ? NULL : on_device(s->v, 4 * len), s->a == NULL ? NULL : on_device(s->a, 4 * len)};
+    must(gw_gcomp_map_scan(rule, s, len, cpu_backends, &top), "gw_gcomp_map_scan");
+    *base = gw_gcomp_map_base(top);
+    must(gw_gcomp_map_build(rule, s, len, *base, cpu_backends, levels), "gw_gcomp_map_build");
+    must(gw_gcomp_map_digest(levels, len, chunk_log2, digest), "gw_gcomp_map_digest");
+    must(gw_cuda_gcomp_map_scan(&cuda, rule, NULL, &d, len, device_top, NULL), "gw_cuda_gcomp_map_scan");
+    must(gw_cuda_gcomp_map_build(&cuda, rule, NULL, &d, len, device_top, device_levels, NULL, NULL),
+         "gw_cuda_gcomp_map_build");
+    must(gw_cuda_gcomp_map_digest(&cuda, device_levels, len, chunk_log2, device_digest, NULL),
+         "gw_cuda_gcomp_map_digest");
+    fetch(&device_top_value, device_top, 4);
+    expect(device_top_value == top, "top", name);
+    expect_bytes(device_levels, levels, len, "levels", name);
+    expect_bytes(device_digest, digest, 4 * ((len + (1u << chunk_log2) - 1) >> chunk_log2), "digests", name);
+    free(digest);
+    give((void *)(uintptr_t)d.param);
+    give((void *)(uintptr_t)d.m);
+    give((void *)(uintptr_t)d.v);
+    give((void *)(uintptr_t)d.a);
+    give(device_digest);
+    give(device_top);
+    give(device_levels);
+    return levels;
+}
+
 static void run_map(size_t len, uint64_t seed)
 {
     for (unsigned kind = GW_OPTIMIZER_SGD; kind <= GW_OPTIMIZER_ADAMW; kind++) {
@@ -863,45 +974,17 @@ static void run_map(size_t len, uint64_t seed)
         float *array[4];
         uint64_t random = seed + kind;
         char name[32];
-        uint32_t top = 0, device_top_value = 0;
-        uint8_t *levels = take(len), *device_levels = on_device(NULL, len);
-        uint32_t *device_top = on_device(NULL, 4);
+        uint32_t base;
 
+        snprintf(name, sizeof name, "map of optimizer %u", kind);
         make_rule(kind, &rule);
         for (int i = 0; i < 4; i++) {
+            begin_case(name, "random values");
             array[i] = take(4 * len);
             fill(array[i], GW_FP32, len, 1, &random);
         }
         const gw_optimizer_state s = {array[0], array[1], array[2], array[3]};
-        const gw_optimizer_state d = {on_device(array[0], 4 * len), on_device(array[1], 4 * len),
-                                      on_device(array[2], 4 * len), on_device(array[3], 4 * len)};
-        snprintf(name, sizeof name, "map of optimizer %u", kind);
-        must(gw_gcomp_map_scan(&rule, &s, len, cpu_backends, &top), "gw_gcomp_map_scan");
-        must(gw_gcomp_map_build(&rule, &s, len, gw_gcomp_map_base(top), cpu_backends, levels),
-             "gw_gcomp_map_build");
-        must(gw_cuda_gcomp_map_scan(&cuda, &rule, NULL, &d, len, device_top, NULL), "gw_cuda_gcomp_map_scan");
-        must(gw_cuda_gcomp_map_build(&cuda, &rule, NULL, &d, len, device_top, device_levels, NULL, NULL),
-             "gw_cuda_gcomp_map_build");
-        fetch(&device_top_value, device_top, 4);
-        expect(device_top_value == top, "top", name);
-        expect_bytes(device_levels, levels, len, "levels", name);
-        const uint32_t chunk_log2 = 14;
-        const size_t chunks = (len >> chunk_log2) + 1;
-        uint32_t *digest = take(4 * chunks), *device_digest = on_device(NULL, 4 * chunks);
-        must(gw_gcomp_map_digest(levels, len, chunk_log2, digest), "gw_gcomp_map_digest");
-        must(gw_cuda_gcomp_map_digest(&cuda, device_levels, len, chunk_log2, device_digest, NULL),
-             "gw_cuda_gcomp_map_digest");
-        expect_bytes(device_digest, digest, 4 * ((len + (1u << chunk_log2) - 1) >> chunk_log2), "digests",
-                     name);
-        free(digest);
-        give(device_digest);
-        give((void *)(uintptr_t)d.param);
-        give((void *)(uintptr_t)d.m);
-        give((void *)(uintptr_t)d.v);
-        give((void *)(uintptr_t)d.a);
-        give(device_top);
-        give(device_levels);
-        free(levels);
+        free(compare_map(&rule, &s, len, name, &base));
         for (int i = 0; i < 4; i++) {
             free(array[i]);
         }
@@ -931,25 +1014,40 @@ static int ends_with(const char *s, const char *end)
     return n >= m && strcmp(s + n - m, end) == 0;
 }
 
-static void check_npy(const char *path)
+/* The values of an .npy file of fp32, NULL if it holds something else. */
+static float *read_npy(const char *path, size_t *len)
 {
     size_t size;
     uint8_t *bytes = read_file(path, &size);
     const size_t header = size < 12 ? size : 10 + bytes[8] + 256u * bytes[9];
     char text[512] = {0};
 
-    memcpy(text, bytes + 10, header < 500 ? header - 10 : 490);
+    memcpy(text, bytes + 10, header > 10 ? (header < 500 ? header - 10 : 490) : 0);
     if (size <= header || strstr(text, "<f4") == NULL) {
-        printf("%s: not fp32, left out\n", path);
         free(bytes);
+        return NULL;
+    }
+    *len = (size - header) / 4;
+    float *values = take(4 * *len);
+    memcpy(values, bytes + header, 4 * *len);
+    free(bytes);
+    return values;
+}
+
+static void check_npy(const char *path)
+{
+    size_t len;
+    float *array = read_npy(path, &len);
+
+    if (array == NULL) {
+        printf("%s: not fp32, left out\n", path);
         return;
     }
-    const size_t len = (size - header) / 4;
     for (int variant = 0; variant < 4; variant++) {
         gcomp_case c;
         uint64_t random = 5;
         void *values = take(4 * len);
-        memcpy(values, bytes + header, 4 * len);
+        memcpy(values, array, 4 * len);
         make_codec(&c, GW_FP32, variant & 1, variant >> 1, GW_GCOMP_NEAREST, 14, 1);
         snprintf(c.name, sizeof c.name, "%.120s variant %d", path, variant);
         make_case(&c, GW_FP32, values, len, 1, 14, &random);
@@ -959,11 +1057,185 @@ static void check_npy(const char *path)
         drop_case(&c);
     }
     const gw_thc thc = make_thc(WORKERS, 4, 10, GW_FP32, 8, 1, 1);
-    float *x = take(4 * len);
-    memcpy(x, bytes + header, 4 * len);
-    compare_thc(&thc, x, len, path);
-    free(x);
-    free(bytes);
+    compare_thc(&thc, array, len, path);
+    free(array);
+}
+
+/* fp32 to fp16, cut; for gradients scaled into its range. */
+static uint16_t half_of(float x)
+{
+    uint32_t bits;
+    memcpy(&bits, &x, 4);
+    const uint32_t sign = bits >> 16 & 0x8000, mantissa = (bits & 0x7fffff) | 0x800000;
+    const int exponent = (int)(bits >> 23 & 255) - 127 + 15;
+
+    if (exponent >= 31) {
+        return (uint16_t)(sign | 0x7bff);
+    }
+    if (exponent <= 0) {
+        return (uint16_t)(sign | (exponent < -10 ? 0 : mantissa >> (14 - exponent)));
+    }
+    return (uint16_t)(sign | (uint32_t)exponent << 10 | (mantissa >> 13 & 1023));
+}
+
+/* A gradient with a map of its own optimizer state, in all dtypes: fp16 scaled by 1024, as trainers do. */
+static void compare_with_map(const float *grad, size_t len, const uint8_t *levels, uint32_t base,
+                             const char *name)
+{
+    for (unsigned dtype = GW_FP32; dtype <= GW_FP16; dtype++) {
+        gcomp_case c;
+        const float scale = dtype == GW_FP16 ? 1024.0f : 1.0f;
+        uint8_t *values = take(len * gw_dtype_size((gw_dtype)dtype)), *own_levels = take(len);
+        memcpy(own_levels, levels, len);
+        for (size_t i = 0; i < len; i++) {
+            const float x = grad[i] * scale;
+            uint32_t bits;
+            memcpy(&bits, &x, 4);
+            const uint16_t half = dtype == GW_BF16 ? (uint16_t)(bits >> 16) : half_of(x);
+            memcpy(values + gw_dtype_size((gw_dtype)dtype) * i,
+                   dtype == GW_FP32 ? (void *)&bits : (void *)&half, gw_dtype_size((gw_dtype)dtype));
+        }
+        make_codec(&c, (gw_dtype)dtype, GW_GCOMP_DERIVED, dtype == GW_BF16, GW_GCOMP_STOCHASTIC, 14, 1);
+        snprintf(c.name, sizeof c.name, "%.100s, dtype %u", name, dtype);
+        make_case_of(&c, (gw_dtype)dtype, values, len, own_levels, base, scale, 14);
+        compare_encode(&c);
+        compare_decode(&c, c.frame, c.frame_size, 0);
+        compare_decode(&c, c.frame, c.frame_size, 1);
+        compare_hop(&c);
+        drop_case(&c);
+    }
+}
+
+/*
+ * Lines `name, first value, gradient, parameters, m, v` of .npy files beside the list, - for none; the
+ * gradient may be longer than the states, which begin at its value `first`. An optimizer that wants an array
+ * that is not there is left out; a is v (of AMSGrad) or m (RMSprop's average of gradients), which it is close
+ * to.
+ */
+static void check_states(const char *list, size_t len_max)
+{
+    enum { GRAD, PARAM, M, V, ARRAYS };
+    char line[1024], names[ARRAYS][128], title[128], path[1400];
+    unsigned long first;
+    unsigned maps = 0;
+    const char *slash = strrchr(list, '/');
+    FILE *f = fopen(list, "r");
+
+    if (f == NULL) {
+        perror(list);
+        exit(2);
+    }
+    while (fgets(line, sizeof line, f) != NULL) {
+        float *array[ARRAYS] = {NULL, NULL, NULL, NULL};
+        size_t lens[ARRAYS] = {0}, len = len_max;
+        if (sscanf(line, "%127s %lu %127s %127s %127s %127s", title, &first, names[GRAD], names[PARAM],
+                   names[M], names[V]) != 6) {
+            fprintf(stderr, "gpu_check: %s: not understood: %s", list, line);
+            exit(2);
+        }
+        for (int i = 0; i < ARRAYS; i++) {
+            if (strcmp(names[i], "-") == 0) {
+                continue;
+            }
+            snprintf(path, sizeof path, "%.*s%s", slash == NULL ? 0 : (int)(slash - list) + 1, list,
+                     names[i]);
+            array[i] = read_npy(path, &lens[i]);
+            if (array[i] == NULL || (i == GRAD && lens[i] <= first)) {
+                fprintf(stderr, "gpu_check: %s: no such values\n", path);
+                exit(2);
+            }
+            lens[i] -= i == GRAD ? first : 0;
+            len = lens[i] < len ? lens[i] : len;
+        }
+        for (unsigned kind = GW_OPTIMIZER_SGD; kind <= GW_OPTIMIZER_ADAMW; kind++) {
+            gw_gcomp_map_rule rule;
+            uint32_t base;
+            char name[160];
+            const gw_optimizer_state s = {array[PARAM], array[M], array[V],
+                                          kind == GW_OPTIMIZER_RMSPROP ? array[M] : array[V]};
+            make_rule(kind, &rule);
+            if (((rule.uses & 1) != 0 && s.m == NULL) || ((rule.uses & 2) != 0 && s.v == NULL) ||
+                ((rule.uses & 4) != 0 && s.a == NULL)) {
+                continue;
+            }
+            snprintf(name, sizeof name, "%.90s, map of optimizer %u", title, kind);
+            uint8_t *levels = compare_map(&rule, &s, len, name, &base);
+            compare_with_map(array[GRAD] + first, len, levels, base, name);
+            free(levels);
+            maps++;
+        }
+        for (int i = 0; i < ARRAYS; i++) {
+            free(array[i]);
+        }
+    }
+    fclose(f);
+    printf("%u maps of recorded states\n", maps);
+    expect(maps > 0, "the list names no states", list);
+}
+
+/* Golden frames to receivers that know what the index says: device, CPU and the stored values and statuses
+ * agree. */
+static void check_vectors(const char *folder)
+{
+    char path[2048];
+    unsigned long count = 0, valid = 0, with_map = 0, with_book = 0;
+
+    snprintf(path, sizeof path, "%s/index.tsv", folder);
+    FILE *index = fopen(path, "r");
+    if (index == NULL) {
+        perror(path);
+        exit(2);
+    }
+    for (vector v; vector_read(&v, index, folder); vector_free(&v), count++) {
+        gcomp_case c;
+        uint64_t len, bad;
+        memset(&c, 0, sizeof c);
+        snprintf(c.name, sizeof c.name, "vector %.120s", v.file);
+        if (!vector_receiver(&v, cpu_backends, &c.codec)) {
+            expect(0, "no receiver", c.name);
+            continue;
+        }
+        c.source.len = vector_capacity(&v);
+        c.value_size = (size_t)c.source.len * gw_dtype_size(v.dtype);
+        uint8_t *values = take(c.value_size);
+        memset(values, 0x3c, c.value_size);
+        c.source.values = values;
+        if (vector_map(&v) != NULL) {
+            c.device_map = c.map = *vector_map(&v);
+            c.device_map.levels = on_device(c.map.levels, (size_t)c.map.len);
+            c.device_map.digest = on_device(c.map.digest, 4 * ((size_t)(c.map.len >> c.map.chunk_log2) + 1));
+            c.source.map = &c.map;
+            c.device_source.map = &c.device_map;
+        }
+        const gw_status status = compare_decode(&c, v.frame.data, v.frame.size, 0);
+        compare_decode(&c, v.frame.data, v.frame.size, 1);
+        compare_validate(&c, v.frame.data, v.frame.size);
+        expect(vector_is_status(&v, status), "status of the index", c.name);
+        if (strcmp(v.status, "OK") == 0 && status == GW_OK) {
+            /* What the device decodes is what this call does, by the comparison above. */
+            void *workspace = take(gw_gcomp_workspace_size(&c.codec));
+            must(gw_gcomp_decode(&c.codec, v.frame.data, v.frame.size, c.source.map, values, c.source.len,
+                                 &len, &bad, workspace, gw_gcomp_workspace_size(&c.codec)),
+                 "gw_gcomp_decode");
+            const size_t size = (size_t)len * gw_dtype_size(v.dtype);
+            expect(len == v.count && size <= c.value_size && gw_crc32c(0, values, size) == v.values_crc &&
+                       (v.values.data == NULL ||
+                        (v.values.size == size && memcmp(values, v.values.data, size) == 0)),
+                   "stored values", c.name);
+            free(workspace);
+            valid++;
+            with_map += c.source.map != NULL;
+            with_book += v.book.data != NULL;
+        }
+        give((void *)(uintptr_t)c.device_map.levels);
+        give((void *)(uintptr_t)c.device_map.digest);
+        free(values);
+    }
+    fclose(index);
+    printf("%lu golden frames: %lu decoded to their values (%lu with a map, %lu with an installed codebook), "
+           "%lu refused\n",
+           count, valid, with_map, with_book, count - valid);
+    expect(count > 0 && with_map > 0 && with_book > 0, "the index has frames of all kinds", folder);
 }
 
 static void check_frame(const char *path)
@@ -1375,188 +1647,364 @@ static void run_digests(FILE *out, FILE *stored, int use_device, size_t len)
 
 /* ---- times --------------------------------------------------------------------------------------------- */
 
-typedef struct timer {
-    void *start, *stop;
-} timer;
-
 static int compare_floats(const void *a, const void *b)
 {
     const float x = *(const float *)a, y = *(const float *)b;
     return (x > y) - (x < y);
 }
 
-#define REPEATS 15
+enum { REPEATS_MAX = 15, WARM_UP = 3, SETS_MAX = 128, BENCH_WORKERS = 8 };
 
-/* Median milliseconds of a call on the default stream. */
-#define TIME(ms, call_)                                                                                      \
+static int repeats = REPEATS_MAX; /* timed calls */
+
+/*
+ * What is timed works on one of `sets` equal sets of buffers, ring_at counted through all calls. Cold: on the
+ * next one each time, so that a set comes back only after all others, many times the device's cache. Hot: on
+ * the first each time, which lies in the cache if it fits.
+ */
+static size_t ring_at;
+
+/* Median milliseconds of what launch_ puts on the default stream; it may name `set`. */
+#define TIME_LAUNCHES(ms, sets_, launch_)                                                                    \
     do {                                                                                                     \
-        float samples_[REPEATS];                                                                             \
-        for (int i_ = -3; i_ < REPEATS; i_++) {                                                              \
-            driver_must(device.call.event_record(t.start, NULL), "cuEventRecord");                           \
-            call_;                                                                                           \
-            driver_must(device.call.event_record(t.stop, NULL), "cuEventRecord");                            \
-            driver_must(device.call.event_wait(t.stop), "cuEventSynchronize");                               \
+        float samples_[REPEATS_MAX];                                                                         \
+        for (int i_ = repeats > 1 ? -WARM_UP : 0; i_ < repeats; i_++) {                                      \
+            const size_t set = ring_at++ % (sets_);                                                          \
+            driver_must(device.call.event_record(b->start, NULL), "cuEventRecord");                          \
+            launch_;                                                                                         \
+            driver_must(device.call.event_record(b->stop, NULL), "cuEventRecord");                           \
+            driver_must(device.call.event_wait(b->stop), "cuEventSynchronize");                              \
             if (i_ >= 0) {                                                                                   \
-                driver_must(device.call.event_time(&samples_[i_], t.start, t.stop), "cuEventElapsedTime");   \
+                driver_must(device.call.event_time(&samples_[i_], b->start, b->stop), "cuEventElapsedTime"); \
             }                                                                                                \
+            (void)set;                                                                                       \
         }                                                                                                    \
-        qsort(samples_, REPEATS, sizeof samples_[0], compare_floats);                                        \
-        ms = samples_[REPEATS / 2];                                                                          \
+        qsort(samples_, (size_t)repeats, sizeof samples_[0], compare_floats);                                \
+        ms = samples_[repeats / 2];                                                                          \
     } while (0)
 
-/* The same of a graph of what `call_` puts on `stream`: the host's share of several launches is left out. */
-#define TIME_GRAPH(ms, call_)                                                                                \
+/* Of a call, which names `stream`. */
+#define TIME(ms, sets_, call_)                                                                               \
     do {                                                                                                     \
-        void *stream, *graph_, *executable_;                                                                 \
+        void *const stream = NULL;                                                                           \
+        (void)stream;                                                                                        \
+        TIME_LAUNCHES(ms, sets_, call_);                                                                     \
+    } while (0)
+
+/* Of graphs of the call, one a set: the host's share of several launches is left out. */
+#define TIME_GRAPH(ms, sets_, call_)                                                                         \
+    do {                                                                                                     \
+        void *stream, *graphs_[SETS_MAX], *executables_[SETS_MAX];                                           \
         driver_must(device.call.stream_create(&stream, 1), "cuStreamCreate");                                \
-        driver_must(device.call.capture_begin(stream, 0), "cuStreamBeginCapture");                           \
-        call_;                                                                                               \
-        driver_must(device.call.capture_end(stream, &graph_), "cuStreamEndCapture");                         \
-        driver_must(device.call.graph_instantiate(&executable_, graph_, 0), "cuGraphInstantiate");           \
-        TIME(ms, driver_must(device.call.graph_launch(executable_, NULL), "cuGraphLaunch"));                 \
-        driver_must(device.call.graph_exec_destroy(executable_), "cuGraphExecDestroy");                      \
-        driver_must(device.call.graph_destroy(graph_), "cuGraphDestroy");                                    \
+        for (size_t set = 0; set < (sets_); set++) {                                                         \
+            driver_must(device.call.capture_begin(stream, 0), "cuStreamBeginCapture");                       \
+            call_;                                                                                           \
+            driver_must(device.call.capture_end(stream, &graphs_[set]), "cuStreamEndCapture");               \
+            driver_must(device.call.graph_instantiate(&executables_[set], graphs_[set], 0),                  \
+                        "cuGraphInstantiate");                                                               \
+        }                                                                                                    \
+        TIME_LAUNCHES(ms, sets_,                                                                             \
+                      driver_must(device.call.graph_launch(executables_[set], NULL), "cuGraphLaunch"));      \
+        for (size_t i_ = 0; i_ < (sets_); i_++) {                                                            \
+            driver_must(device.call.graph_exec_destroy(executables_[i_]), "cuGraphExecDestroy");             \
+            driver_must(device.call.graph_destroy(graphs_[i_]), "cuGraphDestroy");                           \
+        }                                                                                                    \
         driver_must(device.call.stream_destroy(stream), "cuStreamDestroy");                                  \
     } while (0)
 
-static void print_row(const char *work, size_t bytes, double moved, float ms, double copy_rate)
+enum { COLD, HOT };
+
+typedef struct bench {
+    void *start, *stop; /* events */
+    gw_dtype dtype;
+    size_t len, value_size, sets;
+    int with_graphs; /* short calls, whose launches take the host as long as the device takes for them */
+    double copy_rate[2];
+} bench;
+
+/* moved: bytes that the call has to read and write. */
+static void print_row(const bench *b, const char *work, int is_hot, const char *how, double moved, float ms)
 {
+    static const char *const dtypes[] = {"", "fp32", "bf16", "fp16"};
     const double rate = moved / (double)ms / 1e6; /* GB/s */
-    printf("| %s | %.1f MiB | %.1f us | %.0f GB/s | %.0f %% |\n", work, (double)bytes / 1048576.0,
-           (double)ms * 1e3, rate, 100.0 * rate / copy_rate);
+    printf("| %s%s | %s, %.1f MiB | %s | %.1f us | %.0f GB/s | %.0f %% |\n", work, how, dtypes[b->dtype],
+           (double)b->value_size / 1048576.0, is_hot ? "hot" : "cold", (double)ms * 1e3, rate,
+           100.0 * rate / b->copy_rate[is_hot]);
 }
 
-static void run_bench(size_t bytes, uint64_t seed)
+#define ROWS(work, moved, call_)                                                                             \
+    do {                                                                                                     \
+        float ms_;                                                                                           \
+        for (int is_hot_ = COLD; is_hot_ <= HOT; is_hot_++) {                                                \
+            const size_t row_sets_ = is_hot_ ? 1 : b->sets;                                                  \
+            begin_case(work, is_hot_ ? "time, hot" : "time, cold");                                          \
+            TIME(ms_, row_sets_, call_);                                                                     \
+            print_row(b, work, is_hot_, "", moved, ms_);                                                     \
+            if (b->with_graphs) {                                                                            \
+                begin_case(work, is_hot_ ? "graph, hot" : "graph, cold");                                    \
+                TIME_GRAPH(ms_, row_sets_, call_);                                                           \
+                print_row(b, work, is_hot_, ", as a graph", moved, ms_);                                     \
+            }                                                                                                \
+        }                                                                                                    \
+    } while (0)
+
+/* Device memory for all sets, each with a copy of src (may be NULL); *stride: bytes from one to the next. */
+static uint8_t *take_sets(const bench *b, const void *src, size_t size, size_t *stride)
 {
-    enum { BENCH_WORKERS = 8 };
-    static const char *const modes[] = {"fast", "small", "installed codebook"};
-    const size_t len = bytes / 4;
-    timer t;
-    float ms;
-    uint64_t random = seed;
-    gcomp_case c;
-    float *values = take(4 * len);
-
-    driver_must(device.call.event_create(&t.start, 0), "cuEventCreate");
-    driver_must(device.call.event_create(&t.stop, 0), "cuEventCreate");
-    void *a = on_device(NULL, 4 * len), *b = on_device(NULL, 4 * len);
-    TIME(ms, driver_must(device.call.on_device((uint64_t)(uintptr_t)b, (uint64_t)(uintptr_t)a, 4 * len, NULL),
-                         "copy"));
-    const double copy_rate = 8.0 * (double)len / (double)ms / 1e6;
-    print_row("copy (read + write)", bytes, 8.0 * (double)len, ms, copy_rate);
-    give(a);
-    give(b);
-
-    fill(values, GW_FP32, len, 0, &random);
-    for (int mode = 0; mode < 3; mode++) {
-        float *copy = take(4 * len);
-        char row[64];
-        memcpy(copy, values, 4 * len);
-        make_codec(&c, GW_FP32, 0, mode == 1, GW_GCOMP_NEAREST, 14, 0);
-        make_case(&c, GW_FP32, copy, len, 1, 14, &random);
-        if (mode == 2) {
-            install_own_book(&c);
+    *stride = (size + 255) / 256 * 256;
+    uint8_t *p = on_device(NULL, b->sets * *stride);
+    for (size_t set = 0; src != NULL && set < b->sets; set++) {
+        if (cuda_device_put(&device, p + set * *stride, src, size) != 0) {
+            fprintf(stderr, "gpu_check: the device failed (%u)\n", device.error);
+            exit(1);
         }
-        const size_t encode_size = gw_cuda_gcomp_encode_workspace_size(&c.codec, 1, len);
-        const size_t decode_size = gw_cuda_gcomp_decode_workspace_size(&c.codec, 1, len);
-        void *encode_space = on_device(NULL, encode_size), *decode_space = on_device(NULL, decode_size);
-        void *frame = on_device(NULL, c.bound), *out = on_device(copy, 4 * len);
-        gw_cuda_result *result = on_device(NULL, 2 * sizeof(gw_cuda_result));
-        TIME(ms, must(gw_cuda_gcomp_encode(&cuda, &c.codec, &c.device_source, NULL, frame, c.bound,
-                                           &result[0], encode_space, encode_size, NULL),
-                      "encode"));
-        snprintf(row, sizeof row, "GCOMP encode, %s", modes[mode]);
-        print_row(row, bytes, 5.0 * (double)len + (double)c.frame_size, ms, copy_rate);
-        TIME(ms, must(gw_cuda_gcomp_decode(&cuda, &c.codec, frame, c.bound, &result[0].size, NULL, NULL, out,
-                                           len, &result[1], decode_space, decode_size, NULL),
-                      "decode"));
-        snprintf(row, sizeof row, "GCOMP decode, %s", modes[mode]);
-        print_row(row, bytes, 4.0 * (double)len + (double)c.frame_size, ms, copy_rate);
-        TIME_GRAPH(ms, must(gw_cuda_gcomp_encode(&cuda, &c.codec, &c.device_source, NULL, frame, c.bound,
-                                                 &result[0], encode_space, encode_size, stream),
-                            "encode"));
-        snprintf(row, sizeof row, "GCOMP encode, %s, as a graph", modes[mode]);
-        print_row(row, bytes, 5.0 * (double)len + (double)c.frame_size, ms, copy_rate);
-        TIME_GRAPH(ms, must(gw_cuda_gcomp_decode(&cuda, &c.codec, frame, c.bound, &result[0].size, NULL, NULL,
-                                                 out, len, &result[1], decode_space, decode_size, stream),
-                            "decode"));
-        snprintf(row, sizeof row, "GCOMP decode, %s, as a graph", modes[mode]);
-        print_row(row, bytes, 4.0 * (double)len + (double)c.frame_size, ms, copy_rate);
-        TIME(ms, must(gw_cuda_gcomp_decode_add(&cuda, &c.codec, frame, c.bound, &result[0].size, NULL, NULL,
-                                               out, len, &result[1], decode_space, decode_size, NULL),
-                      "decode_add"));
-        snprintf(row, sizeof row, "GCOMP decode_add, %s", modes[mode]);
-        print_row(row, bytes, 8.0 * (double)len + (double)c.frame_size, ms, copy_rate);
-        expect(fetch_result(&result[1]).status == GW_OK, "decode", "bench");
-        give(result);
-        give(out);
-        give(frame);
-        give(decode_space);
-        give(encode_space);
-        drop_case(&c);
+    }
+    return p;
+}
+
+/* The same bytes read and written as one would without a codec: what the shares are of. */
+static void bench_copy(bench *b)
+{
+    size_t stride;
+    uint8_t *from = take_sets(b, NULL, b->value_size, &stride),
+            *to = take_sets(b, NULL, b->value_size, &stride);
+
+    for (int is_hot = COLD; is_hot <= HOT; is_hot++) {
+        float ms;
+        begin_case("copy", is_hot ? "hot" : "cold");
+        TIME(ms, is_hot ? 1 : b->sets,
+             driver_must(device.call.on_device((uint64_t)(uintptr_t)(to + set * stride),
+                                               (uint64_t)(uintptr_t)(from + set * stride), b->value_size,
+                                               NULL),
+                         "copy"));
+        b->copy_rate[is_hot] = 2.0 * (double)b->value_size / (double)ms / 1e6;
+        print_row(b, "copy (read + write)", is_hot, "", 2.0 * (double)b->value_size, ms);
+    }
+    give(from);
+    give(to);
+}
+
+static void bench_gcomp(bench *b, const void *all_values, int levels, int preset, int has_book,
+                        const char *mode, uint64_t *random)
+{
+    gcomp_case c;
+    char work[96];
+    void *values = take(b->value_size);
+
+    memcpy(values, all_values, b->value_size);
+    snprintf(c.name, sizeof c.name, "bench, %s", mode);
+    make_codec(&c, b->dtype, levels, preset, GW_GCOMP_NEAREST, 14, 0);
+    make_case(&c, b->dtype, values, b->len, 1, 14, random);
+    if (has_book) {
+        install_own_book(&c);
+    }
+    const size_t encode_size = gw_cuda_gcomp_encode_workspace_size(&c.codec, 1, b->len);
+    const size_t decode_size = gw_cuda_gcomp_decode_workspace_size(&c.codec, 1, b->len);
+    const size_t hop_size = gw_cuda_gcomp_hop_workspace_size(&c.codec, b->len);
+    void *encode_at = on_device(NULL, encode_size), *decode_at = on_device(NULL, decode_size),
+         *hop_at = on_device(NULL, hop_size);
+    size_t value_stride, level_stride, frame_stride;
+    uint8_t *source_at = take_sets(b, values, b->value_size, &value_stride),
+            *out = take_sets(b, values, b->value_size, &value_stride),
+            *levels_at = take_sets(b, c.map.levels, b->len, &level_stride),
+            *frame = take_sets(b, NULL, c.bound, &frame_stride),
+            *next = take_sets(b, NULL, c.bound, &frame_stride);
+    gw_cuda_result *result = on_device(NULL, 2 * b->sets * sizeof *result), *second = result + b->sets;
+    static gw_gcomp_map maps[SETS_MAX];
+    static gw_gcomp_source sources[SETS_MAX];
+
+    for (size_t set = 0; set < b->sets; set++) {
+        maps[set] = c.device_map;
+        maps[set].levels = levels_at + set * level_stride;
+        sources[set] = c.device_source;
+        sources[set].values = source_at + set * value_stride;
+        sources[set].map = &maps[set];
+    }
+#define FRAME(set_) (frame + (set_)*frame_stride), c.bound, &result[set_].size, &maps[set_]
+    begin_case(c.name, "first encode, decode and hop");
+    for (size_t set = 0; set < b->sets; set++) {
+        must(gw_cuda_gcomp_encode(&cuda, &c.codec, &sources[set], NULL, frame + set * frame_stride, c.bound,
+                                  &result[set], encode_at, encode_size, NULL),
+             "encode");
+    }
+    must(gw_cuda_gcomp_decode_add_encode(&cuda, &c.codec, FRAME(0), &sources[0], NULL, next, c.bound,
+                                         &second[0], hop_at, hop_size, NULL),
+         "hop");
+    const gw_cuda_result hop = fetch_result(&second[0]);
+    expect(hop.status == GW_OK, "hop", c.name);
+    must(gw_cuda_gcomp_decode(&cuda, &c.codec, FRAME(0), NULL, out, b->len, &second[0], decode_at,
+                              decode_size, NULL),
+         "decode");
+    expect(fetch_result(&second[0]).status == GW_OK, "decode", c.name);
+    expect_bytes(frame, c.frame, c.frame_size, "bytes", c.name);
+    {
+        uint64_t len, bad;
+        void *workspace = take(gw_gcomp_workspace_size(&c.codec)), *decoded = take(b->value_size);
+        must(gw_gcomp_decode(&c.codec, c.frame, c.frame_size, &c.map, decoded, b->len, &len, &bad, workspace,
+                             gw_gcomp_workspace_size(&c.codec)),
+             "gw_gcomp_decode");
+        expect_bytes(out, decoded, b->value_size, "values", c.name);
+        free(decoded);
+        free(workspace);
     }
 
-    const gw_thc thc = make_thc(BENCH_WORKERS, 4, 10, GW_FP32, 8, 1, 0);
+    /* Levels are read by every encode, and by decodes of derived frames; a hop reads them once. */
+    const double values_moved = (double)b->value_size, frame_moved = (double)c.frame_size,
+                 levels_moved = (double)b->len, decode_moved = levels == GW_GCOMP_DERIVED ? levels_moved : 0;
+    printf("%s: %.2f bits a value\n", c.name, 8.0 * frame_moved / (double)b->len);
+    snprintf(work, sizeof work, "GCOMP encode, %s", mode);
+    ROWS(work, values_moved + levels_moved + frame_moved,
+         must(gw_cuda_gcomp_encode(&cuda, &c.codec, &sources[set], NULL, frame + set * frame_stride, c.bound,
+                                   &result[set], encode_at, encode_size, stream),
+              "encode"));
+    snprintf(work, sizeof work, "GCOMP decode, %s", mode);
+    ROWS(work, frame_moved + decode_moved + values_moved,
+         must(gw_cuda_gcomp_decode(&cuda, &c.codec, FRAME(set), NULL, out + set * value_stride, b->len,
+                                   &second[set], decode_at, decode_size, stream),
+              "decode"));
+    snprintf(work, sizeof work, "GCOMP decode_add, %s", mode);
+    ROWS(work, frame_moved + decode_moved + 2 * values_moved,
+         must(gw_cuda_gcomp_decode_add(&cuda, &c.codec, FRAME(set), NULL, out + set * value_stride, b->len,
+                                       &second[set], decode_at, decode_size, stream),
+              "decode_add"));
+    snprintf(work, sizeof work, "GCOMP hop, %s", mode);
+    ROWS(work, frame_moved + levels_moved + values_moved + (double)hop.size,
+         must(gw_cuda_gcomp_decode_add_encode(&cuda, &c.codec, FRAME(set), &sources[set], NULL,
+                                              next + set * frame_stride, c.bound, &second[set], hop_at,
+                                              hop_size, stream),
+              "hop"));
+#undef FRAME
+    expect(fetch_result(&second[0]).status == GW_OK, "the last calls", c.name);
+    give(result);
+    give(next);
+    give(frame);
+    give(levels_at);
+    give(out);
+    give(source_at);
+    give(hop_at);
+    give(decode_at);
+    give(encode_at);
+    drop_case(&c);
+}
+
+static void bench_thc(bench *b, const void *values)
+{
+    const size_t len = b->len;
+    const gw_thc thc = make_thc(BENCH_WORKERS, 4, 10, b->dtype, 8, 1, 0);
     const uint64_t blocks = gw_thc_block_count(&thc, len);
-    const size_t indices_size = gw_thc_indices_size(&thc, len, 0, blocks);
+    const size_t indices_size = gw_thc_indices_size(&thc, len, 0, blocks), patterns_size = 4 * (size_t)blocks;
     const size_t lanes = (size_t)gw_thc_range_lanes(&thc, len, 0, blocks);
     const gw_thc_range range = {len, 0, blocks, 1, 0};
-    void *x = on_device(values, 4 * len), *y = on_device(NULL, 4 * len);
-    uint32_t *patterns = on_device(NULL, 4 * (size_t)blocks), *host_members = take(4 * (size_t)blocks);
-    uint8_t *lanes_at = on_device(NULL, lanes);
-    gw_cuda_result *result = on_device(NULL, sizeof *result);
-    const uint8_t *sources[BENCH_WORKERS];
+    size_t value_stride, pattern_stride, index_stride, lane_stride, member_stride;
+    uint32_t *host_members = take(patterns_size);
     uint32_t ranks[BENCH_WORKERS];
+    uint8_t *indices[BENCH_WORKERS];
     gw_thc_agg agg;
-    must(gw_thc_agg_init(&agg, &thc.config.table, BENCH_WORKERS, 8, cpu_backends), "gw_thc_agg_init");
-    for (int w = 0; w < BENCH_WORKERS; w++) {
-        sources[w] = on_device(NULL, indices_size);
-        ranks[w] = (uint32_t)w;
-    }
+
     for (uint64_t i = 0; i < blocks; i++) {
         host_members[i] = BENCH_WORKERS;
     }
-    uint32_t *members = on_device(host_members, 4 * (size_t)blocks);
-    TIME(ms, must(gw_cuda_thc_norms(&cuda, &thc, &range, x, NULL, patterns, result, NULL), "norms"));
-    print_row("THC norms", bytes, 4.0 * (double)len, ms, copy_rate);
-    for (int w = 0; w < BENCH_WORKERS; w++) {
-        TIME(ms, must(gw_cuda_thc_encode(&cuda, &thc, &range, NULL, x, NULL, patterns, patterns,
-                                         (uint8_t *)(uintptr_t)sources[w], indices_size, result, NULL),
-                      "encode"));
+    must(gw_thc_agg_init(&agg, &thc.config.table, BENCH_WORKERS, 8, cpu_backends), "gw_thc_agg_init");
+    uint8_t *x = take_sets(b, values, b->value_size, &value_stride),
+            *y = take_sets(b, NULL, b->value_size, &value_stride),
+            *patterns_at = take_sets(b, NULL, patterns_size, &pattern_stride),
+            *members = take_sets(b, host_members, patterns_size, &member_stride),
+            *lanes_at = take_sets(b, NULL, lanes, &lane_stride);
+    gw_cuda_result *result = on_device(NULL, sizeof *result);
+    for (uint32_t w = 0; w < BENCH_WORKERS; w++) {
+        indices[w] = take_sets(b, NULL, indices_size, &index_stride);
+        ranks[w] = w;
     }
-    print_row("THC encode, norms given, 4 bits", bytes, 4.5 * (double)len, ms, copy_rate);
-    TIME(ms, {
-        must(gw_cuda_thc_norms(&cuda, &thc, &range, x, NULL, patterns, result, NULL), "norms");
-        must(gw_cuda_thc_encode(&cuda, &thc, &range, NULL, x, NULL, patterns, patterns,
-                                (uint8_t *)(uintptr_t)sources[0], indices_size, result, NULL),
-             "encode");
-    });
-    print_row("THC norms and encode, 4 bits", bytes, 8.5 * (double)len, ms, copy_rate);
-    TIME(ms, {
-        uint8_t set[GW_THC_SET_SIZE(BENCH_WORKERS)] = {0};
-        must(gw_cuda_thc_sum_indices(&cuda, &agg, lanes_at, set, lanes, sources, ranks, BENCH_WORKERS, 0,
-                                     NULL),
-             "sum");
-    });
-    print_row("THC sum of 8 workers", bytes, (BENCH_WORKERS * 0.5 + 1) * (double)len, ms, copy_rate);
-    TIME(ms, must(gw_cuda_thc_decode(&cuda, &thc, &range, NULL, lanes_at, lanes, members, patterns,
-                                     GW_THC_MEAN, y, 4 * len, result, NULL),
-                  "decode"));
-    print_row("THC decode", bytes, 5.0 * (double)len, ms, copy_rate);
-    expect(fetch_result(result).status == GW_OK, "decode", "bench");
-    for (int w = 0; w < BENCH_WORKERS; w++) {
-        give((void *)(uintptr_t)sources[w]);
+#define PATTERNS(set_) ((uint32_t *)(void *)(patterns_at + (set_)*pattern_stride))
+#define ENCODE(set_, worker_, stream_)                                                                       \
+    must(gw_cuda_thc_encode(&cuda, &thc, &range, NULL, x + (set_)*value_stride, NULL, PATTERNS(set_),        \
+                            PATTERNS(set_), indices[worker_] + (set_)*index_stride, indices_size, result,    \
+                            stream_),                                                                        \
+         "encode")
+#define NORMS(set_, stream_)                                                                                 \
+    must(gw_cuda_thc_norms(&cuda, &thc, &range, x + (set_)*value_stride, NULL, PATTERNS(set_), result,       \
+                           stream_),                                                                         \
+         "norms")
+#define SUM(set_, stream_)                                                                                   \
+    do {                                                                                                     \
+        uint8_t in_sum_[GW_THC_SET_SIZE(BENCH_WORKERS)] = {0};                                               \
+        const uint8_t *sources_[BENCH_WORKERS];                                                              \
+        for (int w_ = 0; w_ < BENCH_WORKERS; w_++) {                                                         \
+            sources_[w_] = indices[w_] + (set_)*index_stride;                                                \
+        }                                                                                                    \
+        must(gw_cuda_thc_sum_indices(&cuda, &agg, lanes_at + (set_)*lane_stride, in_sum_, lanes, sources_,   \
+                                     ranks, BENCH_WORKERS, 0, stream_),                                      \
+             "sum");                                                                                         \
+    } while (0)
+    begin_case("bench, THC", "first norms, encodes and sums");
+    for (size_t set = 0; set < b->sets; set++) {
+        NORMS(set, NULL);
+        for (int w = 0; w < BENCH_WORKERS; w++) {
+            ENCODE(set, w, NULL);
+        }
+        SUM(set, NULL);
     }
-    give(members);
+    const double values_moved = (double)b->value_size, indices_moved = (double)indices_size,
+                 lanes_moved = (double)lanes;
+    ROWS("THC norms", values_moved, NORMS(set, stream));
+    ROWS("THC encode, norms given, 4 bits", values_moved + indices_moved, ENCODE(set, 0, stream));
+    ROWS("THC norms and encode, 4 bits", 2 * values_moved + indices_moved, {
+        NORMS(set, stream);
+        ENCODE(set, 0, stream);
+    });
+    ROWS("THC sum of 8 workers", BENCH_WORKERS * indices_moved + lanes_moved, SUM(set, stream));
+    ROWS("THC decode", lanes_moved + values_moved,
+         must(gw_cuda_thc_decode(&cuda, &thc, &range, NULL, lanes_at + set * lane_stride, lanes,
+                                 (uint32_t *)(void *)(members + set * member_stride), PATTERNS(set),
+                                 GW_THC_MEAN, y + set * value_stride, b->value_size, result, stream),
+              "decode"));
+#undef SUM
+#undef NORMS
+#undef ENCODE
+#undef PATTERNS
+    expect(fetch_result(result).status == GW_OK, "decode", "bench, THC");
+    for (int w = 0; w < BENCH_WORKERS; w++) {
+        give(indices[w]);
+    }
     give(result);
     give(lanes_at);
-    give(patterns);
+    give(members);
+    give(patterns_at);
     give(y);
     give(x);
     free(host_members);
+}
+
+/* bytes: of the values of one set; ring_bytes: of all sets. */
+static void run_bench(size_t bytes, size_t ring_bytes, gw_dtype dtype, uint64_t seed)
+{
+    bench bench_of_dtype = {0}, *const b = &bench_of_dtype;
+    uint64_t random = seed;
+
+    b->dtype = dtype;
+    b->len = bytes / gw_dtype_size(dtype);
+    b->value_size = b->len * gw_dtype_size(dtype);
+    b->sets = ring_bytes / bytes < 2 ? 2 : ring_bytes / bytes > SETS_MAX ? SETS_MAX : ring_bytes / bytes;
+    b->with_graphs = bytes <= (size_t)64 << 20;
+    driver_must(device.call.event_create(&b->start, 0), "cuEventCreate");
+    driver_must(device.call.event_create(&b->stop, 0), "cuEventCreate");
+    printf(
+        "cold: each call on the next of %zu sets of buffers, %zu MiB of values altogether; hot: on the same "
+        "set each time; the copy likewise\n",
+        b->sets, b->sets * b->value_size >> 20);
+    bench_copy(b);
+    begin_case("bench", "random values");
+    void *values = take(b->value_size);
+    fill(values, dtype, b->len, 0, &random);
+    bench_gcomp(b, values, GW_GCOMP_EXPLICIT, GW_GCOMP_FAST, 1, "installed codebook", &random);
+    bench_gcomp(b, values, GW_GCOMP_EXPLICIT, GW_GCOMP_FAST, 0, "fast", &random);
+    bench_gcomp(b, values, GW_GCOMP_DERIVED, GW_GCOMP_FAST, 1, "derived, installed codebook", &random);
+    bench_gcomp(b, values, GW_GCOMP_DERIVED, GW_GCOMP_FAST, 0, "derived, fast", &random);
+    bench_gcomp(b, values, GW_GCOMP_EXPLICIT, GW_GCOMP_SMALL, 0, "small", &random);
+    bench_thc(b, values);
     free(values);
-    driver_must(device.call.event_destroy(t.start), "cuEventDestroy");
-    driver_must(device.call.event_destroy(t.stop), "cuEventDestroy");
+    driver_must(device.call.event_destroy(b->start), "cuEventDestroy");
+    driver_must(device.call.event_destroy(b->stop), "cuEventDestroy");
 }
 
 /* ---- command ------------------------------------------------------------------------------------------- */
@@ -1581,8 +2029,10 @@ static void open_device(void)
 
 int main(int argc, char **argv)
 {
-    size_t len = 0, bytes = (size_t)256 << 20;
+    size_t len = 0, bytes = (size_t)256 << 20, ring_bytes = (size_t)512 << 20;
     unsigned long count = 200;
+    uint32_t chunk_log2 = 0;
+    gw_dtype dtype = GW_FP32;
     uint64_t seed = 1;
     const char *write_to = NULL, *check_with = NULL, *again_with = NULL;
     const char *stage = argc > 1 ? argv[1] : "";
@@ -1595,6 +2045,21 @@ int main(int argc, char **argv)
             bytes = strtoul(argv[i + 1], NULL, 10);
         } else if (strcmp(argv[i], "--count") == 0) {
             count = strtoul(argv[i + 1], NULL, 10);
+        } else if (strcmp(argv[i], "--ring") == 0) {
+            ring_bytes = strtoul(argv[i + 1], NULL, 10);
+        } else if (strcmp(argv[i], "--repeats") == 0) {
+            repeats = atoi(argv[i + 1]);
+            repeats = repeats < 1 ? 1 : repeats > REPEATS_MAX ? REPEATS_MAX : repeats;
+        } else if (strcmp(argv[i], "--dtype") == 0) {
+            dtype = strcmp(argv[i + 1], "bf16") == 0   ? GW_BF16
+                    : strcmp(argv[i + 1], "fp16") == 0 ? GW_FP16
+                                                       : GW_FP32;
+        } else if (strcmp(argv[i], "--chunk") == 0) {
+            chunk_log2 = (uint32_t)strtoul(argv[i + 1], NULL, 10);
+        } else if (strcmp(argv[i], "--clear") == 0) {
+            clears_workspaces = atoi(argv[i + 1]);
+        } else if (strcmp(argv[i], "--limit") == 0) {
+            case_seconds = (unsigned)strtoul(argv[i + 1], NULL, 10);
         } else if (strcmp(argv[i], "--seed") == 0) {
             seed = strtoull(argv[i + 1], NULL, 10);
         } else if (strcmp(argv[i], "--write") == 0) {
@@ -1610,7 +2075,10 @@ int main(int argc, char **argv)
     }
     /* A stage that is stopped keeps what it has printed. */
     setvbuf(stdout, NULL, _IOLBF, 0);
-    signal(SIGTERM, on_term);
+    signal(SIGTERM, on_signal);
+    signal(SIGALRM, on_signal);
+    const char *const what = i < argc ? argv[i] : NULL;
+    const size_t state_len = len != 0 ? len : SIZE_MAX;
     const int is_digests = strcmp(stage, "digests") == 0;
     len = len != 0 ? len : is_digests ? (size_t)1 << 20 : 300000;
     if (is_digests && (write_to != NULL || again_with != NULL)) {
@@ -1624,9 +2092,10 @@ int main(int argc, char **argv)
         printf("%s: %lu comparisons, %d different\n", stage, compared, differences);
         return is_closed && differences == 0 ? 0 : 1;
     }
+    begin_case(stage, "opening the device");
     open_device();
     if (strcmp(stage, "gcomp") == 0) {
-        run_gcomp(len, seed);
+        run_gcomp(len, chunk_log2, seed);
     } else if (strcmp(stage, "calls") == 0) {
         run_calls(len, seed);
     } else if (strcmp(stage, "thc") == 0) {
@@ -1634,11 +2103,15 @@ int main(int argc, char **argv)
     } else if (strcmp(stage, "map") == 0) {
         run_map(len, seed);
     } else if (strcmp(stage, "hostile") == 0) {
-        run_hostile(count, len, seed);
+        run_hostile(count, len, chunk_log2, seed);
     } else if (strcmp(stage, "graph") == 0) {
         run_graph(len, seed);
     } else if (strcmp(stage, "bench") == 0) {
-        run_bench(bytes, seed);
+        run_bench(bytes, ring_bytes, dtype, seed);
+    } else if (strcmp(stage, "vectors") == 0 && what != NULL) {
+        check_vectors(what);
+    } else if (strcmp(stage, "states") == 0 && what != NULL) {
+        check_states(what, state_len);
     } else if (strcmp(stage, "files") == 0) {
         for (; i < argc; i++) {
             if (ends_with(argv[i], ".npy")) {
@@ -1656,10 +2129,13 @@ int main(int argc, char **argv)
         run_digests(NULL, f, 1, len);
         fclose(f);
     } else {
-        fprintf(stderr, "usage: gpu_check gcomp|calls|thc|map|hostile|graph|bench|files|digests [options]\n");
+        fprintf(stderr,
+                "usage: gpu_check gcomp|calls|thc|map|hostile|graph|bench|files|vectors|states|digests "
+                "[options] [PATH...]\n");
         return 2;
     }
     printf("%s: %lu comparisons, %d different\n", stage, compared, differences);
+    begin_case(stage, "closing the device");
     gw_cuda_close(&cuda);
     cuda_device_close(&device);
     return differences == 0 ? 0 : 1;
