@@ -71,7 +71,12 @@ static gw_cuda_thc_context context_of(const gw_thc *thc, const gw_thc_range *ran
     context.key.round = range->round;
     context.key.rank = range->rank;
     context.device_key = key;
-    context.threshold_bits = thc->config.threshold_bits;
+    /* The first divisions of rotated_quantizer() and gw_thc_block_decode(), which are the same for all blocks. A
+     * plain context has no threshold. */
+    const double threshold = (double)gw_float_from_bits(thc->config.threshold_bits);
+    const double granularity = (double)thc->config.table.granularity;
+    context.range_scale = 0.5 * 65536.0 * granularity / (threshold > 0 ? threshold : 1.0);
+    context.step = threshold / granularity;
     context.worker_max = thc->config.worker_max;
     context.bits = thc->config.table.bits;
     context.granularity = thc->config.table.granularity;
@@ -115,6 +120,41 @@ static gw_status check_input(const gw_thc *thc, const gw_thc_range *range, const
     return GW_OK;
 }
 
+/* ---- the usual shape ----------------------------------------------------------------------------------- */
+
+/* Rotated blocks of 1024 values have kernels of their own, thc_warp_*. */
+static int has_warp_kernels(const gw_thc *thc)
+{
+    return thc->config.transform == GW_THC_ROTATED && thc->config.block_log2 == 10;
+}
+
+/*
+ * Their launch: `per_warp` blocks of values at a time for a warp, `resident` blocks of 256 threads on a
+ * multiprocessor. Blocks of threads are smaller while that leaves multiprocessors idle.
+ */
+static tile_launch warp_launch_of(const gw_cuda_state *state, const gw_thc *thc, const gw_thc_span *span,
+                                  uint32_t per_warp, uint32_t resident)
+{
+    const uint64_t warp_count = (span->blocks + per_warp - 1) / per_warp;
+    const uint32_t multiprocessors = state->info.multiprocessor_count;
+    tile_launch launch = launch_of(state, thc, span);
+
+    launch.block = GW_THC_THREADS_MAX;
+    while (launch.block > 32 && warp_count / (launch.block / 32) < 2 * (uint64_t)multiprocessors) {
+        launch.block /= 2;
+    }
+    const uint64_t group_count = (warp_count + launch.block / 32 - 1) / (launch.block / 32);
+    const uint64_t most = (uint64_t)multiprocessors * resident * (GW_THC_THREADS_MAX / launch.block);
+    launch.grid = (uint32_t)gw_min_u64(group_count, most);
+    launch.grid = launch.grid == 0 ? 1 : launch.grid;
+    return launch;
+}
+
+static uint32_t is_vector_aligned(const void *src, const float *error)
+{
+    return gw_cuda_is_aligned(src, GW_VECTOR_SIZE) && gw_cuda_is_aligned(error, GW_VECTOR_SIZE);
+}
+
 static uint32_t may_read_vectors(const gw_thc *thc, const void *src, const float *error)
 {
     return gw_cuda_is_aligned(src, 4 * gw_dtype_size((gw_dtype)thc->config.dtype)) &&
@@ -131,15 +171,42 @@ static gw_status run(gw_cuda_state *state, gw_cuda_kernel kernel, uint32_t grid,
     return gw_cuda_submit(state, &plan, NULL, stream);
 }
 
-/* A kernel over tiles whose result starts cleared. */
+/* A kernel over tiles or groups whose result starts cleared. */
 static gw_status run_tiles(gw_cuda_state *state, gw_cuda_kernel kernel, const tile_launch *launch,
-                           const void *params, size_t params_size, gw_cuda_result *result, void *stream)
+                           uint32_t shared_size, const void *params, size_t params_size,
+                           gw_cuda_result *result, void *stream)
 {
     gw_status status = gw_cuda_clear(state, result, sizeof *result, stream);
 
-    return status == GW_OK ? run(state, kernel, launch->grid, launch->block, tile_shared_size(launch->block),
-                                 params, params_size, stream)
+    return status == GW_OK ? run(state, kernel, launch->grid, launch->block, shared_size, params, params_size,
+                                 stream)
                            : status;
+}
+
+/* By dtype, fp32, bf16, fp16. */
+static const gw_cuda_kernel norms[] = {GW_CUDA_KERNEL_gw_device_thc_warp_norm_fp32,
+                                       GW_CUDA_KERNEL_gw_device_thc_warp_norm_bf16,
+                                       GW_CUDA_KERNEL_gw_device_thc_warp_norm_fp16};
+static const gw_cuda_kernel error_norms[] = {GW_CUDA_KERNEL_gw_device_thc_warp_norm_error_fp32,
+                                             GW_CUDA_KERNEL_gw_device_thc_warp_norm_error_bf16,
+                                             GW_CUDA_KERNEL_gw_device_thc_warp_norm_error_fp16};
+static const gw_cuda_kernel encodes[] = {GW_CUDA_KERNEL_gw_device_thc_warp_encode_fp32,
+                                         GW_CUDA_KERNEL_gw_device_thc_warp_encode_bf16,
+                                         GW_CUDA_KERNEL_gw_device_thc_warp_encode_fp16};
+static const gw_cuda_kernel error_encodes[] = {GW_CUDA_KERNEL_gw_device_thc_warp_encode_error_fp32,
+                                               GW_CUDA_KERNEL_gw_device_thc_warp_encode_error_bf16,
+                                               GW_CUDA_KERNEL_gw_device_thc_warp_encode_error_fp16};
+/* By width of a lane, 8 or 16, and dtype. */
+static const gw_cuda_kernel decodes[2][3] = {{GW_CUDA_KERNEL_gw_device_thc_warp_decode8_fp32,
+                                              GW_CUDA_KERNEL_gw_device_thc_warp_decode8_bf16,
+                                              GW_CUDA_KERNEL_gw_device_thc_warp_decode8_fp16},
+                                             {GW_CUDA_KERNEL_gw_device_thc_warp_decode16_fp32,
+                                              GW_CUDA_KERNEL_gw_device_thc_warp_decode16_bf16,
+                                              GW_CUDA_KERNEL_gw_device_thc_warp_decode16_fp16}};
+
+static gw_cuda_kernel of_dtype(const gw_cuda_kernel *kernels, const gw_thc *thc)
+{
+    return kernels[thc->config.dtype == GW_FP32 ? 0 : thc->config.dtype == GW_BF16 ? 1 : 2];
 }
 
 gw_status gw_cuda_thc_norms(gw_cuda *cuda, const gw_thc *thc, const gw_thc_range *range, const void *src,
@@ -158,17 +225,25 @@ gw_status gw_cuda_thc_norms(gw_cuda *cuda, const gw_thc *thc, const gw_thc_range
     if (status != GW_OK) {
         return status;
     }
-    const tile_launch launch = launch_of(state, thc, &span);
     gw_cuda_thc_norm_params params;
+    tile_launch launch = launch_of(state, thc, &span);
+    gw_cuda_kernel kernel = GW_CUDA_KERNEL_gw_device_thc_norm;
+    uint32_t shared_size = tile_shared_size(launch.block);
+    params.is_aligned = may_read_vectors(thc, src, error);
+    if (has_warp_kernels(thc)) {
+        /* 16 bytes a lane, 64 values of a block side by side: thc_warp_norm.cu. */
+        launch = warp_launch_of(state, thc, &span, thc->config.dtype == GW_FP32 || error != NULL ? 2 : 4, 2);
+        kernel = of_dtype(error != NULL ? error_norms : norms, thc);
+        shared_size = 0;
+        params.is_aligned = is_vector_aligned(src, error);
+    }
     params.span = launch.span;
     params.context = context_of(thc, range, NULL);
     params.src = src;
     params.error = error;
-    params.is_aligned = may_read_vectors(thc, src, error);
     params.patterns = patterns;
     params.result = result;
-    return run_tiles(state, GW_CUDA_KERNEL_gw_device_thc_norm, &launch, &params, sizeof params, result,
-                     stream);
+    return run_tiles(state, kernel, &launch, shared_size, &params, sizeof params, result, stream);
 }
 
 gw_status gw_cuda_thc_encode(gw_cuda *cuda, const gw_thc *thc, const gw_thc_range *range,
@@ -194,19 +269,29 @@ gw_status gw_cuda_thc_encode(gw_cuda *cuda, const gw_thc *thc, const gw_thc_rang
     if (status != GW_OK) {
         return status;
     }
-    const tile_launch launch = launch_of(state, thc, &span);
     gw_cuda_thc_encode_params params;
+    tile_launch launch = launch_of(state, thc, &span);
+    gw_cuda_kernel kernel = GW_CUDA_KERNEL_gw_device_thc_encode;
+    uint32_t shared_size = tile_shared_size(launch.block);
+    params.is_aligned = may_read_vectors(thc, src, error);
+    if (has_warp_kernels(thc) && thc->config.table.bits == 4 && own_patterns != NULL) {
+        launch = warp_launch_of(state, thc, &span, 1, error != NULL ? 2 : 3);
+        kernel = of_dtype(error != NULL ? error_encodes : encodes, thc);
+        shared_size = launch.block / 32u *
+                          (GW_THC_WARP_INPUT_SIZE(thc->config.dtype, error != NULL) + GW_THC_WARP_ROWS_SIZE +
+                           GW_THC_WARP_SIGNS_SIZE) +
+                      16 * GW_THC_WARP_CELLS(thc->config.table.granularity);
+        params.is_aligned = is_vector_aligned(src, error);
+    }
     params.span = launch.span;
     params.context = context_of(thc, range, key);
     params.src = src;
     params.error = error;
-    params.is_aligned = may_read_vectors(thc, src, error);
     params.own_patterns = own_patterns;
     params.patterns = patterns;
     params.indices = (uint32_t *)(void *)indices;
     params.result = result;
-    return run_tiles(state, GW_CUDA_KERNEL_gw_device_thc_encode, &launch, &params, sizeof params, result,
-                     stream);
+    return run_tiles(state, kernel, &launch, shared_size, &params, sizeof params, result, stream);
 }
 
 /* The last two arguments that lanes and reduced buffers differ in. */
@@ -240,8 +325,17 @@ static gw_status decode(gw_cuda *cuda, const gw_thc *thc, const gw_thc_range *ra
     if (lanes_size < size) {
         return GW_ERR_SHORT;
     }
-    const tile_launch launch = launch_of(state, thc, &span);
     gw_cuda_thc_decode_params params;
+    tile_launch launch = launch_of(state, thc, &span);
+    gw_cuda_kernel kernel = GW_CUDA_KERNEL_gw_device_thc_decode;
+    uint32_t shared_size = tile_shared_size(launch.block);
+    if (has_warp_kernels(thc) && thc->config.lane_bits <= 16) {
+        launch = warp_launch_of(state, thc, &span, 1, GW_BLOCKS_PER_MULTIPROCESSOR);
+        kernel = of_dtype(decodes[thc->config.lane_bits / 16], thc);
+        shared_size = launch.block / 32 *
+                      (GW_THC_WARP_LANES_SIZE(thc->config.lane_bits) + GW_THC_WARP_ROWS_SIZE +
+                       GW_THC_WARP_SIGNS_SIZE);
+    }
     params.span = launch.span;
     params.context = context_of(thc, range, key);
     params.lanes = lanes;
@@ -249,10 +343,10 @@ static gw_status decode(gw_cuda *cuda, const gw_thc *thc, const gw_thc_range *ra
     params.counts = is_reduced && lanes != NULL ? lanes + span.lanes * lane_size : NULL;
     params.patterns = patterns;
     params.is_mean = mode == GW_THC_MEAN;
+    params.is_aligned = gw_cuda_is_aligned(dst, GW_VECTOR_SIZE) ? 1 : 0;
     params.dst = dst;
     params.result = result;
-    return run_tiles(state, GW_CUDA_KERNEL_gw_device_thc_decode, &launch, &params, sizeof params, result,
-                     stream);
+    return run_tiles(state, kernel, &launch, shared_size, &params, sizeof params, result, stream);
 }
 
 gw_status gw_cuda_thc_decode(gw_cuda *cuda, const gw_thc *thc, const gw_thc_range *range,

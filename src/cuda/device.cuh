@@ -36,6 +36,8 @@
 #define GW_LOOKUP        static __device__ const
 #define GW_UNROLL        _Pragma("unroll")
 #define GW_NO_UNROLL     _Pragma("unroll 1")
+#define GW_PRAGMA(text)  _Pragma(#text)
+#define GW_UNROLL_BY(n)  GW_PRAGMA(unroll(n))
 
 extern __shared__ __align__(128) unsigned char gw_shared_memory[];
 #define GW_SHARED(type) (*(type *)(void *)gw_shared_memory)
@@ -170,6 +172,13 @@ template <typename T> GW_DEVICE T *gw_pointer_now(T *p)
     return p;
 }
 
+/* x, not known to be what it was before: so that what was worked out from it is not kept in registers. */
+GW_DEVICE uint32_t gw_word_now(uint32_t x)
+{
+    asm volatile("" : "+r"(x));
+    return x;
+}
+
 /* In every turn of a loop that waits for another block. */
 GW_DEVICE void gw_spin(void)
 {
@@ -201,6 +210,67 @@ GW_DEVICE void gw_push_digit(uint32_t &z, uint32_t &w, uint32_t flags)
         "@p shr.u32 %1, %1, %4; }"
         : "+r"(z), "+r"(w)
         : "r"(flags), "n"(FLAG), "n"(WIDTH));
+}
+
+/* Sum and product with subnormal numbers, given or made, replaced by zero of their sign. */
+GW_DEVICE float gw_add_flush(float x, float y)
+{
+    float z;
+    asm("add.rn.ftz.f32 %0, %1, %2;" : "=f"(z) : "f"(x), "f"(y));
+    return z;
+}
+
+GW_DEVICE float gw_mul_flush(float x, float y)
+{
+    float z;
+    asm("mul.rn.ftz.f32 %0, %1, %2;" : "=f"(z) : "f"(x), "f"(y));
+    return z;
+}
+
+GW_DEVICE float gw_magnitude(float x)
+{
+    return fabsf(x);
+}
+
+/* The smaller and the larger of two numbers; of a number and a NaN the number. */
+GW_DEVICE float gw_smaller(float x, float y)
+{
+    return fminf(x, y);
+}
+
+GW_DEVICE float gw_larger(float x, float y)
+{
+    return fmaxf(x, y);
+}
+
+/* The larger magnitude; NaN if either is. */
+GW_DEVICE float gw_larger_magnitude(float x, float y)
+{
+    float z;
+    asm("{ .reg .f32 a, b; abs.f32 a, %1; abs.f32 b, %2; max.NaN.f32 %0, a, b; }" : "=f"(z) : "f"(x), "f"(y));
+    return z;
+}
+
+/* fp16 bits to fp32; two floats that are not NaN to bf16 or fp16, to nearest, ties to even, y above x. */
+GW_DEVICE float gw_float_from_fp16(uint32_t bits)
+{
+    float x;
+    asm("{ .reg .b16 h, t; mov.b32 {h, t}, %1; cvt.f32.f16 %0, h; }" : "=f"(x) : "r"(bits));
+    return x;
+}
+
+GW_DEVICE uint32_t gw_two_bf16(float x, float y)
+{
+    uint32_t z;
+    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(z) : "f"(y), "f"(x));
+    return z;
+}
+
+GW_DEVICE uint32_t gw_two_fp16(float x, float y)
+{
+    uint32_t z;
+    asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(z) : "f"(y), "f"(x));
+    return z;
 }
 
 /* base + SCALE * byte i of x: a product of four bytes with four, three of them 0, and a sum, all in one

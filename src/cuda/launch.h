@@ -17,6 +17,24 @@
     X(gw_device_thc_norm, thc_norm)        \
     X(gw_device_thc_encode, thc_encode)    \
     X(gw_device_thc_decode, thc_decode)    \
+    X(gw_device_thc_warp_norm_fp32, thc_warp_norm) \
+    X(gw_device_thc_warp_norm_bf16, thc_warp_norm) \
+    X(gw_device_thc_warp_norm_fp16, thc_warp_norm) \
+    X(gw_device_thc_warp_norm_error_fp32, thc_warp_norm) \
+    X(gw_device_thc_warp_norm_error_bf16, thc_warp_norm) \
+    X(gw_device_thc_warp_norm_error_fp16, thc_warp_norm) \
+    X(gw_device_thc_warp_encode_fp32, thc_warp_encode) \
+    X(gw_device_thc_warp_encode_bf16, thc_warp_encode) \
+    X(gw_device_thc_warp_encode_fp16, thc_warp_encode) \
+    X(gw_device_thc_warp_encode_error_fp32, thc_warp_encode) \
+    X(gw_device_thc_warp_encode_error_bf16, thc_warp_encode) \
+    X(gw_device_thc_warp_encode_error_fp16, thc_warp_encode) \
+    X(gw_device_thc_warp_decode8_fp32, thc_warp_decode) \
+    X(gw_device_thc_warp_decode8_bf16, thc_warp_decode) \
+    X(gw_device_thc_warp_decode8_fp16, thc_warp_decode) \
+    X(gw_device_thc_warp_decode16_fp32, thc_warp_decode) \
+    X(gw_device_thc_warp_decode16_bf16, thc_warp_decode) \
+    X(gw_device_thc_warp_decode16_fp16, thc_warp_decode) \
     X(gw_device_thc_sum_indices, thc_sum)  \
     X(gw_device_thc_sum_lanes, thc_sum)    \
     X(gw_device_thc_check_lanes, thc_sum)  \

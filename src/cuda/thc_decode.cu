@@ -5,15 +5,6 @@
  */
 #include "cuda/thc_tile.cuh"
 
-GW_DEVICE uint32_t load_count(const uint8_t *counts, uint64_t i, uint32_t lane_bits)
-{
-    if (lane_bits == 8) {
-        return counts[i];
-    }
-    return lane_bits == 16 ? ((const uint16_t *)(const void *)counts)[i]
-                           : ((const uint32_t *)(const void *)counts)[i];
-}
-
 /* The 32 lanes of a row; returns the largest. */
 GW_DEVICE uint32_t load_lanes(uint32_t lane[32], const uint8_t *lanes, uint32_t lane_bits, uint64_t first)
 {
@@ -68,7 +59,7 @@ GW_DEVICE void prepare_blocks(const thc_tile &tile, const gw_cuda_thc_decode_par
             continue;
         }
         const uint32_t members = p.members != nullptr ? p.members[number]
-                                                      : load_count(p.counts, number, p.context.lane_bits);
+                                                      : thc_load_count(p.counts, number, p.context.lane_bits);
         uint32_t patterns[2] = {p.patterns[is_rotated ? number : 2 * number], 0};
         if (!is_rotated) {
             patterns[1] = p.patterns[2 * number + 1];

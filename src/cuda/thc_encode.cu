@@ -11,43 +11,12 @@ GW_DEVICE float half_range_of(const gw_cuda_thc_context &context)
     return 32768.0f * (float)context.granularity; /* below 2^23: exact */
 }
 
-/* rotated_quantizer() and plain_quantizer() of core/thc_worker.c: the scale, the only part that is
- * computed. */
-GW_DEVICE float rotated_scale(const gw_cuda_thc_context &context, uint32_t own_norm, uint32_t max_norm)
-{
-    const double t = (double)__uint_as_float(context.threshold_bits);
-    const double half_range = 0.5 * 65536.0 * (double)context.granularity;
-    const double norm = (double)__uint_as_float(max_norm) * gw_f64_pow2(128 - (int)(own_norm >> 23));
-    const double scale = half_range / t / norm;
-    return scale < 0x1p-126 ? 0.0f : (float)scale;
-}
-
+/* plain_quantizer() of core/thc_worker.c: the scale, the only part that is computed. */
 GW_DEVICE float plain_scale(const gw_cuda_thc_context &context, float width)
 {
     const double range = 65536.0 * (double)context.granularity;
     const int exponent = (int)(__float_as_uint(width) >> 23);
     return (float)(range / ((double)width * gw_f64_pow2(128 - exponent)));
-}
-
-/* The maxima of a block against its own patterns: what is to be done with it. */
-GW_DEVICE uint32_t judge(const gw_cuda_thc_encode_params &p, const uint32_t own[2], const uint32_t maxima[2],
-                         uint32_t *status)
-{
-    const gw_thc_block_kind kind = thc_read_block(p.context, maxima);
-    const bool is_rotated = p.context.transform == GW_THC_ROTATED;
-
-    if (is_rotated && p.own_patterns != nullptr && thc_read_block(p.context, own) == GW_THC_BLOCK_INVALID) {
-        *status = own[0] == GW_THC_NORM_NONFINITE ? GW_ERR_NONFINITE : GW_ERR_ARG;
-    } else if (kind == GW_THC_BLOCK_INVALID) {
-        *status = GW_ERR_CORRUPT;
-    } else if (own[0] > maxima[0] || (!is_rotated && own[1] > maxima[1])) {
-        *status = GW_ERR_STATE;
-    } else {
-        return kind == GW_THC_BLOCK_CODED      ? THC_CODED
-               : kind == GW_THC_BLOCK_CONSTANT ? THC_CONSTANT
-                                               : THC_NONFINITE;
-    }
-    return THC_BAD;
 }
 
 /* Own patterns, maxima and scales of the warp's blocks, for everybody to read after a barrier. */
@@ -92,13 +61,13 @@ GW_DEVICE void prepare_blocks(const thc_tile &tile, const gw_cuda_thc_encode_par
             maxima[1] = p.patterns[2 * number + 1];
         }
         if ((refused >> (block - share.first) & 1) == 0) {
-            kind = judge(p, own, maxima, &status);
+            kind = thc_judge(p, own, maxima, &status);
         }
         if (kind == THC_BAD) {
             thc_report(p.result, span.first_block + number, status);
         } else if (kind == THC_CODED && is_rotated) {
             tile.scale[block] =
-                __float_as_uint(rotated_scale(p.context, own[0] != 0 ? own[0] : GW_F32_MIN, maxima[0]));
+                __float_as_uint(thc_rotated_scale(p.context, own[0] != 0 ? own[0] : GW_F32_MIN, maxima[0]));
             if (p.error != nullptr) {
                 tile.rescale[block] = __float_as_uint(
                     thc_decode_scale(p.context, maxima[0], thc_block_lanes(span, number), 1, 0));

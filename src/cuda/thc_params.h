@@ -14,6 +14,19 @@
 #define GW_THC_ROW 32u
 #define GW_THC_THREADS_MAX 256u
 
+/* The kernels of the usual shape, blocks of 1024 values: bytes of shared memory of a warp. Input: as it is, two-byte
+ * elements with a gap behind each row, or 32 rows of 36 words of its sum with the error. */
+#define GW_THC_WARP_ROWS_SIZE  (32u * 36u * 4u)
+#define GW_THC_WARP_SIGNS_SIZE (4u * 32u * 4u)
+#define GW_THC_WARP_INPUT_SIZE(dtype, has_error)                                                             \
+    ((has_error) ? GW_THC_WARP_ROWS_SIZE : (dtype) == GW_FP32 ? 4096u : 2560u)
+
+#define GW_THC_WARP_LANES_SIZE(lane_bits) ((lane_bits) == 8u ? 1152u : 2560u)
+
+/* Grid cells of the quantizer of a granularity, eight bytes each, two tables a block: one a step, or two where
+ * the middle of the grid lies within one. */
+#define GW_THC_WARP_CELLS(granularity) (((granularity) & 1u) != 0 ? 2u * (granularity) + 1u : (granularity) + 1u)
+
 /* A range of blocks, cut into tiles of GW_THC_ROW values a thread. Positions count the values of the range,
  * all blocks being of full length; a position is also the index of the element, up to element_count. */
 typedef struct gw_cuda_thc_span {
@@ -29,7 +42,8 @@ typedef struct gw_cuda_thc_span {
 typedef struct gw_cuda_thc_context {
     gw_cuda_thc_key key; /* where device_key is NULL */
     const gw_cuda_thc_key *device_key;
-    uint32_t threshold_bits;
+    double range_scale; /* half of the grid's range / threshold */
+    double step;        /* threshold / granularity */
     uint32_t worker_max;
     uint32_t bits, granularity;
     uint32_t dtype, transform, nonfinite, lane_bits;
@@ -66,6 +80,7 @@ typedef struct gw_cuda_thc_decode_params {
     const uint8_t *counts;
     const uint32_t *patterns;
     uint32_t is_mean;
+    uint32_t is_aligned; /* dst may be written 16 bytes at a time */
     uint8_t *dst;
     gw_cuda_result *result;
 } gw_cuda_thc_decode_params;

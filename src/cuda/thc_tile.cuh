@@ -311,6 +311,35 @@ GW_DEVICE gw_thc_block_kind thc_read_block(const gw_cuda_thc_context &context, c
     return norm == GW_THC_NORM_NONFINITE && marks_allowed ? GW_THC_BLOCK_NONFINITE : GW_THC_BLOCK_INVALID;
 }
 
+/* The maxima of a block against its own patterns: what is to be done with it. */
+GW_DEVICE uint32_t thc_judge(const gw_cuda_thc_encode_params &p, const uint32_t own[2], const uint32_t maxima[2],
+                         uint32_t *status)
+{
+    const gw_thc_block_kind kind = thc_read_block(p.context, maxima);
+    const bool is_rotated = p.context.transform == GW_THC_ROTATED;
+
+    if (is_rotated && p.own_patterns != nullptr && thc_read_block(p.context, own) == GW_THC_BLOCK_INVALID) {
+        *status = own[0] == GW_THC_NORM_NONFINITE ? GW_ERR_NONFINITE : GW_ERR_ARG;
+    } else if (kind == GW_THC_BLOCK_INVALID) {
+        *status = GW_ERR_CORRUPT;
+    } else if (own[0] > maxima[0] || (!is_rotated && own[1] > maxima[1])) {
+        *status = GW_ERR_STATE;
+    } else {
+        return kind == GW_THC_BLOCK_CODED      ? THC_CODED
+               : kind == GW_THC_BLOCK_CONSTANT ? THC_CONSTANT
+                                               : THC_NONFINITE;
+    }
+    return THC_BAD;
+}
+
+/* rotated_quantizer() of core/thc_worker.c: the scale, the only part that is computed. */
+GW_DEVICE float thc_rotated_scale(const gw_cuda_thc_context &context, uint32_t own_norm, uint32_t max_norm)
+{
+    const double norm = (double)__uint_as_float(max_norm) * gw_f64_pow2(128 - (int)(own_norm >> 23));
+    const double scale = context.range_scale / norm;
+    return scale < 0x1p-126 ? 0.0f : (float)scale;
+}
+
 /* ---- rotation ------------------------------------------------------------------------------------------ */
 
 /* Sign bits of the thread's row of block number `block` (in the tensor): word (v / 32) % 4 of counter v /
@@ -402,10 +431,8 @@ GW_DEVICE void thc_transform(const thc_tile &tile, float value[32], uint32_t blo
 GW_DEVICE float thc_decode_scale(const gw_cuda_thc_context &context, uint32_t norm, uint32_t lanes,
                                  uint32_t members, uint32_t is_mean)
 {
-    const double t = (double)__uint_as_float(context.threshold_bits);
-    const double g = (double)context.granularity;
     const double unit_norm = (double)__uint_as_float((norm & 0x7fffffu) | 0x3f800000u);
-    double scale = t / g * (unit_norm / (double)lanes);
+    double scale = context.step * (unit_norm / (double)lanes);
 
     if (is_mean != 0) {
         scale /= (double)members;
@@ -421,6 +448,16 @@ GW_DEVICE float thc_unscale(float value, uint32_t is_negated, uint32_t exponent)
     return (bits & GW_F32_ABS) < floor_bits
                ? 0.0f
                : __fmul_rn(__uint_as_float(bits), __uint_as_float(exponent << 23));
+}
+
+/* Count lane i. */
+GW_DEVICE uint32_t thc_load_count(const uint8_t *counts, uint64_t i, uint32_t lane_bits)
+{
+    if (lane_bits == 8) {
+        return counts[i];
+    }
+    return lane_bits == 16 ? ((const uint16_t *)(const void *)counts)[i]
+                           : ((const uint32_t *)(const void *)counts)[i];
 }
 
 /* ---- results ------------------------------------------------------------------------------------------- */

@@ -20,6 +20,8 @@
 #include <stdint.h>
 #include <string.h>
 
+#include "core/half.h"
+
 /* ---- launch -------------------------------------------------------------------------------------------- */
 
 typedef void gw_shim_run(const void *params);
@@ -68,6 +70,7 @@ extern void (*gw_shim_on_error)(const char *message);
 #define GW_LOOKUP        static const
 #define GW_UNROLL
 #define GW_NO_UNROLL
+#define GW_UNROLL_BY(n)
 
 /* ---- built-ins ----------------------------------------------------------------------------------------- */
 
@@ -505,6 +508,10 @@ template <typename T> static inline T *gw_pointer_now(T *p)
 {
     return p;
 }
+static inline uint32_t gw_word_now(uint32_t x)
+{
+    return x;
+}
 static inline void gw_spin(void)
 {
     gw_shim_yield();
@@ -524,6 +531,52 @@ static inline void gw_push_digit(uint32_t &z, uint32_t &w, uint32_t flags)
         z = z >> WIDTH | w << (32 - WIDTH);
         w >>= WIDTH;
     }
+}
+static inline float gw_shim_flush(float x)
+{
+    const uint32_t bits = __float_as_uint(x);
+    return (bits & 0x7fffffffu) < 0x00800000u ? __uint_as_float(bits & 0x80000000u) : x;
+}
+static inline float gw_add_flush(float x, float y)
+{
+    return gw_shim_flush(gw_shim_flush(x) + gw_shim_flush(y));
+}
+static inline float gw_mul_flush(float x, float y)
+{
+    return gw_shim_flush(gw_shim_flush(x) * gw_shim_flush(y));
+}
+static inline float gw_magnitude(float x)
+{
+    return __uint_as_float(__float_as_uint(x) & 0x7fffffffu);
+}
+static inline float gw_smaller(float x, float y)
+{
+    return x < y || y != y ? x : y;
+}
+static inline float gw_larger(float x, float y)
+{
+    return x > y || y != y ? x : y;
+}
+static inline float gw_larger_magnitude(float x, float y)
+{
+    const uint32_t a = __float_as_uint(x) & 0x7fffffffu, b = __float_as_uint(y) & 0x7fffffffu;
+    return __uint_as_float(a > b ? a : b); /* NaN is above all numbers */
+}
+static inline float gw_float_from_fp16(uint32_t bits)
+{
+    return __uint_as_float(gw_widen_fp16(bits & 0xffff));
+}
+static inline uint32_t gw_two_bf16(float x, float y)
+{
+    return gw_narrow_bf16(__float_as_uint(x)) | gw_narrow_bf16(__float_as_uint(y)) << 16;
+}
+static inline uint32_t gw_two_fp16(float x, float y)
+{
+    return gw_narrow_fp16(__float_as_uint(x)) | gw_narrow_fp16(__float_as_uint(y)) << 16;
+}
+static inline uint32_t __dp2a_hi(uint32_t x, uint32_t y, uint32_t z)
+{
+    return z + (x & 0xffffu) * (y >> 16 & 0xffu) + (x >> 16) * (y >> 24);
 }
 template <uint32_t SCALE> static inline uint32_t gw_byte_place(uint32_t base, uint32_t x, uint32_t i)
 {

@@ -406,6 +406,104 @@ static void all_shapes(void **state)
     gw_cuda_close(&cuda);
 }
 
+/* Values of blocks whose largest magnitudes lie anywhere, most of them within some octaves of it, a few far
+ * below or zero. */
+static void spread_values(float *x, size_t len, uint64_t *random)
+{
+    uint32_t top = 0;
+
+    for (size_t i = 0; i < len; i++) {
+        const uint64_t r = testing_random(random);
+        if (i % 1024 == 0) {
+            top = 1 + (uint32_t)(r >> 32) % 253;
+        }
+        const uint32_t below = r % 64 == 0 ? (uint32_t)(r >> 8) % 90 : (uint32_t)__builtin_ctzll(r >> 6 | 1u << 9);
+        const uint32_t bits = r % 97 == 0 ? 0
+                                          : (uint32_t)(r >> 63) << 31 | (top > below ? top - below : 0) << 23 |
+                                                ((uint32_t)(r >> 20) & 0x7fffffu);
+        memcpy(&x[i], &bits, sizeof bits);
+    }
+}
+
+/* Blocks of 1024 values, rotated, which have kernels of their own where own norms are given: runs of many
+ * groups, norms of all exponents, grids whose middle lies on a step and between two, pointers of any
+ * alignment. */
+static void usual_shape(void **state)
+{
+    (void)state;
+    gw_cuda cuda;
+    uint64_t random = 21;
+    unsigned odd = 0, even = 0;
+
+    testing_control()->multiprocessors = 1; /* and so long runs of few blocks of threads */
+    assert_int_equal(gw_cuda_init(&cuda), GW_OK);
+    for (unsigned i = 0; i < 24; i++) {
+        const gw_dtype dtype = (gw_dtype)(1 + i % 3);
+        const uint32_t workers = 5 + i / 3 % 4;
+        job j = make_job(4, 10, dtype, i % 4 == 3 ? 16 : 8, workers, GW_THC_ROTATED,
+                         (gw_thc_nonfinite)(GW_THC_NONFINITE_ERROR + (int)(i / 4 % 3)), (int)(i / 2 % 2));
+        const uint64_t blocks = 2 + (i * 37) % 90;
+        uint32_t *maxima;
+        uint8_t *indices = NULL;
+
+        if (i % 4 == 1) {
+            void *workspace = take(GW_THC_TABLE_WORKSPACE_SIZE);
+            assert_int_equal(gw_thc_table_solve(&j.config.table, NULL, 4, i % 8 == 1 ? 30 : 16, 1.0 / 32, workspace,
+                                                GW_THC_TABLE_WORKSPACE_SIZE),
+                             GW_OK);
+            free(workspace);
+            assert_int_equal(gw_thc_init(&j.thc, &j.config, GW_BACKEND_SCALAR), GW_OK);
+        }
+        odd += j.config.table.granularity % 2;
+        even += 1 - j.config.table.granularity % 2;
+        set_range(&j, (blocks + 2) * 1024 + (i % 5 == 0 ? 0 : 1 + i * 211 % 1024) - 1024, 1, blocks, i % workers);
+        float *x = take(4 * j.len), *error = take(4 * j.len);
+        maxima = take(4 * j.patterns);
+        spread_values(x, j.len, &random);
+        spread_values(error, j.len, &random);
+        if (dtype != GW_FP32) {
+            testing_values(x, dtype, j.len, i / 4 % 3 != 0 ? 12 : 0, &random);
+        }
+        compare_worker(&cuda, &j, x, j.config.error_feedback != 0 ? error : NULL, maxima, &indices,
+                       (size_t)(i % 7 == 0 ? 1 : i % 7 == 3 ? 4 : 0), &random, 1);
+        free(x);
+        free(error);
+        free(maxima);
+        free(indices);
+    }
+    assert_true(odd > 2 && even > 2);
+
+    /* A run of more groups than scalars are worked out at a time. */
+    job j = make_job(4, 10, GW_FP32, 8, WORKERS, GW_THC_ROTATED, GW_THC_NONFINITE_ERROR, 0);
+    const uint64_t blocks = 3 * 8 * 34 - 3;
+    const size_t len = 1024 * (size_t)blocks - 100;
+    uint8_t *indices = NULL;
+    set_range(&j, len, 0, blocks, 1);
+    float *x = take(4 * len);
+    uint32_t *maxima = take(4 * j.patterns), *members = take(4 * (size_t)blocks);
+    spread_values(x, len, &random);
+    compare_worker(&cuda, &j, x, NULL, maxima, &indices, 0, &random, 1);
+    uint8_t *lanes = take(1024 * (size_t)blocks);
+    const size_t lane_count = (size_t)gw_thc_range_lanes(&j.thc, len, 0, blocks);
+    for (size_t i = 0; i < lane_count; i++) {
+        lanes[i] = (uint8_t)(testing_random(&random) % (3u * j.config.table.granularity + 1u));
+    }
+    for (size_t b = 0; b < blocks; b++) {
+        members[b] = b % 50 == 7 ? 0 : 3;
+        if (members[b] == 0) {
+            memset(lanes + 1024 * b, 0, b + 1 < blocks ? 1024 : lane_count - 1024 * b);
+        }
+    }
+    compare_decode(&cuda, &j, lanes, lane_count, members, maxima, GW_THC_SUM, 0);
+    compare_decode(&cuda, &j, lanes, lane_count, members, maxima, GW_THC_MEAN, 3);
+    free(lanes);
+    free(members);
+    free(maxima);
+    free(indices);
+    free(x);
+    gw_cuda_close(&cuda);
+}
+
 static void all_policies(void **state)
 {
     (void)state;
@@ -692,7 +790,7 @@ static void empty_range(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(all_shapes),   cmocka_unit_test(all_policies),  cmocka_unit_test(bad_maxima),
+        cmocka_unit_test(all_shapes),   cmocka_unit_test(usual_shape), cmocka_unit_test(all_policies),  cmocka_unit_test(bad_maxima),
         cmocka_unit_test(graph_replays), cmocka_unit_test(bad_arguments), cmocka_unit_test(empty_range),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,0 +1,513 @@
+/*
+ * THC phase two at the usual shape: rotated blocks of 1024 values, 4 bits, own norms given (gw_thc_encode()).
+ *
+ * A block's way: input to rows in shared memory (without error memory by asynchronous copies, while the block
+ * before is computed), window and signs, butterflies by row and by column, 16 random bits a value, a look-up
+ * of the grid cell, indices of two values a byte, 16 bytes a thread out. With error memory the sum of input
+ * and error stays in shared memory until the decoded value is taken from it.
+ *
+ * SPDX-License-Identifier: BSD-2-Clause
+ */
+#include "cuda/thc_warp.cuh"
+
+/* Values are rotated 67 binary orders below those of gw_thc_rotate_fn, where what its window drops is just
+ * what a product flushes: |x| < 2^(e - 60) becomes less than 2^-126, e the exponent of the norm, and an
+ * exponent up to 60 leaves the least normal number at least that. Everything else is the same but for the
+ * power of two: sums are multiples of 2^-149, exact where they are subnormal. */
+#define GW_SHIFT_DOWN 67u
+/* From this exponent on the factor, 2^(61 - e), would be subnormal: 2^-100 of it is multiplied before. */
+#define GW_SPLIT_EXPONENT 188u
+#define GW_SPLIT_FACTOR   0x0d800000u
+
+/* Dynamic shared memory: of each warp the input, rows to change hands, sign words; of the block two tables. */
+struct encode_memory {
+    uint8_t *input; /* as it is, or rows of the sum with the error */
+    float *rows;
+    uint32_t *signs; /* [WARP_SIGNS][32] */
+    uint2 *low, *high; /* grid cells, for values of even and of odd rows */
+};
+
+template <uint32_t DTYPE, bool HAS_ERROR> GW_DEVICE encode_memory encode_memory_of(uint32_t cell_count)
+{
+    const uint32_t input_size = GW_THC_WARP_INPUT_SIZE(DTYPE, HAS_ERROR);
+    const uint32_t warps = blockDim.x / 32;
+    const uint32_t warp = threadIdx.x / 32;
+    uint8_t *base = &GW_SHARED(uint8_t);
+    encode_memory memory;
+
+    memory.input = base + warp * input_size;
+    base += warps * input_size;
+    memory.rows = (float *)(void *)(base + warp * GW_THC_WARP_ROWS_SIZE);
+    base += warps * GW_THC_WARP_ROWS_SIZE;
+    memory.signs = (uint32_t *)(void *)(base + warp * GW_THC_WARP_SIGNS_SIZE);
+    base += warps * GW_THC_WARP_SIGNS_SIZE;
+    memory.low = (uint2 *)(void *)base;
+    memory.high = memory.low + cell_count;
+    return memory;
+}
+
+/* ---- quantizer ----------------------------------------------------------------------------------------- */
+
+/*
+ * A position q = trunc(scaled value), counted from the middle of the grid, lies in cell (q >> shift) + bias:
+ * cells are one grid step wide, or half of one where the middle lies within a step. With index z, value T and
+ * gap g below and up to the next value, and 16 random bits r, the index is z + 1 if
+ *
+ *   g (2 r + 1) <= 2 (q + middle - 65536 T)   <=>   g r + ceil(g / 2) + 65536 T - middle <= q,
+ *
+ * all being integers. A cell holds {the constant part, z and g where __dp2a_hi() multiplies g with the lower or
+ * the upper 16 bits of a random word}. Behind the last value the gap is 1, which no residue of 0 reaches.
+ */
+GW_DEVICE void build_cells(const encode_memory &memory, const gw_cuda_thc_context &context)
+{
+    const uint32_t halves = context.granularity & 1;
+    const uint32_t cell_count = GW_THC_WARP_CELLS(context.granularity);
+
+    for (uint32_t cell = threadIdx.x; cell < cell_count; cell += blockDim.x) {
+        uint32_t z = 0;
+        while (z < 15 && (uint32_t)context.table[z + 1] << halves <= cell) {
+            z++;
+        }
+        const uint32_t value = context.table[z];
+        const uint32_t gap = z < 15 ? context.table[z + 1] - value : 1;
+        const uint32_t start = (gap + 1) / 2 + (value << 16) - (context.granularity << 15);
+        memory.low[cell] = make_uint2(start, z | gap << 16);
+        memory.high[cell] = make_uint2(start, z << 4 | gap << 24);
+    }
+}
+
+struct quantizer {
+    float scale, limit; /* half of the range on either side of 0 */
+    uint32_t shift;     /* three less: cells are eight bytes */
+    const uint8_t *low, *high; /* the cell of position 0 */
+};
+
+/* The position and its cell. */
+GW_DEVICE int32_t position_of(uint2 &cell, const quantizer &quantizer, const uint8_t *cells, float value)
+{
+    /* Of a NaN, which own norms of other data can lead to, both are the upper limit. */
+    const float scaled =
+        gw_larger(gw_smaller(__fmul_rn(value, quantizer.scale), quantizer.limit), -quantizer.limit);
+    const int32_t q = (int32_t)scaled;
+    cell = *(const uint2 *)(const void *)(cells + (int32_t)((uint32_t)(q >> quantizer.shift) & ~7u));
+    return q;
+}
+
+/* One round of gw_philox4x32(). */
+GW_DEVICE void philox_round(uint32_t c[4], uint32_t k0, uint32_t k1)
+{
+    const uint64_t p0 = (uint64_t)GW_PHILOX_MUL0 * c[0];
+    const uint64_t p1 = (uint64_t)GW_PHILOX_MUL1 * c[2];
+
+    c[0] = (uint32_t)(p1 >> 32) ^ c[1] ^ k0;
+    c[1] = (uint32_t)p1;
+    c[2] = (uint32_t)(p0 >> 32) ^ c[3] ^ k1;
+    c[3] = (uint32_t)p0;
+}
+
+/* Indices of a value of an even row and of the one below it: a byte in the lowest bits. */
+GW_DEVICE uint32_t quantize_two(const quantizer &quantizer, float even, float odd, uint32_t random)
+{
+    uint2 low, high;
+    const int32_t q_low = position_of(low, quantizer, quantizer.low, even);
+    const int32_t q_high = position_of(high, quantizer, quantizer.high, odd);
+    uint32_t z = low.y + high.y;
+
+    if ((int32_t)__dp2a_hi(random, low.y, low.x) <= q_low) {
+        z += 1;
+    }
+    if ((int32_t)__dp2a_hi(random, high.y, high.x) <= q_high) {
+        z += 16;
+    }
+    return z;
+}
+
+/*
+ * 16 random bits for each of a column's values. Word w of counter 16 G + l % 16 has those of values 128 G + 32
+ * w + l, lanes l < 16 the lower half of it. So a lane works out one group of two and gives the other lane of its
+ * pair that one's halves. The keys of the rounds serve four counters.
+ */
+GW_DEVICE void random_words(uint32_t word[4][4], const gw_cuda_thc_key &key, uint32_t block)
+{
+    const uint32_t first = threadIdx.x & 31; /* 16 * (l / 16) + l % 16 */
+    uint32_t k0 = (uint32_t)key.seed;
+    uint32_t k1 = (uint32_t)(key.seed >> 32);
+
+    GW_UNROLL for (uint32_t j = 0; j < 4; j++) {
+        word[j][0] = first + 32 * j;
+        word[j][1] = block;
+        word[j][2] = key.round;
+        word[j][3] = GW_THC_DOMAIN_ROUNDING | key.rank;
+    }
+    GW_UNROLL for (uint32_t round = 0; round < GW_PHILOX_ROUNDS; round++) {
+        GW_UNROLL for (uint32_t j = 0; j < 4; j++) {
+            philox_round(word[j], k0, k1);
+        }
+        k0 += GW_PHILOX_WEYL0;
+        k1 += GW_PHILOX_WEYL1;
+    }
+}
+
+/* The random words of the pair's groups 2 j and 2 j + 1: values w = 0, 1 and w = 2, 3 of either. */
+GW_DEVICE void share_words(uint32_t out[4], const uint32_t word[4])
+{
+    const bool is_upper = (threadIdx.x & 16) != 0;
+    const uint32_t keep = is_upper ? 0x7632 : 0x5410;
+    const uint32_t give = is_upper ? 0x5410 : 0x7632;
+
+    GW_UNROLL for (uint32_t i = 0; i < 2; i++) {
+        const uint32_t mine = gw_permute(word[2 * i], word[2 * i + 1], keep);
+        const uint32_t theirs =
+            __shfl_xor_sync(GW_ALL_LANES, gw_permute(word[2 * i], word[2 * i + 1], give), 16);
+        out[i] = is_upper ? theirs : mine;
+        out[2 + i] = is_upper ? mine : theirs;
+    }
+}
+
+/* Indices of values by column, two a byte, to `bytes`: 32 bytes for 64 values, as they are packed. */
+GW_DEVICE void quantize_block(uint8_t *bytes, const quantizer &quantizer, const float value[32],
+                              const gw_cuda_thc_key &key, uint32_t block)
+{
+    uint32_t word[4][4];
+
+    random_words(word, key, block);
+    GW_UNROLL for (uint32_t j = 0; j < 4; j++) {
+        uint32_t random[4];
+        share_words(random, word[j]);
+        GW_UNROLL for (uint32_t i = 0; i < 4; i++) {
+            bytes[32 * (4 * j + i) + (threadIdx.x & 31)] = (uint8_t)quantize_two(
+                quantizer, value[8 * j + 2 * i], value[8 * j + 2 * i + 1], random[i]);
+        }
+    }
+}
+
+/* ---- input --------------------------------------------------------------------------------------------- */
+
+/* Byte of the 16-byte word `word` of the input as it is. Rows of four-byte elements are eight words, turned so
+ * that eight threads with a row each read from all banks; those of two-byte elements are four words, and a
+ * word is left out behind each. */
+template <uint32_t DTYPE> GW_DEVICE uint32_t input_place(uint32_t word)
+{
+    if (DTYPE == GW_FP32) {
+        return 16 * (word ^ (word >> 3 & 7));
+    }
+    return 16 * (word + word / 4);
+}
+
+/* Block `number` on its way to memory.input. */
+template <uint32_t DTYPE>
+GW_DEVICE void fetch_input(uint8_t *input, const gw_cuda_thc_encode_params &p, uint64_t number,
+                           bool is_whole)
+{
+    constexpr uint32_t SIZE = DTYPE == GW_FP32 ? 4 : 2;
+    const uint32_t lane = threadIdx.x & 31;
+    const uint64_t first = number << WARP_BLOCK_LOG2;
+
+    if (is_whole) {
+        const uint8_t *from = p.src + SIZE * first + 16 * lane;
+        /* Words lane + 32 k: places repeat after 64 words, as rows do. */
+        const uint32_t to[2] = {gw_place_of(input + input_place<DTYPE>(lane)),
+                                gw_place_of(input + input_place<DTYPE>(lane + 32))};
+        GW_UNROLL for (uint32_t k = 0; k < 2 * SIZE; k++) {
+            gw_copy_async16(to[k % 2] + k / 2 * input_place<DTYPE>(64), from + 512 * k);
+        }
+        return;
+    }
+    GW_NO_UNROLL for (uint32_t i = lane; i < 1024; i += 32) {
+        const uint64_t at = first + i;
+        const uint32_t raw = at < p.span.element_count ? warp_raw<DTYPE>(p.src, at) : 0;
+        uint8_t *to = input + input_place<DTYPE>(SIZE * i / 16) + SIZE * i % 16;
+        if (DTYPE == GW_FP32) {
+            *(uint32_t *)(void *)to = raw;
+        } else {
+            *(uint16_t *)(void *)to = (uint16_t)raw;
+        }
+    }
+}
+
+/* The lane's row of it. */
+template <uint32_t DTYPE> GW_DEVICE void load_input(float value[32], const uint8_t *input)
+{
+    constexpr uint32_t WORDS = DTYPE == GW_FP32 ? 8 : 4;
+
+    GW_UNROLL for (uint32_t i = 0; i < WORDS; i++) {
+        warp_widen_vector<DTYPE>(
+            value + 32 / WORDS * i,
+            *(const uint4 *)(const void *)(input + input_place<DTYPE>(WORDS * (threadIdx.x & 31) + i)));
+    }
+}
+
+/* Input and error of block `number`, added, to rows. */
+template <uint32_t DTYPE>
+GW_DEVICE void join_input(float *rows, const gw_cuda_thc_encode_params &p, uint64_t number, bool is_whole,
+                          bool is_zero)
+{
+    const uint32_t lane = threadIdx.x & 31;
+    const uint64_t first = number << WARP_BLOCK_LOG2;
+
+    if (is_whole) {
+        GW_UNROLL for (uint32_t k = 0; k < 8; k++) {
+            const uint32_t i = 128 * k + 4 * lane;
+            float value[4];
+            if (k == 4) {
+                __syncwarp(); /* which loads do not pass: registers are short */
+            }
+            if (DTYPE == GW_FP32) {
+                warp_widen_vector<DTYPE>(value, *(const uint4 *)(const void *)(p.src + 4 * (first + i)));
+            } else {
+                const uint2 two = *(const uint2 *)(const void *)(p.src + 2 * (first + i));
+                value[0] = warp_widen<DTYPE>(two.x & 0xffffu);
+                value[1] = warp_widen<DTYPE>(two.x >> 16);
+                value[2] = warp_widen<DTYPE>(two.y & 0xffffu);
+                value[3] = warp_widen<DTYPE>(two.y >> 16);
+            }
+            const float4 error = *(const float4 *)(const void *)(p.error + first + i);
+            value[0] = is_zero ? 0.0f : gw_add_flush(value[0], error.x);
+            value[1] = is_zero ? 0.0f : gw_add_flush(value[1], error.y);
+            value[2] = is_zero ? 0.0f : gw_add_flush(value[2], error.z);
+            value[3] = is_zero ? 0.0f : gw_add_flush(value[3], error.w);
+            warp_put4(rows + i / 32 * WARP_PITCH + i % 32, 0, value);
+        }
+        return;
+    }
+    GW_NO_UNROLL for (uint32_t i = 0; i < 32; i++) {
+        const uint64_t at = first + 32 * i + lane;
+        rows[i * WARP_PITCH + lane] = at < p.span.element_count && !is_zero
+                                          ? warp_load1<DTYPE, true>(p.src, p.error, at)
+                                          : 0.0f;
+    }
+}
+
+/* ---- the block ----------------------------------------------------------------------------------------- */
+
+/* The window of gw_thc_rotate_fn, and the signs of the row. */
+GW_DEVICE void window_row(float value[32], uint32_t sign, uint32_t exponent)
+{
+    if (exponent >= GW_SPLIT_EXPONENT) {
+        GW_UNROLL for (uint32_t i = 0; i < 32; i++) {
+            value[i] = __fmul_rn(value[i], __uint_as_float(GW_SPLIT_FACTOR));
+        }
+    }
+    const uint32_t shifted = exponent >= GW_SPLIT_EXPONENT ? exponent - 100 : exponent;
+    const float scale = __uint_as_float((GW_SPLIT_EXPONENT - shifted) << 23);
+    GW_UNROLL for (uint32_t i = 0; i < 32; i++) {
+        value[i] = gw_mul_flush(value[i], __uint_as_float(__float_as_uint(scale) ^
+                                                          (sign << (31 - i) & 0x80000000u)));
+    }
+}
+
+/* What lane b knows of the warp's block in group b of 32. */
+struct block_facts {
+    uint32_t kind, own, maximum, scale, rescale;
+};
+
+GW_DEVICE block_facts facts_of(const gw_cuda_thc_encode_params &p, uint64_t number, bool is_in_run)
+{
+    block_facts facts = {THC_SKIP, 0, 0, 0, 0};
+
+    if (!is_in_run || number >= p.span.block_count) {
+        return facts;
+    }
+    const uint32_t own[2] = {p.own_patterns[number], 0};
+    const uint32_t maxima[2] = {p.patterns[number], 0};
+    uint32_t status = 0;
+    facts.own = own[0];
+    facts.maximum = maxima[0];
+    facts.kind = thc_judge(p, own, maxima, &status);
+    if (facts.kind == THC_BAD) {
+        thc_report(p.result, p.span.first_block + number, status);
+    } else if (facts.kind == THC_CODED) {
+        const float scale = thc_rotated_scale(p.context, own[0] != 0 ? own[0] : GW_F32_MIN, maxima[0]);
+        facts.scale =
+            __float_as_uint(__fmul_rn(scale, __uint_as_float((127 + GW_SHIFT_DOWN) << 23)));
+        if (p.error != nullptr) {
+            facts.rescale = __float_as_uint(
+                thc_decode_scale(p.context, maxima[0], thc_block_lanes(p.span, number), 1, 0));
+        }
+    }
+    return facts;
+}
+
+/* 512 bytes of indices, 16 of each lane; zeros for a block that is not coded. */
+GW_DEVICE void store_indices(const gw_cuda_thc_encode_params &p, uint64_t number, const uint8_t *bytes,
+                             uint32_t kind)
+{
+    const uint32_t lane = threadIdx.x & 31;
+
+    if (kind != THC_SKIP && lane / 2 * 64 < thc_block_lanes(p.span, number)) {
+        const uint4 four = *((const uint4 *)(const void *)bytes + lane);
+        *((uint4 *)(void *)(p.indices + 128 * number) + lane) =
+            kind == THC_CODED ? four : make_uint4(0, 0, 0, 0);
+    }
+}
+
+/* Own indices at `bytes` back to values by column, through the same memory. A row behind the lanes of a short
+ * last block is zeros. */
+GW_DEVICE void decode_own(float value[32], const encode_memory &memory, const gw_cuda_thc_context &context,
+                          const block_facts &facts, uint32_t lanes)
+{
+    const uint32_t lane = threadIdx.x & 31;
+    const uint8_t *bytes = (const uint8_t *)(const void *)memory.rows;
+    float *look_up = memory.rows + 128; /* behind the bytes; indices of 4 bits: no table may change in between */
+
+    if (lane < 16) {
+        const int32_t centred = (int32_t)(2 * (uint32_t)context.table[lane]) - (int32_t)context.granularity;
+        look_up[lane] = __fmul_rn((float)centred, __uint_as_float(facts.rescale));
+    }
+    __syncwarp();
+    GW_UNROLL for (uint32_t k = 0; k < 2; k++) {
+        const uint4 four = *((const uint4 *)(const void *)bytes + (lane & ~1u) + k);
+        const uint32_t word[4] = {four.x, four.y, four.z, four.w};
+        GW_UNROLL for (uint32_t i = 0; i < 16; i++) {
+            const uint32_t z = word[i / 4] >> 4 * (lane & 1) >> 8 * (i % 4) & 15;
+            value[16 * k + i] = 32 * lane < lanes ? look_up[z] : 0.0f;
+        }
+    }
+    __syncwarp();
+    warp_transform(memory.rows, value);
+}
+
+/* The error memory of block `number`: x, which lies in rows at memory.input, less y, which is there by column or
+ * zero. */
+GW_DEVICE void store_error(const gw_cuda_thc_encode_params &p, const encode_memory &memory, uint64_t number,
+                           bool is_whole, const float y[32], bool has_y)
+{
+    const uint32_t lane = threadIdx.x & 31;
+    const uint64_t first = number << WARP_BLOCK_LOG2;
+    float *x = (float *)(void *)memory.input;
+
+    if (has_y) {
+        GW_UNROLL for (uint32_t i = 0; i < 32; i++) {
+            float *at = x + i * WARP_PITCH + lane;
+            *at = gw_add_flush(*at, -y[i]);
+        }
+        __syncwarp();
+    }
+    if (is_whole) {
+        GW_UNROLL for (uint32_t k = 0; k < 8; k++) {
+            const uint32_t i = 128 * k + 4 * lane;
+            float value[4];
+            warp_get4(value, x + i / 32 * WARP_PITCH + i % 32);
+            /* a zero of any sign is +0 */
+            *(float4 *)(void *)(p.error + first + i) =
+                make_float4(__fadd_rn(value[0], 0.0f), __fadd_rn(value[1], 0.0f), __fadd_rn(value[2], 0.0f),
+                            __fadd_rn(value[3], 0.0f));
+        }
+        return;
+    }
+    GW_NO_UNROLL for (uint32_t i = 0; i < 32; i++) {
+        const uint64_t at = first + 32 * i + lane;
+        if (at < p.span.element_count) {
+            p.error[at] = __fadd_rn(x[i * WARP_PITCH + lane], 0.0f);
+        }
+    }
+}
+
+template <uint32_t DTYPE, bool HAS_ERROR> GW_DEVICE void encode_blocks(const gw_cuda_thc_encode_params &p)
+{
+    const gw_cuda_thc_span &span = p.span;
+    const gw_cuda_thc_key key = thc_key_of(p.context);
+    const encode_memory memory =
+        encode_memory_of<DTYPE, HAS_ERROR>(GW_THC_WARP_CELLS(p.context.granularity));
+    const uint32_t lane = threadIdx.x & 31;
+    const uint32_t warps = blockDim.x / 32;
+    const uint32_t warp = threadIdx.x / 32;
+    const warp_run run = warp_run_of((span.block_count + warps - 1) / warps);
+    uint8_t *bytes = (uint8_t *)(void *)memory.rows;
+    quantizer quantizer;
+
+    build_cells(memory, p.context);
+    quantizer.limit = 32768.0f * (float)p.context.granularity; /* below 2^23: exact */
+    quantizer.shift = 13 - (p.context.granularity & 1);
+    quantizer.low = (const uint8_t *)(const void *)(memory.low + GW_THC_WARP_CELLS(p.context.granularity) / 2);
+    quantizer.high =
+        (const uint8_t *)(const void *)(memory.high + GW_THC_WARP_CELLS(p.context.granularity) / 2);
+    __syncthreads();
+    if (!HAS_ERROR && run.first < run.end) {
+        fetch_input<DTYPE>(memory.input, p, run.first * warps + warp,
+                           p.is_aligned != 0 && warp_group_is_whole(span, run.first, 1));
+    }
+    for (uint64_t turn = run.first; turn < run.end; turn += 32) {
+        const block_facts mine = facts_of(p, (turn + lane) * warps + warp, turn + lane < run.end);
+
+        for (uint32_t b = 0; b < 32 && turn + b < run.end; b++) {
+            if (b % WARP_SIGNS == 0) {
+                warp_make_signs(memory.signs, key, span.first_block + (turn + b) * warps + warp);
+            }
+            const uint64_t group = turn + b;
+            const uint64_t number = group * warps + warp;
+            const bool is_whole = p.is_aligned != 0 && warp_group_is_whole(span, group, 1);
+            const uint32_t *signs = memory.signs + 32 * (b % WARP_SIGNS);
+            block_facts facts;
+            float value[32];
+
+            facts.kind = __shfl_sync(GW_ALL_LANES, mine.kind, b);
+            facts.own = __shfl_sync(GW_ALL_LANES, mine.own, b);
+            facts.scale = __shfl_sync(GW_ALL_LANES, mine.scale, b);
+            const bool is_zero = facts.own == 0 || facts.own == GW_THC_NORM_NONFINITE;
+            if (HAS_ERROR) {
+                facts.maximum = __shfl_sync(GW_ALL_LANES, mine.maximum, b);
+                facts.rescale = __shfl_sync(GW_ALL_LANES, mine.rescale, b);
+                join_input<DTYPE>((float *)(void *)memory.input, p, number, is_whole, is_zero);
+                __syncwarp();
+                GW_UNROLL for (uint32_t i = 0; i < 8; i++) {
+                    warp_get4(value + 4 * i,
+                              (const float *)(const void *)memory.input + lane * WARP_PITCH + 4 * i);
+                }
+            } else {
+                gw_copy_wait();
+                __syncwarp();
+                load_input<DTYPE>(value, memory.input);
+                __syncwarp();
+                if (is_zero) {
+                    GW_UNROLL for (uint32_t i = 0; i < 32; i++) {
+                        value[i] = 0.0f;
+                    }
+                }
+            }
+            if (!HAS_ERROR && group + 1 < run.end) {
+                fetch_input<DTYPE>(memory.input, p, number + warps,
+                                   p.is_aligned != 0 && warp_group_is_whole(span, group + 1, 1));
+            }
+            /* A block that is not coded goes the same way, to no effect: warps do not part. */
+            window_row(value, signs[lane], is_zero ? 127u : facts.own >> 23 & 255u);
+            warp_transform(memory.rows, value);
+            quantizer.scale = __uint_as_float(facts.scale);
+            __syncwarp();
+            quantize_block(bytes, quantizer, value, key, (uint32_t)(span.first_block + number));
+            __syncwarp();
+            store_indices(p, number, bytes, facts.kind);
+            if (HAS_ERROR) {
+                decode_own(value, memory, p.context, facts, thc_block_lanes(span, number));
+                warp_unscale(value, signs, facts.maximum >> 23);
+                if (facts.kind != THC_BAD && facts.kind != THC_SKIP) {
+                    store_error(p, memory, number, is_whole, value, facts.kind == THC_CODED);
+                }
+            }
+            __syncwarp();
+        }
+    }
+    thc_finish(p.result, span.element_count);
+}
+
+/* As many blocks as there is shared memory for: on compute capability 9.0 three, with an error memory two. */
+#define ENCODE_KERNEL(name, dtype, has_error)                                                                \
+    GW_KERNEL(name, gw_cuda_thc_encode_params, GW_THC_THREADS_MAX, (has_error) ? 2 : 3)                      \
+    {                                                                                                        \
+        encode_blocks<dtype, has_error>(p);                                                                  \
+    }
+
+ENCODE_KERNEL(gw_device_thc_warp_encode_fp32, GW_FP32, false)
+ENCODE_KERNEL(gw_device_thc_warp_encode_bf16, GW_BF16, false)
+ENCODE_KERNEL(gw_device_thc_warp_encode_fp16, GW_FP16, false)
+ENCODE_KERNEL(gw_device_thc_warp_encode_error_fp32, GW_FP32, true)
+ENCODE_KERNEL(gw_device_thc_warp_encode_error_bf16, GW_BF16, true)
+ENCODE_KERNEL(gw_device_thc_warp_encode_error_fp16, GW_FP16, true)
+
+GW_KERNEL_TABLE(thc_warp_encode, GW_KERNEL_ENTRY(gw_device_thc_warp_encode_fp32, gw_cuda_thc_encode_params),
+                GW_KERNEL_ENTRY(gw_device_thc_warp_encode_bf16, gw_cuda_thc_encode_params),
+                GW_KERNEL_ENTRY(gw_device_thc_warp_encode_fp16, gw_cuda_thc_encode_params),
+                GW_KERNEL_ENTRY(gw_device_thc_warp_encode_error_fp32, gw_cuda_thc_encode_params),
+                GW_KERNEL_ENTRY(gw_device_thc_warp_encode_error_bf16, gw_cuda_thc_encode_params),
+                GW_KERNEL_ENTRY(gw_device_thc_warp_encode_error_fp16, gw_cuda_thc_encode_params));
+
