@@ -12,7 +12,7 @@
 #define GW_VECTOR_SIZE 16u
 #define GW_BLOCKS_PER_MULTIPROCESSOR 3u /* of 256 threads: the kernels' launch bounds */
 #define GW_SUM_THREADS 256u             /* thc_sum.cu */
-#define GW_SUM_LEN 16u                  /* lanes of a thread */
+#define GW_SUM_LEN 16u                  /* lanes of a thread, at least */
 
 /* GW_THC_SHARED_WORDS of thc_tile.cuh: rows of 33 words and a word of signs, five arrays of a word a block
  * (of at least two rows), 272 entries of the quantizer. */
@@ -389,6 +389,8 @@ static void begin_sum(gw_cuda_thc_sum_params *params, const gw_thc_table *table,
     for (unsigned i = 0; i < 4; i++) {
         params->table[i] = gw_load32(table->value + 4 * i);
     }
+    params->byte_sources =
+        table->bits == 4 && table->granularity < 128 && lane_bits <= 16 ? 255u / table->granularity : 0;
 }
 
 static gw_status check_sum(gw_cuda_state **state, gw_cuda *cuda, const gw_thc_agg *agg, const uint8_t *lanes,

@@ -93,6 +93,7 @@ typedef struct gw_cuda_thc_sum_params {
     uint32_t source_count;
     uint32_t bits, lane_bits, accumulate;
     uint32_t table[4]; /* 16 bytes */
+    uint32_t byte_sources; /* 4-bit indices, values below 128, lanes up to 16 bits: how many a byte holds; else 0 */
     uint8_t *counts;
     uint64_t count_len;
     gw_cuda_result *result; /* sums of lanes: what the check found; NULL for indices */

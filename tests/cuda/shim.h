@@ -516,9 +516,16 @@ static inline void gw_spin(void)
 {
     gw_shim_yield();
 }
+/* A digit from 8 on: the sign of the byte, eight times. */
 static inline uint32_t gw_permute(uint32_t x, uint32_t y, uint32_t selector)
 {
-    return __byte_perm(x, y, selector);
+    const uint64_t both = (uint64_t)y << 32 | x;
+    uint32_t out = 0;
+    for (int i = 0; i < 4; i++) {
+        const uint32_t byte = (uint32_t)(both >> 8 * (selector >> 4 * i & 7)) & 255;
+        out |= ((selector >> 4 * i & 8) == 0 ? byte : byte >> 7 != 0 ? 255u : 0u) << 8 * i;
+    }
+    return out;
 }
 template <uint32_t MASK> static inline uint32_t gw_select_bits(uint32_t a, uint32_t b)
 {

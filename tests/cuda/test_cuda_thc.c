@@ -406,6 +406,40 @@ static void all_shapes(void **state)
     gw_cuda_close(&cuda);
 }
 
+static void set_granularity(job *j, unsigned granularity)
+{
+    void *workspace = take(GW_THC_TABLE_WORKSPACE_SIZE);
+    assert_int_equal(gw_thc_table_solve(&j->config.table, NULL, j->config.table.bits, granularity, 1.0 / 32,
+                                        workspace, GW_THC_TABLE_WORKSPACE_SIZE),
+                     GW_OK);
+    free(workspace);
+    assert_int_equal(gw_thc_init(&j->thc, &j->config, GW_BACKEND_SCALAR), GW_OK);
+}
+
+/* Sums of 4-bit indices: as many sources as a byte holds, more, and grids and lanes that are added otherwise. */
+static void four_bit_sums(void **state)
+{
+    (void)state;
+    static const struct {
+        unsigned lane_bits, granularity; /* 0: the default */
+    } row[] = {{8, 51}, {8, 20}, {16, 51}, {16, 100}, {16, 127}, {16, 128}, {16, 255}, {32, 0}};
+    gw_cuda cuda;
+    uint64_t random = 33;
+
+    testing_open(&cuda);
+    for (size_t i = 0; i < sizeof row / sizeof row[0]; i++) {
+        for (unsigned block_log2 = 6; block_log2 <= 10; block_log2 += 4) {
+            job j = make_job(4, block_log2, GW_FP32, row[i].lane_bits, WORKERS, GW_THC_ROTATED,
+                             GW_THC_NONFINITE_ERROR, 0);
+            if (row[i].granularity != 0) {
+                set_granularity(&j, row[i].granularity);
+            }
+            compare_job(&cuda, &j, 5000, 0, (5000u >> block_log2) + 1, 0, 0, &random);
+        }
+    }
+    gw_cuda_close(&cuda);
+}
+
 /* Values of blocks whose largest magnitudes lie anywhere, most of them within some octaves of it, a few far
  * below or zero. */
 static void spread_values(float *x, size_t len, uint64_t *random)
@@ -447,12 +481,7 @@ static void usual_shape(void **state)
         uint8_t *indices = NULL;
 
         if (i % 4 == 1) {
-            void *workspace = take(GW_THC_TABLE_WORKSPACE_SIZE);
-            assert_int_equal(gw_thc_table_solve(&j.config.table, NULL, 4, i % 8 == 1 ? 30 : 16, 1.0 / 32, workspace,
-                                                GW_THC_TABLE_WORKSPACE_SIZE),
-                             GW_OK);
-            free(workspace);
-            assert_int_equal(gw_thc_init(&j.thc, &j.config, GW_BACKEND_SCALAR), GW_OK);
+            set_granularity(&j, i % 8 == 1 ? 30 : 16);
         }
         odd += j.config.table.granularity % 2;
         even += 1 - j.config.table.granularity % 2;
@@ -790,7 +819,7 @@ static void empty_range(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(all_shapes),   cmocka_unit_test(usual_shape), cmocka_unit_test(all_policies),  cmocka_unit_test(bad_maxima),
+        cmocka_unit_test(all_shapes),   cmocka_unit_test(usual_shape), cmocka_unit_test(four_bit_sums), cmocka_unit_test(all_policies),  cmocka_unit_test(bad_maxima),
         cmocka_unit_test(graph_replays), cmocka_unit_test(bad_arguments), cmocka_unit_test(empty_range),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
