@@ -105,7 +105,7 @@ gw_status gw_cuda_gcomp_map_build(gw_cuda *cuda, const gw_gcomp_map_rule *rule,
     params.top = (uint32_t *)(uintptr_t)top; /* only read */
     params.levels = levels;
     params.base = base;
-    return run(device, GW_CUDA_KERNEL_gw_device_map_build, blocks_of(len), 0, &params, sizeof params, stream);
+    return run(device, GW_CUDA_KERNEL_gw_device_map_build, len / GW_CUDA_MAP_BUILD_LEN + 1, 0, &params, sizeof params, stream);
 }
 
 gw_status gw_cuda_gcomp_map_digest(gw_cuda *cuda, const uint8_t *levels, uint64_t len, uint32_t chunk_log2,
@@ -119,7 +119,8 @@ gw_status gw_cuda_gcomp_map_digest(gw_cuda *cuda, const uint8_t *levels, uint64_
     if (device == NULL || len == 0) {
         return device == NULL ? GW_ERR_STATE : GW_OK;
     }
-    gw_cuda_map_digest_params params = {levels, len, chunk_log2, digest};
+    const gw_cuda_map_digest_params params = {levels, len, chunk_log2, digest};
+    const uint64_t chunk_len = gw_min_u64(len, (uint64_t)1 << chunk_log2);
     return run(device, GW_CUDA_KERNEL_gw_device_map_digest, ((len - 1) >> chunk_log2) + 1,
-               8 * sizeof(uint32_t), &params, sizeof params, stream);
+               8 * (uint32_t)sizeof(uint32_t) + (uint32_t)chunk_len, &params, sizeof params, stream);
 }

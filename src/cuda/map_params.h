@@ -10,7 +10,8 @@
 
 #include "gradwire/gcomp.h"
 
-#define GW_CUDA_MAP_THREADS 256u
+#define GW_CUDA_MAP_THREADS   256u
+#define GW_CUDA_MAP_BUILD_LEN (16u * GW_CUDA_MAP_THREADS) /* values of a block of threads */
 
 typedef struct gw_cuda_map_params {
     gw_gcomp_map_rule rule; /* where device_rule is NULL */

@@ -274,8 +274,16 @@ template <uint32_t DTYPE, uint32_t LANE_BITS> GW_DEVICE void decode_blocks(const
     thc_finish(p.result, span.element_count);
 }
 
+/* Three blocks of 80 registers a thread; with lanes of 16 bits the compiler does not get along with so few for
+ * compute capability 10. */
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 1000
+#define DECODE_BLOCKS(lane_bits) ((lane_bits) == 8 ? 3 : 2)
+#else
+#define DECODE_BLOCKS(lane_bits) 3
+#endif
+
 #define DECODE_KERNEL(name, dtype, lane_bits)                                                                \
-    GW_KERNEL(name, gw_cuda_thc_decode_params, GW_THC_THREADS_MAX, 3)                                        \
+    GW_KERNEL(name, gw_cuda_thc_decode_params, GW_THC_THREADS_MAX, DECODE_BLOCKS(lane_bits))                 \
     {                                                                                                        \
         decode_blocks<dtype, lane_bits>(p);                                                                  \
     }

@@ -53,7 +53,7 @@ template <uint32_t DTYPE, bool HAS_ERROR> struct norm_registers : norm_lane<DTYP
                 word[k] = *(const uint4 *)(const void *)(p.src + 2 * at);
             } else {
                 float value[4];
-                if (HAS_ERROR && k % 4 == 0) {
+                if (HAS_ERROR && k >= NORM_LOADS / 2) {
                     __syncwarp(); /* which loads do not pass: registers are short */
                 }
                 load_vector<DTYPE, HAS_ERROR>(value, p.src, p.error, at);
