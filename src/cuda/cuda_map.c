@@ -105,7 +105,8 @@ gw_status gw_cuda_gcomp_map_build(gw_cuda *cuda, const gw_gcomp_map_rule *rule,
     params.top = (uint32_t *)(uintptr_t)top; /* only read */
     params.levels = levels;
     params.base = base;
-    return run(device, GW_CUDA_KERNEL_gw_device_map_build, len / GW_CUDA_MAP_BUILD_LEN + 1, 0, &params, sizeof params, stream);
+    return run(device, GW_CUDA_KERNEL_gw_device_map_build, len / GW_CUDA_MAP_BUILD_LEN + 1, 0, &params,
+               sizeof params, stream);
 }
 
 gw_status gw_cuda_gcomp_map_digest(gw_cuda *cuda, const uint8_t *levels, uint64_t len, uint32_t chunk_log2,

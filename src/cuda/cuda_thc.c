@@ -9,10 +9,10 @@
 #include "cuda/cuda_handle.h"
 #include "cuda/thc_params.h"
 
-#define GW_VECTOR_SIZE 16u
-#define GW_BLOCKS_PER_MULTIPROCESSOR 3u /* of 256 threads: the kernels' launch bounds */
-#define GW_SUM_THREADS 256u             /* thc_sum.cu */
-#define GW_SUM_LEN 16u                  /* lanes of a thread, at least */
+#define GW_VECTOR_SIZE               16u
+#define GW_BLOCKS_PER_MULTIPROCESSOR 3u   /* of 256 threads: the kernels' launch bounds */
+#define GW_SUM_THREADS               256u /* thc_sum.cu */
+#define GW_SUM_LEN                   16u  /* lanes of a thread, at least */
 
 /* GW_THC_SHARED_WORDS of thc_tile.cuh: rows of 33 words and a word of signs, five arrays of a word a block
  * (of at least two rows), 272 entries of the quantizer. */
@@ -71,8 +71,8 @@ static gw_cuda_thc_context context_of(const gw_thc *thc, const gw_thc_range *ran
     context.key.round = range->round;
     context.key.rank = range->rank;
     context.device_key = key;
-    /* The first divisions of rotated_quantizer() and gw_thc_block_decode(), which are the same for all blocks. A
-     * plain context has no threshold. */
+    /* The first divisions of rotated_quantizer() and gw_thc_block_decode(), which are the same for all
+     * blocks. A plain context has no threshold. */
     const double threshold = (double)gw_float_from_bits(thc->config.threshold_bits);
     const double granularity = (double)thc->config.table.granularity;
     context.range_scale = 0.5 * 65536.0 * granularity / (threshold > 0 ? threshold : 1.0);
@@ -178,9 +178,9 @@ static gw_status run_tiles(gw_cuda_state *state, gw_cuda_kernel kernel, const ti
 {
     gw_status status = gw_cuda_clear(state, result, sizeof *result, stream);
 
-    return status == GW_OK ? run(state, kernel, launch->grid, launch->block, shared_size, params, params_size,
-                                 stream)
-                           : status;
+    return status == GW_OK
+               ? run(state, kernel, launch->grid, launch->block, shared_size, params, params_size, stream)
+               : status;
 }
 
 /* By dtype, fp32, bf16, fp16. */
@@ -197,12 +197,11 @@ static const gw_cuda_kernel error_encodes[] = {GW_CUDA_KERNEL_gw_device_thc_warp
                                                GW_CUDA_KERNEL_gw_device_thc_warp_encode_error_bf16,
                                                GW_CUDA_KERNEL_gw_device_thc_warp_encode_error_fp16};
 /* By width of a lane, 8 or 16, and dtype. */
-static const gw_cuda_kernel decodes[2][3] = {{GW_CUDA_KERNEL_gw_device_thc_warp_decode8_fp32,
-                                              GW_CUDA_KERNEL_gw_device_thc_warp_decode8_bf16,
-                                              GW_CUDA_KERNEL_gw_device_thc_warp_decode8_fp16},
-                                             {GW_CUDA_KERNEL_gw_device_thc_warp_decode16_fp32,
-                                              GW_CUDA_KERNEL_gw_device_thc_warp_decode16_bf16,
-                                              GW_CUDA_KERNEL_gw_device_thc_warp_decode16_fp16}};
+static const gw_cuda_kernel decodes[2][3] = {
+    {GW_CUDA_KERNEL_gw_device_thc_warp_decode8_fp32, GW_CUDA_KERNEL_gw_device_thc_warp_decode8_bf16,
+     GW_CUDA_KERNEL_gw_device_thc_warp_decode8_fp16},
+    {GW_CUDA_KERNEL_gw_device_thc_warp_decode16_fp32, GW_CUDA_KERNEL_gw_device_thc_warp_decode16_bf16,
+     GW_CUDA_KERNEL_gw_device_thc_warp_decode16_fp16}};
 
 static gw_cuda_kernel of_dtype(const gw_cuda_kernel *kernels, const gw_thc *thc)
 {
@@ -332,9 +331,9 @@ static gw_status decode(gw_cuda *cuda, const gw_thc *thc, const gw_thc_range *ra
     if (has_warp_kernels(thc) && thc->config.lane_bits <= 16) {
         launch = warp_launch_of(state, thc, &span, 1, GW_BLOCKS_PER_MULTIPROCESSOR);
         kernel = of_dtype(decodes[thc->config.lane_bits / 16], thc);
-        shared_size = launch.block / 32 *
-                      (GW_THC_WARP_LANES_SIZE(thc->config.lane_bits) + GW_THC_WARP_ROWS_SIZE +
-                       GW_THC_WARP_SIGNS_SIZE);
+        shared_size =
+            launch.block / 32 *
+            (GW_THC_WARP_LANES_SIZE(thc->config.lane_bits) + GW_THC_WARP_ROWS_SIZE + GW_THC_WARP_SIGNS_SIZE);
     }
     params.span = launch.span;
     params.context = context_of(thc, range, key);
@@ -518,9 +517,9 @@ gw_status gw_cuda_thc_sum_lanes(gw_cuda *cuda, const gw_thc_agg *agg, uint8_t *l
     gw_cuda_thc_sum_params params;
     gw_status status = check_sum(&state, cuda, agg, lanes, set, len);
 
-    if (status == GW_OK && (result == NULL || !gw_cuda_is_aligned(result, 8) ||
-                            source_count > GW_CUDA_THC_SOURCES_MAX ||
-                            (!accumulate && gw_thc_set_members(set, agg->worker_max) != 0))) {
+    if (status == GW_OK &&
+        (result == NULL || !gw_cuda_is_aligned(result, 8) || source_count > GW_CUDA_THC_SOURCES_MAX ||
+         (!accumulate && gw_thc_set_members(set, agg->worker_max) != 0))) {
         status = GW_ERR_ARG;
     }
     if (status != GW_OK) {

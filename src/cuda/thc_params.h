@@ -11,11 +11,11 @@
 #include "gradwire/cuda.h"
 
 /* Values of a row: what a thread holds at a time, and what one word of sign bits covers. */
-#define GW_THC_ROW 32u
+#define GW_THC_ROW         32u
 #define GW_THC_THREADS_MAX 256u
 
-/* The kernels of the usual shape, blocks of 1024 values: bytes of shared memory of a warp. Input: as it is, two-byte
- * elements with a gap behind each row, or 32 rows of 36 words of its sum with the error. */
+/* The kernels of the usual shape, blocks of 1024 values: bytes of shared memory of a warp. Input: as it is,
+ * two-byte elements with a gap behind each row, or 32 rows of 36 words of its sum with the error. */
 #define GW_THC_WARP_ROWS_SIZE  (32u * 36u * 4u)
 #define GW_THC_WARP_SIGNS_SIZE (4u * 32u * 4u)
 #define GW_THC_WARP_INPUT_SIZE(dtype, has_error)                                                             \
@@ -23,9 +23,10 @@
 
 #define GW_THC_WARP_LANES_SIZE(lane_bits) ((lane_bits) == 8u ? 1152u : 2560u)
 
-/* Grid cells of the quantizer of a granularity, eight bytes each, two tables a block: one a step, or two where
- * the middle of the grid lies within one. */
-#define GW_THC_WARP_CELLS(granularity) (((granularity) & 1u) != 0 ? 2u * (granularity) + 1u : (granularity) + 1u)
+/* Grid cells of the quantizer of a granularity, eight bytes each, two tables a block: one a step, or two
+ * where the middle of the grid lies within one. */
+#define GW_THC_WARP_CELLS(granularity)                                                                       \
+    (((granularity) & 1u) != 0 ? 2u * (granularity) + 1u : (granularity) + 1u)
 
 /* A range of blocks, cut into tiles of GW_THC_ROW values a thread. Positions count the values of the range,
  * all blocks being of full length; a position is also the index of the element, up to element_count. */
@@ -93,7 +94,8 @@ typedef struct gw_cuda_thc_sum_params {
     uint32_t source_count;
     uint32_t bits, lane_bits, accumulate;
     uint32_t table[4]; /* 16 bytes */
-    uint32_t byte_sources; /* 4-bit indices, values below 128, lanes up to 16 bits: how many a byte holds; else 0 */
+    /* Indices of 4 bits, values below 128, lanes up to 16 bits: how many sources a byte holds; else 0. */
+    uint32_t byte_sources;
     uint8_t *counts;
     uint64_t count_len;
     gw_cuda_result *result; /* sums of lanes: what the check found; NULL for indices */

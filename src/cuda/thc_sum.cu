@@ -2,12 +2,12 @@
  * THC aggregation: any number of packed index arrays, or of partial sums, into one array of lanes, in one
  * pass.
  *
- * Indices of 4 bits: a thread takes 16 bytes of every source, 32 indices, and adds them as bytes, in the order
- * of nibbles, as many sources as a byte has room for; their two orders part at the end.
+ * Indices of 4 bits: a thread takes 16 bytes of every source, 32 indices, and adds them as bytes, in the
+ * order of nibbles, as many sources as a byte has room for; their two orders part at the end.
  *
- * Other indices, grids from 128 on, lanes of 32 bits: a thread makes 16 neighbouring lanes. They are a quarter of a group of
- * 64 values, whose bits lie in the same 16 bytes (2 and 4 bits) or 8 bytes (1 bit, and the third bit of 3) for
- * all quarters: neighbouring threads read the same bytes and write neighbouring ones.
+ * Other indices, grids from 128 on, lanes of 32 bits: a thread makes 16 neighbouring lanes. They are a
+ * quarter of a group of 64 values, whose bits lie in the same 16 bytes (2 and 4 bits) or 8 bytes (1 bit, and
+ * the third bit of 3) for all quarters: neighbouring threads read the same bytes and write neighbouring ones.
  *
  * No float, and no carry leaves a lane: n * g fits it.
  *
@@ -111,11 +111,11 @@ template <uint32_t LANE_BITS> GW_DEVICE void sum_indices_at(const gw_cuda_thc_su
 
 /* ---- indices of 4 bits --------------------------------------------------------------------------------- */
 
-/*
- * Adds the values of 32 indices to sum[0..8) as bytes. A permutation takes its four digits from the lowest 16
- * bits of a word of indices: a digit below 8 picks a byte of the table's half, one from 8 on gives the sign of a
- * byte four or eight times over, which is 0, values being below 128. With the highest bits of the digits turned
- * around, the other half. So sum[2 i] has the values of bytes 0 and 1 of word i, each the lower digit first.
+/*  Adds the values of 32 indices to sum[0..8) as bytes. A permutation takes its four digits from the lowest
+ * 16 bits of a word of indices: a digit below 8 picks a byte of the table's half, one from 8 on gives the
+ * sign of a byte four or eight times over, which is 0, values being below 128. With the highest bits of the
+ * digits turned around, the other half. So sum[2 i] has the values of bytes 0 and 1 of word i, each the lower
+ * digit first.
  */
 GW_DEVICE void add_nibbles(uint32_t sum[8], const uint4 &indices, const uint32_t table[4])
 {

@@ -312,8 +312,8 @@ GW_DEVICE gw_thc_block_kind thc_read_block(const gw_cuda_thc_context &context, c
 }
 
 /* The maxima of a block against its own patterns: what is to be done with it. */
-GW_DEVICE uint32_t thc_judge(const gw_cuda_thc_encode_params &p, const uint32_t own[2], const uint32_t maxima[2],
-                         uint32_t *status)
+GW_DEVICE uint32_t thc_judge(const gw_cuda_thc_encode_params &p, const uint32_t own[2],
+                             const uint32_t maxima[2], uint32_t *status)
 {
     const gw_thc_block_kind kind = thc_read_block(p.context, maxima);
     const bool is_rotated = p.context.transform == GW_THC_ROTATED;

@@ -1,7 +1,6 @@
-/*
- * THC at its usual shape, rotated blocks of 1024 values: a warp does a block, and no barrier is wider than the
- * warp. A block of threads goes through a run of the range, so that what a warp works out once serves several
- * blocks, and the next block's input can be on its way while this one is computed.
+/*  THC at its usual shape, rotated blocks of 1024 values: a warp does a block, and no barrier is wider than
+ * the warp. A block of threads goes through a run of the range, so that what a warp works out once serves
+ * several blocks, and the next block's input can be on its way while this one is computed.
  *
  *   row     thread l holds values 32 l .. 32 l + 31: butterflies of strides 1 to 16
  *   column  thread l holds values 32 i + l, i = 0..31: those of 32 to 512
@@ -19,14 +18,14 @@
 #include "cuda/thc_tile.cuh"
 
 enum {
-    WARP_PITCH = 36,   /* words of a row */
-    WARP_SIGNS = 4,    /* groups whose sign words a warp makes at a time */
+    WARP_PITCH = 36, /* words of a row */
+    WARP_SIGNS = 4,  /* groups whose sign words a warp makes at a time */
     WARP_BLOCK_LOG2 = 10
 };
 
-/* A group: one block of values for each warp. Groups first .. end - 1 are those of the block of threads, so all
- * of its warps go round as often and the compiler knows that no warp parts there. The last group of the range
- * may have fewer. */
+/* A group: one block of values for each warp. Groups first .. end - 1 are those of the block of threads, so
+ * all of its warps go round as often and the compiler knows that no warp parts there. The last group of the
+ * range may have fewer. */
 struct warp_run {
     uint64_t first, end;
 };
@@ -120,8 +119,8 @@ GW_DEVICE void warp_transform(float *rows, float value[32])
     thc_butterfly(value, 5);
 }
 
-/* Sign words of the rows of the warp's blocks in WARP_SIGNS groups, whose first is block `first` of the tensor:
- * lane l makes four, of rows 4 (l % 8) to 4 (l % 8) + 3 of block l / 8. */
+/* Sign words of the rows of the warp's blocks in WARP_SIGNS groups, whose first is block `first` of the
+ * tensor: lane l makes four, of rows 4 (l % 8) to 4 (l % 8) + 3 of block l / 8. */
 GW_DEVICE void warp_make_signs(uint32_t *signs, const gw_cuda_thc_key &key, uint64_t first)
 {
     const uint32_t lane = threadIdx.x & 31;

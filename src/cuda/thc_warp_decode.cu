@@ -60,8 +60,8 @@ GW_DEVICE void fetch_lanes(uint8_t *lanes, const gw_cuda_thc_decode_params &p, u
     }
 }
 
-/* What lane b knows of the warp's block in group b of 32. The centre is members times granularity, at most the
- * largest lane, and the largest that is valid. */
+/* What lane b knows of the warp's block in group b of 32. The centre is members times granularity, at most
+ * the largest lane, and the largest that is valid. */
 struct block_facts {
     uint32_t packed; /* kind, exponent of the norm << 8, centre << 16 */
     uint32_t scale;
@@ -75,8 +75,8 @@ GW_DEVICE block_facts facts_of(const gw_cuda_thc_decode_params &p, uint64_t numb
     if (!is_in_run || number >= p.span.block_count) {
         return facts;
     }
-    const uint32_t members = p.members != nullptr ? p.members[number]
-                                                  : thc_load_count(p.counts, number, p.context.lane_bits);
+    const uint32_t members =
+        p.members != nullptr ? p.members[number] : thc_load_count(p.counts, number, p.context.lane_bits);
     const uint32_t patterns[2] = {p.patterns[number], 0};
     const gw_thc_block_kind read = thc_read_block(p.context, patterns);
     facts.packed = THC_BAD | 127u << 8;
@@ -90,17 +90,16 @@ GW_DEVICE block_facts facts_of(const gw_cuda_thc_decode_params &p, uint64_t numb
         facts.packed = (read == GW_THC_BLOCK_NONFINITE ? THC_NONFINITE : THC_CONSTANT) | 127u << 8;
     } else {
         facts.packed = THC_CODED | patterns[0] >> 23 << 8 | members * p.context.granularity << 16;
-        facts.scale = __float_as_uint(thc_decode_scale(
-            p.context, patterns[0], thc_block_lanes(p.span, number), members, p.is_mean));
+        facts.scale = __float_as_uint(
+            thc_decode_scale(p.context, patterns[0], thc_block_lanes(p.span, number), members, p.is_mean));
     }
     return facts;
 }
 
-/*
- * The thread's row of lanes as values before the rotation, fl((2 lane - centre) scale). A byte put into 2^23 is
- * 2^23 + 256 lane, from which 2^23 + 128 centre is taken: exact, and 128 times too large, as the scale is too
- * small. (16 bits: 2^23 + lane and 2^23 + centre / 2 would have half a unit; lane and centre are converted.)
- * The return value is the largest lane, times 256 above 2^23's bits where lanes are bytes.
+/*  The thread's row of lanes as values before the rotation, fl((2 lane - centre) scale). A byte put into 2^23
+ * is 2^23 + 256 lane, from which 2^23 + 128 centre is taken: exact, and 128 times too large, as the scale is
+ * too small. (16 bits: 2^23 + lane and 2^23 + centre / 2 would have half a unit; lane and centre are
+ * converted.) The return value is the largest lane, times 256 above 2^23's bits where lanes are bytes.
  */
 template <uint32_t LANE_BITS>
 GW_DEVICE uint32_t unpack_row(float value[32], const uint8_t *lanes, uint32_t centre, float scale)
@@ -236,6 +235,7 @@ template <uint32_t DTYPE, uint32_t LANE_BITS> GW_DEVICE void decode_blocks(const
             __syncwarp();
             uint32_t largest = unpack_row<LANE_BITS>(value, memory.lanes, centre, __uint_as_float(scale));
             largest = __reduce_max_sync(GW_ALL_LANES, largest);
+            __syncwarp();
             if (group + 1 < run.end) {
                 fetch_lanes<LANE_BITS>(memory.lanes, p, number + warps,
                                        warp_group_is_whole(span, group + 1, 1));
@@ -249,8 +249,8 @@ template <uint32_t DTYPE, uint32_t LANE_BITS> GW_DEVICE void decode_blocks(const
             if (kind == THC_MISSING && lane == 0) {
                 atomicAdd((unsigned long long *)(void *)&p.result->missing, (unsigned long long)1);
             }
-            /* Rows behind the lanes of a short last block are zeros. A block that is not coded goes the same way, to
-             * no effect: warps do not part. */
+            /* Rows behind the lanes of a short last block are zeros. A block that is not coded goes the same
+             * way, to no effect: warps do not part. */
             if (!is_whole && (kind == THC_SKIP || 32 * lane >= thc_block_lanes(span, number))) {
                 GW_UNROLL for (uint32_t i = 0; i < 32; i++) {
                     value[i] = 0.0f;
@@ -274,8 +274,8 @@ template <uint32_t DTYPE, uint32_t LANE_BITS> GW_DEVICE void decode_blocks(const
     thc_finish(p.result, span.element_count);
 }
 
-/* Three blocks of 80 registers a thread; with lanes of 16 bits the compiler does not get along with so few for
- * compute capability 10. */
+/* Three blocks of 80 registers a thread; with lanes of 16 bits the compiler does not get along with so few
+ * for compute capability 10. */
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 1000
 #define DECODE_BLOCKS(lane_bits) ((lane_bits) == 8 ? 3 : 2)
 #else

@@ -19,11 +19,12 @@
 #define GW_SPLIT_EXPONENT 188u
 #define GW_SPLIT_FACTOR   0x0d800000u
 
-/* Dynamic shared memory: of each warp the input, rows to change hands, sign words; of the block two tables. */
+/* Dynamic shared memory: of each warp the input, rows to change hands, sign words; of the block two tables.
+ * */
 struct encode_memory {
     uint8_t *input; /* as it is, or rows of the sum with the error */
     float *rows;
-    uint32_t *signs; /* [WARP_SIGNS][32] */
+    uint32_t *signs;   /* [WARP_SIGNS][32] */
     uint2 *low, *high; /* grid cells, for values of even and of odd rows */
 };
 
@@ -55,8 +56,8 @@ template <uint32_t DTYPE, bool HAS_ERROR> GW_DEVICE encode_memory encode_memory_
  *
  *   g (2 r + 1) <= 2 (q + middle - 65536 T)   <=>   g r + ceil(g / 2) + 65536 T - middle <= q,
  *
- * all being integers. A cell holds {the constant part, z and g where __dp2a_hi() multiplies g with the lower or
- * the upper 16 bits of a random word}. Behind the last value the gap is 1, which no residue of 0 reaches.
+ * all being integers. A cell holds {the constant part, z and g where __dp2a_hi() multiplies g with the lower
+ * or the upper 16 bits of a random word}. Behind the last value the gap is 1, which no residue of 0 reaches.
  */
 GW_DEVICE void build_cells(const encode_memory &memory, const gw_cuda_thc_context &context)
 {
@@ -77,8 +78,8 @@ GW_DEVICE void build_cells(const encode_memory &memory, const gw_cuda_thc_contex
 }
 
 struct quantizer {
-    float scale, limit; /* half of the range on either side of 0 */
-    uint32_t shift;     /* three less: cells are eight bytes */
+    float scale, limit;        /* half of the range on either side of 0 */
+    uint32_t shift;            /* three less: cells are eight bytes */
     const uint8_t *low, *high; /* the cell of position 0 */
 };
 
@@ -122,10 +123,9 @@ GW_DEVICE uint32_t quantize_two(const quantizer &quantizer, float even, float od
     return z;
 }
 
-/*
- * 16 random bits for each of a column's values. Word w of counter 16 G + l % 16 has those of values 128 G + 32
- * w + l, lanes l < 16 the lower half of it. So a lane works out one group of two and gives the other lane of its
- * pair that one's halves. The keys of the rounds serve four counters.
+/*  16 random bits for each of a column's values. Word w of counter 16 G + l % 16 has those of values 128 G +
+ * 32 w + l, lanes l < 16 the lower half of it. So a lane works out one group of two and gives the other lane
+ * of its pair that one's halves. The keys of the rounds serve four counters.
  */
 GW_DEVICE void random_words(uint32_t word[4][4], const gw_cuda_thc_key &key, uint32_t block)
 {
@@ -175,16 +175,16 @@ GW_DEVICE void quantize_block(uint8_t *bytes, const quantizer &quantizer, const 
         uint32_t random[4];
         share_words(random, word[j]);
         GW_UNROLL for (uint32_t i = 0; i < 4; i++) {
-            bytes[32 * (4 * j + i) + (threadIdx.x & 31)] = (uint8_t)quantize_two(
-                quantizer, value[8 * j + 2 * i], value[8 * j + 2 * i + 1], random[i]);
+            bytes[32 * (4 * j + i) + (threadIdx.x & 31)] =
+                (uint8_t)quantize_two(quantizer, value[8 * j + 2 * i], value[8 * j + 2 * i + 1], random[i]);
         }
     }
 }
 
 /* ---- input --------------------------------------------------------------------------------------------- */
 
-/* Byte of the 16-byte word `word` of the input as it is. Rows of four-byte elements are eight words, turned so
- * that eight threads with a row each read from all banks; those of two-byte elements are four words, and a
+/* Byte of the 16-byte word `word` of the input as it is. Rows of four-byte elements are eight words, turned
+ * so that eight threads with a row each read from all banks; those of two-byte elements are four words, and a
  * word is left out behind each. */
 template <uint32_t DTYPE> GW_DEVICE uint32_t input_place(uint32_t word)
 {
@@ -196,8 +196,7 @@ template <uint32_t DTYPE> GW_DEVICE uint32_t input_place(uint32_t word)
 
 /* Block `number` on its way to memory.input. */
 template <uint32_t DTYPE>
-GW_DEVICE void fetch_input(uint8_t *input, const gw_cuda_thc_encode_params &p, uint64_t number,
-                           bool is_whole)
+GW_DEVICE void fetch_input(uint8_t *input, const gw_cuda_thc_encode_params &p, uint64_t number, bool is_whole)
 {
     constexpr uint32_t SIZE = DTYPE == GW_FP32 ? 4 : 2;
     const uint32_t lane = threadIdx.x & 31;
@@ -272,9 +271,8 @@ GW_DEVICE void join_input(float *rows, const gw_cuda_thc_encode_params &p, uint6
     }
     GW_NO_UNROLL for (uint32_t i = 0; i < 32; i++) {
         const uint64_t at = first + 32 * i + lane;
-        rows[i * WARP_PITCH + lane] = at < p.span.element_count && !is_zero
-                                          ? warp_load1<DTYPE, true>(p.src, p.error, at)
-                                          : 0.0f;
+        rows[i * WARP_PITCH + lane] =
+            at < p.span.element_count && !is_zero ? warp_load1<DTYPE, true>(p.src, p.error, at) : 0.0f;
     }
 }
 
@@ -291,8 +289,8 @@ GW_DEVICE void window_row(float value[32], uint32_t sign, uint32_t exponent)
     const uint32_t shifted = exponent >= GW_SPLIT_EXPONENT ? exponent - 100 : exponent;
     const float scale = __uint_as_float((GW_SPLIT_EXPONENT - shifted) << 23);
     GW_UNROLL for (uint32_t i = 0; i < 32; i++) {
-        value[i] = gw_mul_flush(value[i], __uint_as_float(__float_as_uint(scale) ^
-                                                          (sign << (31 - i) & 0x80000000u)));
+        value[i] = gw_mul_flush(value[i],
+                                __uint_as_float(__float_as_uint(scale) ^ (sign << (31 - i) & 0x80000000u)));
     }
 }
 
@@ -318,8 +316,7 @@ GW_DEVICE block_facts facts_of(const gw_cuda_thc_encode_params &p, uint64_t numb
         thc_report(p.result, p.span.first_block + number, status);
     } else if (facts.kind == THC_CODED) {
         const float scale = thc_rotated_scale(p.context, own[0] != 0 ? own[0] : GW_F32_MIN, maxima[0]);
-        facts.scale =
-            __float_as_uint(__fmul_rn(scale, __uint_as_float((127 + GW_SHIFT_DOWN) << 23)));
+        facts.scale = __float_as_uint(__fmul_rn(scale, __uint_as_float((127 + GW_SHIFT_DOWN) << 23)));
         if (p.error != nullptr) {
             facts.rescale = __float_as_uint(
                 thc_decode_scale(p.context, maxima[0], thc_block_lanes(p.span, number), 1, 0));
@@ -348,7 +345,8 @@ GW_DEVICE void decode_own(float value[32], const encode_memory &memory, const gw
 {
     const uint32_t lane = threadIdx.x & 31;
     const uint8_t *bytes = (const uint8_t *)(const void *)memory.rows;
-    float *look_up = memory.rows + 128; /* behind the bytes; indices of 4 bits: no table may change in between */
+    float *look_up =
+        memory.rows + 128; /* behind the bytes; indices of 4 bits: no table may change in between */
 
     if (lane < 16) {
         const int32_t centred = (int32_t)(2 * (uint32_t)context.table[lane]) - (int32_t)context.granularity;
@@ -367,8 +365,8 @@ GW_DEVICE void decode_own(float value[32], const encode_memory &memory, const gw
     warp_transform(memory.rows, value);
 }
 
-/* The error memory of block `number`: x, which lies in rows at memory.input, less y, which is there by column or
- * zero. */
+/* The error memory of block `number`: x, which lies in rows at memory.input, less y, which is there by column
+ * or zero. */
 GW_DEVICE void store_error(const gw_cuda_thc_encode_params &p, const encode_memory &memory, uint64_t number,
                            bool is_whole, const float y[32], bool has_y)
 {
@@ -407,8 +405,7 @@ template <uint32_t DTYPE, bool HAS_ERROR> GW_DEVICE void encode_blocks(const gw_
 {
     const gw_cuda_thc_span &span = p.span;
     const gw_cuda_thc_key key = thc_key_of(p.context);
-    const encode_memory memory =
-        encode_memory_of<DTYPE, HAS_ERROR>(GW_THC_WARP_CELLS(p.context.granularity));
+    const encode_memory memory = encode_memory_of<DTYPE, HAS_ERROR>(GW_THC_WARP_CELLS(p.context.granularity));
     const uint32_t lane = threadIdx.x & 31;
     const uint32_t warps = blockDim.x / 32;
     const uint32_t warp = threadIdx.x / 32;
@@ -419,7 +416,8 @@ template <uint32_t DTYPE, bool HAS_ERROR> GW_DEVICE void encode_blocks(const gw_
     build_cells(memory, p.context);
     quantizer.limit = 32768.0f * (float)p.context.granularity; /* below 2^23: exact */
     quantizer.shift = 13 - (p.context.granularity & 1);
-    quantizer.low = (const uint8_t *)(const void *)(memory.low + GW_THC_WARP_CELLS(p.context.granularity) / 2);
+    quantizer.low =
+        (const uint8_t *)(const void *)(memory.low + GW_THC_WARP_CELLS(p.context.granularity) / 2);
     quantizer.high =
         (const uint8_t *)(const void *)(memory.high + GW_THC_WARP_CELLS(p.context.granularity) / 2);
     __syncthreads();
@@ -510,4 +508,3 @@ GW_KERNEL_TABLE(thc_warp_encode, GW_KERNEL_ENTRY(gw_device_thc_warp_encode_fp32,
                 GW_KERNEL_ENTRY(gw_device_thc_warp_encode_error_fp32, gw_cuda_thc_encode_params),
                 GW_KERNEL_ENTRY(gw_device_thc_warp_encode_error_bf16, gw_cuda_thc_encode_params),
                 GW_KERNEL_ENTRY(gw_device_thc_warp_encode_error_fp16, gw_cuda_thc_encode_params));
-

@@ -33,7 +33,8 @@ GW_DEVICE void load_vector(float *value, const uint8_t *src, const float *error,
     }
 }
 
-/* A lane's 16 times V values: in registers, or (not aligned, or behind the end: zeros) read where they lie. */
+/* A lane's 16 times V values: in registers, or (not aligned, or behind the end: zeros) read where they lie.
+ * */
 template <uint32_t DTYPE, bool HAS_ERROR> struct norm_lane {
     static constexpr bool IS_PACKED = DTYPE != GW_FP32 && !HAS_ERROR;
     static constexpr uint32_t V = IS_PACKED ? 8 : 4;
@@ -99,8 +100,7 @@ template <uint32_t DTYPE, bool HAS_ERROR> struct norm_memory : norm_lane<DTYPE, 
     {
         GW_UNROLL for (uint32_t c = 0; c < base::V; c++) {
             const uint64_t at = first + 64 * k + c;
-            value[c] =
-                at < p.span.element_count ? warp_load1<DTYPE, HAS_ERROR>(p.src, p.error, at) : 0.0f;
+            value[c] = at < p.span.element_count ? warp_load1<DTYPE, HAS_ERROR>(p.src, p.error, at) : 0.0f;
         }
     }
 };
@@ -196,9 +196,8 @@ template <uint32_t DTYPE, bool HAS_ERROR> GW_DEVICE void norm_blocks(const gw_cu
 
     for (uint64_t group = run.first; group < run.end; group++) {
         const uint64_t number = group * (warps * PER_WARP) + part;
-        uint32_t norm =
-            norm_of<DTYPE, HAS_ERROR>(p, number << WARP_BLOCK_LOG2,
-                                      p.is_aligned != 0 && warp_group_is_whole(span, group, PER_WARP));
+        uint32_t norm = norm_of<DTYPE, HAS_ERROR>(
+            p, number << WARP_BLOCK_LOG2, p.is_aligned != 0 && warp_group_is_whole(span, group, PER_WARP));
         if ((threadIdx.x & (LANES - 1)) == 0 && number < span.block_count) {
             if (norm == GW_THC_NORM_NONFINITE) {
                 if (p.context.nonfinite == GW_THC_NONFINITE_ERROR) {

@@ -209,9 +209,9 @@ enum { WORKERS = 5 };
 static gw_thc_agg make_agg(const job *j)
 {
     gw_thc_agg agg;
-    assert_int_equal(gw_thc_agg_init(&agg, &j->config.table, j->config.worker_max, j->config.lane_bits,
-                                     GW_BACKEND_SCALAR),
-                     GW_OK);
+    assert_int_equal(
+        gw_thc_agg_init(&agg, &j->config.table, j->config.worker_max, j->config.lane_bits, GW_BACKEND_SCALAR),
+        GW_OK);
     return agg;
 }
 
@@ -416,7 +416,8 @@ static void set_granularity(job *j, unsigned granularity)
     assert_int_equal(gw_thc_init(&j->thc, &j->config, GW_BACKEND_SCALAR), GW_OK);
 }
 
-/* Sums of 4-bit indices: as many sources as a byte holds, more, and grids and lanes that are added otherwise. */
+/* Sums of 4-bit indices: as many sources as a byte holds, more, and grids and lanes that are added otherwise.
+ * */
 static void four_bit_sums(void **state)
 {
     (void)state;
@@ -451,10 +452,12 @@ static void spread_values(float *x, size_t len, uint64_t *random)
         if (i % 1024 == 0) {
             top = 1 + (uint32_t)(r >> 32) % 253;
         }
-        const uint32_t below = r % 64 == 0 ? (uint32_t)(r >> 8) % 90 : (uint32_t)__builtin_ctzll(r >> 6 | 1u << 9);
-        const uint32_t bits = r % 97 == 0 ? 0
-                                          : (uint32_t)(r >> 63) << 31 | (top > below ? top - below : 0) << 23 |
-                                                ((uint32_t)(r >> 20) & 0x7fffffu);
+        const uint32_t below =
+            r % 64 == 0 ? (uint32_t)(r >> 8) % 90 : (uint32_t)__builtin_ctzll(r >> 6 | 1u << 9);
+        const uint32_t bits = r % 97 == 0
+                                  ? 0
+                                  : (uint32_t)(r >> 63) << 31 | (top > below ? top - below : 0) << 23 |
+                                        ((uint32_t)(r >> 20) & 0x7fffffu);
         memcpy(&x[i], &bits, sizeof bits);
     }
 }
@@ -485,7 +488,8 @@ static void usual_shape(void **state)
         }
         odd += j.config.table.granularity % 2;
         even += 1 - j.config.table.granularity % 2;
-        set_range(&j, (blocks + 2) * 1024 + (i % 5 == 0 ? 0 : 1 + i * 211 % 1024) - 1024, 1, blocks, i % workers);
+        set_range(&j, (blocks + 2) * 1024 + (i % 5 == 0 ? 0 : 1 + i * 211 % 1024) - 1024, 1, blocks,
+                  i % workers);
         float *x = take(4 * j.len), *error = take(4 * j.len);
         maxima = take(4 * j.patterns);
         spread_values(x, j.len, &random);
@@ -494,7 +498,10 @@ static void usual_shape(void **state)
             testing_values(x, dtype, j.len, i / 4 % 3 != 0 ? 12 : 0, &random);
         }
         compare_worker(&cuda, &j, x, j.config.error_feedback != 0 ? error : NULL, maxima, &indices,
-                       (size_t)(i % 7 == 0 ? 1 : i % 7 == 3 ? 4 : 0), &random, 1);
+                       (size_t)(i % 7 == 0   ? 1
+                                : i % 7 == 3 ? 4
+                                             : 0),
+                       &random, 1);
         free(x);
         free(error);
         free(maxima);
@@ -819,8 +826,9 @@ static void empty_range(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(all_shapes),   cmocka_unit_test(usual_shape), cmocka_unit_test(four_bit_sums), cmocka_unit_test(all_policies),  cmocka_unit_test(bad_maxima),
-        cmocka_unit_test(graph_replays), cmocka_unit_test(bad_arguments), cmocka_unit_test(empty_range),
+        cmocka_unit_test(all_shapes),    cmocka_unit_test(usual_shape), cmocka_unit_test(four_bit_sums),
+        cmocka_unit_test(all_policies),  cmocka_unit_test(bad_maxima),  cmocka_unit_test(graph_replays),
+        cmocka_unit_test(bad_arguments), cmocka_unit_test(empty_range),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
