@@ -245,27 +245,25 @@ GW_DEVICE void join_input(float *rows, const gw_cuda_thc_encode_params &p, uint6
     const uint64_t first = number << WARP_BLOCK_LOG2;
 
     if (is_whole) {
-        GW_UNROLL for (uint32_t k = 0; k < 8; k++) {
-            const uint32_t i = 128 * k + 4 * lane;
-            float value[4];
-            if (k == 4) {
+        constexpr uint32_t V = DTYPE == GW_FP32 ? 4 : 8; /* values of 16 bytes */
+        const uint8_t *src = p.src + 16 / V * first + 16 * lane;
+        const float *error = p.error + first + V * lane;
+        rows += V * lane / 32 * WARP_PITCH + V * lane % 32;
+        GW_UNROLL for (uint32_t k = 0; k < 32 / V; k++) {
+            float x[8], e[8];
+            if (k == 16 / V) {
                 __syncwarp(); /* which loads do not pass: registers are short */
             }
-            if (DTYPE == GW_FP32) {
-                warp_widen_vector<DTYPE>(value, *(const uint4 *)(const void *)(p.src + 4 * (first + i)));
-            } else {
-                const uint2 two = *(const uint2 *)(const void *)(p.src + 2 * (first + i));
-                value[0] = warp_widen<DTYPE>(two.x & 0xffffu);
-                value[1] = warp_widen<DTYPE>(two.x >> 16);
-                value[2] = warp_widen<DTYPE>(two.y & 0xffffu);
-                value[3] = warp_widen<DTYPE>(two.y >> 16);
+            warp_widen_vector<DTYPE>(x, gw_global_load128(src + 512 * k));
+            GW_UNROLL for (uint32_t c = 0; c < V; c += 4) {
+                warp_widen_vector<GW_FP32>(e + c, gw_global_load128(error + 32 * V * k + c));
             }
-            const float4 error = *(const float4 *)(const void *)(p.error + first + i);
-            value[0] = is_zero ? 0.0f : gw_add_flush(value[0], error.x);
-            value[1] = is_zero ? 0.0f : gw_add_flush(value[1], error.y);
-            value[2] = is_zero ? 0.0f : gw_add_flush(value[2], error.z);
-            value[3] = is_zero ? 0.0f : gw_add_flush(value[3], error.w);
-            warp_put4(rows + i / 32 * WARP_PITCH + i % 32, 0, value);
+            GW_UNROLL for (uint32_t c = 0; c < V; c++) {
+                x[c] = is_zero ? 0.0f : gw_add_flush(x[c], e[c]);
+            }
+            GW_UNROLL for (uint32_t c = 0; c < V; c += 4) {
+                warp_put4(rows + k * V * WARP_PITCH + c, 0, x + c);
+            }
         }
         return;
     }

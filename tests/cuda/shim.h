@@ -471,6 +471,10 @@ static inline void gw_shared_add32(uint32_t place, uint32_t x)
 {
     *(uint32_t *)(void *)gw_shim_shared_at(place, 4) += x;
 }
+static inline uint4 gw_global_load128(const void *p)
+{
+    return *(const uint4 *)p;
+}
 static inline void gw_copy_async16(uint32_t place, const void *from)
 {
     memcpy(gw_shim_shared_at(place, 16), from, 16);
