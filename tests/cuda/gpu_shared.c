@@ -197,18 +197,21 @@ static void call_all_thc(gw_cuda *cuda)
     }
     for (unsigned block_log2 = 6; block_log2 <= 13; block_log2++) {
         for (size_t i = 0; i < sizeof lens / sizeof lens[0]; i++) {
-            for (int feedback = 0; feedback < 2; feedback++) {
+            for (unsigned shape = 0; shape < 12; shape++) {
+                const int feedback = (int)(shape & 1);
+                const unsigned lane_bits = (shape & 2) != 0 ? 16 : 8;
                 gw_thc thc;
                 gw_thc_config config;
                 gw_thc_agg agg;
                 uint8_t set[GW_THC_SET_SIZE(WORKERS)] = {0}, total[GW_THC_SET_SIZE(WORKERS)] = {0};
                 const uint8_t *sets[1] = {set};
-                must(gw_thc_config_default(&config, NULL, 4, WORKERS, 8, feedback, workspace,
+                must(gw_thc_config_default(&config, NULL, 4, WORKERS, lane_bits, feedback, workspace,
                                            sizeof workspace),
                      "gw_thc_config_default");
                 config.block_log2 = (uint8_t)block_log2;
+                config.dtype = (uint8_t)(GW_FP32 + shape / 4);
                 must(gw_thc_init(&thc, &config, GW_BACKEND_ALL), "gw_thc_init");
-                must(gw_thc_agg_init(&agg, &config.table, WORKERS, 8, GW_BACKEND_ALL), "gw_thc_agg_init");
+                must(gw_thc_agg_init(&agg, &config.table, WORKERS, lane_bits, GW_BACKEND_ALL), "gw_thc_agg_init");
                 const uint64_t blocks = gw_thc_block_count(&thc, lens[i]);
                 const size_t count = (size_t)gw_thc_range_lanes(&thc, lens[i], 0, blocks);
                 const gw_thc_range range = {lens[i], 0, blocks, 1, 0};
@@ -218,6 +221,9 @@ static void call_all_thc(gw_cuda *cuda)
                 must(gw_cuda_thc_encode(cuda, &thc, &range, NULL, at(0), error, NULL, at(2), at(4), size,
                                         result, NULL),
                      "encode");
+                must(gw_cuda_thc_encode(cuda, &thc, &range, NULL, at(0), error, at(2), at(2), at(4), size,
+                                        result, NULL),
+                     "encode, own norms given");
                 must(gw_cuda_thc_sum_indices(cuda, &agg, at(5), set, count, sources, ranks, WORKERS, 0, NULL),
                      "sum_indices");
                 must(gw_cuda_thc_sum_lanes(cuda, &agg, at(5), total, count, lanes, sets, 1, 0, result, NULL),
