@@ -223,7 +223,7 @@ void bench_gcomp(benchmark::State &state, Call call, const std::string &name, co
     source.seed = 1;
     const size_t encode_size = gw_cuda_gcomp_encode_workspace_size(&codec, 1, len),
                  decode_size = gw_cuda_gcomp_decode_workspace_size(&codec, 1, len),
-                 hop_size = gw_cuda_gcomp_hop_workspace_size(&codec, len);
+                 hop_size = gw_cuda_gcomp_hop_workspace_size(&codec, 1, len);
     const Memory workspace(std::max({encode_size, decode_size, hop_size}));
     gw_cuda_result *const result = results.As<gw_cuda_result>();
     const auto encode = [&] {

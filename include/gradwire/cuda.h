@@ -150,6 +150,15 @@ typedef struct gw_cuda_key {
 /*
  * What a call shall read from device memory when its kernels run, instead of from the host now. NULL members
  * (or NULL for the whole) mean the host's.
+ *
+ * For the call, book takes the place that gw_gcomp_install() would give it: that of a codebook of the
+ * handle with the same id and generation, else a free one, else that of the older one, whose frames the call
+ * then refuses with GW_ERR_TABLE. The handle itself does not change.
+ *
+ * What members point to must not change from the moment that the kernels of a call may begin until they have
+ * ended. That matters most for the book, which blocks read at different times: the check of a changing book
+ * holds for none of its states, and what is made with it, or whether the kernel ends, is undefined. Build the
+ * next one into other memory, or on the same stream.
  */
 typedef struct gw_cuda_gcomp_device {
     const uint32_t *map_base;   /* in place of map->base: what gw_cuda_gcomp_map_build() wrote */
@@ -165,14 +174,18 @@ typedef struct gw_cuda_gcomp_device {
 /*
  * Workspaces, 256-byte aligned, contents irrelevant before and after, one per call that is under way. Pure
  * functions of the handle's options and of numbers that the host knows; 0 for a handle that is not
- * initialised or numbers beyond its limits. item_count and value_total: 1 and the len (encode) or
- * dst_capacity (decode) of a single call, or what the batch is given.
+ * initialised or numbers beyond its limits. item_count and value_total: 1 and the len (encode, hop) or
+ * dst_capacity (decode) of a single call, or what the batch is given. A hop's is for its sums, too. That of
+ * a batch of histograms does not depend on values; a single histogram needs
+ * GW_CUDA_HISTOGRAM_WORKSPACE_SIZE bytes.
  */
 GW_API size_t gw_cuda_gcomp_encode_workspace_size(const gw_gcomp *codec, uint32_t item_count,
                                                   uint64_t value_total);
 GW_API size_t gw_cuda_gcomp_decode_workspace_size(const gw_gcomp *codec, uint32_t item_count,
                                                   uint64_t value_total);
-GW_API size_t gw_cuda_gcomp_hop_workspace_size(const gw_gcomp *codec, uint64_t len);
+GW_API size_t gw_cuda_gcomp_hop_workspace_size(const gw_gcomp *codec, uint32_t item_count,
+                                               uint64_t value_total);
+GW_API size_t gw_cuda_gcomp_histogram_workspace_size(const gw_gcomp *codec, uint32_t item_count);
 #define GW_CUDA_HISTOGRAM_WORKSPACE_SIZE 256u
 
 /*
@@ -231,23 +244,27 @@ GW_API GW_MUST_CHECK gw_status gw_cuda_gcomp_decode_add_encode(
     uint64_t dst_capacity, gw_cuda_result *result, void *workspace, size_t workspace_size, void *stream);
 
 /*
- * One frame of a batch. The array lies in device memory and is read when the kernels run. Pointers that are
- * NULL or misaligned where single calls refuse them give GW_ERR_ARG in the item's result; ranges that overlap
- * are not found. Items share nothing but the handle; each has a result of its own, a multiple of 8 and not
- * NULL, which nothing checks.
+ * One frame of a batch, or one tensor whose values are counted. The array lies in device memory and is read
+ * when the kernels run. Pointers that are NULL or misaligned where single calls refuse them give GW_ERR_ARG in
+ * the item's result; ranges that overlap are not found. Items share nothing but the handle; each has a result
+ * of its own, a multiple of 8 and not NULL, which nothing checks. An item that fails has the result and leaves
+ * the bytes that a single call would, and no other item feels it.
  */
 typedef struct gw_cuda_gcomp_item {
-    const void *src;             /* decode: the frame; encode: values */
-    void *dst;                   /* decode: values or accumulator; encode: the frame */
+    const void *src;             /* decode: the frame; encode, histogram: values */
+    /* decode: values or accumulator (validate: not looked at); encode: the frame; histogram: the
+     * gw_cuda_histogram */
+    void *dst;
     const void *addend;          /* set to NULL */
     const uint64_t *src_size_at; /* decode: bytes of the frame; NULL: src_size */
-    uint64_t src_size;           /* decode: bytes that may be read; encode: number of values */
+    /* decode: bytes that may be read; encode, histogram: number of values */
+    uint64_t src_size;
     /* decode: elements; encode: bytes, at least gw_gcomp_bound(), else GW_ERR_DST */
     uint64_t dst_capacity;
     const uint8_t *levels;       /* the map's levels and digests for this item, NULL without a map */
     const uint32_t *digest;
     uint64_t map_len;            /* as gw_gcomp_map.len */
-    uint64_t first_element;      /* encode: as gw_gcomp_source.first_element */
+    uint64_t first_element;      /* encode, histogram: as gw_gcomp_source.first_element */
     /* NULL; or the result of an earlier call: unless its status is GW_OK, the item does nothing but take it
      * over */
     const gw_cuda_result *after;
@@ -258,13 +275,19 @@ typedef struct gw_cuda_gcomp_item {
  * Many frames in one call, balanced by chunk: a thousand small tensors and one large one cost what their
  * chunks cost.
  *
- *   items        device array of item_count (1 to 2^20) items
+ *   items        device array of item_count (1 to 2^20) items, at a multiple of 8
  *   value_total  at least the sum of the items' values (encode) or dst_capacities (decode). Items for whose
  *                chunks it leaves no room in the workspace get GW_ERR_LIMIT
- *   map          NULL, or base, wire_scale and chunk_log2 of all items' maps; levels, digest and len are not
- *                used
- *   key          encode: seed, step_index, rank and hop of all items; NULL: zeros
+ *   value_hint   validate, histogram: about how many values all items have; it gives the workspace of a
+ *                validation its size, and a call its number of blocks. With more values it is only slower
+ *   map          NULL, or base (1 to 1023 unless device->map_base is given), wire_scale and chunk_log2 of all
+ *                items' maps; levels, digest and len are not used
+ *   key          encode, histogram: seed, step_index, rank and hop of all items; NULL: zeros
+ *   device       as in single calls: one codebook, one base and one key for all items
  *   is_add       decode: 1 adds to the dst of every item
+ *
+ * At once: GW_ERR_ARG, GW_ERR_STATE, GW_ERR_LIMIT (item_count or values), GW_ERR_WORKSPACE, GW_ERR_OPTION
+ * (encode, hops: as gw_cuda_gcomp_encode()), GW_ERR_DEVICE. Everything else is in the items' results.
  */
 GW_API GW_MUST_CHECK gw_status gw_cuda_gcomp_encode_batch(gw_cuda *cuda, const gw_gcomp *codec,
                                                           const gw_cuda_gcomp_item *items,
@@ -276,6 +299,52 @@ GW_API GW_MUST_CHECK gw_status gw_cuda_gcomp_decode_batch(
     gw_cuda *cuda, const gw_gcomp *codec, const gw_cuda_gcomp_item *items, uint32_t item_count,
     uint64_t value_total, const gw_gcomp_map *map, const gw_cuda_gcomp_device *device, int is_add,
     void *workspace, size_t workspace_size, void *stream);
+GW_API GW_MUST_CHECK gw_status gw_cuda_gcomp_validate_batch(
+    gw_cuda *cuda, const gw_gcomp *codec, const gw_cuda_gcomp_item *items, uint32_t item_count,
+    uint64_t value_hint, const gw_gcomp_map *map, const gw_cuda_gcomp_device *device, void *workspace,
+    size_t workspace_size, void *stream);
+
+/*
+ * One hop of a batch: gw_cuda_gcomp_decode_add_encode() of frame src + values -> frame dst. The array, its
+ * pointers and results are as for gw_cuda_gcomp_item.
+ */
+typedef struct gw_cuda_gcomp_hop {
+    const void *src;             /* the frame that comes in */
+    const uint64_t *src_size_at; /* its bytes; NULL: src_size */
+    uint64_t src_size;           /* bytes that may be read there */
+    const void *values;          /* what is added, len values */
+    uint64_t len;                /* must be the frame's, else GW_ERR_ARG */
+    uint64_t first_element;      /* as gw_gcomp_source.first_element */
+    void *dst;                   /* the frame that goes out */
+    uint64_t dst_capacity;       /* bytes, at least gw_gcomp_bound(), else GW_ERR_DST */
+    const uint8_t *src_levels;   /* of the map with which src was made; NULL unless its frames are derived */
+    const uint32_t *src_digest;
+    uint64_t src_map_len;
+    const uint8_t *levels;       /* of the map of the sums, NULL without one; often the same */
+    const uint32_t *digest;
+    uint64_t map_len;
+    const gw_cuda_result *after; /* as in gw_cuda_gcomp_item: of a receive, or of the hop before */
+    gw_cuda_result *result;
+} gw_cuda_gcomp_hop;
+
+/*
+ * Many hops in one call, balanced by chunk: each the bytes of a single one.
+ *
+ *   hops         device array of item_count (1 to 2^20), at a multiple of 8
+ *   value_total  at least the sum of the hops' len. Hops for whose sums or chunks it leaves no room in the
+ *                workspace, and all behind the first such, get GW_ERR_LIMIT
+ *   src_map      NULL, or base, wire_scale and chunk_log2 of the maps of the frames that come in
+ *   map, key     the same of the frames that go out; key: seed, step_index, rank and hop, NULL: zeros
+ *   device       its map_base stands for both maps' base
+ *
+ * At once as the other batches. In a hop's result first what is wrong with its values, map of the sums and
+ * dst (dst is then untouched), then what is wrong with its frame: size is 0, bad_index names the chunk, if it
+ * was one, and dst is unspecified.
+ */
+GW_API GW_MUST_CHECK gw_status gw_cuda_gcomp_decode_add_encode_batch(
+    gw_cuda *cuda, const gw_gcomp *codec, const gw_cuda_gcomp_hop *hops, uint32_t item_count,
+    uint64_t value_total, const gw_gcomp_map *src_map, const gw_gcomp_map *map, const gw_cuda_key *key,
+    const gw_cuda_gcomp_device *device, void *workspace, size_t workspace_size, void *stream);
 
 /* Label counts in device memory, all zero at the start; add to it as often as you like. Not the layout of
  * gw_gcomp_histogram: the window is chosen when the codebook is built. */
@@ -294,6 +363,17 @@ GW_API GW_MUST_CHECK gw_status gw_cuda_gcomp_histogram_add(gw_cuda *cuda, const 
                                                            gw_cuda_result *result, void *workspace,
                                                            size_t workspace_size, void *stream);
 
+/*
+ * gw_gcomp_histogram_add() of many tensors, balanced by chunk. items[i].dst is the histogram that item i is
+ * added to, at a multiple of 8: one for all of a bucket, one for each tensor, or anything between. It is as if
+ * the items were added in their order, except that chunk_count, which only orders chunks, grows by the chunks
+ * of the whole call. result->len: the values counted. A tensor that is refused changes nothing.
+ */
+GW_API GW_MUST_CHECK gw_status gw_cuda_gcomp_histogram_add_batch(
+    gw_cuda *cuda, const gw_gcomp *codec, const gw_cuda_gcomp_item *items, uint32_t item_count,
+    uint64_t value_hint, const gw_gcomp_map *map, const gw_cuda_key *key, const gw_cuda_gcomp_device *device,
+    void *workspace, size_t workspace_size, void *stream);
+
 /* gw_gcomp_book_build(): the codebook of the counts, for gw_cuda_gcomp_device.book or, once copied,
  * gw_gcomp_install(). book: device, GW_GCOMP_BOOK_SIZE_MAX bytes; *book_size (device, may be NULL): its
  * bytes, also in result->size. The handle says dtype and levels. result->status is GW_OK: any counts have a
@@ -302,6 +382,15 @@ GW_API GW_MUST_CHECK gw_status gw_cuda_gcomp_book_build(gw_cuda *cuda, const gw_
                                                         const gw_cuda_histogram *histogram, uint8_t *book,
                                                         uint32_t *book_size, gw_cuda_result *result,
                                                         void *stream);
+
+/* The same for an array of `count` (1 to 2^20, else GW_ERR_LIMIT) histograms: codebook i begins at
+ * books + GW_GCOMP_BOOK_SIZE_MAX * i, its size is book_sizes[i] (the array may be NULL) and in
+ * results[i].size. All arrays are device memory. */
+GW_API GW_MUST_CHECK gw_status gw_cuda_gcomp_book_build_batch(gw_cuda *cuda, const gw_gcomp *codec,
+                                                              const gw_cuda_histogram *histograms,
+                                                              uint32_t count, uint8_t *books,
+                                                              uint32_t *book_sizes, gw_cuda_result *results,
+                                                              void *stream);
 
 /*
  * What kernels of the caller's own pass, by value, to the device entry points: encode and decode of one chunk

@@ -39,17 +39,22 @@ size_t gw_cuda_gcomp_decode_workspace_size(const gw_gcomp *codec, uint32_t item_
                : 0;
 }
 
-size_t gw_cuda_gcomp_hop_workspace_size(const gw_gcomp *codec, uint64_t len)
+size_t gw_cuda_gcomp_hop_workspace_size(const gw_gcomp *codec, uint32_t item_count, uint64_t value_total)
 {
     const gw_codec *inside = gw_codec_of(codec);
     gw_cuda_codec options;
 
-    if (!is_in_limits(inside, 1, len)) {
+    if (!is_in_limits(inside, item_count, value_total)) {
         return 0;
     }
     gw_cuda_codec_fill(&options, inside);
     options.encode_with = -1;
-    return gw_cuda_hop_workspace_size(&options, len);
+    return gw_cuda_hop_workspace_size(&options, item_count, value_total);
+}
+
+size_t gw_cuda_gcomp_histogram_workspace_size(const gw_gcomp *codec, uint32_t item_count)
+{
+    return is_in_limits(gw_codec_of(codec), item_count, 0) ? gw_cuda_histogram_workspace_size(item_count) : 0;
 }
 
 /* ---- what the calls have in common --------------------------------------------------------------------- */
@@ -92,7 +97,8 @@ static int is_result(const gw_cuda_result *result)
     return result != NULL && gw_cuda_is_aligned(result, 8);
 }
 
-/* Options and codebooks; a codebook in device memory takes the place of the older of two. */
+/* Options and codebooks. A codebook in device memory takes the place that gw_gcomp_install() would give it:
+ * that of an equal id and generation, else a free one, else the older one. */
 static void fill_codec(gw_cuda_codec *out, const gw_codec *codec, const gw_cuda_gcomp_device *device,
                        int is_encode)
 {
@@ -100,8 +106,13 @@ static void fill_codec(gw_cuda_codec *out, const gw_codec *codec, const gw_cuda_
     if (device == NULL || device->book == NULL) {
         return;
     }
-    const uint32_t slot =
-        codec->installed_count < GW_INSTALLED_MAX ? codec->installed_count : 1 - codec->newest;
+    uint32_t slot = codec->installed_count < GW_INSTALLED_MAX ? codec->installed_count : 1 - codec->newest;
+    for (uint32_t i = 0; i < codec->installed_count; i++) {
+        if (codec->installed[i].id == device->book_id &&
+            codec->installed[i].generation == device->book_generation) {
+            slot = i;
+        }
+    }
     gw_cuda_book *book = &out->book[slot];
     GW_MEMSET(book, 0, sizeof *book);
     book->bytes = device->book;
@@ -378,10 +389,10 @@ gw_status gw_cuda_gcomp_validate(gw_cuda *cuda, const gw_gcomp *codec, const voi
                   workspace, workspace_size, stream);
 }
 
-gw_status gw_cuda_gcomp_decode_batch(gw_cuda *cuda, const gw_gcomp *codec, const gw_cuda_gcomp_item *items,
-                                     uint32_t item_count, uint64_t value_total, const gw_gcomp_map *map,
-                                     const gw_cuda_gcomp_device *device, int is_add, void *workspace,
-                                     size_t workspace_size, void *stream)
+static gw_status decode_batch(gw_cuda *cuda, const gw_gcomp *codec, const gw_cuda_gcomp_item *items,
+                              uint32_t item_count, uint64_t value_total, const gw_gcomp_map *map,
+                              const gw_cuda_gcomp_device *device, gw_cuda_decode_mode mode, void *workspace,
+                              size_t workspace_size, void *stream)
 {
     call c;
     gw_gcomp_decode_params params;
@@ -398,11 +409,30 @@ gw_status gw_cuda_gcomp_decode_batch(gw_cuda *cuda, const gw_gcomp *codec, const
     GW_MEMSET(&params, 0, sizeof params);
     fill_codec(&params.codec, c.codec, device, 0);
     gw_cuda_map_fill(&params.map, map, map_base_of(device));
-    params.mode = is_add ? GW_CUDA_DECODE_ADD : GW_CUDA_DECODE_VALUES;
+    params.mode = mode;
     params.item_count = item_count;
     params.items = items;
     gw_cuda_plan_decode(&plan, &params, value_total, &c.shape, workspace);
     return gw_cuda_submit(c.state, &plan, workspace, stream);
+}
+
+gw_status gw_cuda_gcomp_decode_batch(gw_cuda *cuda, const gw_gcomp *codec, const gw_cuda_gcomp_item *items,
+                                     uint32_t item_count, uint64_t value_total, const gw_gcomp_map *map,
+                                     const gw_cuda_gcomp_device *device, int is_add, void *workspace,
+                                     size_t workspace_size, void *stream)
+{
+    return decode_batch(cuda, codec, items, item_count, value_total, map, device,
+                        is_add ? GW_CUDA_DECODE_ADD : GW_CUDA_DECODE_VALUES, workspace, workspace_size,
+                        stream);
+}
+
+gw_status gw_cuda_gcomp_validate_batch(gw_cuda *cuda, const gw_gcomp *codec, const gw_cuda_gcomp_item *items,
+                                       uint32_t item_count, uint64_t value_hint, const gw_gcomp_map *map,
+                                       const gw_cuda_gcomp_device *device, void *workspace,
+                                       size_t workspace_size, void *stream)
+{
+    return decode_batch(cuda, codec, items, item_count, value_hint, map, device, GW_CUDA_DECODE_VALIDATE,
+                        workspace, workspace_size, stream);
 }
 
 /* ---- hop ----------------------------------------------------------------------------------------------- */
@@ -425,7 +455,7 @@ gw_status gw_cuda_gcomp_decode_add_encode(gw_cuda *cuda, const gw_gcomp *codec, 
         return GW_ERR_ARG;
     }
     gw_status status = begin(&c, cuda, codec, device, workspace, workspace_size,
-                             gw_cuda_gcomp_hop_workspace_size(codec, source->len));
+                             gw_cuda_gcomp_hop_workspace_size(codec, 1, source->len));
     if (status == GW_OK) {
         status = check_source(c.codec, source, device);
     }
@@ -450,7 +480,58 @@ gw_status gw_cuda_gcomp_decode_add_encode(gw_cuda *cuda, const gw_gcomp *codec, 
     return gw_cuda_submit(c.state, &plan, workspace, stream);
 }
 
+gw_status gw_cuda_gcomp_decode_add_encode_batch(gw_cuda *cuda, const gw_gcomp *codec,
+                                                const gw_cuda_gcomp_hop *hops, uint32_t item_count,
+                                                uint64_t value_total, const gw_gcomp_map *src_map,
+                                                const gw_gcomp_map *map, const gw_cuda_key *key,
+                                                const gw_cuda_gcomp_device *device, void *workspace,
+                                                size_t workspace_size, void *stream)
+{
+    call c;
+    gw_gcomp_hop_params params;
+    gw_gcomp_decode_params in;
+    gw_gcomp_encode_params out;
+    gw_cuda_plan plan;
+
+    if (hops == NULL || !gw_cuda_is_aligned(hops, 8) || !is_batch_map(src_map, device) ||
+        !is_batch_map(map, device)) {
+        return GW_ERR_ARG;
+    }
+    gw_status status = begin(&c, cuda, codec, device, workspace, workspace_size,
+                             gw_cuda_gcomp_hop_workspace_size(codec, item_count, value_total));
+    if (status == GW_OK && !fits_shared(&c)) {
+        status = GW_ERR_OPTION;
+    }
+    if (status != GW_OK) {
+        return status;
+    }
+    GW_MEMSET(&params, 0, sizeof params);
+    GW_MEMSET(&in, 0, sizeof in);
+    GW_MEMSET(&out, 0, sizeof out);
+    fill_codec(&in.codec, c.codec, device, 0);
+    fill_codec(&out.codec, c.codec, device, 1);
+    gw_cuda_map_fill(&in.map, src_map, map_base_of(device));
+    gw_cuda_map_fill(&out.map, map, map_base_of(device));
+    if (key != NULL) {
+        out.key = *key;
+    }
+    out.key_at = device != NULL ? device->key : NULL;
+    params.hops = hops;
+    params.item_count = item_count;
+    gw_cuda_plan_hop_batch(&plan, &params, &in, &out, value_total, &c.shape, workspace);
+    return gw_cuda_submit(c.state, &plan, workspace, stream);
+}
+
 /* ---- codebooks ----------------------------------------------------------------------------------------- */
+
+static void fill_histogram(gw_gcomp_histogram_params *params, const gw_codec *codec, const gw_gcomp_map *map,
+                           const gw_cuda_gcomp_device *device)
+{
+    GW_MEMSET(params, 0, sizeof *params);
+    fill_codec(&params->codec, codec, device, 0);
+    gw_cuda_map_fill(&params->map, map, map_base_of(device));
+    params->key_at = device != NULL ? device->key : NULL;
+}
 
 gw_status gw_cuda_gcomp_histogram_add(gw_cuda *cuda, const gw_gcomp *codec, const gw_gcomp_source *source,
                                       const gw_cuda_gcomp_device *device, gw_cuda_histogram *histogram,
@@ -472,29 +553,62 @@ gw_status gw_cuda_gcomp_histogram_add(gw_cuda *cuda, const gw_gcomp *codec, cons
     if (status != GW_OK) {
         return status;
     }
-    GW_MEMSET(&params, 0, sizeof params);
-    fill_codec(&params.codec, c.codec, device, 0);
-    gw_cuda_map_fill(&params.map, source->map, map_base_of(device));
+    fill_histogram(&params, c.codec, source->map, device);
     params.key = key_of(source);
-    params.key_at = device != NULL ? device->key : NULL;
     params.item.src = source->values;
     params.item.src_size = source->len;
+    params.item.dst = histogram;
     params.item.first_element = source->first_element;
     params.item.result = result;
     fill_item_map(&params.item, source->map);
-    params.histogram = histogram;
-    gw_cuda_plan_histogram(&plan, &params, &c.shape, workspace);
+    gw_cuda_plan_histogram(&plan, &params, source->len, &c.shape, workspace);
+    return gw_cuda_submit(c.state, &plan, workspace, stream);
+}
+
+gw_status gw_cuda_gcomp_histogram_add_batch(gw_cuda *cuda, const gw_gcomp *codec,
+                                            const gw_cuda_gcomp_item *items, uint32_t item_count,
+                                            uint64_t value_hint, const gw_gcomp_map *map,
+                                            const gw_cuda_key *key, const gw_cuda_gcomp_device *device,
+                                            void *workspace, size_t workspace_size, void *stream)
+{
+    call c;
+    gw_gcomp_histogram_params params;
+    gw_cuda_plan plan;
+
+    if (items == NULL || !gw_cuda_is_aligned(items, 8) || !is_batch_map(map, device)) {
+        return GW_ERR_ARG;
+    }
+    const gw_status status =
+        begin(&c, cuda, codec, device, workspace, workspace_size,
+              value_hint > GW_FRAME_LEN_MAX ? 0 : gw_cuda_gcomp_histogram_workspace_size(codec, item_count));
+    if (status != GW_OK) {
+        return status;
+    }
+    fill_histogram(&params, c.codec, map, device);
+    if (key != NULL) {
+        params.key = *key;
+    }
+    params.item_count = item_count;
+    params.items = items;
+    gw_cuda_plan_histogram(&plan, &params, value_hint, &c.shape, workspace);
     return gw_cuda_submit(c.state, &plan, workspace, stream);
 }
 
 gw_status gw_cuda_gcomp_book_build(gw_cuda *cuda, const gw_gcomp *codec, const gw_cuda_histogram *histogram,
                                    uint8_t *book, uint32_t *book_size, gw_cuda_result *result, void *stream)
 {
+    return gw_cuda_gcomp_book_build_batch(cuda, codec, histogram, 1, book, book_size, result, stream);
+}
+
+gw_status gw_cuda_gcomp_book_build_batch(gw_cuda *cuda, const gw_gcomp *codec,
+                                         const gw_cuda_histogram *histograms, uint32_t count, uint8_t *books,
+                                         uint32_t *book_sizes, gw_cuda_result *results, void *stream)
+{
     gw_gcomp_book_build_params params;
     gw_cuda_plan plan;
 
-    if (cuda == NULL || codec == NULL || histogram == NULL || book == NULL ||
-        !gw_cuda_is_aligned(histogram, 8) || !gw_cuda_is_aligned(book_size, 4) || !is_result(result)) {
+    if (cuda == NULL || codec == NULL || histograms == NULL || books == NULL ||
+        !gw_cuda_is_aligned(histograms, 8) || !gw_cuda_is_aligned(book_sizes, 4) || !is_result(results)) {
         return GW_ERR_ARG;
     }
     gw_cuda_state *state = gw_cuda_state_of(cuda);
@@ -502,14 +616,17 @@ gw_status gw_cuda_gcomp_book_build(gw_cuda *cuda, const gw_gcomp *codec, const g
     if (state == NULL || inside == NULL) {
         return GW_ERR_STATE;
     }
+    if (count == 0 || count > GW_ITEMS_MAX) {
+        return GW_ERR_LIMIT;
+    }
     GW_MEMSET(&params, 0, sizeof params);
     params.dtype = (uint32_t)inside->options.dtype;
     params.levels = (uint32_t)inside->options.levels;
-    params.histogram = histogram;
-    params.book = book;
-    params.book_size = book_size;
-    params.result = result;
-    gw_cuda_plan_book_build(&plan, &params);
+    params.histogram = histograms;
+    params.book = books;
+    params.book_size = book_sizes;
+    params.result = results;
+    gw_cuda_plan_book_build(&plan, &params, count);
     return gw_cuda_submit(state, &plan, NULL, stream);
 }
 

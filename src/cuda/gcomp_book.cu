@@ -213,6 +213,83 @@ GW_KERNEL(gw_device_gcomp_count, gw_gcomp_encode_params, 256, 1)
     }
 }
 
+/* ---- batches of hops ----------------------------------------------------------------------------------- */
+
+struct gw_hop_state {
+    uint32_t sums[GW_WARPS];
+};
+
+/*
+ * Items of the decode (frame + values -> sums in the workspace) and of the encode (sums -> frame) of all
+ * hops, and where the sums of each lie. One block. Hops that cannot be encoded, or whose sums the workspace
+ * has no room for, are over before their frames are looked at.
+ */
+GW_KERNEL(gw_device_gcomp_hop_items, gw_gcomp_hop_params, 256, 1)
+{
+    gw_hop_state &s = GW_SHARED(gw_hop_state);
+    const uint64_t room = p.sums_size >> 4;
+    uint64_t used = 0; /* of 16 bytes each by the hops before; room + 1 stands for more */
+    GW_NO_UNROLL
+    for (uint32_t at = 0; at < p.item_count; at += GW_THREADS) {
+        const uint32_t i = at + threadIdx.x;
+        gw_cuda_gcomp_item out = {};
+        uint32_t status = GW_ERR_ARG;
+        uint64_t size = 0;
+        if (i < p.item_count) {
+            const gw_cuda_gcomp_hop &hop = p.hops[i];
+            out.src = hop.values;
+            out.src_size = hop.len;
+            out.dst = hop.dst;
+            out.dst_capacity = hop.dst_capacity;
+            out.levels = hop.levels;
+            out.digest = hop.digest;
+            out.map_len = hop.map_len;
+            out.first_element = hop.first_element;
+            out.after = hop.after;
+            out.result = hop.result;
+            status = gw_item_status(p.codec, p.map, out);
+            if (status == GW_OK) {
+                size = (hop.len * gw_type_size(p.codec.dtype) + 15) >> 4;
+                size = size <= room ? size : room + 1;
+            }
+        }
+        /* room + 1 is below 2^48: two halves of 24 bits, whose sums over 256 threads fit 32 bits. */
+        uint32_t low, high;
+        const uint64_t before_low = gw_block_scan((uint32_t)(size & 0xffffff), s.sums, &low);
+        const uint64_t before_high = gw_block_scan((uint32_t)(size >> 24), s.sums, &high);
+        const uint64_t place = used + before_low + (before_high << 24);
+        if (i < p.item_count) {
+            const gw_cuda_gcomp_hop &hop = p.hops[i];
+            const bool is_over = hop.after != nullptr && hop.after->status != GW_OK;
+            if (status == GW_OK && place + size > room) {
+                status = GW_ERR_LIMIT;
+            }
+            /* Both items come after this: the decode, which puts its result here, too, and the encode. */
+            const gw_cuda_result between = {status, 0, 0, 0, ~(uint64_t)0, 0};
+            p.between[i] = between;
+            void *const sums = status == GW_OK ? p.sums + 16 * place : nullptr;
+            gw_cuda_gcomp_item in = {};
+            in.src = hop.src;
+            in.src_size_at = hop.src_size_at;
+            in.src_size = hop.src_size;
+            in.dst = sums;
+            in.dst_capacity = hop.len;
+            in.addend = hop.values;
+            in.levels = hop.src_levels;
+            in.digest = hop.src_digest;
+            in.map_len = hop.src_map_len;
+            in.after = in.result = p.between + i;
+            out.src = sums;
+            out.after = is_over ? hop.after : p.between + i; /* has a bad_index to hand on */
+            p.in[i] = in;
+            p.out[i] = out;
+        }
+        used += low + ((uint64_t)high << 24);
+        used = used <= room ? used : room + 1;
+        __syncthreads();
+    }
+}
+
 #define GW_BOOK_KERNEL(name, dtype, derived)                                                                 \
     GW_KERNEL(name, gw_gcomp_encode_params, 256, 2)                                                          \
     {                                                                                                        \
@@ -228,25 +305,62 @@ GW_BOOK_KERNEL(gw_device_gcomp_book_fp16_derived, GW_FP16, true)
 
 /* ---- histograms ---------------------------------------------------------------------------------------- */
 
-/* Adds a chunk at a time to the counts on the device, and notes the first chunk that has an ordinary
- * exponent. */
+/* First chunks of all items of a batch; those that are refused, or have no values, have none. One block. */
+GW_KERNEL(gw_device_gcomp_histogram_items, gw_gcomp_histogram_params, 256, 1)
+{
+    gw_hop_state &s = GW_SHARED(gw_hop_state);
+    const uint32_t log2 = p.codec.chunk_log2;
+    uint64_t chunks = 0;
+    GW_NO_UNROLL
+    for (uint32_t at = 0; at < p.item_count; at += GW_THREADS) {
+        const uint32_t i = at + threadIdx.x;
+        uint64_t count = 0;
+        if (i < p.item_count) {
+            const gw_cuda_gcomp_item &item = p.items[i];
+            if (gw_histogram_status(p, item) == GW_OK) {
+                count = (item.src_size + ((uint64_t)1 << log2) - 1) >> log2;
+                p.chunks_before[i] = ((const gw_cuda_histogram *)item.dst)->chunk_count;
+            }
+        }
+        uint32_t low, high; /* a count is at most 2^36 */
+        const uint64_t before_low = gw_block_scan((uint32_t)(count & 0xffff), s.sums, &low);
+        const uint64_t before_high = gw_block_scan((uint32_t)(count >> 16), s.sums, &high);
+        if (i < p.item_count) {
+            p.chunk_first[i] = chunks + before_low + (before_high << 16);
+        }
+        chunks += low + ((uint64_t)high << 16);
+    }
+    if (threadIdx.x == 0) {
+        p.chunk_first[p.item_count] = chunks;
+    }
+}
+
+/*
+ * Adds a chunk at a time to the counts on the device, and notes the first chunk that has an ordinary
+ * exponent. Chunks are numbered over all items of the call, behind those that their histogram has seen: which
+ * items share a histogram does not matter then.
+ */
 template <uint32_t DTYPE, bool DERIVED> GW_DEVICE void gw_histogram_all(const gw_gcomp_histogram_params &p)
 {
     gw_survey_state &s = GW_SHARED(gw_survey_state);
     const uint32_t t = threadIdx.x, log2 = p.codec.chunk_log2;
-    const bool is_valid = (p.item.after == nullptr || p.item.after->status == GW_OK) &&
-                          (!p.map.is_present || (gw_map_base(p.map) >= 1 && gw_map_base(p.map) <= 1023));
-    const uint64_t units = is_valid && p.item.src_size != 0 ? p.unit_total : 0;
-    const uint64_t chunks_before =
-        *(const volatile uint64_t *)&p.histogram->chunk_count; /* changed when all are done */
+    uint64_t units = 0, chunks_before = 0;
+    if (p.items != nullptr) {
+        units = p.chunk_first[p.item_count];
+    } else if (gw_histogram_status(p, p.item) == GW_OK) {
+        units = p.item.src_size != 0 ? p.unit_total : 0;
+        /* changed when all are done */
+        chunks_before = ((const volatile gw_cuda_histogram *)p.item.dst)->chunk_count;
+    }
     const gw_cuda_key key = p.key_at != nullptr ? *p.key_at : p.key;
-    const gw_cuda_source source = gw_source_of(p.codec, p.rounding, p.map, key, p.item);
-    const gw_cuda_rounder r = {p.rounding, source};
     GW_NO_UNROLL
     for (;;) {
         __syncthreads();
         if (t == 0) {
             s.group = gw_atomic_add64(&p.head->ticket, 1);
+            s.item = p.items != nullptr && s.group < units
+                         ? gw_item_find(p.chunk_first, p.item_count, s.group)
+                         : 0;
         }
         GW_UNROLL
         for (uint32_t i = 0; i < 4; i++) {
@@ -256,37 +370,51 @@ template <uint32_t DTYPE, bool DERIVED> GW_DEVICE void gw_histogram_all(const gw
         if (s.group >= units) {
             break;
         }
-        const uint64_t first = s.group << log2, left = p.item.src_size - first;
+        const gw_cuda_gcomp_item &item = gw_item_of(p.items, p.item, s.item);
+        gw_cuda_histogram *const histogram = (gw_cuda_histogram *)item.dst;
+        const gw_cuda_source source = gw_source_of(p.codec, p.rounding, p.map, key, item);
+        const gw_cuda_rounder r = {p.rounding, source};
+        const uint64_t first = (s.group - gw_first_of(p.chunk_first, s.item)) << log2;
+        const uint64_t left = item.src_size - first;
         const uint32_t len = (uint32_t)(left < (uint64_t)1 << log2 ? left : (uint64_t)1 << log2);
         gw_survey<DTYPE, DERIVED>(s, r, first, len, 64);
         __syncthreads();
         const uint32_t largest = gw_largest_exponent(s.book.sums, gw_type<DTYPE>::SPECIAL,
                                                      [&](uint32_t bin) { return s.bin[bin] != 0; });
         if (t == 0 && largest != 0) {
-            gw_atomic_max64(&p.histogram->first_chunk, ~((chunks_before + s.group) << 9 | largest));
+            const uint64_t before = p.items != nullptr ? p.chunks_before[s.item] : chunks_before;
+            gw_atomic_max64(&histogram->first_chunk, ~((before + s.group) << 9 | largest));
         }
         GW_UNROLL
         for (uint32_t i = 0; i < 4; i++) {
             if (s.bin[4 * t + i] != 0) {
-                gw_atomic_add64(&p.histogram->bin[4 * t + i], s.bin[4 * t + i]);
+                gw_atomic_add64(&histogram->bin[4 * t + i], s.bin[4 * t + i]);
             }
         }
     }
+    __syncthreads();
     if (t == 0) {
         __threadfence();
-        if (gw_atomic_add64(&p.head->group_ticket, 1) == gridDim.x - 1) {
-            p.histogram->chunk_count = chunks_before + units;
-            if (p.item.result != nullptr) {
-                gw_cuda_result result = {GW_OK, 0, 0, p.item.src_size, ~(uint64_t)0, 0};
-                if (!is_valid) {
-                    result.status = p.item.after != nullptr && p.item.after->status != GW_OK
-                                        ? p.item.after->status
-                                        : (uint32_t)GW_ERR_ARG;
-                    result.len = 0;
-                }
-                *p.item.result = result;
-            }
+        s.status = gw_atomic_add64(&p.head->group_ticket, 1) == gridDim.x - 1;
+        __threadfence();
+    }
+    __syncthreads();
+    if (s.status == 0) {
+        return;
+    }
+    GW_NO_UNROLL
+    for (uint32_t i = t; i < p.item_count; i += GW_THREADS) {
+        const gw_cuda_gcomp_item &item = gw_item_of(p.items, p.item, i);
+        const uint32_t status = gw_histogram_status(p, item);
+        if (status != GW_OK) {
+            gw_hand_on(item, status);
+            continue;
         }
+        /* Items that share a histogram write the same. */
+        ((gw_cuda_histogram *)item.dst)->chunk_count =
+            (p.items != nullptr ? p.chunks_before[i] : chunks_before) + units;
+        const gw_cuda_result result = {GW_OK, 0, 0, item.src_size, ~(uint64_t)0, 0};
+        *item.result = result;
     }
 }
 
@@ -303,13 +431,13 @@ GW_HISTOGRAM_KERNEL(gw_device_gcomp_histogram_bf16_derived, GW_BF16, true)
 GW_HISTOGRAM_KERNEL(gw_device_gcomp_histogram_fp16_explicit, GW_FP16, false)
 GW_HISTOGRAM_KERNEL(gw_device_gcomp_histogram_fp16_derived, GW_FP16, true)
 
-/* The codebook of a histogram, as gw_gcomp_book_build(). One block. */
+/* The codebook of each histogram, as gw_gcomp_book_build(). A block each. */
 GW_KERNEL(gw_device_gcomp_book_build, gw_gcomp_book_build_params, 256, 1)
 {
     gw_survey_state &s = GW_SHARED(gw_survey_state);
     gw_book_state &b = s.book;
     const uint32_t t = threadIdx.x;
-    const gw_cuda_histogram &h = *p.histogram;
+    const gw_cuda_histogram &h = p.histogram[blockIdx.x];
     uint64_t *const count = (uint64_t *)(void *)s.exchange; /* by label */
     uint32_t base = 0;
     if (!p.levels && p.dtype != GW_FP16 && h.first_chunk != 0) {
@@ -344,18 +472,20 @@ GW_KERNEL(gw_device_gcomp_book_build, gw_gcomp_book_build_params, 256, 1)
     gw_cuda_book_lengths(b);
     gw_cuda_book_write(b);
     if (t < b.size) {
-        p.book[t] = b.bytes[t];
+        p.book[(uint64_t)blockIdx.x * GW_CUDA_BOOK_SIZE_MAX + t] = b.bytes[t];
     }
     if (t == 0) {
         if (p.book_size != nullptr) {
-            *p.book_size = b.size;
+            p.book_size[blockIdx.x] = b.size;
         }
         const gw_cuda_result result = {GW_OK, 0, b.size, 0, ~(uint64_t)0, 0};
-        *p.result = result;
+        p.result[blockIdx.x] = result;
     }
 }
 
 GW_KERNEL_TABLE(gcomp_book, GW_KERNEL_ENTRY(gw_device_gcomp_count, gw_gcomp_encode_params),
+                GW_KERNEL_ENTRY(gw_device_gcomp_hop_items, gw_gcomp_hop_params),
+                GW_KERNEL_ENTRY(gw_device_gcomp_histogram_items, gw_gcomp_histogram_params),
                 GW_KERNEL_ENTRY(gw_device_gcomp_book_fp32_explicit, gw_gcomp_encode_params),
                 GW_KERNEL_ENTRY(gw_device_gcomp_book_fp32_derived, gw_gcomp_encode_params),
                 GW_KERNEL_ENTRY(gw_device_gcomp_book_bf16_explicit, gw_gcomp_encode_params),

@@ -114,7 +114,7 @@ GW_DEVICE void gw_count_chunks(const gw_gcomp_decode_params &p, gw_check_state &
         const uint64_t before_high = gw_block_scan((uint32_t)(count >> 16), s.sums, &high);
         const uint64_t mine = first + before_low + (before_high << 16);
         /* Sums only grow, so all items with chunks behind the first that does not fit do not fit either.
-         * A validation has one item and nothing that bounds its values: gw_decode_all() looks at all. */
+         * A validation has nothing that bounds its values: gw_decode_all() looks at all. */
         if (p.mode != GW_CUDA_DECODE_VALIDATE && count != 0 && mine + count > p.chunk_total) {
             gw_atomic_min64(&s.chunk_end, mine);
             p.frames[i].status = GW_ERR_LIMIT;

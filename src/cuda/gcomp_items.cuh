@@ -40,10 +40,11 @@ GW_DEVICE gw_frame_front gw_encode_front(const gw_gcomp_encode_params &p, const 
     return f;
 }
 
-/* GW_OK if the item can be encoded; the order is that of gw_gcomp_encode(). */
-GW_DEVICE uint32_t gw_encode_status(const gw_gcomp_encode_params &p, const gw_cuda_gcomp_item &item)
+/* GW_OK if the values of the item can be rounded: what gw_gcomp_encode() and gw_gcomp_histogram_add() say of
+ * a source. */
+GW_DEVICE uint32_t gw_source_status(const gw_cuda_codec &codec, const gw_cuda_map &map,
+                                    const gw_cuda_gcomp_item &item)
 {
-    const gw_cuda_codec &codec = p.codec;
     if (item.after != nullptr && item.after->status != GW_OK) {
         return item.after->status;
     }
@@ -52,26 +53,50 @@ GW_DEVICE uint32_t gw_encode_status(const gw_gcomp_encode_params &p, const gw_cu
     }
     /* Items on the device: a misaligned access would end the context. */
     if ((item.src_size != 0 && item.src == nullptr) ||
-        ((uintptr_t)item.src & (gw_type_size(codec.dtype) - 1)) != 0 ||
-        (((uintptr_t)item.digest & 3) | ((uintptr_t)item.dst & 15)) != 0) {
+        ((uintptr_t)item.src & (gw_type_size(codec.dtype) - 1)) != 0 || ((uintptr_t)item.digest & 3) != 0) {
         return GW_ERR_ARG;
     }
-    if (p.map.is_present) {
-        const uint32_t base = gw_map_base(p.map);
+    if (map.is_present) {
+        const uint32_t base = gw_map_base(map);
         if (base < 1 || base > 1023 || item.map_len != item.src_size ||
             (item.src_size != 0 && item.levels == nullptr) ||
             (item.src_size != 0 && codec.levels != 0 &&
-             (item.digest == nullptr || p.map.chunk_log2 != codec.chunk_log2))) {
+             (item.digest == nullptr || map.chunk_log2 != codec.chunk_log2))) {
             return GW_ERR_ARG;
         }
+    }
+    return GW_OK;
+}
+
+/* GW_OK if the item can be encoded; the order is that of gw_gcomp_encode(). */
+GW_DEVICE uint32_t gw_item_status(const gw_cuda_codec &codec, const gw_cuda_map &map,
+                                  const gw_cuda_gcomp_item &item)
+{
+    const uint32_t status = gw_source_status(codec, map, item);
+    if (status != GW_OK) {
+        return status;
     }
     /* gw_gcomp_bound() of core: the largest extension, and RAW chunks. */
     const uint64_t chunks = (item.src_size + ((uint64_t)1 << codec.chunk_log2) - 1) >> codec.chunk_log2;
     const uint64_t front = (32 + 24 + 16 * chunks + 15) & ~(uint64_t)15;
     const uint64_t bound = front + gw_payload_max(codec.dtype, item.src_size, codec.chunk_log2);
-    return item.dst == nullptr         ? (uint32_t)GW_ERR_ARG
-           : item.dst_capacity < bound ? (uint32_t)GW_ERR_DST
-                                       : (uint32_t)GW_OK;
+    return item.dst == nullptr || ((uintptr_t)item.dst & 15) != 0 ? (uint32_t)GW_ERR_ARG
+           : item.dst_capacity < bound                            ? (uint32_t)GW_ERR_DST
+                                                                  : (uint32_t)GW_OK;
+}
+
+GW_DEVICE uint32_t gw_encode_status(const gw_gcomp_encode_params &p, const gw_cuda_gcomp_item &item)
+{
+    return gw_item_status(p.codec, p.map, item);
+}
+
+/* The same for a histogram, which lies at dst. */
+GW_DEVICE uint32_t gw_histogram_status(const gw_gcomp_histogram_params &p, const gw_cuda_gcomp_item &item)
+{
+    const uint32_t status = gw_source_status(p.codec, p.map, item);
+    return status != GW_OK                                         ? status
+           : item.dst == nullptr || ((uintptr_t)item.dst & 7) != 0 ? (uint32_t)GW_ERR_ARG
+                                                                   : (uint32_t)GW_OK;
 }
 
 /* Result of an item that is not encoded: its own status, or that of what it was to come after. */

@@ -185,6 +185,21 @@ typedef struct gw_gcomp_encode_params {
 /* Shared memory of gw_device_gcomp_book_*, gw_device_gcomp_histogram_* and gw_device_gcomp_book_build. */
 #define GW_CUDA_SURVEY_SHARED_SIZE (32u * 1024u)
 
+/* ---- a batch of hops ----------------------------------------------------------------------------------- */
+
+/* What gw_device_gcomp_hop_items makes of hops: items of a decode and of an encode, with sums in between. */
+typedef struct gw_gcomp_hop_params {
+    gw_cuda_codec codec; /* and map: of the encode */
+    gw_cuda_map map;
+    uint32_t item_count;
+    uint32_t reserved;
+    const gw_cuda_gcomp_hop *hops;
+    gw_cuda_gcomp_item *in, *out; /* item_count each */
+    gw_cuda_result *between;      /* item_count: what the encode of an item comes after */
+    uint8_t *sums;                /* of all items, each at a multiple of 16 */
+    uint64_t sums_size;
+} gw_gcomp_hop_params;
+
 /* ---- codebooks that outlive a frame -------------------------------------------------------------------- */
 
 typedef struct gw_gcomp_histogram_params {
@@ -193,16 +208,21 @@ typedef struct gw_gcomp_histogram_params {
     gw_cuda_rounding rounding;
     gw_cuda_key key;
     const gw_cuda_key *key_at; /* NULL: key */
-    gw_cuda_gcomp_item item;   /* src, src_size, levels, map_len, first_element, after, result */
-    uint64_t unit_total;       /* chunks, or 1 */
-    gw_cuda_encode_head *head; /* zero at the start; group_ticket counts the blocks that are done */
-    gw_cuda_histogram *histogram;
+    uint32_t item_count;
+    uint32_t reserved;
+    const gw_cuda_gcomp_item *items; /* NULL: item */
+    gw_cuda_gcomp_item item;         /* dst: the histogram; dst_capacity is not looked at */
+    uint64_t unit_total;             /* with items NULL: chunks, or 1 */
+    gw_cuda_encode_head *head;       /* zero at the start; group_ticket counts the blocks that are done */
+    uint64_t *chunk_first;           /* items only: item_count + 1, by gw_device_gcomp_histogram_items */
+    uint64_t *chunks_before; /* items only: chunk_count of the items' histograms as the call found them */
 } gw_gcomp_histogram_params;
 
+/* Arrays of as many as there are blocks. */
 typedef struct gw_gcomp_book_build_params {
     uint32_t dtype, levels;
     const gw_cuda_histogram *histogram;
-    uint8_t *book;          /* GW_CUDA_BOOK_SIZE_MAX bytes */
+    uint8_t *book;          /* GW_CUDA_BOOK_SIZE_MAX bytes each */
     uint32_t *book_size;    /* NULL: not wanted */
     gw_cuda_result *result; /* size: bytes of the codebook */
 } gw_gcomp_book_build_params;

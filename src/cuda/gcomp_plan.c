@@ -90,26 +90,30 @@ static uint64_t at_most(uint64_t x, uint64_t limit)
 
 /* ---- decode -------------------------------------------------------------------------------------------- */
 
-static size_t carve_decode(gw_gcomp_decode_params *p, carver *c, uint32_t item_count, uint64_t value_total)
+/* What is cleared first, then the rest. */
+static void carve_decode_zeros(gw_gcomp_decode_params *p, carver *c, uint32_t item_count)
+{
+    p->head = (gw_cuda_decode_head *)take(c, sizeof *p->head);
+    p->frames = (gw_cuda_frame_state *)take(c, item_count * (uint64_t)sizeof *p->frames);
+}
+
+static void carve_decode(gw_gcomp_decode_params *p, carver *c, uint32_t item_count, uint64_t value_total)
 {
     /* One place for level arrays per chunk of 2^15 values that there may be: shorter ones fit shared
      * memory. */
     const uint32_t slots = (uint32_t)at_most((value_total >> 15) + item_count, GW_CUDA_LARGE_SLOTS_MAX);
-    p->head = (gw_cuda_decode_head *)take(c, sizeof *p->head);
-    p->frames = (gw_cuda_frame_state *)take(c, item_count * (uint64_t)sizeof *p->frames);
-    const size_t zero_size = c->used;
     p->chunk_first = (uint64_t *)take(c, 8 * ((uint64_t)item_count + 1));
     p->chunk_total = (value_total >> GW_CHUNK_LOG2_MIN) + item_count;
     p->deferred = (uint64_t *)take(c, 8 * p->chunk_total);
     p->large_slots = slots;
     p->large = (uint8_t *)take(c, (uint64_t)slots * GW_CUDA_LARGE_SIZE);
-    return zero_size;
 }
 
 size_t gw_cuda_decode_workspace_size(uint32_t item_count, uint64_t value_total)
 {
     gw_gcomp_decode_params p;
     carver c = {NULL, 0};
+    carve_decode_zeros(&p, &c, item_count);
     carve_decode(&p, &c, item_count, value_total);
     return c.used;
 }
@@ -155,7 +159,9 @@ void gw_cuda_plan_decode(gw_cuda_plan *plan, gw_gcomp_decode_params *p, uint64_t
 {
     carver c = {(uint8_t *)workspace, 0};
     GW_MEMSET(plan, 0, sizeof *plan);
-    plan->zero_size = carve_decode(p, &c, p->item_count, value_total);
+    carve_decode_zeros(p, &c, p->item_count);
+    plan->zero_size = c.used;
+    carve_decode(p, &c, p->item_count, value_total);
     add_decode(plan, p, value_total, shape);
 }
 
@@ -186,14 +192,18 @@ static void count_units(gw_gcomp_encode_params *p, const gw_cuda_codec *codec, u
     }
 }
 
-static size_t carve_encode(gw_gcomp_encode_params *p, carver *c, const gw_cuda_codec *codec,
-                           uint32_t item_count, uint64_t value_total)
+static void carve_encode_zeros(gw_gcomp_encode_params *p, carver *c, const gw_cuda_codec *codec,
+                               uint32_t item_count, uint64_t value_total)
 {
     count_units(p, codec, item_count, value_total);
     p->head = (gw_cuda_encode_head *)take(c, sizeof *p->head);
     p->states = (gw_cuda_encode_state *)take(c, item_count * (uint64_t)sizeof *p->states);
     p->words = (gw_cuda_chunk_word *)take(c, p->unit_total * sizeof *p->words);
-    const size_t zero_size = c->used;
+}
+
+static void carve_encode(gw_gcomp_encode_params *p, carver *c, const gw_cuda_codec *codec,
+                         uint32_t item_count)
+{
     p->unit_first = NULL;
     p->group_first = NULL;
     if (p->items != NULL) {
@@ -202,16 +212,18 @@ static size_t carve_encode(gw_gcomp_encode_params *p, carver *c, const gw_cuda_c
     }
     p->books =
         codec->encode_with >= 0 ? NULL : (gw_cuda_group_book *)take(c, p->group_total * sizeof *p->books);
-    return zero_size;
 }
+
+/* In place of items that are not known yet: a plan is only measured. */
+static const gw_cuda_gcomp_item some_item;
 
 size_t gw_cuda_encode_workspace_size(const gw_cuda_codec *codec, uint32_t item_count, uint64_t value_total)
 {
-    static const gw_cuda_gcomp_item some = {0};
     gw_gcomp_encode_params p;
     carver c = {NULL, 0};
-    p.items = item_count == 1 ? NULL : &some;
-    carve_encode(&p, &c, codec, item_count, value_total);
+    p.items = item_count == 1 ? NULL : &some_item;
+    carve_encode_zeros(&p, &c, codec, item_count, value_total);
+    carve_encode(&p, &c, codec, item_count);
     return c.used + (item_count == 1 ? 4 * 256 : 0); /* a batch of one has arrays, too */
 }
 
@@ -239,32 +251,48 @@ void gw_cuda_plan_encode(gw_cuda_plan *plan, gw_gcomp_encode_params *p, uint64_t
 {
     carver c = {(uint8_t *)workspace, 0};
     GW_MEMSET(plan, 0, sizeof *plan);
-    plan->zero_size = carve_encode(p, &c, &p->codec, p->item_count, value_total);
+    carve_encode_zeros(p, &c, &p->codec, p->item_count, value_total);
+    plan->zero_size = c.used;
+    carve_encode(p, &c, &p->codec, p->item_count);
     add_encode(plan, p, shape);
 }
 
 /* ---- hop ----------------------------------------------------------------------------------------------- */
 
-static size_t carve_hop(gw_gcomp_decode_params *in, gw_gcomp_encode_params *out, gw_cuda_result **between,
-                        void **sums, carver *c, const gw_cuda_codec *codec, uint64_t len)
+/* `hops` is NULL in a call without arrays. Returns how much is to be cleared. */
+static size_t carve_hops(gw_gcomp_hop_params *hops, gw_gcomp_decode_params *in, gw_gcomp_encode_params *out,
+                         gw_cuda_result **between, uint8_t **sums, carver *c, const gw_cuda_codec *codec,
+                         uint32_t item_count, uint64_t value_total)
 {
-    /* One range is cleared: all of the encode's and the front of the decode's. */
-    out->items = NULL;
-    carve_encode(out, c, codec, 1, len);
-    const size_t zero_size = carve_decode(in, c, 1, len);
-    *between = (gw_cuda_result *)take(c, sizeof **between);
-    *sums = take(c, len * (codec->dtype == GW_FP32 ? 4u : 2u));
+    const uint64_t element_size = codec->dtype == GW_FP32 ? 4 : 2;
+    gw_cuda_gcomp_item *items = NULL;
+    carve_decode_zeros(in, c, item_count);
+    carve_encode_zeros(out, c, codec, item_count, value_total);
+    const size_t zero_size = c->used;
+    carve_decode(in, c, item_count, value_total);
+    carve_encode(out, c, codec, item_count);
+    if (hops != NULL) {
+        items = (gw_cuda_gcomp_item *)take(c, 2 * (uint64_t)item_count * sizeof *items);
+        hops->in = items;
+        hops->out = items == NULL ? NULL : items + item_count;
+        /* Sums of a hop begin at a multiple of 16. */
+        hops->sums_size = element_size * value_total + 16 * (uint64_t)item_count;
+    }
+    *between = (gw_cuda_result *)take(c, item_count * (uint64_t)sizeof **between);
+    *sums = (uint8_t *)take(c, hops != NULL ? hops->sums_size : element_size * value_total);
     return zero_size;
 }
 
-size_t gw_cuda_hop_workspace_size(const gw_cuda_codec *codec, uint64_t len)
+size_t gw_cuda_hop_workspace_size(const gw_cuda_codec *codec, uint32_t item_count, uint64_t value_total)
 {
+    gw_gcomp_hop_params hops;
     gw_gcomp_decode_params in;
     gw_gcomp_encode_params out;
     gw_cuda_result *between;
-    void *sums;
+    uint8_t *sums;
     carver c = {NULL, 0};
-    carve_hop(&in, &out, &between, &sums, &c, codec, len);
+    out.items = &some_item; /* a batch of one needs more than a call without arrays */
+    carve_hops(&hops, &in, &out, &between, &sums, &c, codec, item_count, value_total);
     return c.used;
 }
 
@@ -273,10 +301,11 @@ void gw_cuda_plan_hop(gw_cuda_plan *plan, gw_gcomp_decode_params *in, gw_gcomp_e
 {
     const uint64_t len = out->item.src_size;
     gw_cuda_result *between;
-    void *sums;
+    uint8_t *sums;
     carver c = {(uint8_t *)workspace, 0};
     GW_MEMSET(plan, 0, sizeof *plan);
-    plan->zero_size = carve_hop(in, out, &between, &sums, &c, &out->codec, len);
+    in->items = out->items = NULL;
+    plan->zero_size = carve_hops(NULL, in, out, &between, &sums, &c, &out->codec, 1, len);
     in->mode = GW_CUDA_DECODE_SUM;
     in->item_count = out->item_count = 1;
     in->item.dst = sums;
@@ -289,32 +318,79 @@ void gw_cuda_plan_hop(gw_cuda_plan *plan, gw_gcomp_decode_params *in, gw_gcomp_e
     add_encode(plan, out, shape);
 }
 
-/* ---- codebooks ----------------------------------------------------------------------------------------- */
-
-size_t gw_cuda_histogram_workspace_size(void)
-{
-    return 256;
-}
-
-void gw_cuda_plan_histogram(gw_cuda_plan *plan, gw_gcomp_histogram_params *p, const gw_cuda_shape *shape,
+void gw_cuda_plan_hop_batch(gw_cuda_plan *plan, gw_gcomp_hop_params *hops, gw_gcomp_decode_params *in,
+                            gw_gcomp_encode_params *out, uint64_t value_total, const gw_cuda_shape *shape,
                             void *workspace)
 {
-    const uint32_t kind = 2 * (p->codec.dtype - GW_FP32) + (p->codec.levels == GW_GCOMP_DERIVED);
+    carver c = {(uint8_t *)workspace, 0};
     GW_MEMSET(plan, 0, sizeof *plan);
-    plan->zero_size = 256;
-    p->head = (gw_cuda_encode_head *)workspace;
+    hops->codec = out->codec;
+    hops->map = out->map;
+    out->items = &some_item; /* there will be some */
+    plan->zero_size = carve_hops(hops, in, out, &hops->between, &hops->sums, &c, &out->codec,
+                                 hops->item_count, value_total);
+    in->items = hops->in;
+    out->items = hops->out;
+    in->item_count = out->item_count = hops->item_count;
+    in->mode = GW_CUDA_DECODE_SUM;
+    in->exact_len = 1;
+    add_launch(plan, GW_CUDA_KERNEL_gw_device_gcomp_hop_items, 1, COUNT_SHARED_SIZE, hops, sizeof *hops);
+    add_decode(plan, in, value_total, shape);
+    add_encode(plan, out, shape);
+}
+
+/* ---- codebooks ----------------------------------------------------------------------------------------- */
+
+static size_t carve_histogram(gw_gcomp_histogram_params *p, carver *c, uint32_t item_count)
+{
+    p->head = (gw_cuda_encode_head *)take(c, sizeof *p->head);
+    const size_t zero_size = c->used;
+    p->chunk_first = NULL;
+    p->chunks_before = NULL;
+    if (p->items != NULL) {
+        p->chunk_first = (uint64_t *)take(c, 8 * ((uint64_t)item_count + 1));
+        p->chunks_before = (uint64_t *)take(c, 8 * (uint64_t)item_count);
+    }
+    return zero_size;
+}
+
+size_t gw_cuda_histogram_workspace_size(uint32_t item_count)
+{
+    gw_gcomp_histogram_params p;
+    carver c = {NULL, 0};
+    p.items = item_count == 0 ? NULL : &some_item;
+    carve_histogram(&p, &c, item_count);
+    return c.used;
+}
+
+void gw_cuda_plan_histogram(gw_cuda_plan *plan, gw_gcomp_histogram_params *p, uint64_t value_total,
+                            const gw_cuda_shape *shape, void *workspace)
+{
+    const uint32_t kind = 2 * (p->codec.dtype - GW_FP32) + (p->codec.levels == GW_GCOMP_DERIVED);
+    uint64_t chunks;
+    carver c = {(uint8_t *)workspace, 0};
+    GW_MEMSET(plan, 0, sizeof *plan);
+    plan->zero_size = carve_histogram(p, &c, p->item_count);
     fill_rounding(&p->rounding, &p->codec, &p->map);
-    p->unit_total = count_of(p->item.src_size, p->codec.chunk_log2);
-    p->unit_total += p->unit_total == 0;
+    if (p->items == NULL) {
+        p->item_count = 1;
+        p->unit_total = count_of(value_total, p->codec.chunk_log2);
+        p->unit_total += p->unit_total == 0;
+        chunks = p->unit_total;
+    } else {
+        chunks = (value_total >> p->codec.chunk_log2) + p->item_count;
+        add_launch(plan, GW_CUDA_KERNEL_gw_device_gcomp_histogram_items, 1, COUNT_SHARED_SIZE, p, sizeof *p);
+    }
     add_launch(plan, (gw_cuda_kernel)(GW_CUDA_KERNEL_gw_device_gcomp_histogram_fp32_explicit + kind),
-               at_most(p->unit_total, 4 * (uint64_t)shape->multiprocessors), GW_CUDA_SURVEY_SHARED_SIZE, p,
+               at_most(chunks, 4 * (uint64_t)shape->multiprocessors), GW_CUDA_SURVEY_SHARED_SIZE, p,
                sizeof *p);
 }
 
-void gw_cuda_plan_book_build(gw_cuda_plan *plan, gw_gcomp_book_build_params *p)
+void gw_cuda_plan_book_build(gw_cuda_plan *plan, gw_gcomp_book_build_params *p, uint32_t count)
 {
     GW_MEMSET(plan, 0, sizeof *plan);
-    add_launch(plan, GW_CUDA_KERNEL_gw_device_gcomp_book_build, 1, GW_CUDA_SURVEY_SHARED_SIZE, p, sizeof *p);
+    add_launch(plan, GW_CUDA_KERNEL_gw_device_gcomp_book_build, count, GW_CUDA_SURVEY_SHARED_SIZE, p,
+               sizeof *p);
 }
 
 /* ---- device entry points ------------------------------------------------------------------------------- */

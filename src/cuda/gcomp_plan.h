@@ -44,21 +44,24 @@ void gw_cuda_plan_encode(gw_cuda_plan *plan, gw_gcomp_encode_params *params, uin
                          const gw_cuda_shape *shape, void *workspace);
 
 /*
- * A hop: decode + add -> workspace -> encode. `in` holds codec, map (of the incoming frames), item_count and
- * items with src, addend, levels and digest; `out` the same count of items with dst, levels, digest,
- * first_element and result, codec, map and key. In a call without arrays of items (items NULL in both) the
- * rest is filled in: sums, lengths, results in between.
+ * Hops: decode + add -> workspace -> encode. One: `in` holds codec, map (of the incoming frame) and item with
+ * src, addend, levels and digest; `out` codec, map, key, and item with src_size, dst, levels, digest,
+ * first_element and result. Many: `in` and `out` without items, hops with item_count and hops; value_total is
+ * the sum of their lengths. The rest is filled in.
  */
-size_t gw_cuda_hop_workspace_size(const gw_cuda_codec *codec, uint64_t len);
+size_t gw_cuda_hop_workspace_size(const gw_cuda_codec *codec, uint32_t item_count, uint64_t value_total);
 void gw_cuda_plan_hop(gw_cuda_plan *plan, gw_gcomp_decode_params *in, gw_gcomp_encode_params *out,
                       const gw_cuda_shape *shape, void *workspace);
-
-/* Counting into a histogram, and the codebook of one. The histogram starts as zeros, and it is the
- * caller's. */
-size_t gw_cuda_histogram_workspace_size(void);
-void gw_cuda_plan_histogram(gw_cuda_plan *plan, gw_gcomp_histogram_params *params, const gw_cuda_shape *shape,
+void gw_cuda_plan_hop_batch(gw_cuda_plan *plan, gw_gcomp_hop_params *hops, gw_gcomp_decode_params *in,
+                            gw_gcomp_encode_params *out, uint64_t value_total, const gw_cuda_shape *shape,
                             void *workspace);
-void gw_cuda_plan_book_build(gw_cuda_plan *plan, gw_gcomp_book_build_params *params);
+
+/* Counting into histograms, and the codebooks of `count` of them. Histograms start as zeros, and they are the
+ * caller's. item_count 0: the workspace of a call without an array of items. */
+size_t gw_cuda_histogram_workspace_size(uint32_t item_count);
+void gw_cuda_plan_histogram(gw_cuda_plan *plan, gw_gcomp_histogram_params *params, uint64_t value_total,
+                            const gw_cuda_shape *shape, void *workspace);
+void gw_cuda_plan_book_build(gw_cuda_plan *plan, gw_gcomp_book_build_params *params, uint32_t count);
 
 /* What gcomp_device.cuh wants to know of a handle with an installed codebook that encodes; map may be
  * NULL. */

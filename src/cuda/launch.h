@@ -49,6 +49,8 @@
     X(gw_device_gcomp_decode_rest_bf16, gcomp_decode) \
     X(gw_device_gcomp_decode_rest_fp16, gcomp_decode) \
     X(gw_device_gcomp_count, gcomp_book) \
+    X(gw_device_gcomp_hop_items, gcomp_book) \
+    X(gw_device_gcomp_histogram_items, gcomp_book) \
     X(gw_device_gcomp_book_fp32_explicit, gcomp_book) \
     X(gw_device_gcomp_book_fp32_derived, gcomp_book) \
     X(gw_device_gcomp_book_bf16_explicit, gcomp_book) \

@@ -133,7 +133,7 @@ gw_cuda_result gcomp_shim_hop(const gw_gcomp *codec, const void *src, size_t src
         in.item.map_len = src_map->len;
     }
     fill_encode_item(&out.item, source, frame, capacity, &result);
-    const size_t workspace_size = gw_cuda_hop_workspace_size(&out.codec, source->len);
+    const size_t workspace_size = gw_cuda_hop_workspace_size(&out.codec, 1, source->len);
     void *workspace = alloc_aligned(workspace_size);
     memset(workspace, 0xa5, workspace_size);
     gw_cuda_plan_hop(&plan, &in, &out, &shape, workspace);
@@ -236,17 +236,16 @@ gw_cuda_result gcomp_shim_book(const gw_gcomp *codec, const gw_gcomp_source *sou
     gw_cuda_result result;
     const gw_cuda_shape shape = {2, 99 * 1024};
     memset(&histogram, 0, sizeof histogram);
-    void *workspace = alloc_aligned(gw_cuda_histogram_workspace_size());
+    void *workspace = alloc_aligned(gw_cuda_histogram_workspace_size(0));
     for (uint32_t i = 0; i < count; i++) {
         gw_gcomp_histogram_params params;
         memset(&params, 0, sizeof params);
         gw_cuda_codec_fill(&params.codec, gw_codec_of(codec));
         gw_cuda_map_fill(&params.map, sources[i].map, NULL);
         params.key = key_of(&sources[i]);
-        fill_encode_item(&params.item, &sources[i], NULL, 0, &result);
-        params.histogram = &histogram;
-        memset(workspace, 0xa5, gw_cuda_histogram_workspace_size());
-        gw_cuda_plan_histogram(&plan, &params, &shape, workspace);
+        fill_encode_item(&params.item, &sources[i], &histogram, 0, &result);
+        memset(workspace, 0xa5, gw_cuda_histogram_workspace_size(0));
+        gw_cuda_plan_histogram(&plan, &params, sources[i].len, &shape, workspace);
         shim_plan_run(&plan, workspace);
     }
     gw_gcomp_book_build_params build;
@@ -256,7 +255,7 @@ gw_cuda_result gcomp_shim_book(const gw_gcomp *codec, const gw_gcomp_source *sou
     build.histogram = &histogram;
     build.book = book;
     build.result = &result;
-    gw_cuda_plan_book_build(&plan, &build);
+    gw_cuda_plan_book_build(&plan, &build, 1);
     shim_plan_run(&plan, workspace);
     free(workspace);
     return result;

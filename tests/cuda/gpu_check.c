@@ -398,7 +398,7 @@ static void compare_encode(const gcomp_case *c)
 static void compare_hop(const gcomp_case *c)
 {
     begin_case(c->name, "hop");
-    const size_t size = gw_cuda_gcomp_hop_workspace_size(&c->codec, c->source.len);
+    const size_t size = gw_cuda_gcomp_hop_workspace_size(&c->codec, 1, c->source.len);
     void *workspace = workspace_on_device(size), *dst = on_device(NULL, c->bound),
          *src = on_device(c->frame, c->frame_size);
     gw_cuda_result *result = on_device(NULL, sizeof *result);
@@ -1428,7 +1428,7 @@ static void digest_gcomp(gw_dtype dtype, int levels, int preset, size_t len)
     if (digests.use_device) {
         const size_t encode_size = gw_cuda_gcomp_encode_workspace_size(&c.codec, 1, len);
         const size_t decode_size = gw_cuda_gcomp_decode_workspace_size(&c.codec, 1, len);
-        const size_t hop_space = gw_cuda_gcomp_hop_workspace_size(&c.codec, len);
+        const size_t hop_space = gw_cuda_gcomp_hop_workspace_size(&c.codec, 1, len);
         void *encode_at = on_device(NULL, encode_size), *decode_at = on_device(NULL, decode_size),
              *hop_at = on_device(NULL, hop_space);
         gw_cuda_result *result = on_device(NULL, 2 * sizeof *result);
@@ -1800,7 +1800,7 @@ static void bench_gcomp(bench *b, const void *all_values, int levels, int preset
     }
     const size_t encode_size = gw_cuda_gcomp_encode_workspace_size(&c.codec, 1, b->len);
     const size_t decode_size = gw_cuda_gcomp_decode_workspace_size(&c.codec, 1, b->len);
-    const size_t hop_size = gw_cuda_gcomp_hop_workspace_size(&c.codec, b->len);
+    const size_t hop_size = gw_cuda_gcomp_hop_workspace_size(&c.codec, 1, b->len);
     void *encode_at = on_device(NULL, encode_size), *decode_at = on_device(NULL, decode_size),
          *hop_at = on_device(NULL, hop_size);
     size_t value_stride, level_stride, frame_stride;

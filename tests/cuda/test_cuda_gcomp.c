@@ -201,7 +201,7 @@ static void compare(gw_cuda *cuda, gw_dtype dtype, gw_gcomp_levels levels, gw_gc
     uint8_t *hop = take(bound);
     size_t hop_size;
     uint8_t *device_hop = testing_device(NULL, bound, 0);
-    const size_t hop_workspace_size = gw_cuda_gcomp_hop_workspace_size(&codec, len);
+    const size_t hop_workspace_size = gw_cuda_gcomp_hop_workspace_size(&codec, 1, len);
     assert_int_equal(gw_gcomp_decode_add_encode(&codec, frame, size, &t.map, &t.cpu, hop, bound, &hop_size,
                                                 &bad, cpu_workspace, gw_gcomp_workspace_size(&codec)),
                      GW_OK);
