@@ -4,112 +4,23 @@
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
-#include "cuda_testing.h"
+#include "gcomp_testing.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-static void *take(size_t size)
-{
-    void *p = malloc(size + (size == 0));
-    assert_non_null(p);
-    return p;
-}
-
-static gw_gcomp make_codec(gw_dtype dtype, gw_gcomp_levels levels, gw_gcomp_preset preset,
-                           uint32_t chunk_log2, int checksum)
-{
-    gw_gcomp_options options;
-    gw_gcomp codec;
-    gw_gcomp_options_init(&options, dtype);
-    options.levels = levels;
-    options.preset = preset;
-    options.chunk_log2 = chunk_log2;
-    options.checksum = checksum;
-    options.rounding = GW_GCOMP_STOCHASTIC;
-    assert_int_equal(gw_gcomp_init(&codec, &options), GW_OK);
-    return codec;
-}
-
-/* A tensor with its map, on both sides. */
-typedef struct tensor {
-    gw_dtype dtype;
-    uint64_t len;
-    uint8_t *values;
-    gw_gcomp_map map;    /* host */
-    gw_gcomp_source cpu; /* host */
-    gw_gcomp_map device_map;
-    gw_gcomp_source device;
-    uint32_t digest[8];
-} tensor;
-
-static tensor make_tensor(gw_dtype dtype, uint64_t len, uint32_t chunk_log2, uint64_t *random)
-{
-    tensor t;
-    memset(&t, 0, sizeof t);
-    t.dtype = dtype;
-    t.len = len;
-    t.values = take(gw_dtype_size(dtype) * (size_t)len);
-    testing_values(t.values, dtype, (size_t)len, 12, random);
-    uint8_t *levels = take((size_t)len);
-    for (size_t i = 0; i < len; i++) {
-        levels[i] = (uint8_t)(testing_random(random) % 200);
-    }
-    assert_int_equal(gw_gcomp_map_digest(levels, (size_t)len, chunk_log2, t.digest), GW_OK);
-    t.map = (gw_gcomp_map){levels, t.digest, 300, 4.0f, len, chunk_log2};
-    return t;
-}
-
-/* After the tensor has found its place: the sources point into it. */
-static void upload(tensor *t)
-{
-    t->map.digest = t->digest;
-    t->device_map = t->map;
-    t->device_map.levels = testing_device(t->map.levels, (size_t)t->len, 3);
-    t->device_map.digest = testing_device(t->digest, sizeof t->digest, 0);
-    t->cpu = (gw_gcomp_source){t->values, t->len, &t->map, 77, 1000, 5, 2, 1};
-    t->device = t->cpu;
-    t->device.values =
-        testing_device(t->values, gw_dtype_size(t->dtype) * (size_t)t->len, gw_dtype_size(t->dtype));
-    t->device.map = &t->device_map;
-}
-
-static void drop(tensor *t)
-{
-    free(t->values);
-    free((void *)(uintptr_t)t->map.levels);
-}
-
-static size_t cpu_encode(const gw_gcomp *codec, const gw_gcomp_source *source, uint8_t **frame)
-{
-    const size_t bound = gw_gcomp_bound(codec, source->len);
-    void *workspace = take(gw_gcomp_workspace_size(codec));
-    size_t size = 0;
-    *frame = take(bound);
-    assert_int_equal(
-        gw_gcomp_encode(codec, source, *frame, bound, &size, workspace, gw_gcomp_workspace_size(codec)),
-        GW_OK);
-    free(workspace);
-    return size;
-}
-
-static gw_cuda_result *new_result(void)
-{
-    return testing_device(NULL, sizeof(gw_cuda_result), 0);
-}
-
 static void compare(gw_cuda *cuda, gw_dtype dtype, gw_gcomp_levels levels, gw_gcomp_preset preset,
                     uint32_t chunk_log2, uint64_t len, int checksum, uint64_t *random)
 {
-    const gw_gcomp codec = make_codec(dtype, levels, preset, chunk_log2, checksum);
+    const gw_gcomp codec = testing_codec(dtype, levels, preset, chunk_log2, checksum);
     const size_t value_size = gw_dtype_size(dtype) * (size_t)len;
-    tensor t = make_tensor(dtype, len, chunk_log2, random);
+    testing_tensor t = testing_tensor_make(dtype, len, chunk_log2, random);
     uint8_t *frame;
-    gw_cuda_result *result = new_result();
-    upload(&t);
+    gw_cuda_result *result = testing_new_result();
+    testing_tensor_upload(&t);
 
     /* encode; base and key once from the host, once from the device */
-    const size_t size = cpu_encode(&codec, &t.cpu, &frame);
+    const size_t size = testing_cpu_encode(&codec, &t.cpu, &frame);
     const size_t bound = gw_gcomp_bound(&codec, len);
     const size_t workspace_size = gw_cuda_gcomp_encode_workspace_size(&codec, 1, len);
     void *workspace = testing_device(NULL, workspace_size, 0);
@@ -140,10 +51,10 @@ static void compare(gw_cuda *cuda, gw_dtype dtype, gw_gcomp_levels levels, gw_gc
     /* decode, with the size in device memory; decode_add; validate */
     const size_t decode_size = gw_cuda_gcomp_decode_workspace_size(&codec, 1, len);
     void *decode_workspace = testing_device(NULL, decode_size, 0);
-    uint8_t *values = take(value_size), *sum = take(value_size);
+    uint8_t *values = testing_take(value_size), *sum = testing_take(value_size);
     void *device_values = testing_device(NULL, value_size, 0);
     void *device_sum = testing_device(t.values, value_size, 0);
-    void *cpu_workspace = take(gw_gcomp_workspace_size(&codec));
+    void *cpu_workspace = testing_take(gw_gcomp_workspace_size(&codec));
     uint64_t cpu_len, bad;
     memcpy(sum, t.values, value_size);
     assert_int_equal(gw_gcomp_decode(&codec, frame, size, &t.map, values, len, &cpu_len, &bad, cpu_workspace,
@@ -153,7 +64,7 @@ static void compare(gw_cuda *cuda, gw_dtype dtype, gw_gcomp_levels levels, gw_gc
                                          gw_gcomp_workspace_size(&codec)),
                      GW_OK);
     assert_int_equal(gw_cuda_gcomp_decode(cuda, &codec, device_frame, bound, &result->size, &t.device_map,
-                                          NULL, device_values, len, new_result(), decode_workspace,
+                                          NULL, device_values, len, testing_new_result(), decode_workspace,
                                           decode_size, NULL),
                      GW_OK);
     assert_int_equal(gw_cuda_gcomp_decode_add(cuda, &codec, device_frame, size, NULL, &t.device_map, NULL,
@@ -168,7 +79,7 @@ static void compare(gw_cuda *cuda, gw_dtype dtype, gw_gcomp_levels levels, gw_gc
 
     /* bytes at random: the CPU's status and chunk, and what it makes of the other chunks */
     for (int turn = 0; turn < 6; turn++) {
-        uint8_t *wrong = take(size);
+        uint8_t *wrong = testing_take(size);
         memcpy(wrong, frame, size);
         const size_t at =
             turn < 2 ? testing_random(random) % (size < 64 ? size : 64) : testing_random(random) % size;
@@ -198,7 +109,7 @@ static void compare(gw_cuda *cuda, gw_dtype dtype, gw_gcomp_levels levels, gw_gc
     }
 
     /* hop */
-    uint8_t *hop = take(bound);
+    uint8_t *hop = testing_take(bound);
     size_t hop_size;
     uint8_t *device_hop = testing_device(NULL, bound, 0);
     const size_t hop_workspace_size = gw_cuda_gcomp_hop_workspace_size(&codec, 1, len);
@@ -220,7 +131,7 @@ static void compare(gw_cuda *cuda, gw_dtype dtype, gw_gcomp_levels levels, gw_gc
     free(sum);
     free(cpu_workspace);
     free(frame);
-    drop(&t);
+    testing_tensor_drop(&t);
     testing_free_all();
 }
 
@@ -250,21 +161,21 @@ static void codebooks(void **state)
     (void)state;
     gw_cuda cuda;
     uint64_t random = 21;
-    gw_gcomp codec = make_codec(GW_FP32, GW_GCOMP_EXPLICIT, GW_GCOMP_FAST, 12, 1);
-    tensor t = make_tensor(GW_FP32, 10000, 12, &random);
+    gw_gcomp codec = testing_codec(GW_FP32, GW_GCOMP_EXPLICIT, GW_GCOMP_FAST, 12, 1);
+    testing_tensor t = testing_tensor_make(GW_FP32, 10000, 12, &random);
     gw_gcomp_histogram histogram;
     uint8_t book[GW_GCOMP_BOOK_SIZE_MAX], *frame;
     size_t book_size;
-    void *cpu_workspace = take(gw_gcomp_workspace_size(&codec));
+    void *cpu_workspace = testing_take(gw_gcomp_workspace_size(&codec));
     const gw_cuda_histogram none = {{0}, 0, 0};
     gw_cuda_histogram *device_histogram = testing_device(&none, sizeof none, 0);
     uint8_t *device_book = testing_device(NULL, GW_GCOMP_BOOK_SIZE_MAX, 0);
     uint32_t *device_book_size = testing_device(NULL, 4, 0);
-    gw_cuda_result *result = new_result();
+    gw_cuda_result *result = testing_new_result();
     void *workspace = testing_device(NULL, GW_CUDA_HISTOGRAM_WORKSPACE_SIZE, 0);
 
     testing_open(&cuda);
-    upload(&t);
+    testing_tensor_upload(&t);
     assert_int_equal(gw_gcomp_histogram_init(&histogram, &codec), GW_OK);
     assert_int_equal(
         gw_gcomp_histogram_add(&histogram, &codec, &t.cpu, cpu_workspace, gw_gcomp_workspace_size(&codec)),
@@ -290,7 +201,7 @@ static void codebooks(void **state)
     const size_t decode_size = gw_cuda_gcomp_decode_workspace_size(&codec, 1, t.len);
     void *decode_workspace = testing_device(NULL, decode_size, 0);
     float *values = testing_device(NULL, 4 * t.len, 0);
-    gw_cuda_result *decoded = new_result();
+    gw_cuda_result *decoded = testing_new_result();
     assert_int_equal(gw_cuda_gcomp_decode(&cuda, &codec, device_frame, bound, &result->size, NULL, &device,
                                           values, t.len, decoded, decode_workspace, decode_size, NULL),
                      GW_OK);
@@ -301,7 +212,7 @@ static void codebooks(void **state)
                      GW_OK);
     assert_int_equal(testing_result(decoded).status, GW_ERR_TABLE);
     assert_int_equal(gw_gcomp_install(&codec, 7, 8, book, book_size, 1), GW_OK);
-    const size_t size = cpu_encode(&codec, &t.cpu, &frame);
+    const size_t size = testing_cpu_encode(&codec, &t.cpu, &frame);
     assert_int_equal(testing_result(result).size, size);
     assert_memory_equal(device_frame, frame, size);
     /* With the book in the handle. */
@@ -319,7 +230,7 @@ static void codebooks(void **state)
     assert_int_equal(testing_result(result).status, GW_ERR_TABLE);
     free(frame);
     free(cpu_workspace);
-    drop(&t);
+    testing_tensor_drop(&t);
     testing_free_all();
     gw_cuda_close(&cuda);
 }
@@ -333,24 +244,11 @@ static void batches_in_a_graph(void **state)
     static const uint64_t lens[ITEMS] = {10000, 1, 0, 4096, 64};
     gw_cuda cuda;
     uint64_t random = 22, total = 0;
-    const gw_gcomp codec = make_codec(GW_BF16, GW_GCOMP_EXPLICIT, GW_GCOMP_FAST, 12, 0);
+    const gw_gcomp codec = testing_codec(GW_BF16, GW_GCOMP_EXPLICIT, GW_GCOMP_FAST, 12, 0);
     gw_cuda_gcomp_item encode[ITEMS], decode[ITEMS];
     uint16_t *values[ITEMS], *out[ITEMS];
     gw_cuda_result *results[2 * ITEMS];
-    void *stream, *graph, *executable, *symbol;
-    int (*stream_create)(void **, unsigned), (*begin)(void *, int), (*end)(void *, void **),
-        (*launch)(void *, void *), (*instantiate)(void **, void *, unsigned long long), (*destroy)(void *),
-        (*exec_destroy)(void *), (*stream_destroy)(void *);
-#define FIND(function, name)                                                                                 \
-    (symbol = testing_driver_function(name), memcpy(&function, &symbol, sizeof function))
-    FIND(stream_create, "cuStreamCreate");
-    FIND(begin, "cuStreamBeginCapture_v2");
-    FIND(end, "cuStreamEndCapture");
-    FIND(launch, "cuGraphLaunch");
-    FIND(instantiate, "cuGraphInstantiateWithFlags");
-    FIND(destroy, "cuGraphDestroy");
-    FIND(exec_destroy, "cuGraphExecDestroy");
-    FIND(stream_destroy, "cuStreamDestroy_v2");
+    testing_graph graph;
 
     testing_open(&cuda);
     memset(encode, 0, sizeof encode);
@@ -359,8 +257,8 @@ static void batches_in_a_graph(void **state)
         const size_t bound = gw_gcomp_bound(&codec, lens[i]);
         values[i] = testing_device(NULL, 2 * (size_t)lens[i], 2);
         out[i] = testing_device(NULL, 2 * (size_t)lens[i], 0);
-        results[i] = new_result();
-        results[ITEMS + i] = new_result();
+        results[i] = testing_new_result();
+        results[ITEMS + i] = testing_new_result();
         encode[i].src = values[i];
         encode[i].src_size = lens[i];
         encode[i].dst = testing_device(NULL, bound, 0);
@@ -380,28 +278,23 @@ static void batches_in_a_graph(void **state)
     const size_t decode_size = gw_cuda_gcomp_decode_workspace_size(&codec, ITEMS, total);
     void *encode_workspace = testing_device(NULL, encode_size, 0);
     void *decode_workspace = testing_device(NULL, decode_size, 0);
-    assert_int_equal(stream_create(&stream, 1), 0);
-    assert_int_equal(begin(stream, 0), 0);
-    gw_fake_control *control = testing_control();
+    void *const stream = testing_graph_begin(&graph);
     assert_int_equal(gw_cuda_gcomp_encode_batch(&cuda, &codec, device_encode, ITEMS, total, NULL, NULL, NULL,
                                                 encode_workspace, encode_size, stream),
                      GW_OK);
     assert_int_equal(gw_cuda_gcomp_decode_batch(&cuda, &codec, device_decode, ITEMS, total, NULL, NULL, 0,
                                                 decode_workspace, decode_size, stream),
                      GW_OK);
-    assert_int_equal(control->syncs, 0);
-    assert_int_equal(end(stream, &graph), 0);
-    assert_int_equal(instantiate(&executable, graph, 0), 0);
+    testing_graph_end(&graph);
     for (int turn = 0; turn < 2; turn++) {
         for (int i = 0; i < ITEMS; i++) {
             testing_values(values[i], GW_BF16, (size_t)lens[i], 0, &random);
         }
-        assert_int_equal(launch(executable, stream), 0);
-        testing_sync();
+        testing_graph_run(&graph);
         for (int i = 0; i < ITEMS; i++) {
             const gw_gcomp_source source = {values[i], lens[i], NULL, 0, 0, 0, 0, 0};
             uint8_t *frame;
-            const size_t size = cpu_encode(&codec, &source, &frame);
+            const size_t size = testing_cpu_encode(&codec, &source, &frame);
             assert_int_equal(results[i]->status, GW_OK);
             assert_int_equal(results[i]->size, size);
             assert_memory_equal(encode[i].dst, frame, size);
@@ -410,9 +303,7 @@ static void batches_in_a_graph(void **state)
             free(frame);
         }
     }
-    assert_int_equal(destroy(graph), 0);
-    assert_int_equal(exec_destroy(executable), 0);
-    assert_int_equal(stream_destroy(stream), 0);
+    testing_graph_drop(&graph);
     testing_free_all();
     gw_cuda_close(&cuda);
 }
@@ -423,9 +314,9 @@ static void bad_arguments(void **state)
     gw_cuda cuda;
     gw_gcomp none;
     uint64_t random = 23;
-    const gw_gcomp codec = make_codec(GW_FP32, GW_GCOMP_EXPLICIT, GW_GCOMP_FAST, 12, 0);
-    tensor t = make_tensor(GW_FP32, 100, 12, &random);
-    gw_cuda_result *result = new_result();
+    const gw_gcomp codec = testing_codec(GW_FP32, GW_GCOMP_EXPLICIT, GW_GCOMP_FAST, 12, 0);
+    testing_tensor t = testing_tensor_make(GW_FP32, 100, 12, &random);
+    gw_cuda_result *result = testing_new_result();
     const size_t bound = gw_gcomp_bound(&codec, 100);
     uint8_t *frame = testing_device(NULL, bound + 16, 0);
     const size_t size = gw_cuda_gcomp_encode_workspace_size(&codec, 1, 100);
@@ -433,7 +324,7 @@ static void bad_arguments(void **state)
     float *values = testing_device(NULL, 400, 0);
 
     testing_open(&cuda);
-    upload(&t);
+    testing_tensor_upload(&t);
     memset(&none, 0, sizeof none);
     gw_fake_control *control = testing_control();
 #define ENCODE(cuda_, codec_, source_, frame_, bound_, result_, workspace_, size_)                           \
@@ -480,7 +371,7 @@ static void bad_arguments(void **state)
         assert_int_equal(gw_cuda_driver_error(&cuda), 999);
         testing_sync();
     }
-    drop(&t);
+    testing_tensor_drop(&t);
     testing_free_all();
     gw_cuda_close(&cuda);
 }

@@ -1,0 +1,1039 @@
+/*
+ * Batches of GCOMP against the CPU and against single calls: tensors of all lengths in one call, with
+ * codebooks of every kind; wrong ones among good ones; too little room; codebooks of many histograms; graphs.
+ *
+ * SPDX-License-Identifier: BSD-2-Clause
+ */
+#include "gcomp_testing.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { ITEMS = 9 };
+static const uint64_t lens[ITEMS] = {4097, 0, 1, 20000, 4095, 4096, 0, 3 * 4096 + 5, 63};
+
+static const gw_cuda_key test_key = {77, 5, 2, 1};
+
+/* A frame that came in, and values that are added to it. */
+typedef struct bucket_item {
+    testing_tensor in, local;
+    uint8_t *frame, *device_frame;
+    size_t frame_size, bound;
+} bucket_item;
+
+/* `codec` encodes the frames; the sources of item i begin at another element than those of item 0. */
+static void make_bucket(bucket_item *items, const uint64_t *item_lens, int count, const gw_gcomp *codec,
+                        gw_dtype dtype, uint32_t chunk_log2, uint64_t *random)
+{
+    for (int i = 0; i < count; i++) {
+        bucket_item *b = &items[i];
+        b->in = testing_tensor_make(dtype, item_lens[i], chunk_log2, random);
+        b->local = testing_tensor_make(dtype, item_lens[i], chunk_log2, random);
+        testing_tensor_upload(&b->in);
+        testing_tensor_upload(&b->local);
+        b->in.cpu.first_element = b->in.device.first_element = 1000 + 7 * (uint64_t)i;
+        b->local.cpu.first_element = b->local.device.first_element = 3 + 5 * (uint64_t)i;
+        b->bound = gw_gcomp_bound(codec, item_lens[i]);
+        b->frame_size = testing_cpu_encode(codec, &b->in.cpu, &b->frame);
+        b->device_frame = testing_device(b->frame, b->frame_size, 0);
+    }
+}
+
+static void drop_bucket(bucket_item *items, int count)
+{
+    for (int i = 0; i < count; i++) {
+        testing_tensor_drop(&items[i].in);
+        testing_tensor_drop(&items[i].local);
+        free(items[i].frame);
+    }
+}
+
+static uint64_t sum_of(const uint64_t *numbers, int count)
+{
+    uint64_t sum = 0;
+    for (int i = 0; i < count; i++) {
+        sum += numbers[i];
+    }
+    return sum;
+}
+
+static gw_cuda_gcomp_hop make_hop(const bucket_item *b)
+{
+    gw_cuda_gcomp_hop hop;
+    memset(&hop, 0, sizeof hop);
+    hop.src = b->device_frame;
+    hop.src_size = b->frame_size;
+    hop.values = b->local.device.values;
+    hop.len = b->local.len;
+    hop.first_element = b->local.device.first_element;
+    hop.dst = testing_device(NULL, b->bound, 0);
+    hop.dst_capacity = b->bound;
+    hop.src_levels = b->in.device_map.levels;
+    hop.src_digest = b->in.device_map.digest;
+    hop.src_map_len = b->in.device_map.len;
+    hop.levels = b->local.device_map.levels;
+    hop.digest = b->local.device_map.digest;
+    hop.map_len = b->local.device_map.len;
+    hop.result = testing_new_result();
+    memset(hop.dst, 0x5a, b->bound);
+    return hop;
+}
+
+/* What the CPU makes of a hop, into dst (bound bytes). */
+static gw_status cpu_hop(const gw_gcomp *codec, const bucket_item *b, const uint8_t *frame, size_t frame_size,
+                         uint8_t *dst, size_t *size, uint64_t *bad)
+{
+    void *workspace = testing_take(gw_gcomp_workspace_size(codec));
+    const gw_status status =
+        gw_gcomp_decode_add_encode(codec, frame, frame_size, &b->in.map, &b->local.cpu, dst, b->bound, size,
+                                   bad, workspace, gw_gcomp_workspace_size(codec));
+    free(workspace);
+    return status;
+}
+
+static void expect_hop(const gw_gcomp *codec, const bucket_item *b, const gw_cuda_gcomp_hop *hop)
+{
+    uint8_t *expected = testing_take(b->bound);
+    size_t size;
+    uint64_t bad;
+    assert_int_equal(cpu_hop(codec, b, b->frame, b->frame_size, expected, &size, &bad), GW_OK);
+    const gw_cuda_result r = testing_result(hop->result);
+    assert_int_equal(r.status, GW_OK);
+    assert_int_equal(r.size, size);
+    assert_int_equal(r.len, b->local.len);
+    assert_true(r.bad_index == UINT64_MAX);
+    assert_memory_equal(hop->dst, expected, size);
+    free(expected);
+}
+
+/* Workspace of exactly its size. */
+static void *room(size_t size)
+{
+    assert_true(size != 0);
+    return testing_device(NULL, size, 0);
+}
+
+/* ---- every kind of codebook, every call ---------------------------------------------------------------- */
+
+typedef enum book_kind { BOOKS_IN_FRAMES, BOOK_INSTALLED, BOOK_ON_DEVICE } book_kind;
+
+static void compare_encode(gw_cuda *cuda, const gw_gcomp *codec, const gw_cuda_gcomp_device *device,
+                           const bucket_item *bucket)
+{
+    gw_cuda_gcomp_item items[ITEMS];
+    const uint64_t total = sum_of(lens, ITEMS);
+    const size_t size = gw_cuda_gcomp_encode_workspace_size(codec, ITEMS, total);
+    memset(items, 0, sizeof items);
+    for (int i = 0; i < ITEMS; i++) {
+        const testing_tensor *t = &bucket[i].in;
+        items[i].src = t->device.values;
+        items[i].src_size = t->len;
+        items[i].dst = testing_device(NULL, bucket[i].bound, 0);
+        items[i].dst_capacity = bucket[i].bound;
+        items[i].levels = t->device_map.levels;
+        items[i].digest = t->device_map.digest;
+        items[i].map_len = t->len;
+        items[i].first_element = t->device.first_element;
+        items[i].result = testing_new_result();
+    }
+    assert_int_equal(gw_cuda_gcomp_encode_batch(cuda, codec, testing_device(items, sizeof items, 0), ITEMS,
+                                                total, &bucket[0].in.device_map, &test_key, device,
+                                                room(size), size, NULL),
+                     GW_OK);
+    for (int i = 0; i < ITEMS; i++) {
+        const gw_cuda_result r = testing_result(items[i].result);
+        assert_int_equal(r.status, GW_OK);
+        assert_int_equal(r.size, bucket[i].frame_size);
+        assert_memory_equal(items[i].dst, bucket[i].frame, r.size);
+    }
+}
+
+/* `cpu` has the codebook installed, wherever the device finds it. */
+static void compare_decode(gw_cuda *cuda, const gw_gcomp *codec, const gw_gcomp *cpu,
+                           const gw_cuda_gcomp_device *device, const bucket_item *bucket, int is_add)
+{
+    gw_cuda_gcomp_item items[ITEMS];
+    const uint64_t total = sum_of(lens, ITEMS);
+    const size_t size = gw_cuda_gcomp_decode_workspace_size(codec, ITEMS, total);
+    void *workspace = testing_take(gw_gcomp_workspace_size(cpu));
+    memset(items, 0, sizeof items);
+    for (int i = 0; i < ITEMS; i++) {
+        const testing_tensor *t = &bucket[i].in;
+        const size_t element = gw_dtype_size(t->dtype);
+        items[i].src = bucket[i].device_frame;
+        items[i].src_size = bucket[i].frame_size;
+        items[i].dst = testing_device(bucket[i].local.values, element * t->len, (size_t)i % 3 * element);
+        items[i].dst_capacity = t->len;
+        items[i].levels = t->device_map.levels;
+        items[i].digest = t->device_map.digest;
+        items[i].map_len = t->len;
+        items[i].result = testing_new_result();
+    }
+    const gw_cuda_gcomp_item *device_items = testing_device(items, sizeof items, 0);
+    assert_int_equal(gw_cuda_gcomp_decode_batch(cuda, codec, device_items, ITEMS, total,
+                                                &bucket[0].in.device_map, device, is_add, room(size), size,
+                                                NULL),
+                     GW_OK);
+    for (int i = 0; i < ITEMS; i++) {
+        const size_t value_size = gw_dtype_size(bucket[i].in.dtype) * (size_t)lens[i];
+        uint8_t *values = testing_take(value_size);
+        uint64_t len, bad;
+        memcpy(values, bucket[i].local.values, value_size);
+        assert_int_equal((is_add ? gw_gcomp_decode_add : gw_gcomp_decode)(
+                             cpu, bucket[i].frame, bucket[i].frame_size, &bucket[i].in.map, values, lens[i],
+                             &len, &bad, workspace, gw_gcomp_workspace_size(cpu)),
+                         GW_OK);
+        const gw_cuda_result r = testing_result(items[i].result);
+        assert_int_equal(r.status, GW_OK);
+        assert_int_equal(r.len, lens[i]);
+        assert_memory_equal(items[i].dst, values, value_size);
+        free(values);
+    }
+    free(workspace);
+}
+
+static void compare_hops(gw_cuda *cuda, const gw_gcomp *codec, const gw_gcomp *cpu,
+                         const gw_cuda_gcomp_device *device, const bucket_item *bucket)
+{
+    gw_cuda_gcomp_hop hops[ITEMS];
+    const uint64_t total = sum_of(lens, ITEMS);
+    const size_t size = gw_cuda_gcomp_hop_workspace_size(codec, ITEMS, total);
+    for (int i = 0; i < ITEMS; i++) {
+        hops[i] = make_hop(&bucket[i]);
+    }
+    assert_int_equal(gw_cuda_gcomp_decode_add_encode_batch(cuda, codec, testing_device(hops, sizeof hops, 0),
+                                                           ITEMS, total, &bucket[0].in.device_map,
+                                                           &bucket[0].local.device_map, &test_key, device,
+                                                           room(size), size, NULL),
+                     GW_OK);
+    for (int i = 0; i < ITEMS; i++) {
+        const bucket_item *b = &bucket[i];
+        expect_hop(cpu, b, &hops[i]);
+        /* the single call: the same bytes and the same result */
+        const size_t single_size = gw_cuda_gcomp_hop_workspace_size(codec, 1, b->local.len);
+        uint8_t *dst = testing_device(NULL, b->bound, 0);
+        gw_cuda_result *result = testing_new_result();
+        assert_int_equal(gw_cuda_gcomp_decode_add_encode(cuda, codec, b->device_frame, b->frame_size, NULL,
+                                                         &b->in.device_map, &b->local.device, device, dst,
+                                                         b->bound, result, room(single_size), single_size,
+                                                         NULL),
+                         GW_OK);
+        testing_sync();
+        assert_memory_equal(result, hops[i].result, sizeof *result);
+        assert_memory_equal(dst, hops[i].dst, result->size);
+    }
+}
+
+static void compare_all(gw_cuda *cuda, gw_dtype dtype, gw_gcomp_levels levels, gw_gcomp_preset preset,
+                        uint32_t chunk_log2, int checksum, book_kind kind, uint64_t *random)
+{
+    const gw_gcomp plain = testing_codec(dtype, levels, preset, chunk_log2, checksum);
+    gw_gcomp cpu = plain;
+    bucket_item bucket[ITEMS];
+    gw_cuda_gcomp_device device = {0};
+    uint8_t book[GW_GCOMP_BOOK_SIZE_MAX];
+
+    if (kind != BOOKS_IN_FRAMES) {
+        testing_tensor t = testing_tensor_make(dtype, 9000, chunk_log2, random);
+        testing_tensor_upload(&t);
+        const uint32_t size = (uint32_t)testing_cpu_book(&plain, &t.cpu, 1, book);
+        assert_int_equal(gw_gcomp_install(&cpu, 7, 8, book, size, 1), GW_OK);
+        device.book = testing_device(book, size, 1);
+        device.book_size = testing_device(&size, 4, 0);
+        device.book_id = 7;
+        device.book_generation = 8;
+        testing_tensor_drop(&t);
+    }
+    make_bucket(bucket, lens, ITEMS, &cpu, dtype, chunk_log2, random);
+    const gw_gcomp *codec = kind == BOOK_ON_DEVICE ? &plain : &cpu;
+    const gw_cuda_gcomp_device *from = kind == BOOK_ON_DEVICE ? &device : NULL;
+    compare_encode(cuda, codec, from, bucket);
+    compare_decode(cuda, codec, &cpu, from, bucket, 0);
+    compare_decode(cuda, codec, &cpu, from, bucket, 1);
+    compare_hops(cuda, codec, &cpu, from, bucket);
+    drop_bucket(bucket, ITEMS);
+    testing_free_all();
+}
+
+static void equal_the_cpu_and_single_calls(void **state)
+{
+    (void)state;
+    gw_cuda cuda;
+    uint64_t random = 30;
+
+    testing_open(&cuda);
+    compare_all(&cuda, GW_FP32, GW_GCOMP_EXPLICIT, GW_GCOMP_FAST, 12, 1, BOOKS_IN_FRAMES, &random);
+    compare_all(&cuda, GW_FP16, GW_GCOMP_EXPLICIT, GW_GCOMP_SMALL, 12, 0, BOOKS_IN_FRAMES, &random);
+    compare_all(&cuda, GW_BF16, GW_GCOMP_DERIVED, GW_GCOMP_SMALL, 13, 1, BOOKS_IN_FRAMES, &random);
+    compare_all(&cuda, GW_FP32, GW_GCOMP_DERIVED, GW_GCOMP_FAST, 12, 0, BOOK_INSTALLED, &random);
+    compare_all(&cuda, GW_BF16, GW_GCOMP_EXPLICIT, GW_GCOMP_FAST, 12, 1, BOOK_ON_DEVICE, &random);
+    compare_all(&cuda, GW_FP16, GW_GCOMP_DERIVED, GW_GCOMP_FAST, 12, 0, BOOK_ON_DEVICE, &random);
+    gw_cuda_close(&cuda);
+}
+
+/* More items than the block that places them takes at a time, most of them tiny. */
+static void many_hops(void **state)
+{
+    (void)state;
+    enum { MANY = 300 };
+    static bucket_item bucket[MANY];
+    static gw_cuda_gcomp_hop hops[MANY];
+    uint64_t many_lens[MANY];
+    gw_cuda cuda;
+    uint64_t random = 31;
+    const gw_gcomp codec = testing_codec(GW_FP16, GW_GCOMP_EXPLICIT, GW_GCOMP_FAST, 12, 0);
+
+    testing_open(&cuda);
+    for (int i = 0; i < MANY; i++) {
+        many_lens[i] = i == 280 ? 9000 : i % 5 == 0 ? 0 : testing_random(&random) % 40;
+    }
+    make_bucket(bucket, many_lens, MANY, &codec, GW_FP16, 12, &random);
+    for (int i = 0; i < MANY; i++) {
+        hops[i] = make_hop(&bucket[i]);
+    }
+    const uint64_t total = sum_of(many_lens, MANY);
+    const size_t size = gw_cuda_gcomp_hop_workspace_size(&codec, MANY, total);
+    assert_int_equal(gw_cuda_gcomp_decode_add_encode_batch(
+                         &cuda, &codec, testing_device(hops, sizeof hops, 0), MANY, total, NULL,
+                         &bucket[0].local.device_map, &test_key, NULL, room(size), size, NULL),
+                     GW_OK);
+    for (int i = 0; i < MANY; i++) {
+        expect_hop(&codec, &bucket[i], &hops[i]);
+    }
+    drop_bucket(bucket, MANY);
+    testing_free_all();
+    gw_cuda_close(&cuda);
+}
+
+/* ---- wrong items among good ones ----------------------------------------------------------------------- */
+
+/* Item i of a batch with something wrong; the others stay as they are. */
+typedef enum wrong {
+    NOTHING,
+    CHUNK, /* what the frame says: the CPU's status */
+    MAGIC,
+    CUT,
+    TRAILING,
+    OTHER_MAP,
+    SIZE_ABOVE_CAPACITY, /* what only the device looks at */
+    OTHER_LEN,
+    ROOM,
+    SRC_MISALIGNED,
+    SRC_NULL,
+    SIZE_MISALIGNED,
+    VALUES_MISALIGNED,
+    VALUES_NULL,
+    DST_MISALIGNED,
+    DST_NULL,
+    LEVELS_NULL,
+    DIGEST_MISALIGNED,
+    SRC_DIGEST_MISALIGNED,
+    MAP_LEN,
+    LEN_OF_NO_FRAME,
+    AFTER_FAILURE,
+    AFTER_SUCCESS,
+    WRONGS
+} wrong;
+
+typedef struct expectation {
+    gw_status status;
+    uint64_t bad_index;
+    int is_untouched; /* dst */
+} expectation;
+
+static expectation break_hop(gw_cuda_gcomp_hop *hop, bucket_item *b, wrong what, const gw_gcomp *codec)
+{
+    static const gw_cuda_result failed = {GW_ERR_CORRUPT, 0, 0, 0, 17, 0}, fine = {GW_OK, 0, 9, 9, 9, 0};
+    expectation e = {GW_ERR_ARG, UINT64_MAX, 1};
+    uint64_t number = b->frame_size + 1;
+    uint8_t *wrong_frame = testing_take(b->frame_size + 16), *dst = testing_take(b->bound);
+    size_t size = b->frame_size;
+    memset(wrong_frame, 0, b->frame_size + 16);
+    memcpy(wrong_frame, b->frame, b->frame_size);
+    switch (what) {
+    case NOTHING:
+        e.status = GW_OK;
+        break;
+    case CHUNK:
+        wrong_frame[b->frame_size - 20] ^= 4;
+        break;
+    case MAGIC:
+        wrong_frame[0] ^= 1;
+        break;
+    case CUT:
+        size -= 16;
+        break;
+    case TRAILING:
+        size += 16;
+        break;
+    case OTHER_MAP: /* the CPU gets the same map: NULL digests */
+        hop->src_digest = b->local.device_map.digest;
+        e = (expectation){GW_ERR_MAP, UINT64_MAX, 0};
+        break;
+    case SIZE_ABOVE_CAPACITY:
+        hop->src_size_at = testing_device(&number, 8, 0);
+        e = (expectation){GW_ERR_SHORT, UINT64_MAX, 0};
+        break;
+    case OTHER_LEN:
+        hop->len--;
+        hop->map_len--;
+        e.is_untouched = 0;
+        break;
+    case ROOM:
+        hop->dst_capacity--;
+        e.status = GW_ERR_DST;
+        break;
+    case SRC_MISALIGNED:
+        hop->src = (const char *)hop->src + 8;
+        break;
+    case SRC_NULL:
+        hop->src = NULL;
+        break;
+    case SIZE_MISALIGNED:
+        hop->src_size_at = (const uint64_t *)(const void *)((const char *)testing_device(NULL, 16, 0) + 4);
+        break;
+    case VALUES_MISALIGNED:
+        hop->values = (const char *)hop->values + 1;
+        break;
+    case VALUES_NULL:
+        hop->values = NULL;
+        break;
+    case DST_MISALIGNED:
+        hop->dst = (char *)hop->dst + 8;
+        break;
+    case DST_NULL:
+        hop->dst = NULL;
+        break;
+    case LEVELS_NULL:
+        hop->levels = NULL;
+        break;
+    case DIGEST_MISALIGNED:
+        hop->digest = (const uint32_t *)(const void *)((const char *)hop->digest + 2);
+        break;
+    case SRC_DIGEST_MISALIGNED:
+        hop->src_digest = (const uint32_t *)(const void *)((const char *)hop->src_digest + 2);
+        break;
+    case MAP_LEN:
+        hop->map_len++;
+        break;
+    case LEN_OF_NO_FRAME:
+        hop->len = hop->map_len = (uint64_t)1 << 62;
+        e.status = GW_ERR_LIMIT;
+        break;
+    case AFTER_FAILURE:
+        hop->after = testing_device(&failed, sizeof failed, 0);
+        e = (expectation){GW_ERR_CORRUPT, 17, 1};
+        break;
+    case AFTER_SUCCESS:
+        hop->after = testing_device(&fine, sizeof fine, 0);
+        e.status = GW_OK;
+        break;
+    case WRONGS:
+        break;
+    }
+    if (what >= CHUNK && what <= TRAILING) {
+        size_t made;
+        e.status = cpu_hop(codec, b, wrong_frame, size, dst, &made, &e.bad_index);
+        e.is_untouched = 0;
+        assert_true(e.status != GW_OK);
+        hop->src = testing_device(wrong_frame, size, 0);
+        hop->src_size = size;
+    }
+    free(wrong_frame);
+    free(dst);
+    return e;
+}
+
+static void wrong_items_leave_others_alone(void **state)
+{
+    (void)state;
+    static bucket_item bucket[WRONGS];
+    gw_cuda_gcomp_hop hops[WRONGS];
+    expectation e[WRONGS];
+    uint8_t *dst[WRONGS];
+    uint64_t item_lens[WRONGS];
+    gw_cuda cuda;
+    uint64_t random = 32;
+    const gw_gcomp codec = testing_codec(GW_FP32, GW_GCOMP_DERIVED, GW_GCOMP_FAST, 12, 1);
+
+    testing_open(&cuda);
+    for (int i = 0; i < WRONGS; i++) {
+        item_lens[i] = i == CHUNK || i % 4 == 0 ? 5000 : 10 + (uint64_t)i;
+    }
+    make_bucket(bucket, item_lens, WRONGS, &codec, GW_FP32, 12, &random);
+    for (int i = 0; i < WRONGS; i++) {
+        hops[i] = make_hop(&bucket[i]);
+        dst[i] = hops[i].dst;
+        e[i] = break_hop(&hops[i], &bucket[i], (wrong)i, &codec);
+    }
+    assert_int_equal(e[CHUNK].status, GW_ERR_CHECKSUM);
+    assert_int_equal(e[CHUNK].bad_index, 1);
+    const uint64_t total = sum_of(item_lens, WRONGS);
+    const size_t size = gw_cuda_gcomp_hop_workspace_size(&codec, WRONGS, total);
+    /* Twice: nothing of the first call may be left in what the second makes. */
+    const gw_cuda_gcomp_hop *device_hops = testing_device(hops, sizeof hops, 0);
+    void *workspace = room(size);
+    for (int turn = 0; turn < 2; turn++) {
+        assert_int_equal(gw_cuda_gcomp_decode_add_encode_batch(
+                             &cuda, &codec, device_hops, WRONGS, total, &bucket[0].in.device_map,
+                             &bucket[0].local.device_map, &test_key, NULL, workspace, size, NULL),
+                         GW_OK);
+        for (int i = 0; i < WRONGS; i++) {
+            const gw_cuda_result r = testing_result(hops[i].result);
+            assert_int_equal(r.status, e[i].status);
+            if (e[i].status == GW_OK) {
+                expect_hop(&codec, &bucket[i], &hops[i]);
+                continue;
+            }
+            assert_true(r.bad_index == e[i].bad_index);
+            assert_int_equal(r.size, 0);
+            assert_int_equal(r.len, 0);
+            for (size_t at = 0; e[i].is_untouched && at < bucket[i].bound; at++) {
+                assert_int_equal(dst[i][at], 0x5a);
+            }
+        }
+    }
+    drop_bucket(bucket, WRONGS);
+    testing_free_all();
+    gw_cuda_close(&cuda);
+}
+
+/* A host that knows of fewer values: hops from the first that has no room on are refused. */
+static void too_few_values(void **state)
+{
+    (void)state;
+    gw_cuda cuda;
+    bucket_item bucket[ITEMS];
+    gw_cuda_gcomp_hop hops[ITEMS];
+    uint64_t random = 33;
+    const gw_gcomp codec = testing_codec(GW_BF16, GW_GCOMP_EXPLICIT, GW_GCOMP_FAST, 12, 0);
+
+    testing_open(&cuda);
+    make_bucket(bucket, lens, ITEMS, &codec, GW_BF16, 12, &random);
+    for (int known = 0; known < ITEMS; known++) {
+        const uint64_t total = sum_of(lens, known);
+        const size_t size = gw_cuda_gcomp_hop_workspace_size(&codec, ITEMS, total);
+        int refused = 0;
+        for (int i = 0; i < ITEMS; i++) {
+            hops[i] = make_hop(&bucket[i]);
+        }
+        assert_int_equal(gw_cuda_gcomp_decode_add_encode_batch(
+                             &cuda, &codec, testing_device(hops, sizeof hops, 0), ITEMS, total, NULL,
+                             &bucket[0].local.device_map, &test_key, NULL, room(size), size, NULL),
+                         GW_OK);
+        for (int i = 0; i < ITEMS; i++) {
+            const gw_cuda_result r = testing_result(hops[i].result);
+            if (i < known) {
+                assert_int_equal(r.status, GW_OK);
+            }
+            refused = refused || r.status != GW_OK;
+            if (refused) {
+                assert_int_equal(r.status, GW_ERR_LIMIT);
+                assert_int_equal(r.size, 0);
+            } else {
+                expect_hop(&codec, &bucket[i], &hops[i]);
+            }
+        }
+        assert_true(refused || sum_of(lens + known, ITEMS - known) < 100);
+    }
+    drop_bucket(bucket, ITEMS);
+    testing_free_all();
+    gw_cuda_close(&cuda);
+}
+
+/* Validations: the CPU's status and chunk, with chunks that fit no shared memory and a hint that is far too
+ * small. */
+static void validations(void **state)
+{
+    (void)state;
+    enum { FRAMES = 6 };
+    static const uint64_t frame_lens[FRAMES] = {70000, 0, 33000, 5, 40000, 32768};
+    bucket_item bucket[FRAMES];
+    gw_cuda cuda;
+    uint64_t random = 34;
+    const gw_gcomp codec = testing_codec(GW_FP32, GW_GCOMP_EXPLICIT, GW_GCOMP_FAST, 15, 0);
+    void *cpu_workspace = testing_take(gw_gcomp_workspace_size(&codec));
+
+    testing_open(&cuda);
+    make_bucket(bucket, frame_lens, FRAMES, &codec, GW_FP32, 15, &random);
+    for (int turn = 0; turn < 3; turn++) {
+        const uint64_t hint = turn == 0 ? sum_of(frame_lens, FRAMES) : 0;
+        const size_t size = gw_cuda_gcomp_decode_workspace_size(&codec, FRAMES, hint);
+        gw_cuda_gcomp_item items[FRAMES];
+        gw_status expected[FRAMES];
+        uint64_t bad[FRAMES];
+        memset(items, 0, sizeof items);
+        for (int i = 0; i < FRAMES; i++) {
+            uint8_t *frame = testing_device(bucket[i].frame, bucket[i].frame_size, 0);
+            if (turn == 2 && i % 2 == 0) {
+                frame[bucket[i].frame_size - 1 - (size_t)(testing_random(&random) % 1000)] ^= 0x55;
+            }
+            expected[i] = gw_gcomp_validate(&codec, frame, bucket[i].frame_size, NULL, &bad[i], cpu_workspace,
+                                            gw_gcomp_workspace_size(&codec));
+            items[i].src = frame;
+            items[i].src_size = bucket[i].frame_size;
+            items[i].result = testing_new_result();
+        }
+        assert_int_equal(gw_cuda_gcomp_validate_batch(&cuda, &codec, testing_device(items, sizeof items, 0),
+                                                      FRAMES, hint, NULL, NULL, room(size), size, NULL),
+                         GW_OK);
+        for (int i = 0; i < FRAMES; i++) {
+            const gw_cuda_result r = testing_result(items[i].result);
+            assert_int_equal(r.status, expected[i]);
+            assert_true(r.bad_index == bad[i]);
+            assert_int_equal(r.len, expected[i] == GW_OK ? frame_lens[i] : 0);
+        }
+    }
+    drop_bucket(bucket, FRAMES);
+    free(cpu_workspace);
+    testing_free_all();
+    gw_cuda_close(&cuda);
+}
+
+/* ---- histograms and codebooks -------------------------------------------------------------------------- */
+
+/* Which histogram item i is added to: one for all, one each, two in turns. */
+static int histogram_of(int sharing, int i)
+{
+    return sharing == 0 ? 0 : sharing == 1 ? i : i % 2;
+}
+
+static void compare_books(gw_cuda *cuda, gw_dtype dtype, gw_gcomp_levels levels, int sharing,
+                          uint64_t *random)
+{
+    const gw_gcomp codec = testing_codec(dtype, levels, GW_GCOMP_SMALL, 12, 0);
+    const int histogram_count = sharing == 0 ? 1 : sharing == 1 ? ITEMS : 2;
+    testing_tensor t[ITEMS];
+    gw_cuda_gcomp_item items[ITEMS];
+    gw_gcomp_histogram cpu[ITEMS];
+    void *workspace = testing_take(gw_gcomp_workspace_size(&codec));
+    gw_cuda_histogram *histograms = testing_device(NULL, (size_t)histogram_count * sizeof *histograms, 0),
+                      *singles = testing_device(NULL, (size_t)histogram_count * sizeof *singles, 0);
+    uint8_t *books = testing_device(NULL, (size_t)histogram_count * GW_GCOMP_BOOK_SIZE_MAX, 1);
+    uint32_t *book_sizes = testing_device(NULL, 4 * (size_t)histogram_count, 0);
+    gw_cuda_result *results = testing_device(NULL, (size_t)histogram_count * sizeof *results, 0);
+    const size_t size = gw_cuda_gcomp_histogram_workspace_size(&codec, ITEMS);
+
+    memset(histograms, 0, (size_t)histogram_count * sizeof *histograms);
+    memset(singles, 0, (size_t)histogram_count * sizeof *singles);
+    memset(items, 0, sizeof items);
+    for (int i = 0; i < histogram_count; i++) {
+        assert_int_equal(gw_gcomp_histogram_init(&cpu[i], &codec), GW_OK);
+    }
+    for (int i = 0; i < ITEMS; i++) {
+        t[i] = testing_tensor_make(dtype, lens[i], 12, random);
+        /* The window is that of the first tensor with values: here zeros, then large ones, then small. */
+        if (dtype != GW_FP16 && i < 4) {
+            uint16_t *halves = (uint16_t *)(void *)t[i].values;
+            for (size_t at = 0; at < lens[i] * gw_dtype_size(dtype) / 2; at++) {
+                halves[at] = i < 3 ? 0 : (uint16_t)(0x6000 + at % 3 * 0x80);
+            }
+        }
+        testing_tensor_upload(&t[i]);
+        items[i].src = t[i].device.values;
+        items[i].src_size = t[i].len;
+        items[i].dst = histograms + histogram_of(sharing, i);
+        items[i].levels = t[i].device_map.levels;
+        items[i].digest = t[i].device_map.digest;
+        items[i].map_len = t[i].len;
+        items[i].first_element = t[i].device.first_element;
+        items[i].result = testing_new_result();
+    }
+    gw_cuda_gcomp_item *device_items = testing_device(items, sizeof items, 0);
+    gw_cuda_result *single_result = testing_new_result();
+    void *device_workspace = room(size), *single_workspace = room(GW_CUDA_HISTOGRAM_WORKSPACE_SIZE);
+    /* Twice, so that there is something before. */
+    for (int turn = 0; turn < 2; turn++) {
+        assert_int_equal(gw_cuda_gcomp_histogram_add_batch(
+                             cuda, &codec, device_items, ITEMS, turn == 0 ? sum_of(lens, ITEMS) : 0,
+                             &t[0].device_map, &test_key, NULL, device_workspace, size, NULL),
+                         GW_OK);
+        for (int i = 0; i < ITEMS; i++) {
+            const int h = histogram_of(sharing, i);
+            const gw_cuda_result r = testing_result(items[i].result);
+            assert_int_equal(r.status, GW_OK);
+            assert_int_equal(r.len, lens[i]);
+            assert_int_equal(gw_gcomp_histogram_add(&cpu[h], &codec, &t[i].cpu, workspace,
+                                                    gw_gcomp_workspace_size(&codec)),
+                             GW_OK);
+            assert_int_equal(gw_cuda_gcomp_histogram_add(cuda, &codec, &t[i].device, NULL, &singles[h],
+                                                         single_result, single_workspace,
+                                                         GW_CUDA_HISTOGRAM_WORKSPACE_SIZE, NULL),
+                             GW_OK);
+        }
+    }
+    testing_sync();
+    for (int i = 0; i < histogram_count; i++) {
+        assert_memory_equal(histograms[i].bin, singles[i].bin, sizeof singles[i].bin);
+        if (sharing == 0) {
+            assert_memory_equal(&histograms[i], &singles[i], sizeof singles[i]);
+        }
+    }
+    assert_int_equal(gw_cuda_gcomp_book_build_batch(cuda, &codec, histograms, (uint32_t)histogram_count,
+                                                    books, book_sizes, results, NULL),
+                     GW_OK);
+    testing_sync();
+    for (int i = 0; i < histogram_count; i++) {
+        uint8_t book[GW_GCOMP_BOOK_SIZE_MAX];
+        size_t book_size;
+        assert_int_equal(gw_gcomp_book_build(&cpu[i], book, sizeof book, &book_size), GW_OK);
+        assert_int_equal(results[i].status, GW_OK);
+        assert_int_equal(results[i].size, book_size);
+        assert_int_equal(book_sizes[i], book_size);
+        assert_memory_equal(books + GW_GCOMP_BOOK_SIZE_MAX * (size_t)i, book, book_size);
+    }
+    for (int i = 0; i < ITEMS; i++) {
+        testing_tensor_drop(&t[i]);
+    }
+    free(workspace);
+    testing_free_all();
+}
+
+static void codebooks(void **state)
+{
+    (void)state;
+    gw_cuda cuda;
+    uint64_t random = 35;
+
+    testing_open(&cuda);
+    compare_books(&cuda, GW_FP32, GW_GCOMP_EXPLICIT, 0, &random);
+    compare_books(&cuda, GW_BF16, GW_GCOMP_EXPLICIT, 1, &random);
+    compare_books(&cuda, GW_FP32, GW_GCOMP_EXPLICIT, 2, &random);
+    compare_books(&cuda, GW_FP16, GW_GCOMP_DERIVED, 2, &random);
+    gw_cuda_close(&cuda);
+}
+
+/* Tensors that are refused leave their histogram as it was. */
+static void wrong_tensors_are_not_counted(void **state)
+{
+    (void)state;
+    enum { COUNT = 8 };
+    static const gw_cuda_result failed = {GW_ERR_SHORT, 0, 0, 0, 3, 0};
+    static const gw_status expected[COUNT] = {GW_OK,      GW_ERR_ARG,   GW_ERR_ARG,   GW_ERR_ARG,
+                                              GW_ERR_ARG, GW_ERR_LIMIT, GW_ERR_SHORT, GW_OK};
+    gw_cuda cuda;
+    uint64_t random = 36;
+    const gw_gcomp codec = testing_codec(GW_BF16, GW_GCOMP_EXPLICIT, GW_GCOMP_FAST, 12, 0);
+    testing_tensor t = testing_tensor_make(GW_BF16, 5000, 12, &random);
+    const gw_cuda_histogram none = {{0}, 0, 0};
+    gw_cuda_histogram *histograms[COUNT];
+    gw_cuda_gcomp_item items[COUNT];
+    const size_t size = gw_cuda_gcomp_histogram_workspace_size(&codec, COUNT);
+
+    testing_open(&cuda);
+    testing_tensor_upload(&t);
+    memset(items, 0, sizeof items);
+    for (int i = 0; i < COUNT; i++) {
+        histograms[i] = testing_device(&none, sizeof none, 0);
+        items[i].src = t.device.values;
+        items[i].src_size = t.len;
+        items[i].dst = histograms[i];
+        items[i].levels = t.device_map.levels;
+        items[i].digest = t.device_map.digest;
+        items[i].map_len = t.len;
+        items[i].result = testing_new_result();
+    }
+    items[1].src = NULL;
+    items[2].src = (const char *)items[2].src + 1;
+    items[3].dst = (char *)testing_device(NULL, sizeof none + 8, 0) + 4;
+    items[4].map_len = 4999;
+    items[5].src_size = items[5].map_len = (uint64_t)1 << 60;
+    items[6].after = testing_device(&failed, sizeof failed, 0);
+    assert_int_equal(gw_cuda_gcomp_histogram_add_batch(&cuda, &codec, testing_device(items, sizeof items, 0),
+                                                       COUNT, 10000, &t.device_map, &test_key, NULL,
+                                                       room(size), size, NULL),
+                     GW_OK);
+    for (int i = 0; i < COUNT; i++) {
+        const gw_cuda_result r = testing_result(items[i].result);
+        uint64_t sum = 0;
+        assert_int_equal(r.status, expected[i]);
+        assert_int_equal(r.len, expected[i] == GW_OK ? 5000 : 0);
+        assert_true(r.bad_index == (i == 6 ? 3 : UINT64_MAX));
+        for (int bin = 0; bin < 1024; bin++) {
+            sum += histograms[i]->bin[bin];
+        }
+        assert_int_equal(sum, r.len);
+        if (expected[i] != GW_OK) {
+            assert_memory_equal(histograms[i], &none, sizeof none);
+        }
+    }
+    testing_tensor_drop(&t);
+    testing_free_all();
+    gw_cuda_close(&cuda);
+}
+
+/* A codebook on the device under the id of an installed one takes its place, as gw_gcomp_install() would;
+ * under a new id it takes the place of the older of two. */
+static void a_book_on_the_device_replaces_one(void **state)
+{
+    (void)state;
+    gw_cuda cuda;
+    uint64_t random = 37;
+    gw_gcomp codec = testing_codec(GW_FP32, GW_GCOMP_EXPLICIT, GW_GCOMP_FAST, 12, 0);
+    const gw_gcomp plain = codec;
+    testing_tensor t[3];
+    uint8_t book[3][GW_GCOMP_BOOK_SIZE_MAX];
+    uint32_t book_size[3];
+    gw_gcomp cpu[3]; /* with book i alone, under the ids 1, 2 and 1 */
+    uint8_t *frame[3];
+    size_t frame_size[3];
+
+    testing_open(&cuda);
+    for (int i = 0; i < 3; i++) {
+        t[i] = testing_tensor_make(GW_FP32, 6000, 12, &random);
+        for (size_t at = 0; at < 6000; at += 1 + (size_t)i) {
+            memset(t[i].values + 4 * at, 0, 4); /* books that differ */
+        }
+        testing_tensor_upload(&t[i]);
+        book_size[i] = (uint32_t)testing_cpu_book(&plain, &t[i].cpu, 1, book[i]);
+        cpu[i] = plain;
+        assert_int_equal(gw_gcomp_install(&cpu[i], i == 1 ? 2 : 1, 0, book[i], book_size[i], 1), GW_OK);
+        frame_size[i] = testing_cpu_encode(&cpu[i], &t[0].cpu, &frame[i]);
+    }
+    assert_memory_not_equal(book[0], book[2], book_size[2]);
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(gw_gcomp_install(&codec, (uint32_t)i + 1, 0, book[i], book_size[i], i == 0), GW_OK);
+    }
+    /* id 1 is the older of two and the one that encodes; book 2 has its id in turn 0, a new one in turn 1 */
+    gw_cuda_gcomp_device device = {
+        NULL, NULL, testing_device(book[2], book_size[2], 0), testing_device(&book_size[2], 4, 0), 1, 0};
+    const size_t bound = gw_gcomp_bound(&codec, 6000);
+    const size_t encode_size = gw_cuda_gcomp_encode_workspace_size(&codec, 1, 6000);
+    const size_t decode_size = gw_cuda_gcomp_decode_workspace_size(&codec, 1, 6000);
+    void *encode_workspace = room(encode_size), *decode_workspace = room(decode_size);
+    uint8_t *dst = testing_device(NULL, bound, 0);
+    float *values = testing_device(NULL, 4 * 6000, 0), *expected = testing_take(4 * 6000);
+    gw_cuda_result *result = testing_new_result();
+    void *cpu_workspace = testing_take(gw_gcomp_workspace_size(&codec));
+    assert_int_equal(gw_cuda_gcomp_encode(&cuda, &codec, &t[0].device, &device, dst, bound, result,
+                                          encode_workspace, encode_size, NULL),
+                     GW_OK);
+    assert_int_equal(testing_result(result).size, frame_size[2]);
+    assert_memory_equal(dst, frame[2], frame_size[2]);
+    for (int turn = 0; turn < 2; turn++) {
+        for (int i = 1; i < 3; i++) {
+            uint64_t len, bad;
+            assert_int_equal(gw_cuda_gcomp_decode(&cuda, &codec, testing_device(frame[i], frame_size[i], 0),
+                                                  frame_size[i], NULL, NULL, &device, values, 6000, result,
+                                                  decode_workspace, decode_size, NULL),
+                             GW_OK);
+            /* in turn 1 nobody knows id 1 */
+            const gw_status status = turn == 1 && i == 2 ? GW_ERR_TABLE : GW_OK;
+            assert_int_equal(testing_result(result).status, status);
+            if (status == GW_OK) {
+                assert_int_equal(gw_gcomp_decode(&cpu[i], frame[i], frame_size[i], NULL, expected, 6000, &len,
+                                                 &bad, cpu_workspace, gw_gcomp_workspace_size(&codec)),
+                                 GW_OK);
+                assert_memory_equal(values, expected, 4 * 6000);
+            }
+        }
+        device.book_id = 3;
+    }
+    for (int i = 0; i < 3; i++) {
+        free(frame[i]);
+        testing_tensor_drop(&t[i]);
+    }
+    free(expected);
+    free(cpu_workspace);
+    testing_free_all();
+    gw_cuda_close(&cuda);
+}
+
+/* ---- a graph: counts, codebook, encode with it, hop, all by one launch --------------------------------- */
+
+static void a_ring_step_in_a_graph(void **state)
+{
+    (void)state;
+    gw_cuda cuda;
+    uint64_t random = 38;
+    const gw_gcomp plain = testing_codec(GW_BF16, GW_GCOMP_EXPLICIT, GW_GCOMP_FAST, 12, 1);
+    const uint64_t total = sum_of(lens, ITEMS);
+    bucket_item bucket[ITEMS];
+    gw_cuda_gcomp_item count[ITEMS], encode[ITEMS];
+    gw_cuda_gcomp_hop hops[ITEMS];
+    gw_cuda_key key = test_key;
+    const gw_cuda_histogram none = {{0}, 0, 0};
+    testing_graph graph;
+
+    testing_open(&cuda);
+    make_bucket(bucket, lens, ITEMS, &plain, GW_BF16, 12, &random);
+    gw_cuda_histogram *histogram = testing_device(&none, sizeof none, 0);
+    uint8_t *book = testing_device(NULL, GW_GCOMP_BOOK_SIZE_MAX, 0);
+    uint32_t *book_size = testing_device(NULL, 4, 0);
+    gw_cuda_key *key_at = testing_device(&key, sizeof key, 0);
+    const gw_cuda_gcomp_device device = {
+        testing_device(&bucket[0].in.map.base, 4, 0), key_at, book, book_size, 9, 1};
+    memset(encode, 0, sizeof encode);
+    for (int i = 0; i < ITEMS; i++) {
+        const testing_tensor *in = &bucket[i].in;
+        encode[i].src = in->device.values;
+        encode[i].src_size = in->len;
+        encode[i].dst = testing_device(NULL, bucket[i].bound, 0);
+        encode[i].dst_capacity = bucket[i].bound;
+        encode[i].levels = in->device_map.levels;
+        encode[i].map_len = in->len;
+        encode[i].first_element = in->device.first_element;
+        encode[i].result = testing_new_result();
+        count[i] = encode[i];
+        count[i].dst = histogram;
+        count[i].result = testing_new_result();
+        hops[i] = make_hop(&bucket[i]);
+        hops[i].src = encode[i].dst;
+        hops[i].src_size = bucket[i].bound;
+        hops[i].src_size_at = &encode[i].result->size;
+        hops[i].after = encode[i].result;
+    }
+    const gw_cuda_gcomp_item *device_count = testing_device(count, sizeof count, 0),
+                             *device_encode = testing_device(encode, sizeof encode, 0);
+    const gw_cuda_gcomp_hop *device_hops = testing_device(hops, sizeof hops, 0);
+    gw_cuda_result *book_result = testing_new_result();
+    const size_t count_size = gw_cuda_gcomp_histogram_workspace_size(&plain, ITEMS);
+    const size_t encode_size = gw_cuda_gcomp_encode_workspace_size(&plain, ITEMS, total);
+    const size_t hop_size = gw_cuda_gcomp_hop_workspace_size(&plain, ITEMS, total);
+    void *count_at = room(count_size), *encode_at = room(encode_size), *hop_at = room(hop_size);
+    gw_gcomp_map in_map = bucket[0].in.device_map, local_map = bucket[0].local.device_map;
+    in_map.base = local_map.base = 0; /* the device's counts */
+
+    void *const stream = testing_graph_begin(&graph);
+    assert_int_equal(gw_cuda_gcomp_histogram_add_batch(&cuda, &plain, device_count, ITEMS, total, &in_map,
+                                                       NULL, &device, count_at, count_size, stream),
+                     GW_OK);
+    assert_int_equal(
+        gw_cuda_gcomp_book_build_batch(&cuda, &plain, histogram, 1, book, book_size, book_result, stream),
+        GW_OK);
+    assert_int_equal(gw_cuda_gcomp_encode_batch(&cuda, &plain, device_encode, ITEMS, total, &in_map, NULL,
+                                                &device, encode_at, encode_size, stream),
+                     GW_OK);
+    assert_int_equal(gw_cuda_gcomp_decode_add_encode_batch(&cuda, &plain, device_hops, ITEMS, total, &in_map,
+                                                           &local_map, NULL, &device, hop_at, hop_size,
+                                                           stream),
+                     GW_OK);
+    testing_graph_end(&graph);
+    for (int turn = 0; turn < 2; turn++) {
+        gw_gcomp_source sources[ITEMS];
+        uint8_t cpu_book[GW_GCOMP_BOOK_SIZE_MAX];
+        gw_gcomp cpu = plain;
+        key.seed += 100;
+        key.step_index++;
+        memcpy(key_at, &key, sizeof key);
+        memset(histogram, 0, sizeof *histogram);
+        for (int i = 0; i < ITEMS; i++) {
+            testing_tensor *in = &bucket[i].in, *local = &bucket[i].local;
+            testing_values(in->values, GW_BF16, (size_t)in->len, 10, &random);
+            testing_values(local->values, GW_BF16, (size_t)in->len, 10, &random);
+            memcpy((void *)(uintptr_t)in->device.values, in->values, 2 * (size_t)in->len);
+            memcpy((void *)(uintptr_t)local->device.values, local->values, 2 * (size_t)in->len);
+            in->cpu.seed = local->cpu.seed = key.seed;
+            in->cpu.step_index = local->cpu.step_index = key.step_index;
+            sources[i] = in->cpu;
+        }
+        testing_graph_run(&graph);
+        const size_t cpu_book_size = testing_cpu_book(&plain, sources, ITEMS, cpu_book);
+        assert_int_equal(*book_size, cpu_book_size);
+        assert_memory_equal(book, cpu_book, cpu_book_size);
+        assert_int_equal(gw_gcomp_install(&cpu, 9, 1, cpu_book, cpu_book_size, 1), GW_OK);
+        for (int i = 0; i < ITEMS; i++) {
+            free(bucket[i].frame);
+            bucket[i].frame_size = testing_cpu_encode(&cpu, &sources[i], &bucket[i].frame);
+            assert_int_equal(encode[i].result->status, GW_OK);
+            assert_int_equal(encode[i].result->size, bucket[i].frame_size);
+            assert_memory_equal(encode[i].dst, bucket[i].frame, bucket[i].frame_size);
+            expect_hop(&cpu, &bucket[i], &hops[i]);
+        }
+    }
+    testing_graph_drop(&graph);
+    drop_bucket(bucket, ITEMS);
+    testing_free_all();
+    gw_cuda_close(&cuda);
+}
+
+/* ---- what the host refuses ----------------------------------------------------------------------------- */
+
+static void bad_arguments(void **state)
+{
+    (void)state;
+    gw_cuda cuda;
+    gw_gcomp none;
+    const gw_gcomp codec = testing_codec(GW_FP32, GW_GCOMP_EXPLICIT, GW_GCOMP_FAST, 12, 0);
+    gw_cuda_gcomp_hop *hops = testing_device(NULL, 2 * sizeof *hops, 0);
+    gw_cuda_gcomp_item *items = testing_device(NULL, 2 * sizeof *items, 0);
+    gw_cuda_histogram *histogram = testing_device(NULL, sizeof *histogram + 8, 0);
+    gw_cuda_result *result = testing_device(NULL, sizeof *result + 8, 0);
+    uint8_t *book = testing_device(NULL, GW_GCOMP_BOOK_SIZE_MAX, 0);
+    uint32_t *sizes = testing_device(NULL, 8, 0);
+    const size_t size = gw_cuda_gcomp_hop_workspace_size(&codec, 2, 100);
+    uint8_t *workspace = testing_device(NULL, size + 256, 0);
+    gw_gcomp_map map = {NULL, NULL, 0, 1.0f, 0, 12};
+
+    memset(&none, 0, sizeof none);
+    testing_open(&cuda);
+    gw_fake_control *control = testing_control();
+    assert_int_equal(gw_cuda_gcomp_hop_workspace_size(&none, 2, 100), 0);
+    assert_int_equal(gw_cuda_gcomp_hop_workspace_size(&codec, 0, 100), 0);
+    assert_int_equal(gw_cuda_gcomp_hop_workspace_size(&codec, (1 << 20) + 1, 100), 0);
+    assert_int_equal(gw_cuda_gcomp_hop_workspace_size(&codec, 1, ((uint64_t)1 << 48) + 1), 0);
+    assert_int_equal(gw_cuda_gcomp_histogram_workspace_size(&none, 2), 0);
+    assert_int_equal(gw_cuda_gcomp_histogram_workspace_size(&codec, 0), 0);
+    assert_true(gw_cuda_gcomp_histogram_workspace_size(&codec, 1) > GW_CUDA_HISTOGRAM_WORKSPACE_SIZE);
+#define HOPS(cuda_, codec_, hops_, count_, total_, src_map_, map_, workspace_, size_)                        \
+    gw_cuda_gcomp_decode_add_encode_batch(cuda_, codec_, hops_, count_, total_, src_map_, map_, NULL, NULL,  \
+                                          workspace_, size_, NULL)
+    assert_int_equal(HOPS(NULL, &codec, hops, 2, 100, NULL, NULL, workspace, size), GW_ERR_ARG);
+    assert_int_equal(HOPS(&cuda, NULL, hops, 2, 100, NULL, NULL, workspace, size), GW_ERR_ARG);
+    assert_int_equal(HOPS(&cuda, &none, hops, 2, 100, NULL, NULL, workspace, size), GW_ERR_STATE);
+    assert_int_equal(HOPS(&cuda, &codec, NULL, 2, 100, NULL, NULL, workspace, size), GW_ERR_ARG);
+    assert_int_equal(HOPS(&cuda, &codec, (gw_cuda_gcomp_hop *)(void *)((char *)hops + 4), 1, 100, NULL, NULL,
+                          workspace, size),
+                     GW_ERR_ARG);
+    assert_int_equal(HOPS(&cuda, &codec, hops, 0, 100, NULL, NULL, workspace, size), GW_ERR_LIMIT);
+    assert_int_equal(HOPS(&cuda, &codec, hops, 2, (uint64_t)1 << 50, NULL, NULL, workspace, size),
+                     GW_ERR_LIMIT);
+    assert_int_equal(HOPS(&cuda, &codec, hops, 2, 100, &map, NULL, workspace, size), GW_ERR_ARG);
+    assert_int_equal(HOPS(&cuda, &codec, hops, 2, 100, NULL, &map, workspace, size), GW_ERR_ARG);
+    assert_int_equal(HOPS(&cuda, &codec, hops, 2, 100, NULL, NULL, NULL, size), GW_ERR_ARG);
+    assert_int_equal(HOPS(&cuda, &codec, hops, 2, 100, NULL, NULL, workspace + 128, size), GW_ERR_ARG);
+    assert_int_equal(HOPS(&cuda, &codec, hops, 2, 100, NULL, NULL, workspace, size - 1), GW_ERR_WORKSPACE);
+#define COUNT(items_, count_, hint_, map_, size_)                                                            \
+    gw_cuda_gcomp_histogram_add_batch(&cuda, &codec, items_, count_, hint_, map_, NULL, NULL, workspace,     \
+                                      size_, NULL)
+    const size_t count_size = gw_cuda_gcomp_histogram_workspace_size(&codec, 2);
+    assert_int_equal(COUNT(NULL, 2, 100, NULL, count_size), GW_ERR_ARG);
+    assert_int_equal(COUNT(items, 0, 100, NULL, count_size), GW_ERR_LIMIT);
+    assert_int_equal(COUNT(items, 2, (uint64_t)1 << 50, NULL, count_size), GW_ERR_LIMIT);
+    assert_int_equal(COUNT(items, 2, 100, &map, count_size), GW_ERR_ARG);
+    assert_int_equal(COUNT(items, 2, 100, NULL, count_size - 1), GW_ERR_WORKSPACE);
+    assert_int_equal(
+        gw_cuda_gcomp_validate_batch(&cuda, &codec, NULL, 2, 100, NULL, NULL, workspace, size, NULL),
+        GW_ERR_ARG);
+    assert_int_equal(
+        gw_cuda_gcomp_validate_batch(&cuda, &codec, items, 2, 100, NULL, NULL, workspace, 256, NULL),
+        GW_ERR_WORKSPACE);
+#define BUILD(codec_, histograms_, count_, books_, sizes_, results_)                                         \
+    gw_cuda_gcomp_book_build_batch(&cuda, codec_, histograms_, count_, books_, sizes_, results_, NULL)
+    assert_int_equal(BUILD(&none, histogram, 1, book, sizes, result), GW_ERR_STATE);
+    assert_int_equal(BUILD(&codec, NULL, 1, book, sizes, result), GW_ERR_ARG);
+    assert_int_equal(BUILD(&codec, histogram, 1, NULL, sizes, result), GW_ERR_ARG);
+    assert_int_equal(BUILD(&codec, histogram, 1, book, sizes, NULL), GW_ERR_ARG);
+    assert_int_equal(BUILD(&codec, histogram, 0, book, sizes, result), GW_ERR_LIMIT);
+    assert_int_equal(BUILD(&codec, histogram, (1 << 20) + 1, book, sizes, result), GW_ERR_LIMIT);
+    assert_int_equal(control->calls, 0);
+    testing_free_all();
+    gw_cuda_close(&cuda);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(equal_the_cpu_and_single_calls),
+        cmocka_unit_test(many_hops),
+        cmocka_unit_test(wrong_items_leave_others_alone),
+        cmocka_unit_test(too_few_values),
+        cmocka_unit_test(validations),
+        cmocka_unit_test(codebooks),
+        cmocka_unit_test(wrong_tensors_are_not_counted),
+        cmocka_unit_test(a_book_on_the_device_replaces_one),
+        cmocka_unit_test(a_ring_step_in_a_graph),
+        cmocka_unit_test(bad_arguments),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
