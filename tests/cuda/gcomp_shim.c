@@ -228,6 +228,108 @@ void gcomp_shim_decode_batch(const gw_gcomp *codec, const gcomp_shim_source *sou
     free(items);
 }
 
+void gcomp_shim_hop_batch(const gw_gcomp *codec, const gcomp_shim_source *in, const gw_gcomp_source *sources,
+                          uint32_t count, void *const *dst, const size_t *capacity, gw_cuda_result *results,
+                          uint64_t value_total, gcomp_shim_tickets *tickets)
+{
+    gw_gcomp_hop_params params;
+    gw_gcomp_decode_params decode;
+    gw_gcomp_encode_params encode;
+    gw_cuda_plan plan;
+    const gw_cuda_shape shape = {2, 227 * 1024};
+    gw_cuda_gcomp_hop *hops = (gw_cuda_gcomp_hop *)alloc_aligned(count * sizeof *hops);
+    uint8_t **frames = (uint8_t **)alloc_aligned(count * sizeof *frames);
+    uint64_t total = 0;
+    memset(&params, 0, sizeof params);
+    memset(&decode, 0, sizeof decode);
+    memset(&encode, 0, sizeof encode);
+    memset(hops, 0, count * sizeof *hops);
+    memset(results, 0x77, count * sizeof *results);
+    gw_cuda_codec_fill(&encode.codec, gw_codec_of(codec));
+    decode.codec = encode.codec;
+    gw_cuda_map_fill(&decode.map, in[0].map, NULL);
+    gw_cuda_map_fill(&encode.map, sources[0].map, NULL);
+    encode.key = key_of(&sources[0]);
+    params.item_count = count;
+    params.hops = hops;
+    for (uint32_t i = 0; i < count; i++) {
+        frames[i] = (uint8_t *)alloc_aligned(in[i].size);
+        if (in[i].size != 0) {
+            memcpy(frames[i], in[i].frame, in[i].size);
+        }
+        hops[i].src = frames[i];
+        hops[i].src_size = in[i].size;
+        hops[i].values = sources[i].values;
+        hops[i].len = sources[i].len;
+        hops[i].first_element = sources[i].first_element;
+        hops[i].dst = alloc_aligned(capacity[i]);
+        hops[i].dst_capacity = capacity[i];
+        memset(hops[i].dst, 0x3c, capacity[i]);
+        if (in[i].map != NULL) {
+            hops[i].src_levels = in[i].map->levels;
+            hops[i].src_digest = in[i].map->digest;
+            hops[i].src_map_len = in[i].map->len;
+        }
+        if (sources[i].map != NULL) {
+            hops[i].levels = sources[i].map->levels;
+            hops[i].digest = sources[i].map->digest;
+            hops[i].map_len = sources[i].map->len;
+        }
+        hops[i].result = &results[i];
+        total += sources[i].len;
+    }
+    total = value_total != UINT64_MAX ? value_total : total;
+    const size_t workspace_size = gw_cuda_hop_workspace_size(&encode.codec, count, total);
+    void *workspace = alloc_aligned(workspace_size);
+    memset(workspace, 0xa5, workspace_size);
+    gw_cuda_plan_hop_batch(&plan, &params, &decode, &encode, total, &shape, workspace);
+    if (tickets != NULL) {
+        tickets->decode = &decode.head->ticket;
+        tickets->encode = &encode.head->ticket;
+    }
+    shim_plan_run(&plan, workspace);
+    for (uint32_t i = 0; i < count; i++) {
+        memcpy(dst[i], hops[i].dst, capacity[i]);
+        free(hops[i].dst);
+        free(frames[i]);
+    }
+    free(workspace);
+    free(frames);
+    free(hops);
+}
+
+void gcomp_shim_histogram_batch(const gw_gcomp *codec, const gw_gcomp_source *sources, uint32_t count,
+                                gw_cuda_histogram *histogram, gw_cuda_result *results,
+                                const uint64_t **ticket)
+{
+    gw_gcomp_histogram_params params;
+    gw_cuda_plan plan;
+    const gw_cuda_shape shape = {1, 99 * 1024};
+    gw_cuda_gcomp_item *items = (gw_cuda_gcomp_item *)alloc_aligned(count * sizeof *items);
+    uint64_t total = 0;
+    memset(&params, 0, sizeof params);
+    memset(results, 0x77, count * sizeof *results);
+    gw_cuda_codec_fill(&params.codec, gw_codec_of(codec));
+    gw_cuda_map_fill(&params.map, sources[0].map, NULL);
+    params.key = key_of(&sources[0]);
+    params.item_count = count;
+    params.items = items;
+    for (uint32_t i = 0; i < count; i++) {
+        fill_encode_item(&items[i], &sources[i], histogram, 0, &results[i]);
+        total += sources[i].len;
+    }
+    const size_t workspace_size = gw_cuda_histogram_workspace_size(count);
+    void *workspace = alloc_aligned(workspace_size);
+    memset(workspace, 0xa5, workspace_size);
+    gw_cuda_plan_histogram(&plan, &params, total, &shape, workspace);
+    if (ticket != NULL) {
+        *ticket = &params.head->ticket;
+    }
+    shim_plan_run(&plan, workspace);
+    free(workspace);
+    free(items);
+}
+
 gw_cuda_result gcomp_shim_book(const gw_gcomp *codec, const gw_gcomp_source *sources, uint32_t count,
                                uint8_t *book)
 {

@@ -41,6 +41,22 @@ void gcomp_shim_decode_batch(const gw_gcomp *codec, const gcomp_shim_source *sou
                              void *const *dst, const uint64_t *capacity, gw_cuda_result *results,
                              uint64_t value_total);
 
+/* Where the tickets are that blocks draw chunks by: of the decode and of the encode. */
+typedef struct gcomp_shim_tickets {
+    const uint64_t *decode, *encode;
+} gcomp_shim_tickets;
+
+/* Hops: frame in[i] + sources[i] -> dst[i] (capacity[i] bytes). tickets may be NULL; it is filled in before
+ * anything runs. */
+void gcomp_shim_hop_batch(const gw_gcomp *codec, const gcomp_shim_source *in, const gw_gcomp_source *sources,
+                          uint32_t count, void *const *dst, const size_t *capacity, gw_cuda_result *results,
+                          uint64_t value_total, gcomp_shim_tickets *tickets);
+
+/* All sources added to one histogram by one call. */
+void gcomp_shim_histogram_batch(const gw_gcomp *codec, const gw_gcomp_source *sources, uint32_t count,
+                                gw_cuda_histogram *histogram, gw_cuda_result *results,
+                                const uint64_t **ticket);
+
 /* The codebook of the histogram of all sources, added in order. */
 gw_cuda_result gcomp_shim_book(const gw_gcomp *codec, const gw_gcomp_source *sources, uint32_t count,
                                uint8_t *book);

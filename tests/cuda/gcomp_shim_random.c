@@ -220,8 +220,8 @@ static void compare_validate(const test_case *c, const uint8_t *frame, size_t si
     const uint64_t hint = below(2) != 0 ? below(3) : below((uint32_t)c->source.len + 1);
     const gcomp_shim_source source = {frame, size, c->source.map, NULL};
     uint64_t bad;
-    const gw_status status = gw_gcomp_validate(&c->codec, frame, size, c->source.map, &bad, c->workspace,
-                                               c->workspace_size);
+    const gw_status status =
+        gw_gcomp_validate(&c->codec, frame, size, c->source.map, &bad, c->workspace, c->workspace_size);
     const gw_cuda_result result = gcomp_shim_decode(&c->codec, &source, GW_CUDA_DECODE_VALIDATE, NULL, hint,
                                                     1024 * (below(2) != 0 ? 57 : 227));
     if (result.status != (uint32_t)status || result.bad_index != bad) {
@@ -351,6 +351,30 @@ static void test_book(test_case *c)
     test_encode(c, 0);
 }
 
+/* Hops of the frames, one of which may be none, onto the sources. */
+static void compare_hop_batch(const test_case *c, const gcomp_shim_source *in, const gw_gcomp_source *sources,
+                              uint32_t count, void *const *dst, const size_t *capacity)
+{
+    gw_cuda_result *results = (gw_cuda_result *)get(count * sizeof *results);
+    gcomp_shim_hop_batch(&c->codec, in, sources, count, dst, capacity, results, UINT64_MAX, NULL);
+    for (uint32_t i = 0; i < count; i++) {
+        uint8_t *expected = (uint8_t *)get(capacity[i]);
+        size_t size;
+        uint64_t bad;
+        const gw_status status =
+            gw_gcomp_decode_add_encode(&c->codec, in[i].frame, in[i].size, in[i].map, &sources[i], expected,
+                                       capacity[i], &size, &bad, c->workspace, c->workspace_size);
+        if (results[i].status != (uint32_t)status || results[i].size != size || results[i].bad_index != bad) {
+            fail("batch of hops: another result");
+            printf("   item %u: status %u, not %d\n", i, results[i].status, status);
+        } else {
+            compare_bytes("batch of hops: another frame", (const uint8_t *)dst[i], expected, size);
+        }
+        free(expected);
+    }
+    free(results);
+}
+
 static void test_batch(test_case *c)
 {
     enum { COUNT = 5 };
@@ -419,6 +443,7 @@ static void test_batch(test_case *c)
         values[i] = sources[i].len;
         out[i] = get((size_t)values[i] * c->value_size);
     }
+    compare_hop_batch(c, in, sources, COUNT, dst, capacity);
     gcomp_shim_decode_batch(&c->codec, in, COUNT, out, values, results, UINT64_MAX);
     for (int i = 0; i < COUNT; i++) {
         uint8_t *all = (uint8_t *)get((size_t)values[i] * c->value_size);

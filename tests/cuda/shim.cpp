@@ -241,6 +241,7 @@ void start_block(block_state &block, uint32_t index, uint32_t threads, uint32_t 
 } // namespace
 
 void (*gw_shim_on_error)(const char *message);
+void (*gw_shim_on_add64)(const uint64_t *counter, uint64_t found, uint32_t block);
 
 void gw_shim_seed(uint64_t seed)
 {

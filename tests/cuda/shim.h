@@ -47,6 +47,10 @@ void gw_shim_seed(uint64_t seed);
  * the shim. It must not return. */
 extern void (*gw_shim_on_error)(const char *message);
 
+/* Called when a block has added to a 64-bit counter, with what it found there; for tests of who takes what.
+ * NULL: not wanted. */
+extern void (*gw_shim_on_add64)(const uint64_t *counter, uint64_t found, uint32_t block);
+
 #ifdef __cplusplus
 }
 
@@ -494,7 +498,11 @@ static inline void gw_store_release(uint64_t *p, uint64_t x)
 }
 static inline uint64_t gw_atomic_add64(uint64_t *p, uint64_t x)
 {
-    return atomicAdd(p, x);
+    const uint64_t found = atomicAdd(p, x);
+    if (gw_shim_on_add64 != nullptr) {
+        gw_shim_on_add64(p, found, blockIdx.x);
+    }
+    return found;
 }
 static inline uint64_t gw_atomic_max64(uint64_t *p, uint64_t x)
 {
