@@ -648,6 +648,118 @@ static void compare_batch(gw_dtype dtype, size_t len, uint64_t *random)
     give(results);
 }
 
+/* The codebook of all tensors of a bucket, and their hops with it, in three calls; one frame is damaged. */
+static void compare_hop_batch(gw_dtype dtype, int levels, size_t len, uint64_t *random)
+{
+    enum { ITEMS = 120, DAMAGED = 77, LARGE = 78 };
+    static gw_cuda_gcomp_item count[ITEMS];
+    static gw_cuda_gcomp_hop hops[ITEMS];
+    static gcomp_case c[ITEMS];
+    static const gw_cuda_histogram none;
+    gw_gcomp_histogram histogram;
+    uint8_t book[GW_GCOMP_BOOK_SIZE_MAX];
+    size_t book_size = 0;
+    gw_cuda_result *results = on_device(NULL, (2 * ITEMS + 1) * sizeof *results);
+    gw_cuda_histogram *device_histogram = on_device(&none, sizeof none);
+    uint8_t *device_book = on_device(NULL, GW_GCOMP_BOOK_SIZE_MAX);
+    uint32_t *device_size = on_device(NULL, 4);
+    const gw_cuda_gcomp_device arguments = {NULL, NULL, device_book, device_size, 7, 8};
+    const gw_cuda_key key = {99, 3, 0, 0};
+    uint64_t total = 0;
+
+    memset(count, 0, sizeof count);
+    memset(hops, 0, sizeof hops);
+    for (int i = 0; i < ITEMS; i++) {
+        const size_t n = i == LARGE     ? len
+                         : i == DAMAGED ? 5000
+                         : i % 7 == 0   ? 0
+                                        : (size_t)(next_random(random) % (len / 64 + 2));
+        void *values = take(n * gw_dtype_size(dtype));
+        fill(values, dtype, n, 1, random);
+        make_codec(&c[i], dtype, levels, GW_GCOMP_FAST, GW_GCOMP_STOCHASTIC, 12, 1);
+        snprintf(c[i].name, sizeof c[i].name, "dtype %d item %d of a batch of hops, len %zu", dtype, i, n);
+        make_case(&c[i], dtype, values, n, 1, 12, random);
+        if (i == DAMAGED) {
+            c[i].frame[c[i].frame_size - 20] ^= 0x11;
+        }
+        count[i].src = c[i].device_source.values;
+        count[i].src_size = n;
+        count[i].dst = device_histogram;
+        count[i].levels = c[i].device_map.levels;
+        count[i].digest = c[i].device_map.digest;
+        count[i].map_len = n;
+        count[i].result = results + i;
+        hops[i].src = on_device(c[i].frame, c[i].frame_size);
+        hops[i].src_size = c[i].frame_size;
+        hops[i].values = count[i].src;
+        hops[i].len = n;
+        hops[i].dst = on_device(NULL, c[i].bound);
+        hops[i].dst_capacity = c[i].bound;
+        hops[i].levels = hops[i].src_levels = count[i].levels;
+        hops[i].digest = hops[i].src_digest = count[i].digest;
+        hops[i].map_len = hops[i].src_map_len = n;
+        hops[i].result = results + ITEMS + i;
+        total += n;
+    }
+    const gw_gcomp *codec = &c[0].codec;
+    gw_gcomp with_book = *codec;
+    const gw_gcomp_map *map = &c[0].device_map;
+    const size_t count_size = gw_cuda_gcomp_histogram_workspace_size(codec, ITEMS);
+    const size_t hop_size = gw_cuda_gcomp_hop_workspace_size(codec, ITEMS, total);
+    void *count_at = on_device(NULL, count_size), *hop_at = on_device(NULL, hop_size);
+    gw_cuda_gcomp_item *device_count = on_device(count, sizeof count);
+    gw_cuda_gcomp_hop *device_hops = on_device(hops, sizeof hops);
+    must(gw_cuda_gcomp_histogram_add_batch(&cuda, codec, device_count, ITEMS, total, map, &key, NULL,
+                                           count_at, count_size, NULL),
+         "gw_cuda_gcomp_histogram_add_batch");
+    must(gw_cuda_gcomp_book_build_batch(&cuda, codec, device_histogram, 1, device_book, device_size,
+                                        results + 2 * ITEMS, NULL),
+         "gw_cuda_gcomp_book_build_batch");
+    must(gw_cuda_gcomp_decode_add_encode_batch(&cuda, codec, device_hops, ITEMS, total, map, map, &key,
+                                               &arguments, hop_at, hop_size, NULL),
+         "gw_cuda_gcomp_decode_add_encode_batch");
+
+    void *workspace = take(gw_gcomp_workspace_size(codec));
+    must(gw_gcomp_histogram_init(&histogram, codec), "gw_gcomp_histogram_init");
+    for (int i = 0; i < ITEMS; i++) {
+        must(gw_gcomp_histogram_add(&histogram, codec, &c[i].source, workspace,
+                                    gw_gcomp_workspace_size(codec)),
+             "gw_gcomp_histogram_add");
+    }
+    must(gw_gcomp_book_build(&histogram, book, sizeof book, &book_size), "gw_gcomp_book_build");
+    must(gw_gcomp_install(&with_book, 7, 8, book, book_size, 1), "gw_gcomp_install");
+    expect(fetch_result(results + 2 * ITEMS).size == book_size, "size of codebook", c[0].name);
+    expect_bytes(device_book, book, book_size, "codebook", c[0].name);
+    for (int i = 0; i < ITEMS; i++) {
+        uint8_t *frame = take(c[i].bound);
+        size_t size = 0;
+        uint64_t bad;
+        const gw_status status = gw_gcomp_decode_add_encode(
+            &with_book, c[i].frame, c[i].frame_size, c[i].source.map, &c[i].source, frame, c[i].bound, &size,
+            &bad, workspace, gw_gcomp_workspace_size(codec));
+        const gw_cuda_result r = fetch_result(results + ITEMS + i);
+        expect(r.status == (uint32_t)status && r.size == size && r.bad_index == bad, "result of hop",
+               c[i].name);
+        expect((status != GW_OK) == (i == DAMAGED), "status of the CPU's hop", c[i].name);
+        expect_bytes(hops[i].dst, frame, size, "bytes of hop", c[i].name);
+        free(frame);
+        give((void *)(uintptr_t)hops[i].src);
+        give(hops[i].dst);
+    }
+    for (int i = 0; i < ITEMS; i++) {
+        drop_case(&c[i]);
+    }
+    free(workspace);
+    give(device_hops);
+    give(device_count);
+    give(hop_at);
+    give(count_at);
+    give(device_size);
+    give(device_book);
+    give(device_histogram);
+    give(results);
+}
+
 static void run_calls(size_t len, uint64_t seed)
 {
     uint64_t random = seed;
@@ -668,6 +780,7 @@ static void run_calls(size_t len, uint64_t seed)
             drop_case(&c);
         }
         compare_batch((gw_dtype)dtype, len, &random);
+        compare_hop_batch((gw_dtype)dtype, dtype == GW_BF16, len, &random);
     }
 }
 
