@@ -2,6 +2,9 @@
  * GCOMP and THC on a GPU under the names of the other backends, with backend cuda:
  *
  *   gcomp_encode/cuda/<data>/<mode>/<size>/<cold|hot>   also gcomp_decode, gcomp_decode_add, gcomp_hop
+ *   gcomp_hop_batch/cuda/<data>/<mode>/<size>/<cold|hot>
+ *                                                       the hops of up to 64 tensors in one call: one has half
+ *                                                       of the chunks, the others the rest
  *   thc_encode/cuda/<data>/b4n8u8/<size>/<cold|hot>     also thc_norms, thc_sum (of 8 workers), thc_decode
  *
  * Times are those of the driver's events around one call on the default stream; the call that is compared
@@ -273,6 +276,108 @@ void bench_gcomp(benchmark::State &state, Call call, const std::string &name, co
     check(results, call == Call::Encode ? 0 : 1, "the call");
 }
 
+/* Tensors of a bucket: ranges of the data that begin with a chunk. */
+std::vector<std::pair<size_t, size_t>> cut_bucket(size_t len, uint32_t chunk_log2)
+{
+    const size_t chunk = size_t{1} << chunk_log2, chunks = (len + chunk - 1) / chunk;
+    const size_t count = std::min<size_t>(64, std::max<size_t>(chunks / 2, 1));
+    std::vector<std::pair<size_t, size_t>> tensors;
+    size_t at = 0;
+    for (size_t i = 0; i < count; i++) {
+        /* The first has what the others leave of it. */
+        const size_t share = count == 1 ? chunks : chunks / 2 / (count - 1);
+        const size_t own = i == 0 ? chunks - share * (count - 1) : share;
+        const size_t end = std::min(len, at + own * chunk);
+        tensors.emplace_back(at, end - at);
+        at = end;
+    }
+    return tensors;
+}
+
+void bench_hop_batch(benchmark::State &state, const std::string &name, const Mode &mode, size_t bytes,
+                     bool cold)
+{
+    gw_cuda *const cuda = &the_device().cuda;
+    const gw_bench_data &data = data_of(name, bytes);
+    const size_t len = data.len;
+    gw_gcomp_options options;
+    gw_gcomp codec;
+    gw_gcomp_options_init(&options, GW_FP32);
+    options.levels = mode.levels;
+    options.preset = mode.preset;
+    options.rounding = mode.rounding;
+    keep(gw_gcomp_init(&codec, &options));
+    const uint32_t log2 = data.map.chunk_log2;
+    const auto tensors = cut_bucket(len, log2);
+    const auto count = static_cast<uint32_t>(tensors.size());
+    const size_t chunks = (len + (size_t{1} << log2) - 1) >> log2;
+    const Memory values(4 * len, data.values), levels(len, data.levels), digest(4 * chunks, data.digest),
+        results(2 * count * sizeof(gw_cuda_result));
+    gw_cuda_result *const result = results.As<gw_cuda_result>();
+    std::vector<size_t> place; /* of frames, in both areas */
+    size_t room = 0;
+    for (const auto &[first, tensor_len] : tensors) {
+        place.push_back(room);
+        room += (gw_gcomp_bound(&codec, tensor_len) + 255) & ~size_t{255};
+    }
+    const Memory frames(room), sums(room);
+    std::vector<gw_cuda_gcomp_item> items(count);
+    std::vector<gw_cuda_gcomp_hop> hops(count);
+    for (uint32_t i = 0; i < count; i++) {
+        const auto [first, tensor_len] = tensors[i];
+        const size_t bound = gw_gcomp_bound(&codec, tensor_len);
+        items[i] = {};
+        items[i].src = values.As<float>() + first;
+        items[i].src_size = tensor_len;
+        items[i].dst = frames.As<uint8_t>() + place[i];
+        items[i].dst_capacity = bound;
+        items[i].levels = levels.As<uint8_t>() + first;
+        items[i].digest = digest.As<uint32_t>() + (first >> log2);
+        items[i].map_len = tensor_len;
+        items[i].first_element = first;
+        items[i].result = result + i;
+        hops[i] = {};
+        hops[i].src = items[i].dst;
+        hops[i].src_size_at = &items[i].result->size;
+        hops[i].src_size = bound;
+        hops[i].values = items[i].src;
+        hops[i].len = tensor_len;
+        hops[i].first_element = first;
+        hops[i].dst = sums.As<uint8_t>() + place[i];
+        hops[i].dst_capacity = bound;
+        hops[i].src_levels = hops[i].levels = items[i].levels;
+        hops[i].src_digest = hops[i].digest = items[i].digest;
+        hops[i].src_map_len = hops[i].map_len = tensor_len;
+        hops[i].result = result + count + i;
+    }
+    const Memory device_items(count * sizeof items[0], items.data()),
+        device_hops(count * sizeof hops[0], hops.data());
+    const size_t encode_size = gw_cuda_gcomp_encode_workspace_size(&codec, count, len),
+                 hop_size = gw_cuda_gcomp_hop_workspace_size(&codec, count, len);
+    const Memory workspace(std::max(encode_size, hop_size));
+    const gw_cuda_key key = {1, 0, 0, 0};
+    keep(gw_cuda_gcomp_encode_batch(cuda, &codec, device_items.As<gw_cuda_gcomp_item>(), count, len,
+                                    &data.map, &key, nullptr, workspace.As<void>(), encode_size, nullptr));
+    double frames_size = 0;
+    for (uint32_t i = 0; i < count; i++) {
+        gw_cuda_result encoded;
+        check(results, i, "encode");
+        the_device().Must(cuda_device_get(&the_device().device, &encoded, result + i, sizeof encoded),
+                          "a copy");
+        frames_size += static_cast<double>(encoded.size);
+    }
+    /* As for a single hop: values, map and frame in, a frame out. */
+    run_device_pairs(state, 4 * len, 5.0 * static_cast<double>(len) + 2 * frames_size,
+                     8.0 * frames_size / static_cast<double>(len), cold, [&] {
+                         keep(gw_cuda_gcomp_decode_add_encode_batch(
+                             cuda, &codec, device_hops.As<gw_cuda_gcomp_hop>(), count, len, &data.map,
+                             &data.map, &key, nullptr, workspace.As<void>(), hop_size, nullptr));
+                     });
+    for (uint32_t i = 0; i < count; i++) {
+        check(results, count + i, "the call");
+    }
+}
+
 /* ---- THC
  * ----------------------------------------------------------------------------------------------------- */
 
@@ -395,6 +500,10 @@ bool add_cuda_benchmarks()
                                           bench_gcomp(state, call.first, name, mode, size.bytes, cold);
                                       }));
                     }
+                    add_benchmark("gcomp_hop_batch/cuda/" + name + "/" + mode.name + end,
+                                  guarded([=](benchmark::State &state) {
+                                      bench_hop_batch(state, name, mode, size.bytes, cold);
+                                  }));
                 }
                 for (const auto &call : kThcCalls) {
                     add_benchmark(std::string(call.second) + "/cuda/" + name + "/b4n8u8" + end,
