@@ -3,8 +3,7 @@
  *
  *   gcomp_encode/cuda/<data>/<mode>/<size>/<cold|hot>   also gcomp_decode, gcomp_decode_add, gcomp_hop
  *   gcomp_hop_batch/cuda/<data>/<mode>/<size>/<cold|hot>
- *                                                       the hops of up to 64 tensors in one call: one has half
- *                                                       of the chunks, the others the rest
+ *       the hops of up to 64 tensors in one call: one has half of the chunks, the others the rest
  *   thc_encode/cuda/<data>/b4n8u8/<size>/<cold|hot>     also thc_norms, thc_sum (of 8 workers), thc_decode
  *
  * Times are those of the driver's events around one call on the default stream; the call that is compared

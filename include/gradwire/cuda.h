@@ -151,9 +151,9 @@ typedef struct gw_cuda_key {
  * What a call shall read from device memory when its kernels run, instead of from the host now. NULL members
  * (or NULL for the whole) mean the host's.
  *
- * For the call, book takes the place that gw_gcomp_install() would give it: that of a codebook of the
- * handle with the same id and generation, else a free one, else that of the older one, whose frames the call
- * then refuses with GW_ERR_TABLE. The handle itself does not change.
+ * For the call, book takes the place that gw_gcomp_install() would give it: that of a codebook of the handle
+ * with the same id and generation, else a free one, else that of the older one, whose frames the call then
+ * refuses with GW_ERR_TABLE. The handle itself does not change.
  *
  * What members point to must not change from the moment that the kernels of a call may begin until they have
  * ended. That matters most for the book, which blocks read at different times: the check of a changing book
@@ -245,10 +245,10 @@ GW_API GW_MUST_CHECK gw_status gw_cuda_gcomp_decode_add_encode(
 
 /*
  * One frame of a batch, or one tensor whose values are counted. The array lies in device memory and is read
- * when the kernels run. Pointers that are NULL or misaligned where single calls refuse them give GW_ERR_ARG in
- * the item's result; ranges that overlap are not found. Items share nothing but the handle; each has a result
- * of its own, a multiple of 8 and not NULL, which nothing checks. An item that fails has the result and leaves
- * the bytes that a single call would, and no other item feels it.
+ * when the kernels run. Pointers that are NULL or misaligned where single calls refuse them give GW_ERR_ARG
+ * in the item's result; ranges that overlap are not found. Items share nothing but the handle; each has a
+ * result of its own, a multiple of 8 and not NULL, which nothing checks. One that fails fails alone, with the
+ * status and bytes of a single call.
  */
 typedef struct gw_cuda_gcomp_item {
     const void *src;             /* decode: the frame; encode, histogram: values */
@@ -365,9 +365,9 @@ GW_API GW_MUST_CHECK gw_status gw_cuda_gcomp_histogram_add(gw_cuda *cuda, const 
 
 /*
  * gw_gcomp_histogram_add() of many tensors, balanced by chunk. items[i].dst is the histogram that item i is
- * added to, at a multiple of 8: one for all of a bucket, one for each tensor, or anything between. It is as if
- * the items were added in their order, except that chunk_count, which only orders chunks, grows by the chunks
- * of the whole call. result->len: the values counted. A tensor that is refused changes nothing.
+ * added to, at a multiple of 8: one for all of a bucket, one for each tensor, or anything between. It is as
+ * if the items were added in their order, except that chunk_count, which only orders chunks, grows by the
+ * chunks of the whole call. result->len: the values counted. A tensor that is refused changes nothing.
  */
 GW_API GW_MUST_CHECK gw_status gw_cuda_gcomp_histogram_add_batch(
     gw_cuda *cuda, const gw_gcomp *codec, const gw_cuda_gcomp_item *items, uint32_t item_count,
