@@ -517,7 +517,7 @@ gw_status gw_cuda_gcomp_decode_add_encode_batch(gw_cuda *cuda, const gw_gcomp *c
     }
     out.key_at = device != NULL ? device->key : NULL;
     params.hops = hops;
-    params.item_count = item_count;
+    out.item_count = item_count;
     gw_cuda_plan_hop_batch(&plan, &params, &in, &out, value_total, &c.shape, workspace);
     return gw_cuda_submit(c.state, &plan, workspace, stream);
 }

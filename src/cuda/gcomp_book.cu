@@ -161,81 +161,109 @@ template <uint32_t DTYPE, bool DERIVED> GW_DEVICE void gw_book_all(const gw_gcom
     }
 }
 
+/* ---- first steps of batches ---------------------------------------------------------------------------- */
+
 struct gw_count_state {
     uint32_t sums[GW_WARPS];
     uint64_t unit_end, group_end; /* where the first item that the workspace has no room for would begin */
 };
 
-/* First units and groups of all items of a batch. One block. Items beyond what the host counted have no
- * units: LIMIT. */
-GW_KERNEL(gw_device_gcomp_count, gw_gcomp_encode_params, 256, 1)
+/* Units and groups of the items before. */
+struct gw_count {
+    uint64_t units, groups;
+};
+
+GW_DEVICE void gw_count_begin(gw_count_state &s)
 {
-    gw_count_state &s = GW_SHARED(gw_count_state);
-    const uint32_t group_log2 = gw_group_log2(p.codec), chunk_log2 = p.codec.chunk_log2;
-    uint64_t units = 0, groups = 0;
     if (threadIdx.x == 0) {
         s.unit_end = s.group_end = ~(uint64_t)0;
     }
-    GW_NO_UNROLL
-    for (uint32_t at = 0; at < p.item_count; at += GW_THREADS) {
-        const uint32_t i = at + threadIdx.x;
-        uint64_t unit_count = 0, group_count = 0;
-        if (i < p.item_count) {
-            const uint64_t len = gw_encode_status(p, p.items[i]) == GW_OK ? p.items[i].src_size : 0;
-            unit_count = len == 0 ? 1 : (len + ((uint64_t)1 << chunk_log2) - 1) >> chunk_log2;
-            group_count = (len + ((uint64_t)1 << group_log2) - 1) >> group_log2;
-        }
-        uint32_t total[4];
-        const uint64_t units_low = gw_block_scan((uint32_t)(unit_count & 0xffff), s.sums, &total[0]);
-        const uint64_t units_high = gw_block_scan((uint32_t)(unit_count >> 16), s.sums, &total[1]);
-        const uint64_t groups_low = gw_block_scan((uint32_t)(group_count & 0xffff), s.sums, &total[2]);
-        const uint64_t groups_high = gw_block_scan((uint32_t)(group_count >> 16), s.sums, &total[3]);
-        const uint64_t unit = units + units_low + (units_high << 16);
-        const uint64_t group = groups + groups_low + (groups_high << 16);
-        /* Sums only grow, so all items behind the first that does not fit do not fit either. */
-        const bool fits = unit + unit_count <= p.unit_total && group + group_count <= p.group_total;
-        if (i < p.item_count && !fits) {
-            gw_atomic_min64(&s.unit_end, unit);
-            gw_atomic_min64(&s.group_end, group);
-            gw_hand_on(p.items[i], GW_ERR_LIMIT);
-        }
-        __syncthreads();
-        if (i < p.item_count) {
-            p.unit_first[i] = unit < s.unit_end ? unit : s.unit_end;
-            p.group_first[i] = group < s.group_end ? group : s.group_end;
-        }
-        units += total[0] + ((uint64_t)total[1] << 16);
-        groups += total[2] + ((uint64_t)total[3] << 16);
+}
+
+/*
+ * First units and groups of the items at + threadIdx.x, which have len values to encode, by one block, tile by
+ * tile. False for items that the workspace has no room for: such, and all behind them, have no units. has_room:
+ * what else of it must hold the item; once false for an item, false for all behind it.
+ */
+GW_DEVICE bool gw_count_items(gw_count_state &s, gw_count &before, const gw_gcomp_encode_params &p,
+                              uint32_t i, uint64_t len, bool has_room)
+{
+    const uint32_t group_log2 = gw_group_log2(p.codec), chunk_log2 = p.codec.chunk_log2;
+    uint64_t unit_count = 0, group_count = 0;
+    if (i < p.item_count) {
+        unit_count = len == 0 ? 1 : (len + ((uint64_t)1 << chunk_log2) - 1) >> chunk_log2;
+        group_count = (len + ((uint64_t)1 << group_log2) - 1) >> group_log2;
     }
+    uint32_t total[4];
+    const uint64_t units_low = gw_block_scan((uint32_t)(unit_count & 0xffff), s.sums, &total[0]);
+    const uint64_t units_high = gw_block_scan((uint32_t)(unit_count >> 16), s.sums, &total[1]);
+    const uint64_t groups_low = gw_block_scan((uint32_t)(group_count & 0xffff), s.sums, &total[2]);
+    const uint64_t groups_high = gw_block_scan((uint32_t)(group_count >> 16), s.sums, &total[3]);
+    const uint64_t unit = before.units + units_low + (units_high << 16);
+    const uint64_t group = before.groups + groups_low + (groups_high << 16);
+    /* Sums only grow, so all items behind the first that does not fit do not fit either. */
+    const bool fits = has_room && unit + unit_count <= p.unit_total && group + group_count <= p.group_total;
+    if (i < p.item_count && !fits) {
+        gw_atomic_min64(&s.unit_end, unit);
+        gw_atomic_min64(&s.group_end, group);
+    }
+    __syncthreads();
+    if (i < p.item_count) {
+        p.unit_first[i] = unit < s.unit_end ? unit : s.unit_end;
+        p.group_first[i] = group < s.group_end ? group : s.group_end;
+    }
+    before.units += total[0] + ((uint64_t)total[1] << 16);
+    before.groups += total[2] + ((uint64_t)total[3] << 16);
+    return fits;
+}
+
+GW_DEVICE void gw_count_end(const gw_count_state &s, const gw_count &all, const gw_gcomp_encode_params &p)
+{
     if (threadIdx.x == 0) {
-        p.unit_first[p.item_count] = units < s.unit_end ? units : s.unit_end;
-        p.group_first[p.item_count] = groups < s.group_end ? groups : s.group_end;
+        p.unit_first[p.item_count] = all.units < s.unit_end ? all.units : s.unit_end;
+        p.group_first[p.item_count] = all.groups < s.group_end ? all.groups : s.group_end;
     }
 }
 
-/* ---- batches of hops ----------------------------------------------------------------------------------- */
-
-struct gw_hop_state {
-    uint32_t sums[GW_WARPS];
-};
+/* First units and groups of all items of a batch. One block. Items beyond what the host counted: LIMIT. */
+GW_KERNEL(gw_device_gcomp_count, gw_gcomp_encode_params, 256, 1)
+{
+    gw_count_state &s = GW_SHARED(gw_count_state);
+    gw_count all = {0, 0};
+    gw_count_begin(s);
+    GW_NO_UNROLL
+    for (uint32_t at = 0; at < p.item_count; at += GW_THREADS) {
+        const uint32_t i = at + threadIdx.x;
+        const bool is_item = i < p.item_count;
+        const uint64_t len = is_item && gw_encode_status(p, p.items[i]) == GW_OK ? p.items[i].src_size : 0;
+        if (!gw_count_items(s, all, p, i, len, true) && is_item) {
+            gw_hand_on(p.items[i], GW_ERR_LIMIT);
+        }
+    }
+    gw_count_end(s, all, p);
+}
 
 /*
  * Items of the decode (frame + values -> sums in the workspace) and of the encode (sums -> frame) of all
- * hops, and where the sums of each lie. One block. Hops that cannot be encoded, or whose sums the workspace
- * has no room for, are over before their frames are looked at.
+ * hops, where the sums of each lie, and first units and groups of the encode. One block. Hops that cannot be
+ * encoded, or that the workspace has no room for, are over before their frames are looked at.
  */
 GW_KERNEL(gw_device_gcomp_hop_items, gw_gcomp_hop_params, 256, 1)
 {
-    gw_hop_state &s = GW_SHARED(gw_hop_state);
+    gw_count_state &s = GW_SHARED(gw_count_state);
+    const gw_cuda_codec &codec = p.out.codec;
+    const uint32_t item_count = p.out.item_count;
     const uint64_t room = p.sums_size >> 4;
+    gw_count all = {0, 0};
     uint64_t used = 0; /* of 16 bytes each by the hops before; room + 1 stands for more */
+    gw_count_begin(s);
     GW_NO_UNROLL
-    for (uint32_t at = 0; at < p.item_count; at += GW_THREADS) {
+    for (uint32_t at = 0; at < item_count; at += GW_THREADS) {
         const uint32_t i = at + threadIdx.x;
         gw_cuda_gcomp_item out = {};
         uint32_t status = GW_ERR_ARG;
         uint64_t size = 0;
-        if (i < p.item_count) {
+        if (i < item_count) {
             const gw_cuda_gcomp_hop &hop = p.hops[i];
             out.src = hop.values;
             out.src_size = hop.len;
@@ -247,9 +275,9 @@ GW_KERNEL(gw_device_gcomp_hop_items, gw_gcomp_hop_params, 256, 1)
             out.first_element = hop.first_element;
             out.after = hop.after;
             out.result = hop.result;
-            status = gw_item_status(p.codec, p.map, out);
+            status = gw_item_status(codec, p.out.map, out);
             if (status == GW_OK) {
-                size = (hop.len * gw_type_size(p.codec.dtype) + 15) >> 4;
+                size = (hop.len * gw_type_size(codec.dtype) + 15) >> 4;
                 size = size <= room ? size : room + 1;
             }
         }
@@ -258,11 +286,16 @@ GW_KERNEL(gw_device_gcomp_hop_items, gw_gcomp_hop_params, 256, 1)
         const uint64_t before_low = gw_block_scan((uint32_t)(size & 0xffffff), s.sums, &low);
         const uint64_t before_high = gw_block_scan((uint32_t)(size >> 24), s.sums, &high);
         const uint64_t place = used + before_low + (before_high << 24);
-        if (i < p.item_count) {
+        used += low + ((uint64_t)high << 24);
+        used = used <= room ? used : room + 1;
+        const bool fits =
+            gw_count_items(s, all, p.out, i, status == GW_OK ? out.src_size : 0, place + size <= room);
+        if (i < item_count) {
             const gw_cuda_gcomp_hop &hop = p.hops[i];
             const bool is_over = hop.after != nullptr && hop.after->status != GW_OK;
-            if (status == GW_OK && place + size > room) {
+            if (!fits) {
                 status = GW_ERR_LIMIT;
+                gw_hand_on(out, status);
             }
             /* Both items come after this: the decode, which puts its result here, too, and the encode. */
             const gw_cuda_result between = {status, 0, 0, 0, ~(uint64_t)0, 0};
@@ -281,13 +314,11 @@ GW_KERNEL(gw_device_gcomp_hop_items, gw_gcomp_hop_params, 256, 1)
             in.after = in.result = p.between + i;
             out.src = sums;
             out.after = is_over ? hop.after : p.between + i; /* has a bad_index to hand on */
-            p.in[i] = in;
-            p.out[i] = out;
+            p.in_items[i] = in;
+            p.out_items[i] = out;
         }
-        used += low + ((uint64_t)high << 24);
-        used = used <= room ? used : room + 1;
-        __syncthreads();
     }
+    gw_count_end(s, all, p.out);
 }
 
 #define GW_BOOK_KERNEL(name, dtype, derived)                                                                 \
@@ -308,7 +339,7 @@ GW_BOOK_KERNEL(gw_device_gcomp_book_fp16_derived, GW_FP16, true)
 /* First chunks of all items of a batch; those that are refused, or have no values, have none. One block. */
 GW_KERNEL(gw_device_gcomp_histogram_items, gw_gcomp_histogram_params, 256, 1)
 {
-    gw_hop_state &s = GW_SHARED(gw_hop_state);
+    gw_count_state &s = GW_SHARED(gw_count_state);
     const uint32_t log2 = p.codec.chunk_log2;
     uint64_t chunks = 0;
     GW_NO_UNROLL

@@ -176,7 +176,7 @@ typedef struct gw_gcomp_encode_params {
     gw_cuda_gcomp_item item;
     gw_cuda_encode_head *head;
     gw_cuda_encode_state *states; /* item_count */
-    uint64_t *unit_first;         /* items only: item_count + 1, by gw_device_gcomp_count */
+    uint64_t *unit_first;         /* items only: item_count + 1, by gw_device_gcomp_count or _hop_items */
     uint64_t *group_first;        /* items only: item_count + 1 */
     gw_cuda_group_book *books;    /* by group */
     gw_cuda_chunk_word *words;    /* by unit */
@@ -189,14 +189,11 @@ typedef struct gw_gcomp_encode_params {
 
 /* What gw_device_gcomp_hop_items makes of hops: items of a decode and of an encode, with sums in between. */
 typedef struct gw_gcomp_hop_params {
-    gw_cuda_codec codec; /* and map: of the encode */
-    gw_cuda_map map;
-    uint32_t item_count;
-    uint32_t reserved;
+    gw_gcomp_encode_params out; /* unit_first and group_first are filled in, too */
     const gw_cuda_gcomp_hop *hops;
-    gw_cuda_gcomp_item *in, *out; /* item_count each */
-    gw_cuda_result *between;      /* item_count: what the encode of an item comes after */
-    uint8_t *sums;                /* of all items, each at a multiple of 16 */
+    gw_cuda_gcomp_item *in_items, *out_items;
+    gw_cuda_result *between; /* what the encode of an item comes after */
+    uint8_t *sums;           /* of all items, each at a multiple of 16 */
     uint64_t sums_size;
 } gw_gcomp_hop_params;
 

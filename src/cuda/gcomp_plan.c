@@ -235,9 +235,6 @@ static void add_encode(gw_cuda_plan *plan, gw_gcomp_encode_params *p, const gw_c
         (gw_cuda_kernel)(GW_CUDA_KERNEL_gw_device_gcomp_encode_fp32_explicit + kind);
     p->shared_size = GW_CUDA_ENCODE_SHARED_SIZE(p->codec.chunk_log2);
     fill_rounding(&p->rounding, &p->codec, &p->map);
-    if (p->items != NULL) {
-        add_launch(plan, GW_CUDA_KERNEL_gw_device_gcomp_count, 1, COUNT_SHARED_SIZE, p, sizeof *p);
-    }
     if (p->codec.encode_with < 0 && p->group_total != 0) {
         add_launch(plan, book, at_most(p->group_total, 4 * (uint64_t)shape->multiprocessors),
                    GW_CUDA_SURVEY_SHARED_SIZE, p, sizeof *p);
@@ -254,6 +251,9 @@ void gw_cuda_plan_encode(gw_cuda_plan *plan, gw_gcomp_encode_params *p, uint64_t
     carve_encode_zeros(p, &c, &p->codec, p->item_count, value_total);
     plan->zero_size = c.used;
     carve_encode(p, &c, &p->codec, p->item_count);
+    if (p->items != NULL) {
+        add_launch(plan, GW_CUDA_KERNEL_gw_device_gcomp_count, 1, COUNT_SHARED_SIZE, p, sizeof *p);
+    }
     add_encode(plan, p, shape);
 }
 
@@ -273,8 +273,8 @@ static size_t carve_hops(gw_gcomp_hop_params *hops, gw_gcomp_decode_params *in, 
     carve_encode(out, c, codec, item_count);
     if (hops != NULL) {
         items = (gw_cuda_gcomp_item *)take(c, 2 * (uint64_t)item_count * sizeof *items);
-        hops->in = items;
-        hops->out = items == NULL ? NULL : items + item_count;
+        hops->in_items = items;
+        hops->out_items = items == NULL ? NULL : items + item_count;
         /* Sums of a hop begin at a multiple of 16. */
         hops->sums_size = element_size * value_total + 16 * (uint64_t)item_count;
     }
@@ -324,14 +324,13 @@ void gw_cuda_plan_hop_batch(gw_cuda_plan *plan, gw_gcomp_hop_params *hops, gw_gc
 {
     carver c = {(uint8_t *)workspace, 0};
     GW_MEMSET(plan, 0, sizeof *plan);
-    hops->codec = out->codec;
-    hops->map = out->map;
     out->items = &some_item; /* there will be some */
-    plan->zero_size = carve_hops(hops, in, out, &hops->between, &hops->sums, &c, &out->codec,
-                                 hops->item_count, value_total);
-    in->items = hops->in;
-    out->items = hops->out;
-    in->item_count = out->item_count = hops->item_count;
+    plan->zero_size = carve_hops(hops, in, out, &hops->between, &hops->sums, &c, &out->codec, out->item_count,
+                                 value_total);
+    in->items = hops->in_items;
+    out->items = hops->out_items;
+    hops->out = *out;
+    in->item_count = out->item_count;
     in->mode = GW_CUDA_DECODE_SUM;
     in->exact_len = 1;
     add_launch(plan, GW_CUDA_KERNEL_gw_device_gcomp_hop_items, 1, COUNT_SHARED_SIZE, hops, sizeof *hops);

@@ -46,7 +46,7 @@ void gw_cuda_plan_encode(gw_cuda_plan *plan, gw_gcomp_encode_params *params, uin
 /*
  * Hops: decode + add -> workspace -> encode. One: `in` holds codec, map (of the incoming frame) and item with
  * src, addend, levels and digest; `out` codec, map, key, and item with src_size, dst, levels, digest,
- * first_element and result. Many: `in` and `out` without items, hops with item_count and hops; value_total is
+ * first_element and result. Many: `in` and `out` without items, out->item_count, hops->hops; value_total is
  * the sum of their lengths. The rest is filled in.
  */
 size_t gw_cuda_hop_workspace_size(const gw_cuda_codec *codec, uint32_t item_count, uint64_t value_total);

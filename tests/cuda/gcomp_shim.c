@@ -250,7 +250,7 @@ void gcomp_shim_hop_batch(const gw_gcomp *codec, const gcomp_shim_source *in, co
     gw_cuda_map_fill(&decode.map, in[0].map, NULL);
     gw_cuda_map_fill(&encode.map, sources[0].map, NULL);
     encode.key = key_of(&sources[0]);
-    params.item_count = count;
+    encode.item_count = count;
     params.hops = hops;
     for (uint32_t i = 0; i < count; i++) {
         frames[i] = (uint8_t *)alloc_aligned(in[i].size);
