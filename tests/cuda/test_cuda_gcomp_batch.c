@@ -9,8 +9,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { ITEMS = 9 };
-static const uint64_t lens[ITEMS] = {4097, 0, 1, 20000, 4095, 4096, 0, 3 * 4096 + 5, 63};
+/* Nothing, one value, around a chunk, several chunks. All of it runs in fibers: no more than is needed. */
+enum { ITEMS = 8 };
+static const uint64_t lens[ITEMS] = {4097, 0, 1, 9000, 4095, 0, 63, 4096};
 
 static const gw_cuda_key test_key = {77, 5, 2, 1};
 
@@ -275,7 +276,7 @@ static void equal_the_cpu_and_single_calls(void **state)
 static void many_hops(void **state)
 {
     (void)state;
-    enum { MANY = 300 };
+    enum { MANY = 260 };
     static bucket_item bucket[MANY];
     static gw_cuda_gcomp_hop hops[MANY];
     uint64_t many_lens[MANY];
@@ -285,7 +286,7 @@ static void many_hops(void **state)
 
     testing_open(&cuda);
     for (int i = 0; i < MANY; i++) {
-        many_lens[i] = i == 280 ? 9000 : i % 5 == 0 ? 0 : testing_random(&random) % 40;
+        many_lens[i] = i == 257 ? 5000 : i % 5 == 0 ? 0 : testing_random(&random) % 40;
     }
     make_bucket(bucket, many_lens, MANY, &codec, GW_FP16, 12, &random);
     for (int i = 0; i < MANY; i++) {
@@ -510,7 +511,9 @@ static void too_few_values(void **state)
 
     testing_open(&cuda);
     make_bucket(bucket, lens, ITEMS, &codec, GW_BF16, 12, &random);
-    for (int known = 0; known < ITEMS; known++) {
+    static const int known_counts[] = {0, 3, 4, 7};
+    for (size_t turn = 0; turn < sizeof known_counts / sizeof *known_counts; turn++) {
+        const int known = known_counts[turn];
         const uint64_t total = sum_of(lens, known);
         const size_t size = gw_cuda_gcomp_hop_workspace_size(&codec, ITEMS, total);
         int refused = 0;
@@ -534,7 +537,7 @@ static void too_few_values(void **state)
                 expect_hop(&codec, &bucket[i], &hops[i]);
             }
         }
-        assert_true(refused || sum_of(lens + known, ITEMS - known) < 100);
+        assert_true(refused); /* the last has a chunk */
     }
     drop_bucket(bucket, ITEMS);
     testing_free_all();
@@ -546,8 +549,8 @@ static void too_few_values(void **state)
 static void validations(void **state)
 {
     (void)state;
-    enum { FRAMES = 6 };
-    static const uint64_t frame_lens[FRAMES] = {70000, 0, 33000, 5, 40000, 32768};
+    enum { FRAMES = 4 };
+    static const uint64_t frame_lens[FRAMES] = {33000, 0, 40000, 5};
     bucket_item bucket[FRAMES];
     gw_cuda cuda;
     uint64_t random = 34;
@@ -556,7 +559,7 @@ static void validations(void **state)
 
     testing_open(&cuda);
     make_bucket(bucket, frame_lens, FRAMES, &codec, GW_FP32, 15, &random);
-    for (int turn = 0; turn < 3; turn++) {
+    for (int turn = 0; turn < 2; turn++) {
         const uint64_t hint = turn == 0 ? sum_of(frame_lens, FRAMES) : 0;
         const size_t size = gw_cuda_gcomp_decode_workspace_size(&codec, FRAMES, hint);
         gw_cuda_gcomp_item items[FRAMES];
@@ -565,7 +568,7 @@ static void validations(void **state)
         memset(items, 0, sizeof items);
         for (int i = 0; i < FRAMES; i++) {
             uint8_t *frame = testing_device(bucket[i].frame, bucket[i].frame_size, 0);
-            if (turn == 2 && i % 2 == 0) {
+            if (turn == 1 && i == 2) {
                 frame[bucket[i].frame_size - 1 - (size_t)(testing_random(&random) % 1000)] ^= 0x55;
             }
             expected[i] = gw_gcomp_validate(&codec, frame, bucket[i].frame_size, NULL, &bad[i], cpu_workspace,
