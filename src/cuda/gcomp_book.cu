@@ -181,9 +181,9 @@ GW_DEVICE void gw_count_begin(gw_count_state &s)
 }
 
 /*
- * First units and groups of the items at + threadIdx.x, which have len values to encode, by one block, tile by
- * tile. False for items that the workspace has no room for: such, and all behind them, have no units. has_room:
- * what else of it must hold the item; once false for an item, false for all behind it.
+ * First units and groups of the items i, a thread's each, which have len values to encode; by one block, tile
+ * by tile. False for items that the workspace has no room for: such, and all behind them, have no units.
+ * has_room: whether what else there is of it holds the item; once false, false for all behind it.
  */
 GW_DEVICE bool gw_count_items(gw_count_state &s, gw_count &before, const gw_gcomp_encode_params &p,
                               uint32_t i, uint64_t len, bool has_room)

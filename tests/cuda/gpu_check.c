@@ -706,9 +706,10 @@ static void compare_hop_batch(gw_dtype dtype, int levels, size_t len, uint64_t *
     const gw_gcomp_map *map = &c[0].device_map;
     const size_t count_size = gw_cuda_gcomp_histogram_workspace_size(codec, ITEMS);
     const size_t hop_size = gw_cuda_gcomp_hop_workspace_size(codec, ITEMS, total);
-    void *count_at = on_device(NULL, count_size), *hop_at = on_device(NULL, hop_size);
+    void *count_at = workspace_on_device(count_size), *hop_at = workspace_on_device(hop_size);
     gw_cuda_gcomp_item *device_count = on_device(count, sizeof count);
     gw_cuda_gcomp_hop *device_hops = on_device(hops, sizeof hops);
+    begin_case("batch", "codebook and hops");
     must(gw_cuda_gcomp_histogram_add_batch(&cuda, codec, device_count, ITEMS, total, map, &key, NULL,
                                            count_at, count_size, NULL),
          "gw_cuda_gcomp_histogram_add_batch");

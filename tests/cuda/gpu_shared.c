@@ -128,6 +128,16 @@ static void call_gcomp(gw_cuda *cuda, const gw_gcomp *codec, size_t len, int is_
             "encode_batch");
         must(gw_cuda_gcomp_decode_batch(cuda, codec, at(10), 100, len, NULL, NULL, 0, at(5), size, NULL),
              "decode_batch");
+        must(gw_cuda_gcomp_validate_batch(cuda, codec, at(10), 100, len, NULL, NULL, at(5), size, NULL),
+             "validate_batch");
+        must_if_it_fits(gw_cuda_gcomp_decode_add_encode_batch(cuda, codec, at(10), 100, len, NULL, NULL, &key,
+                                                              NULL, at(5), size, NULL),
+                        "hop_batch");
+        must(gw_cuda_gcomp_histogram_add_batch(cuda, codec, at(10), 100, len, NULL, &key, NULL, at(5), size,
+                                               NULL),
+             "histogram_batch");
+        must(gw_cuda_gcomp_book_build_batch(cuda, codec, at(7), 100, at(8), at(9), result, NULL),
+             "book_build_batch");
     }
 }
 
