@@ -404,7 +404,8 @@ GW_API GW_MUST_CHECK gw_status gw_cuda_gcomp_book_build_batch(gw_cuda *cuda, con
  *   key       NULL (zeros), or that of stochastic rounding
  *   out_size  sizeof(struct gw_device_codec): tells a header of another version
  *   encode_shared_size, decode_shared_size
- *             bytes of dynamic shared memory that a block needs; may be NULL
+ *             bytes of dynamic shared memory that a block needs; may be NULL. An encode of explicit levels
+ *             does less work with GW_CUDA_ENCODE_SHARED_SIZE_ONCE(chunk_log2, dtype), of the device headers
  *
  * GW_OK; GW_ERR_ARG; GW_ERR_STATE; GW_ERR_TABLE: no codebook is installed. On failure *out is untouched.
  */

@@ -55,6 +55,16 @@ GW_DEVICE uint32_t gw_shared_load8(uint32_t place)
     return x;
 }
 
+GW_DEVICE uint32_t gw_shared_load16(uint32_t place)
+{
+    uint32_t x;
+    asm volatile("{ .reg .u16 h; ld.shared.u16 h, [%1]; cvt.u32.u16 %0, h; }"
+                 : "=r"(x)
+                 : "r"(place)
+                 : "memory");
+    return x;
+}
+
 GW_DEVICE uint32_t gw_shared_load32(uint32_t place)
 {
     uint32_t x;
@@ -82,6 +92,14 @@ GW_DEVICE uint4 gw_shared_load128(uint32_t place)
 GW_DEVICE void gw_shared_store8(uint32_t place, uint32_t x)
 {
     asm volatile("st.shared.u8 [%0], %1;" : : "r"(place), "r"(x) : "memory");
+}
+
+GW_DEVICE void gw_shared_store16(uint32_t place, uint32_t x)
+{
+    asm volatile("{ .reg .u16 h; cvt.u16.u32 h, %1; st.shared.u16 [%0], h; }"
+                 :
+                 : "r"(place), "r"(x)
+                 : "memory");
 }
 
 GW_DEVICE void gw_shared_store32(uint32_t place, uint32_t x)
@@ -281,6 +299,42 @@ GW_DEVICE uint32_t gw_two_fp16(float x, float y)
 {
     uint32_t z;
     asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(z) : "f"(y), "f"(x));
+    return z;
+}
+
+/* If flags & FLAG: z moves up, and the top WIDTH bits of w come in below. */
+template <uint32_t FLAG, uint32_t WIDTH> GW_DEVICE void gw_push_top(uint32_t &z, uint32_t w, uint32_t flags)
+{
+    asm("{ .reg .pred p; .reg .u32 t; and.b32 t, %2, %3; setp.ne.u32 p, t, 0; @p shf.l.wrap.b32 %0, %1, %0, "
+        "%4; }"
+        : "+r"(z)
+        : "r"(w), "r"(flags), "n"(FLAG), "n"(WIDTH));
+}
+
+/* x + y to nearest even or towards zero, where subnormal numbers count as zeros. */
+template <bool NEAREST> GW_DEVICE float gw_float_add_flush(float x, float y)
+{
+    float z;
+    if (NEAREST) {
+        asm("add.rn.ftz.f32 %0, %1, %2;" : "=f"(z) : "f"(x), "f"(y));
+    } else {
+        asm("add.rz.ftz.f32 %0, %1, %2;" : "=f"(z) : "f"(x), "f"(y));
+    }
+    return z;
+}
+
+/* Rounded to nearest even and limited to 0 and 1. */
+GW_DEVICE float gw_float_add_limit(float x, float y)
+{
+    float z;
+    asm("add.rn.sat.f32 %0, %1, %2;" : "=f"(z) : "f"(x), "f"(y));
+    return z;
+}
+
+GW_DEVICE float gw_float_multiply_limit(float x, float y)
+{
+    float z;
+    asm("mul.rn.sat.f32 %0, %1, %2;" : "=f"(z) : "f"(x), "f"(y));
     return z;
 }
 

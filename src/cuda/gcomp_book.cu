@@ -9,14 +9,16 @@
 #include "cuda/gcomp_round.cuh"
 
 struct alignas(128) gw_survey_state {
-    alignas(128) uint8_t exchange[GW_WARPS * 2048];
+    alignas(128) uint8_t exchange[GW_WARPS * 2048]; /* at last the tree */
     uint32_t bin[1024];
     gw_book_state book;
     uint64_t group;
     uint32_t item, status;
 };
 
-static_assert(sizeof(gw_survey_state) <= GW_CUDA_SURVEY_SHARED_SIZE, "the host reserves enough");
+static_assert(sizeof(gw_cuda_tree) <= GW_WARPS * 2048 &&
+                  sizeof(gw_survey_state) <= GW_CUDA_SURVEY_SHARED_SIZE,
+              "the host reserves enough");
 
 /*
  * Adds the bins of values first + i, i < len, i mod period < 64, to s.bin. A thread takes 32 values at a
@@ -129,7 +131,13 @@ GW_DEVICE void gw_book_group(gw_survey_state &s, const gw_gcomp_encode_params &p
     const uint32_t crc =
         gw_cuda_crc32c(0, b.size >> 2, b.sums, [&](uint64_t i) { return gw_read32(b.bytes + 4 * i); });
     gw_cuda_group_book &out = p.books[s.group];
-    out.length[t] = b.length[t];
+    gw_cuda_tree &tree = *(gw_cuda_tree *)(void *)s.exchange;
+    tree.length[t] = b.length[t];
+    if (t == 0) {
+        tree.base = base;
+    }
+    gw_cuda_tree_build(tree);
+    gw_tree_store(out.tree, tree);
     if (t < GW_CUDA_BOOK_SIZE_MAX) {
         out.bytes[t] = b.bytes[t];
     }

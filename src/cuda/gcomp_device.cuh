@@ -20,15 +20,25 @@
 #include "cuda/gcomp_decode.cuh"
 #include "cuda/gcomp_encode.cuh"
 
-/* Prepares to encode with the codec's codebook (encode_with). False, to all threads, if it is none. */
+/*
+ * Prepares to encode with the codec's codebook (encode_with). False, to all threads, if it is none.
+ *
+ * shared_size: bytes at shared. With GW_CUDA_ENCODE_SHARED_SIZE_ONCE(chunk_log2, DTYPE) of them or more, an
+ * explicit chunk's values are rounded once instead of twice.
+ */
 template <uint32_t DTYPE, bool DERIVED>
-GW_DEVICE bool gw_device_encode_begin(unsigned char *shared, const gw_device_codec &c)
+GW_DEVICE bool gw_device_encode_begin(unsigned char *shared, uint32_t shared_size, const gw_device_codec &c)
 {
     gw_encode_state &s = *(gw_encode_state *)(void *)shared;
+    __syncthreads();
+    if (threadIdx.x == 0) {
+        s.shared_size = shared_size;
+    }
     if (c.codec.encode_with < 0 ||
         !gw_encode_read_book<DTYPE, DERIVED>(s, c.codec.book[c.codec.encode_with])) {
         return false;
     }
+    gw_cuda_tree_build(s.tree);
     gw_encode_tables<DTYPE, DERIVED>(s);
     return true;
 }

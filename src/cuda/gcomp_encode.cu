@@ -133,7 +133,7 @@ GW_DEVICE void gw_encode_finish(gw_encode_state &s, const gw_gcomp_encode_params
     }
 }
 
-/* Lengths and base of the group's codebook, or of the installed one, into s.tree; s.book. */
+/* Tree and tables of the group's codebook, or of the installed one; s.book. */
 template <uint32_t DTYPE, bool DERIVED>
 GW_DEVICE bool gw_encode_fetch_book(gw_encode_state &s, const gw_gcomp_encode_params &p, uint64_t group)
 {
@@ -149,14 +149,14 @@ GW_DEVICE bool gw_encode_fetch_book(gw_encode_state &s, const gw_gcomp_encode_pa
         if (t == 0) {
             s.owner = 0;
         }
+        gw_cuda_tree_build(s.tree);
     } else {
         const gw_cuda_group_book &book = p.books[group];
-        s.tree.length[t] = book.length[t];
-        if (t < GW_CUDA_BOOK_SIZE_MAX) {
-            s.book[t] = book.bytes[t];
+        gw_tree_load(s.tree, book.tree);
+        if (4 * t < GW_CUDA_BOOK_SIZE_MAX) {
+            gw_shared_store32(gw_place_of(s.book) + 4 * t, gw_read32(book.bytes + 4 * t));
         }
         if (t == 0) {
-            s.tree.base = book.base;
             s.book_size = book.size;
             s.book_crc = book.crc;
         }
@@ -292,6 +292,7 @@ template <uint32_t DTYPE, bool DERIVED> GW_DEVICE void gw_encode_all(const gw_gc
     if (threadIdx.x == 0) {
         s.units = p.items == nullptr ? p.unit_total : p.unit_first[p.item_count];
         s.owner = ~(uint64_t)0;
+        s.shared_size = p.shared_size;
     }
     GW_NO_UNROLL
     for (;;) {

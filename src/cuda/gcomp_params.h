@@ -123,11 +123,13 @@ typedef struct gw_cuda_rounding {
 
 /* ---- encode -------------------------------------------------------------------------------------------- */
 
-/* Codebook of a group of chunks (docs/format.md section 6), made by gw_device_gcomp_book_*. */
+/* Codebook of a group of chunks (docs/format.md section 6), made by gw_device_gcomp_book_*, with its tree,
+ * which else every chunk would have to build again. A multiple of 16 bytes. */
+#define GW_CUDA_TREE_SIZE 2432u
 typedef struct gw_cuda_group_book {
     uint32_t base, size, crc, reserved;
-    uint8_t bytes[GW_CUDA_BOOK_SIZE_MAX];
-    uint8_t length[256];
+    uint8_t bytes[GW_CUDA_BOOK_SIZE_MAX + 12];
+    uint8_t tree[GW_CUDA_TREE_SIZE]; /* the front of a gw_cuda_tree */
 } gw_cuda_group_book;
 
 /* A frame on its way out. All zero at the start. */
@@ -154,13 +156,30 @@ typedef struct gw_cuda_chunk_word {
  * (16-bit types; 4096 of fp32) and the exchange of 8 warps take; bitmaps of all levels, at most 11 bits a
  * value and a word more a node.
  */
-#define GW_CUDA_ENCODE_FIXED_MAX                (14u * 1024u)
-#define GW_CUDA_ENCODE_LEVEL_SIZE(chunk_log2) \
+#define GW_CUDA_ENCODE_FIXED_MAX (18u * 1024u - 256u)
+#define GW_CUDA_ENCODE_LEVEL_SIZE(chunk_log2)                                                                \
     ((chunk_log2) < 14 ? 18u * 1024u : (chunk_log2) == 14 ? 19u * 1024u : 35u * 1024u)
 #define GW_CUDA_ENCODE_BITMAPS_SIZE(chunk_log2) (((uint32_t)11 << (chunk_log2)) / 8u + 4u * 176u)
 #define GW_CUDA_ENCODE_SHARED_SIZE(chunk_log2)                                                               \
     (GW_CUDA_ENCODE_FIXED_MAX + 2u * GW_CUDA_ENCODE_LEVEL_SIZE(chunk_log2) +                                 \
      GW_CUDA_ENCODE_BITMAPS_SIZE(chunk_log2))
+
+/*
+ * With more, explicit frames are rounded once: the digits of every warp's values wait there, in 32 strings
+ * (four planes of eight warps) with four words of zeros before each and behind the last. They lie at the
+ * end, where the bitmaps would be if they took more than 4 bits a value; if they do, digits are made again.
+ */
+#define GW_CUDA_ENCODE_STRING_WORDS(chunk_log2, dtype)                                                       \
+    ((((uint32_t)1 << (chunk_log2)) / 8u * ((dtype) == GW_FP32 ? 6u : (dtype) == GW_BF16 ? 2u : 3u)) / 32u)
+#define GW_CUDA_ENCODE_STRINGS_SIZE(chunk_log2, dtype)                                                       \
+    (4u * (32u * (GW_CUDA_ENCODE_STRING_WORDS(chunk_log2, dtype) + 4u) + 4u))
+#define GW_CUDA_ENCODE_TAIL_SIZE(chunk_log2, dtype)                                                          \
+    (GW_CUDA_ENCODE_STRINGS_SIZE(chunk_log2, dtype) + ((uint32_t)1 << (chunk_log2)) / 2u + 4u * 176u)
+#define GW_CUDA_ENCODE_SHARED_SIZE_ONCE(chunk_log2, dtype)                                                   \
+    (GW_CUDA_ENCODE_FIXED_MAX + 2u * GW_CUDA_ENCODE_LEVEL_SIZE(chunk_log2) +                                 \
+     (GW_CUDA_ENCODE_TAIL_SIZE(chunk_log2, dtype) > GW_CUDA_ENCODE_BITMAPS_SIZE(chunk_log2)                  \
+          ? GW_CUDA_ENCODE_TAIL_SIZE(chunk_log2, dtype)                                                      \
+          : GW_CUDA_ENCODE_BITMAPS_SIZE(chunk_log2)))
 
 typedef struct gw_gcomp_encode_params {
     gw_cuda_codec codec;

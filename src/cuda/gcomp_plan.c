@@ -127,8 +127,8 @@ size_t gw_cuda_decode_workspace_size(uint32_t item_count, uint64_t value_total)
 static uint32_t decode_shared_size(const gw_cuda_codec *codec, const gw_cuda_shape *shape)
 {
     const uint32_t log2 = codec->chunk_log2 < 14 ? codec->chunk_log2 : 14;
-    const uint32_t level = GW_CUDA_LEVEL_SIZE(log2) < GW_CUDA_LEVEL_SIZE_MIN ? GW_CUDA_LEVEL_SIZE_MIN
-                                                                             : GW_CUDA_LEVEL_SIZE(log2);
+    const uint32_t level =
+        GW_CUDA_LEVEL_SIZE(log2) < GW_CUDA_LEVEL_SIZE_MIN ? GW_CUDA_LEVEL_SIZE_MIN : GW_CUDA_LEVEL_SIZE(log2);
     const uint32_t least = GW_CUDA_DECODE_FIXED_MAX + 2 * level;
     const uint32_t most = least + ((codec->dtype == GW_FP32 ? 4u : 2u) << log2);
     const uint32_t half = ((shape->shared_size_max + 1024) / 2 - 1024) & ~15u;
@@ -227,13 +227,21 @@ size_t gw_cuda_encode_workspace_size(const gw_cuda_codec *codec, uint32_t item_c
     return c.used + (item_count == 1 ? 4 * 256 : 0); /* a batch of one has arrays, too */
 }
 
+/* Explicit frames are rounded once where there is room for the digits. */
+static uint32_t encode_shared_size(const gw_cuda_codec *codec, const gw_cuda_shape *shape)
+{
+    const uint32_t least = GW_CUDA_ENCODE_SHARED_SIZE(codec->chunk_log2);
+    const uint32_t more = GW_CUDA_ENCODE_SHARED_SIZE_ONCE(codec->chunk_log2, codec->dtype);
+    return codec->levels != GW_GCOMP_DERIVED && more <= shape->shared_size_max ? more : least;
+}
+
 static void add_encode(gw_cuda_plan *plan, gw_gcomp_encode_params *p, const gw_cuda_shape *shape)
 {
     const uint32_t kind = 2 * (p->codec.dtype - GW_FP32) + (p->codec.levels == GW_GCOMP_DERIVED);
     const gw_cuda_kernel book = (gw_cuda_kernel)(GW_CUDA_KERNEL_gw_device_gcomp_book_fp32_explicit + kind);
     const gw_cuda_kernel encode =
         (gw_cuda_kernel)(GW_CUDA_KERNEL_gw_device_gcomp_encode_fp32_explicit + kind);
-    p->shared_size = GW_CUDA_ENCODE_SHARED_SIZE(p->codec.chunk_log2);
+    p->shared_size = encode_shared_size(&p->codec, shape);
     fill_rounding(&p->rounding, &p->codec, &p->map);
     if (p->codec.encode_with < 0 && p->group_total != 0) {
         add_launch(plan, book, at_most(p->group_total, 4 * (uint64_t)shape->multiprocessors),

@@ -13,6 +13,7 @@
 #define GW_CUDA_GCOMP_TREE_CUH
 
 #include "cuda/device.cuh"
+#include "cuda/gcomp_params.h"
 
 enum {
     GW_TREE_NODES = 176,
@@ -38,7 +39,7 @@ struct gw_tree_node {
     uint8_t unused;
 };
 
-struct gw_cuda_tree {
+struct alignas(16) gw_cuda_tree {
     uint32_t node_count, inner_count, depth_max, label_count;
     uint32_t escape_rank, zero_rank; /* GW_TREE_NO_RANK: none */
     uint32_t base;
@@ -304,6 +305,28 @@ GW_DEVICE void gw_cuda_tree_build(gw_cuda_tree &s)
         s.label_count = label_count;
     }
     __syncthreads();
+}
+
+/* What of a tree is needed when it is built, to and from global memory, 16 bytes a thread; both are aligned
+ * to 16. Without a barrier. */
+static_assert(GW_CUDA_TREE_SIZE >= offsetof(gw_cuda_tree, count) && GW_CUDA_TREE_SIZE % 16 == 0 &&
+                  GW_CUDA_TREE_SIZE <= sizeof(gw_cuda_tree) && GW_CUDA_TREE_SIZE <= 16 * GW_THREADS &&
+                  sizeof(gw_cuda_group_book) % 16 == 0 && offsetof(gw_cuda_group_book, tree) % 16 == 0,
+              "a tree is copied by 16 bytes, once a thread");
+
+GW_DEVICE void gw_tree_store(uint8_t *dst, const gw_cuda_tree &s)
+{
+    if (16 * threadIdx.x < GW_CUDA_TREE_SIZE) {
+        *(uint4 *)(void *)(dst + 16 * threadIdx.x) = gw_shared_load128(gw_place_of(&s) + 16 * threadIdx.x);
+    }
+}
+
+GW_DEVICE void gw_tree_load(gw_cuda_tree &s, const uint8_t *src)
+{
+    if (16 * threadIdx.x < GW_CUDA_TREE_SIZE) {
+        gw_shared_store128(gw_place_of(&s) + 16 * threadIdx.x,
+                           *(const uint4 *)(const void *)(src + 16 * threadIdx.x));
+    }
 }
 
 /*

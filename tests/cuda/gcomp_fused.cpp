@@ -27,7 +27,7 @@ struct fused_params {
     const uint8_t *levels;
     uint64_t len;
     uint8_t *slots;
-    uint32_t slot_size, shared_size;
+    uint32_t slot_size, shared_size, encode_size;
     uint32_t *kind, *size, *status;
     float *sums;
 };
@@ -37,7 +37,7 @@ template <bool DERIVED> GW_DEVICE void fused(const fused_params &p)
     unsigned char *shared = &GW_SHARED(unsigned char);
     const uint32_t log2 = p.codec.codec.chunk_log2;
     const uint64_t chunks = (p.len + ((1u << log2) - 1)) >> log2;
-    const bool ready = gw_device_encode_begin<GW_FP32, DERIVED>(shared, p.codec);
+    const bool ready = gw_device_encode_begin<GW_FP32, DERIVED>(shared, p.encode_size, p.codec);
     for (uint64_t i = blockIdx.x; ready && i < chunks; i += gridDim.x) {
         const uint64_t first = i << log2;
         const uint32_t len = (uint32_t)(p.len - first < 1u << log2 ? p.len - first : 1u << log2);
@@ -157,9 +157,10 @@ static void test(bool derived, bool has_map, uint64_t len)
     p.size = sizes.data();
     p.status = status.data();
     p.sums = sums.data();
-    const size_t encode_size = GW_CUDA_ENCODE_SHARED_SIZE(12);
+    /* With and without a map, with much and with little shared memory. */
+    p.encode_size = has_map ? GW_CUDA_ENCODE_SHARED_SIZE_ONCE(12, GW_FP32) : GW_CUDA_ENCODE_SHARED_SIZE(12);
     gw_shim_launch(derived ? fused_derived_run : fused_explicit_run, &p, 2, 256,
-                   encode_size > p.shared_size ? encode_size : p.shared_size, 0);
+                   p.encode_size > p.shared_size ? p.encode_size : p.shared_size, 0);
     for (uint64_t i = 0; i < chunks; i++) {
         gw_gcomp_chunk chunk;
         if (gw_gcomp_chunk_info(frame.data(), size, &info, i, &chunk) != GW_OK) {

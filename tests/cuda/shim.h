@@ -440,6 +440,10 @@ static inline uint32_t gw_shared_load8(uint32_t place)
 {
     return *gw_shim_shared_at(place, 1);
 }
+static inline uint32_t gw_shared_load16(uint32_t place)
+{
+    return *(const uint16_t *)(const void *)gw_shim_shared_at(place, 2);
+}
 static inline uint32_t gw_shared_load32(uint32_t place)
 {
     return *(const uint32_t *)(const void *)gw_shim_shared_at(place, 4);
@@ -455,6 +459,10 @@ static inline uint4 gw_shared_load128(uint32_t place)
 static inline void gw_shared_store8(uint32_t place, uint32_t x)
 {
     *gw_shim_shared_at(place, 1) = (unsigned char)x;
+}
+static inline void gw_shared_store16(uint32_t place, uint32_t x)
+{
+    *(uint16_t *)(void *)gw_shim_shared_at(place, 2) = (uint16_t)x;
 }
 static inline void gw_shared_store32(uint32_t place, uint32_t x)
 {
@@ -596,6 +604,33 @@ static inline uint32_t gw_two_fp16(float x, float y)
 static inline uint32_t __dp2a_hi(uint32_t x, uint32_t y, uint32_t z)
 {
     return z + (x & 0xffffu) * (y >> 16 & 0xffu) + (x >> 16) * (y >> 24);
+}
+template <bool NEAREST> static inline float gw_float_add_flush(float x, float y)
+{
+    /* Exact in a double unless the exponents are far apart, which in kernels they are not. */
+    const double exact = (double)gw_shim_flush(x) + (double)gw_shim_flush(y);
+    const float nearest = (float)exact;
+    const bool is_above = __builtin_fabs((double)nearest) > __builtin_fabs(exact);
+    return gw_shim_flush(!NEAREST && is_above ? __uint_as_float(__float_as_uint(nearest) - 1) : nearest);
+}
+template <uint32_t FLAG, uint32_t WIDTH>
+static inline void gw_push_top(uint32_t &z, uint32_t w, uint32_t flags)
+{
+    if ((flags & FLAG) != 0) {
+        z = z << WIDTH | w >> (32 - WIDTH);
+    }
+}
+static inline float gw_shim_limit(float x)
+{
+    return x > 0 ? (x < 1 ? x : 1) : 0;
+}
+static inline float gw_float_add_limit(float x, float y)
+{
+    return gw_shim_limit(x + y);
+}
+static inline float gw_float_multiply_limit(float x, float y)
+{
+    return gw_shim_limit(x * y);
 }
 template <uint32_t SCALE> static inline uint32_t gw_byte_place(uint32_t base, uint32_t x, uint32_t i)
 {

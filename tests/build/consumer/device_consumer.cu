@@ -17,7 +17,7 @@ GW_KERNEL(device_consumer, consumer_params, 256, 2)
     const uint64_t first = (uint64_t)blockIdx.x * len;
     uint8_t *const slot = p.slots + (uint64_t)blockIdx.x * p.slot_size;
     uint32_t kind = 0, size = 0, status = GW_ERR_TABLE;
-    if (gw_device_encode_begin<GW_FP32, false>(shared, p.codec)) {
+    if (gw_device_encode_begin<GW_FP32, false>(shared, p.shared_size, p.codec)) {
         size = gw_device_encode_chunk<GW_FP32, false>(shared, p.codec, p.values + first, nullptr, len, first,
                                                       slot, &kind);
     }
