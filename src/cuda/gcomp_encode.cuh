@@ -1403,7 +1403,7 @@ GW_DEVICE void gw_write_escapes(gw_encode_state &s, const gw_cuda_rounder &r, ui
                                 uint32_t chunk_len, uint32_t *dst)
 {
     constexpr uint32_t SIZE = gw_type<DTYPE>::SIZE;
-    const uint32_t t = threadIdx.x, words = (chunk_len + 31) >> 5, total = s.escape_len;
+    const uint32_t t = gw_thread_now(), words = (chunk_len + 31) >> 5, total = s.escape_len;
     if (total == 0) {
         return;
     }
@@ -1504,7 +1504,7 @@ template <uint32_t DTYPE, bool DERIVED> GW_DEVICE void gw_encode_tables(gw_encod
     __syncthreads();
     /* Labels without a code have the rank of the escape. Without an escape every label that occurs has a
      * code. */
-    const uint32_t t = threadIdx.x;
+    const uint32_t t = gw_thread_now(); /* or its digits' flags would live all along */
     if ((s.tree.has_code[t >> 5] >> (t & 31) & 1) == 0) {
         s.tree.rank_of_label[t] = (uint8_t)s.tree.escape_rank;
     }
