@@ -241,7 +241,7 @@ GW_DEVICE void gw_push_digit(uint32_t &z, uint32_t &w, uint32_t flags)
         : "r"(flags), "n"(FLAG), "n"(WIDTH));
 }
 
-/* Sum and product with subnormal numbers, given or made, replaced by zero of their sign. */
+/* A sum with subnormal numbers, given or made, replaced by zero of their sign. */
 GW_DEVICE float gw_add_flush(float x, float y)
 {
     float z;
@@ -249,10 +249,12 @@ GW_DEVICE float gw_add_flush(float x, float y)
     return z;
 }
 
-GW_DEVICE float gw_mul_flush(float x, float y)
+/* The same of x times a power of two, which is exact unless it is below 2^-126. Towards zero: to nearest, a
+ * product just below 2^-126 may be 2^-126 before the device looks whether it is subnormal, or not. */
+GW_DEVICE float gw_scale_flush(float x, float power)
 {
     float z;
-    asm("mul.rn.ftz.f32 %0, %1, %2;" : "=f"(z) : "f"(x), "f"(y));
+    asm("mul.rz.ftz.f32 %0, %1, %2;" : "=f"(z) : "f"(x), "f"(power));
     return z;
 }
 

@@ -145,7 +145,7 @@ GW_DEVICE void warp_unscale(float value[32], const uint32_t *signs, uint32_t exp
             const float x = __uint_as_float(__float_as_uint(value[4 * k + i]) ^ sign);
             /* Results that would be subnormal are +0, and so is -0. A value itself is never subnormal: it is
              * a multiple of the last place of a scale that is far from it. */
-            value[4 * k + i] = __fadd_rn(gw_mul_flush(x, scale), 0.0f);
+            value[4 * k + i] = __fadd_rn(gw_scale_flush(x, scale), 0.0f);
         }
     }
 }

@@ -287,7 +287,7 @@ GW_DEVICE void window_row(float value[32], uint32_t sign, uint32_t exponent)
     const uint32_t shifted = exponent >= GW_SPLIT_EXPONENT ? exponent - 100 : exponent;
     const float scale = __uint_as_float((GW_SPLIT_EXPONENT - shifted) << 23);
     GW_UNROLL for (uint32_t i = 0; i < 32; i++) {
-        value[i] = gw_mul_flush(value[i],
+        value[i] = gw_scale_flush(value[i],
                                 __uint_as_float(__float_as_uint(scale) ^ (sign << (31 - i) & 0x80000000u)));
     }
 }

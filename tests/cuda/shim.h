@@ -568,9 +568,10 @@ static inline float gw_add_flush(float x, float y)
 {
     return gw_shim_flush(gw_shim_flush(x) + gw_shim_flush(y));
 }
-static inline float gw_mul_flush(float x, float y)
+static inline float gw_scale_flush(float x, float power)
 {
-    return gw_shim_flush(gw_shim_flush(x) * gw_shim_flush(y));
+    const double exact = (double)gw_shim_flush(x) * (double)power; /* 24 bits by one */
+    return __builtin_fabs(exact) < 0x1p-126 ? __builtin_copysignf(0, (float)exact) : (float)exact;
 }
 static inline float gw_magnitude(float x)
 {
