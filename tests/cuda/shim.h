@@ -481,7 +481,10 @@ static inline void gw_shared_or32(uint32_t place, uint32_t x)
 }
 static inline void gw_shared_add32(uint32_t place, uint32_t x)
 {
-    *(uint32_t *)(void *)gw_shim_shared_at(place, 4) += x;
+    uint32_t *const word = (uint32_t *)(void *)gw_shim_shared_at(place, 4);
+    gw_shim_is_atomic = true;
+    *word += x;
+    gw_shim_is_atomic = false;
 }
 static inline uint4 gw_global_load128(const void *p)
 {
