@@ -874,6 +874,7 @@ GW_DEVICE uint32_t gw_partition_chunk(gw_encode_state &s, uint32_t chunk_len, ui
         }
     }
     const uint32_t depth = gw_partition_levels<false>(s, 0, level_size, bitmaps, &bitmap);
+    __syncthreads(); /* everybody has read that there is a single task */
     if (is_first) {
         gw_partition_levels<true>(s, depth, level_size, bitmaps, &bitmap);
     }
