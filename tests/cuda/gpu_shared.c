@@ -221,7 +221,8 @@ static void call_all_thc(gw_cuda *cuda)
                 config.block_log2 = (uint8_t)block_log2;
                 config.dtype = (uint8_t)(GW_FP32 + shape / 4);
                 must(gw_thc_init(&thc, &config, GW_BACKEND_ALL), "gw_thc_init");
-                must(gw_thc_agg_init(&agg, &config.table, WORKERS, lane_bits, GW_BACKEND_ALL), "gw_thc_agg_init");
+                must(gw_thc_agg_init(&agg, &config.table, WORKERS, lane_bits, GW_BACKEND_ALL),
+                     "gw_thc_agg_init");
                 const uint64_t blocks = gw_thc_block_count(&thc, lens[i]);
                 const size_t count = (size_t)gw_thc_range_lanes(&thc, lens[i], 0, blocks);
                 const gw_thc_range range = {lens[i], 0, blocks, 1, 0};
