@@ -146,7 +146,7 @@ def main():
     print(f"{sum(len(b[1]) for b in blocks)} instructions in {len(blocks)} blocks")
     totals, first = [], None
     for name, mode, s in read_stats(stats):
-        if not mode.startswith("explicit"):
+        if mode not in ("explicit-fast", "explicit-small"):
             continue
         w = weights(s)
         by_region, loads, done = {}, 0, 0

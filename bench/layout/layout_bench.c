@@ -104,8 +104,9 @@ static void check(gw_status status, const char *what)
     }
 }
 
-/* Values and map of a data set, repeated until VALUES. */
-static void load(const char *dir, const data_set *set, float *values, uint8_t *levels, gw_gcomp_map *map)
+/* Values times wire_scale and map of a data set, repeated until VALUES. */
+static void load(const char *dir, const data_set *set, float *values, uint8_t *levels, gw_gcomp_map *map,
+                 float wire_scale)
 {
     size_t len, size;
     char *json = read_file(dir, set->name, ".json", &size);
@@ -130,14 +131,16 @@ static void load(const char *dir, const data_set *set, float *values, uint8_t *l
     gw_optimizer_state state = {param, m, v, NULL};
     gw_gcomp_map_rule rule;
     uint32_t top;
-    check(gw_gcomp_map_rule_init(&o, 1.0f, &rule), "map rule");
+    check(gw_gcomp_map_rule_init(&o, wire_scale, &rule), "map rule");
     check(gw_gcomp_map_scan(&rule, &state, len, GW_BACKEND_ALL, &top), "map scan");
     map->base = gw_gcomp_map_base(top);
     check(gw_gcomp_map_build(&rule, &state, len, map->base, GW_BACKEND_ALL, levels), "map build");
     map->levels = levels;
     map->len = VALUES;
-    map->len = VALUES;
-    map->wire_scale = 1.0f;
+    map->wire_scale = wire_scale;
+    for (size_t i = 0; i < len; i++) {
+        grad[i] *= wire_scale;
+    }
     for (size_t at = 0; at < VALUES; at += len) {
         size_t part = VALUES - at < len ? VALUES - at : len;
         memcpy(values + at, grad, 4 * part);
@@ -150,6 +153,28 @@ static void load(const char *dir, const data_set *set, float *values, uint8_t *l
     free(param);
     free(m);
     free(v);
+}
+
+/* To nearest, ties to even; no value is infinite or NaN. */
+static uint16_t narrow(float x, gw_dtype dtype)
+{
+    uint32_t bits;
+    memcpy(&bits, &x, 4);
+    if (dtype == GW_BF16) {
+        return (uint16_t)((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
+    }
+    const uint32_t sign = bits >> 16 & 0x8000, magnitude = bits & 0x7fffffff, exponent = magnitude >> 23;
+    if (magnitude >= 0x477ff000u) {
+        return (uint16_t)(sign | 0x7bff);
+    }
+    if (exponent >= 113) {
+        return (uint16_t)(sign | ((magnitude - (112u << 23)) + 0xfff + (magnitude >> 13 & 1)) >> 13);
+    }
+    if (exponent < 102) {
+        return (uint16_t)sign;
+    }
+    const uint32_t m = (magnitude & 0x7fffff) | 0x800000, shift = 126 - exponent;
+    return (uint16_t)(sign | (m + ((1u << (shift - 1)) - 1) + (m >> shift & 1)) >> shift);
 }
 
 static int by_size(const void *a, const void *b)
@@ -228,7 +253,7 @@ static void print_stats(const char *name, const char *mode, const lay_frame *fra
     double width_tasks[8] = {0}, inner_tasks = 0, flat_tasks = 0, constant_tasks = 0,
            run_words = 0; /* a task: up to 32 words, root excluded */
     double constant = 0, constant_words = 0, height = 0, labels = 0, planes[LAY_PLANES_MAX] = {0},
-           escapes = 0, bytes = 0;
+           escapes = 0, bytes = 0, node_warps = 0;
     lay_book book;
     uint64_t owner = UINT64_MAX;
     size_t used = 0;
@@ -244,9 +269,9 @@ static void print_stats(const char *name, const char *mode, const lay_frame *fra
         }
         const size_t skip = p.book == i ? used : 0;
         lay_parts *q = &scratch.parts;
-        lay_parts_find(q, &book, frame->bytes + p.offset + skip, (size_t)p.size - skip, p.len,
-                       frame->rule.derived);
+        lay_parts_find(q, &book, frame->bytes + p.offset + skip, (size_t)p.size - skip, p.len, &frame->rule);
         chunks++;
+        node_warps += (book.node_count + 31) / 32;
         if (!frame->rule.derived) {
             static uint32_t out[LAY_CHUNK_MAX];
             lay_decode_stages(&lay_kernels_avx2, out, &book, frame->bytes + p.offset + skip,
@@ -298,6 +323,7 @@ static void print_stats(const char *name, const char *mode, const lay_frame *fra
            rare.any / chunks, rare.most / chunks, rare.fourth_any / chunks, rare.fourth_most / chunks,
            rare.escape_any / chunks, rare.escape_most / chunks);
     printf(" escape_any32 %.2f escape_most32 %.2f", rare32.escape_any / chunks, rare32.escape_most / chunks);
+    printf(" node_warps %.2f", node_warps / chunks);
     for (unsigned n = 1; n < 8; n++) {
         printf(" flat%u %.3f", n, width_tasks[n] / chunks);
     }
@@ -315,6 +341,7 @@ int main(int argc, char **argv)
     const int stats = argc > 1 && strcmp(argv[1], "stats") == 0;
     float *values = room(4 * (size_t)VALUES);
     uint8_t *levels = room(VALUES);
+    uint16_t *halves = room(2 * (size_t)VALUES);
     uint32_t *expected = room(4 * (size_t)VALUES), *out = room(4 * (size_t)VALUES);
     uint32_t *digest = room(4 * (size_t)(VALUES >> 12));
 
@@ -327,13 +354,21 @@ int main(int argc, char **argv)
     }
     for (size_t d = 0; d < sizeof data_sets / sizeof *data_sets; d++) {
         gw_gcomp_map map = {0};
-        load(dir, &data_sets[d], values, levels, &map);
-        for (int mode = 0; mode < 4; mode++) {
-            static const char *const names[4] = {"explicit-fast", "explicit-small", "derived1-fast",
-                                                 "derived1-small"};
+        load(dir, &data_sets[d], values, levels, &map, 1);
+        for (int mode = 0; mode < (stats ? 8 : 4); mode++) {
+            static const char *const names[8] = {
+                "explicit-fast",      "explicit-small",      "derived1-fast",      "derived1-small",
+                "explicit-fast-bf16", "explicit-small-bf16", "explicit-fast-fp16", "explicit-small-fp16"};
+            const gw_dtype dtype = mode < 4 ? GW_FP32 : mode < 6 ? GW_BF16 : GW_FP16;
+            if (mode == 6) { /* as losses are scaled: most of these gradients are below fp16's range */
+                load(dir, &data_sets[d], values, levels, &map, 4096);
+            }
+            for (size_t i = 0; i < VALUES && dtype != GW_FP32; i++) {
+                halves[i] = narrow(values[i], dtype);
+            }
             gw_gcomp_options options;
-            gw_gcomp_options_init(&options, GW_FP32);
-            options.levels = mode < 2 ? GW_GCOMP_EXPLICIT : GW_GCOMP_DERIVED;
+            gw_gcomp_options_init(&options, dtype);
+            options.levels = mode / 2 != 1 ? GW_GCOMP_EXPLICIT : GW_GCOMP_DERIVED;
             options.preset = mode % 2 == 0 ? GW_GCOMP_FAST : GW_GCOMP_SMALL;
             options.backends = GW_BACKEND_SCALAR;
             check(gw_gcomp_map_digest(levels, VALUES, options.chunk_log2, digest), "digest");
@@ -348,7 +383,7 @@ int main(int argc, char **argv)
             size_t size;
             gw_gcomp_source source;
             memset(&source, 0, sizeof source);
-            source.values = values;
+            source.values = dtype == GW_FP32 ? (const void *)values : halves;
             source.len = VALUES;
             source.map = &map;
             if (argc > 2 && strcmp(argv[1], "dump") == 0) {

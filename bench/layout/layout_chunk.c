@@ -19,7 +19,7 @@ enum { TICKS_PREEMPTED = 200000 };
 int lay_frame_open(lay_frame *frame, const uint8_t *bytes, size_t size)
 {
     memset(frame, 0, sizeof *frame);
-    if (size < 32 || memcmp(bytes, "gWf\x1a\0\1\1", 7) != 0) {
+    if (size < 32 || memcmp(bytes, "gWf\x1a\0\1", 6) != 0 || bytes[6] < 1 || bytes[6] > 3) {
         return 0;
     }
     const uint32_t flags = lay_load32(bytes + 8);
@@ -33,6 +33,7 @@ int lay_frame_open(lay_frame *frame, const uint8_t *bytes, size_t size)
     frame->chunk_count = (frame->count + (((uint64_t)1 << frame->chunk_log2) - 1)) >> frame->chunk_log2;
     frame->directory = bytes + 32 + ((flags & 2) != 0 ? 8 : 0) + ((flags & 8) != 0 ? 8 : 0);
     lay_rule *r = &frame->rule;
+    r->dtype = bytes[6];
     r->derived = flags >> 1 & 1;
     r->step = bytes[12];
     r->cap = bytes[13];
@@ -161,9 +162,10 @@ int lay_book_read(lay_book *book, const uint8_t *src, size_t size, uint32_t deri
  * ----------------------------------------------------------------------------------------- */
 
 int lay_parts_find(lay_parts *parts, const lay_book *book, const uint8_t *data, size_t size, size_t len,
-                   uint32_t derived)
+                   const lay_rule *rule)
 {
-    const unsigned planes = derived ? 7 : 4;
+    static const uint8_t digit_widths[4][4] = {{0}, {6, 6, 6, 6}, {2, 2, 2, 2}, {2, 3, 3, 3}};
+    const unsigned planes = rule->derived ? 7 : 4;
     const size_t header = (2 * (planes + 1 + book->inner_count) + 3) / 4 * 4;
     if (size < header) {
         return 0;
@@ -202,10 +204,10 @@ int lay_parts_find(lay_parts *parts, const lay_book *book, const uint8_t *data, 
     }
     for (unsigned p = 0; p < planes; p++) {
         parts->plane[p] = data + (at <= size ? at : 0);
-        at += lay_run_size(parts->plane_len[p], lay_plane_width(p));
+        at += lay_run_size(parts->plane_len[p], p < 4 ? digit_widths[rule->dtype][p] : lay_plane_width(p));
     }
     parts->escape = data + (at <= size ? at : 0);
-    at += 4 * parts->escape_len;
+    at += lay_run_size(parts->escape_len, rule->dtype == 1 ? 32 : 16);
     return at <= size && size - at < 16;
 }
 
@@ -296,7 +298,7 @@ int lay_decode_stages(const lay_kernels *k, uint32_t *dst, const lay_book *book,
 {
     const uint64_t t0 = TICKS();
     lay_parts *parts = &s->parts;
-    if (!lay_parts_find(parts, book, data, size, len, rule->derived)) {
+    if (!lay_parts_find(parts, book, data, size, len, rule)) {
         return 0;
     }
     const uint64_t t1 = TICKS();
@@ -333,6 +335,9 @@ int lay_decode_stages(const lay_kernels *k, uint32_t *dst, const lay_book *book,
         }
     }
     const uint64_t t2 = TICKS();
+    if (rule->dtype != 1) {
+        return 1; /* labels are all that is wanted */
+    }
     const unsigned planes = rule->derived ? 7 : 4;
     uint8_t *plane[LAY_PLANES_MAX];
     for (unsigned p = 0; p < planes; p++) {
@@ -401,7 +406,7 @@ int lay_decode_frame(const lay_kernels *k, uint32_t *dst, const lay_frame *frame
         }
         int ok;
         if (k == NULL) {
-            ok = lay_parts_find(&scratch->parts, &book, data, size, place.len, frame->rule.derived) &&
+            ok = lay_parts_find(&scratch->parts, &book, data, size, place.len, &frame->rule) &&
                  lay_decode_plain(out, &book, &scratch->parts, map, &frame->rule);
         } else {
             size_t next_size = i + 1 < frame->chunk_count ? (size_t)lay_frame_place(frame, i + 1).size : 0;

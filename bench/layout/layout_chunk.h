@@ -1,8 +1,7 @@
 /*
  * The CODED chunk of docs/format.md for the layout experiment: a reader of frames, the stages of a chunk
- * decode, and a
- * plain C decoder to compare with. fp32 only. Independent of src/: frames come from the library's public
- * encoder.
+ * decode, and a plain C decoder to compare with. fp32; of other types the parts of a chunk are found and the
+ * labels decoded, for statistics. Independent of src/: frames come from the library's public encoder.
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
@@ -39,6 +38,7 @@ typedef struct lay_book {
 
 /* How a derived value's drop follows from its exponent and map byte (docs/format.md section 3). */
 typedef struct lay_rule {
+    uint32_t dtype; /* 1 fp32, 2 bf16, 3 fp16 */
     uint32_t derived;
     int32_t drop_base;
     uint32_t cap, step;
@@ -112,7 +112,7 @@ extern const lay_kernels lay_kernels_avx512, lay_kernels_avx2;
 int lay_frame_open(lay_frame *frame, const uint8_t *bytes, size_t size);
 int lay_book_read(lay_book *book, const uint8_t *src, size_t size, uint32_t derived, size_t *used);
 int lay_parts_find(lay_parts *parts, const lay_book *book, const uint8_t *data, size_t size, size_t len,
-                   uint32_t derived);
+                   const lay_rule *rule);
 
 /* Place of a chunk; kind 0 ZERO, 1 RAW, 2 CODED. */
 typedef struct lay_place {

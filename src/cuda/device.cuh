@@ -120,11 +120,6 @@ GW_DEVICE void gw_shared_or32(uint32_t place, uint32_t x)
     asm volatile("red.shared.or.b32 [%0], %1;" : : "r"(place), "r"(x) : "memory");
 }
 
-GW_DEVICE void gw_shared_add32(uint32_t place, uint32_t x)
-{
-    asm volatile("red.shared.add.u32 [%0], %1;" : : "r"(place), "r"(x) : "memory");
-}
-
 /* 16 bytes of global memory by one instruction: for compute capability 10 the compiler makes two of a load
  * whose halves it computes with as pairs. */
 GW_DEVICE uint4 gw_global_load128(const void *p)

@@ -15,11 +15,12 @@
  *               rare, escapes and fourth digits of fp32, is mended afterwards.
  *
  * Set bits, counts and padding are checked before anything is addressed by them: with all counts right no
- * index leaves its array, whatever the bytes are, and if another agent changes them meanwhile, a place is
- * wrong by no more than the words of one task, which the arrays have to spare.
+ * index leaves its array, whatever the bytes are.
  *
- * A chunk that is too large for shared memory is read where it lies, with the arrays in the workspace: the
- * same code with pointers for places.
+ * A chunk that is too large for shared memory is read where it lies, with the arrays in what is left of
+ * shared memory or in the workspace: the same code with pointers for places. Should another agent change the
+ * bytes meanwhile, values and the verdict may be wrong, but no load leaves the chunk or the arrays (struct
+ * gw_any_space), and stores go where the counts said when they were checked.
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
@@ -34,11 +35,11 @@ enum { GW_TASKS_MAX = 32 * 11 + 32 + GW_TREE_NODES };
 /* A node while its values are produced: byte offsets of its run, of its place and its children's in the
  * arrays. Read in two loads of 16 bytes. */
 struct alignas(16) gw_node_work {
-    uint32_t run, words,
-        kind;            /* kind: GW_KIND_INNER, or the width of a leaf and, from bit 8, its first rank */
-    uint32_t first_task; /* inner node; first, of a node that is no left child, its values */
+    uint32_t run, words;
+    uint32_t kind;       /* GW_KIND_INNER, or the width of a leaf and, from bit 8, its first rank */
+    uint32_t first_task; /* at first, of a node that is no left child, the number of its values */
     uint32_t out, left;
-    uint32_t right;     /* first, for a moment, the bits of the run */
+    uint32_t right;     /* at first the bits of the run */
     uint32_t right_len; /* values, leaf: 0 */
 };
 
@@ -330,10 +331,10 @@ template <uint32_t DTYPE> GW_DEVICE uint32_t gw_flags_of(uint32_t kept)
 }
 
 /*
- * Entry of a label. Explicit: exponent in place, below it gw_flags_of(), or
- * GW_FLAG_ESCAPE. Derived: exponent in place, class, and in bits 8 to 19 what a map byte has to be added
- * to to get the quarter-octaves of room: drop_base - (4 E + 3) (docs/format.md section 3), plus GW_BIAS_ZERO;
- * drop_base is that of a map, so this fits.
+ * Entry of a label. Explicit: exponent in place, and gw_flags_of() with the GW_HAS_ bits, or GW_FLAG_ESCAPE.
+ * Derived: exponent in place, class, and in bits 8 to 19 the quarter-octaves of room that a map byte of 0
+ * would leave, drop_base - (4 E + 3) (docs/format.md section 3), plus GW_BIAS_ZERO; drop_base is that of a
+ * map, so this fits.
  */
 template <uint32_t DTYPE>
 GW_DEVICE uint32_t gw_entry_of(uint32_t label, uint32_t derived, uint32_t base, int32_t drop_base)
@@ -887,8 +888,7 @@ struct gw_false {
 
 /*
  * Root, look-up, places of the digits, values: 8192 at a time, 32 a thread. Rules 24 to 26: returns true, to
- * all threads, if one is broken. Values go to s.out, if
- * `stores`. Begins with a barrier.
+ * all threads, if one is broken. Values go to s.out, if `stores`. Begins with a barrier.
  */
 template <uint32_t DTYPE, bool DERIVED, typename WORDS, typename LEVEL>
 GW_DEVICE bool gw_join_chunk(gw_decode_state &s, const gw_cuda_frame_state &frame, const WORDS &words,
@@ -903,7 +903,8 @@ GW_DEVICE bool gw_join_chunk(gw_decode_state &s, const gw_cuda_frame_state &fram
     const uint32_t entries = gw_place_of(s.entry), selectors = gw_place_of(s.selector),
                    flags = gw_place_of(s.flags);
     const uint32_t stage = stage_base + 2048 * warp; /* 64 bytes a lane */
-    /* Quarters of 16 bytes change places so that no two lanes of a store or load meet in a bank. */
+    /* Quarters of 16 bytes change places so that no two lanes of a store or load meet in a bank: bits 4 and 5
+     * of stage_base are 0. */
     const uint32_t mine_at = stage + 64 * lane + 16 * (lane >> 1 & 3);
     const uint32_t all_at = stage + 64 * (lane >> 2) + 16 * ((lane & 3) ^ (lane >> 3 & 3));
     const uint32_t cap = frame.cap;
@@ -950,12 +951,11 @@ GW_DEVICE bool gw_join_chunk(gw_decode_state &s, const gw_cuda_frame_state &fram
          * then): ranks take fewer registers. */
         uint32_t e[KEEPS ? 32 : 1], flags_of4[KEEPS ? 8 : 1], k[4] = {0, 0, 0, 0};
         uint32_t even = 0, odd = 0;
-        const auto load_levels =
-            [&](uint32_t half) { /* map bytes of 16 values */
-                                 const uint32_t left = valid > 16 * half ? valid - 16 * half : 0;
-                                 gw_load_levels(
-                                     k, s.levels + (left != 0 ? 32 * (uint64_t)word + 16 * half : 0), left);
-            };
+        /* Map bytes of 16 values. */
+        const auto load_levels = [&](uint32_t half) {
+            const uint32_t left = valid > 16 * half ? valid - 16 * half : 0;
+            gw_load_levels(k, s.levels + (left != 0 ? 32 * (uint64_t)word + 16 * half : 0), left);
+        };
         const auto derived_entry = [&](uint32_t i) {
             const uint32_t entry = gw_shared_load32(gw_byte_place<4>(entries, x[i / 4], i % 4));
             const uint32_t octaves =
@@ -1088,8 +1088,8 @@ GW_DEVICE bool gw_join_chunk(gw_decode_state &s, const gw_cuda_frame_state &fram
                         for (uint32_t i = 0; i < 2; i++) {
                             const uint32_t two = __byte_perm(v[2 * i], v[2 * i + 1], 0x7632);
                             packed[2 * (j & 1) + i] = two;
-                            if (type::IS_FP16 &&
-                                !DERIVED) { /* the same; bits 15 and 31 are set of what is none */
+                            /* The same of two values; bits 15 and 31 are set of what is no zero. */
+                            if (type::IS_FP16 && !DERIVED) {
                                 const uint32_t some = (two & 0x7fff7fff) + 0x7fff7fff;
                                 zeros |= ~some & gw_permute(g[2 * i], g[2 * i + 1], 0x7733) & 0x80008000u;
                             }
@@ -1252,11 +1252,16 @@ GW_DEVICE bool gw_decode_coded(gw_decode_state &s, const gw_cuda_frame_state &fr
 
 /* ---- chunk --------------------------------------------------------------------------------------------- */
 
-/* Bytes of dynamic shared memory in front of the arrays, and what a read of the copied chunk may go beyond
- * its end. */
-enum { GW_DECODE_FIXED = offsetof(gw_decode_state, arrays), GW_DECODE_SLACK = 1088 };
+/*
+ * Bytes of dynamic shared memory in front of the arrays, and what reads of the copied chunk may go beyond
+ * its end. Escapes go farthest: they begin at the end of theirs at the latest (gw_part_place()), and a
+ * thread reads 32 of 4 bytes. Digits: 31 of 6 bits, and two words for a window. Leaves: 32 numbers of 7 bits
+ * where there is one.
+ */
+enum { GW_DECODE_FIXED = offsetof(gw_decode_state, arrays), GW_DECODE_SLACK = 128 };
 
 static_assert(GW_DECODE_FIXED + GW_DECODE_SLACK <= GW_CUDA_DECODE_FIXED_MAX, "the host reserves enough");
+static_assert(GW_CUDA_LEVEL_SIZE(12) % 64 == 0 && GW_CUDA_LEVEL_SIZE_MIN % 64 == 0, "stages are aligned");
 
 GW_DEVICE uint32_t gw_level_size(uint32_t chunk_log2)
 {
@@ -1288,7 +1293,7 @@ GW_DEVICE void gw_book_fetch(gw_decode_state &s, const uint8_t *src, uint64_t si
 
 /*
  * Makes tree and tables of the codebook of the chunk in s (its owner is at s.owner_offset) unless they are
- * there. Returns its size, 0 if rule 20 is broken; an installed one has size 4 here.
+ * there. Returns its size, 0 if rule 20 is broken.
  */
 template <uint32_t DTYPE>
 GW_DEVICE uint32_t gw_book_use(gw_decode_state &s, const gw_cuda_codec &codec,
@@ -1475,7 +1480,6 @@ GW_DEVICE uint32_t gw_chunk_prepare(gw_decode_state &s, const gw_decode_call &c,
         return s.status;
     }
     const uint8_t *const data = s.data;
-    const uint32_t words = (uint32_t)(s.size >> 2);
     const bool is_plain = (todo & GW_TODO_PLAIN) != 0;
     const bool is_owner = s.is_owner != 0;
     /* The checksum of a chunk with another's codebook covers that, too. */
@@ -1507,7 +1511,8 @@ GW_DEVICE uint32_t gw_chunk_prepare(gw_decode_state &s, const gw_decode_call &c,
         return GW_ERR_CORRUPT;
     }
     if ((todo & GW_TODO_CHECKSUM) != 0 && !is_alone) {
-        const uint32_t book_words = book_size >> 2;
+        /* 64 bits: what the directory says of a chunk's size is not yet known to be possible. */
+        const uint64_t book_words = book_size >> 2, words = s.size >> 2;
         const uint8_t *book = c.src + s.owner_offset;
         const uint32_t found = gw_cuda_crc32c(0, book_words + words, s.sums, [=](uint64_t i) {
             return i < book_words ? gw_read32(book + 4 * i) : gw_read32(data + 4 * (i - book_words));

@@ -98,7 +98,8 @@ typedef struct gw_gcomp_decode_params {
     uint32_t reserved;
 } gw_gcomp_decode_params;
 
-/* Bytes of the ranks of one level of a tree: every leaf may add a gap of 32, and a read may go 32 beyond. */
+/* Bytes of the ranks of one level of a tree: each of 88 leaves may add a gap of 31, and a merge reads up to
+ * 43 beyond the last rank. */
 #define GW_CUDA_LEVEL_SIZE(chunk_log2) (((uint32_t)1 << (chunk_log2)) + 32u * 89u + 32u)
 /* The staging of 8 warps reuses such an array. */
 #define GW_CUDA_LEVEL_SIZE_MIN (8u * 2048u)

@@ -32,8 +32,7 @@ struct gw_tree_node {
     uint8_t width; /* leaf: bits of an index */
     uint8_t depth;
     uint8_t first_rank;
-    uint8_t
-        head; /* the node above this one that is no left child, or this one; between them are left children */
+    uint8_t head;        /* itself, if it is no left child, else the head of its parent */
     uint8_t inner_index; /* inner node: how many inner nodes come before it */
     uint8_t first_leaf;  /* leaves to the left */
     uint8_t unused;
@@ -41,7 +40,7 @@ struct gw_tree_node {
 
 struct alignas(16) gw_cuda_tree {
     uint32_t node_count, inner_count, depth_max, label_count;
-    uint32_t escape_rank, zero_rank; /* GW_TREE_NO_RANK: none */
+    uint32_t escape_rank; /* GW_TREE_NO_RANK: none */
     uint32_t base;
     uint32_t has_code[8];       /* by label */
     uint8_t length[256];        /* by label: what the rest is made from */
@@ -267,13 +266,9 @@ GW_DEVICE void gw_cuda_tree_build(gw_cuda_tree &s)
         const uint32_t rank = s.leaf_rank[s.leaf_of[8 * (length - 1) + j]] + in_block;
         s.rank_of_label[t] = (uint8_t)rank;
         s.label_of_rank[rank] = (uint8_t)t;
-        if (t == 0) {
-            s.zero_rank = rank;
-        } else if (t == 1) {
+        if (t == 1) {
             s.escape_rank = rank;
         }
-    } else if (t == 0) {
-        s.zero_rank = GW_TREE_NO_RANK;
     } else if (t == 1) {
         s.escape_rank = GW_TREE_NO_RANK;
     }

@@ -9,7 +9,8 @@
  * the block's shared memory.
  *
  * Shared memory is filled with a pattern before a block starts. Blocks start in random order. Not here:
- * memory order weaker than sequential, races between plain accesses of one step, bank conflicts, time.
+ * memory order weaker than sequential, races between plain accesses of one step (shim_races.cpp finds those
+ * in shared memory), bank conflicts, time.
  *
  * C++17. SPDX-License-Identifier: BSD-2-Clause
  */
@@ -477,13 +478,6 @@ static inline void gw_shared_or32(uint32_t place, uint32_t x)
     uint32_t *const word = (uint32_t *)(void *)gw_shim_shared_at(place, 4);
     gw_shim_is_atomic = true;
     *word |= x;
-    gw_shim_is_atomic = false;
-}
-static inline void gw_shared_add32(uint32_t place, uint32_t x)
-{
-    uint32_t *const word = (uint32_t *)(void *)gw_shim_shared_at(place, 4);
-    gw_shim_is_atomic = true;
-    *word += x;
     gw_shim_is_atomic = false;
 }
 static inline uint4 gw_global_load128(const void *p)
