@@ -478,12 +478,14 @@ GW_DEVICE void gw_rank_explicit(gw_encode_state &s, const gw_cuda_rounder &r, ui
     f.limit = GW_FAST_SHIFT + (r.rule.strict ? 1u << 24 : 0);
 
     if (strings != 0) {
+        /* Own strings and the zeros behind them, to which the last digits are ORed, too: an OR in shared
+         * memory need not be atomic to another warp's store. */
         GW_NO_UNROLL
         for (uint32_t i = 16 * lane; i < 4 * stride; i += 512) {
-            gw_shared_store128(own + i, make_uint4(0, 0, 0, 0));
+            gw_shared_store128(own + 16 + i, make_uint4(0, 0, 0, 0));
         }
-        if (warp == 7 && lane == 0) { /* behind the last */
-            gw_shared_store128(strings + 32 * stride, make_uint4(0, 0, 0, 0));
+        if (warp == 0 && lane == 0) { /* before the first */
+            gw_shared_store128(strings, make_uint4(0, 0, 0, 0));
         }
         __syncwarp();
     }
