@@ -568,6 +568,9 @@ static inline float gw_add_flush(float x, float y)
 static inline float gw_scale_flush(float x, float power)
 {
     const double exact = (double)gw_shim_flush(x) * (double)power; /* 24 bits by one */
+    if (__builtin_fabs(exact) >= 0x1p128 && __builtin_fabs(x) < __builtin_inff()) {
+        return __builtin_copysignf(0x1.fffffep127f, (float)exact); /* towards zero: not infinite */
+    }
     return __builtin_fabs(exact) < 0x1p-126 ? __builtin_copysignf(0, (float)exact) : (float)exact;
 }
 static inline float gw_magnitude(float x)

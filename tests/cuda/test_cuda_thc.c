@@ -406,6 +406,77 @@ static void all_shapes(void **state)
     gw_cuda_close(&cuda);
 }
 
+/* Norms near the end of fp32: sums become infinite, errors too, as on the CPU, and not the largest number. */
+static void largest_norms(void **state)
+{
+    (void)state;
+    enum { BLOCKS = 4, LEN = BLOCKS * 1024 - 300, LANES = BLOCKS * 1024 };
+    const uint32_t maxima[BLOCKS] = {0x7f7fffffu, 0x7f000000u, 0x7e812345u, 0x40000001u};
+    const uint32_t members[BLOCKS] = {WORKERS, WORKERS, WORKERS, WORKERS};
+    const gw_dtype dtypes[] = {GW_FP32, GW_BF16, GW_FP16};
+    gw_cuda cuda;
+    uint64_t random = 13;
+
+    testing_open(&cuda);
+    for (unsigned d = 0; d < 6; d++) {
+        const unsigned lane_bits = d < 3 ? 8 : 16;
+        job j = make_job(4, 10, dtypes[d % 3], lane_bits, WORKERS, GW_THC_ROTATED, GW_THC_NONFINITE_ERROR, 0);
+        const size_t lane_size = lane_bits / 8;
+        uint8_t *lanes = take(LANES * lane_size);
+        uint8_t *decoded = take(LEN * sizeof(float));
+        void *workspace = take(GW_THC_WORKSPACE_SIZE_MAX);
+        uint64_t missing = 0, bad = 0;
+        uint32_t infinite = 0;
+
+        set_range(&j, LEN, 0, BLOCKS, 0);
+        for (size_t i = 0; i < LANES; i++) { /* all or nothing */
+            const uint32_t lane =
+                testing_random(&random) % 4 == 0 ? 0 : WORKERS * (uint32_t)j.config.table.granularity;
+            memcpy(lanes + i * lane_size, &lane, lane_size); /* little-endian, as the device is */
+        }
+        compare_decode(&cuda, &j, lanes, LANES * lane_size, members, maxima, GW_THC_SUM, 0);
+        compare_decode(&cuda, &j, lanes, LANES * lane_size, members, maxima, GW_THC_SUM, 1);
+        compare_decode(&cuda, &j, lanes, LANES * lane_size, members, maxima, GW_THC_MEAN, 0);
+        if (j.config.dtype == GW_FP32) { /* and the case is what it is meant to be */
+            assert_int_equal(gw_thc_decode(&j.thc, &j.range, lanes, LANES * lane_size, members, maxima,
+                                           GW_THC_SUM, decoded, LEN * sizeof(float), workspace,
+                                           GW_THC_WORKSPACE_SIZE_MAX, &missing, &bad),
+                             GW_OK);
+            for (size_t i = 0; i < LEN; i++) {
+                uint32_t bits;
+                memcpy(&bits, decoded + 4 * i, 4);
+                infinite += (bits & 0x7fffffffu) == 0x7f800000u;
+            }
+            assert_true(infinite > 0);
+        }
+        free(lanes);
+        free(decoded);
+        free(workspace);
+    }
+    /* Encode with an error memory: one value a block, which is the norm; what is decoded is off by some. */
+    for (unsigned turn = 0; turn < 8; turn++) {
+        job j = make_job(4, 10, GW_FP32, 8, WORKERS, GW_THC_ROTATED, GW_THC_NONFINITE_ERROR, 1);
+        uint8_t *indices = NULL;
+        uint32_t own[BLOCKS];
+        float *x = take(LEN * sizeof *x);
+        float *error = take(LEN * sizeof *error);
+
+        set_range(&j, LEN, 0, BLOCKS, turn % WORKERS);
+        memset(x, 0, LEN * sizeof *x);
+        memset(error, 0, LEN * sizeof *error);
+        for (size_t b = 0; b < BLOCKS; b++) {
+            const uint32_t bits = 0x7f7ffff0u - (uint32_t)(testing_random(&random) % 0x1000);
+            memcpy(&x[1024 * b + testing_random(&random) % 700], &bits, 4);
+        }
+        compare_worker(&cuda, &j, x, error, own, &indices, 0, &random, 1);
+        assert_non_null(indices);
+        free(indices);
+        free(x);
+        free(error);
+    }
+    gw_cuda_close(&cuda);
+}
+
 static void set_granularity(job *j, unsigned granularity)
 {
     void *workspace = take(GW_THC_TABLE_WORKSPACE_SIZE);
@@ -825,7 +896,8 @@ static void empty_range(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(all_shapes),    cmocka_unit_test(usual_shape), cmocka_unit_test(four_bit_sums),
+        cmocka_unit_test(all_shapes),    cmocka_unit_test(usual_shape),
+        cmocka_unit_test(largest_norms), cmocka_unit_test(four_bit_sums),
         cmocka_unit_test(all_policies),  cmocka_unit_test(bad_maxima),  cmocka_unit_test(graph_replays),
         cmocka_unit_test(bad_arguments), cmocka_unit_test(empty_range),
     };
