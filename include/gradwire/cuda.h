@@ -265,8 +265,8 @@ typedef struct gw_cuda_gcomp_item {
     const uint32_t *digest;
     uint64_t map_len;            /* as gw_gcomp_map.len */
     uint64_t first_element;      /* encode, histogram: as gw_gcomp_source.first_element */
-    /* NULL; or the result of an earlier call: unless its status is GW_OK, the item does nothing but take it
-     * over */
+    /* NULL; or the result of an earlier call, a multiple of 8: unless its status is GW_OK, the item does
+     * nothing but take over status and bad_index, whatever else is wrong with it */
     const gw_cuda_result *after;
     gw_cuda_result *result;
 } gw_cuda_gcomp_item;
@@ -277,7 +277,8 @@ typedef struct gw_cuda_gcomp_item {
  *
  *   items        device array of item_count (1 to 2^20) items, at a multiple of 8
  *   value_total  at least the sum of the items' values (encode) or dst_capacities (decode). Items for whose
- *                chunks it leaves no room in the workspace get GW_ERR_LIMIT
+ *                chunks it leaves no room in the workspace, and those with chunks behind the first such, get
+ *                GW_ERR_LIMIT; of an encode all behind it
  *   value_hint   validate, histogram: about how many values all items have; it gives the workspace of a
  *                validation its size, and a call its number of blocks. With more values it is only slower
  *   map          NULL, or base (1 to 1023 unless device->map_base is given), wire_scale and chunk_log2 of all

@@ -300,14 +300,12 @@ GW_KERNEL(gw_device_gcomp_hop_items, gw_gcomp_hop_params, 256, 1)
             gw_count_items(s, all, p.out, i, status == GW_OK ? out.src_size : 0, place + size <= room);
         if (i < item_count) {
             const gw_cuda_gcomp_hop &hop = p.hops[i];
-            const bool is_over = hop.after != nullptr && hop.after->status != GW_OK;
             if (!fits) {
                 status = GW_ERR_LIMIT;
                 gw_hand_on(out, status);
             }
             /* Both items come after this: the decode, which puts its result here, too, and the encode. */
-            const gw_cuda_result between = {status, 0, 0, 0, ~(uint64_t)0, 0};
-            p.between[i] = between;
+            p.between[i] = gw_failure_of(out, status);
             void *const sums = status == GW_OK ? p.sums + 16 * place : nullptr;
             gw_cuda_gcomp_item in = {};
             in.src = hop.src;
@@ -321,7 +319,7 @@ GW_KERNEL(gw_device_gcomp_hop_items, gw_gcomp_hop_params, 256, 1)
             in.map_len = hop.src_map_len;
             in.after = in.result = p.between + i;
             out.src = sums;
-            out.after = is_over ? hop.after : p.between + i; /* has a bad_index to hand on */
+            out.after = p.between + i;
             p.in_items[i] = in;
             p.out_items[i] = out;
         }

@@ -85,16 +85,19 @@ GW_DEVICE void gw_decode_report(const gw_gcomp_decode_params &p)
 {
     GW_NO_UNROLL
     for (uint32_t i = threadIdx.x; i < p.item_count; i += GW_THREADS) {
+        const gw_cuda_gcomp_item &item = gw_item_of(p.items, p.item, i);
         const gw_cuda_frame_state &frame = p.frames[i];
         const uint64_t bad = *(const volatile uint64_t *)&frame.bad;
-        gw_cuda_result result = {frame.status, 0, 0, 0, ~(uint64_t)0, 0};
-        if (frame.status == GW_OK && bad != 0) {
+        gw_cuda_result result = {GW_OK, 0, 0, 0, ~(uint64_t)0, 0};
+        if (frame.status != GW_OK) {
+            result = gw_failure_of(item, frame.status);
+        } else if (bad != 0) {
             result.status = (uint32_t)~bad & 255;
             result.bad_index = ~bad >> 8;
-        } else if (frame.status == GW_OK) {
+        } else {
             result.len = frame.len;
         }
-        *gw_item_of(p.items, p.item, i).result = result;
+        *item.result = result;
     }
 }
 

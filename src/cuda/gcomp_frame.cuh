@@ -66,6 +66,17 @@ GW_DEVICE const gw_cuda_gcomp_item &gw_item_of(const gw_cuda_gcomp_item *items,
     return items == nullptr ? single : items[i];
 }
 
+/* Result of an item that fails: what it was to come after, if that failed, is taken over with its chunk. */
+GW_DEVICE gw_cuda_result gw_failure_of(const gw_cuda_gcomp_item &item, uint32_t status)
+{
+    gw_cuda_result result = {status, 0, 0, 0, ~(uint64_t)0, 0};
+    if (item.after != nullptr && item.after->status != GW_OK) {
+        result.status = item.after->status;
+        result.bad_index = item.after->bad_index;
+    }
+    return result;
+}
+
 /* The last i with first[i] <= unit, for unit < first[count]; items without units are passed over. */
 GW_DEVICE uint32_t gw_item_find(const uint64_t *first, uint32_t count, uint64_t unit)
 {

@@ -99,14 +99,10 @@ GW_DEVICE uint32_t gw_histogram_status(const gw_gcomp_histogram_params &p, const
                                                                    : (uint32_t)GW_OK;
 }
 
-/* Result of an item that is not encoded: its own status, or that of what it was to come after. */
+/* Result of an item that is not encoded: that of what it was to come after, if that failed, else `status`. */
 GW_DEVICE void gw_hand_on(const gw_cuda_gcomp_item &item, uint32_t status)
 {
-    gw_cuda_result result = {status, 0, 0, 0, ~(uint64_t)0, 0};
-    if (item.after != nullptr && item.after->status != GW_OK) {
-        result.bad_index = item.after->bad_index;
-    }
-    *item.result = result;
+    *item.result = gw_failure_of(item, status);
 }
 
 #endif

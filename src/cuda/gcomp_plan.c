@@ -221,10 +221,10 @@ size_t gw_cuda_encode_workspace_size(const gw_cuda_codec *codec, uint32_t item_c
 {
     gw_gcomp_encode_params p;
     carver c = {NULL, 0};
-    p.items = item_count == 1 ? NULL : &some_item;
+    p.items = &some_item; /* a batch of one needs more than a call without arrays */
     carve_encode_zeros(&p, &c, codec, item_count, value_total);
     carve_encode(&p, &c, codec, item_count);
-    return c.used + (item_count == 1 ? 4 * 256 : 0); /* a batch of one has arrays, too */
+    return c.used;
 }
 
 /* Explicit frames are rounded once where there is room for the digits. */

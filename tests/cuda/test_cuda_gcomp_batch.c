@@ -549,6 +549,163 @@ static void too_few_values(void **state)
     gw_cuda_close(&cuda);
 }
 
+/* A batch of one with more values than the host says: it fits or not, but it stays in its workspace. */
+static void one_item_stays_in_its_workspace(void **state)
+{
+    (void)state;
+    enum { BEHIND = 8192 };
+    static const struct {
+        uint64_t total, len;
+        gw_status expected;
+    } cases[] = {{0, 0, GW_OK},       {0, 4096, GW_OK},          {0, 4097, GW_ERR_LIMIT},
+                 {4096, 4096, GW_OK}, {4096, 4097, GW_OK},       {4095, 4096, GW_OK},
+                 {4096, 8192, GW_OK}, {4096, 8193, GW_ERR_LIMIT}};
+    gw_cuda cuda;
+    uint64_t random = 41;
+    const gw_gcomp codec = testing_codec(GW_FP32, GW_GCOMP_EXPLICIT, GW_GCOMP_SMALL, 12, 0);
+
+    testing_open(&cuda);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const size_t size = gw_cuda_gcomp_encode_workspace_size(&codec, 1, cases[i].total);
+        uint8_t *workspace = room(size + BEHIND), *frame;
+        testing_tensor t = testing_tensor_make(GW_FP32, cases[i].len, 12, &random);
+        testing_tensor_upload(&t);
+        const size_t frame_size = testing_cpu_encode(&codec, &t.cpu, &frame);
+        const size_t bound = gw_gcomp_bound(&codec, cases[i].len);
+        const gw_cuda_key key = {t.cpu.seed, t.cpu.step_index, t.cpu.rank, t.cpu.hop};
+        gw_cuda_gcomp_item item;
+        memset(&item, 0, sizeof item);
+        item.src = t.device.values;
+        item.src_size = t.len;
+        item.dst = room(bound);
+        item.dst_capacity = bound;
+        item.levels = t.device_map.levels;
+        item.digest = t.device_map.digest;
+        item.map_len = t.len;
+        item.first_element = t.cpu.first_element;
+        item.result = testing_new_result();
+        memset(workspace, 0xa5, size + BEHIND);
+        assert_int_equal(gw_cuda_gcomp_encode_batch(&cuda, &codec, testing_device(&item, sizeof item, 0), 1,
+                                                    cases[i].total, &t.device_map, &key, NULL, workspace,
+                                                    size, NULL),
+                         GW_OK);
+        const gw_cuda_result r = testing_result(item.result);
+        assert_int_equal(r.status, cases[i].expected);
+        if (r.status == GW_OK) {
+            assert_int_equal(r.size, frame_size);
+            assert_memory_equal(item.dst, frame, frame_size);
+        }
+        for (size_t at = 0; at < BEHIND; at++) {
+            assert_int_equal(workspace[size + at], 0xa5);
+        }
+        testing_tensor_drop(&t);
+        free(frame);
+    }
+    testing_free_all();
+    gw_cuda_close(&cuda);
+}
+
+/* What failed before is taken over by every call, with its chunk, and also by items that are wrong themselves
+ * or that there is no room for. */
+static void what_failed_before_is_taken_over(void **state)
+{
+    (void)state;
+    enum { FIRST, SOUND, NO_SOURCE, LAST, COUNT };
+    static const uint64_t item_lens[COUNT] = {20000, 100, 100, 100};
+    static const gw_cuda_result failed = {GW_ERR_CORRUPT, 0, 0, 0, 17, 0};
+    bucket_item bucket[COUNT];
+    gw_cuda cuda;
+    uint64_t random = 42;
+    const gw_gcomp codec = testing_codec(GW_BF16, GW_GCOMP_EXPLICIT, GW_GCOMP_FAST, 12, 1);
+    const gw_cuda_histogram none = {{0}, 0, 0};
+    enum { ENCODE, DECODE, VALIDATE, HISTOGRAM, HOP, CALLS };
+
+    testing_open(&cuda);
+    make_bucket(bucket, item_lens, COUNT, &codec, GW_BF16, 12, &random);
+    const gw_cuda_result *after = testing_device(&failed, sizeof failed, 0);
+    const gw_gcomp_map *map = &bucket[0].local.device_map;
+    for (int turn = 0; turn < 2 * CALLS; turn++) {
+        const int kind = turn / 2, has_room = turn % 2 == 0;
+        const uint64_t total = has_room ? sum_of(item_lens, COUNT) : 0;
+        gw_cuda_gcomp_item items[COUNT];
+        gw_cuda_gcomp_hop hops[COUNT];
+        uint8_t *dst[COUNT];
+        const gw_cuda_result *results[COUNT];
+        gw_status status;
+        memset(items, 0, sizeof items);
+        for (int i = 0; i < COUNT; i++) {
+            bucket_item *b = &bucket[i];
+            const size_t dst_size = kind == HISTOGRAM ? sizeof none : b->bound;
+            const int is_frame = kind == DECODE || kind == VALIDATE;
+            hops[i] = make_hop(b);
+            dst[i] = kind == HOP ? hops[i].dst : room(dst_size);
+            memset(dst[i], kind == HISTOGRAM ? 0 : 0x5a, dst_size);
+            items[i].src = is_frame ? (const void *)b->device_frame : b->local.device.values;
+            items[i].src_size = is_frame ? b->frame_size : b->local.len;
+            items[i].dst = dst[i];
+            items[i].dst_capacity = kind == DECODE ? b->local.len : b->bound;
+            items[i].levels = b->local.device_map.levels;
+            items[i].digest = b->local.device_map.digest;
+            items[i].map_len = b->local.len;
+            items[i].result = hops[i].result;
+            results[i] = hops[i].result;
+            items[i].after = hops[i].after = i == SOUND || i == NO_SOURCE ? after : NULL;
+            if (i == NO_SOURCE) {
+                items[i].src = NULL;
+                hops[i].values = NULL;
+            }
+        }
+        const gw_cuda_gcomp_item *device_items = testing_device(items, sizeof items, 0);
+        const size_t sizes[CALLS] = {gw_cuda_gcomp_encode_workspace_size(&codec, COUNT, total),
+                                     gw_cuda_gcomp_decode_workspace_size(&codec, COUNT, total),
+                                     gw_cuda_gcomp_decode_workspace_size(&codec, COUNT, total),
+                                     gw_cuda_gcomp_histogram_workspace_size(&codec, COUNT),
+                                     gw_cuda_gcomp_hop_workspace_size(&codec, COUNT, total)};
+        const size_t size = sizes[kind];
+        void *workspace = room(size);
+        switch (kind) {
+        case ENCODE:
+            status = gw_cuda_gcomp_encode_batch(&cuda, &codec, device_items, COUNT, total, map, &test_key,
+                                                NULL, workspace, size, NULL);
+            break;
+        case DECODE:
+            status = gw_cuda_gcomp_decode_batch(&cuda, &codec, device_items, COUNT, total, NULL, NULL, 0,
+                                                workspace, size, NULL);
+            break;
+        case VALIDATE:
+            status = gw_cuda_gcomp_validate_batch(&cuda, &codec, device_items, COUNT, total, NULL, NULL,
+                                                  workspace, size, NULL);
+            break;
+        case HISTOGRAM:
+            status = gw_cuda_gcomp_histogram_add_batch(&cuda, &codec, device_items, COUNT, total, map,
+                                                       &test_key, NULL, workspace, size, NULL);
+            break;
+        default:
+            status = gw_cuda_gcomp_decode_add_encode_batch(&cuda, &codec,
+                                                           testing_device(hops, sizeof hops, 0), COUNT, total,
+                                                           NULL, map, &test_key, NULL, workspace, size, NULL);
+            break;
+        }
+        assert_int_equal(status, GW_OK);
+        for (int i = 0; i < COUNT; i++) {
+            const gw_cuda_result r = testing_result(results[i]);
+            if (i == FIRST || i == LAST) {
+                assert_true(r.status == GW_OK || (r.status == GW_ERR_LIMIT && !has_room));
+                assert_true(r.bad_index == UINT64_MAX);
+                continue;
+            }
+            assert_int_equal(r.status, GW_ERR_CORRUPT);
+            assert_true(r.bad_index == 17);
+            assert_int_equal(r.size, 0);
+            assert_int_equal(r.len, 0);
+            assert_int_equal(dst[i][0], kind == HISTOGRAM ? 0 : 0x5a);
+        }
+    }
+    drop_bucket(bucket, COUNT);
+    testing_free_all();
+    gw_cuda_close(&cuda);
+}
+
 /* Validations: the CPU's status and chunk, with chunks that fit no shared memory and a hint that is far too
  * small. */
 static void validations(void **state)
@@ -1039,6 +1196,8 @@ int main(void)
         cmocka_unit_test(many_hops),
         cmocka_unit_test(wrong_items_leave_others_alone),
         cmocka_unit_test(too_few_values),
+        cmocka_unit_test(one_item_stays_in_its_workspace),
+        cmocka_unit_test(what_failed_before_is_taken_over),
         cmocka_unit_test(validations),
         cmocka_unit_test(codebooks),
         cmocka_unit_test(wrong_tensors_are_not_counted),
