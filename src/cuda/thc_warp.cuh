@@ -131,40 +131,29 @@ GW_DEVICE void warp_make_signs(uint32_t *signs, const gw_cuda_thc_key &key, uint
     *(uint4 *)(void *)(signs + 4 * lane) = make_uint4(word[0], word[1], word[2], word[3]);
 }
 
-/* Exponents below 128 make values smaller: results that would be subnormal are +0. (A value itself never is:
- * it is a multiple of the last place of a scale that is far from it.) From 128 on they may become infinite,
- * which a product towards zero would not. */
-template <bool IS_SMALLER> GW_DEVICE float warp_unscale1(float value, uint32_t sign, float scale)
-{
-    const float x = __uint_as_float(__float_as_uint(value) ^ sign);
-    /* and -0 is +0 */
-    return __fadd_rn(IS_SMALLER ? gw_scale_flush(x, scale) : __fmul_rn(x, scale), 0.0f);
-}
-
-template <bool IS_SMALLER>
-GW_DEVICE void warp_unscale_by(float value[32], const uint32_t *signs, uint32_t exponent)
-{
-    const uint32_t shift = 31 - (threadIdx.x & 31);
-    const float scale = __uint_as_float(exponent << 23);
-
-    GW_UNROLL for (uint32_t k = 0; k < 8; k++) {
-        const uint4 four = *(const uint4 *)(const void *)(signs + 4 * k);
-        const uint32_t word[4] = {four.x, four.y, four.z, four.w};
-        GW_UNROLL for (uint32_t i = 0; i < 4; i++) {
-            value[4 * k + i] =
-                warp_unscale1<IS_SMALLER>(value[4 * k + i], word[i] << shift & 0x80000000u, scale);
-        }
-    }
-}
-
 /* Values by column, as thc_unscale() has them: the sign bits of rows are the words at `signs`. The exponent is
  * the warp's. */
 GW_DEVICE void warp_unscale(float value[32], const uint32_t *signs, uint32_t exponent)
 {
-    if (exponent < 128) {
-        warp_unscale_by<true>(value, signs, exponent);
-    } else {
-        warp_unscale_by<false>(value, signs, exponent);
+    const uint32_t shift = 31 - (threadIdx.x & 31);
+
+    if (exponent > 127) { /* they may become infinite, which a product towards zero would not */
+        GW_UNROLL for (uint32_t i = 0; i < 32; i++) {
+            value[i] = __fmul_rn(value[i], __uint_as_float(exponent << 23));
+        }
+        exponent = 127;
+    }
+    const float scale = __uint_as_float(exponent << 23);
+    GW_UNROLL for (uint32_t k = 0; k < 8; k++) {
+        const uint4 four = *(const uint4 *)(const void *)(signs + 4 * k);
+        const uint32_t word[4] = {four.x, four.y, four.z, four.w};
+        GW_UNROLL for (uint32_t i = 0; i < 4; i++) {
+            const uint32_t sign = word[i] << shift & 0x80000000u;
+            const float x = __uint_as_float(__float_as_uint(value[4 * k + i]) ^ sign);
+            /* Results that would be subnormal are +0, and so is -0. A value itself is never subnormal: it is
+             * a multiple of the last place of a scale that is far from it. */
+            value[4 * k + i] = __fadd_rn(gw_scale_flush(x, scale), 0.0f);
+        }
     }
 }
 

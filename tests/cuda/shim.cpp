@@ -11,6 +11,7 @@
 #include <ucontext.h>
 
 #include <memory>
+#include <utility>
 #include <vector>
 
 #if defined(__SANITIZE_ADDRESS__)
@@ -38,13 +39,13 @@ struct meeting {
     std::vector<uint32_t> waiting;     /* fibers */
 };
 
-/* What is known of a byte of shared memory, for gw_shim_note(): the last write, and the reads since the
- * block's last barrier. */
+/* What is known of a byte of shared memory, for gw_shim_note(): the writes and the reads since the block's
+ * last barrier (several writes are those of one thread, atomic ones, and ones of the same value). */
 enum { NOBODY = 0xffff, MANY = 0xfffe };
 struct shadow {
-    uint16_t writer = NOBODY, reader = NOBODY; /* threads; MANY readers of one warp */
-    uint16_t reading_warp = NOBODY;            /* MANY: of several */
-    bool is_atomic = false;                    /* the last write */
+    uint16_t writer = NOBODY, reader = NOBODY; /* threads; MANY of one warp */
+    uint16_t writing_warp = NOBODY, reading_warp = NOBODY; /* MANY: of several */
+    bool is_atomic = false; /* all writes that no barrier has ordered */
     uint32_t write_barriers = 0, write_syncs = 0, read_barriers = 0, read_syncs = 0;
 };
 
@@ -65,6 +66,7 @@ struct fiber {
     void *fake_stack = nullptr;
     block_state *block = nullptr;
     uint32_t thread = 0;
+    std::vector<std::pair<unsigned char *, const void *>> copies; /* not waited for */
 };
 
 uint64_t random_state = 0x9e3779b97f4a7c15u;
@@ -229,6 +231,7 @@ void start_block(block_state &block, uint32_t index, uint32_t threads, uint32_t 
         f.block = &block;
         f.thread = t;
         f.fake_stack = nullptr;
+        f.copies.clear();
         getcontext(&f.context);
         f.context.uc_stack.ss_sp = f.stack.get();
         f.context.uc_stack.ss_size = STACK_SIZE;
@@ -323,6 +326,23 @@ uint32_t gw_shim_place_of(const void *p)
     return (uint32_t)place;
 }
 
+void gw_shim_copy_begin(unsigned char *to, const void *from)
+{
+    fibers[current]->copies.emplace_back(to, from);
+}
+
+bool gw_shim_copy_next(unsigned char **to, const void **from)
+{
+    std::vector<std::pair<unsigned char *, const void *>> &copies = fibers[current]->copies;
+    if (copies.empty()) {
+        return false;
+    }
+    *to = copies.back().first;
+    *from = copies.back().second;
+    copies.pop_back();
+    return true;
+}
+
 /* Says once for each place in the code what is wrong there, and ends the program unless it is to go on. */
 static void tell_race(const char *what, const void *where, size_t size, size_t place)
 {
@@ -386,15 +406,18 @@ void gw_shim_note(const void *p, size_t size, bool is_write, const void *where)
     for (size_t i = place; i < place + size && i < shared_bytes; i++) {
         shadow &s = block.shadows[i];
         const bool both_atomic = gw_shim_is_atomic && s.is_atomic;
-        beside_write |= s.writer != NOBODY && s.writer != thread && s.write_barriers == barriers &&
-                        !both_atomic && (s.writer / LANES != warp || s.write_syncs == syncs);
+        beside_write |= s.writer != NOBODY && s.write_barriers == barriers && !both_atomic &&
+                        (s.writing_warp != warp || (s.write_syncs == syncs && s.writer != thread));
         beside_read |= is_write && s.reader != NOBODY && s.read_barriers == barriers &&
                        (s.reading_warp != warp || (s.read_syncs == syncs && s.reader != thread));
         if (is_write) {
-            s.writer = thread;
+            const bool is_first = s.writer == NOBODY || s.write_barriers != barriers;
+            const bool is_later = s.writing_warp == warp && s.write_syncs != syncs;
+            s.writer = is_first || is_later || s.writer == thread ? thread : (uint16_t)MANY;
+            s.writing_warp = is_first || s.writing_warp == warp ? warp : (uint16_t)MANY;
+            s.is_atomic = gw_shim_is_atomic && (is_first || is_later || s.is_atomic);
             s.write_barriers = barriers;
             s.write_syncs = syncs;
-            s.is_atomic = gw_shim_is_atomic;
         } else if (!gw_shim_is_atomic) {
             const bool is_first = s.reader == NOBODY || s.read_barriers != barriers;
             const bool is_later = s.reading_warp == warp && s.read_syncs != syncs;

@@ -126,6 +126,10 @@ unsigned char *gw_shim_shared(void);
 unsigned char *gw_shim_shared_at(uint32_t place, size_t size); /* checked */
 uint32_t gw_shim_place_of(const void *p);
 
+/* Copies that the running thread has begun and not waited for. */
+void gw_shim_copy_begin(unsigned char *to, const void *from);
+bool gw_shim_copy_next(unsigned char **to, const void **from);
+
 /* For the check of races (shim_races.cpp): where the shared memory of the running thread's block lies,
  * whether its accesses are parts of an atomic operation, and an access at the code address `where`. */
 extern unsigned char *gw_shim_shared_begin;
@@ -484,12 +488,21 @@ static inline uint4 gw_global_load128(const void *p)
 {
     return *(const uint4 *)p;
 }
+/* Arrives when it is waited for, and what was there before is gone at once: a missing wait shows. */
 static inline void gw_copy_async16(uint32_t place, const void *from)
 {
-    memcpy(gw_shim_shared_at(place, 16), from, 16);
+    unsigned char *const to = gw_shim_shared_at(place, 16);
+    const uint64_t nothing[2] = {0xa5a5a5a5a5a5a5a5u, 0xa5a5a5a5a5a5a5a5u};
+    memcpy(to, nothing, 16);
+    gw_shim_copy_begin(to, from);
 }
 static inline void gw_copy_wait(void)
 {
+    unsigned char *to;
+    const void *from;
+    while (gw_shim_copy_next(&to, &from)) {
+        memcpy(to, from, 16);
+    }
 }
 static inline uint64_t gw_load_acquire(const uint64_t *p)
 {

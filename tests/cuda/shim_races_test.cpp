@@ -14,7 +14,7 @@ struct params {
     int order; /* 0 nothing, 1 __syncwarp(), 2 __syncthreads(), 3 a shuffle, which orders no memory */
     int distance;
     int access; /* 0 read what the other wrote, 1 write what it read, 2 write what it wrote, 3 the same value,
-                 * 4 both atomic, 5 read what it adds to */
+                 * 4 both atomic, 5 read what it adds to, 6 set what it adds to, then both atomic */
     uint32_t *sink;
 };
 
@@ -40,6 +40,9 @@ GW_KERNEL(touch, params, 64, 1)
     if (p.access == 1) {
         p.sink[own] = words[own];
     } else if (p.access >= 4) {
+        if (p.access == 6) {
+            words[own] = 1000;
+        }
         atomicAdd(&words[own], 1u);
     } else {
         words[own] = p.access == 3 ? 7 : own + 1;
@@ -47,7 +50,7 @@ GW_KERNEL(touch, params, 64, 1)
     order_by(p.order);
     if (p.access == 0 || p.access == 5) {
         p.sink[own] = words[other];
-    } else if (p.access == 4) {
+    } else if (p.access == 4 || p.access == 6) {
         atomicAdd(&words[other], 1u);
     } else {
         words[other] = p.access == 3 ? 7 : own + 100;
@@ -88,6 +91,7 @@ int main(int argc, char **argv)
         {1, 32, 0, true},  {2, 32, 0, false}, {0, 1, 1, true},   {1, 1, 1, false},
         {1, 32, 1, true},  {0, 1, 2, true},   {2, 32, 2, false}, {0, 1, 3, false},
         {0, 33, 4, false}, {0, 33, 5, true},  {2, 33, 5, false}, {0, 0, 0, false},
+        {0, 33, 6, true},  {0, 1, 6, true},   {2, 33, 6, false},
     };
     const int count = sizeof cases / sizeof cases[0];
     int failures = 0;
