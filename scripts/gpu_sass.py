@@ -129,10 +129,15 @@ def blocks_of(text, kernel, region_of):
             if re.search(r"\b(BRA|EXIT|RET|BRX|JMP|WARPSYNC\.EXCLUSIVE)\b", op[1]):
                 close()
     close()
-    # At the end lie the ways of shuffles and votes in warps that are not converged, which here they are.
+    # At the end, behind the last EXIT, lie the ways of shuffles and votes in warps that are not converged, which here they are. On
+    # sm_80 nothing but the branches to them tells which they are; where other code lies among them, all of it counts.
+    size = sum(len(b[1]) for b in blocks)
     divergent = {m[1] for b in blocks for t, _ in b[1] if (m := re.search(r"BRA\.DIV.*`\((\.L_x_\d+)\)", t))}
-    cold = next((i for i, b in enumerate(blocks)
-                 if divergent & set(b[0]) or any("WARPSYNC.COLLECTIVE" in t for t, _ in b[1])), len(blocks))
-    if sum(len(b[1]) for b in blocks[cold:]) > 0.15 * sum(len(b[1]) for b in blocks):
+    last = max((i for i, b in enumerate(blocks) if any(re.search(r"\bEXIT\b", t) for t, _ in b[1])), default=-1)
+    apart = next((i for i, b in enumerate(blocks) if i > last and divergent & set(b[0])), len(blocks))
+    if sum(len(b[1]) for b in blocks[apart:]) > 0.15 * size:
+        apart = len(blocks)
+    cold = next((i for i, b in enumerate(blocks) if any("WARPSYNC.COLLECTIVE" in t for t, _ in b[1])), apart)
+    if sum(len(b[1]) for b in blocks[cold:]) > 0.15 * size:
         sys.exit(f"{kernel}: much code lies behind the ways of warps that are not converged; it is not left out like that")
     return blocks[:cold]

@@ -244,9 +244,9 @@ GW_DEVICE float gw_add_flush(float x, float y)
     return z;
 }
 
-/* The same of x times a power of two, which is exact unless it is below 2^-126. Towards zero: to nearest, a
- * product just below 2^-126 may be 2^-126 before the device looks whether it is subnormal, or not. What is too
- * large becomes the largest finite number, not infinite. */
+/* The same of x times a power of two, which is exact unless it is below 2^-126. Towards zero: to
+ * nearest, a product just below 2^-126 may be 2^-126 before the device looks whether it is subnormal, or
+ * not. What is too large becomes the largest finite number, not infinite. */
 GW_DEVICE float gw_scale_flush(float x, float power)
 {
     float z;

@@ -131,8 +131,8 @@ GW_DEVICE void warp_make_signs(uint32_t *signs, const gw_cuda_thc_key &key, uint
     *(uint4 *)(void *)(signs + 4 * lane) = make_uint4(word[0], word[1], word[2], word[3]);
 }
 
-/* Values by column, as thc_unscale() has them: the sign bits of rows are the words at `signs`. The exponent is
- * the warp's. */
+/* Values by column, as thc_unscale() has them: the sign bits of rows are the words at `signs`. The
+ * exponent is the warp's. */
 GW_DEVICE void warp_unscale(float value[32], const uint32_t *signs, uint32_t exponent)
 {
     const uint32_t shift = 31 - (threadIdx.x & 31);
