@@ -14,8 +14,12 @@ with idle lanes: they take an issue slot. Instructions per value = 32 * sum(inst
 
 Not in it: bank conflicts, replays, stalls, and what the compiler for a later GPU would do.
 """
+import pathlib
 import re
 import sys
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "scripts"))
+import gpu_sass
 
 CHUNK = 16384
 WARPS = 8
@@ -34,59 +38,14 @@ def source_regions(path):
     return regions
 
 
-def instructions(path, regions):
-    """Yields ('label', name) and ('op', text, region)."""
-    chain, fresh = [], True
-    in_text = False
-    for line in open(path):
-        if re.match(r"\s*\.section\s", line):
-            in_text = ".text.lay_decode" in line
-        if not in_text:
-            continue
-        where = re.search(r'//## File "([^"]*)", line (\d+)', line)
-        if where:
-            if fresh:
-                chain, fresh = [], False
-            chain.append(int(where.group(2)) if where.group(1).endswith(".cu") else 0)
-            continue
-        label = re.match(r"(\.L_x_\d+):", line)
-        if label:
-            yield ("label", label.group(1))
-            continue
-        op = re.match(r"\s+/\*[0-9a-f]{4,}\*/\s+(.*?)\s*;", line)
-        if op:
-            fresh = True
-            names = [regions[n] for n in chain if regions.get(n)]
-            region = "never" if "never" in names else names[0] if names else "setup"
-            yield ("op", op.group(1), region)
-
-
 def blocks_of(path, regions):
     """Basic blocks: (labels, ops, region, loops on itself)."""
-    blocks, labels, ops = [], [], []
 
-    def close():
-        nonlocal labels, ops
-        if ops:
-            votes = {}
-            for _, region in ops:
-                votes[region] = votes.get(region, 0) + 1
-            target = re.search(r"BRA.*`\((\.L_x_\d+)\)", ops[-1][0])
-            blocks.append((labels, ops, max(votes, key=votes.get), bool(target and target.group(1) in labels)))
-            labels, ops = [], []
+    def region_of(chain):
+        names = [regions[n] for file, n in chain if file.endswith(".cu") and regions.get(n)]
+        return "never" if "never" in names else names[0] if names else "setup"
 
-    for item in instructions(path, regions):
-        if item[0] == "label":
-            close()
-            labels.append(item[1])
-            continue
-        text, region = item[1], item[2]
-        if re.match(r"NOP\b", text):
-            continue
-        ops.append((text, region))
-        if re.search(r"\b(BRA|EXIT|RET|BRX|JMP|WARPSYNC\.EXCLUSIVE)\b", text):
-            close()
-    close()
+    blocks = gpu_sass.blocks_of(pathlib.Path(path).read_text(), "lay_decode", region_of)
     # Behind the last EXIT lie the ways that shuffles and votes take in warps that are not converged, which here they are,
     # and padding.
     while blocks and not re.search(r"\bEXIT\b", blocks[-1][1][-1][0]):
