@@ -204,12 +204,8 @@ void bench_gcomp(benchmark::State &state, Call call, const std::string &name, co
     gw_cuda *const cuda = &the_device().cuda;
     const gw_bench_data &data = data_of(name, bytes);
     const size_t len = data.len, size = 4 * len;
-    gw_gcomp_options options;
+    const gw_gcomp_options options = options_of(mode);
     gw_gcomp codec;
-    gw_gcomp_options_init(&options, GW_FP32);
-    options.levels = mode.levels;
-    options.preset = mode.preset;
-    options.rounding = mode.rounding;
     keep(gw_gcomp_init(&codec, &options));
     const size_t bound = gw_gcomp_bound(&codec, len),
                  chunks = (len + (size_t{1} << data.map.chunk_log2) - 1) >> data.map.chunk_log2;
@@ -299,12 +295,8 @@ void bench_hop_batch(benchmark::State &state, const std::string &name, const Mod
     gw_cuda *const cuda = &the_device().cuda;
     const gw_bench_data &data = data_of(name, bytes);
     const size_t len = data.len;
-    gw_gcomp_options options;
+    const gw_gcomp_options options = options_of(mode);
     gw_gcomp codec;
-    gw_gcomp_options_init(&options, GW_FP32);
-    options.levels = mode.levels;
-    options.preset = mode.preset;
-    options.rounding = mode.rounding;
     keep(gw_gcomp_init(&codec, &options));
     const uint32_t log2 = data.map.chunk_log2;
     const auto tensors = cut_bucket(len, log2);

@@ -24,11 +24,7 @@ public:
     Job(uint32_t backends, const gw_bench_data &data, const Mode &mode, unsigned threads = 1)
         : data_(data), threads_(threads)
     {
-        gw_gcomp_options options;
-        gw_gcomp_options_init(&options, GW_FP32);
-        options.levels = mode.levels;
-        options.preset = mode.preset;
-        options.rounding = mode.rounding;
+        gw_gcomp_options options = options_of(mode);
         options.backends = backends;
         status = gw_gcomp_init(&codec_, &options);
         source_.values = data.values;

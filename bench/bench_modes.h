@@ -26,6 +26,16 @@ const Mode kModes[] = {
     {"derived1_fast_stochastic", GW_GCOMP_DERIVED, GW_GCOMP_FAST, GW_GCOMP_STOCHASTIC},
 };
 
+inline gw_gcomp_options options_of(const Mode &mode)
+{
+    gw_gcomp_options options;
+    gw_gcomp_options_init(&options, GW_FP32);
+    options.levels = mode.levels;
+    options.preset = mode.preset;
+    options.rounding = mode.rounding;
+    return options;
+}
+
 enum class Call { Encode, Decode, DecodeAdd, Hop };
 
 const std::pair<Call, const char *> kCalls[] = {{Call::Encode, "gcomp_encode"},

@@ -236,11 +236,16 @@ GW_DEVICE void gw_push_digit(uint32_t &z, uint32_t &w, uint32_t flags)
         : "r"(flags), "n"(FLAG), "n"(WIDTH));
 }
 
-/* A sum with subnormal numbers, given or made, replaced by zero of their sign. */
-GW_DEVICE float gw_add_flush(float x, float y)
+/* x + y to nearest even or towards zero; subnormal numbers, given or made, are replaced by zero of their
+ * sign. */
+template <bool NEAREST> GW_DEVICE float gw_float_add_flush(float x, float y)
 {
     float z;
-    asm("add.rn.ftz.f32 %0, %1, %2;" : "=f"(z) : "f"(x), "f"(y));
+    if (NEAREST) {
+        asm("add.rn.ftz.f32 %0, %1, %2;" : "=f"(z) : "f"(x), "f"(y));
+    } else {
+        asm("add.rz.ftz.f32 %0, %1, %2;" : "=f"(z) : "f"(x), "f"(y));
+    }
     return z;
 }
 
@@ -307,18 +312,6 @@ template <uint32_t FLAG, uint32_t WIDTH> GW_DEVICE void gw_push_top(uint32_t &z,
         "%4; }"
         : "+r"(z)
         : "r"(w), "r"(flags), "n"(FLAG), "n"(WIDTH));
-}
-
-/* x + y to nearest even or towards zero, where subnormal numbers count as zeros. */
-template <bool NEAREST> GW_DEVICE float gw_float_add_flush(float x, float y)
-{
-    float z;
-    if (NEAREST) {
-        asm("add.rn.ftz.f32 %0, %1, %2;" : "=f"(z) : "f"(x), "f"(y));
-    } else {
-        asm("add.rz.ftz.f32 %0, %1, %2;" : "=f"(z) : "f"(x), "f"(y));
-    }
-    return z;
 }
 
 /* Rounded to nearest even and limited to 0 and 1. */

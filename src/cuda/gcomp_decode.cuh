@@ -322,12 +322,9 @@ enum {
 /* Of a value that keeps `kept` bits, sign included. */
 template <uint32_t DTYPE> GW_DEVICE uint32_t gw_flags_of(uint32_t kept)
 {
-    typedef gw_type<DTYPE> type;
-    const uint32_t whole = kept < type::W1 ? 0 : 1 + (kept - type::W1) / type::W2;
-    const uint32_t rest = whole == 0 ? kept : (kept - type::W1) % type::W2;
-    return (whole > 0 ? GW_FLAG_1 : 0) | (whole > 1 ? GW_FLAG_2 : 0) | (whole > 2 ? GW_FLAG_3 : 0) |
-           (whole > 3 ? GW_FLAG_4 : 0) | ((rest & 4) != 0 ? GW_FLAG_R4 : 0) |
-           ((rest & 2) != 0 ? GW_FLAG_R2 : 0) | ((rest & 1) != 0 ? GW_FLAG_R1 : 0);
+    const uint32_t nibbles = gw_digit_flags<DTYPE>(kept); /* in the order of the planes */
+    return (nibbles & 0x1) | (nibbles & 0x10) << 4 | (nibbles & 0x100) << 8 | (nibbles & 0x1000) >> 8 |
+           (nibbles & 0x1110000) << 4;
 }
 
 /*

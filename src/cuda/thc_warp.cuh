@@ -84,7 +84,7 @@ template <uint32_t DTYPE, bool HAS_ERROR>
 GW_DEVICE float warp_load1(const uint8_t *src, const float *error, uint64_t at)
 {
     const float x = warp_widen<DTYPE>(warp_raw<DTYPE>(src, at));
-    return HAS_ERROR ? gw_add_flush(x, error[at]) : x;
+    return HAS_ERROR ? gw_float_add_flush<true>(x, error[at]) : x;
 }
 
 /* ---- rotation ------------------------------------------------------------------------------------------ */

@@ -259,7 +259,7 @@ GW_DEVICE void join_input(float *rows, const gw_cuda_thc_encode_params &p, uint6
                 warp_widen_vector<GW_FP32>(e + c, gw_global_load128(error + 32 * V * k + c));
             }
             GW_UNROLL for (uint32_t c = 0; c < V; c++) {
-                x[c] = is_zero ? 0.0f : gw_add_flush(x[c], e[c]);
+                x[c] = is_zero ? 0.0f : gw_float_add_flush<true>(x[c], e[c]);
             }
             GW_UNROLL for (uint32_t c = 0; c < V; c += 4) {
                 warp_put4(rows + k * V * WARP_PITCH + c, 0, x + c);
@@ -375,7 +375,7 @@ GW_DEVICE void store_error(const gw_cuda_thc_encode_params &p, const encode_memo
     if (has_y) {
         GW_UNROLL for (uint32_t i = 0; i < 32; i++) {
             float *at = x + i * WARP_PITCH + lane;
-            *at = gw_add_flush(*at, -y[i]);
+            *at = gw_float_add_flush<true>(*at, -y[i]);
         }
         __syncwarp();
     }

@@ -26,10 +26,10 @@ GW_DEVICE void load_vector(float *value, const uint8_t *src, const float *error,
     }
     if (HAS_ERROR) {
         const float4 four = *(const float4 *)(const void *)(error + at);
-        value[0] = gw_add_flush(value[0], four.x);
-        value[1] = gw_add_flush(value[1], four.y);
-        value[2] = gw_add_flush(value[2], four.z);
-        value[3] = gw_add_flush(value[3], four.w);
+        value[0] = gw_float_add_flush<true>(value[0], four.x);
+        value[1] = gw_float_add_flush<true>(value[1], four.y);
+        value[2] = gw_float_add_flush<true>(value[2], four.z);
+        value[3] = gw_float_add_flush<true>(value[3], four.w);
     }
 }
 

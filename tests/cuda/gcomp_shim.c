@@ -13,6 +13,32 @@ static void *alloc_aligned(size_t size)
     return place;
 }
 
+static void *copy_aligned(const void *bytes, size_t size)
+{
+    void *copy = alloc_aligned(size);
+    if (size != 0) {
+        memcpy(copy, bytes, size);
+    }
+    return copy;
+}
+
+static void fill_decode_item(gw_cuda_gcomp_item *item, const gcomp_shim_source *source, const void *frame,
+                             void *dst, uint64_t capacity, gw_cuda_result *result)
+{
+    memset(item, 0, sizeof *item);
+    item->src = frame;
+    item->src_size = source->size;
+    item->dst = dst;
+    item->dst_capacity = capacity;
+    item->addend = source->addend;
+    item->result = result;
+    if (source->map != NULL) {
+        item->levels = source->map->levels;
+        item->digest = source->map->digest;
+        item->map_len = source->map->len;
+    }
+}
+
 gw_cuda_result gcomp_shim_decode(const gw_gcomp *codec, const gcomp_shim_source *source, uint32_t mode,
                                  void *dst, uint64_t capacity, uint32_t shared_size_max)
 {
@@ -26,21 +52,8 @@ gw_cuda_result gcomp_shim_decode(const gw_gcomp *codec, const gcomp_shim_source 
     gw_cuda_map_fill(&params.map, source->map, NULL);
     params.mode = mode;
     params.item_count = 1;
-    void *frame = alloc_aligned(source->size);
-    if (source->size != 0) {
-        memcpy(frame, source->frame, source->size);
-    }
-    params.item.src = frame;
-    params.item.src_size = source->size;
-    params.item.dst = dst;
-    params.item.addend = source->addend;
-    params.item.dst_capacity = capacity;
-    if (source->map != NULL) {
-        params.item.levels = source->map->levels;
-        params.item.digest = source->map->digest;
-        params.item.map_len = source->map->len;
-    }
-    params.item.result = &result;
+    void *frame = copy_aligned(source->frame, source->size);
+    fill_decode_item(&params.item, source, frame, dst, capacity, &result);
     const size_t workspace_size = gw_cuda_decode_workspace_size(1, capacity);
     void *workspace = alloc_aligned(workspace_size);
     memset(workspace, 0xa5, workspace_size);
@@ -118,11 +131,8 @@ gw_cuda_result gcomp_shim_hop(const gw_gcomp *codec, const void *src, size_t src
     gw_cuda_map_fill(&in.map, src_map, NULL);
     gw_cuda_map_fill(&out.map, source->map, NULL);
     out.key = key_of(source);
-    void *incoming = alloc_aligned(src_size);
+    void *incoming = copy_aligned(src, src_size);
     void *frame = alloc_aligned(capacity);
-    if (src_size != 0) {
-        memcpy(incoming, src, src_size);
-    }
     memset(frame, 0x3c, capacity);
     in.item.src = incoming;
     in.item.src_size = src_size;
@@ -191,27 +201,14 @@ void gcomp_shim_decode_batch(const gw_gcomp *codec, const gcomp_shim_source *sou
     uint8_t **frames = (uint8_t **)alloc_aligned(count * sizeof *frames);
     uint64_t total = 0;
     memset(&params, 0, sizeof params);
-    memset(items, 0, count * sizeof *items);
     gw_cuda_codec_fill(&params.codec, gw_codec_of(codec));
     gw_cuda_map_fill(&params.map, sources[0].map, NULL);
     params.mode = GW_CUDA_DECODE_VALUES;
     params.item_count = count;
     params.items = items;
     for (uint32_t i = 0; i < count; i++) {
-        frames[i] = (uint8_t *)alloc_aligned(sources[i].size);
-        if (sources[i].size != 0) {
-            memcpy(frames[i], sources[i].frame, sources[i].size);
-        }
-        items[i].src = frames[i];
-        items[i].src_size = sources[i].size;
-        items[i].dst = dst[i];
-        items[i].dst_capacity = capacity[i];
-        items[i].result = &results[i];
-        if (sources[i].map != NULL) {
-            items[i].levels = sources[i].map->levels;
-            items[i].digest = sources[i].map->digest;
-            items[i].map_len = sources[i].map->len;
-        }
+        frames[i] = (uint8_t *)copy_aligned(sources[i].frame, sources[i].size);
+        fill_decode_item(&items[i], &sources[i], frames[i], dst[i], capacity[i], &results[i]);
         total += capacity[i];
     }
     total = value_total != UINT64_MAX ? value_total : total;
@@ -253,10 +250,7 @@ void gcomp_shim_hop_batch(const gw_gcomp *codec, const gcomp_shim_source *in, co
     encode.item_count = count;
     params.hops = hops;
     for (uint32_t i = 0; i < count; i++) {
-        frames[i] = (uint8_t *)alloc_aligned(in[i].size);
-        if (in[i].size != 0) {
-            memcpy(frames[i], in[i].frame, in[i].size);
-        }
+        frames[i] = (uint8_t *)copy_aligned(in[i].frame, in[i].size);
         hops[i].src = frames[i];
         hops[i].src_size = in[i].size;
         hops[i].values = sources[i].values;

@@ -574,10 +574,6 @@ static inline float gw_shim_flush(float x)
     const uint32_t bits = __float_as_uint(x);
     return (bits & 0x7fffffffu) < 0x00800000u ? __uint_as_float(bits & 0x80000000u) : x;
 }
-static inline float gw_add_flush(float x, float y)
-{
-    return gw_shim_flush(gw_shim_flush(x) + gw_shim_flush(y));
-}
 static inline float gw_scale_flush(float x, float power)
 {
     const double exact = (double)gw_shim_flush(x) * (double)power; /* 24 bits by one */
