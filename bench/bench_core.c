@@ -3,7 +3,7 @@
 
 #include <stdlib.h>
 
-#include "core/gcomp_codec.h"
+#include "gcomp/gcomp_codec.h"
 
 enum { CHUNK_LEN = 1 << 14, GROUP_LEN = GW_BENCH_CORE_LEN };
 

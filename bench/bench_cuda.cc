@@ -438,7 +438,9 @@ void bench_thc(benchmark::State &state, Thc call, const std::string &name, size_
     case Thc::Encode:
         moved = values_moved + indices_moved;
         bits = 8.0 * indices_moved / static_cast<double>(len);
-        run = [&] { encode(0); };
+        run = [&] {
+            encode(0);
+        };
         break;
     case Thc::Sum:
         moved = WORKERS * indices_moved + lanes_moved;

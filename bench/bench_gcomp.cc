@@ -113,8 +113,10 @@ public:
                                      frame_.size(), &size_));
             gw_parallel_tasks(
                 threads_, ranges,
-                [](void *self, unsigned, uint64_t range) { static_cast<Job *>(self)->MovePart(range); }, this,
-                nullptr);
+                [](void *self, unsigned, uint64_t range) {
+                    static_cast<Job *>(self)->MovePart(range);
+                },
+                this, nullptr);
         }
     }
 
@@ -194,7 +196,9 @@ void bench_call(benchmark::State &state, Call call, uint32_t backend, const std:
     Work work;
     work.size = bytes;
     work.bits_per_value = job->BitsPerValue();
-    work.run = [&] { job->Run(call); };
+    work.run = [&] {
+        job->Run(call);
+    };
     work.touched = job->TouchedBy(call);
     work.cold = cold;
     run_pairs(state, work);
@@ -211,8 +215,12 @@ void bench_threads(benchmark::State &state, Call call, uint32_t backend, const s
     Work work;
     work.size = bytes;
     work.bits_per_value = job->BitsPerValue();
-    work.run = [&] { job->RunInThreads(call); };
-    work.baseline = [&] { job->Run(call); };
+    work.run = [&] {
+        job->RunInThreads(call);
+    };
+    work.baseline = [&] {
+        job->Run(call);
+    };
     run_pairs(state, work);
     failed(state, *job);
 }

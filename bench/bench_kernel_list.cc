@@ -18,7 +18,9 @@ struct Timed {
 void run_kernel(void *argument, void (*call)(void *), void *context)
 {
     Timed &t = *static_cast<Timed *>(argument);
-    run_kernel_pairs(t.state, t.len, [=] { call(context); });
+    run_kernel_pairs(t.state, t.len, [=] {
+        call(context);
+    });
 }
 
 void add_step(const gw_bench_step *step, uint32_t backend, const std::string &backend_name)

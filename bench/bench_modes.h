@@ -3,8 +3,8 @@
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
-#ifndef GW_BENCH_BENCH_MODES_H
-#define GW_BENCH_BENCH_MODES_H
+#ifndef GW_BENCH_MODES_H
+#define GW_BENCH_MODES_H
 
 #include <utility>
 

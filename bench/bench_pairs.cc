@@ -120,8 +120,9 @@ void run_pairs(benchmark::State &state, const Work &work)
     const bool own_baseline = static_cast<bool>(work.baseline);
     /* Work of one thread: that thread's time, so that other programs on the core lengthen neither side. */
     const clockid_t clock = own_baseline ? CLOCK_MONOTONIC : CLOCK_THREAD_CPUTIME_ID;
-    const std::function<void()> baseline =
-        own_baseline ? work.baseline : [&] { std::memcpy(copy.to.data(), copy.from.data(), work.size); };
+    const std::function<void()> baseline = own_baseline ? work.baseline : [&] {
+        std::memcpy(copy.to.data(), copy.from.data(), work.size);
+    };
     const std::vector<Touched> copied = {{copy.from.data(), work.size}, {copy.to.data(), work.size}};
     std::vector<double> ratios, times, baseline_times;
     const Busy busy_before = busy_now();

@@ -43,7 +43,8 @@ DECLARE_CASTS(avx512);
 #endif
 }
 
-namespace {
+namespace
+{
 
 void run(benchmark::State &state, size_t bytes, double packed_bits, bool cold,
          const std::vector<Touched> &touched, const std::function<void()> &body)
@@ -112,7 +113,8 @@ void bench_lz4(benchmark::State &state, const gw_bench_data &data, bool decode, 
 
 #if defined(GW_BENCH_HUF)
 /* Blocks of 128 KiB, the coder's largest, four streams each, a table in each. */
-class Huffman {
+class Huffman
+{
 public:
     explicit Huffman(const gw_bench_data &data)
         : exponents(data.len), back(data.len, 1), packed(data.len + data.len / 8 + 4096)
@@ -239,9 +241,10 @@ void add_peer_benchmarks()
 #endif
     for (const Cast &cast : kCasts) {
         if ((gw_backends_available() & cast.backend) != 0) {
-            peers.emplace_back(cast.name,
-                               [&cast](benchmark::State &state, const gw_bench_data &data, bool decode,
-                                       bool cold) { bench_cast(state, data, cast, decode, cold); });
+            peers.emplace_back(cast.name, [&cast](benchmark::State &state, const gw_bench_data &data,
+                                                  bool decode, bool cold) {
+                bench_cast(state, data, cast, decode, cold);
+            });
         }
     }
     for (const Size &size : kSizes) {

@@ -11,7 +11,8 @@
 #include "bench_pairs.h"
 #include "gradwire/thc.h"
 
-namespace {
+namespace
+{
 
 enum class Call { Norms, Encode, Sum, Decode };
 
@@ -20,7 +21,8 @@ const std::pair<Call, const char *> kCalls[] = {{Call::Norms, "thc_norms"},
                                                 {Call::Sum, "thc_sum"},
                                                 {Call::Decode, "thc_decode"}};
 
-class Job {
+class Job
+{
 public:
     Job(uint32_t backends, const gw_bench_data &data) : data_(data)
     {
@@ -55,10 +57,14 @@ public:
     {
         const Touched values = {data_.values, data_.len * 4}, indices = {indices_.data(), indices_.size()};
         switch (call) {
-        case Call::Norms: return {values};
-        case Call::Encode: return {values, indices};
-        case Call::Sum: return {indices, {sums_.data(), sums_.size()}};
-        case Call::Decode: break;
+        case Call::Norms:
+            return {values};
+        case Call::Encode:
+            return {values, indices};
+        case Call::Sum:
+            return {indices, {sums_.data(), sums_.size()}};
+        case Call::Decode:
+            break;
         }
         return {{lanes_.data(), lanes_.size()}, {out_.data(), data_.len * 4}};
     }
@@ -93,7 +99,10 @@ public:
     gw_status status = GW_OK;
 
 private:
-    void Keep(gw_status s) { status = s != GW_OK ? s : status; }
+    void Keep(gw_status s)
+    {
+        status = s != GW_OK ? s : status;
+    }
 
     const gw_bench_data &data_;
     gw_thc thc_;
@@ -111,7 +120,9 @@ void bench_call(benchmark::State &state, Call call, uint32_t backend, const std:
     Work work;
     work.size = bytes;
     work.bits_per_value = job->BitsPerValue(call);
-    work.run = [&] { job->Run(call); };
+    work.run = [&] {
+        job->Run(call);
+    };
     work.touched = job->TouchedBy(call);
     work.cold = cold;
     if (job->status == GW_OK) {

@@ -1,7 +1,8 @@
 # Targets: gradwire (the library) and gradwire_testing (the same sources as a static library with GW_TESTING=1, for
 # tests that look inside). Control lives in src/core, the specification in src/scalar, one folder per SIMD backend.
 
-file(GLOB gw_sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/core/*.c ${PROJECT_SOURCE_DIR}/src/scalar/*.c)
+file(GLOB gw_sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/core/*.c ${PROJECT_SOURCE_DIR}/src/gcomp/*.c
+     ${PROJECT_SOURCE_DIR}/src/thc/*.c ${PROJECT_SOURCE_DIR}/src/scalar/*.c)
 set(gw_definitions "")
 
 # The folder says the instruction set: its files, and only they, get its flags. -fno-lto keeps the linker from moving

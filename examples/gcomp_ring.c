@@ -47,8 +47,11 @@ int main(void)
         size_t size = 0;
         for (int hop = 0; hop < RANKS; hop++) {
             const int rank = (part + hop) % RANKS;
-            const gw_gcomp_source source = {.values = grad[rank] + part * PART, .len = PART, .seed = 42,
-                                            .first_element = (uint64_t)(part * PART), .rank = (uint16_t)rank,
+            const gw_gcomp_source source = {.values = grad[rank] + part * PART,
+                                            .len = PART,
+                                            .seed = 42,
+                                            .first_element = (uint64_t)(part * PART),
+                                            .rank = (uint16_t)rank,
                                             .hop = (uint16_t)hop};
             if (hop == 0) {
                 must(gw_gcomp_encode(&codec, &source, out, capacity, &size, workspace, workspace_size),

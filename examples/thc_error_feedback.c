@@ -54,8 +54,9 @@ static double train(int bits, int error_feedback)
             for (int w = 0; w < WORKERS; w++) {
                 float *memory = error_feedback ? error[w] : NULL;
                 range.rank = (uint32_t)w;
-                for (int i = 0; i < LEN; i++)
+                for (int i = 0; i < LEN; i++) {
                     gradient[i] = (1.0f + 0.5f * cosf((float)(i * (w + 1)))) * (x[i] - target(w, i));
+                }
                 if (phase == 0) {
                     check(
                         gw_thc_norms(&thc, &range, gradient, memory, &own, workspace, sizeof workspace, NULL),
@@ -72,8 +73,9 @@ static double train(int bits, int error_feedback)
         check(gw_thc_decode(&thc, &range, lanes, sizeof lanes, &members, &maximum, GW_THC_MEAN, mean,
                             sizeof mean, workspace, sizeof workspace, NULL, NULL),
               "decode");
-        for (int i = 0; i < LEN; i++)
+        for (int i = 0; i < LEN; i++) {
             x[i] -= 0.1f * mean[i];
+        }
     }
     double rest = 0; /* distance from the optimum, where the two pulls cancel */
     for (int i = 0; i < LEN; i++) {

@@ -25,8 +25,9 @@ static void check(gw_status status, const char *what)
 /* The collective that every stack has: dst[i] += src[i]. */
 static void all_reduce_u32(uint32_t *dst, const uint32_t *src, size_t len)
 {
-    for (size_t i = 0; i < len; i++)
+    for (size_t i = 0; i < len; i++) {
         dst[i] += src[i];
+    }
 }
 
 int main(void)
@@ -40,8 +41,9 @@ int main(void)
     double p;
 
     for (int w = 0; w < WORKERS; w++) {
-        for (int i = 0; i < LEN; i++)
+        for (int i = 0; i < LEN; i++) {
             gradient[w][i] = expf(3.0f * sinf((float)i * 0.7f)) * cosf((float)i + 0.2f * (float)w);
+        }
     }
 
     check(gw_thc_config_default(&config, &p, 4, WORKERS, 8, 0, table_memory, sizeof table_memory), "default");
@@ -70,8 +72,9 @@ int main(void)
     double error = 0, total = 0;
     for (int i = 0; i < LEN; i++) {
         double truth = 0;
-        for (int w = 0; w < WORKERS - 1; w++)
+        for (int w = 0; w < WORKERS - 1; w++) {
             truth += (double)gradient[w][i] / (WORKERS - 1);
+        }
         error += (mean[i] - truth) * (mean[i] - truth);
         total += truth * truth;
     }

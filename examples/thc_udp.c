@@ -43,8 +43,9 @@ static void check(gw_status status, const char *what)
 /* Sends, or pretends to. */
 static void send_lossy(int fd, const void *packet, size_t size, const struct sockaddr_in *to)
 {
-    if (rand() % 100 >= loss_percent)
+    if (rand() % 100 >= loss_percent) {
         (void)sendto(fd, packet, size, 0, (const struct sockaddr *)to, sizeof *to);
+    }
 }
 
 static int open_socket(struct sockaddr_in *address)
@@ -111,11 +112,13 @@ static int serve(int fd)
             alive--;
             failed |= !WIFEXITED(status) || WEXITSTATUS(status) != 0;
         }
-        if (poll(&ready, 1, WAIT_MS) <= 0)
+        if (poll(&ready, 1, WAIT_MS) <= 0) {
             continue;
+        }
         ssize_t size = recvfrom(fd, packet, sizeof packet, 0, (struct sockaddr *)&from, &from_size);
-        if (size < 0 || gw_thc_packet_parse(packet, (size_t)size, &p) != GW_OK || p.header.rank >= workers)
+        if (size < 0 || gw_thc_packet_parse(packet, (size_t)size, &p) != GW_OK || p.header.rank >= workers) {
             continue;
+        }
         address[p.header.rank] = from;
         known[p.header.rank] = 1;
         gw_thc_server *server = p.header.type == GW_THC_PACKET_NORMS ? &norms : &sums;
@@ -123,8 +126,9 @@ static int serve(int fd)
         received++;
         for (uint32_t w = 0; w < (uint32_t)workers; w++) {
             int is_meant = reply.action == GW_THC_ACTION_BROADCAST || w == reply.rank;
-            if (reply.action != GW_THC_ACTION_NONE && is_meant && known[w])
+            if (reply.action != GW_THC_ACTION_NONE && is_meant && known[w]) {
                 send_lossy(fd, reply.packet, reply.packet_size, &address[w]);
+            }
         }
     }
     printf("server: %lu packets, %lu of them added, the rest repeats\n", received, added);
@@ -153,8 +157,9 @@ static void exchange(int fd, gw_thc_packet_header *h, const uint8_t *payload, si
             size_t size = b + 1 == BLOCKS && h->type == GW_THC_PACKET_INDICES
                               ? gw_thc_indices_size(&thc, LEN, b, 1)
                               : payload_size;
-            if (done[b])
+            if (done[b]) {
                 continue;
+            }
             h->first_block = b;
             h->len = h->type == GW_THC_PACKET_NORMS ? 1 : (uint32_t)gw_thc_block_lanes(&thc, LEN, b);
             h->norms_hash = hashes != NULL ? hashes[b] : 0;
@@ -168,10 +173,12 @@ static void exchange(int fd, gw_thc_packet_header *h, const uint8_t *payload, si
             if (size < 0 || gw_thc_packet_parse(packet, (size_t)size, &p) != GW_OK ||
                 p.header.type != answer || p.header.round != h->round ||
                 p.header.config_hash != h->config_hash || p.header.first_block >= BLOCKS ||
-                done[p.header.first_block] || p.payload_size > out_size)
+                done[p.header.first_block] || p.payload_size > out_size) {
                 continue;
-            if (hashes != NULL && p.header.norms_hash != hashes[p.header.first_block])
+            }
+            if (hashes != NULL && p.header.norms_hash != hashes[p.header.first_block]) {
                 continue; /* a sum under other norms: not ours */
+            }
             memcpy(out + p.header.first_block * out_size, p.payload, p.payload_size);
             done[p.header.first_block] = 1;
             left--;
@@ -208,8 +215,9 @@ static int work(int w)
             .rank = (uint16_t)w,
             .config_hash = gw_thc_config_hash(&thc),
         };
-        for (int i = 0; i < LEN; i++)
+        for (int i = 0; i < LEN; i++) {
             gradient[i] = value_of(w, round, i);
+        }
         check(gw_thc_norms(&thc, &range, gradient, NULL, maxima, workspace, sizeof workspace, NULL), "norms");
         h.type = GW_THC_PACKET_NORMS;
         h.lane_bits = 32; /* (a big-endian machine would swap the patterns here) */
@@ -231,8 +239,9 @@ static int work(int w)
         double error = 0, size = 0;
         for (int i = 0; i < LEN; i++) {
             double truth = 0;
-            for (int v = 0; v < workers; v++)
+            for (int v = 0; v < workers; v++) {
                 truth += (double)value_of(v, round, i) / workers;
+            }
             error += (mean[i] - truth) * (mean[i] - truth);
             size += truth * truth;
         }
@@ -262,8 +271,9 @@ int main(int argc, char **argv)
             perror("fork");
             return 1;
         }
-        if (child == 0)
+        if (child == 0) {
             exit(work(w));
+        }
     }
     return serve(fd);
 }

@@ -32,8 +32,9 @@ int main(void)
     gw_thc_agg agg;
 
     for (int w = 0; w < WORKERS; w++) {
-        for (int i = 0; i < LEN; i++)
+        for (int i = 0; i < LEN; i++) {
             gradient[w][i] = sinf((float)i * 0.01f) + 0.1f * (float)(w - 1);
+        }
     }
 
     gw_thc_config config = {
@@ -71,8 +72,9 @@ int main(void)
     double error = 0, size = 0;
     for (int i = 0; i < LEN; i++) {
         double truth = 0;
-        for (int w = 0; w < WORKERS; w++)
+        for (int w = 0; w < WORKERS; w++) {
             truth += (double)gradient[w][i] / WORKERS;
+        }
         error += (mean[i] - truth) * (mean[i] - truth);
         size += truth * truth;
     }

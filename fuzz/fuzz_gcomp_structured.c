@@ -12,14 +12,7 @@
 #include <string.h>
 
 /* Offsets of docs/format.md sections 2 and 4. */
-enum {
-    HEADER_SIZE = 32,
-    ENTRY_SIZE = 16,
-    FLAGS_AT = 8,
-    SIZE_AT = 24,
-    FLAG_INSTALLED = 4,
-    FLAG_CHECKSUM = 8
-};
+enum { HEADER_SIZE = 32, ENTRY_SIZE = 16, FLAGS_AT = 8, SIZE_AT = 24, FLAG_INSTALLED = 4, FLAG_CHECKSUM = 8 };
 
 typedef struct frame {
     uint8_t *bytes;

@@ -19,16 +19,18 @@ static void seal(uint8_t *frame, size_t size)
 {
     if (size >= 100 && (frame[8] & GW_THC_FLAG_CHECKSUM) != 0) {
         uint32_t crc = gw_crc32c(0, frame, size - 4);
-        for (unsigned i = 0; i < 4; i++)
+        for (unsigned i = 0; i < 4; i++) {
             frame[size - 4 + i] = (uint8_t)(crc >> (8 * i));
+        }
     }
 }
 
 static int is_zero(const uint8_t *p, size_t size)
 {
     for (size_t i = 0; i < size; i++) {
-        if (p[i] != 0)
+        if (p[i] != 0) {
             return 0;
+        }
     }
     return 1;
 }
@@ -51,8 +53,9 @@ static void check_frame(const uint8_t *frame, size_t size, gw_thc_mode mode)
     } else {
         FUZZ_CHECK(len == 0);
     }
-    if (decoded == GW_ERR_CORRUPT || decoded == GW_ERR_DUP)
+    if (decoded == GW_ERR_CORRUPT || decoded == GW_ERR_DUP) {
         FUZZ_CHECK(bad == bad2);
+    }
     if ((decoded == GW_ERR_CORRUPT || decoded == GW_ERR_DUP) && bad != UINT64_MAX) {
         size_t element = gw_dtype_size((gw_dtype)info.config.dtype);
         size_t start = (size_t)bad << info.config.block_log2;
@@ -60,8 +63,9 @@ static void check_frame(const uint8_t *frame, size_t size, gw_thc_mode mode)
         end = end > info.count ? (size_t)info.count : end;
         FUZZ_CHECK(is_zero(out + start * element, (end - start) * element));
     }
-    if (decoded != GW_OK || gw_thc_init(&thc, &info.config, GW_BACKEND_ALL) != GW_OK)
+    if (decoded != GW_OK || gw_thc_init(&thc, &info.config, GW_BACKEND_ALL) != GW_OK) {
         return;
+    }
     /* A sum of one, and again: refused, unchanged. */
     size_t made;
     uint32_t flags = info.flags & GW_THC_FLAG_BLOCK_SETS;
@@ -87,10 +91,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 
     gw_fuzz_place_at_end(choice & 1);
     uint8_t *frame = gw_fuzz_buffer(GW_FUZZ_FRAME, reader.size, 0);
-    if (reader.size > 0)
+    if (reader.size > 0) {
         memcpy(frame, reader.data, reader.size);
-    if ((choice & 2) != 0)
+    }
+    if ((choice & 2) != 0) {
         seal(frame, reader.size);
+    }
     check_frame(frame, reader.size, (choice & 4) != 0 ? GW_THC_SUM : GW_THC_MEAN);
 
     gw_thc_packet p;

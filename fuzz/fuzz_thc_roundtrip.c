@@ -32,8 +32,9 @@ static int is_same_by_scalar(const gw_thc_config *config, const gw_thc_range *ra
     if (config->error_feedback == 0) {
         FUZZ_CHECK(gw_thc_encode(&thc, range, x, NULL, maxima, again, size, workspace, sizeof workspace,
                                  NULL) == GW_OK);
-        if (memcmp(again, indices, size) != 0)
+        if (memcmp(again, indices, size) != 0) {
             return 0;
+        }
     }
     FUZZ_CHECK(gw_thc_decode(&thc, range, lanes, lanes_size, members, maxima, GW_THC_MEAN, out, sizeof out,
                              workspace, sizeof workspace, NULL, NULL) == GW_OK);
@@ -70,8 +71,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     for (unsigned w = 0; w < WORKERS; w++) {
         for (size_t i = 0; i < len; i++) {
             uint32_t bits = gw_fuzz_u32(&reader);
-            if (reader.size == 0)
+            if (reader.size == 0) {
                 bits = (uint32_t)gw_fuzz_random(&random) & ((shape & 0x80) != 0 ? 0xffffffffu : 0xbfffffffu);
+            }
             memcpy(&x[w][i], &bits, sizeof bits);
             error[w][i] = 0;
         }
@@ -87,8 +89,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         range.rank = w;
         gw_status status = gw_thc_norms(&thc, &range, x[w], config.error_feedback ? error[w] : NULL, own,
                                         workspace, sizeof workspace, NULL);
-        if (status == GW_ERR_NONFINITE && config.nonfinite == GW_THC_NONFINITE_ERROR)
+        if (status == GW_ERR_NONFINITE && config.nonfinite == GW_THC_NONFINITE_ERROR) {
             return 0;
+        }
         FUZZ_CHECK(status == GW_OK);
         gw_thc_norms_max(maxima, own, patterns);
     }
@@ -121,8 +124,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         }
     }
     FUZZ_CHECK(memcmp(lanes, tree, lanes_size) == 0 && memcmp(lanes, reduced, lanes_size) == 0);
-    for (size_t i = 0; i < 8; i++)
+    for (size_t i = 0; i < 8; i++) {
         members[i] = WORKERS;
+    }
     gw_status status = gw_thc_decode(&thc, &range, lanes, lanes_size, members, maxima, GW_THC_MEAN, out,
                                      sizeof out, workspace, sizeof workspace, NULL, NULL);
     FUZZ_CHECK(status == GW_OK);

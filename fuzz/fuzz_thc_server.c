@@ -61,11 +61,13 @@ static void check_reply(const gw_thc_server_config *config, const gw_thc_reply *
 {
     gw_thc_packet p;
 
-    if (reply->action == GW_THC_ACTION_NONE)
+    if (reply->action == GW_THC_ACTION_NONE) {
         return;
+    }
     FUZZ_CHECK(gw_thc_packet_parse(reply->packet, reply->packet_size, &p) == GW_OK);
-    if (p.header.type == GW_THC_PACKET_NOTICE)
+    if (p.header.type == GW_THC_PACKET_NOTICE) {
         return;
+    }
     FUZZ_CHECK(p.header.type == GW_THC_PACKET_RESULT && p.header.len == SLOT_LEN &&
                p.header.first_block < CHUNKS);
     uint32_t round = p.header.round - first_round;
@@ -74,8 +76,9 @@ static void check_reply(const gw_thc_server_config *config, const gw_thc_reply *
     for (unsigned i = 0; i < SLOT_LEN; i++) {
         unsigned sum = 0;
         for (uint32_t r = 0; r < WORKERS; r++) {
-            if ((p.set[0] >> r & 1) != 0)
+            if ((p.set[0] >> r & 1) != 0) {
                 sum += config->table.value[index_of(p.header.round, p.header.first_block, r, i)];
+            }
         }
         FUZZ_CHECK(p.payload[i] == sum);
     }
@@ -95,14 +98,16 @@ static void send(gw_thc_server *server, gw_fuzz_reader *reader, model *m)
     if ((when & 0x80) != 0) { /* damage one header byte, or cut */
         uint8_t at = gw_fuzz_u8(reader);
         uint8_t change = gw_fuzz_u8(reader);
-        if (at < GW_THC_PACKET_HEADER_SIZE)
+        if (at < GW_THC_PACKET_HEADER_SIZE) {
             packet[at] ^= change;
-        else
+        } else {
             size = (size_t)at % (size + 1);
+        }
     }
     uint8_t *exact = gw_fuzz_buffer(GW_FUZZ_FRAME, size, 0);
-    if (size > 0)
+    if (size > 0) {
         memcpy(exact, packet, size);
+    }
     gw_status status = gw_thc_server_receive(server, exact, size, &reply);
     if (status == GW_OK) {
         /* What was accepted says where it belongs: damage may have made another valid packet of it. */
@@ -111,11 +116,14 @@ static void send(gw_thc_server *server, gw_fuzz_reader *reader, model *m)
         uint32_t got_round = p.header.round - first_round;
         FUZZ_CHECK(got_round < ROUNDS || (when & 0x80) != 0);
         FUZZ_CHECK(p.header.rank < WORKERS);
-        if (memcmp(packet + GW_THC_PACKET_HEADER_SIZE, exact + GW_THC_PACKET_HEADER_SIZE, SLOT_LEN / 2) != 0)
+        if (memcmp(packet + GW_THC_PACKET_HEADER_SIZE, exact + GW_THC_PACKET_HEADER_SIZE, SLOT_LEN / 2) !=
+            0) {
             FUZZ_CHECK(0);
+        }
         if (got_round >= ROUNDS || p.header.first_block >= CHUNKS || got_round != round ||
-            p.header.rank != rank || p.header.first_block != chunk || p.header.norms_hash != p.header.round)
+            p.header.rank != rank || p.header.first_block != chunk || p.header.norms_hash != p.header.round) {
             return; /* not a packet that the model can predict: end of this input, see below */
+        }
         FUZZ_CHECK((m->set[round][chunk] >> rank & 1) == 0);
         m->set[round][chunk] = (uint8_t)(m->set[round][chunk] | 1u << rank);
     }
@@ -125,8 +133,9 @@ static void send(gw_thc_server *server, gw_fuzz_reader *reader, model *m)
 /* Whether damage could be accepted as something else: then the model stops, the sanitizers do not. */
 static int is_predictable(const uint8_t *step)
 {
-    if ((step[1] & 0x80) == 0)
+    if ((step[1] & 0x80) == 0) {
         return 1;
+    }
     uint8_t at = step[2];
     int is_identity = (at >= 16 && at < 24) || (at >= 26 && at < 28) ||
                       (at >= 40 && at < 48); /* round, block, rank, hash */
@@ -166,15 +175,18 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         gw_thc_reply reply;
         if (step < 0xe0) {
             uint8_t ahead[3] = {0, 0, 0};
-            for (size_t i = 0; i < 3 && i < reader.size; i++)
+            for (size_t i = 0; i < 3 && i < reader.size; i++) {
                 ahead[i] = reader.data[i];
+            }
             int predictable = is_predictable(ahead);
             send(&server, &reader, &m);
-            if (!predictable)
+            if (!predictable) {
                 break;
+            }
         } else if (step < 0xf0) {
-            if (gw_thc_server_seal(&server, step % SLOTS, &reply) == GW_OK)
+            if (gw_thc_server_seal(&server, step % SLOTS, &reply) == GW_OK) {
                 check_reply(&config, &reply, &m);
+            }
         } else {
             FUZZ_CHECK(gw_thc_server_drop(&server, step % SLOTS) == GW_OK);
         }

@@ -200,8 +200,8 @@ gw_status gw_fuzz_gcomp_contract(const gw_fuzz_receiver *receiver, const uint8_t
             FUZZ_CHECK(memcmp(dst, again, capacity * element) == 0);
             if (decoded.bad_chunk != UINT64_MAX) {
                 size_t first = (size_t)decoded.bad_chunk << info.chunk_log2;
-                size_t bad_len = len - first < (size_t)1 << info.chunk_log2 ? len - first
-                                                                            : (size_t)1 << info.chunk_log2;
+                size_t bad_len =
+                    len - first < (size_t)1 << info.chunk_log2 ? len - first : (size_t)1 << info.chunk_log2;
                 FUZZ_CHECK(gw_fuzz_all_bytes(dst + first * element, bad_len * element, 0));
             }
             if (info.chunk_count <= 16) {

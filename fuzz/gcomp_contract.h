@@ -3,8 +3,8 @@
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
-#ifndef GW_FUZZ_GCOMP_CONTRACT_H
-#define GW_FUZZ_GCOMP_CONTRACT_H
+#ifndef GW_GCOMP_CONTRACT_H
+#define GW_GCOMP_CONTRACT_H
 
 #include "fuzz_support.h"
 
@@ -13,17 +13,17 @@ typedef struct gw_fuzz_receiver {
     gw_dtype dtype;
     int strict;
     uint64_t count_limit;
-    const uint8_t *levels;   /* the receiver's precision map, levels_len bytes; may be NULL */
+    const uint8_t *levels; /* the receiver's precision map, levels_len bytes; may be NULL */
     uint64_t levels_len;
-    uint32_t chunk_log2;     /* of the receiver's digests */
-    int levels_fit;          /* 1: only as many of them as the frame has values */
+    uint32_t chunk_log2; /* of the receiver's digests */
+    int levels_fit;      /* 1: only as many of them as the frame has values */
     uint32_t map_base;
     float wire_scale;
     gw_gcomp_levels levels_kind; /* of the handle, which decides what an installed book means */
-    const uint8_t *book;     /* installed under book_id and book_generation; may be NULL */
+    const uint8_t *book;         /* installed under book_id and book_generation; may be NULL */
     size_t book_size;
     uint32_t book_id, book_generation;
-    uint64_t capacity_cut;   /* output capacity = min(len of the frame, ...) minus this */
+    uint64_t capacity_cut; /* output capacity = min(len of the frame, ...) minus this */
 } gw_fuzz_receiver;
 
 /*

@@ -3,8 +3,8 @@
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
-#ifndef GW_FUZZ_GCOMP_SENDER_H
-#define GW_FUZZ_GCOMP_SENDER_H
+#ifndef GW_GCOMP_SENDER_H
+#define GW_GCOMP_SENDER_H
 
 #include "fuzz_support.h"
 

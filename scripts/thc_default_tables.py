@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes src/core/thc_default_tables.c, the default tables of THC, or with --check proves that it is up to date.
+"""Writes src/thc/thc_default_tables.c, the default tables of THC, or with --check proves that it is up to date.
 
 Independent of the C generator: its own dynamic programming, with the error function of Python's math module. The C tests
 hold the same constants against gw_thc_table_solve(). Costs of neighbouring candidates differ by far more than rounding;
@@ -12,7 +12,7 @@ import sys
 BITS = (1, 2, 3, 4)
 P_LOG2 = range(1, 11)  # p = 1/2 .. 1/1024
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-TARGET = os.path.join(ROOT, "src/core/thc_default_tables.c")
+TARGET = os.path.join(ROOT, "src/thc/thc_default_tables.c")
 
 
 def threshold(p):
@@ -106,7 +106,7 @@ def text():
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
-#include "core/thc_default_tables.h"
+#include "thc/thc_default_tables.h"
 
 const gw_thc_default_table gw_thc_default_tables[] = {
     /* error feedback, -log2 p, fewest workers, most workers, {bits, granularity, {values}} */

@@ -7,8 +7,8 @@
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
-#ifndef GW_CLI_ATOMIC_FILE_H
-#define GW_CLI_ATOMIC_FILE_H
+#ifndef GW_ATOMIC_FILE_H
+#define GW_ATOMIC_FILE_H
 
 #include <stddef.h>
 #include <stdint.h>

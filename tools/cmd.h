@@ -4,8 +4,8 @@
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
-#ifndef GW_CLI_CMD_H
-#define GW_CLI_CMD_H
+#ifndef GW_CMD_H
+#define GW_CMD_H
 
 int gw_cmd_compress(int argc, char **argv);
 int gw_cmd_decompress(int argc, char **argv);

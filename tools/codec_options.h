@@ -4,8 +4,8 @@
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
-#ifndef GW_CLI_CODEC_OPTIONS_H
-#define GW_CLI_CODEC_OPTIONS_H
+#ifndef GW_CODEC_OPTIONS_H
+#define GW_CODEC_OPTIONS_H
 
 #include <argp.h>
 

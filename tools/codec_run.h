@@ -3,8 +3,8 @@
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
-#ifndef GW_CLI_CODEC_RUN_H
-#define GW_CLI_CODEC_RUN_H
+#ifndef GW_CODEC_RUN_H
+#define GW_CODEC_RUN_H
 
 #include "cli_common.h"
 #include "gradwire/gcomp.h"

@@ -8,7 +8,10 @@ static const struct {
     const char *name;
     size_t offset;
 } functions[] = {
-#define CALL(field, name) {name, offsetof(cuda_device, call.field)}
+#define CALL(field, name)                                                                                    \
+    {                                                                                                        \
+        name, offsetof(cuda_device, call.field)                                                              \
+    }
     CALL(init, "cuInit"),
     CALL(device_get, "cuDeviceGet"),
     CALL(device_name, "cuDeviceGetName"),

@@ -4,8 +4,8 @@
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
-#ifndef GW_TOOLS_CUDA_DEVICE_H
-#define GW_TOOLS_CUDA_DEVICE_H
+#ifndef GW_CUDA_DEVICE_H
+#define GW_CUDA_DEVICE_H
 
 #include "gradwire/cuda.h"
 

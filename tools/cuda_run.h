@@ -4,8 +4,8 @@
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
-#ifndef GW_CLI_CUDA_RUN_H
-#define GW_CLI_CUDA_RUN_H
+#ifndef GW_CUDA_RUN_H
+#define GW_CUDA_RUN_H
 
 #include "gradwire/gcomp.h"
 

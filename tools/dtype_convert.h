@@ -4,8 +4,8 @@
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
-#ifndef GW_CLI_DTYPE_CONVERT_H
-#define GW_CLI_DTYPE_CONVERT_H
+#ifndef GW_DTYPE_CONVERT_H
+#define GW_DTYPE_CONVERT_H
 
 #include "gradwire/gradwire.h"
 

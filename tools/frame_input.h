@@ -3,8 +3,8 @@
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
-#ifndef GW_CLI_FRAME_INPUT_H
-#define GW_CLI_FRAME_INPUT_H
+#ifndef GW_FRAME_INPUT_H
+#define GW_FRAME_INPUT_H
 
 #include "codec_options.h"
 #include "codec_run.h"

@@ -4,8 +4,8 @@
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
-#ifndef GW_CLI_FRAME_PARTS_H
-#define GW_CLI_FRAME_PARTS_H
+#ifndef GW_FRAME_PARTS_H
+#define GW_FRAME_PARTS_H
 
 #include <jansson.h>
 

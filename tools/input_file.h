@@ -4,8 +4,8 @@
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
-#ifndef GW_CLI_INPUT_FILE_H
-#define GW_CLI_INPUT_FILE_H
+#ifndef GW_INPUT_FILE_H
+#define GW_INPUT_FILE_H
 
 #include <stddef.h>
 #include <stdint.h>

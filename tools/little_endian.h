@@ -3,8 +3,8 @@
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
-#ifndef GW_CLI_LITTLE_ENDIAN_H
-#define GW_CLI_LITTLE_ENDIAN_H
+#ifndef GW_LITTLE_ENDIAN_H
+#define GW_LITTLE_ENDIAN_H
 
 #include <stdint.h>
 

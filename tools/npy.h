@@ -4,8 +4,8 @@
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
-#ifndef GW_CLI_NPY_H
-#define GW_CLI_NPY_H
+#ifndef GW_NPY_H
+#define GW_NPY_H
 
 #include "atomic_file.h"
 #include "gradwire/gradwire.h"

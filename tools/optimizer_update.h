@@ -4,8 +4,8 @@
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
-#ifndef GW_CLI_OPTIMIZER_UPDATE_H
-#define GW_CLI_OPTIMIZER_UPDATE_H
+#ifndef GW_OPTIMIZER_UPDATE_H
+#define GW_OPTIMIZER_UPDATE_H
 
 #include "gradwire/gcomp.h"
 

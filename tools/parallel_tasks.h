@@ -3,8 +3,8 @@
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
-#ifndef GW_CLI_PARALLEL_TASKS_H
-#define GW_CLI_PARALLEL_TASKS_H
+#ifndef GW_PARALLEL_TASKS_H
+#define GW_PARALLEL_TASKS_H
 
 #include "cli_common.h"
 

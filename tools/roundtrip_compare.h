@@ -4,8 +4,8 @@
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
-#ifndef GW_CLI_ROUNDTRIP_COMPARE_H
-#define GW_CLI_ROUNDTRIP_COMPARE_H
+#ifndef GW_ROUNDTRIP_COMPARE_H
+#define GW_ROUNDTRIP_COMPARE_H
 
 #include "tensor_input.h"
 

@@ -12,8 +12,8 @@
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
-#ifndef GW_CLI_SNAPSHOT_H
-#define GW_CLI_SNAPSHOT_H
+#ifndef GW_SNAPSHOT_H
+#define GW_SNAPSHOT_H
 
 #include "gradwire/gcomp.h"
 #include "npy.h"

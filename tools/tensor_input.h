@@ -3,8 +3,8 @@
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
-#ifndef GW_CLI_TENSOR_INPUT_H
-#define GW_CLI_TENSOR_INPUT_H
+#ifndef GW_TENSOR_INPUT_H
+#define GW_TENSOR_INPUT_H
 
 #include "codec_options.h"
 #include "codec_run.h"

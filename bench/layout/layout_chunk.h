@@ -5,8 +5,8 @@
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
-#ifndef LAYOUT_CHUNK_H
-#define LAYOUT_CHUNK_H
+#ifndef GW_LAYOUT_CHUNK_H
+#define GW_LAYOUT_CHUNK_H
 
 #include <stdalign.h>
 #include <stddef.h>

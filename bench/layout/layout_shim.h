@@ -5,8 +5,8 @@
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
-#ifndef LAYOUT_SHIM_H
-#define LAYOUT_SHIM_H
+#ifndef GW_LAYOUT_SHIM_H
+#define GW_LAYOUT_SHIM_H
 
 #include <atomic>
 #include <barrier>

@@ -50,8 +50,9 @@ struct Job {
     {
         std::mt19937_64 generator(1);
         std::normal_distribution<float> normal;
-        for (float &value : x)
+        for (float &value : x) {
             value = normal(generator);
+        }
         Must(gw_thc_config_default(&config, nullptr, 4, kSources, 8, 0, nullptr, 0));
         Must(gw_thc_init(&thc, &config, backends));
         config.error_feedback = 1;
@@ -79,8 +80,9 @@ struct Job {
 
     static void Must(gw_status status)
     {
-        if (status != GW_OK)
+        if (status != GW_OK) {
             std::abort();
+        }
     }
 
     void Sum()
@@ -150,7 +152,9 @@ void RegisterStages(const std::string &end, std::uint32_t backends)
     const auto add = [&](const char *name, const Body &body) {
         Register(name + end, backends, kHotLen, body);
     };
-    add("Memcpy", [](Job &j) { std::memcpy(j.out.data(), j.x.data(), kHotLen * 4); });
+    add("Memcpy", [](Job &j) {
+        std::memcpy(j.out.data(), j.x.data(), kHotLen * 4);
+    });
     add("StageLoad", Blocks([](Job &j, std::size_t at, std::size_t, const gw_thc_stream &) {
             j.kernels()->load(&j.out[at], &j.x[at], GW_FP32, nullptr, kBlock, kBlock);
         }));
@@ -169,9 +173,12 @@ void RegisterStages(const std::string &end, std::uint32_t backends)
     add("StageAddIndices", [](Job &j) {
         j.kernels()->add_indices(j.lanes2.data(), j.indices[0].data(), kHotLen, 4, j.config.table.value, 8);
     });
-    add("StageAddLanes", [](Job &j) { j.kernels()->add_lanes(j.lanes2.data(), j.lanes.data(), kHotLen, 8); });
-    add("StageLaneMax",
-        [](Job &j) { benchmark::DoNotOptimize(j.kernels()->lane_max(j.lanes.data(), kHotLen, 8)); });
+    add("StageAddLanes", [](Job &j) {
+        j.kernels()->add_lanes(j.lanes2.data(), j.lanes.data(), kHotLen, 8);
+    });
+    add("StageLaneMax", [](Job &j) {
+        benchmark::DoNotOptimize(j.kernels()->lane_max(j.lanes.data(), kHotLen, 8));
+    });
     add("StageUnpack", Blocks([](Job &j, std::size_t at, std::size_t, const gw_thc_stream &) {
             j.kernels()->unpack(&j.out[at], &j.lanes[at], kBlock, 8, 248, 0.01f);
         }));
@@ -183,8 +190,12 @@ void RegisterStages(const std::string &end, std::uint32_t backends)
 
 void RegisterCalls(const std::string &end, std::uint32_t backends)
 {
-    const auto add = [&](const char *name, const Body &body) { Register(name + end, backends, kLen, body); };
-    add("MemcpyLong", [](Job &j) { std::memcpy(j.out.data(), j.x.data(), kLen * 4); });
+    const auto add = [&](const char *name, const Body &body) {
+        Register(name + end, backends, kLen, body);
+    };
+    add("MemcpyLong", [](Job &j) {
+        std::memcpy(j.out.data(), j.x.data(), kLen * 4);
+    });
     add("CallNorms", [](Job &j) {
         Job::Must(gw_thc_norms(&j.thc, &j.range, j.x.data(), nullptr, j.own.data(), j.workspace.data(),
                                j.workspace_size(), nullptr));
@@ -202,7 +213,9 @@ void RegisterCalls(const std::string &end, std::uint32_t backends)
                                          j.maxima.data(), j.indices[0].data(), kLen / 2, j.workspace.data(),
                                          j.workspace_size(), nullptr));
     });
-    add("CallAggregate8", [](Job &j) { j.Sum(); });
+    add("CallAggregate8", [](Job &j) {
+        j.Sum();
+    });
     add("CallDecode", [](Job &j) {
         Job::Must(gw_thc_decode(&j.thc, &j.range, j.lanes.data(), kLen, j.members.data(), j.maxima.data(),
                                 GW_THC_MEAN, j.out.data(), kLen * 4, j.workspace.data(), j.workspace_size(),
@@ -237,8 +250,9 @@ int main(int argc, char **argv)
     std::uint32_t mask = GW_BACKEND_SCALAR;
     for (const std::uint32_t bit : {std::uint32_t{GW_BACKEND_SCALAR}, std::uint32_t{GW_BACKEND_NEON},
                                     std::uint32_t{GW_BACKEND_AVX2}, std::uint32_t{GW_BACKEND_AVX512}}) {
-        if ((gw_backends_available() & bit) == 0)
+        if ((gw_backends_available() & bit) == 0) {
             continue;
+        }
         mask |= bit;
         const std::string end = std::string("/") + gw_backend_name(bit);
         RegisterStages(end, mask);
@@ -247,8 +261,9 @@ int main(int argc, char **argv)
     RegisterTable(51);
     RegisterTable(255);
     benchmark::Initialize(&argc, argv);
-    if (benchmark::ReportUnrecognizedArguments(argc, argv))
+    if (benchmark::ReportUnrecognizedArguments(argc, argv)) {
         return 1;
+    }
     benchmark::RunSpecifiedBenchmarks();
     return 0;
 }

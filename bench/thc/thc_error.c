@@ -16,8 +16,8 @@
 #include <string.h>
 
 #include "core/philox.h"
-#include "core/thc_context.h"
-#include "core/thc_float.h"
+#include "thc/thc_context.h"
+#include "thc/thc_float.h"
 
 enum { BLOCK_LOG2 = 10, BLOCK = 1 << BLOCK_LOG2, WORKERS_MAX = 64 };
 
@@ -53,11 +53,13 @@ static void make_worker(float *x, const float *base, size_t len, double noise, u
     for (size_t start = 0; noise > 0 && start < len; start += BLOCK) {
         size_t end = start + BLOCK < len ? start + BLOCK : len;
         double sum = 0;
-        for (size_t i = start; i < end; i++)
+        for (size_t i = start; i < end; i++) {
             sum += (double)base[i] * (double)base[i];
+        }
         double scale = noise * sqrt(sum / (double)(end - start));
-        for (size_t i = start; i < end; i++)
+        for (size_t i = start; i < end; i++) {
             x[i] += (float)(scale * normal(1000 + r, (uint32_t)i, 0));
+        }
     }
 }
 
@@ -69,8 +71,9 @@ static gw_thc_config config_of(const setup *s)
     if (gw_thc_config_default(&config, NULL, s->bits, s->workers, 32, 0, table_workspace,
                               sizeof table_workspace) != GW_OK ||
         gw_thc_table_solve(&table, NULL, s->bits, s->granularity, s->p, table_workspace,
-                           sizeof table_workspace) != GW_OK)
+                           sizeof table_workspace) != GW_OK) {
         exit(2);
+    }
     config.table = table;
     config.threshold_bits = gw_thc_threshold_bits(s->p);
     config.seed = 42;
@@ -91,8 +94,9 @@ static double round_error(const setup *s, const float *base, size_t len, double 
     double one_norm = 0;
 
     if (x == NULL || mean == NULL || norms == NULL || lanes == NULL ||
-        gw_thc_init(&thc, &config, GW_BACKEND_ALL) != GW_OK)
+        gw_thc_init(&thc, &config, GW_BACKEND_ALL) != GW_OK) {
         exit(2);
+    }
     for (uint32_t r = 0; r < s->workers; r++) {
         double whole = 0;
         make_worker(x, base, len, noise, r);
@@ -107,8 +111,9 @@ static double round_error(const setup *s, const float *base, size_t len, double 
         }
         one_norm = fmax(one_norm, sqrt(whole));
         if (noise == 0.0) { /* all copies are the same */
-            for (size_t i = 0; i < len; i++)
+            for (size_t i = 0; i < len; i++) {
                 mean[i] = (double)x[i];
+            }
             break;
         }
     }
@@ -116,8 +121,9 @@ static double round_error(const setup *s, const float *base, size_t len, double 
     float rotated[BLOCK], block[BLOCK];
     uint8_t index[BLOCK], packed[BLOCK / 2];
     for (uint32_t r = 0; r < s->workers; r++) {
-        if (noise > 0 || r == 0)
+        if (noise > 0 || r == 0) {
             make_worker(x, base, len, noise, r);
+        }
         for (size_t b = 0; b < blocks; b++) {
             size_t n = len - b * BLOCK < BLOCK ? len - b * BLOCK : BLOCK;
             size_t lane_count = gw_thc_padded_len(n);
@@ -145,12 +151,14 @@ static double round_error(const setup *s, const float *base, size_t len, double 
         size_t lane_count = gw_thc_padded_len(n);
         gw_thc_stream stream = {config.seed, (uint32_t)b, s->round, 0};
         uint32_t pattern = norms[b];
-        if (s->norms == NORM_ONE)
+        if (s->norms == NORM_ONE) {
             pattern = gw_bits_from_float((float)(one_norm * sqrt((double)lane_count / (double)len)));
+        }
         memset(block, 0, sizeof block);
-        if (pattern != 0)
+        if (pattern != 0) {
             gw_thc_block_decode(&thc, block, lanes + b * BLOCK * 4, lane_count, 32, s->workers, &pattern,
                                 GW_THC_MEAN, &stream);
+        }
         for (size_t i = 0; i < n; i++) {
             double d = (double)block[i] - mean[b * BLOCK + i];
             error += d * d;
@@ -181,23 +189,27 @@ static void baselines(const float *base, size_t len, double noise, uint32_t work
     double *tern = calloc(len, sizeof *tern);
     double *top = calloc(len, sizeof *top);
 
-    if (x == NULL || sorted == NULL || mean == NULL || tern == NULL || top == NULL)
+    if (x == NULL || sorted == NULL || mean == NULL || tern == NULL || top == NULL) {
         exit(2);
+    }
     for (uint32_t r = 0; r < workers; r++) {
         if (noise > 0 || r == 0) {
             make_worker(x, base, len, noise, r);
-            for (size_t i = 0; i < len; i++)
+            for (size_t i = 0; i < len; i++) {
                 sorted[i] = fabsf(x[i]);
+            }
             qsort(sorted, len, sizeof *sorted, descending);
         }
         double largest = (double)sorted[0];
         float least_kept = sorted[len / 10 > 0 ? len / 10 - 1 : 0];
         for (size_t i = 0; i < len; i++) {
             mean[i] += (double)x[i] / workers;
-            if (uniform(77 + r, (uint32_t)i, 1) * largest < fabs((double)x[i]))
+            if (uniform(77 + r, (uint32_t)i, 1) * largest < fabs((double)x[i])) {
                 tern[i] += copysign(largest, (double)x[i]) / workers;
-            if (fabsf(x[i]) >= least_kept)
+            }
+            if (fabsf(x[i]) >= least_kept) {
                 top[i] += (double)x[i] / workers;
+            }
         }
     }
     double size = 0;
@@ -222,18 +234,21 @@ static void figure15(void)
     static const unsigned grids[] = {3, 7, 11, 15, 21, 31, 41, 51};
     float *x = malloc(LEN * sizeof *x);
 
-    if (x == NULL)
+    if (x == NULL) {
         exit(2);
+    }
     printf("bits,granularity,nmse\n");
     for (unsigned bits = 2; bits <= 4; bits++) {
         for (unsigned g = 0; g < sizeof grids / sizeof grids[0]; g++) {
             double sum = 0;
-            if (grids[g] < (1u << bits) - 1)
+            if (grids[g] < (1u << bits) - 1) {
                 continue;
+            }
             for (uint32_t repeat = 0; repeat < REPEATS; repeat++) {
                 setup s = {bits, grids[g], 1 / 1024., 10, NORM_PER_BLOCK, 0, repeat};
-                for (uint32_t i = 0; i < LEN; i++)
+                for (uint32_t i = 0; i < LEN; i++) {
                     x[i] = (float)exp(normal(5000 + 2 * repeat, i, 0));
+                }
                 sum += round_error(&s, x, LEN, 0);
             }
             printf("%u,%u,%.6f\n", bits, grids[g], sum / REPEATS);
@@ -276,13 +291,15 @@ static void gradients(int count, char **paths)
                 setup s = {4, 31, 0, workers[w], NORM_PER_BLOCK, 0, 1};
                 double noise = noisy ? 2.0 : 0.0, one = -1, shared = -1, own = -1, tern = -1, top = -1;
                 if (gw_thc_config_default(&config, &s.p, 4, workers[w] <= 8 ? workers[w] : 8, 0, 0, NULL,
-                                          0) != GW_OK)
+                                          0) != GW_OK) {
                     exit(2);
+                }
                 double thc = round_error(&s, x, len, noise);
                 setup single = s;
                 single.norms = NORM_ONE;
-                if (workers[w] == 8)
+                if (workers[w] == 8) {
                     one = round_error(&single, x, len, noise);
+                }
                 setup p32 = s;
                 p32.p = 1 / 32.;
                 if (workers[w] == 8) {

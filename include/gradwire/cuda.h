@@ -55,10 +55,10 @@ typedef struct gw_cuda {
 
 /* What gw_cuda_init() found. */
 typedef struct gw_cuda_info {
-    uint32_t driver_version;           /* as cuDriverGetVersion(): 1000 * major + 10 * minor */
-    uint32_t arch_major, arch_minor;   /* compute capability */
+    uint32_t driver_version;         /* as cuDriverGetVersion(): 1000 * major + 10 * minor */
+    uint32_t arch_major, arch_minor; /* compute capability */
     uint32_t multiprocessor_count;
-    uint32_t shared_size_max;          /* bytes of shared memory that one block may ask for */
+    uint32_t shared_size_max; /* bytes of shared memory that one block may ask for */
 } gw_cuda_info;
 
 /* 1 if this library contains kernels (it was built with nvcc), else 0. */
@@ -94,13 +94,13 @@ GW_API uint32_t gw_cuda_driver_error(const gw_cuda *cuda);
  * those of the CPU's function and 0 on failure.
  */
 typedef struct gw_cuda_result {
-    uint32_t status;    /* gw_status */
+    uint32_t status; /* gw_status */
     uint32_t reserved;
-    uint64_t size;      /* bytes of the frame or codebook made */
-    uint64_t len;       /* values decoded, encoded or counted */
+    uint64_t size; /* bytes of the frame or codebook made */
+    uint64_t len;  /* values decoded, encoded or counted */
     /* lowest bad chunk (GCOMP) or block of the tensor (THC); UINT64_MAX if none is to blame */
     uint64_t bad_index;
-    uint64_t missing;   /* THC decode: blocks without a contributor */
+    uint64_t missing; /* THC decode: blocks without a contributor */
 } gw_cuda_result;
 
 /* -----------------------------------------------------------------------------------------------------------
@@ -161,13 +161,13 @@ typedef struct gw_cuda_key {
  * next one into other memory, or on the same stream.
  */
 typedef struct gw_cuda_gcomp_device {
-    const uint32_t *map_base;   /* in place of map->base: what gw_cuda_gcomp_map_build() wrote */
-    const gw_cuda_key *key;     /* in place of seed, step_index, rank and hop */
-    const uint8_t *book;        /* a serialised codebook (gw_cuda_gcomp_book_build()), installed under book_id
+    const uint32_t *map_base;  /* in place of map->base: what gw_cuda_gcomp_map_build() wrote */
+    const gw_cuda_key *key;    /* in place of seed, step_index, rank and hop */
+    const uint8_t *book;       /* a serialised codebook (gw_cuda_gcomp_book_build()), installed under book_id
                                    and book_generation for this call: frames are encoded with it, and frames
                                    that name it are decoded. A book that breaks the rules of docs/format.md
                                    section 5.1, or lacks label 0 or 1, ends the call with GW_ERR_TABLE */
-    const uint32_t *book_size;  /* bytes at book, at most GW_GCOMP_BOOK_SIZE_MAX */
+    const uint32_t *book_size; /* bytes at book, at most GW_GCOMP_BOOK_SIZE_MAX */
     uint32_t book_id, book_generation;
 } gw_cuda_gcomp_device;
 
@@ -251,7 +251,7 @@ GW_API GW_MUST_CHECK gw_status gw_cuda_gcomp_decode_add_encode(
  * status and bytes of a single call.
  */
 typedef struct gw_cuda_gcomp_item {
-    const void *src;             /* decode: the frame; encode, histogram: values */
+    const void *src; /* decode: the frame; encode, histogram: values */
     /* decode: values or accumulator (validate: not looked at); encode: the frame; histogram: the
      * gw_cuda_histogram */
     void *dst;
@@ -261,10 +261,10 @@ typedef struct gw_cuda_gcomp_item {
     uint64_t src_size;
     /* decode: elements; encode: bytes, at least gw_gcomp_bound(), else GW_ERR_DST */
     uint64_t dst_capacity;
-    const uint8_t *levels;       /* the map's levels and digests for this item, NULL without a map */
+    const uint8_t *levels; /* the map's levels and digests for this item, NULL without a map */
     const uint32_t *digest;
-    uint64_t map_len;            /* as gw_gcomp_map.len */
-    uint64_t first_element;      /* encode, histogram: as gw_gcomp_source.first_element */
+    uint64_t map_len;       /* as gw_gcomp_map.len */
+    uint64_t first_element; /* encode, histogram: as gw_gcomp_source.first_element */
     /* NULL; or the result of an earlier call, a multiple of 8: unless its status is GW_OK, the item does
      * nothing but take over status and bad_index, whatever else is wrong with it */
     const gw_cuda_result *after;
@@ -321,7 +321,7 @@ typedef struct gw_cuda_gcomp_hop {
     const uint8_t *src_levels;   /* of the map with which src was made; NULL unless its frames are derived */
     const uint32_t *src_digest;
     uint64_t src_map_len;
-    const uint8_t *levels;       /* of the map of the sums, NULL without one; often the same */
+    const uint8_t *levels; /* of the map of the sums, NULL without one; often the same */
     const uint32_t *digest;
     uint64_t map_len;
     const gw_cuda_result *after; /* as in gw_cuda_gcomp_item: of a receive, or of the hop before */
@@ -412,9 +412,8 @@ GW_API GW_MUST_CHECK gw_status gw_cuda_gcomp_book_build_batch(gw_cuda *cuda, con
  */
 struct gw_device_codec;
 GW_API GW_MUST_CHECK gw_status gw_cuda_gcomp_device_codec(const gw_gcomp *codec, const gw_gcomp_map *map,
-                                                          const gw_cuda_key *key,
-                                                          struct gw_device_codec *out, size_t out_size,
-                                                          uint32_t *encode_shared_size,
+                                                          const gw_cuda_key *key, struct gw_device_codec *out,
+                                                          size_t out_size, uint32_t *encode_shared_size,
                                                           uint32_t *decode_shared_size);
 
 /* -----------------------------------------------------------------------------------------------------------

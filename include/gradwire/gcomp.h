@@ -34,8 +34,8 @@ typedef enum gw_optimizer_kind {
     GW_OPTIMIZER_ADAGRAD = 4,  /* state v = sum */
     /* state v = square_avg, m = momentum_buffer if momentum > 0, a = grad_avg if centered */
     GW_OPTIMIZER_RMSPROP = 5,
-    GW_OPTIMIZER_ADAM = 6,     /* state m = exp_avg, v = exp_avg_sq, a = max_exp_avg_sq if amsgrad */
-    GW_OPTIMIZER_ADAMW = 7     /* the same with decoupled weight decay */
+    GW_OPTIMIZER_ADAM = 6, /* state m = exp_avg, v = exp_avg_sq, a = max_exp_avg_sq if amsgrad */
+    GW_OPTIMIZER_ADAMW = 7 /* the same with decoupled weight decay */
 } gw_optimizer_kind;
 
 /* Hyperparameters under PyTorch's names. Fields that an optimizer does not have are ignored. */
@@ -72,12 +72,12 @@ typedef struct gw_optimizer_state {
  * docs/numerics.md. Plain data: copy it freely.
  */
 typedef struct gw_gcomp_map_rule {
-    uint32_t kind;       /* gw_optimizer_kind, 0 = not initialised */
-    uint32_t uses;       /* which state arrays are read: bit 0 m, 1 v, 2 a */
-    float p_param, p_m;  /* ratio = |(p_param*theta - p_m*m) * s - (q_param*theta + q_m*m)| */
+    uint32_t kind;      /* gw_optimizer_kind, 0 = not initialised */
+    uint32_t uses;      /* which state arrays are read: bit 0 m, 1 v, 2 a */
+    float p_param, p_m; /* ratio = |(p_param*theta - p_m*m) * s - (q_param*theta + q_m*m)| */
     float q_param, q_m;
-    float s_scale, eps;  /* s = sqrt(second moment * s_scale) + eps, or 1 */
-    float a_scale;       /* AMSGrad: scale of max_exp_avg_sq */
+    float s_scale, eps; /* s = sqrt(second moment * s_scale) + eps, or 1 */
+    float a_scale;      /* AMSGrad: scale of max_exp_avg_sq */
     float wire_scale;
 } gw_gcomp_map_rule;
 
@@ -126,13 +126,13 @@ GW_API GW_MUST_CHECK gw_status gw_gcomp_map_digest(const uint8_t *levels, size_t
 
 /* The part of a map that belongs to one frame. Pointers stay the caller's and must live through the call. */
 typedef struct gw_gcomp_map {
-    const uint8_t *levels;   /* one byte per value of the frame */
-    const uint32_t *digest;  /* one word per chunk; needed in derived mode only, else NULL */
-    uint32_t base;           /* from gw_gcomp_map_base() */
-    float wire_scale;        /* of the rule; enters the hash of derived frames */
+    const uint8_t *levels;  /* one byte per value of the frame */
+    const uint32_t *digest; /* one word per chunk; needed in derived mode only, else NULL */
+    uint32_t base;          /* from gw_gcomp_map_base() */
+    float wire_scale;       /* of the rule; enters the hash of derived frames */
     /* bytes at levels: the number of values of the frame, to be encoded or expected */
     uint64_t len;
-    uint32_t chunk_log2;     /* of the digests: that of the frame, to be encoded or expected */
+    uint32_t chunk_log2; /* of the digests: that of the frame, to be encoded or expected */
 } gw_gcomp_map;
 
 /* -----------------------------------------------------------------------------------------------------------
@@ -168,11 +168,11 @@ typedef struct gw_gcomp_options {
     uint32_t param_mantissa_bits; /* precision of the stored parameters: 23 (default), 10 or 7. It
                                      enters drop_base, so the receiver of a derived frame must have set
                                      the same */
-    uint32_t chunk_log2;    /* 12..15, default 14 */
-    int strict;             /* 1: keep -0, subnormals, NaN payloads bit for bit */
-    int checksum;           /* 1: CRC32C per chunk and over the metadata */
-    uint32_t backends;      /* permitted backends, default GW_BACKEND_ALL */
-    uint64_t count_limit;   /* frames with more values are refused with GW_ERR_LIMIT; default 2^48 */
+    uint32_t chunk_log2;          /* 12..15, default 14 */
+    int strict;                   /* 1: keep -0, subnormals, NaN payloads bit for bit */
+    int checksum;                 /* 1: CRC32C per chunk and over the metadata */
+    uint32_t backends;            /* permitted backends, default GW_BACKEND_ALL */
+    uint64_t count_limit;         /* frames with more values are refused with GW_ERR_LIMIT; default 2^48 */
 } gw_gcomp_options;
 
 /* Fills in the defaults: explicit levels, nearest rounding, preset fast. options must not be NULL. */
@@ -202,14 +202,14 @@ GW_API size_t gw_gcomp_bound(const gw_gcomp *codec, uint64_t len);
 
 /* What one encode works on. Set to zeros, then fill in. */
 typedef struct gw_gcomp_source {
-    const void *values;       /* len elements of the codec's dtype */
+    const void *values; /* len elements of the codec's dtype */
     uint64_t len;
-    const gw_gcomp_map *map;  /* NULL: constant_drop of the options */
+    const gw_gcomp_map *map; /* NULL: constant_drop of the options */
     /* Key and counter of stochastic rounding (docs/numerics.md): bytes depend neither on how a tensor is
      * split into frames nor on threads. */
     uint64_t seed;
-    uint64_t first_element;   /* absolute index in the tensor of values[0] */
-    uint32_t step_index;      /* training step */
+    uint64_t first_element; /* absolute index in the tensor of values[0] */
+    uint32_t step_index;    /* training step */
     uint16_t rank, hop;
 } gw_gcomp_source;
 
@@ -244,8 +244,8 @@ GW_API size_t gw_gcomp_range_bound(const gw_gcomp *codec, uint64_t len, uint64_t
 
 /* An encoded range: filled in by gw_gcomp_encode_range(), read by gw_gcomp_join(). */
 typedef struct gw_gcomp_part {
-    void *area;           /* the caller's memory */
-    size_t size;          /* bytes used */
+    void *area;  /* the caller's memory */
+    size_t size; /* bytes used */
     uint64_t chunk_first;
     uint64_t chunk_count;
 } gw_gcomp_part;
@@ -304,13 +304,13 @@ typedef struct gw_gcomp_info {
     uint32_t chunk_log2;
     uint64_t len;
     uint64_t chunk_count;
-    uint64_t frame_size;          /* bytes of the whole frame */
-    uint64_t directory_offset;    /* bytes */
-    uint64_t payload_offset;      /* bytes; where chunk 0 starts */
+    uint64_t frame_size;               /* bytes of the whole frame */
+    uint64_t directory_offset;         /* bytes */
+    uint64_t payload_offset;           /* bytes; where chunk 0 starts */
     uint32_t book_id, book_generation; /* installed only, else 0 */
-    uint32_t map_hash;            /* derived and not constant only, else 0 */
-    float wire_scale;             /* the same */
-    uint32_t meta_crc;            /* checksum only, else 0 */
+    uint32_t map_hash;                 /* derived and not constant only, else 0 */
+    float wire_scale;                  /* the same */
+    uint32_t meta_crc;                 /* checksum only, else 0 */
 } gw_gcomp_info;
 
 /*
@@ -324,11 +324,11 @@ GW_API GW_MUST_CHECK gw_status gw_gcomp_peek(const void *src, size_t src_size, u
 /* One chunk of the directory. */
 typedef struct gw_gcomp_chunk {
     gw_gcomp_chunk_kind kind;
-    uint64_t offset, size;  /* bytes, codebook included where the chunk owns one */
+    uint64_t offset, size; /* bytes, codebook included where the chunk owns one */
     /* index of the owner of its codebook; 0 unless CODED with a codebook in the frame */
     uint32_t book;
     uint32_t crc;
-    uint64_t len;           /* values */
+    uint64_t len; /* values */
 } gw_gcomp_chunk;
 
 /* Entry `index` of the directory of a frame that gw_gcomp_check() has accepted, or for which it found nothing
@@ -432,7 +432,7 @@ typedef struct gw_gcomp_histogram {
     uint32_t dtype, levels; /* gw_dtype, gw_gcomp_levels */
     uint32_t base;          /* window of explicit labels */
     uint32_t reserved;
-    uint64_t count[256];    /* by label, docs/format.md section 3 */
+    uint64_t count[256]; /* by label, docs/format.md section 3 */
 } gw_gcomp_histogram;
 
 /* Empties a histogram for the codec's dtype and levels; the window is chosen by the first values that are

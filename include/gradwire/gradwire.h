@@ -59,32 +59,32 @@ typedef enum gw_status {
     GW_OK = 0,
 
     /* The caller's side. */
-    GW_ERR_ARG = 1,         /* an argument is NULL, out of range, or buffers overlap */
-    GW_ERR_OPTION = 2,      /* an option, or a combination of options, is not supported */
-    GW_ERR_DST = 3,         /* the output buffer is too small; nothing was written to it */
-    GW_ERR_WORKSPACE = 4,   /* the workspace is too small */
-    GW_ERR_STATE = 5,       /* the object was not initialised, or is in the wrong state for this call */
+    GW_ERR_ARG = 1,       /* an argument is NULL, out of range, or buffers overlap */
+    GW_ERR_OPTION = 2,    /* an option, or a combination of options, is not supported */
+    GW_ERR_DST = 3,       /* the output buffer is too small; nothing was written to it */
+    GW_ERR_WORKSPACE = 4, /* the workspace is too small */
+    GW_ERR_STATE = 5,     /* the object was not initialised, or is in the wrong state for this call */
 
     /* The bytes: structure. Nothing was written to the output. */
-    GW_ERR_SHORT = 16,      /* input ends before the structure that it announces */
-    GW_ERR_MAGIC = 17,      /* not a gradwire frame */
-    GW_ERR_VERSION = 18,    /* a format version that this library does not read */
-    GW_ERR_UNSUPPORTED = 19,/* unknown codec, dtype or flag */
-    GW_ERR_HEADER = 20,     /* a header or directory field breaks a rule of docs/format.md */
-    GW_ERR_LIMIT = 21,      /* a count exceeds the caller's limit or this machine's size_t */
-    GW_ERR_TABLE = 22,      /* a codebook or table is invalid, or its id and generation are not installed */
-    GW_ERR_MAP = 23,        /* a derived frame was made with another precision map than the receiver's */
-    GW_ERR_TRAILING = 24,   /* bytes follow the frame */
+    GW_ERR_SHORT = 16,       /* input ends before the structure that it announces */
+    GW_ERR_MAGIC = 17,       /* not a gradwire frame */
+    GW_ERR_VERSION = 18,     /* a format version that this library does not read */
+    GW_ERR_UNSUPPORTED = 19, /* unknown codec, dtype or flag */
+    GW_ERR_HEADER = 20,      /* a header or directory field breaks a rule of docs/format.md */
+    GW_ERR_LIMIT = 21,       /* a count exceeds the caller's limit or this machine's size_t */
+    GW_ERR_TABLE = 22,       /* a codebook or table is invalid, or its id and generation are not installed */
+    GW_ERR_MAP = 23,         /* a derived frame was made with another precision map than the receiver's */
+    GW_ERR_TRAILING = 24,    /* bytes follow the frame */
 
     /* The bytes: content. The output of the bad chunk is zero-filled, accumulators are untouched. */
-    GW_ERR_CORRUPT = 32,    /* a chunk breaks a rule of docs/format.md */
-    GW_ERR_CHECKSUM = 33,   /* CRC32C mismatch */
+    GW_ERR_CORRUPT = 32,  /* a chunk breaks a rule of docs/format.md */
+    GW_ERR_CHECKSUM = 33, /* CRC32C mismatch */
 
     /* Values and aggregation. */
-    GW_ERR_NONFINITE = 48,  /* NaN or infinity where the codec's policy refuses it */
-    GW_ERR_ROUND = 49,      /* a packet of a past or unknown round, or of another job */
-    GW_ERR_DUP = 50,        /* a contributor is already part of the sum */
-    GW_ERR_OVERFLOW = 51,   /* the sum could exceed its lanes */
+    GW_ERR_NONFINITE = 48, /* NaN or infinity where the codec's policy refuses it */
+    GW_ERR_ROUND = 49,     /* a packet of a past or unknown round, or of another job */
+    GW_ERR_DUP = 50,       /* a contributor is already part of the sum */
+    GW_ERR_OVERFLOW = 51,  /* the sum could exceed its lanes */
 
     /* Devices. */
     GW_ERR_NO_CUDA_BUILD = 64, /* the library was built without CUDA */

@@ -7,8 +7,8 @@
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
-#ifndef GW_AVX2_BYTE_ORDERS_AVX2_H
-#define GW_AVX2_BYTE_ORDERS_AVX2_H
+#ifndef GW_BYTE_ORDERS_AVX2_H
+#define GW_BYTE_ORDERS_AVX2_H
 
 #include "core/bytes.h"
 

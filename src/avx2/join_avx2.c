@@ -25,8 +25,8 @@
 
 #include "avx2/byte_orders_avx2.h"
 #include "avx2/round_groups_avx2.h"
-#include "core/codebook.h"
-#include "core/join_sum.h"
+#include "gcomp/codebook.h"
+#include "gcomp/join_sum.h"
 
 /* Where the number of kept bits comes from: the label; label and map byte; all values drop the same. */
 enum { EXPLICIT, DERIVED, CONSTANT };

@@ -3,10 +3,10 @@
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
-#ifndef GW_AVX2_KERNELS_AVX2_H
-#define GW_AVX2_KERNELS_AVX2_H
+#ifndef GW_KERNELS_AVX2_H
+#define GW_KERNELS_AVX2_H
 
-#include "core/kernels.h"
+#include "core/gcomp_kernels.h"
 
 gw_map_scan_fn gw_map_scan_avx2;
 gw_map_build_fn gw_map_build_avx2;

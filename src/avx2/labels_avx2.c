@@ -1,11 +1,11 @@
 /*
- * Labels before their codebook is known: counted in pairs (core/label_pairs.h), and then made ranks
+ * Labels before their codebook is known: counted in pairs (gcomp/label_pairs.h), and then made ranks
  * (rank_table_avx2.h).
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
 #include "avx2/kernels_avx2.h"
-#include "core/label_pairs.h"
+#include "gcomp/label_pairs.h"
 
 #if defined(__AVX2__)
 

@@ -1,5 +1,5 @@
 /*
- * Precision map: the arithmetic of core/map_ratio.h, operation by operation, on eight parameters at a time
+ * Precision map: the arithmetic of gcomp/map_ratio.h, operation by operation, on eight parameters at a time
  * (docs/numerics.md section 2).
  *
  * 60 to 110 operations on eight parameters, the square root being one of nine cycles: 2 to 4.5 cycles a
@@ -15,7 +15,7 @@
 #include <float.h>
 #include <immintrin.h>
 
-#include "core/map_rule.h"
+#include "gcomp/map_rule.h"
 
 enum { LANES = 8, GROUP_LEN = 32 };
 

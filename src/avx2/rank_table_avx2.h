@@ -3,8 +3,8 @@
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
-#ifndef GW_AVX2_RANK_TABLE_AVX2_H
-#define GW_AVX2_RANK_TABLE_AVX2_H
+#ifndef GW_RANK_TABLE_AVX2_H
+#define GW_RANK_TABLE_AVX2_H
 
 #include "avx2/kernels_avx2.h"
 

@@ -4,10 +4,10 @@
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
-#ifndef GW_AVX2_ROUND_GROUPS_AVX2_H
-#define GW_AVX2_ROUND_GROUPS_AVX2_H
+#ifndef GW_ROUND_GROUPS_AVX2_H
+#define GW_ROUND_GROUPS_AVX2_H
 
-#include "core/kernels.h"
+#include "core/gcomp_kernels.h"
 
 #if defined(__AVX2__)
 

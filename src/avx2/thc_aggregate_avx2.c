@@ -31,25 +31,28 @@ GW_TEMPLATE __m256i spread4(const uint8_t *group, unsigned half)
 GW_TEMPLATE __m256i group_values(const uint8_t *group, unsigned half, unsigned bits, __m256i table)
 {
     __m256i index;
-    if (bits == 4)
+    if (bits == 4) {
         index = spread4(group, half);
-    else if (bits == 1)
+    } else if (bits == 1) {
         index = spread1(group, half);
-    else
+    } else {
         index = spread2(group, half);
-    if (bits == 3)
+    }
+    if (bits == 3) {
         index = _mm256_or_si256(index, _mm256_slli_epi16(spread1(group + 16, half), 2));
+    }
     return _mm256_shuffle_epi8(table, index);
 }
 
 GW_TEMPLATE void add_to_lanes(uint8_t *lanes, __m256i x, unsigned lane_bits)
 {
-    if (lane_bits == 8)
+    if (lane_bits == 8) {
         x = _mm256_add_epi8(x, gw_load256(lanes));
-    else if (lane_bits == 16)
+    } else if (lane_bits == 16) {
         x = _mm256_add_epi16(x, gw_load256(lanes));
-    else
+    } else {
         x = _mm256_add_epi32(x, gw_load256(lanes));
+    }
     gw_store256(lanes, x);
 }
 
@@ -103,12 +106,13 @@ void gw_thc_add_indices_avx2(uint8_t *lanes, const uint8_t *indices, size_t len,
 {
     const __m256i values = _mm256_broadcastsi128_si256(gw_load128(table));
 
-    if (lane_bits == 8)
+    if (lane_bits == 8) {
         add_width(lanes, indices, len, bits, values, 8);
-    else if (lane_bits == 16)
+    } else if (lane_bits == 16) {
         add_width(lanes, indices, len, bits, values, 16);
-    else
+    } else {
         add_width(lanes, indices, len, bits, values, 32);
+    }
 }
 
 void gw_thc_add_lanes_avx2(uint8_t *lanes, const uint8_t *src, size_t len, unsigned lane_bits)
@@ -117,12 +121,13 @@ void gw_thc_add_lanes_avx2(uint8_t *lanes, const uint8_t *src, size_t len, unsig
 
     for (size_t i = 0; i < size; i += 32) {
         const __m256i x = gw_load256(src + i);
-        if (lane_bits == 8)
+        if (lane_bits == 8) {
             add_to_lanes(lanes + i, x, 8);
-        else if (lane_bits == 16)
+        } else if (lane_bits == 16) {
             add_to_lanes(lanes + i, x, 16);
-        else
+        } else {
             add_to_lanes(lanes + i, x, 32);
+        }
     }
 }
 

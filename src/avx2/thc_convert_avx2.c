@@ -13,8 +13,9 @@
 /* fp16 to fp32 knows no flush modes. */
 GW_TEMPLATE __m256i load_elements(const uint8_t *src, unsigned dtype, size_t i)
 {
-    if (dtype == GW_FP32)
+    if (dtype == GW_FP32) {
         return gw_load256(src + 4 * i);
+    }
     const __m128i half = gw_load128(src + 2 * i);
     return dtype == GW_BF16 ? _mm256_slli_epi32(_mm256_cvtepu16_epi32(half), 16)
                             : _mm256_castps_si256(_mm256_cvtph_ps(half));
@@ -43,17 +44,19 @@ void gw_thc_load_avx2(float *dst, const void *src, unsigned dtype, const float *
     const uint8_t *elements = (const uint8_t *)src;
     size_t i;
 
-    if (dtype == GW_FP32 && error == NULL)
+    if (dtype == GW_FP32 && error == NULL) {
         i = load_as(dst, elements, GW_FP32, NULL, len);
-    else if (dtype == GW_FP32)
+    } else if (dtype == GW_FP32) {
         i = load_as(dst, elements, GW_FP32, error, len);
-    else if (dtype == GW_BF16)
+    } else if (dtype == GW_BF16) {
         i = load_as(dst, elements, GW_BF16, error, len);
-    else
+    } else {
         i = load_as(dst, elements, GW_FP16, error, len);
-    if (i < padded_len)
+    }
+    if (i < padded_len) {
         gw_thc_load_scalar(dst + i, elements + (dtype == GW_FP32 ? 4 : 2) * i, dtype,
                            error != NULL ? error + i : NULL, len - i, padded_len - i);
+    }
 }
 
 /* Eight values as 16-bit numbers in dwords, NaN as `nan`. */
@@ -88,8 +91,9 @@ void gw_thc_store_avx2(void *dst, const float *src, unsigned dtype, size_t len)
             gw_store128(out + 2 * i, pack_halves(_mm256_cvtepu16_epi32(half), is_nan, 0x7e00));
         }
     }
-    if (i < len)
+    if (i < len) {
         gw_thc_store_scalar(out + (dtype == GW_FP32 ? 4 : 2) * i, src + i, dtype, len - i);
+    }
 }
 
 void gw_thc_shift_avx2(float *dst, const float *src, size_t len, float minimum, uint32_t exponent)
@@ -99,10 +103,12 @@ void gw_thc_shift_avx2(float *dst, const float *src, size_t len, float minimum, 
     const __m256 low = _mm256_set1_ps(minimum);
     size_t i = 0;
 
-    for (; i + 8 <= len; i += 8) /* the floor is 2^-126 at least: it flushes the difference, too */
+    for (; i + 8 <= len; i += 8) { /* the floor is 2^-126 at least: it flushes the difference, too */
         _mm256_storeu_ps(dst + i, gw_window8(_mm256_sub_ps(_mm256_loadu_ps(src + i), low), below, scale));
-    if (i < len)
+    }
+    if (i < len) {
         gw_thc_shift_scalar(dst + i, src + i, len - i, minimum, exponent);
+    }
 }
 
 void gw_thc_residual_avx2(float *error, const float *x, const float *y, size_t len)
@@ -113,8 +119,9 @@ void gw_thc_residual_avx2(float *error, const float *x, const float *y, size_t l
         const __m256 rest = _mm256_sub_ps(_mm256_loadu_ps(x + i), _mm256_loadu_ps(y + i));
         gw_store256((uint8_t *)error + 4 * i, gw_flush8(_mm256_castps_si256(rest)));
     }
-    if (i < len)
+    if (i < len) {
         gw_thc_residual_scalar(error + i, x + i, y + i, len - i);
+    }
 }
 
 #else

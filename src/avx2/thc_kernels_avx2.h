@@ -3,8 +3,8 @@
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
-#ifndef GW_AVX2_THC_KERNELS_AVX2_H
-#define GW_AVX2_THC_KERNELS_AVX2_H
+#ifndef GW_THC_KERNELS_AVX2_H
+#define GW_THC_KERNELS_AVX2_H
 
 #include "core/thc_kernels.h"
 
@@ -32,7 +32,7 @@ gw_thc_residual_fn gw_thc_residual_avx2;
 
 #include "core/bytes.h"
 #include "core/philox.h"
-#include "core/thc_float.h"
+#include "thc/thc_float.h"
 
 static inline __m256i gw_load256(const void *p)
 {

@@ -61,10 +61,12 @@ static inline void add_group(__m256 sum[8], const float *x, __m256i below, __m25
 uint32_t gw_thc_norm_avx2(const float *x, size_t len)
 {
     const uint32_t largest = largest_magnitude(x, len);
-    if (largest >= GW_F32_INF)
+    if (largest >= GW_F32_INF) {
         return NONFINITE_NORM;
-    if (largest == 0)
+    }
+    if (largest == 0) {
         return 0;
+    }
 
     const uint32_t exponent = largest >> 23;
     const __m256i below = gw_window_below8(gw_thc_window_floor(exponent));
@@ -72,8 +74,9 @@ uint32_t gw_thc_norm_avx2(const float *x, size_t len)
     const __m256 zero = _mm256_setzero_ps();
     __m256 s[8] = {zero, zero, zero, zero, zero, zero, zero, zero};
     size_t i = 0;
-    for (; i + 64 <= len; i += 64)
+    for (; i + 64 <= len; i += 64) {
         add_group(s, x + i, below, scale);
+    }
     if (i < len) { /* sums are not negative: adding +0 changes nothing */
         float rest[64] = {0};
         GW_MEMCPY(rest, x + i, (len - i) * sizeof *x);

@@ -33,12 +33,13 @@ GW_TEMPLATE void pack_all(uint8_t *dst, const uint8_t *index, size_t len, unsign
     for (size_t i = 0; i < len; i += 64, dst += 8 * bits) {
         const __m256i low = gw_load256(index + i), high = gw_load256(index + i + 32);
         const __m256i folded = fold32(_mm256_and_si256(low, mask), _mm256_and_si256(high, mask));
-        if (bits == 4)
+        if (bits == 4) {
             gw_store256(dst, folded);
-        else if (bits == 1)
+        } else if (bits == 1) {
             _mm_storel_epi64((__m128i *)(void *)dst, fold8(fold16(folded)));
-        else
+        } else {
             gw_store128(dst, fold16(folded));
+        }
         if (bits == 3) {
             const __m256i top = fold32(_mm256_and_si256(_mm256_srli_epi16(low, 2), one),
                                        _mm256_and_si256(_mm256_srli_epi16(high, 2), one));

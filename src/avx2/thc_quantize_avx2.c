@@ -35,15 +35,18 @@ static void prepare_steps(steps *s, const gw_thc_quantizer *q)
         const uint32_t d = is_inner ? (uint32_t)q->table[z + 1] - q->table[z] : 0;
         const uint32_t k = is_inner ? ((uint32_t)q->table[z] << 16) + (d + 1) / 2 + 32768 * d : INT32_MAX;
         gap[z] = (uint8_t)d;
-        for (unsigned b = 0; b < 4; b++)
+        for (unsigned b = 0; b < 4; b++) {
             bound[b][z] = (uint8_t)(k >> 8 * b);
+        }
     }
     s->gap = twice(gap);
-    for (unsigned b = 0; b < 4; b++)
+    for (unsigned b = 0; b < 4; b++) {
         s->bound[b] = twice(bound[b]);
+    }
     s->cell_count = q->table[q->index_max] / 16u + 1;
-    for (unsigned i = 0; i < 16; i++)
+    for (unsigned i = 0; i < 16; i++) {
         s->cell[i] = twice(q->cell + 16 * i);
+    }
     s->scale = _mm256_set1_ps(q->scale);
     s->low = _mm256_set1_ps(q->low);
     s->high = _mm256_set1_ps(q->high);
@@ -61,8 +64,9 @@ static inline __m256i cells_of(const steps *s, __m256i cells, unsigned i)
 static inline __m256i index_of_cells(const steps *s, __m256i cells)
 {
     __m256i z = _mm256_or_si256(cells_of(s, cells, 0), cells_of(s, cells, 1));
-    for (unsigned i = 2; i < s->cell_count; i++)
+    for (unsigned i = 2; i < s->cell_count; i++) {
         z = _mm256_or_si256(z, cells_of(s, cells, i));
+    }
     return z;
 }
 
@@ -157,8 +161,9 @@ void gw_thc_quantize_avx2(uint8_t *index, const float *x, size_t len, const gw_t
         eight_counters(word1, (uint32_t)(i / 8) + 8, stream, &keys);
         quantize32(index + i, x + i, word0[0], word1[0], &s);
         quantize32(index + i + 32, x + i + 32, word0[1], word1[1], &s);
-        if (i + 64 == len)
+        if (i + 64 == len) {
             break;
+        }
         quantize32(index + i + 64, x + i + 64, word0[2], word1[2], &s);
         quantize32(index + i + 96, x + i + 96, word0[3], word1[3], &s);
     }

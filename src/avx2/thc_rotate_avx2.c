@@ -27,8 +27,9 @@ static void make_signs(block_signs *signs, size_t len, const gw_thc_stream *stre
     gw_philox_schedule(&keys, stream->seed);
     for (size_t counter = 0; counter * 128 < len; counter += 4) {
         gw_philox4 p = gw_philox4_start(counters, stream, GW_THC_DOMAIN_SIGNS);
-        for (unsigned r = 0; r < GW_PHILOX_ROUNDS; r++)
+        for (unsigned r = 0; r < GW_PHILOX_ROUNDS; r++) {
             gw_philox4_round(&p, &keys, r);
+        }
         const __m256i w01 = _mm256_or_si256(_mm256_and_si256(p.c0, low), _mm256_slli_epi64(p.c1, 32));
         const __m256i w23 = _mm256_or_si256(_mm256_and_si256(p.c2, low), _mm256_slli_epi64(p.c3, 32));
         const __m256i even = _mm256_unpacklo_epi64(w01, w23), odd = _mm256_unpackhi_epi64(w01, w23);
@@ -70,16 +71,18 @@ typedef struct edges {
 GW_TEMPLATE __m256 enter(const float *src, unsigned i, const edges *e)
 {
     __m256 x = _mm256_loadu_ps(src + 8 * i);
-    if (e->is_first)
+    if (e->is_first) {
         x = negate_some(gw_window8(x, e->below, e->scale), e->signs, i);
+    }
     return inner_strides(x);
 }
 
 /* rotate_back's last step: sign, then power of two, or +0 where that would be too small. */
 GW_TEMPLATE void leave(float *dst, __m256 x, size_t i, const edges *e)
 {
-    if (e->is_last)
+    if (e->is_last) {
         x = gw_window8(negate_some(x, e->signs, i), e->below, e->scale);
+    }
     _mm256_storeu_ps(dst + 8 * i, x);
 }
 
@@ -151,13 +154,15 @@ GW_TEMPLATE void outer_strides(float *x, size_t len, const edges *last)
     size_t stride = CHUNK_LEN;
 
     for (; 4 * stride < len; stride *= 4) {
-        for (size_t start = 0; start < len; start += 4 * stride)
+        for (size_t start = 0; start < len; start += 4 * stride) {
             stride_pair(x + start, stride, &between);
+        }
     }
-    if (4 * stride == len)
+    if (4 * stride == len) {
         stride_pair(x, stride, last);
-    else if (2 * stride == len)
+    } else if (2 * stride == len) {
         one_stride(x, stride, last);
+    }
 }
 
 GW_TEMPLATE void transform(float *dst, const float *src, size_t len, int is_back, __m256i below, __m256 scale,

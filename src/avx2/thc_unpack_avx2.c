@@ -9,10 +9,12 @@
 
 GW_TEMPLATE __m256i load_lanes(const uint8_t *lanes, size_t i, unsigned lane_bits)
 {
-    if (lane_bits == 8)
+    if (lane_bits == 8) {
         return _mm256_cvtepu8_epi32(_mm_loadl_epi64((const __m128i *)(const void *)(lanes + i)));
-    if (lane_bits == 16)
+    }
+    if (lane_bits == 16) {
         return _mm256_cvtepu16_epi32(gw_load128(lanes + 2 * i));
+    }
     return gw_load256(lanes + 4 * i);
 }
 
@@ -32,12 +34,13 @@ GW_TEMPLATE void unpack_all(float *dst, const uint8_t *lanes, size_t len, unsign
 void gw_thc_unpack_avx2(float *dst, const uint8_t *lanes, size_t len, unsigned lane_bits, uint32_t center,
                         float scale)
 {
-    if (lane_bits == 8)
+    if (lane_bits == 8) {
         unpack_all(dst, lanes, len, 8, center, scale);
-    else if (lane_bits == 16)
+    } else if (lane_bits == 16) {
         unpack_all(dst, lanes, len, 16, center, scale);
-    else
+    } else {
         unpack_all(dst, lanes, len, 32, center, scale);
+    }
 }
 
 /*
@@ -71,12 +74,13 @@ GW_TEMPLATE void plain_all(float *dst, const uint8_t *lanes, size_t len, unsigne
 void gw_thc_unpack_plain_avx2(float *dst, const uint8_t *lanes, size_t len, unsigned lane_bits, double step,
                               double base)
 {
-    if (lane_bits == 8)
+    if (lane_bits == 8) {
         plain_all(dst, lanes, len, 8, step, base);
-    else if (lane_bits == 16)
+    } else if (lane_bits == 16) {
         plain_all(dst, lanes, len, 16, step, base);
-    else
+    } else {
         plain_all(dst, lanes, len, 32, step, base);
+    }
 }
 
 #else

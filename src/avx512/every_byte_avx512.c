@@ -12,8 +12,11 @@
 #if defined(GW_AVX512_COMPILED)
 
 #define ROW8(x) x, x, x, x, x, x, x, x
-#define ROW(x) {ROW8(x), ROW8(x), ROW8(x), ROW8(x), ROW8(x), ROW8(x), ROW8(x), ROW8(x)}
-#define ROWS4(x) ROW(x), ROW((x) + 1), ROW((x) + 2), ROW((x) + 3)
+#define ROW(x)                                                                                               \
+    {                                                                                                        \
+        ROW8(x), ROW8(x), ROW8(x), ROW8(x), ROW8(x), ROW8(x), ROW8(x), ROW8(x)                               \
+    }
+#define ROWS4(x)  ROW(x), ROW((x) + 1), ROW((x) + 2), ROW((x) + 3)
 #define ROWS16(x) ROWS4(x), ROWS4((x) + 4), ROWS4((x) + 8), ROWS4((x) + 12)
 #define ROWS64(x) ROWS16(x), ROWS16((x) + 16), ROWS16((x) + 32), ROWS16((x) + 48)
 

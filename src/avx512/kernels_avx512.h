@@ -3,10 +3,10 @@
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
-#ifndef GW_AVX512_KERNELS_AVX512_H
-#define GW_AVX512_KERNELS_AVX512_H
+#ifndef GW_KERNELS_AVX512_H
+#define GW_KERNELS_AVX512_H
 
-#include "core/kernels.h"
+#include "core/gcomp_kernels.h"
 
 /* What src/core/cpu.c asks for and the build switches on: without one of these the files of this folder are
  * empty. */

@@ -17,7 +17,7 @@
 #include <float.h>
 #include <immintrin.h>
 
-#include "core/map_rule.h"
+#include "gcomp/map_rule.h"
 
 enum { LANES = 16 };
 
@@ -134,7 +134,8 @@ GW_TEMPLATE uint32_t map_all(const gw_gcomp_map_rule *rule, const gw_optimizer_s
 }
 
 #define MAP_CASE(uses)                                                                                       \
-    case (uses): return map_all(rule, state, len, base, levels, (uses), 0)
+    case (uses):                                                                                             \
+        return map_all(rule, state, len, base, levels, (uses), 0)
 
 static uint32_t map_rule(const gw_gcomp_map_rule *rule, const gw_optimizer_state *state, size_t len,
                          uint32_t base, uint8_t *levels)

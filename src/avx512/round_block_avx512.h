@@ -13,8 +13,8 @@
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
-#ifndef GW_AVX512_ROUND_BLOCK_AVX512_H
-#define GW_AVX512_ROUND_BLOCK_AVX512_H
+#ifndef GW_ROUND_BLOCK_AVX512_H
+#define GW_ROUND_BLOCK_AVX512_H
 
 #include "avx512/kernels_avx512.h"
 #include "core/philox.h"
@@ -37,7 +37,7 @@ static inline __m512i gw_select(__m512i mask, __m512i a, __m512i b)
 
 /* Bytes x >> n, x << n; the caller masks away what came from the neighbour. */
 #define GW_BYTE_RIGHT(x, n) _mm512_srli_epi16((x), (n))
-#define GW_BYTE_LEFT(x, n) _mm512_slli_epi16((x), (n))
+#define GW_BYTE_LEFT(x, n)  _mm512_slli_epi16((x), (n))
 
 /* 1 where x has left its digit: by arithmetic, since a comparison takes six cycles to be of use. */
 static inline __m512i gw_carry(__m512i x, unsigned width)
@@ -60,9 +60,9 @@ typedef struct gw_drop_tables {
 typedef struct gw_rounder {
     __m512i room_part; /* see gw_room() */
     __m512i room_plus, room_minus, room_less;
-    __m512i level_room[3];  /* explicit: the room for level 1, 2, 3; 255: not allowed */
-    __m512i quick_room[3];  /* the same if room_minus and room_less are left out */
-    int is_quick;           /* 1: they may be */
+    __m512i level_room[3];        /* explicit: the room for level 1, 2, 3; 255: not allowed */
+    __m512i quick_room[3];        /* the same if room_minus and room_less are left out */
+    int is_quick;                 /* 1: they may be */
     const gw_drop_tables *tables; /* derived */
     const gw_round_rule *rule;
     /* map bytes, 64 values every 64 * step: a constant drop reads 255s again and again */
@@ -583,9 +583,12 @@ GW_TEMPLATE gw_block gw_round64_any(gw_bytes v, __m512i k, uint64_t element, con
                                     uint32_t dtype, uint32_t derived)
 {
     switch (r->rule->rounding) {
-    case GW_GCOMP_NEAREST: return gw_round64(v, k, element, r, dtype, derived, GW_GCOMP_NEAREST);
-    case GW_GCOMP_STOCHASTIC: return gw_round64(v, k, element, r, dtype, derived, GW_GCOMP_STOCHASTIC);
-    default: return gw_round64(v, k, element, r, dtype, derived, GW_GCOMP_TRUNCATE);
+    case GW_GCOMP_NEAREST:
+        return gw_round64(v, k, element, r, dtype, derived, GW_GCOMP_NEAREST);
+    case GW_GCOMP_STOCHASTIC:
+        return gw_round64(v, k, element, r, dtype, derived, GW_GCOMP_STOCHASTIC);
+    default:
+        return gw_round64(v, k, element, r, dtype, derived, GW_GCOMP_TRUNCATE);
     }
 }
 

@@ -251,9 +251,12 @@ typedef uint32_t split_block_fn(uint8_t *ranks, cursors *c, const splitter *s, c
 static split_block_fn *split_block_of(uint32_t dtype, uint32_t derived)
 {
     switch (dtype) {
-    case GW_FP32: return derived ? split_block_fp32_derived : split_block_fp32;
-    case GW_BF16: return derived ? split_block_bf16_derived : split_block_bf16;
-    default: return derived ? split_block_fp16_derived : split_block_fp16;
+    case GW_FP32:
+        return derived ? split_block_fp32_derived : split_block_fp32;
+    case GW_BF16:
+        return derived ? split_block_bf16_derived : split_block_bf16;
+    default:
+        return derived ? split_block_fp16_derived : split_block_fp16;
     }
 }
 
@@ -346,7 +349,7 @@ GW_TEMPLATE size_t split_quick(uint8_t *ranks, cursors *cursors_inout, const spl
 }
 
 #define SPLIT_CASE(dtype, derived, rounding)                                                                 \
-    case ((dtype) * 2 + (derived)) * 4 + (rounding):                                                         \
+    case ((dtype)*2 + (derived)) * 4 + (rounding):                                                           \
         i = split_quick(ranks, &c, &s, span, &any, (dtype), (derived), (rounding));                          \
         break
 

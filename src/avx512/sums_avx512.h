@@ -8,8 +8,8 @@
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
-#ifndef GW_AVX512_SUMS_AVX512_H
-#define GW_AVX512_SUMS_AVX512_H
+#ifndef GW_SUMS_AVX512_H
+#define GW_SUMS_AVX512_H
 
 #include "avx512/kernels_avx512.h"
 

@@ -26,13 +26,16 @@ GW_TEMPLATE uint32_t max_all(const uint8_t *lanes, size_t len, unsigned lane_bit
         a = max_of(a, _mm512_loadu_si512(lanes + i), lane_bits);
         b = max_of(b, _mm512_loadu_si512(lanes + i + 64), lane_bits);
     }
-    if (i < size)
+    if (i < size) {
         a = max_of(a, _mm512_loadu_si512(lanes + i), lane_bits);
+    }
     a = max_of(a, b, lane_bits);
-    if (lane_bits == 8)
+    if (lane_bits == 8) {
         a = _mm512_max_epu16(_mm512_srli_epi16(a, 8), _mm512_and_si512(a, _mm512_set1_epi16(0xff)));
-    if (lane_bits <= 16)
+    }
+    if (lane_bits <= 16) {
         a = _mm512_max_epu32(_mm512_srli_epi32(a, 16), _mm512_and_si512(a, _mm512_set1_epi32(0xffff)));
+    }
     return _mm512_reduce_max_epu32(a);
 }
 

@@ -13,8 +13,9 @@
 /* Elements [i, i + 16) under a mask. fp16 to fp32 knows no flush modes. */
 static inline __m512i load_elements(const uint8_t *src, unsigned dtype, size_t i, __mmask16 mask)
 {
-    if (dtype == GW_FP32)
+    if (dtype == GW_FP32) {
         return _mm512_maskz_loadu_epi32(mask, src + 4 * i);
+    }
     const __m256i half = _mm256_maskz_loadu_epi16(mask, src + 2 * i);
     return dtype == GW_BF16 ? _mm512_slli_epi32(_mm512_cvtepu16_epi32(half), 16)
                             : _mm512_castps_si512(_mm512_cvtph_ps(half));
@@ -23,8 +24,9 @@ static inline __m512i load_elements(const uint8_t *src, unsigned dtype, size_t i
 GW_TEMPLATE __m512i load16(const uint8_t *src, unsigned dtype, const float *error, size_t i, __mmask16 mask)
 {
     const __m512i x = gw_flush16(load_elements(src, dtype, i, mask));
-    if (error == NULL)
+    if (error == NULL) {
         return x;
+    }
     const __m512i rest = gw_flush16(_mm512_maskz_loadu_epi32(mask, (const uint8_t *)error + 4 * i));
     const __m512 sum = _mm512_add_ps(_mm512_castsi512_ps(x), _mm512_castsi512_ps(rest));
     return gw_flush16(_mm512_castps_si512(sum));
@@ -34,8 +36,9 @@ GW_TEMPLATE __m512i load16(const uint8_t *src, unsigned dtype, const float *erro
 GW_TEMPLATE void load_as(float *dst, const uint8_t *src, unsigned dtype, const float *error, size_t len)
 {
     size_t i = 0;
-    for (; i + 16 <= len; i += 16)
+    for (; i + 16 <= len; i += 16) {
         _mm512_storeu_si512(dst + i, load16(src, dtype, error, i, (__mmask16)0xffff));
+    }
     if (i < len) {
         const __mmask16 mask = gw_first16(len - i);
         _mm512_mask_storeu_epi32(dst + i, mask, load16(src, dtype, error, i, mask));
@@ -47,16 +50,18 @@ void gw_thc_load_avx512(float *dst, const void *src, unsigned dtype, const float
 {
     const uint8_t *elements = (const uint8_t *)src;
 
-    if (dtype == GW_FP32 && error == NULL)
+    if (dtype == GW_FP32 && error == NULL) {
         load_as(dst, elements, GW_FP32, NULL, len);
-    else if (dtype == GW_FP32)
+    } else if (dtype == GW_FP32) {
         load_as(dst, elements, GW_FP32, error, len);
-    else if (dtype == GW_BF16)
+    } else if (dtype == GW_BF16) {
         load_as(dst, elements, GW_BF16, error, len);
-    else
+    } else {
         load_as(dst, elements, GW_FP16, error, len);
-    if (len < padded_len)
+    }
+    if (len < padded_len) {
         GW_MEMSET(dst + len, 0, (padded_len - len) * sizeof *dst);
+    }
 }
 
 /* bits rounded to bf16 in the upper half, to nearest even; NaN becomes the canonical one. */
@@ -72,8 +77,9 @@ static inline __m256i narrow_bf16(__m512i bits, __mmask16 is_nan)
 GW_TEMPLATE __m256i narrow(__m512 x, unsigned dtype)
 {
     const __mmask16 is_nan = _mm512_cmp_ps_mask(x, x, _CMP_UNORD_Q);
-    if (dtype == GW_BF16)
+    if (dtype == GW_BF16) {
         return narrow_bf16(_mm512_castps_si512(x), is_nan);
+    }
     const __m256i half =
         _mm512_maskz_cvtps_ph((__mmask16)0xffff, x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
     return _mm256_mask_mov_epi16(half, is_nan, _mm256_set1_epi16(0x7e00));
@@ -96,8 +102,9 @@ static inline __m256i canonical8(__m256 x)
 static void store_fp32(uint8_t *out, const float *src, size_t len)
 {
     size_t i = 0;
-    for (; i + 8 <= len; i += 8)
+    for (; i + 8 <= len; i += 8) {
         _mm256_storeu_si256((__m256i *)(void *)(out + 4 * i), canonical8(_mm256_loadu_ps(src + i)));
+    }
     if (i < len) {
         const __mmask8 mask = first8(len - i);
         _mm256_mask_storeu_epi32(out + 4 * i, mask, canonical8(_mm256_maskz_loadu_ps(mask, src + i)));
@@ -108,8 +115,9 @@ static void store_fp32(uint8_t *out, const float *src, size_t len)
 GW_TEMPLATE void store_half(uint8_t *out, const float *src, unsigned dtype, size_t len)
 {
     size_t i = 0;
-    for (; i + 16 <= len; i += 16)
+    for (; i + 16 <= len; i += 16) {
         _mm256_storeu_si256((__m256i *)(void *)(out + 2 * i), narrow(_mm512_loadu_ps(src + i), dtype));
+    }
     if (i < len) {
         const __mmask16 mask = gw_first16(len - i);
         _mm256_mask_storeu_epi16(out + 2 * i, mask, narrow(_mm512_maskz_loadu_ps(mask, src + i), dtype));
@@ -120,12 +128,13 @@ void gw_thc_store_avx512(void *dst, const float *src, unsigned dtype, size_t len
 {
     uint8_t *out = (uint8_t *)dst;
 
-    if (dtype == GW_FP32)
+    if (dtype == GW_FP32) {
         store_fp32(out, src, len);
-    else if (dtype == GW_BF16)
+    } else if (dtype == GW_BF16) {
         store_half(out, src, GW_BF16, len);
-    else
+    } else {
         store_half(out, src, GW_FP16, len);
+    }
 }
 
 /* The floor is 2^-126 at least: it flushes the difference, too. */
@@ -141,8 +150,9 @@ void gw_thc_shift_avx512(float *dst, const float *src, size_t len, float minimum
     const __m512 low = _mm512_set1_ps(minimum);
     size_t i = 0;
 
-    for (; i + 16 <= len; i += 16)
+    for (; i + 16 <= len; i += 16) {
         _mm512_storeu_ps(dst + i, shift16(_mm512_loadu_ps(src + i), low, floor_bits, scale));
+    }
     if (i < len) {
         const __mmask16 mask = gw_first16(len - i);
         const __m512 x = _mm512_maskz_loadu_ps(mask, src + i);

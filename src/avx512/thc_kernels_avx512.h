@@ -3,8 +3,8 @@
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
-#ifndef GW_AVX512_THC_KERNELS_AVX512_H
-#define GW_AVX512_THC_KERNELS_AVX512_H
+#ifndef GW_THC_KERNELS_AVX512_H
+#define GW_THC_KERNELS_AVX512_H
 
 #include "core/thc_kernels.h"
 
@@ -29,7 +29,7 @@ gw_thc_residual_fn gw_thc_residual_avx512;
 #include <immintrin.h>
 
 #include "core/bytes.h"
-#include "core/thc_float.h"
+#include "thc/thc_float.h"
 
 /* The first `len` of 16 lanes. */
 static inline __mmask16 gw_first16(size_t len)

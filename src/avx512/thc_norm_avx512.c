@@ -43,18 +43,21 @@ static uint32_t largest_magnitude(const float *x, size_t len)
         a = _mm512_max_epu32(a, _mm512_and_si512(_mm512_loadu_si512(x + i), no_sign));
         b = _mm512_max_epu32(b, _mm512_and_si512(_mm512_loadu_si512(x + i + 16), no_sign));
     }
-    for (; i < len; i += 16)
+    for (; i < len; i += 16) {
         a = _mm512_max_epu32(a, _mm512_and_si512(_mm512_castps_si512(load16(x, i, len)), no_sign));
+    }
     return _mm512_reduce_max_epu32(_mm512_max_epu32(a, b));
 }
 
 uint32_t gw_thc_norm_avx512(const float *x, size_t len)
 {
     const uint32_t largest = largest_magnitude(x, len);
-    if (largest >= GW_F32_INF)
+    if (largest >= GW_F32_INF) {
         return NONFINITE_NORM;
-    if (largest == 0)
+    }
+    if (largest == 0) {
         return 0;
+    }
 
     const uint32_t exponent = largest >> 23;
     const __m512i floor_bits = _mm512_set1_epi32((int)gw_thc_window_floor(exponent));

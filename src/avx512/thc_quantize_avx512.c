@@ -32,8 +32,9 @@ static void prepare_steps(steps *s, const gw_thc_quantizer *q)
     s->bound = _mm512_mask_mov_epi32(_mm512_set1_epi32(INT32_MAX), inner, k);
     s->gap[0] = d;
     s->gap[1] = _mm512_slli_epi32(d, 16);
-    for (unsigned i = 0; i < 4; i++)
+    for (unsigned i = 0; i < 4; i++) {
         s->cell[i] = _mm512_loadu_si512(q->cell + 64 * i);
+    }
     s->scale = _mm512_set1_ps(q->scale);
     s->low = _mm512_set1_ps(q->low);
     s->high = _mm512_set1_ps(q->high);
@@ -43,11 +44,13 @@ static void prepare_steps(steps *s, const gw_thc_quantizer *q)
 /* The index of each grid cell, byte by byte. `quarters` of 64 cells suffice, 1, 2 or 4. */
 GW_TEMPLATE __m512i index_of_cell(const steps *s, __m512i cell, unsigned quarters)
 {
-    if (quarters == 1)
+    if (quarters == 1) {
         return _mm512_permutexvar_epi8(cell, s->cell[0]);
+    }
     const __m512i lower = _mm512_permutex2var_epi8(s->cell[0], cell, s->cell[1]);
-    if (quarters == 2)
+    if (quarters == 2) {
         return lower;
+    }
     const __m512i upper = _mm512_permutex2var_epi8(s->cell[2], cell, s->cell[3]);
     return _mm512_mask_mov_epi8(lower, _mm512_movepi8_mask(cell), upper);
 }
@@ -132,10 +135,12 @@ GW_TEMPLATE void quantize_all(uint8_t *index, const float *x, size_t len, const 
         quantize64(index + i + 64, x + i + 64, now.w2, now.w3, s, quarters);
         now = next;
     }
-    if (i < len)
+    if (i < len) {
         quantize64(index + i, x + i, now.w0, now.w1, s, quarters);
-    if (i + 64 < len)
+    }
+    if (i + 64 < len) {
         quantize64(index + i + 64, x + i + 64, now.w2, now.w3, s, quarters);
+    }
 }
 
 void gw_thc_quantize_avx512(uint8_t *index, const float *x, size_t len, const gw_thc_quantizer *quantizer,
@@ -147,12 +152,13 @@ void gw_thc_quantize_avx512(uint8_t *index, const float *x, size_t len, const gw
 
     prepare_steps(&s, quantizer);
     gw_philox_plan_make(&plan, stream, GW_THC_DOMAIN_ROUNDING | stream->rank, RANDOM_SIGN);
-    if (granularity < 64)
+    if (granularity < 64) {
         quantize_all(index, x, len, &s, &plan, 1);
-    else if (granularity < 128)
+    } else if (granularity < 128) {
         quantize_all(index, x, len, &s, &plan, 2);
-    else
+    } else {
         quantize_all(index, x, len, &s, &plan, 4);
+    }
 }
 
 #else

@@ -29,8 +29,9 @@ static void make_signs(block_signs *signs, size_t len, const gw_thc_stream *stre
     gw_philox_plan_make(&plan, stream, GW_THC_DOMAIN_SIGNS, 0);
     for (size_t counter = 0; counter * 128 < len; counter += 8) {
         gw_philox8 p = gw_philox8_start((uint32_t)counter, &plan);
-        for (unsigned r = 2; r < GW_PHILOX_ROUNDS; r++)
+        for (unsigned r = 2; r < GW_PHILOX_ROUNDS; r++) {
             gw_philox8_round(&p, &plan, r);
+        }
         const __m512i w01 = _mm512_or_si512(_mm512_and_si512(p.c0, low), _mm512_slli_epi64(p.c1, 32));
         const __m512i w23 = _mm512_or_si512(_mm512_and_si512(p.c2, low), _mm512_slli_epi64(p.c3, 32));
         _mm512_storeu_si512(&signs->mask[8 * counter], _mm512_permutex2var_epi64(w01, first, w23));
@@ -67,16 +68,18 @@ typedef struct edges {
 GW_TEMPLATE __m512 enter(const float *src, unsigned i, const edges *e)
 {
     __m512 x = _mm512_loadu_ps(src + 16 * i);
-    if (e->is_first)
+    if (e->is_first) {
         x = negate_some(gw_window16(x, e->floor_bits, e->scale), e->signs[i]);
+    }
     return inner_strides(x);
 }
 
 /* rotate_back's last step: sign, then power of two, or +0 where that would be too small. */
 GW_TEMPLATE void leave(float *dst, __m512 x, size_t i, const edges *e)
 {
-    if (e->is_last)
+    if (e->is_last) {
         x = gw_window16(negate_some(x, e->signs[i]), e->floor_bits, e->scale);
+    }
     _mm512_storeu_ps(dst + 16 * i, x);
 }
 
@@ -185,13 +188,15 @@ GW_TEMPLATE void outer_strides(float *x, size_t len, const edges *last)
     size_t stride = CHUNK_LEN;
 
     for (; 4 * stride < len; stride *= 4) {
-        for (size_t start = 0; start < len; start += 4 * stride)
+        for (size_t start = 0; start < len; start += 4 * stride) {
             stride_pair(x + start, stride, &between);
+        }
     }
-    if (4 * stride == len)
+    if (4 * stride == len) {
         stride_pair(x, stride, last);
-    else if (2 * stride == len)
+    } else if (2 * stride == len) {
         one_stride(x, stride, last);
+    }
 }
 
 GW_TEMPLATE void transform(float *dst, const float *src, size_t len, int is_back, __m512i floor_bits,

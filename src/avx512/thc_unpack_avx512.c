@@ -9,10 +9,12 @@
 
 GW_TEMPLATE __m512i load_lanes(const uint8_t *lanes, size_t i, unsigned lane_bits)
 {
-    if (lane_bits == 8)
+    if (lane_bits == 8) {
         return _mm512_cvtepu8_epi32(_mm_loadu_si128((const __m128i *)(const void *)(lanes + i)));
-    if (lane_bits == 16)
+    }
+    if (lane_bits == 16) {
         return _mm512_cvtepu16_epi32(_mm256_loadu_si256((const __m256i *)(const void *)(lanes + 2 * i)));
+    }
     return _mm512_loadu_si512(lanes + 4 * i);
 }
 
@@ -27,10 +29,11 @@ GW_TEMPLATE void unpack_all(float *dst, const uint8_t *lanes, size_t len, unsign
     for (size_t i = 0; i < len; i += 16) {
         const __m512i lane = load_lanes(lanes, i, lane_bits);
         __m512 centred;
-        if (is_exact) /* integers below 2^24 throughout: nothing is rounded, fused or not */
+        if (is_exact) { /* integers below 2^24 throughout: nothing is rounded, fused or not */
             centred = _mm512_fmadd_ps(_mm512_cvtepi32_ps(lane), two, minus_middle);
-        else
+        } else {
             centred = _mm512_cvtepi32_ps(_mm512_sub_epi32(_mm512_slli_epi32(lane, 1), middle));
+        }
         _mm512_storeu_ps(dst + i, _mm512_mul_ps(centred, unit));
     }
 }
@@ -38,12 +41,13 @@ GW_TEMPLATE void unpack_all(float *dst, const uint8_t *lanes, size_t len, unsign
 void gw_thc_unpack_avx512(float *dst, const uint8_t *lanes, size_t len, unsigned lane_bits, uint32_t center,
                           float scale)
 {
-    if (lane_bits == 8)
+    if (lane_bits == 8) {
         unpack_all(dst, lanes, len, 8, center, scale);
-    else if (lane_bits == 16)
+    } else if (lane_bits == 16) {
         unpack_all(dst, lanes, len, 16, center, scale);
-    else
+    } else {
         unpack_all(dst, lanes, len, 32, center, scale);
+    }
 }
 
 /* Eight lanes. The conversion to fp32 rounds to nearest even and to infinity as the contract asks; only
@@ -71,12 +75,13 @@ GW_TEMPLATE void plain_all(float *dst, const uint8_t *lanes, size_t len, unsigne
 void gw_thc_unpack_plain_avx512(float *dst, const uint8_t *lanes, size_t len, unsigned lane_bits, double step,
                                 double base)
 {
-    if (lane_bits == 8)
+    if (lane_bits == 8) {
         plain_all(dst, lanes, len, 8, step, base);
-    else if (lane_bits == 16)
+    } else if (lane_bits == 16) {
         plain_all(dst, lanes, len, 16, step, base);
-    else
+    } else {
         plain_all(dst, lanes, len, 32, step, base);
+    }
 }
 
 #else

@@ -4,8 +4,8 @@
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
-#ifndef GW_CORE_BYTES_H
-#define GW_CORE_BYTES_H
+#ifndef GW_BYTES_H
+#define GW_BYTES_H
 
 #include <float.h>
 #include <stddef.h>

@@ -30,7 +30,7 @@
 #define EXT1_C_LZCNT    (1u << 5)
 
 /* XCR0: register files that the operating system saves. */
-#define XCR0_YMM 0x06u           /* XMM, upper halves of YMM */
+#define XCR0_YMM 0x06u              /* XMM, upper halves of YMM */
 #define XCR0_ZMM (XCR0_YMM | 0xe0u) /* and masks, upper halves of ZMM0-15, all of ZMM16-31 */
 
 static int has_all(uint32_t word, uint32_t bits)

@@ -3,8 +3,8 @@
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
-#ifndef GW_CORE_CPU_H
-#define GW_CORE_CPU_H
+#ifndef GW_CPU_H
+#define GW_CPU_H
 
 #include <stdint.h>
 
@@ -18,12 +18,12 @@ typedef enum gw_cpu_flag {
     GW_CPU_PCLMUL = 1 << 8,
     /* the same on 256-bit registers, and on 512-bit ones where AVX-512 is usable */
     GW_CPU_VPCLMUL = 1 << 9,
-    GW_CPU_ARM_CRC32 = 1 << 10,  /* AArch64, ARMv8: crc32cb .. crc32cx */
+    GW_CPU_ARM_CRC32 = 1 << 10, /* AArch64, ARMv8: crc32cb .. crc32cx */
     /* 8 x 8 bit matrices times bytes; VEX and EVEX forms as far as AVX2, AVX-512 are */
     GW_CPU_GFNI = 1 << 11,
 
     /* Quirks: instructions that exist but are slow. A kernel built on one is left out. */
-    GW_CPU_SLOW_GATHER = 1 << 16,         /* no faster than loading elements one by one */
+    GW_CPU_SLOW_GATHER = 1 << 16, /* no faster than loading elements one by one */
     /* pdep and pext in microcode: time grows with the set bits of the mask */
     GW_CPU_SLOW_PDEP = 1 << 17,
     /* compress with a memory operand: compress into a register, then store */

@@ -5,7 +5,7 @@
  * SPDX-License-Identifier: BSD-2-Clause
  */
 #include "core/cpu.h"
-#include "core/kernels.h"
+#include "core/gcomp_kernels.h"
 
 #if !defined(GW_NO_ATOMICS) && !defined(__STDC_NO_ATOMICS__)
 #include <stdatomic.h>

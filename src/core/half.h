@@ -4,8 +4,8 @@
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
-#ifndef GW_CORE_HALF_H
-#define GW_CORE_HALF_H
+#ifndef GW_HALF_H
+#define GW_HALF_H
 
 #include <stdint.h>
 

@@ -28,7 +28,7 @@
  * of key}.
  */
 GW_INLINE void gw_philox4x32(uint32_t out[4], uint64_t key, uint32_t c0, uint32_t c1, uint32_t c2,
-                                 uint32_t c3)
+                             uint32_t c3)
 {
     uint32_t k0 = (uint32_t)key;
     uint32_t k1 = (uint32_t)(key >> 32);

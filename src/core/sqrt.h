@@ -4,8 +4,8 @@
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
-#ifndef GW_CORE_SQRT_H
-#define GW_CORE_SQRT_H
+#ifndef GW_SQRT_H
+#define GW_SQRT_H
 
 #include "core/bytes.h"
 

@@ -3,7 +3,7 @@
 #include "gradwire/gradwire.h"
 
 #define GW_TEXT2(x) #x
-#define GW_TEXT(x) GW_TEXT2(x)
+#define GW_TEXT(x)  GW_TEXT2(x)
 
 typedef struct status_text {
     gw_status status;

@@ -3,8 +3,8 @@
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
-#ifndef GW_CORE_TRAITS_H
-#define GW_CORE_TRAITS_H
+#ifndef GW_TRAITS_H
+#define GW_TRAITS_H
 
 #include "gradwire/gradwire.h"
 

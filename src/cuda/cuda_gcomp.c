@@ -4,7 +4,7 @@
  * SPDX-License-Identifier: BSD-2-Clause
  */
 #include "core/bytes.h"
-#include "core/gcomp_codec.h"
+#include "gcomp/gcomp_codec.h"
 #include "cuda/cuda_handle.h"
 #include "cuda/gcomp_plan.h"
 

@@ -4,8 +4,8 @@
  * SPDX-License-Identifier: BSD-2-Clause
  */
 #include "core/bytes.h"
-#include "core/frame.h"
-#include "core/map_rule.h"
+#include "gcomp/gcomp_frame.h"
+#include "gcomp/map_rule.h"
 #include "cuda/cuda_handle.h"
 #include "cuda/map_params.h"
 

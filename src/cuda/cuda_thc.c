@@ -4,8 +4,8 @@
  * SPDX-License-Identifier: BSD-2-Clause
  */
 #include "core/bytes.h"
-#include "core/thc_aggregate.h"
-#include "core/thc_context.h"
+#include "thc/thc_aggregate.h"
+#include "thc/thc_context.h"
 #include "cuda/cuda_handle.h"
 #include "cuda/thc_params.h"
 

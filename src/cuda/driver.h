@@ -4,8 +4,8 @@
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
-#ifndef GW_CUDA_DRIVER_H
-#define GW_CUDA_DRIVER_H
+#ifndef GW_DRIVER_H
+#define GW_DRIVER_H
 
 #include <stddef.h>
 #include <stdint.h>

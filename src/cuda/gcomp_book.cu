@@ -107,8 +107,9 @@ GW_DEVICE void gw_book_group(gw_survey_state &s, const gw_gcomp_encode_params &p
     gw_book_state &b = s.book;
     uint32_t base = 0;
     if (!DERIVED && !type::IS_FP16) {
-        base = gw_window_of(
-            gw_largest_exponent(b.sums, type::SPECIAL, [&](uint32_t bin) { return s.bin[bin] != 0; }));
+        base = gw_window_of(gw_largest_exponent(b.sums, type::SPECIAL, [&](uint32_t bin) {
+            return s.bin[bin] != 0;
+        }));
     }
     b.count[t] = 0;
     __syncthreads();
@@ -128,8 +129,9 @@ GW_DEVICE void gw_book_group(gw_survey_state &s, const gw_gcomp_encode_params &p
     }
     gw_cuda_book_lengths(b);
     gw_cuda_book_write(b);
-    const uint32_t crc =
-        gw_cuda_crc32c(0, b.size >> 2, b.sums, [&](uint64_t i) { return gw_read32(b.bytes + 4 * i); });
+    const uint32_t crc = gw_cuda_crc32c(0, b.size >> 2, b.sums, [&](uint64_t i) {
+        return gw_read32(b.bytes + 4 * i);
+    });
     gw_cuda_group_book &out = p.books[s.group];
     gw_cuda_tree &tree = *(gw_cuda_tree *)(void *)s.exchange;
     tree.length[t] = b.length[t];
@@ -416,8 +418,9 @@ template <uint32_t DTYPE, bool DERIVED> GW_DEVICE void gw_histogram_all(const gw
         const uint32_t len = (uint32_t)(left < (uint64_t)1 << log2 ? left : (uint64_t)1 << log2);
         gw_survey<DTYPE, DERIVED>(s, r, first, len, 64);
         __syncthreads();
-        const uint32_t largest = gw_largest_exponent(s.book.sums, gw_type<DTYPE>::SPECIAL,
-                                                     [&](uint32_t bin) { return s.bin[bin] != 0; });
+        const uint32_t largest = gw_largest_exponent(s.book.sums, gw_type<DTYPE>::SPECIAL, [&](uint32_t bin) {
+            return s.bin[bin] != 0;
+        });
         if (t == 0 && largest != 0) {
             const uint64_t before = p.items != nullptr ? p.chunks_before[s.item] : chunks_before;
             gw_atomic_max64(&histogram->first_chunk, ~((before + s.group) << 9 | largest));

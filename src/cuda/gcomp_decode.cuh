@@ -1482,8 +1482,9 @@ GW_DEVICE uint32_t gw_chunk_prepare(gw_decode_state &s, const gw_decode_call &c,
     /* The checksum of a chunk with another's codebook covers that, too. */
     const bool is_alone = is_plain || is_owner || c.frame.installed;
     if ((todo & GW_TODO_CHECKSUM) != 0 && is_alone) {
-        const uint32_t found =
-            gw_cuda_crc32c(0, s.size >> 2, s.sums, [=](uint64_t i) { return gw_read32(data + 4 * i); });
+        const uint32_t found = gw_cuda_crc32c(0, s.size >> 2, s.sums, [=](uint64_t i) {
+            return gw_read32(data + 4 * i);
+        });
         if (found != s.crc) {
             return GW_ERR_CHECKSUM;
         }

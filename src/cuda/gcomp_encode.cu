@@ -260,8 +260,9 @@ GW_DEVICE void gw_encode_unit(gw_encode_state &s, const gw_gcomp_encode_params &
             /* The codebook's checksum comes first: for its owner that is its own region from the start. */
             const uint32_t before = kind == GW_CHUNK_CODED ? s.book_crc : 0;
             const uint8_t *from = to + skip;
-            const uint32_t crc = gw_cuda_crc32c(before, (size - skip) >> 2, s.sums,
-                                                [=](uint64_t i) { return gw_read32(from + 4 * i); });
+            const uint32_t crc = gw_cuda_crc32c(before, (size - skip) >> 2, s.sums, [=](uint64_t i) {
+                return gw_read32(from + 4 * i);
+            });
             if (t == 0) {
                 *(uint32_t *)(void *)(dst + front.directory_offset + 16 * index + 12) = crc;
             }

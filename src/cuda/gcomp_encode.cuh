@@ -132,8 +132,9 @@ GW_DEVICE void gw_round_word(const gw_encode_state &s, const gw_cuda_rounder &r,
     gw_cuda_random random = gw_random_begin(r, first);
     GW_UNROLL
     for (uint32_t batch = 0; batch < VALUES / BATCH; batch++) {
-        gw_stage_batch<DTYPE>(stage, r.from.values, r.from.len, batch,
-                              [=](uint32_t lane) { return warp_first + VALUES * lane; });
+        gw_stage_batch<DTYPE>(stage, r.from.values, r.from.len, batch, [=](uint32_t lane) {
+            return warp_first + VALUES * lane;
+        });
         uint4 v = gw_staged(mine, 0), next = v; /* one quarter ahead: the whole would not fit registers */
         GW_UNROLL
         for (uint32_t j = 0; j < BATCH / 4; j++) {

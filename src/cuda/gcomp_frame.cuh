@@ -291,8 +291,9 @@ GW_DEVICE uint32_t gw_front_crc(const uint8_t *src, uint64_t directory_offset, u
                                 uint32_t *sums)
 {
     const uint64_t skipped = (directory_offset - 8) >> 2;
-    return gw_cuda_crc32c(0, payload_offset >> 2, sums,
-                          [=](uint64_t i) { return i == skipped ? 0 : gw_read32(src + 4 * i); });
+    return gw_cuda_crc32c(0, payload_offset >> 2, sums, [=](uint64_t i) {
+        return i == skipped ? 0 : gw_read32(src + 4 * i);
+    });
 }
 
 /* docs/format.md section 7. By the block. */

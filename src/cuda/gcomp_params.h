@@ -4,8 +4,8 @@
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
-#ifndef GW_CUDA_GCOMP_PARAMS_H
-#define GW_CUDA_GCOMP_PARAMS_H
+#ifndef GW_GCOMP_PARAMS_H
+#define GW_GCOMP_PARAMS_H
 
 #include <stdint.h>
 

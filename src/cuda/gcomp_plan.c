@@ -333,8 +333,8 @@ void gw_cuda_plan_hop_batch(gw_cuda_plan *plan, gw_gcomp_hop_params *hops, gw_gc
     carver c = {(uint8_t *)workspace, 0};
     GW_MEMSET(plan, 0, sizeof *plan);
     out->items = &some_item; /* there will be some */
-    plan->zero_size = carve_hops(hops, in, out, &hops->between, &hops->sums, &c, &out->codec, out->item_count,
-                                 value_total);
+    plan->zero_size =
+        carve_hops(hops, in, out, &hops->between, &hops->sums, &c, &out->codec, out->item_count, value_total);
     in->items = hops->in_items;
     out->items = hops->out_items;
     hops->out = *out;

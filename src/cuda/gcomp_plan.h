@@ -7,10 +7,10 @@
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
-#ifndef GW_CUDA_GCOMP_PLAN_H
-#define GW_CUDA_GCOMP_PLAN_H
+#ifndef GW_GCOMP_PLAN_H
+#define GW_GCOMP_PLAN_H
 
-#include "core/gcomp_codec.h"
+#include "gcomp/gcomp_codec.h"
 #include "cuda/gcomp_params.h"
 #include "cuda/launch.h"
 

@@ -1,20 +1,21 @@
 /*
  * Precision map of GCOMP: scan, build and digests (gw_gcomp_map_scan(), _build(), _digest()). The arithmetic
- * is core/map_ratio.h, the one that the CPU compiles.
+ * is gcomp/map_ratio.h, the one that the CPU compiles.
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
 #include "cuda/crc32c.cuh"
 #include "cuda/device.cuh"
 
-#include "core/map_ratio.h"
+#include "gcomp/map_ratio.h"
 #include "cuda/map_params.h"
 
 /* Four values of an array from `at` on; +0 where the rule does not use it or the array ends. */
 GW_DEVICE void load_four(float value[4], const float *src, bool is_used, uint64_t at,
                          const gw_cuda_map_params &p)
 {
-    GW_UNROLL for (uint32_t i = 0; i < 4; i++) {
+    GW_UNROLL for (uint32_t i = 0; i < 4; i++)
+    {
         value[i] = 0.0f;
     }
     if (!is_used) {
@@ -43,7 +44,8 @@ GW_DEVICE void quarter_octaves(uint32_t out[4], const gw_gcomp_map_rule &rule, c
     load_four(m, p.state.m, (rule.uses & GW_MAP_USES_M) != 0, at, p);
     load_four(v, p.state.v, (rule.uses & GW_MAP_USES_V) != 0, at, p);
     load_four(a, p.state.a, (rule.uses & GW_MAP_USES_A) != 0, at, p);
-    GW_UNROLL for (uint32_t i = 0; i < 4; i++) {
+    GW_UNROLL for (uint32_t i = 0; i < 4; i++)
+    {
         out[i] = at + i < p.len ? gw_map_quarter_octave(&rule, theta[i], m[i], v[i], a[i]) : 0;
     }
 }
@@ -68,7 +70,8 @@ GW_KERNEL(gw_device_map_scan, gw_cuda_map_params, GW_CUDA_MAP_THREADS, 4)
     for (uint64_t at = 4 * ((uint64_t)blockIdx.x * blockDim.x + threadIdx.x); at < p.len; at += step) {
         uint32_t q[4];
         quarter_octaves(q, rule, p, at);
-        GW_UNROLL for (uint32_t i = 0; i < 4; i++) {
+        GW_UNROLL for (uint32_t i = 0; i < 4; i++)
+        {
             top = q[i] > top ? q[i] : top;
         }
     }
@@ -81,9 +84,11 @@ GW_KERNEL(gw_device_map_scan, gw_cuda_map_params, GW_CUDA_MAP_THREADS, 4)
 /* Word k of a lane for word i of its row of four lanes: a transposition among them. */
 GW_DEVICE void turn_words(uint32_t word[4])
 {
-    GW_UNROLL for (uint32_t step = 1; step <= 2; step *= 2) {
+    GW_UNROLL for (uint32_t step = 1; step <= 2; step *= 2)
+    {
         const bool is_upper = (threadIdx.x & step) != 0;
-        GW_UNROLL for (uint32_t k = 0; k < 4; k++) {
+        GW_UNROLL for (uint32_t k = 0; k < 4; k++)
+        {
             if ((k & step) == 0) {
                 const uint32_t theirs =
                     __shfl_xor_sync(0xffffffffu, is_upper ? word[k] : word[k + step], step);
@@ -111,14 +116,16 @@ GW_KERNEL(gw_device_map_build, gw_cuda_map_params, GW_CUDA_MAP_THREADS, 4)
     for (uint64_t block = GW_CUDA_MAP_BUILD_LEN * (uint64_t)blockIdx.x; block < p.len; block += step) {
         const uint64_t first = block + threadIdx.x / 32 * 512;
         uint32_t word[4] = {0, 0, 0, 0};
-        GW_NO_UNROLL for (uint32_t k = 0; k < 4; k++) { /* it is long */
+        GW_NO_UNROLL for (uint32_t k = 0; k < 4; k++)
+        { /* it is long */
             uint32_t q[4];
             quarter_octaves(q, rule, p, first + 128 * k + 4 * lane);
             word[0] = word[1];
             word[1] = word[2];
             word[2] = word[3];
             word[3] = 0;
-            GW_UNROLL for (uint32_t i = 0; i < 4; i++) {
+            GW_UNROLL for (uint32_t i = 0; i < 4; i++)
+            {
                 const uint32_t level = q[i] <= base ? 0 : q[i] - base;
                 word[3] |= (level > 255 ? 255 : level) << 8 * i;
             }
@@ -128,7 +135,8 @@ GW_KERNEL(gw_device_map_build, gw_cuda_map_params, GW_CUDA_MAP_THREADS, 4)
         if (((uintptr_t)p.levels & 15) == 0 && at + 16 <= p.len) {
             *(uint4 *)(void *)(p.levels + at) = make_uint4(word[0], word[1], word[2], word[3]);
         } else {
-            GW_UNROLL for (uint32_t i = 0; i < 16; i++) {
+            GW_UNROLL for (uint32_t i = 0; i < 16; i++)
+            {
                 if (at + i < p.len) {
                     p.levels[at + i] = (uint8_t)(word[i / 4] >> 8 * (i % 4));
                 }
@@ -167,7 +175,9 @@ GW_KERNEL(gw_device_map_digest, gw_cuda_map_digest_params, GW_CUDA_MAP_THREADS, 
 
         stage_levels((uint8_t *)(void *)(sums + 8), p.levels + first, size);
         if (size % 4 == 0) {
-            crc = gw_cuda_crc32c(0, size / 4, sums, [=](uint64_t i) { return words[i]; });
+            crc = gw_cuda_crc32c(0, size / 4, sums, [=](uint64_t i) {
+                return words[i];
+            });
         } else {
             crc = gw_cuda_crc32c_bytes(0, (const uint8_t *)(const void *)words, size, sums);
         }

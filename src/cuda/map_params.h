@@ -3,8 +3,8 @@
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
-#ifndef GW_CUDA_MAP_PARAMS_H
-#define GW_CUDA_MAP_PARAMS_H
+#ifndef GW_MAP_PARAMS_H
+#define GW_MAP_PARAMS_H
 
 #include <stdint.h>
 

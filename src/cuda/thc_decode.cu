@@ -12,25 +12,30 @@ GW_DEVICE uint32_t load_lanes(uint32_t lane[32], const uint8_t *lanes, uint32_t 
 
     if (lane_bits == 8) {
         const uint4 *from = (const uint4 *)(const void *)(lanes + first);
-        GW_UNROLL for (uint32_t i = 0; i < 2; i++) {
+        GW_UNROLL for (uint32_t i = 0; i < 2; i++)
+        {
             const uint4 four = from[i];
             const uint32_t word[4] = {four.x, four.y, four.z, four.w};
-            GW_UNROLL for (uint32_t j = 0; j < 16; j++) {
+            GW_UNROLL for (uint32_t j = 0; j < 16; j++)
+            {
                 lane[16 * i + j] = word[j / 4] >> 8 * (j % 4) & 0xffu;
             }
         }
     } else if (lane_bits == 16) {
         const uint4 *from = (const uint4 *)(const void *)(lanes + 2 * first);
-        GW_UNROLL for (uint32_t i = 0; i < 4; i++) {
+        GW_UNROLL for (uint32_t i = 0; i < 4; i++)
+        {
             const uint4 four = from[i];
             const uint32_t word[4] = {four.x, four.y, four.z, four.w};
-            GW_UNROLL for (uint32_t j = 0; j < 8; j++) {
+            GW_UNROLL for (uint32_t j = 0; j < 8; j++)
+            {
                 lane[8 * i + j] = word[j / 2] >> 16 * (j % 2) & 0xffffu;
             }
         }
     } else {
         const uint4 *from = (const uint4 *)(const void *)(lanes + 4 * first);
-        GW_UNROLL for (uint32_t i = 0; i < 8; i++) {
+        GW_UNROLL for (uint32_t i = 0; i < 8; i++)
+        {
             const uint4 four = from[i];
             lane[4 * i] = four.x;
             lane[4 * i + 1] = four.y;
@@ -38,7 +43,8 @@ GW_DEVICE uint32_t load_lanes(uint32_t lane[32], const uint8_t *lanes, uint32_t 
             lane[4 * i + 3] = four.w;
         }
     }
-    GW_UNROLL for (uint32_t i = 0; i < 32; i++) {
+    GW_UNROLL for (uint32_t i = 0; i < 32; i++)
+    {
         largest = lane[i] > largest ? lane[i] : largest;
     }
     return largest;
@@ -58,8 +64,8 @@ GW_DEVICE void prepare_blocks(const thc_tile &tile, const gw_cuda_thc_decode_par
             tile.kind[block] = THC_SKIP;
             continue;
         }
-        const uint32_t members = p.members != nullptr ? p.members[number]
-                                                      : thc_load_count(p.counts, number, p.context.lane_bits);
+        const uint32_t members =
+            p.members != nullptr ? p.members[number] : thc_load_count(p.counts, number, p.context.lane_bits);
         uint32_t patterns[2] = {p.patterns[is_rotated ? number : 2 * number], 0};
         if (!is_rotated) {
             patterns[1] = p.patterns[2 * number + 1];
@@ -71,10 +77,10 @@ GW_DEVICE void prepare_blocks(const thc_tile &tile, const gw_cuda_thc_decode_par
             status = GW_ERR_OVERFLOW;
         } else if (read != GW_THC_BLOCK_INVALID &&
                    tile.own2[block] <= (read == GW_THC_BLOCK_CODED ? members * p.context.granularity : 0)) {
-            kind = members == 0                       ? THC_MISSING
-                   : read == GW_THC_BLOCK_NONFINITE   ? THC_NONFINITE
-                   : is_rotated && patterns[0] == 0   ? THC_CONSTANT
-                                                      : THC_CODED;
+            kind = members == 0                     ? THC_MISSING
+                   : read == GW_THC_BLOCK_NONFINITE ? THC_NONFINITE
+                   : is_rotated && patterns[0] == 0 ? THC_CONSTANT
+                                                    : THC_CODED;
         }
         if (kind == THC_BAD) {
             thc_report(p.result, span.first_block + number, status);
@@ -113,7 +119,8 @@ GW_DEVICE void unpack_rotated(const thc_tile &tile, const gw_cuda_thc_decode_par
     const float scale = __uint_as_float(is_coded ? tile.scale[block] : 0);
     const uint32_t center = is_coded ? tile.rescale[block] * p.context.granularity : 0;
 
-    GW_UNROLL for (uint32_t i = 0; i < 32; i++) {
+    GW_UNROLL for (uint32_t i = 0; i < 32; i++)
+    {
         const int32_t centred = (int32_t)(2 * lane[i]) - (int32_t)center;
         value[i] = is_coded ? __fmul_rn((float)centred, scale) : 0.0f;
     }
@@ -134,7 +141,8 @@ GW_DEVICE void unpack_plain(const thc_tile &tile, const gw_cuda_thc_decode_param
         step = p.is_mean != 0 ? step / members : step;
         base = p.is_mean != 0 ? base : base * members;
     }
-    GW_UNROLL for (uint32_t i = 0; i < 32; i++) {
+    GW_UNROLL for (uint32_t i = 0; i < 32; i++)
+    {
         value[i] = narrow(__dadd_rn(__dmul_rn((double)lane[i], step), base));
     }
 }
@@ -161,7 +169,8 @@ GW_DEVICE void store_tile(const thc_tile &tile, const gw_cuda_thc_decode_params 
     const uint32_t row = threadIdx.x & ~31u;
     const bool is_rotated = p.context.transform == GW_THC_ROTATED;
 
-    GW_UNROLL for (uint32_t i = 0; i < 32; i++) {
+    GW_UNROLL for (uint32_t i = 0; i < 32; i++)
+    {
         const uint32_t block = (row + i) * GW_THC_ROW >> span.block_log2;
         const uint64_t at = tile_first + (row + i) * GW_THC_ROW + (threadIdx.x & 31);
         if (at < span.element_count) {
@@ -207,8 +216,8 @@ GW_KERNEL(gw_device_thc_decode, gw_cuda_thc_decode_params, GW_THC_THREADS_MAX, 3
         prepare_blocks(tile, p, share, first_number);
         thc_sync(span.block_log2);
         if (p.context.transform == GW_THC_ROTATED) {
-            tile.sign[threadIdx.x] = thc_sign_word(key, (uint32_t)(span.first_block + first_number + block),
-                                                   span.block_log2);
+            tile.sign[threadIdx.x] =
+                thc_sign_word(key, (uint32_t)(span.first_block + first_number + block), span.block_log2);
             unpack_rotated(tile, p, lane, row_first < span.lane_count, value);
             thc_transform(tile, value, span.block_log2);
         } else {

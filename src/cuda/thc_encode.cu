@@ -11,7 +11,7 @@ GW_DEVICE float half_range_of(const gw_cuda_thc_context &context)
     return 32768.0f * (float)context.granularity; /* below 2^23: exact */
 }
 
-/* plain_quantizer() of core/thc_worker.c: the scale, the only part that is computed. */
+/* plain_quantizer() of thc/thc_worker.c: the scale, the only part that is computed. */
 GW_DEVICE float plain_scale(const gw_cuda_thc_context &context, float width)
 {
     const double range = 65536.0 * (double)context.granularity;
@@ -211,12 +211,14 @@ GW_DEVICE void rotate_tile(const thc_tile &tile, const gw_cuda_thc_encode_params
         const uint32_t floor_bits = gw_thc_window_floor(own >> 23);
         const float scale = gw_thc_window_scale(own >> 23);
         thc_load_row(tile, value);
-        GW_UNROLL for (uint32_t i = 0; i < 32; i++) {
+        GW_UNROLL for (uint32_t i = 0; i < 32; i++)
+        {
             const float y = gw_thc_window(value[i], floor_bits, scale);
             value[i] = __uint_as_float(__float_as_uint(y) ^ (sign >> i & 1) << 31);
         }
     } else {
-        GW_UNROLL for (uint32_t i = 0; i < 32; i++) {
+        GW_UNROLL for (uint32_t i = 0; i < 32; i++)
+        {
             value[i] = 0.0f;
         }
     }
@@ -227,7 +229,8 @@ GW_DEVICE void rotate_tile(const thc_tile &tile, const gw_cuda_thc_encode_params
 GW_DEVICE void shift_tile(const thc_tile &tile, const gw_cuda_thc_encode_params &p, uint64_t first_number,
                           float value[32])
 {
-    GW_UNROLL for (uint32_t i = 0; i < 32; i++) {
+    GW_UNROLL for (uint32_t i = 0; i < 32; i++)
+    {
         const uint32_t block = ((threadIdx.x & ~31u) + i) * GW_THC_ROW >> p.span.block_log2;
         const float x = tile.x[thc_column_place(i)];
         value[i] = 0.0f;
@@ -256,10 +259,12 @@ GW_DEVICE void quantize_tile(const thc_tile &tile, const gw_cuda_thc_encode_para
         p.context.transform == GW_THC_ROTATED ? half_range_of(p.context) : 2.0f * half_range_of(p.context);
     range.low = p.context.transform == GW_THC_ROTATED ? -range.high : 0.0f;
     range.offset = p.context.transform == GW_THC_ROTATED ? (int32_t)range.high : 0;
-    GW_UNROLL for (uint32_t pair = 0; pair < 4; pair++) {
+    GW_UNROLL for (uint32_t pair = 0; pair < 4; pair++)
+    {
         random_pair random[2];
         random_of_groups(random, key, p.span, first_number, row * GW_THC_ROW + 256 * pair);
-        GW_UNROLL for (uint32_t i = 0; i < 8; i++) {
+        GW_UNROLL for (uint32_t i = 0; i < 8; i++)
+        {
             const uint32_t words = (i & 2) != 0 ? random[i / 4].high : random[i / 4].low;
             const uint32_t bits = (i & 1) != 0 ? words >> 16 : words & 0xffffu;
             const uint32_t block = (row + 8 * pair + i) * GW_THC_ROW >> p.span.block_log2;
@@ -284,7 +289,8 @@ GW_DEVICE void update_error(const thc_tile &tile, const gw_cuda_thc_encode_param
         /* A row behind the lanes of a short last block is zeros. */
         const bool is_coded = tile.kind[threadIdx.x * GW_THC_ROW >> span.block_log2] == THC_CODED &&
                               tile_first + threadIdx.x * GW_THC_ROW < span.lane_count;
-        GW_UNROLL for (uint32_t i = 0; i < 32; i++) {
+        GW_UNROLL for (uint32_t i = 0; i < 32; i++)
+        {
             const uint32_t z = own_bytes[i / 4] >> 8 * (i % 4) & 15;
             const int32_t centred = (int32_t)(2 * tile.entry[GW_CELLS + z]) - (int32_t)p.context.granularity;
             value[i] = is_coded ? __fmul_rn((float)centred, scale) : 0.0f;
@@ -292,7 +298,8 @@ GW_DEVICE void update_error(const thc_tile &tile, const gw_cuda_thc_encode_param
     }
     __syncwarp();
     thc_transform(tile, value, span.block_log2);
-    GW_UNROLL for (uint32_t i = 0; i < 32; i++) {
+    GW_UNROLL for (uint32_t i = 0; i < 32; i++)
+    {
         const uint32_t block = (row + i) * GW_THC_ROW >> span.block_log2;
         const uint32_t kind = tile.kind[block];
         const uint64_t at = tile_first + (row + i) * GW_THC_ROW + (threadIdx.x & 31);

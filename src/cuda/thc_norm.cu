@@ -21,8 +21,8 @@ GW_KERNEL(gw_device_thc_norm, gw_cuda_thc_norm_params, GW_THC_THREADS_MAX, 3)
             if (number >= span.block_count) {
                 break;
             }
-            const uint32_t is_refused = thc_measure(tile, p.context, block, block << span.block_log2,
-                                                    thc_block_len(span, number));
+            const uint32_t is_refused =
+                thc_measure(tile, p.context, block, block << span.block_log2, thc_block_len(span, number));
             __syncwarp();
             if ((threadIdx.x & 31) == 0 && is_refused != 0) {
                 thc_report(p.result, span.first_block + number, GW_ERR_NONFINITE);

@@ -3,8 +3,8 @@
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
-#ifndef GW_CUDA_THC_PARAMS_H
-#define GW_CUDA_THC_PARAMS_H
+#ifndef GW_THC_PARAMS_H
+#define GW_THC_PARAMS_H
 
 #include <stdint.h>
 
@@ -26,7 +26,7 @@
 /* Grid cells of the quantizer of a granularity, eight bytes each, two tables a block: one a step, or two
  * where the middle of the grid lies within one. */
 #define GW_THC_WARP_CELLS(granularity)                                                                       \
-    (((granularity) & 1u) != 0 ? 2u * (granularity) + 1u : (granularity) + 1u)
+    (((granularity)&1u) != 0 ? 2u * (granularity) + 1u : (granularity) + 1u)
 
 /* A range of blocks, cut into tiles of GW_THC_ROW values a thread. Positions count the values of the range,
  * all blocks being of full length; a position is also the index of the element, up to element_count. */

@@ -23,12 +23,14 @@ GW_DEVICE void load_indices(uint32_t index[4], const uint8_t *group, uint32_t bi
     if (bits == 4) {
         const uint4 w = *(const uint4 *)(const void *)(group + 16 * (quarter & 1));
         const uint32_t word[4] = {w.x, w.y, w.z, w.w};
-        GW_UNROLL for (uint32_t i = 0; i < 4; i++) {
+        GW_UNROLL for (uint32_t i = 0; i < 4; i++)
+        {
             index[i] = word[i] >> 4 * (quarter >> 1) & 0x0f0f0f0fu;
         }
         return;
     }
-    GW_UNROLL for (uint32_t i = 0; i < 4; i++) {
+    GW_UNROLL for (uint32_t i = 0; i < 4; i++)
+    {
         index[i] = 0;
     }
     if (bits >= 2) { /* groups of 16 or 24 bytes: multiples of 8 */
@@ -36,14 +38,16 @@ GW_DEVICE void load_indices(uint32_t index[4], const uint8_t *group, uint32_t bi
         const uint2 a = from[0];
         const uint2 b = from[1];
         const uint32_t word[4] = {a.x, a.y, b.x, b.y};
-        GW_UNROLL for (uint32_t i = 0; i < 4; i++) {
+        GW_UNROLL for (uint32_t i = 0; i < 4; i++)
+        {
             index[i] = word[i] >> 2 * quarter & 0x03030303u;
         }
     }
     if (bits != 2) {
         const uint2 w = *(const uint2 *)(const void *)(group + (bits == 3 ? 16 : 0));
         const uint32_t shift = bits == 3 ? 2 : 0;
-        GW_UNROLL for (uint32_t i = 0; i < 4; i++) {
+        GW_UNROLL for (uint32_t i = 0; i < 4; i++)
+        {
             const uint32_t word = (i & 1) != 0 ? w.y : w.x;
             index[i] |= (word >> (2 * quarter + i / 2) & 0x01010101u) << shift;
         }
@@ -88,7 +92,8 @@ template <uint32_t LANE_BITS> GW_DEVICE void sum_indices_at(const gw_cuda_thc_su
     uint4 *lanes = (uint4 *)(void *)(p.lanes + first * vectors);
     uint32_t sum[4 * vectors];
 
-    GW_UNROLL for (uint32_t i = 0; i < vectors; i++) {
+    GW_UNROLL for (uint32_t i = 0; i < vectors; i++)
+    {
         const uint4 before = p.accumulate != 0 ? lanes[i] : make_uint4(0, 0, 0, 0);
         sum[4 * i] = before.x;
         sum[4 * i + 1] = before.y;
@@ -100,11 +105,13 @@ template <uint32_t LANE_BITS> GW_DEVICE void sum_indices_at(const gw_cuda_thc_su
     for (uint32_t s = 0; s < p.source_count; s++) {
         uint32_t index[4];
         load_indices(index, p.source[s] + group, p.bits, (uint32_t)(first / SUM_LEN & 3));
-        GW_UNROLL for (uint32_t i = 0; i < 4; i++) {
+        GW_UNROLL for (uint32_t i = 0; i < 4; i++)
+        {
             add_four(sum + vectors * i, expand(index[i], table, p.bits), LANE_BITS);
         }
     }
-    GW_UNROLL for (uint32_t i = 0; i < vectors; i++) {
+    GW_UNROLL for (uint32_t i = 0; i < vectors; i++)
+    {
         lanes[i] = make_uint4(sum[4 * i], sum[4 * i + 1], sum[4 * i + 2], sum[4 * i + 3]);
     }
 }
@@ -121,7 +128,8 @@ GW_DEVICE void add_nibbles(uint32_t sum[8], const uint4 &indices, const uint32_t
 {
     const uint32_t word[4] = {indices.x, indices.y, indices.z, indices.w};
 
-    GW_UNROLL for (uint32_t i = 0; i < 4; i++) {
+    GW_UNROLL for (uint32_t i = 0; i < 4; i++)
+    {
         const uint32_t turned = word[i] ^ 0x88888888u;
         sum[2 * i] += gw_permute(table[0], table[1], word[i]) + gw_permute(table[2], table[3], turned);
         sum[2 * i + 1] +=
@@ -140,7 +148,8 @@ GW_DEVICE void store_lanes(uint8_t *to, const uint32_t *sum, uint32_t accumulate
 {
     uint4 *lanes = (uint4 *)(void *)to;
 
-    GW_UNROLL for (uint32_t i = 0; i < LANE_BITS / 8; i++) {
+    GW_UNROLL for (uint32_t i = 0; i < LANE_BITS / 8; i++)
+    {
         uint4 four = make_uint4(sum[4 * i], sum[4 * i + 1], sum[4 * i + 2], sum[4 * i + 3]);
         if (accumulate != 0) {
             const uint4 before = lanes[i];
@@ -169,17 +178,20 @@ template <uint32_t LANE_BITS> GW_DEVICE void sum_nibbles_at(const gw_cuda_thc_su
         uint32_t s = first;
         for (; s + 4 <= end; s += 4) { /* four loads on their way at a time */
             uint4 four[4];
-            GW_UNROLL for (uint32_t i = 0; i < 4; i++) {
+            GW_UNROLL for (uint32_t i = 0; i < 4; i++)
+            {
                 four[i] = nibbles_of(p, s + i, word);
             }
-            GW_UNROLL for (uint32_t i = 0; i < 4; i++) {
+            GW_UNROLL for (uint32_t i = 0; i < 4; i++)
+            {
                 add_nibbles(sum, four[i], table);
             }
         }
         for (; s < end; s++) {
             add_nibbles(sum, nibbles_of(p, s, word), table);
         }
-        GW_UNROLL for (uint32_t i = 0; i < 4; i++) {
+        GW_UNROLL for (uint32_t i = 0; i < 4; i++)
+        {
             add_four(low + LANE_BITS / 8 * i, gw_permute(sum[2 * i], sum[2 * i + 1], 0x6420), LANE_BITS);
             add_four(high + LANE_BITS / 8 * i, gw_permute(sum[2 * i], sum[2 * i + 1], 0x7531), LANE_BITS);
         }

@@ -22,20 +22,20 @@
 
 #include "core/half.h"
 #include "core/philox.h"
-#include "core/thc_float.h"
-#include "core/thc_plain.h"
+#include "thc/thc_float.h"
+#include "thc/thc_plain.h"
 #include "cuda/thc_params.h"
 
-#define GW_ROW_PITCH 33u
+#define GW_ROW_PITCH   33u
 #define GW_WARP_VALUES 1024u
-#define GW_ALL_LANES 0xffffffffu
+#define GW_ALL_LANES   0xffffffffu
 
 enum { GW_CELLS = 256, GW_ENTRIES = GW_CELLS + 16 };
 
 /* What the blocks of a tile are found to be. */
 enum thc_kind {
-    THC_SKIP,      /* beyond the range */
-    THC_BAD,       /* reported */
+    THC_SKIP, /* beyond the range */
+    THC_BAD,  /* reported */
     THC_CODED,
     THC_CONSTANT,  /* norm 0, or width 0: indices and lanes are zero */
     THC_NONFINITE, /* marked */
@@ -45,13 +45,13 @@ enum thc_kind {
 /* Dynamic shared memory: rows of 33 words, then arrays by row, then arrays by block. */
 struct thc_tile {
     float *x;
-    uint32_t *sign;   /* [threads]: a word of sign bits a row */
-    uint32_t *kind;   /* [threads / 2]: the arrays by block */
-    uint32_t *own;    /* pattern */
-    uint32_t *own2;   /* second pattern of plain blocks; decode: the largest lane */
-    uint32_t *scale;  /* bits of the quantizer's or the decoder's scale */
-    uint32_t *rescale;/* of the decoder's, where the error is worked out */
-    uint32_t *entry;  /* [GW_CELLS] by grid cell: index, value << 8, gap << 16; then [16] the table */
+    uint32_t *sign;    /* [threads]: a word of sign bits a row */
+    uint32_t *kind;    /* [threads / 2]: the arrays by block */
+    uint32_t *own;     /* pattern */
+    uint32_t *own2;    /* second pattern of plain blocks; decode: the largest lane */
+    uint32_t *scale;   /* bits of the quantizer's or the decoder's scale */
+    uint32_t *rescale; /* of the decoder's, where the error is worked out */
+    uint32_t *entry;   /* [GW_CELLS] by grid cell: index, value << 8, gap << 16; then [16] the table */
 };
 
 /* Words of shared memory; thc_shared_size() of the host agrees. */
@@ -145,7 +145,8 @@ GW_DEVICE void thc_load_tile(const thc_tile &tile, const gw_cuda_thc_span &span,
 {
     const uint32_t warp_first = threadIdx.x / 32 * GW_WARP_VALUES;
 
-    GW_UNROLL for (uint32_t k = 0; k < 8; k++) {
+    GW_UNROLL for (uint32_t k = 0; k < 8; k++)
+    {
         const uint32_t position = warp_first + 128 * k + 4 * (threadIdx.x & 31);
         const uint64_t at = tile_first + position;
         float value[4] = {0.0f, 0.0f, 0.0f, 0.0f};
@@ -158,7 +159,8 @@ GW_DEVICE void thc_load_tile(const thc_tile &tile, const gw_cuda_thc_span &span,
                 }
             }
         }
-        GW_UNROLL for (uint32_t c = 0; c < 4; c++) {
+        GW_UNROLL for (uint32_t c = 0; c < 4; c++)
+        {
             tile.x[thc_place(position + c)] = value[c];
         }
     }
@@ -332,7 +334,7 @@ GW_DEVICE uint32_t thc_judge(const gw_cuda_thc_encode_params &p, const uint32_t 
     return THC_BAD;
 }
 
-/* rotated_quantizer() of core/thc_worker.c: the scale, the only part that is computed. */
+/* rotated_quantizer() of thc/thc_worker.c: the scale, the only part that is computed. */
 GW_DEVICE float thc_rotated_scale(const gw_cuda_thc_context &context, uint32_t own_norm, uint32_t max_norm)
 {
     const double norm = (double)__uint_as_float(max_norm) * gw_f64_pow2(128 - (int)(own_norm >> 23));
@@ -358,9 +360,11 @@ GW_DEVICE uint32_t thc_sign_word(const gw_cuda_thc_key &key, uint32_t block, uin
 /* Butterflies of strides 1, 2, 4, ... between the 32 values that a thread holds; `levels` strides. */
 GW_DEVICE void thc_butterfly(float value[32], uint32_t levels)
 {
-    GW_UNROLL for (uint32_t level = 0; level < 5; level++) {
+    GW_UNROLL for (uint32_t level = 0; level < 5; level++)
+    {
         if (level < levels) {
-            GW_UNROLL for (uint32_t i = 0; i < 32; i++) {
+            GW_UNROLL for (uint32_t i = 0; i < 32; i++)
+            {
                 if ((i >> level & 1) == 0) {
                     const float a = value[i];
                     const float b = value[i + (1u << level)];
@@ -374,14 +378,16 @@ GW_DEVICE void thc_butterfly(float value[32], uint32_t levels)
 
 GW_DEVICE void thc_store_row(const thc_tile &tile, const float value[32])
 {
-    GW_UNROLL for (uint32_t i = 0; i < 32; i++) {
+    GW_UNROLL for (uint32_t i = 0; i < 32; i++)
+    {
         tile.x[threadIdx.x * GW_ROW_PITCH + i] = value[i];
     }
 }
 
 GW_DEVICE void thc_load_row(const thc_tile &tile, float value[32])
 {
-    GW_UNROLL for (uint32_t i = 0; i < 32; i++) {
+    GW_UNROLL for (uint32_t i = 0; i < 32; i++)
+    {
         value[i] = tile.x[threadIdx.x * GW_ROW_PITCH + i];
     }
 }
@@ -394,7 +400,8 @@ GW_DEVICE uint32_t thc_column_place(uint32_t i)
 
 GW_DEVICE void thc_load_column(const thc_tile &tile, float value[32])
 {
-    GW_UNROLL for (uint32_t i = 0; i < 32; i++) {
+    GW_UNROLL for (uint32_t i = 0; i < 32; i++)
+    {
         value[i] = tile.x[thc_column_place(i)];
     }
 }
@@ -408,7 +415,8 @@ GW_DEVICE void thc_transform(const thc_tile &tile, float value[32], uint32_t blo
     thc_load_column(tile, value);
     thc_butterfly(value, block_log2 < 10 ? block_log2 - 5 : 5);
     if (block_log2 > 10) {
-        GW_UNROLL for (uint32_t i = 0; i < 32; i++) {
+        GW_UNROLL for (uint32_t i = 0; i < 32; i++)
+        {
             tile.x[thc_column_place(i)] = value[i];
         }
         for (uint32_t level = 10; level < block_log2; level++) {

@@ -60,7 +60,8 @@ template <uint32_t DTYPE> GW_DEVICE void warp_widen_vector(float *value, uint4 f
 {
     const uint32_t word[4] = {four.x, four.y, four.z, four.w};
 
-    GW_UNROLL for (uint32_t i = 0; i < 4; i++) {
+    GW_UNROLL for (uint32_t i = 0; i < 4; i++)
+    {
         if (DTYPE == GW_FP32) {
             value[i] = __uint_as_float(word[i]);
         } else if (DTYPE == GW_BF16) {
@@ -109,11 +110,13 @@ GW_DEVICE void warp_transform(float *rows, float value[32])
     const uint32_t lane = threadIdx.x & 31;
 
     thc_butterfly(value, 5);
-    GW_UNROLL for (uint32_t i = 0; i < 8; i++) {
+    GW_UNROLL for (uint32_t i = 0; i < 8; i++)
+    {
         warp_put4(rows + lane * WARP_PITCH, i, value + 4 * i);
     }
     __syncwarp();
-    GW_UNROLL for (uint32_t i = 0; i < 32; i++) {
+    GW_UNROLL for (uint32_t i = 0; i < 32; i++)
+    {
         value[i] = rows[i * WARP_PITCH + lane];
     }
     thc_butterfly(value, 5);
@@ -138,16 +141,19 @@ GW_DEVICE void warp_unscale(float value[32], const uint32_t *signs, uint32_t exp
     const uint32_t shift = 31 - (threadIdx.x & 31);
 
     if (exponent > 127) { /* they may become infinite, which a product towards zero would not */
-        GW_UNROLL for (uint32_t i = 0; i < 32; i++) {
+        GW_UNROLL for (uint32_t i = 0; i < 32; i++)
+        {
             value[i] = __fmul_rn(value[i], __uint_as_float(exponent << 23));
         }
         exponent = 127;
     }
     const float scale = __uint_as_float(exponent << 23);
-    GW_UNROLL for (uint32_t k = 0; k < 8; k++) {
+    GW_UNROLL for (uint32_t k = 0; k < 8; k++)
+    {
         const uint4 four = *(const uint4 *)(const void *)(signs + 4 * k);
         const uint32_t word[4] = {four.x, four.y, four.z, four.w};
-        GW_UNROLL for (uint32_t i = 0; i < 4; i++) {
+        GW_UNROLL for (uint32_t i = 0; i < 4; i++)
+        {
             const uint32_t sign = word[i] << shift & 0x80000000u;
             const float x = __uint_as_float(__float_as_uint(value[4 * k + i]) ^ sign);
             /* Results that would be subnormal are +0, and so is -0. A value itself is never subnormal: it is

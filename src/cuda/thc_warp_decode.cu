@@ -46,13 +46,15 @@ GW_DEVICE void fetch_lanes(uint8_t *lanes, const gw_cuda_thc_decode_params &p, u
 
     if (is_whole) {
         const uint32_t to = gw_place_of(lanes + lanes_place<LANE_BITS>(lane)); /* 32 words on: 4 or 8 gaps */
-        GW_UNROLL for (uint32_t k = 0; k < LANE_BITS / 4; k++) {
+        GW_UNROLL for (uint32_t k = 0; k < LANE_BITS / 4; k++)
+        {
             gw_copy_async16(to + k * lanes_place<LANE_BITS>(32), from + 512 * k);
         }
         return;
     }
     const uint32_t count = number < p.span.block_count ? thc_block_lanes(p.span, number) : 0;
-    GW_NO_UNROLL for (uint32_t k = 0; k < LANE_BITS / 4; k++) {
+    GW_NO_UNROLL for (uint32_t k = 0; k < LANE_BITS / 4; k++)
+    {
         uint4 *to = (uint4 *)(void *)(lanes + lanes_place<LANE_BITS>(lane + 32 * k));
         /* Lanes are multiples of 64, so whole words. */
         *to = 128 / LANE_BITS * (lane + 32 * k) < count ? *(const uint4 *)(const void *)(from + 512 * k)
@@ -110,10 +112,12 @@ GW_DEVICE uint32_t unpack_row(float value[32], const uint8_t *lanes, uint32_t ce
     if (LANE_BITS == 8) {
         const float middle = __uint_as_float(0x4b000000u + 128 * centre);
         const float unit = __fmul_rn(scale, 0x1p-7f);
-        GW_UNROLL for (uint32_t k = 0; k < 2; k++) {
+        GW_UNROLL for (uint32_t k = 0; k < 2; k++)
+        {
             const uint4 four = *(const uint4 *)(const void *)(lanes + lanes_place<8>(2 * row + k));
             const uint32_t word[4] = {four.x, four.y, four.z, four.w};
-            GW_UNROLL for (uint32_t i = 0; i < 16; i++) {
+            GW_UNROLL for (uint32_t i = 0; i < 16; i++)
+            {
                 /* bytes 0, lane, 0, 0x4b */
                 const uint32_t bits = gw_permute(word[i / 4], 0x4b000000u, 0x7404u | (i % 4) << 4);
                 largest = bits > largest ? bits : largest;
@@ -123,10 +127,12 @@ GW_DEVICE uint32_t unpack_row(float value[32], const uint8_t *lanes, uint32_t ce
         return largest >> 8 & 0xffu;
     }
     const float middle = (float)centre;
-    GW_UNROLL for (uint32_t k = 0; k < 4; k++) {
+    GW_UNROLL for (uint32_t k = 0; k < 4; k++)
+    {
         const uint4 four = *(const uint4 *)(const void *)(lanes + lanes_place<16>(4 * row + k));
         const uint32_t word[4] = {four.x, four.y, four.z, four.w};
-        GW_UNROLL for (uint32_t i = 0; i < 8; i++) {
+        GW_UNROLL for (uint32_t i = 0; i < 8; i++)
+        {
             const uint32_t lane = gw_permute(word[i / 2], 0, i % 2 == 0 ? 0x4410u : 0x4432u);
             largest = lane > largest ? lane : largest;
             /* 2^23 + lane, less 2^23, twice: exact */
@@ -147,10 +153,12 @@ GW_DEVICE void store_block(const gw_cuda_thc_decode_params &p, const float *rows
     const uint64_t first = number << WARP_BLOCK_LOG2;
 
     if (is_whole) {
-        GW_UNROLL for (uint32_t k = 0; k < 32 / V; k++) {
+        GW_UNROLL for (uint32_t k = 0; k < 32 / V; k++)
+        {
             const uint32_t i = 32 * V * k + V * lane;
             float x[8];
-            GW_UNROLL for (uint32_t c = 0; c < V; c += 4) {
+            GW_UNROLL for (uint32_t c = 0; c < V; c += 4)
+            {
                 warp_get4(x + c, rows + i / 32 * WARP_PITCH + i % 32 + c);
             }
             uint4 *to = (uint4 *)(void *)(p.dst + (DTYPE == GW_FP32 ? 4 : 2) * (first + i));
@@ -167,7 +175,8 @@ GW_DEVICE void store_block(const gw_cuda_thc_decode_params &p, const float *rows
         }
         return;
     }
-    GW_NO_UNROLL for (uint32_t i = 0; i < 32; i++) {
+    GW_NO_UNROLL for (uint32_t i = 0; i < 32; i++)
+    {
         const uint64_t at = first + 32 * i + lane;
         if (at < p.span.element_count) {
             const float x = rows[i * WARP_PITCH + lane];
@@ -188,7 +197,8 @@ GW_DEVICE void fill_block(const gw_cuda_thc_decode_params &p, uint64_t number, b
     const uint64_t first = number << WARP_BLOCK_LOG2;
     const uint32_t nan = DTYPE == GW_FP32 ? GW_THC_NORM_NONFINITE : DTYPE == GW_BF16 ? 0x7fc0u : 0x7e00u;
 
-    GW_NO_UNROLL for (uint32_t i = threadIdx.x & 31; i < 1024; i += 32) {
+    GW_NO_UNROLL for (uint32_t i = threadIdx.x & 31; i < 1024; i += 32)
+    {
         if (first + i < p.span.element_count) {
             if (DTYPE == GW_FP32) {
                 ((uint32_t *)(void *)p.dst)[first + i] = is_nan ? nan : 0;
@@ -252,14 +262,16 @@ template <uint32_t DTYPE, uint32_t LANE_BITS> GW_DEVICE void decode_blocks(const
             /* Rows behind the lanes of a short last block are zeros. A block that is not coded goes the same
              * way, to no effect: warps do not part. */
             if (!is_whole && (kind == THC_SKIP || 32 * lane >= thc_block_lanes(span, number))) {
-                GW_UNROLL for (uint32_t i = 0; i < 32; i++) {
+                GW_UNROLL for (uint32_t i = 0; i < 32; i++)
+                {
                     value[i] = 0.0f;
                 }
             }
             warp_transform(memory.rows, value);
             warp_unscale(value, signs, exponent);
             /* A thread's column is its own, so no barrier is needed before it is overwritten. */
-            GW_UNROLL for (uint32_t i = 0; i < 32; i++) {
+            GW_UNROLL for (uint32_t i = 0; i < 32; i++)
+            {
                 memory.rows[i * WARP_PITCH + lane] = value[i];
             }
             __syncwarp();

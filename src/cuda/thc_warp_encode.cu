@@ -133,14 +133,17 @@ GW_DEVICE void random_words(uint32_t word[4][4], const gw_cuda_thc_key &key, uin
     uint32_t k0 = (uint32_t)key.seed;
     uint32_t k1 = (uint32_t)(key.seed >> 32);
 
-    GW_UNROLL for (uint32_t j = 0; j < 4; j++) {
+    GW_UNROLL for (uint32_t j = 0; j < 4; j++)
+    {
         word[j][0] = first + 32 * j;
         word[j][1] = block;
         word[j][2] = key.round;
         word[j][3] = GW_THC_DOMAIN_ROUNDING | key.rank;
     }
-    GW_UNROLL for (uint32_t round = 0; round < GW_PHILOX_ROUNDS; round++) {
-        GW_UNROLL for (uint32_t j = 0; j < 4; j++) {
+    GW_UNROLL for (uint32_t round = 0; round < GW_PHILOX_ROUNDS; round++)
+    {
+        GW_UNROLL for (uint32_t j = 0; j < 4; j++)
+        {
             philox_round(word[j], k0, k1);
         }
         k0 += GW_PHILOX_WEYL0;
@@ -155,7 +158,8 @@ GW_DEVICE void share_words(uint32_t out[4], const uint32_t word[4])
     const uint32_t keep = is_upper ? 0x7632 : 0x5410;
     const uint32_t give = is_upper ? 0x5410 : 0x7632;
 
-    GW_UNROLL for (uint32_t i = 0; i < 2; i++) {
+    GW_UNROLL for (uint32_t i = 0; i < 2; i++)
+    {
         const uint32_t mine = gw_permute(word[2 * i], word[2 * i + 1], keep);
         const uint32_t theirs =
             __shfl_xor_sync(GW_ALL_LANES, gw_permute(word[2 * i], word[2 * i + 1], give), 16);
@@ -171,10 +175,12 @@ GW_DEVICE void quantize_block(uint8_t *bytes, const quantizer &quantizer, const 
     uint32_t word[4][4];
 
     random_words(word, key, block);
-    GW_UNROLL for (uint32_t j = 0; j < 4; j++) {
+    GW_UNROLL for (uint32_t j = 0; j < 4; j++)
+    {
         uint32_t random[4];
         share_words(random, word[j]);
-        GW_UNROLL for (uint32_t i = 0; i < 4; i++) {
+        GW_UNROLL for (uint32_t i = 0; i < 4; i++)
+        {
             bytes[32 * (4 * j + i) + (threadIdx.x & 31)] =
                 (uint8_t)quantize_two(quantizer, value[8 * j + 2 * i], value[8 * j + 2 * i + 1], random[i]);
         }
@@ -207,12 +213,14 @@ GW_DEVICE void fetch_input(uint8_t *input, const gw_cuda_thc_encode_params &p, u
         /* Words lane + 32 k: places repeat after 64 words, as rows do. */
         const uint32_t to[2] = {gw_place_of(input + input_place<DTYPE>(lane)),
                                 gw_place_of(input + input_place<DTYPE>(lane + 32))};
-        GW_UNROLL for (uint32_t k = 0; k < 2 * SIZE; k++) {
+        GW_UNROLL for (uint32_t k = 0; k < 2 * SIZE; k++)
+        {
             gw_copy_async16(to[k % 2] + k / 2 * input_place<DTYPE>(64), from + 512 * k);
         }
         return;
     }
-    GW_NO_UNROLL for (uint32_t i = lane; i < 1024; i += 32) {
+    GW_NO_UNROLL for (uint32_t i = lane; i < 1024; i += 32)
+    {
         const uint64_t at = first + i;
         const uint32_t raw = at < p.span.element_count ? warp_raw<DTYPE>(p.src, at) : 0;
         uint8_t *to = input + input_place<DTYPE>(SIZE * i / 16) + SIZE * i % 16;
@@ -229,7 +237,8 @@ template <uint32_t DTYPE> GW_DEVICE void load_input(float value[32], const uint8
 {
     constexpr uint32_t WORDS = DTYPE == GW_FP32 ? 8 : 4;
 
-    GW_UNROLL for (uint32_t i = 0; i < WORDS; i++) {
+    GW_UNROLL for (uint32_t i = 0; i < WORDS; i++)
+    {
         warp_widen_vector<DTYPE>(
             value + 32 / WORDS * i,
             *(const uint4 *)(const void *)(input + input_place<DTYPE>(WORDS * (threadIdx.x & 31) + i)));
@@ -249,25 +258,30 @@ GW_DEVICE void join_input(float *rows, const gw_cuda_thc_encode_params &p, uint6
         const uint8_t *src = p.src + 16 / V * first + 16 * lane;
         const float *error = p.error + first + V * lane;
         rows += V * lane / 32 * WARP_PITCH + V * lane % 32;
-        GW_UNROLL for (uint32_t k = 0; k < 32 / V; k++) {
+        GW_UNROLL for (uint32_t k = 0; k < 32 / V; k++)
+        {
             float x[8], e[8];
             if (k == 16 / V) {
                 __syncwarp(); /* which loads do not pass: registers are short */
             }
             warp_widen_vector<DTYPE>(x, gw_global_load128(src + 512 * k));
-            GW_UNROLL for (uint32_t c = 0; c < V; c += 4) {
+            GW_UNROLL for (uint32_t c = 0; c < V; c += 4)
+            {
                 warp_widen_vector<GW_FP32>(e + c, gw_global_load128(error + 32 * V * k + c));
             }
-            GW_UNROLL for (uint32_t c = 0; c < V; c++) {
+            GW_UNROLL for (uint32_t c = 0; c < V; c++)
+            {
                 x[c] = is_zero ? 0.0f : gw_float_add_flush<true>(x[c], e[c]);
             }
-            GW_UNROLL for (uint32_t c = 0; c < V; c += 4) {
+            GW_UNROLL for (uint32_t c = 0; c < V; c += 4)
+            {
                 warp_put4(rows + k * V * WARP_PITCH + c, 0, x + c);
             }
         }
         return;
     }
-    GW_NO_UNROLL for (uint32_t i = 0; i < 32; i++) {
+    GW_NO_UNROLL for (uint32_t i = 0; i < 32; i++)
+    {
         const uint64_t at = first + 32 * i + lane;
         rows[i * WARP_PITCH + lane] =
             at < p.span.element_count && !is_zero ? warp_load1<DTYPE, true>(p.src, p.error, at) : 0.0f;
@@ -280,15 +294,17 @@ GW_DEVICE void join_input(float *rows, const gw_cuda_thc_encode_params &p, uint6
 GW_DEVICE void window_row(float value[32], uint32_t sign, uint32_t exponent)
 {
     if (exponent >= GW_SPLIT_EXPONENT) {
-        GW_UNROLL for (uint32_t i = 0; i < 32; i++) {
+        GW_UNROLL for (uint32_t i = 0; i < 32; i++)
+        {
             value[i] = __fmul_rn(value[i], __uint_as_float(GW_SPLIT_FACTOR));
         }
     }
     const uint32_t shifted = exponent >= GW_SPLIT_EXPONENT ? exponent - 100 : exponent;
     const float scale = __uint_as_float((GW_SPLIT_EXPONENT - shifted) << 23);
-    GW_UNROLL for (uint32_t i = 0; i < 32; i++) {
+    GW_UNROLL for (uint32_t i = 0; i < 32; i++)
+    {
         value[i] = gw_scale_flush(value[i],
-                                __uint_as_float(__float_as_uint(scale) ^ (sign << (31 - i) & 0x80000000u)));
+                                  __uint_as_float(__float_as_uint(scale) ^ (sign << (31 - i) & 0x80000000u)));
     }
 }
 
@@ -351,10 +367,12 @@ GW_DEVICE void decode_own(float value[32], const encode_memory &memory, const gw
         look_up[lane] = __fmul_rn((float)centred, __uint_as_float(facts.rescale));
     }
     __syncwarp();
-    GW_UNROLL for (uint32_t k = 0; k < 2; k++) {
+    GW_UNROLL for (uint32_t k = 0; k < 2; k++)
+    {
         const uint4 four = *((const uint4 *)(const void *)bytes + (lane & ~1u) + k);
         const uint32_t word[4] = {four.x, four.y, four.z, four.w};
-        GW_UNROLL for (uint32_t i = 0; i < 16; i++) {
+        GW_UNROLL for (uint32_t i = 0; i < 16; i++)
+        {
             const uint32_t z = word[i / 4] >> 4 * (lane & 1) >> 8 * (i % 4) & 15;
             value[16 * k + i] = 32 * lane < lanes ? look_up[z] : 0.0f;
         }
@@ -373,14 +391,16 @@ GW_DEVICE void store_error(const gw_cuda_thc_encode_params &p, const encode_memo
     float *x = (float *)(void *)memory.input;
 
     if (has_y) {
-        GW_UNROLL for (uint32_t i = 0; i < 32; i++) {
+        GW_UNROLL for (uint32_t i = 0; i < 32; i++)
+        {
             float *at = x + i * WARP_PITCH + lane;
             *at = gw_float_add_flush<true>(*at, -y[i]);
         }
         __syncwarp();
     }
     if (is_whole) {
-        GW_UNROLL for (uint32_t k = 0; k < 8; k++) {
+        GW_UNROLL for (uint32_t k = 0; k < 8; k++)
+        {
             const uint32_t i = 128 * k + 4 * lane;
             float value[4];
             warp_get4(value, x + i / 32 * WARP_PITCH + i % 32);
@@ -391,7 +411,8 @@ GW_DEVICE void store_error(const gw_cuda_thc_encode_params &p, const encode_memo
         }
         return;
     }
-    GW_NO_UNROLL for (uint32_t i = 0; i < 32; i++) {
+    GW_NO_UNROLL for (uint32_t i = 0; i < 32; i++)
+    {
         const uint64_t at = first + 32 * i + lane;
         if (at < p.span.element_count) {
             p.error[at] = __fadd_rn(x[i * WARP_PITCH + lane], 0.0f);
@@ -446,7 +467,8 @@ template <uint32_t DTYPE, bool HAS_ERROR> GW_DEVICE void encode_blocks(const gw_
                 facts.rescale = __shfl_sync(GW_ALL_LANES, mine.rescale, b);
                 join_input<DTYPE>((float *)(void *)memory.input, p, number, is_whole, is_zero);
                 __syncwarp();
-                GW_UNROLL for (uint32_t i = 0; i < 8; i++) {
+                GW_UNROLL for (uint32_t i = 0; i < 8; i++)
+                {
                     warp_get4(value + 4 * i,
                               (const float *)(const void *)memory.input + lane * WARP_PITCH + 4 * i);
                 }
@@ -456,7 +478,8 @@ template <uint32_t DTYPE, bool HAS_ERROR> GW_DEVICE void encode_blocks(const gw_
                 load_input<DTYPE>(value, memory.input);
                 __syncwarp();
                 if (is_zero) {
-                    GW_UNROLL for (uint32_t i = 0; i < 32; i++) {
+                    GW_UNROLL for (uint32_t i = 0; i < 32; i++)
+                    {
                         value[i] = 0.0f;
                     }
                 }

@@ -48,7 +48,8 @@ template <uint32_t DTYPE, bool HAS_ERROR> struct norm_registers : norm_lane<DTYP
 
     GW_DEVICE_MEMBER void load(const gw_cuda_thc_norm_params &p, uint64_t first)
     {
-        GW_UNROLL for (uint32_t k = 0; k < NORM_LOADS; k++) {
+        GW_UNROLL for (uint32_t k = 0; k < NORM_LOADS; k++)
+        {
             const uint64_t at = first + 64 * k;
             if (base::IS_PACKED) {
                 word[k] = *(const uint4 *)(const void *)(p.src + 2 * at);
@@ -68,7 +69,8 @@ template <uint32_t DTYPE, bool HAS_ERROR> struct norm_registers : norm_lane<DTYP
     GW_DEVICE_MEMBER void forget(void)
     {
         if (base::IS_PACKED) {
-            GW_UNROLL for (uint32_t k = 0; k < NORM_LOADS; k++) {
+            GW_UNROLL for (uint32_t k = 0; k < NORM_LOADS; k++)
+            {
                 word[k] = make_uint4(gw_word_now(word[k].x), gw_word_now(word[k].y), gw_word_now(word[k].z),
                                      gw_word_now(word[k].w));
             }
@@ -98,7 +100,8 @@ template <uint32_t DTYPE, bool HAS_ERROR> struct norm_memory : norm_lane<DTYPE, 
 
     GW_DEVICE_MEMBER void values(float *value, uint32_t k) const
     {
-        GW_UNROLL for (uint32_t c = 0; c < base::V; c++) {
+        GW_UNROLL for (uint32_t c = 0; c < base::V; c++)
+        {
             const uint64_t at = first + 64 * k + c;
             value[c] = at < p.span.element_count ? warp_load1<DTYPE, HAS_ERROR>(p.src, p.error, at) : 0.0f;
         }
@@ -110,9 +113,11 @@ template <typename LANE> GW_DEVICE float top_of(const LANE &own)
     float value[8];
     float top = 0.0f;
 
-    GW_UNROLL_BY(LANE::UNROLL) for (uint32_t k = 0; k < NORM_LOADS; k++) {
+    GW_UNROLL_BY(LANE::UNROLL) for (uint32_t k = 0; k < NORM_LOADS; k++)
+    {
         own.values(value, k);
-        GW_UNROLL for (uint32_t c = 0; c < LANE::V; c++) {
+        GW_UNROLL for (uint32_t c = 0; c < LANE::V; c++)
+        {
             top = gw_larger_magnitude(top, value[c]);
         }
     }
@@ -124,9 +129,11 @@ template <typename LANE> GW_DEVICE void add_squares(float *sum, const LANE &own,
 {
     float value[8];
 
-    GW_UNROLL_BY(LANE::UNROLL) for (uint32_t k = 0; k < NORM_LOADS; k++) {
+    GW_UNROLL_BY(LANE::UNROLL) for (uint32_t k = 0; k < NORM_LOADS; k++)
+    {
         own.values(value, k);
-        GW_UNROLL for (uint32_t c = 0; c < LANE::V; c++) {
+        GW_UNROLL for (uint32_t c = 0; c < LANE::V; c++)
+        {
             const float x = __fmul_rn(gw_magnitude(value[c]) < least ? 0.0f : value[c], scale);
             sum[c] = __fadd_rn(sum[c], __fmul_rn(x, x));
         }
@@ -151,7 +158,8 @@ GW_DEVICE uint32_t norm_of(const gw_cuda_thc_norm_params &p, uint64_t block_firs
         top = top_of(memory);
     }
     __syncwarp();
-    GW_UNROLL for (uint32_t half = LANES / 2; half > 0; half /= 2) {
+    GW_UNROLL for (uint32_t half = LANES / 2; half > 0; half /= 2)
+    {
         top = gw_larger_magnitude(top, __shfl_xor_sync(GW_ALL_LANES, top, half));
     }
     const uint32_t largest = __float_as_uint(top) & GW_F32_ABS;
@@ -168,8 +176,10 @@ GW_DEVICE uint32_t norm_of(const gw_cuda_thc_norm_params &p, uint64_t block_firs
     }
     __syncwarp();
     /* Strides 32, 16, ... of 64 accumulators: number V l + c is lane l's. */
-    GW_UNROLL for (uint32_t stride = 32; stride > 0; stride /= 2) {
-        GW_UNROLL for (uint32_t c = 0; c < V; c++) {
+    GW_UNROLL for (uint32_t stride = 32; stride > 0; stride /= 2)
+    {
+        GW_UNROLL for (uint32_t c = 0; c < V; c++)
+        {
             if (stride >= V) {
                 sum[c] = __fadd_rn(sum[c], __shfl_down_sync(GW_ALL_LANES, sum[c], stride / V));
             } else if (c < stride) {

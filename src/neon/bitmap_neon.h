@@ -5,8 +5,8 @@
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
-#ifndef GW_NEON_BITMAP_NEON_H
-#define GW_NEON_BITMAP_NEON_H
+#ifndef GW_BITMAP_NEON_H
+#define GW_BITMAP_NEON_H
 
 #include "core/bytes.h"
 #include "neon/neon.h"

@@ -6,8 +6,8 @@
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
-#ifndef GW_NEON_BYTE_ORDERS_NEON_H
-#define GW_NEON_BYTE_ORDERS_NEON_H
+#ifndef GW_BYTE_ORDERS_NEON_H
+#define GW_BYTE_ORDERS_NEON_H
 
 #include <stdint.h>
 

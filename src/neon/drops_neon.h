@@ -4,10 +4,10 @@
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
-#ifndef GW_NEON_DROPS_NEON_H
-#define GW_NEON_DROPS_NEON_H
+#ifndef GW_DROPS_NEON_H
+#define GW_DROPS_NEON_H
 
-#include "core/kernels.h"
+#include "core/gcomp_kernels.h"
 #include "neon/neon.h"
 
 #if defined(GW_NEON)

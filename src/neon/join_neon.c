@@ -11,8 +11,8 @@
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
-#include "core/codebook.h"
-#include "core/join_sum.h"
+#include "gcomp/codebook.h"
+#include "gcomp/join_sum.h"
 #include "neon/bitmap_neon.h"
 #include "neon/byte_orders_neon.h"
 #include "neon/drops_neon.h"

@@ -3,10 +3,10 @@
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
-#ifndef GW_NEON_KERNELS_NEON_H
-#define GW_NEON_KERNELS_NEON_H
+#ifndef GW_KERNELS_NEON_H
+#define GW_KERNELS_NEON_H
 
-#include "core/kernels.h"
+#include "core/gcomp_kernels.h"
 
 gw_map_scan_fn gw_map_scan_neon;
 gw_map_build_fn gw_map_build_neon;

@@ -1,5 +1,5 @@
 /*
- * Labels before their codebook is known: counted in pairs (core/label_pairs.h), and then made ranks by four
+ * Labels before their codebook is known: counted in pairs (gcomp/label_pairs.h), and then made ranks by four
  * tables of 64 bytes, each of which leaves alone what lies outside it.
  *
  * Not timed. Instructions a value by scripts/neon_count (gcc 12, -O3), scalar in brackets; then the least
@@ -8,7 +8,7 @@
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
-#include "core/label_pairs.h"
+#include "gcomp/label_pairs.h"
 #include "neon/kernels_neon.h"
 #include "neon/neon.h"
 

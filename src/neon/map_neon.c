@@ -10,7 +10,7 @@
  */
 #include <float.h>
 
-#include "core/map_rule.h"
+#include "gcomp/map_rule.h"
 #include "neon/kernels_neon.h"
 #include "neon/neon.h"
 

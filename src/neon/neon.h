@@ -8,8 +8,8 @@
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
-#ifndef GW_NEON_NEON_H
-#define GW_NEON_NEON_H
+#ifndef GW_NEON_H
+#define GW_NEON_H
 
 #include <stddef.h>
 #include <stdint.h>

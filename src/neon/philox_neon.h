@@ -3,8 +3,8 @@
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
-#ifndef GW_NEON_PHILOX_NEON_H
-#define GW_NEON_PHILOX_NEON_H
+#ifndef GW_PHILOX_NEON_H
+#define GW_PHILOX_NEON_H
 
 #include "core/philox.h"
 #include "neon/neon.h"

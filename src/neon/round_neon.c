@@ -7,7 +7,7 @@
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
-#include "core/bins.h"
+#include "gcomp/bins.h"
 #include "neon/kernels_neon.h"
 #include "neon/round_neon.h"
 
@@ -48,7 +48,7 @@ void gw_round_neon(void *out, const gw_span *span, const gw_round_rule *rule)
     }
 }
 
-/* The bins of 16 values (core/bins.h), from what rounding left in bytes. */
+/* The bins of 16 values (gcomp/bins.h), from what rounding left in bytes. */
 GW_TEMPLATE void store_bins(uint16_t bins[16], const gw_rounded16 *v, uint32_t dtype)
 {
     /* Values with exponent 0 have level 0 unless they are fp16. */

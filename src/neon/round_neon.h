@@ -8,10 +8,10 @@
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
-#ifndef GW_NEON_ROUND_NEON_H
-#define GW_NEON_ROUND_NEON_H
+#ifndef GW_ROUND_NEON_H
+#define GW_ROUND_NEON_H
 
-#include "core/kernels.h"
+#include "core/gcomp_kernels.h"
 #include "neon/drops_neon.h"
 #include "neon/neon.h"
 #include "neon/philox_neon.h"

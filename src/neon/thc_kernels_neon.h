@@ -3,8 +3,8 @@
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
-#ifndef GW_NEON_THC_KERNELS_NEON_H
-#define GW_NEON_THC_KERNELS_NEON_H
+#ifndef GW_THC_KERNELS_NEON_H
+#define GW_THC_KERNELS_NEON_H
 
 #include "core/thc_kernels.h"
 #include "neon/neon.h"
@@ -28,7 +28,7 @@ gw_thc_residual_fn gw_thc_residual_neon;
 #if defined(GW_NEON)
 
 #include "core/bytes.h"
-#include "core/thc_float.h"
+#include "thc/thc_float.h"
 
 /* Four floats at any alignment. */
 static inline float32x4_t gw_load_f32x4(const float *src)

@@ -3,8 +3,8 @@
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
-#ifndef GW_PLAN_LABEL_BOUNDS_H
-#define GW_PLAN_LABEL_BOUNDS_H
+#ifndef GW_LABEL_BOUNDS_H
+#define GW_LABEL_BOUNDS_H
 
 #include "labels.h"
 

@@ -99,16 +99,21 @@ static int key_less(const sort_key *a, const sort_key *b, const label *labels)
     }
     const gw_clocks *x = &labels[a->index].clocks;
     const gw_clocks *y = &labels[b->index].clocks;
-    if (x->e != y->e)
+    if (x->e != y->e) {
         return x->e < y->e;
-    if (x->c != y->c)
+    }
+    if (x->c != y->c) {
         return x->c < y->c;
-    if (x->d != y->d)
+    }
+    if (x->d != y->d) {
         return x->d < y->d;
-    if (x->q != y->q)
+    }
+    if (x->q != y->q) {
         return x->q < y->q;
-    if (x->p != y->p)
+    }
+    if (x->p != y->p) {
         return x->p < y->p;
+    }
     return a->index < b->index;
 }
 

@@ -3,8 +3,8 @@
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
-#ifndef GW_PLAN_LABELS_H
-#define GW_PLAN_LABELS_H
+#ifndef GW_LABELS_H
+#define GW_LABELS_H
 
 #include "plan_internal.h"
 

@@ -8,12 +8,15 @@
 
 static int vector_less(const gw_plan_vector *a, const gw_plan_vector *b)
 {
-    if (a->gpu != b->gpu)
+    if (a->gpu != b->gpu) {
         return a->gpu < b->gpu;
-    if (a->cpu != b->cpu)
+    }
+    if (a->cpu != b->cpu) {
         return a->cpu < b->cpu;
-    if (a->net != b->net)
+    }
+    if (a->net != b->net) {
         return a->net < b->net;
+    }
     return a->tail < b->tail;
 }
 

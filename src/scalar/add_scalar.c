@@ -4,7 +4,7 @@
  * SPDX-License-Identifier: BSD-2-Clause
  */
 #include "core/half.h"
-#include "core/kernels.h"
+#include "core/gcomp_kernels.h"
 
 /* Default mode treats subnormal inputs and sums, and -0, as +0, so that the result does not depend on whether
  * the process runs with FTZ or DAZ. */

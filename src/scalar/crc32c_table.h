@@ -1,6 +1,6 @@
 /* Made by scripts/make_crc32c_table.py. SPDX-License-Identifier: BSD-2-Clause */
-#ifndef GW_SCALAR_CRC32C_TABLE_H
-#define GW_SCALAR_CRC32C_TABLE_H
+#ifndef GW_CRC32C_TABLE_H
+#define GW_CRC32C_TABLE_H
 
 #include <stdint.h>
 

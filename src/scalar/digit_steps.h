@@ -7,10 +7,10 @@
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
-#ifndef GW_SCALAR_DIGIT_STEPS_H
-#define GW_SCALAR_DIGIT_STEPS_H
+#ifndef GW_DIGIT_STEPS_H
+#define GW_DIGIT_STEPS_H
 
-#include "core/kernels.h"
+#include "core/gcomp_kernels.h"
 
 typedef struct gw_digit_step {
     uint64_t nested;       /* counter p (from bit 0): 1 if the value has a digit in plane p + 1 */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-#include "core/kernels.h"
+#include "core/gcomp_kernels.h"
 
 void gw_kernels_init_scalar(gw_kernels *kernels, uint32_t cpu)
 {

@@ -3,8 +3,8 @@
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
-#include "core/codebook.h"
-#include "core/join_sum.h"
+#include "gcomp/codebook.h"
+#include "gcomp/join_sum.h"
 #include "scalar/digit_steps.h"
 
 /* Drop of a derived value (docs/format.md section 3); the same arithmetic as in round_scalar.c, from the

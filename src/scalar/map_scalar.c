@@ -1,10 +1,10 @@
 /*
- * Precision map: one byte per parameter from the ratio of core/map_ratio.h.
+ * Precision map: one byte per parameter from the ratio of gcomp/map_ratio.h.
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
-#include "core/kernels.h"
-#include "core/map_ratio.h"
+#include "core/gcomp_kernels.h"
+#include "gcomp/map_ratio.h"
 
 static inline float load(const float *src, size_t i)
 {

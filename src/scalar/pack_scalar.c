@@ -3,7 +3,7 @@
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
-#include "core/kernels.h"
+#include "core/gcomp_kernels.h"
 
 /* Eight bytes to eight numbers of w bits: neighbours are moved together in pairs, fours, and all eight. */
 GW_TEMPLATE uint64_t squeeze8(uint64_t x, unsigned w)

@@ -7,7 +7,7 @@
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
-#include "core/kernels.h"
+#include "core/gcomp_kernels.h"
 
 #define BYTES(x) ((x)*0x0101010101010101u)
 

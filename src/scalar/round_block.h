@@ -3,17 +3,17 @@
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
-#ifndef GW_SCALAR_ROUND_BLOCK_H
-#define GW_SCALAR_ROUND_BLOCK_H
+#ifndef GW_ROUND_BLOCK_H
+#define GW_ROUND_BLOCK_H
 
-#include "core/kernels.h"
+#include "core/gcomp_kernels.h"
 
 enum { GW_BLOCK_LEN = 256 }; /* stays in the first cache, and is long enough that calls do not count */
 
 typedef struct gw_rounded {
     uint32_t bits[GW_BLOCK_LEN]; /* 16-bit types in the low half */
     uint16_t bins[GW_BLOCK_LEN];
-    uint8_t keep[GW_BLOCK_LEN];  /* derived: M + 1 - drop; explicit: nothing, the level in the bin says it */
+    uint8_t keep[GW_BLOCK_LEN]; /* derived: M + 1 - drop; explicit: nothing, the level in the bin says it */
 } gw_rounded;
 
 /* Rounds the values [at, at + len) of a span, len <= GW_BLOCK_LEN. Returns the OR of all bits (0: all are

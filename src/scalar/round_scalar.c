@@ -12,7 +12,7 @@
  */
 #include "scalar/round_block.h"
 
-#include "core/bins.h"
+#include "gcomp/bins.h"
 #include "core/philox.h"
 
 /* Where the drop of a value comes from. */
@@ -62,9 +62,9 @@ GW_TEMPLATE uint32_t drop_of(uint32_t k, uint32_t magnitude, const uint8_t floor
 }
 
 GW_TEMPLATE uint32_t round_range(uint32_t *restrict bits, uint16_t *restrict bins, uint8_t *restrict keep,
-                                   const uint8_t *restrict values, const uint8_t *restrict levels, size_t len,
-                                   uint64_t element, const gw_round_rule *restrict rule, uint32_t dtype,
-                                   uint32_t rounding, int source)
+                                 const uint8_t *restrict values, const uint8_t *restrict levels, size_t len,
+                                 uint64_t element, const gw_round_rule *restrict rule, uint32_t dtype,
+                                 uint32_t rounding, int source)
 {
     const gw_traits *t = gw_traits_of(dtype);
     const int wide = dtype == GW_FP32;
@@ -190,8 +190,9 @@ uint32_t gw_round_block_scalar(gw_rounded *rounded, const gw_span *span, size_t 
     const uint8_t *const values = (const uint8_t *)span->values + at * gw_traits_of(rule->dtype)->size;
     const uint8_t *const levels = rule->constant ? NULL : span->levels + at;
     const uint64_t element = span->element + at;
-    const uint32_t source =
-        rule->constant ? FROM_CONSTANT : rule->derived ? FROM_DERIVED_QUARTER : FROM_OWN_QUARTER;
+    const uint32_t source = rule->constant  ? FROM_CONSTANT
+                            : rule->derived ? FROM_DERIVED_QUARTER
+                                            : FROM_OWN_QUARTER;
     switch ((rule->dtype * 4 + rule->rounding) * 4 + source) {
         ROUND_CASES(GW_FP32);
         ROUND_CASES(GW_BF16);

@@ -6,7 +6,7 @@
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
-#include "core/bins.h"
+#include "gcomp/bins.h"
 #include "scalar/digit_steps.h"
 #include "scalar/round_block.h"
 
@@ -92,7 +92,7 @@ GW_TEMPLATE void split_block(uint8_t *restrict ranks, gw_digits *restrict digits
 }
 
 #define SPLIT_CASE(dtype, derived)                                                                           \
-    case (dtype) * 2 + (derived):                                                                            \
+    case (dtype)*2 + (derived):                                                                              \
         split_block(ranks + at, digits, &block, len, &tables, ranker, (dtype), (derived));                   \
         break
 

@@ -16,8 +16,9 @@ static inline uint32_t group_index(const uint8_t *group, unsigned j, unsigned bi
     unsigned stride = 8 * width;
     uint32_t index = (uint32_t)group[j % stride] >> (j / stride * width) & ((1u << width) - 1u);
 
-    if (bits == 3)
+    if (bits == 3) {
         index |= ((uint32_t)group[16 + j % 8] >> (j / 8) & 1u) << 2;
+    }
     return index;
 }
 
@@ -28,8 +29,9 @@ static inline uint32_t load_lane(const uint8_t *lane, unsigned lane_size)
 {
 #if defined(GW_FIRMWARE)
     uint32_t value = 0;
-    while (lane_size > 0)
+    while (lane_size > 0) {
         value = value << 8 | lane[--lane_size];
+    }
     return value;
 #else
     return lane_size == 1 ? lane[0] : lane_size == 2 ? gw_load16(lane) : gw_load32(lane);
@@ -46,12 +48,13 @@ static inline void add_to_lane(uint8_t *lane, unsigned lane_size, uint32_t value
     }
 #else
     value += load_lane(lane, lane_size);
-    if (lane_size == 1)
+    if (lane_size == 1) {
         lane[0] = (uint8_t)value;
-    else if (lane_size == 2)
+    } else if (lane_size == 2) {
         gw_store16(lane, (uint16_t)value);
-    else
+    } else {
         gw_store32(lane, value);
+    }
 #endif
 }
 
@@ -80,8 +83,9 @@ static inline void add_lanes_as(uint8_t *lanes, const uint8_t *src, size_t len, 
 #else
 static inline void add_lanes_as(uint8_t *lanes, const uint8_t *src, size_t len, unsigned lane_size)
 {
-    for (size_t i = 0; i < len; i++)
+    for (size_t i = 0; i < len; i++) {
         add_to_lane(lanes + i * lane_size, lane_size, load_lane(src + i * lane_size, lane_size));
+    }
 }
 #endif
 
@@ -139,30 +143,34 @@ static inline void add_indices_width(uint8_t *lanes, const uint8_t *indices, siz
 void gw_thc_add_indices_scalar(uint8_t *lanes, const uint8_t *indices, size_t len, unsigned bits,
                                const uint8_t *table, unsigned lane_bits)
 {
-    if (lane_bits == 8)
+    if (lane_bits == 8) {
         add_indices_width(lanes, indices, len, bits, table, 1);
-    else if (lane_bits == 16)
+    } else if (lane_bits == 16) {
         add_indices_width(lanes, indices, len, bits, table, 2);
-    else
+    } else {
         add_indices_width(lanes, indices, len, bits, table, 4);
+    }
 }
 
 void gw_thc_add_lanes_scalar(uint8_t *lanes, const uint8_t *src, size_t len, unsigned lane_bits)
 {
-    if (lane_bits == 8)
+    if (lane_bits == 8) {
         add_lanes_as(lanes, src, len, 1);
-    else if (lane_bits == 16)
+    } else if (lane_bits == 16) {
         add_lanes_as(lanes, src, len, 2);
-    else
+    } else {
         add_lanes_as(lanes, src, len, 4);
+    }
 }
 
 uint32_t gw_thc_lane_max_scalar(const uint8_t *lanes, size_t len, unsigned lane_bits)
 {
-    if (lane_bits == 8)
+    if (lane_bits == 8) {
         return lane_max_as(lanes, len, 1);
-    if (lane_bits == 16)
+    }
+    if (lane_bits == 16) {
         return lane_max_as(lanes, len, 2);
+    }
     return lane_max_as(lanes, len, 4);
 }
 #endif

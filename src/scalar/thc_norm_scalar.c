@@ -6,7 +6,7 @@
  */
 #include "core/thc_kernels.h"
 #include "core/sqrt.h"
-#include "core/thc_float.h"
+#include "thc/thc_float.h"
 
 #define GW_NORM_LANES     64u
 #define GW_NONFINITE_NORM 0x7fc00000u /* GW_THC_NORM_NONFINITE */
@@ -22,10 +22,12 @@ uint32_t gw_thc_norm_scalar(const float *x, size_t len)
         uint32_t magnitude = gw_bits_from_float(x[i]) & GW_F32_ABS;
         largest = magnitude > largest ? magnitude : largest;
     }
-    if (largest >= GW_F32_INF)
+    if (largest >= GW_F32_INF) {
         return GW_NONFINITE_NORM;
-    if (largest == 0)
+    }
+    if (largest == 0) {
         return 0;
+    }
 
     uint32_t exponent = largest >> 23;
     uint32_t floor_bits = gw_thc_window_floor(exponent);
@@ -35,16 +37,18 @@ uint32_t gw_thc_norm_scalar(const float *x, size_t len)
         sum[i % GW_NORM_LANES] += y * y;
     }
     for (size_t half = GW_NORM_LANES / 2; half > 0; half /= 2) {
-        for (size_t j = 0; j < half; j++)
+        for (size_t j = 0; j < half; j++) {
             sum[j] += sum[j + half];
+        }
     }
 
     /* 4 <= sum[0] <= 16 * 8192: the root's exponent is 128..135, so with E >= 1 the result is never
      * subnormal. */
     uint32_t root = gw_bits_from_float(gw_sqrt(sum[0]));
     uint32_t result_exponent = (root >> 23) + exponent - 128u;
-    if (result_exponent >= 255u)
+    if (result_exponent >= 255u) {
         return GW_NONFINITE_NORM;
+    }
     return (result_exponent << 23) | (root & 0x7fffffu);
 }
 

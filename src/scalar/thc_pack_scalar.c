@@ -16,8 +16,9 @@ static void pack_section(uint8_t *dst, const uint8_t *index, unsigned bits, unsi
 
     for (unsigned j = 0; j < stride; j++) {
         unsigned byte = 0;
-        for (unsigned i = 0; i < 8 / bits; i++)
+        for (unsigned i = 0; i < 8 / bits; i++) {
             byte |= ((index[j + i * stride] >> shift) & mask) << (i * bits);
+        }
         dst[j] = (uint8_t)byte;
     }
 }

@@ -44,8 +44,9 @@ void gw_thc_quantize_scalar(uint8_t *index, const float *x, size_t len, const gw
     uint32_t random[GW_GROUP_LEN];
 
     for (size_t i = 0; i < len; i++) {
-        if (i % GW_GROUP_LEN == 0)
+        if (i % GW_GROUP_LEN == 0) {
             group_bits(random, (uint32_t)(i / GW_GROUP_LEN), stream);
+        }
         uint32_t position = grid_position(x[i], quantizer);
         uint32_t z = quantizer->cell[position >> 16];
         uint32_t is_inner = z < quantizer->index_max; /* the last index has nothing above it */

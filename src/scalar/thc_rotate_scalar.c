@@ -6,7 +6,7 @@
  */
 #include "core/thc_kernels.h"
 #include "core/philox.h"
-#include "core/thc_float.h"
+#include "thc/thc_float.h"
 
 #define GW_SIGNS_PER_COUNTER 128u
 
@@ -49,8 +49,9 @@ void gw_thc_rotate_scalar(float *dst, const float *src, size_t len, uint32_t exp
     uint32_t random[4] = {0};
 
     for (size_t i = 0; i < len; i++) {
-        if (i % GW_SIGNS_PER_COUNTER == 0)
+        if (i % GW_SIGNS_PER_COUNTER == 0) {
             block_signs(random, i, stream);
+        }
         dst[i] = apply_sign(gw_thc_window(src[i], floor_bits, scale), random, i);
     }
     butterfly(dst, len);
@@ -66,8 +67,9 @@ void gw_thc_rotate_back_scalar(float *y, size_t len, uint32_t exponent, const gw
 
     butterfly(y, len);
     for (size_t i = 0; i < len; i++) {
-        if (i % GW_SIGNS_PER_COUNTER == 0)
+        if (i % GW_SIGNS_PER_COUNTER == 0) {
             block_signs(random, i, stream);
+        }
         float value = apply_sign(y[i], random, i);
         y[i] = (gw_bits_from_float(value) & GW_F32_ABS) < floor_bits ? 0.0f : value * scale;
     }
@@ -78,6 +80,7 @@ void gw_thc_shift_scalar(float *dst, const float *src, size_t len, float minimum
     uint32_t floor_bits = gw_thc_window_floor(exponent);
     float scale = gw_thc_window_scale(exponent);
 
-    for (size_t i = 0; i < len; i++)
+    for (size_t i = 0; i < len; i++) {
         dst[i] = gw_thc_window(gw_f32_flush(src[i] - minimum), floor_bits, scale);
+    }
 }

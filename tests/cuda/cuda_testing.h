@@ -3,8 +3,8 @@
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
-#ifndef GW_TESTS_CUDA_TESTING_H
-#define GW_TESTS_CUDA_TESTING_H
+#ifndef GW_CUDA_TESTING_H
+#define GW_CUDA_TESTING_H
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -18,7 +18,8 @@
 #include "fake_tables.inc"
 #undef GW_FAKE_TABLE
 
-namespace {
+namespace
+{
 
 enum { OK = 0, INVALID = 1, NOT_FOUND = 500, CAPTURE_UNSUPPORTED = 900 };
 
@@ -70,9 +71,9 @@ int enter()
     return control.fail_at != 0 && control.calls == control.fail_at ? control.fail_code : OK;
 }
 
-#define ENTER()                                                                                                        \
-    if (const int code = enter()) {                                                                                    \
-        return code;                                                                                                   \
+#define ENTER()                                                                                              \
+    if (const int code = enter()) {                                                                          \
+        return code;                                                                                         \
     }
 
 stream &stream_of(void *handle)
@@ -235,11 +236,20 @@ EXPORT int cuDeviceGetAttribute(int *value, int attribute, int)
 {
     ENTER();
     switch (attribute) {
-    case 16: *value = control.multiprocessors; return OK;
-    case 75: *value = control.arch / 10; return OK;
-    case 76: *value = control.arch % 10; return OK;
-    case 97: *value = control.shared_size_max; return OK;
-    default: return INVALID;
+    case 16:
+        *value = control.multiprocessors;
+        return OK;
+    case 75:
+        *value = control.arch / 10;
+        return OK;
+    case 76:
+        *value = control.arch % 10;
+        return OK;
+    case 97:
+        *value = control.shared_size_max;
+        return OK;
+    default:
+        return INVALID;
     }
 }
 
@@ -307,8 +317,8 @@ EXPORT int cuFuncSetAttribute(void *, int attribute, int value)
 
 /* ---- work -------------------------------------------------------------------------------------------------------- */
 
-EXPORT int cuLaunchKernel(void *function, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz,
-                          unsigned shared_size, void *s, void **params, void **extra)
+EXPORT int cuLaunchKernel(void *function, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by,
+                          unsigned bz, unsigned shared_size, void *s, void **params, void **extra)
 {
     ENTER();
     const gw_shim_kernel *k = static_cast<const gw_shim_kernel *>(function);

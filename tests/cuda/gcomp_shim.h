@@ -4,8 +4,8 @@
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
-#ifndef GW_TESTS_CUDA_GCOMP_SHIM_H
-#define GW_TESTS_CUDA_GCOMP_SHIM_H
+#ifndef GW_GCOMP_SHIM_H
+#define GW_GCOMP_SHIM_H
 
 #include "cuda/gcomp_plan.h"
 #include "shim_plan.h"

@@ -3,8 +3,8 @@
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
-#ifndef GW_TESTS_CUDA_GCOMP_TESTING_H
-#define GW_TESTS_CUDA_GCOMP_TESTING_H
+#ifndef GW_GCOMP_TESTING_H
+#define GW_GCOMP_TESTING_H
 
 #include "cuda_testing.h"
 

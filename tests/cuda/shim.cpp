@@ -43,9 +43,9 @@ struct meeting {
  * last barrier (several writes are those of one thread, atomic ones, and ones of the same value). */
 enum { NOBODY = 0xffff, MANY = 0xfffe };
 struct shadow {
-    uint16_t writer = NOBODY, reader = NOBODY; /* threads; MANY of one warp */
+    uint16_t writer = NOBODY, reader = NOBODY;             /* threads; MANY of one warp */
     uint16_t writing_warp = NOBODY, reading_warp = NOBODY; /* MANY: of several */
-    bool is_atomic = false; /* all writes that no barrier has ordered */
+    bool is_atomic = false;                                /* all writes that no barrier has ordered */
     uint32_t write_barriers = 0, write_syncs = 0, read_barriers = 0, read_syncs = 0;
 };
 

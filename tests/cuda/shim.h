@@ -14,8 +14,8 @@
  *
  * C++17. SPDX-License-Identifier: BSD-2-Clause
  */
-#ifndef GW_TESTS_CUDA_SHIM_H
-#define GW_TESTS_CUDA_SHIM_H
+#ifndef GW_SHIM_H
+#define GW_SHIM_H
 
 #include <stddef.h>
 #include <stdint.h>
@@ -241,27 +241,37 @@ template <typename F> static inline uint32_t gw_shim_reduce(uint32_t mask, uint3
 
 static inline uint32_t __reduce_add_sync(uint32_t mask, uint32_t x)
 {
-    return gw_shim_reduce(mask, x, 0, [](uint32_t a, uint32_t b) { return a + b; });
+    return gw_shim_reduce(mask, x, 0, [](uint32_t a, uint32_t b) {
+        return a + b;
+    });
 }
 
 static inline uint32_t __reduce_max_sync(uint32_t mask, uint32_t x)
 {
-    return gw_shim_reduce(mask, x, 0, [](uint32_t a, uint32_t b) { return a > b ? a : b; });
+    return gw_shim_reduce(mask, x, 0, [](uint32_t a, uint32_t b) {
+        return a > b ? a : b;
+    });
 }
 
 static inline uint32_t __reduce_min_sync(uint32_t mask, uint32_t x)
 {
-    return gw_shim_reduce(mask, x, 0xffffffffu, [](uint32_t a, uint32_t b) { return a < b ? a : b; });
+    return gw_shim_reduce(mask, x, 0xffffffffu, [](uint32_t a, uint32_t b) {
+        return a < b ? a : b;
+    });
 }
 
 static inline uint32_t __reduce_or_sync(uint32_t mask, uint32_t x)
 {
-    return gw_shim_reduce(mask, x, 0, [](uint32_t a, uint32_t b) { return a | b; });
+    return gw_shim_reduce(mask, x, 0, [](uint32_t a, uint32_t b) {
+        return a | b;
+    });
 }
 
 static inline uint32_t __reduce_xor_sync(uint32_t mask, uint32_t x)
 {
-    return gw_shim_reduce(mask, x, 0, [](uint32_t a, uint32_t b) { return a ^ b; });
+    return gw_shim_reduce(mask, x, 0, [](uint32_t a, uint32_t b) {
+        return a ^ b;
+    });
 }
 
 /* Atomics: what other threads do around them comes in any order, so each is a point where others may go
@@ -278,31 +288,45 @@ template <typename T, typename F> static inline T gw_shim_atomic(T *p, F f)
 
 template <typename T> static inline T atomicAdd(T *p, T x)
 {
-    return gw_shim_atomic(p, [x](T old) { return (T)(old + x); });
+    return gw_shim_atomic(p, [x](T old) {
+        return (T)(old + x);
+    });
 }
 template <typename T> static inline T atomicMin(T *p, T x)
 {
-    return gw_shim_atomic(p, [x](T old) { return old < x ? old : x; });
+    return gw_shim_atomic(p, [x](T old) {
+        return old < x ? old : x;
+    });
 }
 template <typename T> static inline T atomicMax(T *p, T x)
 {
-    return gw_shim_atomic(p, [x](T old) { return old > x ? old : x; });
+    return gw_shim_atomic(p, [x](T old) {
+        return old > x ? old : x;
+    });
 }
 template <typename T> static inline T atomicOr(T *p, T x)
 {
-    return gw_shim_atomic(p, [x](T old) { return (T)(old | x); });
+    return gw_shim_atomic(p, [x](T old) {
+        return (T)(old | x);
+    });
 }
 template <typename T> static inline T atomicXor(T *p, T x)
 {
-    return gw_shim_atomic(p, [x](T old) { return (T)(old ^ x); });
+    return gw_shim_atomic(p, [x](T old) {
+        return (T)(old ^ x);
+    });
 }
 template <typename T> static inline T atomicExch(T *p, T x)
 {
-    return gw_shim_atomic(p, [x](T) { return x; });
+    return gw_shim_atomic(p, [x](T) {
+        return x;
+    });
 }
 template <typename T> static inline T atomicCAS(T *p, T expected, T x)
 {
-    return gw_shim_atomic(p, [expected, x](T old) { return old == expected ? x : old; });
+    return gw_shim_atomic(p, [expected, x](T old) {
+        return old == expected ? x : old;
+    });
 }
 
 static inline void __threadfence(void)
@@ -390,7 +414,9 @@ template <typename F> static inline uint32_t gw_shim_bytes(uint32_t x, uint32_t 
 }
 static inline uint32_t __vcmpgeu4(uint32_t x, uint32_t y)
 {
-    return gw_shim_bytes(x, y, [](uint32_t a, uint32_t b) { return a >= b ? 255u : 0u; });
+    return gw_shim_bytes(x, y, [](uint32_t a, uint32_t b) {
+        return a >= b ? 255u : 0u;
+    });
 }
 
 static inline uint32_t __float_as_uint(float x)

@@ -3,8 +3,8 @@
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
-#ifndef GW_TESTS_CUDA_SHIM_PLAN_H
-#define GW_TESTS_CUDA_SHIM_PLAN_H
+#ifndef GW_SHIM_PLAN_H
+#define GW_SHIM_PLAN_H
 
 #include "cuda/launch.h"
 #include "shim.h"

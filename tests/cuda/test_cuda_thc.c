@@ -896,10 +896,9 @@ static void empty_range(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(all_shapes),    cmocka_unit_test(usual_shape),
-        cmocka_unit_test(largest_norms), cmocka_unit_test(four_bit_sums),
-        cmocka_unit_test(all_policies),  cmocka_unit_test(bad_maxima),  cmocka_unit_test(graph_replays),
-        cmocka_unit_test(bad_arguments), cmocka_unit_test(empty_range),
+        cmocka_unit_test(all_shapes),    cmocka_unit_test(usual_shape),   cmocka_unit_test(largest_norms),
+        cmocka_unit_test(four_bit_sums), cmocka_unit_test(all_policies),  cmocka_unit_test(bad_maxima),
+        cmocka_unit_test(graph_replays), cmocka_unit_test(bad_arguments), cmocka_unit_test(empty_range),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

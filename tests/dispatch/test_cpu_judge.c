@@ -15,14 +15,26 @@
 #include <cmocka.h>
 
 #include "core/cpu.h"
-#include "core/kernels.h"
+#include "core/gcomp_kernels.h"
 #include "core/thc_kernels.h"
 #include "gradwire/gradwire.h"
 
-#define AMD   {0x68747541u, 0x69746e65u, 0x444d4163u} /* "Auth" "enti" "cAMD" */
-#define HYGON {0x6f677948u, 0x6e65476eu, 0x656e6975u} /* "Hygo" "nGen" "uine" */
-#define INTEL {0x756e6547u, 0x49656e69u, 0x6c65746eu} /* "Genu" "ineI" "ntel" */
-#define VIA   {0x746e6543u, 0x48727561u, 0x736c7561u} /* "Cent" "aurH" "auls" */
+#define AMD                                                                                                  \
+    {                                                                                                        \
+        0x68747541u, 0x69746e65u, 0x444d4163u                                                                \
+    } /* "Auth" "enti" "cAMD" */
+#define HYGON                                                                                                \
+    {                                                                                                        \
+        0x6f677948u, 0x6e65476eu, 0x656e6975u                                                                \
+    } /* "Hygo" "nGen" "uine" */
+#define INTEL                                                                                                \
+    {                                                                                                        \
+        0x756e6547u, 0x49656e69u, 0x6c65746eu                                                                \
+    } /* "Genu" "ineI" "ntel" */
+#define VIA                                                                                                  \
+    {                                                                                                        \
+        0x746e6543u, 0x48727561u, 0x736c7561u                                                                \
+    } /* "Cent" "aurH" "auls" */
 
 /* Bits of leaf 1 ecx: PCLMUL 1, SSSE3 9, SSE4.2 20, POPCNT 23, OSXSAVE 27, AVX 28, F16C 29. */
 #define C1_V3      0x38900202u

@@ -10,7 +10,7 @@
 #include <string.h>
 
 #include "core/cpu.h"
-#include "core/kernels.h"
+#include "core/gcomp_kernels.h"
 #include "gradwire/gcomp.h"
 #include "gradwire/thc.h"
 

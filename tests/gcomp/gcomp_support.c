@@ -137,16 +137,26 @@ static uint32_t special_value(gw_dtype dtype, test_random *random)
     const uint32_t ones = (1u << s.mantissa) - 1;
     const uint32_t payload = (uint32_t)test_random_u64(random) & ones;
     switch (test_random_below(random, 10)) {
-    case 0: return sign;                                       /* zero of either sign */
-    case 1: return sign | 1;                                   /* smallest subnormal */
-    case 2: return sign | ones;                                /* largest subnormal */
-    case 3: return sign | (payload == 0 ? 1 : payload);        /* any subnormal */
-    case 4: return sign | infinity;
-    case 5: return sign | infinity | 1;                        /* signalling NaN, lowest payload */
-    case 6: return sign | infinity | 1u << (s.mantissa - 1);   /* quiet NaN */
-    case 7: return sign | infinity | (payload == 0 ? 1 : payload);
-    case 8: return sign | (infinity - 1);                      /* largest finite value */
-    default: return sign | 1u << s.mantissa;                   /* smallest normal value */
+    case 0:
+        return sign; /* zero of either sign */
+    case 1:
+        return sign | 1; /* smallest subnormal */
+    case 2:
+        return sign | ones; /* largest subnormal */
+    case 3:
+        return sign | (payload == 0 ? 1 : payload); /* any subnormal */
+    case 4:
+        return sign | infinity;
+    case 5:
+        return sign | infinity | 1; /* signalling NaN, lowest payload */
+    case 6:
+        return sign | infinity | 1u << (s.mantissa - 1); /* quiet NaN */
+    case 7:
+        return sign | infinity | (payload == 0 ? 1 : payload);
+    case 8:
+        return sign | (infinity - 1); /* largest finite value */
+    default:
+        return sign | 1u << s.mantissa; /* smallest normal value */
     }
 }
 

@@ -4,8 +4,8 @@
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
-#ifndef GW_TESTS_GCOMP_SUPPORT_H
-#define GW_TESTS_GCOMP_SUPPORT_H
+#ifndef GW_GCOMP_SUPPORT_H
+#define GW_GCOMP_SUPPORT_H
 
 #include <setjmp.h>
 #include <stdarg.h>

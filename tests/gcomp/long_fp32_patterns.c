@@ -21,7 +21,7 @@
 #include "gradwire/gcomp.h"
 
 #define FRAME_LEN ((size_t)1 << 24)
-#define SCATTER 0x9e3779b1u /* odd: multiplication modulo a power of two is a bijection */
+#define SCATTER   0x9e3779b1u /* odd: multiplication modulo a power of two is a bijection */
 
 enum order { ASCENDING, INTERLEAVED, SCATTERED };
 

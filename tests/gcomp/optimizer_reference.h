@@ -2,12 +2,12 @@
  * torch.optim's single-tensor updates in long double, kept linear in the gradient: what an update subtracts
  * is an affine function of g once the denominator is known, so the constant part gives num and the slope
  * gives lr * c of docs/numerics.md section 2. Written from PyTorch's documentation of each optimizer, not
- * from src/core/gcomp_map.c.
+ * from src/gcomp/gcomp_map.c.
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
-#ifndef GW_TESTS_OPTIMIZER_REFERENCE_H
-#define GW_TESTS_OPTIMIZER_REFERENCE_H
+#ifndef GW_OPTIMIZER_REFERENCE_H
+#define GW_OPTIMIZER_REFERENCE_H
 
 #include <math.h>
 

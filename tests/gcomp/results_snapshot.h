@@ -3,8 +3,8 @@
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
-#ifndef GW_TESTS_RESULTS_SNAPSHOT_H
-#define GW_TESTS_RESULTS_SNAPSHOT_H
+#ifndef GW_RESULTS_SNAPSHOT_H
+#define GW_RESULTS_SNAPSHOT_H
 
 #include <stdlib.h>
 #include <string.h>

@@ -6,8 +6,8 @@
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
-#ifndef GW_TESTS_GCOMP_RING_H
-#define GW_TESTS_GCOMP_RING_H
+#ifndef GW_RING_H
+#define GW_RING_H
 
 #include "gradwire/gcomp.h"
 
@@ -23,11 +23,11 @@ typedef struct ring_setup {
 } ring_setup;
 
 typedef struct ring_result {
-    double bias;         /* sum over values of (result - exact) * sign(exact), over the sum of |exact| */
-    double worst;        /* max of |result - exact| / |exact| */
+    double bias;  /* sum over values of (result - exact) * sign(exact), over the sum of |exact| */
+    double worst; /* max of |result - exact| / |exact| */
     /* map only: max of (|result - exact| - what fp32 additions may round) / |num / (lr c)|, in 2^-23 */
     double worst_budget;
-    double mean_bits;    /* frame bits a value, last hop */
+    double mean_bits; /* frame bits a value, last hop */
 } ring_result;
 
 /* 1 and *result, or 0 if a call failed. */

@@ -8,7 +8,7 @@
 
 #include <math.h>
 
-#include "core/codebook.h"
+#include "gcomp/codebook.h"
 
 /* ---- lengths ------------------------------------------------------------------------------------------- */
 
@@ -98,9 +98,15 @@ static void lengths_are_optimal(void **state)
         for (uint32_t i = 0; i < n; i++) {
             uint32_t x;
             switch (turn % 4) {
-            case 0: x = 1 + test_random_below(&random, 1000); break;
-            case 1: x = 1 + test_random_below(&random, 3); break;            /* ties */
-            case 2: x = (uint32_t)(1 + exp(10.0 * test_random_unit(&random))); break;
+            case 0:
+                x = 1 + test_random_below(&random, 1000);
+                break;
+            case 1:
+                x = 1 + test_random_below(&random, 3);
+                break; /* ties */
+            case 2:
+                x = (uint32_t)(1 + exp(10.0 * test_random_unit(&random)));
+                break;
             /* Fibonacci: the limit of 11 binds */
             default:
                 x = current;
@@ -340,8 +346,8 @@ static void reader_rules(void **state)
     assert_int_equal(READ(GW_FP16, 0, 1, 100, 100, 1, 1, 0, 0, 0), GW_ERR_CORRUPT);   /* base in fp16 */
     assert_int_equal(READ(GW_FP32, 0, 0, 2, 2, 1, 1, 0, 0, 0), GW_ERR_CORRUPT);       /* reserved labels */
     assert_int_equal(READ(GW_FP32, 0, 0, 3, 3, 1, 1, 0, 0, 0), GW_ERR_CORRUPT);
-    assert_int_equal(READ(GW_FP32, 1, 0, 2, 2, 1, 1, 0, 0, 0), GW_OK);                /* exponent 1 */
-    assert_int_equal(READ(GW_FP32, 1, 0, 255, 255, 1, 1, 0, 0, 0), GW_OK);            /* exponent 254 */
+    assert_int_equal(READ(GW_FP32, 1, 0, 2, 2, 1, 1, 0, 0, 0), GW_OK);     /* exponent 1 */
+    assert_int_equal(READ(GW_FP32, 1, 0, 255, 255, 1, 1, 0, 0, 0), GW_OK); /* exponent 254 */
     assert_int_equal(READ(GW_FP16, 1, 0, 32, 32, 1, 1, 0, 0, 0), GW_OK);
     /* exponent 31 of fp16 */
     assert_int_equal(READ(GW_FP16, 1, 0, 33, 33, 1, 1, 0, 0, 0), GW_ERR_CORRUPT);
@@ -349,17 +355,17 @@ static void reader_rules(void **state)
     assert_int_equal(READ(GW_FP16, 0, 0, 128, 128, 1, 1, 0, 0, 0), GW_ERR_CORRUPT);
     /* first is not ordinary */
     assert_int_equal(READ(GW_FP32, 0, 0, 1, 100, 1, 1, 0, 0, 0), GW_ERR_CORRUPT);
-    assert_int_equal(READ(GW_FP32, 0, 0, 101, 100, 1, 1, 0, 0, 0), GW_ERR_CORRUPT);   /* last before first */
+    assert_int_equal(READ(GW_FP32, 0, 0, 101, 100, 1, 1, 0, 0, 0), GW_ERR_CORRUPT); /* last before first */
     assert_int_equal(READ(GW_FP32, 0, 0, 0, 100, 1, 1, 0, 0, 0), GW_ERR_CORRUPT);
-    assert_int_equal(READ(GW_FP32, 0, 0, 100, 101, 1, 1, 0, 0, 0), GW_ERR_CORRUPT);   /* last not tight */
-    assert_int_equal(READ(GW_FP32, 0, 0, 99, 100, 1, 0x10, 0, 0, 0), GW_ERR_CORRUPT); /* first not tight */
-    assert_int_equal(READ(GW_FP32, 0, 0, 100, 100, 1, 0x11, 0, 0, 0), GW_ERR_CORRUPT);/* spare nibble */
-    assert_int_equal(READ(GW_FP32, 0, 0, 100, 100, 1, 1, 0, 0, 1), GW_ERR_CORRUPT);   /* padding */
-    assert_int_equal(READ(GW_FP32, 0, 0, 100, 100, 12, 1, 0, 0, 0), GW_ERR_CORRUPT);  /* length 12 */
-    assert_int_equal(READ(GW_FP32, 0, 0, 0, 0, 1), GW_OK);                            /* label 0 alone */
+    assert_int_equal(READ(GW_FP32, 0, 0, 100, 101, 1, 1, 0, 0, 0), GW_ERR_CORRUPT);    /* last not tight */
+    assert_int_equal(READ(GW_FP32, 0, 0, 99, 100, 1, 0x10, 0, 0, 0), GW_ERR_CORRUPT);  /* first not tight */
+    assert_int_equal(READ(GW_FP32, 0, 0, 100, 100, 1, 0x11, 0, 0, 0), GW_ERR_CORRUPT); /* spare nibble */
+    assert_int_equal(READ(GW_FP32, 0, 0, 100, 100, 1, 1, 0, 0, 1), GW_ERR_CORRUPT);    /* padding */
+    assert_int_equal(READ(GW_FP32, 0, 0, 100, 100, 12, 1, 0, 0, 0), GW_ERR_CORRUPT);   /* length 12 */
+    assert_int_equal(READ(GW_FP32, 0, 0, 0, 0, 1), GW_OK);                             /* label 0 alone */
     /* alone, but not of one bit */
     assert_int_equal(READ(GW_FP32, 0, 0, 0, 0, 2), GW_ERR_CORRUPT);
-    assert_int_equal(READ(GW_FP32, 0, 0, 0, 0, 0), GW_ERR_CORRUPT);                   /* empty */
+    assert_int_equal(READ(GW_FP32, 0, 0, 0, 0, 0), GW_ERR_CORRUPT); /* empty */
 #undef READ
 }
 
@@ -568,9 +574,9 @@ static void pooled_histograms(void **state)
         part.first_element += (uint64_t)(h * (LEN / 2));
         assert_int_equal(gw_gcomp_histogram_init(&half[h], &codec.codec), GW_OK);
         half[h].base = whole.base; /* ranks that pool agree on the window first */
-        assert_int_equal(gw_gcomp_histogram_add(&half[h], &codec.codec, &part, codec.workspace.at,
-                                                codec.workspace.size),
-                         GW_OK);
+        assert_int_equal(
+            gw_gcomp_histogram_add(&half[h], &codec.codec, &part, codec.workspace.at, codec.workspace.size),
+            GW_OK);
     }
     for (uint32_t i = 0; i < 256; i++) {
         half[0].count[i] += half[1].count[i];
@@ -619,10 +625,14 @@ static void pooled_histograms(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(lengths_are_optimal), cmocka_unit_test(lengths_are_complete),
-        cmocka_unit_test(trees_follow_the_text), cmocka_unit_test(every_small_table),
-        cmocka_unit_test(reader_rules),        cmocka_unit_test(installed_books),
-        cmocka_unit_test(bad_books),           cmocka_unit_test(pooled_histograms),
+        cmocka_unit_test(lengths_are_optimal),
+        cmocka_unit_test(lengths_are_complete),
+        cmocka_unit_test(trees_follow_the_text),
+        cmocka_unit_test(every_small_table),
+        cmocka_unit_test(reader_rules),
+        cmocka_unit_test(installed_books),
+        cmocka_unit_test(bad_books),
+        cmocka_unit_test(pooled_histograms),
     };
     return cmocka_run_group_tests_name("gcomp codebook", tests, NULL, NULL);
 }

@@ -522,14 +522,10 @@ static void flush_modes_change_nothing(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(ratios_match_long_double),
-        cmocka_unit_test(linear_optimizers_are_not_timid),
-        cmocka_unit_test(base_and_saturation),
-        cmocka_unit_test(hostile_state),
-        cmocka_unit_test(hyperparameters_out_of_range),
-        cmocka_unit_test(wire_scale_moves_the_map),
-        cmocka_unit_test(ranges_and_digests),
-        cmocka_unit_test(flush_modes_change_nothing),
+        cmocka_unit_test(ratios_match_long_double),     cmocka_unit_test(linear_optimizers_are_not_timid),
+        cmocka_unit_test(base_and_saturation),          cmocka_unit_test(hostile_state),
+        cmocka_unit_test(hyperparameters_out_of_range), cmocka_unit_test(wire_scale_moves_the_map),
+        cmocka_unit_test(ranges_and_digests),           cmocka_unit_test(flush_modes_change_nothing),
     };
     return cmocka_run_group_tests_name("gcomp map", tests, NULL, NULL);
 }

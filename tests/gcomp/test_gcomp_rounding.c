@@ -191,8 +191,8 @@ static void rings_with_map_keep_the_budget(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(philox_known_answers),    cmocka_unit_test(partition_changes_nothing),
-        cmocka_unit_test(stochastic_is_unbiased),  cmocka_unit_test(rings_with_constant_drop),
+        cmocka_unit_test(philox_known_answers),           cmocka_unit_test(partition_changes_nothing),
+        cmocka_unit_test(stochastic_is_unbiased),         cmocka_unit_test(rings_with_constant_drop),
         cmocka_unit_test(rings_with_map_keep_the_budget),
     };
     return cmocka_run_group_tests_name("gcomp rounding", tests, NULL, NULL);

@@ -4,8 +4,8 @@
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
-#ifndef GW_TESTS_GOLDEN_VECTOR_H
-#define GW_TESTS_GOLDEN_VECTOR_H
+#ifndef GW_VECTOR_H
+#define GW_VECTOR_H
 
 #include <stdio.h>
 

@@ -6,7 +6,7 @@
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
-#include "core/gcomp_codec.h"
+#include "gcomp/gcomp_codec.h"
 #include "fuzz_support.h"
 
 #include <stdio.h>

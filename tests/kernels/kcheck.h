@@ -11,14 +11,14 @@
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
-#ifndef KCHECK_H
-#define KCHECK_H
+#ifndef GW_KCHECK_H
+#define GW_KCHECK_H
 
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
 
-#include "core/kernels.h"
+#include "core/gcomp_kernels.h"
 
 /* ---- random numbers ------------------------------------------------------------------------------------ */
 

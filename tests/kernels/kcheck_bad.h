@@ -3,8 +3,8 @@
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
-#ifndef KCHECK_BAD_H
-#define KCHECK_BAD_H
+#ifndef GW_KCHECK_BAD_H
+#define GW_KCHECK_BAD_H
 
 #include "kcheck.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-#ifndef KCHECK_FAMILIES_H
-#define KCHECK_FAMILIES_H
+#ifndef GW_KCHECK_FAMILIES_H
+#define GW_KCHECK_FAMILIES_H
 
 #include "kcheck.h"
 

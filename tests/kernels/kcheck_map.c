@@ -11,7 +11,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "core/map_rule.h"
+#include "gcomp/map_rule.h"
 
 KC_SELECT(map_scan);
 KC_SELECT(map_build);

@@ -7,8 +7,8 @@
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
-#ifndef KCHECK_THC_H
-#define KCHECK_THC_H
+#ifndef GW_KCHECK_THC_H
+#define GW_KCHECK_THC_H
 
 #include "kcheck_families.h"
 

@@ -264,8 +264,13 @@ static void bench_merge(kc_test *t)
 {
     kc_rng rng = {1};
     random_bitmap(&rng, kc_plain(0), t->kernel->bench_len, 0);
-    merge_call call = {(gw_merge_fn *)t->fn, kc_plain(3),           {kc_plain(1), 0}, {kc_plain(2), 0},
-                       kc_plain(0),          t->kernel->bench_len, 0};
+    merge_call call = {(gw_merge_fn *)t->fn,
+                       kc_plain(3),
+                       {kc_plain(1), 0},
+                       {kc_plain(2), 0},
+                       kc_plain(0),
+                       t->kernel->bench_len,
+                       0};
     kc_bench(t, call_merge, &call);
 }
 

@@ -3,8 +3,8 @@
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
-#ifndef PLAN_RANDOM_H
-#define PLAN_RANDOM_H
+#ifndef GW_PLAN_RANDOM_H
+#define GW_PLAN_RANDOM_H
 
 #include "gradwire/plan.h"
 

@@ -16,8 +16,9 @@ static uint32_t lane_of(const uint8_t *lanes, size_t i, unsigned lane_bits)
 {
     uint32_t value = 0;
 
-    for (unsigned b = 0; b < lane_bits / 8; b++)
+    for (unsigned b = 0; b < lane_bits / 8; b++) {
         value |= (uint32_t)lanes[i * (lane_bits / 8) + b] << (8 * b);
+    }
     return value;
 }
 
@@ -74,8 +75,9 @@ static void test_against_integers(void **state)
                 assert_int_equal(gw_thc_agg_add_indices(&agg, lanes + 1, set, LEN, packed, r), GW_OK);
                 assert_int_equal(gw_thc_set_members(set, WORKERS), r + 1);
             }
-            for (size_t i = 0; i < LEN; i++)
+            for (size_t i = 0; i < LEN; i++) {
                 assert_int_equal(lane_of(lanes + 1, i, lane_bits), model[i]);
+            }
             free(packed);
             free(again);
             free(lanes);
@@ -102,8 +104,9 @@ static void test_many_long(void **state)
             const uint32_t ranks[SOURCES] = {2, 0, 1};
             assert_int_equal(gw_thc_agg_init(&agg, &config.table, 2 * SOURCES, lane_bits, GW_BACKEND_ALL),
                              GW_OK);
-            for (size_t i = 0; i < SOURCES * indices_size; i++)
+            for (size_t i = 0; i < SOURCES * indices_size; i++) {
                 packed[i] = (uint8_t)rng_u32(&rng);
+            }
             memset(one, 0, size);
             memset(many, 0, size);
             memset(twice, 0, size);
@@ -120,8 +123,9 @@ static void test_many_long(void **state)
             const uint8_t *sets[2] = {set, high_set};
             assert_int_equal(gw_thc_agg_add_lanes_many(&agg, twice, twice_set, LONG_LEN, lanes, sets, 2),
                              GW_OK);
-            for (size_t i = 0; i < LONG_LEN; i++)
+            for (size_t i = 0; i < LONG_LEN; i++) {
                 assert_int_equal(lane_of(twice, i, lane_bits), 2 * lane_of(one, i, lane_bits));
+            }
             free(one);
             free(many);
             free(twice);
@@ -147,8 +151,9 @@ static void test_refusals(void **state)
     memset(&sum, 0, sizeof sum);
     memset(packed, 0xff, sizeof packed); /* all at the top: 31 */
     assert_int_equal(gw_thc_agg_init(&agg, &config.table, 8, 8, 1), GW_OK);
-    for (uint32_t r = 0; r < 5; r++)
+    for (uint32_t r = 0; r < 5; r++) {
         assert_int_equal(gw_thc_agg_add_indices(&agg, sum.lanes, sum.set, LEN, packed, r), GW_OK);
+    }
     before = sum;
 
 #define REFUSED(call, code)                                                                                  \
@@ -227,8 +232,9 @@ static void test_sizes(void **state)
     memset(packed, 0xff, sizeof packed);
     assert_int_equal(gw_thc_agg_init(&agg, &table, 256, 8, 1), GW_ERR_OVERFLOW);
     assert_int_equal(gw_thc_agg_init(&agg, &table, 255, 8, 1), GW_OK);
-    for (uint32_t r = 0; r < 255; r++)
+    for (uint32_t r = 0; r < 255; r++) {
         assert_int_equal(gw_thc_agg_add_indices(&agg, lanes, set, 64, packed, r), GW_OK);
+    }
     assert_int_equal(lanes[63], 255);
     assert_int_equal(gw_thc_agg_init(&agg, &table, 65535, 16, 1), GW_OK);
     assert_int_equal(gw_thc_agg_init(&agg, &table, 65536, 32, 1), GW_ERR_OPTION);

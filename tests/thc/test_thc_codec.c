@@ -17,8 +17,9 @@ static double squares(const float *x, size_t len)
 {
     double sum = 0;
 
-    for (size_t i = 0; i < len; i++)
+    for (size_t i = 0; i < len; i++) {
         sum += (double)x[i] * (double)x[i];
+    }
     return sum;
 }
 
@@ -26,8 +27,9 @@ static double squared_distance(const float *x, const float *y, size_t len)
 {
     double sum = 0;
 
-    for (size_t i = 0; i < len; i++)
+    for (size_t i = 0; i < len; i++) {
         sum += ((double)x[i] - (double)y[i]) * ((double)x[i] - (double)y[i]);
+    }
     return sum;
 }
 
@@ -75,8 +77,9 @@ static void check_homomorphism(test_rng *rng, gw_thc_config config, uint32_t n, 
     double *mean = take(len * sizeof *mean);
 
     fill_normal(rng, x, n * len, 1.0);
-    for (size_t i = 0; i < n * len; i++)
+    for (size_t i = 0; i < n * len; i++) {
         x[i] *= (float)exp(rng_normal(rng));
+    }
     job_output job = run_job(&thc, x, NULL, len, n, 5);
     assert_int_equal(gw_thc_agg_init(&agg, &config.table, n, config.lane_bits, GW_BACKEND_ALL), GW_OK);
 
@@ -105,8 +108,9 @@ static void check_homomorphism(test_rng *rng, gw_thc_config config, uint32_t n, 
                                                len * sizeof *own, workspace, gw_thc_workspace_size(&thc),
                                                NULL),
                          GW_OK);
-        for (size_t i = 0; i < len; i++)
+        for (size_t i = 0; i < len; i++) {
             mean[i] += (double)own[i] / n;
+        }
     }
     assert_int_equal(decode_all(&thc, &job, straight, n, GW_THC_MEAN, 5, len, decoded), GW_OK);
     for (size_t start = 0; start < len; start += (size_t)1 << config.block_log2) {
@@ -119,8 +123,9 @@ static void check_homomorphism(test_rng *rng, gw_thc_config config, uint32_t n, 
     }
     /* SUM is k times MEAN up to rounding. */
     assert_int_equal(decode_all(&thc, &job, straight, n, GW_THC_SUM, 5, len, own), GW_OK);
-    for (size_t i = 0; i < len; i++)
+    for (size_t i = 0; i < len; i++) {
         decoded[i] *= (float)n;
+    }
     assert_true(squared_distance(own, decoded, len) <= 1e-11 * squares(own, len));
     free(workspace);
     free(straight);
@@ -192,8 +197,9 @@ static void test_splits(void **state)
                                  GW_OK);
                 size_t offset = gw_thc_indices_size(&thc, len, 0, first);
                 assert_memory_equal(piece, job.indices + 2 * job.indices_size + offset, size);
-                if (feedback)
+                if (feedback) {
                     assert_memory_equal(piece_error, error + 2 * len + at, elements * sizeof *piece_error);
+                }
 
                 float *rotated = take((size_t)gw_thc_range_lanes(&thc, len, first, count) * sizeof *rotated);
                 uint32_t *own = take((size_t)count * sizeof *own);
@@ -208,8 +214,9 @@ static void test_splits(void **state)
                                                         piece, size, workspace, workspace_size, NULL),
                                  GW_OK);
                 assert_memory_equal(piece, job.indices + 2 * job.indices_size + offset, size);
-                if (feedback)
+                if (feedback) {
                     assert_memory_equal(piece_error, error + 2 * len + at, elements * sizeof *piece_error);
+                }
                 free(rotated);
                 free(own);
                 free(piece);
@@ -245,8 +252,9 @@ static void test_rounding_bits(void **state)
     config.transform = GW_THC_PLAIN;
     config.threshold_bits = 0;
     config.block_log2 = 8;
-    for (size_t i = 0; i < LEN; i++)
+    for (size_t i = 0; i < LEN; i++) {
         x[i] = (float)(i % 256 == 0 ? 0u : i % 256 == 1 ? 65536u : rng_below(&rng, 65536)) / 65536.0f;
+    }
     for (size_t c = 0; c < sizeof cases / sizeof cases[0]; c++) {
         config.seed = cases[c].seed;
         gw_thc thc = make_thc(&config);
@@ -265,8 +273,9 @@ static void test_rounding_bits(void **state)
             uint32_t u = words[v / 32 % 4] >> (v / 16 % 2 * 16) & 0xffffu;
             uint32_t position = (uint32_t)(x[256 + i] * 65536.0f) * config.table.granularity;
             unsigned z = 0;
-            while (z < 15 && config.table.value[z + 1] * 65536u <= position)
+            while (z < 15 && config.table.value[z + 1] * 65536u <= position) {
                 z++;
+            }
             uint32_t rest = position - config.table.value[z] * 65536u;
             uint32_t gap = z < 15 ? (uint32_t)config.table.value[z + 1] - config.table.value[z] : 0;
             unsigned up = gap > 0 && gap * (2 * u + 1) <= 2 * rest;
@@ -295,8 +304,9 @@ static void test_error_feedback(void **state)
         fill_normal(&rng, x, len, 1.0);
         double late_error = 0;
         for (uint32_t round = 0; round < 60; round++) {
-            for (size_t i = 0; i < len; i++)
+            for (size_t i = 0; i < len; i++) {
                 corrected[i] = x[i] + error[i];
+            }
             job_output job = run_job(&thc, x, error, len, 1, round);
             gw_thc_range range = {len, 0, job.blocks, round, 0};
             assert_int_equal(gw_thc_decode_indices(&thc, &range, job.indices, job.indices_size, job.maxima,
@@ -315,8 +325,9 @@ static void test_error_feedback(void **state)
                                                       gw_thc_workspace_size(&thc)),
                                  GW_OK);
                 assert_true(squared_distance(error, corrected, len) <= 1e-13 * squares(corrected, len));
-                for (size_t i = 0; i < len; i++)
+                for (size_t i = 0; i < len; i++) {
                     sum_out[i] -= out[i];
+                }
             }
             free_job(&job);
         }
@@ -394,8 +405,9 @@ static void test_norms(void **state)
             float norm;
             fill_normal(&rng, x, len, ldexp(1.0, exponent));
             double sum = 0;
-            for (size_t i = 0; i < len; i++)
+            for (size_t i = 0; i < len; i++) {
                 sum += fabs((double)x[i]) < 0x1p-126 ? 0.0 : (double)x[i] * (double)x[i];
+            }
             assert_int_equal(norms_of(&thc, x, len, &pattern, NULL), GW_OK);
             memcpy(&norm, &pattern, sizeof norm);
             assert_true(fabs((double)norm - sqrt(sum)) <= 2e-6 * sqrt(sum));
@@ -426,12 +438,14 @@ static void test_nonfinite(void **state)
             gw_thc_config config = default_config(4, 2, 0);
             config.block_log2 = 6;
             config.transform = (uint8_t)transform;
-            if (transform == GW_THC_PLAIN)
+            if (transform == GW_THC_PLAIN) {
                 config.threshold_bits = 0;
+            }
             fill_normal(&rng, x, 2 * len, 1.0);
             x[64 * 3 + 5] = poison[kind];
-            if (kind == 3) /* finite values, a norm or width beyond fp32 */
+            if (kind == 3) { /* finite values, a norm or width beyond fp32 */
                 x[64 * 3 + 6] = -3e38f;
+            }
             gw_thc thc = make_thc(&config);
             assert_int_equal(norms_of(&thc, x, len, patterns, &bad), GW_ERR_NONFINITE);
             assert_int_equal(bad, 3);
@@ -443,10 +457,11 @@ static void test_nonfinite(void **state)
             uint8_t *lanes = take(job.lanes_size);
             uint8_t set[8] = {0};
             assert_int_equal(gw_thc_agg_init(&agg, &config.table, 2, 8, 1), GW_OK);
-            for (uint32_t r = 0; r < 2; r++)
+            for (uint32_t r = 0; r < 2; r++) {
                 assert_int_equal(gw_thc_agg_add_indices(&agg, lanes, set, job.lanes,
                                                         job.indices + r * job.indices_size, r),
                                  GW_OK);
+            }
             assert_int_equal(decode_all(&thc, &job, lanes, 2, GW_THC_MEAN, 0, len, out), GW_OK);
             for (size_t i = 0; i < len; i++) {
                 uint32_t bits;
@@ -565,21 +580,24 @@ static void test_decode_refusals(void **state)
     float *out = take(len * sizeof *out);
     fill_normal(&rng, x, 4 * len, 1.0);
     memset(x, 0, 64 * sizeof *x);
-    for (uint32_t r = 1; r < 4; r++)
+    for (uint32_t r = 1; r < 4; r++) {
         memset(x + r * len, 0, 64 * sizeof *x); /* block 0 is zero everywhere */
+    }
     job_output job = run_job(&thc, x, NULL, len, 4, 3);
     assert_int_equal(job.maxima[0], 0);
     gw_thc_agg agg;
     uint8_t *lanes = take(job.lanes_size);
     uint8_t set[8] = {0};
     assert_int_equal(gw_thc_agg_init(&agg, &config.table, 4, 8, 1), GW_OK);
-    for (uint32_t r = 0; r < 3; r++)
+    for (uint32_t r = 0; r < 3; r++) {
         assert_int_equal(
             gw_thc_agg_add_indices(&agg, lanes, set, job.lanes, job.indices + r * job.indices_size, r),
             GW_OK);
+    }
     assert_int_equal(decode_all(&thc, &job, lanes, 3, GW_THC_MEAN, 3, len, good), GW_OK);
-    for (size_t i = 0; i < 64; i++)
+    for (size_t i = 0; i < 64; i++) {
         assert_true(good[i] == 0 && !signbit(good[i]));
+    }
 
     _Alignas(8) uint8_t workspace[64 * 9];
     uint32_t members[5] = {3, 3, 3, 3, 3};
@@ -594,8 +612,9 @@ static void test_decode_refusals(void **state)
         memset(out, 0x55, len * sizeof *out);
         assert_int_equal(DECODE(), GW_ERR_CORRUPT);
         assert_int_equal(bad, at / 64);
-        for (size_t i = 0; i < len; i++)
+        for (size_t i = 0; i < len; i++) {
             assert_true(i / 64 == at / 64 ? out[i] == 0 : out[i] == good[i]);
+        }
         lanes[at] = keep;
     }
     members[2] = 5; /* row 41 */
@@ -608,8 +627,9 @@ static void test_decode_refusals(void **state)
     memset(lanes + 128, 0, 64);
     assert_int_equal(DECODE(), GW_OK);
     assert_int_equal(missing, 1);
-    for (size_t i = 128; i < 192; i++)
+    for (size_t i = 128; i < 192; i++) {
         assert_true(out[i] == 0 && !signbit(out[i]));
+    }
     members[2] = 3;
     uint32_t keep = job.maxima[3];
     static const uint32_t impossible[] = {0x7f800000, 0x7fc00000, 0x80000000, 0xbf800000, 1};
@@ -678,8 +698,9 @@ static void test_reduced(void **state)
                                                    gw_thc_workspace_size(&thc), NULL, NULL),
                              GW_OK);
             assert_memory_equal(direct, reduced, len * sizeof *direct);
-            for (uint64_t b = 0; b < job.blocks; b++)
+            for (uint64_t b = 0; b < job.blocks; b++) {
                 assert_int_equal(gw_thc_reduced_members(&thc, &range, sum, size, b), n - 1);
+            }
             assert_true(gw_thc_reduced_members(&thc, &range, sum, size, job.blocks) == UINT32_MAX);
             assert_true(gw_thc_reduced_members(&thc, &range, sum, size - 1, 0) == UINT32_MAX);
             free(workspace);
@@ -706,12 +727,14 @@ static void clamped_block(const gw_thc_config *config, const float *x, uint32_t 
     memcpy(&l, &max_norm, sizeof l);
     double window = ldexp(1.0, 128 - (int)(own >> 23)); /* rotate scales by this */
     gw_thc_rotate_scalar(y, x, 64, own >> 23, &stream);
-    for (size_t i = 0; i < 64; i++)
+    for (size_t i = 0; i < 64; i++) {
         y[i] =
             (float)fmax(-(double)t * (double)l * window, fmin((double)t * (double)l * window, (double)y[i]));
+    }
     gw_thc_rotate_back_scalar(y, 64, 127, &stream); /* 2^0 */
-    for (size_t i = 0; i < 64; i++)
+    for (size_t i = 0; i < 64; i++) {
         out[i] = (double)y[i] / 64 / window;
+    }
 }
 
 /*
@@ -750,8 +773,9 @@ static void check_bias(unsigned bits, uint32_t n, uint32_t missing, uint32_t per
             for (uint32_t r = missing; r < n; r++) {
                 double clamped[64];
                 const float *part = x + r * LEN + block * 64;
-                if (rng_below(&rng, 1000) < permille)
+                if (rng_below(&rng, 1000) < permille) {
                     continue;
+                }
                 assert_int_equal(gw_thc_agg_add_indices(&agg, lanes + block * 64 * lane_size, set, 64,
                                                         job.indices + r * job.indices_size + block * 8 * bits,
                                                         r),
@@ -795,10 +819,12 @@ static void check_bias(unsigned bits, uint32_t n, uint32_t missing, uint32_t per
 static void test_bias(void **state)
 {
     (void)state;
-    for (unsigned bits = 1; bits <= 4; bits++)
+    for (unsigned bits = 1; bits <= 4; bits++) {
         check_bias(bits, 1, 0, 0);
-    for (uint32_t missing = 0; missing <= 3; missing++)
+    }
+    for (uint32_t missing = 0; missing <= 3; missing++) {
         check_bias(4, 10, missing, 0);
+    }
     check_bias(4, 10, 0, 1);
     check_bias(4, 10, 0, 10);
 }
@@ -816,8 +842,9 @@ static void test_dtypes(void **state)
         gw_thc_config config = default_config(4, 1, 0);
         config.dtype = (uint8_t)dtype;
         gw_thc thc = make_thc(&config);
-        for (size_t i = 0; i < 700; i++)
+        for (size_t i = 0; i < 700; i++) {
             x[i] = (uint16_t)((rng_u32(&rng) & 0x83ff) | (dtype == GW_BF16 ? 0x3f00 : 0x3800));
+        }
         gw_thc_range range = {700, 0, 1, 0, 0};
         uint32_t norm;
         uint8_t indices[512];
@@ -855,12 +882,17 @@ static void test_dtypes(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_homomorphism),    cmocka_unit_test(test_splits),
+        cmocka_unit_test(test_homomorphism),
+        cmocka_unit_test(test_splits),
         cmocka_unit_test(test_rounding_bits),
-        cmocka_unit_test(test_error_feedback),  cmocka_unit_test(test_error_state),
-        cmocka_unit_test(test_norms),           cmocka_unit_test(test_nonfinite),
-        cmocka_unit_test(test_encode_refusals), cmocka_unit_test(test_decode_refusals),
-        cmocka_unit_test(test_reduced),         cmocka_unit_test(test_bias),
+        cmocka_unit_test(test_error_feedback),
+        cmocka_unit_test(test_error_state),
+        cmocka_unit_test(test_norms),
+        cmocka_unit_test(test_nonfinite),
+        cmocka_unit_test(test_encode_refusals),
+        cmocka_unit_test(test_decode_refusals),
+        cmocka_unit_test(test_reduced),
+        cmocka_unit_test(test_bias),
         cmocka_unit_test(test_dtypes),
     };
     return cmocka_run_group_tests_name("thc codec", tests, NULL, NULL);

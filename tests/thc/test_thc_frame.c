@@ -31,8 +31,9 @@ static fixture *make_fixture(uint32_t flags, unsigned transform)
     f->config.seed = 0x0123456789abcdefu;
     f->config.job = 77;
     f->config.transform = (uint8_t)transform;
-    if (transform == GW_THC_PLAIN)
+    if (transform == GW_THC_PLAIN) {
         f->config.threshold_bits = 0;
+    }
     f->thc = make_thc(&f->config);
     fill_normal(&rng, &f->x[0][0], WORKERS * LEN, 1.0);
     f->job = run_job(&f->thc, &f->x[0][0], NULL, LEN, WORKERS, 9);
@@ -52,8 +53,9 @@ static fixture *make_fixture(uint32_t flags, unsigned transform)
 
 static void free_fixture(fixture *f)
 {
-    for (uint32_t r = 0; r < WORKERS; r++)
+    for (uint32_t r = 0; r < WORKERS; r++) {
         free(f->frame[r]);
+    }
     free_job(&f->job);
     free(f);
 }
@@ -88,8 +90,9 @@ static void test_round_trip(void **state)
             /* An empty sum: all blocks are missing and decode to +0. */
             assert_int_equal(decode_frame(sum[0], size, out, sizeof out, &len, &missing, NULL), GW_OK);
             assert_int_equal(missing, 4);
-            for (size_t i = 0; i < LEN; i++)
+            for (size_t i = 0; i < LEN; i++) {
                 assert_true(out[i] == 0 && !signbit(out[i]));
+            }
             /* ((0 + 1) + (2 + 3)) against (3 + 2 + 1 + 0). */
             assert_int_equal(
                 gw_thc_frame_sum_add(sum[0], size, f->frame[0], f->frame_size, NULL, GW_BACKEND_ALL), GW_OK);
@@ -100,10 +103,11 @@ static void test_round_trip(void **state)
             assert_int_equal(
                 gw_thc_frame_sum_add(sum[1], size, f->frame[3], f->frame_size, NULL, GW_BACKEND_ALL), GW_OK);
             assert_int_equal(gw_thc_frame_sum_add(sum[0], size, sum[1], size, NULL, GW_BACKEND_ALL), GW_OK);
-            for (int r = WORKERS; r-- > 0;)
+            for (int r = WORKERS; r-- > 0;) {
                 assert_int_equal(
                     gw_thc_frame_sum_add(sum[2], size, f->frame[r], f->frame_size, NULL, GW_BACKEND_ALL),
                     GW_OK);
+            }
             assert_memory_equal(sum[0], sum[2], size);
             gw_thc_frame_info info;
             assert_int_equal(gw_thc_frame_check(sum[0], size, LEN, &info, NULL, GW_BACKEND_ALL), GW_OK);
@@ -114,10 +118,11 @@ static void test_round_trip(void **state)
             uint8_t *lanes = take(f->job.lanes_size);
             uint8_t set[8] = {0};
             assert_int_equal(gw_thc_agg_init(&agg, &f->config.table, WORKERS, 8, 1), GW_OK);
-            for (uint32_t r = 0; r < WORKERS; r++)
+            for (uint32_t r = 0; r < WORKERS; r++) {
                 assert_int_equal(gw_thc_agg_add_indices(&agg, lanes, set, f->job.lanes,
                                                         f->job.indices + r * f->job.indices_size, r),
                                  GW_OK);
+            }
             assert_int_equal(decode_all(&f->thc, &f->job, lanes, WORKERS, GW_THC_MEAN, 9, LEN, all), GW_OK);
             assert_memory_equal(out, all, sizeof out);
             /* Refused, and the sum is what it was. */
@@ -131,8 +136,9 @@ static void test_round_trip(void **state)
             assert_memory_equal(sum[0], copy, size);
             free(copy);
             free(lanes);
-            for (int s = 0; s < 3; s++)
+            for (int s = 0; s < 3; s++) {
                 free(sum[s]);
+            }
             free_fixture(f);
         }
     }
@@ -153,23 +159,26 @@ static void test_block_sets(void **state)
     assert_int_equal(gw_thc_frame_sum_init(f->frame[0], f->frame_size, GW_THC_FLAG_BLOCK_SETS, sum, size,
                                            &made, GW_BACKEND_ALL),
                      GW_OK);
-    for (int r = 0; r < WORKERS; r++)
+    for (int r = 0; r < WORKERS; r++) {
         assert_int_equal(gw_thc_frame_sum_add(sum, size, f->frame[r], f->frame_size, NULL, GW_BACKEND_ALL),
                          GW_OK);
+    }
     assert_int_equal(gw_thc_frame_peek(sum, size, &info), GW_OK);
     memset(sum + info.sets_offset + 8, 0, 8);
     memset(sum + info.payload_offset + 64, 0, 64);
     assert_int_equal(decode_frame(sum, size, out, sizeof out, &len, &missing, &bad), GW_OK);
     assert_int_equal(missing, 1);
-    for (size_t i = 64; i < 128; i++)
+    for (size_t i = 64; i < 128; i++) {
         assert_true(out[i] == 0 && !signbit(out[i]));
+    }
     /* A set that names worker 4 of 4: DUP at that block; others are decoded. */
     sum[info.sets_offset + 16] = 0x10;
     assert_int_equal(decode_frame(sum, size, out, sizeof out, &len, &missing, &bad), GW_ERR_DUP);
     assert_int_equal(bad, 2);
     assert_int_equal(len, 0);
-    for (size_t i = 128; i < 192; i++)
+    for (size_t i = 128; i < 192; i++) {
         assert_true(out[i] == 0);
+    }
     assert_true(out[0] != 0 && out[200] != 0);
     free(sum);
     free_fixture(f);
@@ -237,8 +246,9 @@ static void test_hostile_headers(void **state)
         uint8_t keep = f->frame[0][cases[i].at];
         f->frame[0][cases[i].at] = cases[i].value;
         gw_status status = decode_frame(f->frame[0], f->frame_size, out, sizeof out, &len, NULL, NULL);
-        if (status != cases[i].status)
+        if (status != cases[i].status) {
             print_message("byte %zu = %u: %d\n", cases[i].at, cases[i].value, (int)status);
+        }
         assert_int_equal(status, cases[i].status);
         assert_int_equal(len, 0);
         f->frame[0][cases[i].at] = keep;
@@ -286,8 +296,9 @@ static void test_hostile_content(void **state)
         memset(out, 0x5a, sizeof out);
         assert_int_equal(decode_frame(f->frame[0], f->frame_size, out, sizeof out, &len, NULL, &bad),
                          GW_ERR_CHECKSUM);
-        for (size_t i = 0; i < LEN; i++)
+        for (size_t i = 0; i < LEN; i++) {
             assert_true(out[i] == 0);
+        }
         f->frame[0][at] ^= 1;
     }
     free_fixture(f);
@@ -345,8 +356,9 @@ static void test_mismatches(void **state)
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         f->frame[1][cases[i].at] ^= cases[i].change;
         gw_status status = gw_thc_frame_sum_add(sum, size, f->frame[1], f->frame_size, NULL, GW_BACKEND_ALL);
-        if (status != cases[i].status)
+        if (status != cases[i].status) {
             print_message("byte %zu: %d\n", cases[i].at, (int)status);
+        }
         assert_int_equal(status, cases[i].status);
         f->frame[1][cases[i].at] ^= cases[i].change;
         assert_memory_equal(sum, copy, size);
@@ -374,9 +386,10 @@ static void test_every_byte(void **state)
     assert_int_equal(gw_thc_frame_sum_init(f->frame[0], f->frame_size, GW_THC_FLAG_BLOCK_SETS, sum, size,
                                            &made, GW_BACKEND_ALL),
                      GW_OK);
-    for (int r = 0; r < WORKERS; r++)
+    for (int r = 0; r < WORKERS; r++) {
         assert_int_equal(gw_thc_frame_sum_add(sum, size, f->frame[r], f->frame_size, NULL, GW_BACKEND_ALL),
                          GW_OK);
+    }
     for (size_t at = 0; at < size; at++) {
         for (unsigned change = 1; change < 256; change = change * 2 + 1) {
             gw_thc_frame_info info;

@@ -76,9 +76,10 @@ static size_t make_packet(const fixture *f, uint32_t round, uint32_t chunk, uint
     h.norms_hash = 0xfeed0000u + round;
     gw_thc_packet_write(dst, &h);
     memset(dst + 48, 0, SLOT_LEN / 2);
-    for (size_t i = 0; i < SLOT_LEN; i++)
+    for (size_t i = 0; i < SLOT_LEN; i++) {
         dst[48 + i / 64 * 32 + i % 32] =
             (uint8_t)(dst[48 + i / 64 * 32 + i % 32] | index_of(round, chunk, rank, i) << (i % 64 / 32 * 4));
+    }
     assert_int_equal(gw_thc_packet_size(h.type, 4, 0, WORKERS, SLOT_LEN), 48 + SLOT_LEN / 2);
     return 48 + SLOT_LEN / 2;
 }
@@ -98,8 +99,9 @@ static unsigned check_result(const fixture *f, const uint8_t *packet, size_t siz
     for (size_t i = 0; i < SLOT_LEN; i++) {
         unsigned sum = 0;
         for (uint32_t r = 0; r < WORKERS; r++) {
-            if (p.set[0] >> r & 1)
+            if (p.set[0] >> r & 1) {
                 sum += f->config.table.value[index_of(round, chunk, r, i)];
+            }
         }
         assert_int_equal(p.payload[i], sum);
     }
@@ -142,16 +144,19 @@ static void run_network(uint32_t seed, uint32_t slots, uint32_t quorum)
             if (rng_below(&rng, 100) < 20 && delayed_size[held] == 0) {
                 memcpy(delayed[held], packet, size);
                 delayed_size[held] = size;
-                if (rng_below(&rng, 2) == 0)
+                if (rng_below(&rng, 2) == 0) {
                     continue; /* delayed; else also sent now */
+                }
             }
-            if (rng_below(&rng, 100) < 30)
+            if (rng_below(&rng, 100) < 30) {
                 continue; /* lost */
+            }
         } else {
             /* Finished workers only matter for the count. With a quorum the clock must drop what nobody asks
              * for. */
-            if (quorum < WORKERS || slots < CHUNKS)
+            if (quorum < WORKERS || slots < CHUNKS) {
                 assert_int_equal(gw_thc_server_drop(&f.server, rng_below(&rng, slots)), GW_OK);
+            }
             continue;
         }
         gw_status status = gw_thc_server_receive(&f.server, packet, size, &reply);
@@ -162,32 +167,39 @@ static void run_network(uint32_t seed, uint32_t slots, uint32_t quorum)
             assert_int_equal(gw_thc_packet_parse(packet, size, &p), GW_OK);
             assert_int_equal(gw_thc_server_drop(&f.server, p.header.first_block / 2 % slots), GW_OK);
         }
-        if (reply.action == GW_THC_ACTION_NONE)
+        if (reply.action == GW_THC_ACTION_NONE) {
             continue;
+        }
         for (uint32_t r = 0; r < WORKERS; r++) {
             gw_thc_packet p;
-            if (reply.action == GW_THC_ACTION_REPLY && r != reply.rank)
+            if (reply.action == GW_THC_ACTION_REPLY && r != reply.rank) {
                 continue;
-            if (rng_below(&rng, 100) < 30)
+            }
+            if (rng_below(&rng, 100) < 30) {
                 continue; /* lost on the way down */
+            }
             assert_int_equal(gw_thc_packet_parse(reply.packet, reply.packet_size, &p), GW_OK);
-            if (at[r] >= ROUNDS * CHUNKS)
+            if (at[r] >= ROUNDS * CHUNKS) {
                 continue;
+            }
             if (p.header.type == GW_THC_PACKET_NOTICE) {
                 /* The round is over and its result gone: go on where the slot is. */
                 assert_true(quorum < WORKERS || (int32_t)(p.header.round - (first + at[r] / CHUNKS)) <= 0 ||
                             status == GW_ERR_ROUND);
-                if (quorum < WORKERS && (int32_t)(p.header.round - (first + at[r] / CHUNKS)) > 0)
+                if (quorum < WORKERS && (int32_t)(p.header.round - (first + at[r] / CHUNKS)) > 0) {
                     done += ++at[r] == ROUNDS * CHUNKS;
+                }
                 continue;
             }
-            if (p.header.round != first + at[r] / CHUNKS || p.header.first_block / 2 != at[r] % CHUNKS)
+            if (p.header.round != first + at[r] / CHUNKS || p.header.first_block / 2 != at[r] % CHUNKS) {
                 continue; /* an old result again */
+            }
             unsigned set = check_result(&f, reply.packet, reply.packet_size, p.header.round, at[r] % CHUNKS);
             assert_true(result_set[at[r]] == 0 || result_set[at[r]] == set); /* everybody gets the same */
             result_set[at[r]] = set;
-            if (quorum == WORKERS)
+            if (quorum == WORKERS) {
                 assert_int_equal(set, (1 << WORKERS) - 1);
+            }
             done += ++at[r] == ROUNDS * CHUNKS;
         }
     }
@@ -226,8 +238,9 @@ static void test_rounds(void **state)
     assert_true(p.header.round == UINT32_MAX && p.header.rank == 2);
     assert_int_equal(SEND(1, 0, 2), GW_ERR_ROUND);
     assert_int_equal(gw_thc_server_slot_open(&f.server, 0, NULL, NULL), 0);
-    for (uint32_t r = 0; r < 4; r++)
+    for (uint32_t r = 0; r < 4; r++) {
         assert_int_equal(SEND(UINT32_MAX, 0, r), GW_OK);
+    }
     assert_int_equal(SEND(UINT32_MAX, 0, 3), GW_ERR_DUP);
     assert_int_equal(reply.action, GW_THC_ACTION_NONE);
     assert_int_equal(gw_thc_server_slot_open(&f.server, 0, &round, &members), 1);
@@ -243,8 +256,9 @@ static void test_rounds(void **state)
     assert_int_equal(SEND(UINT32_MAX, 0, 4), GW_ERR_ROUND);
     assert_int_equal(reply.action, GW_THC_ACTION_REPLY);
     assert_int_equal(check_result(&f, reply.packet, reply.packet_size, UINT32_MAX, 0), 0x0f);
-    for (uint32_t r = 1; r < 4; r++)
+    for (uint32_t r = 1; r < 4; r++) {
         assert_int_equal(SEND(0, 0, r), GW_OK);
+    }
     assert_int_equal(gw_thc_server_seal(&f.server, 0, &reply), GW_OK);
     /* Worker 4 was not seen in round 0: round 1 may not overwrite the result of UINT32_MAX, until the clock
      * drops it. */
@@ -295,8 +309,9 @@ static void test_refusals(void **state)
         (void)make_packet(&f, 0, 0, 1, packet);
         packet[cases[i].at] = cases[i].value;
         gw_status status = gw_thc_server_receive(&f.server, packet, size, &reply);
-        if (status != cases[i].status)
+        if (status != cases[i].status) {
             print_message("byte %zu = %u: %d\n", cases[i].at, cases[i].value, (int)status);
+        }
         assert_int_equal(status, cases[i].status);
         assert_memory_equal(copy, f.memory, memory_size);
     }
@@ -390,8 +405,9 @@ static void test_norms(void **state)
         gw_thc_packet_write(packet, &h);
         for (unsigned i = 0; i < 2; i++) {
             uint32_t pattern = 0x00800000u + (rng_u32(&rng) >> 2);
-            for (unsigned b = 0; b < 4; b++)
+            for (unsigned b = 0; b < 4; b++) {
                 packet[48 + 4 * i + b] = (uint8_t)(pattern >> (8 * b));
+            }
             maxima[i] = pattern > maxima[i] ? pattern : maxima[i];
         }
         /* Row 45: a norm that cannot be, after one that can. */
@@ -415,8 +431,9 @@ static void test_norms(void **state)
     assert_int_equal(p.header.type, GW_THC_PACKET_MAXIMA);
     for (unsigned i = 0; i < 2; i++) {
         uint32_t got = 0;
-        for (unsigned b = 0; b < 4; b++)
+        for (unsigned b = 0; b < 4; b++) {
             got |= (uint32_t)p.payload[4 * i + b] << (8 * b);
+        }
         assert_true(got == maxima[i]);
     }
 

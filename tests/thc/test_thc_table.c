@@ -8,8 +8,8 @@
 #include <string.h>
 
 #include "core/philox.h"
-#include "core/thc_default_tables.h"
-#include "core/thc_normal.h"
+#include "thc/thc_default_tables.h"
+#include "thc/thc_normal.h"
 #include "thc_testing.h"
 
 static _Alignas(8) uint8_t workspace[GW_THC_TABLE_WORKSPACE_SIZE];
@@ -81,15 +81,17 @@ static void test_thresholds(void **state)
 {
     (void)state;
     static const double t[] = {1.8627319, 2.1538747, 2.4175590, 2.6600675, 2.8856349, 3.0972691, 3.2971933};
-    for (unsigned i = 0; i < 7; i++)
+    for (unsigned i = 0; i < 7; i++) {
         assert_true(fabs(gw_normal_threshold(ldexp(1.0, -(int)i - 4)) - t[i]) < 1e-7);
+    }
     for (double x = 0.0; x < 8.0; x += 0.037) {
         assert_true(fabs(gw_normal_half_cdf(x) - 0.5 * erf(x / sqrt(2.0))) < 2e-15);
         double density = exp(-0.5 * x * x) / sqrt(2.0 * acos(-1.0));
         assert_true(fabs(gw_normal_density(x) / density - 1.0) < 8e-15);
     }
-    for (double p = 0.9; p > 7e-5; p *= 0.83)
+    for (double p = 0.9; p > 7e-5; p *= 0.83) {
         assert_true(fabs(erfc(gw_normal_threshold(p) / sqrt(2.0)) - p) < 1e-14);
+    }
     assert_int_equal(gw_thc_threshold_bits(2.0), 0);
     assert_int_equal(gw_thc_threshold_bits(0x1p-14), 0); /* 4.009: above what frames carry */
     assert_int_equal(gw_thc_threshold_bits(NAN), 0);
@@ -167,8 +169,9 @@ static double binomial(unsigned n, unsigned k)
 {
     double result = 1;
 
-    for (unsigned i = 1; i <= k; i++)
+    for (unsigned i = 1; i <= k; i++) {
         result = result * (n - k + i) / i;
+    }
     return result;
 }
 
@@ -203,11 +206,13 @@ static void test_brute_force(void **state)
             /* Two roundings of one integral may order equal-looking tables differently; the cost may not
              * differ. */
             uint64_t cost = 0;
-            for (unsigned z = 0; z < e->steps; z++)
+            for (unsigned z = 0; z < e->steps; z++) {
                 cost += e->weight[table.value[z]][table.value[z + 1]];
+            }
             assert_true(cost >= e->best && (double)(cost - e->best) < 1e-13 * 0x1p60);
-            if (cost == e->best) /* a tie: the smallest, which the enumeration meets first */
+            if (cost == e->best) { /* a tie: the smallest, which the enumeration meets first */
                 assert_memory_equal(table.value, e->best_path, 16);
+            }
             cases++;
             exact += cost == e->best;
         }
@@ -291,8 +296,9 @@ static void test_refusals(void **state)
 
     /* Row 44: every rule of a table. */
     gw_thc_table bad[5];
-    for (unsigned i = 0; i < 5; i++)
+    for (unsigned i = 0; i < 5; i++) {
         bad[i] = config.table;
+    }
     bad[0].value[0] = 1;
     bad[1].value[15] = 30;
     bad[2].value[7] = bad[2].value[6];

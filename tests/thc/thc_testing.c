@@ -32,8 +32,9 @@ double rng_normal(test_rng *rng)
 
 void fill_normal(test_rng *rng, float *x, size_t len, double scale)
 {
-    for (size_t i = 0; i < len; i++)
+    for (size_t i = 0; i < len; i++) {
         x[i] = (float)(scale * rng_normal(rng));
+    }
 }
 
 gw_thc_config default_config(unsigned bits, uint32_t workers, int error_feedback)
@@ -111,8 +112,9 @@ gw_status decode_all(const gw_thc *thc, const job_output *job, const uint8_t *la
     uint32_t *members = take(job->blocks * sizeof *members);
     gw_thc_range range = {len, 0, job->blocks, round, 0};
 
-    for (uint64_t i = 0; i < job->blocks; i++)
+    for (uint64_t i = 0; i < job->blocks; i++) {
         members[i] = k;
+    }
     gw_status status = gw_thc_decode(thc, &range, lanes, job->lanes_size, members, job->maxima, mode, out,
                                      len * sizeof *out, workspace, workspace_size, NULL, NULL);
     free(members);

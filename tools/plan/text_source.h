@@ -4,8 +4,8 @@
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
-#ifndef GW_PLAN_TEXT_SOURCE_H
-#define GW_PLAN_TEXT_SOURCE_H
+#ifndef GW_TEXT_SOURCE_H
+#define GW_TEXT_SOURCE_H
 
 #include <stddef.h>
 #include <stdint.h>

@@ -62,11 +62,13 @@ static int look_for_block_sets(const aggregate_arguments *a, int *block_sets)
         gw_input_file input;
         gw_thc_frame_info info;
         int code = gw_input_file_open(&input, a->inputs[i]);
-        if (code != GW_CLI_OK)
+        if (code != GW_CLI_OK) {
             return code;
+        }
         if (gw_thc_frame_peek(input.data, input.size, &info) == GW_OK &&
-            (info.flags & GW_THC_FLAG_BLOCK_SETS) != 0)
+            (info.flags & GW_THC_FLAG_BLOCK_SETS) != 0) {
             *block_sets = 1;
+        }
         gw_input_file_close(&input);
     }
     return GW_CLI_OK;
@@ -79,8 +81,9 @@ static int add_file(const char *path, uint32_t flags, uint32_t backends, uint8_t
     uint64_t bad = UINT64_MAX;
     int code = gw_input_file_open(&input, path);
 
-    if (code != GW_CLI_OK)
+    if (code != GW_CLI_OK) {
         return code;
+    }
     gw_status status = gw_thc_frame_check(input.data, input.size, UINT64_MAX, &info, &bad, backends);
     if (status == GW_OK && *sum == NULL) {
         gw_thc thc;
@@ -91,16 +94,19 @@ static int add_file(const char *path, uint32_t flags, uint32_t backends, uint8_t
             gw_input_file_close(&input);
             return GW_CLI_IO;
         }
-        if (status == GW_OK)
+        if (status == GW_OK) {
             status = gw_thc_frame_sum_init(input.data, input.size, flags, *sum, capacity, sum_size, backends);
+        }
     }
-    if (status == GW_OK)
+    if (status == GW_OK) {
         status = gw_thc_frame_sum_add(*sum, *sum_size, input.data, input.size, &bad, backends);
-    if ((status == GW_ERR_DUP || status == GW_ERR_HEADER) && info.config.worker_max == 1 && *sum != NULL)
+    }
+    if ((status == GW_ERR_DUP || status == GW_ERR_HEADER) && info.config.worker_max == 1 && *sum != NULL) {
         code = gw_cli_error(GW_CLI_BAD_DATA, path,
                             "made without --norms, for one worker: it cannot be added to another");
-    else if (status != GW_OK)
+    } else if (status != GW_OK) {
         code = thc_fail(path, status, bad != UINT64_MAX ? &bad : NULL);
+    }
     gw_input_file_close(&input);
     return code;
 }
@@ -124,18 +130,23 @@ int gw_cmd_aggregate(int argc, char **argv)
     memset(&a, 0, sizeof a);
     a.backends = GW_BACKEND_ALL;
     argp_err_exit_status = GW_CLI_USAGE;
-    if (argp_parse(&argp, argc, argv, 0, NULL, &a) != 0)
+    if (argp_parse(&argp, argc, argv, 0, NULL, &a) != 0) {
         return GW_CLI_USAGE;
+    }
     int code = GW_CLI_OK;
-    for (int i = 0; code == GW_CLI_OK && i < a.input_count; i++)
+    for (int i = 0; code == GW_CLI_OK && i < a.input_count; i++) {
         code = thc_check_output(a.output, a.inputs[i]);
-    if (code == GW_CLI_OK)
+    }
+    if (code == GW_CLI_OK) {
         code = look_for_block_sets(&a, &block_sets);
+    }
     uint32_t flags = (a.checksum ? GW_THC_FLAG_CHECKSUM : 0) | (block_sets ? GW_THC_FLAG_BLOCK_SETS : 0);
-    for (int i = 0; code == GW_CLI_OK && i < a.input_count; i++)
+    for (int i = 0; code == GW_CLI_OK && i < a.input_count; i++) {
         code = add_file(a.inputs[i], flags, a.backends, &sum, &sum_size);
-    if (code == GW_CLI_OK)
+    }
+    if (code == GW_CLI_OK) {
         code = thc_write_file(a.output, sum, sum_size);
+    }
     free(sum);
     return code;
 }

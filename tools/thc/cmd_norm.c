@@ -58,8 +58,9 @@ static error_t norm_parse(int key, char *text, struct argp_state *state)
         break;
     case ARGP_KEY_END:
         thc_require(state, a->input_count != 0, a->output);
-        if (!a->is_max && a->input_count != 1)
+        if (!a->is_max && a->input_count != 1) {
             argp_error(state, "one array at a time; --max joins norm files");
+        }
         break;
     default:
         return ARGP_ERR_UNKNOWN;
@@ -75,18 +76,20 @@ static int max_of_files(const norm_arguments *a)
     for (int i = 1; code == GW_CLI_OK && i < a->input_count; i++) {
         norm_file next;
         code = norm_file_read(&next, a->inputs[i]);
-        if (code == GW_CLI_OK &&
-            (next.transform != all.transform || next.block_log2 != all.block_log2 || next.count != all.count))
+        if (code == GW_CLI_OK && (next.transform != all.transform || next.block_log2 != all.block_log2 ||
+                                  next.count != all.count)) {
             code = gw_cli_error(GW_CLI_BAD_DATA, a->inputs[i],
                                 "another transform, block length or number of values than %s", a->inputs[0]);
+        }
         if (code == GW_CLI_OK) {
             gw_thc_norms_max(all.patterns, next.patterns, all.pattern_count);
             all.merged += next.merged;
         }
         norm_file_free(&next);
     }
-    if (code == GW_CLI_OK)
+    if (code == GW_CLI_OK) {
         code = norm_file_write(&all, a->output);
+    }
     norm_file_free(&all);
     return code;
 }
@@ -101,15 +104,18 @@ static int norms_of_array(const norm_arguments *a)
     float *error = NULL;
     int code = gw_npy_open(&npy, a->inputs[0], a->bf16 ? GW_NPY_U2_BF16 : GW_NPY_U2_REFUSE);
 
-    if (code != GW_CLI_OK)
+    if (code != GW_CLI_OK) {
         return code;
+    }
     memset(&file, 0, sizeof file);
     code = thc_request_config(&a->request, npy.dtype, a->state != NULL, &config);
     gw_status status = GW_OK;
-    if (code == GW_CLI_OK && (status = gw_thc_init(&thc, &config, a->request.backends)) != GW_OK)
+    if (code == GW_CLI_OK && (status = gw_thc_init(&thc, &config, a->request.backends)) != GW_OK) {
         code = thc_fail(NULL, status, NULL);
-    if (code == GW_CLI_OK && a->state != NULL)
+    }
+    if (code == GW_CLI_OK && a->state != NULL) {
         error = ef_state_read(a->state, npy.len, &code);
+    }
     if (code == GW_CLI_OK) {
         gw_thc_range range = {npy.len, 0, gw_thc_block_count(&thc, npy.len), a->request.round, 0};
         uint64_t bad = UINT64_MAX;
@@ -121,11 +127,13 @@ static int norms_of_array(const norm_arguments *a)
         file.patterns = thc_alloc(file.pattern_count * sizeof *file.patterns);
         code = file.patterns == NULL ? GW_CLI_IO : GW_CLI_OK;
         if (code == GW_CLI_OK && (status = gw_thc_norms(&thc, &range, npy.values, error, file.patterns,
-                                                        workspace, sizeof workspace, &bad)) != GW_OK)
+                                                        workspace, sizeof workspace, &bad)) != GW_OK) {
             code = thc_fail(a->inputs[0], status, bad != UINT64_MAX ? &bad : NULL);
+        }
     }
-    if (code == GW_CLI_OK)
+    if (code == GW_CLI_OK) {
         code = norm_file_write(&file, a->output);
+    }
     norm_file_free(&file);
     free(error);
     gw_npy_close(&npy);
@@ -150,12 +158,15 @@ int gw_cmd_norm(int argc, char **argv)
     memset(&a, 0, sizeof a);
     thc_request_init(&a.request);
     argp_err_exit_status = GW_CLI_USAGE;
-    if (argp_parse(&argp, argc, argv, 0, NULL, &a) != 0)
+    if (argp_parse(&argp, argc, argv, 0, NULL, &a) != 0) {
         return GW_CLI_USAGE;
+    }
     int code = thc_check_output(a.output, a.state);
-    for (int i = 0; code == GW_CLI_OK && i < a.input_count; i++)
+    for (int i = 0; code == GW_CLI_OK && i < a.input_count; i++) {
         code = thc_check_output(a.output, a.inputs[i]);
-    if (code != GW_CLI_OK)
+    }
+    if (code != GW_CLI_OK) {
         return code;
+    }
     return a.is_max ? max_of_files(&a) : norms_of_array(&a);
 }

@@ -28,9 +28,10 @@ static unsigned number(const char *text, uint64_t min, uint64_t max, const char 
 {
     uint64_t value = 0;
 
-    if (gw_cli_parse_u64(text, min, max, &value) != 0)
+    if (gw_cli_parse_u64(text, min, max, &value) != 0) {
         argp_error(state, "--%s: '%s' is not a number from %llu to %llu", name, text, (unsigned long long)min,
                    (unsigned long long)max);
+    }
     return (unsigned)value;
 }
 
@@ -49,8 +50,9 @@ static error_t table_parse(int key, char *text, struct argp_state *state)
         a->granularity = number(text, 1, GW_THC_GRANULARITY_MAX, "granularity", state);
         break;
     case KEY_P:
-        if (thc_parse_p(text, &a->p) != 0)
+        if (thc_parse_p(text, &a->p) != 0) {
             argp_error(state, "--p: '%s' is not a share such as 1/32", text);
+        }
         break;
     case KEY_LANE:
         a->lane_bits = number(text, 8, 32, "lane", state);
@@ -74,15 +76,17 @@ static json_t *values_json(const gw_thc_table *table)
 {
     json_t *list = json_array();
 
-    for (unsigned z = 0; z < 1u << table->bits; z++)
+    for (unsigned z = 0; z < 1u << table->bits; z++) {
         json_array_append_new(list, json_integer(table->value[z]));
+    }
     return list;
 }
 
 static void print_values(const gw_thc_table *table)
 {
-    for (unsigned z = 0; z < 1u << table->bits; z++)
+    for (unsigned z = 0; z < 1u << table->bits; z++) {
         printf("%s%u", z > 0 ? " " : "", table->value[z]);
+    }
     printf("\n");
 }
 
@@ -106,15 +110,18 @@ int gw_cmd_table(int argc, char **argv)
     gw_thc_table_cost cost;
 
     argp_err_exit_status = GW_CLI_USAGE;
-    if (argp_parse(&argp, argc, argv, 0, NULL, &a) != 0)
+    if (argp_parse(&argp, argc, argv, 0, NULL, &a) != 0) {
         return GW_CLI_USAGE;
-    if (a.bits == 0 || a.granularity == 0 || a.p == 0)
+    }
+    if (a.bits == 0 || a.granularity == 0 || a.p == 0) {
         return gw_cli_error(GW_CLI_USAGE, NULL, "table needs --bits, --granularity and --p");
+    }
     gw_status status =
         gw_thc_table_solve(&table, &cost, a.bits, a.granularity, a.p, workspace, sizeof workspace);
-    if (status != GW_OK)
+    if (status != GW_OK) {
         return gw_cli_error(GW_CLI_USAGE, NULL, "no table of %u bits, granularity %u, p %g: %s", a.bits,
                             a.granularity, a.p, gw_status_message(status));
+    }
     if (a.json) {
         json_t *o = json_object();
         json_object_set_new(o, "bits", json_integer(a.bits));
@@ -151,15 +158,18 @@ int gw_cmd_thc_plan(int argc, char **argv)
     gw_thc_plan plan;
 
     argp_err_exit_status = GW_CLI_USAGE;
-    if (argp_parse(&argp, argc, argv, 0, NULL, &a) != 0)
+    if (argp_parse(&argp, argc, argv, 0, NULL, &a) != 0) {
         return GW_CLI_USAGE;
-    if (a.workers == 0)
+    }
+    if (a.workers == 0) {
         return gw_cli_error(GW_CLI_USAGE, NULL, "thc-plan needs --workers");
+    }
     gw_status status = gw_thc_plan_make(&plan, a.bits, a.workers, a.lane_bits, a.error_feedback, workspace,
                                         sizeof workspace);
-    if (status != GW_OK)
+    if (status != GW_OK) {
         return gw_cli_error(GW_CLI_USAGE, NULL, "no plan for %u workers, %u bits, lanes of %u bits: %s",
                             a.workers, a.bits, a.lane_bits, gw_status_message(status));
+    }
     const gw_thc_config *c = &plan.config;
     double both = plan.up_bits + plan.down_bits;
     if (a.json) {

@@ -49,8 +49,9 @@ static error_t compress_parse(int key, char *text, struct argp_state *state)
         a->output = text;
         break;
     case KEY_CODEC:
-        if (strcmp(text, "thc") != 0)
+        if (strcmp(text, "thc") != 0) {
             argp_error(state, "--codec: thc, not '%s'", text);
+        }
         break;
     case KEY_NORMS:
         a->norms = text;
@@ -68,16 +69,19 @@ static error_t compress_parse(int key, char *text, struct argp_state *state)
         a->json = 1;
         break;
     case ARGP_KEY_ARG:
-        if (a->input != NULL)
+        if (a->input != NULL) {
             argp_error(state, "one input at a time");
+        }
         a->input = text;
         break;
     case ARGP_KEY_END:
         thc_require(state, a->input != NULL, a->output);
-        if (a->norms == NULL && a->request.workers > 1)
+        if (a->norms == NULL && a->request.workers > 1) {
             argp_error(state, "--workers above 1 needs --norms, the maxima over all of them");
-        if (a->request.rank >= a->request.workers)
+        }
+        if (a->request.rank >= a->request.workers) {
             argp_error(state, "--rank must be below --workers");
+        }
         break;
     default:
         return ARGP_ERR_UNKNOWN;
@@ -124,11 +128,13 @@ static uint32_t *maxima_for(const compress_arguments *a, const gw_thc *thc, cons
     if (a->norms != NULL) {
         norm_file file;
         *code = norm_file_read(&file, a->norms);
-        if (*code != GW_CLI_OK)
+        if (*code != GW_CLI_OK) {
             return NULL;
+        }
         if (file.transform == thc->config.transform && file.block_log2 == thc->config.block_log2 &&
-            file.count == npy->len && file.merged <= thc->config.worker_max)
+            file.count == npy->len && file.merged <= thc->config.worker_max) {
             return file.patterns;
+        }
         *code = gw_cli_error(GW_CLI_BAD_DATA, a->norms,
                              "made for another transform, block length, number of values or more workers");
         norm_file_free(&file);
@@ -136,8 +142,9 @@ static uint32_t *maxima_for(const compress_arguments *a, const gw_thc *thc, cons
     }
     uint32_t *patterns = thc_alloc(count * sizeof *patterns);
     *code = patterns == NULL ? GW_CLI_IO : GW_CLI_OK;
-    if (patterns == NULL)
+    if (patterns == NULL) {
         return NULL;
+    }
     gw_status status =
         gw_thc_norms(thc, range, npy->values, error, patterns, workspace, workspace_size, &bad);
     if (status != GW_OK) {
@@ -161,16 +168,20 @@ static int compress_array(const compress_arguments *a, const gw_npy *npy)
     uint32_t flags = a->checksum ? GW_THC_FLAG_CHECKSUM : 0;
 
     int code = thc_request_config(&a->request, npy->dtype, a->state != NULL, &config);
-    if (code != GW_CLI_OK)
+    if (code != GW_CLI_OK) {
         return code;
+    }
     gw_status status = gw_thc_init(&thc, &config, a->request.backends);
-    if (status != GW_OK)
+    if (status != GW_OK) {
         return thc_fail(NULL, status, NULL);
+    }
     gw_thc_range range = {npy->len, 0, gw_thc_block_count(&thc, npy->len), a->request.round, a->request.rank};
-    if (a->state != NULL)
+    if (a->state != NULL) {
         error = ef_state_read(a->state, npy->len, &code);
-    if (code == GW_CLI_OK)
+    }
+    if (code == GW_CLI_OK) {
         maxima = maxima_for(a, &thc, &range, npy, error, workspace, sizeof workspace, &code);
+    }
     if (code == GW_CLI_OK) {
         size_t capacity = gw_thc_frame_bound(&thc, npy->len, flags);
         frame = thc_alloc(capacity);
@@ -178,20 +189,24 @@ static int compress_array(const compress_arguments *a, const gw_npy *npy)
         if (code == GW_CLI_OK &&
             (status = gw_thc_frame_encode(&thc, &range, flags, npy->values, error, maxima, frame, capacity,
                                           &frame_size, workspace, sizeof workspace, &bad)) != GW_OK) {
-            if (status == GW_ERR_STATE)
+            if (status == GW_ERR_STATE) {
                 code = gw_cli_error(GW_CLI_BAD_DATA, a->norms,
                                     "block %llu: the maxima are below this array's own",
                                     (unsigned long long)bad);
-            else
+            } else {
                 code = thc_fail(a->input, status, bad != UINT64_MAX ? &bad : NULL);
+            }
         }
     }
-    if (code == GW_CLI_OK)
+    if (code == GW_CLI_OK) {
         code = thc_write_file(a->output, frame, frame_size);
-    if (code == GW_CLI_OK && a->state != NULL)
+    }
+    if (code == GW_CLI_OK && a->state != NULL) {
         code = ef_state_write(a->state, error, npy->len);
-    if (code == GW_CLI_OK && strcmp(a->output, "-") != 0)
+    }
+    if (code == GW_CLI_OK && strcmp(a->output, "-") != 0) {
         report(a, &config, npy->len, frame_size);
+    }
     free(frame);
     free(maxima);
     free(error);
@@ -219,19 +234,25 @@ int gw_cmd_thc_compress(int argc, char **argv)
     memset(&a, 0, sizeof a);
     thc_request_init(&a.request);
     argp_err_exit_status = GW_CLI_USAGE;
-    if (argp_parse(&argp, argc, argv, 0, NULL, &a) != 0)
+    if (argp_parse(&argp, argc, argv, 0, NULL, &a) != 0) {
         return GW_CLI_USAGE;
+    }
     int code = thc_check_output(a.output, a.input);
-    if (code == GW_CLI_OK)
+    if (code == GW_CLI_OK) {
         code = thc_check_output(a.output, a.norms);
-    if (code == GW_CLI_OK)
+    }
+    if (code == GW_CLI_OK) {
         code = thc_check_output(a.output, a.state);
-    if (code == GW_CLI_OK)
+    }
+    if (code == GW_CLI_OK) {
         code = thc_check_output(a.state, a.input);
-    if (code == GW_CLI_OK)
+    }
+    if (code == GW_CLI_OK) {
         code = gw_npy_open(&npy, a.input, a.bf16 ? GW_NPY_U2_BF16 : GW_NPY_U2_REFUSE);
-    if (code != GW_CLI_OK)
+    }
+    if (code != GW_CLI_OK) {
         return code;
+    }
     code = compress_array(&a, &npy);
     gw_npy_close(&npy);
     return gw_cli_finish_stdout(code);

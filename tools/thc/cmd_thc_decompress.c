@@ -46,8 +46,9 @@ static error_t decompress_parse(int key, char *text, struct argp_state *state)
         gw_cli_parse_backends(state, text, &a->backends);
         break;
     case ARGP_KEY_ARG:
-        if (a->input != NULL)
+        if (a->input != NULL) {
             argp_error(state, "one input at a time");
+        }
         a->input = text;
         break;
     case ARGP_KEY_END:
@@ -69,21 +70,25 @@ static int decompress_frame(const decompress_arguments *a, const gw_input_file *
     uint64_t bad = UINT64_MAX;
 
     gw_status status = gw_thc_frame_peek(input->data, input->size, &info);
-    if (status == GW_OK && info.frame_size != input->size) /* before memory is taken on the header's word */
+    if (status == GW_OK && info.frame_size != input->size) { /* before memory is taken on the header's word */
         status = info.frame_size > input->size ? GW_ERR_SHORT : GW_ERR_TRAILING;
-    if (status != GW_OK)
+    }
+    if (status != GW_OK) {
         return thc_fail(input->name, status, NULL);
+    }
     size_t size = (size_t)info.count * gw_dtype_size((gw_dtype)info.config.dtype);
     void *values = thc_alloc(size);
-    if (values == NULL)
+    if (values == NULL) {
         return GW_CLI_IO;
+    }
     status = gw_thc_frame_decode(input->data, input->size, info.count, a->mode, values, size, &len, &thc,
                                  workspace, sizeof workspace, &missing, &bad, a->backends);
     int code = status == GW_OK ? gw_npy_save(a->output, (gw_dtype)info.config.dtype, values, len)
                                : thc_fail(input->name, status, bad != UINT64_MAX ? &bad : NULL);
-    if (code == GW_CLI_OK && missing > 0)
+    if (code == GW_CLI_OK && missing > 0) {
         gw_cli_note("%s: %llu of %llu blocks have no contributor and are zero (gradwire inspect lists them)",
                     input->name, (unsigned long long)missing, (unsigned long long)info.block_count);
+    }
     free(values);
     return code;
 }
@@ -103,13 +108,16 @@ int gw_cmd_thc_decompress(int argc, char **argv)
     gw_input_file input;
 
     argp_err_exit_status = GW_CLI_USAGE;
-    if (argp_parse(&argp, argc, argv, 0, NULL, &a) != 0)
+    if (argp_parse(&argp, argc, argv, 0, NULL, &a) != 0) {
         return GW_CLI_USAGE;
+    }
     int code = thc_check_output(a.output, a.input);
-    if (code == GW_CLI_OK)
+    if (code == GW_CLI_OK) {
         code = gw_input_file_open(&input, a.input);
-    if (code != GW_CLI_OK)
+    }
+    if (code != GW_CLI_OK) {
         return code;
+    }
     code = decompress_frame(&a, &input);
     gw_input_file_close(&input);
     return code;

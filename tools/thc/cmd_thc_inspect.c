@@ -46,13 +46,15 @@ static error_t inspect_parse(int key, char *text, struct argp_state *state)
     case KEY_CODEC:
         break;
     case ARGP_KEY_ARG:
-        if (a->input != NULL)
+        if (a->input != NULL) {
             argp_error(state, "one input at a time");
+        }
         a->input = text;
         break;
     case ARGP_KEY_END:
-        if (a->input == NULL)
+        if (a->input == NULL) {
             argp_error(state, "an input is missing");
+        }
         break;
     default:
         return ARGP_ERR_UNKNOWN;
@@ -119,12 +121,14 @@ static frame_facts collect(const uint8_t *frame, const gw_thc_frame_info *info)
         facts.members_max = k > facts.members_max ? k : facts.members_max;
         facts.missing += k == 0;
         const uint8_t *patterns = frame + info->norms_offset + b * per_block * 4;
-        if (info->config.transform == GW_THC_PLAIN)
+        if (info->config.transform == GW_THC_PLAIN) {
             look_at_range(patterns, &facts);
-        else
+        } else {
             look_at_norm(gw_cli_load32(patterns), &facts);
-        if ((info->flags & GW_THC_FLAG_SUM) == 0)
+        }
+        if ((info->flags & GW_THC_FLAG_SUM) == 0) {
             continue;
+        }
         uint64_t end = b + 1 < info->block_count ? at + ((uint64_t)lane_size << info->config.block_log2)
                                                  : info->payload_offset + info->payload_size;
         for (; at < end; at += lane_size) {
@@ -137,8 +141,9 @@ static frame_facts collect(const uint8_t *frame, const gw_thc_frame_info *info)
         }
     }
     facts.lane_mean = of > 0 ? used / of : 0;
-    if (info->block_count == 0)
+    if (info->block_count == 0) {
         facts.members_min = 0;
+    }
     return facts;
 }
 
@@ -154,10 +159,12 @@ static json_t *members_json(const uint8_t *frame, const gw_thc_frame_info *info)
     uint64_t sets = (info->flags & GW_THC_FLAG_BLOCK_SETS) != 0 ? info->block_count : 1;
     for (uint32_t r = 0; r < info->config.worker_max; r++) {
         int is_in = 0;
-        for (uint64_t s = 0; s < sets; s++)
+        for (uint64_t s = 0; s < sets; s++) {
             is_in |= frame[info->sets_offset + s * set_size + r / 8] >> (r % 8) & 1;
-        if (is_in)
+        }
+        if (is_in) {
             json_array_append_new(list, json_integer(r));
+        }
     }
     return list;
 }
@@ -167,8 +174,9 @@ static json_t *missing_json(const uint8_t *frame, const gw_thc_frame_info *info)
     json_t *list = json_array();
 
     for (uint64_t b = 0; b < info->block_count; b++) {
-        if (gw_thc_frame_members(frame, info, b) == 0)
+        if (gw_thc_frame_members(frame, info, b) == 0) {
             json_array_append_new(list, json_integer((json_int_t)(info->first_block + b)));
+        }
     }
     return list;
 }
@@ -177,8 +185,9 @@ static json_t *table_json(const gw_thc_table *table)
 {
     json_t *list = json_array();
 
-    for (unsigned z = 0; z < 1u << table->bits; z++)
+    for (unsigned z = 0; z < 1u << table->bits; z++) {
         json_array_append_new(list, json_integer(table->value[z]));
+    }
     return list;
 }
 
@@ -266,11 +275,13 @@ int gw_cmd_thc_inspect(int argc, char **argv)
     uint64_t bad = UINT64_MAX;
 
     argp_err_exit_status = GW_CLI_USAGE;
-    if (argp_parse(&argp, argc, argv, 0, NULL, &a) != 0)
+    if (argp_parse(&argp, argc, argv, 0, NULL, &a) != 0) {
         return GW_CLI_USAGE;
+    }
     int code = gw_input_file_open(&input, a.input);
-    if (code != GW_CLI_OK)
+    if (code != GW_CLI_OK) {
         return code;
+    }
     gw_status status = gw_thc_frame_check(input.data, input.size, UINT64_MAX, &info, &bad, GW_BACKEND_ALL);
     if (status != GW_OK) {
         code = thc_fail(input.name, status, bad != UINT64_MAX ? &bad : NULL);

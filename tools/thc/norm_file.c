@@ -25,29 +25,35 @@ static int parse(norm_file *file, const gw_input_file *input)
 {
     const uint8_t *data = input->data;
 
-    if (input->size < HEADER_SIZE || memcmp(data, magic, sizeof magic) != 0)
+    if (input->size < HEADER_SIZE || memcmp(data, magic, sizeof magic) != 0) {
         return gw_cli_error(GW_CLI_BAD_DATA, input->name, "not a norm file");
+    }
     file->transform = data[5];
     file->block_log2 = data[6];
     file->count = gw_cli_load64(data + 8);
     file->merged = gw_cli_load32(data + 16);
     if (file->transform > GW_THC_ROTATED || file->block_log2 < GW_THC_BLOCK_LOG2_MIN ||
-        file->block_log2 > GW_THC_BLOCK_LOG2_MAX || data[7] != 0 || file->merged == 0)
+        file->block_log2 > GW_THC_BLOCK_LOG2_MAX || data[7] != 0 || file->merged == 0) {
         return gw_cli_error(GW_CLI_BAD_DATA, input->name, "header breaks a rule");
+    }
     uint64_t blocks =
         (file->count >> file->block_log2) + ((file->count & ((1u << file->block_log2) - 1u)) != 0);
     file->pattern_count = (input->size - HEADER_SIZE) / 4;
     uint64_t wanted = blocks * (file->transform == GW_THC_ROTATED ? 1 : 2);
-    if (file->pattern_count != wanted || input->size != HEADER_SIZE + file->pattern_count * 4)
+    if (file->pattern_count != wanted || input->size != HEADER_SIZE + file->pattern_count * 4) {
         return gw_cli_error(GW_CLI_BAD_DATA, input->name, "%zu bytes do not hold %llu patterns", input->size,
                             (unsigned long long)wanted);
-    if (checksum(data, input->size) != gw_cli_load32(data + 20))
+    }
+    if (checksum(data, input->size) != gw_cli_load32(data + 20)) {
         return gw_cli_error(GW_CLI_BAD_DATA, input->name, "checksum mismatch");
+    }
     file->patterns = thc_alloc(file->pattern_count * 4);
-    if (file->patterns == NULL)
+    if (file->patterns == NULL) {
         return GW_CLI_IO;
-    for (size_t i = 0; i < file->pattern_count; i++)
+    }
+    for (size_t i = 0; i < file->pattern_count; i++) {
         file->patterns[i] = gw_cli_load32(data + HEADER_SIZE + 4 * i);
+    }
     return GW_CLI_OK;
 }
 
@@ -57,8 +63,9 @@ int norm_file_read(norm_file *file, const char *path)
 
     memset(file, 0, sizeof *file);
     int code = gw_input_file_open(&input, path);
-    if (code != GW_CLI_OK)
+    if (code != GW_CLI_OK) {
         return code;
+    }
     code = parse(file, &input);
     gw_input_file_close(&input);
     return code;
@@ -69,8 +76,9 @@ int norm_file_write(const norm_file *file, const char *path)
     size_t size = HEADER_SIZE + file->pattern_count * 4;
     uint8_t *data = thc_alloc(size);
 
-    if (data == NULL)
+    if (data == NULL) {
         return GW_CLI_IO;
+    }
     memset(data, 0, HEADER_SIZE);
     memcpy(data, magic, sizeof magic);
     data[5] = file->transform;
@@ -78,8 +86,9 @@ int norm_file_write(const norm_file *file, const char *path)
     gw_cli_store32(data + 8, (uint32_t)file->count);
     gw_cli_store32(data + 12, (uint32_t)(file->count >> 32));
     gw_cli_store32(data + 16, file->merged);
-    for (size_t i = 0; i < file->pattern_count; i++)
+    for (size_t i = 0; i < file->pattern_count; i++) {
         gw_cli_store32(data + HEADER_SIZE + 4 * i, file->patterns[i]);
+    }
     gw_cli_store32(data + 20, checksum(data, size));
     int code = thc_write_file(path, data, size);
     free(data);

@@ -19,20 +19,23 @@ int thc_parse_p(const char *text, double *p)
 
     if (strncmp(text, "2^-", 3) == 0) {
         uint64_t k;
-        if (gw_cli_parse_u64(text + 3, 1, 60, &k) != 0)
+        if (gw_cli_parse_u64(text + 3, 1, 60, &k) != 0) {
             return -1;
+        }
         *p = ldexp(1.0, -(int)k);
         return 0;
     }
     if (slash != NULL) {
         uint64_t below;
-        if (slash - text != 1 || text[0] != '1' || gw_cli_parse_u64(slash + 1, 2, UINT32_MAX, &below) != 0)
+        if (slash - text != 1 || text[0] != '1' || gw_cli_parse_u64(slash + 1, 2, UINT32_MAX, &below) != 0) {
             return -1;
+        }
         *p = 1.0 / (double)below;
         return 0;
     }
-    if (gw_cli_parse_double(text, 0.0, 1.0, &value) != 0 || value <= 0.0 || value >= 1.0)
+    if (gw_cli_parse_double(text, 0.0, 1.0, &value) != 0 || value <= 0.0 || value >= 1.0) {
         return -1;
+    }
     *p = value;
     return 0;
 }
@@ -41,9 +44,10 @@ int thc_fail(const char *file, gw_status status, const uint64_t *block)
 {
     int code = status == GW_ERR_ARG || status == GW_ERR_OPTION ? GW_CLI_USAGE : GW_CLI_BAD_DATA;
 
-    if (block != NULL)
+    if (block != NULL) {
         return gw_cli_error(code, file, "block %llu: %s (%s)", (unsigned long long)*block,
                             gw_status_message(status), gw_status_name(status));
+    }
     return gw_cli_error(code, file, "%s (%s)", gw_status_message(status), gw_status_name(status));
 }
 
@@ -82,9 +86,10 @@ static uint64_t number(const char *text, uint64_t min, uint64_t max, const char 
 {
     uint64_t value = 0;
 
-    if (gw_cli_parse_u64(text, min, max, &value) != 0)
+    if (gw_cli_parse_u64(text, min, max, &value) != 0) {
         argp_error(state, "--%s: '%s' is not a number from %llu to %llu", name, text, (unsigned long long)min,
                    (unsigned long long)max);
+    }
     return value;
 }
 
@@ -92,8 +97,9 @@ static unsigned log2_of(uint64_t value)
 {
     unsigned log2 = 0;
 
-    while (((uint64_t)1 << log2) < value)
+    while (((uint64_t)1 << log2) < value) {
         log2++;
+    }
     return ((uint64_t)1 << log2) == value ? log2 : 0;
 }
 
@@ -124,16 +130,18 @@ static error_t request_parse(int key, char *text, struct argp_state *state)
         request->granularity = (unsigned)number(text, 1, GW_THC_GRANULARITY_MAX, "granularity", state);
         break;
     case KEY_P:
-        if (thc_parse_p(text, &request->p) != 0)
+        if (thc_parse_p(text, &request->p) != 0) {
             argp_error(state, "--p: '%s' is not a share such as 1/32", text);
+        }
         break;
     case KEY_LANE:
         request->lane_bits = (unsigned)number(text, 8, 32, "lane", state);
         break;
     case KEY_BLOCK:
         request->block_log2 = log2_of(number(text, 64, 8192, "block", state));
-        if (request->block_log2 == 0)
+        if (request->block_log2 == 0) {
             argp_error(state, "--block: %s is not a power of two", text);
+        }
         break;
     case KEY_PLAIN:
         request->plain = 1;
@@ -142,14 +150,15 @@ static error_t request_parse(int key, char *text, struct argp_state *state)
         request->uniform = 1;
         break;
     case KEY_NONFINITE:
-        if (strcmp(text, "error") == 0)
+        if (strcmp(text, "error") == 0) {
             request->nonfinite = GW_THC_NONFINITE_ERROR;
-        else if (strcmp(text, "propagate") == 0)
+        } else if (strcmp(text, "propagate") == 0) {
             request->nonfinite = GW_THC_NONFINITE_PROPAGATE;
-        else if (strcmp(text, "zero") == 0)
+        } else if (strcmp(text, "zero") == 0) {
             request->nonfinite = GW_THC_NONFINITE_ZERO;
-        else
+        } else {
             argp_error(state, "--nonfinite: error, propagate or zero, not '%s'", text);
+        }
         break;
     case KEY_BACKEND:
         gw_cli_parse_backends(state, text, &request->backends);
@@ -177,19 +186,23 @@ static int check_config(const gw_thc_config *config, double p)
     gw_thc thc;
     gw_status status = gw_thc_init(&thc, config, GW_BACKEND_SCALAR);
 
-    if (status == GW_OK)
+    if (status == GW_OK) {
         return GW_CLI_OK;
-    if (status == GW_ERR_OVERFLOW)
+    }
+    if (status == GW_ERR_OVERFLOW) {
         return gw_cli_error(GW_CLI_USAGE, NULL,
                             "%u workers with granularity %u: the sum could exceed lanes of %u bits (--lane)",
                             config->worker_max, config->table.granularity, config->lane_bits);
-    if (status == GW_ERR_OPTION && config->error_feedback && config->transform == GW_THC_PLAIN)
+    }
+    if (status == GW_ERR_OPTION && config->error_feedback && config->transform == GW_THC_PLAIN) {
         return gw_cli_error(GW_CLI_USAGE, NULL, "error feedback needs the rotation: --ef without --plain");
-    if (status == GW_ERR_OPTION && config->error_feedback && config->threshold_bits != 0)
+    }
+    if (status == GW_ERR_OPTION && config->error_feedback && config->threshold_bits != 0) {
         return gw_cli_error(GW_CLI_USAGE, NULL,
                             "error feedback would grow without bound with %u bits and p %g: "
                             "use a larger --p or more --bits",
                             config->table.bits, p);
+    }
     return gw_cli_error(GW_CLI_USAGE, NULL, "no configuration of %u bits, granularity %u, p %g: %s",
                         config->table.bits, config->table.granularity, p, gw_status_message(status));
 }
@@ -201,21 +214,25 @@ int thc_request_config(const thc_request *request, gw_dtype dtype, int error_fee
     gw_status status = gw_thc_config_default(config, &p, request->bits, request->workers, request->lane_bits,
                                              error_feedback, workspace, sizeof workspace);
 
-    if (status != GW_OK)
+    if (status != GW_OK) {
         return gw_cli_error(GW_CLI_USAGE, NULL,
                             "no configuration for %u workers, %u bits, lanes of %u bits: %s",
                             request->workers, request->bits, request->lane_bits, gw_status_message(status));
-    if (request->p > 0)
+    }
+    if (request->p > 0) {
         p = request->p;
+    }
     unsigned granularity = request->granularity != 0 ? request->granularity : config->table.granularity;
-    if (request->uniform)
+    if (request->uniform) {
         config->table = gw_thc_table_uniform(request->bits);
-    else if (request->granularity != 0 || request->p > 0)
+    } else if (request->granularity != 0 || request->p > 0) {
         status = gw_thc_table_solve(&config->table, NULL, request->bits, granularity, p, workspace,
                                     sizeof workspace);
-    if (status != GW_OK)
+    }
+    if (status != GW_OK) {
         return gw_cli_error(GW_CLI_USAGE, NULL, "no table of %u bits, granularity %u, p %g: %s",
                             request->bits, granularity, p, gw_status_message(status));
+    }
     config->threshold_bits = request->plain ? 0 : gw_thc_threshold_bits(p);
     config->transform = request->plain ? GW_THC_PLAIN : GW_THC_ROTATED;
     config->nonfinite = (uint8_t)request->nonfinite;
@@ -228,8 +245,9 @@ int thc_request_config(const thc_request *request, gw_dtype dtype, int error_fee
 
 void thc_require(struct argp_state *state, int has_input, const char *output)
 {
-    if (!has_input || output == NULL)
+    if (!has_input || output == NULL) {
         argp_error(state, output == NULL ? "-o is missing" : "an input is missing");
+    }
 }
 
 int thc_check_output(const char *output, const char *input)
@@ -237,8 +255,9 @@ int thc_check_output(const char *output, const char *input)
     struct stat in, out;
     if (output == NULL || input == NULL || strcmp(output, "-") == 0 || strcmp(input, "-") == 0 ||
         stat(output, &out) != 0 || stat(input, &in) != 0 || !S_ISREG(out.st_mode) ||
-        out.st_dev != in.st_dev || out.st_ino != in.st_ino)
+        out.st_dev != in.st_dev || out.st_ino != in.st_ino) {
         return GW_CLI_OK;
+    }
     return gw_cli_error(GW_CLI_USAGE, output, "is an input file; write the output elsewhere");
 }
 
@@ -246,8 +265,9 @@ void *thc_alloc(size_t size)
 {
     void *memory = size == SIZE_MAX ? NULL : malloc(size > 0 ? size : 1);
 
-    if (memory == NULL)
+    if (memory == NULL) {
         (void)gw_cli_error(GW_CLI_IO, NULL, "no memory for %zu bytes", size);
+    }
     return memory;
 }
 
@@ -256,9 +276,11 @@ int thc_write_file(const char *path, const void *data, size_t size)
     gw_atomic_file file;
     int code = gw_atomic_file_open(&file, path);
 
-    if (code == GW_CLI_OK)
+    if (code == GW_CLI_OK) {
         code = gw_atomic_file_write(&file, data, size);
-    if (code == GW_CLI_OK)
+    }
+    if (code == GW_CLI_OK) {
         code = gw_atomic_file_commit(&file);
+    }
     return code;
 }

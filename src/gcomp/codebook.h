@@ -1,0 +1,100 @@
+/*
+ * Codebooks: from counts to lengths, from lengths to the tree of docs/format.md section 5.1, to bytes and
+ * back.
+ *
+ * SPDX-License-Identifier: BSD-2-Clause
+ */
+#ifndef GW_CODEBOOK_H
+#define GW_CODEBOOK_H
+
+#include "gcomp/bins.h"
+#include "core/gcomp_kernels.h"
+
+enum {
+    GW_CODE_LEN_MAX = 11,
+    GW_LEAVES_MAX = 88, /* 11 lengths, at most 8 blocks (powers of two up to 128) each */
+    GW_NODES_MAX = 2 * GW_LEAVES_MAX - 1,
+    GW_PACKAGE_ROWS = GW_CODE_LEN_MAX - 1,
+    GW_LEAF_SLOP = 4 /* leaves that the package-merge reads and writes at a time */
+};
+
+/* What a codebook is: its window and the code length of every label (0 = no code). One label alone has length
+ * 1. */
+typedef struct gw_codebook {
+    uint8_t base;
+    uint8_t length[GW_LABELS];
+} gw_codebook;
+
+typedef struct gw_node {
+    uint16_t first_rank, end_rank; /* the ranks below this node */
+    /* inner node: index of the right child (the left one is the next node); leaf: 0 */
+    uint16_t right;
+    uint8_t pivot; /* inner node: first rank of the right child */
+    uint8_t width; /* leaf: bits of an index */
+    uint8_t depth;
+    uint8_t first_leaf; /* leaves to the left of this node */
+} gw_node;
+
+/* The tree of a codebook, nodes in preorder. */
+typedef struct gw_tree {
+    uint16_t label_count;
+    uint16_t node_count;
+    uint16_t inner_count;
+    uint16_t escape_rank; /* GW_NO_RANK if label 1 has no code */
+    uint16_t zero_rank;
+    uint8_t label_of_rank[GW_LABELS + GW_SLOP]; /* the part of a leaf is the table of its unpack */
+    uint16_t rank_of_label[GW_LABELS];          /* GW_NO_RANK without a code */
+    gw_node node[GW_NODES_MAX];
+    uint8_t postorder[GW_NODES_MAX]; /* children before parents, left before right */
+} gw_tree;
+
+/* Scratch of the package-merge. */
+typedef struct gw_codebook_scratch {
+    uint32_t leaf[GW_LABELS + GW_LEAF_SLOP]; /* by weight */
+    uint8_t label[GW_LABELS];                /* of the leaves */
+    union {
+        uint64_t key[2][GW_LABELS]; /* while they are sorted */
+        uint32_t row[2][2 * GW_LABELS + GW_LEAF_SLOP];
+    };
+    /* of the rows above the deepest, which has no packages */
+    uint32_t package_count[GW_PACKAGE_ROWS];
+    uint16_t package_place[GW_PACKAGE_ROWS][GW_LABELS];
+} gw_codebook_scratch;
+
+/* Optimal code lengths of at most 11 bits for the labels with count > 0, by package-merge (docs/format.md
+ * section 6). The sum of all counts is below 2^32 / 11. No label: all lengths 0. */
+void gw_codebook_lengths(uint8_t length[GW_LABELS], const uint32_t count[GW_LABELS],
+                         gw_codebook_scratch *scratch);
+
+/* The window for the largest ordinary exponent field E (docs/format.md section 6). */
+uint8_t gw_codebook_base(uint32_t largest_exponent);
+
+/* Exponent field of an ordinary label. */
+static inline uint32_t gw_exponent_of_label(uint32_t label, uint32_t dtype, uint32_t derived, uint32_t base)
+{
+    if (derived) {
+        return dtype == GW_FP16 ? label - 2 : label - 1;
+    }
+    return dtype == GW_FP16 ? (label >> 2) - 1 : (label >> 2) + base;
+}
+
+/* 1 if every length is at most 11 and the Kraft sum is exactly 1 (or there is a single label, of length
+ * 1). */
+int gw_codebook_is_complete(const gw_codebook *book);
+
+/* Builds the tree of a complete codebook. */
+void gw_tree_build(gw_tree *tree, const gw_codebook *book);
+
+/* Serialised size and bytes; dst has room for GW_GCOMP_BOOK_SIZE_MAX. */
+size_t gw_codebook_size(const gw_codebook *book);
+void gw_codebook_write(uint8_t *dst, const gw_codebook *book);
+
+/* Reads a codebook at src[0..size) and applies rule 20 of docs/format.md section 8. GW_OK and *used = its
+ * bytes, or GW_ERR_CORRUPT. */
+gw_status gw_codebook_read(gw_codebook *book, size_t *used, const uint8_t *src, size_t size, uint32_t dtype,
+                           uint32_t derived);
+
+/* What the split looks up. */
+void gw_ranker_build(gw_ranker *ranker, const gw_tree *tree, uint32_t base);
+
+#endif

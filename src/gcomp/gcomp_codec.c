@@ -1,0 +1,204 @@
+/*
+ * The codec handle: options, sizes, workspace.
+ *
+ * SPDX-License-Identifier: BSD-2-Clause
+ */
+#include "gcomp/gcomp_codec.h"
+
+const gw_codec *gw_codec_of(const gw_gcomp *codec)
+{
+    const gw_codec *inside = (const gw_codec *)(const void *)codec;
+    return inside != NULL && inside->tag == GW_CODEC_TAG ? inside : NULL;
+}
+
+void gw_gcomp_options_init(gw_gcomp_options *options, gw_dtype dtype)
+{
+    GW_MEMSET(options, 0, sizeof *options);
+    options->dtype = dtype;
+    options->levels = GW_GCOMP_EXPLICIT;
+    options->rounding = GW_GCOMP_NEAREST;
+    options->preset = GW_GCOMP_FAST;
+    options->cap = UINT32_MAX;
+    options->param_mantissa_bits = 23;
+    options->chunk_log2 = 14;
+    options->backends = GW_BACKEND_ALL;
+    options->count_limit = GW_FRAME_LEN_MAX;
+}
+
+/* Defaults of step and cap, and the drop without a map, brought to what docs/format.md section 2 allows. */
+static gw_status resolve(gw_gcomp_options *o)
+{
+    const gw_traits *t = gw_traits_of((uint32_t)o->dtype);
+    if (t->size == 0 || (uint32_t)o->levels > GW_GCOMP_DERIVED ||
+        (uint32_t)o->rounding > GW_GCOMP_STOCHASTIC || (uint32_t)o->preset > GW_GCOMP_SMALL ||
+        o->chunk_log2 < GW_CHUNK_LOG2_MIN || o->chunk_log2 > GW_CHUNK_LOG2_MAX || (uint32_t)o->strict > 1 ||
+        (uint32_t)o->checksum > 1) {
+        return GW_ERR_OPTION;
+    }
+    if (o->param_mantissa_bits != 23 && o->param_mantissa_bits != 10 && o->param_mantissa_bits != 7) {
+        return GW_ERR_OPTION;
+    }
+    const int derived = o->levels == GW_GCOMP_DERIVED;
+    const uint32_t cap_max = derived ? t->derived_cap : t->explicit_cap;
+    if (o->step == 0) {
+        o->step = derived ? 1 : t->explicit_step;
+    }
+    if (derived ? o->step >= 8 || (t->derived_steps >> o->step & 1) == 0 : o->step != t->explicit_step) {
+        return GW_ERR_OPTION;
+    }
+    if (o->cap == UINT32_MAX) {
+        o->cap = cap_max;
+    }
+    if (o->cap > cap_max) {
+        return GW_ERR_OPTION;
+    }
+    o->cap -= o->cap % o->step;
+    o->constant_drop = gw_min_u32(o->constant_drop, o->cap);
+    o->constant_drop -= o->constant_drop % o->step;
+    o->count_limit = gw_min_u64(o->count_limit, GW_FRAME_LEN_MAX);
+    return GW_OK;
+}
+
+gw_status gw_gcomp_init(gw_gcomp *codec, const gw_gcomp_options *options)
+{
+    if (codec == NULL || options == NULL) {
+        return GW_ERR_ARG;
+    }
+    gw_gcomp_options resolved = *options;
+    gw_status status = resolve(&resolved);
+    if (status != GW_OK) {
+        return status;
+    }
+    GW_MEMSET(codec, 0, sizeof *codec);
+    gw_codec *inside = (gw_codec *)(void *)codec;
+    inside->options = resolved;
+    inside->encode_with = -1;
+    gw_kernels_init(&inside->kernels, resolved.backends);
+    inside->tag = GW_CODEC_TAG;
+    return GW_OK;
+}
+
+uint32_t gw_group_chunks(const gw_codec *codec)
+{
+    return codec->options.preset == GW_GCOMP_SMALL ? 1u : 1u << (GW_GROUP_LOG2 - codec->options.chunk_log2);
+}
+
+void gw_floor_table(uint8_t floor[32], uint32_t step)
+{
+    for (uint32_t n = 0; n < 32; n++) {
+        floor[n] = (uint8_t)(n - n % step);
+    }
+}
+
+int32_t gw_drop_base(const gw_codec *codec, uint32_t map_base)
+{
+    const int32_t w = gw_traits_of((uint32_t)codec->options.dtype)->mantissa_bits;
+    const int32_t p = (int32_t)codec->options.param_mantissa_bits;
+    return (int32_t)map_base - 1 - 4 * (p - w);
+}
+
+/* ---- sizes --------------------------------------------------------------------------------------------- */
+
+size_t gw_gcomp_bound(const gw_gcomp *codec, uint64_t len)
+{
+    const gw_codec *inside = gw_codec_of(codec);
+    if (inside == NULL || !gw_frame_is_len_possible(len, inside->options.chunk_log2)) {
+        return 0;
+    }
+    /* At most 2^48 * (4 + 16 / 2^12) bytes and a little: far below 2^64. */
+    const uint32_t log2 = inside->options.chunk_log2;
+    const uint64_t chunks = gw_gcomp_chunk_count(codec, len);
+    const uint64_t front = (GW_FRAME_HEADER_SIZE + 24 + GW_FRAME_ENTRY_SIZE * chunks + 15) & ~(uint64_t)15;
+    const uint64_t bound = front + gw_frame_payload_max((uint32_t)inside->options.dtype, len, log2);
+    return bound <= SIZE_MAX ? (size_t)bound : 0;
+}
+
+uint64_t gw_gcomp_chunk_count(const gw_gcomp *codec, uint64_t len)
+{
+    const gw_codec *inside = gw_codec_of(codec);
+    if (inside == NULL) {
+        return 0;
+    }
+    const uint32_t log2 = inside->options.chunk_log2;
+    return (len >> log2) + ((len & (((uint64_t)1 << log2) - 1)) != 0);
+}
+
+uint64_t gw_gcomp_range_align(const gw_gcomp *codec)
+{
+    const gw_codec *inside = gw_codec_of(codec);
+    return inside == NULL ? 0 : gw_group_chunks(inside);
+}
+
+size_t gw_gcomp_range_bound(const gw_gcomp *codec, uint64_t len, uint64_t chunk_first, uint64_t chunk_count)
+{
+    const gw_codec *inside = gw_codec_of(codec);
+    const uint64_t chunks = gw_gcomp_chunk_count(codec, len);
+    if (inside == NULL || !gw_frame_is_len_possible(len, inside->options.chunk_log2) ||
+        chunk_first > chunks || chunk_count > chunks - chunk_first) {
+        return 0;
+    }
+    const uint64_t raw =
+        gw_traits_of((uint32_t)inside->options.dtype)->size * ((uint64_t)1 << inside->options.chunk_log2);
+    const uint64_t bound = chunk_count * (GW_FRAME_ENTRY_SIZE + raw);
+    return bound <= SIZE_MAX ? (size_t)bound : 0;
+}
+
+/* ---- workspace ----------------------------------------------------------------------------------------- */
+
+/* Carving and measuring are one function, so that they cannot disagree: with base NULL it only counts. */
+typedef struct carver {
+    uint8_t *base;
+    size_t used;
+} carver;
+
+static void *take(carver *c, size_t size)
+{
+    void *place = c->base == NULL ? NULL : c->base + c->used;
+    c->used += (size + GW_SLOP + 63) & ~(size_t)63;
+    return place;
+}
+
+static void carve(gw_scratch *s, carver *c, const gw_codec *codec)
+{
+    const size_t len =
+        (size_t)1 << GW_CHUNK_LOG2_MAX; /* incoming chunks may be longer than the handle's own */
+    s->escapes = (uint8_t *)take(c, 4 * len);
+    s->place = (uint16_t *)(void *)s->escapes;
+    s->level[0] = (uint8_t *)take(c, len + GW_LEAVES_MAX * GW_SLOP);
+    s->level[1] = (uint8_t *)take(c, len + GW_LEAVES_MAX * GW_SLOP);
+    for (unsigned p = 0; p < GW_PLANES_MAX; p++) {
+        s->plane[p] = (uint8_t *)take(c, len);
+    }
+    s->bin_count = (uint32_t *)take(c, GW_BINS * sizeof(uint32_t));
+    s->count = (uint32_t *)take(c, GW_LABELS * sizeof(uint32_t));
+    s->book = (gw_codebook *)take(c, sizeof(gw_codebook));
+    s->book_scratch = (gw_codebook_scratch *)take(c, sizeof(gw_codebook_scratch));
+    s->tree = (gw_tree *)take(c, sizeof(gw_tree));
+    s->ranker = (gw_ranker *)take(c, sizeof(gw_ranker));
+    s->joiner = (gw_joiner *)take(c, sizeof(gw_joiner));
+    /* The group of a hop comes last: a run that does not have the number of set bits that its frame announces
+     * can mislead a merge by at most one chunk beyond its array, which still is workspace. */
+    s->sums =
+        (uint8_t *)take(c, ((size_t)1 << GW_GROUP_LOG2) * gw_traits_of((uint32_t)codec->options.dtype)->size);
+}
+
+size_t gw_scratch_size(const gw_codec *codec)
+{
+    gw_scratch scratch;
+    carver c = {NULL, 0};
+    carve(&scratch, &c, codec);
+    return c.used + 63; /* the caller's workspace may have any alignment */
+}
+
+void gw_scratch_carve(gw_scratch *scratch, const gw_codec *codec, void *workspace)
+{
+    const uintptr_t address = (uintptr_t)workspace;
+    carver c = {(uint8_t *)workspace + ((64 - (address & 63)) & 63), 0};
+    carve(scratch, &c, codec);
+}
+
+size_t gw_gcomp_workspace_size(const gw_gcomp *codec)
+{
+    const gw_codec *inside = gw_codec_of(codec);
+    return inside == NULL ? 0 : gw_scratch_size(inside);
+}

@@ -1,0 +1,155 @@
+/*
+ * Inside of a codec handle, the workspace, and the steps that encode, decode and hop share.
+ *
+ * SPDX-License-Identifier: BSD-2-Clause
+ */
+#ifndef GW_GCOMP_CODEC_H
+#define GW_GCOMP_CODEC_H
+
+#include "gcomp/codebook.h"
+#include "gcomp/gcomp_frame.h"
+#include "core/gcomp_kernels.h"
+
+enum {
+    GW_GROUP_LOG2 = 17,       /* values that share a codebook in preset fast */
+    GW_SAMPLE_RUN_LEN = 64,   /* a sample takes runs of this many values */
+    GW_SAMPLE_LEN_MAX = 8192, /* 64 of every 1024 of 2^17 values */
+    GW_INSTALLED_MAX = 2
+};
+
+typedef struct gw_installed_book {
+    uint32_t id, generation;
+    gw_codebook book;
+} gw_installed_book;
+
+typedef struct gw_codec {
+    uint32_t tag; /* GW_CODEC_TAG once initialised */
+    uint32_t installed_count;
+    uint32_t newest; /* index of the installed book that came last */
+    /* index of the installed book that encodes, -1: codebooks travel in the frame */
+    int32_t encode_with;
+    gw_gcomp_options options; /* step and cap resolved */
+    gw_kernels kernels;
+    gw_installed_book installed[GW_INSTALLED_MAX];
+} gw_codec;
+
+#define GW_CODEC_TAG 0x47434f4du
+
+_Static_assert(sizeof(gw_codec) <= sizeof(gw_gcomp), "gw_gcomp has room for the handle");
+
+/* The handle behind the public type, NULL if it was never initialised. */
+const gw_codec *gw_codec_of(const gw_gcomp *codec);
+
+/* Arrays of one call, carved out of the caller's workspace, with room for the longest chunk unless said
+ * otherwise. */
+typedef struct gw_scratch {
+    uint8_t *escapes; /* encode: escapes */
+    uint16_t *place;  /* decode: positions of the escapes; the same memory */
+    /* encode: the two places of write_runs(); decode: labels of the nodes of even and odd depth, see
+     * gw_node_place() */
+    uint8_t *level[2];
+    uint8_t *plane[GW_PLANES_MAX];
+    uint8_t *sums;       /* hop: 2^17 elements; decode_add: the values of a chunk */
+    uint32_t *bin_count; /* GW_BINS */
+    uint32_t *count;     /* GW_LABELS */
+    gw_codebook *book;
+    gw_codebook_scratch *book_scratch;
+    gw_tree *tree;
+    gw_ranker *ranker;
+    gw_joiner *joiner;
+} gw_scratch;
+
+size_t gw_scratch_size(const gw_codec *codec);
+void gw_scratch_carve(gw_scratch *scratch, const gw_codec *codec, void *workspace);
+
+/*
+ * Where the ranks of a node lie in level[depth & 1]: behind those of the nodes to its left, every leaf of
+ * which adds a gap, so that the slop of one node is nobody's values. A node's children lie within its own
+ * range of the other array.
+ */
+static inline size_t gw_node_place(const gw_node *node, size_t values_before)
+{
+    return values_before + (size_t)GW_SLOP * node->first_leaf;
+}
+
+/* Chunks of a group. */
+uint32_t gw_group_chunks(const gw_codec *codec);
+
+/* floor[n] = n rounded down to the step, for n = 0..31. */
+void gw_floor_table(uint8_t floor[32], uint32_t step);
+
+/* drop_base of a map (docs/format.md section 3): base - 1 - 4 * (p - w). */
+int32_t gw_drop_base(const gw_codec *codec, uint32_t map_base);
+
+/* docs/format.md section 7. */
+uint32_t gw_map_hash(const gw_gcomp_info *info, const uint32_t *digest, const gw_kernels *kernels);
+
+/* ---- encode -------------------------------------------------------------------------------------------- */
+
+/* One frame on its way out. */
+typedef struct gw_encoding {
+    const gw_codec *codec;
+    const gw_gcomp_source *source;
+    gw_gcomp_info info;
+    gw_round_rule rule;
+    gw_scratch scratch;
+    uint8_t *entries; /* directory entry of chunk entries_first */
+    uint64_t entries_first;
+    uint8_t *payload; /* where the next chunk goes */
+    uint64_t offset;  /* what the directory says about that place */
+    uint32_t window;  /* a guess of the next exact codebook's base: that of the one before */
+} gw_encoding;
+
+/* Checks handle, source and workspace and prepares all but entries, payload and offset. */
+gw_status gw_encoding_begin(gw_encoding *encoding, const gw_gcomp *codec, const gw_gcomp_source *source,
+                            void *workspace, size_t workspace_size);
+
+/* From bins to labels: count[GW_LABELS] = counts of the labels that bin_count[GW_BINS] gives under the window
+ * that fits it. Returns the window. */
+uint32_t gw_survey_fold(uint32_t *count, const uint32_t *bin_count, uint32_t dtype, uint32_t derived);
+
+/* Encodes the group of chunks that starts at chunk `first`; values is the place of the group's first
+ * value. */
+void gw_encode_group(gw_encoding *encoding, uint64_t first, const uint8_t *values);
+
+/* Writes header and checksum of a frame whose directory and payload are in place. */
+void gw_encoding_finish(gw_encoding *encoding, uint8_t *dst);
+
+/* ---- decode -------------------------------------------------------------------------------------------- */
+
+/* One frame on its way in. */
+typedef struct gw_decoding {
+    const gw_codec *codec;
+    const uint8_t *src;
+    gw_gcomp_info info;
+    const uint8_t *levels; /* map bytes of the frame's first value; NULL unless the frame needs them */
+    gw_scratch scratch;
+    const gw_installed_book *installed; /* INSTALLED frames only */
+    /* if not NULL, decoded chunks are added to these values, those of the chunk */
+    const uint8_t *addend;
+    /* what the chunk's values will be added to: fetched while it is decoded; or NULL */
+    const uint8_t *beside;
+    size_t beside_size;
+    uint64_t book_owner; /* chunk whose codebook the tree was built from; UINT64_MAX: none */
+    uint32_t book_crc;   /* its CRC32C */
+    size_t book_size;
+} gw_decoding;
+
+/* Rules 1 to 16 of docs/format.md section 8 for the frame at src[0..src_size). */
+gw_status gw_frame_check(const gw_codec *codec, const void *src, size_t src_size, const gw_gcomp_map *map,
+                         gw_gcomp_info *info);
+
+/* Prepares to decode a checked frame. */
+gw_status gw_decoding_begin(gw_decoding *decoding, const gw_codec *codec, const uint8_t *src,
+                            const gw_gcomp_info *info, const gw_gcomp_map *map, void *workspace,
+                            size_t workspace_size);
+
+/* Rules 18 to 26 for one chunk, whose values, or their sums with the addend, go to dst (frame dtype). On
+ * failure dst is zero-filled. */
+gw_status gw_decode_chunk(gw_decoding *decoding, uint64_t index, uint8_t *dst);
+
+/* accumulator + values -> out, in the frame's dtype. */
+void gw_add_values(const gw_codec *codec, const gw_gcomp_info *info, void *out, const void *accumulator,
+                   const void *values, size_t len);
+
+#endif

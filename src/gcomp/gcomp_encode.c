@@ -1,0 +1,703 @@
+/*
+ * Encode: precision -> split -> entropy -> pack -> frame, group by group and chunk by chunk.
+ *
+ * SPDX-License-Identifier: BSD-2-Clause
+ */
+#include "gcomp/gcomp_codec.h"
+
+/* ---- begin --------------------------------------------------------------------------------------------- */
+
+static void fill_rule(gw_round_rule *rule, const gw_codec *codec, const gw_gcomp_source *source)
+{
+    const gw_gcomp_options *o = &codec->options;
+    GW_MEMSET(rule, 0, sizeof *rule);
+    rule->dtype = (uint32_t)o->dtype;
+    rule->rounding = (uint32_t)o->rounding;
+    rule->derived = o->levels == GW_GCOMP_DERIVED;
+    rule->strict = (uint32_t)o->strict;
+    rule->constant = source->map == NULL;
+    rule->cap = source->map == NULL ? o->constant_drop : o->cap;
+    rule->drop_base = source->map == NULL ? 0 : gw_drop_base(codec, source->map->base);
+    gw_floor_table(rule->floor, o->step);
+    rule->seed = source->seed;
+    rule->step_index = source->step_index;
+    rule->rank_hop = (uint32_t)source->rank << 16 | source->hop;
+}
+
+static void fill_info(gw_gcomp_info *info, const gw_codec *codec, const gw_gcomp_source *source)
+{
+    const gw_gcomp_options *o = &codec->options;
+    const int derived = o->levels == GW_GCOMP_DERIVED;
+    GW_MEMSET(info, 0, sizeof *info);
+    info->dtype = o->dtype;
+    info->levels = o->levels;
+    info->strict = o->strict;
+    info->checksum = o->checksum;
+    info->chunk_log2 = o->chunk_log2;
+    info->len = source->len;
+    info->step = o->step;
+    info->cap = o->cap;
+    if (codec->encode_with >= 0) {
+        const gw_installed_book *book = &codec->installed[codec->encode_with];
+        info->installed = 1;
+        info->book_id = book->id;
+        info->book_generation = book->generation;
+    }
+    if (derived && source->map == NULL) {
+        info->constant = 1;
+        info->step = 1;
+        info->cap = o->constant_drop;
+    }
+    gw_frame_place(info);
+    if (derived && source->map != NULL) {
+        info->drop_base = gw_drop_base(codec, source->map->base);
+        info->wire_scale = source->map->wire_scale;
+        info->map_hash = gw_map_hash(info, source->map->digest, &codec->kernels);
+    }
+}
+
+static int is_source_valid(const gw_codec *codec, const gw_gcomp_source *source)
+{
+    const int derived = codec->options.levels == GW_GCOMP_DERIVED;
+    if (source->len > SIZE_MAX / gw_traits_of((uint32_t)codec->options.dtype)->size ||
+        !gw_frame_is_len_possible(source->len, codec->options.chunk_log2)) {
+        return 0;
+    }
+    if (source->len != 0 && source->values == NULL) {
+        return 0;
+    }
+    const gw_gcomp_map *map = source->map;
+    return map == NULL || (map->base >= 1 && map->base <= 1023 && map->len == source->len &&
+                           (source->len == 0 || map->levels != NULL) &&
+                           (source->len == 0 || !derived ||
+                            (map->digest != NULL && map->chunk_log2 == codec->options.chunk_log2)));
+}
+
+/* The first guess of a window: fp32 and bf16 values from 2^-56 to 2^7 are in it. */
+enum { WINDOW_GUESS = 70 };
+
+gw_status gw_encoding_begin(gw_encoding *encoding, const gw_gcomp *codec, const gw_gcomp_source *source,
+                            void *workspace, size_t workspace_size)
+{
+    const gw_codec *inside = gw_codec_of(codec);
+    if (codec == NULL || source == NULL || workspace == NULL) {
+        return GW_ERR_ARG;
+    }
+    if (inside == NULL) {
+        return GW_ERR_STATE;
+    }
+    if (source->len > inside->options.count_limit ||
+        !gw_frame_is_len_possible(source->len, inside->options.chunk_log2)) {
+        return GW_ERR_LIMIT;
+    }
+    if (!is_source_valid(inside, source)) {
+        return GW_ERR_ARG;
+    }
+    if (workspace_size < gw_scratch_size(inside)) {
+        return GW_ERR_WORKSPACE;
+    }
+    GW_MEMSET(encoding, 0, sizeof *encoding);
+    encoding->codec = inside;
+    encoding->source = source;
+    fill_info(&encoding->info, inside, source);
+    fill_rule(&encoding->rule, inside, source);
+    encoding->window = WINDOW_GUESS;
+    gw_scratch_carve(&encoding->scratch, inside, workspace);
+    return GW_OK;
+}
+
+/* ---- spans --------------------------------------------------------------------------------------------- */
+
+/* len values of the source from index `first` on; values is the place of the first. */
+static gw_span span_of(const gw_encoding *e, uint64_t first, const uint8_t *values, size_t len)
+{
+    const gw_gcomp_map *map = e->source->map;
+    const gw_span span = {values, map == NULL ? NULL : map->levels + first, len,
+                          e->source->first_element + first, 0};
+    return span;
+}
+
+static gw_span span_part(const gw_span *span, size_t at, size_t len, size_t element_size)
+{
+    const gw_span part = {(const uint8_t *)span->values + at * element_size,
+                          span->levels == NULL ? NULL : span->levels + at, len, span->element + at,
+                          span->len - at - len};
+    return part;
+}
+
+/* ---- codebook ------------------------------------------------------------------------------------------ */
+
+/* The largest ordinary exponent field decides the window. */
+static int has_window(const gw_round_rule *rule)
+{
+    return !rule->derived && rule->dtype != GW_FP16;
+}
+
+uint32_t gw_survey_fold(uint32_t *count, const uint32_t *bin_count, uint32_t dtype, uint32_t derived)
+{
+    uint32_t base = 0;
+    if (!derived && dtype != GW_FP16) {
+        uint32_t largest = 0;
+        for (uint32_t bin = 4; bin < 4u * gw_traits_of(dtype)->exponent_mask; bin++) {
+            largest = bin_count[bin] != 0 ? bin >> 2 : largest;
+        }
+        base = gw_codebook_base(largest);
+    }
+    GW_MEMSET(count, 0, GW_LABELS * sizeof *count);
+    for (uint32_t bin = 0; bin < GW_BINS; bin++) {
+        if (bin_count[bin] != 0) {
+            count[gw_label_of_bin(bin, dtype, derived, base)] += bin_count[bin];
+        }
+    }
+    return base;
+}
+
+/* The codebook of a group from a sample (docs/format.md section 6): so many runs make up 4096 values. Returns
+ * 0 if all values were counted and are +0. */
+static int survey_group(gw_encoding *e, const gw_span *group, size_t blocks)
+{
+    gw_scratch *s = &e->scratch;
+    GW_MEMSET(s->bin_count, 0, GW_BINS * sizeof *s->bin_count);
+    e->codec->kernels.survey(s->bin_count, group, GW_SAMPLE_RUN_LEN * blocks, &e->rule);
+    s->book->base = (uint8_t)gw_survey_fold(s->count, s->bin_count, e->rule.dtype, e->rule.derived);
+    if (blocks > 1) {
+        s->count[GW_LABEL_ZERO] += s->count[GW_LABEL_ZERO] == 0;
+        s->count[GW_LABEL_ESCAPE] += s->count[GW_LABEL_ESCAPE] == 0;
+    }
+    return blocks > 1 || s->count[GW_LABEL_ZERO] != group->len;
+}
+
+static void begin_digits(const gw_encoding *e, gw_digits *digits)
+{
+    GW_MEMSET(digits, 0, sizeof *digits);
+    GW_MEMCPY(digits->plane, e->scratch.plane, sizeof digits->plane);
+    digits->escape = e->scratch.escapes;
+}
+
+/* The largest exponent field of what was split into labels, infinity and NaN left out. */
+static uint32_t largest_exponent(const gw_encoding *e, uint32_t base, const gw_digits *digits)
+{
+    const gw_traits *t = gw_traits_of(e->rule.dtype);
+    uint32_t largest = 0;
+    for (uint32_t label = GW_LABELS - 1; label >= 4 && largest == 0; label--) {
+        largest = e->scratch.count[label] != 0 ? gw_exponent_of_label(label, e->rule.dtype, 0, base) : 0;
+    }
+    for (size_t i = 0; i < digits->escape_len; i++) {
+        const uint8_t *at = digits->escape + t->size * i;
+        const uint32_t bits = t->size == 4 ? gw_load32(at) : gw_load16(at);
+        const uint32_t exponent = bits >> t->mantissa_bits & t->exponent_mask;
+        largest = exponent > largest && exponent != t->exponent_mask ? exponent : largest;
+    }
+    return largest;
+}
+
+/* Counts of labels become counts of the labels that are `down` smaller. Returns 0, and does nothing, unless
+ * every ordinary label remains one and there is no escape. */
+static int move_counts(uint32_t count[GW_LABELS], int32_t down)
+{
+    uint32_t outside = count[GW_LABEL_ESCAPE];
+    for (int32_t label = 4; label < GW_LABELS; label++) {
+        outside |= label - down < 4 || label - down >= GW_LABELS ? count[label] : 0;
+    }
+    if (outside != 0) {
+        return 0;
+    }
+    uint32_t moved[GW_LABELS] = {0};
+    moved[GW_LABEL_ZERO] = count[GW_LABEL_ZERO];
+    for (int32_t label = 4; label < GW_LABELS; label++) {
+        if (label + down >= 4 && label + down < GW_LABELS) {
+            moved[label] = count[label + down];
+        }
+    }
+    GW_MEMCPY(count, moved, sizeof moved);
+    return 1;
+}
+
+/*
+ * The exact counts of a chunk, from a split whose ranks are the labels themselves: so values are rounded
+ * once, and later the labels need only be made ranks. The window comes out of the same counts, so the split
+ * is given that of the chunk before. If that was wrong, labels are moved; where one would leave the window,
+ * or there are escapes that perhaps should be none, the chunk is split again. *move: how much smaller the
+ * labels are than level[0] says. Returns 0 if all values are +0.
+ */
+static int split_labels(gw_encoding *e, const gw_span *chunk, gw_digits *digits, int32_t *move)
+{
+    const gw_kernels *k = &e->codec->kernels;
+    gw_scratch *s = &e->scratch;
+    uint32_t base = has_window(&e->rule) ? e->window : 0;
+    *move = 0;
+    for (int is_right = 0; !is_right;) {
+        for (uint32_t label = 0; label < GW_LABELS; label++) {
+            s->ranker->rank[label] = (uint8_t)label;
+        }
+        s->ranker->escape_rank = GW_LABEL_ESCAPE;
+        s->ranker->base = base;
+        begin_digits(e, digits);
+        if (k->split(s->level[0], digits, chunk, &e->rule, s->ranker) == 0) {
+            return 0;
+        }
+        GW_MEMSET(s->count, 0, GW_LABELS * sizeof *s->count);
+        k->count(s->count, s->level[0], chunk->len);
+        is_right = 1;
+        if (has_window(&e->rule)) {
+            const uint32_t right = gw_codebook_base(largest_exponent(e, base, digits));
+            *move = 4 * ((int32_t)right - (int32_t)base);
+            is_right = right == base || move_counts(s->count, *move);
+            base = right;
+        }
+    }
+    e->window = base;
+    s->book->base = (uint8_t)base;
+    return 1;
+}
+
+/* Makes the labels of split_labels() ranks. */
+static void rank_labels(gw_encoding *e, size_t len, int32_t move)
+{
+    uint8_t rank[GW_LABELS];
+    const gw_scratch *s = &e->scratch;
+    GW_MEMCPY(rank, s->ranker->rank, sizeof rank);
+    if (move != 0) {
+        for (int32_t label = 4; label < GW_LABELS; label++) {
+            const int32_t moved = label - move;
+            rank[label] = s->ranker->rank[moved >= 4 && moved < GW_LABELS ? moved : GW_LABEL_ESCAPE];
+        }
+    }
+    e->codec->kernels.rank(s->level[0], len, rank);
+}
+
+static void use_book(gw_encoding *e)
+{
+    gw_tree_build(e->scratch.tree, e->scratch.book);
+    gw_ranker_build(e->scratch.ranker, e->scratch.tree, e->scratch.book->base);
+}
+
+/* The codebook of the group being written. */
+typedef struct group_state {
+    uint64_t owner; /* chunk that stores it, UINT64_MAX as long as there is none */
+    size_t size;    /* bytes */
+    uint32_t crc;
+    uint8_t bytes[GW_GCOMP_BOOK_SIZE_MAX];
+} group_state;
+
+/* ---- chunk --------------------------------------------------------------------------------------------- */
+
+static size_t plane_count(const gw_encoding *e)
+{
+    return e->rule.derived ? GW_PLANES_MAX : GW_DIGIT_PLANES;
+}
+
+static unsigned plane_width(const gw_traits *t, size_t p)
+{
+    return p < GW_DIGIT_PLANES ? t->digit_width[p] : 4u >> (p - GW_DIGIT_PLANES);
+}
+
+static int is_single_label(const gw_node *node)
+{
+    return node->right == 0 && node->width == 0;
+}
+
+/*
+ * Partitions the len ranks in level[0] along the tree. Writes every node's run to dst and the length of every
+ * right child to right_len. Returns the end of the runs, or NULL if they would end behind `end`.
+ *
+ * Nodes come in preorder. A node with n values works in two places: where its ranks are, and a free one of n
+ * values and 128 bytes for each depth below it. The ranks of the left child stay in the first place; those of
+ * the right child go to the start of the second, whose rest is free for the left subtree. When that is done,
+ * all of the first place is free for the right subtree. (128 bytes are slop, and the next start's alignment.)
+ */
+static uint8_t *write_runs(gw_encoding *e, size_t len, uint8_t *right_len, uint8_t *dst, const uint8_t *end)
+{
+    typedef struct part {
+        uint8_t *ranks;
+        uint8_t *free;
+        size_t len;
+    } part;
+    part parts[GW_NODES_MAX];
+    const gw_scratch *s = &e->scratch;
+    const gw_kernels *k = &e->codec->kernels;
+    const gw_tree *tree = s->tree;
+
+    parts[0].ranks = s->level[0];
+    parts[0].free = s->level[1];
+    parts[0].len = len;
+    for (uint32_t i = 0; i < tree->node_count; i++) {
+        const gw_node *node = &tree->node[i];
+        const part *own = &parts[i];
+        const size_t run_size = gw_run_size(own->len, node->right != 0 ? 1 : node->width);
+        if (run_size > (size_t)(end - dst)) {
+            return NULL;
+        }
+        if (node->right != 0) {
+            part *left = &parts[i + 1], *right = &parts[node->right];
+            /* Of a child that is a leaf of width 0 nobody needs the ranks. */
+            left->ranks = is_single_label(&tree->node[i + 1]) ? NULL : own->ranks;
+            right->ranks = is_single_label(&tree->node[node->right]) ? NULL : own->free;
+            right->len = k->partition(left->ranks, right->ranks, dst, own->ranks, own->len, node->pivot);
+            left->len = own->len - right->len;
+            right->free = own->ranks;
+            left->free = own->free + ((right->len + 2 * GW_SLOP - 1) & ~(size_t)(GW_SLOP - 1));
+            gw_store16(right_len, (uint16_t)right->len);
+            right_len += 2;
+        } else if (node->width != 0) {
+            k->pack(dst, own->ranks, own->len, node->width, (uint8_t)node->first_rank);
+        }
+        dst += run_size;
+    }
+    return dst;
+}
+
+/* Codes a chunk whose ranks and digits are ready, without codebook and final padding. Returns its size, or 0
+ * if it would be more than `limit`; what lies in dst[0..limit) then is worthless. */
+static size_t write_coded(gw_encoding *e, size_t len, const gw_digits *digits, uint8_t *dst, size_t limit)
+{
+    const gw_scratch *s = &e->scratch;
+    const gw_kernels *k = &e->codec->kernels;
+    const gw_traits *t = gw_traits_of(e->rule.dtype);
+    const size_t planes = plane_count(e);
+    const size_t counts_size = 2 * (planes + 1 + s->tree->inner_count);
+    const size_t header_size = gw_round4(counts_size);
+    const size_t escapes_size = digits->escape_len * t->size;
+    size_t rest_size = gw_round4(escapes_size);
+    for (size_t p = 0; p < planes; p++) {
+        rest_size += gw_run_size(digits->plane_len[p], plane_width(t, p));
+    }
+    if (header_size + rest_size > limit) {
+        return 0;
+    }
+    uint8_t *at = write_runs(e, len, dst + 2 * (planes + 1), dst + header_size, dst + (limit - rest_size));
+    if (at == NULL) {
+        return 0;
+    }
+    for (size_t p = 0; p < planes; p++) {
+        const unsigned width = plane_width(t, p);
+        gw_store16(dst + 2 * p, (uint16_t)digits->plane_len[p]);
+        k->pack(at, digits->plane[p], digits->plane_len[p], width, 0);
+        at += gw_run_size(digits->plane_len[p], width);
+    }
+    gw_store16(dst + 2 * planes, (uint16_t)digits->escape_len);
+    GW_MEMSET(dst + counts_size, 0, header_size - counts_size);
+    GW_MEMCPY(at, digits->escape, escapes_size);
+    GW_MEMSET(at + escapes_size, 0, gw_round4(escapes_size) - escapes_size);
+    at += gw_round4(escapes_size);
+    return (size_t)(at - dst);
+}
+
+static void write_raw(gw_encoding *e, const gw_span *chunk, uint8_t *dst)
+{
+    const size_t size = chunk->len * gw_traits_of(e->rule.dtype)->size;
+    e->codec->kernels.round(dst, chunk, &e->rule);
+    GW_MEMSET(dst + size, 0, gw_frame_raw_size(e->rule.dtype, chunk->len) - size);
+}
+
+static void write_entry(gw_encoding *e, uint64_t index, gw_gcomp_chunk_kind kind, uint64_t book, size_t size,
+                        uint32_t crc)
+{
+    gw_frame_write_entry(e->entries + GW_FRAME_ENTRY_SIZE * (index - e->entries_first), e->offset,
+                         (uint32_t)kind, (uint32_t)book, e->info.checksum ? crc : 0);
+    e->payload += size;
+    e->offset += size;
+}
+
+/* digits: of a chunk that is split already, or NULL. */
+static void encode_chunk(gw_encoding *e, group_state *group, uint64_t index, const gw_span *chunk,
+                         const gw_digits *digits)
+{
+    const gw_kernels *k = &e->codec->kernels;
+    const size_t raw_size = gw_frame_raw_size(e->rule.dtype, chunk->len); /* a multiple of 16 */
+    uint8_t *const dst = e->payload;
+    const int is_owner = !e->info.installed && group->owner == UINT64_MAX;
+    const size_t book_size = is_owner ? group->size : 0;
+    const size_t others = book_size + 16; /* a CODED region is at least 16 bytes smaller than a RAW one */
+    const size_t limit = raw_size > others ? raw_size - others : 0;
+    gw_digits own;
+    if (digits == NULL) {
+        begin_digits(e, &own);
+        digits = &own;
+        if (k->split(e->scratch.level[0], &own, chunk, &e->rule, e->scratch.ranker) == 0) {
+            write_entry(e, index, GW_GCOMP_CHUNK_ZERO, 0, 0, 0);
+            return;
+        }
+    }
+    const size_t size = write_coded(e, chunk->len, digits, dst + book_size, limit);
+    if (size == 0) {
+        write_raw(e, chunk, dst);
+        write_entry(e, index, GW_GCOMP_CHUNK_RAW, 0, raw_size,
+                    e->info.checksum ? k->crc32c(0, dst, raw_size) : 0);
+        return;
+    }
+    const size_t region = gw_round16(book_size + size);
+    if (is_owner) {
+        GW_MEMCPY(dst, group->bytes, book_size);
+        group->owner = index;
+    }
+    GW_MEMSET(dst + book_size + size, 0, region - book_size - size);
+    uint32_t crc = 0;
+    if (e->info.checksum) {
+        crc = k->crc32c(e->info.installed ? 0 : group->crc, dst + book_size, region - book_size);
+    }
+    write_entry(e, index, GW_GCOMP_CHUNK_CODED, e->info.installed ? 0 : group->owner, region, crc);
+}
+
+void gw_encode_group(gw_encoding *e, uint64_t first, const uint8_t *values)
+{
+    const uint32_t log2 = e->info.chunk_log2;
+    const uint64_t group_first = first << log2;
+    const size_t size = gw_traits_of(e->rule.dtype)->size;
+    const size_t group_len =
+        (size_t)gw_min_u64(e->info.len - group_first, (uint64_t)gw_group_chunks(e->codec) << log2);
+    const gw_span span = span_of(e, group_first, values, group_len);
+    group_state group = {UINT64_MAX, 0, 0, {0}};
+    gw_digits digits;
+    int is_split = 0;
+
+    if (e->info.installed) {
+        *e->scratch.book = e->codec->installed[e->codec->encode_with].book;
+        use_book(e);
+    } else {
+        size_t blocks = group_len / 4096;
+        blocks = e->codec->options.preset == GW_GCOMP_SMALL || blocks < 1 ? 1 : blocks > 16 ? 16 : blocks;
+        is_split = blocks == 1 && group_len <= (size_t)1 << log2;
+        int32_t move = 0;
+        if (!(is_split ? split_labels(e, &span, &digits, &move) : survey_group(e, &span, blocks))) {
+            for (size_t at = 0; at < group_len; at += (size_t)1 << log2) {
+                write_entry(e, first++, GW_GCOMP_CHUNK_ZERO, 0, 0, 0);
+            }
+            return;
+        }
+        gw_codebook_lengths(e->scratch.book->length, e->scratch.count, e->scratch.book_scratch);
+        group.size = gw_codebook_size(e->scratch.book);
+        gw_codebook_write(group.bytes, e->scratch.book);
+        group.crc = e->info.checksum ? e->codec->kernels.crc32c(0, group.bytes, group.size) : 0;
+        use_book(e);
+        if (is_split) {
+            rank_labels(e, group_len, move);
+        }
+    }
+
+    for (size_t at = 0; at < group_len; at += (size_t)1 << log2, first++) {
+        const size_t len = (size_t)gw_min_u64(group_len - at, (uint64_t)1 << log2);
+        const gw_span chunk = span_part(&span, at, len, size);
+        encode_chunk(e, &group, first, &chunk, is_split ? &digits : NULL);
+    }
+}
+
+/* ---- frame --------------------------------------------------------------------------------------------- */
+
+void gw_encoding_finish(gw_encoding *e, uint8_t *dst)
+{
+    const size_t entries_end = (size_t)(e->info.directory_offset + GW_FRAME_ENTRY_SIZE * e->info.chunk_count);
+    GW_MEMSET(dst + entries_end, 0, (size_t)e->info.payload_offset - entries_end);
+    gw_frame_write_header(dst, &e->info);
+    if (e->info.checksum) {
+        e->info.meta_crc = gw_frame_meta_crc(dst, &e->info, &e->codec->kernels);
+        gw_frame_write_header(dst, &e->info);
+    }
+}
+
+gw_status gw_gcomp_encode(const gw_gcomp *codec, const gw_gcomp_source *source, void *dst,
+                          size_t dst_capacity, size_t *dst_size, void *workspace, size_t workspace_size)
+{
+    if (dst_size == NULL) {
+        return GW_ERR_ARG;
+    }
+    *dst_size = 0;
+    gw_encoding e;
+    gw_status status = gw_encoding_begin(&e, codec, source, workspace, workspace_size);
+    if (status != GW_OK) {
+        return status;
+    }
+    if (dst == NULL) {
+        return GW_ERR_ARG;
+    }
+    const size_t bound = gw_gcomp_bound(codec, source->len);
+    if (bound == 0 || dst_capacity < bound) {
+        return GW_ERR_DST;
+    }
+    e.entries = (uint8_t *)dst + e.info.directory_offset;
+    e.payload = (uint8_t *)dst + e.info.payload_offset;
+    e.offset = e.info.payload_offset;
+    const uint8_t *values = (const uint8_t *)source->values;
+    const size_t size = gw_traits_of(e.rule.dtype)->size;
+    if (gw_is_overlapping(dst, bound, values, (size_t)source->len * size)) {
+        return GW_ERR_ARG;
+    }
+    for (uint64_t chunk = 0; chunk < e.info.chunk_count; chunk += gw_group_chunks(e.codec)) {
+        gw_encode_group(&e, chunk, values + (size_t)(chunk << e.info.chunk_log2) * size);
+    }
+    e.info.frame_size = e.offset;
+    gw_encoding_finish(&e, (uint8_t *)dst);
+    *dst_size = (size_t)e.info.frame_size;
+    return GW_OK;
+}
+
+gw_status gw_gcomp_encode_range(const gw_gcomp *codec, const gw_gcomp_source *source, uint64_t chunk_first,
+                                uint64_t chunk_count, void *area, size_t area_size, gw_gcomp_part *part,
+                                void *workspace, size_t workspace_size)
+{
+    if (part == NULL) {
+        return GW_ERR_ARG;
+    }
+    GW_MEMSET(part, 0, sizeof *part);
+    gw_encoding e;
+    gw_status status = gw_encoding_begin(&e, codec, source, workspace, workspace_size);
+    if (status != GW_OK) {
+        return status;
+    }
+    const uint64_t chunks = e.info.chunk_count;
+    const uint32_t align = gw_group_chunks(e.codec);
+    if (area == NULL || chunk_first % align != 0 || chunk_first > chunks ||
+        chunk_count > chunks - chunk_first ||
+        (chunk_count % align != 0 && chunk_first + chunk_count != chunks)) {
+        return GW_ERR_ARG;
+    }
+    const size_t bound = gw_gcomp_range_bound(codec, source->len, chunk_first, chunk_count);
+    if ((bound == 0 && chunk_count != 0) || area_size < bound) {
+        return GW_ERR_DST;
+    }
+    /* An area is the directory entries of its chunks, offsets counted from the range's first chunk, then the
+     * chunks. */
+    e.entries = (uint8_t *)area;
+    e.entries_first = chunk_first;
+    e.payload = (uint8_t *)area + GW_FRAME_ENTRY_SIZE * chunk_count;
+    e.offset = 0;
+    const uint8_t *values = (const uint8_t *)source->values;
+    const size_t size = gw_traits_of(e.rule.dtype)->size;
+    for (uint64_t chunk = chunk_first; chunk < chunk_first + chunk_count; chunk += align) {
+        gw_encode_group(&e, chunk, values + (size_t)(chunk << e.info.chunk_log2) * size);
+    }
+    part->area = area;
+    part->size = (size_t)(GW_FRAME_ENTRY_SIZE * chunk_count + e.offset);
+    part->chunk_first = chunk_first;
+    part->chunk_count = chunk_count;
+    return GW_OK;
+}
+
+/* Bytes of a part behind its directory entries; UINT64_MAX if it is shorter than these. */
+static uint64_t part_payload(const gw_gcomp_part *part)
+{
+    const uint64_t entries_size = GW_FRAME_ENTRY_SIZE * part->chunk_count;
+    return part->size < entries_size ? UINT64_MAX : part->size - entries_size;
+}
+
+static void move_part(uint8_t *dst, uint64_t offset, const gw_gcomp_part *part)
+{
+    const size_t size = (size_t)part_payload(part);
+    if (size != 0) {
+        GW_MEMCPY(dst + offset, (const uint8_t *)part->area + (part->size - size), size);
+    }
+}
+
+/* Where the first `count` parts end in the frame, or 0 if they do not follow one another from chunk 0 on or
+ * hold more than a frame can. */
+static uint64_t parts_end(const gw_gcomp_info *info, const gw_gcomp_part *parts, size_t count)
+{
+    uint64_t next_chunk = 0;
+    uint64_t offset = info->payload_offset;
+    const uint64_t end = offset + gw_frame_payload_max((uint32_t)info->dtype, info->len, info->chunk_log2);
+    for (size_t p = 0; p < count; p++) {
+        if (parts[p].chunk_first != next_chunk || parts[p].chunk_count > info->chunk_count - next_chunk ||
+            part_payload(&parts[p]) > end - offset || (parts[p].area == NULL && parts[p].size != 0)) {
+            return 0;
+        }
+        next_chunk += parts[p].chunk_count;
+        offset += part_payload(&parts[p]);
+    }
+    return offset;
+}
+
+/* What all of join checks about its arguments; *info of the frame. */
+static gw_status check_join(gw_gcomp_info *info, const gw_gcomp *codec, const gw_gcomp_source *source,
+                            const gw_gcomp_part *parts, size_t part_count, const void *dst)
+{
+    const gw_codec *inside = gw_codec_of(codec);
+    if (codec == NULL || source == NULL || dst == NULL || (parts == NULL && part_count != 0)) {
+        return GW_ERR_ARG;
+    }
+    if (inside == NULL) {
+        return GW_ERR_STATE;
+    }
+    if (!is_source_valid(inside, source) || source->len > inside->options.count_limit) {
+        return GW_ERR_ARG;
+    }
+    GW_MEMSET(info, 0, sizeof *info);
+    fill_info(info, inside, source);
+    return GW_OK;
+}
+
+gw_status gw_gcomp_join_begin(const gw_gcomp *codec, const gw_gcomp_source *source,
+                              const gw_gcomp_part *parts, size_t part_count, void *dst, size_t dst_capacity,
+                              size_t *dst_size)
+{
+    if (dst_size == NULL) {
+        return GW_ERR_ARG;
+    }
+    *dst_size = 0;
+    gw_encoding e;
+    GW_MEMSET(&e, 0, sizeof e);
+    gw_status status = check_join(&e.info, codec, source, parts, part_count, dst);
+    if (status != GW_OK) {
+        return status;
+    }
+    e.codec = gw_codec_of(codec);
+    e.source = source;
+    const size_t bound = gw_gcomp_bound(codec, source->len);
+    if (bound == 0 || dst_capacity < bound) {
+        return GW_ERR_DST;
+    }
+
+    e.info.frame_size = parts_end(&e.info, parts, part_count);
+    const gw_gcomp_part *last = part_count == 0 ? NULL : &parts[part_count - 1];
+    const uint64_t chunks = last == NULL ? 0 : last->chunk_first + last->chunk_count;
+    if (e.info.frame_size == 0 || chunks != e.info.chunk_count) {
+        return GW_ERR_ARG;
+    }
+
+    uint64_t offset = e.info.payload_offset;
+    for (size_t p = 0; p < part_count; p++) {
+        const uint8_t *area = (const uint8_t *)parts[p].area;
+        const size_t entries_size = (size_t)(GW_FRAME_ENTRY_SIZE * parts[p].chunk_count);
+        uint8_t *entries =
+            (uint8_t *)dst + e.info.directory_offset + GW_FRAME_ENTRY_SIZE * parts[p].chunk_first;
+        for (size_t at = 0; at < entries_size; at += GW_FRAME_ENTRY_SIZE) {
+            gw_store64(entries + at, gw_load64(area + at) + offset);
+            GW_MEMCPY(entries + at + 8, area + at + 8, GW_FRAME_ENTRY_SIZE - 8);
+        }
+        offset += part_payload(&parts[p]);
+    }
+    gw_encoding_finish(&e, (uint8_t *)dst);
+    *dst_size = (size_t)e.info.frame_size;
+    return GW_OK;
+}
+
+gw_status gw_gcomp_join_part(const gw_gcomp *codec, const gw_gcomp_source *source, const gw_gcomp_part *parts,
+                             size_t part_count, size_t part_index, void *dst, size_t dst_size)
+{
+    gw_gcomp_info info;
+    const gw_status status = check_join(&info, codec, source, parts, part_count, dst);
+    if (status != GW_OK) {
+        return status;
+    }
+    const uint64_t end = part_index < part_count ? parts_end(&info, parts, part_index + 1) : 0;
+    if (end == 0) {
+        return GW_ERR_ARG;
+    }
+    if (end > dst_size) {
+        return GW_ERR_DST;
+    }
+    move_part((uint8_t *)dst, end - part_payload(&parts[part_index]), &parts[part_index]);
+    return GW_OK;
+}
+
+gw_status gw_gcomp_join(const gw_gcomp *codec, const gw_gcomp_source *source, const gw_gcomp_part *parts,
+                        size_t part_count, void *dst, size_t dst_capacity, size_t *dst_size)
+{
+    const gw_status status =
+        gw_gcomp_join_begin(codec, source, parts, part_count, dst, dst_capacity, dst_size);
+    uint64_t end = status == GW_OK ? *dst_size : 0;
+    for (size_t p = part_count; status == GW_OK && p-- > 0;) {
+        end -= part_payload(&parts[p]);
+        move_part((uint8_t *)dst, end, &parts[p]);
+    }
+    return status;
+}

@@ -1,0 +1,260 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+#include "gcomp/gcomp_frame.h"
+
+static int has_map_fields(const gw_gcomp_info *info)
+{
+    return info->levels == GW_GCOMP_DERIVED && !info->constant;
+}
+
+void gw_frame_place(gw_gcomp_info *info)
+{
+    uint64_t extension =
+        (info->installed ? 8u : 0u) + (has_map_fields(info) ? 8u : 0u) + (info->checksum ? 8u : 0u);
+    info->chunk_count = (info->len >> info->chunk_log2) + ((info->len & ((1u << info->chunk_log2) - 1)) != 0);
+    info->directory_offset = GW_FRAME_HEADER_SIZE + extension;
+    uint64_t end = info->directory_offset + GW_FRAME_ENTRY_SIZE * info->chunk_count;
+    info->payload_offset = (end + 15) & ~(uint64_t)15;
+}
+
+size_t gw_frame_crc_offset(const gw_gcomp_info *info)
+{
+    return (size_t)info->directory_offset - 8;
+}
+
+void gw_frame_write_header(uint8_t *dst, const gw_gcomp_info *info)
+{
+    uint32_t flags = (info->strict ? GW_FLAG_STRICT : 0u) |
+                     (info->levels == GW_GCOMP_DERIVED ? GW_FLAG_DERIVED : 0u) |
+                     (info->installed ? GW_FLAG_INSTALLED : 0u) | (info->checksum ? GW_FLAG_CHECKSUM : 0u) |
+                     (info->constant ? GW_FLAG_CONSTANT : 0u);
+    gw_store32(dst, GW_FRAME_MAGIC);
+    dst[4] = GW_FRAME_VERSION;
+    dst[5] = GW_FRAME_CODEC_GCOMP;
+    dst[6] = (uint8_t)info->dtype;
+    dst[7] = (uint8_t)info->chunk_log2;
+    gw_store32(dst + 8, flags);
+    dst[12] = (uint8_t)info->step;
+    dst[13] = (uint8_t)info->cap;
+    gw_store16(dst + 14, (uint16_t)info->drop_base);
+    gw_store64(dst + 16, info->len);
+    gw_store64(dst + 24, info->frame_size);
+    uint8_t *at = dst + GW_FRAME_HEADER_SIZE;
+    if (info->installed) {
+        gw_store32(at, info->book_id);
+        gw_store32(at + 4, info->book_generation);
+        at += 8;
+    }
+    if (has_map_fields(info)) {
+        gw_store32(at, info->map_hash);
+        gw_store32(at + 4, gw_bits_from_float(info->wire_scale));
+        at += 8;
+    }
+    if (info->checksum) {
+        gw_store32(at, info->meta_crc);
+        gw_store32(at + 4, 0);
+    }
+}
+
+/* Rule 7: the table of docs/format.md section 2. */
+static int is_step_and_cap_allowed(const gw_gcomp_info *info, const gw_traits *t)
+{
+    if (info->constant) {
+        return info->step == 1 && info->cap <= t->derived_cap && info->drop_base == 0;
+    }
+    if (info->levels == GW_GCOMP_DERIVED) {
+        return info->step < 8 && (t->derived_steps >> info->step & 1) != 0 && info->cap <= t->derived_cap &&
+               info->cap % info->step == 0;
+    }
+    return info->step == t->explicit_step && info->cap <= t->explicit_cap && info->cap % info->step == 0 &&
+           info->drop_base == 0;
+}
+
+static gw_status read_header(gw_gcomp_info *info, const uint8_t *src, size_t src_size, uint64_t len_limit)
+{
+    if (src_size < GW_FRAME_HEADER_SIZE) {
+        return GW_ERR_SHORT;
+    }
+    if (gw_load32(src) != GW_FRAME_MAGIC) {
+        return GW_ERR_MAGIC;
+    }
+    if (src[4] != GW_FRAME_VERSION) {
+        return GW_ERR_VERSION;
+    }
+    const uint32_t dtype = src[6];
+    const uint32_t flags = gw_load32(src + 8);
+    if (src[5] != GW_FRAME_CODEC_GCOMP || gw_dtype_size((gw_dtype)dtype) == 0 ||
+        (flags & ~(uint32_t)GW_FLAGS_KNOWN) != 0) {
+        return GW_ERR_UNSUPPORTED;
+    }
+    info->dtype = (gw_dtype)dtype;
+    info->chunk_log2 = src[7];
+    if (info->chunk_log2 < GW_CHUNK_LOG2_MIN || info->chunk_log2 > GW_CHUNK_LOG2_MAX) {
+        return GW_ERR_HEADER;
+    }
+    info->strict = (flags & GW_FLAG_STRICT) != 0;
+    info->levels = (flags & GW_FLAG_DERIVED) != 0 ? GW_GCOMP_DERIVED : GW_GCOMP_EXPLICIT;
+    info->installed = (flags & GW_FLAG_INSTALLED) != 0;
+    info->checksum = (flags & GW_FLAG_CHECKSUM) != 0;
+    info->constant = (flags & GW_FLAG_CONSTANT) != 0;
+    info->step = src[12];
+    info->cap = src[13];
+    info->drop_base = (int16_t)gw_load16(src + 14);
+    if (info->constant && info->levels != GW_GCOMP_DERIVED) {
+        return GW_ERR_HEADER;
+    }
+    if (!is_step_and_cap_allowed(info, gw_traits_of(dtype))) {
+        return GW_ERR_HEADER;
+    }
+    info->len = gw_load64(src + 16);
+    info->frame_size = gw_load64(src + 24);
+    if (!gw_frame_is_len_possible(info->len, info->chunk_log2) || info->len > len_limit) {
+        return GW_ERR_LIMIT;
+    }
+    gw_frame_place(info);
+    return GW_OK;
+}
+
+gw_status gw_frame_read_header(gw_gcomp_info *info, const uint8_t *src, size_t src_size, uint64_t len_limit,
+                               int is_whole)
+{
+    GW_MEMSET(info, 0, sizeof *info);
+    gw_status status = read_header(info, src, src_size, len_limit);
+    if (status == GW_OK && is_whole && info->frame_size > src_size) {
+        status = GW_ERR_SHORT;
+    }
+    /* A reader of a stream makes room for frame_size bytes: a header must not demand more than its values can
+     * need. */
+    if (status == GW_OK && (info->frame_size < info->payload_offset ||
+                            info->frame_size - info->payload_offset >
+                                gw_frame_payload_max((uint32_t)info->dtype, info->len, info->chunk_log2))) {
+        status = GW_ERR_HEADER;
+    }
+    if (status == GW_OK && src_size < info->directory_offset) {
+        status = GW_ERR_SHORT;
+    }
+    /* Last, so that 32-bit machines refuse for another reason than others only what others decode. */
+    if (status == GW_OK && info->len > SIZE_MAX / gw_dtype_size(info->dtype)) {
+        status = GW_ERR_LIMIT;
+    }
+    if (status != GW_OK) {
+        GW_MEMSET(info, 0, sizeof *info);
+        return status;
+    }
+    const uint8_t *at = src + GW_FRAME_HEADER_SIZE;
+    if (info->installed) {
+        info->book_id = gw_load32(at);
+        info->book_generation = gw_load32(at + 4);
+        at += 8;
+    }
+    if (has_map_fields(info)) {
+        info->map_hash = gw_load32(at);
+        info->wire_scale = gw_float_from_bits(gw_load32(at + 4));
+        at += 8;
+    }
+    if (info->checksum) {
+        info->meta_crc = gw_load32(at);
+    }
+    return GW_OK;
+}
+
+uint32_t gw_frame_chunk_len(const gw_gcomp_info *info, uint64_t index)
+{
+    return (uint32_t)gw_min_u64(info->len - (index << info->chunk_log2), 1u << info->chunk_log2);
+}
+
+size_t gw_frame_raw_size(uint32_t dtype, size_t len)
+{
+    return gw_round16(len * gw_traits_of(dtype)->size);
+}
+
+int gw_frame_is_len_possible(uint64_t len, uint32_t chunk_log2)
+{
+    return len <= GW_FRAME_LEN_MAX && len <= GW_FRAME_CHUNKS_MAX << chunk_log2;
+}
+
+uint64_t gw_frame_payload_max(uint32_t dtype, uint64_t len, uint32_t chunk_log2)
+{
+    /* Only the last chunk may need padding. At most 2^50 bytes. */
+    const uint64_t rest = len & (((uint64_t)1 << chunk_log2) - 1);
+    return (len - rest) * gw_traits_of(dtype)->size + gw_frame_raw_size(dtype, (size_t)rest);
+}
+
+void gw_frame_write_entry(uint8_t *entry, uint64_t offset, uint32_t kind, uint32_t book, uint32_t crc)
+{
+    gw_store64(entry, offset | kind);
+    gw_store32(entry + 8, book);
+    gw_store32(entry + 12, crc);
+}
+
+static const uint8_t *entry_at(const uint8_t *src, const gw_gcomp_info *info, uint64_t index)
+{
+    return src + info->directory_offset + GW_FRAME_ENTRY_SIZE * index;
+}
+
+gw_status gw_frame_read_entry(gw_gcomp_chunk *chunk, const uint8_t *src, const gw_gcomp_info *info,
+                              uint64_t index)
+{
+    const uint8_t *entry = entry_at(src, info, index);
+    const uint64_t place = gw_load64(entry);
+    const uint64_t end = index + 1 < info->chunk_count
+                             ? gw_load64(entry + GW_FRAME_ENTRY_SIZE) & ~(uint64_t)15
+                             : info->frame_size;
+    const uint32_t kind = place & 15;
+    chunk->offset = place & ~(uint64_t)15;
+    chunk->book = gw_load32(entry + 8);
+    chunk->crc = gw_load32(entry + 12);
+    chunk->len = gw_frame_chunk_len(info, index);
+    chunk->kind = (gw_gcomp_chunk_kind)kind;
+    if (kind > GW_GCOMP_CHUNK_CODED || chunk->offset < info->payload_offset || end < chunk->offset ||
+        end > info->frame_size || (end & 15) != 0) {
+        return GW_ERR_HEADER;
+    }
+    chunk->size = end - chunk->offset;
+    if (kind != GW_GCOMP_CHUNK_CODED || info->installed) {
+        return chunk->book == 0 ? GW_OK : GW_ERR_HEADER;
+    }
+    return chunk->book <= index ? GW_OK : GW_ERR_HEADER;
+}
+
+/* A chunk that owns a codebook is CODED and names itself. */
+static int is_owner(const uint8_t *src, const gw_gcomp_info *info, uint32_t index)
+{
+    const uint8_t *entry = entry_at(src, info, index);
+    return (entry[0] & 15) == GW_GCOMP_CHUNK_CODED && gw_load32(entry + 8) == index;
+}
+
+uint32_t gw_frame_meta_crc(const uint8_t *src, const gw_gcomp_info *info, const gw_kernels *kernels)
+{
+    static const uint8_t zero[4] = {0, 0, 0, 0};
+    const size_t at = gw_frame_crc_offset(info);
+    uint32_t crc = kernels->crc32c(0, src, at);
+    crc = kernels->crc32c(crc, zero, 4);
+    return kernels->crc32c(crc, src + at + 4, (size_t)info->payload_offset - at - 4);
+}
+
+gw_status gw_frame_check_directory(const uint8_t *src, const gw_gcomp_info *info, const gw_kernels *kernels)
+{
+    const size_t end = (size_t)(info->directory_offset + GW_FRAME_ENTRY_SIZE * info->chunk_count);
+    if (info->checksum && gw_load32(src + gw_frame_crc_offset(info) + 4) != 0) {
+        return GW_ERR_HEADER;
+    }
+    if (!gw_is_zero(src + end, (size_t)info->payload_offset - end)) {
+        return GW_ERR_HEADER;
+    }
+    if (info->checksum && gw_frame_meta_crc(src, info, kernels) != info->meta_crc) {
+        return GW_ERR_CHECKSUM;
+    }
+    uint64_t expected = info->payload_offset;
+    for (uint64_t i = 0; i < info->chunk_count; i++) {
+        gw_gcomp_chunk chunk;
+        gw_status status = gw_frame_read_entry(&chunk, src, info, i);
+        if (status != GW_OK || chunk.offset != expected || (!info->checksum && chunk.crc != 0)) {
+            return GW_ERR_HEADER;
+        }
+        if (chunk.kind == GW_GCOMP_CHUNK_CODED && !info->installed && !is_owner(src, info, chunk.book)) {
+            return GW_ERR_HEADER;
+        }
+        expected = chunk.offset + chunk.size;
+    }
+    return expected == info->frame_size ? GW_OK : GW_ERR_HEADER;
+}

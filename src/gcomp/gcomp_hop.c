@@ -1,0 +1,104 @@
+/*
+ * Hop: decode, add, encode, group by group, so that no sum leaves the cache. The bytes are those of the three
+ * calls one after the other: a group of sums is complete before its codebook is chosen.
+ *
+ * SPDX-License-Identifier: BSD-2-Clause
+ */
+#include "gcomp/gcomp_codec.h"
+
+/*
+ * Where the two frames cut their chunks at different lengths, or the encoder's groups are shorter than an
+ * incoming chunk, a group does not end with a whole number of incoming chunks. Groups are 2^17 values or one
+ * chunk, chunks 2^12 to 2^15: the step of the loop is the larger of group and incoming chunk, and both divide
+ * it.
+ */
+static size_t step_len(const gw_encoding *e, const gw_decoding *d)
+{
+    const size_t group = (size_t)gw_group_chunks(e->codec) << e->info.chunk_log2;
+    const size_t chunk = (size_t)1 << d->info.chunk_log2;
+    return group > chunk ? group : chunk;
+}
+
+/* sums[0..len) = frame + local, for the values from `first` on; first and len are whole incoming chunks. */
+static gw_status sum_step(gw_decoding *d, uint64_t first, size_t len, const uint8_t *local, uint8_t *sums,
+                          uint64_t *bad_chunk)
+{
+    const size_t size = gw_traits_of((uint32_t)d->info.dtype)->size;
+    const size_t chunk_len = (size_t)1 << d->info.chunk_log2;
+    for (size_t at = 0; at < len; at += chunk_len) {
+        const uint64_t index = (first + at) >> d->info.chunk_log2;
+        const size_t chunk_values = len - at < chunk_len ? len - at : chunk_len;
+        d->addend = local + at * size;
+        d->beside = d->addend;
+        d->beside_size = chunk_values * size;
+        gw_status status = gw_decode_chunk(d, index, sums + at * size);
+        if (status != GW_OK) {
+            *bad_chunk = index;
+            return status;
+        }
+    }
+    return GW_OK;
+}
+
+gw_status gw_gcomp_decode_add_encode(const gw_gcomp *codec, const void *src, size_t src_size,
+                                     const gw_gcomp_map *src_map, const gw_gcomp_source *source, void *dst,
+                                     size_t dst_capacity, size_t *dst_size, uint64_t *bad_chunk,
+                                     void *workspace, size_t workspace_size)
+{
+    uint64_t ignored;
+    bad_chunk = bad_chunk == NULL ? &ignored : bad_chunk;
+    *bad_chunk = UINT64_MAX;
+    if (dst_size == NULL) {
+        return GW_ERR_ARG;
+    }
+    *dst_size = 0;
+    gw_encoding e;
+    gw_status status = gw_encoding_begin(&e, codec, source, workspace, workspace_size);
+    if (status != GW_OK) {
+        return status;
+    }
+    gw_gcomp_info info;
+    status = gw_gcomp_check(codec, src, src_size, src_map, &info);
+    if (status != GW_OK) {
+        return status;
+    }
+    if (info.len != source->len || dst == NULL) {
+        return GW_ERR_ARG;
+    }
+    const size_t bound = gw_gcomp_bound(codec, source->len);
+    if (bound == 0 || dst_capacity < bound) {
+        return GW_ERR_DST;
+    }
+    if (gw_is_overlapping(dst, bound, src, (size_t)info.frame_size) ||
+        gw_is_overlapping(dst, bound, source->values, (size_t)source->len * gw_dtype_size(info.dtype))) {
+        return GW_ERR_ARG;
+    }
+    gw_decoding d;
+    status = gw_decoding_begin(&d, e.codec, (const uint8_t *)src, &info, src_map, workspace, workspace_size);
+    if (status != GW_OK) {
+        return status;
+    }
+
+    e.entries = (uint8_t *)dst + e.info.directory_offset;
+    e.payload = (uint8_t *)dst + e.info.payload_offset;
+    e.offset = e.info.payload_offset;
+    const uint8_t *local = (const uint8_t *)source->values;
+    const size_t size = gw_traits_of(e.rule.dtype)->size;
+    const size_t step = step_len(&e, &d);
+    const uint64_t group = (uint64_t)gw_group_chunks(e.codec) << e.info.chunk_log2;
+    for (uint64_t first = 0; first < info.len; first += step) {
+        const size_t len = (size_t)gw_min_u64(step, info.len - first);
+        status = sum_step(&d, first, len, local + (size_t)first * size, e.scratch.sums, bad_chunk);
+        if (status != GW_OK) {
+            return status;
+        }
+        for (uint64_t at = 0; at < len; at += group) {
+            gw_encode_group(&e, (first + at) >> e.info.chunk_log2, e.scratch.sums + (size_t)at * size);
+        }
+        d.book_owner = UINT64_MAX; /* encoder and decoder share the scratch: the tree is the encoder's now */
+    }
+    e.info.frame_size = e.offset;
+    gw_encoding_finish(&e, (uint8_t *)dst);
+    *dst_size = (size_t)e.info.frame_size;
+    return GW_OK;
+}

@@ -1,0 +1,250 @@
+/*
+ * Precision map: from an optimizer's hyperparameters to the rule that the kernels apply (docs/numerics.md
+ * section 2).
+ *
+ * SPDX-License-Identifier: BSD-2-Clause
+ */
+#include "gcomp/gcomp_codec.h"
+#include "gcomp/map_rule.h"
+
+/* x^n by squaring, the same operations in the same order on every machine. */
+static double power(double x, uint64_t n)
+{
+    double result = 1.0;
+    for (; n != 0; n >>= 1) {
+        if ((n & 1) != 0) {
+            result *= x;
+        }
+        x *= x;
+    }
+    return result;
+}
+
+/* The factors of docs/numerics.md section 2, in double and without the wire scale. */
+typedef struct factors {
+    double p_param, p_m, q_param, q_m, s_scale, a_scale;
+    uint32_t uses;
+} factors;
+
+static int in_unit_interval(double x)
+{
+    return x >= 0.0 && x < 1.0;
+}
+
+static gw_status sgd_factors(const gw_optimizer *o, factors *f)
+{
+    const int has_buffer = o->kind != GW_OPTIMIZER_SGD && o->step > 1 && o->momentum != 0.0;
+    /* What the gradient is multiplied with, but for lr; the first update creates the buffer without
+     * dampening. */
+    double c = 1.0;
+    double carried = 0.0; /* what the buffer is multiplied with */
+    if (o->kind == GW_OPTIMIZER_MOMENTUM) {
+        c = o->step > 1 ? 1.0 - o->dampening : 1.0;
+        carried = o->momentum;
+    } else if (o->kind == GW_OPTIMIZER_NESTEROV) {
+        c = 1.0 + o->momentum;
+        carried = o->momentum * o->momentum;
+    }
+    if (o->kind == GW_OPTIMIZER_MOMENTUM && o->momentum == 0.0) {
+        c = 1.0; /* PyTorch then keeps no buffer, and dampening has no effect */
+    }
+    f->p_param = (1.0 - o->lr * c * o->weight_decay) / (o->lr * c);
+    f->q_m = has_buffer ? carried / c : 0.0;
+    f->uses = has_buffer ? GW_MAP_USES_M : 0;
+    return c > 0.0 ? GW_OK : GW_ERR_OPTION;
+}
+
+static void adagrad_factors(const gw_optimizer *o, factors *f)
+{
+    const double lr = o->lr / (1.0 + (double)(o->step - 1) * o->lr_decay);
+    f->p_param = 1.0 / lr;
+    f->q_param = o->weight_decay;
+    f->s_scale = 1.0;
+    f->uses = GW_MAP_USES_V;
+}
+
+static void rmsprop_factors(const gw_optimizer *o, factors *f)
+{
+    f->p_param = 1.0 / o->lr;
+    f->p_m = o->momentum;
+    f->q_param = o->weight_decay;
+    f->s_scale = o->alpha;
+    f->uses = GW_MAP_USES_V | (o->momentum != 0.0 ? GW_MAP_USES_M : 0u) | (o->centered ? GW_MAP_USES_A : 0u);
+}
+
+static void adam_factors(const gw_optimizer *o, factors *f)
+{
+    const double correction1 = 1.0 - power(o->beta1, o->step);
+    const double correction2 = 1.0 - power(o->beta2, o->step);
+    const double gain = correction1 / (o->lr * (1.0 - o->beta1));
+    const int decoupled = o->kind == GW_OPTIMIZER_ADAMW;
+    f->p_param = (decoupled ? 1.0 - o->lr * o->weight_decay : 1.0) * gain;
+    f->q_m = o->beta1 / (1.0 - o->beta1);
+    f->q_param = decoupled ? 0.0 : o->weight_decay;
+    f->s_scale = o->beta2 / correction2;
+    f->a_scale = 1.0 / correction2;
+    f->uses = GW_MAP_USES_M | GW_MAP_USES_V | (o->amsgrad ? GW_MAP_USES_A : 0u);
+}
+
+static int is_in_range(const gw_optimizer *o)
+{
+    int ok = o->weight_decay >= 0.0 && o->weight_decay < 1e300;
+    switch (o->kind) {
+    case GW_OPTIMIZER_SGD:
+        break;
+    case GW_OPTIMIZER_MOMENTUM:
+        ok = ok && o->momentum >= 0.0 && o->momentum < 1e300 && o->dampening < 1.0 && o->dampening > -1e300;
+        break;
+    case GW_OPTIMIZER_NESTEROV:
+        ok = ok && o->momentum > 0.0 && o->momentum < 1e300 && o->dampening == 0.0;
+        break;
+    case GW_OPTIMIZER_ADAGRAD:
+        ok = ok && o->eps >= 0.0 && o->eps < 1e30 && o->lr_decay >= 0.0 && o->lr_decay < 1e300;
+        break;
+    case GW_OPTIMIZER_RMSPROP:
+        ok = ok && o->eps >= 0.0 && o->eps < 1e30 && in_unit_interval(o->alpha) && o->momentum >= 0.0 &&
+             o->momentum < 1e300 && (uint32_t)o->centered <= 1;
+        break;
+    case GW_OPTIMIZER_ADAM:
+    case GW_OPTIMIZER_ADAMW:
+        ok = ok && o->eps >= 0.0 && o->eps < 1e30 && in_unit_interval(o->beta1) &&
+             in_unit_interval(o->beta2) && (uint32_t)o->amsgrad <= 1;
+        break;
+    default:
+        ok = 0;
+        break;
+    }
+    return ok;
+}
+
+/* A factor as the kernels get it. What is subnormal in fp32 becomes 0, before the conversion, so that neither
+ * conversion nor kernels depend on whether the process flushes subnormals. */
+static float factor(double x)
+{
+    return x < 0x1p-126 && x > -0x1p-126 ? 0.0f : (float)x;
+}
+
+static int is_scale(float x)
+{
+    const uint32_t bits = gw_bits_from_float(x);
+    return bits >= 0x00800000u && bits < 0x7f800000u;
+}
+
+gw_status gw_gcomp_map_rule_init(const gw_optimizer *optimizer, float wire_scale, gw_gcomp_map_rule *rule)
+{
+    if (optimizer == NULL || rule == NULL || optimizer->step == 0 || !is_scale(wire_scale)) {
+        return GW_ERR_ARG;
+    }
+    if (!is_in_range(optimizer)) {
+        return GW_ERR_OPTION;
+    }
+    GW_MEMSET(rule, 0, sizeof *rule);
+    rule->kind = (uint32_t)optimizer->kind;
+    rule->wire_scale = wire_scale;
+    rule->eps = factor(optimizer->eps);
+    if (!(optimizer->lr > 0.0 && optimizer->lr < 1e300)) {
+        return GW_OK; /* all factors zero: every ratio is zero, nothing is dropped */
+    }
+    factors f = {0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0};
+    switch (optimizer->kind) {
+    case GW_OPTIMIZER_SGD:
+    case GW_OPTIMIZER_MOMENTUM:
+    case GW_OPTIMIZER_NESTEROV:
+        if (sgd_factors(optimizer, &f) != GW_OK) {
+            GW_MEMSET(rule, 0, sizeof *rule);
+            return GW_ERR_OPTION;
+        }
+        break;
+    case GW_OPTIMIZER_ADAGRAD:
+        adagrad_factors(optimizer, &f);
+        break;
+    case GW_OPTIMIZER_RMSPROP:
+        rmsprop_factors(optimizer, &f);
+        break;
+    case GW_OPTIMIZER_ADAM:
+    case GW_OPTIMIZER_ADAMW:
+        adam_factors(optimizer, &f);
+        break;
+    default:
+        break;
+    }
+    rule->uses = f.uses;
+    rule->p_param = factor(f.p_param * (double)wire_scale);
+    rule->p_m = factor(f.p_m * (double)wire_scale);
+    rule->q_param = factor(f.q_param * (double)wire_scale);
+    rule->q_m = factor(f.q_m * (double)wire_scale);
+    rule->s_scale = factor(f.s_scale);
+    rule->a_scale = factor(f.a_scale);
+    return GW_OK;
+}
+
+static int is_state_complete(const gw_gcomp_map_rule *rule, const gw_optimizer_state *state)
+{
+    return state->param != NULL && ((rule->uses & GW_MAP_USES_M) == 0 || state->m != NULL) &&
+           ((rule->uses & GW_MAP_USES_V) == 0 || state->v != NULL) &&
+           ((rule->uses & GW_MAP_USES_A) == 0 || state->a != NULL);
+}
+
+gw_status gw_gcomp_map_scan(const gw_gcomp_map_rule *rule, const gw_optimizer_state *state, size_t len,
+                            uint32_t backends, uint32_t *top)
+{
+    if (rule == NULL || state == NULL || top == NULL || rule->kind == 0 ||
+        (len != 0 && !is_state_complete(rule, state))) {
+        return GW_ERR_ARG;
+    }
+    gw_kernels kernels;
+    gw_kernels_init(&kernels, backends);
+    *top = kernels.map_scan(rule, state, len);
+    return GW_OK;
+}
+
+uint32_t gw_gcomp_map_base(uint32_t top)
+{
+    return top > 255 ? top - 255 : 1;
+}
+
+gw_status gw_gcomp_map_build(const gw_gcomp_map_rule *rule, const gw_optimizer_state *state, size_t len,
+                             uint32_t base, uint32_t backends, uint8_t *levels)
+{
+    if (rule == NULL || state == NULL || rule->kind == 0 || base == 0 || base > 1023 ||
+        (len != 0 && (levels == NULL || !is_state_complete(rule, state)))) {
+        return GW_ERR_ARG;
+    }
+    gw_kernels kernels;
+    gw_kernels_init(&kernels, backends);
+    kernels.map_build(rule, state, len, base, levels);
+    return GW_OK;
+}
+
+gw_status gw_gcomp_map_digest(const uint8_t *levels, size_t len, uint32_t chunk_log2, uint32_t *digest)
+{
+    if (chunk_log2 < GW_CHUNK_LOG2_MIN || chunk_log2 > GW_CHUNK_LOG2_MAX ||
+        (len != 0 && (levels == NULL || digest == NULL))) {
+        return GW_ERR_ARG;
+    }
+    gw_kernels kernels;
+    gw_kernels_init(&kernels, GW_BACKEND_ALL);
+    const size_t chunk_len = (size_t)1 << chunk_log2;
+    for (size_t at = 0; at < len; at += chunk_len) {
+        digest[at >> chunk_log2] =
+            kernels.crc32c(0, levels + at, len - at < chunk_len ? len - at : chunk_len);
+    }
+    return GW_OK;
+}
+
+uint32_t gw_map_hash(const gw_gcomp_info *info, const uint32_t *digest, const gw_kernels *kernels)
+{
+    uint8_t fields[12] = {0};
+    gw_store16(fields, (uint16_t)info->drop_base);
+    fields[2] = (uint8_t)info->step;
+    fields[3] = (uint8_t)info->cap;
+    fields[4] = (uint8_t)info->dtype;
+    gw_store32(fields + 8, gw_bits_from_float(info->wire_scale));
+    uint32_t crc = kernels->crc32c(0, fields, sizeof fields);
+    for (uint64_t i = 0; i < info->chunk_count; i++) {
+        uint8_t word[4];
+        gw_store32(word, digest[i]);
+        crc = kernels->crc32c(crc, word, 4);
+    }
+    return crc;
+}

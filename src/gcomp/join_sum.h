@@ -1,0 +1,23 @@
+/*
+ * The sums of a join whose backend does not form them while it joins: added afterwards.
+ *
+ * SPDX-License-Identifier: BSD-2-Clause
+ */
+#ifndef GW_JOIN_SUM_H
+#define GW_JOIN_SUM_H
+
+#include "core/gcomp_kernels.h"
+
+/* Values [first, first + len) of dst become sums, if the joiner asks for sums. Which of the summands is
+ * called accumulator does not matter: addition commutes, and of NaN there is one. */
+static inline void gw_join_sum(void *dst, size_t first, size_t len, const gw_joiner *joiner,
+                               gw_add_fn *const add[3])
+{
+    if (joiner->addend != NULL) {
+        const size_t at = first * gw_traits_of(joiner->dtype)->size;
+        uint8_t *sums = (uint8_t *)dst + at;
+        add[joiner->dtype - GW_FP32](sums, sums, joiner->addend + at, len, joiner->strict);
+    }
+}
+
+#endif

@@ -1,0 +1,97 @@
+/*
+ * One parameter of a precision map: the ratio |num / (lr * c)| as a quarter-octave (docs/numerics.md section
+ * 2).
+ *
+ * The update is theta' = num - lr * c * g: c is what the optimizer multiplies the gradient with, num is
+ * everything else. With s = sqrt(second moment) + eps,
+ *
+ *     num / (lr * c) = (p_param * theta - p_m * m) * s - (q_param * theta + q_m * m).
+ *
+ * The second moment after the update is not known yet, only a lower bound. |P * s - Q| grows with s from
+ * there on unless P and Q have the same sign and |P| * s does not exceed |Q|: then nothing may be dropped.
+ *
+ * Every operation rounds once, in the order written. `guard` is more than all rounding errors together, so
+ * that the ratio is never above the exact one.
+ *
+ * SPDX-License-Identifier: BSD-2-Clause
+ */
+#ifndef GW_MAP_RATIO_H
+#define GW_MAP_RATIO_H
+
+#include <float.h>
+
+#include "core/bytes.h"
+#include "gcomp/map_rule.h"
+#include "core/sqrt.h"
+#include "gradwire/gcomp.h"
+
+/* Subnormal operands and products count as zero, whatever the FTZ and DAZ state of the process. */
+GW_INLINE float gw_map_flush(float x)
+{
+    return (gw_bits_from_float(x) & 0x7f800000u) == 0 ? 0.0f : x;
+}
+
+/* A product that counts as zero if it is subnormal, or 2^-126 exactly: x86 decides what is too small for FTZ
+ * after rounding to 24 bits, so a product just below 2^-126 that rounds up to it is zero with FTZ and 2^-126
+ * without. */
+GW_INLINE float gw_map_product(float x, float y)
+{
+    float z = x * y;
+    return (gw_bits_from_float(z) & 0x7fffffffu) <= 0x00800000u ? 0.0f : z;
+}
+
+GW_INLINE float gw_map_magnitude(float x)
+{
+    return gw_float_from_bits(gw_bits_from_float(x) & 0x7fffffffu);
+}
+
+/* sqrt of a lower bound of the second moment after the update, plus eps. */
+GW_INLINE float gw_map_denominator(const gw_gcomp_map_rule *rule, float v, float a)
+{
+    float w;
+    if (rule->kind == GW_OPTIMIZER_RMSPROP && (rule->uses & GW_MAP_USES_A) != 0) {
+        /* Centered: v - a^2 before the update, less a bound of the rounding error of this difference. Where
+         * that bound is too small to be a normal number, nothing is known of the difference. */
+        float square = gw_map_product(a, a);
+        float error = gw_map_product(v + square, 0x1p-21f);
+        w = error == 0.0f ? 0.0f : gw_map_flush(gw_map_flush(v - square) - error);
+        /* -Inf and NaN go on, to a root that is NaN. */
+        w = w <= 0.0f && w >= -FLT_MAX ? 0.0f : gw_map_product(w, rule->s_scale);
+    } else {
+        w = gw_map_product(v, rule->s_scale);
+        if ((rule->uses & GW_MAP_USES_A) != 0) {
+            float largest = gw_map_product(a, rule->a_scale);
+            w = largest > w || largest != largest ? largest : w; /* NaN if either is NaN */
+        }
+    }
+    return gw_sqrt(w) + rule->eps;
+}
+
+/* Quarter-octave (bits >> 21) of the ratio of a parameter and its state, all flushed (gw_map_flush()), 0
+ * where the rule does not use them; 0 where nothing may be dropped. */
+GW_INLINE uint32_t gw_map_quarter_octave(const gw_gcomp_map_rule *rule, float theta, float m, float v,
+                                         float a)
+{
+    float p_theta = gw_map_product(theta, rule->p_param);
+    float p_m = gw_map_product(m, rule->p_m);
+    float q_theta = gw_map_product(theta, rule->q_param);
+    float q_m = gw_map_product(m, rule->q_m);
+    float s = (rule->uses & GW_MAP_USES_V) != 0 ? gw_map_denominator(rule, v, a) : 1.0f;
+    float p = gw_map_product(gw_map_flush(p_theta - p_m), s);
+    float q = gw_map_flush(q_theta + q_m);
+
+    /* p = 0 has lost its sign: not opposite */
+    int is_opposite = (p > 0.0f && q < 0.0f) || (p < 0.0f && q > 0.0f);
+    if ((rule->uses & GW_MAP_USES_V) != 0 && !is_opposite && gw_map_magnitude(p) <= gw_map_magnitude(q)) {
+        return 0;
+    }
+    float terms = gw_map_product(gw_map_magnitude(p_theta) + gw_map_magnitude(p_m), s) +
+                  (gw_map_magnitude(q_theta) + gw_map_magnitude(q_m));
+    float guard = gw_map_product(terms, 0x1p-20f);
+    float ratio = gw_map_magnitude(p - q) - guard;
+    uint32_t bits = gw_bits_from_float(ratio);
+    /* Negative, subnormal, infinite and NaN ratios drop nothing. */
+    return bits >= 0x00800000u && bits < 0x7f800000u ? bits >> 21 : 0;
+}
+
+#endif

@@ -1,0 +1,51 @@
+/*
+ * THC frames inside the library: where the parts of a checked frame are. docs/format-thc.md section 2 has the
+ * layout.
+ *
+ * SPDX-License-Identifier: BSD-2-Clause
+ */
+#ifndef GW_THC_FRAME_H
+#define GW_THC_FRAME_H
+
+#include "core/bytes.h"
+#include "gcomp/gcomp_frame.h"
+#include "thc/thc_context.h"
+
+#define GW_THC_FLAGS_KNOWN 31u
+
+/* Everything that follows from the header: sizes and offsets. */
+void gw_thc_frame_place(gw_thc_frame_info *info);
+
+/* Writes the header of *info; info was placed. */
+void gw_thc_frame_write_header(uint8_t *dst, const gw_thc_frame_info *info);
+
+/* The patterns of block i of the frame. */
+void gw_thc_frame_patterns(uint32_t patterns[2], const uint8_t *src, const gw_thc_frame_info *info,
+                           uint64_t i);
+
+/* The contributor set of block i of a sum frame. */
+static inline size_t gw_thc_frame_set_offset(const gw_thc_frame_info *info, uint64_t i)
+{
+    uint64_t index = (info->flags & GW_THC_FLAG_BLOCK_SETS) != 0 ? i : 0;
+    return (size_t)(info->sets_offset + index * info->set_size);
+}
+
+/* Lanes of block i, and where its payload starts. */
+size_t gw_thc_frame_block_lanes(const gw_thc_frame_info *info, uint64_t i);
+size_t gw_thc_frame_block_offset(const gw_thc_frame_info *info, uint64_t i);
+
+/* The tensor range that a frame covers, as the codec calls want it. */
+gw_thc_range gw_thc_frame_range(const gw_thc_frame_info *info);
+
+/* Content of block i: GW_OK, GW_ERR_CORRUPT or GW_ERR_DUP. thc is made from info->config. */
+gw_status gw_thc_frame_check_block(const gw_thc *thc, const uint8_t *src, const gw_thc_frame_info *info,
+                                   uint64_t i);
+
+/* Header, size, limit: all but checksum and blocks. */
+gw_status gw_thc_frame_open(const uint8_t *src, size_t src_size, uint64_t count_max, gw_thc_frame_info *info);
+
+/* 1 if the frame has no checksum or a right one. */
+int gw_thc_frame_checksum_good(const uint8_t *src, const gw_thc_frame_info *info);
+void gw_thc_frame_seal(uint8_t *dst, const gw_thc_frame_info *info);
+
+#endif

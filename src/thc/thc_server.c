@@ -1,0 +1,330 @@
+/*
+ * The parameter server: slots with two versions each. A version keeps the packet that it will be sent down
+ * as, so a result is never built or copied: closing it makes its bytes the answer. Part of the firmware
+ * profile.
+ *
+ * SPDX-License-Identifier: BSD-2-Clause
+ */
+#include "thc/thc_server.h"
+
+#include "thc/thc_aggregate.h"
+#include "thc/thc_context.h"
+#include "thc/thc_packet.h"
+
+static gw_thc_slot *slot_at(const gw_thc_server *server, uint32_t slot)
+{
+    return (gw_thc_slot *)(void *)(server->memory + (size_t)slot * server->slot_size);
+}
+
+/* Arrays of a version lie behind the slot's fixed part: contributors and lanes in its packet, then workers
+ * seen. */
+static uint8_t *packet_of(const gw_thc_server *server, gw_thc_slot *slot, unsigned v)
+{
+    return (uint8_t *)(slot + 1) + v * server->version_size;
+}
+
+static uint8_t *set_of(const gw_thc_server *server, gw_thc_slot *slot, unsigned v)
+{
+    return packet_of(server, slot, v) + GW_THC_PACKET_HEADER_SIZE;
+}
+
+static uint8_t *seen_of(const gw_thc_server *server, gw_thc_slot *slot, unsigned v)
+{
+    return packet_of(server, slot, v) + server->version_size - server->set_size;
+}
+
+static void reply_with(gw_thc_reply *reply, gw_thc_action action, const uint8_t *packet, size_t packet_size)
+{
+    reply->action = action;
+    reply->packet = packet;
+    reply->packet_size = packet_size;
+}
+
+/* Puts a version's packet into a reply. */
+static void reply_version(const gw_thc_server *server, gw_thc_slot *slot, unsigned v, gw_thc_action action,
+                          gw_thc_reply *reply)
+{
+    size_t lanes_size = slot->version[v].len * (size_t)(server->agg.lane_bits / 8);
+    reply_with(reply, action, packet_of(server, slot, v),
+               GW_THC_PACKET_HEADER_SIZE + server->set_size + lanes_size);
+}
+
+/* Tells a straggler where the slot is now: the blocks of its packet, the round of the slot. Ends the use of
+ * *h. */
+static gw_status reply_notice(gw_thc_packet_header *h, uint32_t round, gw_thc_reply *reply)
+{
+    h->type = GW_THC_PACKET_NOTICE;
+    h->lane_bits = 0;
+    h->round = round;
+    h->block_count = 0;
+    h->len = 0;
+    h->norms_hash = 0;
+    gw_thc_header_store(reply->notice, h);
+    reply_with(reply, GW_THC_ACTION_REPLY, reply->notice, GW_THC_PACKET_HEADER_SIZE);
+    return GW_ERR_ROUND;
+}
+
+/* What must hold of any packet for this server, whatever its round. The configuration was checked when the
+ * server was made, so equality is all that the one-byte fields need. */
+static gw_status check_packet(const gw_thc_server *server, const gw_thc_packet_header *h)
+{
+    const gw_thc_server_config *c = &server->config;
+    uint32_t lane_bits = 0;
+
+    if (c->op == GW_THC_OP_MAX ? h->type != GW_THC_PACKET_NORMS : h->type > GW_THC_PACKET_LANES) {
+        return GW_ERR_UNSUPPORTED;
+    }
+    if (h->type != GW_THC_PACKET_INDICES) {
+        lane_bits = server->agg.lane_bits;
+    }
+    if (h->bits != c->table.bits || h->granularity != c->table.granularity || h->lane_bits != lane_bits ||
+        h->block_log2 != c->block_log2 || h->worker_max != c->worker_max ||
+        h->config_hash != c->config_hash || h->first_block % c->blocks_per_packet != 0 ||
+        h->block_count > c->blocks_per_packet) {
+        return GW_ERR_HEADER;
+    }
+    return h->job == c->job ? GW_OK : GW_ERR_ROUND;
+}
+
+/*
+ * dst = max(dst, src), word by word. A norm that cannot be is refused before any word changes: one NaN would
+ * poison the maximum for all. Codes of plain blocks are left to their receivers, who check them too: here
+ * they would cost more code than the firmware budget has.
+ */
+static gw_status max_patterns(uint8_t *dst, const uint8_t *src, uint32_t len, int are_norms)
+{
+    for (uint32_t i = 0; i < 4 * len; i += 4) {
+        if (are_norms && !gw_thc_norm_is_good(gw_load32(src + i))) {
+            return GW_ERR_CORRUPT;
+        }
+    }
+    for (uint32_t i = 0; i < 4 * len; i += 4) {
+        if (gw_load32(src + i) > gw_load32(dst + i)) {
+            GW_MEMCPY(dst + i, src + i, 4);
+        }
+    }
+    return GW_OK;
+}
+
+/* Adds a packet to a version's lanes and set. Everything is checked before anything changes. */
+static gw_status add_packet(const gw_thc_server *server, uint8_t *set, const gw_thc_packet *p)
+{
+    uint8_t *lanes = set + server->set_size;
+    uint32_t len = p->header.len;
+    uint32_t rank = p->header.rank;
+
+    if (p->set != NULL) {
+        return gw_thc_agg_add_lanes(&server->agg, lanes, set, len, p->payload, p->set);
+    }
+    if (p->header.type == GW_THC_PACKET_INDICES) {
+        return gw_thc_agg_add_indices(&server->agg, lanes, set, len, p->payload, rank);
+    }
+    if (gw_set_has(set, rank)) {
+        return GW_ERR_DUP;
+    }
+    if (max_patterns(lanes, p->payload, len, len == p->header.block_count) != GW_OK) {
+        return GW_ERR_CORRUPT;
+    }
+    gw_set_put(set, rank);
+    return GW_OK;
+}
+
+static void mark_seen(const gw_thc_server *server, uint8_t *seen, const gw_thc_packet *p)
+{
+    if (p->set != NULL) {
+        gw_thc_set_join(seen, p->set, server->config.worker_max);
+    } else {
+        gw_set_put(seen, p->header.rank);
+    }
+}
+
+/*
+ * A packet for version v. Open: it is added. Closed: the downlink was lost, or the sender is late; either way
+ * it wants the result.
+ */
+static gw_status receive_at(const gw_thc_server *server, gw_thc_slot *slot, unsigned v,
+                            const gw_thc_packet *p, gw_thc_reply *reply)
+{
+    gw_thc_version *version = &slot->version[v];
+    uint8_t *set = set_of(server, slot, v);
+    gw_thc_action action = GW_THC_ACTION_BROADCAST;
+    gw_status status;
+
+    if (p->header.block_count != version->block_count || p->header.len != version->len ||
+        p->header.norms_hash != version->norms_hash) {
+        return GW_ERR_HEADER;
+    }
+    if (version->state == GW_THC_VERSION_OPEN) {
+        status = add_packet(server, set, p);
+        if (status != GW_OK) {
+            return status;
+        }
+        if (gw_thc_set_members(set, server->config.worker_max) >= server->config.quorum) {
+            version->state = GW_THC_VERSION_CLOSED;
+        }
+    } else {
+        int is_in = p->set != NULL ? gw_thc_sets_meet(set, p->set, server->config.worker_max)
+                                   : gw_set_has(set, p->header.rank);
+        action = GW_THC_ACTION_REPLY;
+        status = is_in ? GW_ERR_DUP : GW_ERR_ROUND;
+    }
+    mark_seen(server, seen_of(server, slot, v), p);
+    if (version->state == GW_THC_VERSION_CLOSED) {
+        reply_version(server, slot, v, action, reply);
+    }
+    return status;
+}
+
+/*
+ * Makes version v, which is free, the current one, for this packet's round and blocks, and adds the packet.
+ * If that fails the version stays free: only a good packet opens one.
+ */
+static gw_status open_version(const gw_thc_server *server, gw_thc_slot *slot, unsigned v,
+                              const gw_thc_packet *p, gw_thc_reply *reply)
+{
+    gw_thc_version *version = &slot->version[v];
+    uint8_t *packet = packet_of(server, slot, v);
+
+    version->round = p->header.round;
+    version->first_block = p->header.first_block;
+    version->len = p->header.len;
+    version->block_count = p->header.block_count;
+    version->norms_hash = p->header.norms_hash;
+    version->state = GW_THC_VERSION_OPEN;
+    GW_MEMSET(packet, 0, server->version_size);
+    gw_thc_header_store(packet, &p->header);
+    packet[offsetof(gw_thc_packet_header, type)] = server->result_type;
+    packet[offsetof(gw_thc_packet_header, lane_bits)] = (uint8_t)server->agg.lane_bits;
+    GW_MEMSET(packet + offsetof(gw_thc_packet_header, rank), 0, 2);
+    gw_status status = receive_at(server, slot, v, p, reply);
+    if (status == GW_OK) {
+        slot->current = v;
+    } else {
+        version->state = GW_THC_VERSION_EMPTY;
+    }
+    return status;
+}
+
+/* Routes a packet that fits the server by its place in the order of rounds (modulo 2^32) and, within one, of
+ * blocks. */
+static gw_status receive_ordered(const gw_thc_server *server, gw_thc_packet *p, gw_thc_reply *reply)
+{
+    gw_thc_packet_header *h = &p->header;
+    gw_thc_slot *slot =
+        slot_at(server, h->first_block / server->config.blocks_per_packet % server->config.slot_count);
+    const gw_thc_version *current = &slot->version[slot->current];
+    unsigned other = slot->current ^ 1u;
+
+    for (unsigned v = 0; v < 2; v++) {
+        const gw_thc_version *version = &slot->version[v];
+        if (version->state != GW_THC_VERSION_EMPTY && version->round == h->round &&
+            version->first_block == h->first_block) {
+            return receive_at(server, slot, v, p, reply);
+        }
+    }
+    /* Neither version: it must be newer. Older rounds are 2^31 and more ahead. */
+    uint32_t ahead = h->round - current->round;
+    if (ahead > server->config.round_window || (ahead == 0 && h->first_block < current->first_block)) {
+        return reply_notice(h, current->round, reply);
+    }
+    if (current->state == GW_THC_VERSION_OPEN) {
+        return GW_ERR_STATE;
+    }
+    if (slot->version[other].state != GW_THC_VERSION_EMPTY &&
+        gw_thc_set_members(seen_of(server, slot, slot->current), server->config.worker_max) !=
+            server->config.worker_max) {
+        return GW_ERR_STATE;
+    }
+    return open_version(server, slot, other, p, reply);
+}
+
+static void clear_reply(gw_thc_reply *reply)
+{
+    reply->rank = 0;
+    reply_with(reply, GW_THC_ACTION_NONE, NULL, 0);
+}
+
+gw_status gw_thc_server_receive(gw_thc_server *server, const uint8_t *packet, size_t packet_size,
+                                gw_thc_reply *reply)
+{
+    gw_thc_packet p;
+
+    if (server == NULL || reply == NULL || packet == NULL) {
+        return GW_ERR_ARG;
+    }
+    clear_reply(reply);
+    if (server->tag != GW_THC_SERVER_TAG) {
+        return GW_ERR_STATE;
+    }
+    gw_status status = gw_thc_packet_open(&p, packet, packet_size);
+    if (status == GW_OK) {
+        status = check_packet(server, &p.header);
+    }
+    if (status == GW_OK) {
+        status = gw_thc_packet_measure(&p, packet, packet_size);
+    }
+    if (status == GW_OK && p.header.len > server->config.slot_len) {
+        status = GW_ERR_LIMIT;
+    }
+    if (status == GW_OK && p.set != NULL &&
+        gw_thc_set_members(p.set, server->config.worker_max) == UINT32_MAX) {
+        status = GW_ERR_DUP;
+    }
+    if (status != GW_OK) {
+        return status;
+    }
+    reply->rank = p.header.rank;
+    return receive_ordered(server, &p, reply);
+}
+
+/* NULL if there is no such slot. */
+static gw_thc_slot *find_slot(const gw_thc_server *server, uint32_t slot)
+{
+    int is_there = server != NULL && server->tag == GW_THC_SERVER_TAG && slot < server->config.slot_count;
+    return is_there ? slot_at(server, slot) : NULL;
+}
+
+gw_status gw_thc_server_seal(gw_thc_server *server, uint32_t slot, gw_thc_reply *reply)
+{
+    gw_thc_slot *s = find_slot(server, slot);
+
+    if (reply == NULL || s == NULL) {
+        return GW_ERR_ARG;
+    }
+    clear_reply(reply);
+    gw_thc_version *current = &s->version[s->current];
+    if (current->state != GW_THC_VERSION_OPEN) {
+        return GW_ERR_STATE;
+    }
+    current->state = GW_THC_VERSION_CLOSED;
+    reply_version(server, s, s->current, GW_THC_ACTION_BROADCAST, reply);
+    return GW_OK;
+}
+
+gw_status gw_thc_server_drop(gw_thc_server *server, uint32_t slot)
+{
+    gw_thc_slot *s = find_slot(server, slot);
+
+    if (s == NULL) {
+        return GW_ERR_ARG;
+    }
+    s->version[s->current ^ 1u].state = GW_THC_VERSION_EMPTY;
+    return GW_OK;
+}
+
+int gw_thc_server_slot_open(const gw_thc_server *server, uint32_t slot, uint32_t *round, uint32_t *members)
+{
+    gw_thc_slot *s = find_slot(server, slot);
+
+    if (s == NULL) {
+        return 0;
+    }
+    const gw_thc_version *current = &s->version[s->current];
+    if (round != NULL) {
+        *round = current->round;
+    }
+    if (members != NULL) {
+        *members = gw_thc_set_members(set_of(server, s, s->current), server->config.worker_max);
+    }
+    return current->state == GW_THC_VERSION_OPEN;
+}
