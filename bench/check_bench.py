@@ -3,10 +3,11 @@
 
     check_bench.py GRADWIRE_BENCH SOURCE-DIRECTORY BUILD-DIRECTORY
 
-On the samples, 64 KiB and 1 MiB with threads: names are those that scripts/bench filters, counters are there and are numbers,
-every backend of this machine and every kernel that it has was timed, the reports are written, docs/kernels.md and README.md
-made from them pass their checks.
+On the samples, 64 KiB and 1 MiB with threads: names are those that scripts/bench filters, counters are there and are
+numbers, every backend of this machine and every kernel that it has was timed, the reports are written,
+docs/kernels.md and README.md made from them pass their checks.
 """
+
 import importlib.machinery
 import importlib.util
 import json
@@ -20,8 +21,14 @@ import sys
 sys.dont_write_bytecode = True
 
 DATA = ("resnet50-sgdm-step0400", "resnet50-adamw-step0400", "bertbase-adamw-step0050")
-MODES = ("explicit_fast", "derived1_fast", "explicit_small", "derived1_small", "explicit_fast_stochastic",
-         "derived1_fast_stochastic")
+MODES = (
+    "explicit_fast",
+    "derived1_fast",
+    "explicit_small",
+    "derived1_small",
+    "explicit_fast_stochastic",
+    "derived1_fast_stochastic",
+)
 GCOMP = ("gcomp_encode", "gcomp_decode", "gcomp_decode_add", "gcomp_hop")
 THC = ("thc_norms", "thc_encode", "thc_sum", "thc_decode")
 SIZES = ("64KiB", "1MiB", "25MiB", "256MiB")
@@ -47,15 +54,22 @@ def environment(**more):
 
 
 def run(program, pattern, out, **more):
-    log = subprocess.run([program, f"--benchmark_filter={pattern}", f"--benchmark_out={out}", "--benchmark_out_format=json"],
-                         env=environment(**more), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    log = subprocess.run(
+        [program, f"--benchmark_filter={pattern}", f"--benchmark_out={out}", "--benchmark_out_format=json"],
+        env=environment(**more),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
     expect(log.returncode == 0, f"gradwire_bench: status {log.returncode}\n{log.stdout[-2000:]}")
     with open(out, encoding="utf-8") as f:
         return json.load(f)
 
 
 def names_of(program):
-    listing = subprocess.run([program, "--benchmark_list_tests"], env=environment(), check=True, stdout=subprocess.PIPE, text=True)
+    listing = subprocess.run(
+        [program, "--benchmark_list_tests"], env=environment(), check=True, stdout=subprocess.PIPE, text=True
+    )
     return [re.sub(r"/iterations:1(/manual_time)?$", "", line) for line in listing.stdout.split()]
 
 
@@ -141,30 +155,47 @@ def main():
     scripts = os.path.join(source, "scripts")
     readme_options = ["--results", folder, "--readme", readme]
     kernels_options = ["--results", folder, "--doc", kernels_doc]
-    for command in (["bench_report.py", single], ["bench_report.py", other], ["bench_report.py", threaded],
-                    ["bench_report.py", "--targets", os.path.join(folder, "targets.md"), single, other],
-                    ["check_kernels_doc", "--doc", kernels_doc, "--write", single], ["check_kernels_doc"] + kernels_options,
-                    ["readme_speed", "--write"] + readme_options, ["readme_speed"] + readme_options):
-        done = subprocess.run([sys.executable, "-B", os.path.join(scripts, command[0])] + command[1:], stdout=subprocess.PIPE,
-                              stderr=subprocess.STDOUT, text=True)
+    for command in (
+        ["bench_report.py", single],
+        ["bench_report.py", other],
+        ["bench_report.py", threaded],
+        ["bench_report.py", "--targets", os.path.join(folder, "targets.md"), single, other],
+        ["check_kernels_doc", "--doc", kernels_doc, "--write", single],
+        ["check_kernels_doc"] + kernels_options,
+        ["readme_speed", "--write"] + readme_options,
+        ["readme_speed"] + readme_options,
+    ):
+        done = subprocess.run(
+            [sys.executable, "-B", os.path.join(scripts, command[0])] + command[1:],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
         expect(done.returncode == 0, f"{' '.join(command)}: status {done.returncode}\n{done.stdout}")
     if not problems:
-        for file, words in (("bench-test-gcc.md", ("## Targets", "## Kernels", "## Small messages", "## Peers")),
-                            ("bench-test-gcc-threads2.md", ("## 2 threads",)),
-                            ("targets.md", ("Other 1.0", "encode, fast preset")),
-                            ("README.md", ("GCOMP encode", "zstd -1", "commit test", "in 2 threads"))):
+        for file, words in (
+            ("bench-test-gcc.md", ("## Targets", "## Kernels", "## Small messages", "## Peers")),
+            ("bench-test-gcc-threads2.md", ("## 2 threads",)),
+            ("targets.md", ("Other 1.0", "encode, fast preset")),
+            ("README.md", ("GCOMP encode", "zstd -1", "commit test", "in 2 threads")),
+        ):
             text = open(os.path.join(folder, file), encoding="utf-8").read()
             for word in words:
                 expect(word in text, f"{file} says nothing of '{word}'")
         # One figure changed by hand is found.
-        for script, options, file, row in (("readme_speed", readme_options, readme, r"(\| GCOMP decode \| )[0-9.]+"),
-                                           ("check_kernels_doc", kernels_options, kernels_doc, r"(\| `merge` \| )[0-9.]+")):
+        for script, options, file, row in (
+            ("readme_speed", readme_options, readme, r"(\| GCOMP decode \| )[0-9.]+"),
+            ("check_kernels_doc", kernels_options, kernels_doc, r"(\| `merge` \| )[0-9.]+"),
+        ):
             text = open(file, encoding="utf-8").read()
             changed = re.sub(row, r"\g<1>0.99999", text, count=1)
             expect(changed != text, f"{file} has no such row as {row}")
             open(file, "w", encoding="utf-8").write(changed)
-            done = subprocess.run([sys.executable, "-B", os.path.join(scripts, script)] + options, stdout=subprocess.PIPE,
-                                  stderr=subprocess.STDOUT)
+            done = subprocess.run(
+                [sys.executable, "-B", os.path.join(scripts, script)] + options,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+            )
             expect(done.returncode == 1, f"{script} does not notice a changed figure")
     for problem in problems[:40]:
         print(problem)

@@ -4,10 +4,10 @@
     fuzz/make_corpus.py DIRECTORY
 
 The garbage target gets the golden vectors (tests/golden, valid and rejected ones) behind the six bytes with which its
-receiver is chosen. The others read options and a recipe for values from their input (gcomp_sender.c), so their seeds are
-short strings of bytes that walk through dtypes, kinds of levels, roundings, presets, lengths and kinds of damage.
-thc_seeds.py makes those of THC.
-Inputs that libFuzzer found worth keeping, and those of fixed bugs, are in fuzz/corpus.
+receiver is chosen. The others read options and a recipe for values from their input (gcomp_sender.c), so their seeds
+are short strings of bytes that walk through dtypes, kinds of levels, roundings, presets, lengths and kinds of damage.
+thc_seeds.py makes those of THC. Inputs that libFuzzer found worth keeping, and those of fixed bugs, are in
+fuzz/corpus.
 """
 
 import gzip
@@ -55,11 +55,7 @@ def make_decode():
     for path in sorted(GOLDEN.rglob("*.gw")):
         if path.stat().st_size <= GOLDEN_SIZE_MAX:
             for choice in (0x44,) if "reject" in path.parts else (0x44, 0xEC):
-                write(
-                    target,
-                    f"seed-{path.stem}-{choice:02x}",
-                    bytes([choice, 1, 9, 20, 30, 40]) + path.read_bytes(),
-                )
+                write(target, f"seed-{path.stem}-{choice:02x}", bytes([choice, 1, 9, 20, 30, 40]) + path.read_bytes())
                 count += 1
     rng = random.Random(1)
     header = b"gWf\x1a" + bytes([0, 1])
@@ -92,9 +88,7 @@ def make_plan_problem():
     count = 24
     for i in range(count):
         # shape, then curves and tensors: small numbers, a few large ones.
-        data = bytes([i * 11 & 255]) + bytes(
-            rng.choice([rng.randrange(128), rng.randrange(256)]) for _ in range(160)
-        )
+        data = bytes([i * 11 & 255]) + bytes(rng.choice([rng.randrange(128), rng.randrange(256)]) for _ in range(160))
         write(target, f"seed-{i:02d}", data)
     return target, count
 
@@ -114,23 +108,8 @@ def make_plan_files():
                 "dur": 1,
                 "args": {"correlation": 4},
             },
-            {
-                "ph": "X",
-                "cat": "kernel",
-                "name": "k",
-                "tid": 7,
-                "ts": 5,
-                "dur": 6,
-                "args": {"correlation": 4},
-            },
-            {
-                "ph": "X",
-                "cat": "cpu_op",
-                "name": "torch::autograd::AccumulateGrad",
-                "tid": 2,
-                "ts": 8,
-                "dur": 1,
-            },
+            {"ph": "X", "cat": "kernel", "name": "k", "tid": 7, "ts": 5, "dur": 6, "args": {"correlation": 4}},
+            {"ph": "X", "cat": "cpu_op", "name": "torch::autograd::AccumulateGrad", "tid": 2, "ts": 8, "dur": 1},
             {
                 "ph": "X",
                 "cat": "kernel",
@@ -138,20 +117,13 @@ def make_plan_files():
                 "tid": 7,
                 "ts": 20,
                 "dur": 6,
-                "args": {
-                    "correlation": 5,
-                    "Collective name": "allreduce",
-                    "In msg nelems": 7,
-                    "Group size": 2,
-                },
+                "args": {"correlation": 5, "Collective name": "allreduce", "In msg nelems": 7, "Group size": 2},
             },
         ]
     }
     groups = [{"first": 0, "last": 1, "method": "fp32", "names": ["a", "b"]}]
     plan = {"schema": "gradwire-plan/1", "kind": "joint", "tensors": 2, "makespan_us": 3.5, "groups": groups}
-    ready = {
-        "TensorReadyTraceEvents": [{"name": "a", "ts": 1, "elems": 3}, {"name": "b", "ts": 2, "elems": 4}]
-    }
+    ready = {"TensorReadyTraceEvents": [{"name": "a", "ts": 1, "elems": 3}, {"name": "b", "ts": 2, "elems": 4}]}
     text = json.dumps(kineto).encode()
     cases = (FUZZ.parent / "data" / "plan-cases" / "cases.json").read_bytes()
     seeds = [
@@ -162,9 +134,7 @@ def make_plan_files():
         b"\1" + json.dumps(ready).encode(),
         b"\2" + json.dumps({"traceEvents": [event, dict(event, args={"name": "Comm.Gradient.b"})]}).encode(),
         b"\3" + json.dumps({"traceEvents": [event, dict(event, ts=9, dur=4)]}).encode(),
-        b"\4"
-        + cases[: cases.index(b'    {"name": "randomk"')].rstrip(b",\n ")
-        + b'], "cases": [{"name": "x", '
+        b"\4" + cases[: cases.index(b'    {"name": "randomk"')].rstrip(b",\n ") + b'], "cases": [{"name": "x", '
         b'"kind": "joint", "methods": ["fp32"], "latency_us": 1, "us_per_kib": 1, "ranks": 8}]}',
         b"\5" + json.dumps(plan).encode(),
     ]
@@ -179,10 +149,7 @@ def main():
         make_plan_files(),
         make_decode(),
         make_recipes(
-            "fuzz_gcomp_roundtrip",
-            2,
-            lambda i, r: bytes([r.randrange(128) | (i % 8 == 0) << 7]),
-            (0, 1, 2, 3),
+            "fuzz_gcomp_roundtrip", 2, lambda i, r: bytes([r.randrange(128) | (i % 8 == 0) << 7]), (0, 1, 2, 3)
         ),
         # choice and number of damages, 40 bytes that say which.
         make_recipes(
@@ -192,10 +159,7 @@ def main():
             (0, 1, 2, 3),
         ),
         make_recipes(
-            "fuzz_gcomp_book",
-            4,
-            lambda i, r: bytes([(2, 3, 6, 0)[i % 4], r.randrange(133)]) + r.randbytes(16),
-            (0, 2),
+            "fuzz_gcomp_book", 4, lambda i, r: bytes([(2, 3, 6, 0)[i % 4], r.randrange(133)]) + r.randbytes(16), (0, 2)
         ),
         *thc_seeds.make(write, GOLDEN),
     ]

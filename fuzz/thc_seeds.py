@@ -1,9 +1,10 @@
 """Seeds for the THC targets, called by make_corpus.py.
 
-The decoder gets the golden frames, each with and without a repaired checksum. The round trip
-reads a choice of configuration, a shape and a length; values follow, all kinds of them. The server gets rounds in order,
-with losses, duplicates, late packets, seals, drops and damage.
+The decoder gets the golden frames, each with and without a repaired checksum. The round trip reads a choice of
+configuration, a shape and a length; values follow, all kinds of them. The server gets rounds in order, with losses,
+duplicates, late packets, seals, drops and damage.
 """
+
 import random
 import struct
 
@@ -24,9 +25,9 @@ def special_values(rng):
     kind = rng.randrange(8)
     sign = rng.getrandbits(1) << 31
     if kind == 0:
-        return rng.choice([0, sign, sign | 1, sign | 0x7fffff, sign | 0x800000])
+        return rng.choice([0, sign, sign | 1, sign | 0x7FFFFF, sign | 0x800000])
     if kind == 1:
-        return sign | rng.choice([0x7f7fffff, 0x7f000000, 0x7effffff])
+        return sign | rng.choice([0x7F7FFFFF, 0x7F000000, 0x7EFFFFFF])
     return sign | rng.randrange(100, 150) << 23 | rng.getrandbits(23)
 
 
@@ -40,7 +41,7 @@ def roundtrip_seeds(write):
             values = 0 if count % 3 == 0 else rng.choice([40, 200])
             words = [special_values(rng) for _ in range(values)]
             if count % 5 == 0 and words:
-                words[rng.randrange(len(words))] = rng.choice([0x7f800000, 0xff800000, 0x7fc00000, 0x7f800001])
+                words[rng.randrange(len(words))] = rng.choice([0x7F800000, 0xFF800000, 0x7FC00000, 0x7F800001])
             write(target, f"seed-{count:03d}", data + struct.pack(f"<{values}I", *words))
             count += 1
     return target, count
@@ -69,7 +70,7 @@ def server_seeds(write):
                 if fate == 4:
                     steps += bytes([0, who, round_])  # twice
             if rng.randrange(4) == 0:
-                steps.append(rng.choice([0xe0, 0xe1, 0xf0, 0xf1]))
+                steps.append(rng.choice([0xE0, 0xE1, 0xF0, 0xF1]))
         write(target, f"seed-{script:02d}", bytes(steps))
         count += 1
     return target, count

@@ -2,10 +2,11 @@
 """Makes tables and plots of what gradwire_bench measured.
 
     scripts/bench_report.py NAME.json                       NAME.md, NAME-calls.svg, NAME-small.svg
-    scripts/bench_report.py --targets OUT.md JSON [JSON]    what is aimed at and reached, with the better of two compilers
+    scripts/bench_report.py --targets OUT.md JSON [JSON]    aims and what was reached, the better of two compilers
 
 Without matplotlib the plots are left out, and the tables say so.
 """
+
 import json
 import os
 import re
@@ -29,14 +30,21 @@ SUM_TARGETS = {"avx512": 15, "avx2": 10, "scalar": 1}  # Gvalues/s of thc_sum
 DERIVED_TARGET = 0.85
 BUSY_LOAD = 0.5  # load average above which a machine was not alone
 ONE_CORE_TEXT = (
-    "One core, pinned. `vs memcpy` is the time of the C library's memcpy of the same fp32 bytes over the time of the work, the "
-    "two timed in turns in one process on touched memory, on the thread's own clock: median and 10-90 % range of at least 9 "
-    "pairs. Differences below 10 % are ties. GB are 10^9 bytes of fp32. Cold: everything a call reads or writes was flushed from "
-    "the caches before.")
+    "One core, pinned. `vs memcpy` is the time of the C library's memcpy of the same fp32 bytes over the time of the "
+    "work, the "
+    "two timed in turns in one process on touched memory, on the thread's own clock: median and 10-90 % range of at "
+    "least 9 "
+    "pairs. Differences below 10 % are ties. GB are 10^9 bytes of fp32. Cold: everything a call reads or writes was "
+    "flushed from "
+    "the caches before."
+)
 THREADS_TEXT = (
-    "Not pinned. The same work in one thread and in several, timed in turns in one process on touched memory, caches as the "
-    "run before left them: median and 10-90 % range of at least 9 pairs. Differences below 10 % are ties. GB are 10^9 bytes of "
-    "fp32.")
+    "Not pinned. The same work in one thread and in several, timed in turns in one process on touched memory, caches "
+    "as the "
+    "run before left them: median and 10-90 % range of at least 9 pairs. Differences below 10 % are ties. GB are "
+    "10^9 bytes of "
+    "fp32."
+)
 
 
 class Entry:
@@ -105,9 +113,17 @@ def target_values(entries, backend):
     rows.append(("THC sum, Gvalues/s", [e["GBps"] / 4 for e in named(cold, "thc_sum")], SUM_TARGETS.get(backend)))
     for call in ("gcomp_encode", "gcomp_decode"):
         explicit = {e.parts[2]: e["vs_memcpy"] for e in named(cold, call) if e.parts[3] == "explicit_fast"}
-        rows.append((f"{call[6:]}, derived step 1 / explicit",
-                     [e["vs_memcpy"] / explicit[e.parts[2]] for e in named(cold, call)
-                      if e.parts[3] == "derived1_fast" and e.parts[2] in explicit], DERIVED_TARGET))
+        rows.append(
+            (
+                f"{call[6:]}, derived step 1 / explicit",
+                [
+                    e["vs_memcpy"] / explicit[e.parts[2]]
+                    for e in named(cold, call)
+                    if e.parts[3] == "derived1_fast" and e.parts[2] in explicit
+                ],
+                DERIVED_TARGET,
+            )
+        )
     return rows
 
 
@@ -126,8 +142,11 @@ def targets_section(entries):
         return ""
     by_backend = [target_values(entries, b) for b in columns]
     rows = [[cells[0][0]] + [target_cell(values, target) for _, values, target in cells] for cells in zip(*by_backend)]
-    return ("## Targets\n\nShare of memcpy, 25 MiB, cold; lowest and highest of the data sets.\n\n" +
-            table(["work"] + [LABELS[b] for b in columns], rows) + "\n")
+    return (
+        "## Targets\n\nShare of memcpy, 25 MiB, cold; lowest and highest of the data sets.\n\n"
+        + table(["work"] + [LABELS[b] for b in columns], rows)
+        + "\n"
+    )
 
 
 def compiler_name(context):
@@ -144,16 +163,27 @@ def better_of(runs):
 
 def better_targets(reports):
     """Targets with the better of the given runs in each cell; reports is [(context, entries)]."""
-    columns = backends_of([e for _, entries in reports for e in entries
-                           if e.parts[0].startswith("gcomp_") and e.parts[-2:] == ["25MiB", "cold"]])
+    columns = backends_of(
+        [
+            e
+            for _, entries in reports
+            for e in entries
+            if e.parts[0].startswith("gcomp_") and e.parts[-2:] == ["25MiB", "cold"]
+        ]
+    )
     lines = {}
     for b in columns:
         for cells in zip(*(target_values(entries, b) for _, entries in reports)):
-            compiler, values = better_of([(compiler_name(context), cell[1]) for (context, _), cell in zip(reports, cells)])
+            compiler, values = better_of(
+                [(compiler_name(context), cell[1]) for (context, _), cell in zip(reports, cells)]
+            )
             text = target_cell(values, cells[0][2])
             if text and len(reports) > 1:
-                others = [f"{compiler_name(context)} {spread(cell[1])}" for (context, _), cell in zip(reports, cells)
-                          if compiler_name(context) != compiler and cell[1]]
+                others = [
+                    f"{compiler_name(context)} {spread(cell[1])}"
+                    for (context, _), cell in zip(reports, cells)
+                    if compiler_name(context) != compiler and cell[1]
+                ]
                 text += f" ({compiler}; {', '.join(others)})" if others else f" ({compiler})"
             lines.setdefault(cells[0][0], []).append(text)
     return table(["work"] + [LABELS[b] for b in columns], [[label] + cells for label, cells in lines.items()])
@@ -162,17 +192,21 @@ def better_targets(reports):
 def machine_text(context, entries):
     """What was measured on what, and whether it was alone."""
     load = context["load_avg"][0] if context.get("load_avg") else None
-    text = (f"{context['date'][:10]}, {context.get('cpu', 'unknown processor')}, {context['num_cpus']} CPUs, governor "
-            f"{context.get('governor', 'not recorded')}, compiled with {context['compiler']}, commit "
-            f"{context.get('commit', 'not recorded')}, {context.get('seconds', 'an unrecorded number of')} s a benchmark. "
-            f"Load average at the start: {'unknown' if load is None else f'{load:.2f}'}"
-            f"{', a **busy machine**' if load is not None and load > BUSY_LOAD else ''}.")
+    text = (
+        f"{context['date'][:10]}, {context.get('cpu', 'unknown processor')}, {context['num_cpus']} CPUs, governor "
+        f"{context.get('governor', 'not recorded')}, compiled with {context['compiler']}, commit "
+        f"{context.get('commit', 'not recorded')}, {context.get('seconds', 'an unrecorded number of')} s a benchmark. "
+        f"Load average at the start: {'unknown' if load is None else f'{load:.2f}'}"
+        f"{', a **busy machine**' if load is not None and load > BUSY_LOAD else ''}."
+    )
     others = [e["others"] for e in entries if e.get("others") is not None]
     if others:
         stolen = [e["stolen"] for e in entries if e.get("stolen") is not None]
         share = statistics.fmean(others)
-        text += (f" While it ran other programs used {max(0, share):.2f} processors on average, and the hypervisor took "
-                 f"{statistics.fmean(stolen):.2f} away.")
+        text += (
+            f" While it ran other programs used {max(0, share):.2f} processors on average, and the hypervisor took "
+            f"{statistics.fmean(stolen):.2f} away."
+        )
     return text
 
 
@@ -183,10 +217,23 @@ def calls_section(entries):
         if chosen:
             columns = backends_of(chosen)
             text += f"## {title}\n\nShare of memcpy (10-90 %), GB/s of fp32.\n\n"
-            rows = pivot(chosen, lambda e: (e.parts[0][len(prefix):], e.parts[2], e.parts[3], e.parts[4], e.parts[5],
-                                            f"{e['bits_per_value']:.2f}" if e.get("bits_per_value") else ""),
-                         lambda e: f"{ratio(e)}, {e['GBps']:.3g}", columns)
-            text += table(["call", "data", "mode", "size", "caches", "bits/value"] + [LABELS[b] for b in columns], rows) + "\n"
+            rows = pivot(
+                chosen,
+                lambda e: (
+                    e.parts[0][len(prefix) :],
+                    e.parts[2],
+                    e.parts[3],
+                    e.parts[4],
+                    e.parts[5],
+                    f"{e['bits_per_value']:.2f}" if e.get("bits_per_value") else "",
+                ),
+                lambda e: f"{ratio(e)}, {e['GBps']:.3g}",
+                columns,
+            )
+            text += (
+                table(["call", "data", "mode", "size", "caches", "bits/value"] + [LABELS[b] for b in columns], rows)
+                + "\n"
+            )
     return text
 
 
@@ -196,11 +243,17 @@ def peers_section(entries):
         return ""
     rows = []
     for e in peers:
-        rows.append([e.parts[1], *e.parts[2:]] + ([e.error, "", ""] if e.error else
-                                                  [ratio(e), f"{e['GBps']:.3g}", f"{e['bits_per_value']:.2f}"]))
-    return ("## Peers\n\n`huffman_exponents` is zstd's Huffman coder on the exponent bytes, already split off; the bits count the "
-            "other 24. `bf16_cast` is a loop of C vectorised by the compiler, for SSE2, AVX2 and AVX-512.\n\n" +
-            table(["peer", "data", "size", "caches", "vs memcpy (10-90 %)", "GB/s", "bits/value"], rows) + "\n")
+        rows.append(
+            [e.parts[1], *e.parts[2:]]
+            + ([e.error, "", ""] if e.error else [ratio(e), f"{e['GBps']:.3g}", f"{e['bits_per_value']:.2f}"])
+        )
+    return (
+        "## Peers\n\n`huffman_exponents` is zstd's Huffman coder on the exponent bytes, already split off; the bits "
+        "count the "
+        "other 24. `bf16_cast` is a loop of C vectorised by the compiler, for SSE2, AVX2 and AVX-512.\n\n"
+        + table(["peer", "data", "size", "caches", "vs memcpy (10-90 %)", "GB/s", "bits/value"], rows)
+        + "\n"
+    )
 
 
 def kernels_section(entries):
@@ -224,8 +277,11 @@ def kernels_section(entries):
                 gain = "" if b == "scalar" else f" ({versions['scalar']['us'] / e['us']:.1f}x)"
                 cells.append(f"{e['ns_per_value']:.3g}{gain}")
         rows.append([slot] + cells)
-    return ("## Kernels\n\nNanoseconds a value in the nearest cache, on the inputs of tests/kernels, and how many times as fast as "
-            "scalar.\n\n" + table(["slot"] + [LABELS[b] for b in columns], rows) + "\n")
+    return (
+        "## Kernels\n\nNanoseconds a value in the nearest cache, on the inputs of tests/kernels, and how many times "
+        "as fast as "
+        "scalar.\n\n" + table(["slot"] + [LABELS[b] for b in columns], rows) + "\n"
+    )
 
 
 def small_section(entries):
@@ -239,8 +295,11 @@ def small_section(entries):
         key = (e.parts[0][6:].replace("_", " "), e.parts[3], LABELS[e.parts[1]])
         rows.setdefault(key, {})[e.parts[4]] = e.error or f"{e['us']:.3g}"
     order = sorted(rows, key=lambda key: (key[0], key[1]))
-    return ("## Small messages\n\nMicroseconds a call, hot, by bytes of fp32.\n\n" +
-            table(["call", "mode", "backend"] + sizes, [[*key] + [rows[key].get(s, "") for s in sizes] for key in order]) + "\n")
+    return (
+        "## Small messages\n\nMicroseconds a call, hot, by bytes of fp32.\n\n"
+        + table(["call", "mode", "backend"] + sizes, [[*key] + [rows[key].get(s, "") for s in sizes] for key in order])
+        + "\n"
+    )
 
 
 def threads_section(entries):
@@ -249,11 +308,19 @@ def threads_section(entries):
         return ""
     columns = backends_of(threaded)
     count = re.match(r"threads(\d+)_", threaded[0].parts[0]).group(1)
-    rows = pivot(threaded, lambda e: (e.parts[0].split("_", 1)[1], e.parts[3], e.parts[4]),
-                 lambda e: f"{ratio(e, 'speedup')}, {e['GBps']:.3g}", columns)
-    return (f"## {count} threads\n\nSpeed of chunk ranges in {count} threads over one thread (10-90 %), wall time, and GB/s. "
-            "Starting and joining the threads, and joining the parts of a frame, count.\n\n" +
-            table(["call", "mode", "size"] + [LABELS[b] for b in columns], rows) + "\n")
+    rows = pivot(
+        threaded,
+        lambda e: (e.parts[0].split("_", 1)[1], e.parts[3], e.parts[4]),
+        lambda e: f"{ratio(e, 'speedup')}, {e['GBps']:.3g}",
+        columns,
+    )
+    return (
+        f"## {count} threads\n\nSpeed of chunk ranges in {count} threads over one thread (10-90 %), wall time, and "
+        "GB/s. "
+        "Starting and joining the threads, and joining the parts of a frame, count.\n\n"
+        + table(["call", "mode", "size"] + [LABELS[b] for b in columns], rows)
+        + "\n"
+    )
 
 
 def calls_plot(plt, entries, path):
@@ -274,16 +341,23 @@ def calls_plot(plt, entries, path):
         height = 0.8 / len(members)
         for i, (_, backend, e) in enumerate(members):
             at = y - 0.4 + (i + 0.5) * height
-            axes.barh(at, e["vs_memcpy"], height, color=COLORS.get(backend, "#b8860b"),
-                      xerr=[[max(0, e["vs_memcpy"] - e["vs_memcpy_p10"])], [max(0, e["vs_memcpy_p90"] - e["vs_memcpy"])]],
-                      error_kw={"linewidth": 0.6})
+            axes.barh(
+                at,
+                e["vs_memcpy"],
+                height,
+                color=COLORS.get(backend, "#b8860b"),
+                xerr=[[max(0, e["vs_memcpy"] - e["vs_memcpy_p10"])], [max(0, e["vs_memcpy_p90"] - e["vs_memcpy"])]],
+                error_kw={"linewidth": 0.6},
+            )
     axes.set_yticks(range(len(groups)), groups, fontsize=7)
     axes.invert_yaxis()
     axes.set_xscale("log")
     axes.axvline(1, color="black", linewidth=0.6)
     axes.set_xlabel("speed / speed of memcpy of the same fp32 bytes (25 MiB, cold, median and 10-90 %)", fontsize=8)
     used = [b for b in BACKENDS if any(bar[1] == b for bar in bars)]
-    handles = [plt.Rectangle((0, 0), 1, 1, color=COLORS[b]) for b in used] + [plt.Rectangle((0, 0), 1, 1, color="#b8860b")]
+    handles = [plt.Rectangle((0, 0), 1, 1, color=COLORS[b]) for b in used] + [
+        plt.Rectangle((0, 0), 1, 1, color="#b8860b")
+    ]
     axes.legend(handles, [LABELS[b] for b in used] + ["peer"], fontsize=7, loc="upper right")
     axes.grid(axis="x", linewidth=0.3)
     figure.tight_layout()
@@ -291,13 +365,20 @@ def calls_plot(plt, entries, path):
 
 
 def small_plot(plt, entries, path):
-    panels = [("small_gcomp_encode", "explicit_fast"), ("small_gcomp_decode", "explicit_fast"),
-              ("small_thc_encode", "b4n8u8"), ("small_thc_decode", "b4n8u8")]
+    panels = [
+        ("small_gcomp_encode", "explicit_fast"),
+        ("small_gcomp_decode", "explicit_fast"),
+        ("small_thc_encode", "b4n8u8"),
+        ("small_thc_decode", "b4n8u8"),
+    ]
     figure, all_axes = plt.subplots(1, len(panels), figsize=(10, 3), sharey=True)
     for axes, (call, mode) in zip(all_axes, panels):
         for b in BACKENDS:
-            points = [(int(e.parts[4].removesuffix("KiB")), e["us"]) for e in named(entries, call)
-                      if e.error is None and e.parts[1] == b and e.parts[3] == mode]
+            points = [
+                (int(e.parts[4].removesuffix("KiB")), e["us"])
+                for e in named(entries, call)
+                if e.error is None and e.parts[1] == b and e.parts[3] == mode
+            ]
             if points:
                 axes.plot(*zip(*points), marker="o", markersize=3, color=COLORS[b], label=LABELS[b], linewidth=1)
         axes.set_xscale("log", base=2)
@@ -315,11 +396,19 @@ def small_plot(plt, entries, path):
 def write_targets(out_path, paths):
     reports = [load(path) for path in paths]
     kinds = {context["data"] for context, _ in reports}
-    text = (f"# gradwire_bench: {os.path.basename(out_path).removesuffix('.md')}\n\n"
-            "What is aimed at and what was reached: share of memcpy, 25 MiB, cold, one core, lowest and highest of the data sets"
-            f" ({', '.join(sorted(kinds))})." +
-            (" Of the runs below each cell has the one that is faster on average over the data sets and names its compiler; "
-             "the other's figures follow it. Differences below 10 % are ties.\n\n" if len(reports) > 1 else "\n\n"))
+    text = (
+        f"# gradwire_bench: {os.path.basename(out_path).removesuffix('.md')}\n\n"
+        "What is aimed at and what was reached: share of memcpy, 25 MiB, cold, one core, lowest and highest of the "
+        "data sets"
+        f" ({', '.join(sorted(kinds))})."
+        + (
+            " Of the runs below each cell has the one that is faster on average over the data sets and names its "
+            "compiler; "
+            "the other's figures follow it. Differences below 10 % are ties.\n\n"
+            if len(reports) > 1
+            else "\n\n"
+        )
+    )
     for path, (context, entries) in zip(paths, reports):
         name = os.path.basename(path).removesuffix(".json")
         text += f"- [{name}]({name}.md): {machine_text(context, entries)}\n"
@@ -333,9 +422,11 @@ def write_report(path):
     plots = []
     try:
         import matplotlib
+
         matplotlib.use("svg")
         matplotlib.rcParams["svg.hashsalt"] = "gradwire"
         import matplotlib.pyplot as plt
+
         if any(e.parts[0].startswith("gcomp_") and e.parts[-2:] == ["25MiB", "cold"] for e in entries):
             calls_plot(plt, entries, stem + "-calls.svg")
             plots.append("-calls.svg")
@@ -345,10 +436,14 @@ def write_report(path):
     except ImportError:
         print("no matplotlib: no plots", file=sys.stderr)
     with open(stem + ".md", "w", encoding="utf-8") as out:
-        out.write(f"# gradwire_bench: {os.path.basename(stem)}\n\n"
-                  f"{machine_text(context, entries)} Gradients of {context['data']}, repeated to the size with other signs and "
-                  "low bits.\n\n"
-                  + (THREADS_TEXT if all(e.parts[0].startswith("threads") for e in entries) else ONE_CORE_TEXT) + "\n\n")
+        out.write(
+            f"# gradwire_bench: {os.path.basename(stem)}\n\n"
+            f"{machine_text(context, entries)} Gradients of {context['data']}, repeated to the size with other signs "
+            "and "
+            "low bits.\n\n"
+            + (THREADS_TEXT if all(e.parts[0].startswith("threads") for e in entries) else ONE_CORE_TEXT)
+            + "\n\n"
+        )
         for suffix in plots:
             out.write(f"![{suffix[1:-4]}]({os.path.basename(stem)}{suffix})\n")
         out.write("\n" if plots else "")

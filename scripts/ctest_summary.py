@@ -5,6 +5,7 @@
 
 A test tells why it skips in a line that begins with SKIP. The last line of output has the three counts.
 """
+
 import sys
 import xml.etree.ElementTree as ElementTree
 

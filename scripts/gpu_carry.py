@@ -2,15 +2,18 @@
 """What scripts/gpu carries beside the program: recorded gradients with their optimizer states, and nvCOMP.
 
     gpu_carry.py list FOLDER                    FOLDER/states.tsv for the snapshots in FOLDER, for gpu_check states
-    gpu_carry.py states FROM TO KIB             gzipped copies of the snapshots FROM/*.npy in TO and TO/states.tsv, at most KIB:
-                                                gradients whole, of the parameters and states as many values as fit, the same of
-                                                all, from where the gradient has the most that are not zero; if whole gradients
-                                                leave too little, those values of them
-    gpu_carry.py nvcomp CUDA FOLDER OUT.zip     nvCOMP's wheels for CUDA (cu13, cu12) and its Python binding, fetched by pip
-                                                into FOLDER, without what a comparison does not need; exit 1 if there are none
+    gpu_carry.py states FROM TO KIB             gzipped copies of the snapshots FROM/*.npy in TO and TO/states.tsv,
+                                                at most KIB:
+                                                gradients whole, of the parameters and states as many values as fit,
+                                                the same of all, from where the gradient has the most that are not
+                                                zero; if whole gradients leave too little, those values of them
+    gpu_carry.py nvcomp CUDA FOLDER OUT.zip     nvCOMP's wheels for CUDA (cu13, cu12) and its Python binding, fetched
+                                                by pip into FOLDER, without what a comparison does not need; exit 1
+                                                if there are none
 
 Says what was taken.
 """
+
 import ast
 import gzip
 import pathlib
@@ -51,7 +54,10 @@ def snapshots(folder):
         name = grad.name.removesuffix("-grad.npy")
         arrays = {"grad": grad}
         for array in STATES:
-            arrays.update({array: p for n in FILES[array] if (p := grad.with_name(f"{name}-{n}.npy")).exists()})
+            for suffix in FILES[array]:
+                path = grad.with_name(f"{name}-{suffix}.npy")
+                if path.exists():
+                    arrays[array] = path
         found[name] = arrays
     return found
 
@@ -61,8 +67,11 @@ def line_of(name, first, names):
 
 
 def list_states(folder):
-    lines = [line_of(name, 0, {a: p.name for a, p in arrays.items()}) for name, arrays in snapshots(folder).items()
-             if "param" in arrays]
+    lines = [
+        line_of(name, 0, {a: p.name for a, p in arrays.items()})
+        for name, arrays in snapshots(folder).items()
+        if "param" in arrays
+    ]
     (pathlib.Path(folder) / "states.tsv").write_text("".join(lines))
 
 
@@ -71,7 +80,7 @@ def busiest(grad, count):
     words = memoryview(grad).cast("I")
     zeros = [0]
     for i in range(0, len(words), STEP):
-        zeros.append(zeros[-1] + words[i:i + STEP].tolist().count(0))
+        zeros.append(zeros[-1] + words[i : i + STEP].tolist().count(0))
     firsts = range(0, max(len(words) - count, 0) + 1, STEP)
     return min(firsts, key=lambda first: zeros[min((first + count) // STEP, len(zeros) - 1)] - zeros[first // STEP])
 
@@ -92,7 +101,7 @@ def take_states(source, target, room):
     count, first = longest, dict.fromkeys(names, 0)
     while rest:
         first = {name: busiest(arrays[name, "grad"], count) for name in names}
-        cut = {key: zipped(v[4 * first[key[0]]:4 * (first[key[0]] + count)]) for key, v in rest.items()}
+        cut = {key: zipped(v[4 * first[key[0]] : 4 * (first[key[0]] + count)]) for key, v in rest.items()}
         size = sum(map(len, cut.values()))
         if size <= left:
             break
@@ -109,8 +118,10 @@ def take_states(source, target, room):
             if n == name:
                 (target / (own[a] + ".gz")).write_bytes(taken.get((n, a)) or cut[n, a])
         values = min(count, len(arrays[name, "param"]) // 4)
-        print(f"{name}: {'the whole gradient' if is_whole else 'of gradient'}{' and, of' if is_whole else ','} "
-              f"parameters and states values {offset} to {offset + values - 1} of {len(arrays[name, 'grad']) // 4}")
+        print(
+            f"{name}: {'the whole gradient' if is_whole else 'of gradient'}{' and, of' if is_whole else ','} "
+            f"parameters and states values {offset} to {offset + values - 1} of {len(arrays[name, 'grad']) // 4}"
+        )
     (target / "states.tsv").write_text("".join(lines))
 
 
@@ -120,8 +131,12 @@ def fetch_nvcomp(cuda, folder, out):
         if list(folder.glob(package.replace("-", "_") + "-*.whl")):
             continue
         platforms = [f"--platform=manylinux_2_{n}_x86_64" for n in (24, 27, 28)]
-        run = subprocess.run([sys.executable, "-m", "pip", "download", "-q", "--no-deps", "--only-binary=:all:", *platforms,
-                              "--python-version=3.12", "-d", str(folder), package], capture_output=True, text=True)
+        run = subprocess.run(
+            [sys.executable, *"-m pip download -q --no-deps --only-binary=:all: --python-version=3.12".split()]
+            + [*platforms, "-d", str(folder), package],
+            capture_output=True,
+            text=True,
+        )
         if run.returncode != 0:
             print(f"pip download {package} failed: {(run.stderr or run.stdout).strip().splitlines()[-1:]}")
             return 1
@@ -131,8 +146,11 @@ def fetch_nvcomp(cuda, folder, out):
                 for name in z.namelist():
                     is_library = ".so" in name and "libnvcomp_cpu" not in name
                     is_binding = "nvcomp_impl" in name
-                    if (is_library and not is_binding) or name.endswith((".py", "LICENSE", "NOTICE")) or \
-                            (is_binding and any(f"cpython-{v}-" in name for v in PYTHONS)):
+                    if (
+                        (is_library and not is_binding)
+                        or name.endswith((".py", "LICENSE", "NOTICE"))
+                        or (is_binding and any(f"cpython-{v}-" in name for v in PYTHONS))
+                    ):
                         packed.writestr(name, z.read(name))
             print(f"{wheel.name}: taken")
     return 0

@@ -3,14 +3,16 @@
 
     gpu_compare.py [--len N] [--repeats N]
 
-N values of fp32 (default 2^26: 256 MiB, far above the cache) with the exponents of a normal distribution; medians of events on
-one stream, which is nvCOMP's too; shares of torch's copy of the same values in the same process. nvCOMP's ANS codes bytes: the
-exponents split off (the other 24 bits would go beside them as they are and are not counted), and, if this nvCOMP has that type,
-fp32 values whole. What it encodes is decoded and compared. Its times include what its Python calls do around the kernels, which
-is why each is given with memory that the call takes itself and, where this nvCOMP can, with memory and configuration given.
+N values of fp32 (default 2^26: 256 MiB, far above the cache) with the exponents of a normal distribution; medians of
+events on one stream, which is nvCOMP's too; shares of torch's copy of the same values in the same process. nvCOMP's
+ANS codes bytes: the exponents split off (the other 24 bits would go beside them as they are and are not counted),
+and, if this nvCOMP has that type, fp32 values whole. What it encodes is decoded and compared. Its times include what
+its Python calls do around the kernels, which is why each is given with memory that the call takes itself and, where
+this nvCOMP can, with memory and configuration given.
 
 Names what is not installed; exit 77 if nothing could be compared, 1 if nvCOMP's decode does not give its input back.
 """
+
 import argparse
 import statistics
 import sys

@@ -1,8 +1,9 @@
 """What the counters of instructions share: the tools, the regions of the sources, the basic blocks of machine code.
 
-A region is named by whoever counts: (function, how a statement begins, name), None for all of the function. A statement ends
-with the brace that it opens.
+A region is named by whoever counts: (function, how a statement begins, name), None for all of the function. A
+statement ends with the brace that it opens.
 """
+
 import os
 import pathlib
 import re
@@ -77,10 +78,13 @@ class Source:
         return count
 
 
-# What the unit for integers, logic, comparisons and selection takes: 64 lanes a cycle and multiprocessor, half of what is issued
-# (CUDA C++ programming guide, table of arithmetic throughput; IMAD and dot products run elsewhere, at the same rate).
-INTEGERS = re.compile(r"(@!?U?P\d\s+)?(LOP3|SHF|IADD3|VIADD|ISETP|SEL|VIMNMX|VIADDMNMX|IMNMX|PRMT|LEA|BMSK|PLOP3|R2P|P2R|SGXT|LOP|IABS|"
-                      r"VABSDIFF|MOV|FSETP|FSEL)\b")
+# What the unit for integers, logic, comparisons and selection takes: 64 lanes a cycle and multiprocessor, half of
+# what is issued (CUDA C++ programming guide, table of arithmetic throughput; IMAD and dot products run elsewhere, at
+# the same rate).
+INTEGERS = re.compile(
+    r"(@!?U?P\d\s+)?(LOP3|SHF|IADD3|VIADD|ISETP|SEL|VIMNMX|VIADDMNMX|IMNMX|PRMT|LEA|BMSK|PLOP3|R2P|P2R|SGXT|LOP|IABS|"
+    r"VABSDIFF|MOV|FSETP|FSEL)\b"
+)
 
 
 def mark_sources(regions, **how):
@@ -88,14 +92,16 @@ def mark_sources(regions, **how):
     sources = {p.name: Source(p, **how) for p in (ROOT / "src" / "cuda").iterdir() if p.suffix in (".cu", ".cuh")}
     for function, start, region in regions:
         if sum(s.mark(function, start, region) for s in sources.values()) == 0:
-            sys.exit(f"{pathlib.Path(sys.argv[0]).name}: the sources have no {function}(): {start or 'whole'} any more; "
-                     "REGIONS is out of date")
+            sys.exit(
+                f"{pathlib.Path(sys.argv[0]).name}: the sources have no {function}(): {start or 'whole'} any more; "
+                "REGIONS is out of date"
+            )
     return sources
 
 
 def blocks_of(text, kernel, region_of):
-    """Basic blocks of a kernel: (labels, operations, region, is a loop on itself). region_of(chain) names the region of an
-    instruction; chain: (file, line), the innermost call first."""
+    """Basic blocks of a kernel: (labels, operations, region, is a loop on itself). region_of(chain) names the region
+    of an instruction; chain: (file, line), the innermost call first."""
     blocks, labels, ops, chain = [], [], [], []
     fresh, inside = True, False
 
@@ -129,8 +135,9 @@ def blocks_of(text, kernel, region_of):
             if re.search(r"\b(BRA|EXIT|RET|BRX|JMP|WARPSYNC\.EXCLUSIVE)\b", op[1]):
                 close()
     close()
-    # At the end, behind the last EXIT, lie the ways of shuffles and votes in warps that are not converged, which here they are. On
-    # sm_80 nothing but the branches to them tells which they are; where other code lies among them, all of it counts.
+    # At the end, behind the last EXIT, lie the ways of shuffles and votes in warps that are not converged, which here
+    # they are. On sm_80 nothing but the branches to them tells which they are; where other code lies among them, all
+    # of it counts.
     size = sum(len(b[1]) for b in blocks)
     divergent = {m[1] for b in blocks for t, _ in b[1] if (m := re.search(r"BRA\.DIV.*`\((\.L_x_\d+)\)", t))}
     last = max((i for i, b in enumerate(blocks) if any(re.search(r"\bEXIT\b", t) for t, _ in b[1])), default=-1)
@@ -139,5 +146,7 @@ def blocks_of(text, kernel, region_of):
         apart = len(blocks)
     cold = next((i for i, b in enumerate(blocks) if any("WARPSYNC.COLLECTIVE" in t for t, _ in b[1])), apart)
     if sum(len(b[1]) for b in blocks[cold:]) > 0.15 * size:
-        sys.exit(f"{kernel}: much code lies behind the ways of warps that are not converged; it is not left out like that")
+        sys.exit(
+            f"{kernel}: much code lies behind the ways of warps that are not converged; it is not left out like that"
+        )
     return blocks[:cold]

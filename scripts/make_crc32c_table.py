@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
 """Writes src/scalar/crc32c_table.h; with --check compares it with the file instead."""
+
 import sys
 from pathlib import Path
 
@@ -32,7 +33,7 @@ def text():
     for table in tables():
         lines.append("    {")
         for i in range(0, 256, 8):
-            lines.append("        " + " ".join(f"0x{crc:08x}," for crc in table[i:i + 8]))
+            lines.append("        " + " ".join(f"0x{crc:08x}," for crc in table[i : i + 8]))
         lines.append("    },")
     lines += ["};", "", "#endif", ""]
     return "\n".join(lines)

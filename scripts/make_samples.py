@@ -5,13 +5,15 @@
 
 SOURCE defaults to $GW_SHARED_DATA/gradients, else ../shared/data/gradients; DESTINATION to data/samples.
 
-A snapshot is NAME.json and one fp32 array NAME-KIND.npy per kind (grad, param and the optimizer's state), whose values
-are the leading values of each tensor, the tensors in order, `taken` of each. A cut keeps 65536 values: 32 windows of 2048
-consecutive values, evenly spaced over the array, so that every layer counts by its size and a chunk of 16384 values sees
-about as many tensors as a chunk of the source. Shares of fp32 (explicit levels, preset small) of cut and source:
-resnet50-sgdm 36.2 and 37.2 %, resnet50-adamw 36.3 and 37.2 %, bertbase-adamw 44.6 and 42.6 %. Taking the leading share of
-every tensor instead gave 36.2, 39.8 and 48.4 %: a codebook cannot fit the 40 tensors that a chunk then spans.
+A snapshot is NAME.json and one fp32 array NAME-KIND.npy per kind (grad, param and the optimizer's state), whose
+values are the leading values of each tensor, the tensors in order, `taken` of each. A cut keeps 65536 values: 32
+windows of 2048 consecutive values, evenly spaced over the array, so that every layer counts by its size and a chunk
+of 16384 values sees about as many tensors as a chunk of the source. Shares of fp32 (explicit levels, preset small) of
+cut and source: resnet50-sgdm 36.2 and 37.2 %, resnet50-adamw 36.3 and 37.2 %, bertbase-adamw 44.6 and 42.6 %. Taking
+the leading share of every tensor instead gave 36.2, 39.8 and 48.4 %: a codebook cannot fit the 40 tensors that a
+chunk then spans.
 """
+
 import json
 import os
 import pathlib
@@ -76,8 +78,10 @@ def cut(source, destination, name):
     description["tensors"] = [tensor for tensor in description["tensors"] if tensor["taken"] > 0]
     text = json.dumps(description, indent=1) + "\n"
     (destination / f"{name}.json").write_text(text)
-    print(f"{name}: {sum(tensor['taken'] for tensor in description['tensors'])} of {total} values, "
-          f"{len(description['tensors'])} tensors, {written + len(text)} bytes")
+    print(
+        f"{name}: {sum(tensor['taken'] for tensor in description['tensors'])} of {total} values, "
+        f"{len(description['tensors'])} tensors, {written + len(text)} bytes"
+    )
 
 
 def main():

@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
 """Writes src/thc/thc_default_tables.c, the default tables of THC, or with --check proves that it is up to date.
 
-Independent of the C generator: its own dynamic programming, with the error function of Python's math module. The C tests
-hold the same constants against gw_thc_table_solve(). Costs of neighbouring candidates differ by far more than rounding;
-where two tables tie, the lexicographically smaller one wins in both.
+Independent of the C generator: its own dynamic programming, with the error function of Python's math module. The C
+tests hold the same constants against gw_thc_table_solve(). Costs of neighbouring candidates differ by far more than
+rounding; where two tables tie, the lexicographically smaller one wins in both.
 """
+
 import math
 import os
 import sys
@@ -59,8 +60,11 @@ def solve(bits, g, p):
     best = {(0, g): (0, ())}
     for m in range(1, steps + 1):
         for i in range(g, -1, -1):
-            options = [(w[i][j] + best[(m - 1, j)][0], (j,) + best[(m - 1, j)][1])
-                       for j in range(i + 1, g + 1) if (m - 1, j) in best]
+            options = [
+                (w[i][j] + best[(m - 1, j)][0], (j,) + best[(m - 1, j)][1])
+                for j in range(i + 1, g + 1)
+                if (m - 1, j) in best
+            ]
             if options:
                 best[(m, i)] = min(options)
     cost, path = best[(steps, 0)]
@@ -100,7 +104,8 @@ def text():
     for bits, feedback, first, last, g, p_log2, values in entries():
         row = ", ".join(str(v) for v in values)
         rows.append(f"    {{{feedback}, {p_log2}, {first}, {last}, {{{bits}, {g}, {{{row}}}}}}},\n")
-    return '''/*
+    return (
+        """/*
  * Default tables by bits, error feedback and number of workers. Written by scripts/thc_default_tables.py; do
  * not edit.
  *
@@ -110,10 +115,13 @@ def text():
 
 const gw_thc_default_table gw_thc_default_tables[] = {
     /* error feedback, -log2 p, fewest workers, most workers, {bits, granularity, {values}} */
-''' + "".join(rows) + '''};
+"""
+        + "".join(rows)
+        + """};
 
 const size_t gw_thc_default_table_count = sizeof gw_thc_default_tables / sizeof gw_thc_default_tables[0];
-'''
+"""
+    )
 
 
 def main():

@@ -5,15 +5,17 @@ usage: count_sass.py STATS SASS [--blocks] [--table NAME]
   STATS  output of `layout_bench stats`
   SASS   output of `nvdisasm -c -gi` for a cubin compiled with -lineinfo
 
-Method. The code is cut into basic blocks at labels and after branches. Every instruction carries its source line and the
-chain of calls it was inlined through; the innermost line that lies in a marked part of the source (comments of the form
-/* @region */) gives its region, and the region that most instructions of a block have gives the block's. A region has a
-weight: how many warps execute it per chunk, derived from the statistics (number of nodes, tasks of a warp, words) as
-written in weights(). All instructions of an executed block count, also those whose predicate is off and those of a warp
-with idle lanes: they take an issue slot. Instructions per value = 32 * sum(instructions * weight) / 16384.
+Method. The code is cut into basic blocks at labels and after branches. Every instruction carries its source line and
+the chain of calls it was inlined through; the innermost line that lies in a marked part of the source (comments of
+the form /* @region */) gives its region, and the region that most instructions of a block have gives the block's. A
+region has a weight: how many warps execute it per chunk, derived from the statistics (number of nodes, tasks of a
+warp, words) as written in weights(). All instructions of an executed block count, also those whose predicate is off
+and those of a warp with idle lanes: they take an issue slot. Instructions per value = 32 * sum(instructions * weight)
+/ 16384.
 
 Not in it: bank conflicts, replays, stalls, and what the compiler for a later GPU would do.
 """
+
 import pathlib
 import re
 import sys
@@ -46,8 +48,8 @@ def blocks_of(path, regions):
         return "never" if "never" in names else names[0] if names else "setup"
 
     blocks = gpu_sass.blocks_of(pathlib.Path(path).read_text(), "lay_decode", region_of)
-    # Behind the last EXIT lie the ways that shuffles and votes take in warps that are not converged, which here they are,
-    # and padding.
+    # Behind the last EXIT lie the ways that shuffles and votes take in warps that are not converged, which here they
+    # are, and padding.
     while blocks and not re.search(r"\bEXIT\b", blocks[-1][1][-1][0]):
         blocks.pop()
     return blocks
@@ -62,16 +64,17 @@ def weights(s):
         "copy_loop": s["bytes"] / 16 / 32,
         "setup": WARPS,
         "once": WARPS,
-        "parts": 1,                      # one warp
+        "parts": 1,  # one warp
         "parts_each": -(-s["nodes"] // 32),
         "parts_depth": s["height"],
-        "parts_task": 13,                # as often as the largest node, a child of the root, has tasks
+        "parts_task": 13,  # as often as the largest node, a child of the root, has tasks
         "ones": WARPS,
         "ones_loop": -(-s["run_words"] // (4 * 256)) * WARPS,
         "depth": s["height"] * WARPS,
         "task": tasks,
         "merge": s["inner_tasks"],
-        "flat": (s["flat_tasks"] + s["constant_tasks"]) / 2, # a tree of comparisons: a way through it is less than half of it
+        "flat": (s["flat_tasks"] + s["constant_tasks"])
+        / 2,  # a tree of comparisons: a way through it is less than half of it
         "const": s["constant_tasks"],
         **{f"flat{k}": s[f"flat{k}"] for k in range(1, 8)},
         "root": rounds,
@@ -103,12 +106,12 @@ def main():
         for labels, ops, region, loops in blocks:
             print(f"{','.join(labels):>20} {len(ops):4} {region}{'_loop' if loops else ''}")
     print(f"{sum(len(b[1]) for b in blocks)} instructions in {len(blocks)} blocks")
-    totals, first = [], None
+    totals = []
     for name, mode, s in read_stats(stats):
         if mode not in ("explicit-fast", "explicit-small"):
             continue
         w = weights(s)
-        by_region, loads, done = {}, 0, 0
+        by_region, loads = {}, 0
         for _, ops, region, loops in blocks:
             weight = w[region + "_loop"] if loops and region + "_loop" in w else w[region]
             by_region[region] = by_region.get(region, 0) + len(ops) * weight * 32 / CHUNK

@@ -37,15 +37,15 @@ def round_up(x, multiple):
 
 
 def u16(data, offset):
-    return int.from_bytes(data[offset:offset + 2], "little")
+    return int.from_bytes(data[offset : offset + 2], "little")
 
 
 def u32(data, offset):
-    return int.from_bytes(data[offset:offset + 4], "little")
+    return int.from_bytes(data[offset : offset + 4], "little")
 
 
 def u64(data, offset):
-    return int.from_bytes(data[offset:offset + 8], "little")
+    return int.from_bytes(data[offset : offset + 8], "little")
 
 
 def has_padding(data, bits_used):
@@ -59,7 +59,7 @@ def numbers_of(data, width, length):
     shifts = range(0, 8 * width, width)
     numbers = []
     for start in range(0, (length * width + 7) // 8, width):
-        group = int.from_bytes(data[start:start + width], "little")
+        group = int.from_bytes(data[start : start + width], "little")
         numbers.extend([group >> shift & mask for shift in shifts])
     del numbers[length:]
     return numbers
@@ -98,7 +98,8 @@ CHUNKS_MAX = 1 << 32
 
 # One column of the table of section 2.
 Dtype = collections.namedtuple(
-    "Dtype", "number name size mantissa_bits largest_exponent widths step derived_steps explicit_cap derived_cap")
+    "Dtype", "number name size mantissa_bits largest_exponent widths step derived_steps explicit_cap derived_cap"
+)
 FP32 = Dtype(1, "fp32", 4, 23, 254, (6, 6, 6, 6), 6, (1, 2, 3, 6), 18, 23)
 BF16 = Dtype(2, "bf16", 2, 7, 254, (2, 2, 2, 2), 2, (1, 2), 6, 7)
 FP16 = Dtype(3, "fp16", 2, 10, 30, (2, 3, 3, 3), 3, (1, 3), 9, 10)
@@ -318,8 +319,8 @@ class Codebook:
             labels = sorted(label for label in self.length if self.length[label] == length)
             while labels:
                 width = min(LEAF_WIDTH_MAX, len(labels).bit_length() - 1)
-                leaves.append(Leaf(length - width, width, labels[:1 << width]))
-                del labels[:1 << width]
+                leaves.append(Leaf(length - width, width, labels[: 1 << width]))
+                del labels[: 1 << width]
         leaves.sort(key=lambda leaf: leaf.depth)  # stable
         return leaves
 
@@ -359,7 +360,7 @@ class Cursor:
     def take(self, size):
         reject_if(size > len(self.data) - self.at, "CORRUPT")
         self.at += size
-        return self.data[self.at - size:self.at]
+        return self.data[self.at - size : self.at]
 
     def take_run(self, length, width):
         """A run, padded to 4 bytes."""
@@ -383,7 +384,7 @@ def decode_coded(header, chunk, codebook, data, map_bytes):
     plane_len, escape_len = words[:plane_count], words[plane_count]
     reject_if(max(plane_len + [escape_len]) > chunk.length, "CORRUPT")
     codebook.root.values = chunk.length
-    for node, right_len in zip(inner_nodes, words[plane_count + 1:]):
+    for node, right_len in zip(inner_nodes, words[plane_count + 1 :]):
         reject_if(right_len > node.values, "CORRUPT")
         node.right.values = right_len
         node.left.values = node.values - right_len
@@ -396,7 +397,7 @@ def decode_coded(header, chunk, codebook, data, map_bytes):
         width = plane_width(header, plane)
         planes.append(numbers_of(cursor.take_run(plane_len[plane], width), width, plane_len[plane]))
     escapes = numbers_of(cursor.take_run(escape_len, 8 * dtype.size), 8 * dtype.size, escape_len)
-    padding = data[cursor.at:]
+    padding = data[cursor.at :]
     reject_if(len(padding) >= 16 or any(padding), "CORRUPT")
 
     ranks = ranks_of(codebook.root)
@@ -479,7 +480,7 @@ def map_hash(header, levels, drop_base, wire_scale):
     head = struct.pack("<hBBBxxxI", drop_base, header.step, header.cap, header.dtype.number, wire_scale)
     crc = crc32c(head)
     for first in range(0, header.count, header.chunk_len):
-        crc = crc32c(struct.pack("<I", crc32c(levels[first:first + header.chunk_len])), crc)
+        crc = crc32c(struct.pack("<I", crc32c(levels[first : first + header.chunk_len])), crc)
     return crc
 
 
@@ -513,9 +514,9 @@ def check_header(data, count_limit, size_t_bits):
     reject_if(header.size < len(data), "TRAILING")
     header.read_extension(data)
     reject_if(header.checksum and header.checksum_reserved != 0, "HEADER")
-    reject_if(any(data[header.directory_end:header.payload_at]), "HEADER")
+    reject_if(any(data[header.directory_end : header.payload_at]), "HEADER")
     if header.checksum:
-        meta = data[:header.checksum_at] + bytes(4) + data[header.checksum_at + 4:header.payload_at]
+        meta = data[: header.checksum_at] + bytes(4) + data[header.checksum_at + 4 : header.payload_at]
         reject_if(crc32c(meta) != header.meta_crc, "CHECKSUM")
     return header
 
@@ -559,14 +560,14 @@ def read_codebook(header, owner, data, codebooks):
     """The codebook that a chunk owns, and its bytes. `codebooks` remembers those already read, by owner."""
     if owner.index not in codebooks:
         size = codebook_size(data, owner.offset, owner.end)
-        book_bytes = data[owner.offset:owner.offset + size]
+        book_bytes = data[owner.offset : owner.offset + size]
         codebooks[owner.index] = Codebook(header, book_bytes), book_bytes
     return codebooks[owner.index]
 
 
 def decode_chunk(header, chunks, chunk, data, codebooks, map_bytes):
     """Rules 18 to 26 and the values of one chunk. codebooks[None] is the installed one."""
-    region = data[chunk.offset:chunk.end]
+    region = data[chunk.offset : chunk.end]
     codebook, book_bytes, body = codebooks[None], b"", region
 
     # Rule 18. An owner's region starts with its codebook, so its crc needs no knowledge of that; the crc of other
@@ -588,7 +589,7 @@ def decode_chunk(header, chunks, chunk, data, codebooks, map_bytes):
     reject_if(len(region) >= raw_size, "CORRUPT")
     if chunk.owns_codebook(header):
         codebook, book_bytes = read_codebook(header, chunk, data, codebooks)
-        body = region[len(book_bytes):]
+        body = region[len(book_bytes) :]
     return decode_coded(header, chunk, codebook, body, map_bytes)
 
 
@@ -618,7 +619,7 @@ def decode(data, map=None, installed=None, capacity=None, count_limit=COUNT_MAX,
     status, bad_chunk, values = "OK", None, []
     codebooks = {None: codebook}
     for chunk in chunks:
-        map_bytes = map.levels[chunk.first:chunk.first + chunk.length] if header.mapped else b""
+        map_bytes = map.levels[chunk.first : chunk.first + chunk.length] if header.mapped else b""
         try:
             values.extend(decode_chunk(header, chunks, chunk, data, codebooks, map_bytes))
         except Rejected as rejection:
@@ -642,8 +643,9 @@ def npy_of(values, dtype):
     descr = {"fp32": "<f4", "fp16": "<f2", "bf16": "<u2"}[dtype.name]
     text = "{'descr': '%s', 'fortran_order': False, 'shape': (%d,), }" % (descr, len(values))
     text += " " * (-(10 + len(text) + 1) % 64) + "\n"
-    return b"\x93NUMPY\x01\x00" + struct.pack("<H", len(text)) + text.encode("ascii") + values_to_bytes(
-        values, dtype.size)
+    return (
+        b"\x93NUMPY\x01\x00" + struct.pack("<H", len(text)) + text.encode("ascii") + values_to_bytes(values, dtype.size)
+    )
 
 
 def wire_scale_bits(text):
@@ -680,19 +682,34 @@ def write_file(path, content):
 
 def main(arguments=None):
     parser = argparse.ArgumentParser(
-        description="Decode a GCOMP frame of gradwire by docs/format.md. Exit status: 0 decoded, 1 rejected, 2 usage.")
+        description="Decode a GCOMP frame of gradwire by docs/format.md. Exit status: 0 decoded, 1 rejected, 2 usage."
+    )
     parser.add_argument("frame", metavar="IN.gw")
-    parser.add_argument("-o", "--output", metavar="OUT.npy",
-                        help="write the values (bf16 as unsigned 16-bit integers); nothing is written on rejection")
+    parser.add_argument(
+        "-o",
+        "--output",
+        metavar="OUT.npy",
+        help="write the values (bf16 as unsigned 16-bit integers); nothing is written on rejection",
+    )
     parser.add_argument("--map", metavar="K.bin", help="the receiver's map, one byte per value, for derived frames")
     parser.add_argument("--drop-base", type=integer, default=0, metavar="N", help="drop_base of the map (default 0)")
-    parser.add_argument("--wire-scale", type=wire_scale_bits, default=0x3F800000, metavar="S",
-                        help="wire scale of the map, decimal or the bits of an fp32 as 0x... (default 1)")
+    parser.add_argument(
+        "--wire-scale",
+        type=wire_scale_bits,
+        default=0x3F800000,
+        metavar="S",
+        help="wire scale of the map, decimal or the bits of an fp32 as 0x... (default 1)",
+    )
     parser.add_argument("--book", metavar="BOOK.bin", help="an installed codebook")
     parser.add_argument("--book-id", type=integer, default=0, metavar="N")
     parser.add_argument("--generation", type=integer, default=0, metavar="N")
-    parser.add_argument("--count-limit", type=integer, default=COUNT_MAX, metavar="N",
-                        help="refuse frames with more values (default 2^48)")
+    parser.add_argument(
+        "--count-limit",
+        type=integer,
+        default=COUNT_MAX,
+        metavar="N",
+        help="refuse frames with more values (default 2^48)",
+    )
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     options = parser.parse_args(arguments)
 
@@ -704,8 +721,13 @@ def main(arguments=None):
         parser.exit(2, "gw_decode: %s: %s\n" % (error.filename, error.strerror))
 
     status, bad_chunk, values = decode(data, receiver_map, installed, count_limit=options.count_limit)
-    report = {"file": options.frame, "status": status, "bad_chunk": bad_chunk, "values": len(values),
-              "input_bytes": len(data)}
+    report = {
+        "file": options.frame,
+        "status": status,
+        "bad_chunk": bad_chunk,
+        "values": len(values),
+        "input_bytes": len(data),
+    }
     if status == "OK":
         dtype = DTYPES[data[6]]
         report["dtype"] = dtype.name

@@ -3,9 +3,10 @@
 
     thc_decode.py FRAME.gw [-o OUT.bin] [--sum]
 
-Prints the status on standard output: "ok", or the name of the code and, for content errors, the lowest bad block. OUT.bin
-gets the raw little-endian values. Exit code 0 for ok, 1 otherwise.
+Prints the status on standard output: "ok", or the name of the code and, for content errors, the lowest bad block.
+OUT.bin gets the raw little-endian values. Exit code 0 for ok, 1 otherwise.
 """
+
 import argparse
 import struct
 import sys
@@ -28,9 +29,10 @@ def need(condition, code):
 
 # ---------------------------------------------------------------------------------------------- fp32 arithmetic
 
+
 def f32(x):
-    """A double rounded to fp32; beyond the largest fp32 it is infinite. Exact enough: the double result of one +, - or *
-    of fp32 numbers, rounded again, is the correctly rounded fp32 result."""
+    """A double rounded to fp32; beyond the largest fp32 it is infinite. Exact enough: the double result of one +, -
+    or * of fp32 numbers, rounded again, is the correctly rounded fp32 result."""
     try:
         return struct.unpack("<f", struct.pack("<f", x))[0]
     except OverflowError:
@@ -46,6 +48,7 @@ def from_bits(bits):
 
 
 # ---------------------------------------------------------------------------------------------- checks of the header
+
 
 def crc32c(data):
     crc = MASK32
@@ -85,7 +88,7 @@ class Frame:
         last = 2**self.bits - 1
         need(self.table[0] == 0 and self.table[last] == self.g, "table")
         need(all(self.table[z] < self.table[z + 1] for z in range(last)), "table")
-        need(not any(self.table[last + 1:]), "table")
+        need(not any(self.table[last + 1 :]), "table")
         if self.flags & ROTATED:
             need(0x3D800000 <= self.t_bits <= 0x40800000, "header")
         else:
@@ -147,21 +150,23 @@ class Frame:
         if not self.flags & SUM:
             return 1
         at = self.sets_at + (block if self.flags & BLOCK_SETS else 0) * self.set_size
-        value = int.from_bytes(self.data[at:at + self.set_size], "little")
+        value = int.from_bytes(self.data[at : at + self.set_size], "little")
         need(value >> self.n == 0, "dup")
         return bin(value).count("1")
 
     def payload(self, block):
         at = self.payload_at + (block << self.log2) * self.item_bits // 8
-        return self.data[at:at + self.lanes_of(block) * self.item_bits // 8]
+        return self.data[at : at + self.lanes_of(block) * self.item_bits // 8]
 
     def lanes(self, block):
         data = self.payload(block)
         if self.flags & SUM:
-            return list(struct.unpack("<%d%s" % (self.lanes_of(block), {8: "B", 16: "H", 32: "I"}[self.lane_bits]), data))
+            return list(
+                struct.unpack("<%d%s" % (self.lanes_of(block), {8: "B", 16: "H", 32: "I"}[self.lane_bits]), data)
+            )
         out = []
         for at in range(0, len(data), 8 * self.bits):
-            out += [self.table[z] for z in unpack_group(data[at:at + 8 * self.bits], self.bits)]
+            out += [self.table[z] for z in unpack_group(data[at : at + 8 * self.bits], self.bits)]
         return out
 
     def decode_block(self, block, mean):
@@ -181,7 +186,7 @@ class Frame:
             values = [0.0] * len(lanes)
         else:
             values = self.decode_rotated(block, lanes, k, mean)
-        return values[:self.elements_of(block)], False
+        return values[: self.elements_of(block)], False
 
     def decode_rotated(self, block, lanes, k, mean):
         norm = self.patterns(block)[0]
@@ -254,6 +259,7 @@ def philox(key, counter):
 
 
 # ---------------------------------------------------------------------------------------------- output
+
 
 def store(value, dtype):
     if value != value:

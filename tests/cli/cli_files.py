@@ -2,6 +2,7 @@
 
 SPDX-License-Identifier: BSD-2-Clause
 """
+
 import os
 import resource
 import signal
@@ -61,8 +62,9 @@ class Files(CliTest):
             self.fails(2, "compress", snapshot, "-o", self.path(target), says="input file")
         self.ok("compress", snapshot, "-o", self.path("s.gw"), "--levels", "derived")
         for target in ("s.json", "s-param.npy", "s.gw"):
-            self.fails(2, "decompress", self.path("s.gw"), "-o", self.path(target), "--snapshot", snapshot,
-                       says="input file")
+            self.fails(
+                2, "decompress", self.path("s.gw"), "-o", self.path(target), "--snapshot", snapshot, says="input file"
+            )
 
     def test_places_that_cannot_be_written(self):
         source = self.source()
@@ -97,8 +99,8 @@ class Files(CliTest):
 
         def limit():
             resource.setrlimit(resource.RLIMIT_FSIZE, (10000, 10000))
-        self.fails(3, "compress", source, "-o", self.path("out.gw"), says=("out.gw", "cannot write"),
-                   preexec_fn=limit)
+
+        self.fails(3, "compress", source, "-o", self.path("out.gw"), says=("out.gw", "cannot write"), preexec_fn=limit)
         self.assertEqual(self.read("out.gw"), b"precious")
         self.assert_only("a.npy", "out.gw")
 
@@ -118,8 +120,11 @@ class Files(CliTest):
             file.write(npy_header("<f4", "(%d,)" % count))
             file.truncate(128 + 4 * count)
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-            process = subprocess.Popen([OPTIONS.gradwire, "compress", source, "-o", self.path("out.gw")],
-                                       stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+            process = subprocess.Popen(
+                [OPTIONS.gradwire, "compress", source, "-o", self.path("out.gw")],
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+            )
             seen = False
             while process.poll() is None and not seen:
                 seen = any(name.startswith(".out.gw.") for name in os.listdir(self.dir))

@@ -2,13 +2,13 @@
 
 SPDX-License-Identifier: BSD-2-Clause
 """
+
 import argparse
 import array
 import json
 import os
 import random
 import shutil
-import struct
 import subprocess
 import sys
 import tempfile
@@ -32,7 +32,7 @@ def npy_header(descr, shape, fortran=False, version=(1, 0)):
     length_size = 2 if version[0] == 1 else 4
     prefix = 8 + length_size
     text += " " * (-(prefix + len(text) + 1) % 64) + "\n"
-    return (b"\x93NUMPY" + bytes(version) + len(text).to_bytes(length_size, "little") + text.encode("latin1"))
+    return b"\x93NUMPY" + bytes(version) + len(text).to_bytes(length_size, "little") + text.encode("latin1")
 
 
 def npy(descr, data, shape=None, **rest):
@@ -48,11 +48,11 @@ def npy_data(content):
     assert content[:8] == b"\x93NUMPY\x01\x00", content[:16]
     length = int.from_bytes(content[8:10], "little")
     assert (10 + length) % 64 == 0
-    header = content[10:10 + length].decode("latin1")
+    header = content[10 : 10 + length].decode("latin1")
     assert header.endswith("\n")
     fields = eval(header, {"__builtins__": {}})  # our own output: a dictionary literal
     assert fields["fortran_order"] is False
-    data = content[10 + length:]
+    data = content[10 + length :]
     assert fields["shape"] == (len(data) // int(fields["descr"][-1]),)
     return data, fields["descr"]
 
@@ -94,8 +94,9 @@ class CliTest(unittest.TestCase):
 
     def run_cli(self, *args, stdin=b"", **rest):
         """(exit code, stdout, stderr)."""
-        done = subprocess.run([OPTIONS.gradwire] + [str(a) for a in args], input=stdin, stdout=subprocess.PIPE,
-                              stderr=subprocess.PIPE, timeout=300, **rest)
+        done = subprocess.run(
+            [OPTIONS.gradwire] + [str(a) for a in args], input=stdin, capture_output=True, timeout=300, **rest
+        )
         error = done.stderr.decode("utf-8", "replace")
         self.assertIn(done.returncode, (0, 1, 2, 3), "%s: ended with %d\n%s" % (args, done.returncode, error[-3000:]))
         return done.returncode, done.stdout, error

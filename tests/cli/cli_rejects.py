@@ -3,6 +3,7 @@ nothing behind.
 
 SPDX-License-Identifier: BSD-2-Clause
 """
+
 import json
 import os
 import random
@@ -47,8 +48,8 @@ class Npy(CliTest):
         self.refused(npy("<f4", bytes(96), shape="(4, 6)", fortran=True), "at byte 44", "Fortran")
         self.refused(npy("<f4", bytes(36), shape="(10,)"), "at byte 164", "40 bytes", "36")
         self.refused(npy("<f4", bytes(44), shape="(10,)"), "at byte 168", "4 bytes follow")
-        for shape in ("(10)", "(-1,)", "10", "(,)", "(1,,2)", "(1 2)", "(10,", "(0x10,)", "[10]", "(10.0,)", "('a',)",
-                      "(" + "1," * 33 + ")", "(99999999999999999999,)"):
+        shapes = "(10) (-1,) 10 (,) (1,,2) (10, (0x10,) [10] (10.0,) ('a',) (99999999999999999999,)".split()
+        for shape in (*shapes, "(1 2)", "(" + "1," * 33 + ")"):
             self.refused(npy("<f4", bytes(40), shape=shape), "at byte")
         for shape in ("(4611686018427387904,)", "(4294967296, 4294967296)", "(2, 9223372036854775807)"):
             self.refused(npy("<f4", bytes(40), shape=shape), "64 bits")
@@ -56,11 +57,20 @@ class Npy(CliTest):
 
     def test_dictionary(self):
         head = npy_header("<f4", "(10,)")
-        for old, new in ((b"'shape'", b"'shapf'"), (b"'descr'", b"'shape'"), (b"False", b"Falsy"), (b"{", b"("),
-                         (b": '", b"; '"), (b"'fortran_order': False, ", b" " * 24), (b"}", b"]"),
-                         (b"'<f4'", b"'<f4 "), (b"'<f4'", b'"<f4\''), (b"(10,), }", b"(10,), }x")):
+        for old, new in (
+            (b"'shape'", b"'shapf'"),
+            (b"'descr'", b"'shape'"),
+            (b"False", b"Falsy"),
+            (b"{", b"("),
+            (b": '", b"; '"),
+            (b"'fortran_order': False, ", b" " * 24),
+            (b"}", b"]"),
+            (b"'<f4'", b"'<f4 "),
+            (b"'<f4'", b"\"<f4'"),
+            (b"(10,), }", b"(10,), }x"),
+        ):
             self.assertEqual(head.count(old), 1)
-            self.refused((head.replace(old, new) + bytes(80))[:len(head) + 40], "at byte", "npy header")
+            self.refused((head.replace(old, new) + bytes(80))[: len(head) + 40], "at byte", "npy header")
 
     def test_escape_sequences_do_not_reach_the_terminal(self):
         error = self.refused(npy_header("\x1b[31m", "(10,)").replace(b"\\x1b", b"\x1b") + bytes(40))
@@ -73,7 +83,9 @@ class Npy(CliTest):
         for _ in range(150):
             content = bytearray(self.GOOD)
             for _ in range(rng.randrange(1, 4)):
-                content[rng.randrange(6, 128)] = rng.choice(b"\x00\xff '\"(){}[],:0189TFL\\" + bytes([rng.randrange(256)]))
+                content[rng.randrange(6, 128)] = rng.choice(
+                    b"\x00\xff '\"(){}[],:0189TFL\\" + bytes([rng.randrange(256)])
+                )
             code, _, error = self.run_cli("compress", self.write("bad.npy", bytes(content)), "-o", self.path("out.gw"))
             self.assertIn(code, (0, 1), error)
             refused += code
@@ -118,19 +130,29 @@ class Snapshots(CliTest):
 
     def test_keys(self):
         self.snapshot("s", "sgd", self.HYPER, self.parts())
-        for changes, says in (({"optimizer": None}, "optimizer"), ({"optimizer": "lion"}, "lion"),
-                              ({"optimizer": 5}, "optimizer"), ({"step": None}, "step"), ({"step": 0}, "step"),
-                              ({"step": 1.5}, "step"), ({"step": "1"}, "step"), ({"hyper": None}, "hyper"),
-                              ({"hyper": []}, "hyper"), ({"hyper": {"momentum": 0.9}}, "hyper.lr"),
-                              ({"hyper": {"lr": "0.1"}}, "hyper.lr"), ({"hyper": {"lr": -1}}, "hyper.lr"),
-                              ({"hyper": {"lr": 0.1, "momentum": -1}}, "hyper.momentum"),
-                              ({"hyper": {"lr": 0.1, "dampening": 1}}, "hyper.dampening"),
-                              ({"hyper": {"lr": 0.1, "nesterov": 1}}, "hyper.nesterov"),
-                              ({"hyper": {"lr": 0.1, "betas": 0.9}}, "hyper.betas"),
-                              ({"hyper": {"lr": 0.1, "betas": [0.9, 1]}}, "betas[1]"),
-                              ({"hyper": {"lr": 0.1, "eps": -1}}, "hyper.eps"),
-                              ({"tensors": [{"taken": 99}]}, "99 values"),
-                              ({"tensors": [{"taken": -1}]}, "tensors[0]"), ({"tensors": [7]}, "tensors[0]")):
+        for changes, says in (
+            ({"optimizer": None}, "optimizer"),
+            ({"optimizer": "lion"}, "lion"),
+            ({"optimizer": 5}, "optimizer"),
+            ({"step": None}, "step"),
+            ({"step": 0}, "step"),
+            ({"step": 1.5}, "step"),
+            ({"step": "1"}, "step"),
+            ({"hyper": None}, "hyper"),
+            ({"hyper": []}, "hyper"),
+            ({"hyper": {"momentum": 0.9}}, "hyper.lr"),
+            ({"hyper": {"lr": "0.1"}}, "hyper.lr"),
+            ({"hyper": {"lr": -1}}, "hyper.lr"),
+            ({"hyper": {"lr": 0.1, "momentum": -1}}, "hyper.momentum"),
+            ({"hyper": {"lr": 0.1, "dampening": 1}}, "hyper.dampening"),
+            ({"hyper": {"lr": 0.1, "nesterov": 1}}, "hyper.nesterov"),
+            ({"hyper": {"lr": 0.1, "betas": 0.9}}, "hyper.betas"),
+            ({"hyper": {"lr": 0.1, "betas": [0.9, 1]}}, "betas[1]"),
+            ({"hyper": {"lr": 0.1, "eps": -1}}, "hyper.eps"),
+            ({"tensors": [{"taken": 99}]}, "99 values"),
+            ({"tensors": [{"taken": -1}]}, "tensors[0]"),
+            ({"tensors": [7]}, "tensors[0]"),
+        ):
             with self.subTest(changes=changes):
                 self.describe(**changes)
                 self.refused(1, "s.json", says)
@@ -157,8 +179,16 @@ class Snapshots(CliTest):
         self.snapshot("s", "sgd", self.HYPER, self.parts())
         self.ok("compress", self.path("s.json"), "-o", self.path("a.gw"), "--levels", "derived")
         self.snapshot("t", "sgd", self.HYPER, self.parts(101))
-        self.fails(1, "decompress", self.path("a.gw"), "-o", self.path("b.npy"), "--snapshot", self.path("t.json"),
-                   says=("100 values", "101"))
+        self.fails(
+            1,
+            "decompress",
+            self.path("a.gw"),
+            "-o",
+            self.path("b.npy"),
+            "--snapshot",
+            self.path("t.json"),
+            says=("100 values", "101"),
+        )
         os.remove(self.path("s-grad.npy"))
         self.ok("decompress", self.path("a.gw"), "-o", self.path("b.npy"), "--snapshot", self.path("s.json"))
 
@@ -181,7 +211,8 @@ class Frames(CliTest):
         return error
 
     def test_every_header_and_directory_byte(self):
-        """With checksums any changed bit is found; without them each changed byte is refused or decodes to something."""
+        """With checksums any changed bit is found; without them each changed byte is refused or decodes to "
+        "something."""
         content = self.frame("--checksum")
         payload = 32 + 8 + 2 * 16
         payload += -payload % 16
@@ -195,8 +226,9 @@ class Frames(CliTest):
         for offset in range(32 + 2 * 16):
             changed = bytearray(content)
             changed[offset] ^= 0x10
-            code, _, error = self.run_cli("decompress", self.write("bad.gw", bytes(changed)), "-o",
-                                          self.path("out.npy"))
+            code, _, error = self.run_cli(
+                "decompress", self.write("bad.gw", bytes(changed)), "-o", self.path("out.npy")
+            )
             self.assertIn(code, (0, 1), error)
             self.assertEqual(os.path.exists(self.path("out.npy")), code == 0)
             if code == 0:
@@ -204,16 +236,28 @@ class Frames(CliTest):
 
     def test_named_offsets(self):
         content = self.frame()
-        huge = struct.pack("<Q", 2 ** 48 + 1)
-        for offset, new, says in ((0, b"\0", "begin with"), (4, b"\7", "version"), (5, b"\x09", "codec"),
-                                  (6, b"\4", "dtype"), (7, b"\x0b", "chunk_log2"), (8, b"\x20", "flag"),
-                                  (8, b"\x10", "CONSTANT"), (12, b"\0", "step"), (13, b"\x13", "cap"),
-                                  (14, b"\1", "drop_base"), (16, huge, "2^48"),
-                                  (24, struct.pack("<Q", 40), "smaller than its header"),
-                                  (32, b"\x0f", "kind of chunk"), (32, b"\x12", "out of its place"),
-                                  (40, b"\1", "codebook"), (44, b"\1", "checksum"), (56, b"\2", "codebook")):
+        huge = struct.pack("<Q", 2**48 + 1)
+        for offset, new, says in (
+            (0, b"\0", "begin with"),
+            (4, b"\7", "version"),
+            (5, b"\x09", "codec"),
+            (6, b"\4", "dtype"),
+            (7, b"\x0b", "chunk_log2"),
+            (8, b"\x20", "flag"),
+            (8, b"\x10", "CONSTANT"),
+            (12, b"\0", "step"),
+            (13, b"\x13", "cap"),
+            (14, b"\1", "drop_base"),
+            (16, huge, "2^48"),
+            (24, struct.pack("<Q", 40), "smaller than its header"),
+            (32, b"\x0f", "kind of chunk"),
+            (32, b"\x12", "out of its place"),
+            (40, b"\1", "codebook"),
+            (44, b"\1", "checksum"),
+            (56, b"\2", "codebook"),
+        ):
             with self.subTest(offset=offset, says=says):
-                changed = content[:offset] + new + content[offset + len(new):]
+                changed = content[:offset] + new + content[offset + len(new) :]
                 self.refused(changed, "at byte %d:" % offset, says)
                 self.fails(1, "inspect", self.path("bad.gw"), says="at byte %d:" % offset)
 
@@ -303,23 +347,48 @@ class Usage(CliTest):
     def test_usage(self):
         source = self.write("a.npy", npy("<f4", floats([1, 2])))
         out = ["-o", self.path("a.gw")]
-        for args in ([], ["pack"], ["compress"], ["compress", source], ["compress"] + out,
-                     ["compress", source, source] + out, ["compress", source, "--nope"] + out,
-                     ["compress", source, "--levels", "some"] + out, ["compress", source, "--level-step", "0"] + out,
-                     ["compress", source, "--level-step", "5"] + out, ["compress", source, "--cap", "24"] + out,
-                     ["compress", source, "--cap", "17"] + out, ["compress", source, "--cap", "x"] + out,
-                     ["compress", source, "--level-step", "2"] + out, ["compress", source, "--drop", "-1"] + out,
-                     ["compress", source, "--wire-scale", "0"] + out, ["compress", source, "--wire-scale", "nan"] + out,
-                     ["compress", source, "--wire-scale", "1e60"] + out, ["compress", source, "--rank", "65536"] + out,
-                     ["compress", source, "--seed", "18446744073709551616"] + out,
-                     ["compress", source, "--seed", "1x"] + out, ["compress", source, "--preset", "best"] + out,
-                     ["compress", source, "--rounding", "up"] + out, ["compress", source, "--backend", "mmx"] + out,
-                     ["compress", source, "--backend", ""] + out, ["compress", source, "-T", "-2"] + out,
-                     ["compress", source, "--chunk-log2", "11"] + out, ["compress", source, "--dtype", "fp32"] + out,
-                     ["compress", source, "--param-dtype", "fp8"] + out, ["compress", source, "--as", "sgd"] + out,
-                     ["compress", source, "--codec", "zip"] + out, ["compress", source, "--convert", "fp32"] + out,
-                     ["decompress", source], ["decompress"], ["inspect"], ["inspect", source, source], ["verify"],
-                     ["verify", source, "--runs", "0"], ["verify", source, "--max-deviation=x"], ["info", source]):
+        for args in (
+            [],
+            ["pack"],
+            ["compress"],
+            ["compress", source],
+            ["compress"] + out,
+            ["compress", source, source] + out,
+            ["compress", source, "--nope"] + out,
+            ["compress", source, "--levels", "some"] + out,
+            ["compress", source, "--level-step", "0"] + out,
+            ["compress", source, "--level-step", "5"] + out,
+            ["compress", source, "--cap", "24"] + out,
+            ["compress", source, "--cap", "17"] + out,
+            ["compress", source, "--cap", "x"] + out,
+            ["compress", source, "--level-step", "2"] + out,
+            ["compress", source, "--drop", "-1"] + out,
+            ["compress", source, "--wire-scale", "0"] + out,
+            ["compress", source, "--wire-scale", "nan"] + out,
+            ["compress", source, "--wire-scale", "1e60"] + out,
+            ["compress", source, "--rank", "65536"] + out,
+            ["compress", source, "--seed", "18446744073709551616"] + out,
+            ["compress", source, "--seed", "1x"] + out,
+            ["compress", source, "--preset", "best"] + out,
+            ["compress", source, "--rounding", "up"] + out,
+            ["compress", source, "--backend", "mmx"] + out,
+            ["compress", source, "--backend", ""] + out,
+            ["compress", source, "-T", "-2"] + out,
+            ["compress", source, "--chunk-log2", "11"] + out,
+            ["compress", source, "--dtype", "fp32"] + out,
+            ["compress", source, "--param-dtype", "fp8"] + out,
+            ["compress", source, "--as", "sgd"] + out,
+            ["compress", source, "--codec", "zip"] + out,
+            ["compress", source, "--convert", "fp32"] + out,
+            ["decompress", source],
+            ["decompress"],
+            ["inspect"],
+            ["inspect", source, source],
+            ["verify"],
+            ["verify", source, "--runs", "0"],
+            ["verify", source, "--max-deviation=x"],
+            ["info", source],
+        ):
             with self.subTest(args=args):
                 self.fails(2, *args)
         self.assert_only("a.npy")

@@ -2,13 +2,13 @@
 
 SPDX-License-Identifier: BSD-2-Clause
 """
+
 import array
 import json
 import math
 import os
 import random
 import struct
-import unittest
 
 from cli_harness import CliTest, floats, gradient, main, npy, npy_data
 
@@ -18,12 +18,20 @@ SAMPLES = ["resnet50-sgdm-step0400", "resnet50-adamw-step0400", "bertbase-adamw-
 class Samples(CliTest):
     def test_every_mode_verifies(self):
         for name in SAMPLES:
-            for mode in (["--levels", "explicit"], ["--levels", "derived"], ["--levels", "derived", "--level-step", 3],
-                         ["--levels", "derived", "--level-step", 6, "--cap", 18], ["--cap", 12],
-                         ["--preset", "small", "--rounding", "truncate"], ["--rounding", "stochastic", "--seed", 7],
-                         ["--wire-scale", 16], ["--strict", "--checksum", "--chunk-log2", 12],
-                         ["--convert", "bf16"], ["--convert", "fp16", "--levels", "derived"],
-                         ["--convert", "bf16", "--param-dtype", "bf16"]):
+            for mode in (
+                ["--levels", "explicit"],
+                ["--levels", "derived"],
+                ["--levels", "derived", "--level-step", 3],
+                ["--levels", "derived", "--level-step", 6, "--cap", 18],
+                ["--cap", 12],
+                ["--preset", "small", "--rounding", "truncate"],
+                ["--rounding", "stochastic", "--seed", 7],
+                ["--wire-scale", 16],
+                ["--strict", "--checksum", "--chunk-log2", 12],
+                ["--convert", "bf16"],
+                ["--convert", "fp16", "--levels", "derived"],
+                ["--convert", "bf16", "--param-dtype", "bf16"],
+            ):
                 with self.subTest(name=name, mode=mode):
                     report = self.ok_json("verify", self.sample(name + ".json"), "--runs", 1, *mode)
                     self.assertEqual(report["status"], "ok")
@@ -36,10 +44,10 @@ class Samples(CliTest):
         for name in SAMPLES:
             for levels in ("explicit", "derived"):
                 for rounding in ("truncate", "nearest", "stochastic"):
-                    self.ok("verify", self.sample(name + ".json"), "--as", "sgd", "--levels", levels, "--rounding",
-                            rounding, "--runs", 1, "--max-deviation=-22")
-            code, out, error = self.run_cli("verify", self.sample(name + ".json"), "--as", "sgd", "--drop", 18,
-                                            "--runs", 1, "--max-deviation=-22", "--json")
+                    options = f"--as sgd --levels {levels} --rounding {rounding} --runs 1 --max-deviation=-22"
+                    self.ok("verify", self.sample(name + ".json"), *options.split())
+            options = "--as sgd --drop 18 --runs 1 --max-deviation=-22 --json"
+            code, out, error = self.run_cli("verify", self.sample(name + ".json"), *options.split())
             self.assertEqual(code, 1)
             self.assertEqual(json.loads(out)["status"], "failed")
             self.assertIn("max-deviation", error)
@@ -68,8 +76,7 @@ class Samples(CliTest):
                 bits = seen["bits_per_value"]
                 self.assertAlmostEqual(sum(v for k, v in bits.items() if k != "total"), bits["total"], places=6)
                 self.assertEqual(bits, packed["bits_per_value"])
-                unpacked = self.ok_json("decompress", self.path("a.gw"), "-o", self.path("a.npy"), "--snapshot",
-                                        sample)
+                unpacked = self.ok_json("decompress", self.path("a.gw"), "-o", self.path("a.npy"), "--snapshot", sample)
                 self.assertEqual(unpacked["values"], 65536)
                 self.assertEqual(unpacked["input_bytes"], size)
                 self.assertEqual(unpacked["output_bytes"], 4 * 65536)
@@ -77,22 +84,37 @@ class Samples(CliTest):
                 data, descr = npy_data(self.read("a.npy"))
                 self.assertEqual((len(data), descr), (4 * 65536, "<f4"))
                 self.assertEqual(self.ok_json("verify", self.path("a.gw"), "--snapshot", sample)["status"], "ok")
-                for command in (["inspect", self.path("a.gw"), "--chunks"], ["verify", self.path("a.gw"), "--snapshot",
-                                                                             sample]):
+                for command in (
+                    ["inspect", self.path("a.gw"), "--chunks"],
+                    ["verify", self.path("a.gw"), "--snapshot", sample],
+                ):
                     self.assertIn(b"65536 values", self.ok(*command))
 
     def test_threads_and_backends_do_not_change_bytes(self):
         sample = self.sample(SAMPLES[0] + ".json")
-        for mode in (["--chunk-log2", 12, "--checksum"], ["--levels", "derived", "--preset", "small"],
-                     ["--rounding", "stochastic", "--seed", 99, "--rank", 3, "--hop", 2, "--step-index", 5]):
+        for mode in (
+            ["--chunk-log2", 12, "--checksum"],
+            ["--levels", "derived", "--preset", "small"],
+            ["--rounding", "stochastic", "--seed", 99, "--rank", 3, "--hop", 2, "--step-index", 5],
+        ):
             frames = set()
             arrays = set()
             for backend in self.backends():
                 for threads in (1, 2, 5):
                     self.ok("compress", sample, "-o", self.path("a.gw"), "-T", threads, "--backend", backend, *mode)
                     frames.add(self.read("a.gw"))
-                    self.ok("decompress", self.path("a.gw"), "-o", self.path("a.npy"), "--snapshot", sample, "-T",
-                            threads, "--backend", backend)
+                    self.ok(
+                        "decompress",
+                        self.path("a.gw"),
+                        "-o",
+                        self.path("a.npy"),
+                        "--snapshot",
+                        sample,
+                        "-T",
+                        threads,
+                        "--backend",
+                        backend,
+                    )
                     arrays.add(self.read("a.npy"))
             self.assertEqual((len(frames), len(arrays)), (1, 1), mode)
 
@@ -102,8 +124,19 @@ class Samples(CliTest):
         for backend in self.backends():
             job = ["--bits", 3, "--workers", 5, "--seed", 7, "--backend", backend]
             self.ok("norm", grad, "-o", self.path("a.norm"), *job)
-            self.ok("compress", "--codec", "thc", grad, "-o", self.path("a.gw"), "--norms", self.path("a.norm"), "--rank", 4,
-                    *job)
+            self.ok(
+                "compress",
+                "--codec",
+                "thc",
+                grad,
+                "-o",
+                self.path("a.gw"),
+                "--norms",
+                self.path("a.norm"),
+                "--rank",
+                4,
+                *job,
+            )
             made.add((self.read("a.norm"), self.read("a.gw")))
         self.assertEqual(len(made), 1)
         self.fails(2, "norm", grad, "-o", self.path("b.norm"), "--backend", "mmx", says=["mmx"])
@@ -112,8 +145,15 @@ class Samples(CliTest):
         """Each part of the key and counter changes the bytes; the defaults are zeros."""
         sample = self.sample(SAMPLES[0] + ".json")
         frames = []
-        for more in ([], ["--seed", 1], ["--step-index", 1], ["--rank", 1], ["--hop", 1], ["--first-element", 4],
-                     ["--seed", 0, "--rank", 0]):
+        for more in (
+            [],
+            ["--seed", 1],
+            ["--step-index", 1],
+            ["--rank", 1],
+            ["--hop", 1],
+            ["--first-element", 4],
+            ["--seed", 0, "--rank", 0],
+        ):
             self.ok("compress", sample, "-o", self.path("a.gw"), "--rounding", "stochastic", *more)
             frames.append(self.read("a.gw"))
         self.assertEqual(frames[0], frames[6])
@@ -128,8 +168,9 @@ class Samples(CliTest):
         self.fails(1, "decompress", self.path("a.gw"), "-o", out, "--snapshot", other, says=("byte 32", "rule 16"))
         self.fails(1, "verify", self.path("a.gw"), "--snapshot", other, says="rule 16")
         self.fails(1, "decompress", self.path("a.gw"), "-o", out, "--snapshot", sample, "--as", "sgd", says="rule 16")
-        self.fails(1, "decompress", self.path("a.gw"), "-o", out, "--snapshot", sample, "--param-dtype", "bf16",
-                   says="rule 16")
+        self.fails(
+            1, "decompress", self.path("a.gw"), "-o", out, "--snapshot", sample, "--param-dtype", "bf16", says="rule 16"
+        )
         self.assert_only("a.gw")
         self.ok("compress", sample, "-o", self.path("a.gw"), "--levels", "derived", "--as", "sgd", "--wire-scale", 3)
         self.ok("decompress", self.path("a.gw"), "-o", out, "--snapshot", sample, "--as", "sgd")
@@ -141,8 +182,9 @@ class Samples(CliTest):
             self.ok("decompress", self.path("a.gw"), "-o", self.path("a.npy"), "--snapshot", sample)
 
     def test_constant_derived_needs_no_snapshot(self):
-        self.ok("compress", self.sample(SAMPLES[0] + ".json"), "-o", self.path("a.gw"), "--levels", "derived",
-                "--drop", 11)
+        self.ok(
+            "compress", self.sample(SAMPLES[0] + ".json"), "-o", self.path("a.gw"), "--levels", "derived", "--drop", 11
+        )
         self.assertTrue(self.ok_json("inspect", self.path("a.gw"))["header"]["constant"])
         self.ok("decompress", self.path("a.gw"), "-o", self.path("a.npy"))
 
@@ -155,8 +197,10 @@ class Arrays(CliTest):
             patterns = list(range(65536))
             rng.shuffle(patterns)
             return struct.pack("<65536H", *patterns)
-        special = [0, 0x80000000, 1, 0x80000001, 0x7fffff, 0x800000, 0x7f7fffff, 0xff7fffff, 0x7f800000, 0xff800000,
-                   0x7f800001, 0x7fc00000, 0xffffffff, 0x7fbfffff]
+        # fmt: off
+        special = [0, 0x80000000, 1, 0x80000001, 0x7FFFFF, 0x800000, 0x7F7FFFFF, 0xFF7FFFFF, 0x7F800000, 0xFF800000,
+                   0x7F800001, 0x7FC00000, 0xFFFFFFFF, 0x7FBFFFFF]
+        # fmt: on
         patterns = special * 20 + [rng.getrandbits(32) for _ in range(5000)]
         patterns += [struct.unpack("<I", struct.pack("<f", v))[0] for v in gradient(1, 20000)]
         return struct.pack("<%dI" % len(patterns), *patterns)
@@ -172,33 +216,47 @@ class Arrays(CliTest):
                     back, back_descr = npy_data(self.read("b.npy"))
                     self.assertEqual(back_descr, descr.replace("V", "u"))
                     self.assertEqual(back, data)
-                    self.assertEqual(self.ok_json("verify", source, "--strict", "--levels", levels, "--runs", 1,
-                                                  *more)["values_changed"], 0)
+                    self.assertEqual(
+                        self.ok_json("verify", source, "--strict", "--levels", levels, "--runs", 1, *more)[
+                            "values_changed"
+                        ],
+                        0,
+                    )
 
     def test_default_flushes_only(self):
         data = self.bit_patterns(4)
         source = self.write("a.npy", npy("<f4", data))
         report = self.ok_json("verify", source, "--runs", 1)
         words = struct.unpack("<%dI" % (len(data) // 4), data)
-        flushed = sum(1 for w in words if w & 0x7f800000 == 0 and w != 0)
+        flushed = sum(1 for w in words if w & 0x7F800000 == 0 and w != 0)
         self.assertEqual(report["values_flushed"], flushed)
         self.ok("compress", source, "-o", self.path("a.gw"))
         self.ok("decompress", self.path("a.gw"), "-o", self.path("b.npy"))
         back, _ = npy_data(self.read("b.npy"))
         for before, after in zip(words, struct.unpack("<%dI" % len(words), back)):
-            self.assertEqual(after, 0 if before & 0x7f800000 == 0 else before)
+            self.assertEqual(after, 0 if before & 0x7F800000 == 0 else before)
 
     def test_constant_drop(self):
         values = gradient(3, 30000)
         source = self.write("a.npy", npy("<f4", floats(values)))
         for levels, drop, effective in (("explicit", 18, 18), ("explicit", 17, 12), ("derived", 17, 17)):
-            self.ok("compress", source, "-o", self.path("a.gw"), "--levels", levels, "--drop", drop, "--rounding",
-                    "truncate")
+            self.ok(
+                "compress",
+                source,
+                "-o",
+                self.path("a.gw"),
+                "--levels",
+                levels,
+                "--drop",
+                drop,
+                "--rounding",
+                "truncate",
+            )
             self.ok("decompress", self.path("a.gw"), "-o", self.path("b.npy"))
             back, _ = npy_data(self.read("b.npy"))
-            mask = 0xffffffff << effective & 0xffffffff
+            mask = 0xFFFFFFFF << effective & 0xFFFFFFFF
             words = array.array("I", floats(values))
-            expected = [w & mask if w & 0x7f800000 else 0 for w in words]
+            expected = [w & mask if w & 0x7F800000 else 0 for w in words]
             self.assertEqual(list(array.array("I", back)), expected, (levels, drop))
 
     def test_sizes(self):
@@ -214,8 +272,14 @@ class Arrays(CliTest):
 
     def test_shapes_and_versions(self):
         data = floats(gradient(1, 24))
-        for shape, kind in (("(24,)", {}), ("(2, 3, 4)", {}), ("(24, 1)", {}), ("(24,)", {"version": (2, 0)}),
-                            ("(4,6)", {"version": (3, 0)}), ("(24,)", {"fortran": True})):
+        for shape, kind in (
+            ("(24,)", {}),
+            ("(2, 3, 4)", {}),
+            ("(24, 1)", {}),
+            ("(24,)", {"version": (2, 0)}),
+            ("(4,6)", {"version": (3, 0)}),
+            ("(24,)", {"fortran": True}),
+        ):
             source = self.write("a.npy", npy("<f4", data, shape=shape, **kind))
             self.ok("compress", source, "-o", self.path("a.gw"), "--strict")
             self.ok("decompress", self.path("a.gw"), "-o", self.path("b.npy"))
@@ -243,9 +307,11 @@ class Arrays(CliTest):
         self.assertIn(b"ok", self.ok("verify", "-", stdin=frame))
 
     def test_convert(self):
-        values = gradient(4, 3000) + [65504.0, -65519.0, 65520.0, 1e9, -1e9, 2.0 ** -24, 2.0 ** -25, 3 * 2.0 ** -26,
-                                      2.0 ** -14, 6.1e-5, 0.0, -0.0, 1 + 2.0 ** -11, 1 + 3 * 2.0 ** -11,
-                                      1 + 2.0 ** -8, 1 + 3 * 2.0 ** -8, 3.4028234e38, math.inf, -math.inf]
+        # fmt: off
+        special = [65504.0, -65519.0, 65520.0, 1e9, -1e9, 2.0**-24, 2.0**-25, 3 * 2.0**-26, 2.0**-14, 6.1e-5, 0.0, -0.0,
+                   1 + 2.0**-11, 1 + 3 * 2.0**-11, 1 + 2.0**-8, 1 + 3 * 2.0**-8, 3.4028234e38, math.inf, -math.inf]
+        # fmt: on
+        values = gradient(4, 3000) + special
         rng = random.Random(8)
         values += [math.ldexp(rng.uniform(-1, 1), rng.randrange(-30, 16)) for _ in range(3000)]
         words = array.array("f", values)
@@ -255,11 +321,11 @@ class Arrays(CliTest):
             try:
                 return struct.unpack("<H", struct.pack("<e", value))[0]
             except OverflowError:
-                return 0xfc00 if value < 0 else 0x7c00
+                return 0xFC00 if value < 0 else 0x7C00
 
         def brain(value):
             bits = struct.unpack("<I", struct.pack("<f", value))[0]
-            return (bits + 0x7fff + (bits >> 16 & 1)) >> 16
+            return (bits + 0x7FFF + (bits >> 16 & 1)) >> 16
 
         for dtype, convert in (("fp16", half), ("bf16", brain)):
             self.ok("compress", source, "-o", self.path("a.gw"), "--convert", dtype, "--strict")
@@ -300,7 +366,7 @@ def updated(kind, h, state, i, g):
     v = b2 * state["exp_avg_sq"][i] + (1 - b2) * g * g
     if h.get("amsgrad"):
         v = max(v, state["max_exp_avg_sq"][i])
-    return theta - h["lr"] / (1 - b1 ** step) * m / (math.sqrt(v) / math.sqrt(1 - b2 ** step) + h["eps"])
+    return theta - h["lr"] / (1 - b1**step) * m / (math.sqrt(v) / math.sqrt(1 - b2**step) + h["eps"])
 
 
 class Optimizers(CliTest):
@@ -311,19 +377,38 @@ class Optimizers(CliTest):
         ("momentum", "momentum", {"lr": 0.1, "momentum": 0.9, "maximize": True}, ["momentum_buffer"]),
         ("adagrad", "adagrad", {"lr": 0.01, "lr_decay": 0.01, "eps": 1e-10}, ["sum"]),
         ("rmsprop", "rmsprop", {"lr": 0.01, "alpha": 0.99, "eps": 1e-8}, ["square_avg"]),
-        ("rmsprop", "rmsprop", {"lr": 0.01, "alpha": 0.9, "eps": 1e-8, "momentum": 0.5, "centered": True},
-         ["square_avg", "grad_avg", "momentum_buffer"]),
-        ("adam", "adam", {"lr": 0.001, "betas": [0.9, 0.99], "eps": 1e-8, "weight_decay": 0.01},
-         ["exp_avg", "exp_avg_sq"]),
-        ("adam", "adam", {"lr": 0.001, "betas": [0.9, 0.999], "eps": 1e-8, "amsgrad": True},
-         ["exp_avg", "exp_avg_sq", "max_exp_avg_sq"]),
-        ("adamw", "adamw", {"lr": 0.001, "betas": [0.9, 0.999], "eps": 1e-8, "weight_decay": 0.1},
-         ["exp_avg", "exp_avg_sq"]),
+        (
+            "rmsprop",
+            "rmsprop",
+            {"lr": 0.01, "alpha": 0.9, "eps": 1e-8, "momentum": 0.5, "centered": True},
+            ["square_avg", "grad_avg", "momentum_buffer"],
+        ),
+        (
+            "adam",
+            "adam",
+            {"lr": 0.001, "betas": [0.9, 0.99], "eps": 1e-8, "weight_decay": 0.01},
+            ["exp_avg", "exp_avg_sq"],
+        ),
+        (
+            "adam",
+            "adam",
+            {"lr": 0.001, "betas": [0.9, 0.999], "eps": 1e-8, "amsgrad": True},
+            ["exp_avg", "exp_avg_sq", "max_exp_avg_sq"],
+        ),
+        (
+            "adamw",
+            "adamw",
+            {"lr": 0.001, "betas": [0.9, 0.999], "eps": 1e-8, "weight_decay": 0.1},
+            ["exp_avg", "exp_avg_sq"],
+        ),
     ]
 
     def state_arrays(self, parts, count):
         rng = random.Random(17)
-        narrow = lambda values: list(array.array("f", values))
+
+        def narrow(values):
+            return list(array.array("f", values))
+
         state = {"grad": narrow(gradient(2, count)), "param": narrow([rng.gauss(0, 0.05) for _ in range(count)])}
         for part in parts:
             if part in ("momentum_buffer", "exp_avg", "grad_avg"):

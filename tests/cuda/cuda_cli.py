@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
 """`gradwire --backend cuda`: cuda_cli.py GRADWIRE FOLDER_OF_THE_STAND_IN IS_BUILT SAMPLE.npy
 
-With kernels in the library, under the stand-in for the driver: the same frame as the scalar backend, decoded alike. Without
-them, or without a driver: refused with exit code 2 and a reason.
+With kernels in the library, under the stand-in for the driver: the same frame as the scalar backend, decoded alike.
+Without them, or without a driver: refused with exit code 2 and a reason.
 """
+
 import os
 import pathlib
 import subprocess
@@ -32,8 +33,10 @@ with tempfile.TemporaryDirectory() as folder:
     else:
         assert refused.returncode == 0 and is_built == "1", refused  # this machine has a GPU
     if is_built == "1":
-        for command in (["compress", sample, "-o", str(by_cuda), "--backend", "cuda", "--force"],
-                        ["compress", sample, "-o", str(by_scalar), "--backend", "scalar"]):
+        for command in (
+            ["compress", sample, "-o", str(by_cuda), "--backend", "cuda", "--force"],
+            ["compress", sample, "-o", str(by_scalar), "--backend", "scalar"],
+        ):
             done = run(*command, with_driver=True)
             if done.returncode == 2 and "--force" in done.stderr:
                 by_cuda.unlink(missing_ok=True)

@@ -1,8 +1,9 @@
 """scripts/gpu_compare.py without a GPU: gpu_compare_test.py SCRIPT
 
-Its ways out when something is absent, and its calls of torch and nvCOMP, against stand-ins that know the arguments of the real
-ones (nvCOMP 6.0's, by its documentation) and refuse others.
+Its ways out when something is absent, and its calls of torch and nvCOMP, against stand-ins that know the arguments of
+the real ones (nvCOMP 6.0's, by its documentation) and refuse others.
 """
+
 import pathlib
 import subprocess
 import sys
@@ -10,7 +11,7 @@ import tempfile
 
 ABSENT = "raise ImportError('not here')\n"
 
-TORCH = '''
+TORCH = """
 import contextlib
 uint8, int32, bfloat16, float32 = 1, 4, 2, -4
 __version__ = "stand-in"
@@ -46,9 +47,9 @@ class cuda:
     Stream, Event = Stream, Event
     is_available = staticmethod(lambda: HAS_GPU)
     stream = staticmethod(lambda s: contextlib.nullcontext(s))
-'''
+"""
 
-NVCOMP = '''
+NVCOMP = """
 __version__, __cuda_version__ = "6.0.0", 13040
 calls = []
 class Array:
@@ -63,11 +64,12 @@ class Codec:
         assert self.data_type in TYPES, "no such type"
         assert not options
     def encode(self, array, out=None, compression_config=None):
-        assert isinstance(array, Array) and (out is None) == (compression_config is None) and compression_config in (None, "c")
+        assert isinstance(array, Array) and compression_config in (None, "c")
+        assert (out is None) == (compression_config is None)
         return Array(array.tensor, array.buffer_size // 2)
     def decode(self, src, data_type="", out=None, decompression_config=None):
-        assert data_type == self.data_type
-        assert isinstance(src, Array) and (out is None) == (decompression_config is None) and decompression_config in (None, "d")
+        assert isinstance(src, Array) and decompression_config in (None, "d") and data_type == self.data_type
+        assert (out is None) == (decompression_config is None)
         return Array(RESULT, 0)
     def compression_config(self, uncompressed_size):
         assert type(uncompressed_size) is int and uncompressed_size > 0
@@ -75,7 +77,7 @@ class Codec:
     def decompression_config(self, src):
         assert isinstance(src, Array)
         return "d"
-'''
+"""
 SAME = "src.tensor"
 OTHER = "__import__('torch').Tensor(1)"
 
@@ -88,8 +90,12 @@ def run(script, torch, nvcomp, *args):
         (path / "nvidia" / "__init__.py").write_text("")
         (path / "nvidia" / "nvcomp.py").write_text(nvcomp)
         # Found before a torch that is installed.
-        done = subprocess.run([sys.executable, script, *args], env={"PYTHONPATH": folder, "PATH": "/usr/bin:/bin"},
-                              capture_output=True, text=True)
+        done = subprocess.run(
+            [sys.executable, script, *args],
+            env={"PYTHONPATH": folder, "PATH": "/usr/bin:/bin"},
+            capture_output=True,
+            text=True,
+        )
         return done.returncode, done.stdout + done.stderr
 
 
@@ -110,11 +116,32 @@ def main(script):
     small = ["--len", "1000", "--repeats", "3"]
     check("no torch", run(script, ABSENT, ABSENT), 77, "torch is not installed", "nor nvCOMP")
     check("no GPU", run(script, no_gpu, ABSENT), 77, "torch sees no GPU")
-    check("no nvCOMP", run(script, gpu, ABSENT, *small), 0, "| torch cast to bf16 |", "nvCOMP is not installed", "NOT compared")
-    check("all", run(script, gpu, new.replace("RESULT", SAME), *small), 0, "nvCOMP 6.0.0", "encode of exponents, 4.00 bits",
-          "decode of exponents, memory and configuration given", "encode of fp32 values, 16.00 bits", "100 % |")
-    check("an older nvCOMP", run(script, gpu, old.replace("RESULT", SAME), *small), 0, "decode of exponents",
-          "no rows with given memory", "fp32 values: NOT compared")
+    check(
+        "no nvCOMP",
+        run(script, gpu, ABSENT, *small),
+        0,
+        "| torch cast to bf16 |",
+        "nvCOMP is not installed",
+        "NOT compared",
+    )
+    check(
+        "all",
+        run(script, gpu, new.replace("RESULT", SAME), *small),
+        0,
+        "nvCOMP 6.0.0",
+        "encode of exponents, 4.00 bits",
+        "decode of exponents, memory and configuration given",
+        "encode of fp32 values, 16.00 bits",
+        "100 % |",
+    )
+    check(
+        "an older nvCOMP",
+        run(script, gpu, old.replace("RESULT", SAME), *small),
+        0,
+        "decode of exponents",
+        "no rows with given memory",
+        "fp32 values: NOT compared",
+    )
     check("a wrong decode", run(script, gpu, new.replace("RESULT", OTHER), *small), 1, "IS NOT WHAT IT ENCODED")
     check("arguments", run(script, gpu, ABSENT, "--len", "0"), 2, "at least one value")
     check("unknown arguments", run(script, gpu, ABSENT, "--speed"), 2, "usage:")

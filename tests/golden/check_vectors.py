@@ -51,11 +51,22 @@ def check_command(root, vector):
     command = [sys.executable, gw_decode.__file__, os.path.join(root, vector.file), "--json"]
     fields = vector.fields
     if fields["map"]:
-        command += ["--map", os.path.join(root, fields["map"]), "--drop-base=" + fields["drop_base"],
-                    "--wire-scale", "0x" + fields["wire_scale"]]
+        command += [
+            "--map",
+            os.path.join(root, fields["map"]),
+            "--drop-base=" + fields["drop_base"],
+            "--wire-scale",
+            "0x" + fields["wire_scale"],
+        ]
     if fields["book"]:
-        command += ["--book", os.path.join(root, fields["book"]), "--book-id", fields["book_id"],
-                    "--generation", fields["generation"]]
+        command += [
+            "--book",
+            os.path.join(root, fields["book"]),
+            "--book-id",
+            fields["book_id"],
+            "--generation",
+            fields["generation"],
+        ]
     with tempfile.TemporaryDirectory() as directory:
         output = os.path.join(directory, "out.npy")
         run = subprocess.run(command + ["-o", output], capture_output=True, text=True, check=False)
@@ -79,11 +90,18 @@ def check_command(root, vector):
 def check_fresh(root):
     """Do the committed files come from the committed generator?"""
     with tempfile.TemporaryDirectory() as fresh:
-        subprocess.run([sys.executable, os.path.join(HERE, "make_vectors.py"), fresh], check=True,
-                       stdout=subprocess.DEVNULL)
-        files = lambda top: sorted(os.path.relpath(os.path.join(folder, name), top)
-                                   for part in ("decode", "reject", "receiver")
-                                   for folder, _, names in os.walk(os.path.join(top, part)) for name in names)
+        subprocess.run(
+            [sys.executable, os.path.join(HERE, "make_vectors.py"), fresh], check=True, stdout=subprocess.DEVNULL
+        )
+
+        def files(top):
+            return sorted(
+                os.path.relpath(os.path.join(folder, name), top)
+                for part in ("decode", "reject", "receiver")
+                for folder, _, names in os.walk(os.path.join(top, part))
+                for name in names
+            )
+
         if files(root) != files(fresh):
             yield "other files than make_vectors.py makes: %s" % sorted(set(files(root)) ^ set(files(fresh)))[:5]
         else:
@@ -97,11 +115,20 @@ def check_32_bits():
     for dtype, count in ((1, 1 << 30), (1, (1 << 30) - 1), (2, 1 << 31), (3, (1 << 31) - 1)):
         element = gw_decode.DTYPES[dtype]
         size = 32 + 16 * (-(-count >> 15))  # no payload; the directory is nonsense, later rules see that
-        frame = gw_decode.MAGIC + bytes((0, 1, dtype, 15, 0, 0, 0, 0, element.step, 0, 0, 0)) + count.to_bytes(
-            8, "little") + size.to_bytes(8, "little") + bytes(size - 32)
+        frame = (
+            gw_decode.MAGIC
+            + bytes((0, 1, dtype, 15, 0, 0, 0, 0, element.step, 0, 0, 0))
+            + count.to_bytes(8, "little")
+            + size.to_bytes(8, "little")
+            + bytes(size - 32)
+        )
         fits = count * element.size < 1 << 32
-        for bits, data, expected in ((32, frame, "HEADER" if fits else "LIMIT"), (64, frame, "HEADER"),
-                                     (32, frame[:-1], "SHORT"), (64, frame[:-1], "SHORT")):
+        for bits, data, expected in (
+            (32, frame, "HEADER" if fits else "LIMIT"),
+            (64, frame, "HEADER"),
+            (32, frame[:-1], "SHORT"),
+            (64, frame[:-1], "SHORT"),
+        ):
             status, _, _ = gw_decode.decode(data, size_t_bits=bits)
             if status != expected:
                 yield "%d values of dtype %d with %d bits: %s instead of %s" % (count, dtype, bits, status, expected)

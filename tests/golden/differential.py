@@ -50,21 +50,35 @@ def main():
     failures = 0
     with tempfile.TemporaryDirectory() as temporary:
         root = options.keep or temporary
-        subprocess.run([sys.executable, os.path.join(HERE, "make_vectors.py"), "--random", str(options.count), "--seed",
-                        str(options.seed), root], check=True, stdout=subprocess.DEVNULL)
+        subprocess.run(
+            [
+                sys.executable,
+                os.path.join(HERE, "make_vectors.py"),
+                "--random",
+                str(options.count),
+                "--seed",
+                str(options.seed),
+                root,
+            ],
+            check=True,
+            stdout=subprocess.DEVNULL,
+        )
         vectors = read_index(root)
         for backends in [[]] + [[backend] for backend in options.backends]:
             for complaint in compare(root, vectors, options.program, backends):
                 print("%s:\n%s" % (backends[0] if backends else "all backends", complaint))
                 failures += 1
         if options.test_vectors:
-            run = subprocess.run([options.test_vectors, root, str(options.count)], capture_output=True, text=True,
-                                 check=False)
+            run = subprocess.run(
+                [options.test_vectors, root, str(options.count)], capture_output=True, text=True, check=False
+            )
             print(run.stdout[-4000:] + run.stderr, end="")
             failures += run.returncode != 0
     statuses = collections.Counter(vector.status for vector in vectors)
-    print("seed %d, %d frames (%s): %d disagreements" % (
-        options.seed, len(vectors), ", ".join("%s %d" % item for item in sorted(statuses.items())), failures))
+    print(
+        "seed %d, %d frames (%s): %d disagreements"
+        % (options.seed, len(vectors), ", ".join("%s %d" % item for item in sorted(statuses.items())), failures)
+    )
     # A generator that only makes easy frames must not pass for a test.
     if options.count >= 300 and (statuses["OK"] < 100 or statuses["CORRUPT"] < 20 or statuses["CHECKSUM"] < 5):
         print("too few frames of some kind")

@@ -77,15 +77,17 @@ def values_bytes(values, dtype):
 
 def package_merge(counts, limit=11):
     """Section 6, Lengths: {label: count} -> {label: length}."""
-    leaves = [(count, 0, (label,)) for count, label in sorted((c, l) for l, c in counts.items() if c)]
+    leaves = [(count, 0, (label,)) for count, label in sorted((c, s) for s, c in counts.items() if c)]
     if len(leaves) == 1:
         return {leaves[0][2][0]: 1}
     row = []
     for _ in range(limit):
         packages = [(a[0] + b[0], 1, a[2] + b[2]) for a, b in zip(row[0::2], row[1::2])]
-        row = sorted(leaves + packages, key=lambda item: item[:2])  # stable: leaves by (count, label), packages in order
+        row = sorted(
+            leaves + packages, key=lambda item: item[:2]
+        )  # stable: leaves by (count, label), packages in order
     lengths = dict.fromkeys((leaf[2][0] for leaf in leaves), 0)
-    for item in row[:2 * len(leaves) - 2]:
+    for item in row[: 2 * len(leaves) - 2]:
         for label in item[2]:
             lengths[label] += 1
     return lengths
@@ -112,8 +114,8 @@ class Book:
             rest = sorted(label for label in self.lengths if self.lengths[label] == length)
             while rest:
                 width = min(7, len(rest).bit_length() - 1)
-                leaves.append((length - width, width, rest[:1 << width]))
-                rest = rest[1 << width:]
+                leaves.append((length - width, width, rest[: 1 << width]))
+                rest = rest[1 << width :]
         if len(self.lengths) == 1:
             leaves = [(0, 0, list(self.lengths))]
         leaves.sort(key=lambda leaf: leaf[0])
@@ -256,10 +258,12 @@ def coded_chunk(format_, book, values, drops, index=None, escape_at=()):
 
 class Frame:
     """Header fields, chunks and receiver's context. Entries of `force` replace what is worked out, before the
-    checksums are made: the fields of section 2, reserved, pad (bytes), ("place" | "book" | "crc", index); and meta_crc."""
+    checksums are made: the fields of section 2, reserved, pad (bytes), ("place" | "book" | "crc", index); and
+    meta_crc."""
 
-    def __init__(self, format_, count, chunk_log2=12, checksum=False, installed=None, levels=b"",
-                 wire_scale=WIRE_SCALE_ONE):
+    def __init__(
+        self, format_, count, chunk_log2=12, checksum=False, installed=None, levels=b"", wire_scale=WIRE_SCALE_ONE
+    ):
         self.format, self.count, self.chunk_log2, self.checksum = format_, count, chunk_log2, checksum
         self.installed = installed  # (id, generation, bytes)
         self.levels, self.wire_scale = levels, wire_scale
@@ -270,18 +274,28 @@ class Frame:
 
     def flags(self):
         f = self.format
-        return (STRICT * f.strict | DERIVED * f.derived | INSTALLED * bool(self.installed) | CHECKSUM * self.checksum |
-                CONSTANT * f.constant)
+        return (
+            STRICT * f.strict
+            | DERIVED * f.derived
+            | INSTALLED * bool(self.installed)
+            | CHECKSUM * self.checksum
+            | CONSTANT * f.constant
+        )
 
     def map_hash(self):
         f = self.format
         head = struct.pack("<hBBBBBBI", f.drop_base, f.step, f.cap, f.dtype.number, 0, 0, 0, self.wire_scale)
-        digests = [crc32c(self.levels[at:at + (1 << self.chunk_log2)]) for at in range(0, self.count, 1 << self.chunk_log2)]
+        digests = [
+            crc32c(self.levels[at : at + (1 << self.chunk_log2)]) for at in range(0, self.count, 1 << self.chunk_log2)
+        ]
         return crc32c(head + struct.pack("<%dI" % len(digests), *digests))
 
     def to_bytes(self):
         f, force = self.format, self.force
-        get = lambda key, value: force.get(key, value)
+
+        def get(key, value):
+            return force.get(key, value)
+
         extension = 8 * bool(self.installed) + 8 * f.mapped + 8 * self.checksum
         directory_end = 32 + extension + 16 * len(self.chunks)
         payload_at = align(directory_end, 16)
@@ -291,15 +305,28 @@ class Frame:
             if self.checksum:
                 owner = self.chunks[chunk.book] if chunk.kind == CODED and not self.installed else None
                 crc = crc32c((owner.book_bytes if owner else b"") + chunk.body)
-            directory += struct.pack("<QII", get(("place", index), at + chunk.kind), get(("book", index), chunk.book),
-                                     get(("crc", index), crc))
+            directory += struct.pack(
+                "<QII",
+                get(("place", index), at + chunk.kind),
+                get(("book", index), chunk.book),
+                get(("crc", index), crc),
+            )
             region = chunk.book_bytes + chunk.body
             at += len(region)
             payload += region
         header = get("magic", b"\x67\x57\x66\x1a") + struct.pack(
-            "<BBBBIBBhQQ", get("version", 0), get("codec", 1), get("dtype", f.dtype.number),
-            get("chunk_log2", self.chunk_log2), get("flags", self.flags()), get("step", f.step), get("cap", f.cap),
-            get("drop_base", f.drop_base), get("count", self.count), get("size", at))
+            "<BBBBIBBhQQ",
+            get("version", 0),
+            get("codec", 1),
+            get("dtype", f.dtype.number),
+            get("chunk_log2", self.chunk_log2),
+            get("flags", self.flags()),
+            get("step", f.step),
+            get("cap", f.cap),
+            get("drop_base", f.drop_base),
+            get("count", self.count),
+            get("size", at),
+        )
         if self.installed:
             header += struct.pack("<II", get("book_id", self.installed[0]), get("generation", self.installed[1]))
         if f.mapped:
@@ -310,16 +337,32 @@ class Frame:
         meta = header + directory + get("pad", bytes(payload_at - directory_end))
         if self.checksum:
             crc = get("meta_crc", crc32c(meta))
-            meta = meta[:meta_at] + struct.pack("<I", crc) + meta[meta_at + 4:]
+            meta = meta[:meta_at] + struct.pack("<I", crc) + meta[meta_at + 4 :]
         return meta + payload
 
 
-def write_frame(format_, values, drops, preset="fast", chunk_log2=12, checksum=False, installed=None, levels=b"",
-                wire_scale=WIRE_SCALE_ONE):
+def write_frame(
+    format_,
+    values,
+    drops,
+    preset="fast",
+    chunk_log2=12,
+    checksum=False,
+    installed=None,
+    levels=b"",
+    wire_scale=WIRE_SCALE_ONE,
+):
     """Section 6: the frame of these rounded values. `installed` is (id, generation, Book)."""
     d = format_.dtype
-    frame = Frame(format_, len(values), chunk_log2, checksum,
-                  installed and (installed[0], installed[1], installed[2].to_bytes()), levels, wire_scale)
+    frame = Frame(
+        format_,
+        len(values),
+        chunk_log2,
+        checksum,
+        installed and (installed[0], installed[1], installed[2].to_bytes()),
+        levels,
+        wire_scale,
+    )
     chunk_len = 1 << chunk_log2
     group_len = 1 << 17 if preset == "fast" else chunk_len
     for start in range(0, len(values), group_len):

@@ -23,24 +23,24 @@ from vector_values import Rng, map_for, plain_value, rounded, special_values
 HERE = os.path.dirname(os.path.abspath(__file__))
 
 COLUMNS = (
-    "file",           # the frame
-    "status",         # OK or a name of docs/format.md section 8
-    "bad_chunk",      # lowest bad chunk, if the content of one is bad
-    "rule",           # number of the broken rule in section 8, 0 for valid frames
-    "dtype",          # of the receiver's handle
-    "levels",         # of the receiver's handle: explicit or derived
-    "count",          # values, where the frame gives any (bad chunks as +0)
-    "values_crc",     # CRC32C of the values
-    "values",         # file of the values, where it is kept
-    "map",            # file of the receiver's map bytes
-    "drop_base",      # of the receiver's map
-    "wire_scale",     # of the receiver's map, bits of an fp32
-    "book",           # file of the installed codebook
+    "file",  # the frame
+    "status",  # OK or a name of docs/format.md section 8
+    "bad_chunk",  # lowest bad chunk, if the content of one is bad
+    "rule",  # number of the broken rule in section 8, 0 for valid frames
+    "dtype",  # of the receiver's handle
+    "levels",  # of the receiver's handle: explicit or derived
+    "count",  # values, where the frame gives any (bad chunks as +0)
+    "values_crc",  # CRC32C of the values
+    "values",  # file of the values, where it is kept
+    "map",  # file of the receiver's map bytes
+    "drop_base",  # of the receiver's map
+    "wire_scale",  # of the receiver's map, bits of an fp32
+    "book",  # file of the installed codebook
     "book_id",
     "generation",
-    "count_limit",    # of the receiver
-    "capacity",       # of the receiver's output, in values; none: large enough
-    "preset",         # fast or small: encoding the values by truncation with the header's options gives the frame
+    "count_limit",  # of the receiver
+    "capacity",  # of the receiver's output, in values; none: large enough
+    "preset",  # fast or small: encoding the values by truncation with the header's options gives the frame
     "constant_drop",  # for that, in frames without a map
 )
 VALUES_FILE_MAX = 8192  # bytes; longer outputs are checked by their CRC only
@@ -49,8 +49,17 @@ VALUES_FILE_MAX = 8192  # bytes; longer outputs are checked by their CRC only
 class Receiver:
     """What the receiver knows."""
 
-    def __init__(self, levels=None, drop_base=0, wire_scale=fw.WIRE_SCALE_ONE, book=None, book_id=0, generation=0,
-                 count_limit=None, capacity=None):
+    def __init__(
+        self,
+        levels=None,
+        drop_base=0,
+        wire_scale=fw.WIRE_SCALE_ONE,
+        book=None,
+        book_id=0,
+        generation=0,
+        count_limit=None,
+        capacity=None,
+    ):
         self.levels, self.drop_base, self.wire_scale = levels, drop_base, wire_scale
         self.book, self.book_id, self.generation = book, book_id, generation
         self.count_limit, self.capacity = count_limit, capacity
@@ -59,7 +68,11 @@ class Receiver:
 def receiver_of(frame, **changes):
     receiver = Receiver()
     if frame.format.mapped:
-        receiver.levels, receiver.drop_base, receiver.wire_scale = frame.levels, frame.format.drop_base, frame.wire_scale
+        receiver.levels, receiver.drop_base, receiver.wire_scale = (
+            frame.levels,
+            frame.format.drop_base,
+            frame.wire_scale,
+        )
     if frame.installed:
         receiver.book_id, receiver.generation, receiver.book = frame.installed
     for name, value in changes.items():
@@ -90,8 +103,20 @@ class Index:
             self.support[suffix, data] = self._file(name, data)
         return self.support[suffix, data]
 
-    def add(self, name, data, dtype, derived, receiver, status="OK", rule=0, bad_chunk=None, values=None, preset=None,
-            constant_drop=None):
+    def add(
+        self,
+        name,
+        data,
+        dtype,
+        derived,
+        receiver,
+        status="OK",
+        rule=0,
+        bad_chunk=None,
+        values=None,
+        preset=None,
+        constant_drop=None,
+    ):
         assert name not in self.names, name
         self.names.add(name)
         values_crc = values_file = None
@@ -100,11 +125,27 @@ class Index:
             values_crc = "%08x" % fw.crc32c(content)
             if status == "OK" and len(content) <= VALUES_FILE_MAX:
                 values_file = self._file(name + ".bin", content)
-        fields = (self._file(name + ".gw", data), status, bad_chunk, rule, dtype.name,
-                  "derived" if derived else "explicit", None if values is None else len(values), values_crc, values_file,
-                  self._support("map", receiver.levels), receiver.drop_base, "%08x" % receiver.wire_scale,
-                  self._support("book", receiver.book), receiver.book_id, receiver.generation, receiver.count_limit,
-                  receiver.capacity, preset, constant_drop)
+        fields = (
+            self._file(name + ".gw", data),
+            status,
+            bad_chunk,
+            rule,
+            dtype.name,
+            "derived" if derived else "explicit",
+            None if values is None else len(values),
+            values_crc,
+            values_file,
+            self._support("map", receiver.levels),
+            receiver.drop_base,
+            "%08x" % receiver.wire_scale,
+            self._support("book", receiver.book),
+            receiver.book_id,
+            receiver.generation,
+            receiver.count_limit,
+            receiver.capacity,
+            preset,
+            constant_drop,
+        )
         self.lines.append("\t".join("-" if field is None else str(field) for field in fields))
 
     def write(self):
@@ -127,8 +168,15 @@ class Decode:
 
     def add(self, name, frame, values, data=None, **more):
         receiver = more.pop("receiver", None) or receiver_of(frame)
-        self.index.add("decode/" + name, data or frame.to_bytes(), frame.format.dtype, frame.format.derived, receiver,
-                       values=values, **more)
+        self.index.add(
+            "decode/" + name,
+            data or frame.to_bytes(),
+            frame.format.dtype,
+            frame.format.derived,
+            receiver,
+            values=values,
+            **more,
+        )
 
     def data(self, dtype, count, zeros=4, **more):
         """One value in `zeros` is 0."""
@@ -163,8 +211,9 @@ class Decode:
         book = Book({0: 1, 1: 2, 200: 2}, 60)
         self.encoded("empty-installed-checksum", Format(FP32), [], installed=(7, 1, book), checksum=True)
         self.encoded("one-zero", Format(FP32), [0])
-        self.encoded("one-value-derived-checksum", Format(FP16, derived=True), self.data(FP16, 1, zeros=1000),
-                     checksum=True)
+        self.encoded(
+            "one-value-derived-checksum", Format(FP16, derived=True), self.data(FP16, 1, zeros=1000), checksum=True
+        )
         # Around every padding unit: 4 bytes of a run, 16 of a chunk.
         for count in (31, 32, 33, 63, 64, 65, 127):
             self.encoded("count-%d" % count, Format(BF16), self.data(BF16, count, zeros=2, spread=2), constant_level=3)
@@ -173,30 +222,48 @@ class Decode:
         count = 400
         for dtype in DTYPES:
             for level in range(4):
-                self.encoded("explicit-%s-level%d" % (dtype.name, level), Format(dtype), self.data(dtype, count),
-                             constant_level=level)
+                self.encoded(
+                    "explicit-%s-level%d" % (dtype.name, level),
+                    Format(dtype),
+                    self.data(dtype, count),
+                    constant_level=level,
+                )
             format_ = Format(dtype)
             source = self.data(dtype, count)
             picks = [self.rng.below(4) for _ in source]
             values, drops = rounded(format_, source, None, lambda i: picks[i])
             self.add("explicit-%s-mixed" % dtype.name, fw.write_frame(format_, values, drops, "small"), values)
             for step in dtype.derived_steps:
-                self.encoded("derived-%s-step%d" % (dtype.name, step), Format(dtype, derived=True, step=step),
-                             self.data(dtype, count))
-                self.encoded("derived-%s-step%d-cap" % (dtype.name, step),
-                             Format(dtype, derived=True, step=step, cap=step), self.data(dtype, count))
+                self.encoded(
+                    "derived-%s-step%d" % (dtype.name, step),
+                    Format(dtype, derived=True, step=step),
+                    self.data(dtype, count),
+                )
+                self.encoded(
+                    "derived-%s-step%d-cap" % (dtype.name, step),
+                    Format(dtype, derived=True, step=step, cap=step),
+                    self.data(dtype, count),
+                )
             for cap in sorted({0, 1, dtype.mantissa_bits // 2, dtype.mantissa_bits}):
-                self.encoded("constant-%s-drop%d" % (dtype.name, cap),
-                             Format(dtype, derived=True, constant=True, step=1, cap=cap), self.data(dtype, count))
+                self.encoded(
+                    "constant-%s-drop%d" % (dtype.name, cap),
+                    Format(dtype, derived=True, constant=True, step=1, cap=cap),
+                    self.data(dtype, count),
+                )
             self.encoded("checksum-explicit-" + dtype.name, Format(dtype), self.data(dtype, count), checksum=True)
-            self.encoded("checksum-derived-" + dtype.name, Format(dtype, derived=True), self.data(dtype, count),
-                         checksum=True)
+            self.encoded(
+                "checksum-derived-" + dtype.name, Format(dtype, derived=True), self.data(dtype, count), checksum=True
+            )
         # A cap of 0: the map asks for cuts and none is made.
         self.encoded("derived-fp32-cap0", Format(FP32, derived=True, step=3, cap=0), self.data(FP32, count))
         self.encoded("explicit-fp32-cap0", Format(FP32, cap=0), self.data(FP32, count))
         self.encoded("derived-wire-scale", Format(FP32, derived=True), self.data(FP32, count), wire_scale=0x41000000)
-        self.encoded("checksum-constant", Format(FP16, derived=True, constant=True, step=1, cap=4),
-                     self.data(FP16, count), checksum=True)
+        self.encoded(
+            "checksum-constant",
+            Format(FP16, derived=True, constant=True, step=1, cap=4),
+            self.data(FP16, count),
+            checksum=True,
+        )
 
     def values(self):
         count = 300
@@ -245,12 +312,17 @@ class Decode:
                     counts[label] = counts.get(label, 0) + 1
                 book = Book(fw.package_merge(counts), base)
                 name = "installed-%s-%s" % ("derived" if derived else "explicit", dtype.name)
-                self.encoded(name, format_, self.data(dtype, count), installed=(0x01020304, 9, book),
-                             checksum=dtype is BF16)
+                self.encoded(
+                    name, format_, self.data(dtype, count), installed=(0x01020304, 9, book), checksum=dtype is BF16
+                )
         # Installed and constant; a book whose labels never occur, so that all but zeros are escapes.
         book = Book({0: 1, 1: 2, 200: 2})
-        self.encoded("installed-constant", Format(FP32, derived=True, constant=True, step=1, cap=12),
-                     self.data(FP32, count, zeros=2), installed=(1, 0xFFFFFFFF, book))
+        self.encoded(
+            "installed-constant",
+            Format(FP32, derived=True, constant=True, step=1, cap=12),
+            self.data(FP32, count, zeros=2),
+            installed=(1, 0xFFFFFFFF, book),
+        )
 
         # One label: zero, and an ordinary one with digits in all planes.
         format_ = Format(FP32)
@@ -274,29 +346,32 @@ class Decode:
         self.add("level-as-escape", frame, values)
         # A value may be sent with a smaller level than its zeros would allow.
         frame = Frame(format_, count)
-        frame.chunks = [fw.coded_chunk(format_, Book({4 * 63: 1}, 57), [bits & ~0x3FFFF for bits in source], [0] * count, 0)]
+        frame.chunks = [
+            fw.coded_chunk(format_, Book({4 * 63: 1}, 57), [bits & ~0x3FFFF for bits in source], [0] * count, 0)
+        ]
         self.add("smaller-level", frame, [bits & ~0x3FFFF for bits in source])
 
         # `cap` is no limit for the labels of explicit frames.
         format_ = Format(FP32, cap=6)
         frame = Frame(format_, count)
-        frame.chunks = [fw.coded_chunk(format_, Book({4 * 63 + 3: 1}, 57), [bits & ~0x3FFFF for bits in source],
-                                       [18] * count, 0)]
+        frame.chunks = [
+            fw.coded_chunk(format_, Book({4 * 63 + 3: 1}, 57), [bits & ~0x3FFFF for bits in source], [18] * count, 0)
+        ]
         self.add("level-above-cap", frame, [bits & ~0x3FFFF for bits in source])
 
         # Full-width leaves: one of 128 labels, two of 128 (all 256 labels, and the largest codebook), mixed widths.
         format_ = Format(FP32, derived=True, constant=True, step=1, cap=12)
         wide = [FP32.bits(i & 1, 1 + 37 * i % 128, (i * 0x9E3779 & 0x7FF) << 12) for i in range(count)]
-        self.forced("leaf-width7", format_, Book({label: 7 for label in range(2, 130)}), wide)
+        self.forced("leaf-width7", format_, Book(dict.fromkeys(range(2, 130), 7)), wide)
         full = [0 if i == 9 else FP32.bits(i & 1, 1 + 37 * i % 254, (i * 0x9E3779 & 0x7FF) << 12) for i in range(count)]
-        self.forced("all-256-labels", format_, Book({label: 8 for label in range(256)}), full)
-        lengths = {0: 2, 1: 2, **{label: 8 for label in range(2, 130)}}
+        self.forced("all-256-labels", format_, Book(dict.fromkeys(range(256), 8)), full)
+        lengths = {0: 2, 1: 2, **dict.fromkeys(range(2, 130), 8)}
         self.forced("leaf-width7-deep", format_, Book(lengths), wide)
         # Codes of 11 bits: a chain, and a full level of them.
         chain = {1: 11, 0: 11, **{2 + i: 10 - i for i in range(10)}}
         few = [FP32.bits(i & 1, 1 + (i % 11 if i % 11 < 10 else 0), (i & 0x7FF) << 12) for i in range(count)]
         self.forced("code-length11-chain", format_, Book(chain), few)
-        lengths = {2: 1, 3: 2, 4: 3, **{label: 11 for label in range(5, 255)}, 0: 10, 255: 10, 1: 10}
+        lengths = {2: 1, 3: 2, 4: 3, **dict.fromkeys(range(5, 255), 11), 0: 10, 255: 10, 1: 10}
         kraft = sum(2 ** (11 - length) for length in lengths.values())
         assert kraft == 2048, kraft
         skew = [bits if i % 4 == 0 else FP32.bits(0, 1 + i % 3, 0x5000) for i, bits in enumerate(full)]
@@ -325,8 +400,13 @@ class Decode:
 
     def chunks(self):
         # Mostly zeros, so that several chunks stay small.
-        sparse = lambda count: self.data(FP32, count, zeros=1) if count == 0 else [
-            0 if not self.rng.one_in(64) else plain_value(self.rng, FP32, spread=2) for _ in range(count)]
+        def sparse(count):
+            return (
+                self.data(FP32, count, zeros=1)
+                if count == 0
+                else [0 if not self.rng.one_in(64) else plain_value(self.rng, FP32, spread=2) for _ in range(count)]
+            )
+
         self.encoded("short-last-chunk", Format(FP32), sparse(4096 + 100), constant_level=2)
         self.encoded("last-chunk-one-value", Format(FP32), sparse(4096) + [FP32.bits(1, 110, 0)], constant_level=3)
         self.encoded("exactly-one-chunk", Format(FP32), sparse(4096), constant_level=3)
@@ -335,14 +415,27 @@ class Decode:
         self.encoded("coded-zero-raw-checksum", Format(FP32), source, constant_level=3, checksum=True)
         self.encoded("all-zero", Format(BF16), [0] * 9000, checksum=True)
         self.encoded("shared-codebook", Format(FP32), sparse(3 * 4096 + 50), preset="fast", constant_level=3)
-        self.encoded("shared-codebook-checksum", Format(FP32, derived=True, constant=True, step=1, cap=20),
-                     [0] * 4096 + sparse(2 * 4096 + 50), preset="fast", checksum=True)
-        self.encoded("shared-codebook-derived", Format(BF16, derived=True),
-                     [0 if not self.rng.one_in(64) else plain_value(self.rng, BF16) for _ in range(2 * 4096 + 9)],
-                     preset="fast")
+        self.encoded(
+            "shared-codebook-checksum",
+            Format(FP32, derived=True, constant=True, step=1, cap=20),
+            [0] * 4096 + sparse(2 * 4096 + 50),
+            preset="fast",
+            checksum=True,
+        )
+        self.encoded(
+            "shared-codebook-derived",
+            Format(BF16, derived=True),
+            [0 if not self.rng.one_in(64) else plain_value(self.rng, BF16) for _ in range(2 * 4096 + 9)],
+            preset="fast",
+        )
         for log2 in (13, 14, 15):
-            self.encoded("chunk-log2-%d" % log2, Format(BF16), [0] * (1 << log2) + self.data(BF16, 200), chunk_log2=log2,
-                         preset="fast")
+            self.encoded(
+                "chunk-log2-%d" % log2,
+                Format(BF16),
+                [0] * (1 << log2) + self.data(BF16, 200),
+                chunk_log2=log2,
+                preset="fast",
+            )
         # Counts of 32768 in a chunk header, of one label and of two.
         values = [BF16.bits(i & 1, 120, 0) for i in range(1 << 15)]
         frame = Frame(Format(BF16), 1 << 15, 15)
@@ -353,7 +446,9 @@ class Decode:
         # Owners need not be the nearest: chunks 2 and 3 use the codebooks of chunks 0 and 1.
         format_ = Format(FP32)
         values, drops = rounded(format_, sparse(3 * 4096 + 200), None, lambda i: 3)
-        books = [Book(fw.package_merge(counts), 61) for counts in ({0: 60, 1: 1, 239: 2, 235: 2}, {0: 60, 1: 9, 231: 1})]
+        books = [
+            Book(fw.package_merge(counts), 61) for counts in ({0: 60, 1: 1, 239: 2, 235: 2}, {0: 60, 1: 9, 231: 1})
+        ]
         frame = Frame(format_, len(values))
         for i in range(4):
             part = frame.chunk_range(i)
@@ -402,8 +497,16 @@ class Reject:
         self.rng = Rng(2)
 
     def add(self, rule, name, status, frame, data=None, receiver=None, **more):
-        self.index.add("reject/%02d-%s" % (rule, name), frame.to_bytes() if data is None else data, frame.format.dtype,
-                       frame.format.derived, receiver or receiver_of(frame), status, rule, **more)
+        self.index.add(
+            "reject/%02d-%s" % (rule, name),
+            frame.to_bytes() if data is None else data,
+            frame.format.dtype,
+            frame.format.derived,
+            receiver or receiver_of(frame),
+            status,
+            rule,
+            **more,
+        )
 
     def all(self):
         self.header()
@@ -422,7 +525,9 @@ class Reject:
     # ---- bases ----
 
     def values(self, format_, count, levels=b"", spread=6):
-        source = [0 if self.rng.one_in(4) else plain_value(self.rng, format_.dtype, spread=spread) for _ in range(count)]
+        source = [
+            0 if self.rng.one_in(4) else plain_value(self.rng, format_.dtype, spread=spread) for _ in range(count)
+        ]
         if format_.mapped and not levels:
             levels, format_.drop_base = map_for(self.rng, format_, source)
         values, drops = rounded(format_, source, levels, lambda i: i % 4)
@@ -453,8 +558,12 @@ class Reject:
 
     def header(self):
         small = self.small
-        derived = lambda dtype=FP32, step=1, cap=None: small(Format(dtype, derived=True, step=step, cap=cap))
-        constant = lambda dtype=FP32, cap=6: small(Format(dtype, derived=True, constant=True, step=1, cap=cap))
+
+        def derived(dtype=FP32, step=1, cap=None):
+            return small(Format(dtype, derived=True, step=step, cap=cap))
+
+        def constant(dtype=FP32, cap=6):
+            return small(Format(dtype, derived=True, constant=True, step=1, cap=cap))
 
         frame = Frame(Format(FP32), 0)
         for size in (0, 1, 31):
@@ -477,7 +586,9 @@ class Reject:
 
         for dtype, steps in ((FP32, (0, 1, 3, 12)), (BF16, (0, 1, 6)), (FP16, (0, 1, 6))):
             for step in steps:
-                self.forced(7, "explicit-%s-step%d" % (dtype.name, step), "HEADER", small(Format(dtype)), step=step, cap=0)
+                self.forced(
+                    7, "explicit-%s-step%d" % (dtype.name, step), "HEADER", small(Format(dtype)), step=step, cap=0
+                )
         for dtype, caps in ((FP32, (5, 24, 254)), (BF16, (1, 8)), (FP16, (4, 12))):
             for cap in caps:
                 self.forced(7, "explicit-%s-cap%d" % (dtype.name, cap), "HEADER", small(Format(dtype)), cap=cap)
@@ -493,8 +604,12 @@ class Reject:
         self.forced(7, "explicit-drop-base", "HEADER", small(), drop_base=1)
         self.forced(7, "constant-drop-base", "HEADER", constant(), drop_base=-1)
 
-        for name, count in (("above-2-48", (1 << 48) + 1), ("wraps-32-bits", 1 << 62 | 200), ("wraps-64-bits", (1 << 64) - 1),
-                            ("sign", 1 << 63)):
+        for name, count in (
+            ("above-2-48", (1 << 48) + 1),
+            ("wraps-32-bits", 1 << 62 | 200),
+            ("wraps-64-bits", (1 << 64) - 1),
+            ("sign", 1 << 63),
+        ):
             self.forced(8, "count-" + name, "LIMIT", small(), count=count)
         frame = small()
         self.add(8, "count-limit", "LIMIT", frame, receiver=receiver_of(frame, count_limit=199))
@@ -517,14 +632,14 @@ class Reject:
         frame = self.small()
         for size in (0, 1, 31, 32, 47):
             frame.force["size"] = size
-            self.add(10, "size-%d" % size, "HEADER", frame, frame.to_bytes()[:max(size, 32)])
+            self.add(10, "size-%d" % size, "HEADER", frame, frame.to_bytes()[: max(size, 32)])
         frame = self.small(checksum=True)
         frame.force["size"] = 55
         self.add(10, "size-before-directory-end", "HEADER", frame, frame.to_bytes()[:55])
         frame = self.small(installed=(1, 1, Book({0: 1, 1: 2, 232: 2}, 62)))
         frame.force["size"] = 56
         self.add(10, "size-before-padding-end", "HEADER", frame, frame.to_bytes()[:56])
-        for name, count in (("2-31", 1 << 31), ("2-40", 1 << 40), ("2-44", 1 << 44)): # the last makes 2^32 chunks
+        for name, count in (("2-31", 1 << 31), ("2-40", 1 << 40), ("2-44", 1 << 44)):  # the last makes 2^32 chunks
             self.forced(10, "count-" + name, "HEADER", self.small(), count=count)
         frame = self.small()
         for name, tail in (("zero", bytes(1)), ("16-zeros", bytes(16)), ("frame", frame.to_bytes())):
@@ -553,8 +668,11 @@ class Reject:
 
     def directory(self):
         header_size = 32 + 3 * 16
-        place = lambda frame, index: header_size + sum(
-            len(c.book_bytes + c.body) for c in frame.chunks[:index]) + frame.chunks[index].kind
+
+        def place(frame, index):
+            return (
+                header_size + sum(len(c.book_bytes + c.body) for c in frame.chunks[:index]) + frame.chunks[index].kind
+            )
 
         def forced(name, key, change):
             frame, _ = self.three()
@@ -570,8 +688,11 @@ class Reject:
         forced("first-offset-zero", ("place", 0), CODED)
         forced("offset-in-header", ("place", 1), 16)
         forced("offset-in-directory", ("place", 2), header_size - 16 + CODED)
-        forced("offset-decreasing", ("place", 1), lambda f, p: header_size + len(f.chunks[0].book_bytes + f.chunks[0].body) +
-               len(f.chunks[2].body) + 16)
+        forced(
+            "offset-decreasing",
+            ("place", 1),
+            lambda f, p: header_size + len(f.chunks[0].book_bytes + f.chunks[0].body) + len(f.chunks[2].body) + 16,
+        )
         forced("offset-above-size", ("place", 2), lambda f, p: p + 4096)
         forced("offset-wraps", ("place", 2), (1 << 64) - 16 + CODED)
         forced("offset-sign", ("place", 2), lambda f, p: p + (1 << 63))
@@ -600,9 +721,11 @@ class Reject:
         self.add(14, "book-names-raw-chunk", "HEADER", frame)
         book = Book({0: 1, 1: 2, 232: 2}, 61)
         frame = Frame(format_, 2 * 4096 + 200)
-        frame.chunks = [fw.coded_chunk(format_, book, [0] * 4096, [0] * 4096, 0),
-                        fw.coded_chunk(format_, book, [0] * 4096, [0] * 4096),
-                        fw.coded_chunk(format_, book, [0] * 200, [0] * 200)]
+        frame.chunks = [
+            fw.coded_chunk(format_, book, [0] * 4096, [0] * 4096, 0),
+            fw.coded_chunk(format_, book, [0] * 4096, [0] * 4096),
+            fw.coded_chunk(format_, book, [0] * 200, [0] * 200),
+        ]
         frame.force["book", 2] = 1
         self.add(14, "book-names-user", "HEADER", frame)
         frame = Frame(format_, 4096 + 200, installed=(1, 1, book.to_bytes()))
@@ -636,10 +759,15 @@ class Reject:
         book = Book({0: 1, 1: 2, 232: 2}, 62)
         frame = self.small(installed=(5, 9, book))
         self.add(15, "nothing-installed", "TABLE", frame, receiver=Receiver())
-        for name, book_id, generation in (("id", 4, 9), ("generation-older", 5, 8), ("generation-newer", 5, 10),
-                                          ("id-and-generation-swapped", 9, 5)):
-            self.add(15, "other-" + name, "TABLE", frame,
-                     receiver=receiver_of(frame, book_id=book_id, generation=generation))
+        for name, book_id, generation in (
+            ("id", 4, 9),
+            ("generation-older", 5, 8),
+            ("generation-newer", 5, 10),
+            ("id-and-generation-swapped", 9, 5),
+        ):
+            self.add(
+                15, "other-" + name, "TABLE", frame, receiver=receiver_of(frame, book_id=book_id, generation=generation)
+            )
 
         frame = self.small(Format(FP32, derived=True, step=3))
         self.add(16, "no-map", "MAP", frame, receiver=Receiver())
@@ -672,13 +800,21 @@ class Reject:
 
     def checksums(self):
         format_ = Format(FP32)
-        flip = lambda data, at, bits=1: data[:at] + bytes((data[at] ^ bits,)) + data[at + 1:]
+
+        def flip(data, at, bits=1):
+            return data[:at] + bytes((data[at] ^ bits,)) + data[at + 1 :]
+
         frame, values = self.three(checksum=True)
-        without = lambda *bad: [0 if i // 4096 in bad else bits for i, bits in enumerate(values)]
+
+        def without(*bad):
+            return [0 if i // 4096 in bad else bits for i, bits in enumerate(values)]
+
         start = [len(frame.to_bytes()) - sum(len(c.book_bytes + c.body) for c in frame.chunks[i:]) for i in range(3)]
         data = frame.to_bytes()
-        bad = lambda name, data, chunk, *zeroed: self.add(18, name, "CHECKSUM", frame, data, bad_chunk=chunk,
-                                                          values=without(*zeroed))
+
+        def bad(name, data, chunk, *zeroed):
+            return self.add(18, name, "CHECKSUM", frame, data, bad_chunk=chunk, values=without(*zeroed))
+
         bad("flipped-body-first-chunk", flip(data, start[0] + 300), 0, 0)
         bad("flipped-body-last-chunk", flip(data, start[2] + 40, 0x80), 2, 2)
         bad("flipped-last-byte", flip(data, len(data) - 1, 0x80), 2, 2)
@@ -686,10 +822,16 @@ class Reject:
         bad("flipped-shared-codebook", flip(data, start[0] + 3, 0x11), 0, 0, 2)
         for index, name in ((0, "owner"), (1, "zero-chunk"), (2, "user")):
             spoiled, same = self.three(checksum=True)
-            good = struct.unpack("<I", spoiled.to_bytes()[40 + 16 * index + 12:40 + 16 * index + 16])[0]
+            good = struct.unpack("<I", spoiled.to_bytes()[40 + 16 * index + 12 : 40 + 16 * index + 16])[0]
             spoiled.force["crc", index] = good ^ 0x80000000
-            self.add(18, "crc-of-" + name, "CHECKSUM", spoiled, bad_chunk=index,
-                     values=[0 if i // 4096 == index else bits for i, bits in enumerate(same)])
+            self.add(
+                18,
+                "crc-of-" + name,
+                "CHECKSUM",
+                spoiled,
+                bad_chunk=index,
+                values=[0 if i // 4096 == index else bits for i, bits in enumerate(same)],
+            )
         values, drops, _ = self.values(format_, 10)
         frame = Frame(format_, 10, checksum=True)
         frame.chunks = [fw.raw_chunk(values, FP32)]
@@ -725,12 +867,16 @@ class Reject:
         # CODED as large as RAW, and larger, with nothing else wrong.
         found = {}
         for count in range(4, 200):
-            values = [FP32.bits(self.rng.below(2), 100 + self.rng.below(1 + count % 60), self.rng.below(1 << 23))
-                      for _ in range(count)]
+            values = [
+                FP32.bits(self.rng.below(2), 100 + self.rng.below(1 + count % 60), self.rng.below(1 << 23))
+                for _ in range(count)
+            ]
             chunk = coded_with_counts(format_, 80, values, [0] * count, 1)
             excess = len(chunk.book_bytes + chunk.body) - fw.align(4 * count, 16)
-            found.setdefault("coded-as-large-as-raw" if excess == 0 else "coded-larger-than-raw" if excess > 0 else "",
-                             (chunk, count))
+            found.setdefault(
+                "coded-as-large-as-raw" if excess == 0 else "coded-larger-than-raw" if excess > 0 else "",
+                (chunk, count),
+            )
         for name in ("coded-as-large-as-raw", "coded-larger-than-raw"):
             self.second(19, name, found[name][0], count=found[name][1])
         self.second(19, "coded-one-value", coded_with_counts(format_, 80, [FP32.bits(0, 100, 0)], [0], 1), count=1)
@@ -762,6 +908,7 @@ class Reject:
             def change(data):
                 data[at] = value
                 return data
+
             return change
 
         lengths = {0: 1, 4 * 40: 2, 4 * 41: 3, 4 * 42: 3}
@@ -778,11 +925,11 @@ class Reject:
         book("length-15", None, lengths={0: 15, 1: 1, 100: 1})
         book("kraft-over", None, lengths={0: 1, 1: 1, 100: 1})
         book("kraft-over-by-least", None, lengths={0: 1, 1: 1, 100: 11})
-        book("kraft-over-256-of-7", None, lengths={label: 7 for label in range(256)})
-        book("kraft-over-all-1", None, lengths={label: 1 for label in range(256)})
+        book("kraft-over-256-of-7", None, lengths=dict.fromkeys(range(256), 7))
+        book("kraft-over-all-1", None, lengths=dict.fromkeys(range(256), 1))
         book("kraft-under", None, lengths={0: 1, 1: 2})
         book("kraft-under-by-least", None, lengths={0: 1, **{1 + i: 2 + i for i in range(10)}})
-        book("kraft-wraps", None, lengths={**{label: 1 for label in range(256)}, 0: 11})
+        book("kraft-wraps", None, lengths={**dict.fromkeys(range(256), 1), 0: 11})
         book("no-label", bytes(4))
         book("no-label-base", bytes((7, 0, 0, 0)), explicit)
         for length in (2, 11):
@@ -791,7 +938,9 @@ class Reject:
         spoiled("single-label-length-2", put(4, 2), lengths={101: 1}, source=one)
 
         # Labels that no frame of the kind has get a code that no value uses.
-        same = lambda data: data
+        def same(data):
+            return data
+
         spoiled("reserved-label-2", same, explicit, {0: 1, 2: 3, 4 * 40: 3, 4 * 41: 3, 4 * 42: 3}, 60)
         spoiled("reserved-label-3", same, explicit, {0: 1, 3: 3, 4 * 40: 3, 4 * 41: 3, 4 * 42: 3}, 60)
         spoiled("fp16-label-128", same, fp16, {0: 1, 44: 3, 48: 3, 52: 3, 128: 3}, 0, fp16_values)
@@ -802,8 +951,11 @@ class Reject:
         # The length of label 1 among the ordinary ones: in both places, and in one.
         with_escape = {0: 1, 1: 3, 101: 3, 102: 3, 103: 3}
         spoiled("first-is-1", lambda data: bytearray(Book(with_escape).to_bytes(first=1)), lengths=with_escape)
-        spoiled("first-is-1-alone", lambda data: put(3, 1)(bytearray(Book(with_escape).to_bytes(first=1))),
-                lengths=with_escape)
+        spoiled(
+            "first-is-1-alone",
+            lambda data: put(3, 1)(bytearray(Book(with_escape).to_bytes(first=1))),
+            lengths=with_escape,
+        )
         spoiled("first-not-tight", lambda data: bytearray(Book({0: 1, 101: 2, 102: 3, 103: 3}).to_bytes(first=100)))
         spoiled("last-not-tight", lambda data: bytearray(Book({0: 1, 101: 2, 102: 3, 103: 3}).to_bytes(last=104)))
         spoiled("first-2-not-tight", lambda data: bytearray(Book({0: 1, 101: 2, 102: 3, 103: 3}).to_bytes(first=2)))
@@ -816,6 +968,7 @@ class Reject:
             def change(data):
                 data[at] |= bits
                 return data
+
             return change
 
         spoiled("padding-nibble", or_into(5, 0x20), lengths={0: 1, 101: 3, 102: 3, 103: 2})
@@ -823,7 +976,7 @@ class Reject:
         spoiled("padding-last-byte", or_into(7, 0x80))
         # Cut off by the end of the region: in its first four bytes (an empty region), and in its lengths.
         book("truncated-empty", b"", body=b"")
-        big = Book({label: 8 for label in range(256)}).to_bytes()
+        big = Book(dict.fromkeys(range(256), 8)).to_bytes()
         book("truncated", big[:16], body=b"")
         book("truncated-by-4", big[:128], body=b"")
 
@@ -833,8 +986,11 @@ class Reject:
         lengths = {0: 1, **{4 * label: 6 for label in range(20, 51)}, 4 * 51: 6}
         whole = Book(lengths, 60).to_bytes()
         user = [0 if i % 2 else FP32.bits(0, 80 + i % 31, 0) for i in range(200)]
-        frame.chunks = [Chunk(CODED, 0, whole[:16]), Chunk(ZERO, body=padded_to_16(whole[16:])),
-                        fw.coded_chunk(format_, Book(lengths, 60), user, [0] * 200)]
+        frame.chunks = [
+            Chunk(CODED, 0, whole[:16]),
+            Chunk(ZERO, body=padded_to_16(whole[16:])),
+            fw.coded_chunk(format_, Book(lengths, 60), user, [0] * 200),
+        ]
         self.add(20, "truncated-shared", "CORRUPT", frame, bad_chunk=0, values=[0] * (2 * 4096 + 200))
 
         # A bad codebook of a chunk that is fine otherwise makes its users bad too; others are decoded.
@@ -889,9 +1045,11 @@ class Reject:
 
         def longer(plane, width, count=200):
             """One digit more than there are values, and room for it."""
+
             def change(parts):
                 parts.plane_len[plane] = count + 1
                 parts.planes[plane] = fw.pack([0] * (count + 1), width)
+
             return change
 
         self.spoiled(21, "plane1-len-above-values", longer(0, 6))
@@ -922,18 +1080,24 @@ class Reject:
             def change(parts):
                 natural = parts.to_bytes()
                 parts.to_bytes = lambda: natural + bytes(by) if by > 0 else natural[:by]
+
             return change
 
         for by in (16, 48):
             self.spoiled(22, "%d-bytes-more" % by, resized(by))
             self.spoiled(22, "%d-bytes-less" % by, resized(-by))
-        self.spoiled(22, "plane-more-than-chunk", lambda parts: parts.plane_len.__setitem__(3, 199),
-                     values=[FP32.bits(0, 121 + i % 7, 0) if i < 20 else 0 for i in range(200)], drops=[0] * 200)
+        self.spoiled(
+            22,
+            "plane-more-than-chunk",
+            lambda parts: parts.plane_len.__setitem__(3, 199),
+            values=[FP32.bits(0, 121 + i % 7, 0) if i < 20 else 0 for i in range(200)],
+            drops=[0] * 200,
+        )
         self.spoiled(22, "escapes-more-than-chunk", lambda parts: setattr(parts, "escape_len", 150))
 
         def header_cut(parts):
             natural = parts.to_bytes()
-            parts.to_bytes = lambda: natural[:-len(parts.book_bytes) % 16]
+            parts.to_bytes = lambda: natural[: -len(parts.book_bytes) % 16]
 
         self.spoiled(22, "header-cut", header_cut)
 
@@ -947,11 +1111,13 @@ class Reject:
                 data = bytearray(parts.runs[node])
                 change(data)
                 parts.runs[node] = bytes(data)
+
             return apply
 
         def flip(at, bit):
             def change(data):
                 data[at] ^= 1 << bit
+
             return change
 
         self.spoiled(23, "root-bit-flipped", in_run(0, flip(0, 0)))
@@ -959,46 +1125,79 @@ class Reject:
 
         plain = [0 if i % 2 else FP32.bits(0, 120, 0) for i in range(200)]
         root = Book({0: 1, 120: 2, 124: 2}, 90)  # a root with a leaf of width 0 and one of width 1: 100 values each
-        for name, change in (("right-len-less", lambda parts: parts.right_len.__setitem__(0, 99)),
-                             ("right-len-more", lambda parts: parts.right_len.__setitem__(0, 101)),
-                             ("bits-over-right-len", in_run(0, flip(3, 0)))):
+        for name, change in (
+            ("right-len-less", lambda parts: parts.right_len.__setitem__(0, 99)),
+            ("right-len-more", lambda parts: parts.right_len.__setitem__(0, 101)),
+            ("bits-over-right-len", in_run(0, flip(3, 0))),
+        ):
             self.spoiled(23, name, change, book=root, values=plain, drops=[0] * 200)
 
         self.spoiled(23, "root-padding-first", in_run(0, flip(25, 0)))
         self.spoiled(23, "root-padding-last", in_run(0, flip(27, 7)))
         # A leaf of width 2 with 197 values fills 394 bits of 416.
-        wide = Book({label: 2 for label in (120, 124, 128, 132)}, 90)
+        wide = Book(dict.fromkeys((120, 124, 128, 132), 2), 90)
         values = [FP32.bits(0, 120 + i % 4, 0) for i in range(197)]
         for name, at, bit in (("first", 49, 2), ("last", 51, 7)):
-            self.spoiled(23, "leaf-padding-" + name, in_run(0, flip(at, bit)), book=wide, values=values, drops=[0] * 197,
-                         count=197)
+            self.spoiled(
+                23,
+                "leaf-padding-" + name,
+                in_run(0, flip(at, bit)),
+                book=wide,
+                values=values,
+                drops=[0] * 197,
+                count=197,
+            )
 
         def in_plane(plane, at, bit):
             def change(parts):
                 data = bytearray(parts.planes[plane])
                 data[at] ^= 1 << bit
                 parts.planes[plane] = bytes(data)
+
             return change
 
         # 197 digits of 6 bits fill 1182 bits of 1184.
-        one = Book({120: 1}, 90)
         values = [FP32.bits(0, 120, 0)] * 197
         for plane, drop in ((0, 18), (1, 12), (3, 0)):
-            self.spoiled(23, "plane%d-padding" % (plane + 1), in_plane(plane, 147, 6),
-                         book=Book({120 + drop // 6: 1}, 90), values=values, drops=[drop] * 197, count=197)
+            self.spoiled(
+                23,
+                "plane%d-padding" % (plane + 1),
+                in_plane(plane, 147, 6),
+                book=Book({120 + drop // 6: 1}, 90),
+                values=values,
+                drops=[drop] * 197,
+                count=197,
+            )
         derived = Format(FP32, derived=True, constant=True, step=1, cap=17)  # 7 bits kept: one digit and one R1 bit
-        self.spoiled(23, "planeR1-padding", in_plane(6, 27, 7), derived, count=197, book=Book({121: 1}), values=values,
-                     drops=[17] * 197)
+        self.spoiled(
+            23,
+            "planeR1-padding",
+            in_plane(6, 27, 7),
+            derived,
+            count=197,
+            book=Book({121: 1}),
+            values=values,
+            drops=[17] * 197,
+        )
         derived = Format(FP32, derived=True, constant=True, step=1, cap=14)  # 10 bits: one digit and four R4 bits
-        self.spoiled(23, "planeR4-padding", in_plane(4, 98, 4), derived, count=197, book=Book({121: 1}), values=values,
-                     drops=[14] * 197)
+        self.spoiled(
+            23,
+            "planeR4-padding",
+            in_plane(4, 98, 4),
+            derived,
+            count=197,
+            book=Book({121: 1}),
+            values=values,
+            drops=[14] * 197,
+        )
 
         def escapes(parts):
             parts.escapes = parts.escapes[:-1] + b"\1"
 
         values = [BF16.bits(0, 120, 0) if i else BF16.bits(0, 255, 0) for i in range(200)]
-        self.spoiled(23, "escape-padding", escapes, Format(BF16), book=Book({1: 1, 120: 1}, 90), values=values,
-                     drops=[0] * 200)
+        self.spoiled(
+            23, "escape-padding", escapes, Format(BF16), book=Book({1: 1, 120: 1}, 90), values=values, drops=[0] * 200
+        )
 
         # One digit of 6 bits each: by their number the chunk ends with 8 bytes of padding.
         values = [FP32.bits(1, 120, 0) if i < 32 else 0 for i in range(200)]
@@ -1011,11 +1210,18 @@ class Reject:
                 spoiled = bytearray(natural)
                 spoiled[at] ^= 0x40
                 parts.to_bytes = lambda: bytes(spoiled)
+
             return change
 
         for name, at in (("first", -8), ("last", -1)):
-            self.spoiled(23, "chunk-padding-" + name, chunk_padding(at), book=Book({0: 1, 123: 1}, 90), values=values,
-                         drops=[18 if bits else 0 for bits in values])
+            self.spoiled(
+                23,
+                "chunk-padding-" + name,
+                chunk_padding(at),
+                book=Book({0: 1, 123: 1}, 90),
+                values=values,
+                drops=[18 if bits else 0 for bits in values],
+            )
 
     # ---- rules 24 to 26 ----
 
@@ -1026,34 +1232,57 @@ class Reject:
         def count(plane, by):
             def change(parts):
                 parts.plane_len[plane] += by
+
             return change
 
         # 99 digits of 6 bits fill 594 of 608 bits: room for one more that nobody asks for, and none is missing.
         for plane in range(4):
             for name, by in (("more", 1), ("less", -1)):
-                self.spoiled(24, "plane%d-one-%s" % (plane + 1, name), count(plane, by), book=book, values=plain,
-                             drops=[0] * 198, count=198)
+                self.spoiled(
+                    24,
+                    "plane%d-one-%s" % (plane + 1, name),
+                    count(plane, by),
+                    book=book,
+                    values=plain,
+                    drops=[0] * 198,
+                    count=198,
+                )
         remainders = {4: 14, 5: 16, 6: 17}  # plane: drop that leaves a digit of 6 bits and this remainder
         for plane, drop in remainders.items():
             format_ = Format(FP32, derived=True, constant=True, step=1, cap=drop)
             for name, by in (("more", 1), ("less", -1)):
-                self.spoiled(24, "planeR%d-one-%s" % ((4, 2, 1)[plane - 4], name), count(plane, by), format_, 198,
-                             Book({0: 1, 121: 1}), values=plain, drops=[drop] * 198)
+                self.spoiled(
+                    24,
+                    "planeR%d-one-%s" % ((4, 2, 1)[plane - 4], name),
+                    count(plane, by),
+                    format_,
+                    198,
+                    Book({0: 1, 121: 1}),
+                    values=plain,
+                    drops=[drop] * 198,
+                )
 
         def escapes(by):
             def change(parts):
                 parts.escape_len += by
                 one = struct.pack("<I", 0x7FC00000)
                 parts.escapes = parts.escapes + one if by > 0 else parts.escapes[:-4]
+
             return change
 
         escaped = Book({0: 1, 1: 2, 120: 2}, 90)
         values = [FP32.bits(0, 255, 1) if i % 20 == 19 else bits for i, bits in enumerate(plain)]
         for name, by in (("more", 1), ("less", -1)):
             self.spoiled(24, "escape-one-" + name, escapes(by), book=escaped, values=values, drops=[0] * 198, count=198)
-        none = lambda parts: (setattr(parts, "escape_len", 0), setattr(parts, "escapes", b""))
+
+        def none(parts):
+            return (setattr(parts, "escape_len", 0), setattr(parts, "escapes", b""))
+
         self.spoiled(24, "escapes-none", none, book=escaped, values=values, drops=[0] * 198, count=198)
-        one = lambda parts: (setattr(parts, "escape_len", 1), setattr(parts, "escapes", struct.pack("<I", 0x7F800000)))
+
+        def one(parts):
+            return (setattr(parts, "escape_len", 1), setattr(parts, "escapes", struct.pack("<I", 0x7F800000)))
+
         self.spoiled(24, "escape-without-label", one, book=book, values=plain, drops=[0] * 198, count=198)
 
         # fp16: an ordinary label with neither exponent nor mantissa.
@@ -1076,7 +1305,7 @@ class Reject:
         d = FP16
         fake = Coded.__new__(Coded)
         fake.__dict__.update(parts.__dict__)
-        widths, at = list(d.widths) + [4, 2, 1], kept
+        at = kept
         cuts = []
         for plane, width in enumerate(d.widths):
             if width > at:
@@ -1120,8 +1349,14 @@ class Reject:
         forced("plus-zero-fp16", Format(FP16), {0: 1, 1: 2, 60: 2}, 0, 0, FP16.bits(0, 14, 0))
         forced("has-label", explicit, lengths, 90, FP32.bits(1, 120, 1), one)
         forced("has-label-strict", strict, lengths, 90, FP32.bits(1, 120, 1), one)
-        forced("has-labels-of-all-levels", explicit, {0: 1, 1: 2, 120: 3, 121: 4, 122: 5, 123: 5}, 90,
-               FP32.bits(1, 120, 0), one)
+        forced(
+            "has-labels-of-all-levels",
+            explicit,
+            {0: 1, 1: 2, 120: 3, 121: 4, 122: 5, 123: 5},
+            90,
+            FP32.bits(1, 120, 0),
+            one,
+        )
         forced("has-labels-of-two-levels", explicit, {0: 1, 1: 2, 120: 3, 121: 3}, 90, FP32.bits(1, 120, 64), one)
         forced("has-label-derived", constant, {0: 1, 1: 2, 121: 2}, 0, FP32.bits(1, 120, 64), one, 6)
         forced("has-label-bf16", Format(BF16), lengths, 90, BF16.bits(1, 120, 1), BF16.bits(0, 120, 0))
@@ -1131,9 +1366,13 @@ class Reject:
             other = dtype.bits(0, 14 if dtype is FP16 else 120, 0)
             forced("minus-zero-" + dtype.name, Format(dtype), {0: 1, 1: 2, label: 2}, base, dtype.bits(1, 0, 0), other)
             if dtype is not FP16:
-                for name, bits in (("first", dtype.bits(0, 0, 1)),
-                                   ("last", dtype.bits(1, 0, (1 << dtype.mantissa_bits) - 1))):
-                    forced("subnormal-%s-%s" % (name, dtype.name), Format(dtype), {0: 1, 1: 2, label: 2}, base, bits, other)
+                for name, bits in (
+                    ("first", dtype.bits(0, 0, 1)),
+                    ("last", dtype.bits(1, 0, (1 << dtype.mantissa_bits) - 1)),
+                ):
+                    forced(
+                        "subnormal-%s-%s" % (name, dtype.name), Format(dtype), {0: 1, 1: 2, label: 2}, base, bits, other
+                    )
         forced("minus-zero-constant", constant, {0: 1, 1: 2, 121: 2}, 0, FP32.bits(1, 0, 0), one, 6)
         forced("minus-zero-no-zero-label", explicit, {1: 1, 120: 1}, 90, FP32.bits(1, 0, 0), one)
         # Derived: the bits that the receiver's map would cut must be zero.
@@ -1143,8 +1382,16 @@ class Reject:
         drop = mapped.derived_drop(121, levels[0])
         assert drop == 13
         others = FP32.bits(0, 121, 0)
-        forced("dropped-bits-map", mapped, {0: 1, 1: 2, 122: 2}, 0,
-               FP32.bits(0, 122, 1 << mapped.derived_drop(122, levels[0]) - 1), others, drop, levels)
+        forced(
+            "dropped-bits-map",
+            mapped,
+            {0: 1, 1: 2, 122: 2},
+            0,
+            FP32.bits(0, 122, 1 << mapped.derived_drop(122, levels[0]) - 1),
+            others,
+            drop,
+            levels,
+        )
         fp16 = Format(FP16, derived=True, constant=True, step=1, cap=3)
         forced("dropped-bits-fp16-subnormal", fp16, {0: 1, 1: 2, 20: 2}, 0, FP16.bits(0, 0, 4), FP16.bits(0, 18, 0), 3)
 
@@ -1154,8 +1401,14 @@ class Reject:
         self.rng = Rng(3)  # of its own: the other vectors stay as they are
         # A directory names chunks in 32 bits.
         for log2 in (12, 14):
-            self.forced(8, "chunks-above-2-32-log2-%d" % log2, "LIMIT", self.small(), count=(1 << 32 + log2) + 1,
-                        chunk_log2=log2)
+            self.forced(
+                8,
+                "chunks-above-2-32-log2-%d" % log2,
+                "LIMIT",
+                self.small(),
+                count=(1 << 32 + log2) + 1,
+                chunk_log2=log2,
+            )
         self.forced(8, "chunks-2-36", "LIMIT", self.small(), count=1 << 48)
         # More than RAW chunks would need: the zeros are there, but no chunk could use them.
         for name, dtype, count in (("fp32", FP32, 200), ("bf16", BF16, 201), ("fp16", FP16, 207), ("none", FP32, 0)):
@@ -1185,8 +1438,14 @@ class Reject:
         body = frame.chunks[0].body
         frame.chunks[0].body = body[:-16]
         frame.chunks[1].body = bytes(16)
-        self.add(19, "lowest-bad-chunk", "CORRUPT", frame, bad_chunk=0,
-                 values=[0 if i < 8192 else bits for i, bits in enumerate(same)])
+        self.add(
+            19,
+            "lowest-bad-chunk",
+            "CORRUPT",
+            frame,
+            bad_chunk=0,
+            values=[0 if i < 8192 else bits for i, bits in enumerate(same)],
+        )
 
         # crc of chunk 1 wrong, content of chunk 0 bad with a right crc: the lowest chunk decides, not the lowest rule.
         frame, same = self.three(checksum=True)
@@ -1251,7 +1510,7 @@ def random_values(rng, format_, count):
     d = format_.dtype
     top = rng.between(1, d.exponent_max)
     spread = rng.pick((0, 1, 3, 8, 30, 250))
-    zeros, odd, flat = rng.pick((1, 2, 3, 16, 1000)), rng.pick((5, 40, 400, 10 ** 9)), rng.one_in(4)
+    zeros, odd, flat = rng.pick((1, 2, 3, 16, 1000)), rng.pick((5, 40, 400, 10**9)), rng.one_in(4)
     specials = special_values(d) + ([] if d is not FP16 else [1, 0x8001, 0x3FF, 0x83FE])
     values = []
     for _ in range(count):
@@ -1301,8 +1560,11 @@ def random_frame(rng):
 
 def random_book(rng, format_, labels):
     """Any complete codebook for these labels and some more."""
-    possible = range(2, 33 if format_.dtype is FP16 else 256) if format_.derived else range(
-        4, 128 if format_.dtype is FP16 else 256)
+    possible = (
+        range(2, 33 if format_.dtype is FP16 else 256)
+        if format_.derived
+        else range(4, 128 if format_.dtype is FP16 else 256)
+    )
     labels = sorted(set(labels) | {rng.pick(possible) for _ in range(rng.pick((0, 1, 3, 30, 200)))})
     lengths = [0]
     while len(lengths) < len(labels):
@@ -1330,7 +1592,11 @@ def random_structure(rng):
     picks = [rng.below(4) for _ in range(16)]
     values, drops = rounded(format_, source, levels, lambda i: picks[i * 7 % 16])
     frame = Frame(format_, count, checksum=rng.one_in(4), levels=levels)
-    base = 0 if format_.derived or d is FP16 else max(0, min(191, max(d.split(bits)[1] for bits in values) - rng.below(70)))
+    base = (
+        0
+        if format_.derived or d is FP16
+        else max(0, min(191, max(d.split(bits)[1] for bits in values) - rng.below(70)))
+    )
     for index in range((count + 4095) // 4096):
         part = frame.chunk_range(index)
         labels = {format_.label(bits, drop, base) for bits, drop in zip(values[part], drops[part])}
@@ -1349,6 +1615,7 @@ def random_structure(rng):
 
 def spoil(rng, parts, dtype):
     """One change to a chunk before it is serialised."""
+
     def flipped(data):
         data = bytearray(data)
         if data:
@@ -1386,7 +1653,7 @@ def mutated(rng, frame):
     payload = len(data) - sum(sizes)
     where = rng.below(16)
     if where == 0:
-        return bytes(data[:rng.below(len(data))])
+        return bytes(data[: rng.below(len(data))])
     if where == 1:
         return bytes(data) + rng.bytes(1 + rng.below(20))
     for _ in range(rng.pick((1, 1, 1, 2, 3))):
@@ -1432,8 +1699,19 @@ def make_random(root, count, seed):
         if kind != "valid" or status != "OK":
             preset = constant_drop = None
         has_values = status == "OK" or bad_chunk is not None
-        index.add("random/" + name, data, frame.format.dtype, frame.format.derived, receiver, status, "-", bad_chunk,
-                  decoded if has_values else None, preset, constant_drop)
+        index.add(
+            "random/" + name,
+            data,
+            frame.format.dtype,
+            frame.format.derived,
+            receiver,
+            status,
+            "-",
+            bad_chunk,
+            decoded if has_values else None,
+            preset,
+            constant_drop,
+        )
     index.write()
     return index
 

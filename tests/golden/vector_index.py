@@ -20,12 +20,18 @@ class Vector:
         fields = dict(zip(names, (None if field == "-" else field for field in line.split("\t"))))
         self.fields = fields
         self.file, self.status = fields["file"], fields["status"]
-        number = lambda name: None if fields[name] is None else int(fields[name])
+
+        def number(name):
+            return None if fields[name] is None else int(fields[name])
+
         self.bad_chunk, self.count, self.capacity = number("bad_chunk"), number("count"), number("capacity")
         self.count_limit = number("count_limit")
         self.values_crc = fields["values_crc"]
         self.dtype = {d.name: d for d in gw_decode.DTYPES.values()}[fields["dtype"]]
-        read = lambda path: None if path is None else gw_decode.read_file(os.path.join(root, path))
+
+        def read(path):
+            return None if path is None else gw_decode.read_file(os.path.join(root, path))
+
         self.data, self.values, levels, book = (read(fields[name]) for name in ("file", "values", "map", "book"))
         self.map = None
         if levels is not None:
@@ -35,8 +41,9 @@ class Vector:
     def decode(self, data=None):
         """(status, bad_chunk, values as bytes, or None if the status leaves the output untouched)."""
         limit = {} if self.count_limit is None else {"count_limit": self.count_limit}
-        status, bad_chunk, values = gw_decode.decode(self.data if data is None else data, self.map, self.installed,
-                                                     self.capacity, **limit)
+        status, bad_chunk, values = gw_decode.decode(
+            self.data if data is None else data, self.map, self.installed, self.capacity, **limit
+        )
         if status != "OK" and bad_chunk is None:
             return status, bad_chunk, None
         return status, bad_chunk, gw_decode.values_to_bytes(values, self.dtype.size)

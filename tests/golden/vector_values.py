@@ -53,8 +53,15 @@ def special_values(dtype):
     """-0, subnormals, infinities, quiet and signalling NaN with payloads: everything that needs an escape in STRICT
     frames. The subnormals of fp16 are ordinary values and not here."""
     top, quiet = dtype.exponent_max + 1, 1 << dtype.mantissa_bits - 1
-    values = [dtype.bits(1, 0, 0), dtype.bits(0, top, 0), dtype.bits(1, top, 0), dtype.bits(0, top, quiet),
-              dtype.bits(1, top, quiet | 5), dtype.bits(0, top, 1), dtype.bits(1, top, quiet - 1)]
+    values = [
+        dtype.bits(1, 0, 0),
+        dtype.bits(0, top, 0),
+        dtype.bits(1, top, 0),
+        dtype.bits(0, top, quiet),
+        dtype.bits(1, top, quiet | 5),
+        dtype.bits(0, top, 1),
+        dtype.bits(1, top, quiet - 1),
+    ]
     if dtype is not FP16:
         values += [dtype.bits(0, 0, 1), dtype.bits(1, 0, (1 << dtype.mantissa_bits) - 1), dtype.bits(0, 0, quiet)]
     return values

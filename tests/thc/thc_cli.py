@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 """The THC subcommands from end to end: norms, frames, sums of sums, error feedback over rounds, refusals.
 
-    thc_cli.py path/to/gradwire
+thc_cli.py path/to/gradwire
 """
+
 import json
 import math
 import os
@@ -27,20 +28,24 @@ def write(path, values):
 def read(path):
     with open(path, "rb") as f:
         data = f.read()
-    data = data[10 + struct.unpack("<H", data[8:10])[0]:]
+    data = data[10 + struct.unpack("<H", data[8:10])[0] :]
     return struct.unpack("<%df" % (len(data) // 4), data)
 
 
-def run(*arguments, code=0, says=""):
+def run(*words, code=0, says=""):
+    """Runs the command with all words of its arguments; no file name of this test has a space."""
+    arguments = " ".join(words).split()
     result = subprocess.run([TOOL, *arguments], capture_output=True, text=True, check=False)
     if result.returncode != code or says not in result.stdout + result.stderr:
-        sys.exit(f"{' '.join(arguments)}: exit code {result.returncode}, wanted {code} and '{says}'\n"
-                 f"{result.stdout}{result.stderr}")
+        sys.exit(
+            f"{' '.join(arguments)}: exit code {result.returncode}, wanted {code} and '{says}'\n"
+            f"{result.stdout}{result.stderr}"
+        )
     return result.stdout
 
 
 def nmse(estimate, truth):
-    return sum((a - b)**2 for a, b in zip(estimate, truth)) / sum(b * b for b in truth)
+    return sum((a - b) ** 2 for a, b in zip(estimate, truth)) / sum(b * b for b in truth)
 
 
 def one_round(workers, ef, number):
@@ -50,8 +55,8 @@ def one_round(workers, ef, number):
     run("norm", "--max", *[f"{w}.norm" for w in range(workers)], "-o", "all.norm")
     for w in range(workers):
         state = ["--ef", f"{w}.state.npy"] if ef else []
-        run("compress", f"{w}.npy", "--codec", "thc", "--norms", "all.norm", "--rank", str(w), "--workers", str(workers),
-            "--seed", "11", "--round", str(number), *state, "-o", f"{w}.gw")
+        job = f"--codec thc --norms all.norm --rank {w} --workers {workers} --seed 11 --round {number}"
+        run("compress", f"{w}.npy", job, *state, "-o", f"{w}.gw")
 
 
 def contents(path):
@@ -63,12 +68,17 @@ def backends_agree(workers):
     """The scalar kernels alone give the same frames, sums and values."""
     scalar = ["--backend", "scalar"]
     run("norm", "0.npy", *scalar, "-o", "s.norm")
-    run("compress", "0.npy", "--codec", "thc", "--norms", "all.norm", "--rank", "0", "--workers", str(workers), "--seed",
-        "11", "--round", "0", *scalar, "-o", "s.gw")
+    job = f"--codec thc --norms all.norm --rank 0 --workers {workers} --seed 11 --round 0"
+    run("compress", "0.npy", job, *scalar, "-o", "s.gw")
     run("aggregate", "s.gw", "1.gw", "2.gw", "3.gw", *scalar, "-o", "s-sum.gw")
     run("decompress", "s-sum.gw", *scalar, "-o", "s-mean.npy")
     run("decompress", "flat.gw", "-o", "mean.npy")
-    for mine, all_backends in (("s.norm", "0.norm"), ("s.gw", "0.gw"), ("s-sum.gw", "flat.gw"), ("s-mean.npy", "mean.npy")):
+    for mine, all_backends in (
+        ("s.norm", "0.norm"),
+        ("s.gw", "0.gw"),
+        ("s-sum.gw", "flat.gw"),
+        ("s-mean.npy", "mean.npy"),
+    ):
         if contents(mine) != contents(all_backends):
             sys.exit(f"{mine} and {all_backends} differ")
     run("aggregate", "0.gw", "--backend", "abacus", "-o", "x.gw", code=2, says="not a backend")
@@ -103,27 +113,33 @@ def main():
 
     # Refusals: a worker twice, another round, maxima that do not cover, a frame without norms.
     run("aggregate", "a.gw", "1.gw", "-o", "x.gw", code=1, says="(dup)")
-    run("compress", "1.npy", "--codec", "thc", "--norms", "all.norm", "--rank", "1", "--workers", "4", "--seed", "11",
-        "--round", "9", "-o", "late.gw")
+    run("compress 1.npy --codec thc --norms all.norm --rank 1 --workers 4 --seed 11 --round 9 -o late.gw")
     run("aggregate", "0.gw", "late.gw", "-o", "x.gw", code=1, says="(round)")
     write("big.npy", [2 * x for x in arrays[0]])
-    run("compress", "big.npy", "--codec", "thc", "--norms", "all.norm", "--workers", "4", "-o", "x.gw", code=1, says="below")
+    run("compress big.npy --codec thc --norms all.norm --workers 4 -o x.gw", code=1, says="below")
     run("compress", "0.npy", "--codec", "thc", "-o", "alone0.gw")
     run("compress", "1.npy", "--codec", "thc", "-o", "alone1.gw")
     run("aggregate", "alone0.gw", "alone1.gw", "-o", "x.gw", code=1, says="without --norms")
     run("compress", "0.npy", "--codec", "thc", "--workers", "4", "-o", "x.gw", code=2, says="--norms")
     # An output that is an input: nothing is lost.
-    for arguments in (("norm", "0.npy", "-o", "0.npy"), ("norm", "--max", "all.norm", "0.norm", "-o", "all.norm"),
-                      ("compress", "0.npy", "--codec", "thc", "-o", "0.npy"),
-                      ("compress", "0.npy", "--codec", "thc", "--ef", "0.npy", "-o", "x.gw"),
-                      ("aggregate", "0.gw", "1.gw", "-o", "./1.gw"), ("decompress", "tree.gw", "-o", "tree.gw")):
+    for arguments in (
+        ("norm", "0.npy", "-o", "0.npy"),
+        ("norm", "--max", "all.norm", "0.norm", "-o", "all.norm"),
+        ("compress", "0.npy", "--codec", "thc", "-o", "0.npy"),
+        ("compress", "0.npy", "--codec", "thc", "--ef", "0.npy", "-o", "x.gw"),
+        ("aggregate", "0.gw", "1.gw", "-o", "./1.gw"),
+        ("decompress", "tree.gw", "-o", "tree.gw"),
+    ):
         run(*arguments, code=2, says="is an input file")
     assert not os.path.exists("x.gw"), "a refused command left its output"
-    frame = subprocess.run([TOOL, "compress", "0.npy", "--codec", "thc", "-o", "-"], capture_output=True, check=True).stdout
+    frame = subprocess.run(
+        [TOOL, "compress", "0.npy", "--codec", "thc", "-o", "-"], capture_output=True, check=True
+    ).stdout
     with open("alone0.gw", "rb") as f:
         assert frame == f.read(), "standard output holds more than the frame"
 
-    # Error feedback: what arrives over 12 rounds of the same gradient is 12 times the gradient, but for the last errors.
+    # Error feedback: what arrives over 12 rounds of the same gradient is 12 times the gradient, but for the last
+    # errors.
     got = [0.0] * COUNT
     for number in range(12):
         one_round(workers, True, number)
@@ -139,8 +155,7 @@ def main():
         run("norm", f"{w}.npy", "--plain", "-o", f"{w}.norm")
     run("norm", "--max", *[f"{w}.norm" for w in range(workers)], "-o", "all.norm")
     for w in range(workers):
-        run("compress", f"{w}.npy", "--codec", "thc", "--plain", "--uniform", "--norms", "all.norm", "--rank", str(w),
-            "--workers", str(workers), "-o", f"{w}.gw")
+        run(f"compress {w}.npy --codec thc --plain --uniform --norms all.norm --rank {w} --workers {workers} -o {w}.gw")
     run("aggregate", *[f"{w}.gw" for w in range(workers)], "-o", "sum.gw")
     run("decompress", "sum.gw", "-o", "mean.npy")
     every = [read(f"{w}.npy") for w in range(workers)]

@@ -1,7 +1,8 @@
 """No line of C, C++, CUDA or assembly is longer than 110 columns (.clang-format, CONTRIBUTING.md).
 
-    line_length.py ROOT [--count]     --count: lines too long by file, longest first
+line_length.py ROOT [--count]     --count: lines too long by file, longest first
 """
+
 import collections
 import pathlib
 import sys

@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 """Checks every golden THC frame with the command and with the reference decoder: values, codes, block numbers.
 
-    check_thc_vectors.py path/to/gradwire
+check_thc_vectors.py path/to/gradwire
 """
+
 import os
 import re
 import subprocess
@@ -16,8 +17,12 @@ import thc_decode  # noqa: E402
 
 def command(tool, path, output, mode):
     """(status, block, values) as the command gives them."""
-    run = subprocess.run([tool, "decompress", "--codec", "thc", path, "-o", output] + (["--sum"] if mode == "sum" else []),
-                         capture_output=True, text=True, check=False)
+    run = subprocess.run(
+        [tool, "decompress", "--codec", "thc", path, "-o", output] + (["--sum"] if mode == "sum" else []),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     if run.returncode == 0:
         with open(output, "rb") as f:
             return "ok", "", f.read()[128:]

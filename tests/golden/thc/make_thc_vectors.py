@@ -3,10 +3,11 @@
 
     make_thc_vectors.py path/to/gradwire
 
-Valid frames come from the command; their values from the reference decoder, and check_thc_vectors.py compares both with the
-files. Rejected frames are valid ones with one field edited, so a change of the format regenerates them. index.tsv lists
-every file with the expected code and, for content errors, the lowest bad block.
+Valid frames come from the command; their values from the reference decoder, and check_thc_vectors.py compares both
+with the files. Rejected frames are valid ones with one field edited, so a change of the format regenerates them.
+index.tsv lists every file with the expected code and, for content errors, the lowest bad block.
 """
+
 import os
 import random
 import struct
@@ -65,8 +66,8 @@ class Maker:
             self.run("norm", f"{w}.npy", "-o", f"{w}.norm", *options, *flags)
         self.run("norm", "--max", *[f"{w}.norm" for w in range(workers)], "-o", "all.norm")
         for w in range(workers):
-            self.run("compress", f"{w}.npy", "--codec", "thc", "--norms", "all.norm", "--rank", str(w), "--workers",
-                     str(workers), *options, *flags, "-o", f"{w}.gw")
+            job = f"--codec thc --norms all.norm --rank {w} --workers {workers}".split()
+            self.run("compress", f"{w}.npy", *job, *options, *flags, "-o", f"{w}.gw")
         self.run("aggregate", *[f"{w}.gw" for w in range(workers)], "-o", "sum.gw")
         return [self.read(f"{w}.gw") for w in range(workers)], self.read("sum.gw")
 
@@ -109,7 +110,7 @@ def make_valid(m):
 
 
 def edit(data, at, new):
-    return data[:at] + bytes(new) + data[at + len(new):]
+    return data[:at] + bytes(new) + data[at + len(new) :]
 
 
 def make_rejects(m):
@@ -122,29 +123,58 @@ def make_rejects(m):
         save("reject", f"short-{size}", index[:size], "short")
     save("reject", "trailing", index + b"\0", "trailing")
     fields = [
-        ("magic", 0, b"GWf\x1a", "magic"), ("magic-swapped", 0, b"\x1afWg", "magic"), ("version", 4, b"\1", "version"),
-        ("codec", 5, b"\3", "unsupported"), ("dtype-0", 6, b"\0", "unsupported"), ("dtype-4", 6, b"\4", "unsupported"),
-        ("block-5", 7, b"\5", "header"), ("block-14", 7, b"\x0e", "header"), ("flag-32", 8, b"\x22", "unsupported"),
-        ("flag-top", 11, b"\x80", "unsupported"), ("block-sets-without-sum", 8, b"\x12", "header"),
-        ("block-count-low", 12, b"\3", "header"), ("block-count-high", 12, b"\5", "header"),
-        ("block-count-huge", 12, b"\xff\xff\xff\xff", "header"), ("count-huge", 16, b"\xff" * 8, "header"),
-        ("count-zero", 16, bytes(8), "header"), ("frame-size", 24, b"\1", "header"),
-        ("frame-size-huge", 24, b"\xff" * 8, "header"), ("bits-0", 32, b"\0", "header"), ("bits-5", 32, b"\5", "header"),
-        ("table-bits", 32, b"\3", "table"), ("granularity", 33, b"\x1e", "table"), ("overflow-g", 33, b"\xff", "overflow"),
-        ("lane-0", 34, b"\0", "header"), ("lane-24", 34, b"\x18", "header"), ("reserved-35", 35, b"\1", "header"),
-        ("workers-0", 36, b"\0\0", "header"), ("overflow-n", 36, b"\x09\0", "overflow"), ("rank", 38, b"\3\0", "dup"),
-        ("threshold-nan", 40, b"\0\0\xc0\x7f", "header"), ("threshold-negative", 43, b"\xc0", "header"),
-        ("threshold-5", 40, b"\0\0\xa0\x40", "header"), ("first-block", 44, b"\xfd\xff\xff\xff", "header"),
-        ("table-first", 64, b"\1", "table"), ("table-equal", 65, index[66:67], "table"),
-        ("table-last", 79, b"\x1e", "table"), ("reserved-80", 80, b"\1", "header"), ("reserved-95", 95, b"\1", "header"),
+        ("magic", 0, b"GWf\x1a", "magic"),
+        ("magic-swapped", 0, b"\x1afWg", "magic"),
+        ("version", 4, b"\1", "version"),
+        ("codec", 5, b"\3", "unsupported"),
+        ("dtype-0", 6, b"\0", "unsupported"),
+        ("dtype-4", 6, b"\4", "unsupported"),
+        ("block-5", 7, b"\5", "header"),
+        ("block-14", 7, b"\x0e", "header"),
+        ("flag-32", 8, b"\x22", "unsupported"),
+        ("flag-top", 11, b"\x80", "unsupported"),
+        ("block-sets-without-sum", 8, b"\x12", "header"),
+        ("block-count-low", 12, b"\3", "header"),
+        ("block-count-high", 12, b"\5", "header"),
+        ("block-count-huge", 12, b"\xff\xff\xff\xff", "header"),
+        ("count-huge", 16, b"\xff" * 8, "header"),
+        ("count-zero", 16, bytes(8), "header"),
+        ("frame-size", 24, b"\1", "header"),
+        ("frame-size-huge", 24, b"\xff" * 8, "header"),
+        ("bits-0", 32, b"\0", "header"),
+        ("bits-5", 32, b"\5", "header"),
+        ("table-bits", 32, b"\3", "table"),
+        ("granularity", 33, b"\x1e", "table"),
+        ("overflow-g", 33, b"\xff", "overflow"),
+        ("lane-0", 34, b"\0", "header"),
+        ("lane-24", 34, b"\x18", "header"),
+        ("reserved-35", 35, b"\1", "header"),
+        ("workers-0", 36, b"\0\0", "header"),
+        ("overflow-n", 36, b"\x09\0", "overflow"),
+        ("rank", 38, b"\3\0", "dup"),
+        ("threshold-nan", 40, b"\0\0\xc0\x7f", "header"),
+        ("threshold-negative", 43, b"\xc0", "header"),
+        ("threshold-5", 40, b"\0\0\xa0\x40", "header"),
+        ("first-block", 44, b"\xfd\xff\xff\xff", "header"),
+        ("table-first", 64, b"\1", "table"),
+        ("table-equal", 65, index[66:67], "table"),
+        ("table-last", 79, b"\x1e", "table"),
+        ("reserved-80", 80, b"\1", "header"),
+        ("reserved-95", 95, b"\1", "header"),
     ]
     for name, at, new, status in fields:
         save("reject", name, edit(index, at, new), status)
     save("reject", "sum-rank", edit(total, 38, b"\1"), "header")
     save("reject", "checksum", edit(crc, len(crc) - 20, bytes([crc[-20] ^ 1])), "checksum")
     save("reject", "checksum-itself", edit(crc, len(crc) - 1, bytes([crc[-1] ^ 1])), "checksum")
-    norms = [("nan", 0x7FC00000), ("inf", 0x7F800000), ("negative", 0xBF800000), ("minus-zero", 0x80000000),
-             ("subnormal", 0x007FFFFF), ("zero", 0)]
+    norms = [
+        ("nan", 0x7FC00000),
+        ("inf", 0x7F800000),
+        ("negative", 0xBF800000),
+        ("minus-zero", 0x80000000),
+        ("subnormal", 0x007FFFFF),
+        ("zero", 0),
+    ]
     for name, bits in norms:
         save("reject", f"norm-{name}", edit(index, 96 + 8, struct.pack("<I", bits)), "corrupt", 2)
         save("reject", f"sum-norm-{name}", edit(total, 96 + 4, struct.pack("<I", bits)), "corrupt", 1)
