@@ -151,7 +151,7 @@ EXPORT gw_fake_control *gw_fake_control_of(void)
     return &control;
 }
 
-/* ---- device, context, module ------------------------------------------------------------------------------------- */
+/* ---- device, context, module --------------------------------------------------------------------------- */
 
 EXPORT int cuInit(unsigned)
 {
@@ -315,7 +315,7 @@ EXPORT int cuFuncSetAttribute(void *, int attribute, int value)
     return attribute == 8 && value <= control.shared_size_max ? OK : INVALID;
 }
 
-/* ---- work -------------------------------------------------------------------------------------------------------- */
+/* ---- work ---------------------------------------------------------------------------------------------- */
 
 EXPORT int cuLaunchKernel(void *function, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by,
                           unsigned bz, unsigned shared_size, void *s, void **params, void **extra)
@@ -462,7 +462,7 @@ EXPORT int cuStreamSynchronize(void *s)
     return OK;
 }
 
-/* ---- graphs ------------------------------------------------------------------------------------------------------ */
+/* ---- graphs -------------------------------------------------------------------------------------------- */
 
 EXPORT int cuStreamBeginCapture_v2(void *s, int)
 {
@@ -517,7 +517,7 @@ EXPORT int cuGraphExecDestroy(void *g)
     return OK;
 }
 
-/* ---- events: order is that of the queue, times are not meant -------------------------------------------------------- */
+/* ---- events: order is that of the queue, times are not meant ------------------------------------------- */
 
 EXPORT int cuEventCreate(void **event, unsigned)
 {
