@@ -12,8 +12,7 @@ struct gw_bench_books {
     gw_gcomp_map map;
     gw_gcomp_source chunk;
     gw_gcomp_histogram histogram;
-    void *workspace;
-    size_t workspace_size;
+    gw_workspace workspace;
     uint32_t chunk_bins[GW_BINS], chunk_count[GW_LABELS], group_count[GW_LABELS];
     gw_codebook book, read;
     gw_codebook_scratch scratch;
@@ -28,9 +27,8 @@ struct gw_bench_books {
 static gw_status histogram(gw_bench_books *b)
 {
     const gw_status status = gw_gcomp_histogram_init(&b->histogram, &b->codec);
-    return status != GW_OK
-               ? status
-               : gw_gcomp_histogram_add(&b->histogram, &b->codec, &b->chunk, b->workspace, b->workspace_size);
+    return status != GW_OK ? status
+                           : gw_gcomp_histogram_add(&b->histogram, &b->codec, &b->chunk, &b->workspace);
 }
 
 static gw_status fold(gw_bench_books *b)
@@ -101,8 +99,7 @@ static gw_status count_labels(gw_bench_books *b, const gw_bench_data *data)
 {
     uint32_t group_bins[GW_BINS] = {0};
     gw_encoding encoding;
-    const gw_status status =
-        gw_encoding_begin(&encoding, &b->codec, &b->chunk, b->workspace, b->workspace_size);
+    const gw_status status = gw_encoding_begin(&encoding, &b->codec, &b->chunk, &b->workspace);
     if (status != GW_OK) {
         return status;
     }
@@ -133,9 +130,9 @@ gw_bench_books *gw_bench_books_new(const gw_bench_data *data, uint32_t backends)
     b->map = data->map;
     b->map.len = CHUNK_LEN;
     b->chunk.map = &b->map;
-    b->workspace_size = gw_gcomp_workspace_size(&b->codec);
-    b->workspace = malloc(b->workspace_size);
-    if (b->workspace == NULL || count_labels(b, data) != GW_OK) {
+    b->workspace.size = gw_gcomp_workspace_size(&b->codec);
+    b->workspace.data = malloc(b->workspace.size);
+    if (b->workspace.data == NULL || count_labels(b, data) != GW_OK) {
         gw_bench_books_free(b);
         return NULL;
     }
@@ -148,7 +145,7 @@ gw_bench_books *gw_bench_books_new(const gw_bench_data *data, uint32_t backends)
 void gw_bench_books_free(gw_bench_books *books)
 {
     if (books != NULL) {
-        free(books->workspace);
+        free(books->workspace.data);
     }
     free(books);
 }

@@ -39,7 +39,8 @@ public:
             Encode();
         }
         if (status == GW_OK) {
-            status = gw_gcomp_check(&codec_, frame_.data(), size_, &data_.map, &info_);
+            const gw_gcomp_frame frame = Frame();
+            status = gw_gcomp_check(&codec_, &frame, &info_);
         }
     }
 
@@ -62,24 +63,22 @@ public:
 
     void Run(Call call)
     {
-        uint64_t len = 0;
-        size_t hop_size = 0;
+        const gw_gcomp_frame frame = Frame();
+        const gw_workspace workspace = Workspace(0);
+        gw_gcomp_target target = {out_.data(), data_.len, 0, 0};
+        gw_buffer hop = {hop_.data(), hop_.size(), 0};
         switch (call) {
         case Call::Encode:
             Encode();
             break;
         case Call::Decode:
-            Keep(gw_gcomp_decode(&codec_, frame_.data(), size_, &data_.map, out_.data(), data_.len, &len,
-                                 nullptr, workspace_.data(), workspace_.size()));
+            Keep(gw_gcomp_decode(&codec_, &frame, &target, &workspace));
             break;
         case Call::DecodeAdd:
-            Keep(gw_gcomp_decode_add(&codec_, frame_.data(), size_, &data_.map, out_.data(), data_.len, &len,
-                                     nullptr, workspace_.data(), workspace_.size()));
+            Keep(gw_gcomp_decode_add(&codec_, &frame, &target, &workspace));
             break;
         case Call::Hop:
-            Keep(gw_gcomp_decode_add_encode(&codec_, frame_.data(), size_, &data_.map, &source_, hop_.data(),
-                                            hop_.size(), &hop_size, nullptr, workspace_.data(),
-                                            workspace_.size()));
+            Keep(gw_gcomp_decode_add_encode(&codec_, &frame, &source_, &hop, nullptr, &workspace));
             break;
         }
     }
@@ -97,10 +96,12 @@ public:
         parts_.resize(ranges);
         areas_.resize(ranges);
         for (uint64_t i = 0; call == Call::Encode && i < ranges; i++) {
-            const size_t bound = gw_gcomp_range_bound(&codec_, data_.len, i * range_chunks_, ChunksOf(i));
+            const gw_gcomp_range range = RangeOf(i);
+            const size_t bound = gw_gcomp_range_bound(&codec_, data_.len, &range);
             if (areas_[i].size() < bound) {
                 areas_[i].assign(bound, 1);
             }
+            parts_[i] = {areas_[i].data(), areas_[i].size(), range, 0};
         }
         gw_parallel_tasks(
             threads_, ranges,
@@ -109,8 +110,9 @@ public:
             },
             this, nullptr);
         if (call == Call::Encode) {
-            Keep(gw_gcomp_join_begin(&codec_, &source_, parts_.data(), parts_.size(), frame_.data(),
-                                     frame_.size(), &size_));
+            gw_buffer dst = {frame_.data(), frame_.size(), 0};
+            Keep(gw_gcomp_join_begin(&codec_, &source_, parts_.data(), parts_.size(), &dst));
+            size_ = dst.size;
             gw_parallel_tasks(
                 threads_, ranges,
                 [](void *self, unsigned, uint64_t range) {
@@ -132,36 +134,48 @@ private:
 
     void Encode()
     {
-        Keep(gw_gcomp_encode(&codec_, &source_, frame_.data(), frame_.size(), &size_, workspace_.data(),
-                             workspace_.size()));
+        gw_buffer dst = {frame_.data(), frame_.size(), 0};
+        const gw_workspace workspace = Workspace(0);
+        Keep(gw_gcomp_encode(&codec_, &source_, &dst, &workspace));
+        size_ = dst.size;
     }
 
-    uint64_t ChunksOf(uint64_t range) const
+    gw_gcomp_frame Frame() const
+    {
+        return {frame_.data(), size_, &data_.map};
+    }
+
+    gw_workspace Workspace(unsigned worker)
+    {
+        const size_t size = workspace_.size() / threads_;
+        return {workspace_.data() + worker * size, size};
+    }
+
+    gw_gcomp_range RangeOf(uint64_t range) const
     {
         const uint64_t first = range * range_chunks_;
-        return std::min(range_chunks_, gw_gcomp_chunk_count(&codec_, data_.len) - first);
+        return {first, std::min(range_chunks_, gw_gcomp_chunk_count(&codec_, data_.len) - first)};
     }
 
     void MovePart(uint64_t range)
     {
-        Keep(
-            gw_gcomp_join_part(&codec_, &source_, parts_.data(), parts_.size(), range, frame_.data(), size_));
+        const gw_buffer dst = {frame_.data(), frame_.size(), size_};
+        Keep(gw_gcomp_join_part(&codec_, &source_, parts_.data(), parts_.size(), range, &dst));
     }
 
     void RunRange(unsigned worker, uint64_t range)
     {
-        const uint64_t first = range * range_chunks_, count = ChunksOf(range);
-        const size_t room = gw_gcomp_workspace_size(&codec_);
-        char *const workspace = workspace_.data() + worker * room;
+        const gw_workspace workspace = Workspace(worker);
         if (call_ == Call::Encode) {
-            Keep(gw_gcomp_encode_range(&codec_, &source_, first, count, areas_[range].data(),
-                                       areas_[range].size(), &parts_[range], workspace, room));
+            Keep(gw_gcomp_encode_range(&codec_, &source_, &parts_[range], &workspace));
             return;
         }
-        const uint64_t value = first << info_.chunk_log2;
+        const gw_gcomp_range chunks = RangeOf(range);
+        const uint64_t value = chunks.chunk_first << info_.chunk_log2;
+        const gw_gcomp_frame frame = Frame();
+        gw_gcomp_target target = {out_.data() + value, data_.len - value, 0, 0};
         const auto decode = call_ == Call::Decode ? gw_gcomp_decode_range : gw_gcomp_decode_add_range;
-        Keep(decode(&codec_, frame_.data(), size_, &info_, &data_.map, first, count, out_.data() + value,
-                    data_.len - value, nullptr, workspace, room));
+        Keep(decode(&codec_, &frame, &info_, &chunks, &target, &workspace));
     }
 
     const gw_bench_data &data_;

@@ -46,19 +46,19 @@ int main(void)
     must(gw_gcomp_init(&codec, &options), "init");
 
     /* All memory is the caller's. */
-    const size_t workspace_size = gw_gcomp_workspace_size(&codec);
-    const size_t capacity = gw_gcomp_bound(&codec, LEN);
-    void *workspace = malloc(workspace_size);
-    void *frame = malloc(capacity);
-    if (workspace == NULL || frame == NULL) {
+    gw_workspace workspace = {.size = gw_gcomp_workspace_size(&codec)};
+    gw_buffer dst = {.capacity = gw_gcomp_bound(&codec, LEN)};
+    workspace.data = malloc(workspace.size);
+    dst.data = malloc(dst.capacity);
+    if (workspace.data == NULL || dst.data == NULL) {
         return 1;
     }
     const gw_gcomp_source source = {.values = grad, .len = LEN, .map = &map};
-    size_t size;
-    must(gw_gcomp_encode(&codec, &source, frame, capacity, &size, workspace, workspace_size), "encode");
-    uint64_t len;
-    must(gw_gcomp_decode(&codec, frame, size, NULL, back, LEN, &len, NULL, workspace, workspace_size),
-         "decode");
+    must(gw_gcomp_encode(&codec, &source, &dst, &workspace), "encode");
+
+    const gw_gcomp_frame frame = {.data = dst.data, .size = dst.size};
+    gw_gcomp_target target = {.values = back, .capacity = LEN};
+    must(gw_gcomp_decode(&codec, &frame, &target, &workspace), "decode");
 
     double worst = 0.0; /* of |theta(decoded) - theta(exact)| / |theta|, in units of 2^-23 */
     for (int i = 0; i < LEN; i++) {
@@ -68,8 +68,8 @@ int main(void)
         worst = error > worst ? error : worst;
     }
     printf("%d values, %zu bytes: %.1f %% of fp32; the update moves by at most %.2f * 2^-23 of a parameter\n",
-           LEN, size, 100.0 * (double)size / (4.0 * LEN), worst * 8388608.0);
-    free(workspace);
-    free(frame);
-    return len == LEN && worst * 8388608.0 <= 2.0 ? 0 : 1;
+           LEN, dst.size, 100.0 * (double)dst.size / (4.0 * LEN), worst * 8388608.0);
+    free(workspace.data);
+    free(dst.data);
+    return target.len == LEN && worst * 8388608.0 <= 2.0 ? 0 : 1;
 }

@@ -1,6 +1,6 @@
 /*
  * Ring all-reduce of RANKS gradients in one process: reduce-scatter with gw_gcomp_decode_add_encode(), then
- * the owner of a finished part decodes its own frame and everybody forwards those bytes, so that all replicas
+ * the owner of a finished part decodes its own frame and all ranks forward those bytes, so that all replicas
  * stay equal bit for bit.
  */
 #include <stdint.h>
@@ -35,16 +35,18 @@ int main(void)
     options.constant_drop = 12;
     gw_gcomp codec;
     must(gw_gcomp_init(&codec, &options), "init");
-    const size_t workspace_size = gw_gcomp_workspace_size(&codec);
     const size_t capacity = gw_gcomp_bound(&codec, PART);
-    char *workspace = malloc(workspace_size), *in = malloc(capacity), *out = malloc(capacity);
-    if (workspace == NULL || in == NULL || out == NULL) {
+    gw_workspace workspace = {.size = gw_gcomp_workspace_size(&codec)};
+    workspace.data = malloc(workspace.size);
+    gw_buffer out = {.data = malloc(capacity), .capacity = capacity};
+    char *received = malloc(capacity);
+    gw_gcomp_frame in = {.data = received};
+    if (workspace.data == NULL || out.data == NULL || received == NULL) {
         return 1;
     }
 
     size_t sent = 0;
     for (int part = 0; part < RANKS; part++) { /* part p starts at rank p and ends, complete, at rank p - 1 */
-        size_t size = 0;
         for (int hop = 0; hop < RANKS; hop++) {
             const int rank = (part + hop) % RANKS;
             const gw_gcomp_source source = {.values = grad[rank] + part * PART,
@@ -54,25 +56,19 @@ int main(void)
                                             .rank = (uint16_t)rank,
                                             .hop = (uint16_t)hop};
             if (hop == 0) {
-                must(gw_gcomp_encode(&codec, &source, out, capacity, &size, workspace, workspace_size),
-                     "encode");
+                must(gw_gcomp_encode(&codec, &source, &out, &workspace), "encode");
             } else {
-                size_t next;
-                must(gw_gcomp_decode_add_encode(&codec, in, size, NULL, &source, out, capacity, &next, NULL,
-                                                workspace, workspace_size),
-                     "hop");
-                size = next;
+                must(gw_gcomp_decode_add_encode(&codec, &in, &source, &out, NULL, &workspace), "hop");
             }
-            memcpy(in, out, size); /* the wire */
-            sent += size;
+            memcpy(received, out.data, out.size); /* the wire */
+            in.size = out.size;
+            sent += out.size;
         }
         for (int rank = 0; rank < RANKS; rank++) { /* all-gather: the same bytes everywhere */
-            uint64_t len;
-            must(gw_gcomp_decode(&codec, in, size, NULL, result[rank] + part * PART, PART, &len, NULL,
-                                 workspace, workspace_size),
-                 "decode");
+            gw_gcomp_target target = {.values = result[rank] + part * PART, .capacity = PART};
+            must(gw_gcomp_decode(&codec, &in, &target, &workspace), "decode");
         }
-        sent += (RANKS - 2) * size;
+        sent += (RANKS - 2) * in.size;
     }
 
     double error = 0.0, norm = 0.0;
@@ -88,8 +84,8 @@ int main(void)
     printf("%d ranks: %.1f %% of the bytes of a plain ring, squared error %.1e of the sum's, replicas %s\n",
            RANKS, 100.0 * (double)sent / (2.0 * (RANKS - 1) * LEN * 4.0), error / norm,
            equal ? "equal" : "DIFFER");
-    free(workspace);
-    free(in);
-    free(out);
+    free(workspace.data);
+    free(out.data);
+    free(received);
     return equal && error / norm < 1e-5 ? 0 : 1;
 }

@@ -113,26 +113,30 @@ static size_t make_book(uint8_t *book, gw_dtype dtype, gw_gcomp_levels levels, g
 
 static void use_book(const gw_gcomp *codec, const gw_fuzz_sender *sender)
 {
-    size_t len = (size_t)sender->source.len, frame_size = 0;
+    size_t len = (size_t)sender->source.len;
     size_t workspace_size = gw_gcomp_workspace_size(codec), capacity = gw_gcomp_bound(codec, len);
     void *workspace = gw_fuzz_buffer(GW_FUZZ_WORKSPACE, workspace_size, 0x6b);
     void *frame = gw_fuzz_buffer(GW_FUZZ_FRAME, capacity, 0);
     void *dst = gw_fuzz_buffer(GW_FUZZ_DST, len * sender->element, 0xa5);
-    uint64_t decoded_len = 0;
 
-    FUZZ_CHECK(gw_gcomp_encode(codec, &sender->source, frame, capacity, &frame_size, workspace,
-                               workspace_size) == GW_OK);
-    FUZZ_CHECK(gw_gcomp_decode(codec, frame, frame_size, sender->source.map, dst, len, &decoded_len, NULL,
-                               workspace, workspace_size) == GW_OK);
-    FUZZ_CHECK(decoded_len == len);
+    gw_buffer out = {frame, capacity, 0};
+    FUZZ_CHECK(gw_gcomp_encode(codec, &sender->source, &out, &(gw_workspace){workspace, workspace_size}) ==
+               GW_OK);
+    gw_gcomp_target target = {.values = dst, .capacity = len};
+    FUZZ_CHECK(gw_gcomp_decode(codec,
+                               &(gw_gcomp_frame){.data = frame, .size = out.size, .map = sender->source.map},
+                               &target, &(gw_workspace){workspace, workspace_size}) == GW_OK);
+    FUZZ_CHECK(target.len == len);
     gw_fuzz_check_values(sender, dst);
     gw_fuzz_buffers_check();
 
     /* Another generation, and no book at all, are refused. */
     static gw_gcomp other;
     FUZZ_CHECK(gw_gcomp_init(&other, &sender->options) == GW_OK);
-    FUZZ_CHECK(gw_gcomp_decode(&other, frame, frame_size, sender->source.map, dst, len, &decoded_len, NULL,
-                               workspace, workspace_size) == GW_ERR_TABLE);
+    gw_gcomp_target target2 = {.values = dst, .capacity = len};
+    FUZZ_CHECK(gw_gcomp_decode(&other,
+                               &(gw_gcomp_frame){.data = frame, .size = out.size, .map = sender->source.map},
+                               &target2, &(gw_workspace){workspace, workspace_size}) == GW_ERR_TABLE);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)

@@ -11,8 +11,7 @@
 
 typedef struct run {
     gw_gcomp codec;
-    void *workspace;
-    size_t workspace_size;
+    gw_workspace workspace;
 } run;
 
 static void start(run *r, const gw_fuzz_sender *sender, uint32_t backends)
@@ -20,9 +19,9 @@ static void start(run *r, const gw_fuzz_sender *sender, uint32_t backends)
     gw_gcomp_options options = sender->options;
     options.backends = backends;
     FUZZ_CHECK(gw_gcomp_init(&r->codec, &options) == GW_OK);
-    r->workspace_size = gw_gcomp_workspace_size(&r->codec);
-    FUZZ_CHECK(r->workspace_size != 0 && r->workspace_size <= 1u << 20);
-    r->workspace = gw_fuzz_buffer(GW_FUZZ_WORKSPACE, r->workspace_size, 0x6b);
+    r->workspace.size = gw_gcomp_workspace_size(&r->codec);
+    FUZZ_CHECK(r->workspace.size != 0 && r->workspace.size <= 1u << 20);
+    r->workspace.data = gw_fuzz_buffer(GW_FUZZ_WORKSPACE, r->workspace.size, 0x6b);
 }
 
 static uint8_t *encode(run *r, const gw_gcomp_source *source, unsigned slot, size_t *size)
@@ -30,16 +29,16 @@ static uint8_t *encode(run *r, const gw_gcomp_source *source, unsigned slot, siz
     size_t capacity = gw_gcomp_bound(&r->codec, source->len);
     FUZZ_CHECK(capacity != 0);
     uint8_t *frame = (uint8_t *)gw_fuzz_buffer(slot, capacity, 0xf1);
-    FUZZ_CHECK(gw_gcomp_encode(&r->codec, source, frame, capacity, size, r->workspace, r->workspace_size) ==
-               GW_OK);
+    gw_buffer out = {frame, capacity, 0};
+    FUZZ_CHECK(gw_gcomp_encode(&r->codec, source, &out, &r->workspace) == GW_OK);
+    *size = out.size;
     FUZZ_CHECK(*size <= capacity && *size >= 32);
 
     /* One byte less is refused, and nothing is written. */
-    size_t refused_size = 1;
     uint8_t *small = (uint8_t *)gw_fuzz_buffer(GW_FUZZ_DST2, capacity - 1, 0x77);
-    FUZZ_CHECK(gw_gcomp_encode(&r->codec, source, small, capacity - 1, &refused_size, r->workspace,
-                               r->workspace_size) == GW_ERR_DST);
-    FUZZ_CHECK(refused_size == 0 && gw_fuzz_all_bytes(small, capacity - 1, 0x77));
+    gw_buffer out2 = {small, capacity - 1, 1};
+    FUZZ_CHECK(gw_gcomp_encode(&r->codec, source, &out2, &r->workspace) == GW_ERR_DST);
+    FUZZ_CHECK(out2.size == 0 && gw_fuzz_all_bytes(small, capacity - 1, 0x77));
     gw_fuzz_buffers_check();
     return frame;
 }
@@ -48,10 +47,11 @@ static uint8_t *decode(run *r, const gw_fuzz_sender *sender, const uint8_t *fram
 {
     size_t len = (size_t)sender->source.len;
     uint8_t *dst = (uint8_t *)gw_fuzz_buffer(GW_FUZZ_DST, len * sender->element, 0xa5);
-    uint64_t decoded_len = 0, bad_chunk = 0;
-    FUZZ_CHECK(gw_gcomp_decode(&r->codec, frame, size, sender->source.map, dst, len, &decoded_len, &bad_chunk,
-                               r->workspace, r->workspace_size) == GW_OK);
-    FUZZ_CHECK(decoded_len == len && bad_chunk == UINT64_MAX);
+    gw_gcomp_target target = {.values = dst, .capacity = len};
+    FUZZ_CHECK(gw_gcomp_decode(&r->codec,
+                               &(gw_gcomp_frame){.data = frame, .size = size, .map = sender->source.map},
+                               &target, &r->workspace) == GW_OK);
+    FUZZ_CHECK(target.len == len && target.bad_chunk == UINT64_MAX);
     gw_fuzz_buffers_check();
     return dst;
 }
@@ -73,22 +73,24 @@ static void encode_in_ranges(run *r, const gw_fuzz_sender *sender, const uint8_t
         if (part_count == 7 || end > chunk_count) {
             end = chunk_count;
         }
-        size_t area_size = gw_gcomp_range_bound(&r->codec, len, first, end - first);
+        size_t area_size = gw_gcomp_range_bound(&r->codec, len, &(gw_gcomp_range){first, end - first});
         FUZZ_CHECK(area_size != 0);
         void *area = gw_fuzz_buffer(GW_FUZZ_AREA + (unsigned)part_count, area_size, 0x2d);
-        FUZZ_CHECK(gw_gcomp_encode_range(&r->codec, &sender->source, first, end - first, area, area_size,
-                                         &parts[part_count], r->workspace, r->workspace_size) == GW_OK);
+        parts[part_count] =
+            (gw_gcomp_part){.area = area, .capacity = area_size, .range = {first, end - first}};
+        FUZZ_CHECK(gw_gcomp_encode_range(&r->codec, &sender->source, &parts[part_count], &r->workspace) ==
+                   GW_OK);
         part_count++;
         first = end;
     }
-    size_t capacity = gw_gcomp_bound(&r->codec, len), joined_size = 0;
+    size_t capacity = gw_gcomp_bound(&r->codec, len);
     uint8_t *joined = (uint8_t *)gw_fuzz_buffer(GW_FUZZ_FRAME2, capacity, 0x0e);
-    FUZZ_CHECK(gw_gcomp_join(&r->codec, &sender->source, parts, part_count, joined, capacity, &joined_size) ==
-               GW_OK);
-    FUZZ_CHECK(joined_size == size && memcmp(joined, frame, size) == 0);
+    gw_buffer out = {joined, capacity, 0};
+    FUZZ_CHECK(gw_gcomp_join(&r->codec, &sender->source, parts, part_count, &out) == GW_OK);
+    FUZZ_CHECK(out.size == size && memcmp(joined, frame, size) == 0);
     if (part_count > 1) {
-        FUZZ_CHECK(gw_gcomp_join(&r->codec, &sender->source, parts, part_count - 1, joined, capacity,
-                                 &joined_size) == GW_ERR_ARG);
+        gw_buffer out2 = {joined, capacity, 0};
+        FUZZ_CHECK(gw_gcomp_join(&r->codec, &sender->source, parts, part_count - 1, &out2) == GW_ERR_ARG);
     }
     gw_fuzz_buffers_check();
 }
@@ -107,21 +109,24 @@ static void hop(run *r, const gw_fuzz_sender *sender, const uint8_t *frame, size
     if (len != 0) {
         memcpy(sum, local, len * sender->element);
     }
-    uint64_t sum_len = 0, bad_chunk = 0;
-    FUZZ_CHECK(gw_gcomp_decode_add(&r->codec, frame, size, sender->source.map, sum, len, &sum_len, &bad_chunk,
-                                   r->workspace, r->workspace_size) == GW_OK);
-    FUZZ_CHECK(sum_len == len && bad_chunk == UINT64_MAX);
+    uint64_t bad_chunk = 0;
+    gw_gcomp_target target = {.values = sum, .capacity = len};
+    FUZZ_CHECK(gw_gcomp_decode_add(&r->codec,
+                                   &(gw_gcomp_frame){.data = frame, .size = size, .map = sender->source.map},
+                                   &target, &r->workspace) == GW_OK);
+    FUZZ_CHECK(target.len == len && target.bad_chunk == UINT64_MAX);
     gw_gcomp_source sum_source = source;
     sum_source.values = sum;
     size_t expected_size = 0;
     uint8_t *expected = encode(r, &sum_source, GW_FUZZ_REFERENCE, &expected_size);
 
-    size_t capacity = gw_gcomp_bound(&r->codec, len), fused_size = 0;
+    size_t capacity = gw_gcomp_bound(&r->codec, len);
     uint8_t *fused = (uint8_t *)gw_fuzz_buffer(GW_FUZZ_FRAME2, capacity, 0x4e);
-    FUZZ_CHECK(gw_gcomp_decode_add_encode(&r->codec, frame, size, sender->source.map, &source, fused,
-                                          capacity, &fused_size, &bad_chunk, r->workspace,
-                                          r->workspace_size) == GW_OK);
-    FUZZ_CHECK(fused_size == expected_size && memcmp(fused, expected, fused_size) == 0);
+    gw_buffer out = {fused, capacity, 0};
+    FUZZ_CHECK(gw_gcomp_decode_add_encode(
+                   &r->codec, &(gw_gcomp_frame){.data = frame, .size = size, .map = sender->source.map},
+                   &source, &out, &bad_chunk, &r->workspace) == GW_OK);
+    FUZZ_CHECK(out.size == expected_size && memcmp(fused, expected, out.size) == 0);
     gw_fuzz_buffers_check();
 }
 
@@ -130,19 +135,20 @@ static void installed_book(run *r, const gw_fuzz_sender *sender, const uint8_t *
 {
     static gw_gcomp_histogram histogram;
     uint8_t book[GW_GCOMP_BOOK_SIZE_MAX];
-    size_t book_size = 0, size = 0, len = (size_t)sender->source.len;
+    size_t size = 0, len = (size_t)sender->source.len;
 
     FUZZ_CHECK(gw_gcomp_histogram_init(&histogram, &r->codec) == GW_OK);
-    FUZZ_CHECK(gw_gcomp_histogram_add(&histogram, &r->codec, &sender->source, r->workspace,
-                                      r->workspace_size) == GW_OK);
-    FUZZ_CHECK(gw_gcomp_book_build(&histogram, book, sizeof book, &book_size) == GW_OK);
-    FUZZ_CHECK(gw_gcomp_install(&r->codec, 7, 1, book, book_size, 1) == GW_OK);
+    FUZZ_CHECK(gw_gcomp_histogram_add(&histogram, &r->codec, &sender->source, &r->workspace) == GW_OK);
+    gw_buffer out = {book, sizeof book, 0};
+    FUZZ_CHECK(gw_gcomp_book_build(&histogram, &out) == GW_OK);
+    FUZZ_CHECK(gw_gcomp_install(&r->codec, 7, 1, book, out.size, 1) == GW_OK);
     uint8_t *frame = encode(r, &sender->source, GW_FUZZ_REFERENCE, &size);
     uint8_t *dst = (uint8_t *)gw_fuzz_buffer(GW_FUZZ_DST2, len * sender->element, 0xa5);
-    uint64_t decoded_len = 0;
-    FUZZ_CHECK(gw_gcomp_decode(&r->codec, frame, size, sender->source.map, dst, len, &decoded_len, NULL,
-                               r->workspace, r->workspace_size) == GW_OK);
-    FUZZ_CHECK(decoded_len == len && memcmp(dst, decoded, len * sender->element) == 0);
+    gw_gcomp_target target = {.values = dst, .capacity = len};
+    FUZZ_CHECK(gw_gcomp_decode(&r->codec,
+                               &(gw_gcomp_frame){.data = frame, .size = size, .map = sender->source.map},
+                               &target, &r->workspace) == GW_OK);
+    FUZZ_CHECK(target.len == len && memcmp(dst, decoded, len * sender->element) == 0);
     gw_gcomp_info info;
     FUZZ_CHECK(gw_gcomp_peek(frame, size, sender->options.count_limit, &info) == GW_OK);
     FUZZ_CHECK(info.installed && info.book_id == 7 && info.book_generation == 1);
@@ -178,8 +184,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         }
         uint8_t *decoded = decode(&r, &sender, frame, frame_size);
         gw_fuzz_check_values(&sender, decoded);
-        FUZZ_CHECK(gw_gcomp_validate(&r.codec, frame, frame_size, sender.source.map, NULL, r.workspace,
-                                     r.workspace_size) == GW_OK);
+        FUZZ_CHECK(
+            gw_gcomp_validate(&r.codec,
+                              &(gw_gcomp_frame){.data = frame, .size = frame_size, .map = sender.source.map},
+                              NULL, &r.workspace) == GW_OK);
         encode_in_ranges(&r, &sender, frame, frame_size, choice >> 1);
         if (choice & 64) {
             installed_book(&r, &sender, decoded);

@@ -238,24 +238,26 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     uint8_t book[GW_GCOMP_BOOK_SIZE_MAX];
     if (choice & 2) {
         static gw_gcomp_histogram histogram;
-        size_t book_bytes = 0;
         FUZZ_CHECK(gw_gcomp_histogram_init(&histogram, &codec) == GW_OK);
         if (choice & 4) { /* else a codebook that knows no label but zero and escape */
-            FUZZ_CHECK(gw_gcomp_histogram_add(&histogram, &codec, &sender.source, workspace,
-                                              workspace_size) == GW_OK);
+            FUZZ_CHECK(gw_gcomp_histogram_add(&histogram, &codec, &sender.source,
+                                              &(gw_workspace){workspace, workspace_size}) == GW_OK);
         }
-        FUZZ_CHECK(gw_gcomp_book_build(&histogram, book, sizeof book, &book_bytes) == GW_OK);
-        FUZZ_CHECK(gw_gcomp_install(&codec, 3, 9, book, book_bytes, 1) == GW_OK);
+        gw_buffer out = {book, sizeof book, 0};
+        FUZZ_CHECK(gw_gcomp_book_build(&histogram, &out) == GW_OK);
+        FUZZ_CHECK(gw_gcomp_install(&codec, 3, 9, book, out.size, 1) == GW_OK);
         receiver.book = book;
-        receiver.book_size = book_bytes;
+        receiver.book_size = out.size;
         receiver.book_id = 3;
         receiver.book_generation = 9;
     }
 
     frame f = {.capacity = gw_gcomp_bound(&codec, sender.source.len) + 4096};
     f.bytes = (uint8_t *)gw_fuzz_buffer(GW_FUZZ_MUTANT, f.capacity, 0);
-    FUZZ_CHECK(gw_gcomp_encode(&codec, &sender.source, f.bytes, f.capacity, &f.size, workspace,
-                               workspace_size) == GW_OK);
+    gw_buffer out2 = {f.bytes, f.capacity, 0};
+    FUZZ_CHECK(gw_gcomp_encode(&codec, &sender.source, &out2, &(gw_workspace){workspace, workspace_size}) ==
+               GW_OK);
+    f.size = out2.size;
     gw_gcomp_info info;
     FUZZ_CHECK(gw_gcomp_peek(f.bytes, f.size, receiver.count_limit, &info) == GW_OK);
     f.directory = (size_t)info.directory_offset;

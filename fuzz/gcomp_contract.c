@@ -49,20 +49,19 @@ static void compare_peek_and_check(gw_status peeked, gw_status checked, const gw
 }
 
 /* The directory of an accepted frame tiles the payload and the values. */
-static void walk_directory(const uint8_t *src, size_t src_size, const gw_gcomp_info *info)
+static void walk_directory(const gw_gcomp_frame *frame, const gw_gcomp_info *info)
 {
     uint64_t offset = info->payload_offset, len = 0;
+    gw_gcomp_chunk chunk;
     for (uint64_t i = 0; i < info->chunk_count; i++) {
-        gw_gcomp_chunk chunk;
-        FUZZ_CHECK(gw_gcomp_chunk_info(src, src_size, info, i, &chunk) == GW_OK);
+        FUZZ_CHECK(gw_gcomp_chunk_info(frame, info, i, &chunk) == GW_OK);
         FUZZ_CHECK(chunk.offset == offset && chunk.offset % 16 == 0);
         FUZZ_CHECK(chunk.book <= i);
         offset += chunk.size;
         len += chunk.len;
     }
     FUZZ_CHECK(offset == info->frame_size && len == info->len);
-    gw_gcomp_chunk chunk;
-    FUZZ_CHECK(gw_gcomp_chunk_info(src, src_size, info, info->chunk_count, &chunk) == GW_ERR_ARG);
+    FUZZ_CHECK(gw_gcomp_chunk_info(frame, info, info->chunk_count, &chunk) == GW_ERR_ARG);
 }
 
 typedef struct result {
@@ -75,10 +74,21 @@ static int same_result(const result *a, const result *b)
     return a->status == b->status && a->len == b->len && a->bad_chunk == b->bad_chunk;
 }
 
+typedef gw_status decode_fn(const gw_gcomp *codec, const gw_gcomp_frame *frame, gw_gcomp_target *target,
+                            const gw_workspace *workspace);
+
+static result run(decode_fn *decode, const gw_gcomp *codec, const gw_gcomp_frame *frame, void *values,
+                  size_t capacity, const gw_workspace *workspace)
+{
+    gw_gcomp_target target = {values, capacity, 77, 77};
+    const gw_status status = decode(codec, frame, &target, workspace);
+    const result r = {status, target.len, target.bad_chunk};
+    return r;
+}
+
 /* Decodes chunk by chunk, as threads would, and compares with the whole. */
-static void compare_ranges(const gw_gcomp *codec, const gw_gcomp_map *map, const uint8_t *src,
-                           size_t src_size, const gw_gcomp_info *info, const uint8_t *whole,
-                           const result *expected, void *workspace, size_t workspace_size)
+static void compare_ranges(const gw_gcomp *codec, const gw_gcomp_frame *frame, const gw_gcomp_info *info,
+                           const uint8_t *whole, const result *expected, const gw_workspace *workspace)
 {
     size_t element = gw_dtype_size(info->dtype);
     uint64_t chunk_len = (uint64_t)1 << info->chunk_log2;
@@ -89,22 +99,22 @@ static void compare_ranges(const gw_gcomp *codec, const gw_gcomp_map *map, const
         uint64_t first = i * chunk_len;
         uint64_t len = info->len - first < chunk_len ? info->len - first : chunk_len;
         uint8_t *part = (uint8_t *)gw_fuzz_buffer(GW_FUZZ_DST2, (size_t)len * element, 0x3c);
-        uint64_t bad = 0;
-        gw_status status = gw_gcomp_decode_range(codec, src, src_size, info, map, i, 1, part, len, &bad,
-                                                 workspace, workspace_size);
+        const gw_gcomp_range range = {i, 1};
+        gw_gcomp_target target = {part, len, 77, 77};
+        gw_status status = gw_gcomp_decode_range(codec, frame, info, &range, &target, workspace);
         FUZZ_CHECK(memcmp(part, whole + first * element, (size_t)len * element) == 0);
         if (status != GW_OK) {
-            FUZZ_CHECK(is_content_status(status) && bad == i);
+            FUZZ_CHECK(is_content_status(status) && target.bad_chunk == i && target.len == 0);
             if (lowest_bad == UINT64_MAX) {
                 lowest_bad = i;
                 lowest_status = status;
             }
         } else {
-            FUZZ_CHECK(bad == UINT64_MAX);
+            FUZZ_CHECK(target.bad_chunk == UINT64_MAX && target.len == len);
         }
         /* Too small an output by one value. */
-        FUZZ_CHECK(gw_gcomp_decode_range(codec, src, src_size, info, map, i, 1, part, len - 1, &bad,
-                                         workspace, workspace_size) == GW_ERR_DST);
+        target.capacity = len - 1;
+        FUZZ_CHECK(gw_gcomp_decode_range(codec, frame, info, &range, &target, workspace) == GW_ERR_DST);
         gw_fuzz_buffers_check();
     }
     FUZZ_CHECK(lowest_bad == expected->bad_chunk && lowest_status == expected->status);
@@ -145,6 +155,7 @@ gw_status gw_fuzz_gcomp_contract(const gw_fuzz_receiver *receiver, const uint8_t
         map.digest = digest;
     }
 
+    const gw_gcomp_frame frame = {src, src_size, receiver_map};
     uint32_t masks[32];
     unsigned backend_count = gw_fuzz_backends(masks);
     result reference = {GW_OK, 0, 0}, sum_reference = {GW_OK, 0, 0};
@@ -154,22 +165,21 @@ gw_status gw_fuzz_gcomp_contract(const gw_fuzz_receiver *receiver, const uint8_t
     for (unsigned b = 0; b < backend_count; b++) {
         static gw_gcomp codec;
         gw_fuzz_gcomp_codec(&codec, receiver, masks[b]);
-        size_t workspace_size = gw_gcomp_workspace_size(&codec);
-        FUZZ_CHECK(workspace_size != 0 && workspace_size <= 1u << 20);
-        void *workspace = gw_fuzz_buffer(GW_FUZZ_WORKSPACE, workspace_size, 0xd7);
+        gw_workspace workspace = {NULL, gw_gcomp_workspace_size(&codec)};
+        FUZZ_CHECK(workspace.size != 0 && workspace.size <= 1u << 20);
+        workspace.data = gw_fuzz_buffer(GW_FUZZ_WORKSPACE, workspace.size, 0xd7);
 
         gw_gcomp_info info;
         memset(&info, 0xee, sizeof info);
-        gw_status checked = gw_gcomp_check(&codec, src, src_size, receiver_map, &info);
+        gw_status checked = gw_gcomp_check(&codec, &frame, &info);
         compare_peek_and_check(peeked, checked, &peek_info, &info);
         if (checked == GW_OK) {
             FUZZ_CHECK(info.frame_size == src_size);
-            walk_directory(src, src_size, &info);
+            walk_directory(&frame, &info);
         }
 
         uint64_t validate_bad = 0;
-        gw_status validated =
-            gw_gcomp_validate(&codec, src, src_size, receiver_map, &validate_bad, workspace, workspace_size);
+        gw_status validated = gw_gcomp_validate(&codec, &frame, &validate_bad, &workspace);
         FUZZ_CHECK(checked == GW_OK ? validated == GW_OK || is_content_status(validated)
                                     : validated == checked);
         FUZZ_CHECK((validate_bad != UINT64_MAX) == (checked == GW_OK && is_content_status(validated)));
@@ -180,9 +190,7 @@ gw_status gw_fuzz_gcomp_contract(const gw_fuzz_receiver *receiver, const uint8_t
         size_t len = checked == GW_OK ? (size_t)info.len : 1000;
         size_t capacity = len < receiver->capacity_cut ? 0 : len - (size_t)receiver->capacity_cut;
         uint8_t *dst = (uint8_t *)gw_fuzz_buffer(GW_FUZZ_DST, capacity * element, 0xa5);
-        result decoded = {GW_OK, 77, 77};
-        decoded.status = gw_gcomp_decode(&codec, src, src_size, receiver_map, dst, capacity, &decoded.len,
-                                         &decoded.bad_chunk, workspace, workspace_size);
+        const result decoded = run(gw_gcomp_decode, &codec, &frame, dst, capacity, &workspace);
         int structural = checked != GW_OK || capacity < len;
         if (structural) {
             FUZZ_CHECK(decoded.status == (checked != GW_OK ? checked : GW_ERR_DST));
@@ -191,11 +199,9 @@ gw_status gw_fuzz_gcomp_contract(const gw_fuzz_receiver *receiver, const uint8_t
         } else {
             FUZZ_CHECK(decoded.status == validated && decoded.bad_chunk == validate_bad);
             FUZZ_CHECK(decoded.len == (decoded.status == GW_OK ? info.len : 0));
-            memset(workspace, 0x11, workspace_size);
+            memset(workspace.data, 0x11, workspace.size);
             uint8_t *again = (uint8_t *)gw_fuzz_buffer(GW_FUZZ_DST2, capacity * element, 0x5a);
-            result second = {GW_OK, 0, 0};
-            second.status = gw_gcomp_decode(&codec, src, src_size, receiver_map, again, capacity, &second.len,
-                                            &second.bad_chunk, workspace, workspace_size);
+            const result second = run(gw_gcomp_decode, &codec, &frame, again, capacity, &workspace);
             FUZZ_CHECK(same_result(&decoded, &second));
             FUZZ_CHECK(memcmp(dst, again, capacity * element) == 0);
             if (decoded.bad_chunk != UINT64_MAX) {
@@ -205,8 +211,7 @@ gw_status gw_fuzz_gcomp_contract(const gw_fuzz_receiver *receiver, const uint8_t
                 FUZZ_CHECK(gw_fuzz_all_bytes(dst + first * element, bad_len * element, 0));
             }
             if (info.chunk_count <= 16) {
-                compare_ranges(&codec, receiver_map, src, src_size, &info, dst, &decoded, workspace,
-                               workspace_size);
+                compare_ranges(&codec, &frame, &info, dst, &decoded, &workspace);
             }
         }
         gw_fuzz_buffers_check();
@@ -222,9 +227,7 @@ gw_status gw_fuzz_gcomp_contract(const gw_fuzz_receiver *receiver, const uint8_t
         for (size_t i = 0; i < capacity; i++) {
             memcpy(sums + i * element, &starts[i & 3], element);
         }
-        result added = {GW_OK, 77, 77};
-        added.status = gw_gcomp_decode_add(&codec, src, src_size, receiver_map, sums, capacity, &added.len,
-                                           &added.bad_chunk, workspace, workspace_size);
+        const result added = run(gw_gcomp_decode_add, &codec, &frame, sums, capacity, &workspace);
         FUZZ_CHECK(same_result(&added, &decoded));
         size_t kept_first = 0, kept_end = 0;
         if (structural) {
@@ -252,7 +255,7 @@ gw_status gw_fuzz_gcomp_contract(const gw_fuzz_receiver *receiver, const uint8_t
             FUZZ_CHECK(memcmp(reference_sums, sums, capacity * element) == 0);
         }
     }
-    /* Nobody writes into the frame. */
+    /* Nothing was written to the frame. */
     FUZZ_CHECK(src_size == 0 || memcmp(src, src_bytes, src_size) == 0);
     return reference.status;
 }

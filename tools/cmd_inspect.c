@@ -215,7 +215,7 @@ static int frame_inspect(const gw_input_file *input, const inspect_arguments *ar
     }
     if (status == GW_OK) {
         gw_gcomp_info checked;
-        status = gw_gcomp_check(&codec, input->data, input->size, NULL, &checked);
+        status = gw_gcomp_check(&codec, &(gw_gcomp_frame){input->data, input->size, NULL}, &checked);
     }
     /* These two come after everything that is printed here has been checked. */
     if (status == GW_ERR_TABLE || status == GW_ERR_MAP) {

@@ -145,21 +145,21 @@ static int frame_verify(const verify_arguments *arguments)
     if (result != GW_CLI_OK) {
         return result;
     }
-    const size_t workspace_size = gw_gcomp_workspace_size(&frame.codec);
-    void *workspace = malloc(workspace_size + 1);
-    if (workspace == NULL) {
+    gw_workspace workspace = {.size = gw_gcomp_workspace_size(&frame.codec)};
+    workspace.data = malloc(workspace.size + 1);
+    if (workspace.data == NULL) {
         result = gw_cli_error(GW_CLI_IO, NULL, "not enough memory");
     } else {
         uint64_t bad_chunk = UINT64_MAX;
         const double start = gw_cli_seconds();
-        const gw_status status = gw_gcomp_validate(&frame.codec, frame.input.data, frame.input.size,
-                                                   frame.map_used, &bad_chunk, workspace, workspace_size);
+        const gw_gcomp_frame received = {frame.input.data, frame.input.size, frame.map_used};
+        const gw_status status = gw_gcomp_validate(&frame.codec, &received, &bad_chunk, &workspace);
         const double seconds = gw_cli_seconds() - start;
         result = gw_frame_explain(frame.input.name, frame.input.data, frame.input.size, status, bad_chunk);
         if (result == GW_CLI_OK) {
             result = frame_report(&frame, arguments, seconds);
         }
-        free(workspace);
+        free(workspace.data);
     }
     gw_frame_input_close(&frame);
     return result;
@@ -259,10 +259,11 @@ static int scalar_compare(const gw_tensor_input *tensor, const gw_encode_run *ru
     if (result != GW_CLI_OK) {
         return result;
     }
-    status = gw_gcomp_encode(&codec, &tensor->source, scalar.frame, scalar.frame_capacity, &scalar.frame_size,
-                             scalar.workspaces, scalar.workspace_size);
-    *equal = status == GW_OK && scalar.frame_size == run->frame_size &&
-             memcmp(scalar.frame, run->frame, run->frame_size) == 0;
+    gw_buffer dst = {scalar.frame, scalar.frame_capacity, 0};
+    status = gw_gcomp_encode(&codec, &tensor->source, &dst,
+                             &(gw_workspace){scalar.workspaces, scalar.workspace_size});
+    *equal =
+        status == GW_OK && dst.size == run->frame_size && memcmp(dst.data, run->frame, run->frame_size) == 0;
     gw_encode_run_free(&scalar);
     return GW_CLI_OK;
 }
@@ -270,14 +271,14 @@ static int scalar_compare(const gw_tensor_input *tensor, const gw_encode_run *ru
 static int decode_and_compare(const gw_tensor_input *tensor, const gw_encode_run *run,
                               const verify_arguments *arguments, roundtrip_report *report)
 {
-    gw_status status =
-        gw_gcomp_check(&tensor->codec, run->frame, run->frame_size, tensor->source.map, &report->info);
+    const gw_gcomp_frame frame = {run->frame, run->frame_size, tensor->source.map};
+    gw_status status = gw_gcomp_check(&tensor->codec, &frame, &report->info);
     if (status != GW_OK) {
         return status_error(tensor, "its own frame is refused", status);
     }
     uint64_t bad_chunk = UINT64_MAX;
-    status = gw_gcomp_validate(&tensor->codec, run->frame, run->frame_size, tensor->source.map, &bad_chunk,
-                               run->workspaces, run->workspace_size);
+    status = gw_gcomp_validate(&tensor->codec, &frame, &bad_chunk,
+                               &(gw_workspace){run->workspaces, run->workspace_size});
     if (status != GW_OK) {
         return status_error(tensor, "its own frame is not valid", status);
     }

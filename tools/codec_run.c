@@ -209,18 +209,28 @@ static int encode_areas_init(gw_encode_run *run, uint64_t chunk_count)
     const uint64_t len = run->source->len;
     run->parts = calloc((size_t)run->range_count, sizeof *run->parts);
     run->statuses = calloc((size_t)run->range_count, sizeof *run->statuses);
-    run->area_offsets = calloc((size_t)run->range_count + 1, sizeof *run->area_offsets);
-    if (run->parts == NULL || run->statuses == NULL || run->area_offsets == NULL) {
+    if (run->parts == NULL || run->statuses == NULL) {
         return memory_error();
     }
+    size_t size = 0;
     for (uint64_t i = 0; i < run->range_count; i++) {
-        const size_t bound = gw_gcomp_range_bound(run->codec, len, i * run->range_len,
-                                                  range_chunks(chunk_count, run->range_len, i));
-        /* The next area starts on a cache line of its own. */
-        run->area_offsets[i + 1] = run->area_offsets[i] + (bound + 63) / 64 * 64;
+        gw_gcomp_part *part = &run->parts[i];
+        part->range.chunk_first = i * run->range_len;
+        part->range.chunk_count = range_chunks(chunk_count, run->range_len, i);
+        /* Rounded up so that every area starts on a cache line of its own. */
+        part->capacity = (gw_gcomp_range_bound(run->codec, len, &part->range) + 63) / 64 * 64;
+        size += part->capacity;
     }
-    run->areas = malloc(run->area_offsets[run->range_count]);
-    return run->areas == NULL ? memory_error() : GW_CLI_OK;
+    run->areas = malloc(size);
+    if (run->areas == NULL) {
+        return memory_error();
+    }
+    uint8_t *area = run->areas;
+    for (uint64_t i = 0; i < run->range_count; i++) {
+        run->parts[i].area = area;
+        area += run->parts[i].capacity;
+    }
+    return GW_CLI_OK;
 }
 
 int gw_encode_run_init(gw_encode_run *run, const gw_gcomp *codec, const gw_gcomp_source *source,
@@ -252,28 +262,30 @@ void gw_encode_run_free(gw_encode_run *run)
     free(run->workspaces);
     free(run->parts);
     free(run->statuses);
-    free(run->area_offsets);
     free(run->areas);
     free(run->frame);
     memset(run, 0, sizeof *run);
 }
 
+static gw_workspace workspace_of(uint8_t *workspaces, size_t size, unsigned worker)
+{
+    return (gw_workspace){workspaces + worker * size, size};
+}
+
 static void encode_task(void *context, unsigned worker, uint64_t index)
 {
     gw_encode_run *run = context;
-    const uint64_t chunk_count = gw_gcomp_chunk_count(run->codec, run->source->len);
-    run->statuses[index] = gw_gcomp_encode_range(
-        run->codec, run->source, index * run->range_len, range_chunks(chunk_count, run->range_len, index),
-        run->areas + run->area_offsets[index], run->area_offsets[index + 1] - run->area_offsets[index],
-        &run->parts[index], run->workspaces + worker * run->workspace_size, run->workspace_size);
+    const gw_workspace workspace = workspace_of(run->workspaces, run->workspace_size, worker);
+    run->statuses[index] = gw_gcomp_encode_range(run->codec, run->source, &run->parts[index], &workspace);
 }
 
 static void join_task(void *context, unsigned worker, uint64_t index)
 {
     gw_encode_run *run = context;
     (void)worker;
+    const gw_buffer dst = {run->frame, run->frame_capacity, run->frame_size};
     run->statuses[index] = gw_gcomp_join_part(run->codec, run->source, run->parts, (size_t)run->range_count,
-                                              (size_t)index, run->frame, run->frame_size);
+                                              (size_t)index, &dst);
 }
 
 gw_status gw_encode_run_once(gw_encode_run *run, gw_cli_progress *progress)
@@ -282,15 +294,18 @@ gw_status gw_encode_run_once(gw_encode_run *run, gw_cli_progress *progress)
     if (gw_cuda_run_is_on()) {
         return gw_cuda_run_encode(run->codec, run->source, run->frame, run->frame_capacity, &run->frame_size);
     }
+    gw_buffer dst = {run->frame, run->frame_capacity, 0};
     if (run->range_count == 0) {
-        return gw_gcomp_encode(run->codec, run->source, run->frame, run->frame_capacity, &run->frame_size,
-                               run->workspaces, run->workspace_size);
+        const gw_workspace workspace = workspace_of(run->workspaces, run->workspace_size, 0);
+        const gw_status status = gw_gcomp_encode(run->codec, run->source, &dst, &workspace);
+        run->frame_size = dst.size;
+        return status;
     }
     gw_parallel_tasks(run->threads, run->range_count, encode_task, run, progress);
     gw_status status = first_failure(run->statuses, run->range_count);
     if (status == GW_OK) {
-        status = gw_gcomp_join_begin(run->codec, run->source, run->parts, (size_t)run->range_count,
-                                     run->frame, run->frame_capacity, &run->frame_size);
+        status = gw_gcomp_join_begin(run->codec, run->source, run->parts, (size_t)run->range_count, &dst);
+        run->frame_size = dst.size;
     }
     if (status != GW_OK) {
         return status;
@@ -318,8 +333,8 @@ int gw_decode_run_init(gw_decode_run *run, const gw_gcomp *codec, const uint8_t 
     run->dst = malloc((size_t)(info->len * element_size) + 1);
     ranges_choose(info->chunk_count, 1, threads, info->len, &run->range_len, &run->range_count);
     run->statuses = calloc((size_t)run->range_count + 1, sizeof *run->statuses);
-    run->bad_chunks = calloc((size_t)run->range_count + 1, sizeof *run->bad_chunks);
-    if (run->workspaces == NULL || run->dst == NULL || run->statuses == NULL || run->bad_chunks == NULL) {
+    run->targets = calloc((size_t)run->range_count + 1, sizeof *run->targets);
+    if (run->workspaces == NULL || run->dst == NULL || run->statuses == NULL || run->targets == NULL) {
         gw_decode_run_free(run);
         return memory_error();
     }
@@ -331,22 +346,22 @@ void gw_decode_run_free(gw_decode_run *run)
     free(run->workspaces);
     free(run->dst);
     free(run->statuses);
-    free(run->bad_chunks);
+    free(run->targets);
     memset(run, 0, sizeof *run);
 }
 
 static void decode_task(void *context, unsigned worker, uint64_t index)
 {
     gw_decode_run *run = context;
-    const uint64_t first = index * run->range_len;
-    const uint64_t count = range_chunks(run->info.chunk_count, run->range_len, index);
-    const uint64_t first_value = first << run->info.chunk_log2;
-    const uint64_t wanted = count << run->info.chunk_log2;
-    const uint64_t left = run->info.len - first_value;
-    run->statuses[index] = gw_gcomp_decode_range(
-        run->codec, run->frame, run->frame_size, &run->info, run->map, first, count,
-        run->dst + first_value * gw_dtype_size(run->info.dtype), wanted < left ? wanted : left,
-        &run->bad_chunks[index], run->workspaces + worker * run->workspace_size, run->workspace_size);
+    const gw_gcomp_range range = {index * run->range_len,
+                                  range_chunks(run->info.chunk_count, run->range_len, index)};
+    const uint64_t first_value = range.chunk_first << run->info.chunk_log2;
+    const gw_gcomp_frame frame = {run->frame, run->frame_size, run->map};
+    const gw_workspace workspace = workspace_of(run->workspaces, run->workspace_size, worker);
+    gw_gcomp_target *target = &run->targets[index];
+    target->values = run->dst + first_value * gw_dtype_size(run->info.dtype);
+    target->capacity = run->info.len - first_value;
+    run->statuses[index] = gw_gcomp_decode_range(run->codec, &frame, &run->info, &range, target, &workspace);
 }
 
 gw_status gw_decode_run_once(gw_decode_run *run, uint64_t *bad_chunk, gw_cli_progress *progress)
@@ -358,14 +373,17 @@ gw_status gw_decode_run_once(gw_decode_run *run, uint64_t *bad_chunk, gw_cli_pro
                                   &len, bad_chunk);
     }
     if (run->range_count == 0) {
-        uint64_t len = 0;
-        return gw_gcomp_decode(run->codec, run->frame, run->frame_size, run->map, run->dst, run->info.len,
-                               &len, bad_chunk, run->workspaces, run->workspace_size);
+        const gw_gcomp_frame frame = {run->frame, run->frame_size, run->map};
+        const gw_workspace workspace = workspace_of(run->workspaces, run->workspace_size, 0);
+        gw_gcomp_target target = {.values = run->dst, .capacity = run->info.len};
+        const gw_status status = gw_gcomp_decode(run->codec, &frame, &target, &workspace);
+        *bad_chunk = target.bad_chunk;
+        return status;
     }
     gw_parallel_tasks(run->threads, run->range_count, decode_task, run, progress);
     for (uint64_t i = 0; i < run->range_count; i++) {
         if (run->statuses[i] != GW_OK) {
-            *bad_chunk = run->bad_chunks[i];
+            *bad_chunk = run->targets[i].bad_chunk;
             return run->statuses[i];
         }
     }

@@ -35,7 +35,6 @@ typedef struct gw_encode_run {
     gw_gcomp_part *parts;
     gw_status *statuses;
     uint8_t *areas;
-    size_t *area_offsets; /* range_count + 1 of them */
     uint8_t *frame;
     size_t frame_capacity;
     size_t frame_size;
@@ -60,7 +59,7 @@ typedef struct gw_decode_run {
     uint8_t *workspaces;
     uint64_t range_len, range_count; /* 0: one call decodes the frame */
     gw_status *statuses;
-    uint64_t *bad_chunks;
+    gw_gcomp_target *targets;
     uint8_t *dst;
 } gw_decode_run;
 

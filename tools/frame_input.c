@@ -26,7 +26,8 @@ static gw_status handle_check(gw_frame_input *frame, const gw_codec_request *req
     gw_status status = gw_gcomp_init(&frame->codec, &options);
     if (status == GW_OK) {
         gw_gcomp_info info;
-        status = gw_gcomp_check(&frame->codec, frame->input.data, frame->input.size, frame->map_used, &info);
+        const gw_gcomp_frame received = {frame->input.data, frame->input.size, frame->map_used};
+        status = gw_gcomp_check(&frame->codec, &received, &info);
     }
     return status;
 }

@@ -269,7 +269,7 @@ static void coded_read(const uint8_t *frame, size_t frame_size, const gw_gcomp_i
     code_tree tree;
     gw_gcomp_chunk owner;
     const uint64_t book = parts->chunk.book;
-    if (gw_gcomp_chunk_info(frame, frame_size, info, book, &owner) != GW_OK ||
+    if (gw_gcomp_chunk_info(&(gw_gcomp_frame){frame, frame_size, NULL}, info, book, &owner) != GW_OK ||
         owner.kind != GW_GCOMP_CHUNK_CODED) {
         chunk_broken(parts, 20, parts->chunk.offset, "the chunk names a chunk that owns no codebook");
         return;
@@ -287,7 +287,8 @@ void gw_chunk_parts_read(const uint8_t *frame, size_t frame_size, const gw_gcomp
                          gw_chunk_parts *parts)
 {
     memset(parts, 0, sizeof *parts);
-    if (gw_gcomp_chunk_info(frame, frame_size, info, index, &parts->chunk) != GW_OK) {
+    if (gw_gcomp_chunk_info(&(gw_gcomp_frame){frame, frame_size, NULL}, info, index, &parts->chunk) !=
+        GW_OK) {
         chunk_broken(parts, 14, info->directory_offset + index * ENTRY_SIZE, "bad directory entry");
         return;
     }

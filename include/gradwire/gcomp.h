@@ -191,16 +191,16 @@ typedef struct gw_gcomp {
  * allowed by docs/format.md section 2). */
 GW_API GW_MUST_CHECK gw_status gw_gcomp_init(gw_gcomp *codec, const gw_gcomp_options *options);
 
-/* Bytes of workspace that one call of the codec needs: a constant below 1 MiB for given options. One
- * workspace per thread, any alignment, contents irrelevant before and after. 0 for a handle that is not
- * initialised. */
+/* Bytes of workspace that one call of the codec needs: a constant below 1 MiB for given options. 0 for a
+ * handle that is not initialised. */
 GW_API size_t gw_gcomp_workspace_size(const gw_gcomp *codec);
 
 /* Upper bound of the size of a frame of len values: header, extension, directory and RAW chunks. 0 if len is
- * above 2^48, if it makes more than 2^32 chunks, or if the bound does not fit size_t. */
+ * above 2^48, if it makes more than 2^32 chunks, if the bound does not fit size_t, or for a handle that is
+ * not initialised. */
 GW_API size_t gw_gcomp_bound(const gw_gcomp *codec, uint64_t len);
 
-/* What one encode works on. Set to zeros, then fill in. */
+/* What one encode works on. */
 typedef struct gw_gcomp_source {
     const void *values; /* len elements of the codec's dtype */
     uint64_t len;
@@ -214,75 +214,78 @@ typedef struct gw_gcomp_source {
 } gw_gcomp_source;
 
 /*
- * gw_gcomp_encode() writes one frame.
+ * Writes one frame (sections 4.1 to 4.4).
  *
- *   dst_capacity  gw_gcomp_bound() always suffices, and less is refused before any work
- *
- * GW_OK and *dst_size; GW_ERR_ARG; GW_ERR_STATE; GW_ERR_DST; GW_ERR_WORKSPACE; GW_ERR_LIMIT (len above
- * count_limit or what a frame can hold).
- * On failure *dst_size is 0 and dst is untouched. Thread safe with distinct dst and workspace. Sections 4.1
- * to 4.4.
+ *   - dst->capacity: at least gw_gcomp_bound(), even where the frame turns out smaller
+ *   - GW_OK: dst->size is the size of the frame
+ *   - GW_ERR_ARG, GW_ERR_STATE, GW_ERR_DST, GW_ERR_WORKSPACE, GW_ERR_LIMIT (len above count_limit or what a
+ *     frame can hold): dst->size is 0, dst->data is untouched
  */
 GW_API GW_MUST_CHECK gw_status gw_gcomp_encode(const gw_gcomp *codec, const gw_gcomp_source *source,
-                                               void *dst, size_t dst_capacity, size_t *dst_size,
-                                               void *workspace, size_t workspace_size);
+                                               gw_buffer *dst, const gw_workspace *workspace);
+
+/* Chunks [chunk_first, chunk_first + chunk_count) of a frame. */
+typedef struct gw_gcomp_range {
+    uint64_t chunk_first;
+    uint64_t chunk_count;
+} gw_gcomp_range;
 
 /*
- * Several threads, one frame. Cut the chunks of the frame into ranges that begin at multiples of
- * gw_gcomp_range_align() chunks; encode every range into an area of its own; join the areas. The frame is
+ * Several threads, one frame: cut the chunks of the frame into ranges that begin at multiples of
+ * gw_gcomp_range_align() chunks, encode every range into an area of its own, join the areas. The frame is
  * byte for byte the one that gw_gcomp_encode() makes. A handle that is not initialised has a count and an
  * alignment of 0.
  */
 GW_API uint64_t gw_gcomp_chunk_count(const gw_gcomp *codec, uint64_t len);
 GW_API uint64_t gw_gcomp_range_align(const gw_gcomp *codec);
 
-/* Bytes that the area of a range needs. 0 if the range has no chunks or lies beyond the frame, if len is
+/* Bytes that the area of a range needs. 0 if the range has no chunks or is not within the frame, if len is
  * above 2^48 or makes more than 2^32 chunks, if the size does not fit size_t, or for a handle that is not
  * initialised. */
-GW_API size_t gw_gcomp_range_bound(const gw_gcomp *codec, uint64_t len, uint64_t chunk_first,
-                                   uint64_t chunk_count);
+GW_API size_t gw_gcomp_range_bound(const gw_gcomp *codec, uint64_t len, const gw_gcomp_range *range);
 
-/* An encoded range: filled in by gw_gcomp_encode_range(), read by gw_gcomp_join(). */
+/* An encoded range. In: area, capacity, range. Out: size, 0 on failure. */
 typedef struct gw_gcomp_part {
-    void *area;  /* the caller's memory */
+    void *area;
+    size_t capacity; /* bytes, at least gw_gcomp_range_bound() */
+    gw_gcomp_range range;
     size_t size; /* bytes used */
-    uint64_t chunk_first;
-    uint64_t chunk_count;
 } gw_gcomp_part;
 
-/* Encodes chunks [chunk_first, chunk_first + chunk_count) of the source (which describes the whole frame)
- * into area. Status as gw_gcomp_encode(); GW_ERR_ARG also for a range that is not aligned or beyond the
- * end. */
+/* Encodes part->range of the source, which describes the whole frame, into part->area. Status as
+ * gw_gcomp_encode(); GW_ERR_ARG also for a range that is not aligned or not within the frame. */
 GW_API GW_MUST_CHECK gw_status gw_gcomp_encode_range(const gw_gcomp *codec, const gw_gcomp_source *source,
-                                                     uint64_t chunk_first, uint64_t chunk_count, void *area,
-                                                     size_t area_size, gw_gcomp_part *part, void *workspace,
-                                                     size_t workspace_size);
-
-/* Moves the parts together, in order and without gaps, and writes header and directory. dst must not overlap
- * any area. GW_OK and *dst_size; GW_ERR_ARG (the parts do not tile the frame, or the source is not one that
- * encode takes, a len above count_limit included); GW_ERR_STATE; GW_ERR_DST (dst_capacity <
- * gw_gcomp_bound()). On failure *dst_size is 0 and dst is untouched. */
-GW_API GW_MUST_CHECK gw_status gw_gcomp_join(const gw_gcomp *codec, const gw_gcomp_source *source,
-                                             const gw_gcomp_part *parts, size_t part_count, void *dst,
-                                             size_t dst_capacity, size_t *dst_size);
+                                                     gw_gcomp_part *part, const gw_workspace *workspace);
 
 /*
- * The same in steps that threads can share, where the copying would take longer than their encoding: begin
- * writes header and directory; then each part is moved to its place, by any thread, in any order. The frame
- * is complete when all are. codec, source and parts are those of begin and do not change in between;
- * dst_size is what begin gave.
+ * Moves the parts together, in order and without gaps, and writes header and directory.
  *
- * begin: status as gw_gcomp_join(). part: GW_OK; GW_ERR_ARG (part_index >= part_count, a source that begin
- * refuses, or the parts up to this one do not follow one another); GW_ERR_STATE; GW_ERR_DST (the part would
- * end behind dst_size, which then is not what begin gave). On failure dst is untouched. Parts are thread
- * safe: each writes bytes of its own.
+ *   - dst->capacity: at least gw_gcomp_bound()
+ *   - GW_OK: dst->size is the size of the frame
+ *   - GW_ERR_ARG (the parts do not tile the frame, or the source is not one that encode takes, a len above
+ *     count_limit included), GW_ERR_STATE, GW_ERR_DST: dst->size is 0, dst->data is untouched
+ */
+GW_API GW_MUST_CHECK gw_status gw_gcomp_join(const gw_gcomp *codec, const gw_gcomp_source *source,
+                                             const gw_gcomp_part *parts, size_t part_count, gw_buffer *dst);
+
+/*
+ * The same in steps that threads can share, where copying the parts takes longer than one thread should
+ * spend. begin writes header and directory and sets dst->size; part copies parts[part_index] to its place,
+ * from any thread, in any order. The frame is complete when all parts are copied. All arguments are those of
+ * begin and do not change in between.
+ *
+ *   - begin: status as gw_gcomp_join()
+ *   - part: GW_OK; GW_ERR_ARG (part_index >= part_count, a source that begin refuses, or the parts up to this
+ *     one do not follow one another), GW_ERR_STATE, GW_ERR_DST (the part would end after dst->size, which
+ *     then is not what begin set): dst->data is untouched
+ *   - calls of part write disjoint bytes and may run at the same time
  */
 GW_API GW_MUST_CHECK gw_status gw_gcomp_join_begin(const gw_gcomp *codec, const gw_gcomp_source *source,
-                                                   const gw_gcomp_part *parts, size_t part_count, void *dst,
-                                                   size_t dst_capacity, size_t *dst_size);
+                                                   const gw_gcomp_part *parts, size_t part_count,
+                                                   gw_buffer *dst);
 GW_API GW_MUST_CHECK gw_status gw_gcomp_join_part(const gw_gcomp *codec, const gw_gcomp_source *source,
                                                   const gw_gcomp_part *parts, size_t part_count,
-                                                  size_t part_index, void *dst, size_t dst_size);
+                                                  size_t part_index, const gw_buffer *dst);
 
 /* -----------------------------------------------------------------------------------------------------------
  * Frames
@@ -314,12 +317,37 @@ typedef struct gw_gcomp_info {
 } gw_gcomp_info;
 
 /*
- * gw_gcomp_peek() reads the header and extension at src (rules 1 to 10 of docs/format.md section 8, except
- * rule 9, and the caller's limit): it needs no more than 64 bytes and tells from info->frame_size how many to
- * receive. count_limit as in the options. GW_OK and *info; otherwise *info is zeroed. No handle needed.
+ * Reads the header and extension at src: rules 1 to 10 of docs/format.md section 8, except rule 9, and the
+ * caller's limit. No handle needed.
+ *
+ *   - src_size: 64 bytes always suffice; info->frame_size then says how many to receive
+ *   - count_limit: as in the options
+ *   - on failure *info is zeroed
  */
 GW_API GW_MUST_CHECK gw_status gw_gcomp_peek(const void *src, size_t src_size, uint64_t count_limit,
                                              gw_gcomp_info *info);
+
+/* A received frame. */
+typedef struct gw_gcomp_frame {
+    const void *data;
+    size_t size; /* bytes; more than the frame has are refused with GW_ERR_TRAILING */
+    /* the receiver's map, equal to the one that the frame was made with; read for derived frames that are not
+     * constant, else ignored and may be NULL */
+    const gw_gcomp_map *map;
+} gw_gcomp_frame;
+
+/* Where decoded values go. */
+typedef struct gw_gcomp_target {
+    void *values;       /* in: elements of the frame's dtype */
+    uint64_t capacity;  /* in: elements */
+    uint64_t len;       /* out: number of values written, 0 on failure */
+    uint64_t bad_chunk; /* out: the lowest bad chunk, UINT64_MAX unless a chunk is to blame */
+} gw_gcomp_target;
+
+/* Checks all but the contents of the chunks: rules 1 to 16. Costs one pass over the directory. Writes nothing
+ * but *info, which is zeroed on failure. */
+GW_API GW_MUST_CHECK gw_status gw_gcomp_check(const gw_gcomp *codec, const gw_gcomp_frame *frame,
+                                              gw_gcomp_info *info);
 
 /* One chunk of the directory. */
 typedef struct gw_gcomp_chunk {
@@ -331,95 +359,69 @@ typedef struct gw_gcomp_chunk {
     uint64_t len; /* values */
 } gw_gcomp_chunk;
 
-/* Entry `index` of the directory of a frame that gw_gcomp_check() has accepted, or for which it found nothing
- * but a missing codebook or map (GW_ERR_TABLE, GW_ERR_MAP); info comes from gw_gcomp_check() or
+/* Reads entry `index` of the directory of a frame that gw_gcomp_check() has accepted, or for which it found
+ * nothing but a missing codebook or map (GW_ERR_TABLE, GW_ERR_MAP); info is from gw_gcomp_check() or
  * gw_gcomp_peek(). GW_OK; GW_ERR_ARG. */
-GW_API GW_MUST_CHECK gw_status gw_gcomp_chunk_info(const void *src, size_t src_size,
-                                                   const gw_gcomp_info *info, uint64_t index,
-                                                   gw_gcomp_chunk *chunk);
+GW_API GW_MUST_CHECK gw_status gw_gcomp_chunk_info(const gw_gcomp_frame *frame, const gw_gcomp_info *info,
+                                                   uint64_t index, gw_gcomp_chunk *chunk);
+
+/* Checks everything, the contents of the chunks included, and produces no values. *bad_chunk as in
+ * gw_gcomp_target; it may be NULL. */
+GW_API GW_MUST_CHECK gw_status gw_gcomp_validate(const gw_gcomp *codec, const gw_gcomp_frame *frame,
+                                                 uint64_t *bad_chunk, const gw_workspace *workspace);
 
 /*
- * gw_gcomp_check() applies rules 1 to 16: everything but the chunks' contents. `map` as in gw_gcomp_decode().
- * It writes nothing but *info (zeroed on failure). Cost: one pass over the directory.
- */
-GW_API GW_MUST_CHECK gw_status gw_gcomp_check(const gw_gcomp *codec, const void *src, size_t src_size,
-                                              const gw_gcomp_map *map, gw_gcomp_info *info);
-
-/*
- * gw_gcomp_validate() applies all rules, the chunks' contents included, and produces no values. *bad_chunk
- * gets the lowest bad chunk for GW_ERR_CORRUPT and GW_ERR_CHECKSUM of a chunk, else UINT64_MAX; it may be
- * NULL.
- */
-GW_API GW_MUST_CHECK gw_status gw_gcomp_validate(const gw_gcomp *codec, const void *src, size_t src_size,
-                                                 const gw_gcomp_map *map, uint64_t *bad_chunk,
-                                                 void *workspace, size_t workspace_size);
-
-/*
- * gw_gcomp_decode() decodes a whole frame into dst.
+ * Decodes a whole frame.
  *
- *   map           the receiver's map for derived frames, NULL otherwise (ignored for explicit and constant
- *                 frames)
- *   dst_capacity  in elements of the frame's dtype, which must be the codec's (else GW_ERR_OPTION)
- *   *len          number of values; 0 on failure
- *   *bad_chunk    see gw_gcomp_validate(); may be NULL
- *
- * Statuses of docs/format.md section 8, and GW_ERR_ARG, GW_ERR_STATE, GW_ERR_WORKSPACE, GW_ERR_OPTION. Up to
- * and including GW_ERR_DST nothing is written. If a chunk is bad, its values are +0, the other chunks are
- * decoded, and the status is that of the lowest bad chunk. Of the codec's options only dtype, count_limit and
- * backends matter, strict for sums, param_mantissa_bits for derived frames, and levels for frames with an
- * installed codebook.
+ *   - the frame's dtype must be the codec's, else GW_ERR_OPTION. Of the other options only count_limit and
+ *     backends matter, strict for sums, param_mantissa_bits for derived frames, and levels for frames with an
+ *     installed codebook
+ *   - statuses: those of docs/format.md section 8, and GW_ERR_ARG, GW_ERR_STATE, GW_ERR_WORKSPACE
+ *   - up to and including GW_ERR_DST nothing is written to target->values
+ *   - GW_ERR_CORRUPT, GW_ERR_CHECKSUM of a chunk: the values of bad chunks are +0, the other chunks are
+ *     decoded, the status is that of the lowest bad chunk
  */
-GW_API GW_MUST_CHECK gw_status gw_gcomp_decode(const gw_gcomp *codec, const void *src, size_t src_size,
-                                               const gw_gcomp_map *map, void *dst, uint64_t dst_capacity,
-                                               uint64_t *len, uint64_t *bad_chunk, void *workspace,
-                                               size_t workspace_size);
+GW_API GW_MUST_CHECK gw_status gw_gcomp_decode(const gw_gcomp *codec, const gw_gcomp_frame *frame,
+                                               gw_gcomp_target *target, const gw_workspace *workspace);
+
+/* Adds a frame to target->values[0..len of the frame), as docs/numerics.md defines the sum of two values. A
+ * bad chunk leaves its values as they were; the other chunks are added. Otherwise as gw_gcomp_decode(). */
+GW_API GW_MUST_CHECK gw_status gw_gcomp_decode_add(const gw_gcomp *codec, const gw_gcomp_frame *frame,
+                                                   gw_gcomp_target *target, const gw_workspace *workspace);
 
 /*
- * gw_gcomp_decode_add() adds a frame to accumulator[0..len of the frame). The sum of a value is as
- * docs/numerics.md says. A bad chunk leaves its part of the accumulator as it was; other chunks are added.
- * Otherwise as gw_gcomp_decode().
+ * The same for a range of the chunks of a frame that gw_gcomp_check() has accepted with *info: the form for
+ * several threads.
+ *
+ *   - target->values is the place of the range's first value; the map is still that of the whole frame
+ *   - the directory entries of the range are checked again, so bytes that change after gw_gcomp_check()
+ *     cannot lead outside the buffers
+ *   - status as gw_gcomp_decode(); GW_ERR_ARG also for a range that is not within the frame
  */
-GW_API GW_MUST_CHECK gw_status gw_gcomp_decode_add(const gw_gcomp *codec, const void *src, size_t src_size,
-                                                   const gw_gcomp_map *map, void *accumulator,
-                                                   uint64_t accumulator_len, uint64_t *len,
-                                                   uint64_t *bad_chunk, void *workspace,
-                                                   size_t workspace_size);
+GW_API GW_MUST_CHECK gw_status gw_gcomp_decode_range(const gw_gcomp *codec, const gw_gcomp_frame *frame,
+                                                     const gw_gcomp_info *info, const gw_gcomp_range *range,
+                                                     gw_gcomp_target *target, const gw_workspace *workspace);
+GW_API GW_MUST_CHECK gw_status gw_gcomp_decode_add_range(const gw_gcomp *codec, const gw_gcomp_frame *frame,
+                                                         const gw_gcomp_info *info,
+                                                         const gw_gcomp_range *range, gw_gcomp_target *target,
+                                                         const gw_workspace *workspace);
 
 /*
- * The same for chunks [chunk_first, chunk_first + chunk_count) of a frame that gw_gcomp_check() accepted with
- * *info: the form for several threads. dst and accumulator are the place of the range's first value,
- * map->levels that of the frame's first value. The directory entries of the range are checked again, so bytes
- * that change in between cannot lead outside the buffers.
- */
-GW_API GW_MUST_CHECK gw_status gw_gcomp_decode_range(const gw_gcomp *codec, const void *src, size_t src_size,
-                                                     const gw_gcomp_info *info, const gw_gcomp_map *map,
-                                                     uint64_t chunk_first, uint64_t chunk_count, void *dst,
-                                                     uint64_t dst_capacity, uint64_t *bad_chunk,
-                                                     void *workspace, size_t workspace_size);
-GW_API GW_MUST_CHECK gw_status gw_gcomp_decode_add_range(const gw_gcomp *codec, const void *src,
-                                                         size_t src_size, const gw_gcomp_info *info,
-                                                         const gw_gcomp_map *map, uint64_t chunk_first,
-                                                         uint64_t chunk_count, void *accumulator,
-                                                         uint64_t accumulator_len, uint64_t *bad_chunk,
-                                                         void *workspace, size_t workspace_size);
-
-/*
- * gw_gcomp_decode_add_encode() is one hop of a ring: frame + source->values -> frame, with the options of the
- * codec and the map, seed and counters of the source (the drop of a sum depends on the map and the sum
- * alone). Its bytes are those of decode, add and encode one after the other, but no sum leaves the cache.
+ * One hop of a ring: frame + source->values -> frame, with the options of the codec and the map, seed and
+ * counters of the source. The drop of a sum depends on the source's map and the sum alone. The bytes are
+ * those of decode, add and encode one after the other, but no sum leaves the cache.
  *
- *   source->len  must be the frame's, else GW_ERR_ARG
- *   src_map      the map with which a derived frame src was made (the ranks' common map); often source->map
- *
- * GW_OK and *dst_size. If a chunk of src is bad, *dst_size is 0, *bad_chunk names it and dst[0..dst_capacity)
- * is unspecified but holds nothing that was not computed by this call. Other statuses as decode and encode.
+ *   - source->len: that of the frame, else GW_ERR_ARG
+ *   - frame->map and source->map may be the same
+ *   - dst->capacity: at least gw_gcomp_bound()
+ *   - *bad_chunk as in gw_gcomp_target; it may be NULL
+ *   - GW_OK: dst->size is the size of the frame. On failure it is 0
+ *   - if a chunk of the frame is bad, dst->data[0..capacity) is unspecified but holds nothing that this call
+ *     did not compute; on any other failure it is untouched
  */
-GW_API GW_MUST_CHECK gw_status gw_gcomp_decode_add_encode(const gw_gcomp *codec, const void *src,
-                                                          size_t src_size, const gw_gcomp_map *src_map,
-                                                          const gw_gcomp_source *source, void *dst,
-                                                          size_t dst_capacity, size_t *dst_size,
-                                                          uint64_t *bad_chunk, void *workspace,
-                                                          size_t workspace_size);
+GW_API GW_MUST_CHECK gw_status gw_gcomp_decode_add_encode(const gw_gcomp *codec, const gw_gcomp_frame *frame,
+                                                          const gw_gcomp_source *source, gw_buffer *dst,
+                                                          uint64_t *bad_chunk, const gw_workspace *workspace);
 
 /* -----------------------------------------------------------------------------------------------------------
  * Codebooks that outlive a frame (section 4.3: renewed every k iterations)
@@ -443,16 +445,19 @@ GW_API GW_MUST_CHECK gw_status gw_gcomp_histogram_init(gw_gcomp_histogram *histo
  * not initialised, or of another dtype or kind of levels than the histogram); GW_ERR_LIMIT; GW_ERR_WORKSPACE.
  * On failure the histogram is unchanged. */
 GW_API GW_MUST_CHECK gw_status gw_gcomp_histogram_add(gw_gcomp_histogram *histogram, const gw_gcomp *codec,
-                                                      const gw_gcomp_source *source, void *workspace,
-                                                      size_t workspace_size);
+                                                      const gw_gcomp_source *source,
+                                                      const gw_workspace *workspace);
 
-/* Builds the codebook of the counts, serialised as in docs/format.md section 5.1. Labels 0 and 1 always get
- * codes. `book` gets up to GW_GCOMP_BOOK_SIZE_MAX bytes, *book_size says how many. Ranks that pool their
- * counts (add the count arrays of equal base) get equal codebooks. GW_OK; GW_ERR_ARG (NULL, or a base or
- * counts of labels that the dtype does not have);
- * GW_ERR_DST (book_capacity is less than the codebook). On failure *book_size is 0 and book is untouched. */
-GW_API GW_MUST_CHECK gw_status gw_gcomp_book_build(const gw_gcomp_histogram *histogram, uint8_t *book,
-                                                   size_t book_capacity, size_t *book_size);
+/*
+ * Builds the codebook of the counts, serialised as in docs/format.md section 5.1. Labels 0 and 1 always get
+ * codes. Ranks that pool their counts (add the count arrays of equal base) get equal codebooks.
+ *
+ *   - book->capacity: GW_GCOMP_BOOK_SIZE_MAX always suffices
+ *   - GW_OK: book->size is the size of the codebook
+ *   - GW_ERR_ARG (NULL, or a base or counts of labels that the dtype does not have), GW_ERR_DST (the codebook
+ *     is larger than the capacity): book->size is 0, book->data is untouched
+ */
+GW_API GW_MUST_CHECK gw_status gw_gcomp_book_build(const gw_gcomp_histogram *histogram, gw_buffer *book);
 
 /*
  * gw_gcomp_install() gives the handle a serialised codebook under an id and a generation; the handle keeps

@@ -9,6 +9,8 @@
  * Rules that hold everywhere (docs/numerics.md and docs/format.md have the details):
  *   - The caller owns all memory. No function allocates, starts a thread, prints, or aborts.
  *   - `len` counts elements, `size` counts bytes, `index` starts at 0. Data may have any alignment.
+ *   - Structs that a call reads may grow fields, for which zero means what the library did without them: set
+ *     such a struct to zeros, then fill in (in C, designated initializers do both).
  *   - Every read and write stays inside the ranges a function is given, to the byte.
  *   - Buffers of one call must not overlap unless the function says otherwise.
  *   - Functions are safe to call from several threads at once as long as the objects that they write are
@@ -104,6 +106,19 @@ GW_API const char *gw_status_message(gw_status status);
 /* Version of the library as one number, major * 10000 + minor * 100 + patch, and as text. Static storage. */
 GW_API uint32_t gw_version(void);
 GW_API const char *gw_version_string(void);
+
+/* Scratch memory of one call: any alignment, contents irrelevant before and after. One per thread. */
+typedef struct gw_workspace {
+    void *data;
+    size_t size;
+} gw_workspace;
+
+/* Bytes that a call writes. `data` and `capacity` are the caller's; the call sets `size`, 0 on failure. */
+typedef struct gw_buffer {
+    void *data;
+    size_t capacity;
+    size_t size;
+} gw_buffer;
 
 /* Element types on the wire. The numbers appear in frames. All are little-endian. */
 typedef enum gw_dtype {

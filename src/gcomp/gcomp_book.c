@@ -39,13 +39,13 @@ static void choose_base(gw_gcomp_histogram *histogram, const uint32_t *bin_count
 }
 
 gw_status gw_gcomp_histogram_add(gw_gcomp_histogram *histogram, const gw_gcomp *codec,
-                                 const gw_gcomp_source *source, void *workspace, size_t workspace_size)
+                                 const gw_gcomp_source *source, const gw_workspace *workspace)
 {
     if (histogram == NULL) {
         return GW_ERR_ARG;
     }
     gw_encoding e;
-    gw_status status = gw_encoding_begin(&e, codec, source, workspace, workspace_size);
+    gw_status status = gw_encoding_begin(&e, codec, source, workspace);
     if (status != GW_OK) {
         return status;
     }
@@ -76,15 +76,14 @@ gw_status gw_gcomp_histogram_add(gw_gcomp_histogram *histogram, const gw_gcomp *
     return GW_OK;
 }
 
-gw_status gw_gcomp_book_build(const gw_gcomp_histogram *histogram, uint8_t *book, size_t book_capacity,
-                              size_t *book_size)
+gw_status gw_gcomp_book_build(const gw_gcomp_histogram *histogram, gw_buffer *book)
 {
-    if (histogram == NULL || book == NULL || book_size == NULL) {
+    if (book == NULL) {
         return GW_ERR_ARG;
     }
-    *book_size = 0;
-    if (gw_traits_of(histogram->dtype)->size == 0 || histogram->levels > GW_GCOMP_DERIVED ||
-        histogram->base > HISTOGRAM_BASE_UNKNOWN) {
+    book->size = 0;
+    if (histogram == NULL || book->data == NULL || gw_traits_of(histogram->dtype)->size == 0 ||
+        histogram->levels > GW_GCOMP_DERIVED || histogram->base > HISTOGRAM_BASE_UNKNOWN) {
         return GW_ERR_ARG;
     }
     /* Weights are the counts shifted right until their sum is below 2^28 (the package-merge adds up to 11
@@ -121,11 +120,11 @@ gw_status gw_gcomp_book_build(const gw_gcomp_histogram *histogram, uint8_t *book
     if (gw_codebook_read(&check, &used, bytes, size, histogram->dtype, histogram->levels) != GW_OK) {
         return GW_ERR_ARG;
     }
-    if (book_capacity < size) {
+    if (book->capacity < size) {
         return GW_ERR_DST;
     }
-    GW_MEMCPY(book, bytes, size);
-    *book_size = size;
+    GW_MEMCPY(book->data, bytes, size);
+    book->size = size;
     return GW_OK;
 }
 

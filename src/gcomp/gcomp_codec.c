@@ -129,17 +129,17 @@ uint64_t gw_gcomp_range_align(const gw_gcomp *codec)
     return inside == NULL ? 0 : gw_group_chunks(inside);
 }
 
-size_t gw_gcomp_range_bound(const gw_gcomp *codec, uint64_t len, uint64_t chunk_first, uint64_t chunk_count)
+size_t gw_gcomp_range_bound(const gw_gcomp *codec, uint64_t len, const gw_gcomp_range *range)
 {
     const gw_codec *inside = gw_codec_of(codec);
     const uint64_t chunks = gw_gcomp_chunk_count(codec, len);
-    if (inside == NULL || !gw_frame_is_len_possible(len, inside->options.chunk_log2) ||
-        chunk_first > chunks || chunk_count > chunks - chunk_first) {
+    if (inside == NULL || range == NULL || !gw_frame_is_len_possible(len, inside->options.chunk_log2) ||
+        range->chunk_first > chunks || range->chunk_count > chunks - range->chunk_first) {
         return 0;
     }
     const uint64_t raw =
         gw_traits_of((uint32_t)inside->options.dtype)->size * ((uint64_t)1 << inside->options.chunk_log2);
-    const uint64_t bound = chunk_count * (GW_FRAME_ENTRY_SIZE + raw);
+    const uint64_t bound = range->chunk_count * (GW_FRAME_ENTRY_SIZE + raw);
     return bound <= SIZE_MAX ? (size_t)bound : 0;
 }
 

@@ -102,7 +102,13 @@ typedef struct gw_encoding {
 
 /* Checks handle, source and workspace and prepares all but entries, payload and offset. */
 gw_status gw_encoding_begin(gw_encoding *encoding, const gw_gcomp *codec, const gw_gcomp_source *source,
-                            void *workspace, size_t workspace_size);
+                            const gw_workspace *workspace);
+
+/* 1 unless gw_gcomp_encode() refuses the source with GW_ERR_ARG. */
+int gw_encoding_is_source_valid(const gw_codec *codec, const gw_gcomp_source *source);
+
+/* The info of the source's frame, but for frame_size and meta_crc. */
+void gw_encoding_fill_info(gw_gcomp_info *info, const gw_codec *codec, const gw_gcomp_source *source);
 
 /* From bins to labels: count[GW_LABELS] = counts of the labels that bin_count[GW_BINS] gives under the window
  * that fits it. Returns the window. */
@@ -112,8 +118,11 @@ uint32_t gw_survey_fold(uint32_t *count, const uint32_t *bin_count, uint32_t dty
  * value. */
 void gw_encode_group(gw_encoding *encoding, uint64_t first, const uint8_t *values);
 
-/* Writes header and checksum of a frame whose directory and payload are in place. */
-void gw_encoding_finish(gw_encoding *encoding, uint8_t *dst);
+/* Points entries and payload into dst, at the first chunk. */
+void gw_encoding_aim(gw_encoding *encoding, const gw_buffer *dst);
+
+/* Writes header and checksum of a frame whose directory and payload are in place, and sets dst->size. */
+void gw_encoding_finish(gw_encoding *encoding, gw_buffer *dst);
 
 /* ---- decode -------------------------------------------------------------------------------------------- */
 
@@ -135,14 +144,9 @@ typedef struct gw_decoding {
     size_t book_size;
 } gw_decoding;
 
-/* Rules 1 to 16 of docs/format.md section 8 for the frame at src[0..src_size). */
-gw_status gw_frame_check(const gw_codec *codec, const void *src, size_t src_size, const gw_gcomp_map *map,
-                         gw_gcomp_info *info);
-
 /* Prepares to decode a checked frame. */
-gw_status gw_decoding_begin(gw_decoding *decoding, const gw_codec *codec, const uint8_t *src,
-                            const gw_gcomp_info *info, const gw_gcomp_map *map, void *workspace,
-                            size_t workspace_size);
+gw_status gw_decoding_begin(gw_decoding *decoding, const gw_codec *codec, const gw_gcomp_frame *frame,
+                            const gw_gcomp_info *info, const gw_workspace *workspace);
 
 /* Rules 18 to 26 for one chunk, whose values, or their sums with the addend, go to dst (frame dtype). On
  * failure dst is zero-filled. */

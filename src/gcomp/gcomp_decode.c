@@ -23,14 +23,14 @@ gw_status gw_gcomp_peek(const void *src, size_t src_size, uint64_t count_limit, 
     return gw_frame_read_header(info, (const uint8_t *)src, src_size, count_limit, 0);
 }
 
-gw_status gw_gcomp_chunk_info(const void *src, size_t src_size, const gw_gcomp_info *info, uint64_t index,
+gw_status gw_gcomp_chunk_info(const gw_gcomp_frame *frame, const gw_gcomp_info *info, uint64_t index,
                               gw_gcomp_chunk *chunk)
 {
-    if (src == NULL || info == NULL || chunk == NULL || index >= info->chunk_count ||
-        src_size < info->frame_size || info->frame_size < info->payload_offset) {
+    if (frame == NULL || frame->data == NULL || info == NULL || chunk == NULL || index >= info->chunk_count ||
+        frame->size < info->frame_size || info->frame_size < info->payload_offset) {
         return GW_ERR_ARG;
     }
-    gw_status status = gw_frame_read_entry(chunk, (const uint8_t *)src, info, index);
+    gw_status status = gw_frame_read_entry(chunk, (const uint8_t *)frame->data, info, index);
     return status == GW_OK ? GW_OK : GW_ERR_ARG;
 }
 
@@ -67,65 +67,67 @@ static gw_status check_map(const gw_codec *codec, const gw_gcomp_info *info, con
     return GW_OK;
 }
 
-gw_status gw_frame_check(const gw_codec *codec, const void *src, size_t src_size, const gw_gcomp_map *map,
-                         gw_gcomp_info *info)
+static gw_status check_frame(const gw_codec *codec, const gw_gcomp_frame *frame, gw_gcomp_info *info)
 {
-    gw_status status =
-        gw_frame_read_header(info, (const uint8_t *)src, src_size, codec->options.count_limit, 1);
-    if (status == GW_OK && info->frame_size < src_size) {
-        status = GW_ERR_TRAILING;
+    const uint8_t *src = (const uint8_t *)frame->data;
+    gw_status status = gw_frame_read_header(info, src, frame->size, codec->options.count_limit, 1);
+    if (status != GW_OK) {
+        return status;
     }
-    if (status == GW_OK) {
-        status = gw_frame_check_directory((const uint8_t *)src, info, &codec->kernels);
+    if (info->frame_size < frame->size) {
+        return GW_ERR_TRAILING;
     }
-    if (status == GW_OK && info->dtype != codec->options.dtype) {
-        status = GW_ERR_OPTION;
+    status = gw_frame_check_directory(src, info, &codec->kernels);
+    if (status != GW_OK) {
+        return status;
     }
-    if (status == GW_OK && info->installed && find_installed(codec, info) == NULL) {
-        status = GW_ERR_TABLE;
+    if (info->dtype != codec->options.dtype) {
+        return GW_ERR_OPTION;
     }
-    if (status == GW_OK && needs_map(info)) {
-        status = check_map(codec, info, map);
+    if (info->installed && find_installed(codec, info) == NULL) {
+        return GW_ERR_TABLE;
     }
+    return needs_map(info) ? check_map(codec, info, frame->map) : GW_OK;
+}
+
+gw_status gw_gcomp_check(const gw_gcomp *codec, const gw_gcomp_frame *frame, gw_gcomp_info *info)
+{
+    if (info == NULL) {
+        return GW_ERR_ARG;
+    }
+    GW_MEMSET(info, 0, sizeof *info);
+    if (codec == NULL || frame == NULL || (frame->data == NULL && frame->size != 0)) {
+        return GW_ERR_ARG;
+    }
+    const gw_codec *inside = gw_codec_of(codec);
+    if (inside == NULL) {
+        return GW_ERR_STATE;
+    }
+    const gw_status status = check_frame(inside, frame, info);
     if (status != GW_OK) {
         GW_MEMSET(info, 0, sizeof *info);
     }
     return status;
 }
 
-gw_status gw_gcomp_check(const gw_gcomp *codec, const void *src, size_t src_size, const gw_gcomp_map *map,
-                         gw_gcomp_info *info)
-{
-    if (info == NULL) {
-        return GW_ERR_ARG;
-    }
-    GW_MEMSET(info, 0, sizeof *info);
-    if (codec == NULL || (src == NULL && src_size != 0)) {
-        return GW_ERR_ARG;
-    }
-    const gw_codec *inside = gw_codec_of(codec);
-    return inside == NULL ? GW_ERR_STATE : gw_frame_check(inside, src, src_size, map, info);
-}
-
 /* ---- chunk --------------------------------------------------------------------------------------------- */
 
-gw_status gw_decoding_begin(gw_decoding *d, const gw_codec *codec, const uint8_t *src,
-                            const gw_gcomp_info *info, const gw_gcomp_map *map, void *workspace,
-                            size_t workspace_size)
+gw_status gw_decoding_begin(gw_decoding *d, const gw_codec *codec, const gw_gcomp_frame *frame,
+                            const gw_gcomp_info *info, const gw_workspace *workspace)
 {
-    if (workspace == NULL) {
+    if (workspace == NULL || workspace->data == NULL) {
         return GW_ERR_ARG;
     }
-    if (workspace_size < gw_scratch_size(codec)) {
+    if (workspace->size < gw_scratch_size(codec)) {
         return GW_ERR_WORKSPACE;
     }
     GW_MEMSET(d, 0, sizeof *d);
     d->codec = codec;
-    d->src = src;
+    d->src = (const uint8_t *)frame->data;
     d->info = *info;
-    d->levels = needs_map(info) ? map->levels : NULL;
+    d->levels = needs_map(info) ? frame->map->levels : NULL;
     d->book_owner = UINT64_MAX;
-    gw_scratch_carve(&d->scratch, codec, workspace);
+    gw_scratch_carve(&d->scratch, codec, workspace->data);
     gw_joiner *joiner = d->scratch.joiner;
     GW_MEMSET(joiner, 0, sizeof *joiner);
     joiner->dtype = (uint32_t)info->dtype;
@@ -536,141 +538,154 @@ void gw_add_values(const gw_codec *codec, const gw_gcomp_info *info, void *out, 
 
 typedef enum decode_mode { DECODE_VALUES, DECODE_ADD, DECODE_VALIDATE } decode_mode;
 
-static gw_status decode_chunks(gw_decoding *d, uint64_t first, uint64_t count, uint8_t *dst, decode_mode mode,
+static gw_status decode_chunks(gw_decoding *d, const gw_gcomp_range *range, uint8_t *dst, decode_mode mode,
                                uint64_t *bad_chunk)
 {
     const size_t size = gw_traits_of((uint32_t)d->info.dtype)->size;
     uint8_t *const local = d->scratch.sums;
     gw_status first_error = GW_OK;
-    for (uint64_t i = 0; i < count; i++) {
-        const size_t len = gw_frame_chunk_len(&d->info, first + i);
+    for (uint64_t i = 0; i < range->chunk_count; i++) {
+        const uint64_t index = range->chunk_first + i;
+        const size_t len = gw_frame_chunk_len(&d->info, index);
         uint8_t *place = mode == DECODE_VALIDATE ? NULL : dst + (size_t)(i << d->info.chunk_log2) * size;
         if (mode == DECODE_ADD) {
             d->beside = place;
             d->beside_size = len * size;
         }
-        gw_status status = gw_decode_chunk(d, first + i, mode == DECODE_VALUES ? place : local);
+        gw_status status = gw_decode_chunk(d, index, mode == DECODE_VALUES ? place : local);
         if (status == GW_OK && mode == DECODE_ADD) {
             gw_add_values(d->codec, &d->info, place, place, local, len);
         }
         if (status != GW_OK && first_error == GW_OK) {
             first_error = status;
-            *bad_chunk = first + i;
+            *bad_chunk = index;
         }
     }
     return first_error;
 }
 
-static gw_status decode_range(const gw_gcomp *codec, const void *src, size_t src_size,
-                              const gw_gcomp_info *info, const gw_gcomp_map *map, uint64_t chunk_first,
-                              uint64_t chunk_count, void *dst, uint64_t dst_capacity, decode_mode mode,
-                              uint64_t *bad_chunk, void *workspace, size_t workspace_size)
+/* Values of a range; UINT64_MAX if the range is not within the frame. */
+static uint64_t range_len(const gw_gcomp_info *info, const gw_gcomp_range *range)
 {
-    uint64_t ignored;
-    bad_chunk = bad_chunk == NULL ? &ignored : bad_chunk;
-    *bad_chunk = UINT64_MAX;
+    if (range->chunk_first > info->chunk_count ||
+        range->chunk_count > info->chunk_count - range->chunk_first) {
+        return UINT64_MAX;
+    }
+    const uint64_t first_value = range->chunk_first << info->chunk_log2;
+    return gw_min_u64(info->len - gw_min_u64(first_value, info->len), range->chunk_count << info->chunk_log2);
+}
+
+static gw_status check_target(const gw_gcomp_target *target, const gw_gcomp_frame *frame,
+                              const gw_gcomp_info *info, uint64_t len)
+{
+    if (len > target->capacity) {
+        return GW_ERR_DST;
+    }
+    const size_t values_size = (size_t)len * gw_traits_of((uint32_t)info->dtype)->size;
+    if ((len != 0 && target->values == NULL) ||
+        gw_is_overlapping(target->values, values_size, frame->data, (size_t)info->frame_size)) {
+        return GW_ERR_ARG;
+    }
+    return GW_OK;
+}
+
+static int reset_target(gw_gcomp_target *target)
+{
+    if (target != NULL) {
+        target->len = 0;
+        target->bad_chunk = UINT64_MAX;
+    }
+    return target != NULL;
+}
+
+/* target->len and target->bad_chunk are those of a failure that no chunk is to blame for. */
+static gw_status decode_range(const gw_gcomp *codec, const gw_gcomp_frame *frame, const gw_gcomp_info *info,
+                              const gw_gcomp_range *range, gw_gcomp_target *target,
+                              const gw_workspace *workspace, decode_mode mode)
+{
     const gw_codec *inside = gw_codec_of(codec);
-    if (codec == NULL || src == NULL || info == NULL) {
+    if (codec == NULL || frame == NULL || frame->data == NULL || info == NULL || range == NULL) {
         return GW_ERR_ARG;
     }
     if (inside == NULL) {
         return GW_ERR_STATE;
     }
-    if (src_size < info->frame_size || info->frame_size < info->payload_offset ||
-        chunk_first > info->chunk_count || chunk_count > info->chunk_count - chunk_first ||
+    const gw_gcomp_map *map = frame->map;
+    const uint64_t len = range_len(info, range);
+    if (frame->size < info->frame_size || info->frame_size < info->payload_offset || len == UINT64_MAX ||
         info->dtype != inside->options.dtype ||
         (needs_map(info) && info->len != 0 &&
          (map == NULL || map->levels == NULL || map->len != info->len))) {
         return GW_ERR_ARG;
     }
-    const uint64_t first_value = chunk_first << info->chunk_log2;
-    const uint64_t values =
-        gw_min_u64(info->len - gw_min_u64(first_value, info->len), chunk_count << info->chunk_log2);
-    if (mode != DECODE_VALIDATE && values > dst_capacity) {
-        return GW_ERR_DST;
-    }
-    if (mode != DECODE_VALIDATE && values != 0 && dst == NULL) {
-        return GW_ERR_ARG;
-    }
-    const size_t value_size = (size_t)values * gw_traits_of((uint32_t)info->dtype)->size;
-    if (mode != DECODE_VALIDATE && gw_is_overlapping(dst, value_size, src, (size_t)info->frame_size)) {
-        return GW_ERR_ARG;
+    gw_status status = mode == DECODE_VALIDATE ? GW_OK : check_target(target, frame, info, len);
+    if (status != GW_OK) {
+        return status;
     }
     gw_decoding d;
-    gw_status status =
-        gw_decoding_begin(&d, inside, (const uint8_t *)src, info, map, workspace, workspace_size);
+    status = gw_decoding_begin(&d, inside, frame, info, workspace);
     if (status != GW_OK) {
         return status;
     }
     d.scratch.joiner->stream =
         mode == DECODE_VALUES && info->len * gw_traits_of((uint32_t)info->dtype)->size >= STREAM_SIZE;
-    status = decode_chunks(&d, chunk_first, chunk_count, (uint8_t *)dst, mode, bad_chunk);
+    status = decode_chunks(&d, range, (uint8_t *)target->values, mode, &target->bad_chunk);
     inside->kernels.fence();
+    target->len = status == GW_OK ? len : 0;
     return status;
 }
 
-static gw_status decode_frame(const gw_gcomp *codec, const void *src, size_t src_size,
-                              const gw_gcomp_map *map, void *dst, uint64_t dst_capacity, decode_mode mode,
-                              uint64_t *len, uint64_t *bad_chunk, void *workspace, size_t workspace_size)
+static gw_status decode_frame(const gw_gcomp *codec, const gw_gcomp_frame *frame, gw_gcomp_target *target,
+                              const gw_workspace *workspace, decode_mode mode)
 {
+    if (!reset_target(target)) {
+        return GW_ERR_ARG;
+    }
     gw_gcomp_info info;
+    const gw_status status = gw_gcomp_check(codec, frame, &info);
+    const gw_gcomp_range all = {0, info.chunk_count};
+    return status != GW_OK ? status : decode_range(codec, frame, &info, &all, target, workspace, mode);
+}
+
+gw_status gw_gcomp_validate(const gw_gcomp *codec, const gw_gcomp_frame *frame, uint64_t *bad_chunk,
+                            const gw_workspace *workspace)
+{
+    gw_gcomp_target nowhere = {NULL, 0, 0, 0};
+    const gw_status status = decode_frame(codec, frame, &nowhere, workspace, DECODE_VALIDATE);
     if (bad_chunk != NULL) {
-        *bad_chunk = UINT64_MAX;
-    }
-    gw_status status = gw_gcomp_check(codec, src, src_size, map, &info);
-    if (status == GW_OK) {
-        status = decode_range(codec, src, src_size, &info, map, 0, info.chunk_count, dst, dst_capacity, mode,
-                              bad_chunk, workspace, workspace_size);
-    }
-    if (len != NULL) {
-        *len = status == GW_OK ? info.len : 0;
+        *bad_chunk = nowhere.bad_chunk;
     }
     return status;
 }
 
-gw_status gw_gcomp_validate(const gw_gcomp *codec, const void *src, size_t src_size, const gw_gcomp_map *map,
-                            uint64_t *bad_chunk, void *workspace, size_t workspace_size)
+gw_status gw_gcomp_decode(const gw_gcomp *codec, const gw_gcomp_frame *frame, gw_gcomp_target *target,
+                          const gw_workspace *workspace)
 {
-    return decode_frame(codec, src, src_size, map, NULL, 0, DECODE_VALIDATE, NULL, bad_chunk, workspace,
-                        workspace_size);
+    return decode_frame(codec, frame, target, workspace, DECODE_VALUES);
 }
 
-gw_status gw_gcomp_decode(const gw_gcomp *codec, const void *src, size_t src_size, const gw_gcomp_map *map,
-                          void *dst, uint64_t dst_capacity, uint64_t *len, uint64_t *bad_chunk,
-                          void *workspace, size_t workspace_size)
+gw_status gw_gcomp_decode_add(const gw_gcomp *codec, const gw_gcomp_frame *frame, gw_gcomp_target *target,
+                              const gw_workspace *workspace)
 {
-    if (len == NULL) {
+    return decode_frame(codec, frame, target, workspace, DECODE_ADD);
+}
+
+gw_status gw_gcomp_decode_range(const gw_gcomp *codec, const gw_gcomp_frame *frame, const gw_gcomp_info *info,
+                                const gw_gcomp_range *range, gw_gcomp_target *target,
+                                const gw_workspace *workspace)
+{
+    if (!reset_target(target)) {
         return GW_ERR_ARG;
     }
-    return decode_frame(codec, src, src_size, map, dst, dst_capacity, DECODE_VALUES, len, bad_chunk,
-                        workspace, workspace_size);
+    return decode_range(codec, frame, info, range, target, workspace, DECODE_VALUES);
 }
 
-gw_status gw_gcomp_decode_add(const gw_gcomp *codec, const void *src, size_t src_size,
-                              const gw_gcomp_map *map, void *accumulator, uint64_t accumulator_len,
-                              uint64_t *len, uint64_t *bad_chunk, void *workspace, size_t workspace_size)
+gw_status gw_gcomp_decode_add_range(const gw_gcomp *codec, const gw_gcomp_frame *frame,
+                                    const gw_gcomp_info *info, const gw_gcomp_range *range,
+                                    gw_gcomp_target *target, const gw_workspace *workspace)
 {
-    if (len == NULL) {
+    if (!reset_target(target)) {
         return GW_ERR_ARG;
     }
-    return decode_frame(codec, src, src_size, map, accumulator, accumulator_len, DECODE_ADD, len, bad_chunk,
-                        workspace, workspace_size);
-}
-
-gw_status gw_gcomp_decode_range(const gw_gcomp *codec, const void *src, size_t src_size,
-                                const gw_gcomp_info *info, const gw_gcomp_map *map, uint64_t chunk_first,
-                                uint64_t chunk_count, void *dst, uint64_t dst_capacity, uint64_t *bad_chunk,
-                                void *workspace, size_t workspace_size)
-{
-    return decode_range(codec, src, src_size, info, map, chunk_first, chunk_count, dst, dst_capacity,
-                        DECODE_VALUES, bad_chunk, workspace, workspace_size);
-}
-
-gw_status gw_gcomp_decode_add_range(const gw_gcomp *codec, const void *src, size_t src_size,
-                                    const gw_gcomp_info *info, const gw_gcomp_map *map, uint64_t chunk_first,
-                                    uint64_t chunk_count, void *accumulator, uint64_t accumulator_len,
-                                    uint64_t *bad_chunk, void *workspace, size_t workspace_size)
-{
-    return decode_range(codec, src, src_size, info, map, chunk_first, chunk_count, accumulator,
-                        accumulator_len, DECODE_ADD, bad_chunk, workspace, workspace_size);
+    return decode_range(codec, frame, info, range, target, workspace, DECODE_ADD);
 }

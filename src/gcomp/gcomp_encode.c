@@ -24,7 +24,7 @@ static void fill_rule(gw_round_rule *rule, const gw_codec *codec, const gw_gcomp
     rule->rank_hop = (uint32_t)source->rank << 16 | source->hop;
 }
 
-static void fill_info(gw_gcomp_info *info, const gw_codec *codec, const gw_gcomp_source *source)
+void gw_encoding_fill_info(gw_gcomp_info *info, const gw_codec *codec, const gw_gcomp_source *source)
 {
     const gw_gcomp_options *o = &codec->options;
     const int derived = o->levels == GW_GCOMP_DERIVED;
@@ -56,7 +56,7 @@ static void fill_info(gw_gcomp_info *info, const gw_codec *codec, const gw_gcomp
     }
 }
 
-static int is_source_valid(const gw_codec *codec, const gw_gcomp_source *source)
+int gw_encoding_is_source_valid(const gw_codec *codec, const gw_gcomp_source *source)
 {
     const int derived = codec->options.levels == GW_GCOMP_DERIVED;
     if (source->len > SIZE_MAX / gw_traits_of((uint32_t)codec->options.dtype)->size ||
@@ -77,10 +77,10 @@ static int is_source_valid(const gw_codec *codec, const gw_gcomp_source *source)
 enum { WINDOW_GUESS = 70 };
 
 gw_status gw_encoding_begin(gw_encoding *encoding, const gw_gcomp *codec, const gw_gcomp_source *source,
-                            void *workspace, size_t workspace_size)
+                            const gw_workspace *workspace)
 {
     const gw_codec *inside = gw_codec_of(codec);
-    if (codec == NULL || source == NULL || workspace == NULL) {
+    if (codec == NULL || source == NULL || workspace == NULL || workspace->data == NULL) {
         return GW_ERR_ARG;
     }
     if (inside == NULL) {
@@ -90,19 +90,19 @@ gw_status gw_encoding_begin(gw_encoding *encoding, const gw_gcomp *codec, const 
         !gw_frame_is_len_possible(source->len, inside->options.chunk_log2)) {
         return GW_ERR_LIMIT;
     }
-    if (!is_source_valid(inside, source)) {
+    if (!gw_encoding_is_source_valid(inside, source)) {
         return GW_ERR_ARG;
     }
-    if (workspace_size < gw_scratch_size(inside)) {
+    if (workspace->size < gw_scratch_size(inside)) {
         return GW_ERR_WORKSPACE;
     }
     GW_MEMSET(encoding, 0, sizeof *encoding);
     encoding->codec = inside;
     encoding->source = source;
-    fill_info(&encoding->info, inside, source);
+    gw_encoding_fill_info(&encoding->info, inside, source);
     fill_rule(&encoding->rule, inside, source);
     encoding->window = WINDOW_GUESS;
-    gw_scratch_carve(&encoding->scratch, inside, workspace);
+    gw_scratch_carve(&encoding->scratch, inside, workspace->data);
     return GW_OK;
 }
 
@@ -484,220 +484,99 @@ void gw_encode_group(gw_encoding *e, uint64_t first, const uint8_t *values)
 
 /* ---- frame --------------------------------------------------------------------------------------------- */
 
-void gw_encoding_finish(gw_encoding *e, uint8_t *dst)
+void gw_encoding_aim(gw_encoding *e, const gw_buffer *dst)
 {
+    e->entries = (uint8_t *)dst->data + e->info.directory_offset;
+    e->payload = (uint8_t *)dst->data + e->info.payload_offset;
+    e->offset = e->info.payload_offset;
+}
+
+void gw_encoding_finish(gw_encoding *e, gw_buffer *dst)
+{
+    uint8_t *const bytes = (uint8_t *)dst->data;
     const size_t entries_end = (size_t)(e->info.directory_offset + GW_FRAME_ENTRY_SIZE * e->info.chunk_count);
-    GW_MEMSET(dst + entries_end, 0, (size_t)e->info.payload_offset - entries_end);
-    gw_frame_write_header(dst, &e->info);
+    GW_MEMSET(bytes + entries_end, 0, (size_t)e->info.payload_offset - entries_end);
+    gw_frame_write_header(bytes, &e->info);
     if (e->info.checksum) {
-        e->info.meta_crc = gw_frame_meta_crc(dst, &e->info, &e->codec->kernels);
-        gw_frame_write_header(dst, &e->info);
+        e->info.meta_crc = gw_frame_meta_crc(bytes, &e->info, &e->codec->kernels);
+        gw_frame_write_header(bytes, &e->info);
+    }
+    dst->size = (size_t)e->info.frame_size;
+}
+
+/* Encodes a range that is aligned and within the frame. */
+static void encode_groups(gw_encoding *e, const gw_gcomp_range *range)
+{
+    const size_t size = gw_traits_of(e->rule.dtype)->size;
+    const uint64_t end = range->chunk_first + range->chunk_count;
+    for (uint64_t chunk = range->chunk_first; chunk < end; chunk += gw_group_chunks(e->codec)) {
+        gw_encode_group(e, chunk,
+                        (const uint8_t *)e->source->values + (size_t)(chunk << e->info.chunk_log2) * size);
     }
 }
 
-gw_status gw_gcomp_encode(const gw_gcomp *codec, const gw_gcomp_source *source, void *dst,
-                          size_t dst_capacity, size_t *dst_size, void *workspace, size_t workspace_size)
+gw_status gw_gcomp_encode(const gw_gcomp *codec, const gw_gcomp_source *source, gw_buffer *dst,
+                          const gw_workspace *workspace)
 {
-    if (dst_size == NULL) {
-        return GW_ERR_ARG;
-    }
-    *dst_size = 0;
-    gw_encoding e;
-    gw_status status = gw_encoding_begin(&e, codec, source, workspace, workspace_size);
-    if (status != GW_OK) {
-        return status;
-    }
     if (dst == NULL) {
         return GW_ERR_ARG;
     }
-    const size_t bound = gw_gcomp_bound(codec, source->len);
-    if (bound == 0 || dst_capacity < bound) {
-        return GW_ERR_DST;
+    dst->size = 0;
+    gw_encoding e;
+    gw_status status = gw_encoding_begin(&e, codec, source, workspace);
+    if (status != GW_OK) {
+        return status;
     }
-    e.entries = (uint8_t *)dst + e.info.directory_offset;
-    e.payload = (uint8_t *)dst + e.info.payload_offset;
-    e.offset = e.info.payload_offset;
-    const uint8_t *values = (const uint8_t *)source->values;
-    const size_t size = gw_traits_of(e.rule.dtype)->size;
-    if (gw_is_overlapping(dst, bound, values, (size_t)source->len * size)) {
+    if (dst->data == NULL) {
         return GW_ERR_ARG;
     }
-    for (uint64_t chunk = 0; chunk < e.info.chunk_count; chunk += gw_group_chunks(e.codec)) {
-        gw_encode_group(&e, chunk, values + (size_t)(chunk << e.info.chunk_log2) * size);
+    const size_t bound = gw_gcomp_bound(codec, source->len);
+    if (bound == 0 || dst->capacity < bound) {
+        return GW_ERR_DST;
     }
+    const size_t values_size = (size_t)source->len * gw_traits_of(e.rule.dtype)->size;
+    if (gw_is_overlapping(dst->data, bound, source->values, values_size)) {
+        return GW_ERR_ARG;
+    }
+    gw_encoding_aim(&e, dst);
+    encode_groups(&e, &(gw_gcomp_range){0, e.info.chunk_count});
     e.info.frame_size = e.offset;
-    gw_encoding_finish(&e, (uint8_t *)dst);
-    *dst_size = (size_t)e.info.frame_size;
+    gw_encoding_finish(&e, dst);
     return GW_OK;
 }
 
-gw_status gw_gcomp_encode_range(const gw_gcomp *codec, const gw_gcomp_source *source, uint64_t chunk_first,
-                                uint64_t chunk_count, void *area, size_t area_size, gw_gcomp_part *part,
-                                void *workspace, size_t workspace_size)
+gw_status gw_gcomp_encode_range(const gw_gcomp *codec, const gw_gcomp_source *source, gw_gcomp_part *part,
+                                const gw_workspace *workspace)
 {
     if (part == NULL) {
         return GW_ERR_ARG;
     }
-    GW_MEMSET(part, 0, sizeof *part);
+    part->size = 0;
     gw_encoding e;
-    gw_status status = gw_encoding_begin(&e, codec, source, workspace, workspace_size);
+    gw_status status = gw_encoding_begin(&e, codec, source, workspace);
     if (status != GW_OK) {
         return status;
     }
+    const gw_gcomp_range range = part->range;
     const uint64_t chunks = e.info.chunk_count;
     const uint32_t align = gw_group_chunks(e.codec);
-    if (area == NULL || chunk_first % align != 0 || chunk_first > chunks ||
-        chunk_count > chunks - chunk_first ||
-        (chunk_count % align != 0 && chunk_first + chunk_count != chunks)) {
+    if (part->area == NULL || range.chunk_first % align != 0 || range.chunk_first > chunks ||
+        range.chunk_count > chunks - range.chunk_first ||
+        (range.chunk_count % align != 0 && range.chunk_first + range.chunk_count != chunks)) {
         return GW_ERR_ARG;
     }
-    const size_t bound = gw_gcomp_range_bound(codec, source->len, chunk_first, chunk_count);
-    if ((bound == 0 && chunk_count != 0) || area_size < bound) {
+    const size_t bound = gw_gcomp_range_bound(codec, source->len, &range);
+    if ((bound == 0 && range.chunk_count != 0) || part->capacity < bound) {
         return GW_ERR_DST;
     }
     /* An area is the directory entries of its chunks, offsets counted from the range's first chunk, then the
      * chunks. */
-    e.entries = (uint8_t *)area;
-    e.entries_first = chunk_first;
-    e.payload = (uint8_t *)area + GW_FRAME_ENTRY_SIZE * chunk_count;
+    const size_t entries_size = (size_t)(GW_FRAME_ENTRY_SIZE * range.chunk_count);
+    e.entries = (uint8_t *)part->area;
+    e.entries_first = range.chunk_first;
+    e.payload = (uint8_t *)part->area + entries_size;
     e.offset = 0;
-    const uint8_t *values = (const uint8_t *)source->values;
-    const size_t size = gw_traits_of(e.rule.dtype)->size;
-    for (uint64_t chunk = chunk_first; chunk < chunk_first + chunk_count; chunk += align) {
-        gw_encode_group(&e, chunk, values + (size_t)(chunk << e.info.chunk_log2) * size);
-    }
-    part->area = area;
-    part->size = (size_t)(GW_FRAME_ENTRY_SIZE * chunk_count + e.offset);
-    part->chunk_first = chunk_first;
-    part->chunk_count = chunk_count;
+    encode_groups(&e, &range);
+    part->size = entries_size + (size_t)e.offset;
     return GW_OK;
-}
-
-/* Bytes of a part behind its directory entries; UINT64_MAX if it is shorter than these. */
-static uint64_t part_payload(const gw_gcomp_part *part)
-{
-    const uint64_t entries_size = GW_FRAME_ENTRY_SIZE * part->chunk_count;
-    return part->size < entries_size ? UINT64_MAX : part->size - entries_size;
-}
-
-static void move_part(uint8_t *dst, uint64_t offset, const gw_gcomp_part *part)
-{
-    const size_t size = (size_t)part_payload(part);
-    if (size != 0) {
-        GW_MEMCPY(dst + offset, (const uint8_t *)part->area + (part->size - size), size);
-    }
-}
-
-/* Where the first `count` parts end in the frame, or 0 if they do not follow one another from chunk 0 on or
- * hold more than a frame can. */
-static uint64_t parts_end(const gw_gcomp_info *info, const gw_gcomp_part *parts, size_t count)
-{
-    uint64_t next_chunk = 0;
-    uint64_t offset = info->payload_offset;
-    const uint64_t end = offset + gw_frame_payload_max((uint32_t)info->dtype, info->len, info->chunk_log2);
-    for (size_t p = 0; p < count; p++) {
-        if (parts[p].chunk_first != next_chunk || parts[p].chunk_count > info->chunk_count - next_chunk ||
-            part_payload(&parts[p]) > end - offset || (parts[p].area == NULL && parts[p].size != 0)) {
-            return 0;
-        }
-        next_chunk += parts[p].chunk_count;
-        offset += part_payload(&parts[p]);
-    }
-    return offset;
-}
-
-/* What all of join checks about its arguments; *info of the frame. */
-static gw_status check_join(gw_gcomp_info *info, const gw_gcomp *codec, const gw_gcomp_source *source,
-                            const gw_gcomp_part *parts, size_t part_count, const void *dst)
-{
-    const gw_codec *inside = gw_codec_of(codec);
-    if (codec == NULL || source == NULL || dst == NULL || (parts == NULL && part_count != 0)) {
-        return GW_ERR_ARG;
-    }
-    if (inside == NULL) {
-        return GW_ERR_STATE;
-    }
-    if (!is_source_valid(inside, source) || source->len > inside->options.count_limit) {
-        return GW_ERR_ARG;
-    }
-    GW_MEMSET(info, 0, sizeof *info);
-    fill_info(info, inside, source);
-    return GW_OK;
-}
-
-gw_status gw_gcomp_join_begin(const gw_gcomp *codec, const gw_gcomp_source *source,
-                              const gw_gcomp_part *parts, size_t part_count, void *dst, size_t dst_capacity,
-                              size_t *dst_size)
-{
-    if (dst_size == NULL) {
-        return GW_ERR_ARG;
-    }
-    *dst_size = 0;
-    gw_encoding e;
-    GW_MEMSET(&e, 0, sizeof e);
-    gw_status status = check_join(&e.info, codec, source, parts, part_count, dst);
-    if (status != GW_OK) {
-        return status;
-    }
-    e.codec = gw_codec_of(codec);
-    e.source = source;
-    const size_t bound = gw_gcomp_bound(codec, source->len);
-    if (bound == 0 || dst_capacity < bound) {
-        return GW_ERR_DST;
-    }
-
-    e.info.frame_size = parts_end(&e.info, parts, part_count);
-    const gw_gcomp_part *last = part_count == 0 ? NULL : &parts[part_count - 1];
-    const uint64_t chunks = last == NULL ? 0 : last->chunk_first + last->chunk_count;
-    if (e.info.frame_size == 0 || chunks != e.info.chunk_count) {
-        return GW_ERR_ARG;
-    }
-
-    uint64_t offset = e.info.payload_offset;
-    for (size_t p = 0; p < part_count; p++) {
-        const uint8_t *area = (const uint8_t *)parts[p].area;
-        const size_t entries_size = (size_t)(GW_FRAME_ENTRY_SIZE * parts[p].chunk_count);
-        uint8_t *entries =
-            (uint8_t *)dst + e.info.directory_offset + GW_FRAME_ENTRY_SIZE * parts[p].chunk_first;
-        for (size_t at = 0; at < entries_size; at += GW_FRAME_ENTRY_SIZE) {
-            gw_store64(entries + at, gw_load64(area + at) + offset);
-            GW_MEMCPY(entries + at + 8, area + at + 8, GW_FRAME_ENTRY_SIZE - 8);
-        }
-        offset += part_payload(&parts[p]);
-    }
-    gw_encoding_finish(&e, (uint8_t *)dst);
-    *dst_size = (size_t)e.info.frame_size;
-    return GW_OK;
-}
-
-gw_status gw_gcomp_join_part(const gw_gcomp *codec, const gw_gcomp_source *source, const gw_gcomp_part *parts,
-                             size_t part_count, size_t part_index, void *dst, size_t dst_size)
-{
-    gw_gcomp_info info;
-    const gw_status status = check_join(&info, codec, source, parts, part_count, dst);
-    if (status != GW_OK) {
-        return status;
-    }
-    const uint64_t end = part_index < part_count ? parts_end(&info, parts, part_index + 1) : 0;
-    if (end == 0) {
-        return GW_ERR_ARG;
-    }
-    if (end > dst_size) {
-        return GW_ERR_DST;
-    }
-    move_part((uint8_t *)dst, end - part_payload(&parts[part_index]), &parts[part_index]);
-    return GW_OK;
-}
-
-gw_status gw_gcomp_join(const gw_gcomp *codec, const gw_gcomp_source *source, const gw_gcomp_part *parts,
-                        size_t part_count, void *dst, size_t dst_capacity, size_t *dst_size)
-{
-    const gw_status status =
-        gw_gcomp_join_begin(codec, source, parts, part_count, dst, dst_capacity, dst_size);
-    uint64_t end = status == GW_OK ? *dst_size : 0;
-    for (size_t p = part_count; status == GW_OK && p-- > 0;) {
-        end -= part_payload(&parts[p]);
-        move_part((uint8_t *)dst, end, &parts[p]);
-    }
-    return status;
 }

@@ -40,48 +40,46 @@ static gw_status sum_step(gw_decoding *d, uint64_t first, size_t len, const uint
     return GW_OK;
 }
 
-gw_status gw_gcomp_decode_add_encode(const gw_gcomp *codec, const void *src, size_t src_size,
-                                     const gw_gcomp_map *src_map, const gw_gcomp_source *source, void *dst,
-                                     size_t dst_capacity, size_t *dst_size, uint64_t *bad_chunk,
-                                     void *workspace, size_t workspace_size)
+gw_status gw_gcomp_decode_add_encode(const gw_gcomp *codec, const gw_gcomp_frame *frame,
+                                     const gw_gcomp_source *source, gw_buffer *dst, uint64_t *bad_chunk,
+                                     const gw_workspace *workspace)
 {
     uint64_t ignored;
     bad_chunk = bad_chunk == NULL ? &ignored : bad_chunk;
     *bad_chunk = UINT64_MAX;
-    if (dst_size == NULL) {
+    if (dst == NULL) {
         return GW_ERR_ARG;
     }
-    *dst_size = 0;
+    dst->size = 0;
     gw_encoding e;
-    gw_status status = gw_encoding_begin(&e, codec, source, workspace, workspace_size);
+    gw_status status = gw_encoding_begin(&e, codec, source, workspace);
     if (status != GW_OK) {
         return status;
     }
     gw_gcomp_info info;
-    status = gw_gcomp_check(codec, src, src_size, src_map, &info);
+    status = gw_gcomp_check(codec, frame, &info);
     if (status != GW_OK) {
         return status;
     }
-    if (info.len != source->len || dst == NULL) {
+    if (info.len != source->len || dst->data == NULL) {
         return GW_ERR_ARG;
     }
     const size_t bound = gw_gcomp_bound(codec, source->len);
-    if (bound == 0 || dst_capacity < bound) {
+    if (bound == 0 || dst->capacity < bound) {
         return GW_ERR_DST;
     }
-    if (gw_is_overlapping(dst, bound, src, (size_t)info.frame_size) ||
-        gw_is_overlapping(dst, bound, source->values, (size_t)source->len * gw_dtype_size(info.dtype))) {
+    if (gw_is_overlapping(dst->data, bound, frame->data, (size_t)info.frame_size) ||
+        gw_is_overlapping(dst->data, bound, source->values,
+                          (size_t)source->len * gw_dtype_size(info.dtype))) {
         return GW_ERR_ARG;
     }
     gw_decoding d;
-    status = gw_decoding_begin(&d, e.codec, (const uint8_t *)src, &info, src_map, workspace, workspace_size);
+    status = gw_decoding_begin(&d, e.codec, frame, &info, workspace);
     if (status != GW_OK) {
         return status;
     }
 
-    e.entries = (uint8_t *)dst + e.info.directory_offset;
-    e.payload = (uint8_t *)dst + e.info.payload_offset;
-    e.offset = e.info.payload_offset;
+    gw_encoding_aim(&e, dst);
     const uint8_t *local = (const uint8_t *)source->values;
     const size_t size = gw_traits_of(e.rule.dtype)->size;
     const size_t step = step_len(&e, &d);
@@ -98,7 +96,6 @@ gw_status gw_gcomp_decode_add_encode(const gw_gcomp *codec, const void *src, siz
         d.book_owner = UINT64_MAX; /* encoder and decoder share the scratch: the tree is the encoder's now */
     }
     e.info.frame_size = e.offset;
-    gw_encoding_finish(&e, (uint8_t *)dst);
-    *dst_size = (size_t)e.info.frame_size;
+    gw_encoding_finish(&e, dst);
     return GW_OK;
 }

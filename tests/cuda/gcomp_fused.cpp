@@ -123,21 +123,24 @@ static void test(bool derived, bool has_map, uint64_t len)
     source.seed = 77;
     gw_gcomp_histogram histogram;
     uint8_t book[GW_GCOMP_BOOK_SIZE_MAX];
-    size_t book_size, size = 0;
+    gw_buffer book_dst = {book, sizeof book, 0};
+    const gw_workspace work = {workspace.data(), workspace.size()};
     if (gw_gcomp_histogram_init(&histogram, &codec) != GW_OK ||
-        gw_gcomp_histogram_add(&histogram, &codec, &source, workspace.data(), workspace.size()) != GW_OK ||
-        gw_gcomp_book_build(&histogram, book, sizeof book, &book_size) != GW_OK ||
-        gw_gcomp_install(&codec, 1, 1, book, book_size, 1) != GW_OK) {
+        gw_gcomp_histogram_add(&histogram, &codec, &source, &work) != GW_OK ||
+        gw_gcomp_book_build(&histogram, &book_dst) != GW_OK ||
+        gw_gcomp_install(&codec, 1, 1, book, book_dst.size, 1) != GW_OK) {
         exit(2);
     }
     std::vector<uint8_t> frame(gw_gcomp_bound(&codec, len));
     gw_gcomp_info info;
-    uint64_t decoded, bad;
-    if (gw_gcomp_encode(&codec, &source, frame.data(), frame.size(), &size, workspace.data(),
-                        workspace.size()) != GW_OK ||
-        gw_gcomp_check(&codec, frame.data(), size, source.map, &info) != GW_OK ||
-        gw_gcomp_decode_add(&codec, frame.data(), size, source.map, expected.data(), len, &decoded, &bad,
-                            workspace.data(), workspace.size()) != GW_OK) {
+    gw_buffer dst = {frame.data(), frame.size(), 0};
+    if (gw_gcomp_encode(&codec, &source, &dst, &work) != GW_OK) {
+        exit(2);
+    }
+    const gw_gcomp_frame in = {dst.data, dst.size, source.map};
+    gw_gcomp_target target = {expected.data(), len, 0, 0};
+    if (gw_gcomp_check(&codec, &in, &info) != GW_OK ||
+        gw_gcomp_decode_add(&codec, &in, &target, &work) != GW_OK) {
         exit(2);
     }
 
@@ -163,7 +166,7 @@ static void test(bool derived, bool has_map, uint64_t len)
                    p.encode_size > p.shared_size ? p.encode_size : p.shared_size, 0);
     for (uint64_t i = 0; i < chunks; i++) {
         gw_gcomp_chunk chunk;
-        if (gw_gcomp_chunk_info(frame.data(), size, &info, i, &chunk) != GW_OK) {
+        if (gw_gcomp_chunk_info(&in, &info, i, &chunk) != GW_OK) {
             exit(2);
         }
         check(chunk.kind == (gw_gcomp_chunk_kind)kind[i] && chunk.size == sizes[i], "another kind or size");

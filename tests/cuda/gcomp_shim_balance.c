@@ -105,11 +105,13 @@ int main(void)
         for (uint64_t at = 0; at < len; at++) {
             values[at] = (uint16_t)(0x3c00 + at % 29 * 0x40);
         }
-        if (gw_gcomp_encode(&codec, &sources[i], frame, capacity[i], &in[i].size, workspace,
-                            gw_gcomp_workspace_size(&codec)) != GW_OK) {
+        gw_buffer out = {frame, capacity[i], 0};
+        if (gw_gcomp_encode(&codec, &sources[i], &out,
+                            &(gw_workspace){workspace, gw_gcomp_workspace_size(&codec)}) != GW_OK) {
             return 2;
         }
         in[i].frame = frame;
+        in[i].size = out.size;
         const uint32_t chunks = (uint32_t)((len + ((uint64_t)1 << CHUNK_LOG2) - 1) >> CHUNK_LOG2);
         chunks_all += chunks;
         empty_all += chunks == 0;

@@ -97,8 +97,8 @@ typedef struct test_case {
     gw_gcomp_map map;
     uint8_t *values, *levels;
     uint32_t *digest;
-    void *workspace;
-    size_t workspace_size, value_size;
+    gw_workspace workspace;
+    size_t value_size;
 } test_case;
 
 static void make_source(test_case *c, uint64_t len)
@@ -143,8 +143,8 @@ static void make_case(test_case *c)
     if (gw_gcomp_init(&c->codec, o) != GW_OK) {
         exit(2);
     }
-    c->workspace_size = gw_gcomp_workspace_size(&c->codec);
-    c->workspace = get(c->workspace_size);
+    c->workspace.size = gw_gcomp_workspace_size(&c->codec);
+    c->workspace.data = get(c->workspace.size);
     static const uint64_t lens[] = {0, 1, 31, 32, 33, 63, 64, 65, 1000, 4095, 4096, 4097, 8191, 8192, 8193};
     const uint64_t len = below(3) == 0 ? lens[below(15)] : below(3) == 0 ? below(300000) : below(40000);
     c->map.base = 200 + below(400);
@@ -184,28 +184,28 @@ static void compare_decode(const test_case *c, const uint8_t *frame, size_t size
 {
     const size_t bytes = (size_t)c->source.len * c->value_size;
     uint8_t *expected = (uint8_t *)get(bytes), *out = (uint8_t *)get(bytes);
-    uint64_t len = 0, bad;
+    const gw_gcomp_frame in = {frame, size, c->source.map};
+    gw_gcomp_target target = {.values = expected, .capacity = c->source.len};
     gw_status status;
     if (mode == GW_CUDA_DECODE_ADD) {
         memcpy(expected, c->values, bytes);
         memcpy(out, c->values, bytes);
-        status = gw_gcomp_decode_add(&c->codec, frame, size, c->source.map, expected, c->source.len, &len,
-                                     &bad, c->workspace, c->workspace_size);
+        status = gw_gcomp_decode_add(&c->codec, &in, &target, &c->workspace);
     } else {
         memset(expected, 0x5a, bytes);
         memset(out, 0x5a, bytes);
-        status = gw_gcomp_decode(&c->codec, frame, size, c->source.map, expected, c->source.len, &len, &bad,
-                                 c->workspace, c->workspace_size);
+        status = gw_gcomp_decode(&c->codec, &in, &target, &c->workspace);
     }
     static const uint32_t shared[] = {40, 57, 75, 99, 227};
     const gcomp_shim_source source = {frame, size, c->source.map, NULL};
     const gw_cuda_result result =
         gcomp_shim_decode(&c->codec, &source, mode, out, c->source.len, 1024 * shared[below(5)]);
-    if (result.status != (uint32_t)status || result.len != len || result.bad_index != bad) {
+    if (result.status != (uint32_t)status || result.len != target.len ||
+        result.bad_index != target.bad_chunk) {
         fail("decode: another result");
         printf("   status %u, not %d; len %llu, not %llu; chunk %llu, not %llu\n", result.status, status,
-               (unsigned long long)result.len, (unsigned long long)len, (unsigned long long)result.bad_index,
-               (unsigned long long)bad);
+               (unsigned long long)result.len, (unsigned long long)target.len,
+               (unsigned long long)result.bad_index, (unsigned long long)target.bad_chunk);
     }
     compare_bytes(mode == GW_CUDA_DECODE_ADD ? "decode_add: other values" : "decode: other values", out,
                   expected, bytes);
@@ -220,8 +220,8 @@ static void compare_validate(const test_case *c, const uint8_t *frame, size_t si
     const uint64_t hint = below(2) != 0 ? below(3) : below((uint32_t)c->source.len + 1);
     const gcomp_shim_source source = {frame, size, c->source.map, NULL};
     uint64_t bad;
-    const gw_status status =
-        gw_gcomp_validate(&c->codec, frame, size, c->source.map, &bad, c->workspace, c->workspace_size);
+    const gw_status status = gw_gcomp_validate(
+        &c->codec, &(gw_gcomp_frame){.data = frame, .size = size, .map = c->source.map}, &bad, &c->workspace);
     const gw_cuda_result result = gcomp_shim_decode(&c->codec, &source, GW_CUDA_DECODE_VALIDATE, NULL, hint,
                                                     1024 * (below(2) != 0 ? 57 : 227));
     if (result.status != (uint32_t)status || result.bad_index != bad) {
@@ -261,25 +261,24 @@ static void test_encode(test_case *c, uint32_t mutations)
 {
     const size_t capacity = gw_gcomp_bound(&c->codec, c->source.len);
     uint8_t *expected = (uint8_t *)get(capacity), *frame = (uint8_t *)get(capacity);
-    size_t size = 0;
-    const gw_status status =
-        gw_gcomp_encode(&c->codec, &c->source, expected, capacity, &size, c->workspace, c->workspace_size);
+    gw_buffer out = {expected, capacity, 0};
+    const gw_status status = gw_gcomp_encode(&c->codec, &c->source, &out, &c->workspace);
     const gw_cuda_result result = gcomp_shim_encode(&c->codec, &c->source, frame, capacity);
-    if (result.status != (uint32_t)status || result.size != size) {
+    if (result.status != (uint32_t)status || result.size != out.size) {
         fail("encode: another result");
         printf("   status %u, not %d; size %llu, not %zu\n", result.status, status,
-               (unsigned long long)result.size, size);
+               (unsigned long long)result.size, out.size);
     } else {
-        compare_bytes("encode: another frame", frame, expected, size);
+        compare_bytes("encode: another frame", frame, expected, out.size);
     }
-    compare_decode(c, expected, size, GW_CUDA_DECODE_VALUES);
-    compare_decode(c, expected, size, GW_CUDA_DECODE_ADD);
-    compare_validate(c, expected, size);
+    compare_decode(c, expected, out.size, GW_CUDA_DECODE_VALUES);
+    compare_decode(c, expected, out.size, GW_CUDA_DECODE_ADD);
+    compare_validate(c, expected, out.size);
     for (uint32_t i = 0; i < mutations; i++) {
-        memcpy(frame, expected, size);
-        mutate(frame, size);
-        compare_decode(c, frame, size, below(2) != 0 ? GW_CUDA_DECODE_VALUES : GW_CUDA_DECODE_ADD);
-        compare_validate(c, frame, size);
+        memcpy(frame, expected, out.size);
+        mutate(frame, out.size);
+        compare_decode(c, frame, out.size, below(2) != 0 ? GW_CUDA_DECODE_VALUES : GW_CUDA_DECODE_ADD);
+        compare_validate(c, frame, out.size);
     }
 
     /* A hop of this frame onto other values. */
@@ -288,25 +287,25 @@ static void test_encode(test_case *c, uint32_t mutations)
         other.values = (uint8_t *)get((size_t)c->source.len * c->value_size);
         fill_values(other.values, c->source.len, c->options.dtype);
         other.source.values = other.values;
-        memcpy(frame, expected, size);
+        memcpy(frame, expected, out.size);
         if (below(3) == 0) {
-            mutate(frame, size);
+            mutate(frame, out.size);
         }
         uint8_t *sum = (uint8_t *)get(capacity), *sum_expected = (uint8_t *)get(capacity);
-        size_t sum_size = 0;
         uint64_t bad;
-        const gw_status hop =
-            gw_gcomp_decode_add_encode(&c->codec, frame, size, c->source.map, &other.source, sum_expected,
-                                       capacity, &sum_size, &bad, c->workspace, c->workspace_size);
+        gw_buffer out2 = {sum_expected, capacity, 0};
+        const gw_status hop = gw_gcomp_decode_add_encode(
+            &c->codec, &(gw_gcomp_frame){.data = frame, .size = out.size, .map = c->source.map},
+            &other.source, &out2, &bad, &c->workspace);
         const gw_cuda_result got =
-            gcomp_shim_hop(&c->codec, frame, size, c->source.map, &other.source, sum, capacity);
-        if (got.status != (uint32_t)hop || got.size != sum_size || got.bad_index != bad) {
+            gcomp_shim_hop(&c->codec, frame, out.size, c->source.map, &other.source, sum, capacity);
+        if (got.status != (uint32_t)hop || got.size != out2.size || got.bad_index != bad) {
             fail("hop: another result");
             printf("   status %u, not %d; size %llu, not %zu; chunk %llu, not %llu\n", got.status, hop,
-                   (unsigned long long)got.size, sum_size, (unsigned long long)got.bad_index,
+                   (unsigned long long)got.size, out2.size, (unsigned long long)got.bad_index,
                    (unsigned long long)bad);
         } else {
-            compare_bytes("hop: another frame", sum, sum_expected, sum_size);
+            compare_bytes("hop: another frame", sum, sum_expected, out2.size);
         }
         free(sum);
         free(sum_expected);
@@ -321,27 +320,26 @@ static void test_book(test_case *c)
 {
     gw_gcomp_histogram histogram;
     uint8_t book[GW_GCOMP_BOOK_SIZE_MAX], expected[GW_GCOMP_BOOK_SIZE_MAX];
-    size_t size = 0;
     const gw_gcomp_source both[2] = {c->source, c->source};
     if (gw_gcomp_histogram_init(&histogram, &c->codec) != GW_OK) {
         exit(2);
     }
     for (int i = 0; i < 2; i++) {
-        if (gw_gcomp_histogram_add(&histogram, &c->codec, &both[i], c->workspace, c->workspace_size) !=
-            GW_OK) {
+        if (gw_gcomp_histogram_add(&histogram, &c->codec, &both[i], &c->workspace) != GW_OK) {
             exit(2);
         }
     }
-    if (gw_gcomp_book_build(&histogram, expected, sizeof expected, &size) != GW_OK) {
+    gw_buffer out = {expected, sizeof expected, 0};
+    if (gw_gcomp_book_build(&histogram, &out) != GW_OK) {
         exit(2);
     }
     const gw_cuda_result result = gcomp_shim_book(&c->codec, both, 2, book);
-    if (result.status != GW_OK || result.size != size) {
+    if (result.status != GW_OK || result.size != out.size) {
         fail("book: another size");
     } else {
-        compare_bytes("book: another codebook", book, expected, size);
+        compare_bytes("book: another codebook", book, expected, out.size);
     }
-    if (gw_gcomp_install(&c->codec, 5, 9, expected, size, 1) != GW_OK) {
+    if (gw_gcomp_install(&c->codec, 5, 9, expected, out.size, 1) != GW_OK) {
         exit(2);
     }
     test_encode(c, 1);
@@ -359,16 +357,17 @@ static void compare_hop_batch(const test_case *c, const gcomp_shim_source *in, c
     gcomp_shim_hop_batch(&c->codec, in, sources, count, dst, capacity, results, UINT64_MAX, NULL);
     for (uint32_t i = 0; i < count; i++) {
         uint8_t *expected = (uint8_t *)get(capacity[i]);
-        size_t size;
         uint64_t bad;
-        const gw_status status =
-            gw_gcomp_decode_add_encode(&c->codec, in[i].frame, in[i].size, in[i].map, &sources[i], expected,
-                                       capacity[i], &size, &bad, c->workspace, c->workspace_size);
-        if (results[i].status != (uint32_t)status || results[i].size != size || results[i].bad_index != bad) {
+        gw_buffer out = {expected, capacity[i], 0};
+        const gw_status status = gw_gcomp_decode_add_encode(
+            &c->codec, &(gw_gcomp_frame){.data = in[i].frame, .size = in[i].size, .map = in[i].map},
+            &sources[i], &out, &bad, &c->workspace);
+        if (results[i].status != (uint32_t)status || results[i].size != out.size ||
+            results[i].bad_index != bad) {
             fail("batch of hops: another result");
             printf("   item %u: status %u, not %d\n", i, results[i].status, status);
         } else {
-            compare_bytes("batch of hops: another frame", (const uint8_t *)dst[i], expected, size);
+            compare_bytes("batch of hops: another frame", (const uint8_t *)dst[i], expected, out.size);
         }
         free(expected);
     }
@@ -396,10 +395,11 @@ static void test_batch(test_case *c)
         frames[i] = (uint8_t *)get(capacity[i]);
         expected[i] = (uint8_t *)get(capacity[i]);
         dst[i] = frames[i];
-        if (gw_gcomp_encode(&c->codec, &sources[i], expected[i], capacity[i], &size[i], c->workspace,
-                            c->workspace_size) != GW_OK) {
+        gw_buffer frame = {expected[i], capacity[i], 0};
+        if (gw_gcomp_encode(&c->codec, &sources[i], &frame, &c->workspace) != GW_OK) {
             exit(2);
         }
+        size[i] = frame.size;
     }
     const int short_one = (int)below(COUNT);
     const size_t right = capacity[short_one];
@@ -447,13 +447,16 @@ static void test_batch(test_case *c)
     gcomp_shim_decode_batch(&c->codec, in, COUNT, out, values, results, UINT64_MAX);
     for (int i = 0; i < COUNT; i++) {
         uint8_t *all = (uint8_t *)get((size_t)values[i] * c->value_size);
-        uint64_t len, bad;
-        const gw_status status = gw_gcomp_decode(&c->codec, expected[i], size[i], in[i].map, all, values[i],
-                                                 &len, &bad, c->workspace, c->workspace_size);
-        if (results[i].status != (uint32_t)status || results[i].len != len || results[i].bad_index != bad) {
+        gw_gcomp_target target = {.values = all, .capacity = values[i]};
+        const gw_status status = gw_gcomp_decode(
+            &c->codec, &(gw_gcomp_frame){.data = expected[i], .size = size[i], .map = in[i].map}, &target,
+            &c->workspace);
+        if (results[i].status != (uint32_t)status || results[i].len != target.len ||
+            results[i].bad_index != target.bad_chunk) {
             fail("batch: another result of a decode");
         } else if (status == GW_OK) {
-            compare_bytes("batch: other values", (const uint8_t *)out[i], all, (size_t)len * c->value_size);
+            compare_bytes("batch: other values", (const uint8_t *)out[i], all,
+                          (size_t)target.len * c->value_size);
         }
         free(all);
         free(out[i]);
@@ -545,7 +548,7 @@ int main(int argc, char **argv)
             test_batch(&c);
         }
         free_source(&c);
-        free(c.workspace);
+        free(c.workspace.data);
     }
     printf("%llu cases, %d failures\n", (unsigned long long)count, failures);
     return failures != 0;

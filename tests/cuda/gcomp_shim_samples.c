@@ -55,33 +55,35 @@ static void compare(const char *name, const gw_gcomp_options *options, const gw_
     if (gw_gcomp_init(&codec, options) != GW_OK) {
         exit(2);
     }
-    const size_t bound = gw_gcomp_bound(&codec, source->len),
-                 workspace_size = gw_gcomp_workspace_size(&codec);
+    const size_t bound = gw_gcomp_bound(&codec, source->len);
     const size_t value_size = (size_t)source->len * gw_dtype_size(options->dtype);
-    uint8_t *expected = (uint8_t *)get(bound), *frame = (uint8_t *)get(bound);
+    uint8_t *frame = (uint8_t *)get(bound);
     uint8_t *values = (uint8_t *)get(value_size), *out = (uint8_t *)get(value_size);
-    void *workspace = get(workspace_size);
-    size_t size;
-    uint64_t len, bad;
-    if (gw_gcomp_encode(&codec, source, expected, bound, &size, workspace, workspace_size) != GW_OK ||
-        gw_gcomp_decode(&codec, expected, size, source->map, values, source->len, &len, &bad, workspace,
-                        workspace_size) != GW_OK) {
+    gw_workspace workspace = {NULL, gw_gcomp_workspace_size(&codec)};
+    workspace.data = get(workspace.size);
+    gw_buffer expected = {get(bound), bound, 0};
+    gw_gcomp_target target = {.values = values, .capacity = source->len};
+    if (gw_gcomp_encode(&codec, source, &expected, &workspace) != GW_OK ||
+        gw_gcomp_decode(&codec, &(gw_gcomp_frame){expected.data, expected.size, source->map}, &target,
+                        &workspace) != GW_OK) {
         exit(2);
     }
     const gw_cuda_result encoded = gcomp_shim_encode(&codec, source, frame, bound);
-    const gcomp_shim_source in = {expected, size, source->map, NULL};
+    const gcomp_shim_source in = {expected.data, expected.size, source->map, NULL};
     const gw_cuda_result decoded =
         gcomp_shim_decode(&codec, &in, GW_CUDA_DECODE_VALUES, out, source->len, 99 * 1024);
-    const int same = encoded.status == GW_OK && encoded.size == size && memcmp(frame, expected, size) == 0 &&
-                     decoded.status == GW_OK && decoded.len == len && memcmp(out, values, value_size) == 0;
+    const int same = encoded.status == GW_OK && encoded.size == expected.size &&
+                     memcmp(frame, expected.data, expected.size) == 0 && decoded.status == GW_OK &&
+                     decoded.len == target.len && memcmp(out, values, value_size) == 0;
     failures += !same;
     printf("%s dtype %d levels %d preset %d rounding %d: %zu bytes of %zu%s\n", name, options->dtype,
-           options->levels, options->preset, options->rounding, size, value_size, same ? "" : ": DIFFERENT");
-    free(expected);
+           options->levels, options->preset, options->rounding, expected.size, value_size,
+           same ? "" : ": DIFFERENT");
+    free(expected.data);
     free(frame);
     free(values);
     free(out);
-    free(workspace);
+    free(workspace.data);
 }
 
 static void test_sample(const char *dir, const char *name, const gw_optimizer *optimizer)

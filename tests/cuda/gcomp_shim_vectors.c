@@ -34,42 +34,41 @@ static void test_vector(const vector *v, uint32_t shared_size_max)
     uint8_t *expected = (uint8_t *)vector_alloc((size_t)capacity * size);
     uint8_t *out = (uint8_t *)vector_alloc((size_t)capacity * size);
     uint8_t *addend = (uint8_t *)vector_alloc((size_t)capacity * size);
-    void *workspace = vector_alloc(gw_gcomp_workspace_size(&codec));
+    gw_workspace workspace = {NULL, gw_gcomp_workspace_size(&codec)};
+    workspace.data = vector_alloc(workspace.size);
     for (size_t i = 0; i < capacity * size; i++) {
         addend[i] = (uint8_t)(size == 4 && i % 4 == 3 ? 0x3f : i * 7);
     }
     for (uint32_t mode = GW_CUDA_DECODE_VALUES; mode <= GW_CUDA_DECODE_SUM; mode++) {
-        uint64_t len = 0, bad_chunk = 77;
+        const gw_gcomp_frame frame = {v->frame.data, v->frame.size, vector_map(v)};
+        gw_gcomp_target target = {expected, capacity, 0, 77};
         gw_status status;
         memset(out, 0x5a, (size_t)capacity * size);
         memset(expected, 0x5a, (size_t)capacity * size);
         if (mode == GW_CUDA_DECODE_VALUES) {
-            status = gw_gcomp_decode(&codec, v->frame.data, v->frame.size, vector_map(v), expected, capacity,
-                                     &len, &bad_chunk, workspace, gw_gcomp_workspace_size(&codec));
+            status = gw_gcomp_decode(&codec, &frame, &target, &workspace);
         } else if (mode == GW_CUDA_DECODE_VALIDATE) {
-            status = gw_gcomp_validate(&codec, v->frame.data, v->frame.size, vector_map(v), &bad_chunk,
-                                       workspace, gw_gcomp_workspace_size(&codec));
+            status = gw_gcomp_validate(&codec, &frame, &target.bad_chunk, &workspace);
         } else {
             memcpy(expected, addend, (size_t)capacity * size);
             if (mode == GW_CUDA_DECODE_ADD) {
                 memcpy(out, addend, (size_t)capacity * size);
             }
-            status =
-                gw_gcomp_decode_add(&codec, v->frame.data, v->frame.size, vector_map(v), expected, capacity,
-                                    &len, &bad_chunk, workspace, gw_gcomp_workspace_size(&codec));
+            status = gw_gcomp_decode_add(&codec, &frame, &target, &workspace);
         }
         const gcomp_shim_source source = {v->frame.data, v->frame.size, vector_map(v), addend};
         const gw_cuda_result result =
             gcomp_shim_decode(&codec, &source, mode, out, capacity, shared_size_max);
         if (result.status != (uint32_t)status) {
             fail(v, names[mode], gw_status_name((gw_status)result.status));
-        } else if (result.bad_index != bad_chunk) {
+        } else if (result.bad_index != target.bad_chunk) {
             fail(v, names[mode], "another chunk is called bad");
-        } else if (mode != GW_CUDA_DECODE_VALIDATE && result.len != len) {
+        } else if (mode != GW_CUDA_DECODE_VALIDATE && result.len != target.len) {
             fail(v, names[mode], "another length");
         }
         if (mode == GW_CUDA_DECODE_SUM && status == GW_OK) {
-            memcpy(out + (size_t)len * size, expected + (size_t)len * size, (size_t)(capacity - len) * size);
+            memcpy(out + (size_t)target.len * size, expected + (size_t)target.len * size,
+                   (size_t)(capacity - target.len) * size);
         }
         if ((mode != GW_CUDA_DECODE_SUM || status == GW_OK) &&
             memcmp(out, expected, (size_t)capacity * size) != 0) {
@@ -84,7 +83,7 @@ static void test_vector(const vector *v, uint32_t shared_size_max)
     free(expected);
     free(out);
     free(addend);
-    free(workspace);
+    free(workspace.data);
 }
 
 int main(int argc, char **argv)

@@ -67,13 +67,13 @@ size_t testing_cpu_encode(const gw_gcomp *codec, const gw_gcomp_source *source, 
 {
     const size_t bound = gw_gcomp_bound(codec, source->len);
     void *workspace = testing_take(gw_gcomp_workspace_size(codec));
-    size_t size = 0;
     *frame = testing_take(bound);
+    gw_buffer out = {*frame, bound, 0};
     assert_int_equal(
-        gw_gcomp_encode(codec, source, *frame, bound, &size, workspace, gw_gcomp_workspace_size(codec)),
+        gw_gcomp_encode(codec, source, &out, &(gw_workspace){workspace, gw_gcomp_workspace_size(codec)}),
         GW_OK);
     free(workspace);
-    return size;
+    return out.size;
 }
 
 size_t testing_cpu_book(const gw_gcomp *codec, const gw_gcomp_source *sources, size_t source_count,
@@ -81,16 +81,16 @@ size_t testing_cpu_book(const gw_gcomp *codec, const gw_gcomp_source *sources, s
 {
     gw_gcomp_histogram histogram;
     void *workspace = testing_take(gw_gcomp_workspace_size(codec));
-    size_t size = 0;
     assert_int_equal(gw_gcomp_histogram_init(&histogram, codec), GW_OK);
     for (size_t i = 0; i < source_count; i++) {
-        assert_int_equal(
-            gw_gcomp_histogram_add(&histogram, codec, &sources[i], workspace, gw_gcomp_workspace_size(codec)),
-            GW_OK);
+        assert_int_equal(gw_gcomp_histogram_add(&histogram, codec, &sources[i],
+                                                &(gw_workspace){workspace, gw_gcomp_workspace_size(codec)}),
+                         GW_OK);
     }
-    assert_int_equal(gw_gcomp_book_build(&histogram, book, GW_GCOMP_BOOK_SIZE_MAX, &size), GW_OK);
+    gw_buffer out = {book, GW_GCOMP_BOOK_SIZE_MAX, 0};
+    assert_int_equal(gw_gcomp_book_build(&histogram, &out), GW_OK);
     free(workspace);
-    return size;
+    return out.size;
 }
 
 gw_cuda_result *testing_new_result(void)

@@ -275,9 +275,11 @@ static void make_case_of(gcomp_case *c, gw_dtype dtype, void *values, size_t len
     c->bound = gw_gcomp_bound(&c->codec, len);
     c->frame = take(c->bound);
     void *workspace = take(gw_gcomp_workspace_size(&c->codec));
-    must(gw_gcomp_encode(&c->codec, &c->source, c->frame, c->bound, &c->frame_size, workspace,
-                         gw_gcomp_workspace_size(&c->codec)),
+    gw_buffer out = {c->frame, c->bound, 0};
+    must(gw_gcomp_encode(&c->codec, &c->source, &out,
+                         &(gw_workspace){workspace, gw_gcomp_workspace_size(&c->codec)}),
          "gw_gcomp_encode");
+    c->frame_size = out.size;
     free(workspace);
 }
 
@@ -316,7 +318,6 @@ static gw_status compare_decode(const gcomp_case *c, const uint8_t *frame, size_
     void *cpu_workspace = take(gw_gcomp_workspace_size(&c->codec));
     void *workspace = workspace_on_device(workspace_size), *src = on_device(frame, size);
     gw_cuda_result *result = on_device(NULL, sizeof *result);
-    uint64_t cpu_len, bad;
     const gw_gcomp_map *map = c->source.map;
     const gw_gcomp_map *device_map = c->device_source.map;
     gw_status status;
@@ -327,23 +328,24 @@ static gw_status compare_decode(const gcomp_case *c, const uint8_t *frame, size_
         memcpy(values, c->source.values, c->value_size);
     }
     void *dst = on_device(values, c->value_size);
+    const gw_gcomp_frame in = {frame, size, map};
+    const gw_workspace cpu_work = {cpu_workspace, gw_gcomp_workspace_size(&c->codec)};
+    gw_gcomp_target target = {.values = values, .capacity = len};
     if (is_add) {
-        status = gw_gcomp_decode_add(&c->codec, frame, size, map, values, len, &cpu_len, &bad, cpu_workspace,
-                                     gw_gcomp_workspace_size(&c->codec));
+        status = gw_gcomp_decode_add(&c->codec, &in, &target, &cpu_work);
         must(gw_cuda_gcomp_decode_add(&cuda, &c->codec, src, size, NULL, device_map, NULL, dst, len, result,
                                       workspace, workspace_size, NULL),
              "gw_cuda_gcomp_decode_add");
     } else {
-        status = gw_gcomp_decode(&c->codec, frame, size, map, values, len, &cpu_len, &bad, cpu_workspace,
-                                 gw_gcomp_workspace_size(&c->codec));
+        status = gw_gcomp_decode(&c->codec, &in, &target, &cpu_work);
         must(gw_cuda_gcomp_decode(&cuda, &c->codec, src, size, NULL, device_map, NULL, dst, len, result,
                                   workspace, workspace_size, NULL),
              "gw_cuda_gcomp_decode");
     }
     const gw_cuda_result r = fetch_result(result);
     expect(r.status == (uint32_t)status, "status of decode", c->name);
-    expect(r.bad_index == bad, "chunk of decode", c->name);
-    expect(r.len == cpu_len, "length of decode", c->name);
+    expect(r.bad_index == target.bad_chunk, "chunk of decode", c->name);
+    expect(r.len == target.len, "length of decode", c->name);
     expect_bytes(dst, values, c->value_size, is_add ? "values of decode_add" : "values of decode", c->name);
     give(dst);
     give(result);
@@ -364,8 +366,9 @@ static void compare_validate(const gcomp_case *c, const uint8_t *frame, size_t s
     gw_cuda_result *result = on_device(NULL, sizeof *result);
     uint64_t bad;
 
-    const gw_status status = gw_gcomp_validate(&c->codec, frame, size, c->source.map, &bad, cpu_workspace,
-                                               gw_gcomp_workspace_size(&c->codec));
+    const gw_status status =
+        gw_gcomp_validate(&c->codec, &(gw_gcomp_frame){.data = frame, .size = size, .map = c->source.map},
+                          &bad, &(gw_workspace){cpu_workspace, gw_gcomp_workspace_size(&c->codec)});
     must(gw_cuda_gcomp_validate(&cuda, &c->codec, src, size, NULL, c->device_source.map, NULL, c->source.len,
                                 result, workspace, workspace_size, NULL),
          "gw_cuda_gcomp_validate");
@@ -404,20 +407,20 @@ static void compare_hop(const gcomp_case *c)
     gw_cuda_result *result = on_device(NULL, sizeof *result);
     void *cpu_workspace = take(gw_gcomp_workspace_size(&c->codec));
     uint8_t *frame = take(c->bound);
-    size_t frame_size = 0;
     uint64_t bad;
 
-    must(gw_gcomp_decode_add_encode(&c->codec, c->frame, c->frame_size, c->source.map, &c->source, frame,
-                                    c->bound, &frame_size, &bad, cpu_workspace,
-                                    gw_gcomp_workspace_size(&c->codec)),
+    gw_buffer out = {frame, c->bound, 0};
+    must(gw_gcomp_decode_add_encode(
+             &c->codec, &(gw_gcomp_frame){.data = c->frame, .size = c->frame_size, .map = c->source.map},
+             &c->source, &out, &bad, &(gw_workspace){cpu_workspace, gw_gcomp_workspace_size(&c->codec)}),
          "gw_gcomp_decode_add_encode");
     must(gw_cuda_gcomp_decode_add_encode(&cuda, &c->codec, src, c->frame_size, NULL, c->device_source.map,
                                          &c->device_source, NULL, dst, c->bound, result, workspace, size,
                                          NULL),
          "gw_cuda_gcomp_decode_add_encode");
     const gw_cuda_result r = fetch_result(result);
-    expect(r.status == GW_OK && r.size == frame_size, "size of hop", c->name);
-    expect_bytes(dst, frame, frame_size, "bytes of hop", c->name);
+    expect(r.status == GW_OK && r.size == out.size, "size of hop", c->name);
+    expect_bytes(dst, frame, out.size, "bytes of hop", c->name);
     free(frame);
     free(cpu_workspace);
     give(result);
@@ -464,9 +467,11 @@ static void encode_again(gcomp_case *c)
 {
     void *workspace = take(gw_gcomp_workspace_size(&c->codec));
 
-    must(gw_gcomp_encode(&c->codec, &c->source, c->frame, c->bound, &c->frame_size, workspace,
-                         gw_gcomp_workspace_size(&c->codec)),
+    gw_buffer out = {c->frame, c->bound, 0};
+    must(gw_gcomp_encode(&c->codec, &c->source, &out,
+                         &(gw_workspace){workspace, gw_gcomp_workspace_size(&c->codec)}),
          "gw_gcomp_encode");
+    c->frame_size = out.size;
     free(workspace);
 }
 
@@ -485,10 +490,12 @@ static void compare_book(gcomp_case *c, uint8_t book[GW_GCOMP_BOOK_SIZE_MAX], si
     gw_cuda_result *result = on_device(NULL, 2 * sizeof *result);
 
     must(gw_gcomp_histogram_init(&histogram, &c->codec), "gw_gcomp_histogram_init");
-    must(gw_gcomp_histogram_add(&histogram, &c->codec, &c->source, cpu_workspace,
-                                gw_gcomp_workspace_size(&c->codec)),
+    must(gw_gcomp_histogram_add(&histogram, &c->codec, &c->source,
+                                &(gw_workspace){cpu_workspace, gw_gcomp_workspace_size(&c->codec)}),
          "gw_gcomp_histogram_add");
-    must(gw_gcomp_book_build(&histogram, book, GW_GCOMP_BOOK_SIZE_MAX, book_size), "gw_gcomp_book_build");
+    gw_buffer out = {book, GW_GCOMP_BOOK_SIZE_MAX, 0};
+    must(gw_gcomp_book_build(&histogram, &out), "gw_gcomp_book_build");
+    *book_size = out.size;
     must(gw_cuda_gcomp_histogram_add(&cuda, &c->codec, &c->device_source, NULL, device_histogram, &result[0],
                                      workspace, GW_CUDA_HISTOGRAM_WORKSPACE_SIZE, NULL),
          "gw_cuda_gcomp_histogram_add");
@@ -519,15 +526,15 @@ static void install_own_book(gcomp_case *c)
 {
     gw_gcomp_histogram histogram;
     uint8_t book[GW_GCOMP_BOOK_SIZE_MAX];
-    size_t book_size;
     void *workspace = take(gw_gcomp_workspace_size(&c->codec));
 
     must(gw_gcomp_histogram_init(&histogram, &c->codec), "gw_gcomp_histogram_init");
-    must(gw_gcomp_histogram_add(&histogram, &c->codec, &c->source, workspace,
-                                gw_gcomp_workspace_size(&c->codec)),
+    must(gw_gcomp_histogram_add(&histogram, &c->codec, &c->source,
+                                &(gw_workspace){workspace, gw_gcomp_workspace_size(&c->codec)}),
          "gw_gcomp_histogram_add");
-    must(gw_gcomp_book_build(&histogram, book, sizeof book, &book_size), "gw_gcomp_book_build");
-    must(gw_gcomp_install(&c->codec, 7, 8, book, book_size, 1), "gw_gcomp_install");
+    gw_buffer out = {book, sizeof book, 0};
+    must(gw_gcomp_book_build(&histogram, &out), "gw_gcomp_book_build");
+    must(gw_gcomp_install(&c->codec, 7, 8, book, out.size, 1), "gw_gcomp_install");
     free(workspace);
     encode_again(c);
 }
@@ -624,9 +631,9 @@ static void compare_batch(gw_dtype dtype, size_t len, uint64_t *random)
     for (int i = 0; i < ITEMS; i++) {
         uint8_t *values = take(c[i].value_size);
         void *workspace = take(gw_gcomp_workspace_size(codec));
-        uint64_t decoded, bad;
-        must(gw_gcomp_decode(codec, c[i].frame, c[i].frame_size, NULL, values, c[i].source.len, &decoded,
-                             &bad, workspace, gw_gcomp_workspace_size(codec)),
+        gw_gcomp_target target = {.values = values, .capacity = c[i].source.len};
+        must(gw_gcomp_decode(codec, &(gw_gcomp_frame){.data = c[i].frame, .size = c[i].frame_size}, &target,
+                             &(gw_workspace){workspace, gw_gcomp_workspace_size(codec)}),
              "gw_gcomp_decode");
         const gw_cuda_result r = fetch_result(results + i), d = fetch_result(results + ITEMS + i);
         expect(r.status == GW_OK && r.size == c[i].frame_size, "size of encode", c[i].name);
@@ -658,7 +665,6 @@ static void compare_hop_batch(gw_dtype dtype, int levels, size_t len, uint64_t *
     static const gw_cuda_histogram none;
     gw_gcomp_histogram histogram;
     uint8_t book[GW_GCOMP_BOOK_SIZE_MAX];
-    size_t book_size = 0;
     gw_cuda_result *results = on_device(NULL, (2 * ITEMS + 1) * sizeof *results);
     gw_cuda_histogram *device_histogram = on_device(&none, sizeof none);
     uint8_t *device_book = on_device(NULL, GW_GCOMP_BOOK_SIZE_MAX);
@@ -723,26 +729,28 @@ static void compare_hop_batch(gw_dtype dtype, int levels, size_t len, uint64_t *
     void *workspace = take(gw_gcomp_workspace_size(codec));
     must(gw_gcomp_histogram_init(&histogram, codec), "gw_gcomp_histogram_init");
     for (int i = 0; i < ITEMS; i++) {
-        must(gw_gcomp_histogram_add(&histogram, codec, &c[i].source, workspace,
-                                    gw_gcomp_workspace_size(codec)),
+        must(gw_gcomp_histogram_add(&histogram, codec, &c[i].source,
+                                    &(gw_workspace){workspace, gw_gcomp_workspace_size(codec)}),
              "gw_gcomp_histogram_add");
     }
-    must(gw_gcomp_book_build(&histogram, book, sizeof book, &book_size), "gw_gcomp_book_build");
-    must(gw_gcomp_install(&with_book, 7, 8, book, book_size, 1), "gw_gcomp_install");
-    expect(fetch_result(results + 2 * ITEMS).size == book_size, "size of codebook", c[0].name);
-    expect_bytes(device_book, book, book_size, "codebook", c[0].name);
+    gw_buffer out = {book, sizeof book, 0};
+    must(gw_gcomp_book_build(&histogram, &out), "gw_gcomp_book_build");
+    must(gw_gcomp_install(&with_book, 7, 8, book, out.size, 1), "gw_gcomp_install");
+    expect(fetch_result(results + 2 * ITEMS).size == out.size, "size of codebook", c[0].name);
+    expect_bytes(device_book, book, out.size, "codebook", c[0].name);
     for (int i = 0; i < ITEMS; i++) {
         uint8_t *frame = take(c[i].bound);
-        size_t size = 0;
         uint64_t bad;
+        gw_buffer out2 = {frame, c[i].bound, 0};
         const gw_status status = gw_gcomp_decode_add_encode(
-            &with_book, c[i].frame, c[i].frame_size, c[i].source.map, &c[i].source, frame, c[i].bound, &size,
-            &bad, workspace, gw_gcomp_workspace_size(codec));
+            &with_book,
+            &(gw_gcomp_frame){.data = c[i].frame, .size = c[i].frame_size, .map = c[i].source.map},
+            &c[i].source, &out2, &bad, &(gw_workspace){workspace, gw_gcomp_workspace_size(codec)});
         const gw_cuda_result r = fetch_result(results + ITEMS + i);
-        expect(r.status == (uint32_t)status && r.size == size && r.bad_index == bad, "result of hop",
+        expect(r.status == (uint32_t)status && r.size == out2.size && r.bad_index == bad, "result of hop",
                c[i].name);
         expect((status != GW_OK) == (i == DAMAGED), "status of the CPU's hop", c[i].name);
-        expect_bytes(hops[i].dst, frame, size, "bytes of hop", c[i].name);
+        expect_bytes(hops[i].dst, frame, out2.size, "bytes of hop", c[i].name);
         free(frame);
         give((void *)(uintptr_t)hops[i].src);
         give(hops[i].dst);
@@ -1302,7 +1310,6 @@ static void check_vectors(const char *folder)
     }
     for (vector v; vector_read(&v, index, folder); vector_free(&v), count++) {
         gcomp_case c;
-        uint64_t len, bad;
         memset(&c, 0, sizeof c);
         snprintf(c.name, sizeof c.name, "vector %.120s", v.file);
         if (!vector_receiver(&v, cpu_backends, &c.codec)) {
@@ -1328,11 +1335,15 @@ static void check_vectors(const char *folder)
         if (strcmp(v.status, "OK") == 0 && status == GW_OK) {
             /* What the device decodes is what this call does, by the comparison above. */
             void *workspace = take(gw_gcomp_workspace_size(&c.codec));
-            must(gw_gcomp_decode(&c.codec, v.frame.data, v.frame.size, c.source.map, values, c.source.len,
-                                 &len, &bad, workspace, gw_gcomp_workspace_size(&c.codec)),
+            gw_gcomp_target target = {.values = values, .capacity = c.source.len};
+            must(gw_gcomp_decode(
+                     &c.codec,
+                     &(gw_gcomp_frame){.data = v.frame.data, .size = v.frame.size, .map = c.source.map},
+                     &target, &(gw_workspace){workspace, gw_gcomp_workspace_size(&c.codec)}),
                  "gw_gcomp_decode");
-            const size_t size = (size_t)len * gw_dtype_size(v.dtype);
-            expect(len == v.count && size <= c.value_size && gw_crc32c(0, values, size) == v.values_crc &&
+            const size_t size = (size_t)target.len * gw_dtype_size(v.dtype);
+            expect(target.len == v.count && size <= c.value_size &&
+                       gw_crc32c(0, values, size) == v.values_crc &&
                        (v.values.data == NULL ||
                         (v.values.size == size && memcmp(values, v.values.data, size) == 0)),
                    "stored values", c.name);
@@ -1398,7 +1409,7 @@ static void run_graph(size_t len, uint64_t seed)
     uint8_t *decoded[STREAMS]; /* by the CPU */
 
     for (int s = 0; s < STREAMS; s++) {
-        uint64_t random = seed + (uint64_t)s, decoded_len, bad;
+        uint64_t random = seed + (uint64_t)s;
         void *values = take(4 * len);
         fill(values, GW_FP32, len, 0, &random);
         make_codec(&c[s], GW_FP32, 0, s, 2, 14, 1);
@@ -1408,8 +1419,10 @@ static void run_graph(size_t len, uint64_t seed)
         const size_t decode_size = gw_cuda_gcomp_decode_workspace_size(&c[s].codec, 1, len);
         decoded[s] = take(4 * len);
         void *cpu_workspace = take(gw_gcomp_workspace_size(&c[s].codec));
-        must(gw_gcomp_decode(&c[s].codec, c[s].frame, c[s].frame_size, &c[s].map, decoded[s], len,
-                             &decoded_len, &bad, cpu_workspace, gw_gcomp_workspace_size(&c[s].codec)),
+        gw_gcomp_target target = {.values = decoded[s], .capacity = len};
+        must(gw_gcomp_decode(&c[s].codec,
+                             &(gw_gcomp_frame){.data = c[s].frame, .size = c[s].frame_size, .map = &c[s].map},
+                             &target, &(gw_workspace){cpu_workspace, gw_gcomp_workspace_size(&c[s].codec)}),
              "gw_gcomp_decode");
         free(cpu_workspace);
         frame[s] = on_device(NULL, c[s].bound);
@@ -1522,7 +1535,7 @@ static void digest_gcomp(gw_dtype dtype, int levels, int preset, size_t len)
 {
     gcomp_case c;
     char name[96];
-    uint64_t random = 1000 + dtype, decoded = 0, bad;
+    uint64_t random = 1000 + dtype;
     const size_t value_size = len * gw_dtype_size(dtype), chunks = (len >> 14) + 1;
     uint8_t *values = take(value_size), *map_levels = take(len);
     uint32_t *map_digest = take(4 * chunks);
@@ -1567,17 +1580,20 @@ static void digest_gcomp(gw_dtype dtype, int levels, int preset, size_t len)
         give(encode_at);
     } else {
         const size_t space = gw_gcomp_workspace_size(&c.codec);
-        void *workspace = take(space);
-        must(gw_gcomp_encode(&c.codec, &source, frame, bound, &size, workspace, space), "gw_gcomp_encode");
-        must(gw_gcomp_decode(&c.codec, frame, size, &map, out, len, &decoded, &bad, workspace, space),
-             "gw_gcomp_decode");
-        must(gw_gcomp_decode_add(&c.codec, frame, size, &map, sum, len, &decoded, &bad, workspace, space),
-             "gw_gcomp_decode_add");
+        const gw_workspace workspace = {take(space), space};
+        gw_buffer dst = {frame, bound, 0}, next = {next_frame, bound, 0};
+        must(gw_gcomp_encode(&c.codec, &source, &dst, &workspace), "gw_gcomp_encode");
+        const gw_gcomp_frame in = {frame, dst.size, &map};
+        gw_gcomp_target values_target = {.values = out, .capacity = len};
+        gw_gcomp_target sum_target = {.values = sum, .capacity = len};
+        must(gw_gcomp_decode(&c.codec, &in, &values_target, &workspace), "gw_gcomp_decode");
+        must(gw_gcomp_decode_add(&c.codec, &in, &sum_target, &workspace), "gw_gcomp_decode_add");
         source.hop = 1;
-        must(gw_gcomp_decode_add_encode(&c.codec, frame, size, &map, &source, next_frame, bound, &hop_size,
-                                        &bad, workspace, space),
+        must(gw_gcomp_decode_add_encode(&c.codec, &in, &source, &next, NULL, &workspace),
              "gw_gcomp_decode_add_encode");
-        free(workspace);
+        size = dst.size;
+        hop_size = next.size;
+        free(workspace.data);
     }
     snprintf(name, sizeof name, "gcomp dtype %d levels %d preset %d len %zu", (int)dtype, levels, preset,
              len);
@@ -1952,10 +1968,11 @@ static void bench_gcomp(bench *b, const void *all_values, int levels, int preset
     expect(fetch_result(&second[0]).status == GW_OK, "decode", c.name);
     expect_bytes(frame, c.frame, c.frame_size, "bytes", c.name);
     {
-        uint64_t len, bad;
         void *workspace = take(gw_gcomp_workspace_size(&c.codec)), *decoded = take(b->value_size);
-        must(gw_gcomp_decode(&c.codec, c.frame, c.frame_size, &c.map, decoded, b->len, &len, &bad, workspace,
-                             gw_gcomp_workspace_size(&c.codec)),
+        gw_gcomp_target target = {.values = decoded, .capacity = b->len};
+        must(gw_gcomp_decode(&c.codec,
+                             &(gw_gcomp_frame){.data = c.frame, .size = c.frame_size, .map = &c.map}, &target,
+                             &(gw_workspace){workspace, gw_gcomp_workspace_size(&c.codec)}),
              "gw_gcomp_decode");
         expect_bytes(out, decoded, b->value_size, "values", c.name);
         free(decoded);

@@ -153,7 +153,6 @@ static void install(gw_gcomp *codec, gw_dtype dtype)
                            : sizeof levels;
     const gw_gcomp_map map = {levels, digest, 380, 1.0f, len, chunk_log2};
     const gw_gcomp_source source = {values, len, &map, 1, 0, 1, 0, 0};
-    size_t size;
     void *workspace = malloc(gw_gcomp_workspace_size(codec));
 
     if (workspace == NULL) {
@@ -161,10 +160,12 @@ static void install(gw_gcomp *codec, gw_dtype dtype)
     }
     must(gw_gcomp_map_digest(levels, len, chunk_log2, digest), "map digest");
     must(gw_gcomp_histogram_init(&histogram, codec), "histogram_init");
-    must(gw_gcomp_histogram_add(&histogram, codec, &source, workspace, gw_gcomp_workspace_size(codec)),
+    must(gw_gcomp_histogram_add(&histogram, codec, &source,
+                                &(gw_workspace){workspace, gw_gcomp_workspace_size(codec)}),
          "histogram_add");
-    must(gw_gcomp_book_build(&histogram, book, sizeof book, &size), "book_build");
-    must(gw_gcomp_install(codec, 7, 8, book, size, 1), "install");
+    gw_buffer out = {book, sizeof book, 0};
+    must(gw_gcomp_book_build(&histogram, &out), "book_build");
+    must(gw_gcomp_install(codec, 7, 8, book, out.size, 1), "install");
     free(workspace);
 }
 

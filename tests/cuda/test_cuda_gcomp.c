@@ -55,14 +55,18 @@ static void compare(gw_cuda *cuda, gw_dtype dtype, gw_gcomp_levels levels, gw_gc
     void *device_values = testing_device(NULL, value_size, 0);
     void *device_sum = testing_device(t.values, value_size, 0);
     void *cpu_workspace = testing_take(gw_gcomp_workspace_size(&codec));
-    uint64_t cpu_len, bad;
+    uint64_t bad;
     memcpy(sum, t.values, value_size);
-    assert_int_equal(gw_gcomp_decode(&codec, frame, size, &t.map, values, len, &cpu_len, &bad, cpu_workspace,
-                                     gw_gcomp_workspace_size(&codec)),
+    gw_gcomp_target target = {.values = values, .capacity = len};
+    assert_int_equal(gw_gcomp_decode(&codec, &(gw_gcomp_frame){.data = frame, .size = size, .map = &t.map},
+                                     &target,
+                                     &(gw_workspace){cpu_workspace, gw_gcomp_workspace_size(&codec)}),
                      GW_OK);
-    assert_int_equal(gw_gcomp_decode_add(&codec, frame, size, &t.map, sum, len, &cpu_len, &bad, cpu_workspace,
-                                         gw_gcomp_workspace_size(&codec)),
-                     GW_OK);
+    gw_gcomp_target target2 = {.values = sum, .capacity = len};
+    assert_int_equal(
+        gw_gcomp_decode_add(&codec, &(gw_gcomp_frame){.data = frame, .size = size, .map = &t.map}, &target2,
+                            &(gw_workspace){cpu_workspace, gw_gcomp_workspace_size(&codec)}),
+        GW_OK);
     assert_int_equal(gw_cuda_gcomp_decode(cuda, &codec, device_frame, bound, &result->size, &t.device_map,
                                           NULL, device_values, len, testing_new_result(), decode_workspace,
                                           decode_size, NULL),
@@ -87,34 +91,39 @@ static void compare(gw_cuda *cuda, gw_dtype dtype, gw_gcomp_levels levels, gw_gc
         void *device_wrong = testing_device(wrong, size, 0);
         memset(values, 0x5a, value_size);
         memset(device_values, 0x5a, value_size);
-        bad = 0;
-        const gw_status status = gw_gcomp_decode(&codec, wrong, size, &t.map, values, len, &cpu_len, &bad,
-                                                 cpu_workspace, gw_gcomp_workspace_size(&codec));
+        target2.bad_chunk = 0;
+        gw_gcomp_target target3 = {.values = values, .capacity = len};
+        const gw_status status =
+            gw_gcomp_decode(&codec, &(gw_gcomp_frame){.data = wrong, .size = size, .map = &t.map}, &target3,
+                            &(gw_workspace){cpu_workspace, gw_gcomp_workspace_size(&codec)});
         assert_int_equal(gw_cuda_gcomp_decode(cuda, &codec, device_wrong, size, NULL, &t.device_map, NULL,
                                               device_values, len, result, decode_workspace, decode_size,
                                               NULL),
                          GW_OK);
         r = testing_result(result);
         assert_int_equal(r.status, status);
-        assert_true(r.bad_index == bad);
+        assert_true(r.bad_index == target3.bad_chunk);
         assert_memory_equal(device_values, values, value_size);
         assert_int_equal(gw_cuda_gcomp_validate(cuda, &codec, device_wrong, size, NULL, &t.device_map, NULL,
                                                 len, result, decode_workspace, decode_size, NULL),
                          GW_OK);
         r = testing_result(result);
-        assert_int_equal(r.status, gw_gcomp_validate(&codec, wrong, size, &t.map, &bad, cpu_workspace,
-                                                     gw_gcomp_workspace_size(&codec)));
+        assert_int_equal(
+            r.status,
+            gw_gcomp_validate(&codec, &(gw_gcomp_frame){.data = wrong, .size = size, .map = &t.map}, &bad,
+                              &(gw_workspace){cpu_workspace, gw_gcomp_workspace_size(&codec)}));
         assert_true(r.bad_index == bad);
         free(wrong);
     }
 
     /* hop */
     uint8_t *hop = testing_take(bound);
-    size_t hop_size;
     uint8_t *device_hop = testing_device(NULL, bound, 0);
     const size_t hop_workspace_size = gw_cuda_gcomp_hop_workspace_size(&codec, 1, len);
-    assert_int_equal(gw_gcomp_decode_add_encode(&codec, frame, size, &t.map, &t.cpu, hop, bound, &hop_size,
-                                                &bad, cpu_workspace, gw_gcomp_workspace_size(&codec)),
+    gw_buffer out = {hop, bound, 0};
+    assert_int_equal(gw_gcomp_decode_add_encode(
+                         &codec, &(gw_gcomp_frame){.data = frame, .size = size, .map = &t.map}, &t.cpu, &out,
+                         &bad, &(gw_workspace){cpu_workspace, gw_gcomp_workspace_size(&codec)}),
                      GW_OK);
     assert_int_equal(gw_cuda_gcomp_decode_add_encode(cuda, &codec, device_frame, size, NULL, &t.device_map,
                                                      &t.device, NULL, device_hop, bound, result,
@@ -123,8 +132,8 @@ static void compare(gw_cuda *cuda, gw_dtype dtype, gw_gcomp_levels levels, gw_gc
                      GW_OK);
     r = testing_result(result);
     assert_int_equal(r.status, GW_OK);
-    assert_int_equal(r.size, hop_size);
-    assert_memory_equal(device_hop, hop, hop_size);
+    assert_int_equal(r.size, out.size);
+    assert_memory_equal(device_hop, hop, out.size);
 
     free(hop);
     free(values);
@@ -165,7 +174,6 @@ static void codebooks(void **state)
     testing_tensor t = testing_tensor_make(GW_FP32, 10000, 12, &random);
     gw_gcomp_histogram histogram;
     uint8_t book[GW_GCOMP_BOOK_SIZE_MAX], *frame;
-    size_t book_size;
     void *cpu_workspace = testing_take(gw_gcomp_workspace_size(&codec));
     const gw_cuda_histogram none = {{0}, 0, 0};
     gw_cuda_histogram *device_histogram = testing_device(&none, sizeof none, 0);
@@ -177,10 +185,11 @@ static void codebooks(void **state)
     testing_open(&cuda);
     testing_tensor_upload(&t);
     assert_int_equal(gw_gcomp_histogram_init(&histogram, &codec), GW_OK);
-    assert_int_equal(
-        gw_gcomp_histogram_add(&histogram, &codec, &t.cpu, cpu_workspace, gw_gcomp_workspace_size(&codec)),
-        GW_OK);
-    assert_int_equal(gw_gcomp_book_build(&histogram, book, sizeof book, &book_size), GW_OK);
+    assert_int_equal(gw_gcomp_histogram_add(&histogram, &codec, &t.cpu,
+                                            &(gw_workspace){cpu_workspace, gw_gcomp_workspace_size(&codec)}),
+                     GW_OK);
+    gw_buffer out = {book, sizeof book, 0};
+    assert_int_equal(gw_gcomp_book_build(&histogram, &out), GW_OK);
     assert_int_equal(gw_cuda_gcomp_histogram_add(&cuda, &codec, &t.device, NULL, device_histogram, result,
                                                  workspace, GW_CUDA_HISTOGRAM_WORKSPACE_SIZE, NULL),
                      GW_OK);
@@ -188,8 +197,8 @@ static void codebooks(void **state)
                                               result, NULL),
                      GW_OK);
     assert_int_equal(testing_result(result).status, GW_OK);
-    assert_int_equal(*device_book_size, book_size);
-    assert_memory_equal(device_book, book, book_size);
+    assert_int_equal(*device_book_size, out.size);
+    assert_memory_equal(device_book, book, out.size);
 
     gw_cuda_gcomp_device device = {NULL, NULL, device_book, device_book_size, 7, 8};
     const size_t bound = gw_gcomp_bound(&codec, t.len);
@@ -211,7 +220,7 @@ static void codebooks(void **state)
                                           values, t.len, decoded, decode_workspace, decode_size, NULL),
                      GW_OK);
     assert_int_equal(testing_result(decoded).status, GW_ERR_TABLE);
-    assert_int_equal(gw_gcomp_install(&codec, 7, 8, book, book_size, 1), GW_OK);
+    assert_int_equal(gw_gcomp_install(&codec, 7, 8, book, out.size, 1), GW_OK);
     const size_t size = testing_cpu_encode(&codec, &t.cpu, &frame);
     assert_int_equal(testing_result(result).size, size);
     assert_memory_equal(device_frame, frame, size);

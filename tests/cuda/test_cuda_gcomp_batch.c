@@ -85,9 +85,11 @@ static gw_status cpu_hop(const gw_gcomp *codec, const bucket_item *b, const uint
                          uint8_t *dst, size_t *size, uint64_t *bad)
 {
     void *workspace = testing_take(gw_gcomp_workspace_size(codec));
-    const gw_status status =
-        gw_gcomp_decode_add_encode(codec, frame, frame_size, &b->in.map, &b->local.cpu, dst, b->bound, size,
-                                   bad, workspace, gw_gcomp_workspace_size(codec));
+    gw_buffer out = {dst, b->bound, 0};
+    const gw_status status = gw_gcomp_decode_add_encode(
+        codec, &(gw_gcomp_frame){.data = frame, .size = frame_size, .map = &b->in.map}, &b->local.cpu, &out,
+        bad, &(gw_workspace){workspace, gw_gcomp_workspace_size(codec)});
+    *size = out.size;
     free(workspace);
     return status;
 }
@@ -178,11 +180,11 @@ static void compare_decode(gw_cuda *cuda, const gw_gcomp *codec, const gw_gcomp 
     for (int i = 0; i < ITEMS; i++) {
         const size_t value_size = gw_dtype_size(bucket[i].in.dtype) * (size_t)lens[i];
         uint8_t *values = testing_take(value_size);
-        uint64_t len, bad;
+        const gw_gcomp_frame frame = {bucket[i].frame, bucket[i].frame_size, &bucket[i].in.map};
+        gw_gcomp_target target = {.values = values, .capacity = lens[i]};
         memcpy(values, bucket[i].local.values, value_size);
         assert_int_equal((is_add ? gw_gcomp_decode_add : gw_gcomp_decode)(
-                             cpu, bucket[i].frame, bucket[i].frame_size, &bucket[i].in.map, values, lens[i],
-                             &len, &bad, workspace, gw_gcomp_workspace_size(cpu)),
+                             cpu, &frame, &target, &(gw_workspace){workspace, gw_gcomp_workspace_size(cpu)}),
                          GW_OK);
         const gw_cuda_result r = testing_result(items[i].result);
         assert_int_equal(r.status, GW_OK);
@@ -733,8 +735,9 @@ static void validations(void **state)
             if (turn == 1 && i == 2) {
                 frame[bucket[i].frame_size - 1 - (size_t)(testing_random(&random) % 1000)] ^= 0x55;
             }
-            expected[i] = gw_gcomp_validate(&codec, frame, bucket[i].frame_size, NULL, &bad[i], cpu_workspace,
-                                            gw_gcomp_workspace_size(&codec));
+            expected[i] =
+                gw_gcomp_validate(&codec, &(gw_gcomp_frame){.data = frame, .size = bucket[i].frame_size},
+                                  &bad[i], &(gw_workspace){cpu_workspace, gw_gcomp_workspace_size(&codec)});
             items[i].src = frame;
             items[i].src_size = bucket[i].frame_size;
             items[i].result = testing_new_result();
@@ -818,9 +821,10 @@ static void compare_books(gw_cuda *cuda, gw_dtype dtype, gw_gcomp_levels levels,
             const gw_cuda_result r = testing_result(items[i].result);
             assert_int_equal(r.status, GW_OK);
             assert_int_equal(r.len, lens[i]);
-            assert_int_equal(gw_gcomp_histogram_add(&cpu[h], &codec, &t[i].cpu, workspace,
-                                                    gw_gcomp_workspace_size(&codec)),
-                             GW_OK);
+            assert_int_equal(
+                gw_gcomp_histogram_add(&cpu[h], &codec, &t[i].cpu,
+                                       &(gw_workspace){workspace, gw_gcomp_workspace_size(&codec)}),
+                GW_OK);
             assert_int_equal(gw_cuda_gcomp_histogram_add(cuda, &codec, &t[i].device, NULL, &singles[h],
                                                          single_result, single_workspace,
                                                          GW_CUDA_HISTOGRAM_WORKSPACE_SIZE, NULL),
@@ -840,12 +844,12 @@ static void compare_books(gw_cuda *cuda, gw_dtype dtype, gw_gcomp_levels levels,
     testing_sync();
     for (int i = 0; i < histogram_count; i++) {
         uint8_t book[GW_GCOMP_BOOK_SIZE_MAX];
-        size_t book_size;
-        assert_int_equal(gw_gcomp_book_build(&cpu[i], book, sizeof book, &book_size), GW_OK);
+        gw_buffer out = {book, sizeof book, 0};
+        assert_int_equal(gw_gcomp_book_build(&cpu[i], &out), GW_OK);
         assert_int_equal(results[i].status, GW_OK);
-        assert_int_equal(results[i].size, book_size);
-        assert_int_equal(book_sizes[i], book_size);
-        assert_memory_equal(books + GW_GCOMP_BOOK_SIZE_MAX * (size_t)i, book, book_size);
+        assert_int_equal(results[i].size, out.size);
+        assert_int_equal(book_sizes[i], out.size);
+        assert_memory_equal(books + GW_GCOMP_BOOK_SIZE_MAX * (size_t)i, book, out.size);
     }
     for (int i = 0; i < ITEMS; i++) {
         testing_tensor_drop(&t[i]);
@@ -981,7 +985,6 @@ static void a_book_on_the_device_replaces_one(void **state)
         /* turn 0: id 1 is book 2; turn 1: id 1 is book 0, and nobody knows id 2 */
         for (int id = 1; id <= 2; id++) {
             const int i = id == 2 ? 1 : turn == 0 ? 2 : 0;
-            uint64_t len, bad;
             assert_int_equal(gw_cuda_gcomp_decode(&cuda, &codec, testing_device(frame[i], frame_size[i], 0),
                                                   frame_size[i], NULL, NULL, &device, values, 6000, result,
                                                   decode_workspace, decode_size, NULL),
@@ -989,9 +992,11 @@ static void a_book_on_the_device_replaces_one(void **state)
             const gw_status status = turn == 1 && id == 2 ? GW_ERR_TABLE : GW_OK;
             assert_int_equal(testing_result(result).status, status);
             if (status == GW_OK) {
-                assert_int_equal(gw_gcomp_decode(&cpu[i], frame[i], frame_size[i], NULL, expected, 6000, &len,
-                                                 &bad, cpu_workspace, gw_gcomp_workspace_size(&codec)),
-                                 GW_OK);
+                gw_gcomp_target target = {.values = expected, .capacity = 6000};
+                assert_int_equal(
+                    gw_gcomp_decode(&cpu[i], &(gw_gcomp_frame){.data = frame[i], .size = frame_size[i]},
+                                    &target, &(gw_workspace){cpu_workspace, gw_gcomp_workspace_size(&codec)}),
+                    GW_OK);
                 assert_memory_equal(values, expected, 4 * 6000);
             }
         }

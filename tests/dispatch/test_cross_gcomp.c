@@ -47,21 +47,27 @@ static void decode_with(const test_codec *codec, const trial *t, const test_buff
 {
     const gw_gcomp_source *s = &t->source;
     const size_t size = (size_t)s->len * t->value_size;
-    uint64_t len = 0;
     test_buffer_make(&o->values, size, (unsigned)(t->seed % 64), 0x5a);
     test_buffer_make(&o->sums, size, (unsigned)(t->seed % 61), 0);
-    assert_int_equal(gw_gcomp_decode(&codec->codec, frame->at, frame_size, s->map, o->values.at, s->len, &len,
-                                     NULL, codec->workspace.at, codec->workspace.size),
+    gw_gcomp_target target = {.values = o->values.at, .capacity = s->len};
+    assert_int_equal(gw_gcomp_decode(&codec->codec,
+                                     &(gw_gcomp_frame){.data = frame->at, .size = frame_size, .map = s->map},
+                                     &target, &codec->work),
                      GW_OK);
-    assert_int_equal(len, s->len);
+    assert_int_equal(target.len, s->len);
     memcpy(o->sums.at, s->values, size);
-    assert_int_equal(gw_gcomp_decode_add(&codec->codec, frame->at, frame_size, s->map, o->sums.at, s->len,
-                                         &len, NULL, codec->workspace.at, codec->workspace.size),
-                     GW_OK);
-    assert_int_equal(len, s->len);
-    assert_int_equal(gw_gcomp_validate(&codec->codec, frame->at, frame_size, s->map, NULL,
-                                       codec->workspace.at, codec->workspace.size),
-                     GW_OK);
+    gw_gcomp_target target2 = {.values = o->sums.at, .capacity = s->len};
+    assert_int_equal(
+        gw_gcomp_decode_add(&codec->codec,
+                            &(gw_gcomp_frame){.data = frame->at, .size = frame_size, .map = s->map}, &target2,
+                            &codec->work),
+        GW_OK);
+    assert_int_equal(target2.len, s->len);
+    assert_int_equal(
+        gw_gcomp_validate(&codec->codec,
+                          &(gw_gcomp_frame){.data = frame->at, .size = frame_size, .map = s->map}, NULL,
+                          &codec->work),
+        GW_OK);
 }
 
 /* A frame with one byte changed behind the header: what the backend says of it. */
@@ -72,8 +78,9 @@ static void judge_damage(const test_codec *codec, const trial *t, outputs *o)
     const uint8_t was = *at;
     *at = (uint8_t)(was ^ 1u << test_random_below(&random, 8));
     o->bad_chunk = 0;
-    o->bad_status = gw_gcomp_validate(&codec->codec, o->frame.at, o->frame_size, t->source.map, &o->bad_chunk,
-                                      codec->workspace.at, codec->workspace.size);
+    o->bad_status = gw_gcomp_validate(
+        &codec->codec, &(gw_gcomp_frame){.data = o->frame.at, .size = o->frame_size, .map = t->source.map},
+        &o->bad_chunk, &codec->work);
     *at = was;
 }
 
@@ -82,10 +89,13 @@ static void run(const test_codec *codec, const trial *t, outputs *o)
     o->frame_size = test_encode(codec, &t->source, &o->frame);
     decode_with(codec, t, &o->frame, o->frame_size, o);
     test_buffer_make(&o->hop, gw_gcomp_bound(&codec->codec, t->source.len), 3, 0);
-    assert_int_equal(gw_gcomp_decode_add_encode(&codec->codec, o->frame.at, o->frame_size, t->source.map,
-                                                &t->source, o->hop.at, o->hop.size, &o->hop_size, NULL,
-                                                codec->workspace.at, codec->workspace.size),
+    gw_buffer out = {o->hop.at, o->hop.size, 0};
+    assert_int_equal(gw_gcomp_decode_add_encode(
+                         &codec->codec,
+                         &(gw_gcomp_frame){.data = o->frame.at, .size = o->frame_size, .map = t->source.map},
+                         &t->source, &out, NULL, &codec->work),
                      GW_OK);
+    o->hop_size = out.size;
     judge_damage(codec, t, o);
 }
 

@@ -46,18 +46,18 @@ static void *use(void *argument)
             s->crc = gw_crc32c(0, "123456789", 9);
             break;
         case 2: {
-            size_t size = 0;
             gw_gcomp_source source;
+            gw_buffer dst = {frames[index], sizeof frames[index], 0};
             memset(&source, 0, sizeof source);
             source.values = values;
             source.len = sizeof values / sizeof values[0];
             gw_gcomp_options_init(&options, GW_FP32);
             s->status = gw_gcomp_init(&s->codec, &options);
             if (s->status == GW_OK) {
-                s->status = gw_gcomp_encode(&s->codec, &source, frames[index], sizeof frames[index], &size,
-                                            workspaces[index], sizeof workspaces[index]);
+                s->status = gw_gcomp_encode(&s->codec, &source, &dst,
+                                            &(gw_workspace){workspaces[index], sizeof workspaces[index]});
             }
-            s->frame_crc = gw_crc32c(0, frames[index], size);
+            s->frame_crc = gw_crc32c(0, dst.data, dst.size);
             break;
         }
         default:

@@ -86,6 +86,7 @@ typedef struct test_codec {
     gw_gcomp codec;
     gw_gcomp_options options; /* as given, with step and cap resolved */
     test_buffer workspace;
+    gw_workspace work; /* the same bytes */
 } test_codec;
 
 void test_codec_make(test_codec *codec, const gw_gcomp_options *options);

@@ -27,9 +27,10 @@ enum order { ASCENDING, INTERLEAVED, SCATTERED };
 
 typedef struct buffers {
     uint32_t *values, *decoded;
-    uint8_t *frame, *levels, *workspace;
+    uint8_t *levels;
     uint32_t *digest;
-    size_t frame_capacity, workspace_size;
+    gw_buffer frame;
+    gw_workspace workspace;
 } buffers;
 
 typedef struct pass {
@@ -77,19 +78,18 @@ static int run_frame(const pass *p, const gw_gcomp *codec, buffers *b, uint32_t 
     source.values = b->values;
     source.len = FRAME_LEN;
     source.map = p->has_map ? &map : NULL;
-    size_t size;
-    gw_status status =
-        gw_gcomp_encode(codec, &source, b->frame, b->frame_capacity, &size, b->workspace, b->workspace_size);
+    gw_status status = gw_gcomp_encode(codec, &source, &b->frame, &b->workspace);
     if (status != GW_OK) {
         fprintf(stderr, "%s, frame %" PRIu32 ": encode: %s\n", p->name, frame_index, gw_status_name(status));
         return 0;
     }
-    *bytes += size;
+    *bytes += b->frame.size;
     memset(b->decoded, 0xa5, FRAME_LEN * 4);
-    uint64_t len, bad;
-    status = gw_gcomp_decode(codec, b->frame, size, source.map, b->decoded, FRAME_LEN, &len, &bad,
-                             b->workspace, b->workspace_size);
-    if (status != GW_OK || len != FRAME_LEN) {
+    gw_gcomp_target target = {.values = b->decoded, .capacity = FRAME_LEN};
+    status = gw_gcomp_decode(
+        codec, &(gw_gcomp_frame){.data = b->frame.data, .size = b->frame.size, .map = source.map}, &target,
+        &b->workspace);
+    if (status != GW_OK || target.len != FRAME_LEN) {
         fprintf(stderr, "%s, frame %" PRIu32 ": decode: %s\n", p->name, frame_index, gw_status_name(status));
         return 0;
     }
@@ -134,16 +134,16 @@ int main(int argc, char **argv)
             return 1;
         }
         buffers b;
-        b.frame_capacity = gw_gcomp_bound(&codec, FRAME_LEN);
-        b.workspace_size = gw_gcomp_workspace_size(&codec);
+        b.frame.capacity = gw_gcomp_bound(&codec, FRAME_LEN);
+        b.workspace.size = gw_gcomp_workspace_size(&codec);
         b.values = malloc(FRAME_LEN * 4);
         b.decoded = malloc(FRAME_LEN * 4);
-        b.frame = malloc(b.frame_capacity);
+        b.frame.data = malloc(b.frame.capacity);
         b.levels = calloc(FRAME_LEN, 1);
-        b.workspace = malloc(b.workspace_size);
+        b.workspace.data = malloc(b.workspace.size);
         b.digest = malloc(FRAME_LEN >> 14 << 2);
-        if (b.values == NULL || b.decoded == NULL || b.frame == NULL || b.levels == NULL ||
-            b.workspace == NULL || b.digest == NULL ||
+        if (b.values == NULL || b.decoded == NULL || b.frame.data == NULL || b.levels == NULL ||
+            b.workspace.data == NULL || b.digest == NULL ||
             gw_gcomp_map_digest(b.levels, FRAME_LEN, 14, b.digest) != GW_OK) {
             fprintf(stderr, "out of memory\n");
             return 1;
@@ -160,9 +160,9 @@ int main(int argc, char **argv)
         fflush(stdout);
         free(b.values);
         free(b.decoded);
-        free(b.frame);
+        free(b.frame.data);
         free(b.levels);
-        free(b.workspace);
+        free(b.workspace.data);
         free(b.digest);
         if (!ok) {
             return 1;

@@ -79,13 +79,15 @@ static int round_trip(float *out, const gw_gcomp_options *options, const gw_opti
                       const gw_optimizer_state *state, const float *g, uint64_t len, double *bits)
 {
     frame_run run;
-    uint64_t out_len;
     if (!frame_run_make(&run, options, o, state, g, len)) {
         return 0;
     }
-    *bits = 8.0 * (double)run.size / (double)len;
-    const int ok = gw_gcomp_decode(&run.codec, run.frame, run.size, &run.map, out, len, &out_len, NULL,
-                                   run.workspace, run.workspace_size) == GW_OK;
+    *bits = 8.0 * (double)run.frame.size / (double)len;
+    gw_gcomp_target target = {.values = out, .capacity = len};
+    const int ok =
+        gw_gcomp_decode(&run.codec,
+                        &(gw_gcomp_frame){.data = run.frame.data, .size = run.frame.size, .map = &run.map},
+                        &target, &run.workspace) == GW_OK;
     frame_run_free(&run);
     return ok;
 }

@@ -167,11 +167,14 @@ static int snapshot_table(const char *path)
         o.preset = modes[m].preset;
         frame_run run;
         gw_gcomp_info info;
-        ok = frame_run_make(&run, &o, &snapshot.optimizer, &snapshot.state, g, snapshot.len) &&
-             gw_gcomp_check(&run.codec, run.frame, run.size, &run.map, &info) == GW_OK;
+        ok =
+            frame_run_make(&run, &o, &snapshot.optimizer, &snapshot.state, g, snapshot.len) &&
+            gw_gcomp_check(&run.codec,
+                           &(gw_gcomp_frame){.data = run.frame.data, .size = run.frame.size, .map = &run.map},
+                           &info) == GW_OK;
         if (ok) {
             gw_frame_parts parts;
-            gw_frame_parts_read(run.frame, run.size, &info, &parts);
+            gw_frame_parts_read(run.frame.data, run.frame.size, &info, &parts);
             if (m == 0) {
                 deeper = count_deeper(&snapshot.optimizer, &snapshot.state, g, snapshot.len, &run.map);
             }

@@ -50,16 +50,17 @@ static int row(const gw_snapshot *s, uint64_t first, uint64_t len, gw_gcomp_leve
     double encode[REPEATS], decode[REPEATS];
     int ok = out != NULL;
     for (int i = 0; ok && i < REPEATS; i++) {
-        uint64_t out_len;
         const double start = now();
         for (int j = 0; ok && j < BATCH; j++) {
-            ok = gw_gcomp_encode(&run.codec, &source, run.frame, gw_gcomp_bound(&run.codec, len), &run.size,
-                                 run.workspace, run.workspace_size) == GW_OK;
+            ok = gw_gcomp_encode(&run.codec, &source, &run.frame, &run.workspace) == GW_OK;
         }
         const double middle = now();
         for (int j = 0; ok && j < BATCH; j++) {
-            ok = gw_gcomp_decode(&run.codec, run.frame, run.size, &run.map, out, len, &out_len, NULL,
-                                 run.workspace, run.workspace_size) == GW_OK;
+            gw_gcomp_target target = {.values = out, .capacity = len};
+            ok = gw_gcomp_decode(
+                     &run.codec,
+                     &(gw_gcomp_frame){.data = run.frame.data, .size = run.frame.size, .map = &run.map},
+                     &target, &run.workspace) == GW_OK;
         }
         decode[i] = (now() - middle) / BATCH;
         encode[i] = (middle - start) / BATCH;
@@ -69,8 +70,8 @@ static int row(const gw_snapshot *s, uint64_t first, uint64_t len, gw_gcomp_leve
         qsort(decode, REPEATS, sizeof *decode, by_value);
         printf("| %llu | %s, %s | %zu | %llu | %.1f %% | %.2f | %.2f |\n", (unsigned long long)len,
                levels == GW_GCOMP_DERIVED ? "derived 1" : "explicit",
-               preset == GW_GCOMP_SMALL ? "small" : "fast", run.size, (unsigned long long)len * 4,
-               100.0 * (double)run.size / (4.0 * (double)len), 1e6 * encode[REPEATS / 2],
+               preset == GW_GCOMP_SMALL ? "small" : "fast", run.frame.size, (unsigned long long)len * 4,
+               100.0 * (double)run.frame.size / (4.0 * (double)len), 1e6 * encode[REPEATS / 2],
                1e6 * decode[REPEATS / 2]);
     }
     free(out);

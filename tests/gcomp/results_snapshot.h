@@ -15,16 +15,17 @@
 typedef struct frame_run {
     gw_gcomp codec;
     gw_gcomp_map map;
-    uint8_t *levels, *frame, *workspace;
+    uint8_t *levels;
     uint32_t *digest;
-    size_t size, workspace_size;
+    gw_buffer frame;
+    gw_workspace workspace;
 } frame_run;
 
 static inline void frame_run_free(frame_run *run)
 {
     free(run->levels);
-    free(run->frame);
-    free(run->workspace);
+    free(run->frame.data);
+    free(run->workspace.data);
     free(run->digest);
     memset(run, 0, sizeof *run);
 }
@@ -40,13 +41,14 @@ static inline int frame_run_make(frame_run *run, const gw_gcomp_options *options
     int ok = gw_gcomp_init(&run->codec, options) == GW_OK &&
              gw_gcomp_map_rule_init(optimizer, 1.0f, &rule) == GW_OK &&
              gw_gcomp_map_scan(&rule, state, (size_t)len, GW_BACKEND_ALL, &top) == GW_OK;
-    const size_t bound = ok ? gw_gcomp_bound(&run->codec, len) : 1;
-    run->workspace_size = ok ? gw_gcomp_workspace_size(&run->codec) : 1;
+    run->frame.capacity = ok ? gw_gcomp_bound(&run->codec, len) : 1;
+    run->workspace.size = ok ? gw_gcomp_workspace_size(&run->codec) : 1;
     run->levels = malloc((size_t)len + 1);
     run->digest = malloc(((size_t)len / 4096 + 1) * sizeof *run->digest);
-    run->frame = malloc(bound);
-    run->workspace = malloc(run->workspace_size);
-    ok = ok && run->levels != NULL && run->digest != NULL && run->frame != NULL && run->workspace != NULL;
+    run->frame.data = malloc(run->frame.capacity);
+    run->workspace.data = malloc(run->workspace.size);
+    ok = ok && run->levels != NULL && run->digest != NULL && run->frame.data != NULL &&
+         run->workspace.data != NULL;
     if (ok) {
         run->map.levels = run->levels;
         run->map.digest = run->digest;
@@ -64,8 +66,7 @@ static inline int frame_run_make(frame_run *run, const gw_gcomp_options *options
         ok = gw_gcomp_map_build(&rule, state, (size_t)len, run->map.base, GW_BACKEND_ALL, run->levels) ==
                  GW_OK &&
              gw_gcomp_map_digest(run->levels, (size_t)len, options->chunk_log2, run->digest) == GW_OK &&
-             gw_gcomp_encode(&run->codec, &source, run->frame, bound, &run->size, run->workspace,
-                             run->workspace_size) == GW_OK;
+             gw_gcomp_encode(&run->codec, &source, &run->frame, &run->workspace) == GW_OK;
     }
     if (!ok) {
         frame_run_free(run);

@@ -31,8 +31,9 @@ typedef struct ring_memory {
     float *local, *theta, *decoded;
     /* adds: what fp32 additions may have rounded away, half an ulp of every partial sum */
     double *exact, *adds;
-    uint8_t *frame[2], *levels, *workspace;
+    uint8_t *frame[2], *levels;
     uint32_t *digest;
+    gw_workspace workspace;
 } ring_memory;
 
 static int fill_map(const ring_setup *s, ring_memory *m, gw_gcomp_map *map, uint64_t *random)
@@ -116,25 +117,22 @@ static int run(const ring_setup *s, const gw_gcomp *codec, ring_memory *m, size_
     source.len = s->len;
     source.map = has_map ? &map : NULL;
     source.seed = s->seed;
-    const size_t work_size = gw_gcomp_workspace_size(codec);
     size_t size = 0;
     int ok = 1;
     for (uint32_t hop = 0; ok && hop < s->ranks; hop++) {
         fill_local(s, m, mean, &random);
         source.rank = (uint16_t)hop;
         source.hop = (uint16_t)hop;
-        uint8_t *const to = m->frame[hop & 1];
-        if (hop == 0) {
-            ok = gw_gcomp_encode(codec, &source, to, bound, &size, m->workspace, work_size) == GW_OK;
-        } else {
-            ok = gw_gcomp_decode_add_encode(codec, m->frame[(hop + 1) & 1], size, source.map, &source, to,
-                                            bound, &size, NULL, m->workspace, work_size) == GW_OK;
-        }
+        gw_buffer out = {m->frame[hop & 1], bound, 0};
+        const gw_gcomp_frame in = {m->frame[(hop + 1) & 1], size, source.map};
+        ok = (hop == 0 ? gw_gcomp_encode(codec, &source, &out, &m->workspace)
+                       : gw_gcomp_decode_add_encode(codec, &in, &source, &out, NULL, &m->workspace)) == GW_OK;
+        size = out.size;
     }
     free(mean);
-    uint64_t len;
-    ok = ok && gw_gcomp_decode(codec, m->frame[(s->ranks + 1) & 1], size, source.map, m->decoded, s->len,
-                               &len, NULL, m->workspace, work_size) == GW_OK;
+    const gw_gcomp_frame last = {m->frame[(s->ranks + 1) & 1], size, source.map};
+    gw_gcomp_target target = {.values = m->decoded, .capacity = s->len};
+    ok = ok && gw_gcomp_decode(codec, &last, &target, &m->workspace) == GW_OK;
     if (ok) {
         measure(s, m, has_map, r);
         r->mean_bits = 8.0 * (double)size / (double)s->len;
@@ -165,10 +163,11 @@ int ring_run(const ring_setup *s, ring_result *result)
     m.frame[1] = malloc(bound);
     m.levels = malloc(s->len);
     m.digest = malloc((s->len / 16384 + 1) * sizeof *m.digest);
-    m.workspace = malloc(gw_gcomp_workspace_size(&codec));
+    m.workspace.size = gw_gcomp_workspace_size(&codec);
+    m.workspace.data = malloc(m.workspace.size);
     const int ok = m.local != NULL && m.theta != NULL && m.decoded != NULL && m.exact != NULL &&
                    m.adds != NULL && m.frame[0] != NULL && m.frame[1] != NULL && m.levels != NULL &&
-                   m.digest != NULL && m.workspace != NULL && run(s, &codec, &m, bound, result);
+                   m.digest != NULL && m.workspace.data != NULL && run(s, &codec, &m, bound, result);
     free(m.local);
     free(m.theta);
     free(m.decoded);
@@ -178,6 +177,6 @@ int ring_run(const ring_setup *s, ring_result *result)
     free(m.frame[1]);
     free(m.levels);
     free(m.digest);
-    free(m.workspace);
+    free(m.workspace.data);
     return ok;
 }

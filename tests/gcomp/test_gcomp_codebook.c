@@ -379,23 +379,23 @@ static void make_book(const test_codec *codec, const void *values, size_t len, c
     gw_gcomp_histogram histogram;
     assert_int_equal(gw_gcomp_histogram_init(&histogram, &codec->codec), GW_OK);
     const gw_gcomp_source source = test_source(values, len, map);
-    assert_int_equal(gw_gcomp_histogram_add(&histogram, &codec->codec, &source, codec->workspace.at,
-                                            codec->workspace.size),
-                     GW_OK);
+    assert_int_equal(gw_gcomp_histogram_add(&histogram, &codec->codec, &source, &codec->work), GW_OK);
     uint64_t sum = 0;
     for (uint32_t i = 0; i < 256; i++) {
         sum += histogram.count[i];
     }
     assert_int_equal(sum, len);
-    assert_int_equal(gw_gcomp_book_build(&histogram, book, GW_GCOMP_BOOK_SIZE_MAX, book_size), GW_OK);
+    gw_buffer out = {book, GW_GCOMP_BOOK_SIZE_MAX, 0};
+    assert_int_equal(gw_gcomp_book_build(&histogram, &out), GW_OK);
+    *book_size = out.size;
 }
 
 static gw_status decode_with(const test_codec *codec, const test_buffer *frame, size_t size,
                              const gw_gcomp_map *map, uint8_t *out)
 {
-    uint64_t len;
-    return gw_gcomp_decode(&codec->codec, frame->at, size, map, out, LEN, &len, NULL, codec->workspace.at,
-                           codec->workspace.size);
+    gw_gcomp_target target = {.values = out, .capacity = LEN};
+    return gw_gcomp_decode(&codec->codec, &(gw_gcomp_frame){.data = frame->at, .size = size, .map = map},
+                           &target, &codec->work);
 }
 
 static void installed_books(void **state)
@@ -563,9 +563,7 @@ static void pooled_histograms(void **state)
     gw_gcomp_histogram whole, half[2];
     gw_gcomp_source source = test_source(values, LEN, &map.map);
     assert_int_equal(gw_gcomp_histogram_init(&whole, &codec.codec), GW_OK);
-    assert_int_equal(
-        gw_gcomp_histogram_add(&whole, &codec.codec, &source, codec.workspace.at, codec.workspace.size),
-        GW_OK);
+    assert_int_equal(gw_gcomp_histogram_add(&whole, &codec.codec, &source, &codec.work), GW_OK);
     for (int h = 0; h < 2; h++) {
         gw_gcomp_map part_map = map.map;
         part_map.levels += h * (LEN / 2);
@@ -574,48 +572,49 @@ static void pooled_histograms(void **state)
         part.first_element += (uint64_t)(h * (LEN / 2));
         assert_int_equal(gw_gcomp_histogram_init(&half[h], &codec.codec), GW_OK);
         half[h].base = whole.base; /* ranks that pool agree on the window first */
-        assert_int_equal(
-            gw_gcomp_histogram_add(&half[h], &codec.codec, &part, codec.workspace.at, codec.workspace.size),
-            GW_OK);
+        assert_int_equal(gw_gcomp_histogram_add(&half[h], &codec.codec, &part, &codec.work), GW_OK);
     }
     for (uint32_t i = 0; i < 256; i++) {
         half[0].count[i] += half[1].count[i];
     }
     assert_memory_equal(half[0].count, whole.count, sizeof whole.count);
     uint8_t a[GW_GCOMP_BOOK_SIZE_MAX], b[GW_GCOMP_BOOK_SIZE_MAX];
-    size_t a_size, b_size;
-    assert_int_equal(gw_gcomp_book_build(&whole, a, sizeof a, &a_size), GW_OK);
-    assert_int_equal(gw_gcomp_book_build(&half[0], b, sizeof b, &b_size), GW_OK);
-    assert_int_equal(a_size, b_size);
-    assert_memory_equal(a, b, a_size);
+    gw_buffer out = {a, sizeof a, 0};
+    assert_int_equal(gw_gcomp_book_build(&whole, &out), GW_OK);
+    gw_buffer out2 = {b, sizeof b, 0};
+    assert_int_equal(gw_gcomp_book_build(&half[0], &out2), GW_OK);
+    assert_int_equal(out.size, out2.size);
+    assert_memory_equal(a, b, out.size);
 
     /* Huge counts are scaled, an empty histogram still gives labels 0 and 1. */
     for (uint32_t i = 0; i < 256; i++) {
         whole.count[i] = whole.count[i] == 0 ? 0 : UINT64_MAX / 2 + whole.count[i];
     }
-    assert_int_equal(gw_gcomp_book_build(&whole, a, sizeof a, &a_size), GW_OK);
-    assert_int_equal(gw_gcomp_install(&codec.codec, 1, 1, a, a_size, 1), GW_OK);
+    gw_buffer out3 = {a, sizeof a, 0};
+    assert_int_equal(gw_gcomp_book_build(&whole, &out3), GW_OK);
+    assert_int_equal(gw_gcomp_install(&codec.codec, 1, 1, a, out3.size, 1), GW_OK);
     assert_int_equal(gw_gcomp_histogram_init(&whole, &codec.codec), GW_OK);
-    assert_int_equal(gw_gcomp_book_build(&whole, a, sizeof a, &a_size), GW_OK);
-    assert_int_equal(gw_gcomp_install(&codec.codec, 1, 2, a, a_size, 1), GW_OK);
+    gw_buffer out4 = {a, sizeof a, 0};
+    assert_int_equal(gw_gcomp_book_build(&whole, &out4), GW_OK);
+    assert_int_equal(gw_gcomp_install(&codec.codec, 1, 2, a, out4.size, 1), GW_OK);
     static const uint32_t bad_base[] = {192, 254, 256, 256 + 69, UINT32_MAX};
     for (size_t i = 0; i < sizeof bad_base / sizeof bad_base[0]; i++) {
         gw_gcomp_histogram spoiled = whole;
         spoiled.base = bad_base[i];
-        assert_int_equal(gw_gcomp_book_build(&spoiled, b, sizeof b, &b_size), GW_ERR_ARG);
-        assert_int_equal(b_size, 0);
+        gw_buffer out5 = {b, sizeof b, 0};
+        assert_int_equal(gw_gcomp_book_build(&spoiled, &out5), GW_ERR_ARG);
+        assert_int_equal(out5.size, 0);
     }
-    for (size_t capacity = 0; capacity < a_size; capacity++) {
-        assert_int_not_equal(gw_gcomp_book_build(&whole, b, capacity, &b_size), GW_OK);
-        assert_int_equal(b_size, 0);
+    for (size_t capacity = 0; capacity < out4.size; capacity++) {
+        gw_buffer out6 = {b, capacity, 0};
+        assert_int_not_equal(gw_gcomp_book_build(&whole, &out6), GW_OK);
+        assert_int_equal(out6.size, 0);
     }
 
     o.levels = GW_GCOMP_DERIVED;
     test_codec other;
     test_codec_make(&other, &o);
-    assert_int_equal(
-        gw_gcomp_histogram_add(&whole, &other.codec, &source, other.workspace.at, other.workspace.size),
-        GW_ERR_STATE);
+    assert_int_equal(gw_gcomp_histogram_add(&whole, &other.codec, &source, &other.work), GW_ERR_STATE);
     test_codec_free(&other);
     test_map_free(&map);
     test_codec_free(&codec);

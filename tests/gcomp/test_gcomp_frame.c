@@ -79,30 +79,29 @@ static gw_status examine(sample *s, const uint8_t *src, size_t size, const gw_gc
     const gw_dtype dtype = s->codec.options.dtype;
     const size_t size_of = gw_dtype_size(dtype);
     const gw_gcomp *codec = &s->codec.codec;
-    uint8_t *const work = s->codec.workspace.at;
-    const size_t work_size = s->codec.workspace.size;
+    const gw_workspace *work = &s->codec.work;
+    const gw_gcomp_frame frame = {src, size, map};
     gw_gcomp_info info, peeked;
     const gw_gcomp_info zero_info = {0};
     const gw_status peek = gw_gcomp_peek(src, size < 64 ? size : 64, UINT64_MAX, &peeked);
-    const gw_status check = gw_gcomp_check(codec, src, size, map, &info);
-    uint64_t bad[3] = {0, 0, 0}, len[2] = {9, 9};
-    const gw_status valid = gw_gcomp_validate(codec, src, size, map, &bad[0], work, work_size);
+    const gw_status check = gw_gcomp_check(codec, &frame, &info);
+    uint64_t bad = 9;
+    const gw_status valid = gw_gcomp_validate(codec, &frame, &bad, work);
 
     const size_t capacity = s->len + 7;
     test_buffer out, sum;
     test_buffer_make(&out, capacity * size_of, 1, 0x6b);
     test_buffer_make(&sum, capacity * size_of, 5, 0x3c);
-    const gw_status decode =
-        gw_gcomp_decode(codec, src, size, map, out.at, capacity, &len[0], &bad[1], work, work_size);
-    const gw_status add =
-        gw_gcomp_decode_add(codec, src, size, map, sum.at, capacity, &len[1], &bad[2], work, work_size);
+    gw_gcomp_target values_target = {out.at, capacity, 9, 9}, sum_target = {sum.at, capacity, 9, 9};
+    const gw_status decode = gw_gcomp_decode(codec, &frame, &values_target, work);
+    const gw_status add = gw_gcomp_decode_add(codec, &frame, &sum_target, work);
     assert_int_equal(add, decode);
-    assert_true(bad[1] == bad[2]);
-    assert_true(len[0] == len[1]);
-    assert_true(decode == GW_OK || len[0] == 0);
+    assert_true(values_target.bad_chunk == sum_target.bad_chunk);
+    assert_true(values_target.len == sum_target.len);
+    assert_true(decode == GW_OK || values_target.len == 0);
     if (decode != GW_ERR_DST) {
         assert_int_equal(valid, decode);
-        assert_true(bad[0] == bad[1]);
+        assert_true(bad == values_target.bad_chunk);
     }
     if (check != GW_OK) {
         assert_int_equal(decode, check);
@@ -124,20 +123,21 @@ static gw_status examine(sample *s, const uint8_t *src, size_t size, const gw_gc
         }
     }
     if (wrote && decode != GW_OK) { /* chunk by chunk: the bad ones are +0 and leave the accumulator alone */
-        assert_true(bad[1] < info.chunk_count);
+        assert_true(values_target.bad_chunk < info.chunk_count);
         uint64_t first_bad = UINT64_MAX;
         for (uint64_t c = 0; c < info.chunk_count; c++) {
             const size_t first = (size_t)(c << info.chunk_log2);
             const size_t chunk_len =
                 values - first < (size_t)1 << info.chunk_log2 ? values - first : (size_t)1 << info.chunk_log2;
-            uint64_t range_bad;
             test_buffer range;
             test_buffer_make(&range, chunk_len * size_of, 3, 0x11);
-            const gw_status one = gw_gcomp_decode_range(codec, src, size, &info, map, c, 1, range.at,
-                                                        chunk_len, &range_bad, work, work_size);
+            gw_gcomp_target target = {range.at, chunk_len, 9, 9};
+            const gw_status one =
+                gw_gcomp_decode_range(codec, &frame, &info, &(gw_gcomp_range){c, 1}, &target, work);
+            assert_true(target.len == (one == GW_OK ? chunk_len : 0));
             assert_memory_equal(range.at, out.at + first * size_of, chunk_len * size_of);
             if (one != GW_OK) {
-                assert_true(range_bad == c);
+                assert_true(target.bad_chunk == c);
                 first_bad = first_bad == UINT64_MAX ? c : first_bad;
                 for (size_t i = 0; i < chunk_len * size_of; i++) {
                     assert_int_equal(range.at[i], 0);
@@ -146,7 +146,7 @@ static gw_status examine(sample *s, const uint8_t *src, size_t size, const gw_gc
             }
             test_buffer_free(&range);
         }
-        assert_true(first_bad == bad[1]);
+        assert_true(first_bad == values_target.bad_chunk);
     }
     test_buffer_free(&out);
     test_buffer_free(&sum);
@@ -166,13 +166,15 @@ static void every_prefix_is_short(void **state)
             uint8_t *exact = malloc(cut == 0 ? 1 : cut); /* the sanitizer sees a read behind it */
             assert_non_null(exact);
             memcpy(exact, s.frame.at, cut);
-            uint64_t len, bad;
             uint8_t *out = malloc(s.len * 4);
             assert_non_null(out);
-            assert_int_equal(gw_gcomp_decode(&s.codec.codec, exact, cut, s.source.map, out, s.len, &len, &bad,
-                                             s.codec.workspace.at, s.codec.workspace.size),
-                             GW_ERR_SHORT);
-            assert_int_equal(len, 0);
+            gw_gcomp_target target = {.values = out, .capacity = s.len};
+            assert_int_equal(
+                gw_gcomp_decode(&s.codec.codec,
+                                &(gw_gcomp_frame){.data = exact, .size = cut, .map = s.source.map}, &target,
+                                &s.codec.work),
+                GW_ERR_SHORT);
+            assert_int_equal(target.len, 0);
             gw_gcomp_info info;
             const gw_status peek = gw_gcomp_peek(exact, cut, UINT64_MAX, &info);
             assert_true(peek == GW_ERR_SHORT || (peek == GW_OK && cut >= 32 && info.frame_size == s.size));
@@ -319,7 +321,10 @@ static void derived_map_must_match(void **state)
         gw_gcomp receiver;
         assert_int_equal(gw_gcomp_init(&receiver, &o), GW_OK);
         gw_gcomp_info info;
-        assert_int_equal(gw_gcomp_check(&receiver, s.frame.at, s.size, &s.map.map, &info), GW_ERR_MAP);
+        assert_int_equal(
+            gw_gcomp_check(&receiver,
+                           &(gw_gcomp_frame){.data = s.frame.at, .size = s.size, .map = &s.map.map}, &info),
+            GW_ERR_MAP);
         sample_free(&s);
     }
 }
@@ -333,58 +338,49 @@ static void capacity_and_workspace(void **state)
         const gw_gcomp *codec = &s.codec.codec;
         const size_t size_of = gw_dtype_size(s.codec.options.dtype);
         const size_t bound = gw_gcomp_bound(codec, s.len);
-        test_buffer dst;
-        size_t size;
+        const gw_workspace *work = &s.codec.work;
+        const gw_workspace small_work = {work->data, work->size - 1};
+        const gw_gcomp_frame frame = {s.frame.at, s.size, s.source.map};
+        test_buffer room;
         for (size_t less = 1; less <= bound; less = less * 2 + 1) {
-            test_buffer_make(&dst, bound - less, 1, 0x42);
-            size = 1;
-            assert_int_equal(gw_gcomp_encode(codec, &s.source, dst.at, dst.size, &size, s.codec.workspace.at,
-                                             s.codec.workspace.size),
-                             GW_ERR_DST);
-            assert_int_equal(size, 0);
-            for (size_t i = 0; i < dst.size; i++) {
-                assert_int_equal(dst.at[i], 0x42);
+            test_buffer_make(&room, bound - less, 1, 0x42);
+            gw_buffer dst = {room.at, room.size, 1};
+            assert_int_equal(gw_gcomp_encode(codec, &s.source, &dst, work), GW_ERR_DST);
+            assert_int_equal(dst.size, 0);
+            for (size_t i = 0; i < room.size; i++) {
+                assert_int_equal(room.at[i], 0x42);
             }
-            test_buffer_free(&dst);
+            test_buffer_free(&room);
         }
-        test_buffer_make(&dst, bound, 1, 0x42);
-        size = 1;
-        assert_int_equal(gw_gcomp_encode(codec, &s.source, dst.at, bound, &size, s.codec.workspace.at,
-                                         s.codec.workspace.size - 1),
+        test_buffer_make(&room, bound, 1, 0x42);
+        gw_buffer dst = {room.at, bound, 1};
+        assert_int_equal(gw_gcomp_encode(codec, &s.source, &dst, &small_work), GW_ERR_WORKSPACE);
+        assert_int_equal(dst.size, 0);
+        test_buffer values;
+        test_buffer_make(&values, s.len * size_of, 1, 0x24);
+        gw_gcomp_target target = {values.at, s.len - 1, 5, 5};
+        assert_int_equal(gw_gcomp_decode(codec, &frame, &target, work), GW_ERR_DST);
+        assert_true(target.len == 0 && target.bad_chunk == UINT64_MAX);
+        target.len = 5;
+        assert_int_equal(gw_gcomp_decode_add(codec, &frame, &target, work), GW_ERR_DST);
+        assert_true(target.len == 0 && target.bad_chunk == UINT64_MAX);
+        target.capacity = s.len;
+        assert_int_equal(gw_gcomp_decode(codec, &frame, &target, &small_work), GW_ERR_WORKSPACE);
+        uint64_t bad;
+        assert_int_equal(gw_gcomp_validate(codec, &frame, &bad, &small_work), GW_ERR_WORKSPACE);
+        dst.capacity = bound - 1;
+        assert_int_equal(gw_gcomp_decode_add_encode(codec, &frame, &s.source, &dst, &bad, work), GW_ERR_DST);
+        dst.capacity = bound;
+        assert_int_equal(gw_gcomp_decode_add_encode(codec, &frame, &s.source, &dst, &bad, &small_work),
                          GW_ERR_WORKSPACE);
-        assert_int_equal(size, 0);
-        uint64_t len = 5, bad = 5;
-        test_buffer out;
-        test_buffer_make(&out, s.len * size_of, 1, 0x24);
-        assert_int_equal(gw_gcomp_decode(codec, s.frame.at, s.size, s.source.map, out.at, s.len - 1, &len,
-                                         &bad, s.codec.workspace.at, s.codec.workspace.size),
-                         GW_ERR_DST);
-        assert_int_equal(len, 0);
-        assert_int_equal(gw_gcomp_decode_add(codec, s.frame.at, s.size, s.source.map, out.at, s.len - 1, &len,
-                                             &bad, s.codec.workspace.at, s.codec.workspace.size),
-                         GW_ERR_DST);
-        assert_int_equal(gw_gcomp_decode(codec, s.frame.at, s.size, s.source.map, out.at, s.len, &len, &bad,
-                                         s.codec.workspace.at, s.codec.workspace.size - 1),
-                         GW_ERR_WORKSPACE);
-        assert_int_equal(gw_gcomp_validate(codec, s.frame.at, s.size, s.source.map, &bad,
-                                           s.codec.workspace.at, s.codec.workspace.size - 1),
-                         GW_ERR_WORKSPACE);
-        assert_int_equal(gw_gcomp_decode_add_encode(codec, s.frame.at, s.size, s.source.map, &s.source,
-                                                    dst.at, bound - 1, &size, &bad, s.codec.workspace.at,
-                                                    s.codec.workspace.size),
-                         GW_ERR_DST);
-        assert_int_equal(gw_gcomp_decode_add_encode(codec, s.frame.at, s.size, s.source.map, &s.source,
-                                                    dst.at, bound, &size, &bad, s.codec.workspace.at,
-                                                    s.codec.workspace.size - 1),
-                         GW_ERR_WORKSPACE);
-        for (size_t i = 0; i < out.size; i++) {
-            assert_int_equal(out.at[i], 0x24);
+        for (size_t i = 0; i < values.size; i++) {
+            assert_int_equal(values.at[i], 0x24);
         }
-        for (size_t i = 0; i < dst.size; i++) {
-            assert_int_equal(dst.at[i], 0x42);
+        for (size_t i = 0; i < room.size; i++) {
+            assert_int_equal(room.at[i], 0x42);
         }
-        test_buffer_free(&out);
-        test_buffer_free(&dst);
+        test_buffer_free(&values);
+        test_buffer_free(&room);
         sample_free(&s);
     }
 }
@@ -400,10 +396,11 @@ static void alignment_changes_nothing(void **state)
         const size_t size_of = gw_dtype_size(s.codec.options.dtype);
         uint8_t *want = malloc(s.len * size_of);
         assert_non_null(want);
-        uint64_t len;
-        assert_int_equal(gw_gcomp_decode(codec, s.frame.at, s.size, s.source.map, want, s.len, &len, NULL,
-                                         s.codec.workspace.at, s.codec.workspace.size),
-                         GW_OK);
+        gw_gcomp_target target = {.values = want, .capacity = s.len};
+        assert_int_equal(
+            gw_gcomp_decode(codec, &(gw_gcomp_frame){.data = s.frame.at, .size = s.size, .map = s.source.map},
+                            &target, &s.codec.work),
+            GW_OK);
         for (unsigned misalign = 0; misalign < 64; misalign += index % 2 ? 7 : 5) {
             test_buffer values, frame, out, work, levels;
             test_buffer_make(&values, s.len * size_of, misalign, 0);
@@ -418,15 +415,15 @@ static void alignment_changes_nothing(void **state)
             gw_gcomp_source source = s.source;
             source.values = values.at;
             source.map = s.source.map == NULL ? NULL : &map;
-            size_t size;
-            assert_int_equal(gw_gcomp_encode(codec, &source, frame.at, frame.size, &size, work.at, work.size),
-                             GW_OK);
-            assert_int_equal(size, s.size);
-            assert_memory_equal(frame.at, s.frame.at, size);
+            const gw_workspace workspace = {work.at, work.size};
+            gw_buffer dst = {frame.at, frame.size, 0};
+            assert_int_equal(gw_gcomp_encode(codec, &source, &dst, &workspace), GW_OK);
+            assert_int_equal(dst.size, s.size);
+            assert_memory_equal(frame.at, s.frame.at, dst.size);
             memset(work.at, 0x39, work.size);
-            assert_int_equal(gw_gcomp_decode(codec, frame.at, size, source.map, out.at, s.len, &len, NULL,
-                                             work.at, work.size),
-                             GW_OK);
+            const gw_gcomp_frame in = {frame.at, dst.size, source.map};
+            gw_gcomp_target got = {.values = out.at, .capacity = s.len};
+            assert_int_equal(gw_gcomp_decode(codec, &in, &got, &workspace), GW_OK);
             assert_memory_equal(out.at, want, out.size);
             test_buffer_free(&values);
             test_buffer_free(&levels);
@@ -457,16 +454,16 @@ static void empty_and_tiny(void **state)
                     assert_int_equal(s.size, (32 + extension + 15) / 16 * 16);
                     gw_gcomp_source nothing = s.source;
                     nothing.values = NULL;
-                    size_t size;
-                    assert_int_equal(gw_gcomp_encode(&s.codec.codec, &nothing, s.frame.at, s.frame.size,
-                                                     &size, s.codec.workspace.at, s.codec.workspace.size),
-                                     GW_OK);
-                    uint64_t out_len = 3;
-                    assert_int_equal(gw_gcomp_decode(&s.codec.codec, s.frame.at, s.size, s.source.map, NULL,
-                                                     0, &out_len, NULL, s.codec.workspace.at,
-                                                     s.codec.workspace.size),
-                                     GW_OK);
-                    assert_int_equal(out_len, 0);
+                    gw_buffer out = {s.frame.at, s.frame.size, 0};
+                    assert_int_equal(gw_gcomp_encode(&s.codec.codec, &nothing, &out, &s.codec.work), GW_OK);
+                    gw_gcomp_target target = {.values = NULL, .capacity = 0};
+                    assert_int_equal(
+                        gw_gcomp_decode(
+                            &s.codec.codec,
+                            &(gw_gcomp_frame){.data = s.frame.at, .size = s.size, .map = s.source.map},
+                            &target, &s.codec.work),
+                        GW_OK);
+                    assert_int_equal(target.len, 0);
                 } else {
                     /* Header, extension, one entry, and never more than the values as they are. */
                     const size_t raw = (len * gw_dtype_size(o.dtype) + 15) / 16 * 16;
@@ -485,67 +482,61 @@ static void arguments(void **state)
     sample s;
     sample_pick(&s, 0);
     const gw_gcomp *codec = &s.codec.codec;
-    uint8_t *const work = s.codec.workspace.at;
-    const size_t work_size = s.codec.workspace.size;
+    const gw_workspace *work = &s.codec.work;
+    const gw_workspace nowhere = {NULL, work->size};
     const size_t bound = gw_gcomp_bound(codec, s.len);
-    uint8_t *dst = malloc(bound), *out = malloc(s.len * 4);
-    assert_true(dst != NULL && out != NULL);
-    size_t size;
-    uint64_t len, bad;
+    uint8_t *bytes = malloc(bound), *values = malloc(s.len * 4);
+    assert_true(bytes != NULL && values != NULL);
+    gw_buffer dst = {bytes, bound, 0};
+    gw_gcomp_frame frame = {s.frame.at, s.size, NULL};
+    gw_gcomp_target target = {.values = values, .capacity = s.len};
     gw_gcomp_info info;
     gw_gcomp_source source = s.source;
 
-    assert_int_equal(gw_gcomp_encode(NULL, &source, dst, bound, &size, work, work_size), GW_ERR_ARG);
-    assert_int_equal(gw_gcomp_encode(codec, NULL, dst, bound, &size, work, work_size), GW_ERR_ARG);
-    assert_int_equal(gw_gcomp_encode(codec, &source, NULL, bound, &size, work, work_size), GW_ERR_ARG);
-    assert_int_equal(gw_gcomp_encode(codec, &source, dst, bound, NULL, work, work_size), GW_ERR_ARG);
-    assert_int_equal(gw_gcomp_encode(codec, &source, dst, bound, &size, NULL, work_size), GW_ERR_ARG);
+    assert_int_equal(gw_gcomp_encode(NULL, &source, &dst, work), GW_ERR_ARG);
+    assert_int_equal(gw_gcomp_encode(codec, NULL, &dst, work), GW_ERR_ARG);
+    assert_int_equal(gw_gcomp_encode(codec, &source, &(gw_buffer){NULL, bound, 0}, work), GW_ERR_ARG);
+    assert_int_equal(gw_gcomp_encode(codec, &source, NULL, work), GW_ERR_ARG);
+    assert_int_equal(gw_gcomp_encode(codec, &source, &dst, &nowhere), GW_ERR_ARG);
+    assert_int_equal(gw_gcomp_encode(codec, &source, &dst, NULL), GW_ERR_ARG);
     source.values = NULL;
-    assert_int_equal(gw_gcomp_encode(codec, &source, dst, bound, &size, work, work_size), GW_ERR_ARG);
+    assert_int_equal(gw_gcomp_encode(codec, &source, &dst, work), GW_ERR_ARG);
     source = s.source;
     gw_gcomp_map map = s.map.map;
     source.map = &map;
     map.base = 0;
-    assert_int_equal(gw_gcomp_encode(codec, &source, dst, bound, &size, work, work_size), GW_ERR_ARG);
+    assert_int_equal(gw_gcomp_encode(codec, &source, &dst, work), GW_ERR_ARG);
     map.base = 1024;
-    assert_int_equal(gw_gcomp_encode(codec, &source, dst, bound, &size, work, work_size), GW_ERR_ARG);
+    assert_int_equal(gw_gcomp_encode(codec, &source, &dst, work), GW_ERR_ARG);
     map = s.map.map;
     map.len = s.len - 1;
-    assert_int_equal(gw_gcomp_encode(codec, &source, dst, bound, &size, work, work_size), GW_ERR_ARG);
+    assert_int_equal(gw_gcomp_encode(codec, &source, &dst, work), GW_ERR_ARG);
     map = s.map.map;
     map.levels = NULL;
-    assert_int_equal(gw_gcomp_encode(codec, &source, dst, bound, &size, work, work_size), GW_ERR_ARG);
+    assert_int_equal(gw_gcomp_encode(codec, &source, &dst, work), GW_ERR_ARG);
 
-    assert_int_equal(gw_gcomp_decode(NULL, s.frame.at, s.size, NULL, out, s.len, &len, &bad, work, work_size),
-                     GW_ERR_ARG);
-    assert_int_equal(gw_gcomp_decode(codec, NULL, s.size, NULL, out, s.len, &len, &bad, work, work_size),
-                     GW_ERR_ARG);
-    assert_int_equal(gw_gcomp_decode(codec, NULL, 0, NULL, out, s.len, &len, &bad, work, work_size),
-                     GW_ERR_SHORT);
-    assert_int_equal(
-        gw_gcomp_decode(codec, s.frame.at, s.size, NULL, NULL, s.len, &len, &bad, work, work_size),
-        GW_ERR_ARG);
-    assert_int_equal(
-        gw_gcomp_decode(codec, s.frame.at, s.size, NULL, out, s.len, NULL, &bad, work, work_size),
-        GW_ERR_ARG);
-    assert_int_equal(
-        gw_gcomp_decode(codec, s.frame.at, s.size, NULL, out, s.len, &len, &bad, NULL, work_size),
-        GW_ERR_ARG);
+    assert_int_equal(gw_gcomp_decode(NULL, &frame, &target, work), GW_ERR_ARG);
+    assert_int_equal(gw_gcomp_decode(codec, NULL, &target, work), GW_ERR_ARG);
+    assert_int_equal(gw_gcomp_decode(codec, &(gw_gcomp_frame){.size = s.size}, &target, work), GW_ERR_ARG);
+    assert_int_equal(gw_gcomp_decode(codec, &(gw_gcomp_frame){0}, &target, work), GW_ERR_SHORT);
+    assert_int_equal(gw_gcomp_decode(codec, &frame, NULL, work), GW_ERR_ARG);
+    assert_int_equal(gw_gcomp_decode(codec, &frame, &target, &nowhere), GW_ERR_ARG);
+    assert_int_equal(gw_gcomp_decode(codec, &frame, &target, NULL), GW_ERR_ARG);
+    gw_gcomp_target no_values = {.capacity = s.len};
+    assert_int_equal(gw_gcomp_decode(codec, &frame, &no_values, work), GW_ERR_ARG);
     assert_int_equal(gw_gcomp_peek(NULL, 0, 1, &info), GW_ERR_SHORT);
     assert_int_equal(gw_gcomp_peek(NULL, 1, 1, &info), GW_ERR_ARG);
     assert_int_equal(gw_gcomp_peek(s.frame.at, s.size, 1, NULL), GW_ERR_ARG);
-    assert_int_equal(gw_gcomp_check(codec, s.frame.at, s.size, NULL, NULL), GW_ERR_ARG);
+    assert_int_equal(gw_gcomp_check(codec, &frame, NULL), GW_ERR_ARG);
 
     /* Output over input, by the first and by the last byte. */
-    assert_int_equal(
-        gw_gcomp_decode(codec, s.frame.at, s.size, NULL, s.frame.at, s.len, &len, &bad, work, work_size),
-        GW_ERR_ARG);
-    assert_int_equal(gw_gcomp_decode_add(codec, s.frame.at, s.size, NULL, s.frame.at + s.size - 1, s.len,
-                                         &len, &bad, work, work_size),
-                     GW_ERR_ARG);
+    gw_gcomp_target over = {.values = s.frame.at, .capacity = s.len};
+    assert_int_equal(gw_gcomp_decode(codec, &frame, &over, work), GW_ERR_ARG);
+    over.values = s.frame.at + s.size - 1;
+    assert_int_equal(gw_gcomp_decode_add(codec, &frame, &over, work), GW_ERR_ARG);
     source = s.source;
-    source.values = dst + bound - 1;
-    assert_int_equal(gw_gcomp_encode(codec, &source, dst, bound, &size, work, work_size), GW_ERR_ARG);
+    source.values = bytes + bound - 1;
+    assert_int_equal(gw_gcomp_encode(codec, &source, &dst, work), GW_ERR_ARG);
 
     /* Limits. */
     assert_int_equal(gw_gcomp_peek(s.frame.at, s.size, s.len - 1, &info), GW_ERR_LIMIT);
@@ -554,22 +545,18 @@ static void arguments(void **state)
     o.count_limit = s.len - 1;
     gw_gcomp limited;
     assert_int_equal(gw_gcomp_init(&limited, &o), GW_OK);
-    assert_int_equal(gw_gcomp_encode(&limited, &s.source, dst, bound, &size, work, work_size), GW_ERR_LIMIT);
-    assert_int_equal(
-        gw_gcomp_decode(&limited, s.frame.at, s.size, NULL, out, s.len, &len, &bad, work, work_size),
-        GW_ERR_LIMIT);
+    assert_int_equal(gw_gcomp_encode(&limited, &s.source, &dst, work), GW_ERR_LIMIT);
+    assert_int_equal(gw_gcomp_decode(&limited, &frame, &target, work), GW_ERR_LIMIT);
 
     /* A handle for another dtype; one that was never initialised. */
     gw_gcomp_options_init(&o, GW_BF16);
     gw_gcomp other;
     assert_int_equal(gw_gcomp_init(&other, &o), GW_OK);
-    assert_int_equal(gw_gcomp_check(&other, s.frame.at, s.size, NULL, &info), GW_ERR_OPTION);
+    assert_int_equal(gw_gcomp_check(&other, &frame, &info), GW_ERR_OPTION);
     memset(&other, 0, sizeof other);
-    assert_int_equal(gw_gcomp_encode(&other, &s.source, dst, bound, &size, work, work_size), GW_ERR_STATE);
-    assert_int_equal(
-        gw_gcomp_decode(&other, s.frame.at, s.size, NULL, out, s.len, &len, &bad, work, work_size),
-        GW_ERR_STATE);
-    assert_int_equal(gw_gcomp_check(&other, s.frame.at, s.size, NULL, &info), GW_ERR_STATE);
+    assert_int_equal(gw_gcomp_encode(&other, &s.source, &dst, work), GW_ERR_STATE);
+    assert_int_equal(gw_gcomp_decode(&other, &frame, &target, work), GW_ERR_STATE);
+    assert_int_equal(gw_gcomp_check(&other, &frame, &info), GW_ERR_STATE);
     assert_int_equal(gw_gcomp_workspace_size(&other), 0);
     assert_int_equal(gw_gcomp_bound(&other, 1), 0);
     assert_int_equal(gw_gcomp_bound(codec, ((uint64_t)1 << 48) + 1), 0);
@@ -577,11 +564,10 @@ static void arguments(void **state)
     /* A handle may be copied and moved. */
     gw_gcomp moved = *codec;
     memset(&s.codec.codec, 0xff, sizeof moved);
-    assert_int_equal(
-        gw_gcomp_decode(&moved, s.frame.at, s.size, NULL, out, s.len, &len, &bad, work, work_size), GW_OK);
+    assert_int_equal(gw_gcomp_decode(&moved, &frame, &target, work), GW_OK);
     s.codec.codec = moved;
-    free(dst);
-    free(out);
+    free(bytes);
+    free(values);
     sample_free(&s);
 }
 
@@ -623,19 +609,17 @@ static void announced_sizes(void **state)
         const uint64_t len = chunks_max << log2;
         assert_true(gw_gcomp_bound(&codec, len) > len);
         assert_int_equal(gw_gcomp_bound(&codec, len + 1), 0);
-        assert_int_equal(gw_gcomp_range_bound(&codec, len + 1, 0, 1), 0);
+        assert_int_equal(gw_gcomp_range_bound(&codec, len + 1, &(gw_gcomp_range){0, 1}), 0);
         gw_gcomp_source source = s.source;
         source.map = NULL;
         source.len = len + 1;
-        size_t size;
         gw_gcomp_part part;
-        assert_int_equal(gw_gcomp_encode(&codec, &source, head, sizeof head, &size, s.codec.workspace.at,
-                                         s.codec.workspace.size),
-                         GW_ERR_LIMIT);
-        assert_int_equal(gw_gcomp_encode_range(&codec, &source, 0, 1, head, sizeof head, &part,
-                                               s.codec.workspace.at, s.codec.workspace.size),
-                         GW_ERR_LIMIT);
-        assert_int_equal(gw_gcomp_join(&codec, &source, NULL, 0, head, sizeof head, &size), GW_ERR_ARG);
+        gw_buffer out = {head, sizeof head, 0};
+        assert_int_equal(gw_gcomp_encode(&codec, &source, &out, &s.codec.work), GW_ERR_LIMIT);
+        part = (gw_gcomp_part){.area = head, .capacity = sizeof head, .range = {0, 1}};
+        assert_int_equal(gw_gcomp_encode_range(&codec, &source, &part, &s.codec.work), GW_ERR_LIMIT);
+        gw_buffer out2 = {head, sizeof head, 0};
+        assert_int_equal(gw_gcomp_join(&codec, &source, NULL, 0, &out2), GW_ERR_ARG);
         head[7] = (uint8_t)log2;
         memcpy(head + 16, &source.len, 8);
         assert_int_equal(gw_gcomp_peek(head, sizeof head, UINT64_MAX, &info), GW_ERR_LIMIT);

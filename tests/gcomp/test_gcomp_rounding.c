@@ -55,10 +55,9 @@ static void partition_changes_nothing(void **state)
             source.first_element = 0xfffffff0u + at; /* the element index crosses 2^32 */
             test_buffer frame;
             const size_t size = test_encode(&codec, &source, &frame);
-            uint64_t out_len;
-            assert_int_equal(gw_gcomp_decode(&codec.codec, frame.at, size, NULL,
-                                             (turn == 0 ? want : got) + at, len, &out_len, NULL,
-                                             codec.workspace.at, codec.workspace.size),
+            gw_gcomp_target target = {.values = (turn == 0 ? want : got) + at, .capacity = len};
+            assert_int_equal(gw_gcomp_decode(&codec.codec, &(gw_gcomp_frame){.data = frame.at, .size = size},
+                                             &target, &codec.work),
                              GW_OK);
             test_buffer_free(&frame);
         }
@@ -76,9 +75,9 @@ static void partition_changes_nothing(void **state)
         source.first_element += field == 5;
         test_buffer frame;
         const size_t size = test_encode(&codec, &source, &frame);
-        uint64_t out_len;
-        assert_int_equal(gw_gcomp_decode(&codec.codec, frame.at, size, NULL, got, LEN, &out_len, NULL,
-                                         codec.workspace.at, codec.workspace.size),
+        gw_gcomp_target target = {.values = got, .capacity = LEN};
+        assert_int_equal(gw_gcomp_decode(&codec.codec, &(gw_gcomp_frame){.data = frame.at, .size = size},
+                                         &target, &codec.work),
                          GW_OK);
         size_t different = 0;
         for (size_t i = 0; i < LEN; i++) {
@@ -117,9 +116,9 @@ static void stochastic_is_unbiased(void **state)
             const gw_gcomp_source source = test_source(values, LEN, NULL);
             test_buffer frame;
             const size_t size = test_encode(&codec, &source, &frame);
-            uint64_t len;
-            assert_int_equal(gw_gcomp_decode(&codec.codec, frame.at, size, NULL, got, LEN, &len, NULL,
-                                             codec.workspace.at, codec.workspace.size),
+            gw_gcomp_target target = {.values = got, .capacity = LEN};
+            assert_int_equal(gw_gcomp_decode(&codec.codec, &(gw_gcomp_frame){.data = frame.at, .size = size},
+                                             &target, &codec.work),
                              GW_OK);
             double up = 0.0;
             for (size_t i = 0; i < LEN; i++) {

@@ -28,7 +28,10 @@ static size_t round_trip(const test_codec *codec, const gw_gcomp_source *source)
     }
     gw_gcomp_info peeked, info;
     assert_int_equal(gw_gcomp_peek(frame.at, size < 64 ? size : 64, UINT64_MAX, &peeked), GW_OK);
-    assert_int_equal(gw_gcomp_check(&codec->codec, frame.at, size, source->map, &info), GW_OK);
+    assert_int_equal(gw_gcomp_check(&codec->codec,
+                                    &(gw_gcomp_frame){.data = frame.at, .size = size, .map = source->map},
+                                    &info),
+                     GW_OK);
     assert_memory_equal(&peeked, &info, sizeof info);
     assert_int_equal(info.frame_size, size);
     assert_int_equal(info.len, len);
@@ -36,18 +39,20 @@ static size_t round_trip(const test_codec *codec, const gw_gcomp_source *source)
     assert_int_equal(info.strict, o->strict);
     assert_int_equal(info.checksum, o->checksum);
     uint64_t bad = 0;
-    assert_int_equal(gw_gcomp_validate(&codec->codec, frame.at, size, source->map, &bad, codec->workspace.at,
-                                       codec->workspace.size),
+    assert_int_equal(gw_gcomp_validate(&codec->codec,
+                                       &(gw_gcomp_frame){.data = frame.at, .size = size, .map = source->map},
+                                       &bad, &codec->work),
                      GW_OK);
     assert_true(bad == UINT64_MAX);
 
     test_buffer_make(&out, len * size_of, 1, 0x33);
-    uint64_t out_len = 0;
-    assert_int_equal(gw_gcomp_decode(&codec->codec, frame.at, size, source->map, out.at, len, &out_len, &bad,
-                                     codec->workspace.at, codec->workspace.size),
+    gw_gcomp_target target = {.values = out.at, .capacity = len};
+    assert_int_equal(gw_gcomp_decode(&codec->codec,
+                                     &(gw_gcomp_frame){.data = frame.at, .size = size, .map = source->map},
+                                     &target, &codec->work),
                      GW_OK);
-    assert_int_equal(out_len, len);
-    assert_true(bad == UINT64_MAX);
+    assert_int_equal(target.len, len);
+    assert_true(target.bad_chunk == UINT64_MAX);
     for (size_t i = 0; i < len; i++) {
         const uint32_t want = test_model_round(o, source, i, NULL);
         const uint32_t got = test_get(out.at, o->dtype, i);
@@ -179,10 +184,11 @@ static void exact_patterns(gw_dtype dtype, const uint32_t *pattern, size_t len)
         gw_gcomp_source source = test_source(values, len, way == 0 ? NULL : &map);
         test_buffer frame;
         const size_t size = test_encode(&codec, &source, &frame);
-        uint64_t got_len, bad;
         memset(out, 0x99, len * size_of);
-        assert_int_equal(gw_gcomp_decode(&codec.codec, frame.at, size, source.map, out, len, &got_len, &bad,
-                                         codec.workspace.at, codec.workspace.size),
+        gw_gcomp_target target = {.values = out, .capacity = len};
+        assert_int_equal(gw_gcomp_decode(&codec.codec,
+                                         &(gw_gcomp_frame){.data = frame.at, .size = size, .map = source.map},
+                                         &target, &codec.work),
                          GW_OK);
         const uint32_t sign = dtype == GW_FP32 ? 0x80000000u : 0x8000u;
         const uint32_t smallest = dtype == GW_FP32 ? 0x00800000u : dtype == GW_BF16 ? 0x0080u : 1u;

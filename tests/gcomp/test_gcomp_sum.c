@@ -46,13 +46,16 @@ static void check_decode_add(const test_codec *codec, const gw_gcomp_map *map, t
     const gw_gcomp_source source = test_source(a.remote, LEN, map);
     test_buffer frame;
     const size_t size = test_encode(codec, &source, &frame);
-    uint64_t len;
-    assert_int_equal(gw_gcomp_decode(&codec->codec, frame.at, size, map, a.decoded, LEN, &len, NULL,
-                                     codec->workspace.at, codec->workspace.size),
+    gw_gcomp_target target = {.values = a.decoded, .capacity = LEN};
+    assert_int_equal(gw_gcomp_decode(&codec->codec,
+                                     &(gw_gcomp_frame){.data = frame.at, .size = size, .map = map}, &target,
+                                     &codec->work),
                      GW_OK);
     memcpy(a.sum, a.local, LEN * 4);
-    assert_int_equal(gw_gcomp_decode_add(&codec->codec, frame.at, size, map, a.sum, LEN, &len, NULL,
-                                         codec->workspace.at, codec->workspace.size),
+    gw_gcomp_target target2 = {.values = a.sum, .capacity = LEN};
+    assert_int_equal(gw_gcomp_decode_add(&codec->codec,
+                                         &(gw_gcomp_frame){.data = frame.at, .size = size, .map = map},
+                                         &target2, &codec->work),
                      GW_OK);
     for (size_t i = 0; i < LEN; i++) {
         const uint32_t x = test_get(a.local, dtype, i), y = test_get(a.decoded, dtype, i);
@@ -116,9 +119,10 @@ static void sums_of_16_bit_pairs(void **state)
                     test_put(sum, o.dtype, i,
                              turn < 16 ? others[turn] : (i * 40503u + turn * 2654435u) >> 3 & 0xffff);
                 }
-                uint64_t len;
-                assert_int_equal(gw_gcomp_decode_add(&codec.codec, frame.at, size, NULL, sum, 65536, &len,
-                                                     NULL, codec.workspace.at, codec.workspace.size),
+                gw_gcomp_target target = {.values = sum, .capacity = 65536};
+                assert_int_equal(gw_gcomp_decode_add(&codec.codec,
+                                                     &(gw_gcomp_frame){.data = frame.at, .size = size},
+                                                     &target, &codec.work),
                                  GW_OK);
                 for (uint32_t i = 0; i < 65536; i++) {
                     const uint32_t other =
@@ -178,51 +182,47 @@ static void hop_is_decode_add_encode(void **state)
                 const gw_gcomp_map *src_map = source.map;
                 test_buffer frame, want, got;
                 const size_t size = test_encode(&first, &source, &frame);
+                const gw_gcomp_frame received = {frame.at, size, src_map};
                 memcpy(sum, local, len * gw_dtype_size(in.dtype));
-                uint64_t out_len, bad;
-                assert_int_equal(gw_gcomp_decode_add(&second.codec, frame.at, size, src_map, sum, len,
-                                                     &out_len, &bad, second.workspace.at,
-                                                     second.workspace.size),
-                                 GW_OK);
+                gw_gcomp_target target = {.values = sum, .capacity = len};
+                assert_int_equal(gw_gcomp_decode_add(&second.codec, &received, &target, &second.work), GW_OK);
                 source = test_source(sum, len, &out_map.map);
                 source.rank = 9;
                 const size_t want_size = test_encode(&second, &source, &want);
                 source.values = local;
                 test_buffer_make(&got, gw_gcomp_bound(&second.codec, len), 1, 0x77);
                 memset(second.workspace.at, 0xd3, second.workspace.size);
-                size_t got_size = 0;
-                assert_int_equal(gw_gcomp_decode_add_encode(&second.codec, frame.at, size, src_map, &source,
-                                                            got.at, got.size, &got_size, &bad,
-                                                            second.workspace.at, second.workspace.size),
-                                 GW_OK);
-                assert_int_equal(got_size, want_size);
+                gw_buffer dst = {got.at, got.size, 0};
+                uint64_t bad;
+                assert_int_equal(
+                    gw_gcomp_decode_add_encode(&second.codec, &received, &source, &dst, &bad, &second.work),
+                    GW_OK);
+                assert_int_equal(dst.size, want_size);
                 assert_memory_equal(got.at, want.at, want_size);
                 assert_true(bad == UINT64_MAX);
 
                 /* Another length is refused, and so is a damaged frame, by its chunk. */
                 source.len = len + 1;
                 source.map = NULL;
-                assert_int_not_equal(gw_gcomp_decode_add_encode(&second.codec, frame.at, size, src_map,
-                                                                &source, got.at, got.size, &got_size, &bad,
-                                                                second.workspace.at, second.workspace.size),
-                                     GW_OK);
-                assert_int_equal(got_size, 0);
+                assert_int_not_equal(
+                    gw_gcomp_decode_add_encode(&second.codec, &received, &source, &dst, &bad, &second.work),
+                    GW_OK);
+                assert_int_equal(dst.size, 0);
                 source.len = len;
                 if (in.checksum && len > 0) {
                     gw_gcomp_info info;
                     assert_int_equal(gw_gcomp_peek(frame.at, size, UINT64_MAX, &info), GW_OK);
                     gw_gcomp_chunk chunk;
-                    assert_int_equal(gw_gcomp_chunk_info(frame.at, size, &info, info.chunk_count - 1, &chunk),
+                    assert_int_equal(gw_gcomp_chunk_info(&received, &info, info.chunk_count - 1, &chunk),
                                      GW_OK);
                     if (chunk.size != 0) {
                         frame.at[chunk.offset + chunk.size - 1] ^= 4;
-                        assert_int_equal(gw_gcomp_decode_add_encode(&second.codec, frame.at, size, src_map,
-                                                                    &source, got.at, got.size, &got_size,
-                                                                    &bad, second.workspace.at,
-                                                                    second.workspace.size),
+                        dst.size = 1;
+                        assert_int_equal(gw_gcomp_decode_add_encode(&second.codec, &received, &source, &dst,
+                                                                    &bad, &second.work),
                                          GW_ERR_CHECKSUM);
                         assert_true(bad == info.chunk_count - 1);
-                        assert_int_equal(got_size, 0);
+                        assert_int_equal(dst.size, 0);
                     }
                 }
                 test_buffer_free(&frame);
@@ -278,36 +278,31 @@ static void flush_modes_change_nothing(void **state)
             test_buffer_make(&fused, frame.size, 0, 0);
             test_buffer_make(&fused_again, frame.size, 0, 0);
             memcpy(a.sum, a.local, LEN * 4);
-            uint64_t len, bad;
-            size_t fused_size, other_size;
-            assert_int_equal(gw_gcomp_decode_add(&codec.codec, frame.at, size, source.map, a.sum, LEN, &len,
-                                                 &bad, codec.workspace.at, codec.workspace.size),
-                             GW_OK);
-            assert_int_equal(gw_gcomp_decode_add_encode(&codec.codec, frame.at, size, source.map, &hop,
-                                                        fused.at, fused.size, &fused_size, &bad,
-                                                        codec.workspace.at, codec.workspace.size),
-                             GW_OK);
+            const gw_gcomp_frame received = {frame.at, size, source.map};
+            gw_gcomp_target sum = {.values = a.sum, .capacity = LEN};
+            gw_gcomp_target sum_again = {.values = a.decoded, .capacity = LEN};
+            gw_buffer dst = {again.at, again.size, 0}, hop_dst = {fused.at, fused.size, 0},
+                      hop_again = {fused_again.at, fused_again.size, 0};
+            assert_int_equal(gw_gcomp_decode_add(&codec.codec, &received, &sum, &codec.work), GW_OK);
+            assert_int_equal(
+                gw_gcomp_decode_add_encode(&codec.codec, &received, &hop, &hop_dst, NULL, &codec.work),
+                GW_OK);
             for (size_t m = 0; m < TEST_ARRAY_LEN(modes); m++) {
                 memcpy(a.decoded, a.local, LEN * 4);
                 _mm_setcsr((before & ~(unsigned)(FTZ | DAZ)) | modes[m]);
-                const gw_status one = gw_gcomp_encode(&codec.codec, &source, again.at, again.size,
-                                                      &other_size, codec.workspace.at, codec.workspace.size);
-                const gw_status two =
-                    gw_gcomp_decode_add(&codec.codec, frame.at, size, source.map, a.decoded, LEN, &len, &bad,
-                                        codec.workspace.at, codec.workspace.size);
-                size_t hop_size;
-                const gw_status three = gw_gcomp_decode_add_encode(
-                    &codec.codec, frame.at, size, source.map, &hop, fused_again.at, fused_again.size,
-                    &hop_size, &bad, codec.workspace.at, codec.workspace.size);
+                const gw_status one = gw_gcomp_encode(&codec.codec, &source, &dst, &codec.work);
+                const gw_status two = gw_gcomp_decode_add(&codec.codec, &received, &sum_again, &codec.work);
+                const gw_status three =
+                    gw_gcomp_decode_add_encode(&codec.codec, &received, &hop, &hop_again, NULL, &codec.work);
                 _mm_setcsr(before);
                 assert_int_equal(one, GW_OK);
                 assert_int_equal(two, GW_OK);
                 assert_int_equal(three, GW_OK);
-                assert_int_equal(other_size, size);
+                assert_int_equal(dst.size, size);
                 assert_memory_equal(again.at, frame.at, size);
                 assert_memory_equal(a.decoded, a.sum, LEN * gw_dtype_size(o.dtype));
-                assert_int_equal(hop_size, fused_size);
-                assert_memory_equal(fused_again.at, fused.at, fused_size);
+                assert_int_equal(hop_again.size, hop_dst.size);
+                assert_memory_equal(fused_again.at, fused.at, hop_dst.size);
             }
             test_buffer_free(&frame);
             test_buffer_free(&again);

@@ -14,7 +14,6 @@ enum { THREADS = 3, LEN = 131072 * 3 + 4097 };
 typedef struct encode_job {
     const test_codec *codec;
     const gw_gcomp_source *source;
-    uint64_t first, count;
     test_buffer area, work;
     gw_gcomp_part part;
     gw_status status;
@@ -23,8 +22,8 @@ typedef struct encode_job {
 static void *encode_thread(void *argument)
 {
     encode_job *j = (encode_job *)argument;
-    j->status = gw_gcomp_encode_range(&j->codec->codec, j->source, j->first, j->count, j->area.at,
-                                      j->area.size, &j->part, j->work.at, j->work.size);
+    j->status = gw_gcomp_encode_range(&j->codec->codec, j->source, &j->part,
+                                      &(gw_workspace){j->work.at, j->work.size});
     return NULL;
 }
 
@@ -33,16 +32,15 @@ typedef struct move_job {
     const gw_gcomp_source *source;
     const gw_gcomp_part *parts;
     size_t part_count, part_index;
-    uint8_t *dst;
-    size_t dst_size;
+    const gw_buffer *dst;
     gw_status status;
 } move_job;
 
 static void *move_thread(void *argument)
 {
     move_job *j = (move_job *)argument;
-    j->status = gw_gcomp_join_part(&j->codec->codec, j->source, j->parts, j->part_count, j->part_index,
-                                   j->dst, j->dst_size);
+    j->status =
+        gw_gcomp_join_part(&j->codec->codec, j->source, j->parts, j->part_count, j->part_index, j->dst);
     return NULL;
 }
 
@@ -52,48 +50,41 @@ static void join_in_steps(const test_codec *codec, const gw_gcomp_source *source
 {
     move_job job[THREADS];
     pthread_t thread[THREADS];
-    size_t joined_size = 1;
     assert_true(part_count <= THREADS);
     memset(joined->at, 0xd7, joined->size);
-    assert_int_equal(
-        gw_gcomp_join_begin(&codec->codec, source, parts, part_count, joined->at, joined->size, &joined_size),
-        GW_OK);
-    assert_int_equal(joined_size, size);
+    gw_buffer out = {joined->at, joined->size, 0};
+    assert_int_equal(gw_gcomp_join_begin(&codec->codec, source, parts, part_count, &out), GW_OK);
+    assert_int_equal(out.size, size);
 
     /* What is refused is not written. */
     uint8_t *before = malloc(joined->size);
     assert_non_null(before);
     memcpy(before, joined->at, joined->size);
-    assert_int_equal(
-        gw_gcomp_join_part(&codec->codec, source, parts, part_count, part_count, joined->at, size),
-        GW_ERR_ARG);
-    assert_int_equal(
-        gw_gcomp_join_part(&codec->codec, source, parts, part_count, part_count - 1, joined->at, size - 1),
-        GW_ERR_DST);
-    assert_int_equal(gw_gcomp_join_part(&codec->codec, source, parts, part_count, 0, joined->at, 0),
-                     GW_ERR_DST);
-    assert_int_equal(gw_gcomp_join_part(&codec->codec, source, NULL, part_count, 0, joined->at, size),
-                     GW_ERR_ARG);
-    assert_int_equal(gw_gcomp_join_part(&codec->codec, source, parts, part_count, 0, NULL, size), GW_ERR_ARG);
+    const gw_gcomp *c = &codec->codec;
+    const gw_buffer shorter = {joined->at, joined->size, size - 1}, empty = {joined->at, joined->size, 0},
+                    nowhere = {NULL, joined->size, size};
+    assert_int_equal(gw_gcomp_join_part(c, source, parts, part_count, part_count, &out), GW_ERR_ARG);
+    assert_int_equal(gw_gcomp_join_part(c, source, parts, part_count, part_count - 1, &shorter), GW_ERR_DST);
+    assert_int_equal(gw_gcomp_join_part(c, source, parts, part_count, 0, &empty), GW_ERR_DST);
+    assert_int_equal(gw_gcomp_join_part(c, source, NULL, part_count, 0, &out), GW_ERR_ARG);
+    assert_int_equal(gw_gcomp_join_part(c, source, parts, part_count, 0, &nowhere), GW_ERR_ARG);
+    assert_int_equal(gw_gcomp_join_part(c, source, parts, part_count, 0, NULL), GW_ERR_ARG);
     gw_gcomp_part wrong[THREADS];
     for (unsigned kind = 0; kind < 3; kind++) {
         memcpy(wrong, parts, part_count * sizeof *parts);
-        wrong[0].chunk_first += kind == 0;
-        wrong[0].chunk_count += (uint64_t)(kind == 1) << 60; /* 16 times that is 0 */
+        wrong[0].range.chunk_first += kind == 0;
+        wrong[0].range.chunk_count += (uint64_t)(kind == 1) << 60; /* 16 times that is 0 */
         wrong[0].size = kind == 2 ? SIZE_MAX : wrong[0].size;
-        assert_int_equal(
-            gw_gcomp_join_part(&codec->codec, source, wrong, part_count, part_count - 1, joined->at, size),
-            GW_ERR_ARG);
+        assert_int_equal(gw_gcomp_join_part(c, source, wrong, part_count, part_count - 1, &out), GW_ERR_ARG);
     }
     static const gw_gcomp never_initialised;
-    assert_int_equal(gw_gcomp_join_part(&never_initialised, source, parts, part_count, 0, joined->at, size),
+    assert_int_equal(gw_gcomp_join_part(&never_initialised, source, parts, part_count, 0, &out),
                      GW_ERR_STATE);
     assert_memory_equal(joined->at, before, joined->size);
     free(before);
 
     for (size_t i = 0; i < part_count; i++) {
-        const move_job j = {codec,      source, parts,     part_count, part_count - 1 - i,
-                            joined->at, size,   GW_ERR_ARG};
+        const move_job j = {codec, source, parts, part_count, part_count - 1 - i, &out, GW_ERR_ARG};
         job[i] = j;
         assert_int_equal(pthread_create(&thread[i], NULL, move_thread, &job[i]), 0);
     }
@@ -120,10 +111,11 @@ static void join_equals(const test_codec *codec, const gw_gcomp_source *source, 
         encode_job *j = &job[i];
         j->codec = codec;
         j->source = source;
-        j->first = i == 0 ? 0 : cut[i - 1];
-        j->count = (i == cuts ? chunks : cut[i]) - j->first;
-        test_buffer_make(&j->area, gw_gcomp_range_bound(&codec->codec, source->len, j->first, j->count), 1,
-                         0x12);
+        j->part.range.chunk_first = i == 0 ? 0 : cut[i - 1];
+        j->part.range.chunk_count = (i == cuts ? chunks : cut[i]) - j->part.range.chunk_first;
+        j->part.capacity = gw_gcomp_range_bound(&codec->codec, source->len, &j->part.range);
+        test_buffer_make(&j->area, j->part.capacity, 1, 0x12);
+        j->part.area = j->area.at;
         test_buffer_make(&j->work, codec->workspace.size, 1, 0x34);
         assert_int_equal(pthread_create(&thread[i], NULL, encode_thread, j), 0);
     }
@@ -135,37 +127,26 @@ static void join_equals(const test_codec *codec, const gw_gcomp_source *source, 
     }
     test_buffer joined;
     test_buffer_make(&joined, gw_gcomp_bound(&codec->codec, source->len), 5, 0x56);
-    size_t joined_size = 0;
-    assert_int_equal(
-        gw_gcomp_join(&codec->codec, source, parts, cuts + 1, joined.at, joined.size, &joined_size), GW_OK);
-    assert_int_equal(joined_size, size);
+    gw_buffer out = {joined.at, joined.size, 0};
+    assert_int_equal(gw_gcomp_join(&codec->codec, source, parts, cuts + 1, &out), GW_OK);
+    assert_int_equal(out.size, size);
     assert_memory_equal(joined.at, frame->at, size);
     join_in_steps(codec, source, parts, cuts + 1, &joined, frame, size);
-    if (cuts == 1 && job[0].count != 0 && job[1].count != 0) { /* parts that do not tile the frame */
-        assert_int_equal(gw_gcomp_join(&codec->codec, source, parts, 1, joined.at, joined.size, &joined_size),
-                         GW_ERR_ARG);
-        assert_int_equal(joined_size, 0);
-        assert_int_equal(
-            gw_gcomp_join(&codec->codec, source, parts + 1, 1, joined.at, joined.size, &joined_size),
-            GW_ERR_ARG);
+    if (cuts == 1 && parts[0].size != 0 && parts[1].size != 0) { /* parts that do not tile the frame */
+        assert_int_equal(gw_gcomp_join(&codec->codec, source, parts, 1, &out), GW_ERR_ARG);
+        assert_int_equal(out.size, 0);
+        assert_int_equal(gw_gcomp_join(&codec->codec, source, parts + 1, 1, &out), GW_ERR_ARG);
         /* Sizes that only together, modulo 2^64, are what they should be. */
         gw_gcomp_part wrapped[2] = {parts[0], parts[1]};
         wrapped[0].size += (size_t)1 << (8 * sizeof(size_t) - 1);
         wrapped[1].size += (size_t)1 << (8 * sizeof(size_t) - 1);
-        assert_int_equal(
-            gw_gcomp_join(&codec->codec, source, wrapped, 2, joined.at, joined.size, &joined_size),
-            GW_ERR_ARG);
-        gw_gcomp_part nowhere[3] = {{NULL, 1, 0, 0}, parts[0], parts[1]}; /* a byte, but no area */
-        assert_int_equal(
-            gw_gcomp_join(&codec->codec, source, nowhere, 3, joined.at, joined.size, &joined_size),
-            GW_ERR_ARG);
+        assert_int_equal(gw_gcomp_join(&codec->codec, source, wrapped, 2, &out), GW_ERR_ARG);
+        gw_gcomp_part nowhere[3] = {{.size = 1}, parts[0], parts[1]}; /* a byte, but no area */
+        assert_int_equal(gw_gcomp_join(&codec->codec, source, nowhere, 3, &out), GW_ERR_ARG);
         gw_gcomp_part swapped[2] = {parts[1], parts[0]};
-        assert_int_equal(
-            gw_gcomp_join(&codec->codec, source, swapped, 2, joined.at, joined.size, &joined_size),
-            GW_ERR_ARG);
-        assert_int_equal(
-            gw_gcomp_join(&codec->codec, source, parts, 2, joined.at, joined.size - 1, &joined_size),
-            GW_ERR_DST);
+        assert_int_equal(gw_gcomp_join(&codec->codec, source, swapped, 2, &out), GW_ERR_ARG);
+        out.capacity--;
+        assert_int_equal(gw_gcomp_join(&codec->codec, source, parts, 2, &out), GW_ERR_DST);
     }
     test_buffer_free(&joined);
     for (size_t i = 0; i <= cuts; i++) {
@@ -205,23 +186,24 @@ static void every_split_joins(void **state)
         join_equals(&codec, &source, (const uint64_t[]){align, 2 * align}, 2, &frame, size);
         join_equals(&codec, &source, (const uint64_t[]){align, align}, 2, &frame, size); /* an empty range */
 
-        gw_gcomp_part part;
+        gw_gcomp_part part = {.range = {0, chunks}};
         test_buffer area;
-        test_buffer_make(&area, gw_gcomp_range_bound(&codec.codec, len, 0, chunks), 0, 0x99);
+        test_buffer_make(&area, gw_gcomp_range_bound(&codec.codec, len, &part.range), 0, 0x99);
+        part.area = area.at;
+        part.capacity = area.size;
         if (align > 1) {
-            assert_int_equal(gw_gcomp_encode_range(&codec.codec, &source, 1, align, area.at, area.size, &part,
-                                                   codec.workspace.at, codec.workspace.size),
-                             GW_ERR_ARG);
-            assert_int_equal(gw_gcomp_encode_range(&codec.codec, &source, 0, align + 1, area.at, area.size,
-                                                   &part, codec.workspace.at, codec.workspace.size),
-                             GW_ERR_ARG);
+            part.range = (gw_gcomp_range){1, align};
+            assert_int_equal(gw_gcomp_encode_range(&codec.codec, &source, &part, &codec.work), GW_ERR_ARG);
+            part.range = (gw_gcomp_range){0, align + 1};
+            assert_int_equal(gw_gcomp_encode_range(&codec.codec, &source, &part, &codec.work), GW_ERR_ARG);
         }
-        assert_int_equal(gw_gcomp_encode_range(&codec.codec, &source, 0, chunks + 1, area.at, area.size,
-                                               &part, codec.workspace.at, codec.workspace.size),
-                         GW_ERR_ARG);
-        assert_int_equal(gw_gcomp_encode_range(&codec.codec, &source, 0, chunks, area.at, area.size - 1,
-                                               &part, codec.workspace.at, codec.workspace.size),
-                         GW_ERR_DST);
+        part.range = (gw_gcomp_range){0, chunks + 1};
+        assert_int_equal(gw_gcomp_encode_range(&codec.codec, &source, &part, &codec.work), GW_ERR_ARG);
+        part.range = (gw_gcomp_range){0, chunks};
+        part.capacity--;
+        part.size = 1;
+        assert_int_equal(gw_gcomp_encode_range(&codec.codec, &source, &part, &codec.work), GW_ERR_DST);
+        assert_int_equal(part.size, 0);
         for (size_t i = 0; i < area.size; i++) {
             assert_int_equal(area.at[i], 0x99);
         }
@@ -268,11 +250,12 @@ static void windows_are_those_of_their_chunks(void **state)
             }
             const gw_gcomp_source source = test_source(values, CHUNKS * CHUNK_LEN, NULL);
             const size_t size = test_encode(&codec, &source, &frame);
-            assert_int_equal(gw_gcomp_check(&codec.codec, frame.at, size, NULL, &info), GW_OK);
+            const gw_gcomp_frame in = {frame.at, size, NULL};
+            assert_int_equal(gw_gcomp_check(&codec.codec, &in, &info), GW_OK);
             for (uint64_t i = 0; i < CHUNKS; i++) {
                 gw_gcomp_chunk chunk;
                 const int base = range[i][0] + 4 - 63;
-                assert_int_equal(gw_gcomp_chunk_info(frame.at, size, &info, i, &chunk), GW_OK);
+                assert_int_equal(gw_gcomp_chunk_info(&in, &info, i, &chunk), GW_OK);
                 assert_int_equal(chunk.kind, GW_GCOMP_CHUNK_CODED);
                 assert_int_equal(chunk.book, i);
                 assert_int_equal(frame.at[chunk.offset], base < 0 ? 0 : base > 191 ? 191 : base);
@@ -286,13 +269,10 @@ static void windows_are_those_of_their_chunks(void **state)
 
 typedef struct decode_job {
     const test_codec *codec;
-    const test_buffer *frame;
-    size_t size;
+    const gw_gcomp_frame *frame;
     const gw_gcomp_info *info;
-    const gw_gcomp_map *map;
-    uint64_t first, count, bad;
-    uint8_t *out;
-    uint64_t out_len;
+    gw_gcomp_range range;
+    gw_gcomp_target target;
     int add;
     test_buffer work;
     gw_status status;
@@ -301,9 +281,9 @@ typedef struct decode_job {
 static void *decode_thread(void *argument)
 {
     decode_job *j = (decode_job *)argument;
-    j->status = (j->add ? gw_gcomp_decode_add_range : gw_gcomp_decode_range)(
-        &j->codec->codec, j->frame->at, j->size, j->info, j->map, j->first, j->count, j->out, j->out_len,
-        &j->bad, j->work.at, j->work.size);
+    j->status = (j->add ? gw_gcomp_decode_add_range
+                        : gw_gcomp_decode_range)(&j->codec->codec, j->frame, j->info, &j->range, &j->target,
+                                                 &(gw_workspace){j->work.at, j->work.size});
     return NULL;
 }
 
@@ -328,35 +308,27 @@ static void ranges_decode_like_the_whole(void **state)
         const size_t size_of = gw_dtype_size(o.dtype);
         test_buffer frame;
         const size_t size = test_encode(&codec, &source, &frame);
+        const gw_gcomp_frame in = {frame.at, size, source.map};
         gw_gcomp_info info;
-        assert_int_equal(gw_gcomp_check(&codec.codec, frame.at, size, source.map, &info), GW_OK);
+        assert_int_equal(gw_gcomp_check(&codec.codec, &in, &info), GW_OK);
         for (int add = 0; add < 2; add++) {
-            uint64_t len;
             memset(want, 0x31, (size_t)LEN * 4);
             memset(got, 0x31, (size_t)LEN * 4);
-            if (add) {
-                assert_int_equal(gw_gcomp_decode_add(&codec.codec, frame.at, size, source.map, want, LEN,
-                                                     &len, NULL, codec.workspace.at, codec.workspace.size),
-                                 GW_OK);
-            } else {
-                assert_int_equal(gw_gcomp_decode(&codec.codec, frame.at, size, source.map, want, LEN, &len,
-                                                 NULL, codec.workspace.at, codec.workspace.size),
-                                 GW_OK);
-            }
+            gw_gcomp_target whole = {.values = want, .capacity = LEN};
+            assert_int_equal(
+                (add ? gw_gcomp_decode_add : gw_gcomp_decode)(&codec.codec, &in, &whole, &codec.work), GW_OK);
             decode_job job[THREADS];
             pthread_t thread[THREADS];
             const uint64_t cuts[THREADS + 1] = {0, 3 + choice % 5, 14, info.chunk_count};
             for (int i = 0; i < THREADS; i++) {
                 decode_job *j = &job[i];
                 j->codec = &codec;
-                j->frame = &frame;
-                j->size = size;
+                j->frame = &in;
                 j->info = &info;
-                j->map = source.map;
-                j->first = cuts[i];
-                j->count = cuts[i + 1] - cuts[i];
-                j->out = got + (size_t)(cuts[i] << o.chunk_log2) * size_of;
-                j->out_len = i == THREADS - 1 ? LEN - (cuts[i] << o.chunk_log2) : j->count << o.chunk_log2;
+                j->range = (gw_gcomp_range){cuts[i], cuts[i + 1] - cuts[i]};
+                j->target.values = got + (size_t)(cuts[i] << o.chunk_log2) * size_of;
+                j->target.capacity =
+                    i == THREADS - 1 ? LEN - (cuts[i] << o.chunk_log2) : j->range.chunk_count << o.chunk_log2;
                 j->add = add;
                 test_buffer_make(&j->work, codec.workspace.size, 3, 0x77);
                 assert_int_equal(pthread_create(&thread[i], NULL, decode_thread, j), 0);
@@ -364,18 +336,18 @@ static void ranges_decode_like_the_whole(void **state)
             for (int i = 0; i < THREADS; i++) {
                 assert_int_equal(pthread_join(thread[i], NULL), 0);
                 assert_int_equal(job[i].status, GW_OK);
+                assert_true(job[i].target.len == job[i].target.capacity);
                 test_buffer_free(&job[i].work);
             }
             assert_memory_equal(got, want, LEN * size_of);
         }
-        uint64_t bad;
-        assert_int_equal(gw_gcomp_decode_range(&codec.codec, frame.at, size, &info, source.map,
-                                               info.chunk_count, 1, got, LEN, &bad, codec.workspace.at,
-                                               codec.workspace.size),
+        gw_gcomp_target target = {.values = got, .capacity = LEN};
+        gw_gcomp_range range = {info.chunk_count, 1};
+        assert_int_equal(gw_gcomp_decode_range(&codec.codec, &in, &info, &range, &target, &codec.work),
                          GW_ERR_ARG);
-        assert_int_equal(gw_gcomp_decode_range(&codec.codec, frame.at, size, &info, source.map, 0, 2, got,
-                                               ((uint64_t)2 << o.chunk_log2) - 1, &bad, codec.workspace.at,
-                                               codec.workspace.size),
+        range = (gw_gcomp_range){0, 2};
+        target.capacity = ((uint64_t)2 << o.chunk_log2) - 1;
+        assert_int_equal(gw_gcomp_decode_range(&codec.codec, &in, &info, &range, &target, &codec.work),
                          GW_ERR_DST);
         test_buffer_free(&frame);
         test_map_free(&map);

@@ -25,23 +25,26 @@ static int decode(const vector *v, uint32_t backends)
     const size_t workspace_size = gw_gcomp_workspace_size(&codec);
     uint8_t *dst = (uint8_t *)vector_alloc((size_t)capacity * value_size);
     void *workspace = vector_alloc(workspace_size);
-    uint64_t len = 0, bad_chunk = 0;
     memset(dst, 0x5a, (size_t)capacity * value_size);
-    gw_status status = gw_gcomp_decode(&codec, v->frame.data, v->frame.size, vector_map(v), dst, capacity,
-                                       &len, &bad_chunk, workspace, workspace_size);
+    gw_gcomp_target target = {.values = dst, .capacity = capacity};
+    gw_status status = gw_gcomp_decode(
+        &codec, &(gw_gcomp_frame){.data = v->frame.data, .size = v->frame.size, .map = vector_map(v)},
+        &target, &(gw_workspace){workspace, workspace_size});
     printf("%s\t%s\t", v->file, gw_status_name(status));
-    if (bad_chunk == UINT64_MAX) {
+    if (target.bad_chunk == UINT64_MAX) {
         printf("-\t");
     } else {
-        printf("%" PRIu64 "\t", bad_chunk);
+        printf("%" PRIu64 "\t", target.bad_chunk);
         gw_gcomp_info info;
-        if (gw_gcomp_check(&codec, v->frame.data, v->frame.size, vector_map(v), &info) != GW_OK) {
+        if (gw_gcomp_check(
+                &codec, &(gw_gcomp_frame){.data = v->frame.data, .size = v->frame.size, .map = vector_map(v)},
+                &info) != GW_OK) {
             printf("(accepted by decode, refused by check)");
         }
-        len = info.len;
+        target.len = info.len;
     }
-    if (status == GW_OK || bad_chunk != UINT64_MAX) {
-        printf("%08" PRIx32 "\n", gw_crc32c(0, dst, (size_t)len * value_size));
+    if (status == GW_OK || target.bad_chunk != UINT64_MAX) {
+        printf("%08" PRIx32 "\n", gw_crc32c(0, dst, (size_t)target.len * value_size));
     } else {
         printf("-\n");
     }

@@ -96,8 +96,7 @@ static frame_copy copy_frame(const uint8_t *data, size_t size, size_t shift)
 typedef struct subject {
     const vector *v;
     const gw_gcomp *codec;
-    void *workspace;
-    size_t workspace_size;
+    gw_workspace workspace;
     size_t value_size;
     size_t shift; /* of frames and outputs */
 } subject;
@@ -125,7 +124,8 @@ static void test_check(const subject *s)
     gw_gcomp_info info, peeked, none;
     memset(&info, 0x77, sizeof info);
     memset(&none, 0, sizeof none);
-    gw_status status = gw_gcomp_check(s->codec, frame.at, frame.size, vector_map(v), &info);
+    gw_status status = gw_gcomp_check(
+        s->codec, &(gw_gcomp_frame){.data = frame.at, .size = frame.size, .map = vector_map(v)}, &info);
     if (!accepted) {
         check_status(v, "check", status);
         CHECK(v, memcmp(&info, &none, sizeof info) == 0, "check: info is not zeroed");
@@ -142,7 +142,8 @@ static void test_check(const subject *s)
         uint64_t len = 0, end = info.payload_offset;
         for (uint64_t i = 0; i < info.chunk_count; i++) {
             gw_gcomp_chunk chunk;
-            status = gw_gcomp_chunk_info(frame.at, frame.size, &info, i, &chunk);
+            status = gw_gcomp_chunk_info(&(gw_gcomp_frame){.data = frame.at, .size = frame.size}, &info, i,
+                                         &chunk);
             CHECK(v, status == GW_OK && chunk.offset == end, "chunk_info of chunk %" PRIu64, i);
             len += chunk.len;
             end = chunk.offset + chunk.size;
@@ -160,8 +161,9 @@ static void test_validate(const subject *s)
     }
     frame_copy frame = copy_frame(v->frame.data, v->frame.size, s->shift);
     uint64_t bad_chunk = 77;
-    gw_status status = gw_gcomp_validate(s->codec, frame.at, frame.size, vector_map(v), &bad_chunk,
-                                         s->workspace, s->workspace_size);
+    gw_status status = gw_gcomp_validate(
+        s->codec, &(gw_gcomp_frame){.data = frame.at, .size = frame.size, .map = vector_map(v)}, &bad_chunk,
+        &s->workspace);
     check_status(v, "validate", status);
     CHECK(v, bad_chunk == v->bad_chunk, "validate: bad chunk %" PRIu64, bad_chunk);
     free(frame.block);
@@ -173,12 +175,13 @@ static void test_decode(const subject *s)
     const uint64_t capacity = vector_capacity(v) + (v->capacity == UINT64_MAX ? s->shift : 0);
     frame_copy frame = copy_frame(v->frame.data, v->frame.size, s->shift);
     arena dst = arena_make((size_t)capacity * s->value_size, s->shift, 0x5a);
-    uint64_t len = 77, bad_chunk = 77;
-    gw_status status = gw_gcomp_decode(s->codec, frame.at, frame.size, vector_map(v), dst.at, capacity, &len,
-                                       &bad_chunk, s->workspace, s->workspace_size);
+    gw_gcomp_target target = {.values = dst.at, .capacity = capacity};
+    gw_status status = gw_gcomp_decode(
+        s->codec, &(gw_gcomp_frame){.data = frame.at, .size = frame.size, .map = vector_map(v)}, &target,
+        &s->workspace);
     check_status(v, "decode", status);
-    CHECK(v, bad_chunk == v->bad_chunk, "decode: bad chunk %" PRIu64, bad_chunk);
-    CHECK(v, len == (is_ok(v) ? v->count : 0), "decode: len %" PRIu64, len);
+    CHECK(v, target.bad_chunk == v->bad_chunk, "decode: bad chunk %" PRIu64, target.bad_chunk);
+    CHECK(v, target.len == (is_ok(v) ? v->count : 0), "decode: len %" PRIu64, target.len);
     const size_t written = v->has_values ? (size_t)v->count * s->value_size : 0;
     CHECK(v, gw_crc32c(0, dst.at, written) == v->values_crc, "decode: wrong values");
     CHECK(v,
@@ -188,10 +191,12 @@ static void test_decode(const subject *s)
     CHECK(v, is_filled(dst.at + written, dst.size - written, 0x5a), "decode: wrote behind the values");
     CHECK(v, arena_free(&dst), "decode: wrote outside the output");
 
-    /* bad_chunk may be NULL. A retry of the same bytes gives the same answer. */
+    /* A retry of the same bytes gives the same answer. */
     dst = arena_make((size_t)capacity * s->value_size, 0, 0);
-    status = gw_gcomp_decode(s->codec, frame.at, frame.size, vector_map(v), dst.at, capacity, &len, NULL,
-                             s->workspace, s->workspace_size);
+    gw_gcomp_target target2 = {.values = dst.at, .capacity = capacity};
+    status = gw_gcomp_decode(s->codec,
+                             &(gw_gcomp_frame){.data = frame.at, .size = frame.size, .map = vector_map(v)},
+                             &target2, &s->workspace);
     check_status(v, "second decode", status);
     CHECK(v, arena_free(&dst), "second decode: wrote outside the output");
     free(frame.block);
@@ -225,18 +230,21 @@ static void test_decode_add(const subject *s)
     const uint64_t capacity = vector_capacity(v);
     const size_t size = (size_t)capacity * s->value_size;
     frame_copy frame = copy_frame(v->frame.data, v->frame.size, s->shift);
-    uint64_t len = 77, bad_chunk = 77;
 
     /* On zeros: the sums are the decoded values, +0 in bad chunks included. */
     arena values = arena_make(size, 0, 0);
-    gw_status status = gw_gcomp_decode(s->codec, frame.at, frame.size, vector_map(v), values.at, capacity,
-                                       &len, &bad_chunk, s->workspace, s->workspace_size);
+    gw_gcomp_target target = {.values = values.at, .capacity = capacity};
+    gw_status status = gw_gcomp_decode(
+        s->codec, &(gw_gcomp_frame){.data = frame.at, .size = frame.size, .map = vector_map(v)}, &target,
+        &s->workspace);
     arena sums = arena_make(size, s->shift, 0);
-    status = gw_gcomp_decode_add(s->codec, frame.at, frame.size, vector_map(v), sums.at, capacity, &len,
-                                 &bad_chunk, s->workspace, s->workspace_size);
+    gw_gcomp_target target2 = {.values = sums.at, .capacity = capacity};
+    status = gw_gcomp_decode_add(
+        s->codec, &(gw_gcomp_frame){.data = frame.at, .size = frame.size, .map = vector_map(v)}, &target2,
+        &s->workspace);
     check_status(v, "decode_add", status);
-    CHECK(v, bad_chunk == v->bad_chunk, "decode_add: bad chunk %" PRIu64, bad_chunk);
-    CHECK(v, len == (is_ok(v) ? v->count : 0), "decode_add: len %" PRIu64, len);
+    CHECK(v, target2.bad_chunk == v->bad_chunk, "decode_add: bad chunk %" PRIu64, target2.bad_chunk);
+    CHECK(v, target2.len == (is_ok(v) ? v->count : 0), "decode_add: len %" PRIu64, target2.len);
     uint64_t wrong = 0;
     for (size_t i = 0; i < size; i += s->value_size) {
         wrong += load_value(sums.at + i, s->value_size) !=
@@ -248,8 +256,10 @@ static void test_decode_add(const subject *s)
 
     /* On 0x3a3a...: nothing of a refused frame, of a bad chunk, or behind the values is touched. */
     sums = arena_make(size, s->shift, 0x3a);
-    status = gw_gcomp_decode_add(s->codec, frame.at, frame.size, vector_map(v), sums.at, capacity, &len,
-                                 &bad_chunk, s->workspace, s->workspace_size);
+    gw_gcomp_target target3 = {.values = sums.at, .capacity = capacity};
+    status = gw_gcomp_decode_add(
+        s->codec, &(gw_gcomp_frame){.data = frame.at, .size = frame.size, .map = vector_map(v)}, &target3,
+        &s->workspace);
     check_status(v, "second decode_add", status);
     if (is_content_error(v)) {
         const size_t chunk_size = s->value_size << vector_chunk_log2(v);
@@ -273,7 +283,9 @@ static void test_ranges(const subject *s)
         return;
     }
     gw_gcomp_info info;
-    if (gw_gcomp_check(s->codec, v->frame.data, v->frame.size, vector_map(v), &info) != GW_OK) {
+    if (gw_gcomp_check(s->codec,
+                       &(gw_gcomp_frame){.data = v->frame.data, .size = v->frame.size, .map = vector_map(v)},
+                       &info) != GW_OK) {
         return; /* reported by test_check() */
     }
     uint32_t crc = 0;
@@ -283,21 +295,22 @@ static void test_ranges(const subject *s)
         const uint64_t chunk_len =
             rest < (uint64_t)1 << info.chunk_log2 ? rest : (uint64_t)1 << info.chunk_log2;
         arena dst = arena_make((size_t)chunk_len * s->value_size, s->shift, 0x5a);
-        uint64_t bad_chunk = 77;
-        gw_status status =
-            gw_gcomp_decode_range(s->codec, v->frame.data, v->frame.size, &info, vector_map(v), i, 1, dst.at,
-                                  chunk_len, &bad_chunk, s->workspace, s->workspace_size);
-        CHECK(v, bad_chunk == (status == GW_OK ? UINT64_MAX : i), "range %" PRIu64 ": bad chunk %" PRIu64, i,
-              bad_chunk);
+        gw_gcomp_target target = {.values = dst.at, .capacity = chunk_len};
+        gw_status status = gw_gcomp_decode_range(
+            s->codec, &(gw_gcomp_frame){.data = v->frame.data, .size = v->frame.size, .map = vector_map(v)},
+            &info, &(gw_gcomp_range){i, 1}, &target, &s->workspace);
+        CHECK(v, target.bad_chunk == (status == GW_OK ? UINT64_MAX : i),
+              "range %" PRIu64 ": bad chunk %" PRIu64, i, target.bad_chunk);
         if (status != GW_OK && first_bad == UINT64_MAX) {
             first_bad = i;
             check_status(v, "decode_range", status);
         }
         crc = gw_crc32c(crc, dst.at, dst.size);
         arena sums = arena_make(dst.size, 0, 0x3a);
-        gw_status added =
-            gw_gcomp_decode_add_range(s->codec, v->frame.data, v->frame.size, &info, vector_map(v), i, 1,
-                                      sums.at, chunk_len, &bad_chunk, s->workspace, s->workspace_size);
+        gw_gcomp_target target2 = {.values = sums.at, .capacity = chunk_len};
+        gw_status added = gw_gcomp_decode_add_range(
+            s->codec, &(gw_gcomp_frame){.data = v->frame.data, .size = v->frame.size, .map = vector_map(v)},
+            &info, &(gw_gcomp_range){i, 1}, &target2, &s->workspace);
         CHECK(v, added == status, "range %" PRIu64 ": decode_add_range says %s", i, gw_status_name(added));
         CHECK(v, status == GW_OK || is_filled(sums.at, sums.size, 0x3a),
               "range %" PRIu64 ": touched bad sums", i);
@@ -317,30 +330,36 @@ static void test_lengths(const subject *s)
     arena dst = arena_make(dst_size, 0, 0x5a);
     for (size_t size = 0; size < v->frame.size; size += size < 128 ? 1 : step) {
         frame_copy frame = copy_frame(v->frame.data, size, 0);
-        uint64_t len = 77, bad_chunk = 77;
         gw_gcomp_info info;
-        gw_status status = gw_gcomp_decode(s->codec, frame.at, size, vector_map(v), dst.at, v->count, &len,
-                                           &bad_chunk, s->workspace, s->workspace_size);
-        CHECK(v, status == GW_ERR_SHORT && len == 0 && bad_chunk == UINT64_MAX, "first %zu bytes: %s", size,
+        gw_gcomp_target target = {.values = dst.at, .capacity = v->count};
+        gw_status status =
+            gw_gcomp_decode(s->codec, &(gw_gcomp_frame){.data = frame.at, .size = size, .map = vector_map(v)},
+                            &target, &s->workspace);
+        CHECK(v, status == GW_ERR_SHORT && target.len == 0 && target.bad_chunk == UINT64_MAX,
+              "first %zu bytes: %s", size, gw_status_name(status));
+        gw_gcomp_target target2 = {.values = dst.at, .capacity = v->count};
+        status = gw_gcomp_decode_add(s->codec,
+                                     &(gw_gcomp_frame){.data = frame.at, .size = size, .map = vector_map(v)},
+                                     &target2, &s->workspace);
+        CHECK(v, status == GW_ERR_SHORT && target2.len == 0, "first %zu bytes added: %s", size,
               gw_status_name(status));
-        status = gw_gcomp_decode_add(s->codec, frame.at, size, vector_map(v), dst.at, v->count, &len, NULL,
-                                     s->workspace, s->workspace_size);
-        CHECK(v, status == GW_ERR_SHORT && len == 0, "first %zu bytes added: %s", size,
-              gw_status_name(status));
-        status =
-            gw_gcomp_validate(s->codec, frame.at, size, vector_map(v), NULL, s->workspace, s->workspace_size);
+        status = gw_gcomp_validate(s->codec,
+                                   &(gw_gcomp_frame){.data = frame.at, .size = size, .map = vector_map(v)},
+                                   NULL, &s->workspace);
         CHECK(v, status == GW_ERR_SHORT, "first %zu bytes validated: %s", size, gw_status_name(status));
-        status = gw_gcomp_check(s->codec, frame.at, size, vector_map(v), &info);
+        status = gw_gcomp_check(
+            s->codec, &(gw_gcomp_frame){.data = frame.at, .size = size, .map = vector_map(v)}, &info);
         CHECK(v, status == GW_ERR_SHORT, "first %zu bytes checked: %s", size, gw_status_name(status));
         free(frame.block);
     }
     uint8_t *longer = (uint8_t *)vector_alloc(v->frame.size + 1);
     memcpy(longer, v->frame.data, v->frame.size);
     longer[v->frame.size] = 0;
-    uint64_t len = 77;
-    gw_status status = gw_gcomp_decode(s->codec, longer, v->frame.size + 1, vector_map(v), dst.at, v->count,
-                                       &len, NULL, s->workspace, s->workspace_size);
-    CHECK(v, status == GW_ERR_TRAILING && len == 0, "one byte more: %s", gw_status_name(status));
+    gw_gcomp_target target3 = {.values = dst.at, .capacity = v->count};
+    gw_status status = gw_gcomp_decode(
+        s->codec, &(gw_gcomp_frame){.data = longer, .size = v->frame.size + 1, .map = vector_map(v)},
+        &target3, &s->workspace);
+    CHECK(v, status == GW_ERR_TRAILING && target3.len == 0, "one byte more: %s", gw_status_name(status));
     free(longer);
     CHECK(v, is_filled(dst.at, dst.size, 0x5a), "cut frame: wrote to the output");
     CHECK(v, arena_free(&dst), "cut frame: wrote outside the output");
@@ -354,10 +373,11 @@ static void test_encode(const subject *s)
     gw_gcomp_info info;
     gw_status status = gw_gcomp_peek(v->frame.data, v->frame.size, UINT64_MAX, &info);
     arena values = arena_make((size_t)v->count * s->value_size, s->shift, 0);
-    uint64_t len;
     if (status == GW_OK) {
-        status = gw_gcomp_decode(s->codec, v->frame.data, v->frame.size, vector_map(v), values.at, v->count,
-                                 &len, NULL, s->workspace, s->workspace_size);
+        gw_gcomp_target target = {.values = values.at, .capacity = v->count};
+        status = gw_gcomp_decode(
+            s->codec, &(gw_gcomp_frame){.data = v->frame.data, .size = v->frame.size, .map = vector_map(v)},
+            &target, &s->workspace);
     }
     if (status != GW_OK) {
         arena_free(&values);
@@ -389,11 +409,11 @@ static void test_encode(const subject *s)
     source.values = values.at;
     source.len = v->count;
     source.map = vector_map(v);
-    size_t size = 0;
-    status = gw_gcomp_encode(&encoder, &source, dst.at, capacity, &size, workspace, workspace_size);
+    gw_buffer out = {dst.at, capacity, 0};
+    status = gw_gcomp_encode(&encoder, &source, &out, &(gw_workspace){workspace, workspace_size});
     CHECK(v, status == GW_OK, "encode: %s", gw_status_name(status));
-    CHECK(v, size == v->frame.size, "encode: %zu bytes instead of %zu", size, v->frame.size);
-    if (size == v->frame.size && memcmp(dst.at, v->frame.data, size) != 0) {
+    CHECK(v, out.size == v->frame.size, "encode: %zu bytes instead of %zu", out.size, v->frame.size);
+    if (out.size == v->frame.size && memcmp(dst.at, v->frame.data, out.size) != 0) {
         size_t at = 0;
         while (dst.at[at] == v->frame.data[at]) {
             at++;
@@ -415,9 +435,8 @@ static void test_vector(const vector *v, uint32_t backends, size_t shift)
     subject s;
     s.v = v;
     s.codec = &codec;
-    s.workspace_size = gw_gcomp_workspace_size(&codec);
-    arena workspace = arena_make(s.workspace_size, shift, 0xee);
-    s.workspace = workspace.at;
+    arena workspace = arena_make(gw_gcomp_workspace_size(&codec), shift, 0xee);
+    s.workspace = (gw_workspace){workspace.at, workspace.size};
     s.value_size = gw_dtype_size(v->dtype);
     s.shift = shift;
     test_check(&s);

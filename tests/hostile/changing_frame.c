@@ -65,27 +65,29 @@ static unsigned long run(gw_dtype dtype, int checksum, unsigned long rounds)
     for (size_t i = 0; i < VALUE_COUNT * element; i++) {
         values[i] = (uint8_t)(gw_fuzz_random(&state) & (i % element == element - 1 ? 0xbf : 0xff));
     }
-    size_t workspace_size = gw_gcomp_workspace_size(&codec), capacity = gw_gcomp_bound(&codec, VALUE_COUNT),
-           size = 0;
-    void *workspace = gw_fuzz_buffer(GW_FUZZ_WORKSPACE, workspace_size, 0xd7);
-    uint8_t *frame = (uint8_t *)gw_fuzz_buffer(GW_FUZZ_FRAME, capacity, 0);
+    gw_workspace workspace = {NULL, gw_gcomp_workspace_size(&codec)};
+    workspace.data = gw_fuzz_buffer(GW_FUZZ_WORKSPACE, workspace.size, 0xd7);
+    gw_buffer frame = {NULL, gw_gcomp_bound(&codec, VALUE_COUNT), 0};
+    frame.data = gw_fuzz_buffer(GW_FUZZ_FRAME, frame.capacity, 0);
     gw_gcomp_source source = {.values = values, .len = VALUE_COUNT};
-    FUZZ_CHECK(gw_gcomp_encode(&codec, &source, frame, capacity, &size, workspace, workspace_size) == GW_OK);
+    FUZZ_CHECK(gw_gcomp_encode(&codec, &source, &frame, &workspace) == GW_OK);
 
     uint8_t *expected = (uint8_t *)gw_fuzz_buffer(GW_FUZZ_REFERENCE, VALUE_COUNT * element, 0);
-    uint64_t len = 0;
-    FUZZ_CHECK(gw_gcomp_decode(&codec, frame, size, NULL, expected, VALUE_COUNT, &len, NULL, workspace,
-                               workspace_size) == GW_OK);
+    gw_gcomp_target target = {.values = expected, .capacity = VALUE_COUNT};
+    FUZZ_CHECK(gw_gcomp_decode(&codec, &(gw_gcomp_frame){.data = frame.data, .size = frame.size}, &target,
+                               &workspace) == GW_OK);
 
-    uint8_t *src = (uint8_t *)gw_fuzz_buffer(GW_FUZZ_SRC, size, 0);
-    memcpy(src, frame, size);
+    uint8_t *src = (uint8_t *)gw_fuzz_buffer(GW_FUZZ_SRC, frame.size, 0);
+    memcpy(src, frame.data, frame.size);
     uint8_t *dst = (uint8_t *)gw_fuzz_buffer(GW_FUZZ_DST, VALUE_COUNT * element, 0);
-    vandal v = {.bytes = src, .size = size};
+    const gw_gcomp_frame in = {.data = src, .size = frame.size};
+    target.values = dst;
+    vandal v = {.bytes = src, .size = frame.size};
     gw_gcomp_info info;
-    FUZZ_CHECK(gw_gcomp_check(&codec, src, size, NULL, &info) == GW_OK && info.chunk_count == CHUNK_COUNT);
+    FUZZ_CHECK(gw_gcomp_check(&codec, &in, &info) == GW_OK && info.chunk_count == CHUNK_COUNT);
     for (uint64_t i = 0; i < CHUNK_COUNT; i++) {
         gw_gcomp_chunk chunk;
-        FUZZ_CHECK(gw_gcomp_chunk_info(src, size, &info, i, &chunk) == GW_OK);
+        FUZZ_CHECK(gw_gcomp_chunk_info(&in, &info, i, &chunk) == GW_OK);
         v.chunk_at[i] = (size_t)chunk.offset;
     }
     atomic_init(&v.stop, 0);
@@ -93,21 +95,16 @@ static unsigned long run(gw_dtype dtype, int checksum, unsigned long rounds)
     FUZZ_CHECK(pthread_create(&thread, NULL, vandalise, &v) == 0);
     unsigned long refused = 0;
     for (unsigned long i = 0; i < rounds; i++) {
-        uint64_t bad_chunk = 0;
-        gw_status status = i & 1 ? gw_gcomp_decode_add(&codec, src, size, NULL, dst, VALUE_COUNT, &len,
-                                                       &bad_chunk, workspace, workspace_size)
-                                 : gw_gcomp_decode(&codec, src, size, NULL, dst, VALUE_COUNT, &len,
-                                                   &bad_chunk, workspace, workspace_size);
-        FUZZ_CHECK(bad_chunk == UINT64_MAX || bad_chunk < CHUNK_COUNT);
+        gw_status status = (i & 1 ? gw_gcomp_decode_add : gw_gcomp_decode)(&codec, &in, &target, &workspace);
+        FUZZ_CHECK(target.bad_chunk == UINT64_MAX || target.bad_chunk < CHUNK_COUNT);
         refused += status != GW_OK;
         gw_fuzz_buffers_check();
     }
     atomic_store(&v.stop, 1);
     FUZZ_CHECK(pthread_join(thread, NULL) == 0);
 
-    FUZZ_CHECK(memcmp(src, frame, size) == 0);
-    FUZZ_CHECK(gw_gcomp_decode(&codec, src, size, NULL, dst, VALUE_COUNT, &len, NULL, workspace,
-                               workspace_size) == GW_OK);
+    FUZZ_CHECK(memcmp(src, frame.data, frame.size) == 0);
+    FUZZ_CHECK(gw_gcomp_decode(&codec, &in, &target, &workspace) == GW_OK);
     FUZZ_CHECK(memcmp(dst, expected, VALUE_COUNT * element) == 0);
     return refused;
 }

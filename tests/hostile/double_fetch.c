@@ -48,12 +48,12 @@ int main(void)
     void *workspace = gw_fuzz_buffer(GW_FUZZ_WORKSPACE, workspace_size, 0xd7);
     uint8_t *frame = (uint8_t *)gw_fuzz_buffer(GW_FUZZ_FRAME, capacity, 0);
     const gw_gcomp_source source = {.values = values, .len = VALUE_COUNT};
-    size_t size = 0;
-    FUZZ_CHECK(gw_gcomp_encode(&codec, &source, frame, capacity, &size, workspace, workspace_size) == GW_OK);
-    uint8_t *src = (uint8_t *)gw_fuzz_buffer(GW_FUZZ_SRC, size, 0);
-    memcpy(src, frame, size);
+    gw_buffer out = {frame, capacity, 0};
+    FUZZ_CHECK(gw_gcomp_encode(&codec, &source, &out, &(gw_workspace){workspace, workspace_size}) == GW_OK);
+    uint8_t *src = (uint8_t *)gw_fuzz_buffer(GW_FUZZ_SRC, out.size, 0);
+    memcpy(src, frame, out.size);
     gw_gcomp_info info;
-    FUZZ_CHECK(gw_gcomp_check(&codec, src, size, NULL, &info) == GW_OK);
+    FUZZ_CHECK(gw_gcomp_check(&codec, &(gw_gcomp_frame){.data = src, .size = out.size}, &info) == GW_OK);
 
     gw_codec *inside = (gw_codec *)(void *)&codec;
     real_crc32c = inside->kernels.crc32c;
@@ -65,18 +65,19 @@ int main(void)
     memcpy(entry, &false_place, sizeof false_place);
     memset(entry + 12, 0, 4);
     is_armed = 1;
-    uint64_t bad_chunk = 0;
-    FUZZ_CHECK(gw_gcomp_decode_range(&codec, src, size, &info, NULL, 0, 1, result, VALUE_COUNT, &bad_chunk,
-                                     workspace, workspace_size) == GW_ERR_CORRUPT);
-    FUZZ_CHECK(!is_armed && bad_chunk == 0);
+    gw_gcomp_target target = {.values = result, .capacity = VALUE_COUNT};
+    FUZZ_CHECK(gw_gcomp_decode_range(&codec, &(gw_gcomp_frame){.data = src, .size = out.size}, &info,
+                                     &(gw_gcomp_range){0, 1}, &target,
+                                     &(gw_workspace){workspace, workspace_size}) == GW_ERR_CORRUPT);
+    FUZZ_CHECK(!is_armed && target.bad_chunk == 0);
 
     /* The handle decodes the original bytes afterwards. */
     inside->kernels.crc32c = real_crc32c;
-    memcpy(src, frame, size);
-    uint64_t len = 0;
-    FUZZ_CHECK(gw_gcomp_decode(&codec, src, size, NULL, result, VALUE_COUNT, &len, NULL, workspace,
-                               workspace_size) == GW_OK);
-    FUZZ_CHECK(len == VALUE_COUNT && memcmp(result, values, sizeof values) == 0);
+    memcpy(src, frame, out.size);
+    gw_gcomp_target target2 = {.values = result, .capacity = VALUE_COUNT};
+    FUZZ_CHECK(gw_gcomp_decode(&codec, &(gw_gcomp_frame){.data = src, .size = out.size}, &target2,
+                               &(gw_workspace){workspace, workspace_size}) == GW_OK);
+    FUZZ_CHECK(target2.len == VALUE_COUNT && memcmp(result, values, sizeof values) == 0);
     puts("double_fetch: ok");
     return 0;
 }

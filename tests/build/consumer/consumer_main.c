@@ -45,10 +45,11 @@ int main(int argc, char **argv)
         return fail("init", status);
     }
 
-    size_t workspace_size = gw_gcomp_workspace_size(&codec);
-    size_t capacity = gw_gcomp_bound(&codec, VALUE_COUNT);
-    void *workspace = malloc(workspace_size), *frame = malloc(capacity);
-    if (workspace == NULL || frame == NULL) {
+    gw_workspace workspace = {.size = gw_gcomp_workspace_size(&codec)};
+    gw_buffer dst = {.capacity = gw_gcomp_bound(&codec, VALUE_COUNT)};
+    workspace.data = malloc(workspace.size);
+    dst.data = malloc(dst.capacity);
+    if (workspace.data == NULL || dst.data == NULL) {
         return fail("memory", GW_ERR_WORKSPACE);
     }
 
@@ -56,23 +57,22 @@ int main(int argc, char **argv)
     memset(&source, 0, sizeof source);
     source.values = gradient;
     source.len = VALUE_COUNT;
-    size_t frame_size = 0;
-    status = gw_gcomp_encode(&codec, &source, frame, capacity, &frame_size, workspace, workspace_size);
+    status = gw_gcomp_encode(&codec, &source, &dst, &workspace);
     if (status != GW_OK) {
         return fail("encode", status);
     }
-    uint64_t len = 0;
-    status = gw_gcomp_decode(&codec, frame, frame_size, NULL, result, VALUE_COUNT, &len, NULL, workspace,
-                             workspace_size);
+    const gw_gcomp_frame frame = {.data = dst.data, .size = dst.size};
+    gw_gcomp_target target = {.values = result, .capacity = VALUE_COUNT};
+    status = gw_gcomp_decode(&codec, &frame, &target, &workspace);
     if (status != GW_OK) {
         return fail("decode", status);
     }
-    free(workspace);
-    free(frame);
-    if (len != VALUE_COUNT || memcmp(gradient, result, sizeof gradient) != 0) {
+    free(workspace.data);
+    free(dst.data);
+    if (target.len != VALUE_COUNT || memcmp(gradient, result, sizeof gradient) != 0) {
         fprintf(stderr, "consumer: the values did not survive\n");
         return 1;
     }
-    printf("gradwire %s: %zu bytes became %zu\n", gw_version_string(), sizeof gradient, frame_size);
+    printf("gradwire %s: %zu bytes became %zu\n", gw_version_string(), sizeof gradient, dst.size);
     return 0;
 }
