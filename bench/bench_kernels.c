@@ -19,25 +19,17 @@ int gw_bench_kernels_setup(void)
     return kc_setup(1e6) && setitimer(ITIMER_PROF, &never, NULL) == 0; /* no watchdog: it interrupts */
 }
 
-/* A version belongs to the backend that brings it: with the bits below it alone the kernel is another one. */
 static size_t list(gw_bench_kernel *kernels)
 {
-    static const uint32_t climb[] = {GW_BACKEND_SCALAR, GW_BACKEND_AVX2, GW_BACKEND_AVX512, GW_BACKEND_NEON};
+    kc_version versions[KC_VERSIONS_MAX];
     size_t count = 0;
     for (const kc_kernel *const *family = kc_families; *family != NULL; family++) {
         for (const kc_kernel *kernel = *family; kernel->name != NULL; kernel++) {
-            kc_fn before = NULL;
-            for (size_t i = 0; i < sizeof climb / sizeof climb[0]; i++) {
-                if ((gw_backends_available() & climb[i]) == 0) {
-                    continue;
-                }
-                const kc_fn fn = kernel->select(climb[i] | (climb[i] - 1));
-                if (fn != NULL && fn != before && count < KERNELS_MAX) {
-                    const gw_bench_kernel found = {kernel->name, gw_backend_name(climb[i]), kernel->bench_len,
-                                                   kernel, fn};
-                    kernels[count++] = found;
-                }
-                before = fn;
+            const unsigned version_count = kc_versions(kernel, versions);
+            for (unsigned v = 0; v < version_count && count < KERNELS_MAX; v++) {
+                const gw_bench_kernel found = {kernel->name, versions[v].backend, kernel->bench_len, kernel,
+                                               versions[v].fn};
+                kernels[count++] = found;
             }
         }
     }

@@ -5,23 +5,21 @@ file(GLOB gw_sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/core/*.c ${PROJ
      ${PROJECT_SOURCE_DIR}/src/thc/*.c ${PROJECT_SOURCE_DIR}/src/scalar/*.c)
 set(gw_definitions "")
 
-# The folder says the instruction set: its files, and only they, get its flags. -fno-lto keeps the linker from moving
-# such code into functions that run before the dispatcher has looked at the CPU. No -mfma: see -ffp-contract=off.
-# src/core/cpu.c checks every option that stands here; files with more options of their own are named below, and
-# init_<backend>.c asks the matching GW_CPU flag before it takes their kernels.
-function(gw_add_backend name define)
-    file(GLOB sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/${name}/*.c)
-    if(NOT sources)
-        return()
+# gw_add_backend(NAME FLAG...) compiles src/NAME with these flags, and defines GW_HAVE_<NAME>=1, by which
+# src/core/backends.def takes the backend in. -fno-lto keeps the linker from moving such code into functions that run
+# before dispatch has looked at the CPU. No -mfma: see -ffp-contract=off. src/core/cpu.c requires every instruction set
+# that a flag here enables; for a file with more flags, init_<backend>.c tests the matching GW_CPU flag before it takes
+# the kernels of that file.
+file(READ ${PROJECT_SOURCE_DIR}/src/core/backends.def gw_backends)
+function(gw_add_backend name)
+    string(TOUPPER ${name} upper)
+    if(NOT gw_backends MATCHES "GW_CPU_BACKEND\\([0-7], ${name}, ${upper},")
+        message(FATAL_ERROR "gradwire: src/core/backends.def has no backend ${name}")
     endif()
+    file(GLOB sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/${name}/*.c)
     set_source_files_properties(${sources} PROPERTIES COMPILE_OPTIONS "${ARGN}")
     set(gw_sources ${gw_sources} ${sources} PARENT_SCOPE)
-    set(definitions ${define}=1)
-    if(EXISTS ${PROJECT_SOURCE_DIR}/src/${name}/thc_init_${name}.c)
-        string(REPLACE GW_HAVE_ GW_HAVE_THC_ thc_define ${define})
-        list(APPEND definitions ${thc_define}=1)
-    endif()
-    set(gw_definitions ${gw_definitions} ${definitions} PARENT_SCOPE)
+    set(gw_definitions ${gw_definitions} GW_HAVE_${upper}=1 PARENT_SCOPE)
     message(STATUS "gradwire: backend ${name}")
 endfunction()
 
@@ -35,18 +33,18 @@ if(GW_SIMDE_NEON)
     find_path(GW_SIMDE_INCLUDE simde/arm/neon.h REQUIRED)
     # gcc 12.2 crashes on some of these files at -O3; clang warns where SIMDe asks for loops to be vectorised.
     # SIMDe's vmull_u32 multiplies 64-bit lanes as signed numbers, which UBSan reports; the low 64 bits are the same.
-    gw_add_backend(neon GW_HAVE_NEON -msse4.2 -mf16c $<$<CONFIG:Release>:-O2> -fno-sanitize=signed-integer-overflow
+    gw_add_backend(neon -msse4.2 -mf16c $<$<CONFIG:Release>:-O2> -fno-sanitize=signed-integer-overflow
                    $<$<C_COMPILER_ID:Clang>:-Wno-pass-failed>)
     list(APPEND gw_definitions GW_SIMDE_NEON=1)
 elseif(GW_SIMD)
     if(CMAKE_SYSTEM_PROCESSOR MATCHES "^(x86_64|amd64|AMD64)$" AND CMAKE_SIZEOF_VOID_P EQUAL 8)
-        gw_add_backend(avx2 GW_HAVE_AVX2 -mavx2 -mbmi -mbmi2 -mlzcnt -mpopcnt -mf16c -fno-lto)
-        gw_add_backend(avx512 GW_HAVE_AVX512 -mavx512f -mavx512bw -mavx512dq -mavx512vl -mavx512vbmi -mavx512vbmi2
+        gw_add_backend(avx2 -mavx2 -mbmi -mbmi2 -mlzcnt -mpopcnt -mf16c -fno-lto)
+        gw_add_backend(avx512 -mavx512f -mavx512bw -mavx512dq -mavx512vl -mavx512vbmi -mavx512vbmi2
                        -mbmi -mbmi2 -mlzcnt -mpopcnt -mf16c -fno-lto)
         gw_add_file_options(avx2/crc32c_avx2.c -mpclmul)
         gw_add_file_options(avx512/crc32c_avx512.c -mpclmul -mvpclmulqdq)
     elseif(CMAKE_SYSTEM_PROCESSOR MATCHES "^(aarch64|arm64|ARM64)$")
-        gw_add_backend(neon GW_HAVE_NEON -fno-lto)
+        gw_add_backend(neon -fno-lto)
         gw_add_file_options(neon/crc32c_neon.c -march=armv8-a+crc)
     endif()
 endif()

@@ -17,7 +17,7 @@
 
 extern "C" {
 #define restrict
-#include "core/thc_kernels.h"
+#include "core/kernels.h"
 }
 #include "gradwire/thc.h"
 
@@ -100,7 +100,7 @@ struct Job {
 
     const gw_thc_kernels *kernels() const
     {
-        return static_cast<const gw_thc_kernels *>(thc.kernels);
+        return reinterpret_cast<const gw_thc_kernels *>(thc.kernels.bytes);
     }
     std::size_t workspace_size() const
     {
@@ -248,8 +248,10 @@ void RegisterTable(unsigned granularity)
 int main(int argc, char **argv)
 {
     std::uint32_t mask = GW_BACKEND_SCALAR;
-    for (const std::uint32_t bit : {std::uint32_t{GW_BACKEND_SCALAR}, std::uint32_t{GW_BACKEND_NEON},
-                                    std::uint32_t{GW_BACKEND_AVX2}, std::uint32_t{GW_BACKEND_AVX512}}) {
+    for (const std::uint32_t bit : {
+#define GW_CPU_BACKEND(bit, name, NAME, title) std::uint32_t{GW_BACKEND_##NAME},
+#include "core/backends.def"
+         }) {
         if ((gw_backends_available() & bit) == 0) {
             continue;
         }

@@ -83,7 +83,9 @@ static gw_thc_config config_of(const setup *s)
 /* NMSE of the mean of `workers` vectors after one round. norms[] is scratch for one value a block. */
 static double round_error(const setup *s, const float *base, size_t len, double noise)
 {
-    const gw_thc_kernels *k = gw_thc_kernels_select(GW_BACKEND_ALL);
+    gw_kernels kernels;
+    gw_kernels_init(&kernels, GW_BACKEND_ALL);
+    const gw_thc_kernels *k = &kernels.thc;
     gw_thc_config config = config_of(s);
     gw_thc thc;
     size_t blocks = (len + BLOCK - 1) / BLOCK;

@@ -168,7 +168,10 @@ typedef struct gw_thc {
     uint32_t tag;
     gw_thc_config config;
     uint64_t hash;
-    const void *kernels;
+    union {
+        void (*align)(void);
+        unsigned char bytes[15 * sizeof(void (*)(void))];
+    } kernels;         /* the library's table */
     uint8_t cell[256]; /* grid cell -> index z with value[z] <= cell < value[z + 1] */
 } gw_thc;
 
@@ -331,7 +334,10 @@ typedef struct gw_thc_agg {
     uint32_t worker_max;
     uint32_t lane_bits;
     gw_thc_table table;
-    const void *kernels;
+    union {
+        void (*align)(void);
+        unsigned char bytes[3 * sizeof(void (*)(void))];
+    } kernels; /* the library's table */
 } gw_thc_agg;
 
 /* GW_ERR_ARG, GW_ERR_TABLE, GW_ERR_OPTION (worker_max or lane_bits out of range), GW_ERR_OVERFLOW (n * g too
@@ -632,12 +638,12 @@ typedef struct gw_thc_server_config {
 typedef struct gw_thc_server {
     uint32_t tag;
     gw_thc_server_config config;
-    gw_thc_agg agg;
     uint8_t result_type;
     uint32_t set_size;
     size_t version_size;
     size_t slot_size;
     uint8_t *memory;
+    gw_thc_agg agg;
 } gw_thc_server;
 
 /* What the caller should do with a received packet, besides looking at the status. */

@@ -7,8 +7,9 @@
  * SPDX-License-Identifier: BSD-2-Clause
  */
 #include "avx2/kernels_avx2.h"
+#include "gcomp/sum_values.h"
 
-#if defined(__AVX2__) && defined(__F16C__)
+#if defined(GW_AVX2_COMPILED)
 
 #include <immintrin.h>
 
@@ -56,7 +57,7 @@ void gw_add_fp32_avx2(void *out, const void *accumulator, const void *values, si
     const uint8_t *a = (const uint8_t *)accumulator;
     const uint8_t *b = (const uint8_t *)values;
     const size_t i = strict ? add_fp32(o, a, b, len, 1) : add_fp32(o, a, b, len, 0);
-    gw_add_fp32_scalar(o + 4 * i, a + 4 * i, b + 4 * i, len - i, strict);
+    gw_sum_fp32(o, a, b, i, len, strict);
 }
 
 /* ---- bf16 --------------------------------------------------------------------------------------------- */
@@ -92,7 +93,7 @@ void gw_add_bf16_avx2(void *out, const void *accumulator, const void *values, si
     const uint8_t *a = (const uint8_t *)accumulator;
     const uint8_t *b = (const uint8_t *)values;
     const size_t i = strict ? add_bf16(o, a, b, len, 1) : add_bf16(o, a, b, len, 0);
-    gw_add_bf16_scalar(o + 2 * i, a + 2 * i, b + 2 * i, len - i, strict);
+    gw_sum_bf16(o, a, b, i, len, strict);
 }
 
 /* ---- fp16 --------------------------------------------------------------------------------------------- */
@@ -128,7 +129,7 @@ void gw_add_fp16_avx2(void *out, const void *accumulator, const void *values, si
     const uint8_t *a = (const uint8_t *)accumulator;
     const uint8_t *b = (const uint8_t *)values;
     const size_t i = strict ? add_fp16(o, a, b, len, 1) : add_fp16(o, a, b, len, 0);
-    gw_add_fp16_scalar(o + 2 * i, a + 2 * i, b + 2 * i, len - i, strict);
+    gw_sum_fp16(o, a, b, i, len, strict);
 }
 
 #else

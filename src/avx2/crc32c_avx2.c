@@ -13,7 +13,7 @@
  */
 #include "avx2/kernels_avx2.h"
 
-#if defined(__AVX2__) && defined(__PCLMUL__)
+#if defined(GW_AVX2_COMPILED) && defined(__PCLMUL__)
 
 #include <immintrin.h>
 

@@ -19,7 +19,7 @@
  */
 #include "avx2/kernels_avx2.h"
 
-#if defined(__AVX2__) && defined(__BMI2__)
+#if defined(GW_AVX2_COMPILED)
 
 #include <immintrin.h>
 

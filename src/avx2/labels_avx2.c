@@ -7,7 +7,7 @@
 #include "avx2/kernels_avx2.h"
 #include "gcomp/label_pairs.h"
 
-#if defined(__AVX2__)
+#if defined(GW_AVX2_COMPILED)
 
 #include "avx2/rank_table_avx2.h"
 

@@ -10,8 +10,9 @@
  * SPDX-License-Identifier: BSD-2-Clause
  */
 #include "avx2/kernels_avx2.h"
+#include "gcomp/bit_runs.h"
 
-#if defined(__AVX2__)
+#if defined(GW_AVX2_COMPILED)
 
 #include <immintrin.h>
 
@@ -73,31 +74,8 @@ GW_TEMPLATE void pack_width(uint8_t *dst, const uint8_t *digits, size_t len, uns
 
 void gw_pack_avx2(uint8_t *dst, const uint8_t *digits, size_t len, unsigned width, uint8_t base)
 {
-    switch (width) {
-    case 1:
-        pack_width(dst, digits, len, 1, base);
-        break;
-    case 2:
-        pack_width(dst, digits, len, 2, base);
-        break;
-    case 3:
-        pack_width(dst, digits, len, 3, base);
-        break;
-    case 4:
-        pack_width(dst, digits, len, 4, base);
-        break;
-    case 5:
-        pack_width(dst, digits, len, 5, base);
-        break;
-    case 6:
-        pack_width(dst, digits, len, 6, base);
-        break;
-    case 7:
-        pack_width(dst, digits, len, 7, base);
-        break;
-    default:
-        break;
-    }
+#define PACK(w) pack_width(dst, digits, len, w, base)
+    GW_SWITCH_WIDTH(width, PACK)
 }
 
 #else

@@ -12,7 +12,7 @@
  */
 #include "avx2/kernels_avx2.h"
 
-#if defined(__AVX2__)
+#if defined(GW_AVX2_COMPILED)
 
 #include <immintrin.h>
 

@@ -10,7 +10,7 @@
  */
 #include "avx2/kernels_avx2.h"
 
-#if defined(__AVX2__)
+#if defined(GW_AVX2_COMPILED)
 
 #include "avx2/round_groups_avx2.h"
 

@@ -3,9 +3,9 @@
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
-#include "avx2/thc_kernels_avx2.h"
+#include "avx2/thc_avx2.h"
 
-#if GW_THC_BUILD_AVX2
+#if defined(GW_AVX2_COMPILED)
 
 /* Values 32 * half .. 32 * half + 31 of a group: one, two or four bits of each byte, one after the other. */
 GW_TEMPLATE __m256i spread1(const uint8_t *group, unsigned half)

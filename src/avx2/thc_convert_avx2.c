@@ -1,12 +1,12 @@
 /*
  * Element types to fp32 and back, the shift of plain blocks, the residual of error feedback: eight values at
- * a time, the rest by the scalar kernels.
+ * a time, the rest by thc/thc_values.h.
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
-#include "avx2/thc_kernels_avx2.h"
+#include "avx2/thc_avx2.h"
 
-#if GW_THC_BUILD_AVX2
+#if defined(GW_AVX2_COMPILED)
 
 #include "gradwire/gradwire.h"
 
@@ -53,10 +53,8 @@ void gw_thc_load_avx2(float *dst, const void *src, unsigned dtype, const float *
     } else {
         i = load_as(dst, elements, GW_FP16, error, len);
     }
-    if (i < padded_len) {
-        gw_thc_load_scalar(dst + i, elements + (dtype == GW_FP32 ? 4 : 2) * i, dtype,
-                           error != NULL ? error + i : NULL, len - i, padded_len - i);
-    }
+    gw_thc_load_values(dst, elements, dtype, error, i, len);
+    gw_thc_load_padding(dst, len, padded_len);
 }
 
 /* Eight values as 16-bit numbers in dwords, NaN as `nan`. */
@@ -91,9 +89,7 @@ void gw_thc_store_avx2(void *dst, const float *src, unsigned dtype, size_t len)
             gw_store128(out + 2 * i, pack_halves(_mm256_cvtepu16_epi32(half), is_nan, 0x7e00));
         }
     }
-    if (i < len) {
-        gw_thc_store_scalar(out + (dtype == GW_FP32 ? 4 : 2) * i, src + i, dtype, len - i);
-    }
+    gw_thc_store_values(out, src, dtype, i, len);
 }
 
 void gw_thc_shift_avx2(float *dst, const float *src, size_t len, float minimum, uint32_t exponent)
@@ -106,9 +102,7 @@ void gw_thc_shift_avx2(float *dst, const float *src, size_t len, float minimum, 
     for (; i + 8 <= len; i += 8) { /* the floor is 2^-126 at least: it flushes the difference, too */
         _mm256_storeu_ps(dst + i, gw_window8(_mm256_sub_ps(_mm256_loadu_ps(src + i), low), below, scale));
     }
-    if (i < len) {
-        gw_thc_shift_scalar(dst + i, src + i, len - i, minimum, exponent);
-    }
+    gw_thc_shift_values(dst, src, i, len, minimum, exponent);
 }
 
 void gw_thc_residual_avx2(float *error, const float *x, const float *y, size_t len)
@@ -119,9 +113,7 @@ void gw_thc_residual_avx2(float *error, const float *x, const float *y, size_t l
         const __m256 rest = _mm256_sub_ps(_mm256_loadu_ps(x + i), _mm256_loadu_ps(y + i));
         gw_store256((uint8_t *)error + 4 * i, gw_flush8(_mm256_castps_si256(rest)));
     }
-    if (i < len) {
-        gw_thc_residual_scalar(error + i, x + i, y + i, len - i);
-    }
+    gw_thc_residual_values(error, x, y, i, len);
 }
 
 #else

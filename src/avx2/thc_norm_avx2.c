@@ -3,15 +3,13 @@
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
-#include "avx2/thc_kernels_avx2.h"
+#include "avx2/thc_avx2.h"
 
-#if GW_THC_BUILD_AVX2
+#if defined(GW_AVX2_COMPILED)
 
 #include "core/sqrt.h"
 
 #define NONFINITE_NORM 0x7fc00000u /* GW_THC_NORM_NONFINITE */
-#define NONFINITE_CODE 0xffffffffu
-#define EXTENT_LIMIT   0x7f000000u /* 2^127 */
 
 static inline uint32_t largest_lane(__m256i x)
 {
@@ -101,14 +99,10 @@ static inline __m256i order_codes(const float *x)
     return _mm256_xor_si256(bits, _mm256_or_si256(_mm256_srai_epi32(bits, 31), top_bit));
 }
 
-/*
- * The code of -x is the complement of the code of x, but for zero, whose code is its own. So the least code
- * serves for the second pattern, and values of 2^127 and more, of either sign, lie at the two ends.
- */
 void gw_thc_extent_avx2(uint32_t patterns[2], const float *x, size_t len)
 {
     if (len < 8) {
-        gw_thc_extent_scalar(patterns, x, len);
+        gw_thc_extent_values(patterns, x, len);
         return;
     }
     __m256i low = order_codes(x + len - 8), high = low; /* the rest, and some twice */
@@ -117,15 +111,8 @@ void gw_thc_extent_avx2(uint32_t patterns[2], const float *x, size_t len)
         low = _mm256_min_epu32(low, code);
         high = _mm256_max_epu32(high, code);
     }
-    const uint32_t least = ~largest_lane(_mm256_xor_si256(low, _mm256_set1_epi32(-1)));
-    const uint32_t largest = largest_lane(high), limit = EXTENT_LIMIT | 0x80000000u;
-    if (largest >= limit || least <= ~limit) {
-        patterns[0] = NONFINITE_CODE;
-        patterns[1] = NONFINITE_CODE;
-        return;
-    }
-    patterns[0] = largest;
-    patterns[1] = least == 0x80000000u ? least : ~least;
+    gw_thc_extent_patterns(patterns, ~largest_lane(_mm256_xor_si256(low, _mm256_set1_epi32(-1))),
+                           largest_lane(high));
 }
 
 #else

@@ -3,9 +3,9 @@
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
-#include "avx2/thc_kernels_avx2.h"
+#include "avx2/thc_avx2.h"
 
-#if GW_THC_BUILD_AVX2
+#if defined(GW_AVX2_COMPILED)
 
 /* 32 bytes: values j and j + 32. Shifts of words do no harm: no bit of a byte gets past its upper end. */
 static inline __m256i fold32(__m256i low, __m256i high)

@@ -8,9 +8,9 @@
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
-#include "avx2/thc_kernels_avx2.h"
+#include "avx2/thc_avx2.h"
 
-#if GW_THC_BUILD_AVX2
+#if defined(GW_AVX2_COMPILED)
 
 typedef struct steps {
     __m256i cell[16];    /* index by grid cell, 16 each, twice in a register */

@@ -7,9 +7,9 @@
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
-#include "avx2/thc_kernels_avx2.h"
+#include "avx2/thc_avx2.h"
 
-#if GW_THC_BUILD_AVX2
+#if defined(GW_AVX2_COMPILED)
 
 #define CHUNK_LEN 64u /* values of eight registers */
 
@@ -193,8 +193,7 @@ void gw_thc_rotate_avx2(float *dst, const float *src, size_t len, uint32_t expon
 
 void gw_thc_rotate_back_avx2(float *y, size_t len, uint32_t exponent, const gw_thc_stream *stream)
 {
-    /* See gw_thc_rotate_back_scalar() for the floor. */
-    const uint32_t floor_bits = exponent < 128u ? (128u - exponent) << 23 : 1u;
+    const uint32_t floor_bits = gw_thc_back_floor(exponent);
     block_signs signs;
 
     make_signs(&signs, len, stream);

@@ -3,9 +3,9 @@
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
-#include "avx2/thc_kernels_avx2.h"
+#include "avx2/thc_avx2.h"
 
-#if GW_THC_BUILD_AVX2
+#if defined(GW_AVX2_COMPILED)
 
 GW_TEMPLATE __m256i load_lanes(const uint8_t *lanes, size_t i, unsigned lane_bits)
 {

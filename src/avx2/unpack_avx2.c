@@ -11,8 +11,9 @@
  * SPDX-License-Identifier: BSD-2-Clause
  */
 #include "avx2/kernels_avx2.h"
+#include "gcomp/bit_runs.h"
 
-#if defined(__AVX2__)
+#if defined(GW_AVX2_COMPILED)
 
 #include <immintrin.h>
 
@@ -107,24 +108,9 @@ GW_TEMPLATE int unpack_table(uint8_t *out, const uint8_t *src, size_t len, unsig
 
 int gw_unpack_avx2(uint8_t *out, const uint8_t *src, size_t len, unsigned width, const uint8_t *table)
 {
-    switch (width) {
-    case 1:
-        return unpack_table(out, src, len, 1, table);
-    case 2:
-        return unpack_table(out, src, len, 2, table);
-    case 3:
-        return unpack_table(out, src, len, 3, table);
-    case 4:
-        return unpack_table(out, src, len, 4, table);
-    case 5:
-        return unpack_table(out, src, len, 5, table);
-    case 6:
-        return unpack_table(out, src, len, 6, table);
-    case 7:
-        return unpack_table(out, src, len, 7, table);
-    default:
-        return 0;
-    }
+#define UNPACK(w) return unpack_table(out, src, len, w, table)
+    GW_SWITCH_WIDTH(width, UNPACK)
+    return 0;
 }
 
 #else

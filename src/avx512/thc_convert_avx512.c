@@ -4,9 +4,9 @@
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
-#include "avx512/thc_kernels_avx512.h"
+#include "avx512/thc_avx512.h"
 
-#if GW_THC_BUILD_AVX512
+#if defined(GW_AVX512_COMPILED)
 
 #include "gradwire/gradwire.h"
 

@@ -7,9 +7,9 @@
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
-#include "avx512/thc_kernels_avx512.h"
+#include "avx512/thc_avx512.h"
 
-#if GW_THC_BUILD_AVX512
+#if defined(GW_AVX512_COMPILED)
 
 typedef struct steps {
     __m512i bound;   /* K by index; above everything for the last, which stays */

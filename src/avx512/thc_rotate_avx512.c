@@ -7,9 +7,9 @@
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
-#include "avx512/thc_kernels_avx512.h"
+#include "avx512/thc_avx512.h"
 
-#if GW_THC_BUILD_AVX512
+#if defined(GW_AVX512_COMPILED)
 
 #define CHUNK_LEN 256u /* values of sixteen registers */
 
@@ -231,8 +231,7 @@ void gw_thc_rotate_avx512(float *dst, const float *src, size_t len, uint32_t exp
 
 void gw_thc_rotate_back_avx512(float *y, size_t len, uint32_t exponent, const gw_thc_stream *stream)
 {
-    /* See gw_thc_rotate_back_scalar() for the floor. */
-    const uint32_t floor_bits = exponent < 128u ? (128u - exponent) << 23 : 1u;
+    const uint32_t floor_bits = gw_thc_back_floor(exponent);
     block_signs signs;
 
     make_signs(&signs, len, stream);

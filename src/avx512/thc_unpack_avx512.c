@@ -3,9 +3,9 @@
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
-#include "avx512/thc_kernels_avx512.h"
+#include "avx512/thc_avx512.h"
 
-#if GW_THC_BUILD_AVX512
+#if defined(GW_AVX512_COMPILED)
 
 GW_TEMPLATE __m512i load_lanes(const uint8_t *lanes, size_t i, unsigned lane_bits)
 {

@@ -22,10 +22,8 @@ static const struct {
     const char *name;
     uint32_t flag;
 } names[] = {
-    {"scalar", GW_BACKEND_SCALAR},
-    {"avx2", GW_BACKEND_AVX2},
-    {"avx512", GW_BACKEND_AVX512},
-    {"neon", GW_BACKEND_NEON},
+#define GW_CPU_BACKEND(bit, name, NAME, title) {#name, GW_BACKEND_##NAME},
+#include "core/backends.def"
     {"pclmul", GW_CPU_PCLMUL},
     {"vpclmul", GW_CPU_VPCLMUL},
     {"arm_crc32", GW_CPU_ARM_CRC32},

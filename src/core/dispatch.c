@@ -1,21 +1,21 @@
 /*
- * Dispatch: this file and thc_dispatch.c are the only ones that name backends. Compiled without ISA flags, so
- * that nothing here can be an instruction that an old machine lacks.
+ * Dispatch: which backends there are, and which kernel a slot gets. Compiled without ISA flags, so that
+ * nothing here can be an instruction that an old machine lacks.
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
 #include "core/cpu.h"
-#include "core/gcomp_kernels.h"
+#include "core/kernels.h"
 
 #if !defined(GW_NO_ATOMICS) && !defined(__STDC_NO_ATOMICS__)
 #include <stdatomic.h>
-/* The only state of the library: gw_cpu_flag bits, 0 = not asked yet. Threads that ask at the same time store
- * the same word, and nothing else hangs on it, so relaxed order suffices. */
+/* The only state of the library: gw_cpu_flag bits, 0 = not detected yet. Threads that detect at the same
+ * time store the same word, and no other data depends on it, so relaxed order suffices. */
 static _Atomic uint32_t detected;
 #define DETECTED_LOAD()   atomic_load_explicit(&detected, memory_order_relaxed)
 #define DETECTED_STORE(x) atomic_store_explicit(&detected, (x), memory_order_relaxed)
 #else
-/* Asked again every time: correct, and slow where a hypervisor traps CPUID. */
+/* Detects at every call: correct, but slow where a hypervisor traps CPUID. */
 #define DETECTED_LOAD()   0u
 #define DETECTED_STORE(x) ((void)(x))
 #endif
@@ -23,29 +23,31 @@ static _Atomic uint32_t detected;
 typedef struct backend {
     uint32_t bit;
     const char *name;
-    void (*init)(gw_kernels *kernels, uint32_t cpu); /* NULL: not in this build */
+    void (*init)(gw_kernels *kernels, uint32_t cpu); /* NULL: a device, or not in this build */
 } backend;
 
-/* From the widest use to the narrowest: later ones overwrite. */
+/* INIT_IF(GW_HAVE_X, f) is f if the build defines GW_HAVE_X as 1. Else GW_HAVE_X stays a name,
+ * HAVE_GW_HAVE_X is no macro, and the second argument of SECOND() is NULL. */
+#define HAVE_1                   unused,
+#define SECOND(first, init, ...) init
+#define PICK(have, init)         SECOND(have init, NULL, unused)
+#define INIT_IF_(have, init)     PICK(HAVE_##have, init)
+#define INIT_IF(have, init)      INIT_IF_(have, init)
+#define GW_HAVE_SCALAR           1
+
 static const backend backends_known[] = {
-    {GW_BACKEND_SCALAR, "scalar", gw_kernels_init_scalar},
-#if defined(GW_HAVE_AVX2)
-    {GW_BACKEND_AVX2, "avx2", gw_kernels_init_avx2},
-#else
-    {GW_BACKEND_AVX2, "avx2", NULL},
-#endif
-#if defined(GW_HAVE_AVX512)
-    {GW_BACKEND_AVX512, "avx512", gw_kernels_init_avx512},
-#else
-    {GW_BACKEND_AVX512, "avx512", NULL},
-#endif
-#if defined(GW_HAVE_NEON)
-    {GW_BACKEND_NEON, "neon", gw_kernels_init_neon},
-#else
-    {GW_BACKEND_NEON, "neon", NULL},
-#endif
-    {GW_BACKEND_CUDA, "cuda", NULL},
+#define GW_CPU_BACKEND(bit, name, NAME, title)                                                               \
+    {GW_BACKEND_##NAME, #name, INIT_IF(GW_HAVE_##NAME, gw_backend_init_##name)},
+#define GW_DEVICE_BACKEND(bit, name, NAME, title) {GW_BACKEND_##NAME, #name, NULL},
+#include "core/backends.def"
 };
+
+#define CHECK_BIT(bit, NAME)                                                                                 \
+    _Static_assert(GW_BACKEND_##NAME == 1 << (bit) && (GW_CPU_BACKENDS >> (bit)&1) == 1, "GW_"               \
+                                                                                         "BACKEND_" #NAME);
+#define GW_CPU_BACKEND(bit, name, NAME, title)    CHECK_BIT(bit, NAME)
+#define GW_DEVICE_BACKEND(bit, name, NAME, title) CHECK_BIT(bit, NAME)
+#include "core/backends.def"
 
 enum { BACKEND_COUNT = sizeof backends_known / sizeof backends_known[0] };
 

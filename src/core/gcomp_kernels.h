@@ -203,12 +203,7 @@ typedef void gw_fence_fn(void);
  * itself; out and accumulator may be the caller's memory, values too. len elements each. */
 typedef void gw_add_fn(void *out, const void *accumulator, const void *values, size_t len, uint32_t strict);
 
-/* ---- checksum ------------------------------------------------------------------------------------------ */
-
-/* gw_crc32c() of gradwire.h. */
-typedef uint32_t gw_crc32c_fn(uint32_t crc, const uint8_t *src, size_t size);
-
-typedef struct gw_kernels {
+typedef struct gw_gcomp_kernels {
     gw_map_scan_fn *map_scan;
     gw_map_build_fn *map_build;
     gw_round_fn *round;
@@ -225,34 +220,23 @@ typedef struct gw_kernels {
     gw_add_fn *add_fp32;
     gw_add_fn *add_bf16;
     gw_add_fn *add_fp16;
-    gw_crc32c_fn *crc32c;
-} gw_kernels;
+} gw_gcomp_kernels;
 
-/* The versions, declared by the typedef of their slot so that no signature can drift. */
-gw_map_scan_fn gw_map_scan_scalar;
-gw_map_build_fn gw_map_build_scalar;
-gw_round_fn gw_round_scalar;
-gw_survey_fn gw_survey_scalar;
-gw_split_fn gw_split_scalar;
-gw_count_fn gw_count_scalar;
-gw_rank_fn gw_rank_scalar;
-gw_partition_fn gw_partition_scalar;
-gw_merge_fn gw_merge_scalar;
-gw_pack_fn gw_pack_scalar;
-gw_unpack_fn gw_unpack_scalar;
-gw_join_fn gw_join_scalar;
-gw_fence_fn gw_fence_scalar;
-gw_add_fn gw_add_fp32_scalar, gw_add_bf16_scalar, gw_add_fp16_scalar;
-gw_crc32c_fn gw_crc32c_scalar;
-
-/* Each backend overwrites the slots that it improves. Scalar comes first and fills all. `cpu` holds
- * gw_cpu_flag bits (core/cpu.h): features beyond the backend's own, and quirks. */
-void gw_kernels_init_scalar(gw_kernels *kernels, uint32_t cpu);
-void gw_kernels_init_avx2(gw_kernels *kernels, uint32_t cpu);
-void gw_kernels_init_avx512(gw_kernels *kernels, uint32_t cpu);
-void gw_kernels_init_neon(gw_kernels *kernels, uint32_t cpu);
-
-/* Fills the table with the best permitted version of every slot: backends & gw_backends_available(). */
-void gw_kernels_init(gw_kernels *kernels, uint32_t backends);
+/* For GW_DECLARE_KERNELS() of core/kernels.h. */
+#define GW_DECLARE_GCOMP_KERNELS(backend)                                                                    \
+    gw_map_scan_fn gw_map_scan_##backend;                                                                    \
+    gw_map_build_fn gw_map_build_##backend;                                                                  \
+    gw_round_fn gw_round_##backend;                                                                          \
+    gw_survey_fn gw_survey_##backend;                                                                        \
+    gw_split_fn gw_split_##backend;                                                                          \
+    gw_count_fn gw_count_##backend;                                                                          \
+    gw_rank_fn gw_rank_##backend;                                                                            \
+    gw_partition_fn gw_partition_##backend;                                                                  \
+    gw_merge_fn gw_merge_##backend;                                                                          \
+    gw_pack_fn gw_pack_##backend;                                                                            \
+    gw_unpack_fn gw_unpack_##backend;                                                                        \
+    gw_join_fn gw_join_##backend;                                                                            \
+    gw_fence_fn gw_fence_##backend;                                                                          \
+    gw_add_fn gw_add_fp32_##backend, gw_add_bf16_##backend, gw_add_fp16_##backend
 
 #endif

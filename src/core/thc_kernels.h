@@ -141,46 +141,22 @@ typedef struct gw_thc_kernels {
     gw_thc_residual_fn *residual;
 } gw_thc_kernels;
 
-gw_thc_load_fn gw_thc_load_scalar;
-gw_thc_store_fn gw_thc_store_scalar;
-gw_thc_norm_fn gw_thc_norm_scalar;
-gw_thc_extent_fn gw_thc_extent_scalar;
-gw_thc_rotate_fn gw_thc_rotate_scalar;
-gw_thc_shift_fn gw_thc_shift_scalar;
-gw_thc_quantize_fn gw_thc_quantize_scalar;
-gw_thc_pack_fn gw_thc_pack_scalar;
-gw_thc_add_indices_fn gw_thc_add_indices_scalar;
-gw_thc_add_lanes_fn gw_thc_add_lanes_scalar;
-gw_thc_lane_max_fn gw_thc_lane_max_scalar;
-gw_thc_unpack_fn gw_thc_unpack_scalar;
-gw_thc_unpack_plain_fn gw_thc_unpack_plain_scalar;
-gw_thc_rotate_back_fn gw_thc_rotate_back_scalar;
-gw_thc_residual_fn gw_thc_residual_scalar;
-
-/* One complete table per backend, constant, so that a context needs only a pointer and nothing is built at
- * run time. A backend fills the slots that it does not improve with those of the next simpler one. */
-extern const gw_thc_kernels gw_thc_kernels_scalar;
-
-/* The table of a backend that has a kernel for every slot. */
-#define GW_THC_TABLE(backend)                                                                                \
-    {                                                                                                        \
-        .load = gw_thc_load_##backend, .store = gw_thc_store_##backend, .norm = gw_thc_norm_##backend,       \
-        .extent = gw_thc_extent_##backend, .rotate = gw_thc_rotate_##backend,                                \
-        .shift = gw_thc_shift_##backend, .quantize = gw_thc_quantize_##backend,                              \
-        .pack = gw_thc_pack_##backend, .add_indices = gw_thc_add_indices_##backend,                          \
-        .add_lanes = gw_thc_add_lanes_##backend, .lane_max = gw_thc_lane_max_##backend,                      \
-        .unpack = gw_thc_unpack_##backend, .unpack_plain = gw_thc_unpack_plain_##backend,                    \
-        .rotate_back = gw_thc_rotate_back_##backend, .residual = gw_thc_residual_##backend,                  \
-    }
-
-/* The backends' tables (src/<backend>/thc_init_<backend>.c). `cpu` holds gw_cpu_flag bits (core/cpu.h) and
- * `use` the backends that are permitted: a backend whose choice depends on a quirk or on a simpler backend
- * has more than one table. Only for thc_dispatch.c: the caller knows that the machine can. */
-const gw_thc_kernels *gw_thc_kernels_avx2(uint32_t cpu);
-const gw_thc_kernels *gw_thc_kernels_avx512(uint32_t cpu, uint32_t use);
-const gw_thc_kernels *gw_thc_kernels_neon(uint32_t cpu);
-
-/* The fastest table among a mask of gw_backend bits that this machine can run. */
-const gw_thc_kernels *gw_thc_kernels_select(uint32_t backends);
+/* For GW_DECLARE_KERNELS() of core/kernels.h. */
+#define GW_DECLARE_THC_KERNELS(backend)                                                                      \
+    gw_thc_load_fn gw_thc_load_##backend;                                                                    \
+    gw_thc_store_fn gw_thc_store_##backend;                                                                  \
+    gw_thc_norm_fn gw_thc_norm_##backend;                                                                    \
+    gw_thc_extent_fn gw_thc_extent_##backend;                                                                \
+    gw_thc_rotate_fn gw_thc_rotate_##backend;                                                                \
+    gw_thc_shift_fn gw_thc_shift_##backend;                                                                  \
+    gw_thc_quantize_fn gw_thc_quantize_##backend;                                                            \
+    gw_thc_pack_fn gw_thc_pack_##backend;                                                                    \
+    gw_thc_add_indices_fn gw_thc_add_indices_##backend;                                                      \
+    gw_thc_add_lanes_fn gw_thc_add_lanes_##backend;                                                          \
+    gw_thc_lane_max_fn gw_thc_lane_max_##backend;                                                            \
+    gw_thc_unpack_fn gw_thc_unpack_##backend;                                                                \
+    gw_thc_unpack_plain_fn gw_thc_unpack_plain_##backend;                                                    \
+    gw_thc_rotate_back_fn gw_thc_rotate_back_##backend;                                                      \
+    gw_thc_residual_fn gw_thc_residual_##backend
 
 #endif

@@ -8,7 +8,7 @@
 
 #include "gcomp/codebook.h"
 #include "gcomp/gcomp_frame.h"
-#include "core/gcomp_kernels.h"
+#include "core/kernels.h"
 
 enum {
     GW_GROUP_LOG2 = 17,       /* values that share a codebook in preset fast */

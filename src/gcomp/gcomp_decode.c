@@ -297,14 +297,14 @@ static gw_status read_runs(const gw_decoding *d, const chunk_parts *parts, gw_ah
         if (node->right != 0) {
             const uint8_t *below = s->level[(node->depth + 1) & 1];
             const size_t right_len =
-                k->merge(out, child_of(tree, parts, below, index + 1),
-                         child_of(tree, parts, below, node->right), parts->run[index], len);
+                k->gcomp.merge(out, child_of(tree, parts, below, index + 1),
+                               child_of(tree, parts, below, node->right), parts->run[index], len);
             if (right_len != parts->node_len[node->right]) {
                 return GW_ERR_CORRUPT; /* merge has read what is nobody's: gw_scratch has room for that */
             }
         } else if (node->width != 0) {
-            if (!k->unpack(out, parts->run[index], len, node->width,
-                           tree->label_of_rank + node->first_rank)) {
+            if (!k->gcomp.unpack(out, parts->run[index], len, node->width,
+                                 tree->label_of_rank + node->first_rank)) {
                 return GW_ERR_CORRUPT;
             }
         } else if (index == 0) {
@@ -323,7 +323,7 @@ static gw_status read_planes(const gw_decoding *d, const chunk_parts *parts, gw_
         const size_t len = parts->plane_len[p];
         gw_ahead_step(ahead, len);
         if (p < GW_PLANE_R1) {
-            if (!d->codec->kernels.unpack(s->plane[p], parts->plane[p], len, plane_width(t, p), NULL)) {
+            if (!d->codec->kernels.gcomp.unpack(s->plane[p], parts->plane[p], len, plane_width(t, p), NULL)) {
                 return GW_ERR_CORRUPT;
             }
             s->plane[p][len] = 0; /* join looks one digit ahead of a plane that has run out */
@@ -433,8 +433,8 @@ static gw_status decode_coded(gw_decoding *d, const uint8_t *data, size_t size, 
     }
     s->joiner->addend = d->addend;
     gw_joined joined;
-    k->join(dst, &joined, s->place, s->level[0], s->plane, parts.escape, parts.escape_len, levels, len,
-            s->joiner);
+    k->gcomp.join(dst, &joined, s->place, s->level[0], s->plane, parts.escape, parts.escape_len, levels, len,
+                  s->joiner);
     for (size_t p = 0; p < plane_count(d); p++) {
         if (joined.plane_len[p] != parts.plane_len[p]) {
             return GW_ERR_CORRUPT;
@@ -523,9 +523,9 @@ gw_status gw_decode_chunk(gw_decoding *d, uint64_t index, uint8_t *dst)
 void gw_add_values(const gw_codec *codec, const gw_gcomp_info *info, void *out, const void *accumulator,
                    const void *values, size_t len)
 {
-    gw_add_fn *add = info->dtype == GW_FP32   ? codec->kernels.add_fp32
-                     : info->dtype == GW_BF16 ? codec->kernels.add_bf16
-                                              : codec->kernels.add_fp16;
+    gw_add_fn *add = info->dtype == GW_FP32   ? codec->kernels.gcomp.add_fp32
+                     : info->dtype == GW_BF16 ? codec->kernels.gcomp.add_bf16
+                                              : codec->kernels.gcomp.add_fp16;
     add(out, accumulator, values, len, (uint32_t)codec->options.strict);
 }
 
@@ -630,7 +630,7 @@ static gw_status decode_range(const gw_gcomp *codec, const gw_gcomp_frame *frame
     d.scratch.joiner->stream =
         mode == DECODE_VALUES && info->len * gw_traits_of((uint32_t)info->dtype)->size >= STREAM_SIZE;
     status = decode_chunks(&d, range, (uint8_t *)target->values, mode, &target->bad_chunk);
-    inside->kernels.fence();
+    inside->kernels.gcomp.fence();
     target->len = status == GW_OK ? len : 0;
     return status;
 }

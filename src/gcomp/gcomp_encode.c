@@ -158,7 +158,7 @@ static int survey_group(gw_encoding *e, const gw_span *group, size_t blocks)
 {
     gw_scratch *s = &e->scratch;
     GW_MEMSET(s->bin_count, 0, GW_BINS * sizeof *s->bin_count);
-    e->codec->kernels.survey(s->bin_count, group, GW_SAMPLE_RUN_LEN * blocks, &e->rule);
+    e->codec->kernels.gcomp.survey(s->bin_count, group, GW_SAMPLE_RUN_LEN * blocks, &e->rule);
     s->book->base = (uint8_t)gw_survey_fold(s->count, s->bin_count, e->rule.dtype, e->rule.derived);
     if (blocks > 1) {
         s->count[GW_LABEL_ZERO] += s->count[GW_LABEL_ZERO] == 0;
@@ -233,11 +233,11 @@ static int split_labels(gw_encoding *e, const gw_span *chunk, gw_digits *digits,
         s->ranker->escape_rank = GW_LABEL_ESCAPE;
         s->ranker->base = base;
         begin_digits(e, digits);
-        if (k->split(s->level[0], digits, chunk, &e->rule, s->ranker) == 0) {
+        if (k->gcomp.split(s->level[0], digits, chunk, &e->rule, s->ranker) == 0) {
             return 0;
         }
         GW_MEMSET(s->count, 0, GW_LABELS * sizeof *s->count);
-        k->count(s->count, s->level[0], chunk->len);
+        k->gcomp.count(s->count, s->level[0], chunk->len);
         is_right = 1;
         if (has_window(&e->rule)) {
             const uint32_t right = gw_codebook_base(largest_exponent(e, base, digits));
@@ -263,7 +263,7 @@ static void rank_labels(gw_encoding *e, size_t len, int32_t move)
             rank[label] = s->ranker->rank[moved >= 4 && moved < GW_LABELS ? moved : GW_LABEL_ESCAPE];
         }
     }
-    e->codec->kernels.rank(s->level[0], len, rank);
+    e->codec->kernels.gcomp.rank(s->level[0], len, rank);
 }
 
 static void use_book(gw_encoding *e)
@@ -333,14 +333,15 @@ static uint8_t *write_runs(gw_encoding *e, size_t len, uint8_t *right_len, uint8
             /* Of a child that is a leaf of width 0 nobody needs the ranks. */
             left->ranks = is_single_label(&tree->node[i + 1]) ? NULL : own->ranks;
             right->ranks = is_single_label(&tree->node[node->right]) ? NULL : own->free;
-            right->len = k->partition(left->ranks, right->ranks, dst, own->ranks, own->len, node->pivot);
+            right->len =
+                k->gcomp.partition(left->ranks, right->ranks, dst, own->ranks, own->len, node->pivot);
             left->len = own->len - right->len;
             right->free = own->ranks;
             left->free = own->free + ((right->len + 2 * GW_SLOP - 1) & ~(size_t)(GW_SLOP - 1));
             gw_store16(right_len, (uint16_t)right->len);
             right_len += 2;
         } else if (node->width != 0) {
-            k->pack(dst, own->ranks, own->len, node->width, (uint8_t)node->first_rank);
+            k->gcomp.pack(dst, own->ranks, own->len, node->width, (uint8_t)node->first_rank);
         }
         dst += run_size;
     }
@@ -372,7 +373,7 @@ static size_t write_coded(gw_encoding *e, size_t len, const gw_digits *digits, u
     for (size_t p = 0; p < planes; p++) {
         const unsigned width = plane_width(t, p);
         gw_store16(dst + 2 * p, (uint16_t)digits->plane_len[p]);
-        k->pack(at, digits->plane[p], digits->plane_len[p], width, 0);
+        k->gcomp.pack(at, digits->plane[p], digits->plane_len[p], width, 0);
         at += gw_run_size(digits->plane_len[p], width);
     }
     gw_store16(dst + 2 * planes, (uint16_t)digits->escape_len);
@@ -386,7 +387,7 @@ static size_t write_coded(gw_encoding *e, size_t len, const gw_digits *digits, u
 static void write_raw(gw_encoding *e, const gw_span *chunk, uint8_t *dst)
 {
     const size_t size = chunk->len * gw_traits_of(e->rule.dtype)->size;
-    e->codec->kernels.round(dst, chunk, &e->rule);
+    e->codec->kernels.gcomp.round(dst, chunk, &e->rule);
     GW_MEMSET(dst + size, 0, gw_frame_raw_size(e->rule.dtype, chunk->len) - size);
 }
 
@@ -414,7 +415,7 @@ static void encode_chunk(gw_encoding *e, group_state *group, uint64_t index, con
     if (digits == NULL) {
         begin_digits(e, &own);
         digits = &own;
-        if (k->split(e->scratch.level[0], &own, chunk, &e->rule, e->scratch.ranker) == 0) {
+        if (k->gcomp.split(e->scratch.level[0], &own, chunk, &e->rule, e->scratch.ranker) == 0) {
             write_entry(e, index, GW_GCOMP_CHUNK_ZERO, 0, 0, 0);
             return;
         }

@@ -7,7 +7,7 @@
 #ifndef GW_GCOMP_FRAME_H
 #define GW_GCOMP_FRAME_H
 
-#include "core/gcomp_kernels.h"
+#include "core/kernels.h"
 
 #define GW_FRAME_MAGIC 0x1a665767u /* "gWf", 0x1a */
 

@@ -194,7 +194,7 @@ gw_status gw_gcomp_map_scan(const gw_gcomp_map_rule *rule, const gw_optimizer_st
     }
     gw_kernels kernels;
     gw_kernels_init(&kernels, backends);
-    *top = kernels.map_scan(rule, state, len);
+    *top = kernels.gcomp.map_scan(rule, state, len);
     return GW_OK;
 }
 
@@ -212,7 +212,7 @@ gw_status gw_gcomp_map_build(const gw_gcomp_map_rule *rule, const gw_optimizer_s
     }
     gw_kernels kernels;
     gw_kernels_init(&kernels, backends);
-    kernels.map_build(rule, state, len, base, levels);
+    kernels.gcomp.map_build(rule, state, len, base, levels);
     return GW_OK;
 }
 

@@ -94,4 +94,25 @@ GW_INLINE uint32_t gw_map_quarter_octave(const gw_gcomp_map_rule *rule, float th
     return bits >= 0x00800000u && bits < 0x7f800000u ? bits >> 21 : 0;
 }
 
+/* Element i of an array at any alignment. */
+GW_INLINE float gw_map_load(const float *src, size_t i)
+{
+    return gw_map_flush(gw_float_from_bits(gw_load32((const uint8_t *)src + 4 * i)));
+}
+
+GW_INLINE uint32_t gw_map_quarter_octave_at(const gw_gcomp_map_rule *rule, const gw_optimizer_state *state,
+                                            size_t i)
+{
+    float m = (rule->uses & GW_MAP_USES_M) != 0 ? gw_map_load(state->m, i) : 0.0f;
+    float v = (rule->uses & GW_MAP_USES_V) != 0 ? gw_map_load(state->v, i) : 0.0f;
+    float a = (rule->uses & GW_MAP_USES_A) != 0 ? gw_map_load(state->a, i) : 0.0f;
+    return gw_map_quarter_octave(rule, gw_map_load(state->param, i), m, v, a);
+}
+
+/* The map byte K of a quarter-octave: K + base - 1 is a whole quarter-octave below the ratio. */
+GW_INLINE uint8_t gw_map_level(uint32_t quarter_octave, uint32_t base)
+{
+    return (uint8_t)gw_min_u32(quarter_octave <= base ? 0 : quarter_octave - base, 255);
+}
+
 #endif

@@ -7,6 +7,7 @@
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
+#include "gcomp/sum_values.h"
 #include "neon/kernels_neon.h"
 #include "neon/neon.h"
 
@@ -53,7 +54,7 @@ void gw_add_fp32_neon(void *out, const void *accumulator, const void *values, si
     const uint8_t *a = (const uint8_t *)accumulator, *b = (const uint8_t *)values;
     uint8_t *o = (uint8_t *)out;
     const size_t done = strict != 0 ? add_fp32(o, a, b, len, 1) : add_fp32(o, a, b, len, 0);
-    gw_add_fp32_scalar(o + 4 * done, a + 4 * done, b + 4 * done, len - done, strict);
+    gw_sum_fp32(o, a, b, done, len, strict);
 }
 
 /* Sum of four bf16 values, rounded as gw_narrow_bf16() does; the canonical NaN becomes that of bf16. */
@@ -85,7 +86,7 @@ void gw_add_bf16_neon(void *out, const void *accumulator, const void *values, si
     const uint8_t *a = (const uint8_t *)accumulator, *b = (const uint8_t *)values;
     uint8_t *o = (uint8_t *)out;
     const size_t done = strict != 0 ? add_bf16(o, a, b, len, 1) : add_bf16(o, a, b, len, 0);
-    gw_add_bf16_scalar(o + 2 * done, a + 2 * done, b + 2 * done, len - done, strict);
+    gw_sum_bf16(o, a, b, done, len, strict);
 }
 
 /* No flushing of operands: subnormals of fp16 are normal in fp32. The conversions between the two take no
@@ -110,7 +111,7 @@ void gw_add_fp16_neon(void *out, const void *accumulator, const void *values, si
                                             sum_fp16(vget_high_u16(x), vget_high_u16(y)));
         gw_store_u16x8(o + 2 * i, vbicq_u16(sum, vceqq_u16(sum, minus_zero)));
     }
-    gw_add_fp16_scalar(o + 2 * i, a + 2 * i, b + 2 * i, len - i, strict);
+    gw_sum_fp16(o, a, b, i, len, strict);
 }
 
 #else

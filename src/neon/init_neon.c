@@ -7,24 +7,39 @@
 #include "neon/kernels_neon.h"
 #include "neon/neon.h"
 
-void gw_kernels_init_neon(gw_kernels *kernels, uint32_t cpu)
+void gw_backend_init_neon(gw_kernels *kernels, uint32_t cpu)
 {
 #if defined(GW_NEON)
-    kernels->map_scan = gw_map_scan_neon;
-    kernels->map_build = gw_map_build_neon;
-    kernels->round = gw_round_neon;
-    kernels->survey = gw_survey_neon;
-    kernels->split = gw_split_neon;
-    kernels->count = gw_count_neon;
-    kernels->rank = gw_rank_neon;
-    kernels->partition = gw_partition_neon;
-    kernels->merge = gw_merge_neon;
-    kernels->pack = gw_pack_neon;
-    kernels->unpack = gw_unpack_neon;
-    kernels->join = gw_join_neon;
-    kernels->add_fp32 = gw_add_fp32_neon;
-    kernels->add_bf16 = gw_add_bf16_neon;
-    kernels->add_fp16 = gw_add_fp16_neon;
+    kernels->gcomp.map_scan = gw_map_scan_neon;
+    kernels->gcomp.map_build = gw_map_build_neon;
+    kernels->gcomp.round = gw_round_neon;
+    kernels->gcomp.survey = gw_survey_neon;
+    kernels->gcomp.split = gw_split_neon;
+    kernels->gcomp.count = gw_count_neon;
+    kernels->gcomp.rank = gw_rank_neon;
+    kernels->gcomp.partition = gw_partition_neon;
+    kernels->gcomp.merge = gw_merge_neon;
+    kernels->gcomp.pack = gw_pack_neon;
+    kernels->gcomp.unpack = gw_unpack_neon;
+    kernels->gcomp.join = gw_join_neon;
+    kernels->gcomp.add_fp32 = gw_add_fp32_neon;
+    kernels->gcomp.add_bf16 = gw_add_bf16_neon;
+    kernels->gcomp.add_fp16 = gw_add_fp16_neon;
+    kernels->thc.load = gw_thc_load_neon;
+    kernels->thc.store = gw_thc_store_neon;
+    kernels->thc.norm = gw_thc_norm_neon;
+    kernels->thc.extent = gw_thc_extent_neon;
+    kernels->thc.rotate = gw_thc_rotate_neon;
+    kernels->thc.shift = gw_thc_shift_neon;
+    kernels->thc.quantize = gw_thc_quantize_neon;
+    kernels->thc.pack = gw_thc_pack_neon;
+    kernels->thc.add_indices = gw_thc_add_indices_neon;
+    kernels->thc.add_lanes = gw_thc_add_lanes_neon;
+    kernels->thc.lane_max = gw_thc_lane_max_neon;
+    kernels->thc.unpack = gw_thc_unpack_neon;
+    kernels->thc.unpack_plain = gw_thc_unpack_plain_neon;
+    kernels->thc.rotate_back = gw_thc_rotate_back_neon;
+    kernels->thc.residual = gw_thc_residual_neon;
     if ((cpu & GW_CPU_ARM_CRC32) != 0) {
         kernels->crc32c = gw_crc32c_neon;
     }

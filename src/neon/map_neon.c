@@ -10,7 +10,7 @@
  */
 #include <float.h>
 
-#include "gcomp/map_rule.h"
+#include "gcomp/map_ratio.h"
 #include "neon/kernels_neon.h"
 #include "neon/neon.h"
 
@@ -92,17 +92,6 @@ static inline uint32x4_t quarter_octave(const gw_gcomp_map_rule *rule, const gw_
     return vandq_u32(vshrq_n_u32(bits, 21), passes);
 }
 
-/* The state of the parameters from i on. */
-static gw_optimizer_state rest_of(const gw_optimizer_state *state, size_t i)
-{
-    gw_optimizer_state rest = *state;
-    rest.param = rest.param != NULL ? rest.param + i : NULL;
-    rest.m = rest.m != NULL ? rest.m + i : NULL;
-    rest.v = rest.v != NULL ? rest.v + i : NULL;
-    rest.a = rest.a != NULL ? rest.a + i : NULL;
-    return rest;
-}
-
 uint32_t gw_map_scan_neon(const gw_gcomp_map_rule *rule, const gw_optimizer_state *state, size_t len)
 {
     uint32x4_t top = vdupq_n_u32(0);
@@ -110,10 +99,12 @@ uint32_t gw_map_scan_neon(const gw_gcomp_map_rule *rule, const gw_optimizer_stat
     for (; i + 4 <= len; i += 4) {
         top = vmaxq_u32(top, quarter_octave(rule, state, i));
     }
-    const gw_optimizer_state rest = rest_of(state, i);
-    const uint32_t top_of_rest = gw_map_scan_scalar(rule, &rest, len - i);
-    const uint32_t largest = vmaxvq_u32(top);
-    return largest > top_of_rest ? largest : top_of_rest;
+    uint32_t largest = vmaxvq_u32(top);
+    for (; i < len; i++) {
+        const uint32_t q = gw_map_quarter_octave_at(rule, state, i);
+        largest = q > largest ? q : largest;
+    }
+    return largest;
 }
 
 void gw_map_build_neon(const gw_gcomp_map_rule *rule, const gw_optimizer_state *state, size_t len,
@@ -126,8 +117,9 @@ void gw_map_build_neon(const gw_gcomp_map_rule *rule, const gw_optimizer_state *
         const uint32x4_t high = vqsubq_u32(quarter_octave(rule, state, i + 4), below);
         vst1_u8(levels + i, vqmovn_u16(vcombine_u16(vqmovn_u32(low), vqmovn_u32(high))));
     }
-    const gw_optimizer_state rest = rest_of(state, i);
-    gw_map_build_scalar(rule, &rest, len - i, base, levels + i);
+    for (; i < len; i++) {
+        levels[i] = gw_map_level(gw_map_quarter_octave_at(rule, state, i), base);
+    }
 }
 
 #else

@@ -14,6 +14,7 @@
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
+#include "gcomp/bit_runs.h"
 #include "neon/kernels_neon.h"
 #include "neon/neon.h"
 
@@ -70,7 +71,7 @@ static const int8_t up[7][16] = WIDTHS(UP);
             vst1q_u8(dst + at, squeeze_##w(vsubq_u8(vld1q_u8(digits + i), least), order));                   \
             vst1q_u8(dst + at + 2 * (w), squeeze_##w(vsubq_u8(vld1q_u8(digits + i + 16), least), order));    \
         }                                                                                                    \
-        gw_pack_scalar(dst + at, digits + i, len - i, (w), base);                                            \
+        gw_pack_width(dst + at, digits + i, len - i, (w), base);                                             \
     }
 
 PACK_WIDTH(1)
@@ -83,31 +84,8 @@ PACK_WIDTH(7)
 
 void gw_pack_neon(uint8_t *dst, const uint8_t *digits, size_t len, unsigned width, uint8_t base)
 {
-    switch (width) {
-    case 1:
-        pack_1(dst, digits, len, base);
-        break;
-    case 2:
-        pack_2(dst, digits, len, base);
-        break;
-    case 3:
-        pack_3(dst, digits, len, base);
-        break;
-    case 4:
-        pack_4(dst, digits, len, base);
-        break;
-    case 5:
-        pack_5(dst, digits, len, base);
-        break;
-    case 6:
-        pack_6(dst, digits, len, base);
-        break;
-    case 7:
-        pack_7(dst, digits, len, base);
-        break;
-    default:
-        break;
-    }
+#define PACK(w) pack_##w(dst, digits, len, base)
+    GW_SWITCH_WIDTH(width, PACK)
 }
 
 /* ---- unpack -------------------------------------------------------------------------------------------- */
@@ -154,29 +132,18 @@ GW_TEMPLATE int unpack_width(uint8_t *out, const uint8_t *src, size_t len, const
         vst1q_u8(out + i, table != NULL ? look_up(&in_registers, first, w) : first);
         vst1q_u8(out + i + 16, table != NULL ? look_up(&in_registers, second, w) : second);
     }
-    return gw_unpack_scalar(out + i, src + at, len - i, w, table);
+    const int ok = gw_unpack_width(out + i, src + at, len - i, w);
+    for (; table != NULL && i < len; i++) {
+        out[i] = table[out[i]];
+    }
+    return ok;
 }
 
 int gw_unpack_neon(uint8_t *out, const uint8_t *src, size_t len, unsigned width, const uint8_t *table)
 {
-    switch (width) {
-    case 1:
-        return unpack_width(out, src, len, table, 1);
-    case 2:
-        return unpack_width(out, src, len, table, 2);
-    case 3:
-        return unpack_width(out, src, len, table, 3);
-    case 4:
-        return unpack_width(out, src, len, table, 4);
-    case 5:
-        return unpack_width(out, src, len, table, 5);
-    case 6:
-        return unpack_width(out, src, len, table, 6);
-    case 7:
-        return unpack_width(out, src, len, table, 7);
-    default:
-        return 0;
-    }
+#define UNPACK(w) return unpack_width(out, src, len, table, w)
+    GW_SWITCH_WIDTH(width, UNPACK)
+    return 0;
 }
 
 #else

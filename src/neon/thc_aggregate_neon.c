@@ -8,7 +8,7 @@
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
-#include "neon/thc_kernels_neon.h"
+#include "neon/thc_neon.h"
 
 #if defined(GW_NEON)
 

@@ -7,7 +7,7 @@
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
-#include "neon/thc_kernels_neon.h"
+#include "neon/thc_neon.h"
 
 #if defined(GW_NEON)
 
@@ -45,8 +45,8 @@ void gw_thc_load_neon(float *dst, const void *src, unsigned dtype, const float *
     const size_t done = dtype == GW_FP32   ? load_range(dst, from, GW_FP32, error, len)
                         : dtype == GW_BF16 ? load_range(dst, from, GW_BF16, error, len)
                                            : load_range(dst, from, GW_FP16, error, len);
-    gw_thc_load_scalar(dst + done, from + done * (dtype == GW_FP32 ? 4 : 2), dtype,
-                       error != NULL ? error + done : NULL, len - done, padded_len - done);
+    gw_thc_load_values(dst, from, dtype, error, done, len);
+    gw_thc_load_padding(dst, len, padded_len);
 }
 
 /* Four values in the low halves of the result's type; NaN canonical. */
@@ -79,7 +79,7 @@ void gw_thc_store_neon(void *dst, const float *src, unsigned dtype, size_t len)
                                                          : vcombine_u16(narrow_fp16(low), narrow_fp16(high)));
         }
     }
-    gw_thc_store_scalar(out + i * (dtype == GW_FP32 ? 4 : 2), src + i, dtype, len - i);
+    gw_thc_store_values(out, src, dtype, i, len);
 }
 
 #else

@@ -7,15 +7,13 @@
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
-#include "neon/thc_kernels_neon.h"
+#include "neon/thc_neon.h"
 
 #if defined(GW_NEON)
 
 #include "core/sqrt.h"
 
 #define NONFINITE_NORM 0x7fc00000u /* GW_THC_NORM_NONFINITE */
-#define NONFINITE_CODE 0xffffffffu
-#define EXTENT_LIMIT   0x7f000000u /* 2^127 */
 
 static uint32_t largest_magnitude(const float *x, size_t len)
 {
@@ -87,12 +85,10 @@ static inline uint32x4_t order_codes(const float *x)
     return veorq_u32(vreinterpretq_u32_s32(bits), flip);
 }
 
-/* The code of -x is the complement of the code of x, but for zero, whose code is its own. So the least code
- * serves for the second pattern, and values of 2^127 and more, of either sign, lie at the two ends. */
 void gw_thc_extent_neon(uint32_t patterns[2], const float *x, size_t len)
 {
     if (len < 4) {
-        gw_thc_extent_scalar(patterns, x, len);
+        gw_thc_extent_values(patterns, x, len);
         return;
     }
     uint32x4_t low = order_codes(x + len - 4), high = low; /* the rest, and some twice */
@@ -101,14 +97,7 @@ void gw_thc_extent_neon(uint32_t patterns[2], const float *x, size_t len)
         low = vminq_u32(low, code);
         high = vmaxq_u32(high, code);
     }
-    const uint32_t least = vminvq_u32(low), largest = vmaxvq_u32(high), limit = EXTENT_LIMIT | 0x80000000u;
-    if (largest >= limit || least <= ~limit) {
-        patterns[0] = NONFINITE_CODE;
-        patterns[1] = NONFINITE_CODE;
-        return;
-    }
-    patterns[0] = largest;
-    patterns[1] = least == 0x80000000u ? least : ~least;
+    gw_thc_extent_patterns(patterns, vminvq_u32(low), vmaxvq_u32(high));
 }
 
 #else

@@ -12,7 +12,7 @@
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
-#include "neon/thc_kernels_neon.h"
+#include "neon/thc_neon.h"
 
 #if defined(GW_NEON)
 
@@ -179,8 +179,7 @@ void gw_thc_rotate_neon(float *dst, const float *src, size_t len, uint32_t expon
 
 void gw_thc_rotate_back_neon(float *y, size_t len, uint32_t exponent, const gw_thc_stream *stream)
 {
-    /* See gw_thc_rotate_back_scalar() for the floor. */
-    const uint32_t floor_bits = exponent < 128u ? (128u - exponent) << 23 : 1u;
+    const uint32_t floor_bits = gw_thc_back_floor(exponent);
     block_signs signs;
     make_signs(&signs, len, stream);
     transform(y, y, len, 1, vdupq_n_u32(floor_bits), vdupq_n_f32(gw_float_from_bits(exponent << 23)), &signs);
@@ -195,7 +194,7 @@ void gw_thc_shift_neon(float *dst, const float *src, size_t len, float minimum, 
         const float32x4_t above = gw_flush_f32x4(vsubq_f32(gw_load_f32x4(src + i), least));
         gw_store_f32x4(dst + i, gw_window_f32x4(above, floor_bits, scale));
     }
-    gw_thc_shift_scalar(dst + i, src + i, len - i, minimum, exponent);
+    gw_thc_shift_values(dst, src, i, len, minimum, exponent);
 }
 
 #else

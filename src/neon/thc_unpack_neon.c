@@ -8,7 +8,7 @@
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
-#include "neon/thc_kernels_neon.h"
+#include "neon/thc_neon.h"
 
 #if defined(GW_NEON)
 
@@ -51,7 +51,7 @@ GW_TEMPLATE void unpack_all(float *dst, const uint8_t *lanes, size_t len, unsign
             gw_store_f32x4(dst + i + 4 * j, centred4(v[j], middle, unit));
         }
     }
-    gw_thc_unpack_scalar(dst + i, lanes + i * (lane_bits / 8), len - i, lane_bits, center, scale);
+    gw_thc_unpack_values(dst, lanes, i, len, lane_bits, center, scale);
 }
 
 void gw_thc_unpack_neon(float *dst, const uint8_t *lanes, size_t len, unsigned lane_bits, uint32_t center,
@@ -85,7 +85,7 @@ GW_TEMPLATE void plain_all(float *dst, const uint8_t *lanes, size_t len, unsigne
         gw_store_f32x4(dst + i, vcombine_f32(plain2(vget_low_u32(lane), steps, bases),
                                              plain2(vget_high_u32(lane), steps, bases)));
     }
-    gw_thc_unpack_plain_scalar(dst + i, lanes + i * (lane_bits / 8), len - i, lane_bits, step, base);
+    gw_thc_plain_values(dst, lanes, i, len, lane_bits, step, base);
 }
 
 void gw_thc_unpack_plain_neon(float *dst, const uint8_t *lanes, size_t len, unsigned lane_bits, double step,
@@ -110,7 +110,7 @@ void gw_thc_residual_neon(float *error, const float *x, const float *y, size_t l
         gw_store_u32x4(out + 4 * i, gw_bits_f32x4(gw_flush_f32x4(low)));
         gw_store_u32x4(out + 4 * i + 16, gw_bits_f32x4(gw_flush_f32x4(high)));
     }
-    gw_thc_residual_scalar(error + i, x + i, y + i, len - i);
+    gw_thc_residual_values(error, x, y, i, len);
 }
 
 #else

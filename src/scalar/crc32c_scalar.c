@@ -6,7 +6,7 @@
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
-#include "core/gcomp_kernels.h"
+#include "scalar/kernels_scalar.h"
 #include "scalar/crc32c_table.h"
 
 uint32_t gw_crc32c_scalar(uint32_t crc, const uint8_t *src, size_t size)

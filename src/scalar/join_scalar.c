@@ -6,6 +6,7 @@
 #include "gcomp/codebook.h"
 #include "gcomp/join_sum.h"
 #include "scalar/digit_steps.h"
+#include "scalar/kernels_scalar.h"
 
 /* Drop of a derived value (docs/format.md section 3); the same arithmetic as in round_scalar.c, from the
  * exponent. */

@@ -3,7 +3,7 @@
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
-#include "core/gcomp_kernels.h"
+#include "scalar/kernels_scalar.h"
 
 void gw_count_scalar(uint32_t *count, const uint8_t *labels, size_t len)
 {

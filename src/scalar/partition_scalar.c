@@ -7,7 +7,7 @@
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
-#include "core/gcomp_kernels.h"
+#include "scalar/kernels_scalar.h"
 
 #define BYTES(x) ((x)*0x0101010101010101u)
 

@@ -10,6 +10,7 @@
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
+#include "scalar/kernels_scalar.h"
 #include "scalar/round_block.h"
 
 #include "gcomp/bins.h"

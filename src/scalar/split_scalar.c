@@ -6,6 +6,7 @@
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
+#include "scalar/kernels_scalar.h"
 #include "gcomp/bins.h"
 #include "scalar/digit_steps.h"
 #include "scalar/round_block.h"

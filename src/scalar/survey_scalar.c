@@ -4,6 +4,7 @@
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
+#include "scalar/kernels_scalar.h"
 #include "scalar/round_block.h"
 
 void gw_survey_scalar(uint32_t *count, const gw_span *span, size_t period, const gw_round_rule *rule)

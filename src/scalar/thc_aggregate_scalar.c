@@ -4,7 +4,7 @@
  * SPDX-License-Identifier: BSD-2-Clause
  */
 #include "core/bytes.h"
-#include "core/thc_kernels.h"
+#include "scalar/kernels_scalar.h"
 
 #define GW_PACK_GROUP 64u
 

@@ -4,14 +4,12 @@
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
-#include "core/thc_kernels.h"
+#include "scalar/kernels_scalar.h"
 #include "core/sqrt.h"
-#include "thc/thc_float.h"
+#include "thc/thc_values.h"
 
 #define GW_NORM_LANES     64u
 #define GW_NONFINITE_NORM 0x7fc00000u /* GW_THC_NORM_NONFINITE */
-#define GW_NONFINITE_CODE 0xffffffffu /* above the code of every number */
-#define GW_EXTENT_LIMIT   0x7f000000u /* 2^127: differences of smaller values stay finite */
 
 uint32_t gw_thc_norm_scalar(const float *x, size_t len)
 {
@@ -52,25 +50,7 @@ uint32_t gw_thc_norm_scalar(const float *x, size_t len)
     return (result_exponent << 23) | (root & 0x7fffffu);
 }
 
-static uint32_t order_code(uint32_t bits)
-{
-    return (bits >> 31) != 0 ? ~bits : bits | 0x80000000u;
-}
-
 void gw_thc_extent_scalar(uint32_t patterns[2], const float *x, size_t len)
 {
-    patterns[0] = 0;
-    patterns[1] = 0;
-    for (size_t i = 0; i < len; i++) {
-        uint32_t bits = gw_bits_from_float(x[i]);
-        if ((bits & GW_F32_ABS) >= GW_EXTENT_LIMIT) {
-            patterns[0] = GW_NONFINITE_CODE;
-            patterns[1] = GW_NONFINITE_CODE;
-            return;
-        }
-        uint32_t code = order_code(bits);
-        uint32_t negated = order_code(bits == 0 ? 0 : bits ^ 0x80000000u);
-        patterns[0] = code > patterns[0] ? code : patterns[0];
-        patterns[1] = negated > patterns[1] ? negated : patterns[1];
-    }
+    gw_thc_extent_values(patterns, x, len);
 }

@@ -3,7 +3,7 @@
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
-#include "core/thc_kernels.h"
+#include "scalar/kernels_scalar.h"
 
 #define GW_PACK_GROUP 64u
 

@@ -4,7 +4,7 @@
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
-#include "core/thc_kernels.h"
+#include "scalar/kernels_scalar.h"
 #include "core/philox.h"
 
 #define GW_GROUP_LEN          128u /* values whose random bits come from 16 counters */

@@ -1,10 +1,9 @@
 /*
- * Stages rotate and rotate back: the randomized Hadamard transform of one block, and the shift of plain THC
- * in its place.
+ * Stages rotate and rotate back: the randomized Hadamard transform of one block.
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
-#include "core/thc_kernels.h"
+#include "scalar/kernels_scalar.h"
 #include "core/philox.h"
 #include "thc/thc_float.h"
 
@@ -59,9 +58,7 @@ void gw_thc_rotate_scalar(float *dst, const float *src, size_t len, uint32_t exp
 
 void gw_thc_rotate_back_scalar(float *y, size_t len, uint32_t exponent, const gw_thc_stream *stream)
 {
-    /* y * 2^(exponent - 127) is normal iff |y| >= 2^(1 - exponent), whose biased exponent is 128 - exponent.
-     * A product with a factor >= 2 never underflows; floor_bits 1 then only turns -0 into +0. */
-    uint32_t floor_bits = exponent < 128u ? (128u - exponent) << 23 : 1u;
+    uint32_t floor_bits = gw_thc_back_floor(exponent);
     float scale = gw_float_from_bits(exponent << 23);
     uint32_t random[4] = {0};
 
@@ -72,15 +69,5 @@ void gw_thc_rotate_back_scalar(float *y, size_t len, uint32_t exponent, const gw
         }
         float value = apply_sign(y[i], random, i);
         y[i] = (gw_bits_from_float(value) & GW_F32_ABS) < floor_bits ? 0.0f : value * scale;
-    }
-}
-
-void gw_thc_shift_scalar(float *dst, const float *src, size_t len, float minimum, uint32_t exponent)
-{
-    uint32_t floor_bits = gw_thc_window_floor(exponent);
-    float scale = gw_thc_window_scale(exponent);
-
-    for (size_t i = 0; i < len; i++) {
-        dst[i] = gw_thc_window(gw_f32_flush(src[i] - minimum), floor_bits, scale);
     }
 }

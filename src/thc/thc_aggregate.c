@@ -1,6 +1,6 @@
 /*
  * The aggregator: sets, checks, then integer adds. Part of the firmware profile (GW_FIRMWARE: no float, no
- * function pointer, no kernel table; the scalar kernels are called by name).
+ * function pointer, no kernel table; GW_THC_SLOT() names the scalar kernels).
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
@@ -9,11 +9,7 @@
 #include "core/bytes.h"
 #include "thc/thc_context.h"
 
-#if defined(GW_FIRMWARE)
-#define GW_KERNEL(agg, name) gw_thc_##name##_scalar
-#else
-#define GW_KERNEL(agg, name) ((const gw_thc_kernels *)(agg)->kernels)->name
-#endif
+#define GW_KERNEL(agg, name) GW_THC_SLOT((const gw_thc_agg_kernels *)(const void *)(agg)->kernels.bytes, name)
 
 gw_status gw_thc_agg_init(gw_thc_agg *agg, const gw_thc_table *table, uint32_t worker_max, unsigned lane_bits,
                           uint32_t backends)
@@ -36,7 +32,10 @@ gw_status gw_thc_agg_init(gw_thc_agg *agg, const gw_thc_table *table, uint32_t w
 #if defined(GW_FIRMWARE)
     (void)backends;
 #else
-    agg->kernels = gw_thc_kernels_select(backends);
+    gw_kernels kernels;
+    gw_kernels_init(&kernels, backends);
+    const gw_thc_agg_kernels own = {kernels.thc.add_indices, kernels.thc.add_lanes, kernels.thc.lane_max};
+    GW_MEMCPY(agg->kernels.bytes, &own, sizeof own);
 #endif
     return GW_OK;
 }
@@ -155,9 +154,9 @@ gw_status gw_thc_agg_add_lanes(const gw_thc_agg *agg, uint8_t *lanes, uint8_t *s
 /* Many sources meet piece by piece: 16 KiB of lanes at most, which stay in the nearest cache. */
 #define GW_PIECE_LANES ((size_t)4096)
 
-static const gw_thc_kernels *agg_kernels(const gw_thc_agg *agg)
+static const gw_thc_agg_kernels *agg_kernels(const gw_thc_agg *agg)
 {
-    return (const gw_thc_kernels *)agg->kernels;
+    return (const gw_thc_agg_kernels *)(const void *)agg->kernels.bytes;
 }
 
 gw_status gw_thc_agg_add_counted(const gw_thc_agg *agg, uint8_t *lanes, uint32_t *k, size_t len,

@@ -57,6 +57,10 @@ static uint64_t hash_config(const gw_thc_config *config)
     return gw_fnv_u32(hash, (uint32_t)(config->seed >> 32));
 }
 
+_Static_assert(sizeof(gw_thc_kernels) <= sizeof((gw_thc *)0)->kernels &&
+                   sizeof(gw_thc_agg_kernels) <= sizeof((gw_thc_agg *)0)->kernels,
+               "gw_thc and gw_thc_agg have room for the kernels");
+
 gw_status gw_thc_init(gw_thc *thc, const gw_thc_config *config, uint32_t backends)
 {
     if (thc == NULL) {
@@ -76,7 +80,9 @@ gw_status gw_thc_init(gw_thc *thc, const gw_thc_config *config, uint32_t backend
 
     thc->config = *config;
     thc->hash = hash_config(config);
-    thc->kernels = gw_thc_kernels_select(backends);
+    gw_kernels kernels;
+    gw_kernels_init(&kernels, backends);
+    GW_MEMCPY(thc->kernels.bytes, &kernels.thc, sizeof kernels.thc);
     unsigned z = 0;
     for (unsigned cell = 0; cell <= config->table.granularity; cell++) {
         if (z < (1u << config->table.bits) - 1u && config->table.value[z + 1] <= cell) {

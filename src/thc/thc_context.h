@@ -7,7 +7,7 @@
 #ifndef GW_THC_CONTEXT_H
 #define GW_THC_CONTEXT_H
 
-#include "core/thc_kernels.h"
+#include "core/kernels.h"
 #include "gradwire/thc.h"
 
 #define GW_THC_TAG     0x43485447u /* "GTHC": a context that gw_thc_init() made, of this layout */
@@ -35,9 +35,16 @@ static inline uint64_t gw_fnv_u32(uint64_t hash, uint32_t value)
     return hash;
 }
 
+/* The kernels of an aggregator. */
+typedef struct gw_thc_agg_kernels {
+    gw_thc_add_indices_fn *add_indices;
+    gw_thc_add_lanes_fn *add_lanes;
+    gw_thc_lane_max_fn *lane_max;
+} gw_thc_agg_kernels;
+
 static inline const gw_thc_kernels *gw_thc_kernels_of(const gw_thc *thc)
 {
-    return (const gw_thc_kernels *)thc->kernels;
+    return (const gw_thc_kernels *)(const void *)thc->kernels.bytes;
 }
 
 static inline int gw_thc_is_ready(const gw_thc *thc)

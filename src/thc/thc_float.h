@@ -52,4 +52,12 @@ GW_INLINE float gw_thc_window(float value, uint32_t floor_bits, float scale)
     return (gw_bits_from_float(value) & GW_F32_ABS) < floor_bits ? 0.0f : value * scale;
 }
 
+/* Bits of the lowest magnitude that rotate back keeps. y * 2^(exponent - 127) is normal iff |y| >= 2^(1 -
+ * exponent), whose biased exponent is 128 - exponent. A product with a factor >= 2 never underflows; the
+ * floor 1 then only turns -0 into +0. */
+GW_INLINE uint32_t gw_thc_back_floor(uint32_t exponent)
+{
+    return exponent < 128u ? (128u - exponent) << 23 : 1u;
+}
+
 #endif

@@ -120,17 +120,18 @@ gw_status gw_thc_frame_sum_add(uint8_t *sum, size_t sum_size, const uint8_t *fra
         return status;
     }
 
-    const gw_thc_kernels *kernels = gw_thc_kernels_select(backends);
+    gw_kernels kernels;
+    gw_kernels_init(&kernels, backends);
     int is_sum = (b.flags & GW_THC_FLAG_SUM) != 0;
     uint64_t sets = (a.flags & GW_THC_FLAG_BLOCK_SETS) != 0 ? a.block_count : 1;
     for (uint64_t i = 0; i < a.block_count; i++) {
         uint8_t *lanes = sum + gw_thc_frame_block_offset(&a, i);
         const uint8_t *payload = frame + gw_thc_frame_block_offset(&b, i);
         if (is_sum) {
-            kernels->add_lanes(lanes, payload, gw_thc_frame_block_lanes(&a, i), a.config.lane_bits);
+            kernels.thc.add_lanes(lanes, payload, gw_thc_frame_block_lanes(&a, i), a.config.lane_bits);
         } else {
-            kernels->add_indices(lanes, payload, gw_thc_frame_block_lanes(&a, i), a.config.table.bits,
-                                 a.config.table.value, a.config.lane_bits);
+            kernels.thc.add_indices(lanes, payload, gw_thc_frame_block_lanes(&a, i), a.config.table.bits,
+                                    a.config.table.value, a.config.lane_bits);
         }
     }
     for (uint64_t i = 0; i < sets; i++) {

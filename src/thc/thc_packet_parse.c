@@ -76,9 +76,10 @@ static gw_status check_content(const gw_thc_packet *p)
     if (p->set == NULL) {
         return GW_OK;
     }
-    return gw_thc_lane_max_scalar(p->payload, h->len, h->lane_bits) > members * h->granularity
-               ? GW_ERR_CORRUPT
-               : GW_OK;
+    gw_kernels kernels;
+    gw_kernels_init(&kernels, GW_BACKEND_ALL);
+    uint32_t lane_max = kernels.thc.lane_max(p->payload, h->len, h->lane_bits);
+    return lane_max > members * h->granularity ? GW_ERR_CORRUPT : GW_OK;
 }
 
 /* A NOTICE is its header. */

@@ -15,9 +15,8 @@
 #include <cmocka.h>
 
 #include "core/cpu.h"
-#include "core/gcomp_kernels.h"
-#include "core/thc_kernels.h"
 #include "gradwire/gradwire.h"
+#include "scalar/kernels_scalar.h"
 
 #define AMD                                                                                                  \
     {                                                                                                        \
@@ -151,8 +150,7 @@ static void environment_masks(void **state)
     assert_int_equal(gw_backends_available(), GW_BACKEND_SCALAR);
     gw_kernels kernels;
     gw_kernels_init(&kernels, GW_BACKEND_ALL);
-    assert_ptr_equal((void (*)(void))kernels.merge, (void (*)(void))gw_merge_scalar);
-    assert_ptr_equal(gw_thc_kernels_select(GW_BACKEND_ALL), &gw_thc_kernels_scalar);
+    assert_true(kernels.gcomp.merge == gw_merge_scalar && kernels.thc.rotate == gw_thc_rotate_scalar);
     assert_int_equal(setenv("GW_TEST_CPU", "+slow_pdep,+slow_gather,-pclmul", 1), 0);
     gw_cpu_forget();
     assert_int_equal(gw_cpu_flags(),
@@ -164,14 +162,45 @@ static void environment_masks(void **state)
     assert_int_equal(gw_cpu_flags(), here);
 }
 
+enum { SLOTS = sizeof(gw_kernels) / sizeof(void (*)(void)) };
+
+typedef void (*slots[SLOTS])(void);
+
+static void slots_of(slots to, uint32_t backends)
+{
+    gw_kernels kernels;
+    gw_kernels_init(&kernels, backends);
+    memcpy(to, &kernels, sizeof kernels);
+}
+
+/* A backend's kernels override those of the entries before it in backends.def. A slot that it does not
+ * improve keeps the kernel that it has without the backend. */
+static void later_backends_override(void **state)
+{
+    (void)state;
+    slots scalar, alone, before, after;
+    slots_of(scalar, GW_BACKEND_SCALAR);
+    for (uint32_t bit = 2; bit < GW_CPU_BACKENDS; bit *= 2) {
+        slots_of(alone, bit);
+        for (uint32_t lower = 0; lower < bit; lower += 2) {
+            slots_of(before, lower);
+            slots_of(after, lower | bit);
+            for (unsigned slot = 0; slot < SLOTS; slot++) {
+                assert_true(after[slot] != NULL);
+                assert_true(after[slot] == (alone[slot] != scalar[slot] ? alone : before)[slot]);
+            }
+        }
+    }
+}
+
 static void names_go_both_ways(void **state)
 {
     (void)state;
-    static const char *const names[] = {"scalar", "avx2", "avx512", "neon", "cuda"};
-    for (unsigned i = 0; i < 5; i++) {
-        assert_string_equal(gw_backend_name((uint32_t)1 << i), names[i]);
-        assert_int_equal(gw_backend_from_name(names[i]), (uint32_t)1 << i);
-    }
+#define GW_CPU_BACKEND(bit, name, NAME, title)                                                               \
+    assert_string_equal(gw_backend_name(GW_BACKEND_##NAME), #name);                                          \
+    assert_int_equal(gw_backend_from_name(#name), GW_BACKEND_##NAME);
+#define GW_DEVICE_BACKEND GW_CPU_BACKEND
+#include "core/backends.def"
     assert_null(gw_backend_name(0));
     assert_null(gw_backend_name(3));
     assert_null(gw_backend_name((uint32_t)1 << 8)); /* flags are no backends */
@@ -185,9 +214,8 @@ static void names_go_both_ways(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(machines_are_judged),
-        cmocka_unit_test(every_bit_is_needed),
-        cmocka_unit_test(environment_masks),
+        cmocka_unit_test(machines_are_judged), cmocka_unit_test(every_bit_is_needed),
+        cmocka_unit_test(environment_masks),   cmocka_unit_test(later_backends_override),
         cmocka_unit_test(names_go_both_ways),
     };
     return cmocka_run_group_tests_name("dispatch", tests, NULL, NULL);

@@ -6,7 +6,7 @@
  */
 #include "../gcomp/gcomp_support.h"
 
-#include "core/thc_kernels.h"
+#include "core/kernels.h"
 #include "gradwire/thc.h"
 
 enum { MASKS_MAX = 6, WORKERS = 3, COUNT_MAX = 3 * 8192 + 1 };
@@ -176,31 +176,9 @@ static void rounds(void **state)
     }
 }
 
-/* A slot that a backend leaves empty has the kernel of the next simpler backend that is permitted, and
- * scalar's only where no permitted backend has one. */
-static void empty_slots_have_simpler_kernels(void **state)
-{
-    (void)state;
-    enum { SLOTS = sizeof(gw_thc_kernels) / sizeof(void (*)(void)) };
-    void (*scalar[SLOTS])(void), (*avx2[SLOTS])(void), (*avx512[SLOTS])(void), (*alone[SLOTS])(void);
-    memcpy(scalar, &gw_thc_kernels_scalar, sizeof scalar);
-    memcpy(avx2, gw_thc_kernels_select(GW_BACKEND_AVX2), sizeof avx2);
-    memcpy(avx512, gw_thc_kernels_select(GW_BACKEND_AVX512 | GW_BACKEND_AVX2), sizeof avx512);
-    memcpy(alone, gw_thc_kernels_select(GW_BACKEND_AVX512), sizeof alone);
-    for (unsigned slot = 0; slot < SLOTS; slot++) {
-        if (alone[slot] == scalar[slot]) {
-            assert_true(avx512[slot] == avx2[slot]);
-        } else {
-            assert_true(avx512[slot] == alone[slot]);
-        }
-        assert_true((gw_backends_available() & GW_BACKEND_AVX2) == 0 || avx2[slot] != scalar[slot]);
-    }
-}
-
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(empty_slots_have_simpler_kernels),
-                                       cmocka_unit_test(rounds)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(rounds)};
     masks[mask_count++] = GW_BACKEND_SCALAR;
     for (unsigned bit = 1; bit < 8; bit++) {
         if ((gw_backends_available() & 1u << bit) != 0) {

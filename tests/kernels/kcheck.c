@@ -48,6 +48,36 @@ void kc_random_bytes(kc_rng *rng, void *dst, size_t size)
     }
 }
 
+/* ---- versions ------------------------------------------------------------------------------------------ */
+
+unsigned kc_versions(const kc_kernel *kernel, kc_version versions[KC_VERSIONS_MAX])
+{
+    static const uint32_t bits[] = {
+#define GW_CPU_BACKEND(bit, name, NAME, title) GW_BACKEND_##NAME,
+#include "core/backends.def"
+    };
+    unsigned count = 0;
+    uint32_t mask = 0;
+    _Static_assert(sizeof bits / sizeof bits[0] <= KC_VERSIONS_MAX, "one version for each backend");
+    for (unsigned i = 0; i < sizeof bits / sizeof bits[0]; i++) {
+        if ((gw_backends_available() & bits[i]) == 0) {
+            continue;
+        }
+        mask |= bits[i];
+        const kc_fn fn = kernel->select(mask);
+        int is_known = 0;
+        for (unsigned v = 0; v < count; v++) {
+            is_known |= versions[v].fn == fn;
+        }
+        if (!is_known) {
+            versions[count].backend = gw_backend_name(bits[i]);
+            versions[count].fn = fn;
+            count++;
+        }
+    }
+    return count;
+}
+
 /* ---- memory -------------------------------------------------------------------------------------------- */
 
 typedef struct mapping {

@@ -18,7 +18,7 @@
 #include <stdint.h>
 #include <stdio.h>
 
-#include "core/gcomp_kernels.h"
+#include "core/kernels.h"
 
 /* ---- random numbers ------------------------------------------------------------------------------------ */
 
@@ -45,18 +45,30 @@ typedef struct kc_kernel {
     size_t bench_len;                   /* values that one benchmarked call works on */
 } kc_kernel;
 
+typedef struct kc_version {
+    const char *backend;
+    kc_fn fn;
+} kc_version;
+
+enum { KC_VERSIONS_MAX = 8 };
+
+/* The distinct versions of a kernel on this machine, scalar first, each with the backend that brings it. */
+unsigned kc_versions(const kc_kernel *kernel, kc_version versions[KC_VERSIONS_MAX]);
+
 /* Families, each ended by a kernel without a name; the list ended by NULL. */
 extern const kc_kernel *const kc_families[];
 
-/* Defines select_SLOT() for a slot of the table of GCOMP. */
-#define KC_SELECT(slot)                                                                                      \
-    static kc_fn select_##slot(uint32_t backends)                                                            \
+/* Defines select_NAME() for gw_kernels.member. */
+#define KC_SELECT_MEMBER(name, member)                                                                       \
+    static kc_fn select_##name(uint32_t backends)                                                            \
     {                                                                                                        \
         gw_kernels kernels;                                                                                  \
         gw_kernels_init(&kernels, backends);                                                                 \
-        return (kc_fn)kernels.slot;                                                                          \
+        return (kc_fn)kernels.member;                                                                        \
     }                                                                                                        \
     _Static_assert(1, "a semicolon follows")
+#define KC_SELECT(slot)     KC_SELECT_MEMBER(slot, gcomp.slot)
+#define KC_SELECT_THC(slot) KC_SELECT_MEMBER(slot, thc.slot)
 
 /* ---- memory -------------------------------------------------------------------------------------------- */
 

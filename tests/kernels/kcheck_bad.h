@@ -7,6 +7,7 @@
 #define GW_KCHECK_BAD_H
 
 #include "kcheck.h"
+#include "scalar/kernels_scalar.h"
 
 typedef struct bad_kernel {
     const char *what;

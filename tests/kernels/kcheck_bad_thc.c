@@ -7,8 +7,6 @@
 
 #include <string.h>
 
-#include "core/thc_kernels.h"
-
 /* ---- memory -------------------------------------------------------------------------------------------- */
 
 /* A whole vector at the end of a range whose length is not a multiple of it. */

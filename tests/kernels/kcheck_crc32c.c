@@ -7,7 +7,7 @@
 
 #include <string.h>
 
-KC_SELECT(crc32c);
+KC_SELECT_MEMBER(crc32c, crc32c);
 
 typedef struct crc_call {
     gw_crc32c_fn *fn;

@@ -13,11 +13,6 @@
 #include <string.h>
 #include <time.h>
 
-/* Backends in the order in which dispatch overwrites. */
-static const uint32_t climb[] = {GW_BACKEND_SCALAR, GW_BACKEND_AVX2, GW_BACKEND_AVX512, GW_BACKEND_NEON};
-
-enum { CLIMB_COUNT = sizeof climb / sizeof climb[0] };
-
 typedef struct settings {
     uint64_t seed;
     const char *kernel; /* wildcard */
@@ -29,7 +24,7 @@ typedef struct settings {
 static const struct argp_option options[] = {
     {"seed", 's', "N", 0, "seed of the inputs (default: from the clock; it is printed)", 0},
     {"kernel", 'k', "GLOB", 0, "only kernels whose name matches", 0},
-    {"backend", 'b', "NAME", 0, "only this backend (scalar, avx2, avx512, neon)", 0},
+    {"backend", 'b', "NAME", 0, "only this backend", 0},
     {"case", 'c', "N", 0, "only this case of each kernel", 0},
     {"quick", 'q', NULL, 0, "fewer patterns per length", 0},
     {"bench", 'B', NULL, 0, "time the kernels instead of testing them", 0},
@@ -85,35 +80,6 @@ static error_t parse(int key, char *text, struct argp_state *state)
     }
 }
 
-typedef struct version {
-    const char *backend;
-    kc_fn fn;
-} version;
-
-/* The distinct versions of a kernel, scalar first, each under the name of the backend that brought it. */
-static unsigned versions_of(const kc_kernel *kernel, version versions[CLIMB_COUNT])
-{
-    unsigned count = 0;
-    uint32_t mask = 0;
-    for (unsigned i = 0; i < CLIMB_COUNT; i++) {
-        if ((gw_backends_available() & climb[i]) == 0) {
-            continue;
-        }
-        mask |= climb[i];
-        const kc_fn fn = kernel->select(mask);
-        int known = fn == NULL;
-        for (unsigned v = 0; v < count; v++) {
-            known |= versions[v].fn == fn;
-        }
-        if (!known) {
-            versions[count].backend = gw_backend_name(climb[i]);
-            versions[count].fn = fn;
-            count++;
-        }
-    }
-    return count;
-}
-
 /* Dispatch itself: every mask gets a kernel, and masks without a backend's bit never get that backend's
  * version. */
 static int check_dispatch(const kc_kernel *kernel)
@@ -142,7 +108,7 @@ static int is_chosen(const settings *s, const char *backend)
     return s->backend == 0 || strcmp(gw_backend_name(s->backend), backend) == 0;
 }
 
-static void prepare(kc_test *t, const settings *s, const kc_kernel *kernel, const version *v)
+static void prepare(kc_test *t, const settings *s, const kc_kernel *kernel, const kc_version *v)
 {
     memset(t, 0, sizeof *t);
     t->kernel = kernel;
@@ -159,8 +125,8 @@ static void prepare(kc_test *t, const settings *s, const kc_kernel *kernel, cons
 static int test_kernel(const settings *s, const kc_kernel *kernel)
 {
     static kc_test t;
-    version versions[CLIMB_COUNT];
-    const unsigned count = versions_of(kernel, versions);
+    kc_version versions[KC_VERSIONS_MAX];
+    const unsigned count = kc_versions(kernel, versions);
     int ok = check_dispatch(kernel);
     for (unsigned v = 0; v < count; v++) {
         if (!is_chosen(s, versions[v].backend)) {
@@ -180,8 +146,8 @@ static int test_kernel(const settings *s, const kc_kernel *kernel)
 static void bench_kernel(const settings *s, const kc_kernel *kernel)
 {
     static kc_test t;
-    version versions[CLIMB_COUNT];
-    const unsigned count = versions_of(kernel, versions);
+    kc_version versions[KC_VERSIONS_MAX];
+    const unsigned count = kc_versions(kernel, versions);
     for (unsigned v = 0; v < count; v++) {
         if (!is_chosen(s, versions[v].backend)) {
             continue;
@@ -200,8 +166,8 @@ static void bench_kernel(const settings *s, const kc_kernel *kernel)
 
 static void list_kernel(const kc_kernel *kernel)
 {
-    version versions[CLIMB_COUNT];
-    const unsigned count = versions_of(kernel, versions);
+    kc_version versions[KC_VERSIONS_MAX];
+    const unsigned count = kc_versions(kernel, versions);
     printf("%-10s", kernel->name);
     for (unsigned v = 0; v < count; v++) {
         printf(" %s", versions[v].backend);

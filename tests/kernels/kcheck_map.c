@@ -7,6 +7,7 @@
  * SPDX-License-Identifier: BSD-2-Clause
  */
 #include "kcheck_families.h"
+#include "scalar/kernels_scalar.h"
 
 #include <math.h>
 #include <string.h>

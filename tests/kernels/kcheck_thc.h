@@ -14,16 +14,6 @@
 
 #include <string.h>
 
-#include "core/thc_kernels.h"
-
-/* Defines select_SLOT() for a slot of the table of THC. */
-#define KC_SELECT_THC(slot)                                                                                  \
-    static kc_fn select_##slot(uint32_t backends)                                                            \
-    {                                                                                                        \
-        return (kc_fn)gw_thc_kernels_select(backends)->slot;                                                 \
-    }                                                                                                        \
-    _Static_assert(1, "a semicolon follows")
-
 enum { KCT_LANES_MAX = 8192 };
 
 static inline float *kct_f32(uint8_t *p)

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/thc_kernels.h"
+#include "scalar/kernels_scalar.h"
 #include "thc_testing.h"
 
 enum { LEN = 192, WORKERS = 12 };

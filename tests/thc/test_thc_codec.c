@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "core/philox.h"
-#include "core/thc_kernels.h"
+#include "scalar/kernels_scalar.h"
 #include "thc_testing.h"
 
 #define WORKERS_MAX 17u

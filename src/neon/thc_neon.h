@@ -1,34 +1,18 @@
 /*
- * The NEON versions of THC's kernels, declared by the typedefs of their slots, and what their files share.
+ * What the files of THC's NEON kernels share.
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
-#ifndef GW_THC_KERNELS_NEON_H
-#define GW_THC_KERNELS_NEON_H
+#ifndef GW_THC_NEON_H
+#define GW_THC_NEON_H
 
-#include "core/thc_kernels.h"
+#include "neon/kernels_neon.h"
 #include "neon/neon.h"
-
-gw_thc_load_fn gw_thc_load_neon;
-gw_thc_store_fn gw_thc_store_neon;
-gw_thc_norm_fn gw_thc_norm_neon;
-gw_thc_extent_fn gw_thc_extent_neon;
-gw_thc_rotate_fn gw_thc_rotate_neon;
-gw_thc_shift_fn gw_thc_shift_neon;
-gw_thc_quantize_fn gw_thc_quantize_neon;
-gw_thc_pack_fn gw_thc_pack_neon;
-gw_thc_add_indices_fn gw_thc_add_indices_neon;
-gw_thc_add_lanes_fn gw_thc_add_lanes_neon;
-gw_thc_lane_max_fn gw_thc_lane_max_neon;
-gw_thc_unpack_fn gw_thc_unpack_neon;
-gw_thc_unpack_plain_fn gw_thc_unpack_plain_neon;
-gw_thc_rotate_back_fn gw_thc_rotate_back_neon;
-gw_thc_residual_fn gw_thc_residual_neon;
 
 #if defined(GW_NEON)
 
 #include "core/bytes.h"
-#include "thc/thc_float.h"
+#include "thc/thc_values.h"
 
 /* Four floats at any alignment. */
 static inline float32x4_t gw_load_f32x4(const float *src)

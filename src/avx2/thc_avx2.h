@@ -1,38 +1,20 @@
 /*
- * The AVX2 versions of THC's kernels, declared by the typedefs of their slots, and what their files share.
+ * What the files of THC's AVX2 kernels share.
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
-#ifndef GW_THC_KERNELS_AVX2_H
-#define GW_THC_KERNELS_AVX2_H
+#ifndef GW_THC_AVX2_H
+#define GW_THC_AVX2_H
 
-#include "core/thc_kernels.h"
+#include "avx2/kernels_avx2.h"
 
-gw_thc_load_fn gw_thc_load_avx2;
-gw_thc_store_fn gw_thc_store_avx2;
-gw_thc_norm_fn gw_thc_norm_avx2;
-gw_thc_extent_fn gw_thc_extent_avx2;
-gw_thc_rotate_fn gw_thc_rotate_avx2;
-gw_thc_shift_fn gw_thc_shift_avx2;
-gw_thc_quantize_fn gw_thc_quantize_avx2;
-gw_thc_pack_fn gw_thc_pack_avx2;
-gw_thc_add_indices_fn gw_thc_add_indices_avx2;
-gw_thc_add_lanes_fn gw_thc_add_lanes_avx2;
-gw_thc_lane_max_fn gw_thc_lane_max_avx2;
-gw_thc_unpack_fn gw_thc_unpack_avx2;
-gw_thc_unpack_plain_fn gw_thc_unpack_plain_avx2;
-gw_thc_rotate_back_fn gw_thc_rotate_back_avx2;
-gw_thc_residual_fn gw_thc_residual_avx2;
-
-/* Instruction sets that dispatch asks the processor for (core/cpu.c). */
-#if defined(__AVX2__) && defined(__F16C__)
-#define GW_THC_BUILD_AVX2 1
+#if defined(GW_AVX2_COMPILED)
 
 #include <immintrin.h>
 
 #include "core/bytes.h"
 #include "core/philox.h"
-#include "thc/thc_float.h"
+#include "thc/thc_values.h"
 
 static inline __m256i gw_load256(const void *p)
 {
@@ -117,8 +99,6 @@ static inline void gw_philox4_round(gw_philox4 *p, const gw_philox_keys *keys, u
     p->c3 = a;
 }
 
-#else
-#define GW_THC_BUILD_AVX2 0
 #endif
 
 #endif

@@ -1,35 +1,20 @@
 /*
- * The AVX-512 versions of THC's kernels, declared by the typedefs of their slots, and what their files share.
+ * What the files of THC's AVX-512 kernels share.
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
-#ifndef GW_THC_KERNELS_AVX512_H
-#define GW_THC_KERNELS_AVX512_H
+#ifndef GW_THC_AVX512_H
+#define GW_THC_AVX512_H
 
-#include "core/thc_kernels.h"
+#include "avx512/kernels_avx512.h"
 
-gw_thc_load_fn gw_thc_load_avx512;
-gw_thc_store_fn gw_thc_store_avx512;
-gw_thc_norm_fn gw_thc_norm_avx512;
-gw_thc_extent_fn gw_thc_extent_avx512;
-gw_thc_rotate_fn gw_thc_rotate_avx512;
-gw_thc_shift_fn gw_thc_shift_avx512;
-gw_thc_quantize_fn gw_thc_quantize_avx512;
-gw_thc_lane_max_fn gw_thc_lane_max_avx512;
-gw_thc_unpack_fn gw_thc_unpack_avx512;
-gw_thc_unpack_plain_fn gw_thc_unpack_plain_avx512;
-gw_thc_rotate_back_fn gw_thc_rotate_back_avx512;
-gw_thc_residual_fn gw_thc_residual_avx512;
-
-/* The instruction sets that dispatch asks the processor for (core/cpu.c). */
-#if defined(__AVX512F__) && defined(__AVX512BW__) && defined(__AVX512DQ__) && defined(__AVX512VL__) &&       \
-    defined(__AVX512VBMI__) && defined(__AVX512VBMI2__)
-#define GW_THC_BUILD_AVX512 1
+#if defined(GW_AVX512_COMPILED)
 
 #include <immintrin.h>
 
 #include "core/bytes.h"
-#include "thc/thc_float.h"
+#include "core/philox.h"
+#include "thc/thc_values.h"
 
 /* The first `len` of 16 lanes. */
 static inline __mmask16 gw_first16(size_t len)
@@ -56,20 +41,12 @@ static inline __m512i gw_flush16(__m512i bits)
     return _mm512_maskz_mov_epi32(_mm512_test_epi32_mask(bits, _mm512_set1_epi32(GW_F32_INF)), bits);
 }
 
-#else
-#define GW_THC_BUILD_AVX512 0
-#endif
-
 /*
  * Philox4x32-10 (core/philox.h) for counters 8 at a time, each in the low half of a 64-bit lane: the products
  * of the widening multiply stay where they are, and what is left in upper halves is ignored by the next one.
  * Only the first counter word differs between lanes, so of the first two rounds one product each is the same
  * for all: gw_philox_plan() computes them once.
  */
-#if GW_THC_BUILD_AVX512
-
-#include "core/philox.h"
-
 typedef struct gw_philox8 {
     __m512i c0, c1, c2, c3;
 } gw_philox8;
