@@ -7,9 +7,10 @@
 
     --results DIRECTORY                                    instead of docs/results
 
-A table of medians starts with lines `# key: value` about the machine and the run. Its columns: name of the benchmark; us,
-median time of one run; GBps, fp32 bytes per second, so that 4 / GBps is ns per value; ratio, median of time of memcpy / time
-of the work (in bench-threads.tsv: of one thread / of several); ratio_p10 and ratio_p90, its 10-90 % range; bits per value.
+A table of medians starts with lines `# key: value` about the machine and the run. Its columns: name of the benchmark;
+us, median time of one run; GBps, fp32 bytes per second, so that 4 / GBps is ns per value; ratio, median of time of
+memcpy / time of the work (in bench-threads.tsv: of one thread / of several); ratio_p10 and ratio_p90, its 10-90 %
+range; bits per value.
 """
 
 import argparse
@@ -18,6 +19,7 @@ import os
 import re
 import statistics
 import sys
+import textwrap
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 COLUMNS = ("us", "GBps", "ratio", "ratio_p10", "ratio_p90", "bits")
@@ -128,10 +130,14 @@ def medians(source, target):
 # ---- speed.md -------------------------------------------------------------------------------------------------------
 
 
-def table(head, rows):
-    lines = ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
-    lines += ["| " + " | ".join(row) + " |" for row in rows]
-    return "\n".join(lines) + "\n"
+def paragraph(text):
+    return textwrap.fill(" ".join(text.split()), 120, break_long_words=False, break_on_hyphens=False) + "\n"
+
+
+def section(title, intro, head, rows):
+    lines = ["| " + " | ".join(cells) + " |" for cells in [head] + rows]
+    lines.insert(1, "|" + "---|" * len(head))
+    return f"## {title}\n\n{paragraph(intro)}\n" + "\n".join(lines) + "\n"
 
 
 def spread(values):
@@ -171,13 +177,12 @@ def calls_section(runs, columns):
                 cell += f" ({goals[backend]}: {'met' if met else 'missed' if missed else 'met on some data'})"
             cells.append(cell)
         rows.append([label] + cells)
-    return (
-        "## Calls on 25 MiB\n\nTime of memcpy / time of the call: lowest and highest of the data sets"
-        f"{', from the faster of the two compilers' if len(runs) > 1 else ''}. Explicit levels, nearest rounding and preset "
-        "fast unless stated. In parentheses the design goal. memcpy reached "
-        f"{runs[0].about.get('memcpy', 'an unrecorded speed')} (10-90 %).\n\n"
-        + table(["memcpy = 1"] + [LABELS[b] for b in columns], rows)
-    )
+    compilers = ", from the faster of the two compilers" if len(runs) > 1 else ""
+    memcpy = runs[0].about.get("memcpy", "an unrecorded speed")
+    intro = f"""Time of memcpy / time of the call: lowest and highest of the data sets{compilers}. Explicit levels,
+        nearest rounding and preset fast unless stated. In parentheses the design goal. memcpy reached {memcpy}
+        (10-90 %)."""
+    return section("Calls on 25 MiB", intro, ["memcpy = 1"] + [LABELS[b] for b in columns], rows)
 
 
 def peers_section(run):
@@ -192,11 +197,10 @@ def peers_section(run):
             cells.append(spread(best.values()) if best else "")
         if bits:
             rows.append([label] + cells + [spread(bits)])
-    return (
-        f"## Other codecs\n\nThe same data and ratio, {run.about['compiler']}. Cast, int8 and the byte split are loops of C, "
-        "vectorised by the compiler for SSE2, AVX2 and AVX-512, the fastest per data set. Huffman is zstd's coder, per plane of "
-        "64 Ki bytes.\n\n" + table(["codec", "encode", "decode", "bits per value"], rows)
-    )
+    intro = f"""The same data and ratio, {run.about["compiler"]}. Cast, int8 and the byte split are loops of C,
+        vectorised by the compiler for SSE2, AVX2 and AVX-512, the fastest per data set. Huffman is zstd's
+        coder, a table per plane of 64 KiB."""
+    return section("Other codecs", intro, ["codec", "encode", "decode", "bits per value"], rows)
 
 
 def small_section(runs, backend):
@@ -208,9 +212,8 @@ def small_section(runs, backend):
             cells.append("" if not times else f"{min(times):.2g}" if min(times) < 10 else f"{min(times):.0f}")
         if any(cells):
             rows.append([label] + cells)
-    return f"## Small messages\n\nMicroseconds per call, {LABELS[backend]}, data in cache, by bytes of fp32.\n\n" + table(
-        ["call"] + [s.replace("KiB", " KiB") for s in SMALL_SIZES], rows
-    )
+    intro = f"Microseconds per call, {LABELS[backend]}, data in cache, by bytes of fp32."
+    return section("Small messages", intro, ["call"] + [size.replace("KiB", " KiB") for size in SMALL_SIZES], rows)
 
 
 def threads_section(run):
@@ -219,14 +222,10 @@ def threads_section(run):
         cell = f"{row['ratio']:.2f} ({row['ratio_p10']:.2f}-{row['ratio_p90']:.2f})"
         rows.setdefault((match[2], match[4], match[5]), {})[match[3]] = cell
         count = match[1]
-    return (
-        f"## {count} threads\n\n{run.machine()}. Chunk ranges in {count} threads against one thread, wall time, median and "
-        "10-90 % range; the time includes starting and joining the threads, and joining the parts of a frame.\n\n"
-        + table(
-            ["call", "mode", "size"] + [LABELS[b] for b in columns],
-            [[*key] + [cells.get(b, "") for b in columns] for key, cells in rows.items()],
-        )
-    )
+    intro = f"""{run.machine()}. Chunk ranges in {count} threads against one thread, wall time, median and 10-90 %
+        range; the time includes starting and joining the threads, and joining the parts of a frame."""
+    cells = [[*key] + [found.get(b, "") for b in columns] for key, found in rows.items()]
+    return section(f"{count} threads", intro, ["call", "mode", "size"] + [LABELS[b] for b in columns], cells)
 
 
 def load(folder):
@@ -242,14 +241,14 @@ def load(folder):
 def speed_page(folder):
     runs, threads = load(folder)
     columns = backends_of(runs)
-    text = (
-        "# Speed\n\nMade by `scripts/bench_report.py` from the tables of medians that `scripts/bench` wrote:\n\n"
-        + "".join(f"- [{run.name}]({run.name}.tsv): {run.machine()}\n" for run in runs)
-        + "\nOne pinned core. Work and a memcpy of the same fp32 bytes are timed in turn, in one process, on the thread's CPU "
-        "clock; figures are medians of at least 9 pairs. Everything a call reads or writes is flushed from the caches before "
-        f"each run. Data: real gradients ({runs[0].about['data']}), repeated to the size with other signs and low bits. "
-        "Differences below 10 % are noise. Times of single kernels are in [kernels.md](../kernels.md).\n\n"
-    )
+    intro = f"""One pinned core. Work and a memcpy of the same fp32 bytes are timed in turn, in one process, on the
+        thread's CPU clock; figures are medians of at least 9 pairs. Everything a call reads or writes is
+        flushed from the caches before each run. Data: real gradients ({runs[0].about["data"]}), repeated to the
+        size with other signs and low bits. Differences below 10 % are noise. Times of single kernels are in
+        [kernels.md](../kernels.md)."""
+    text = "# Speed\n\nMade by `scripts/bench_report.py` from the tables of medians that `scripts/bench` wrote:\n\n"
+    text += "".join(f"- [{run.name}]({run.name}.tsv): {run.machine()}\n" for run in runs)
+    text += f"\n{paragraph(intro)}\n"
     sections = [calls_section(runs, columns), peers_section(runs[0]), small_section(runs, columns[-1])]
     if threads is not None:
         sections.append(threads_section(threads))
