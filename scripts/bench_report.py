@@ -222,36 +222,31 @@ def threads_section(run):
         cell = f"{row['ratio']:.2f} ({row['ratio_p10']:.2f}-{row['ratio_p90']:.2f})"
         rows.setdefault((match[2], match[4], match[5]), {})[match[3]] = cell
         count = match[1]
-    intro = f"""{run.machine()}. Chunk ranges in {count} threads against one thread, wall time, median and 10-90 %
+    intro = f"""Chunk ranges in {count} threads against one thread, wall time, median and 10-90 %
         range; the time includes starting and joining the threads, and joining the parts of a frame."""
     cells = [[*key] + [found.get(b, "") for b in columns] for key, found in rows.items()]
     return section(f"{count} threads", intro, ["call", "mode", "size"] + [LABELS[b] for b in columns], cells)
 
 
-def load(folder):
-    """Runs on one core, and the run with threads or None."""
+def speed_page(folder):
     paths = {name: os.path.join(folder, f"bench-{name}.tsv") for name in ("gcc", "clang", "threads")}
     runs = {name: Run(path) for name, path in paths.items() if os.path.exists(path)}
-    threads = runs.pop("threads", None)
-    if not runs:
+    single = [run for name, run in runs.items() if name != "threads"]
+    if not single:
         sys.exit(f"{folder}: neither bench-gcc.tsv nor bench-clang.tsv")
-    return list(runs.values()), threads
-
-
-def speed_page(folder):
-    runs, threads = load(folder)
-    columns = backends_of(runs)
+    columns = backends_of(single)
     intro = f"""One pinned core. Work and a memcpy of the same fp32 bytes are timed in turn, in one process, on the
-        thread's CPU clock; figures are medians of at least 9 pairs. Everything a call reads or writes is
-        flushed from the caches before each run. Data: real gradients ({runs[0].about["data"]}), repeated to the
-        size with other signs and low bits. Differences below 10 % are noise. Times of single kernels are in
-        [kernels.md](../kernels.md)."""
+        thread's CPU clock; figures are medians of at least 9 pairs. Everything a call reads or writes is flushed from
+        the caches before each run. Data: real gradients ({single[0].about["data"]}), repeated to the size with other
+        signs and low bits. Differences below 10 % are noise. Times of single kernels are in
+        [kernels.md](../kernels.md). The picture in [README.md](../../README.md) has a run of its own,
+        [bench-picture](bench-picture.tsv)."""
     text = "# Speed\n\nMade by `scripts/bench_report.py` from the tables of medians that `scripts/bench` wrote:\n\n"
-    text += "".join(f"- [{run.name}]({run.name}.tsv): {run.machine()}\n" for run in runs)
+    text += "".join(f"- [{run.name}]({run.name}.tsv): {run.machine()}\n" for run in runs.values())
     text += f"\n{paragraph(intro)}\n"
-    sections = [calls_section(runs, columns), peers_section(runs[0]), small_section(runs, columns[-1])]
-    if threads is not None:
-        sections.append(threads_section(threads))
+    sections = [calls_section(single, columns), peers_section(single[0]), small_section(single, columns[-1])]
+    if "threads" in runs:
+        sections.append(threads_section(runs["threads"]))
     return text + "\n".join(sections)
 
 
