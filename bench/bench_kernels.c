@@ -16,10 +16,11 @@ typedef struct hook {
 int gw_bench_kernels_setup(void)
 {
     const struct itimerval never = {{0, 0}, {0, 0}};
-    return kc_setup(1e6) && setitimer(ITIMER_PROF, &never, NULL) == 0; /* no watchdog: it interrupts */
+    return kc_setup(1e6) &&
+           setitimer(ITIMER_PROF, &never, NULL) == 0; /* no watchdog: its signals disturb timings */
 }
 
-/* A version belongs to the backend that brings it: with the bits below it alone the kernel is another one. */
+/* A version belongs to the lowest backend that selects it. */
 static size_t list(gw_bench_kernel *kernels)
 {
     static const uint32_t climb[] = {GW_BACKEND_SCALAR, GW_BACKEND_AVX2, GW_BACKEND_AVX512, GW_BACKEND_NEON};

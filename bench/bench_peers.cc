@@ -119,7 +119,7 @@ const Loops kLoops[] = {
 #if defined(GW_BENCH_HUF)
 /*
  * Bytes split into planes and each plane coded by Huffman, as ZipNN does with fp32: blocks of 64 Ki values, a
- * table and four streams per plane. A plane that does not shrink is stored, one of equal bytes takes one byte.
+ * table and four streams per plane. A plane that does not shrink is stored; a constant one takes one byte.
  */
 class ByteSplit
 {
@@ -132,7 +132,7 @@ public:
         }
     }
 
-    /* Bytes in `packed`, without the sizes of the planes: 4 bytes per plane, 0.002 bits a value. */
+    /* Returns the bytes in `packed`. Sizes of planes, 0.002 bits per value, are not counted. */
     size_t Encode()
     {
         sizes_.clear();

@@ -2,9 +2,9 @@
 
     links.py ROOT
 
-Relative links of all *.md lead to files and headings that exist; from docs/README.md links lead to every *.md under docs,
-and to every file of docs/results and docs/img at least one link leads. Paths below docs that comments and code mention
-exist, too.
+Relative links of all *.md lead to files and headings that exist. Every *.md under docs can be reached by links from
+docs/README.md, and every file of docs/results and docs/img is linked. Paths below docs that comments and code mention
+exist.
 """
 
 import os
@@ -21,26 +21,26 @@ problems = []
 def files_of(root):
     """All files but those of builds and hidden folders."""
     for folder, folders, names in os.walk(root):
-        folders[:] = sorted(f for f in folders if not f.startswith((".", "build")) or f == "build" and folder != str(root))
+        at_root = pathlib.Path(folder) == root
+        folders[:] = sorted(f for f in folders if not f.startswith((".", "build") if at_root else "."))
         yield from (pathlib.Path(folder, name) for name in sorted(names))
 
 
 def prose(path):
-    """The page without its code."""
-    text = re.sub(r"^```.*?^```", "", path.read_text(encoding="utf-8"), flags=re.S | re.M)
-    return re.sub(r"`[^`\n]*`", "", text)
+    """The page without its blocks of code."""
+    return re.sub(r"^```.*?^```", "", path.read_text(encoding="utf-8"), flags=re.S | re.M)
 
 
 def anchors(path):
     """Names of the headings, as GitHub makes them."""
-    headings = re.findall(r"^#+ +(.*)$", re.sub(r"^```.*?^```", "", path.read_text(encoding="utf-8"), flags=re.S | re.M), re.M)
-    return {re.sub(r"[^\w\- ]", "", h.replace("`", "").lower()).strip().replace(" ", "-") for h in headings}
+    headings = re.findall(r"^#+ +(.*)$", prose(path), re.M)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).strip().replace(" ", "-") for heading in headings}
 
 
 def links_of(path):
     """Existing files that the page links."""
     found = set()
-    for match in LINK.finditer(prose(path)):
+    for match in LINK.finditer(re.sub(r"`[^`\n]*`", "", prose(path))):
         link = match[1] or match[2]
         if re.match(r"[a-z]+:", link):
             continue
@@ -66,7 +66,8 @@ def main():
             if target not in reached and docs in target.parents:
                 reached.add(target)
                 waiting.append(target)
-    problems.extend(f"{p}: docs/README.md leads to it by no link" for p in links if docs in p.parents and p not in reached)
+    pages = {path for path in links if docs in path.parents}
+    problems.extend(f"{path}: cannot be reached from docs/README.md" for path in sorted(pages - reached))
     linked = set().union(*links.values())
     for path in files:
         if path.parent in (docs / "results", docs / "img") and path not in linked:
