@@ -92,7 +92,7 @@ const gw_bench_step *gw_bench_step_at(size_t index)
     return index < sizeof steps / sizeof steps[0] ? &steps[index] : NULL;
 }
 
-/* ---- what they work on --------------------------------------------------------------------------------- */
+/* ---- their inputs -------------------------------------------------------------------------------------- */
 
 /* Counts of the group's sample, as preset fast takes it, and of all values of its first chunk. */
 static gw_status count_labels(gw_bench_books *b, const gw_bench_data *data)

@@ -1,6 +1,6 @@
 /*
- * What GCOMP does between its kernels: from bins to labels, from counts to a codebook, from a codebook to the
- * tables of the kernels. Plain C on every backend; only the histogram calls a kernel (survey).
+ * Steps of GCOMP between its kernels: bins to labels, counts to a codebook, a codebook to the tables of the
+ * kernels. Plain C on every backend; only the histogram calls a kernel (survey).
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
@@ -13,9 +13,9 @@
 extern "C" {
 #endif
 
-enum { GW_BENCH_CORE_LEN = 1 << 17 }; /* values that the data must have: a group of chunks */
+enum { GW_BENCH_CORE_LEN = 1 << 17 }; /* smallest data: a group of chunks */
 
-/* Codebooks of a gradient and all that their making needs. The data must outlive them. */
+/* Codebooks of a gradient and everything needed to make them. The data must outlive them. */
 typedef struct gw_bench_books gw_bench_books;
 /* NULL on failure. */
 gw_bench_books *gw_bench_books_new(const gw_bench_data *data, uint32_t backends);
@@ -23,12 +23,12 @@ void gw_bench_books_free(gw_bench_books *books);
 
 typedef struct gw_bench_step {
     const char *name;
-    size_t len;      /* values that one run stands for */
-    int has_kernels; /* it calls kernels: worth timing on every backend */
+    size_t len;      /* values that one run processes */
+    int has_kernels; /* calls kernels: timed on every backend */
     gw_status (*run)(gw_bench_books *books);
 } gw_bench_step;
 
-/* NULL behind the last. */
+/* NULL after the last. */
 const gw_bench_step *gw_bench_step_at(size_t index);
 
 #ifdef __cplusplus

@@ -3,12 +3,12 @@
  *
  *   gcomp_encode/cuda/<data>/<mode>/<size>/<cold|hot>   also gcomp_decode, gcomp_decode_add, gcomp_hop
  *   gcomp_hop_batch/cuda/<data>/<mode>/<size>/<cold|hot>
- *       the hops of up to 64 tensors in one call: one has half of the chunks, the others the rest
+ *       the hops of up to 64 tensors in one call: the first has half of the chunks, the others share the rest
  *   thc_encode/cuda/<data>/b4n8u8/<size>/<cold|hot>     also thc_norms, thc_sum (of 8 workers), thc_decode
  *
- * Times are those of the driver's events around one call on the default stream; the call that is compared
- * with, in turn, is a device-to-device copy of the same fp32 bytes. cold: 256 MiB are written before each
- * of both, which leaves nothing in the device's cache. Data lie in device memory throughout.
+ * Times are measured with the driver's events around one call on the default stream, in turn with a
+ * device-to-device copy of the same fp32 bytes. cold: 256 MiB are written before each of the two, which
+ * empties the device's cache. All data are in device memory.
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
@@ -53,7 +53,7 @@ public:
         }
     }
 
-    /* Seconds that the device takes for what body puts on the default stream. */
+    /* Seconds that the device needs for the work that body puts on the default stream. */
     double TimeOf(const std::function<void()> &body)
     {
         float ms = 0;
@@ -142,8 +142,8 @@ double quantile(const std::vector<double> &sorted, double q)
 }
 
 /*
- * Pairs of (copy, call) as run_pairs() makes them, by events. moved: bytes that the call has to read and
- * write. Counters as there, and of_copy, the share of the copy's rate with all moved bytes counted.
+ * Pairs of (copy, call) as in run_pairs(), timed by events. moved: bytes that the call has to read and write.
+ * The same counters, and of_copy: moved bytes per second as a share of the copy's.
  * GW_BENCH_SECONDS=0: one pair.
  */
 void run_device_pairs(benchmark::State &state, size_t size, double moved, double bits_per_value, bool cold,
@@ -163,7 +163,7 @@ void run_device_pairs(benchmark::State &state, size_t size, double moved, double
     };
     std::vector<double> ratios, times, copy_times;
     for (auto _ : state) {
-        call(); /* loads what is loaded at first use */
+        call(); /* lazy loading happens at first use */
         copy();
         const auto end = std::chrono::steady_clock::now() + std::chrono::duration<double>(budget);
         while (times.size() < least || (std::chrono::steady_clock::now() < end && times.size() < PAIRS_MAX)) {
@@ -258,7 +258,7 @@ void bench_gcomp(benchmark::State &state, Call call, const std::string &name, co
         };
         break;
     case Call::Hop:
-        /* The new frame is about as long; the sums' way through the workspace is not work that has to be. */
+        /* The new frame is about as long. The sums in the workspace are not counted as necessary traffic. */
         moved += frame_moved + (mode.levels == GW_GCOMP_DERIVED ? 0 : static_cast<double>(len));
         run = [&] {
             keep(gw_cuda_gcomp_decode_add_encode(cuda, &codec, frame.As<void>(), bound, &result[0].size, &map,
@@ -279,7 +279,7 @@ std::vector<std::pair<size_t, size_t>> cut_bucket(size_t len, uint32_t chunk_log
     std::vector<std::pair<size_t, size_t>> tensors;
     size_t at = 0;
     for (size_t i = 0; i < count; i++) {
-        /* The first has what the others leave of it. */
+        /* The first takes the rest. */
         const size_t share = count == 1 ? chunks : chunks / 2 / (count - 1);
         const size_t own = i == 0 ? chunks - share * (count - 1) : share;
         const size_t end = std::min(len, at + own * chunk);

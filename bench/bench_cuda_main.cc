@@ -1,6 +1,6 @@
 /*
- * The benchmarks of backend cuda alone, for the test that runs them under the stand-in for the driver:
- * times mean nothing there. Fails if nothing ran, or anything failed.
+ * The benchmarks of backend cuda alone, for the test that runs them with the fake driver, where times mean
+ * nothing. Fails if nothing ran or anything failed.
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */

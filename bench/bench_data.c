@@ -8,7 +8,7 @@
 
 #include "snapshot.h"
 
-/* Where the snapshots lie. */
+/* Folder of the snapshots. */
 static const char *folder(int *is_large)
 {
     static char path[4096];
@@ -29,7 +29,7 @@ const char *gw_bench_data_kind(void)
     return is_large ? "large snapshots" : "data/samples";
 }
 
-/* Makes the map of the snapshot, for its own length. */
+/* Makes the map of the snapshot, at the snapshot's length. */
 static int make_map(gw_bench_data *data, const gw_snapshot *snapshot, uint8_t *levels)
 {
     gw_gcomp_map_rule rule;
@@ -52,8 +52,8 @@ static void tile_levels(uint8_t *dst, const uint8_t *src, size_t src_len, size_t
     }
 }
 
-/* Repeats src with other signs and other low mantissa bits each time, so that a coder that looks for
- * repetitions finds none that the gradient does not have. */
+/* Repeats src with other signs and other low mantissa bits each time, so that a
+ * dictionary coder finds no repetition that the gradient does not have. */
 static void tile_values(float *dst, const float *src, size_t src_len, size_t len)
 {
     uint64_t state = 0x9e3779b97f4a7c15u;

@@ -1,6 +1,5 @@
 /*
- * What the benchmarks work on: a snapshot of real training, tiled to the size asked for, with its precision
- * map.
+ * Input of the benchmarks: a snapshot of real training with its precision map, repeated to a given size.
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
@@ -21,12 +20,12 @@ typedef struct gw_bench_data {
     gw_gcomp_map map;
 } gw_bench_data;
 
-/* "large snapshots" where $GW_SHARED_DATA (default ../shared/data) has them, else "data/samples": those of
- * this repository. */
+/* "large snapshots" if $GW_SHARED_DATA (default ../shared/data) has them, else "data/samples", those of this
+ * repository. */
 const char *gw_bench_data_kind(void);
 
-/* Loads NAME.json and its arrays from there and repeats gradient and map up to `len` values (0: as it is).
- * Returns 1, or 0 with a message on stderr. */
+/* Loads NAME.json and its arrays from that folder and repeats gradient and map up to `len` values (0: as it
+ * is). Returns 1, or 0 with a message on stderr. */
 int gw_bench_load(gw_bench_data *data, const char *name, size_t len);
 void gw_bench_free(gw_bench_data *data);
 

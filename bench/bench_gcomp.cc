@@ -1,5 +1,5 @@
 /*
- * GCOMP as a caller sees it.
+ * Public calls of GCOMP.
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
@@ -17,7 +17,7 @@ extern "C" {
 namespace
 {
 
-/* A codec with everything that its calls need, all of it written once. */
+/* A codec with all buffers of its calls, every byte of them written once. */
 class Job
 {
 public:
@@ -83,13 +83,13 @@ public:
         }
     }
 
-    /* The same as chunk ranges in threads; a hop has no ranges. */
+    /* The same by chunk ranges in threads; a hop has no ranges. */
     void RunInThreads(Call call)
     {
         call_ = call;
         const uint64_t chunks = gw_gcomp_chunk_count(&codec_, data_.len),
                        align = gw_gcomp_range_align(&codec_);
-        /* Four ranges a thread, so that a thread that the system interrupts does not hold up the others. */
+        /* Four ranges per thread, so that an interrupted thread does not delay the others. */
         const uint64_t wanted = 4 * threads_;
         range_chunks_ = (chunks / wanted / align + 1) * align;
         const uint64_t ranges = (chunks + range_chunks_ - 1) / range_chunks_;
@@ -128,7 +128,7 @@ private:
     void Keep(gw_status s)
     {
         if (s != GW_OK) {
-            status = s; /* threads write only on failure, and then any failure will do */
+            status = s; /* threads write this only on failure; any of the failures may win */
         }
     }
 
@@ -261,7 +261,7 @@ void add_gcomp_benchmarks()
             }
         }
     }
-    /* Small messages: how long one call takes where set-up dominates. */
+    /* Small messages, where set-up dominates. */
     for (const Size &size : kSmallSizes) {
         for (const Mode *mode : {&kModes[0], &kModes[1], &kModes[2]}) {
             for (const auto &backend : backends()) {

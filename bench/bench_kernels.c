@@ -16,7 +16,8 @@ typedef struct hook {
 int gw_bench_kernels_setup(void)
 {
     const struct itimerval never = {{0, 0}, {0, 0}};
-    return kc_setup(1e6) && setitimer(ITIMER_PROF, &never, NULL) == 0; /* no watchdog: it interrupts */
+    return kc_setup(1e6) &&
+           setitimer(ITIMER_PROF, &never, NULL) == 0; /* no watchdog: its signals disturb timings */
 }
 
 static size_t list(gw_bench_kernel *kernels)

@@ -1,5 +1,5 @@
 /*
- * Every kernel of every backend, on the inputs that tests/kernels brings for it.
+ * Every kernel of every backend, on its inputs in tests/kernels.
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
@@ -12,10 +12,10 @@
 extern "C" {
 #endif
 
-/* Prepares what the benchmarks need; 0 on failure. Call it first. */
+/* Call this first. 0 on failure. */
 int gw_bench_kernels_setup(void);
 
-/* Versions of kernels, each once: NULL behind the last. */
+/* All versions of kernels, each once; NULL after the last. */
 typedef struct gw_bench_kernel {
     const char *slot, *backend;
     size_t len; /* values of one call */
@@ -24,7 +24,7 @@ typedef struct gw_bench_kernel {
 } gw_bench_kernel;
 const gw_bench_kernel *gw_bench_kernel_at(size_t index);
 
-/* Prepares the inputs and hands the timed call to run(). */
+/* Prepares the inputs and passes the call to be timed to run(). */
 typedef void gw_bench_kernel_run(void *state, void (*call)(void *context), void *context);
 void gw_bench_kernel_time(const gw_bench_kernel *kernel, gw_bench_kernel_run *run, void *state);
 

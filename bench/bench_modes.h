@@ -1,5 +1,5 @@
 /*
- * The GCOMP calls and modes that benchmarks are named by, on every backend.
+ * Calls and modes of GCOMP as in the names of benchmarks.
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */

@@ -30,7 +30,7 @@ double quantile(const std::vector<double> &sorted, double q)
     return sorted[static_cast<size_t>(q * static_cast<double>(sorted.size() - 1) + 0.5)];
 }
 
-/* Moves memory out of every cache. Elsewhere than on x86: by reading more than caches hold. */
+/* Flushes memory from all caches; except on x86, by reading more than the caches hold. */
 void make_cold(const std::vector<Touched> &touched)
 {
 #if defined(__SSE2__)
@@ -50,8 +50,7 @@ void make_cold(const std::vector<Touched> &touched)
 #endif
 }
 
-/* Seconds that the processors worked since the start, and that a hypervisor gave to other machines. 0 where
- * the system does not say. */
+/* Processor seconds used since boot, and taken by a hypervisor. 0 if the system does not report them. */
 struct Busy {
     double used = 0, stolen = 0;
 };
@@ -94,7 +93,7 @@ double time_of(const std::function<void()> &body, size_t repeats, clockid_t cloc
     return (now_seconds(clock) - start) / static_cast<double>(repeats);
 }
 
-/* So many runs that a timing takes 50 us, a thousand times what reading the clock costs; 1 for cold work. */
+/* As many runs as take 50 us, a thousand times the cost of reading the clock; 1 for cold work. */
 size_t repeats_for(const Work &work, const std::function<void()> &body)
 {
     size_t repeats = 1;
@@ -118,7 +117,7 @@ void run_pairs(benchmark::State &state, const Work &work)
     enum { PAIRS_MIN = 9, PAIRS_MAX = 301 };
     CopyBuffers &copy = copy_buffers(work.size);
     const bool own_baseline = static_cast<bool>(work.baseline);
-    /* Work of one thread: that thread's time, so that other programs on the core lengthen neither side. */
+    /* One thread: its CPU time, which other programs on the core do not lengthen. */
     const clockid_t clock = own_baseline ? CLOCK_MONOTONIC : CLOCK_THREAD_CPUTIME_ID;
     const std::function<void()> baseline = own_baseline ? work.baseline : [&] {
         std::memcpy(copy.to.data(), copy.from.data(), work.size);

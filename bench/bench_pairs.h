@@ -20,31 +20,31 @@ struct Touched {
 };
 
 struct Work {
-    size_t size = 0;           /* fp32 bytes that one run stands for */
-    double bits_per_value = 0; /* 0: not said */
+    size_t size = 0;           /* fp32 bytes that one run processes */
+    double bits_per_value = 0; /* 0: not reported */
     std::function<void()> run;
     std::vector<Touched> touched;
-    /* touched memory, and that of memcpy, leaves all caches before each run */
+    /* flush `touched`, and the memory of memcpy, from all caches before each run */
     bool cold = false;
-    std::function<void()> baseline; /* runs in turn with `run` instead of memcpy */
+    std::function<void()> baseline; /* compared with `run` instead of memcpy */
 };
 
 /*
- * Runs pairs of (memcpy, work), the first of a pair changing sides from pair to pair, until GW_BENCH_SECONDS
- * (default 0.5) have passed, at least 9 and at most 301. Short work is repeated within a timing. Time is that
- * of the calling thread, and wall time where there is a baseline. Counters:
- *   GBps            fp32 bytes a second, from the median time
+ * Runs pairs of (memcpy, work), in alternating order, until GW_BENCH_SECONDS (default 0.5) have passed, at
+ * least 9 and at most 301. Short work is repeated within one timing. Times are CPU times of the calling
+ * thread, or wall time if there is a baseline. Counters:
+ *   GBps            fp32 bytes per second, from the median time
  *   us              median time of one run in microseconds
- *   vs_memcpy       median of time of memcpy / time of work within a pair; vs_memcpy_p10 and vs_memcpy_p90
- *                   its range (speedup, speedup_p10, speedup_p90 against a baseline of the work's own)
+ *   vs_memcpy       median of time of memcpy / time of work within a pair; vs_memcpy_p10 and vs_memcpy_p90:
+ *                   its 10-90 % range (speedup, speedup_p10, speedup_p90 if there is a baseline)
  *   memcpy_GBps     from its median time
  *   bits_per_value, pairs
- *   others, stolen  processors that other programs used meanwhile, and that a hypervisor took away: 1 is one
- *                   processor all the time. The system counts in steps of 10 ms, so short runs know it badly.
+ *   others, stolen  processors used by other programs during the run, and taken by a hypervisor; 1 is one
+ *                   processor all the time. The system counts in steps of 10 ms: imprecise for short runs.
  */
 void run_pairs(benchmark::State &state, const Work &work);
 
-/* The same for a part of a codec that works on len values a call, hot; and the counter ns_per_value. */
+/* The same for a part of a codec, len values per call, hot; also the counter ns_per_value. */
 void run_kernel_pairs(benchmark::State &state, size_t len, const std::function<void()> &run);
 
 /* GW_BENCH_SECONDS. */
@@ -61,15 +61,15 @@ struct Size {
 extern const std::vector<Size> kSizes;
 extern const std::vector<Size> kSmallSizes;
 
-/* Data sets, and backends of this machine as (mask, name): the mask permits the simpler ones too, which fill
- * the slots that a backend leaves empty. */
+/* Data sets, and backends of this machine as (mask, name). The mask also permits the more generic backends,
+ * which fill the slots that a backend leaves empty. */
 const std::vector<std::string> &data_names();
 std::vector<std::pair<uint32_t, std::string>> backends();
 
-/* The gradient and map of a data set, tiled to a size. The result is valid until the next call. */
+/* The gradient and map of a data set, repeated to a size. The result is valid until the next call. */
 const struct gw_bench_data &data_of(const std::string &name, size_t bytes);
 
-/* Each part registers its own: names are described in gradwire_bench.cc. */
+/* Register the benchmarks of each part; gradwire_bench.cc describes the names. */
 void add_gcomp_benchmarks();
 void add_gcomp_thread_benchmarks(unsigned threads);
 void add_thc_benchmarks();

@@ -1,6 +1,6 @@
 /*
- * What people use instead, on the same gradients: zstd -1 and lz4 on the fp32 bytes, zstd's Huffman coder on
- * the exponent bytes alone (which leaves 24 of 32 bits as they are), and a cast to bf16.
+ * Other ways to send the same gradients: zstd -1 and lz4 on the fp32 bytes, byte planes with Huffman (as
+ * ZipNN), a cast to bf16, and int8 with one scale per block.
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
@@ -8,15 +8,17 @@
 #include <zstd.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <memory>
 
 #include "bench_data.h"
 #include "bench_pairs.h"
+#include "peer_loops.h"
 
 /*
- * Huffman of zstd 1.5.4, as Debian 12's libzstd.a exports it; its header is not installed. The round trip
- * before each timing would notice another version.
+ * Huffman coder of zstd 1.5.4, as exported by Debian 12's libzstd.a; its header is not installed. The round
+ * trip before each timing detects an incompatible version.
  */
 #if ZSTD_VERSION_NUMBER == 10504
 #define GW_BENCH_HUF 1
@@ -26,22 +28,8 @@ size_t HUF_compress4X_repeat(void *dst, size_t dst_size, const void *src, size_t
                              size_t *table, int *repeat, int flags);
 size_t HUF_decompress4X_hufOnly_wksp(uint32_t *table, void *dst, size_t dst_size, const void *src,
                                      size_t src_size, void *workspace, size_t workspace_size, int flags);
-unsigned HUF_isError(size_t code);
 }
 #endif
-
-extern "C" {
-#define DECLARE_CASTS(isa)                                                                                   \
-    void gw_bench_cast_down_##isa(uint16_t *dst, const float *src, size_t len);                              \
-    void gw_bench_cast_up_##isa(float *dst, const uint16_t *src, size_t len)
-DECLARE_CASTS(base);
-#if defined(GW_HAVE_AVX2)
-DECLARE_CASTS(avx2);
-#endif
-#if defined(GW_HAVE_AVX512)
-DECLARE_CASTS(avx512);
-#endif
-}
 
 namespace
 {
@@ -111,145 +99,207 @@ void bench_lz4(benchmark::State &state, const gw_bench_data &data, bool decode, 
         });
 }
 
+struct Loops {
+    const char *suffix;
+    uint32_t backend;
+    const gw_peer_loops *loops;
+};
+
+/* Narrowest first. */
+const Loops kLoops[] = {
+    {"", GW_BACKEND_SCALAR, &gw_peer_loops_base},
+#if defined(GW_HAVE_AVX2)
+    {"_avx2", GW_BACKEND_AVX2, &gw_peer_loops_avx2},
+#endif
+#if defined(GW_HAVE_AVX512)
+    {"_avx512", GW_BACKEND_AVX512, &gw_peer_loops_avx512},
+#endif
+};
+
 #if defined(GW_BENCH_HUF)
-/* Blocks of 128 KiB, the coder's largest, four streams each, a table in each. */
-class Huffman
+/*
+ * Bytes split into planes and each plane coded by Huffman, as ZipNN does with fp32: blocks of 64 Ki values, a
+ * table and four streams per plane. A plane that does not shrink is stored; a constant one takes one byte.
+ */
+class ByteSplit
 {
 public:
-    explicit Huffman(const gw_bench_data &data)
-        : exponents(data.len), back(data.len, 1), packed(data.len + data.len / 8 + 4096)
+    explicit ByteSplit(const gw_bench_data &data)
+        : back(data.len, 1.0f), packed(data.len * sizeof(float) + 4096), data_(data), planes_(4 * kBlock)
     {
-        for (size_t i = 0; i < data.len; i++) {
-            uint32_t bits;
-            std::memcpy(&bits, &data.values[i], 4);
-            exponents[i] = static_cast<uint8_t>(bits >> 23);
+        for (const Loops &entry : kLoops) {
+            loops_ = (gw_backends_available() & entry.backend) != 0 ? entry.loops : loops_;
         }
     }
 
+    /* Returns the bytes in `packed`. Sizes of planes, 0.002 bits per value, are not counted. */
     size_t Encode()
     {
-        sizes.clear();
+        sizes_.clear();
         size_t at = 0;
-        for (size_t i = 0; i < exponents.size(); i += kBlock) {
-            const size_t len = std::min(kBlock, exponents.size() - i);
-            int repeat = 0;
-            size_t size = HUF_compress4X_repeat(&packed[at], packed.size() - at, &exponents[i], len, 255, 11,
-                                                workspace_, sizeof workspace_, codes_, &repeat, kBmi2);
-            if (size <= 1 || HUF_isError(size)) { /* not compressible, or one symbol: as they are */
-                std::memcpy(&packed[at], &exponents[i], len);
-                size = len;
+        for (size_t i = 0; i < data_.len; i += kBlock) {
+            const size_t len = std::min(kBlock, data_.len - i);
+            loops_->split(planes_.data(), data_.values + i, len);
+            for (size_t p = 0; p < 4; p++) {
+                const uint8_t *const plane = &planes_[p * len];
+                int repeat = 0;
+                size_t size =
+                    HUF_compress4X_repeat(&packed[at], packed.size() - at, plane, len, 255, 11, workspace_,
+                                          sizeof workspace_, codes_, &repeat, kBmi2 | kSampleFirst);
+                if (size == 0 || size >= len) { /* incompressible, or an error */
+                    std::memcpy(&packed[at], plane, len);
+                    size = len;
+                }
+                sizes_.push_back(size);
+                at += size;
             }
-            sizes.push_back(size);
-            at += size;
         }
         return at;
     }
 
     bool Decode()
     {
-        size_t at = 0, block = 0;
-        for (size_t i = 0; i < exponents.size(); i += kBlock) {
-            const size_t len = std::min(kBlock, exponents.size() - i), size = sizes[block++];
-            if (size == len) {
-                std::memcpy(&back[i], &packed[at], len);
-            } else {
+        size_t at = 0, index = 0;
+        for (size_t i = 0; i < data_.len; i += kBlock) {
+            const size_t len = std::min(kBlock, data_.len - i);
+            const uint8_t *planes[4];
+            for (size_t p = 0; p < 4; p++) {
+                const size_t size = sizes_[index++];
+                uint8_t *const plane = &planes_[p * len];
+                planes[p] = size == len ? &packed[at] : plane;
                 table_[0] = 12 * 0x01000001u;
-                if (HUF_decompress4X_hufOnly_wksp(table_, &back[i], len, &packed[at], size, workspace_,
-                                                  sizeof workspace_, kBmi2) != len) {
+                if (size == 1) {
+                    std::memset(plane, packed[at], len);
+                } else if (size != len &&
+                           HUF_decompress4X_hufOnly_wksp(table_, plane, len, &packed[at], size, workspace_,
+                                                         sizeof workspace_, kBmi2) != len) {
                     return false;
                 }
+                at += size;
             }
-            at += size;
+            loops_->unsplit(&back[i], planes, len);
         }
         return true;
     }
 
-    std::vector<uint8_t> exponents, back, packed;
-    std::vector<size_t> sizes;
+    std::vector<float> back;
+    std::vector<uint8_t> packed;
 
 private:
-    static constexpr size_t kBlock = size_t{128} << 10;
-    static constexpr int kBmi2 = 1;
+    static constexpr size_t kBlock = size_t{64} << 10;
+    static constexpr int kBmi2 = 1, kSampleFirst = 8;
+    const gw_bench_data &data_;
+    const gw_peer_loops *loops_ = nullptr;
+    std::vector<uint8_t> planes_;
+    std::vector<size_t> sizes_;
     alignas(64) char workspace_[1 << 16];
     size_t codes_[512];
     uint32_t table_[1 + (1 << 12)];
 };
 
-void bench_huffman(benchmark::State &state, const gw_bench_data &data, bool decode, bool cold)
+void bench_byte_split(benchmark::State &state, const gw_bench_data &data, bool decode, bool cold)
 {
-    const auto huffman = std::make_unique<Huffman>(data);
-    const size_t packed_size = huffman->Encode();
-    if (!huffman->Decode() || huffman->back != huffman->exponents) {
+    const size_t size = data.len * sizeof(float);
+    const auto codec = std::make_unique<ByteSplit>(data);
+    const size_t packed_size = codec->Encode();
+    if (!codec->Decode() || std::memcmp(codec->back.data(), data.values, size) != 0) {
         return state.SkipWithError("no round trip");
     }
-    run(state, data.len * sizeof(float),
-        8.0 * static_cast<double>(packed_size) + 24.0 * static_cast<double>(data.len), cold,
-        {{huffman->exponents.data(), data.len},
-         {huffman->packed.data(), packed_size},
-         {huffman->back.data(), data.len}},
+    run(state, size, 8.0 * static_cast<double>(packed_size), cold,
+        {{data.values, decode ? 0 : size},
+         {codec->packed.data(), packed_size},
+         {codec->back.data(), decode ? size : 0}},
         [&] {
             if (decode) {
-                benchmark::DoNotOptimize(huffman->Decode());
+                benchmark::DoNotOptimize(codec->Decode());
             } else {
-                benchmark::DoNotOptimize(huffman->Encode());
+                benchmark::DoNotOptimize(codec->Encode());
             }
         });
 }
 #endif
 
-struct Cast {
-    const char *name;
-    uint32_t backend;
-    void (*down)(uint16_t *, const float *, size_t);
-    void (*up)(float *, const uint16_t *, size_t);
-};
-
-const Cast kCasts[] = {
-    {"bf16_cast", GW_BACKEND_SCALAR, gw_bench_cast_down_base, gw_bench_cast_up_base},
-#if defined(GW_HAVE_AVX2)
-    {"bf16_cast_avx2", GW_BACKEND_AVX2, gw_bench_cast_down_avx2, gw_bench_cast_up_avx2},
-#endif
-#if defined(GW_HAVE_AVX512)
-    {"bf16_cast_avx512", GW_BACKEND_AVX512, gw_bench_cast_down_avx512, gw_bench_cast_up_avx512},
-#endif
-};
-
-void bench_cast(benchmark::State &state, const gw_bench_data &data, const Cast &cast, bool decode, bool cold)
+void bench_cast(benchmark::State &state, const gw_bench_data &data, const gw_peer_loops &loops, bool decode,
+                bool cold)
 {
     const size_t size = data.len * sizeof(float);
     std::vector<uint16_t> half(data.len, 1);
     std::vector<float> back(data.len, 1.0f);
-    cast.down(half.data(), data.values, data.len);
+    loops.cast_down(half.data(), data.values, data.len);
     run(state, size, 16.0 * static_cast<double>(data.len), cold,
         {{data.values, decode ? 0 : size}, {half.data(), size / 2}, {back.data(), decode ? size : 0}}, [&] {
             if (decode) {
-                cast.up(back.data(), half.data(), data.len);
+                loops.cast_up(back.data(), half.data(), data.len);
             } else {
-                cast.down(half.data(), data.values, data.len);
+                loops.cast_down(half.data(), data.values, data.len);
             }
         });
+}
+
+void bench_int8(benchmark::State &state, const gw_bench_data &data, const gw_peer_loops &loops, bool decode,
+                bool cold)
+{
+    const size_t size = data.len * sizeof(float);
+    std::vector<int8_t> bytes(data.len, 1);
+    std::vector<float> scale((data.len + GW_PEER_INT8_BLOCK - 1) / GW_PEER_INT8_BLOCK), back(data.len, 1.0f);
+    loops.int8_down(bytes.data(), scale.data(), data.values, data.len);
+    loops.int8_up(back.data(), scale.data(), bytes.data(), data.len);
+    for (size_t i = 0; i < data.len; i++) {
+        /* Half a step, and rounding of the product and the scale. Tiny blocks become zero. */
+        const float step = scale[i / GW_PEER_INT8_BLOCK];
+        if (std::fabs(back[i] - data.values[i]) > 0.5001f * step && step > 0x1p-125f) {
+            return state.SkipWithError("no round trip");
+        }
+    }
+    const size_t scale_size = scale.size() * sizeof(float);
+    run(state, size, 8.0 * static_cast<double>(data.len + scale_size), cold,
+        {{data.values, decode ? 0 : size},
+         {bytes.data(), data.len},
+         {scale.data(), scale_size},
+         {back.data(), decode ? size : 0}},
+        [&] {
+            if (decode) {
+                loops.int8_up(back.data(), scale.data(), bytes.data(), data.len);
+            } else {
+                loops.int8_down(bytes.data(), scale.data(), data.values, data.len);
+            }
+        });
+}
+
+using Peer = std::function<void(benchmark::State &, const gw_bench_data &, bool decode, bool cold)>;
+
+std::vector<std::pair<std::string, Peer>> peers()
+{
+    std::vector<std::pair<std::string, Peer>> list = {{"zstd1", bench_zstd}, {"lz4", bench_lz4}};
+#if defined(GW_BENCH_HUF)
+    list.emplace_back("byte_split", bench_byte_split);
+#endif
+    for (const Loops &entry : kLoops) {
+        if ((gw_backends_available() & entry.backend) == 0) {
+            continue;
+        }
+        const gw_peer_loops &loops = *entry.loops;
+        list.emplace_back(
+            std::string("bf16_cast") + entry.suffix,
+            [&loops](benchmark::State &state, const gw_bench_data &data, bool decode, bool cold) {
+                bench_cast(state, data, loops, decode, cold);
+            });
+        list.emplace_back(
+            std::string("int8_blocks") + entry.suffix,
+            [&loops](benchmark::State &state, const gw_bench_data &data, bool decode, bool cold) {
+                bench_int8(state, data, loops, decode, cold);
+            });
+    }
+    return list;
 }
 
 } // namespace
 
 void add_peer_benchmarks()
 {
-    using Peer = std::function<void(benchmark::State &, const gw_bench_data &, bool, bool)>;
-    std::vector<std::pair<std::string, Peer>> peers = {{"zstd1", bench_zstd}, {"lz4", bench_lz4}};
-#if defined(GW_BENCH_HUF)
-    peers.emplace_back("huffman_exponents", bench_huffman);
-#endif
-    for (const Cast &cast : kCasts) {
-        if ((gw_backends_available() & cast.backend) != 0) {
-            peers.emplace_back(cast.name, [&cast](benchmark::State &state, const gw_bench_data &data,
-                                                  bool decode, bool cold) {
-                bench_cast(state, data, cast, decode, cold);
-            });
-        }
-    }
     for (const Size &size : kSizes) {
         for (const auto &name : data_names()) {
-            for (const auto &peer : peers) {
+            for (const auto &peer : peers()) {
                 for (const bool decode : {false, true}) {
                     for (const bool cold : {true, false}) {
                         add_benchmark("peer/" + peer.first + (decode ? "_decode/" : "_encode/") + name + "/" +

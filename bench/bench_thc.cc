@@ -1,5 +1,5 @@
 /*
- * THC as workers, server and receivers see it: 4 bits, blocks of 1024, lanes of 8 bits for 8 workers.
+ * Calls of THC's workers, server and receivers: 4 bits, blocks of 1024, lanes of 8 bits for 8 workers.
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
@@ -83,7 +83,7 @@ public:
                                indices_.size(), workspace, room, nullptr));
             break;
         case Call::Sum: {
-            /* Each run adds to the same lanes as if nobody had before; wrapping around is free. */
+            /* Every run adds to the same lanes with an empty set; wrap-around does no harm. */
             uint8_t set[8] = {0};
             Keep(gw_thc_agg_add_indices(&agg_, sums_.data(), set, sums_.size(), indices_.data(), 0));
             break;

@@ -4,8 +4,8 @@
     check_bench.py GRADWIRE_BENCH SOURCE-DIRECTORY BUILD-DIRECTORY
 
 On the samples, 64 KiB and 1 MiB with threads: names are those that scripts/bench filters, counters are there and are
-numbers, every backend of this machine and every kernel that it has was timed, the reports are written,
-docs/kernels.md and README.md made from them pass their checks.
+numbers, every backend of this machine and every kernel that it has was timed. The tables of medians are written, and
+speed.md, docs/kernels.md and the picture made from them pass their checks and notice a changed figure.
 """
 
 import importlib.machinery
@@ -85,7 +85,7 @@ def check_names(names, backends):
                     wanted += [f"{call}/{backend}/{data}/b4n8u8" for call in THC]
                     for name in wanted:
                         expect(f"{name}/{size}/{heat}" in have, f"no benchmark {name}/{size}/{heat}")
-                for peer in ("zstd1", "lz4", "bf16_cast"):
+                for peer in ("zstd1", "lz4", "bf16_cast", "int8_blocks"):
                     for way in ("encode", "decode"):
                         name = f"peer/{peer}_{way}/{data}/{size}/{heat}"
                         expect(name in have, f"no benchmark {name}")
@@ -109,6 +109,48 @@ def check_counters(report, wanted):
     for key in ("compiler", "commit", "cpu", "governor", "seconds", "data", "load_avg"):
         expect(key in report["context"], f"the results do not say {key}")
     expect(report["context"].get("data") == "data/samples", f"data is {report['context'].get('data')}")
+
+
+def check_readers(source, folder, single, threaded):
+    """What is made from results. The pages speak of 25 MiB: names are changed, no benchmark is that short there."""
+    text = open(single, encoding="utf-8").read().replace("/64KiB/", "/25MiB/")
+    open(single, "w", encoding="utf-8").write(text)
+    other = os.path.join(folder, "clang.json")
+    open(other, "w", encoding="utf-8").write(text.replace(json.loads(text)["context"]["compiler"], "Other 1.0 Release"))
+    gcc, clang, threads = (os.path.join(folder, f"bench-{name}.tsv") for name in ("gcc", "clang", "threads"))
+    speed, kernels, picture = (os.path.join(folder, name) for name in ("speed.md", "kernels.md", "picture.svg"))
+    shutil.copy(os.path.join(source, "docs/kernels.md"), kernels)
+
+    def script(*command):
+        path = os.path.join(source, "scripts", command[0])
+        done = subprocess.run([sys.executable, "-B", path, *command[1:]], capture_output=True, text=True)
+        return done.returncode, f"{' '.join(command)}: status {done.returncode}\n{done.stdout}{done.stderr}"
+
+    for source_file, table in ((single, gcc), (other, clang), (threaded, threads)):
+        status, log = script("bench_report.py", "--medians", source_file, table)
+        expect(status == 0, log)
+    pages = (
+        (("bench_report.py", "--results", folder), ("--write",), speed, r"(\| GCOMP decode \| )[0-9.]+"),
+        (
+            ("check_kernels_doc", "--results", folder, "--doc", kernels),
+            ("--write", gcc),
+            kernels,
+            r"(\| `merge` \| )[0-9.]+",
+        ),
+        (("readme_picture", "--table", gcc, "--svg", picture), ("--write",), picture, r"(>)[0-9.]+ %"),
+    )
+    for check, write, page, figure in pages:
+        for command in (check + write, check):
+            status, log = script(*command)
+            expect(status == 0, log)
+        text = open(page, encoding="utf-8").read() if os.path.exists(page) else ""
+        changed = re.sub(figure, r"\g<1>0.99999", text, count=1)
+        expect(changed != text, f"{page} has no figure like {figure}")
+        open(page, "w", encoding="utf-8").write(changed)
+        expect(script(*check)[0] == 1, f"{check[0]} does not notice a changed figure")
+        if page == speed:
+            for word in ("Other 1.0", "GCOMP encode", "commit test", "zstd -1", "## Small", "## 2 threads"):
+                expect(word in text, f"speed.md says nothing of '{word}'")
 
 
 def main():
@@ -136,67 +178,14 @@ def main():
     for step, _ in doc.steps():
         expect((step, "scalar") in kernels, f"no benchmark kernel/{step}/scalar")
 
-    single = os.path.join(folder, "bench-test-gcc.json")
+    single = os.path.join(folder, "gcc.json")
     report = run(program, "/64KiB|^kernel/|^small_.*/(1|16)KiB", single)
     check_counters(report, ("GBps", "us", "vs_memcpy", "vs_memcpy_p10", "vs_memcpy_p90", "memcpy_GBps"))
-    threaded = os.path.join(folder, "bench-test-gcc-threads2.json")
+    threaded = os.path.join(folder, "threads.json")
     report = run(program, "^threads2_.*/1MiB", threaded, GW_BENCH_THREADS="2")
     check_counters(report, ("GBps", "us", "speedup", "speedup_p10", "speedup_p90"))
-
-    # What reads them. The reports speak of 25 MiB: the names are changed, no benchmark is that short there.
-    text = open(single, encoding="utf-8").read().replace("/64KiB/", "/25MiB/")
-    open(single, "w", encoding="utf-8").write(text)
-    other = os.path.join(folder, "bench-test-clang.json")
-    compiler = json.loads(text)["context"]["compiler"]
-    open(other, "w", encoding="utf-8").write(text.replace(compiler, "Other 1.0 Release"))
-    readme, kernels_doc = os.path.join(folder, "README.md"), os.path.join(folder, "kernels.md")
-    shutil.copy(os.path.join(source, "README.md"), readme)
-    shutil.copy(os.path.join(source, "docs/kernels.md"), kernels_doc)
-    scripts = os.path.join(source, "scripts")
-    readme_options = ["--results", folder, "--readme", readme]
-    kernels_options = ["--results", folder, "--doc", kernels_doc]
-    for command in (
-        ["bench_report.py", single],
-        ["bench_report.py", other],
-        ["bench_report.py", threaded],
-        ["bench_report.py", "--targets", os.path.join(folder, "targets.md"), single, other],
-        ["check_kernels_doc", "--doc", kernels_doc, "--write", single],
-        ["check_kernels_doc"] + kernels_options,
-        ["readme_speed", "--write"] + readme_options,
-        ["readme_speed"] + readme_options,
-    ):
-        done = subprocess.run(
-            [sys.executable, "-B", os.path.join(scripts, command[0])] + command[1:],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-        )
-        expect(done.returncode == 0, f"{' '.join(command)}: status {done.returncode}\n{done.stdout}")
     if not problems:
-        for file, words in (
-            ("bench-test-gcc.md", ("## Targets", "## Kernels", "## Small messages", "## Peers")),
-            ("bench-test-gcc-threads2.md", ("## 2 threads",)),
-            ("targets.md", ("Other 1.0", "encode, fast preset")),
-            ("README.md", ("GCOMP encode", "zstd -1", "commit test", "in 2 threads")),
-        ):
-            text = open(os.path.join(folder, file), encoding="utf-8").read()
-            for word in words:
-                expect(word in text, f"{file} says nothing of '{word}'")
-        # One figure changed by hand is found.
-        for script, options, file, row in (
-            ("readme_speed", readme_options, readme, r"(\| GCOMP decode \| )[0-9.]+"),
-            ("check_kernels_doc", kernels_options, kernels_doc, r"(\| `merge` \| )[0-9.]+"),
-        ):
-            text = open(file, encoding="utf-8").read()
-            changed = re.sub(row, r"\g<1>0.99999", text, count=1)
-            expect(changed != text, f"{file} has no such row as {row}")
-            open(file, "w", encoding="utf-8").write(changed)
-            done = subprocess.run(
-                [sys.executable, "-B", os.path.join(scripts, script)] + options,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.STDOUT,
-            )
-            expect(done.returncode == 1, f"{script} does not notice a changed figure")
+        check_readers(source, folder, single, threaded)
     for problem in problems[:40]:
         print(problem)
     print(f"{len(names)} benchmarks, {len(problems)} problems")

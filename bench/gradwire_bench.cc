@@ -1,6 +1,6 @@
 /*
- * gradwire_bench: throughput of both codecs, of their kernels, and of what people use instead, each against a
- * memcpy of the same fp32 bytes that is timed in turn with it (bench_pairs.h).
+ * gradwire_bench: throughput of both codecs, of their kernels, and of other codecs, each timed in turn with a
+ * memcpy of the same fp32 bytes (bench_pairs.h).
  *
  *   gcomp_encode/<backend>/<data>/<mode>/<size>/<cold|hot>    also gcomp_decode, gcomp_decode_add, gcomp_hop
  *   thc_encode/<backend>/<data>/<mode>/<size>/<cold|hot>      also thc_norms, thc_sum, thc_decode
@@ -8,12 +8,12 @@
  *   kernel/<slot>/<backend>                                   on the inputs of tests/kernels, hot; also the
  *                                                             steps between kernels (bench_core.h)
  *   peer/<name>/<data>/<size>/<cold|hot>
- *   <gcomp or thc call>/cuda/...                             bench_cuda.cc: by the device's clock
+ *   <gcomp or thc call>/cuda/...                             bench_cuda.cc: timed on the device
  *   threads<N>_<gcomp call>/<backend>/<data>/<mode>/<size>    chunk ranges in N threads against one:
  *                                                             GW_BENCH_THREADS=N
  *
- * A benchmark is one iteration, which holds all its pairs: --benchmark_min_time does nothing,
- * GW_BENCH_SECONDS does. GW_BENCH_COMMIT is what the results will say that they were built from.
+ * A benchmark is one iteration that contains all its pairs: GW_BENCH_SECONDS sets its length, not
+ * --benchmark_min_time. GW_BENCH_COMMIT is recorded in the results as the commit they were built from.
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
@@ -39,7 +39,7 @@ static std::string cpu_name()
     return "unknown processor";
 }
 
-/* How the system chooses the clock of the first processor. */
+/* Frequency governor of the first processor. */
 static std::string governor()
 {
     std::ifstream file("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor");

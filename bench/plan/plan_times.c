@@ -3,8 +3,8 @@
  *
  *   plan_times TRACE_DIR [KINETO_FILE]
  *
- * Every number is the median of repeated solves of one process on one core (`taskset -c N`); a solve is
- * everything behind the parsed file: building the problem, bounds, dominance reduction, search.
+ * Every number is the median of repeated solves in one process on one core (`taskset -c N`). A solve is
+ * everything after parsing the file: building the problem, bounds, dominance reduction, search.
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */

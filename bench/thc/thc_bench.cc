@@ -2,9 +2,9 @@
 //
 //   thc_bench --benchmark_repetitions=9 --benchmark_report_aggregates_only=true [--benchmark_format=csv]
 //
-// Names are <stage or call>/<backend>. Stages run on 2^14 normal values, which stay in the second cache,
-// calls on 2^20; rates are bytes of fp32 values, whatever a stage reads and writes. scripts/thc_results makes
-// docs/results/thc-speed.md. Large tensors, cold: gradwire_bench.
+// Names are <stage or call>/<backend>. Stages run on 2^14 normal values, which stay in the L2 cache, calls
+// on 2^20. Rates count the bytes of the fp32 values, whatever a stage reads and writes. scripts/thc_results
+// makes docs/results/thc-speed.md. Large tensors, cold: gradwire_bench.
 #include <benchmark/benchmark.h>
 
 #include <cmath>
@@ -221,7 +221,7 @@ void RegisterCalls(const std::string &end, std::uint32_t backends)
                                 GW_THC_MEAN, j.out.data(), kLen * 4, j.workspace.data(), j.workspace_size(),
                                 nullptr, nullptr));
     });
-    /* Last: it leaves other indices and errors behind. */
+    /* Last, because it changes indices and errors. */
     add("CallEncodeFeedback", [](Job &j) {
         Job::Must(gw_thc_encode(&j.feedback, &j.range, j.x.data(), j.error.data(), j.wide.data(),
                                 j.indices[0].data(), kLen / 2, j.workspace.data(), j.workspace_size(),

@@ -1,13 +1,14 @@
 /*
  * Error of THC on synthetic and real gradients, as CSV: the numbers of docs/results/thc-error.md.
  *
- *   thc_error figure15                 LogNormal(0,1), 2^16 values, 10 copies, p = 1/1024, 20 repeats, by
- * granularity thc_error gradients FILE.npy ...   first 2^20 values of each, g = 31, by workers; copies, and
- * copies plus noise
+ *   thc_error figure15                 by granularity: LogNormal(0,1), 2^16 values, 10 copies, p = 1/1024,
+ *                                      20 repeats
+ *   thc_error gradients FILE.npy ...   by workers: first 2^20 values of each, g = 31; copies, and copies plus
+ *                                      noise
  *
  * Normalised squared error (NMSE): |estimate - true mean|^2 / |true mean|^2. The transform goes through the
- * kernels, not through gw_thc_encode(), because two of the comparisons are misuses that it refuses or has no
- * switch for: one norm for all blocks, and the same rounding bits on all workers.
+ * kernels, not through gw_thc_encode(), because two of the comparisons use the method wrongly on purpose,
+ * which it does not allow: one norm for all blocks, and the same rounding bits on all workers.
  */
 #include <math.h>
 #include <stdint.h>
@@ -80,7 +81,7 @@ static gw_thc_config config_of(const setup *s)
     return config;
 }
 
-/* NMSE of the mean of `workers` vectors after one round. norms[] is scratch for one value a block. */
+/* NMSE of the mean of `workers` vectors after one round. norms[] is scratch memory, one value per block. */
 static double round_error(const setup *s, const float *base, size_t len, double noise)
 {
     gw_kernels kernels;
@@ -260,7 +261,7 @@ static void figure15(void)
     free(x);
 }
 
-/* The first 2^20 values of a little-endian fp32 .npy; only what the shared snapshots are. */
+/* The first 2^20 values of a little-endian fp32 .npy with the header that the snapshots have. */
 static float *read_npy(const char *path, size_t *len)
 {
     FILE *f = fopen(path, "rb");

@@ -198,9 +198,10 @@ int main(int argc, char **argv)
 {
     printf(
         "# GCOMP: sizes\n\n"
-        "Made by `scripts/results_gcomp`. Every byte of the frame counts; nearest rounding, wire scale 1, "
+        "Made by `scripts/results_gcomp`. Every byte of the frame is counted; nearest rounding, wire scale "
+        "1, "
         "chunks of 2^14\n"
-        "values. *of bf16* is the ratio against sending the gradient as bf16, today's practice. In explicit "
+        "values. *of bf16* is the ratio against sending the gradient as bf16. In explicit "
         "frames the level\n"
         "is joint with the exponent; derived frames send none. *whole values* are escapes and RAW chunks.\n\n"
         "*published* is the scheme of the GCOMP paper without any header: one Huffman table over all "

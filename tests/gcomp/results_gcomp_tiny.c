@@ -89,8 +89,8 @@ int main(int argc, char **argv)
     char name[256];
     printf("# GCOMP: tiny tensors and memory\n\nMade by `scripts/results_gcomp`: the first values of %s, "
            "chunks of 2^12. Times are\n"
-           "medians of %d runs of %d calls each, one thread, on the machine of the run, which was shared and "
-           "noisy.\n\n"
+           "medians of %d runs of %d calls each, one thread, on a machine that was not "
+           "idle.\n\n"
            "| values | frame | bytes | bytes as fp32 | of fp32 | encode, us | decode, us "
            "|\n|---|---|---|---|---|---|---|\n",
            snapshot_name(argv[1], name, sizeof name), REPEATS, BATCH);
