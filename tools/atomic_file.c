@@ -17,7 +17,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-static const int caught_signals[] = {SIGINT, SIGTERM, SIGHUP};
+/* The signals that end the process by default and that a user, a pipe, a timer or a limit sends. */
+static const int caught_signals[] = {SIGINT,  SIGTERM, SIGHUP,    SIGQUIT, SIGPIPE, SIGALRM,
+                                     SIGXCPU, SIGPROF, SIGVTALRM, SIGUSR1, SIGUSR2};
 enum { CAUGHT_SIGNAL_COUNT = sizeof caught_signals / sizeof caught_signals[0] };
 
 /* The name that a signal handler must remove; empty when no temporary file exists. It is changed with the
@@ -38,13 +40,18 @@ static void signal_handle(int signal_number)
     (void)raise(signal_number);
 }
 
+static void signals_fill(sigset_t *set)
+{
+    sigemptyset(set);
+    for (int i = 0; i < CAUGHT_SIGNAL_COUNT; i++) {
+        sigaddset(set, caught_signals[i]);
+    }
+}
+
 static void signals_block(sigset_t *previous)
 {
     sigset_t set;
-    sigemptyset(&set);
-    for (int i = 0; i < CAUGHT_SIGNAL_COUNT; i++) {
-        sigaddset(&set, caught_signals[i]);
-    }
+    signals_fill(&set);
     (void)sigprocmask(SIG_BLOCK, &set, previous);
 }
 
@@ -59,6 +66,7 @@ static void signals_install(void)
     memset(&action, 0, sizeof action);
     action.sa_handler = signal_handle;
     action.sa_flags = (int)SA_RESETHAND;
+    signals_fill(&action.sa_mask);
     for (int i = 0; i < CAUGHT_SIGNAL_COUNT; i++) {
         struct sigaction previous;
         /* A signal that the parent chose to ignore (nohup) stays ignored. */
@@ -66,7 +74,7 @@ static void signals_install(void)
             (void)sigaction(caught_signals[i], &action, NULL);
         }
     }
-    /* Beyond a file size limit write() then fails with EFBIG instead of killing the process. */
+    /* A write above the file size limit then fails with EFBIG instead of ending the process. */
     (void)signal(SIGXFSZ, SIG_IGN);
 }
 

@@ -132,7 +132,7 @@ static void report_table(const gw_tensor_input *tensor, const compress_arguments
                          double seconds)
 {
     const uint64_t input_size = tensor->len * gw_dtype_size(tensor->dtype);
-    printf("%s -> %s\n", arguments->input, arguments->output);
+    gw_cli_print_arrow(arguments->input, arguments->output);
     printf("  %llu values of %s, %s levels, step %u, cap %u, cut by %s%s, %s, %s\n",
            (unsigned long long)tensor->len, gw_dtype_name(tensor->dtype),
            info->levels == GW_GCOMP_DERIVED ? "derived" : "explicit", info->step, info->cap,
@@ -167,19 +167,18 @@ static int tensor_encode(gw_tensor_input *tensor, gw_encode_run *run, double *se
     double times[RUN_MAX];
     double total = 0;
     size_t count = 0;
-    gw_cli_progress progress;
+    gw_cli_progress_begin("encode");
     do {
-        gw_cli_progress_start(&progress, "encode");
         const double start = gw_cli_seconds();
-        const gw_status status = gw_encode_run_once(run, &progress);
+        const gw_status status = gw_encode_run_once(run, 1);
         times[count] = gw_cli_seconds() - start;
-        gw_cli_progress_end(&progress);
         if (status != GW_OK) {
             return gw_cli_error(GW_CLI_BAD_DATA, tensor->name, "%s (%s)", gw_status_message(status),
                                 gw_status_name(status));
         }
         total += times[count++];
     } while (count < RUN_MAX && total < 0.2);
+    gw_cli_progress_end();
     *seconds = gw_cli_median(times, count);
     return GW_CLI_OK;
 }
@@ -220,7 +219,7 @@ int gw_cmd_compress(int argc, char **argv)
     compress_arguments arguments;
     memset(&arguments, 0, sizeof arguments);
     gw_codec_request_init(&arguments.request);
-    (void)argp_parse(&compress_argp, argc, argv, 0, NULL, &arguments);
+    gw_cli_parse(&compress_argp, argc, argv, 0, &arguments);
 
     static gw_tensor_input tensor;
     int result = gw_tensor_input_open(&tensor, arguments.input, &arguments.request);

@@ -96,7 +96,7 @@ static int report_print(const gw_frame_input *frame, const decompress_arguments 
     const uint64_t output_size = info->len * gw_dtype_size(info->dtype);
     const char *backend = gw_codec_backend_name(arguments->request.backends);
     if (!arguments->request.json) {
-        printf("%s -> %s\n", arguments->input, arguments->output);
+        gw_cli_print_arrow(arguments->input, arguments->output);
         printf("  %llu values of %s, %llu bytes -> %llu bytes\n", (unsigned long long)info->len,
                gw_dtype_name(info->dtype), (unsigned long long)info->frame_size,
                (unsigned long long)output_size);
@@ -134,20 +134,19 @@ static int frame_decode(const gw_frame_input *frame, gw_decode_run *run, double 
     double times[RUN_MAX];
     double total = 0;
     size_t count = 0;
-    gw_cli_progress progress;
+    gw_cli_progress_begin("decode");
     do {
         uint64_t bad_chunk = UINT64_MAX;
-        gw_cli_progress_start(&progress, "decode");
         const double start = gw_cli_seconds();
-        const gw_status status = gw_decode_run_once(run, &bad_chunk, &progress);
+        const gw_status status = gw_decode_run_once(run, &bad_chunk, 1);
         times[count] = gw_cli_seconds() - start;
-        gw_cli_progress_end(&progress);
         if (status != GW_OK) {
-            return gw_frame_explain(frame->input.name, frame->input.data, frame->input.size, status,
+            return gw_frame_explain(&frame->input, status,
                                     bad_chunk);
         }
         total += times[count++];
     } while (count < RUN_MAX && total < 0.2);
+    gw_cli_progress_end();
     *seconds = gw_cli_median(times, count);
     return GW_CLI_OK;
 }
@@ -178,7 +177,7 @@ int gw_cmd_decompress(int argc, char **argv)
     decompress_arguments arguments;
     memset(&arguments, 0, sizeof arguments);
     gw_codec_request_init(&arguments.request);
-    (void)argp_parse(&decompress_argp, argc, argv, 0, NULL, &arguments);
+    gw_cli_parse(&decompress_argp, argc, argv, 0, &arguments);
 
     static gw_frame_input frame;
     int result = gw_frame_input_open(&frame, arguments.input, arguments.snapshot, &arguments.request);

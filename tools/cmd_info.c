@@ -30,16 +30,10 @@ static error_t info_parse(int key, char *text, struct argp_state *state)
 {
     int *json = state->input;
     (void)text;
-    switch (key) {
-    case KEY_JSON:
-        *json = 1;
-        break;
-    case ARGP_KEY_ARG:
-        argp_error(state, "no file is expected");
-        break;
-    default:
+    if (key != KEY_JSON) {
         return ARGP_ERR_UNKNOWN;
     }
+    *json = 1;
     return 0;
 }
 
@@ -104,7 +98,7 @@ static void list_print(const char *label, json_t *list)
 int gw_cmd_info(int argc, char **argv)
 {
     int json = 0;
-    (void)argp_parse(&info_argp, argc, argv, 0, NULL, &json);
+    gw_cli_parse(&info_argp, argc, argv, 0, &json);
     char cpu[256];
     cpu_name_read(cpu, sizeof cpu);
     if (json) {

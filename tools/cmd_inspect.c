@@ -222,7 +222,7 @@ static int frame_inspect(const gw_input_file *input, const inspect_arguments *ar
         status = GW_OK;
     }
     if (status != GW_OK) {
-        return gw_frame_explain(input->name, input->data, input->size, status, UINT64_MAX);
+        return gw_frame_explain(input, status, UINT64_MAX);
     }
     gw_frame_parts parts;
     gw_frame_parts_read(input->data, input->size, &info, &parts);
@@ -237,9 +237,9 @@ int gw_cmd_inspect(int argc, char **argv)
 {
     inspect_arguments arguments;
     memset(&arguments, 0, sizeof arguments);
-    (void)argp_parse(&inspect_argp, argc, argv, 0, NULL, &arguments);
+    gw_cli_parse(&inspect_argp, argc, argv, 0, &arguments);
     gw_input_file input;
-    int result = gw_input_file_open(&input, arguments.input);
+    int result = gw_input_file_open_frame(&input, arguments.input, (uint64_t)1 << 48);
     if (result == GW_CLI_OK) {
         result = frame_inspect(&input, &arguments);
         gw_input_file_close(&input);

@@ -155,7 +155,7 @@ static int frame_verify(const verify_arguments *arguments)
         const gw_gcomp_frame received = {frame.input.data, frame.input.size, frame.map_used};
         const gw_status status = gw_gcomp_validate(&frame.codec, &received, &bad_chunk, &workspace);
         const double seconds = gw_cli_seconds() - start;
-        result = gw_frame_explain(frame.input.name, frame.input.data, frame.input.size, status, bad_chunk);
+        result = gw_frame_explain(&frame.input, status, bad_chunk);
         if (result == GW_CLI_OK) {
             result = frame_report(&frame, arguments, seconds);
         }
@@ -187,20 +187,18 @@ static int encode_timed(const gw_tensor_input *tensor, gw_encode_run *run, const
                         double *seconds)
 {
     static double times[RUNS_MAX];
-    gw_cli_progress progress;
-    gw_cli_progress_start(&progress, "encode");
+    gw_cli_progress_begin("encode");
     /* One run more, not counted: it touches the memory first. */
     for (uint64_t i = 0; i <= arguments->runs; i++) {
         const double start = gw_cli_seconds();
-        const gw_status status = gw_encode_run_once(run, NULL);
+        const gw_status status = gw_encode_run_once(run, 0);
         if (status != GW_OK) {
-            gw_cli_progress_end(&progress);
             return status_error(tensor, "encode", status);
         }
         times[i == 0 ? 0 : i - 1] = gw_cli_seconds() - start;
-        gw_cli_progress_update(&progress, i + 1, arguments->runs + 1);
+        gw_cli_progress_set(i + 1, arguments->runs + 1);
     }
-    gw_cli_progress_end(&progress);
+    gw_cli_progress_end();
     *seconds = gw_cli_median(times, arguments->runs);
     return GW_CLI_OK;
 }
@@ -209,20 +207,18 @@ static int decode_timed(const gw_tensor_input *tensor, gw_decode_run *run, const
                         double *seconds)
 {
     static double times[RUNS_MAX];
-    gw_cli_progress progress;
-    gw_cli_progress_start(&progress, "decode");
+    gw_cli_progress_begin("decode");
     for (uint64_t i = 0; i <= arguments->runs; i++) {
         uint64_t bad_chunk = UINT64_MAX;
         const double start = gw_cli_seconds();
-        const gw_status status = gw_decode_run_once(run, &bad_chunk, NULL);
+        const gw_status status = gw_decode_run_once(run, &bad_chunk, 0);
         if (status != GW_OK) {
-            gw_cli_progress_end(&progress);
             return status_error(tensor, "decode", status);
         }
         times[i == 0 ? 0 : i - 1] = gw_cli_seconds() - start;
-        gw_cli_progress_update(&progress, i + 1, arguments->runs + 1);
+        gw_cli_progress_set(i + 1, arguments->runs + 1);
     }
-    gw_cli_progress_end(&progress);
+    gw_cli_progress_end();
     *seconds = gw_cli_median(times, arguments->runs);
     return GW_CLI_OK;
 }
@@ -511,7 +507,7 @@ int gw_cmd_verify(int argc, char **argv)
     memset(&arguments, 0, sizeof arguments);
     gw_codec_request_init(&arguments.request);
     arguments.runs = 5;
-    (void)argp_parse(&verify_argp, argc, argv, 0, NULL, &arguments);
+    gw_cli_parse(&verify_argp, argc, argv, 0, &arguments);
     if (is_frame(arguments.input)) {
         return frame_verify(&arguments);
     }

@@ -92,7 +92,7 @@ static gw_status first_failure(const gw_status *statuses, uint64_t count)
 static gw_status map_compute(map_task *task, uint64_t task_count, unsigned threads)
 {
     gw_map_run *run = task->run;
-    gw_parallel_tasks(threads, task_count, map_scan_task, task, NULL);
+    gw_parallel_tasks(threads, task_count, map_scan_task, task, 0);
     const gw_status status = first_failure(task->statuses, task_count);
     if (status != GW_OK) {
         return status;
@@ -106,7 +106,7 @@ static gw_status map_compute(map_task *task, uint64_t task_count, unsigned threa
     run->map.len = task->len;
     run->map.chunk_log2 = task->chunk_log2;
     run->map.base = gw_gcomp_map_base(top);
-    gw_parallel_tasks(threads, task_count, map_build_task, task, NULL);
+    gw_parallel_tasks(threads, task_count, map_build_task, task, 0);
     return first_failure(task->statuses, task_count);
 }
 
@@ -288,7 +288,7 @@ static void join_task(void *context, unsigned worker, uint64_t index)
                                               (size_t)index, &dst);
 }
 
-gw_status gw_encode_run_once(gw_encode_run *run, gw_cli_progress *progress)
+gw_status gw_encode_run_once(gw_encode_run *run, int progress)
 {
     run->frame_size = 0;
     if (gw_cuda_run_is_on()) {
@@ -310,7 +310,7 @@ gw_status gw_encode_run_once(gw_encode_run *run, gw_cli_progress *progress)
     if (status != GW_OK) {
         return status;
     }
-    gw_parallel_tasks(run->threads, run->range_count, join_task, run, NULL);
+    gw_parallel_tasks(run->threads, run->range_count, join_task, run, 0);
     return first_failure(run->statuses, run->range_count);
 }
 
@@ -364,7 +364,7 @@ static void decode_task(void *context, unsigned worker, uint64_t index)
     run->statuses[index] = gw_gcomp_decode_range(run->codec, &frame, &run->info, &range, target, &workspace);
 }
 
-gw_status gw_decode_run_once(gw_decode_run *run, uint64_t *bad_chunk, gw_cli_progress *progress)
+gw_status gw_decode_run_once(gw_decode_run *run, uint64_t *bad_chunk, int progress)
 {
     *bad_chunk = UINT64_MAX;
     if (gw_cuda_run_is_on()) {

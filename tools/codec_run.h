@@ -44,8 +44,8 @@ int gw_encode_run_init(gw_encode_run *run, const gw_gcomp *codec, const gw_gcomp
                        unsigned threads);
 void gw_encode_run_free(gw_encode_run *run);
 
-/* Encodes into run->frame[0..run->frame_size). `progress` may be NULL. */
-gw_status gw_encode_run_once(gw_encode_run *run, gw_cli_progress *progress);
+/* Encodes into run->frame[0..run->frame_size). */
+gw_status gw_encode_run_once(gw_encode_run *run, int progress);
 
 /* Decodes a frame with several threads. dst has room for info.len elements. */
 typedef struct gw_decode_run {
@@ -66,6 +66,6 @@ typedef struct gw_decode_run {
 int gw_decode_run_init(gw_decode_run *run, const gw_gcomp *codec, const uint8_t *frame, size_t frame_size,
                        const gw_gcomp_map *map, const gw_gcomp_info *info, unsigned threads);
 void gw_decode_run_free(gw_decode_run *run);
-gw_status gw_decode_run_once(gw_decode_run *run, uint64_t *bad_chunk, gw_cli_progress *progress);
+gw_status gw_decode_run_once(gw_decode_run *run, uint64_t *bad_chunk, int progress);
 
 #endif

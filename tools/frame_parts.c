@@ -454,8 +454,10 @@ static void header_explain(const uint8_t *frame, size_t size, broken_rule *broke
 }
 
 /* Rules 9 to 14, for frames whose header is sound. */
-static void structure_explain(const uint8_t *frame, size_t size, broken_rule *broken)
+static void structure_explain(const gw_input_file *input, broken_rule *broken)
 {
+    const uint8_t *frame = input->data;
+    const size_t size = input->size;
     const uint32_t flags = gw_cli_load32(frame + 8);
     const uint64_t extension = ((flags & FLAG_INSTALLED) != 0 ? 8u : 0u) +
                                ((flags & (FLAG_DERIVED | FLAG_CONSTANT)) == FLAG_DERIVED ? 8u : 0u) +
@@ -466,7 +468,8 @@ static void structure_explain(const uint8_t *frame, size_t size, broken_rule *br
     const uint64_t directory_end = directory + chunk_count * ENTRY_SIZE;
     const uint64_t payload = round_up(directory_end, 16);
     const uint64_t frame_size = gw_cli_load64(frame + 24);
-    if (frame_size > size) {
+    /* A stream was not read to its end if the header is invalid. */
+    if (frame_size > size && !input->is_open) {
         rule_set(broken, 9, size, "");
         (void)snprintf(broken->text, sizeof broken->text,
                        "the header (byte 24) announces %llu bytes, the file has %llu",
@@ -573,9 +576,11 @@ static int chunk_explain(const char *file, const uint8_t *frame, size_t size, co
         parts.chunk.kind == GW_GCOMP_CHUNK_RAW ? "values or padding" : "runs, planes or escapes");
 }
 
-int gw_frame_explain(const char *file, const uint8_t *frame, size_t frame_size, gw_status status,
-                     uint64_t bad_chunk)
+int gw_frame_explain(const gw_input_file *input, gw_status status, uint64_t bad_chunk)
 {
+    const char *file = input->name;
+    const uint8_t *frame = input->data;
+    const size_t frame_size = input->size;
     if (status == GW_OK) {
         return GW_CLI_OK;
     }
@@ -589,7 +594,7 @@ int gw_frame_explain(const char *file, const uint8_t *frame, size_t frame_size, 
     }
     header_explain(frame, frame_size, &broken);
     if (broken.rule == 0) {
-        structure_explain(frame, frame_size, &broken);
+        structure_explain(input, &broken);
     }
     if (broken.rule == 0 && status == GW_ERR_CHECKSUM && peeked == GW_OK) {
         rule_set(&broken, 13, info.directory_offset - 8, "checksum mismatch of header and directory");

@@ -10,6 +10,7 @@
 #include <jansson.h>
 
 #include "gradwire/gcomp.h"
+#include "input_file.h"
 
 /* Bytes by part; their sum is the size of the frame. */
 typedef struct gw_frame_parts {
@@ -58,8 +59,7 @@ json_t *gw_frame_kinds_json(const gw_frame_parts *parts);
 void gw_frame_parts_print(const gw_frame_parts *parts, uint64_t frame_size, uint64_t len);
 
 /* Prints why the library refused a frame with `status`: file, byte offset, rule. Returns the exit code. */
-int gw_frame_explain(const char *file, const uint8_t *frame, size_t frame_size, gw_status status,
-                     uint64_t bad_chunk);
+int gw_frame_explain(const gw_input_file *input, gw_status status, uint64_t bad_chunk);
 
 const char *gw_chunk_kind_name(gw_gcomp_chunk_kind kind); /* "zero", "raw", "coded" */
 

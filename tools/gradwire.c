@@ -178,14 +178,14 @@ static const struct argp main_argp = {
 int main(int argc, char **argv)
 {
     argp_program_version_hook = version_print;
-    argp_err_exit_status = GW_CLI_USAGE;
+    gw_cli_start();
     gw_input_file_guard();
 
     main_arguments arguments = {NULL, 0};
-    (void)argp_parse(&main_argp, argc, argv, ARGP_IN_ORDER, NULL, &arguments);
+    gw_cli_parse(&main_argp, argc, argv, ARGP_IN_ORDER, &arguments);
 
     char name[64];
     (void)snprintf(name, sizeof name, "gradwire %s", arguments.command->name);
     argv[arguments.first] = name;
-    return gw_cli_finish_stdout(arguments.command->run(argc - arguments.first, argv + arguments.first));
+    return arguments.command->run(argc - arguments.first, argv + arguments.first);
 }

@@ -15,8 +15,9 @@
 static const uint8_t npy_magic[6] = {0x93, 'N', 'U', 'M', 'P', 'Y'};
 
 /* NumPy itself refuses headers above 10,000 bytes unless told to trust them. */
-#define HEADER_LEN_MAX 65536u
-#define DIMENSION_MAX  32
+#define HEADER_LEN_MAX   65536u
+#define PREAMBLE_LEN_MAX 12 /* magic, version, length of the header */
+#define DIMENSION_MAX    32
 
 /* The header text and a cursor in it. */
 typedef struct header_reader {
@@ -218,10 +219,14 @@ static int dictionary_read(header_reader *reader, npy_header *header)
 }
 
 /* Finds the header text: magic, version, length. */
-static int preamble_read(header_reader *reader, const gw_input_file *input)
+static int preamble_read(header_reader *reader, gw_input_file *input)
 {
-    const uint8_t *data = input->data;
     const char *name = input->name;
+    int result = gw_input_file_fill(input, PREAMBLE_LEN_MAX);
+    if (result != GW_CLI_OK) {
+        return result;
+    }
+    const uint8_t *data = input->data;
     const size_t common = input->size < sizeof npy_magic ? input->size : sizeof npy_magic;
     for (size_t i = 0; i < common; i++) {
         if (data[i] != npy_magic[i]) {
@@ -248,11 +253,15 @@ static int preamble_read(header_reader *reader, const gw_input_file *input)
         return gw_cli_error_at(GW_CLI_BAD_DATA, name, 8, "the header of %u bytes is longer than %u", len,
                                HEADER_LEN_MAX);
     }
+    result = gw_input_file_fill(input, start + len);
+    if (result != GW_CLI_OK) {
+        return result;
+    }
     if (input->size - start < len) {
         return gw_cli_error_at(GW_CLI_BAD_DATA, name, input->size,
                                "the file ends within the .npy header of %u bytes", len);
     }
-    reader->text = data + start;
+    reader->text = input->data + start;
     reader->size = len;
     reader->position = 0;
     reader->offset = start;
@@ -309,17 +318,22 @@ static int extent_check(gw_npy *npy, const npy_header *header)
         len *= header->dimension[i];
     }
     npy->len = empty ? 0 : len;
-    const uint64_t present = npy->input.size - npy->data_offset;
     const uint64_t wanted = npy->len * element_size;
+    const uint64_t end = wanted < UINT64_MAX - npy->data_offset ? npy->data_offset + wanted : UINT64_MAX - 1;
+    const int result = gw_input_file_fill(&npy->input, end + 1);
+    if (result != GW_CLI_OK) {
+        return result;
+    }
+    const uint64_t present = npy->input.size - npy->data_offset;
     if (present < wanted) {
         return gw_cli_error_at(GW_CLI_BAD_DATA, name, npy->input.size,
-                               "the file ends early: the shape asks for %llu bytes of data, there are %llu",
+                               "the file ends early: the shape needs %llu bytes of data, there are %llu",
                                (unsigned long long)wanted, (unsigned long long)present);
     }
     if (present > wanted) {
         return gw_cli_error_at(GW_CLI_BAD_DATA, name, npy->data_offset + wanted,
-                               "%llu bytes follow the %llu bytes of data that the shape asks for",
-                               (unsigned long long)(present - wanted), (unsigned long long)wanted);
+                               "bytes follow the %llu bytes of data that the shape needs",
+                               (unsigned long long)wanted);
     }
     return GW_CLI_OK;
 }

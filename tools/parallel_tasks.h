@@ -16,10 +16,10 @@ typedef void gw_task_fn(void *context, unsigned worker, uint64_t task);
 /*
  * Runs task(context, worker, 0..task_count) on `threads` threads, the calling one included, each taking the
  * next task that is left. Returns when all are done. If the system has no more threads to give, fewer do the
- * work. `progress` may be NULL; it is updated by the calling thread.
+ * work. With `progress` != 0 the progress line shows how many tasks are done.
  */
 void gw_parallel_tasks(unsigned threads, uint64_t task_count, gw_task_fn *task, void *context,
-                       gw_cli_progress *progress);
+                       int progress);
 
 /* Number of CPUs that this process may use, at least 1. */
 unsigned gw_parallel_cpu_count(void);

@@ -16,6 +16,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#define JSON_SIZE_MAX ((size_t)64 << 20)
+
 typedef struct optimizer_entry {
     const char *name;
     gw_optimizer_kind kind;
@@ -189,8 +191,26 @@ static int description_read(gw_snapshot *snapshot, const json_t *root, uint64_t 
     return json_is_array(tensors) ? tensors_sum(tensors, file, tensor_sum) : GW_CLI_OK;
 }
 
+/* Reads the whole description, if it starts like one. */
+static int json_fill(gw_input_file *input)
+{
+    static const char starts[5] = {'{', ' ', '\t', '\r', '\n'};
+    int result = gw_input_file_fill(input, 1);
+    if (result == GW_CLI_OK && input->size > 0 && memchr(starts, input->data[0], sizeof starts) != NULL) {
+        result = gw_input_file_fill(input, JSON_SIZE_MAX + 1);
+    }
+    if (result == GW_CLI_OK && input->size > JSON_SIZE_MAX) {
+        result = gw_cli_error(GW_CLI_BAD_DATA, input->name, "not a snapshot: longer than 64 MiB");
+    }
+    return result;
+}
+
 static int json_read(gw_snapshot *snapshot, uint64_t *tensor_sum)
 {
+    const int filled = json_fill(&snapshot->json);
+    if (filled != GW_CLI_OK) {
+        return filled;
+    }
     json_error_t error;
     json_t *root =
         json_loadb((const char *)snapshot->json.data, snapshot->json.size, JSON_REJECT_DUPLICATES, &error);

@@ -12,6 +12,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Frames, arrays and snapshots are told apart by this many bytes. */
+#define MAGIC_SIZE_MAX 6
+
 static int is_frame(const gw_input_file *input)
 {
     static const uint8_t magic[4] = {0x67, 0x57, 0x66, 0x1a};
@@ -29,6 +32,9 @@ static int source_open(gw_tensor_input *tensor, const char *path, const gw_codec
 {
     gw_input_file input;
     int result = gw_input_file_open(&input, path);
+    if (result == GW_CLI_OK) {
+        result = gw_input_file_fill(&input, MAGIC_SIZE_MAX);
+    }
     if (result != GW_CLI_OK) {
         return result;
     }

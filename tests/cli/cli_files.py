@@ -76,7 +76,7 @@ class Files(CliTest):
             self.fails(3, command, name, "-o", self.path("a.npy/out"), says="a.npy/out")
             self.fails(3, command, name, "-o", "/dev/full", says="No space left")
             self.fails(3, command, self.path("nothing"), "-o", self.path("out"), says="nothing")
-            self.fails(3, command, self.dir, "-o", self.path("out"), says="is a directory")
+            self.fails(3, command, self.dir, "-o", self.path("out"), says="Is a directory")
         self.ok("compress", source, "-o", "/dev/null")
         if os.geteuid() != 0:
             os.chmod(self.path("directory"), 0o500)
