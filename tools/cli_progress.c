@@ -29,7 +29,8 @@ static void line_print(double seconds)
 {
     const uint64_t total = atomic_load(&line.total);
     if (total != 0) {
-        fprintf(stderr, "\r%s: %3.0f %%", line.label, 100.0 * (double)atomic_load(&line.done) / (double)total);
+        fprintf(stderr, "\r%s: %3.0f %%", line.label,
+                100.0 * (double)atomic_load(&line.done) / (double)total);
     } else {
         fprintf(stderr, "\r%s: %.0f s", line.label, seconds);
     }

@@ -141,8 +141,7 @@ static int frame_decode(const gw_frame_input *frame, gw_decode_run *run, double 
         const gw_status status = gw_decode_run_once(run, &bad_chunk, 1);
         times[count] = gw_cli_seconds() - start;
         if (status != GW_OK) {
-            return gw_frame_explain(&frame->input, status,
-                                    bad_chunk);
+            return gw_frame_explain(&frame->input, status, bad_chunk);
         }
         total += times[count++];
     } while (count < RUN_MAX && total < 0.2);

@@ -47,8 +47,7 @@ static void *worker_main(void *argument)
     return NULL;
 }
 
-void gw_parallel_tasks(unsigned threads, uint64_t task_count, gw_task_fn *task, void *context,
-                       int progress)
+void gw_parallel_tasks(unsigned threads, uint64_t task_count, gw_task_fn *task, void *context, int progress)
 {
     task_queue queue;
     atomic_init(&queue.next, 0);

@@ -18,8 +18,7 @@ typedef void gw_task_fn(void *context, unsigned worker, uint64_t task);
  * next task that is left. Returns when all are done. If the system has no more threads to give, fewer do the
  * work. With `progress` != 0 the progress line shows how many tasks are done.
  */
-void gw_parallel_tasks(unsigned threads, uint64_t task_count, gw_task_fn *task, void *context,
-                       int progress);
+void gw_parallel_tasks(unsigned threads, uint64_t task_count, gw_task_fn *task, void *context, int progress);
 
 /* Number of CPUs that this process may use, at least 1. */
 unsigned gw_parallel_cpu_count(void);

@@ -16,7 +16,7 @@
 typedef struct text_source {
     const char *path;
     FILE *file;
-    uint64_t offset; /* bytes of text delivered: place of errors */
+    uint64_t offset;   /* bytes of text delivered: place of errors */
     uint64_t size_max; /* of text from a gzip file */
     int is_gzip;
     int member_open; /* inside a gzip member */
