@@ -72,10 +72,9 @@ static const struct argp compress_argp = {
     compress_options,
     compress_parse,
     "IN -o OUT.gw",
-    "Compress IN, a NumPy array (.npy) or a snapshot (.json with the arrays beside it), into one frame.\v"
-    "A snapshot's gradient loses the mantissa bits that the parameter update cannot feel. An array loses "
-    "none, or "
-    "those that --drop names. Exit codes: 0 done, 1 bad input, 2 bad command line, 3 input or output failed.",
+    "Compress IN, a NumPy array (.npy) or a snapshot (.json with its arrays), into one frame.\v"
+    "The gradient of a snapshot loses the mantissa bits that do not affect the parameter update. An array loses "
+    "none, or as many as --drop says. Exit codes: 0 done, 1 bad input, 2 bad command line, 3 input or output failed.",
     compress_children,
     NULL,
     NULL,
@@ -133,7 +132,7 @@ static void report_table(const gw_tensor_input *tensor, const compress_arguments
 {
     const uint64_t input_size = tensor->len * gw_dtype_size(tensor->dtype);
     gw_cli_print_arrow(arguments->input, arguments->output);
-    printf("  %llu values of %s, %s levels, step %u, cap %u, cut by %s%s, %s, %s\n",
+    printf("  %llu values of %s, %s levels, step %u, cap %u, drops by %s%s, %s, %s\n",
            (unsigned long long)tensor->len, gw_dtype_name(tensor->dtype),
            info->levels == GW_GCOMP_DERIVED ? "derived" : "explicit", info->step, info->cap,
            gw_tensor_input_map_name(tensor), info->strict ? ", strict" : "",
@@ -146,7 +145,7 @@ static void report_table(const gw_tensor_input *tensor, const compress_arguments
            (unsigned long long)parts->codebook_count, (unsigned long long)parts->escape_count);
     gw_frame_parts_print(parts, run->frame_size, tensor->len);
     if (tensor->len > 0) {
-        printf("  %.2f %% of the input, %.2f %% of fp32, %.2f %% of a bf16 wire\n",
+        printf("  %.2f %% of the input, %.2f %% of fp32, %.2f %% of bf16\n",
                100.0 * (double)run->frame_size / (double)input_size,
                25.0 * (double)run->frame_size / (double)tensor->len,
                50.0 * (double)run->frame_size / (double)tensor->len);
@@ -159,7 +158,7 @@ static void report_table(const gw_tensor_input *tensor, const compress_arguments
            arguments->request.threads, arguments->request.threads == 1 ? "" : "s");
 }
 
-/* Encodes; small inputs several times, because the first run also pays for fresh memory. *seconds is the
+/* Encodes. Small inputs are encoded several times, because the first run includes page faults. *seconds is the
    median. */
 static int tensor_encode(gw_tensor_input *tensor, gw_encode_run *run, double *seconds)
 {
@@ -203,7 +202,7 @@ static int tensor_write(gw_tensor_input *tensor, const compress_arguments *argum
         gw_frame_parts parts;
         gw_frame_parts_read(run.frame, run.frame_size, &info, &parts);
         if (strcmp(arguments->output, "-") == 0) {
-            /* Standard output carries the frame, so there is no report. */
+            /* Standard output has the frame, so there is no report. */
         } else if (arguments->request.json) {
             result = report_json(tensor, &arguments->request, &run, &info, &parts, seconds);
         } else {

@@ -26,7 +26,7 @@ static const struct argp_option decompress_options[] = {
     {"output", 'o', "OUT.npy", 0, "The array to write; - is standard output", 0},
     {"snapshot", KEY_SNAPSHOT, "S.json", 0, "The snapshot that a derived frame was made with", 0},
     {"max-values", KEY_MAX_VALUES, "N", 0, "Refuse frames with more values (default 2^48)", 0},
-    {"codec", KEY_CODEC, "NAME", 0, "Needed only where a THC frame comes through standard input: thc", 0},
+    {"codec", KEY_CODEC, "NAME", 0, "thc, needed only for THC frames on standard input", 0},
     {0},
 };
 
@@ -82,9 +82,8 @@ static const struct argp decompress_argp = {
     decompress_parse,
     "IN.gw -o OUT.npy",
     "Decompress a frame into a one-dimensional NumPy array ('<f4', '<f2', or '<u2' for bf16).\v"
-    "Nothing is written unless every chunk of the frame is sound. Exit codes: 0 done, 1 bad frame or "
-    "snapshot, 2 bad "
-    "command line, 3 input or output failed.",
+    "Nothing is written unless every chunk of the frame is valid. Exit codes: 0 done, 1 bad frame or snapshot, 2 "
+    "bad command line, 3 input or output failed.",
     decompress_children,
     NULL,
     NULL,
@@ -126,7 +125,7 @@ static int report_print(const gw_frame_input *frame, const decompress_arguments 
     return gw_cli_json_print(object);
 }
 
-/* Decodes; small frames several times, because the first run also pays for fresh memory. *seconds is the
+/* Decodes. Small frames are decoded several times, because the first run includes page faults. *seconds is the
    median. */
 static int frame_decode(const gw_frame_input *frame, gw_decode_run *run, double *seconds)
 {

@@ -13,8 +13,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* The build system says which backends it compiled into the library; the library tells which of them run
-   here. */
+/* The build system defines which backends are in the library; the library knows which of them run here. */
 #ifndef GW_CLI_BACKENDS_BUILT
 #define GW_CLI_BACKENDS_BUILT "scalar"
 #endif
@@ -41,7 +40,7 @@ static const struct argp info_argp = {
     info_options, info_parse, "", "Print version, format version, backends and CPU.", NULL, NULL, NULL,
 };
 
-/* "model name" of the first CPU; "unknown" where the system has no such line. */
+/* "model name" of the first CPU; "unknown" if there is no such line. */
 static void cpu_name_read(char *name, size_t capacity)
 {
     (void)snprintf(name, capacity, "unknown");

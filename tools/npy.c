@@ -1,6 +1,6 @@
 /*
- * Reads the header of a .npy file by hand: it is a Python dictionary literal, of which only the part that
- * NumPy writes is accepted. Every position is checked against the end of the header before it is read.
+ * The header of a .npy file is a Python dictionary literal; only the subset that NumPy writes is accepted. Every
+ * position is checked against the end of the header before it is read.
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
@@ -14,7 +14,7 @@
 
 static const uint8_t npy_magic[6] = {0x93, 'N', 'U', 'M', 'P', 'Y'};
 
-/* NumPy itself refuses headers above 10,000 bytes unless told to trust them. */
+/* NumPy refuses headers above 10,000 bytes by default. */
 #define HEADER_LEN_MAX   65536u
 #define PREAMBLE_LEN_MAX 12 /* magic, version, length of the header */
 #define DIMENSION_MAX    32
@@ -87,7 +87,7 @@ static int string_read(header_reader *reader, char *string, size_t capacity)
             break;
         }
         if (c == '\\' || len + 1 >= capacity) {
-            return reader_error(reader, "a string is longer than any that is known here, or has escapes");
+            return reader_error(reader, "a string is too long or has escapes");
         }
         string[len++] = (char)c;
         reader->position++;
@@ -172,7 +172,7 @@ static int entry_read(header_reader *reader, npy_header *header)
         header->has_descr = 1;
         header->descr_offset = offset;
         if (next_peek(reader) == '[') {
-            return reader_error(reader, "structured types are not supported; save one plain array a file");
+            return reader_error(reader, "structured types are not supported; save plain arrays");
         }
         return string_read(reader, header->descr, sizeof header->descr);
     }
@@ -286,11 +286,11 @@ static int dtype_find(const npy_header *header, gw_npy_u2 u2, const char *name, 
             return GW_CLI_OK;
         }
         return gw_cli_error_at(GW_CLI_BAD_DATA, name, header->descr_offset,
-                               "descr '%s' holds two-byte words; if they are bf16, say --dtype bf16", descr);
+                               "descr '%s' holds two-byte words; if they are bf16, use --dtype bf16", descr);
     }
     const char *hint = "the types are '<f4', '<f2' and, with --dtype bf16, '<u2'";
     if (strcmp(descr + (descr[0] != '\0'), "f8") == 0) {
-        hint = "float64 is not a type of the wire; save a.astype('<f4')";
+        hint = "float64 is not supported; save a.astype('<f4')";
     } else if (descr[0] == '>') {
         hint = "big-endian data is not supported; save a.astype(a.dtype.newbyteorder('<'))";
     }
@@ -318,22 +318,22 @@ static int extent_check(gw_npy *npy, const npy_header *header)
         len *= header->dimension[i];
     }
     npy->len = empty ? 0 : len;
-    const uint64_t wanted = npy->len * element_size;
-    const uint64_t end = wanted < UINT64_MAX - npy->data_offset ? npy->data_offset + wanted : UINT64_MAX - 1;
+    const uint64_t data_size = npy->len * element_size;
+    const uint64_t end = data_size < UINT64_MAX - npy->data_offset ? npy->data_offset + data_size : UINT64_MAX - 1;
     const int result = gw_input_file_fill(&npy->input, end + 1);
     if (result != GW_CLI_OK) {
         return result;
     }
     const uint64_t present = npy->input.size - npy->data_offset;
-    if (present < wanted) {
+    if (present < data_size) {
         return gw_cli_error_at(GW_CLI_BAD_DATA, name, npy->input.size,
                                "the file ends early: the shape needs %llu bytes of data, there are %llu",
-                               (unsigned long long)wanted, (unsigned long long)present);
+                               (unsigned long long)data_size, (unsigned long long)present);
     }
-    if (present > wanted) {
-        return gw_cli_error_at(GW_CLI_BAD_DATA, name, npy->data_offset + wanted,
+    if (present > data_size) {
+        return gw_cli_error_at(GW_CLI_BAD_DATA, name, npy->data_offset + data_size,
                                "bytes follow the %llu bytes of data that the shape needs",
-                               (unsigned long long)wanted);
+                               (unsigned long long)data_size);
     }
     return GW_CLI_OK;
 }
@@ -366,7 +366,7 @@ static int array_find(gw_npy *npy, gw_npy_u2 u2)
         const size_t size = (size_t)npy->len * element_size;
         npy->aligned = malloc(size);
         if (npy->aligned == NULL) {
-            return gw_cli_error(GW_CLI_IO, npy->input.name, "not enough memory");
+            return gw_cli_error(GW_CLI_IO, npy->input.name, "out of memory");
         }
         memcpy(npy->aligned, npy->values, size);
         npy->values = npy->aligned;

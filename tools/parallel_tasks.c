@@ -1,5 +1,5 @@
 /*
- * A shared counter hands out tasks; POSIX threads take them.
+ * POSIX threads draw task numbers from a shared counter.
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
@@ -25,7 +25,7 @@ typedef struct task_worker {
     pthread_t thread;
 } task_worker;
 
-static void tasks_take(task_queue *queue, unsigned worker)
+static void tasks_run(task_queue *queue, unsigned worker)
 {
     for (;;) {
         const uint64_t task = atomic_fetch_add(&queue->next, 1);
@@ -43,7 +43,7 @@ static void tasks_take(task_queue *queue, unsigned worker)
 static void *worker_main(void *argument)
 {
     task_worker *worker = argument;
-    tasks_take(worker->queue, worker->index);
+    tasks_run(worker->queue, worker->index);
     return NULL;
 }
 
@@ -71,7 +71,7 @@ void gw_parallel_tasks(unsigned threads, uint64_t task_count, gw_task_fn *task, 
         }
         started++;
     }
-    tasks_take(&queue, 0);
+    tasks_run(&queue, 0);
     for (unsigned i = 0; i < started; i++) {
         (void)pthread_join(extras[i].thread, NULL);
     }

@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Frames, arrays and snapshots are told apart by this many bytes. */
+/* Enough to distinguish frames, arrays and snapshots. */
 #define MAGIC_SIZE_MAX 6
 
 static int is_frame(const gw_input_file *input)
@@ -69,7 +69,7 @@ static int values_convert(gw_tensor_input *tensor, gw_dtype dtype)
     }
     tensor->converted = malloc((size_t)tensor->len * 2 + 1);
     if (tensor->converted == NULL) {
-        return gw_cli_error(GW_CLI_IO, tensor->name, "not enough memory");
+        return gw_cli_error(GW_CLI_IO, tensor->name, "out of memory");
     }
     gw_dtype_from_fp32(dtype, tensor->values, tensor->len, tensor->converted);
     tensor->values = tensor->converted;
