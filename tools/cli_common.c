@@ -137,6 +137,52 @@ double gw_cli_gbps(uint64_t bytes, double seconds)
     return seconds > 0 ? (double)bytes / seconds * 1e-9 : 0;
 }
 
+int gw_cli_timer_next(gw_cli_timer *timer)
+{
+    enum { SHORT_RUNS = 5 };
+    const double now = gw_cli_seconds();
+    const uint64_t done = timer->started;
+    if (done != 0) {
+        timer->times[done - 1] = now - timer->start;
+        timer->total += now - timer->start;
+    }
+    if (timer->runs != 0) {
+        gw_cli_progress_set(done, timer->runs + 1);
+    }
+    if (timer->runs != 0 ? done > timer->runs : done == SHORT_RUNS || (done != 0 && timer->total >= 0.2)) {
+        return 0;
+    }
+    timer->started++;
+    timer->start = gw_cli_seconds();
+    return 1;
+}
+
+double gw_cli_timer_median(gw_cli_timer *timer)
+{
+    return timer->runs != 0 ? gw_cli_median(timer->times + 1, (size_t)timer->runs)
+                            : gw_cli_median(timer->times, (size_t)timer->started);
+}
+
+void gw_cli_json_text(json_t *object, const char *key, const char *text)
+{
+    json_object_set_new(object, key, json_string(text));
+}
+
+void gw_cli_json_count(json_t *object, const char *key, uint64_t count)
+{
+    json_object_set_new(object, key, json_integer((json_int_t)count));
+}
+
+void gw_cli_json_flag(json_t *object, const char *key, int flag)
+{
+    json_object_set_new(object, key, json_boolean(flag));
+}
+
+void gw_cli_json_number(json_t *object, const char *key, double value)
+{
+    json_object_set_new(object, key, gw_cli_json_real(value));
+}
+
 json_t *gw_cli_json_real(double value)
 {
     return isfinite(value) ? json_real(value) : json_null();

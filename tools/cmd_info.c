@@ -102,14 +102,14 @@ int gw_cmd_info(int argc, char **argv)
     cpu_name_read(cpu, sizeof cpu);
     if (json) {
         json_t *object = json_object();
-        json_object_set_new(object, "command", json_string("info"));
-        json_object_set_new(object, "status", json_string("ok"));
-        json_object_set_new(object, "version", json_string(gw_version_string()));
-        json_object_set_new(object, "format_version", json_integer(FORMAT_VERSION));
+        gw_cli_json_text(object, "command", "info");
+        gw_cli_json_text(object, "status", "ok");
+        gw_cli_json_text(object, "version", gw_version_string());
+        gw_cli_json_count(object, "format_version", FORMAT_VERSION);
         json_object_set_new(object, "backends_built", backends_built_json());
         json_object_set_new(object, "backends_available", backends_available_json());
-        json_object_set_new(object, "cpu", json_string(cpu));
-        json_object_set_new(object, "cpus", json_integer((json_int_t)gw_parallel_cpu_count()));
+        gw_cli_json_text(object, "cpu", cpu);
+        gw_cli_json_count(object, "cpus", gw_parallel_cpu_count());
         return gw_cli_json_print(object);
     }
     printf("%-20s%s\n", "gradwire", gw_version_string());

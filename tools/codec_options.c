@@ -10,6 +10,7 @@
 #include "parallel_tasks.h"
 
 #include <float.h>
+#include <stdio.h>
 #include <string.h>
 
 enum {
@@ -82,6 +83,12 @@ const char *gw_codec_backend_name(uint32_t backends)
         }
     }
     return "scalar";
+}
+
+void gw_codec_request_print(const gw_codec_request *request)
+{
+    printf("%s, %u thread%s", gw_codec_backend_name(request->backends), request->threads,
+           request->threads == 1 ? "" : "s");
 }
 
 /* ---- parsers ---- */
@@ -231,8 +238,8 @@ const struct argp gw_codec_encode_argp = {encode_options, encode_parse, NULL, NU
 static const struct argp_option run_options[] = {
     {"param-dtype", KEY_PARAM_DTYPE, "TYPE", 0,
      "Precision of the stored parameters: fp32 (default), bf16 or fp16", 0},
-    {"as", KEY_AS, "OPTIMIZER", 0,
-     "Use another optimizer with the hyperparameters of the snapshot, e.g. sgd", 0},
+    {"as", KEY_AS, "OPTIMIZER", 0, "Use another optimizer with the hyperparameters of the snapshot, e.g. sgd",
+     0},
     {"backend", KEY_BACKEND, "NAME[,NAME]", 0, "Permitted backends (default: all that the machine has)", 0},
     {"threads", 'T', "N", 0, "Threads (default 1; 0 = all CPUs)", 0},
     {"json", KEY_JSON, NULL, 0, "Print one JSON object instead of a table", 0},

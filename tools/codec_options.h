@@ -45,6 +45,9 @@ int gw_codec_request_init_handle(const gw_codec_request *request, gw_dtype dtype
 /* Name of the fastest backend in a mask that this machine has, for reports. */
 const char *gw_codec_backend_name(uint32_t backends);
 
+/* Prints "avx2, 4 threads" for reports. */
+void gw_codec_request_print(const gw_codec_request *request);
+
 const char *gw_dtype_name(gw_dtype dtype); /* "fp32", "bf16", "fp16" */
 
 /* 0 for an unknown name. Accepts also float32, f4, bfloat16, float16, f2. */

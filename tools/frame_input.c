@@ -6,7 +6,7 @@
 #include "frame_input.h"
 
 #include "cli_common.h"
-#include "frame_parts.h"
+#include "frame_explain.h"
 
 #include <fcntl.h>
 #include <float.h>

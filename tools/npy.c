@@ -319,7 +319,8 @@ static int extent_check(gw_npy *npy, const npy_header *header)
     }
     npy->len = empty ? 0 : len;
     const uint64_t data_size = npy->len * element_size;
-    const uint64_t end = data_size < UINT64_MAX - npy->data_offset ? npy->data_offset + data_size : UINT64_MAX - 1;
+    const uint64_t end =
+        data_size < UINT64_MAX - npy->data_offset ? npy->data_offset + data_size : UINT64_MAX - 1;
     const int result = gw_input_file_fill(&npy->input, end + 1);
     if (result != GW_CLI_OK) {
         return result;

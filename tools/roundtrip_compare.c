@@ -156,7 +156,8 @@ static void parameters_compare(const gw_tensor_input *tensor, const void *decode
             deviation_add(&ours, theta, exact, gw_optimizer_update_param(&update, state, i, y / scale), i);
         }
         if (truncated != x) {
-            deviation_add(&plain, theta, exact, gw_optimizer_update_param(&update, state, i, truncated / scale), i);
+            deviation_add(&plain, theta, exact,
+                          gw_optimizer_update_param(&update, state, i, truncated / scale), i);
         }
     }
     result->deviation.mean = tensor->len == 0 ? 0 : ours.sum / (double)tensor->len;
