@@ -10,6 +10,7 @@
 #include "frame_parts.h"
 #include "little_endian.h"
 
+#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -33,11 +34,15 @@ typedef struct broken_rule {
     char text[200];
 } broken_rule;
 
-static void rule_set(broken_rule *broken, int rule, uint64_t offset, const char *text)
+__attribute__((format(printf, 4, 5))) static void rule_set(broken_rule *broken, int rule, uint64_t offset,
+                                                           const char *format, ...)
 {
+    va_list arguments;
+    va_start(arguments, format);
     broken->rule = rule;
     broken->offset = offset;
-    (void)snprintf(broken->text, sizeof broken->text, "%s", text);
+    (void)vsnprintf(broken->text, sizeof broken->text, format, arguments);
+    va_end(arguments);
 }
 
 /* Rules 1 to 8: the header by itself. */
@@ -76,7 +81,7 @@ static void header_explain(const uint8_t *frame, size_t size, broken_rule *broke
     } else if (constant && !derived) {
         rule_set(broken, 6, 8, "the flag CONSTANT needs DERIVED");
     } else if (constant ? step != 1 : step > 7 || (steps[derived][dtype - 1] >> step & 1) == 0) {
-        rule_set(broken, 7, 12, "a step that frames of this kind do not have");
+        rule_set(broken, 7, 12, "a step that such frames do not have");
     } else if (cap > cap_max[derived][dtype - 1] || (!constant && cap % step != 0)) {
         rule_set(broken, 7, 13, "cap too large or not a multiple of the step");
     } else if (gw_cli_load16(frame + 14) != 0 && (!derived || constant)) {
@@ -88,7 +93,7 @@ static void header_explain(const uint8_t *frame, size_t size, broken_rule *broke
     }
 }
 
-/* Rules 9 to 14, for frames whose header is sound. */
+/* Rules 9 to 12, for frames with a valid header. */
 static void structure_explain(const gw_input_file *input, broken_rule *broken)
 {
     const uint8_t *frame = input->data;
@@ -105,10 +110,8 @@ static void structure_explain(const gw_input_file *input, broken_rule *broken)
     const uint64_t frame_size = gw_cli_load64(frame + 24);
     /* A stream was not read to its end if the header is invalid. */
     if (frame_size > size && !input->is_open) {
-        rule_set(broken, 9, size, "");
-        (void)snprintf(broken->text, sizeof broken->text,
-                       "the header (byte 24) announces %llu bytes, the file has %llu",
-                       (unsigned long long)frame_size, (unsigned long long)size);
+        rule_set(broken, 9, size, "the header (byte 24) announces %llu bytes, the file has %llu",
+                 (unsigned long long)frame_size, (unsigned long long)size);
         return;
     }
     if (frame_size < payload) {
@@ -123,6 +126,8 @@ static void structure_explain(const gw_input_file *input, broken_rule *broken)
     }
     if (frame_size < size) {
         rule_set(broken, 11, frame_size, "bytes follow the frame");
+    }
+    if (frame_size != size) {
         return;
     }
     if ((flags & FLAG_CHECKSUM) != 0 && gw_cli_load32(frame + directory - 4) != 0) {
@@ -137,56 +142,56 @@ static void structure_explain(const gw_input_file *input, broken_rule *broken)
     }
 }
 
-/* Rule 14: the directory, entry by entry. */
+/* Rule 14: what one directory entry breaks by itself. `previous` is the start of the chunk before. */
+static void entry_explain(const uint8_t *frame, const gw_gcomp_info *info, uint64_t index, uint64_t previous,
+                          broken_rule *broken)
+{
+    const uint64_t offset = info->directory_offset + index * ENTRY_SIZE;
+    const uint64_t place = gw_cli_load64(frame + offset);
+    const uint64_t start = place & ~(uint64_t)15;
+    const uint64_t kind = place & 15;
+    const uint64_t book = gw_cli_load32(frame + offset + 8);
+    const int has_book = kind == GW_GCOMP_CHUNK_CODED && !info->installed;
+    const unsigned long long number = index;
+    if (kind > 2) {
+        rule_set(broken, 14, offset, "directory entry %llu: an unknown kind of chunk", number);
+    } else if (start < previous || start > info->frame_size || (index == 0 && start != previous)) {
+        rule_set(broken, 14, offset, "directory entry %llu: a chunk out of its place", number);
+    } else if (has_book ? book > index : book != 0) {
+        rule_set(broken, 14, offset + 8, "directory entry %llu: an impossible codebook", number);
+    } else if (!info->checksum && gw_cli_load32(frame + offset + 12) != 0) {
+        rule_set(broken, 14, offset + 12, "directory entry %llu: a checksum in a frame without checksums",
+                 number);
+    }
+}
+
+/* Whether a CODED chunk names a chunk that owns no codebook. Its `book` is at most its index. */
+static int owner_is_missing(const uint8_t *directory, uint64_t index)
+{
+    const uint8_t *entry = directory + index * ENTRY_SIZE;
+    const uint32_t book = gw_cli_load32(entry + 8);
+    const uint8_t *owner = directory + (uint64_t)book * ENTRY_SIZE;
+    return (entry[0] & 15) == GW_GCOMP_CHUNK_CODED &&
+           ((owner[0] & 15) != GW_GCOMP_CHUNK_CODED || gw_cli_load32(owner + 8) != book);
+}
+
+/* Rule 14: the directory. */
 static void directory_explain(const uint8_t *frame, const gw_gcomp_info *info, broken_rule *broken)
 {
+    const uint8_t *directory = frame + info->directory_offset;
     uint64_t previous = info->payload_offset;
-    for (uint64_t i = 0; i < info->chunk_count; i++) {
-        const uint64_t offset = info->directory_offset + i * ENTRY_SIZE;
-        const uint64_t place = gw_cli_load64(frame + offset);
-        const uint64_t start = place & ~(uint64_t)15;
-        const uint64_t kind = place & 15;
-        const uint64_t book = gw_cli_load32(frame + offset + 8);
-        const int has_book = kind == GW_GCOMP_CHUNK_CODED && !info->installed;
-        if (kind > 2) {
-            rule_set(broken, 14, offset, "");
-            (void)snprintf(broken->text, sizeof broken->text,
-                           "directory entry %llu: an unknown kind of chunk", (unsigned long long)i);
-        } else if (start < previous || start > info->frame_size ||
-                   (i == 0 && start != info->payload_offset)) {
-            rule_set(broken, 14, offset, "");
-            (void)snprintf(broken->text, sizeof broken->text,
-                           "directory entry %llu: a chunk out of its place", (unsigned long long)i);
-        } else if (has_book ? book > i : book != 0) {
-            rule_set(broken, 14, offset + 8, "");
-            (void)snprintf(broken->text, sizeof broken->text,
-                           "directory entry %llu: a codebook that cannot be", (unsigned long long)i);
-        } else if (!info->checksum && gw_cli_load32(frame + offset + 12) != 0) {
-            rule_set(broken, 14, offset + 12, "");
-            (void)snprintf(broken->text, sizeof broken->text,
-                           "directory entry %llu: a checksum where the frame has none",
-                           (unsigned long long)i);
-        }
-        if (broken->rule != 0) {
-            return;
-        }
-        previous = start;
+    for (uint64_t i = 0; i < info->chunk_count && broken->rule == 0; i++) {
+        entry_explain(frame, info, i, previous, broken);
+        previous = gw_cli_load64(directory + i * ENTRY_SIZE) & ~(uint64_t)15;
     }
-    /* Each entry is possible by itself: then one of them names a chunk that owns no codebook, or chunk sizes
-     * do not end at the frame's end. */
-    rule_set(broken, 14, info->directory_offset, "the directory contradicts itself");
-    for (uint64_t i = 0; i < info->chunk_count; i++) {
-        const uint64_t offset = info->directory_offset + i * ENTRY_SIZE;
-        const uint64_t owner =
-            info->directory_offset + (uint64_t)gw_cli_load32(frame + offset + 8) * ENTRY_SIZE;
-        if ((frame[offset] & 15) == GW_GCOMP_CHUNK_CODED && !info->installed &&
-            ((frame[owner] & 15) != GW_GCOMP_CHUNK_CODED ||
-             gw_cli_load32(frame + owner + 8) != gw_cli_load32(frame + offset + 8))) {
-            rule_set(broken, 14, offset + 8, "");
-            (void)snprintf(broken->text, sizeof broken->text,
-                           "directory entry %llu names a chunk that owns no codebook", (unsigned long long)i);
-            return;
+    for (uint64_t i = 0; i < info->chunk_count && broken->rule == 0 && !info->installed; i++) {
+        if (owner_is_missing(directory, i)) {
+            rule_set(broken, 14, info->directory_offset + i * ENTRY_SIZE + 8,
+                     "directory entry %llu names a chunk that owns no codebook", (unsigned long long)i);
         }
+    }
+    if (broken->rule == 0) {
+        rule_set(broken, 14, info->directory_offset, "the chunk sizes do not add up to the frame");
     }
 }
 
@@ -238,13 +243,12 @@ int gw_frame_explain(const gw_input_file *input, gw_status status, uint64_t bad_
         directory_explain(frame, &info, &broken);
     }
     if (broken.rule == 0 && status == GW_ERR_TABLE && peeked == GW_OK) {
-        rule_set(&broken, 15, HEADER_SIZE, "");
-        (void)snprintf(broken.text, sizeof broken.text,
-                       "codebook %u, generation %u, is not in the frame and not installed here", info.book_id,
-                       info.book_generation);
+        rule_set(&broken, 15, HEADER_SIZE,
+                 "codebook %u, generation %u, is not in the frame and not installed here", info.book_id,
+                 info.book_generation);
     }
     if (broken.rule == 0 && status == GW_ERR_LIMIT) {
-        rule_set(&broken, 8, 16, "more values than fit here");
+        rule_set(&broken, 8, 16, "more values than the limit");
     }
     if (broken.rule == 0) {
         return gw_cli_error(GW_CLI_BAD_DATA, file, "%s (%s)", gw_status_message(status),
