@@ -135,6 +135,9 @@ static int tensor_write(gw_tensor_input *tensor, const compress_arguments *argum
     if (result != GW_CLI_OK) {
         return result;
     }
+    gw_encode_run_release(&run,
+                          tensor->is_snapshot ? &tensor->snapshot.array[GW_SNAPSHOT_GRAD] : &tensor->npy,
+                          tensor->options.chunk_log2);
     double seconds = 0;
     result = tensor_encode(tensor, &run, &seconds);
     if (result == GW_CLI_OK) {

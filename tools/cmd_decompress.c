@@ -7,6 +7,7 @@
 
 #include "atomic_file.h"
 #include "cli_common.h"
+#include "cuda_run.h"
 #include "frame_explain.h"
 #include "frame_input.h"
 #include "frame_report.h"
@@ -133,19 +134,54 @@ static int frame_decode(const gw_frame_input *frame, gw_decode_run *run, double 
     return GW_CLI_OK;
 }
 
+/* Decodes a large frame and writes values as soon as they are decoded. */
+static int frame_stream(const gw_frame_input *frame, gw_decode_run *run, gw_atomic_file *output,
+                        double *seconds)
+{
+    const gw_gcomp_info *info = &frame->info;
+    const uint64_t batch = 4 * (uint64_t)run->threads;
+    const uint64_t range_size = (run->range_len << info->chunk_log2) * gw_dtype_size(info->dtype);
+    const uint64_t values_size = info->len * gw_dtype_size(info->dtype);
+    int result = gw_npy_write_header(output, info->dtype, info->len);
+    gw_cli_progress_begin("decode");
+    for (uint64_t i = 0; i < run->range_count && result == GW_CLI_OK; i += batch) {
+        const uint64_t count = run->range_count - i < batch ? run->range_count - i : batch;
+        uint64_t bad_chunk = UINT64_MAX;
+        const double start = gw_cli_seconds();
+        const gw_status status = gw_decode_run_ranges(run, i, count, &bad_chunk, 0);
+        *seconds += gw_cli_seconds() - start;
+        if (status != GW_OK) {
+            return gw_frame_explain(&frame->input, status, bad_chunk);
+        }
+        const uint64_t left = values_size - i * range_size;
+        const size_t size = (size_t)(count * range_size < left ? count * range_size : left);
+        result = gw_atomic_file_write(output, run->dst + i * range_size, size);
+        gw_memory_release(run->dst + i * range_size, size);
+        gw_cli_progress_set(i + count, run->range_count);
+    }
+    gw_cli_progress_end();
+    return result == GW_CLI_OK ? gw_atomic_file_commit(output) : result;
+}
+
 static int frame_write(const gw_frame_input *frame, const decompress_arguments *arguments,
                        gw_atomic_file *output)
 {
     gw_decode_run run;
-    int result = gw_decode_run_init(&run, &frame->codec, frame->input.data, frame->input.size,
-                                    frame->map_used, &frame->info, arguments->request.threads);
+    const gw_gcomp_frame received = {frame->input.data, frame->input.size, frame->map_used};
+    int result = gw_decode_run_init(&run, &frame->codec, &received, &frame->info, arguments->request.threads);
     if (result != GW_CLI_OK) {
         return result;
     }
+    run.is_mapped = frame->input.mapped;
     double seconds = 0;
-    result = frame_decode(frame, &run, &seconds);
-    if (result == GW_CLI_OK) {
-        result = gw_npy_write(output, frame->info.dtype, run.dst, frame->info.len);
+    /* Only a temporary file can be discarded if a later chunk is corrupt. */
+    if (frame->info.len >= GW_CODEC_RUN_LARGE_LEN && !output->direct && !gw_cuda_run_is_on()) {
+        result = frame_stream(frame, &run, output, &seconds);
+    } else {
+        result = frame_decode(frame, &run, &seconds);
+        if (result == GW_CLI_OK) {
+            result = gw_npy_write(output, frame->info.dtype, run.dst, frame->info.len);
+        }
     }
     gw_decode_run_free(&run);
     if (result == GW_CLI_OK && strcmp(arguments->output, "-") != 0) {

@@ -131,23 +131,23 @@ static int frame_verify(const verify_arguments *arguments)
     if (result != GW_CLI_OK) {
         return result;
     }
-    const size_t workspace_size = gw_gcomp_workspace_size(&frame.codec);
-    void *workspace = malloc(workspace_size + 1);
-    if (workspace == NULL) {
+    gw_workspace workspace = {.size = gw_gcomp_workspace_size(&frame.codec)};
+    workspace.data = malloc(workspace.size + 1);
+    if (workspace.data == NULL) {
         result = gw_cli_error(GW_CLI_IO, NULL, "out of memory");
     } else {
         uint64_t bad_chunk = UINT64_MAX;
         gw_cli_progress_begin("validate");
         const double start = gw_cli_seconds();
-        const gw_status status = gw_gcomp_validate(&frame.codec, frame.input.data, frame.input.size,
-                                                   frame.map_used, &bad_chunk, workspace, workspace_size);
+        const gw_gcomp_frame received = {frame.input.data, frame.input.size, frame.map_used};
+        const gw_status status = gw_gcomp_validate(&frame.codec, &received, &bad_chunk, &workspace);
         const double seconds = gw_cli_seconds() - start;
         gw_cli_progress_end();
         result = gw_frame_explain(&frame.input, status, bad_chunk);
         if (result == GW_CLI_OK) {
             result = frame_report(&frame, arguments, seconds);
         }
-        free(workspace);
+        free(workspace.data);
     }
     gw_frame_input_close(&frame);
     return result;

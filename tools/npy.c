@@ -402,32 +402,41 @@ void gw_npy_close(gw_npy *npy)
     memset(npy, 0, sizeof *npy);
 }
 
+void gw_npy_release(const gw_npy *npy, uint64_t first, uint64_t count)
+{
+    const size_t element_size = gw_dtype_size(npy->dtype);
+    if (npy->input.mapped && npy->aligned == NULL) {
+        gw_memory_release((const uint8_t *)npy->values + first * element_size, (size_t)count * element_size);
+    }
+}
+
 int gw_npy_is_npy(const gw_input_file *input)
 {
     return input->size > 0 && memcmp(input->data, npy_magic,
                                      input->size < sizeof npy_magic ? input->size : sizeof npy_magic) == 0;
 }
 
-void gw_npy_header_make(gw_dtype dtype, uint64_t len, uint8_t header[GW_NPY_HEADER_SIZE])
+int gw_npy_write_header(gw_atomic_file *file, gw_dtype dtype, uint64_t len)
 {
     /* 10 bytes of preamble, 117 of dictionary and blanks, a newline. The longest dictionary takes 78. */
-    static const uint8_t preamble[10] = {0x93, 'N', 'U', 'M', 'P', 'Y', 1, 0, GW_NPY_HEADER_SIZE - 10, 0};
+    enum { SIZE = 128 };
+    static const uint8_t preamble[10] = {0x93, 'N', 'U', 'M', 'P', 'Y', 1, 0, SIZE - 10, 0};
     const char *descr = dtype == GW_FP32 ? "<f4" : (dtype == GW_FP16 ? "<f2" : "<u2");
-    char text[GW_NPY_HEADER_SIZE];
+    uint8_t header[SIZE];
+    char text[SIZE];
     const int text_len =
         snprintf(text, sizeof text, "{'descr': '%s', 'fortran_order': False, 'shape': (%llu,), }", descr,
                  (unsigned long long)len);
-    memset(header, ' ', GW_NPY_HEADER_SIZE);
+    memset(header, ' ', sizeof header);
     memcpy(header, preamble, sizeof preamble);
     memcpy(header + sizeof preamble, text, (size_t)text_len);
-    header[GW_NPY_HEADER_SIZE - 1] = '\n';
+    header[sizeof header - 1] = '\n';
+    return gw_atomic_file_write(file, header, sizeof header);
 }
 
 int gw_npy_write(gw_atomic_file *file, gw_dtype dtype, const void *values, uint64_t len)
 {
-    uint8_t header[GW_NPY_HEADER_SIZE];
-    gw_npy_header_make(dtype, len, header);
-    int result = gw_atomic_file_write(file, header, sizeof header);
+    int result = gw_npy_write_header(file, dtype, len);
     if (result == GW_CLI_OK) {
         result = gw_atomic_file_write(file, values, (size_t)len * gw_dtype_size(dtype));
     }

@@ -36,14 +36,16 @@ int gw_npy_open(gw_npy *npy, const char *path, gw_npy_u2 u2);
 int gw_npy_open_input(gw_npy *npy, gw_input_file *input, gw_npy_u2 u2);
 void gw_npy_close(gw_npy *npy);
 
+/* Gives pages of values[first, first + count) back. They are read again from the file on the next use; nothing
+ * happens if the file is not mapped. */
+void gw_npy_release(const gw_npy *npy, uint64_t first, uint64_t count);
+
 /* 1 if the bytes begin like a .npy file. */
 int gw_npy_is_npy(const gw_input_file *input);
 
-#define GW_NPY_HEADER_SIZE 128
-
 /* Writes the version 1.0 header of a one-dimensional array; bf16 is declared as '<u2'. Like NumPy's, the
- * header's size is a multiple of 64. */
-void gw_npy_header_make(gw_dtype dtype, uint64_t len, uint8_t header[GW_NPY_HEADER_SIZE]);
+ * header's size is a multiple of 64. Returns an exit code. */
+int gw_npy_write_header(gw_atomic_file *file, gw_dtype dtype, uint64_t len);
 
 /* Write a one-dimensional array to an open file and commit it, or to a new file. Return an exit code. */
 int gw_npy_write(gw_atomic_file *file, gw_dtype dtype, const void *values, uint64_t len);

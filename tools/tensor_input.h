@@ -14,7 +14,7 @@ typedef struct gw_tensor_input {
     int is_snapshot;
     gw_npy npy; /* if not a snapshot */
     gw_snapshot snapshot;
-    void *converted; /* --convert */
+    uint16_t *converted; /* --convert */
     const void *values;
     uint64_t len;
     gw_dtype dtype;

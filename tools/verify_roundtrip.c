@@ -92,10 +92,11 @@ static int scalar_compare(const gw_tensor_input *tensor, const gw_encode_run *ru
     if (result != GW_CLI_OK) {
         return result;
     }
-    status = gw_gcomp_encode(&codec, &tensor->source, scalar.frame, scalar.frame_capacity, &scalar.frame_size,
-                             scalar.workspaces, scalar.workspace_size);
-    *equal = status == GW_OK && scalar.frame_size == run->frame_size &&
-             memcmp(scalar.frame, run->frame, run->frame_size) == 0;
+    gw_buffer dst = {scalar.frame, scalar.frame_capacity, 0};
+    status = gw_gcomp_encode(&codec, &tensor->source, &dst,
+                             &(gw_workspace){scalar.workspaces, scalar.workspace_size});
+    *equal =
+        status == GW_OK && dst.size == run->frame_size && memcmp(dst.data, run->frame, run->frame_size) == 0;
     gw_encode_run_free(&scalar);
     return GW_CLI_OK;
 }
@@ -103,20 +104,19 @@ static int scalar_compare(const gw_tensor_input *tensor, const gw_encode_run *ru
 static int decode_and_compare(const gw_tensor_input *tensor, const gw_encode_run *run,
                               const gw_verify_options *options, roundtrip_report *report)
 {
-    gw_status status =
-        gw_gcomp_check(&tensor->codec, run->frame, run->frame_size, tensor->source.map, &report->info);
+    const gw_gcomp_frame frame = {run->frame, run->frame_size, tensor->source.map};
+    gw_status status = gw_gcomp_check(&tensor->codec, &frame, &report->info);
     if (status != GW_OK) {
         return status_error(tensor, "its own frame is refused", status);
     }
     uint64_t bad_chunk = UINT64_MAX;
-    status = gw_gcomp_validate(&tensor->codec, run->frame, run->frame_size, tensor->source.map, &bad_chunk,
-                               run->workspaces, run->workspace_size);
+    status = gw_gcomp_validate(&tensor->codec, &frame, &bad_chunk,
+                               &(gw_workspace){run->workspaces, run->workspace_size});
     if (status != GW_OK) {
         return status_error(tensor, "its own frame is not valid", status);
     }
     gw_decode_run decode;
-    int result = gw_decode_run_init(&decode, &tensor->codec, run->frame, run->frame_size, tensor->source.map,
-                                    &report->info, options->request.threads);
+    int result = gw_decode_run_init(&decode, &tensor->codec, &frame, &report->info, options->request.threads);
     if (result != GW_CLI_OK) {
         return result;
     }
