@@ -17,11 +17,13 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-static const int caught_signals[] = {SIGINT, SIGTERM, SIGHUP};
+/* The signals that end the process by default and that a user, a pipe, a timer or a limit sends. */
+static const int caught_signals[] = {SIGINT,  SIGTERM, SIGHUP,    SIGQUIT, SIGPIPE, SIGALRM,
+                                     SIGXCPU, SIGPROF, SIGVTALRM, SIGUSR1, SIGUSR2};
 enum { CAUGHT_SIGNAL_COUNT = sizeof caught_signals / sizeof caught_signals[0] };
 
-/* The name that a signal handler must remove; empty when no temporary file exists. It is changed with the
- * signals blocked, so a handler sees a complete name. */
+/* What a signal handler removes; empty when there is no temporary file. It changes only while the signals are
+ * blocked, so a handler sees a complete name. */
 static char pending_path[PATH_MAX];
 
 void gw_atomic_file_discard_pending(void)
@@ -38,13 +40,18 @@ static void signal_handle(int signal_number)
     (void)raise(signal_number);
 }
 
+static void signals_fill(sigset_t *set)
+{
+    sigemptyset(set);
+    for (int i = 0; i < CAUGHT_SIGNAL_COUNT; i++) {
+        sigaddset(set, caught_signals[i]);
+    }
+}
+
 static void signals_block(sigset_t *previous)
 {
     sigset_t set;
-    sigemptyset(&set);
-    for (int i = 0; i < CAUGHT_SIGNAL_COUNT; i++) {
-        sigaddset(&set, caught_signals[i]);
-    }
+    signals_fill(&set);
     (void)sigprocmask(SIG_BLOCK, &set, previous);
 }
 
@@ -59,14 +66,15 @@ static void signals_install(void)
     memset(&action, 0, sizeof action);
     action.sa_handler = signal_handle;
     action.sa_flags = (int)SA_RESETHAND;
+    signals_fill(&action.sa_mask);
     for (int i = 0; i < CAUGHT_SIGNAL_COUNT; i++) {
         struct sigaction previous;
-        /* A signal that the parent chose to ignore (nohup) stays ignored. */
+        /* A signal that the parent process ignores (nohup) stays ignored. */
         if (sigaction(caught_signals[i], NULL, &previous) == 0 && previous.sa_handler != SIG_IGN) {
             (void)sigaction(caught_signals[i], &action, NULL);
         }
     }
-    /* Beyond a file size limit write() then fails with EFBIG instead of killing the process. */
+    /* A write above the file size limit then fails with EFBIG instead of ending the process. */
     (void)signal(SIGXFSZ, SIG_IGN);
 }
 
@@ -117,7 +125,7 @@ static int temporary_create(gw_atomic_file *file)
         file_forget(file);
         return result;
     }
-    /* A long base name may leave no room for the suffix within NAME_MAX; its head is enough. */
+    /* At most 200 bytes of the base name, to stay within NAME_MAX. */
     (void)snprintf(file->path_temporary, size, "%.*s.%.200s.XXXXXX", directory_len, file->path_final, base);
 
     sigset_t previous;
@@ -168,8 +176,7 @@ int gw_atomic_file_open(gw_atomic_file *file, const char *path)
     if (result != GW_CLI_OK) {
         return result;
     }
-    /* mkstemp() makes files for the owner alone; use the mode that the target has or would get from
-       open(). */
+    /* mkstemp() gives only the owner access; set the mode that the target has or would get from open(). */
     mode_t mode = 0;
     if (exists) {
         mode = status.st_mode & 0777;
@@ -202,7 +209,7 @@ int gw_atomic_file_write(gw_atomic_file *file, const void *data, size_t size)
     return GW_CLI_OK;
 }
 
-/* Makes the rename durable; a file system that cannot do it loses nothing but that. */
+/* Makes the rename durable. A failure is ignored: some file systems cannot synchronise directories. */
 static void directory_sync(const char *path)
 {
     char directory[PATH_MAX];

@@ -1,7 +1,7 @@
 /*
  * Output files that appear complete or not at all: written under a temporary name in the same directory,
- * synchronised, then renamed. The temporary file is removed on failure and on SIGINT, SIGTERM and SIGHUP. An
- * existing target keeps its old contents until the rename.
+ * synchronised, then renamed. The temporary file is removed on failure and on the signals that end a process,
+ * except SIGKILL and those of a crash. An existing target keeps its contents until the rename.
  *
  * Targets that are not regular files ("-" for standard output, /dev/null, pipes) are written directly.
  *
@@ -17,23 +17,22 @@
 
 typedef struct gw_atomic_file {
     int fd;           /* -1 when closed */
-    int direct;       /* written in place, no rename */
+    int direct;       /* written in place, without a rename */
     const char *name; /* for messages; the caller's string */
     char *path_final; /* where the rename goes: the target of a symbolic link, not the link */
     char *path_temporary;
 } gw_atomic_file;
 
-/* All return an exit code and print their messages. After a failed open, write or commit nothing is left on
- * disk and the object is closed. At most one file may be open at a time (the signal handler knows one
- * name). */
+/* Return an exit code and print messages. After a failure nothing is left on disk and the object is closed. At
+ * most one file may be open at a time: the signal handler removes one name. */
 int gw_atomic_file_open(gw_atomic_file *file, const char *path);
 int gw_atomic_file_write(gw_atomic_file *file, const void *data, size_t size);
 int gw_atomic_file_commit(gw_atomic_file *file);
 
-/* Gives up: removes the temporary file. Harmless on a closed object. */
+/* Removes the temporary file. Does nothing on a closed object. */
 void gw_atomic_file_discard(gw_atomic_file *file);
 
-/* Removes the temporary file of whatever file is open. Async-signal-safe. */
+/* Removes the temporary file of the open file, if there is one. Async-signal-safe. */
 void gw_atomic_file_discard_pending(void);
 
 /* 1 if path names the same file on disk as the input. */

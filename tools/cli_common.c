@@ -1,14 +1,12 @@
 /*
- * Messages, number parsing, time and JSON output of the gradwire command.
+ * Messages, time, JSON output and standard streams of the gradwire command.
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
 #include "cli_common.h"
-#include "cuda_run.h"
-
-#include "gradwire/gradwire.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -19,22 +17,71 @@
 
 #define MESSAGE_SIZE 4096
 
+/* ---- messages ---- */
+
+/* Bytes of the character at `text`, 0 if it is a control character or not UTF-8. */
+static size_t printable_len(const char *text, size_t size)
+{
+    const unsigned char *c = (const unsigned char *)text;
+    if (c[0] < 0x80) {
+        return c[0] >= 0x20 && c[0] != 0x7f;
+    }
+    if (c[0] < 0xc2 || c[0] > 0xf4) {
+        return 0;
+    }
+    const size_t len = c[0] < 0xe0 ? 2 : (c[0] < 0xf0 ? 3 : 4);
+    for (size_t i = 1; i < len; i++) {
+        if (i == size || (c[i] & 0xc0) != 0x80) {
+            return 0;
+        }
+    }
+    /* U+0080 to U+009F are control characters; the other two begin encodings that are longer than needed. */
+    const int is_low = (c[0] == 0xc2 || c[0] == 0xe0) && c[1] < 0xa0;
+    return is_low || (c[0] == 0xf0 && c[1] < 0x90) ? 0 : len;
+}
+
+void gw_cli_put(FILE *stream, const char *text, size_t size)
+{
+    for (size_t i = 0; i < size;) {
+        const size_t len = printable_len(text + i, size - i);
+        if (len == 0) {
+            fprintf(stream, "\\x%02x", (unsigned)(unsigned char)text[i]);
+            i++;
+        } else {
+            (void)fwrite(text + i, 1, len, stream);
+            i += len;
+        }
+    }
+}
+
+void gw_cli_puts(FILE *stream, const char *text)
+{
+    gw_cli_put(stream, text, strlen(text));
+}
+
+void gw_cli_print_arrow(const char *input, const char *output)
+{
+    gw_cli_puts(stdout, input);
+    fputs(" -> ", stdout);
+    gw_cli_puts(stdout, output);
+    putchar('\n');
+}
+
 static void message_print(const char *file, uint64_t offset, const char *format, va_list arguments)
 {
     char text[MESSAGE_SIZE];
     (void)vsnprintf(text, sizeof text, format, arguments);
-    for (char *c = text; *c != '\0'; c++) {
-        if ((unsigned char)*c < 0x20 || (unsigned char)*c > 0x7e) {
-            *c = '?';
+    gw_cli_progress_end();
+    fputs("gradwire: ", stderr);
+    if (file != NULL) {
+        gw_cli_puts(stderr, file);
+        fputs(": ", stderr);
+        if (offset != GW_CLI_NO_OFFSET) {
+            fprintf(stderr, "at byte %llu: ", (unsigned long long)offset);
         }
     }
-    if (file != NULL && offset != GW_CLI_NO_OFFSET) {
-        fprintf(stderr, "gradwire: %s: at byte %llu: %s\n", file, (unsigned long long)offset, text);
-    } else if (file != NULL) {
-        fprintf(stderr, "gradwire: %s: %s\n", file, text);
-    } else {
-        fprintf(stderr, "gradwire: %s\n", text);
-    }
+    gw_cli_puts(stderr, text);
+    putc('\n', stderr);
 }
 
 int gw_cli_error(int exit_code, const char *file, const char *format, ...)
@@ -63,70 +110,7 @@ void gw_cli_note(const char *format, ...)
     va_end(arguments);
 }
 
-int gw_cli_parse_u64(const char *text, uint64_t min, uint64_t max, uint64_t *value)
-{
-    /* strtoull() alone would take "-1", leading blanks and octal. */
-    if (text[0] < '0' || text[0] > '9') {
-        return -1;
-    }
-    const int hexadecimal = text[0] == '0' && (text[1] == 'x' || text[1] == 'X');
-    char *end = NULL;
-    errno = 0;
-    const unsigned long long parsed = strtoull(text, &end, hexadecimal ? 16 : 10);
-    if (errno != 0 || *end != '\0' || parsed < min || parsed > max) {
-        return -1;
-    }
-    *value = parsed;
-    return 0;
-}
-
-int gw_cli_parse_double(const char *text, double min, double max, double *value)
-{
-    char *end = NULL;
-    const double parsed = strtod(text, &end);
-    if (end == text || *end != '\0' || !(parsed >= min && parsed <= max)) {
-        return -1;
-    }
-    *value = parsed;
-    return 0;
-}
-
-void gw_cli_parse_backends(struct argp_state *state, const char *list, uint32_t *backends)
-{
-    char copy[128];
-    if (strlen(list) >= sizeof copy) {
-        argp_error(state, "--backend: the list is too long");
-        return;
-    }
-    memcpy(copy, list, strlen(list) + 1);
-    uint32_t mask = 0;
-    char *position = NULL;
-    for (const char *name = strtok_r(copy, ",", &position); name != NULL;
-         name = strtok_r(NULL, ",", &position)) {
-        if (strcmp(name, "all") == 0) {
-            mask |= gw_backends_available();
-            continue;
-        }
-        const uint32_t bit = gw_backend_from_name(name);
-        if (bit == GW_BACKEND_CUDA) {
-            const gw_status status = gw_cuda_run_open();
-            if (status != GW_OK) {
-                argp_error(state, "--backend: cuda: %s", gw_status_message(status));
-            }
-        } else if (bit == 0) {
-            argp_error(state, "--backend: '%s' is not a backend (see gradwire info)", name);
-        } else if ((gw_backends_available() & bit) == 0) {
-            argp_error(state,
-                       "--backend: '%s' is not in this build or not on this machine (see gradwire info)",
-                       name);
-        }
-        mask |= bit;
-    }
-    if (mask == 0) {
-        argp_error(state, "--backend: a name is missing");
-    }
-    *backends = mask;
-}
+/* ---- time and JSON ---- */
 
 double gw_cli_seconds(void)
 {
@@ -153,6 +137,52 @@ double gw_cli_gbps(uint64_t bytes, double seconds)
     return seconds > 0 ? (double)bytes / seconds * 1e-9 : 0;
 }
 
+int gw_cli_timer_next(gw_cli_timer *timer)
+{
+    enum { SHORT_RUNS = 5 };
+    const double now = gw_cli_seconds();
+    const uint64_t done = timer->started;
+    if (done != 0) {
+        timer->times[done - 1] = now - timer->start;
+        timer->total += now - timer->start;
+    }
+    if (timer->runs != 0) {
+        gw_cli_progress_set(done, timer->runs + 1);
+    }
+    if (timer->runs != 0 ? done > timer->runs : done == SHORT_RUNS || (done != 0 && timer->total >= 0.2)) {
+        return 0;
+    }
+    timer->started++;
+    timer->start = gw_cli_seconds();
+    return 1;
+}
+
+double gw_cli_timer_median(gw_cli_timer *timer)
+{
+    return timer->runs != 0 ? gw_cli_median(timer->times + 1, (size_t)timer->runs)
+                            : gw_cli_median(timer->times, (size_t)timer->started);
+}
+
+void gw_cli_json_text(json_t *object, const char *key, const char *text)
+{
+    json_object_set_new(object, key, json_string(text));
+}
+
+void gw_cli_json_count(json_t *object, const char *key, uint64_t count)
+{
+    json_object_set_new(object, key, json_integer((json_int_t)count));
+}
+
+void gw_cli_json_flag(json_t *object, const char *key, int flag)
+{
+    json_object_set_new(object, key, json_boolean(flag));
+}
+
+void gw_cli_json_number(json_t *object, const char *key, double value)
+{
+    json_object_set_new(object, key, gw_cli_json_real(value));
+}
+
 json_t *gw_cli_json_real(double value)
 {
     return isfinite(value) ? json_real(value) : json_null();
@@ -161,55 +191,38 @@ json_t *gw_cli_json_real(double value)
 int gw_cli_json_print(json_t *object)
 {
     if (object == NULL) {
-        return gw_cli_error(GW_CLI_IO, NULL, "not enough memory for the report");
+        return gw_cli_error(GW_CLI_IO, NULL, "out of memory for the report");
     }
     const int failed = json_dumpf(object, stdout, JSON_INDENT(1) | JSON_REAL_PRECISION(9));
     json_decref(object);
     putchar('\n');
-    return failed != 0 ? gw_cli_error(GW_CLI_IO, NULL, "cannot print the report") : GW_CLI_OK;
+    /* A failed write is reported when standard output is closed. */
+    return failed != 0 && !ferror(stdout) ? gw_cli_error(GW_CLI_IO, NULL, "cannot make the report")
+                                          : GW_CLI_OK;
 }
 
-int gw_cli_finish_stdout(int exit_code)
+/* ---- standard streams ---- */
+
+static void stdout_close(void)
 {
     errno = 0;
-    if (fflush(stdout) != 0 || ferror(stdout)) {
+    const int failed = ferror(stdout);
+    if (fclose(stdout) != 0 || failed) {
         const int reason = errno;
         (void)gw_cli_error(GW_CLI_IO, "standard output", "%s",
                            reason != 0 ? strerror(reason) : "write failed");
-        return exit_code == GW_CLI_OK ? GW_CLI_IO : exit_code;
+        _exit(GW_CLI_IO);
     }
-    return exit_code;
 }
 
-void gw_cli_progress_start(gw_cli_progress *progress, const char *label)
+void gw_cli_start(void)
 {
-    progress->label = label;
-    progress->start = progress->last = gw_cli_seconds();
-    progress->active = isatty(STDERR_FILENO);
-    progress->shown = 0;
-}
-
-void gw_cli_progress_update(gw_cli_progress *progress, uint64_t done, uint64_t total)
-{
-    if (!progress->active || total == 0) {
-        return;
+    for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++) {
+        /* open() takes the lowest free number, here fd. Its mode makes the stream's own use fail. */
+        if (fcntl(fd, F_GETFD) < 0 && open("/dev/null", fd == STDIN_FILENO ? O_WRONLY : O_RDONLY) < 0) {
+            _exit(GW_CLI_IO);
+        }
     }
-    /* Work that ends within a second shows nothing. */
-    const double now = gw_cli_seconds();
-    if (now - progress->start < 1.0 || now - progress->last < 0.2) {
-        return;
-    }
-    progress->last = now;
-    progress->shown = 1;
-    fprintf(stderr, "\r%s: %3.0f %%", progress->label, 100.0 * (double)done / (double)total);
-    fflush(stderr);
-}
-
-void gw_cli_progress_end(gw_cli_progress *progress)
-{
-    if (progress->shown) {
-        fputs("\r\033[K", stderr);
-        fflush(stderr);
-    }
-    progress->active = progress->shown = 0;
+    (void)setvbuf(stderr, NULL, _IOLBF, 0); /* messages are made of several calls */
+    (void)atexit(stdout_close);
 }

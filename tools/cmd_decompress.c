@@ -7,8 +7,10 @@
 
 #include "atomic_file.h"
 #include "cli_common.h"
+#include "cuda_run.h"
+#include "frame_explain.h"
 #include "frame_input.h"
-#include "frame_parts.h"
+#include "frame_report.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -26,7 +28,7 @@ static const struct argp_option decompress_options[] = {
     {"output", 'o', "OUT.npy", 0, "The array to write; - is standard output", 0},
     {"snapshot", KEY_SNAPSHOT, "S.json", 0, "The snapshot that a derived frame was made with", 0},
     {"max-values", KEY_MAX_VALUES, "N", 0, "Refuse frames with more values (default 2^48)", 0},
-    {"codec", KEY_CODEC, "NAME", 0, "Needed only where a THC frame comes through standard input: thc", 0},
+    {"codec", KEY_CODEC, "NAME", 0, "thc, needed only for THC frames on standard input", 0},
     {0},
 };
 
@@ -82,93 +84,108 @@ static const struct argp decompress_argp = {
     decompress_parse,
     "IN.gw -o OUT.npy",
     "Decompress a frame into a one-dimensional NumPy array ('<f4', '<f2', or '<u2' for bf16).\v"
-    "Nothing is written unless every chunk of the frame is sound. Exit codes: 0 done, 1 bad frame or "
-    "snapshot, 2 bad "
-    "command line, 3 input or output failed.",
+    "Nothing is written unless every chunk of the frame is valid. Exit codes: 0 done, 1 bad frame or "
+    "snapshot, 2 "
+    "bad command line, 3 input or output failed.",
     decompress_children,
     NULL,
     NULL,
 };
 
-static int report_print(const gw_frame_input *frame, const decompress_arguments *arguments, double seconds)
+static int report(const gw_frame_input *frame, const decompress_arguments *arguments, double seconds)
 {
     const gw_gcomp_info *info = &frame->info;
     const uint64_t output_size = info->len * gw_dtype_size(info->dtype);
-    const char *backend = gw_codec_backend_name(arguments->request.backends);
-    if (!arguments->request.json) {
-        printf("%s -> %s\n", arguments->input, arguments->output);
-        printf("  %llu values of %s, %llu bytes -> %llu bytes\n", (unsigned long long)info->len,
-               gw_dtype_name(info->dtype), (unsigned long long)info->frame_size,
-               (unsigned long long)output_size);
-        printf("  decode %.3f GB/s of output values (%s, %u thread%s)\n", gw_cli_gbps(output_size, seconds),
-               backend, arguments->request.threads, arguments->request.threads == 1 ? "" : "s");
-        return GW_CLI_OK;
+    if (arguments->request.json) {
+        gw_frame_parts parts;
+        gw_frame_parts_read(frame->input.data, frame->input.size, info, &parts);
+        json_t *object = gw_frame_report_json("decompress", info, &parts);
+        gw_cli_json_count(object, "input_bytes", info->frame_size);
+        gw_cli_json_count(object, "output_bytes", output_size);
+        gw_cli_json_text(object, "backend", gw_codec_backend_name(arguments->request.backends));
+        gw_cli_json_count(object, "threads", arguments->request.threads);
+        gw_cli_json_number(object, "decode_seconds", seconds);
+        gw_cli_json_number(object, "decode_GBps", gw_cli_gbps(output_size, seconds));
+        return gw_cli_json_print(object);
     }
-    gw_frame_parts parts;
-    gw_frame_parts_read(frame->input.data, frame->input.size, info, &parts);
-    json_t *object = json_object();
-    json_object_set_new(object, "command", json_string("decompress"));
-    json_object_set_new(object, "status", json_string("ok"));
-    json_object_set_new(object, "values", json_integer((json_int_t)info->len));
-    json_object_set_new(object, "dtype", json_string(gw_dtype_name(info->dtype)));
-    json_object_set_new(object, "input_bytes", json_integer((json_int_t)info->frame_size));
-    json_object_set_new(object, "output_bytes", json_integer((json_int_t)output_size));
-    json_object_set_new(object, "rate", gw_cli_json_real((double)info->frame_size / (double)output_size));
-    json_object_set_new(object, "levels",
-                        json_string(info->levels == GW_GCOMP_DERIVED ? "derived" : "explicit"));
-    json_object_set_new(object, "step", json_integer((json_int_t)info->step));
-    json_object_set_new(object, "cap", json_integer((json_int_t)info->cap));
-    json_object_set_new(object, "chunks", gw_frame_kinds_json(&parts));
-    json_object_set_new(object, "backend", json_string(backend));
-    json_object_set_new(object, "threads", json_integer((json_int_t)arguments->request.threads));
-    json_object_set_new(object, "decode_seconds", json_real(seconds));
-    json_object_set_new(object, "decode_GBps", json_real(gw_cli_gbps(output_size, seconds)));
-    return gw_cli_json_print(object);
+    gw_cli_print_arrow(arguments->input, arguments->output);
+    printf("  %llu values of %s, %llu bytes -> %llu bytes\n", (unsigned long long)info->len,
+           gw_dtype_name(info->dtype), (unsigned long long)info->frame_size, (unsigned long long)output_size);
+    printf("  decode %.3f GB/s of output values (", gw_cli_gbps(output_size, seconds));
+    gw_codec_request_print(&arguments->request);
+    printf(")\n");
+    return GW_CLI_OK;
 }
 
-/* Decodes; small frames several times, because the first run also pays for fresh memory. *seconds is the
-   median. */
+/* Decodes. *seconds is the median of the runs. */
 static int frame_decode(const gw_frame_input *frame, gw_decode_run *run, double *seconds)
 {
-    enum { RUN_MAX = 5 };
-    double times[RUN_MAX];
-    double total = 0;
-    size_t count = 0;
-    gw_cli_progress progress;
-    do {
+    gw_cli_timer timer = {.runs = 0};
+    gw_cli_progress_begin("decode");
+    while (gw_cli_timer_next(&timer)) {
         uint64_t bad_chunk = UINT64_MAX;
-        gw_cli_progress_start(&progress, "decode");
-        const double start = gw_cli_seconds();
-        const gw_status status = gw_decode_run_once(run, &bad_chunk, &progress);
-        times[count] = gw_cli_seconds() - start;
-        gw_cli_progress_end(&progress);
+        const gw_status status = gw_decode_run_once(run, &bad_chunk, 1);
         if (status != GW_OK) {
-            return gw_frame_explain(frame->input.name, frame->input.data, frame->input.size, status,
-                                    bad_chunk);
+            return gw_frame_explain(&frame->input, status, bad_chunk);
         }
-        total += times[count++];
-    } while (count < RUN_MAX && total < 0.2);
-    *seconds = gw_cli_median(times, count);
+    }
+    gw_cli_progress_end();
+    *seconds = gw_cli_timer_median(&timer);
     return GW_CLI_OK;
+}
+
+/* Decodes a large frame and writes values as soon as they are decoded. */
+static int frame_stream(const gw_frame_input *frame, gw_decode_run *run, gw_atomic_file *output,
+                        double *seconds)
+{
+    const gw_gcomp_info *info = &frame->info;
+    const uint64_t batch = 4 * (uint64_t)run->threads;
+    const uint64_t range_size = (run->range_len << info->chunk_log2) * gw_dtype_size(info->dtype);
+    const uint64_t values_size = info->len * gw_dtype_size(info->dtype);
+    int result = gw_npy_write_header(output, info->dtype, info->len);
+    gw_cli_progress_begin("decode");
+    for (uint64_t i = 0; i < run->range_count && result == GW_CLI_OK; i += batch) {
+        const uint64_t count = run->range_count - i < batch ? run->range_count - i : batch;
+        uint64_t bad_chunk = UINT64_MAX;
+        const double start = gw_cli_seconds();
+        const gw_status status = gw_decode_run_ranges(run, i, count, &bad_chunk, 0);
+        *seconds += gw_cli_seconds() - start;
+        if (status != GW_OK) {
+            return gw_frame_explain(&frame->input, status, bad_chunk);
+        }
+        const uint64_t left = values_size - i * range_size;
+        const size_t size = (size_t)(count * range_size < left ? count * range_size : left);
+        result = gw_atomic_file_write(output, run->dst + i * range_size, size);
+        gw_memory_release(run->dst + i * range_size, size);
+        gw_cli_progress_set(i + count, run->range_count);
+    }
+    gw_cli_progress_end();
+    return result == GW_CLI_OK ? gw_atomic_file_commit(output) : result;
 }
 
 static int frame_write(const gw_frame_input *frame, const decompress_arguments *arguments,
                        gw_atomic_file *output)
 {
     gw_decode_run run;
-    int result = gw_decode_run_init(&run, &frame->codec, frame->input.data, frame->input.size,
-                                    frame->map_used, &frame->info, arguments->request.threads);
+    const gw_gcomp_frame received = {frame->input.data, frame->input.size, frame->map_used};
+    int result = gw_decode_run_init(&run, &frame->codec, &received, &frame->info, arguments->request.threads);
     if (result != GW_CLI_OK) {
         return result;
     }
+    run.is_mapped = frame->input.mapped;
     double seconds = 0;
-    result = frame_decode(frame, &run, &seconds);
-    if (result == GW_CLI_OK) {
-        result = gw_npy_write(output, frame->info.dtype, run.dst, frame->info.len);
+    /* Only a temporary file can be discarded if a later chunk is corrupt. */
+    if (frame->info.len >= GW_CODEC_RUN_LARGE_LEN && !output->direct && !gw_cuda_run_is_on()) {
+        result = frame_stream(frame, &run, output, &seconds);
+    } else {
+        result = frame_decode(frame, &run, &seconds);
+        if (result == GW_CLI_OK) {
+            result = gw_npy_write(output, frame->info.dtype, run.dst, frame->info.len);
+        }
     }
     gw_decode_run_free(&run);
     if (result == GW_CLI_OK && strcmp(arguments->output, "-") != 0) {
-        result = report_print(frame, arguments, seconds);
+        result = report(frame, arguments, seconds);
     }
     return result;
 }
@@ -178,7 +195,7 @@ int gw_cmd_decompress(int argc, char **argv)
     decompress_arguments arguments;
     memset(&arguments, 0, sizeof arguments);
     gw_codec_request_init(&arguments.request);
-    (void)argp_parse(&decompress_argp, argc, argv, 0, NULL, &arguments);
+    gw_cli_parse(&decompress_argp, argc, argv, 0, &arguments);
 
     static gw_frame_input frame;
     int result = gw_frame_input_open(&frame, arguments.input, arguments.snapshot, &arguments.request);

@@ -13,8 +13,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* The build system says which backends it compiled into the library; the library tells which of them run
-   here. */
+/* The build system defines which backends are in the library; the library knows which of them run here. */
 #ifndef GW_CLI_BACKENDS_BUILT
 #define GW_CLI_BACKENDS_BUILT "scalar"
 #endif
@@ -30,16 +29,10 @@ static error_t info_parse(int key, char *text, struct argp_state *state)
 {
     int *json = state->input;
     (void)text;
-    switch (key) {
-    case KEY_JSON:
-        *json = 1;
-        break;
-    case ARGP_KEY_ARG:
-        argp_error(state, "no file is expected");
-        break;
-    default:
+    if (key != KEY_JSON) {
         return ARGP_ERR_UNKNOWN;
     }
+    *json = 1;
     return 0;
 }
 
@@ -47,7 +40,7 @@ static const struct argp info_argp = {
     info_options, info_parse, "", "Print version, format version, backends and CPU.", NULL, NULL, NULL,
 };
 
-/* "model name" of the first CPU; "unknown" where the system has no such line. */
+/* "model name" of the first CPU; "unknown" if there is no such line. */
 static void cpu_name_read(char *name, size_t capacity)
 {
     (void)snprintf(name, capacity, "unknown");
@@ -104,19 +97,19 @@ static void list_print(const char *label, json_t *list)
 int gw_cmd_info(int argc, char **argv)
 {
     int json = 0;
-    (void)argp_parse(&info_argp, argc, argv, 0, NULL, &json);
+    gw_cli_parse(&info_argp, argc, argv, 0, &json);
     char cpu[256];
     cpu_name_read(cpu, sizeof cpu);
     if (json) {
         json_t *object = json_object();
-        json_object_set_new(object, "command", json_string("info"));
-        json_object_set_new(object, "status", json_string("ok"));
-        json_object_set_new(object, "version", json_string(gw_version_string()));
-        json_object_set_new(object, "format_version", json_integer(FORMAT_VERSION));
+        gw_cli_json_text(object, "command", "info");
+        gw_cli_json_text(object, "status", "ok");
+        gw_cli_json_text(object, "version", gw_version_string());
+        gw_cli_json_count(object, "format_version", FORMAT_VERSION);
         json_object_set_new(object, "backends_built", backends_built_json());
         json_object_set_new(object, "backends_available", backends_available_json());
-        json_object_set_new(object, "cpu", json_string(cpu));
-        json_object_set_new(object, "cpus", json_integer((json_int_t)gw_parallel_cpu_count()));
+        gw_cli_json_text(object, "cpu", cpu);
+        gw_cli_json_count(object, "cpus", gw_parallel_cpu_count());
         return gw_cli_json_print(object);
     }
     printf("%-20s%s\n", "gradwire", gw_version_string());

@@ -7,7 +7,8 @@
 
 #include "cli_common.h"
 #include "codec_options.h"
-#include "frame_parts.h"
+#include "frame_explain.h"
+#include "frame_report.h"
 #include "input_file.h"
 
 #include <stdio.h>
@@ -59,9 +60,9 @@ static const struct argp inspect_argp = {
     inspect_parse,
     "IN.gw",
     "Print header, chunks, codebooks and the bits per value of each part of a frame.\v"
-    "Header and directory are checked, the contents of chunks are not: see gradwire verify. Derived frames "
-    "need no "
-    "snapshot here.",
+    "Header and directory are checked; gradwire verify also checks the contents of chunks. Derived frames "
+    "need "
+    "no snapshot here.",
     NULL,
     NULL,
     NULL,
@@ -70,32 +71,31 @@ static const struct argp inspect_argp = {
 static json_t *header_json(const gw_gcomp_info *info)
 {
     json_t *object = json_object();
-    json_object_set_new(object, "version", json_integer(0));
-    json_object_set_new(object, "codec", json_string("gcomp"));
-    json_object_set_new(object, "dtype", json_string(gw_dtype_name(info->dtype)));
-    json_object_set_new(object, "levels",
-                        json_string(info->levels == GW_GCOMP_DERIVED ? "derived" : "explicit"));
-    json_object_set_new(object, "constant", json_boolean(info->constant));
-    json_object_set_new(object, "strict", json_boolean(info->strict));
-    json_object_set_new(object, "checksum", json_boolean(info->checksum));
-    json_object_set_new(object, "installed", json_boolean(info->installed));
-    json_object_set_new(object, "step", json_integer((json_int_t)info->step));
-    json_object_set_new(object, "cap", json_integer((json_int_t)info->cap));
-    json_object_set_new(object, "drop_base", json_integer((json_int_t)info->drop_base));
-    json_object_set_new(object, "chunk_len", json_integer((json_int_t)1 << info->chunk_log2));
-    json_object_set_new(object, "chunk_count", json_integer((json_int_t)info->chunk_count));
-    json_object_set_new(object, "directory_offset", json_integer((json_int_t)info->directory_offset));
-    json_object_set_new(object, "payload_offset", json_integer((json_int_t)info->payload_offset));
+    gw_cli_json_count(object, "version", 0);
+    gw_cli_json_text(object, "codec", "gcomp");
+    gw_cli_json_text(object, "dtype", gw_dtype_name(info->dtype));
+    gw_cli_json_text(object, "levels", gw_levels_name(info));
+    gw_cli_json_flag(object, "constant", info->constant);
+    gw_cli_json_flag(object, "strict", info->strict);
+    gw_cli_json_flag(object, "checksum", info->checksum);
+    gw_cli_json_flag(object, "installed", info->installed);
+    gw_cli_json_count(object, "step", info->step);
+    gw_cli_json_count(object, "cap", info->cap);
+    json_object_set_new(object, "drop_base", json_integer(info->drop_base));
+    gw_cli_json_count(object, "chunk_len", (uint64_t)1 << info->chunk_log2);
+    gw_cli_json_count(object, "chunk_count", info->chunk_count);
+    gw_cli_json_count(object, "directory_offset", info->directory_offset);
+    gw_cli_json_count(object, "payload_offset", info->payload_offset);
     if (info->installed) {
-        json_object_set_new(object, "book_id", json_integer((json_int_t)info->book_id));
-        json_object_set_new(object, "book_generation", json_integer((json_int_t)info->book_generation));
+        gw_cli_json_count(object, "book_id", info->book_id);
+        gw_cli_json_count(object, "book_generation", info->book_generation);
     }
     if (info->levels == GW_GCOMP_DERIVED && !info->constant) {
-        json_object_set_new(object, "map_hash", json_integer((json_int_t)info->map_hash));
-        json_object_set_new(object, "wire_scale", gw_cli_json_real((double)info->wire_scale));
+        gw_cli_json_count(object, "map_hash", info->map_hash);
+        gw_cli_json_number(object, "wire_scale", (double)info->wire_scale);
     }
     if (info->checksum) {
-        json_object_set_new(object, "meta_crc", json_integer((json_int_t)info->meta_crc));
+        gw_cli_json_count(object, "meta_crc", info->meta_crc);
     }
     return object;
 }
@@ -103,25 +103,25 @@ static json_t *header_json(const gw_gcomp_info *info)
 static json_t *chunk_json(const gw_chunk_parts *parts, uint64_t index)
 {
     json_t *object = json_object();
-    json_object_set_new(object, "index", json_integer((json_int_t)index));
-    json_object_set_new(object, "kind", json_string(gw_chunk_kind_name(parts->chunk.kind)));
-    json_object_set_new(object, "values", json_integer((json_int_t)parts->chunk.len));
-    json_object_set_new(object, "offset", json_integer((json_int_t)parts->chunk.offset));
-    json_object_set_new(object, "size", json_integer((json_int_t)parts->chunk.size));
+    gw_cli_json_count(object, "index", index);
+    gw_cli_json_text(object, "kind", gw_chunk_kind_name(parts->chunk.kind));
+    gw_cli_json_count(object, "values", parts->chunk.len);
+    gw_cli_json_count(object, "offset", parts->chunk.offset);
+    gw_cli_json_count(object, "size", parts->chunk.size);
     if (parts->broken_rule != 0) {
-        json_object_set_new(object, "broken_rule", json_integer(parts->broken_rule));
-        json_object_set_new(object, "broken_offset", json_integer((json_int_t)parts->broken_offset));
+        gw_cli_json_count(object, "broken_rule", (uint64_t)parts->broken_rule);
+        gw_cli_json_count(object, "broken_offset", parts->broken_offset);
     } else if (parts->leaf_count != 0) {
-        json_object_set_new(object, "book", json_integer((json_int_t)parts->chunk.book));
-        json_object_set_new(object, "codebook_bytes", json_integer((json_int_t)parts->codebook_size));
-        json_object_set_new(object, "symbols", json_integer((json_int_t)parts->symbol_count));
-        json_object_set_new(object, "leaves", json_integer((json_int_t)parts->leaf_count));
-        json_object_set_new(object, "base", json_integer((json_int_t)parts->base));
-        json_object_set_new(object, "header_bytes", json_integer((json_int_t)parts->header_size));
-        json_object_set_new(object, "labels_bytes", json_integer((json_int_t)parts->labels_size));
-        json_object_set_new(object, "digits_bytes", json_integer((json_int_t)parts->digits_size));
-        json_object_set_new(object, "escapes", json_integer((json_int_t)parts->escape_count));
-        json_object_set_new(object, "padding_bytes", json_integer((json_int_t)parts->padding_size));
+        gw_cli_json_count(object, "book", parts->chunk.book);
+        gw_cli_json_count(object, "codebook_bytes", parts->codebook_size);
+        gw_cli_json_count(object, "symbols", parts->symbol_count);
+        gw_cli_json_count(object, "leaves", parts->leaf_count);
+        gw_cli_json_count(object, "base", parts->base);
+        gw_cli_json_count(object, "header_bytes", parts->header_size);
+        gw_cli_json_count(object, "labels_bytes", parts->labels_size);
+        gw_cli_json_count(object, "digits_bytes", parts->digits_size);
+        gw_cli_json_count(object, "escapes", parts->escape_count);
+        gw_cli_json_count(object, "padding_bytes", parts->padding_size);
     }
     return object;
 }
@@ -129,19 +129,11 @@ static json_t *chunk_json(const gw_chunk_parts *parts, uint64_t index)
 static int frame_print_json(const gw_input_file *input, const gw_gcomp_info *info,
                             const gw_frame_parts *parts, int chunks)
 {
-    const uint64_t values_size = info->len * gw_dtype_size(info->dtype);
-    json_t *object = json_object();
-    json_object_set_new(object, "command", json_string("inspect"));
-    json_object_set_new(object, "status", json_string("ok"));
-    json_object_set_new(object, "values", json_integer((json_int_t)info->len));
-    json_object_set_new(object, "frame_bytes", json_integer((json_int_t)info->frame_size));
-    json_object_set_new(object, "values_bytes", json_integer((json_int_t)values_size));
-    json_object_set_new(object, "rate", gw_cli_json_real((double)info->frame_size / (double)values_size));
-    json_object_set_new(object, "header", header_json(info));
-    json_object_set_new(object, "chunks", gw_frame_kinds_json(parts));
-    json_object_set_new(object, "codebooks", json_integer((json_int_t)parts->codebook_count));
-    json_object_set_new(object, "escapes", json_integer((json_int_t)parts->escape_count));
-    json_object_set_new(object, "bits_per_value", gw_frame_parts_json(parts, info->frame_size, info->len));
+    json_t *report = gw_frame_report_json("inspect", info, parts);
+    gw_frame_report_add_parts(report, info, parts);
+    gw_cli_json_count(report, "frame_bytes", info->frame_size);
+    gw_cli_json_count(report, "values_bytes", info->len * gw_dtype_size(info->dtype));
+    json_object_set_new(report, "header", header_json(info));
     if (chunks) {
         json_t *list = json_array();
         for (uint64_t i = 0; i < info->chunk_count; i++) {
@@ -149,9 +141,9 @@ static int frame_print_json(const gw_input_file *input, const gw_gcomp_info *inf
             gw_chunk_parts_read(input->data, input->size, info, i, &one);
             json_array_append_new(list, chunk_json(&one, i));
         }
-        json_object_set_new(object, "chunk_list", list);
+        json_object_set_new(report, "chunk_list", list);
     }
-    return gw_cli_json_print(object);
+    return gw_cli_json_print(report);
 }
 
 static void chunks_print(const gw_input_file *input, const gw_gcomp_info *info)
@@ -179,25 +171,21 @@ static void chunks_print(const gw_input_file *input, const gw_gcomp_info *info)
 static void frame_print(const gw_input_file *input, const gw_gcomp_info *info, const gw_frame_parts *parts,
                         int chunks)
 {
-    printf("%s: gradwire frame, format version 0, codec gcomp\n", input->name);
+    gw_cli_puts(stdout, input->name);
+    printf(": gradwire frame, format version 0, codec gcomp\n");
     printf("  %llu values of %s in %llu chunks of %llu\n", (unsigned long long)info->len,
            gw_dtype_name(info->dtype), (unsigned long long)info->chunk_count, 1ull << info->chunk_log2);
-    printf("  %s levels, step %u, cap %u, drop base %d%s%s%s%s\n",
-           info->levels == GW_GCOMP_DERIVED ? "derived" : "explicit", info->step, info->cap, info->drop_base,
-           info->constant ? ", constant cut" : "", info->strict ? ", strict" : "",
-           info->checksum ? ", checksums" : "", info->installed ? ", installed codebook" : "");
+    printf("  %s levels, step %u, cap %u, drop base %d%s%s%s%s\n", gw_levels_name(info), info->step,
+           info->cap, info->drop_base, info->constant ? ", constant drop" : "",
+           info->strict ? ", strict" : "", info->checksum ? ", checksums" : "",
+           info->installed ? ", installed codebook" : "");
     if (info->installed) {
         printf("  codebook id %u, generation %u\n", info->book_id, info->book_generation);
     }
     if (info->levels == GW_GCOMP_DERIVED && !info->constant) {
         printf("  map hash %08x, wire scale %g\n", info->map_hash, (double)info->wire_scale);
     }
-    printf("  chunks: %llu coded, %llu raw, %llu zero; codebooks: %llu; escapes: %llu\n",
-           (unsigned long long)parts->chunk_count[GW_GCOMP_CHUNK_CODED],
-           (unsigned long long)parts->chunk_count[GW_GCOMP_CHUNK_RAW],
-           (unsigned long long)parts->chunk_count[GW_GCOMP_CHUNK_ZERO],
-           (unsigned long long)parts->codebook_count, (unsigned long long)parts->escape_count);
-    gw_frame_parts_print(parts, info->frame_size, info->len);
+    gw_frame_report_print(info, parts);
     if (chunks) {
         chunks_print(input, info);
     }
@@ -217,12 +205,12 @@ static int frame_inspect(const gw_input_file *input, const inspect_arguments *ar
         gw_gcomp_info checked;
         status = gw_gcomp_check(&codec, &(gw_gcomp_frame){input->data, input->size, NULL}, &checked);
     }
-    /* These two come after everything that is printed here has been checked. */
+    /* The library checks all that is printed here before it returns one of these two. */
     if (status == GW_ERR_TABLE || status == GW_ERR_MAP) {
         status = GW_OK;
     }
     if (status != GW_OK) {
-        return gw_frame_explain(input->name, input->data, input->size, status, UINT64_MAX);
+        return gw_frame_explain(input, status, UINT64_MAX);
     }
     gw_frame_parts parts;
     gw_frame_parts_read(input->data, input->size, &info, &parts);
@@ -237,9 +225,9 @@ int gw_cmd_inspect(int argc, char **argv)
 {
     inspect_arguments arguments;
     memset(&arguments, 0, sizeof arguments);
-    (void)argp_parse(&inspect_argp, argc, argv, 0, NULL, &arguments);
+    gw_cli_parse(&inspect_argp, argc, argv, 0, &arguments);
     gw_input_file input;
-    int result = gw_input_file_open(&input, arguments.input);
+    int result = gw_input_file_open_frame(&input, arguments.input, (uint64_t)1 << 48);
     if (result == GW_CLI_OK) {
         result = frame_inspect(&input, &arguments);
         gw_input_file_close(&input);

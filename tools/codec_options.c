@@ -10,6 +10,7 @@
 #include "parallel_tasks.h"
 
 #include <float.h>
+#include <stdio.h>
 #include <string.h>
 
 enum {
@@ -84,6 +85,12 @@ const char *gw_codec_backend_name(uint32_t backends)
     return "scalar";
 }
 
+void gw_codec_request_print(const gw_codec_request *request)
+{
+    printf("%s, %u thread%s", gw_codec_backend_name(request->backends), request->threads,
+           request->threads == 1 ? "" : "s");
+}
+
 /* ---- parsers ---- */
 
 static uint64_t u64_parse(struct argp_state *state, const char *option, const char *text, uint64_t min,
@@ -121,25 +128,24 @@ static gw_dtype dtype_parse(struct argp_state *state, const char *option, const 
 
 static const struct argp_option encode_options[] = {
     {"levels", KEY_LEVELS, "KIND", 0,
-     "How the receiver learns the cut: explicit (default; any receiver decodes) or derived (the receiver "
-     "needs the "
-     "same snapshot)",
+     "How the receiver learns the drops: explicit (default; any receiver decodes) or derived (the receiver "
+     "needs the same snapshot)",
      0},
     {"level-step", KEY_LEVEL_STEP, "BITS", 0,
-     "Granularity of the cut; explicit: 6, 2, 3 for fp32, bf16, fp16; derived: 1, 2, 3, 6 (default 1)", 0},
-    {"cap", KEY_CAP, "BITS", 0, "Largest cut; a multiple of the step (default: the largest allowed)", 0},
+     "Granularity of drops; explicit: 6, 2, 3 for fp32, bf16, fp16; derived: 1, 2, 3, 6 (default 1)", 0},
+    {"cap", KEY_CAP, "BITS", 0, "Largest drop; a multiple of the step (default: the largest allowed)", 0},
     {"drop", KEY_DROP, "BITS", 0,
-     "Cut this many mantissa bits off every value instead of using the snapshot's map", 0},
+     "Drop this many mantissa bits of every value instead of using the snapshot's map", 0},
     {"strict", KEY_STRICT, NULL, 0, "Keep -0, subnormals and NaN payloads bit for bit", 0},
     {"checksum", KEY_CHECKSUM, NULL, 0, "Add CRC32C checksums", 0},
     {"preset", KEY_PRESET, "NAME", 0, "fast (default): a codebook per 2^17 values; small: one per chunk", 0},
     {"rounding", KEY_ROUNDING, "MODE", 0, "truncate, nearest (default) or stochastic", 0},
     {"wire-scale", KEY_WIRE_SCALE, "S", 0,
-     "Value on the wire / gradient that the optimizer sees: N for a plain sum of N ranks (default 1)", 0},
+     "Value in the frame / gradient that the optimizer uses: N for a plain sum of N workers (default 1)", 0},
     {"chunk-log2", KEY_CHUNK_LOG2, "N", 0, "Values per chunk, 2^N, N = 12..15 (default 14)", 0},
     {"seed", KEY_SEED, "N", 0, "Seed of stochastic rounding (default 0)", 0},
     {"step-index", KEY_STEP_INDEX, "N", 0, "Training step, for stochastic rounding (default 0)", 0},
-    {"rank", KEY_RANK, "N", 0, "Rank, for stochastic rounding (default 0)", 0},
+    {"rank", KEY_RANK, "N", 0, "Number of the worker, for stochastic rounding (default 0)", 0},
     {"hop", KEY_HOP, "N", 0, "Hop, for stochastic rounding (default 0)", 0},
     {"first-element", KEY_FIRST_ELEMENT, "N", 0,
      "Index in the tensor of the first value, for stochastic rounding (default 0)", 0},
@@ -187,7 +193,7 @@ static error_t encode_parse(int key, char *text, struct argp_state *state)
         break;
     case KEY_WIRE_SCALE:
         if (gw_cli_parse_double(text, (double)FLT_TRUE_MIN, (double)FLT_MAX, &scale) != 0) {
-            argp_error(state, "--wire-scale: '%s' is not a positive number of fp32", text);
+            argp_error(state, "--wire-scale: '%s' is not a positive fp32 number", text);
         }
         request->wire_scale = (float)scale;
         break;
@@ -211,7 +217,7 @@ static error_t encode_parse(int key, char *text, struct argp_state *state)
         break;
     case KEY_DTYPE:
         if (dtype_parse(state, "--dtype", text) != GW_BF16) {
-            argp_error(state, "--dtype: only bf16 needs saying; fp32 and fp16 are told by the file");
+            argp_error(state, "--dtype: only bf16 is accepted; the file names fp32 and fp16");
         }
         request->u2 = GW_NPY_U2_BF16;
         break;
@@ -232,8 +238,8 @@ const struct argp gw_codec_encode_argp = {encode_options, encode_parse, NULL, NU
 static const struct argp_option run_options[] = {
     {"param-dtype", KEY_PARAM_DTYPE, "TYPE", 0,
      "Precision of the stored parameters: fp32 (default), bf16 or fp16", 0},
-    {"as", KEY_AS, "OPTIMIZER", 0,
-     "Take the snapshot as one of another optimizer with the same hyperparameters, e.g. sgd", 0},
+    {"as", KEY_AS, "OPTIMIZER", 0, "Use another optimizer with the hyperparameters of the snapshot, e.g. sgd",
+     0},
     {"backend", KEY_BACKEND, "NAME[,NAME]", 0, "Permitted backends (default: all that the machine has)", 0},
     {"threads", 'T', "N", 0, "Threads (default 1; 0 = all CPUs)", 0},
     {"json", KEY_JSON, NULL, 0, "Print one JSON object instead of a table", 0},
@@ -296,7 +302,7 @@ int gw_codec_request_init_handle(const gw_codec_request *request, gw_dtype dtype
     static const uint32_t explicit_steps[3] = {6, 2, 3};
     const uint32_t step = options->step != 0 ? options->step : (derived ? 1 : explicit_steps[dtype - 1]);
     gw_status status = GW_ERR_OPTION;
-    /* The library rounds a cap down to the step; on the command line that would hide a mistake. */
+    /* The library rounds the cap down to the step; here that would hide a mistake. */
     if (options->cap == UINT32_MAX || options->cap % step == 0) {
         status = gw_gcomp_init(codec, options);
     }
@@ -307,7 +313,7 @@ int gw_codec_request_init_handle(const gw_codec_request *request, gw_dtype dtype
     static const char *const caps[2][3] = {{"18", "6", "9"}, {"23", "7", "10"}};
     return gw_cli_error(
         GW_CLI_USAGE, NULL,
-        "%s frames of %s take steps %s and caps that are multiples of the step, at most %s (%s)",
+        "%s frames of %s allow steps %s and caps that are multiples of the step, at most %s (%s)",
         derived ? "derived" : "explicit", gw_dtype_name(dtype), steps[derived][dtype - 1],
         caps[derived][dtype - 1], gw_status_message(status));
 }

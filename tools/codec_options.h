@@ -1,6 +1,5 @@
 /*
- * The options of compress, decompress and verify that concern the codec: an argp child parser and what it
- * fills in.
+ * Codec options of compress, decompress and verify: argp child parsers and the struct that they fill.
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
@@ -12,13 +11,13 @@
 #include "gradwire/gcomp.h"
 #include "snapshot.h"
 
-/* Set by gw_codec_request_init(), then by the parsers below (give them a pointer as their input). */
+/* Set by gw_codec_request_init(), then by the parsers below, whose input points to it. */
 typedef struct gw_codec_request {
     /* encoding */
     gw_gcomp_options options; /* dtype and backends are filled in later */
     gw_npy_u2 u2;
-    gw_dtype convert; /* 0, or round fp32 values to this type before anything else */
-    int has_drop;     /* --drop: a constant cut instead of a map */
+    gw_dtype convert; /* 0, or round fp32 values to this type first */
+    int has_drop;     /* --drop: a constant drop instead of a map */
     int has_param_dtype;
     float wire_scale;
     uint64_t seed, first_element;
@@ -39,16 +38,19 @@ extern const struct argp gw_codec_encode_argp;
 /* Options of every command that runs the codec: --backend, -T, --json, --param-dtype, --as. */
 extern const struct argp gw_codec_run_argp;
 
-/* Options of the handle for one dtype; GW_CLI_USAGE with a message if they do not fit together. */
+/* Makes the handle for one dtype; GW_CLI_USAGE with a message if the options contradict each other. */
 int gw_codec_request_init_handle(const gw_codec_request *request, gw_dtype dtype, gw_gcomp *codec,
                                  gw_gcomp_options *options);
 
-/* The fastest backend of a mask that this machine has: its name for reports. */
+/* Name of the fastest backend in a mask that this machine has, for reports. */
 const char *gw_codec_backend_name(uint32_t backends);
+
+/* Prints "avx2, 4 threads" for reports. */
+void gw_codec_request_print(const gw_codec_request *request);
 
 const char *gw_dtype_name(gw_dtype dtype); /* "fp32", "bf16", "fp16" */
 
-/* 0 for an unknown name. float32, f4 and the like are known too. */
+/* 0 for an unknown name. Accepts also float32, f4, bfloat16, float16, f2. */
 gw_dtype gw_dtype_from_name(const char *name);
 uint32_t gw_dtype_mantissa_bits(gw_dtype dtype); /* 23, 7, 10 */
 

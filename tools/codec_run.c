@@ -1,6 +1,5 @@
 /*
- * Cuts the work into ranges of chunks and hands them to threads. The frames are byte for byte those of one
- * thread.
+ * Divides tensors into ranges of chunks, which threads encode or decode. The frames do not depend on the ranges.
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
@@ -12,16 +11,16 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Ranges per thread: enough to even out chunks of unequal cost, few enough to keep the join cheap. */
+/* Ranges per thread, so that chunks of unequal cost even out. */
 #define RANGES_PER_THREAD 4u
 
-/* From this many values on one thread works in ranges too if stderr is a terminal, so that it can show
-   progress. */
-#define PROGRESS_LEN ((uint64_t)1 << 26)
+/* Ranges of large tensors have about this many values, so that progress shows and memory is given back early. */
+#define RANGE_LEN       ((uint64_t)1 << 20)
+#define RANGE_COUNT_MAX 4096u
 
 static int memory_error(void)
 {
-    return gw_cli_error(GW_CLI_IO, NULL, "not enough memory");
+    return gw_cli_error(GW_CLI_IO, NULL, "out of memory");
 }
 
 /* ---- precision map ---- */
@@ -31,8 +30,7 @@ static int memory_error(void)
 
 typedef struct map_task {
     const gw_gcomp_map_rule *rule;
-    const gw_optimizer_state *state;
-    uint64_t len;
+    const gw_snapshot *snapshot;
     uint32_t backends;
     uint32_t chunk_log2;
     gw_map_run *run;
@@ -43,12 +41,23 @@ typedef struct map_task {
 static uint64_t map_range(const map_task *task, uint64_t index, gw_optimizer_state *part)
 {
     const uint64_t first = index * MAP_RANGE_LEN;
-    const uint64_t left = task->len - first;
-    part->param = task->state->param + first;
-    part->m = task->state->m == NULL ? NULL : task->state->m + first;
-    part->v = task->state->v == NULL ? NULL : task->state->v + first;
-    part->a = task->state->a == NULL ? NULL : task->state->a + first;
+    const uint64_t left = task->snapshot->len - first;
+    const gw_optimizer_state *state = &task->snapshot->state;
+    part->param = state->param + first;
+    part->m = state->m == NULL ? NULL : state->m + first;
+    part->v = state->v == NULL ? NULL : state->v + first;
+    part->a = state->a == NULL ? NULL : state->a + first;
     return left < MAP_RANGE_LEN ? left : MAP_RANGE_LEN;
+}
+
+/* Gives the pages of the state back that a task has read. */
+static void map_release(const map_task *task, uint64_t index, uint64_t len)
+{
+    for (int slot = GW_SNAPSHOT_PARAM; slot <= GW_SNAPSHOT_A; slot++) {
+        if (task->snapshot->len >= GW_CODEC_RUN_LARGE_LEN) {
+            gw_npy_release(&task->snapshot->array[slot], index * MAP_RANGE_LEN, len);
+        }
+    }
 }
 
 static void map_scan_task(void *context, unsigned worker, uint64_t index)
@@ -59,6 +68,7 @@ static void map_scan_task(void *context, unsigned worker, uint64_t index)
     (void)worker;
     task->statuses[index] =
         gw_gcomp_map_scan(task->rule, &part, (size_t)len, task->backends, &task->tops[index]);
+    map_release(task, index, len);
 }
 
 static void map_build_task(void *context, unsigned worker, uint64_t index)
@@ -75,6 +85,7 @@ static void map_build_task(void *context, unsigned worker, uint64_t index)
         status = gw_gcomp_map_digest(run->levels + first, (size_t)len, task->chunk_log2,
                                      run->digest + (first >> task->chunk_log2));
     }
+    map_release(task, index, len);
     task->statuses[index] = status;
 }
 
@@ -92,7 +103,7 @@ static gw_status first_failure(const gw_status *statuses, uint64_t count)
 static gw_status map_compute(map_task *task, uint64_t task_count, unsigned threads)
 {
     gw_map_run *run = task->run;
-    gw_parallel_tasks(threads, task_count, map_scan_task, task, NULL);
+    gw_parallel_tasks(threads, task_count, map_scan_task, task, 1);
     const gw_status status = first_failure(task->statuses, task_count);
     if (status != GW_OK) {
         return status;
@@ -103,10 +114,10 @@ static gw_status map_compute(map_task *task, uint64_t task_count, unsigned threa
     }
     run->map.levels = run->levels;
     run->map.digest = run->digest;
-    run->map.len = task->len;
+    run->map.len = task->snapshot->len;
     run->map.chunk_log2 = task->chunk_log2;
     run->map.base = gw_gcomp_map_base(top);
-    gw_parallel_tasks(threads, task_count, map_build_task, task, NULL);
+    gw_parallel_tasks(threads, task_count, map_build_task, task, 1);
     return first_failure(task->statuses, task_count);
 }
 
@@ -125,19 +136,14 @@ static int map_make(gw_map_run *run, const gw_gcomp_map_rule *rule, const gw_sna
     task->rule = rule;
     task->run = run;
 
-    /* Short work is repeated: the first run also pays for reading the files and for fresh memory. */
-    enum { RUN_MAX = 5 };
-    double times[RUN_MAX];
-    double total = 0;
-    size_t count = 0;
-    gw_status status;
-    do {
-        const double start = gw_cli_seconds();
+    gw_status status = GW_OK;
+    gw_cli_timer timer = {.runs = 0};
+    gw_cli_progress_begin("map");
+    while (status == GW_OK && gw_cli_timer_next(&timer)) {
         status = map_compute(task, task_count, threads);
-        times[count] = gw_cli_seconds() - start;
-        total += times[count++];
-    } while (status == GW_OK && count < RUN_MAX && total < 0.2);
-    run->seconds = gw_cli_median(times, count);
+    }
+    gw_cli_progress_end();
+    run->seconds = gw_cli_timer_median(&timer);
     return status == GW_OK ? GW_CLI_OK
                            : gw_cli_error(GW_CLI_BAD_DATA, snapshot->json.name, "precision map: %s",
                                           gw_status_message(status));
@@ -156,8 +162,7 @@ int gw_map_run_make(gw_map_run *run, const gw_snapshot *snapshot, float wire_sca
     run->map.wire_scale = wire_scale;
     map_task task;
     memset(&task, 0, sizeof task);
-    task.state = &snapshot->state;
-    task.len = snapshot->len;
+    task.snapshot = snapshot;
     task.backends = backends;
     task.chunk_log2 = chunk_log2;
     const int result = map_make(run, &rule, snapshot, &task, threads);
@@ -178,21 +183,20 @@ void gw_map_run_free(gw_map_run *run)
 
 /* ---- ranges ---- */
 
-/* Chooses how many chunks a range has: a multiple of `align`, so that each thread gets RANGES_PER_THREAD of
-   them. */
-static void ranges_choose(uint64_t chunk_count, uint64_t align, unsigned threads, uint64_t len,
+/* Chooses how many chunks a range has, a multiple of `align`. */
+static void ranges_choose(uint64_t len, uint64_t chunk_count, uint64_t align, unsigned threads,
                           uint64_t *range_len, uint64_t *range_count)
 {
-    const int show_progress = len >= PROGRESS_LEN && isatty(STDERR_FILENO);
     *range_len = chunk_count;
     *range_count = 0;
-    if (chunk_count == 0 || (threads <= 1 && !show_progress)) {
+    if (chunk_count == 0 || (threads <= 1 && len < GW_CODEC_RUN_LARGE_LEN)) {
         return;
     }
-    const uint64_t wanted = (uint64_t)(threads > 8 ? threads : 8) * RANGES_PER_THREAD;
+    const uint64_t count_min = (uint64_t)(threads > 8 ? threads : 8) * RANGES_PER_THREAD;
+    const uint64_t count_large = len / RANGE_LEN < RANGE_COUNT_MAX ? len / RANGE_LEN : RANGE_COUNT_MAX;
+    const uint64_t wanted = count_large > count_min ? count_large : count_min;
     const uint64_t unit_count = (chunk_count + align - 1) / align;
-    const uint64_t units = (unit_count + wanted - 1) / wanted;
-    *range_len = units * align;
+    *range_len = (unit_count + wanted - 1) / wanted * align;
     *range_count = (chunk_count + *range_len - 1) / *range_len;
 }
 
@@ -245,7 +249,7 @@ int gw_encode_run_init(gw_encode_run *run, const gw_gcomp *codec, const gw_gcomp
     run->frame_capacity = gw_gcomp_bound(codec, source->len);
     run->frame = malloc(run->frame_capacity + 1);
     const uint64_t chunk_count = gw_gcomp_chunk_count(codec, source->len);
-    ranges_choose(chunk_count, gw_gcomp_range_align(codec), threads, source->len, &run->range_len,
+    ranges_choose(source->len, chunk_count, gw_gcomp_range_align(codec), threads, &run->range_len,
                   &run->range_count);
     int result = run->workspaces == NULL || run->frame == NULL ? memory_error() : GW_CLI_OK;
     if (result == GW_CLI_OK && run->range_count != 0) {
@@ -277,6 +281,12 @@ static void encode_task(void *context, unsigned worker, uint64_t index)
     gw_encode_run *run = context;
     const gw_workspace workspace = workspace_of(run->workspaces, run->workspace_size, worker);
     run->statuses[index] = gw_gcomp_encode_range(run->codec, run->source, &run->parts[index], &workspace);
+    if (run->released != NULL) {
+        const uint64_t first = run->parts[index].range.chunk_first << run->chunk_log2;
+        const uint64_t len = run->parts[index].range.chunk_count << run->chunk_log2;
+        const uint64_t left = run->source->len - first;
+        gw_npy_release(run->released, first, len < left ? len : left);
+    }
 }
 
 static void join_task(void *context, unsigned worker, uint64_t index)
@@ -286,9 +296,18 @@ static void join_task(void *context, unsigned worker, uint64_t index)
     const gw_buffer dst = {run->frame, run->frame_capacity, run->frame_size};
     run->statuses[index] = gw_gcomp_join_part(run->codec, run->source, run->parts, (size_t)run->range_count,
                                               (size_t)index, &dst);
+    if (run->released != NULL) {
+        gw_memory_release(run->parts[index].area, run->parts[index].capacity);
+    }
 }
 
-gw_status gw_encode_run_once(gw_encode_run *run, gw_cli_progress *progress)
+void gw_encode_run_release(gw_encode_run *run, const gw_npy *input, uint32_t chunk_log2)
+{
+    run->released = run->source->len >= GW_CODEC_RUN_LARGE_LEN ? input : NULL;
+    run->chunk_log2 = chunk_log2;
+}
+
+gw_status gw_encode_run_once(gw_encode_run *run, int progress)
 {
     run->frame_size = 0;
     if (gw_cuda_run_is_on()) {
@@ -310,28 +329,26 @@ gw_status gw_encode_run_once(gw_encode_run *run, gw_cli_progress *progress)
     if (status != GW_OK) {
         return status;
     }
-    gw_parallel_tasks(run->threads, run->range_count, join_task, run, NULL);
+    gw_parallel_tasks(run->threads, run->range_count, join_task, run, 0);
     return first_failure(run->statuses, run->range_count);
 }
 
 /* ---- decode ---- */
 
-int gw_decode_run_init(gw_decode_run *run, const gw_gcomp *codec, const uint8_t *frame, size_t frame_size,
-                       const gw_gcomp_map *map, const gw_gcomp_info *info, unsigned threads)
+int gw_decode_run_init(gw_decode_run *run, const gw_gcomp *codec, const gw_gcomp_frame *frame,
+                       const gw_gcomp_info *info, unsigned threads)
 {
     memset(run, 0, sizeof *run);
     run->codec = codec;
-    run->frame = frame;
-    run->frame_size = frame_size;
-    run->map = map;
+    run->frame = *frame;
     run->info = *info;
     run->threads = threads;
     run->workspace_size = gw_gcomp_workspace_size(codec);
     run->workspaces = malloc(run->workspace_size * threads + 1);
     const uint64_t element_size = gw_dtype_size(info->dtype);
-    /* gw_gcomp_check() has made sure that the bytes fit size_t; the memory may still not be there. */
+    /* gw_gcomp_check() ensures that the size fits size_t. */
     run->dst = malloc((size_t)(info->len * element_size) + 1);
-    ranges_choose(info->chunk_count, 1, threads, info->len, &run->range_len, &run->range_count);
+    ranges_choose(info->len, info->chunk_count, 1, threads, &run->range_len, &run->range_count);
     run->statuses = calloc((size_t)run->range_count + 1, sizeof *run->statuses);
     run->targets = calloc((size_t)run->range_count + 1, sizeof *run->targets);
     if (run->workspaces == NULL || run->dst == NULL || run->statuses == NULL || run->targets == NULL) {
@@ -353,39 +370,55 @@ void gw_decode_run_free(gw_decode_run *run)
 static void decode_task(void *context, unsigned worker, uint64_t index)
 {
     gw_decode_run *run = context;
+    index += run->range_first;
     const gw_gcomp_range range = {index * run->range_len,
                                   range_chunks(run->info.chunk_count, run->range_len, index)};
     const uint64_t first_value = range.chunk_first << run->info.chunk_log2;
-    const gw_gcomp_frame frame = {run->frame, run->frame_size, run->map};
     const gw_workspace workspace = workspace_of(run->workspaces, run->workspace_size, worker);
     gw_gcomp_target *target = &run->targets[index];
     target->values = run->dst + first_value * gw_dtype_size(run->info.dtype);
     target->capacity = run->info.len - first_value;
-    run->statuses[index] = gw_gcomp_decode_range(run->codec, &frame, &run->info, &range, target, &workspace);
+    run->statuses[index] =
+        gw_gcomp_decode_range(run->codec, &run->frame, &run->info, &range, target, &workspace);
+    gw_gcomp_chunk first;
+    gw_gcomp_chunk last;
+    if (run->is_mapped && run->info.len >= GW_CODEC_RUN_LARGE_LEN &&
+        gw_gcomp_chunk_info(&run->frame, &run->info, range.chunk_first, &first) == GW_OK &&
+        gw_gcomp_chunk_info(&run->frame, &run->info, range.chunk_first + range.chunk_count - 1, &last) ==
+            GW_OK) {
+        gw_memory_release((const uint8_t *)run->frame.data + first.offset,
+                          (size_t)(last.offset + last.size - first.offset));
+    }
 }
 
-gw_status gw_decode_run_once(gw_decode_run *run, uint64_t *bad_chunk, gw_cli_progress *progress)
+gw_status gw_decode_run_ranges(gw_decode_run *run, uint64_t first, uint64_t count, uint64_t *bad_chunk,
+                               int progress)
 {
-    *bad_chunk = UINT64_MAX;
-    if (gw_cuda_run_is_on()) {
-        uint64_t len = 0;
-        return gw_cuda_run_decode(run->codec, run->frame, run->frame_size, run->map, run->dst, run->info.len,
-                                  &len, bad_chunk);
-    }
-    if (run->range_count == 0) {
-        const gw_gcomp_frame frame = {run->frame, run->frame_size, run->map};
-        const gw_workspace workspace = workspace_of(run->workspaces, run->workspace_size, 0);
-        gw_gcomp_target target = {.values = run->dst, .capacity = run->info.len};
-        const gw_status status = gw_gcomp_decode(run->codec, &frame, &target, &workspace);
-        *bad_chunk = target.bad_chunk;
-        return status;
-    }
-    gw_parallel_tasks(run->threads, run->range_count, decode_task, run, progress);
-    for (uint64_t i = 0; i < run->range_count; i++) {
+    run->range_first = first;
+    gw_parallel_tasks(run->threads, count, decode_task, run, progress);
+    for (uint64_t i = first; i < first + count; i++) {
         if (run->statuses[i] != GW_OK) {
             *bad_chunk = run->targets[i].bad_chunk;
             return run->statuses[i];
         }
     }
     return GW_OK;
+}
+
+gw_status gw_decode_run_once(gw_decode_run *run, uint64_t *bad_chunk, int progress)
+{
+    *bad_chunk = UINT64_MAX;
+    if (gw_cuda_run_is_on()) {
+        uint64_t len = 0;
+        return gw_cuda_run_decode(run->codec, run->frame.data, run->frame.size, run->frame.map, run->dst,
+                                  run->info.len, &len, bad_chunk);
+    }
+    if (run->range_count == 0) {
+        const gw_workspace workspace = workspace_of(run->workspaces, run->workspace_size, 0);
+        gw_gcomp_target target = {.values = run->dst, .capacity = run->info.len};
+        const gw_status status = gw_gcomp_decode(run->codec, &run->frame, &target, &workspace);
+        *bad_chunk = target.bad_chunk;
+        return status;
+    }
+    return gw_decode_run_ranges(run, 0, run->range_count, bad_chunk, progress);
 }

@@ -1,5 +1,5 @@
 /*
- * Conversions through the value, with the C library's correctly rounded functions.
+ * Conversions by value, with correctly rounded functions of the C library.
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
@@ -41,8 +41,8 @@ double gw_dtype_value(gw_dtype dtype, uint32_t bits)
     return (double)value;
 }
 
-/* Adds half a unit of the last kept place, less one if that place is even: a carry into the exponent is the
- * right result, up to infinity. */
+/* Adds half a unit in the last kept place, minus one if that place is even. A carry into the exponent is
+ * correct, up to infinity. */
 static uint16_t bf16_from_bits(uint32_t bits)
 {
     if ((bits & 0x7fffffff) > 0x7f800000) {
@@ -71,8 +71,7 @@ static uint16_t fp16_from_bits(uint32_t bits)
     /* The last place is 2^(exponent - 11), but no finer than that of the subnormals. */
     const int place = exponent - 11 < -24 ? -24 : exponent - 11;
     const uint32_t units = (uint32_t)nearbyint(ldexp((double)magnitude, -place));
-    /* units counts last places: up to 1024 for subnormals, 1024..2048 otherwise; the sum carries where it
-       must. */
+    /* In last places: units <= 1024 for subnormals, else 1024..2048; the sum below carries into the exponent. */
     const uint32_t biased = place == -24 && units < 1024 ? 0 : (uint32_t)(place + 25);
     return (uint16_t)(sign | (biased == 0 ? units : ((biased - 1) << 10) + units));
 }

@@ -6,7 +6,7 @@
 #include "frame_input.h"
 
 #include "cli_common.h"
-#include "frame_parts.h"
+#include "frame_explain.h"
 
 #include <fcntl.h>
 #include <float.h>
@@ -79,7 +79,7 @@ static int derived_check(gw_frame_input *frame, const char *snapshot_path, const
             "hyperparameters or --param-dtype (rule 16 of docs/format.md: map)",
             snapshot_path);
     }
-    return gw_frame_explain(name, frame->input.data, frame->input.size, status, UINT64_MAX);
+    return gw_frame_explain(&frame->input, status, UINT64_MAX);
 }
 
 static int frame_check(gw_frame_input *frame, const char *snapshot_path, const gw_codec_request *request)
@@ -90,7 +90,7 @@ static int frame_check(gw_frame_input *frame, const char *snapshot_path, const g
         status = handle_check(frame, request, request->options.param_mantissa_bits);
     }
     if (status != GW_ERR_MAP) {
-        return gw_frame_explain(input->name, input->data, input->size, status, UINT64_MAX);
+        return gw_frame_explain(input, status, UINT64_MAX);
     }
     return derived_check(frame, snapshot_path, request);
 }
@@ -99,7 +99,7 @@ int gw_frame_input_open(gw_frame_input *frame, const char *path, const char *sna
                         const gw_codec_request *request)
 {
     memset(frame, 0, sizeof *frame);
-    int result = gw_input_file_open(&frame->input, path);
+    int result = gw_input_file_open_frame(&frame->input, path, request->options.count_limit);
     if (result == GW_CLI_OK) {
         result = frame_check(frame, snapshot_path, request);
     }

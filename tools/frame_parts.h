@@ -1,13 +1,10 @@
 /*
- * Where the bytes of a GCOMP frame go, and why a frame is refused: reads frames by docs/format.md, apart from
- * the library.
+ * Where the bytes of a GCOMP frame go. Reads frames by docs/format.md, independently of the library.
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
 #ifndef GW_FRAME_PARTS_H
 #define GW_FRAME_PARTS_H
-
-#include <jansson.h>
 
 #include "gradwire/gcomp.h"
 
@@ -31,15 +28,15 @@ typedef struct gw_chunk_parts {
     uint64_t codebook_size, header_size, labels_size, digits_size, escapes_size, padding_size; /* bytes */
     uint32_t escape_count, symbol_count, leaf_count, base;
     uint64_t kept_bits;
-    int broken_rule; /* rule of docs/format.md section 8 that the walk found broken (19 to 22), 0 if none */
+    int broken_rule; /* rule of docs/format.md section 8 that the chunk breaks (14, 19 to 22), 0 if none is known */
     uint64_t broken_offset; /* bytes from the start of the frame */
     const char *broken_text;
 } gw_chunk_parts;
 
 /*
- * The walk over one chunk of a frame whose directory gw_gcomp_check() accepted (GW_ERR_TABLE and GW_ERR_MAP
- * come after the directory, so they will do). It reads counts, not contents: a chunk without a broken rule
- * may still be corrupt.
+ * Reads one chunk of a frame whose directory gw_gcomp_check() accepted: it returned GW_OK, or GW_ERR_TABLE or
+ * GW_ERR_MAP, which come after the directory. Reads counts, not contents: a chunk without a broken rule may still
+ * be corrupt.
  */
 void gw_chunk_parts_read(const uint8_t *frame, size_t frame_size, const gw_gcomp_info *info, uint64_t index,
                          gw_chunk_parts *parts);
@@ -47,20 +44,5 @@ void gw_chunk_parts_read(const uint8_t *frame, size_t frame_size, const gw_gcomp
 /* Sums of all chunks. Chunks with a broken rule count as headers. */
 void gw_frame_parts_read(const uint8_t *frame, size_t frame_size, const gw_gcomp_info *info,
                          gw_frame_parts *parts);
-
-/* {"total": ..., "labels": ..., ...} in bits per value; nulls for an empty frame. */
-json_t *gw_frame_parts_json(const gw_frame_parts *parts, uint64_t frame_size, uint64_t len);
-
-/* {"zero": ..., "raw": ..., "coded": ...} */
-json_t *gw_frame_kinds_json(const gw_frame_parts *parts);
-
-/* One line per part to stdout. */
-void gw_frame_parts_print(const gw_frame_parts *parts, uint64_t frame_size, uint64_t len);
-
-/* Prints why the library refused a frame with `status`: file, byte offset, rule. Returns the exit code. */
-int gw_frame_explain(const char *file, const uint8_t *frame, size_t frame_size, gw_status status,
-                     uint64_t bad_chunk);
-
-const char *gw_chunk_kind_name(gw_gcomp_chunk_kind kind); /* "zero", "raw", "coded" */
 
 #endif

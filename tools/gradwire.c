@@ -1,5 +1,5 @@
 /*
- * gradwire: the command. Finds the subcommand and hands the rest of the command line to it.
+ * The command gradwire: runs a subcommand with the rest of the command line.
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
@@ -37,7 +37,7 @@ static const char *codec_option(int argc, char **argv)
     return NULL;
 }
 
-/* THC by --codec thc, or because one of the files named is a THC frame. */
+/* THC is chosen by --codec thc, or by an argument that names a THC frame. */
 static int is_thc(int argc, char **argv, int by_file)
 {
     const char *codec = codec_option(argc, argv);
@@ -45,7 +45,7 @@ static int is_thc(int argc, char **argv, int by_file)
         return strcmp(codec, "thc") == 0;
     }
     for (int i = 1; by_file && i < argc; i++) {
-        /* What lies at the place of the output does not matter. */
+        /* An existing output file does not count. */
         const int is_output = strcmp(argv[i - 1], "-o") == 0 || strcmp(argv[i - 1], "--output") == 0;
         if (argv[i][0] != '-' && !is_output && gw_frame_file_has_codec(argv[i], CODEC_THC)) {
             return 1;
@@ -133,11 +133,11 @@ static error_t main_parse(int key, char *text, struct argp_state *state)
             argp_error(state, "'%s' is not a command of this build", text);
         }
         arguments->first = state->next - 1;
-        state->next = state->argc; /* the rest is the command's */
+        state->next = state->argc; /* the command parses the rest */
         break;
     case ARGP_KEY_END:
         if (arguments->command == NULL) {
-            argp_error(state, "a command is missing");
+            argp_error(state, "a command is missing; gradwire --help lists them");
         }
         break;
     default:
@@ -150,7 +150,7 @@ static const struct argp main_argp = {
     NULL,
     main_parse,
     "COMMAND [ARGUMENT...]",
-    "Gradients on the wire: near-lossless and homomorphic compression, and plans for when to use them.\v"
+    "Gradient compression, near-lossless and homomorphic, and plans for when to use it.\v"
     "Commands:\n"
     "  compress    an array or a snapshot to a frame\n"
     "  decompress  a frame to an array\n"
@@ -168,8 +168,7 @@ static const struct argp main_argp = {
 #endif
     "\n"
     "gradwire COMMAND --help describes each. Exit codes: 0 done, 1 bad data, 2 bad command line, 3 input or "
-    "output "
-    "failed.",
+    "output failed.",
     NULL,
     NULL,
     NULL,
@@ -178,14 +177,14 @@ static const struct argp main_argp = {
 int main(int argc, char **argv)
 {
     argp_program_version_hook = version_print;
-    argp_err_exit_status = GW_CLI_USAGE;
+    gw_cli_start();
     gw_input_file_guard();
 
     main_arguments arguments = {NULL, 0};
-    (void)argp_parse(&main_argp, argc, argv, ARGP_IN_ORDER, NULL, &arguments);
+    gw_cli_parse(&main_argp, argc, argv, ARGP_IN_ORDER, &arguments);
 
     char name[64];
     (void)snprintf(name, sizeof name, "gradwire %s", arguments.command->name);
     argv[arguments.first] = name;
-    return gw_cli_finish_stdout(arguments.command->run(argc - arguments.first, argv + arguments.first));
+    return arguments.command->run(argc - arguments.first, argv + arguments.first);
 }

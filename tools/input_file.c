@@ -1,5 +1,5 @@
 /*
- * Maps or reads whole input files.
+ * Maps input files, or reads them step by step.
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
@@ -7,6 +7,8 @@
 
 #include "atomic_file.h"
 #include "cli_common.h"
+#include "gradwire/gcomp.h"
+#include "gradwire/thc.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -19,81 +21,114 @@
 
 #define READ_BLOCK_SIZE ((size_t)1 << 20)
 
-static int read_all(gw_input_file *input, int fd)
+/* What both headers take at most (docs/format.md section 2, docs/format-thc.md section 2). */
+#define FRAME_HEADER_SIZE 96
+
+static void descriptor_close(gw_input_file *input)
 {
-    uint8_t *data = NULL;
-    size_t size = 0;
-    size_t capacity = 0;
-    for (;;) {
-        if (capacity - size < READ_BLOCK_SIZE) {
-            if (capacity > SIZE_MAX / 2 - READ_BLOCK_SIZE) {
-                free(data);
-                return gw_cli_error(GW_CLI_IO, input->name, "does not fit into memory");
-            }
-            capacity = 2 * capacity + READ_BLOCK_SIZE;
-            uint8_t *grown = realloc(data, capacity);
-            if (grown == NULL) {
-                free(data);
-                return gw_cli_error(GW_CLI_IO, input->name, "does not fit into memory");
-            }
-            data = grown;
-        }
-        const ssize_t got = read(fd, data + size, capacity - size);
-        if (got < 0) {
-            if (errno == EINTR) {
-                continue;
-            }
-            const int reason = errno;
-            free(data);
-            return gw_cli_error(GW_CLI_IO, input->name, "cannot read: %s", strerror(reason));
-        }
-        if (got == 0) {
-            break;
-        }
-        size += (size_t)got;
+    if (input->is_open && input->fd != STDIN_FILENO) {
+        (void)close(input->fd);
     }
-    input->data = data;
-    input->size = size;
-    return GW_CLI_OK;
+    input->is_open = 0;
+}
+
+static int open_error(gw_input_file *input, const char *what, int reason)
+{
+    const int result = gw_cli_error(GW_CLI_IO, input->name, "%s: %s", what, strerror(reason));
+    gw_input_file_close(input);
+    return result;
 }
 
 int gw_input_file_open(gw_input_file *input, const char *path)
 {
     memset(input, 0, sizeof *input);
     const int from_stdin = strcmp(path, "-") == 0;
-    const char *name = from_stdin ? "standard input" : path;
-    const int fd = from_stdin ? STDIN_FILENO : open(path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0) {
-        return gw_cli_error(GW_CLI_IO, name, "cannot open: %s", strerror(errno));
-    }
+    input->name = from_stdin ? "standard input" : path;
+    input->fd = from_stdin ? STDIN_FILENO : open(path, O_RDONLY | O_CLOEXEC);
+    input->is_open = input->fd >= 0;
     struct stat status;
-    int result = GW_CLI_OK;
-    input->name = name;
-    if (fstat(fd, &status) != 0) {
-        result = gw_cli_error(GW_CLI_IO, name, "cannot stat: %s", strerror(errno));
-    } else if (S_ISDIR(status.st_mode)) {
-        result = gw_cli_error(GW_CLI_IO, name, "is a directory");
-    } else if (S_ISREG(status.st_mode)) {
-        input->device = (uint64_t)status.st_dev;
-        input->inode = (uint64_t)status.st_ino;
-        /* A regular stdin may stand anywhere but at its start; read() respects that, a mapping would not. */
-        if (!from_stdin && status.st_size > 0 && (uint64_t)status.st_size <= SIZE_MAX) {
-            void *data = mmap(NULL, (size_t)status.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
-            if (data != MAP_FAILED) {
-                input->data = data;
-                input->size = (size_t)status.st_size;
-                input->mapped = 1;
-            }
+    if (!input->is_open) {
+        return open_error(input, "cannot open", errno);
+    }
+    if (fstat(input->fd, &status) != 0) {
+        return open_error(input, "cannot stat", errno);
+    }
+    if (S_ISDIR(status.st_mode)) {
+        return open_error(input, "cannot read", EISDIR);
+    }
+    if (!S_ISREG(status.st_mode)) {
+        return GW_CLI_OK;
+    }
+    input->device = (uint64_t)status.st_dev;
+    input->inode = (uint64_t)status.st_ino;
+    /* Standard input may be positioned after its start; read() respects that, a mapping would not. */
+    if (status.st_size > 0 && (uint64_t)status.st_size <= SIZE_MAX && lseek(input->fd, 0, SEEK_CUR) == 0) {
+        void *data = mmap(NULL, (size_t)status.st_size, PROT_READ, MAP_PRIVATE, input->fd, 0);
+        if (data != MAP_FAILED) {
+            input->data = data;
+            input->size = (size_t)status.st_size;
+            input->mapped = 1;
+            descriptor_close(input);
         }
     }
-    if (result == GW_CLI_OK && !input->mapped) {
-        result = read_all(input, fd);
+    return GW_CLI_OK;
+}
+
+/* Makes room for more than input->size bytes, at most for `size`. */
+static int grow(gw_input_file *input, size_t size)
+{
+    if (input->capacity > input->size || input->size >= size) {
+        return GW_CLI_OK;
     }
-    if (!from_stdin) {
-        (void)close(fd);
+    const size_t doubled = input->capacity < SIZE_MAX / 4 ? 2 * input->capacity + READ_BLOCK_SIZE : SIZE_MAX;
+    const size_t capacity = doubled < size ? doubled : size;
+    void *data = realloc((void *)(uintptr_t)input->data, capacity);
+    if (data == NULL) {
+        return open_error(input, "does not fit into memory", ENOMEM);
     }
-    if (result != GW_CLI_OK) {
-        memset(input, 0, sizeof *input);
+    input->data = data;
+    input->capacity = capacity;
+    return GW_CLI_OK;
+}
+
+int gw_input_file_fill(gw_input_file *input, uint64_t size)
+{
+    const size_t wanted = size < SIZE_MAX ? (size_t)size : SIZE_MAX;
+    if (!input->is_open || input->size >= wanted) {
+        return GW_CLI_OK;
+    }
+    int result = grow(input, wanted);
+    gw_cli_progress_begin("read");
+    while (result == GW_CLI_OK && input->is_open && input->size < wanted) {
+        uint8_t *end = (uint8_t *)(uintptr_t)input->data + input->size;
+        const ssize_t got = read(input->fd, end, input->capacity - input->size);
+        if (got > 0) {
+            input->size += (size_t)got;
+        } else if (got == 0) {
+            descriptor_close(input);
+        } else if (errno != EINTR) {
+            result = open_error(input, "cannot read", errno);
+        }
+        gw_cli_progress_set(input->size, wanted);
+        result = result == GW_CLI_OK ? grow(input, wanted) : result;
+    }
+    gw_cli_progress_end();
+    return result;
+}
+
+int gw_input_file_open_frame(gw_input_file *input, const char *path, uint64_t len_max)
+{
+    int result = gw_input_file_open(input, path);
+    if (result == GW_CLI_OK) {
+        result = gw_input_file_fill(input, FRAME_HEADER_SIZE);
+    }
+    gw_gcomp_info gcomp;
+    gw_thc_frame_info thc;
+    if (result == GW_CLI_OK && gw_gcomp_peek(input->data, input->size, len_max, &gcomp) == GW_OK) {
+        result = gw_input_file_fill(input, gcomp.frame_size + 1);
+    } else if (result == GW_CLI_OK && gw_thc_frame_peek(input->data, input->size, &thc) == GW_OK &&
+               thc.count <= len_max) {
+        result = gw_input_file_fill(input, thc.frame_size + 1);
     }
     return result;
 }
@@ -105,7 +140,18 @@ void gw_input_file_close(gw_input_file *input)
     } else {
         free((void *)(uintptr_t)input->data);
     }
+    descriptor_close(input);
     memset(input, 0, sizeof *input);
+}
+
+void gw_memory_release(const void *start, size_t size)
+{
+    const uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
+    const uintptr_t first = ((uintptr_t)start + page - 1) / page * page;
+    const uintptr_t end = ((uintptr_t)start + size) / page * page;
+    if (first < end) {
+        (void)madvise((void *)first, end - first, MADV_DONTNEED);
+    }
 }
 
 static void bus_error_handle(int signal_number)

@@ -1,6 +1,6 @@
 /*
- * Reads the header of a .npy file by hand: it is a Python dictionary literal, of which only the part that
- * NumPy writes is accepted. Every position is checked against the end of the header before it is read.
+ * The header of a .npy file is a Python dictionary literal; only the subset that NumPy writes is accepted. Every
+ * position is checked against the end of the header before it is read.
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
@@ -14,9 +14,10 @@
 
 static const uint8_t npy_magic[6] = {0x93, 'N', 'U', 'M', 'P', 'Y'};
 
-/* NumPy itself refuses headers above 10,000 bytes unless told to trust them. */
-#define HEADER_LEN_MAX 65536u
-#define DIMENSION_MAX  32
+/* NumPy refuses headers above 10,000 bytes by default. */
+#define HEADER_LEN_MAX   65536u
+#define PREAMBLE_LEN_MAX 12 /* magic, version, length of the header */
+#define DIMENSION_MAX    32
 
 /* The header text and a cursor in it. */
 typedef struct header_reader {
@@ -86,7 +87,7 @@ static int string_read(header_reader *reader, char *string, size_t capacity)
             break;
         }
         if (c == '\\' || len + 1 >= capacity) {
-            return reader_error(reader, "a string is longer than any that is known here, or has escapes");
+            return reader_error(reader, "a string is too long or has escapes");
         }
         string[len++] = (char)c;
         reader->position++;
@@ -171,7 +172,7 @@ static int entry_read(header_reader *reader, npy_header *header)
         header->has_descr = 1;
         header->descr_offset = offset;
         if (next_peek(reader) == '[') {
-            return reader_error(reader, "structured types are not supported; save one plain array a file");
+            return reader_error(reader, "structured types are not supported; save plain arrays");
         }
         return string_read(reader, header->descr, sizeof header->descr);
     }
@@ -218,10 +219,14 @@ static int dictionary_read(header_reader *reader, npy_header *header)
 }
 
 /* Finds the header text: magic, version, length. */
-static int preamble_read(header_reader *reader, const gw_input_file *input)
+static int preamble_read(header_reader *reader, gw_input_file *input)
 {
-    const uint8_t *data = input->data;
     const char *name = input->name;
+    int result = gw_input_file_fill(input, PREAMBLE_LEN_MAX);
+    if (result != GW_CLI_OK) {
+        return result;
+    }
+    const uint8_t *data = input->data;
     const size_t common = input->size < sizeof npy_magic ? input->size : sizeof npy_magic;
     for (size_t i = 0; i < common; i++) {
         if (data[i] != npy_magic[i]) {
@@ -248,11 +253,15 @@ static int preamble_read(header_reader *reader, const gw_input_file *input)
         return gw_cli_error_at(GW_CLI_BAD_DATA, name, 8, "the header of %u bytes is longer than %u", len,
                                HEADER_LEN_MAX);
     }
+    result = gw_input_file_fill(input, start + len);
+    if (result != GW_CLI_OK) {
+        return result;
+    }
     if (input->size - start < len) {
         return gw_cli_error_at(GW_CLI_BAD_DATA, name, input->size,
                                "the file ends within the .npy header of %u bytes", len);
     }
-    reader->text = data + start;
+    reader->text = input->data + start;
     reader->size = len;
     reader->position = 0;
     reader->offset = start;
@@ -277,11 +286,11 @@ static int dtype_find(const npy_header *header, gw_npy_u2 u2, const char *name, 
             return GW_CLI_OK;
         }
         return gw_cli_error_at(GW_CLI_BAD_DATA, name, header->descr_offset,
-                               "descr '%s' holds two-byte words; if they are bf16, say --dtype bf16", descr);
+                               "descr '%s' holds two-byte words; if they are bf16, use --dtype bf16", descr);
     }
     const char *hint = "the types are '<f4', '<f2' and, with --dtype bf16, '<u2'";
     if (strcmp(descr + (descr[0] != '\0'), "f8") == 0) {
-        hint = "float64 is not a type of the wire; save a.astype('<f4')";
+        hint = "float64 is not supported; save a.astype('<f4')";
     } else if (descr[0] == '>') {
         hint = "big-endian data is not supported; save a.astype(a.dtype.newbyteorder('<'))";
     }
@@ -309,17 +318,23 @@ static int extent_check(gw_npy *npy, const npy_header *header)
         len *= header->dimension[i];
     }
     npy->len = empty ? 0 : len;
-    const uint64_t present = npy->input.size - npy->data_offset;
-    const uint64_t wanted = npy->len * element_size;
-    if (present < wanted) {
-        return gw_cli_error_at(GW_CLI_BAD_DATA, name, npy->input.size,
-                               "the file ends early: the shape asks for %llu bytes of data, there are %llu",
-                               (unsigned long long)wanted, (unsigned long long)present);
+    const uint64_t data_size = npy->len * element_size;
+    const uint64_t end =
+        data_size < UINT64_MAX - npy->data_offset ? npy->data_offset + data_size : UINT64_MAX - 1;
+    const int result = gw_input_file_fill(&npy->input, end + 1);
+    if (result != GW_CLI_OK) {
+        return result;
     }
-    if (present > wanted) {
-        return gw_cli_error_at(GW_CLI_BAD_DATA, name, npy->data_offset + wanted,
-                               "%llu bytes follow the %llu bytes of data that the shape asks for",
-                               (unsigned long long)(present - wanted), (unsigned long long)wanted);
+    const uint64_t present = npy->input.size - npy->data_offset;
+    if (present < data_size) {
+        return gw_cli_error_at(GW_CLI_BAD_DATA, name, npy->input.size,
+                               "the file ends early: the shape needs %llu bytes of data, there are %llu",
+                               (unsigned long long)data_size, (unsigned long long)present);
+    }
+    if (present > data_size) {
+        return gw_cli_error_at(GW_CLI_BAD_DATA, name, npy->data_offset + data_size,
+                               "bytes follow the %llu bytes of data that the shape needs",
+                               (unsigned long long)data_size);
     }
     return GW_CLI_OK;
 }
@@ -352,7 +367,7 @@ static int array_find(gw_npy *npy, gw_npy_u2 u2)
         const size_t size = (size_t)npy->len * element_size;
         npy->aligned = malloc(size);
         if (npy->aligned == NULL) {
-            return gw_cli_error(GW_CLI_IO, npy->input.name, "not enough memory");
+            return gw_cli_error(GW_CLI_IO, npy->input.name, "out of memory");
         }
         memcpy(npy->aligned, npy->values, size);
         npy->values = npy->aligned;
@@ -387,32 +402,41 @@ void gw_npy_close(gw_npy *npy)
     memset(npy, 0, sizeof *npy);
 }
 
+void gw_npy_release(const gw_npy *npy, uint64_t first, uint64_t count)
+{
+    const size_t element_size = gw_dtype_size(npy->dtype);
+    if (npy->input.mapped && npy->aligned == NULL) {
+        gw_memory_release((const uint8_t *)npy->values + first * element_size, (size_t)count * element_size);
+    }
+}
+
 int gw_npy_is_npy(const gw_input_file *input)
 {
     return input->size > 0 && memcmp(input->data, npy_magic,
                                      input->size < sizeof npy_magic ? input->size : sizeof npy_magic) == 0;
 }
 
-void gw_npy_header_make(gw_dtype dtype, uint64_t len, uint8_t header[GW_NPY_HEADER_SIZE])
+int gw_npy_write_header(gw_atomic_file *file, gw_dtype dtype, uint64_t len)
 {
     /* 10 bytes of preamble, 117 of dictionary and blanks, a newline. The longest dictionary takes 78. */
-    static const uint8_t preamble[10] = {0x93, 'N', 'U', 'M', 'P', 'Y', 1, 0, GW_NPY_HEADER_SIZE - 10, 0};
+    enum { SIZE = 128 };
+    static const uint8_t preamble[10] = {0x93, 'N', 'U', 'M', 'P', 'Y', 1, 0, SIZE - 10, 0};
     const char *descr = dtype == GW_FP32 ? "<f4" : (dtype == GW_FP16 ? "<f2" : "<u2");
-    char text[GW_NPY_HEADER_SIZE];
+    uint8_t header[SIZE];
+    char text[SIZE];
     const int text_len =
         snprintf(text, sizeof text, "{'descr': '%s', 'fortran_order': False, 'shape': (%llu,), }", descr,
                  (unsigned long long)len);
-    memset(header, ' ', GW_NPY_HEADER_SIZE);
+    memset(header, ' ', sizeof header);
     memcpy(header, preamble, sizeof preamble);
     memcpy(header + sizeof preamble, text, (size_t)text_len);
-    header[GW_NPY_HEADER_SIZE - 1] = '\n';
+    header[sizeof header - 1] = '\n';
+    return gw_atomic_file_write(file, header, sizeof header);
 }
 
 int gw_npy_write(gw_atomic_file *file, gw_dtype dtype, const void *values, uint64_t len)
 {
-    uint8_t header[GW_NPY_HEADER_SIZE];
-    gw_npy_header_make(dtype, len, header);
-    int result = gw_atomic_file_write(file, header, sizeof header);
+    int result = gw_npy_write_header(file, dtype, len);
     if (result == GW_CLI_OK) {
         result = gw_atomic_file_write(file, values, (size_t)len * gw_dtype_size(dtype));
     }

@@ -1,5 +1,5 @@
 /*
- * NumPy .npy files: a strict reader for little-endian one-precision arrays in C order, and a header writer.
+ * NumPy .npy files: a strict reader of little-endian floating-point arrays in C order, and a writer.
  * The format: numpy.lib.format, versions 1.0, 2.0 and 3.0.
  *
  * SPDX-License-Identifier: BSD-2-Clause
@@ -11,7 +11,7 @@
 #include "gradwire/gradwire.h"
 #include "input_file.h"
 
-/* What a two-byte integer or opaque element ('<u2', '<V2', '|V2') stands for; NumPy itself has no bf16. */
+/* How two-byte integers and opaque elements ('<u2', '<V2', '|V2') are read; NumPy has no bf16. */
 typedef enum gw_npy_u2 { GW_NPY_U2_REFUSE = 0, GW_NPY_U2_BF16 = 1 } gw_npy_u2;
 
 typedef struct gw_npy {
@@ -20,34 +20,34 @@ typedef struct gw_npy {
     gw_dtype dtype;
     uint64_t data_offset; /* bytes from the start of the file to the first element */
     gw_input_file input;
-    void *aligned; /* a copy of the values, only for files whose header has an odd length; else NULL */
+    void *aligned; /* copy of the values if the file has them at an unaligned offset; else NULL */
 } gw_npy;
 
 /*
- * Opens and checks a .npy file: '<f4' is fp32, '<f2' fp16, '<u2' and '<V2' bf16 where u2 allows it.
- * Everything else is refused: other types, big-endian data, Fortran order of more than one dimension, a
- * header that is not exactly the dictionary that NumPy writes, a data part that is shorter or longer than the
- * shape says.
+ * Opens and checks a .npy file: '<f4' is fp32, '<f2' fp16, '<u2' and '<V2' bf16 if `u2` allows it. Refused
+ * are other types, big-endian data, Fortran order of more than one dimension, a header that is not the
+ * dictionary that NumPy writes, and data shorter or longer than the shape needs.
  *
  * Returns an exit code; messages name the file, the byte offset and the rule. On failure *npy is zeroed.
  */
 int gw_npy_open(gw_npy *npy, const char *path, gw_npy_u2 u2);
 
-/* The same for a file that is already open; the array takes the input over, and closes it on failure. */
+/* The same for a file that is already open. *input moves into the array and is zeroed. */
 int gw_npy_open_input(gw_npy *npy, gw_input_file *input, gw_npy_u2 u2);
 void gw_npy_close(gw_npy *npy);
+
+/* Gives pages of values[first, first + count) back. They are read again from the file on the next use; nothing
+ * happens if the file is not mapped. */
+void gw_npy_release(const gw_npy *npy, uint64_t first, uint64_t count);
 
 /* 1 if the bytes begin like a .npy file. */
 int gw_npy_is_npy(const gw_input_file *input);
 
-#define GW_NPY_HEADER_SIZE 128
+/* Writes the version 1.0 header of a one-dimensional array; bf16 is declared as '<u2'. Like NumPy's, the
+ * header's size is a multiple of 64. Returns an exit code. */
+int gw_npy_write_header(gw_atomic_file *file, gw_dtype dtype, uint64_t len);
 
-/* Writes the version 1.0 header of a one-dimensional array; bf16 is declared as '<u2'. The header's size is a
- * multiple of 64 as NumPy has it. */
-void gw_npy_header_make(gw_dtype dtype, uint64_t len, uint8_t header[GW_NPY_HEADER_SIZE]);
-
-/* Writes a one-dimensional array into an open file and commits it, or as a file of its own. Return exit
- * codes. */
+/* Write a one-dimensional array to an open file and commit it, or to a new file. Return an exit code. */
 int gw_npy_write(gw_atomic_file *file, gw_dtype dtype, const void *values, uint64_t len);
 int gw_npy_save(const char *path, gw_dtype dtype, const void *values, uint64_t len);
 

@@ -24,7 +24,7 @@ void gw_optimizer_update_init(gw_optimizer_update *update, const gw_optimizer *o
 static double update_momentum(const gw_optimizer *optimizer, const gw_optimizer_state *state, uint64_t index,
                               double gradient)
 {
-    /* Without a buffer, in the first update, PyTorch takes the gradient itself and skips the dampening. */
+    /* Without a buffer (first update) PyTorch uses the gradient and skips the dampening. */
     const double buffer = state->m == NULL ? gradient
                                            : optimizer->momentum * (double)state->m[index] +
                                                  (1 - optimizer->dampening) * gradient;

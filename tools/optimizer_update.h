@@ -1,6 +1,6 @@
 /*
- * One parameter update of each optimizer in double, with PyTorch's semantics: the yardstick for what
- * compression does to the parameters.
+ * One parameter update of each optimizer in double, with PyTorch's semantics: the reference for the effect of
+ * compression on parameters.
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */

@@ -1,5 +1,5 @@
 /*
- * A shared counter hands out tasks; POSIX threads take them.
+ * POSIX threads draw task numbers from a shared counter.
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
@@ -16,6 +16,7 @@ typedef struct task_queue {
     uint64_t task_count;
     gw_task_fn *task;
     void *context;
+    int progress;
 } task_queue;
 
 typedef struct task_worker {
@@ -24,7 +25,7 @@ typedef struct task_worker {
     pthread_t thread;
 } task_worker;
 
-static void tasks_take(task_queue *queue, unsigned worker, gw_cli_progress *progress)
+static void tasks_run(task_queue *queue, unsigned worker)
 {
     for (;;) {
         const uint64_t task = atomic_fetch_add(&queue->next, 1);
@@ -33,8 +34,8 @@ static void tasks_take(task_queue *queue, unsigned worker, gw_cli_progress *prog
         }
         queue->task(queue->context, worker, task);
         const uint64_t done = atomic_fetch_add(&queue->done, 1) + 1;
-        if (progress != NULL) {
-            gw_cli_progress_update(progress, done, queue->task_count);
+        if (queue->progress) {
+            gw_cli_progress_set(done, queue->task_count);
         }
     }
 }
@@ -42,12 +43,11 @@ static void tasks_take(task_queue *queue, unsigned worker, gw_cli_progress *prog
 static void *worker_main(void *argument)
 {
     task_worker *worker = argument;
-    tasks_take(worker->queue, worker->index, NULL);
+    tasks_run(worker->queue, worker->index);
     return NULL;
 }
 
-void gw_parallel_tasks(unsigned threads, uint64_t task_count, gw_task_fn *task, void *context,
-                       gw_cli_progress *progress)
+void gw_parallel_tasks(unsigned threads, uint64_t task_count, gw_task_fn *task, void *context, int progress)
 {
     task_queue queue;
     atomic_init(&queue.next, 0);
@@ -55,6 +55,7 @@ void gw_parallel_tasks(unsigned threads, uint64_t task_count, gw_task_fn *task, 
     queue.task_count = task_count;
     queue.task = task;
     queue.context = context;
+    queue.progress = progress;
 
     unsigned extra_count = threads > 1 ? threads - 1 : 0;
     if (extra_count >= task_count) {
@@ -70,7 +71,7 @@ void gw_parallel_tasks(unsigned threads, uint64_t task_count, gw_task_fn *task, 
         }
         started++;
     }
-    tasks_take(&queue, 0, progress);
+    tasks_run(&queue, 0);
     for (unsigned i = 0; i < started; i++) {
         (void)pthread_join(extras[i].thread, NULL);
     }

@@ -1,6 +1,6 @@
 /*
- * One pass over the values in double. The bound of each value is worked out here from the map byte, by design
- * independent of the library's encoder.
+ * One pass over the values in double. The bound of each value is computed from its map byte, deliberately
+ * without code of the library's encoder.
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
@@ -33,8 +33,8 @@ static void value_rule_init(value_rule *rule, const gw_tensor_input *tensor, con
     rule->rounding = options->rounding;
     rule->cap = info->cap;
     rule->levels = tensor->map.levels;
-    /* t = K + drop_base - G; a gradient with w mantissa bits for parameters with p loses w - p more than the
-       map says. */
+    /* t = K + drop_base - G. Gradients with w mantissa bits for parameters with p lose w - p bits more than the
+       map tells. */
     rule->drop_base =
         (int)tensor->map.map.base - 1 + 4 * (rule->mantissa_bits - (int)options->param_mantissa_bits);
     if (rule->levels == NULL && !info->constant) {
@@ -53,7 +53,7 @@ static uint32_t value_drop_max(const value_rule *rule, uint64_t index, double va
     if (rule->levels[index] == 0) {
         return 0;
     }
-    /* G: exponent (fp32's bias) and top two mantissa bits. All values of the wire are exact in fp32. */
+    /* G: exponent (fp32's bias) and top two mantissa bits. All three types are exact in fp32. */
     const float narrow = (float)fabs(value);
     uint32_t bits;
     memcpy(&bits, &narrow, sizeof bits);
@@ -62,7 +62,7 @@ static uint32_t value_drop_max(const value_rule *rule, uint64_t index, double va
     return drop < rule->cap ? drop : rule->cap;
 }
 
-/* Whether y may stand for x. *flushed is set where it does by a flush to +0. */
+/* Whether y is a permitted result for x. *flushed: by a flush to +0. */
 static int value_is_allowed(const value_rule *rule, uint64_t index, uint32_t x_bits, uint32_t y_bits,
                             int *flushed)
 {
@@ -89,11 +89,11 @@ static int value_is_allowed(const value_rule *rule, uint64_t index, uint32_t x_b
     const double place = ldexp(1.0, scale + drop - rule->mantissa_bits);
     const double error = fabs(y - x);
     if (drop == 0) {
-        return 0; /* the bits differ, but none may */
+        return 0; /* no bit may differ */
     }
     const int sign_kept = y == 0 || signbit(x) == signbit(y);
-    /* Nearest misses by half of the last kept place at most, but for the carry out of the largest finite
-     * exponent, which truncates instead. */
+    /* The error of nearest is at most half of the last kept place, except that values which would round up out of
+     * the largest finite exponent are truncated. */
     const int may_truncate =
         rule->rounding != GW_GCOMP_NEAREST || scale == (rule->dtype == GW_FP16 ? 15 : 127);
     return sign_kept && (may_truncate ? error < place : error <= place / 2);
@@ -148,15 +148,16 @@ static void parameters_compare(const gw_tensor_input *tensor, const void *decode
             continue;
         }
         const double y = gw_dtype_value(tensor->dtype, gw_dtype_bits(tensor->dtype, decoded, i));
-        const double cut = gw_dtype_value(tensor->dtype, truncate_bits(tensor->dtype, x_bits));
+        const double truncated = gw_dtype_value(tensor->dtype, truncate_bits(tensor->dtype, x_bits));
         const double theta = (double)state->param[i];
         const double scale = (double)wire_scale;
         const double exact = gw_optimizer_update_param(&update, state, i, x / scale);
         if (y != x) {
             deviation_add(&ours, theta, exact, gw_optimizer_update_param(&update, state, i, y / scale), i);
         }
-        if (cut != x) {
-            deviation_add(&plain, theta, exact, gw_optimizer_update_param(&update, state, i, cut / scale), i);
+        if (truncated != x) {
+            deviation_add(&plain, theta, exact,
+                          gw_optimizer_update_param(&update, state, i, truncated / scale), i);
         }
     }
     result->deviation.mean = tensor->len == 0 ? 0 : ours.sum / (double)tensor->len;

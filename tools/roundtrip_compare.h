@@ -1,6 +1,6 @@
 /*
- * Holds decoded values against the originals: are they as near as the precision map promises, and what do
- * they do to the parameters?
+ * Compares decoded values with the originals: does each error respect the precision map, and how do the
+ * parameters change?
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
@@ -15,22 +15,22 @@ typedef struct gw_deviation {
     double max, mean;
     double max_larger; /* the worst relative to the larger of |theta| before and after the exact update */
     uint64_t max_index;
-    uint64_t unbounded; /* parameters that are 0 before the update and differ after it */
+    uint64_t unbounded; /* parameters that are 0 before the update and deviate after it */
 } gw_deviation;
 
 typedef struct gw_roundtrip {
     uint64_t changed;      /* values whose bits differ */
-    uint64_t flushed;      /* of these: -0 and subnormals that became +0 as docs/numerics.md says */
-    uint64_t beyond;       /* values that differ by more than their cut allows: 0 for a correct codec */
+    uint64_t flushed;      /* of these: -0 and subnormals flushed to +0 (docs/numerics.md) */
+    uint64_t beyond;       /* values that differ by more than their drop allows: 0 for a correct codec */
     uint64_t beyond_index; /* the first of them */
     double error_max, error_mean; /* |decoded - exact| / |exact| over the finite values that are not 0 */
     double bias;                  /* sum of |decoded| - |exact|, over the sum of |exact| */
     int has_deviation;            /* only with a snapshot */
     gw_deviation deviation;
-    gw_deviation truncated; /* the same if every value were truncated by the largest explicit cut */
+    gw_deviation truncated; /* the same if every value were truncated by the largest explicit drop */
 } gw_roundtrip;
 
-/* `wire_scale`: the optimizer sees values divided by it. info is that of the frame. */
+/* The optimizer uses values divided by wire_scale. `info` is that of the frame. */
 void gw_roundtrip_compare(const gw_tensor_input *tensor, const gw_gcomp_info *info, const void *decoded,
                           float wire_scale, gw_roundtrip *result);
 

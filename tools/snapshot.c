@@ -1,8 +1,7 @@
 /*
  * Reads the description with jansson, then opens the arrays that the optimizer needs.
  *
- * Hyperparameters that the description leaves out have PyTorch's defaults; only the learning rate must be
- * there.
+ * Hyperparameters default to PyTorch's values; only the learning rate is required.
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
@@ -15,6 +14,8 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+
+#define JSON_SIZE_MAX ((size_t)64 << 20)
 
 typedef struct optimizer_entry {
     const char *name;
@@ -51,7 +52,7 @@ gw_optimizer_kind gw_optimizer_from_name(const char *name)
 
 /* ---- hyperparameters ---- */
 
-/* A reader of one JSON object that remembers the first failure. */
+/* One JSON object and the first failure. */
 typedef struct hyper_reader {
     const json_t *object;
     const char *file;
@@ -71,11 +72,11 @@ static double number_checked(hyper_reader *reader, const json_t *value, const ch
     return number;
 }
 
-static double hyper_number(hyper_reader *reader, const char *key, double missing, double min, double max,
+static double hyper_number(hyper_reader *reader, const char *key, double fallback, double min, double max,
                            int open_end)
 {
     const json_t *value = json_object_get(reader->object, key);
-    return value == NULL ? missing : number_checked(reader, value, key, min, max, open_end);
+    return value == NULL ? fallback : number_checked(reader, value, key, min, max, open_end);
 }
 
 static int hyper_flag(hyper_reader *reader, const char *key)
@@ -105,7 +106,7 @@ static void hyper_betas(hyper_reader *reader, gw_optimizer *optimizer)
     optimizer->beta2 = number_checked(reader, json_array_get(betas, 1), "betas[1]", 0, 1, 1);
 }
 
-/* "sgd" stands for three optimizers of this library, told apart by their hyperparameters. */
+/* PyTorch's SGD is three optimizers of this library; its hyperparameters tell which. */
 static void kind_refine(gw_optimizer *optimizer, int nesterov)
 {
     if (optimizer->kind == GW_OPTIMIZER_SGD && optimizer->momentum != 0) {
@@ -140,7 +141,7 @@ static int hyper_read(gw_optimizer *optimizer, const json_t *hyper, const char *
     return reader.result;
 }
 
-/* "tensors" is optional; where it counts the values it must count them right. */
+/* "tensors" is optional; its counts must be valid. */
 static int tensors_sum(const json_t *tensors, const char *file, uint64_t *sum)
 {
     uint64_t total = 0;
@@ -189,8 +190,26 @@ static int description_read(gw_snapshot *snapshot, const json_t *root, uint64_t 
     return json_is_array(tensors) ? tensors_sum(tensors, file, tensor_sum) : GW_CLI_OK;
 }
 
+/* Reads the whole description, if it starts like one. */
+static int json_fill(gw_input_file *input)
+{
+    static const char starts[5] = {'{', ' ', '\t', '\r', '\n'};
+    int result = gw_input_file_fill(input, 1);
+    if (result == GW_CLI_OK && input->size > 0 && memchr(starts, input->data[0], sizeof starts) != NULL) {
+        result = gw_input_file_fill(input, JSON_SIZE_MAX + 1);
+    }
+    if (result == GW_CLI_OK && input->size > JSON_SIZE_MAX) {
+        result = gw_cli_error(GW_CLI_BAD_DATA, input->name, "not a snapshot: longer than 64 MiB");
+    }
+    return result;
+}
+
 static int json_read(gw_snapshot *snapshot, uint64_t *tensor_sum)
 {
+    const int filled = json_fill(&snapshot->json);
+    if (filled != GW_CLI_OK) {
+        return filled;
+    }
     json_error_t error;
     json_t *root =
         json_loadb((const char *)snapshot->json.data, snapshot->json.size, JSON_REJECT_DUPLICATES, &error);
@@ -208,7 +227,7 @@ static int json_read(gw_snapshot *snapshot, uint64_t *tensor_sum)
 
 /* ---- arrays ---- */
 
-/* NAME.json, PART -> NAME-PART.npy; the caller frees it. NULL without memory. */
+/* NAME.json, PART -> NAME-PART.npy; the caller frees it. NULL if out of memory. */
 static char *array_path(const char *json_path, const char *part)
 {
     static const char suffix[] = ".json";
@@ -224,12 +243,12 @@ static char *array_path(const char *json_path, const char *part)
     return path;
 }
 
-/* Opens one array and holds it against the length of those before it. */
+/* Opens one array and compares its length with the arrays before it. */
 static int array_open(gw_snapshot *snapshot, int slot, const char *part, gw_npy_u2 u2)
 {
     char *path = array_path(snapshot->json.name, part);
     if (path == NULL) {
-        return gw_cli_error(GW_CLI_IO, snapshot->json.name, "not enough memory");
+        return gw_cli_error(GW_CLI_IO, snapshot->json.name, "out of memory");
     }
     snapshot->path[slot] = path;
     gw_npy *npy = &snapshot->array[slot];
@@ -244,13 +263,13 @@ static int array_open(gw_snapshot *snapshot, int slot, const char *part, gw_npy_
         snapshot->len = npy->len;
     }
     if (npy->len != snapshot->len) {
-        return gw_cli_error(GW_CLI_BAD_DATA, path, "has %llu values where the rest of the snapshot has %llu",
+        return gw_cli_error(GW_CLI_BAD_DATA, path, "has %llu values, but the rest of the snapshot has %llu",
                             (unsigned long long)npy->len, (unsigned long long)snapshot->len);
     }
     return GW_CLI_OK;
 }
 
-/* The buffer of momentum comes into being with the first update; before it there may be no file. */
+/* The first update makes the buffer of momentum, so the snapshot before it may lack the file. */
 static int momentum_buffer_is_absent(const gw_snapshot *snapshot)
 {
     char *path = array_path(snapshot->json.name, "momentum_buffer");

@@ -1,12 +1,12 @@
 /*
- * Snapshots: a JSON description of a training step and the .npy arrays beside it.
+ * Snapshots: a JSON description of a training step and the .npy arrays that belong to it.
  *
  *   NAME.json                  "optimizer", "step", "hyper" (PyTorch's names), optionally "tensors"
  *   NAME-grad.npy              the gradient
  *   NAME-param.npy             the parameters before the update
  *   NAME-momentum_buffer.npy, NAME-exp_avg.npy, NAME-exp_avg_sq.npy, NAME-max_exp_avg_sq.npy, NAME-sum.npy,
  *   NAME-square_avg.npy, NAME-grad_avg.npy
- *                              the optimizer's state before the update, as far as the optimizer has it
+ *                              the optimizer's state before the update
  *
  * docs/cli.md describes the JSON keys.
  *
@@ -19,7 +19,7 @@
 #include "npy.h"
 
 enum {
-    GW_SNAPSHOT_GRAD = 0, /* any dtype of the wire; the others are fp32 */
+    GW_SNAPSHOT_GRAD = 0, /* fp32, bf16 or fp16; the others are fp32 */
     GW_SNAPSHOT_PARAM,
     GW_SNAPSHOT_M,
     GW_SNAPSHOT_V,
@@ -29,7 +29,7 @@ enum {
 
 typedef struct gw_snapshot {
     gw_optimizer optimizer;
-    gw_optimizer_state state; /* pointers into the arrays below; NULL where the optimizer needs none */
+    gw_optimizer_state state; /* pointers into the arrays below; NULL if the optimizer has none */
     uint64_t len;
     gw_input_file json;
     gw_npy array[GW_SNAPSHOT_ARRAY_COUNT];
@@ -38,12 +38,12 @@ typedef struct gw_snapshot {
 
 typedef struct gw_snapshot_options {
     gw_npy_u2 u2;         /* what '<u2' of NAME-grad.npy means */
-    int needs_grad;       /* 0: decompression, where the gradient is what is missing */
-    gw_optimizer_kind as; /* 0, or another optimizer whose hyperparameters these shall be */
+    int needs_grad;       /* 0: decompression, which makes the gradient */
+    gw_optimizer_kind as; /* 0, or the optimizer to use instead, with the same hyperparameters */
 } gw_snapshot_options;
 
-/* Returns an exit code and prints messages. On failure *snapshot is zeroed. The input is the opened JSON
- * file; the snapshot takes it over, and closes it on failure. */
+/* Return an exit code and print messages. On failure *snapshot is zeroed. *input is the open JSON file; it
+ * moves into the snapshot and is zeroed. */
 int gw_snapshot_open_input(gw_snapshot *snapshot, gw_input_file *input, const gw_snapshot_options *options);
 int gw_snapshot_open(gw_snapshot *snapshot, const char *path, const gw_snapshot_options *options);
 void gw_snapshot_close(gw_snapshot *snapshot);

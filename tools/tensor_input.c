@@ -12,6 +12,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Enough to distinguish frames, arrays and snapshots. */
+#define MAGIC_SIZE_MAX 6
+
+/* Values that are converted before their pages are given back. */
+#define CONVERT_LEN ((uint64_t)1 << 20)
+
 static int is_frame(const gw_input_file *input)
 {
     static const uint8_t magic[4] = {0x67, 0x57, 0x66, 0x1a};
@@ -29,6 +35,9 @@ static int source_open(gw_tensor_input *tensor, const char *path, const gw_codec
 {
     gw_input_file input;
     int result = gw_input_file_open(&input, path);
+    if (result == GW_CLI_OK) {
+        result = gw_input_file_fill(&input, MAGIC_SIZE_MAX);
+    }
     if (result != GW_CLI_OK) {
         return result;
     }
@@ -63,9 +72,14 @@ static int values_convert(gw_tensor_input *tensor, gw_dtype dtype)
     }
     tensor->converted = malloc((size_t)tensor->len * 2 + 1);
     if (tensor->converted == NULL) {
-        return gw_cli_error(GW_CLI_IO, tensor->name, "not enough memory");
+        return gw_cli_error(GW_CLI_IO, tensor->name, "out of memory");
     }
-    gw_dtype_from_fp32(dtype, tensor->values, tensor->len, tensor->converted);
+    const gw_npy *npy = tensor->is_snapshot ? &tensor->snapshot.array[GW_SNAPSHOT_GRAD] : &tensor->npy;
+    for (uint64_t i = 0; i < tensor->len; i += CONVERT_LEN) {
+        const uint64_t len = tensor->len - i < CONVERT_LEN ? tensor->len - i : CONVERT_LEN;
+        gw_dtype_from_fp32(dtype, (const float *)tensor->values + i, len, tensor->converted + i);
+        gw_npy_release(npy, i, len);
+    }
     tensor->values = tensor->converted;
     tensor->dtype = dtype;
     return GW_CLI_OK;

@@ -10,31 +10,30 @@
 #include "codec_run.h"
 
 typedef struct gw_tensor_input {
-    const char *name; /* the caller's string */
+    const char *name; /* not copied */
     int is_snapshot;
     gw_npy npy; /* if not a snapshot */
     gw_snapshot snapshot;
-    void *converted; /* --convert */
+    uint16_t *converted; /* --convert */
     const void *values;
     uint64_t len;
     gw_dtype dtype;
     gw_gcomp codec;
     gw_gcomp_options options;
-    gw_map_run map; /* levels == NULL: a constant cut */
+    gw_map_run map; /* levels == NULL: a constant drop */
     gw_gcomp_source source;
 } gw_tensor_input;
 
-/* Opens the input, initialises the handle; gw_tensor_input_prepare() then makes the map and the source.
- * Return an exit code and print messages; after a failure the object is closed. The object must not move in
- * between. */
+/* Opens the input and initialises the handle; gw_tensor_input_prepare() then makes the map and the source, which
+ * points into *tensor. Return an exit code and print messages; after a failure the object is closed. */
 int gw_tensor_input_open(gw_tensor_input *tensor, const char *path, const gw_codec_request *request);
 int gw_tensor_input_prepare(gw_tensor_input *tensor, const gw_codec_request *request);
 void gw_tensor_input_close(gw_tensor_input *tensor);
 
-/* 1 if path is one of the files that are being read. */
+/* 1 if path is one of the input files. */
 int gw_tensor_input_has_file(const gw_tensor_input *tensor, const char *path);
 
-/* What determines the cut: the optimizer's name, or "constant". */
+/* What determines the drops: the optimizer's name, or "constant". */
 const char *gw_tensor_input_map_name(const gw_tensor_input *tensor);
 
 #endif

@@ -76,7 +76,7 @@ class Files(CliTest):
             self.fails(3, command, name, "-o", self.path("a.npy/out"), says="a.npy/out")
             self.fails(3, command, name, "-o", "/dev/full", says="No space left")
             self.fails(3, command, self.path("nothing"), "-o", self.path("out"), says="nothing")
-            self.fails(3, command, self.dir, "-o", self.path("out"), says="is a directory")
+            self.fails(3, command, self.dir, "-o", self.path("out"), says="Is a directory")
         self.ok("compress", source, "-o", "/dev/null")
         if os.geteuid() != 0:
             os.chmod(self.path("directory"), 0o500)
@@ -104,26 +104,53 @@ class Files(CliTest):
         self.assertEqual(self.read("out.gw"), b"precious")
         self.assert_only("a.npy", "out.gw")
 
-    def test_report_on_a_full_disk(self):
-        for args in (["info"], ["info", "--json"], ["--version"], ["verify", self.source(), "--json"]):
-            with open("/dev/full", "wb") as full:
-                done = subprocess.run([OPTIONS.gradwire] + args, stdout=full, stderr=subprocess.PIPE, timeout=60)
-            if args != ["--version"]:  # glibc's argp ends the process itself
-                self.assertEqual(done.returncode, 3, args)
-                self.assertIn(b"standard output", done.stderr)
+    def test_report_that_cannot_be_printed(self):
+        """Standard output is full or closed: exit code 3 whatever was printed, --help and --version included."""
+        command = [OPTIONS.gradwire]
+        verify = ["verify", self.source(), "--json"]
+        for args in (["info"], ["info", "--json"], ["--help"], ["compress", "--help"], ["--version"], verify):
+            for redirection in (">/dev/full", ">&-"):
+                done = subprocess.run(
+                    ["sh", "-c", '"$@" ' + redirection, "sh"] + command + args, stderr=subprocess.PIPE, timeout=60
+                )
+                self.assertEqual(done.returncode, 3, (args, redirection))
+                self.assertIn(b"gradwire: standard output: ", done.stderr)
+                self.assertEqual(done.stderr.count(b"\n"), 1)
+
+    def test_finished_file_stays_if_the_report_is_lost(self):
+        source = self.source()
+        for redirection in (">/dev/full", ">&-"):
+            shell = ["sh", "-c", '"$@" ' + redirection, "sh"]
+            out = self.path("out.gw")
+            done = subprocess.run(shell + [OPTIONS.gradwire, "compress", source, "-o", out], stderr=subprocess.PIPE)
+            self.assertEqual(done.returncode, 3)
+            self.ok("verify", out)
+            os.remove(out)
+
+    def test_file_names_in_messages_are_quoted(self):
+        """Control characters and invalid UTF-8 of a name are escaped, other characters are not."""
+        name = self.path("x\n\x1b[31m\u009b\u00e9.npy")
+        error = self.fails(3, "compress", name, "-o", self.path("out.gw"))
+        self.assertIn("x\\x0a\\x1b[31m\\xc2\\x9b\u00e9.npy: cannot open", error)
+        error = self.fails(3, "verify", b"x\xff\xe0\x80\x9b\xe2\x82")
+        self.assertIn("x\\xff\\xe0\\x80\\x9b\\xe2\\x82: cannot open", error)
+        self.assertIn("x\\x0ay", self.fails(2, "info", "x\ny"))
+        self.assertIn("--x\\x0ay", self.fails(2, "info", "--x\ny"))
 
     def test_signals_leave_nothing(self):
-        """SIGTERM and SIGINT while the temporary file exists."""
+        """Signals that end the process while the temporary file exists."""
         count = 1 << 25
         source = self.path("a.npy")
         with open(source, "wb") as file:
             file.write(npy_header("<f4", "(%d,)" % count))
             file.truncate(128 + 4 * count)
-        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        for name in ("TERM", "INT", "HUP", "QUIT", "PIPE", "XCPU", "ALRM"):
+            number = getattr(signal, "SIG" + name)
             process = subprocess.Popen(
                 [OPTIONS.gradwire, "compress", source, "-o", self.path("out.gw")],
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,
+                preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_CORE, (0, 0)),
             )
             seen = False
             while process.poll() is None and not seen:

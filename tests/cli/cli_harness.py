@@ -95,7 +95,7 @@ class CliTest(unittest.TestCase):
     def run_cli(self, *args, stdin=b"", **rest):
         """(exit code, stdout, stderr)."""
         done = subprocess.run(
-            [OPTIONS.gradwire] + [str(a) for a in args], input=stdin, capture_output=True, timeout=300, **rest
+            [OPTIONS.gradwire] + [a if isinstance(a, bytes) else str(a) for a in args], input=stdin, capture_output=True, timeout=300, **rest
         )
         error = done.stderr.decode("utf-8", "replace")
         self.assertIn(done.returncode, (0, 1, 2, 3), "%s: ended with %d\n%s" % (args, done.returncode, error[-3000:]))
@@ -110,11 +110,12 @@ class CliTest(unittest.TestCase):
         return json.loads(self.ok(*args, "--json", **rest))
 
     def fails(self, expected, *args, says=(), **rest):
-        """The command exits with `expected`, prints a message with all of `says`, and nothing on stdout."""
+        """The command exits with `expected`, prints one line with all of `says`, and nothing on stdout."""
         code, out, error = self.run_cli(*args, **rest)
         self.assertEqual(code, expected, "%s\n%s" % (args, error))
         self.assertEqual(out, b"", args)
         self.assertTrue(error.startswith("gradwire"), error)
+        self.assertEqual(error.count("\n"), 1, error)
         for text in [says] if isinstance(says, str) else says:
             self.assertIn(text, error)
         return error

@@ -47,7 +47,7 @@ class Npy(CliTest):
     def test_shape(self):
         self.refused(npy("<f4", bytes(96), shape="(4, 6)", fortran=True), "at byte 44", "Fortran")
         self.refused(npy("<f4", bytes(36), shape="(10,)"), "at byte 164", "40 bytes", "36")
-        self.refused(npy("<f4", bytes(44), shape="(10,)"), "at byte 168", "4 bytes follow")
+        self.refused(npy("<f4", bytes(44), shape="(10,)"), "at byte 168", "bytes follow the 40 bytes")
         shapes = "(10) (-1,) 10 (,) (1,,2) (10, (0x10,) [10] (10.0,) ('a',) (99999999999999999999,)".split()
         for shape in (*shapes, "(1 2)", "(" + "1," * 33 + ")"):
             self.refused(npy("<f4", bytes(40), shape=shape), "at byte")

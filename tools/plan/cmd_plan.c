@@ -47,7 +47,7 @@ int gw_cmd_plan(int argc, char **argv)
     }
     if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-?") == 0 || strcmp(argv[1], "help") == 0) {
         print_usage(stdout);
-        return gw_cli_finish_stdout(GW_CLI_OK);
+        return GW_CLI_OK;
     }
     for (int i = 0; i < PLAN_CMD_COUNT; i++) {
         if (strcmp(argv[1], commands[i].name) == 0) {
@@ -56,7 +56,7 @@ int gw_cmd_plan(int argc, char **argv)
             if (code == GW_CLI_OK) {
                 code = commands[i].run(&args);
             }
-            return gw_cli_finish_stdout(code);
+            return code;
         }
     }
     (void)gw_cli_error(GW_CLI_USAGE, NULL, "plan has no subcommand \"%.40s\"", argv[1]);

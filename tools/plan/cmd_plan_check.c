@@ -79,7 +79,7 @@ int plan_cmd_check(const plan_args *args)
     }
     code = plan_model_read_csv(args->params, &params);
     if (code == GW_CLI_OK) {
-        code = plan_kineto_read(args->files[1], &trace);
+        code = plan_kineto_read(args->files[1], args->max_size, &trace);
     }
     const plan_kineto_collective **messages = calloc(BUCKETS_MAX, sizeof *messages);
     uint32_t *ends = calloc(BUCKETS_MAX, sizeof *ends);

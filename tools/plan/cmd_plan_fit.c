@@ -228,10 +228,10 @@ static int read_text(const char *path, points *p)
 }
 
 /* Minimum duration of all-reduces per size. */
-static int read_kineto(const char *path, points *p)
+static int read_kineto(const char *path, uint64_t size_max, points *p)
 {
     plan_kineto trace;
-    int code = plan_kineto_read(path, &trace);
+    int code = plan_kineto_read(path, size_max, &trace);
     double widest = 0;
     for (size_t i = 0; code == GW_CLI_OK && i < trace.collective_count; i++) {
         const plan_kineto_collective *c = &trace.collectives[i];
@@ -341,7 +341,7 @@ static int read_points(const char *path, const plan_args *args, points *p)
     head[got] = '\0';
     if ((got > 1 && (unsigned char)head[0] == 0x1f) || strstr(head, "traceEvents") != NULL ||
         strstr(head, "\"schemaVersion\"") != NULL) {
-        return read_kineto(path, p);
+        return read_kineto(path, args->max_size, p);
     }
     return head[strspn(head, " \t\r\n")] == '{' ? read_benchmark(path, args->filter, p) : read_text(path, p);
 }

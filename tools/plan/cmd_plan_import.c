@@ -112,7 +112,7 @@ int plan_cmd_import(const plan_args *args)
     for (int64_t i = 0; i < (int64_t)repeat && code == GW_CLI_OK; i++) {
         plan_kineto_free(&trace);
         double start = gw_cli_seconds();
-        code = plan_kineto_read(path, &trace);
+        code = plan_kineto_read(path, args->max_size, &trace);
         seconds[i] = gw_cli_seconds() - start;
     }
     size_t count = 0;

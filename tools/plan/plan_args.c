@@ -13,6 +13,7 @@
 #include <time.h>
 
 #include "../cli_common.h"
+#include "text_source.h"
 
 enum {
     KEY_CASE = 256,
@@ -46,6 +47,7 @@ enum {
     KEY_FILTER,
     KEY_FORM,
     KEY_STEP,
+    KEY_MAX_SIZE,
     KEY_SVG,
     KEY_CHROME,
     KEY_JSON
@@ -107,6 +109,8 @@ static const struct argp_option options[] = {
     {"params", KEY_PARAMS, "CSV", 0, "import, check, fit: names and sizes in backprop order", 4},
     {"step", KEY_STEP, "N", 0, "import: the recorded step to use, from 0 (default: the median over steps)",
      4},
+    {"max-size", KEY_MAX_SIZE, "SIZE", 0,
+     "import, check, fit: largest text that a gzip recording may expand to, with K, M, G (default 1G)", 4},
     {"filter", KEY_FILTER, "TEXT", 0,
      "fit: only benchmarks whose name contains TEXT; A,B,!C: A and B but not C", 4},
     {"form", KEY_FORM, "best|affine|maxlin|hinge|table", 0, "fit: form of the curve", 4},
@@ -164,6 +168,7 @@ static unsigned commands_of(int key)
     case KEY_VALUES:
         return ON(PLAN_CMD_SWEEP);
     case KEY_PARAMS:
+    case KEY_MAX_SIZE:
         return ON(PLAN_CMD_IMPORT) | ON(PLAN_CMD_CHECK) | ON(PLAN_CMD_FIT);
     case KEY_STEP:
         return ON(PLAN_CMD_IMPORT);
@@ -295,6 +300,11 @@ static error_t parse(int key, char *arg, struct argp_state *state)
     case KEY_PARAMS:
         a->params = arg;
         break;
+    case KEY_MAX_SIZE:
+        if (gw_cli_parse_size(arg, &a->max_size) != 0) {
+            argp_error(state, "--max-size: '%s' is not a size such as 500M or 2G", arg);
+        }
+        break;
     case KEY_STEP:
         a->step = whole(state, arg, 0, 1000000);
         break;
@@ -352,6 +362,7 @@ int plan_args_parse(int argc, char **argv, plan_command command, plan_args *args
     args->latency_us = args->us_per_kib = args->group_mib_max = args->time_limit_ms = args->gap =
         args->bucket_mib = -1;
     args->ranks = args->comp_max = args->label_cap = args->work_max = args->step = -1;
+    args->max_size = TEXT_SOURCE_SIZE_MAX;
     args->repeat = 0; /* solve: as many as 10 ms allow, at most 11; import: one */
     char name[64];
     (void)snprintf(name, sizeof name, "gradwire plan %s", texts[command].name);
@@ -359,10 +370,9 @@ int plan_args_parse(int argc, char **argv, plan_command command, plan_args *args
     const struct argp argp = {options, parse, texts[command].files, texts[command].doc, NULL, NULL, NULL};
     char *saved = argv[0];
     argv[0] = name;
-    argp_err_exit_status = GW_CLI_USAGE;
-    error_t error = argp_parse(&argp, argc, argv, 0, NULL, &state);
+    gw_cli_parse(&argp, argc, argv, 0, &state);
     argv[0] = saved;
-    return error == 0 ? GW_CLI_OK : GW_CLI_USAGE;
+    return GW_CLI_OK;
 }
 
 static int override_methods(const char *list, plan_case *out)

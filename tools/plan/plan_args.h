@@ -54,6 +54,7 @@ typedef struct plan_args {
     const char *params, *filter;
     const char *form;
     int64_t step;
+    uint64_t max_size; /* of recordings after gzip */
 } plan_args;
 
 /* Returns an exit code; argp itself ends the program for --help and bad usage. */

@@ -561,7 +561,7 @@ void plan_kineto_free(plan_kineto *trace)
     memset(trace, 0, sizeof *trace);
 }
 
-int plan_kineto_read(const char *path, plan_kineto *trace)
+int plan_kineto_read(const char *path, uint64_t size_max, plan_kineto *trace)
 {
     memset(trace, 0, sizeof *trace);
     reader r;
@@ -574,7 +574,7 @@ int plan_kineto_read(const char *path, plan_kineto *trace)
     r.steps.item_size = sizeof(plan_kineto_step);
     r.collectives.item_size = sizeof(plan_kineto_collective);
     text_source source;
-    int code = text_source_open(&source, path);
+    int code = text_source_open(&source, path, size_max);
     if (code != GW_CLI_OK) {
         return code;
     }

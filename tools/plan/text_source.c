@@ -13,10 +13,11 @@
 
 #define PACKED_SIZE ((size_t)1 << 16)
 
-int text_source_open(text_source *source, const char *path)
+int text_source_open(text_source *source, const char *path, uint64_t size_max)
 {
     memset(source, 0, sizeof *source);
     source->path = path;
+    source->size_max = size_max;
     source->packed = malloc(PACKED_SIZE);
     source->file = fopen(path, "rb");
     int code = GW_CLI_OK;
@@ -93,6 +94,9 @@ static int read_gzip(text_source *source, char *text, size_t capacity, size_t *g
         }
     }
     *got = wanted - stream->avail_out;
+    if (*got > source->size_max - source->offset) {
+        return fail(source, "the gzip file expands to more than --max-size allows", "");
+    }
     return GW_CLI_OK;
 }
 

@@ -61,7 +61,7 @@ static int look_for_block_sets(const aggregate_arguments *a, int *block_sets)
     for (int i = 0; i < a->input_count; i++) {
         gw_input_file input;
         gw_thc_frame_info info;
-        int code = gw_input_file_open(&input, a->inputs[i]);
+        int code = gw_input_file_open_frame(&input, a->inputs[i], UINT64_MAX);
         if (code != GW_CLI_OK) {
             return code;
         }
@@ -79,7 +79,7 @@ static int add_file(const char *path, uint32_t flags, uint32_t backends, uint8_t
     gw_input_file input;
     gw_thc_frame_info info;
     uint64_t bad = UINT64_MAX;
-    int code = gw_input_file_open(&input, path);
+    int code = gw_input_file_open_frame(&input, path, UINT64_MAX);
 
     if (code != GW_CLI_OK) {
         return code;
@@ -129,10 +129,7 @@ int gw_cmd_aggregate(int argc, char **argv)
 
     memset(&a, 0, sizeof a);
     a.backends = GW_BACKEND_ALL;
-    argp_err_exit_status = GW_CLI_USAGE;
-    if (argp_parse(&argp, argc, argv, 0, NULL, &a) != 0) {
-        return GW_CLI_USAGE;
-    }
+    gw_cli_parse(&argp, argc, argv, 0, &a);
     int code = GW_CLI_OK;
     for (int i = 0; code == GW_CLI_OK && i < a.input_count; i++) {
         code = thc_check_output(a.output, a.inputs[i]);

@@ -157,10 +157,7 @@ int gw_cmd_norm(int argc, char **argv)
 
     memset(&a, 0, sizeof a);
     thc_request_init(&a.request);
-    argp_err_exit_status = GW_CLI_USAGE;
-    if (argp_parse(&argp, argc, argv, 0, NULL, &a) != 0) {
-        return GW_CLI_USAGE;
-    }
+    gw_cli_parse(&argp, argc, argv, 0, &a);
     int code = thc_check_output(a.output, a.state);
     for (int i = 0; code == GW_CLI_OK && i < a.input_count; i++) {
         code = thc_check_output(a.output, a.inputs[i]);

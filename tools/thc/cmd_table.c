@@ -109,10 +109,7 @@ int gw_cmd_table(int argc, char **argv)
     gw_thc_table table;
     gw_thc_table_cost cost;
 
-    argp_err_exit_status = GW_CLI_USAGE;
-    if (argp_parse(&argp, argc, argv, 0, NULL, &a) != 0) {
-        return GW_CLI_USAGE;
-    }
+    gw_cli_parse(&argp, argc, argv, 0, &a);
     if (a.bits == 0 || a.granularity == 0 || a.p == 0) {
         return gw_cli_error(GW_CLI_USAGE, NULL, "table needs --bits, --granularity and --p");
     }
@@ -132,12 +129,12 @@ int gw_cmd_table(int argc, char **argv)
         json_object_set_new(o, "truncation", json_real(cost.truncation));
         json_object_set_new(o, "total", json_real(cost.total));
         json_object_set_new(o, "threshold", json_real(cost.threshold));
-        return gw_cli_finish_stdout(gw_cli_json_print(o));
+        return gw_cli_json_print(o);
     }
     print_values(&table);
     printf("cost %.10f  truncation %.10f  total %.10f  threshold %.7f\n", cost.quantization, cost.truncation,
            cost.total, cost.threshold);
-    return gw_cli_finish_stdout(GW_CLI_OK);
+    return GW_CLI_OK;
 }
 
 int gw_cmd_thc_plan(int argc, char **argv)
@@ -157,10 +154,7 @@ int gw_cmd_thc_plan(int argc, char **argv)
     table_arguments a = {.bits = 4};
     gw_thc_plan plan;
 
-    argp_err_exit_status = GW_CLI_USAGE;
-    if (argp_parse(&argp, argc, argv, 0, NULL, &a) != 0) {
-        return GW_CLI_USAGE;
-    }
+    gw_cli_parse(&argp, argc, argv, 0, &a);
     if (a.workers == 0) {
         return gw_cli_error(GW_CLI_USAGE, NULL, "thc-plan needs --workers");
     }
@@ -191,7 +185,7 @@ int gw_cmd_thc_plan(int argc, char **argv)
         json_object_set_new(o, "down_rate_fp32", json_real(plan.down_bits / 32));
         json_object_set_new(o, "round_trip_rate_fp32", json_real(both / 64));
         json_object_set_new(o, "round_trip_rate_bf16", json_real(both / 32));
-        return gw_cli_finish_stdout(gw_cli_json_print(o));
+        return gw_cli_json_print(o);
     }
     printf("%u workers, %u bits%s\n", a.workers, a.bits, a.error_feedback ? ", error feedback" : "");
     printf("  granularity %u, p %g (threshold %.6f), lanes of %u bits, blocks of %u\n  table ",
@@ -201,5 +195,5 @@ int gw_cmd_thc_plan(int argc, char **argv)
            plan.error_one, plan.error_mean, a.workers);
     printf("  bits a value: %.3f up, %.3f down; round trip %.1f %% of fp32, %.1f %% of bf16\n", plan.up_bits,
            plan.down_bits, 100 * both / 64, 100 * both / 32);
-    return gw_cli_finish_stdout(GW_CLI_OK);
+    return GW_CLI_OK;
 }

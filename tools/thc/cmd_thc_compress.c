@@ -233,10 +233,7 @@ int gw_cmd_thc_compress(int argc, char **argv)
 
     memset(&a, 0, sizeof a);
     thc_request_init(&a.request);
-    argp_err_exit_status = GW_CLI_USAGE;
-    if (argp_parse(&argp, argc, argv, 0, NULL, &a) != 0) {
-        return GW_CLI_USAGE;
-    }
+    gw_cli_parse(&argp, argc, argv, 0, &a);
     int code = thc_check_output(a.output, a.input);
     if (code == GW_CLI_OK) {
         code = thc_check_output(a.output, a.norms);
@@ -255,5 +252,5 @@ int gw_cmd_thc_compress(int argc, char **argv)
     }
     code = compress_array(&a, &npy);
     gw_npy_close(&npy);
-    return gw_cli_finish_stdout(code);
+    return code;
 }

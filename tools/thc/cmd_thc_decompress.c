@@ -107,13 +107,10 @@ int gw_cmd_thc_decompress(int argc, char **argv)
     decompress_arguments a = {NULL, NULL, GW_THC_MEAN, GW_BACKEND_ALL};
     gw_input_file input;
 
-    argp_err_exit_status = GW_CLI_USAGE;
-    if (argp_parse(&argp, argc, argv, 0, NULL, &a) != 0) {
-        return GW_CLI_USAGE;
-    }
+    gw_cli_parse(&argp, argc, argv, 0, &a);
     int code = thc_check_output(a.output, a.input);
     if (code == GW_CLI_OK) {
-        code = gw_input_file_open(&input, a.input);
+        code = gw_input_file_open_frame(&input, a.input, UINT64_MAX);
     }
     if (code != GW_CLI_OK) {
         return code;

@@ -274,11 +274,8 @@ int gw_cmd_thc_inspect(int argc, char **argv)
     gw_thc_frame_info info;
     uint64_t bad = UINT64_MAX;
 
-    argp_err_exit_status = GW_CLI_USAGE;
-    if (argp_parse(&argp, argc, argv, 0, NULL, &a) != 0) {
-        return GW_CLI_USAGE;
-    }
-    int code = gw_input_file_open(&input, a.input);
+    gw_cli_parse(&argp, argc, argv, 0, &a);
+    int code = gw_input_file_open_frame(&input, a.input, UINT64_MAX);
     if (code != GW_CLI_OK) {
         return code;
     }
@@ -295,5 +292,5 @@ int gw_cmd_thc_inspect(int argc, char **argv)
         }
     }
     gw_input_file_close(&input);
-    return gw_cli_finish_stdout(code);
+    return code;
 }

@@ -21,10 +21,14 @@ static uint32_t checksum(const uint8_t *data, size_t size)
     return gw_crc32c(gw_crc32c(0, data, HEADER_SIZE - 4), data + HEADER_SIZE, size - HEADER_SIZE);
 }
 
-static int parse(norm_file *file, const gw_input_file *input)
+static int parse(norm_file *file, gw_input_file *input)
 {
+    int code = gw_input_file_fill(input, HEADER_SIZE);
     const uint8_t *data = input->data;
 
+    if (code != GW_CLI_OK) {
+        return code;
+    }
     if (input->size < HEADER_SIZE || memcmp(data, magic, sizeof magic) != 0) {
         return gw_cli_error(GW_CLI_BAD_DATA, input->name, "not a norm file");
     }
@@ -38,8 +42,13 @@ static int parse(norm_file *file, const gw_input_file *input)
     }
     uint64_t blocks =
         (file->count >> file->block_log2) + ((file->count & ((1u << file->block_log2) - 1u)) != 0);
-    file->pattern_count = (input->size - HEADER_SIZE) / 4;
     uint64_t wanted = blocks * (file->transform == GW_THC_ROTATED ? 1 : 2);
+    code = gw_input_file_fill(input, HEADER_SIZE + 4 * wanted + 1);
+    if (code != GW_CLI_OK) {
+        return code;
+    }
+    data = input->data;
+    file->pattern_count = (input->size - HEADER_SIZE) / 4;
     if (file->pattern_count != wanted || input->size != HEADER_SIZE + file->pattern_count * 4) {
         return gw_cli_error(GW_CLI_BAD_DATA, input->name, "%zu bytes do not hold %llu patterns", input->size,
                             (unsigned long long)wanted);

@@ -1,0 +1,259 @@
+/*
+ * Finds the rule of docs/format.md that a frame breaks. The library has refused the frame; this only looks for
+ * the place, in the order of section 8.
+ *
+ * SPDX-License-Identifier: BSD-2-Clause
+ */
+#include "frame_explain.h"
+
+#include "cli_common.h"
+#include "frame_parts.h"
+#include "little_endian.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+enum {
+    HEADER_SIZE = 32,
+    ENTRY_SIZE = 16,
+    FLAG_DERIVED = 2,
+    FLAG_INSTALLED = 4,
+    FLAG_CHECKSUM = 8,
+    FLAG_CONSTANT = 16
+};
+
+static uint64_t round_up(uint64_t value, uint64_t step)
+{
+    return (value + step - 1) / step * step;
+}
+
+typedef struct broken_rule {
+    int rule;
+    uint64_t offset;
+    char text[200];
+} broken_rule;
+
+__attribute__((format(printf, 4, 5))) static void rule_set(broken_rule *broken, int rule, uint64_t offset,
+                                                           const char *format, ...)
+{
+    va_list arguments;
+    va_start(arguments, format);
+    broken->rule = rule;
+    broken->offset = offset;
+    (void)vsnprintf(broken->text, sizeof broken->text, format, arguments);
+    va_end(arguments);
+}
+
+/* Rules 1 to 8: the header by itself. */
+static void header_explain(const uint8_t *frame, size_t size, broken_rule *broken)
+{
+    static const uint8_t magic[4] = {0x67, 0x57, 0x66, 0x1a};
+    static const uint8_t cap_max[2][3] = {{18, 6, 9}, {23, 7, 10}};
+    /* Bit n: step n is allowed. */
+    static const uint8_t steps[2][3] = {{1u << 6, 1u << 2, 1u << 3}, {0x4e, 0x06, 0x0a}};
+    if (size < HEADER_SIZE) {
+        rule_set(broken, 1, size, "the file ends within the 32 bytes of the header");
+        return;
+    }
+    for (unsigned i = 0; i < 4; i++) {
+        if (frame[i] != magic[i]) {
+            rule_set(broken, 2, i, "not a gradwire frame: it must begin with 67 57 66 1a");
+            return;
+        }
+    }
+    const uint32_t flags = gw_cli_load32(frame + 8);
+    const unsigned dtype = frame[6];
+    const int derived = (flags & FLAG_DERIVED) != 0;
+    const int constant = (flags & FLAG_CONSTANT) != 0;
+    const unsigned step = frame[12];
+    const unsigned cap = frame[13];
+    if (frame[4] != 0) {
+        rule_set(broken, 3, 4, "a format version that this library does not read");
+    } else if (frame[5] != 1) {
+        rule_set(broken, 4, 5, "an unknown codec");
+    } else if (dtype < 1 || dtype > 3) {
+        rule_set(broken, 4, 6, "an unknown dtype");
+    } else if (flags > 31) {
+        rule_set(broken, 4, 8, "an unknown flag");
+    } else if (frame[7] < 12 || frame[7] > 15) {
+        rule_set(broken, 5, 7, "chunk_log2 must be 12 to 15");
+    } else if (constant && !derived) {
+        rule_set(broken, 6, 8, "the flag CONSTANT needs DERIVED");
+    } else if (constant ? step != 1 : step > 7 || (steps[derived][dtype - 1] >> step & 1) == 0) {
+        rule_set(broken, 7, 12, "a step that such frames do not have");
+    } else if (cap > cap_max[derived][dtype - 1] || (!constant && cap % step != 0)) {
+        rule_set(broken, 7, 13, "cap too large or not a multiple of the step");
+    } else if (gw_cli_load16(frame + 14) != 0 && (!derived || constant)) {
+        rule_set(broken, 7, 14, "drop_base must be zero in explicit and constant frames");
+    } else if (gw_cli_load64(frame + 16) > (uint64_t)1 << 48) {
+        rule_set(broken, 8, 16, "more than 2^48 values");
+    } else if (gw_cli_load64(frame + 16) > (uint64_t)1 << (32 + frame[7])) {
+        rule_set(broken, 8, 16, "more than 2^32 chunks");
+    }
+}
+
+/* Rules 9 to 12, for frames with a valid header. */
+static void structure_explain(const gw_input_file *input, broken_rule *broken)
+{
+    const uint8_t *frame = input->data;
+    const size_t size = input->size;
+    const uint32_t flags = gw_cli_load32(frame + 8);
+    const uint64_t extension = ((flags & FLAG_INSTALLED) != 0 ? 8u : 0u) +
+                               ((flags & (FLAG_DERIVED | FLAG_CONSTANT)) == FLAG_DERIVED ? 8u : 0u) +
+                               ((flags & FLAG_CHECKSUM) != 0 ? 8u : 0u);
+    const uint64_t chunk_log2 = frame[7];
+    const uint64_t chunk_count = (gw_cli_load64(frame + 16) + ((uint64_t)1 << chunk_log2) - 1) >> chunk_log2;
+    const uint64_t directory = HEADER_SIZE + extension;
+    const uint64_t directory_end = directory + chunk_count * ENTRY_SIZE;
+    const uint64_t payload = round_up(directory_end, 16);
+    const uint64_t frame_size = gw_cli_load64(frame + 24);
+    /* A stream was not read to its end if the header is invalid. */
+    if (frame_size > size && !input->is_open) {
+        rule_set(broken, 9, size, "the header (byte 24) announces %llu bytes, the file has %llu",
+                 (unsigned long long)frame_size, (unsigned long long)size);
+        return;
+    }
+    if (frame_size < payload) {
+        rule_set(broken, 10, 24, "the frame is announced smaller than its header and directory");
+        return;
+    }
+    /* RAW chunks are as long as their values, the last one padded to 16 bytes. */
+    const uint64_t value_size = frame[6] == GW_FP32 ? 4 : 2;
+    if (frame_size - payload > round_up(gw_cli_load64(frame + 16) * value_size, 16)) {
+        rule_set(broken, 10, 24, "the frame is announced larger than RAW chunks would be");
+        return;
+    }
+    if (frame_size < size) {
+        rule_set(broken, 11, frame_size, "bytes follow the frame");
+    }
+    if (frame_size != size) {
+        return;
+    }
+    if ((flags & FLAG_CHECKSUM) != 0 && gw_cli_load32(frame + directory - 4) != 0) {
+        rule_set(broken, 12, directory - 4, "the reserved word of the extension is not zero");
+        return;
+    }
+    for (uint64_t i = directory_end; i < payload; i++) {
+        if (frame[i] != 0) {
+            rule_set(broken, 12, i, "padding before chunk 0 is not zero");
+            return;
+        }
+    }
+}
+
+/* Rule 14: what one directory entry breaks by itself. `previous` is the start of the chunk before. */
+static void entry_explain(const uint8_t *frame, const gw_gcomp_info *info, uint64_t index, uint64_t previous,
+                          broken_rule *broken)
+{
+    const uint64_t offset = info->directory_offset + index * ENTRY_SIZE;
+    const uint64_t place = gw_cli_load64(frame + offset);
+    const uint64_t start = place & ~(uint64_t)15;
+    const uint64_t kind = place & 15;
+    const uint64_t book = gw_cli_load32(frame + offset + 8);
+    const int has_book = kind == GW_GCOMP_CHUNK_CODED && !info->installed;
+    const unsigned long long number = index;
+    if (kind > 2) {
+        rule_set(broken, 14, offset, "directory entry %llu: an unknown kind of chunk", number);
+    } else if (start < previous || start > info->frame_size || (index == 0 && start != previous)) {
+        rule_set(broken, 14, offset, "directory entry %llu: a chunk out of its place", number);
+    } else if (has_book ? book > index : book != 0) {
+        rule_set(broken, 14, offset + 8, "directory entry %llu: an impossible codebook", number);
+    } else if (!info->checksum && gw_cli_load32(frame + offset + 12) != 0) {
+        rule_set(broken, 14, offset + 12, "directory entry %llu: a checksum in a frame without checksums",
+                 number);
+    }
+}
+
+/* Whether a CODED chunk names a chunk that owns no codebook. Its `book` is at most its index. */
+static int owner_is_missing(const uint8_t *directory, uint64_t index)
+{
+    const uint8_t *entry = directory + index * ENTRY_SIZE;
+    const uint32_t book = gw_cli_load32(entry + 8);
+    const uint8_t *owner = directory + (uint64_t)book * ENTRY_SIZE;
+    return (entry[0] & 15) == GW_GCOMP_CHUNK_CODED &&
+           ((owner[0] & 15) != GW_GCOMP_CHUNK_CODED || gw_cli_load32(owner + 8) != book);
+}
+
+/* Rule 14: the directory. */
+static void directory_explain(const uint8_t *frame, const gw_gcomp_info *info, broken_rule *broken)
+{
+    const uint8_t *directory = frame + info->directory_offset;
+    uint64_t previous = info->payload_offset;
+    for (uint64_t i = 0; i < info->chunk_count && broken->rule == 0; i++) {
+        entry_explain(frame, info, i, previous, broken);
+        previous = gw_cli_load64(directory + i * ENTRY_SIZE) & ~(uint64_t)15;
+    }
+    for (uint64_t i = 0; i < info->chunk_count && broken->rule == 0 && !info->installed; i++) {
+        if (owner_is_missing(directory, i)) {
+            rule_set(broken, 14, info->directory_offset + i * ENTRY_SIZE + 8,
+                     "directory entry %llu names a chunk that owns no codebook", (unsigned long long)i);
+        }
+    }
+    if (broken->rule == 0) {
+        rule_set(broken, 14, info->directory_offset, "the chunk sizes do not add up to the frame");
+    }
+}
+
+static int chunk_explain(const char *file, const uint8_t *frame, size_t size, const gw_gcomp_info *info,
+                         gw_status status, uint64_t index)
+{
+    gw_chunk_parts parts;
+    gw_chunk_parts_read(frame, size, info, index, &parts);
+    if (status == GW_ERR_CHECKSUM) {
+        return gw_cli_error_at(GW_CLI_BAD_DATA, file, parts.chunk.offset,
+                               "chunk %llu: checksum mismatch (rule 18)", (unsigned long long)index);
+    }
+    if (parts.broken_rule != 0) {
+        return gw_cli_error_at(GW_CLI_BAD_DATA, file, parts.broken_offset,
+                               "chunk %llu is corrupt: %s (rule %d)", (unsigned long long)index,
+                               parts.broken_text, parts.broken_rule);
+    }
+    return gw_cli_error_at(
+        GW_CLI_BAD_DATA, file, parts.chunk.offset,
+        "chunk %llu is corrupt: its %s contradict its counts or each other (rules 19 to 26)",
+        (unsigned long long)index,
+        parts.chunk.kind == GW_GCOMP_CHUNK_RAW ? "values or padding" : "runs, planes or escapes");
+}
+
+int gw_frame_explain(const gw_input_file *input, gw_status status, uint64_t bad_chunk)
+{
+    const char *file = input->name;
+    const uint8_t *frame = input->data;
+    const size_t frame_size = input->size;
+    if (status == GW_OK) {
+        return GW_CLI_OK;
+    }
+    broken_rule broken;
+    memset(&broken, 0, sizeof broken);
+    gw_gcomp_info info;
+    const gw_status peeked = gw_gcomp_peek(frame, frame_size, (uint64_t)1 << 48, &info);
+    if (peeked == GW_OK && bad_chunk < info.chunk_count && info.frame_size == frame_size &&
+        (status == GW_ERR_CORRUPT || status == GW_ERR_CHECKSUM)) {
+        return chunk_explain(file, frame, frame_size, &info, status, bad_chunk);
+    }
+    header_explain(frame, frame_size, &broken);
+    if (broken.rule == 0) {
+        structure_explain(input, &broken);
+    }
+    if (broken.rule == 0 && status == GW_ERR_CHECKSUM && peeked == GW_OK) {
+        rule_set(&broken, 13, info.directory_offset - 8, "checksum mismatch of header and directory");
+    }
+    if (broken.rule == 0 && status == GW_ERR_HEADER && peeked == GW_OK) {
+        directory_explain(frame, &info, &broken);
+    }
+    if (broken.rule == 0 && status == GW_ERR_TABLE && peeked == GW_OK) {
+        rule_set(&broken, 15, HEADER_SIZE,
+                 "codebook %u, generation %u, is not in the frame and not installed here", info.book_id,
+                 info.book_generation);
+    }
+    if (broken.rule == 0 && status == GW_ERR_LIMIT) {
+        rule_set(&broken, 8, 16, "more values than the limit");
+    }
+    if (broken.rule == 0) {
+        return gw_cli_error(GW_CLI_BAD_DATA, file, "%s (%s)", gw_status_message(status),
+                            gw_status_name(status));
+    }
+    return gw_cli_error_at(GW_CLI_BAD_DATA, file, broken.offset, "%s (rule %d of docs/format.md: %s)",
+                           broken.text, broken.rule, gw_status_name(status));
+}

@@ -1,0 +1,142 @@
+/*
+ * Reports as JSON and as tables.
+ *
+ * SPDX-License-Identifier: BSD-2-Clause
+ */
+#include "frame_report.h"
+
+#include "cli_common.h"
+
+#include <stdio.h>
+
+const char *gw_chunk_kind_name(gw_gcomp_chunk_kind kind)
+{
+    return kind == GW_GCOMP_CHUNK_ZERO ? "zero" : (kind == GW_GCOMP_CHUNK_RAW ? "raw" : "coded");
+}
+
+const char *gw_levels_name(const gw_gcomp_info *info)
+{
+    return info->levels == GW_GCOMP_DERIVED ? "derived" : "explicit";
+}
+
+static const char *preset_name(const gw_gcomp_options *options)
+{
+    return options->preset == GW_GCOMP_SMALL ? "small" : "fast";
+}
+
+static const char *rounding_name(const gw_gcomp_options *options)
+{
+    static const char *const names[] = {"truncate", "nearest", "stochastic"};
+    return names[options->rounding];
+}
+
+/* ---- JSON ---- */
+
+json_t *gw_frame_report_json(const char *command, const gw_gcomp_info *info, const gw_frame_parts *parts)
+{
+    const double values_size = (double)info->len * (double)gw_dtype_size(info->dtype);
+    json_t *report = json_object();
+    gw_cli_json_text(report, "command", command);
+    gw_cli_json_text(report, "status", "ok");
+    gw_cli_json_count(report, "values", info->len);
+    gw_cli_json_text(report, "dtype", gw_dtype_name(info->dtype));
+    gw_cli_json_number(report, "rate", (double)info->frame_size / values_size);
+    gw_cli_json_text(report, "levels", gw_levels_name(info));
+    gw_cli_json_count(report, "step", info->step);
+    gw_cli_json_count(report, "cap", info->cap);
+    json_t *kinds = json_object();
+    for (int kind = GW_GCOMP_CHUNK_ZERO; kind <= GW_GCOMP_CHUNK_CODED; kind++) {
+        gw_cli_json_count(kinds, gw_chunk_kind_name((gw_gcomp_chunk_kind)kind), parts->chunk_count[kind]);
+    }
+    json_object_set_new(report, "chunks", kinds);
+    return report;
+}
+
+static double bits_per_value(uint64_t size, uint64_t len)
+{
+    return len == 0 ? 0 : 8.0 * (double)size / (double)len;
+}
+
+void gw_frame_report_add_parts(json_t *report, const gw_gcomp_info *info, const gw_frame_parts *parts)
+{
+    const uint64_t len = info->len;
+    json_t *bits = json_object();
+    gw_cli_json_number(bits, "total", bits_per_value(info->frame_size, len));
+    gw_cli_json_number(bits, "labels", bits_per_value(parts->labels, len));
+    gw_cli_json_number(bits, "digits", bits_per_value(parts->digits, len));
+    gw_cli_json_number(bits, "escapes", bits_per_value(parts->escapes, len));
+    gw_cli_json_number(bits, "raw", bits_per_value(parts->raw, len));
+    gw_cli_json_number(bits, "codebooks", bits_per_value(parts->codebooks, len));
+    gw_cli_json_number(bits, "headers", bits_per_value(parts->headers, len));
+    gw_cli_json_count(report, "codebooks", parts->codebook_count);
+    gw_cli_json_count(report, "escapes", parts->escape_count);
+    json_object_set_new(report, "bits_per_value", bits);
+}
+
+json_t *gw_tensor_report_json(const char *command, const gw_tensor_input *tensor,
+                              const gw_codec_request *request, const gw_gcomp_info *info,
+                              const gw_frame_parts *parts)
+{
+    const uint64_t input_size = tensor->len * gw_dtype_size(tensor->dtype);
+    json_t *report = gw_frame_report_json(command, info, parts);
+    gw_frame_report_add_parts(report, info, parts);
+    gw_cli_json_count(report, "input_bytes", input_size);
+    gw_cli_json_count(report, "output_bytes", info->frame_size);
+    gw_cli_json_number(report, "rate_fp32", (double)info->frame_size / (4.0 * (double)tensor->len));
+    gw_cli_json_number(report, "rate_bf16", (double)info->frame_size / (2.0 * (double)tensor->len));
+    gw_cli_json_flag(report, "constant", info->constant);
+    gw_cli_json_flag(report, "strict", info->strict);
+    gw_cli_json_flag(report, "checksum", info->checksum);
+    gw_cli_json_text(report, "map", gw_tensor_input_map_name(tensor));
+    gw_cli_json_number(report, "wire_scale", (double)request->wire_scale);
+    gw_cli_json_text(report, "rounding", rounding_name(&tensor->options));
+    gw_cli_json_text(report, "preset", preset_name(&tensor->options));
+    gw_cli_json_text(report, "backend", gw_codec_backend_name(request->backends));
+    gw_cli_json_count(report, "threads", request->threads);
+    if (tensor->map.levels != NULL) {
+        gw_cli_json_number(report, "map_seconds", tensor->map.seconds);
+        gw_cli_json_number(report, "map_GBps", gw_cli_gbps(input_size, tensor->map.seconds));
+    }
+    return report;
+}
+
+/* ---- tables ---- */
+
+void gw_frame_report_print(const gw_gcomp_info *info, const gw_frame_parts *parts)
+{
+    const struct {
+        const char *name;
+        uint64_t size;
+    } rows[] = {{"labels (exponents, levels)", parts->labels},
+                {"digits (signs, mantissas)", parts->digits},
+                {"escapes", parts->escapes},
+                {"raw chunks", parts->raw},
+                {"codebooks", parts->codebooks},
+                {"headers, padding", parts->headers},
+                {"total", info->frame_size}};
+    printf("  chunks: %llu coded, %llu raw, %llu zero; codebooks: %llu; escapes: %llu\n",
+           (unsigned long long)parts->chunk_count[GW_GCOMP_CHUNK_CODED],
+           (unsigned long long)parts->chunk_count[GW_GCOMP_CHUNK_RAW],
+           (unsigned long long)parts->chunk_count[GW_GCOMP_CHUNK_ZERO],
+           (unsigned long long)parts->codebook_count, (unsigned long long)parts->escape_count);
+    printf("  %-28s %14s %12s\n", "part", "bytes", "bits/value");
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        printf("  %-28s %14llu %12.4f\n", rows[i].name, (unsigned long long)rows[i].size,
+               bits_per_value(rows[i].size, info->len));
+    }
+}
+
+void gw_tensor_report_print(const gw_tensor_input *tensor, const gw_gcomp_info *info,
+                            const gw_frame_parts *parts)
+{
+    printf("  %llu values of %s, %s levels, step %u, cap %u, drops by %s%s, %s, %s\n",
+           (unsigned long long)tensor->len, gw_dtype_name(tensor->dtype), gw_levels_name(info), info->step,
+           info->cap, gw_tensor_input_map_name(tensor), info->strict ? ", strict" : "",
+           rounding_name(&tensor->options), preset_name(&tensor->options));
+    gw_frame_report_print(info, parts);
+    if (tensor->len > 0) {
+        const double percent = 100.0 * (double)info->frame_size / (double)tensor->len;
+        printf("  %.2f %% of the input, %.2f %% of fp32, %.2f %% of bf16\n",
+               percent / (double)gw_dtype_size(tensor->dtype), percent / 4, percent / 2);
+    }
+}
