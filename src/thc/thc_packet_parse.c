@@ -3,7 +3,7 @@
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
-#include "thc/thc_context.h"
+#include "thc/thc_handle.h"
 #include "thc/thc_packet.h"
 #include "thc/thc_plain.h"
 
@@ -76,9 +76,9 @@ static gw_status check_content(const gw_thc_packet *p)
     if (p->set == NULL) {
         return GW_OK;
     }
-    return gw_thc_lane_max_scalar(p->payload, h->len, h->lane_bits) > members * h->granularity
-               ? GW_ERR_CORRUPT
-               : GW_OK;
+    const gw_thc_kernels *kernels = gw_thc_kernels_select(GW_BACKEND_ALL);
+    uint32_t lane_max = kernels->lane_max(p->payload, h->len, h->lane_bits);
+    return lane_max > members * h->granularity ? GW_ERR_CORRUPT : GW_OK;
 }
 
 /* A NOTICE is its header. */

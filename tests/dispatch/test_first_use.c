@@ -18,7 +18,7 @@ enum { THREADS = 8, ROUNDS = 200 };
 
 typedef struct seen {
     uint32_t available, crc, frame_crc;
-    const void *thc_kernels;
+    gw_thc thc;
     gw_status status;
     gw_gcomp codec;
 } seen;
@@ -34,8 +34,7 @@ static void *use(void *argument)
     const unsigned index = (unsigned)((seen *)argument - results);
     seen *s = &results[index];
     gw_gcomp_options options;
-    gw_thc_config config;
-    gw_thc thc;
+    gw_thc_options thc_options;
     pthread_barrier_wait(&start);
     for (unsigned step = 0; step < 4; step++) {
         switch ((index + step) % 4) {
@@ -61,11 +60,10 @@ static void *use(void *argument)
             break;
         }
         default:
-            if (gw_thc_config_default(&config, NULL, 4, 8, 8, 0, NULL, 0) != GW_OK ||
-                gw_thc_init(&thc, &config, GW_BACKEND_ALL) != GW_OK) {
+            if (gw_thc_options_init(&thc_options, &(gw_thc_goal){4, 8, 8, 0}, NULL) != GW_OK ||
+                gw_thc_init(&s->thc, &thc_options) != GW_OK) {
                 s->status = GW_ERR_STATE;
             }
-            s->thc_kernels = thc.kernels;
             break;
         }
     }
@@ -95,7 +93,7 @@ int main(void)
         for (unsigned i = 0; i < THREADS; i++) {
             const seen *s = &results[i], *first = &results[0];
             if (s->status != GW_OK || s->crc != 0xe3069283u || s->available != gw_backends_available() ||
-                s->frame_crc != first->frame_crc || s->thc_kernels != first->thc_kernels ||
+                s->frame_crc != first->frame_crc || memcmp(&s->thc, &first->thc, sizeof s->thc) != 0 ||
                 memcmp(&s->codec, &first->codec, sizeof s->codec) != 0) {
                 printf("round %u, thread %u: another result\n", round, i);
                 return 1;
