@@ -70,28 +70,9 @@ void gw_thc_set_join(uint8_t *set, const uint8_t *other, uint32_t worker_max)
     }
 }
 
-/* The inside of a handle that may add to *sum. */
-static gw_status begin(const gw_thc_agg_state **state, const gw_thc_agg *agg, const gw_thc_partial *sum)
+gw_status gw_thc_sum_indices(const gw_thc_agg_state *state, const gw_thc_partial *sum, const uint8_t *indices,
+                             uint32_t rank)
 {
-    if (agg == NULL || sum == NULL || sum->lanes == NULL || sum->set == NULL || sum->len % 64 != 0) {
-        return GW_ERR_ARG;
-    }
-    *state = gw_thc_agg_state_of(agg);
-    return *state != NULL ? GW_OK : GW_ERR_STATE;
-}
-
-gw_status gw_thc_agg_add_indices(const gw_thc_agg *agg, const gw_thc_partial *sum, const uint8_t *indices,
-                                 uint32_t rank)
-{
-    const gw_thc_agg_state *state;
-    gw_status status = begin(&state, agg, sum);
-
-    if (status != GW_OK) {
-        return status;
-    }
-    if (indices == NULL) {
-        return GW_ERR_ARG;
-    }
     if (rank >= state->worker_max || gw_set_has(sum->set, rank)) {
         return GW_ERR_DUP;
     }
@@ -129,6 +110,41 @@ static gw_status check_partial(const gw_thc_agg_state *state, const gw_thc_parti
     return check_lanes(state, in_lanes, sum->len, k_in, gw_thc_set_members(sum->set, state->worker_max));
 }
 
+gw_status gw_thc_sum_lanes(const gw_thc_agg_state *state, const gw_thc_partial *sum, const uint8_t *in_lanes,
+                           const uint8_t *in_set)
+{
+    gw_status status = check_partial(state, sum, in_lanes, in_set);
+
+    if (status != GW_OK) {
+        return status;
+    }
+    GW_AGG_KERNEL(state, add_lanes)(sum->lanes, in_lanes, sum->len, state->lane_bits);
+    gw_thc_set_join(sum->set, in_set, state->worker_max);
+    return GW_OK;
+}
+
+/* The inside of a handle that may add to *sum. */
+static gw_status begin(const gw_thc_agg_state **state, const gw_thc_agg *agg, const gw_thc_partial *sum)
+{
+    if (agg == NULL || sum == NULL || sum->lanes == NULL || sum->set == NULL || sum->len % 64 != 0) {
+        return GW_ERR_ARG;
+    }
+    *state = gw_thc_agg_state_of(agg);
+    return *state != NULL ? GW_OK : GW_ERR_STATE;
+}
+
+gw_status gw_thc_agg_add_indices(const gw_thc_agg *agg, const gw_thc_partial *sum, const uint8_t *indices,
+                                 uint32_t rank)
+{
+    const gw_thc_agg_state *state;
+    gw_status status = begin(&state, agg, sum);
+
+    if (status != GW_OK) {
+        return status;
+    }
+    return indices != NULL ? gw_thc_sum_indices(state, sum, indices, rank) : GW_ERR_ARG;
+}
+
 gw_status gw_thc_agg_add_lanes(const gw_thc_agg *agg, const gw_thc_partial *sum, const uint8_t *in_lanes,
                                const uint8_t *in_set)
 {
@@ -138,16 +154,7 @@ gw_status gw_thc_agg_add_lanes(const gw_thc_agg *agg, const gw_thc_partial *sum,
     if (status != GW_OK) {
         return status;
     }
-    if (in_lanes == NULL || in_set == NULL) {
-        return GW_ERR_ARG;
-    }
-    status = check_partial(state, sum, in_lanes, in_set);
-    if (status != GW_OK) {
-        return status;
-    }
-    GW_AGG_KERNEL(state, add_lanes)(sum->lanes, in_lanes, sum->len, state->lane_bits);
-    gw_thc_set_join(sum->set, in_set, state->worker_max);
-    return GW_OK;
+    return in_lanes != NULL && in_set != NULL ? gw_thc_sum_lanes(state, sum, in_lanes, in_set) : GW_ERR_ARG;
 }
 
 #if !defined(GW_FIRMWARE) /* conveniences; firmware adds one packet at a time */

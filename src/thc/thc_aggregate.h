@@ -52,6 +52,12 @@ static inline void gw_set_drop(uint8_t *set, uint32_t rank)
     set[rank / 8] = (uint8_t)(set[rank / 8] & ~(1u << (rank % 8)));
 }
 
+/* gw_thc_agg_add_indices() and gw_thc_agg_add_lanes() with arguments that are known to be there. */
+gw_status gw_thc_sum_indices(const gw_thc_agg_state *state, const gw_thc_partial *sum, const uint8_t *indices,
+                             uint32_t rank);
+gw_status gw_thc_sum_lanes(const gw_thc_agg_state *state, const gw_thc_partial *sum, const uint8_t *in_lanes,
+                           const uint8_t *in_set);
+
 /* 1 if two sets share a member. */
 int gw_thc_sets_meet(const uint8_t *a, const uint8_t *b, uint32_t worker_max);
 

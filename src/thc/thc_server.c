@@ -7,7 +7,6 @@
  */
 #include "thc/thc_server.h"
 
-#include "thc/thc_aggregate.h"
 #include "thc/thc_handle.h"
 #include "thc/thc_packet.h"
 
@@ -44,7 +43,7 @@ static void reply_with(gw_thc_reply *reply, gw_thc_action action, const uint8_t 
 static void reply_version(const gw_thc_server_state *server, gw_thc_slot *slot, unsigned v,
                           gw_thc_action action, gw_thc_reply *reply)
 {
-    size_t lanes_size = slot->version[v].len * (size_t)(server->lane_bits / 8);
+    size_t lanes_size = slot->version[v].len * (size_t)(server->agg.lane_bits / 8);
     reply_with(reply, action, packet_of(server, slot, v),
                GW_THC_PACKET_HEADER_SIZE + server->set_size + lanes_size);
 }
@@ -75,7 +74,7 @@ static gw_status check_packet(const gw_thc_server_state *server, const gw_thc_pa
         return GW_ERR_UNSUPPORTED;
     }
     if (h->type != GW_THC_PACKET_INDICES) {
-        lane_bits = server->lane_bits;
+        lane_bits = server->agg.lane_bits;
     }
     if (h->bits != c->table.bits || h->granularity != c->table.granularity || h->lane_bits != lane_bits ||
         h->block_log2 != c->block_log2 || h->worker_max != c->worker_max ||
@@ -113,10 +112,10 @@ static gw_status add_packet(const gw_thc_server_state *server, uint8_t *set, con
     uint32_t rank = p->header.rank;
 
     if (p->set != NULL) {
-        return gw_thc_agg_add_lanes(&server->agg, &sum, p->payload, p->set);
+        return gw_thc_sum_lanes(&server->agg, &sum, p->payload, p->set);
     }
     if (p->header.type == GW_THC_PACKET_INDICES) {
-        return gw_thc_agg_add_indices(&server->agg, &sum, p->payload, rank);
+        return gw_thc_sum_indices(&server->agg, &sum, p->payload, rank);
     }
     if (gw_set_has(set, rank)) {
         return GW_ERR_DUP;
@@ -193,7 +192,7 @@ static gw_status open_version(const gw_thc_server_state *server, gw_thc_slot *sl
     GW_MEMSET(packet, 0, server->version_size);
     gw_thc_header_store(packet, &p->header);
     packet[offsetof(gw_thc_packet_header, type)] = server->result_type;
-    packet[offsetof(gw_thc_packet_header, lane_bits)] = (uint8_t)server->lane_bits;
+    packet[offsetof(gw_thc_packet_header, lane_bits)] = (uint8_t)server->agg.lane_bits;
     GW_MEMSET(packet + offsetof(gw_thc_packet_header, rank), 0, 2);
     gw_status status = receive_at(server, slot, v, p, reply);
     if (status == GW_OK) {
@@ -277,33 +276,24 @@ gw_status gw_thc_server_receive(gw_thc_server *handle, const uint8_t *packet, si
     return receive_ordered(server, &p, reply);
 }
 
-/* The slot, GW_ERR_ARG if there is none, GW_ERR_STATE. */
-static gw_status find_slot(const gw_thc_server *handle, uint32_t index, gw_thc_slot **slot)
+/* The slot, or NULL and *status: GW_ERR_ARG, GW_ERR_STATE. */
+static gw_thc_slot *find_slot(const gw_thc_server *handle, uint32_t slot, gw_status *status)
 {
     const gw_thc_server_state *server = gw_thc_server_state_of(handle);
 
-    if (server == NULL) {
-        return handle == NULL ? GW_ERR_ARG : GW_ERR_STATE;
-    }
-    if (index >= server->options.slot_count) {
-        return GW_ERR_ARG;
-    }
-    *slot = slot_at(server, index);
-    return GW_OK;
+    *status = server == NULL && handle != NULL ? GW_ERR_STATE : GW_ERR_ARG;
+    return server != NULL && slot < server->options.slot_count ? slot_at(server, slot) : NULL;
 }
 
 gw_status gw_thc_server_seal(gw_thc_server *handle, uint32_t slot, gw_thc_reply *reply)
 {
-    gw_thc_slot *s;
+    gw_status status;
+    gw_thc_slot *s = find_slot(handle, slot, &status);
 
-    if (reply == NULL) {
-        return GW_ERR_ARG;
-    }
-    clear_reply(reply);
-    gw_status status = find_slot(handle, slot, &s);
-    if (status != GW_OK) {
+    if (reply == NULL || s == NULL) {
         return status;
     }
+    clear_reply(reply);
     gw_thc_version *current = &s->version[s->current];
     if (current->state != GW_THC_VERSION_OPEN) {
         return GW_ERR_STATE;
@@ -315,21 +305,23 @@ gw_status gw_thc_server_seal(gw_thc_server *handle, uint32_t slot, gw_thc_reply 
 
 gw_status gw_thc_server_drop(gw_thc_server *handle, uint32_t slot)
 {
-    gw_thc_slot *s;
-    gw_status status = find_slot(handle, slot, &s);
+    gw_status status;
+    gw_thc_slot *s = find_slot(handle, slot, &status);
 
-    if (status == GW_OK) {
-        s->version[s->current ^ 1u].state = GW_THC_VERSION_EMPTY;
+    if (s == NULL) {
+        return status;
     }
-    return status;
+    s->version[s->current ^ 1u].state = GW_THC_VERSION_EMPTY;
+    return GW_OK;
 }
 
 int gw_thc_server_slot_open(const gw_thc_server *handle, uint32_t slot, uint32_t *round, uint32_t *members)
 {
     const gw_thc_server_state *server = gw_thc_server_state_of(handle);
-    gw_thc_slot *s;
+    gw_status status;
+    gw_thc_slot *s = find_slot(handle, slot, &status);
 
-    if (find_slot(handle, slot, &s) != GW_OK) {
+    if (s == NULL) {
         return 0;
     }
     const gw_thc_version *current = &s->version[s->current];

@@ -10,7 +10,7 @@
 #ifndef GW_THC_SERVER_H
 #define GW_THC_SERVER_H
 
-#include "gradwire/thc.h"
+#include "thc/thc_aggregate.h"
 
 #define GW_THC_SERVER_TAG 0x53485447u /* "GTHS" */
 
@@ -34,14 +34,13 @@ typedef struct gw_thc_slot {
 
 typedef struct gw_thc_server_state {
     uint32_t tag; /* GW_THC_SERVER_TAG once initialised */
-    uint32_t lane_bits;
     uint32_t set_size;
     uint8_t result_type;
     size_t version_size;
     size_t slot_size;
     uint8_t *memory;
     gw_thc_server_options options;
-    gw_thc_agg agg;
+    gw_thc_agg_state agg;
 } gw_thc_server_state;
 
 _Static_assert(sizeof(gw_thc_server_state) <= sizeof(gw_thc_server), "gw_thc_server has room for the handle");

@@ -67,6 +67,7 @@ gw_status gw_thc_server_init(gw_thc_server *handle, const gw_thc_server_options 
         return GW_ERR_ARG;
     }
     gw_thc_server_state *server = (gw_thc_server_state *)(void *)handle;
+    gw_thc_agg agg;
     GW_MEMSET(handle, 0, sizeof *handle);
     if (options == NULL || memory == NULL || (uintptr_t)memory % _Alignof(gw_thc_slot) != 0) {
         return GW_ERR_ARG;
@@ -81,12 +82,12 @@ gw_status gw_thc_server_init(gw_thc_server *handle, const gw_thc_server_options 
     }
     gw_thc_agg_options sum = {options->table, options->worker_max, payload_lane_bits(options),
                               options->backends};
-    status = gw_thc_agg_init(&server->agg, &sum);
+    status = gw_thc_agg_init(&agg, &sum);
     if (status != GW_OK) {
         return status;
     }
+    server->agg = *gw_thc_agg_state_of(&agg);
     server->options = *options;
-    server->lane_bits = sum.lane_bits;
     server->result_type = options->op == GW_THC_OP_MAX ? GW_THC_PACKET_MAXIMA : GW_THC_PACKET_RESULT;
     server->set_size = (uint32_t)GW_THC_SET_SIZE(options->worker_max);
     server->version_size = version_size_of(options);
