@@ -58,7 +58,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     switch (data[0] % 6) {
     case 0: {
         plan_kineto trace;
-        if (plan_kineto_read(path, &trace) == 0) {
+        if (plan_kineto_read(path, UINT64_MAX, &trace) == 0) {
             plan_kineto_free(&trace);
         }
         break;

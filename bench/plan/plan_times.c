@@ -148,7 +148,7 @@ int main(int argc, char **argv)
             plan_kineto trace;
             double start = gw_cli_seconds();
             double start_cpu = cpu_us();
-            if (plan_kineto_read(argv[2], &trace) != GW_CLI_OK) {
+            if (plan_kineto_read(argv[2], UINT64_MAX, &trace) != GW_CLI_OK) {
                 return 1;
             }
             walls[r] = (gw_cli_seconds() - start) * 1e3;
