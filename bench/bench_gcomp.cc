@@ -108,7 +108,7 @@ public:
             [](void *self, unsigned worker, uint64_t range) {
                 static_cast<Job *>(self)->RunRange(worker, range);
             },
-            this, nullptr);
+            this, 0);
         if (call == Call::Encode) {
             gw_buffer dst = {frame_.data(), frame_.size(), 0};
             Keep(gw_gcomp_join_begin(&codec_, &source_, parts_.data(), parts_.size(), &dst));
@@ -118,7 +118,7 @@ public:
                 [](void *self, unsigned, uint64_t range) {
                     static_cast<Job *>(self)->MovePart(range);
                 },
-                this, nullptr);
+                this, 0);
         }
     }
 
