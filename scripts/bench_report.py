@@ -21,10 +21,12 @@ import statistics
 import sys
 import textwrap
 
+import backends
+
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 COLUMNS = ("us", "GBps", "ratio", "ratio_p10", "ratio_p90", "bits")
-BACKENDS = ("scalar", "avx2", "avx512", "neon")
-LABELS = {"scalar": "scalar", "avx2": "AVX2", "avx512": "AVX-512", "neon": "NEON"}
+LABELS = dict(backends.cpu())
+BACKENDS = tuple(LABELS)
 BUSY_LOAD = 0.5  # load average above which other programs were running
 CALLS = (
     ("GCOMP encode", "gcomp_encode", "explicit_fast"),

@@ -8,7 +8,7 @@
 
 #include "gradwire/gradwire.h"
 
-/* Register numbers of CPUID leaves 1 and 7; spelled out because compilers' <cpuid.h> differ in names. */
+/* Bits of CPUID leaves 1, 7 and 0x80000001; spelled out because compilers' <cpuid.h> differ in names. */
 #define LEAF1_C_PCLMUL  (1u << 1)
 #define LEAF1_C_SSSE3   (1u << 9)
 #define LEAF1_C_SSE42   (1u << 20)
@@ -25,11 +25,10 @@
 #define LEAF7_B_VL      (1u << 31)
 #define LEAF7_C_VBMI    (1u << 1)
 #define LEAF7_C_VBMI2   (1u << 6)
-#define LEAF7_C_GFNI    (1u << 8)
 #define LEAF7_C_VPCLMUL (1u << 10)
 #define EXT1_C_LZCNT    (1u << 5)
 
-/* XCR0: register files that the operating system saves. */
+/* XCR0: register state that the operating system saves. */
 #define XCR0_YMM 0x06u              /* XMM, upper halves of YMM */
 #define XCR0_ZMM (XCR0_YMM | 0xe0u) /* and masks, upper halves of ZMM0-15, all of ZMM16-31 */
 
@@ -38,7 +37,7 @@ static int has_all(uint32_t word, uint32_t bits)
     return (word & bits) == bits;
 }
 
-/* The twelve letters of leaf 0, in the order of the text. */
+/* The twelve letters of leaf 0. */
 static int is_vendor(const gw_cpu_words *words, const char name[12])
 {
     for (unsigned i = 0; i < 12; i++) {
@@ -55,48 +54,18 @@ static uint32_t family_of(uint32_t signature)
     return family == 15 ? family + (signature >> 20 & 255) : family;
 }
 
-/* Intel family 6 from Skylake to Tiger and Rocket Lake: vulnerable to Gather Data Sampling (INTEL-SA-00828),
- * and microcode against it makes gathers serial. The processor does not say whether that microcode is
- * loaded. */
-static int is_downfall_model(uint32_t signature)
-{
-    static const uint8_t models[] = {0x4e, 0x5e, 0x55, 0x8e, 0x9e, 0xa5, 0xa6,
-                                     0x6a, 0x6c, 0x7d, 0x7e, 0x8c, 0x8d, 0xa7};
-    const uint32_t model = (signature >> 4 & 15) | (signature >> 12 & 0xf0);
-    for (unsigned i = 0; i < sizeof models; i++) {
-        if (models[i] == model) {
-            return 1;
-        }
-    }
-    return 0;
-}
-
 static uint32_t quirks_of(const gw_cpu_words *words)
 {
-    const uint32_t family = family_of(words->leaf1_a);
-    uint32_t quirks = 0;
-    if (is_vendor(words, "AuthenticAMD") || is_vendor(words, "HygonGenuine")) {
-        /* Families: 0x15 Bulldozer to Excavator, 0x17 and 0x18 Zen to Zen 2, 0x19 Zen 3 and 4, 0x1a Zen 5. */
-        if (family < 0x19) {
-            quirks |= GW_CPU_SLOW_PDEP;
-        }
-        if (family <= 0x19) {
-            quirks |= GW_CPU_SLOW_GATHER;
-        }
-        /* Measured on Zen 4; taken for all of AMD until somebody measures a later one: the other form costs
-         * little. */
-        quirks |= GW_CPU_SLOW_COMPRESS_STORE;
-    } else if (is_vendor(words, "GenuineIntel") && family == 6 && is_downfall_model(words->leaf1_a)) {
-        quirks |= GW_CPU_SLOW_GATHER;
-    }
-    return quirks;
+    /* Families: 0x15 Bulldozer to Excavator, 0x17 and 0x18 Zen to Zen 2, 0x19 Zen 3 and 4, 0x1a Zen 5. */
+    const int is_amd = is_vendor(words, "AuthenticAMD") || is_vendor(words, "HygonGenuine");
+    return is_amd && family_of(words->leaf1_a) < 0x19 ? (uint32_t)GW_CPU_SLOW_PDEP : 0;
 }
 
-uint32_t gw_cpu_judge_x86(const gw_cpu_words *words)
+uint32_t gw_cpu_flags_x86(const gw_cpu_words *words)
 {
-    uint32_t flags = GW_BACKEND_SCALAR | GW_CPU_ASKED;
-    /* What the backend's compiler options allow (cmake/GradwireLibrary.cmake), not only its name. Hypervisors
-     * clear single bits, so none follows from another. */
+    uint32_t flags = GW_BACKEND_SCALAR | GW_CPU_DETECTED;
+    /* Every instruction set that the backend's compiler flags enable (cmake/GradwireLibrary.cmake).
+     * Hypervisors clear single bits, so none implies another. */
     const uint32_t leaf1_c =
         LEAF1_C_SSSE3 | LEAF1_C_SSE42 | LEAF1_C_POPCNT | LEAF1_C_OSXSAVE | LEAF1_C_AVX | LEAF1_C_F16C;
     const uint32_t leaf7_b = LEAF7_B_BMI1 | LEAF7_B_AVX2 | LEAF7_B_BMI2;
@@ -107,7 +76,6 @@ uint32_t gw_cpu_judge_x86(const gw_cpu_words *words)
     flags |= GW_BACKEND_AVX2 | quirks_of(words);
     flags |= has_all(words->leaf1_c, LEAF1_C_PCLMUL) ? (uint32_t)GW_CPU_PCLMUL : 0;
     flags |= has_all(words->leaf7_c, LEAF7_C_VPCLMUL) ? (uint32_t)GW_CPU_VPCLMUL : 0;
-    flags |= has_all(words->leaf7_c, LEAF7_C_GFNI) ? (uint32_t)GW_CPU_GFNI : 0;
     if ((words->xcr0 & XCR0_ZMM) == XCR0_ZMM &&
         has_all(words->leaf7_b, LEAF7_B_F | LEAF7_B_DQ | LEAF7_B_BW | LEAF7_B_VL) &&
         has_all(words->leaf7_c, LEAF7_C_VBMI | LEAF7_C_VBMI2)) {
@@ -122,7 +90,7 @@ uint32_t gw_cpu_judge_x86(const gw_cpu_words *words)
 static uint64_t read_xcr0(void)
 {
     uint32_t low, high;
-    /* In bytes: assemblers of old machines lack the mnemonic. */
+    /* xgetbv; old assemblers lack the mnemonic. */
     __asm__ volatile(".byte 0x0f, 0x01, 0xd0" : "=a"(low), "=d"(high) : "c"(0));
     return (uint64_t)high << 32 | low;
 }
@@ -150,7 +118,7 @@ static uint32_t detect(void)
     if (__get_cpuid(0x80000001u, &a, &b, &c, &d) != 0) {
         words.ext1_c = c;
     }
-    return gw_cpu_judge_x86(&words);
+    return gw_cpu_flags_x86(&words);
 }
 
 #elif defined(__aarch64__)
@@ -161,7 +129,7 @@ static uint32_t detect(void)
 static uint32_t detect(void)
 {
     /* Advanced SIMD is part of the architecture */
-    uint32_t flags = GW_BACKEND_SCALAR | GW_BACKEND_NEON | GW_CPU_ASKED;
+    uint32_t flags = GW_BACKEND_SCALAR | GW_BACKEND_NEON | GW_CPU_DETECTED;
 #if defined(__ARM_FEATURE_CRC32) || defined(__APPLE__)
     flags |= GW_CPU_ARM_CRC32; /* the compiler may use it everywhere; all of Apple's AArch64 has it */
 #elif defined(__linux__)
@@ -178,7 +146,7 @@ static uint32_t detect(void)
 {
     const unsigned long hwcap_neon = 1ul << 12;
     const unsigned long hwcap2_crc32 = 1ul << 4;
-    uint32_t flags = GW_BACKEND_SCALAR | GW_CPU_ASKED;
+    uint32_t flags = GW_BACKEND_SCALAR | GW_CPU_DETECTED;
     if ((getauxval(AT_HWCAP) & hwcap_neon) != 0) {
         flags |= GW_BACKEND_NEON;
     }
@@ -192,7 +160,7 @@ static uint32_t detect(void)
 
 static uint32_t detect(void)
 {
-    return GW_BACKEND_SCALAR | GW_CPU_ASKED;
+    return GW_BACKEND_SCALAR | GW_CPU_DETECTED;
 }
 
 #endif
@@ -201,7 +169,7 @@ uint32_t gw_cpu_detect(void)
 {
     uint32_t flags = detect();
 #if defined(GW_SIMDE_NEON)
-    flags |= GW_BACKEND_NEON | GW_CPU_ARM_CRC32; /* x86 playing AArch64, for tests */
+    flags |= GW_BACKEND_NEON | GW_CPU_ARM_CRC32; /* NEON code on x86, for tests */
 #endif
 #if defined(GW_TESTING)
     flags = gw_cpu_testing(flags);

@@ -1,11 +1,11 @@
 /*
- * GW_TEST_CPU: tests make this machine look like a lesser or an odder one. In builds with GW_TESTING only;
- * elsewhere this file is empty and the library reads no environment.
+ * GW_TEST_CPU: tests run as on a machine with fewer instruction sets or with other quirks. In builds with
+ * GW_TESTING only; elsewhere this file is empty and the library reads no environment.
  *
- *   GW_TEST_CPU=-avx512,-vpclmul,+slow_gather
+ *   GW_TEST_CPU=-avx512,-vpclmul,+slow_pdep
  *
- * -NAME clears a flag, +NAME sets a quirk. An instruction set cannot be added to a machine, and scalar cannot
- * be taken away. Anything else, and any name that is not known, aborts: a misspelt test must not pass.
+ * -NAME clears a flag, +NAME sets a quirk. Instruction sets cannot be added, and scalar cannot be cleared.
+ * Anything else, and any unknown name, aborts: a misspelt test must not pass.
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
@@ -27,25 +27,12 @@ static const struct {
     {"pclmul", GW_CPU_PCLMUL},
     {"vpclmul", GW_CPU_VPCLMUL},
     {"arm_crc32", GW_CPU_ARM_CRC32},
-    {"gfni", GW_CPU_GFNI},
-    {"slow_gather", GW_CPU_SLOW_GATHER},
     {"slow_pdep", GW_CPU_SLOW_PDEP},
-    {"slow_compress_store", GW_CPU_SLOW_COMPRESS_STORE},
 };
 
 enum { NAME_COUNT = sizeof names / sizeof names[0] };
 
-static const uint32_t quirks = GW_CPU_SLOW_GATHER | GW_CPU_SLOW_PDEP | GW_CPU_SLOW_COMPRESS_STORE;
-
-const char *gw_cpu_flag_name(uint32_t flag)
-{
-    for (unsigned i = 0; i < NAME_COUNT; i++) {
-        if (names[i].flag == flag) {
-            return names[i].name;
-        }
-    }
-    return NULL;
-}
+static const uint32_t quirks = GW_CPU_SLOW_PDEP;
 
 static uint32_t flag_of(const char *name, size_t size)
 {

@@ -71,7 +71,7 @@ static void decode_with(const test_codec *codec, const trial *t, const test_buff
 }
 
 /* A frame with one byte changed behind the header: what the backend says of it. */
-static void judge_damage(const test_codec *codec, const trial *t, outputs *o)
+static void decode_damaged(const test_codec *codec, const trial *t, outputs *o)
 {
     test_random random = {t->seed};
     uint8_t *const at = o->frame.at + test_random_below(&random, (uint32_t)o->frame_size);
@@ -96,7 +96,7 @@ static void run(const test_codec *codec, const trial *t, outputs *o)
                          &t->source, &out, NULL, &codec->work),
                      GW_OK);
     o->hop_size = out.size;
-    judge_damage(codec, t, o);
+    decode_damaged(codec, t, o);
 }
 
 static void free_values(outputs *o)
