@@ -26,8 +26,8 @@ gw_status gw_gcomp_peek(const void *src, size_t src_size, uint64_t count_limit, 
 gw_status gw_gcomp_chunk_info(const gw_gcomp_frame *frame, const gw_gcomp_info *info, uint64_t index,
                               gw_gcomp_chunk *chunk)
 {
-    if (frame == NULL || frame->data == NULL || info == NULL || chunk == NULL || index >= info->chunk_count ||
-        frame->size < info->frame_size || info->frame_size < info->payload_offset) {
+    if (frame == NULL || frame->data == NULL || info == NULL || chunk == NULL ||
+        !gw_frame_is_info_valid(info) || frame->size < info->frame_size || index >= info->chunk_count) {
         return GW_ERR_ARG;
     }
     gw_status status = gw_frame_read_entry(chunk, (const uint8_t *)frame->data, info, index);
@@ -564,10 +564,10 @@ static gw_status decode_chunks(gw_decoding *d, const gw_gcomp_range *range, uint
     return first_error;
 }
 
-/* Values of a range; UINT64_MAX if the range is not within the frame. */
+/* Values of a range; UINT64_MAX if it is not within the frame, or the info is that of no frame. */
 static uint64_t range_len(const gw_gcomp_info *info, const gw_gcomp_range *range)
 {
-    if (range->chunk_first > info->chunk_count ||
+    if (!gw_frame_is_info_valid(info) || range->chunk_first > info->chunk_count ||
         range->chunk_count > info->chunk_count - range->chunk_first) {
         return UINT64_MAX;
     }
@@ -612,8 +612,7 @@ static gw_status decode_range(const gw_gcomp *codec, const gw_gcomp_frame *frame
     }
     const gw_gcomp_map *map = frame->map;
     const uint64_t len = range_len(info, range);
-    if (frame->size < info->frame_size || info->frame_size < info->payload_offset || len == UINT64_MAX ||
-        info->dtype != inside->options.dtype ||
+    if (len == UINT64_MAX || frame->size < info->frame_size || info->dtype != inside->options.dtype ||
         (needs_map(info) && info->len != 0 &&
          (map == NULL || map->levels == NULL || map->len != info->len))) {
         return GW_ERR_ARG;

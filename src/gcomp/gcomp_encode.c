@@ -4,6 +4,7 @@
  * SPDX-License-Identifier: BSD-2-Clause
  */
 #include "gcomp/gcomp_codec.h"
+#include "gcomp/map_rule.h"
 
 /* ---- begin --------------------------------------------------------------------------------------------- */
 
@@ -67,10 +68,16 @@ int gw_encoding_is_source_valid(const gw_codec *codec, const gw_gcomp_source *so
         return 0;
     }
     const gw_gcomp_map *map = source->map;
-    return map == NULL || (map->base >= 1 && map->base <= 1023 && map->len == source->len &&
-                           (source->len == 0 || map->levels != NULL) &&
-                           (source->len == 0 || !derived ||
-                            (map->digest != NULL && map->chunk_log2 == codec->options.chunk_log2)));
+    if (map == NULL) {
+        return 1;
+    }
+    if (map->base < 1 || map->base > 1023 || map->len != source->len ||
+        (derived && !gw_is_wire_scale(map->wire_scale))) {
+        return 0;
+    }
+    return source->len == 0 ||
+           (map->levels != NULL &&
+            (!derived || (map->digest != NULL && map->chunk_log2 == codec->options.chunk_log2)));
 }
 
 /* The first guess of a window: fp32 and bf16 values from 2^-56 to 2^7 are in it. */

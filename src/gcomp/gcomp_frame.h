@@ -44,6 +44,10 @@ void gw_frame_write_header(uint8_t *dst, const gw_gcomp_info *info);
 gw_status gw_frame_read_header(gw_gcomp_info *info, const uint8_t *src, size_t src_size, uint64_t len_limit,
                                int is_whole);
 
+/* 1 unless the info is one that gw_frame_read_header() cannot make: sizes, offsets and fields are possible and
+ * agree with each other. */
+int gw_frame_is_info_valid(const gw_gcomp_info *info);
+
 /* Values of chunk `index`. */
 uint32_t gw_frame_chunk_len(const gw_gcomp_info *info, uint64_t index);
 
