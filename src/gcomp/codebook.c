@@ -3,8 +3,8 @@
 
 /* ---- lengths ------------------------------------------------------------------------------------------- */
 
-/* Leaves by (count, label). Labels are listed in increasing order and every pass of the radix sort keeps the
- * order of equals, so it needs the digits of the counts only: two for counts below 2^14. */
+/* Sorts the leaves by (count, label). Labels are listed in increasing order and the radix sort is stable, so
+ * it sorts by the digits of the counts only: two for counts below 2^14. */
 static uint32_t sort_leaves(gw_codebook_scratch *s, const uint32_t count[GW_LABELS])
 {
     enum { GROUP = 8, DIGIT_BITS = 7, DIGITS = 1 << DIGIT_BITS };
@@ -49,10 +49,10 @@ static uint32_t sort_leaves(gw_codebook_scratch *s, const uint32_t count[GW_LABE
 
 /* Package-merge (Larmore and Hirschberg 1990). The deepest row holds the leaves; every row above merges the
  * leaves with the packages (neighbouring pairs) of the row below, a leaf before a package of equal weight.
- * Only the places of the packages need to be remembered.
+ * Only the positions of the packages are kept.
  *
- * Two neighbouring rows agree up to the first package that is made of items in which the two rows below them
- * differ. That much is copied: 38 to 54 % of all items on real gradients. */
+ * A row and the row below it agree up to the first package of items in which the two rows below them differ.
+ * These items are copied: 38 to 54 % of all items on real gradients. */
 static void build_rows(gw_codebook_scratch *s, uint32_t n)
 {
     const uint32_t *below = s->leaf;
@@ -71,7 +71,7 @@ static void build_rows(gw_codebook_scratch *s, uint32_t n)
         const uint32_t *leaf = s->leaf + (len - kept);
         for (uint32_t package = kept; package < packages; package++) {
             const uint32_t weight = below[2 * package] + below[2 * package + 1];
-            /* Leaves up to that weight, four at a time: no branch could be told how many there are. */
+            /* Leaves up to that weight, four at a time: how many there are is unpredictable for a branch. */
             uint32_t lighter;
             do {
                 lighter = 0;
@@ -96,12 +96,12 @@ static void build_rows(gw_codebook_scratch *s, uint32_t n)
 }
 
 /* The first 2n - 2 items of the top row are taken. A taken leaf adds one to its length; taken packages are
- * the first pairs of the row below. Leaves are taken in order, so each row only has a number of them, and
- * none has more than the row above. */
+ * the first pairs of the row below. Leaves are taken in order, so a row is described by the number of taken
+ * leaves, which does not grow from a row to the one below. */
 static void take_items(uint8_t length[GW_LABELS], const gw_codebook_scratch *s, uint32_t n)
 {
     uint32_t taken = 2 * n - 2;
-    uint32_t longer = n; /* leaves, from the first, that all rows so far have taken */
+    uint32_t longer = n; /* leaves, from the first, that all rows so far take */
     for (uint32_t r = GW_PACKAGE_ROWS; r-- > 0;) {
         uint32_t packages = 0;
         for (uint32_t i = 0; i < s->package_count[r]; i++) {
@@ -140,7 +140,7 @@ uint8_t gw_codebook_base(uint32_t largest_exponent)
 
 /* ---- tree ---------------------------------------------------------------------------------------------- */
 
-/* The labels with a code, in increasing order. Most labels have none, and they are neighbours. */
+/* The labels with a code, in increasing order. Eight labels without one are skipped at a time. */
 static uint32_t list_coded(uint8_t coded[GW_LABELS], const uint8_t length[GW_LABELS])
 {
     uint32_t n = 0;

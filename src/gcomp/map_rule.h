@@ -19,8 +19,8 @@ static inline int gw_is_wire_scale(float x)
     return bits >= 0x00800000u && bits < 0x7f800000u;
 }
 
-/* 1 unless the rule is one that gw_gcomp_map_rule_init() cannot make. For such a rule (unknown bits, a maximum
- * without a second moment, subnormal factors) the kernels of two backends may make different maps. */
+/* 1 unless the rule is one that gw_gcomp_map_rule_init() cannot make. For such a rule (unknown bits, a
+ * maximum without a second moment, subnormal factors) the kernels of two backends may make different maps. */
 static inline int gw_map_rule_is_valid(const gw_gcomp_map_rule *rule)
 {
     const float factor[] = {rule->p_param, rule->p_m, rule->q_param, rule->q_m,
