@@ -7,19 +7,10 @@
 #ifndef GW_GCOMP_FRAME_H
 #define GW_GCOMP_FRAME_H
 
+#include "core/frame_header.h"
 #include "core/kernels.h"
 
-#define GW_FRAME_MAGIC 0x1a665767u /* "gWf", 0x1a */
-
-enum {
-    GW_FRAME_VERSION = 0,
-    GW_FRAME_HEADER_SIZE = 32,
-    GW_FRAME_ENTRY_SIZE = 16,
-    GW_FRAME_CODEC_GCOMP = 1,
-    GW_FRAME_CODEC_THC = 2,
-    GW_CHUNK_LOG2_MIN = 12,
-    GW_CHUNK_LOG2_MAX = 15
-};
+enum { GW_FRAME_ENTRY_SIZE = 16, GW_CHUNK_LOG2_MIN = 12, GW_CHUNK_LOG2_MAX = 15 };
 
 #define GW_FRAME_LEN_MAX    ((uint64_t)1 << 48)
 #define GW_FRAME_CHUNKS_MAX ((uint64_t)1 << 32) /* the directory names chunks in 32 bits */
