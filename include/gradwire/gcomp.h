@@ -5,11 +5,11 @@
  *   frame -> unpack -> entropy -> join (-> add)             gw_gcomp_decode, gw_gcomp_decode_add
  *   both, chunk by chunk in cache: a hop of a ring          gw_gcomp_decode_add_encode
  *
- * A value keeps as many mantissa bits as the parameter update can still feel. A *precision map* holds one
- * byte per parameter, made once a step from the parameters and the optimizer's state (gw_gcomp_map_*). The
- * exponents, joined with the cut, are Huffman coded; the kept mantissa bits are packed in planes; zeros cost
- * one short code. The bytes are described in docs/format.md, the arithmetic and its error bounds in
- * docs/numerics.md.
+ * Each value loses the mantissa bits that are too small to change the parameter update. How many these are
+ * follows from a *precision map*: one byte per parameter, made once a step from the parameters and the
+ * optimizer's state (gw_gcomp_map_*). Exponents, joined with the number of dropped bits, are Huffman coded;
+ * the kept mantissa bits are packed in planes; a zero costs one short code. docs/format.md describes the
+ * bytes, docs/numerics.md the arithmetic and its error bounds.
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
@@ -55,11 +55,9 @@ typedef struct gw_optimizer {
     int maximize;        /* 0 or 1: the update uses -g */
 } gw_optimizer;
 
-/*
- * Parameters and optimizer state from *before* the update, len fp32 values each. Pointers that the optimizer
- * does not need may be NULL; m may be NULL in the first update of MOMENTUM and NESTEROV (PyTorch has no
- * buffer yet).
- */
+/* Parameters and optimizer state from *before* the update, len fp32 values each. Arrays that the optimizer
+ * does not use may be NULL, and m in the first update of MOMENTUM and NESTEROV (PyTorch has no buffer yet).
+ * */
 typedef struct gw_optimizer_state {
     const float *param; /* theta */
     const float *m;     /* momentum_buffer, exp_avg */
@@ -67,10 +65,8 @@ typedef struct gw_optimizer_state {
     const float *a;     /* grad_avg, max_exp_avg_sq */
 } gw_optimizer_state;
 
-/*
- * What the map needs to know of an optimizer, worked out once a step on the host by the written rule of
- * docs/numerics.md. Plain data: copy it freely.
- */
+/* The factors of one optimizer step that a map is made from (docs/numerics.md section 2). Plain data, made by
+ * gw_gcomp_map_rule_init() only. */
 typedef struct gw_gcomp_map_rule {
     uint32_t kind;      /* gw_optimizer_kind, 0 = not initialised */
     uint32_t uses;      /* which state arrays are read: bit 0 m, 1 v, 2 a */
@@ -82,14 +78,13 @@ typedef struct gw_gcomp_map_rule {
 } gw_gcomp_map_rule;
 
 /*
- * gw_gcomp_map_rule_init() works out the rule of one step.
+ * Makes the rule of one step.
  *
- *   wire_scale  value on the wire / gradient that the optimizer will see: N for the plain sum of N ranks, 1
- *               for data divided beforehand, times any loss scale. A normal number > 0.
- *
- * A learning rate or factor that is not positive and finite gives a rule whose maps drop nothing (all bytes
- * 0). GW_OK; GW_ERR_ARG (NULL, step 0, wire_scale); GW_ERR_OPTION (unknown kind, hyperparameter out of
- * range).
+ *   - wire_scale: value on the wire / gradient that the optimizer will see: N for the plain sum of N ranks, 1
+ *     for data divided beforehand, times any loss scale. A normal number > 0
+ *   - a learning rate or factor that is not positive and finite gives a rule whose maps drop nothing (all
+ *     bytes 0)
+ *   - GW_OK; GW_ERR_ARG (NULL, step 0, wire_scale); GW_ERR_OPTION (unknown kind, hyperparameter out of range)
  */
 GW_API GW_MUST_CHECK gw_status gw_gcomp_map_rule_init(const gw_optimizer *optimizer, float wire_scale,
                                                       gw_gcomp_map_rule *rule);
@@ -97,15 +92,16 @@ GW_API GW_MUST_CHECK gw_status gw_gcomp_map_rule_init(const gw_optimizer *optimi
 /*
  * A map is made in two passes over the state, each over any ranges and by any threads:
  *
- *   1. gw_gcomp_map_scan() returns in *top the largest quarter-octave (fp32 bits >> 21) of the ratios
- *      |num / (lr * c)| * wire_scale of its range, 0 if there is none. The caller takes the maximum over
- *      all ranges (and ranks, if they do not hold the same state); gw_gcomp_map_base() turns it into the
- *      base of the map.
+ *   1. gw_gcomp_map_scan() sets *top to the largest quarter-octave (fp32 bits >> 21) of the ratios
+ *      |num / (lr * c)| * wire_scale of its range, 0 if there is none. gw_gcomp_map_base() turns the maximum
+ *      over all ranges (and ranks, if they do not hold the same state) into the base of the map
  *   2. gw_gcomp_map_build() writes one byte per parameter: K = quarter-octave - base, at most 255; 0 = drop
- *      nothing.
+ *      nothing
  *
- * backends: mask of permitted backends (GW_BACKEND_ALL). `levels` gets len bytes and must not overlap the
- * state. GW_OK; GW_ERR_ARG.
+ *   - backends: mask of permitted backends (GW_BACKEND_ALL)
+ *   - levels: len bytes, which must not overlap the state
+ *   - GW_OK; GW_ERR_ARG (NULL, a base outside 1..1023, or a rule that gw_gcomp_map_rule_init() cannot make):
+ *     nothing is written
  */
 GW_API GW_MUST_CHECK gw_status gw_gcomp_map_scan(const gw_gcomp_map_rule *rule,
                                                  const gw_optimizer_state *state, size_t len,
@@ -116,23 +112,24 @@ GW_API GW_MUST_CHECK gw_status gw_gcomp_map_build(const gw_gcomp_map_rule *rule,
                                                   uint32_t backends, uint8_t *levels);
 
 /*
- * gw_gcomp_map_digest() makes the digests that a derived frame needs: digest[i] = CRC32C of the map bytes of
- * chunk i, chunks of 2^chunk_log2 values counted from levels[0], which is the frame's first value. Make them
- * once a step next to the map, not once a hop. `digest` gets ceil(len / 2^chunk_log2) words. GW_OK;
- * GW_ERR_ARG.
+ * Makes the digests that a derived frame needs: digest[i] = CRC32C of the map bytes of chunk i. Made once a
+ * step with the map, not once a hop.
+ *
+ *   - chunk_log2: 12..15; chunks of 2^chunk_log2 values are counted from levels[0], the frame's first value
+ *   - digest: ceil(len / 2^chunk_log2) words
+ *   - GW_OK; GW_ERR_ARG
  */
 GW_API GW_MUST_CHECK gw_status gw_gcomp_map_digest(const uint8_t *levels, size_t len, uint32_t chunk_log2,
                                                    uint32_t *digest);
 
-/* The part of a map that belongs to one frame. Pointers stay the caller's and must live through the call. */
+/* The part of a map that belongs to one frame, at the sender or at the receiver. */
 typedef struct gw_gcomp_map {
-    const uint8_t *levels;  /* one byte per value of the frame */
-    const uint32_t *digest; /* one word per chunk; needed in derived mode only, else NULL */
-    uint32_t base;          /* from gw_gcomp_map_base() */
-    float wire_scale;       /* of the rule; enters the hash of derived frames */
-    /* bytes at levels: the number of values of the frame, to be encoded or expected */
-    uint64_t len;
-    uint32_t chunk_log2; /* of the digests: that of the frame, to be encoded or expected */
+    const uint8_t *levels;  /* len bytes, one per value of the frame */
+    const uint32_t *digest; /* one word per chunk; derived mode only, else NULL */
+    uint32_t base;          /* from gw_gcomp_map_base(), 1..1023 */
+    float wire_scale;       /* of the rule, a normal number > 0; derived mode only: part of the map hash */
+    uint64_t len;           /* values of the frame */
+    uint32_t chunk_log2;    /* of the digests, that of the frame; derived mode only */
 } gw_gcomp_map;
 
 /* -----------------------------------------------------------------------------------------------------------
@@ -140,8 +137,8 @@ typedef struct gw_gcomp_map {
  * -------------------------------------------------------------------------------------------------------- */
 
 typedef enum gw_gcomp_levels {
-    GW_GCOMP_EXPLICIT = 0, /* the cut travels with the exponent; any receiver decodes */
-    GW_GCOMP_DERIVED = 1   /* the receiver computes the cut from its own equal map */
+    GW_GCOMP_EXPLICIT = 0, /* the drop travels with the exponent; any receiver decodes */
+    GW_GCOMP_DERIVED = 1   /* the receiver computes the drop from its own equal map */
 } gw_gcomp_levels;
 
 typedef enum gw_gcomp_rounding {
@@ -155,7 +152,7 @@ typedef enum gw_gcomp_preset {
     GW_GCOMP_SMALL = 1 /* an exact codebook per chunk */
 } gw_gcomp_preset;
 
-/* Set all fields with gw_gcomp_options_init(), then change what you need. */
+/* Set all fields with gw_gcomp_options_init(), then change some. */
 typedef struct gw_gcomp_options {
     gw_dtype dtype;
     gw_gcomp_levels levels;
@@ -165,21 +162,21 @@ typedef struct gw_gcomp_options {
     uint32_t cap;           /* largest drop in bits; UINT32_MAX = the largest allowed: explicit 18, 6, 9;
                                derived 23, 7, 10. gw_gcomp_init() rounds it down to a multiple of step */
     uint32_t constant_drop; /* the drop without a map: clipped to cap, rounded down to step; default 0 */
-    uint32_t param_mantissa_bits; /* precision of the stored parameters: 23 (default), 10 or 7. It
-                                     enters drop_base, so the receiver of a derived frame must have set
-                                     the same */
-    uint32_t chunk_log2;          /* 12..15, default 14 */
-    int strict;                   /* 1: keep -0, subnormals, NaN payloads bit for bit */
-    int checksum;                 /* 1: CRC32C per chunk and over the metadata */
-    uint32_t backends;            /* permitted backends, default GW_BACKEND_ALL */
-    uint64_t count_limit;         /* frames with more values are refused with GW_ERR_LIMIT; default 2^48 */
+    /* Precision of the stored parameters: 23 (default), 10 or 7. It enters drop_base, so that sender and
+     * receiver of a derived frame must agree on it. */
+    uint32_t param_mantissa_bits;
+    uint32_t chunk_log2;  /* 12..15, default 14 */
+    int strict;           /* 1: keep -0, subnormals, NaN payloads bit for bit */
+    int checksum;         /* 1: CRC32C per chunk and over the metadata */
+    uint32_t backends;    /* permitted backends, default GW_BACKEND_ALL */
+    uint64_t count_limit; /* frames with more values are refused with GW_ERR_LIMIT; default 2^48 */
 } gw_gcomp_options;
 
 /* Fills in the defaults: explicit levels, nearest rounding, preset fast. options must not be NULL. */
 GW_API void gw_gcomp_options_init(gw_gcomp_options *options, gw_dtype dtype);
 
-/* A codec handle: options, kernels, installed codebooks. Plain data without pointers into itself: it may be
- * copied and moved. Read-only during encode and decode, so threads may share one. */
+/* A codec handle: options, kernels, installed codebooks. Plain data, which may be copied and moved. Calls
+ * that take it as const only read it, so threads may share one. */
 typedef struct gw_gcomp {
     union {
         uint64_t align;
@@ -187,8 +184,8 @@ typedef struct gw_gcomp {
     } opaque;
 } gw_gcomp;
 
-/* Prepares a handle. GW_OK; GW_ERR_ARG (NULL); GW_ERR_OPTION (a field out of range or a combination not
- * allowed by docs/format.md section 2). */
+/* Initialises a handle. GW_OK; GW_ERR_ARG (NULL); GW_ERR_OPTION (a field out of range or a combination that
+ * docs/format.md section 2 does not allow). */
 GW_API GW_MUST_CHECK gw_status gw_gcomp_init(gw_gcomp *codec, const gw_gcomp_options *options);
 
 /* Bytes of workspace that one call of the codec needs: a constant below 1 MiB for given options. 0 for a
@@ -262,8 +259,9 @@ GW_API GW_MUST_CHECK gw_status gw_gcomp_encode_range(const gw_gcomp *codec, cons
  *
  *   - dst->capacity: at least gw_gcomp_bound()
  *   - GW_OK: dst->size is the size of the frame
- *   - GW_ERR_ARG (the parts do not tile the frame, or the source is not one that encode takes, a len above
- *     count_limit included), GW_ERR_STATE, GW_ERR_DST: dst->size is 0, dst->data is untouched
+ *   - GW_ERR_ARG (the parts do not tile the frame, an area overlaps dst->data[0..bound), or encode refuses
+ *     the source, a len above count_limit included), GW_ERR_STATE, GW_ERR_DST: dst->size is 0, dst->data is
+ *     untouched
  */
 GW_API GW_MUST_CHECK gw_status gw_gcomp_join(const gw_gcomp *codec, const gw_gcomp_source *source,
                                              const gw_gcomp_part *parts, size_t part_count, gw_buffer *dst);
@@ -275,9 +273,9 @@ GW_API GW_MUST_CHECK gw_status gw_gcomp_join(const gw_gcomp *codec, const gw_gco
  * begin and do not change in between.
  *
  *   - begin: status as gw_gcomp_join()
- *   - part: GW_OK; GW_ERR_ARG (part_index >= part_count, a source that begin refuses, or the parts up to this
- *     one do not follow one another), GW_ERR_STATE, GW_ERR_DST (the part would end after dst->size, which
- *     then is not what begin set): dst->data is untouched
+ *   - part: GW_OK; GW_ERR_ARG (part_index >= part_count, a source that begin refuses, the parts up to this
+ *     one do not follow one another, or its area overlaps dst->data[0..size)), GW_ERR_STATE, GW_ERR_DST (the
+ *     part would end after dst->size, which then is not what begin set): dst->data is untouched
  *   - calls of part write disjoint bytes and may run at the same time
  */
 GW_API GW_MUST_CHECK gw_status gw_gcomp_join_begin(const gw_gcomp *codec, const gw_gcomp_source *source,
@@ -361,7 +359,7 @@ typedef struct gw_gcomp_chunk {
 
 /* Reads entry `index` of the directory of a frame that gw_gcomp_check() has accepted, or for which it found
  * nothing but a missing codebook or map (GW_ERR_TABLE, GW_ERR_MAP); info is from gw_gcomp_check() or
- * gw_gcomp_peek(). GW_OK; GW_ERR_ARG. */
+ * gw_gcomp_peek(). GW_OK; GW_ERR_ARG (index, or an info that no frame of this size has). */
 GW_API GW_MUST_CHECK gw_status gw_gcomp_chunk_info(const gw_gcomp_frame *frame, const gw_gcomp_info *info,
                                                    uint64_t index, gw_gcomp_chunk *chunk);
 
@@ -396,7 +394,8 @@ GW_API GW_MUST_CHECK gw_status gw_gcomp_decode_add(const gw_gcomp *codec, const 
  *   - target->values is the place of the range's first value; the map is still that of the whole frame
  *   - the directory entries of the range are checked again, so bytes that change after gw_gcomp_check()
  *     cannot lead outside the buffers
- *   - status as gw_gcomp_decode(); GW_ERR_ARG also for a range that is not within the frame
+ *   - status as gw_gcomp_decode(); GW_ERR_ARG also for a range that is not within the frame and for an *info
+ *     that gw_gcomp_check() cannot return
  */
 GW_API GW_MUST_CHECK gw_status gw_gcomp_decode_range(const gw_gcomp *codec, const gw_gcomp_frame *frame,
                                                      const gw_gcomp_info *info, const gw_gcomp_range *range,
@@ -460,16 +459,18 @@ GW_API GW_MUST_CHECK gw_status gw_gcomp_histogram_add(gw_gcomp_histogram *histog
 GW_API GW_MUST_CHECK gw_status gw_gcomp_book_build(const gw_gcomp_histogram *histogram, gw_buffer *book);
 
 /*
- * gw_gcomp_install() gives the handle a serialised codebook under an id and a generation; the handle keeps
- * the two most recent. Frames that name another one are refused with GW_ERR_TABLE. The book must contain
- * labels 0 and 1. encode = 1: frames of this handle use it from now on, in one pass; 0: it is for decoding
- * only. GW_OK; GW_ERR_ARG; GW_ERR_STATE; GW_ERR_TABLE (the book breaks a rule of section 5.1; the handle is
- * unchanged).
+ * Gives the handle a serialised codebook under an id and a generation. The handle keeps the two most recent;
+ * frames that name another one are refused with GW_ERR_TABLE.
+ *
+ *   - book: must contain labels 0 and 1
+ *   - encode: 1: the handle encodes with it from now on, in one pass; 0: for decoding only
+ *   - GW_OK; GW_ERR_ARG; GW_ERR_STATE; GW_ERR_TABLE (the book breaks a rule of docs/format.md section 5.1):
+ *     the handle is unchanged
  */
 GW_API GW_MUST_CHECK gw_status gw_gcomp_install(gw_gcomp *codec, uint32_t id, uint32_t generation,
                                                 const uint8_t *book, size_t book_size, int encode);
 
-/* Goes back to codebooks in the frame for encoding; installed ones stay known for decoding. GW_OK; GW_ERR_ARG
+/* Encodes with codebooks in the frame again; installed ones stay for decoding. GW_OK; GW_ERR_ARG
  * (NULL); GW_ERR_STATE (handle not initialised). */
 GW_API GW_MUST_CHECK gw_status gw_gcomp_uninstall(gw_gcomp *codec);
 

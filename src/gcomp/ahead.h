@@ -1,6 +1,6 @@
 /*
- * Fetching memory ahead of its use, a few lines at a time between calls of kernels: all at once would fill
- * the processor's queues of misses and hold up the work that is to hide them.
+ * Prefetch of memory a few lines at a time between calls of kernels. All at once would fill the processor's
+ * miss queues and stall the work that should hide the misses.
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
@@ -9,8 +9,7 @@
 
 #include "core/bytes.h"
 
-/* Into the second cache: what is fetched waits for a chunk's time. An address without memory behind it does
- * no harm. */
+/* Into the second-level cache: the lines are used about one chunk later. An unmapped address does no harm. */
 #if defined(__GNUC__)
 #define GW_PREFETCH(at) __builtin_prefetch((at), 0, 2)
 #else
@@ -21,12 +20,12 @@ enum { GW_AHEAD_LINE = 64 };
 
 typedef struct gw_ahead {
     const uint8_t *at;
-    size_t lines;  /* that are left */
-    size_t rate;   /* lines for a unit of work, in 1/65536 */
-    size_t credit; /* the same, for work that is done */
+    size_t lines;  /* still to be fetched */
+    size_t rate;   /* lines per unit of work, in 1/65536 */
+    size_t credit; /* lines that are due, in 1/65536 */
 } gw_ahead;
 
-/* at[0..size) is to be fetched in step with `work` units, of whatever kind. */
+/* Spreads the prefetch of at[0..size) over `work` units of any kind. */
 static inline gw_ahead gw_ahead_begin(const void *at, size_t size, size_t work)
 {
     gw_ahead a = {(const uint8_t *)at, size / GW_AHEAD_LINE, 0, 0};
@@ -34,7 +33,7 @@ static inline gw_ahead gw_ahead_begin(const void *at, size_t size, size_t work)
     return a;
 }
 
-/* Called before so much work is done. */
+/* To be called before each `work` units. */
 static inline void gw_ahead_step(gw_ahead *a, size_t work)
 {
     a->credit += a->rate * work;

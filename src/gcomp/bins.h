@@ -1,5 +1,5 @@
 /*
- * Bin of a rounded value, and the label that a bin has under a window (see kernels.h).
+ * Bin of a rounded value, and the label that a bin has under a window (docs/format.md section 3).
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
@@ -14,9 +14,9 @@ static inline uint32_t gw_level_of(uint32_t drop, uint32_t dtype)
     return drop / gw_traits_of(dtype)->explicit_step;
 }
 
-/* Branch-free but for the constants: which values are zero is as good as random. `level` is 0 where nothing
- * is dropped, so +0 of fp32 and bf16 gets bin 0 by itself; what shares its exponent needs
- * gw_bin_of_flushable() too. */
+/* Branch-free except for constants, because zeros are unpredictable. `level` is 0 where nothing is dropped,
+ * so +0 of fp32 and bf16 gets bin 0; -0 and subnormals have the same exponent and need gw_bin_of_flushable()
+ * too. */
 GW_TEMPLATE uint32_t gw_bin_of(uint32_t bits, uint32_t level, uint32_t dtype)
 {
     const gw_traits *t = gw_traits_of(dtype);
@@ -28,8 +28,7 @@ GW_TEMPLATE uint32_t gw_bin_of(uint32_t bits, uint32_t level, uint32_t dtype)
     return (magnitude >> (t->mantissa_bits - 2) & ~3u) | level;
 }
 
-/* To be ORed to the bin: 1 for the values that default mode flushes, -0 and the subnormals of fp32 and
- * bf16. */
+/* To be ORed to the bin: 1 for -0 and the subnormals of fp32 and bf16, which default mode flushes. */
 static inline uint32_t gw_bin_of_flushable(uint32_t bits, uint32_t dtype)
 {
     const gw_traits *t = gw_traits_of(dtype);
@@ -37,8 +36,8 @@ static inline uint32_t gw_bin_of_flushable(uint32_t bits, uint32_t dtype)
     return exponent == 0 && bits != 0;
 }
 
-/* Label of a bin, GW_LABEL_ESCAPE where there is none. Explicit: the bin moved by the window is the label
- * already. */
+/* Label of a bin, GW_LABEL_ESCAPE if it has none. In explicit mode the label is the bin less the window's
+ * base. */
 GW_TEMPLATE uint8_t gw_label_of_bin(uint32_t bin, uint32_t dtype, uint32_t derived, uint32_t base)
 {
     const uint32_t special = 4u * gw_traits_of(dtype)->exponent_mask;
@@ -49,8 +48,7 @@ GW_TEMPLATE uint8_t gw_label_of_bin(uint32_t bin, uint32_t dtype, uint32_t deriv
     if (derived) {
         return (uint8_t)(bin >= 4 && bin < special ? bin / 4 + 1 : bin != 0);
     }
-    /* base <= 191 keeps infinity and NaN outside, and with base 0 the bins 0 and 1 are not taken for
-     * labels. */
+    /* base <= 191 keeps infinity and NaN outside; bins 0 and 1 are no labels even with base 0. */
     const uint32_t label = bin - 4 * base;
     return (uint8_t)(bin >= 4 && label - 4 < 252 ? label : bin != 0);
 }

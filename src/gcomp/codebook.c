@@ -3,8 +3,8 @@
 
 /* ---- lengths ------------------------------------------------------------------------------------------- */
 
-/* Leaves by (count, label). Labels are listed in increasing order and every pass of the radix sort keeps the
- * order of equals, so it needs the digits of the counts only: two for counts below 2^14. */
+/* Sorts the leaves by (count, label). Labels are listed in increasing order and the radix sort is stable, so
+ * it sorts by the digits of the counts only: two for counts below 2^14. */
 static uint32_t sort_leaves(gw_codebook_scratch *s, const uint32_t count[GW_LABELS])
 {
     enum { GROUP = 8, DIGIT_BITS = 7, DIGITS = 1 << DIGIT_BITS };
@@ -49,10 +49,10 @@ static uint32_t sort_leaves(gw_codebook_scratch *s, const uint32_t count[GW_LABE
 
 /* Package-merge (Larmore and Hirschberg 1990). The deepest row holds the leaves; every row above merges the
  * leaves with the packages (neighbouring pairs) of the row below, a leaf before a package of equal weight.
- * Only the places of the packages need to be remembered.
+ * Only the positions of the packages are kept.
  *
- * Two neighbouring rows agree up to the first package that is made of items in which the two rows below them
- * differ. That much is copied: 38 to 54 % of all items on real gradients. */
+ * A row and the row below it agree up to the first package of items in which the two rows below them differ.
+ * These items are copied: 38 to 54 % of all items on real gradients. */
 static void build_rows(gw_codebook_scratch *s, uint32_t n)
 {
     const uint32_t *below = s->leaf;
@@ -71,7 +71,7 @@ static void build_rows(gw_codebook_scratch *s, uint32_t n)
         const uint32_t *leaf = s->leaf + (len - kept);
         for (uint32_t package = kept; package < packages; package++) {
             const uint32_t weight = below[2 * package] + below[2 * package + 1];
-            /* Leaves up to that weight, four at a time: no branch could be told how many there are. */
+            /* Leaves up to that weight, four at a time: how many there are is unpredictable for a branch. */
             uint32_t lighter;
             do {
                 lighter = 0;
@@ -96,12 +96,12 @@ static void build_rows(gw_codebook_scratch *s, uint32_t n)
 }
 
 /* The first 2n - 2 items of the top row are taken. A taken leaf adds one to its length; taken packages are
- * the first pairs of the row below. Leaves are taken in order, so each row only has a number of them, and
- * none has more than the row above. */
+ * the first pairs of the row below. Leaves are taken in order, so a row is described by the number of taken
+ * leaves, which does not grow from a row to the one below. */
 static void take_items(uint8_t length[GW_LABELS], const gw_codebook_scratch *s, uint32_t n)
 {
     uint32_t taken = 2 * n - 2;
-    uint32_t longer = n; /* leaves, from the first, that all rows so far have taken */
+    uint32_t longer = n; /* leaves, from the first, that all rows so far take */
     for (uint32_t r = GW_PACKAGE_ROWS; r-- > 0;) {
         uint32_t packages = 0;
         for (uint32_t i = 0; i < s->package_count[r]; i++) {
@@ -140,7 +140,7 @@ uint8_t gw_codebook_base(uint32_t largest_exponent)
 
 /* ---- tree ---------------------------------------------------------------------------------------------- */
 
-/* The labels with a code, in increasing order. Most labels have none, and they are neighbours. */
+/* The labels with a code, in increasing order. Eight labels without one are skipped at a time. */
 static uint32_t list_coded(uint8_t coded[GW_LABELS], const uint8_t length[GW_LABELS])
 {
     uint32_t n = 0;
@@ -214,84 +214,114 @@ static uint32_t cut_leaves(leaf sorted[GW_LEAVES_MAX], const uint16_t labels_of_
     return leaf_count;
 }
 
-void gw_tree_build(gw_tree *tree, const gw_codebook *book)
+/* Labels by code length, in increasing order within a length. */
+typedef struct label_order {
+    uint8_t labels[GW_LABELS];
+    uint16_t count_of_length[GW_CODE_LEN_MAX + 1];
+    uint16_t first_of_length[GW_CODE_LEN_MAX + 2];
+} label_order;
+
+/* Returns the number of labels with a code. */
+static uint32_t order_labels(label_order *order, const gw_codebook *book)
 {
-    /* Labels by length, in increasing order within a length. */
-    uint16_t labels_of_length[GW_CODE_LEN_MAX + 1] = {0};
-    uint16_t first_of_length[GW_CODE_LEN_MAX + 2] = {0};
-    uint8_t coded[GW_LABELS], labels[GW_LABELS];
+    uint8_t coded[GW_LABELS];
+    uint16_t next[GW_CODE_LEN_MAX + 2];
     const uint32_t label_count = list_coded(coded, book->length);
+    GW_MEMSET(order, 0, sizeof *order);
     for (uint32_t i = 0; i < label_count; i++) {
-        labels_of_length[book->length[coded[i]]]++;
+        order->count_of_length[book->length[coded[i]]]++;
     }
     for (uint32_t length = 1; length <= GW_CODE_LEN_MAX; length++) {
-        first_of_length[length + 1] = (uint16_t)(first_of_length[length] + labels_of_length[length]);
+        order->first_of_length[length + 1] =
+            (uint16_t)(order->first_of_length[length] + order->count_of_length[length]);
     }
-    uint16_t next[GW_CODE_LEN_MAX + 2];
-    GW_MEMCPY(next, first_of_length, sizeof next);
+    GW_MEMCPY(next, order->first_of_length, sizeof next);
     for (uint32_t i = 0; i < label_count; i++) {
-        labels[next[book->length[coded[i]]]++] = coded[i];
+        order->labels[next[book->length[coded[i]]]++] = coded[i];
     }
+    return label_count;
+}
+
+/* A tree under construction. */
+typedef struct tree_builder {
+    gw_tree *tree;
+    uint32_t rank;                     /* of the next label */
+    uint32_t post_count;               /* nodes in postorder so far */
+    uint32_t open_count;               /* inner nodes that are not complete, the deepest last */
+    uint8_t open[GW_CODE_LEN_MAX + 1]; /* their indices */
+} tree_builder;
+
+static gw_node *add_node(tree_builder *b, uint32_t depth, uint32_t leaf_index)
+{
+    gw_node *node = &b->tree->node[b->tree->node_count++];
+    GW_MEMSET(node, 0, sizeof *node);
+    node->first_rank = (uint16_t)b->rank;
+    node->depth = (uint8_t)depth;
+    node->first_leaf = (uint8_t)leaf_index;
+    return node;
+}
+
+/* Adds a leaf with the next 2^width ranks, which go to label[0..2^width). */
+static void add_leaf(tree_builder *b, const leaf *l, uint32_t leaf_index, const uint8_t *label)
+{
+    gw_tree *tree = b->tree;
+    gw_node *node = add_node(b, l->depth, leaf_index);
+    node->width = l->width;
+    for (uint32_t i = 0; i < 1u << l->width; i++, b->rank++) {
+        tree->label_of_rank[b->rank] = label[i];
+        tree->rank_of_label[label[i]] = (uint16_t)b->rank;
+    }
+    node->end_rank = (uint16_t)b->rank;
+    tree->postorder[b->post_count++] = (uint8_t)(tree->node_count - 1);
+}
+
+/* Completes the inner nodes whose right child was just completed. The next node is the right child of the
+ * deepest that remains. Returns the depth of the next node. */
+static uint32_t close_inner(tree_builder *b)
+{
+    gw_tree *tree = b->tree;
+    while (b->open_count > 0 && tree->node[b->open[b->open_count - 1]].right != 0) {
+        const uint8_t done = b->open[--b->open_count];
+        tree->node[done].end_rank = (uint16_t)b->rank;
+        tree->postorder[b->post_count++] = done;
+    }
+    if (b->open_count == 0) {
+        return 0;
+    }
+    gw_node *parent = &tree->node[b->open[b->open_count - 1]];
+    parent->right = tree->node_count;
+    parent->pivot = (uint8_t)b->rank;
+    return parent->depth + 1u;
+}
+
+void gw_tree_build(gw_tree *tree, const gw_codebook *book)
+{
+    label_order order;
+    leaf leaves[GW_LEAVES_MAX];
+    const uint32_t label_count = order_labels(&order, book);
+    const uint32_t leaf_count = cut_leaves(leaves, order.count_of_length);
+    if (label_count == 1) {
+        leaves[0].depth = 0; /* the code of a single label is empty */
+    }
+    tree->label_count = (uint16_t)label_count;
+    tree->inner_count = (uint16_t)(leaf_count - 1);
+    tree->node_count = 0;
     for (uint32_t label = 0; label < GW_LABELS; label++) {
         tree->rank_of_label[label] = GW_NO_RANK;
     }
 
-    leaf leaves[GW_LEAVES_MAX];
-    uint32_t leaf_count = cut_leaves(leaves, labels_of_length);
-    if (label_count == 1) {
-        leaves[0].depth = 0; /* the code of a single label is empty */
-    }
-
-    tree->label_count = (uint16_t)label_count;
-    tree->inner_count = (uint16_t)(leaf_count - 1);
-    tree->node_count = 0;
-
-    /* Preorder: go down on the left until the leaf's depth, place it, go back to the last inner node that
-     * still lacks its right child. Lengths are complete, so this closes exactly at the last leaf. */
-    uint8_t open[GW_CODE_LEN_MAX + 1];
-    uint32_t open_count = 0;
+    /* Preorder: down on the left to the depth of the leaf, then back to the deepest inner node that has no
+     * right child yet. The code is complete, so the last leaf completes the root. */
+    tree_builder builder = {tree, 0, 0, 0, {0}};
     uint32_t depth = 0;
-    uint32_t rank = 0;
-    uint32_t post_count = 0;
     for (uint32_t i = 0; i < leaf_count; i++) {
         for (; depth < leaves[i].depth; depth++) {
-            gw_node *inner = &tree->node[tree->node_count];
-            inner->first_rank = (uint16_t)rank;
-            inner->right = 0;
-            inner->width = 0;
-            inner->depth = (uint8_t)depth;
-            inner->first_leaf = (uint8_t)i;
-            open[open_count++] = (uint8_t)tree->node_count++;
+            builder.open[builder.open_count++] = (uint8_t)tree->node_count;
+            add_node(&builder, depth, i);
         }
-        gw_node *node = &tree->node[tree->node_count];
-        node->first_rank = (uint16_t)rank;
-        node->right = 0;
-        node->pivot = 0;
-        node->width = leaves[i].width;
-        node->depth = (uint8_t)depth;
-        node->first_leaf = (uint8_t)i;
-        uint32_t size = 1u << leaves[i].width;
-        const uint8_t *source = labels + first_of_length[leaves[i].length] + leaves[i].skip;
-        for (uint32_t j = 0; j < size; j++) {
-            tree->label_of_rank[rank + j] = source[j];
-            tree->rank_of_label[source[j]] = (uint16_t)(rank + j);
-        }
-        rank += size;
-        node->end_rank = (uint16_t)rank;
-        tree->postorder[post_count++] = (uint8_t)tree->node_count++;
-
-        /* Inner nodes whose right child was just completed are complete themselves. */
-        while (open_count > 0 && tree->node[open[open_count - 1]].right != 0) {
-            gw_node *done = &tree->node[open[--open_count]];
-            done->end_rank = (uint16_t)rank;
-            tree->postorder[post_count++] = open[open_count];
-        }
-        if (open_count > 0) {
-            gw_node *parent = &tree->node[open[open_count - 1]];
-            parent->right = tree->node_count;
-            parent->pivot = (uint8_t)rank;
-            depth = parent->depth + 1u;
-        }
+        add_leaf(&builder, &leaves[i], i,
+                 order.labels + order.first_of_length[leaves[i].length] + leaves[i].skip);
+        depth = close_inner(&builder);
     }
     tree->escape_rank = tree->rank_of_label[GW_LABEL_ESCAPE];
     tree->zero_rank = tree->rank_of_label[GW_LABEL_ZERO];

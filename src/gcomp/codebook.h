@@ -18,15 +18,14 @@ enum {
     GW_LEAF_SLOP = 4 /* leaves that the package-merge reads and writes at a time */
 };
 
-/* What a codebook is: its window and the code length of every label (0 = no code). One label alone has length
- * 1. */
+/* Window and code length of every label (0 = no code). A single label has length 1. */
 typedef struct gw_codebook {
     uint8_t base;
     uint8_t length[GW_LABELS];
 } gw_codebook;
 
 typedef struct gw_node {
-    uint16_t first_rank, end_rank; /* the ranks below this node */
+    uint16_t first_rank, end_rank; /* the ranks of its leaves */
     /* inner node: index of the right child (the left one is the next node); leaf: 0 */
     uint16_t right;
     uint8_t pivot; /* inner node: first rank of the right child */
@@ -42,7 +41,7 @@ typedef struct gw_tree {
     uint16_t inner_count;
     uint16_t escape_rank; /* GW_NO_RANK if label 1 has no code */
     uint16_t zero_rank;
-    uint8_t label_of_rank[GW_LABELS + GW_SLOP]; /* the part of a leaf is the table of its unpack */
+    uint8_t label_of_rank[GW_LABELS + GW_SLOP]; /* unpack reads the part that belongs to its leaf */
     uint16_t rank_of_label[GW_LABELS];          /* GW_NO_RANK without a code */
     gw_node node[GW_NODES_MAX];
     uint8_t postorder[GW_NODES_MAX]; /* children before parents, left before right */
@@ -56,7 +55,7 @@ typedef struct gw_codebook_scratch {
         uint64_t key[2][GW_LABELS]; /* while they are sorted */
         uint32_t row[2][2 * GW_LABELS + GW_LEAF_SLOP];
     };
-    /* of the rows above the deepest, which has no packages */
+    /* by row; the deepest row has no packages */
     uint32_t package_count[GW_PACKAGE_ROWS];
     uint16_t package_place[GW_PACKAGE_ROWS][GW_LABELS];
 } gw_codebook_scratch;
@@ -94,7 +93,7 @@ void gw_codebook_write(uint8_t *dst, const gw_codebook *book);
 gw_status gw_codebook_read(gw_codebook *book, size_t *used, const uint8_t *src, size_t size, uint32_t dtype,
                            uint32_t derived);
 
-/* What the split looks up. */
+/* Fills in the table that the split reads. */
 void gw_ranker_build(gw_ranker *ranker, const gw_tree *tree, uint32_t base);
 
 #endif

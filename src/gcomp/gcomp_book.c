@@ -25,7 +25,7 @@ gw_status gw_gcomp_histogram_init(gw_gcomp_histogram *histogram, const gw_gcomp 
     return GW_OK;
 }
 
-/* Window of the first values that bring an ordinary exponent. */
+/* Sets the window from the first chunk that has an ordinary exponent. */
 static void choose_base(gw_gcomp_histogram *histogram, const uint32_t *bin_count)
 {
     const uint32_t end = 4u * gw_traits_of(histogram->dtype)->exponent_mask;
@@ -86,8 +86,8 @@ gw_status gw_gcomp_book_build(const gw_gcomp_histogram *histogram, gw_buffer *bo
         histogram->levels > GW_GCOMP_DERIVED || histogram->base > HISTOGRAM_BASE_UNKNOWN) {
         return GW_ERR_ARG;
     }
-    /* Weights are the counts shifted right until their sum is below 2^28 (the package-merge adds up to 11
-     * times that), a label that was seen keeping at least 1. */
+    /* Weights: counts shifted right until their sum is below 2^28 (package-merge adds up to 11 times that),
+     * at least 1 for a label that was counted. */
     uint64_t sum = 0;
     for (uint32_t label = 0; label < GW_LABELS; label++) {
         const uint64_t count = histogram->count[label];
@@ -110,8 +110,7 @@ gw_status gw_gcomp_book_build(const gw_gcomp_histogram *histogram, gw_buffer *bo
     codebook.base = (uint8_t)(histogram->base == HISTOGRAM_BASE_UNKNOWN ? 0 : histogram->base);
     gw_codebook_lengths(codebook.length, weight, &scratch);
 
-    /* What a caller may have put into the counts that no frame could carry is caught by reading the result
-     * back. */
+    /* Reading the result back catches counts of labels that the dtype does not have. */
     uint8_t bytes[GW_GCOMP_BOOK_SIZE_MAX];
     gw_codebook check;
     size_t used;
@@ -146,7 +145,7 @@ gw_status gw_gcomp_install(gw_gcomp *codec, uint32_t id, uint32_t generation, co
         read.length[GW_LABEL_ESCAPE] == 0) {
         return GW_ERR_TABLE;
     }
-    /* The place of an equal id and generation, else a free one, else the older one. */
+    /* The slot with the same id and generation, else a free one, else the older one. */
     uint32_t at = inside->installed_count < GW_INSTALLED_MAX ? inside->installed_count : inside->newest ^ 1u;
     for (uint32_t i = 0; i < inside->installed_count; i++) {
         if (inside->installed[i].id == id && inside->installed[i].generation == generation) {
@@ -163,7 +162,7 @@ gw_status gw_gcomp_install(gw_gcomp *codec, uint32_t id, uint32_t generation, co
     if (encode) {
         inside->encode_with = (int32_t)at;
     } else if (inside->encode_with == (int32_t)at) {
-        inside->encode_with = -1; /* what encoded is gone: codebooks travel in the frame again */
+        inside->encode_with = -1; /* the encoding codebook was replaced: codebooks travel in the frame */
     }
     return GW_OK;
 }

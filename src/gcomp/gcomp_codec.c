@@ -25,7 +25,8 @@ void gw_gcomp_options_init(gw_gcomp_options *options, gw_dtype dtype)
     options->count_limit = GW_FRAME_LEN_MAX;
 }
 
-/* Defaults of step and cap, and the drop without a map, brought to what docs/format.md section 2 allows. */
+/* Replaces the defaults of step and cap and rounds cap and constant_drop to what docs/format.md section 2
+ * allows. */
 static gw_status resolve(gw_gcomp_options *o)
 {
     const gw_traits *t = gw_traits_of((uint32_t)o->dtype);
@@ -145,7 +146,7 @@ size_t gw_gcomp_range_bound(const gw_gcomp *codec, uint64_t len, const gw_gcomp_
 
 /* ---- workspace ----------------------------------------------------------------------------------------- */
 
-/* Carving and measuring are one function, so that they cannot disagree: with base NULL it only counts. */
+/* One function carves and measures, so that the two cannot disagree. With base NULL it only measures. */
 typedef struct carver {
     uint8_t *base;
     size_t used;
@@ -160,8 +161,8 @@ static void *take(carver *c, size_t size)
 
 static void carve(gw_scratch *s, carver *c, const gw_codec *codec)
 {
-    const size_t len =
-        (size_t)1 << GW_CHUNK_LOG2_MAX; /* incoming chunks may be longer than the handle's own */
+    /* Chunks of received frames may be longer than those that the handle encodes. */
+    const size_t len = (size_t)1 << GW_CHUNK_LOG2_MAX;
     s->escapes = (uint8_t *)take(c, 4 * len);
     s->place = (uint16_t *)(void *)s->escapes;
     s->level[0] = (uint8_t *)take(c, len + GW_LEAVES_MAX * GW_SLOP);
@@ -176,8 +177,8 @@ static void carve(gw_scratch *s, carver *c, const gw_codec *codec)
     s->tree = (gw_tree *)take(c, sizeof(gw_tree));
     s->ranker = (gw_ranker *)take(c, sizeof(gw_ranker));
     s->joiner = (gw_joiner *)take(c, sizeof(gw_joiner));
-    /* The group of a hop comes last: a run that does not have the number of set bits that its frame announces
-     * can mislead a merge by at most one chunk beyond its array, which still is workspace. */
+    /* The sums of a hop come last: a run with another number of set bits than the frame announces makes a
+     * merge read at most one chunk beyond its array, which is still workspace. */
     s->sums =
         (uint8_t *)take(c, ((size_t)1 << GW_GROUP_LOG2) * gw_traits_of((uint32_t)codec->options.dtype)->size);
 }
@@ -187,7 +188,7 @@ size_t gw_scratch_size(const gw_codec *codec)
     gw_scratch scratch;
     carver c = {NULL, 0};
     carve(&scratch, &c, codec);
-    return c.used + 63; /* the caller's workspace may have any alignment */
+    return c.used + 63; /* the workspace may have any alignment */
 }
 
 void gw_scratch_carve(gw_scratch *scratch, const gw_codec *codec, void *workspace)

@@ -37,15 +37,15 @@ typedef struct gw_codec {
 
 _Static_assert(sizeof(gw_codec) <= sizeof(gw_gcomp), "gw_gcomp has room for the handle");
 
-/* The handle behind the public type, NULL if it was never initialised. */
+/* The contents of a handle, NULL if it is not initialised. */
 const gw_codec *gw_codec_of(const gw_gcomp *codec);
 
-/* Arrays of one call, carved out of the caller's workspace, with room for the longest chunk unless said
+/* Arrays of one call, carved out of the workspace, each with room for the longest chunk unless a comment says
  * otherwise. */
 typedef struct gw_scratch {
     uint8_t *escapes; /* encode: escapes */
     uint16_t *place;  /* decode: positions of the escapes; the same memory */
-    /* encode: the two places of write_runs(); decode: labels of the nodes of even and odd depth, see
+    /* encode: the two arrays of write_runs(); decode: labels of the nodes of even and odd depth, at
      * gw_node_place() */
     uint8_t *level[2];
     uint8_t *plane[GW_PLANES_MAX];
@@ -63,9 +63,9 @@ size_t gw_scratch_size(const gw_codec *codec);
 void gw_scratch_carve(gw_scratch *scratch, const gw_codec *codec, void *workspace);
 
 /*
- * Where the ranks of a node lie in level[depth & 1]: behind those of the nodes to its left, every leaf of
- * which adds a gap, so that the slop of one node is nobody's values. A node's children lie within its own
- * range of the other array.
+ * Offset of a node's labels in level[depth & 1]: after those of the nodes to its left, with GW_SLOP bytes
+ * between leaves, so that a kernel's stores after the end of one node do not reach the values of another. The
+ * children of a node lie within its range of the other array.
  */
 static inline size_t gw_node_place(const gw_node *node, size_t values_before)
 {
@@ -86,7 +86,7 @@ uint32_t gw_map_hash(const gw_gcomp_info *info, const uint32_t *digest, const gw
 
 /* ---- encode -------------------------------------------------------------------------------------------- */
 
-/* One frame on its way out. */
+/* One frame being encoded. */
 typedef struct gw_encoding {
     const gw_codec *codec;
     const gw_gcomp_source *source;
@@ -97,21 +97,21 @@ typedef struct gw_encoding {
     uint64_t entries_first;
     uint8_t *payload; /* where the next chunk goes */
     uint64_t offset;  /* what the directory says about that place */
-    uint32_t window;  /* a guess of the next exact codebook's base: that of the one before */
+    uint32_t window;  /* base of the last exact codebook, the guess for the next */
 } gw_encoding;
 
-/* Checks handle, source and workspace and prepares all but entries, payload and offset. */
+/* Checks handle, source and workspace, and fills in all but entries, payload and offset. */
 gw_status gw_encoding_begin(gw_encoding *encoding, const gw_gcomp *codec, const gw_gcomp_source *source,
                             const gw_workspace *workspace);
 
 /* 1 unless gw_gcomp_encode() refuses the source with GW_ERR_ARG. */
 int gw_encoding_is_source_valid(const gw_codec *codec, const gw_gcomp_source *source);
 
-/* The info of the source's frame, but for frame_size and meta_crc. */
+/* The info of the source's frame without frame_size and meta_crc. */
 void gw_encoding_fill_info(gw_gcomp_info *info, const gw_codec *codec, const gw_gcomp_source *source);
 
-/* From bins to labels: count[GW_LABELS] = counts of the labels that bin_count[GW_BINS] gives under the window
- * that fits it. Returns the window. */
+/* Chooses the window for bin_count[GW_BINS] and sets count[GW_LABELS] to the counts of its labels. Returns
+ * the base of the window. */
 uint32_t gw_survey_fold(uint32_t *count, const uint32_t *bin_count, uint32_t dtype, uint32_t derived);
 
 /* Encodes the group of chunks that starts at chunk `first`; values is the place of the group's first
@@ -126,18 +126,16 @@ void gw_encoding_finish(gw_encoding *encoding, gw_buffer *dst);
 
 /* ---- decode -------------------------------------------------------------------------------------------- */
 
-/* One frame on its way in. */
+/* One frame being decoded. */
 typedef struct gw_decoding {
     const gw_codec *codec;
     const uint8_t *src;
     gw_gcomp_info info;
-    const uint8_t *levels; /* map bytes of the frame's first value; NULL unless the frame needs them */
+    const uint8_t *levels; /* map bytes from the frame's first value on; NULL unless the frame needs a map */
     gw_scratch scratch;
     const gw_installed_book *installed; /* INSTALLED frames only */
-    /* if not NULL, decoded chunks are added to these values, those of the chunk */
-    const uint8_t *addend;
-    /* what the chunk's values will be added to: fetched while it is decoded; or NULL */
-    const uint8_t *beside;
+    const uint8_t *addend;              /* if not NULL, the values that the decoded chunk is added to */
+    const uint8_t *beside;              /* if not NULL, memory to prefetch while the chunk is decoded */
     size_t beside_size;
     uint64_t book_owner; /* chunk whose codebook the tree was built from; UINT64_MAX: none */
     uint32_t book_crc;   /* its CRC32C */
@@ -148,8 +146,8 @@ typedef struct gw_decoding {
 gw_status gw_decoding_begin(gw_decoding *decoding, const gw_codec *codec, const gw_gcomp_frame *frame,
                             const gw_gcomp_info *info, const gw_workspace *workspace);
 
-/* Rules 18 to 26 for one chunk, whose values, or their sums with the addend, go to dst (frame dtype). On
- * failure dst is zero-filled. */
+/* Applies rules 18 to 26 to one chunk and writes its values, or their sums with the addend, to dst (frame
+ * dtype). On failure dst is zero-filled. */
 gw_status gw_decode_chunk(gw_decoding *decoding, uint64_t index, uint8_t *dst);
 
 /* accumulator + values -> out, in the frame's dtype. */

@@ -1,8 +1,8 @@
 /*
- * Decode: frame -> unpack -> entropy -> join, chunk by chunk. Every byte of the frame is hostile.
+ * Decode: frame -> unpack -> entropy -> join, chunk by chunk. Every byte of the frame may be hostile.
  *
- * A count or offset is read once into a local variable, checked, and then only the copy is used: bytes that
- * another agent changes meanwhile can spoil values, not lead outside the buffers.
+ * A count or offset is read once into a local variable and checked, and only the copy is used. If the bytes
+ * of the frame change meanwhile, values may be wrong, but no access leaves the buffers.
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
@@ -26,15 +26,15 @@ gw_status gw_gcomp_peek(const void *src, size_t src_size, uint64_t count_limit, 
 gw_status gw_gcomp_chunk_info(const gw_gcomp_frame *frame, const gw_gcomp_info *info, uint64_t index,
                               gw_gcomp_chunk *chunk)
 {
-    if (frame == NULL || frame->data == NULL || info == NULL || chunk == NULL || index >= info->chunk_count ||
-        frame->size < info->frame_size || info->frame_size < info->payload_offset) {
+    if (frame == NULL || frame->data == NULL || info == NULL || chunk == NULL ||
+        !gw_frame_is_info_valid(info) || frame->size < info->frame_size || index >= info->chunk_count) {
         return GW_ERR_ARG;
     }
     gw_status status = gw_frame_read_entry(chunk, (const uint8_t *)frame->data, info, index);
     return status == GW_OK ? GW_OK : GW_ERR_ARG;
 }
 
-/* Installed codebooks were read as codebooks of the handle's kind of levels. */
+/* An installed codebook is one for the handle's kind of levels. */
 static const gw_installed_book *find_installed(const gw_codec *codec, const gw_gcomp_info *info)
 {
     for (uint32_t i = 0; i < codec->installed_count; i++) {
@@ -58,7 +58,7 @@ static gw_status check_map(const gw_codec *codec, const gw_gcomp_info *info, con
         (info->len != 0 && (map->levels == NULL || map->digest == NULL))) {
         return GW_ERR_MAP;
     }
-    /* Of chunks of another length there are not as many digests. */
+    /* chunk_log2 first: the number of digests depends on it. */
     if (info->chunk_log2 != map->chunk_log2 || gw_drop_base(codec, map->base) != info->drop_base ||
         gw_bits_from_float(map->wire_scale) != gw_bits_from_float(info->wire_scale) ||
         gw_map_hash(info, map->digest, &codec->kernels) != info->map_hash) {
@@ -156,7 +156,7 @@ static void use_book(gw_decoding *d)
     s->joiner->base = s->book->base;
 }
 
-/* Makes the tree that of the chunk's codebook: the installed one, or the one that chunk `owner` stores. */
+/* Builds the tree of the chunk's codebook: the installed one, or the one that chunk `owner` stores. */
 static gw_status load_book(gw_decoding *d, uint64_t owner)
 {
     if (d->book_owner == owner) {
@@ -191,7 +191,7 @@ static gw_status load_book(gw_decoding *d, uint64_t owner)
 typedef struct chunk_parts {
     size_t len;
     size_t node_len[GW_NODES_MAX];
-    size_t node_at[GW_NODES_MAX]; /* values of the nodes to its left */
+    size_t node_at[GW_NODES_MAX]; /* number of values of the nodes to its left */
     const uint8_t *run[GW_NODES_MAX];
     size_t plane_len[GW_PLANES_MAX];
     const uint8_t *plane[GW_PLANES_MAX];
@@ -209,7 +209,7 @@ static unsigned plane_width(const gw_traits *t, size_t p)
     return p < GW_DIGIT_PLANES ? t->digit_width[p] : 4u >> (p - GW_DIGIT_PLANES);
 }
 
-/* Rules 21 and 22: counts possible, parts fill data[0..size) exactly but for the final padding. */
+/* Rules 21 and 22: the counts are possible and the parts fill data[0..size) except for the final padding. */
 static gw_status find_parts(const gw_decoding *d, chunk_parts *parts, const uint8_t *data, size_t size,
                             size_t len)
 {
@@ -280,8 +280,8 @@ static gw_child child_of(const gw_tree *tree, const chunk_parts *parts, const ui
     return child;
 }
 
-/* Labels of a chunk: from the leaves up, each node into its place of one of two arrays, by the parity of its
- * depth. */
+/* The labels of a chunk, from the leaves up: each node goes to its place in one of two arrays, chosen by the
+ * parity of its depth. */
 static gw_status read_runs(const gw_decoding *d, const chunk_parts *parts, gw_ahead *ahead)
 {
     const gw_scratch *s = &d->scratch;
@@ -300,7 +300,7 @@ static gw_status read_runs(const gw_decoding *d, const chunk_parts *parts, gw_ah
                 k->gcomp.merge(out, child_of(tree, parts, below, index + 1),
                                child_of(tree, parts, below, node->right), parts->run[index], len);
             if (right_len != parts->node_len[node->right]) {
-                return GW_ERR_CORRUPT; /* merge has read what is nobody's: gw_scratch has room for that */
+                return GW_ERR_CORRUPT; /* merge read beyond a child, but within the workspace: see carve() */
             }
         } else if (node->width != 0) {
             if (!k->gcomp.unpack(out, parts->run[index], len, node->width,
@@ -308,13 +308,13 @@ static gw_status read_runs(const gw_decoding *d, const chunk_parts *parts, gw_ah
                 return GW_ERR_CORRUPT;
             }
         } else if (index == 0) {
-            GW_MEMSET(out, tree->label_of_rank[0], len); /* a single label; elsewhere the parent knows it */
+            GW_MEMSET(out, tree->label_of_rank[0], len); /* one label in all; else child_of() passes it on */
         }
     }
     return GW_OK;
 }
 
-/* The digits of the planes, unpacked but for R1 (plane 6), whose bits the join takes as they are. */
+/* The digits of the planes, unpacked except for R1 (plane 6), of which the join reads the bits. */
 static gw_status read_planes(const gw_decoding *d, const chunk_parts *parts, gw_ahead *ahead)
 {
     const gw_scratch *s = &d->scratch;
@@ -326,7 +326,7 @@ static gw_status read_planes(const gw_decoding *d, const chunk_parts *parts, gw_
             if (!d->codec->kernels.gcomp.unpack(s->plane[p], parts->plane[p], len, plane_width(t, p), NULL)) {
                 return GW_ERR_CORRUPT;
             }
-            s->plane[p][len] = 0; /* join looks one digit ahead of a plane that has run out */
+            s->plane[p][len] = 0; /* join reads one digit beyond the end of a plane */
         } else {
             const size_t size = gw_run_size(len, 1);
             GW_MEMCPY(s->plane[p], parts->plane[p], size);
@@ -339,7 +339,7 @@ static gw_status read_planes(const gw_decoding *d, const chunk_parts *parts, gw_
     return GW_OK;
 }
 
-/* Rule 26: could an encoder with this codebook have had to escape this value? */
+/* Rule 26: 1 if an encoder with this codebook would have to escape the value. */
 static int is_escape_allowed(const gw_decoding *d, uint32_t bits, uint32_t k_byte)
 {
     const uint32_t dtype = (uint32_t)d->info.dtype;
@@ -383,7 +383,7 @@ static int is_escape_allowed(const gw_decoding *d, uint32_t bits, uint32_t k_byt
     return 0;
 }
 
-/* The escapes are read where they come from: where they went to may have been stored around the caches. */
+/* Reads the escapes from the frame: their copies in dst may have been written with non-temporal stores. */
 static gw_status check_escapes(const gw_decoding *d, const chunk_parts *parts, const uint8_t *levels)
 {
     const int wide = d->info.dtype == GW_FP32;
@@ -397,7 +397,7 @@ static gw_status check_escapes(const gw_decoding *d, const chunk_parts *parts, c
     return GW_OK;
 }
 
-/* Values that pass through the kernels before the join. */
+/* Number of values that the kernels before the join process, over all nodes and planes. */
 static size_t work_of(const gw_decoding *d, const chunk_parts *parts)
 {
     size_t work = 0;
@@ -418,7 +418,7 @@ static gw_status decode_coded(gw_decoding *d, const uint8_t *data, size_t size, 
     chunk_parts parts;
     gw_status status = find_parts(d, &parts, data, size, len);
     if (status == GW_OK) {
-        /* Half of what the values will be added to is fetched before the join, half during it. */
+        /* Half of the prefetch happens before the join, half during it. */
         const size_t early = d->beside_size / 2;
         gw_ahead ahead = gw_ahead_begin(d->beside, early, work_of(d, &parts));
         s->joiner->beside = d->beside == NULL ? NULL : d->beside + early;
@@ -456,16 +456,16 @@ static gw_status decode_chunk(gw_decoding *d, uint64_t index, uint8_t *dst)
     const size_t len = (size_t)chunk.len;
     const uint8_t *data = d->src + chunk.offset;
     size_t size = (size_t)chunk.size;
-    /* The next chunk will probably be about as large as this one. */
+    /* The size of the next chunk is not known yet; it is probably about that of this one. */
     d->scratch.joiner->next = data + size;
     d->scratch.joiner->next_size = (size_t)gw_min_u64(size, d->info.frame_size - chunk.offset - size);
     const size_t raw_size = gw_frame_raw_size((uint32_t)d->info.dtype, len);
     const size_t value_size = len * gw_traits_of((uint32_t)d->info.dtype)->size;
 
     if (chunk.kind == GW_GCOMP_CHUNK_CODED) {
-        /* An owner's checksum covers its region as it lies there, the codebook included, and is checked
-         * before that. The others' starts from the checksum of the codebook, which has to be read for its
-         * length. */
+        /* The checksum of an owner covers its whole region and is checked before the codebook is read. That
+         * of another chunk continues the checksum of the codebook, whose length is known only once it is
+         * read. */
         const int is_owner = !d->info.installed && chunk.book == index;
         if (is_owner && d->info.checksum && k->crc32c(0, data, size) != chunk.crc) {
             return GW_ERR_CHECKSUM;
@@ -482,7 +482,7 @@ static gw_status decode_chunk(gw_decoding *d, uint64_t index, uint8_t *dst)
         }
         if (is_owner) {
             if (size < d->book_size) {
-                return GW_ERR_CORRUPT; /* only if the entry changed: load_book() has read it a second time */
+                return GW_ERR_CORRUPT; /* only if the entry changed before load_book() read it again */
             }
             data += d->book_size;
             size -= d->book_size;
@@ -531,9 +531,9 @@ void gw_add_values(const gw_codec *codec, const gw_gcomp_info *info, void *out, 
 
 /* ---- ranges -------------------------------------------------------------------------------------------- */
 
-/* Values of a frame of that many bytes are stored around the caches: most of them would have left the last
- * cache before anybody reads them, and stores that go around it need not read the old values first. Measured
- * with 32 MiB of cache: a tie at 8 MiB, 1.2 times as fast from 16 MiB on. */
+/* The values of a frame of at least that many bytes are written with non-temporal stores: most of them would
+ * leave the last cache before they are read, and such stores do not fetch the old contents. Measured with 32
+ * MiB of cache: equal at 8 MiB, 1.2 times as fast from 16 MiB on. */
 #define STREAM_SIZE ((uint64_t)16 << 20)
 
 typedef enum decode_mode { DECODE_VALUES, DECODE_ADD, DECODE_VALIDATE } decode_mode;
@@ -564,10 +564,10 @@ static gw_status decode_chunks(gw_decoding *d, const gw_gcomp_range *range, uint
     return first_error;
 }
 
-/* Values of a range; UINT64_MAX if the range is not within the frame. */
+/* Values of a range; UINT64_MAX if it is not within the frame, or the info is that of no frame. */
 static uint64_t range_len(const gw_gcomp_info *info, const gw_gcomp_range *range)
 {
-    if (range->chunk_first > info->chunk_count ||
+    if (!gw_frame_is_info_valid(info) || range->chunk_first > info->chunk_count ||
         range->chunk_count > info->chunk_count - range->chunk_first) {
         return UINT64_MAX;
     }
@@ -598,7 +598,7 @@ static int reset_target(gw_gcomp_target *target)
     return target != NULL;
 }
 
-/* target->len and target->bad_chunk are those of a failure that no chunk is to blame for. */
+/* The target was reset. */
 static gw_status decode_range(const gw_gcomp *codec, const gw_gcomp_frame *frame, const gw_gcomp_info *info,
                               const gw_gcomp_range *range, gw_gcomp_target *target,
                               const gw_workspace *workspace, decode_mode mode)
@@ -612,8 +612,7 @@ static gw_status decode_range(const gw_gcomp *codec, const gw_gcomp_frame *frame
     }
     const gw_gcomp_map *map = frame->map;
     const uint64_t len = range_len(info, range);
-    if (frame->size < info->frame_size || info->frame_size < info->payload_offset || len == UINT64_MAX ||
-        info->dtype != inside->options.dtype ||
+    if (len == UINT64_MAX || frame->size < info->frame_size || info->dtype != inside->options.dtype ||
         (needs_map(info) && info->len != 0 &&
          (map == NULL || map->levels == NULL || map->len != info->len))) {
         return GW_ERR_ARG;

@@ -4,6 +4,7 @@
  * SPDX-License-Identifier: BSD-2-Clause
  */
 #include "gcomp/gcomp_codec.h"
+#include "gcomp/map_rule.h"
 
 /* ---- begin --------------------------------------------------------------------------------------------- */
 
@@ -67,10 +68,16 @@ int gw_encoding_is_source_valid(const gw_codec *codec, const gw_gcomp_source *so
         return 0;
     }
     const gw_gcomp_map *map = source->map;
-    return map == NULL || (map->base >= 1 && map->base <= 1023 && map->len == source->len &&
-                           (source->len == 0 || map->levels != NULL) &&
-                           (source->len == 0 || !derived ||
-                            (map->digest != NULL && map->chunk_log2 == codec->options.chunk_log2)));
+    if (map == NULL) {
+        return 1;
+    }
+    if (map->base < 1 || map->base > 1023 || map->len != source->len ||
+        (derived && !gw_is_wire_scale(map->wire_scale))) {
+        return 0;
+    }
+    return source->len == 0 ||
+           (map->levels != NULL &&
+            (!derived || (map->digest != NULL && map->chunk_log2 == codec->options.chunk_log2)));
 }
 
 /* The first guess of a window: fp32 and bf16 values from 2^-56 to 2^7 are in it. */
@@ -108,7 +115,7 @@ gw_status gw_encoding_begin(gw_encoding *encoding, const gw_gcomp *codec, const 
 
 /* ---- spans --------------------------------------------------------------------------------------------- */
 
-/* len values of the source from index `first` on; values is the place of the first. */
+/* len values of the source from index `first` on; they are at `values`. */
 static gw_span span_of(const gw_encoding *e, uint64_t first, const uint8_t *values, size_t len)
 {
     const gw_gcomp_map *map = e->source->map;
@@ -127,7 +134,7 @@ static gw_span span_part(const gw_span *span, size_t at, size_t len, size_t elem
 
 /* ---- codebook ------------------------------------------------------------------------------------------ */
 
-/* The largest ordinary exponent field decides the window. */
+/* 1 if labels depend on a window, which the largest ordinary exponent field decides. */
 static int has_window(const gw_round_rule *rule)
 {
     return !rule->derived && rule->dtype != GW_FP16;
@@ -152,8 +159,8 @@ uint32_t gw_survey_fold(uint32_t *count, const uint32_t *bin_count, uint32_t dty
     return base;
 }
 
-/* The codebook of a group from a sample (docs/format.md section 6): so many runs make up 4096 values. Returns
- * 0 if all values were counted and are +0. */
+/* Counts the labels of a group from a sample (docs/format.md section 6): 64 values of every 64 * blocks.
+ * Returns 0 if all values were counted and are +0. */
 static int survey_group(gw_encoding *e, const gw_span *group, size_t blocks)
 {
     gw_scratch *s = &e->scratch;
@@ -174,7 +181,7 @@ static void begin_digits(const gw_encoding *e, gw_digits *digits)
     digits->escape = e->scratch.escapes;
 }
 
-/* The largest exponent field of what was split into labels, infinity and NaN left out. */
+/* The largest exponent field of the values that were split into labels, without infinity and NaN. */
 static uint32_t largest_exponent(const gw_encoding *e, uint32_t base, const gw_digits *digits)
 {
     const gw_traits *t = gw_traits_of(e->rule.dtype);
@@ -191,8 +198,8 @@ static uint32_t largest_exponent(const gw_encoding *e, uint32_t base, const gw_d
     return largest;
 }
 
-/* Counts of labels become counts of the labels that are `down` smaller. Returns 0, and does nothing, unless
- * every ordinary label remains one and there is no escape. */
+/* Moves the counts of ordinary labels to the labels that are `down` smaller. Returns 0 and changes nothing if
+ * a counted label would leave the range of ordinary labels or an escape was counted. */
 static int move_counts(uint32_t count[GW_LABELS], int32_t down)
 {
     uint32_t outside = count[GW_LABEL_ESCAPE];
@@ -214,11 +221,12 @@ static int move_counts(uint32_t count[GW_LABELS], int32_t down)
 }
 
 /*
- * The exact counts of a chunk, from a split whose ranks are the labels themselves: so values are rounded
- * once, and later the labels need only be made ranks. The window comes out of the same counts, so the split
- * is given that of the chunk before. If that was wrong, labels are moved; where one would leave the window,
- * or there are escapes that perhaps should be none, the chunk is split again. *move: how much smaller the
- * labels are than level[0] says. Returns 0 if all values are +0.
+ * Counts all labels of a chunk, by a split whose ranks are the labels themselves: values are rounded once,
+ * and rank_labels() later turns labels into ranks. The window follows from the same counts, so the split uses
+ * the window of the chunk before. If that was the wrong one, the counts are moved; if a label would leave the
+ * window, or there are escapes that the right window may have labels for, the chunk is split again.
+ *
+ * *move: what has to be subtracted from the ordinary labels in level[0]. Returns 0 if all values are +0.
  */
 static int split_labels(gw_encoding *e, const gw_span *chunk, gw_digits *digits, int32_t *move)
 {
@@ -251,7 +259,7 @@ static int split_labels(gw_encoding *e, const gw_span *chunk, gw_digits *digits,
     return 1;
 }
 
-/* Makes the labels of split_labels() ranks. */
+/* Turns the labels of split_labels() into ranks. */
 static void rank_labels(gw_encoding *e, size_t len, int32_t move)
 {
     uint8_t rank[GW_LABELS];
@@ -274,7 +282,7 @@ static void use_book(gw_encoding *e)
 
 /* The codebook of the group being written. */
 typedef struct group_state {
-    uint64_t owner; /* chunk that stores it, UINT64_MAX as long as there is none */
+    uint64_t owner; /* chunk that stores it, UINT64_MAX while there is none */
     size_t size;    /* bytes */
     uint32_t crc;
     uint8_t bytes[GW_GCOMP_BOOK_SIZE_MAX];
@@ -299,12 +307,12 @@ static int is_single_label(const gw_node *node)
 
 /*
  * Partitions the len ranks in level[0] along the tree. Writes every node's run to dst and the length of every
- * right child to right_len. Returns the end of the runs, or NULL if they would end behind `end`.
+ * right child to right_len. Returns the end of the runs, or NULL if they would not fit before `end`.
  *
- * Nodes come in preorder. A node with n values works in two places: where its ranks are, and a free one of n
- * values and 128 bytes for each depth below it. The ranks of the left child stay in the first place; those of
- * the right child go to the start of the second, whose rest is free for the left subtree. When that is done,
- * all of the first place is free for the right subtree. (128 bytes are slop, and the next start's alignment.)
+ * Nodes come in preorder. A node of n values has two areas: its ranks, and a free one of n bytes plus 128 for
+ * each depth below it. The ranks of the left child stay in the first area; those of the right child go to the
+ * start of the second, the rest of which is free for the left subtree. After the left subtree, all of the
+ * first area is free for the right one. (128 bytes: slop, and alignment of the next start.)
  */
 static uint8_t *write_runs(gw_encoding *e, size_t len, uint8_t *right_len, uint8_t *dst, const uint8_t *end)
 {
@@ -330,7 +338,7 @@ static uint8_t *write_runs(gw_encoding *e, size_t len, uint8_t *right_len, uint8
         }
         if (node->right != 0) {
             part *left = &parts[i + 1], *right = &parts[node->right];
-            /* Of a child that is a leaf of width 0 nobody needs the ranks. */
+            /* The ranks of a child that is a leaf of width 0 are not needed. */
             left->ranks = is_single_label(&tree->node[i + 1]) ? NULL : own->ranks;
             right->ranks = is_single_label(&tree->node[node->right]) ? NULL : own->free;
             right->len =
@@ -348,8 +356,8 @@ static uint8_t *write_runs(gw_encoding *e, size_t len, uint8_t *right_len, uint8
     return dst;
 }
 
-/* Codes a chunk whose ranks and digits are ready, without codebook and final padding. Returns its size, or 0
- * if it would be more than `limit`; what lies in dst[0..limit) then is worthless. */
+/* Writes a chunk from its ranks and digits, without codebook and final padding. Returns its size, or 0 if
+ * that would be more than `limit`; dst[0..limit) is then unspecified. */
 static size_t write_coded(gw_encoding *e, size_t len, const gw_digits *digits, uint8_t *dst, size_t limit)
 {
     const gw_scratch *s = &e->scratch;
@@ -400,7 +408,7 @@ static void write_entry(gw_encoding *e, uint64_t index, gw_gcomp_chunk_kind kind
     e->offset += size;
 }
 
-/* digits: of a chunk that is split already, or NULL. */
+/* digits: NULL unless the chunk was split already. */
 static void encode_chunk(gw_encoding *e, group_state *group, uint64_t index, const gw_span *chunk,
                          const gw_digits *digits)
 {
@@ -570,7 +578,7 @@ gw_status gw_gcomp_encode_range(const gw_gcomp *codec, const gw_gcomp_source *so
     if ((bound == 0 && range.chunk_count != 0) || part->capacity < bound) {
         return GW_ERR_DST;
     }
-    /* An area is the directory entries of its chunks, offsets counted from the range's first chunk, then the
+    /* An area holds the directory entries of its chunks, with offsets from the range's first chunk, then the
      * chunks. */
     const size_t entries_size = (size_t)(GW_FRAME_ENTRY_SIZE * range.chunk_count);
     e.entries = (uint8_t *)part->area;

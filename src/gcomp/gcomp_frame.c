@@ -27,17 +27,14 @@ void gw_frame_write_header(uint8_t *dst, const gw_gcomp_info *info)
                      (info->levels == GW_GCOMP_DERIVED ? GW_FLAG_DERIVED : 0u) |
                      (info->installed ? GW_FLAG_INSTALLED : 0u) | (info->checksum ? GW_FLAG_CHECKSUM : 0u) |
                      (info->constant ? GW_FLAG_CONSTANT : 0u);
-    gw_store32(dst, GW_FRAME_MAGIC);
-    dst[4] = GW_FRAME_VERSION;
-    dst[5] = GW_FRAME_CODEC_GCOMP;
-    dst[6] = (uint8_t)info->dtype;
-    dst[7] = (uint8_t)info->chunk_log2;
-    gw_store32(dst + 8, flags);
-    dst[12] = (uint8_t)info->step;
-    dst[13] = (uint8_t)info->cap;
-    gw_store16(dst + 14, (uint16_t)info->drop_base);
-    gw_store64(dst + 16, info->len);
-    gw_store64(dst + 24, info->frame_size);
+    const gw_frame_header header = {GW_FRAME_CODEC_GCOMP,
+                                    (uint8_t)info->dtype,
+                                    (uint8_t)info->chunk_log2,
+                                    flags,
+                                    info->step | info->cap << 8 | (uint32_t)info->drop_base << 16,
+                                    info->len,
+                                    info->frame_size};
+    gw_frame_header_write(dst, &header);
     uint8_t *at = dst + GW_FRAME_HEADER_SIZE;
     if (info->installed) {
         gw_store32(at, info->book_id);
@@ -55,11 +52,16 @@ void gw_frame_write_header(uint8_t *dst, const gw_gcomp_info *info)
     }
 }
 
-/* Rule 7: the table of docs/format.md section 2. */
-static int is_step_and_cap_allowed(const gw_gcomp_info *info, const gw_traits *t)
+/* Rules 5 to 7: chunk_log2, CONSTANT, and the table of docs/format.md section 2. */
+static int are_fields_allowed(const gw_gcomp_info *info)
 {
+    const gw_traits *t = gw_traits_of((uint32_t)info->dtype);
+    if (info->chunk_log2 < GW_CHUNK_LOG2_MIN || info->chunk_log2 > GW_CHUNK_LOG2_MAX) {
+        return 0;
+    }
     if (info->constant) {
-        return info->step == 1 && info->cap <= t->derived_cap && info->drop_base == 0;
+        return info->levels == GW_GCOMP_DERIVED && info->step == 1 && info->cap <= t->derived_cap &&
+               info->drop_base == 0;
     }
     if (info->levels == GW_GCOMP_DERIVED) {
         return info->step < 8 && (t->derived_steps >> info->step & 1) != 0 && info->cap <= t->derived_cap &&
@@ -69,44 +71,57 @@ static int is_step_and_cap_allowed(const gw_gcomp_info *info, const gw_traits *t
            info->drop_base == 0;
 }
 
+/* Rule 10. A reader of a stream makes room for frame_size bytes: a header must not announce more than its
+ * values can need. */
+static int is_size_allowed(const gw_gcomp_info *info)
+{
+    return info->frame_size >= info->payload_offset &&
+           info->frame_size - info->payload_offset <=
+               gw_frame_payload_max((uint32_t)info->dtype, info->len, info->chunk_log2);
+}
+
+int gw_frame_is_info_valid(const gw_gcomp_info *info)
+{
+    const size_t size = gw_dtype_size(info->dtype);
+    const uint32_t flags = (uint32_t)info->strict | (uint32_t)info->checksum | (uint32_t)info->installed |
+                           (uint32_t)info->constant;
+    if (size == 0 || (uint32_t)info->levels > GW_GCOMP_DERIVED || flags > 1 || info->drop_base < INT16_MIN ||
+        info->drop_base > INT16_MAX || !are_fields_allowed(info) ||
+        !gw_frame_is_len_possible(info->len, info->chunk_log2) || info->len > SIZE_MAX / size) {
+        return 0;
+    }
+    gw_gcomp_info placed = *info;
+    gw_frame_place(&placed);
+    return info->chunk_count == placed.chunk_count && info->directory_offset == placed.directory_offset &&
+           info->payload_offset == placed.payload_offset && is_size_allowed(info);
+}
+
 static gw_status read_header(gw_gcomp_info *info, const uint8_t *src, size_t src_size, uint64_t len_limit)
 {
-    if (src_size < GW_FRAME_HEADER_SIZE) {
-        return GW_ERR_SHORT;
+    gw_frame_header header;
+    const gw_status status = gw_frame_header_read(&header, src, src_size, GW_FRAME_CODEC_GCOMP);
+    if (status != GW_OK) {
+        return status;
     }
-    if (gw_load32(src) != GW_FRAME_MAGIC) {
-        return GW_ERR_MAGIC;
-    }
-    if (src[4] != GW_FRAME_VERSION) {
-        return GW_ERR_VERSION;
-    }
-    const uint32_t dtype = src[6];
-    const uint32_t flags = gw_load32(src + 8);
-    if (src[5] != GW_FRAME_CODEC_GCOMP || gw_dtype_size((gw_dtype)dtype) == 0 ||
-        (flags & ~(uint32_t)GW_FLAGS_KNOWN) != 0) {
+    const uint32_t flags = header.flags;
+    if ((flags & ~(uint32_t)GW_FLAGS_KNOWN) != 0) {
         return GW_ERR_UNSUPPORTED;
     }
-    info->dtype = (gw_dtype)dtype;
-    info->chunk_log2 = src[7];
-    if (info->chunk_log2 < GW_CHUNK_LOG2_MIN || info->chunk_log2 > GW_CHUNK_LOG2_MAX) {
-        return GW_ERR_HEADER;
-    }
+    info->dtype = (gw_dtype)header.dtype;
+    info->chunk_log2 = header.unit_log2;
     info->strict = (flags & GW_FLAG_STRICT) != 0;
     info->levels = (flags & GW_FLAG_DERIVED) != 0 ? GW_GCOMP_DERIVED : GW_GCOMP_EXPLICIT;
     info->installed = (flags & GW_FLAG_INSTALLED) != 0;
     info->checksum = (flags & GW_FLAG_CHECKSUM) != 0;
     info->constant = (flags & GW_FLAG_CONSTANT) != 0;
-    info->step = src[12];
-    info->cap = src[13];
-    info->drop_base = (int16_t)gw_load16(src + 14);
-    if (info->constant && info->levels != GW_GCOMP_DERIVED) {
+    info->step = header.codec_bytes & 0xff;
+    info->cap = header.codec_bytes >> 8 & 0xff;
+    info->drop_base = (int16_t)(header.codec_bytes >> 16);
+    info->len = header.len;
+    info->frame_size = header.frame_size;
+    if (!are_fields_allowed(info)) {
         return GW_ERR_HEADER;
     }
-    if (!is_step_and_cap_allowed(info, gw_traits_of(dtype))) {
-        return GW_ERR_HEADER;
-    }
-    info->len = gw_load64(src + 16);
-    info->frame_size = gw_load64(src + 24);
     if (!gw_frame_is_len_possible(info->len, info->chunk_log2) || info->len > len_limit) {
         return GW_ERR_LIMIT;
     }
@@ -122,17 +137,13 @@ gw_status gw_frame_read_header(gw_gcomp_info *info, const uint8_t *src, size_t s
     if (status == GW_OK && is_whole && info->frame_size > src_size) {
         status = GW_ERR_SHORT;
     }
-    /* A reader of a stream makes room for frame_size bytes: a header must not demand more than its values can
-     * need. */
-    if (status == GW_OK && (info->frame_size < info->payload_offset ||
-                            info->frame_size - info->payload_offset >
-                                gw_frame_payload_max((uint32_t)info->dtype, info->len, info->chunk_log2))) {
+    if (status == GW_OK && !is_size_allowed(info)) {
         status = GW_ERR_HEADER;
     }
     if (status == GW_OK && src_size < info->directory_offset) {
         status = GW_ERR_SHORT;
     }
-    /* Last, so that 32-bit machines refuse for another reason than others only what others decode. */
+    /* Last, so that a 32-bit machine gives another status than others only for frames that those decode. */
     if (status == GW_OK && info->len > SIZE_MAX / gw_dtype_size(info->dtype)) {
         status = GW_ERR_LIMIT;
     }

@@ -1,25 +1,16 @@
 /*
- * Frame: the only code that knows the byte layout of header, extension and directory (docs/format.md sections
- * 2 and 4). Reading and writing stand side by side.
+ * Frame: reads and writes header, extension and directory (docs/format.md sections 2 and 4). No other code
+ * depends on their byte layout.
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
 #ifndef GW_GCOMP_FRAME_H
 #define GW_GCOMP_FRAME_H
 
+#include "core/frame_header.h"
 #include "core/kernels.h"
 
-#define GW_FRAME_MAGIC 0x1a665767u /* "gWf", 0x1a */
-
-enum {
-    GW_FRAME_VERSION = 0,
-    GW_FRAME_HEADER_SIZE = 32,
-    GW_FRAME_ENTRY_SIZE = 16,
-    GW_FRAME_CODEC_GCOMP = 1,
-    GW_FRAME_CODEC_THC = 2,
-    GW_CHUNK_LOG2_MIN = 12,
-    GW_CHUNK_LOG2_MAX = 15
-};
+enum { GW_FRAME_ENTRY_SIZE = 16, GW_CHUNK_LOG2_MIN = 12, GW_CHUNK_LOG2_MAX = 15 };
 
 #define GW_FRAME_LEN_MAX    ((uint64_t)1 << 48)
 #define GW_FRAME_CHUNKS_MAX ((uint64_t)1 << 32) /* the directory names chunks in 32 bits */
@@ -36,13 +27,16 @@ enum {
 /* Sets directory_offset, payload_offset and chunk_count from the other fields of info. */
 void gw_frame_place(gw_gcomp_info *info);
 
-/* Writes header and extension of info; meta_crc is written as it stands in info. */
+/* Writes header and extension of info, meta_crc included. */
 void gw_frame_write_header(uint8_t *dst, const gw_gcomp_info *info);
 
-/* Rules 1 to 10 of docs/format.md section 8; rule 9 only if src is said to hold the whole frame. *info is
- * zeroed on failure. */
+/* Rules 1 to 10 of docs/format.md section 8, rule 9 only with is_whole. *info is zeroed on failure. */
 gw_status gw_frame_read_header(gw_gcomp_info *info, const uint8_t *src, size_t src_size, uint64_t len_limit,
                                int is_whole);
+
+/* 1 unless the info is one that gw_frame_read_header() cannot make: sizes, offsets and fields are possible
+ * and agree with each other. */
+int gw_frame_is_info_valid(const gw_gcomp_info *info);
 
 /* Values of chunk `index`. */
 uint32_t gw_frame_chunk_len(const gw_gcomp_info *info, uint64_t index);
@@ -50,15 +44,15 @@ uint32_t gw_frame_chunk_len(const gw_gcomp_info *info, uint64_t index);
 /* Bytes of a RAW chunk of len values. */
 size_t gw_frame_raw_size(uint32_t dtype, size_t len);
 
-/* 1 if a frame can have so many values in chunks of 2^chunk_log2. */
+/* 1 if a frame can have len values in chunks of 2^chunk_log2. */
 int gw_frame_is_len_possible(uint64_t len, uint32_t chunk_log2);
 
-/* Bytes of all chunks of a frame if all were RAW: no payload is larger. len is possible. */
+/* Bytes of all chunks of a frame if all are RAW, the largest possible payload. len is possible. */
 uint64_t gw_frame_payload_max(uint32_t dtype, uint64_t len, uint32_t chunk_log2);
 
 void gw_frame_write_entry(uint8_t *entry, uint64_t offset, uint32_t kind, uint32_t book, uint32_t crc);
 
-/* Reads entry `index` of the frame at src and checks what can be checked of it alone (rule 14 without the
+/* Reads entry `index` of the frame at src and checks it as far as one entry allows (rule 14 without the
  * sequence): the chunk lies within the payload, kind and book are possible. GW_OK or GW_ERR_HEADER. */
 gw_status gw_frame_read_entry(gw_gcomp_chunk *chunk, const uint8_t *src, const gw_gcomp_info *info,
                               uint64_t index);

@@ -1,17 +1,14 @@
 /*
- * Hop: decode, add, encode, group by group, so that no sum leaves the cache. The bytes are those of the three
- * calls one after the other: a group of sums is complete before its codebook is chosen.
+ * Hop: decode, add, encode, group by group, so that the sums stay in the cache. The bytes are those of the
+ * three calls one after the other, because a group of sums is complete before its codebook is chosen.
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
 #include "gcomp/gcomp_codec.h"
 
-/*
- * Where the two frames cut their chunks at different lengths, or the encoder's groups are shorter than an
- * incoming chunk, a group does not end with a whole number of incoming chunks. Groups are 2^17 values or one
- * chunk, chunks 2^12 to 2^15: the step of the loop is the larger of group and incoming chunk, and both divide
- * it.
- */
+/* Values per step of the loop: whole groups of the outgoing frame and whole chunks of the incoming one. Both
+ * lengths are powers of two (a group is 2^17 values or one chunk, a chunk 2^12 to 2^15), so the larger is a
+ * multiple of the smaller. */
 static size_t step_len(const gw_encoding *e, const gw_decoding *d)
 {
     const size_t group = (size_t)gw_group_chunks(e->codec) << e->info.chunk_log2;
@@ -19,7 +16,7 @@ static size_t step_len(const gw_encoding *e, const gw_decoding *d)
     return group > chunk ? group : chunk;
 }
 
-/* sums[0..len) = frame + local, for the values from `first` on; first and len are whole incoming chunks. */
+/* sums[0..len) = frame + local for the values from `first` on, which begins a chunk of the incoming frame. */
 static gw_status sum_step(gw_decoding *d, uint64_t first, size_t len, const uint8_t *local, uint8_t *sums,
                           uint64_t *bad_chunk)
 {
@@ -93,7 +90,7 @@ gw_status gw_gcomp_decode_add_encode(const gw_gcomp *codec, const gw_gcomp_frame
         for (uint64_t at = 0; at < len; at += group) {
             gw_encode_group(&e, (first + at) >> e.info.chunk_log2, e.scratch.sums + (size_t)at * size);
         }
-        d.book_owner = UINT64_MAX; /* encoder and decoder share the scratch: the tree is the encoder's now */
+        d.book_owner = UINT64_MAX; /* the scratch is shared, and the encoder has replaced the tree */
     }
     e.info.frame_size = e.offset;
     gw_encoding_finish(&e, dst);

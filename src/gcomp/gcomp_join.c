@@ -84,6 +84,12 @@ gw_status gw_gcomp_join_begin(const gw_gcomp *codec, const gw_gcomp_source *sour
         return GW_ERR_ARG;
     }
 
+    for (size_t p = 0; p < part_count; p++) {
+        if (gw_is_overlapping(dst->data, bound, parts[p].area, parts[p].size)) {
+            return GW_ERR_ARG;
+        }
+    }
+
     gw_encoding_aim(&e, dst);
     for (size_t p = 0; p < part_count; p++) {
         const uint8_t *area = (const uint8_t *)parts[p].area;
@@ -116,6 +122,9 @@ gw_status gw_gcomp_join_part(const gw_gcomp *codec, const gw_gcomp_source *sourc
     }
     if (end > dst->size) {
         return GW_ERR_DST;
+    }
+    if (gw_is_overlapping(dst->data, dst->size, parts[part_index].area, parts[part_index].size)) {
+        return GW_ERR_ARG;
     }
     move_part((uint8_t *)dst->data, end - part_payload(&parts[part_index]), &parts[part_index]);
     return GW_OK;

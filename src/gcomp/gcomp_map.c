@@ -34,10 +34,8 @@ static int in_unit_interval(double x)
 static gw_status sgd_factors(const gw_optimizer *o, factors *f)
 {
     const int has_buffer = o->kind != GW_OPTIMIZER_SGD && o->step > 1 && o->momentum != 0.0;
-    /* What the gradient is multiplied with, but for lr; the first update creates the buffer without
-     * dampening. */
-    double c = 1.0;
-    double carried = 0.0; /* what the buffer is multiplied with */
+    double c = 1.0;       /* the factor of the gradient, without lr; no dampening in the first update */
+    double carried = 0.0; /* the factor of the buffer */
     if (o->kind == GW_OPTIMIZER_MOMENTUM) {
         c = o->step > 1 ? 1.0 - o->dampening : 1.0;
         carried = o->momentum;
@@ -46,7 +44,7 @@ static gw_status sgd_factors(const gw_optimizer *o, factors *f)
         carried = o->momentum * o->momentum;
     }
     if (o->kind == GW_OPTIMIZER_MOMENTUM && o->momentum == 0.0) {
-        c = 1.0; /* PyTorch then keeps no buffer, and dampening has no effect */
+        c = 1.0; /* PyTorch keeps no buffer then, and dampening has no effect */
     }
     f->p_param = (1.0 - o->lr * c * o->weight_decay) / (o->lr * c);
     f->q_m = has_buffer ? carried / c : 0.0;
@@ -117,22 +115,16 @@ static int is_in_range(const gw_optimizer *o)
     return ok;
 }
 
-/* A factor as the kernels get it. What is subnormal in fp32 becomes 0, before the conversion, so that neither
- * conversion nor kernels depend on whether the process flushes subnormals. */
+/* A factor in fp32. What would be subnormal there becomes 0 before the conversion, so that neither conversion
+ * nor kernels depend on whether the process flushes subnormals. */
 static float factor(double x)
 {
     return x < 0x1p-126 && x > -0x1p-126 ? 0.0f : (float)x;
 }
 
-static int is_scale(float x)
-{
-    const uint32_t bits = gw_bits_from_float(x);
-    return bits >= 0x00800000u && bits < 0x7f800000u;
-}
-
 gw_status gw_gcomp_map_rule_init(const gw_optimizer *optimizer, float wire_scale, gw_gcomp_map_rule *rule)
 {
-    if (optimizer == NULL || rule == NULL || optimizer->step == 0 || !is_scale(wire_scale)) {
+    if (optimizer == NULL || rule == NULL || optimizer->step == 0 || !gw_is_wire_scale(wire_scale)) {
         return GW_ERR_ARG;
     }
     if (!is_in_range(optimizer)) {
@@ -188,7 +180,7 @@ static int is_state_complete(const gw_gcomp_map_rule *rule, const gw_optimizer_s
 gw_status gw_gcomp_map_scan(const gw_gcomp_map_rule *rule, const gw_optimizer_state *state, size_t len,
                             uint32_t backends, uint32_t *top)
 {
-    if (rule == NULL || state == NULL || top == NULL || rule->kind == 0 ||
+    if (rule == NULL || state == NULL || top == NULL || !gw_map_rule_is_valid(rule) ||
         (len != 0 && !is_state_complete(rule, state))) {
         return GW_ERR_ARG;
     }
@@ -206,7 +198,7 @@ uint32_t gw_gcomp_map_base(uint32_t top)
 gw_status gw_gcomp_map_build(const gw_gcomp_map_rule *rule, const gw_optimizer_state *state, size_t len,
                              uint32_t base, uint32_t backends, uint8_t *levels)
 {
-    if (rule == NULL || state == NULL || rule->kind == 0 || base == 0 || base > 1023 ||
+    if (rule == NULL || state == NULL || !gw_map_rule_is_valid(rule) || base == 0 || base > 1023 ||
         (len != 0 && (levels == NULL || !is_state_complete(rule, state)))) {
         return GW_ERR_ARG;
     }

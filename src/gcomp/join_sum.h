@@ -1,5 +1,5 @@
 /*
- * The sums of a join whose backend does not form them while it joins: added afterwards.
+ * Sums for backends whose join does not add: a pass of its own after the join.
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
@@ -8,8 +8,8 @@
 
 #include "core/gcomp_kernels.h"
 
-/* Values [first, first + len) of dst become sums, if the joiner asks for sums. Which of the summands is
- * called accumulator does not matter: addition commutes, and of NaN there is one. */
+/* Adds joiner->addend, if there is one, to values [first, first + len) of dst. The order of the summands does
+ * not matter: addition commutes, and NaN is canonical. */
 static inline void gw_join_sum(void *dst, size_t first, size_t len, const gw_joiner *joiner,
                                gw_add_fn *const add[3])
 {

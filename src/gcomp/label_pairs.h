@@ -1,10 +1,10 @@
 /*
- * Counting labels two at a time. A processor increments about one counter a cycle, however small the
- * numbers; two labels are one increment if they are one number.
+ * Counts labels two at a time. A processor increments about one counter a cycle, so a pair of labels is
+ * counted as one number.
  *
- * For that, labels become classes 0..63: the 63 labels up to the largest one have a class each, which are
- * almost 16 octaves of explicit frames. All others have class 0: +0, which needs no count since the sum is
- * known, and the few labels further below, which the caller counts one by one.
+ * Labels become classes 0..63: the 63 labels up to the largest one have a class each (almost 16 octaves of
+ * explicit frames). All others have class 0: +0, whose count follows from the sum, and the few smaller
+ * labels, which the caller counts one by one.
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
@@ -13,8 +13,8 @@
 
 #include "core/gcomp_kernels.h"
 
-/* Pairs of at most GW_PAIR_LABELS labels at once, so that 16 bits can count them. Two tables take turns: many
- * equal pairs wait for each other's increments. */
+/* At most GW_PAIR_LABELS labels at once, so that 16 bits can count the pairs. Two tables are used in turn,
+ * because equal pairs in a row would wait for each other's increments. */
 enum { GW_CLASSES = 64, GW_PAIR_TABLES = 2, GW_PAIR_LABELS = 1 << 15, GW_PAIR_BATCH = 256 };
 
 typedef struct gw_label_pairs {
@@ -39,7 +39,7 @@ static inline void gw_count_pairs(gw_label_pairs *table, const uint16_t *pair, s
     }
 }
 
-/* Adds the labels of the classes but 0 to count. Returns how many these are. */
+/* Adds the counts of all classes except 0 to count. Returns their sum. */
 static inline uint32_t gw_fold_pairs(uint32_t *count, const gw_label_pairs *table, uint32_t class_floor)
 {
     uint16_t second[GW_CLASSES] = {0};

@@ -2,15 +2,15 @@
  * One parameter of a precision map: the ratio |num / (lr * c)| as a quarter-octave (docs/numerics.md section
  * 2).
  *
- * The update is theta' = num - lr * c * g: c is what the optimizer multiplies the gradient with, num is
+ * The update is theta' = num - lr * c * g, where c is the optimizer's factor of the gradient and num is
  * everything else. With s = sqrt(second moment) + eps,
  *
  *     num / (lr * c) = (p_param * theta - p_m * m) * s - (q_param * theta + q_m * m).
  *
- * The second moment after the update is not known yet, only a lower bound. |P * s - Q| grows with s from
- * there on unless P and Q have the same sign and |P| * s does not exceed |Q|: then nothing may be dropped.
+ * Only a lower bound of the second moment after the update is known. |P * s - Q| grows with s from there on
+ * unless P and Q have the same sign and |P| * s does not exceed |Q|; in that case nothing may be dropped.
  *
- * Every operation rounds once, in the order written. `guard` is more than all rounding errors together, so
+ * Every operation rounds once, in the order written. `guard` is more than the sum of all rounding errors, so
  * that the ratio is never above the exact one.
  *
  * SPDX-License-Identifier: BSD-2-Clause
@@ -51,11 +51,11 @@ GW_INLINE float gw_map_denominator(const gw_gcomp_map_rule *rule, float v, float
     float w;
     if (rule->kind == GW_OPTIMIZER_RMSPROP && (rule->uses & GW_MAP_USES_A) != 0) {
         /* Centered: v - a^2 before the update, less a bound of the rounding error of this difference. Where
-         * that bound is too small to be a normal number, nothing is known of the difference. */
+         * that bound is not a normal number, the difference counts as unknown. */
         float square = gw_map_product(a, a);
         float error = gw_map_product(v + square, 0x1p-21f);
         w = error == 0.0f ? 0.0f : gw_map_flush(gw_map_flush(v - square) - error);
-        /* -Inf and NaN go on, to a root that is NaN. */
+        /* -Inf and NaN remain and give a root that is NaN. */
         w = w <= 0.0f && w >= -FLT_MAX ? 0.0f : gw_map_product(w, rule->s_scale);
     } else {
         w = gw_map_product(v, rule->s_scale);
@@ -80,7 +80,7 @@ GW_INLINE uint32_t gw_map_quarter_octave(const gw_gcomp_map_rule *rule, float th
     float p = gw_map_product(gw_map_flush(p_theta - p_m), s);
     float q = gw_map_flush(q_theta + q_m);
 
-    /* p = 0 has lost its sign: not opposite */
+    /* p = 0 has no sign: not opposite */
     int is_opposite = (p > 0.0f && q < 0.0f) || (p < 0.0f && q > 0.0f);
     if ((rule->uses & GW_MAP_USES_V) != 0 && !is_opposite && gw_map_magnitude(p) <= gw_map_magnitude(q)) {
         return 0;
