@@ -383,12 +383,14 @@ void bench_thc(benchmark::State &state, Thc call, const std::string &name, size_
     gw_cuda *const cuda = &the_device().cuda;
     const gw_bench_data &data = data_of(name, bytes);
     const size_t len = data.len, size = 4 * len;
-    gw_thc_config config;
+    const gw_thc_goal goal = {4, WORKERS, 8, 0};
+    gw_thc_options options;
     gw_thc thc;
     gw_thc_agg agg;
-    keep(gw_thc_config_default(&config, nullptr, 4, WORKERS, 8, 0, nullptr, 0));
-    keep(gw_thc_init(&thc, &config, GW_BACKEND_ALL));
-    keep(gw_thc_agg_init(&agg, &config.table, WORKERS, 8, GW_BACKEND_ALL));
+    keep(gw_thc_options_init(&options, &goal, nullptr));
+    keep(gw_thc_init(&thc, &options));
+    const gw_thc_agg_options agg_options = {options.table, WORKERS, 8, GW_BACKEND_ALL};
+    keep(gw_thc_agg_init(&agg, &agg_options));
     gw_thc_range range = {len, 0, gw_thc_block_count(&thc, len), 1, 0};
     const size_t blocks = range.block_count, indices_size = gw_thc_indices_size(&thc, len, 0, blocks),
                  lanes_size = gw_thc_lanes_size(&thc, len, 0, blocks),

@@ -26,11 +26,14 @@ class Job
 public:
     Job(uint32_t backends, const gw_bench_data &data) : data_(data)
     {
-        gw_thc_config config;
+        const gw_thc_goal goal = {4, 8, 8, 0};
+        gw_thc_options options;
         range_ = {data.len, 0, 0, 1, 0};
-        Keep(gw_thc_config_default(&config, nullptr, 4, 8, 8, 0, nullptr, 0));
-        Keep(gw_thc_init(&thc_, &config, backends));
-        Keep(gw_thc_agg_init(&agg_, &config.table, 8, 8, backends));
+        Keep(gw_thc_options_init(&options, &goal, nullptr));
+        options.backends = backends;
+        const gw_thc_agg_options agg_options = {options.table, 8, 8, backends};
+        Keep(gw_thc_init(&thc_, &options));
+        Keep(gw_thc_agg_init(&agg_, &agg_options));
         range_.block_count = gw_thc_block_count(&thc_, data.len);
         norms_.assign(range_.block_count, 1);
         members_.assign(range_.block_count, 1);
@@ -38,11 +41,12 @@ public:
         lanes_.assign(gw_thc_lanes_size(&thc_, data.len, 0, range_.block_count), 0);
         sums_.assign(lanes_.size(), 0);
         out_.assign(data.len, 1.0f);
-        workspace_.resize(gw_thc_workspace_size(&thc_) / sizeof(float));
+        workspace_.resize(gw_thc_workspace_size(&thc_));
         Run(Call::Norms);
         Run(Call::Encode);
         uint8_t set[8] = {0};
-        Keep(gw_thc_agg_add_indices(&agg_, lanes_.data(), set, lanes_.size(), indices_.data(), 0));
+        const gw_thc_partial sum = {lanes_.data(), set, lanes_.size()};
+        Keep(gw_thc_agg_add_indices(&agg_, &sum, indices_.data(), 0));
     }
 
     double BitsPerValue(Call call) const
@@ -71,28 +75,30 @@ public:
 
     void Run(Call call)
     {
-        void *const workspace = workspace_.data();
-        const size_t room = workspace_.size() * sizeof(float);
+        const gw_workspace workspace = {workspace_.data(), workspace_.size()};
+        const gw_thc_source source = {data_.values, nullptr, norms_.data(), nullptr, nullptr};
         switch (call) {
         case Call::Norms:
-            Keep(
-                gw_thc_norms(&thc_, &range_, data_.values, nullptr, norms_.data(), workspace, room, nullptr));
+            Keep(gw_thc_norms(&thc_, &range_, &source, norms_.data(), nullptr, &workspace));
             break;
-        case Call::Encode:
-            Keep(gw_thc_encode(&thc_, &range_, data_.values, nullptr, norms_.data(), indices_.data(),
-                               indices_.size(), workspace, room, nullptr));
+        case Call::Encode: {
+            gw_buffer dst = {indices_.data(), indices_.size(), 0};
+            Keep(gw_thc_encode(&thc_, &range_, &source, &dst, nullptr, &workspace));
             break;
+        }
         case Call::Sum: {
             /* Every run adds to the same lanes with an empty set; wrap-around does no harm. */
             uint8_t set[8] = {0};
-            Keep(gw_thc_agg_add_indices(&agg_, sums_.data(), set, sums_.size(), indices_.data(), 0));
+            const gw_thc_partial sum = {sums_.data(), set, sums_.size()};
+            Keep(gw_thc_agg_add_indices(&agg_, &sum, indices_.data(), 0));
             break;
         }
-        case Call::Decode:
-            Keep(gw_thc_decode(&thc_, &range_, lanes_.data(), lanes_.size(), members_.data(), norms_.data(),
-                               GW_THC_SUM, out_.data(), out_.size() * sizeof(float), workspace, room, nullptr,
-                               nullptr));
+        case Call::Decode: {
+            const gw_thc_sum sum = {lanes_.data(), lanes_.size(), members_.data(), norms_.data()};
+            gw_thc_target target = {out_.data(), out_.size(), 0, 0, 0};
+            Keep(gw_thc_decode(&thc_, &range_, &sum, GW_THC_SUM, &target, &workspace));
             break;
+        }
         }
     }
 
@@ -109,8 +115,8 @@ private:
     gw_thc_agg agg_;
     gw_thc_range range_;
     std::vector<uint32_t> norms_, members_;
-    std::vector<uint8_t> indices_, lanes_, sums_;
-    std::vector<float> out_, workspace_;
+    std::vector<uint8_t> indices_, lanes_, sums_, workspace_;
+    std::vector<float> out_;
 };
 
 void bench_call(benchmark::State &state, Call call, uint32_t backend, const std::string &name, size_t bytes,

@@ -31,48 +31,51 @@ static float target(int w, int i)
 static double train(int bits, int error_feedback)
 {
     static float x[LEN], gradient[LEN], mean[LEN], error[WORKERS][LEN];
-    static float workspace[GW_THC_WORKSPACE_SIZE_MAX / sizeof(float)];
+    static uint8_t scratch[GW_THC_WORKSPACE_SIZE_MAX];
     static uint8_t indices[WORKERS][LEN], lanes[1024];
-    gw_thc_config config;
+    const gw_workspace workspace = {scratch, sizeof scratch};
+    const gw_thc_goal goal = {
+        .bits = (unsigned)bits, .worker_max = WORKERS, .error_feedback = error_feedback};
+    gw_thc_options options;
     gw_thc thc;
     gw_thc_agg agg;
 
     memset(x, 0, sizeof x);
     memset(error, 0, sizeof error);
-    check(gw_thc_config_default(&config, NULL, (unsigned)bits, WORKERS, 0, error_feedback, NULL, 0),
-          "default");
-    check(gw_thc_init(&thc, &config, GW_BACKEND_ALL), "init");
-    check(gw_thc_agg_init(&agg, &config.table, WORKERS, config.lane_bits, GW_BACKEND_ALL), "aggregator");
+    check(gw_thc_options_init(&options, &goal, NULL), "options");
+    check(gw_thc_init(&thc, &options), "init");
+    const gw_thc_agg_options agg_options = {options.table, WORKERS, options.lane_bits, GW_BACKEND_ALL};
+    check(gw_thc_agg_init(&agg, &agg_options), "aggregator");
 
     for (int step = 0; step < STEPS; step++) {
         uint32_t own, maximum = 0, members = WORKERS;
         uint8_t contributors[GW_THC_SET_SIZE(WORKERS)] = {0};
-        gw_thc_range range = {.count = LEN, .block_count = BLOCKS, .round = (uint32_t)step};
+        gw_thc_range range = {.len = LEN, .block_count = BLOCKS, .round = (uint32_t)step};
+
+        const gw_thc_partial sum = {lanes, contributors, sizeof lanes};
 
         memset(lanes, 0, sizeof lanes);
         for (int phase = 0; phase < 2; phase++) {
             for (int w = 0; w < WORKERS; w++) {
-                float *memory = error_feedback ? error[w] : NULL;
+                gw_thc_source source = {
+                    .values = gradient, .error = error_feedback ? error[w] : NULL, .patterns = &maximum};
+                gw_buffer dst = {.data = indices[w], .capacity = sizeof indices[w]};
                 range.rank = (uint32_t)w;
                 for (int i = 0; i < LEN; i++) {
                     gradient[i] = (1.0f + 0.5f * cosf((float)(i * (w + 1)))) * (x[i] - target(w, i));
                 }
                 if (phase == 0) {
-                    check(
-                        gw_thc_norms(&thc, &range, gradient, memory, &own, workspace, sizeof workspace, NULL),
-                        "norm");
+                    check(gw_thc_norms(&thc, &range, &source, &own, NULL, &workspace), "norm");
                     gw_thc_norms_max(&maximum, &own, 1);
                     continue;
                 }
-                check(gw_thc_encode(&thc, &range, gradient, memory, &maximum, indices[w], LEN, workspace,
-                                    sizeof workspace, NULL),
-                      "encode");
-                check(gw_thc_agg_add_indices(&agg, lanes, contributors, 1024, indices[w], range.rank), "add");
+                check(gw_thc_encode(&thc, &range, &source, &dst, NULL, &workspace), "encode");
+                check(gw_thc_agg_add_indices(&agg, &sum, indices[w], range.rank), "add");
             }
         }
-        check(gw_thc_decode(&thc, &range, lanes, sizeof lanes, &members, &maximum, GW_THC_MEAN, mean,
-                            sizeof mean, workspace, sizeof workspace, NULL, NULL),
-              "decode");
+        gw_thc_sum all = {lanes, sizeof lanes, &members, &maximum};
+        gw_thc_target decoded = {.values = mean, .capacity = LEN};
+        check(gw_thc_decode(&thc, &range, &all, GW_THC_MEAN, &decoded, &workspace), "decode");
         for (int i = 0; i < LEN; i++) {
             x[i] -= 0.1f * mean[i];
         }

@@ -1,7 +1,7 @@
 /*
- * Non-uniform THC (Algorithm 2 of the paper): an optimal table, expanded by whoever adds. Here every worker
+ * Non-uniform THC (Algorithm 2 of the paper): an optimal table, expanded before the addition. Here every worker
  * expands its own indices and the sum is a plain integer all-reduce (MPI_SUM on bytes, ncclSum on ncclUint32,
- * a switch): nobody in the middle knows about THC. One worker stays away; the count lanes say so.
+ * a switch) that need not support THC. One worker is late; the count lanes say so.
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
@@ -32,13 +32,14 @@ static void all_reduce_u32(uint32_t *dst, const uint32_t *src, size_t len)
 
 int main(void)
 {
-    static float gradient[WORKERS][LEN], mean[LEN], workspace[GW_THC_WORKSPACE_SIZE_MAX / sizeof(float)];
-    static uint8_t indices[LEN];
-    static uint32_t own_lanes[LEN], sum_lanes[LEN], table_memory[GW_THC_TABLE_WORKSPACE_SIZE / 4 + 2];
+    static float gradient[WORKERS][LEN], mean[LEN];
+    static uint8_t indices[LEN], scratch[GW_THC_WORKSPACE_SIZE_MAX];
+    static uint32_t own_lanes[LEN], sum_lanes[LEN];
     uint32_t own[BLOCKS], maxima[BLOCKS] = {0};
-    gw_thc_config config;
+    const gw_workspace workspace = {scratch, sizeof scratch};
+    const gw_thc_goal goal = {.bits = 4, .worker_max = WORKERS, .lane_bits = 8};
+    gw_thc_plan plan;
     gw_thc thc;
-    double p;
 
     for (int w = 0; w < WORKERS; w++) {
         for (int i = 0; i < LEN; i++) {
@@ -46,28 +47,30 @@ int main(void)
         }
     }
 
-    check(gw_thc_config_default(&config, &p, 4, WORKERS, 8, 0, table_memory, sizeof table_memory), "default");
-    check(gw_thc_init(&thc, &config, GW_BACKEND_ALL), "init");
+    check(gw_thc_plan_make(&plan, &goal, NULL), "plan");
+    check(gw_thc_init(&thc, &plan.options), "init");
 
-    gw_thc_range range = {.count = LEN, .block_count = BLOCKS, .round = 1};
+    gw_thc_range range = {.len = LEN, .block_count = BLOCKS, .round = 1};
     for (int w = 0; w < WORKERS; w++) {
+        gw_thc_source source = {.values = gradient[w]};
         range.rank = (uint32_t)w;
-        check(gw_thc_norms(&thc, &range, gradient[w], NULL, own, workspace, sizeof workspace, NULL), "norms");
+        check(gw_thc_norms(&thc, &range, &source, own, NULL, &workspace), "norms");
         gw_thc_norms_max(maxima, own, BLOCKS);
     }
     size_t size = gw_thc_reduced_size(&thc, LEN, 0, BLOCKS);
     for (int w = 0; w < WORKERS - 1; w++) { /* the last worker is late */
+        gw_thc_source source = {.values = gradient[w], .patterns = maxima};
+        gw_buffer packed = {.data = indices, .capacity = sizeof indices};
+        gw_buffer expanded = {.data = own_lanes, .capacity = sizeof own_lanes};
         range.rank = (uint32_t)w;
-        check(gw_thc_encode(&thc, &range, gradient[w], NULL, maxima, indices, sizeof indices, workspace,
-                            sizeof workspace, NULL),
-              "encode");
-        check(gw_thc_expand(&thc, &range, indices, sizeof indices, (uint8_t *)own_lanes, sizeof own_lanes),
-              "expand");
+        check(gw_thc_encode(&thc, &range, &source, &packed, NULL, &workspace), "encode");
+        gw_thc_indices mine = {.data = indices, .size = packed.size};
+        check(gw_thc_expand(&thc, &range, &mine, &expanded), "expand");
         all_reduce_u32(sum_lanes, own_lanes, size / 4);
     }
-    check(gw_thc_decode_reduced(&thc, &range, (const uint8_t *)sum_lanes, size, maxima, GW_THC_MEAN, mean,
-                                sizeof mean, workspace, sizeof workspace, NULL, NULL),
-          "decode");
+    gw_thc_sum sum = {.data = sum_lanes, .size = size, .patterns = maxima};
+    gw_thc_target decoded = {.values = mean, .capacity = LEN};
+    check(gw_thc_decode_reduced(&thc, &range, &sum, GW_THC_MEAN, &decoded, &workspace), "decode");
 
     double error = 0, total = 0;
     for (int i = 0; i < LEN; i++) {
@@ -79,6 +82,6 @@ int main(void)
         total += truth * truth;
     }
     printf("granularity %u, p 1/%.0f: %zu bytes through the all-reduce, squared error %.5f of the mean's\n",
-           config.table.granularity, 1 / p, size, error / total);
+           plan.options.table.granularity, 1 / plan.p, size, error / total);
     return error / total < 0.02 ? 0 : 1;
 }

@@ -29,7 +29,7 @@ enum {
 
 static int workers = 4, loss_percent = 5, rounds = 3;
 static struct sockaddr_in server_address;
-static gw_thc_config config;
+static gw_thc_options options;
 static gw_thc thc;
 
 static void check(gw_status status, const char *what)
@@ -68,24 +68,25 @@ static int open_socket(struct sockaddr_in *address)
 
 static gw_thc_server make_server(gw_thc_op op, void **memory)
 {
-    gw_thc_server_config c = {
-        .table = config.table,
+    gw_thc_server_options c = {
+        .table = options.table,
         .worker_max = (uint32_t)workers,
-        .lane_bits = config.lane_bits,
-        .block_log2 = config.block_log2,
-        .config_hash = gw_thc_config_hash(&thc),
-        .job = config.job,
+        .lane_bits = options.lane_bits,
+        .block_log2 = options.block_log2,
+        .options_hash = gw_thc_options_hash(&thc),
+        .job = options.job,
         .round_window = 1,
         .quorum = (uint32_t)workers,
         .slot_count = BLOCKS,
         .slot_len = op == GW_THC_OP_SUM ? 1024 : 1,
         .blocks_per_packet = 1,
+        .backends = GW_BACKEND_ALL,
         .op = op,
     };
     gw_thc_server server;
     size_t size = gw_thc_server_memory_size(&c);
     *memory = malloc(size);
-    check(gw_thc_server_init(&server, &c, *memory, size, GW_BACKEND_ALL), "server");
+    check(gw_thc_server_init(&server, &c, *memory, size), "server");
     return server;
 }
 
@@ -160,7 +161,7 @@ static void exchange(int fd, gw_thc_packet_header *h, const uint8_t *payload, si
             if (done[b]) {
                 continue;
             }
-            h->first_block = b;
+            h->block_first = b;
             h->len = h->type == GW_THC_PACKET_NORMS ? 1 : (uint32_t)gw_thc_block_lanes(&thc, LEN, b);
             h->norms_hash = hashes != NULL ? hashes[b] : 0;
             gw_thc_packet_write(packet, h);
@@ -172,15 +173,15 @@ static void exchange(int fd, gw_thc_packet_header *h, const uint8_t *payload, si
             ssize_t size = recv(fd, packet, sizeof packet, 0);
             if (size < 0 || gw_thc_packet_parse(packet, (size_t)size, &p) != GW_OK ||
                 p.header.type != answer || p.header.round != h->round ||
-                p.header.config_hash != h->config_hash || p.header.first_block >= BLOCKS ||
-                done[p.header.first_block] || p.payload_size > out_size) {
+                p.header.options_hash != h->options_hash || p.header.block_first >= BLOCKS ||
+                done[p.header.block_first] || p.payload_size > out_size) {
                 continue;
             }
-            if (hashes != NULL && p.header.norms_hash != hashes[p.header.first_block]) {
+            if (hashes != NULL && p.header.norms_hash != hashes[p.header.block_first]) {
                 continue; /* a sum under other norms: not ours */
             }
-            memcpy(out + p.header.first_block * out_size, p.payload, p.payload_size);
-            done[p.header.first_block] = 1;
+            memcpy(out + p.header.block_first * out_size, p.payload, p.payload_size);
+            done[p.header.block_first] = 1;
             left--;
         }
     }
@@ -193,8 +194,9 @@ static float value_of(int w, int round, int i)
 
 static int work(int w)
 {
-    static float gradient[LEN], mean[LEN], workspace[GW_THC_WORKSPACE_SIZE_MAX / sizeof(float)];
-    static uint8_t indices[BLOCKS * 512], lanes[BLOCKS * 1024];
+    static float gradient[LEN], mean[LEN];
+    static uint8_t indices[BLOCKS * 512], lanes[BLOCKS * 1024], scratch[GW_THC_WORKSPACE_SIZE_MAX];
+    const gw_workspace workspace = {scratch, sizeof scratch};
     uint32_t maxima[BLOCKS], members[BLOCKS];
     uint64_t hashes[BLOCKS];
     struct sockaddr_in own;
@@ -205,27 +207,27 @@ static int work(int w)
     for (int round = 0; round < rounds; round++) {
         gw_thc_range range = {LEN, 0, BLOCKS, (uint32_t)round, (uint32_t)w};
         gw_thc_packet_header h = {
-            .bits = config.table.bits,
-            .granularity = config.table.granularity,
-            .block_log2 = config.block_log2,
+            .bits = options.table.bits,
+            .granularity = options.table.granularity,
+            .block_log2 = (uint8_t)options.block_log2,
             .worker_max = (uint16_t)workers,
-            .job = config.job,
+            .job = options.job,
             .round = (uint32_t)round,
             .block_count = 1,
             .rank = (uint16_t)w,
-            .config_hash = gw_thc_config_hash(&thc),
+            .options_hash = gw_thc_options_hash(&thc),
         };
         for (int i = 0; i < LEN; i++) {
             gradient[i] = value_of(w, round, i);
         }
-        check(gw_thc_norms(&thc, &range, gradient, NULL, maxima, workspace, sizeof workspace, NULL), "norms");
+        gw_thc_source source = {.values = gradient, .patterns = maxima};
+        gw_buffer dst = {.data = indices, .capacity = sizeof indices};
+        check(gw_thc_norms(&thc, &range, &source, maxima, NULL, &workspace), "norms");
         h.type = GW_THC_PACKET_NORMS;
         h.lane_bits = 32; /* (a big-endian machine would swap the patterns here) */
         exchange(fd, &h, (const uint8_t *)maxima, 4, NULL, GW_THC_PACKET_MAXIMA, (uint8_t *)maxima, 4);
 
-        check(gw_thc_encode(&thc, &range, gradient, NULL, maxima, indices, sizeof indices, workspace,
-                            sizeof workspace, NULL),
-              "encode");
+        check(gw_thc_encode(&thc, &range, &source, &dst, NULL, &workspace), "encode");
         for (int b = 0; b < BLOCKS; b++) {
             hashes[b] = gw_thc_norms_hash(&maxima[b], 1);
             members[b] = (uint32_t)workers; /* the quorum of this server; else count the set of each answer */
@@ -233,9 +235,9 @@ static int work(int w)
         h.type = GW_THC_PACKET_INDICES;
         h.lane_bits = 0;
         exchange(fd, &h, indices, 512, hashes, GW_THC_PACKET_RESULT, lanes, 1024);
-        check(gw_thc_decode(&thc, &range, lanes, sizeof lanes, members, maxima, GW_THC_MEAN, mean,
-                            sizeof mean, workspace, sizeof workspace, NULL, NULL),
-              "decode");
+        gw_thc_sum sum = {.data = lanes, .size = sizeof lanes, .members = members, .patterns = maxima};
+        gw_thc_target decoded = {.values = mean, .capacity = LEN};
+        check(gw_thc_decode(&thc, &range, &sum, GW_THC_MEAN, &decoded, &workspace), "decode");
         double error = 0, size = 0;
         for (int i = 0; i < LEN; i++) {
             double truth = 0;
@@ -260,10 +262,11 @@ int main(int argc, char **argv)
         fprintf(stderr, "usage: thc_udp [WORKERS 1-8 [LOSS_PERCENT 0-90 [ROUNDS]]]\n");
         return 2;
     }
-    check(gw_thc_config_default(&config, NULL, 4, (uint32_t)workers, 8, 0, NULL, 0), "default");
-    config.seed = 4711;
-    config.job = 1;
-    check(gw_thc_init(&thc, &config, GW_BACKEND_ALL), "init");
+    const gw_thc_goal goal = {.bits = 4, .worker_max = (uint32_t)workers, .lane_bits = 8};
+    check(gw_thc_options_init(&options, &goal, NULL), "options");
+    options.seed = 4711;
+    options.job = 1;
+    check(gw_thc_init(&thc, &options), "init");
     int fd = open_socket(&server_address);
     for (int w = 0; w < workers; w++) {
         pid_t child = fork();

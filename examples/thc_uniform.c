@@ -23,8 +23,9 @@ static void check(gw_status status, const char *what)
 
 int main(void)
 {
-    static float gradient[WORKERS][LEN], mean[LEN], workspace[GW_THC_WORKSPACE_SIZE_MAX / sizeof(float)];
-    static uint8_t indices[WORKERS][LEN], lanes[2 * LEN];
+    static float gradient[WORKERS][LEN], mean[LEN];
+    static uint8_t indices[WORKERS][LEN], lanes[2 * LEN], scratch[GW_THC_WORKSPACE_SIZE_MAX];
+    const gw_workspace workspace = {scratch, sizeof scratch};
     uint32_t own[2 * BLOCKS], maxima[2 * BLOCKS] = {0};
     uint32_t members[BLOCKS] = {WORKERS, WORKERS, WORKERS};
     uint8_t contributors[GW_THC_SET_SIZE(WORKERS)] = {0};
@@ -37,7 +38,7 @@ int main(void)
         }
     }
 
-    gw_thc_config config = {
+    gw_thc_options options = {
         .table = gw_thc_table_uniform(4), /* 0..15: the aggregator's table lookup is the identity */
         .worker_max = WORKERS,
         .seed = 2024,
@@ -45,29 +46,33 @@ int main(void)
         .transform = GW_THC_PLAIN,
         .block_log2 = 10,
         .lane_bits = 8, /* 4 * 15 <= 255 */
+        .backends = GW_BACKEND_ALL,
     };
-    check(gw_thc_init(&thc, &config, GW_BACKEND_ALL), "init");
-    check(gw_thc_agg_init(&agg, &config.table, WORKERS, config.lane_bits, GW_BACKEND_ALL), "aggregator");
+    check(gw_thc_init(&thc, &options), "init");
+    const gw_thc_agg_options agg_options = {options.table, WORKERS, options.lane_bits, GW_BACKEND_ALL};
+    check(gw_thc_agg_init(&agg, &agg_options), "aggregator");
 
     /* Preliminary stage: an integer MAX, here of codes of maximum and minus minimum. */
-    gw_thc_range range = {.count = LEN, .block_count = BLOCKS, .round = 1};
+    gw_thc_range range = {.len = LEN, .block_count = BLOCKS, .round = 1};
     for (int w = 0; w < WORKERS; w++) {
+        gw_thc_source source = {.values = gradient[w]};
         range.rank = (uint32_t)w;
-        check(gw_thc_norms(&thc, &range, gradient[w], NULL, own, workspace, sizeof workspace, NULL), "norms");
+        check(gw_thc_norms(&thc, &range, &source, own, NULL, &workspace), "norms");
         gw_thc_norms_max(maxima, own, 2 * BLOCKS);
     }
     /* Main stage: quantize with common limits, add integers. */
     size_t lane_count = (size_t)gw_thc_range_lanes(&thc, LEN, 0, BLOCKS);
+    gw_thc_partial sum = {.lanes = lanes, .set = contributors, .len = lane_count};
     for (int w = 0; w < WORKERS; w++) {
+        gw_thc_source source = {.values = gradient[w], .patterns = maxima};
+        gw_buffer dst = {.data = indices[w], .capacity = sizeof indices[w]};
         range.rank = (uint32_t)w;
-        check(gw_thc_encode(&thc, &range, gradient[w], NULL, maxima, indices[w], LEN, workspace,
-                            sizeof workspace, NULL),
-              "encode");
-        check(gw_thc_agg_add_indices(&agg, lanes, contributors, lane_count, indices[w], range.rank), "add");
+        check(gw_thc_encode(&thc, &range, &source, &dst, NULL, &workspace), "encode");
+        check(gw_thc_agg_add_indices(&agg, &sum, indices[w], range.rank), "add");
     }
-    check(gw_thc_decode(&thc, &range, lanes, lane_count, members, maxima, GW_THC_MEAN, mean, sizeof mean,
-                        workspace, sizeof workspace, NULL, NULL),
-          "decode");
+    gw_thc_sum all = {.data = lanes, .size = lane_count, .members = members, .patterns = maxima};
+    gw_thc_target decoded = {.values = mean, .capacity = LEN};
+    check(gw_thc_decode(&thc, &range, &all, GW_THC_MEAN, &decoded, &workspace), "decode");
 
     double error = 0, size = 0;
     for (int i = 0; i < LEN; i++) {

@@ -1,6 +1,6 @@
 /*
  * Any bytes to the THC frame decoder, checker and adder, and to the packet parser. A frame with a checksum
- * gets a right one, so that what lies behind it is reached.
+ * gets a right one, so that the checks after it are reached.
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
@@ -13,7 +13,8 @@
 
 enum { COUNT_MAX = 20000 };
 
-static float workspace[GW_THC_WORKSPACE_SIZE_MAX / sizeof(float)];
+static uint8_t scratch[GW_THC_WORKSPACE_SIZE_MAX];
+static const gw_workspace workspace = {scratch, sizeof scratch};
 
 static void seal(uint8_t *frame, size_t size)
 {
@@ -35,53 +36,59 @@ static int is_zero(const uint8_t *p, size_t size)
     return 1;
 }
 
-static void check_frame(const uint8_t *frame, size_t size, gw_thc_mode mode)
+/* A sum of one, and again: refused, unchanged. */
+static void check_sum(const gw_thc_frame *frame, const gw_thc_frame_info *info, uint64_t missing)
 {
-    gw_thc_frame_info info;
     gw_thc thc;
-    uint64_t bad = UINT64_MAX, bad2 = UINT64_MAX, missing = 0;
-    size_t len = 1;
-    gw_status checked = gw_thc_frame_check(frame, size, COUNT_MAX, &info, &bad, GW_BACKEND_ALL);
-    size_t capacity = COUNT_MAX * sizeof(float);
-    uint8_t *out = gw_fuzz_buffer(GW_FUZZ_DST, capacity, 0x5a);
-    gw_status decoded = gw_thc_frame_decode(frame, size, COUNT_MAX, mode, out, capacity, &len, &thc,
-                                            workspace, sizeof workspace, &missing, &bad2, GW_BACKEND_ALL);
+    uint32_t flags = info->flags & GW_THC_FLAG_BLOCK_SETS;
+
+    if (gw_thc_init(&thc, &info->options) != GW_OK) {
+        return;
+    }
+    size_t bound = gw_thc_frame_sum_bound(&thc, info->len, flags);
+    gw_buffer sum = {gw_fuzz_buffer(GW_FUZZ_SUM, bound, 0), bound, 0};
+    FUZZ_CHECK(gw_thc_frame_sum_init(frame, flags, &sum) == GW_OK && sum.size == bound);
+    FUZZ_CHECK(gw_thc_frame_sum_add(&sum, frame, NULL) == GW_OK);
+    uint8_t *copy = malloc(bound);
+    FUZZ_CHECK(copy != NULL);
+    memcpy(copy, sum.data, bound);
+    gw_status again = gw_thc_frame_sum_add(&sum, frame, NULL);
+    FUZZ_CHECK(again == GW_ERR_DUP || (again == GW_OK && missing == info->block_count));
+    FUZZ_CHECK(memcmp(copy, sum.data, bound) == 0);
+    gw_thc_frame_info sum_info;
+    const gw_thc_frame made = {sum.data, bound, COUNT_MAX, GW_BACKEND_ALL};
+    FUZZ_CHECK(gw_thc_frame_check(&made, &sum_info, NULL) == GW_OK);
+    free(copy);
+}
+
+static void check_frame(const uint8_t *data, size_t size, gw_thc_mode mode)
+{
+    const gw_thc_frame frame = {data, size, COUNT_MAX, GW_BACKEND_ALL};
+    gw_thc_frame_info info;
+    uint64_t bad = 0;
+    gw_status checked = gw_thc_frame_check(&frame, &info, &bad);
+    uint8_t *out = gw_fuzz_buffer(GW_FUZZ_DST, COUNT_MAX * sizeof(float), 0x5a);
+    gw_thc_target target = {.values = out, .capacity = COUNT_MAX, .len = 1};
+    gw_status decoded = gw_thc_frame_decode(&frame, mode, &target, &workspace);
 
     FUZZ_CHECK(checked == decoded);
     if (decoded == GW_OK) {
-        FUZZ_CHECK(len == info.count && missing <= info.block_count);
-    } else {
-        FUZZ_CHECK(len == 0);
-    }
-    if (decoded == GW_ERR_CORRUPT || decoded == GW_ERR_DUP) {
-        FUZZ_CHECK(bad == bad2);
-    }
-    if ((decoded == GW_ERR_CORRUPT || decoded == GW_ERR_DUP) && bad != UINT64_MAX) {
-        size_t element = gw_dtype_size((gw_dtype)info.config.dtype);
-        size_t start = (size_t)bad << info.config.block_log2;
-        size_t end = start + ((size_t)1 << info.config.block_log2);
-        end = end > info.count ? (size_t)info.count : end;
-        FUZZ_CHECK(is_zero(out + start * element, (end - start) * element));
-    }
-    if (decoded != GW_OK || gw_thc_init(&thc, &info.config, GW_BACKEND_ALL) != GW_OK) {
+        FUZZ_CHECK(target.len == info.len && target.missing <= info.block_count);
+        check_sum(&frame, &info, target.missing);
         return;
     }
-    /* A sum of one, and again: refused, unchanged. */
-    size_t made;
-    uint32_t flags = info.flags & GW_THC_FLAG_BLOCK_SETS;
-    size_t bound = gw_thc_frame_sum_bound(&thc, info.count, flags);
-    uint8_t *sum = gw_fuzz_buffer(GW_FUZZ_SUM, bound, 0);
-    FUZZ_CHECK(gw_thc_frame_sum_init(frame, size, flags, sum, bound, &made, GW_BACKEND_ALL) == GW_OK &&
-               made == bound);
-    FUZZ_CHECK(gw_thc_frame_sum_add(sum, made, frame, size, &bad, GW_BACKEND_ALL) == GW_OK);
-    uint8_t *copy = malloc(made);
-    FUZZ_CHECK(copy != NULL);
-    memcpy(copy, sum, made);
-    gw_status again = gw_thc_frame_sum_add(sum, made, frame, size, &bad, GW_BACKEND_ALL);
-    FUZZ_CHECK(again == GW_ERR_DUP || (again == GW_OK && missing == info.block_count));
-    FUZZ_CHECK(memcmp(copy, sum, made) == 0);
-    FUZZ_CHECK(gw_thc_frame_check(sum, made, COUNT_MAX, &info, NULL, GW_BACKEND_ALL) == GW_OK);
-    free(copy);
+    FUZZ_CHECK(target.len == 0);
+    if (decoded != GW_ERR_CORRUPT && decoded != GW_ERR_DUP) {
+        return;
+    }
+    FUZZ_CHECK(bad == target.bad_block);
+    if (bad != UINT64_MAX) {
+        size_t element = gw_dtype_size(info.options.dtype);
+        size_t start = (size_t)bad << info.options.block_log2;
+        size_t end = start + ((size_t)1 << info.options.block_log2);
+        end = end > info.len ? (size_t)info.len : end;
+        FUZZ_CHECK(is_zero(out + start * element, (end - start) * element));
+    }
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)

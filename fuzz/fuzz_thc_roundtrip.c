@@ -14,10 +14,11 @@
 
 enum { WORKERS = 3, LEN_MAX = 300, LANES_MAX = 512 };
 
-static float workspace[GW_THC_WORKSPACE_SIZE_MAX / sizeof(float)];
+static uint8_t scratch[GW_THC_WORKSPACE_SIZE_MAX];
+static const gw_workspace workspace = {scratch, sizeof scratch};
 
 /* The last worker's indices (where no error memory went into them) and the decoded values, again. */
-static int is_same_by_scalar(const gw_thc_config *config, const gw_thc_range *range, const float *x,
+static int is_same_by_scalar(const gw_thc_options *options, const gw_thc_range *range, const float *x,
                              const uint8_t *indices, const uint8_t *lanes, const uint32_t *maxima,
                              const float *decoded)
 {
@@ -25,20 +26,23 @@ static int is_same_by_scalar(const gw_thc_config *config, const gw_thc_range *ra
     static float out[LEN_MAX];
     static const uint32_t members[8] = {WORKERS, WORKERS, WORKERS, WORKERS,
                                         WORKERS, WORKERS, WORKERS, WORKERS};
+    gw_thc_options scalar = *options;
     gw_thc thc;
-    FUZZ_CHECK(gw_thc_init(&thc, config, GW_BACKEND_SCALAR) == GW_OK);
-    size_t size = gw_thc_indices_size(&thc, range->count, 0, range->block_count);
-    size_t lanes_size = gw_thc_lanes_size(&thc, range->count, 0, range->block_count);
-    if (config->error_feedback == 0) {
-        FUZZ_CHECK(gw_thc_encode(&thc, range, x, NULL, maxima, again, size, workspace, sizeof workspace,
-                                 NULL) == GW_OK);
+    scalar.backends = GW_BACKEND_SCALAR;
+    FUZZ_CHECK(gw_thc_init(&thc, &scalar) == GW_OK);
+    size_t size = gw_thc_indices_size(&thc, range->len, 0, range->block_count);
+    size_t lanes_size = gw_thc_lanes_size(&thc, range->len, 0, range->block_count);
+    if (options->error_feedback == 0) {
+        FUZZ_CHECK(gw_thc_encode(&thc, range, &(gw_thc_source){.values = x, .patterns = maxima},
+                                 &(gw_buffer){again, size, 0}, NULL, &workspace) == GW_OK);
         if (memcmp(again, indices, size) != 0) {
             return 0;
         }
     }
-    FUZZ_CHECK(gw_thc_decode(&thc, range, lanes, lanes_size, members, maxima, GW_THC_MEAN, out, sizeof out,
-                             workspace, sizeof workspace, NULL, NULL) == GW_OK);
-    return memcmp(out, decoded, (size_t)range->count * sizeof *out) == 0;
+    FUZZ_CHECK(gw_thc_decode(&thc, range, &(gw_thc_sum){lanes, lanes_size, members, maxima}, GW_THC_MEAN,
+                             &(gw_thc_target){.values = out, .capacity = sizeof out / sizeof out[0]},
+                             &workspace) == GW_OK);
+    return memcmp(out, decoded, (size_t)range->len * sizeof *out) == 0;
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
@@ -48,7 +52,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     uint8_t shape = gw_fuzz_u8(&reader);
     size_t len = gw_fuzz_u16(&reader) % LEN_MAX;
     uint64_t random = gw_fuzz_u32(&reader);
-    gw_thc_config config;
+    gw_thc_options options;
     gw_thc thc;
     static float x[WORKERS][LEN_MAX], error[WORKERS][LEN_MAX], out[LEN_MAX], out2[LEN_MAX];
     static uint8_t indices[WORKERS][LANES_MAX / 2], lanes[LANES_MAX * 4], tree[LANES_MAX * 4],
@@ -57,17 +61,17 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     uint32_t maxima[16] = {0}, own[16];
     uint32_t members[8];
 
-    FUZZ_CHECK(gw_thc_config_default(&config, NULL, choice % 4 + 1, WORKERS, 0, choice >> 2 & 1, NULL, 0) ==
-               GW_OK);
-    config.block_log2 = (uint8_t)(6 + shape % 4);
-    config.lane_bits = (uint8_t)(8u << (shape >> 2) % 3);
-    config.nonfinite = (uint8_t)((choice >> 3) % 3);
-    config.seed = gw_fuzz_random(&random);
-    if ((choice & 0x80) != 0 && config.error_feedback == 0) {
-        config.transform = GW_THC_PLAIN;
-        config.threshold_bits = 0;
+    const gw_thc_goal goal = {choice % 4u + 1, WORKERS, 0, choice >> 2 & 1};
+    FUZZ_CHECK(gw_thc_options_init(&options, &goal, NULL) == GW_OK);
+    options.block_log2 = 6 + shape % 4u;
+    options.lane_bits = 8u << (shape >> 2) % 3;
+    options.nonfinite = (gw_thc_nonfinite)((choice >> 3) % 3);
+    options.seed = gw_fuzz_random(&random);
+    if ((choice & 0x80) != 0 && options.error_feedback == 0) {
+        options.transform = GW_THC_PLAIN;
+        options.threshold_bits = 0;
     }
-    FUZZ_CHECK(gw_thc_init(&thc, &config, GW_BACKEND_ALL) == GW_OK);
+    FUZZ_CHECK(gw_thc_init(&thc, &options) == GW_OK);
     for (unsigned w = 0; w < WORKERS; w++) {
         for (size_t i = 0; i < len; i++) {
             uint32_t bits = gw_fuzz_u32(&reader);
@@ -87,9 +91,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     FUZZ_CHECK(lane_count <= LANES_MAX && reduced_size <= sizeof reduced && patterns <= 16);
     for (unsigned w = 0; w < WORKERS; w++) {
         range.rank = w;
-        gw_status status = gw_thc_norms(&thc, &range, x[w], config.error_feedback ? error[w] : NULL, own,
-                                        workspace, sizeof workspace, NULL);
-        if (status == GW_ERR_NONFINITE && config.nonfinite == GW_THC_NONFINITE_ERROR) {
+        gw_status status = gw_thc_norms(
+            &thc, &range, &(gw_thc_source){.values = x[w], .error = options.error_feedback ? error[w] : NULL},
+            own, NULL, &workspace);
+        if (status == GW_ERR_NONFINITE && options.nonfinite == GW_THC_NONFINITE_ERROR) {
             return 0;
         }
         FUZZ_CHECK(status == GW_OK);
@@ -101,20 +106,28 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 
     gw_thc_agg agg;
     uint8_t set[8] = {0}, tree_set[8] = {0};
-    FUZZ_CHECK(gw_thc_agg_init(&agg, &config.table, WORKERS, config.lane_bits, GW_BACKEND_ALL) == GW_OK);
+    FUZZ_CHECK(gw_thc_agg_init(&agg, &(gw_thc_agg_options){options.table, WORKERS, options.lane_bits,
+                                                           GW_BACKEND_ALL}) == GW_OK);
     memset(lanes, 0, sizeof lanes);
     memset(tree, 0, sizeof tree);
     memset(reduced, 0, sizeof reduced);
     for (unsigned w = 0; w < WORKERS; w++) {
         uint8_t part_set[8] = {0};
         range.rank = w;
-        FUZZ_CHECK(gw_thc_encode(&thc, &range, x[w], config.error_feedback ? error[w] : NULL, maxima,
-                                 indices[w], indices_size, workspace, sizeof workspace, NULL) == GW_OK);
-        FUZZ_CHECK(gw_thc_agg_add_indices(&agg, lanes, set, lane_count, indices[w], w) == GW_OK);
+        FUZZ_CHECK(gw_thc_encode(&thc, &range,
+                                 &(gw_thc_source){.values = x[w],
+                                                  .error = options.error_feedback ? error[w] : NULL,
+                                                  .patterns = maxima},
+                                 &(gw_buffer){indices[w], indices_size, 0}, NULL, &workspace) == GW_OK);
+        FUZZ_CHECK(gw_thc_agg_add_indices(&agg, &(gw_thc_partial){lanes, set, lane_count}, indices[w], w) ==
+                   GW_OK);
         memset(part, 0, sizeof part);
-        FUZZ_CHECK(gw_thc_agg_add_indices(&agg, part, part_set, lane_count, indices[w], w) == GW_OK);
-        FUZZ_CHECK(gw_thc_agg_add_lanes(&agg, tree, tree_set, lane_count, part, part_set) == GW_OK);
-        FUZZ_CHECK(gw_thc_expand(&thc, &range, indices[w], indices_size, word, sizeof word) == GW_OK);
+        FUZZ_CHECK(gw_thc_agg_add_indices(&agg, &(gw_thc_partial){part, part_set, lane_count}, indices[w],
+                                          w) == GW_OK);
+        FUZZ_CHECK(gw_thc_agg_add_lanes(&agg, &(gw_thc_partial){tree, tree_set, lane_count}, part,
+                                        part_set) == GW_OK);
+        FUZZ_CHECK(gw_thc_expand(&thc, &range, &(gw_thc_indices){indices[w], indices_size, NULL},
+                                 &(gw_buffer){word, sizeof word, 0}) == GW_OK);
         for (size_t i = 0; i < reduced_size; i += 4) {
             uint32_t a, b;
             memcpy(&a, reduced + i, 4);
@@ -127,16 +140,18 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     for (size_t i = 0; i < 8; i++) {
         members[i] = WORKERS;
     }
-    gw_status status = gw_thc_decode(&thc, &range, lanes, lanes_size, members, maxima, GW_THC_MEAN, out,
-                                     sizeof out, workspace, sizeof workspace, NULL, NULL);
+    gw_status status =
+        gw_thc_decode(&thc, &range, &(gw_thc_sum){lanes, lanes_size, members, maxima}, GW_THC_MEAN,
+                      &(gw_thc_target){.values = out, .capacity = sizeof out / sizeof out[0]}, &workspace);
     FUZZ_CHECK(status == GW_OK);
-    status = gw_thc_decode_reduced(&thc, &range, reduced, reduced_size, maxima, GW_THC_MEAN, out2,
-                                   sizeof out2, workspace, sizeof workspace, NULL, NULL);
+    status = gw_thc_decode_reduced(
+        &thc, &range, &(gw_thc_sum){reduced, reduced_size, NULL, maxima}, GW_THC_MEAN,
+        &(gw_thc_target){.values = out2, .capacity = sizeof out2 / sizeof out2[0]}, &workspace);
     FUZZ_CHECK(status == GW_OK && memcmp(out, out2, len * sizeof *out) == 0);
-    FUZZ_CHECK(is_same_by_scalar(&config, &range, x[WORKERS - 1], indices[WORKERS - 1], lanes, maxima, out));
-    for (size_t i = 0; i < len && config.transform == GW_THC_ROTATED; i++) {
+    FUZZ_CHECK(is_same_by_scalar(&options, &range, x[WORKERS - 1], indices[WORKERS - 1], lanes, maxima, out));
+    for (size_t i = 0; i < len && options.transform == GW_THC_ROTATED; i++) {
         float norm;
-        memcpy(&norm, &maxima[i >> config.block_log2], sizeof norm);
+        memcpy(&norm, &maxima[i >> options.block_log2], sizeof norm);
         FUZZ_CHECK(isnan(norm) ? isnan(out[i]) : !(fabs((double)out[i]) > 4.001 * (double)norm));
     }
     return 0;

@@ -19,7 +19,7 @@ typedef struct model {
     uint8_t set[ROUNDS][CHUNKS];
 } model;
 
-static const uint32_t first_round = UINT32_MAX - 2;
+static const uint32_t round_first = UINT32_MAX - 2;
 
 static unsigned index_of(uint32_t round, uint32_t chunk, uint32_t rank, unsigned lane)
 {
@@ -28,7 +28,7 @@ static unsigned index_of(uint32_t round, uint32_t chunk, uint32_t rank, unsigned
     return (h ^ h >> 13) & 15u;
 }
 
-static size_t make_packet(const gw_thc_server_config *config, uint32_t round, uint32_t chunk, uint32_t rank,
+static size_t make_packet(const gw_thc_server_options *options, uint32_t round, uint32_t chunk, uint32_t rank,
                           uint8_t *dst)
 {
     gw_thc_packet_header h;
@@ -36,16 +36,16 @@ static size_t make_packet(const gw_thc_server_config *config, uint32_t round, ui
     memset(&h, 0, sizeof h);
     h.type = GW_THC_PACKET_INDICES;
     h.bits = 4;
-    h.granularity = config->table.granularity;
+    h.granularity = options->table.granularity;
     h.block_log2 = 7;
     h.worker_max = WORKERS;
-    h.job = config->job;
+    h.job = options->job;
     h.round = round;
-    h.first_block = chunk;
+    h.block_first = chunk;
     h.block_count = 1;
     h.rank = (uint16_t)rank;
     h.len = SLOT_LEN;
-    h.config_hash = config->config_hash;
+    h.options_hash = options->options_hash;
     h.norms_hash = round;
     gw_thc_packet_write(dst, &h);
     memset(dst + GW_THC_PACKET_HEADER_SIZE, 0, SLOT_LEN / 2);
@@ -57,7 +57,7 @@ static size_t make_packet(const gw_thc_server_config *config, uint32_t round, ui
 }
 
 /* A result must hold exactly the sums of the workers in its set, and its set must be the model's. */
-static void check_reply(const gw_thc_server_config *config, const gw_thc_reply *reply, const model *m)
+static void check_reply(const gw_thc_server_options *options, const gw_thc_reply *reply, const model *m)
 {
     gw_thc_packet p;
 
@@ -69,22 +69,23 @@ static void check_reply(const gw_thc_server_config *config, const gw_thc_reply *
         return;
     }
     FUZZ_CHECK(p.header.type == GW_THC_PACKET_RESULT && p.header.len == SLOT_LEN &&
-               p.header.first_block < CHUNKS);
-    uint32_t round = p.header.round - first_round;
+               p.header.block_first < CHUNKS);
+    uint32_t round = p.header.round - round_first;
     FUZZ_CHECK(round < ROUNDS);
-    FUZZ_CHECK(p.set[0] == m->set[round][p.header.first_block]);
+    FUZZ_CHECK(p.set[0] == m->set[round][p.header.block_first]);
     for (unsigned i = 0; i < SLOT_LEN; i++) {
         unsigned sum = 0;
         for (uint32_t r = 0; r < WORKERS; r++) {
             if ((p.set[0] >> r & 1) != 0) {
-                sum += config->table.value[index_of(p.header.round, p.header.first_block, r, i)];
+                sum += options->table.value[index_of(p.header.round, p.header.block_first, r, i)];
             }
         }
         FUZZ_CHECK(p.payload[i] == sum);
     }
 }
 
-static void send(gw_thc_server *server, gw_fuzz_reader *reader, model *m)
+static void send(gw_thc_server *server, const gw_thc_server_options *options, gw_fuzz_reader *reader,
+                 model *m)
 {
     uint8_t packet[GW_THC_PACKET_HEADER_SIZE + SLOT_LEN / 2];
     gw_thc_reply reply;
@@ -93,7 +94,7 @@ static void send(gw_thc_server *server, gw_fuzz_reader *reader, model *m)
     uint32_t chunk = who / WORKERS % CHUNKS;
     uint8_t when = gw_fuzz_u8(reader);
     uint32_t round = when % ROUNDS;
-    size_t size = make_packet(&server->config, first_round + round, chunk, rank, packet);
+    size_t size = make_packet(options, round_first + round, chunk, rank, packet);
 
     if ((when & 0x80) != 0) { /* damage one header byte, or cut */
         uint8_t at = gw_fuzz_u8(reader);
@@ -113,21 +114,21 @@ static void send(gw_thc_server *server, gw_fuzz_reader *reader, model *m)
         /* What was accepted says where it belongs: damage may have made another valid packet of it. */
         gw_thc_packet p;
         FUZZ_CHECK(gw_thc_packet_parse(exact, size, &p) == GW_OK);
-        uint32_t got_round = p.header.round - first_round;
+        uint32_t got_round = p.header.round - round_first;
         FUZZ_CHECK(got_round < ROUNDS || (when & 0x80) != 0);
         FUZZ_CHECK(p.header.rank < WORKERS);
         if (memcmp(packet + GW_THC_PACKET_HEADER_SIZE, exact + GW_THC_PACKET_HEADER_SIZE, SLOT_LEN / 2) !=
             0) {
             FUZZ_CHECK(0);
         }
-        if (got_round >= ROUNDS || p.header.first_block >= CHUNKS || got_round != round ||
-            p.header.rank != rank || p.header.first_block != chunk || p.header.norms_hash != p.header.round) {
+        if (got_round >= ROUNDS || p.header.block_first >= CHUNKS || got_round != round ||
+            p.header.rank != rank || p.header.block_first != chunk || p.header.norms_hash != p.header.round) {
             return; /* not a packet that the model can predict: end of this input, see below */
         }
         FUZZ_CHECK((m->set[round][chunk] >> rank & 1) == 0);
         m->set[round][chunk] = (uint8_t)(m->set[round][chunk] | 1u << rank);
     }
-    check_reply(&server->config, &reply, m);
+    check_reply(options, &reply, m);
 }
 
 /* Whether damage could be accepted as something else: then the model stops, the sanitizers do not. */
@@ -146,29 +147,30 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     gw_fuzz_reader reader = {data, size};
     gw_thc_server server;
-    gw_thc_server_config config;
-    gw_thc_config worker;
+    gw_thc_server_options options;
+    gw_thc_options worker;
     model m;
 
-    memset(&config, 0, sizeof config);
+    memset(&options, 0, sizeof options);
     memset(&m, 0, sizeof m);
-    FUZZ_CHECK(gw_thc_config_default(&worker, NULL, 4, WORKERS, 0, 0, NULL, 0) == GW_OK);
-    config.table = worker.table;
-    config.worker_max = WORKERS;
-    config.lane_bits = 8;
-    config.block_log2 = 7;
-    config.config_hash = 0x1122334455667788u;
-    config.job = 5;
-    config.first_round = first_round;
-    config.round_window = 2;
-    config.quorum = gw_fuzz_u8(&reader) % WORKERS + 1;
-    config.slot_count = SLOTS;
-    config.slot_len = SLOT_LEN;
-    config.blocks_per_packet = 1;
-    size_t memory_size = gw_thc_server_memory_size(&config);
+    FUZZ_CHECK(gw_thc_options_init(&worker, &(gw_thc_goal){4, WORKERS, 0, 0}, NULL) == GW_OK);
+    options.table = worker.table;
+    options.worker_max = WORKERS;
+    options.lane_bits = 8;
+    options.block_log2 = 7;
+    options.options_hash = 0x1122334455667788u;
+    options.job = 5;
+    options.round_first = round_first;
+    options.round_window = 2;
+    options.quorum = gw_fuzz_u8(&reader) % WORKERS + 1;
+    options.slot_count = SLOTS;
+    options.slot_len = SLOT_LEN;
+    options.blocks_per_packet = 1;
+    options.backends = GW_BACKEND_ALL;
+    size_t memory_size = gw_thc_server_memory_size(&options);
     gw_fuzz_place_at_end(1);
     uint8_t *memory = gw_fuzz_buffer(GW_FUZZ_WORKSPACE, memory_size, 0);
-    FUZZ_CHECK(gw_thc_server_init(&server, &config, memory, memory_size, GW_BACKEND_ALL) == GW_OK);
+    FUZZ_CHECK(gw_thc_server_init(&server, &options, memory, memory_size) == GW_OK);
 
     while (reader.size > 0) {
         uint8_t step = gw_fuzz_u8(&reader);
@@ -179,13 +181,13 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
                 ahead[i] = reader.data[i];
             }
             int predictable = is_predictable(ahead);
-            send(&server, &reader, &m);
+            send(&server, &options, &reader, &m);
             if (!predictable) {
                 break;
             }
         } else if (step < 0xf0) {
             if (gw_thc_server_seal(&server, step % SLOTS, &reply) == GW_OK) {
-                check_reply(&config, &reply, &m);
+                check_reply(&options, &reply, &m);
             }
         } else {
             FUZZ_CHECK(gw_thc_server_drop(&server, step % SLOTS) == GW_OK);

@@ -127,7 +127,7 @@ int gw_input_file_open_frame(gw_input_file *input, const char *path, uint64_t le
     if (result == GW_CLI_OK && gw_gcomp_peek(input->data, input->size, len_max, &gcomp) == GW_OK) {
         result = gw_input_file_fill(input, gcomp.frame_size + 1);
     } else if (result == GW_CLI_OK && gw_thc_frame_peek(input->data, input->size, &thc) == GW_OK &&
-               thc.count <= len_max) {
+               thc.len <= len_max) {
         result = gw_input_file_fill(input, thc.frame_size + 1);
     }
     return result;

@@ -17,9 +17,8 @@
 
 extern "C" {
 #define restrict
-#include "core/kernels.h"
+#include "thc/thc_handle.h"
 }
-#include "gradwire/thc.h"
 
 namespace
 {
@@ -30,7 +29,7 @@ constexpr std::size_t kBlock = 1024;
 constexpr unsigned kSources = 8;
 
 struct Job {
-    gw_thc_config config;
+    gw_thc_options options;
     gw_thc thc;
     gw_thc feedback;
     gw_thc_agg agg;
@@ -38,44 +37,46 @@ struct Job {
     std::vector<float> x, error, rotated, out;
     std::vector<std::uint32_t> own, maxima, wide, members;
     std::vector<std::vector<std::uint8_t>> indices;
-    std::vector<std::uint8_t> index, lanes, lanes2;
-    std::vector<float> workspace;
+    std::vector<std::uint8_t> index, lanes, lanes2, scratch;
+    gw_workspace workspace;
     gw_thc_quantizer quantizer;
 
     explicit Job(std::uint32_t backends)
         : x(kLen), error(kLen), rotated(kLen), out(kLen), own(kLen / kBlock), maxima(kLen / kBlock),
           wide(kLen / kBlock, 0x43000000u), // 128: with feedback the values change between runs
           members(kLen / kBlock, kSources), indices(kSources, std::vector<std::uint8_t>(kLen / 2)),
-          index(kLen), lanes(kLen), lanes2(kLen), workspace(GW_THC_WORKSPACE_SIZE_MAX / sizeof(float))
+          index(kLen), lanes(kLen), lanes2(kLen),
+          scratch(GW_THC_WORKSPACE_SIZE_MAX), workspace{scratch.data(), scratch.size()}
     {
         std::mt19937_64 generator(1);
         std::normal_distribution<float> normal;
         for (float &value : x) {
             value = normal(generator);
         }
-        Must(gw_thc_config_default(&config, nullptr, 4, kSources, 8, 0, nullptr, 0));
-        Must(gw_thc_init(&thc, &config, backends));
-        config.error_feedback = 1;
-        Must(gw_thc_init(&feedback, &config, backends));
-        Must(gw_thc_agg_init(&agg, &config.table, kSources, 8, backends));
+        const gw_thc_goal goal = {4, kSources, 8, 0};
+        Must(gw_thc_options_init(&options, &goal, nullptr));
+        options.backends = backends;
+        Must(gw_thc_init(&thc, &options));
+        options.error_feedback = 1;
+        Must(gw_thc_init(&feedback, &options));
+        const gw_thc_agg_options agg_options = {options.table, kSources, 8, backends};
+        Must(gw_thc_agg_init(&agg, &agg_options));
         range = {kLen, 0, kLen / kBlock, 1, 0};
-        Must(gw_thc_prepare(&thc, &range, x.data(), nullptr, own.data(), rotated.data(), workspace.data(),
-                            workspace.size() * sizeof(float), nullptr));
+        Prepare();
         maxima = own;
         for (unsigned rank = 0; rank < kSources; rank++) {
             range.rank = rank;
-            Must(gw_thc_encode(&thc, &range, x.data(), nullptr, maxima.data(), indices[rank].data(), kLen / 2,
-                               workspace.data(), workspace.size() * sizeof(float), nullptr));
+            Encode(rank);
         }
         range.rank = 0;
         Sum();
         float t;
-        std::memcpy(&t, &config.threshold_bits, sizeof t);
-        const float half = 32768.0f * config.table.granularity;
+        std::memcpy(&t, &options.threshold_bits, sizeof t);
+        const float half = 32768.0f * options.table.granularity;
         // Rotated values have a norm of 2 to 4 times sqrt(1024): any scale of that order times the same
         // number of steps.
-        quantizer = {half / t / 3.0f,        -half, half, static_cast<std::int32_t>(half), thc.cell,
-                     thc.config.table.value, 15};
+        quantizer = {half / t / 3.0f,     -half, half, static_cast<std::int32_t>(half), state()->cell,
+                     options.table.value, 15};
     }
 
     static void Must(gw_status status)
@@ -83,6 +84,25 @@ struct Job {
         if (status != GW_OK) {
             std::abort();
         }
+    }
+
+    void Prepare()
+    {
+        const gw_thc_source source = {x.data(), nullptr, nullptr, nullptr, nullptr};
+        gw_thc_prepared prepared = {own.data(), rotated.data(), 0};
+        Must(gw_thc_prepare(&thc, &range, &source, &prepared, &workspace));
+    }
+
+    void Encode(unsigned rank)
+    {
+        const gw_thc_source source = {x.data(), nullptr, maxima.data(), nullptr, nullptr};
+        Encode(thc, source, rank);
+    }
+
+    void Encode(const gw_thc &handle, const gw_thc_source &source, unsigned rank)
+    {
+        gw_buffer dst = {indices[rank].data(), indices[rank].size(), 0};
+        Must(gw_thc_encode(&handle, &range, &source, &dst, nullptr, &workspace));
     }
 
     void Sum()
@@ -95,16 +115,17 @@ struct Job {
             ranks[rank] = rank;
         }
         std::memset(lanes.data(), 0, lanes.size());
-        Must(gw_thc_agg_add_indices_many(&agg, lanes.data(), set, kLen, sources, ranks, kSources));
+        const gw_thc_partial sum = {lanes.data(), set, kLen};
+        Must(gw_thc_agg_add_indices_many(&agg, &sum, sources, ranks, kSources));
     }
 
+    const gw_thc_state *state() const
+    {
+        return gw_thc_state_of(&thc);
+    }
     const gw_thc_kernels *kernels() const
     {
-        return reinterpret_cast<const gw_thc_kernels *>(thc.kernels.bytes);
-    }
-    std::size_t workspace_size() const
-    {
-        return workspace.size() * sizeof(float);
+        return &state()->kernels;
     }
 };
 
@@ -171,7 +192,7 @@ void RegisterStages(const std::string &end, std::uint32_t backends)
             j.kernels()->pack(&j.lanes2[at / 2], &j.index[at], kBlock, 4);
         }));
     add("StageAddIndices", [](Job &j) {
-        j.kernels()->add_indices(j.lanes2.data(), j.indices[0].data(), kHotLen, 4, j.config.table.value, 8);
+        j.kernels()->add_indices(j.lanes2.data(), j.indices[0].data(), kHotLen, 4, j.options.table.value, 8);
     });
     add("StageAddLanes", [](Job &j) {
         j.kernels()->add_lanes(j.lanes2.data(), j.lanes.data(), kHotLen, 8);
@@ -197,35 +218,29 @@ void RegisterCalls(const std::string &end, std::uint32_t backends)
         std::memcpy(j.out.data(), j.x.data(), kLen * 4);
     });
     add("CallNorms", [](Job &j) {
-        Job::Must(gw_thc_norms(&j.thc, &j.range, j.x.data(), nullptr, j.own.data(), j.workspace.data(),
-                               j.workspace_size(), nullptr));
+        const gw_thc_source source = {j.x.data(), nullptr, nullptr, nullptr, nullptr};
+        Job::Must(gw_thc_norms(&j.thc, &j.range, &source, j.own.data(), nullptr, &j.workspace));
     });
     add("CallPrepare", [](Job &j) {
-        Job::Must(gw_thc_prepare(&j.thc, &j.range, j.x.data(), nullptr, j.own.data(), j.rotated.data(),
-                                 j.workspace.data(), j.workspace_size(), nullptr));
+        j.Prepare();
     });
     add("CallEncode", [](Job &j) {
-        Job::Must(gw_thc_encode(&j.thc, &j.range, j.x.data(), nullptr, j.maxima.data(), j.indices[0].data(),
-                                kLen / 2, j.workspace.data(), j.workspace_size(), nullptr));
+        j.Encode(0);
     });
     add("CallEncodePrepared", [](Job &j) {
-        Job::Must(gw_thc_encode_prepared(&j.thc, &j.range, j.rotated.data(), j.own.data(), nullptr, nullptr,
-                                         j.maxima.data(), j.indices[0].data(), kLen / 2, j.workspace.data(),
-                                         j.workspace_size(), nullptr));
+        j.Encode(j.thc, {nullptr, nullptr, j.maxima.data(), j.rotated.data(), j.own.data()}, 0);
     });
     add("CallAggregate8", [](Job &j) {
         j.Sum();
     });
     add("CallDecode", [](Job &j) {
-        Job::Must(gw_thc_decode(&j.thc, &j.range, j.lanes.data(), kLen, j.members.data(), j.maxima.data(),
-                                GW_THC_MEAN, j.out.data(), kLen * 4, j.workspace.data(), j.workspace_size(),
-                                nullptr, nullptr));
+        const gw_thc_sum sum = {j.lanes.data(), kLen, j.members.data(), j.maxima.data()};
+        gw_thc_target target = {j.out.data(), kLen, 0, 0, 0};
+        Job::Must(gw_thc_decode(&j.thc, &j.range, &sum, GW_THC_MEAN, &target, &j.workspace));
     });
     /* Last, because it changes indices and errors. */
     add("CallEncodeFeedback", [](Job &j) {
-        Job::Must(gw_thc_encode(&j.feedback, &j.range, j.x.data(), j.error.data(), j.wide.data(),
-                                j.indices[0].data(), kLen / 2, j.workspace.data(), j.workspace_size(),
-                                nullptr));
+        j.Encode(j.feedback, {j.x.data(), j.error.data(), j.wide.data(), nullptr, nullptr}, 0);
     });
 }
 
@@ -233,11 +248,11 @@ void RegisterTable(unsigned granularity)
 {
     const std::string name = "TableSolve/" + std::to_string(granularity);
     benchmark::RegisterBenchmark(name.c_str(), [=](benchmark::State &state) {
-        alignas(8) static std::uint8_t workspace[GW_THC_TABLE_WORKSPACE_SIZE];
+        static std::uint8_t memory[GW_THC_TABLE_WORKSPACE_SIZE];
+        const gw_workspace workspace = {memory, sizeof memory};
         for (auto _ : state) {
             gw_thc_table table;
-            Job::Must(
-                gw_thc_table_solve(&table, nullptr, 4, granularity, 1 / 1024., workspace, sizeof workspace));
+            Job::Must(gw_thc_table_solve(4, granularity, 1 / 1024., &table, nullptr, &workspace));
             benchmark::DoNotOptimize(table);
         }
     });

@@ -17,12 +17,13 @@
 #include <string.h>
 
 #include "core/philox.h"
-#include "thc/thc_context.h"
+#include "thc/thc_handle.h"
 #include "thc/thc_float.h"
 
 enum { BLOCK_LOG2 = 10, BLOCK = 1 << BLOCK_LOG2, WORKERS_MAX = 64 };
 
-static _Alignas(8) uint8_t table_workspace[GW_THC_TABLE_WORKSPACE_SIZE];
+static uint8_t table_memory[GW_THC_TABLE_WORKSPACE_SIZE];
+static const gw_workspace table_workspace = {table_memory, sizeof table_memory};
 
 typedef enum norm_rule { NORM_PER_BLOCK, NORM_ONE } norm_rule;
 
@@ -64,21 +65,20 @@ static void make_worker(float *x, const float *base, size_t len, double noise, u
     }
 }
 
-static gw_thc_config config_of(const setup *s)
+static gw_thc_options options_of(const setup *s)
 {
-    gw_thc_config config;
+    gw_thc_options options;
     gw_thc_table table;
 
-    if (gw_thc_config_default(&config, NULL, s->bits, s->workers, 32, 0, table_workspace,
-                              sizeof table_workspace) != GW_OK ||
-        gw_thc_table_solve(&table, NULL, s->bits, s->granularity, s->p, table_workspace,
-                           sizeof table_workspace) != GW_OK) {
+    if (gw_thc_options_init(&options, &(gw_thc_goal){s->bits, s->workers, 32, 0}, &table_workspace) !=
+            GW_OK ||
+        gw_thc_table_solve(s->bits, s->granularity, s->p, &table, NULL, &table_workspace) != GW_OK) {
         exit(2);
     }
-    config.table = table;
-    config.threshold_bits = gw_thc_threshold_bits(s->p);
-    config.seed = 42;
-    return config;
+    options.table = table;
+    options.threshold_bits = gw_thc_threshold_bits(s->p);
+    options.seed = 42;
+    return options;
 }
 
 /* NMSE of the mean of `workers` vectors after one round. norms[] is scratch memory, one value per block. */
@@ -87,8 +87,8 @@ static double round_error(const setup *s, const float *base, size_t len, double 
     gw_kernels kernels;
     gw_kernels_init(&kernels, GW_BACKEND_ALL);
     const gw_thc_kernels *k = &kernels.thc;
-    gw_thc_config config = config_of(s);
-    gw_thc thc;
+    gw_thc_options options = options_of(s);
+    gw_thc_state thc;
     size_t blocks = (len + BLOCK - 1) / BLOCK;
     float *x = malloc(len * sizeof *x);
     double *mean = calloc(len, sizeof *mean);
@@ -97,7 +97,7 @@ static double round_error(const setup *s, const float *base, size_t len, double 
     double one_norm = 0;
 
     if (x == NULL || mean == NULL || norms == NULL || lanes == NULL ||
-        gw_thc_init(&thc, &config, GW_BACKEND_ALL) != GW_OK) {
+        gw_thc_state_init(&thc, &options) != GW_OK) {
         exit(2);
     }
     for (uint32_t r = 0; r < s->workers; r++) {
@@ -133,11 +133,16 @@ static double round_error(const setup *s, const float *base, size_t len, double 
             uint32_t own = k->norm(x + b * BLOCK, n);
             double l = s->norms == NORM_ONE ? one_norm * sqrt((double)lane_count / (double)len)
                                             : (double)gw_float_from_bits(norms[b]);
-            gw_thc_stream stream = {config.seed, (uint32_t)b, s->round, s->shared_rounding ? 0 : r};
+            gw_thc_stream stream = {options.seed, (uint32_t)b, s->round, s->shared_rounding ? 0 : r};
             double half = 32768.0 * s->granularity;
-            double t = (double)gw_float_from_bits(config.threshold_bits);
-            gw_thc_quantizer q = {0,        -(float)half,           (float)half,         (int32_t)half,
-                                  thc.cell, thc.config.table.value, (1u << s->bits) - 1u};
+            double t = (double)gw_float_from_bits(options.threshold_bits);
+            gw_thc_quantizer q = {0,
+                                  -(float)half,
+                                  (float)half,
+                                  (int32_t)half,
+                                  thc.cell,
+                                  thc.options.table.value,
+                                  (1u << s->bits) - 1u};
             k->load(block, x + b * BLOCK, GW_FP32, NULL, n, lane_count);
             memset(rotated, 0, sizeof rotated);
             if (own != 0) {
@@ -146,21 +151,21 @@ static double round_error(const setup *s, const float *base, size_t len, double 
             }
             k->quantize(index, rotated, lane_count, &q, &stream);
             k->pack(packed, index, lane_count, s->bits);
-            k->add_indices(lanes + b * BLOCK * 4, packed, lane_count, s->bits, thc.config.table.value, 32);
+            k->add_indices(lanes + b * BLOCK * 4, packed, lane_count, s->bits, thc.options.table.value, 32);
         }
     }
     for (size_t b = 0; b < blocks; b++) {
         size_t n = len - b * BLOCK < BLOCK ? len - b * BLOCK : BLOCK;
         size_t lane_count = gw_thc_padded_len(n);
-        gw_thc_stream stream = {config.seed, (uint32_t)b, s->round, 0};
+        gw_thc_stream stream = {options.seed, (uint32_t)b, s->round, 0};
         uint32_t pattern = norms[b];
         if (s->norms == NORM_ONE) {
             pattern = gw_bits_from_float((float)(one_norm * sqrt((double)lane_count / (double)len)));
         }
         memset(block, 0, sizeof block);
         if (pattern != 0) {
-            gw_thc_block_decode(&thc, block, lanes + b * BLOCK * 4, lane_count, 32, s->workers, &pattern,
-                                GW_THC_MEAN, &stream);
+            gw_thc_block sum = {lanes + b * BLOCK * 4, lane_count, 32, s->workers, &pattern};
+            gw_thc_block_decode(&thc, &sum, GW_THC_MEAN, &stream, block);
         }
         for (size_t i = 0; i < n; i++) {
             double d = (double)block[i] - mean[b * BLOCK + i];
@@ -290,13 +295,14 @@ static void gradients(int count, char **paths)
         const char *name = strrchr(paths[file], '/');
         for (int noisy = 0; noisy < 2; noisy++) {
             for (unsigned w = 0; w < 6; w++) {
-                gw_thc_config config;
+                gw_thc_plan plan;
                 setup s = {4, 31, 0, workers[w], NORM_PER_BLOCK, 0, 1};
                 double noise = noisy ? 2.0 : 0.0, one = -1, shared = -1, own = -1, tern = -1, top = -1;
-                if (gw_thc_config_default(&config, &s.p, 4, workers[w] <= 8 ? workers[w] : 8, 0, 0, NULL,
-                                          0) != GW_OK) {
+                const gw_thc_goal goal = {4, workers[w] <= 8 ? workers[w] : 8, 0, 0};
+                if (gw_thc_plan_make(&plan, &goal, NULL) != GW_OK) {
                     exit(2);
                 }
+                s.p = plan.p;
                 double thc = round_error(&s, x, len, noise);
                 setup single = s;
                 single.norms = NORM_ONE;

@@ -5,7 +5,7 @@
  */
 #include "core/bytes.h"
 #include "thc/thc_aggregate.h"
-#include "thc/thc_context.h"
+#include "thc/thc_handle.h"
 #include "cuda/cuda_handle.h"
 #include "cuda/thc_params.h"
 
@@ -42,12 +42,12 @@ typedef struct tile_launch {
     uint32_t grid, block;
 } tile_launch;
 
-static tile_launch launch_of(const gw_cuda_state *state, const gw_thc *thc, const gw_thc_span *span)
+static tile_launch launch_of(const gw_cuda_state *state, const gw_thc_state *thc, const gw_thc_span *span)
 {
-    const uint64_t positions = span->blocks << thc->config.block_log2;
+    const uint64_t positions = span->blocks << thc->options.block_log2;
     tile_launch launch;
 
-    launch.block = tile_threads(state, positions, thc->config.block_log2);
+    launch.block = tile_threads(state, positions, thc->options.block_log2);
     const uint64_t tile_len = (uint64_t)launch.block * GW_THC_ROW;
     const uint64_t resident = (uint64_t)state->info.multiprocessor_count * GW_BLOCKS_PER_MULTIPROCESSOR *
                               (GW_THC_THREADS_MAX / launch.block);
@@ -56,35 +56,35 @@ static tile_launch launch_of(const gw_cuda_state *state, const gw_thc *thc, cons
     launch.span.element_count = span->elements;
     launch.span.lane_count = span->lanes;
     launch.span.tile_count = (positions + tile_len - 1) / tile_len;
-    launch.span.block_log2 = thc->config.block_log2;
+    launch.span.block_log2 = thc->options.block_log2;
     launch.grid = (uint32_t)gw_min_u64(launch.span.tile_count, resident);
     launch.grid = launch.grid == 0 ? 1 : launch.grid; /* an empty range has a result too */
     return launch;
 }
 
-static gw_cuda_thc_context context_of(const gw_thc *thc, const gw_thc_range *range,
+static gw_cuda_thc_context context_of(const gw_thc_state *thc, const gw_thc_range *range,
                                       const gw_cuda_thc_key *key)
 {
     gw_cuda_thc_context context;
 
-    context.key.seed = thc->config.seed;
+    context.key.seed = thc->options.seed;
     context.key.round = range->round;
     context.key.rank = range->rank;
     context.device_key = key;
     /* The first divisions of rotated_quantizer() and gw_thc_block_decode(), which are the same for all
      * blocks. A plain context has no threshold. */
-    const double threshold = (double)gw_float_from_bits(thc->config.threshold_bits);
-    const double granularity = (double)thc->config.table.granularity;
+    const double threshold = (double)gw_float_from_bits(thc->options.threshold_bits);
+    const double granularity = (double)thc->options.table.granularity;
     context.range_scale = 0.5 * 65536.0 * granularity / (threshold > 0 ? threshold : 1.0);
     context.step = threshold / granularity;
-    context.worker_max = thc->config.worker_max;
-    context.bits = thc->config.table.bits;
-    context.granularity = thc->config.table.granularity;
-    context.dtype = thc->config.dtype;
-    context.transform = thc->config.transform;
-    context.nonfinite = thc->config.nonfinite;
-    context.lane_bits = thc->config.lane_bits;
-    GW_MEMCPY(context.table, thc->config.table.value, sizeof context.table);
+    context.worker_max = thc->options.worker_max;
+    context.bits = thc->options.table.bits;
+    context.granularity = thc->options.table.granularity;
+    context.dtype = thc->options.dtype;
+    context.transform = thc->options.transform;
+    context.nonfinite = thc->options.nonfinite;
+    context.lane_bits = thc->options.lane_bits;
+    GW_MEMCPY(context.table, thc->options.table.value, sizeof context.table);
     return context;
 }
 
@@ -102,19 +102,19 @@ static gw_status begin(gw_cuda_state **state, gw_thc_span *span, gw_cuda *cuda, 
     return gw_thc_span_make(span, thc, range);
 }
 
-static gw_status check_input(const gw_thc *thc, const gw_thc_range *range, const gw_thc_span *span,
+static gw_status check_input(const gw_thc_state *thc, const gw_thc_range *range, const gw_thc_span *span,
                              const void *src, const float *error)
 {
-    const int wants_error = thc->config.error_feedback != 0;
+    const int wants_error = thc->options.error_feedback != 0;
 
-    if (range->rank >= thc->config.worker_max) {
+    if (range->rank >= thc->options.worker_max) {
         return GW_ERR_ARG;
     }
     if (span->blocks == 0) {
         return GW_OK;
     }
     if (src == NULL || (error != NULL) != wants_error || !gw_cuda_is_aligned(error, 4) ||
-        !gw_cuda_is_aligned(src, gw_dtype_size((gw_dtype)thc->config.dtype))) {
+        !gw_cuda_is_aligned(src, gw_dtype_size((gw_dtype)thc->options.dtype))) {
         return GW_ERR_ARG;
     }
     return GW_OK;
@@ -123,17 +123,17 @@ static gw_status check_input(const gw_thc *thc, const gw_thc_range *range, const
 /* ---- the usual shape ----------------------------------------------------------------------------------- */
 
 /* Rotated blocks of 1024 values have kernels of their own, thc_warp_*. */
-static int has_warp_kernels(const gw_thc *thc)
+static int has_warp_kernels(const gw_thc_state *thc)
 {
-    return thc->config.transform == GW_THC_ROTATED && thc->config.block_log2 == 10;
+    return thc->options.transform == GW_THC_ROTATED && thc->options.block_log2 == 10;
 }
 
 /*
  * Their launch: `per_warp` blocks of values at a time for a warp, `resident` blocks of 256 threads on a
  * multiprocessor. Blocks of threads are smaller while that leaves multiprocessors idle.
  */
-static tile_launch warp_launch_of(const gw_cuda_state *state, const gw_thc *thc, const gw_thc_span *span,
-                                  uint32_t per_warp, uint32_t resident)
+static tile_launch warp_launch_of(const gw_cuda_state *state, const gw_thc_state *thc,
+                                  const gw_thc_span *span, uint32_t per_warp, uint32_t resident)
 {
     const uint64_t warp_count = (span->blocks + per_warp - 1) / per_warp;
     const uint32_t multiprocessors = state->info.multiprocessor_count;
@@ -155,9 +155,9 @@ static uint32_t is_vector_aligned(const void *src, const float *error)
     return gw_cuda_is_aligned(src, GW_VECTOR_SIZE) && gw_cuda_is_aligned(error, GW_VECTOR_SIZE);
 }
 
-static uint32_t may_read_vectors(const gw_thc *thc, const void *src, const float *error)
+static uint32_t may_read_vectors(const gw_thc_state *thc, const void *src, const float *error)
 {
-    return gw_cuda_is_aligned(src, 4 * gw_dtype_size((gw_dtype)thc->config.dtype)) &&
+    return gw_cuda_is_aligned(src, 4 * gw_dtype_size((gw_dtype)thc->options.dtype)) &&
            gw_cuda_is_aligned(error, GW_VECTOR_SIZE);
 }
 
@@ -203,21 +203,23 @@ static const gw_cuda_kernel decodes[2][3] = {
     {GW_CUDA_KERNEL_gw_device_thc_warp_decode16_fp32, GW_CUDA_KERNEL_gw_device_thc_warp_decode16_bf16,
      GW_CUDA_KERNEL_gw_device_thc_warp_decode16_fp16}};
 
-static gw_cuda_kernel of_dtype(const gw_cuda_kernel *kernels, const gw_thc *thc)
+static gw_cuda_kernel of_dtype(const gw_cuda_kernel *kernels, const gw_thc_state *thc)
 {
-    return kernels[thc->config.dtype == GW_FP32 ? 0 : thc->config.dtype == GW_BF16 ? 1 : 2];
+    return kernels[thc->options.dtype == GW_FP32 ? 0 : thc->options.dtype == GW_BF16 ? 1 : 2];
 }
 
-gw_status gw_cuda_thc_norms(gw_cuda *cuda, const gw_thc *thc, const gw_thc_range *range, const void *src,
+gw_status gw_cuda_thc_norms(gw_cuda *cuda, const gw_thc *handle, const gw_thc_range *range, const void *src,
                             const float *error, uint32_t *patterns, gw_cuda_result *result, void *stream)
 {
     gw_cuda_state *state;
     gw_thc_span span;
-    gw_status status = begin(&state, &span, cuda, thc, range, NULL, result);
+    gw_status status = begin(&state, &span, cuda, handle, range, NULL, result);
 
-    if (status == GW_OK) {
-        status = check_input(thc, range, &span, src, error);
+    if (status != GW_OK) {
+        return status;
     }
+    const gw_thc_state *thc = span.thc;
+    status = check_input(thc, range, &span, src, error);
     if (status == GW_OK && span.blocks > 0 && (patterns == NULL || !gw_cuda_is_aligned(patterns, 8))) {
         status = GW_ERR_ARG;
     }
@@ -231,7 +233,7 @@ gw_status gw_cuda_thc_norms(gw_cuda *cuda, const gw_thc *thc, const gw_thc_range
     params.is_aligned = may_read_vectors(thc, src, error);
     if (has_warp_kernels(thc)) {
         /* 16 bytes a lane, 64 values of a block side by side: thc_warp_norm.cu. */
-        launch = warp_launch_of(state, thc, &span, thc->config.dtype == GW_FP32 || error != NULL ? 2 : 4, 2);
+        launch = warp_launch_of(state, thc, &span, thc->options.dtype == GW_FP32 || error != NULL ? 2 : 4, 2);
         kernel = of_dtype(error != NULL ? error_norms : norms, thc);
         shared_size = 0;
         params.is_aligned = is_vector_aligned(src, error);
@@ -245,24 +247,26 @@ gw_status gw_cuda_thc_norms(gw_cuda *cuda, const gw_thc *thc, const gw_thc_range
     return run_tiles(state, kernel, &launch, shared_size, &params, sizeof params, result, stream);
 }
 
-gw_status gw_cuda_thc_encode(gw_cuda *cuda, const gw_thc *thc, const gw_thc_range *range,
+gw_status gw_cuda_thc_encode(gw_cuda *cuda, const gw_thc *handle, const gw_thc_range *range,
                              const gw_cuda_thc_key *key, const void *src, float *error,
                              const uint32_t *own_patterns, const uint32_t *patterns, uint8_t *indices,
                              size_t indices_capacity, gw_cuda_result *result, void *stream)
 {
     gw_cuda_state *state;
     gw_thc_span span;
-    gw_status status = begin(&state, &span, cuda, thc, range, key, result);
+    gw_status status = begin(&state, &span, cuda, handle, range, key, result);
 
-    if (status == GW_OK) {
-        status = check_input(thc, range, &span, src, error);
+    if (status != GW_OK) {
+        return status;
     }
+    const gw_thc_state *thc = span.thc;
+    status = check_input(thc, range, &span, src, error);
     if (status == GW_OK && span.blocks > 0 &&
         (patterns == NULL || indices == NULL || !gw_cuda_is_aligned(patterns, 8) ||
          !gw_cuda_is_aligned(own_patterns, 8) || !gw_cuda_is_aligned(indices, GW_VECTOR_SIZE))) {
         status = GW_ERR_ARG;
     }
-    if (status == GW_OK && indices_capacity < span.lanes / 8 * thc->config.table.bits) {
+    if (status == GW_OK && indices_capacity < span.lanes / 8 * thc->options.table.bits) {
         status = GW_ERR_DST;
     }
     if (status != GW_OK) {
@@ -273,13 +277,13 @@ gw_status gw_cuda_thc_encode(gw_cuda *cuda, const gw_thc *thc, const gw_thc_rang
     gw_cuda_kernel kernel = GW_CUDA_KERNEL_gw_device_thc_encode;
     uint32_t shared_size = tile_shared_size(launch.block);
     params.is_aligned = may_read_vectors(thc, src, error);
-    if (has_warp_kernels(thc) && thc->config.table.bits == 4 && own_patterns != NULL) {
+    if (has_warp_kernels(thc) && thc->options.table.bits == 4 && own_patterns != NULL) {
         launch = warp_launch_of(state, thc, &span, 1, error != NULL ? 2 : 3);
         kernel = of_dtype(error != NULL ? error_encodes : encodes, thc);
         shared_size = launch.block / 32u *
-                          (GW_THC_WARP_INPUT_SIZE(thc->config.dtype, error != NULL) + GW_THC_WARP_ROWS_SIZE +
+                          (GW_THC_WARP_INPUT_SIZE(thc->options.dtype, error != NULL) + GW_THC_WARP_ROWS_SIZE +
                            GW_THC_WARP_SIGNS_SIZE) +
-                      16 * GW_THC_WARP_CELLS(thc->config.table.granularity);
+                      16 * GW_THC_WARP_CELLS(thc->options.table.granularity);
         params.is_aligned = is_vector_aligned(src, error);
     }
     params.span = launch.span;
@@ -294,23 +298,22 @@ gw_status gw_cuda_thc_encode(gw_cuda *cuda, const gw_thc *thc, const gw_thc_rang
 }
 
 /* The last two arguments that lanes and reduced buffers differ in. */
-static gw_status decode(gw_cuda *cuda, const gw_thc *thc, const gw_thc_range *range,
+static gw_status decode(gw_cuda *cuda, const gw_thc *handle, const gw_thc_range *range,
                         const gw_cuda_thc_key *key, const uint8_t *lanes, size_t lanes_size,
                         const uint32_t *patterns, gw_thc_mode mode, void *dst, size_t dst_capacity,
                         gw_cuda_result *result, void *stream, const uint32_t *members, int is_reduced)
 {
     gw_cuda_state *state;
     gw_thc_span span;
-    gw_status status = begin(&state, &span, cuda, thc, range, key, result);
+    gw_status status = begin(&state, &span, cuda, handle, range, key, result);
 
     if (status != GW_OK) {
         return status;
     }
-    const size_t element_size = gw_dtype_size((gw_dtype)thc->config.dtype);
-    const size_t lane_size = thc->config.lane_bits / 8u;
-    const size_t size = is_reduced
-                            ? gw_thc_reduced_size(thc, range->count, range->first_block, range->block_count)
-                            : span.lanes * lane_size;
+    const gw_thc_state *thc = span.thc;
+    const size_t element_size = gw_dtype_size((gw_dtype)thc->options.dtype);
+    const size_t lane_size = thc->options.lane_bits / 8u;
+    const size_t size = is_reduced ? gw_thc_span_reduced_size(&span) : span.lanes * lane_size;
     if ((mode != GW_THC_SUM && mode != GW_THC_MEAN) ||
         (span.blocks > 0 &&
          (lanes == NULL || dst == NULL || patterns == NULL || (!is_reduced && members == NULL) ||
@@ -328,12 +331,12 @@ static gw_status decode(gw_cuda *cuda, const gw_thc *thc, const gw_thc_range *ra
     tile_launch launch = launch_of(state, thc, &span);
     gw_cuda_kernel kernel = GW_CUDA_KERNEL_gw_device_thc_decode;
     uint32_t shared_size = tile_shared_size(launch.block);
-    if (has_warp_kernels(thc) && thc->config.lane_bits <= 16) {
+    if (has_warp_kernels(thc) && thc->options.lane_bits <= 16) {
         launch = warp_launch_of(state, thc, &span, 1, GW_BLOCKS_PER_MULTIPROCESSOR);
-        kernel = of_dtype(decodes[thc->config.lane_bits / 16], thc);
+        kernel = of_dtype(decodes[thc->options.lane_bits / 16], thc);
         shared_size =
             launch.block / 32 *
-            (GW_THC_WARP_LANES_SIZE(thc->config.lane_bits) + GW_THC_WARP_ROWS_SIZE + GW_THC_WARP_SIGNS_SIZE);
+            (GW_THC_WARP_LANES_SIZE(thc->options.lane_bits) + GW_THC_WARP_ROWS_SIZE + GW_THC_WARP_SIGNS_SIZE);
     }
     params.span = launch.span;
     params.context = context_of(thc, range, key);
@@ -392,15 +395,16 @@ static void begin_sum(gw_cuda_thc_sum_params *params, const gw_thc_table *table,
         table->bits == 4 && table->granularity < 128 && lane_bits <= 16 ? 255u / table->granularity : 0;
 }
 
-static gw_status check_sum(gw_cuda_state **state, gw_cuda *cuda, const gw_thc_agg *agg, const uint8_t *lanes,
-                           const uint8_t *set, size_t len)
+static gw_status check_sum(gw_cuda_state **state, const gw_thc_agg_state **agg, gw_cuda *cuda,
+                           const gw_thc_agg *handle, const uint8_t *lanes, const uint8_t *set, size_t len)
 {
-    if (cuda == NULL || agg == NULL || lanes == NULL || set == NULL || len % 64 != 0 ||
+    if (cuda == NULL || handle == NULL || lanes == NULL || set == NULL || len % 64 != 0 ||
         !gw_cuda_is_aligned(lanes, GW_VECTOR_SIZE)) {
         return GW_ERR_ARG;
     }
     *state = gw_cuda_state_of(cuda);
-    return *state != NULL && agg->tag == GW_THC_AGG_TAG ? GW_OK : GW_ERR_STATE;
+    *agg = gw_thc_agg_state_of(handle);
+    return *state != NULL && *agg != NULL ? GW_OK : GW_ERR_STATE;
 }
 
 static void drop_ranks(uint8_t *set, const uint32_t *ranks, size_t count)
@@ -411,7 +415,7 @@ static void drop_ranks(uint8_t *set, const uint32_t *ranks, size_t count)
 }
 
 /* The set takes the ranks, which finds duplicates among them too; all or none. */
-static gw_status join_ranks(const gw_thc_agg *agg, uint8_t *set, const uint8_t *const *indices,
+static gw_status join_ranks(const gw_thc_agg_state *agg, uint8_t *set, const uint8_t *const *indices,
                             const uint32_t *ranks, size_t source_count)
 {
     gw_status status = source_count > 0 && (indices == NULL || ranks == NULL) ? GW_ERR_ARG : GW_OK;
@@ -435,12 +439,13 @@ static gw_status join_ranks(const gw_thc_agg *agg, uint8_t *set, const uint8_t *
     return status;
 }
 
-gw_status gw_cuda_thc_sum_indices(gw_cuda *cuda, const gw_thc_agg *agg, uint8_t *lanes, uint8_t *set,
+gw_status gw_cuda_thc_sum_indices(gw_cuda *cuda, const gw_thc_agg *handle, uint8_t *lanes, uint8_t *set,
                                   size_t len, const uint8_t *const *indices, const uint32_t *ranks,
                                   size_t source_count, int accumulate, void *stream)
 {
     gw_cuda_state *state;
-    gw_status status = check_sum(&state, cuda, agg, lanes, set, len);
+    const gw_thc_agg_state *agg;
+    gw_status status = check_sum(&state, &agg, cuda, handle, lanes, set, len);
 
     if (status == GW_OK && !accumulate && gw_thc_set_members(set, agg->worker_max) != 0) {
         status = GW_ERR_ARG;
@@ -470,7 +475,7 @@ gw_status gw_cuda_thc_sum_indices(gw_cuda *cuda, const gw_thc_agg *agg, uint8_t 
     return status;
 }
 
-static void drop_sets(const gw_thc_agg *agg, uint8_t *set, const uint8_t *const *in_sets, size_t count)
+static void drop_sets(const gw_thc_agg_state *agg, uint8_t *set, const uint8_t *const *in_sets, size_t count)
 {
     for (size_t s = 0; s < count; s++) {
         for (size_t i = 0; i < GW_THC_SET_SIZE(agg->worker_max); i++) {
@@ -480,7 +485,7 @@ static void drop_sets(const gw_thc_agg *agg, uint8_t *set, const uint8_t *const 
 }
 
 /* The same for partial sums; limit[s] gets the largest lane that the contributors of source s can make. */
-static gw_status join_sets(const gw_thc_agg *agg, uint8_t *set, const uint8_t *const *in_lanes,
+static gw_status join_sets(const gw_thc_agg_state *agg, uint8_t *set, const uint8_t *const *in_lanes,
                            const uint8_t *const *in_sets, size_t source_count, uint32_t *limit)
 {
     gw_status status = source_count > 0 && (in_lanes == NULL || in_sets == NULL) ? GW_ERR_ARG : GW_OK;
@@ -509,13 +514,14 @@ static gw_status join_sets(const gw_thc_agg *agg, uint8_t *set, const uint8_t *c
     return status;
 }
 
-gw_status gw_cuda_thc_sum_lanes(gw_cuda *cuda, const gw_thc_agg *agg, uint8_t *lanes, uint8_t *set,
+gw_status gw_cuda_thc_sum_lanes(gw_cuda *cuda, const gw_thc_agg *handle, uint8_t *lanes, uint8_t *set,
                                 size_t len, const uint8_t *const *in_lanes, const uint8_t *const *in_sets,
                                 size_t source_count, int accumulate, gw_cuda_result *result, void *stream)
 {
     gw_cuda_state *state;
+    const gw_thc_agg_state *agg;
     gw_cuda_thc_sum_params params;
-    gw_status status = check_sum(&state, cuda, agg, lanes, set, len);
+    gw_status status = check_sum(&state, &agg, cuda, handle, lanes, set, len);
 
     if (status == GW_OK &&
         (result == NULL || !gw_cuda_is_aligned(result, 8) || source_count > GW_CUDA_THC_SOURCES_MAX ||
@@ -553,7 +559,7 @@ gw_status gw_cuda_thc_sum_lanes(gw_cuda *cuda, const gw_thc_agg *agg, uint8_t *l
     return status;
 }
 
-gw_status gw_cuda_thc_expand(gw_cuda *cuda, const gw_thc *thc, const gw_thc_range *range,
+gw_status gw_cuda_thc_expand(gw_cuda *cuda, const gw_thc *handle, const gw_thc_range *range,
                              const uint8_t *indices, size_t indices_size, uint8_t *dst, size_t dst_capacity,
                              void *stream)
 {
@@ -563,28 +569,29 @@ gw_status gw_cuda_thc_expand(gw_cuda *cuda, const gw_thc *thc, const gw_thc_rang
         return GW_ERR_ARG;
     }
     gw_cuda_state *state = gw_cuda_state_of(cuda);
-    gw_status status = state != NULL ? gw_thc_span_make(&span, thc, range) : GW_ERR_STATE;
+    gw_status status = state != NULL ? gw_thc_span_make(&span, handle, range) : GW_ERR_STATE;
     if (status != GW_OK) {
         return status;
     }
+    const gw_thc_state *thc = span.thc;
     if (span.blocks > 0 && (indices == NULL || dst == NULL || !gw_cuda_is_aligned(indices, GW_VECTOR_SIZE) ||
                             !gw_cuda_is_aligned(dst, GW_VECTOR_SIZE))) {
         return GW_ERR_ARG;
     }
-    if (indices_size < span.lanes / 8 * thc->config.table.bits) {
+    if (indices_size < span.lanes / 8 * thc->options.table.bits) {
         return GW_ERR_SHORT;
     }
-    if (dst_capacity < gw_thc_reduced_size(thc, range->count, range->first_block, range->block_count)) {
+    if (dst_capacity < gw_thc_span_reduced_size(&span)) {
         return GW_ERR_DST;
     }
     if (span.blocks == 0) {
         return GW_OK;
     }
     gw_cuda_thc_sum_params params;
-    begin_sum(&params, &thc->config.table, thc->config.lane_bits, dst, span.lanes);
+    begin_sum(&params, &thc->options.table, thc->options.lane_bits, dst, span.lanes);
     params.source_count = 1;
     params.source[0] = indices;
-    params.counts = dst + span.lanes * (thc->config.lane_bits / 8u);
+    params.counts = dst + span.lanes * (thc->options.lane_bits / 8u);
     params.count_len = span.blocks;
     return run(state, GW_CUDA_KERNEL_gw_device_thc_sum_indices, sum_grid(state, span.lanes / GW_SUM_LEN),
                GW_SUM_THREADS, 0, &params, sizeof params, stream);

@@ -1,17 +1,17 @@
 /*
- * One block: what its patterns mean, and its way back from lanes to values.
+ * One block: what its patterns mean, and its lanes back to values.
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
-#include "thc/thc_context.h"
 #include "thc/thc_float.h"
+#include "thc/thc_handle.h"
 #include "thc/thc_plain.h"
 
-gw_thc_block_kind gw_thc_block_read(const gw_thc *thc, const uint32_t *patterns)
+gw_thc_block_kind gw_thc_block_read(const gw_thc_state *thc, const uint32_t *patterns)
 {
-    int marks_allowed = thc->config.nonfinite == GW_THC_NONFINITE_PROPAGATE;
+    int marks_allowed = thc->options.nonfinite == GW_THC_NONFINITE_PROPAGATE;
 
-    if (thc->config.transform == GW_THC_PLAIN) {
+    if (thc->options.transform == GW_THC_PLAIN) {
         return gw_thc_plain_read(patterns, marks_allowed);
     }
     uint32_t norm = patterns[0];
@@ -24,65 +24,62 @@ gw_thc_block_kind gw_thc_block_read(const gw_thc *thc, const uint32_t *patterns)
     return norm == GW_THC_NORM_NONFINITE && marks_allowed ? GW_THC_BLOCK_NONFINITE : GW_THC_BLOCK_INVALID;
 }
 
-gw_status gw_thc_block_check(const gw_thc *thc, const uint8_t *lanes, size_t lane_count, uint32_t members,
-                             const uint32_t *patterns)
+gw_status gw_thc_block_check(const gw_thc_state *thc, const gw_thc_block *block)
 {
-    if (members > thc->config.worker_max) {
+    if (block->members > thc->options.worker_max) {
         return GW_ERR_OVERFLOW;
     }
-    gw_thc_block_kind kind = gw_thc_block_read(thc, patterns);
+    gw_thc_block_kind kind = gw_thc_block_read(thc, block->patterns);
     if (kind == GW_THC_BLOCK_INVALID) {
         return GW_ERR_CORRUPT;
     }
-    uint32_t lane_limit = kind == GW_THC_BLOCK_CODED ? members * thc->config.table.granularity : 0;
-    uint32_t lane_max = gw_thc_kernels_of(thc)->lane_max(lanes, lane_count, thc->config.lane_bits);
-    return lane_max > lane_limit ? GW_ERR_CORRUPT : GW_OK;
+    uint32_t limit = kind == GW_THC_BLOCK_CODED ? block->members * thc->options.table.granularity : 0;
+    uint32_t lane_max = thc->kernels.lane_max(block->lanes, block->lane_count, block->lane_bits);
+    return lane_max > limit ? GW_ERR_CORRUPT : GW_OK;
 }
 
-static void decode_rotated(const gw_thc *thc, float *y, const uint8_t *lanes, size_t lane_count,
-                           unsigned lane_bits, uint32_t members, uint32_t norm, gw_thc_mode mode,
-                           const gw_thc_stream *stream)
+static void decode_rotated(const gw_thc_state *thc, const gw_thc_block *block, gw_thc_mode mode,
+                           const gw_thc_stream *stream, float *y)
 {
-    const gw_thc_kernels *kernels = gw_thc_kernels_of(thc);
-    double t = (double)gw_float_from_bits(thc->config.threshold_bits);
-    double g = (double)thc->config.table.granularity;
+    uint32_t norm = block->patterns[0];
     uint32_t exponent = norm >> 23;
+    double t = (double)gw_float_from_bits(thc->options.threshold_bits);
+    double g = (double)thc->options.table.granularity;
     /* The norm without its power of two, which rotate_back applies at the end: nothing between is subnormal.
      */
     double unit_norm = (double)gw_float_from_bits((norm & 0x7fffffu) | 0x3f800000u);
-    double scale = t / g * (unit_norm / (double)lane_count);
+    double scale = t / g * (unit_norm / (double)block->lane_count);
 
     if (mode == GW_THC_MEAN) {
-        scale /= (double)members;
+        scale /= (double)block->members;
     }
-    kernels->unpack(y, lanes, lane_count, lane_bits, members * thc->config.table.granularity, (float)scale);
-    kernels->rotate_back(y, lane_count, exponent, stream);
+    thc->kernels.unpack(y, block->lanes, block->lane_count, block->lane_bits,
+                        block->members * thc->options.table.granularity, (float)scale);
+    thc->kernels.rotate_back(y, block->lane_count, exponent, stream);
 }
 
-static void decode_plain(const gw_thc *thc, float *y, const uint8_t *lanes, size_t lane_count,
-                         unsigned lane_bits, uint32_t members, const uint32_t *patterns, gw_thc_mode mode)
+static void decode_plain(const gw_thc_state *thc, const gw_thc_block *block, gw_thc_mode mode, float *y)
 {
-    gw_thc_plain_extent extent = gw_thc_plain_extent_of(patterns);
-    double step = (double)extent.width / (double)thc->config.table.granularity;
+    gw_thc_plain_extent extent = gw_thc_plain_extent_of(block->patterns);
+    double step = (double)extent.width / (double)thc->options.table.granularity;
     double base = (double)extent.minimum;
 
     if (mode == GW_THC_MEAN) {
-        step /= (double)members;
+        step /= (double)block->members;
     } else {
-        base *= (double)members;
+        base *= (double)block->members;
     }
-    gw_thc_kernels_of(thc)->unpack_plain(y, lanes, lane_count, lane_bits, step, base);
+    thc->kernels.unpack_plain(y, block->lanes, block->lane_count, block->lane_bits, step, base);
 }
 
-void gw_thc_block_decode(const gw_thc *thc, float *y, const uint8_t *lanes, size_t lane_count,
-                         unsigned lane_bits, uint32_t members, const uint32_t *patterns, gw_thc_mode mode,
-                         const gw_thc_stream *stream)
+void gw_thc_block_decode(const gw_thc_state *thc, const gw_thc_block *block, gw_thc_mode mode,
+                         const gw_thc_stream *stream, float *y)
 {
-    if (thc->config.transform == GW_THC_PLAIN) {
-        decode_plain(thc, y, lanes, lane_count, lane_bits, members, patterns, mode);
-    } else if (patterns[0] == 0) {
-        GW_MEMSET(y, 0, lane_count * sizeof *y);
+    if (thc->options.transform == GW_THC_PLAIN) {
+        decode_plain(thc, block, mode, y);
+    } else if (block->patterns[0] == 0) {
+        GW_MEMSET(y, 0, block->lane_count * sizeof *y);
     } else {
-        decode_rotated(thc, y, lanes, lane_count, lane_bits, members, patterns[0], mode, stream);
+        decode_rotated(thc, block, mode, stream, y);
     }
 }

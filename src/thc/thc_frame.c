@@ -13,7 +13,7 @@ enum {
     AT_BLOCK_LOG2 = 7,
     AT_FLAGS = 8,
     AT_BLOCK_COUNT = 12,
-    AT_COUNT = 16,
+    AT_LEN = 16,
     AT_FRAME_SIZE = 24,
     AT_BITS = 32,
     AT_GRANULARITY = 33,
@@ -22,7 +22,7 @@ enum {
     AT_WORKER_MAX = 36,
     AT_RANK = 38,
     AT_THRESHOLD = 40,
-    AT_FIRST_BLOCK = 44,
+    AT_BLOCK_FIRST = 44,
     AT_ROUND = 48,
     AT_JOB = 52,
     AT_SEED = 56,
@@ -32,37 +32,37 @@ enum {
 
 size_t gw_thc_frame_block_lanes(const gw_thc_frame_info *info, uint64_t i)
 {
-    size_t block_len = (size_t)1 << info->config.block_log2;
-    uint64_t rest = info->count - (i << info->config.block_log2);
+    size_t block_len = (size_t)1 << info->options.block_log2;
+    uint64_t rest = info->len - (i << info->options.block_log2);
     return rest >= block_len ? block_len : gw_thc_padded_len((size_t)rest);
 }
 
 static unsigned payload_bits(const gw_thc_frame_info *info)
 {
-    return (info->flags & GW_THC_FLAG_SUM) != 0 ? info->config.lane_bits : info->config.table.bits;
+    return (info->flags & GW_THC_FLAG_SUM) != 0 ? info->options.lane_bits : info->options.table.bits;
 }
 
 size_t gw_thc_frame_block_offset(const gw_thc_frame_info *info, uint64_t i)
 {
-    return (size_t)(info->payload_offset + (i << info->config.block_log2) / 8 * payload_bits(info));
+    return (size_t)(info->payload_offset + (i << info->options.block_log2) / 8 * payload_bits(info));
 }
 
 void gw_thc_frame_place(gw_thc_frame_info *info)
 {
-    uint64_t patterns = info->config.transform == GW_THC_ROTATED ? 1 : 2;
+    uint64_t patterns = gw_thc_pattern_count(&info->options);
     uint64_t blocks = info->block_count;
     uint64_t lanes = 0;
     uint64_t sets = 0;
 
     if (blocks > 0) {
-        lanes = ((blocks - 1) << info->config.block_log2) + gw_thc_frame_block_lanes(info, blocks - 1);
+        lanes = ((blocks - 1) << info->options.block_log2) + gw_thc_frame_block_lanes(info, blocks - 1);
     }
     if ((info->flags & GW_THC_FLAG_SUM) != 0) {
         sets = (info->flags & GW_THC_FLAG_BLOCK_SETS) != 0 ? blocks : 1;
     }
     info->norms_offset = GW_THC_FRAME_HEADER_SIZE;
     info->sets_offset = info->norms_offset + blocks * patterns * 4;
-    info->set_size = sets > 0 ? (info->config.worker_max + 63u) / 64u * 8u : 0;
+    info->set_size = sets > 0 ? (info->options.worker_max + 63u) / 64u * 8u : 0;
     info->payload_offset = info->sets_offset + sets * info->set_size;
     info->payload_size = lanes / 8 * payload_bits(info);
     info->frame_size =
@@ -71,29 +71,29 @@ void gw_thc_frame_place(gw_thc_frame_info *info)
 
 void gw_thc_frame_write_header(uint8_t *dst, const gw_thc_frame_info *info)
 {
-    const gw_thc_config *c = &info->config;
+    const gw_thc_options *o = &info->options;
 
     GW_MEMSET(dst, 0, GW_THC_FRAME_HEADER_SIZE);
     gw_store32(dst + AT_MAGIC, GW_FRAME_MAGIC);
     dst[AT_VERSION] = GW_FRAME_VERSION;
     dst[AT_CODEC] = GW_FRAME_CODEC_THC;
-    dst[AT_DTYPE] = c->dtype;
-    dst[AT_BLOCK_LOG2] = c->block_log2;
+    dst[AT_DTYPE] = (uint8_t)o->dtype;
+    dst[AT_BLOCK_LOG2] = (uint8_t)o->block_log2;
     gw_store32(dst + AT_FLAGS, info->flags);
     gw_store32(dst + AT_BLOCK_COUNT, (uint32_t)info->block_count);
-    gw_store64(dst + AT_COUNT, info->count);
+    gw_store64(dst + AT_LEN, info->len);
     gw_store64(dst + AT_FRAME_SIZE, info->frame_size);
-    dst[AT_BITS] = c->table.bits;
-    dst[AT_GRANULARITY] = c->table.granularity;
-    dst[AT_LANE_BITS] = c->lane_bits;
-    gw_store16(dst + AT_WORKER_MAX, (uint16_t)c->worker_max);
+    dst[AT_BITS] = o->table.bits;
+    dst[AT_GRANULARITY] = o->table.granularity;
+    dst[AT_LANE_BITS] = (uint8_t)o->lane_bits;
+    gw_store16(dst + AT_WORKER_MAX, (uint16_t)o->worker_max);
     gw_store16(dst + AT_RANK, (uint16_t)info->rank);
-    gw_store32(dst + AT_THRESHOLD, c->threshold_bits);
-    gw_store32(dst + AT_FIRST_BLOCK, (uint32_t)info->first_block);
+    gw_store32(dst + AT_THRESHOLD, o->threshold_bits);
+    gw_store32(dst + AT_BLOCK_FIRST, (uint32_t)info->block_first);
     gw_store32(dst + AT_ROUND, info->round);
-    gw_store32(dst + AT_JOB, c->job);
-    gw_store64(dst + AT_SEED, c->seed);
-    GW_MEMCPY(dst + AT_TABLE, c->table.value, sizeof c->table.value);
+    gw_store32(dst + AT_JOB, o->job);
+    gw_store64(dst + AT_SEED, o->seed);
+    GW_MEMCPY(dst + AT_TABLE, o->table.value, sizeof o->table.value);
 }
 
 /* Bytes 0 to 31, which all codecs share. */
@@ -108,16 +108,16 @@ static gw_status read_common(const uint8_t *src, size_t src_size, gw_thc_frame_i
     if (src[AT_VERSION] != GW_FRAME_VERSION) {
         return GW_ERR_VERSION;
     }
-    info->config.dtype = src[AT_DTYPE];
-    info->config.block_log2 = src[AT_BLOCK_LOG2];
+    info->options.dtype = (gw_dtype)src[AT_DTYPE];
+    info->options.block_log2 = src[AT_BLOCK_LOG2];
     info->flags = gw_load32(src + AT_FLAGS);
     info->block_count = gw_load32(src + AT_BLOCK_COUNT);
-    info->count = gw_load64(src + AT_COUNT);
+    info->len = gw_load64(src + AT_LEN);
     info->frame_size = gw_load64(src + AT_FRAME_SIZE);
-    if (src[AT_CODEC] != GW_FRAME_CODEC_THC || info->config.dtype < GW_FP32 || info->config.dtype > GW_FP16) {
+    if (src[AT_CODEC] != GW_FRAME_CODEC_THC || gw_dtype_size(info->options.dtype) == 0) {
         return GW_ERR_UNSUPPORTED;
     }
-    unsigned log2 = info->config.block_log2;
+    unsigned log2 = info->options.block_log2;
     if (log2 < GW_THC_BLOCK_LOG2_MIN || log2 > GW_THC_BLOCK_LOG2_MAX) {
         return GW_ERR_HEADER;
     }
@@ -129,7 +129,7 @@ static gw_status read_common(const uint8_t *src, size_t src_size, gw_thc_frame_i
     }
     /* The count that block_count implies; no product of wire values comes before this. */
     uint64_t block_len = (uint64_t)1 << log2;
-    if (info->count > info->block_count << log2 || info->count + block_len <= info->block_count << log2) {
+    if (info->len > info->block_count << log2 || info->len + block_len <= info->block_count << log2) {
         return GW_ERR_HEADER;
     }
     return GW_OK;
@@ -138,48 +138,50 @@ static gw_status read_common(const uint8_t *src, size_t src_size, gw_thc_frame_i
 /* Bytes 32 to 95. */
 static gw_status read_extension(const uint8_t *src, gw_thc_frame_info *info)
 {
-    gw_thc_config *c = &info->config;
+    gw_thc_options *o = &info->options;
     int is_sum = (info->flags & GW_THC_FLAG_SUM) != 0;
 
-    c->transform = (info->flags & GW_THC_FLAG_ROTATED) != 0 ? GW_THC_ROTATED : GW_THC_PLAIN;
-    c->nonfinite =
+    o->transform = (info->flags & GW_THC_FLAG_ROTATED) != 0 ? GW_THC_ROTATED : GW_THC_PLAIN;
+    o->nonfinite =
         (info->flags & GW_THC_FLAG_NONFINITE) != 0 ? GW_THC_NONFINITE_PROPAGATE : GW_THC_NONFINITE_ERROR;
-    c->table.bits = src[AT_BITS];
-    c->table.granularity = src[AT_GRANULARITY];
-    c->lane_bits = src[AT_LANE_BITS];
-    c->worker_max = gw_load16(src + AT_WORKER_MAX);
+    o->checksum = (info->flags & GW_THC_FLAG_CHECKSUM) != 0;
+    o->backends = GW_BACKEND_ALL;
+    o->table.bits = src[AT_BITS];
+    o->table.granularity = src[AT_GRANULARITY];
+    o->lane_bits = src[AT_LANE_BITS];
+    o->worker_max = gw_load16(src + AT_WORKER_MAX);
     info->rank = gw_load16(src + AT_RANK);
-    c->threshold_bits = gw_load32(src + AT_THRESHOLD);
-    info->first_block = gw_load32(src + AT_FIRST_BLOCK);
+    o->threshold_bits = gw_load32(src + AT_THRESHOLD);
+    info->block_first = gw_load32(src + AT_BLOCK_FIRST);
     info->round = gw_load32(src + AT_ROUND);
-    c->job = gw_load32(src + AT_JOB);
-    c->seed = gw_load64(src + AT_SEED);
-    GW_MEMCPY(c->table.value, src + AT_TABLE, sizeof c->table.value);
+    o->job = gw_load32(src + AT_JOB);
+    o->seed = gw_load64(src + AT_SEED);
+    GW_MEMCPY(o->table.value, src + AT_TABLE, sizeof o->table.value);
 
-    if (c->table.bits < 1 || c->table.bits > GW_THC_BITS_MAX) {
+    if (o->table.bits < 1 || o->table.bits > GW_THC_BITS_MAX) {
         return GW_ERR_HEADER;
     }
     if (src[AT_ZERO] != 0) {
         return GW_ERR_HEADER;
     }
-    gw_status status = gw_thc_check_sum(c->worker_max, c->table.granularity, c->lane_bits);
+    gw_status status = gw_thc_check_sum(o->worker_max, o->table.granularity, o->lane_bits);
     if (status != GW_OK) {
         return status == GW_ERR_OPTION ? GW_ERR_HEADER : status;
     }
-    if (is_sum ? info->rank != 0 : info->rank >= c->worker_max) {
+    if (is_sum ? info->rank != 0 : info->rank >= o->worker_max) {
         return is_sum ? GW_ERR_HEADER : GW_ERR_DUP;
     }
-    status = gw_thc_config_check(c);
-    if (status != GW_OK) { /* the table, or the threshold: everything else was looked at */
+    status = gw_thc_options_check(o);
+    if (status != GW_OK) { /* the table, or the threshold: everything else was checked */
         return status == GW_ERR_OPTION ? GW_ERR_HEADER : status;
     }
-    if (info->first_block + info->block_count > (uint64_t)1 << 32) {
+    if (info->block_first + info->block_count > (uint64_t)1 << 32) {
         return GW_ERR_HEADER;
     }
     return gw_is_zero(src + AT_TAIL, GW_THC_FRAME_HEADER_SIZE - AT_TAIL) ? GW_OK : GW_ERR_HEADER;
 }
 
-gw_status gw_thc_frame_peek(const uint8_t *src, size_t src_size, gw_thc_frame_info *info)
+gw_status gw_thc_frame_peek(const void *src, size_t src_size, gw_thc_frame_info *info)
 {
     gw_thc_frame_info read;
 
@@ -206,18 +208,21 @@ gw_status gw_thc_frame_peek(const uint8_t *src, size_t src_size, gw_thc_frame_in
     return GW_OK;
 }
 
-gw_status gw_thc_frame_open(const uint8_t *src, size_t src_size, uint64_t count_max, gw_thc_frame_info *info)
+gw_status gw_thc_frame_open(const gw_thc_frame *frame, gw_thc_frame_info *info)
 {
-    gw_status status = gw_thc_frame_peek(src, src_size, info);
-
+    if (frame == NULL) {
+        return GW_ERR_ARG;
+    }
+    gw_status status = gw_thc_frame_peek(frame->data, frame->size, info);
     if (status != GW_OK) {
         return status;
     }
-    if (info->count > count_max || info->frame_size > SIZE_MAX) {
+    info->options.backends = frame->backends;
+    if (info->len > frame->len_max || info->frame_size > SIZE_MAX) {
         return GW_ERR_LIMIT;
     }
-    if (src_size != info->frame_size) {
-        return src_size < info->frame_size ? GW_ERR_SHORT : GW_ERR_TRAILING;
+    if (frame->size != info->frame_size) {
+        return frame->size < info->frame_size ? GW_ERR_SHORT : GW_ERR_TRAILING;
     }
     return GW_OK;
 }
@@ -243,7 +248,7 @@ void gw_thc_frame_seal(uint8_t *dst, const gw_thc_frame_info *info)
 void gw_thc_frame_patterns(uint32_t patterns[2], const uint8_t *src, const gw_thc_frame_info *info,
                            uint64_t i)
 {
-    size_t per_block = info->config.transform == GW_THC_ROTATED ? 1 : 2;
+    size_t per_block = gw_thc_pattern_count(&info->options);
     const uint8_t *at = src + info->norms_offset + (size_t)i * per_block * 4;
 
     patterns[0] = gw_load32(at);
@@ -254,28 +259,31 @@ gw_thc_range gw_thc_frame_range(const gw_thc_frame_info *info)
 {
     gw_thc_range range;
 
-    range.count = (info->first_block << info->config.block_log2) + info->count;
-    range.first_block = info->first_block;
+    range.len = (info->block_first << info->options.block_log2) + info->len;
+    range.block_first = info->block_first;
     range.block_count = info->block_count;
     range.round = info->round;
     range.rank = info->rank;
     return range;
 }
 
-uint32_t gw_thc_frame_members(const uint8_t *src, const gw_thc_frame_info *info, uint64_t block)
+uint32_t gw_thc_frame_members(const void *src, const gw_thc_frame_info *info, uint64_t block)
 {
     if ((info->flags & GW_THC_FLAG_SUM) == 0) {
         return 1;
     }
-    return gw_thc_set_members(src + gw_thc_frame_set_offset(info, block), info->config.worker_max);
+    return gw_thc_set_members((const uint8_t *)src + gw_thc_frame_set_offset(info, block),
+                              info->options.worker_max);
 }
 
-gw_status gw_thc_frame_check_block(const gw_thc *thc, const uint8_t *src, const gw_thc_frame_info *info,
+gw_status gw_thc_frame_check_block(const gw_thc_state *thc, const uint8_t *src, const gw_thc_frame_info *info,
                                    uint64_t i)
 {
     uint32_t patterns[2];
-    const uint8_t *payload = src + gw_thc_frame_block_offset(info, i);
-    size_t lanes = gw_thc_frame_block_lanes(info, i);
+    gw_thc_block block = {.lanes = src + gw_thc_frame_block_offset(info, i),
+                          .lane_count = gw_thc_frame_block_lanes(info, i),
+                          .lane_bits = info->options.lane_bits,
+                          .patterns = patterns};
 
     gw_thc_frame_patterns(patterns, src, info, i);
     gw_thc_block_kind kind = gw_thc_block_read(thc, patterns);
@@ -283,32 +291,30 @@ gw_status gw_thc_frame_check_block(const gw_thc *thc, const uint8_t *src, const 
         return GW_ERR_CORRUPT;
     }
     if ((info->flags & GW_THC_FLAG_SUM) == 0) {
-        int must_be_zero = kind != GW_THC_BLOCK_CODED;
-        return must_be_zero && !gw_is_zero(payload, lanes / 8 * info->config.table.bits) ? GW_ERR_CORRUPT
-                                                                                         : GW_OK;
+        size_t size = block.lane_count / 8 * info->options.table.bits;
+        return kind != GW_THC_BLOCK_CODED && !gw_is_zero(block.lanes, size) ? GW_ERR_CORRUPT : GW_OK;
     }
-    uint32_t members = gw_thc_frame_members(src, info, i);
-    if (members == UINT32_MAX) {
-        return GW_ERR_DUP;
-    }
-    return gw_thc_block_check(thc, payload, lanes, members, patterns);
+    block.members = gw_thc_frame_members(src, info, i);
+    return block.members != UINT32_MAX ? gw_thc_block_check(thc, &block) : GW_ERR_DUP;
 }
 
-gw_status gw_thc_frame_check(const uint8_t *src, size_t src_size, uint64_t count_max, gw_thc_frame_info *info,
-                             uint64_t *bad_block, uint32_t backends)
+gw_status gw_thc_frame_check(const gw_thc_frame *frame, gw_thc_frame_info *info, uint64_t *bad_block)
 {
-    gw_thc thc;
-    gw_status status = gw_thc_frame_open(src, src_size, count_max, info);
+    gw_thc_state thc;
 
+    if (bad_block != NULL) {
+        *bad_block = UINT64_MAX;
+    }
+    gw_status status = gw_thc_frame_open(frame, info);
     if (status != GW_OK) {
         return status;
     }
-    if (!gw_thc_frame_checksum_good(src, info)) {
+    if (!gw_thc_frame_checksum_good(frame->data, info)) {
         return GW_ERR_CHECKSUM;
     }
-    status = gw_thc_init(&thc, &info->config, backends);
+    status = gw_thc_state_init(&thc, &info->options);
     for (uint64_t i = 0; status == GW_OK && i < info->block_count; i++) {
-        status = gw_thc_frame_check_block(&thc, src, info, i);
+        status = gw_thc_frame_check_block(&thc, frame->data, info, i);
         if (status != GW_OK && bad_block != NULL) {
             *bad_block = i;
         }

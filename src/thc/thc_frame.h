@@ -7,11 +7,11 @@
 #ifndef GW_THC_FRAME_H
 #define GW_THC_FRAME_H
 
-#include "core/bytes.h"
 #include "gcomp/gcomp_frame.h"
-#include "thc/thc_context.h"
+#include "thc/thc_handle.h"
 
 #define GW_THC_FLAGS_KNOWN 31u
+#define GW_THC_SUM_FLAGS   (GW_THC_FLAG_CHECKSUM | GW_THC_FLAG_BLOCK_SETS) /* that a sum may choose */
 
 /* Everything that follows from the header: sizes and offsets. */
 void gw_thc_frame_place(gw_thc_frame_info *info);
@@ -34,15 +34,15 @@ static inline size_t gw_thc_frame_set_offset(const gw_thc_frame_info *info, uint
 size_t gw_thc_frame_block_lanes(const gw_thc_frame_info *info, uint64_t i);
 size_t gw_thc_frame_block_offset(const gw_thc_frame_info *info, uint64_t i);
 
-/* The tensor range that a frame covers, as the codec calls want it. */
+/* The tensor range that a frame covers. */
 gw_thc_range gw_thc_frame_range(const gw_thc_frame_info *info);
 
-/* Content of block i: GW_OK, GW_ERR_CORRUPT or GW_ERR_DUP. thc is made from info->config. */
-gw_status gw_thc_frame_check_block(const gw_thc *thc, const uint8_t *src, const gw_thc_frame_info *info,
+/* Content of block i: GW_OK, GW_ERR_CORRUPT or GW_ERR_DUP. thc is made from info->options. */
+gw_status gw_thc_frame_check_block(const gw_thc_state *thc, const uint8_t *src, const gw_thc_frame_info *info,
                                    uint64_t i);
 
 /* Header, size, limit: all but checksum and blocks. */
-gw_status gw_thc_frame_open(const uint8_t *src, size_t src_size, uint64_t count_max, gw_thc_frame_info *info);
+gw_status gw_thc_frame_open(const gw_thc_frame *frame, gw_thc_frame_info *info);
 
 /* 1 if the frame has no checksum or a right one. */
 int gw_thc_frame_checksum_good(const uint8_t *src, const gw_thc_frame_info *info);

@@ -6,37 +6,48 @@
 #include "thc/thc_aggregate.h"
 #include "thc/thc_frame.h"
 
-gw_status gw_thc_frame_sum_init(const uint8_t *like, size_t like_size, uint32_t flags, uint8_t *dst,
-                                size_t dst_capacity, size_t *dst_size, uint32_t backends)
+/* The header of an empty sum of frames like the one of *info. */
+static void describe_sum(gw_thc_frame_info *sum, const gw_thc_frame_info *info, uint32_t flags)
+{
+    *sum = *info;
+    sum->flags = (info->flags & (GW_THC_FLAG_ROTATED | GW_THC_FLAG_NONFINITE)) | GW_THC_FLAG_SUM | flags;
+    sum->rank = 0;
+    gw_thc_frame_place(sum);
+}
+
+gw_status gw_thc_frame_sum_init(const gw_thc_frame *like, uint32_t flags, gw_buffer *dst)
 {
     gw_thc_frame_info info;
+    gw_thc_frame_info sum;
 
-    if (dst == NULL || dst_size == NULL) {
+    if (dst == NULL) {
         return GW_ERR_ARG;
     }
-    *dst_size = 0;
-    if ((flags & ~(GW_THC_FLAG_CHECKSUM | GW_THC_FLAG_BLOCK_SETS)) != 0) {
+    dst->size = 0;
+    if (dst->data == NULL) {
+        return GW_ERR_ARG;
+    }
+    if ((flags & ~GW_THC_SUM_FLAGS) != 0) {
         return GW_ERR_OPTION;
     }
-    gw_status status = gw_thc_frame_check(like, like_size, UINT64_MAX, &info, NULL, backends);
+    gw_status status = gw_thc_frame_check(like, &info, NULL);
     if (status != GW_OK) {
         return status;
     }
-    uint64_t norms_size = info.sets_offset - info.norms_offset;
-    info.flags = (info.flags & (GW_THC_FLAG_ROTATED | GW_THC_FLAG_NONFINITE)) | GW_THC_FLAG_SUM | flags;
-    info.rank = 0;
-    gw_thc_frame_place(&info);
-    if (info.frame_size > SIZE_MAX) {
+    describe_sum(&sum, &info, flags);
+    if (sum.frame_size > SIZE_MAX) {
         return GW_ERR_LIMIT;
     }
-    if (info.frame_size > dst_capacity) {
+    if (sum.frame_size > dst->capacity) {
         return GW_ERR_DST;
     }
-    GW_MEMSET(dst, 0, (size_t)info.frame_size);
-    gw_thc_frame_write_header(dst, &info);
-    GW_MEMCPY(dst + info.norms_offset, like + GW_THC_FRAME_HEADER_SIZE, (size_t)norms_size);
-    gw_thc_frame_seal(dst, &info);
-    *dst_size = (size_t)info.frame_size;
+    uint8_t *out = dst->data;
+    GW_MEMSET(out, 0, (size_t)sum.frame_size);
+    gw_thc_frame_write_header(out, &sum);
+    GW_MEMCPY(out + sum.norms_offset, (const uint8_t *)like->data + info.norms_offset,
+              (size_t)(info.sets_offset - info.norms_offset));
+    gw_thc_frame_seal(out, &sum);
+    dst->size = (size_t)sum.frame_size;
     return GW_OK;
 }
 
@@ -44,23 +55,23 @@ gw_status gw_thc_frame_sum_init(const uint8_t *like, size_t like_size, uint32_t 
 static gw_status check_same(const uint8_t *sum, const gw_thc_frame_info *a, const uint8_t *frame,
                             const gw_thc_frame_info *b)
 {
-    const gw_thc_config *ca = &a->config;
-    const gw_thc_config *cb = &b->config;
+    const gw_thc_options *oa = &a->options;
+    const gw_thc_options *ob = &b->options;
 
-    if (ca->job != cb->job || a->round != b->round) {
+    if (oa->job != ob->job || a->round != b->round) {
         return GW_ERR_ROUND;
     }
-    if (ca->dtype != cb->dtype || ca->block_log2 != cb->block_log2 || ca->transform != cb->transform ||
-        ca->nonfinite != cb->nonfinite || a->count != b->count || a->first_block != b->first_block) {
+    if (oa->dtype != ob->dtype || oa->block_log2 != ob->block_log2 || oa->transform != ob->transform ||
+        oa->nonfinite != ob->nonfinite || a->len != b->len || a->block_first != b->block_first) {
         return GW_ERR_HEADER;
     }
-    if (ca->table.bits != cb->table.bits || ca->table.granularity != cb->table.granularity ||
-        ca->lane_bits != cb->lane_bits || ca->worker_max != cb->worker_max ||
-        ca->threshold_bits != cb->threshold_bits || ca->seed != cb->seed) {
+    if (oa->table.bits != ob->table.bits || oa->table.granularity != ob->table.granularity ||
+        oa->lane_bits != ob->lane_bits || oa->worker_max != ob->worker_max ||
+        oa->threshold_bits != ob->threshold_bits || oa->seed != ob->seed) {
         return GW_ERR_HEADER;
     }
     for (unsigned z = 0; z < 16; z++) {
-        if (ca->table.value[z] != cb->table.value[z]) {
+        if (oa->table.value[z] != ob->table.value[z]) {
             return GW_ERR_HEADER;
         }
     }
@@ -81,7 +92,7 @@ static gw_status check_sets(const uint8_t *sum, const gw_thc_frame_info *a, cons
     for (uint64_t i = 0; i < sets; i++) {
         const uint8_t *own = sum + gw_thc_frame_set_offset(a, i);
         int meet = (b->flags & GW_THC_FLAG_SUM) != 0
-                       ? gw_thc_sets_meet(own, frame + gw_thc_frame_set_offset(b, i), a->config.worker_max)
+                       ? gw_thc_sets_meet(own, frame + gw_thc_frame_set_offset(b, i), a->options.worker_max)
                        : gw_set_has(own, b->rank);
         if (meet) {
             if (bad_block != NULL) {
@@ -93,55 +104,66 @@ static gw_status check_sets(const uint8_t *sum, const gw_thc_frame_info *a, cons
     return GW_OK;
 }
 
-gw_status gw_thc_frame_sum_add(uint8_t *sum, size_t sum_size, const uint8_t *frame, size_t frame_size,
-                               uint64_t *bad_block, uint32_t backends)
+/* Lanes and sets of a frame that passed all checks. */
+static void add_checked(uint8_t *sum, const gw_thc_frame_info *a, const uint8_t *frame,
+                        const gw_thc_frame_info *b)
+{
+    gw_kernels kernels;
+    const gw_thc_options *options = &a->options;
+    int is_sum = (b->flags & GW_THC_FLAG_SUM) != 0;
+    uint64_t sets = (a->flags & GW_THC_FLAG_BLOCK_SETS) != 0 ? a->block_count : 1;
+
+    gw_kernels_init(&kernels, b->options.backends);
+    for (uint64_t i = 0; i < a->block_count; i++) {
+        uint8_t *lanes = sum + gw_thc_frame_block_offset(a, i);
+        const uint8_t *payload = frame + gw_thc_frame_block_offset(b, i);
+        size_t lane_count = gw_thc_frame_block_lanes(a, i);
+        if (is_sum) {
+            kernels.thc.add_lanes(lanes, payload, lane_count, options->lane_bits);
+        } else {
+            kernels.thc.add_indices(lanes, payload, lane_count, options->table.bits, options->table.value,
+                                    options->lane_bits);
+        }
+    }
+    for (uint64_t i = 0; i < sets; i++) {
+        uint8_t *set = sum + gw_thc_frame_set_offset(a, i);
+        if (is_sum) {
+            gw_thc_set_join(set, frame + gw_thc_frame_set_offset(b, i), options->worker_max);
+        } else {
+            gw_set_put(set, b->rank);
+        }
+    }
+    gw_thc_frame_seal(sum, a);
+}
+
+gw_status gw_thc_frame_sum_add(const gw_buffer *sum, const gw_thc_frame *frame, uint64_t *bad_block)
 {
     gw_thc_frame_info a;
     gw_thc_frame_info b;
 
-    if (sum == NULL || frame == NULL) {
+    if (bad_block != NULL) {
+        *bad_block = UINT64_MAX;
+    }
+    if (sum == NULL || sum->data == NULL || frame == NULL || frame->data == NULL) {
         return GW_ERR_ARG;
     }
-    if (gw_thc_frame_open(sum, sum_size, UINT64_MAX, &a) != GW_OK || (a.flags & GW_THC_FLAG_SUM) == 0) {
+    const gw_thc_frame own = {sum->data, sum->size, UINT64_MAX, frame->backends};
+    if (gw_thc_frame_open(&own, &a) != GW_OK || (a.flags & GW_THC_FLAG_SUM) == 0) {
         return GW_ERR_STATE;
     }
-    gw_status status = gw_thc_frame_check(frame, frame_size, UINT64_MAX, &b, bad_block, backends);
+    gw_status status = gw_thc_frame_check(frame, &b, bad_block);
     if (status == GW_OK) {
-        status = check_same(sum, &a, frame, &b);
+        status = check_same(sum->data, &a, frame->data, &b);
     }
     if (status == GW_OK && (b.flags & GW_THC_FLAG_BLOCK_SETS) != 0 &&
         (a.flags & GW_THC_FLAG_BLOCK_SETS) == 0) {
         status = GW_ERR_OPTION;
     }
     if (status == GW_OK) {
-        status = check_sets(sum, &a, frame, &b, bad_block);
+        status = check_sets(sum->data, &a, frame->data, &b, bad_block);
     }
-    if (status != GW_OK) {
-        return status;
+    if (status == GW_OK) {
+        add_checked(sum->data, &a, frame->data, &b);
     }
-
-    gw_kernels kernels;
-    gw_kernels_init(&kernels, backends);
-    int is_sum = (b.flags & GW_THC_FLAG_SUM) != 0;
-    uint64_t sets = (a.flags & GW_THC_FLAG_BLOCK_SETS) != 0 ? a.block_count : 1;
-    for (uint64_t i = 0; i < a.block_count; i++) {
-        uint8_t *lanes = sum + gw_thc_frame_block_offset(&a, i);
-        const uint8_t *payload = frame + gw_thc_frame_block_offset(&b, i);
-        if (is_sum) {
-            kernels.thc.add_lanes(lanes, payload, gw_thc_frame_block_lanes(&a, i), a.config.lane_bits);
-        } else {
-            kernels.thc.add_indices(lanes, payload, gw_thc_frame_block_lanes(&a, i), a.config.table.bits,
-                                    a.config.table.value, a.config.lane_bits);
-        }
-    }
-    for (uint64_t i = 0; i < sets; i++) {
-        uint8_t *set = sum + gw_thc_frame_set_offset(&a, i);
-        if (is_sum) {
-            gw_thc_set_join(set, frame + gw_thc_frame_set_offset(&b, i), a.config.worker_max);
-        } else {
-            gw_set_put(set, b.rank);
-        }
-    }
-    gw_thc_frame_seal(sum, &a);
-    return GW_OK;
+    return status;
 }

@@ -29,7 +29,7 @@ static int extent_is_good(const gw_thc_packet_header *h)
 {
     uint32_t block_count = h->block_count;
 
-    if (block_count == 0 || block_count - 1 > UINT32_MAX - h->first_block) {
+    if (block_count == 0 || block_count - 1 > UINT32_MAX - h->block_first) {
         return 0;
     }
     if (h->type >= GW_THC_PACKET_NORMS) {

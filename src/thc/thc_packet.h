@@ -15,7 +15,7 @@
 
 _Static_assert(sizeof(gw_thc_packet_header) == GW_THC_PACKET_HEADER_SIZE, "the header has no padding");
 _Static_assert(offsetof(gw_thc_packet_header, job) == 12 && offsetof(gw_thc_packet_header, rank) == 26 &&
-                   offsetof(gw_thc_packet_header, config_hash) == 32,
+                   offsetof(gw_thc_packet_header, options_hash) == 32,
                "fields are where docs/format-thc.md puts them");
 
 /* Little-endian bytes to fields. */
@@ -27,11 +27,11 @@ static inline void gw_thc_header_load(gw_thc_packet_header *h, const uint8_t *sr
     h->worker_max = gw_load16(src + 10);
     h->job = gw_load32(src + 12);
     h->round = gw_load32(src + 16);
-    h->first_block = gw_load32(src + 20);
+    h->block_first = gw_load32(src + 20);
     h->block_count = gw_load16(src + 24);
     h->rank = gw_load16(src + 26);
     h->len = gw_load32(src + 28);
-    h->config_hash = gw_load64(src + 32);
+    h->options_hash = gw_load64(src + 32);
     h->norms_hash = gw_load64(src + 40);
 #endif
 }
@@ -44,11 +44,11 @@ static inline void gw_thc_header_store(uint8_t *dst, const gw_thc_packet_header 
     gw_store16(dst + 10, h->worker_max);
     gw_store32(dst + 12, h->job);
     gw_store32(dst + 16, h->round);
-    gw_store32(dst + 20, h->first_block);
+    gw_store32(dst + 20, h->block_first);
     gw_store16(dst + 24, h->block_count);
     gw_store16(dst + 26, h->rank);
     gw_store32(dst + 28, h->len);
-    gw_store64(dst + 32, h->config_hash);
+    gw_store64(dst + 32, h->options_hash);
     gw_store64(dst + 40, h->norms_hash);
 #endif
 }

@@ -5,7 +5,7 @@
  * SPDX-License-Identifier: BSD-2-Clause
  */
 #include "core/bytes.h"
-#include "thc/thc_context.h"
+#include "thc/thc_handle.h"
 #include "thc/thc_default_tables.h"
 #include "thc/thc_float.h"
 #include "thc/thc_normal.h"
@@ -14,20 +14,13 @@
 #define GW_DEFAULT_BLOCK_LOG2 10 /* 1024 values: 512 bytes of 4-bit indices, one packet */
 #define GW_P_LOG2_MAX         10
 
-typedef struct default_choice {
-    gw_thc_table table;
-    unsigned p_log2;
-    unsigned lane_bits;
-} default_choice;
-
-static const gw_thc_default_table *find_default(unsigned bits, uint32_t worker_max, unsigned granularity,
-                                                int error_feedback)
+static const gw_thc_default_table *find_default(const gw_thc_goal *goal, unsigned granularity)
 {
     for (size_t i = 0; i < gw_thc_default_table_count; i++) {
         const gw_thc_default_table *row = &gw_thc_default_tables[i];
-        if (row->table.bits == bits && row->error_feedback == (error_feedback != 0) &&
-            row->table.granularity == granularity && row->worker_min <= worker_max &&
-            worker_max <= row->worker_max) {
+        if (row->table.bits == goal->bits && row->error_feedback == goal->error_feedback &&
+            row->table.granularity == granularity && row->worker_min <= goal->worker_max &&
+            goal->worker_max <= row->worker_max) {
             return row;
         }
     }
@@ -50,105 +43,104 @@ static double remaining_error(const gw_thc_table_cost *cost, uint32_t worker_max
     return cost->quantization / (error_feedback ? 1.0 : (double)worker_max) + cost->truncation;
 }
 
-static gw_status choose(default_choice *choice, unsigned bits, uint32_t worker_max, unsigned lane_bits,
-                        int error_feedback, void *workspace, size_t workspace_size)
+/* Granularity and lanes; GW_ERR_OVERFLOW if the given lanes are too narrow. */
+static gw_status choose_lanes(const gw_thc_goal *goal, unsigned *lane_bits, unsigned *granularity)
 {
-    unsigned least = (1u << bits) - 1u;
-
-    if (lane_bits == 0) {
+    *lane_bits = goal->lane_bits;
+    if (*lane_bits == 0) {
         /* Eight bits while a table of four bits fits them, so that all widths share one rule. */
-        lane_bits = worker_max <= 17 ? 8 : worker_max <= 65535 / 51 ? 16 : 32;
+        *lane_bits = goal->worker_max <= 17 ? 8 : goal->worker_max <= 65535 / 51 ? 16 : 32;
     }
-    unsigned granularity = granularity_for(worker_max, lane_bits);
-    if (granularity < least) {
-        return GW_ERR_OVERFLOW;
-    }
-    choice->lane_bits = lane_bits;
+    *granularity = granularity_for(goal->worker_max, *lane_bits);
+    return *granularity < (1u << goal->bits) - 1u ? GW_ERR_OVERFLOW : GW_OK;
+}
 
-    const gw_thc_default_table *row = find_default(bits, worker_max, granularity, error_feedback);
+/* The table of least remaining error, and its p; from rodata where it is listed. */
+static gw_status choose_table(const gw_thc_goal *goal, unsigned granularity, gw_thc_table *table,
+                              unsigned *p_log2, const gw_workspace *workspace)
+{
+    const gw_thc_default_table *row = find_default(goal, granularity);
+    double best = 0.0;
+
     if (row != NULL) {
-        choice->table = row->table;
-        choice->p_log2 = row->p_log2;
+        *table = row->table;
+        *p_log2 = row->p_log2;
         return GW_OK;
     }
-    double best = 0.0;
-    for (unsigned p_log2 = 1; p_log2 <= GW_P_LOG2_MAX; p_log2++) {
-        gw_thc_table table;
+    for (unsigned k = 1; k <= GW_P_LOG2_MAX; k++) {
+        gw_thc_table candidate;
         gw_thc_table_cost cost;
-        gw_status status = gw_thc_table_solve(&table, &cost, bits, granularity, gw_f64_pow2(-(int)p_log2),
-                                              workspace, workspace_size);
+        gw_status status =
+            gw_thc_table_solve(goal->bits, granularity, gw_f64_pow2(-(int)k), &candidate, &cost, workspace);
         if (status != GW_OK) {
             return status == GW_ERR_ARG ? GW_ERR_WORKSPACE : status;
         }
-        double error = remaining_error(&cost, worker_max, error_feedback);
-        if (p_log2 == 1 || error < best) {
+        double error = remaining_error(&cost, goal->worker_max, goal->error_feedback);
+        if (k == 1 || error < best) {
             best = error;
-            choice->table = table;
-            choice->p_log2 = p_log2;
+            *table = candidate;
+            *p_log2 = k;
         }
     }
     return GW_OK;
 }
 
-gw_status gw_thc_config_default(gw_thc_config *config, double *p_out, unsigned bits, uint32_t worker_max,
-                                unsigned lane_bits, int error_feedback, void *workspace,
-                                size_t workspace_size)
+gw_status gw_thc_plan_make(gw_thc_plan *plan, const gw_thc_goal *goal, const gw_workspace *workspace)
 {
-    default_choice choice;
+    gw_thc_table table;
+    unsigned lane_bits;
+    unsigned granularity;
+    unsigned p_log2;
 
-    if (config == NULL) {
+    if (plan == NULL || goal == NULL) {
         return GW_ERR_ARG;
     }
-    if (bits < 1 || bits > GW_THC_BITS_MAX || worker_max < 1 || worker_max > GW_THC_WORKERS_MAX) {
+    if (goal->bits < 1 || goal->bits > GW_THC_BITS_MAX || goal->worker_max < 1 ||
+        goal->worker_max > GW_THC_WORKERS_MAX || (uint32_t)goal->error_feedback > 1) {
         return GW_ERR_OPTION;
     }
-    if (lane_bits != 0 && lane_bits != 8 && lane_bits != 16 && lane_bits != 32) {
+    if (goal->lane_bits != 0 && goal->lane_bits != 8 && goal->lane_bits != 16 && goal->lane_bits != 32) {
         return GW_ERR_OPTION;
     }
-    gw_status status =
-        choose(&choice, bits, worker_max, lane_bits, error_feedback, workspace, workspace_size);
+    gw_status status = choose_lanes(goal, &lane_bits, &granularity);
+    if (status == GW_OK) {
+        status = choose_table(goal, granularity, &table, &p_log2, workspace);
+    }
     if (status != GW_OK) {
         return status;
     }
 
-    double p = gw_f64_pow2(-(int)choice.p_log2);
-    GW_MEMSET(config, 0, sizeof *config);
-    config->table = choice.table;
-    config->threshold_bits = gw_thc_threshold_bits(p);
-    config->worker_max = worker_max;
-    config->dtype = GW_FP32;
-    config->transform = GW_THC_ROTATED;
-    config->nonfinite = GW_THC_NONFINITE_ERROR;
-    config->block_log2 = GW_DEFAULT_BLOCK_LOG2;
-    config->lane_bits = (uint8_t)choice.lane_bits;
-    config->error_feedback = error_feedback != 0;
-    if (p_out != NULL) {
-        *p_out = p;
-    }
+    GW_MEMSET(plan, 0, sizeof *plan);
+    plan->p = gw_f64_pow2(-(int)p_log2);
+    plan->options.table = table;
+    plan->options.threshold_bits = gw_thc_threshold_bits(plan->p);
+    plan->options.worker_max = goal->worker_max;
+    plan->options.dtype = GW_FP32;
+    plan->options.transform = GW_THC_ROTATED;
+    plan->options.nonfinite = GW_THC_NONFINITE_ERROR;
+    plan->options.block_log2 = GW_DEFAULT_BLOCK_LOG2;
+    plan->options.lane_bits = lane_bits;
+    plan->options.error_feedback = goal->error_feedback;
+    plan->options.backends = GW_BACKEND_ALL;
+    gw_thc_table_price_at(&plan->cost, &table, gw_normal_threshold(plan->p));
+    plan->error_one = plan->cost.total;
+    plan->error_mean = remaining_error(&plan->cost, goal->worker_max, 0);
+    double norm_bits = 32.0 / (double)(1u << GW_DEFAULT_BLOCK_LOG2);
+    plan->up_bits = (double)goal->bits + norm_bits;
+    plan->down_bits = (double)lane_bits + norm_bits;
     return GW_OK;
 }
 
-gw_status gw_thc_plan_make(gw_thc_plan *plan, unsigned bits, uint32_t worker_max, unsigned lane_bits,
-                           int error_feedback, void *workspace, size_t workspace_size)
+gw_status gw_thc_options_init(gw_thc_options *options, const gw_thc_goal *goal, const gw_workspace *workspace)
 {
-    gw_thc_config config;
-    double p;
+    gw_thc_plan plan;
 
-    if (plan == NULL) {
+    if (options == NULL) {
         return GW_ERR_ARG;
     }
-    gw_status status = gw_thc_config_default(&config, &p, bits, worker_max, lane_bits, error_feedback,
-                                             workspace, workspace_size);
-    if (status != GW_OK) {
-        return status;
+    gw_status status = gw_thc_plan_make(&plan, goal, workspace);
+    if (status == GW_OK) {
+        *options = plan.options;
     }
-    plan->config = config;
-    plan->p = p;
-    gw_thc_table_price_at(&plan->cost, &config.table, gw_normal_threshold(p));
-    plan->error_one = plan->cost.total;
-    plan->error_mean = remaining_error(&plan->cost, worker_max, 0);
-    double norm_bits = 32.0 / (double)(1u << config.block_log2);
-    plan->up_bits = (double)config.table.bits + norm_bits;
-    plan->down_bits = (double)config.lane_bits + norm_bits;
-    return GW_OK;
+    return status;
 }

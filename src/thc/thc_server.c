@@ -7,28 +7,27 @@
  */
 #include "thc/thc_server.h"
 
-#include "thc/thc_aggregate.h"
-#include "thc/thc_context.h"
+#include "thc/thc_handle.h"
 #include "thc/thc_packet.h"
 
-static gw_thc_slot *slot_at(const gw_thc_server *server, uint32_t slot)
+static gw_thc_slot *slot_at(const gw_thc_server_state *server, uint32_t slot)
 {
     return (gw_thc_slot *)(void *)(server->memory + (size_t)slot * server->slot_size);
 }
 
 /* Arrays of a version lie behind the slot's fixed part: contributors and lanes in its packet, then workers
  * seen. */
-static uint8_t *packet_of(const gw_thc_server *server, gw_thc_slot *slot, unsigned v)
+static uint8_t *packet_of(const gw_thc_server_state *server, gw_thc_slot *slot, unsigned v)
 {
     return (uint8_t *)(slot + 1) + v * server->version_size;
 }
 
-static uint8_t *set_of(const gw_thc_server *server, gw_thc_slot *slot, unsigned v)
+static uint8_t *set_of(const gw_thc_server_state *server, gw_thc_slot *slot, unsigned v)
 {
     return packet_of(server, slot, v) + GW_THC_PACKET_HEADER_SIZE;
 }
 
-static uint8_t *seen_of(const gw_thc_server *server, gw_thc_slot *slot, unsigned v)
+static uint8_t *seen_of(const gw_thc_server_state *server, gw_thc_slot *slot, unsigned v)
 {
     return packet_of(server, slot, v) + server->version_size - server->set_size;
 }
@@ -41,8 +40,8 @@ static void reply_with(gw_thc_reply *reply, gw_thc_action action, const uint8_t 
 }
 
 /* Puts a version's packet into a reply. */
-static void reply_version(const gw_thc_server *server, gw_thc_slot *slot, unsigned v, gw_thc_action action,
-                          gw_thc_reply *reply)
+static void reply_version(const gw_thc_server_state *server, gw_thc_slot *slot, unsigned v,
+                          gw_thc_action action, gw_thc_reply *reply)
 {
     size_t lanes_size = slot->version[v].len * (size_t)(server->agg.lane_bits / 8);
     reply_with(reply, action, packet_of(server, slot, v),
@@ -66,9 +65,9 @@ static gw_status reply_notice(gw_thc_packet_header *h, uint32_t round, gw_thc_re
 
 /* What must hold of any packet for this server, whatever its round. The configuration was checked when the
  * server was made, so equality is all that the one-byte fields need. */
-static gw_status check_packet(const gw_thc_server *server, const gw_thc_packet_header *h)
+static gw_status check_packet(const gw_thc_server_state *server, const gw_thc_packet_header *h)
 {
-    const gw_thc_server_config *c = &server->config;
+    const gw_thc_server_options *c = &server->options;
     uint32_t lane_bits = 0;
 
     if (c->op == GW_THC_OP_MAX ? h->type != GW_THC_PACKET_NORMS : h->type > GW_THC_PACKET_LANES) {
@@ -79,7 +78,7 @@ static gw_status check_packet(const gw_thc_server *server, const gw_thc_packet_h
     }
     if (h->bits != c->table.bits || h->granularity != c->table.granularity || h->lane_bits != lane_bits ||
         h->block_log2 != c->block_log2 || h->worker_max != c->worker_max ||
-        h->config_hash != c->config_hash || h->first_block % c->blocks_per_packet != 0 ||
+        h->options_hash != c->options_hash || h->block_first % c->blocks_per_packet != 0 ||
         h->block_count > c->blocks_per_packet) {
         return GW_ERR_HEADER;
     }
@@ -107,32 +106,31 @@ static gw_status max_patterns(uint8_t *dst, const uint8_t *src, uint32_t len, in
 }
 
 /* Adds a packet to a version's lanes and set. Everything is checked before anything changes. */
-static gw_status add_packet(const gw_thc_server *server, uint8_t *set, const gw_thc_packet *p)
+static gw_status add_packet(const gw_thc_server_state *server, uint8_t *set, const gw_thc_packet *p)
 {
-    uint8_t *lanes = set + server->set_size;
-    uint32_t len = p->header.len;
+    gw_thc_partial sum = {set + server->set_size, set, p->header.len};
     uint32_t rank = p->header.rank;
 
     if (p->set != NULL) {
-        return gw_thc_agg_add_lanes(&server->agg, lanes, set, len, p->payload, p->set);
+        return gw_thc_sum_lanes(&server->agg, &sum, p->payload, p->set);
     }
     if (p->header.type == GW_THC_PACKET_INDICES) {
-        return gw_thc_agg_add_indices(&server->agg, lanes, set, len, p->payload, rank);
+        return gw_thc_sum_indices(&server->agg, &sum, p->payload, rank);
     }
     if (gw_set_has(set, rank)) {
         return GW_ERR_DUP;
     }
-    if (max_patterns(lanes, p->payload, len, len == p->header.block_count) != GW_OK) {
+    if (max_patterns(sum.lanes, p->payload, p->header.len, p->header.len == p->header.block_count) != GW_OK) {
         return GW_ERR_CORRUPT;
     }
     gw_set_put(set, rank);
     return GW_OK;
 }
 
-static void mark_seen(const gw_thc_server *server, uint8_t *seen, const gw_thc_packet *p)
+static void mark_seen(const gw_thc_server_state *server, uint8_t *seen, const gw_thc_packet *p)
 {
     if (p->set != NULL) {
-        gw_thc_set_join(seen, p->set, server->config.worker_max);
+        gw_thc_set_join(seen, p->set, server->options.worker_max);
     } else {
         gw_set_put(seen, p->header.rank);
     }
@@ -142,7 +140,7 @@ static void mark_seen(const gw_thc_server *server, uint8_t *seen, const gw_thc_p
  * A packet for version v. Open: it is added. Closed: the downlink was lost, or the sender is late; either way
  * it wants the result.
  */
-static gw_status receive_at(const gw_thc_server *server, gw_thc_slot *slot, unsigned v,
+static gw_status receive_at(const gw_thc_server_state *server, gw_thc_slot *slot, unsigned v,
                             const gw_thc_packet *p, gw_thc_reply *reply)
 {
     gw_thc_version *version = &slot->version[v];
@@ -159,11 +157,11 @@ static gw_status receive_at(const gw_thc_server *server, gw_thc_slot *slot, unsi
         if (status != GW_OK) {
             return status;
         }
-        if (gw_thc_set_members(set, server->config.worker_max) >= server->config.quorum) {
+        if (gw_thc_set_members(set, server->options.worker_max) >= server->options.quorum) {
             version->state = GW_THC_VERSION_CLOSED;
         }
     } else {
-        int is_in = p->set != NULL ? gw_thc_sets_meet(set, p->set, server->config.worker_max)
+        int is_in = p->set != NULL ? gw_thc_sets_meet(set, p->set, server->options.worker_max)
                                    : gw_set_has(set, p->header.rank);
         action = GW_THC_ACTION_REPLY;
         status = is_in ? GW_ERR_DUP : GW_ERR_ROUND;
@@ -179,14 +177,14 @@ static gw_status receive_at(const gw_thc_server *server, gw_thc_slot *slot, unsi
  * Makes version v, which is free, the current one, for this packet's round and blocks, and adds the packet.
  * If that fails the version stays free: only a good packet opens one.
  */
-static gw_status open_version(const gw_thc_server *server, gw_thc_slot *slot, unsigned v,
+static gw_status open_version(const gw_thc_server_state *server, gw_thc_slot *slot, unsigned v,
                               const gw_thc_packet *p, gw_thc_reply *reply)
 {
     gw_thc_version *version = &slot->version[v];
     uint8_t *packet = packet_of(server, slot, v);
 
     version->round = p->header.round;
-    version->first_block = p->header.first_block;
+    version->block_first = p->header.block_first;
     version->len = p->header.len;
     version->block_count = p->header.block_count;
     version->norms_hash = p->header.norms_hash;
@@ -207,32 +205,32 @@ static gw_status open_version(const gw_thc_server *server, gw_thc_slot *slot, un
 
 /* Routes a packet that fits the server by its place in the order of rounds (modulo 2^32) and, within one, of
  * blocks. */
-static gw_status receive_ordered(const gw_thc_server *server, gw_thc_packet *p, gw_thc_reply *reply)
+static gw_status receive_ordered(const gw_thc_server_state *server, gw_thc_packet *p, gw_thc_reply *reply)
 {
     gw_thc_packet_header *h = &p->header;
     gw_thc_slot *slot =
-        slot_at(server, h->first_block / server->config.blocks_per_packet % server->config.slot_count);
+        slot_at(server, h->block_first / server->options.blocks_per_packet % server->options.slot_count);
     const gw_thc_version *current = &slot->version[slot->current];
     unsigned other = slot->current ^ 1u;
 
     for (unsigned v = 0; v < 2; v++) {
         const gw_thc_version *version = &slot->version[v];
         if (version->state != GW_THC_VERSION_EMPTY && version->round == h->round &&
-            version->first_block == h->first_block) {
+            version->block_first == h->block_first) {
             return receive_at(server, slot, v, p, reply);
         }
     }
     /* Neither version: it must be newer. Older rounds are 2^31 and more ahead. */
     uint32_t ahead = h->round - current->round;
-    if (ahead > server->config.round_window || (ahead == 0 && h->first_block < current->first_block)) {
+    if (ahead > server->options.round_window || (ahead == 0 && h->block_first < current->block_first)) {
         return reply_notice(h, current->round, reply);
     }
     if (current->state == GW_THC_VERSION_OPEN) {
         return GW_ERR_STATE;
     }
     if (slot->version[other].state != GW_THC_VERSION_EMPTY &&
-        gw_thc_set_members(seen_of(server, slot, slot->current), server->config.worker_max) !=
-            server->config.worker_max) {
+        gw_thc_set_members(seen_of(server, slot, slot->current), server->options.worker_max) !=
+            server->options.worker_max) {
         return GW_ERR_STATE;
     }
     return open_version(server, slot, other, p, reply);
@@ -244,16 +242,17 @@ static void clear_reply(gw_thc_reply *reply)
     reply_with(reply, GW_THC_ACTION_NONE, NULL, 0);
 }
 
-gw_status gw_thc_server_receive(gw_thc_server *server, const uint8_t *packet, size_t packet_size,
+gw_status gw_thc_server_receive(gw_thc_server *handle, const uint8_t *packet, size_t packet_size,
                                 gw_thc_reply *reply)
 {
+    const gw_thc_server_state *server = gw_thc_server_state_of(handle);
     gw_thc_packet p;
 
-    if (server == NULL || reply == NULL || packet == NULL) {
+    if (handle == NULL || reply == NULL || packet == NULL) {
         return GW_ERR_ARG;
     }
     clear_reply(reply);
-    if (server->tag != GW_THC_SERVER_TAG) {
+    if (server == NULL) {
         return GW_ERR_STATE;
     }
     gw_status status = gw_thc_packet_open(&p, packet, packet_size);
@@ -263,11 +262,11 @@ gw_status gw_thc_server_receive(gw_thc_server *server, const uint8_t *packet, si
     if (status == GW_OK) {
         status = gw_thc_packet_measure(&p, packet, packet_size);
     }
-    if (status == GW_OK && p.header.len > server->config.slot_len) {
+    if (status == GW_OK && p.header.len > server->options.slot_len) {
         status = GW_ERR_LIMIT;
     }
     if (status == GW_OK && p.set != NULL &&
-        gw_thc_set_members(p.set, server->config.worker_max) == UINT32_MAX) {
+        gw_thc_set_members(p.set, server->options.worker_max) == UINT32_MAX) {
         status = GW_ERR_DUP;
     }
     if (status != GW_OK) {
@@ -277,19 +276,22 @@ gw_status gw_thc_server_receive(gw_thc_server *server, const uint8_t *packet, si
     return receive_ordered(server, &p, reply);
 }
 
-/* NULL if there is no such slot. */
-static gw_thc_slot *find_slot(const gw_thc_server *server, uint32_t slot)
+/* The slot, or NULL and *status: GW_ERR_ARG, GW_ERR_STATE. */
+static gw_thc_slot *find_slot(const gw_thc_server *handle, uint32_t slot, gw_status *status)
 {
-    int is_there = server != NULL && server->tag == GW_THC_SERVER_TAG && slot < server->config.slot_count;
-    return is_there ? slot_at(server, slot) : NULL;
+    const gw_thc_server_state *server = gw_thc_server_state_of(handle);
+
+    *status = server == NULL && handle != NULL ? GW_ERR_STATE : GW_ERR_ARG;
+    return server != NULL && slot < server->options.slot_count ? slot_at(server, slot) : NULL;
 }
 
-gw_status gw_thc_server_seal(gw_thc_server *server, uint32_t slot, gw_thc_reply *reply)
+gw_status gw_thc_server_seal(gw_thc_server *handle, uint32_t slot, gw_thc_reply *reply)
 {
-    gw_thc_slot *s = find_slot(server, slot);
+    gw_status status;
+    gw_thc_slot *s = find_slot(handle, slot, &status);
 
     if (reply == NULL || s == NULL) {
-        return GW_ERR_ARG;
+        return status;
     }
     clear_reply(reply);
     gw_thc_version *current = &s->version[s->current];
@@ -297,24 +299,27 @@ gw_status gw_thc_server_seal(gw_thc_server *server, uint32_t slot, gw_thc_reply 
         return GW_ERR_STATE;
     }
     current->state = GW_THC_VERSION_CLOSED;
-    reply_version(server, s, s->current, GW_THC_ACTION_BROADCAST, reply);
+    reply_version(gw_thc_server_state_of(handle), s, s->current, GW_THC_ACTION_BROADCAST, reply);
     return GW_OK;
 }
 
-gw_status gw_thc_server_drop(gw_thc_server *server, uint32_t slot)
+gw_status gw_thc_server_drop(gw_thc_server *handle, uint32_t slot)
 {
-    gw_thc_slot *s = find_slot(server, slot);
+    gw_status status;
+    gw_thc_slot *s = find_slot(handle, slot, &status);
 
     if (s == NULL) {
-        return GW_ERR_ARG;
+        return status;
     }
     s->version[s->current ^ 1u].state = GW_THC_VERSION_EMPTY;
     return GW_OK;
 }
 
-int gw_thc_server_slot_open(const gw_thc_server *server, uint32_t slot, uint32_t *round, uint32_t *members)
+int gw_thc_server_slot_open(const gw_thc_server *handle, uint32_t slot, uint32_t *round, uint32_t *members)
 {
-    gw_thc_slot *s = find_slot(server, slot);
+    const gw_thc_server_state *server = gw_thc_server_state_of(handle);
+    gw_status status;
+    gw_thc_slot *s = find_slot(handle, slot, &status);
 
     if (s == NULL) {
         return 0;
@@ -324,7 +329,7 @@ int gw_thc_server_slot_open(const gw_thc_server *server, uint32_t slot, uint32_t
         *round = current->round;
     }
     if (members != NULL) {
-        *members = gw_thc_set_members(set_of(server, s, s->current), server->config.worker_max);
+        *members = gw_thc_set_members(set_of(server, s, s->current), server->options.worker_max);
     }
     return current->state == GW_THC_VERSION_OPEN;
 }

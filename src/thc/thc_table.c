@@ -33,7 +33,7 @@ typedef struct table_search {
     uint8_t next[16][256];
 } table_search;
 
-_Static_assert(sizeof(table_search) <= GW_THC_TABLE_WORKSPACE_SIZE, "workspace");
+_Static_assert(sizeof(table_search) + _Alignof(table_search) <= GW_THC_TABLE_WORKSPACE_SIZE, "workspace");
 
 gw_thc_table gw_thc_table_uniform(unsigned bits)
 {
@@ -150,7 +150,7 @@ void gw_thc_table_price_at(gw_thc_table_cost *cost, const gw_thc_table *table, d
     cost->total = cost->quantization + cost->truncation;
 }
 
-gw_status gw_thc_table_price(gw_thc_table_cost *cost, const gw_thc_table *table, double p)
+gw_status gw_thc_table_price(const gw_thc_table *table, double p, gw_thc_table_cost *cost)
 {
     if (cost == NULL || table == NULL) {
         return GW_ERR_ARG;
@@ -165,10 +165,10 @@ gw_status gw_thc_table_price(gw_thc_table_cost *cost, const gw_thc_table *table,
     return GW_OK;
 }
 
-gw_status gw_thc_table_solve(gw_thc_table *table, gw_thc_table_cost *cost, unsigned bits,
-                             unsigned granularity, double p, void *workspace, size_t workspace_size)
+gw_status gw_thc_table_solve(unsigned bits, unsigned granularity, double p, gw_thc_table *table,
+                             gw_thc_table_cost *cost, const gw_workspace *workspace)
 {
-    if (table == NULL || workspace == NULL || (uintptr_t)workspace % sizeof(uint64_t) != 0) {
+    if (table == NULL || workspace == NULL || workspace->data == NULL) {
         return GW_ERR_ARG;
     }
     if (bits < 1 || bits > GW_THC_BITS_MAX || granularity > GW_THC_GRANULARITY_MAX || !p_in_range(p)) {
@@ -178,11 +178,13 @@ gw_status gw_thc_table_solve(gw_thc_table *table, gw_thc_table_cost *cost, unsig
     if (granularity < steps) {
         return GW_ERR_OPTION;
     }
-    if (workspace_size < GW_THC_TABLE_WORKSPACE_SIZE) {
+    if (workspace->size < GW_THC_TABLE_WORKSPACE_SIZE) {
         return GW_ERR_WORKSPACE;
     }
 
-    table_search *s = workspace;
+    uint8_t *start = workspace->data;
+    start += (0 - (uintptr_t)start) % _Alignof(table_search);
+    table_search *s = (table_search *)(void *)start;
     double t = gw_normal_threshold(p);
     for (unsigned i = 0; i <= granularity; i++) {
         double point[3];

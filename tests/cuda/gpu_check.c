@@ -837,20 +837,20 @@ static gw_thc make_thc(unsigned workers, unsigned bits, unsigned block_log2, gw_
                        unsigned lane_bits, int is_rotated, int feedback)
 {
     gw_thc thc;
-    gw_thc_config config;
-    void *workspace = take(GW_THC_TABLE_WORKSPACE_SIZE);
-    must(gw_thc_config_default(&config, NULL, bits, workers, lane_bits, feedback, workspace,
-                               GW_THC_TABLE_WORKSPACE_SIZE),
-         "gw_thc_config_default");
-    free(workspace);
+    gw_thc_options config;
+    const gw_thc_goal goal = {bits, workers, lane_bits, feedback};
+    const gw_workspace workspace = {take(GW_THC_TABLE_WORKSPACE_SIZE), GW_THC_TABLE_WORKSPACE_SIZE};
+    must(gw_thc_options_init(&config, &goal, &workspace), "gw_thc_options_init");
+    free(workspace.data);
     config.seed = 42;
-    config.dtype = (uint8_t)dtype;
-    config.block_log2 = (uint8_t)block_log2;
+    config.dtype = dtype;
+    config.block_log2 = block_log2;
+    config.backends = cpu_backends;
     if (!is_rotated) {
         config.transform = GW_THC_PLAIN;
         config.threshold_bits = 0;
     }
-    must(gw_thc_init(&thc, &config, cpu_backends), "gw_thc_init");
+    must(gw_thc_init(&thc, &config), "gw_thc_init");
     return thc;
 }
 
@@ -858,14 +858,16 @@ static gw_thc make_thc(unsigned workers, unsigned bits, unsigned block_log2, gw_
 static void compare_thc(const gw_thc *thc, const void *x, size_t len, const char *name)
 {
     begin_case(name, "THC");
-    const size_t value_size = len * gw_dtype_size((gw_dtype)thc->config.dtype);
+    const gw_thc_options *options = gw_thc_options_of(thc);
+    const size_t value_size = len * gw_dtype_size(options->dtype);
     const uint64_t blocks = gw_thc_block_count(thc, len);
     const size_t patterns_size = 4 * (size_t)blocks * gw_thc_patterns_per_block(thc);
     const size_t indices_size = gw_thc_indices_size(thc, len, 0, blocks);
     const size_t lanes = (size_t)gw_thc_range_lanes(thc, len, 0, blocks);
     const size_t lanes_size = gw_thc_lanes_size(thc, len, 0, blocks);
-    const int feedback = thc->config.error_feedback;
-    void *workspace = take(GW_THC_WORKSPACE_SIZE_MAX), *device_x = on_device(x, value_size);
+    const int feedback = options->error_feedback;
+    const gw_workspace workspace = {take(GW_THC_WORKSPACE_SIZE_MAX), GW_THC_WORKSPACE_SIZE_MAX};
+    void *device_x = on_device(x, value_size);
     uint32_t *patterns = take(patterns_size), *device_patterns = on_device(NULL, patterns_size);
     uint8_t *indices = take(indices_size), *sum = take(lanes_size), *device_sum = on_device(NULL, lanes_size);
     float *error = take(4 * len), *device_error;
@@ -880,10 +882,11 @@ static void compare_thc(const gw_thc *thc, const void *x, size_t len, const char
     memset(error, 0, 4 * len);
     device_error = on_device(error, 4 * len);
     memset(sum, 0, lanes_size);
-    must(gw_thc_agg_init(&agg, &thc->config.table, WORKERS, thc->config.lane_bits, cpu_backends),
+    must(gw_thc_agg_init(&agg,
+                         &(gw_thc_agg_options){options->table, WORKERS, options->lane_bits, cpu_backends}),
          "gw_thc_agg_init");
-    must(gw_thc_norms(thc, &range, x, feedback ? error : NULL, patterns, workspace, GW_THC_WORKSPACE_SIZE_MAX,
-                      NULL),
+    must(gw_thc_norms(thc, &range, &(gw_thc_source){.values = x, .error = feedback ? error : NULL}, patterns,
+                      NULL, &workspace),
          "gw_thc_norms");
     must(gw_cuda_thc_norms(&cuda, thc, &range, device_x, feedback ? device_error : NULL, device_patterns,
                            result, NULL),
@@ -897,11 +900,13 @@ static void compare_thc(const gw_thc *thc, const void *x, size_t len, const char
         sources[w] = device_indices[w];
         memset(error, 0, 4 * len);
         (void)cuda_device_put(&device, device_error, error, 4 * len);
-        must(gw_thc_encode(thc, &range, x, feedback ? error : NULL, patterns, indices, indices_size,
-                           workspace, GW_THC_WORKSPACE_SIZE_MAX, NULL),
+        must(gw_thc_encode(
+                 thc, &range,
+                 &(gw_thc_source){.values = x, .error = feedback ? error : NULL, .patterns = patterns},
+                 &(gw_buffer){indices, indices_size, 0}, NULL, &workspace),
              "gw_thc_encode");
         /* One of them has its key in device memory, and a range that says something else. */
-        const gw_cuda_thc_key key = {thc->config.seed, range.round, w};
+        const gw_cuda_thc_key key = {options->seed, range.round, w};
         gw_cuda_thc_key *key_at = w == 2 ? on_device(&key, sizeof key) : NULL;
         gw_thc_range device_range = range;
         device_range.rank = w == 2 ? 0 : w;
@@ -916,7 +921,8 @@ static void compare_thc(const gw_thc *thc, const void *x, size_t len, const char
         if (feedback) {
             expect_bytes(device_error, error, 4 * len, "error memory", name);
         }
-        must(gw_thc_agg_add_indices(&agg, sum, cpu_set, lanes, indices, w), "gw_thc_agg_add_indices");
+        must(gw_thc_agg_add_indices(&agg, &(gw_thc_partial){sum, cpu_set, lanes}, indices, w),
+             "gw_thc_agg_add_indices");
     }
     must(gw_cuda_thc_sum_indices(&cuda, &agg, device_sum, set, lanes, sources, ranks, WORKERS, 0, NULL),
          "gw_cuda_thc_sum_indices");
@@ -933,14 +939,14 @@ static void compare_thc(const gw_thc *thc, const void *x, size_t len, const char
         expect_bytes(total, sum, lanes_size, "sum of lanes", name);
         uint8_t *wrong = take(lanes_size);
         memcpy(wrong, sum, lanes_size);
-        wrong[lanes_size - thc->config.lane_bits / 8] = 255; /* above WORKERS * granularity of these tables */
+        wrong[lanes_size - options->lane_bits / 8] = 255; /* above WORKERS * granularity of these tables */
         uint8_t *device_wrong = on_device(wrong, lanes_size);
         in_lanes[0] = device_wrong;
         memset(total_set, 0, sizeof total_set);
         must(gw_cuda_thc_sum_lanes(&cuda, &agg, total, total_set, lanes, in_lanes, in_sets, 1, 0, result,
                                    NULL),
              "gw_cuda_thc_sum_lanes");
-        const uint32_t wanted = WORKERS * thc->config.table.granularity < 255 ? GW_ERR_CORRUPT : GW_OK;
+        const uint32_t wanted = WORKERS * options->table.granularity < 255 ? GW_ERR_CORRUPT : GW_OK;
         expect(fetch_result(result).status == wanted, "status of a sum of wrong lanes", name);
         free(wrong);
         give(device_wrong);
@@ -952,14 +958,16 @@ static void compare_thc(const gw_thc *thc, const void *x, size_t len, const char
         const size_t reduced_size = gw_thc_reduced_size(thc, len, 0, blocks);
         uint8_t *reduced = take(reduced_size), *device_reduced = on_device(NULL, reduced_size);
         void *cpu_out = take(value_size), *reduced_out = on_device(NULL, value_size);
-        uint64_t missing_blocks;
-        must(gw_thc_expand(thc, &range, indices, indices_size, reduced, reduced_size), "gw_thc_expand");
+        must(gw_thc_expand(thc, &range, &(gw_thc_indices){indices, indices_size, NULL},
+                           &(gw_buffer){reduced, reduced_size, 0}),
+             "gw_thc_expand");
         must(gw_cuda_thc_expand(&cuda, thc, &range, device_indices[WORKERS - 1], indices_size, device_reduced,
                                 reduced_size, NULL),
              "gw_cuda_thc_expand");
         expect_bytes(device_reduced, reduced, reduced_size, "buffer for a raw reduction", name);
-        must(gw_thc_decode_reduced(thc, &range, reduced, reduced_size, patterns, GW_THC_MEAN, cpu_out,
-                                   value_size, workspace, GW_THC_WORKSPACE_SIZE_MAX, &missing_blocks, NULL),
+        must(gw_thc_decode_reduced(thc, &range, &(gw_thc_sum){reduced, reduced_size, NULL, patterns},
+                                   GW_THC_MEAN, &(gw_thc_target){.values = cpu_out, .capacity = len},
+                                   &workspace),
              "gw_thc_decode_reduced");
         must(gw_cuda_thc_decode_reduced(&cuda, thc, &range, NULL, device_reduced, reduced_size,
                                         device_patterns, GW_THC_MEAN, reduced_out, value_size, result, NULL),
@@ -977,10 +985,9 @@ static void compare_thc(const gw_thc *thc, const void *x, size_t len, const char
     }
     uint32_t *device_members = on_device(members, 4 * (size_t)blocks);
     void *out = take(value_size), *device_out = on_device(NULL, value_size);
-    uint64_t missing;
     for (int mode = GW_THC_SUM; mode <= GW_THC_MEAN; mode++) {
-        must(gw_thc_decode(thc, &range, sum, lanes_size, members, patterns, (gw_thc_mode)mode, out,
-                           value_size, workspace, GW_THC_WORKSPACE_SIZE_MAX, &missing, NULL),
+        must(gw_thc_decode(thc, &range, &(gw_thc_sum){sum, lanes_size, members, patterns}, (gw_thc_mode)mode,
+                           &(gw_thc_target){.values = out, .capacity = len}, &workspace),
              "gw_thc_decode");
         must(gw_cuda_thc_decode(&cuda, thc, &range, NULL, device_sum, lanes_size, device_members,
                                 device_patterns, (gw_thc_mode)mode, device_out, value_size, result, NULL),
@@ -1004,7 +1011,7 @@ static void compare_thc(const gw_thc *thc, const void *x, size_t len, const char
     free(sum);
     free(indices);
     free(patterns);
-    free(workspace);
+    free(workspace.data);
 }
 
 static void run_thc(size_t len, uint64_t seed)
@@ -1617,7 +1624,8 @@ static void digest_gcomp(gw_dtype dtype, int levels, int preset, size_t len)
 static void digest_thc(unsigned bits, gw_dtype dtype, size_t len)
 {
     const gw_thc thc = make_thc(WORKERS, bits, 10, dtype, 8, 1, 1);
-    const size_t value_size = len * gw_dtype_size(dtype), space = GW_THC_WORKSPACE_SIZE_MAX;
+    const gw_thc_options *options = gw_thc_options_of(&thc);
+    const size_t value_size = len * gw_dtype_size(dtype);
     const uint64_t blocks = gw_thc_block_count(&thc, len);
     const size_t patterns_size = 4 * (size_t)blocks * gw_thc_patterns_per_block(&thc);
     const size_t indices_size = gw_thc_indices_size(&thc, len, 0, blocks);
@@ -1629,7 +1637,7 @@ static void digest_thc(unsigned bits, gw_dtype dtype, size_t len)
     uint8_t set[GW_THC_SET_SIZE(WORKERS)] = {0};
     uint32_t ranks[WORKERS];
     const uint8_t *indices[WORKERS];
-    uint64_t random = 2000 + bits, missing;
+    uint64_t random = 2000 + bits;
     gw_thc_range range = {len, 0, blocks, 7, 0};
     gw_thc_agg agg;
     char name[96], part[32];
@@ -1640,7 +1648,8 @@ static void digest_thc(unsigned bits, gw_dtype dtype, size_t len)
     for (uint64_t b = 0; b < blocks; b++) {
         host_members[b] = WORKERS;
     }
-    must(gw_thc_agg_init(&agg, &thc.config.table, WORKERS, thc.config.lane_bits, cpu_backends),
+    must(gw_thc_agg_init(&agg,
+                         &(gw_thc_agg_options){options->table, WORKERS, options->lane_bits, cpu_backends}),
          "gw_thc_agg_init");
     void *x = room(values, value_size), *out = room(NULL, value_size);
     uint8_t *sum = room(zeros, lanes_size);
@@ -1669,20 +1678,24 @@ static void digest_thc(unsigned bits, gw_dtype dtype, size_t len)
         expect(fetch_result(result).status == GW_OK, "status of decode", name);
         give(result);
     } else {
-        void *workspace = take(space);
-        must(gw_thc_norms(&thc, &range, x, error, patterns, workspace, space, NULL), "gw_thc_norms");
+        const gw_workspace workspace = {take(GW_THC_WORKSPACE_SIZE_MAX), GW_THC_WORKSPACE_SIZE_MAX};
+        must(gw_thc_norms(&thc, &range, &(gw_thc_source){.values = x, .error = error}, patterns, NULL,
+                          &workspace),
+             "gw_thc_norms");
         for (uint32_t w = 0; w < WORKERS; w++) {
             range.rank = w;
             memcpy(error, start, 4 * len);
-            must(gw_thc_encode(&thc, &range, x, error, patterns, (uint8_t *)(uintptr_t)indices[w],
-                               indices_size, workspace, space, NULL),
+            must(gw_thc_encode(
+                     &thc, &range, &(gw_thc_source){.values = x, .error = error, .patterns = patterns},
+                     &(gw_buffer){(uint8_t *)(uintptr_t)indices[w], indices_size, 0}, NULL, &workspace),
                  "gw_thc_encode");
-            must(gw_thc_agg_add_indices(&agg, sum, set, lanes, indices[w], w), "gw_thc_agg_add_indices");
+            must(gw_thc_agg_add_indices(&agg, &(gw_thc_partial){sum, set, lanes}, indices[w], w),
+                 "gw_thc_agg_add_indices");
         }
-        must(gw_thc_decode(&thc, &range, sum, lanes_size, members, patterns, GW_THC_MEAN, out, value_size,
-                           workspace, space, &missing, NULL),
+        must(gw_thc_decode(&thc, &range, &(gw_thc_sum){sum, lanes_size, members, patterns}, GW_THC_MEAN,
+                           &(gw_thc_target){.values = out, .capacity = len}, &workspace),
              "gw_thc_decode");
-        free(workspace);
+        free(workspace.data);
     }
     digest(name, "norms", patterns, patterns_size);
     for (uint32_t w = 0; w < WORKERS; w++) {
@@ -2035,7 +2048,9 @@ static void bench_thc(bench *b, const void *values)
     for (uint64_t i = 0; i < blocks; i++) {
         host_members[i] = BENCH_WORKERS;
     }
-    must(gw_thc_agg_init(&agg, &thc.config.table, BENCH_WORKERS, 8, cpu_backends), "gw_thc_agg_init");
+    must(gw_thc_agg_init(
+             &agg, &(gw_thc_agg_options){gw_thc_options_of(&thc)->table, BENCH_WORKERS, 8, cpu_backends}),
+         "gw_thc_agg_init");
     uint8_t *x = take_sets(b, values, b->value_size, &value_stride),
             *y = take_sets(b, NULL, b->value_size, &value_stride),
             *patterns_at = take_sets(b, NULL, patterns_size, &pattern_stride),

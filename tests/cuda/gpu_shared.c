@@ -212,17 +212,18 @@ static void call_all_thc(gw_cuda *cuda)
                 const int feedback = (int)(shape & 1);
                 const unsigned lane_bits = (shape & 2) != 0 ? 16 : 8;
                 gw_thc thc;
-                gw_thc_config config;
+                gw_thc_options config;
                 gw_thc_agg agg;
                 uint8_t set[GW_THC_SET_SIZE(WORKERS)] = {0}, total[GW_THC_SET_SIZE(WORKERS)] = {0};
                 const uint8_t *sets[1] = {set};
-                must(gw_thc_config_default(&config, NULL, 4, WORKERS, lane_bits, feedback, workspace,
-                                           sizeof workspace),
-                     "gw_thc_config_default");
-                config.block_log2 = (uint8_t)block_log2;
-                config.dtype = (uint8_t)(GW_FP32 + shape / 4);
-                must(gw_thc_init(&thc, &config, GW_BACKEND_ALL), "gw_thc_init");
-                must(gw_thc_agg_init(&agg, &config.table, WORKERS, lane_bits, GW_BACKEND_ALL),
+                must(gw_thc_options_init(&config, &(gw_thc_goal){4, WORKERS, lane_bits, feedback},
+                                         &(gw_workspace){workspace, sizeof workspace}),
+                     "gw_thc_options_init");
+                config.block_log2 = block_log2;
+                config.dtype = (gw_dtype)(GW_FP32 + shape / 4);
+                must(gw_thc_init(&thc, &config), "gw_thc_init");
+                must(gw_thc_agg_init(&agg,
+                                     &(gw_thc_agg_options){config.table, WORKERS, lane_bits, GW_BACKEND_ALL}),
                      "gw_thc_agg_init");
                 const uint64_t blocks = gw_thc_block_count(&thc, lens[i]);
                 const size_t count = (size_t)gw_thc_range_lanes(&thc, lens[i], 0, blocks);

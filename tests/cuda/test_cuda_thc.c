@@ -10,7 +10,7 @@
 #include <string.h>
 
 typedef struct job {
-    gw_thc_config config;
+    gw_thc_options options;
     gw_thc thc;
     gw_thc_range range;
     size_t first_element, len; /* of the range */
@@ -30,32 +30,31 @@ static job make_job(unsigned bits, unsigned block_log2, gw_dtype dtype, unsigned
 {
     job j;
     memset(&j, 0, sizeof j);
-    void *workspace = take(GW_THC_TABLE_WORKSPACE_SIZE);
-    assert_int_equal(gw_thc_config_default(&j.config, NULL, bits, workers, lane_bits, error_feedback,
-                                           workspace, GW_THC_TABLE_WORKSPACE_SIZE),
-                     GW_OK);
-    free(workspace);
-    j.config.seed = 0x123456789abcdef0u + bits;
-    j.config.dtype = (uint8_t)dtype;
-    j.config.block_log2 = (uint8_t)block_log2;
-    j.config.nonfinite = (uint8_t)nonfinite;
-    j.config.transform = (uint8_t)transform;
+    const gw_thc_goal goal = {bits, workers, lane_bits, error_feedback};
+    gw_workspace workspace = {take(GW_THC_TABLE_WORKSPACE_SIZE), GW_THC_TABLE_WORKSPACE_SIZE};
+    assert_int_equal(gw_thc_options_init(&j.options, &goal, &workspace), GW_OK);
+    free(workspace.data);
+    j.options.seed = 0x123456789abcdef0u + bits;
+    j.options.dtype = dtype;
+    j.options.block_log2 = block_log2;
+    j.options.nonfinite = nonfinite;
+    j.options.transform = transform;
     if (transform == GW_THC_PLAIN) {
-        j.config.threshold_bits = 0;
+        j.options.threshold_bits = 0;
     }
-    assert_int_equal(gw_thc_init(&j.thc, &j.config, GW_BACKEND_SCALAR), GW_OK);
+    assert_int_equal(gw_thc_init(&j.thc, &j.options), GW_OK);
     return j;
 }
 
 static void set_range(job *j, uint64_t count, uint64_t first, uint64_t blocks, uint32_t rank)
 {
-    j->range.count = count;
-    j->range.first_block = first;
+    j->range.len = count;
+    j->range.block_first = first;
     j->range.block_count = blocks;
     j->range.round = 0xfffffff0u + rank;
     j->range.rank = rank;
-    j->first_element = (size_t)(first << j->config.block_log2);
-    uint64_t end = (first + blocks) << j->config.block_log2;
+    j->first_element = (size_t)(first << j->options.block_log2);
+    uint64_t end = (first + blocks) << j->options.block_log2;
     end = end < count ? end : count;
     j->len = end > j->first_element ? (size_t)end - j->first_element : 0;
     j->patterns = (size_t)blocks * gw_thc_patterns_per_block(&j->thc);
@@ -68,25 +67,25 @@ static gw_cuda_result *new_result(void)
 
 static size_t size_of(const job *j)
 {
-    return gw_dtype_size((gw_dtype)j->config.dtype);
+    return gw_dtype_size((gw_dtype)j->options.dtype);
 }
 
 /* The other workers: maxima somewhat above the own patterns, one block's equal to them. */
 static void raise_maxima(const job *j, uint32_t *patterns, uint64_t *random)
 {
     for (size_t i = 0; i < j->patterns; i++) {
-        const uint32_t mark = j->config.transform == GW_THC_ROTATED ? GW_THC_NORM_NONFINITE : 0xffffffffu;
+        const uint32_t mark = j->options.transform == GW_THC_ROTATED ? GW_THC_NORM_NONFINITE : 0xffffffffu;
         const uint32_t r = (uint32_t)testing_random(random);
         if (patterns[i] == mark || r % 4 == 0) {
             continue;
         }
-        if (j->config.transform == GW_THC_ROTATED && patterns[i] == 0) {
+        if (j->options.transform == GW_THC_ROTATED && patterns[i] == 0) {
             patterns[i] = r % 3 == 0 ? 0 : 0x3f800000u; /* others have values where this one has none */
-        } else if (patterns[i] < (j->config.transform == GW_THC_ROTATED ? 0x7d000000u : 0xfd000000u)) {
+        } else if (patterns[i] < (j->options.transform == GW_THC_ROTATED ? 0x7d000000u : 0xfd000000u)) {
             patterns[i] += r % 0x1000000u;
         }
     }
-    if (j->config.transform == GW_THC_PLAIN) {
+    if (j->options.transform == GW_THC_PLAIN) {
         uint64_t bad;
         for (size_t i = 0; i < j->range.block_count; i++) { /* keep what is not a pattern as it was not */
             if (gw_thc_norms_check(&j->thc, patterns + 2 * i, 1, &bad) != GW_OK) {
@@ -103,8 +102,8 @@ static void compare_worker(gw_cuda *cuda, const job *j, const void *x, const flo
 {
     const size_t element_size = size_of(j);
     const size_t indices_size =
-        gw_thc_indices_size(&j->thc, j->range.count, j->range.first_block, j->range.block_count);
-    void *workspace = take(GW_THC_WORKSPACE_SIZE_MAX);
+        gw_thc_indices_size(&j->thc, j->range.len, j->range.block_first, j->range.block_count);
+    const gw_workspace workspace = {take(GW_THC_WORKSPACE_SIZE_MAX), GW_THC_WORKSPACE_SIZE_MAX};
     uint32_t *own = take(4 * j->patterns);
     float *cpu_error = NULL;
     uint8_t *cpu_indices = take(indices_size);
@@ -118,8 +117,8 @@ static void compare_worker(gw_cuda *cuda, const job *j, const void *x, const flo
         cpu_error = take(4 * j->len);
         memcpy(cpu_error, error, 4 * j->len);
     }
-    gw_status status =
-        gw_thc_norms(&j->thc, &j->range, x, error, own, workspace, GW_THC_WORKSPACE_SIZE_MAX, &bad);
+    gw_status status = gw_thc_norms(&j->thc, &j->range, &(gw_thc_source){.values = x, .error = cpu_error},
+                                    own, &bad, &workspace);
     assert_int_equal(
         gw_cuda_thc_norms(cuda, &j->thc, &j->range, device_x, device_error, device_own, result, NULL), GW_OK);
     gw_cuda_result r = testing_result(result);
@@ -137,14 +136,15 @@ static void compare_worker(gw_cuda *cuda, const job *j, const void *x, const flo
         raise_maxima(j, maxima, random);
         const uint32_t *device_maxima = testing_device(maxima, 4 * j->patterns, 0);
         uint8_t *device_indices = testing_device(NULL, indices_size, 0);
-        gw_cuda_thc_key key = {j->config.seed, j->range.round, j->range.rank};
+        gw_cuda_thc_key key = {j->options.seed, j->range.round, j->range.rank};
         gw_thc_range other = j->range;
         other.round ^= 0x5555; /* what the device key must replace */
         const int in_memory = (int)(testing_random(random) & 1);
         const gw_cuda_thc_key *device_key = in_memory ? testing_device(&key, sizeof key, 0) : NULL;
 
-        status = gw_thc_encode(&j->thc, &j->range, x, cpu_error, maxima, cpu_indices, indices_size, workspace,
-                               GW_THC_WORKSPACE_SIZE_MAX, &bad);
+        status = gw_thc_encode(&j->thc, &j->range,
+                               &(gw_thc_source){.values = x, .error = cpu_error, .patterns = maxima},
+                               &(gw_buffer){cpu_indices, indices_size, 0}, &bad, &workspace);
         assert_int_equal(gw_cuda_thc_encode(cuda, &j->thc, in_memory ? &other : &j->range, device_key,
                                             device_x, device_error, own_given ? device_own : NULL,
                                             device_maxima, device_indices, indices_size, result, NULL),
@@ -159,7 +159,7 @@ static void compare_worker(gw_cuda *cuda, const job *j, const void *x, const flo
         *indices_out = cpu_indices;
         cpu_indices = NULL;
     }
-    free(workspace);
+    free(workspace.data);
     free(own);
     free(cpu_error);
     free(cpu_indices);
@@ -172,22 +172,21 @@ static void compare_decode(gw_cuda *cuda, const job *j, const uint8_t *lanes, si
     const size_t size = size_of(j) * j->len;
     uint8_t *cpu = take(size);
     uint8_t *device = testing_device(NULL, size, offset * size_of(j));
-    void *workspace = take(GW_THC_WORKSPACE_SIZE_MAX);
+    const gw_workspace workspace = {take(GW_THC_WORKSPACE_SIZE_MAX), GW_THC_WORKSPACE_SIZE_MAX};
     gw_cuda_result *result = new_result();
-    uint64_t missing = 0, bad = UINT64_MAX;
+    const gw_thc_sum sum = {lanes, lanes_size, members, maxima};
+    gw_thc_target target = {.values = cpu, .capacity = j->len};
     gw_status status;
 
     if (members != NULL) {
-        status = gw_thc_decode(&j->thc, &j->range, lanes, lanes_size, members, maxima, mode, cpu, size,
-                               workspace, GW_THC_WORKSPACE_SIZE_MAX, &missing, &bad);
+        status = gw_thc_decode(&j->thc, &j->range, &sum, mode, &target, &workspace);
         assert_int_equal(
             gw_cuda_thc_decode(cuda, &j->thc, &j->range, NULL, testing_device(lanes, lanes_size, 0),
                                lanes_size, testing_device(members, 4 * (size_t)j->range.block_count, 0),
                                testing_device(maxima, 4 * j->patterns, 0), mode, device, size, result, NULL),
             GW_OK);
     } else {
-        status = gw_thc_decode_reduced(&j->thc, &j->range, lanes, lanes_size, maxima, mode, cpu, size,
-                                       workspace, GW_THC_WORKSPACE_SIZE_MAX, &missing, &bad);
+        status = gw_thc_decode_reduced(&j->thc, &j->range, &sum, mode, &target, &workspace);
         assert_int_equal(gw_cuda_thc_decode_reduced(
                              cuda, &j->thc, &j->range, NULL, testing_device(lanes, lanes_size, 0), lanes_size,
                              testing_device(maxima, 4 * j->patterns, 0), mode, device, size, result, NULL),
@@ -195,12 +194,12 @@ static void compare_decode(gw_cuda *cuda, const job *j, const uint8_t *lanes, si
     }
     const gw_cuda_result r = testing_result(result);
     assert_int_equal(r.status, status);
-    assert_true(r.bad_index == bad);
-    assert_int_equal(r.missing, missing);
+    assert_true(r.bad_index == target.bad_block);
+    assert_int_equal(r.missing, target.missing);
     assert_int_equal(r.len, status == GW_OK ? j->len : 0);
     assert_memory_equal(device, cpu, size);
     free(cpu);
-    free(workspace);
+    free(workspace.data);
     testing_free_all();
 }
 
@@ -209,9 +208,9 @@ enum { WORKERS = 5 };
 static gw_thc_agg make_agg(const job *j)
 {
     gw_thc_agg agg;
-    assert_int_equal(
-        gw_thc_agg_init(&agg, &j->config.table, j->config.worker_max, j->config.lane_bits, GW_BACKEND_SCALAR),
-        GW_OK);
+    assert_int_equal(gw_thc_agg_init(&agg, &(gw_thc_agg_options){j->options.table, j->options.worker_max,
+                                                                 j->options.lane_bits, GW_BACKEND_SCALAR}),
+                     GW_OK);
     return agg;
 }
 
@@ -221,9 +220,9 @@ static void compare_sums(gw_cuda *cuda, const job *j, uint8_t *const *indices, c
 {
     const gw_thc_agg agg = make_agg(j);
     const size_t len =
-        (size_t)gw_thc_range_lanes(&j->thc, j->range.count, j->range.first_block, j->range.block_count);
-    const size_t lanes_size = len * (j->config.lane_bits / 8);
-    const size_t indices_size = len / 8 * j->config.table.bits;
+        (size_t)gw_thc_range_lanes(&j->thc, j->range.len, j->range.block_first, j->range.block_count);
+    const size_t lanes_size = len * (j->options.lane_bits / 8);
+    const size_t indices_size = len / 8 * j->options.table.bits;
     const uint32_t ranks[WORKERS] = {0, 1, 2, 3, 4};
     uint8_t *lanes = take(lanes_size);
     uint8_t set[GW_THC_SET_SIZE(WORKERS)] = {0};
@@ -237,7 +236,8 @@ static void compare_sums(gw_cuda *cuda, const job *j, uint8_t *const *indices, c
         source[w] = indices[w];
         device_source[w] = testing_device(indices[w], indices_size, 0);
     }
-    assert_int_equal(gw_thc_agg_add_indices_many(&agg, lanes, set, len, source, ranks, WORKERS), GW_OK);
+    assert_int_equal(
+        gw_thc_agg_add_indices_many(&agg, &(gw_thc_partial){lanes, set, len}, source, ranks, WORKERS), GW_OK);
     /* Two at first, into memory with anything in it; the rest on top. */
     assert_int_equal(
         gw_cuda_thc_sum_indices(cuda, &agg, device_lanes, device_set, len, device_source, ranks, 2, 0, NULL),
@@ -275,9 +275,9 @@ static void compare_sums(gw_cuda *cuda, const job *j, uint8_t *const *indices, c
     assert_memory_equal(sum, lanes, lanes_size);
     /* A lane too large in the second: nothing is added. */
     if (len > 0) {
-        const size_t lane_size = j->config.lane_bits / 8;
+        const size_t lane_size = j->options.lane_bits / 8;
         const size_t at = (size_t)(testing_random(random) % len) * lane_size;
-        const uint32_t limit = 3u * j->config.table.granularity;
+        const uint32_t limit = 3u * j->options.table.granularity;
         if (lane_size > 1 || limit < 255) {
             const uint32_t bad = limit + 1;
             memcpy(partial[1] + at, &bad, lane_size);
@@ -297,10 +297,11 @@ static void compare_sums(gw_cuda *cuda, const job *j, uint8_t *const *indices, c
 
     /* Raw reduction. */
     const size_t reduced_size =
-        gw_thc_reduced_size(&j->thc, j->range.count, j->range.first_block, j->range.block_count);
+        gw_thc_reduced_size(&j->thc, j->range.len, j->range.block_first, j->range.block_count);
     uint8_t *reduced = take(reduced_size);
     uint8_t *device_reduced = testing_device(NULL, reduced_size, 0);
-    assert_int_equal(gw_thc_expand(&j->thc, &j->range, source[0], indices_size, reduced, reduced_size),
+    assert_int_equal(gw_thc_expand(&j->thc, &j->range, &(gw_thc_indices){source[0], indices_size, NULL},
+                                   &(gw_buffer){reduced, reduced_size, 0}),
                      GW_OK);
     assert_int_equal(gw_cuda_thc_expand(cuda, &j->thc, &j->range, device_source[0], indices_size,
                                         device_reduced, reduced_size, NULL),
@@ -349,14 +350,14 @@ static void compare_job(gw_cuda *cuda, job *j, uint64_t count, uint64_t first, u
     for (uint32_t w = 0; w < WORKERS; w++) {
         set_range(j, count, first, blocks, w);
         uint8_t *x = take(size_of(j) * j->len);
-        float *error = j->config.error_feedback != 0 ? take(4 * j->len) : NULL;
+        float *error = j->options.error_feedback != 0 ? take(4 * j->len) : NULL;
         maxima = maxima != NULL ? maxima : take(4 * j->patterns);
-        testing_values(x, (gw_dtype)j->config.dtype, j->len, nonfinite_log2, random);
+        testing_values(x, (gw_dtype)j->options.dtype, j->len, nonfinite_log2, random);
         if (error != NULL) {
             testing_values(error, GW_FP32, j->len, 0, random);
         }
         if (j->len > 3 && w == 0) { /* a block of zeros */
-            const size_t block = (size_t)1 << j->config.block_log2;
+            const size_t block = (size_t)1 << j->options.block_log2;
             const size_t n = j->len < block ? j->len : block;
             memset(x, 0, n * size_of(j));
             if (error != NULL) {
@@ -424,24 +425,23 @@ static void largest_norms(void **state)
         const size_t lane_size = lane_bits / 8;
         uint8_t *lanes = take(LANES * lane_size);
         uint8_t *decoded = take(LEN * sizeof(float));
-        void *workspace = take(GW_THC_WORKSPACE_SIZE_MAX);
-        uint64_t missing = 0, bad = 0;
+        const gw_workspace workspace = {take(GW_THC_WORKSPACE_SIZE_MAX), GW_THC_WORKSPACE_SIZE_MAX};
         uint32_t infinite = 0;
 
         set_range(&j, LEN, 0, BLOCKS, 0);
         for (size_t i = 0; i < LANES; i++) { /* all or nothing */
             const uint32_t lane =
-                testing_random(&random) % 4 == 0 ? 0 : WORKERS * (uint32_t)j.config.table.granularity;
+                testing_random(&random) % 4 == 0 ? 0 : WORKERS * (uint32_t)j.options.table.granularity;
             memcpy(lanes + i * lane_size, &lane, lane_size); /* little-endian, as the device is */
         }
         compare_decode(&cuda, &j, lanes, LANES * lane_size, members, maxima, GW_THC_SUM, 0);
         compare_decode(&cuda, &j, lanes, LANES * lane_size, members, maxima, GW_THC_SUM, 1);
         compare_decode(&cuda, &j, lanes, LANES * lane_size, members, maxima, GW_THC_MEAN, 0);
-        if (j.config.dtype == GW_FP32) { /* and the case is what it is meant to be */
-            assert_int_equal(gw_thc_decode(&j.thc, &j.range, lanes, LANES * lane_size, members, maxima,
-                                           GW_THC_SUM, decoded, LEN * sizeof(float), workspace,
-                                           GW_THC_WORKSPACE_SIZE_MAX, &missing, &bad),
-                             GW_OK);
+        if (j.options.dtype == GW_FP32) { /* and the case is what it is meant to be */
+            assert_int_equal(
+                gw_thc_decode(&j.thc, &j.range, &(gw_thc_sum){lanes, LANES * lane_size, members, maxima},
+                              GW_THC_SUM, &(gw_thc_target){.values = decoded, .capacity = LEN}, &workspace),
+                GW_OK);
             for (size_t i = 0; i < LEN; i++) {
                 uint32_t bits;
                 memcpy(&bits, decoded + 4 * i, 4);
@@ -451,7 +451,7 @@ static void largest_norms(void **state)
         }
         free(lanes);
         free(decoded);
-        free(workspace);
+        free(workspace.data);
     }
     /* Encode with an error memory: one value a block, which is the norm; what is decoded is off by some. */
     for (unsigned turn = 0; turn < 8; turn++) {
@@ -479,12 +479,12 @@ static void largest_norms(void **state)
 
 static void set_granularity(job *j, unsigned granularity)
 {
-    void *workspace = take(GW_THC_TABLE_WORKSPACE_SIZE);
-    assert_int_equal(gw_thc_table_solve(&j->config.table, NULL, j->config.table.bits, granularity, 1.0 / 32,
-                                        workspace, GW_THC_TABLE_WORKSPACE_SIZE),
-                     GW_OK);
-    free(workspace);
-    assert_int_equal(gw_thc_init(&j->thc, &j->config, GW_BACKEND_SCALAR), GW_OK);
+    const gw_workspace workspace = {take(GW_THC_TABLE_WORKSPACE_SIZE), GW_THC_TABLE_WORKSPACE_SIZE};
+    assert_int_equal(
+        gw_thc_table_solve(j->options.table.bits, granularity, 1.0 / 32, &j->options.table, NULL, &workspace),
+        GW_OK);
+    free(workspace.data);
+    assert_int_equal(gw_thc_init(&j->thc, &j->options), GW_OK);
 }
 
 /* Sums of 4-bit indices: as many sources as a byte holds, more, and grids and lanes that are added otherwise.
@@ -557,8 +557,8 @@ static void usual_shape(void **state)
         if (i % 4 == 1) {
             set_granularity(&j, i % 8 == 1 ? 30 : 16);
         }
-        odd += j.config.table.granularity % 2;
-        even += 1 - j.config.table.granularity % 2;
+        odd += j.options.table.granularity % 2;
+        even += 1 - j.options.table.granularity % 2;
         set_range(&j, (blocks + 2) * 1024 + (i % 5 == 0 ? 0 : 1 + i * 211 % 1024) - 1024, 1, blocks,
                   i % workers);
         float *x = take(4 * j.len), *error = take(4 * j.len);
@@ -568,7 +568,7 @@ static void usual_shape(void **state)
         if (dtype != GW_FP32) {
             testing_values(x, dtype, j.len, i / 4 % 3 != 0 ? 12 : 0, &random);
         }
-        compare_worker(&cuda, &j, x, j.config.error_feedback != 0 ? error : NULL, maxima, &indices,
+        compare_worker(&cuda, &j, x, j.options.error_feedback != 0 ? error : NULL, maxima, &indices,
                        (size_t)(i % 7 == 0   ? 1
                                 : i % 7 == 3 ? 4
                                              : 0),
@@ -593,7 +593,7 @@ static void usual_shape(void **state)
     uint8_t *lanes = take(1024 * (size_t)blocks);
     const size_t lane_count = (size_t)gw_thc_range_lanes(&j.thc, len, 0, blocks);
     for (size_t i = 0; i < lane_count; i++) {
-        lanes[i] = (uint8_t)(testing_random(&random) % (3u * j.config.table.granularity + 1u));
+        lanes[i] = (uint8_t)(testing_random(&random) % (3u * j.options.table.granularity + 1u));
     }
     for (size_t b = 0; b < blocks; b++) {
         members[b] = b % 50 == 7 ? 0 : 3;
@@ -646,14 +646,16 @@ static void bad_maxima(void **state)
     float *x = take(4 * j.len), *error = take(4 * j.len), *good_error = take(4 * j.len);
     uint32_t *own = take(4 * j.patterns), *maxima = take(4 * j.patterns);
     uint8_t *good = take(j.len / 2), *cpu = take(j.len / 2);
-    void *workspace = take(GW_THC_WORKSPACE_SIZE_MAX);
+    const gw_workspace workspace = {take(GW_THC_WORKSPACE_SIZE_MAX), GW_THC_WORKSPACE_SIZE_MAX};
     testing_values(x, GW_FP32, j.len, 0, &random);
     testing_values(error, GW_FP32, j.len, 0, &random);
     assert_int_equal(
-        gw_thc_norms(&j.thc, &j.range, x, error, own, workspace, GW_THC_WORKSPACE_SIZE_MAX, NULL), GW_OK);
+        gw_thc_norms(&j.thc, &j.range, &(gw_thc_source){.values = x, .error = error}, own, NULL, &workspace),
+        GW_OK);
     memcpy(good_error, error, 4 * j.len);
-    assert_int_equal(gw_thc_encode(&j.thc, &j.range, x, good_error, own, good, j.len / 2, workspace,
-                                   GW_THC_WORKSPACE_SIZE_MAX, NULL),
+    assert_int_equal(gw_thc_encode(&j.thc, &j.range,
+                                   &(gw_thc_source){.values = x, .error = good_error, .patterns = own},
+                                   &(gw_buffer){good, j.len / 2, 0}, NULL, &workspace),
                      GW_OK);
     static const uint32_t wrong[] = {1, 0x7f800000u, 0x7fc00000u, 0xffffffffu, 0x00800000u, 0};
     for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
@@ -661,8 +663,9 @@ static void bad_maxima(void **state)
         memcpy(maxima, own, 4 * j.patterns);
         maxima[5] = wrong[i];
         maxima[11] = 0x7f800001u;
-        const gw_status status = gw_thc_encode(&j.thc, &j.range, x, error, maxima, cpu, j.len / 2, workspace,
-                                               GW_THC_WORKSPACE_SIZE_MAX, &bad);
+        const gw_status status =
+            gw_thc_encode(&j.thc, &j.range, &(gw_thc_source){.values = x, .error = error, .patterns = maxima},
+                          &(gw_buffer){cpu, j.len / 2, 0}, &bad, &workspace);
         assert_true(status == GW_ERR_CORRUPT || status == GW_ERR_STATE);
         for (int own_given = 0; own_given < 2; own_given++) {
             uint8_t *indices = testing_device(NULL, j.len / 2, 0);
@@ -697,7 +700,7 @@ static void bad_maxima(void **state)
     free(maxima);
     free(good);
     free(cpu);
-    free(workspace);
+    free(workspace.data);
     gw_cuda_close(&cuda);
 }
 
@@ -763,26 +766,28 @@ static void graph_replays(void **state)
         uint8_t *cpu_indices = take(lanes / 2);
         uint32_t cpu_patterns[BLOCKS];
         float *cpu_out = take(4 * LEN);
-        void *workspace = take(GW_THC_WORKSPACE_SIZE_MAX);
+        const gw_workspace workspace = {take(GW_THC_WORKSPACE_SIZE_MAX), GW_THC_WORKSPACE_SIZE_MAX};
         testing_values(x, GW_FP32, LEN, 0, &random);
-        *key = (gw_cuda_thc_key){j.config.seed, 100 + round, rank};
+        *key = (gw_cuda_thc_key){j.options.seed, 100 + round, rank};
         j.range.round = 100 + round;
         assert_int_equal(
-            gw_thc_norms(&j.thc, &j.range, x, NULL, cpu_patterns, workspace, GW_THC_WORKSPACE_SIZE_MAX, NULL),
+            gw_thc_norms(&j.thc, &j.range, &(gw_thc_source){.values = x}, cpu_patterns, NULL, &workspace),
             GW_OK);
-        assert_int_equal(gw_thc_encode(&j.thc, &j.range, x, NULL, cpu_patterns, cpu_indices, lanes / 2,
-                                       workspace, GW_THC_WORKSPACE_SIZE_MAX, NULL),
+        assert_int_equal(gw_thc_encode(&j.thc, &j.range,
+                                       &(gw_thc_source){.values = x, .patterns = cpu_patterns},
+                                       &(gw_buffer){cpu_indices, lanes / 2, 0}, NULL, &workspace),
                          GW_OK);
-        assert_int_equal(gw_thc_decode_indices(&j.thc, &j.range, cpu_indices, lanes / 2, cpu_patterns,
-                                               cpu_out, 4 * LEN, workspace, GW_THC_WORKSPACE_SIZE_MAX, NULL),
-                         GW_OK);
+        assert_int_equal(
+            gw_thc_decode_indices(&j.thc, &j.range, &(gw_thc_indices){cpu_indices, lanes / 2, cpu_patterns},
+                                  &(gw_thc_target){.values = cpu_out, .capacity = LEN}, &workspace),
+            GW_OK);
         assert_int_equal(launch(executable, stream), 0);
         testing_sync();
         assert_memory_equal(indices, cpu_indices, lanes / 2);
         assert_memory_equal(out, cpu_out, 4 * LEN);
         free(cpu_indices);
         free(cpu_out);
-        free(workspace);
+        free(workspace.data);
     }
     assert_int_equal(destroy(graph), 0);
     assert_int_equal(exec_destroy(executable), 0);

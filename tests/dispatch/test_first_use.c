@@ -33,7 +33,7 @@ static void *use(void *argument)
     const unsigned index = (unsigned)((seen *)argument - results);
     seen *s = &results[index];
     gw_gcomp_options options;
-    gw_thc_config config;
+    gw_thc_options thc_options;
     pthread_barrier_wait(&start);
     for (unsigned step = 0; step < 4; step++) {
         switch ((index + step) % 4) {
@@ -59,8 +59,8 @@ static void *use(void *argument)
             break;
         }
         default:
-            if (gw_thc_config_default(&config, NULL, 4, 8, 8, 0, NULL, 0) != GW_OK ||
-                gw_thc_init(&s->thc, &config, GW_BACKEND_ALL) != GW_OK) {
+            if (gw_thc_options_init(&thc_options, &(gw_thc_goal){4, 8, 8, 0}, NULL) != GW_OK ||
+                gw_thc_init(&s->thc, &thc_options) != GW_OK) {
                 s->status = GW_ERR_STATE;
             }
             break;
@@ -92,8 +92,7 @@ int main(void)
         for (unsigned i = 0; i < THREADS; i++) {
             const seen *s = &results[i], *first = &results[0];
             if (s->status != GW_OK || s->crc != 0xe3069283u || s->available != gw_backends_available() ||
-                s->frame_crc != first->frame_crc ||
-                memcmp(&s->thc.kernels, &first->thc.kernels, sizeof s->thc.kernels) != 0 ||
+                s->frame_crc != first->frame_crc || memcmp(&s->thc, &first->thc, sizeof s->thc) != 0 ||
                 memcmp(&s->codec, &first->codec, sizeof s->codec) != 0) {
                 printf("round %u, thread %u: another result\n", round, i);
                 return 1;

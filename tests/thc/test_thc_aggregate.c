@@ -53,7 +53,7 @@ static void test_against_integers(void **state)
 
     for (unsigned bits = 1; bits <= 4; bits++) {
         for (unsigned lane_bits = 8; lane_bits <= 32; lane_bits *= 2) {
-            gw_thc_config config = default_config(bits, WORKERS, 0);
+            gw_thc_options config = default_options(bits, WORKERS, 0);
             gw_thc_agg agg;
             uint8_t index[LEN];
             uint8_t *packed = take(LEN / 8 * bits);
@@ -61,7 +61,9 @@ static void test_against_integers(void **state)
             uint8_t *lanes = take(LEN * lane_bits / 8 + 1);
             uint8_t set[8] = {0};
             uint32_t model[LEN] = {0};
-            assert_int_equal(gw_thc_agg_init(&agg, &config.table, WORKERS, lane_bits, GW_BACKEND_ALL), GW_OK);
+            assert_int_equal(gw_thc_agg_init(&agg, &(gw_thc_agg_options){config.table, WORKERS, lane_bits,
+                                                                         GW_BACKEND_ALL}),
+                             GW_OK);
             for (uint32_t r = 0; r < WORKERS; r++) {
                 memset(packed, 0, LEN / 8 * bits);
                 for (size_t i = 0; i < LEN; i++) {
@@ -72,7 +74,8 @@ static void test_against_integers(void **state)
                 gw_thc_pack_scalar(again, index, LEN, bits);
                 assert_memory_equal(again, packed, LEN / 8 * bits);
                 /* Any alignment. */
-                assert_int_equal(gw_thc_agg_add_indices(&agg, lanes + 1, set, LEN, packed, r), GW_OK);
+                assert_int_equal(
+                    gw_thc_agg_add_indices(&agg, &(gw_thc_partial){lanes + 1, set, LEN}, packed, r), GW_OK);
                 assert_int_equal(gw_thc_set_members(set, WORKERS), r + 1);
             }
             for (size_t i = 0; i < LEN; i++) {
@@ -94,7 +97,7 @@ static void test_many_long(void **state)
 
     for (unsigned bits = 1; bits <= 4; bits++) {
         for (unsigned lane_bits = 8; lane_bits <= 32; lane_bits *= 2) {
-            gw_thc_config config = default_config(bits, 2 * SOURCES, 0);
+            gw_thc_options config = default_options(bits, 2 * SOURCES, 0);
             gw_thc_agg agg;
             size_t size = (size_t)LONG_LEN * lane_bits / 8, indices_size = LONG_LEN / 8 * bits;
             uint8_t *one = take(size), *many = take(size), *twice = take(size);
@@ -102,7 +105,8 @@ static void test_many_long(void **state)
             uint8_t set[8] = {0}, many_set[8] = {0}, twice_set[8] = {0}, high_set[8] = {0x38};
             const uint8_t *sources[SOURCES];
             const uint32_t ranks[SOURCES] = {2, 0, 1};
-            assert_int_equal(gw_thc_agg_init(&agg, &config.table, 2 * SOURCES, lane_bits, GW_BACKEND_ALL),
+            assert_int_equal(gw_thc_agg_init(&agg, &(gw_thc_agg_options){config.table, 2 * SOURCES, lane_bits,
+                                                                         GW_BACKEND_ALL}),
                              GW_OK);
             for (size_t i = 0; i < SOURCES * indices_size; i++) {
                 packed[i] = (uint8_t)rng_u32(&rng);
@@ -112,16 +116,19 @@ static void test_many_long(void **state)
             memset(twice, 0, size);
             for (unsigned s = 0; s < SOURCES; s++) {
                 sources[s] = packed + s * indices_size;
-                assert_int_equal(gw_thc_agg_add_indices(&agg, one, set, LONG_LEN, sources[s], ranks[s]),
-                                 GW_OK);
+                assert_int_equal(
+                    gw_thc_agg_add_indices(&agg, &(gw_thc_partial){one, set, LONG_LEN}, sources[s], ranks[s]),
+                    GW_OK);
             }
-            assert_int_equal(
-                gw_thc_agg_add_indices_many(&agg, many, many_set, LONG_LEN, sources, ranks, SOURCES), GW_OK);
+            assert_int_equal(gw_thc_agg_add_indices_many(&agg, &(gw_thc_partial){many, many_set, LONG_LEN},
+                                                         sources, ranks, SOURCES),
+                             GW_OK);
             assert_memory_equal(one, many, size);
             /* The same lanes as the sums of two groups of workers: doubled. */
             const uint8_t *lanes[2] = {one, many};
             const uint8_t *sets[2] = {set, high_set};
-            assert_int_equal(gw_thc_agg_add_lanes_many(&agg, twice, twice_set, LONG_LEN, lanes, sets, 2),
+            assert_int_equal(gw_thc_agg_add_lanes_many(&agg, &(gw_thc_partial){twice, twice_set, LONG_LEN},
+                                                       lanes, sets, 2),
                              GW_OK);
             for (size_t i = 0; i < LONG_LEN; i++) {
                 assert_int_equal(lane_of(twice, i, lane_bits), 2 * lane_of(one, i, lane_bits));
@@ -142,7 +149,7 @@ typedef struct sum_state {
 static void test_refusals(void **state)
 {
     (void)state;
-    gw_thc_config config = default_config(4, 8, 0);
+    gw_thc_options config = default_options(4, 8, 0);
     gw_thc_agg agg, unready;
     uint8_t packed[LEN / 2];
     sum_state sum, before, in;
@@ -150,9 +157,10 @@ static void test_refusals(void **state)
     memset(&unready, 0, sizeof unready);
     memset(&sum, 0, sizeof sum);
     memset(packed, 0xff, sizeof packed); /* all at the top: 31 */
-    assert_int_equal(gw_thc_agg_init(&agg, &config.table, 8, 8, 1), GW_OK);
+    assert_int_equal(gw_thc_agg_init(&agg, &(gw_thc_agg_options){config.table, 8, 8, 1}), GW_OK);
     for (uint32_t r = 0; r < 5; r++) {
-        assert_int_equal(gw_thc_agg_add_indices(&agg, sum.lanes, sum.set, LEN, packed, r), GW_OK);
+        assert_int_equal(gw_thc_agg_add_indices(&agg, &(gw_thc_partial){sum.lanes, sum.set, LEN}, packed, r),
+                         GW_OK);
     }
     before = sum;
 
@@ -162,61 +170,76 @@ static void test_refusals(void **state)
         assert_memory_equal(&sum, &before, sizeof sum);                                                      \
     } while (0)
     /* Row 40: duplicate, id >= n, overlapping sets. */
-    REFUSED(gw_thc_agg_add_indices(&agg, sum.lanes, sum.set, LEN, packed, 3), GW_ERR_DUP);
-    REFUSED(gw_thc_agg_add_indices(&agg, sum.lanes, sum.set, LEN, packed, 8), GW_ERR_DUP);
-    REFUSED(gw_thc_agg_add_indices(&agg, sum.lanes, sum.set, LEN, packed, UINT32_MAX), GW_ERR_DUP);
+    REFUSED(gw_thc_agg_add_indices(&agg, &(gw_thc_partial){sum.lanes, sum.set, LEN}, packed, 3), GW_ERR_DUP);
+    REFUSED(gw_thc_agg_add_indices(&agg, &(gw_thc_partial){sum.lanes, sum.set, LEN}, packed, 8), GW_ERR_DUP);
+    REFUSED(gw_thc_agg_add_indices(&agg, &(gw_thc_partial){sum.lanes, sum.set, LEN}, packed, UINT32_MAX),
+            GW_ERR_DUP);
     memset(&in, 0, sizeof in);
     in.set[0] = 0x30; /* worker 4 is in */
-    REFUSED(gw_thc_agg_add_lanes(&agg, sum.lanes, sum.set, LEN, in.lanes, in.set), GW_ERR_DUP);
+    REFUSED(gw_thc_agg_add_lanes(&agg, &(gw_thc_partial){sum.lanes, sum.set, LEN}, in.lanes, in.set),
+            GW_ERR_DUP);
     in.set[0] = 0x20;
     in.set[1] = 0x01; /* worker 8 */
-    REFUSED(gw_thc_agg_add_lanes(&agg, sum.lanes, sum.set, LEN, in.lanes, in.set), GW_ERR_DUP);
+    REFUSED(gw_thc_agg_add_lanes(&agg, &(gw_thc_partial){sum.lanes, sum.set, LEN}, in.lanes, in.set),
+            GW_ERR_DUP);
     in.set[1] = 0;
     /* Row 42: a lane above k g. */
     in.lanes[LEN - 1] = 32;
-    REFUSED(gw_thc_agg_add_lanes(&agg, sum.lanes, sum.set, LEN, in.lanes, in.set), GW_ERR_CORRUPT);
+    REFUSED(gw_thc_agg_add_lanes(&agg, &(gw_thc_partial){sum.lanes, sum.set, LEN}, in.lanes, in.set),
+            GW_ERR_CORRUPT);
     /* Row 41: k = 0 with a lane that is not zero; with zeros it is the identity. */
     in.set[0] = 0;
     in.lanes[LEN - 1] = 1;
-    REFUSED(gw_thc_agg_add_lanes(&agg, sum.lanes, sum.set, LEN, in.lanes, in.set), GW_ERR_CORRUPT);
+    REFUSED(gw_thc_agg_add_lanes(&agg, &(gw_thc_partial){sum.lanes, sum.set, LEN}, in.lanes, in.set),
+            GW_ERR_CORRUPT);
     in.lanes[LEN - 1] = 0;
-    REFUSED(gw_thc_agg_add_lanes(&agg, sum.lanes, sum.set, LEN, in.lanes, in.set), GW_OK);
+    REFUSED(gw_thc_agg_add_lanes(&agg, &(gw_thc_partial){sum.lanes, sum.set, LEN}, in.lanes, in.set), GW_OK);
     /* Row 41: too many contributors, where only a count says so. */
     uint32_t k = 5;
-    REFUSED(gw_thc_agg_add_counted(&agg, sum.lanes, &k, LEN, in.lanes, 4), GW_ERR_OVERFLOW);
-    REFUSED(gw_thc_agg_add_counted(&agg, sum.lanes, &k, LEN, in.lanes, UINT32_MAX), GW_ERR_OVERFLOW);
+    REFUSED(gw_thc_agg_add_counted(&agg, sum.lanes, LEN, &k, in.lanes, 4), GW_ERR_OVERFLOW);
+    REFUSED(gw_thc_agg_add_counted(&agg, sum.lanes, LEN, &k, in.lanes, UINT32_MAX), GW_ERR_OVERFLOW);
     in.lanes[7] = 3 * 31 + 1;
-    REFUSED(gw_thc_agg_add_counted(&agg, sum.lanes, &k, LEN, in.lanes, 3), GW_ERR_CORRUPT);
+    REFUSED(gw_thc_agg_add_counted(&agg, sum.lanes, LEN, &k, in.lanes, 3), GW_ERR_CORRUPT);
     assert_int_equal(k, 5);
     in.lanes[7] = 0;
     /* Arguments and state. */
-    REFUSED(gw_thc_agg_add_indices(&agg, sum.lanes, sum.set, LEN - 1, packed, 5), GW_ERR_ARG);
-    REFUSED(gw_thc_agg_add_indices(&agg, sum.lanes, sum.set, LEN, NULL, 5), GW_ERR_ARG);
-    REFUSED(gw_thc_agg_add_indices(&unready, sum.lanes, sum.set, LEN, packed, 5), GW_ERR_STATE);
+    REFUSED(gw_thc_agg_add_indices(&agg, &(gw_thc_partial){sum.lanes, sum.set, LEN - 1}, packed, 5),
+            GW_ERR_ARG);
+    REFUSED(gw_thc_agg_add_indices(&agg, &(gw_thc_partial){sum.lanes, sum.set, LEN}, NULL, 5), GW_ERR_ARG);
+    REFUSED(gw_thc_agg_add_indices(&unready, &(gw_thc_partial){sum.lanes, sum.set, LEN}, packed, 5),
+            GW_ERR_STATE);
     /* Many: all or nothing, duplicates among the sources included. */
     const uint8_t *sources[3] = {packed, packed, packed};
     uint32_t ranks[3] = {5, 6, 5};
-    REFUSED(gw_thc_agg_add_indices_many(&agg, sum.lanes, sum.set, LEN, sources, ranks, 3), GW_ERR_DUP);
+    REFUSED(gw_thc_agg_add_indices_many(&agg, &(gw_thc_partial){sum.lanes, sum.set, LEN}, sources, ranks, 3),
+            GW_ERR_DUP);
     ranks[2] = 8;
-    REFUSED(gw_thc_agg_add_indices_many(&agg, sum.lanes, sum.set, LEN, sources, ranks, 3), GW_ERR_DUP);
+    REFUSED(gw_thc_agg_add_indices_many(&agg, &(gw_thc_partial){sum.lanes, sum.set, LEN}, sources, ranks, 3),
+            GW_ERR_DUP);
     sum_state other = in;
     in.set[0] = 0x20;
     other.set[0] = 0x60;
     const uint8_t *lanes[2] = {in.lanes, other.lanes};
     const uint8_t *sets[2] = {in.set, other.set};
-    REFUSED(gw_thc_agg_add_lanes_many(&agg, sum.lanes, sum.set, LEN, lanes, sets, 2), GW_ERR_DUP);
+    REFUSED(gw_thc_agg_add_lanes_many(&agg, &(gw_thc_partial){sum.lanes, sum.set, LEN}, lanes, sets, 2),
+            GW_ERR_DUP);
     other.set[0] = 0x40;
     other.lanes[0] = 32;
-    REFUSED(gw_thc_agg_add_lanes_many(&agg, sum.lanes, sum.set, LEN, lanes, sets, 2), GW_ERR_CORRUPT);
+    REFUSED(gw_thc_agg_add_lanes_many(&agg, &(gw_thc_partial){sum.lanes, sum.set, LEN}, lanes, sets, 2),
+            GW_ERR_CORRUPT);
 #undef REFUSED
     other.lanes[0] = 31;
-    assert_int_equal(gw_thc_agg_add_lanes_many(&agg, sum.lanes, sum.set, LEN, lanes, sets, 2), GW_OK);
+    assert_int_equal(
+        gw_thc_agg_add_lanes_many(&agg, &(gw_thc_partial){sum.lanes, sum.set, LEN}, lanes, sets, 2), GW_OK);
     assert_int_equal(sum.lanes[0], 6 * 31);
     assert_int_equal(sum.set[0], 0x7f);
     ranks[0] = 7;
-    assert_int_equal(gw_thc_agg_add_indices_many(&agg, sum.lanes, sum.set, LEN, sources, ranks, 1), GW_OK);
+    assert_int_equal(
+        gw_thc_agg_add_indices_many(&agg, &(gw_thc_partial){sum.lanes, sum.set, LEN}, sources, ranks, 1),
+        GW_OK);
     assert_int_equal(sum.lanes[0], 7 * 31); /* the largest: 8 * 31 = 248 <= 255 */
-    assert_int_equal(gw_thc_agg_add_indices(&agg, sum.lanes, sum.set, LEN, packed, 7), GW_ERR_DUP);
+    assert_int_equal(gw_thc_agg_add_indices(&agg, &(gw_thc_partial){sum.lanes, sum.set, LEN}, packed, 7),
+                     GW_ERR_DUP);
 }
 
 /* Sets of more than one word; limits at creation. */
@@ -230,22 +253,23 @@ static void test_sizes(void **state)
     uint8_t packed[8];
 
     memset(packed, 0xff, sizeof packed);
-    assert_int_equal(gw_thc_agg_init(&agg, &table, 256, 8, 1), GW_ERR_OVERFLOW);
-    assert_int_equal(gw_thc_agg_init(&agg, &table, 255, 8, 1), GW_OK);
+    assert_int_equal(gw_thc_agg_init(&agg, &(gw_thc_agg_options){table, 256, 8, 1}), GW_ERR_OVERFLOW);
+    assert_int_equal(gw_thc_agg_init(&agg, &(gw_thc_agg_options){table, 255, 8, 1}), GW_OK);
     for (uint32_t r = 0; r < 255; r++) {
-        assert_int_equal(gw_thc_agg_add_indices(&agg, lanes, set, 64, packed, r), GW_OK);
+        assert_int_equal(gw_thc_agg_add_indices(&agg, &(gw_thc_partial){lanes, set, 64}, packed, r), GW_OK);
     }
     assert_int_equal(lanes[63], 255);
-    assert_int_equal(gw_thc_agg_init(&agg, &table, 65535, 16, 1), GW_OK);
-    assert_int_equal(gw_thc_agg_init(&agg, &table, 65536, 32, 1), GW_ERR_OPTION);
-    assert_int_equal(gw_thc_agg_init(&agg, &table, 0, 8, 1), GW_ERR_OPTION);
-    assert_int_equal(gw_thc_agg_init(&agg, &table, 1, 24, 1), GW_ERR_OPTION);
+    assert_int_equal(gw_thc_agg_init(&agg, &(gw_thc_agg_options){table, 65535, 16, 1}), GW_OK);
+    assert_int_equal(gw_thc_agg_init(&agg, &(gw_thc_agg_options){table, 65536, 32, 1}), GW_ERR_OPTION);
+    assert_int_equal(gw_thc_agg_init(&agg, &(gw_thc_agg_options){table, 0, 8, 1}), GW_ERR_OPTION);
+    assert_int_equal(gw_thc_agg_init(&agg, &(gw_thc_agg_options){table, 1, 24, 1}), GW_ERR_OPTION);
     table.granularity = 255;
     table.value[1] = 255;
-    assert_int_equal(gw_thc_agg_init(&agg, &table, 257, 16, 1), GW_OK);
-    assert_int_equal(gw_thc_agg_init(&agg, &table, 258, 16, 1), GW_ERR_OVERFLOW);
-    assert_int_equal(gw_thc_agg_init(&agg, &table, 32896, 32, 1), GW_OK); /* 8388480 <= 2^23 */
-    assert_int_equal(gw_thc_agg_init(&agg, &table, 32897, 32, 1), GW_ERR_OVERFLOW);
+    assert_int_equal(gw_thc_agg_init(&agg, &(gw_thc_agg_options){table, 257, 16, 1}), GW_OK);
+    assert_int_equal(gw_thc_agg_init(&agg, &(gw_thc_agg_options){table, 258, 16, 1}), GW_ERR_OVERFLOW);
+    assert_int_equal(gw_thc_agg_init(&agg, &(gw_thc_agg_options){table, 32896, 32, 1}),
+                     GW_OK); /* 8388480 <= 2^23 */
+    assert_int_equal(gw_thc_agg_init(&agg, &(gw_thc_agg_options){table, 32897, 32, 1}), GW_ERR_OVERFLOW);
 }
 
 int main(void)

@@ -40,13 +40,13 @@ static void random_tree(test_rng *rng, const gw_thc_agg *agg, const job_output *
 {
     uint8_t *lanes[WORKERS_MAX];
     uint8_t *sets[WORKERS_MAX];
-    size_t set_size = GW_THC_SET_SIZE(agg->worker_max);
+    size_t set_size = GW_THC_SET_SIZE(n);
     uint32_t alive = n;
 
     for (uint32_t r = 0; r < n; r++) {
         lanes[r] = take(job->lanes_size);
         sets[r] = take(set_size);
-        assert_int_equal(gw_thc_agg_add_indices(agg, lanes[r], sets[r], job->lanes,
+        assert_int_equal(gw_thc_agg_add_indices(agg, &(gw_thc_partial){lanes[r], sets[r], job->lanes},
                                                 job->indices + r * job->indices_size, r),
                          GW_OK);
     }
@@ -54,7 +54,9 @@ static void random_tree(test_rng *rng, const gw_thc_agg *agg, const job_output *
         uint32_t a = rng_below(rng, alive);
         uint32_t b = rng_below(rng, alive - 1);
         b += b >= a;
-        assert_int_equal(gw_thc_agg_add_lanes(agg, lanes[a], sets[a], job->lanes, lanes[b], sets[b]), GW_OK);
+        assert_int_equal(
+            gw_thc_agg_add_lanes(agg, &(gw_thc_partial){lanes[a], sets[a], job->lanes}, lanes[b], sets[b]),
+            GW_OK);
         free(lanes[b]);
         free(sets[b]);
         alive--;
@@ -67,7 +69,7 @@ static void random_tree(test_rng *rng, const gw_thc_agg *agg, const job_output *
     free(sets[0]);
 }
 
-static void check_homomorphism(test_rng *rng, gw_thc_config config, uint32_t n, size_t len)
+static void check_homomorphism(test_rng *rng, gw_thc_options config, uint32_t n, size_t len)
 {
     gw_thc thc = make_thc(&config);
     gw_thc_agg agg;
@@ -81,7 +83,9 @@ static void check_homomorphism(test_rng *rng, gw_thc_config config, uint32_t n, 
         x[i] *= (float)exp(rng_normal(rng));
     }
     job_output job = run_job(&thc, x, NULL, len, n, 5);
-    assert_int_equal(gw_thc_agg_init(&agg, &config.table, n, config.lane_bits, GW_BACKEND_ALL), GW_OK);
+    assert_int_equal(
+        gw_thc_agg_init(&agg, &(gw_thc_agg_options){config.table, n, config.lane_bits, GW_BACKEND_ALL}),
+        GW_OK);
 
     uint8_t *straight = take(job.lanes_size);
     uint8_t *tree = take(job.lanes_size);
@@ -93,7 +97,9 @@ static void check_homomorphism(test_rng *rng, gw_thc_config config, uint32_t n, 
         sources[r] = job.indices + r * job.indices_size;
         ranks[r] = r;
     }
-    assert_int_equal(gw_thc_agg_add_indices_many(&agg, straight, set, job.lanes, sources, ranks, n), GW_OK);
+    assert_int_equal(
+        gw_thc_agg_add_indices_many(&agg, &(gw_thc_partial){straight, set, job.lanes}, sources, ranks, n),
+        GW_OK);
     for (int repeat = 0; repeat < 3; repeat++) {
         random_tree(rng, &agg, &job, n, tree, tree_set);
         assert_memory_equal(tree, straight, job.lanes_size);
@@ -101,12 +107,12 @@ static void check_homomorphism(test_rng *rng, gw_thc_config config, uint32_t n, 
     }
 
     /* decode(sum) is the mean of the decodes: 2e-6 in relative L2 norm, block by block. */
-    void *workspace = take(gw_thc_workspace_size(&thc));
+    gw_workspace workspace = take_workspace(&thc);
     for (uint32_t r = 0; r < n; r++) {
         gw_thc_range range = {len, 0, job.blocks, 5, r};
-        assert_int_equal(gw_thc_decode_indices(&thc, &range, sources[r], job.indices_size, job.maxima, own,
-                                               len * sizeof *own, workspace, gw_thc_workspace_size(&thc),
-                                               NULL),
+        assert_int_equal(gw_thc_decode_indices(&thc, &range,
+                                               &(gw_thc_indices){sources[r], job.indices_size, job.maxima},
+                                               &(gw_thc_target){.values = own, .capacity = len}, &workspace),
                          GW_OK);
         for (size_t i = 0; i < len; i++) {
             mean[i] += (double)own[i] / n;
@@ -127,7 +133,7 @@ static void check_homomorphism(test_rng *rng, gw_thc_config config, uint32_t n, 
         decoded[i] *= (float)n;
     }
     assert_true(squared_distance(own, decoded, len) <= 1e-11 * squares(own, len));
-    free(workspace);
+    free(workspace.data);
     free(straight);
     free(tree);
     free(mean);
@@ -147,10 +153,10 @@ static void test_homomorphism(void **state)
     for (unsigned bits = 1; bits <= 4; bits++) {
         for (unsigned w = 0; w < 5; w++) {
             for (unsigned lane = 8; lane <= 32; lane *= 2) {
-                gw_thc_config config = default_config(bits, workers[w], 0);
+                gw_thc_options config = default_options(bits, workers[w], 0);
                 config.seed = rng_u32(&rng);
-                config.lane_bits = (uint8_t)lane;
-                config.block_log2 = (uint8_t)(6 + rng_below(&rng, 8));
+                config.lane_bits = lane;
+                config.block_log2 = 6 + rng_below(&rng, 8);
                 check_homomorphism(&rng, config, workers[w], lengths[rng_below(&rng, 8)]);
                 config.transform = GW_THC_PLAIN;
                 config.threshold_bits = 0;
@@ -168,7 +174,7 @@ static void test_splits(void **state)
     size_t len = 9 * 256 + 77;
 
     for (int feedback = 0; feedback < 2; feedback++) {
-        gw_thc_config config = default_config(3, 4, feedback);
+        gw_thc_options config = default_options(3, 4, feedback);
         config.block_log2 = 8;
         config.seed = 99;
         gw_thc thc = make_thc(&config);
@@ -180,8 +186,7 @@ static void test_splits(void **state)
         float *before = take(4 * len * sizeof *before);
         memcpy(before, error, 4 * len * sizeof *error);
         job_output job = run_job(&thc, x, feedback ? error : NULL, len, 4, 1);
-        void *workspace = take(gw_thc_workspace_size(&thc));
-        size_t workspace_size = gw_thc_workspace_size(&thc);
+        gw_workspace workspace = take_workspace(&thc);
         for (uint64_t first = 0; first < job.blocks; first++) {
             for (uint64_t count = 0; first + count <= job.blocks; count += 3) {
                 gw_thc_range range = {len, first, count, 1, 2};
@@ -191,9 +196,11 @@ static void test_splits(void **state)
                 uint8_t *piece = take(size);
                 float *piece_error = take(elements * sizeof *piece_error);
                 memcpy(piece_error, before + 2 * len + at, elements * sizeof *piece_error);
-                assert_int_equal(gw_thc_encode(&thc, &range, x + 2 * len + at, feedback ? piece_error : NULL,
-                                               job.maxima + first, piece, size, workspace, workspace_size,
-                                               NULL),
+                assert_int_equal(gw_thc_encode(&thc, &range,
+                                               &(gw_thc_source){.values = x + 2 * len + at,
+                                                                .error = feedback ? piece_error : NULL,
+                                                                .patterns = job.maxima + first},
+                                               &(gw_buffer){piece, size, 0}, NULL, &workspace),
                                  GW_OK);
                 size_t offset = gw_thc_indices_size(&thc, len, 0, first);
                 assert_memory_equal(piece, job.indices + 2 * job.indices_size + offset, size);
@@ -205,13 +212,18 @@ static void test_splits(void **state)
                 uint32_t *own = take((size_t)count * sizeof *own);
                 memcpy(piece_error, before + 2 * len + at, elements * sizeof *piece_error);
                 memset(piece, 0xee, size);
-                assert_int_equal(gw_thc_prepare(&thc, &range, x + 2 * len + at, feedback ? piece_error : NULL,
-                                                own, rotated, workspace, workspace_size, NULL),
+                assert_int_equal(gw_thc_prepare(&thc, &range,
+                                                &(gw_thc_source){.values = x + 2 * len + at,
+                                                                 .error = feedback ? piece_error : NULL},
+                                                &(gw_thc_prepared){own, rotated, 0}, &workspace),
                                  GW_OK);
-                assert_int_equal(gw_thc_encode_prepared(&thc, &range, rotated, own,
-                                                        feedback ? x + 2 * len + at : NULL,
-                                                        feedback ? piece_error : NULL, job.maxima + first,
-                                                        piece, size, workspace, workspace_size, NULL),
+                assert_int_equal(gw_thc_encode(&thc, &range,
+                                               &(gw_thc_source){.values = feedback ? x + 2 * len + at : NULL,
+                                                                .error = feedback ? piece_error : NULL,
+                                                                .patterns = job.maxima + first,
+                                                                .rotated = rotated,
+                                                                .own_patterns = own},
+                                               &(gw_buffer){piece, size, 0}, NULL, &workspace),
                                  GW_OK);
                 assert_memory_equal(piece, job.indices + 2 * job.indices_size + offset, size);
                 if (feedback) {
@@ -223,7 +235,7 @@ static void test_splits(void **state)
                 free(piece_error);
             }
         }
-        free(workspace);
+        free(workspace.data);
         free(before);
         free(error2);
         free(error);
@@ -245,9 +257,9 @@ static void test_rounding_bits(void **state)
         uint32_t round, rank;
     } cases[] = {{0, 0, 0}, {0x0123456789abcdefu, 0, 0}, {7, 5, 0}, {7, UINT32_MAX, 2}, {7, 5, 1}};
     test_rng rng = {12};
-    gw_thc_config config = default_config(4, 3, 0);
+    gw_thc_options config = default_options(4, 3, 0);
     static float x[LEN];
-    _Alignas(8) uint8_t workspace[256 * 9];
+    const gw_workspace workspace = any_workspace();
 
     config.transform = GW_THC_PLAIN;
     config.threshold_bits = 0;
@@ -261,10 +273,10 @@ static void test_rounding_bits(void **state)
         gw_thc_range range = {LEN, FIRST, 2, cases[c].round, cases[c].rank};
         uint32_t maxima[4];
         uint8_t packed[2 * 128];
-        assert_int_equal(gw_thc_norms(&thc, &range, x + 256, NULL, maxima, workspace, sizeof workspace, NULL),
-                         GW_OK);
-        assert_int_equal(gw_thc_encode(&thc, &range, x + 256, NULL, maxima, packed, sizeof packed, workspace,
-                                       sizeof workspace, NULL),
+        assert_int_equal(
+            gw_thc_norms(&thc, &range, &(gw_thc_source){.values = x + 256}, maxima, NULL, &workspace), GW_OK);
+        assert_int_equal(gw_thc_encode(&thc, &range, &(gw_thc_source){.values = x + 256, .patterns = maxima},
+                                       &(gw_buffer){packed, sizeof packed, 0}, NULL, &workspace),
                          GW_OK);
         for (uint32_t i = 0; i < 512; i++) {
             uint32_t v = i % 256, words[4];
@@ -292,7 +304,7 @@ static void test_error_feedback(void **state)
     size_t len = 5000;
 
     for (unsigned bits = 1; bits <= 4; bits++) {
-        gw_thc_config config = default_config(bits, 1, 1);
+        gw_thc_options config = default_options(bits, 1, 1);
         gw_thc thc = make_thc(&config);
         float *x = take(len * sizeof *x);
         float *error = take(len * sizeof *error);
@@ -300,7 +312,7 @@ static void test_error_feedback(void **state)
         float *sum_out = take(len * sizeof *sum_out);
         float *out = take(len * sizeof *out);
         float *corrected = take(len * sizeof *corrected);
-        void *workspace = take(gw_thc_workspace_size(&thc));
+        gw_workspace workspace = take_workspace(&thc);
         fill_normal(&rng, x, len, 1.0);
         double late_error = 0;
         for (uint32_t round = 0; round < 60; round++) {
@@ -309,9 +321,9 @@ static void test_error_feedback(void **state)
             }
             job_output job = run_job(&thc, x, error, len, 1, round);
             gw_thc_range range = {len, 0, job.blocks, round, 0};
-            assert_int_equal(gw_thc_decode_indices(&thc, &range, job.indices, job.indices_size, job.maxima,
-                                                   out, len * sizeof *out, workspace,
-                                                   gw_thc_workspace_size(&thc), NULL),
+            assert_int_equal(gw_thc_decode_indices(
+                                 &thc, &range, &(gw_thc_indices){job.indices, job.indices_size, job.maxima},
+                                 &(gw_thc_target){.values = out, .capacity = len}, &workspace),
                              GW_OK);
             for (size_t i = 0; i < len; i++) {
                 assert_true(error[i] == corrected[i] - out[i]);
@@ -320,10 +332,11 @@ static void test_error_feedback(void **state)
             }
             late_error = squares(error, len) / squares(x, len);
             if (round == 30) { /* leave this contribution out */
-                assert_int_equal(gw_thc_error_restore(&thc, &range, error, job.maxima, job.indices,
-                                                      job.indices_size, workspace,
-                                                      gw_thc_workspace_size(&thc)),
-                                 GW_OK);
+                assert_int_equal(
+                    gw_thc_error_restore(&thc, &range,
+                                         &(gw_thc_indices){job.indices, job.indices_size, job.maxima}, error,
+                                         &workspace),
+                    GW_OK);
                 assert_true(squared_distance(error, corrected, len) <= 1e-13 * squares(corrected, len));
                 for (size_t i = 0; i < len; i++) {
                     sum_out[i] -= out[i];
@@ -335,7 +348,7 @@ static void test_error_feedback(void **state)
         assert_true(late_error < 10.0);
         double rest = squared_distance(sum_out, sum_x, len);
         assert_true(rest <= 1.001 * squares(error, len) + 1e-6 * squares(sum_x, len));
-        free(workspace);
+        free(workspace.data);
         free(corrected);
         free(out);
         free(sum_out);
@@ -355,28 +368,28 @@ static void test_error_state(void **state)
 
     fill_normal(&rng, memory, 100, 1.0);
     assert_int_equal(gw_thc_error_saved_size(60), sizeof a);
-    assert_int_equal(gw_thc_error_save(memory, 1000, 60, a, sizeof a), GW_OK);
-    assert_int_equal(gw_thc_error_save(memory + 60, 1060, 40, b, sizeof b), GW_OK);
+    assert_int_equal(gw_thc_error_save(memory, 1000, 60, &(gw_buffer){a, sizeof a, 0}), GW_OK);
+    assert_int_equal(gw_thc_error_save(memory + 60, 1060, 40, &(gw_buffer){b, sizeof b, 0}), GW_OK);
     /* Other buckets: 0..32 and 33..99 of the same numbering. */
     memset(copy, 0, sizeof copy);
     const uint8_t *saved[2] = {a, b};
     size_t sizes[2] = {sizeof a, sizeof b};
     uint64_t total = 0;
     for (int i = 0; i < 2; i++) {
-        assert_int_equal(gw_thc_error_load(copy, 1000, 33, saved[i], sizes[i], &loaded), GW_OK);
+        assert_int_equal(gw_thc_error_load(saved[i], sizes[i], copy, 1000, 33, &loaded), GW_OK);
         total += loaded;
-        assert_int_equal(gw_thc_error_load(copy + 33, 1033, 67, saved[i], sizes[i], &loaded), GW_OK);
+        assert_int_equal(gw_thc_error_load(saved[i], sizes[i], copy + 33, 1033, 67, &loaded), GW_OK);
         total += loaded;
     }
     assert_int_equal(total, 100);
     assert_memory_equal(copy, memory, sizeof memory);
 
-    assert_int_equal(gw_thc_error_save(memory, 0, 60, a, sizeof a - 1), GW_ERR_DST);
-    assert_int_equal(gw_thc_error_load(copy, 0, 100, a, 39, NULL), GW_ERR_SHORT);
-    assert_int_equal(gw_thc_error_load(copy, 0, 100, a, sizeof a - 1, NULL), GW_ERR_SHORT);
+    assert_int_equal(gw_thc_error_save(memory, 0, 60, &(gw_buffer){a, sizeof a - 1, 0}), GW_ERR_DST);
+    assert_int_equal(gw_thc_error_load(a, 39, copy, 0, 100, NULL), GW_ERR_SHORT);
+    assert_int_equal(gw_thc_error_load(a, sizeof a - 1, copy, 0, 100, NULL), GW_ERR_SHORT);
     for (size_t bit = 0; bit < 8 * sizeof a; bit++) { /* every single-bit change is seen */
         a[bit / 8] = (uint8_t)(a[bit / 8] ^ 1u << bit % 8);
-        assert_int_not_equal(gw_thc_error_load(copy, 1000, 60, a, sizeof a, NULL), GW_OK);
+        assert_int_not_equal(gw_thc_error_load(a, sizeof a, copy, 1000, 60, NULL), GW_OK);
         a[bit / 8] = (uint8_t)(a[bit / 8] ^ 1u << bit % 8);
     }
     assert_memory_equal(copy, memory, sizeof memory);
@@ -384,9 +397,9 @@ static void test_error_state(void **state)
 
 static gw_status norms_of(const gw_thc *thc, const float *x, size_t len, uint32_t *patterns, uint64_t *bad)
 {
-    static _Alignas(8) uint8_t workspace[GW_THC_WORKSPACE_SIZE_MAX];
+    const gw_workspace workspace = any_workspace();
     gw_thc_range range = {len, 0, gw_thc_block_count(thc, len), 0, 0};
-    return gw_thc_norms(thc, &range, x, NULL, patterns, workspace, sizeof workspace, bad);
+    return gw_thc_norms(thc, &range, &(gw_thc_source){.values = x}, patterns, bad, &workspace);
 }
 
 /* Norms: right to 2e-6 over the whole exponent range, no overflow inside, order of codes. */
@@ -394,7 +407,7 @@ static void test_norms(void **state)
 {
     (void)state;
     test_rng rng = {5};
-    gw_thc_config config = default_config(4, 1, 0);
+    gw_thc_options config = default_options(4, 1, 0);
     config.block_log2 = 13;
     gw_thc thc = make_thc(&config);
     float *x = take(8192 * sizeof *x);
@@ -435,7 +448,7 @@ static void test_nonfinite(void **state)
 
     for (unsigned transform = 0; transform < 2; transform++) {
         for (unsigned kind = 0; kind < 4; kind++) {
-            gw_thc_config config = default_config(4, 2, 0);
+            gw_thc_options config = default_options(4, 2, 0);
             config.block_log2 = 6;
             config.transform = (uint8_t)transform;
             if (transform == GW_THC_PLAIN) {
@@ -456,9 +469,9 @@ static void test_nonfinite(void **state)
             gw_thc_agg agg;
             uint8_t *lanes = take(job.lanes_size);
             uint8_t set[8] = {0};
-            assert_int_equal(gw_thc_agg_init(&agg, &config.table, 2, 8, 1), GW_OK);
+            assert_int_equal(gw_thc_agg_init(&agg, &(gw_thc_agg_options){config.table, 2, 8, 1}), GW_OK);
             for (uint32_t r = 0; r < 2; r++) {
-                assert_int_equal(gw_thc_agg_add_indices(&agg, lanes, set, job.lanes,
+                assert_int_equal(gw_thc_agg_add_indices(&agg, &(gw_thc_partial){lanes, set, job.lanes},
                                                         job.indices + r * job.indices_size, r),
                                  GW_OK);
             }
@@ -488,12 +501,12 @@ static void test_encode_refusals(void **state)
     (void)state;
     test_rng rng = {7};
     size_t len = 200;
-    gw_thc_config config = default_config(4, 4, 1);
+    gw_thc_options config = default_options(4, 4, 1);
     config.block_log2 = 6;
     gw_thc thc = make_thc(&config);
     float x[200], error[200] = {0}, error0[200] = {0};
     uint8_t indices[128], clean[128];
-    _Alignas(8) uint8_t workspace[64 * 9];
+    const gw_workspace workspace = any_workspace();
     uint32_t maxima[4];
     uint64_t bad;
     gw_thc_range range = {200, 0, 4, 0, 1};
@@ -501,9 +514,12 @@ static void test_encode_refusals(void **state)
     memset(indices, 0xa5, sizeof indices);
     memset(clean, 0xa5, sizeof clean);
     fill_normal(&rng, x, len, 1.0);
-    assert_int_equal(gw_thc_norms(&thc, &range, x, error, maxima, workspace, sizeof workspace, NULL), GW_OK);
-#define ENCODE()                                                                                             \
-    gw_thc_encode(&thc, &range, x, error, maxima, indices, sizeof indices, workspace, sizeof workspace, &bad)
+    assert_int_equal(
+        gw_thc_norms(&thc, &range, &(gw_thc_source){.values = x, .error = error}, maxima, NULL, &workspace),
+        GW_OK);
+    gw_thc_source source = {.values = x, .error = error, .patterns = maxima};
+    gw_buffer dst = {indices, sizeof indices, 1};
+#define ENCODE() gw_thc_encode(&thc, &range, &source, &dst, &bad, &workspace)
     static const uint32_t impossible[] = {0x7f800000, 0x7fc00000, 0xffffffff, 0x80000000,
                                           0xbf800000, 1,          0x007fffff};
     for (unsigned i = 0; i < 7; i++) { /* row 45 */
@@ -526,29 +542,29 @@ static void test_encode_refusals(void **state)
     range.block_count = 5;
     assert_int_equal(ENCODE(), GW_ERR_ARG);
     range.block_count = 4;
-    assert_int_equal(
-        gw_thc_encode(&thc, &range, x, error, maxima, indices, 127, workspace, sizeof workspace, NULL),
-        GW_ERR_DST);
-    assert_int_equal(
-        gw_thc_encode(&thc, &range, x, NULL, maxima, indices, 128, workspace, sizeof workspace, NULL),
-        GW_ERR_ARG);
-    assert_int_equal(gw_thc_encode(&thc, &range, x, error, maxima, indices, 128, workspace, 64 * 9 - 1, NULL),
-                     GW_ERR_WORKSPACE);
-    range.count = UINT64_MAX;
+    dst.capacity--;
+    assert_int_equal(ENCODE(), GW_ERR_DST);
+    assert_int_equal(dst.size, 0);
+    dst.capacity++;
+    source.error = NULL;
+    assert_int_equal(ENCODE(), GW_ERR_ARG);
+    source.error = error;
+    gw_workspace small = {workspace.data, gw_thc_workspace_size(&thc) - 1};
+    assert_int_equal(gw_thc_encode(&thc, &range, &source, &dst, &bad, &small), GW_ERR_WORKSPACE);
+    assert_true(bad == UINT64_MAX);
+    range.len = UINT64_MAX;
     assert_int_equal(ENCODE(), GW_ERR_LIMIT);
     assert_memory_equal(indices, clean, sizeof indices);
     assert_memory_equal(error, error0, sizeof error);
     gw_thc empty;
     memset(&empty, 0, sizeof empty);
-    assert_int_equal(
-        gw_thc_encode(&empty, &range, x, error, maxima, indices, 128, workspace, sizeof workspace, NULL),
-        GW_ERR_STATE);
-#undef ENCODE
+    assert_int_equal(gw_thc_encode(&empty, &range, &source, &dst, NULL, &workspace), GW_ERR_STATE);
 
     /* Without error memory the range is encoded in one pass: a refused block leaves zeros before it. */
     range = (gw_thc_range){200, 0, 4, 0, 1};
     config.error_feedback = 0;
     thc = make_thc(&config);
+    source.error = NULL;
     static const float bad_values[3] = {NAN, INFINITY, 1e30f};
     static const gw_status expected[3] = {GW_ERR_NONFINITE, GW_ERR_NONFINITE, GW_ERR_STATE};
     static const uint8_t zeros[128];
@@ -556,14 +572,13 @@ static void test_encode_refusals(void **state)
     for (unsigned i = 0; i < 3; i++) {
         memset(indices, 0xa5, sizeof indices);
         x[130] = bad_values[i];
-        assert_int_equal(gw_thc_encode(&thc, &range, x, NULL, maxima, indices, sizeof indices, workspace,
-                                       sizeof workspace, &bad),
-                         expected[i]);
+        assert_int_equal(ENCODE(), expected[i]);
         assert_int_equal(bad, 2);
         assert_memory_equal(indices, zeros, 2 * block_size);
         assert_memory_equal(indices + 2 * block_size, clean, sizeof indices - 2 * block_size);
     }
     x[130] = 0;
+#undef ENCODE
 }
 
 /* Decoder against hostile lanes, members and norms: code, lowest block, zeros, the rest decoded. */
@@ -572,7 +587,7 @@ static void test_decode_refusals(void **state)
     (void)state;
     test_rng rng = {8};
     size_t len = 64 * 5;
-    gw_thc_config config = default_config(4, 4, 0);
+    gw_thc_options config = default_options(4, 4, 0);
     config.block_log2 = 6;
     gw_thc thc = make_thc(&config);
     float *x = take(4 * len * sizeof *x);
@@ -588,30 +603,29 @@ static void test_decode_refusals(void **state)
     gw_thc_agg agg;
     uint8_t *lanes = take(job.lanes_size);
     uint8_t set[8] = {0};
-    assert_int_equal(gw_thc_agg_init(&agg, &config.table, 4, 8, 1), GW_OK);
+    assert_int_equal(gw_thc_agg_init(&agg, &(gw_thc_agg_options){config.table, 4, 8, 1}), GW_OK);
     for (uint32_t r = 0; r < 3; r++) {
-        assert_int_equal(
-            gw_thc_agg_add_indices(&agg, lanes, set, job.lanes, job.indices + r * job.indices_size, r),
-            GW_OK);
+        assert_int_equal(gw_thc_agg_add_indices(&agg, &(gw_thc_partial){lanes, set, job.lanes},
+                                                job.indices + r * job.indices_size, r),
+                         GW_OK);
     }
     assert_int_equal(decode_all(&thc, &job, lanes, 3, GW_THC_MEAN, 3, len, good), GW_OK);
     for (size_t i = 0; i < 64; i++) {
         assert_true(good[i] == 0 && !signbit(good[i]));
     }
 
-    _Alignas(8) uint8_t workspace[64 * 9];
+    const gw_workspace workspace = any_workspace();
     uint32_t members[5] = {3, 3, 3, 3, 3};
     gw_thc_range range = {len, 0, 5, 3, 0};
-    uint64_t bad, missing;
-#define DECODE()                                                                                             \
-    gw_thc_decode(&thc, &range, lanes, job.lanes_size, members, job.maxima, GW_THC_MEAN, out,                \
-                  len * sizeof *out, workspace, sizeof workspace, &missing, &bad)
+    gw_thc_sum sum = {lanes, job.lanes_size, members, job.maxima};
+    gw_thc_target target = {.values = out, .capacity = len};
+#define DECODE() gw_thc_decode(&thc, &range, &sum, GW_THC_MEAN, &target, &workspace)
     for (size_t at = 0; at < job.lanes_size; at += 13) {
         uint8_t keep = lanes[at];
         lanes[at] = at < 64 ? 1 : 3 * 31 + 1; /* rows 42 and 45 */
         memset(out, 0x55, len * sizeof *out);
         assert_int_equal(DECODE(), GW_ERR_CORRUPT);
-        assert_int_equal(bad, at / 64);
+        assert_int_equal(target.bad_block, at / 64);
         for (size_t i = 0; i < len; i++) {
             assert_true(i / 64 == at / 64 ? out[i] == 0 : out[i] == good[i]);
         }
@@ -620,13 +634,13 @@ static void test_decode_refusals(void **state)
     members[2] = 5; /* row 41 */
     members[4] = 5;
     assert_int_equal(DECODE(), GW_ERR_OVERFLOW);
-    assert_int_equal(bad, 2);
+    assert_int_equal(target.bad_block, 2);
     members[2] = 0; /* k = 0 with lanes that are not zero */
     members[4] = 3;
     assert_int_equal(DECODE(), GW_ERR_CORRUPT);
     memset(lanes + 128, 0, 64);
     assert_int_equal(DECODE(), GW_OK);
-    assert_int_equal(missing, 1);
+    assert_int_equal(target.missing, 1);
     for (size_t i = 128; i < 192; i++) {
         assert_true(out[i] == 0 && !signbit(out[i]));
     }
@@ -636,15 +650,15 @@ static void test_decode_refusals(void **state)
     for (unsigned i = 0; i < 5; i++) {
         job.maxima[3] = impossible[i];
         assert_int_equal(DECODE(), GW_ERR_CORRUPT);
-        assert_int_equal(bad, 3);
+        assert_int_equal(target.bad_block, 3);
     }
     job.maxima[3] = keep;
-    assert_int_equal(gw_thc_decode(&thc, &range, lanes, job.lanes_size, members, job.maxima, GW_THC_MEAN, out,
-                                   len * 4 - 1, workspace, sizeof workspace, NULL, NULL),
-                     GW_ERR_DST);
-    assert_int_equal(gw_thc_decode(&thc, &range, lanes, job.lanes_size - 1, members, job.maxima, GW_THC_MEAN,
-                                   out, len * 4, workspace, sizeof workspace, NULL, NULL),
-                     GW_ERR_SHORT);
+    target.capacity = len - 1;
+    assert_int_equal(DECODE(), GW_ERR_DST);
+    assert_int_equal(target.len, 0);
+    target.capacity = len;
+    sum.size--;
+    assert_int_equal(DECODE(), GW_ERR_SHORT);
 #undef DECODE
     free(lanes);
     free(good);
@@ -662,8 +676,8 @@ static void test_reduced(void **state)
     for (unsigned lane = 8; lane <= 32; lane *= 2) {
         for (size_t len = 1; len < 5000; len = len * 4 + 3) {
             uint32_t n = 8;
-            gw_thc_config config = default_config(4, n, 0);
-            config.lane_bits = (uint8_t)lane;
+            gw_thc_options config = default_options(4, n, 0);
+            config.lane_bits = lane;
             gw_thc thc = make_thc(&config);
             float *x = take(n * len * sizeof *x);
             fill_normal(&rng, x, n * len, 1.0);
@@ -676,10 +690,13 @@ static void test_reduced(void **state)
             uint8_t set[8] = {0};
             gw_thc_agg agg;
             gw_thc_range range = {len, 0, job.blocks, 7, 0};
-            assert_int_equal(gw_thc_agg_init(&agg, &config.table, n, lane, 1), GW_OK);
+            assert_int_equal(gw_thc_agg_init(&agg, &(gw_thc_agg_options){config.table, n, lane, 1}), GW_OK);
             for (uint32_t r = 0; r < n - 1; r++) { /* one worker is missing */
                 const uint8_t *indices = job.indices + r * job.indices_size;
-                assert_int_equal(gw_thc_expand(&thc, &range, indices, job.indices_size, buffer, size), GW_OK);
+                assert_int_equal(gw_thc_expand(&thc, &range,
+                                               &(gw_thc_indices){indices, job.indices_size, NULL},
+                                               &(gw_buffer){buffer, size, 0}),
+                                 GW_OK);
                 for (size_t i = 0; i < size; i += 4) {
                     uint32_t a, b;
                     memcpy(&a, sum + i, 4);
@@ -687,23 +704,25 @@ static void test_reduced(void **state)
                     a += b;
                     memcpy(sum + i, &a, 4);
                 }
-                assert_int_equal(gw_thc_agg_add_indices(&agg, lanes, set, job.lanes, indices, r), GW_OK);
+                assert_int_equal(
+                    gw_thc_agg_add_indices(&agg, &(gw_thc_partial){lanes, set, job.lanes}, indices, r),
+                    GW_OK);
             }
             float *direct = take(len * sizeof *direct);
             float *reduced = take(len * sizeof *reduced);
-            void *workspace = take(gw_thc_workspace_size(&thc));
+            gw_workspace workspace = take_workspace(&thc);
             assert_int_equal(decode_all(&thc, &job, lanes, n - 1, GW_THC_MEAN, 7, len, direct), GW_OK);
-            assert_int_equal(gw_thc_decode_reduced(&thc, &range, sum, size, job.maxima, GW_THC_MEAN, reduced,
-                                                   len * sizeof *reduced, workspace,
-                                                   gw_thc_workspace_size(&thc), NULL, NULL),
-                             GW_OK);
+            assert_int_equal(
+                gw_thc_decode_reduced(&thc, &range, &(gw_thc_sum){sum, size, NULL, job.maxima}, GW_THC_MEAN,
+                                      &(gw_thc_target){.values = reduced, .capacity = len}, &workspace),
+                GW_OK);
             assert_memory_equal(direct, reduced, len * sizeof *direct);
             for (uint64_t b = 0; b < job.blocks; b++) {
                 assert_int_equal(gw_thc_reduced_members(&thc, &range, sum, size, b), n - 1);
             }
             assert_true(gw_thc_reduced_members(&thc, &range, sum, size, job.blocks) == UINT32_MAX);
             assert_true(gw_thc_reduced_members(&thc, &range, sum, size - 1, 0) == UINT32_MAX);
-            free(workspace);
+            free(workspace.data);
             free(reduced);
             free(direct);
             free(lanes);
@@ -716,7 +735,7 @@ static void test_reduced(void **state)
 }
 
 /* What worker x would contribute if nothing but the clamp happened: one block of 64. */
-static void clamped_block(const gw_thc_config *config, const float *x, uint32_t max_norm, uint32_t block,
+static void clamped_block(const gw_thc_options *config, const float *x, uint32_t max_norm, uint32_t block,
                           double out[64])
 {
     gw_thc_stream stream = {config->seed, block, 0, 0};
@@ -747,7 +766,7 @@ static void check_bias(unsigned bits, uint32_t n, uint32_t missing, uint32_t per
 {
     enum { LEN = 128, SEEDS = 2000 };
     test_rng rng = {bits * 100 + n * 10 + missing + permille};
-    gw_thc_config config = default_config(bits, n, 0);
+    gw_thc_options config = default_options(bits, n, 0);
     float *x = take(n * LEN * sizeof *x);
     double *sum = take(LEN * sizeof *sum);
     double *sum2 = take(LEN * sizeof *sum2);
@@ -764,9 +783,10 @@ static void check_bias(unsigned bits, uint32_t n, uint32_t missing, uint32_t per
         uint8_t lanes[LEN * 4] = {0};
         uint32_t members[2] = {0, 0};
         double truth[LEN] = {0};
-        _Alignas(8) uint8_t workspace[64 * 9];
+        const gw_workspace workspace = any_workspace();
         gw_thc_range range = {LEN, 0, 2, 0, 0};
-        assert_int_equal(gw_thc_agg_init(&agg, &config.table, n, config.lane_bits, 1), GW_OK);
+        assert_int_equal(gw_thc_agg_init(&agg, &(gw_thc_agg_options){config.table, n, config.lane_bits, 1}),
+                         GW_OK);
         size_t lane_size = config.lane_bits / 8;
         for (uint32_t block = 0; block < 2; block++) {
             uint8_t set[8] = {0};
@@ -776,10 +796,10 @@ static void check_bias(unsigned bits, uint32_t n, uint32_t missing, uint32_t per
                 if (rng_below(&rng, 1000) < permille) {
                     continue;
                 }
-                assert_int_equal(gw_thc_agg_add_indices(&agg, lanes + block * 64 * lane_size, set, 64,
-                                                        job.indices + r * job.indices_size + block * 8 * bits,
-                                                        r),
-                                 GW_OK);
+                assert_int_equal(
+                    gw_thc_agg_add_indices(&agg, &(gw_thc_partial){lanes + block * 64 * lane_size, set, 64},
+                                           job.indices + r * job.indices_size + block * 8 * bits, r),
+                    GW_OK);
                 members[block]++;
                 clamped_block(&config, part, job.maxima[block], block, clamped);
                 for (size_t i = 0; i < 64; i++) {
@@ -788,9 +808,11 @@ static void check_bias(unsigned bits, uint32_t n, uint32_t missing, uint32_t per
                 }
             }
         }
-        assert_int_equal(gw_thc_decode(&thc, &range, lanes, job.lanes_size, members, job.maxima, GW_THC_MEAN,
-                                       out, sizeof out, workspace, sizeof workspace, NULL, NULL),
-                         GW_OK);
+        assert_int_equal(
+            gw_thc_decode(
+                &thc, &range, &(gw_thc_sum){lanes, job.lanes_size, members, job.maxima}, GW_THC_MEAN,
+                &(gw_thc_target){.values = out, .capacity = sizeof out / sizeof out[0]}, &workspace),
+            GW_OK);
         for (size_t i = 0; i < LEN; i++) {
             double difference = members[i / 64] == 0 ? 0 : (double)out[i] - truth[i] / members[i / 64];
             sum[i] += difference;
@@ -836,11 +858,11 @@ static void test_dtypes(void **state)
     test_rng rng = {10};
     uint16_t x[700];
     uint16_t out[700];
-    _Alignas(8) uint8_t workspace[1024 * 9];
+    const gw_workspace workspace = any_workspace();
 
     for (unsigned dtype = GW_BF16; dtype <= GW_FP16; dtype++) {
-        gw_thc_config config = default_config(4, 1, 0);
-        config.dtype = (uint8_t)dtype;
+        gw_thc_options config = default_options(4, 1, 0);
+        config.dtype = (gw_dtype)dtype;
         gw_thc thc = make_thc(&config);
         for (size_t i = 0; i < 700; i++) {
             x[i] = (uint16_t)((rng_u32(&rng) & 0x83ff) | (dtype == GW_BF16 ? 0x3f00 : 0x3800));
@@ -848,20 +870,25 @@ static void test_dtypes(void **state)
         gw_thc_range range = {700, 0, 1, 0, 0};
         uint32_t norm;
         uint8_t indices[512];
-        assert_int_equal(gw_thc_norms(&thc, &range, x, NULL, &norm, workspace, sizeof workspace, NULL),
+        assert_int_equal(gw_thc_norms(&thc, &range, &(gw_thc_source){.values = x}, &norm, NULL, &workspace),
+                         GW_OK);
+        assert_int_equal(gw_thc_encode(&thc, &range, &(gw_thc_source){.values = x, .patterns = &norm},
+                                       &(gw_buffer){indices, 512, 0}, NULL, &workspace),
                          GW_OK);
         assert_int_equal(
-            gw_thc_encode(&thc, &range, x, NULL, &norm, indices, 512, workspace, sizeof workspace, NULL),
+            gw_thc_decode_indices(&thc, &range, &(gw_thc_indices){indices, 512, &norm},
+                                  &(gw_thc_target){.values = out, .capacity = sizeof out / sizeof out[0]},
+                                  &workspace),
             GW_OK);
-        assert_int_equal(gw_thc_decode_indices(&thc, &range, indices, 512, &norm, out, sizeof out, workspace,
-                                               sizeof workspace, NULL),
-                         GW_OK);
         config.dtype = GW_FP32;
         gw_thc wide = make_thc(&config);
         float reference[700];
-        assert_int_equal(gw_thc_decode_indices(&wide, &range, indices, 512, &norm, reference,
-                                               sizeof reference, workspace, sizeof workspace, NULL),
-                         GW_OK);
+        assert_int_equal(
+            gw_thc_decode_indices(
+                &wide, &range, &(gw_thc_indices){indices, 512, &norm},
+                &(gw_thc_target){.values = reference, .capacity = sizeof reference / sizeof reference[0]},
+                &workspace),
+            GW_OK);
         for (size_t i = 0; i < 700; i++) {
             float value;
             if (dtype == GW_BF16) {

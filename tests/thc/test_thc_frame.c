@@ -12,7 +12,7 @@
 enum { LEN = 64 * 3 + 10, WORKERS = 4 };
 
 typedef struct fixture {
-    gw_thc_config config;
+    gw_thc_options options;
     gw_thc thc;
     float x[WORKERS][LEN];
     job_output job;
@@ -20,33 +20,32 @@ typedef struct fixture {
     size_t frame_size;
 } fixture;
 
-static fixture *make_fixture(uint32_t flags, unsigned transform)
+static fixture *make_fixture(uint32_t flags, gw_thc_transform transform)
 {
     fixture *f = take(sizeof *f);
     test_rng rng = {flags + transform + 1};
-    static _Alignas(8) uint8_t workspace[GW_THC_WORKSPACE_SIZE_MAX];
+    const gw_workspace workspace = any_workspace();
 
-    f->config = default_config(4, WORKERS, 0);
-    f->config.block_log2 = 6;
-    f->config.seed = 0x0123456789abcdefu;
-    f->config.job = 77;
-    f->config.transform = (uint8_t)transform;
+    f->options = default_options(4, WORKERS, 0);
+    f->options.block_log2 = 6;
+    f->options.seed = 0x0123456789abcdefu;
+    f->options.job = 77;
+    f->options.transform = transform;
+    f->options.checksum = (flags & GW_THC_FLAG_CHECKSUM) != 0;
     if (transform == GW_THC_PLAIN) {
-        f->config.threshold_bits = 0;
+        f->options.threshold_bits = 0;
     }
-    f->thc = make_thc(&f->config);
+    f->thc = make_thc(&f->options);
     fill_normal(&rng, &f->x[0][0], WORKERS * LEN, 1.0);
     f->job = run_job(&f->thc, &f->x[0][0], NULL, LEN, WORKERS, 9);
-    f->frame_size = gw_thc_frame_bound(&f->thc, LEN, flags);
+    f->frame_size = gw_thc_frame_bound(&f->thc, LEN);
     for (uint32_t r = 0; r < WORKERS; r++) {
         gw_thc_range range = {LEN, 0, 4, 9, r};
-        size_t size;
-        f->frame[r] = take(f->frame_size);
-        assert_int_equal(gw_thc_frame_encode(&f->thc, &range, flags, f->x[r], NULL, f->job.maxima,
-                                             f->frame[r], f->frame_size, &size, workspace, sizeof workspace,
-                                             NULL),
-                         GW_OK);
-        assert_int_equal(size, f->frame_size);
+        gw_thc_source source = {.values = f->x[r], .patterns = f->job.maxima};
+        gw_buffer dst = {take(f->frame_size), f->frame_size, 0};
+        f->frame[r] = dst.data;
+        assert_int_equal(gw_thc_frame_encode(&f->thc, &range, &source, &dst, NULL, &workspace), GW_OK);
+        assert_int_equal(dst.size, f->frame_size);
     }
     return f;
 }
@@ -60,85 +59,90 @@ static void free_fixture(fixture *f)
     free(f);
 }
 
-static gw_status decode_frame(const uint8_t *frame, size_t size, float *out, size_t capacity, size_t *len,
-                              uint64_t *missing, uint64_t *bad)
+static gw_status decode_frame(const uint8_t *frame, size_t size, gw_thc_target *target)
 {
-    static _Alignas(8) uint8_t workspace[GW_THC_WORKSPACE_SIZE_MAX];
-    gw_thc thc;
-    return gw_thc_frame_decode(frame, size, 1000000, GW_THC_MEAN, out, capacity, len, &thc, workspace,
-                               sizeof workspace, missing, bad, GW_BACKEND_ALL);
+    const gw_workspace workspace = any_workspace();
+    gw_thc_frame received = {frame, size, 1000000, GW_BACKEND_ALL};
+    return gw_thc_frame_decode(&received, GW_THC_MEAN, target, &workspace);
+}
+
+/* An empty sum of frames like `like` in memory of exactly its size. */
+static gw_buffer make_sum(const fixture *f, const uint8_t *like, uint32_t flags)
+{
+    gw_thc_frame frame = {like, f->frame_size, LEN, GW_BACKEND_ALL};
+    gw_buffer sum = {NULL, gw_thc_frame_sum_bound(&f->thc, LEN, flags), 0};
+
+    sum.data = take(sum.capacity);
+    assert_int_equal(gw_thc_frame_sum_init(&frame, flags, &sum), GW_OK);
+    assert_int_equal(sum.size, sum.capacity);
+    return sum;
+}
+
+static gw_status add(const gw_buffer *sum, const void *frame, size_t size)
+{
+    gw_thc_frame received = {frame, size, UINT64_MAX, GW_BACKEND_ALL};
+    return gw_thc_frame_sum_add(sum, &received, NULL);
+}
+
+/* ((0 + 1) + (2 + 3)) against (3 + 2 + 1 + 0), and what is refused afterwards. */
+static void check_sums(fixture *f, uint32_t flags)
+{
+    gw_buffer left = make_sum(f, f->frame[0], flags);
+    gw_buffer right = make_sum(f, f->frame[0], flags);
+    gw_buffer straight = make_sum(f, f->frame[0], flags);
+    float all[LEN], out[LEN];
+    gw_thc_target target = {.values = out, .capacity = LEN};
+
+    /* An empty sum: all blocks are missing and decode to +0. */
+    assert_int_equal(decode_frame(left.data, left.size, &target), GW_OK);
+    assert_int_equal(target.missing, 4);
+    for (size_t i = 0; i < LEN; i++) {
+        assert_true(out[i] == 0 && !signbit(out[i]));
+    }
+    assert_int_equal(add(&left, f->frame[0], f->frame_size), GW_OK);
+    assert_int_equal(add(&left, f->frame[1], f->frame_size), GW_OK);
+    assert_int_equal(add(&right, f->frame[2], f->frame_size), GW_OK);
+    assert_int_equal(add(&right, f->frame[3], f->frame_size), GW_OK);
+    assert_int_equal(add(&left, right.data, right.size), GW_OK);
+    for (int r = WORKERS; r-- > 0;) {
+        assert_int_equal(add(&straight, f->frame[r], f->frame_size), GW_OK);
+    }
+    assert_memory_equal(left.data, straight.data, left.size);
+    gw_thc_frame_info info;
+    gw_thc_frame received = {left.data, left.size, LEN, GW_BACKEND_ALL};
+    assert_int_equal(gw_thc_frame_check(&received, &info, NULL), GW_OK);
+    assert_int_equal(gw_thc_frame_members(left.data, &info, 3), WORKERS);
+    assert_int_equal(decode_frame(left.data, left.size, &target), GW_OK);
+    assert_int_equal(target.len, LEN);
+
+    gw_thc_agg agg;
+    gw_thc_agg_options agg_options = {f->options.table, WORKERS, 8, GW_BACKEND_SCALAR};
+    uint8_t set[8] = {0};
+    gw_thc_partial sum = {take(f->job.lanes_size), set, f->job.lanes};
+    assert_int_equal(gw_thc_agg_init(&agg, &agg_options), GW_OK);
+    for (uint32_t r = 0; r < WORKERS; r++) {
+        assert_int_equal(gw_thc_agg_add_indices(&agg, &sum, f->job.indices + r * f->job.indices_size, r),
+                         GW_OK);
+    }
+    assert_int_equal(decode_all(&f->thc, &f->job, sum.lanes, WORKERS, GW_THC_MEAN, 9, LEN, all), GW_OK);
+    assert_memory_equal(out, all, sizeof out);
+    /* Refused, and the sum is what it was. */
+    assert_int_equal(add(&left, f->frame[2], f->frame_size), GW_ERR_DUP);
+    assert_int_equal(add(&left, right.data, right.size), GW_ERR_DUP);
+    assert_memory_equal(left.data, straight.data, left.size);
+    free(sum.lanes);
+    free(left.data);
+    free(right.data);
+    free(straight.data);
 }
 
 static void test_round_trip(void **state)
 {
     (void)state;
     for (unsigned transform = 0; transform < 2; transform++) {
-        for (uint32_t flags = 0; flags <= 8; flags += 8) {
-            fixture *f = make_fixture(flags, transform);
-            uint8_t *sum[3];
-            size_t sum_size = gw_thc_frame_sum_bound(&f->thc, LEN, flags);
-            size_t size, len;
-            uint64_t missing;
-            float all[LEN], out[LEN];
-            for (int s = 0; s < 3; s++) {
-                sum[s] = take(sum_size);
-                assert_int_equal(gw_thc_frame_sum_init(f->frame[0], f->frame_size, flags, sum[s], sum_size,
-                                                       &size, GW_BACKEND_ALL),
-                                 GW_OK);
-                assert_int_equal(size, sum_size);
-            }
-            /* An empty sum: all blocks are missing and decode to +0. */
-            assert_int_equal(decode_frame(sum[0], size, out, sizeof out, &len, &missing, NULL), GW_OK);
-            assert_int_equal(missing, 4);
-            for (size_t i = 0; i < LEN; i++) {
-                assert_true(out[i] == 0 && !signbit(out[i]));
-            }
-            /* ((0 + 1) + (2 + 3)) against (3 + 2 + 1 + 0). */
-            assert_int_equal(
-                gw_thc_frame_sum_add(sum[0], size, f->frame[0], f->frame_size, NULL, GW_BACKEND_ALL), GW_OK);
-            assert_int_equal(
-                gw_thc_frame_sum_add(sum[0], size, f->frame[1], f->frame_size, NULL, GW_BACKEND_ALL), GW_OK);
-            assert_int_equal(
-                gw_thc_frame_sum_add(sum[1], size, f->frame[2], f->frame_size, NULL, GW_BACKEND_ALL), GW_OK);
-            assert_int_equal(
-                gw_thc_frame_sum_add(sum[1], size, f->frame[3], f->frame_size, NULL, GW_BACKEND_ALL), GW_OK);
-            assert_int_equal(gw_thc_frame_sum_add(sum[0], size, sum[1], size, NULL, GW_BACKEND_ALL), GW_OK);
-            for (int r = WORKERS; r-- > 0;) {
-                assert_int_equal(
-                    gw_thc_frame_sum_add(sum[2], size, f->frame[r], f->frame_size, NULL, GW_BACKEND_ALL),
-                    GW_OK);
-            }
-            assert_memory_equal(sum[0], sum[2], size);
-            gw_thc_frame_info info;
-            assert_int_equal(gw_thc_frame_check(sum[0], size, LEN, &info, NULL, GW_BACKEND_ALL), GW_OK);
-            assert_int_equal(gw_thc_frame_members(sum[0], &info, 3), WORKERS);
-            assert_int_equal(decode_frame(sum[0], size, out, sizeof out, &len, &missing, NULL), GW_OK);
-            assert_int_equal(len, LEN);
-            gw_thc_agg agg;
-            uint8_t *lanes = take(f->job.lanes_size);
-            uint8_t set[8] = {0};
-            assert_int_equal(gw_thc_agg_init(&agg, &f->config.table, WORKERS, 8, 1), GW_OK);
-            for (uint32_t r = 0; r < WORKERS; r++) {
-                assert_int_equal(gw_thc_agg_add_indices(&agg, lanes, set, f->job.lanes,
-                                                        f->job.indices + r * f->job.indices_size, r),
-                                 GW_OK);
-            }
-            assert_int_equal(decode_all(&f->thc, &f->job, lanes, WORKERS, GW_THC_MEAN, 9, LEN, all), GW_OK);
-            assert_memory_equal(out, all, sizeof out);
-            /* Refused, and the sum is what it was. */
-            uint8_t *copy = take(size);
-            memcpy(copy, sum[0], size);
-            assert_int_equal(
-                gw_thc_frame_sum_add(sum[0], size, f->frame[2], f->frame_size, NULL, GW_BACKEND_ALL),
-                GW_ERR_DUP);
-            assert_int_equal(gw_thc_frame_sum_add(sum[0], size, sum[1], size, NULL, GW_BACKEND_ALL),
-                             GW_ERR_DUP);
-            assert_memory_equal(sum[0], copy, size);
-            free(copy);
-            free(lanes);
-            for (int s = 0; s < 3; s++) {
-                free(sum[s]);
-            }
+        for (uint32_t flags = 0; flags <= GW_THC_FLAG_CHECKSUM; flags += GW_THC_FLAG_CHECKSUM) {
+            fixture *f = make_fixture(flags, (gw_thc_transform)transform);
+            check_sums(f, flags);
             free_fixture(f);
         }
     }
@@ -149,38 +153,33 @@ static void test_block_sets(void **state)
 {
     (void)state;
     fixture *f = make_fixture(0, GW_THC_ROTATED);
-    size_t size = gw_thc_frame_sum_bound(&f->thc, LEN, GW_THC_FLAG_BLOCK_SETS);
-    uint8_t *sum = take(size);
-    size_t made, len;
+    gw_buffer sum = make_sum(f, f->frame[0], GW_THC_FLAG_BLOCK_SETS);
+    uint8_t *bytes = sum.data;
     gw_thc_frame_info info;
-    uint64_t missing, bad;
     float out[LEN];
+    gw_thc_target target = {.values = out, .capacity = LEN};
 
-    assert_int_equal(gw_thc_frame_sum_init(f->frame[0], f->frame_size, GW_THC_FLAG_BLOCK_SETS, sum, size,
-                                           &made, GW_BACKEND_ALL),
-                     GW_OK);
     for (int r = 0; r < WORKERS; r++) {
-        assert_int_equal(gw_thc_frame_sum_add(sum, size, f->frame[r], f->frame_size, NULL, GW_BACKEND_ALL),
-                         GW_OK);
+        assert_int_equal(add(&sum, f->frame[r], f->frame_size), GW_OK);
     }
-    assert_int_equal(gw_thc_frame_peek(sum, size, &info), GW_OK);
-    memset(sum + info.sets_offset + 8, 0, 8);
-    memset(sum + info.payload_offset + 64, 0, 64);
-    assert_int_equal(decode_frame(sum, size, out, sizeof out, &len, &missing, &bad), GW_OK);
-    assert_int_equal(missing, 1);
+    assert_int_equal(gw_thc_frame_peek(bytes, sum.size, &info), GW_OK);
+    memset(bytes + info.sets_offset + 8, 0, 8);
+    memset(bytes + info.payload_offset + 64, 0, 64);
+    assert_int_equal(decode_frame(bytes, sum.size, &target), GW_OK);
+    assert_int_equal(target.missing, 1);
     for (size_t i = 64; i < 128; i++) {
         assert_true(out[i] == 0 && !signbit(out[i]));
     }
     /* A set that names worker 4 of 4: DUP at that block; others are decoded. */
-    sum[info.sets_offset + 16] = 0x10;
-    assert_int_equal(decode_frame(sum, size, out, sizeof out, &len, &missing, &bad), GW_ERR_DUP);
-    assert_int_equal(bad, 2);
-    assert_int_equal(len, 0);
+    bytes[info.sets_offset + 16] = 0x10;
+    assert_int_equal(decode_frame(bytes, sum.size, &target), GW_ERR_DUP);
+    assert_int_equal(target.bad_block, 2);
+    assert_int_equal(target.len, 0);
     for (size_t i = 128; i < 192; i++) {
         assert_true(out[i] == 0);
     }
     assert_true(out[0] != 0 && out[200] != 0);
-    free(sum);
+    free(sum.data);
     free_fixture(f);
 }
 
@@ -237,7 +236,7 @@ static void test_hostile_headers(void **state)
     };
     fixture *f = make_fixture(0, GW_THC_ROTATED);
     float out[LEN], clean[LEN];
-    size_t len;
+    gw_thc_target target = {.values = out, .capacity = LEN};
     gw_thc_frame_info info;
 
     memset(out, 0x5a, sizeof out);
@@ -245,39 +244,38 @@ static void test_hostile_headers(void **state)
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         uint8_t keep = f->frame[0][cases[i].at];
         f->frame[0][cases[i].at] = cases[i].value;
-        gw_status status = decode_frame(f->frame[0], f->frame_size, out, sizeof out, &len, NULL, NULL);
+        gw_status status = decode_frame(f->frame[0], f->frame_size, &target);
         if (status != cases[i].status) {
             print_message("byte %zu = %u: %d\n", cases[i].at, cases[i].value, (int)status);
         }
         assert_int_equal(status, cases[i].status);
-        assert_int_equal(len, 0);
+        assert_int_equal(target.len, 0);
         f->frame[0][cases[i].at] = keep;
     }
     for (size_t size = 0; size < f->frame_size; size++) {
         uint8_t *cut = take(size); /* exact size: ASan sees any read beyond */
         memcpy(cut, f->frame[0], size);
-        assert_int_equal(decode_frame(cut, size, out, sizeof out, &len, NULL, NULL), GW_ERR_SHORT);
+        assert_int_equal(decode_frame(cut, size, &target), GW_ERR_SHORT);
         free(cut);
     }
     uint8_t *longer = take(f->frame_size + 1);
     memcpy(longer, f->frame[0], f->frame_size);
-    assert_int_equal(decode_frame(longer, f->frame_size + 1, out, sizeof out, &len, NULL, NULL),
-                     GW_ERR_TRAILING);
+    assert_int_equal(decode_frame(longer, f->frame_size + 1, &target), GW_ERR_TRAILING);
     free(longer);
-    assert_int_equal(decode_frame(NULL, 1, out, sizeof out, &len, NULL, NULL), GW_ERR_ARG);
-    assert_int_equal(decode_frame(NULL, 0, out, sizeof out, &len, NULL, NULL), GW_ERR_SHORT);
-    assert_int_equal(decode_frame(f->frame[0], f->frame_size, out, sizeof out - 1, &len, NULL, NULL),
-                     GW_ERR_DST);
-    assert_int_equal(gw_thc_frame_check(f->frame[0], f->frame_size, LEN - 1, &info, NULL, GW_BACKEND_ALL),
-                     GW_ERR_LIMIT);
+    assert_int_equal(decode_frame(NULL, 1, &target), GW_ERR_ARG);
+    assert_int_equal(decode_frame(NULL, 0, &target), GW_ERR_SHORT);
+    target.capacity--;
+    assert_int_equal(decode_frame(f->frame[0], f->frame_size, &target), GW_ERR_DST);
+    assert_int_equal(
+        gw_thc_frame_check(&(gw_thc_frame){f->frame[0], f->frame_size, LEN - 1, GW_BACKEND_ALL}, &info, NULL),
+        GW_ERR_LIMIT);
     /* A tensor may have 2^32 blocks, a frame one less. */
     gw_thc_range all_blocks = {(uint64_t)1 << 38, 0, (uint64_t)1 << 32, 0, 0};
     uint32_t pattern = 0;
-    size_t made = 1;
-    assert_int_equal(gw_thc_frame_encode(&f->thc, &all_blocks, 0, clean, NULL, &pattern, (uint8_t *)out,
-                                         sizeof out, &made, NULL, 0, NULL),
-                     GW_ERR_LIMIT);
-    assert_int_equal(made, 0);
+    gw_thc_source source = {.values = clean, .patterns = &pattern};
+    gw_buffer dst = {out, sizeof out, 1};
+    assert_int_equal(gw_thc_frame_encode(&f->thc, &all_blocks, &source, &dst, NULL, NULL), GW_ERR_LIMIT);
+    assert_int_equal(dst.size, 0);
     assert_memory_equal(out, clean, sizeof out);
     free_fixture(f);
 }
@@ -288,14 +286,12 @@ static void test_hostile_content(void **state)
     (void)state;
     fixture *f = make_fixture(GW_THC_FLAG_CHECKSUM, GW_THC_ROTATED);
     float out[LEN];
-    size_t len;
-    uint64_t bad;
+    gw_thc_target target = {.values = out, .capacity = LEN};
 
     for (size_t at = 96; at < f->frame_size; at += 7) {
         f->frame[0][at] ^= 1;
         memset(out, 0x5a, sizeof out);
-        assert_int_equal(decode_frame(f->frame[0], f->frame_size, out, sizeof out, &len, NULL, &bad),
-                         GW_ERR_CHECKSUM);
+        assert_int_equal(decode_frame(f->frame[0], f->frame_size, &target), GW_ERR_CHECKSUM);
         for (size_t i = 0; i < LEN; i++) {
             assert_true(out[i] == 0);
         }
@@ -309,15 +305,13 @@ static void test_hostile_content(void **state)
         uint8_t keep[4];
         memcpy(keep, f->frame[0] + 96 + 8, 4);
         memcpy(f->frame[0] + 96 + 8, &impossible[i], 4);
-        assert_int_equal(decode_frame(f->frame[0], f->frame_size, out, sizeof out, &len, NULL, &bad),
-                         GW_ERR_CORRUPT);
-        assert_int_equal(bad, 2);
+        assert_int_equal(decode_frame(f->frame[0], f->frame_size, &target), GW_ERR_CORRUPT);
+        assert_int_equal(target.bad_block, 2);
         memcpy(f->frame[0] + 96 + 8, keep, 4);
     }
     memset(f->frame[0] + 96, 0, 4); /* norm 0 with indices that are not */
-    assert_int_equal(decode_frame(f->frame[0], f->frame_size, out, sizeof out, &len, NULL, &bad),
-                     GW_ERR_CORRUPT);
-    assert_int_equal(bad, 0);
+    assert_int_equal(decode_frame(f->frame[0], f->frame_size, &target), GW_ERR_CORRUPT);
+    assert_int_equal(target.bad_block, 0);
     free_fixture(f);
 }
 
@@ -343,33 +337,26 @@ static void test_mismatches(void **state)
         {96, 1, GW_ERR_HEADER},  /* a norm */
     };
     fixture *f = make_fixture(0, GW_THC_ROTATED);
-    size_t size = gw_thc_frame_sum_bound(&f->thc, LEN, 0);
-    uint8_t *sum = take(size);
-    uint8_t *copy = take(size);
-    size_t made;
+    gw_buffer sum = make_sum(f, f->frame[0], 0);
+    uint8_t *copy = take(sum.size);
 
-    assert_int_equal(gw_thc_frame_sum_init(f->frame[0], f->frame_size, 0, sum, size, &made, GW_BACKEND_ALL),
-                     GW_OK);
-    assert_int_equal(gw_thc_frame_sum_add(sum, size, f->frame[0], f->frame_size, NULL, GW_BACKEND_ALL),
-                     GW_OK);
-    memcpy(copy, sum, size);
+    assert_int_equal(add(&sum, f->frame[0], f->frame_size), GW_OK);
+    memcpy(copy, sum.data, sum.size);
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         f->frame[1][cases[i].at] ^= cases[i].change;
-        gw_status status = gw_thc_frame_sum_add(sum, size, f->frame[1], f->frame_size, NULL, GW_BACKEND_ALL);
+        gw_status status = add(&sum, f->frame[1], f->frame_size);
         if (status != cases[i].status) {
             print_message("byte %zu: %d\n", cases[i].at, (int)status);
         }
         assert_int_equal(status, cases[i].status);
         f->frame[1][cases[i].at] ^= cases[i].change;
-        assert_memory_equal(sum, copy, size);
+        assert_memory_equal(sum.data, copy, sum.size);
     }
-    assert_int_equal(gw_thc_frame_sum_add(sum, size, f->frame[1], f->frame_size, NULL, GW_BACKEND_ALL),
-                     GW_OK);
-    assert_int_equal(
-        gw_thc_frame_sum_add(f->frame[2], f->frame_size, f->frame[1], f->frame_size, NULL, GW_BACKEND_ALL),
-        GW_ERR_STATE);
+    assert_int_equal(add(&sum, f->frame[1], f->frame_size), GW_OK);
+    gw_buffer no_sum = {f->frame[2], f->frame_size, f->frame_size};
+    assert_int_equal(add(&no_sum, f->frame[1], f->frame_size), GW_ERR_STATE);
     free(copy);
-    free(sum);
+    free(sum.data);
     free_fixture(f);
 }
 
@@ -378,52 +365,50 @@ static void test_every_byte(void **state)
 {
     (void)state;
     fixture *f = make_fixture(0, GW_THC_ROTATED);
-    size_t size = gw_thc_frame_sum_bound(&f->thc, LEN, GW_THC_FLAG_BLOCK_SETS);
-    uint8_t *sum = take(size);
+    gw_buffer sum = make_sum(f, f->frame[0], GW_THC_FLAG_BLOCK_SETS);
+    uint8_t *bytes = sum.data;
     float out[LEN * 64];
-    size_t made, len;
+    gw_thc_target target = {.values = out, .capacity = LEN * 64};
 
-    assert_int_equal(gw_thc_frame_sum_init(f->frame[0], f->frame_size, GW_THC_FLAG_BLOCK_SETS, sum, size,
-                                           &made, GW_BACKEND_ALL),
-                     GW_OK);
     for (int r = 0; r < WORKERS; r++) {
-        assert_int_equal(gw_thc_frame_sum_add(sum, size, f->frame[r], f->frame_size, NULL, GW_BACKEND_ALL),
-                         GW_OK);
+        assert_int_equal(add(&sum, f->frame[r], f->frame_size), GW_OK);
     }
-    for (size_t at = 0; at < size; at++) {
+    for (size_t at = 0; at < sum.size; at++) {
         for (unsigned change = 1; change < 256; change = change * 2 + 1) {
             gw_thc_frame_info info;
-            sum[at] ^= (uint8_t)change;
-            gw_status checked = gw_thc_frame_check(sum, size, 1000000, &info, NULL, GW_BACKEND_ALL);
-            gw_status decoded = decode_frame(sum, size, out, sizeof out, &len, NULL, NULL);
+            gw_thc_frame received = {bytes, sum.size, 1000000, GW_BACKEND_ALL};
+            bytes[at] ^= (uint8_t)change;
+            gw_status checked = gw_thc_frame_check(&received, &info, NULL);
+            gw_status decoded = decode_frame(bytes, sum.size, &target);
             assert_int_equal(checked, decoded);
-            sum[at] ^= (uint8_t)change;
+            bytes[at] ^= (uint8_t)change;
         }
     }
-    free(sum);
+    free(sum.data);
     free_fixture(f);
 }
 
 static void test_empty(void **state)
 {
     (void)state;
-    static _Alignas(8) uint8_t workspace[GW_THC_WORKSPACE_SIZE_MAX];
-    gw_thc_config config = default_config(4, 2, 0);
-    gw_thc thc = make_thc(&config);
+    const gw_workspace workspace = any_workspace();
+    gw_thc_options options = default_options(4, 2, 0);
+    gw_thc thc = make_thc(&options);
     gw_thc_range range = {0, 0, 0, 0, 1};
+    gw_thc_source source = {0};
     uint8_t frame[96], sum[104];
-    size_t size, len = 1;
-    float out[1];
+    gw_buffer dst = {frame, sizeof frame, 0};
+    gw_buffer dst_sum = {sum, sizeof sum, 0};
+    gw_thc_target target = {.values = NULL};
+    gw_thc_frame received = {frame, sizeof frame, 0, GW_BACKEND_ALL};
 
-    assert_int_equal(gw_thc_frame_encode(&thc, &range, 0, NULL, NULL, NULL, frame, sizeof frame, &size,
-                                         workspace, sizeof workspace, NULL),
-                     GW_OK);
-    assert_int_equal(size, 96);
-    assert_int_equal(decode_frame(frame, 96, out, 0, &len, NULL, NULL), GW_OK);
-    assert_int_equal(len, 0);
-    assert_int_equal(gw_thc_frame_sum_init(frame, 96, 0, sum, sizeof sum, &size, GW_BACKEND_ALL), GW_OK);
-    assert_int_equal(gw_thc_frame_sum_add(sum, size, frame, 96, NULL, GW_BACKEND_ALL), GW_OK);
-    assert_int_equal(gw_thc_frame_sum_add(sum, size, frame, 96, NULL, GW_BACKEND_ALL), GW_ERR_DUP);
+    assert_int_equal(gw_thc_frame_encode(&thc, &range, &source, &dst, NULL, &workspace), GW_OK);
+    assert_int_equal(dst.size, 96);
+    assert_int_equal(decode_frame(frame, 96, &target), GW_OK);
+    assert_int_equal(target.len, 0);
+    assert_int_equal(gw_thc_frame_sum_init(&received, 0, &dst_sum), GW_OK);
+    assert_int_equal(add(&dst_sum, frame, 96), GW_OK);
+    assert_int_equal(add(&dst_sum, frame, 96), GW_ERR_DUP);
 }
 
 int main(void)

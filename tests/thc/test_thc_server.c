@@ -13,15 +13,15 @@ enum { WORKERS = 5, CHUNKS = 3, SLOT_LEN = 128, PACKET_MAX = 48 + 8 + SLOT_LEN *
 
 typedef struct fixture {
     gw_thc_server server;
-    gw_thc_server_config config;
+    gw_thc_server_options config;
     gw_thc thc;
     void *memory;
 } fixture;
 
-static fixture make_server(uint32_t first_round, uint32_t quorum, uint32_t slots, uint32_t op)
+static fixture make_server(uint32_t first_round, uint32_t quorum, uint32_t slots, gw_thc_op op)
 {
     fixture f;
-    gw_thc_config config = default_config(4, WORKERS, 0);
+    gw_thc_options config = default_options(4, WORKERS, 0);
 
     config.block_log2 = 6;
     memset(&f, 0, sizeof f);
@@ -30,20 +30,21 @@ static fixture make_server(uint32_t first_round, uint32_t quorum, uint32_t slots
     f.config.worker_max = WORKERS;
     f.config.lane_bits = 8;
     f.config.block_log2 = 6;
-    f.config.config_hash = gw_thc_config_hash(&f.thc);
+    f.config.options_hash = gw_thc_options_hash(&f.thc);
     f.config.job = 1234;
-    f.config.first_round = first_round;
+    f.config.round_first = first_round;
     f.config.round_window = 1;
     f.config.quorum = quorum;
     f.config.slot_count = slots;
     f.config.slot_len = SLOT_LEN;
     f.config.blocks_per_packet = 2;
     f.config.op = op;
+    f.config.backends = GW_BACKEND_SCALAR;
     size_t size = gw_thc_server_memory_size(&f.config);
     assert_true(size > 0);
     f.memory = take(size);
-    assert_int_equal(gw_thc_server_init(&f.server, &f.config, f.memory, size - 1, 1), GW_ERR_WORKSPACE);
-    assert_int_equal(gw_thc_server_init(&f.server, &f.config, f.memory, size, 1), GW_OK);
+    assert_int_equal(gw_thc_server_init(&f.server, &f.config, f.memory, size - 1), GW_ERR_WORKSPACE);
+    assert_int_equal(gw_thc_server_init(&f.server, &f.config, f.memory, size), GW_OK);
     return f;
 }
 
@@ -68,11 +69,11 @@ static size_t make_packet(const fixture *f, uint32_t round, uint32_t chunk, uint
     h.worker_max = WORKERS;
     h.job = f->config.job;
     h.round = round;
-    h.first_block = chunk * 2;
+    h.block_first = chunk * 2;
     h.block_count = 2;
     h.rank = (uint16_t)rank;
     h.len = SLOT_LEN;
-    h.config_hash = f->config.config_hash;
+    h.options_hash = f->config.options_hash;
     h.norms_hash = 0xfeed0000u + round;
     gw_thc_packet_write(dst, &h);
     memset(dst + 48, 0, SLOT_LEN / 2);
@@ -93,7 +94,7 @@ static unsigned check_result(const fixture *f, const uint8_t *packet, size_t siz
     assert_int_equal(gw_thc_packet_parse(packet, size, &p), GW_OK);
     assert_int_equal(p.header.type, GW_THC_PACKET_RESULT);
     assert_int_equal(p.header.round, round);
-    assert_int_equal(p.header.first_block, chunk * 2);
+    assert_int_equal(p.header.block_first, chunk * 2);
     assert_int_equal(p.header.job, f->config.job);
     assert_true(p.header.norms_hash == 0xfeed0000u + round);
     for (size_t i = 0; i < SLOT_LEN; i++) {
@@ -165,7 +166,7 @@ static void run_network(uint32_t seed, uint32_t slots, uint32_t quorum)
         if (status == GW_ERR_STATE && quorum < WORKERS && rng_below(&rng, 10) == 0) {
             gw_thc_packet p;
             assert_int_equal(gw_thc_packet_parse(packet, size, &p), GW_OK);
-            assert_int_equal(gw_thc_server_drop(&f.server, p.header.first_block / 2 % slots), GW_OK);
+            assert_int_equal(gw_thc_server_drop(&f.server, p.header.block_first / 2 % slots), GW_OK);
         }
         if (reply.action == GW_THC_ACTION_NONE) {
             continue;
@@ -191,7 +192,7 @@ static void run_network(uint32_t seed, uint32_t slots, uint32_t quorum)
                 }
                 continue;
             }
-            if (p.header.round != first + at[r] / CHUNKS || p.header.first_block / 2 != at[r] % CHUNKS) {
+            if (p.header.round != first + at[r] / CHUNKS || p.header.block_first / 2 != at[r] % CHUNKS) {
                 continue; /* an old result again */
             }
             unsigned set = check_result(&f, reply.packet, reply.packet_size, p.header.round, at[r] % CHUNKS);
@@ -337,7 +338,7 @@ static void test_refusals(void **state)
     h.job = f.config.job;
     h.block_count = 2;
     h.len = SLOT_LEN;
-    h.config_hash = f.config.config_hash;
+    h.options_hash = f.config.options_hash;
     h.norms_hash = 0xfeed0000u;
     memset(lanes, 0, sizeof lanes);
     gw_thc_packet_write(lanes, &h);
@@ -397,11 +398,11 @@ static void test_norms(void **state)
         h.worker_max = WORKERS;
         h.job = f.config.job;
         h.round = 3;
-        h.first_block = 4;
+        h.block_first = 4;
         h.block_count = 2;
         h.rank = (uint16_t)r;
         h.len = 2;
-        h.config_hash = f.config.config_hash;
+        h.options_hash = f.config.options_hash;
         gw_thc_packet_write(packet, &h);
         for (unsigned i = 0; i < 2; i++) {
             uint32_t pattern = 0x00800000u + (rng_u32(&rng) >> 2);

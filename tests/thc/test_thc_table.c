@@ -12,13 +12,14 @@
 #include "thc/thc_normal.h"
 #include "thc_testing.h"
 
-static _Alignas(8) uint8_t workspace[GW_THC_TABLE_WORKSPACE_SIZE];
+static uint8_t memory[GW_THC_TABLE_WORKSPACE_SIZE];
+static const gw_workspace workspace = {memory, sizeof memory};
 
 static gw_thc_table solve(unsigned bits, unsigned g, double p, gw_thc_table_cost *cost)
 {
     gw_thc_table table;
 
-    assert_int_equal(gw_thc_table_solve(&table, cost, bits, g, p, workspace, sizeof workspace), GW_OK);
+    assert_int_equal(gw_thc_table_solve(bits, g, p, &table, cost, &workspace), GW_OK);
     assert_int_equal(gw_thc_table_check(&table), GW_OK);
     return table;
 }
@@ -69,7 +70,7 @@ static void test_published_costs(void **state)
     }
     gw_thc_table published = {4, 30, {0, 3, 5, 7, 9, 11, 13, 14, 16, 17, 19, 21, 23, 25, 27, 30}};
     gw_thc_table_cost cost;
-    assert_int_equal(gw_thc_table_price(&cost, &published, 1 / 32.), GW_OK);
+    assert_int_equal(gw_thc_table_price(&published, 1 / 32., &cost), GW_OK);
     assert_true(fabs(cost.quantization - 0.0130745947) < 1e-9);
     gw_thc_table_cost cost64;
     (void)solve(4, 31, 1 / 64., &cost64);
@@ -241,33 +242,32 @@ static void test_defaults(void **state)
                 assert_true(mine.quantization / n + mine.truncation <=
                             other.quantization / n + other.truncation + 1e-12);
             }
-            gw_thc_config config = default_config(row->table.bits, workers[w], row->error_feedback);
+            gw_thc_options config = default_options(row->table.bits, workers[w], row->error_feedback);
             assert_memory_equal(&config.table, &row->table, sizeof table);
         }
     }
     /* The recommended p of T10. */
     static const int with[4] = {1, 2, 4, 6}, without[4] = {2, 4, 7, 9};
     for (unsigned bits = 1; bits <= 4; bits++) {
-        double p;
-        gw_thc_config config;
-        assert_int_equal(gw_thc_config_default(&config, &p, bits, 8, 0, 1, NULL, 0), GW_OK);
-        assert_true(p == ldexp(1.0, -with[bits - 1]) && config.table.granularity == 31 &&
-                    config.lane_bits == 8);
-        assert_int_equal(gw_thc_config_default(&config, &p, bits, 8, 0, 0, NULL, 0), GW_OK);
-        assert_true(p == ldexp(1.0, -without[bits - 1]));
+        gw_thc_plan plan;
+        assert_int_equal(gw_thc_plan_make(&plan, &(gw_thc_goal){bits, 8, 0, 1}, NULL), GW_OK);
+        assert_true(plan.p == ldexp(1.0, -with[bits - 1]) && plan.options.table.granularity == 31 &&
+                    plan.options.lane_bits == 8);
+        assert_int_equal(gw_thc_plan_make(&plan, &(gw_thc_goal){bits, 8, 0, 0}, NULL), GW_OK);
+        assert_true(plan.p == ldexp(1.0, -without[bits - 1]));
     }
     /* Every p that tables are made for gives a threshold that contexts take. */
     static const double limits[2] = {0x1p-13, 0.9};
     for (unsigned i = 0; i < 2; i++) {
-        gw_thc_config config = default_config(4, 8, 0);
+        gw_thc_options config = default_options(4, 8, 0);
         config.table = solve(4, 31, limits[i], NULL);
         config.threshold_bits = gw_thc_threshold_bits(limits[i]);
         (void)make_thc(&config);
     }
     for (uint32_t n = 1; n <= GW_THC_WORKERS_MAX; n = n * 3 / 2 + 1) {
-        gw_thc_config config = default_config(4, n, 0);
+        gw_thc_options config = default_options(4, n, 0);
         gw_thc thc = make_thc(&config);
-        assert_true(gw_thc_config_hash(&thc) != 0);
+        assert_true(gw_thc_options_hash(&thc) != 0);
     }
 }
 
@@ -275,23 +275,18 @@ static void test_refusals(void **state)
 {
     (void)state;
     gw_thc_table table;
-    gw_thc_config config = default_config(4, 8, 1);
+    gw_thc_options config = default_options(4, 8, 1);
     gw_thc thc;
 
-    assert_int_equal(gw_thc_table_solve(NULL, NULL, 4, 31, 0.1, workspace, sizeof workspace), GW_ERR_ARG);
-    assert_int_equal(gw_thc_table_solve(&table, NULL, 4, 31, 0.1, workspace + 1, sizeof workspace),
+    assert_int_equal(gw_thc_table_solve(4, 31, 0.1, NULL, NULL, &workspace), GW_ERR_ARG);
+    assert_int_equal(gw_thc_table_solve(4, 31, 0.1, &table, NULL, &(gw_workspace){NULL, sizeof memory}),
                      GW_ERR_ARG);
-    assert_int_equal(gw_thc_table_solve(&table, NULL, 5, 31, 0.1, workspace, sizeof workspace),
-                     GW_ERR_OPTION);
-    assert_int_equal(gw_thc_table_solve(&table, NULL, 4, 14, 0.1, workspace, sizeof workspace),
-                     GW_ERR_OPTION);
-    assert_int_equal(gw_thc_table_solve(&table, NULL, 4, 256, 0.1, workspace, sizeof workspace),
-                     GW_ERR_OPTION);
-    assert_int_equal(gw_thc_table_solve(&table, NULL, 4, 31, 0x1p-14, workspace, sizeof workspace),
-                     GW_ERR_OPTION);
-    assert_int_equal(gw_thc_table_solve(&table, NULL, 4, 31, NAN, workspace, sizeof workspace),
-                     GW_ERR_OPTION);
-    assert_int_equal(gw_thc_table_solve(&table, NULL, 4, 31, 0.1, workspace, sizeof workspace - 1),
+    assert_int_equal(gw_thc_table_solve(5, 31, 0.1, &table, NULL, &workspace), GW_ERR_OPTION);
+    assert_int_equal(gw_thc_table_solve(4, 14, 0.1, &table, NULL, &workspace), GW_ERR_OPTION);
+    assert_int_equal(gw_thc_table_solve(4, 256, 0.1, &table, NULL, &workspace), GW_ERR_OPTION);
+    assert_int_equal(gw_thc_table_solve(4, 31, 0x1p-14, &table, NULL, &workspace), GW_ERR_OPTION);
+    assert_int_equal(gw_thc_table_solve(4, 31, NAN, &table, NULL, &workspace), GW_ERR_OPTION);
+    assert_int_equal(gw_thc_table_solve(4, 31, 0.1, &table, NULL, &(gw_workspace){memory, sizeof memory - 1}),
                      GW_ERR_WORKSPACE);
 
     /* Row 44: every rule of a table. */
@@ -307,40 +302,40 @@ static void test_refusals(void **state)
     for (unsigned i = 0; i < 5; i++) {
         gw_thc_agg agg;
         assert_int_equal(gw_thc_table_check(&bad[i]), GW_ERR_TABLE);
-        assert_int_equal(gw_thc_agg_init(&agg, &bad[i], 8, 8, 1), GW_ERR_TABLE);
-        gw_thc_config c = config;
+        assert_int_equal(gw_thc_agg_init(&agg, &(gw_thc_agg_options){bad[i], 8, 8, 1}), GW_ERR_TABLE);
+        gw_thc_options c = config;
         c.table = bad[i];
-        assert_int_equal(gw_thc_init(&thc, &c, 1), GW_ERR_TABLE);
+        assert_int_equal(gw_thc_init(&thc, &c), GW_ERR_TABLE);
         assert_int_equal(gw_thc_block_count(&thc, 10), 0); /* zeroed */
     }
 
     /* Row 41: n g against the lanes, and against 2^23. */
-    gw_thc_config c = config;
+    gw_thc_options c = config;
     c.worker_max = 9;
-    assert_int_equal(gw_thc_init(&thc, &c, 1), GW_ERR_OVERFLOW);
+    assert_int_equal(gw_thc_init(&thc, &c), GW_ERR_OVERFLOW);
     c.lane_bits = 16;
-    assert_int_equal(gw_thc_init(&thc, &c, 1), GW_OK);
+    assert_int_equal(gw_thc_init(&thc, &c), GW_OK);
     c.lane_bits = 32;
     c.table = gw_thc_table_uniform(4);
     c.worker_max = 65535;
-    assert_int_equal(gw_thc_init(&thc, &c, 1), GW_OK);
+    assert_int_equal(gw_thc_init(&thc, &c), GW_OK);
     c.table.granularity = 255;
     c.table.value[15] = 255;
-    assert_int_equal(gw_thc_init(&thc, &c, 1), GW_ERR_OVERFLOW);
+    assert_int_equal(gw_thc_init(&thc, &c), GW_ERR_OVERFLOW);
 
     /* Feedback that would diverge: one bit at p = 1/32 costs more than the signal. */
-    c = default_config(1, 8, 1);
-    assert_int_equal(gw_thc_init(&thc, &c, 1), GW_OK);
+    c = default_options(1, 8, 1);
+    assert_int_equal(gw_thc_init(&thc, &c), GW_OK);
     c.threshold_bits = gw_thc_threshold_bits(1 / 32.);
-    assert_int_equal(gw_thc_init(&thc, &c, 1), GW_ERR_OPTION);
+    assert_int_equal(gw_thc_init(&thc, &c), GW_ERR_OPTION);
     c.error_feedback = 0;
-    assert_int_equal(gw_thc_init(&thc, &c, 1), GW_OK);
+    assert_int_equal(gw_thc_init(&thc, &c), GW_OK);
     c.transform = GW_THC_PLAIN;
-    assert_int_equal(gw_thc_init(&thc, &c, 1), GW_ERR_OPTION); /* a threshold without a rotation */
+    assert_int_equal(gw_thc_init(&thc, &c), GW_ERR_OPTION); /* a threshold without a rotation */
     c.threshold_bits = 0;
-    assert_int_equal(gw_thc_init(&thc, &c, 1), GW_OK);
+    assert_int_equal(gw_thc_init(&thc, &c), GW_OK);
     c.error_feedback = 1;
-    assert_int_equal(gw_thc_init(&thc, &c, 1), GW_ERR_OPTION);
+    assert_int_equal(gw_thc_init(&thc, &c), GW_ERR_OPTION);
 }
 
 int main(void)

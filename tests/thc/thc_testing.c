@@ -37,22 +37,22 @@ void fill_normal(test_rng *rng, float *x, size_t len, double scale)
     }
 }
 
-gw_thc_config default_config(unsigned bits, uint32_t workers, int error_feedback)
+gw_thc_options default_options(unsigned bits, uint32_t workers, int error_feedback)
 {
-    static _Alignas(8) uint8_t workspace[GW_THC_TABLE_WORKSPACE_SIZE];
-    gw_thc_config config;
+    static uint8_t workspace[GW_THC_TABLE_WORKSPACE_SIZE];
+    const gw_thc_goal goal = {bits, workers, 0, error_feedback};
+    gw_thc_options options;
 
-    assert_int_equal(
-        gw_thc_config_default(&config, NULL, bits, workers, 0, error_feedback, workspace, sizeof workspace),
-        GW_OK);
-    return config;
+    assert_int_equal(gw_thc_options_init(&options, &goal, &(gw_workspace){workspace, sizeof workspace}),
+                     GW_OK);
+    return options;
 }
 
-gw_thc make_thc(const gw_thc_config *config)
+gw_thc make_thc(const gw_thc_options *options)
 {
     gw_thc thc;
 
-    assert_int_equal(gw_thc_init(&thc, config, GW_BACKEND_ALL), GW_OK);
+    assert_int_equal(gw_thc_init(&thc, options), GW_OK);
     return thc;
 }
 
@@ -64,12 +64,24 @@ void *take(size_t size)
     return p;
 }
 
+gw_workspace any_workspace(void)
+{
+    static uint8_t memory[GW_THC_WORKSPACE_SIZE_MAX + 1];
+    gw_workspace workspace = {memory + 1, GW_THC_WORKSPACE_SIZE_MAX}; /* not aligned, on purpose */
+    return workspace;
+}
+
+gw_workspace take_workspace(const gw_thc *thc)
+{
+    gw_workspace workspace = {take(gw_thc_workspace_size(thc)), gw_thc_workspace_size(thc)};
+    return workspace;
+}
+
 job_output run_job(const gw_thc *thc, const float *x, float *error, size_t len, uint32_t workers,
                    uint32_t round)
 {
     job_output job;
-    size_t workspace_size = gw_thc_workspace_size(thc);
-    void *workspace = take(workspace_size);
+    gw_workspace workspace = take_workspace(thc);
     size_t patterns = gw_thc_patterns_per_block(thc);
 
     job.blocks = gw_thc_block_count(thc, len);
@@ -81,20 +93,21 @@ job_output run_job(const gw_thc *thc, const float *x, float *error, size_t len, 
     uint32_t *own = take(job.blocks * patterns * sizeof *own);
     for (uint32_t rank = 0; rank < workers; rank++) {
         gw_thc_range range = {len, 0, job.blocks, round, rank};
-        assert_int_equal(gw_thc_norms(thc, &range, x + rank * len, error != NULL ? error + rank * len : NULL,
-                                      own, workspace, workspace_size, NULL),
-                         GW_OK);
+        gw_thc_source source = {.values = x + rank * len, .error = error != NULL ? error + rank * len : NULL};
+        assert_int_equal(gw_thc_norms(thc, &range, &source, own, NULL, &workspace), GW_OK);
         gw_thc_norms_max(job.maxima, own, job.blocks * patterns);
     }
     for (uint32_t rank = 0; rank < workers; rank++) {
         gw_thc_range range = {len, 0, job.blocks, round, rank};
-        assert_int_equal(gw_thc_encode(thc, &range, x + rank * len, error != NULL ? error + rank * len : NULL,
-                                       job.maxima, job.indices + rank * job.indices_size, job.indices_size,
-                                       workspace, workspace_size, NULL),
-                         GW_OK);
+        gw_thc_source source = {.values = x + rank * len,
+                                .error = error != NULL ? error + rank * len : NULL,
+                                .patterns = job.maxima};
+        gw_buffer indices = {job.indices + rank * job.indices_size, job.indices_size, 0};
+        assert_int_equal(gw_thc_encode(thc, &range, &source, &indices, NULL, &workspace), GW_OK);
+        assert_int_equal(indices.size, job.indices_size);
     }
     free(own);
-    free(workspace);
+    free(workspace.data);
     return job;
 }
 
@@ -107,17 +120,17 @@ void free_job(job_output *job)
 gw_status decode_all(const gw_thc *thc, const job_output *job, const uint8_t *lanes, uint32_t k,
                      gw_thc_mode mode, uint32_t round, size_t len, float *out)
 {
-    size_t workspace_size = gw_thc_workspace_size(thc);
-    void *workspace = take(workspace_size);
+    gw_workspace workspace = take_workspace(thc);
     uint32_t *members = take(job->blocks * sizeof *members);
     gw_thc_range range = {len, 0, job->blocks, round, 0};
 
     for (uint64_t i = 0; i < job->blocks; i++) {
         members[i] = k;
     }
-    gw_status status = gw_thc_decode(thc, &range, lanes, job->lanes_size, members, job->maxima, mode, out,
-                                     len * sizeof *out, workspace, workspace_size, NULL, NULL);
+    gw_thc_sum sum = {lanes, job->lanes_size, members, job->maxima};
+    gw_thc_target target = {.values = out, .capacity = len};
+    gw_status status = gw_thc_decode(thc, &range, &sum, mode, &target, &workspace);
     free(members);
-    free(workspace);
+    free(workspace.data);
     return status;
 }

@@ -27,14 +27,20 @@ double rng_normal(test_rng *rng);
 
 void fill_normal(test_rng *rng, float *x, size_t len, double scale);
 
-/* The recommended configuration; fails the test if there is none. */
-gw_thc_config default_config(unsigned bits, uint32_t workers, int error_feedback);
+/* The recommended options; fails the test if there are none. */
+gw_thc_options default_options(unsigned bits, uint32_t workers, int error_feedback);
 
-/* A ready context. */
-gw_thc make_thc(const gw_thc_config *config);
+/* A ready handle. */
+gw_thc make_thc(const gw_thc_options *options);
 
 /* malloc that fails the test, so that every buffer has its exact size under ASan. */
 void *take(size_t size);
+
+/* A static workspace for any handle, not aligned. */
+gw_workspace any_workspace(void);
+
+/* A workspace of exactly the size that the handle needs; the caller frees its data. */
+gw_workspace take_workspace(const gw_thc *thc);
 
 /* n workers, one tensor of len elements each (worker r at x + r * len): maxima and indices (worker r at
  * indices + r * size). Caller frees both. */

@@ -74,7 +74,7 @@ static int look_for_block_sets(const aggregate_arguments *a, int *block_sets)
     return GW_CLI_OK;
 }
 
-static int add_file(const char *path, uint32_t flags, uint32_t backends, uint8_t **sum, size_t *sum_size)
+static int add_file(const char *path, uint32_t flags, uint32_t backends, gw_buffer *sum)
 {
     gw_input_file input;
     gw_thc_frame_info info;
@@ -84,28 +84,30 @@ static int add_file(const char *path, uint32_t flags, uint32_t backends, uint8_t
     if (code != GW_CLI_OK) {
         return code;
     }
-    gw_status status = gw_thc_frame_check(input.data, input.size, UINT64_MAX, &info, &bad, backends);
-    if (status == GW_OK && *sum == NULL) {
+    const gw_thc_frame frame = {input.data, input.size, UINT64_MAX, backends};
+    gw_status status = gw_thc_frame_check(&frame, &info, &bad);
+    if (status == GW_OK && sum->data == NULL) {
         gw_thc thc;
-        status = gw_thc_init(&thc, &info.config, backends);
-        size_t capacity = status == GW_OK ? gw_thc_frame_sum_bound(&thc, info.count, flags) : 0;
-        *sum = thc_alloc(capacity);
-        if (*sum == NULL) {
+        status = gw_thc_init(&thc, &info.options);
+        sum->capacity = gw_thc_frame_sum_bound(&thc, info.len, flags);
+        sum->data = thc_alloc(sum->capacity);
+        if (sum->data == NULL) {
             gw_input_file_close(&input);
             return GW_CLI_IO;
         }
         if (status == GW_OK) {
-            status = gw_thc_frame_sum_init(input.data, input.size, flags, *sum, capacity, sum_size, backends);
+            status = gw_thc_frame_sum_init(&frame, flags, sum);
         }
     }
     if (status == GW_OK) {
-        status = gw_thc_frame_sum_add(*sum, *sum_size, input.data, input.size, &bad, backends);
+        status = gw_thc_frame_sum_add(sum, &frame, &bad);
     }
-    if ((status == GW_ERR_DUP || status == GW_ERR_HEADER) && info.config.worker_max == 1 && *sum != NULL) {
+    if ((status == GW_ERR_DUP || status == GW_ERR_HEADER) && info.options.worker_max == 1 &&
+        sum->data != NULL) {
         code = gw_cli_error(GW_CLI_BAD_DATA, path,
                             "made without --norms, for one worker: it cannot be added to another");
     } else if (status != GW_OK) {
-        code = thc_fail(path, status, bad != UINT64_MAX ? &bad : NULL);
+        code = thc_fail(path, status, bad);
     }
     gw_input_file_close(&input);
     return code;
@@ -123,8 +125,7 @@ int gw_cmd_aggregate(int argc, char **argv)
         NULL,
     };
     aggregate_arguments a;
-    uint8_t *sum = NULL;
-    size_t sum_size = 0;
+    gw_buffer sum = {0};
     int block_sets = 0;
 
     memset(&a, 0, sizeof a);
@@ -139,11 +140,11 @@ int gw_cmd_aggregate(int argc, char **argv)
     }
     uint32_t flags = (a.checksum ? GW_THC_FLAG_CHECKSUM : 0) | (block_sets ? GW_THC_FLAG_BLOCK_SETS : 0);
     for (int i = 0; code == GW_CLI_OK && i < a.input_count; i++) {
-        code = add_file(a.inputs[i], flags, a.backends, &sum, &sum_size);
+        code = add_file(a.inputs[i], flags, a.backends, &sum);
     }
     if (code == GW_CLI_OK) {
-        code = thc_write_file(a.output, sum, sum_size);
+        code = thc_write_file(a.output, sum.data, sum.size);
     }
-    free(sum);
+    free(sum.data);
     return code;
 }

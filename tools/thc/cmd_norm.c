@@ -96,9 +96,10 @@ static int max_of_files(const norm_arguments *a)
 
 static int norms_of_array(const norm_arguments *a)
 {
-    static float workspace[GW_THC_WORKSPACE_SIZE_MAX / sizeof(float)];
+    static uint8_t memory[GW_THC_WORKSPACE_SIZE_MAX];
+    const gw_workspace workspace = {memory, sizeof memory};
     gw_npy npy;
-    gw_thc_config config;
+    gw_thc_options options;
     gw_thc thc;
     norm_file file;
     float *error = NULL;
@@ -108,10 +109,10 @@ static int norms_of_array(const norm_arguments *a)
         return code;
     }
     memset(&file, 0, sizeof file);
-    code = thc_request_config(&a->request, npy.dtype, a->state != NULL, &config);
+    code = thc_request_options(&a->request, npy.dtype, a->state != NULL, &options);
     gw_status status = GW_OK;
-    if (code == GW_CLI_OK && (status = gw_thc_init(&thc, &config, a->request.backends)) != GW_OK) {
-        code = thc_fail(NULL, status, NULL);
+    if (code == GW_CLI_OK && (status = gw_thc_init(&thc, &options)) != GW_OK) {
+        code = thc_fail(NULL, status, UINT64_MAX);
     }
     if (code == GW_CLI_OK && a->state != NULL) {
         error = ef_state_read(a->state, npy.len, &code);
@@ -119,16 +120,17 @@ static int norms_of_array(const norm_arguments *a)
     if (code == GW_CLI_OK) {
         gw_thc_range range = {npy.len, 0, gw_thc_block_count(&thc, npy.len), a->request.round, 0};
         uint64_t bad = UINT64_MAX;
-        file.transform = config.transform;
-        file.block_log2 = config.block_log2;
+        const gw_thc_source source = {.values = npy.values, .error = error};
+        file.transform = (uint8_t)options.transform;
+        file.block_log2 = (uint8_t)options.block_log2;
         file.count = npy.len;
         file.merged = 1;
         file.pattern_count = (size_t)range.block_count * gw_thc_patterns_per_block(&thc);
         file.patterns = thc_alloc(file.pattern_count * sizeof *file.patterns);
         code = file.patterns == NULL ? GW_CLI_IO : GW_CLI_OK;
-        if (code == GW_CLI_OK && (status = gw_thc_norms(&thc, &range, npy.values, error, file.patterns,
-                                                        workspace, sizeof workspace, &bad)) != GW_OK) {
-            code = thc_fail(a->inputs[0], status, bad != UINT64_MAX ? &bad : NULL);
+        if (code == GW_CLI_OK &&
+            (status = gw_thc_norms(&thc, &range, &source, file.patterns, &bad, &workspace)) != GW_OK) {
+            code = thc_fail(a->inputs[0], status, bad);
         }
     }
     if (code == GW_CLI_OK) {

@@ -9,7 +9,8 @@
 #include "cmd_thc.h"
 #include "thc_options.h"
 
-static _Alignas(8) uint8_t workspace[GW_THC_TABLE_WORKSPACE_SIZE];
+static uint8_t memory[GW_THC_TABLE_WORKSPACE_SIZE];
+static const gw_workspace workspace = {memory, sizeof memory};
 
 typedef struct table_arguments {
     unsigned bits;
@@ -113,8 +114,7 @@ int gw_cmd_table(int argc, char **argv)
     if (a.bits == 0 || a.granularity == 0 || a.p == 0) {
         return gw_cli_error(GW_CLI_USAGE, NULL, "table needs --bits, --granularity and --p");
     }
-    gw_status status =
-        gw_thc_table_solve(&table, &cost, a.bits, a.granularity, a.p, workspace, sizeof workspace);
+    gw_status status = gw_thc_table_solve(a.bits, a.granularity, a.p, &table, &cost, &workspace);
     if (status != GW_OK) {
         return gw_cli_error(GW_CLI_USAGE, NULL, "no table of %u bits, granularity %u, p %g: %s", a.bits,
                             a.granularity, a.p, gw_status_message(status));
@@ -158,39 +158,39 @@ int gw_cmd_thc_plan(int argc, char **argv)
     if (a.workers == 0) {
         return gw_cli_error(GW_CLI_USAGE, NULL, "thc-plan needs --workers");
     }
-    gw_status status = gw_thc_plan_make(&plan, a.bits, a.workers, a.lane_bits, a.error_feedback, workspace,
-                                        sizeof workspace);
+    const gw_thc_goal goal = {a.bits, a.workers, a.lane_bits, a.error_feedback};
+    gw_status status = gw_thc_plan_make(&plan, &goal, &workspace);
     if (status != GW_OK) {
         return gw_cli_error(GW_CLI_USAGE, NULL, "no plan for %u workers, %u bits, lanes of %u bits: %s",
                             a.workers, a.bits, a.lane_bits, gw_status_message(status));
     }
-    const gw_thc_config *c = &plan.config;
+    const gw_thc_options *o = &plan.options;
     double both = plan.up_bits + plan.down_bits;
     if (a.json) {
-        json_t *o = json_object();
-        json_object_set_new(o, "workers", json_integer(a.workers));
-        json_object_set_new(o, "bits", json_integer(a.bits));
-        json_object_set_new(o, "error_feedback", json_boolean(a.error_feedback));
-        json_object_set_new(o, "granularity", json_integer(c->table.granularity));
-        json_object_set_new(o, "p", json_real(plan.p));
-        json_object_set_new(o, "threshold", json_real(plan.cost.threshold));
-        json_object_set_new(o, "lane_bits", json_integer(c->lane_bits));
-        json_object_set_new(o, "block", json_integer(1 << c->block_log2));
-        json_object_set_new(o, "table", values_json(&c->table));
-        json_object_set_new(o, "error_one_worker", json_real(plan.error_one));
-        json_object_set_new(o, "error_mean", json_real(plan.error_mean));
-        json_object_set_new(o, "up_bits", json_real(plan.up_bits));
-        json_object_set_new(o, "down_bits", json_real(plan.down_bits));
-        json_object_set_new(o, "up_rate_fp32", json_real(plan.up_bits / 32));
-        json_object_set_new(o, "down_rate_fp32", json_real(plan.down_bits / 32));
-        json_object_set_new(o, "round_trip_rate_fp32", json_real(both / 64));
-        json_object_set_new(o, "round_trip_rate_bf16", json_real(both / 32));
-        return gw_cli_json_print(o);
+        json_t *object = json_object();
+        json_object_set_new(object, "workers", json_integer(a.workers));
+        json_object_set_new(object, "bits", json_integer(a.bits));
+        json_object_set_new(object, "error_feedback", json_boolean(a.error_feedback));
+        json_object_set_new(object, "granularity", json_integer(o->table.granularity));
+        json_object_set_new(object, "p", json_real(plan.p));
+        json_object_set_new(object, "threshold", json_real(plan.cost.threshold));
+        json_object_set_new(object, "lane_bits", json_integer(o->lane_bits));
+        json_object_set_new(object, "block", json_integer(1 << o->block_log2));
+        json_object_set_new(object, "table", values_json(&o->table));
+        json_object_set_new(object, "error_one_worker", json_real(plan.error_one));
+        json_object_set_new(object, "error_mean", json_real(plan.error_mean));
+        json_object_set_new(object, "up_bits", json_real(plan.up_bits));
+        json_object_set_new(object, "down_bits", json_real(plan.down_bits));
+        json_object_set_new(object, "up_rate_fp32", json_real(plan.up_bits / 32));
+        json_object_set_new(object, "down_rate_fp32", json_real(plan.down_bits / 32));
+        json_object_set_new(object, "round_trip_rate_fp32", json_real(both / 64));
+        json_object_set_new(object, "round_trip_rate_bf16", json_real(both / 32));
+        return gw_cli_json_print(object);
     }
     printf("%u workers, %u bits%s\n", a.workers, a.bits, a.error_feedback ? ", error feedback" : "");
     printf("  granularity %u, p %g (threshold %.6f), lanes of %u bits, blocks of %u\n  table ",
-           c->table.granularity, plan.p, plan.cost.threshold, c->lane_bits, 1u << c->block_log2);
-    print_values(&c->table);
+           o->table.granularity, plan.p, plan.cost.threshold, o->lane_bits, 1u << o->block_log2);
+    print_values(&o->table);
     printf("  normalised squared error: %.5f of one worker, %.5f of the mean of %u equal gradients\n",
            plan.error_one, plan.error_mean, a.workers);
     printf("  bits a value: %.3f up, %.3f down; round trip %.1f %% of fp32, %.1f %% of bf16\n", plan.up_bits,

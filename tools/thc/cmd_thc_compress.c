@@ -89,14 +89,15 @@ static error_t compress_parse(int key, char *text, struct argp_state *state)
     return 0;
 }
 
-static void report(const compress_arguments *a, const gw_thc_config *config, uint64_t len, size_t frame_size)
+static void report(const compress_arguments *a, const gw_thc_options *options, uint64_t len,
+                   size_t frame_size)
 {
     double values = len > 0 ? (double)len : 1.0;
 
     if (!a->json) {
         printf("%s -> %s\n  %llu values, worker %u of %u, %u bits, granularity %u, lanes of %u bits\n",
-               a->input, a->output, (unsigned long long)len, a->request.rank, config->worker_max,
-               config->table.bits, config->table.granularity, config->lane_bits);
+               a->input, a->output, (unsigned long long)len, a->request.rank, options->worker_max,
+               options->table.bits, options->table.granularity, options->lane_bits);
         printf("  %zu bytes, %.3f bits a value: %.2f %% of fp32, %.2f %% of a bf16 wire\n", frame_size,
                8.0 * (double)frame_size / values, 25.0 * (double)frame_size / values,
                50.0 * (double)frame_size / values);
@@ -110,19 +111,20 @@ static void report(const compress_arguments *a, const gw_thc_config *config, uin
     json_object_set_new(object, "bits_per_value", json_real(8.0 * (double)frame_size / values));
     json_object_set_new(object, "rate_fp32", json_real((double)frame_size / (4.0 * values)));
     json_object_set_new(object, "rate_bf16", json_real((double)frame_size / (2.0 * values)));
-    json_object_set_new(object, "bits", json_integer(config->table.bits));
-    json_object_set_new(object, "granularity", json_integer(config->table.granularity));
-    json_object_set_new(object, "workers", json_integer(config->worker_max));
+    json_object_set_new(object, "bits", json_integer(options->table.bits));
+    json_object_set_new(object, "granularity", json_integer(options->table.granularity));
+    json_object_set_new(object, "workers", json_integer(options->worker_max));
     json_object_set_new(object, "rank", json_integer(a->request.rank));
     (void)gw_cli_json_print(object);
 }
 
 /* The maxima: from the file, or this worker's own. Caller frees. */
 static uint32_t *maxima_for(const compress_arguments *a, const gw_thc *thc, const gw_thc_range *range,
-                            const gw_npy *npy, const float *error, void *workspace, size_t workspace_size,
-                            int *code)
+                            const gw_npy *npy, float *error, const gw_workspace *workspace, int *code)
 {
     size_t count = (size_t)range->block_count * gw_thc_patterns_per_block(thc);
+    const gw_thc_options *options = gw_thc_options_of(thc);
+    const gw_thc_source source = {.values = npy->values, .error = error};
     uint64_t bad = UINT64_MAX;
 
     if (a->norms != NULL) {
@@ -131,8 +133,8 @@ static uint32_t *maxima_for(const compress_arguments *a, const gw_thc *thc, cons
         if (*code != GW_CLI_OK) {
             return NULL;
         }
-        if (file.transform == thc->config.transform && file.block_log2 == thc->config.block_log2 &&
-            file.count == npy->len && file.merged <= thc->config.worker_max) {
+        if (file.transform == options->transform && file.block_log2 == options->block_log2 &&
+            file.count == npy->len && file.merged <= options->worker_max) {
             return file.patterns;
         }
         *code = gw_cli_error(GW_CLI_BAD_DATA, a->norms,
@@ -145,10 +147,9 @@ static uint32_t *maxima_for(const compress_arguments *a, const gw_thc *thc, cons
     if (patterns == NULL) {
         return NULL;
     }
-    gw_status status =
-        gw_thc_norms(thc, range, npy->values, error, patterns, workspace, workspace_size, &bad);
+    gw_status status = gw_thc_norms(thc, range, &source, patterns, &bad, workspace);
     if (status != GW_OK) {
-        *code = thc_fail(a->input, status, bad != UINT64_MAX ? &bad : NULL);
+        *code = thc_fail(a->input, status, bad);
         free(patterns);
         return NULL;
     }
@@ -157,57 +158,57 @@ static uint32_t *maxima_for(const compress_arguments *a, const gw_thc *thc, cons
 
 static int compress_array(const compress_arguments *a, const gw_npy *npy)
 {
-    static float workspace[GW_THC_WORKSPACE_SIZE_MAX / sizeof(float)];
-    gw_thc_config config;
+    static uint8_t memory[GW_THC_WORKSPACE_SIZE_MAX];
+    const gw_workspace workspace = {memory, sizeof memory};
+    gw_thc_options options;
     gw_thc thc;
     float *error = NULL;
     uint32_t *maxima = NULL;
-    uint8_t *frame = NULL;
-    size_t frame_size = 0;
+    gw_buffer frame = {0};
     uint64_t bad = UINT64_MAX;
-    uint32_t flags = a->checksum ? GW_THC_FLAG_CHECKSUM : 0;
 
-    int code = thc_request_config(&a->request, npy->dtype, a->state != NULL, &config);
+    int code = thc_request_options(&a->request, npy->dtype, a->state != NULL, &options);
     if (code != GW_CLI_OK) {
         return code;
     }
-    gw_status status = gw_thc_init(&thc, &config, a->request.backends);
+    options.checksum = a->checksum;
+    gw_status status = gw_thc_init(&thc, &options);
     if (status != GW_OK) {
-        return thc_fail(NULL, status, NULL);
+        return thc_fail(NULL, status, UINT64_MAX);
     }
     gw_thc_range range = {npy->len, 0, gw_thc_block_count(&thc, npy->len), a->request.round, a->request.rank};
     if (a->state != NULL) {
         error = ef_state_read(a->state, npy->len, &code);
     }
     if (code == GW_CLI_OK) {
-        maxima = maxima_for(a, &thc, &range, npy, error, workspace, sizeof workspace, &code);
+        maxima = maxima_for(a, &thc, &range, npy, error, &workspace, &code);
     }
     if (code == GW_CLI_OK) {
-        size_t capacity = gw_thc_frame_bound(&thc, npy->len, flags);
-        frame = thc_alloc(capacity);
-        code = frame == NULL ? GW_CLI_IO : GW_CLI_OK;
+        const gw_thc_source source = {.values = npy->values, .error = error, .patterns = maxima};
+        frame.capacity = gw_thc_frame_bound(&thc, npy->len);
+        frame.data = thc_alloc(frame.capacity);
+        code = frame.data == NULL ? GW_CLI_IO : GW_CLI_OK;
         if (code == GW_CLI_OK &&
-            (status = gw_thc_frame_encode(&thc, &range, flags, npy->values, error, maxima, frame, capacity,
-                                          &frame_size, workspace, sizeof workspace, &bad)) != GW_OK) {
+            (status = gw_thc_frame_encode(&thc, &range, &source, &frame, &bad, &workspace)) != GW_OK) {
             if (status == GW_ERR_STATE) {
                 code = gw_cli_error(GW_CLI_BAD_DATA, a->norms,
                                     "block %llu: the maxima are below this array's own",
                                     (unsigned long long)bad);
             } else {
-                code = thc_fail(a->input, status, bad != UINT64_MAX ? &bad : NULL);
+                code = thc_fail(a->input, status, bad);
             }
         }
     }
     if (code == GW_CLI_OK) {
-        code = thc_write_file(a->output, frame, frame_size);
+        code = thc_write_file(a->output, frame.data, frame.size);
     }
     if (code == GW_CLI_OK && a->state != NULL) {
         code = ef_state_write(a->state, error, npy->len);
     }
     if (code == GW_CLI_OK && strcmp(a->output, "-") != 0) {
-        report(a, &config, npy->len, frame_size);
+        report(a, &options, npy->len, frame.size);
     }
-    free(frame);
+    free(frame.data);
     free(maxima);
     free(error);
     return code;

@@ -62,34 +62,32 @@ static error_t decompress_parse(int key, char *text, struct argp_state *state)
 
 static int decompress_frame(const decompress_arguments *a, const gw_input_file *input)
 {
-    static float workspace[GW_THC_WORKSPACE_SIZE_MAX / sizeof(float)];
+    static uint8_t memory[GW_THC_WORKSPACE_SIZE_MAX];
+    const gw_workspace workspace = {memory, sizeof memory};
     gw_thc_frame_info info;
-    gw_thc thc;
-    size_t len = 0;
-    uint64_t missing = 0;
-    uint64_t bad = UINT64_MAX;
 
     gw_status status = gw_thc_frame_peek(input->data, input->size, &info);
-    if (status == GW_OK && info.frame_size != input->size) { /* before memory is taken on the header's word */
+    if (status == GW_OK &&
+        info.frame_size != input->size) { /* before memory is allocated by what the header says */
         status = info.frame_size > input->size ? GW_ERR_SHORT : GW_ERR_TRAILING;
     }
     if (status != GW_OK) {
-        return thc_fail(input->name, status, NULL);
+        return thc_fail(input->name, status, UINT64_MAX);
     }
-    size_t size = (size_t)info.count * gw_dtype_size((gw_dtype)info.config.dtype);
-    void *values = thc_alloc(size);
-    if (values == NULL) {
+    const gw_thc_frame frame = {input->data, input->size, info.len, a->backends};
+    gw_thc_target target = {.values = thc_alloc((size_t)info.len * gw_dtype_size(info.options.dtype)),
+                            .capacity = info.len};
+    if (target.values == NULL) {
         return GW_CLI_IO;
     }
-    status = gw_thc_frame_decode(input->data, input->size, info.count, a->mode, values, size, &len, &thc,
-                                 workspace, sizeof workspace, &missing, &bad, a->backends);
-    int code = status == GW_OK ? gw_npy_save(a->output, (gw_dtype)info.config.dtype, values, len)
-                               : thc_fail(input->name, status, bad != UINT64_MAX ? &bad : NULL);
-    if (code == GW_CLI_OK && missing > 0) {
+    status = gw_thc_frame_decode(&frame, a->mode, &target, &workspace);
+    int code = status == GW_OK ? gw_npy_save(a->output, info.options.dtype, target.values, target.len)
+                               : thc_fail(input->name, status, target.bad_block);
+    if (code == GW_CLI_OK && target.missing > 0) {
         gw_cli_note("%s: %llu of %llu blocks have no contributor and are zero (gradwire inspect lists them)",
-                    input->name, (unsigned long long)missing, (unsigned long long)info.block_count);
+                    input->name, (unsigned long long)target.missing, (unsigned long long)info.block_count);
     }
-    free(values);
+    free(target.values);
     return code;
 }
 

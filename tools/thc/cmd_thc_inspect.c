@@ -104,8 +104,8 @@ static void look_at_norm(uint32_t pattern, frame_facts *facts)
 static frame_facts collect(const uint8_t *frame, const gw_thc_frame_info *info)
 {
     frame_facts facts;
-    size_t lane_size = info->config.lane_bits / 8u;
-    size_t per_block = info->config.transform == GW_THC_ROTATED ? 1 : 2;
+    size_t lane_size = info->options.lane_bits / 8u;
+    size_t per_block = info->options.transform == GW_THC_ROTATED ? 1 : 2;
     uint64_t at = info->payload_offset;
     double used = 0;
     double of = 0;
@@ -121,7 +121,7 @@ static frame_facts collect(const uint8_t *frame, const gw_thc_frame_info *info)
         facts.members_max = k > facts.members_max ? k : facts.members_max;
         facts.missing += k == 0;
         const uint8_t *patterns = frame + info->norms_offset + b * per_block * 4;
-        if (info->config.transform == GW_THC_PLAIN) {
+        if (info->options.transform == GW_THC_PLAIN) {
             look_at_range(patterns, &facts);
         } else {
             look_at_norm(gw_cli_load32(patterns), &facts);
@@ -129,7 +129,7 @@ static frame_facts collect(const uint8_t *frame, const gw_thc_frame_info *info)
         if ((info->flags & GW_THC_FLAG_SUM) == 0) {
             continue;
         }
-        uint64_t end = b + 1 < info->block_count ? at + ((uint64_t)lane_size << info->config.block_log2)
+        uint64_t end = b + 1 < info->block_count ? at + ((uint64_t)lane_size << info->options.block_log2)
                                                  : info->payload_offset + info->payload_size;
         for (; at < end; at += lane_size) {
             uint32_t lane = lane_size == 1   ? frame[at]
@@ -137,7 +137,7 @@ static frame_facts collect(const uint8_t *frame, const gw_thc_frame_info *info)
                                              : gw_cli_load32(frame + at);
             facts.lane_max = lane > facts.lane_max ? lane : facts.lane_max;
             used += lane;
-            of += (double)k * info->config.table.granularity;
+            of += (double)k * info->options.table.granularity;
         }
     }
     facts.lane_mean = of > 0 ? used / of : 0;
@@ -157,7 +157,7 @@ static json_t *members_json(const uint8_t *frame, const gw_thc_frame_info *info)
         return list;
     }
     uint64_t sets = (info->flags & GW_THC_FLAG_BLOCK_SETS) != 0 ? info->block_count : 1;
-    for (uint32_t r = 0; r < info->config.worker_max; r++) {
+    for (uint32_t r = 0; r < info->options.worker_max; r++) {
         int is_in = 0;
         for (uint64_t s = 0; s < sets; s++) {
             is_in |= frame[info->sets_offset + s * set_size + r / 8] >> (r % 8) & 1;
@@ -175,7 +175,7 @@ static json_t *missing_json(const uint8_t *frame, const gw_thc_frame_info *info)
 
     for (uint64_t b = 0; b < info->block_count; b++) {
         if (gw_thc_frame_members(frame, info, b) == 0) {
-            json_array_append_new(list, json_integer((json_int_t)(info->first_block + b)));
+            json_array_append_new(list, json_integer((json_int_t)(info->block_first + b)));
         }
     }
     return list;
@@ -193,7 +193,7 @@ static json_t *table_json(const gw_thc_table *table)
 
 static json_t *frame_json(const uint8_t *frame, const gw_thc_frame_info *info)
 {
-    const gw_thc_config *c = &info->config;
+    const gw_thc_options *c = &info->options;
     frame_facts facts = collect(frame, info);
     uint64_t lane_limit = c->lane_bits == 32 ? UINT32_MAX : ((uint64_t)1 << c->lane_bits) - 1;
     float t;
@@ -206,9 +206,9 @@ static json_t *frame_json(const uint8_t *frame, const gw_thc_frame_info *info)
                         json_string(c->dtype == GW_FP32   ? "fp32"
                                     : c->dtype == GW_BF16 ? "bf16"
                                                           : "fp16"));
-    json_object_set_new(o, "values", json_integer((json_int_t)info->count));
+    json_object_set_new(o, "values", json_integer((json_int_t)info->len));
     json_object_set_new(o, "bytes", json_integer((json_int_t)info->frame_size));
-    json_object_set_new(o, "first_block", json_integer((json_int_t)info->first_block));
+    json_object_set_new(o, "first_block", json_integer((json_int_t)info->block_first));
     json_object_set_new(o, "blocks", json_integer((json_int_t)info->block_count));
     json_object_set_new(o, "block", json_integer(1 << c->block_log2));
     json_object_set_new(o, "transform", json_string(c->transform == GW_THC_ROTATED ? "rotated" : "plain"));
@@ -279,9 +279,10 @@ int gw_cmd_thc_inspect(int argc, char **argv)
     if (code != GW_CLI_OK) {
         return code;
     }
-    gw_status status = gw_thc_frame_check(input.data, input.size, UINT64_MAX, &info, &bad, GW_BACKEND_ALL);
+    const gw_thc_frame frame = {input.data, input.size, UINT64_MAX, GW_BACKEND_ALL};
+    gw_status status = gw_thc_frame_check(&frame, &info, &bad);
     if (status != GW_OK) {
-        code = thc_fail(input.name, status, bad != UINT64_MAX ? &bad : NULL);
+        code = thc_fail(input.name, status, bad);
     } else {
         json_t *o = frame_json(input.data, &info);
         if (a.json) {

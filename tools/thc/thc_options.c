@@ -40,12 +40,12 @@ int thc_parse_p(const char *text, double *p)
     return 0;
 }
 
-int thc_fail(const char *file, gw_status status, const uint64_t *block)
+int thc_fail(const char *file, gw_status status, uint64_t block)
 {
     int code = status == GW_ERR_ARG || status == GW_ERR_OPTION ? GW_CLI_USAGE : GW_CLI_BAD_DATA;
 
-    if (block != NULL) {
-        return gw_cli_error(code, file, "block %llu: %s (%s)", (unsigned long long)*block,
+    if (block != UINT64_MAX) {
+        return gw_cli_error(code, file, "block %llu: %s (%s)", (unsigned long long)block,
                             gw_status_message(status), gw_status_name(status));
     }
     return gw_cli_error(code, file, "%s (%s)", gw_status_message(status), gw_status_name(status));
@@ -180,11 +180,11 @@ void thc_request_init(thc_request *request)
     request->backends = GW_BACKEND_ALL;
 }
 
-/* Whether a context can be made of *config; the options are at fault where not. */
-static int check_config(const gw_thc_config *config, double p)
+/* Whether a handle can be made of *options; where not, a message that names the option at fault. */
+static int check_options(const gw_thc_options *options, double p)
 {
     gw_thc thc;
-    gw_status status = gw_thc_init(&thc, config, GW_BACKEND_SCALAR);
+    gw_status status = gw_thc_init(&thc, options);
 
     if (status == GW_OK) {
         return GW_CLI_OK;
@@ -192,55 +192,56 @@ static int check_config(const gw_thc_config *config, double p)
     if (status == GW_ERR_OVERFLOW) {
         return gw_cli_error(GW_CLI_USAGE, NULL,
                             "%u workers with granularity %u: the sum could exceed lanes of %u bits (--lane)",
-                            config->worker_max, config->table.granularity, config->lane_bits);
+                            options->worker_max, options->table.granularity, options->lane_bits);
     }
-    if (status == GW_ERR_OPTION && config->error_feedback && config->transform == GW_THC_PLAIN) {
+    if (status == GW_ERR_OPTION && options->error_feedback && options->transform == GW_THC_PLAIN) {
         return gw_cli_error(GW_CLI_USAGE, NULL, "error feedback needs the rotation: --ef without --plain");
     }
-    if (status == GW_ERR_OPTION && config->error_feedback && config->threshold_bits != 0) {
+    if (status == GW_ERR_OPTION && options->error_feedback && options->threshold_bits != 0) {
         return gw_cli_error(GW_CLI_USAGE, NULL,
                             "error feedback would grow without bound with %u bits and p %g: "
                             "use a larger --p or more --bits",
-                            config->table.bits, p);
+                            options->table.bits, p);
     }
     return gw_cli_error(GW_CLI_USAGE, NULL, "no configuration of %u bits, granularity %u, p %g: %s",
-                        config->table.bits, config->table.granularity, p, gw_status_message(status));
+                        options->table.bits, options->table.granularity, p, gw_status_message(status));
 }
 
-int thc_request_config(const thc_request *request, gw_dtype dtype, int error_feedback, gw_thc_config *config)
+int thc_request_options(const thc_request *request, gw_dtype dtype, int error_feedback,
+                        gw_thc_options *options)
 {
-    static _Alignas(8) uint8_t workspace[GW_THC_TABLE_WORKSPACE_SIZE];
-    double p;
-    gw_status status = gw_thc_config_default(config, &p, request->bits, request->workers, request->lane_bits,
-                                             error_feedback, workspace, sizeof workspace);
+    static uint8_t memory[GW_THC_TABLE_WORKSPACE_SIZE];
+    const gw_workspace workspace = {memory, sizeof memory};
+    const gw_thc_goal goal = {request->bits, request->workers, request->lane_bits, error_feedback};
+    gw_thc_plan plan;
+    gw_status status = gw_thc_plan_make(&plan, &goal, &workspace);
 
     if (status != GW_OK) {
         return gw_cli_error(GW_CLI_USAGE, NULL,
                             "no configuration for %u workers, %u bits, lanes of %u bits: %s",
                             request->workers, request->bits, request->lane_bits, gw_status_message(status));
     }
-    if (request->p > 0) {
-        p = request->p;
-    }
-    unsigned granularity = request->granularity != 0 ? request->granularity : config->table.granularity;
+    double p = request->p > 0 ? request->p : plan.p;
+    *options = plan.options;
+    unsigned granularity = request->granularity != 0 ? request->granularity : options->table.granularity;
     if (request->uniform) {
-        config->table = gw_thc_table_uniform(request->bits);
+        options->table = gw_thc_table_uniform(request->bits);
     } else if (request->granularity != 0 || request->p > 0) {
-        status = gw_thc_table_solve(&config->table, NULL, request->bits, granularity, p, workspace,
-                                    sizeof workspace);
+        status = gw_thc_table_solve(request->bits, granularity, p, &options->table, NULL, &workspace);
     }
     if (status != GW_OK) {
         return gw_cli_error(GW_CLI_USAGE, NULL, "no table of %u bits, granularity %u, p %g: %s",
                             request->bits, granularity, p, gw_status_message(status));
     }
-    config->threshold_bits = request->plain ? 0 : gw_thc_threshold_bits(p);
-    config->transform = request->plain ? GW_THC_PLAIN : GW_THC_ROTATED;
-    config->nonfinite = (uint8_t)request->nonfinite;
-    config->block_log2 = (uint8_t)request->block_log2;
-    config->dtype = (uint8_t)dtype;
-    config->seed = request->seed;
-    config->job = request->job;
-    return check_config(config, p);
+    options->threshold_bits = request->plain ? 0 : gw_thc_threshold_bits(p);
+    options->transform = request->plain ? GW_THC_PLAIN : GW_THC_ROTATED;
+    options->nonfinite = request->nonfinite;
+    options->block_log2 = request->block_log2;
+    options->dtype = dtype;
+    options->backends = request->backends;
+    options->seed = request->seed;
+    options->job = request->job;
+    return check_options(options, p);
 }
 
 void thc_require(struct argp_state *state, int has_input, const char *output)

@@ -14,8 +14,8 @@
 /* "1/32", "0.03125" or "2^-5". 0, or -1 if it is none of these or not between 0 and 1. */
 int thc_parse_p(const char *text, double *p);
 
-/* Prints why a library call failed, with the block where one is known, and returns the exit code. */
-int thc_fail(const char *file, gw_status status, const uint64_t *block);
+/* Prints why a library call failed, with the bad block unless it is UINT64_MAX, and returns the exit code. */
+int thc_fail(const char *file, gw_status status, uint64_t block);
 
 /* What names a configuration on the command line; child of the subcommands' argp with thc_request as input.
  */
@@ -32,15 +32,16 @@ typedef struct thc_request {
     uint32_t rank;
     int plain;
     int uniform;
-    unsigned nonfinite;
+    gw_thc_nonfinite nonfinite;
     uint32_t backends; /* mask, checked against the machine */
 } thc_request;
 
 void thc_request_init(thc_request *request);
 extern const struct argp thc_request_argp;
 
-/* Configuration for a request; messages are printed. */
-int thc_request_config(const thc_request *request, gw_dtype dtype, int error_feedback, gw_thc_config *config);
+/* Options for a request; messages are printed. */
+int thc_request_options(const thc_request *request, gw_dtype dtype, int error_feedback,
+                        gw_thc_options *options);
 
 /* Ends the command with a message where its input or its output was not named. */
 void thc_require(struct argp_state *state, int has_input, const char *output);

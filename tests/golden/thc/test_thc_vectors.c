@@ -20,7 +20,8 @@ enum { CANARY = 0xa5, COUNT_MAX = 1 << 20 };
 
 static int failures;
 static const char *backend_name;
-static float workspace[GW_THC_WORKSPACE_SIZE_MAX / sizeof(float)];
+static uint8_t memory[GW_THC_WORKSPACE_SIZE_MAX];
+static const gw_workspace workspace = {memory, sizeof memory};
 
 #define CHECK(name, condition, ...)                                                                          \
     do {                                                                                                     \
@@ -88,18 +89,19 @@ static void test_mode(const vector *v, const uint8_t *frame, size_t size, int is
 {
     enum { CAPACITY = 64 * 1024 };
     static uint8_t dst[CAPACITY];
-    gw_thc memory;
-    size_t len = 1;
-    uint64_t missing = 0, bad = UINT64_MAX;
+    const gw_thc_frame received = {frame, size, COUNT_MAX, backends};
+    gw_thc_target target = {.values = dst};
+    gw_thc_frame_info info;
+    const int has_header = gw_thc_frame_peek(frame, size, &info) == GW_OK;
+    target.capacity = CAPACITY / (has_header ? gw_dtype_size(info.options.dtype) : 4);
     memset(dst, CANARY, sizeof dst);
     const gw_status status =
-        gw_thc_frame_decode(frame, size, COUNT_MAX, is_mean ? GW_THC_MEAN : GW_THC_SUM, dst, sizeof dst, &len,
-                            &memory, workspace, sizeof workspace, &missing, &bad, backends);
+        gw_thc_frame_decode(&received, is_mean ? GW_THC_MEAN : GW_THC_SUM, &target, &workspace);
     CHECK(v->name, strcmp(gw_status_name(status), v->status) == 0, "%s instead of %s", gw_status_name(status),
           v->status);
     if (v->bad_block >= 0) {
-        CHECK(v->name, bad == (uint64_t)v->bad_block, "bad block %llu, not %ld", (unsigned long long)bad,
-              v->bad_block);
+        CHECK(v->name, target.bad_block == (uint64_t)v->bad_block, "bad block %llu, not %ld",
+              (unsigned long long)target.bad_block, v->bad_block);
     }
     if (status == GW_OK) {
         char path[sizeof v->path + 8];
@@ -111,7 +113,7 @@ static void test_mode(const vector *v, const uint8_t *frame, size_t size, int is
         CHECK(v->name, is_filled(dst + expected_size, CAPACITY - expected_size), "wrote past its values");
         free(expected);
     } else {
-        CHECK(v->name, len == 0, "%zu elements after an error", len);
+        CHECK(v->name, target.len == 0, "%llu elements after an error", (unsigned long long)target.len);
         CHECK(v->name, writes_output(status) || is_filled(dst, CAPACITY), "wrote before it refused");
     }
 }
@@ -128,7 +130,8 @@ static void test_vector(const vector *v, uint32_t backends)
         uint8_t *part = take(cut); /* of its own size, for sanitizers */
         memcpy(part, frame, cut);
         gw_thc_frame_info info;
-        const gw_status status = gw_thc_frame_check(part, cut, COUNT_MAX, &info, NULL, backends);
+        const gw_status status =
+            gw_thc_frame_check(&(gw_thc_frame){part, cut, COUNT_MAX, backends}, &info, NULL);
         CHECK(v->name, status == GW_ERR_SHORT, "%s for the first %zu bytes", gw_status_name(status), cut);
         free(part);
     }
@@ -166,7 +169,11 @@ enum { WORKERS = 3, ROUNDS = 2, LEN = 5000, SIZE_MAX_OF_VALUES = 4 * LEN };
 
 typedef struct job {
     const char *name;
-    uint8_t bits, transform, dtype, block_log2, error_feedback;
+    unsigned bits;
+    gw_thc_transform transform;
+    gw_dtype dtype;
+    uint32_t block_log2;
+    int error_feedback;
     uint32_t wire, values; /* CRC32C of all that travels, and of all that is decoded or saved */
 } job;
 
@@ -213,20 +220,22 @@ static void fill_values(uint8_t *dst, unsigned dtype, uint64_t seed)
     }
 }
 
-static gw_thc_config config_of(const job *j)
+static gw_thc_options options_of(const job *j, uint32_t backends)
 {
-    gw_thc_config config;
-    must(j, gw_thc_config_default(&config, NULL, j->bits, WORKERS, 0, j->error_feedback, NULL, 0), "default");
-    config.seed = 0xfedcba9876543210u;
-    config.job = 0x01020304u;
-    config.dtype = j->dtype;
-    config.transform = j->transform;
-    config.block_log2 = j->block_log2;
+    const gw_thc_goal goal = {j->bits, WORKERS, 0, j->error_feedback};
+    gw_thc_options options;
+    must(j, gw_thc_options_init(&options, &goal, NULL), "default");
+    options.backends = backends;
+    options.seed = 0xfedcba9876543210u;
+    options.job = 0x01020304u;
+    options.dtype = j->dtype;
+    options.transform = j->transform;
+    options.block_log2 = j->block_log2;
     if (j->transform == GW_THC_PLAIN) {
-        config.threshold_bits = 0;
-        config.table = gw_thc_table_uniform(j->bits);
+        options.threshold_bits = 0;
+        options.table = gw_thc_table_uniform(j->bits);
     }
-    return config;
+    return options;
 }
 
 static void run_job(const job *j, uint32_t backends)
@@ -234,86 +243,79 @@ static void run_job(const job *j, uint32_t backends)
     static uint8_t values[WORKERS][SIZE_MAX_OF_VALUES], mean[SIZE_MAX_OF_VALUES];
     static float error[WORKERS][LEN];
     uint32_t wire = 0, decoded = 0;
-    gw_thc thc, memory;
-    const gw_thc_config config = config_of(j);
-    must(j, gw_thc_init(&thc, &config, backends), "init");
+    gw_thc thc;
+    const gw_thc_options options = options_of(j, backends);
+    must(j, gw_thc_init(&thc, &options), "init");
     gw_thc_range range = {LEN, 0, gw_thc_block_count(&thc, LEN), 0, 0};
     const size_t patterns_len = (size_t)range.block_count * gw_thc_patterns_per_block(&thc);
-    const size_t value_size = j->dtype == GW_FP32 ? 4 : 2, bound = gw_thc_frame_bound(&thc, LEN, 0);
+    const size_t value_size = j->dtype == GW_FP32 ? 4 : 2, bound = gw_thc_frame_bound(&thc, LEN);
     const size_t sum_bound = gw_thc_frame_sum_bound(&thc, LEN, GW_THC_FLAG_CHECKSUM);
     const size_t saved_size = gw_thc_error_saved_size(LEN);
     uint32_t *own = take(4 * patterns_len), *maxima = take(4 * patterns_len);
-    uint8_t *frame = take(bound), *sum = take(sum_bound), *saved = take(saved_size);
+    gw_buffer frame = {take(bound), bound, 0}, sum = {take(sum_bound), sum_bound, 0};
+    gw_buffer saved = {take(saved_size), saved_size, 0};
     memset(error, 0, sizeof error);
     for (uint32_t round = 0; round < ROUNDS; round++) {
         range.round = UINT32_MAX - round;
         memset(maxima, 0, 4 * patterns_len);
         for (uint32_t w = 0; w < WORKERS; w++) {
             fill_values(values[w], j->dtype, 100 * round + w);
+            const gw_thc_source source = {.values = values[w], .error = j->error_feedback ? error[w] : NULL};
             range.rank = w;
-            must(j,
-                 gw_thc_norms(&thc, &range, values[w], j->error_feedback ? error[w] : NULL, own, workspace,
-                              sizeof workspace, NULL),
-                 "norms");
+            must(j, gw_thc_norms(&thc, &range, &source, own, NULL, &workspace), "norms");
             gw_thc_norms_max(maxima, own, patterns_len);
         }
-        size_t size, sum_size = 0, len;
         for (uint32_t w = 0; w < WORKERS; w++) {
+            const gw_thc_source source = {
+                .values = values[w], .error = j->error_feedback ? error[w] : NULL, .patterns = maxima};
             range.rank = w;
-            must(j,
-                 gw_thc_frame_encode(&thc, &range, 0, values[w], j->error_feedback ? error[w] : NULL, maxima,
-                                     frame, bound, &size, workspace, sizeof workspace, NULL),
-                 "encode");
-            wire = gw_crc32c(wire, frame, size);
+            must(j, gw_thc_frame_encode(&thc, &range, &source, &frame, NULL, &workspace), "encode");
+            wire = gw_crc32c(wire, frame.data, frame.size);
+            const gw_thc_frame received = {frame.data, frame.size, LEN, backends};
             if (w == 0) {
-                must(j,
-                     gw_thc_frame_sum_init(frame, size, GW_THC_FLAG_CHECKSUM, sum, sum_bound, &sum_size,
-                                           backends),
-                     "sum");
+                must(j, gw_thc_frame_sum_init(&received, GW_THC_FLAG_CHECKSUM, &sum), "sum");
             }
-            must(j, gw_thc_frame_sum_add(sum, sum_size, frame, size, NULL, backends), "add");
+            must(j, gw_thc_frame_sum_add(&sum, &received, NULL), "add");
             if (w == 1 && j->error_feedback) { /* as if it had come too late */
                 gw_thc_frame_info info;
-                must(j, gw_thc_frame_peek(frame, size, &info), "peek");
-                must(j,
-                     gw_thc_error_restore(&thc, &range, error[w], maxima, frame + info.payload_offset,
-                                          (size_t)info.payload_size, workspace, sizeof workspace),
-                     "restore");
+                must(j, gw_thc_frame_peek(frame.data, frame.size, &info), "peek");
+                const gw_thc_indices indices = {(uint8_t *)frame.data + info.payload_offset,
+                                                (size_t)info.payload_size, maxima};
+                must(j, gw_thc_error_restore(&thc, &range, &indices, error[w], &workspace), "restore");
             }
         }
-        wire = gw_crc32c(wire, sum, sum_size);
-        const uint64_t hash = gw_thc_norms_hash(maxima, patterns_len) ^ gw_thc_config_hash(&thc);
+        wire = gw_crc32c(wire, sum.data, sum.size);
+        const uint64_t hash = gw_thc_norms_hash(maxima, patterns_len) ^ gw_thc_options_hash(&thc);
         for (unsigned b = 0; b < 64; b += 8) { /* packets carry both hashes */
             const uint8_t byte = (uint8_t)(hash >> b);
             wire = gw_crc32c(wire, &byte, 1);
         }
-        must(j,
-             gw_thc_frame_decode(sum, sum_size, LEN, GW_THC_MEAN, mean, sizeof mean, &len, &memory, workspace,
-                                 sizeof workspace, NULL, NULL, backends),
-             "decode");
+        const gw_thc_frame received = {sum.data, sum.size, LEN, backends};
+        gw_thc_target target = {.values = mean, .capacity = LEN};
+        must(j, gw_thc_frame_decode(&received, GW_THC_MEAN, &target, &workspace), "decode");
         decoded = gw_crc32c(decoded, mean, value_size * LEN);
     }
     for (uint32_t w = 0; w < WORKERS && j->error_feedback; w++) {
-        must(j, gw_thc_error_save(error[w], 0, LEN, saved, saved_size), "save");
-        decoded = gw_crc32c(decoded, saved, saved_size);
+        must(j, gw_thc_error_save(error[w], 0, LEN, &saved), "save");
+        decoded = gw_crc32c(decoded, saved.data, saved.size);
     }
     CHECK(j->name, wire == j->wire && decoded == j->values, "0x%08x, 0x%08x instead of 0x%08x, 0x%08x",
           (unsigned)wire, (unsigned)decoded, (unsigned)j->wire, (unsigned)j->values);
     free(own);
     free(maxima);
-    free(frame);
-    free(sum);
-    free(saved);
+    free(frame.data);
+    free(sum.data);
+    free(saved.data);
 }
 
 /* The solver computes in double, in a written order: one table of each width. */
 static void test_solver(void)
 {
-    static double memory[GW_THC_TABLE_WORKSPACE_SIZE / sizeof(double)];
     uint32_t crc = 0;
     for (unsigned bits = 1; bits <= 4; bits++) {
         gw_thc_table table;
-        if (gw_thc_table_solve(&table, NULL, bits, 61, 0.02, memory, sizeof memory) != GW_OK) {
+        if (gw_thc_table_solve(bits, 61, 0.02, &table, NULL, &(gw_workspace){memory, sizeof memory}) !=
+            GW_OK) {
             crc = 0;
             break;
         }
