@@ -1,5 +1,5 @@
 /*
- * THC as workers, server and receivers see it: 4 bits, blocks of 1024, lanes of 8 bits for 8 workers.
+ * Calls of THC's workers, server and receivers: 4 bits, blocks of 1024, lanes of 8 bits for 8 workers.
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
@@ -87,7 +87,7 @@ public:
             break;
         }
         case Call::Sum: {
-            /* Each run adds to the same lanes with an empty set; they may wrap around. */
+            /* Every run adds to the same lanes with an empty set; wrap-around does no harm. */
             uint8_t set[8] = {0};
             const gw_thc_partial sum = {sums_.data(), set, sums_.size()};
             Keep(gw_thc_agg_add_indices(&agg_, &sum, indices_.data(), 0));

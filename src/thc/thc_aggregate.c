@@ -1,6 +1,6 @@
 /*
  * The aggregator: sets, checks, then integer adds. Part of the firmware profile (GW_FIRMWARE: no float, no
- * function pointer, no kernel table).
+ * function pointer, no kernel table; GW_THC_SLOT() names the scalar kernels).
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
@@ -81,7 +81,7 @@ gw_status gw_thc_sum_indices(const gw_thc_agg_state *state, const gw_thc_partial
     if (gw_thc_set_members(sum->set, state->worker_max) >= state->worker_max) {
         return GW_ERR_OVERFLOW;
     }
-    GW_AGG_KERNEL(state, add_indices)
+    GW_THC_SLOT(&state->kernels, add_indices)
     (sum->lanes, indices, sum->len, state->table.bits, state->table.value, state->lane_bits);
     gw_set_put(sum->set, rank);
     return GW_OK;
@@ -94,7 +94,8 @@ static gw_status check_lanes(const gw_thc_agg_state *state, const uint8_t *in_la
     if (k > state->worker_max || k_in > state->worker_max - k) {
         return GW_ERR_OVERFLOW;
     }
-    if (GW_AGG_KERNEL(state, lane_max)(in_lanes, len, state->lane_bits) > k_in * state->table.granularity) {
+    if (GW_THC_SLOT(&state->kernels, lane_max)(in_lanes, len, state->lane_bits) >
+        k_in * state->table.granularity) {
         return GW_ERR_CORRUPT;
     }
     return GW_OK;
@@ -120,7 +121,7 @@ gw_status gw_thc_sum_lanes(const gw_thc_agg_state *state, const gw_thc_partial *
     if (status != GW_OK) {
         return status;
     }
-    GW_AGG_KERNEL(state, add_lanes)(sum->lanes, in_lanes, sum->len, state->lane_bits);
+    GW_THC_SLOT(&state->kernels, add_lanes)(sum->lanes, in_lanes, sum->len, state->lane_bits);
     gw_thc_set_join(sum->set, in_set, state->worker_max);
     return GW_OK;
 }

@@ -23,8 +23,6 @@ typedef struct gw_thc_agg_state {
 
 _Static_assert(sizeof(gw_thc_agg_state) <= sizeof(gw_thc_agg), "gw_thc_agg has room for the handle");
 
-#define GW_AGG_KERNEL(agg, name) GW_THC_SLOT(&(agg)->kernels, name)
-
 /* The inside of a handle, NULL if it was never initialised. */
 static inline const gw_thc_agg_state *gw_thc_agg_state_of(const gw_thc_agg *agg)
 {

@@ -109,11 +109,11 @@ static void add_checked(uint8_t *sum, const gw_thc_frame_info *a, const uint8_t 
                         const gw_thc_frame_info *b)
 {
     gw_kernels kernels;
-    gw_kernels_init(&kernels, b->options.backends);
     const gw_thc_options *options = &a->options;
     int is_sum = (b->flags & GW_THC_FLAG_SUM) != 0;
     uint64_t sets = (a->flags & GW_THC_FLAG_BLOCK_SETS) != 0 ? a->block_count : 1;
 
+    gw_kernels_init(&kernels, b->options.backends);
     for (uint64_t i = 0; i < a->block_count; i++) {
         uint8_t *lanes = sum + gw_thc_frame_block_offset(a, i);
         const uint8_t *payload = frame + gw_thc_frame_block_offset(b, i);
@@ -122,7 +122,7 @@ static void add_checked(uint8_t *sum, const gw_thc_frame_info *a, const uint8_t 
             kernels.thc.add_lanes(lanes, payload, lane_count, options->lane_bits);
         } else {
             kernels.thc.add_indices(lanes, payload, lane_count, options->table.bits, options->table.value,
-                                 options->lane_bits);
+                                    options->lane_bits);
         }
     }
     for (uint64_t i = 0; i < sets; i++) {
