@@ -1,4 +1,5 @@
 """The registry src/core/backends.def, for scripts. As a program: prints the names of the CPU backends."""
+
 import os
 import re
 
