@@ -5,6 +5,7 @@
 #
 #   cost-COST  every test; the timeout follows from it
 #   quick      run by `scripts/test quick`
+#   nightly    run by `scripts/test nightly` only
 #   once       does not depend on how the tree was configured: run in the release build only
 #   threads    run under ThreadSanitizer
 

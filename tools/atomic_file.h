@@ -23,8 +23,8 @@ typedef struct gw_atomic_file {
     char *path_temporary;
 } gw_atomic_file;
 
-/* Return an exit code and print messages. After a failure nothing is left on disk and the object is closed. At
- * most one file may be open at a time: the signal handler removes one name. */
+/* Return an exit code and print messages. After a failure nothing is left on disk and the object is closed.
+ * At most one file may be open at a time: the signal handler removes one name. */
 int gw_atomic_file_open(gw_atomic_file *file, const char *path);
 int gw_atomic_file_write(gw_atomic_file *file, const void *data, size_t size);
 int gw_atomic_file_commit(gw_atomic_file *file);

@@ -48,8 +48,8 @@ int gw_cli_error_at(int exit_code, const char *file, uint64_t offset, const char
 /* A note on stderr that does not change the exit code. */
 void gw_cli_note(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
-/* Print text from outside. Bytes of control characters and of invalid UTF-8 appear as \xNN, so that file names
- * and hostile files cannot forge lines or send escape sequences to a terminal. */
+/* Print text from outside. Bytes of control characters and of invalid UTF-8 appear as \xNN, so that file
+ * names and hostile files cannot forge lines or send escape sequences to a terminal. */
 void gw_cli_put(FILE *stream, const char *text, size_t size);
 void gw_cli_puts(FILE *stream, const char *text);
 
@@ -70,8 +70,8 @@ int gw_cli_parse_u64(const char *text, uint64_t min, uint64_t max, uint64_t *val
 int gw_cli_parse_size(const char *text, uint64_t *value);
 int gw_cli_parse_double(const char *text, double min, double max, double *value);
 
-/* The argument of --backend: names separated by commas, such as "scalar,avx2", or "all". Ends the process with
- * a message if a name is unknown or its backend is not present here. */
+/* The argument of --backend: names separated by commas, such as "scalar,avx2", or "all". Ends the process
+ * with a message if a name is unknown or its backend is not present here. */
 void gw_cli_parse_backends(struct argp_state *state, const char *list, uint32_t *backends);
 
 /* ---- time ---- */
@@ -94,8 +94,9 @@ double gw_cli_gbps(uint64_t bytes, double seconds);
  *     }
  *     seconds = gw_cli_timer_median(&timer);
  *
- * With runs != 0 there is one run more, which is not counted because it includes page faults, and the progress
- * line shows how many are done. With runs == 0 work that takes less than 0.2 s is repeated, up to 5 runs in all.
+ * With runs != 0 there is one run more, which is not counted because it includes page faults, and the
+ * progress line shows how many are done. With runs == 0 work that takes less than 0.2 s is repeated, up to 5
+ * runs in all.
  */
 enum { GW_CLI_RUNS_MAX = 1000 };
 typedef struct gw_cli_timer {
@@ -126,9 +127,9 @@ int gw_cli_json_print(json_t *object);
 
 /*
  * A line on stderr for work that takes more than a second; nothing if stderr is not a terminal. It shows
- * `done` / `total` in per cent, or the elapsed seconds while total is 0, and disappears at the end. There is one
- * line: begin ends the previous one. gw_cli_progress_set() may be called from any thread, also without begin.
- * `label` must live until the end.
+ * `done` / `total` in per cent, or the elapsed seconds while total is 0, and disappears at the end. There is
+ * one line: begin ends the previous one. gw_cli_progress_set() may be called from any thread, also without
+ * begin. `label` must live until the end.
  */
 void gw_cli_progress_begin(const char *label);
 void gw_cli_progress_set(uint64_t done, uint64_t total);

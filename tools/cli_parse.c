@@ -15,8 +15,8 @@
 
 /* ---- argp ---- */
 
-/* argp adds a hint to each error ("Try `gradwire --help' ...", two lines). This stream drops it, and prints the
- * error, which is before it, as one line. `cookie` points to a flag: the hint has been seen. */
+/* argp adds a hint to each error ("Try `gradwire --help' ...", two lines). This stream drops it, and prints
+ * the error, which is before it, as one line. `cookie` points to a flag: the hint has been seen. */
 static ssize_t one_line_write(void *cookie, const char *text, size_t size)
 {
     static const char start[] = "Try `";

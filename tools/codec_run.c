@@ -1,5 +1,6 @@
 /*
- * Divides tensors into ranges of chunks, which threads encode or decode. The frames do not depend on the ranges.
+ * Divides tensors into ranges of chunks, which threads encode or decode. The frames do not depend on the
+ * ranges.
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
@@ -14,7 +15,8 @@
 /* Ranges per thread, so that chunks of unequal cost even out. */
 #define RANGES_PER_THREAD 4u
 
-/* Ranges of large tensors have about this many values, so that progress shows and memory is given back early. */
+/* Ranges of large tensors have about this many values, so that progress shows and memory is given back
+ * early. */
 #define RANGE_LEN       ((uint64_t)1 << 20)
 #define RANGE_COUNT_MAX 4096u
 

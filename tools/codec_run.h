@@ -49,11 +49,12 @@ int gw_encode_run_init(gw_encode_run *run, const gw_gcomp *codec, const gw_gcomp
                        unsigned threads);
 void gw_encode_run_free(gw_encode_run *run);
 
-/* Call it after init to encode a large tensor in little memory: pages of the input array, if it is mapped, and of
- * parts are given back once they are used. Further runs work, but are slower. */
+/* Call it after init to encode a large tensor in little memory: pages of the input array, if it is mapped,
+ * and of parts are given back once they are used. Further runs work, but are slower. */
 void gw_encode_run_release(gw_encode_run *run, const gw_npy *input, uint32_t chunk_log2);
 
-/* Encodes into run->frame[0..run->frame_size). With `progress` != 0 the progress line shows how much is done. */
+/* Encodes into run->frame[0..run->frame_size). With `progress` != 0 the progress line shows how much is
+ * done. */
 gw_status gw_encode_run_once(gw_encode_run *run, int progress);
 
 /* Buffers of a decoder. dst has room for info.len elements. */
@@ -76,8 +77,8 @@ int gw_decode_run_init(gw_decode_run *run, const gw_gcomp *codec, const gw_gcomp
                        const gw_gcomp_info *info, unsigned threads);
 void gw_decode_run_free(gw_decode_run *run);
 
-/* Decodes the whole frame, or `count` ranges of run->range_count. On failure *bad_chunk is the chunk, UINT64_MAX if
- * unknown. */
+/* Decodes the whole frame, or `count` ranges of run->range_count. On failure *bad_chunk is the chunk,
+ * UINT64_MAX if unknown. */
 gw_status gw_decode_run_once(gw_decode_run *run, uint64_t *bad_chunk, int progress);
 gw_status gw_decode_run_ranges(gw_decode_run *run, uint64_t first, uint64_t count, uint64_t *bad_chunk,
                                int progress);

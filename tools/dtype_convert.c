@@ -71,7 +71,8 @@ static uint16_t fp16_from_bits(uint32_t bits)
     /* The last place is 2^(exponent - 11), but no finer than that of the subnormals. */
     const int place = exponent - 11 < -24 ? -24 : exponent - 11;
     const uint32_t units = (uint32_t)nearbyint(ldexp((double)magnitude, -place));
-    /* In last places: units <= 1024 for subnormals, else 1024..2048; the sum below carries into the exponent. */
+    /* In last places: units <= 1024 for subnormals, else 1024..2048; the sum below carries into the
+     * exponent. */
     const uint32_t biased = place == -24 && units < 1024 ? 0 : (uint32_t)(place + 25);
     return (uint16_t)(sign | (biased == 0 ? units : ((biased - 1) << 10) + units));
 }

@@ -1,6 +1,6 @@
 /*
- * Finds the rule of docs/format.md that a frame breaks. The library has refused the frame; this only looks for
- * the place, in the order of section 8.
+ * Finds the rule of docs/format.md that a frame breaks. The library has refused the frame; this only looks
+ * for the place, in the order of section 8.
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */

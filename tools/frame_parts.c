@@ -1,6 +1,6 @@
 /*
- * A second reader of the frame format, for reports and messages. It follows docs/format.md section by section and
- * checks every position before it reads there, because the library may have refused the frame.
+ * A second reader of the frame format, for reports and messages. It follows docs/format.md section by section
+ * and checks every position before it reads there, because the library may have refused the frame.
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */

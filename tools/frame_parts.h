@@ -28,15 +28,16 @@ typedef struct gw_chunk_parts {
     uint64_t codebook_size, header_size, labels_size, digits_size, escapes_size, padding_size; /* bytes */
     uint32_t escape_count, symbol_count, leaf_count, base;
     uint64_t kept_bits;
-    int broken_rule; /* rule of docs/format.md section 8 that the chunk breaks (14, 19 to 22), 0 if none is known */
+    int broken_rule; /* rule of docs/format.md section 8 that the chunk breaks (14, 19 to 22), 0 if none is
+                        known */
     uint64_t broken_offset; /* bytes from the start of the frame */
     const char *broken_text;
 } gw_chunk_parts;
 
 /*
  * Reads one chunk of a frame whose directory gw_gcomp_check() accepted: it returned GW_OK, or GW_ERR_TABLE or
- * GW_ERR_MAP, which come after the directory. Reads counts, not contents: a chunk without a broken rule may still
- * be corrupt.
+ * GW_ERR_MAP, which come after the directory. Reads counts, not contents: a chunk without a broken rule may
+ * still be corrupt.
  */
 void gw_chunk_parts_read(const uint8_t *frame, size_t frame_size, const gw_gcomp_info *info, uint64_t index,
                          gw_chunk_parts *parts);

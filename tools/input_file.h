@@ -22,8 +22,8 @@ typedef struct gw_input_file {
 } gw_input_file;
 
 /*
- * Opens path ("-" is standard input). Only a mapped file has bytes then: call gw_input_file_fill() before each
- * use of more bytes. Return an exit code and print messages. On failure *input is zeroed.
+ * Opens path ("-" is standard input). Only a mapped file has bytes then: call gw_input_file_fill() before
+ * each use of more bytes. Return an exit code and print messages. On failure *input is zeroed.
  *
  * If a mapped file is truncated while it is read, the kernel sends SIGBUS; gw_input_file_guard(), called once
  * at the start of main, turns it into a message and exit code GW_CLI_IO.
@@ -34,8 +34,8 @@ int gw_input_file_open(gw_input_file *input, const char *path);
  * a header fill the header, check it, and fill one byte more than it announces. */
 int gw_input_file_fill(gw_input_file *input, uint64_t size);
 
-/* Opens a frame of either codec: fills the header and, if it is valid and announces at most len_max values, the
- * frame and one byte more. An invalid header is no error here. */
+/* Opens a frame of either codec: fills the header and, if it is valid and announces at most len_max values,
+ * the frame and one byte more. An invalid header is no error here. */
 int gw_input_file_open_frame(gw_input_file *input, const char *path, uint64_t len_max);
 
 void gw_input_file_close(gw_input_file *input);

@@ -1,6 +1,6 @@
 /*
- * The header of a .npy file is a Python dictionary literal; only the subset that NumPy writes is accepted. Every
- * position is checked against the end of the header before it is read.
+ * The header of a .npy file is a Python dictionary literal; only the subset that NumPy writes is accepted.
+ * Every position is checked against the end of the header before it is read.
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */

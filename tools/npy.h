@@ -36,8 +36,8 @@ int gw_npy_open(gw_npy *npy, const char *path, gw_npy_u2 u2);
 int gw_npy_open_input(gw_npy *npy, gw_input_file *input, gw_npy_u2 u2);
 void gw_npy_close(gw_npy *npy);
 
-/* Gives pages of values[first, first + count) back. They are read again from the file on the next use; nothing
- * happens if the file is not mapped. */
+/* Gives pages of values[first, first + count) back. They are read again from the file on the next use;
+ * nothing happens if the file is not mapped. */
 void gw_npy_release(const gw_npy *npy, uint64_t first, uint64_t count);
 
 /* 1 if the bytes begin like a .npy file. */

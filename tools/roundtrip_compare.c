@@ -33,8 +33,8 @@ static void value_rule_init(value_rule *rule, const gw_tensor_input *tensor, con
     rule->rounding = options->rounding;
     rule->cap = info->cap;
     rule->levels = tensor->map.levels;
-    /* t = K + drop_base - G. Gradients with w mantissa bits for parameters with p lose w - p bits more than the
-       map tells. */
+    /* t = K + drop_base - G. Gradients with w mantissa bits for parameters with p lose w - p bits more than
+       the map tells. */
     rule->drop_base =
         (int)tensor->map.map.base - 1 + 4 * (rule->mantissa_bits - (int)options->param_mantissa_bits);
     if (rule->levels == NULL && !info->constant) {
@@ -92,8 +92,8 @@ static int value_is_allowed(const value_rule *rule, uint64_t index, uint32_t x_b
         return 0; /* no bit may differ */
     }
     const int sign_kept = y == 0 || signbit(x) == signbit(y);
-    /* The error of nearest is at most half of the last kept place, except that values which would round up out of
-     * the largest finite exponent are truncated. */
+    /* The error of nearest is at most half of the last kept place, except that values which would round up
+     * out of the largest finite exponent are truncated. */
     const int may_truncate =
         rule->rounding != GW_GCOMP_NEAREST || scale == (rule->dtype == GW_FP16 ? 15 : 127);
     return sign_kept && (may_truncate ? error < place : error <= place / 2);

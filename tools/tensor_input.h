@@ -24,8 +24,8 @@ typedef struct gw_tensor_input {
     gw_gcomp_source source;
 } gw_tensor_input;
 
-/* Opens the input and initialises the handle; gw_tensor_input_prepare() then makes the map and the source, which
- * points into *tensor. Return an exit code and print messages; after a failure the object is closed. */
+/* Opens the input and initialises the handle; gw_tensor_input_prepare() then makes the map and the source,
+ * which points into *tensor. Return an exit code and print messages; after a failure the object is closed. */
 int gw_tensor_input_open(gw_tensor_input *tensor, const char *path, const gw_codec_request *request);
 int gw_tensor_input_prepare(gw_tensor_input *tensor, const gw_codec_request *request);
 void gw_tensor_input_close(gw_tensor_input *tensor);

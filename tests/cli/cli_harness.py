@@ -95,7 +95,11 @@ class CliTest(unittest.TestCase):
     def run_cli(self, *args, stdin=b"", **rest):
         """(exit code, stdout, stderr)."""
         done = subprocess.run(
-            [OPTIONS.gradwire] + [a if isinstance(a, bytes) else str(a) for a in args], input=stdin, capture_output=True, timeout=300, **rest
+            [OPTIONS.gradwire] + [a if isinstance(a, bytes) else str(a) for a in args],
+            input=stdin,
+            capture_output=True,
+            timeout=300,
+            **rest,
         )
         error = done.stderr.decode("utf-8", "replace")
         self.assertIn(done.returncode, (0, 1, 2, 3), "%s: ended with %d\n%s" % (args, done.returncode, error[-3000:]))

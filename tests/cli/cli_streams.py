@@ -100,10 +100,7 @@ class Memory(CliTest):
         with open(OPTIONS.gradwire, "rb") as file:
             if b"__asan_init" in file.read():
                 self.skipTest("a sanitizer needs memory of its own")
-        blocks = {
-            "random": os.urandom(1 << 22),
-            "gradient": floats(gradient(1, 1 << 18)) * 4,
-        }
+        blocks = {"random": os.urandom(1 << 22), "gradient": floats(gradient(1, 1 << 18)) * 4}
         for name, block in blocks.items():
             source = self.path("a.npy")
             with open(source, "wb") as file:
