@@ -223,7 +223,7 @@ static int encode_areas_init(gw_encode_run *run, uint64_t chunk_count)
         gw_gcomp_part *part = &run->parts[i];
         part->range.chunk_first = i * run->range_len;
         part->range.chunk_count = range_chunks(chunk_count, run->range_len, i);
-        /* Rounded up so that every area starts on a cache line of its own. */
+        /* Areas do not share cache lines. */
         part->capacity = (gw_gcomp_range_bound(run->codec, len, &part->range) + 63) / 64 * 64;
         size += part->capacity;
     }

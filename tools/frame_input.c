@@ -32,7 +32,7 @@ static gw_status handle_check(gw_frame_input *frame, const gw_codec_request *req
     return status;
 }
 
-/* A derived frame: makes the map and looks for the precision of the parameters with which it fits. */
+/* A derived frame: makes the map and finds the precision of the parameters that gives its hash. */
 static int derived_check(gw_frame_input *frame, const char *snapshot_path, const gw_codec_request *request)
 {
     const char *name = frame->input.name;
@@ -40,8 +40,8 @@ static int derived_check(gw_frame_input *frame, const char *snapshot_path, const
     if (snapshot_path == NULL) {
         return gw_cli_error_at(
             GW_CLI_BAD_DATA, name, scale_offset - 4,
-            "a derived frame: its receiver computes the cuts from the precision map, so it needs "
-            "--snapshot with the snapshot that the frame was made with (rule 16 of docs/format.md: map)");
+            "a derived frame: its drops are computed from the precision map, so it needs --snapshot with the "
+            "snapshot that the frame was made with (rule 16 of docs/format.md: map)");
     }
     if (!(frame->info.wire_scale > 0 && frame->info.wire_scale <= FLT_MAX)) {
         return gw_cli_error_at(GW_CLI_BAD_DATA, name, scale_offset,
@@ -75,7 +75,7 @@ static int derived_check(gw_frame_input *frame, const char *snapshot_path, const
     if (status == GW_ERR_MAP) {
         return gw_cli_error_at(
             GW_CLI_BAD_DATA, name, scale_offset - 4,
-            "was made with another precision map than %s gives: other parameters, state, step, "
+            "was made with a precision map that %s does not give: other parameters, state, step, "
             "hyperparameters or --param-dtype (rule 16 of docs/format.md: map)",
             snapshot_path);
     }

@@ -15,20 +15,19 @@ typedef struct gw_frame_input {
     gw_gcomp codec;
     gw_snapshot snapshot; /* derived frames only */
     gw_map_run map;
-    const gw_gcomp_map *map_used; /* NULL where the frame needs none */
+    const gw_gcomp_map *map_used; /* NULL if the frame needs none */
 } gw_frame_input;
 
 /*
- * Opens a frame and applies rules 1 to 16 of docs/format.md. snapshot_path may be NULL. The precision of the
- * parameters that the sender assumed is found out unless the request names one. Returns an exit code and
- * prints messages; on failure the object is closed.
+ * Opens a frame and applies rules 1 to 16 of docs/format.md. snapshot_path may be NULL. If the request has no
+ * precision of the parameters, all three are tried. Returns an exit code and prints messages; on failure the
+ * object is closed.
  */
 int gw_frame_input_open(gw_frame_input *frame, const char *path, const char *snapshot_path,
                         const gw_codec_request *request);
 void gw_frame_input_close(gw_frame_input *frame);
 
-/* 1 for a file that starts like a frame of the given codec (docs/format.md section 2, byte 5). Regular files
-   only. */
+/* 1 for a regular file that starts like a frame of the given codec (docs/format.md section 2, byte 5). */
 int gw_frame_file_has_codec(const char *path, unsigned codec);
 
 #endif

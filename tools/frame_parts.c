@@ -316,7 +316,7 @@ void gw_frame_parts_read(const uint8_t *frame, size_t frame_size, const gw_gcomp
         } else if (one.chunk.kind == GW_GCOMP_CHUNK_RAW) {
             parts->raw += one.chunk.size;
         } else if (info->installed) {
-            parts->labels += one.chunk.size; /* not told apart without the codebook */
+            parts->labels += one.chunk.size; /* the parts are unknown without the codebook */
         } else {
             parts->labels += one.labels_size;
             parts->digits += one.digits_size;

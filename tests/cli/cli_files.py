@@ -93,7 +93,7 @@ class Files(CliTest):
         self.assert_only("a.npy", "n" * 255)
 
     def test_full_disk(self):
-        """A file size limit stands for the full disk: the write fails half way."""
+        """A file size limit makes the write fail half way, as a full disk does."""
         source = self.source(100000)
         self.write("out.gw", b"precious")
 

@@ -1,5 +1,5 @@
-"""Bad input through the command: every refusal has its exit code, names the file, the byte and the rule, and leaves
-nothing behind.
+"""Bad input through the command: every refusal has its exit code, names the file, the byte and the rule, and writes
+nothing.
 
 SPDX-License-Identifier: BSD-2-Clause
 """
@@ -77,7 +77,7 @@ class Npy(CliTest):
         self.assertNotIn("\x1b", error)
 
     def test_mutated_headers(self):
-        """Random damage: refused or read, never anything else."""
+        """Random damage: refused or read, and no crash."""
         rng = random.Random(3)
         refused = 0
         for _ in range(150):
@@ -211,8 +211,7 @@ class Frames(CliTest):
         return error
 
     def test_every_header_and_directory_byte(self):
-        """With checksums any changed bit is found; without them each changed byte is refused or decodes to "
-        "something."""
+        """With checksums any changed bit is found; without them a changed byte is refused or the frame decodes."""
         content = self.frame("--checksum")
         payload = 32 + 8 + 2 * 16
         payload += -payload % 16
@@ -268,7 +267,7 @@ class Frames(CliTest):
         self.refused(content + b"\0", "at byte %d:" % len(content), "rule 11")
 
     def test_chunk_contents(self):
-        """Damage inside chunks: found for sure with checksums; without them refused or decoded, never a crash."""
+        """Damage inside chunks: always found with checksums; without them refused or decoded, and no crash."""
         content = self.frame("--checksum")
         rng = random.Random(11)
         for _ in range(40):
@@ -327,7 +326,7 @@ class Frames(CliTest):
         self.ok("decompress", bad, "-o", self.path("out.npy"), "--max-values", 6000)
 
     def test_wire_scale_of_a_hostile_frame(self):
-        """A derived frame carries the wire scale that its receiver computes with."""
+        """A derived frame has the wire scale that its receiver computes with."""
         parts = {"grad": gradient(1, 500), "param": gradient(2, 500)}
         snapshot = self.snapshot("s", "sgd", {"lr": 0.1}, parts)
         self.ok("compress", snapshot, "-o", self.path("a.gw"), "--levels", "derived")

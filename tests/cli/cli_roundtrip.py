@@ -40,7 +40,7 @@ class Samples(CliTest):
                     self.assertLess(report["rate_fp32"], 0.55)
 
     def test_sgd_bound(self):
-        """Plain SGD: no parameter moves by more than 2^-22 of itself, and 18 bits off everything would fail that."""
+        """Plain SGD: no parameter moves by more than 2^-22 of itself, and dropping 18 bits of every value fails."""
         for name in SAMPLES:
             for levels in ("explicit", "derived"):
                 for rounding in ("truncate", "nearest", "stochastic"):
@@ -335,7 +335,7 @@ class Arrays(CliTest):
 
 
 def updated(kind, h, state, i, g):
-    """PyTorch's update of parameter i, in Python: an implementation apart from that of the command."""
+    """PyTorch's update of parameter i, in Python: independent of the command."""
     theta = state["param"][i]
     step = h["step"]
     g = -g if h.get("maximize") else g
