@@ -1,6 +1,6 @@
 /*
  * The planner's readers on arbitrary files: recordings (Kineto plain or gzip, BytePS), models, plan and
- * cases files. Every refusal has an exit code; what is read is used.
+ * cases files. Every refusal has an exit code; what is accepted is used.
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
@@ -17,7 +17,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-/* Messages of refused inputs would be most of what is printed. Sanitizers and libFuzzer write to descriptor
+/* Refused inputs would flood the output with messages. Sanitizers and libFuzzer write to descriptor
  * 2 itself. */
 static void silence(void)
 {

@@ -1,7 +1,7 @@
 /*
- * Planner core on arbitrary problems, most of them absurd: what gw_plan_problem_check() refuses every
- * solver refuses with the same status; what it accepts is solved, and the result holds against evaluator
- * and brute force.
+ * Planner core on arbitrary problems: what gw_plan_problem_check() refuses every
+ * solver refuses with the same status; what it accepts is solved, and evaluator and brute force confirm the
+ * result.
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */

@@ -355,15 +355,15 @@ static int run_round(engine *g, uint32_t cap)
 size_t gw_label_workspace(uint32_t tensor_count, uint32_t vector_count_max)
 {
     size_t n = tensor_count;
-    size_t labels_wanted = n * CAP_DEFAULT < (size_t)1 << 18 ? n * CAP_DEFAULT : (size_t)1 << 18;
-    labels_wanted = labels_wanted < n * 64 ? n * 64 : labels_wanted;
+    size_t label_count = n * CAP_DEFAULT < (size_t)1 << 18 ? n * CAP_DEFAULT : (size_t)1 << 18;
+    label_count = label_count < n * 64 ? n * 64 : label_count;
     size_t buffer = 8 * (size_t)CAP_DEFAULT;
     uint32_t suffixes = SUFFIX_CAP_DEFAULT;
     while (suffixes > 256 && n * suffixes > (size_t)1 << 21) {
         suffixes /= 2;
     }
     return gw_bounds_size(tensor_count, vector_count_max, 1, suffixes) + (n + 2) * 4 + n + 8 * n + 64 +
-           labels_wanted * sizeof(label) + buffer * (sizeof(label) + 2 * sizeof(sort_key)) +
+           label_count * sizeof(label) + buffer * (sizeof(label) + 2 * sizeof(sort_key)) +
            n * sizeof(gw_label_step) + 3 * 8 * (n + 2);
 }
 

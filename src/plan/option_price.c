@@ -176,7 +176,7 @@ typedef struct payload {
     int64_t whole[3];      /* held before the first step of each scope */
     int64_t contributions; /* compressed, not summed yet; 0: dense */
     int seen_inter;        /* a step between machines has occurred */
-    int scattered_inside;  /* each GPU of a machine holds a part of its own */
+    int scattered_inside;  /* the GPUs of a machine hold different parts */
 } payload;
 
 static gw_status price_codec(payload *p, uint8_t op, gw_plan_stage *stage)

@@ -609,11 +609,15 @@ class BadInput(Case):
 
     def test_fit_hinge_without_a_flat_piece(self):
         """A hinge was also fitted without a threshold, and its position printed as -1."""
-        points = self.write("p.csv", "elems,us\n7216,173.555168\n970123,802.009\n2,17.353\n")
-        found = self.good_json("fit", points, "--form", "hinge", "-o", self.path("curve.json"))
-        self.assertGreaterEqual(found["curve"]["t"], 0)
-        self.assertGreaterEqual(found["fits"]["hinge"]["t"], 0)
-        self.assertNotIn("t -1", self.good("fit", points))
+        for rows in (
+            "7216,173.555168\n970123,802.009\n2,17.353\n",
+            "231,15.510\n615,5808.756\n159651,8715.211\n",
+        ):
+            points = self.write("p.csv", "elems,us\n" + rows)
+            found = self.good_json("fit", points, "--form", "hinge", "-o", self.path("curve.json"))
+            self.assertGreaterEqual(found["curve"]["t"], 0)
+            self.assertGreaterEqual(found["fits"]["hinge"]["t"], 0)
+            self.assertNotIn("t -1", self.good("fit", points))
         with open(self.path("curve.json")) as file:
             curve = json.load(file)
         codec = {

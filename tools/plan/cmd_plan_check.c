@@ -3,7 +3,7 @@
  *
  * Each recorded step is replayed at the serial level: messages leave in the recorded order, each when its
  * last gradient is ready and the network is free, with the recorded durations. If the replay's end matches
- * the recording, the model of the timeline holds for this job, whatever the cost curves say. Then the plan's
+ * the recording, the timeline model is right for this job, independently of the cost curves. Then the plan's
  * prediction is compared with the recording; the comparison is direct when the plan has the recorded groups.
  *
  * SPDX-License-Identifier: BSD-2-Clause

@@ -51,7 +51,7 @@ static int parse(fit_args *a, int argc, char **argv)
         a->form = strcmp(a->form_name, forms[i]) == 0 ? i : a->form;
     }
     return code == GW_CLI_OK && a->form_name != NULL && a->form < 0 && strcmp(a->form_name, "best") != 0
-               ? gw_cli_error(GW_CLI_USAGE, NULL, "--form knows best, affine, maxlin, hinge and table")
+               ? gw_cli_error(GW_CLI_USAGE, NULL, "--form is one of best, affine, maxlin, hinge, table")
                : code;
 }
 

@@ -51,7 +51,7 @@ static int parse_filter(const char *list, uint32_t *filter)
             }
         }
         if (!known) {
-            return gw_cli_error(GW_CLI_USAGE, NULL, "--only knows gpu, dense, scatter and one-device");
+            return gw_cli_error(GW_CLI_USAGE, NULL, "--only takes gpu, dense, scatter and one-device");
         }
         list += length + (list[length] == ',');
     }

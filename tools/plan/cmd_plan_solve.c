@@ -51,7 +51,7 @@ static int parse(solve_args *a, int argc, char **argv)
                : code;
 }
 
-/* Solves as often as asked, or up to 11 times within 10 ms; the result has the median time. */
+/* Solves --repeat times, or up to 11 times within 10 ms; the result has the median time. */
 static int solve(const solve_args *a, const plan_opened *o, plan_result *result)
 {
     const gw_plan_limits limits = plan_limits(&a->limit_args, 1000);

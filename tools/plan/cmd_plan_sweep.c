@@ -252,7 +252,7 @@ static int parse_range(sweep_args *a)
         axis = strcmp(a->axis_name, axes[i]) == 0 ? i : axis;
     }
     if (axis < 0) {
-        return gw_cli_error(GW_CLI_USAGE, NULL, "--axis knows bandwidth, nodes (or ranks), ratio and batch");
+        return gw_cli_error(GW_CLI_USAGE, NULL, "--axis is one of bandwidth, nodes (or ranks), ratio, batch");
     }
     /* nodes: machines where the case has several, else GPUs; ranks is the same number */
     a->axis = axis == 4 ? AXIS_RANKS : (sweep_axis)axis;

@@ -41,7 +41,7 @@ static int parse_collectives(const plan_place *place, json_t *array, uint32_t *c
             }
         }
         if (!known) {
-            return plan_json_bad(place, "\"collectives\" knows allreduce, allgather, alltoall and gather");
+            return plan_json_bad(place, "\"collectives\" takes allreduce, allgather, alltoall and gather");
         }
     }
     return *collectives != 0 ? GW_CLI_OK : plan_json_bad(place, "\"collectives\" is missing or empty");

@@ -77,7 +77,7 @@ static int pick(const char *option, const char *text, const char *const *names, 
         }
     }
     return text == NULL ? GW_CLI_OK
-                        : gw_cli_error(GW_CLI_USAGE, NULL, "%s does not know \"%.40s\"", option, text);
+                        : gw_cli_error(GW_CLI_USAGE, NULL, "%s: unknown value \"%.40s\"", option, text);
 }
 
 /* Kind, level, decode rule and methods. */

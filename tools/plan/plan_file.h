@@ -10,7 +10,7 @@
 
 #define PLAN_FILE_SCHEMA "gradwire-plan/1"
 
-/* 64-bit FNV-1a over names and sizes: says whether plan and model belong together. */
+/* 64-bit FNV-1a over names and sizes: tells whether a plan was made for a model. */
 uint64_t plan_problem_hash(const plan_model *model);
 
 /* o: the case and the model of the result. */

@@ -3,7 +3,7 @@
  *
  * The text is inflated piece by piece; a scanner follows strings and brackets just far enough to find the
  * objects of the array "traceEvents", and Jansson parses the few of them that matter. Kernels are kept as
- * text, keyed by their correlation number, and parsed when a gradient asks for one.
+ * text, keyed by their correlation number, and parsed when a gradient needs one.
  *
  * CPU time stamps do not say when a gradient is ready: launches run ahead of the GPU by up to a step. A
  * gradient is ready when the kernel ends whose launch (same thread, NCCL excluded) is the last before its
@@ -293,7 +293,7 @@ typedef struct scanner {
     size_t event_start;  /* buffer index, valid while depth > 2 in_events */
 } scanner;
 
-/* Advances over buffer[from..size); events that end are handed on. */
+/* Advances over buffer[from..size); complete events go to take_event(). */
 static int scan(reader *r, scanner *s, const char *buffer, size_t from, size_t size, uint64_t base)
 {
     for (size_t i = from; i < size; i++) {

@@ -44,7 +44,7 @@ static int add_point(plan_points *p, const char *path, unsigned long line, doubl
     return GW_CLI_OK;
 }
 
-/* 1 if `name` holds every part of the comma-separated filter and none that "!" precedes; NULL: any name. */
+/* 1 if `name` contains every part of the comma-separated filter and none of those marked with "!"; NULL: any name. */
 static int matches(const char *name, const char *filter)
 {
     while (filter != NULL && *filter != '\0') {

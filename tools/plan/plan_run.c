@@ -172,7 +172,7 @@ static int solve_tree(const plan_opened *o, const char *algorithm, const gw_plan
     const double start = gw_cli_seconds();
     const int bytecomp = strcmp(algorithm, "bytecomp") == 0;
     if (!bytecomp && strcmp(algorithm, "auto") != 0) {
-        return gw_cli_error(GW_CLI_USAGE, NULL, "option trees know the algorithms auto and bytecomp");
+        return gw_cli_error(GW_CLI_USAGE, NULL, "the algorithms of option trees are auto and bytecomp");
     }
     plan_tree t;
     int code = plan_tree_make(&o->library, &o->c, &o->model, !bytecomp, &t);
