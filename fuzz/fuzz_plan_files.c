@@ -1,6 +1,6 @@
 /*
  * The planner's readers on arbitrary files: recordings (Kineto plain or gzip, BytePS), models, plan and
- * cases files. Every refusal has an exit code; what is read is used.
+ * cases files. Every refusal has an exit code; what is accepted is used.
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
@@ -9,7 +9,7 @@
 #include "plan_byteps.h"
 #include "plan_file.h"
 #include "plan_kineto.h"
-#include "plan_opened.h"
+#include "plan_input.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,7 +17,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-/* Messages of refused inputs would be most of what is printed. Sanitizers and libFuzzer write to descriptor
+/* Refused inputs would flood the output with messages. Sanitizers and libFuzzer write to descriptor
  * 2 itself. */
 static void silence(void)
 {
@@ -29,17 +29,76 @@ static void silence(void)
     }
 }
 
-static void use_model(const char *path, const plan_model *model)
+/* The first built-in case, without a model. */
+static void open_case(plan_opened *o)
+{
+    memset(o, 0, sizeof *o);
+    o->path = "input";
+    FUZZ_CHECK(plan_library_open(&o->library, NULL) == 0 && plan_case_find(&o->library, NULL, &o->c) == 0);
+}
+
+/* Frees the model. */
+static void use_model(plan_model *model)
+{
+    static plan_opened o;
+    FUZZ_CHECK(model->count > 0);
+    open_case(&o);
+    o.model = *model;
+    if (model->count < 40) {
+        (void)plan_opened_prepare(&o);
+    }
+    plan_opened_close(&o);
+}
+
+static void fuzz_kineto(const char *path)
+{
+    plan_kineto trace;
+    if (plan_kineto_read(path, 1 << 24, &trace) == 0) {
+        plan_kineto_free(&trace);
+    }
+}
+
+static void fuzz_points(const char *path, const plan_model *sizes)
+{
+    gw_plan_point *points = NULL;
+    size_t count = 0;
+    double widest = 0;
+    if (plan_byteps_read_points(path, sizes, &points, &count, &widest) == 0) {
+        FUZZ_CHECK(count > 0 && widest >= 1);
+    }
+    free(points);
+}
+
+static void fuzz_cases(const char *path)
 {
     plan_library library;
     plan_case c;
-    plan_setup setup;
-    FUZZ_CHECK(model->count > 0);
-    FUZZ_CHECK(plan_library_open(&library, NULL) == 0 && plan_case_find(&library, NULL, &c) == 0);
-    if (model->count < 40 && plan_setup_make(&library, &c, model, path, &setup) == 0) {
-        plan_setup_free(&setup);
+    if (plan_library_open(&library, path) == 0) {
+        for (size_t i = 0; plan_case_at(&library, i, &c, NULL); i++) {
+        }
+        plan_library_close(&library);
     }
-    plan_library_close(&library);
+}
+
+/* A plan for a model with the sizes; frees them. */
+static void fuzz_plan(const char *path, plan_model *sizes)
+{
+    static plan_opened o;
+    plan_file file;
+    gw_plan plan = {NULL, 0, 0};
+    open_case(&o);
+    o.model = *sizes;
+    memset(sizes, 0, sizeof *sizes);
+    FUZZ_CHECK(plan_opened_prepare(&o) == 0);
+    if (plan_file_read(path, &file) == 0) {
+        if (plan_file_groups(&file, &o, &plan) == 0) {
+            gw_plan_tick makespan;
+            FUZZ_CHECK(gw_plan_eval(&o.setup.problem, &plan, &makespan) == GW_OK);
+        }
+        free(plan.groups);
+        plan_file_close(&file);
+    }
+    plan_opened_close(&o);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
@@ -56,67 +115,28 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     (void)snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
     FUZZ_CHECK(plan_model_add(&sizes, "a", 7, 0, 0) && plan_model_add(&sizes, "b", 9, 0, 0));
     switch (data[0] % 6) {
-    case 0: {
-        plan_kineto trace;
-        if (plan_kineto_read(path, UINT64_MAX, &trace) == 0) {
-            plan_kineto_free(&trace);
-        }
+    case 0:
+        fuzz_kineto(path);
         break;
-    }
     case 1:
-        if (plan_model_read(path, &model) == 0) {
-            use_model(path, &model);
-            plan_model_free(&model);
+        if (plan_input_model(path, &model) == 0) {
+            use_model(&model);
         }
         break;
     case 2:
         if (plan_byteps_read_comm(path, &sizes, &model) == 0) {
-            use_model(path, &model);
-            plan_model_free(&model);
+            use_model(&model);
         }
         break;
-    case 3: {
-        gw_plan_point *points = NULL;
-        size_t count = 0;
-        double widest = 0;
-        if (plan_byteps_read_points(path, &sizes, &points, &count, &widest) == 0) {
-            FUZZ_CHECK(count > 0 && widest >= 1);
-        }
-        free(points);
+    case 3:
+        fuzz_points(path, &sizes);
         break;
-    }
-    case 4: {
-        plan_library library;
-        plan_case c;
-        if (plan_library_open(&library, path) == 0) {
-            for (size_t i = 0; plan_case_at(&library, i, &c, NULL); i++) {
-            }
-            plan_library_close(&library);
-        }
+    case 4:
+        fuzz_cases(path);
         break;
-    }
-    default: {
-        plan_file file;
-        plan_library library;
-        plan_case c;
-        plan_setup setup;
-        gw_plan_group *groups = NULL;
-        uint32_t count = 0;
-        FUZZ_CHECK(plan_library_open(&library, NULL) == 0 && plan_case_find(&library, NULL, &c) == 0);
-        FUZZ_CHECK(plan_setup_make(&library, &c, &sizes, "sizes", &setup) == 0);
-        if (plan_file_read(path, &file) == 0) {
-            if (plan_file_groups(path, &file, &setup, &sizes, &groups, &count) == 0) {
-                gw_plan_tick makespan;
-                gw_plan plan = {groups, count, count};
-                FUZZ_CHECK(gw_plan_eval(&setup.problem, &plan, &makespan) == GW_PLAN_OK);
-            }
-            free(groups);
-            plan_file_close(&file);
-        }
-        plan_setup_free(&setup);
-        plan_library_close(&library);
+    default:
+        fuzz_plan(path, &sizes);
         break;
-    }
     }
     plan_model_free(&sizes);
     (void)close(fd);

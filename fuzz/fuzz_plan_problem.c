@@ -1,7 +1,7 @@
 /*
- * Planner core on arbitrary problems, most of them absurd: what gw_plan_problem_check() refuses every
- * solver refuses with the same status; what it accepts is solved, and the result holds against evaluator
- * and brute force.
+ * Planner core on arbitrary problems: what gw_plan_problem_check() refuses every
+ * solver refuses with the same status; what it accepts is solved, and evaluator and brute force confirm the
+ * result.
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
@@ -50,25 +50,26 @@ static gw_plan_cost curve(gw_fuzz_reader *reader, int64_t *x, gw_plan_tick *y)
     return cost;
 }
 
-static void solve(const gw_plan_problem *problem, gw_plan_status expected, gw_plan_algorithm algorithm,
+static void solve(const gw_plan_problem *problem, gw_status expected, gw_plan_algorithm algorithm,
                   size_t size, gw_plan_cert *cert)
 {
     gw_plan_group groups[TENSORS_MAX];
     gw_plan plan = {groups, TENSORS_MAX, 0};
-    int64_t *workspace = malloc(size + 8); /* exactly as large as stated: sanitizers watch the end */
-    const gw_plan_status status = gw_plan_solve(problem, algorithm, 0, NULL, workspace, size, &plan, cert);
-    if (expected != GW_PLAN_OK) {
+    const gw_workspace workspace = {malloc(size + 8), size};
+    const gw_plan_solver solver = {.algorithm = algorithm};
+    const gw_status status = gw_plan_solve(problem, &solver, &plan, cert, &workspace);
+    if (expected != GW_OK) {
         FUZZ_CHECK(status == expected);
     }
-    if (status == GW_PLAN_OK) {
+    if (status == GW_OK) {
         gw_plan_tick makespan = -1;
-        FUZZ_CHECK(gw_plan_eval(problem, &plan, &makespan) == GW_PLAN_OK);
+        FUZZ_CHECK(gw_plan_eval(problem, &plan, &makespan) == GW_OK);
         FUZZ_CHECK(makespan == cert->makespan && cert->lower_bound <= makespan);
         FUZZ_CHECK(cert->proven == (cert->lower_bound == makespan));
     } else {
         cert->makespan = -1;
     }
-    free(workspace);
+    free(workspace.data);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
@@ -96,12 +97,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         s.tensors[i].forbidden = gw_fuzz_u8(&reader) & 3;
     }
     gw_plan_fault fault;
-    const gw_plan_status checked = gw_plan_problem_check(&problem, &fault);
+    const gw_status checked = gw_plan_problem_check(&problem, &fault);
     gw_plan_cert best, labels, brute;
     solve(&problem, checked, GW_PLAN_AUTO, gw_plan_workspace_size(&problem, GW_PLAN_AUTO), &best);
     solve(&problem, checked, GW_PLAN_LABELS, gw_plan_workspace_size(&problem, GW_PLAN_LABELS), &labels);
     solve(&problem, checked, GW_PLAN_BRUTE, gw_plan_workspace_size(&problem, GW_PLAN_BRUTE), &brute);
-    if (checked == GW_PLAN_OK && brute.makespan >= 0) {
+    if (checked == GW_OK && brute.makespan >= 0) {
         FUZZ_CHECK(best.makespan >= 0 && labels.makespan >= 0);
         FUZZ_CHECK(best.lower_bound <= brute.makespan && labels.lower_bound <= brute.makespan);
         FUZZ_CHECK(!best.proven || best.makespan == brute.makespan);

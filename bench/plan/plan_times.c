@@ -15,9 +15,11 @@
 #include <time.h>
 
 #include "cli_common.h"
-#include "plan_args.h"
+#include "plan_input.h"
 #include "plan_kineto.h"
 #include "plan_run.h"
+#include "plan_workspace.h"
+#include "text_source.h"
 
 #define REPEATS_MAX 1001
 
@@ -28,90 +30,89 @@ static double cpu_us(void)
     return (double)now.tv_sec * 1e6 + (double)now.tv_nsec / 1e3;
 }
 
-/* Median wall time of up to `repeats` solves, at most about `budget_ms` in all; the last result is kept. */
-static int time_case(const plan_library *library, const plan_case *c, const plan_model *model,
-                     double limit_ms, int repeats, double budget_ms, plan_result *result, double *wall_us,
-                     double *cpu)
+typedef struct timing {
+    plan_result result;
+    double wall_us, cpu_us;
+} timing;
+
+/* Median times of up to `repeats` solves, at most about `budget_ms` in all; the last result is kept. */
+static int time_case(const plan_opened *o, double limit_ms, int repeats, double budget_ms, timing *t)
 {
     static double walls[REPEATS_MAX], cpus[REPEATS_MAX];
-    plan_args args;
-    memset(&args, 0, sizeof args);
-    args.time_limit_ms = limit_ms;
-    gw_plan_limits limits = plan_args_limits(&args, limit_ms);
+    const plan_limit_args args = {-1, -1, -1, -1};
+    const gw_plan_limits limits = plan_limits(&args, limit_ms);
     double spent = 0;
     size_t count = 0;
-    memset(result, 0, sizeof *result);
+    memset(t, 0, sizeof *t);
     while (count < (size_t)repeats && (count < 1 || spent < budget_ms * 1e3)) {
-        plan_result_free(result);
+        plan_result_free(&t->result);
         double start = cpu_us();
-        int code = plan_run(library, c, model, "model", "auto", NULL, &limits, result);
+        int code = plan_run(o, NULL, NULL, &limits, &t->result);
         if (code != GW_CLI_OK) {
             return code;
         }
         cpus[count] = cpu_us() - start;
-        walls[count++] = result->solve_us;
-        spent += result->solve_us;
+        walls[count++] = t->result.solve_us;
+        spent += t->result.solve_us;
     }
-    *wall_us = gw_cli_median(walls, count);
-    *cpu = gw_cli_median(cpus, count);
+    t->wall_us = gw_cli_median(walls, count);
+    t->cpu_us = gw_cli_median(cpus, count);
     return GW_CLI_OK;
 }
 
-static void print_row(const char *case_name, const char *model_name, const plan_result *r, double wall,
-                      double cpu)
+static void print_row(const char *case_name, const char *model_name, const timing *t)
 {
+    const gw_plan_cert *cert = &t->result.cert;
     printf("| %s | %s | %.3f | %.4f %% | %s | %u | %.1f | %.1f |\n", case_name, model_name,
-           plan_us(r->cert.makespan) / 1e3, 100 * plan_gap(&r->cert), r->cert.proven ? "yes" : "no",
-           r->group_count, wall, cpu);
+           plan_us(cert->makespan) / 1e3, 100 * plan_gap(cert), cert->proven ? "yes" : "no",
+           t->result.group_count, t->wall_us, t->cpu_us);
     fflush(stdout);
 }
 
-int main(int argc, char **argv)
+/* All models of all cases. */
+static int time_cases(plan_opened *o, const char *folder)
 {
-    if (argc < 2) {
-        fprintf(stderr, "usage: %s TRACE_DIR [KINETO_FILE]\n", argv[0]);
-        return 2;
-    }
-    plan_library library;
-    if (plan_library_open(&library, NULL) != GW_CLI_OK) {
-        return 1;
-    }
     int failed = 0;
     int joint_good = 0;
+    json_t *models;
     printf("| case | model | ms | gap | proven | groups | solve us | CPU us "
            "|\n|---|---|---|---|---|---|---|---|\n");
-    plan_case c;
-    json_t *models;
-    double wall, cpu;
-    for (size_t i = 0; plan_case_at(&library, i, &c, &models); i++) {
-        int fusion_decode = c.kind == PLAN_FUSION && !c.decode_none;
-        double limit_ms = c.kind == PLAN_JOINT ? 1000 : fusion_decode ? 30 : c.kind == PLAN_TREE ? 500 : 0;
+    for (size_t i = 0; plan_case_at(&o->library, i, &o->c, &models); i++) {
+        int fusion_decode = o->c.kind == PLAN_FUSION && !o->c.decode_none;
+        double limit_ms = o->c.kind == PLAN_JOINT  ? 1000
+                          : fusion_decode          ? 30
+                          : o->c.kind == PLAN_TREE ? 500
+                                                   : 0;
         size_t m;
         json_t *name;
         json_array_foreach(models, m, name)
         {
             char path[4096];
-            plan_model model;
-            plan_result result;
-            (void)snprintf(path, sizeof path, "%s/%s.csv", argv[1], json_string_value(name));
-            if (plan_model_read(path, &model) != GW_CLI_OK) {
+            timing t;
+            (void)snprintf(path, sizeof path, "%s/%s.csv", folder, json_string_value(name));
+            if (plan_input_model(path, &o->model) != GW_CLI_OK) {
                 return 1;
             }
-            if (time_case(&library, &c, &model, limit_ms, 101, 150, &result, &wall, &cpu) != GW_CLI_OK) {
+            if (time_case(o, limit_ms, 101, 150, &t) != GW_CLI_OK) {
                 failed = 1;
             } else {
-                print_row(c.name, json_string_value(name), &result, wall, cpu);
-                joint_good += i == 0 && plan_gap(&result.cert) <= 0.01;
+                print_row(o->c.name, json_string_value(name), &t);
+                joint_good += i == 0 && plan_gap(&t.result.cert) <= 0.01;
             }
-            plan_result_free(&result);
-            plan_model_free(&model);
+            plan_result_free(&t.result);
+            plan_model_free(&o->model);
         }
     }
     printf("\nFirst case: %d traces with a certified gap of at most 1 %%.\n", joint_good);
+    return failed;
+}
 
-    /* N = 1000: a synthetic worst case, every layer explored since cuts cost nothing. */
+/* N = 1000: a synthetic worst case, every layer explored since cuts cost nothing. */
+static int time_affine(void)
+{
     enum { BIG = 1000 };
     static gw_plan_tensor tensors[BIG];
+    static gw_plan_group groups[BIG];
     for (int i = 0; i < BIG; i++) {
         tensors[i] = (gw_plan_tensor){NULL, 1000 + 7919 * (i % 101), 100 * GW_PLAN_TICKS_PER_US, 0};
     }
@@ -121,10 +122,9 @@ int main(int argc, char **argv)
     method.enc.b = 100;
     method.net.a = 150 * GW_PLAN_TICKS_PER_US;
     method.net.b = 200000;
-    gw_plan_problem problem = {tensors, BIG, &method, 1, GW_PLAN_DECODE_SERIAL, 0};
-    size_t size = gw_plan_workspace_size(&problem, GW_PLAN_FUSE_AFFINE);
-    void *workspace = plan_workspace(size);
-    static gw_plan_group groups[BIG];
+    const gw_plan_problem problem = {tensors, BIG, &method, 1, GW_PLAN_DECODE_SERIAL, 0};
+    const gw_plan_solver solver = {.algorithm = GW_PLAN_FUSE_AFFINE};
+    const gw_workspace workspace = plan_workspace(gw_plan_workspace_size(&problem, GW_PLAN_FUSE_AFFINE));
     for (int free_cuts = 0; free_cuts < 2; free_cuts++) {
         double times[51];
         gw_plan_cert cert;
@@ -132,8 +132,7 @@ int main(int argc, char **argv)
         for (int r = 0; r < 51; r++) {
             gw_plan plan = {groups, BIG, 0};
             double start = cpu_us();
-            if (gw_plan_solve(&problem, GW_PLAN_FUSE_AFFINE, 0, NULL, workspace, size, &plan, &cert) !=
-                GW_PLAN_OK) {
+            if (gw_plan_solve(&problem, &solver, &plan, &cert, &workspace) != GW_OK) {
                 return 1;
             }
             times[r] = cpu_us() - start;
@@ -141,24 +140,44 @@ int main(int argc, char **argv)
         printf("Affine fusion, N = 1000, %s: %.1f us CPU (median of 51).\n",
                free_cuts ? "free cuts (all layers explored)" : "50 us a cut", gw_cli_median(times, 51));
     }
-    if (argc > 2) {
-        double walls[21], cpus[21];
-        size_t gradients = 0;
-        for (int r = 0; r < 21; r++) {
-            plan_kineto trace;
-            double start = gw_cli_seconds();
-            double start_cpu = cpu_us();
-            if (plan_kineto_read(argv[2], UINT64_MAX, &trace) != GW_CLI_OK) {
-                return 1;
-            }
-            walls[r] = (gw_cli_seconds() - start) * 1e3;
-            cpus[r] = (cpu_us() - start_cpu) / 1e3;
-            gradients = trace.steps[0].gradient_count;
-            plan_kineto_free(&trace);
+    return 0;
+}
+
+static int time_import(const char *path)
+{
+    double walls[21], cpus[21];
+    size_t gradients = 0;
+    for (int r = 0; r < 21; r++) {
+        plan_kineto trace;
+        double start = gw_cli_seconds();
+        double start_cpu = cpu_us();
+        if (plan_kineto_read(path, TEXT_SOURCE_SIZE_MAX, &trace) != GW_CLI_OK) {
+            return 1;
         }
-        printf("Kineto import (%zu gradients a step): %.1f ms wall, %.1f ms CPU (median of 21).\n", gradients,
-               gw_cli_median(walls, 21), gw_cli_median(cpus, 21));
+        walls[r] = (gw_cli_seconds() - start) * 1e3;
+        cpus[r] = (cpu_us() - start_cpu) / 1e3;
+        gradients = trace.steps[0].gradient_count;
+        plan_kineto_free(&trace);
     }
-    plan_library_close(&library);
+    printf("Kineto import (%zu gradients a step): %.1f ms wall, %.1f ms CPU (median of 21).\n", gradients,
+           gw_cli_median(walls, 21), gw_cli_median(cpus, 21));
+    return 0;
+}
+
+int main(int argc, char **argv)
+{
+    static plan_opened o;
+    if (argc < 2) {
+        fprintf(stderr, "usage: %s TRACE_DIR [KINETO_FILE]\n", argv[0]);
+        return 2;
+    }
+    o.path = "model";
+    if (plan_library_open(&o.library, NULL) != GW_CLI_OK) {
+        return 1;
+    }
+    int failed = time_cases(&o, argv[1]);
+    failed |= time_affine();
+    failed |= argc > 2 && time_import(argv[2]);
+    plan_library_close(&o.library);
     return failed;
 }

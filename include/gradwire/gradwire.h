@@ -93,7 +93,16 @@ typedef enum gw_status {
     GW_ERR_NO_DRIVER = 65,     /* no CUDA driver on this machine */
     GW_ERR_NO_DEVICE = 66,     /* a driver, but no device */
     GW_ERR_NO_IMAGE = 67,      /* no kernel image for this device's architecture */
-    GW_ERR_DEVICE = 68         /* the driver reported an error */
+    GW_ERR_DEVICE = 68,        /* the driver reported an error */
+
+    /* Planners (plan.h). */
+    GW_ERR_EMPTY = 80,     /* no tensor, no method, or no message */
+    GW_ERR_NEGATIVE = 81,  /* a time, size or slope is negative */
+    GW_ERR_TICKS = 82,     /* a time, size or whole schedule exceeds the planner's range (GW_PLAN_TICK_MAX) */
+    GW_ERR_CURVE = 83,     /* a cost table does not ascend */
+    GW_ERR_NAME = 84,      /* two tensors share a name */
+    GW_ERR_PLAN = 85,      /* the plan does not fit the problem: gap, overlap, unknown or forbidden method */
+    GW_ERR_INFEASIBLE = 86 /* the constraints leave no plan */
 } gw_status;
 
 /* Short lower-case name of a status ("ok", "corrupt", ...), "unknown" for any other number. Static
@@ -129,6 +138,12 @@ typedef enum gw_dtype {
 
 /* Bytes of one element, 0 for an unknown dtype. */
 GW_API size_t gw_dtype_size(gw_dtype dtype);
+
+/* Scratch memory of one call. */
+typedef struct gw_workspace {
+    void *data;
+    size_t size;
+} gw_workspace;
 
 /*
  * Backends. A set of backends is a bit mask. Scalar is always present and is the specification; the others

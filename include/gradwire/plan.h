@@ -1,30 +1,36 @@
 /*
  * gradwire/plan.h - what to fuse, what to compress, how to send it.
  *
- * Given the gradients of one training step in the order in which backprop produces them, cost curves of
- * encoders, links and decoders, and the shape of a cluster, the functions below return the schedule with the
- * shortest iteration together with a proven lower bound. They restate and extend three published planners:
- * Cupcake (optimal fusion, MLSys 2023), MergeComp (partition search, 2021) and ByteComp/Espresso (decision
- * tree, EuroSys 2023).
+ * Input: the gradients of one training step in the order in which backprop produces them, cost curves of
+ * encoders, links and decoders, and the shape of a cluster. Output: the schedule with the shortest iteration,
+ * and a proven lower bound. The planners restate and extend Cupcake (optimal fusion, MLSys 2023), MergeComp
+ * (partition search, 2021) and ByteComp/Espresso (decision tree, EuroSys 2023). docs/planning.md describes
+ * the model.
  *
- * Conventions that hold for every function here:
- *   - Times are gw_plan_tick: signed 64-bit counts of 2^-20 ns, slopes are ticks per element. Sums are exact,
- *     so the solvers and the evaluator agree bit for bit and results do not depend on the machine.
- *   - A problem whose longest possible schedule could reach GW_PLAN_TICK_MAX is refused, not wrapped.
- *   - No allocation, no threads, no clock, no input or output: the caller passes memory, and, if it wants a
- *     time limit, a clock. Without a clock equal input gives an equal plan.
- *   - Functions are reentrant; two calls may run at once when they do not share output or workspace memory.
- *   - On failure outputs are left as they were unless the description says otherwise; a gw_plan that a solver
- *     should have filled has unspecified groups.
+ * The rules of gradwire.h hold. In addition:
+ *   - Times are gw_plan_tick: signed 64-bit counts of 2^-20 ns. Slopes are ticks per element. Sums are exact:
+ *     solvers and evaluator agree bit for bit, and results do not depend on the machine.
+ *   - A problem whose longest schedule could reach GW_PLAN_TICK_MAX is refused (GW_ERR_TICKS).
+ *   - A time limit needs a clock from the caller. Without a clock, equal input gives an equal plan.
+ *   - Workspaces are aligned to 8 bytes; GW_ERR_WORKSPACE if one is NULL, misaligned or too small.
+ *   - On failure outputs are unchanged unless stated otherwise. Exception: the groups of a gw_plan that a
+ *     solver should have filled are unspecified.
  *   - Index 0 is the gradient that backprop finishes first (the layer nearest to the loss).
+ *
+ * Status codes that several functions share:
+ *   GW_ERR_ARG         NULL pointer, unknown enumerator, index out of range
+ *   GW_ERR_OPTION      the algorithm or codec does not cover this problem
+ *   GW_ERR_DST         an output array is too short
+ *   GW_ERR_LIMIT       too many tensors or methods; too many plans for brute force; a limit stopped the
+ *                      search before it had a plan
+ *   GW_ERR_EMPTY ...   gradwire.h, group "Planners"
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
 #ifndef GRADWIRE_PLAN_H
 #define GRADWIRE_PLAN_H
 
-#include <stddef.h>
-#include <stdint.h>
+#include "gradwire/gradwire.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -38,30 +44,10 @@ typedef int64_t gw_plan_tick;
 #define GW_PLAN_METHODS_MAX  32u
 #define GW_PLAN_NO_INDEX     UINT32_MAX
 
-typedef enum gw_plan_status {
-    GW_PLAN_OK = 0,
-    GW_PLAN_ERR_ARG = 1,         /* NULL pointer, unknown enumerator, contradicting options */
-    GW_PLAN_ERR_EMPTY = 2,       /* no tensor, or no method */
-    GW_PLAN_ERR_NEGATIVE = 3,    /* negative time, size or slope */
-    GW_PLAN_ERR_OVERFLOW = 4,    /* a schedule of this problem could reach GW_PLAN_TICK_MAX */
-    GW_PLAN_ERR_CURVE = 5,       /* table not ascending in x, or descending in y */
-    GW_PLAN_ERR_NAME = 6,        /* two tensors share a name */
-    GW_PLAN_ERR_CAPACITY = 7,    /* an output array is too short */
-    GW_PLAN_ERR_WORKSPACE = 8,   /* workspace NULL, misaligned for int64_t, or too small */
-    GW_PLAN_ERR_UNSUPPORTED = 9, /* this algorithm cannot solve this kind of problem exactly as published */
-    GW_PLAN_ERR_LIMIT = 10,      /* too many plans for brute force, or work ran out with no plan */
-    GW_PLAN_ERR_PLAN = 11,       /* the plan does not fit: gaps, overlaps, unknown or forbidden method */
-    GW_PLAN_ERR_INFEASIBLE = 12, /* no plan is allowed: a tensor above group_elems_max, no method left */
-    GW_PLAN_ERR_COUNT = 13       /* more tensors or methods than the limits above */
-} gw_plan_status;
-
-/* Returns a short English sentence for a status; never NULL. */
-const char *gw_plan_status_string(gw_plan_status status);
-
-/* Where and why a check failed. `what` is a static string, `index` the tensor, method or table row. */
+/* Where and why a check failed. */
 typedef struct gw_plan_fault {
-    const char *what;
-    uint32_t index;
+    const char *what; /* static string */
+    uint32_t index;   /* of the tensor, method or table row */
 } gw_plan_fault;
 
 /* ------------------------------------------------------------------------------------------- costs -- */
@@ -71,8 +57,8 @@ typedef struct gw_plan_fault {
  *   AFFINE  a + b x                 startup plus rate (Cupcake Section 3, MergeComp Section 3.2)
  *   MAXLIN  max(a, b x)             flat up to a knee, then proportional: GPU kernels as measured
  *   HINGE   a + b max(0, x - t)     flat up to t, then a ramp
- *   TABLE   linear between (table_x[i], table_y[i]), constant before the first row, last slope behind the
- *           last row; divisions round down
+ *   TABLE   linear between (table_x[i], table_y[i]), constant before the first row, the slope of the last
+ *           two rows after the last row; divisions round down
  */
 typedef enum gw_plan_cost_kind {
     GW_PLAN_COST_AFFINE = 0,
@@ -81,63 +67,71 @@ typedef enum gw_plan_cost_kind {
     GW_PLAN_COST_TABLE = 3
 } gw_plan_cost_kind;
 
+/* All numbers are in 0..GW_PLAN_TICK_MAX. */
 typedef struct gw_plan_cost {
     gw_plan_cost_kind kind;
-    gw_plan_tick a;              /* >= 0 */
-    gw_plan_tick b;              /* ticks per element, >= 0 */
-    int64_t t;                   /* HINGE only, elements, >= 0 */
+    gw_plan_tick a;
+    gw_plan_tick b;              /* ticks per element */
+    int64_t t;                   /* HINGE only, elements */
     uint32_t table_len;          /* TABLE only, rows, >= 1 */
-    const int64_t *table_x;      /* elements, strictly ascending, >= 0; borrowed */
-    const gw_plan_tick *table_y; /* ticks, non-descending, >= 0; borrowed */
+    const int64_t *table_x;      /* elements, strictly ascending; borrowed */
+    const gw_plan_tick *table_y; /* ticks, non-descending; borrowed */
 } gw_plan_cost;
 
-/* Checks one curve. Returns GW_PLAN_OK, GW_PLAN_ERR_ARG, _NEGATIVE, _CURVE; fault may be NULL. */
-gw_plan_status gw_plan_cost_check(const gw_plan_cost *cost, gw_plan_fault *fault);
+/*
+ * Checks one curve.
+ *   - fault: place and reason of a failure; may be NULL.
+ *   - Returns GW_OK, GW_ERR_ARG (NULL, unknown kind, table without rows), GW_ERR_NEGATIVE, GW_ERR_TICKS (a
+ *     number above GW_PLAN_TICK_MAX) or GW_ERR_CURVE (rows that do not ascend).
+ */
+GW_API GW_MUST_CHECK gw_status gw_plan_cost_check(const gw_plan_cost *cost, gw_plan_fault *fault);
 
-/* Cost of `elems` >= 0 elements for a checked curve. Saturates at INT64_MAX instead of wrapping. */
-gw_plan_tick gw_plan_cost_eval(const gw_plan_cost *cost, int64_t elems);
+/* Cost of `elems` >= 0 elements. The curve must pass gw_plan_cost_check(). Saturates at INT64_MAX. */
+GW_API gw_plan_tick gw_plan_cost_eval(const gw_plan_cost *cost, int64_t elems);
 
 /* One measurement: `elems` elements took `ticks`. */
 typedef struct gw_plan_point {
-    int64_t elems;
-    gw_plan_tick ticks;
+    int64_t elems;      /* 0..GW_PLAN_TICK_MAX */
+    gw_plan_tick ticks; /* 1..GW_PLAN_TICK_MAX */
 } gw_plan_point;
 
 typedef struct gw_plan_fit {
-    gw_plan_cost cost; /* TABLE is never returned by the fit: it has no error to state */
+    gw_plan_cost cost; /* AFFINE, MAXLIN or HINGE; passes gw_plan_cost_check() */
     double error_max;  /* largest |fit - measured| / measured over the points */
     double error_mean; /* mean of the same */
     double r2;         /* coefficient of determination */
 } gw_plan_fit;
 
-/* Fits above this relative error deserve a warning: the optimum may move (ResNet101: from 36 groups to 2). */
+/* A fit with a larger relative error deserves a warning: the optimum may move (ResNet101: from 36 groups to 2). */
 #define GW_PLAN_FIT_ERROR_WARN 0.10
 
 /*
- * Fits the curve form `kind` (AFFINE, MAXLIN or HINGE) to points[0..point_count) with non-negative
- * coefficients, minimising the sum of squared relative errors. Needs at least two points with different
- * elems and positive ticks; points in any order. GW_PLAN_ERR_ARG, _NEGATIVE (elems < 0 or ticks <= 0).
+ * Fits a curve of one form to points[0..point_count), minimising the sum of squared relative errors.
+ *   - points: in any order, at least two with different elems.
+ *   - kind: AFFINE, MAXLIN or HINGE.
+ *   - Returns GW_OK, GW_ERR_ARG, GW_ERR_NEGATIVE (elems < 0 or ticks <= 0) or GW_ERR_TICKS.
  */
-gw_plan_status gw_plan_cost_fit(const gw_plan_point *points, size_t point_count, gw_plan_cost_kind kind,
-                                gw_plan_fit *fit);
+GW_API GW_MUST_CHECK gw_status gw_plan_cost_fit(const gw_plan_point *points, size_t point_count,
+                                                gw_plan_cost_kind kind, gw_plan_fit *fit);
 
-/* The form with the smallest error_max; ties prefer AFFINE, then MAXLIN, then HINGE. */
-gw_plan_status gw_plan_cost_fit_best(const gw_plan_point *points, size_t point_count, gw_plan_fit *fit);
+/* Fits all three forms and returns the one with the smallest error_max; ties prefer AFFINE, then MAXLIN. */
+GW_API GW_MUST_CHECK gw_status gw_plan_cost_fit_best(const gw_plan_point *points, size_t point_count,
+                                                     gw_plan_fit *fit);
 
 /* ----------------------------------------------------------------------------------------- problem -- */
 
 typedef enum gw_plan_device { GW_PLAN_GPU = 0, GW_PLAN_CPU = 1 } gw_plan_device;
 
 typedef struct gw_plan_tensor {
-    const char *name;   /* borrowed; may be NULL; otherwise unique within a problem */
+    const char *name;   /* borrowed; NULL, or unique within a problem */
     int64_t elems;      /* >= 0 */
     gw_plan_tick bwd;   /* backprop time from the previous gradient to this one, >= 0 */
     uint32_t forbidden; /* bit m set: no group that holds this tensor may use method m */
 } gw_plan_tensor;
 
 /*
- * What a fused group may do: encode on enc_device (a GPU encode delays backprop, a CPU encode queues on the
- * CPU after the group is ready), occupy the network, decode. Uncompressed sending has zero enc and dec.
+ * How a fused group may be sent: encode, occupy the network, decode. Uncompressed sending has zero enc and
+ * dec. An encode on the GPU delays backprop; one on the CPU queues there once the group is ready.
  */
 typedef struct gw_plan_method {
     const char *name; /* borrowed */
@@ -149,29 +143,29 @@ typedef struct gw_plan_method {
 
 /*
  * When decodes run at the serial level.
- *
- *   SERIAL: in order on the GPU after backprop. The iteration takes max(E + W, Q) with E the end of backprop
- *   and encoding, W the sum of decodes, Q the maximum over groups of (network end + this and later decodes).
- *
- *   PARALLEL: each right after its network end, for free: the rule of ByteComp's released simulator.
+ *   SERIAL    in order on the GPU after backprop. The iteration takes max(E + W, Q): E is the end of backprop
+ *             and encoding, W the sum of decodes, Q the maximum over groups of (network end + this and all
+ *             later decodes).
+ *   PARALLEL  each right after its network step, on no resource: the rule of ByteComp's released simulator.
  */
 typedef enum gw_plan_decode { GW_PLAN_DECODE_SERIAL = 0, GW_PLAN_DECODE_PARALLEL = 1 } gw_plan_decode;
 
 typedef struct gw_plan_problem {
     const gw_plan_tensor *tensors;
-    uint32_t tensor_count;
+    uint32_t tensor_count; /* 1..GW_PLAN_TENSORS_MAX */
     const gw_plan_method *methods;
-    uint32_t method_count;
+    uint32_t method_count; /* 1..GW_PLAN_METHODS_MAX */
     gw_plan_decode decode;
     int64_t group_elems_max; /* largest fused group in elements (memory cap); 0: no limit */
 } gw_plan_problem;
 
 /*
- * Checks everything the solvers rely on: counts, signs, curves, unique names (O(N^2) comparisons), and that
- * no schedule can reach GW_PLAN_TICK_MAX. fault (may be NULL) receives place and reason on failure. Solvers
- * repeat all of it but the comparison of names.
+ * Checks everything that the solvers rely on: counts, signs, curves, unique names, and that no schedule can
+ * reach GW_PLAN_TICK_MAX.
+ *   - fault: place and reason of a failure; may be NULL.
+ *   - Names take O(N^2) comparisons. Solvers repeat all other checks themselves.
  */
-gw_plan_status gw_plan_problem_check(const gw_plan_problem *problem, gw_plan_fault *fault);
+GW_API GW_MUST_CHECK gw_status gw_plan_problem_check(const gw_plan_problem *problem, gw_plan_fault *fault);
 
 /* ------------------------------------------------------------------------------------------ result -- */
 
@@ -181,35 +175,35 @@ typedef struct gw_plan_group {
     uint32_t method;
 } gw_plan_group;
 
-/* Groups in order. The caller sets groups and capacity (tensor_count suffices), solvers group_count. */
+/* Groups in order. The caller sets groups and capacity (tensor_count suffices), solvers set group_count. */
 typedef struct gw_plan {
     gw_plan_group *groups;
     uint32_t capacity;
     uint32_t group_count;
 } gw_plan;
 
-/* Every solver returns one. proven: makespan == lower_bound; gap = (makespan - lower_bound) / lower_bound. */
+/* Certificate of a solver. The relative gap is (makespan - lower_bound) / lower_bound. */
 typedef struct gw_plan_cert {
     gw_plan_tick makespan;
     gw_plan_tick lower_bound;
-    int proven;
+    int proven;      /* 1: makespan == lower_bound */
     uint64_t labels; /* states, table cells or plans examined */
     uint32_t rounds; /* passes of the label solver */
-    int stopped;     /* 1: a limit ended the search before its own goal */
+    int stopped;     /* 1: a limit ended the search early */
 } gw_plan_cert;
 
 /*
- * Limits of the searching solvers; all zero means: no clock, no work limit, default label cap, prove
- * optimality. The clock is called between tensors only. With a clock the plan may depend on the machine's
- * speed; with work_max alone it does not.
+ * Limits of the searching solvers. All zero: no clock, no work limit, default label cap, search until the
+ * optimum is proven. The clock is read between tensors only. With a clock the plan may depend on the
+ * machine's speed; with work_max alone it does not.
  */
 typedef struct gw_plan_limits {
-    int64_t (*clock)(void *context); /* any monotonic unit */
+    int64_t (*clock)(void *context); /* any monotonic unit; NULL: none */
     void *clock_context;
-    int64_t clock_max;  /* stop when clock() - clock() at the start exceeds this; 0: none */
-    uint64_t work_max;  /* label extensions; 0: none */
+    int64_t clock_max;  /* stop when clock() minus its first value exceeds this; 0: never */
+    uint64_t work_max;  /* label extensions; 0: no limit */
     uint32_t label_cap; /* labels kept per tensor boundary in the last round; 0: what the workspace holds */
-    uint32_t gap_ppm;   /* stop once (makespan - lower bound) <= makespan * gap_ppm / 10^6; at most 10^6 */
+    uint32_t gap_ppm;   /* stop once makespan - lower bound <= makespan * gap_ppm / 10^6; at most 10^6 */
 } gw_plan_limits;
 
 typedef enum gw_plan_algorithm {
@@ -218,13 +212,13 @@ typedef enum gw_plan_algorithm {
     GW_PLAN_FUSE_AFFINE_N2, /* the same by the O(N^2 Y) recurrence: any net curve */
     GW_PLAN_LABELS,         /* Pareto labels: any curves, decode, several methods, CPU encodes */
     GW_PLAN_BRUTE,          /* all partitions and methods, at most 2^22 plans */
-    GW_PLAN_LAYERWISE,      /* every tensor alone (all following take method `method`) */
+    GW_PLAN_LAYERWISE,      /* every tensor alone (this and all following use gw_plan_solver.method) */
     GW_PLAN_ONE_GROUP,
     GW_PLAN_DDP,          /* PyTorch DDP: first bucket 1 MiB, then 25 MiB */
-    GW_PLAN_HOROVOD,      /* fusion buffer of 128 MiB, filled in order; see gw_plan_bucket for other sizes */
+    GW_PLAN_HOROVOD,      /* fusion buffer of 128 MiB, filled in order; gw_plan_bucket() for other sizes */
     GW_PLAN_BUCKET_SWEEP, /* best bucket size out of 1..64 MiB */
     GW_PLAN_EVEN,         /* best even split into 2..32 groups, by elements */
-    GW_PLAN_MGWFBP,       /* merged-gradient WFBP, greedy from the last tensor (INFOCOM 2019) */
+    GW_PLAN_MGWFBP,       /* merged-gradient WFBP, greedy (INFOCOM 2019) */
     GW_PLAN_CUPCAKE, /* Cupcake Algorithm 1, empty group costs 0 (the reading that is exact for affine) */
     GW_PLAN_CUPCAKE_LITERAL, /* the same, empty group costs the startup time, as literally printed */
     GW_PLAN_MERGECOMP2,      /* MergeComp Algorithm 2 with at most 2, 3 or 4 groups */
@@ -233,31 +227,52 @@ typedef enum gw_plan_algorithm {
     GW_PLAN_ALGORITHM_COUNT
 } gw_plan_algorithm;
 
-/* Lower-case name as the command line uses it, or NULL. */
-const char *gw_plan_algorithm_name(gw_plan_algorithm algorithm);
-
-/* Bytes of workspace with which `algorithm` runs well on the problem; 0 when solvers refuse it. More lets
- * GW_PLAN_LABELS keep more labels; less is accepted down to a few labels per tensor. */
-size_t gw_plan_workspace_size(const gw_plan_problem *problem, gw_plan_algorithm algorithm);
+/* Lower-case name as in the command line; NULL for an unknown algorithm. Static storage. */
+GW_API const char *gw_plan_algorithm_name(gw_plan_algorithm algorithm);
 
 /*
- * Solves the problem at the serial level. Baselines compress every group with `method` (an index; exact
- * solvers and GW_PLAN_BRUTE choose among all methods and ignore it). limits may be NULL. workspace must be
- * aligned for int64_t. cert is written on GW_PLAN_OK only. cert->lower_bound of a baseline is the
- * bound that the relaxations give, so its gap overstates the distance to the optimum.
+ * Bytes of workspace with which `algorithm` runs well; 0 when solvers refuse the problem. More lets
+ * GW_PLAN_LABELS keep more labels; less is accepted down to a few labels per tensor.
  */
-gw_plan_status gw_plan_solve(const gw_plan_problem *problem, gw_plan_algorithm algorithm, uint32_t method,
-                             const gw_plan_limits *limits, void *workspace, size_t workspace_size,
-                             gw_plan *plan, gw_plan_cert *cert);
+GW_API size_t gw_plan_workspace_size(const gw_plan_problem *problem, gw_plan_algorithm algorithm);
+
+typedef struct gw_plan_solver {
+    gw_plan_algorithm algorithm;
+    uint32_t method;       /* index; baselines send every group with it, exact solvers and BRUTE ignore it */
+    gw_plan_limits limits; /* of LABELS and CUPCAKE */
+} gw_plan_solver;
 
 /*
- * Fills buckets in order: closes a bucket as soon as it holds at least cap_elems elements (first_cap_elems
- * for the first). fill == 0 is PyTorch's rule (the tensor that crosses the cap stays in), fill == 1 Horovod's
- * (a tensor that does not fit opens the next bucket). Checks the problem as solvers do.
- * GW_PLAN_ERR_ARG (unknown method, negative cap), GW_PLAN_ERR_CAPACITY.
+ * Solves the problem at the serial level.
+ *   - solver: NULL means all zero: AUTO without limits.
+ *   - plan: groups and capacity are set by the caller.
+ *   - cert: written on GW_OK only. lower_bound of a baseline comes from relaxations, so its gap overstates
+ *     the distance to the optimum.
  */
-gw_plan_status gw_plan_bucket(const gw_plan_problem *problem, uint32_t method, int64_t first_cap_elems,
-                              int64_t cap_elems, int fill, gw_plan *plan);
+GW_API GW_MUST_CHECK gw_status gw_plan_solve(const gw_plan_problem *problem, const gw_plan_solver *solver,
+                                             gw_plan *plan, gw_plan_cert *cert,
+                                             const gw_workspace *workspace);
+
+/* A bucket closes once it holds `cap` elements: cap_first for the first bucket, cap for the others. */
+typedef struct gw_plan_bucket_rule {
+    uint32_t method;
+    int64_t cap_first; /* elements, >= 0 */
+    int64_t cap;       /* elements, >= 0 */
+    int fill; /* 0: the tensor that crosses the cap stays in (PyTorch); 1: it opens the next bucket (Horovod) */
+} gw_plan_bucket_rule;
+
+/* Fills buckets in order. Checks the problem as solvers do. */
+GW_API GW_MUST_CHECK gw_status gw_plan_bucket(const gw_plan_problem *problem, const gw_plan_bucket_rule *rule,
+                                              gw_plan *plan);
+
+/*
+ * Makespan of a plan at the serial level, computed from the definition.
+ *   - Does not use the recurrences of FUSE_AFFINE and LABELS. It shares with them the checks of the problem
+ *     and the evaluation of cost curves. BRUTE and the baselines share its clocks.
+ *   - Returns GW_ERR_PLAN if the plan does not fit the problem.
+ */
+GW_API GW_MUST_CHECK gw_status gw_plan_eval(const gw_plan_problem *problem, const gw_plan *plan,
+                                            gw_plan_tick *makespan);
 
 /* -------------------------------------------------------------------------- codecs, links, options -- */
 
@@ -270,14 +285,14 @@ typedef struct gw_plan_link {
 #define GW_PLAN_FLAT_USES_BOTH 2u /* flat collectives occupy the intra link too (event level) */
 
 typedef struct gw_plan_cluster {
-    uint32_t nodes; /* machines, >= 1 */
-    uint32_t gpus;  /* GPUs a machine, >= 1 */
+    uint32_t nodes; /* machines, 1..65536 */
+    uint32_t gpus;  /* GPUs per machine, 1..65536 */
     gw_plan_link intra;
     gw_plan_link inter;
-    uint32_t flags;
+    uint32_t flags; /* GW_PLAN_ALPHA_PER_STEP, GW_PLAN_FLAT_USES_BOTH */
 } gw_plan_cluster;
 
-/* Collectives a codec's payload may use; bits of gw_plan_codec.collectives. */
+/* Collectives that a codec's payload may use; bits of gw_plan_codec.collectives. */
 #define GW_PLAN_ALLREDUCE 1u /* payloads can be summed on the way (dense, FP16, homomorphic codecs) */
 #define GW_PLAN_ALLGATHER 2u
 #define GW_PLAN_ALLTOALL  4u
@@ -285,26 +300,28 @@ typedef struct gw_plan_cluster {
 
 typedef struct gw_plan_codec {
     const char *name;
-    gw_plan_cost enc[2];       /* by gw_plan_device; elements are dense elements in */
-    gw_plan_cost dec[2];       /* elements are dense elements out */
+    gw_plan_cost enc[2];       /* by gw_plan_device, over dense elements in */
+    gw_plan_cost dec[2];       /* by gw_plan_device, over dense elements out */
     gw_plan_tick dec_peer_kib; /* extra decode ticks per 1024 payload bytes for every further contribution */
-    int64_t payload_header;    /* bytes a message */
+    int64_t payload_header;    /* bytes per message */
     int64_t payload_num;       /* payload bytes = header + ceil(elems * num / den) */
     int64_t payload_den;
     uint32_t collectives; /* at least one bit */
-    uint32_t devices;     /* bit GW_PLAN_GPU, bit GW_PLAN_CPU */
+    uint32_t devices;     /* bit 1 << gw_plan_device for each device that has costs */
 } gw_plan_codec;
 
 /*
- * Curves of one fused group sent flat over all r = nodes * gpus ranks with one collective: ALLREDUCE and
- * ALLTOALL carry 2 (r - 1) / r payloads, ALLGATHER and GATHER r - 1, over the inter link (the intra link when
- * nodes is 1). The slope is rounded to the nearest tick per element. `codec` may be NULL: dense float32.
- * GW_PLAN_ERR_UNSUPPORTED when the codec lacks collective or device.
+ * Curves of one fused group sent flat over all r = nodes * gpus ranks with one collective.
+ *   - ALLREDUCE and ALLTOALL carry 2 (r - 1) / r payloads, ALLGATHER and GATHER r - 1, over the inter link
+ *     (the intra link when nodes is 1). The slope is rounded to the nearest tick per element.
+ *   - codec: NULL for dense float32.
+ *   - Returns GW_ERR_OPTION when the codec lacks the collective or the device.
  */
-gw_plan_status gw_plan_method_make(const gw_plan_codec *codec, const gw_plan_cluster *cluster,
-                                   uint32_t collective, gw_plan_device device, gw_plan_method *method);
+GW_API GW_MUST_CHECK gw_status gw_plan_method_make(const gw_plan_codec *codec, const gw_plan_cluster *cluster,
+                                                   uint32_t collective, gw_plan_device device,
+                                                   gw_plan_method *method);
 
-/* ByteComp's decision tree (their Figure 7). One operation of an option: */
+/* One operation of an option of ByteComp's decision tree (their Figure 7). */
 typedef enum gw_plan_op {
     GW_PLAN_OP_COMP_GPU = 0,
     GW_PLAN_OP_COMP_CPU,
@@ -347,21 +364,25 @@ typedef struct gw_plan_option {
     uint8_t ops[GW_PLAN_OPTION_OPS_MAX]; /* gw_plan_op */
 } gw_plan_option;
 
-const char *gw_plan_op_name(gw_plan_op op);
+/* Lower-case name of an operation; NULL for an unknown one. Static storage. */
+GW_API const char *gw_plan_op_name(gw_plan_op op);
 
-/* Which options gw_plan_options_list() returns; zero is all 4341. */
+/* Filters of gw_plan_options_list(); zero lists all 4341. */
 #define GW_PLAN_OPTIONS_GPU_ONLY     1u /* 174 */
 #define GW_PLAN_OPTIONS_DENSE_ONLY   2u /* 9 */
 #define GW_PLAN_OPTIONS_SCATTER_ONLY 4u /* first steps reduce-scatter and all-to-all only: 1188 */
 #define GW_PLAN_OPTIONS_ONE_DEVICE   8u /* one device in the whole option: 339 */
 
 /*
- * Lists the tree in its grammar's order. comp_max limits the compressions in a path (UINT32_MAX: no limit).
- * Writes up to `capacity` options and always stores the full number in *count; options may be NULL with
- * capacity 0. GW_PLAN_ERR_CAPACITY when capacity is positive and too small.
+ * Lists the tree in the order of its grammar.
+ *   - comp_max: most compressions in a path; UINT32_MAX: no limit.
+ *   - options: receives up to `capacity` options; may be NULL with capacity 0.
+ *   - *count: always receives the full number.
+ *   - Returns GW_ERR_DST when capacity is positive and too small; the options that fit are written.
  */
-gw_plan_status gw_plan_options_list(uint32_t filter, uint32_t comp_max, gw_plan_option *options,
-                                    uint32_t capacity, uint32_t *count);
+GW_API GW_MUST_CHECK gw_status gw_plan_options_list(uint32_t filter, uint32_t comp_max,
+                                                    gw_plan_option *options, uint32_t capacity,
+                                                    uint32_t *count);
 
 /* Where a stage runs. */
 typedef enum gw_plan_resource {
@@ -377,10 +398,10 @@ typedef struct gw_plan_stage {
     uint8_t resource; /* gw_plan_resource */
     uint8_t queue;    /* pipelined level: 0 first intra or flat step, 1 inter, 2 second intra step */
     uint8_t decode;   /* 1: decompression */
-    uint8_t op;       /* gw_plan_op, GW_PLAN_OP_COUNT for a fused group's network stage */
+    uint8_t op;       /* gw_plan_op, GW_PLAN_OP_COUNT for a fused group's stages */
 } gw_plan_stage;
 
-/* One message: the backprop time it waits for, then its stages in order. */
+/* One message: the backprop time before it, then its stages in order. */
 typedef struct gw_plan_job {
     gw_plan_tick bwd;
     uint32_t stage_count;
@@ -388,33 +409,39 @@ typedef struct gw_plan_job {
 } gw_plan_job;
 
 /*
- * Durations of `option` for a tensor of `elems` elements. Payload state: fraction of the tensor held (split
- * by scatter steps, restored by gathers) and number of contributions not yet summed; see docs/planning.md.
- * codec may be NULL for an option without compression. A collective the codec does not allow, or a device it
- * does not support, gives GW_PLAN_ERR_UNSUPPORTED.
+ * Stages and durations of `option` for a tensor of `elems` elements; sets job->bwd to 0. The payload state
+ * is the share of the tensor that a rank holds (split by scatter steps, restored by gathers) and the number
+ * of contributions not yet summed (docs/planning.md).
+ *   - codec: may be NULL for an option without compression.
+ *   - Returns GW_ERR_OPTION for a device without costs or a collective that the codec does not allow, and
+ *     GW_ERR_ARG for an option whose operations do not fit together (decode or collective of compressed
+ *     payloads without a compression before it).
  */
-gw_plan_status gw_plan_option_price(const gw_plan_option *option, const gw_plan_codec *codec,
-                                    const gw_plan_cluster *cluster, int64_t elems, gw_plan_job *job);
+GW_API GW_MUST_CHECK gw_status gw_plan_option_price(const gw_plan_option *option, const gw_plan_codec *codec,
+                                                    const gw_plan_cluster *cluster, int64_t elems,
+                                                    gw_plan_job *job);
 
-/* What the serial level sees of a job: GPU and CPU time before the first network step, first to last network
- * step with everything between, time behind the last network step. */
+/* A job at the serial level. */
 typedef struct gw_plan_vector {
-    gw_plan_tick gpu;
-    gw_plan_tick cpu;
-    gw_plan_tick net;
-    gw_plan_tick tail;
-    uint32_t option; /* caller's index */
+    gw_plan_tick gpu;  /* GPU time before the first network step */
+    gw_plan_tick cpu;  /* CPU time before the first network step */
+    gw_plan_tick net;  /* first to last network step and everything between them */
+    gw_plan_tick tail; /* time after the last network step */
+    uint32_t option;   /* for the caller; not read */
 } gw_plan_vector;
 
-void gw_plan_job_vector(const gw_plan_job *job, gw_plan_vector *vector);
+GW_API void gw_plan_job_vector(const gw_plan_job *job, gw_plan_vector *vector);
 
-/* Removes vectors that another one beats or equals in all four times; keeps the earliest of equals; returns
- * the number left, sorted by (gpu, cpu, net, tail). Exact at the serial level, where a schedule never gets
- * longer when a time gets shorter. scratch is count entries. */
-uint32_t gw_plan_vectors_reduce(gw_plan_vector *vectors, uint32_t count, gw_plan_vector *scratch);
+/*
+ * Removes vectors that another one equals or beats in all four times; keeps the earliest of equals. Exact at
+ * the serial level, where a schedule never gets longer when a time gets shorter.
+ *   - scratch: `count` entries.
+ *   - Returns the number left, sorted by (gpu, cpu, net, tail).
+ */
+GW_API uint32_t gw_plan_vectors_reduce(gw_plan_vector *vectors, uint32_t count, gw_plan_vector *scratch);
 
-/* Option-tree problem: tensor i may use class_vectors[class_first[c] .. class_first[c + 1]) with c =
- * tensor_class[i] (one class a distinct size). Tensors are sent one by one, in order. */
+/* Option-tree problem: tensors are sent one by one, in order. Tensor i, of class c = tensor_class[i] (one
+ * class per distinct size), uses one of vectors[class_first[c] .. class_first[c + 1]). */
 typedef struct gw_plan_tree {
     const gw_plan_tick *bwd;      /* [tensor_count] */
     const uint32_t *tensor_class; /* [tensor_count] */
@@ -425,40 +452,55 @@ typedef struct gw_plan_tree {
     gw_plan_decode decode;
 } gw_plan_tree;
 
-size_t gw_plan_tree_workspace_size(const gw_plan_tree *tree);
-
-/* Exact serial-level choice of one vector per tensor (choice[i] indexes vectors of the tensor's class, from
- * 0). Same limits, certificate and workspace rules as gw_plan_solve() with GW_PLAN_LABELS. */
-gw_plan_status gw_plan_tree_solve(const gw_plan_tree *tree, const gw_plan_limits *limits, void *workspace,
-                                  size_t workspace_size, uint32_t *choice, gw_plan_cert *cert);
-
-/* Serial-level makespan of a choice, by the definition; separate code from the solver. */
-gw_plan_status gw_plan_tree_eval(const gw_plan_tree *tree, const uint32_t *choice, gw_plan_tick *makespan);
-
-/* All choices, at most 2^22. */
-gw_plan_status gw_plan_tree_brute(const gw_plan_tree *tree, uint32_t *choice, gw_plan_cert *cert);
+GW_API size_t gw_plan_tree_workspace_size(const gw_plan_tree *tree);
 
 /*
- * ByteComp Algorithm 1 (greedy GPU choice, same-size tensors visited latest in backprop first, sweeps until
- * nothing improves) and Algorithm 2 (which of the compressed tensors go to the CPU: in each group of equal
- * size and option the earliest in backprop first, all combinations of counts). cpu_of[v] names the vector of
- * the same class that is vector v with every device replaced by the CPU (GW_PLAN_NO_INDEX: none); NULL skips
- * Algorithm 2. candidate[v] != 0 admits v to Algorithm 1 (NULL: all). start[i] is the dense option Algorithm
- * 1 begins with. Their optimality claims (Lemma 1, Theorem 1) do not hold; see docs/planning.md. At most 2^16
- * combinations are tried in Algorithm 2; beyond that only offload counts of powers of two.
+ * Exact choice of one vector per tensor at the serial level. Limits and certificate as for gw_plan_solve()
+ * with GW_PLAN_LABELS.
+ *   - limits: NULL: none.
+ *   - choice: [tensor_count] indices into the vectors of the tensor's class, from 0.
  */
-gw_plan_status gw_plan_bytecomp(const gw_plan_tree *tree, const uint32_t *start, const uint8_t *candidate,
-                                const uint32_t *cpu_of, void *workspace, size_t workspace_size,
-                                uint32_t *choice, gw_plan_cert *cert);
-size_t gw_plan_bytecomp_workspace_size(const gw_plan_tree *tree);
+GW_API GW_MUST_CHECK gw_status gw_plan_tree_solve(const gw_plan_tree *tree, const gw_plan_limits *limits,
+                                                  uint32_t *choice, gw_plan_cert *cert,
+                                                  const gw_workspace *workspace);
+
+/* Makespan of a choice at the serial level, computed from the definition. GW_ERR_PLAN: index out of range. */
+GW_API GW_MUST_CHECK gw_status gw_plan_tree_eval(const gw_plan_tree *tree, const uint32_t *choice,
+                                                 gw_plan_tick *makespan);
+
+/* The best of all choices, at most 2^22 (GW_ERR_LIMIT). */
+GW_API GW_MUST_CHECK gw_status gw_plan_tree_brute(const gw_plan_tree *tree, uint32_t *choice,
+                                                  gw_plan_cert *cert);
+
+typedef struct gw_plan_bytecomp_input {
+    const uint32_t *start;    /* [tensor_count] the dense choice that Algorithm 1 begins with */
+    const uint8_t *candidate; /* [vectors] nonzero: Algorithm 1 may use this vector; NULL: all */
+    const uint32_t *cpu_of;   /* [vectors] the vector of the same class with every device replaced by the CPU,
+                                 GW_PLAN_NO_INDEX: none; NULL skips Algorithm 2 */
+} gw_plan_bytecomp_input;
+
+GW_API size_t gw_plan_bytecomp_workspace_size(const gw_plan_tree *tree);
+
+/*
+ * ByteComp's algorithms, as a baseline. Their optimality claims (Lemma 1, Theorem 1) do not hold; see
+ * docs/planning.md.
+ *   - Algorithm 1: greedy GPU choice; tensors of one size latest in backprop first; sweeps until nothing
+ *     improves.
+ *   - Algorithm 2: which compressed tensors move to the CPU: of each group of equal size and option the
+ *     earliest in backprop first, all combinations of counts. At most 2^16 combinations are tried; beyond
+ *     that only counts that are powers of two.
+ *   - cert->lower_bound is the backprop time.
+ */
+GW_API GW_MUST_CHECK gw_status gw_plan_bytecomp(const gw_plan_tree *tree, const gw_plan_bytecomp_input *input,
+                                                uint32_t *choice, gw_plan_cert *cert,
+                                                const gw_workspace *workspace);
 
 /* --------------------------------------------------------------------------------------- timelines -- */
 
 typedef enum gw_plan_level {
     GW_PLAN_LEVEL_SERIAL = 0,    /* one network, messages in order: what the solvers optimise */
     GW_PLAN_LEVEL_PIPELINED = 1, /* one in-order queue per network step, GPU and CPU */
-    GW_PLAN_LEVEL_EVENT =
-        2 /* resources GPU, CPU, intra, inter; first ready first served; compression preempts backprop */
+    GW_PLAN_LEVEL_EVENT = 2 /* GPU, CPU, intra, inter: first ready first served; stages preempt backprop */
 } gw_plan_level;
 
 typedef enum gw_plan_span_kind {
@@ -477,27 +519,41 @@ typedef struct gw_plan_span {
     uint8_t stage;    /* index in the job, 255 for backprop */
 } gw_plan_span;
 
-/* Expands a plan into jobs (jobs_capacity >= group_count). Checks the plan against the problem. */
-gw_plan_status gw_plan_jobs(const gw_plan_problem *problem, const gw_plan *plan, gw_plan_job *jobs,
-                            uint32_t jobs_capacity);
+/* Expands a plan into one job per group (jobs_capacity >= group_count). Checks the plan against the problem. */
+GW_API GW_MUST_CHECK gw_status gw_plan_jobs(const gw_plan_problem *problem, const gw_plan *plan,
+                                            gw_plan_job *jobs, uint32_t jobs_capacity);
 
-/* Makespan of a plan at the serial level, by the definition and in code the solvers do not share. */
-gw_plan_status gw_plan_eval(const gw_plan_problem *problem, const gw_plan *plan, gw_plan_tick *makespan);
+/* What a timeline runs, and how. */
+typedef struct gw_plan_run {
+    const gw_plan_job *jobs;
+    uint32_t job_count;
+    gw_plan_level level;
+    gw_plan_decode decode;
+    uint32_t flags; /* of gw_plan_cluster */
+} gw_plan_run;
 
-/* Upper bound of spans a timeline can have, and bytes of workspace (event level; 0 otherwise). */
-size_t gw_plan_timeline_span_count_max(const gw_plan_job *jobs, uint32_t job_count);
-size_t gw_plan_timeline_workspace_size(uint32_t job_count);
+/* Where a timeline's spans go. The caller sets items and capacity, the call sets count. */
+typedef struct gw_plan_spans {
+    gw_plan_span *items; /* NULL: only count them */
+    size_t capacity;
+    size_t count;
+} gw_plan_spans;
+
+/* Upper bound of spans a timeline can have. */
+GW_API size_t gw_plan_timeline_span_count_max(const gw_plan_job *jobs, uint32_t job_count);
+
+/* Bytes of workspace of the event level; the other levels need none. */
+GW_API size_t gw_plan_timeline_workspace_size(uint32_t job_count);
 
 /*
- * Runs jobs at a level and returns the makespan (start of backprop to the last end). spans may be NULL;
- * otherwise *span_count receives the number written, in order of job and stage (event level: of start time).
- * flags: those of gw_plan_cluster. When span_capacity is too small, the makespan and *span_count, the number
- * needed, are valid all the same and the status is GW_PLAN_ERR_CAPACITY.
+ * Runs jobs and returns the makespan: start of backprop to the last end.
+ *   - spans: in order of job and stage (event level: of start time); may be NULL.
+ *   - workspace: may be NULL except at the event level.
+ *   - Returns GW_ERR_DST when spans->capacity is too small; *makespan and spans->count, the number needed,
+ *     are valid and the spans that fit are written.
  */
-gw_plan_status gw_plan_timeline(gw_plan_level level, gw_plan_decode decode, uint32_t flags,
-                                const gw_plan_job *jobs, uint32_t job_count, gw_plan_span *spans,
-                                size_t span_capacity, size_t *span_count, void *workspace,
-                                size_t workspace_size, gw_plan_tick *makespan);
+GW_API GW_MUST_CHECK gw_status gw_plan_timeline(const gw_plan_run *run, gw_plan_spans *spans,
+                                                gw_plan_tick *makespan, const gw_workspace *workspace);
 
 #ifdef __cplusplus
 }

@@ -38,6 +38,13 @@ static const status_text texts[] = {
     {GW_ERR_NO_DEVICE, "no_device", "no CUDA device on this machine"},
     {GW_ERR_NO_IMAGE, "no_image", "no kernel image for this device's architecture"},
     {GW_ERR_DEVICE, "device", "the CUDA driver reported an error"},
+    {GW_ERR_EMPTY, "empty", "there is no tensor, method or message to plan"},
+    {GW_ERR_NEGATIVE, "negative", "a time, size or slope is negative"},
+    {GW_ERR_TICKS, "ticks", "a time or size is too large: a schedule could exceed 2^58 ticks (275 s)"},
+    {GW_ERR_CURVE, "curve", "a cost table does not ascend"},
+    {GW_ERR_NAME, "name", "two tensors have the same name"},
+    {GW_ERR_PLAN, "plan", "the plan does not fit the problem"},
+    {GW_ERR_INFEASIBLE, "infeasible", "the constraints leave no plan"},
 };
 
 static const status_text *find(gw_status status)

@@ -1,9 +1,10 @@
 /*
- * Every plan, one after the other, by the definition of the serial level: the referee of the solvers.
+ * Every fusion plan, by the definition of the serial level: the reference that the solvers are tested
+ * against.
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
-#include "plan_internal.h"
+#include "plan_solvers.h"
 
 #define BRUTE_TENSORS_MAX 23u
 
@@ -20,94 +21,103 @@ static int small_enough(const gw_plan_problem *problem)
     return problem->tensor_count <= BRUTE_TENSORS_MAX;
 }
 
-gw_plan_status gw_brute_fuse(const gw_plan_problem *problem, gw_plan *plan, gw_plan_cert *cert)
+/* The last group of a partial plan. */
+typedef struct brute_group {
+    gw_serial_clock clock; /* before this group */
+    int64_t elems;         /* of tensors first..end-1 */
+    gw_plan_tick bwd;
+    uint32_t first, end, method, forbidden;
+} brute_group;
+
+static void add_tensor(brute_group *group, const gw_plan_tensor *tensor)
 {
-    if (!small_enough(problem)) {
-        return GW_PLAN_ERR_LIMIT;
-    }
+    group->end++;
+    group->elems += tensor->elems;
+    group->bwd += tensor->bwd;
+    group->forbidden |= tensor->forbidden;
+    group->method = 0;
+}
+
+static brute_group open_group(const gw_plan_problem *problem, uint32_t first, const gw_serial_clock *clock)
+{
+    brute_group group = {*clock, 0, 0, first, first, 0, 0};
+    add_tensor(&group, &problem->tensors[first]);
+    return group;
+}
+
+static int group_allowed(const gw_plan_problem *problem, const brute_group *group)
+{
+    return (group->forbidden >> group->method & 1u) == 0 &&
+           (problem->group_elems_max == 0 || group->elems <= problem->group_elems_max);
+}
+
+/* Depth-first over groups; a group's methods, then its extent. Returns the number of groups, 0: no plan. */
+static uint32_t search(const gw_plan_problem *problem, gw_plan_group *best_groups, gw_plan_cert *cert)
+{
+    brute_group stack[BRUTE_TENSORS_MAX + 1];
+    const gw_serial_clock zero = {0, 0, 0, 0, 0, 0};
     uint32_t n = problem->tensor_count;
-    struct {
-        gw_serial_clock clock; /* before this group */
-        int64_t elems;         /* of the group as it stands */
-        gw_plan_tick bwd;
-        uint32_t first, end, method, forbidden;
-    } stack[BRUTE_TENSORS_MAX + 1];
-    gw_plan_group best_groups[BRUTE_TENSORS_MAX];
     uint32_t best_count = 0;
-    gw_plan_tick best = INT64_MAX;
-    uint64_t leaves = 0;
     uint32_t depth = 0;
-    stack[0].clock = (gw_serial_clock){0, 0, 0, 0, 0, 0};
-    stack[0].first = 0;
-    stack[0].end = 1;
-    stack[0].elems = problem->tensors[0].elems;
-    stack[0].bwd = problem->tensors[0].bwd;
-    stack[0].forbidden = problem->tensors[0].forbidden;
-    stack[0].method = 0;
+    cert->makespan = INT64_MAX;
+    cert->labels = 0;
+    stack[0] = open_group(problem, 0, &zero);
     for (;;) {
-        if (stack[depth].method == problem->method_count) { /* this extent is exhausted: one tensor more */
-            if (stack[depth].end == n) {
-                if (depth == 0) {
-                    break;
-                }
-                depth--;
-                stack[depth].method++;
-                continue;
+        brute_group *top = &stack[depth];
+        if (top->method == problem->method_count && top->end == n) {
+            if (depth == 0) {
+                return best_count;
             }
-            const gw_plan_tensor *tensor = &problem->tensors[stack[depth].end++];
-            stack[depth].elems += tensor->elems;
-            stack[depth].bwd += tensor->bwd;
-            stack[depth].forbidden |= tensor->forbidden;
-            stack[depth].method = 0;
-        }
-        uint32_t m = stack[depth].method;
-        if ((stack[depth].forbidden >> m & 1u) != 0 ||
-            (problem->group_elems_max > 0 && stack[depth].elems > problem->group_elems_max)) {
-            stack[depth].method++;
+            stack[--depth].method++;
             continue;
         }
-        gw_serial_clock clock = stack[depth].clock;
-        gw_serial_group(&clock, &problem->methods[m], stack[depth].bwd, stack[depth].elems);
-        uint32_t end = stack[depth].end;
-        if (end == n) {
-            leaves++;
-            gw_plan_tick total = gw_serial_finish(&clock, problem->decode);
-            if (total < best) {
-                best = total;
-                best_count = depth + 1;
-                for (uint32_t j = 0; j <= depth; j++) {
-                    best_groups[j].first = stack[j].first;
-                    best_groups[j].tensor_count = stack[j].end - stack[j].first;
-                    best_groups[j].method = stack[j].method;
-                }
-            }
-            stack[depth].method++;
+        if (top->method == problem->method_count) { /* all methods tried: one tensor more */
+            add_tensor(top, &problem->tensors[top->end]);
+        }
+        if (!group_allowed(problem, top)) {
+            top->method++;
             continue;
         }
-        depth++;
-        stack[depth].clock = clock;
-        stack[depth].first = end;
-        stack[depth].end = end + 1;
-        stack[depth].elems = problem->tensors[end].elems;
-        stack[depth].bwd = problem->tensors[end].bwd;
-        stack[depth].forbidden = problem->tensors[end].forbidden;
-        stack[depth].method = 0;
+        gw_serial_clock clock = top->clock;
+        gw_serial_group(&clock, &problem->methods[top->method], top->bwd, top->elems);
+        if (top->end < n) {
+            stack[++depth] = open_group(problem, top->end, &clock);
+            continue;
+        }
+        cert->labels++;
+        gw_plan_tick total = gw_serial_finish(&clock, problem->decode);
+        if (total < cert->makespan) {
+            cert->makespan = total;
+            best_count = depth + 1;
+            for (uint32_t j = 0; j <= depth; j++) {
+                best_groups[j] =
+                    (gw_plan_group){stack[j].first, stack[j].end - stack[j].first, stack[j].method};
+            }
+        }
+        top->method++;
     }
-    if (best_count == 0) {
-        return GW_PLAN_ERR_INFEASIBLE;
+}
+
+gw_status gw_brute_fuse(const gw_plan_problem *problem, gw_plan *plan, gw_plan_cert *cert)
+{
+    gw_plan_group groups[BRUTE_TENSORS_MAX];
+    if (!small_enough(problem)) {
+        return GW_ERR_LIMIT;
     }
-    if (plan->capacity < best_count) {
-        return GW_PLAN_ERR_CAPACITY;
+    uint32_t count = search(problem, groups, cert);
+    if (count == 0) {
+        return GW_ERR_INFEASIBLE;
     }
-    for (uint32_t j = 0; j < best_count; j++) {
-        plan->groups[j] = best_groups[j];
+    if (plan->capacity < count) {
+        return GW_ERR_DST;
     }
-    plan->group_count = best_count;
-    cert->makespan = best;
-    cert->lower_bound = best;
+    for (uint32_t j = 0; j < count; j++) {
+        plan->groups[j] = groups[j];
+    }
+    plan->group_count = count;
+    cert->lower_bound = cert->makespan;
     cert->proven = 1;
-    cert->labels = leaves;
     cert->rounds = 1;
     cert->stopped = 0;
-    return GW_PLAN_OK;
+    return GW_OK;
 }

@@ -9,12 +9,12 @@
  *
  * Pruning 2 is exact for affine costs without decode and for nothing else; pruning 1 needs h(x) + h(y) >=
  * h(x+y). The paper leaves h and g of an empty rest open. Read as 0 the search is exact for affine curves;
- * read literally (a startup time for nothing) it loses the optimum of about a quarter of random instances.
- * The plan of one group is evaluated first, since the recursion starts with a first group.
+ * read literally (a startup time for an empty group) it loses the optimum of about a quarter of random
+ * instances. The plan of one group is evaluated first, since the recursion starts with a first group.
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
-#include "plan_internal.h"
+#include "plan_solvers.h"
 
 typedef struct frame {
     gw_serial_clock clock;
@@ -22,111 +22,138 @@ typedef struct frame {
     uint32_t end;   /* next end to try */
 } frame;
 
+typedef struct cupcake {
+    const gw_plan_problem *problem;
+    const gw_plan_method *method;
+    const gw_plan_limits *limits;
+    gw_plan_sums sums;
+    frame *stack;
+    int64_t start; /* clock at the beginning */
+    uint64_t work;
+    gw_plan_tick best;
+    int literal_empty;
+} cupcake;
+
 size_t gw_cupcake_workspace(uint32_t tensor_count)
 {
     size_t n = (size_t)tensor_count + 2;
     return n * (sizeof(frame) + 16 + sizeof(uint32_t)) + 64;
 }
 
-static gw_plan_tick curve_rest(const gw_plan_cost *cost, int64_t elems, int empty, int literal_empty)
+/* The better of the best even split and the plan of one group. */
+static void first_plan(cupcake *s, uint32_t method, gw_plan *plan)
 {
-    return empty && !literal_empty ? 0 : gw_cost_at(cost, elems);
-}
-
-gw_plan_status gw_cupcake(const gw_plan_problem *problem, uint32_t method_index, int literal_empty,
-                          const gw_plan_limits *limits, gw_arena *arena, gw_plan *plan, gw_plan_cert *cert)
-{
-    uint32_t n = problem->tensor_count;
-    const gw_plan_method *method = &problem->methods[method_index];
-    frame *stack = gw_arena_take(arena, (size_t)n + 1, sizeof(frame));
-    int64_t *elems = gw_arena_take(arena, (size_t)n + 1, sizeof(int64_t));
-    gw_plan_tick *bwd = gw_arena_take(arena, (size_t)n + 1, sizeof(gw_plan_tick));
-    if (stack == NULL || elems == NULL || bwd == NULL) {
-        return GW_PLAN_ERR_WORKSPACE;
-    }
-    if (plan->capacity < n) {
-        return GW_PLAN_ERR_CAPACITY;
-    }
-    elems[0] = 0;
-    bwd[0] = 0;
-    for (uint32_t i = 0; i < n; i++) {
-        elems[i + 1] = elems[i] + problem->tensors[i].elems;
-        bwd[i + 1] = bwd[i] + problem->tensors[i].bwd;
-    }
-    gw_plan_tick best = INT64_MAX;
-    gw_plan_tick one = INT64_MAX;
-    if (gw_baseline_best_even(problem, method_index, plan) == GW_PLAN_OK) {
-        (void)gw_plan_eval(problem, plan, &best);
+    uint32_t n = s->problem->tensor_count;
+    gw_plan_tick even;
+    s->best = INT64_MAX;
+    if (gw_baseline_best_even(s->problem, method, plan) == GW_OK &&
+        gw_plan_eval(s->problem, plan, &even) == GW_OK) {
+        s->best = even;
     }
     gw_serial_clock whole = {0, 0, 0, 0, 0, 0};
-    gw_serial_group(&whole, method, bwd[n], elems[n]);
-    one = gw_serial_finish(&whole, problem->decode);
-    if (one <= best) {
-        best = one;
-        plan->groups[0] = (gw_plan_group){0, n, method_index};
-        plan->group_count = 1;
+    gw_serial_group(&whole, s->method, s->sums.bwd[n], s->sums.elems[n]);
+    gw_plan_tick one = gw_serial_finish(&whole, s->problem->decode);
+    if (one <= s->best) {
+        s->best = one;
+        plan->group_count = 0;
+        (void)gw_plan_append(plan, 0, n, method);
     }
-    uint64_t work = 0;
-    int64_t start = limits != NULL && limits->clock != NULL ? limits->clock(limits->clock_context) : 0;
+}
+
+static int out_of_time(const cupcake *s)
+{
+    const gw_plan_limits *limits = s->limits;
+    return (s->work & 1023u) == 0 && ((limits->work_max != 0 && s->work > limits->work_max) ||
+                                      (limits->clock != NULL && limits->clock_max > 0 &&
+                                       limits->clock(limits->clock_context) - s->start > limits->clock_max));
+}
+
+/* Pruning 1: a bound of all plans whose clocks after the first `end` tensors are these. */
+static gw_plan_tick bound(const cupcake *s, const gw_serial_clock *clock, uint32_t end)
+{
+    uint32_t n = s->problem->tensor_count;
+    int64_t rest = s->sums.elems[n] - s->sums.elems[end];
+    int free_of_cost = end == n && !s->literal_empty;
+    return gw_tick_max(clock->c + (free_of_cost ? 0 : gw_cost_at(&s->method->net, rest)),
+                       clock->e + s->sums.bwd[n] - s->sums.bwd[end] +
+                           (free_of_cost ? 0 : gw_cost_at(&s->method->enc, rest)));
+}
+
+/* Pruning 2: the first end to try for a group that starts at `first`. */
+static uint32_t first_end(const cupcake *s, const gw_serial_clock *clock, uint32_t first)
+{
+    const int64_t *elems = s->sums.elems;
+    const gw_plan_tick *bwd = s->sums.bwd;
+    gw_plan_tick delay = clock->c - clock->e;
+    uint32_t end = first + 1;
+    while (end < s->problem->tensor_count &&
+           bwd[end + 1] - bwd[first] + gw_cost_at(&s->method->enc, elems[end + 1] - elems[first]) <= delay) {
+        end++;
+    }
+    return end;
+}
+
+/* Returns 1 when a limit ended the search. */
+static int search(cupcake *s, uint32_t method, gw_plan *plan)
+{
+    const int64_t *elems = s->sums.elems;
+    const gw_plan_tick *bwd = s->sums.bwd;
+    uint32_t n = s->problem->tensor_count;
     uint32_t depth = 0;
-    stack[0].clock = (gw_serial_clock){0, 0, 0, 0, 0, 0};
-    stack[0].first = 0;
-    stack[0].end = 1;
-    cert->stopped = 0;
+    s->stack[0] = (frame){{0, 0, 0, 0, 0, 0}, 0, 1};
     for (;;) {
-        frame *top = &stack[depth];
+        frame *top = &s->stack[depth];
         if (top->end > n) {
             if (depth == 0) {
-                break;
+                return 0;
             }
             depth--;
             continue;
         }
-        uint32_t first = top->first;
         uint32_t end = top->end++;
-        work++;
-        if (limits != NULL && (work & 1023u) == 0 &&
-            ((limits->work_max != 0 && work > limits->work_max) ||
-             (limits->clock != NULL && limits->clock_max > 0 &&
-              limits->clock(limits->clock_context) - start > limits->clock_max))) {
-            cert->stopped = 1;
-            break;
+        s->work++;
+        if (out_of_time(s)) {
+            return 1;
         }
         gw_serial_clock clock = top->clock;
-        gw_serial_group(&clock, method, bwd[end] - bwd[first], elems[end] - elems[first]);
-        int empty = end == n;
-        gw_plan_tick bound =
-            gw_tick_max(clock.c + curve_rest(&method->net, elems[n] - elems[end], empty, literal_empty),
-                        clock.e + bwd[n] - bwd[end] +
-                            curve_rest(&method->enc, elems[n] - elems[end], empty, literal_empty));
-        if (bound > best) {
+        gw_serial_group(&clock, s->method, bwd[end] - bwd[top->first], elems[end] - elems[top->first]);
+        if (bound(s, &clock, end) > s->best) {
             continue;
         }
-        if (end == n) {
-            gw_plan_tick total = gw_serial_finish(&clock, problem->decode);
-            if (total < best) {
-                best = total;
-                plan->group_count = depth + 1;
-                for (uint32_t j = 0; j <= depth; j++) {
-                    uint32_t group_end = stack[j].end - 1;
-                    plan->groups[j] =
-                        (gw_plan_group){stack[j].first, group_end - stack[j].first, method_index};
-                }
+        if (end < n) {
+            s->stack[++depth] = (frame){clock, end, first_end(s, &clock, end)};
+            continue;
+        }
+        gw_plan_tick total = gw_serial_finish(&clock, s->problem->decode);
+        if (total < s->best) {
+            s->best = total;
+            plan->group_count = 0;
+            for (uint32_t j = 0; j <= depth; j++) {
+                (void)gw_plan_append(plan, s->stack[j].first, s->stack[j].end - 1, method);
             }
-            continue;
-        }
-        depth++;
-        frame *next = &stack[depth];
-        next->clock = clock;
-        next->first = end;
-        next->end = end + 1;
-        gw_plan_tick delay = clock.c - clock.e;
-        while (next->end < n &&
-               bwd[next->end + 1] - bwd[end] + gw_cost_at(&method->enc, elems[next->end + 1] - elems[end]) <=
-                   delay) {
-            next->end++;
         }
     }
-    cert->labels = work;
-    return GW_PLAN_OK;
+}
+
+gw_status gw_cupcake(const gw_plan_problem *problem, const gw_plan_solver *solver, gw_plan *plan,
+                     gw_plan_cert *cert, gw_arena *arena)
+{
+    const gw_plan_limits *limits = &solver->limits;
+    uint32_t n = problem->tensor_count;
+    cupcake s = {.problem = problem,
+                 .method = &problem->methods[solver->method],
+                 .limits = limits,
+                 .literal_empty = solver->algorithm == GW_PLAN_CUPCAKE_LITERAL};
+    s.stack = gw_arena_take(arena, (size_t)n + 1, sizeof(frame));
+    if (s.stack == NULL || !gw_plan_sums_make(problem, arena, &s.sums)) {
+        return GW_ERR_WORKSPACE;
+    }
+    if (plan->capacity < n) {
+        return GW_ERR_DST;
+    }
+    first_plan(&s, solver->method, plan);
+    s.start = limits->clock != NULL ? limits->clock(limits->clock_context) : 0;
+    cert->stopped = search(&s, solver->method, plan);
+    cert->labels = s.work;
+    return GW_OK;
 }

@@ -22,7 +22,7 @@
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
-#include "plan_internal.h"
+#include "plan_solvers.h"
 
 int gw_fuse_affine_applies(const gw_plan_problem *problem, int net_may_bend)
 {
@@ -41,13 +41,16 @@ size_t gw_fuse_affine_workspace(uint32_t tensor_count)
 typedef struct affine_state {
     const gw_plan_method *method;
     uint32_t n;
-    int64_t *elems_sum;       /* PS[0..n] */
+    gw_plan_sums sums;
     gw_plan_tick *ready_base; /* PB[k] + b_h PS[k] */
     gw_plan_tick *prev;       /* F(., j-1) */
     gw_plan_tick *next;       /* F(., j) */
     gw_plan_tick *value;      /* V of stack entries */
     uint32_t *stack;
     uint32_t *deque; /* stack positions, V ascending from front to back */
+    /* One row of parents per layer, in what is left of the workspace: only explored layers are touched. */
+    uint32_t *parents;
+    size_t layers_max;
 } affine_state;
 
 static void layer_linear(const affine_state *s, uint32_t j, uint32_t *parent)
@@ -62,7 +65,7 @@ static void layer_linear(const affine_state *s, uint32_t j, uint32_t *parent)
     for (uint32_t k = j; k <= s->n; k++) {
         uint32_t i = k - 1;
         gw_plan_tick f = s->prev[i];
-        gw_plan_tick v = f - b_g * s->elems_sum[i];
+        gw_plan_tick v = f - b_g * s->sums.elems[i];
         while (size > 0 && s->prev[s->stack[size - 1]] >= f) {
             size--;
         }
@@ -86,13 +89,13 @@ static void layer_linear(const affine_state *s, uint32_t j, uint32_t *parent)
         uint32_t from = 0;
         if (reached > 0) {
             from = s->stack[reached - 1];
-            best = e - b_g * s->elems_sum[from];
+            best = e - b_g * s->sums.elems[from];
         }
         if (front < back && s->value[s->deque[front]] < best) {
             best = s->value[s->deque[front]];
             from = s->stack[s->deque[front]];
         }
-        s->next[k] = best + a_g + b_g * s->elems_sum[k];
+        s->next[k] = best + a_g + b_g * s->sums.elems[k];
         parent[k] = from;
     }
 }
@@ -105,7 +108,7 @@ static void layer_quadratic(const affine_state *s, uint32_t j, uint32_t *parent)
         uint32_t from = 0;
         for (uint32_t i = j - 1; i < k; i++) {
             gw_plan_tick end =
-                gw_tick_max(s->prev[i], e) + gw_cost_at(&s->method->net, s->elems_sum[k] - s->elems_sum[i]);
+                gw_tick_max(s->prev[i], e) + gw_cost_at(&s->method->net, s->sums.elems[k] - s->sums.elems[i]);
             if (end < best) {
                 best = end;
                 from = i;
@@ -116,92 +119,106 @@ static void layer_quadratic(const affine_state *s, uint32_t j, uint32_t *parent)
     }
 }
 
-gw_plan_status gw_fuse_affine(const gw_plan_problem *problem, int quadratic, gw_arena *arena, gw_plan *plan,
-                              gw_plan_cert *cert)
+/* The layer of one group: only i = 0 precedes it. */
+static void layer_first(const affine_state *s, uint32_t *parent)
 {
-    if (!gw_fuse_affine_applies(problem, quadratic)) {
-        return GW_PLAN_ERR_UNSUPPORTED;
+    for (uint32_t k = 1; k <= s->n; k++) {
+        s->next[k] = s->ready_base[k] + s->method->enc.a + gw_cost_at(&s->method->net, s->sums.elems[k]);
+        parent[k] = 0;
     }
-    uint32_t n = problem->tensor_count;
-    affine_state s;
-    s.method = &problem->methods[0];
-    s.n = n;
-    s.elems_sum = gw_arena_take(arena, (size_t)n + 1, sizeof(int64_t));
-    s.ready_base = gw_arena_take(arena, (size_t)n + 1, sizeof(int64_t));
-    s.prev = gw_arena_take(arena, (size_t)n + 1, sizeof(int64_t));
-    s.next = gw_arena_take(arena, (size_t)n + 1, sizeof(int64_t));
-    s.value = gw_arena_take(arena, (size_t)n + 1, sizeof(int64_t));
-    s.stack = gw_arena_take(arena, (size_t)n + 1, sizeof(uint32_t));
-    s.deque = gw_arena_take(arena, (size_t)n + 1, sizeof(uint32_t));
-    if (s.deque == NULL || s.stack == NULL || s.value == NULL || s.next == NULL || s.prev == NULL ||
-        s.ready_base == NULL || s.elems_sum == NULL) {
-        return GW_PLAN_ERR_WORKSPACE;
-    }
-    s.elems_sum[0] = 0;
-    s.ready_base[0] = 0;
-    gw_plan_tick backprop = 0;
-    for (uint32_t i = 0; i < n; i++) {
-        s.elems_sum[i + 1] = s.elems_sum[i] + problem->tensors[i].elems;
-        backprop += problem->tensors[i].bwd;
-        s.ready_base[i + 1] = backprop + s.method->enc.b * s.elems_sum[i + 1];
-    }
-    /* One row of parents a layer, stacked in what is left of the workspace: only explored layers are touched.
-     */
-    uint32_t *parents = (uint32_t *)(void *)(arena->base + arena->used);
-    size_t row = (size_t)n + 1;
-    size_t row_count_max = (arena->size - arena->used) / (row * sizeof(uint32_t));
+}
 
-    s.prev[0] = 0;
-    gw_plan_tick last_net = gw_cost_at(&s.method->net, problem->tensors[n - 1].elems);
-    gw_plan_tick best = INT64_MAX;
-    uint32_t best_layer = 0;
-    uint64_t cells = 0;
+static int open_state(const gw_plan_problem *problem, gw_arena *arena, affine_state *s)
+{
+    const size_t n = problem->tensor_count;
+    s->method = &problem->methods[0];
+    s->n = problem->tensor_count;
+    if (!gw_plan_sums_make(problem, arena, &s->sums)) {
+        return 0;
+    }
+    s->ready_base = gw_arena_take(arena, n + 1, sizeof(gw_plan_tick));
+    s->prev = gw_arena_take(arena, n + 1, sizeof(gw_plan_tick));
+    s->next = gw_arena_take(arena, n + 1, sizeof(gw_plan_tick));
+    s->value = gw_arena_take(arena, n + 1, sizeof(gw_plan_tick));
+    s->stack = gw_arena_take(arena, n + 1, sizeof(uint32_t));
+    s->deque = gw_arena_take(arena, n + 1, sizeof(uint32_t));
+    if (s->ready_base == NULL || s->prev == NULL || s->next == NULL || s->value == NULL || s->stack == NULL ||
+        s->deque == NULL) {
+        return 0;
+    }
+    for (size_t i = 0; i <= n; i++) {
+        s->ready_base[i] = s->sums.bwd[i] + s->method->enc.b * s->sums.elems[i];
+    }
+    s->prev[0] = 0;
+    s->parents = (uint32_t *)(void *)(arena->base + arena->used);
+    s->layers_max = (arena->size - arena->used) / ((n + 1) * sizeof(uint32_t));
+    return 1;
+}
+
+/* Fills layers until more groups cannot help. *groups receives the best number of groups. */
+static gw_status fill_layers(affine_state *s, int quadratic, gw_plan_cert *cert, uint32_t *groups)
+{
+    const uint32_t n = s->n;
+    const size_t row = (size_t)n + 1;
+    gw_plan_tick last_net = gw_cost_at(&s->method->net, s->sums.elems[n] - s->sums.elems[n - 1]);
+    cert->makespan = INT64_MAX;
+    cert->labels = 0;
     for (uint32_t j = 1; j <= n; j++) {
-        gw_plan_tick floor_j = s.ready_base[n] + (gw_plan_tick)j * s.method->enc.a + last_net;
-        if (floor_j >= best) {
+        gw_plan_tick floor_j = s->ready_base[n] + (gw_plan_tick)j * s->method->enc.a + last_net;
+        if (floor_j >= cert->makespan) {
             break;
         }
-        if (j > row_count_max) {
-            return GW_PLAN_ERR_WORKSPACE;
+        if (j > s->layers_max) {
+            return GW_ERR_WORKSPACE;
         }
-        uint32_t *parent = parents + (j - 1) * row;
+        uint32_t *parent = s->parents + (j - 1) * row;
         if (j == 1) {
-            /* Only i = 0 precedes a first group. */
-            for (uint32_t k = 1; k <= n; k++) {
-                s.next[k] = s.ready_base[k] + s.method->enc.a + gw_cost_at(&s.method->net, s.elems_sum[k]);
-                parent[k] = 0;
-            }
+            layer_first(s, parent);
         } else if (quadratic) {
-            layer_quadratic(&s, j, parent);
+            layer_quadratic(s, j, parent);
         } else {
-            layer_linear(&s, j, parent);
+            layer_linear(s, j, parent);
         }
-        cells += n - j + 1;
-        if (s.next[n] < best) {
-            best = s.next[n];
-            best_layer = j;
+        cert->labels += n - j + 1;
+        if (s->next[n] < cert->makespan) {
+            cert->makespan = s->next[n];
+            *groups = j;
         }
-        gw_plan_tick *swap = s.prev;
-        s.prev = s.next;
-        s.next = swap;
+        gw_plan_tick *swap = s->prev;
+        s->prev = s->next;
+        s->next = swap;
     }
-    if (plan->capacity < best_layer) {
-        return GW_PLAN_ERR_CAPACITY;
+    return GW_OK;
+}
+
+gw_status gw_fuse_affine(const gw_plan_problem *problem, int quadratic, gw_plan *plan, gw_plan_cert *cert,
+                         gw_arena *arena)
+{
+    affine_state s;
+    uint32_t groups = 0;
+    if (!gw_fuse_affine_applies(problem, quadratic)) {
+        return GW_ERR_OPTION;
     }
-    uint32_t end = n;
-    for (uint32_t j = best_layer; j > 0; j--) {
-        uint32_t from = parents[(j - 1) * row + end];
-        plan->groups[j - 1].first = from;
-        plan->groups[j - 1].tensor_count = end - from;
-        plan->groups[j - 1].method = 0;
+    if (!open_state(problem, arena, &s)) {
+        return GW_ERR_WORKSPACE;
+    }
+    gw_status status = fill_layers(&s, quadratic, cert, &groups);
+    if (status != GW_OK) {
+        return status;
+    }
+    if (plan->capacity < groups) {
+        return GW_ERR_DST;
+    }
+    uint32_t end = s.n;
+    for (uint32_t j = groups; j > 0; j--) {
+        uint32_t from = s.parents[(j - 1) * ((size_t)s.n + 1) + end];
+        plan->groups[j - 1] = (gw_plan_group){from, end - from, 0};
         end = from;
     }
-    plan->group_count = best_layer;
-    cert->makespan = best;
-    cert->lower_bound = best;
+    plan->group_count = groups;
+    cert->lower_bound = cert->makespan;
     cert->proven = 1;
-    cert->labels = cells;
     cert->rounds = 1;
     cert->stopped = 0;
-    return GW_PLAN_OK;
+    return GW_OK;
 }

@@ -17,6 +17,8 @@
  * Queueing on the CPU is not in the triples. When some vector uses the CPU, weighted sums of all clocks are
  * added: for weights w of sum 16, 16 T >= w . clocks + (cheapest continuation when a step costs its weighted
  * durations).
+ *
+ * SPDX-License-Identifier: BSD-2-Clause
  */
 #include "label_bounds.h"
 
@@ -47,20 +49,15 @@ uint32_t gw_label_vectors(const gw_label_source *source, uint32_t first, uint32_
         if ((forbidden >> m & 1u) != 0) {
             continue;
         }
-        const gw_plan_method *method = &problem->methods[m];
         gw_plan_vector *vector = &scratch[count++];
-        gw_plan_tick enc = gw_cost_at(&method->enc, elems);
-        vector->gpu = method->enc_device == GW_PLAN_GPU ? enc : 0;
-        vector->cpu = method->enc_device == GW_PLAN_GPU ? 0 : enc;
-        vector->net = gw_cost_at(&method->net, elems);
-        vector->tail = gw_cost_at(&method->dec, elems);
+        gw_method_vector(&problem->methods[m], elems, vector);
         vector->option = m;
     }
     *vectors = scratch;
     return count;
 }
 
-/* Lists the vectors of all steps that start at `first` into b->row; returns the end boundary behind the last
+/* Lists the vectors of all steps that start at `first` into b->row; returns the end boundary after the last
  * step. */
 static uint32_t list_row(gw_bounds *b, uint32_t first)
 {
@@ -203,7 +200,7 @@ int gw_bounds_open(gw_bounds *b, const gw_label_source *source, uint32_t suffix_
     return 1;
 }
 
-/* A step in front of a continuation. */
+/* A step before a continuation. */
 static gw_suffix prepend(const gw_bounds *b, const gw_plan_vector *v, gw_plan_tick bwd, const gw_suffix *rest)
 {
     gw_plan_tick x = bwd + v->gpu;
@@ -215,10 +212,111 @@ static gw_suffix prepend(const gw_bounds *b, const gw_plan_vector *v, gw_plan_ti
     return s;
 }
 
+/* Range of `net` over all continuations from k, from the first and the last entry of each list. */
+static void net_range(const gw_bounds *b, uint32_t k, uint32_t last, gw_plan_tick *lowest,
+                      gw_plan_tick *highest)
+{
+    *lowest = INT64_MAX;
+    *highest = 0;
+    for (uint32_t end = k + 1; end < last; end++) {
+        const gw_suffix *rest = b->suffixes + (size_t)end * b->suffix_cap_max;
+        gw_plan_tick bwd = b->source->bwd_sum[end] - b->source->bwd_sum[k];
+        uint32_t len = b->suffix_len[end];
+        for (uint32_t v = b->row_first[end - k - 1]; len > 0 && v < b->row_first[end - k]; v++) {
+            *lowest = gw_tick_min(*lowest, prepend(b, &b->row[v], bwd, &rest[0]).net);
+            *highest = gw_tick_max(*highest, prepend(b, &b->row[v], bwd, &rest[len - 1]).net);
+        }
+    }
+}
+
+/* Sorts the continuations that start with one step into buckets of width 2^shift. */
+static void fill_buckets(gw_bounds *b, uint32_t k, uint32_t end, gw_plan_tick limit, gw_plan_tick lowest,
+                         unsigned shift)
+{
+    const gw_suffix *rest = b->suffixes + (size_t)end * b->suffix_cap_max;
+    uint32_t rest_len = b->suffix_len[end];
+    gw_plan_tick bwd = b->source->bwd_sum[end] - b->source->bwd_sum[k];
+    for (uint32_t v = b->row_first[end - k - 1]; v < b->row_first[end - k]; v++) {
+        for (uint32_t i = 0; i < rest_len; i++) {
+            gw_suffix s = prepend(b, &b->row[v], bwd, &rest[i]);
+            if (s.net >= limit) {
+                break; /* entries ascend in net */
+            }
+            if (s.release >= limit || s.compute >= limit) {
+                continue;
+            }
+            gw_suffix *bucket = &b->buckets[(s.net - lowest) >> shift];
+            bucket->net = gw_tick_min(bucket->net, s.net);
+            bucket->release = gw_tick_min(bucket->release, s.release);
+            bucket->compute = gw_tick_min(bucket->compute, s.compute);
+        }
+    }
+}
+
+/* Keeps the buckets of boundary k that no other one dominates. */
+static void keep_buckets(gw_bounds *b, uint32_t k, uint32_t cap)
+{
+    gw_suffix *kept = b->suffixes + (size_t)k * b->suffix_cap_max;
+    gw_plan_tick release_min = INT64_MAX;
+    gw_plan_tick compute_min = INT64_MAX;
+    uint32_t len = 0;
+    for (uint32_t i = 0; i < cap; i++) {
+        gw_suffix s = b->buckets[i];
+        if (s.net == INT64_MAX) {
+            continue;
+        }
+        int dominated = 0;
+        if (s.release >= release_min && s.compute >= compute_min) { /* possibly: look for one that does */
+            for (uint32_t r = len; r-- > 0 && !dominated;) {
+                dominated = kept[r].release <= s.release && kept[r].compute <= s.compute;
+            }
+        }
+        if (dominated) {
+            continue;
+        }
+        release_min = gw_tick_min(release_min, s.release);
+        compute_min = gw_tick_min(compute_min, s.compute);
+        s.release_min = release_min;
+        kept[len++] = s;
+    }
+    b->suffix_len[k] = len;
+    if (len > 0) {
+        b->least[k] = (gw_suffix){kept[0].net, release_min, compute_min, release_min};
+    }
+}
+
+/* The frontier at boundary k from those after it. Returns the work done. */
+static uint64_t build_at(gw_bounds *b, uint32_t k, uint32_t cap, gw_plan_tick ub)
+{
+    /* e, c and d are at least the backprop so far, so a component that reaches `limit` cannot beat ub. */
+    gw_plan_tick limit = ub == INT64_MAX ? INT64_MAX : ub - b->source->bwd_sum[k];
+    uint32_t last = list_row(b, k);
+    gw_plan_tick lowest, highest;
+    net_range(b, k, last, &lowest, &highest);
+    if (lowest >= limit) {
+        b->suffix_len[k] = 0;
+        return 0; /* nothing from here on ends before ub, or there is no continuation */
+    }
+    highest = gw_tick_min(highest, limit);
+    unsigned shift = 0;
+    while (((highest - lowest) >> shift) >= (gw_plan_tick)cap) {
+        shift++;
+    }
+    for (uint32_t i = 0; i < cap; i++) {
+        b->buckets[i] = (gw_suffix){INT64_MAX, INT64_MAX, INT64_MAX, 0};
+    }
+    uint64_t work = 0;
+    for (uint32_t end = k + 1; end < last; end++) {
+        work += (uint64_t)b->suffix_len[end] * (b->row_first[end - k] - b->row_first[end - k - 1]);
+        fill_buckets(b, k, end, limit, lowest, shift);
+    }
+    keep_buckets(b, k, cap);
+    return work;
+}
+
 int gw_bounds_build(gw_bounds *b, uint32_t cap, gw_plan_tick ub, gw_clock_guard *guard)
 {
     uint32_t n = b->source->tensor_count;
-    const gw_plan_tick *bwd_sum = b->source->bwd_sum;
     b->suffixes[(size_t)n * b->suffix_cap_max] = (gw_suffix){0, 0, 0, 0};
     b->suffix_len[n] = 1;
     b->least[n] = (gw_suffix){0, 0, 0, 0};
@@ -226,81 +324,7 @@ int gw_bounds_build(gw_bounds *b, uint32_t cap, gw_plan_tick ub, gw_clock_guard 
         if (guard != NULL && gw_out_of_time(guard)) {
             return 0;
         }
-        uint64_t work = 0;
-        /* e, c and d are at least the backprop so far, so a component that reaches `limit` cannot beat ub. */
-        gw_plan_tick limit = ub == INT64_MAX ? INT64_MAX : ub - bwd_sum[k];
-        uint32_t last = list_row(b, k);
-        gw_plan_tick lowest = INT64_MAX;
-        gw_plan_tick highest = 0;
-        for (uint32_t end = k + 1; end < last; end++) {
-            const gw_suffix *rest = b->suffixes + (size_t)end * b->suffix_cap_max;
-            gw_plan_tick bwd = bwd_sum[end] - bwd_sum[k];
-            for (uint32_t v = b->row_first[end - k - 1]; b->suffix_len[end] > 0 && v < b->row_first[end - k];
-                 v++) {
-                lowest = gw_tick_min(lowest, prepend(b, &b->row[v], bwd, &rest[0]).net);
-                highest =
-                    gw_tick_max(highest, prepend(b, &b->row[v], bwd, &rest[b->suffix_len[end] - 1]).net);
-            }
-        }
-        gw_suffix *kept = b->suffixes + (size_t)k * b->suffix_cap_max;
-        b->suffix_len[k] = 0;
-        if (lowest >= limit) {
-            continue; /* nothing from here on ends before ub; also: no continuation at all */
-        }
-        highest = gw_tick_min(highest, limit);
-        unsigned shift = 0;
-        while (((highest - lowest) >> shift) >= (gw_plan_tick)cap) {
-            shift++;
-        }
-        for (uint32_t i = 0; i < cap; i++) {
-            b->buckets[i] = (gw_suffix){INT64_MAX, INT64_MAX, INT64_MAX, 0};
-        }
-        for (uint32_t end = k + 1; end < last; end++) {
-            const gw_suffix *rest = b->suffixes + (size_t)end * b->suffix_cap_max;
-            uint32_t rest_len = b->suffix_len[end];
-            gw_plan_tick bwd = bwd_sum[end] - bwd_sum[k];
-            for (uint32_t v = b->row_first[end - k - 1]; v < b->row_first[end - k]; v++) {
-                work += rest_len;
-                for (uint32_t i = 0; i < rest_len; i++) {
-                    gw_suffix s = prepend(b, &b->row[v], bwd, &rest[i]);
-                    if (s.net >= limit) {
-                        break; /* entries ascend in net */
-                    }
-                    if (s.release >= limit || s.compute >= limit) {
-                        continue;
-                    }
-                    gw_suffix *bucket = &b->buckets[(s.net - lowest) >> shift];
-                    bucket->net = gw_tick_min(bucket->net, s.net);
-                    bucket->release = gw_tick_min(bucket->release, s.release);
-                    bucket->compute = gw_tick_min(bucket->compute, s.compute);
-                }
-            }
-        }
-        gw_plan_tick release_min = INT64_MAX;
-        gw_plan_tick compute_min = INT64_MAX;
-        for (uint32_t i = 0; i < cap; i++) {
-            gw_suffix s = b->buckets[i];
-            if (s.net == INT64_MAX) {
-                continue;
-            }
-            int dominated = 0;
-            if (s.release >= release_min &&
-                s.compute >= compute_min) { /* perhaps; it takes a single dominator */
-                for (uint32_t r = b->suffix_len[k]; r-- > 0 && !dominated;) {
-                    dominated = kept[r].release <= s.release && kept[r].compute <= s.compute;
-                }
-            }
-            if (dominated) {
-                continue;
-            }
-            release_min = gw_tick_min(release_min, s.release);
-            compute_min = gw_tick_min(compute_min, s.compute);
-            s.release_min = release_min;
-            kept[b->suffix_len[k]++] = s;
-        }
-        if (b->suffix_len[k] > 0) {
-            b->least[k] = (gw_suffix){kept[0].net, release_min, compute_min, release_min};
-        }
+        uint64_t work = build_at(b, k, cap, ub);
         if (guard != NULL) {
             guard->work += work;
         }

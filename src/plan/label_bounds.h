@@ -8,7 +8,7 @@
 
 #include "labels.h"
 
-/* Clocks of a partial schedule; their meaning is explained in labels.c. */
+/* Clocks of a partial schedule: labels.c. */
 typedef struct gw_clocks {
     gw_plan_tick e, c, d, q, p;
 } gw_clocks;
@@ -35,11 +35,11 @@ typedef struct gw_bounds {
     gw_suffix *buckets;   /* [suffix_cap_max] */
     gw_plan_vector *row;  /* vectors of all steps from one tensor */
     uint32_t *row_first;  /* [n + 2] */
-    gw_bound_line *lines; /* has_cpu only */
-    uint32_t *line_first, *line_len;
+    gw_bound_line *lines; /* has_cpu only: boundary k has line_len[k] entries */
+    uint32_t *line_len;   /* [n + 1] */
 } gw_bounds;
 
-/* Bytes that gw_bounds_open() takes for a cap. */
+/* Bytes of the arena that gw_bounds_open() takes for a cap. */
 size_t gw_bounds_size(uint32_t tensor_count, uint32_t vector_count_max, int has_cpu, uint32_t suffix_cap);
 
 /* 0 when the arena is too small. */
@@ -82,7 +82,7 @@ static inline gw_plan_tick gw_bounds_quick(const gw_bounds *bounds, uint32_t k, 
     return longest > d ? longest : d;
 }
 
-/* Lifts clocks to the largest value that makes no difference to any continuation. */
+/* Raises clocks to the largest values that make no difference to any continuation. */
 void gw_bounds_clamp(const gw_bounds *bounds, uint32_t k, gw_clocks *clocks);
 
 /* Vectors of the step first..end-1; forbidden is the union over its tensors. */

@@ -7,14 +7,14 @@
  * dropped. Under the serial decode rule q = max over groups of (network end + decodes from that group on) and
  * the iteration is max(d, q); under the parallel rule d = e and q = max(network end + own decode).
  *
- * Three things keep the frontier small, none of them loses an optimum:
- *   - Clamping. The next network step cannot start before e + (backprop of the next tensor), so a c below
- * that is lifted to it; q is lifted to what the next step or the end of backprop will make of it anyway.
+ * Three things keep the frontier small; none of them loses an optimum:
+ *   - Clamping. The next network step cannot start before e + (backprop of the next tensor), so a smaller c
+ *     is raised to that; q is raised to the least value that the next step or the end of backprop gives it.
  *   - Bounds on the rest of the schedule: label_bounds.c.
- *   - An incumbent. A label whose bound reaches the makespan of a known plan is dropped.
+ *   - The best plan known. A label whose bound reaches its makespan is dropped.
  *
- * Rounds with sharper bounds and growing caps of labels a tensor boundary give good plans early. Labels
- * dropped by a cap leave their smallest bound behind: the optimum is not below min(best plan, that bound),
+ * Rounds with sharper bounds and growing caps of labels per tensor boundary give good plans early. The
+ * smallest bound of all labels dropped by a cap is kept: the optimum is not below min(best plan, that bound),
  * the certificate.
  *
  * SPDX-License-Identifier: BSD-2-Clause
@@ -45,6 +45,7 @@ typedef struct engine {
     const gw_label_source *source;
     uint32_t n;
     gw_bounds bounds;
+    gw_clock_guard guard;
     label *pool;
     uint32_t *pool_first; /* [n + 2] */
     label *buffer;
@@ -52,14 +53,25 @@ typedef struct engine {
     sort_key *keys_spare;
     uint32_t buffer_cap;
     uint8_t *dead;          /* [n] no longer useful as a start */
-    gw_plan_tick *earliest; /* [n] smallest e of the labels there */
-    gw_plan_tick ub;
-    gw_plan_tick dropped; /* smallest bound given up in this round */
-    gw_plan_tick root;    /* bound of the empty schedule in this round */
+    gw_plan_tick *earliest; /* [n] smallest e of the labels at a boundary */
+    gw_label_path *path;    /* of the best plan found */
+    gw_plan_tick ub;        /* makespan of the best plan known */
+    gw_plan_tick gap;       /* accepted in this round: labels with a bound >= ub - gap are dropped */
+    gw_plan_tick dropped;   /* smallest bound dropped in this round */
+    gw_plan_tick root;      /* bound of the empty schedule in this round */
 } engine;
 
-/* Whether a message may start at `first` when it already ends at `end`; extends the union of forbidden
- * methods. */
+/* Labels that are collected at one tensor boundary. */
+typedef struct frontier {
+    uint32_t k; /* the boundary */
+    uint32_t cap;
+    uint32_t buffered;  /* labels in the buffer */
+    uint32_t flush_at;  /* number of labels at which the buffer is reduced */
+    uint32_t settled;   /* first labels of the buffer, already reduced: they often dominate */
+    gw_plan_tick worst; /* largest bound kept, once the cap is full */
+} frontier;
+
+/* Whether a message first..end-1 is allowed; adds to the union of forbidden methods. */
 static int step_allowed(const gw_label_source *source, uint32_t first, uint32_t end, uint32_t *forbidden)
 {
     if (source->tree != NULL) {
@@ -179,129 +191,162 @@ static uint32_t reduce(engine *g, uint32_t count, uint32_t cap, label *kept)
     return kept_count;
 }
 
-/* One round. Returns 0 when time ran out. Labels with a bound >= limit are given up. */
-static int run_round(engine *g, uint32_t cap, gw_plan_tick gap, gw_clock_guard *guard, gw_label_step *steps,
-                     uint32_t *step_count)
+static void drop(engine *g, gw_plan_tick bound)
+{
+    g->dropped = gw_tick_min(g->dropped, bound);
+}
+
+/* Reduces the full buffer of a frontier. */
+static void flush(engine *g, frontier *f)
+{
+    label *kept = g->pool + g->pool_first[f->k];
+    f->buffered = reduce(g, f->buffered, f->cap, kept);
+    for (uint32_t b = 0; b < f->buffered; b++) {
+        g->buffer[b] = kept[b];
+    }
+    f->worst = f->buffered == f->cap ? kept[f->cap - 1].bound : INT64_MAX;
+    f->settled = f->buffered < 16 ? f->buffered : 16;
+}
+
+/* Adds a label to a frontier unless its bound or another label says that it is useless. */
+static inline void add_label(engine *g, frontier *f, label *next, gw_plan_tick limit)
+{
+    next->bound = gw_bounds_quick(&g->bounds, f->k, &next->clocks);
+    if (next->bound < limit) {
+        gw_bounds_clamp(&g->bounds, f->k, &next->clocks);
+        next->bound = gw_bounds_at(&g->bounds, f->k, &next->clocks);
+    }
+    if (next->bound >= limit) {
+        drop(g, next->bound);
+        return;
+    }
+    next->bound = gw_tick_max(next->bound, g->pool[next->parent].bound);
+    if (next->bound > f->worst) { /* the cap is full of better ones */
+        drop(g, next->bound);
+        return;
+    }
+    next->unused = 0;
+    if (dominated_by_any(&next->clocks, g->buffer, f->settled)) {
+        return;
+    }
+    g->buffer[f->buffered++] = *next;
+    if (f->buffered == f->flush_at) {
+        flush(g, f);
+    }
+}
+
+/* Takes the path that ends with this label if it is the best so far. Written at once: later rounds overwrite
+ * the pool. */
+static void add_path(engine *g, const label *last)
+{
+    gw_plan_tick total = gw_tick_max(last->clocks.d, last->clocks.q);
+    if (total >= g->ub) {
+        return;
+    }
+    g->ub = total;
+    g->path->count = 0;
+    uint32_t end = g->n;
+    for (label at = *last; end > 0; at = g->pool[at.parent]) {
+        g->path->steps[g->path->count++] = (gw_label_step){at.from, end - at.from, at.option};
+        end = at.from;
+    }
+}
+
+/* Extends every label at boundary i by one message that ends at f->k. */
+static void extend_all(engine *g, frontier *f, uint32_t i, const gw_plan_vector *vectors, uint32_t count)
 {
     const gw_label_source *source = g->source;
-    uint32_t n = g->n;
+    gw_plan_tick limit = g->ub - g->gap;
+    gw_plan_tick bwd = source->bwd_sum[f->k] - source->bwd_sum[i];
+    uint32_t begin = g->pool_first[i];
+    uint32_t end = g->pool_first[i + 1];
+    for (uint32_t v = 0; v < count; v++) {
+        for (uint32_t l = begin; l < end; l++) {
+            label next;
+            next.clocks = extend(g, &g->pool[l].clocks, bwd, &vectors[v]);
+            next.parent = l;
+            next.from = i;
+            next.option = source->tree != NULL ? v : vectors[v].option;
+            if (f->k < g->n) {
+                add_label(g, f, &next, limit);
+            } else {
+                add_path(g, &next);
+            }
+        }
+    }
+    g->guard.work += (uint64_t)count * (end - begin);
+}
+
+/* Messages i..f->k-1. Returns 0 when no message that starts before i can end at f->k. */
+static int add_messages(engine *g, frontier *f, uint32_t i, uint32_t forbidden)
+{
+    if (g->dead[i] || g->pool_first[i] == g->pool_first[i + 1]) {
+        return 1;
+    }
+    const gw_plan_vector *vectors;
+    uint32_t count = gw_label_vectors(g->source, i, f->k, forbidden, g->bounds.scratch, &vectors);
+    if (count == 0) {
+        return 0; /* more tensors only forbid more methods */
+    }
+    /* A message only gets longer with more tensors: when even the earliest start and the shortest message
+     * end too late, so do all later ones. */
+    gw_plan_tick shortest = INT64_MAX;
+    for (uint32_t v = 0; v < count; v++) {
+        shortest = gw_tick_min(shortest, vectors[v].gpu + vectors[v].cpu + vectors[v].net + vectors[v].tail);
+    }
+    gw_plan_tick bwd = g->source->bwd_sum[f->k] - g->source->bwd_sum[i];
+    if (g->earliest[i] + bwd + shortest >= g->ub - g->gap) {
+        g->dead[i] = 1;
+        drop(g, g->earliest[i] + bwd + shortest);
+        return 1;
+    }
+    extend_all(g, f, i, vectors, count);
+    return 1;
+}
+
+/* Puts the label of the empty schedule into the pool. Returns 0 when nothing can beat the best plan. */
+static int open_round(engine *g)
+{
     g->dropped = INT64_MAX;
     label *root = &g->pool[0];
     *root = (label){{0, 0, 0, 0, 0}, 0, 0, 0, 0, 0};
     gw_bounds_clamp(&g->bounds, 0, &root->clocks);
     root->bound = gw_bounds_at(&g->bounds, 0, &root->clocks);
     g->root = root->bound;
-    if (root->bound >= g->ub) {
-        return 1; /* nothing is shorter than the plan at hand */
-    }
     g->pool_first[0] = 0;
     g->pool_first[1] = 1;
     g->earliest[0] = 0;
-    for (uint32_t k = 0; k < n; k++) {
+    for (uint32_t k = 0; k < g->n; k++) {
         g->dead[k] = 0;
     }
-    for (uint32_t k = 1; k <= n; k++) {
-        uint32_t buffered = 0;
-        uint32_t flush_at = 8 * cap < g->buffer_cap ? 8 * cap : g->buffer_cap;
-        uint32_t settled = 0;           /* first labels of the buffer, already reduced: they often dominate */
-        gw_plan_tick worst = INT64_MAX; /* largest bound kept, once the cap is full */
+    return root->bound < g->ub;
+}
+
+/* One round. Returns 0 when time ran out. */
+static int run_round(engine *g, uint32_t cap)
+{
+    if (!open_round(g)) {
+        return 1;
+    }
+    const uint32_t flush_at = 8 * cap < g->buffer_cap ? 8 * cap : g->buffer_cap;
+    for (uint32_t k = 1; k <= g->n; k++) {
+        frontier f = {k, cap, 0, flush_at, 0, INT64_MAX};
         uint32_t forbidden = 0;
         for (uint32_t i = k; i-- > 0;) {
-            if (!step_allowed(source, i, k, &forbidden)) {
+            if (!step_allowed(g->source, i, k, &forbidden) || !add_messages(g, &f, i, forbidden)) {
                 break;
             }
-            uint32_t begin = g->pool_first[i];
-            uint32_t end = g->pool_first[i + 1];
-            if (g->dead[i] || begin == end) {
-                continue;
-            }
-            gw_plan_tick limit = g->ub - gap;
-            const gw_plan_vector *vectors;
-            uint32_t count = gw_label_vectors(source, i, k, forbidden, g->bounds.scratch, &vectors);
-            gw_plan_tick bwd = source->bwd_sum[k] - source->bwd_sum[i];
-            /* A message only gets longer with more tensors: when even the earliest start and the shortest
-             * message end too late, so do all later ones. */
-            gw_plan_tick shortest = INT64_MAX;
-            for (uint32_t v = 0; v < count; v++) {
-                shortest =
-                    gw_tick_min(shortest, vectors[v].gpu + vectors[v].cpu + vectors[v].net + vectors[v].tail);
-            }
-            if (count == 0) {
-                break; /* more tensors only forbid more methods */
-            }
-            if (g->earliest[i] + bwd + shortest >= limit) {
-                g->dead[i] = 1;
-                g->dropped = gw_tick_min(g->dropped, g->earliest[i] + bwd + shortest);
-                continue;
-            }
-            for (uint32_t v = 0; v < count; v++) {
-                for (uint32_t l = begin; l < end; l++) {
-                    label next;
-                    next.clocks = extend(g, &g->pool[l].clocks, bwd, &vectors[v]);
-                    next.parent = l;
-                    next.from = i;
-                    next.option = source->tree != NULL ? v : vectors[v].option;
-                    if (k == n) {
-                        gw_plan_tick total = gw_tick_max(next.clocks.d, next.clocks.q);
-                        if (total < g->ub) {
-                            g->ub = total;
-                            /* Write the path now: later rounds overwrite the pool. */
-                            uint32_t length = 0;
-                            uint32_t at_end = n;
-                            for (label at = next; at_end > 0; at = g->pool[at.parent]) {
-                                steps[length].first = at.from;
-                                steps[length].tensor_count = at_end - at.from;
-                                steps[length].option = at.option;
-                                at_end = at.from;
-                                length++;
-                            }
-                            *step_count = length;
-                        }
-                        continue;
-                    }
-                    next.bound = gw_bounds_quick(&g->bounds, k, &next.clocks);
-                    if (next.bound >= limit) {
-                        g->dropped = gw_tick_min(g->dropped, next.bound);
-                        continue;
-                    }
-                    gw_bounds_clamp(&g->bounds, k, &next.clocks);
-                    next.bound = gw_bounds_at(&g->bounds, k, &next.clocks);
-                    if (next.bound >= limit) {
-                        g->dropped = gw_tick_min(g->dropped, next.bound);
-                        continue;
-                    }
-                    next.bound = gw_tick_max(next.bound, g->pool[l].bound);
-                    if (next.bound > worst) { /* the cap is full of better ones */
-                        g->dropped = gw_tick_min(g->dropped, next.bound);
-                        continue;
-                    }
-                    next.unused = 0;
-                    if (dominated_by_any(&next.clocks, g->buffer, settled)) {
-                        continue;
-                    }
-                    g->buffer[buffered++] = next;
-                    if (buffered == flush_at) {
-                        label *kept = g->pool + g->pool_first[k];
-                        buffered = reduce(g, buffered, cap, kept);
-                        for (uint32_t b = 0; b < buffered; b++) {
-                            g->buffer[b] = kept[b];
-                        }
-                        worst = buffered == cap ? kept[cap - 1].bound : INT64_MAX;
-                        settled = buffered < 16 ? buffered : 16;
-                    }
-                }
-            }
-            guard->work += (uint64_t)count * (end - begin);
         }
-        if (k < n) {
-            g->pool_first[k + 1] = g->pool_first[k] + reduce(g, buffered, cap, g->pool + g->pool_first[k]);
-            g->earliest[k] = INT64_MAX;
-            for (uint32_t l = g->pool_first[k]; l < g->pool_first[k + 1]; l++) {
-                g->earliest[k] = gw_tick_min(g->earliest[k], g->pool[l].clocks.e);
-            }
-            if (gw_out_of_time(guard)) {
-                return 0;
-            }
+        if (k == g->n) {
+            break;
+        }
+        g->pool_first[k + 1] = g->pool_first[k] + reduce(g, f.buffered, cap, g->pool + g->pool_first[k]);
+        g->earliest[k] = INT64_MAX;
+        for (uint32_t l = g->pool_first[k]; l < g->pool_first[k + 1]; l++) {
+            g->earliest[k] = gw_tick_min(g->earliest[k], g->pool[l].clocks.e);
+        }
+        if (gw_out_of_time(&g->guard)) {
+            return 0;
         }
     }
     return 1;
@@ -310,19 +355,19 @@ static int run_round(engine *g, uint32_t cap, gw_plan_tick gap, gw_clock_guard *
 size_t gw_label_workspace(uint32_t tensor_count, uint32_t vector_count_max)
 {
     size_t n = tensor_count;
-    size_t labels_wanted = n * CAP_DEFAULT < (size_t)1 << 18 ? n * CAP_DEFAULT : (size_t)1 << 18;
-    labels_wanted = labels_wanted < n * 64 ? n * 64 : labels_wanted;
+    size_t label_count = n * CAP_DEFAULT < (size_t)1 << 18 ? n * CAP_DEFAULT : (size_t)1 << 18;
+    label_count = label_count < n * 64 ? n * 64 : label_count;
     size_t buffer = 8 * (size_t)CAP_DEFAULT;
     uint32_t suffixes = SUFFIX_CAP_DEFAULT;
     while (suffixes > 256 && n * suffixes > (size_t)1 << 21) {
         suffixes /= 2;
     }
     return gw_bounds_size(tensor_count, vector_count_max, 1, suffixes) + (n + 2) * 4 + n + 8 * n + 64 +
-           labels_wanted * sizeof(label) + buffer * (sizeof(label) + 2 * sizeof(sort_key)) +
+           label_count * sizeof(label) + buffer * (sizeof(label) + 2 * sizeof(sort_key)) +
            n * sizeof(gw_label_step) + 3 * 8 * (n + 2);
 }
 
-/* Buckets a boundary: what three quarters of the workspace hold, between 8 and 4096. */
+/* Buckets per boundary: as many as three quarters of the workspace hold, between 8 and 4096. */
 static uint32_t suffix_cap(const gw_label_source *source, size_t size)
 {
     uint32_t cap = SUFFIX_CAP_DEFAULT;
@@ -354,85 +399,101 @@ static gw_plan_tick accepted_gap(gw_plan_tick ub, const gw_plan_limits *limits)
     return ub == INT64_MAX ? 0 : ub / 1000000 * ppm;
 }
 
-gw_plan_status gw_label_search(const gw_label_source *source, const gw_plan_limits *limits, gw_plan_tick ub,
-                               gw_arena *arena, gw_label_step *steps, uint32_t *step_count,
-                               gw_plan_cert *cert)
+/* Divides the workspace. *suffix_max and *cap_max receive the largest numbers of buckets and labels. */
+static gw_status open_engine(engine *g, gw_arena *arena, uint32_t *suffix_max, uint32_t *cap_max)
 {
-    static const gw_plan_limits no_limits = {NULL, NULL, 0, 0, 0, 0};
-    engine g;
-    g.source = source;
-    g.n = source->tensor_count;
-    limits = limits != NULL ? limits : &no_limits;
-    uint32_t n = g.n;
-    gw_clock_guard guard = {limits, limits->clock != NULL ? limits->clock(limits->clock_context) : 0, 0};
-    uint32_t suffix_max = suffix_cap(source, arena->size - arena->used);
-    if (!gw_bounds_open(&g.bounds, source, suffix_max, arena)) {
-        return GW_PLAN_ERR_WORKSPACE;
+    const size_t n = g->n;
+    const uint32_t label_cap = g->guard.limits->label_cap;
+    *suffix_max = suffix_cap(g->source, arena->size - arena->used);
+    if (!gw_bounds_open(&g->bounds, g->source, *suffix_max, arena)) {
+        return GW_ERR_WORKSPACE;
     }
-    g.pool_first = gw_arena_take(arena, (size_t)n + 2, sizeof(uint32_t));
-    g.dead = gw_arena_take(arena, n, 1);
-    g.earliest = gw_arena_take(arena, n, sizeof(gw_plan_tick));
-    if (g.pool_first == NULL || g.dead == NULL || g.earliest == NULL) {
-        return GW_PLAN_ERR_WORKSPACE;
+    g->pool_first = gw_arena_take(arena, n + 2, sizeof(uint32_t));
+    g->dead = gw_arena_take(arena, n, 1);
+    g->earliest = gw_arena_take(arena, n, sizeof(gw_plan_tick));
+    if (g->pool_first == NULL || g->dead == NULL || g->earliest == NULL) {
+        return GW_ERR_WORKSPACE;
     }
     /* Split what is left: per label kept a pool entry, and 8 * cap buffered candidates of one boundary. */
     size_t left = arena->size - arena->used;
-    size_t per_cap = (size_t)n * sizeof(label) + 8 * (sizeof(label) + 2 * sizeof(sort_key));
+    size_t per_cap = n * sizeof(label) + 8 * (sizeof(label) + 2 * sizeof(sort_key));
     size_t cap_fits = left > 256 ? (left - 256) / per_cap : 0;
     if (cap_fits < CAP_MIN) {
-        return GW_PLAN_ERR_WORKSPACE;
+        return GW_ERR_WORKSPACE;
     }
-    uint32_t cap_max = cap_fits < (1u << 20) ? (uint32_t)cap_fits : 1u << 20;
-    if (limits->label_cap != 0 && limits->label_cap < cap_max) {
-        cap_max = limits->label_cap;
+    *cap_max = cap_fits < (1u << 20) ? (uint32_t)cap_fits : 1u << 20;
+    if (label_cap != 0 && label_cap < *cap_max) {
+        *cap_max = label_cap;
     }
-    g.buffer_cap = 8 * (cap_max < CAP_MIN ? CAP_MIN : cap_max);
-    g.pool = gw_arena_take(arena, (size_t)n * cap_max + 1, sizeof(label));
-    g.buffer = gw_arena_take(arena, g.buffer_cap, sizeof(label));
-    g.keys = gw_arena_take(arena, g.buffer_cap, sizeof(sort_key));
-    g.keys_spare = gw_arena_take(arena, g.buffer_cap, sizeof(sort_key));
-    if (g.keys_spare == NULL) {
-        return GW_PLAN_ERR_WORKSPACE;
-    }
-    g.ub = ub;
-    g.root = 0;
-    *step_count = 0;
-    cert->lower_bound = gw_tick_min(ub, source->bwd_sum[n]);
-    cert->rounds = 0;
-    cert->stopped = 0;
+    g->buffer_cap = 8 * (*cap_max < CAP_MIN ? CAP_MIN : *cap_max);
+    g->pool = gw_arena_take(arena, n * *cap_max + 1, sizeof(label));
+    g->buffer = gw_arena_take(arena, g->buffer_cap, sizeof(label));
+    g->keys = gw_arena_take(arena, g->buffer_cap, sizeof(sort_key));
+    g->keys_spare = gw_arena_take(arena, g->buffer_cap, sizeof(sort_key));
+    return g->keys_spare != NULL ? GW_OK : GW_ERR_WORKSPACE;
+}
+
+/* Rounds until the gap is accepted, a limit is reached, or buckets and labels are at their maximum. */
+static void run_rounds(engine *g, uint32_t suffix_max, uint32_t cap_max, gw_plan_cert *cert)
+{
+    const gw_plan_limits *limits = g->guard.limits;
     /* Sharper bounds are cheaper than more labels, so buckets grow first. */
     uint32_t buckets = suffix_max < 64 ? suffix_max : 64;
     uint32_t cap = cap_max < 8 ? cap_max : 8;
     for (;;) {
-        gw_plan_tick gap = accepted_gap(g.ub, limits);
-        int finished = gw_bounds_build(&g.bounds, buckets, g.ub, &guard) &&
-                       run_round(&g, cap, gap, &guard, steps, step_count);
+        g->gap = accepted_gap(g->ub, limits);
+        int finished = gw_bounds_build(&g->bounds, buckets, g->ub, &g->guard) && run_round(g, cap);
         cert->rounds++;
         if (finished) {
-            cert->lower_bound = gw_tick_max(cert->lower_bound, gw_tick_min(g.ub, g.dropped));
+            cert->lower_bound = gw_tick_max(cert->lower_bound, gw_tick_min(g->ub, g->dropped));
         }
-        cert->lower_bound = gw_tick_max(cert->lower_bound, gw_tick_min(g.ub, g.root));
-        if (g.ub - cert->lower_bound <= accepted_gap(g.ub, limits)) {
-            break;
+        cert->lower_bound = gw_tick_max(cert->lower_bound, gw_tick_min(g->ub, g->root));
+        if (g->ub - cert->lower_bound <= accepted_gap(g->ub, limits)) {
+            return;
         }
-        if (!finished || (cap == cap_max && buckets == suffix_max) || gw_out_of_time(&guard)) {
+        if (!finished || (cap == cap_max && buckets == suffix_max) || gw_out_of_time(&g->guard)) {
             cert->stopped = 1;
-            break;
+            return;
         }
-        /* Labels of a tree are cheap (a boundary has one predecessor): once the gap is small, only they grow.
-         */
-        int labels_only = source->tree != NULL && cap < cap_max && (g.ub - cert->lower_bound) < g.ub / 1000;
+        /* Labels of a tree are cheap (a boundary has one predecessor): once the gap is small, only they
+         * grow. */
+        int labels_only =
+            g->source->tree != NULL && cap < cap_max && (g->ub - cert->lower_bound) < g->ub / 1000;
         uint32_t growth = labels_only ? 16 : buckets < suffix_max ? 2 : 8;
         cap = cap > cap_max / growth ? cap_max : cap * growth;
         if (!labels_only) {
             buckets = buckets > suffix_max / 4 ? suffix_max : buckets * 4;
         }
     }
+}
+
+gw_status gw_label_search(const gw_label_source *source, const gw_plan_limits *limits, gw_label_path *path,
+                          gw_plan_cert *cert, gw_arena *arena)
+{
+    static const gw_plan_limits no_limits = {NULL, NULL, 0, 0, 0, 0};
+    uint32_t suffix_max, cap_max;
+    engine g;
+    limits = limits != NULL ? limits : &no_limits;
+    g.source = source;
+    g.n = source->tensor_count;
+    g.guard = (gw_clock_guard){limits, limits->clock != NULL ? limits->clock(limits->clock_context) : 0, 0};
+    g.path = path;
+    g.ub = cert->makespan;
+    g.root = 0;
+    gw_status status = open_engine(&g, arena, &suffix_max, &cap_max);
+    if (status != GW_OK) {
+        return status;
+    }
+    path->count = 0;
+    cert->lower_bound = gw_tick_min(g.ub, source->bwd_sum[g.n]);
+    cert->rounds = 0;
+    cert->stopped = 0;
+    run_rounds(&g, suffix_max, cap_max, cert);
     if (g.ub == INT64_MAX) {
-        return GW_PLAN_ERR_LIMIT;
+        return GW_ERR_LIMIT;
     }
     cert->makespan = g.ub;
     cert->proven = cert->lower_bound == g.ub;
-    cert->labels = guard.work;
-    return GW_PLAN_OK;
+    cert->labels = g.guard.work;
+    return GW_OK;
 }

@@ -6,11 +6,11 @@
 #ifndef GW_LABELS_H
 #define GW_LABELS_H
 
-#include "plan_internal.h"
+#include "plan_solvers.h"
 
 /*
  * What the engine searches: paths 0 = k_0 < k_1 < ... = tensor_count, where a step from i to k sends tensors
- * i .. k-1 as one message with one of the vectors that list() names. Tensor sums are prefix sums.
+ * i .. k-1 as one message with one of the vectors of gw_label_vectors().
  */
 typedef struct gw_label_source {
     uint32_t tensor_count;
@@ -26,21 +26,24 @@ typedef struct gw_label_source {
     const gw_plan_tree *tree;
 } gw_label_source;
 
-/* One step of the best path, written from the last to the first. */
 typedef struct gw_label_step {
     uint32_t first;
     uint32_t tensor_count;
-    uint32_t option; /* method, or place of the vector in its class */
+    uint32_t option; /* method, or index of the vector in its class */
 } gw_label_step;
 
+/* A path, from the last step to the first. */
+typedef struct gw_label_path {
+    gw_label_step *steps; /* room for tensor_count */
+    uint32_t count;       /* 0: nothing better than the caller's plan was found */
+} gw_label_path;
+
 /*
- * Improves on *ub (the makespan of a plan that the caller holds, or INT64_MAX). steps has room for
- * tensor_count entries; *step_count stays 0 when nothing better than the caller's plan was found. cert
- * receives the best makespan and the bound.
+ * Looks for a plan shorter than the one that the caller has. cert->makespan: the makespan of that plan, or
+ * INT64_MAX; receives the best, like the other fields of cert. limits may be NULL.
  */
-gw_plan_status gw_label_search(const gw_label_source *source, const gw_plan_limits *limits, gw_plan_tick ub,
-                               gw_arena *arena, gw_label_step *steps, uint32_t *step_count,
-                               gw_plan_cert *cert);
+gw_status gw_label_search(const gw_label_source *source, const gw_plan_limits *limits, gw_label_path *path,
+                          gw_plan_cert *cert, gw_arena *arena);
 
 /* The smaller of ub and the bound of the empty schedule. 0 when the arena is too small. */
 gw_plan_tick gw_label_bound(const gw_label_source *source, gw_plan_tick ub, gw_arena *arena);

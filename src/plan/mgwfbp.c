@@ -6,9 +6,9 @@
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
-#include "plan_internal.h"
+#include "plan_solvers.h"
 
-gw_plan_status gw_mgwfbp(const gw_plan_problem *problem, uint32_t method_index, gw_plan *plan)
+gw_status gw_mgwfbp(const gw_plan_problem *problem, uint32_t method_index, gw_plan *plan)
 {
     const gw_plan_method *method = &problem->methods[method_index];
     gw_plan_tick startup = gw_cost_at(&method->net, 0) + gw_cost_at(&method->enc, 0);
@@ -32,17 +32,13 @@ gw_plan_status gw_mgwfbp(const gw_plan_problem *problem, uint32_t method_index, 
                 continue;
             }
         }
-        if (plan->group_count == plan->capacity) {
-            return GW_PLAN_ERR_CAPACITY;
+        if (!gw_plan_append(plan, first, i + 1, method_index)) {
+            return GW_ERR_DST;
         }
-        plan->groups[plan->group_count].first = first;
-        plan->groups[plan->group_count].tensor_count = i + 1 - first;
-        plan->groups[plan->group_count].method = method_index;
-        plan->group_count++;
         clock = closed;
         first = i + 1;
         elems = 0;
         bwd = 0;
     }
-    return GW_PLAN_OK;
+    return GW_OK;
 }

@@ -15,7 +15,7 @@
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
-#include "plan_internal.h"
+#include "gradwire/plan.h"
 
 typedef struct tree_walk {
     gw_plan_option path;
@@ -68,7 +68,7 @@ static void emit(tree_walk *w)
     w->count++;
 }
 
-/* Runs `rest` behind each device's variant of an operation. */
+/* Runs `rest` after each device's variant of an operation. */
 static void on_each_device(tree_walk *w, gw_plan_op gpu_variant, void (*rest)(tree_walk *))
 {
     for (int device = 0; device < 2; device++) {
@@ -179,11 +179,11 @@ static void flat_compressed(tree_walk *w)
     then(w, GW_PLAN_OP_FLAT_GATHER, t2);
 }
 
-gw_plan_status gw_plan_options_list(uint32_t filter, uint32_t comp_max, gw_plan_option *options,
-                                    uint32_t capacity, uint32_t *count)
+gw_status gw_plan_options_list(uint32_t filter, uint32_t comp_max, gw_plan_option *options, uint32_t capacity,
+                               uint32_t *count)
 {
     if (count == NULL || (options == NULL && capacity > 0) || (filter & ~15u) != 0) {
-        return GW_PLAN_ERR_ARG;
+        return GW_ERR_ARG;
     }
     tree_walk w = {{0, 0, {0}}, 0, 0, filter, comp_max, options, capacity, 0};
     then(&w, GW_PLAN_OP_FLAT_ALLREDUCE, emit);
@@ -198,7 +198,7 @@ gw_plan_status gw_plan_options_list(uint32_t filter, uint32_t comp_max, gw_plan_
     then(&w, GW_PLAN_OP_INTRA_REDUCE, inter_dense);
     comp(&w, hier_compressed);
     *count = w.count;
-    return capacity > 0 && w.count > capacity ? GW_PLAN_ERR_CAPACITY : GW_PLAN_OK;
+    return capacity > 0 && w.count > capacity ? GW_ERR_DST : GW_OK;
 }
 
 const char *gw_plan_op_name(gw_plan_op op)

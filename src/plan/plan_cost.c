@@ -3,56 +3,70 @@
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
-#include "plan_internal.h"
+#include "plan_cost.h"
 
-static gw_plan_status fail(gw_plan_fault *fault, gw_plan_status status, const char *what, uint32_t index)
+static gw_status check_number(int64_t value, gw_plan_fault *fault, const char *negative, const char *large,
+                              uint32_t index)
 {
-    if (fault != NULL) {
-        fault->what = what;
-        fault->index = index;
-    }
-    return status;
+    return value < 0                  ? gw_plan_fail(fault, GW_ERR_NEGATIVE, negative, index)
+           : value > GW_PLAN_TICK_MAX ? gw_plan_fail(fault, GW_ERR_TICKS, large, index)
+                                      : GW_OK;
 }
 
-gw_plan_status gw_plan_cost_check(const gw_plan_cost *cost, gw_plan_fault *fault)
+static gw_status check_table(const gw_plan_cost *cost, gw_plan_fault *fault)
 {
+    const int64_t *x = cost->table_x;
+    const gw_plan_tick *y = cost->table_y;
+    if (cost->table_len == 0 || x == NULL || y == NULL) {
+        return gw_plan_fail(fault, GW_ERR_ARG, "cost table is empty", 0);
+    }
+    for (uint32_t i = 0; i < cost->table_len; i++) {
+        static const char negative[] = "cost table row is negative";
+        static const char large[] = "cost table row exceeds 2^58";
+        gw_status status = check_number(x[i], fault, negative, large, i);
+        status = status == GW_OK ? check_number(y[i], fault, negative, large, i) : status;
+        if (status != GW_OK) {
+            return status;
+        }
+        if (i > 0 && (x[i] <= x[i - 1] || y[i] < y[i - 1])) {
+            return gw_plan_fail(fault, GW_ERR_CURVE, "cost table does not ascend", i);
+        }
+    }
+    return GW_OK;
+}
+
+gw_status gw_plan_cost_check(const gw_plan_cost *cost, gw_plan_fault *fault)
+{
+    static const char negative[] = "curve coefficient is negative";
+    static const char large[] = "curve coefficient exceeds 2^58";
+    gw_status status;
     if (cost == NULL) {
-        return fail(fault, GW_PLAN_ERR_ARG, "curve is NULL", 0);
+        return gw_plan_fail(fault, GW_ERR_ARG, "curve is NULL", 0);
     }
     switch (cost->kind) {
     case GW_PLAN_COST_AFFINE:
     case GW_PLAN_COST_MAXLIN:
     case GW_PLAN_COST_HINGE:
-        if (cost->a < 0 || cost->b < 0) {
-            return fail(fault, GW_PLAN_ERR_NEGATIVE, "curve coefficient is negative", 0);
+        status = check_number(cost->a, fault, negative, large, 0);
+        if (status == GW_OK) {
+            status = check_number(cost->b, fault, negative, large, 0);
         }
-        if (cost->kind == GW_PLAN_COST_HINGE && cost->t < 0) {
-            return fail(fault, GW_PLAN_ERR_NEGATIVE, "hinge position is negative", 0);
+        if (status == GW_OK && cost->kind == GW_PLAN_COST_HINGE) {
+            status =
+                check_number(cost->t, fault, "hinge position is negative", "hinge position exceeds 2^58", 0);
         }
-        return GW_PLAN_OK;
+        return status;
     case GW_PLAN_COST_TABLE:
-        if (cost->table_len == 0 || cost->table_x == NULL || cost->table_y == NULL) {
-            return fail(fault, GW_PLAN_ERR_ARG, "cost table is empty", 0);
-        }
-        for (uint32_t i = 0; i < cost->table_len; i++) {
-            if (cost->table_x[i] < 0 || cost->table_y[i] < 0) {
-                return fail(fault, GW_PLAN_ERR_NEGATIVE, "cost table row is negative", i);
-            }
-            if (i > 0 &&
-                (cost->table_x[i] <= cost->table_x[i - 1] || cost->table_y[i] < cost->table_y[i - 1])) {
-                return fail(fault, GW_PLAN_ERR_CURVE, "cost table does not ascend", i);
-            }
-        }
-        return GW_PLAN_OK;
+        return check_table(cost, fault);
     default:
-        return fail(fault, GW_PLAN_ERR_ARG, "unknown curve kind", 0);
+        return gw_plan_fail(fault, GW_ERR_ARG, "unknown curve kind", 0);
     }
 }
 
 /*
- * floor(a * b / c) for a, b >= 0, 0 < c < 2^62, saturating, exact without 128-bit integers: curves must not
- * fall, and the solvers' bounds rely on that. Where a product does not fit, quotient and remainder grow bit
- * by bit of b.
+ * floor(a * b / c) for a, b >= 0 and 0 < c < 2^62, saturating. Exact without 128-bit integers: curves must
+ * not fall, and the solvers' bounds rely on that. Where the product does not fit, quotient and remainder are
+ * built from the bits of b.
  */
 static int64_t mul_div(int64_t a, int64_t b, int64_t c)
 {
@@ -64,7 +78,7 @@ static int64_t mul_div(int64_t a, int64_t b, int64_t c)
     if (whole > INT64_MAX / b) {
         return INT64_MAX;
     }
-    int64_t quotient = 0; /* of rest * (bits of b so far), below b */
+    int64_t quotient = 0; /* of rest * (bits of b so far), less than b */
     int64_t remainder = 0;
     for (int bit = 62; bit >= 0; bit--) {
         quotient *= 2;
@@ -84,6 +98,7 @@ static int64_t mul_div(int64_t a, int64_t b, int64_t c)
     return whole * b > INT64_MAX - quotient ? INT64_MAX : whole * b + quotient;
 }
 
+/* mul_div()'s c is at most 2^58: gw_plan_cost_check(). */
 gw_plan_tick gw_cost_table_at(const gw_plan_cost *cost, int64_t elems)
 {
     const int64_t *x = cost->table_x;

@@ -5,7 +5,7 @@
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
-#include "plan_internal.h"
+#include "plan_cost.h"
 
 /* Weighted normal equations of a + b u with weights 1 / y^2. */
 typedef struct line_sums {
@@ -47,133 +47,157 @@ static void solve_line(const line_sums *s, double *a, double *b)
 
 static gw_plan_tick to_tick(double value)
 {
-    return value <= 0                          ? 0
+    return !(value > 0)                        ? 0
            : value >= (double)GW_PLAN_TICK_MAX ? GW_PLAN_TICK_MAX
                                                : (gw_plan_tick)(value + 0.5);
 }
 
-static void judge(const gw_plan_point *points, size_t count, const gw_plan_cost *cost, gw_plan_fit *fit,
-                  double *squares)
+/* The points, and the best curve for them so far. */
+typedef struct fit_search {
+    const gw_plan_point *points;
+    size_t count;
+    gw_plan_fit best;
+    double best_squares;
+} fit_search;
+
+/* Takes a curve if its sum of squared relative errors is smaller than that of the best so far. */
+static void consider(fit_search *search, const gw_plan_cost *cost)
 {
+    gw_plan_fit fit = {*cost, 0, 0, 0};
+    double squares = 0;
     double mean = 0;
-    fit->cost = *cost;
-    fit->error_max = 0;
-    fit->error_mean = 0;
-    *squares = 0;
-    for (size_t i = 0; i < count; i++) {
-        mean += (double)points[i].ticks / (double)count;
-    }
     double residual = 0;
     double variance = 0;
-    for (size_t i = 0; i < count; i++) {
-        double y = (double)points[i].ticks;
-        double difference = (double)gw_plan_cost_eval(cost, points[i].elems) - y;
+    double count = (double)search->count;
+    for (size_t i = 0; i < search->count; i++) {
+        mean += (double)search->points[i].ticks / count;
+    }
+    for (size_t i = 0; i < search->count; i++) {
+        double y = (double)search->points[i].ticks;
+        double difference = (double)gw_plan_cost_eval(cost, search->points[i].elems) - y;
         double relative = (difference < 0 ? -difference : difference) / y;
-        fit->error_max = relative > fit->error_max ? relative : fit->error_max;
-        fit->error_mean += relative / (double)count;
-        *squares += relative * relative;
+        fit.error_max = relative > fit.error_max ? relative : fit.error_max;
+        fit.error_mean += relative / count;
+        squares += relative * relative;
         residual += difference * difference;
         variance += (y - mean) * (y - mean);
     }
-    fit->r2 = variance > 0 ? 1.0 - residual / variance : residual == 0 ? 1.0 : 0.0;
-}
-
-static void consider(const gw_plan_point *points, size_t count, gw_plan_cost_kind kind, double a, double b,
-                     int64_t t, gw_plan_fit *best, double *best_squares)
-{
-    gw_plan_cost cost = {kind, to_tick(a), to_tick(b), t, 0, NULL, NULL};
-    gw_plan_fit fit;
-    double squares;
-    judge(points, count, &cost, &fit, &squares);
-    if (squares < *best_squares) {
-        *best_squares = squares;
-        *best = fit;
+    fit.r2 = variance > 0 ? 1.0 - residual / variance : residual == 0 ? 1.0 : 0.0;
+    if (squares < search->best_squares) {
+        search->best_squares = squares;
+        search->best = fit;
     }
 }
 
-/* Fits with points of at most `split` elements on the left piece. */
-static void fit_split(const gw_plan_point *points, size_t count, gw_plan_cost_kind kind, int64_t split,
-                      gw_plan_fit *best, double *best_squares)
+static void consider_line(fit_search *search, gw_plan_cost_kind kind, double a, double b, int64_t t)
+{
+    const gw_plan_cost cost = {kind, to_tick(a), to_tick(b), t, 0, NULL, NULL};
+    consider(search, &cost);
+}
+
+/* MAXLIN with points of at most `split` elements on the flat piece. */
+static void fit_maxlin(fit_search *search, int64_t split)
+{
+    line_sums flat = {0, 0, 0, 0, 0};
+    line_sums line = {0, 0, 0, 0, 0};
+    for (size_t i = 0; i < search->count; i++) {
+        add_point(search->points[i].elems <= split ? &flat : &line, (double)search->points[i].elems,
+                  (double)search->points[i].ticks);
+    }
+    consider_line(search, GW_PLAN_COST_MAXLIN, flat.w > 0 ? flat.wy / flat.w : 0,
+                  line.wuu > 0 ? line.wuy / line.wuu : 0, 0);
+}
+
+/* HINGE with points of at most `split` >= 0 elements on the flat piece. */
+static void fit_hinge(fit_search *search, int64_t split)
 {
     line_sums left = {0, 0, 0, 0, 0};
     line_sums right = {0, 0, 0, 0, 0};
     line_sums hinge = {0, 0, 0, 0, 0};
-    for (size_t i = 0; i < count; i++) {
-        double x = (double)points[i].elems;
-        double y = (double)points[i].ticks;
-        int is_left = points[i].elems <= split;
+    for (size_t i = 0; i < search->count; i++) {
+        double x = (double)search->points[i].elems;
+        double y = (double)search->points[i].ticks;
+        int is_left = search->points[i].elems <= split;
         add_point(is_left ? &left : &right, x, y);
         add_point(&hinge, is_left ? 0 : x - (double)split, y);
     }
-    double flat = left.w > 0 ? left.wy / left.w : 0;
-    if (kind == GW_PLAN_COST_MAXLIN) {
-        consider(points, count, kind, flat, right.wuu > 0 ? right.wuy / right.wuu : 0, 0, best, best_squares);
-        return;
-    }
     double a, b;
     solve_line(&hinge, &a, &b);
-    consider(points, count, kind, a, b, split, best, best_squares);
-    /* Pieces fitted apart: the hinge lies where the right line meets the flat piece. */
+    consider_line(search, GW_PLAN_COST_HINGE, a, b, split);
+    /* Pieces fitted separately: the hinge lies where the right line meets the flat piece. */
     double det = right.w * right.wuu - right.wu * right.wu;
     if (det > 1e-12 * right.w * right.wuu) {
+        double flat = left.w > 0 ? left.wy / left.w : 0;
         double intercept = (right.wy * right.wuu - right.wuy * right.wu) / det;
         double slope = (right.w * right.wuy - right.wu * right.wy) / det;
         double meet = slope > 0 ? (flat - intercept) / slope : -1;
         if (meet >= 0 && meet < (double)GW_PLAN_TICK_MAX) {
-            consider(points, count, kind, flat, slope, (int64_t)(meet + 0.5), best, best_squares);
+            consider_line(search, GW_PLAN_COST_HINGE, flat, slope, (int64_t)(meet + 0.5));
         }
     }
 }
 
-gw_plan_status gw_plan_cost_fit(const gw_plan_point *points, size_t point_count, gw_plan_cost_kind kind,
-                                gw_plan_fit *fit)
+static gw_status check_points(const gw_plan_point *points, size_t count)
 {
-    if (points == NULL || fit == NULL || point_count < 2 ||
-        (kind != GW_PLAN_COST_AFFINE && kind != GW_PLAN_COST_MAXLIN && kind != GW_PLAN_COST_HINGE)) {
-        return GW_PLAN_ERR_ARG;
-    }
     int differ = 0;
-    line_sums all = {0, 0, 0, 0, 0};
-    for (size_t i = 0; i < point_count; i++) {
+    for (size_t i = 0; i < count; i++) {
         if (points[i].elems < 0 || points[i].ticks <= 0) {
-            return GW_PLAN_ERR_NEGATIVE;
+            return GW_ERR_NEGATIVE;
+        }
+        if (points[i].elems > GW_PLAN_TICK_MAX || points[i].ticks > GW_PLAN_TICK_MAX) {
+            return GW_ERR_TICKS;
         }
         differ |= points[i].elems != points[0].elems;
-        add_point(&all, (double)points[i].elems, (double)points[i].ticks);
     }
-    if (!differ) {
-        return GW_PLAN_ERR_ARG;
-    }
-    gw_plan_fit best = {{kind, 0, 0, 0, 0, NULL, NULL}, 0, 0, 0};
-    double best_squares = 1e300;
-    if (kind == GW_PLAN_COST_AFFINE) {
-        double a, b;
-        solve_line(&all, &a, &b);
-        consider(points, point_count, kind, a, b, 0, &best, &best_squares);
-    } else {
-        for (size_t i = 0; i < point_count; i++) {
-            fit_split(points, point_count, kind, points[i].elems, &best, &best_squares);
-        }
-        fit_split(points, point_count, kind, -1, &best, &best_squares);
-        if (kind == GW_PLAN_COST_HINGE) { /* t = 0 contains the affine form */
-            fit_split(points, point_count, kind, 0, &best, &best_squares);
-        }
-    }
-    *fit = best;
-    return GW_PLAN_OK;
+    return differ ? GW_OK : GW_ERR_ARG;
 }
 
-gw_plan_status gw_plan_cost_fit_best(const gw_plan_point *points, size_t point_count, gw_plan_fit *fit)
+gw_status gw_plan_cost_fit(const gw_plan_point *points, size_t point_count, gw_plan_cost_kind kind,
+                           gw_plan_fit *fit)
+{
+    if (points == NULL || fit == NULL ||
+        (kind != GW_PLAN_COST_AFFINE && kind != GW_PLAN_COST_MAXLIN && kind != GW_PLAN_COST_HINGE)) {
+        return GW_ERR_ARG;
+    }
+    gw_status status = check_points(points, point_count);
+    if (status != GW_OK) {
+        return status;
+    }
+    fit_search search = {points, point_count, {{kind, 0, 0, 0, 0, NULL, NULL}, 0, 0, 0}, 1e300};
+    if (kind == GW_PLAN_COST_AFFINE) {
+        line_sums all = {0, 0, 0, 0, 0};
+        for (size_t i = 0; i < point_count; i++) {
+            add_point(&all, (double)points[i].elems, (double)points[i].ticks);
+        }
+        double a, b;
+        solve_line(&all, &a, &b);
+        consider_line(&search, kind, a, b, 0);
+    } else if (kind == GW_PLAN_COST_MAXLIN) {
+        for (size_t i = 0; i < point_count; i++) {
+            fit_maxlin(&search, points[i].elems);
+        }
+        fit_maxlin(&search, -1); /* no flat piece */
+    } else {
+        for (size_t i = 0; i < point_count; i++) {
+            fit_hinge(&search, points[i].elems);
+        }
+        fit_hinge(&search, 0); /* t = 0 contains the affine form */
+    }
+    *fit = search.best;
+    return GW_OK;
+}
+
+gw_status gw_plan_cost_fit_best(const gw_plan_point *points, size_t point_count, gw_plan_fit *fit)
 {
     static const gw_plan_cost_kind kinds[3] = {GW_PLAN_COST_AFFINE, GW_PLAN_COST_MAXLIN, GW_PLAN_COST_HINGE};
     if (fit == NULL) {
-        return GW_PLAN_ERR_ARG;
+        return GW_ERR_ARG;
     }
     gw_plan_fit best;
     for (int i = 0; i < 3; i++) {
         gw_plan_fit one;
-        gw_plan_status status = gw_plan_cost_fit(points, point_count, kinds[i], &one);
-        if (status != GW_PLAN_OK) {
+        gw_status status = gw_plan_cost_fit(points, point_count, kinds[i], &one);
+        if (status != GW_OK) {
             return status;
         }
         if (i == 0 || one.error_max < best.error_max) {
@@ -181,5 +205,5 @@ gw_plan_status gw_plan_cost_fit_best(const gw_plan_point *points, size_t point_c
         }
     }
     *fit = best;
-    return GW_PLAN_OK;
+    return GW_OK;
 }

@@ -1,20 +1,11 @@
 /*
- * Checks of a whole problem: after them no sum in any solver can overflow.
+ * Checks of a whole problem: after them no sum in any solver can overflow. Prefix sums and groups.
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
-#include "plan_internal.h"
+#include "plan_solvers.h"
 
-static gw_plan_status fail(gw_plan_fault *fault, gw_plan_status status, const char *what, uint32_t index)
-{
-    if (fault != NULL) {
-        fault->what = what;
-        fault->index = index;
-    }
-    return status;
-}
-
-/* A line intercept + slope * x above the curve for all x >= 0. */
+/* A line intercept + slope * x that is nowhere below the curve for x >= 0. */
 static void upper_line(const gw_plan_cost *cost, gw_plan_tick *intercept, gw_plan_tick *slope)
 {
     if (cost->kind != GW_PLAN_COST_TABLE) {
@@ -31,65 +22,76 @@ static void upper_line(const gw_plan_cost *cost, gw_plan_tick *intercept, gw_pla
     }
 }
 
-gw_plan_status gw_problem_check_numbers(const gw_plan_problem *problem, gw_plan_fault *fault)
+static gw_status check_counts(const gw_plan_problem *problem, gw_plan_fault *fault)
 {
     if (problem == NULL || (problem->tensor_count > 0 && problem->tensors == NULL) ||
         (problem->method_count > 0 && problem->methods == NULL)) {
-        return fail(fault, GW_PLAN_ERR_ARG, "problem, tensors or methods are NULL", 0);
+        return gw_plan_fail(fault, GW_ERR_ARG, "problem, tensors or methods are NULL", 0);
     }
     if (problem->tensor_count == 0) {
-        return fail(fault, GW_PLAN_ERR_EMPTY, "the model has no tensors", 0);
+        return gw_plan_fail(fault, GW_ERR_EMPTY, "the model has no tensors", 0);
     }
     if (problem->method_count == 0) {
-        return fail(fault, GW_PLAN_ERR_EMPTY, "no method to send with", 0);
+        return gw_plan_fail(fault, GW_ERR_EMPTY, "no method to send with", 0);
     }
     if (problem->tensor_count > GW_PLAN_TENSORS_MAX || problem->method_count > GW_PLAN_METHODS_MAX) {
-        return fail(fault, GW_PLAN_ERR_COUNT, "too many tensors or methods", problem->tensor_count);
+        return gw_plan_fail(fault, GW_ERR_LIMIT, "too many tensors or methods", problem->tensor_count);
     }
     if (problem->decode != GW_PLAN_DECODE_SERIAL && problem->decode != GW_PLAN_DECODE_PARALLEL) {
-        return fail(fault, GW_PLAN_ERR_ARG, "unknown decode rule", 0);
+        return gw_plan_fail(fault, GW_ERR_ARG, "unknown decode rule", 0);
     }
     if (problem->group_elems_max < 0) {
-        return fail(fault, GW_PLAN_ERR_NEGATIVE, "group_elems_max is negative", 0);
+        return gw_plan_fail(fault, GW_ERR_NEGATIVE, "group_elems_max is negative", 0);
     }
+    return GW_OK;
+}
+
+/* Sums of sizes and backprop times through *elems and *backprop. */
+static gw_status check_tensors(const gw_plan_problem *problem, gw_plan_fault *fault, int64_t *elems,
+                               gw_plan_tick *backprop)
+{
     uint32_t all_methods =
         problem->method_count == 32 ? UINT32_MAX : (UINT32_C(1) << problem->method_count) - 1;
-    int64_t elems = 0;
-    gw_plan_tick total = 0;
+    *elems = 0;
+    *backprop = 0;
     for (uint32_t i = 0; i < problem->tensor_count; i++) {
         const gw_plan_tensor *tensor = &problem->tensors[i];
         if (tensor->elems < 0) {
-            return fail(fault, GW_PLAN_ERR_NEGATIVE, "tensor size is negative", i);
+            return gw_plan_fail(fault, GW_ERR_NEGATIVE, "tensor size is negative", i);
         }
         if (tensor->bwd < 0) {
-            return fail(fault, GW_PLAN_ERR_NEGATIVE, "backprop time is negative", i);
+            return gw_plan_fail(fault, GW_ERR_NEGATIVE, "backprop time is negative", i);
         }
-        if (tensor->elems > GW_PLAN_TICK_MAX - elems || tensor->bwd > GW_PLAN_TICK_MAX - total) {
-            return fail(fault, GW_PLAN_ERR_OVERFLOW, "sum of sizes or backprop times is too large", i);
+        if (tensor->elems > GW_PLAN_TICK_MAX - *elems || tensor->bwd > GW_PLAN_TICK_MAX - *backprop) {
+            return gw_plan_fail(fault, GW_ERR_TICKS, "sum of sizes or backprop times is too large", i);
         }
         if (problem->group_elems_max > 0 && tensor->elems > problem->group_elems_max) {
-            return fail(fault, GW_PLAN_ERR_INFEASIBLE, "tensor exceeds group_elems_max", i);
+            return gw_plan_fail(fault, GW_ERR_INFEASIBLE, "tensor exceeds group_elems_max", i);
         }
         if ((~tensor->forbidden & all_methods) == 0) {
-            return fail(fault, GW_PLAN_ERR_INFEASIBLE, "every method is forbidden for this tensor", i);
+            return gw_plan_fail(fault, GW_ERR_INFEASIBLE, "every method is forbidden for this tensor", i);
         }
-        elems += tensor->elems;
-        total += tensor->bwd;
+        *elems += tensor->elems;
+        *backprop += tensor->bwd;
     }
-    /* Sum over any partition of enc + net + dec <= N * (largest intercepts) + elems * (largest slopes). */
-    gw_plan_tick intercept_max[3] = {0, 0, 0};
-    gw_plan_tick slope_max[3] = {0, 0, 0};
+    return GW_OK;
+}
+
+/* Largest intercept and slope over the methods, for enc, net and dec. */
+static gw_status check_methods(const gw_plan_problem *problem, gw_plan_fault *fault,
+                               gw_plan_tick intercept_max[3], gw_plan_tick slope_max[3])
+{
     for (uint32_t m = 0; m < problem->method_count; m++) {
         const gw_plan_method *method = &problem->methods[m];
         const gw_plan_cost *curves[3] = {&method->enc, &method->net, &method->dec};
         if (method->enc_device != GW_PLAN_GPU && method->enc_device != GW_PLAN_CPU) {
-            return fail(fault, GW_PLAN_ERR_ARG, "method has an unknown device", m);
+            return gw_plan_fail(fault, GW_ERR_ARG, "method has an unknown device", m);
         }
         for (int part = 0; part < 3; part++) {
             gw_plan_fault inner = {"", 0};
-            gw_plan_status status = gw_plan_cost_check(curves[part], &inner);
-            if (status != GW_PLAN_OK) {
-                return fail(fault, status, inner.what, m);
+            gw_status status = gw_plan_cost_check(curves[part], &inner);
+            if (status != GW_OK) {
+                return gw_plan_fail(fault, status, inner.what, m);
             }
             gw_plan_tick intercept, slope;
             upper_line(curves[part], &intercept, &slope);
@@ -97,19 +99,39 @@ gw_plan_status gw_problem_check_numbers(const gw_plan_problem *problem, gw_plan_
             slope_max[part] = gw_tick_max(slope_max[part], slope);
         }
     }
+    return GW_OK;
+}
+
+gw_status gw_problem_check_numbers(const gw_plan_problem *problem, gw_plan_fault *fault)
+{
+    gw_plan_tick intercept_max[3] = {0, 0, 0};
+    gw_plan_tick slope_max[3] = {0, 0, 0};
+    int64_t elems = 0;
+    gw_plan_tick total = 0;
+    gw_status status = check_counts(problem, fault);
+    if (status == GW_OK) {
+        status = check_tensors(problem, fault, &elems, &total);
+    }
+    if (status == GW_OK) {
+        status = check_methods(problem, fault, intercept_max, slope_max);
+    }
+    if (status != GW_OK) {
+        return status;
+    }
+    /* Sum over any partition of enc + net + dec <= N * (largest intercepts) + elems * (largest slopes). */
+    gw_plan_tick count = (gw_plan_tick)problem->tensor_count;
     for (int part = 0; part < 3; part++) {
-        if (intercept_max[part] > (GW_PLAN_TICK_MAX - 1) / (gw_plan_tick)problem->tensor_count ||
+        if (intercept_max[part] > (GW_PLAN_TICK_MAX - 1) / count ||
             (elems > 0 && slope_max[part] > (GW_PLAN_TICK_MAX - 1) / elems)) {
-            return fail(fault, GW_PLAN_ERR_OVERFLOW, "costs of the whole model are too large", 0);
+            return gw_plan_fail(fault, GW_ERR_TICKS, "costs of the whole model are too large", 0);
         }
-        gw_plan_tick sum =
-            intercept_max[part] * (gw_plan_tick)problem->tensor_count + slope_max[part] * elems;
+        gw_plan_tick sum = intercept_max[part] * count + slope_max[part] * elems;
         if (sum > GW_PLAN_TICK_MAX - 1 - total || total > GW_PLAN_TICK_MAX - 1 - sum) {
-            return fail(fault, GW_PLAN_ERR_OVERFLOW, "costs and backprop together are too large", 0);
+            return gw_plan_fail(fault, GW_ERR_TICKS, "costs and backprop together are too large", 0);
         }
         total += sum;
     }
-    return GW_PLAN_OK;
+    return GW_OK;
 }
 
 static int names_equal(const char *a, const char *b)
@@ -121,19 +143,45 @@ static int names_equal(const char *a, const char *b)
     return *a == *b;
 }
 
-gw_plan_status gw_plan_problem_check(const gw_plan_problem *problem, gw_plan_fault *fault)
+gw_status gw_plan_problem_check(const gw_plan_problem *problem, gw_plan_fault *fault)
 {
-    gw_plan_status status = gw_problem_check_numbers(problem, fault);
-    if (status != GW_PLAN_OK) {
+    gw_status status = gw_problem_check_numbers(problem, fault);
+    if (status != GW_OK) {
         return status;
     }
     for (uint32_t i = 0; i < problem->tensor_count; i++) {
         const char *name = problem->tensors[i].name;
         for (uint32_t j = 0; name != NULL && j < i; j++) {
             if (problem->tensors[j].name != NULL && names_equal(name, problem->tensors[j].name)) {
-                return fail(fault, GW_PLAN_ERR_NAME, "tensor name occurs twice", i);
+                return gw_plan_fail(fault, GW_ERR_NAME, "tensor name occurs twice", i);
             }
         }
     }
-    return GW_PLAN_OK;
+    return GW_OK;
+}
+
+int gw_plan_sums_make(const gw_plan_problem *problem, gw_arena *arena, gw_plan_sums *sums)
+{
+    uint32_t n = problem->tensor_count;
+    sums->elems = gw_arena_take(arena, (size_t)n + 1, sizeof(int64_t));
+    sums->bwd = gw_arena_take(arena, (size_t)n + 1, sizeof(gw_plan_tick));
+    if (sums->elems == NULL || sums->bwd == NULL) {
+        return 0;
+    }
+    sums->elems[0] = 0;
+    sums->bwd[0] = 0;
+    for (uint32_t i = 0; i < n; i++) {
+        sums->elems[i + 1] = sums->elems[i] + problem->tensors[i].elems;
+        sums->bwd[i + 1] = sums->bwd[i] + problem->tensors[i].bwd;
+    }
+    return 1;
+}
+
+int gw_plan_append(gw_plan *plan, uint32_t first, uint32_t end, uint32_t method)
+{
+    if (plan->group_count == plan->capacity) {
+        return 0;
+    }
+    plan->groups[plan->group_count++] = (gw_plan_group){first, end - first, method};
+    return 1;
 }

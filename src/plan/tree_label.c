@@ -22,7 +22,7 @@ static int vector_less(const gw_plan_vector *a, const gw_plan_vector *b)
 
 uint32_t gw_plan_vectors_reduce(gw_plan_vector *vectors, uint32_t count, gw_plan_vector *scratch)
 {
-    /* Stable merge sort: of equal vectors the earliest stays in front and survives. */
+    /* Stable merge sort: of equal vectors the earliest comes first and survives. */
     gw_plan_vector *from = vectors;
     gw_plan_vector *to = scratch;
     for (uint32_t width = 1; width < count; width *= 2) {
@@ -56,51 +56,61 @@ uint32_t gw_plan_vectors_reduce(gw_plan_vector *vectors, uint32_t count, gw_plan
     return kept;
 }
 
-static gw_plan_status check(const gw_plan_tree *tree)
+/* Checks the vectors of a class; *longest receives the largest sum of times. */
+static gw_status check_class(const gw_plan_tree *tree, uint32_t class_index, gw_plan_tick *longest)
+{
+    *longest = 0;
+    for (uint32_t v = tree->class_first[class_index]; v < tree->class_first[class_index + 1]; v++) {
+        const gw_plan_vector *vector = &tree->vectors[v];
+        if (vector->gpu < 0 || vector->cpu < 0 || vector->net < 0 || vector->tail < 0) {
+            return GW_ERR_NEGATIVE;
+        }
+        if (vector->gpu >= GW_PLAN_TICK_MAX || vector->cpu >= GW_PLAN_TICK_MAX ||
+            vector->net >= GW_PLAN_TICK_MAX || vector->tail >= GW_PLAN_TICK_MAX) {
+            return GW_ERR_TICKS;
+        }
+        *longest = gw_tick_max(*longest, vector->gpu + vector->cpu + vector->net + vector->tail);
+    }
+    return GW_OK;
+}
+
+static gw_status check(const gw_plan_tree *tree)
 {
     if (tree == NULL || (tree->tensor_count > 0 && (tree->bwd == NULL || tree->tensor_class == NULL)) ||
         tree->vectors == NULL || tree->class_first == NULL ||
         (tree->decode != GW_PLAN_DECODE_SERIAL && tree->decode != GW_PLAN_DECODE_PARALLEL)) {
-        return GW_PLAN_ERR_ARG;
+        return GW_ERR_ARG;
     }
     if (tree->tensor_count == 0 || tree->class_count == 0) {
-        return GW_PLAN_ERR_EMPTY;
+        return GW_ERR_EMPTY;
     }
     if (tree->tensor_count > GW_PLAN_TENSORS_MAX) {
-        return GW_PLAN_ERR_COUNT;
+        return GW_ERR_LIMIT;
     }
     for (uint32_t c = 0; c < tree->class_count; c++) {
         if (tree->class_first[c + 1] <= tree->class_first[c]) {
-            return GW_PLAN_ERR_INFEASIBLE;
+            return GW_ERR_INFEASIBLE;
         }
     }
     gw_plan_tick total = 0;
     for (uint32_t i = 0; i < tree->tensor_count; i++) {
+        gw_plan_tick longest = 0;
         if (tree->tensor_class[i] >= tree->class_count) {
-            return GW_PLAN_ERR_ARG;
+            return GW_ERR_ARG;
+        }
+        gw_status status = check_class(tree, tree->tensor_class[i], &longest);
+        if (status != GW_OK) {
+            return status;
         }
         if (tree->bwd[i] < 0) {
-            return GW_PLAN_ERR_NEGATIVE;
-        }
-        gw_plan_tick longest = 0;
-        for (uint32_t v = tree->class_first[tree->tensor_class[i]];
-             v < tree->class_first[tree->tensor_class[i] + 1]; v++) {
-            const gw_plan_vector *vector = &tree->vectors[v];
-            if (vector->gpu < 0 || vector->cpu < 0 || vector->net < 0 || vector->tail < 0) {
-                return GW_PLAN_ERR_NEGATIVE;
-            }
-            if (vector->gpu >= GW_PLAN_TICK_MAX || vector->cpu >= GW_PLAN_TICK_MAX ||
-                vector->net >= GW_PLAN_TICK_MAX || vector->tail >= GW_PLAN_TICK_MAX) {
-                return GW_PLAN_ERR_OVERFLOW;
-            }
-            longest = gw_tick_max(longest, vector->gpu + vector->cpu + vector->net + vector->tail);
+            return GW_ERR_NEGATIVE;
         }
         if (tree->bwd[i] >= GW_PLAN_TICK_MAX || longest + tree->bwd[i] >= GW_PLAN_TICK_MAX - total) {
-            return GW_PLAN_ERR_OVERFLOW;
+            return GW_ERR_TICKS;
         }
         total += longest + tree->bwd[i];
     }
-    return GW_PLAN_OK;
+    return GW_OK;
 }
 
 static uint32_t vector_count_max(const gw_plan_tree *tree)
@@ -115,7 +125,7 @@ static uint32_t vector_count_max(const gw_plan_tree *tree)
 
 size_t gw_plan_tree_workspace_size(const gw_plan_tree *tree)
 {
-    return check(tree) == GW_PLAN_OK ? gw_label_workspace(tree->tensor_count, vector_count_max(tree)) : 0;
+    return check(tree) == GW_OK ? gw_label_workspace(tree->tensor_count, vector_count_max(tree)) : 0;
 }
 
 static const gw_plan_vector *vector_at(const gw_plan_tree *tree, uint32_t tensor, uint32_t choice)
@@ -127,31 +137,30 @@ static gw_plan_tick evaluate(const gw_plan_tree *tree, const uint32_t *choice)
 {
     gw_serial_clock clock = {0, 0, 0, 0, 0, 0};
     for (uint32_t i = 0; i < tree->tensor_count; i++) {
-        const gw_plan_vector *v = vector_at(tree, i, choice[i]);
-        gw_serial_step(&clock, tree->bwd[i], v->gpu, v->cpu, v->net, v->tail);
+        gw_serial_step(&clock, tree->bwd[i], vector_at(tree, i, choice[i]));
     }
     return gw_serial_finish(&clock, tree->decode);
 }
 
-gw_plan_status gw_plan_tree_eval(const gw_plan_tree *tree, const uint32_t *choice, gw_plan_tick *makespan)
+gw_status gw_plan_tree_eval(const gw_plan_tree *tree, const uint32_t *choice, gw_plan_tick *makespan)
 {
-    gw_plan_status status = choice == NULL || makespan == NULL ? GW_PLAN_ERR_ARG : check(tree);
-    if (status != GW_PLAN_OK) {
+    gw_status status = choice == NULL || makespan == NULL ? GW_ERR_ARG : check(tree);
+    if (status != GW_OK) {
         return status;
     }
     for (uint32_t i = 0; i < tree->tensor_count; i++) {
         uint32_t c = tree->tensor_class[i];
         if (choice[i] >= tree->class_first[c + 1] - tree->class_first[c]) {
-            return GW_PLAN_ERR_PLAN;
+            return GW_ERR_PLAN;
         }
     }
     *makespan = evaluate(tree, choice);
-    return GW_PLAN_OK;
+    return GW_OK;
 }
 
-/* First incumbent: for each tensor the vector that is cheapest under one of a few mixes of GPU and network
+/* A first choice: for each tensor the vector that is cheapest under one of a few mixes of GPU and network
  * time. */
-static gw_plan_tick first_incumbent(const gw_plan_tree *tree, uint32_t *trial, uint32_t *choice)
+static gw_plan_tick first_choice(const gw_plan_tree *tree, uint32_t *trial, uint32_t *choice)
 {
     gw_plan_tick best = INT64_MAX;
     for (int mix = 0; mix <= 8; mix++) {
@@ -179,24 +188,24 @@ static gw_plan_tick first_incumbent(const gw_plan_tree *tree, uint32_t *trial, u
     return best;
 }
 
-gw_plan_status gw_plan_tree_solve(const gw_plan_tree *tree, const gw_plan_limits *limits, void *workspace,
-                                  size_t workspace_size, uint32_t *choice, gw_plan_cert *cert)
+gw_status gw_plan_tree_solve(const gw_plan_tree *tree, const gw_plan_limits *limits, uint32_t *choice,
+                             gw_plan_cert *cert, const gw_workspace *workspace)
 {
-    gw_plan_status status = choice == NULL || cert == NULL ? GW_PLAN_ERR_ARG : check(tree);
-    if (status != GW_PLAN_OK) {
+    gw_status status = choice == NULL || cert == NULL ? GW_ERR_ARG : check(tree);
+    if (status != GW_OK) {
         return status;
     }
     gw_arena arena;
-    if (!gw_arena_open(&arena, workspace, workspace_size)) {
-        return GW_PLAN_ERR_WORKSPACE;
+    if (!gw_arena_open(&arena, workspace)) {
+        return GW_ERR_WORKSPACE;
     }
     uint32_t n = tree->tensor_count;
-    gw_label_step *steps = gw_arena_take(&arena, n, sizeof(gw_label_step));
+    gw_label_path path = {gw_arena_take(&arena, n, sizeof(gw_label_step)), 0};
     gw_plan_tick *bwd_sum = gw_arena_take(&arena, (size_t)n + 1, sizeof(gw_plan_tick));
     uint32_t *trial = gw_arena_take(&arena, n, sizeof(uint32_t));
     uint32_t *best = gw_arena_take(&arena, n, sizeof(uint32_t));
-    if (steps == NULL || bwd_sum == NULL || trial == NULL || best == NULL) {
-        return GW_PLAN_ERR_WORKSPACE;
+    if (path.steps == NULL || bwd_sum == NULL || trial == NULL || best == NULL) {
+        return GW_ERR_WORKSPACE;
     }
     gw_label_source source = {n, bwd_sum, tree->decode, 0, 0, vector_count_max(tree), NULL, NULL, tree};
     bwd_sum[0] = 0;
@@ -208,29 +217,27 @@ gw_plan_status gw_plan_tree_solve(const gw_plan_tree *tree, const gw_plan_limits
             source.has_tail |= tree->vectors[v].tail > 0;
         }
     }
-    gw_plan_tick incumbent = first_incumbent(tree, trial, best);
-    uint32_t step_count;
-    gw_plan_cert result = {0, 0, 0, 0, 0, 0};
-    status = gw_label_search(&source, limits, incumbent, &arena, steps, &step_count, &result);
-    if (status != GW_PLAN_OK) {
+    gw_plan_cert result = {first_choice(tree, trial, best), 0, 0, 0, 0, 0};
+    status = gw_label_search(&source, limits, &path, &result, &arena);
+    if (status != GW_OK) {
         return status;
     }
-    for (uint32_t j = 0; j < step_count; j++) {
-        best[steps[j].first] = steps[j].option;
+    for (uint32_t j = 0; j < path.count; j++) {
+        best[path.steps[j].first] = path.steps[j].option;
     }
     for (uint32_t i = 0; i < n; i++) {
         choice[i] = best[i];
     }
     *cert = result;
-    return GW_PLAN_OK;
+    return GW_OK;
 }
 
 #define BRUTE_TENSORS_MAX 23u
 
-gw_plan_status gw_plan_tree_brute(const gw_plan_tree *tree, uint32_t *choice, gw_plan_cert *cert)
+gw_status gw_plan_tree_brute(const gw_plan_tree *tree, uint32_t *choice, gw_plan_cert *cert)
 {
-    gw_plan_status status = choice == NULL || cert == NULL ? GW_PLAN_ERR_ARG : check(tree);
-    if (status != GW_PLAN_OK) {
+    gw_status status = choice == NULL || cert == NULL ? GW_ERR_ARG : check(tree);
+    if (status != GW_OK) {
         return status;
     }
     uint32_t n = tree->tensor_count;
@@ -239,7 +246,7 @@ gw_plan_status gw_plan_tree_brute(const gw_plan_tree *tree, uint32_t *choice, gw
         uint32_t c = tree->tensor_class[i];
         plans *= tree->class_first[c + 1] - tree->class_first[c];
         if (plans > GW_PLAN_BRUTE_MAX || i >= BRUTE_TENSORS_MAX) {
-            return GW_PLAN_ERR_LIMIT;
+            return GW_ERR_LIMIT;
         }
     }
     uint32_t digit[BRUTE_TENSORS_MAX] = {0};
@@ -257,9 +264,8 @@ gw_plan_status gw_plan_tree_brute(const gw_plan_tree *tree, uint32_t *choice, gw
             digit[depth]++;
             continue;
         }
-        const gw_plan_vector *v = vector_at(tree, depth, digit[depth]);
         before[depth + 1] = before[depth];
-        gw_serial_step(&before[depth + 1], tree->bwd[depth], v->gpu, v->cpu, v->net, v->tail);
+        gw_serial_step(&before[depth + 1], tree->bwd[depth], vector_at(tree, depth, digit[depth]));
         if (depth + 1 < n) {
             depth++;
             continue;
@@ -274,5 +280,5 @@ gw_plan_status gw_plan_tree_brute(const gw_plan_tree *tree, uint32_t *choice, gw
         digit[depth]++;
     }
     *cert = (gw_plan_cert){best, best, 1, plans, 1, 0};
-    return GW_PLAN_OK;
+    return GW_OK;
 }

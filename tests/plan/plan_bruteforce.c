@@ -4,7 +4,7 @@
  *   plan_bruteforce [--fusion N] [--joint N] [--tree N] [--tree-full N] [--seed S] [--tensors-max N]
  *
  * For every instance: the exact solver's makespan equals the best of all plans, its plan evaluates to the
- * same tick, its lower bound equals it, and root bounds and baselines lie on their side. Exit status 1 on a
+ * same tick, its lower bound equals it, and root bounds and baselines are on the right side of it. Exit status 1 on a
  * mismatch.
  *
  * SPDX-License-Identifier: BSD-2-Clause
@@ -19,8 +19,7 @@ typedef struct tally {
     uint64_t instances, mismatches, plans;
 } tally;
 
-static unsigned char *workspace;
-static size_t workspace_size;
+static gw_workspace workspace;
 
 static int report(const char *what, const random_problem *r, uint64_t index, int64_t got, int64_t want)
 {
@@ -29,20 +28,20 @@ static int report(const char *what, const random_problem *r, uint64_t index, int
     return 1;
 }
 
-static int check_exact(gw_plan_algorithm algorithm, const random_problem *r, const gw_plan_limits *limits,
-                       uint64_t index, gw_plan_tick want)
+static int check_exact(gw_plan_algorithm algorithm, const random_problem *r, uint64_t index,
+                       gw_plan_tick want)
 {
     gw_plan_group groups[RANDOM_TENSORS_MAX];
     gw_plan plan = {groups, RANDOM_TENSORS_MAX, 0};
     gw_plan_cert cert;
     const char *name = gw_plan_algorithm_name(algorithm);
-    gw_plan_status status =
-        gw_plan_solve(&r->problem, algorithm, 0, limits, workspace, workspace_size, &plan, &cert);
-    if (status != GW_PLAN_OK) {
-        return report(gw_plan_status_string(status), r, index, (int64_t)status, 0);
+    const gw_plan_solver solver = {.algorithm = algorithm};
+    gw_status status = gw_plan_solve(&r->problem, &solver, &plan, &cert, &workspace);
+    if (status != GW_OK) {
+        return report(gw_status_message(status), r, index, (int64_t)status, 0);
     }
     gw_plan_tick evaluated = -1;
-    if (gw_plan_eval(&r->problem, &plan, &evaluated) != GW_PLAN_OK || evaluated != cert.makespan) {
+    if (gw_plan_eval(&r->problem, &plan, &evaluated) != GW_OK || evaluated != cert.makespan) {
         return report("evaluator differs from solver", r, index, evaluated, cert.makespan);
     }
     if (cert.makespan != want || !cert.proven || cert.lower_bound != want) {
@@ -57,19 +56,16 @@ static int check_capped(const random_problem *r, plan_random *random, uint64_t i
     gw_plan_group groups[RANDOM_TENSORS_MAX];
     gw_plan plan = {groups, RANDOM_TENSORS_MAX, 0};
     gw_plan_cert cert;
-    gw_plan_limits limits;
-    memset(&limits, 0, sizeof limits);
-    limits.label_cap = (uint32_t)random_between(random, 1, 3);
-    limits.gap_ppm = random_between(random, 0, 1) ? 0 : (uint32_t)random_between(random, 1, 100000);
-    gw_plan_status status =
-        gw_plan_solve(&r->problem, GW_PLAN_LABELS, 0, &limits, workspace, workspace_size, &plan, &cert);
-    if (status != GW_PLAN_OK) {
-        return report(gw_plan_status_string(status), r, index, (int64_t)status, 0);
+    gw_plan_solver solver = {.algorithm = GW_PLAN_LABELS};
+    solver.limits.label_cap = (uint32_t)random_between(random, 1, 3);
+    solver.limits.gap_ppm = random_between(random, 0, 1) ? 0 : (uint32_t)random_between(random, 1, 100000);
+    gw_status status = gw_plan_solve(&r->problem, &solver, &plan, &cert, &workspace);
+    if (status != GW_OK) {
+        return report(gw_status_message(status), r, index, (int64_t)status, 0);
     }
     gw_plan_tick evaluated = -1;
-    (void)gw_plan_eval(&r->problem, &plan, &evaluated);
-    if (evaluated != cert.makespan || cert.lower_bound > want || cert.makespan < want ||
-        (cert.proven && cert.makespan != want)) {
+    if (gw_plan_eval(&r->problem, &plan, &evaluated) != GW_OK || evaluated != cert.makespan ||
+        cert.lower_bound > want || cert.makespan < want || (cert.proven && cert.makespan != want)) {
         fprintf(stderr, "bound %lld makespan %lld evaluated %lld\n", (long long)cert.lower_bound,
                 (long long)cert.makespan, (long long)evaluated);
         return report("certificate of a capped search", r, index, cert.lower_bound, want);
@@ -103,26 +99,20 @@ static void run(random_shape shape, uint64_t count, uint64_t seed, uint32_t tens
         gw_plan_group groups[RANDOM_TENSORS_MAX];
         gw_plan plan = {groups, RANDOM_TENSORS_MAX, 0};
         gw_plan_cert cert;
-        gw_plan_status status = gw_plan_solve(&r.problem, GW_PLAN_BRUTE, 0, NULL, NULL, 0, &plan, &cert);
-        if (status == GW_PLAN_ERR_WORKSPACE) {
-            status =
-                gw_plan_solve(&r.problem, GW_PLAN_BRUTE, 0, NULL, workspace, workspace_size, &plan, &cert);
-        }
-        if (status != GW_PLAN_OK) {
-            t->mismatches += (uint64_t)report(gw_plan_status_string(status), &r, i, 0, 0);
+        const gw_plan_solver brute = {.algorithm = GW_PLAN_BRUTE};
+        gw_status status = gw_plan_solve(&r.problem, &brute, &plan, &cert, &workspace);
+        if (status != GW_OK) {
+            t->mismatches += (uint64_t)report(gw_status_message(status), &r, i, 0, 0);
             continue;
         }
         gw_plan_tick evaluated = -1;
-        (void)gw_plan_eval(&r.problem, &plan, &evaluated);
-        int bad = evaluated != cert.makespan &&
+        int bad = (gw_plan_eval(&r.problem, &plan, &evaluated) != GW_OK || evaluated != cert.makespan) &&
                   report("evaluator differs from brute force", &r, i, evaluated, cert.makespan);
         if (shape == SHAPE_AFFINE) {
-            bad |= check_exact(GW_PLAN_FUSE_AFFINE, &r, NULL, i, cert.makespan);
-            bad |= check_exact(GW_PLAN_FUSE_AFFINE_N2, &r, NULL, i, cert.makespan);
+            bad |= check_exact(GW_PLAN_FUSE_AFFINE, &r, i, cert.makespan);
+            bad |= check_exact(GW_PLAN_FUSE_AFFINE_N2, &r, i, cert.makespan);
         }
-        gw_plan_limits limits;
-        memset(&limits, 0, sizeof limits);
-        bad |= check_exact(GW_PLAN_LABELS, &r, &limits, i, cert.makespan);
+        bad |= check_exact(GW_PLAN_LABELS, &r, i, cert.makespan);
         if (i % 4 == 0) {
             bad |= check_capped(&r, &random, i, cert.makespan);
         }
@@ -204,9 +194,9 @@ static void make_tree(plan_random *random, int full, random_tree *t)
             const gw_plan_option *option =
                 full ? &gpu_options[o] : &all_options[random_next(random) % all_count];
             gw_plan_job job;
-            gw_plan_status status = gw_plan_option_price(option, &codec, &cluster, elems, &job);
-            if (status != GW_PLAN_OK) {
-                fprintf(stderr, "price: %s\n", gw_plan_status_string(status));
+            gw_status status = gw_plan_option_price(option, &codec, &cluster, elems, &job);
+            if (status != GW_OK) {
+                fprintf(stderr, "price: %s\n", gw_status_message(status));
                 exit(1);
             }
             gw_plan_job_vector(&job, &t->vectors[used]);
@@ -251,11 +241,10 @@ static void run_trees(int full, uint64_t count, uint64_t seed, tally *t)
         uint32_t choice[8];
         gw_plan_cert brute, cert;
         gw_plan_tick evaluated = -1;
-        gw_plan_status status = gw_plan_tree_brute(&tree.tree, choice, &brute);
-        int bad = status != GW_PLAN_OK && tree_mismatch("brute force status", i, (int64_t)status, 0);
+        gw_status status = gw_plan_tree_brute(&tree.tree, choice, &brute);
+        int bad = status != GW_OK && tree_mismatch("brute force status", i, (int64_t)status, 0);
         bad |= !bad &&
-               (gw_plan_tree_eval(&tree.tree, choice, &evaluated) != GW_PLAN_OK ||
-                evaluated != brute.makespan) &&
+               (gw_plan_tree_eval(&tree.tree, choice, &evaluated) != GW_OK || evaluated != brute.makespan) &&
                tree_mismatch("evaluator differs from brute force", i, evaluated, brute.makespan);
         /* First the whole set of options, then what dominance leaves of it. */
         for (int reduced = 0; reduced < 2 && !bad; reduced++) {
@@ -271,15 +260,15 @@ static void run_trees(int full, uint64_t count, uint64_t seed, tally *t)
                 }
                 tree.class_first[tree.tree.class_count] = used;
             }
-            status = gw_plan_tree_solve(&tree.tree, NULL, workspace, workspace_size, choice, &cert);
-            bad |= status != GW_PLAN_OK && tree_mismatch(gw_plan_status_string(status), i, 0, 0);
+            status = gw_plan_tree_solve(&tree.tree, NULL, choice, &cert, &workspace);
+            bad |= status != GW_OK && tree_mismatch(gw_status_message(status), i, 0, 0);
             bad |=
                 !bad && (cert.makespan != brute.makespan || !cert.proven) &&
                 tree_mismatch(reduced ? "after dominance" : "all options", i, cert.makespan, brute.makespan);
-            bad |= !bad &&
-                   (gw_plan_tree_eval(&tree.tree, choice, &evaluated) != GW_PLAN_OK ||
-                    evaluated != cert.makespan) &&
-                   tree_mismatch("evaluator differs from solver", i, evaluated, cert.makespan);
+            bad |=
+                !bad &&
+                (gw_plan_tree_eval(&tree.tree, choice, &evaluated) != GW_OK || evaluated != cert.makespan) &&
+                tree_mismatch("evaluator differs from solver", i, evaluated, cert.makespan);
         }
         t->instances++;
         t->plans += brute.labels;
@@ -322,9 +311,9 @@ int main(int argc, char **argv)
             return 2;
         }
     }
-    workspace_size = (size_t)8 << 20;
-    workspace = malloc(workspace_size);
-    if (workspace == NULL) {
+    workspace.size = (size_t)8 << 20;
+    workspace.data = malloc(workspace.size);
+    if (workspace.data == NULL) {
         return 2;
     }
     uint64_t mismatches = 0;
@@ -336,14 +325,16 @@ int main(int argc, char **argv)
     }
     run(SHAPE_JOINT, joint, seed, tensors_max, &t);
     mismatches += t.mismatches;
-    (void)gw_plan_options_list(0, UINT32_MAX, all_options, GW_PLAN_OPTION_COUNT, &all_count);
-    (void)gw_plan_options_list(GW_PLAN_OPTIONS_GPU_ONLY, UINT32_MAX, gpu_options, GW_PLAN_OPTION_COUNT,
-                               &gpu_count);
+    if (gw_plan_options_list(0, UINT32_MAX, all_options, GW_PLAN_OPTION_COUNT, &all_count) != GW_OK ||
+        gw_plan_options_list(GW_PLAN_OPTIONS_GPU_ONLY, UINT32_MAX, gpu_options, GW_PLAN_OPTION_COUNT,
+                             &gpu_count) != GW_OK) {
+        return 2;
+    }
     run_trees(0, tree, seed, &t);
     mismatches += t.mismatches;
     run_trees(1, tree_full, seed, &t);
     mismatches += t.mismatches;
-    free(workspace);
+    free(workspace.data);
     printf("seed %llu: %llu mismatches\n", (unsigned long long)seed, (unsigned long long)mismatches);
     return mismatches == 0 ? 0 : 1;
 }

@@ -44,7 +44,7 @@ class Case(unittest.TestCase):
 
     def good(self, *args):
         # Results are compared, so a busy machine must not stop a search early.
-        if args[0] in ("solve", "export", "explain", "verify") and "--time-limit-ms" not in args:
+        if args[0] in ("solve", "export", "explain", "verify") and not {"--time-limit-ms", "--help"} & set(args):
             args += ("--time-limit-ms", 60000)
         code, out, err = run(*args)
         self.assertEqual(code, 0, err)
@@ -607,6 +607,83 @@ class BadInput(Case):
         self.refused(["claims"], "verify", lstm, broken(lambda p: p.update(makespan_us=5.0)))
         self.refused(["group"], "eval", RESNET50, plan)
 
+    def test_fit_hinge_without_a_flat_piece(self):
+        """A hinge was also fitted without a threshold, and its position printed as -1."""
+        for rows in (
+            "7216,173.555168\n970123,802.009\n2,17.353\n",
+            "231,15.510\n615,5808.756\n159651,8715.211\n",
+        ):
+            points = self.write("p.csv", "elems,us\n" + rows)
+            found = self.good_json("fit", points, "--form", "hinge", "-o", self.path("curve.json"))
+            self.assertGreaterEqual(found["curve"]["t"], 0)
+            self.assertGreaterEqual(found["fits"]["hinge"]["t"], 0)
+            self.assertNotIn("t -1", self.good("fit", points))
+        with open(self.path("curve.json")) as file:
+            curve = json.load(file)
+        codec = {
+            "name": "x",
+            "payload": {"num": 1},
+            "collectives": ["allgather"],
+            "gpu": {"enc": curve, "dec": {"kind": "affine"}},
+        }
+        self.good(
+            "solve",
+            RESNET50,
+            "--codecs",
+            self.write("x.json", json.dumps({"codecs": [codec]})),
+            "--methods",
+            "fp32,x",
+        )
+
+    def test_makespan_of_zero(self):
+        """The excess over an optimum of 0 was printed as -nan %."""
+        model = self.csv("a,0,0\nb,0,0\n")
+        plan = self.path("p.json")
+        free = ("--methods", "fp32", "--latency-us", "0")
+        self.good("solve", model, *free, "-o", plan)
+        text = self.good("verify", model, plan, *free)
+        self.assertIn("0.0000 % over the best plan", text)
+        self.assertEqual(self.good_json("verify", model, plan, *free)["over_optimum_percent"], 0)
+        for command in (("compare",), ("explain",), ("sweep", "--values", "1:2:2", "--svg", self.path("s.svg"))):
+            self.assertNotIn("nan", self.good(command[0], model, *command[1:], *free))
+        with open(self.path("s.svg")) as file:
+            self.assertNotIn("nan", file.read())
+
+    def test_statuses_are_printed_in_words(self):
+        """Every refusal of the library says what is wrong, not a number."""
+        self.refused(["does not cover"], "solve", os.path.join(TRACES, "lstm.csv"), "--algorithm", "fuse-affine")
+        self.refused(["too large"], "solve", RESNET50, "--algorithm", "brute")
+        table = {"kind": "table", "points": [[0, 0], [(1 << 63) - 1, 1e6]]}
+        codec = {"name": "x", "payload": {"num": 1}, "collectives": ["allgather"]}
+        codec["gpu"] = {"enc": table, "dec": {"kind": "affine"}}
+        codecs = self.write("x.json", json.dumps({"codecs": [codec]}))
+        self.refused(["exceeds 2^58", "row 1"], "solve", RESNET50, "--codecs", codecs)
+
+    def test_help_lists_the_options_of_one_subcommand(self):
+        listed = {
+            name: set(re.findall(r"--([a-z-]+)", self.good(name, "--help")))
+            for name in (
+                *("solve", "compare", "explain", "sweep", "eval", "fit"),
+                *("import", "export", "check", "options", "verify", "cases"),
+            )
+        }
+        only = {
+            "algorithm": {"solve", "explain", "export"},
+            "axis": {"sweep"},
+            "bucket-mib": {"eval"},
+            "case": {"solve", "compare", "explain", "sweep", "eval", "export", "verify"},
+            "chrome": {"solve", "eval"},
+            "filter": {"fit"},
+            "histogram": {"options"},
+            "json": set(listed),
+            "level": {"solve", "compare", "eval"},
+            "params": {"import", "check", "fit"},
+            "output": {"solve", "eval", "export", "fit", "import", "sweep"},
+            "step": {"import"},
+        }
+        for option, commands in only.items():
+            self.assertEqual({name for name in listed if option in listed[name]}, commands, option)
+
     def test_fit_input(self):
         self.refused(["at least 2"], "fit", self.write("p.csv", "elems,us\n5,1\n"))
         self.refused(["line 3"], "fit", self.write("p.csv", "elems,us\n5,1\n6,-1\n"))
@@ -617,7 +694,7 @@ class BadInput(Case):
 
     def test_usage(self):
         self.refused(["subcommand"], "fly")
-        self.refused(["does not apply"], "options", "--latency-us", "3")
+        self.refused(["unrecognized option"], "options", "--latency-us", "3")
         self.refused(["not a number"], "solve", RESNET50, "--latency-us", "nan")
         self.refused(["group_elems_max"], "solve", RESNET50, "--group-mib-max", "0.000001")
         found = self.good_json("solve", os.path.join(TRACES, "bert_large.csv"), "--time-limit-ms", "0.0001")

@@ -18,6 +18,7 @@
 #define US GW_PLAN_TICKS_PER_US
 
 static int64_t workspace[1 << 20];
+static const gw_workspace space = {workspace, sizeof workspace};
 
 static gw_plan_cost affine(gw_plan_tick a, gw_plan_tick b)
 {
@@ -31,15 +32,15 @@ static gw_plan_method method_of(gw_plan_cost enc, gw_plan_cost net, gw_plan_cost
     return method;
 }
 
-static gw_plan_status solve(const gw_plan_problem *problem, gw_plan_algorithm algorithm, gw_plan_cert *cert)
+static gw_status solve(const gw_plan_problem *problem, gw_plan_algorithm algorithm, gw_plan_cert *cert)
 {
     static gw_plan_group groups[4096];
     gw_plan plan = {groups, 4096, 0};
-    gw_plan_status status =
-        gw_plan_solve(problem, algorithm, 0, NULL, workspace, sizeof workspace, &plan, cert);
-    if (status == GW_PLAN_OK) {
+    const gw_plan_solver solver = {.algorithm = algorithm};
+    gw_status status = gw_plan_solve(problem, &solver, &plan, cert, &space);
+    if (status == GW_OK) {
         gw_plan_tick makespan = -1;
-        assert_int_equal(gw_plan_eval(problem, &plan, &makespan), GW_PLAN_OK);
+        assert_int_equal(gw_plan_eval(problem, &plan, &makespan), GW_OK);
         assert_true(makespan == cert->makespan);
         assert_true(cert->lower_bound <= cert->makespan);
     }
@@ -77,10 +78,10 @@ static void curves(void **state)
     assert_true(gw_plan_cost_eval(&huge, 1000) == INT64_MAX);
     gw_plan_fault fault = {"", 0};
     gw_plan_cost negative = affine(-1, 0);
-    assert_int_equal(gw_plan_cost_check(&negative, &fault), GW_PLAN_ERR_NEGATIVE);
+    assert_int_equal(gw_plan_cost_check(&negative, &fault), GW_ERR_NEGATIVE);
     const gw_plan_tick falling[3] = {5, 4, 10};
     gw_plan_cost bad = {GW_PLAN_COST_TABLE, 0, 0, 0, 3, x, falling};
-    assert_int_equal(gw_plan_cost_check(&bad, &fault), GW_PLAN_ERR_CURVE);
+    assert_int_equal(gw_plan_cost_check(&bad, &fault), GW_ERR_CURVE);
     assert_int_equal(fault.index, 1);
 }
 
@@ -97,21 +98,81 @@ static void fits(void **state)
             points[i].ticks = gw_plan_cost_eval(&truth[kind], points[i].elems);
         }
         gw_plan_fit fit;
-        assert_int_equal(gw_plan_cost_fit(points, 17, (gw_plan_cost_kind)kind, &fit), GW_PLAN_OK);
+        assert_int_equal(gw_plan_cost_fit(points, 17, (gw_plan_cost_kind)kind, &fit), GW_OK);
         assert_true(fit.error_max < 1e-4);
         gw_plan_fit best;
-        assert_int_equal(gw_plan_cost_fit_best(points, 17, &best), GW_PLAN_OK);
+        assert_int_equal(gw_plan_cost_fit_best(points, 17, &best), GW_OK);
         assert_true(best.error_max <= fit.error_max);
         if (kind == 1) { /* the knee cannot be fitted by a line: the error says so */
-            assert_int_equal(gw_plan_cost_fit(points, 17, GW_PLAN_COST_AFFINE, &fit), GW_PLAN_OK);
+            assert_int_equal(gw_plan_cost_fit(points, 17, GW_PLAN_COST_AFFINE, &fit), GW_OK);
             assert_true(fit.error_max > GW_PLAN_FIT_ERROR_WARN);
         }
     }
     gw_plan_point same[2] = {{5, 10}, {5, 11}};
     gw_plan_fit fit;
-    assert_int_equal(gw_plan_cost_fit(same, 2, GW_PLAN_COST_AFFINE, &fit), GW_PLAN_ERR_ARG);
+    assert_int_equal(gw_plan_cost_fit(same, 2, GW_PLAN_COST_AFFINE, &fit), GW_ERR_ARG);
     gw_plan_point zero[2] = {{5, 0}, {6, 11}};
-    assert_int_equal(gw_plan_cost_fit(zero, 2, GW_PLAN_COST_AFFINE, &fit), GW_PLAN_ERR_NEGATIVE);
+    assert_int_equal(gw_plan_cost_fit(zero, 2, GW_PLAN_COST_AFFINE, &fit), GW_ERR_NEGATIVE);
+}
+
+/* A hinge was also fitted without a flat piece, with t = -1, which gw_plan_cost_check() refuses. Every fit is a
+ * valid curve now. */
+static void fits_are_valid_curves(void **state)
+{
+    (void)state;
+    const gw_plan_point reported[3] = {{7216, (gw_plan_tick)(173.555168 * (double)US)},
+                                       {970123, 802009 * (US / 1000)},
+                                       {2, 17353 * (US / 1000)}};
+    plan_random random = {12};
+    gw_plan_point points[6];
+    for (int i = 0; i < 100000; i++) {
+        const size_t count = i == 0 ? 3 : (size_t)random_between(&random, 2, 6);
+        const int wide = random_between(&random, 0, 7) == 0; /* up to the limits */
+        for (size_t p = 0; p < count; p++) {
+            points[p].elems =
+                random_between(&random, 0, INT64_C(1) << random_between(&random, 0, wide ? 58 : 30));
+            points[p].ticks =
+                random_between(&random, 1, INT64_C(1) << random_between(&random, 0, wide ? 58 : 44));
+        }
+        const gw_plan_point *used = i == 0 ? reported : points;
+        for (int kind = GW_PLAN_COST_AFFINE; kind <= GW_PLAN_COST_HINGE; kind++) {
+            gw_plan_fit fit;
+            gw_status status = gw_plan_cost_fit(used, count, (gw_plan_cost_kind)kind, &fit);
+            assert_true(status == GW_OK || status == GW_ERR_ARG); /* all points of one size */
+            assert_true(status != GW_OK || gw_plan_cost_check(&fit.cost, NULL) == GW_OK);
+        }
+    }
+    points[0] = (gw_plan_point){GW_PLAN_TICK_MAX + 1, 1};
+    points[1] = (gw_plan_point){1, 1};
+    gw_plan_fit fit;
+    assert_int_equal(gw_plan_cost_fit(points, 2, GW_PLAN_COST_HINGE, &fit), GW_ERR_TICKS);
+}
+
+/* A table over more than 2^62 elements passed the check and evaluated to 0 in its middle. */
+static void curves_out_of_range(void **state)
+{
+    (void)state;
+    const int64_t x[2] = {0, INT64_MAX};
+    const gw_plan_tick y[2] = {0, INT64_MAX};
+    gw_plan_cost table = {GW_PLAN_COST_TABLE, 0, 0, 0, 2, x, y};
+    gw_plan_fault fault = {"", 0};
+    assert_int_equal(gw_plan_cost_check(&table, &fault), GW_ERR_TICKS);
+    assert_int_equal(fault.index, 1);
+    const int64_t last_x[2] = {0, GW_PLAN_TICK_MAX};
+    const gw_plan_tick last_y[2] = {0, GW_PLAN_TICK_MAX};
+    gw_plan_cost largest = {GW_PLAN_COST_TABLE, 0, 0, 0, 2, last_x, last_y};
+    assert_int_equal(gw_plan_cost_check(&largest, NULL), GW_OK);
+    for (int64_t elems = 1; elems < GW_PLAN_TICK_MAX; elems += elems / 3 + 1) {
+        assert_true(gw_plan_cost_eval(&largest, elems) == elems);
+    }
+    for (int field = 0; field < 3; field++) {
+        gw_plan_cost hinge = {GW_PLAN_COST_HINGE, 0, 0, 0, 0, NULL, NULL};
+        int64_t *fields[3] = {&hinge.a, &hinge.b, &hinge.t};
+        *fields[field] = GW_PLAN_TICK_MAX;
+        assert_int_equal(gw_plan_cost_check(&hinge, NULL), GW_OK);
+        *fields[field] = GW_PLAN_TICK_MAX + 1;
+        assert_int_equal(gw_plan_cost_check(&hinge, NULL), GW_ERR_TICKS);
+    }
 }
 
 /* ---- bad problems ---- */
@@ -124,66 +185,65 @@ static void refusals(void **state)
     gw_plan_problem good = {tensors, 2, &method, 1, GW_PLAN_DECODE_SERIAL, 0};
     gw_plan_fault fault = {"", 9};
     gw_plan_cert cert;
-    assert_int_equal(gw_plan_problem_check(&good, &fault), GW_PLAN_OK);
+    assert_int_equal(gw_plan_problem_check(&good, &fault), GW_OK);
     gw_plan_problem p = good;
     p.tensor_count = 0;
-    assert_int_equal(gw_plan_problem_check(&p, &fault), GW_PLAN_ERR_EMPTY);
-    assert_int_equal(solve(&p, GW_PLAN_AUTO, &cert), GW_PLAN_ERR_EMPTY);
+    assert_int_equal(gw_plan_problem_check(&p, &fault), GW_ERR_EMPTY);
+    assert_int_equal(solve(&p, GW_PLAN_AUTO, &cert), GW_ERR_EMPTY);
     p = good;
     p.method_count = 0;
-    assert_int_equal(gw_plan_problem_check(&p, &fault), GW_PLAN_ERR_EMPTY);
+    assert_int_equal(gw_plan_problem_check(&p, &fault), GW_ERR_EMPTY);
     tensors[1].name = "a";
-    assert_int_equal(gw_plan_problem_check(&good, &fault), GW_PLAN_ERR_NAME);
+    assert_int_equal(gw_plan_problem_check(&good, &fault), GW_ERR_NAME);
     assert_int_equal(fault.index, 1);
     tensors[1].name = "b";
     tensors[1].bwd = -1;
-    assert_int_equal(gw_plan_problem_check(&good, &fault), GW_PLAN_ERR_NEGATIVE);
+    assert_int_equal(gw_plan_problem_check(&good, &fault), GW_ERR_NEGATIVE);
     assert_int_equal(fault.index, 1);
     tensors[1].bwd = INT64_MAX;
-    assert_int_equal(gw_plan_problem_check(&good, &fault), GW_PLAN_ERR_OVERFLOW);
+    assert_int_equal(gw_plan_problem_check(&good, &fault), GW_ERR_TICKS);
     tensors[1].bwd = 5;
     tensors[0].elems = -1;
-    assert_int_equal(gw_plan_problem_check(&good, &fault), GW_PLAN_ERR_NEGATIVE);
+    assert_int_equal(gw_plan_problem_check(&good, &fault), GW_ERR_NEGATIVE);
     tensors[0].elems = INT64_C(1) << 40;
     method.net.b = 1 << 20;
-    assert_int_equal(gw_plan_problem_check(&good, &fault), GW_PLAN_ERR_OVERFLOW);
+    assert_int_equal(gw_plan_problem_check(&good, &fault), GW_ERR_TICKS);
     method.net.b = 1;
     tensors[0].elems = 10;
     tensors[0].forbidden = 1;
-    assert_int_equal(gw_plan_problem_check(&good, &fault), GW_PLAN_ERR_INFEASIBLE);
+    assert_int_equal(gw_plan_problem_check(&good, &fault), GW_ERR_INFEASIBLE);
     tensors[0].forbidden = 0;
     p = good;
     p.group_elems_max = 9;
-    assert_int_equal(gw_plan_problem_check(&p, &fault), GW_PLAN_ERR_INFEASIBLE);
+    assert_int_equal(gw_plan_problem_check(&p, &fault), GW_ERR_INFEASIBLE);
 
     /* short outputs and workspaces are refused, plans that do not fit too */
     gw_plan_group groups[2];
     gw_plan none = {groups, 0, 0};
-    assert_int_equal(
-        gw_plan_solve(&good, GW_PLAN_LAYERWISE, 0, NULL, workspace, sizeof workspace, &none, &cert),
-        GW_PLAN_ERR_CAPACITY);
+    const gw_plan_solver layerwise = {.algorithm = GW_PLAN_LAYERWISE};
+    const gw_plan_solver labels = {.algorithm = GW_PLAN_LABELS};
+    assert_int_equal(gw_plan_solve(&good, &layerwise, &none, &cert, &space), GW_ERR_DST);
     gw_plan plan = {groups, 2, 0};
-    assert_int_equal(gw_plan_solve(&good, GW_PLAN_AUTO, 0, NULL, workspace, 64, &plan, &cert),
-                     GW_PLAN_ERR_WORKSPACE);
-    assert_int_equal(gw_plan_solve(&good, GW_PLAN_LABELS, 0, NULL, NULL, 0, &plan, &cert),
-                     GW_PLAN_ERR_WORKSPACE);
-    assert_int_equal(
-        gw_plan_solve(&good, GW_PLAN_LABELS, 0, NULL, (char *)workspace + 1, 1 << 20, &plan, &cert),
-        GW_PLAN_ERR_WORKSPACE);
+    const gw_workspace spaces[3] = {{workspace, 64}, {NULL, 0}, {(char *)workspace + 1, 1 << 20}};
+    for (int i = 0; i < 3; i++) {
+        assert_int_equal(gw_plan_solve(&good, &labels, &plan, &cert, &spaces[i]), GW_ERR_WORKSPACE);
+    }
+    assert_int_equal(gw_plan_solve(&good, NULL, &plan, &cert, &spaces[0]), GW_ERR_WORKSPACE);
+    assert_int_equal(gw_plan_solve(&good, NULL, &plan, &cert, NULL), GW_ERR_WORKSPACE);
     gw_plan_tick makespan = 77;
     groups[0] = (gw_plan_group){0, 1, 0};
     plan.group_count = 1;
-    assert_int_equal(gw_plan_eval(&good, &plan, &makespan), GW_PLAN_ERR_PLAN);
+    assert_int_equal(gw_plan_eval(&good, &plan, &makespan), GW_ERR_PLAN);
     groups[1] = (gw_plan_group){0, 1, 0};
     plan.group_count = 2;
-    assert_int_equal(gw_plan_eval(&good, &plan, &makespan), GW_PLAN_ERR_PLAN);
+    assert_int_equal(gw_plan_eval(&good, &plan, &makespan), GW_ERR_PLAN);
     groups[1] = (gw_plan_group){1, 2, 0};
-    assert_int_equal(gw_plan_eval(&good, &plan, &makespan), GW_PLAN_ERR_PLAN);
+    assert_int_equal(gw_plan_eval(&good, &plan, &makespan), GW_ERR_PLAN);
     groups[1] = (gw_plan_group){1, 1, 1};
-    assert_int_equal(gw_plan_eval(&good, &plan, &makespan), GW_PLAN_ERR_PLAN);
+    assert_int_equal(gw_plan_eval(&good, &plan, &makespan), GW_ERR_PLAN);
     assert_true(makespan == 77);
     groups[1].method = 0;
-    assert_int_equal(gw_plan_eval(&good, &plan, &makespan), GW_PLAN_OK);
+    assert_int_equal(gw_plan_eval(&good, &plan, &makespan), GW_OK);
 }
 
 /* ---- edges ---- */
@@ -199,11 +259,11 @@ static void edges(void **state)
     }
     gw_plan_method method = method_of(affine(0, 0), affine(0, 2), affine(0, 0));
     gw_plan_problem p = {tensors, 1, &method, 1, GW_PLAN_DECODE_SERIAL, 0};
-    assert_int_equal(solve(&p, GW_PLAN_AUTO, &a), GW_PLAN_OK);
+    assert_int_equal(solve(&p, GW_PLAN_AUTO, &a), GW_OK);
     assert_true(a.proven && a.makespan == 0);
     p.tensor_count = 200;
-    assert_int_equal(solve(&p, GW_PLAN_FUSE_AFFINE, &a), GW_PLAN_OK);
-    assert_int_equal(solve(&p, GW_PLAN_LABELS, &b), GW_PLAN_OK);
+    assert_int_equal(solve(&p, GW_PLAN_FUSE_AFFINE, &a), GW_OK);
+    assert_int_equal(solve(&p, GW_PLAN_LABELS, &b), GW_OK);
     assert_true(a.proven && b.proven && a.makespan == b.makespan);
     /* a pinned tensor and a memory cap are respected */
     gw_plan_method two[2] = {method_of(affine(0, 0), affine(1, 9), affine(0, 0)),
@@ -211,10 +271,10 @@ static void edges(void **state)
     gw_plan_problem q = {tensors, 12, two, 2, GW_PLAN_DECODE_SERIAL, 30};
     tensors[5].forbidden = 2;
     tensors[7].forbidden = 1;
-    assert_int_equal(solve(&q, GW_PLAN_AUTO, &a), GW_PLAN_OK);
-    assert_int_equal(solve(&q, GW_PLAN_BRUTE, &b), GW_PLAN_OK);
+    assert_int_equal(solve(&q, GW_PLAN_AUTO, &a), GW_OK);
+    assert_int_equal(solve(&q, GW_PLAN_BRUTE, &b), GW_OK);
     assert_true(a.proven && a.makespan == b.makespan);
-    assert_int_equal(solve(&q, GW_PLAN_FUSE_AFFINE, &a), GW_PLAN_ERR_UNSUPPORTED);
+    assert_int_equal(solve(&q, GW_PLAN_FUSE_AFFINE, &a), GW_ERR_OPTION);
 }
 
 /* Affine O(N Y), O(N^2 Y) and labels agree beyond what brute force reaches. */
@@ -235,9 +295,9 @@ static void solvers_agree(void **state)
             affine(random_between(&random, 0, ties ? 9 : 200 * US), ties ? 2 : 150000), affine(0, 0));
         gw_plan_problem p = {tensors, n, &method, 1, GW_PLAN_DECODE_SERIAL, 0};
         gw_plan_cert a, b, c;
-        assert_int_equal(solve(&p, GW_PLAN_FUSE_AFFINE, &a), GW_PLAN_OK);
-        assert_int_equal(solve(&p, GW_PLAN_FUSE_AFFINE_N2, &b), GW_PLAN_OK);
-        assert_int_equal(solve(&p, GW_PLAN_LABELS, &c), GW_PLAN_OK);
+        assert_int_equal(solve(&p, GW_PLAN_FUSE_AFFINE, &a), GW_OK);
+        assert_int_equal(solve(&p, GW_PLAN_FUSE_AFFINE_N2, &b), GW_OK);
+        assert_int_equal(solve(&p, GW_PLAN_LABELS, &c), GW_OK);
         assert_true(a.makespan == b.makespan);
         assert_true(c.lower_bound <= a.makespan && c.makespan >= a.makespan);
         assert_true(!c.proven || c.makespan == a.makespan);
@@ -256,11 +316,9 @@ static void deterministic(void **state)
     gw_plan b = {again, 24, 0};
     gw_plan_cert x, y;
     memset(workspace, 0, sizeof workspace);
-    assert_int_equal(gw_plan_solve(&r.problem, GW_PLAN_AUTO, 0, NULL, workspace, sizeof workspace, &a, &x),
-                     GW_PLAN_OK);
+    assert_int_equal(gw_plan_solve(&r.problem, NULL, &a, &x, &space), GW_OK);
     memset(workspace, 0xAB, sizeof workspace);
-    assert_int_equal(gw_plan_solve(&r.problem, GW_PLAN_AUTO, 0, NULL, workspace, sizeof workspace, &b, &y),
-                     GW_PLAN_OK);
+    assert_int_equal(gw_plan_solve(&r.problem, NULL, &b, &y, &space), GW_OK);
     assert_int_equal(a.group_count, b.group_count);
     assert_memory_equal(first, again, a.group_count * sizeof *first);
     assert_true(x.makespan == y.makespan && x.labels == y.labels);
@@ -279,8 +337,8 @@ static void count_misses(random_shape shape, gw_plan_algorithm algorithm, int co
         random_problem r;
         random_problem_make(&random, shape, (uint32_t)random_between(&random, 3, 10), &r);
         gw_plan_cert best, got;
-        assert_int_equal(solve(&r.problem, GW_PLAN_BRUTE, &best), GW_PLAN_OK);
-        assert_int_equal(solve(&r.problem, algorithm, &got), GW_PLAN_OK);
+        assert_int_equal(solve(&r.problem, GW_PLAN_BRUTE, &best), GW_OK);
+        assert_int_equal(solve(&r.problem, algorithm, &got), GW_OK);
         assert_true(got.makespan >= best.makespan);
         if (got.makespan > best.makespan) {
             double excess = 100 * ((double)got.makespan / (double)best.makespan - 1);
@@ -338,9 +396,8 @@ static void mgwfbp_merges(void **state)
         gw_plan_problem p = {tensors, 10, &method, 1, GW_PLAN_DECODE_SERIAL, 0};
         gw_plan plan = {groups, 10, 0};
         gw_plan_cert cert;
-        assert_int_equal(
-            gw_plan_solve(&p, GW_PLAN_MGWFBP, 0, NULL, workspace, sizeof workspace, &plan, &cert),
-            GW_PLAN_OK);
+        const gw_plan_solver solver = {.algorithm = GW_PLAN_MGWFBP};
+        assert_int_equal(gw_plan_solve(&p, &solver, &plan, &cert, &space), GW_OK);
         assert_int_equal(plan.group_count, slow ? 10 : 1);
     }
 }
@@ -359,9 +416,9 @@ static void bytecomp_lemma_1(void **state)
     const uint32_t early[2] = {1, 0};
     const uint32_t late[2] = {0, 1};
     gw_plan_tick makespan = 0;
-    assert_int_equal(gw_plan_tree_eval(&tree, early, &makespan), GW_PLAN_OK);
+    assert_int_equal(gw_plan_tree_eval(&tree, early, &makespan), GW_OK);
     assert_int_equal(makespan, 14);
-    assert_int_equal(gw_plan_tree_eval(&tree, late, &makespan), GW_PLAN_OK);
+    assert_int_equal(gw_plan_tree_eval(&tree, late, &makespan), GW_OK);
     assert_int_equal(makespan, 12);
     /* the event level serves the ready tensor first */
     gw_plan_job jobs[2];
@@ -376,14 +433,13 @@ static void bytecomp_lemma_1(void **state)
             jobs[i].stages[1].duration = 5;
             jobs[i].stages[1].resource = GW_PLAN_ON_INTER;
         }
-        assert_int_equal(gw_plan_timeline(GW_PLAN_LEVEL_EVENT, GW_PLAN_DECODE_SERIAL, 0, jobs, 2, NULL, 0,
-                                          NULL, workspace, sizeof workspace, &makespan),
-                         GW_PLAN_OK);
+        const gw_plan_run run = {jobs, 2, GW_PLAN_LEVEL_EVENT, GW_PLAN_DECODE_SERIAL, 0};
+        assert_int_equal(gw_plan_timeline(&run, NULL, &makespan, &space), GW_OK);
         assert_int_equal(makespan, which == 0 ? 13 : 12);
     }
     gw_plan_cert cert;
     uint32_t choice[2];
-    assert_int_equal(gw_plan_tree_solve(&tree, NULL, workspace, sizeof workspace, choice, &cert), GW_PLAN_OK);
+    assert_int_equal(gw_plan_tree_solve(&tree, NULL, choice, &cert, &space), GW_OK);
     assert_true(cert.proven && cert.makespan == 12);
 }
 
@@ -392,7 +448,7 @@ static void bytecomp_lemma_1(void **state)
 static uint32_t count_options(uint32_t filter, uint32_t comp_max)
 {
     uint32_t count = 0;
-    assert_int_equal(gw_plan_options_list(filter, comp_max, NULL, 0, &count), GW_PLAN_OK);
+    assert_int_equal(gw_plan_options_list(filter, comp_max, NULL, 0, &count), GW_OK);
     return count;
 }
 
@@ -406,7 +462,7 @@ static void option_counts(void **state)
     (void)state;
     static gw_plan_option options[GW_PLAN_OPTION_COUNT];
     uint32_t count = 0;
-    assert_int_equal(gw_plan_options_list(0, UINT32_MAX, options, GW_PLAN_OPTION_COUNT, &count), GW_PLAN_OK);
+    assert_int_equal(gw_plan_options_list(0, UINT32_MAX, options, GW_PLAN_OPTION_COUNT, &count), GW_OK);
     assert_int_equal(count, 4341);
     uint32_t histogram[13] = {0};
     uint32_t longest = 0;
@@ -431,8 +487,8 @@ static void option_counts(void **state)
     assert_int_equal(count_options(0, 1), 245);
     assert_int_equal(count_options(0, 2), 1397);
     assert_int_equal(count_options(0, 3), 3317);
-    assert_int_equal(gw_plan_options_list(0, UINT32_MAX, options, 10, &count), GW_PLAN_ERR_CAPACITY);
-    assert_int_equal(gw_plan_options_list(64, UINT32_MAX, NULL, 0, &count), GW_PLAN_ERR_ARG);
+    assert_int_equal(gw_plan_options_list(0, UINT32_MAX, options, 10, &count), GW_ERR_DST);
+    assert_int_equal(gw_plan_options_list(64, UINT32_MAX, NULL, 0, &count), GW_ERR_ARG);
 }
 
 /* Hand-priced options: 2 machines of 2 GPUs, 8 elements, alpha 0, 1024 ticks per KiB = 1 tick a byte. */
@@ -444,7 +500,7 @@ static void option_prices(void **state)
     gw_plan_cluster cluster = {2, 2, {0, 1024}, {0, 1024}, 0};
     gw_plan_job job;
     gw_plan_option dense = {3, 0, {GW_PLAN_OP_INTRA_RS, GW_PLAN_OP_INTER_ALLREDUCE, GW_PLAN_OP_INTRA_AG}};
-    assert_int_equal(gw_plan_option_price(&dense, &codec, &cluster, 8, &job), GW_PLAN_OK);
+    assert_int_equal(gw_plan_option_price(&dense, &codec, &cluster, 8, &job), GW_OK);
     assert_int_equal(job.stages[0].duration, 16); /* (2 - 1) / 2 * 32 bytes */
     assert_int_equal(job.stages[1].duration,
                      32); /* 2 (2 - 1) / 2 * 16 bytes, twice: both GPUs share the link */
@@ -453,7 +509,7 @@ static void option_prices(void **state)
                           2,
                           {GW_PLAN_OP_COMP_GPU, GW_PLAN_OP_INTRA_A2A, GW_PLAN_OP_DEC_CPU, GW_PLAN_OP_COMP_GPU,
                            GW_PLAN_OP_INTER_ALLGATHERC, GW_PLAN_OP_INTRA_AG, GW_PLAN_OP_DEC_GPU}};
-    assert_int_equal(gw_plan_option_price(&two, &codec, &cluster, 8, &job), GW_PLAN_OK);
+    assert_int_equal(gw_plan_option_price(&two, &codec, &cluster, 8, &job), GW_OK);
     const gw_plan_tick expected[7] = {8, 4, 8, 4, 8, 8, 8};
     for (int i = 0; i < 7; i++) {
         assert_int_equal(job.stages[i].duration, expected[i]);
@@ -462,10 +518,34 @@ static void option_prices(void **state)
     gw_plan_job_vector(&job, &v);
     assert_true(v.gpu == 8 && v.cpu == 0 && v.net == 4 + 8 + 4 + 8 + 8 && v.tail == 8);
     codec.collectives = GW_PLAN_ALLGATHER;
-    assert_int_equal(gw_plan_option_price(&two, &codec, &cluster, 8, &job), GW_PLAN_ERR_UNSUPPORTED);
-    assert_int_equal(gw_plan_option_price(&two, NULL, &cluster, 8, &job), GW_PLAN_ERR_UNSUPPORTED);
+    assert_int_equal(gw_plan_option_price(&two, &codec, &cluster, 8, &job), GW_ERR_OPTION);
+    assert_int_equal(gw_plan_option_price(&two, NULL, &cluster, 8, &job), GW_ERR_OPTION);
     cluster.nodes = 0;
-    assert_int_equal(gw_plan_option_price(&dense, &codec, &cluster, 8, &job), GW_PLAN_ERR_ARG);
+    assert_int_equal(gw_plan_option_price(&dense, &codec, &cluster, 8, &job), GW_ERR_ARG);
+}
+
+/* An option that sends compressed payloads without a compression dereferenced its codec, which may be NULL. */
+static void option_without_a_codec(void **state)
+{
+    (void)state;
+    gw_plan_codec codec = {"c", {affine(0, 1), affine(0, 2)}, {affine(0, 1), affine(0, 2)}, 0, 0, 1, 1, 15,
+                           3};
+    const gw_plan_cluster cluster = {2, 2, {0, 1024}, {0, 1024}, 0};
+    for (int op = 0; op < GW_PLAN_OP_COUNT; op++) {
+        const gw_plan_option option = {1, 0, {(uint8_t)op}};
+        const int compressed = op == GW_PLAN_OP_FLAT_A2A || op == GW_PLAN_OP_FLAT_GATHER ||
+                               op == GW_PLAN_OP_FLAT_ALLGATHERC || op == GW_PLAN_OP_INTRA_A2A ||
+                               op == GW_PLAN_OP_INTRA_GATHER || op == GW_PLAN_OP_INTER_A2A ||
+                               op == GW_PLAN_OP_INTER_GATHER || op == GW_PLAN_OP_INTER_ALLGATHERC;
+        gw_plan_job job;
+        assert_int_equal(gw_plan_option_price(&option, NULL, &cluster, 8, &job), op <= GW_PLAN_OP_DEC_CPU
+                                                                                     ? GW_ERR_OPTION
+                                                                                 : compressed ? GW_ERR_ARG
+                                                                                              : GW_OK);
+        assert_int_equal(gw_plan_option_price(&option, &codec, &cluster, 8, &job),
+                         op == GW_PLAN_OP_DEC_GPU || op == GW_PLAN_OP_DEC_CPU || compressed ? GW_ERR_ARG
+                                                                                            : GW_OK);
+    }
 }
 
 /* ByteComp's algorithms never beat the exact plan, and sometimes lose: Theorem 1 does not hold. */
@@ -498,13 +578,11 @@ static void bytecomp_gaps(void **state)
         }
         gw_plan_tree tree = {bwd, classes, 6, vectors, class_first, 2, GW_PLAN_DECODE_SERIAL};
         gw_plan_cert greedy, best;
-        assert_int_equal(
-            gw_plan_bytecomp(&tree, start, candidate, cpu_of, workspace, sizeof workspace, choice, &greedy),
-            GW_PLAN_OK);
-        assert_int_equal(gw_plan_tree_solve(&tree, NULL, workspace, sizeof workspace, exact, &best),
-                         GW_PLAN_OK);
+        const gw_plan_bytecomp_input input = {start, candidate, cpu_of};
+        assert_int_equal(gw_plan_bytecomp(&tree, &input, choice, &greedy, &space), GW_OK);
+        assert_int_equal(gw_plan_tree_solve(&tree, NULL, exact, &best, &space), GW_OK);
         gw_plan_tick evaluated;
-        assert_int_equal(gw_plan_tree_eval(&tree, choice, &evaluated), GW_PLAN_OK);
+        assert_int_equal(gw_plan_tree_eval(&tree, choice, &evaluated), GW_OK);
         assert_true(evaluated == greedy.makespan && greedy.makespan >= best.makespan && best.proven);
         worse += greedy.makespan > best.makespan;
     }
@@ -518,7 +596,7 @@ static void try_all(const gw_plan_tree *tree, const uint32_t *start, const uint8
 {
     gw_plan_tick best;
     memcpy(choice, start, tree->tensor_count * sizeof *choice);
-    assert_int_equal(gw_plan_tree_eval(tree, choice, &best), GW_PLAN_OK);
+    assert_int_equal(gw_plan_tree_eval(tree, choice, &best), GW_OK);
     for (int improved = 1; improved;) {
         improved = 0;
         for (uint32_t c = 0; c < tree->class_count; c++) {
@@ -530,7 +608,7 @@ static void try_all(const gw_plan_tree *tree, const uint32_t *start, const uint8
                 for (uint32_t v = 0; v < tree->class_first[c + 1] - tree->class_first[c]; v++) {
                     gw_plan_tick makespan;
                     choice[i] = v;
-                    assert_int_equal(gw_plan_tree_eval(tree, choice, &makespan), GW_PLAN_OK);
+                    assert_int_equal(gw_plan_tree_eval(tree, choice, &makespan), GW_OK);
                     if ((candidate == NULL || candidate[tree->class_first[c] + v] != 0) && makespan < best) {
                         best = makespan;
                         kept = v;
@@ -579,9 +657,8 @@ static void bytecomp_skips_no_gain(void **state)
                              2,
                              random_between(&random, 0, 1) ? GW_PLAN_DECODE_SERIAL : GW_PLAN_DECODE_PARALLEL};
         gw_plan_cert cert;
-        assert_int_equal(
-            gw_plan_bytecomp(&tree, start, allowed, NULL, workspace, sizeof workspace, choice, &cert),
-            GW_PLAN_OK);
+        const gw_plan_bytecomp_input input = {start, allowed, NULL};
+        assert_int_equal(gw_plan_bytecomp(&tree, &input, choice, &cert, &space), GW_OK);
         try_all(&tree, start, allowed, expected);
         assert_memory_equal(choice, expected, sizeof choice);
         evaluated += cert.labels;
@@ -596,7 +673,7 @@ static void random_jobs(plan_random *random, gw_plan_job *jobs, uint32_t n, int 
     for (uint32_t j = 0; j < n; j++) {
         memset(&jobs[j], 0, sizeof jobs[j]);
         jobs[j].bwd = random_between(random, 0, 6);
-        if (chain) { /* encode on the GPU, one network, nothing behind */
+        if (chain) { /* encode on the GPU, one network step, nothing after it */
             jobs[j].stage_count = 2;
             jobs[j].stages[0] =
                 (gw_plan_stage){random_between(random, 0, 5), GW_PLAN_ON_GPU, 0, 0, GW_PLAN_OP_COUNT};
@@ -616,12 +693,11 @@ static void random_jobs(plan_random *random, gw_plan_job *jobs, uint32_t n, int 
 }
 
 static gw_plan_tick run_level(gw_plan_level level, gw_plan_decode decode, const gw_plan_job *jobs, uint32_t n,
-                              gw_plan_span *spans, size_t capacity, size_t *count)
+                              gw_plan_spans *spans)
 {
+    const gw_plan_run run = {jobs, n, level, decode, 0};
     gw_plan_tick makespan = -1;
-    assert_int_equal(gw_plan_timeline(level, decode, 0, jobs, n, spans, capacity, count, workspace,
-                                      sizeof workspace, &makespan),
-                     GW_PLAN_OK);
+    assert_int_equal(gw_plan_timeline(&run, spans, &makespan, &space), GW_OK);
     return makespan;
 }
 
@@ -635,10 +711,9 @@ static void event_equals_serial_on_chains(void **state)
         random_jobs(&random, jobs, n, 1);
         /* first come first served equals in order when encodes of zero length do not let a later job overtake
          */
-        gw_plan_tick serial = run_level(GW_PLAN_LEVEL_SERIAL, GW_PLAN_DECODE_SERIAL, jobs, n, NULL, 0, NULL);
-        assert_true(serial == run_level(GW_PLAN_LEVEL_EVENT, GW_PLAN_DECODE_SERIAL, jobs, n, NULL, 0, NULL));
-        assert_true(serial ==
-                    run_level(GW_PLAN_LEVEL_PIPELINED, GW_PLAN_DECODE_SERIAL, jobs, n, NULL, 0, NULL));
+        gw_plan_tick serial = run_level(GW_PLAN_LEVEL_SERIAL, GW_PLAN_DECODE_SERIAL, jobs, n, NULL);
+        assert_true(serial == run_level(GW_PLAN_LEVEL_EVENT, GW_PLAN_DECODE_SERIAL, jobs, n, NULL));
+        assert_true(serial == run_level(GW_PLAN_LEVEL_PIPELINED, GW_PLAN_DECODE_SERIAL, jobs, n, NULL));
     }
 }
 
@@ -657,7 +732,7 @@ static void monotone_levels(void **state)
             random_between(&random, 0, 1) ? GW_PLAN_DECODE_SERIAL : GW_PLAN_DECODE_PARALLEL;
         gw_plan_tick before[3];
         for (int level = 0; level < 3; level++) {
-            before[level] = run_level((gw_plan_level)level, decode, jobs, n, NULL, 0, NULL);
+            before[level] = run_level((gw_plan_level)level, decode, jobs, n, NULL);
         }
         uint32_t j = (uint32_t)random_between(&random, 0, (int64_t)n - 1);
         uint32_t s = (uint32_t)random_between(&random, 0, (int64_t)jobs[j].stage_count - 1);
@@ -667,9 +742,9 @@ static void monotone_levels(void **state)
             jobs[j].stages[s].duration += random_between(&random, 1, 3);
         }
         for (int level = 0; level < 2; level++) {
-            assert_true(run_level((gw_plan_level)level, decode, jobs, n, NULL, 0, NULL) >= before[level]);
+            assert_true(run_level((gw_plan_level)level, decode, jobs, n, NULL) >= before[level]);
         }
-        anomalies += run_level(GW_PLAN_LEVEL_EVENT, decode, jobs, n, NULL, 0, NULL) < before[2];
+        anomalies += run_level(GW_PLAN_LEVEL_EVENT, decode, jobs, n, NULL) < before[2];
     }
     print_message("event level: %d of 20000 schedules got shorter when a stage got longer\n", anomalies);
     assert_true(anomalies > 0);
@@ -687,9 +762,9 @@ static void spans_are_sound(void **state)
         uint32_t n = (uint32_t)random_between(&random, 1, 10);
         random_jobs(&random, jobs, n, 0);
         for (int level = 0; level < 3; level++) {
-            size_t count = 0;
-            gw_plan_tick makespan =
-                run_level((gw_plan_level)level, GW_PLAN_DECODE_SERIAL, jobs, n, spans, 512, &count);
+            gw_plan_spans list = {spans, 512, 0};
+            gw_plan_tick makespan = run_level((gw_plan_level)level, GW_PLAN_DECODE_SERIAL, jobs, n, &list);
+            size_t count = list.count;
             assert_true(count <= gw_plan_timeline_span_count_max(jobs, n));
             gw_plan_tick last = 0;
             gw_plan_tick sum = 0;
@@ -716,15 +791,16 @@ static void spans_are_sound(void **state)
         }
     }
     gw_plan_tick makespan = 0;
-    size_t count;
     random_jobs(&(plan_random){3}, jobs, 3, 0);
-    assert_int_equal(gw_plan_timeline(GW_PLAN_LEVEL_SERIAL, GW_PLAN_DECODE_SERIAL, 0, jobs, 3, spans, 1,
-                                      &count, NULL, 0, &makespan),
-                     GW_PLAN_ERR_CAPACITY);
+    const gw_plan_run run = {jobs, 3, GW_PLAN_LEVEL_SERIAL, GW_PLAN_DECODE_SERIAL, 0};
+    gw_plan_spans list = {spans, 1, 0};
+    assert_int_equal(gw_plan_timeline(&run, &list, &makespan, NULL), GW_ERR_DST);
+    assert_true(list.count > 1 && makespan > 0);
+    gw_plan_run event = run;
+    event.level = GW_PLAN_LEVEL_EVENT;
+    assert_int_equal(gw_plan_timeline(&event, NULL, &makespan, NULL), GW_ERR_WORKSPACE);
     jobs[1].stages[0].duration = -1;
-    assert_int_equal(gw_plan_timeline(GW_PLAN_LEVEL_SERIAL, GW_PLAN_DECODE_SERIAL, 0, jobs, 3, NULL, 0, NULL,
-                                      NULL, 0, &makespan),
-                     GW_PLAN_ERR_NEGATIVE);
+    assert_int_equal(gw_plan_timeline(&run, NULL, &makespan, NULL), GW_ERR_NEGATIVE);
 }
 
 /* Plan evaluation and the serial timeline of its jobs are the same tick. */
@@ -740,12 +816,11 @@ static void jobs_equal_plan(void **state)
         gw_plan plan = {groups, 24, 0};
         gw_plan_cert cert;
         gw_plan_job jobs[24];
-        assert_int_equal(
-            gw_plan_solve(&r.problem, GW_PLAN_LABELS, 0, NULL, workspace, sizeof workspace, &plan, &cert),
-            GW_PLAN_OK);
-        assert_int_equal(gw_plan_jobs(&r.problem, &plan, jobs, 24), GW_PLAN_OK);
-        assert_true(run_level(GW_PLAN_LEVEL_SERIAL, r.problem.decode, jobs, plan.group_count, NULL, 0,
-                              NULL) == cert.makespan);
+        const gw_plan_solver labels = {.algorithm = GW_PLAN_LABELS};
+        assert_int_equal(gw_plan_solve(&r.problem, &labels, &plan, &cert, &space), GW_OK);
+        assert_int_equal(gw_plan_jobs(&r.problem, &plan, jobs, 24), GW_OK);
+        assert_true(run_level(GW_PLAN_LEVEL_SERIAL, r.problem.decode, jobs, plan.group_count, NULL) ==
+                    cert.makespan);
     }
 }
 
@@ -767,25 +842,21 @@ static void limits_hold(void **state)
         gw_plan_group groups[24];
         gw_plan plan = {groups, 24, 0};
         gw_plan_cert exact, cut;
-        assert_int_equal(
-            gw_plan_solve(&r.problem, GW_PLAN_LABELS, 0, NULL, workspace, sizeof workspace, &plan, &exact),
-            GW_PLAN_OK);
-        gw_plan_limits limits;
-        memset(&limits, 0, sizeof limits);
+        gw_plan_solver labels = {.algorithm = GW_PLAN_LABELS};
+        assert_int_equal(gw_plan_solve(&r.problem, &labels, &plan, &exact, &space), GW_OK);
         if (i % 2) {
-            limits.work_max = 1;
+            labels.limits.work_max = 1;
         } else {
-            limits.clock = fake_clock;
-            limits.clock_max = 1;
+            labels.limits.clock = fake_clock;
+            labels.limits.clock_max = 1;
         }
-        gw_plan_status status =
-            gw_plan_solve(&r.problem, GW_PLAN_LABELS, 0, &limits, workspace, sizeof workspace, &plan, &cut);
-        if (status == GW_PLAN_ERR_LIMIT) {
+        gw_status status = gw_plan_solve(&r.problem, &labels, &plan, &cut, &space);
+        if (status == GW_ERR_LIMIT) {
             continue; /* no simple plan fits the constraints and no time to search */
         }
         gw_plan_tick makespan = -1;
-        assert_int_equal(status, GW_PLAN_OK);
-        assert_int_equal(gw_plan_eval(&r.problem, &plan, &makespan), GW_PLAN_OK);
+        assert_int_equal(status, GW_OK);
+        assert_int_equal(gw_plan_eval(&r.problem, &plan, &makespan), GW_OK);
         assert_true(makespan == cut.makespan && cut.lower_bound <= exact.makespan &&
                     cut.makespan >= exact.lower_bound);
     }
@@ -800,10 +871,13 @@ static void bad_arguments(void **state)
     gw_plan_problem p = {tensors, 2, &method, 1, GW_PLAN_DECODE_SERIAL, 0};
     gw_plan_group groups[2];
     gw_plan plan = {groups, 2, 0};
-    assert_int_equal(gw_plan_bucket(&p, 0, 5, 5, 1, &plan), GW_PLAN_ERR_OVERFLOW);
+    gw_plan_bucket_rule rule = {0, 5, 5, 1};
+    assert_int_equal(gw_plan_bucket(&p, &rule, &plan), GW_ERR_TICKS);
     tensors[0].elems = 10;
-    assert_int_equal(gw_plan_bucket(&p, 1, 5, 5, 1, &plan), GW_PLAN_ERR_ARG);
-    assert_int_equal(gw_plan_bucket(&p, 0, 5, 5, 1, &plan), GW_PLAN_OK);
+    rule.method = 1;
+    assert_int_equal(gw_plan_bucket(&p, &rule, &plan), GW_ERR_ARG);
+    rule.method = 0;
+    assert_int_equal(gw_plan_bucket(&p, &rule, &plan), GW_OK);
     assert_int_equal(plan.group_count, 2);
     assert_true(gw_plan_workspace_size(&p, GW_PLAN_AUTO) > 0);
     method.dec.kind = GW_PLAN_COST_TABLE; /* without rows */
@@ -812,9 +886,9 @@ static void bad_arguments(void **state)
         "c", {affine(0, 1), affine(0, 2)}, {affine(0, 1), affine(0, 2)}, 0, 0, 1, 1, 15, UINT32_MAX};
     gw_plan_cluster cluster = {2, 2, {0, 1024}, {0, 1024}, 0};
     assert_int_equal(gw_plan_method_make(&codec, &cluster, GW_PLAN_ALLGATHER, (gw_plan_device)2, &method),
-                     GW_PLAN_ERR_ARG);
+                     GW_ERR_ARG);
     assert_int_equal(gw_plan_method_make(NULL, &cluster, GW_PLAN_ALLREDUCE, (gw_plan_device)7, &method),
-                     GW_PLAN_ERR_ARG);
+                     GW_ERR_ARG);
 }
 
 /* A gap above 100 % accepts any plan and does not overflow, whatever the makespan. */
@@ -829,14 +903,10 @@ static void gap_of_any_size(void **state)
     gw_plan plan = {groups, 2, 0};
     gw_plan_cert cert;
     gw_plan_tick makespan = -1;
-    gw_plan_limits limits;
-    memset(&limits, 0, sizeof limits);
-    limits.gap_ppm = UINT32_MAX;
+    const gw_plan_solver labels = {.algorithm = GW_PLAN_LABELS, .limits = {.gap_ppm = UINT32_MAX}};
     for (int open = 0; open < 2; open++) { /* first without a bucket plan to start from */
-        assert_int_equal(
-            gw_plan_solve(&p, GW_PLAN_LABELS, 0, &limits, workspace, sizeof workspace, &plan, &cert),
-            GW_PLAN_OK);
-        assert_int_equal(gw_plan_eval(&p, &plan, &makespan), GW_PLAN_OK);
+        assert_int_equal(gw_plan_solve(&p, &labels, &plan, &cert, &space), GW_OK);
+        assert_int_equal(gw_plan_eval(&p, &plan, &makespan), GW_OK);
         assert_true(makespan == cert.makespan && cert.lower_bound <= makespan);
         tensors[0].forbidden = tensors[1].forbidden = 0;
     }
@@ -864,11 +934,10 @@ static void tree_options_are_the_callers(void **state)
         gw_plan_tree tree = {bwd, classes, 4, vectors, class_first, 2, GW_PLAN_DECODE_SERIAL};
         gw_plan_cert exact, brute;
         gw_plan_tick makespan = -1;
-        assert_int_equal(gw_plan_tree_solve(&tree, NULL, workspace, sizeof workspace, choice, &exact),
-                         GW_PLAN_OK);
-        assert_int_equal(gw_plan_tree_eval(&tree, choice, &makespan), GW_PLAN_OK);
+        assert_int_equal(gw_plan_tree_solve(&tree, NULL, choice, &exact, &space), GW_OK);
+        assert_int_equal(gw_plan_tree_eval(&tree, choice, &makespan), GW_OK);
         assert_true(makespan == exact.makespan);
-        assert_int_equal(gw_plan_tree_brute(&tree, choice, &brute), GW_PLAN_OK);
+        assert_int_equal(gw_plan_tree_brute(&tree, choice, &brute), GW_OK);
         assert_true(exact.proven && brute.makespan == exact.makespan);
     }
 }
@@ -878,6 +947,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(curves),
         cmocka_unit_test(fits),
+        cmocka_unit_test(fits_are_valid_curves),
+        cmocka_unit_test(curves_out_of_range),
         cmocka_unit_test(refusals),
         cmocka_unit_test(edges),
         cmocka_unit_test(solvers_agree),
@@ -888,6 +959,7 @@ int main(void)
         cmocka_unit_test(bytecomp_lemma_1),
         cmocka_unit_test(option_counts),
         cmocka_unit_test(option_prices),
+        cmocka_unit_test(option_without_a_codec),
         cmocka_unit_test(bytecomp_gaps),
         cmocka_unit_test(bytecomp_skips_no_gain),
         cmocka_unit_test(event_equals_serial_on_chains),

@@ -13,11 +13,11 @@
 
 static const struct {
     const char *name;
-    int (*run)(const plan_args *args);
+    int (*run)(int argc, char **argv);
     const char *summary;
-} commands[PLAN_CMD_COUNT] = {
+} commands[] = {
     {"solve", plan_cmd_solve, "the schedule with the shortest iteration, with proof"},
-    {"compare", plan_cmd_compare, "the exact plan beside the rules of frameworks and papers"},
+    {"compare", plan_cmd_compare, "the exact plan and the rules of frameworks and papers"},
     {"explain", plan_cmd_explain, "why each group is cut where it is"},
     {"sweep", plan_cmd_sweep, "bandwidth, ranks, ratio, batch; break-even bandwidth"},
     {"eval", plan_cmd_eval, "evaluate a plan file or fixed buckets"},
@@ -30,10 +30,12 @@ static const struct {
     {"cases", plan_cmd_cases, "the cases of the cases file"},
 };
 
+enum { COMMAND_COUNT = sizeof commands / sizeof commands[0] };
+
 static void print_usage(FILE *out)
 {
     fprintf(out, "usage: gradwire plan SUBCOMMAND [OPTIONS] [FILES]\n\n");
-    for (int i = 0; i < PLAN_CMD_COUNT; i++) {
+    for (int i = 0; i < COMMAND_COUNT; i++) {
         fprintf(out, "  %-10s %s\n", commands[i].name, commands[i].summary);
     }
     fprintf(out, "\ngradwire plan SUBCOMMAND --help lists the options.\n");
@@ -49,14 +51,9 @@ int gw_cmd_plan(int argc, char **argv)
         print_usage(stdout);
         return GW_CLI_OK;
     }
-    for (int i = 0; i < PLAN_CMD_COUNT; i++) {
+    for (int i = 0; i < COMMAND_COUNT; i++) {
         if (strcmp(argv[1], commands[i].name) == 0) {
-            plan_args args;
-            int code = plan_args_parse(argc - 1, argv + 1, (plan_command)i, &args);
-            if (code == GW_CLI_OK) {
-                code = commands[i].run(&args);
-            }
-            return code;
+            return commands[i].run(argc - 1, argv + 1);
         }
     }
     (void)gw_cli_error(GW_CLI_USAGE, NULL, "plan has no subcommand \"%.40s\"", argv[1]);

@@ -1,5 +1,5 @@
 /*
- * plan compare: the exact plan beside the rules of frameworks and papers, at the serial level and the case's
+ * plan compare: the exact plan and the rules of frameworks and papers, at the serial level and the case's
  * level.
  *
  * SPDX-License-Identifier: BSD-2-Clause
@@ -10,112 +10,170 @@
 #include "../cli_common.h"
 #include "plan_chart.h"
 #include "plan_commands.h"
-#include "plan_run.h"
 
-static int compare_model(const plan_args *args, const plan_library *library, const plan_case *c,
-                         const char *path, json_t *rows_out)
+typedef struct compare_args {
+    plan_parser parser;
+    plan_case_args case_args;
+    plan_limit_args limit_args;
+    const char *method, *svg;
+} compare_args;
+
+static int parse(compare_args *a, int argc, char **argv)
+{
+    memset(a, 0, sizeof *a);
+    plan_parser_open(&a->parser, "compare", "MODEL...",
+                     "Compares the exact plan with the rules of frameworks and papers.");
+    plan_case_args_add(&a->parser, &a->case_args, 1);
+    plan_limit_args_add(&a->parser, &a->limit_args);
+    plan_parser_add_output(&a->parser, NULL);
+    const plan_arg list[] = {
+        {"method", "NAME", "Codec that baselines use for every group (default: the last)", PLAN_ARG_TEXT,
+         &a->method, 0, 0},
+        {"svg", "FILE", "Draw the timelines of three plans", PLAN_ARG_TEXT, &a->svg, 0, 0},
+    };
+    plan_parser_add(&a->parser, list, 2);
+    int code = plan_parser_run(&a->parser, argc, argv);
+    return code == GW_CLI_OK && a->parser.file_count == 0
+               ? gw_cli_error(GW_CLI_USAGE, NULL, "plan compare takes one or more models")
+               : code;
+}
+
+enum { CHART_LAYERWISE, CHART_DDP, CHART_OURS, CHART_ROWS };
+
+/* One model: the first row is the exact plan, the others are measured against it. */
+typedef struct comparison {
+    const compare_args *args;
+    plan_opened o;
+    plan_result charted[CHART_ROWS];
+    double best_ms, bound_ms;
+} comparison;
+
+static json_t *row_json(const comparison *x, const plan_result *r, double over, gw_plan_tick at_level)
+{
+    const double makespan_ms = plan_us(r->cert.makespan) / 1e3;
+    const int first = strcmp(r->algorithm, "auto") == 0;
+    return json_pack("{s:s,s:s,s:f,s:f,s:f,s:o,s:b,s:f,s:i,s:b,s:f}", "model", x->o.path, "plan",
+                     r->algorithm, "makespan_us", makespan_ms * 1e3, "lower_bound_us",
+                     first ? x->bound_ms * 1e3 : plan_us(r->cert.lower_bound), "over_best_percent", over,
+                     "gap", gw_cli_json_real(plan_gap(&r->cert)), "proven", r->cert.proven, "solve_us",
+                     r->solve_us, "groups", (int)r->group_count, "stopped_by_limit", r->cert.stopped,
+                     "judged_us", plan_us(at_level));
+}
+
+static void print_row(const comparison *x, const plan_result *r, double over, gw_plan_tick at_level)
+{
+    printf("%-18s %12.3f %9.3f%% %8u %10.1f", r->algorithm, plan_us(r->cert.makespan) / 1e3, over,
+           r->group_count, r->solve_us);
+    if (x->o.c.level != GW_PLAN_LEVEL_SERIAL) {
+        printf(" %12.3f", plan_us(at_level) / 1e3);
+    }
+    printf("%s%s\n", r->cert.proven && strcmp(r->algorithm, "auto") == 0 ? "  proven optimal" : "",
+           r->cert.stopped ? "  (stopped by a limit)" : "");
+}
+
+/* Row of the chart that shows an algorithm, -1: none. */
+static int chart_row(const plan_case *c, const char *algorithm)
+{
+    return strcmp(algorithm, "auto") == 0        ? CHART_OURS
+           : c->kind == PLAN_TREE                ? -1
+           : strcmp(algorithm, "layerwise") == 0 ? CHART_LAYERWISE
+           : strcmp(algorithm, "ddp") == 0       ? CHART_DDP
+                                                 : -1;
+}
+
+static int compare_algorithm(comparison *x, const char *algorithm, json_t *rows)
+{
+    plan_result result;
+    const gw_plan_limits limits = plan_limits(&x->args->limit_args, 1000);
+    int code = plan_run(&x->o, algorithm, x->args->method, &limits, &result);
+    if (code != GW_CLI_OK) {
+        return code;
+    }
+    const double ms = plan_us(result.cert.makespan) / 1e3;
+    if (strcmp(algorithm, "auto") == 0) {
+        x->best_ms = ms;
+        x->bound_ms = plan_us(result.cert.lower_bound) / 1e3;
+    }
+    const double over = x->best_ms > 0 ? 100 * (ms / x->best_ms - 1) : 0;
+    gw_plan_tick at_level = result.cert.makespan;
+    if (x->o.c.level != GW_PLAN_LEVEL_SERIAL) {
+        code = plan_run_timeline(&result, &x->o.c, x->o.c.level, NULL, &at_level);
+    }
+    if (x->args->parser.json) {
+        json_array_append_new(rows, row_json(x, &result, over, at_level));
+    } else {
+        print_row(x, &result, over, at_level);
+    }
+    const int row = chart_row(&x->o.c, algorithm);
+    if (x->args->svg != NULL && row >= 0) {
+        x->charted[row] = result;
+    } else {
+        plan_result_free(&result);
+    }
+    return code;
+}
+
+static int write_chart(const comparison *x)
+{
+    const plan_chart_row rows[CHART_ROWS] = {{"one message a tensor", &x->charted[CHART_LAYERWISE]},
+                                             {"PyTorch buckets (1 MiB, then 25 MiB)", &x->charted[CHART_DDP]},
+                                             {"gradwire plan", &x->charted[CHART_OURS]}};
+    const int only_ours = x->o.c.kind == PLAN_TREE;
+    return plan_chart_svg(only_ours ? rows + CHART_OURS : rows, only_ours ? 1 : CHART_ROWS, &x->o.c,
+                          x->args->svg);
+}
+
+static int compare_model(const compare_args *a, const char *path, comparison *x, json_t *rows)
 {
     static const char *const fused[] = {
         "auto",   "layerwise",  "one-group",  "ddp",        "horovod", "bucket-sweep",    "even",
         "mgwfbp", "mergecomp2", "mergecomp3", "mergecomp4", "cupcake", "cupcake-literal", NULL};
     static const char *const trees[] = {"auto", "bytecomp", NULL};
-    plan_model model;
-    int code = plan_model_read(path, &model);
+    memset(x, 0, sizeof *x);
+    x->args = a;
+    int code = plan_opened_open(&a->case_args, path, &x->o);
     if (code != GW_CLI_OK) {
         return code;
     }
-    const char *const *algorithms = c->kind == PLAN_TREE ? trees : fused;
-    double best = 0;
-    double bound = 0;
-    plan_result charted[3]; /* unplanned, PyTorch's buckets, ours */
-    memset(charted, 0, sizeof charted);
-    if (!args->json) {
-        printf("%s, case %s, %u tensors\n%-18s %12s %10s %8s %10s%s\n", path, c->name, model.count, "plan",
-               "ms", "over best", "groups", "solve us",
-               c->level == GW_PLAN_LEVEL_SERIAL ? "" : "  at level ms");
+    if (!a->parser.json) {
+        printf("%s, case %s, %u tensors\n%-18s %12s %10s %8s %10s%s\n", path, x->o.c.name, x->o.model.count,
+               "plan", "ms", "over best", "groups", "solve us",
+               x->o.c.level == GW_PLAN_LEVEL_SERIAL ? "" : "  at level ms");
     }
-    for (int a = 0; algorithms[a] != NULL && code == GW_CLI_OK; a++) {
-        plan_result result;
-        gw_plan_limits limits = plan_args_limits(args, 1000);
-        code = plan_run(library, c, &model, path, algorithms[a], args->method, &limits, &result);
-        if (code != GW_CLI_OK) {
-            break;
-        }
-        double ms = plan_us(result.cert.makespan) / 1e3;
-        if (a == 0) {
-            best = ms;
-            bound = plan_us(result.cert.lower_bound) / 1e3;
-        }
-        double over = best > 0 ? 100 * (ms / best - 1) : 0;
-        gw_plan_tick judged = result.cert.makespan;
-        if (c->level != GW_PLAN_LEVEL_SERIAL) {
-            code = plan_run_timeline(&result, c, c->level, NULL, NULL, &judged);
-        }
-        if (args->json) {
-            json_array_append_new(
-                rows_out,
-                json_pack("{s:s,s:s,s:f,s:f,s:f,s:o,s:b,s:f,s:i,s:b,s:f}", "model", path, "plan",
-                          algorithms[a], "makespan_us", ms * 1e3, "lower_bound_us",
-                          a == 0 ? bound * 1e3 : plan_us(result.cert.lower_bound), "over_best_percent", over,
-                          "gap", gw_cli_json_real(plan_gap(&result.cert)), "proven", result.cert.proven,
-                          "solve_us", result.solve_us, "groups", (int)result.group_count, "stopped_by_limit",
-                          result.cert.stopped, "judged_us", plan_us(judged)));
-        } else {
-            printf("%-18s %12.3f %9.3f%% %8u %10.1f", algorithms[a], ms, over, result.group_count,
-                   result.solve_us);
-            if (c->level != GW_PLAN_LEVEL_SERIAL) {
-                printf(" %12.3f", plan_us(judged) / 1e3);
-            }
-            printf("%s%s\n", result.cert.proven && a == 0 ? "  proven optimal" : "",
-                   result.cert.stopped ? "  (stopped by a limit)" : "");
-        }
-        int row = c->kind == PLAN_TREE                      ? (a == 0 ? 2 : -1)
-                  : strcmp(algorithms[a], "layerwise") == 0 ? 0
-                  : strcmp(algorithms[a], "ddp") == 0       ? 1
-                  : a == 0                                  ? 2
-                                                            : -1;
-        if (args->svg != NULL && row >= 0) {
-            charted[row] = result;
-        } else {
-            plan_result_free(&result);
-        }
+    const char *const *algorithms = x->o.c.kind == PLAN_TREE ? trees : fused;
+    for (int i = 0; algorithms[i] != NULL && code == GW_CLI_OK; i++) {
+        code = compare_algorithm(x, algorithms[i], rows);
     }
-    if (args->svg != NULL && code == GW_CLI_OK) {
-        const plan_chart_row rows[3] = {{"one message a tensor", &charted[0]},
-                                        {"PyTorch buckets (1 MiB, then 25 MiB)", &charted[1]},
-                                        {"gradwire plan", &charted[2]}};
-        code = c->kind == PLAN_TREE ? plan_chart_svg(rows + 2, 1, c, args->svg)
-                                    : plan_chart_svg(rows, 3, c, args->svg);
+    if (a->svg != NULL && code == GW_CLI_OK) {
+        code = write_chart(x);
     }
-    for (int row = 0; row < 3; row++) {
-        plan_result_free(&charted[row]);
+    for (int row = 0; row < CHART_ROWS; row++) {
+        plan_result_free(&x->charted[row]);
     }
-    if (!args->json && code == GW_CLI_OK) {
-        printf("lower bound %.3f ms\n\n", bound);
+    if (!a->parser.json && code == GW_CLI_OK) {
+        printf("lower bound %.3f ms\n\n", x->bound_ms);
     }
-    plan_model_free(&model);
     return code;
 }
 
-int plan_cmd_compare(const plan_args *args)
+int plan_cmd_compare(int argc, char **argv)
 {
-    if (args->file_count == 0) {
-        return gw_cli_error(GW_CLI_USAGE, NULL, "plan compare takes one or more models");
-    }
-    plan_library library;
-    plan_case c;
-    int code = plan_args_case(args, &library, &c);
+    compare_args a;
+    comparison x;
+    char case_name[PLAN_LABEL_SIZE] = "";
+    int code = parse(&a, argc, argv);
     if (code != GW_CLI_OK) {
         return code;
     }
     json_t *rows = json_array();
-    for (int i = 0; i < args->file_count && code == GW_CLI_OK; i++) {
-        code = compare_model(args, &library, &c, args->files[i], rows);
+    for (int i = 0; i < a.parser.file_count && code == GW_CLI_OK; i++) {
+        code = compare_model(&a, a.parser.files[i], &x, rows);
+        memcpy(case_name, x.o.c.name, sizeof case_name);
+        plan_opened_close(&x.o);
     }
-    if (args->json && code == GW_CLI_OK) {
-        code = gw_cli_json_print(json_pack("{s:s,s:O}", "case", c.name, "rows", rows));
+    if (a.parser.json && code == GW_CLI_OK) {
+        code = gw_cli_json_print(json_pack("{s:s,s:O}", "case", case_name, "rows", rows));
     }
     json_decref(rows);
-    plan_library_close(&library);
     return code;
 }

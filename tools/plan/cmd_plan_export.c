@@ -1,6 +1,12 @@
 /*
  * plan export: a plan as PyTorch's bucket_cap_mb_list.
  *
+ * PyTorch's rule (torch/csrc/distributed/c10d/reducer.cpp, compute_bucket_assignment_by_size): parameters in
+ * the order the reducer sees them, a bucket closes when its bytes reach its limit; the next limit of the list
+ * follows, the last repeats. A list entry in MB of 2^20 bytes reproduces a group when the group without its
+ * last tensor is smaller and the whole group is not: any limit in (bytes - last tensor, bytes]; its middle is
+ * used.
+ *
  * SPDX-License-Identifier: BSD-2-Clause
  */
 #include <math.h>
@@ -9,101 +15,150 @@
 #include <string.h>
 
 #include "../cli_common.h"
-#include "plan_opened.h"
+#include "plan_commands.h"
+#include "plan_file.h"
+#include "plan_json.h"
 
-/*
- * PyTorch's rule (torch/csrc/distributed/c10d/reducer.cpp, compute_bucket_assignment_by_size): parameters in
- * the order the reducer sees them, a bucket closes when its bytes reach its limit; the next limit of the list
- * follows, the last repeats. A list entry in MB of 2^20 bytes reproduces a group when the group without its
- * last tensor is smaller and the whole group is not: any limit in (bytes - last tensor, bytes]; its middle is
- * used.
- */
-int plan_cmd_export(const plan_args *args)
+typedef struct export_args {
+    plan_parser parser;
+    plan_case_args case_args;
+    plan_limit_args limit_args;
+    const char *algorithm, *method;
+} export_args;
+
+static int parse(export_args *a, int argc, char **argv)
 {
-    if (args->file_count != 1 && args->file_count != 2) {
-        return gw_cli_error(GW_CLI_USAGE, NULL, "plan export takes a model and, if wanted, a plan");
+    memset(a, 0, sizeof *a);
+    plan_parser_open(&a->parser, "export", "MODEL [PLAN]",
+                     "Writes PyTorch's bucket_cap_mb_list and checks that it cuts the same groups.");
+    plan_case_args_add(&a->parser, &a->case_args, 0);
+    plan_limit_args_add(&a->parser, &a->limit_args);
+    const plan_arg list[] = {
+        {"algorithm", "NAME", "As for plan solve", PLAN_ARG_TEXT, &a->algorithm, 0, 0},
+        {"method", "NAME", "Codec that baselines use for every group (default: the last)", PLAN_ARG_TEXT,
+         &a->method, 0, 0},
+    };
+    plan_parser_add(&a->parser, list, 2);
+    plan_parser_add_output(&a->parser, "Write the list to FILE");
+    int code = plan_parser_run(&a->parser, argc, argv);
+    const int files = a->parser.file_count;
+    return code == GW_CLI_OK && files != 1 && files != 2
+               ? gw_cli_error(GW_CLI_USAGE, NULL, "plan export takes a model and, optionally, a plan")
+               : code;
+}
+
+/* The plan of the file, or a new one; plan->groups is malloc'ed. */
+static int get_plan(const export_args *a, plan_opened *o, gw_plan *plan)
+{
+    *plan = (gw_plan){NULL, 0, 0};
+    if (o->c.kind == PLAN_TREE) {
+        return gw_cli_error(GW_CLI_USAGE, NULL, "option trees do not fuse; there are no buckets to export");
     }
+    if (a->parser.file_count == 2) {
+        double claimed_us;
+        int code = plan_opened_prepare(o);
+        return code == GW_CLI_OK ? plan_file_load(a->parser.files[1], o, plan, &claimed_us) : code;
+    }
+    plan_result result;
+    const gw_plan_limits limits = plan_limits(&a->limit_args, 1000);
+    int code = plan_run(o, a->algorithm, a->method, &limits, &result);
+    if (code == GW_CLI_OK) {
+        *plan = (gw_plan){result.fused, result.group_count, result.group_count};
+        result.fused = NULL;
+        plan_result_free(&result);
+    }
+    return code;
+}
+
+/* Half the last tensor less than each group's bytes, on a grid of 1e-6 MB (about a byte), so that printing
+ * does not change it. */
+static void make_caps(const plan_model *model, const gw_plan *plan, double *caps)
+{
+    for (uint32_t j = 0; j < plan->group_count; j++) {
+        const gw_plan_group *group = &plan->groups[j];
+        const uint32_t end = group->first + group->tensor_count;
+        int64_t bytes = 0;
+        for (uint32_t i = group->first; i < end; i++) {
+            bytes += 4 * model->tensors[i].elems;
+        }
+        const int64_t last = 4 * model->tensors[end - 1].elems;
+        caps[j] = round((double)(bytes - last / 2) / 1048576.0 * 1e6) / 1e6;
+    }
+}
+
+/* Cuts by PyTorch's rule. Returns the first group that differs, group_count when all are the same. */
+static uint32_t first_difference(const plan_model *model, const gw_plan *plan, const double *caps)
+{
+    const uint32_t count = plan->group_count;
+    uint32_t bucket = 0;
+    uint32_t first = 0;
+    int64_t held = 0;
+    for (uint32_t i = 0; i < model->count; i++) {
+        held += 4 * model->tensors[i].elems;
+        const int64_t limit = (int64_t)(caps[bucket < count ? bucket : count - 1] * 1048576.0);
+        if (held < limit && i + 1 < model->count) {
+            continue;
+        }
+        if (bucket >= count || plan->groups[bucket].first != first ||
+            plan->groups[bucket].tensor_count != i + 1 - first) {
+            return bucket < count ? bucket : count - 1;
+        }
+        bucket++;
+        first = i + 1;
+        held = 0;
+    }
+    return count;
+}
+
+static int write_caps(const export_args *a, const double *caps, uint32_t count)
+{
+    if (a->parser.output == NULL && !a->parser.json) {
+        printf("bucket_cap_mb_list=[");
+        for (uint32_t j = 0; j < count; j++) {
+            printf("%s%.6f", j > 0 ? ", " : "", caps[j]);
+        }
+        printf("]\n");
+        return GW_CLI_OK;
+    }
+    json_t *list = json_array();
+    for (uint32_t j = 0; j < count; j++) {
+        json_array_append_new(list, json_real(caps[j]));
+    }
+    json_t *root = json_pack("{s:o,s:i,s:b,s:s}", "bucket_cap_mb_list", list, "buckets", (int)count,
+                             "pytorch_cuts_the_same_groups", 1, "order",
+                             "gradients in backprop order, float32, MB = 2^20 bytes");
+    return plan_json_write(root, a->parser.output != NULL ? a->parser.output : "-");
+}
+
+int plan_cmd_export(int argc, char **argv)
+{
+    export_args a;
     plan_opened o;
-    int code = plan_opened_open(args, 1, &o);
+    gw_plan plan;
+    int code = parse(&a, argc, argv);
+    if (code == GW_CLI_OK) {
+        code = plan_opened_open(&a.case_args, a.parser.files[0], &o);
+    }
     if (code != GW_CLI_OK) {
         return code;
     }
-    gw_plan_group *groups = NULL;
-    uint32_t count = 0;
-    if (o.c.kind == PLAN_TREE) {
-        code = gw_cli_error(GW_CLI_USAGE, NULL, "option trees do not fuse; there are no buckets to export");
-    } else if (args->file_count == 2) {
-        double claimed;
-        code = plan_opened_groups(args, &o, &groups, &count, &claimed);
-    } else {
-        plan_result result;
-        gw_plan_limits limits = plan_args_limits(args, 1000);
-        code = plan_run(&o.library, &o.c, &o.model, args->files[0],
-                        args->algorithm != NULL ? args->algorithm : "auto", args->method, &limits, &result);
-        if (code == GW_CLI_OK) {
-            groups = result.fused;
-            count = result.group_count;
-            result.fused = NULL;
-            plan_result_free(&result);
-        }
+    code = get_plan(&a, &o, &plan);
+    double *caps = calloc((size_t)plan.group_count + 1, sizeof *caps);
+    if (code == GW_CLI_OK && caps == NULL) {
+        code = gw_cli_error(GW_CLI_IO, NULL, "out of memory");
     }
     if (code == GW_CLI_OK) {
-        double *caps = calloc(count, sizeof *caps);
-        int64_t *bytes = calloc(count, sizeof *bytes);
-        json_t *list = json_array();
-        for (uint32_t j = 0; caps != NULL && bytes != NULL && j < count; j++) {
-            for (uint32_t i = groups[j].first; i < groups[j].first + groups[j].tensor_count; i++) {
-                bytes[j] += 4 * o.model.tensors[i].elems;
-            }
-            /* Half the last tensor below the group's bytes, on a grid of 1e-6 MB (about a byte): survives
-             * printing. */
-            int64_t last = 4 * o.model.tensors[groups[j].first + groups[j].tensor_count - 1].elems;
-            caps[j] = round((double)(bytes[j] - last / 2) / 1048576.0 * 1e6) / 1e6;
-            json_array_append_new(list, json_real(caps[j]));
-        }
-        /* Cut again by PyTorch's rule and compare. */
-        uint32_t bucket = 0;
-        uint32_t first = 0;
-        int64_t held = 0;
-        const char *why = caps == NULL || bytes == NULL ? "memory is short" : NULL;
-        uint32_t wrong = 0;
-        for (uint32_t i = 0; i < o.model.count && why == NULL; i++) {
-            held += 4 * o.model.tensors[i].elems;
-            int64_t limit = (int64_t)(caps[bucket < count ? bucket : count - 1] * 1048576.0);
-            if (held >= limit || i + 1 == o.model.count) {
-                if (bucket >= count || groups[bucket].first != first ||
-                    groups[bucket].tensor_count != i + 1 - first) {
-                    why = "a tensor without elements at a cut, or equal sums, would move a boundary";
-                    wrong = bucket;
-                }
-                bucket++;
-                first = i + 1;
-                held = 0;
-            }
-        }
-        if (why != NULL) {
-            code = gw_cli_error(GW_CLI_BAD_DATA, args->files[0],
-                                "PyTorch would not cut the same groups (bucket %u: %s)", wrong, why);
-            json_decref(list);
-        } else {
-            json_t *root = json_pack("{s:o,s:i,s:b,s:s}", "bucket_cap_mb_list", list, "buckets", (int)count,
-                                     "pytorch_cuts_the_same_groups", 1, "order",
-                                     "gradients in backprop order, float32, MB = 2^20 bytes");
-            if (args->output != NULL || args->json) {
-                code = plan_json_write(root, args->output != NULL ? args->output : "-");
-            } else {
-                printf("bucket_cap_mb_list=[");
-                for (uint32_t j = 0; j < count; j++) {
-                    printf("%s%.6f", j > 0 ? ", " : "", caps[j]);
-                }
-                printf("]\n");
-                json_decref(root);
-            }
-        }
-        free(caps);
-        free(bytes);
+        make_caps(&o.model, &plan, caps);
+        const uint32_t wrong = first_difference(&o.model, &plan, caps);
+        code = wrong == plan.group_count
+                   ? write_caps(&a, caps, plan.group_count)
+                   : gw_cli_error(GW_CLI_BAD_DATA, o.path,
+                                  "PyTorch would not cut the same groups (bucket %u: a tensor without "
+                                  "elements at a cut, or equal sums, would move a boundary)",
+                                  wrong);
     }
-    free(groups);
+    free(caps);
+    free(plan.groups);
     plan_opened_close(&o);
     return code;
 }

@@ -1,5 +1,5 @@
 /*
- * plan solve, plan options, plan cases.
+ * plan solve: the schedule with the shortest iteration.
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
@@ -12,196 +12,120 @@
 #include "plan_commands.h"
 #include "plan_file.h"
 
-int plan_cmd_solve(const plan_args *args)
+typedef struct solve_args {
+    plan_parser parser;
+    plan_case_args case_args;
+    plan_limit_args limit_args;
+    const char *algorithm, *method, *svg, *chrome;
+    int64_t repeat; /* 0: not given */
+} solve_args;
+
+static int parse(solve_args *a, int argc, char **argv)
 {
-    if (args->file_count != 1) {
-        return gw_cli_error(GW_CLI_USAGE, NULL, "plan solve takes one model");
-    }
-    plan_library library;
-    plan_case c;
-    int code = plan_args_case(args, &library, &c);
-    if (code != GW_CLI_OK) {
-        return code;
-    }
-    plan_model model;
-    code = plan_model_read(args->files[0], &model);
-    if (code != GW_CLI_OK) {
-        plan_library_close(&library);
-        return code;
-    }
-    plan_result result;
-    memset(&result, 0, sizeof result);
-    const char *algorithm = args->algorithm != NULL ? args->algorithm : "auto";
-    gw_plan_limits limits = plan_args_limits(args, 1000);
-    size_t repeat_max = args->repeat > 0 ? (size_t)args->repeat : 11;
+    memset(a, 0, sizeof *a);
+    plan_parser_open(&a->parser, "solve", "MODEL",
+                     "Finds the schedule with the shortest iteration and proves how good it is.");
+    plan_case_args_add(&a->parser, &a->case_args, 1);
+    plan_limit_args_add(&a->parser, &a->limit_args);
+    const plan_arg list[] = {
+        {NULL, NULL, "Solving", PLAN_ARG_FLAG, NULL, 0, 0},
+        {"algorithm", "NAME",
+         "auto, labels, fuse-affine, brute, ddp, horovod, cupcake, ... (plan compare shows all)",
+         PLAN_ARG_TEXT, &a->algorithm, 0, 0},
+        {"method", "NAME", "Codec that baselines use for every group (default: the last)", PLAN_ARG_TEXT,
+         &a->method, 0, 0},
+        {"repeat", "N", "Solve N times and report the median time (default: up to 11 short solves)",
+         PLAN_ARG_WHOLE, &a->repeat, 1, 1000000},
+    };
+    plan_parser_add(&a->parser, list, sizeof list / sizeof list[0]);
+    plan_parser_add_output(&a->parser, "Write the plan to FILE");
+    const plan_arg charts[] = {
+        {"svg", "FILE", "Draw the timeline", PLAN_ARG_TEXT, &a->svg, 0, 0},
+        {"chrome", "FILE", "Write the timeline as a Chrome trace for Perfetto", PLAN_ARG_TEXT, &a->chrome, 0,
+         0},
+    };
+    plan_parser_add(&a->parser, charts, 2);
+    int code = plan_parser_run(&a->parser, argc, argv);
+    return code == GW_CLI_OK && a->parser.file_count != 1
+               ? gw_cli_error(GW_CLI_USAGE, NULL, "plan solve takes one model")
+               : code;
+}
+
+/* Solves --repeat times, or up to 11 times within 10 ms; the result has the median time. */
+static int solve(const solve_args *a, const plan_opened *o, plan_result *result)
+{
+    const gw_plan_limits limits = plan_limits(&a->limit_args, 1000);
+    const size_t repeat_max = a->repeat > 0 ? (size_t)a->repeat : 11;
     size_t solves = 0;
     double spent_us = 0;
     double *times = calloc(repeat_max, sizeof *times);
-    code = times != NULL ? GW_CLI_OK : gw_cli_error(GW_CLI_IO, NULL, "memory is short");
-    while (code == GW_CLI_OK && solves < repeat_max && (args->repeat > 0 || spent_us < 10000)) {
-        plan_result_free(&result);
-        code = plan_run(&library, &c, &model, args->files[0], algorithm, args->method, &limits, &result);
-        times[solves++] = result.solve_us;
-        spent_us += result.solve_us;
+    int code = times != NULL ? GW_CLI_OK : gw_cli_error(GW_CLI_IO, NULL, "out of memory");
+    while (code == GW_CLI_OK && solves < repeat_max && (a->repeat > 0 || spent_us < 10000)) {
+        plan_result_free(result);
+        code = plan_run(o, a->algorithm, a->method, &limits, result);
+        times[solves++] = result->solve_us;
+        spent_us += result->solve_us;
     }
     if (code == GW_CLI_OK) {
-        result.solve_us = gw_cli_median(times, solves);
-        result.solves = (uint32_t)solves;
-        if (args->output != NULL) {
-            code = plan_file_write(&result, &c, &model, args->files[0], args->output);
-        }
-        if (code == GW_CLI_OK && (args->svg != NULL || args->chrome != NULL)) {
-            code = plan_chart_write(&result, &c, &model, args->svg, args->chrome);
-        }
-    }
-    if (code == GW_CLI_OK && args->json) {
-        json_t *root = plan_file_json(&result, &c, &model, args->files[0]);
-        code = gw_cli_json_print(root);
-    } else if (code == GW_CLI_OK) {
-        printf("%s, case %s: %u tensors in %u groups\n", args->files[0], c.name, model.count,
-               result.group_count);
-        printf("iteration %.3f ms, lower bound %.3f ms, gap %.4f %%%s, solved in %.1f us (%s)\n",
-               plan_us(result.cert.makespan) / 1e3, plan_us(result.cert.lower_bound) / 1e3,
-               100 * plan_gap(&result.cert), result.cert.proven ? " (proven optimal)" : "", result.solve_us,
-               result.algorithm);
-        if (c.level != GW_PLAN_LEVEL_SERIAL) {
-            gw_plan_tick judged = 0;
-            code = plan_run_timeline(&result, &c, c.level, NULL, NULL, &judged);
-            printf("at the %s level: %.3f ms\n", c.level == GW_PLAN_LEVEL_EVENT ? "event" : "pipelined",
-                   plan_us(judged) / 1e3);
-        }
-        printf("%5s %7s %7s %12s  %s\n", "group", "first", "last", "elems", "method");
-        for (uint32_t j = 0; j < result.group_count; j++) {
-            int64_t elems = 0;
-            uint32_t end = result.groups[j].first + result.groups[j].tensor_count;
-            for (uint32_t i = result.groups[j].first; i < end; i++) {
-                elems += model.tensors[i].elems;
-            }
-            printf("%5u %7u %7u %12lld  %s\n", j, result.groups[j].first, end - 1, (long long)elems,
-                   result.groups[j].method);
-        }
+        result->solve_us = gw_cli_median(times, solves);
+        result->solves = (uint32_t)solves;
     }
     free(times);
+    return code;
+}
+
+static int print_result(const plan_result *result, const plan_opened *o)
+{
+    const plan_case *c = &o->c;
+    int code = GW_CLI_OK;
+    printf("%s, case %s: %u tensors in %u groups\n", o->path, c->name, o->model.count, result->group_count);
+    printf("iteration %.3f ms, lower bound %.3f ms, gap %.4f %%%s, solved in %.1f us (%s)\n",
+           plan_us(result->cert.makespan) / 1e3, plan_us(result->cert.lower_bound) / 1e3,
+           100 * plan_gap(&result->cert), result->cert.proven ? " (proven optimal)" : "", result->solve_us,
+           result->algorithm);
+    if (c->level != GW_PLAN_LEVEL_SERIAL) {
+        gw_plan_tick makespan = 0;
+        code = plan_run_timeline(result, c, c->level, NULL, &makespan);
+        printf("at the %s level: %.3f ms\n", c->level == GW_PLAN_LEVEL_EVENT ? "event" : "pipelined",
+               plan_us(makespan) / 1e3);
+    }
+    printf("%5s %7s %7s %12s  %s\n", "group", "first", "last", "elems", "method");
+    for (uint32_t j = 0; j < result->group_count; j++) {
+        const plan_result_group *group = &result->groups[j];
+        const uint32_t end = group->first + group->tensor_count;
+        int64_t elems = 0;
+        for (uint32_t i = group->first; i < end; i++) {
+            elems += o->model.tensors[i].elems;
+        }
+        printf("%5u %7u %7u %12lld  %s\n", j, group->first, end - 1, (long long)elems, group->method);
+    }
+    return code;
+}
+
+int plan_cmd_solve(int argc, char **argv)
+{
+    solve_args a;
+    plan_opened o;
+    plan_result result;
+    memset(&result, 0, sizeof result);
+    int code = parse(&a, argc, argv);
+    if (code == GW_CLI_OK) {
+        code = plan_opened_open(&a.case_args, a.parser.files[0], &o);
+    }
+    if (code != GW_CLI_OK) {
+        return code;
+    }
+    code = solve(&a, &o, &result);
+    if (code == GW_CLI_OK && a.parser.output != NULL) {
+        code = plan_file_write(&result, &o, a.parser.output);
+    }
+    if (code == GW_CLI_OK) {
+        code = plan_chart_write(&result, &o, a.svg, a.chrome);
+    }
+    if (code == GW_CLI_OK) {
+        code = a.parser.json ? gw_cli_json_print(plan_file_json(&result, &o)) : print_result(&result, &o);
+    }
     plan_result_free(&result);
-    plan_model_free(&model);
-    plan_library_close(&library);
-    return code;
-}
-
-static int parse_filter(const char *list, uint32_t *filter)
-{
-    static const char *const names[4] = {"gpu", "dense", "scatter", "one-device"};
-    *filter = 0;
-    while (list != NULL && *list != '\0') {
-        size_t length = strcspn(list, ",");
-        int known = 0;
-        for (int i = 0; i < 4; i++) {
-            if (strlen(names[i]) == length && memcmp(names[i], list, length) == 0) {
-                *filter |= 1u << i;
-                known = 1;
-            }
-        }
-        if (!known) {
-            return gw_cli_error(GW_CLI_USAGE, NULL, "--only knows gpu, dense, scatter and one-device");
-        }
-        list += length + (list[length] == ',');
-    }
-    return GW_CLI_OK;
-}
-
-int plan_cmd_options(const plan_args *args)
-{
-    uint32_t filter;
-    if (args->file_count != 0) {
-        return gw_cli_error(GW_CLI_USAGE, NULL, "plan options takes no file");
-    }
-    int code = parse_filter(args->options_filter, &filter);
-    if (code != GW_CLI_OK) {
-        return code;
-    }
-    uint32_t comp_max = args->comp_max >= 0 ? (uint32_t)args->comp_max : UINT32_MAX;
-    uint32_t count = 0;
-    gw_plan_option *options = calloc(GW_PLAN_OPTION_COUNT, sizeof *options);
-    if (options == NULL ||
-        gw_plan_options_list(filter, comp_max, options, GW_PLAN_OPTION_COUNT, &count) != GW_PLAN_OK) {
-        free(options);
-        return gw_cli_error(GW_CLI_IO, NULL, "memory is short");
-    }
-    uint32_t histogram[GW_PLAN_OPTION_OPS_MAX + 1] = {0};
-    uint32_t most = 0;
-    for (uint32_t o = 0; o < count; o++) {
-        histogram[options[o].comp_count]++;
-        most = options[o].comp_count > most ? options[o].comp_count : most;
-    }
-    if (args->json) {
-        json_t *bins = json_array();
-        for (uint32_t h = 0; h <= most; h++) {
-            json_array_append_new(bins, json_integer(histogram[h]));
-        }
-        json_t *root = json_pack("{s:I,s:o}", "count", (json_int_t)count, "by_compressions", bins);
-        if (!args->count_only && !args->histogram) {
-            json_t *paths = json_array();
-            for (uint32_t o = 0; o < count; o++) {
-                json_t *path = json_array();
-                for (uint32_t i = 0; i < options[o].op_count; i++) {
-                    json_array_append_new(path, json_string(gw_plan_op_name((gw_plan_op)options[o].ops[i])));
-                }
-                json_array_append_new(paths, path);
-            }
-            json_object_set_new(root, "options", paths);
-        }
-        code = gw_cli_json_print(root);
-    } else if (args->count_only) {
-        printf("%u\n", count);
-    } else if (args->histogram) {
-        printf("compressions options\n");
-        for (uint32_t h = 0; h <= most; h++) {
-            printf("%12u %7u\n", h, histogram[h]);
-        }
-    } else {
-        for (uint32_t o = 0; o < count; o++) {
-            for (uint32_t i = 0; i < options[o].op_count; i++) {
-                printf("%s%s", i > 0 ? " > " : "", gw_plan_op_name((gw_plan_op)options[o].ops[i]));
-            }
-            printf("\n");
-        }
-    }
-    free(options);
-    return code;
-}
-
-int plan_cmd_cases(const plan_args *args)
-{
-    plan_library library;
-    int code = plan_library_open(&library, args->cases_path);
-    if (code != GW_CLI_OK) {
-        return code;
-    }
-    json_t *cases = json_object_get(library.root, "cases");
-    size_t index;
-    json_t *object;
-    if (args->json) {
-        code = gw_cli_json_print(json_incref(cases));
-    } else {
-        json_array_foreach(cases, index, object)
-        {
-            plan_case c;
-            json_t *models = NULL;
-            if (!plan_case_at(&library, index, &c, &models)) {
-                code = GW_CLI_BAD_DATA;
-                break;
-            }
-            printf("%-36s %-7s %u x %u GPUs, %zu models, methods", c.name,
-                   c.kind == PLAN_JOINT    ? "joint"
-                   : c.kind == PLAN_FUSION ? "fusion"
-                                           : "tree",
-                   c.cluster.nodes, c.cluster.gpus, json_array_size(models));
-            for (uint32_t m = 0; m < c.method_count; m++) {
-                printf(" %s", c.method_names[m]);
-            }
-            printf("\n");
-        }
-    }
-    plan_library_close(&library);
+    plan_opened_close(&o);
     return code;
 }

@@ -15,6 +15,7 @@
 #include "../cli_common.h"
 #include "plan_commands.h"
 #include "plan_file.h"
+#include "plan_json.h"
 #include "plan_output.h"
 
 typedef enum sweep_axis { AXIS_BANDWIDTH, AXIS_RANKS, AXIS_RATIO, AXIS_BATCH } sweep_axis;
@@ -23,13 +24,15 @@ typedef struct sweep_point {
     double value, best_us, bound_us, dense_us, ddp_us;
 } sweep_point;
 
-typedef struct sweep_base {
-    const plan_args *args;
-    plan_library *library;
-    const plan_case *c;
-    const plan_model *model;
+typedef struct sweep_args {
+    plan_parser parser;
+    plan_case_args case_args;
+    plan_limit_args limit_args;
+    const char *axis_name, *values, *svg;
     sweep_axis axis;
-} sweep_base;
+    double from, to;
+    long count;
+} sweep_args;
 
 static gw_plan_tick scale_tick(gw_plan_tick tick, double factor)
 {
@@ -37,64 +40,73 @@ static gw_plan_tick scale_tick(gw_plan_tick tick, double factor)
     return scaled >= (double)GW_PLAN_TICK_MAX ? GW_PLAN_TICK_MAX : (gw_plan_tick)llround(scaled);
 }
 
-/* Makespan of the best plan of the changed case; dense: without compression. */
-static int solve_at(const sweep_base *b, double value, int dense, const char *algorithm, double *us,
-                    double *bound_us)
+/* Changes the case, codecs or links; for AXIS_BATCH the caller has copied the tensors. */
+static void change(plan_opened *o, sweep_axis axis, double value)
 {
-    plan_case c = *b->c;
-    plan_model model = *b->model;
-    gw_plan_tensor *scaled = NULL;
-    uint32_t codec_count = b->library->codec_count;
-    gw_plan_codec saved[PLAN_CODECS_MAX];
-    for (uint32_t i = 0; i < codec_count; i++) {
-        saved[i] = b->library->codecs[i].codec;
-    }
-    if (b->axis == AXIS_BANDWIDTH) {
-        c.cluster.intra.beta_kib = scale_tick(c.cluster.intra.beta_kib, 1 / value);
-        c.cluster.inter.beta_kib = scale_tick(c.cluster.inter.beta_kib, 1 / value);
-    } else if (b->axis == AXIS_RANKS) {
-        if (c.cluster.nodes > 1) {
-            c.cluster.nodes = (uint32_t)llround(value);
-        } else {
-            c.cluster.gpus = (uint32_t)llround(value);
-        }
-    } else if (b->axis == AXIS_RATIO) {
-        for (uint32_t i = 0; i < codec_count; i++) {
-            gw_plan_codec *codec = &b->library->codecs[i].codec;
+    gw_plan_cluster *cluster = &o->c.cluster;
+    switch (axis) {
+    case AXIS_BANDWIDTH:
+        cluster->intra.beta_kib = scale_tick(cluster->intra.beta_kib, 1 / value);
+        cluster->inter.beta_kib = scale_tick(cluster->inter.beta_kib, 1 / value);
+        break;
+    case AXIS_RANKS:
+        *(cluster->nodes > 1 ? &cluster->nodes : &cluster->gpus) = (uint32_t)llround(value);
+        break;
+    case AXIS_RATIO:
+        for (uint32_t i = 0; i < o->library.codec_count; i++) {
+            gw_plan_codec *codec = &o->library.codecs[i].codec;
             codec->payload_num = (int64_t)llround((double)codec->payload_num * 65536 * value);
             codec->payload_den *= 65536;
         }
-    } else {
-        scaled = malloc(((size_t)model.count + 1) * sizeof *scaled);
-        if (scaled == NULL) {
-            return gw_cli_error(GW_CLI_IO, NULL, "memory is short");
+        break;
+    case AXIS_BATCH:
+    default:
+        for (uint32_t i = 0; i < o->model.count; i++) {
+            o->model.tensors[i].bwd = scale_tick(o->model.tensors[i].bwd, value);
         }
-        for (uint32_t i = 0; i < model.count; i++) {
-            scaled[i] = model.tensors[i];
-            scaled[i].bwd = scale_tick(scaled[i].bwd, value);
-        }
-        model.tensors = scaled;
+        break;
     }
-    if (dense && c.kind == PLAN_TREE) {
-        c.comp_max = 0; /* the tree's options without compression */
-    } else if (dense) {
-        c.kind = PLAN_FUSION;
-        c.method_count = 1;
-        memcpy(c.method_names[0], "fp32", 5);
-        if (c.cluster.nodes > 1) { /* flat over all ranks */
-            c.cpu = 0;
+}
+
+/* Leaves only uncompressed sending. */
+static void forbid_compression(plan_case *c)
+{
+    if (c->kind == PLAN_TREE) {
+        c->comp_max = 0; /* the tree's options without compression */
+        return;
+    }
+    c->kind = PLAN_FUSION;
+    c->method_count = 1;
+    memcpy(c->method_names[0], "fp32", 5);
+    if (c->cluster.nodes > 1) { /* flat over all ranks */
+        c->cpu = 0;
+    }
+}
+
+/* Makespan and bound of the best plan of the changed case; dense: without compression. */
+static int solve_at(const sweep_args *a, const plan_opened *base, double value, int dense,
+                    const char *algorithm, gw_plan_cert *cert)
+{
+    plan_opened o = *base; /* shares all memory but copies codecs and case */
+    gw_plan_tensor *scaled = NULL;
+    if (a->axis == AXIS_BATCH) {
+        scaled = malloc(((size_t)o.model.count + 1) * sizeof *scaled);
+        if (scaled == NULL) {
+            return gw_cli_error(GW_CLI_IO, NULL, "out of memory");
         }
+        memcpy(scaled, o.model.tensors, o.model.count * sizeof *scaled);
+        o.model.tensors = scaled;
+    }
+    change(&o, a->axis, value);
+    if (dense) {
+        forbid_compression(&o.c);
     }
     plan_result result;
-    gw_plan_limits limits = plan_args_limits(b->args, 200);
-    int code = plan_run(b->library, &c, &model, b->args->files[0], algorithm, NULL, &limits, &result);
+    const gw_plan_limits limits = plan_limits(&a->limit_args, 200);
+    int code = plan_run(&o, algorithm, NULL, &limits, &result);
     if (code == GW_CLI_OK) {
-        *us = plan_us(result.cert.makespan);
-        *bound_us = plan_us(result.cert.lower_bound);
+        *cert = result.cert;
         plan_result_free(&result);
-    }
-    for (uint32_t i = 0; i < codec_count; i++) {
-        b->library->codecs[i].codec = saved[i];
     }
     free(scaled);
     return code;
@@ -106,26 +118,28 @@ static int solve_at(const sweep_base *b, double value, int dense, const char *al
 #define SLOWEST_US 2e6
 
 /* *pays: compression shortens the iteration at `factor` times the bandwidth. */
-static int compression_pays(const sweep_base *b, double factor, int *pays, double *best_us)
+static int compression_pays(const sweep_args *a, const plan_opened *o, double factor, int *pays,
+                            double *best_us)
 {
-    double dense_us = 0;
-    double unused;
-    int code = solve_at(b, factor, 0, "auto", best_us, &unused);
+    gw_plan_cert best, dense;
+    *pays = 0;
+    int code = solve_at(a, o, factor, 0, "auto", &best);
+    code = code == GW_CLI_OK ? solve_at(a, o, factor, 1, "auto", &dense) : code;
     if (code == GW_CLI_OK) {
-        code = solve_at(b, factor, 1, "auto", &dense_us, &unused);
+        *best_us = plan_us(best.makespan);
+        *pays = *best_us < plan_us(dense.makespan) * (1 - 1e-6);
     }
-    *pays = code == GW_CLI_OK && *best_us < dense_us * (1 - 1e-6);
     return code;
 }
 
 /* The largest factor at which compression pays; NAN when there is none in the range. */
-static int break_even(const sweep_base *b, double *even)
+static int break_even(const sweep_args *a, const plan_opened *o, double *even)
 {
     double low = 1;
     double high = 1;
     double best_us = 0;
     int pays = 0;
-    int code = compression_pays(b, 1, &pays, &best_us);
+    int code = compression_pays(a, o, 1, &pays, &best_us);
     const int upwards = pays;
     *even = NAN;
     while (code == GW_CLI_OK && pays == upwards &&
@@ -137,14 +151,14 @@ static int break_even(const sweep_base *b, double *even)
             high = low;
             low /= 4;
         }
-        code = compression_pays(b, upwards ? high : low, &pays, &best_us);
+        code = compression_pays(a, o, upwards ? high : low, &pays, &best_us);
     }
     if (code != GW_CLI_OK || pays == upwards) {
         return code;
     }
     for (int i = 0; i < 20 && code == GW_CLI_OK; i++) {
         const double middle = sqrt(low * high);
-        code = compression_pays(b, middle, &pays, &best_us);
+        code = compression_pays(a, o, middle, &pays, &best_us);
         *(pays ? &low : &high) = middle;
     }
     *even = low;
@@ -164,6 +178,7 @@ static int write_svg(const char *path, const sweep_point *points, size_t count, 
     for (size_t i = 0; i < count; i++) {
         top = fmax(top, fmax(points[i].dense_us, fmax(points[i].ddp_us, points[i].best_us)));
     }
+    top = top > 0 ? top : 1;
     double low = log(points[0].value);
     double high = log(points[count - 1].value);
     high = high > low ? high : low + 1;
@@ -203,107 +218,144 @@ static int write_svg(const char *path, const sweep_point *points, size_t count, 
     return plan_output_close(&output, path, GW_CLI_OK);
 }
 
-int plan_cmd_sweep(const plan_args *args)
+static int parse(sweep_args *a, int argc, char **argv)
 {
-    static const char *const axes[4] = {"bandwidth", "ranks", "ratio", "batch"};
-    if (args->file_count != 1) {
-        return gw_cli_error(GW_CLI_USAGE, NULL, "plan sweep takes one model");
-    }
-    const char *axis_name = args->axis != NULL ? args->axis : "bandwidth";
-    int axis = -1;
-    for (int i = 0; i < 4; i++) {
-        axis = strcmp(axis_name, axes[i]) == 0 ? i : axis;
-    }
-    if (strcmp(axis_name, "nodes") ==
-        0) { /* machines where the case has several, else GPUs: the same number */
-        axis = AXIS_RANKS;
-    }
-    double from = axis == AXIS_RANKS ? 2 : 0.125;
-    double to = axis == AXIS_RANKS ? 64 : 64;
-    long count = axis == AXIS_RANKS ? 6 : 10;
+    memset(a, 0, sizeof *a);
+    plan_parser_open(&a->parser, "sweep", "MODEL",
+                     "Varies bandwidth, ranks, ratio or batch; finds the break-even bandwidth.");
+    plan_case_args_add(&a->parser, &a->case_args, 0);
+    plan_limit_args_add(&a->parser, &a->limit_args);
+    const plan_arg list[] = {
+        {NULL, NULL, "The sweep", PLAN_ARG_FLAG, NULL, 0, 0},
+        {"axis", "bandwidth|nodes|ratio|batch", "What varies", PLAN_ARG_TEXT, &a->axis_name, 0, 0},
+        {"values", "A:B:N", "Factors (bandwidth, ratio, batch; geometric) or ranks from A to B",
+         PLAN_ARG_TEXT, &a->values, 0, 0},
+    };
+    plan_parser_add(&a->parser, list, 3);
+    plan_parser_add_output(&a->parser, "Write the points as JSON to FILE");
+    const plan_arg svg = {"svg", "FILE", "Draw the curve", PLAN_ARG_TEXT, &a->svg, 0, 0};
+    plan_parser_add(&a->parser, &svg, 1);
+    int code = plan_parser_run(&a->parser, argc, argv);
+    return code == GW_CLI_OK && a->parser.file_count != 1
+               ? gw_cli_error(GW_CLI_USAGE, NULL, "plan sweep takes one model")
+               : code;
+}
+
+/* Axis and range. */
+static int parse_range(sweep_args *a)
+{
+    static const char *const axes[5] = {"bandwidth", "ranks", "ratio", "batch", "nodes"};
     char rest = 0;
+    int axis = -1;
+    a->axis_name = a->axis_name != NULL ? a->axis_name : "bandwidth";
+    for (int i = 0; i < 5; i++) {
+        axis = strcmp(a->axis_name, axes[i]) == 0 ? i : axis;
+    }
     if (axis < 0) {
-        return gw_cli_error(GW_CLI_USAGE, NULL, "--axis knows bandwidth, nodes (or ranks), ratio and batch");
+        return gw_cli_error(GW_CLI_USAGE, NULL, "--axis is one of bandwidth, nodes (or ranks), ratio, batch");
     }
-    if (args->values != NULL && (sscanf(args->values, "%lf:%lf:%ld%c", &from, &to, &count, &rest) != 3 ||
-                                 !(from > 0) || !(to >= from) || !isfinite(to) || count < 1 ||
-                                 count > 100000 || (axis == AXIS_RANKS && to > 65536))) {
-        return gw_cli_error(GW_CLI_USAGE, NULL, "--values needs FROM:TO:COUNT with 0 < FROM <= TO");
+    /* nodes: machines where the case has several, else GPUs; ranks is the same number */
+    a->axis = axis == 4 ? AXIS_RANKS : (sweep_axis)axis;
+    a->from = a->axis == AXIS_RANKS ? 2 : 0.125;
+    a->to = 64;
+    a->count = a->axis == AXIS_RANKS ? 6 : 10;
+    return a->values != NULL &&
+                   (sscanf(a->values, "%lf:%lf:%ld%c", &a->from, &a->to, &a->count, &rest) != 3 ||
+                    !(a->from > 0) || !(a->to >= a->from) || !isfinite(a->to) || a->count < 1 ||
+                    a->count > 100000 || (a->axis == AXIS_RANKS && a->to > 65536))
+               ? gw_cli_error(GW_CLI_USAGE, NULL, "--values needs FROM:TO:COUNT with 0 < FROM <= TO")
+               : GW_CLI_OK;
+}
+
+/* Solves point i: the best plan, the best without compression, and a baseline. */
+static int solve_point(const sweep_args *a, const plan_opened *o, long i, sweep_point *point, json_t *rows)
+{
+    const int tree = o->c.kind == PLAN_TREE;
+    const double t = a->count > 1 ? (double)i / (double)(a->count - 1) : 0;
+    gw_plan_cert best, dense, baseline;
+    point->value = a->from * pow(a->to / a->from, t);
+    if (a->axis == AXIS_RANKS) {
+        point->value = round(point->value);
     }
-    plan_library library;
-    plan_case c;
-    int code = plan_args_case(args, &library, &c);
+    int code = solve_at(a, o, point->value, 0, "auto", &best);
+    code = code == GW_CLI_OK ? solve_at(a, o, point->value, 1, "auto", &dense) : code;
+    code = code == GW_CLI_OK ? solve_at(a, o, point->value, 0, tree ? "bytecomp" : "ddp", &baseline) : code;
     if (code != GW_CLI_OK) {
         return code;
     }
-    plan_model model;
-    code = plan_model_read(args->files[0], &model);
-    if (code != GW_CLI_OK) {
-        plan_library_close(&library);
-        return code;
+    point->best_us = plan_us(best.makespan);
+    point->bound_us = plan_us(best.lower_bound);
+    point->dense_us = plan_us(dense.makespan);
+    point->ddp_us = plan_us(baseline.makespan);
+    if (!a->parser.json) {
+        printf("%12.4g %12.3f %12.3f %12.3f %12.3f\n", point->value, point->best_us / 1e3,
+               point->bound_us / 1e3, point->dense_us / 1e3, point->ddp_us / 1e3);
     }
-    sweep_base base = {args, &library, &c, &model, (sweep_axis)axis};
-    sweep_point *points = calloc((size_t)count, sizeof *points);
-    if (points == NULL) {
-        code = gw_cli_error(GW_CLI_IO, NULL, "memory is short");
+    json_array_append_new(rows,
+                          json_pack("{s:f,s:f,s:f,s:f,s:f}", "value", point->value, "best_us", point->best_us,
+                                    "lower_bound_us", point->bound_us, "no_compression_us", point->dense_us,
+                                    tree ? "bytecomp_us" : "ddp_us", point->ddp_us));
+    return GW_CLI_OK;
+}
+
+static void print_break_even(const plan_opened *o, double even)
+{
+    const gw_plan_cluster *cluster = &o->c.cluster;
+    const gw_plan_tick kib = cluster->nodes > 1 ? cluster->inter.beta_kib : cluster->intra.beta_kib;
+    if (isnan(even)) {
+        printf("no break-even bandwidth between %g and %g times the case's, "
+               "as far as an iteration stays below %g s\n",
+               FACTOR_MIN, FACTOR_MAX, SLOWEST_US / 1e6);
+    } else {
+        printf("break-even: compression shortens the iteration (by more than 1e-6) "
+               "up to %.4g times the case's bandwidth, %.4g us per 1024 bytes\n",
+               even, plan_us(kib) / even);
     }
-    if (!args->json && code == GW_CLI_OK) {
-        printf("%s, case %s\n%12s %12s %12s %12s %12s\n", args->files[0], c.name, axis_name, "best ms",
-               "bound ms", "no codec ms", c.kind == PLAN_TREE ? "ByteComp ms" : "DDP ms");
-    }
-    json_t *rows = json_array();
-    for (long i = 0; i < count && code == GW_CLI_OK; i++) {
-        sweep_point *point = &points[i];
-        double t = count > 1 ? (double)i / (double)(count - 1) : 0;
-        double unused;
-        point->value = from * pow(to / from, t);
-        if (axis == AXIS_RANKS) {
-            point->value = round(point->value);
-        }
-        code = solve_at(&base, point->value, 0, "auto", &point->best_us, &point->bound_us);
-        if (code == GW_CLI_OK) {
-            code = solve_at(&base, point->value, 1, "auto", &point->dense_us, &unused);
-        }
-        if (code == GW_CLI_OK) {
-            code = c.kind == PLAN_TREE ? solve_at(&base, point->value, 0, "bytecomp", &point->ddp_us, &unused)
-                                       : solve_at(&base, point->value, 0, "ddp", &point->ddp_us, &unused);
-        }
-        if (code == GW_CLI_OK && !args->json) {
-            printf("%12.4g %12.3f %12.3f %12.3f %12.3f\n", point->value, point->best_us / 1e3,
-                   point->bound_us / 1e3, point->dense_us / 1e3, point->ddp_us / 1e3);
-        }
-        json_array_append_new(rows, json_pack("{s:f,s:f,s:f,s:f,s:f}", "value", point->value, "best_us",
-                                              point->best_us, "lower_bound_us", point->bound_us,
-                                              "no_compression_us", point->dense_us,
-                                              c.kind == PLAN_TREE ? "bytecomp_us" : "ddp_us", point->ddp_us));
-    }
+}
+
+static int sweep(const sweep_args *a, const plan_opened *o, sweep_point *points, json_t *rows)
+{
     double even = NAN;
-    if (axis == AXIS_BANDWIDTH && code == GW_CLI_OK) {
-        code = break_even(&base, &even);
-        gw_plan_tick kib = c.cluster.nodes > 1 ? c.cluster.inter.beta_kib : c.cluster.intra.beta_kib;
-        if (!args->json && code == GW_CLI_OK) {
-            if (isnan(even)) {
-                printf("no break-even bandwidth between %g and %g times the case's, "
-                       "as far as an iteration stays below %g s\n",
-                       FACTOR_MIN, FACTOR_MAX, SLOWEST_US / 1e6);
-            } else {
-                printf("break-even: compression shortens the iteration (by more than 1e-6) "
-                       "up to %.4g times the case's bandwidth, %.4g us per 1024 bytes\n",
-                       even, plan_us(kib) / even);
-            }
+    int code = GW_CLI_OK;
+    if (!a->parser.json) {
+        printf("%s, case %s\n%12s %12s %12s %12s %12s\n", o->path, o->c.name, a->axis_name, "best ms",
+               "bound ms", "no codec ms", o->c.kind == PLAN_TREE ? "ByteComp ms" : "DDP ms");
+    }
+    for (long i = 0; i < a->count && code == GW_CLI_OK; i++) {
+        code = solve_point(a, o, i, &points[i], rows);
+    }
+    if (a->axis == AXIS_BANDWIDTH && code == GW_CLI_OK) {
+        code = break_even(a, o, &even);
+        if (!a->parser.json && code == GW_CLI_OK) {
+            print_break_even(o, even);
         }
     }
-    if (code == GW_CLI_OK && args->svg != NULL) {
-        code = write_svg(args->svg, points, (size_t)count, axis_name, c.kind);
+    if (code == GW_CLI_OK && a->svg != NULL) {
+        code = write_svg(a->svg, points, (size_t)a->count, a->axis_name, o->c.kind);
     }
-    if (code == GW_CLI_OK && (args->json || args->output != NULL)) {
-        json_t *root = json_pack("{s:s,s:s,s:O,s:o}", "case", c.name, "axis", axis_name, "points", rows,
+    if (code == GW_CLI_OK && (a->parser.json || a->parser.output != NULL)) {
+        json_t *root = json_pack("{s:s,s:s,s:O,s:o}", "case", o->c.name, "axis", a->axis_name, "points", rows,
                                  "break_even_bandwidth_factor", gw_cli_json_real(even));
-        code = plan_json_write(root, args->output != NULL ? args->output : "-");
+        code = plan_json_write(root, a->parser.output != NULL ? a->parser.output : "-");
     }
+    return code;
+}
+
+int plan_cmd_sweep(int argc, char **argv)
+{
+    sweep_args a;
+    plan_opened o;
+    int code = parse(&a, argc, argv);
+    code = code == GW_CLI_OK ? parse_range(&a) : code;
+    code = code == GW_CLI_OK ? plan_opened_open(&a.case_args, a.parser.files[0], &o) : code;
+    if (code != GW_CLI_OK) {
+        return code;
+    }
+    sweep_point *points = calloc((size_t)a.count, sizeof *points);
+    json_t *rows = json_array();
+    code = points != NULL ? sweep(&a, &o, points, rows) : gw_cli_error(GW_CLI_IO, NULL, "out of memory");
     json_decref(rows);
     free(points);
-    plan_model_free(&model);
-    plan_library_close(&library);
+    plan_opened_close(&o);
     return code;
 }

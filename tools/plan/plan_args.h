@@ -1,69 +1,76 @@
 /*
- * Options of `gradwire plan`, parsed by argp, with the subcommands each applies to.
+ * Command lines of `gradwire plan SUBCOMMAND`. Each subcommand lists its options as plan_arg rows; argp parses
+ * them, so that --help shows the options of that subcommand only.
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
 #ifndef GW_PLAN_ARGS_H
 #define GW_PLAN_ARGS_H
 
+#include <stddef.h>
 #include <stdint.h>
 
-#include "plan_case.h"
+#include <argp.h>
 
-#define PLAN_FILES_MAX       16
-#define PLAN_CODEC_FILES_MAX 8
+#include "gradwire/plan.h"
 
-typedef enum plan_command {
-    PLAN_CMD_SOLVE,
-    PLAN_CMD_COMPARE,
-    PLAN_CMD_EXPLAIN,
-    PLAN_CMD_SWEEP,
-    PLAN_CMD_EVAL,
-    PLAN_CMD_FIT,
-    PLAN_CMD_IMPORT,
-    PLAN_CMD_EXPORT,
-    PLAN_CMD_CHECK,
-    PLAN_CMD_OPTIONS,
-    PLAN_CMD_VERIFY,
-    PLAN_CMD_CASES,
-    PLAN_CMD_COUNT
-} plan_command;
+#define PLAN_FILES_MAX 16
+#define PLAN_ARGS_MAX  40
+#define PLAN_LIST_MAX  8
 
-typedef struct plan_args {
+typedef enum plan_arg_type {
+    PLAN_ARG_FLAG,   /* int, set to 1 */
+    PLAN_ARG_TEXT,   /* const char * */
+    PLAN_ARG_LIST,   /* plan_text_list, one entry per occurrence */
+    PLAN_ARG_NUMBER, /* double in min..max */
+    PLAN_ARG_WHOLE,  /* int64_t in min..max */
+    PLAN_ARG_SIZE    /* uint64_t, bytes with K, M, G */
+} plan_arg_type;
+
+typedef struct plan_text_list {
+    const char *items[PLAN_LIST_MAX];
+    int count;
+} plan_text_list;
+
+/* One option. name NULL: a title in the output of --help. */
+typedef struct plan_arg {
+    const char *name;
+    const char *value; /* name of the value, NULL for flags */
+    const char *doc;
+    plan_arg_type type;
+    void *target;
+    double min, max;
+} plan_arg;
+
+typedef struct plan_parser {
     const char *files[PLAN_FILES_MAX];
     int file_count;
-    int json;
-    const char *output;
-    const char *svg, *chrome;
-    /* the case and its overrides; negative numbers and NULL: not given */
-    const char *case_name, *cases_path, *cluster_path, *methods, *decode, *level, *kind;
-    const char *codec_paths[PLAN_CODEC_FILES_MAX];
-    int codec_path_count;
-    double latency_us, us_per_kib, group_mib_max;
-    int64_t ranks;
-    int cpu;
-    int64_t comp_max;
-    /* solving */
-    const char *algorithm, *method;
-    double time_limit_ms, gap, bucket_mib;
-    int64_t label_cap, work_max, repeat;
-    /* the rest */
-    int count_only, histogram;
-    const char *options_filter;
-    const char *axis, *values;
-    const char *params, *filter;
-    const char *form;
-    int64_t step;
-    uint64_t max_size; /* of recordings after gzip */
-} plan_args;
+    int json;           /* every subcommand has --json */
+    const char *output; /* -o, if output_doc was given */
+    /* private */
+    const char *name, *files_doc, *doc;
+    struct argp_option options[PLAN_ARGS_MAX + 1];
+    plan_arg args[PLAN_ARGS_MAX];
+    int count, group;
+} plan_parser;
 
-/* Returns an exit code; argp itself ends the program for --help and bad usage. */
-int plan_args_parse(int argc, char **argv, plan_command command, plan_args *args);
+/* name: of the subcommand; files: the FILE arguments as usage shows them; doc: one sentence. */
+void plan_parser_open(plan_parser *parser, const char *name, const char *files, const char *doc);
+void plan_parser_add(plan_parser *parser, const plan_arg *args, size_t count);
+/* Adds the title "Output", --json and, if output_doc is not NULL, -o. */
+void plan_parser_add_output(plan_parser *parser, const char *output_doc);
+/* Parses; argv[0] is the subcommand. Returns an exit code; argp itself ends the program for --help and bad
+ * usage. */
+int plan_parser_run(plan_parser *parser, int argc, char **argv);
 
-/* Opens the library and the case that the arguments describe. */
-int plan_args_case(const plan_args *args, plan_library *library, plan_case *out);
+/* Limits of the searching solvers; negative: not given. */
+typedef struct plan_limit_args {
+    double time_limit_ms, gap;
+    int64_t label_cap, work_max;
+} plan_limit_args;
 
-/* Limits of the label solver from the arguments; default_ms when no time limit is given. */
-gw_plan_limits plan_args_limits(const plan_args *args, double default_ms);
+void plan_limit_args_add(plan_parser *parser, plan_limit_args *args);
+/* default_ms: the time limit when none was given; 0: none. */
+gw_plan_limits plan_limits(const plan_limit_args *args, double default_ms);
 
 #endif

@@ -14,20 +14,6 @@
 
 #include "../cli_common.h"
 
-plan_byteps_kind plan_byteps_detect(const char *path)
-{
-    FILE *file = fopen(path, "rb");
-    char text[4096];
-    size_t got = file != NULL ? fread(text, 1, sizeof text - 1, file) : 0;
-    if (file != NULL) {
-        (void)fclose(file);
-    }
-    text[got] = '\0';
-    return strstr(text, "TensorReadyTraceEvents") != NULL ? PLAN_BYTEPS_READY
-           : strstr(text, "\"Comm.") != NULL              ? PLAN_BYTEPS_COMM
-                                                          : PLAN_BYTEPS_NONE;
-}
-
 static int load(const char *path, const char *key, json_t **root, json_t **events)
 {
     json_error_t error;
@@ -44,8 +30,9 @@ static int load(const char *path, const char *key, json_t **root, json_t **event
     return GW_CLI_OK;
 }
 
-/* Index of the tensor that a recorded name means, params->count if none. BytePS puts words in front
- * ("Gradient."), so a name may be the end of the recorded one; the longest is meant ("a.w" before "w"). */
+/* Index of the tensor with a recorded name, params->count if there is none. BytePS adds a prefix
+ * ("Gradient."), so a tensor's name may be the end of the recorded one; the longest match is taken ("a.w"
+ * before "w"). */
 static uint32_t param_index(const plan_model *params, const char *recorded)
 {
     const size_t size = strlen(recorded);
@@ -115,7 +102,7 @@ int plan_byteps_read_ready(const char *path, const plan_model *params, plan_mode
         }
         previous = now;
         if (!plan_model_add(&step, name, elems, bwd, 0)) {
-            result = gw_cli_error(GW_CLI_IO, path, "memory is short");
+            result = gw_cli_error(GW_CLI_IO, path, "out of memory");
             break;
         }
     }
@@ -163,7 +150,7 @@ static int read_transfers(const char *path, json_t **root, transfer **list, size
     }
     *count = 0;
     *list = calloc(json_array_size(events) + 1, sizeof **list);
-    code = *list != NULL ? GW_CLI_OK : gw_cli_error(GW_CLI_IO, path, "memory is short");
+    code = *list != NULL ? GW_CLI_OK : gw_cli_error(GW_CLI_IO, path, "out of memory");
     size_t index;
     json_t *event;
     json_array_foreach(events, index, event)
@@ -233,7 +220,7 @@ int plan_byteps_read_comm(const char *path, const plan_model *params, plan_model
             code = gw_cli_error(GW_CLI_BAD_DATA, path, "tensor \"%.200s\": ts is out of range", list[i].name);
         } else if (!plan_model_add(model, params->tensors[param_index(params, list[i].name)].name, elems, bwd,
                                    0)) {
-            code = gw_cli_error(GW_CLI_IO, path, "memory is short");
+            code = gw_cli_error(GW_CLI_IO, path, "out of memory");
         }
         previous = list[i].ts;
     }
@@ -261,7 +248,7 @@ int plan_byteps_read_points(const char *path, const plan_model *params, gw_plan_
         return code;
     }
     *points = calloc(transfers, sizeof **points);
-    code = *points != NULL ? GW_CLI_OK : gw_cli_error(GW_CLI_IO, path, "memory is short");
+    code = *points != NULL ? GW_CLI_OK : gw_cli_error(GW_CLI_IO, path, "out of memory");
     for (size_t i = 0; i < transfers && code == GW_CLI_OK;) {
         double shortest = INFINITY;
         double longest = 0;

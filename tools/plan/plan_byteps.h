@@ -1,6 +1,6 @@
 /*
  * Recordings of BytePS: tensor_ready.json says when gradients were ready, comm.json (BYTEPS_TRACE_ON=1)
- * when each tensor was handed to the network and how long it was under way.
+ * when the communication of each tensor started and how long it took.
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
@@ -8,11 +8,6 @@
 #define GW_PLAN_BYTEPS_H
 
 #include "plan_model.h"
-
-typedef enum plan_byteps_kind { PLAN_BYTEPS_NONE, PLAN_BYTEPS_READY, PLAN_BYTEPS_COMM } plan_byteps_kind;
-
-/* Which of the two a file is, by the members that only they have. */
-plan_byteps_kind plan_byteps_detect(const char *path);
 
 /* All functions print their message and return an exit code. params gives sizes by name; a recorded name
  * may have a prefix that ends with a dot ("Gradient.fc.bias"). */

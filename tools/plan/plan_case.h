@@ -1,6 +1,6 @@
 /*
- * Cases: codec costs, links, methods and level of a planning problem, from the checked-in cases file
- * (compiled into the command) or the user's own, adjusted by options of the command line.
+ * Cases: codec costs, links, methods and level of a planning problem, from the built-in cases file or from one
+ * given by the user.
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
@@ -20,8 +20,6 @@ typedef enum plan_kind { PLAN_JOINT, PLAN_FUSION, PLAN_TREE } plan_kind;
 typedef struct plan_codec {
     gw_plan_codec codec;
     char name[PLAN_LABEL_SIZE];
-    int64_t *table_x[4]; /* storage of TABLE curves: enc gpu, enc cpu, dec gpu, dec cpu */
-    gw_plan_tick *table_y[4];
 } plan_codec;
 
 /* A cost file or cases file in memory. */
@@ -40,7 +38,7 @@ typedef struct plan_case {
     gw_plan_level level;
     gw_plan_decode decode;
     int decode_none; /* leave decode costs out, as Cupcake and MergeComp do */
-    int cpu;         /* encodes on the CPU allowed too */
+    int cpu;         /* encodes on the CPU are allowed */
     int64_t group_elems_max;
     uint32_t comp_max; /* tree: compressions an option may have */
 } plan_case;
@@ -63,23 +61,5 @@ int plan_case_at(const plan_library *library, size_t index, plan_case *out, json
 /* Cluster file: {"nodes", "gpus", "intra": {"latency_us", "us_per_kib"}, "inter": {...}, "latency_per_step"}.
  */
 int plan_cluster_read(const char *path, gw_plan_cluster *cluster);
-int plan_cluster_parse(const char *path, json_t *object, gw_plan_cluster *cluster);
-
-/* The methods of a case: codec curves and link curves of its flat cluster. */
-typedef struct plan_setup {
-    gw_plan_problem problem;
-    gw_plan_method methods[GW_PLAN_METHODS_MAX];
-    gw_plan_tensor *tensors; /* copy of the model's with forbidden filled in */
-} plan_setup;
-
-int plan_setup_make(const plan_library *library, const plan_case *c, const plan_model *model,
-                    const char *model_path, plan_setup *setup);
-void plan_setup_free(plan_setup *setup);
-
-/* A curve as JSON: {"kind": "affine|maxlin|hinge|table", "a_us", "b_us", "knee", "t", "points": [[elems, us],
- * ...]}. */
-int plan_curve_parse(const char *path, const char *where, json_t *object, gw_plan_cost *cost,
-                     int64_t **table_x, gw_plan_tick **table_y);
-json_t *plan_curve_json(const gw_plan_cost *cost);
 
 #endif

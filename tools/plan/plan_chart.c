@@ -72,48 +72,113 @@ static void mark_critical(const gw_plan_span *spans, size_t count, unsigned char
     }
 }
 
-static double chart_rows(FILE *out, const char *title, const plan_result *result, const gw_plan_span *spans,
-                         size_t count, gw_plan_tick makespan, double scale, double y)
+typedef struct drawing {
+    FILE *out;
+    double scale; /* per tick */
+    double y;     /* top of what is drawn next */
+} drawing;
+
+/* The bars of one resource; critical may be NULL. */
+static void draw_lane(const drawing *chart, const plan_result *result, const gw_plan_spans *spans,
+                      int resource, const unsigned char *critical)
+{
+    for (size_t i = 0; i < spans->count; i++) {
+        const gw_plan_span *span = &spans->items[i];
+        if (span->resource != resource || span->end == span->start) {
+            continue;
+        }
+        const int marked = critical != NULL && critical[i];
+        const double width = (double)(span->end - span->start) * chart->scale;
+        fprintf(chart->out,
+                "<rect x=\"%.2f\" y=\"%.1f\" width=\"%.2f\" height=\"%.1f\" fill=\"%s\" stroke=\"%s\" "
+                "stroke-width=\"%s\"><title>%s of message %u (",
+                LEFT + (double)span->start * chart->scale, chart->y, width > 0.3 ? width : 0.3, LANE - 4,
+                kind_colors[span->kind], marked ? "#b00020" : "#ffffff", marked ? "1" : "0.3",
+                kind_names[span->kind], span->job);
+        text_escaped(chart->out, result->groups[span->job].method);
+        fprintf(chart->out, "), %.3f to %.3f ms</title></rect>\n", plan_us(span->start) / 1e3,
+                plan_us(span->end) / 1e3);
+    }
+}
+
+/* A title and one lane per resource that is used; GPU and network always. */
+static void draw_row(drawing *chart, const plan_chart_row *row, const gw_plan_spans *spans,
+                     gw_plan_tick makespan)
 {
     int used[GW_PLAN_RESOURCE_COUNT] = {1, 0, 0, 1};
-    for (size_t i = 0; i < count; i++) {
-        used[spans[i].resource] = 1;
+    for (size_t i = 0; i < spans->count; i++) {
+        used[spans->items[i].resource] = 1;
     }
-    unsigned char *critical = calloc(count + 1, 1);
+    unsigned char *critical = calloc(spans->count + 1, 1);
     if (critical != NULL) {
-        mark_critical(spans, count, critical);
+        mark_critical(spans->items, spans->count, critical);
     }
-    fprintf(out, "<text x=\"4\" y=\"%.1f\" font-weight=\"bold\">", y + 12);
-    text_escaped(out, title);
-    fprintf(out, ": %.2f ms, %u messages</text>\n", plan_us(makespan) / 1e3, result->group_count);
-    y += 20;
+    fprintf(chart->out, "<text x=\"4\" y=\"%.1f\" font-weight=\"bold\">", chart->y + 12);
+    text_escaped(chart->out, row->title);
+    fprintf(chart->out, ": %.2f ms, %u messages</text>\n", plan_us(makespan) / 1e3, row->result->group_count);
+    chart->y += 20;
     for (int r = 0; r < GW_PLAN_RESOURCE_COUNT; r++) {
         if (!used[r]) {
             continue;
         }
-        fprintf(out, "<text x=\"4\" y=\"%.1f\">%s</text>\n", y + 15, resource_names[r]);
+        fprintf(chart->out, "<text x=\"4\" y=\"%.1f\">%s</text>\n", chart->y + 15, resource_names[r]);
         /* idle time until the end: hatched */
-        fprintf(out, "<rect x=\"%.2f\" y=\"%.1f\" width=\"%.2f\" height=\"%.1f\" fill=\"url(#idle)\"/>\n",
-                LEFT, y, (double)makespan * scale, LANE - 4);
-        for (size_t i = 0; i < count; i++) {
-            if (spans[i].resource != r || spans[i].end == spans[i].start) {
-                continue;
-            }
-            double width = (double)(spans[i].end - spans[i].start) * scale;
-            fprintf(out,
-                    "<rect x=\"%.2f\" y=\"%.1f\" width=\"%.2f\" height=\"%.1f\" fill=\"%s\" stroke=\"%s\" "
-                    "stroke-width=\"%s\"><title>%s of message %u (",
-                    LEFT + (double)spans[i].start * scale, y, width > 0.3 ? width : 0.3, LANE - 4,
-                    kind_colors[spans[i].kind], critical != NULL && critical[i] ? "#b00020" : "#ffffff",
-                    critical != NULL && critical[i] ? "1" : "0.3", kind_names[spans[i].kind], spans[i].job);
-            text_escaped(out, result->groups[spans[i].job].method);
-            fprintf(out, "), %.3f to %.3f ms</title></rect>\n", plan_us(spans[i].start) / 1e3,
-                    plan_us(spans[i].end) / 1e3);
-        }
-        y += LANE;
+        fprintf(chart->out,
+                "<rect x=\"%.2f\" y=\"%.1f\" width=\"%.2f\" height=\"%.1f\" fill=\"url(#idle)\"/>\n", LEFT,
+                chart->y, (double)makespan * chart->scale, LANE - 4);
+        draw_lane(chart, row->result, spans, r, critical);
+        chart->y += LANE;
     }
     free(critical);
-    return y + 8;
+    chart->y += 8;
+}
+
+static void draw_head(const drawing *chart, double height)
+{
+    fprintf(chart->out,
+            "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 %.0f %.0f\" font-family=\"sans-serif\" "
+            "font-size=\"12\">\n<defs><pattern id=\"idle\" width=\"5\" height=\"5\" "
+            "patternUnits=\"userSpaceOnUse\" "
+            "patternTransform=\"rotate(45)\"><rect width=\"5\" height=\"5\" fill=\"#f6f6f6\"/><line x1=\"0\" "
+            "y1=\"0\" "
+            "x2=\"0\" y2=\"5\" stroke=\"#d5d5d5\" stroke-width=\"1.5\"/></pattern></defs>\n"
+            "<rect width=\"100%%\" height=\"100%%\" fill=\"#ffffff\"/>\n",
+            CHART_WIDTH, height);
+}
+
+/* Time axis with about ten round steps, and the legend. */
+static void draw_foot(const drawing *chart, gw_plan_tick longest)
+{
+    const double y = chart->y;
+    double span_ms = plan_us(longest) / 1e3;
+    double step = 0.001;
+    while (span_ms / step > 12) {
+        step *= span_ms / (step * 2) <= 12 ? 2 : span_ms / (step * 5) <= 12 ? 5 : 10;
+    }
+    for (double t = 0; t <= span_ms; t += step) {
+        double x = LEFT + t * (double)GW_PLAN_TICKS_PER_US * 1e3 * chart->scale;
+        fprintf(chart->out,
+                "<line x1=\"%.2f\" y1=\"%.1f\" x2=\"%.2f\" y2=\"%.1f\" stroke=\"#444444\"/>"
+                "<text x=\"%.2f\" y=\"%.1f\" text-anchor=\"middle\">%g</text>\n",
+                x, y, x, y + 5, x, y + 18, t);
+    }
+    fprintf(chart->out, "<text x=\"4\" y=\"%.1f\">ms</text>\n", y + 18);
+    double x = LEFT;
+    for (int k = 0; k < 4; k++, x += 110) {
+        fprintf(chart->out,
+                "<rect x=\"%.1f\" y=\"%.1f\" width=\"12\" height=\"12\" fill=\"%s\"/><text x=\"%.1f\" "
+                "y=\"%.1f\">%s</text>\n",
+                x, y + 28, kind_colors[k], x + 16, y + 38, kind_names[k]);
+    }
+    fprintf(chart->out,
+            "<rect x=\"%.1f\" y=\"%.1f\" width=\"12\" height=\"12\" fill=\"url(#idle)\"/><text x=\"%.1f\" "
+            "y=\"%.1f\">idle</text>\n",
+            x, y + 28, x + 16, y + 38);
+    x += 80;
+    fprintf(chart->out,
+            "<rect x=\"%.1f\" y=\"%.1f\" width=\"12\" height=\"12\" fill=\"none\" stroke=\"#b00020\"/><text "
+            "x=\"%.1f\" y=\"%.1f\">critical path</text>\n</svg>\n",
+            x, y + 28, x + 16, y + 38);
 }
 
 int plan_chart_svg(const plan_chart_row *rows, size_t row_count, const plan_case *c, const char *path)
@@ -121,7 +186,7 @@ int plan_chart_svg(const plan_chart_row *rows, size_t row_count, const plan_case
     gw_plan_tick longest = 1;
     for (size_t i = 0; i < row_count; i++) {
         gw_plan_tick makespan = 0;
-        int code = plan_run_timeline(rows[i].result, c, c->level, NULL, NULL, &makespan);
+        int code = plan_run_timeline(rows[i].result, c, c->level, NULL, &makespan);
         if (code != GW_CLI_OK) {
             return code;
         }
@@ -132,70 +197,27 @@ int plan_chart_svg(const plan_chart_row *rows, size_t row_count, const plan_case
     if (code != GW_CLI_OK) {
         return code;
     }
-    FILE *out = output.text;
-    double scale = (CHART_WIDTH - LEFT - 12) / (double)longest;
-    double height = 70 + (double)row_count * (28 + 4 * LANE);
-    fprintf(out,
-            "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 %.0f %.0f\" font-family=\"sans-serif\" "
-            "font-size=\"12\">\n<defs><pattern id=\"idle\" width=\"5\" height=\"5\" "
-            "patternUnits=\"userSpaceOnUse\" "
-            "patternTransform=\"rotate(45)\"><rect width=\"5\" height=\"5\" fill=\"#f6f6f6\"/><line x1=\"0\" "
-            "y1=\"0\" "
-            "x2=\"0\" y2=\"5\" stroke=\"#d5d5d5\" stroke-width=\"1.5\"/></pattern></defs>\n"
-            "<rect width=\"100%%\" height=\"100%%\" fill=\"#ffffff\"/>\n",
-            CHART_WIDTH, height);
-    double y = 8;
+    drawing chart = {output.text, (CHART_WIDTH - LEFT - 12) / (double)longest, 8};
+    draw_head(&chart, 70 + (double)row_count * (28 + 4 * LANE));
     for (size_t i = 0; i < row_count && code == GW_CLI_OK; i++) {
-        gw_plan_span *spans = NULL;
-        size_t count = 0;
+        gw_plan_spans spans = {NULL, 0, 0};
         gw_plan_tick makespan = 0;
-        code = plan_run_timeline(rows[i].result, c, c->level, &spans, &count, &makespan);
+        code = plan_run_timeline(rows[i].result, c, c->level, &spans, &makespan);
         if (code == GW_CLI_OK) {
-            y = chart_rows(out, rows[i].title, rows[i].result, spans, count, makespan, scale, y);
+            draw_row(&chart, &rows[i], &spans, makespan);
         }
-        free(spans);
+        free(spans.items);
     }
-    /* time axis: about ten round steps */
-    double span_ms = plan_us(longest) / 1e3;
-    double step = 0.001;
-    while (span_ms / step > 12) {
-        step *= span_ms / (step * 2) <= 12 ? 2 : span_ms / (step * 5) <= 12 ? 5 : 10;
-    }
-    for (double t = 0; t <= span_ms; t += step) {
-        double x = LEFT + t * (double)GW_PLAN_TICKS_PER_US * 1e3 * scale;
-        fprintf(out,
-                "<line x1=\"%.2f\" y1=\"%.1f\" x2=\"%.2f\" y2=\"%.1f\" stroke=\"#444444\"/>"
-                "<text x=\"%.2f\" y=\"%.1f\" text-anchor=\"middle\">%g</text>\n",
-                x, y, x, y + 5, x, y + 18, t);
-    }
-    fprintf(out, "<text x=\"4\" y=\"%.1f\">ms</text>\n", y + 18);
-    double x = LEFT;
-    for (int k = 0; k < 4; k++, x += 110) {
-        fprintf(out,
-                "<rect x=\"%.1f\" y=\"%.1f\" width=\"12\" height=\"12\" fill=\"%s\"/><text x=\"%.1f\" "
-                "y=\"%.1f\">%s</text>\n",
-                x, y + 28, kind_colors[k], x + 16, y + 38, kind_names[k]);
-    }
-    fprintf(out,
-            "<rect x=\"%.1f\" y=\"%.1f\" width=\"12\" height=\"12\" fill=\"url(#idle)\"/><text x=\"%.1f\" "
-            "y=\"%.1f\">idle</text>\n",
-            x, y + 28, x + 16, y + 38);
-    x += 80;
-    fprintf(out,
-            "<rect x=\"%.1f\" y=\"%.1f\" width=\"12\" height=\"12\" fill=\"none\" stroke=\"#b00020\"/><text "
-            "x=\"%.1f\" y=\"%.1f\">critical path</text>\n</svg>\n",
-            x, y + 28, x + 16, y + 38);
+    draw_foot(&chart, longest);
     return plan_output_close(&output, path, code);
 }
 
-/* Trace Event Format: complete events in microseconds, one thread a resource. */
-static int write_chrome(const plan_result *result, const plan_case *c, const plan_model *model,
-                        const char *path)
+/* Trace Event Format: complete events in microseconds, one thread per resource. */
+static int write_chrome(const plan_result *result, const plan_opened *o, const char *path)
 {
-    gw_plan_span *spans = NULL;
-    size_t count = 0;
+    gw_plan_spans spans = {NULL, 0, 0};
     gw_plan_tick makespan = 0;
-    int code = plan_run_timeline(result, c, c->level, &spans, &count, &makespan);
+    int code = plan_run_timeline(result, &o->c, o->c.level, &spans, &makespan);
     if (code != GW_CLI_OK) {
         return code;
     }
@@ -206,24 +228,25 @@ static int write_chrome(const plan_result *result, const plan_case *c, const pla
         json_array_append_new(events, json_pack("{s:s,s:s,s:i,s:i,s:{s:s}}", "ph", "M", "name", "thread_name",
                                                 "pid", 1, "tid", r, "args", "name", resource_names[r]));
     }
-    for (size_t i = 0; i < count; i++) {
+    for (size_t i = 0; i < spans.count; i++) {
         char name[256];
-        const plan_result_group *group = &result->groups[spans[i].job];
-        (void)snprintf(name, sizeof name, "%s %u", kind_names[spans[i].kind], spans[i].job);
+        const gw_plan_span *span = &spans.items[i];
+        const plan_result_group *group = &result->groups[span->job];
+        (void)snprintf(name, sizeof name, "%s %u", kind_names[span->kind], span->job);
         json_array_append_new(
             events, json_pack("{s:s,s:s,s:s,s:f,s:f,s:i,s:i,s:{s:s,s:s,s:i}}", "ph", "X", "cat",
-                              kind_names[spans[i].kind], "name", name, "ts", plan_us(spans[i].start), "dur",
-                              plan_us(spans[i].end - spans[i].start), "pid", 1, "tid", (int)spans[i].resource,
-                              "args", "method", group->method, "first_tensor",
-                              model->tensors[group->first].name, "tensors", (int)group->tensor_count));
+                              kind_names[span->kind], "name", name, "ts", plan_us(span->start), "dur",
+                              plan_us(span->end - span->start), "pid", 1, "tid", (int)span->resource, "args",
+                              "method", group->method, "first_tensor", o->model.tensors[group->first].name,
+                              "tensors", (int)group->tensor_count));
     }
-    free(spans);
+    free(spans.items);
     json_t *root = json_pack("{s:o,s:s}", "traceEvents", events, "displayTimeUnit", "ms");
     plan_output output;
     code = plan_output_open(&output);
     if (code == GW_CLI_OK) {
         if (json_dumpf(root, output.text, JSON_COMPACT | JSON_REAL_PRECISION(15)) != 0) {
-            code = gw_cli_error(GW_CLI_IO, path, "memory is short");
+            code = gw_cli_error(GW_CLI_IO, path, "out of memory");
         }
         code = plan_output_close(&output, path, code);
     }
@@ -231,16 +254,15 @@ static int write_chrome(const plan_result *result, const plan_case *c, const pla
     return code;
 }
 
-int plan_chart_write(const plan_result *result, const plan_case *c, const plan_model *model, const char *svg,
-                     const char *chrome)
+int plan_chart_write(const plan_result *result, const plan_opened *o, const char *svg, const char *chrome)
 {
     int code = GW_CLI_OK;
     if (svg != NULL) {
-        plan_chart_row row = {result->algorithm, result};
-        code = plan_chart_svg(&row, 1, c, svg);
+        const plan_chart_row row = {result->algorithm, result};
+        code = plan_chart_svg(&row, 1, &o->c, svg);
     }
     if (code == GW_CLI_OK && chrome != NULL) {
-        code = write_chrome(result, c, model, chrome);
+        code = write_chrome(result, o, chrome);
     }
     return code;
 }

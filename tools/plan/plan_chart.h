@@ -8,11 +8,10 @@
 
 #include "plan_run.h"
 
-/* Runs the timeline at the case's level and writes the files that are not NULL. */
-int plan_chart_write(const plan_result *result, const plan_case *c, const plan_model *model, const char *svg,
-                     const char *chrome);
+/* Runs the timeline at the case's level and writes the files that are not NULL. Message printed, exit code. */
+int plan_chart_write(const plan_result *result, const plan_opened *o, const char *svg, const char *chrome);
 
-/* One chart below the other with a common time axis, for documents. */
+/* Charts one below the other with a common time axis. */
 typedef struct plan_chart_row {
     const char *title;
     const plan_result *result;

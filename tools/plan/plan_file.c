@@ -11,7 +11,7 @@
 #include <string.h>
 
 #include "../cli_common.h"
-#include "plan_output.h"
+#include "plan_json.h"
 
 static uint64_t fnv(uint64_t hash, const void *data, size_t size)
 {
@@ -46,113 +46,108 @@ static const char *level_name(gw_plan_level level)
                                               : "event";
 }
 
-static json_t *real_or_null(double value)
+static void set(json_t *object, const char *key, json_t *value)
 {
-    return gw_cli_json_real(value);
+    json_object_set_new(object, key, value);
 }
 
-json_t *plan_file_json(const plan_result *result, const plan_case *c, const plan_model *model,
-                       const char *model_path)
+/* The header: case, model, certificate. */
+static void add_certificate(json_t *root, const plan_result *result, const plan_opened *o)
 {
-    json_t *root = json_object();
+    const plan_case *c = &o->c;
     char hash[24];
-    (void)snprintf(hash, sizeof hash, "%016llx", (unsigned long long)plan_problem_hash(model));
-    json_object_set_new(root, "schema", json_string(PLAN_FILE_SCHEMA));
-    json_object_set_new(root, "case", json_string(c->name));
-    json_object_set_new(root, "kind", json_string(kind_name(c->kind)));
-    json_object_set_new(root, "level", json_string("serial"));
-    json_object_set_new(root, "decode",
-                        json_string(c->decode_none                         ? "none"
-                                    : c->decode == GW_PLAN_DECODE_PARALLEL ? "parallel"
-                                                                           : "serial"));
-    json_object_set_new(root, "model", json_string(model_path));
-    json_object_set_new(root, "model_hash", json_string(hash));
-    json_object_set_new(root, "tensors", json_integer(model->count));
-    json_object_set_new(root, "algorithm", json_string(result->algorithm));
-    json_object_set_new(root, "makespan_us", json_real(plan_us(result->cert.makespan)));
-    json_object_set_new(root, "makespan_ticks", json_integer((json_int_t)result->cert.makespan));
-    json_object_set_new(root, "lower_bound_us", json_real(plan_us(result->cert.lower_bound)));
-    json_object_set_new(root, "lower_bound_ticks", json_integer((json_int_t)result->cert.lower_bound));
-    json_object_set_new(root, "gap", real_or_null(plan_gap(&result->cert)));
-    json_object_set_new(root, "proven", json_boolean(result->cert.proven));
-    json_object_set_new(root, "stopped_by_limit", json_boolean(result->cert.stopped));
-    json_object_set_new(root, "labels", json_integer((json_int_t)result->cert.labels));
-    json_object_set_new(root, "group_count", json_integer(result->group_count));
-    json_object_set_new(root, "solve_us", json_real(result->solve_us));
-    json_object_set_new(root, "solves", json_integer(result->solves > 0 ? result->solves : 1));
+    (void)snprintf(hash, sizeof hash, "%016llx", (unsigned long long)plan_problem_hash(&o->model));
+    set(root, "schema", json_string(PLAN_FILE_SCHEMA));
+    set(root, "case", json_string(c->name));
+    set(root, "kind", json_string(kind_name(c->kind)));
+    set(root, "level", json_string("serial"));
+    set(root, "decode",
+        json_string(c->decode_none                         ? "none"
+                    : c->decode == GW_PLAN_DECODE_PARALLEL ? "parallel"
+                                                           : "serial"));
+    set(root, "model", json_string(o->path));
+    set(root, "model_hash", json_string(hash));
+    set(root, "tensors", json_integer(o->model.count));
+    set(root, "algorithm", json_string(result->algorithm));
+    set(root, "makespan_us", json_real(plan_us(result->cert.makespan)));
+    set(root, "makespan_ticks", json_integer((json_int_t)result->cert.makespan));
+    set(root, "lower_bound_us", json_real(plan_us(result->cert.lower_bound)));
+    set(root, "lower_bound_ticks", json_integer((json_int_t)result->cert.lower_bound));
+    set(root, "gap", gw_cli_json_real(plan_gap(&result->cert)));
+    set(root, "proven", json_boolean(result->cert.proven));
+    set(root, "stopped_by_limit", json_boolean(result->cert.stopped));
+    set(root, "labels", json_integer((json_int_t)result->cert.labels));
+    set(root, "group_count", json_integer(result->group_count));
+    set(root, "solve_us", json_real(result->solve_us));
+    set(root, "solves", json_integer(result->solves > 0 ? result->solves : 1));
     if (c->level != GW_PLAN_LEVEL_SERIAL) {
         gw_plan_tick makespan = 0;
-        if (plan_run_timeline(result, c, c->level, NULL, NULL, &makespan) == GW_CLI_OK) {
-            json_object_set_new(root, "judged_level", json_string(level_name(c->level)));
-            json_object_set_new(root, "judged_makespan_us", json_real(plan_us(makespan)));
+        if (plan_run_timeline(result, c, c->level, NULL, &makespan) == GW_CLI_OK) {
+            set(root, "judged_level", json_string(level_name(c->level)));
+            set(root, "judged_makespan_us", json_real(plan_us(makespan)));
         }
     }
-    gw_plan_span *spans = NULL;
-    size_t span_count = 0;
-    gw_plan_tick total;
-    (void)plan_run_timeline(result, c, GW_PLAN_LEVEL_SERIAL, &spans, &span_count, &total);
-    json_t *groups = json_array();
+}
+
+/* Group j; *next_span: its first span, then the first of the next group. */
+static json_t *group_json(const plan_result *result, const plan_opened *o, uint32_t j,
+                          const gw_plan_spans *spans, size_t *next_span)
+{
+    static const char *const kinds[4] = {"backprop", "encode", "network", "decode"};
+    const plan_result_group *group = &result->groups[j];
+    int64_t elems = 0;
+    json_t *names = json_array();
+    for (uint32_t i = group->first; i < group->first + group->tensor_count; i++) {
+        elems += o->model.tensors[i].elems;
+        json_array_append_new(names, json_string(o->model.tensors[i].name));
+    }
+    json_t *stages = json_array();
+    for (; *next_span < spans->count && spans->items[*next_span].job == j; (*next_span)++) {
+        const gw_plan_span *span = &spans->items[*next_span];
+        if (span->kind != GW_PLAN_SPAN_BACKPROP) {
+            json_array_append_new(
+                stages, json_pack("[s,f,f]", kinds[span->kind], plan_us(span->start), plan_us(span->end)));
+        }
+    }
+    json_t *entry = json_object();
+    set(entry, "first", json_integer(group->first));
+    set(entry, "last", json_integer((json_int_t)group->first + group->tensor_count - 1));
+    set(entry, "elems", json_integer((json_int_t)elems));
+    set(entry, o->c.kind == PLAN_TREE ? "option" : "method", json_string(group->method));
+    set(entry, "stages_us", stages);
+    set(entry, "names", names);
+    return entry;
+}
+
+json_t *plan_file_json(const plan_result *result, const plan_opened *o)
+{
+    json_t *root = json_object();
+    gw_plan_spans spans = {NULL, 0, 0};
     size_t next_span = 0;
+    gw_plan_tick total;
+    add_certificate(root, result, o);
+    (void)plan_run_timeline(result, &o->c, GW_PLAN_LEVEL_SERIAL, &spans, &total);
+    json_t *groups = json_array();
     for (uint32_t j = 0; j < result->group_count; j++) {
-        const plan_result_group *group = &result->groups[j];
-        int64_t elems = 0;
-        json_t *names = json_array();
-        for (uint32_t i = group->first; i < group->first + group->tensor_count; i++) {
-            elems += model->tensors[i].elems;
-            json_array_append_new(names, json_string(model->tensors[i].name));
-        }
-        json_t *entry = json_object();
-        json_object_set_new(entry, "first", json_integer(group->first));
-        json_object_set_new(entry, "last", json_integer((json_int_t)group->first + group->tensor_count - 1));
-        json_object_set_new(entry, "elems", json_integer((json_int_t)elems));
-        json_object_set_new(entry, c->kind == PLAN_TREE ? "option" : "method", json_string(group->method));
-        json_t *stages = json_array();
-        for (; next_span < span_count && spans[next_span].job == j; next_span++) {
-            static const char *const kinds[4] = {"backprop", "encode", "network", "decode"};
-            const gw_plan_span *span = &spans[next_span];
-            if (span->kind != GW_PLAN_SPAN_BACKPROP) {
-                json_array_append_new(stages, json_pack("[s,f,f]", kinds[span->kind], plan_us(span->start),
-                                                        plan_us(span->end)));
-            }
-        }
-        json_object_set_new(entry, "stages_us", stages);
-        json_object_set_new(entry, "names", names);
-        json_array_append_new(groups, entry);
+        json_array_append_new(groups, group_json(result, o, j, &spans, &next_span));
     }
-    json_object_set_new(root, "groups", groups);
-    free(spans);
+    set(root, "groups", groups);
+    free(spans.items);
     return root;
 }
 
-int plan_json_write(json_t *object, const char *path)
+int plan_file_write(const plan_result *result, const plan_opened *o, const char *path)
 {
-    plan_output out;
-    int code = plan_output_open(&out);
-    if (code == GW_CLI_OK) {
-        if (json_dumpf(object, out.text, JSON_INDENT(1) | JSON_REAL_PRECISION(15)) != 0) {
-            code = gw_cli_error(GW_CLI_IO, path, "memory is short");
-        }
-        (void)fputc('\n', out.text);
-        code = plan_output_close(&out, path, code);
-    }
-    json_decref(object);
-    return code;
-}
-
-int plan_file_write(const plan_result *result, const plan_case *c, const plan_model *model,
-                    const char *model_path, const char *path)
-{
-    return plan_json_write(plan_file_json(result, c, model, model_path), path);
+    return plan_json_write(plan_file_json(result, o), path);
 }
 
 int plan_file_read(const char *path, plan_file *file)
 {
-    json_error_t error;
     memset(file, 0, sizeof *file);
-    file->root = json_load_file(path, JSON_REJECT_DUPLICATES, &error);
+    file->path = path;
+    file->root = plan_json_load(path, NULL);
     if (file->root == NULL) {
-        return gw_cli_error(GW_CLI_BAD_DATA, path, "line %d, column %d: %s", error.line, error.column,
-                            error.text);
+        return GW_CLI_BAD_DATA;
     }
     const char *schema = json_string_value(json_object_get(file->root, "schema"));
     const char *hash = json_string_value(json_object_get(file->root, "model_hash"));
@@ -190,7 +185,7 @@ void plan_file_close(plan_file *file)
     memset(file, 0, sizeof *file);
 }
 
-/* Checks that entry j continues at tensor `next` and names the model's tensors; *end is the tensor behind
+/* Checks that entry j continues at tensor `next` and names the model's tensors; *end is the tensor after
  * it. */
 static int check_range(const char *path, json_t *entry, size_t j, const plan_model *model, uint32_t next,
                        uint32_t *end)
@@ -231,46 +226,47 @@ static int check_end(const char *path, const plan_model *model, uint32_t next)
                                                "covers %u tensors but the model has %u", next, model->count);
 }
 
-int plan_file_groups(const char *path, const plan_file *file, const plan_setup *setup,
-                     const plan_model *model, gw_plan_group **groups, uint32_t *group_count)
+int plan_file_groups(const plan_file *file, const plan_opened *o, gw_plan *plan)
 {
-    size_t count = json_array_size(file->groups);
+    const char *path = file->path;
+    const size_t count = json_array_size(file->groups);
     uint32_t next = 0;
+    *plan = (gw_plan){NULL, 0, 0};
     if (strcmp(file->kind, "tree") == 0) {
         return gw_cli_error(GW_CLI_BAD_DATA, path, "is an option-tree plan, but the case is not a tree");
     }
-    *groups = calloc(count + 1, sizeof **groups);
-    int code = *groups != NULL ? GW_CLI_OK : gw_cli_error(GW_CLI_IO, path, "memory is short");
+    gw_plan_group *groups = calloc(count + 1, sizeof *groups);
+    int code = groups != NULL ? GW_CLI_OK : gw_cli_error(GW_CLI_IO, path, "out of memory");
     for (size_t j = 0; j < count && code == GW_CLI_OK; j++) {
         json_t *entry = json_array_get(file->groups, j);
         const char *method = json_string_value(json_object_get(entry, "method"));
-        int index = method != NULL ? plan_method_index(setup, method) : -1;
+        const int index = method != NULL ? plan_method_index(&o->setup, method) : -1;
         uint32_t end = next;
-        code = check_range(path, entry, j, model, next, &end);
+        code = check_range(path, entry, j, &o->model, next, &end);
         if (code == GW_CLI_OK && index < 0) {
             code = gw_cli_error(GW_CLI_BAD_DATA, path, "group %zu: this case has no method \"%.60s\"", j,
                                 method != NULL ? method : "(none)");
         }
         if (code == GW_CLI_OK) {
-            (*groups)[j] = (gw_plan_group){next, end - next, (uint32_t)index};
+            groups[j] = (gw_plan_group){next, end - next, (uint32_t)index};
             next = end;
         }
     }
     if (code == GW_CLI_OK) {
-        code = check_end(path, model, next);
+        code = check_end(path, &o->model, next);
     }
     if (code != GW_CLI_OK) {
-        free(*groups);
-        *groups = NULL;
+        free(groups);
     } else {
-        *group_count = (uint32_t)count;
+        *plan = (gw_plan){groups, (uint32_t)count, (uint32_t)count};
     }
     return code;
 }
 
-int plan_file_choices(const char *path, const plan_file *file, const plan_model *model, plan_tree *tree)
+int plan_file_choices(const plan_file *file, plan_opened *o)
 {
-    size_t count = json_array_size(file->groups);
+    const char *path = file->path;
+    const size_t count = json_array_size(file->groups);
     uint32_t next = 0;
     int code = GW_CLI_OK;
     if (strcmp(file->kind, "tree") != 0) {
@@ -280,20 +276,37 @@ int plan_file_choices(const char *path, const plan_file *file, const plan_model 
         json_t *entry = json_array_get(file->groups, j);
         const char *option = json_string_value(json_object_get(entry, "option"));
         uint32_t end = next;
-        code = check_range(path, entry, j, model, next, &end);
+        code = check_range(path, entry, j, &o->model, next, &end);
         if (code == GW_CLI_OK && end != next + 1) {
             code = gw_cli_error(GW_CLI_BAD_DATA, path, "group %zu: option trees send tensors one by one", j);
         }
-        uint32_t choice =
-            code == GW_CLI_OK && option != NULL ? plan_tree_find(tree, next, option) : GW_PLAN_NO_INDEX;
+        const uint32_t choice =
+            code == GW_CLI_OK && option != NULL ? plan_tree_find(&o->tree, next, option) : GW_PLAN_NO_INDEX;
         if (code == GW_CLI_OK && choice == GW_PLAN_NO_INDEX) {
             code = gw_cli_error(GW_CLI_BAD_DATA, path, "group %zu: this case has no option \"%.200s\"", j,
                                 option != NULL ? option : "(none)");
         }
         if (code == GW_CLI_OK) {
-            tree->choice[next] = choice;
+            o->tree.choice[next] = choice;
             next = end;
         }
     }
-    return code == GW_CLI_OK ? check_end(path, model, next) : code;
+    return code == GW_CLI_OK ? check_end(path, &o->model, next) : code;
+}
+
+int plan_file_load(const char *path, plan_opened *o, gw_plan *plan, double *claimed_us)
+{
+    plan_file file;
+    *plan = (gw_plan){NULL, 0, 0};
+    int code = plan_file_read(path, &file);
+    if (code != GW_CLI_OK) {
+        return code;
+    }
+    if (file.hash != 0 && file.hash != plan_problem_hash(&o->model)) {
+        gw_cli_note("%s was made for a model with other names or sizes than %s", path, o->path);
+    }
+    *claimed_us = file.makespan_us;
+    code = o->c.kind == PLAN_TREE ? plan_file_choices(&file, o) : plan_file_groups(&file, o, plan);
+    plan_file_close(&file);
+    return code;
 }

@@ -10,15 +10,15 @@
 
 #define PLAN_FILE_SCHEMA "gradwire-plan/1"
 
-/* 64-bit FNV-1a over names and sizes: says whether plan and model belong together. */
+/* 64-bit FNV-1a over names and sizes: tells whether a plan was made for a model. */
 uint64_t plan_problem_hash(const plan_model *model);
 
-json_t *plan_file_json(const plan_result *result, const plan_case *c, const plan_model *model,
-                       const char *model_path);
-int plan_file_write(const plan_result *result, const plan_case *c, const plan_model *model,
-                    const char *model_path, const char *path);
+/* o: the case and the model of the result. */
+json_t *plan_file_json(const plan_result *result, const plan_opened *o);
+int plan_file_write(const plan_result *result, const plan_opened *o, const char *path);
 
 typedef struct plan_file {
+    const char *path;
     json_t *root;
     json_t *groups; /* array, borrowed */
     double makespan_us;
@@ -30,15 +30,14 @@ typedef struct plan_file {
 int plan_file_read(const char *path, plan_file *file);
 void plan_file_close(plan_file *file);
 
-/* Groups of a fused plan file for a setup; checks counts, names and methods against the model. *groups is
+/* The plan of a file, checked against o, which was prepared: counts, names, methods. plan->groups is
  * malloc'ed. */
-int plan_file_groups(const char *path, const plan_file *file, const plan_setup *setup,
-                     const plan_model *model, gw_plan_group **groups, uint32_t *group_count);
+int plan_file_groups(const plan_file *file, const plan_opened *o, gw_plan *plan);
+/* Options of an option-tree plan file into o->tree.choice; same checks. */
+int plan_file_choices(const plan_file *file, plan_opened *o);
 
-/* Options of an option-tree plan file into tree->choice; same checks. */
-int plan_file_choices(const char *path, const plan_file *file, const plan_model *model, plan_tree *tree);
-
-/* Writes JSON to a file ("-": stdout), releases it. */
-int plan_json_write(json_t *object, const char *path);
+/* Reads a plan file into *plan or, for trees, o->tree.choice (*plan is then empty). Notes when it was made for
+ * another model. *claimed_us is the makespan that the file states, NAN if none. */
+int plan_file_load(const char *path, plan_opened *o, gw_plan *plan, double *claimed_us);
 
 #endif

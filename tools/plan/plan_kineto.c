@@ -3,7 +3,7 @@
  *
  * The text is inflated piece by piece; a scanner follows strings and brackets just far enough to find the
  * objects of the array "traceEvents", and Jansson parses the few of them that matter. Kernels are kept as
- * text, keyed by their correlation number, and parsed when a gradient asks for one.
+ * text, keyed by their correlation number, and parsed when a gradient needs one.
  *
  * CPU time stamps do not say when a gradient is ready: launches run ahead of the GPU by up to a step. A
  * gradient is ready when the kernel ends whose launch (same thread, NCCL excluded) is the last before its
@@ -56,7 +56,7 @@ typedef struct reader {
     const char *path;
     list launches, accumulates, kernels, texts, steps, collectives;
     size_t events;
-    int short_of_memory;
+    int out_of_memory;
 } reader;
 
 static void *list_add(list *l, size_t count)
@@ -81,7 +81,7 @@ static const char *find(const char *text, size_t size, const char *what)
     return memmem(text, size, what, strlen(what));
 }
 
-/* The text behind "key": in an object's text, NULL if absent. Quotes inside strings are escaped, so the
+/* The text after "key": in an object's text, NULL if absent. Quotes inside strings are escaped, so the
  * pattern with both quotes only matches keys and whole string values. */
 static const char *value_of(const char *text, size_t size, const char *quoted_key)
 {
@@ -169,7 +169,7 @@ static int add_collective(reader *r, json_t *event, double ts, double duration)
     }
     plan_kineto_collective *c = list_add(&r->collectives, 1);
     if (c == NULL) {
-        r->short_of_memory = 1;
+        r->out_of_memory = 1;
         return GW_CLI_OK;
     }
     memset(c, 0, sizeof *c);
@@ -182,6 +182,66 @@ static int add_collective(reader *r, json_t *event, double ts, double duration)
     return GW_CLI_OK;
 }
 
+/* Keeps the text of a kernel; a collective of NCCL is parsed at once. */
+static int take_kernel(reader *r, uint64_t offset, const char *text, size_t size)
+{
+    const char *number = value_of(text, size, "\"correlation\"");
+    const char *name = value_of(text, size, "\"name\"");
+    size_t rest = name != NULL ? (size_t)(text + size - name) : 0;
+    rest = rest > 64 ? 64 : rest;
+    kernel_text *kernel = list_add(&r->kernels, 1);
+    char *copy = list_add(&r->texts, size);
+    if (kernel == NULL || copy == NULL) {
+        r->out_of_memory = 1;
+        return GW_CLI_OK;
+    }
+    memcpy(copy, text, size);
+    kernel->correlation = number != NULL ? (int64_t)strtoll(number, NULL, 10) : -1;
+    kernel->offset = r->texts.count - size;
+    kernel->size = (uint32_t)size;
+    kernel->is_nccl = name != NULL && (find(name, rest, "nccl") != NULL || find(name, rest, "NCCL") != NULL);
+    if (!kernel->is_nccl) {
+        return GW_CLI_OK;
+    }
+    double ts, duration;
+    json_t *event = parse_event(r, offset, text, size);
+    if (event == NULL) {
+        return GW_CLI_BAD_DATA;
+    }
+    int code = times(event, &ts, &duration)
+                   ? add_collective(r, event, ts, duration)
+                   : bad_event(r, offset, "ts or dur is missing, negative, too large or no number");
+    json_decref(event);
+    return code;
+}
+
+/* Adds a launch, an AccumulateGrad or a step mark; other names are ignored. */
+static void add_event(reader *r, json_t *event, const char *name, double ts, double duration)
+{
+    json_t *args = json_object_get(event, "args");
+    const int64_t tid = (int64_t)json_integer_value(json_object_get(event, "tid"));
+    void *added = r;
+    if (strcmp(name, "torch::autograd::AccumulateGrad") == 0) {
+        accumulate *a = added = list_add(&r->accumulates, 1);
+        if (a != NULL) {
+            *a = (accumulate){tid, ts, dims_elems(args)};
+        }
+    } else if (strncmp(name, "ProfilerStep#", 13) == 0) {
+        plan_kineto_step *step = added = list_add(&r->steps, 1);
+        if (step != NULL) {
+            *step = (plan_kineto_step){(int64_t)strtoll(name + 13, NULL, 10), ts, ts + duration, NULL, 0};
+        }
+    } else if (strstr(name, "Launch") != NULL) {
+        json_t *correlation = json_object_get(args, "correlation");
+        launch *l = added = list_add(&r->launches, 1);
+        if (l != NULL) {
+            *l = (launch){tid, ts,
+                          json_is_integer(correlation) ? (int64_t)json_integer_value(correlation) : -1};
+        }
+    }
+    r->out_of_memory |= added == NULL;
+}
+
 /* One object of traceEvents. */
 static int take_event(reader *r, uint64_t offset, const char *text, size_t size)
 {
@@ -191,45 +251,18 @@ static int take_event(reader *r, uint64_t offset, const char *text, size_t size)
     if (cat == NULL) {
         return GW_CLI_OK;
     }
-    int is_kernel = starts(cat, end, "\"kernel\"") || starts(cat, end, "\"Kernel\"");
-    int is_runtime = starts(cat, end, "\"cuda_runtime\"") || starts(cat, end, "\"Runtime\"") ||
-                     starts(cat, end, "\"cuda_driver\"");
-    int is_op = starts(cat, end, "\"cpu_op\"") || starts(cat, end, "\"Operator\"");
-    int is_mark = starts(cat, end, "\"user_annotation\"");
-    if (is_kernel) {
-        const char *number = value_of(text, size, "\"correlation\"");
-        kernel_text *kernel = list_add(&r->kernels, 1);
-        char *copy = list_add(&r->texts, size);
-        if (kernel == NULL || copy == NULL) {
-            r->short_of_memory = 1;
-            return GW_CLI_OK;
-        }
-        memcpy(copy, text, size);
-        kernel->correlation = number != NULL ? (int64_t)strtoll(number, NULL, 10) : -1;
-        kernel->offset = r->texts.count - size;
-        kernel->size = (uint32_t)size;
-        const char *name = value_of(text, size, "\"name\"");
-        size_t rest = name != NULL ? (size_t)(end - name) : 0;
-        rest = rest > 64 ? 64 : rest;
-        kernel->is_nccl =
-            name != NULL && (find(name, rest, "nccl") != NULL || find(name, rest, "NCCL") != NULL);
-        if (kernel->is_nccl) {
-            double ts, duration;
-            json_t *event = parse_event(r, offset, text, size);
-            if (event == NULL) {
-                return GW_CLI_BAD_DATA;
-            }
-            int code = times(event, &ts, &duration)
-                           ? add_collective(r, event, ts, duration)
-                           : bad_event(r, offset, "ts or dur is missing, negative, too large or no number");
-            json_decref(event);
-            return code;
-        }
-        return GW_CLI_OK;
+    if (starts(cat, end, "\"kernel\"") || starts(cat, end, "\"Kernel\"")) {
+        return take_kernel(r, offset, text, size);
     }
-    if (!(is_runtime && find(text, size, "Launch") != NULL) &&
-        !(is_op && find(text, size, "AccumulateGrad") != NULL) &&
-        !(is_mark && find(text, size, "ProfilerStep") != NULL)) {
+    /* By category, text that an event of interest contains. */
+    const char *needed = starts(cat, end, "\"cuda_runtime\"") || starts(cat, end, "\"Runtime\"") ||
+                                 starts(cat, end, "\"cuda_driver\"")
+                             ? "Launch"
+                         : starts(cat, end, "\"cpu_op\"") || starts(cat, end, "\"Operator\"")
+                             ? "torch::autograd::AccumulateGrad"
+                         : starts(cat, end, "\"user_annotation\"") ? "ProfilerStep#"
+                                                                   : NULL;
+    if (needed == NULL || find(text, size, needed) == NULL) {
         return GW_CLI_OK;
     }
     json_t *event = parse_event(r, offset, text, size);
@@ -239,36 +272,10 @@ static int take_event(reader *r, uint64_t offset, const char *text, size_t size)
     int code = GW_CLI_OK;
     double ts, duration;
     const char *name = json_string_value(json_object_get(event, "name"));
-    json_t *args = json_object_get(event, "args");
-    int64_t tid = (int64_t)json_integer_value(json_object_get(event, "tid"));
     if (name == NULL || !times(event, &ts, &duration)) {
         code = bad_event(r, offset, "name, ts or dur is missing, negative, too large or no number");
-    } else if (is_runtime && strstr(name, "Launch") != NULL) {
-        json_t *correlation = json_object_get(args, "correlation");
-        launch *l = list_add(&r->launches, 1);
-        if (l == NULL) {
-            r->short_of_memory = 1;
-        } else {
-            *l = (launch){tid, ts,
-                          json_is_integer(correlation) ? (int64_t)json_integer_value(correlation) : -1};
-        }
-    } else if (is_op && strcmp(name, "torch::autograd::AccumulateGrad") == 0) {
-        accumulate *a = list_add(&r->accumulates, 1);
-        if (a == NULL) {
-            r->short_of_memory = 1;
-        } else {
-            *a = (accumulate){tid, ts, dims_elems(args)};
-        }
-    } else if (is_mark && strncmp(name, "ProfilerStep#", 13) == 0) {
-        plan_kineto_step *step = list_add(&r->steps, 1);
-        if (step == NULL) {
-            r->short_of_memory = 1;
-        } else {
-            memset(step, 0, sizeof *step);
-            step->number = (int64_t)strtoll(name + 13, NULL, 10);
-            step->start_us = ts;
-            step->end_us = ts + duration;
-        }
+    } else if (strstr(name, needed) != NULL) {
+        add_event(r, event, name, ts, duration);
     }
     json_decref(event);
     return code;
@@ -286,7 +293,7 @@ typedef struct scanner {
     size_t event_start;  /* buffer index, valid while depth > 2 in_events */
 } scanner;
 
-/* Advances over buffer[from..size); events that end are handed on. */
+/* Advances over buffer[from..size); complete events go to take_event(). */
 static int scan(reader *r, scanner *s, const char *buffer, size_t from, size_t size, uint64_t base)
 {
     for (size_t i = from; i < size; i++) {
@@ -323,7 +330,7 @@ static int scan(reader *r, scanner *s, const char *buffer, size_t from, size_t s
         case '[':
             if (s->done || s->depth == DEPTH_MAX) {
                 return gw_cli_error_at(GW_CLI_BAD_DATA, r->path, base + i,
-                                       s->done ? "text behind the JSON object" : "nested too deeply");
+                                       s->done ? "text after the JSON object" : "nested too deeply");
             }
             if (s->depth == 0 && c != '{') {
                 return gw_cli_error_at(GW_CLI_BAD_DATA, r->path, base + i,
@@ -371,7 +378,7 @@ static int read_events(reader *r, text_source *source)
     uint64_t base = 0; /* offset of buffer[0] in the text */
     scanner s;
     memset(&s, 0, sizeof s);
-    int code = buffer != NULL ? GW_CLI_OK : gw_cli_error(GW_CLI_IO, r->path, "memory is short");
+    int code = buffer != NULL ? GW_CLI_OK : gw_cli_error(GW_CLI_IO, r->path, "out of memory");
     while (code == GW_CLI_OK) {
         size_t got = 0;
         code = text_source_read(source, buffer + held,
@@ -391,8 +398,8 @@ static int read_events(reader *r, text_source *source)
         }
         code = scan(r, &s, buffer, held, held + got, base);
         held += got;
-        if (r->short_of_memory && code == GW_CLI_OK) {
-            code = gw_cli_error(GW_CLI_IO, r->path, "memory is short");
+        if (r->out_of_memory && code == GW_CLI_OK) {
+            code = gw_cli_error(GW_CLI_IO, r->path, "out of memory");
         }
         /* Keep from the start of the open event or string on. */
         size_t keep = s.in_events && s.depth > 2 ? s.event_start : s.in_string ? s.string_start : held;
@@ -515,7 +522,7 @@ static int make_steps(reader *r, plan_kineto *trace)
     if (r->steps.count == 0) {
         plan_kineto_step *all = list_add(&r->steps, 1);
         if (all == NULL) {
-            return gw_cli_error(GW_CLI_IO, r->path, "memory is short");
+            return gw_cli_error(GW_CLI_IO, r->path, "out of memory");
         }
         memset(all, 0, sizeof *all);
         all->number = -1;
@@ -536,7 +543,7 @@ static int make_steps(reader *r, plan_kineto *trace)
         }
         steps[i].gradients = calloc(next - first + 1, sizeof *steps[i].gradients);
         if (steps[i].gradients == NULL) {
-            return gw_cli_error(GW_CLI_IO, r->path, "memory is short");
+            return gw_cli_error(GW_CLI_IO, r->path, "out of memory");
         }
         for (size_t a = first; a < next; a++) {
             int code = ready_time(r, &list_of[a], &steps[i].gradients[a - first].ready_us);

@@ -12,7 +12,6 @@
 #include <string.h>
 
 #include "../cli_common.h"
-#include "plan_byteps.h"
 #include "plan_output.h"
 
 int plan_ticks_from_us(double us, gw_plan_tick *ticks)
@@ -39,8 +38,7 @@ void plan_model_free(plan_model *model)
     memset(model, 0, sizeof *model);
 }
 
-static int append(plan_model *model, const char *name, size_t name_size, int64_t elems, gw_plan_tick bwd,
-                  uint32_t forbidden)
+int plan_model_add(plan_model *model, const char *name, int64_t elems, gw_plan_tick bwd, uint32_t forbidden)
 {
     if ((model->count & (model->count - 1)) == 0) { /* full at 0 and at powers of two */
         size_t capacity = model->count == 0 ? 1 : 2 * (size_t)model->count;
@@ -50,19 +48,12 @@ static int append(plan_model *model, const char *name, size_t name_size, int64_t
         }
         model->tensors = grown;
     }
-    char *copy = malloc(name_size + 1);
+    char *copy = strdup(name);
     if (copy == NULL) {
         return 0;
     }
-    memcpy(copy, name, name_size);
-    copy[name_size] = '\0';
     model->tensors[model->count++] = (gw_plan_tensor){copy, elems, bwd, forbidden};
     return 1;
-}
-
-int plan_model_add(plan_model *model, const char *name, int64_t elems, gw_plan_tick bwd, uint32_t forbidden)
-{
-    return append(model, name, strlen(name), elems, bwd, forbidden);
 }
 
 static const plan_model *sorted_model; /* qsort has no context; the tool is single-threaded */
@@ -179,146 +170,150 @@ static const char *parse_time(const char *text, gw_plan_tick *ticks)
 
 enum { COLUMN_NAME, COLUMN_ELEMS, COLUMN_TIME, COLUMN_FLAGS, COLUMN_COUNT };
 
-/* Finds the columns of a header line and counts its fields. *is_gap: the times are gap_us. */
-static int read_header(const char *path, char *line, int column[COLUMN_COUNT], int *field_count, int *is_gap)
+typedef struct csv_reader {
+    const char *path;
+    plan_model *model;
+    unsigned long line; /* from 1 */
+    int have_header;
+    int column[COLUMN_COUNT]; /* index of each column, -1: absent */
+    int field_count;          /* of the header */
+    int is_gap;               /* the times are gap_us */
+} csv_reader;
+
+/* A refusal with the line number. */
+#define BAD_LINE(r, ...) gw_cli_error(GW_CLI_BAD_DATA, (r)->path, "line %lu: " __VA_ARGS__)
+
+/* Finds the columns of a header line and counts its fields. */
+static int read_header(csv_reader *r, char *line)
 {
     for (int c = 0; c < COLUMN_COUNT; c++) {
-        column[c] = -1;
+        r->column[c] = -1;
     }
     char *cursor = line;
     int has_bwd = 0;
-    int has_gap = 0;
     for (int index = 0; cursor != NULL; index++) {
         const char *field = next_field(&cursor);
-        *field_count = index + 1;
+        r->field_count = index + 1;
         int which = strcmp(field, "name") == 0     ? COLUMN_NAME
                     : strcmp(field, "elems") == 0  ? COLUMN_ELEMS
                     : strcmp(field, "bwd_us") == 0 ? (has_bwd = 1, COLUMN_TIME)
-                    : strcmp(field, "gap_us") == 0 ? (has_gap = 1, COLUMN_TIME)
+                    : strcmp(field, "gap_us") == 0 ? (r->is_gap = 1, COLUMN_TIME)
                     : strcmp(field, "flags") == 0  ? COLUMN_FLAGS
                                                    : COLUMN_COUNT;
         if (which == COLUMN_COUNT) {
             continue;
         }
-        if (column[which] >= 0 && !(has_bwd && has_gap)) {
-            return gw_cli_error(GW_CLI_BAD_DATA, path, "line 1: column \"%s\" occurs twice", field);
+        if (r->column[which] >= 0 && !(has_bwd && r->is_gap)) {
+            return gw_cli_error(GW_CLI_BAD_DATA, r->path, "line 1: column \"%s\" occurs twice", field);
         }
-        column[which] = index;
+        r->column[which] = index;
     }
-    if (has_bwd && has_gap) {
-        return gw_cli_error(GW_CLI_BAD_DATA, path, "line 1: both bwd_us and gap_us are given; keep one");
+    if (has_bwd && r->is_gap) {
+        return gw_cli_error(GW_CLI_BAD_DATA, r->path, "line 1: both bwd_us and gap_us are given; keep one");
     }
-    *is_gap = has_gap;
-    if (column[COLUMN_NAME] < 0 || column[COLUMN_ELEMS] < 0) {
-        return gw_cli_error(GW_CLI_BAD_DATA, path,
+    if (r->column[COLUMN_NAME] < 0 || r->column[COLUMN_ELEMS] < 0) {
+        return gw_cli_error(GW_CLI_BAD_DATA, r->path,
                             "line 1: the header must name the columns name, elems and bwd_us or gap_us");
+    }
+    r->have_header = 1;
+    r->model->timed = r->column[COLUMN_TIME] >= 0;
+    return GW_CLI_OK;
+}
+
+/* Cuts a row into the columns that matter; NULL: absent. */
+static int split_row(const csv_reader *r, char *line, const char *fields[COLUMN_COUNT])
+{
+    char *cursor = line;
+    int field_count = 0;
+    for (int index = 0; cursor != NULL; index++) {
+        const char *field = next_field(&cursor);
+        field_count++;
+        for (int c = 0; c < COLUMN_COUNT; c++) {
+            fields[c] = r->column[c] == index ? field : fields[c];
+        }
+    }
+    if (field_count > r->field_count) {
+        return BAD_LINE(r, "%d fields, but the header has %d", r->line, field_count, r->field_count);
+    }
+    if (fields[COLUMN_NAME] == NULL || fields[COLUMN_ELEMS] == NULL ||
+        (r->column[COLUMN_TIME] >= 0 && fields[COLUMN_TIME] == NULL)) {
+        return BAD_LINE(r, "fewer fields than the header", r->line);
     }
     return GW_CLI_OK;
 }
 
-static int read_rows(const char *path, FILE *file, plan_model *model)
+static int read_row(csv_reader *r, char *line)
 {
+    const char *fields[COLUMN_COUNT] = {NULL, NULL, NULL, NULL};
+    int64_t elems = 0;
+    gw_plan_tick bwd = 0;
+    int code = split_row(r, line, fields);
+    if (code != GW_CLI_OK) {
+        return code;
+    }
+    const char *name = fields[COLUMN_NAME];
+    const char *time = fields[COLUMN_TIME];
+    const char *flag = fields[COLUMN_FLAGS] != NULL ? fields[COLUMN_FLAGS] : "";
+    if (name[0] == '\0' || strlen(name) > PLAN_NAME_MAX) {
+        return BAD_LINE(r, "the name is empty or longer than %d bytes", r->line, PLAN_NAME_MAX);
+    }
+    const char *why = parse_elems(fields[COLUMN_ELEMS], &elems);
+    if (why != NULL) {
+        return BAD_LINE(r, "elems \"%.40s\" %s", r->line, fields[COLUMN_ELEMS], why);
+    }
+    why = time != NULL ? parse_time(time, &bwd) : NULL;
+    if (why != NULL) {
+        return BAD_LINE(r, "time \"%.40s\" %s", r->line, time, why);
+    }
+    if (r->is_gap && r->model->count == 0 && bwd != 0) {
+        return BAD_LINE(r,
+                        "the first gap_us is %.40s; gaps count from the first gradient, so it is 0 "
+                        "(bwd_us may start with a backprop time)",
+                        r->line, time);
+    }
+    if (flag[0] != '\0' && strcmp(flag, "dense") != 0) {
+        return BAD_LINE(r, "unknown flag \"%.40s\" (known: dense)", r->line, flag);
+    }
+    if (r->model->count == GW_PLAN_TENSORS_MAX) {
+        return BAD_LINE(r, "more than %u tensors", r->line, GW_PLAN_TENSORS_MAX);
+    }
+    return plan_model_add(r->model, name, elems, bwd, flag[0] != '\0')
+               ? GW_CLI_OK
+               : gw_cli_error(GW_CLI_IO, r->path, "out of memory");
+}
+
+/* One line of `length` bytes: skips empty lines and comments. */
+static int read_line(csv_reader *r, char *line, size_t length)
+{
+    r->line++;
+    if (memchr(line, '\0', length) != NULL) {
+        return BAD_LINE(r, "holds a zero byte; is this a text file?", r->line);
+    }
+    while (length > 0 && (line[length - 1] == '\n' || line[length - 1] == '\r')) {
+        line[--length] = '\0';
+    }
+    line += r->line == 1 && strncmp(line, "\xEF\xBB\xBF", 3) == 0 ? 3 : 0;
+    if (line[0] == '\0' || line[0] == '#') {
+        return GW_CLI_OK;
+    }
+    return r->have_header ? read_row(r, line) : read_header(r, line);
+}
+
+static int read_lines(const char *path, FILE *file, plan_model *model)
+{
+    csv_reader r = {.path = path, .model = model};
     char *line = NULL;
     size_t line_capacity = 0;
     ssize_t length;
-    int column[COLUMN_COUNT];
-    int header_fields = 0;
-    int result = GW_CLI_OK;
-    unsigned long number = 0;
-    int have_header = 0;
-    int is_gap = 0;
-    while (result == GW_CLI_OK && (length = getline(&line, &line_capacity, file)) >= 0) {
-        number++;
-        if (memchr(line, '\0', (size_t)length) != NULL) {
-            result = gw_cli_error(GW_CLI_BAD_DATA, path, "line %lu: holds a zero byte; is this a text file?",
-                                  number);
-            break;
-        }
-        while (length > 0 && (line[length - 1] == '\n' || line[length - 1] == '\r')) {
-            line[--length] = '\0';
-        }
-        char *start = line;
-        if (number == 1 && strncmp(start, "\xEF\xBB\xBF", 3) == 0) {
-            start += 3;
-        }
-        if (start[0] == '\0' || start[0] == '#') {
-            continue;
-        }
-        if (!have_header) {
-            have_header = 1;
-            result = read_header(path, start, column, &header_fields, &is_gap);
-            model->timed = column[COLUMN_TIME] >= 0;
-            continue;
-        }
-        const char *fields[COLUMN_COUNT] = {NULL, NULL, NULL, NULL};
-        char *cursor = start;
-        int field_count = 0;
-        for (int index = 0; cursor != NULL; index++) {
-            char *field = next_field(&cursor);
-            field_count++;
-            for (int c = 0; c < COLUMN_COUNT; c++) {
-                if (column[c] == index) {
-                    fields[c] = field;
-                }
-            }
-        }
-        int64_t elems = 0;
-        gw_plan_tick bwd = 0;
-        if (field_count > header_fields) {
-            result = gw_cli_error(GW_CLI_BAD_DATA, path, "line %lu: %d fields, but the header has %d", number,
-                                  field_count, header_fields);
-            break;
-        }
-        if (fields[COLUMN_NAME] == NULL || fields[COLUMN_ELEMS] == NULL ||
-            (column[COLUMN_TIME] >= 0 && fields[COLUMN_TIME] == NULL)) {
-            result = gw_cli_error(GW_CLI_BAD_DATA, path, "line %lu: fewer fields than the header", number);
-            break;
-        }
-        if (fields[COLUMN_NAME][0] == '\0' || strlen(fields[COLUMN_NAME]) > PLAN_NAME_MAX) {
-            result =
-                gw_cli_error(GW_CLI_BAD_DATA, path, "line %lu: the name is empty or longer than %d bytes",
-                             number, PLAN_NAME_MAX);
-            break;
-        }
-        const char *why = parse_elems(fields[COLUMN_ELEMS], &elems);
-        if (why != NULL) {
-            result = gw_cli_error(GW_CLI_BAD_DATA, path, "line %lu: elems \"%.40s\" %s", number,
-                                  fields[COLUMN_ELEMS], why);
-            break;
-        }
-        why = column[COLUMN_TIME] >= 0 ? parse_time(fields[COLUMN_TIME], &bwd) : NULL;
-        if (why != NULL) {
-            result = gw_cli_error(GW_CLI_BAD_DATA, path, "line %lu: time \"%.40s\" %s", number,
-                                  fields[COLUMN_TIME], why);
-            break;
-        }
-        if (is_gap && model->count == 0 && bwd != 0) {
-            result = gw_cli_error(
-                GW_CLI_BAD_DATA, path,
-                "line %lu: the first gap_us is %.40s; gaps count from the first gradient, so it is 0 "
-                "(bwd_us may start with a backprop time)",
-                number, fields[COLUMN_TIME]);
-            break;
-        }
-        if (fields[COLUMN_FLAGS] != NULL && fields[COLUMN_FLAGS][0] != '\0' &&
-            strcmp(fields[COLUMN_FLAGS], "dense") != 0) {
-            result = gw_cli_error(GW_CLI_BAD_DATA, path, "line %lu: unknown flag \"%.40s\" (known: dense)",
-                                  number, fields[COLUMN_FLAGS]);
-            break;
-        }
-        if (model->count == GW_PLAN_TENSORS_MAX) {
-            result = gw_cli_error(GW_CLI_BAD_DATA, path, "line %lu: more than %u tensors", number,
-                                  GW_PLAN_TENSORS_MAX);
-        } else if (!append(model, fields[COLUMN_NAME], strlen(fields[COLUMN_NAME]), elems, bwd,
-                           fields[COLUMN_FLAGS] != NULL && fields[COLUMN_FLAGS][0] != '\0')) {
-            result = gw_cli_error(GW_CLI_IO, path, "memory is short");
-        }
+    int code = GW_CLI_OK;
+    while (code == GW_CLI_OK && (length = getline(&line, &line_capacity, file)) >= 0) {
+        code = read_line(&r, line, (size_t)length);
     }
     free(line);
-    if (result == GW_CLI_OK && ferror(file)) {
-        result = gw_cli_error(GW_CLI_IO, path, "read error: %s", strerror(errno));
+    if (code == GW_CLI_OK && ferror(file)) {
+        code = gw_cli_error(GW_CLI_IO, path, "read error: %s", strerror(errno));
     }
-    return result;
+    return code;
 }
 
 int plan_model_finish(const char *path, plan_model *model, int result)
@@ -344,35 +339,11 @@ int plan_model_read_csv(const char *path, plan_model *model)
     if (file == NULL) {
         return gw_cli_error(GW_CLI_IO, path, "cannot open: %s", strerror(errno));
     }
-    int result = read_rows(path, file, model);
+    int result = read_lines(path, file, model);
     if (file != stdin) {
         (void)fclose(file);
     }
     return plan_model_finish(path, model, result);
-}
-
-int plan_model_read(const char *path, plan_model *model)
-{
-    FILE *file = strcmp(path, "-") == 0 ? NULL : fopen(path, "rb");
-    int first = 0;
-    if (file != NULL) {
-        first = fgetc(file);
-        (void)fclose(file);
-    }
-    if (first == 0x1f) {
-        memset(model, 0, sizeof *model);
-        return gw_cli_error(GW_CLI_BAD_DATA, path,
-                            "is compressed; turn profiler traces into CSV with plan import");
-    }
-    int result = first == '{' ? plan_byteps_read_ready(path, NULL, model) : plan_model_read_csv(path, model);
-    if (result == GW_CLI_OK && !model->timed) {
-        plan_model_free(model);
-        result = gw_cli_error(
-            GW_CLI_BAD_DATA, path,
-            "line 1: no column bwd_us or gap_us; without backprop times there is nothing to plan "
-            "(a column of zeros says that all gradients are ready at once)");
-    }
-    return result;
 }
 
 int plan_model_write_csv(const plan_model *model, const char *path)

@@ -1,5 +1,5 @@
 /*
- * Models: gradients in backprop order with sizes and times, from CSV, BytePS JSON or a profiler trace.
+ * Models: gradients in backprop order with sizes and times. CSV files of models.
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
@@ -27,13 +27,10 @@ int plan_model_read_csv(const char *path, plan_model *model);
  * what was found. */
 int plan_model_finish(const char *path, plan_model *model, int result);
 
-/* By the file's first byte: JSON or CSV. Refuses a model without times. */
-int plan_model_read(const char *path, plan_model *model);
-
 int plan_model_write_csv(const plan_model *model, const char *path);
 void plan_model_free(plan_model *model);
 
-/* Appends a copy; 0 when memory is short. */
+/* Appends a tensor with a copy of the name; 0 when out of memory. */
 int plan_model_add(plan_model *model, const char *name, int64_t elems, gw_plan_tick bwd, uint32_t forbidden);
 
 /* Sets *first and *second to a pair of tensors with one name; 0 when all differ. Sorts, O(N log N). */

@@ -15,7 +15,7 @@ int plan_output_open(plan_output *output)
     output->data = NULL;
     output->size = 0;
     output->text = open_memstream(&output->data, &output->size);
-    return output->text != NULL ? GW_CLI_OK : gw_cli_error(GW_CLI_IO, NULL, "memory is short");
+    return output->text != NULL ? GW_CLI_OK : gw_cli_error(GW_CLI_IO, NULL, "out of memory");
 }
 
 int plan_output_close(plan_output *output, const char *path, int code)
@@ -23,7 +23,7 @@ int plan_output_close(plan_output *output, const char *path, int code)
     int failed = ferror(output->text);
     failed |= fclose(output->text) != 0;
     if (code == GW_CLI_OK && failed) {
-        code = gw_cli_error(GW_CLI_IO, path, "memory is short");
+        code = gw_cli_error(GW_CLI_IO, path, "out of memory");
     }
     (void)fflush(stdout); /* keeps the order if path is "-" */
     gw_atomic_file file;

@@ -10,7 +10,7 @@
 #include <string.h>
 
 #include "../cli_common.h"
-#include "plan_run.h"
+#include "plan_workspace.h"
 
 void plan_tree_free(plan_tree *t)
 {
@@ -61,11 +61,11 @@ static uint32_t classify(const plan_model *model, plan_tree *t)
 }
 
 /* The stages of an option; decodes take no time in a case without them. */
-static gw_plan_status price(const plan_tree *t, const plan_case *c, uint32_t option, int64_t elems,
-                            gw_plan_job *job)
+static gw_status price(const plan_tree *t, const plan_case *c, uint32_t option, int64_t elems,
+                       gw_plan_job *job)
 {
-    gw_plan_status status = gw_plan_option_price(&t->options[option], t->codec, &c->cluster, elems, job);
-    for (uint32_t s = 0; status == GW_PLAN_OK && c->decode_none && s < job->stage_count; s++) {
+    gw_status status = gw_plan_option_price(&t->options[option], t->codec, &c->cluster, elems, job);
+    for (uint32_t s = 0; status == GW_OK && c->decode_none && s < job->stage_count; s++) {
         job->stages[s].duration = job->stages[s].decode ? 0 : job->stages[s].duration;
     }
     return status;
@@ -79,13 +79,13 @@ static int price_class(plan_tree *t, const plan_case *c, int64_t elems, uint32_t
     *count = 0;
     for (uint32_t o = 0; o < t->option_count; o++) {
         gw_plan_job job;
-        gw_plan_status status = price(t, c, o, elems, &job);
-        if (status == GW_PLAN_ERR_UNSUPPORTED) {
+        gw_status status = price(t, c, o, elems, &job);
+        if (status == GW_ERR_OPTION) {
             continue; /* the codec lacks the device or a collective of this option */
         }
-        if (status != GW_PLAN_OK) {
+        if (status != GW_OK) {
             return gw_cli_error(GW_CLI_BAD_DATA, NULL, "option %u at %lld elements: %s", o, (long long)elems,
-                                gw_plan_status_string(status));
+                                gw_status_message(status));
         }
         gw_plan_job_vector(&job, &vectors[*count]);
         vectors[(*count)++].option = o;
@@ -107,7 +107,10 @@ int plan_tree_make(const plan_library *library, const plan_case *c, const plan_m
     if (t->codec == NULL) {
         return gw_cli_error(GW_CLI_USAGE, NULL, "no codec \"%.60s\"", name);
     }
-    (void)gw_plan_options_list(filter, c->comp_max, NULL, 0, &t->option_count);
+    gw_status status = gw_plan_options_list(filter, c->comp_max, NULL, 0, &t->option_count);
+    if (status != GW_OK) {
+        return gw_cli_error(GW_CLI_BAD_DATA, NULL, "options: %s", gw_status_message(status));
+    }
     t->options = calloc(t->option_count, sizeof *t->options);
     t->class_elems = calloc(n, sizeof *t->class_elems);
     t->tensor_class = calloc(n, sizeof *t->tensor_class);
@@ -116,15 +119,18 @@ int plan_tree_make(const plan_library *library, const plan_case *c, const plan_m
     t->class_first = calloc((size_t)n + 1, sizeof *t->class_first);
     if (t->options == NULL || t->class_elems == NULL || t->tensor_class == NULL || t->bwd == NULL ||
         t->choice == NULL || t->class_first == NULL) {
-        return gw_cli_error(GW_CLI_IO, NULL, "memory is short");
+        return gw_cli_error(GW_CLI_IO, NULL, "out of memory");
     }
-    (void)gw_plan_options_list(filter, c->comp_max, t->options, t->option_count, &t->option_count);
+    status = gw_plan_options_list(filter, c->comp_max, t->options, t->option_count, &t->option_count);
+    if (status != GW_OK) {
+        return gw_cli_error(GW_CLI_BAD_DATA, NULL, "options: %s", gw_status_message(status));
+    }
     const uint32_t class_count = classify(model, t);
     t->vectors = calloc((size_t)class_count * t->option_count, sizeof *t->vectors);
     gw_plan_vector *scratch = reduce ? calloc(t->option_count, sizeof *scratch) : NULL;
     if (t->vectors == NULL || (reduce && scratch == NULL)) {
         free(scratch);
-        return gw_cli_error(GW_CLI_IO, NULL, "memory is short");
+        return gw_cli_error(GW_CLI_IO, NULL, "out of memory");
     }
     int code = GW_CLI_OK;
     for (uint32_t k = 0; k < class_count && code == GW_CLI_OK; k++) {
@@ -142,34 +148,26 @@ int plan_tree_make(const plan_library *library, const plan_case *c, const plan_m
 
 int plan_tree_solve(plan_tree *t, const gw_plan_limits *limits, gw_plan_cert *cert)
 {
-    size_t size = gw_plan_tree_workspace_size(&t->tree);
-    void *workspace = size > 0 ? plan_workspace(size) : NULL;
-    gw_plan_status status = gw_plan_tree_solve(&t->tree, limits, workspace, size, t->choice, cert);
-    return status == GW_PLAN_OK
-               ? GW_CLI_OK
-               : gw_cli_error(GW_CLI_BAD_DATA, NULL, "auto: %s", gw_plan_status_string(status));
+    const gw_workspace workspace = plan_workspace(gw_plan_tree_workspace_size(&t->tree));
+    gw_status status = gw_plan_tree_solve(&t->tree, limits, t->choice, cert, &workspace);
+    return status == GW_OK ? GW_CLI_OK
+                           : gw_cli_error(GW_CLI_BAD_DATA, NULL, "auto: %s", gw_status_message(status));
 }
 
-static uint32_t option_of(const plan_tree *t, uint32_t tensor, uint32_t choice)
+uint32_t plan_tree_option(const plan_tree *t, uint32_t tensor, uint32_t choice)
 {
     return t->vectors[t->class_first[t->tensor_class[tensor]] + choice].option;
 }
 
-int plan_tree_solve_all(const plan_library *library, const plan_case *c, const plan_model *model,
-                        plan_tree *all, const gw_plan_limits *limits, plan_tree *reduced, gw_plan_cert *cert)
+void plan_tree_copy_choice(const plan_tree *from, plan_tree *to)
 {
-    int code = plan_tree_make(library, c, model, 1, reduced);
-    if (code == GW_CLI_OK) {
-        code = plan_tree_solve(reduced, limits, cert);
-    }
-    /* Both trees list the options of the case in one order: an option has the same number in both. */
-    for (uint32_t i = 0; i < model->count && code == GW_CLI_OK; i++) {
-        const uint32_t option = option_of(reduced, i, reduced->choice[i]);
-        for (all->choice[i] = 0; option_of(all, i, all->choice[i]) != option;) {
-            all->choice[i]++;
+    for (uint32_t i = 0; i < from->tree.tensor_count; i++) {
+        const uint32_t option = plan_tree_option(from, i, from->choice[i]);
+        to->choice[i] = 0;
+        while (plan_tree_option(to, i, to->choice[i]) != option) {
+            to->choice[i]++;
         }
     }
-    return code;
 }
 
 static int is_cpu_op(uint8_t op)
@@ -191,6 +189,32 @@ static int is_cpu_twin(const gw_plan_option *option, const gw_plan_option *twin)
     return same;
 }
 
+/* What Algorithms 1 and 2 may use of one class; returns the fastest option without compression, where
+ * Algorithm 1 starts. */
+static uint32_t bytecomp_class(const plan_tree *t, uint32_t k, int cpu, uint8_t *candidate, uint32_t *cpu_of)
+{
+    uint32_t best = GW_PLAN_NO_INDEX;
+    const uint32_t end = t->class_first[k + 1];
+    for (uint32_t v = t->class_first[k]; v < end; v++) {
+        const gw_plan_option *option = &t->options[t->vectors[v].option];
+        int on_cpu = 0;
+        for (uint32_t s = 0; s < option->op_count; s++) {
+            on_cpu |= is_cpu_op(option->ops[s]);
+        }
+        candidate[v] = (uint8_t)!on_cpu;
+        if (option->comp_count == 0 &&
+            (best == GW_PLAN_NO_INDEX || t->vectors[v].net < t->vectors[best].net)) {
+            best = v;
+        }
+        cpu_of[v] = GW_PLAN_NO_INDEX;
+        const int offloads = cpu && option->comp_count > 0 && !on_cpu;
+        for (uint32_t w = t->class_first[k]; offloads && w < end && cpu_of[v] == GW_PLAN_NO_INDEX; w++) {
+            cpu_of[v] = is_cpu_twin(option, &t->options[t->vectors[w].option]) ? w : GW_PLAN_NO_INDEX;
+        }
+    }
+    return best;
+}
+
 int plan_tree_bytecomp(plan_tree *t, const plan_case *c, gw_plan_cert *cert)
 {
     const uint32_t n = t->tree.tensor_count;
@@ -201,39 +225,19 @@ int plan_tree_bytecomp(plan_tree *t, const plan_case *c, gw_plan_cert *cert)
     uint32_t *cpu_of = calloc((size_t)vector_count + 1, sizeof *cpu_of);
     int code = start != NULL && dense != NULL && candidate != NULL && cpu_of != NULL
                    ? GW_CLI_OK
-                   : gw_cli_error(GW_CLI_IO, NULL, "memory is short");
+                   : gw_cli_error(GW_CLI_IO, NULL, "out of memory");
     for (uint32_t k = 0; k < t->tree.class_count && code == GW_CLI_OK; k++) {
-        uint32_t best =
-            GW_PLAN_NO_INDEX; /* the fastest option without compression: where Algorithm 1 starts */
-        for (uint32_t v = t->class_first[k]; v < t->class_first[k + 1]; v++) {
-            const gw_plan_option *option = &t->options[t->vectors[v].option];
-            int on_cpu = 0;
-            for (uint32_t s = 0; s < option->op_count; s++) {
-                on_cpu |= is_cpu_op(option->ops[s]);
-            }
-            candidate[v] = (uint8_t)!on_cpu;
-            if (option->comp_count == 0 &&
-                (best == GW_PLAN_NO_INDEX || t->vectors[v].net < t->vectors[best].net)) {
-                best = v;
-            }
-            cpu_of[v] = GW_PLAN_NO_INDEX;
-            for (uint32_t w = t->class_first[k]; c->cpu && option->comp_count > 0 && !on_cpu &&
-                                                 w < t->class_first[k + 1] && cpu_of[v] == GW_PLAN_NO_INDEX;
-                 w++) {
-                cpu_of[v] = is_cpu_twin(option, &t->options[t->vectors[w].option]) ? w : GW_PLAN_NO_INDEX;
-            }
-        }
-        dense[k] = best - t->class_first[k];
+        dense[k] = bytecomp_class(t, k, c->cpu, candidate, cpu_of) - t->class_first[k];
     }
     if (code == GW_CLI_OK) {
         for (uint32_t i = 0; i < n; i++) {
             start[i] = dense[t->tensor_class[i]];
         }
-        size_t size = gw_plan_bytecomp_workspace_size(&t->tree);
-        gw_plan_status status = gw_plan_bytecomp(&t->tree, start, candidate, c->cpu ? cpu_of : NULL,
-                                                 plan_workspace(size), size, t->choice, cert);
-        if (status != GW_PLAN_OK) {
-            code = gw_cli_error(GW_CLI_BAD_DATA, NULL, "bytecomp: %s", gw_plan_status_string(status));
+        const gw_workspace workspace = plan_workspace(gw_plan_bytecomp_workspace_size(&t->tree));
+        const gw_plan_bytecomp_input input = {start, candidate, c->cpu ? cpu_of : NULL};
+        gw_status status = gw_plan_bytecomp(&t->tree, &input, t->choice, cert, &workspace);
+        if (status != GW_OK) {
+            code = gw_cli_error(GW_CLI_BAD_DATA, NULL, "bytecomp: %s", gw_status_message(status));
         }
     }
     free(start);
@@ -245,7 +249,7 @@ int plan_tree_bytecomp(plan_tree *t, const plan_case *c, gw_plan_cert *cert)
 
 void plan_tree_path(const plan_tree *t, uint32_t tensor, uint32_t choice, char *out, size_t out_size)
 {
-    const gw_plan_option *option = &t->options[option_of(t, tensor, choice)];
+    const gw_plan_option *option = &t->options[plan_tree_option(t, tensor, choice)];
     size_t used = 0;
     out[0] = '\0';
     for (uint32_t i = 0; i < option->op_count && used < out_size; i++) {
@@ -271,9 +275,8 @@ uint32_t plan_tree_find(const plan_tree *t, uint32_t tensor, const char *path)
 int plan_tree_job(const plan_tree *t, const plan_case *c, const plan_model *model, uint32_t tensor,
                   uint32_t choice, gw_plan_job *job)
 {
-    gw_plan_status status = price(t, c, option_of(t, tensor, choice), model->tensors[tensor].elems, job);
+    gw_status status = price(t, c, plan_tree_option(t, tensor, choice), model->tensors[tensor].elems, job);
     job->bwd = model->tensors[tensor].bwd;
-    return status == GW_PLAN_OK
-               ? GW_CLI_OK
-               : gw_cli_error(GW_CLI_BAD_DATA, NULL, "option: %s", gw_plan_status_string(status));
+    return status == GW_OK ? GW_CLI_OK
+                           : gw_cli_error(GW_CLI_BAD_DATA, NULL, "option: %s", gw_status_message(status));
 }

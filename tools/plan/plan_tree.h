@@ -1,6 +1,5 @@
 /*
- * Option trees: a model's tensors with every option of ByteComp's grammar priced, as the solvers of plan.h
- * want it.
+ * Option trees: a model's tensors with every option of ByteComp's grammar priced, for the solvers of plan.h.
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
@@ -8,6 +7,8 @@
 #define GW_PLAN_TREE_H
 
 #include "plan_case.h"
+
+#define PLAN_PATH_SIZE 320
 
 typedef struct plan_tree {
     const gw_plan_codec *codec;
@@ -22,8 +23,8 @@ typedef struct plan_tree {
     gw_plan_tree tree;
 } plan_tree;
 
-/* Prices the options of the case's last method. reduce: only those that no other beats in all times; exact
- * for plan_tree_solve(), but plan_tree_bytecomp() needs them all. Messages printed, exit code;
+/* Prices the options of the case's last method. reduce: keeps only those that no other beats in all times;
+ * exact for plan_tree_solve(), but plan_tree_bytecomp() needs all. Message printed, exit code;
  * plan_tree_free() is needed in any case. */
 int plan_tree_make(const plan_library *library, const plan_case *c, const plan_model *model, int reduce,
                    plan_tree *t);
@@ -33,10 +34,11 @@ void plan_tree_free(plan_tree *t);
 int plan_tree_solve(plan_tree *t, const gw_plan_limits *limits, gw_plan_cert *cert);
 int plan_tree_bytecomp(plan_tree *t, const plan_case *c, gw_plan_cert *cert);
 
-/* Solves as plan_tree_solve() does, on the options that no other beats, which it leaves in *reduced (to be
- * freed in any case), and puts the same choices into `all`, a tree with every option. */
-int plan_tree_solve_all(const plan_library *library, const plan_case *c, const plan_model *model,
-                        plan_tree *all, const gw_plan_limits *limits, plan_tree *reduced, gw_plan_cert *cert);
+/* The option (index into t->options) of a choice. */
+uint32_t plan_tree_option(const plan_tree *t, uint32_t tensor, uint32_t choice);
+/* Makes the choice of one tree in another that has at least its options: both list the options of the case in
+ * one order, so an option has the same number in both. */
+void plan_tree_copy_choice(const plan_tree *from, plan_tree *to);
 
 /* The path of an option, operations joined by '>'. */
 void plan_tree_path(const plan_tree *t, uint32_t tensor, uint32_t choice, char *out, size_t out_size);

@@ -24,7 +24,7 @@ int text_source_open(text_source *source, const char *path, uint64_t size_max)
     if (source->file == NULL) {
         code = gw_cli_error(GW_CLI_IO, path, "cannot open: %s", strerror(errno));
     } else if (source->packed == NULL || inflateInit2(&source->stream, 15 + 16) != Z_OK) { /* 16: gzip only */
-        code = gw_cli_error(GW_CLI_IO, path, "memory is short");
+        code = gw_cli_error(GW_CLI_IO, path, "out of memory");
     } else {
         const int first = fgetc(source->file);
         const int second = first == 0x1f ? fgetc(source->file) : EOF;
@@ -52,7 +52,7 @@ static int fail(const text_source *source, const char *what, const char *detail)
     return gw_cli_error_at(GW_CLI_BAD_DATA, source->path, source->offset, "%s%s", what, detail);
 }
 
-/* Reads more of the file behind what inflate() has left. *end: there is no more. */
+/* Reads more of the file once inflate() has used up its input. *end: there is no more. */
 static int refill(text_source *source, int *end)
 {
     size_t got = fread(source->packed, 1, PACKED_SIZE, source->file);
@@ -68,10 +68,10 @@ static int refill(text_source *source, int *end)
 static int read_gzip(text_source *source, char *text, size_t capacity, size_t *got)
 {
     z_stream *stream = &source->stream;
-    const unsigned wanted = capacity < ((size_t)1 << 30) ? (unsigned)capacity : 1u << 30;
+    const unsigned room = capacity < ((size_t)1 << 30) ? (unsigned)capacity : 1u << 30;
     stream->next_out = (unsigned char *)text;
-    stream->avail_out = wanted;
-    while (stream->avail_out == wanted) {
+    stream->avail_out = room;
+    while (stream->avail_out == room) {
         if (stream->avail_in == 0) {
             int end = 0;
             int code = refill(source, &end);
@@ -86,14 +86,14 @@ static int read_gzip(text_source *source, char *text, size_t capacity, size_t *g
         if (status == Z_STREAM_END) {
             source->member_open = 0;
             if (inflateReset(stream) != Z_OK) {
-                return gw_cli_error(GW_CLI_IO, source->path, "memory is short");
+                return gw_cli_error(GW_CLI_IO, source->path, "out of memory");
             }
         } else if (status != Z_OK && status != Z_BUF_ERROR) {
             return fail(source, "the gzip stream is damaged: ",
                         stream->msg != NULL ? stream->msg : "no reason given");
         }
     }
-    *got = wanted - stream->avail_out;
+    *got = room - stream->avail_out;
     if (*got > source->size_max - source->offset) {
         return fail(source, "the gzip file expands to more than --max-size allows", "");
     }

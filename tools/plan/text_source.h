@@ -1,6 +1,6 @@
 /*
  * A file read as text, inflated on the way if it is gzip. Stricter than zlib's own gzip reader: what
- * follows the last gzip member must be another one, so that a spoiled file is noticed.
+ * follows a gzip member must be another one, so that a damaged file is noticed.
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */

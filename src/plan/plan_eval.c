@@ -1,17 +1,17 @@
 /*
- * Serial level: evaluation of plans and expansion of plans into jobs. Shares no search code with the solvers.
+ * Serial level: evaluation of plans by the definition, and expansion of plans into jobs.
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
-#include "plan_internal.h"
+#include "plan_solvers.h"
 
 /* Checks group j of a plan that has covered tensors up to `next`; sums its elements and backprop time. */
-static gw_plan_status group_sums(const gw_plan_problem *problem, const gw_plan_group *group, uint32_t next,
-                                 int64_t *elems, gw_plan_tick *bwd)
+static gw_status group_sums(const gw_plan_problem *problem, const gw_plan_group *group, uint32_t next,
+                            int64_t *elems, gw_plan_tick *bwd)
 {
     if (group->first != next || group->tensor_count == 0 ||
         group->tensor_count > problem->tensor_count - next || group->method >= problem->method_count) {
-        return GW_PLAN_ERR_PLAN;
+        return GW_ERR_PLAN;
     }
     *elems = 0;
     *bwd = 0;
@@ -19,22 +19,22 @@ static gw_plan_status group_sums(const gw_plan_problem *problem, const gw_plan_g
         *elems += problem->tensors[i].elems;
         *bwd += problem->tensors[i].bwd;
         if ((problem->tensors[i].forbidden >> group->method & 1u) != 0) {
-            return GW_PLAN_ERR_PLAN;
+            return GW_ERR_PLAN;
         }
     }
     if (problem->group_elems_max > 0 && *elems > problem->group_elems_max) {
-        return GW_PLAN_ERR_PLAN;
+        return GW_ERR_PLAN;
     }
-    return GW_PLAN_OK;
+    return GW_OK;
 }
 
-gw_plan_status gw_plan_eval(const gw_plan_problem *problem, const gw_plan *plan, gw_plan_tick *makespan)
+gw_status gw_plan_eval(const gw_plan_problem *problem, const gw_plan *plan, gw_plan_tick *makespan)
 {
     if (plan == NULL || makespan == NULL || (plan->groups == NULL && plan->group_count > 0)) {
-        return GW_PLAN_ERR_ARG;
+        return GW_ERR_ARG;
     }
-    gw_plan_status status = gw_problem_check_numbers(problem, NULL);
-    if (status != GW_PLAN_OK) {
+    gw_status status = gw_problem_check_numbers(problem, NULL);
+    if (status != GW_OK) {
         return status;
     }
     gw_serial_clock clock = {0, 0, 0, 0, 0, 0};
@@ -43,17 +43,17 @@ gw_plan_status gw_plan_eval(const gw_plan_problem *problem, const gw_plan *plan,
         int64_t elems;
         gw_plan_tick bwd;
         status = group_sums(problem, &plan->groups[j], next, &elems, &bwd);
-        if (status != GW_PLAN_OK) {
+        if (status != GW_OK) {
             return status;
         }
         gw_serial_group(&clock, &problem->methods[plan->groups[j].method], bwd, elems);
         next += plan->groups[j].tensor_count;
     }
     if (next != problem->tensor_count) {
-        return GW_PLAN_ERR_PLAN;
+        return GW_ERR_PLAN;
     }
     *makespan = gw_serial_finish(&clock, problem->decode);
-    return GW_PLAN_OK;
+    return GW_OK;
 }
 
 static void add_stage(gw_plan_job *job, gw_plan_tick duration, gw_plan_resource resource, uint8_t queue,
@@ -67,33 +67,18 @@ static void add_stage(gw_plan_job *job, gw_plan_tick duration, gw_plan_resource 
     stage->op = GW_PLAN_OP_COUNT;
 }
 
-gw_plan_status gw_plan_jobs(const gw_plan_problem *problem, const gw_plan *plan, gw_plan_job *jobs,
-                            uint32_t jobs_capacity)
+gw_status gw_plan_jobs(const gw_plan_problem *problem, const gw_plan *plan, gw_plan_job *jobs,
+                       uint32_t jobs_capacity)
 {
-    if (plan == NULL || jobs == NULL || (plan->groups == NULL && plan->group_count > 0)) {
-        return GW_PLAN_ERR_ARG;
-    }
-    gw_plan_status status = gw_problem_check_numbers(problem, NULL);
-    if (status != GW_PLAN_OK) {
+    gw_plan_tick makespan;
+    gw_status status = jobs == NULL ? GW_ERR_ARG : gw_plan_eval(problem, plan, &makespan); /* checks all */
+    if (status != GW_OK) {
         return status;
     }
     if (jobs_capacity < plan->group_count) {
-        return GW_PLAN_ERR_CAPACITY;
+        return GW_ERR_DST;
     }
     uint32_t next = 0;
-    for (uint32_t j = 0; j < plan->group_count; j++) {
-        int64_t elems;
-        gw_plan_tick bwd;
-        status = group_sums(problem, &plan->groups[j], next, &elems, &bwd);
-        if (status != GW_PLAN_OK) {
-            return status;
-        }
-        next += plan->groups[j].tensor_count;
-    }
-    if (next != problem->tensor_count) {
-        return GW_PLAN_ERR_PLAN;
-    }
-    next = 0;
     for (uint32_t j = 0; j < plan->group_count; j++) {
         const gw_plan_method *method = &problem->methods[plan->groups[j].method];
         int64_t elems = 0;
@@ -112,7 +97,7 @@ gw_plan_status gw_plan_jobs(const gw_plan_problem *problem, const gw_plan *plan,
             add_stage(job, dec, GW_PLAN_ON_GPU, 1, 1);
         }
     }
-    return GW_PLAN_OK;
+    return GW_OK;
 }
 
 static int is_network(const gw_plan_stage *stage)

@@ -1,0 +1,27 @@
+/*
+ * Timelines of jobs. The jobs have been checked.
+ *
+ * SPDX-License-Identifier: BSD-2-Clause
+ */
+#ifndef GW_TIMELINE_H
+#define GW_TIMELINE_H
+
+#include "plan_cost.h"
+
+/* Appends the span of one stage; stage NULL: backprop. Counts it even if spans are full. */
+void gw_timeline_put(gw_plan_spans *spans, uint32_t job, const gw_plan_job *jobs, const gw_plan_stage *stage,
+                     gw_plan_tick start, gw_plan_tick end);
+
+/* Serial and pipelined level. Returns the makespan. */
+gw_plan_tick gw_timeline_in_order(const gw_plan_run *run, gw_plan_spans *spans);
+
+typedef struct gw_event_job {
+    gw_plan_tick ready; /* of the next stage; INT64_MAX before its backprop is done */
+    uint32_t stage;     /* next stage */
+    uint32_t running;
+} gw_event_job;
+
+/* Event level; state: [job_count]. Returns the makespan. */
+gw_plan_tick gw_timeline_event(const gw_plan_run *run, gw_plan_spans *spans, gw_event_job *state);
+
+#endif

@@ -1,0 +1,40 @@
+/*
+ * JSON files: reading them, members with a range, writing them.
+ *
+ * SPDX-License-Identifier: BSD-2-Clause
+ */
+#ifndef GW_PLAN_JSON_H
+#define GW_PLAN_JSON_H
+
+#include <jansson.h>
+
+#include "gradwire/plan.h"
+
+/* What a message is about: "PATH: WHERE: ...". */
+typedef struct plan_place {
+    const char *path, *where;
+} plan_place;
+
+/* Prints a message and returns GW_CLI_BAD_DATA. */
+int plan_json_bad(const plan_place *place, const char *why);
+
+/* An object, from a file or, if text is not NULL, from text. NULL with a message on failure. */
+json_t *plan_json_load(const char *path, const char *text);
+
+/* A member in microseconds; fallback if it is missing, NAN: it must be there. Message printed, exit code. */
+int plan_json_ticks(const plan_place *place, json_t *object, const char *key, double fallback,
+                    gw_plan_tick *ticks);
+/* A whole member in min..max; *value keeps its value, which is checked too, if the member is missing. */
+int plan_json_whole(const plan_place *place, json_t *object, const char *key, int64_t min, int64_t max,
+                    int64_t *value);
+
+/* Writes JSON to a file ("-": stdout), releases it. Message printed, exit code. */
+int plan_json_write(json_t *object, const char *path);
+
+/* A curve: {"kind": "affine|maxlin|hinge|table", "a_us", "b_us", "knee", "t", "points": [[elems, us], ...]}.
+ * plan_curve_free() also after a failure. */
+int plan_curve_parse(const plan_place *place, json_t *object, gw_plan_cost *cost);
+void plan_curve_free(gw_plan_cost *cost);
+json_t *plan_curve_json(const gw_plan_cost *cost);
+
+#endif
