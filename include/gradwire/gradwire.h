@@ -116,7 +116,8 @@ GW_API const char *gw_status_message(gw_status status);
 GW_API uint32_t gw_version(void);
 GW_API const char *gw_version_string(void);
 
-/* Scratch memory of one call: any alignment, contents irrelevant before and after. One per thread. */
+/* Scratch memory of one call, contents irrelevant before and after. One per thread. Any alignment, unless the function
+ * names one. */
 typedef struct gw_workspace {
     void *data;
     size_t size;
@@ -138,12 +139,6 @@ typedef enum gw_dtype {
 
 /* Bytes of one element, 0 for an unknown dtype. */
 GW_API size_t gw_dtype_size(gw_dtype dtype);
-
-/* Scratch memory of one call. */
-typedef struct gw_workspace {
-    void *data;
-    size_t size;
-} gw_workspace;
 
 /*
  * Backends. A set of backends is a bit mask. Scalar is always present and is the specification; the others
