@@ -1,8 +1,7 @@
 /*
  * Valid frames with chosen damage: header, extension, directory, codebook, chunk header, runs, a chunk made
- * shorter with everything behind it moved, an end cut off or added. Half of the time the checksums are made
- * right again, so that the damage is not stopped at the door. Whatever comes out, the decoder must keep its
- * contract.
+ * shorter with everything after it moved, an end cut off or added. Half of the time the checksums are
+ * recomputed, so that the damage gets past them. The decoder must keep its contract in all cases.
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
@@ -149,7 +148,7 @@ static void damage(frame *f, gw_fuzz_reader *reader)
         }
         break;
     }
-    default: { /* end cut off, or bytes behind it; the size field follows or not */
+    default: { /* end cut off, or bytes after it; the size field follows or not */
         size_t amount = gw_fuzz_u16(reader) & (what & 16 ? 15 : 4095);
         if (what & 8) {
             amount = amount < f->capacity - f->size ? amount : f->capacity - f->size;
@@ -239,7 +238,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if (choice & 2) {
         static gw_gcomp_histogram histogram;
         FUZZ_CHECK(gw_gcomp_histogram_init(&histogram, &codec) == GW_OK);
-        if (choice & 4) { /* else a codebook that knows no label but zero and escape */
+        if (choice & 4) { /* else a codebook with no label but zero and escape */
             FUZZ_CHECK(gw_gcomp_histogram_add(&histogram, &codec, &sender.source,
                                               &(gw_workspace){workspace, workspace_size}) == GW_OK);
         }

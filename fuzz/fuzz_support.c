@@ -50,7 +50,7 @@ uint64_t gw_fuzz_random(uint64_t *state)
 }
 
 typedef struct slot {
-    uint8_t *pages; /* first mapped byte behind the lower unmapped page */
+    uint8_t *pages; /* first mapped byte after the lower unmapped page */
     size_t capacity;
     uint8_t *canary; /* CANARY_SIZE bytes, NULL if the slot is empty */
 } slot;

@@ -40,9 +40,9 @@ uint64_t gw_fuzz_random(uint64_t *state);
 
 /*
  * Buffers. Each slot is a mapping between two unmapped pages. gw_fuzz_buffer() returns `size` bytes (at least
- * 1 is mapped) that end exactly at the upper unmapped page or begin exactly behind the lower one; the 64
- * bytes on the other side hold a canary that gw_fuzz_buffers_check() looks at. Filled with `fill`. A slot's
- * last buffer is gone when it is asked for again.
+ * 1 is mapped) that end exactly at the upper unmapped page or begin exactly after the lower one; the 64
+ * bytes on the other side hold a canary that gw_fuzz_buffers_check() verifies. Filled with `fill`. A call
+ * for a slot replaces its last buffer.
  */
 enum {
     GW_FUZZ_SRC,
@@ -63,7 +63,7 @@ enum {
     GW_FUZZ_SLOTS
 };
 
-void gw_fuzz_place_at_end(int at_end); /* applies to the buffers asked for afterwards */
+void gw_fuzz_place_at_end(int at_end); /* applies to later calls of gw_fuzz_buffer() */
 void *gw_fuzz_buffer(unsigned slot, size_t size, int fill);
 void gw_fuzz_buffers_check(void);
 

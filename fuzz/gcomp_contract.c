@@ -138,7 +138,7 @@ gw_status gw_fuzz_gcomp_contract(const gw_fuzz_receiver *receiver, const uint8_t
     if (peeked == GW_OK && peek_info.len > LEN_MAX) {
         return GW_ERR_LIMIT;
     }
-    /* The receiver's map has a length of its own, whatever the frame announces; or, to get past rule 16 more
+    /* The receiver's map has a length that does not depend on the frame; or, to get past rule 16 more
      * often, it is cut to the frame. Digests are made for the receiver's own chunk length. */
     gw_gcomp_map map = {receiver->levels,     NULL,
                         receiver->map_base,   receiver->wire_scale,

@@ -8,7 +8,7 @@
 
 #include "fuzz_support.h"
 
-/* A receiver: what it knows before bytes arrive. */
+/* A receiver: its options, map and codebook before a frame arrives. */
 typedef struct gw_fuzz_receiver {
     gw_dtype dtype;
     int strict;
@@ -29,7 +29,7 @@ typedef struct gw_fuzz_receiver {
 /*
  * Gives src[0..src_size) to peek, check, validate, decode and decode_add, whole and chunk by chunk, on every
  * backend, and checks what docs/format.md section 8 and gcomp.h promise: the statuses agree, the same chunk
- * is blamed, nothing is written on a structural error, a bad chunk is zero or left alone, no byte of the
+ * is reported, nothing is written on a structural error, a bad chunk is zero or left alone, no byte of the
  * output depends on what was there before, and the same call gives the same answer again. Returns the status
  * of decode. Does nothing (GW_ERR_LIMIT) for frames of more than 2^18 values that pass peek.
  */

@@ -1,6 +1,6 @@
 /*
  * What the GCOMP tests share: random numbers, values of every kind, a model of the rounding written from
- * docs/format.md and docs/numerics.md without a look at src/, and buffers with canaries.
+ * docs/format.md and docs/numerics.md independently of src/, and buffers with canaries.
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
@@ -35,7 +35,7 @@ typedef enum test_pattern {
     PATTERN_BITS,     /* random bits: every exponent, infinities, NaN; mostly RAW */
     PATTERN_ZERO,     /* all +0 */
     PATTERN_SPARSE,   /* zeros, one chunk-wide stretch of values, a few specials */
-    PATTERN_SPECIAL,  /* a gradient with -0, subnormals, infinities and NaN of several payloads strewn in */
+    PATTERN_SPECIAL,  /* a gradient with some -0, subnormals, infinities and NaN of several payloads */
     PATTERN_ONE,      /* one exponent only: codebooks of one label */
     PATTERN_COUNT
 } test_pattern;
@@ -49,7 +49,7 @@ double test_value(gw_dtype dtype, uint32_t bits); /* as a number; NaN and infini
 uint32_t test_bits_of_float(float x);
 float test_float_of_bits(uint32_t bits);
 
-/* A map that goes well with test_fill_values: bytes around the values' drops, some 0, some 255. */
+/* A map for values of test_fill_values(): bytes that give drops of all sizes, some 0, some 255. */
 typedef struct test_map {
     gw_gcomp_map map;
     uint8_t *levels;
@@ -67,7 +67,7 @@ uint32_t test_model_round(const gw_gcomp_options *options, const gw_gcomp_source
 /* The sum that decode_add must give. */
 uint32_t test_model_add(gw_dtype dtype, uint32_t a, uint32_t b, int strict);
 
-/* Philox4x32-10 of the test's own. */
+/* Philox4x32-10, independent of src/core/philox.h. */
 void test_philox(uint32_t out[4], uint64_t key, uint32_t c0, uint32_t c1, uint32_t c2, uint32_t c3);
 
 /* size bytes between two canaries, at an address that is `misalign` modulo 64. */

@@ -64,7 +64,7 @@ static deviation deviation_of(const gw_optimizer *o, const gw_optimizer_state *s
     return d;
 }
 
-/* 18 low bits of every value cut off, whatever it is. */
+/* Clears the 18 low bits of every value, special values included. */
 static void truncate_18(float *out, const float *in, uint64_t len)
 {
     for (uint64_t i = 0; i < len; i++) {

@@ -1,7 +1,7 @@
 /*
  * A ring reduce-scatter simulated in one process: the partition of one owner travels over n ranks, each hop
  * decodes the frame, adds its own gradient and encodes the sum (gw_gcomp_decode_add_encode), and the owner's
- * frame is what everybody decodes in the end. Shared by the test and by the program behind
+ * frame is what all ranks decode in the end. Shared by the test and by the program that writes
  * docs/results/gcomp-hops.md.
  *
  * SPDX-License-Identifier: BSD-2-Clause

@@ -119,7 +119,7 @@ static gw_status examine(sample *s, const uint8_t *src, size_t size, const gw_gc
     const size_t values = wrote ? (size_t)info.len : 0;
     for (size_t i = values * size_of; i < capacity * size_of; i++) {
         if (out.at[i] != 0x6b || sum.at[i] != 0x3c) {
-            fail_msg("byte %zu behind the values was written", i);
+            fail_msg("byte %zu after the values was written", i);
         }
     }
     if (wrote && decode != GW_OK) { /* chunk by chunk: the bad ones are +0 and leave the accumulator alone */
@@ -163,7 +163,7 @@ static void every_prefix_is_short(void **state)
         assert_int_equal(examine(&s, s.frame.at, s.size, s.source.map), GW_OK);
         const size_t step = s.size > 5000 ? 37 : 1;
         for (size_t cut = 0; cut < s.size; cut += step) {
-            uint8_t *exact = malloc(cut == 0 ? 1 : cut); /* the sanitizer sees a read behind it */
+            uint8_t *exact = malloc(cut == 0 ? 1 : cut); /* the sanitizer detects a read after it */
             assert_non_null(exact);
             memcpy(exact, s.frame.at, cut);
             uint8_t *out = malloc(s.len * 4);
@@ -192,8 +192,8 @@ static void every_prefix_is_short(void **state)
     }
 }
 
-/* Changes of every byte: all 255 in the front and at a stride behind it. A frame without a checksum may
- * become another valid frame (other values), one with a checksum may not. */
+/* Changes of every byte: all 255 changes in the front, and at a stride after it. A frame without a checksum
+ * may become another valid frame (other values), one with a checksum may not. */
 static void every_byte_change(void **state)
 {
     (void)state;
@@ -225,7 +225,7 @@ static void every_byte_change(void **state)
     }
 }
 
-/* Several bytes changed at once, and garbage behind a good header. */
+/* Several bytes changed at once, and random bytes after a good header. */
 static void random_damage(void **state)
 {
     (void)state;
@@ -599,7 +599,7 @@ static void announced_sizes(void **state)
         assert_true(info.frame_size == (sizes[i].status == GW_OK ? sizes[i].size : 0));
     }
 
-    /* Sources and frames of more than 2^32 chunks; nothing behind the pointers is looked at. */
+    /* Sources and frames of more than 2^32 chunks; the memory at the pointers is not read. */
     const uint64_t chunks_max = (uint64_t)1 << 32;
     for (uint32_t log2 = 12; log2 <= 15; log2++) {
         gw_gcomp_options o = s.codec.options;

@@ -133,7 +133,7 @@ static void ratios_match_long_double(void **state)
             uint32_t quarter;
             assert_int_equal(gw_gcomp_map_scan(&rule, &arrays, 1, GW_BACKEND_ALL, &quarter), GW_OK);
 
-            /* Never above the ratio of the update, whatever the gradient turns out to be. */
+            /* Never above the ratio of the update, for any gradient. */
             if (quarter != 0) {
                 static const double gradients[] = {0.0,  1e-12, -1e-9, 1e-6,   -1e-4,
                                                    0.01, -0.3,  2.0,   -100.0, 1e6};
@@ -267,7 +267,7 @@ static void hostile_state(void **state)
                 memcpy(x, good, sizeof x);
                 x[slot] = test_float_of_bits(bad[i]);
                 assert_int_equal(gw_gcomp_map_scan(&rule, &arrays, 1, GW_BACKEND_ALL, &quarter), GW_OK);
-                /* The maximum of AMSGrad leaves a single -Inf behind. */
+                /* The maximum of AMSGrad replaces a single -Inf. */
                 if (!(kind >= GW_OPTIMIZER_ADAM && slot >= 2 && bad[i] == 0xff800000u)) {
                     assert_int_equal(quarter, 0);
                 }

@@ -336,7 +336,7 @@ static void zero_and_worst_case(void **state)
     free(values);
 }
 
-/* gcomp.h promises a workspace below 1 MiB, whatever the options. */
+/* gcomp.h promises a workspace below 1 MiB for all options. */
 static void workspace_is_below_a_mebibyte(void **state)
 {
     (void)state;

@@ -1,6 +1,6 @@
 /*
- * One frame by several threads: every split into ranges joins to the frame of one call, whatever an encoder
- * remembers from chunk to chunk; ranges decode and add like the whole. Run it under ThreadSanitizer as well
+ * One frame by several threads: every split into ranges joins to the frame of one call, although an encoder
+ * keeps state from chunk to chunk; ranges decode and add like the whole. Run it under ThreadSanitizer as well
  * (-DGW_SANITIZE=thread).
  *
  * SPDX-License-Identifier: BSD-2-Clause
@@ -215,8 +215,8 @@ static void every_split_joins(void **state)
     free(values);
 }
 
-/* The window of an exact codebook (docs/format.md section 6) comes from its own chunk, whatever the chunks
- * before it were like: they only are where the encoder's guess comes from. */
+/* The window of an exact codebook (docs/format.md section 6) depends on its own chunk only; the encoder's
+ * guess from the chunk before has no effect on it. */
 static void windows_are_those_of_their_chunks(void **state)
 {
     (void)state;

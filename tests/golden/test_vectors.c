@@ -188,7 +188,7 @@ static void test_decode(const subject *s)
           v->values.data == NULL ||
               (v->values.size == written && memcmp(v->values.data, dst.at, written) == 0),
           "decode: values differ from those of the file");
-    CHECK(v, is_filled(dst.at + written, dst.size - written, 0x5a), "decode: wrote behind the values");
+    CHECK(v, is_filled(dst.at + written, dst.size - written, 0x5a), "decode: wrote after the values");
     CHECK(v, arena_free(&dst), "decode: wrote outside the output");
 
     /* A retry of the same bytes gives the same answer. */
@@ -254,7 +254,7 @@ static void test_decode_add(const subject *s)
     CHECK(v, arena_free(&sums), "decode_add: wrote outside the accumulator");
     CHECK(v, arena_free(&values), "decode: wrote outside the output");
 
-    /* On 0x3a3a...: nothing of a refused frame, of a bad chunk, or behind the values is touched. */
+    /* On 0x3a3a...: nothing of a refused frame, of a bad chunk, or after the values is touched. */
     sums = arena_make(size, s->shift, 0x3a);
     gw_gcomp_target target3 = {.values = sums.at, .capacity = capacity};
     status = gw_gcomp_decode_add(

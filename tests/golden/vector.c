@@ -147,7 +147,7 @@ int vector_read(vector *v, FILE *index, const char *root)
     }
     if (v->line[0] == '#') {
         if (strcmp(v->line, header_line) != 0) {
-            fail("columns of the index are not those that this program knows", v->line);
+            fail("columns of the index are not those that this program reads", v->line);
         }
         return vector_read(v, index, root);
     }

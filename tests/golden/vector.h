@@ -1,6 +1,6 @@
 /*
- * Test vectors: lines of index.tsv (make_vectors.py) with their files, and a codec handle that knows what the
- * receiver of a line knows.
+ * Test vectors: lines of index.tsv (make_vectors.py) with their files, and a codec handle with the options
+ * and codebooks of the receiver of a line.
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
@@ -17,7 +17,7 @@ typedef struct vector_bytes {
 } vector_bytes;
 
 typedef struct vector {
-    const char *file; /* as it stands in the index; lives until the next vector_read() */
+    const char *file; /* as written in the index; valid until the next vector_read() */
     char line[1024];
     char status[16];    /* upper case, as in docs/format.md */
     uint64_t bad_chunk; /* UINT64_MAX: none */
