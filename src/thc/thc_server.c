@@ -80,7 +80,7 @@ static gw_status check_packet(const gw_thc_server_state *server, const gw_thc_pa
         h->block_log2 != c->block_log2 || h->worker_max != c->worker_max ||
         h->options_hash != c->options_hash || h->block_first % c->blocks_per_packet != 0 ||
         h->block_count > c->blocks_per_packet) {
-        return GW_ERR_HEADER;
+        return GW_ERR_MISMATCH;
     }
     return h->job == c->job ? GW_OK : GW_ERR_ROUND;
 }
@@ -150,7 +150,7 @@ static gw_status receive_at(const gw_thc_server_state *server, gw_thc_slot *slot
 
     if (p->header.block_count != version->block_count || p->header.len != version->len ||
         p->header.norms_hash != version->norms_hash) {
-        return GW_ERR_HEADER;
+        return GW_ERR_MISMATCH;
     }
     if (version->state == GW_THC_VERSION_OPEN) {
         status = add_packet(server, set, p);
@@ -276,54 +276,54 @@ gw_status gw_thc_server_receive(gw_thc_server *handle, const uint8_t *packet, si
     return receive_ordered(server, &p, reply);
 }
 
-/* The slot, or NULL and *status: GW_ERR_ARG, GW_ERR_STATE. */
-static gw_thc_slot *find_slot(const gw_thc_server *handle, uint32_t slot, gw_status *status)
+/* GW_ERR_ARG, GW_ERR_STATE. */
+static gw_status check_slot(const gw_thc_server *handle, uint32_t slot)
 {
     const gw_thc_server_state *server = gw_thc_server_state_of(handle);
 
-    *status = server == NULL && handle != NULL ? GW_ERR_STATE : GW_ERR_ARG;
-    return server != NULL && slot < server->options.slot_count ? slot_at(server, slot) : NULL;
+    if (server == NULL) {
+        return handle == NULL ? GW_ERR_ARG : GW_ERR_STATE;
+    }
+    return slot < server->options.slot_count ? GW_OK : GW_ERR_ARG;
 }
 
 gw_status gw_thc_server_seal(gw_thc_server *handle, uint32_t slot, gw_thc_reply *reply)
 {
-    gw_status status;
-    gw_thc_slot *s = find_slot(handle, slot, &status);
+    gw_status status = reply != NULL ? check_slot(handle, slot) : GW_ERR_ARG;
 
-    if (reply == NULL || s == NULL) {
+    if (status != GW_OK) {
         return status;
     }
-    clear_reply(reply);
+    const gw_thc_server_state *server = gw_thc_server_inside(handle);
+    gw_thc_slot *s = slot_at(server, slot);
     gw_thc_version *current = &s->version[s->current];
+    clear_reply(reply);
     if (current->state != GW_THC_VERSION_OPEN) {
         return GW_ERR_STATE;
     }
     current->state = GW_THC_VERSION_CLOSED;
-    reply_version(gw_thc_server_state_of(handle), s, s->current, GW_THC_ACTION_BROADCAST, reply);
+    reply_version(server, s, s->current, GW_THC_ACTION_BROADCAST, reply);
     return GW_OK;
 }
 
 gw_status gw_thc_server_drop(gw_thc_server *handle, uint32_t slot)
 {
-    gw_status status;
-    gw_thc_slot *s = find_slot(handle, slot, &status);
+    gw_status status = check_slot(handle, slot);
 
-    if (s == NULL) {
-        return status;
+    if (status == GW_OK) {
+        gw_thc_slot *s = slot_at(gw_thc_server_inside(handle), slot);
+        s->version[s->current ^ 1u].state = GW_THC_VERSION_EMPTY;
     }
-    s->version[s->current ^ 1u].state = GW_THC_VERSION_EMPTY;
-    return GW_OK;
+    return status;
 }
 
 int gw_thc_server_slot_open(const gw_thc_server *handle, uint32_t slot, uint32_t *round, uint32_t *members)
 {
-    const gw_thc_server_state *server = gw_thc_server_state_of(handle);
-    gw_status status;
-    gw_thc_slot *s = find_slot(handle, slot, &status);
-
-    if (s == NULL) {
+    if (check_slot(handle, slot) != GW_OK) {
         return 0;
     }
+    const gw_thc_server_state *server = gw_thc_server_inside(handle);
+    gw_thc_slot *s = slot_at(server, slot);
     const gw_thc_version *current = &s->version[s->current];
     if (round != NULL) {
         *round = current->round;

@@ -45,10 +45,15 @@ typedef struct gw_thc_server_state {
 
 _Static_assert(sizeof(gw_thc_server_state) <= sizeof(gw_thc_server), "gw_thc_server has room for the handle");
 
+static inline const gw_thc_server_state *gw_thc_server_inside(const gw_thc_server *server)
+{
+    return (const gw_thc_server_state *)(const void *)server;
+}
+
 /* The inside of a handle, NULL if it was never initialised. */
 static inline const gw_thc_server_state *gw_thc_server_state_of(const gw_thc_server *server)
 {
-    const gw_thc_server_state *state = (const gw_thc_server_state *)(const void *)server;
+    const gw_thc_server_state *state = gw_thc_server_inside(server);
     return state != NULL && state->tag == GW_THC_SERVER_TAG ? state : NULL;
 }
 

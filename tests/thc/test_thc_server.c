@@ -292,15 +292,15 @@ static void test_refusals(void **state)
         uint8_t value;
         gw_status status;
     } cases[] = {
-        {0, 0, GW_ERR_MAGIC},       {4, 1, GW_ERR_VERSION},     {5, 0, GW_ERR_UNSUPPORTED},
-        {5, 7, GW_ERR_UNSUPPORTED}, {5, 3, GW_ERR_UNSUPPORTED}, {5, 5, GW_ERR_UNSUPPORTED},
-        {6, 3, GW_ERR_HEADER},      {7, 30, GW_ERR_HEADER},     {8, 8, GW_ERR_HEADER},
-        {9, 7, GW_ERR_HEADER},      {10, 6, GW_ERR_HEADER},     {12, 0, GW_ERR_ROUND},
-        {16, 9, GW_ERR_ROUND},      {20, 1, GW_ERR_HEADER},     {24, 0, GW_ERR_HEADER},
-        {24, 1, GW_ERR_HEADER},     {24, 3, GW_ERR_HEADER},     {26, 5, GW_ERR_DUP},
-        {26, 0, GW_ERR_DUP},        {27, 1, GW_ERR_DUP},        {28, 64, GW_ERR_HEADER},
-        {28, 129, GW_ERR_HEADER},   {29, 1, GW_ERR_HEADER},     {31, 0xff, GW_ERR_HEADER},
-        {32, 0xee, GW_ERR_HEADER},  {40, 0xee, GW_ERR_HEADER},
+        {0, 0, GW_ERR_MAGIC},        {4, 1, GW_ERR_VERSION},      {5, 0, GW_ERR_UNSUPPORTED},
+        {5, 7, GW_ERR_UNSUPPORTED},  {5, 3, GW_ERR_UNSUPPORTED},  {5, 5, GW_ERR_UNSUPPORTED},
+        {6, 3, GW_ERR_MISMATCH},     {7, 30, GW_ERR_MISMATCH},    {8, 8, GW_ERR_MISMATCH},
+        {9, 7, GW_ERR_MISMATCH},     {10, 6, GW_ERR_MISMATCH},    {12, 0, GW_ERR_ROUND},
+        {16, 9, GW_ERR_ROUND},       {20, 1, GW_ERR_MISMATCH},    {24, 0, GW_ERR_HEADER},
+        {24, 1, GW_ERR_HEADER},      {24, 3, GW_ERR_MISMATCH},    {26, 5, GW_ERR_DUP},
+        {26, 0, GW_ERR_DUP},         {27, 1, GW_ERR_DUP},         {28, 64, GW_ERR_HEADER},
+        {28, 129, GW_ERR_HEADER},    {29, 1, GW_ERR_HEADER},      {31, 0xff, GW_ERR_HEADER},
+        {32, 0xee, GW_ERR_MISMATCH}, {40, 0xee, GW_ERR_MISMATCH},
     };
 
     size_t size = make_packet(&f, 0, 0, 0, packet);
