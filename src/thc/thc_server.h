@@ -16,7 +16,7 @@
 
 enum { GW_THC_VERSION_EMPTY = 0, GW_THC_VERSION_OPEN = 1, GW_THC_VERSION_CLOSED = 2 };
 
-/* What the packets of a version must agree on. */
+/* What the packets of a version must have in common. */
 typedef struct gw_thc_version {
     uint64_t norms_hash;
     uint32_t round;
