@@ -1,6 +1,6 @@
 /*
  * Training with error feedback (Algorithm 3 of the paper): least squares by gradient descent, two workers
- * with half of the data each, two bits a gradient value. What rounding and the clamp take away is added to
+ * with half of the data each, two bits a gradient value. What rounding and the clamp remove is added to
  * the next gradient.
  *
  * SPDX-License-Identifier: BSD-2-Clause

@@ -111,7 +111,7 @@ static void send(gw_thc_server *server, const gw_thc_server_options *options, gw
     }
     gw_status status = gw_thc_server_receive(server, exact, size, &reply);
     if (status == GW_OK) {
-        /* What was accepted says where it belongs: damage may have made another valid packet of it. */
+        /* Damage may have made another valid packet: round, block and rank are those of its header. */
         gw_thc_packet p;
         FUZZ_CHECK(gw_thc_packet_parse(exact, size, &p) == GW_OK);
         uint32_t got_round = p.header.round - round_first;

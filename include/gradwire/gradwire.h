@@ -87,6 +87,7 @@ typedef enum gw_status {
     GW_ERR_ROUND = 49,     /* a packet of a past or unknown round, or of another job */
     GW_ERR_DUP = 50,       /* a contributor is already part of the sum */
     GW_ERR_OVERFLOW = 51,  /* the sum could exceed its lanes */
+    GW_ERR_MISMATCH = 52,  /* a frame or packet of other options, blocks or norms than the sum it is for */
 
     /* Devices. */
     GW_ERR_NO_CUDA_BUILD = 64, /* the library was built without CUDA */

@@ -552,14 +552,40 @@ GW_API GW_MUST_CHECK gw_status gw_thc_frame_sum_init(const gw_thc_frame *like, u
  * Checked before the first add:
  *   - GW_ERR_STATE: *sum is not a sum frame
  *   - frame, as by gw_thc_frame_check()
- *   - GW_ERR_ROUND if job or round differ, GW_ERR_HEADER if any of dtype, geometry, table, threshold, seed,
- *     block range, workers or patterns do
+ *   - GW_ERR_ROUND if job or round differ, GW_ERR_MISMATCH if anything else of gw_thc_field does;
+ *     gw_thc_frame_mismatch() says what
  *   - GW_ERR_OPTION for a frame with block sets and a sum without
  *   - GW_ERR_DUP for overlapping sets; GW_ERR_OVERFLOW
  * A sum without a checksum stays without one.
  */
 GW_API GW_MUST_CHECK gw_status gw_thc_frame_sum_add(const gw_buffer *sum, const gw_thc_frame *frame,
                                                     uint64_t *bad_block);
+
+/* What a frame and a sum must have in common, in the order in which it is compared. */
+typedef enum gw_thc_field {
+    GW_THC_FIELD_NONE = 0,
+    GW_THC_FIELD_JOB,
+    GW_THC_FIELD_ROUND,
+    GW_THC_FIELD_DTYPE,
+    GW_THC_FIELD_BLOCK_LEN,
+    GW_THC_FIELD_TRANSFORM,
+    GW_THC_FIELD_NONFINITE, /* whether patterns may mark blocks */
+    GW_THC_FIELD_LEN,
+    GW_THC_FIELD_BLOCK_FIRST,
+    GW_THC_FIELD_LANE_BITS,
+    GW_THC_FIELD_WORKER_MAX,
+    GW_THC_FIELD_THRESHOLD,
+    GW_THC_FIELD_SEED,
+    GW_THC_FIELD_TABLE,
+    GW_THC_FIELD_NORMS /* the patterns */
+} gw_thc_field;
+
+/* The first field in which a frame and a sum differ; GW_THC_FIELD_NONE if they agree in all, or if one of them
+ * is not a frame. Neither payloads nor checksums are read. */
+GW_API gw_thc_field gw_thc_frame_mismatch(const gw_buffer *sum, const gw_thc_frame *frame);
+
+/* A few words for messages ("seed", "block length", ...), "unknown" for any other number. Static storage. */
+GW_API const char *gw_thc_field_name(gw_thc_field field);
 
 /*
  * Decodes an index or sum frame; see gw_thc_decode(). The options come from the frame.
@@ -710,7 +736,8 @@ GW_API GW_MUST_CHECK gw_status gw_thc_server_init(gw_thc_server *server, const g
  *   - GW_ERR_ROUND: another job, or a round that is over or beyond the window; the reply is that round's
  *     result if the slot still has it, else a NOTICE
  *   - GW_ERR_STATE: the slot is still busy with an earlier round, send again later
- *   - GW_ERR_HEADER: also where the packet differs from the server or from the first packet of the version
+ *   - GW_ERR_MISMATCH: other options or blocks than the server's, or other blocks or norms than those of the
+ *     first packet of the version; the fields of the header say which
  *   - GW_ERR_LIMIT: a packet larger than a slot
  *   - GW_ERR_CORRUPT: a lane or a norm that is impossible (codes of plain blocks are not checked here, but by
  *     gw_thc_packet_parse() and gw_thc_norms_check())

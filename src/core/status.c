@@ -33,6 +33,7 @@ static const status_text texts[] = {
     {GW_ERR_ROUND, "round", "a packet of a past or unknown round, or of another job"},
     {GW_ERR_DUP, "dup", "a contributor is already part of the sum"},
     {GW_ERR_OVERFLOW, "overflow", "the sum could exceed its lanes"},
+    {GW_ERR_MISMATCH, "mismatch", "other options, blocks or norms than the sum"},
     {GW_ERR_NO_CUDA_BUILD, "no_cuda_build", "the library was built without CUDA"},
     {GW_ERR_NO_DRIVER, "no_driver", "no CUDA driver on this machine"},
     {GW_ERR_NO_DEVICE, "no_device", "no CUDA device on this machine"},

@@ -8,7 +8,8 @@
 
 #include "gradwire/thc.h"
 
-/* The optimum for 2^-p_log2, the p of least total error for these workers, at the default granularity. */
+/* The optimal table for p = 2^-p_log2, the p of least total error for these workers, at the default
+ * granularity. */
 typedef struct gw_thc_default_table {
     uint8_t error_feedback;
     uint8_t p_log2;

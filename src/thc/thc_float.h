@@ -1,6 +1,6 @@
 /*
- * Bit patterns of fp32 and the one rule about small numbers: subnormals and -0 count as +0. It is applied to
- * bits, never left to the processor, so that results do not depend on its flush modes (docs/numerics-thc.md,
+ * Bit patterns of fp32, and the rule for small numbers: subnormals and -0 count as +0. It is applied to bit
+ * patterns, so that results do not depend on the flush modes of the processor (docs/numerics-thc.md,
  * "Small numbers").
  *
  * SPDX-License-Identifier: BSD-2-Clause

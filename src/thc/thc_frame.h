@@ -1,5 +1,5 @@
 /*
- * THC frames inside the library: where the parts of a checked frame are. docs/format-thc.md section 2 has the
+ * THC frames inside the library: offsets of the parts of a checked frame. docs/format-thc.md section 2 has the
  * layout.
  *
  * SPDX-License-Identifier: BSD-2-Clause

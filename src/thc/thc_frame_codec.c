@@ -44,7 +44,7 @@ size_t gw_thc_frame_sum_bound(const gw_thc *thc, uint64_t len, uint32_t flags)
     return bound_of(thc, len, GW_THC_FLAG_SUM | (flags & GW_THC_SUM_FLAGS));
 }
 
-/* What the header of a frame of this range will say. */
+/* The header of a frame of this range. */
 static gw_status describe(gw_thc_frame_info *info, const gw_thc *thc, const gw_thc_range *range)
 {
     gw_thc_span span;

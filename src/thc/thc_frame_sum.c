@@ -51,36 +51,111 @@ gw_status gw_thc_frame_sum_init(const gw_thc_frame *like, uint32_t flags, gw_buf
     return GW_OK;
 }
 
-/* Whether two frames are of the same tensor, round and configuration. */
-static gw_status check_same(const uint8_t *sum, const gw_thc_frame_info *a, const uint8_t *frame,
+static gw_thc_field compare_options(const gw_thc_options *a, const gw_thc_options *b)
+{
+    if (a->lane_bits != b->lane_bits) {
+        return GW_THC_FIELD_LANE_BITS;
+    }
+    if (a->worker_max != b->worker_max) {
+        return GW_THC_FIELD_WORKER_MAX;
+    }
+    if (a->threshold_bits != b->threshold_bits) {
+        return GW_THC_FIELD_THRESHOLD;
+    }
+    if (a->seed != b->seed) {
+        return GW_THC_FIELD_SEED;
+    }
+    /* Table values determine bits and granularity: values after the last are zero. */
+    for (unsigned z = 0; z < sizeof a->table.value; z++) {
+        if (a->table.value[z] != b->table.value[z]) {
+            return GW_THC_FIELD_TABLE;
+        }
+    }
+    return GW_THC_FIELD_NONE;
+}
+
+static gw_thc_field compare_geometry(const gw_thc_frame_info *a, const gw_thc_frame_info *b)
+{
+    if (a->options.dtype != b->options.dtype) {
+        return GW_THC_FIELD_DTYPE;
+    }
+    if (a->options.block_log2 != b->options.block_log2) {
+        return GW_THC_FIELD_BLOCK_LEN;
+    }
+    if (a->options.transform != b->options.transform) {
+        return GW_THC_FIELD_TRANSFORM;
+    }
+    if (a->options.nonfinite != b->options.nonfinite) {
+        return GW_THC_FIELD_NONFINITE;
+    }
+    if (a->len != b->len) {
+        return GW_THC_FIELD_LEN;
+    }
+    return a->block_first != b->block_first ? GW_THC_FIELD_BLOCK_FIRST : GW_THC_FIELD_NONE;
+}
+
+/* The first difference between two frames of which *a and *b are the checked headers. */
+static gw_thc_field compare(const uint8_t *sum, const gw_thc_frame_info *a, const uint8_t *frame,
                             const gw_thc_frame_info *b)
 {
-    const gw_thc_options *oa = &a->options;
-    const gw_thc_options *ob = &b->options;
-
-    if (oa->job != ob->job || a->round != b->round) {
-        return GW_ERR_ROUND;
+    if (a->options.job != b->options.job) {
+        return GW_THC_FIELD_JOB;
     }
-    if (oa->dtype != ob->dtype || oa->block_log2 != ob->block_log2 || oa->transform != ob->transform ||
-        oa->nonfinite != ob->nonfinite || a->len != b->len || a->block_first != b->block_first) {
-        return GW_ERR_HEADER;
+    if (a->round != b->round) {
+        return GW_THC_FIELD_ROUND;
     }
-    if (oa->table.bits != ob->table.bits || oa->table.granularity != ob->table.granularity ||
-        oa->lane_bits != ob->lane_bits || oa->worker_max != ob->worker_max ||
-        oa->threshold_bits != ob->threshold_bits || oa->seed != ob->seed) {
-        return GW_ERR_HEADER;
+    gw_thc_field field = compare_geometry(a, b);
+    if (field == GW_THC_FIELD_NONE) {
+        field = compare_options(&a->options, &b->options);
     }
-    for (unsigned z = 0; z < 16; z++) {
-        if (oa->table.value[z] != ob->table.value[z]) {
-            return GW_ERR_HEADER;
-        }
-    }
-    for (uint64_t i = a->norms_offset; i < a->sets_offset; i += 4) {
+    for (uint64_t i = a->norms_offset; field == GW_THC_FIELD_NONE && i < a->sets_offset; i += 4) {
         if (gw_load32(sum + i) != gw_load32(frame + i)) {
-            return GW_ERR_HEADER;
+            return GW_THC_FIELD_NORMS;
         }
     }
-    return GW_OK;
+    return field;
+}
+
+/* The header of a sum frame in memory; GW_ERR_STATE if it is not one. */
+static gw_status open_sum(const gw_buffer *sum, gw_thc_frame_info *info)
+{
+    const gw_thc_frame frame = {sum->data, sum->size, UINT64_MAX, GW_BACKEND_ALL};
+
+    return gw_thc_frame_open(&frame, info) == GW_OK && (info->flags & GW_THC_FLAG_SUM) != 0 ? GW_OK
+                                                                                            : GW_ERR_STATE;
+}
+
+gw_thc_field gw_thc_frame_mismatch(const gw_buffer *sum, const gw_thc_frame *frame)
+{
+    gw_thc_frame_info a;
+    gw_thc_frame_info b;
+
+    if (sum == NULL || open_sum(sum, &a) != GW_OK || gw_thc_frame_open(frame, &b) != GW_OK) {
+        return GW_THC_FIELD_NONE;
+    }
+    return compare(sum->data, &a, frame->data, &b);
+}
+
+const char *gw_thc_field_name(gw_thc_field field)
+{
+    static const char *const names[] = {
+        [GW_THC_FIELD_NONE] = "none",
+        [GW_THC_FIELD_JOB] = "job",
+        [GW_THC_FIELD_ROUND] = "round",
+        [GW_THC_FIELD_DTYPE] = "dtype",
+        [GW_THC_FIELD_BLOCK_LEN] = "block length",
+        [GW_THC_FIELD_TRANSFORM] = "transform",
+        [GW_THC_FIELD_NONFINITE] = "policy for non-finite blocks",
+        [GW_THC_FIELD_LEN] = "number of values",
+        [GW_THC_FIELD_BLOCK_FIRST] = "first block",
+        [GW_THC_FIELD_LANE_BITS] = "lane width",
+        [GW_THC_FIELD_WORKER_MAX] = "number of workers",
+        [GW_THC_FIELD_THRESHOLD] = "threshold",
+        [GW_THC_FIELD_SEED] = "seed",
+        [GW_THC_FIELD_TABLE] = "table",
+        [GW_THC_FIELD_NORMS] = "norms",
+    };
+    return (uint32_t)field < sizeof names / sizeof names[0] ? names[field] : "unknown";
 }
 
 /* Sets of a frame against those of the sum: disjoint, or GW_ERR_DUP. */
@@ -147,13 +222,15 @@ gw_status gw_thc_frame_sum_add(const gw_buffer *sum, const gw_thc_frame *frame, 
     if (sum == NULL || sum->data == NULL || frame == NULL || frame->data == NULL) {
         return GW_ERR_ARG;
     }
-    const gw_thc_frame own = {sum->data, sum->size, UINT64_MAX, frame->backends};
-    if (gw_thc_frame_open(&own, &a) != GW_OK || (a.flags & GW_THC_FLAG_SUM) == 0) {
-        return GW_ERR_STATE;
-    }
-    gw_status status = gw_thc_frame_check(frame, &b, bad_block);
+    gw_status status = open_sum(sum, &a);
     if (status == GW_OK) {
-        status = check_same(sum->data, &a, frame->data, &b);
+        status = gw_thc_frame_check(frame, &b, bad_block);
+    }
+    if (status == GW_OK) {
+        gw_thc_field field = compare(sum->data, &a, frame->data, &b);
+        if (field != GW_THC_FIELD_NONE) {
+            status = field <= GW_THC_FIELD_ROUND ? GW_ERR_ROUND : GW_ERR_MISMATCH;
+        }
     }
     if (status == GW_OK && (b.flags & GW_THC_FLAG_BLOCK_SETS) != 0 &&
         (a.flags & GW_THC_FLAG_BLOCK_SETS) == 0) {

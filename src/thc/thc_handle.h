@@ -78,7 +78,7 @@ static inline size_t gw_thc_pattern_count(const gw_thc_options *options)
     return options->transform == GW_THC_ROTATED ? 1 : 2;
 }
 
-/* What one block's patterns say. */
+/* What one block's patterns mean. */
 typedef enum gw_thc_block_kind {
     GW_THC_BLOCK_CODED,
     GW_THC_BLOCK_CONSTANT,  /* norm 0, or maximum = minimum: lanes are zero */

@@ -1,6 +1,6 @@
 /*
- * Normal density, distribution and quantile. Straight series, chosen because their terms all have one sign
- * for x > 0: no cancellation, so the error is a few roundings and easy to state.
+ * Normal density, distribution and quantile, by series whose terms all have one sign for x > 0: nothing
+ * cancels, so the error is a few roundings.
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
@@ -51,8 +51,8 @@ double gw_normal_half_cdf(double x)
 }
 
 /*
- * Bisection of half_cdf(t) = (1 - p) / 2 over [0, 8]: 60 halvings, and no starting value or derivative to
- * argue about.
+ * Bisection of half_cdf(t) = (1 - p) / 2 over [0, 8]: 60 halvings, which need no starting value and no
+ * derivative.
  */
 double gw_normal_threshold(double p)
 {

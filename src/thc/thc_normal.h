@@ -1,7 +1,7 @@
 /*
  * The standard normal distribution in fp64 with +, -, *, / and no library call, so that tables and thresholds
- * come out in the same bits everywhere (given IEEE arithmetic without contraction). Used when a context is
- * made, never per value.
+ * come out in the same bits everywhere (given IEEE arithmetic without contraction). Used when options
+ * and handles are made, never per value.
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */

@@ -48,7 +48,7 @@ gw_status gw_thc_packet_measure(gw_thc_packet *p, const uint8_t *src, size_t src
     if (!extent_is_good(h)) {
         return GW_ERR_HEADER;
     }
-    /* rank names a worker where a worker speaks or is spoken to, and is 0 elsewhere. */
+    /* rank is that of the sender or addressee where that is a worker, and 0 elsewhere. */
     if (has_set ? h->rank != 0 : h->rank >= h->worker_max) {
         return has_set ? GW_ERR_HEADER : GW_ERR_DUP;
     }
@@ -56,8 +56,8 @@ gw_status gw_thc_packet_measure(gw_thc_packet *p, const uint8_t *src, size_t src
         return GW_ERR_HEADER;
     }
 
-    /* len <= 2^29 lanes of at most 4 bytes: below 2^31, and len / 8 * bits loses nothing as len is a multiple
-     * of 8 wherever bits is not 32. */
+    /* len <= 2^29 lanes of at most 4 bytes: below 2^31. len / 8 * bits is exact: len is a multiple of 8 unless
+     * bits is 32. */
     uint32_t lane_bits = h->type == GW_THC_PACKET_INDICES ? h->bits : h->lane_bits;
     p->payload_size = lane_bits == 32 ? (size_t)h->len * 4 : (size_t)(h->len / 8) * lane_bits;
     p->set = has_set ? src + GW_THC_PACKET_HEADER_SIZE : NULL;

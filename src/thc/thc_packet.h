@@ -1,6 +1,6 @@
 /*
- * Packets inside the library (docs/format-thc.md section 4). The wire order of the header is the natural
- * layout of gw_thc_packet_header, so a little-endian machine copies it whole, once; nothing is read twice.
+ * Packets inside the library (docs/format-thc.md section 4). gw_thc_packet_header has the layout of the wire, so
+ * a little-endian machine copies it as a whole; nothing is read twice.
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
@@ -16,7 +16,7 @@
 _Static_assert(sizeof(gw_thc_packet_header) == GW_THC_PACKET_HEADER_SIZE, "the header has no padding");
 _Static_assert(offsetof(gw_thc_packet_header, job) == 12 && offsetof(gw_thc_packet_header, rank) == 26 &&
                    offsetof(gw_thc_packet_header, options_hash) == 32,
-               "fields are where docs/format-thc.md puts them");
+               "offsets of docs/format-thc.md");
 
 /* Little-endian bytes to fields. */
 static inline void gw_thc_header_load(gw_thc_packet_header *h, const uint8_t *src)
@@ -59,7 +59,7 @@ static inline int gw_thc_packet_has_set(unsigned type)
     return type == GW_THC_PACKET_LANES || type == GW_THC_PACKET_RESULT || type == GW_THC_PACKET_MAXIMA;
 }
 
-/* Whether a worker can have this norm: 0, a normal positive number, or the mark. Integers only. */
+/* Whether a pattern is a possible norm: 0, a normal positive number, or the mark. Integers only. */
 static inline int gw_thc_norm_is_good(uint32_t pattern)
 {
     return pattern == 0 || pattern - 0x00800000u < 0x7f000000u || pattern == GW_THC_NORM_NONFINITE;
@@ -68,8 +68,8 @@ static inline int gw_thc_norm_is_good(uint32_t pattern)
 /* Size, magic, version, type: GW_ERR_SHORT, _MAGIC, _VERSION, _UNSUPPORTED. */
 gw_status gw_thc_packet_open(gw_thc_packet *p, const uint8_t *src, size_t src_size);
 
-/* Blocks, lanes, rank, hash and size of a packet, not a NOTICE, whose one-byte fields and worker_max are
- * known to be good; sets the pointers. GW_ERR_HEADER, _DUP, _SHORT, _TRAILING. */
+/* Checks blocks, lanes, rank, hash and size of a packet that is not a NOTICE and whose one-byte fields and
+ * worker_max were checked; sets the pointers. GW_ERR_HEADER, _DUP, _SHORT, _TRAILING. */
 gw_status gw_thc_packet_measure(gw_thc_packet *p, const uint8_t *src, size_t src_size);
 
 #endif

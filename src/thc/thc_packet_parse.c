@@ -44,7 +44,8 @@ static gw_status check_kind(const gw_thc_packet_header *h)
     return is_lanes ? gw_thc_check_sum(h->worker_max, h->granularity, lane_bits) : GW_OK;
 }
 
-/* Norms (one pattern a block) or codes of plain blocks (two); marks pass, for all that a packet says. */
+/* Norms (one pattern a block) or codes of plain blocks (two). Marks are allowed: a packet does not carry the
+ * policy. */
 static gw_status check_patterns(const gw_thc_packet *p)
 {
     uint32_t per_block = p->header.len / p->header.block_count;

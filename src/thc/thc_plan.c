@@ -1,5 +1,5 @@
 /*
- * Recommended configurations: granularity and lanes by the number of workers, p by what error remains after
+ * Recommended options: granularity and lanes by the number of workers, p by the error that remains after
  * averaging.
  *
  * SPDX-License-Identifier: BSD-2-Clause
@@ -27,8 +27,8 @@ static const gw_thc_default_table *find_default(const gw_thc_goal *goal, unsigne
     return NULL;
 }
 
-/* The largest granularity that n workers may use in these lanes, of those worth using: beyond 31 (51 in wider
- * lanes) the error falls by less than 2 %. */
+/* The largest granularity that n workers may use in these lanes, at most 31 (51 in wider lanes): beyond that
+ * the error falls by less than 2 %. */
 static unsigned granularity_for(uint32_t worker_max, unsigned lane_bits)
 {
     uint32_t sum_max = lane_bits == 8 ? 255u : lane_bits == 16 ? 65535u : GW_THC_SUM_MAX;
@@ -36,8 +36,8 @@ static unsigned granularity_for(uint32_t worker_max, unsigned lane_bits)
     return (unsigned)gw_min_u32(useful, sum_max / worker_max);
 }
 
-/* Error left in the mean: rounding averages out over n workers unless error feedback carries it to the next
- * round; the clamp never does. */
+/* Error of the mean: rounding averages out over n workers unless error feedback carries it to the next round;
+ * the clamp never averages out. */
 static double remaining_error(const gw_thc_table_cost *cost, uint32_t worker_max, int error_feedback)
 {
     return cost->quantization / (error_feedback ? 1.0 : (double)worker_max) + cost->truncation;
@@ -48,7 +48,7 @@ static gw_status choose_lanes(const gw_thc_goal *goal, unsigned *lane_bits, unsi
 {
     *lane_bits = goal->lane_bits;
     if (*lane_bits == 0) {
-        /* Eight bits while a table of four bits fits them, so that all widths share one rule. */
+        /* 8 bits while a table of 4 bits fits: one rule for all widths of an index. */
         *lane_bits = goal->worker_max <= 17 ? 8 : goal->worker_max <= 65535 / 51 ? 16 : 32;
     }
     *granularity = granularity_for(goal->worker_max, *lane_bits);

@@ -1,6 +1,6 @@
 /*
- * The parameter server: slots with two versions each. A version keeps the packet that it will be sent down
- * as, so a result is never built or copied: closing it makes its bytes the answer. Part of the firmware
+ * The parameter server: slots with two versions each. A version is kept as the RESULT packet that will carry
+ * it, so results are not built or copied: closing a version makes its bytes the answer. Part of the firmware
  * profile.
  *
  * SPDX-License-Identifier: BSD-2-Clause
@@ -15,7 +15,7 @@ static gw_thc_slot *slot_at(const gw_thc_server_state *server, uint32_t slot)
     return (gw_thc_slot *)(void *)(server->memory + (size_t)slot * server->slot_size);
 }
 
-/* Arrays of a version lie behind the slot's fixed part: contributors and lanes in its packet, then workers
+/* The arrays of a version follow the slot's fixed part: contributors and lanes in its packet, then workers
  * seen. */
 static uint8_t *packet_of(const gw_thc_server_state *server, gw_thc_slot *slot, unsigned v)
 {
@@ -39,7 +39,7 @@ static void reply_with(gw_thc_reply *reply, gw_thc_action action, const uint8_t 
     reply->packet_size = packet_size;
 }
 
-/* Puts a version's packet into a reply. */
+/* Replies with a version's packet. */
 static void reply_version(const gw_thc_server_state *server, gw_thc_slot *slot, unsigned v,
                           gw_thc_action action, gw_thc_reply *reply)
 {
@@ -48,7 +48,7 @@ static void reply_version(const gw_thc_server_state *server, gw_thc_slot *slot, 
                GW_THC_PACKET_HEADER_SIZE + server->set_size + lanes_size);
 }
 
-/* Tells a straggler where the slot is now: the blocks of its packet, the round of the slot. Ends the use of
+/* Tells a late worker the current round of the slot: a NOTICE with the first block of its packet. Overwrites
  * *h. */
 static gw_status reply_notice(gw_thc_packet_header *h, uint32_t round, gw_thc_reply *reply)
 {
@@ -63,8 +63,8 @@ static gw_status reply_notice(gw_thc_packet_header *h, uint32_t round, gw_thc_re
     return GW_ERR_ROUND;
 }
 
-/* What must hold of any packet for this server, whatever its round. The configuration was checked when the
- * server was made, so equality is all that the one-byte fields need. */
+/* Checks of a packet for this server that do not depend on the round. The server's options are valid, so
+ * equality suffices for the one-byte fields. */
 static gw_status check_packet(const gw_thc_server_state *server, const gw_thc_packet_header *h)
 {
     const gw_thc_server_options *c = &server->options;
@@ -80,15 +80,15 @@ static gw_status check_packet(const gw_thc_server_state *server, const gw_thc_pa
         h->block_log2 != c->block_log2 || h->worker_max != c->worker_max ||
         h->options_hash != c->options_hash || h->block_first % c->blocks_per_packet != 0 ||
         h->block_count > c->blocks_per_packet) {
-        return GW_ERR_HEADER;
+        return GW_ERR_MISMATCH;
     }
     return h->job == c->job ? GW_OK : GW_ERR_ROUND;
 }
 
 /*
- * dst = max(dst, src), word by word. A norm that cannot be is refused before any word changes: one NaN would
- * poison the maximum for all. Codes of plain blocks are left to their receivers, who check them too: here
- * they would cost more code than the firmware budget has.
+ * dst = max(dst, src), word by word. An impossible norm is refused before any word changes, because one NaN
+ * would spoil the maximum of all workers. Codes of plain blocks are checked by their receivers only: checking
+ * them here would exceed the firmware's code budget.
  */
 static gw_status max_patterns(uint8_t *dst, const uint8_t *src, uint32_t len, int are_norms)
 {
@@ -137,8 +137,8 @@ static void mark_seen(const gw_thc_server_state *server, uint8_t *seen, const gw
 }
 
 /*
- * A packet for version v. Open: it is added. Closed: the downlink was lost, or the sender is late; either way
- * it wants the result.
+ * A packet for version v. Open: it is added. Closed: the result was lost on its way, or the sender is late;
+ * the reply is the result either way.
  */
 static gw_status receive_at(const gw_thc_server_state *server, gw_thc_slot *slot, unsigned v,
                             const gw_thc_packet *p, gw_thc_reply *reply)
@@ -150,7 +150,7 @@ static gw_status receive_at(const gw_thc_server_state *server, gw_thc_slot *slot
 
     if (p->header.block_count != version->block_count || p->header.len != version->len ||
         p->header.norms_hash != version->norms_hash) {
-        return GW_ERR_HEADER;
+        return GW_ERR_MISMATCH;
     }
     if (version->state == GW_THC_VERSION_OPEN) {
         status = add_packet(server, set, p);
@@ -173,10 +173,8 @@ static gw_status receive_at(const gw_thc_server_state *server, gw_thc_slot *slot
     return status;
 }
 
-/*
- * Makes version v, which is free, the current one, for this packet's round and blocks, and adds the packet.
- * If that fails the version stays free: only a good packet opens one.
- */
+/* Opens version v, which is free, for this packet's round and blocks, adds the packet, and makes v the current
+ * version. If the packet is refused the version stays free. */
 static gw_status open_version(const gw_thc_server_state *server, gw_thc_slot *slot, unsigned v,
                               const gw_thc_packet *p, gw_thc_reply *reply)
 {
@@ -203,8 +201,7 @@ static gw_status open_version(const gw_thc_server_state *server, gw_thc_slot *sl
     return status;
 }
 
-/* Routes a packet that fits the server by its place in the order of rounds (modulo 2^32) and, within one, of
- * blocks. */
+/* Finds the version of a packet by the order of rounds (modulo 2^32) and, within a round, of blocks. */
 static gw_status receive_ordered(const gw_thc_server_state *server, gw_thc_packet *p, gw_thc_reply *reply)
 {
     gw_thc_packet_header *h = &p->header;
@@ -220,7 +217,7 @@ static gw_status receive_ordered(const gw_thc_server_state *server, gw_thc_packe
             return receive_at(server, slot, v, p, reply);
         }
     }
-    /* Neither version: it must be newer. Older rounds are 2^31 and more ahead. */
+    /* Neither version: it must be newer. The difference to an older round is 2^31 or more. */
     uint32_t ahead = h->round - current->round;
     if (ahead > server->options.round_window || (ahead == 0 && h->block_first < current->block_first)) {
         return reply_notice(h, current->round, reply);
@@ -276,54 +273,54 @@ gw_status gw_thc_server_receive(gw_thc_server *handle, const uint8_t *packet, si
     return receive_ordered(server, &p, reply);
 }
 
-/* The slot, or NULL and *status: GW_ERR_ARG, GW_ERR_STATE. */
-static gw_thc_slot *find_slot(const gw_thc_server *handle, uint32_t slot, gw_status *status)
+/* GW_ERR_ARG, GW_ERR_STATE. */
+static gw_status check_slot(const gw_thc_server *handle, uint32_t slot)
 {
     const gw_thc_server_state *server = gw_thc_server_state_of(handle);
 
-    *status = server == NULL && handle != NULL ? GW_ERR_STATE : GW_ERR_ARG;
-    return server != NULL && slot < server->options.slot_count ? slot_at(server, slot) : NULL;
+    if (server == NULL) {
+        return handle == NULL ? GW_ERR_ARG : GW_ERR_STATE;
+    }
+    return slot < server->options.slot_count ? GW_OK : GW_ERR_ARG;
 }
 
 gw_status gw_thc_server_seal(gw_thc_server *handle, uint32_t slot, gw_thc_reply *reply)
 {
-    gw_status status;
-    gw_thc_slot *s = find_slot(handle, slot, &status);
+    gw_status status = reply != NULL ? check_slot(handle, slot) : GW_ERR_ARG;
 
-    if (reply == NULL || s == NULL) {
+    if (status != GW_OK) {
         return status;
     }
-    clear_reply(reply);
+    const gw_thc_server_state *server = gw_thc_server_inside(handle);
+    gw_thc_slot *s = slot_at(server, slot);
     gw_thc_version *current = &s->version[s->current];
+    clear_reply(reply);
     if (current->state != GW_THC_VERSION_OPEN) {
         return GW_ERR_STATE;
     }
     current->state = GW_THC_VERSION_CLOSED;
-    reply_version(gw_thc_server_state_of(handle), s, s->current, GW_THC_ACTION_BROADCAST, reply);
+    reply_version(server, s, s->current, GW_THC_ACTION_BROADCAST, reply);
     return GW_OK;
 }
 
 gw_status gw_thc_server_drop(gw_thc_server *handle, uint32_t slot)
 {
-    gw_status status;
-    gw_thc_slot *s = find_slot(handle, slot, &status);
+    gw_status status = check_slot(handle, slot);
 
-    if (s == NULL) {
-        return status;
+    if (status == GW_OK) {
+        gw_thc_slot *s = slot_at(gw_thc_server_inside(handle), slot);
+        s->version[s->current ^ 1u].state = GW_THC_VERSION_EMPTY;
     }
-    s->version[s->current ^ 1u].state = GW_THC_VERSION_EMPTY;
-    return GW_OK;
+    return status;
 }
 
 int gw_thc_server_slot_open(const gw_thc_server *handle, uint32_t slot, uint32_t *round, uint32_t *members)
 {
-    const gw_thc_server_state *server = gw_thc_server_state_of(handle);
-    gw_status status;
-    gw_thc_slot *s = find_slot(handle, slot, &status);
-
-    if (s == NULL) {
+    if (check_slot(handle, slot) != GW_OK) {
         return 0;
     }
+    const gw_thc_server_state *server = gw_thc_server_inside(handle);
+    gw_thc_slot *s = slot_at(server, slot);
     const gw_thc_version *current = &s->version[s->current];
     if (round != NULL) {
         *round = current->round;

@@ -16,7 +16,7 @@
 
 enum { GW_THC_VERSION_EMPTY = 0, GW_THC_VERSION_OPEN = 1, GW_THC_VERSION_CLOSED = 2 };
 
-/* What the packets of a version must agree on. */
+/* What the packets of a version must have in common. */
 typedef struct gw_thc_version {
     uint64_t norms_hash;
     uint32_t round;
@@ -45,10 +45,15 @@ typedef struct gw_thc_server_state {
 
 _Static_assert(sizeof(gw_thc_server_state) <= sizeof(gw_thc_server), "gw_thc_server has room for the handle");
 
+static inline const gw_thc_server_state *gw_thc_server_inside(const gw_thc_server *server)
+{
+    return (const gw_thc_server_state *)(const void *)server;
+}
+
 /* The inside of a handle, NULL if it was never initialised. */
 static inline const gw_thc_server_state *gw_thc_server_state_of(const gw_thc_server *server)
 {
-    const gw_thc_server_state *state = (const gw_thc_server_state *)(const void *)server;
+    const gw_thc_server_state *state = gw_thc_server_inside(server);
     return state != NULL && state->tag == GW_THC_SERVER_TAG ? state : NULL;
 }
 

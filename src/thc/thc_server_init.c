@@ -1,5 +1,5 @@
 /*
- * Making a parameter server. A NIC's host does this; the packet path is in thc_server.c.
+ * Initialisation of a parameter server, which the host of a NIC does; the packet path is in thc_server.c.
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */

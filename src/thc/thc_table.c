@@ -1,9 +1,9 @@
 /*
- * Quantization tables: validity, price, and the exact optimum.
+ * Quantization tables: costs, and the exact optimum.
  *
  * The cost of a table is a sum over neighbouring table values, so the best table is a shortest path over grid
- * points with 2^bits - 1 steps (the paper enumerates instead, and assumes a symmetry that optima need not
- * have).
+ * points with 2^bits - 1 steps. (The paper enumerates tables, and assumes a symmetry that an optimum need not
+ * have.)
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
@@ -13,7 +13,7 @@
 #include "thc/thc_normal.h"
 #include "thc/thc_table.h"
 
-#define GW_P_MIN     0x1p-13 /* t < 4: contexts take it, and every cost in units of 2^-60 fits 64 bits */
+#define GW_P_MIN     0x1p-13 /* t < 4: allowed in options, and every cost in units of 2^-60 fits 64 bits */
 #define GW_P_MAX     0.9
 #define GW_COST_UNIT 0x1p60
 
@@ -25,7 +25,7 @@ typedef struct normal_grid {
 } normal_grid;
 
 /* Dynamic programming state. cost[m][i]: the least cost from grid point i to the last one in m steps;
- * next[m][i]: the first point of the lexicographically smallest way that costs this. */
+ * next[m][i]: the first point of the lexicographically smallest path of that cost. */
 typedef struct table_search {
     normal_grid grid;
     uint64_t cost[16][256];
@@ -76,8 +76,8 @@ static double interval_cost(const double a[3], const double b[3])
     return cost > 0.0 ? cost : 0.0;
 }
 
-/* The same as an integer of 2^-60, of interval (i, j) or of its mirror image if that lies further left: equal
- * tables then have equal costs, and the choice among them does not depend on rounding. */
+/* The same in units of 2^-60, for interval (i, j) or its mirror image, whichever is further left: tables that
+ * mirror each other then have equal costs, and the choice among them does not depend on rounding. */
 static uint64_t interval_weight(const normal_grid *grid, unsigned i, unsigned j, unsigned g)
 {
     if (i + j > g) {
@@ -101,7 +101,7 @@ static void solve_from_point(table_search *s, unsigned i, unsigned steps, unsign
     for (unsigned m = 2; m <= steps && m <= g - i; m++) {
         uint64_t best = UINT64_MAX;
         unsigned best_next = g;
-        /* m - 1 steps must still fit behind j. Strictly less: ties go to the smallest j. */
+        /* m - 1 steps must still fit after j. Strictly less: ties go to the smallest j. */
         for (unsigned j = i + 1; j + (m - 1) <= g; j++) {
             uint64_t cost = s->weight[j] + s->cost[m - 1][j];
             if (cost < best) {

@@ -1,5 +1,5 @@
 /*
- * Table prices by threshold instead of by p, for contexts and plans.
+ * Costs of tables by threshold instead of by p, for handles and plans.
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */

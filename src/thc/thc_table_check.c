@@ -1,5 +1,5 @@
 /*
- * Validity of a table. Apart from the other table code because firmware needs it, and nothing else there.
+ * Validity of a table; a file of its own because it is the only table code that firmware needs.
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */

@@ -194,7 +194,7 @@ static void test_refusals(void **state)
             GW_ERR_CORRUPT);
     in.lanes[LEN - 1] = 0;
     REFUSED(gw_thc_agg_add_lanes(&agg, &(gw_thc_partial){sum.lanes, sum.set, LEN}, in.lanes, in.set), GW_OK);
-    /* Row 41: too many contributors, where only a count says so. */
+    /* Row 41: too many contributors, by count. */
     uint32_t k = 5;
     REFUSED(gw_thc_agg_add_counted(&agg, sum.lanes, LEN, &k, in.lanes, 4), GW_ERR_OVERFLOW);
     REFUSED(gw_thc_agg_add_counted(&agg, sum.lanes, LEN, &k, in.lanes, UINT32_MAX), GW_ERR_OVERFLOW);

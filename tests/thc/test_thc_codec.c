@@ -166,7 +166,7 @@ static void test_homomorphism(void **state)
     }
 }
 
-/* Any cut of the block range, and the two-phase way, give the same bytes and errors. */
+/* Every split of the block range, with and without gw_thc_prepare(), gives the same bytes and errors. */
 static void test_splits(void **state)
 {
     (void)state;
@@ -251,7 +251,7 @@ static void test_splits(void **state)
 static void test_rounding_bits(void **state)
 {
     (void)state;
-    enum { LEN = 3 * 256, FIRST = 1 }; /* the range starts behind the first block */
+    enum { LEN = 3 * 256, FIRST = 1 }; /* the range starts after the first block */
     static const struct {
         uint64_t seed;
         uint32_t round, rank;
@@ -387,7 +387,7 @@ static void test_error_state(void **state)
     assert_int_equal(gw_thc_error_save(memory, 0, 60, &(gw_buffer){a, sizeof a - 1, 0}), GW_ERR_DST);
     assert_int_equal(gw_thc_error_load(a, 39, copy, 0, 100, NULL), GW_ERR_SHORT);
     assert_int_equal(gw_thc_error_load(a, sizeof a - 1, copy, 0, 100, NULL), GW_ERR_SHORT);
-    for (size_t bit = 0; bit < 8 * sizeof a; bit++) { /* every single-bit change is seen */
+    for (size_t bit = 0; bit < 8 * sizeof a; bit++) { /* every single-bit change is detected */
         a[bit / 8] = (uint8_t)(a[bit / 8] ^ 1u << bit % 8);
         assert_int_not_equal(gw_thc_error_load(a, sizeof a, copy, 1000, 60, NULL), GW_OK);
         a[bit / 8] = (uint8_t)(a[bit / 8] ^ 1u << bit % 8);

@@ -315,26 +315,22 @@ static void test_hostile_content(void **state)
     free_fixture(f);
 }
 
-/* Row 43: anything that differs between a sum and a frame. */
+/* Row 43: anything that differs between a sum and a frame is refused and named. */
 static void test_mismatches(void **state)
 {
     (void)state;
     static const struct {
         size_t at;
         uint8_t change;
-        gw_status status;
+        gw_thc_field field;
     } cases[] = {
-        {6, 3, GW_ERR_HEADER},   /* dtype */
-        {8, 4, GW_ERR_HEADER},   /* non-finite flag */
-        {41, 1, GW_ERR_HEADER},  /* threshold */
-        {44, 1, GW_ERR_HEADER},  /* first block */
-        {48, 1, GW_ERR_ROUND},   /* round */
-        {52, 1, GW_ERR_ROUND},   /* job */
-        {56, 1, GW_ERR_HEADER},  /* seed */
-        {65, 1, GW_ERR_HEADER},  /* table: 4 -> 5 */
-        {36, 1, GW_ERR_HEADER},  /* workers: 4 -> 5 */
-        {34, 24, GW_ERR_HEADER}, /* lanes: 8 -> 16 */
-        {96, 1, GW_ERR_HEADER},  /* a norm */
+        {52, 1, GW_THC_FIELD_JOB},         {48, 1, GW_THC_FIELD_ROUND},
+        {6, 3, GW_THC_FIELD_DTYPE},        {8, 4, GW_THC_FIELD_NONFINITE},
+        {44, 1, GW_THC_FIELD_BLOCK_FIRST}, {34, 24, GW_THC_FIELD_LANE_BITS}, /* 8 -> 16 */
+        {36, 1, GW_THC_FIELD_WORKER_MAX},                                    /* 4 -> 5 */
+        {41, 1, GW_THC_FIELD_THRESHOLD},   {56, 1, GW_THC_FIELD_SEED},
+        {65, 1, GW_THC_FIELD_TABLE}, /* 4 -> 5 */
+        {96, 1, GW_THC_FIELD_NORMS},
     };
     fixture *f = make_fixture(0, GW_THC_ROTATED);
     gw_buffer sum = make_sum(f, f->frame[0], 0);
@@ -344,17 +340,27 @@ static void test_mismatches(void **state)
     memcpy(copy, sum.data, sum.size);
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         f->frame[1][cases[i].at] ^= cases[i].change;
-        gw_status status = add(&sum, f->frame[1], f->frame_size);
-        if (status != cases[i].status) {
-            print_message("byte %zu: %d\n", cases[i].at, (int)status);
+        gw_thc_frame frame = {f->frame[1], f->frame_size, LEN, GW_BACKEND_ALL};
+        gw_thc_field field = gw_thc_frame_mismatch(&sum, &frame);
+        if (field != cases[i].field) {
+            print_message("byte %zu: %s\n", cases[i].at, gw_thc_field_name(field));
         }
-        assert_int_equal(status, cases[i].status);
+        assert_int_equal(field, cases[i].field);
+        assert_int_equal(add(&sum, f->frame[1], f->frame_size),
+                         field <= GW_THC_FIELD_ROUND ? GW_ERR_ROUND : GW_ERR_MISMATCH);
         f->frame[1][cases[i].at] ^= cases[i].change;
         assert_memory_equal(sum.data, copy, sum.size);
     }
     assert_int_equal(add(&sum, f->frame[1], f->frame_size), GW_OK);
     gw_buffer no_sum = {f->frame[2], f->frame_size, f->frame_size};
     assert_int_equal(add(&no_sum, f->frame[1], f->frame_size), GW_ERR_STATE);
+    gw_thc_frame same = {f->frame[1], f->frame_size, LEN, GW_BACKEND_ALL};
+    assert_int_equal(gw_thc_frame_mismatch(&sum, &same), GW_THC_FIELD_NONE);
+    assert_int_equal(gw_thc_frame_mismatch(&no_sum, &same), GW_THC_FIELD_NONE);
+    for (int field = 0; field <= GW_THC_FIELD_NORMS; field++) {
+        assert_string_not_equal(gw_thc_field_name((gw_thc_field)field), "unknown");
+    }
+    assert_string_equal(gw_thc_field_name((gw_thc_field)(GW_THC_FIELD_NORMS + 1)), "unknown");
     free(copy);
     free(sum.data);
     free_fixture(f);

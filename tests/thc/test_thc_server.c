@@ -85,7 +85,7 @@ static size_t make_packet(const fixture *f, uint32_t round, uint32_t chunk, uint
     return 48 + SLOT_LEN / 2;
 }
 
-/* Checks a RESULT against the integers, whoever is in its set. Returns the set. */
+/* Checks a RESULT against the integers of the workers in its set. Returns the set. */
 static unsigned check_result(const fixture *f, const uint8_t *packet, size_t size, uint32_t round,
                              uint32_t chunk)
 {
@@ -196,7 +196,7 @@ static void run_network(uint32_t seed, uint32_t slots, uint32_t quorum)
                 continue; /* an old result again */
             }
             unsigned set = check_result(&f, reply.packet, reply.packet_size, p.header.round, at[r] % CHUNKS);
-            assert_true(result_set[at[r]] == 0 || result_set[at[r]] == set); /* everybody gets the same */
+            assert_true(result_set[at[r]] == 0 || result_set[at[r]] == set); /* all get the same */
             result_set[at[r]] = set;
             if (quorum == WORKERS) {
                 assert_int_equal(set, (1 << WORKERS) - 1);
@@ -278,7 +278,7 @@ static void test_rounds(void **state)
     free(f.memory);
 }
 
-/* A refused packet changes no byte of the server's memory but the record of who was seen. */
+/* A refused packet changes no byte of the server's memory but the set of workers seen. */
 static void test_refusals(void **state)
 {
     (void)state;
@@ -292,15 +292,15 @@ static void test_refusals(void **state)
         uint8_t value;
         gw_status status;
     } cases[] = {
-        {0, 0, GW_ERR_MAGIC},       {4, 1, GW_ERR_VERSION},     {5, 0, GW_ERR_UNSUPPORTED},
-        {5, 7, GW_ERR_UNSUPPORTED}, {5, 3, GW_ERR_UNSUPPORTED}, {5, 5, GW_ERR_UNSUPPORTED},
-        {6, 3, GW_ERR_HEADER},      {7, 30, GW_ERR_HEADER},     {8, 8, GW_ERR_HEADER},
-        {9, 7, GW_ERR_HEADER},      {10, 6, GW_ERR_HEADER},     {12, 0, GW_ERR_ROUND},
-        {16, 9, GW_ERR_ROUND},      {20, 1, GW_ERR_HEADER},     {24, 0, GW_ERR_HEADER},
-        {24, 1, GW_ERR_HEADER},     {24, 3, GW_ERR_HEADER},     {26, 5, GW_ERR_DUP},
-        {26, 0, GW_ERR_DUP},        {27, 1, GW_ERR_DUP},        {28, 64, GW_ERR_HEADER},
-        {28, 129, GW_ERR_HEADER},   {29, 1, GW_ERR_HEADER},     {31, 0xff, GW_ERR_HEADER},
-        {32, 0xee, GW_ERR_HEADER},  {40, 0xee, GW_ERR_HEADER},
+        {0, 0, GW_ERR_MAGIC},        {4, 1, GW_ERR_VERSION},      {5, 0, GW_ERR_UNSUPPORTED},
+        {5, 7, GW_ERR_UNSUPPORTED},  {5, 3, GW_ERR_UNSUPPORTED},  {5, 5, GW_ERR_UNSUPPORTED},
+        {6, 3, GW_ERR_MISMATCH},     {7, 30, GW_ERR_MISMATCH},    {8, 8, GW_ERR_MISMATCH},
+        {9, 7, GW_ERR_MISMATCH},     {10, 6, GW_ERR_MISMATCH},    {12, 0, GW_ERR_ROUND},
+        {16, 9, GW_ERR_ROUND},       {20, 1, GW_ERR_MISMATCH},    {24, 0, GW_ERR_HEADER},
+        {24, 1, GW_ERR_HEADER},      {24, 3, GW_ERR_MISMATCH},    {26, 5, GW_ERR_DUP},
+        {26, 0, GW_ERR_DUP},         {27, 1, GW_ERR_DUP},         {28, 64, GW_ERR_HEADER},
+        {28, 129, GW_ERR_HEADER},    {29, 1, GW_ERR_HEADER},      {31, 0xff, GW_ERR_HEADER},
+        {32, 0xee, GW_ERR_MISMATCH}, {40, 0xee, GW_ERR_MISMATCH},
     };
 
     size_t size = make_packet(&f, 0, 0, 0, packet);
@@ -350,7 +350,7 @@ static void test_refusals(void **state)
     assert_int_equal(gw_thc_server_receive(&f.server, lanes, sizeof lanes, &reply), GW_ERR_DUP);
     lanes[48] = 0x26; /* worker 5 of 5 */
     assert_int_equal(gw_thc_server_receive(&f.server, lanes, sizeof lanes, &reply), GW_ERR_DUP);
-    lanes[48] = 0; /* nobody, with a lane */
+    lanes[48] = 0; /* an empty set with a non-zero lane */
     assert_int_equal(gw_thc_server_receive(&f.server, lanes, sizeof lanes, &reply), GW_ERR_CORRUPT);
     assert_memory_equal(copy, f.memory, memory_size);
     /* A packet that cannot be added opens no version: chunk 1 is still closed. */
@@ -438,7 +438,7 @@ static void test_norms(void **state)
         assert_true(got == maxima[i]);
     }
 
-    /* Two patterns a block: codes of plain blocks, checked by whoever parses. */
+    /* Two patterns a block: codes of plain blocks, checked by gw_thc_packet_parse(). */
     static const struct {
         uint32_t patterns[2];
         gw_status status;

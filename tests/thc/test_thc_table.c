@@ -211,7 +211,7 @@ static void test_brute_force(void **state)
                 cost += e->weight[table.value[z]][table.value[z + 1]];
             }
             assert_true(cost >= e->best && (double)(cost - e->best) < 1e-13 * 0x1p60);
-            if (cost == e->best) { /* a tie: the smallest, which the enumeration meets first */
+            if (cost == e->best) { /* a tie: the smallest, which is enumerated first */
                 assert_memory_equal(table.value, e->best_path, 16);
             }
             cases++;
@@ -298,7 +298,7 @@ static void test_refusals(void **state)
     bad[1].value[15] = 30;
     bad[2].value[7] = bad[2].value[6];
     bad[3].bits = 0;
-    bad[4].bits = 3; /* values behind the last */
+    bad[4].bits = 3; /* values after the last */
     for (unsigned i = 0; i < 5; i++) {
         gw_thc_agg agg;
         assert_int_equal(gw_thc_table_check(&bad[i]), GW_ERR_TABLE);

@@ -10,7 +10,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
-/* cmocka.h wants the four headers above. */
+/* cmocka.h needs the four headers above. */
 #include <cmocka.h>
 
 #include "gradwire/thc.h"

@@ -74,40 +74,60 @@ static int look_for_block_sets(const aggregate_arguments *a, int *block_sets)
     return GW_CLI_OK;
 }
 
-static int add_file(const char *path, uint32_t flags, uint32_t backends, gw_buffer *sum)
+/* Memory for the sum of frames like this one, and the empty sum in it. */
+static int start_sum(const gw_thc_frame *frame, const gw_thc_frame_info *info, uint32_t flags, gw_buffer *sum)
+{
+    gw_thc thc;
+    gw_status status = gw_thc_init(&thc, &info->options);
+
+    if (status == GW_OK) {
+        sum->capacity = gw_thc_frame_sum_bound(&thc, info->len, flags);
+        sum->data = thc_alloc(sum->capacity);
+        if (sum->data == NULL) {
+            return GW_CLI_IO;
+        }
+        status = gw_thc_frame_sum_init(frame, flags, sum);
+    }
+    return status == GW_OK ? GW_CLI_OK : thc_fail(NULL, status, UINT64_MAX);
+}
+
+/* Why a frame was refused. */
+static int refuse(const aggregate_arguments *a, const char *path, gw_status status, gw_thc_field field,
+                  uint64_t bad)
+{
+    if (field != GW_THC_FIELD_NONE) {
+        return gw_cli_error(GW_CLI_BAD_DATA, path, "cannot be added to %s: %s differ%s (%s)", a->inputs[0],
+                            gw_thc_field_name(field), field == GW_THC_FIELD_NORMS ? "" : "s",
+                            gw_status_name(status));
+    }
+    return thc_fail(path, status, bad);
+}
+
+static int add_file(const aggregate_arguments *a, const char *path, uint32_t flags, gw_buffer *sum)
 {
     gw_input_file input;
-    gw_thc_frame_info info;
-    uint64_t bad = UINT64_MAX;
+    gw_thc_frame_info info = {0};
+    gw_thc_field field = GW_THC_FIELD_NONE;
+    uint64_t bad;
     int code = gw_input_file_open_frame(&input, path, UINT64_MAX);
 
     if (code != GW_CLI_OK) {
         return code;
     }
-    const gw_thc_frame frame = {input.data, input.size, UINT64_MAX, backends};
+    const gw_thc_frame frame = {input.data, input.size, UINT64_MAX, a->backends};
     gw_status status = gw_thc_frame_check(&frame, &info, &bad);
     if (status == GW_OK && sum->data == NULL) {
-        gw_thc thc;
-        status = gw_thc_init(&thc, &info.options);
-        sum->capacity = gw_thc_frame_sum_bound(&thc, info.len, flags);
-        sum->data = thc_alloc(sum->capacity);
-        if (sum->data == NULL) {
-            gw_input_file_close(&input);
-            return GW_CLI_IO;
-        }
-        if (status == GW_OK) {
-            status = gw_thc_frame_sum_init(&frame, flags, sum);
-        }
+        code = start_sum(&frame, &info, flags, sum);
     }
-    if (status == GW_OK) {
+    if (status == GW_OK && code == GW_CLI_OK) {
         status = gw_thc_frame_sum_add(sum, &frame, &bad);
+        field = status != GW_OK ? gw_thc_frame_mismatch(sum, &frame) : GW_THC_FIELD_NONE;
     }
-    if ((status == GW_ERR_DUP || status == GW_ERR_HEADER) && info.options.worker_max == 1 &&
-        sum->data != NULL) {
+    if (info.options.worker_max == 1 && (status == GW_ERR_DUP || status == GW_ERR_MISMATCH)) {
         code = gw_cli_error(GW_CLI_BAD_DATA, path,
                             "made without --norms, for one worker: it cannot be added to another");
     } else if (status != GW_OK) {
-        code = thc_fail(path, status, bad);
+        code = refuse(a, path, status, field, bad);
     }
     gw_input_file_close(&input);
     return code;
@@ -140,7 +160,7 @@ int gw_cmd_aggregate(int argc, char **argv)
     }
     uint32_t flags = (a.checksum ? GW_THC_FLAG_CHECKSUM : 0) | (block_sets ? GW_THC_FLAG_BLOCK_SETS : 0);
     for (int i = 0; code == GW_CLI_OK && i < a.input_count; i++) {
-        code = add_file(a.inputs[i], flags, a.backends, &sum);
+        code = add_file(&a, a.inputs[i], flags, &sum);
     }
     if (code == GW_CLI_OK) {
         code = thc_write_file(a.output, sum.data, sum.size);

@@ -67,8 +67,7 @@ static int decompress_frame(const decompress_arguments *a, const gw_input_file *
     gw_thc_frame_info info;
 
     gw_status status = gw_thc_frame_peek(input->data, input->size, &info);
-    if (status == GW_OK &&
-        info.frame_size != input->size) { /* before memory is allocated by what the header says */
+    if (status == GW_OK && info.frame_size != input->size) { /* before memory is allocated */
         status = info.frame_size > input->size ? GW_ERR_SHORT : GW_ERR_TRAILING;
     }
     if (status != GW_OK) {

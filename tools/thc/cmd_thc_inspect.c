@@ -243,7 +243,7 @@ static json_t *frame_json(const uint8_t *frame, const gw_thc_frame_info *info)
     return o;
 }
 
-/* The JSON object line by line: one place that decides what is shown. */
+/* The JSON object line by line, so that both forms show the same. */
 static void print_lines(const char *name, json_t *o)
 {
     const char *key;

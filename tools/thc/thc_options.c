@@ -180,7 +180,7 @@ void thc_request_init(thc_request *request)
     request->backends = GW_BACKEND_ALL;
 }
 
-/* Whether a handle can be made of *options; where not, a message that names the option at fault. */
+/* Whether gw_thc_init() accepts *options; if not, prints which option it refuses. */
 static int check_options(const gw_thc_options *options, double p)
 {
     gw_thc thc;
