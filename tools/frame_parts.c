@@ -97,8 +97,8 @@ static unsigned length_read(const uint8_t *book, unsigned i)
     return (unsigned)book[length_byte(i)] >> (4 * (i & 1)) & 15u;
 }
 
-/* Counts the codes of each length, labels 0, 1 and first to last. Returns the number of labels, 0 if a rule is
- * broken. */
+/* Counts the codes of each length for labels 0, 1 and first to last. Returns the number of labels that have a
+ * code, 0 if the codebook breaks a rule. */
 static unsigned lengths_count(const uint8_t *book, const gw_gcomp_info *info, uint64_t offset,
                               unsigned nibbles, unsigned length_count[CODE_LENGTH_MAX + 1],
                               gw_chunk_parts *parts)
