@@ -43,6 +43,16 @@ typedef struct code_tree {
     uint8_t width[LEAF_MAX];
 } code_tree;
 
+/* Logarithm of the size of the next leaf when `left` codes of a length are left. */
+static unsigned leaf_width(unsigned left)
+{
+    unsigned width = 0;
+    while (2u << width <= left && 2u << width <= BLOCK_MAX) {
+        width++;
+    }
+    return width;
+}
+
 static void tree_make(const unsigned length_count[CODE_LENGTH_MAX + 1], unsigned symbol_count,
                       code_tree *tree)
 {
@@ -54,18 +64,14 @@ static void tree_make(const unsigned length_count[CODE_LENGTH_MAX + 1], unsigned
     /* Depth is the outer loop: the order of leaves of equal depth is that of the lengths. */
     for (unsigned depth = 0; depth <= CODE_LENGTH_MAX; depth++) {
         for (unsigned length = 1; length <= CODE_LENGTH_MAX; length++) {
-            unsigned left = length_count[length];
-            while (left > 0) {
-                unsigned width = 0;
-                while (2u << width <= left && 2u << width <= BLOCK_MAX) {
-                    width++;
-                }
+            unsigned width = 0;
+            for (unsigned left = length_count[length]; left > 0; left -= 1u << width) {
+                width = leaf_width(left);
                 if (length >= width && length - width == depth && tree->leaf_count < LEAF_MAX) {
                     tree->depth[tree->leaf_count] = (uint8_t)depth;
                     tree->width[tree->leaf_count] = (uint8_t)width;
                     tree->leaf_count++;
                 }
-                left -= 1u << width;
             }
         }
     }
@@ -78,6 +84,53 @@ static int label_is_possible(const gw_gcomp_info *info, unsigned label)
         return info->dtype != GW_FP16 || label <= 32;
     }
     return label < 2 || (label >= 4 && (info->dtype != GW_FP16 || label < 128));
+}
+
+/* The code lengths of a codebook: nibbles 0 and 1 in byte 3, the others from byte 4 on. */
+static unsigned length_byte(unsigned i)
+{
+    return i < 2 ? 3 : 4 + (i - 2) / 2;
+}
+
+static unsigned length_read(const uint8_t *book, unsigned i)
+{
+    return (unsigned)book[length_byte(i)] >> (4 * (i & 1)) & 15u;
+}
+
+/* Counts the codes of each length for labels 0, 1 and first to last. Returns the number of labels that have a
+ * code, 0 if the codebook breaks a rule. */
+static unsigned lengths_count(const uint8_t *book, const gw_gcomp_info *info, uint64_t offset,
+                              unsigned nibbles, unsigned length_count[CODE_LENGTH_MAX + 1],
+                              gw_chunk_parts *parts)
+{
+    const unsigned first = book[1];
+    const unsigned last = book[2];
+    unsigned kraft = 0;
+    unsigned symbols = 0;
+    for (unsigned i = 0; i < nibbles + 2; i++) {
+        const unsigned label = i < 2 ? i : first + i - 2;
+        const unsigned length = length_read(book, i);
+        const char *broken = NULL;
+        if (length > CODE_LENGTH_MAX) {
+            broken = "a code is longer than 11 bits";
+        } else if (length == 0 && i >= 2 && (label == first || label == last)) {
+            broken = "the codebook's first or last label has no code";
+        } else if (length != 0 && !label_is_possible(info, label)) {
+            broken = "the codebook has a code for a reserved or impossible label";
+        }
+        if (broken != NULL) {
+            chunk_broken(parts, 20, offset + length_byte(i), broken);
+            return 0;
+        }
+        length_count[length] += length != 0;
+        kraft += length != 0 ? 2048u >> length : 0;
+        symbols += length != 0;
+    }
+    if (symbols == 1 ? length_count[1] != 1 : kraft != 2048) {
+        chunk_broken(parts, 20, offset, "the codebook's Kraft sum is not 1");
+        return 0;
+    }
+    return symbols;
 }
 
 /* Reads the codebook at `offset`; returns its size with padding, 0 if it is broken. */
@@ -93,12 +146,12 @@ static uint64_t codebook_read(const uint8_t *frame, const gw_gcomp_info *info, u
     const unsigned last = book[2];
     const unsigned nibbles = first == 0 && last == 0 ? 0 : (last >= first ? last - first + 1 : 256);
     const uint64_t book_size = 4 + round_up((nibbles + 1) / 2, 4);
+    const int base_allowed = info->levels != GW_GCOMP_DERIVED && info->dtype != GW_FP16;
     if (nibbles == 256 || (nibbles != 0 && first < 2)) {
         chunk_broken(parts, 20, offset + 1, "the codebook's first and last label are out of order");
         return 0;
     }
-    const int derived = info->levels == GW_GCOMP_DERIVED;
-    if (book[0] > 191 || (book[0] != 0 && (derived || info->dtype == GW_FP16))) {
+    if (book[0] > 191 || (book[0] != 0 && !base_allowed)) {
         chunk_broken(parts, 20, offset, "the codebook's base is not allowed here");
         return 0;
     }
@@ -107,40 +160,13 @@ static uint64_t codebook_read(const uint8_t *frame, const gw_gcomp_info *info, u
         return 0;
     }
     unsigned length_count[CODE_LENGTH_MAX + 1] = {0};
-    unsigned kraft = 0;
-    unsigned symbols = 0;
-    for (unsigned i = 0; i < nibbles + 2; i++) {
-        const unsigned length =
-            (i < 2 ? (unsigned)book[3] >> (4 * i) : (unsigned)book[4 + (i - 2) / 2] >> (4 * ((i - 2) & 1))) &
-            15u;
-        if (length > CODE_LENGTH_MAX) {
-            chunk_broken(parts, 20, offset + (i < 2 ? 3 : 4 + (i - 2) / 2), "a code is longer than 11 bits");
-            return 0;
-        }
-        const unsigned label = i < 2 ? i : first + i - 2;
-        const uint64_t label_offset = offset + (i < 2 ? 3 : 4 + (i - 2) / 2);
-        if (length == 0 && i >= 2 && (label == first || label == last)) {
-            chunk_broken(parts, 20, label_offset, "the codebook's first or last label has no code");
-            return 0;
-        }
-        if (length != 0 && !label_is_possible(info, label)) {
-            chunk_broken(parts, 20, label_offset,
-                         "the codebook has a code for a reserved or impossible label");
-            return 0;
-        }
-        if (length > 0) {
-            length_count[length]++;
-            kraft += 2048u >> length;
-            symbols++;
-        }
-    }
-    if (symbols == 1 ? length_count[1] != 1 : kraft != 2048) {
-        chunk_broken(parts, 20, offset, "the codebook's Kraft sum is not 1");
+    const unsigned symbols = lengths_count(book, info, offset, nibbles, length_count, parts);
+    if (symbols == 0) {
         return 0;
     }
-    for (unsigned i = nibbles; i < 2 * (unsigned)(book_size - 4); i++) {
-        if ((book[4 + i / 2] >> (4 * (i & 1)) & 15) != 0) {
-            chunk_broken(parts, 20, offset + 4 + i / 2, "the codebook's padding is not zero");
+    for (unsigned i = nibbles + 2; i < 2 * (unsigned)(book_size - 3); i++) {
+        if (length_read(book, i) != 0) {
+            chunk_broken(parts, 20, offset + length_byte(i), "the codebook's padding is not zero");
             return 0;
         }
     }
