@@ -139,12 +139,6 @@ typedef enum gw_dtype {
 /* Bytes of one element, 0 for an unknown dtype. */
 GW_API size_t gw_dtype_size(gw_dtype dtype);
 
-/* Scratch memory of one call. */
-typedef struct gw_workspace {
-    void *data;
-    size_t size;
-} gw_workspace;
-
 /*
  * Backends. A set of backends is a bit mask. Scalar is always present and is the specification; the others
  * only replace kernels by faster ones with identical results.
