@@ -12,7 +12,6 @@
  *     solvers and evaluator agree bit for bit, and results do not depend on the machine.
  *   - A problem whose longest schedule could reach GW_PLAN_TICK_MAX is refused (GW_ERR_TICKS).
  *   - A time limit needs a clock from the caller. Without a clock, equal input gives an equal plan.
- *   - Workspaces are aligned to 8 bytes; GW_ERR_WORKSPACE if one is NULL, misaligned or too small.
  *   - On failure outputs are unchanged unless stated otherwise. Exception: the groups of a gw_plan that a
  *     solver should have filled are unspecified.
  *   - Index 0 is the gradient that backprop finishes first (the layer nearest to the loss).
@@ -102,7 +101,8 @@ typedef struct gw_plan_fit {
     double r2;         /* coefficient of determination */
 } gw_plan_fit;
 
-/* A fit with a larger relative error deserves a warning: the optimum may move (ResNet101: from 36 groups to 2). */
+/* A fit with a larger relative error deserves a warning: the optimum may move (ResNet101: from 36 groups
+ * to 2). */
 #define GW_PLAN_FIT_ERROR_WARN 0.10
 
 /*
@@ -258,7 +258,8 @@ typedef struct gw_plan_bucket_rule {
     uint32_t method;
     int64_t cap_first; /* elements, >= 0 */
     int64_t cap;       /* elements, >= 0 */
-    int fill; /* 0: the tensor that crosses the cap stays in (PyTorch); 1: it opens the next bucket (Horovod) */
+    /* 0: the tensor that crosses the cap stays in (PyTorch); 1: it opens the next bucket (Horovod) */
+    int fill;
 } gw_plan_bucket_rule;
 
 /* Fills buckets in order. Checks the problem as solvers do. */
@@ -519,7 +520,8 @@ typedef struct gw_plan_span {
     uint8_t stage;    /* index in the job, 255 for backprop */
 } gw_plan_span;
 
-/* Expands a plan into one job per group (jobs_capacity >= group_count). Checks the plan against the problem. */
+/* Expands a plan into one job per group (jobs_capacity >= group_count). Checks the plan against the
+ * problem. */
 GW_API GW_MUST_CHECK gw_status gw_plan_jobs(const gw_plan_problem *problem, const gw_plan *plan,
                                             gw_plan_job *jobs, uint32_t jobs_capacity);
 

@@ -2,12 +2,13 @@
  * Durations of one option for one tensor size, and the curves of flat methods for fused groups.
  *
  * Payload state along an option: the elements of the tensor that a rank holds (scatter steps divide them, the
- * second step restores them) and m, the number of compressed contributions not yet summed (0: dense). Payload = 4 held bytes when dense, m c(held) when compressed, c(x) = header + ceil(x num / den).
- * Per operation over r ranks, bytes through the bottleneck link: reduce-scatter (r-1)/r payload; all-reduce 2
- * (r-1)/r payload; reduce, broadcast: payload; all-gather (r-1) payload; all-to-all (r-1)/r payload; gather
- * (r-1) payload. Between machines the k GPUs of a machine share one link, so bytes count k times after a
- * scatter step inside the machine and once after a rooted one. A flat ring crosses a machine's link once; a
- * flat all-to-all sends the part for other machines, (n-1)/n, from each of k GPUs.
+ * second step restores them) and m, the number of compressed contributions not yet summed (0: dense).
+ * Payload = 4 held bytes when dense, m c(held) when compressed, c(x) = header + ceil(x num / den). Per
+ * operation over r ranks, bytes through the bottleneck link: reduce-scatter (r-1)/r payload; all-reduce 2
+ * (r-1)/r payload; reduce, broadcast: payload; all-gather (r-1) payload; all-to-all (r-1)/r payload;
+ * gather (r-1) payload. Between machines the k GPUs of a machine share one link, so bytes count k times
+ * after a scatter step inside the machine and once after a rooted one. A flat ring crosses a machine's
+ * link once; a flat all-to-all sends the part for other machines, (n-1)/n, from each of k GPUs.
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
@@ -227,7 +228,8 @@ static int64_t all_to_all(payload *p, scope where, int64_t ranks)
                : sat_mul(piece, ranks - 1);
 }
 
-/* Bytes of a collective over `ranks` through the bottleneck link, and its steps. Changes the payload state. */
+/* Bytes of a collective over `ranks` through the bottleneck link, and its steps. Changes the payload
+ * state. */
 static int64_t collective_bytes(payload *p, scope where, act what, int64_t ranks, int64_t *steps)
 {
     int64_t part = ceil_div(p->held, ranks);

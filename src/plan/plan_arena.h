@@ -14,14 +14,18 @@ typedef struct gw_arena {
     size_t used;
 } gw_arena;
 
-/* 0 when the workspace is NULL or misaligned. */
+/* 0 when there is no workspace, or one too small to be aligned. */
 static inline int gw_arena_open(gw_arena *arena, const gw_workspace *workspace)
 {
-    if (workspace == NULL || workspace->data == NULL || ((uintptr_t)workspace->data & 7u) != 0) {
+    if (workspace == NULL || workspace->data == NULL) {
         return 0;
     }
-    arena->base = (unsigned char *)workspace->data;
-    arena->size = workspace->size;
+    size_t skip = (8u - ((uintptr_t)workspace->data & 7u)) & 7u;
+    if (skip > workspace->size) {
+        return 0;
+    }
+    arena->base = (unsigned char *)workspace->data + skip;
+    arena->size = workspace->size - skip;
     arena->used = 0;
     return 1;
 }

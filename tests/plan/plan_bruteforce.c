@@ -4,8 +4,8 @@
  *   plan_bruteforce [--fusion N] [--joint N] [--tree N] [--tree-full N] [--seed S] [--tensors-max N]
  *
  * For every instance: the exact solver's makespan equals the best of all plans, its plan evaluates to the
- * same tick, its lower bound equals it, and root bounds and baselines are on the right side of it. Exit status 1 on a
- * mismatch.
+ * same tick, its lower bound equals it, and root bounds and baselines are on the right side of it. Exit
+ * status 1 on a mismatch.
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */

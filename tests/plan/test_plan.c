@@ -115,8 +115,8 @@ static void fits(void **state)
     assert_int_equal(gw_plan_cost_fit(zero, 2, GW_PLAN_COST_AFFINE, &fit), GW_ERR_NEGATIVE);
 }
 
-/* A hinge was also fitted without a flat piece, with t = -1, which gw_plan_cost_check() refuses. Every fit is a
- * valid curve now. */
+/* A hinge was also fitted without a flat piece, with t = -1, which gw_plan_cost_check() refuses. Every fit
+ * is a valid curve now. */
 static void fits_are_valid_curves(void **state)
 {
     (void)state;
@@ -224,12 +224,14 @@ static void refusals(void **state)
     const gw_plan_solver labels = {.algorithm = GW_PLAN_LABELS};
     assert_int_equal(gw_plan_solve(&good, &layerwise, &none, &cert, &space), GW_ERR_DST);
     gw_plan plan = {groups, 2, 0};
-    const gw_workspace spaces[3] = {{workspace, 64}, {NULL, 0}, {(char *)workspace + 1, 1 << 20}};
+    const gw_workspace spaces[3] = {{workspace, 64}, {NULL, 0}, {(char *)workspace + 1, 3}};
     for (int i = 0; i < 3; i++) {
         assert_int_equal(gw_plan_solve(&good, &labels, &plan, &cert, &spaces[i]), GW_ERR_WORKSPACE);
     }
     assert_int_equal(gw_plan_solve(&good, NULL, &plan, &cert, &spaces[0]), GW_ERR_WORKSPACE);
     assert_int_equal(gw_plan_solve(&good, NULL, &plan, &cert, NULL), GW_ERR_WORKSPACE);
+    const gw_workspace odd = {(char *)workspace + 1, gw_plan_workspace_size(&good, GW_PLAN_LABELS)};
+    assert_int_equal(gw_plan_solve(&good, &labels, &plan, &cert, &odd), GW_OK);
     gw_plan_tick makespan = 77;
     groups[0] = (gw_plan_group){0, 1, 0};
     plan.group_count = 1;
@@ -524,7 +526,8 @@ static void option_prices(void **state)
     assert_int_equal(gw_plan_option_price(&dense, &codec, &cluster, 8, &job), GW_ERR_ARG);
 }
 
-/* An option that sends compressed payloads without a compression dereferenced its codec, which may be NULL. */
+/* An option that sends compressed payloads without a compression dereferenced its codec, which may be
+ * NULL. */
 static void option_without_a_codec(void **state)
 {
     (void)state;

@@ -90,9 +90,13 @@ static int parse(check_args *a, int argc, char **argv)
 {
     memset(a, 0, sizeof *a);
     plan_parser_open(&a->parser, "check", "PLAN TRACE", "Compares a plan's prediction with a recording.");
-    const plan_arg params = {
-        "params", "CSV", "Names and sizes in backprop order", PLAN_ARG_TEXT, &a->params_path, 0, 0};
-    plan_parser_add(&a->parser, &params, 1);
+    a->max_size = TEXT_SOURCE_SIZE_MAX;
+    const plan_arg list[] = {
+        {"params", "CSV", "Names and sizes in backprop order", PLAN_ARG_TEXT, &a->params_path, 0, 0},
+        {"max-size", "SIZE", "Largest text that a gzip recording may expand to, with K, M, G (default 1G)",
+         PLAN_ARG_SIZE, &a->max_size, 0, 0},
+    };
+    plan_parser_add(&a->parser, list, 2);
     plan_parser_add_output(&a->parser, NULL);
     int code = plan_parser_run(&a->parser, argc, argv);
     return code == GW_CLI_OK && (a->parser.file_count != 2 || a->params_path == NULL)

@@ -1,6 +1,6 @@
 /*
- * Command lines of `gradwire plan SUBCOMMAND`. Each subcommand lists its options as plan_arg rows; argp parses
- * them, so that --help shows the options of that subcommand only.
+ * Command lines of `gradwire plan SUBCOMMAND`. Each subcommand lists its options as plan_arg rows; argp
+ * parses them, so that --help shows the options of that subcommand only.
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */

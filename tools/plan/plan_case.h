@@ -1,6 +1,6 @@
 /*
- * Cases: codec costs, links, methods and level of a planning problem, from the built-in cases file or from one
- * given by the user.
+ * Cases: codec costs, links, methods and level of a planning problem, from the built-in cases file or from
+ * one given by the user.
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */

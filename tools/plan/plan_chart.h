@@ -8,7 +8,8 @@
 
 #include "plan_run.h"
 
-/* Runs the timeline at the case's level and writes the files that are not NULL. Message printed, exit code. */
+/* Runs the timeline at the case's level and writes the files that are not NULL. Message printed, exit
+ * code. */
 int plan_chart_write(const plan_result *result, const plan_opened *o, const char *svg, const char *chrome);
 
 /* Charts one below the other with a common time axis. */

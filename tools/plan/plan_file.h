@@ -36,8 +36,8 @@ int plan_file_groups(const plan_file *file, const plan_opened *o, gw_plan *plan)
 /* Options of an option-tree plan file into o->tree.choice; same checks. */
 int plan_file_choices(const plan_file *file, plan_opened *o);
 
-/* Reads a plan file into *plan or, for trees, o->tree.choice (*plan is then empty). Notes when it was made for
- * another model. *claimed_us is the makespan that the file states, NAN if none. */
+/* Reads a plan file into *plan or, for trees, o->tree.choice (*plan is then empty). Notes when it was made
+ * for another model. *claimed_us is the makespan that the file states, NAN if none. */
 int plan_file_load(const char *path, plan_opened *o, gw_plan *plan, double *claimed_us);
 
 #endif

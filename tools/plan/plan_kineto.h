@@ -37,9 +37,9 @@ typedef struct plan_kineto {
     size_t event_count;
 } plan_kineto;
 
-/* Text of gzip files may have size_max bytes. Streams the file: memory does not grow with it, but with the
- * kernels it holds (about 1 KiB each). Messages are printed with the byte offset in the inflated text; exit
- * codes of cli_common.h. */
+/* Reads a recording; the text of a gzip file may have size_max bytes. Streams the file: memory does not
+ * grow with it, but with the kernels it holds (about 1 KiB each). Messages are printed with the byte
+ * offset in the inflated text; exit codes of cli_common.h. */
 int plan_kineto_read(const char *path, uint64_t size_max, plan_kineto *trace);
 void plan_kineto_free(plan_kineto *trace);
 

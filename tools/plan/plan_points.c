@@ -44,7 +44,8 @@ static int add_point(plan_points *p, const char *path, unsigned long line, doubl
     return GW_CLI_OK;
 }
 
-/* 1 if `name` contains every part of the comma-separated filter and none of those marked with "!"; NULL: any name. */
+/* 1 if `name` contains every part of the comma-separated filter and none of those marked with "!"; NULL:
+ * any name. */
 static int matches(const char *name, const char *filter)
 {
     while (filter != NULL && *filter != '\0') {
@@ -74,8 +75,8 @@ static double name_elems(const char *name)
     return elems;
 }
 
-/* Elements of a benchmark that takes `us`: explicit, from its name, or from its rate (gradwire_bench has sizes
- * such as 25MiB in the name). */
+/* Elements of a benchmark that takes `us`: explicit, from its name, or from its rate (gradwire_bench names
+ * sizes like 25MiB). */
 static double benchmark_elems(json_t *entry, const char *name, double us)
 {
     json_t *explicit_size = json_object_get(entry, "elems");

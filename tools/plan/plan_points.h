@@ -22,8 +22,8 @@ typedef struct plan_points_args {
 /* Appends the points of a file of any known kind. Message printed, exit code. */
 int plan_points_read(const char *path, const plan_points_args *args, plan_points *points);
 
-/* Reduces the points to a table: medians per size, raised to the running maximum because curves must not fall.
- * Returns the largest relative raise. */
+/* Reduces the points to a table: medians per size, raised to the running maximum because curves must not
+ * fall. Returns the largest relative raise. */
 double plan_points_table(plan_points *points);
 
 #endif
