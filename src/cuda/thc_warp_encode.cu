@@ -420,6 +420,43 @@ GW_DEVICE void store_error(const gw_cuda_thc_encode_params &p, const encode_memo
     }
 }
 
+/* The quantizer of the context, all but its scale. */
+GW_DEVICE quantizer quantizer_of(const encode_memory &memory, uint32_t granularity)
+{
+    quantizer quantizer;
+
+    quantizer.limit = 32768.0f * (float)granularity; /* below 2^23: exact */
+    quantizer.shift = 13 - (granularity & 1);
+    quantizer.low = (const uint8_t *)(const void *)(memory.low + GW_THC_WARP_CELLS(granularity) / 2);
+    quantizer.high = (const uint8_t *)(const void *)(memory.high + GW_THC_WARP_CELLS(granularity) / 2);
+    return quantizer;
+}
+
+/* The lane's row of what join_input() has left at `rows`. */
+GW_DEVICE void load_rows(float value[32], const float *rows)
+{
+    __syncwarp();
+    GW_UNROLL for (uint32_t i = 0; i < 8; i++)
+    {
+        warp_get4(value + 4 * i, rows + (threadIdx.x & 31) * WARP_PITCH + 4 * i);
+    }
+}
+
+/* What lane b has of the warp's block. */
+template <bool HAS_ERROR> GW_DEVICE block_facts facts_from(const block_facts &mine, uint32_t b)
+{
+    block_facts facts;
+
+    facts.kind = __shfl_sync(GW_ALL_LANES, mine.kind, b);
+    facts.own = __shfl_sync(GW_ALL_LANES, mine.own, b);
+    facts.scale = __shfl_sync(GW_ALL_LANES, mine.scale, b);
+    if (HAS_ERROR) {
+        facts.maximum = __shfl_sync(GW_ALL_LANES, mine.maximum, b);
+        facts.rescale = __shfl_sync(GW_ALL_LANES, mine.rescale, b);
+    }
+    return facts;
+}
+
 template <uint32_t DTYPE, bool HAS_ERROR> GW_DEVICE void encode_blocks(const gw_cuda_thc_encode_params &p)
 {
     const gw_cuda_thc_span &span = p.span;
@@ -430,15 +467,9 @@ template <uint32_t DTYPE, bool HAS_ERROR> GW_DEVICE void encode_blocks(const gw_
     const uint32_t warp = threadIdx.x / 32;
     const warp_run run = warp_run_of((span.block_count + warps - 1) / warps);
     uint8_t *bytes = (uint8_t *)(void *)memory.rows;
-    quantizer quantizer;
 
     build_cells(memory, p.context);
-    quantizer.limit = 32768.0f * (float)p.context.granularity; /* below 2^23: exact */
-    quantizer.shift = 13 - (p.context.granularity & 1);
-    quantizer.low =
-        (const uint8_t *)(const void *)(memory.low + GW_THC_WARP_CELLS(p.context.granularity) / 2);
-    quantizer.high =
-        (const uint8_t *)(const void *)(memory.high + GW_THC_WARP_CELLS(p.context.granularity) / 2);
+    quantizer quantizer = quantizer_of(memory, p.context.granularity);
     __syncthreads();
     if (!HAS_ERROR && run.first < run.end) {
         fetch_input<DTYPE>(memory.input, p, run.first * warps + warp,
@@ -455,23 +486,13 @@ template <uint32_t DTYPE, bool HAS_ERROR> GW_DEVICE void encode_blocks(const gw_
             const uint64_t number = group * warps + warp;
             const bool is_whole = p.is_aligned != 0 && warp_group_is_whole(span, group, 1);
             const uint32_t *signs = memory.signs + 32 * (b % WARP_SIGNS);
-            block_facts facts;
+            const block_facts facts = facts_from<HAS_ERROR>(mine, b);
+            const bool is_zero = facts.own == 0 || facts.own == GW_THC_NORM_NONFINITE;
             float value[32];
 
-            facts.kind = __shfl_sync(GW_ALL_LANES, mine.kind, b);
-            facts.own = __shfl_sync(GW_ALL_LANES, mine.own, b);
-            facts.scale = __shfl_sync(GW_ALL_LANES, mine.scale, b);
-            const bool is_zero = facts.own == 0 || facts.own == GW_THC_NORM_NONFINITE;
             if (HAS_ERROR) {
-                facts.maximum = __shfl_sync(GW_ALL_LANES, mine.maximum, b);
-                facts.rescale = __shfl_sync(GW_ALL_LANES, mine.rescale, b);
                 join_input<DTYPE>((float *)(void *)memory.input, p, number, is_whole, is_zero);
-                __syncwarp();
-                GW_UNROLL for (uint32_t i = 0; i < 8; i++)
-                {
-                    warp_get4(value + 4 * i,
-                              (const float *)(const void *)memory.input + lane * WARP_PITCH + 4 * i);
-                }
+                load_rows(value, (const float *)(const void *)memory.input);
             } else {
                 gw_copy_wait();
                 __syncwarp();
@@ -488,7 +509,7 @@ template <uint32_t DTYPE, bool HAS_ERROR> GW_DEVICE void encode_blocks(const gw_
                 fetch_input<DTYPE>(memory.input, p, number + warps,
                                    p.is_aligned != 0 && warp_group_is_whole(span, group + 1, 1));
             }
-            /* A block that is not coded goes the same way, to no effect: warps do not part. */
+            /* A block that is not coded takes the same path, without effect: warps do not diverge. */
             window_row(value, signs[lane], is_zero ? 127u : facts.own >> 23 & 255u);
             warp_transform(memory.rows, value);
             quantizer.scale = __uint_as_float(facts.scale);
