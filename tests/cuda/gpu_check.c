@@ -333,13 +333,15 @@ static gw_status compare_decode(const gcomp_case *c, const uint8_t *frame, size_
     gw_gcomp_target target = {.values = values, .capacity = len};
     if (is_add) {
         status = gw_gcomp_decode_add(&c->codec, &in, &target, &cpu_work);
-        must(gw_cuda_gcomp_decode_add(&cuda, &c->codec, src, size, NULL, device_map, NULL, dst, len, result,
-                                      workspace, workspace_size, NULL),
+        must(gw_cuda_gcomp_decode_add(&cuda, &c->codec, &(gw_cuda_frame){src, size, NULL, device_map},
+                                      &(gw_cuda_target){dst, len},
+                                      &(gw_cuda_request){NULL, result, {workspace, workspace_size}, NULL}),
              "gw_cuda_gcomp_decode_add");
     } else {
         status = gw_gcomp_decode(&c->codec, &in, &target, &cpu_work);
-        must(gw_cuda_gcomp_decode(&cuda, &c->codec, src, size, NULL, device_map, NULL, dst, len, result,
-                                  workspace, workspace_size, NULL),
+        must(gw_cuda_gcomp_decode(&cuda, &c->codec, &(gw_cuda_frame){src, size, NULL, device_map},
+                                  &(gw_cuda_target){dst, len},
+                                  &(gw_cuda_request){NULL, result, {workspace, workspace_size}, NULL}),
              "gw_cuda_gcomp_decode");
     }
     const gw_cuda_result r = fetch_result(result);
@@ -369,8 +371,9 @@ static void compare_validate(const gcomp_case *c, const uint8_t *frame, size_t s
     const gw_status status =
         gw_gcomp_validate(&c->codec, &(gw_gcomp_frame){.data = frame, .size = size, .map = c->source.map},
                           &bad, &(gw_workspace){cpu_workspace, gw_gcomp_workspace_size(&c->codec)});
-    must(gw_cuda_gcomp_validate(&cuda, &c->codec, src, size, NULL, c->device_source.map, NULL, c->source.len,
-                                result, workspace, workspace_size, NULL),
+    must(gw_cuda_gcomp_validate(&cuda, &c->codec, &(gw_cuda_frame){src, size, NULL, c->device_source.map},
+                                c->source.len,
+                                &(gw_cuda_request){NULL, result, {workspace, workspace_size}, NULL}),
          "gw_cuda_gcomp_validate");
     const gw_cuda_result r = fetch_result(result);
     expect(r.status == (uint32_t)status && r.bad_index == bad, "validate", c->name);
@@ -387,8 +390,8 @@ static void compare_encode(const gcomp_case *c)
     void *workspace = workspace_on_device(size), *dst = on_device(NULL, c->bound);
     gw_cuda_result *result = on_device(NULL, sizeof *result);
 
-    must(gw_cuda_gcomp_encode(&cuda, &c->codec, &c->device_source, NULL, dst, c->bound, result, workspace,
-                              size, NULL),
+    must(gw_cuda_gcomp_encode(&cuda, &c->codec, &c->device_source, &(gw_cuda_buffer){dst, c->bound},
+                              &(gw_cuda_request){NULL, result, {workspace, size}, NULL}),
          "gw_cuda_gcomp_encode");
     const gw_cuda_result r = fetch_result(result);
     expect(r.status == GW_OK && r.size == c->frame_size, "size of encode", c->name);
@@ -414,9 +417,10 @@ static void compare_hop(const gcomp_case *c)
              &c->codec, &(gw_gcomp_frame){.data = c->frame, .size = c->frame_size, .map = c->source.map},
              &c->source, &out, &bad, &(gw_workspace){cpu_workspace, gw_gcomp_workspace_size(&c->codec)}),
          "gw_gcomp_decode_add_encode");
-    must(gw_cuda_gcomp_decode_add_encode(&cuda, &c->codec, src, c->frame_size, NULL, c->device_source.map,
-                                         &c->device_source, NULL, dst, c->bound, result, workspace, size,
-                                         NULL),
+    must(gw_cuda_gcomp_decode_add_encode(&cuda, &c->codec,
+                                         &(gw_cuda_frame){src, c->frame_size, NULL, c->device_source.map},
+                                         &c->device_source, &(gw_cuda_buffer){dst, c->bound},
+                                         &(gw_cuda_request){NULL, result, {workspace, size}, NULL}),
          "gw_cuda_gcomp_decode_add_encode");
     const gw_cuda_result r = fetch_result(result);
     expect(r.status == GW_OK && r.size == out.size, "size of hop", c->name);
@@ -496,11 +500,13 @@ static void compare_book(gcomp_case *c, uint8_t book[GW_GCOMP_BOOK_SIZE_MAX], si
     gw_buffer out = {book, GW_GCOMP_BOOK_SIZE_MAX, 0};
     must(gw_gcomp_book_build(&histogram, &out), "gw_gcomp_book_build");
     *book_size = out.size;
-    must(gw_cuda_gcomp_histogram_add(&cuda, &c->codec, &c->device_source, NULL, device_histogram, &result[0],
-                                     workspace, GW_CUDA_HISTOGRAM_WORKSPACE_SIZE, NULL),
+    must(gw_cuda_gcomp_histogram_add(
+             &cuda, &c->codec, &c->device_source, device_histogram,
+             &(gw_cuda_request){NULL, &result[0], {workspace, GW_CUDA_HISTOGRAM_WORKSPACE_SIZE}, NULL}),
          "gw_cuda_gcomp_histogram_add");
-    must(gw_cuda_gcomp_book_build(&cuda, &c->codec, device_histogram, device_book, device_size, &result[1],
-                                  NULL),
+    must(gw_cuda_gcomp_book_build(&cuda, &c->codec, device_histogram,
+                                  &(gw_cuda_gcomp_books){device_book, device_size, 1},
+                                  &(gw_cuda_request){NULL, &result[1], {NULL, 0}, NULL}),
          "gw_cuda_gcomp_book_build");
     fetch(&size_found, device_size, 4);
     expect(fetch_result(&result[0]).status == GW_OK && size_found == *book_size, "size of codebook", c->name);
@@ -563,11 +569,12 @@ static void compare_device_arguments(const gcomp_case *c, const gw_gcomp *plain,
     source.seed = 0;
     source.step_index = 0;
     const gw_cuda_gcomp_device arguments = {base, key_at, book_at, size_at, 7, 8};
-    must(gw_cuda_gcomp_encode(&cuda, plain, &source, &arguments, dst, c->bound, &result[0], encode_at,
-                              encode_size, NULL),
+    must(gw_cuda_gcomp_encode(&cuda, plain, &source, &(gw_cuda_buffer){dst, c->bound},
+                              &(gw_cuda_request){&arguments, &result[0], {encode_at, encode_size}, NULL}),
          "gw_cuda_gcomp_encode");
-    must(gw_cuda_gcomp_decode(&cuda, plain, dst, c->bound, &result[0].size, &map, &arguments, values,
-                              c->source.len, &result[1], decode_at, decode_size, NULL),
+    must(gw_cuda_gcomp_decode(&cuda, plain, &(gw_cuda_frame){dst, c->bound, &result[0].size, &map},
+                              &(gw_cuda_target){values, c->source.len},
+                              &(gw_cuda_request){&arguments, &result[1], {decode_at, decode_size}, NULL}),
          "gw_cuda_gcomp_decode");
     expect(fetch_result(&result[0]).size == c->frame_size, "size with arguments on the device", c->name);
     expect_bytes(dst, c->frame, c->frame_size, "bytes with arguments on the device", c->name);
@@ -622,11 +629,13 @@ static void compare_batch(gw_dtype dtype, size_t len, uint64_t *random)
     gw_cuda_gcomp_item *device_encode = on_device(encode, sizeof encode),
                        *device_decode = on_device(decode, sizeof decode);
     const gw_cuda_key key = {99, 3, 0, 0};
-    must(gw_cuda_gcomp_encode_batch(&cuda, codec, device_encode, ITEMS, total, NULL, &key, NULL, encode_at,
-                                    encode_size, NULL),
+    must(gw_cuda_gcomp_encode_batch(&cuda, codec,
+                                    &(gw_cuda_gcomp_batch){device_encode, ITEMS, total, NULL, &key, 0},
+                                    &(gw_cuda_request){NULL, NULL, {encode_at, encode_size}, NULL}),
          "gw_cuda_gcomp_encode_batch");
-    must(gw_cuda_gcomp_decode_batch(&cuda, codec, device_decode, ITEMS, total, NULL, NULL, 0, decode_at,
-                                    decode_size, NULL),
+    must(gw_cuda_gcomp_decode_batch(&cuda, codec,
+                                    &(gw_cuda_gcomp_batch){device_decode, ITEMS, total, NULL, NULL, 0},
+                                    &(gw_cuda_request){NULL, NULL, {decode_at, decode_size}, NULL}),
          "gw_cuda_gcomp_decode_batch");
     for (int i = 0; i < ITEMS; i++) {
         uint8_t *values = take(c[i].value_size);
@@ -716,14 +725,17 @@ static void compare_hop_batch(gw_dtype dtype, int levels, size_t len, uint64_t *
     gw_cuda_gcomp_item *device_count = on_device(count, sizeof count);
     gw_cuda_gcomp_hop *device_hops = on_device(hops, sizeof hops);
     begin_case("batch", "codebook and hops");
-    must(gw_cuda_gcomp_histogram_add_batch(&cuda, codec, device_count, ITEMS, total, map, &key, NULL,
-                                           count_at, count_size, NULL),
+    must(gw_cuda_gcomp_histogram_add_batch(&cuda, codec,
+                                           &(gw_cuda_gcomp_batch){device_count, ITEMS, total, map, &key, 0},
+                                           &(gw_cuda_request){NULL, NULL, {count_at, count_size}, NULL}),
          "gw_cuda_gcomp_histogram_add_batch");
-    must(gw_cuda_gcomp_book_build_batch(&cuda, codec, device_histogram, 1, device_book, device_size,
-                                        results + 2 * ITEMS, NULL),
+    must(gw_cuda_gcomp_book_build(&cuda, codec, device_histogram,
+                                  &(gw_cuda_gcomp_books){device_book, device_size, 1},
+                                  &(gw_cuda_request){NULL, results + 2 * ITEMS, {NULL, 0}, NULL}),
          "gw_cuda_gcomp_book_build_batch");
-    must(gw_cuda_gcomp_decode_add_encode_batch(&cuda, codec, device_hops, ITEMS, total, map, map, &key,
-                                               &arguments, hop_at, hop_size, NULL),
+    must(gw_cuda_gcomp_decode_add_encode_batch(
+             &cuda, codec, &(gw_cuda_gcomp_hop_batch){device_hops, ITEMS, total, map, map, &key},
+             &(gw_cuda_request){&arguments, NULL, {hop_at, hop_size}, NULL}),
          "gw_cuda_gcomp_decode_add_encode_batch");
 
     void *workspace = take(gw_gcomp_workspace_size(codec));
@@ -1076,8 +1088,10 @@ static uint8_t *compare_map(const gw_gcomp_map_rule *rule, const gw_optimizer_st
     *base = gw_gcomp_map_base(top);
     must(gw_gcomp_map_build(rule, s, len, *base, cpu_backends, levels), "gw_gcomp_map_build");
     must(gw_gcomp_map_digest(levels, len, chunk_log2, digest), "gw_gcomp_map_digest");
-    must(gw_cuda_gcomp_map_scan(&cuda, rule, NULL, &d, len, device_top, NULL), "gw_cuda_gcomp_map_scan");
-    must(gw_cuda_gcomp_map_build(&cuda, rule, NULL, &d, len, device_top, device_levels, NULL, NULL),
+    must(gw_cuda_gcomp_map_scan(&cuda, &(gw_cuda_gcomp_map_input){rule, NULL, &d, len}, device_top, NULL),
+         "gw_cuda_gcomp_map_scan");
+    must(gw_cuda_gcomp_map_build(&cuda, &(gw_cuda_gcomp_map_input){rule, NULL, &d, len}, device_top,
+                                 device_levels, NULL, NULL),
          "gw_cuda_gcomp_map_build");
     must(gw_cuda_gcomp_map_digest(&cuda, device_levels, len, chunk_log2, device_digest, NULL),
          "gw_cuda_gcomp_map_digest");
@@ -1440,12 +1454,15 @@ static void run_graph(size_t len, uint64_t seed)
         driver_must(device.call.stream_create(&stream[s], 1), "cuStreamCreate");
         /* Mode 0, global: no thread may call what could wait or allocate. */
         driver_must(device.call.capture_begin(stream[s], 0), "cuStreamBeginCapture");
-        must(gw_cuda_gcomp_encode(&cuda, &c[s].codec, &c[s].device_source, NULL, frame[s], c[s].bound,
-                                  &result[s][0], encode_space[s], encode_size, stream[s]),
+        must(gw_cuda_gcomp_encode(
+                 &cuda, &c[s].codec, &c[s].device_source, &(gw_cuda_buffer){frame[s], c[s].bound},
+                 &(gw_cuda_request){NULL, &result[s][0], {encode_space[s], encode_size}, stream[s]}),
              "encode while captured");
-        must(gw_cuda_gcomp_decode(&cuda, &c[s].codec, frame[s], c[s].bound, &result[s][0].size,
-                                  c[s].device_source.map, NULL, out[s], len, &result[s][1], decode_space[s],
-                                  decode_size, stream[s]),
+        must(gw_cuda_gcomp_decode(
+                 &cuda, &c[s].codec,
+                 &(gw_cuda_frame){frame[s], c[s].bound, &result[s][0].size, c[s].device_source.map},
+                 &(gw_cuda_target){out[s], len},
+                 &(gw_cuda_request){NULL, &result[s][1], {decode_space[s], decode_size}, stream[s]}),
              "decode while captured");
         driver_must(device.call.capture_end(stream[s], &graph[s]), "cuStreamEndCapture");
         driver_must(device.call.graph_instantiate(&executable[s], graph[s], 0), "cuGraphInstantiate");
@@ -1566,18 +1583,22 @@ static void digest_gcomp(gw_dtype dtype, int levels, int preset, size_t len)
         void *encode_at = on_device(NULL, encode_size), *decode_at = on_device(NULL, decode_size),
              *hop_at = on_device(NULL, hop_space);
         gw_cuda_result *result = on_device(NULL, 2 * sizeof *result);
-        must(gw_cuda_gcomp_encode(&cuda, &c.codec, &source, NULL, frame, bound, &result[0], encode_at,
-                                  encode_size, NULL),
+        must(gw_cuda_gcomp_encode(&cuda, &c.codec, &source, &(gw_cuda_buffer){frame, bound},
+                                  &(gw_cuda_request){NULL, &result[0], {encode_at, encode_size}, NULL}),
              "gw_cuda_gcomp_encode");
-        must(gw_cuda_gcomp_decode(&cuda, &c.codec, frame, bound, &result[0].size, &map, NULL, out, len,
-                                  &result[1], decode_at, decode_size, NULL),
+        must(gw_cuda_gcomp_decode(&cuda, &c.codec, &(gw_cuda_frame){frame, bound, &result[0].size, &map},
+                                  &(gw_cuda_target){out, len},
+                                  &(gw_cuda_request){NULL, &result[1], {decode_at, decode_size}, NULL}),
              "gw_cuda_gcomp_decode");
-        must(gw_cuda_gcomp_decode_add(&cuda, &c.codec, frame, bound, &result[0].size, &map, NULL, sum, len,
-                                      &result[1], decode_at, decode_size, NULL),
+        must(gw_cuda_gcomp_decode_add(&cuda, &c.codec, &(gw_cuda_frame){frame, bound, &result[0].size, &map},
+                                      &(gw_cuda_target){sum, len},
+                                      &(gw_cuda_request){NULL, &result[1], {decode_at, decode_size}, NULL}),
              "gw_cuda_gcomp_decode_add");
         source.hop = 1;
-        must(gw_cuda_gcomp_decode_add_encode(&cuda, &c.codec, frame, bound, &result[0].size, &map, &source,
-                                             NULL, next_frame, bound, &result[1], hop_at, hop_space, NULL),
+        must(gw_cuda_gcomp_decode_add_encode(&cuda, &c.codec,
+                                             &(gw_cuda_frame){frame, bound, &result[0].size, &map}, &source,
+                                             &(gw_cuda_buffer){next_frame, bound},
+                                             &(gw_cuda_request){NULL, &result[1], {hop_at, hop_space}, NULL}),
              "gw_cuda_gcomp_decode_add_encode");
         size = (size_t)fetch_result(&result[0]).size;
         hop_size = (size_t)fetch_result(&result[1]).size;
@@ -1739,8 +1760,10 @@ static void digest_map(unsigned kind, size_t len)
     uint8_t *levels = room(NULL, len);
     uint32_t *map_digest = room(NULL, digests_size), *top_at = room(NULL, 4);
     if (digests.use_device) {
-        must(gw_cuda_gcomp_map_scan(&cuda, &rule, NULL, &s, len, top_at, NULL), "gw_cuda_gcomp_map_scan");
-        must(gw_cuda_gcomp_map_build(&cuda, &rule, NULL, &s, len, top_at, levels, NULL, NULL),
+        must(gw_cuda_gcomp_map_scan(&cuda, &(gw_cuda_gcomp_map_input){&rule, NULL, &s, len}, top_at, NULL),
+             "gw_cuda_gcomp_map_scan");
+        must(gw_cuda_gcomp_map_build(&cuda, &(gw_cuda_gcomp_map_input){&rule, NULL, &s, len}, top_at, levels,
+                                     NULL, NULL),
              "gw_cuda_gcomp_map_build");
         must(gw_cuda_gcomp_map_digest(&cuda, levels, len, chunk_log2, map_digest, NULL),
              "gw_cuda_gcomp_map_digest");
@@ -1963,20 +1986,22 @@ static void bench_gcomp(bench *b, const void *all_values, int levels, int preset
         sources[set].values = source_at + set * value_stride;
         sources[set].map = &maps[set];
     }
-#define FRAME(set_) (frame + (set_)*frame_stride), c.bound, &result[set_].size, &maps[set_]
+#define FRAME(set_) &(gw_cuda_frame){frame + (set_)*frame_stride, c.bound, &result[set_].size, &maps[set_]}
     begin_case(c.name, "first encode, decode and hop");
     for (size_t set = 0; set < b->sets; set++) {
-        must(gw_cuda_gcomp_encode(&cuda, &c.codec, &sources[set], NULL, frame + set * frame_stride, c.bound,
-                                  &result[set], encode_at, encode_size, NULL),
+        must(gw_cuda_gcomp_encode(&cuda, &c.codec, &sources[set],
+                                  &(gw_cuda_buffer){frame + set * frame_stride, c.bound},
+                                  &(gw_cuda_request){NULL, &result[set], {encode_at, encode_size}, NULL}),
              "encode");
     }
-    must(gw_cuda_gcomp_decode_add_encode(&cuda, &c.codec, FRAME(0), &sources[0], NULL, next, c.bound,
-                                         &second[0], hop_at, hop_size, NULL),
+    must(gw_cuda_gcomp_decode_add_encode(&cuda, &c.codec, FRAME(0), &sources[0],
+                                         &(gw_cuda_buffer){next, c.bound},
+                                         &(gw_cuda_request){NULL, &second[0], {hop_at, hop_size}, NULL}),
          "hop");
     const gw_cuda_result hop = fetch_result(&second[0]);
     expect(hop.status == GW_OK, "hop", c.name);
-    must(gw_cuda_gcomp_decode(&cuda, &c.codec, FRAME(0), NULL, out, b->len, &second[0], decode_at,
-                              decode_size, NULL),
+    must(gw_cuda_gcomp_decode(&cuda, &c.codec, FRAME(0), &(gw_cuda_target){out, b->len},
+                              &(gw_cuda_request){NULL, &second[0], {decode_at, decode_size}, NULL}),
          "decode");
     expect(fetch_result(&second[0]).status == GW_OK, "decode", c.name);
     expect_bytes(frame, c.frame, c.frame_size, "bytes", c.name);
@@ -1998,24 +2023,28 @@ static void bench_gcomp(bench *b, const void *all_values, int levels, int preset
     printf("%s: %.2f bits a value\n", c.name, 8.0 * frame_moved / (double)b->len);
     snprintf(work, sizeof work, "GCOMP encode, %s", mode);
     ROWS(work, values_moved + levels_moved + frame_moved,
-         must(gw_cuda_gcomp_encode(&cuda, &c.codec, &sources[set], NULL, frame + set * frame_stride, c.bound,
-                                   &result[set], encode_at, encode_size, stream),
+         must(gw_cuda_gcomp_encode(&cuda, &c.codec, &sources[set],
+                                   &(gw_cuda_buffer){frame + set * frame_stride, c.bound},
+                                   &(gw_cuda_request){NULL, &result[set], {encode_at, encode_size}, stream}),
               "encode"));
     snprintf(work, sizeof work, "GCOMP decode, %s", mode);
     ROWS(work, frame_moved + decode_moved + values_moved,
-         must(gw_cuda_gcomp_decode(&cuda, &c.codec, FRAME(set), NULL, out + set * value_stride, b->len,
-                                   &second[set], decode_at, decode_size, stream),
+         must(gw_cuda_gcomp_decode(&cuda, &c.codec, FRAME(set),
+                                   &(gw_cuda_target){out + set * value_stride, b->len},
+                                   &(gw_cuda_request){NULL, &second[set], {decode_at, decode_size}, stream}),
               "decode"));
     snprintf(work, sizeof work, "GCOMP decode_add, %s", mode);
     ROWS(work, frame_moved + decode_moved + 2 * values_moved,
-         must(gw_cuda_gcomp_decode_add(&cuda, &c.codec, FRAME(set), NULL, out + set * value_stride, b->len,
-                                       &second[set], decode_at, decode_size, stream),
+         must(gw_cuda_gcomp_decode_add(
+                  &cuda, &c.codec, FRAME(set), &(gw_cuda_target){out + set * value_stride, b->len},
+                  &(gw_cuda_request){NULL, &second[set], {decode_at, decode_size}, stream}),
               "decode_add"));
     snprintf(work, sizeof work, "GCOMP hop, %s", mode);
     ROWS(work, frame_moved + levels_moved + values_moved + (double)hop.size,
-         must(gw_cuda_gcomp_decode_add_encode(&cuda, &c.codec, FRAME(set), &sources[set], NULL,
-                                              next + set * frame_stride, c.bound, &second[set], hop_at,
-                                              hop_size, stream),
+         must(gw_cuda_gcomp_decode_add_encode(
+                  &cuda, &c.codec, FRAME(set), &sources[set],
+                  &(gw_cuda_buffer){next + set * frame_stride, c.bound},
+                  &(gw_cuda_request){NULL, &second[set], {hop_at, hop_size}, stream}),
               "hop"));
 #undef FRAME
     expect(fetch_result(&second[0]).status == GW_OK, "the last calls", c.name);
