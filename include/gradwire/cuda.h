@@ -418,97 +418,94 @@ GW_API GW_MUST_CHECK gw_status gw_cuda_gcomp_device_codec(const gw_gcomp *codec,
  * THC: the functions of thc.h with tensors, patterns, indices and lanes in device memory
  * -------------------------------------------------------------------------------------------------------- */
 
-/* Seed, round and rank in device memory, for graphs; NULL arguments mean those of the context and of the
- * range. The seed must be that of the configuration wherever frames or other machines take part. */
+/* Seed, round and rank in device memory, for graphs. The seed must be that of the options wherever frames or other
+ * machines take part. */
 typedef struct gw_cuda_thc_key {
     uint64_t seed;
     uint32_t round;
     uint32_t rank;
 } gw_cuda_thc_key;
 
+/* What THC calls take besides their data. */
+typedef struct gw_cuda_thc_request {
+    const gw_cuda_thc_key *key; /* device; NULL: the seed of the options, round and rank of the range */
+    gw_thc_mode mode;           /* decode: sum or mean */
+    gw_cuda_result *result;
+    void *stream;
+} gw_cuda_thc_request;
+
 /*
- * Phase one: gw_thc_norms(). patterns: device. result->status: GW_OK, or GW_ERR_NONFINITE with the lowest
- * such block (policy GW_THC_NONFINITE_ERROR; its pattern is then GW_THC_NORM_NONFINITE or 0xffffffff twice,
- * the others are right). The patterns may be reduced in place by any collective that takes the MAX of uint32.
+ * Phase one: gw_thc_norms(). All pointers of *source, and patterns, are device memory; request->key is not read.
+ *   - in the result: GW_OK, or GW_ERR_NONFINITE with the lowest such block (policy GW_THC_NONFINITE_ERROR): its pattern
+ *     is then GW_THC_NORM_NONFINITE or 0xffffffff twice, the others are right
+ *   - the patterns may be reduced in place by any collective with MAX of uint32
  */
 GW_API GW_MUST_CHECK gw_status gw_cuda_thc_norms(gw_cuda *cuda, const gw_thc *thc, const gw_thc_range *range,
-                                                 const void *src, const float *error, uint32_t *patterns,
-                                                 gw_cuda_result *result, void *stream);
+                                                 const gw_thc_source *source, uint32_t *patterns,
+                                                 const gw_cuda_thc_request *request);
 
 /*
- * Phase two: gw_thc_encode(), error feedback included, in one pass over src.
- *
- *   key           NULL, or device memory
- *   own_patterns  what gw_cuda_thc_norms() gave for the same src and error, device; NULL: they are worked out
- *                 again. For plain contexts NULL or ignored
- *   indices       gw_thc_indices_size() bytes, device, a multiple of 16
- *
- * result->status: that of gw_thc_encode() and the lowest block concerned. Unlike there, the other blocks are
- * encoded; the indices of the bad ones are zero and their error memory is as it was. So a caller that repeats
- * a call must put the error memory back first, or encode blocks from result->bad_index on again.
+ * Phase two: gw_thc_encode(), error feedback included, in one pass over the values.
+ *   - source->own_patterns: what gw_cuda_thc_norms() wrote for the same values and error; NULL: they are computed
+ *     again. Ignored by plain handles
+ *   - source->rotated: NULL, else GW_ERR_ARG
+ *   - indices->capacity: at least gw_thc_indices_size(), else GW_ERR_DST
+ *   - in the result: the status of gw_thc_encode() and the lowest block concerned. Unlike there, the other blocks are
+ *     encoded; the indices of the bad ones are zero and their error memory is unchanged. A caller that repeats the call
+ *     must restore the error memory first, or encode blocks from bad_index on again
  */
 GW_API GW_MUST_CHECK gw_status gw_cuda_thc_encode(gw_cuda *cuda, const gw_thc *thc, const gw_thc_range *range,
-                                                  const gw_cuda_thc_key *key, const void *src, float *error,
-                                                  const uint32_t *own_patterns, const uint32_t *patterns,
-                                                  uint8_t *indices, size_t indices_capacity,
-                                                  gw_cuda_result *result, void *stream);
+                                                  const gw_thc_source *source, const gw_cuda_buffer *indices,
+                                                  const gw_cuda_thc_request *request);
 
-/*
- * Aggregation of packed indices in one pass: gw_thc_agg_add_indices_many() with lanes and indices in device
- * memory.
- *
- *   set         contributor set in host memory (GW_THC_SET_SIZE bytes); joined by the ranks once the work is
- *               on the stream
- *   indices     host array of source_count device pointers
- *   ranks       host array
- *   accumulate  1: lanes += sum; 0: lanes = sum, whatever they held, and the set must be empty. A graph
- *               replays the adds, not the set: capture calls with accumulate = 0
- *
- * GW_ERR_ARG, GW_ERR_DUP, GW_ERR_OVERFLOW as on the CPU.
- */
-GW_API GW_MUST_CHECK gw_status gw_cuda_thc_sum_indices(gw_cuda *cuda, const gw_thc_agg *agg, uint8_t *lanes,
-                                                       uint8_t *set, size_t len,
-                                                       const uint8_t *const *indices, const uint32_t *ranks,
-                                                       size_t source_count, int accumulate, void *stream);
+/* What is added to a sum. Arrays of `count` in host memory. */
+typedef struct gw_cuda_thc_inputs {
+    const uint8_t *const *data; /* device pointers: packed indices, or lanes */
+    const uint32_t *ranks;      /* sum_indices: their workers */
+    const uint8_t *const *sets; /* sum_lanes: their contributor sets, host pointers */
+    size_t count;
+    /* 1: lanes += sum; 0: lanes = sum, whatever they held, and the set must be empty. A graph replays the adds, not
+     * the set: capture calls with 0 */
+    int accumulate;
+} gw_cuda_thc_inputs;
+
+/* Aggregation of packed indices in one pass: gw_thc_agg_add_indices_many(). sum->lanes is device memory; sum->set is
+ * host memory and is joined by the ranks once the work is on the stream. GW_ERR_ARG, GW_ERR_DUP, GW_ERR_OVERFLOW as on
+ * the CPU. */
+GW_API GW_MUST_CHECK gw_status gw_cuda_thc_sum_indices(gw_cuda *cuda, const gw_thc_agg *agg,
+                                                       const gw_thc_partial *sum,
+                                                       const gw_cuda_thc_inputs *inputs, void *stream);
 
 /* Partial sums that one call of gw_cuda_thc_sum_lanes() takes. */
 #define GW_CUDA_THC_SOURCES_MAX 64u
 
 /*
- * Sums of partial sums in one pass: gw_thc_agg_add_lanes_many(). in_lanes: host array of device pointers,
- * in_sets: host array of host pointers; at most GW_CUDA_THC_SOURCES_MAX. First all incoming lanes are checked
- * against the number of their contributors, then, if result->status is GW_OK, all are added; for
- * GW_ERR_CORRUPT the lanes stay as they are, and `set`, which is joined once the work is on the stream, must
- * be put back by the caller. result->bad_index: the source with the lowest index of those that are corrupt.
+ * Sums of partial sums in one pass: gw_thc_agg_add_lanes_many(), at most GW_CUDA_THC_SOURCES_MAX.
+ *   - all input lanes are checked against the number of their contributors; if the status is GW_OK, all are added
+ *   - GW_ERR_CORRUPT in the result: the lanes are unchanged, bad_index is the lowest corrupt input, and the caller must
+ *     restore sum->set, which is joined once the work is on the stream
  */
-GW_API GW_MUST_CHECK gw_status gw_cuda_thc_sum_lanes(gw_cuda *cuda, const gw_thc_agg *agg, uint8_t *lanes,
-                                                     uint8_t *set, size_t len, const uint8_t *const *in_lanes,
-                                                     const uint8_t *const *in_sets, size_t source_count,
-                                                     int accumulate, gw_cuda_result *result, void *stream);
+GW_API GW_MUST_CHECK gw_status gw_cuda_thc_sum_lanes(gw_cuda *cuda, const gw_thc_agg *agg,
+                                                     const gw_thc_partial *sum,
+                                                     const gw_cuda_thc_inputs *inputs,
+                                                     const gw_cuda_thc_request *request);
 
-/* One worker's indices as a buffer for a raw integer all-reduce (ncclUint8, ncclUint32): gw_thc_expand().
- * GW_ERR_DST if dst_capacity is less than gw_thc_reduced_size(). */
+/* One worker's indices as a buffer for a raw integer all-reduce (ncclUint8, ncclUint32): gw_thc_expand(). GW_ERR_DST if
+ * dst->capacity is less than gw_thc_reduced_size(). */
 GW_API GW_MUST_CHECK gw_status gw_cuda_thc_expand(gw_cuda *cuda, const gw_thc *thc, const gw_thc_range *range,
-                                                  const uint8_t *indices, size_t indices_size, uint8_t *dst,
-                                                  size_t dst_capacity, void *stream);
+                                                  const gw_thc_indices *indices, const gw_cuda_buffer *dst,
+                                                  void *stream);
 
-/*
- * gw_thc_decode(): lanes, members, patterns and dst in device memory. result: status, bad_index, missing and
- * len. dst_capacity in bytes.
- */
+/* gw_thc_decode(). All pointers of *sum are device memory. In the result: status, bad_index, missing and len. */
 GW_API GW_MUST_CHECK gw_status gw_cuda_thc_decode(gw_cuda *cuda, const gw_thc *thc, const gw_thc_range *range,
-                                                  const gw_cuda_thc_key *key, const uint8_t *lanes,
-                                                  size_t lanes_size, const uint32_t *members,
-                                                  const uint32_t *patterns, gw_thc_mode mode, void *dst,
-                                                  size_t dst_capacity, gw_cuda_result *result, void *stream);
+                                                  const gw_thc_sum *sum, const gw_cuda_target *target,
+                                                  const gw_cuda_thc_request *request);
 
 /* gw_thc_decode_reduced(): members come from the count lanes of the buffer. */
 GW_API GW_MUST_CHECK gw_status gw_cuda_thc_decode_reduced(gw_cuda *cuda, const gw_thc *thc,
-                                                          const gw_thc_range *range,
-                                                          const gw_cuda_thc_key *key, const uint8_t *reduced,
-                                                          size_t reduced_size, const uint32_t *patterns,
-                                                          gw_thc_mode mode, void *dst, size_t dst_capacity,
-                                                          gw_cuda_result *result, void *stream);
+                                                          const gw_thc_range *range, const gw_thc_sum *sum,
+                                                          const gw_cuda_target *target,
+                                                          const gw_cuda_thc_request *request);
 
 #ifdef __cplusplus
 }
