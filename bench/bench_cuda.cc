@@ -406,20 +406,25 @@ void bench_thc(benchmark::State &state, Thc call, const std::string &name, size_
     std::vector<std::unique_ptr<Memory>> indices;
     const uint8_t *sources[WORKERS];
     uint32_t ranks[WORKERS];
+    gw_thc_source source = {};
+    source.values = x.As<void>();
+    source.patterns = source.own_patterns = patterns.As<uint32_t>();
+    const gw_cuda_thc_request request = {nullptr, GW_THC_SUM, result, nullptr};
+    const gw_cuda_thc_inputs inputs = {sources, ranks, nullptr, WORKERS, 0};
+    const gw_thc_sum summed = {lanes.As<void>(), lanes_size, members.As<uint32_t>(), patterns.As<uint32_t>()};
+    const gw_cuda_target target = {out.As<void>(), len};
     const auto norms = [&] {
-        keep(gw_cuda_thc_norms(cuda, &thc, &range, x.As<void>(), nullptr, patterns.As<uint32_t>(), result,
-                               nullptr));
+        keep(gw_cuda_thc_norms(cuda, &thc, &range, &source, patterns.As<uint32_t>(), &request));
     };
     const auto encode = [&](uint32_t worker) {
         range.rank = worker;
-        keep(gw_cuda_thc_encode(cuda, &thc, &range, nullptr, x.As<void>(), nullptr, patterns.As<uint32_t>(),
-                                patterns.As<uint32_t>(), indices[worker]->As<uint8_t>(), indices_size, result,
-                                nullptr));
+        const gw_cuda_buffer dst = {indices[worker]->As<void>(), indices_size};
+        keep(gw_cuda_thc_encode(cuda, &thc, &range, &source, &dst, &request));
     };
     const auto sum = [&] {
         uint8_t set[GW_THC_SET_SIZE(WORKERS)] = {0};
-        keep(gw_cuda_thc_sum_indices(cuda, &agg, lanes.As<uint8_t>(), set, lanes_len, sources, ranks, WORKERS,
-                                     0, nullptr));
+        const gw_thc_partial partial = {lanes.As<uint8_t>(), set, lanes_len};
+        keep(gw_cuda_thc_sum_indices(cuda, &agg, &partial, &inputs, nullptr));
     };
     norms();
     for (uint32_t worker = 0; worker < WORKERS; worker++) {
@@ -457,9 +462,7 @@ void bench_thc(benchmark::State &state, Thc call, const std::string &name, size_
         moved = lanes_moved + values_moved;
         bits = 8.0 * lanes_moved / static_cast<double>(len);
         run = [&] {
-            keep(gw_cuda_thc_decode(cuda, &thc, &range, nullptr, lanes.As<uint8_t>(), lanes_size,
-                                    members.As<uint32_t>(), patterns.As<uint32_t>(), GW_THC_SUM,
-                                    out.As<void>(), size, result, nullptr));
+            keep(gw_cuda_thc_decode(cuda, &thc, &range, &summed, &target, &request));
         };
         break;
     }

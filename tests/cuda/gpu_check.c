@@ -900,8 +900,10 @@ static void compare_thc(const gw_thc *thc, const void *x, size_t len, const char
     must(gw_thc_norms(thc, &range, &(gw_thc_source){.values = x, .error = feedback ? error : NULL}, patterns,
                       NULL, &workspace),
          "gw_thc_norms");
-    must(gw_cuda_thc_norms(&cuda, thc, &range, device_x, feedback ? device_error : NULL, device_patterns,
-                           result, NULL),
+    must(gw_cuda_thc_norms(&cuda, thc, &range,
+                           &(gw_thc_source){.values = device_x,
+                                            .error = (float *)(uintptr_t)feedback ? device_error : NULL},
+                           device_patterns, &(gw_cuda_thc_request){NULL, GW_THC_SUM, result, NULL}),
          "gw_cuda_thc_norms");
     expect(fetch_result(result).status == GW_OK, "status of norms", name);
     expect_bytes(device_patterns, patterns, patterns_size, "norms", name);
@@ -923,9 +925,13 @@ static void compare_thc(const gw_thc *thc, const void *x, size_t len, const char
         gw_thc_range device_range = range;
         device_range.rank = w == 2 ? 0 : w;
         device_range.round = w == 2 ? 0 : range.round;
-        must(gw_cuda_thc_encode(&cuda, thc, &device_range, key_at, device_x, feedback ? device_error : NULL,
-                                w & 1 ? device_patterns : NULL, device_patterns, device_indices[w],
-                                indices_size, result, NULL),
+        must(gw_cuda_thc_encode(&cuda, thc, &device_range,
+                                &(gw_thc_source){.values = device_x,
+                                                 .error = feedback ? device_error : NULL,
+                                                 .patterns = device_patterns,
+                                                 .own_patterns = w & 1 ? device_patterns : NULL},
+                                &(gw_cuda_buffer){device_indices[w], indices_size},
+                                &(gw_cuda_thc_request){key_at, GW_THC_SUM, result, NULL}),
              "gw_cuda_thc_encode");
         expect(fetch_result(result).status == GW_OK, "status of encode", name);
         expect_bytes(device_indices[w], indices, indices_size, "indices", name);
@@ -936,7 +942,8 @@ static void compare_thc(const gw_thc *thc, const void *x, size_t len, const char
         must(gw_thc_agg_add_indices(&agg, &(gw_thc_partial){sum, cpu_set, lanes}, indices, w),
              "gw_thc_agg_add_indices");
     }
-    must(gw_cuda_thc_sum_indices(&cuda, &agg, device_sum, set, lanes, sources, ranks, WORKERS, 0, NULL),
+    must(gw_cuda_thc_sum_indices(&cuda, &agg, &(gw_thc_partial){device_sum, set, lanes},
+                                 &(gw_cuda_thc_inputs){sources, ranks, NULL, WORKERS, 0}, NULL),
          "gw_cuda_thc_sum_indices");
     expect_bytes(device_sum, sum, lanes_size, "sum", name);
 
@@ -944,8 +951,9 @@ static void compare_thc(const gw_thc *thc, const void *x, size_t len, const char
     {
         const uint8_t *in_lanes[1] = {device_sum}, *in_sets[1] = {set};
         uint8_t *total = on_device(NULL, lanes_size), total_set[GW_THC_SET_SIZE(WORKERS)] = {0};
-        must(gw_cuda_thc_sum_lanes(&cuda, &agg, total, total_set, lanes, in_lanes, in_sets, 1, 0, result,
-                                   NULL),
+        must(gw_cuda_thc_sum_lanes(&cuda, &agg, &(gw_thc_partial){total, total_set, lanes},
+                                   &(gw_cuda_thc_inputs){in_lanes, NULL, in_sets, 1, 0},
+                                   &(gw_cuda_thc_request){NULL, GW_THC_SUM, result, NULL}),
              "gw_cuda_thc_sum_lanes");
         expect(fetch_result(result).status == GW_OK, "status of a sum of lanes", name);
         expect_bytes(total, sum, lanes_size, "sum of lanes", name);
@@ -955,8 +963,9 @@ static void compare_thc(const gw_thc *thc, const void *x, size_t len, const char
         uint8_t *device_wrong = on_device(wrong, lanes_size);
         in_lanes[0] = device_wrong;
         memset(total_set, 0, sizeof total_set);
-        must(gw_cuda_thc_sum_lanes(&cuda, &agg, total, total_set, lanes, in_lanes, in_sets, 1, 0, result,
-                                   NULL),
+        must(gw_cuda_thc_sum_lanes(&cuda, &agg, &(gw_thc_partial){total, total_set, lanes},
+                                   &(gw_cuda_thc_inputs){in_lanes, NULL, in_sets, 1, 0},
+                                   &(gw_cuda_thc_request){NULL, GW_THC_SUM, result, NULL}),
              "gw_cuda_thc_sum_lanes");
         const uint32_t wanted = WORKERS * options->table.granularity < 255 ? GW_ERR_CORRUPT : GW_OK;
         expect(fetch_result(result).status == wanted, "status of a sum of wrong lanes", name);
@@ -973,16 +982,19 @@ static void compare_thc(const gw_thc *thc, const void *x, size_t len, const char
         must(gw_thc_expand(thc, &range, &(gw_thc_indices){indices, indices_size, NULL},
                            &(gw_buffer){reduced, reduced_size, 0}),
              "gw_thc_expand");
-        must(gw_cuda_thc_expand(&cuda, thc, &range, device_indices[WORKERS - 1], indices_size, device_reduced,
-                                reduced_size, NULL),
+        must(gw_cuda_thc_expand(&cuda, thc, &range,
+                                &(gw_thc_indices){device_indices[WORKERS - 1], indices_size, NULL},
+                                &(gw_cuda_buffer){device_reduced, reduced_size}, NULL),
              "gw_cuda_thc_expand");
         expect_bytes(device_reduced, reduced, reduced_size, "buffer for a raw reduction", name);
         must(gw_thc_decode_reduced(thc, &range, &(gw_thc_sum){reduced, reduced_size, NULL, patterns},
                                    GW_THC_MEAN, &(gw_thc_target){.values = cpu_out, .capacity = len},
                                    &workspace),
              "gw_thc_decode_reduced");
-        must(gw_cuda_thc_decode_reduced(&cuda, thc, &range, NULL, device_reduced, reduced_size,
-                                        device_patterns, GW_THC_MEAN, reduced_out, value_size, result, NULL),
+        must(gw_cuda_thc_decode_reduced(&cuda, thc, &range,
+                                        &(gw_thc_sum){device_reduced, reduced_size, NULL, device_patterns},
+                                        &(gw_cuda_target){reduced_out, len},
+                                        &(gw_cuda_thc_request){NULL, GW_THC_MEAN, result, NULL}),
              "gw_cuda_thc_decode_reduced");
         expect(fetch_result(result).status == GW_OK, "status of a raw reduction", name);
         expect_bytes(reduced_out, cpu_out, value_size, "values of a raw reduction", name);
@@ -1001,8 +1013,10 @@ static void compare_thc(const gw_thc *thc, const void *x, size_t len, const char
         must(gw_thc_decode(thc, &range, &(gw_thc_sum){sum, lanes_size, members, patterns}, (gw_thc_mode)mode,
                            &(gw_thc_target){.values = out, .capacity = len}, &workspace),
              "gw_thc_decode");
-        must(gw_cuda_thc_decode(&cuda, thc, &range, NULL, device_sum, lanes_size, device_members,
-                                device_patterns, (gw_thc_mode)mode, device_out, value_size, result, NULL),
+        must(gw_cuda_thc_decode(&cuda, thc, &range,
+                                &(gw_thc_sum){device_sum, lanes_size, device_members, device_patterns},
+                                &(gw_cuda_target){device_out, len},
+                                &(gw_cuda_thc_request){NULL, (gw_thc_mode)mode, result, NULL}),
              "gw_cuda_thc_decode");
         expect(fetch_result(result).status == GW_OK, "status of decode", name);
         expect_bytes(device_out, out, value_size, "decoded values", name);
@@ -1683,18 +1697,27 @@ static void digest_thc(unsigned bits, gw_dtype dtype, size_t len)
     snprintf(name, sizeof name, "thc bits %u dtype %d len %zu", bits, (int)dtype, len);
     if (digests.use_device) {
         gw_cuda_result *result = on_device(NULL, sizeof *result);
-        must(gw_cuda_thc_norms(&cuda, &thc, &range, x, error, patterns, result, NULL), "gw_cuda_thc_norms");
+        must(gw_cuda_thc_norms(&cuda, &thc, &range,
+                               &(gw_thc_source){.values = x, .error = (float *)(uintptr_t)error}, patterns,
+                               &(gw_cuda_thc_request){NULL, GW_THC_SUM, result, NULL}),
+             "gw_cuda_thc_norms");
         for (uint32_t w = 0; w < WORKERS; w++) {
             range.rank = w;
             (void)cuda_device_put(&device, error, start, 4 * len);
-            must(gw_cuda_thc_encode(&cuda, &thc, &range, NULL, x, error, NULL, patterns,
-                                    (uint8_t *)(uintptr_t)indices[w], indices_size, result, NULL),
-                 "gw_cuda_thc_encode");
+            must(
+                gw_cuda_thc_encode(
+                    &cuda, &thc, &range,
+                    &(gw_thc_source){.values = x, .error = error, .patterns = patterns, .own_patterns = NULL},
+                    &(gw_cuda_buffer){(uint8_t *)(uintptr_t)indices[w], indices_size},
+                    &(gw_cuda_thc_request){NULL, GW_THC_SUM, result, NULL}),
+                "gw_cuda_thc_encode");
         }
-        must(gw_cuda_thc_sum_indices(&cuda, &agg, sum, set, lanes, indices, ranks, WORKERS, 0, NULL),
+        must(gw_cuda_thc_sum_indices(&cuda, &agg, &(gw_thc_partial){sum, set, lanes},
+                                     &(gw_cuda_thc_inputs){indices, ranks, NULL, WORKERS, 0}, NULL),
              "gw_cuda_thc_sum_indices");
-        must(gw_cuda_thc_decode(&cuda, &thc, &range, NULL, sum, lanes_size, members, patterns, GW_THC_MEAN,
-                                out, value_size, result, NULL),
+        must(gw_cuda_thc_decode(&cuda, &thc, &range, &(gw_thc_sum){sum, lanes_size, members, patterns},
+                                &(gw_cuda_target){out, len},
+                                &(gw_cuda_thc_request){NULL, GW_THC_MEAN, result, NULL}),
              "gw_cuda_thc_decode");
         expect(fetch_result(result).status == GW_OK, "status of decode", name);
         give(result);
@@ -2092,13 +2115,17 @@ static void bench_thc(bench *b, const void *values)
     }
 #define PATTERNS(set_) ((uint32_t *)(void *)(patterns_at + (set_)*pattern_stride))
 #define ENCODE(set_, worker_, stream_)                                                                       \
-    must(gw_cuda_thc_encode(&cuda, &thc, &range, NULL, x + (set_)*value_stride, NULL, PATTERNS(set_),        \
-                            PATTERNS(set_), indices[worker_] + (set_)*index_stride, indices_size, result,    \
-                            stream_),                                                                        \
+    must(gw_cuda_thc_encode(&cuda, &thc, &range,                                                             \
+                            &(gw_thc_source){.values = x + (set_)*value_stride,                              \
+                                             .error = NULL,                                                  \
+                                             .patterns = PATTERNS(set_),                                     \
+                                             .own_patterns = PATTERNS(set_)},                                \
+                            &(gw_cuda_buffer){indices[worker_] + (set_)*index_stride, indices_size},         \
+                            &(gw_cuda_thc_request){NULL, GW_THC_SUM, result, stream_}),                      \
          "encode")
 #define NORMS(set_, stream_)                                                                                 \
-    must(gw_cuda_thc_norms(&cuda, &thc, &range, x + (set_)*value_stride, NULL, PATTERNS(set_), result,       \
-                           stream_),                                                                         \
+    must(gw_cuda_thc_norms(&cuda, &thc, &range, &(gw_thc_source){.values = x + (set_)*value_stride},         \
+                           PATTERNS(set_), &(gw_cuda_thc_request){NULL, GW_THC_SUM, result, stream_}),       \
          "norms")
 #define SUM(set_, stream_)                                                                                   \
     do {                                                                                                     \
@@ -2107,8 +2134,9 @@ static void bench_thc(bench *b, const void *values)
         for (int w_ = 0; w_ < BENCH_WORKERS; w_++) {                                                         \
             sources_[w_] = indices[w_] + (set_)*index_stride;                                                \
         }                                                                                                    \
-        must(gw_cuda_thc_sum_indices(&cuda, &agg, lanes_at + (set_)*lane_stride, in_sum_, lanes, sources_,   \
-                                     ranks, BENCH_WORKERS, 0, stream_),                                      \
+        must(gw_cuda_thc_sum_indices(                                                                        \
+                 &cuda, &agg, &(gw_thc_partial){lanes_at + (set_)*lane_stride, in_sum_, lanes},              \
+                 &(gw_cuda_thc_inputs){sources_, ranks, NULL, BENCH_WORKERS, 0}, stream_),                   \
              "sum");                                                                                         \
     } while (0)
     begin_case("bench, THC", "first norms, encodes and sums");
@@ -2129,9 +2157,12 @@ static void bench_thc(bench *b, const void *values)
     });
     ROWS("THC sum of 8 workers", BENCH_WORKERS * indices_moved + lanes_moved, SUM(set, stream));
     ROWS("THC decode", lanes_moved + values_moved,
-         must(gw_cuda_thc_decode(&cuda, &thc, &range, NULL, lanes_at + set * lane_stride, lanes,
-                                 (uint32_t *)(void *)(members + set * member_stride), PATTERNS(set),
-                                 GW_THC_MEAN, y + set * value_stride, b->value_size, result, stream),
+         must(gw_cuda_thc_decode(&cuda, &thc, &range,
+                                 &(gw_thc_sum){lanes_at + set * lane_stride, lanes,
+                                               (uint32_t *)(void *)(members + set * member_stride),
+                                               PATTERNS(set)},
+                                 &(gw_cuda_target){y + set * value_stride, b->len},
+                                 &(gw_cuda_thc_request){NULL, GW_THC_MEAN, result, stream}),
               "decode"));
 #undef SUM
 #undef NORMS

@@ -245,23 +245,41 @@ static void call_all_thc(gw_cuda *cuda)
                 const gw_thc_range range = {lens[i], 0, blocks, 1, 0};
                 float *error = feedback ? at(1) : NULL;
                 gw_cuda_result *result = at(3);
-                must(gw_cuda_thc_norms(cuda, &thc, &range, at(0), error, at(2), result, NULL), "norms");
-                must(gw_cuda_thc_encode(cuda, &thc, &range, NULL, at(0), error, NULL, at(2), at(4), size,
-                                        result, NULL),
+                must(gw_cuda_thc_norms(cuda, &thc, &range,
+                                       &(gw_thc_source){.values = at(0), .error = (float *)(uintptr_t)error},
+                                       at(2), &(gw_cuda_thc_request){NULL, GW_THC_SUM, result, NULL}),
+                     "norms");
+                must(gw_cuda_thc_encode(
+                         cuda, &thc, &range,
+                         &(gw_thc_source){
+                             .values = at(0), .error = error, .patterns = at(2), .own_patterns = NULL},
+                         &(gw_cuda_buffer){at(4), size},
+                         &(gw_cuda_thc_request){NULL, GW_THC_SUM, result, NULL}),
                      "encode");
-                must(gw_cuda_thc_encode(cuda, &thc, &range, NULL, at(0), error, at(2), at(2), at(4), size,
-                                        result, NULL),
+                must(gw_cuda_thc_encode(
+                         cuda, &thc, &range,
+                         &(gw_thc_source){
+                             .values = at(0), .error = error, .patterns = at(2), .own_patterns = at(2)},
+                         &(gw_cuda_buffer){at(4), size},
+                         &(gw_cuda_thc_request){NULL, GW_THC_SUM, result, NULL}),
                      "encode, own norms given");
-                must(gw_cuda_thc_sum_indices(cuda, &agg, at(5), set, count, sources, ranks, WORKERS, 0, NULL),
+                must(gw_cuda_thc_sum_indices(cuda, &agg, &(gw_thc_partial){at(5), set, count},
+                                             &(gw_cuda_thc_inputs){sources, ranks, NULL, WORKERS, 0}, NULL),
                      "sum_indices");
-                must(gw_cuda_thc_sum_lanes(cuda, &agg, at(5), total, count, lanes, sets, 1, 0, result, NULL),
+                must(gw_cuda_thc_sum_lanes(cuda, &agg, &(gw_thc_partial){at(5), total, count},
+                                           &(gw_cuda_thc_inputs){lanes, NULL, sets, 1, 0},
+                                           &(gw_cuda_thc_request){NULL, GW_THC_SUM, result, NULL}),
                      "sum_lanes");
-                must(gw_cuda_thc_expand(cuda, &thc, &range, at(4), size, at(5), size, NULL), "expand");
-                must(gw_cuda_thc_decode(cuda, &thc, &range, NULL, at(5), size, at(6), at(2), GW_THC_MEAN,
-                                        at(7), size, result, NULL),
+                must(gw_cuda_thc_expand(cuda, &thc, &range, &(gw_thc_indices){at(4), size, NULL},
+                                        &(gw_cuda_buffer){at(5), size}, NULL),
+                     "expand");
+                must(gw_cuda_thc_decode(cuda, &thc, &range, &(gw_thc_sum){at(5), size, at(6), at(2)},
+                                        &(gw_cuda_target){at(7), size},
+                                        &(gw_cuda_thc_request){NULL, GW_THC_MEAN, result, NULL}),
                      "decode");
-                must(gw_cuda_thc_decode_reduced(cuda, &thc, &range, NULL, at(5), size, at(2), GW_THC_MEAN,
-                                                at(7), size, result, NULL),
+                must(gw_cuda_thc_decode_reduced(cuda, &thc, &range, &(gw_thc_sum){at(5), size, NULL, at(2)},
+                                                &(gw_cuda_target){at(7), size},
+                                                &(gw_cuda_thc_request){NULL, GW_THC_MEAN, result, NULL}),
                      "decode_reduced");
             }
         }
