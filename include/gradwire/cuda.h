@@ -1,28 +1,32 @@
 /*
- * cuda.h: GCOMP and THC on NVIDIA GPUs (compute capability 8.0 and later), with the bytes and values of the CPU.
+ * cuda.h: GCOMP and THC on NVIDIA GPUs (compute capability 8.0 and later), with the bytes and values of the
+ * CPU.
  *
- * This header includes no CUDA header and a program that uses it links no CUDA library: gw_cuda_init() opens the
- * driver (libcuda.so.1) at run time, and the kernels are in libgradwire. Without kernels in the build, driver, device
- * or a kernel for the device gw_cuda_init() returns a status for each case, and the rest of the library works.
+ * This header includes no CUDA header and a program that uses it links no CUDA library: gw_cuda_init() opens
+ * the driver (libcuda.so.1) at run time, and the kernels are in libgradwire. Without kernels in the build,
+ * driver, device or a kernel for the device gw_cuda_init() returns a status for each case, and the rest of
+ * the library works.
  *
  * Rules of all calls with a stream:
- *   - Stream: a CUstream or cudaStream_t; NULL is the default stream of the context. A call puts work on it and
- *     returns. It does not wait, allocate, use another stream or change a device setting, so it may be captured into a
- *     CUDA graph (on a stream other than NULL). gw_cuda_init() and gw_cuda_close() load and unload modules and wait.
- *   - Threads: the context that was current in gw_cuda_init() must be current in the calling thread. Threads and
- *     streams may share the handle. Calls that may run at the same time need results and workspaces of their own.
- *   - Memory: pointers to data, patterns, results and workspaces are device pointers (or host memory that the device
- *     can address). Handles, structs, contributor sets and arrays of pointers are host memory and are copied before
- *     the call returns, unless a comment says "device".
- *   - Status: the host checks arguments; a returned status other than GW_OK means that nothing was put on the stream,
- *     except GW_ERR_DEVICE. What depends on data goes to a gw_cuda_result in device memory. Hostile input ends in a
- *     status there, never in a trap: the context stays usable.
- *   - Alignment: values to their element (16 bytes are faster); frames, packed indices and lanes to 16; patterns,
- *     members, results, items, hops and histograms to 8; workspaces to 256; else GW_ERR_ARG.
- *   - Graphs: random keys and rounds can be read from device memory (gw_cuda_key, gw_cuda_thc_key), so that replays
- *     advance.
- *   - GW_ERR_STATE: a handle is not initialised. GW_ERR_DEVICE: the driver refused; gw_cuda_driver_error() has its
- *     code.
+ *   - Stream: a CUstream or cudaStream_t; NULL is the default stream of the context. A call puts work on it
+ *     and returns. It does not wait, allocate, use another stream or change a device setting, so it may be
+ *     captured into a CUDA graph (on a stream other than NULL). gw_cuda_init() and gw_cuda_close() load and
+ *     unload modules and wait.
+ *   - Threads: the context that was current in gw_cuda_init() must be current in the calling thread. Threads
+ *     and streams may share the handle. Calls that may run at the same time need results and workspaces of
+ *     their own.
+ *   - Memory: pointers to data, patterns, results and workspaces are device pointers (or host memory that the
+ *     device can address). Handles, structs, contributor sets and arrays of pointers are host memory and are
+ *     copied before the call returns, unless a comment says "device".
+ *   - Status: the host checks arguments; a returned status other than GW_OK means that nothing was put on the
+ *     stream, except GW_ERR_DEVICE. What depends on data goes to a gw_cuda_result in device memory. Hostile
+ *     input ends in a status there, never in a trap: the context stays usable.
+ *   - Alignment: values to their element (16 bytes are faster); frames, packed indices and lanes to 16;
+ *     patterns, members, results, items, hops and histograms to 8; workspaces to 256; else GW_ERR_ARG.
+ *   - Graphs: random keys and rounds can be read from device memory (gw_cuda_key, gw_cuda_thc_key), so that
+ *     replays advance.
+ *   - GW_ERR_STATE: a handle is not initialised. GW_ERR_DEVICE: the driver refused; gw_cuda_driver_error()
+ *     has its code.
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
@@ -61,24 +65,24 @@ typedef struct gw_cuda_info {
 GW_API int gw_cuda_is_built(void);
 
 /*
- * Opens the driver and loads the kernels into the context that is current in the calling thread. It makes no context and
- * chooses no device: cudaSetDevice() and any call of the CUDA runtime, cuDevicePrimaryCtxRetain() and
- * cuCtxSetCurrent(), or a framework have done so. May wait for the device; must not be called while a stream is
- * captured.
+ * Opens the driver and loads the kernels into the context that is current in the calling thread. It makes no
+ * context and chooses no device: cudaSetDevice() and any call of the CUDA runtime, cuDevicePrimaryCtxRetain()
+ * and cuCtxSetCurrent(), or a framework have done so. May wait for the device; must not be called while a
+ * stream is captured.
  *   - GW_ERR_ARG (NULL)
  *   - GW_ERR_NO_CUDA_BUILD
  *   - GW_ERR_NO_DRIVER: no libcuda.so.1, or one older than CUDA 12.0
  *   - GW_ERR_NO_DEVICE
  *   - GW_ERR_STATE: no context is current
- *   - GW_ERR_NO_IMAGE: no kernel for the device, nor one that its driver can translate, or the driver is older than
- *     the compiler's CUDA 13
+ *   - GW_ERR_NO_IMAGE: no kernel for the device, nor one that its driver can translate, or the driver is
+ *     older than the compiler's CUDA 13
  *   - GW_ERR_DEVICE
  *   - on failure nothing stays open and *cuda is zeroed, except what gw_cuda_driver_error() returns
  */
 GW_API GW_MUST_CHECK gw_status gw_cuda_init(gw_cuda *cuda);
 
-/* Unloads the kernels and closes the driver. Work that uses them must have ended, and the context must be current (or
- * destroyed: then nothing is left to unload). A zeroed handle or NULL is ignored. */
+/* Unloads the kernels and closes the driver. Work that uses them must have ended, and the context must be
+ * current (or destroyed: then nothing is left to unload). A zeroed handle or NULL is ignored. */
 GW_API void gw_cuda_close(gw_cuda *cuda);
 
 /* Fills *info. GW_OK; GW_ERR_ARG; GW_ERR_STATE (*info is zeroed). */
@@ -87,15 +91,15 @@ GW_API GW_MUST_CHECK gw_status gw_cuda_device_info(const gw_cuda *cuda, gw_cuda_
 /* The code (CUresult) of the last driver call that failed under this handle, in any thread; 0 if none did. */
 GW_API uint32_t gw_cuda_driver_error(const gw_cuda *cuda);
 
-/* What a call writes to device memory when its work is done. `size` and `len` are those of the CPU's function, 0 on
- * failure. */
+/* What a call writes to device memory when its work is done. `size` and `len` are those of the CPU's
+ * function, 0 on failure. */
 typedef struct gw_cuda_result {
     uint32_t status; /* gw_status */
     uint32_t reserved;
     uint64_t size; /* bytes of the frame or codebook made */
     uint64_t len;  /* values decoded, encoded or counted */
-    uint64_t
-        bad_index; /* lowest bad chunk (GCOMP) or block of the tensor (THC); UINT64_MAX unless one is to blame */
+    /* lowest bad chunk (GCOMP) or block of the tensor (THC); UINT64_MAX unless one is to blame */
+    uint64_t bad_index;
     uint64_t missing; /* THC decode: blocks without a contributor */
 } gw_cuda_result;
 
@@ -118,20 +122,21 @@ typedef struct gw_cuda_target {
 /* What a map is made from. */
 typedef struct gw_cuda_gcomp_map_input {
     const gw_gcomp_map_rule *rule; /* from gw_gcomp_map_rule_init() */
-    /* NULL, or the rule in device memory, read when the kernel runs; `rule` still says which arrays are needed. For
-     * graphs: update it every step by a copy on the stream */
+    /* NULL, or the rule in device memory, read when the kernel runs; `rule` still says which arrays are
+     * needed. For graphs: update it every step by a copy on the stream */
     const gw_gcomp_map_rule *device_rule;
     const gw_optimizer_state *state; /* its arrays in device memory */
     uint64_t len;
 } gw_cuda_gcomp_map_input;
 
-/* *top = the largest quarter-octave of the range, as gw_gcomp_map_scan(); device memory, aligned to 4. For several
- * ranges: one word each; their maximum is the top of the whole. GW_OK; GW_ERR_ARG; GW_ERR_STATE; GW_ERR_DEVICE. */
+/* *top = the largest quarter-octave of the range, as gw_gcomp_map_scan(); device memory, aligned to 4. For
+ * several ranges: one word each; their maximum is the top of the whole. GW_OK; GW_ERR_ARG; GW_ERR_STATE;
+ * GW_ERR_DEVICE. */
 GW_API GW_MUST_CHECK gw_status gw_cuda_gcomp_map_scan(gw_cuda *cuda, const gw_cuda_gcomp_map_input *input,
                                                       uint32_t *top, void *stream);
 
-/* levels[i] as gw_gcomp_map_build() makes them with base = gw_gcomp_map_base(*top). top: device, read when the kernel
- * runs. base (device, may be NULL) receives that base. */
+/* levels[i] as gw_gcomp_map_build() makes them with base = gw_gcomp_map_base(*top). top: device, read when
+ * the kernel runs. base (device, may be NULL) receives that base. */
 GW_API GW_MUST_CHECK gw_status gw_cuda_gcomp_map_build(gw_cuda *cuda, const gw_cuda_gcomp_map_input *input,
                                                        const uint32_t *top, uint8_t *levels, uint32_t *base,
                                                        void *stream);
@@ -152,21 +157,21 @@ typedef struct gw_cuda_key {
 } gw_cuda_key;
 
 /*
- * What kernels read from device memory when they run, instead of from the host at the call. NULL members mean the
- * host's.
- *   - The members' targets must not change while kernels of a call may run. A book is read by blocks at different
- *     times: if it changes, what is made with it, and whether the kernel ends, is undefined. Build the next one into
- *     other memory, or on the same stream.
- *   - For the call, the book takes the slot that gw_gcomp_install() would give it: that of a codebook with the same id
- *     and generation, else a free one, else that of the older one, whose frames the call then refuses with
- *     GW_ERR_TABLE. The handle does not change.
+ * What kernels read from device memory when they run, instead of from the host at the call. NULL members mean
+ * the host's.
+ *   - The members' targets must not change while kernels of a call may run. A book is read by blocks at
+ *     different times: if it changes, what is made with it, and whether the kernel ends, is undefined. Build
+ *     the next one into other memory, or on the same stream.
+ *   - For the call, the book takes the slot that gw_gcomp_install() would give it: that of a codebook with
+ *     the same id and generation, else a free one, else that of the older one, whose frames the call then
+ *     refuses with GW_ERR_TABLE. The handle does not change.
  */
 typedef struct gw_cuda_gcomp_device {
     const uint32_t *map_base; /* in place of map->base: what gw_cuda_gcomp_map_build() wrote */
     const gw_cuda_key *key;   /* in place of seed, step_index, rank and hop */
-    /* a serialised codebook (gw_cuda_gcomp_book_build()) with its id and generation: frames are encoded with it, and
-     * frames that name it are decoded. GW_ERR_TABLE in the result if it breaks the rules of docs/format.md section
-     * 5.1 or lacks label 0 or 1 */
+    /* a serialised codebook (gw_cuda_gcomp_book_build()) with its id and generation: frames are encoded with
+     * it, and frames that name it are decoded. GW_ERR_TABLE in the result if it breaks the rules of
+     * docs/format.md section 5.1 or lacks label 0 or 1 */
     const uint8_t *book;
     const uint32_t *book_size; /* bytes at book, at most GW_GCOMP_BOOK_SIZE_MAX */
     uint32_t book_id, book_generation;
@@ -181,10 +186,11 @@ typedef struct gw_cuda_request {
 } gw_cuda_request;
 
 /*
- * Bytes of workspace: contents irrelevant before and after, one workspace per call under way. Pure functions of the
- * handle's options and of numbers that the host has.
+ * Bytes of workspace: contents irrelevant before and after, one workspace per call under way. Pure functions
+ * of the handle's options and of numbers that the host has.
  *   - item_count, value_total: of the batch; single call: 1 and the len (encode, hop) or capacity (decode)
- *   - a batch of histograms does not depend on values; a single histogram needs GW_CUDA_HISTOGRAM_WORKSPACE_SIZE
+ *   - a batch of histograms does not depend on values; a single histogram needs
+ *     GW_CUDA_HISTOGRAM_WORKSPACE_SIZE
  *   - 0 for a handle that is not initialised or numbers beyond its limits
  */
 GW_API size_t gw_cuda_gcomp_encode_workspace_size(const gw_gcomp *codec, uint32_t item_count,
@@ -200,8 +206,8 @@ GW_API size_t gw_cuda_gcomp_histogram_workspace_size(const gw_gcomp *codec, uint
  * gw_gcomp_encode(), the same bytes.
  *   - source: values, and levels and digest of the map, in device memory
  *   - dst->capacity: at least gw_gcomp_bound()
- *   - returned: GW_ERR_ARG, GW_ERR_STATE, GW_ERR_LIMIT, GW_ERR_DST, GW_ERR_WORKSPACE, GW_ERR_OPTION (the device has
- *     too little shared memory for the handle's chunk_log2), GW_ERR_DEVICE
+ *   - returned: GW_ERR_ARG, GW_ERR_STATE, GW_ERR_LIMIT, GW_ERR_DST, GW_ERR_WORKSPACE, GW_ERR_OPTION (the
+ *     device has too little shared memory for the handle's chunk_log2), GW_ERR_DEVICE
  *   - in the result: GW_OK, size and len; GW_ERR_TABLE; GW_ERR_ARG (a map_base out of range)
  */
 GW_API GW_MUST_CHECK gw_status gw_cuda_gcomp_encode(gw_cuda *cuda, const gw_gcomp *codec,
@@ -220,8 +226,8 @@ typedef struct gw_cuda_frame {
 
 /*
  * gw_gcomp_decode(), _decode_add() and _validate(): same values, status and chunk.
- *   - value_hint: about how many values the frame may have; it determines the size of the workspace. A frame of more is
- *     validated, too, but slower
+ *   - value_hint: about how many values the frame may have; it determines the size of the workspace. A frame
+ *     of more is validated, too, but slower
  *   - returned: GW_ERR_ARG, GW_ERR_STATE, GW_ERR_LIMIT (capacity or value_hint above 2^48), GW_ERR_WORKSPACE,
  *     GW_ERR_DEVICE
  *   - in the result: all statuses that depend on the bytes, and GW_ERR_DST
@@ -237,8 +243,8 @@ GW_API GW_MUST_CHECK gw_status gw_cuda_gcomp_validate(gw_cuda *cuda, const gw_gc
                                                       const gw_cuda_frame *frame, uint64_t value_hint,
                                                       const gw_cuda_request *request);
 
-/* A hop of a ring: gw_gcomp_decode_add_encode(). The sums go through the workspace. If the frame is bad, the result's
- * size is 0 and dst is unspecified. device->map_base replaces the base of both maps. */
+/* A hop of a ring: gw_gcomp_decode_add_encode(). The sums go through the workspace. If the frame is bad, the
+ * result's size is 0 and dst is unspecified. device->map_base replaces the base of both maps. */
 GW_API GW_MUST_CHECK gw_status gw_cuda_gcomp_decode_add_encode(gw_cuda *cuda, const gw_gcomp *codec,
                                                                const gw_cuda_frame *frame,
                                                                const gw_gcomp_source *source,
@@ -246,15 +252,17 @@ GW_API GW_MUST_CHECK gw_status gw_cuda_gcomp_decode_add_encode(gw_cuda *cuda, co
                                                                const gw_cuda_request *request);
 
 /*
- * One frame of a batch, or one tensor whose values are counted. The array is device memory, read when the kernels run.
- *   - NULL or misaligned pointers that single calls refuse give GW_ERR_ARG in the item's result; ranges that overlap are
- *     not detected
+ * One frame of a batch, or one tensor whose values are counted. The array is device memory, read when the
+ * kernels run.
+ *   - NULL or misaligned pointers that single calls refuse give GW_ERR_ARG in the item's result; ranges that
+ *     overlap are not detected
  *   - each item has a result of its own, aligned to 8 and not NULL; nothing checks that
  *   - an item that fails does not affect others; its status and bytes are those of a single call
  */
 typedef struct gw_cuda_gcomp_item {
     const void *src; /* decode: the frame; encode, histogram: values */
-    /* decode: values or accumulator (validate: not read); encode: the frame; histogram: the gw_cuda_histogram */
+    /* decode: values or accumulator (validate: not read); encode: the frame; histogram: the
+     * gw_cuda_histogram */
     void *dst;
     const void *addend;          /* set to NULL */
     const uint64_t *src_size_at; /* decode: bytes of the frame; NULL: src_size */
@@ -275,8 +283,8 @@ typedef struct gw_cuda_gcomp_batch {
     const gw_cuda_gcomp_item *items; /* device array */
     uint32_t item_count;             /* 1..2^20 */
     /* encode, decode: at least the sum of the items' values or capacities. Items whose chunks do not fit the
-     * workspace, and those with chunks after the first such, get GW_ERR_LIMIT; of an encode all after it. validate,
-     * histogram: about how many values all items have; with more, the call is only slower */
+     * workspace, and those with chunks after the first such, get GW_ERR_LIMIT; of an encode all after it.
+     * validate, histogram: about how many values all items have; with more, the call is only slower */
     uint64_t value_total;
     const gw_gcomp_map
         *map; /* NULL, or base (1..1023 unless device->map_base is given), wire_scale and chunk_log2 of
@@ -286,10 +294,12 @@ typedef struct gw_cuda_gcomp_batch {
 } gw_cuda_gcomp_batch;
 
 /*
- * Many frames in one call, balanced by chunk: a thousand small tensors and one large one take the time of their chunks.
+ * Many frames in one call, balanced by chunk: a thousand small tensors and one large one take the time of
+ * their chunks.
  *   - request->device: one codebook, base and key for all items
- *   - returned: GW_ERR_ARG, GW_ERR_STATE, GW_ERR_LIMIT (item_count or value_total), GW_ERR_WORKSPACE, GW_ERR_OPTION
- *     (encode: as gw_cuda_gcomp_encode()), GW_ERR_DEVICE; everything else is in the items' results
+ *   - returned: GW_ERR_ARG, GW_ERR_STATE, GW_ERR_LIMIT (item_count or value_total), GW_ERR_WORKSPACE,
+ *     GW_ERR_OPTION (encode: as gw_cuda_gcomp_encode()), GW_ERR_DEVICE; everything else is in the items'
+ *     results
  */
 GW_API GW_MUST_CHECK gw_status gw_cuda_gcomp_encode_batch(gw_cuda *cuda, const gw_gcomp *codec,
                                                           const gw_cuda_gcomp_batch *batch,
@@ -301,8 +311,8 @@ GW_API GW_MUST_CHECK gw_status gw_cuda_gcomp_validate_batch(gw_cuda *cuda, const
                                                             const gw_cuda_gcomp_batch *batch,
                                                             const gw_cuda_request *request);
 
-/* One hop of a batch: gw_cuda_gcomp_decode_add_encode() of frame src + values -> frame dst. The array, its pointers and
- * results are as for gw_cuda_gcomp_item. */
+/* One hop of a batch: gw_cuda_gcomp_decode_add_encode() of frame src + values -> frame dst. The array, its
+ * pointers and results are as for gw_cuda_gcomp_item. */
 typedef struct gw_cuda_gcomp_hop {
     const void *src;             /* the received frame */
     const uint64_t *src_size_at; /* its bytes; NULL: src_size */
@@ -326,8 +336,8 @@ typedef struct gw_cuda_gcomp_hop {
 typedef struct gw_cuda_gcomp_hop_batch {
     const gw_cuda_gcomp_hop *hops; /* device array */
     uint32_t hop_count;            /* 1..2^20 */
-    /* at least the sum of the hops' len. Hops whose sums or chunks do not fit the workspace, and all after the first
-     * such, get GW_ERR_LIMIT */
+    /* at least the sum of the hops' len. Hops whose sums or chunks do not fit the workspace, and all after
+     * the first such, get GW_ERR_LIMIT */
     uint64_t value_total;
     const gw_gcomp_map *src_map; /* as gw_cuda_gcomp_batch.map: of the received frames */
     const gw_gcomp_map *map;     /* of the frames to send */
@@ -338,8 +348,9 @@ typedef struct gw_cuda_gcomp_hop_batch {
  * Many hops in one call, balanced by chunk: each has the bytes of a single one.
  *   - request->device->map_base replaces the base of both maps
  *   - returned: as the other batches
- *   - in a hop's result: first what is wrong with its values, map of the sums and dst (dst is then untouched), then what
- *     is wrong with its frame: size is 0, bad_index names the chunk, if it was one, and dst is unspecified
+ *   - in a hop's result: first what is wrong with its values, map of the sums and dst (dst is then
+ *     untouched), then what is wrong with its frame: size is 0, bad_index names the chunk, if it was one, and
+ *     dst is unspecified
  */
 GW_API GW_MUST_CHECK gw_status gw_cuda_gcomp_decode_add_encode_batch(gw_cuda *cuda, const gw_gcomp *codec,
                                                                      const gw_cuda_gcomp_hop_batch *batch,
@@ -353,7 +364,8 @@ typedef struct gw_cuda_histogram {
     uint64_t chunk_count;
 } gw_cuda_histogram;
 
-/* gw_gcomp_histogram_add(). histogram: device. Calls that add to the same histogram must not overlap in time. */
+/* gw_gcomp_histogram_add(). histogram: device. Calls that add to the same histogram must not overlap in
+ * time. */
 GW_API GW_MUST_CHECK gw_status gw_cuda_gcomp_histogram_add(gw_cuda *cuda, const gw_gcomp *codec,
                                                            const gw_gcomp_source *source,
                                                            gw_cuda_histogram *histogram,
@@ -361,10 +373,10 @@ GW_API GW_MUST_CHECK gw_status gw_cuda_gcomp_histogram_add(gw_cuda *cuda, const 
 
 /*
  * gw_gcomp_histogram_add() of many tensors, balanced by chunk.
- *   - items[i].dst: the histogram that item i is added to: one for all of a bucket, one for each tensor, or anything
- *     between
- *   - as if the items were added in their order, except that chunk_count, which only orders chunks, grows by the chunks
- *     of the whole call
+ *   - items[i].dst: the histogram that item i is added to: one for all of a bucket, one for each tensor, or
+ *     anything between
+ *   - as if the items were added in their order, except that chunk_count, which only orders chunks, grows by
+ *     the chunks of the whole call
  *   - result->len: the values counted. A tensor that is refused changes nothing
  */
 GW_API GW_MUST_CHECK gw_status gw_cuda_gcomp_histogram_add_batch(gw_cuda *cuda, const gw_gcomp *codec,
@@ -379,10 +391,11 @@ typedef struct gw_cuda_gcomp_books {
 } gw_cuda_gcomp_books;
 
 /*
- * gw_gcomp_book_build(): codebook i from the counts of histograms[i] (device), for gw_cuda_gcomp_device.book or, once
- * copied, gw_gcomp_install().
+ * gw_gcomp_book_build(): codebook i from the counts of histograms[i] (device), for gw_cuda_gcomp_device.book
+ * or, once copied, gw_gcomp_install().
  *   - codec: its dtype and levels
- *   - request->result: an array of books->count; size is that of the codebook, status is GW_OK: any counts have one
+ *   - request->result: an array of books->count; size is that of the codebook, status is GW_OK: any counts
+ *     have one
  *   - request->device and workspace are not read
  */
 GW_API GW_MUST_CHECK gw_status gw_cuda_gcomp_book_build(gw_cuda *cuda, const gw_gcomp *codec,
@@ -392,16 +405,16 @@ GW_API GW_MUST_CHECK gw_status gw_cuda_gcomp_book_build(gw_cuda *cuda, const gw_
 
 /* Bytes of dynamic shared memory that a block needs for the device entry points. */
 typedef struct gw_cuda_shared_sizes {
-    uint32_t
-        encode; /* with GW_CUDA_ENCODE_SHARED_SIZE_ONCE(chunk_log2, dtype), of the device headers, an encode of
-                        explicit levels does less work */
+    /* with GW_CUDA_ENCODE_SHARED_SIZE_ONCE(chunk_log2, dtype), of the device headers, an encode of explicit
+     * levels does less work */
+    uint32_t encode;
     uint32_t decode;
 } gw_cuda_shared_sizes;
 
 /*
- * What the caller's kernels pass, by value, to the device entry points: encode and decode of one chunk by a block of 256
- * threads. These are headers of device code, installed as gradwire/device/cuda/gcomp_device.cuh, which documents them
- * and defines struct gw_device_codec. Host code only, in every build, needs no device.
+ * What the caller's kernels pass, by value, to the device entry points: encode and decode of one chunk by a
+ * block of 256 threads. These are headers of device code, installed as gradwire/device/cuda/gcomp_device.cuh,
+ * which documents them and defines struct gw_device_codec. Host code only, in every build, needs no device.
  *   - codec: with an installed codebook that it encodes with (gw_gcomp_install()), else GW_ERR_TABLE
  *   - map: NULL, or the base, scale and chunk_log2 that all chunks use; levels and digest are not read
  *   - key: NULL (zeros), or that of stochastic rounding
@@ -418,8 +431,8 @@ GW_API GW_MUST_CHECK gw_status gw_cuda_gcomp_device_codec(const gw_gcomp *codec,
  * THC: the functions of thc.h with tensors, patterns, indices and lanes in device memory
  * -------------------------------------------------------------------------------------------------------- */
 
-/* Seed, round and rank in device memory, for graphs. The seed must be that of the options wherever frames or other
- * machines take part. */
+/* Seed, round and rank in device memory, for graphs. The seed must be that of the options wherever frames or
+ * other machines take part. */
 typedef struct gw_cuda_thc_key {
     uint64_t seed;
     uint32_t round;
@@ -435,9 +448,10 @@ typedef struct gw_cuda_thc_request {
 } gw_cuda_thc_request;
 
 /*
- * Phase one: gw_thc_norms(). All pointers of *source, and patterns, are device memory; request->key is not read.
- *   - in the result: GW_OK, or GW_ERR_NONFINITE with the lowest such block (policy GW_THC_NONFINITE_ERROR): its pattern
- *     is then GW_THC_NORM_NONFINITE or 0xffffffff twice, the others are right
+ * Phase one: gw_thc_norms(). All pointers of *source, and patterns, are device memory; request->key is not
+ * read.
+ *   - in the result: GW_OK, or GW_ERR_NONFINITE with the lowest such block (policy GW_THC_NONFINITE_ERROR):
+ *     its pattern is then GW_THC_NORM_NONFINITE or 0xffffffff twice, the others are right
  *   - the patterns may be reduced in place by any collective with MAX of uint32
  */
 GW_API GW_MUST_CHECK gw_status gw_cuda_thc_norms(gw_cuda *cuda, const gw_thc *thc, const gw_thc_range *range,
@@ -446,13 +460,13 @@ GW_API GW_MUST_CHECK gw_status gw_cuda_thc_norms(gw_cuda *cuda, const gw_thc *th
 
 /*
  * Phase two: gw_thc_encode(), error feedback included, in one pass over the values.
- *   - source->own_patterns: what gw_cuda_thc_norms() wrote for the same values and error; NULL: they are computed
- *     again. Ignored by plain handles
+ *   - source->own_patterns: what gw_cuda_thc_norms() wrote for the same values and error; NULL: they are
+ *     computed again. Ignored by plain handles
  *   - source->rotated: NULL, else GW_ERR_ARG
  *   - indices->capacity: at least gw_thc_indices_size(), else GW_ERR_DST
- *   - in the result: the status of gw_thc_encode() and the lowest block concerned. Unlike there, the other blocks are
- *     encoded; the indices of the bad ones are zero and their error memory is unchanged. A caller that repeats the call
- *     must restore the error memory first, or encode blocks from bad_index on again
+ *   - in the result: the status of gw_thc_encode() and the lowest block concerned. Unlike there, the other
+ *     blocks are encoded; the indices of the bad ones are zero and their error memory is unchanged. A caller
+ *     that repeats the call must restore the error memory first, or encode blocks from bad_index on again
  */
 GW_API GW_MUST_CHECK gw_status gw_cuda_thc_encode(gw_cuda *cuda, const gw_thc *thc, const gw_thc_range *range,
                                                   const gw_thc_source *source, const gw_cuda_buffer *indices,
@@ -464,14 +478,14 @@ typedef struct gw_cuda_thc_inputs {
     const uint32_t *ranks;      /* sum_indices: their workers */
     const uint8_t *const *sets; /* sum_lanes: their contributor sets, host pointers */
     size_t count;
-    /* 1: lanes += sum; 0: lanes = sum, whatever they held, and the set must be empty. A graph replays the adds, not
-     * the set: capture calls with 0 */
+    /* 1: lanes += sum; 0: lanes = sum, whatever they held, and the set must be empty. A graph replays the
+     * adds, not the set: capture calls with 0 */
     int accumulate;
 } gw_cuda_thc_inputs;
 
-/* Aggregation of packed indices in one pass: gw_thc_agg_add_indices_many(). sum->lanes is device memory; sum->set is
- * host memory and is joined by the ranks once the work is on the stream. GW_ERR_ARG, GW_ERR_DUP, GW_ERR_OVERFLOW as on
- * the CPU. */
+/* Aggregation of packed indices in one pass: gw_thc_agg_add_indices_many(). sum->lanes is device memory;
+ * sum->set is host memory and is joined by the ranks once the work is on the stream. GW_ERR_ARG, GW_ERR_DUP,
+ * GW_ERR_OVERFLOW as on the CPU. */
 GW_API GW_MUST_CHECK gw_status gw_cuda_thc_sum_indices(gw_cuda *cuda, const gw_thc_agg *agg,
                                                        const gw_thc_partial *sum,
                                                        const gw_cuda_thc_inputs *inputs, void *stream);
@@ -481,22 +495,24 @@ GW_API GW_MUST_CHECK gw_status gw_cuda_thc_sum_indices(gw_cuda *cuda, const gw_t
 
 /*
  * Sums of partial sums in one pass: gw_thc_agg_add_lanes_many(), at most GW_CUDA_THC_SOURCES_MAX.
- *   - all input lanes are checked against the number of their contributors; if the status is GW_OK, all are added
- *   - GW_ERR_CORRUPT in the result: the lanes are unchanged, bad_index is the lowest corrupt input, and the caller must
- *     restore sum->set, which is joined once the work is on the stream
+ *   - all input lanes are checked against the number of their contributors; if the status is GW_OK, all are
+ *     added
+ *   - GW_ERR_CORRUPT in the result: the lanes are unchanged, bad_index is the lowest corrupt input, and the
+ *     caller must restore sum->set, which is joined once the work is on the stream
  */
 GW_API GW_MUST_CHECK gw_status gw_cuda_thc_sum_lanes(gw_cuda *cuda, const gw_thc_agg *agg,
                                                      const gw_thc_partial *sum,
                                                      const gw_cuda_thc_inputs *inputs,
                                                      const gw_cuda_thc_request *request);
 
-/* One worker's indices as a buffer for a raw integer all-reduce (ncclUint8, ncclUint32): gw_thc_expand(). GW_ERR_DST if
- * dst->capacity is less than gw_thc_reduced_size(). */
+/* One worker's indices as a buffer for a raw integer all-reduce (ncclUint8, ncclUint32): gw_thc_expand().
+ * GW_ERR_DST if dst->capacity is less than gw_thc_reduced_size(). */
 GW_API GW_MUST_CHECK gw_status gw_cuda_thc_expand(gw_cuda *cuda, const gw_thc *thc, const gw_thc_range *range,
                                                   const gw_thc_indices *indices, const gw_cuda_buffer *dst,
                                                   void *stream);
 
-/* gw_thc_decode(). All pointers of *sum are device memory. In the result: status, bad_index, missing and len. */
+/* gw_thc_decode(). All pointers of *sum are device memory. In the result: status, bad_index, missing and
+ * len. */
 GW_API GW_MUST_CHECK gw_status gw_cuda_thc_decode(gw_cuda *cuda, const gw_thc *thc, const gw_thc_range *range,
                                                   const gw_thc_sum *sum, const gw_cuda_target *target,
                                                   const gw_cuda_thc_request *request);

@@ -65,8 +65,8 @@ typedef struct call {
     gw_cuda_shape shape;
 } call;
 
-/* Handle, codec, workspace, what is read from the device. `workspace_needed` 0: a handle or numbers that
- * are impossible. */
+/* Handle, codec, workspace, and what is read from the device. `workspace_needed` 0: a handle or
+ * numbers that are out of range. */
 static gw_status begin(call *c, gw_cuda *cuda, const gw_gcomp *codec, const gw_cuda_request *request,
                        size_t workspace_needed)
 {

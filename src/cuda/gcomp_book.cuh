@@ -98,8 +98,9 @@ GW_DEVICE void gw_book_rows(gw_book_state &s, uint32_t n)
     }
 }
 
-/* The first 2n - 2 items of the top row are taken: a taken leaf adds one to its length; taken packages are the
- * first pairs of the row below. Leaves are taken in order, so a row has only a number of them. By one warp. */
+/* The first 2n - 2 items of the top row are taken: a taken leaf adds one to its length; taken packages are
+ * the first pairs of the row below. Leaves are taken in order, so a row has only a number of them. By one
+ * warp. */
 GW_DEVICE void gw_book_take(gw_book_state &s, uint32_t n)
 {
     const uint32_t lane = gw_lane();

@@ -9,18 +9,18 @@
  *               start follows from the set bits before the word: a sum over the lanes of the warp, and what
  *               was counted before the task (32 words). Eight ranks at a time: a byte of the bitmap picks two
  *               byte permutations.
- *   leaf        a thread unpacks 32 numbers of k bits, k words.
- *   root        stays in registers; its owner looks up the 32 ranks, a block-wide sum of digit counts gives
+ *   leaf        a thread unpacks 32 numbers of k bits, k words. root        stays in registers; its owner
+ *   looks up the 32 ranks, a block-wide sum of digit counts gives
  *               the places of its digits in the planes, and it assembles the values four by four. What is
- *               rare, escapes and fourth digits of fp32, is mended afterwards.
+ *               rare, escapes and fourth digits of fp32, is corrected afterwards.
  *
  * Set bits, counts and padding are checked before anything is addressed by them: with all counts right no
  * index leaves its array, whatever the bytes are.
  *
- * A chunk that is too large for shared memory is read where it lies, with the arrays in what is left of
- * shared memory or in the workspace: the same code with pointers for places. Should another agent change the
- * bytes meanwhile, values and the verdict may be wrong, but no load leaves the chunk or the arrays (struct
- * gw_any_space), and stores go where the counts said when they were checked.
+ * A chunk that is too large for shared memory is read in place, with the arrays in the rest of shared memory
+ * or in the workspace: the same code with pointers instead of shared addresses. If the bytes change
+ * meanwhile, values and status may be wrong, but no load leaves the chunk or the arrays (struct
+ * gw_any_space), and stores go where the checked counts lead.
  *
  *
  * SPDX-License-Identifier: BSD-2-Clause
@@ -31,8 +31,8 @@
 #include "cuda/gcomp_join.cuh"
 #include "cuda/gcomp_parts.cuh"
 
-/* Bytes of one of the two level arrays; 16 KiB of shared memory through which values are exchanged, which may be
- * the level array that the root would go to. */
+/* Bytes of one of the two level arrays; 16 KiB of shared memory through which values are exchanged, which may
+ * be the level array that the root would go to. */
 struct gw_decode_arrays {
     uint32_t level_size, stage;
 };
@@ -221,7 +221,7 @@ GW_DEVICE bool gw_decode_near(gw_decode_state &s, const gw_decode_call &c, const
                                            size - skip, chunk_len, is_checked_first);
 }
 
-/* Any chunk: read where it lies. */
+/* Any chunk: read in place. */
 template <uint32_t DTYPE, bool DERIVED>
 GW_DEVICE bool gw_decode_far(gw_decode_state &s, const gw_decode_call &c, const uint8_t *src, uint32_t size,
                              uint32_t skip, uint32_t chunk_len, bool is_checked_first)
@@ -244,18 +244,18 @@ enum {
     GW_TODO_PLAIN = 4, /* it has no values in code */
     GW_TODO_BOOK = 8,
     GW_TODO_MISFIT = 16, /* its size is wrong, which counts if the checksum is right */
-    GW_CHUNK_READY = 254 /* what gw_chunk_prepare() returns, beside statuses */
+    GW_CHUNK_READY = 254 /* what gw_chunk_prepare() returns, in addition to statuses */
 };
 
 /*
- * Looks at the entry of a chunk, by thread 0, which leaves in s what all threads need of it: they would
- * compare the same numbers 256 times. Returns what is left to do, most often nothing.
+ * Looks at the entry of a chunk, by thread 0, which leaves in s what all threads need of it: 256 threads
+ * would compare the same numbers. Returns what is left to do, most often nothing.
  */
 template <uint32_t DTYPE, gw_decode_paths PATHS>
 GW_DEVICE uint32_t gw_chunk_look(gw_decode_state &s, const gw_decode_call &c, uint64_t index)
 {
-    /* Entries are read once, by one thread: whatever happens to the bytes meanwhile, the block is of one
-     * mind. */
+    /* Entries are read once, by one thread: if the bytes change meanwhile, all threads of the block still
+     * agree. */
     const gw_cuda_frame_state &frame = c.frame;
     const uint64_t left = frame.len - (index << frame.chunk_log2), whole = (uint64_t)1 << frame.chunk_log2;
     const uint32_t chunk_len = (uint32_t)(left < whole ? left : whole);
@@ -344,7 +344,7 @@ GW_DEVICE uint32_t gw_chunk_prepare(gw_decode_state &s, const gw_decode_call &c,
         return GW_ERR_CORRUPT;
     }
     if ((todo & GW_TODO_CHECKSUM) != 0 && !is_alone) {
-        /* 64 bits: what the directory says of a chunk's size is not yet known to be possible. */
+        /* 64 bits: the size in the directory has not been checked yet. */
         const uint64_t book_words = book_size >> 2, words = s.size >> 2;
         const uint8_t *book = c.src + s.owner_offset;
         const uint32_t found = gw_cuda_crc32c(0, book_words + words, s.sums, [=](uint64_t i) {

@@ -65,13 +65,13 @@ struct alignas(128) gw_decode_state {
 
     /* Of the chunk, by thread 0. */
     gw_decode_out out;     /* of the pass over the values: here it costs no registers */
-    const uint8_t *data;   /* of the chunk, a codebook of its own in front included */
+    const uint8_t *data;   /* of the chunk, from its own codebook on if it has one */
     const uint8_t *levels; /* of its first value */
     uint64_t unit, index, size, owner_offset, owner_size, book_key;
     uint64_t units; /* of the whole call */
     uint32_t item, kind, crc, is_owner, is_far, status, is_last, slot;
     uint32_t todo, chunk_len, skip; /* see gw_chunk_look() */
-    uint64_t book_owner;            /* whose tree is in `tree`: item + 1 << 40 | chunk; 0: nobody's */
+    uint64_t book_owner;            /* whose tree is in `tree`: item + 1 << 40 | chunk; 0: none */
     uint32_t book_size;
 
     /* Two level arrays, then the chunk, to the end of the dynamic shared memory. */
@@ -94,7 +94,7 @@ struct gw_shared_space {
     {
         gw_shared_store128(base + at, x);
     }
-    /* A place of its own, so that no base is added at every access: at byte `at`, and a load from there. */
+    /* The address of byte `at`, so that no base is added at every access, and a load from such an address. */
     GW_DEVICE_MEMBER uint32_t place(uint32_t at) const
     {
         return base + at;
@@ -168,8 +168,8 @@ enum {
 #define GW_FLAG_R2     (1u << 24)
 #define GW_FLAG_R1     (1u << 28)
 #define GW_FLAG_ESCAPE (1u << 12)
-/* Entries of explicit frames say once more in which planes there are digits, in bits of one byte: four
- * predicates come from those in one instruction. */
+/* Entries of explicit frames repeat in bits of one byte which planes have digits: one instruction makes four
+ * predicates of them. */
 #define GW_HAS_1 (1u << 20)
 #define GW_HAS_2 (1u << 21)
 #define GW_HAS_3 GW_FLAG_3

@@ -288,7 +288,7 @@ GW_DEVICE void gw_encode_unit(gw_encode_state &s, const gw_gcomp_encode_params &
     }
     if (status != GW_OK) {
         if (t == 0 && index == 0) {
-            gw_hand_on(item, status);
+            gw_item_fail(item, status);
         }
         return;
     }

@@ -3,14 +3,13 @@
  *
  *   1  A warp takes consecutive values, 512 at a time: a lane rounds 16 of them and looks up what each
  *      becomes, rank, digits and whether it is an escape, in one word. The digits go into strings of bits in
- *      shared memory, one for each plane and warp, so that a warp needs no other to know their places.
+ *      shared memory, one for each plane and warp, so that a warp finds their places by itself.
  *   2  Ranks move down the tree level by level, in two byte arrays that alternate. A thread compares 32 ranks
- *      of a node with its pivot, which makes a word of the node's bitmap; sums of set bits say where its
- *      ranks go. A node lies in its array behind the values of smaller ranks, so what a leaf holds stays
- *      there.
- *   3  Now all sizes are known, and the place of the chunk follows from those of the chunks before (the
- *      caller's business).
- *   4  The strings are joined on their way out, bitmaps and packed leaves put together where the strings
+ *      of a node with its pivot, which makes a word of the node's bitmap; sums of set bits give the places of
+ *      its ranks. A node is in its array after the values of smaller ranks, so what a leaf holds stays there.
+ *   3  Now all sizes are known, and the place of the chunk follows from those of the chunks before (found by
+ *      the caller).
+ *   4  The strings are joined as they are written, bitmaps and packed leaves are assembled where the strings
  *      were, both in writes of 16 bytes.
  *
  * Derived frames, and devices with little shared memory, have no strings: digits are only counted in the
@@ -31,7 +30,7 @@ template <uint32_t DTYPE, bool DERIVED> GW_DEVICE void gw_encode_tables(gw_encod
     __syncthreads();
     /* Labels without a code have the rank of the escape. Without an escape every label that occurs has a
      * code. */
-    const uint32_t t = gw_thread_now(); /* or its digits' flags would live all along */
+    const uint32_t t = gw_thread_now(); /* otherwise the flags of its digits would stay in registers */
     if ((s.tree.has_code[t >> 5] >> (t & 31) & 1) == 0) {
         s.tree.rank_of_label[t] = (uint8_t)s.tree.escape_rank;
     }
@@ -84,7 +83,7 @@ GW_DEVICE bool gw_encode_read_book(gw_encode_state &s, const gw_cuda_book &book)
     return true;
 }
 
-/* Where the strings of digits lie, or 0: there is no room for them. */
+/* The place of the strings of digits, or 0: there is no room for them. */
 template <uint32_t DTYPE, bool DERIVED>
 GW_DEVICE uint32_t gw_strings_place(const gw_encode_state &s, uint32_t chunk_log2)
 {
@@ -111,14 +110,14 @@ GW_DEVICE void gw_cuda_measure_chunk(gw_encode_state &s, const gw_cuda_rounder &
     }
     if (s.any != 0) {
         const uint32_t bitmap_words = gw_partition_chunk(s, chunk_len, level_size, bitmaps);
-        if (threadIdx.x == 0) { /* who knows bitmap_words */
+        if (threadIdx.x == 0) { /* the first warp has bitmap_words */
             s.has_strings = bitmaps + 4 * bitmap_words <= strings;
         }
         gw_plan_chunk<DTYPE, DERIVED>(s);
     }
 }
 
-/* Writes the chunk that was measured, s.size bytes (no codebook, no padding behind), to dst, which is
+/* Writes the chunk that was measured, s.size bytes (without codebook and padding), to dst, which is
  * 4-byte aligned. Ends with a barrier. */
 template <uint32_t DTYPE, bool DERIVED>
 GW_DEVICE void gw_cuda_write_coded(gw_encode_state &s, const gw_cuda_rounder &r, uint32_t chunk_log2,

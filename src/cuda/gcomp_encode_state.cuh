@@ -29,7 +29,7 @@ struct alignas(128) gw_encode_state {
     uint32_t flags[32];   /* derived: gw_digit_flags() by kept bits */
     uint32_t factor[4];   /* of gw_round_fast() by level */
     uint32_t string_start[33];
-    uint32_t shared_size, has_strings; /* bytes; the chunk's digits lie in their strings */
+    uint32_t shared_size, has_strings; /* bytes; the chunk's digits are in their strings */
     uint4 warp_sum[GW_WARPS];
     uint32_t sums[GW_WARPS];
     gw_cuda_tree tree;
@@ -71,9 +71,9 @@ GW_DEVICE uint32_t gw_encode_level_size(uint32_t chunk_log2)
     return GW_CUDA_ENCODE_LEVEL_SIZE(chunk_log2);
 }
 
-/* Place of ranks in a level array: behind all smaller ranks, a gap for every leaf, so that nodes begin at
+/* Place of ranks in a level array: after all smaller ranks, with a gap for every leaf, so that nodes begin at
  * multiples of 32 and never meet. */
-GW_DEVICE uint32_t gw_place_behind(uint32_t ranks, uint32_t leaves)
+GW_DEVICE uint32_t gw_place_after(uint32_t ranks, uint32_t leaves)
 {
     return ((ranks + 31) & ~31u) + 32 * leaves;
 }
@@ -81,7 +81,7 @@ GW_DEVICE uint32_t gw_place_behind(uint32_t ranks, uint32_t leaves)
 /* That of node n. */
 GW_DEVICE uint32_t gw_encode_place(const gw_encode_state &s, uint32_t n)
 {
-    return gw_place_behind(s.node[n].at, s.tree.node[n].first_leaf);
+    return gw_place_after(s.node[n].at, s.tree.node[n].first_leaf);
 }
 
 /* Rank and digits of a rounded value: nibbles as gw_digit_flags(), escapes in nibble 7. */

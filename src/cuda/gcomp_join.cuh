@@ -1,6 +1,6 @@
 /*
- * From the ranks of the root to values: look-up of the entries, digits from the planes, escapes. Rules 24 to 26
- * of docs/format.md section 8.
+ * From the ranks of the root to values: look-up of the entries, digits from the planes, escapes. Rules 24 to
+ * 26 of docs/format.md section 8.
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
@@ -68,8 +68,8 @@ GW_DEVICE gw_counts gw_unpack_counts(uint4 x)
 /*
  * Sums over the values before those of this thread: of the threads before, and of the rounds before, which
  * are in s.counted[parity]. What the next round finds there, in the other one, comes from the last thread.
- * Places alternate, so one barrier is enough: who is late in round r reads what is written again in round r
- * + 2, behind the barrier of round r + 1.
+ * Places alternate, so one barrier is enough: a late thread of round r reads what is overwritten in round r
+ * + 2, after the barrier of round r + 1.
  */
 template <bool DERIVED>
 GW_DEVICE gw_counts gw_scan_counts(gw_decode_state &s, gw_counts mine, uint32_t parity)
@@ -240,9 +240,9 @@ template <typename JOIN> GW_DEVICE void gw_join_load_levels(JOIN &join, uint32_t
     gw_load_levels(join.k, join.s.levels + (left != 0 ? 32 * (uint64_t)join.word + 16 * half : 0), left);
 }
 
-/* Entry of value i: exponent in place, and (explicit) flags or (derived) the index of its flags. A derived entry
- * is computed again when its value is assembled, and its map byte is read again (it is in the cache by then):
- * ranks take fewer registers. */
+/* Entry of value i: exponent in place, and (explicit) flags or (derived) the index of its flags. A derived
+ * entry is computed again when its value is assembled, and its map byte is read again (it is in the cache by
+ * then): ranks take fewer registers. */
 template <typename JOIN> GW_DEVICE uint32_t gw_join_entry(const JOIN &join, uint32_t i, bool has_all)
 {
     const uint32_t entry = gw_shared_load32(gw_byte_place<4>(join.entries, join.x[i / 4], i % 4));
@@ -308,7 +308,7 @@ template <typename JOIN> GW_DEVICE void gw_join_find(JOIN &join, const gw_counts
         gw_part_place<8 * type::SIZE>(s, GW_PART_ESCAPES, JOIN::DERIVED ? before.d >> 16 : before.c) >> 3;
 }
 
-/* What the groups of four of a batch leave behind. */
+/* What the groups of four of a batch accumulate. */
 struct gw_join_batch {
     uint32_t escapes; /* bit 8 i + j: value 4 j + i; unless entries are kept */
     uint32_t rare;    /* flags that occur */
@@ -537,8 +537,8 @@ template <bool MENDS, typename JOIN> GW_DEVICE void gw_join_values(JOIN &join)
 
 /*
  * Root, look-up, places of the digits, values: 8192 at a time, 32 a thread. Rules 24 to 26: returns true, to
- * all threads, if one is broken. Values go to s.out, if `stores`. stage_base: bits 4 and 5 are 0. Begins with a
- * barrier.
+ * all threads, if one is broken. Values go to s.out, if `stores`. stage_base: bits 4 and 5 are 0. Begins with
+ * a barrier.
  */
 template <uint32_t DTYPE, bool DERIVED, typename WORDS, typename LEVEL>
 GW_DEVICE bool gw_join_chunk(gw_decode_state &s, const gw_cuda_frame_state &frame, const WORDS &words,

@@ -50,7 +50,7 @@ GW_DEVICE void gw_merge32(uint32_t out[8], const LEVEL &level, uint32_t selector
         const uint32_t la = __funnelshift_r(l0, l1, l << 3), lb = __funnelshift_r(l1, l2, l << 3);
         const uint32_t ra = __funnelshift_r(r0, r1, r << 3), rb = __funnelshift_r(r1, r2, r << 3);
         out[2 * j] = gw_permute(la, ra, s.x);
-        /* The second four start behind what the first took. */
+        /* The second four start after what the first took. */
         out[2 * j + 1] = gw_permute(__funnelshift_rc(la, lb, s.x >> 16),
                                     __funnelshift_rc(ra, rb, gw_byte_of(s.y, 2)), s.y);
         r += s.y >> 24;
@@ -84,8 +84,8 @@ GW_DEVICE void gw_unpack32(uint32_t out[8], const WORDS &words, uint32_t at, uin
     }
 }
 
-/* 32 numbers of width k from k words; what lies behind the end of a run (only in the last words of a node)
- * reads as anything: loads of shared memory stay inside, others are checked. */
+/* 32 numbers of width k from k words; what comes after the end of a run (only in the last words of a node)
+ * has any value: loads of shared memory stay inside, others are checked. */
 template <typename WORDS>
 GW_DEVICE void gw_unpack_any(uint32_t out[8], const WORDS &words, uint32_t run, uint32_t width, uint32_t word,
                              uint32_t add)
@@ -130,8 +130,8 @@ GW_DEVICE gw_node_work gw_node_load(const gw_decode_state &s, uint32_t n)
     return node;
 }
 
-/* x = ranks 32 word .. 32 word + 31 of a node, if `active`. All lanes of the warp call it for consecutive words
- * of one node, the first of them a multiple of 32. */
+/* x = ranks 32 word .. 32 word + 31 of a node, if `active`. All lanes of the warp call it for consecutive
+ * words of one node, the first of them a multiple of 32. */
 template <typename WORDS, typename LEVEL>
 GW_DEVICE void gw_node_ranks(uint32_t x[8], const gw_decode_state &s, const WORDS &words, const LEVEL &level,
                              const gw_node_work &node, uint32_t word, bool active)

@@ -30,7 +30,7 @@ GW_DEVICE uint32_t gw_compare32(const uint32_t x[8], uint32_t pivot, bool small)
     return bits;
 }
 
-/* Byte i of x to the left or to the right, whose bit i says so. */
+/* Stores byte i of x to the left or to the right, as bit i of the masks says. */
 template <bool LEFT, bool RIGHT>
 GW_DEVICE void gw_move_ranks(const uint32_t x[8], uint32_t left_bits, uint32_t right_bits, uint32_t left,
                              uint32_t right)
@@ -76,7 +76,7 @@ GW_DEVICE uint32_t gw_plan_level(gw_encode_state &s, uint32_t depth, uint32_t *b
             s.node[n].right_at = tree.node[right].first_leaf;
             s.node[n].left_at = tree.node[n].first_leaf;
             s.node[n].pivot = tree.node[right].first_rank;
-            /* Of a leaf of a single label nobody needs the ranks. */
+            /* The ranks of a leaf of a single label are not needed. */
             s.node[n].keeps = (uint8_t)((tree.node[n + 1].right != 0 || tree.node[n + 1].width != 0) +
                                         2 * (tree.node[right].right != 0 || tree.node[right].width != 0));
             GW_NO_UNROLL
@@ -137,8 +137,8 @@ GW_DEVICE uint32_t gw_valid_bits(const gw_encode_node &node, uint32_t word)
     return valid < 32 ? (1u << valid) - 1 : ~0u;
 }
 
-/* A level of the tree: places of the level arrays that ranks come from and go to, and of the bitmaps; its tasks
- * and how many ones each has. */
+/* A level of the tree: places of the level arrays that ranks come from and go to, and of the bitmaps; its
+ * tasks and how many ones each has. */
 struct gw_level {
     uint32_t from, to, bitmaps;
     const uint16_t *list;
@@ -153,7 +153,7 @@ GW_DEVICE void gw_count_task(const gw_encode_state &s, const gw_level &level, ui
     uint32_t bits = 0;
     if (32 * word < node.len) {
         uint32_t x[8];
-        gw_load_ranks(x, level.from + gw_place_behind(node.at, node.left_at) + 32 * word);
+        gw_load_ranks(x, level.from + gw_place_after(node.at, node.left_at) + 32 * word);
         bits = gw_compare32(x, node.pivot, small) & gw_valid_bits(node, word);
         gw_shared_store32(level.bitmaps + 4 * (node.bitmap + word), bits);
     }
@@ -178,10 +178,10 @@ GW_DEVICE void gw_move_task(const gw_encode_state &s, const gw_level &level, uin
     const uint32_t before = before_task + gw_warp_scan(mine) - mine;
     if (active) {
         uint32_t x[8];
-        gw_load_ranks(x, level.from + gw_place_behind(node.at, node.left_at) + 32 * word);
-        const uint32_t left = level.to + gw_place_behind(node.at, node.left_at) + 32 * word - before;
+        gw_load_ranks(x, level.from + gw_place_after(node.at, node.left_at) + 32 * word);
+        const uint32_t left = level.to + gw_place_after(node.at, node.left_at) + 32 * word - before;
         const uint32_t right =
-            level.to + gw_place_behind(node.at + node.len - right_len, node.right_at) + before;
+            level.to + gw_place_after(node.at + node.len - right_len, node.right_at) + before;
         const uint32_t left_bits = ~bits & gw_valid_bits(node, word);
         if (node.keeps == 3) {
             gw_move_ranks<true, true>(x, left_bits, bits, left, right);
@@ -249,8 +249,8 @@ GW_DEVICE uint32_t gw_partition_levels(gw_encode_state &s, uint32_t depth, uint3
 
 /*
  * Partitions the ranks along the tree: lengths of all nodes, bitmaps at `bitmaps`, of which it returns the
- * words, to the first warp. After a level of a single task there are mostly only such: nobody but the first
- * warp would have work. Begins and ends with a barrier.
+ * words, to the first warp. After a level of a single task most levels have one: only the first warp
+ * would have work. Begins and ends with a barrier.
  */
 GW_DEVICE uint32_t gw_partition_chunk(gw_encode_state &s, uint32_t chunk_len, uint32_t level_size,
                                       uint32_t bitmaps)
@@ -270,7 +270,7 @@ GW_DEVICE uint32_t gw_partition_chunk(gw_encode_state &s, uint32_t chunk_len, ui
         }
     }
     const uint32_t depth = gw_partition_levels<false>(s, 0, level_size, bitmaps, &bitmap);
-    __syncthreads(); /* everybody has read that there is a single task */
+    __syncthreads(); /* all threads have read that there is a single task */
     if (is_first) {
         gw_partition_levels<true>(s, depth, level_size, bitmaps, &bitmap);
     }
@@ -278,7 +278,7 @@ GW_DEVICE uint32_t gw_partition_chunk(gw_encode_state &s, uint32_t chunk_len, ui
     return bitmap;
 }
 
-/* First bit in the chunk of each of the 32 strings, plane after plane; behind them where the planes end. By
+/* First bit in the chunk of each of the 32 strings, plane after plane; then where the planes end. By
  * one warp. */
 template <uint32_t DTYPE> GW_DEVICE void gw_plan_strings(gw_encode_state &s)
 {

@@ -95,9 +95,9 @@ template <typename WORDS> GW_DEVICE bool gw_find_runs(const gw_find<WORDS> &f, b
     return false;
 }
 
-/* Planes and escapes, a lane each, from word `at` on; `count`: digits or escapes of the lane's part. Returns 0,
- * or which check failed: 1, to all lanes, if the chunk's size is wrong; 2, to a lane, if padding is not zero. By
- * one warp. */
+/* Planes and escapes, a lane each, from word `at` on; `count`: digits or escapes of the lane's part. Returns
+ * 0, or which check failed: 1, to all lanes, if the chunk's size is wrong; 2, to a lane, if padding is not
+ * zero. By one warp. */
 template <uint32_t DTYPE, typename WORDS>
 GW_DEVICE uint32_t gw_find_planes(const gw_find<WORDS> &f, uint32_t at, uint32_t count)
 {
@@ -124,8 +124,8 @@ GW_DEVICE uint32_t gw_find_planes(const gw_find<WORDS> &f, uint32_t at, uint32_t
     return bad ? 2 : 0;
 }
 
-/* Tasks of all nodes, in the order of by_depth. Returns true, to a lane, if the padding of a run is not zero. By
- * one warp. */
+/* Tasks of all nodes, in the order of by_depth. Returns true, to a lane, if the padding of a run is not zero.
+ * By one warp. */
 template <typename WORDS> GW_DEVICE bool gw_find_tasks(const gw_find<WORDS> &f)
 {
     gw_decode_state &s = f.s;
@@ -162,12 +162,14 @@ template <typename WORDS> GW_DEVICE bool gw_find_tasks(const gw_find<WORDS> &f)
 }
 
 /*
- * Rules 21 and 22 of the chunk at words[0..size): lengths and places of all parts, the tasks. By one warp: there
- * are about 30 nodes, and eight warps would take as long. Returns true, to all lanes, if a rule is broken.
+ * Rules 21 and 22 of the chunk at words[0..size): lengths and places of all parts, the tasks. By one warp:
+ * there are about 30 nodes, and eight warps would take as long. Returns true, to all lanes, if a rule is
+ * broken.
  *
- * Lengths need no walk from the root. A left child has its parent's number plus one, so the nodes from one that
- * is not a left child, the head, down to a leaf have consecutive numbers; each has the length of the head less
- * what those above it in this row give to their right children: a difference of two prefix sums in preorder.
+ * Lengths need no walk from the root. A left child has its parent's number plus one, so the nodes from one
+ * that is not a left child, the head, down to a leaf have consecutive numbers; each has the length of the
+ * head less what those above it in this row give to their right children: a difference of two prefix sums in
+ * preorder.
  *
  * A node starts in its level array after the values, rounded up to words, of all leaves before it: what a
  * node's own leaves take is enough for it, and a left child starts at its parent's offset in the other array.

@@ -23,8 +23,8 @@ GW_DEVICE uint32_t gw_entry_of(uint32_t label, uint32_t rank, uint32_t escape_ra
 
 /*
  * 512 values of the frame from `first` on, 16 a lane, through the warp's 2 KiB at stage; those at `end` and
- * beyond are 0. Lanes load what lies next to each other. Quarter j (of 16 bytes; fp32 has 4, 16-bit types 2)
- * of a lane's values is then at (returned place) ^ 16 * j. Begins and ends with a barrier of the warp.
+ * beyond are 0. Neighbouring lanes load neighbouring bytes. Quarter j (of 16 bytes; fp32 has 4, 16-bit types
+ * 2) of a lane's values is then at (returned place) ^ 16 * j. Begins and ends with a barrier of the warp.
  */
 template <uint32_t DTYPE>
 GW_DEVICE uint32_t gw_stage_512(uint32_t stage, const uint8_t *values, uint64_t first, uint64_t end)
@@ -317,8 +317,8 @@ GW_DEVICE gw_fast_rule gw_fast_rule_of(const gw_encode_state &s, const gw_cuda_r
     return f;
 }
 
-/* Clears the warp's strings at `own`, 4 * stride bytes, and the 16 bytes after them, to which the last digits are
- * ORed, too: an OR in shared memory need not be atomic with respect to another warp's store. */
+/* Clears the warp's strings at `own`, 4 * stride bytes, and the 16 bytes after them, to which the last digits
+ * are ORed, too: an OR in shared memory need not be atomic with respect to another warp's store. */
 GW_DEVICE void gw_clear_strings(uint32_t strings, uint32_t own, uint32_t stride)
 {
     const uint32_t lane = gw_lane();
@@ -412,9 +412,9 @@ GW_DEVICE void gw_rank_totals(gw_encode_state &s, const gw_rank_state &state)
 
 /*
  * Ranks of the chunk's values into the first level array; digits into the strings, which start at `strings`,
- * those of a warp together, 4 * (string_words + 4) bytes each (strings = 0: there is no room, and digits are only
- * counted); counts into s. A warp takes consecutive values, 512 at a time, so that it needs no other warp to
- * find the places of its digits. Ends with a barrier.
+ * those of a warp together, 4 * (string_words + 4) bytes each (strings = 0: there is no room, and digits are
+ * only counted); counts into s. A warp takes consecutive values, 512 at a time, so that it needs no other
+ * warp to find the places of its digits. Ends with a barrier.
  */
 template <uint32_t DTYPE>
 GW_DEVICE void gw_rank_explicit(gw_encode_state &s, const gw_cuda_rounder &r, uint64_t first,

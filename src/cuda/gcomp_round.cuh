@@ -228,9 +228,9 @@ GW_DEVICE gw_rounded gw_round_at(const gw_cuda_rounder &r, uint64_t index, uint3
 
 /* ---- loads --------------------------------------------------------------------------------------------- */
 
-/* Where lane's 64 bytes lie in the 2 KiB that a warp exchanges them through, and where quarter lane mod 4
- * of owner lane / 4 of every group of eight owners. Quarters change places so that no two lanes of a store
- * or load meet in a bank. */
+/* The place of the lane's 64 bytes in the 2 KiB that a warp exchanges them through, and where quarter lane
+ * mod 4 of owner lane / 4 of every group of eight owners. Quarters change places so that no two lanes of a
+ * store or load meet in a bank. */
 GW_DEVICE uint32_t gw_exchange_mine(uint32_t stage, uint32_t lane)
 {
     return stage + 64 * lane + 16 * (lane >> 1 & 3);

@@ -32,7 +32,7 @@ struct gw_tree_node {
     uint8_t width; /* leaf: bits of an index */
     uint8_t depth;
     uint8_t first_rank;
-    uint8_t head;        /* itself, if it is no left child, else the head of its parent */
+    uint8_t head;        /* itself unless it is a left child; then the head of its parent */
     uint8_t inner_index; /* inner node: how many inner nodes come before it */
     uint8_t first_leaf;  /* leaves to the left */
     uint8_t unused;
@@ -150,8 +150,8 @@ struct gw_tree_label {
     uint32_t index;  /* of the label among them */
 };
 
-/* Leaves in the order of depths: their depths, widths and numbers. Thread 8 (l - 1) + j has block j of the labels
- * of length l. of_length: labels of length l, in lane l. Returns the number of leaves. */
+/* Leaves in the order of depths: their depths, widths and numbers. Thread 8 (l - 1) + j has block j of the
+ * labels of length l. of_length: labels of length l, in lane l. Returns the number of leaves. */
 GW_DEVICE uint32_t gw_tree_leaves(gw_cuda_tree &s, uint32_t of_length, uint32_t label_count)
 {
     const uint32_t t = gw_thread_now(), l = (t >> 3) + 1;
@@ -288,8 +288,8 @@ GW_DEVICE void gw_tree_levels(gw_cuda_tree &s, uint32_t t, uint32_t node_count, 
     }
 }
 
-/* Builds the tree of s.length, which is complete (docs/format.md section 5.1); base is not changed. Begins and
- * ends with a barrier. */
+/* Builds the tree of s.length, which is complete (docs/format.md section 5.1); base is not changed. Begins
+ * and ends with a barrier. */
 GW_DEVICE void gw_cuda_tree_build(gw_cuda_tree &s)
 {
     const uint32_t t = gw_thread_now(), lane = t & 31, warp = t >> 5;
@@ -359,7 +359,7 @@ GW_DEVICE void gw_tree_load(gw_cuda_tree &s, const uint8_t *src)
 
 /*
  * Rule 20 of docs/format.md section 8 for the codebook whose first `size` bytes (or 132, if there are more)
- * lie in `bytes`, in shared memory. Returns, to all threads, its size in bytes, or 0 if it breaks the rule;
+ * are in `bytes`, in shared memory. Returns, to all threads, its size in bytes, or 0 if it breaks the rule;
  * sets s.length and s.base. Begins and ends with a barrier.
  */
 GW_DEVICE uint32_t gw_cuda_book_read(gw_cuda_tree &s, const uint8_t *bytes, uint64_t size, uint32_t is_fp16,

@@ -60,8 +60,8 @@ GW_DEVICE void gw_write_leaf(const TO &to, uint32_t x[8], const gw_tree_node &no
     const uint32_t base = node.first_rank * 0x01010101u;
     GW_UNROLL
     for (int32_t j = 0; j < 8; j++) {
-        /* Ranks are not below the first of their leaf, so no byte borrows from those after it; the bytes after
-         * the last value may have any value. */
+        /* Ranks are not below the first of their leaf, so no byte borrows from those after it; the bytes
+         * after the last value may have any value. */
         const int32_t left = 8 * (int32_t)valid - 32 * j;
         x[j] = (x[j] - base) & ~__funnelshift_lc(0, ~0u, left < 0 ? 0 : (uint32_t)left);
     }
@@ -134,7 +134,8 @@ GW_DEVICE void gw_write_runs(gw_encode_state &s, const TO &to, uint32_t level_si
 
 /*
  * 16 bytes a lane of the planes, from the string n, in which they begin, on: number `quad` of those from base
- * on, and every 32nd before `last`. All begin WORD words and equally many bits behind 16 bytes of the string.
+ * on, and every 32nd before `last`. All begin the same number of bits after word WORD of 16 bytes of the
+ * string.
  */
 template <uint32_t WORD>
 GW_DEVICE void gw_copy_string(const gw_encode_state &s, uint32_t *base, uint32_t strings, uint32_t stride,
@@ -180,7 +181,7 @@ GW_DEVICE void gw_copy_string(const gw_encode_state &s, uint32_t *base, uint32_t
     }
 }
 
-/* Planes of the chunk to dst from the strings of digits, which have zeros before and behind them. */
+/* Planes of the chunk to dst from the strings of digits, which have zeros before and after them. */
 GW_DEVICE void gw_copy_strings(const gw_encode_state &s, uint32_t *dst, uint32_t strings,
                                uint32_t string_words)
 {
@@ -209,7 +210,7 @@ GW_DEVICE void gw_copy_strings(const gw_encode_state &s, uint32_t *dst, uint32_t
     }
 }
 
-/* The first `words` words of dst, which lie from `place` on in shared memory, as far from a multiple of 16 as
+/* The first `words` words of dst, which are at `place` in shared memory, as far from a multiple of 16 as
  * in dst, 16 bytes at a time. */
 GW_DEVICE void gw_copy_words(uint32_t *dst, uint32_t place, uint32_t words)
 {
@@ -262,9 +263,9 @@ template <uint32_t DTYPE, bool DERIVED> struct gw_planes {
     static constexpr uint32_t STAGE_WORDS = DERIVED ? REST1 + ROUND / 32 + 4 : REST4;
     static_assert(4 * STAGE_WORDS + 128 + 2048 * GW_WARPS <= 2 * GW_CUDA_ENCODE_LEVEL_SIZE(12),
                   "planes and exchange fit");
-    /* A value between the two steps: its field; from bit TAG on the number of its digits in planes 1 to 4 (at most
-     * 4); above that the bits that remain (16-bit types: fewer than 4). Two of them in a word of 16 bits each where
-     * that fits. */
+    /* A value between the two steps: its field; from bit TAG on the number of its digits in planes 1 to 4 (at
+     * most 4); above that the bits that remain (16-bit types: fewer than 4). Two of them in a word of 16 bits
+     * each where that fits. */
     static constexpr bool PACKED = type::SIZE == 2;
     static constexpr uint32_t TAG = type::M + 1;
     static_assert(TAG + 3 + (PACKED ? 2 : 3) <= (PACKED ? 16 : 32), "a value with its tag fits");
@@ -282,8 +283,8 @@ GW_DEVICE uint32_t gw_half_of(uint32_t x, uint32_t p)
     return (p & 1) != 0 ? x >> 16 : x & 0xffff;
 }
 
-/* Rounds the thread's values, tags them with the number of their digits and leaves them where they were staged
- * (`waiting`). count: digits in planes 1 | 2 << 16, 3 | 4, R4 | R2, R1 | escapes. */
+/* Rounds the thread's values, tags them with the number of their digits and leaves them where they were
+ * staged (`waiting`). count: digits in planes 1 | 2 << 16, 3 | 4, R4 | R2, R1 | escapes. */
 template <uint32_t DTYPE, bool DERIVED>
 GW_DEVICE void gw_planes_tag(const gw_encode_state &s, const gw_cuda_rounder &r, uint32_t exchange,
                              uint64_t first, uint32_t valid, uint32_t count[4])
@@ -415,8 +416,9 @@ GW_DEVICE void gw_planes_put_all(uint32_t planes, uint32_t waiting, uint32_t pos
     }
 }
 
-/* Full words of the planes to dst; after the last values (is_end) also the word that is not full, which otherwise
- * stays in s.carry. total: digits of the round. The caller's next barrier makes s.carry and s.done visible. */
+/* Full words of the planes to dst; after the last values (is_end) also the word that is not full, which
+ * otherwise stays in s.carry. total: digits of the round. The caller's next barrier makes s.carry and s.done
+ * visible. */
 template <uint32_t DTYPE, bool DERIVED>
 GW_DEVICE void gw_planes_store(gw_encode_state &s, uint32_t planes, const uint32_t total[4], bool is_end,
                                uint32_t *dst)
@@ -453,9 +455,9 @@ GW_DEVICE void gw_planes_store(gw_encode_state &s, uint32_t planes, const uint32
 }
 
 /*
- * Planes of the chunk to dst: values are rounded again, 4096 (fp32) or 8192 at a time. Digits are ORed together
- * in shared memory, where the level arrays were; the last word of a plane is kept for the next values. Begins
- * and ends with a barrier.
+ * Planes of the chunk to dst: values are rounded again, 4096 (fp32) or 8192 at a time. Digits are ORed
+ * together in shared memory, where the level arrays were; the last word of a plane is kept for the next
+ * values. Begins and ends with a barrier.
  */
 template <uint32_t DTYPE, bool DERIVED>
 GW_DEVICE void gw_write_planes(gw_encode_state &s, const gw_cuda_rounder &r, uint64_t first,

@@ -202,7 +202,7 @@ template <uint32_t LANE_BITS> GW_DEVICE void sum_nibbles_at(const gw_cuda_thc_su
 
 /* ---- kernels ------------------------------------------------------------------------------------------- */
 
-/* Count lanes of value 1, little-endian, and the bytes behind them. */
+/* Count lanes of value 1, little-endian, and the bytes after them. */
 GW_DEVICE void write_counts(const gw_cuda_thc_sum_params &p, uint64_t thread, uint64_t threads)
 {
     const uint32_t ones = p.lane_bits == 8 ? 0x01010101u : p.lane_bits == 16 ? 0x00010001u : 1;

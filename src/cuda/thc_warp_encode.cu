@@ -191,7 +191,7 @@ GW_DEVICE void quantize_block(uint8_t *bytes, const quantizer &quantizer, const 
 
 /* Byte of the 16-byte word `word` of the input as it is. Rows of four-byte elements are eight words, turned
  * so that eight threads with a row each read from all banks; those of two-byte elements are four words, and a
- * word is left out behind each. */
+ * word is left out after each. */
 template <uint32_t DTYPE> GW_DEVICE uint32_t input_place(uint32_t word)
 {
     if (DTYPE == GW_FP32) {
@@ -200,7 +200,7 @@ template <uint32_t DTYPE> GW_DEVICE uint32_t input_place(uint32_t word)
     return 16 * (word + word / 4);
 }
 
-/* Block `number` on its way to memory.input. */
+/* Starts the copy of block `number` to memory.input. */
 template <uint32_t DTYPE>
 GW_DEVICE void fetch_input(uint8_t *input, const gw_cuda_thc_encode_params &p, uint64_t number, bool is_whole)
 {
@@ -262,7 +262,7 @@ GW_DEVICE void join_input(float *rows, const gw_cuda_thc_encode_params &p, uint6
         {
             float x[8], e[8];
             if (k == 16 / V) {
-                __syncwarp(); /* which loads do not pass: registers are short */
+                __syncwarp(); /* which keeps loads from moving up: registers are scarce */
             }
             warp_widen_vector<DTYPE>(x, gw_global_load128(src + 512 * k));
             GW_UNROLL for (uint32_t c = 0; c < V; c += 4)
@@ -308,7 +308,7 @@ GW_DEVICE void window_row(float value[32], uint32_t sign, uint32_t exponent)
     }
 }
 
-/* What lane b knows of the warp's block in group b of 32. */
+/* The scalars of the warp's block in group b of 32, in lane b. */
 struct block_facts {
     uint32_t kind, own, maximum, scale, rescale;
 };
@@ -325,7 +325,7 @@ GW_DEVICE block_facts facts_of(const gw_cuda_thc_encode_params &p, uint64_t numb
     uint32_t status = 0;
     facts.own = own[0];
     facts.maximum = maxima[0];
-    facts.kind = thc_judge(p, own, maxima, &status);
+    facts.kind = thc_block_kind(p, own, maxima, &status);
     if (facts.kind == THC_BAD) {
         thc_report(p.result, p.span.first_block + number, status);
     } else if (facts.kind == THC_CODED) {
@@ -352,7 +352,7 @@ GW_DEVICE void store_indices(const gw_cuda_thc_encode_params &p, uint64_t number
     }
 }
 
-/* Own indices at `bytes` back to values by column, through the same memory. A row behind the lanes of a short
+/* Own indices at `bytes` back to values by column, through the same memory. A row after the lanes of a short
  * last block is zeros. */
 GW_DEVICE void decode_own(float value[32], const encode_memory &memory, const gw_cuda_thc_context &context,
                           const block_facts &facts, uint32_t lanes)
@@ -360,7 +360,7 @@ GW_DEVICE void decode_own(float value[32], const encode_memory &memory, const gw
     const uint32_t lane = threadIdx.x & 31;
     const uint8_t *bytes = (const uint8_t *)(const void *)memory.rows;
     float *look_up =
-        memory.rows + 128; /* behind the bytes; indices of 4 bits: no table may change in between */
+        memory.rows + 128; /* after the bytes; indices of 4 bits: no table may change in between */
 
     if (lane < 16) {
         const int32_t centred = (int32_t)(2 * (uint32_t)context.table[lane]) - (int32_t)context.granularity;
@@ -381,7 +381,7 @@ GW_DEVICE void decode_own(float value[32], const encode_memory &memory, const gw
     warp_transform(memory.rows, value);
 }
 
-/* The error memory of block `number`: x, which lies in rows at memory.input, less y, which is there by column
+/* The error memory of block `number`: x, which is in rows at memory.input, less y, which is there by column
  * or zero. */
 GW_DEVICE void store_error(const gw_cuda_thc_encode_params &p, const encode_memory &memory, uint64_t number,
                            bool is_whole, const float y[32], bool has_y)
@@ -442,7 +442,7 @@ GW_DEVICE void load_rows(float value[32], const float *rows)
     }
 }
 
-/* What lane b has of the warp's block. */
+/* The scalars of lane b, to all lanes. */
 template <bool HAS_ERROR> GW_DEVICE block_facts facts_from(const block_facts &mine, uint32_t b)
 {
     block_facts facts;
