@@ -184,7 +184,7 @@ struct gw_decode_call {
     const uint8_t *levels; /* of the frame's first value */
     uint32_t shared_size;  /* of the block */
     uint8_t *large;        /* a slot for chunks that do not fit it, see gw_decode_copy_room() */
-    uint64_t owner_key; /* added to a chunk's index: what tells codebooks of different frames apart; not 0 */
+    uint64_t owner_key;    /* added to a chunk's index: distinguishes codebooks of different frames; not 0 */
 };
 
 /* Bytes of shared memory that are left for a copy of the chunk; 0: its level arrays do not fit, and a slot

@@ -1,5 +1,5 @@
 /*
- * What host and device code of GCOMP share: parameters of the kernels, what lies in the workspace. Plain C
+ * What host and device code of GCOMP share: parameters of the kernels, layout of the workspace. Plain C
  * and C++; all pointers are to device memory.
  *
  * SPDX-License-Identifier: BSD-2-Clause
@@ -93,7 +93,7 @@ typedef struct gw_gcomp_decode_params {
     uint64_t *deferred;   /* chunks that the first kernel leaves to the second, counted over all items */
     uint8_t *large;       /* large_slots * GW_CUDA_LARGE_SIZE: for chunks that do not fit shared memory */
     uint32_t large_slots; /* at most GW_CUDA_LARGE_SLOTS_MAX */
-    uint64_t chunk_total; /* places in deferred: the most chunks of all items (validation: a guess) */
+    uint64_t chunk_total; /* places in deferred: the most chunks of all items (validation: from the hint) */
     uint32_t exact_len;   /* 1: frames of another length than dst_capacity are refused, GW_ERR_ARG */
     uint32_t reserved;
 } gw_gcomp_decode_params;

@@ -266,7 +266,7 @@ template <uint32_t DTYPE> GW_DEVICE uint4 gw_load_values(const uint8_t *values, 
 
 /*
  * 64 bytes of values for every lane of a warp to shared memory at `stage`: batch `batch` (fp32: 0 or 1) of
- * the lane's 32 values, which begin at start(lane of the warp). Lanes load what lies next to each other; a
+ * the lane's 32 values, which begin at start(lane of the warp). Neighbouring lanes load neighbouring bytes; a
  * lane finds its own by gw_staged(). Values at `end` and beyond are 0. Begins and ends with a barrier of
  * the warp.
  */

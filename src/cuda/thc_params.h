@@ -24,7 +24,7 @@
 #define GW_THC_WARP_LANES_SIZE(lane_bits) ((lane_bits) == 8u ? 1152u : 2560u)
 
 /* Grid cells of the quantizer of a granularity, eight bytes each, two tables a block: one a step, or two
- * where the middle of the grid lies within one. */
+ * where the middle of the grid is within one. */
 #define GW_THC_WARP_CELLS(granularity)                                                                       \
     (((granularity)&1u) != 0 ? 2u * (granularity) + 1u : (granularity) + 1u)
 

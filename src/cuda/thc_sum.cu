@@ -6,7 +6,7 @@
  * order of nibbles, as many sources as a byte has room for; their two orders part at the end.
  *
  * Other indices, grids from 128 on, lanes of 32 bits: a thread makes 16 neighbouring lanes. They are a
- * quarter of a group of 64 values, whose bits lie in the same 16 bytes (2 and 4 bits) or 8 bytes (1 bit, and
+ * quarter of a group of 64 values, whose bits are in the same 16 bytes (2 and 4 bits) or 8 bytes (1 bit, and
  * the third bit of 3) for all quarters: neighbouring threads read the same bytes and write neighbouring ones.
  *
  * No float, and no carry leaves a lane: n * g fits it.

@@ -6,7 +6,7 @@
  *   values 32 i + l, i = 0..31: those of 32 to 512
  *
  * Values change hands through rows of 36 words: rows are written and read 16 bytes at a time, eight threads
- * on all banks, and a column's words lie on different banks.
+ * on all banks, and a column's words on different banks.
  *
  * A short last block is one of 1024 values whose upper ones are zero (thc_tile.cuh explains why that is
  * correct).

@@ -50,8 +50,8 @@ template <uint32_t DTYPE, bool HAS_ERROR> GW_DEVICE encode_memory encode_memory_
 /* ---- quantizer ----------------------------------------------------------------------------------------- */
 
 /*
- * A position q = trunc(scaled value), counted from the middle of the grid, lies in cell (q >> shift) + bias:
- * cells are one grid step wide, or half of one where the middle lies within a step. With index z, value T and
+ * A position q = trunc(scaled value), counted from the middle of the grid, is in cell (q >> shift) + bias:
+ * cells are one grid step wide, or half of one where the middle is within a step. With index z, value T and
  * gap g below and up to the next value, and 16 random bits r, the index is z + 1 if
  *
  *   g (2 r + 1) <= 2 (q + middle - 65536 T)   <=>   g r + ceil(g / 2) + 65536 T - middle <= q,

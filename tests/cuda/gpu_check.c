@@ -29,7 +29,7 @@
  *
  * --limit S, for all: a case that takes longer than S seconds ends the program, status 70; 0, the default:
  * no limit. Exit: 0 equal, 1 different or failed, 2 usage, 70 hangs, 77 no driver or no device. Whatever
- * ends it, it says what was compared last.
+ * ends it, it prints what was compared last.
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */

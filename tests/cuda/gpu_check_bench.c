@@ -18,7 +18,7 @@ int repeats = REPEATS_MAX; /* timed calls */
 /*
  * What is timed works on one of `sets` equal sets of buffers, ring_at counted through all calls. Cold: on the
  * next one each time, so that a set comes back only after all others, many times the device's cache. Hot: on
- * the first each time, which lies in the cache if it fits.
+ * the first each time, which is in the cache if it fits.
  */
 static size_t ring_at;
 

@@ -15,7 +15,7 @@ unsigned long compared;
 unsigned case_seconds; /* that a case may take; 0: as long as it likes */
 int clears_workspaces;
 
-/* What a program that fails or hangs has to say: the case, and the comparison before. */
+/* What a program that fails or hangs prints: the case, and the last comparison. */
 static char last_compared[256] = "nothing was compared\n";
 static char current_case[200] = "no case had begun\n";
 
@@ -32,7 +32,7 @@ static void write_text(const char *text)
 }
 
 /* `timeout` sends SIGTERM to a stage that takes too long, the alarm clock SIGALRM to a case that does. Only
- * what a handler may call is called; a driver that hangs must not be asked for anything. */
+ * async-signal-safe functions are called, and none of a driver that may hang. */
 void on_signal(int number)
 {
     write_text(number == SIGALRM ? "gpu_check: HANGS: a case took longer than --limit allows\n"

@@ -12,7 +12,7 @@ static struct {
     int use_device;
 } digests;
 
-/* bytes: where use_device says. */
+/* bytes: in device memory if use_device. */
 void digest(const char *name, const char *part, const void *bytes, size_t size)
 {
     char line[200], expected[200];

@@ -90,7 +90,7 @@ static uint16_t half_of(float x)
     return (uint16_t)(sign | (uint32_t)exponent << 10 | (mantissa >> 13 & 1023));
 }
 
-/* A gradient with a map of its own optimizer state, in all dtypes: fp16 scaled by 1024, as trainers do. */
+/* A gradient with a map of its own optimizer state, in all dtypes: fp16 scaled by 1024, as in training. */
 static void compare_with_map(const float *grad, size_t len, const uint8_t *levels, uint32_t base,
                              const char *name)
 {
@@ -185,8 +185,8 @@ void check_states(const char *list, size_t len_max)
     expect(maps > 0, "the list names no states", list);
 }
 
-/* Golden frames to receivers that know what the index says: device, CPU and the stored values and statuses
- * agree. */
+/* Golden frames to receivers with the maps and codebooks of the index: device, CPU and the stored values and
+ * statuses agree. */
 void check_vectors(const char *folder)
 {
     char path[2048];

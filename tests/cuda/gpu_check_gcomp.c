@@ -318,7 +318,7 @@ void install_own_book(gcomp_case *c)
     encode_again(c);
 }
 
-/* Codebook, map base and key from device memory; what the host says of them is wrong. `plain` has no
+/* Codebook, map base and key from device memory; the host's values are wrong. `plain` has no
  * codebook. */
 void compare_device_arguments(const gcomp_case *c, const gw_gcomp *plain, const uint8_t *book,
                               size_t book_size)

@@ -79,7 +79,7 @@ void compare_thc(const gw_thc *thc, const void *x, size_t len, const char *name)
                  &(gw_thc_source){.values = x, .error = feedback ? error : NULL, .patterns = patterns},
                  &(gw_buffer){indices, indices_size, 0}, NULL, &workspace),
              "gw_thc_encode");
-        /* One of them has its key in device memory, and a range that says something else. */
+        /* One of them has its key in device memory, and a range with other values. */
         const gw_cuda_thc_key key = {options->seed, range.round, w};
         gw_cuda_thc_key *key_at = w == 2 ? on_device(&key, sizeof key) : NULL;
         gw_thc_range device_range = range;

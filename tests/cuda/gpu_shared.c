@@ -3,9 +3,9 @@
  *
  *   gpu_shared FILE     FILE: rows `kernel, device, log2 of a chunk, bytes at most, blocks at least`,
  *                       patterns of fnmatch() but for the numbers; the first that matches counts
- *   gpu_shared          prints what is asked for
+ *   gpu_shared          prints the table of this build
  *
- * Every public call is made on devices of several compute capabilities under the stand-in for the driver,
+ * Every public call is made on devices of several compute capabilities under the fake driver,
  * which notes the launches and runs nothing, with all dtypes, levels, presets, chunk lengths, and codebooks
  * installed or not. Blocks: as many of one launch as the shared memory and the threads of a multiprocessor
  * hold (registers are scripts/gpu_check_resources' matter: launch bounds keep them below). A kernel that is
@@ -84,7 +84,8 @@ static void must(gw_status status, const char *what)
     }
 }
 
-/* An encode of chunks of 2^15 values wants more than a block of some devices may have: an answer, too. */
+/* An encode of chunks of 2^15 values needs more than a block of some devices can have: that status is
+ * accepted. */
 static void must_if_it_fits(gw_status status, const char *what)
 {
     if (status != GW_ERR_OPTION || chunk_log2 != LOG2_MAX || device->block_max > 100 * 1024) {
@@ -207,7 +208,7 @@ static void call_all_gcomp(gw_cuda *cuda)
     chunk_log2 = 0;
 }
 
-/* What has no chunks, or the same of all lengths, stands under log2 0. */
+/* Kernels without chunks, or with the same size for all lengths, have log2 0. */
 static void call_all_thc(gw_cuda *cuda)
 {
     enum { WORKERS = 8 };
@@ -324,7 +325,7 @@ int main(int argc, char **argv)
 
     void *library = dlopen("libcuda.so.1", RTLD_NOW), *symbol;
     if (library == NULL || (symbol = dlsym(library, "gw_fake_control_of")) == NULL) {
-        fprintf(stderr, "gpu_shared: this is for the stand-in for the driver\n");
+        fprintf(stderr, "gpu_shared: this is for the fake driver\n");
         return 2;
     }
     memcpy(&get, &symbol, sizeof get);

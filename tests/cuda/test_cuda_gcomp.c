@@ -173,7 +173,7 @@ static void equals_the_cpu(void **state)
     gw_cuda_close(&cuda);
 }
 
-/* Histogram and codebook on the device; frames made with it where it lies, read by a CPU that has it
+/* Histogram and codebook on the device; frames made with it in device memory, read by a CPU that has it
  * installed. */
 static void codebooks(void **state)
 {
@@ -233,7 +233,7 @@ static void codebooks(void **state)
                              &(gw_cuda_request){&device, decoded, {decode_workspace, decode_size}, NULL}),
         GW_OK);
     assert_int_equal(testing_result(decoded).status, GW_OK);
-    /* Without the book the frame cannot be read. */
+    /* Without the book the frame is refused. */
     assert_int_equal(
         gw_cuda_gcomp_decode(&cuda, &codec, &(gw_cuda_frame){device_frame, bound, &result->size, NULL},
                              &(gw_cuda_target){values, t.len},

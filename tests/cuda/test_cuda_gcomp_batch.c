@@ -327,7 +327,7 @@ static void many_hops(void **state)
 /* Item i of a batch with something wrong; the others stay as they are. */
 typedef enum wrong {
     NOTHING,
-    CHUNK, /* what the frame says: the CPU's status */
+    CHUNK, /* as in the frame: the CPU's status */
     MAGIC,
     CUT,
     TRAILING,
@@ -517,7 +517,7 @@ static void wrong_items_leave_others_alone(void **state)
     gw_cuda_close(&cuda);
 }
 
-/* A host that knows of fewer values: hops from the first that has no room on are refused. */
+/* value_total below the sum: hops from the first that does not fit on are refused. */
 static void too_few_values(void **state)
 {
     (void)state;
@@ -564,7 +564,7 @@ static void too_few_values(void **state)
     gw_cuda_close(&cuda);
 }
 
-/* A batch of one with more values than the host says: it fits or not, but it stays in its workspace. */
+/* A batch of one with more values than value_total: it fits or not, but it stays in its workspace. */
 static void one_item_stays_in_its_workspace(void **state)
 {
     (void)state;
@@ -1015,7 +1015,7 @@ static void a_book_on_the_device_replaces_one(void **state)
     assert_int_equal(testing_result(result).size, frame_size[2]);
     assert_memory_equal(dst, frame[2], frame_size[2]);
     for (int turn = 0; turn < 2; turn++) {
-        /* turn 0: id 1 is book 2; turn 1: id 1 is book 0, and nobody knows id 2 */
+        /* turn 0: id 1 is book 2; turn 1: id 1 is book 0, and id 2 is not installed */
         for (int id = 1; id <= 2; id++) {
             const int i = id == 2 ? 1 : turn == 0 ? 2 : 0;
             assert_int_equal(

@@ -337,7 +337,7 @@ static void compare_sums(gw_cuda *cuda, const job *j, uint8_t *const *indices, c
     compare_decode(cuda, j, lanes, lanes_size, members, maxima, GW_THC_SUM, offset);
     compare_decode(cuda, j, lanes, lanes_size, members, maxima, GW_THC_MEAN, offset);
     compare_decode(cuda, j, reduced, reduced_size, NULL, maxima, GW_THC_MEAN, 0);
-    /* Hostile: members, lanes and patterns at random; the CPU says what must come out. */
+    /* Hostile: members, lanes and patterns at random; compared with the CPU. */
     for (int turn = 0; turn < 4 && len > 0; turn++) {
         uint32_t *wrong = take(4 * j->patterns);
         memcpy(wrong, maxima, 4 * j->patterns);
@@ -532,7 +532,7 @@ static void four_bit_sums(void **state)
     gw_cuda_close(&cuda);
 }
 
-/* Values of blocks whose largest magnitudes lie anywhere, most of them within some octaves of it, a few far
+/* Values of blocks whose largest magnitudes are anywhere, most of them within some octaves of it, a few far
  * below or zero. */
 static void spread_values(float *x, size_t len, uint64_t *random)
 {
@@ -554,7 +554,7 @@ static void spread_values(float *x, size_t len, uint64_t *random)
 }
 
 /* Blocks of 1024 values, rotated, which have kernels of their own where own norms are given: runs of many
- * groups, norms of all exponents, grids whose middle lies on a step and between two, pointers of any
+ * groups, norms of all exponents, grids whose middle is on a step and between two, pointers of any
  * alignment. */
 static void usual_shape(void **state)
 {
@@ -652,7 +652,7 @@ static void all_policies(void **state)
     gw_cuda_close(&cuda);
 }
 
-/* Maxima that cannot be, or that are below the worker's own: the CPU's status and block; other blocks are
+/* Impossible maxima, or that are below the worker's own: the CPU's status and block; other blocks are
  * encoded, and bad ones carry zeros and keep their error. */
 static void bad_maxima(void **state)
 {
