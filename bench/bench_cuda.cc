@@ -224,9 +224,16 @@ void bench_gcomp(benchmark::State &state, Call call, const std::string &name, co
                  hop_size = gw_cuda_gcomp_hop_workspace_size(&codec, 1, len);
     const Memory workspace(std::max({encode_size, decode_size, hop_size}));
     gw_cuda_result *const result = results.As<gw_cuda_result>();
+    const gw_cuda_buffer encode_dst = {frame.As<void>(), bound}, hop_dst = {hop.As<void>(), bound};
+    const gw_cuda_frame encoded_frame = {frame.As<void>(), bound, &result[0].size, &map};
+    const gw_cuda_target target = {out.As<void>(), len};
+    const auto request_of = [&](int index, size_t workspace_size) {
+        return gw_cuda_request{nullptr, &result[index], {workspace.As<void>(), workspace_size}, nullptr};
+    };
+    const gw_cuda_request encode_request = request_of(0, encode_size),
+                          decode_request = request_of(1, decode_size), hop_request = request_of(1, hop_size);
     const auto encode = [&] {
-        keep(gw_cuda_gcomp_encode(cuda, &codec, &source, nullptr, frame.As<void>(), bound, &result[0],
-                                  workspace.As<void>(), encode_size, nullptr));
+        keep(gw_cuda_gcomp_encode(cuda, &codec, &source, &encode_dst, &encode_request));
     };
     encode();
     check(results, 0, "encode");
@@ -244,26 +251,21 @@ void bench_gcomp(benchmark::State &state, Call call, const std::string &name, co
         break;
     case Call::Decode:
         run = [&] {
-            keep(gw_cuda_gcomp_decode(cuda, &codec, frame.As<void>(), bound, &result[0].size, &map, nullptr,
-                                      out.As<void>(), len, &result[1], workspace.As<void>(), decode_size,
-                                      nullptr));
+            keep(gw_cuda_gcomp_decode(cuda, &codec, &encoded_frame, &target, &decode_request));
         };
         break;
     case Call::DecodeAdd:
         moved += values_moved;
         run = [&] {
-            keep(gw_cuda_gcomp_decode_add(cuda, &codec, frame.As<void>(), bound, &result[0].size, &map,
-                                          nullptr, out.As<void>(), len, &result[1], workspace.As<void>(),
-                                          decode_size, nullptr));
+            keep(gw_cuda_gcomp_decode_add(cuda, &codec, &encoded_frame, &target, &decode_request));
         };
         break;
     case Call::Hop:
         /* The new frame is about as long. The sums in the workspace are not counted as necessary traffic. */
         moved += frame_moved + (mode.levels == GW_GCOMP_DERIVED ? 0 : static_cast<double>(len));
         run = [&] {
-            keep(gw_cuda_gcomp_decode_add_encode(cuda, &codec, frame.As<void>(), bound, &result[0].size, &map,
-                                                 &source, nullptr, hop.As<void>(), bound, &result[1],
-                                                 workspace.As<void>(), hop_size, nullptr));
+            keep(gw_cuda_gcomp_decode_add_encode(cuda, &codec, &encoded_frame, &source, &hop_dst,
+                                                 &hop_request));
         };
         break;
     }
@@ -347,8 +349,12 @@ void bench_hop_batch(benchmark::State &state, const std::string &name, const Mod
                  hop_size = gw_cuda_gcomp_hop_workspace_size(&codec, count, len);
     const Memory workspace(std::max(encode_size, hop_size));
     const gw_cuda_key key = {1, 0, 0, 0};
-    keep(gw_cuda_gcomp_encode_batch(cuda, &codec, device_items.As<gw_cuda_gcomp_item>(), count, len,
-                                    &data.map, &key, nullptr, workspace.As<void>(), encode_size, nullptr));
+    const gw_cuda_gcomp_batch batch = {device_items.As<gw_cuda_gcomp_item>(), count, len, &data.map, &key, 0};
+    const gw_cuda_gcomp_hop_batch hop_batch = {
+        device_hops.As<gw_cuda_gcomp_hop>(), count, len, &data.map, &data.map, &key};
+    const gw_cuda_request encode_request = {nullptr, nullptr, {workspace.As<void>(), encode_size}, nullptr};
+    const gw_cuda_request hop_request = {nullptr, nullptr, {workspace.As<void>(), hop_size}, nullptr};
+    keep(gw_cuda_gcomp_encode_batch(cuda, &codec, &batch, &encode_request));
     double frames_size = 0;
     for (uint32_t i = 0; i < count; i++) {
         gw_cuda_result encoded;
@@ -360,9 +366,7 @@ void bench_hop_batch(benchmark::State &state, const std::string &name, const Mod
     /* As for a single hop: values, map and frame in, a frame out. */
     run_device_pairs(state, 4 * len, 5.0 * static_cast<double>(len) + 2 * frames_size,
                      8.0 * frames_size / static_cast<double>(len), cold, [&] {
-                         keep(gw_cuda_gcomp_decode_add_encode_batch(
-                             cuda, &codec, device_hops.As<gw_cuda_gcomp_hop>(), count, len, &data.map,
-                             &data.map, &key, nullptr, workspace.As<void>(), hop_size, nullptr));
+                         keep(gw_cuda_gcomp_decode_add_encode_batch(cuda, &codec, &hop_batch, &hop_request));
                      });
     for (uint32_t i = 0; i < count; i++) {
         check(results, count + i, "the call");
@@ -402,20 +406,25 @@ void bench_thc(benchmark::State &state, Thc call, const std::string &name, size_
     std::vector<std::unique_ptr<Memory>> indices;
     const uint8_t *sources[WORKERS];
     uint32_t ranks[WORKERS];
+    gw_thc_source source = {};
+    source.values = x.As<void>();
+    source.patterns = source.own_patterns = patterns.As<uint32_t>();
+    const gw_cuda_thc_request request = {nullptr, GW_THC_SUM, result, nullptr};
+    const gw_cuda_thc_inputs inputs = {sources, ranks, nullptr, WORKERS, 0};
+    const gw_thc_sum summed = {lanes.As<void>(), lanes_size, members.As<uint32_t>(), patterns.As<uint32_t>()};
+    const gw_cuda_target target = {out.As<void>(), len};
     const auto norms = [&] {
-        keep(gw_cuda_thc_norms(cuda, &thc, &range, x.As<void>(), nullptr, patterns.As<uint32_t>(), result,
-                               nullptr));
+        keep(gw_cuda_thc_norms(cuda, &thc, &range, &source, patterns.As<uint32_t>(), &request));
     };
     const auto encode = [&](uint32_t worker) {
         range.rank = worker;
-        keep(gw_cuda_thc_encode(cuda, &thc, &range, nullptr, x.As<void>(), nullptr, patterns.As<uint32_t>(),
-                                patterns.As<uint32_t>(), indices[worker]->As<uint8_t>(), indices_size, result,
-                                nullptr));
+        const gw_cuda_buffer dst = {indices[worker]->As<void>(), indices_size};
+        keep(gw_cuda_thc_encode(cuda, &thc, &range, &source, &dst, &request));
     };
     const auto sum = [&] {
         uint8_t set[GW_THC_SET_SIZE(WORKERS)] = {0};
-        keep(gw_cuda_thc_sum_indices(cuda, &agg, lanes.As<uint8_t>(), set, lanes_len, sources, ranks, WORKERS,
-                                     0, nullptr));
+        const gw_thc_partial partial = {lanes.As<uint8_t>(), set, lanes_len};
+        keep(gw_cuda_thc_sum_indices(cuda, &agg, &partial, &inputs, nullptr));
     };
     norms();
     for (uint32_t worker = 0; worker < WORKERS; worker++) {
@@ -453,9 +462,7 @@ void bench_thc(benchmark::State &state, Thc call, const std::string &name, size_
         moved = lanes_moved + values_moved;
         bits = 8.0 * lanes_moved / static_cast<double>(len);
         run = [&] {
-            keep(gw_cuda_thc_decode(cuda, &thc, &range, nullptr, lanes.As<uint8_t>(), lanes_size,
-                                    members.As<uint32_t>(), patterns.As<uint32_t>(), GW_THC_SUM,
-                                    out.As<void>(), size, result, nullptr));
+            keep(gw_cuda_thc_decode(cuda, &thc, &range, &summed, &target, &request));
         };
         break;
     }

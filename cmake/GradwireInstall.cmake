@@ -19,8 +19,9 @@ install(TARGETS ${gw_install_targets} EXPORT gradwire-targets
 install(DIRECTORY ${PROJECT_SOURCE_DIR}/include/gradwire DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}
         FILES_MATCHING PATTERN "*.h")
 # Device entry points, for kernels of the caller's own: includes as in the source tree, below gradwire/device.
-set(gw_device_headers crc32c.cuh device.cuh gcomp_decode.cuh gcomp_device.cuh gcomp_encode.cuh gcomp_frame.cuh gcomp_params.h
-    gcomp_round.cuh gcomp_tree.cuh)
+set(gw_device_headers crc32c.cuh device.cuh gcomp_decode.cuh gcomp_decode_state.cuh gcomp_device.cuh gcomp_encode.cuh
+    gcomp_encode_state.cuh gcomp_frame.cuh gcomp_join.cuh gcomp_merge.cuh gcomp_params.h gcomp_partition.cuh gcomp_parts.cuh
+    gcomp_rank.cuh gcomp_round.cuh gcomp_store.cuh gcomp_tree.cuh gcomp_write.cuh)
 list(TRANSFORM gw_device_headers PREPEND ${PROJECT_SOURCE_DIR}/src/cuda/)
 install(FILES ${gw_device_headers} DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/gradwire/device/cuda)
 if(TARGET gradwire_cli)

@@ -5,7 +5,7 @@
 
 N values of fp32 (default 2^26: 256 MiB, far above the cache) with the exponents of a normal distribution; medians of
 events on one stream, which is nvCOMP's too; shares of torch's copy of the same values in the same process. nvCOMP's
-ANS codes bytes: the exponents split off (the other 24 bits would go beside them as they are and are not counted),
+ANS codes bytes: the exponents split off (the other 24 bits would be stored raw and are not counted),
 and, if this nvCOMP has that type, fp32 values whole. What it encodes is decoded and compared. Its times include what
 its Python calls do around the kernels, which is why each is given with memory that the call takes itself and, where
 this nvCOMP can, with memory and configuration given.
@@ -51,7 +51,7 @@ def size_of(coded):
 def compare_ans(bench, nvcomp, name, values, data_type, value_count):
     """One type through ANS. Returns whether the decoded bytes are the encoded ones."""
     torch, handle = bench.torch, bench.stream.cuda_stream
-    # Without cuda_stream a codec makes a stream of its own, where these events would see nothing of it.
+    # Without cuda_stream a codec makes a stream of its own, which these events do not measure.
     codec = nvcomp.Codec(algorithm="ANS", data_type=data_type, cuda_stream=handle)
     array = nvcomp.as_array(values, cuda_stream=handle)
     coded = codec.encode(array)

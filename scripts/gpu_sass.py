@@ -1,6 +1,6 @@
 """What the counters of instructions share: the tools, the regions of the sources, the basic blocks of machine code.
 
-A region is named by whoever counts: (function, how a statement begins, name), None for all of the function. A
+Callers name regions: (function, how a statement begins, name), None for all of the function. A
 statement ends with the brace that it opens.
 """
 
@@ -135,8 +135,8 @@ def blocks_of(text, kernel, region_of):
             if re.search(r"\b(BRA|EXIT|RET|BRX|JMP|WARPSYNC\.EXCLUSIVE)\b", op[1]):
                 close()
     close()
-    # At the end, behind the last EXIT, lie the ways of shuffles and votes in warps that are not converged, which here
-    # they are. On sm_80 nothing but the branches to them tells which they are; where other code lies among them, all
+    # At the end, behind the last EXIT, is the code of shuffles and votes for diverged warps, which these
+    # are not. On sm_80 only the branches to it identify it; where other code is among it, all
     # of it counts.
     size = sum(len(b[1]) for b in blocks)
     divergent = {m[1] for b in blocks for t, _ in b[1] if (m := re.search(r"BRA\.DIV.*`\((\.L_x_\d+)\)", t))}
@@ -147,6 +147,6 @@ def blocks_of(text, kernel, region_of):
     cold = next((i for i, b in enumerate(blocks) if any("WARPSYNC.COLLECTIVE" in t for t, _ in b[1])), apart)
     if sum(len(b[1]) for b in blocks[cold:]) > 0.15 * size:
         sys.exit(
-            f"{kernel}: much code lies behind the ways of warps that are not converged; it is not left out like that"
+            f"{kernel}: much code follows the code for diverged warps; the counter does not support that"
         )
     return blocks[:cold]

@@ -63,7 +63,7 @@ GW_DEVICE uint32_t gw_crc_multiply(uint32_t a, uint32_t b)
 
 /*
  * CRC32C of word_count words, going on from crc; load(i) gives word i, its first byte lowest. All 256 threads
- * of the block call it and get the result; `sums` is 8 words of shared memory that nobody else uses.
+ * of the block call it and get the result; `sums` is 8 words of shared memory that nothing else uses.
  */
 template <typename LOAD>
 GW_DEVICE uint32_t gw_cuda_crc32c(uint32_t crc, uint64_t word_count, uint32_t *sums, LOAD load)

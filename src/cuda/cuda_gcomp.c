@@ -65,13 +65,15 @@ typedef struct call {
     gw_cuda_shape shape;
 } call;
 
-/* Handle, codec, workspace, what is read from the device. `workspace_needed` 0: a handle or numbers that
- * cannot be. */
-static gw_status begin(call *c, gw_cuda *cuda, const gw_gcomp *codec, const gw_cuda_gcomp_device *device,
-                       const void *workspace, size_t workspace_size, size_t workspace_needed)
+/* Handle, codec, workspace, and what is read from the device. `workspace_needed` 0: a handle or
+ * numbers that are out of range. */
+static gw_status begin(call *c, gw_cuda *cuda, const gw_gcomp *codec, const gw_cuda_request *request,
+                       size_t workspace_needed)
 {
-    if (cuda == NULL || codec == NULL || workspace == NULL ||
-        !gw_cuda_is_aligned(workspace, GW_WORKSPACE_ALIGNMENT)) {
+    const gw_cuda_gcomp_device *device = request->device;
+
+    if (cuda == NULL || codec == NULL || request->workspace.data == NULL ||
+        !gw_cuda_is_aligned(request->workspace.data, GW_WORKSPACE_ALIGNMENT)) {
         return GW_ERR_ARG;
     }
     if (device != NULL &&
@@ -89,12 +91,17 @@ static gw_status begin(call *c, gw_cuda *cuda, const gw_gcomp *codec, const gw_c
     if (workspace_needed == 0) {
         return GW_ERR_LIMIT;
     }
-    return workspace_size < workspace_needed ? GW_ERR_WORKSPACE : GW_OK;
+    return request->workspace.size < workspace_needed ? GW_ERR_WORKSPACE : GW_OK;
 }
 
-static int is_result(const gw_cuda_result *result)
+static gw_status submit(const call *c, const gw_cuda_plan *plan, const gw_cuda_request *request)
 {
-    return result != NULL && gw_cuda_is_aligned(result, 8);
+    return gw_cuda_submit(c->state, plan, request->workspace.data, request->stream);
+}
+
+static int has_result(const gw_cuda_request *request)
+{
+    return request != NULL && request->result != NULL && gw_cuda_is_aligned(request->result, 8);
 }
 
 /* Options and codebooks. A codebook in device memory takes the place that gw_gcomp_install() would give it:
@@ -183,31 +190,46 @@ static int fits_shared(const call *c)
     return GW_CUDA_ENCODE_SHARED_SIZE(c->codec->options.chunk_log2) <= c->shape.shared_size_max;
 }
 
-static gw_status check_dst(const gw_gcomp *codec, const gw_gcomp_source *source, const void *dst,
-                           uint64_t dst_capacity)
+static gw_status check_dst(const gw_gcomp *codec, const gw_gcomp_source *source, const gw_cuda_buffer *dst)
 {
     const size_t bound = gw_gcomp_bound(codec, source->len);
 
-    if (dst == NULL || !gw_cuda_is_aligned(dst, GW_FRAME_ALIGNMENT)) {
+    if (dst->data == NULL || !gw_cuda_is_aligned(dst->data, GW_FRAME_ALIGNMENT)) {
         return GW_ERR_ARG;
     }
-    if (bound == 0 || dst_capacity < bound) {
+    if (bound == 0 || dst->capacity < bound) {
         return GW_ERR_DST;
     }
     return GW_OK;
 }
 
-static int is_overlapping(const gw_gcomp *codec, const gw_codec *inside, const gw_gcomp_source *source,
-                          const void *dst)
+/* What an encode and the second half of a hop check on the host. `frame` NULL: an encode. */
+static gw_status check_encode(const call *c, const gw_gcomp *codec, const gw_gcomp_source *source,
+                              const gw_cuda_frame *frame, const gw_cuda_buffer *dst,
+                              const gw_cuda_gcomp_device *device)
 {
-    return gw_is_overlapping(dst, gw_gcomp_bound(codec, source->len), source->values,
-                             (size_t)source->len * gw_dtype_size(inside->options.dtype));
+    gw_status status = check_source(c->codec, source, device);
+
+    if (status == GW_OK) {
+        status = check_dst(codec, source, dst);
+    }
+    if (status != GW_OK) {
+        return status;
+    }
+    const size_t bound = gw_gcomp_bound(codec, source->len);
+    if (gw_is_overlapping(dst->data, bound, source->values,
+                          (size_t)source->len * gw_dtype_size(c->codec->options.dtype)) ||
+        (frame != NULL && gw_is_overlapping(dst->data, bound, frame->data, (size_t)frame->capacity))) {
+        return GW_ERR_ARG;
+    }
+    return fits_shared(c) ? GW_OK : GW_ERR_OPTION;
 }
 
 static void fill_encode(gw_gcomp_encode_params *params, const gw_codec *codec, const gw_gcomp_source *source,
-                        const gw_cuda_gcomp_device *device, void *dst, uint64_t dst_capacity,
-                        gw_cuda_result *result)
+                        const gw_cuda_buffer *dst, const gw_cuda_request *request)
 {
+    const gw_cuda_gcomp_device *device = request->device;
+
     GW_MEMSET(params, 0, sizeof *params);
     fill_codec(&params->codec, codec, device, 1);
     gw_cuda_map_fill(&params->map, source->map, map_base_of(device));
@@ -216,44 +238,34 @@ static void fill_encode(gw_gcomp_encode_params *params, const gw_codec *codec, c
     params->item_count = 1;
     params->item.src = source->values;
     params->item.src_size = source->len;
-    params->item.dst = dst;
-    params->item.dst_capacity = dst_capacity;
+    params->item.dst = dst->data;
+    params->item.dst_capacity = dst->capacity;
     params->item.first_element = source->first_element;
-    params->item.result = result;
+    params->item.result = request->result;
     fill_item_map(&params->item, source->map);
 }
 
 gw_status gw_cuda_gcomp_encode(gw_cuda *cuda, const gw_gcomp *codec, const gw_gcomp_source *source,
-                               const gw_cuda_gcomp_device *device, void *dst, uint64_t dst_capacity,
-                               gw_cuda_result *result, void *workspace, size_t workspace_size, void *stream)
+                               const gw_cuda_buffer *dst, const gw_cuda_request *request)
 {
     call c;
     gw_gcomp_encode_params params;
     gw_cuda_plan plan;
 
-    if (source == NULL || !is_result(result)) {
+    if (source == NULL || dst == NULL || !has_result(request)) {
         return GW_ERR_ARG;
     }
-    gw_status status = begin(&c, cuda, codec, device, workspace, workspace_size,
-                             gw_cuda_gcomp_encode_workspace_size(codec, 1, source->len));
+    gw_status status =
+        begin(&c, cuda, codec, request, gw_cuda_gcomp_encode_workspace_size(codec, 1, source->len));
     if (status == GW_OK) {
-        status = check_source(c.codec, source, device);
-    }
-    if (status == GW_OK) {
-        status = check_dst(codec, source, dst, dst_capacity);
-    }
-    if (status == GW_OK && is_overlapping(codec, c.codec, source, dst)) {
-        status = GW_ERR_ARG;
-    }
-    if (status == GW_OK && !fits_shared(&c)) {
-        status = GW_ERR_OPTION;
+        status = check_encode(&c, codec, source, NULL, dst, request->device);
     }
     if (status != GW_OK) {
         return status;
     }
-    fill_encode(&params, c.codec, source, device, dst, dst_capacity, result);
-    gw_cuda_plan_encode(&plan, &params, source->len, &c.shape, workspace);
-    return gw_cuda_submit(c.state, &plan, workspace, stream);
+    fill_encode(&params, c.codec, source, dst, request);
+    gw_cuda_plan_encode(&plan, &params, source->len, &c.shape, request->workspace.data);
+    return submit(&c, &plan, request);
 }
 
 /* Base, scale and chunk length of the maps of a batch. */
@@ -262,20 +274,25 @@ static int is_batch_map(const gw_gcomp_map *map, const gw_cuda_gcomp_device *dev
     return map == NULL || map_base_of(device) != NULL || (map->base >= 1 && map->base <= 1023);
 }
 
-gw_status gw_cuda_gcomp_encode_batch(gw_cuda *cuda, const gw_gcomp *codec, const gw_cuda_gcomp_item *items,
-                                     uint32_t item_count, uint64_t value_total, const gw_gcomp_map *map,
-                                     const gw_cuda_key *key, const gw_cuda_gcomp_device *device,
-                                     void *workspace, size_t workspace_size, void *stream)
+static int is_batch(const gw_cuda_gcomp_batch *batch, const gw_cuda_request *request)
+{
+    return batch != NULL && request != NULL && batch->items != NULL && gw_cuda_is_aligned(batch->items, 8) &&
+           is_batch_map(batch->map, request->device);
+}
+
+gw_status gw_cuda_gcomp_encode_batch(gw_cuda *cuda, const gw_gcomp *codec, const gw_cuda_gcomp_batch *batch,
+                                     const gw_cuda_request *request)
 {
     call c;
     gw_gcomp_encode_params params;
     gw_cuda_plan plan;
 
-    if (items == NULL || !gw_cuda_is_aligned(items, 8) || !is_batch_map(map, device)) {
+    if (!is_batch(batch, request)) {
         return GW_ERR_ARG;
     }
-    gw_status status = begin(&c, cuda, codec, device, workspace, workspace_size,
-                             gw_cuda_gcomp_encode_workspace_size(codec, item_count, value_total));
+    gw_status status =
+        begin(&c, cuda, codec, request,
+              gw_cuda_gcomp_encode_workspace_size(codec, batch->item_count, batch->value_total));
     if (status == GW_OK && !fits_shared(&c)) {
         status = GW_ERR_OPTION;
     }
@@ -283,209 +300,165 @@ gw_status gw_cuda_gcomp_encode_batch(gw_cuda *cuda, const gw_gcomp *codec, const
         return status;
     }
     GW_MEMSET(&params, 0, sizeof params);
-    fill_codec(&params.codec, c.codec, device, 1);
-    gw_cuda_map_fill(&params.map, map, map_base_of(device));
-    if (key != NULL) {
-        params.key = *key;
+    fill_codec(&params.codec, c.codec, request->device, 1);
+    gw_cuda_map_fill(&params.map, batch->map, map_base_of(request->device));
+    if (batch->key != NULL) {
+        params.key = *batch->key;
     }
-    params.key_at = device != NULL ? device->key : NULL;
-    params.item_count = item_count;
-    params.items = items;
-    gw_cuda_plan_encode(&plan, &params, value_total, &c.shape, workspace);
-    return gw_cuda_submit(c.state, &plan, workspace, stream);
+    params.key_at = request->device != NULL ? request->device->key : NULL;
+    params.item_count = batch->item_count;
+    params.items = batch->items;
+    gw_cuda_plan_encode(&plan, &params, batch->value_total, &c.shape, request->workspace.data);
+    return submit(&c, &plan, request);
 }
 
 /* ---- decode -------------------------------------------------------------------------------------------- */
 
-typedef struct frame_at {
-    const void *src;
-    uint64_t src_capacity;
-    const uint64_t *src_size;
-} frame_at;
-
-static int is_frame(const frame_at *frame)
+static int is_frame(const gw_cuda_frame *frame)
 {
-    return (frame->src != NULL || frame->src_capacity == 0) &&
-           gw_cuda_is_aligned(frame->src, GW_FRAME_ALIGNMENT) && gw_cuda_is_aligned(frame->src_size, 8);
+    return frame != NULL && (frame->data != NULL || frame->capacity == 0) &&
+           gw_cuda_is_aligned(frame->data, GW_FRAME_ALIGNMENT) && gw_cuda_is_aligned(frame->size_at, 8) &&
+           (frame->map == NULL || gw_cuda_is_aligned(frame->map->digest, 4));
 }
 
-static void fill_decode(gw_gcomp_decode_params *params, const gw_codec *codec, const frame_at *frame,
-                        const gw_gcomp_map *map, const gw_cuda_gcomp_device *device, gw_cuda_decode_mode mode)
+static void fill_decode(gw_gcomp_decode_params *params, const gw_codec *codec, const gw_cuda_frame *frame,
+                        const gw_cuda_gcomp_device *device, gw_cuda_decode_mode mode)
 {
     GW_MEMSET(params, 0, sizeof *params);
     fill_codec(&params->codec, codec, device, 0);
-    gw_cuda_map_fill(&params->map, map, map_base_of(device));
+    gw_cuda_map_fill(&params->map, frame->map, map_base_of(device));
     params->mode = mode;
     params->item_count = 1;
-    params->item.src = frame->src;
-    params->item.src_size = frame->src_capacity;
-    params->item.src_size_at = frame->src_size;
-    fill_item_map(&params->item, map);
+    params->item.src = frame->data;
+    params->item.src_size = frame->capacity;
+    params->item.src_size_at = frame->size_at;
+    fill_item_map(&params->item, frame->map);
 }
 
-static gw_status decode(gw_cuda *cuda, const gw_gcomp *codec, const frame_at *frame, const gw_gcomp_map *map,
-                        const gw_cuda_gcomp_device *device, gw_cuda_decode_mode mode, void *dst,
-                        uint64_t dst_capacity, gw_cuda_result *result, void *workspace, size_t workspace_size,
-                        void *stream)
+static gw_status decode(gw_cuda *cuda, const gw_gcomp *codec, const gw_cuda_frame *frame,
+                        const gw_cuda_target *target, const gw_cuda_request *request,
+                        gw_cuda_decode_mode mode)
 {
     call c;
     gw_gcomp_decode_params params;
     gw_cuda_plan plan;
 
-    if (!is_result(result) || !is_frame(frame) || (map != NULL && !gw_cuda_is_aligned(map->digest, 4))) {
+    if (target == NULL || !has_result(request) || !is_frame(frame)) {
         return GW_ERR_ARG;
     }
-    gw_status status = begin(&c, cuda, codec, device, workspace, workspace_size,
-                             gw_cuda_gcomp_decode_workspace_size(codec, 1, dst_capacity));
+    gw_status status =
+        begin(&c, cuda, codec, request, gw_cuda_gcomp_decode_workspace_size(codec, 1, target->capacity));
     if (status != GW_OK) {
         return status;
     }
     const size_t element_size = gw_dtype_size(c.codec->options.dtype);
     if (mode != GW_CUDA_DECODE_VALIDATE &&
-        ((dst_capacity != 0 && dst == NULL) || !gw_cuda_is_aligned(dst, element_size) ||
-         gw_is_overlapping(dst, (size_t)dst_capacity * element_size, frame->src,
-                           (size_t)frame->src_capacity))) {
+        ((target->capacity != 0 && target->values == NULL) ||
+         !gw_cuda_is_aligned(target->values, element_size) ||
+         gw_is_overlapping(target->values, (size_t)target->capacity * element_size, frame->data,
+                           (size_t)frame->capacity))) {
         return GW_ERR_ARG;
     }
-    fill_decode(&params, c.codec, frame, map, device, mode);
-    params.item.dst = dst;
-    params.item.dst_capacity = dst_capacity;
-    params.item.result = result;
-    gw_cuda_plan_decode(&plan, &params, dst_capacity, &c.shape, workspace);
-    return gw_cuda_submit(c.state, &plan, workspace, stream);
+    fill_decode(&params, c.codec, frame, request->device, mode);
+    params.item.dst = target->values;
+    params.item.dst_capacity = target->capacity;
+    params.item.result = request->result;
+    gw_cuda_plan_decode(&plan, &params, target->capacity, &c.shape, request->workspace.data);
+    return submit(&c, &plan, request);
 }
 
-gw_status gw_cuda_gcomp_decode(gw_cuda *cuda, const gw_gcomp *codec, const void *src, uint64_t src_capacity,
-                               const uint64_t *src_size, const gw_gcomp_map *map,
-                               const gw_cuda_gcomp_device *device, void *dst, uint64_t dst_capacity,
-                               gw_cuda_result *result, void *workspace, size_t workspace_size, void *stream)
+gw_status gw_cuda_gcomp_decode(gw_cuda *cuda, const gw_gcomp *codec, const gw_cuda_frame *frame,
+                               const gw_cuda_target *target, const gw_cuda_request *request)
 {
-    const frame_at frame = {src, src_capacity, src_size};
-
-    return decode(cuda, codec, &frame, map, device, GW_CUDA_DECODE_VALUES, dst, dst_capacity, result,
-                  workspace, workspace_size, stream);
+    return decode(cuda, codec, frame, target, request, GW_CUDA_DECODE_VALUES);
 }
 
-gw_status gw_cuda_gcomp_decode_add(gw_cuda *cuda, const gw_gcomp *codec, const void *src,
-                                   uint64_t src_capacity, const uint64_t *src_size, const gw_gcomp_map *map,
-                                   const gw_cuda_gcomp_device *device, void *accumulator,
-                                   uint64_t accumulator_len, gw_cuda_result *result, void *workspace,
-                                   size_t workspace_size, void *stream)
+gw_status gw_cuda_gcomp_decode_add(gw_cuda *cuda, const gw_gcomp *codec, const gw_cuda_frame *frame,
+                                   const gw_cuda_target *target, const gw_cuda_request *request)
 {
-    const frame_at frame = {src, src_capacity, src_size};
-
-    return decode(cuda, codec, &frame, map, device, GW_CUDA_DECODE_ADD, accumulator, accumulator_len, result,
-                  workspace, workspace_size, stream);
+    return decode(cuda, codec, frame, target, request, GW_CUDA_DECODE_ADD);
 }
 
-gw_status gw_cuda_gcomp_validate(gw_cuda *cuda, const gw_gcomp *codec, const void *src, uint64_t src_capacity,
-                                 const uint64_t *src_size, const gw_gcomp_map *map,
-                                 const gw_cuda_gcomp_device *device, uint64_t value_hint,
-                                 gw_cuda_result *result, void *workspace, size_t workspace_size, void *stream)
+gw_status gw_cuda_gcomp_validate(gw_cuda *cuda, const gw_gcomp *codec, const gw_cuda_frame *frame,
+                                 uint64_t value_hint, const gw_cuda_request *request)
 {
-    const frame_at frame = {src, src_capacity, src_size};
+    const gw_cuda_target none = {NULL, value_hint};
 
-    return decode(cuda, codec, &frame, map, device, GW_CUDA_DECODE_VALIDATE, NULL, value_hint, result,
-                  workspace, workspace_size, stream);
+    return decode(cuda, codec, frame, &none, request, GW_CUDA_DECODE_VALIDATE);
 }
 
-static gw_status decode_batch(gw_cuda *cuda, const gw_gcomp *codec, const gw_cuda_gcomp_item *items,
-                              uint32_t item_count, uint64_t value_total, const gw_gcomp_map *map,
-                              const gw_cuda_gcomp_device *device, gw_cuda_decode_mode mode, void *workspace,
-                              size_t workspace_size, void *stream)
+static gw_status decode_batch(gw_cuda *cuda, const gw_gcomp *codec, const gw_cuda_gcomp_batch *batch,
+                              const gw_cuda_request *request, gw_cuda_decode_mode mode)
 {
     call c;
     gw_gcomp_decode_params params;
     gw_cuda_plan plan;
 
-    if (items == NULL || !gw_cuda_is_aligned(items, 8) || !is_batch_map(map, device)) {
+    if (!is_batch(batch, request)) {
         return GW_ERR_ARG;
     }
-    gw_status status = begin(&c, cuda, codec, device, workspace, workspace_size,
-                             gw_cuda_gcomp_decode_workspace_size(codec, item_count, value_total));
+    gw_status status =
+        begin(&c, cuda, codec, request,
+              gw_cuda_gcomp_decode_workspace_size(codec, batch->item_count, batch->value_total));
     if (status != GW_OK) {
         return status;
     }
     GW_MEMSET(&params, 0, sizeof params);
-    fill_codec(&params.codec, c.codec, device, 0);
-    gw_cuda_map_fill(&params.map, map, map_base_of(device));
+    fill_codec(&params.codec, c.codec, request->device, 0);
+    gw_cuda_map_fill(&params.map, batch->map, map_base_of(request->device));
     params.mode = mode;
-    params.item_count = item_count;
-    params.items = items;
-    gw_cuda_plan_decode(&plan, &params, value_total, &c.shape, workspace);
-    return gw_cuda_submit(c.state, &plan, workspace, stream);
+    params.item_count = batch->item_count;
+    params.items = batch->items;
+    gw_cuda_plan_decode(&plan, &params, batch->value_total, &c.shape, request->workspace.data);
+    return submit(&c, &plan, request);
 }
 
-gw_status gw_cuda_gcomp_decode_batch(gw_cuda *cuda, const gw_gcomp *codec, const gw_cuda_gcomp_item *items,
-                                     uint32_t item_count, uint64_t value_total, const gw_gcomp_map *map,
-                                     const gw_cuda_gcomp_device *device, int is_add, void *workspace,
-                                     size_t workspace_size, void *stream)
+gw_status gw_cuda_gcomp_decode_batch(gw_cuda *cuda, const gw_gcomp *codec, const gw_cuda_gcomp_batch *batch,
+                                     const gw_cuda_request *request)
 {
-    return decode_batch(cuda, codec, items, item_count, value_total, map, device,
-                        is_add ? GW_CUDA_DECODE_ADD : GW_CUDA_DECODE_VALUES, workspace, workspace_size,
-                        stream);
+    const int is_add = batch != NULL && batch->is_add;
+
+    return decode_batch(cuda, codec, batch, request, is_add ? GW_CUDA_DECODE_ADD : GW_CUDA_DECODE_VALUES);
 }
 
-gw_status gw_cuda_gcomp_validate_batch(gw_cuda *cuda, const gw_gcomp *codec, const gw_cuda_gcomp_item *items,
-                                       uint32_t item_count, uint64_t value_hint, const gw_gcomp_map *map,
-                                       const gw_cuda_gcomp_device *device, void *workspace,
-                                       size_t workspace_size, void *stream)
+gw_status gw_cuda_gcomp_validate_batch(gw_cuda *cuda, const gw_gcomp *codec, const gw_cuda_gcomp_batch *batch,
+                                       const gw_cuda_request *request)
 {
-    return decode_batch(cuda, codec, items, item_count, value_hint, map, device, GW_CUDA_DECODE_VALIDATE,
-                        workspace, workspace_size, stream);
+    return decode_batch(cuda, codec, batch, request, GW_CUDA_DECODE_VALIDATE);
 }
 
 /* ---- hop ----------------------------------------------------------------------------------------------- */
 
-gw_status gw_cuda_gcomp_decode_add_encode(gw_cuda *cuda, const gw_gcomp *codec, const void *src,
-                                          uint64_t src_capacity, const uint64_t *src_size,
-                                          const gw_gcomp_map *src_map, const gw_gcomp_source *source,
-                                          const gw_cuda_gcomp_device *device, void *dst,
-                                          uint64_t dst_capacity, gw_cuda_result *result, void *workspace,
-                                          size_t workspace_size, void *stream)
+gw_status gw_cuda_gcomp_decode_add_encode(gw_cuda *cuda, const gw_gcomp *codec, const gw_cuda_frame *frame,
+                                          const gw_gcomp_source *source, const gw_cuda_buffer *dst,
+                                          const gw_cuda_request *request)
 {
-    const frame_at frame = {src, src_capacity, src_size};
     call c;
     gw_gcomp_decode_params in;
     gw_gcomp_encode_params out;
     gw_cuda_plan plan;
 
-    if (source == NULL || !is_result(result) || !is_frame(&frame) ||
-        (src_map != NULL && !gw_cuda_is_aligned(src_map->digest, 4))) {
+    if (source == NULL || dst == NULL || !has_result(request) || !is_frame(frame)) {
         return GW_ERR_ARG;
     }
-    gw_status status = begin(&c, cuda, codec, device, workspace, workspace_size,
-                             gw_cuda_gcomp_hop_workspace_size(codec, 1, source->len));
+    gw_status status =
+        begin(&c, cuda, codec, request, gw_cuda_gcomp_hop_workspace_size(codec, 1, source->len));
     if (status == GW_OK) {
-        status = check_source(c.codec, source, device);
-    }
-    if (status == GW_OK) {
-        status = check_dst(codec, source, dst, dst_capacity);
-    }
-    if (status == GW_OK &&
-        (is_overlapping(codec, c.codec, source, dst) ||
-         gw_is_overlapping(dst, gw_gcomp_bound(codec, source->len), src, (size_t)src_capacity))) {
-        status = GW_ERR_ARG;
-    }
-    if (status == GW_OK && !fits_shared(&c)) {
-        status = GW_ERR_OPTION;
+        status = check_encode(&c, codec, source, frame, dst, request->device);
     }
     if (status != GW_OK) {
         return status;
     }
-    fill_decode(&in, c.codec, &frame, src_map, device, GW_CUDA_DECODE_SUM);
+    fill_decode(&in, c.codec, frame, request->device, GW_CUDA_DECODE_SUM);
     in.item.addend = source->values;
-    fill_encode(&out, c.codec, source, device, dst, dst_capacity, result);
-    gw_cuda_plan_hop(&plan, &in, &out, &c.shape, workspace);
-    return gw_cuda_submit(c.state, &plan, workspace, stream);
+    fill_encode(&out, c.codec, source, dst, request);
+    gw_cuda_plan_hop(&plan, &in, &out, &c.shape, request->workspace.data);
+    return submit(&c, &plan, request);
 }
 
 gw_status gw_cuda_gcomp_decode_add_encode_batch(gw_cuda *cuda, const gw_gcomp *codec,
-                                                const gw_cuda_gcomp_hop *hops, uint32_t item_count,
-                                                uint64_t value_total, const gw_gcomp_map *src_map,
-                                                const gw_gcomp_map *map, const gw_cuda_key *key,
-                                                const gw_cuda_gcomp_device *device, void *workspace,
-                                                size_t workspace_size, void *stream)
+                                                const gw_cuda_gcomp_hop_batch *batch,
+                                                const gw_cuda_request *request)
 {
     call c;
     gw_gcomp_hop_params params;
@@ -493,12 +466,13 @@ gw_status gw_cuda_gcomp_decode_add_encode_batch(gw_cuda *cuda, const gw_gcomp *c
     gw_gcomp_encode_params out;
     gw_cuda_plan plan;
 
-    if (hops == NULL || !gw_cuda_is_aligned(hops, 8) || !is_batch_map(src_map, device) ||
-        !is_batch_map(map, device)) {
+    if (batch == NULL || request == NULL || batch->hops == NULL || !gw_cuda_is_aligned(batch->hops, 8) ||
+        !is_batch_map(batch->src_map, request->device) || !is_batch_map(batch->map, request->device)) {
         return GW_ERR_ARG;
     }
-    gw_status status = begin(&c, cuda, codec, device, workspace, workspace_size,
-                             gw_cuda_gcomp_hop_workspace_size(codec, item_count, value_total));
+    const gw_cuda_gcomp_device *device = request->device;
+    gw_status status = begin(&c, cuda, codec, request,
+                             gw_cuda_gcomp_hop_workspace_size(codec, batch->hop_count, batch->value_total));
     if (status == GW_OK && !fits_shared(&c)) {
         status = GW_ERR_OPTION;
     }
@@ -510,16 +484,16 @@ gw_status gw_cuda_gcomp_decode_add_encode_batch(gw_cuda *cuda, const gw_gcomp *c
     GW_MEMSET(&out, 0, sizeof out);
     fill_codec(&in.codec, c.codec, device, 0);
     fill_codec(&out.codec, c.codec, device, 1);
-    gw_cuda_map_fill(&in.map, src_map, map_base_of(device));
-    gw_cuda_map_fill(&out.map, map, map_base_of(device));
-    if (key != NULL) {
-        out.key = *key;
+    gw_cuda_map_fill(&in.map, batch->src_map, map_base_of(device));
+    gw_cuda_map_fill(&out.map, batch->map, map_base_of(device));
+    if (batch->key != NULL) {
+        out.key = *batch->key;
     }
     out.key_at = device != NULL ? device->key : NULL;
-    params.hops = hops;
-    out.item_count = item_count;
-    gw_cuda_plan_hop_batch(&plan, &params, &in, &out, value_total, &c.shape, workspace);
-    return gw_cuda_submit(c.state, &plan, workspace, stream);
+    params.hops = batch->hops;
+    out.item_count = batch->hop_count;
+    gw_cuda_plan_hop_batch(&plan, &params, &in, &out, batch->value_total, &c.shape, request->workspace.data);
+    return submit(&c, &plan, request);
 }
 
 /* ---- codebooks ----------------------------------------------------------------------------------------- */
@@ -534,81 +508,69 @@ static void fill_histogram(gw_gcomp_histogram_params *params, const gw_codec *co
 }
 
 gw_status gw_cuda_gcomp_histogram_add(gw_cuda *cuda, const gw_gcomp *codec, const gw_gcomp_source *source,
-                                      const gw_cuda_gcomp_device *device, gw_cuda_histogram *histogram,
-                                      gw_cuda_result *result, void *workspace, size_t workspace_size,
-                                      void *stream)
+                                      gw_cuda_histogram *histogram, const gw_cuda_request *request)
 {
     call c;
     gw_gcomp_histogram_params params;
     gw_cuda_plan plan;
 
-    if (source == NULL || !is_result(result) || histogram == NULL || !gw_cuda_is_aligned(histogram, 8)) {
+    if (source == NULL || !has_result(request) || histogram == NULL || !gw_cuda_is_aligned(histogram, 8)) {
         return GW_ERR_ARG;
     }
-    gw_status status =
-        begin(&c, cuda, codec, device, workspace, workspace_size, GW_CUDA_HISTOGRAM_WORKSPACE_SIZE);
+    gw_status status = begin(&c, cuda, codec, request, GW_CUDA_HISTOGRAM_WORKSPACE_SIZE);
     if (status == GW_OK) {
-        status = check_source(c.codec, source, device);
+        status = check_source(c.codec, source, request->device);
     }
     if (status != GW_OK) {
         return status;
     }
-    fill_histogram(&params, c.codec, source->map, device);
+    fill_histogram(&params, c.codec, source->map, request->device);
     params.key = key_of(source);
     params.item.src = source->values;
     params.item.src_size = source->len;
     params.item.dst = histogram;
     params.item.first_element = source->first_element;
-    params.item.result = result;
+    params.item.result = request->result;
     fill_item_map(&params.item, source->map);
-    gw_cuda_plan_histogram(&plan, &params, source->len, &c.shape, workspace);
-    return gw_cuda_submit(c.state, &plan, workspace, stream);
+    gw_cuda_plan_histogram(&plan, &params, source->len, &c.shape, request->workspace.data);
+    return submit(&c, &plan, request);
 }
 
 gw_status gw_cuda_gcomp_histogram_add_batch(gw_cuda *cuda, const gw_gcomp *codec,
-                                            const gw_cuda_gcomp_item *items, uint32_t item_count,
-                                            uint64_t value_hint, const gw_gcomp_map *map,
-                                            const gw_cuda_key *key, const gw_cuda_gcomp_device *device,
-                                            void *workspace, size_t workspace_size, void *stream)
+                                            const gw_cuda_gcomp_batch *batch, const gw_cuda_request *request)
 {
     call c;
     gw_gcomp_histogram_params params;
     gw_cuda_plan plan;
 
-    if (items == NULL || !gw_cuda_is_aligned(items, 8) || !is_batch_map(map, device)) {
+    if (!is_batch(batch, request)) {
         return GW_ERR_ARG;
     }
-    const gw_status status =
-        begin(&c, cuda, codec, device, workspace, workspace_size,
-              value_hint > GW_FRAME_LEN_MAX ? 0 : gw_cuda_gcomp_histogram_workspace_size(codec, item_count));
+    const gw_status status = begin(&c, cuda, codec, request,
+                                   batch->value_total > GW_FRAME_LEN_MAX
+                                       ? 0
+                                       : gw_cuda_gcomp_histogram_workspace_size(codec, batch->item_count));
     if (status != GW_OK) {
         return status;
     }
-    fill_histogram(&params, c.codec, map, device);
-    if (key != NULL) {
-        params.key = *key;
+    fill_histogram(&params, c.codec, batch->map, request->device);
+    if (batch->key != NULL) {
+        params.key = *batch->key;
     }
-    params.item_count = item_count;
-    params.items = items;
-    gw_cuda_plan_histogram(&plan, &params, value_hint, &c.shape, workspace);
-    return gw_cuda_submit(c.state, &plan, workspace, stream);
+    params.item_count = batch->item_count;
+    params.items = batch->items;
+    gw_cuda_plan_histogram(&plan, &params, batch->value_total, &c.shape, request->workspace.data);
+    return submit(&c, &plan, request);
 }
 
-gw_status gw_cuda_gcomp_book_build(gw_cuda *cuda, const gw_gcomp *codec, const gw_cuda_histogram *histogram,
-                                   uint8_t *book, uint32_t *book_size, gw_cuda_result *result, void *stream)
-{
-    return gw_cuda_gcomp_book_build_batch(cuda, codec, histogram, 1, book, book_size, result, stream);
-}
-
-gw_status gw_cuda_gcomp_book_build_batch(gw_cuda *cuda, const gw_gcomp *codec,
-                                         const gw_cuda_histogram *histograms, uint32_t count, uint8_t *books,
-                                         uint32_t *book_sizes, gw_cuda_result *results, void *stream)
+gw_status gw_cuda_gcomp_book_build(gw_cuda *cuda, const gw_gcomp *codec, const gw_cuda_histogram *histograms,
+                                   const gw_cuda_gcomp_books *books, const gw_cuda_request *request)
 {
     gw_gcomp_book_build_params params;
     gw_cuda_plan plan;
 
-    if (cuda == NULL || codec == NULL || histograms == NULL || books == NULL ||
-        !gw_cuda_is_aligned(histograms, 8) || !gw_cuda_is_aligned(book_sizes, 4) || !is_result(results)) {
+    if (cuda == NULL || codec == NULL || histograms == NULL || books == NULL || books->books == NULL ||
+        !gw_cuda_is_aligned(histograms, 8) || !gw_cuda_is_aligned(books->sizes, 4) || !has_result(request)) {
         return GW_ERR_ARG;
     }
     gw_cuda_state *state = gw_cuda_state_of(cuda);
@@ -616,25 +578,25 @@ gw_status gw_cuda_gcomp_book_build_batch(gw_cuda *cuda, const gw_gcomp *codec,
     if (state == NULL || inside == NULL) {
         return GW_ERR_STATE;
     }
-    if (count == 0 || count > GW_ITEMS_MAX) {
+    if (books->count == 0 || books->count > GW_ITEMS_MAX) {
         return GW_ERR_LIMIT;
     }
     GW_MEMSET(&params, 0, sizeof params);
     params.dtype = (uint32_t)inside->options.dtype;
     params.levels = (uint32_t)inside->options.levels;
     params.histogram = histograms;
-    params.book = books;
-    params.book_size = book_sizes;
-    params.result = results;
-    gw_cuda_plan_book_build(&plan, &params, count);
-    return gw_cuda_submit(state, &plan, NULL, stream);
+    params.book = books->books;
+    params.book_size = books->sizes;
+    params.result = request->result;
+    gw_cuda_plan_book_build(&plan, &params, books->count);
+    return gw_cuda_submit(state, &plan, NULL, request->stream);
 }
 
 /* ---- device entry points ------------------------------------------------------------------------------- */
 
 gw_status gw_cuda_gcomp_device_codec(const gw_gcomp *codec, const gw_gcomp_map *map, const gw_cuda_key *key,
                                      struct gw_device_codec *out, size_t out_size,
-                                     uint32_t *encode_shared_size, uint32_t *decode_shared_size)
+                                     gw_cuda_shared_sizes *sizes)
 {
     static const gw_cuda_key no_key = {0, 0, 0, 0};
     const gw_codec *inside = codec == NULL ? NULL : gw_codec_of(codec);
@@ -652,11 +614,9 @@ gw_status gw_cuda_gcomp_device_codec(const gw_gcomp *codec, const gw_gcomp_map *
         return GW_ERR_TABLE;
     }
     gw_cuda_device_codec_fill(out, inside, map, key == NULL ? &no_key : key);
-    if (encode_shared_size != NULL) {
-        *encode_shared_size = GW_CUDA_ENCODE_SHARED_SIZE(out->codec.chunk_log2);
-    }
-    if (decode_shared_size != NULL) {
-        *decode_shared_size = gw_cuda_decode_shared_size(&out->codec);
+    if (sizes != NULL) {
+        sizes->encode = GW_CUDA_ENCODE_SHARED_SIZE(out->codec.chunk_log2);
+        sizes->decode = gw_cuda_decode_shared_size(&out->codec);
     }
     return GW_OK;
 }

@@ -132,8 +132,9 @@ static void *module_of(const gw_cuda_state *state, const char *image)
     return NULL;
 }
 
-/* Every kernel may use all the shared memory that the device gives a block: plans say how much they take.
- * Drivers that load lazily load a kernel when it is asked for: here, not in a launch that may be captured. */
+/* Every kernel may use all the shared memory that the device gives a block: plans contain how much they use.
+ * Drivers with lazy loading load a kernel on first use: that is here, not in a launch that may be
+ * captured. */
 static gw_status find_functions(gw_cuda_state *state)
 {
     const gw_driver *driver = &state->driver;

@@ -34,7 +34,7 @@ typedef struct gw_cuda_state {
 
 _Static_assert(sizeof(gw_cuda_state) <= sizeof(gw_cuda), "gw_cuda has room for the state");
 
-/* The state behind the public type, NULL if it was never initialised. */
+/* The state inside the public type, NULL if it was not initialised. */
 gw_cuda_state *gw_cuda_state_of(gw_cuda *cuda);
 
 /* Puts a plan on the stream: clears, then launches. `workspace` may be NULL if nothing is to be cleared.

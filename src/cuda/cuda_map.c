@@ -29,12 +29,11 @@ static int may_read_vectors(const gw_optimizer_state *state)
 
 /* What both passes check, and their common parameters. */
 static gw_status begin(gw_cuda_state **state, gw_cuda_map_params *params, gw_cuda *cuda,
-                       const gw_gcomp_map_rule *rule, const gw_gcomp_map_rule *device_rule,
-                       const gw_optimizer_state *arrays, uint64_t len, const uint32_t *top)
+                       const gw_cuda_gcomp_map_input *input, const uint32_t *top)
 {
-    if (cuda == NULL || rule == NULL || arrays == NULL || top == NULL || rule->kind == 0 ||
-        !gw_cuda_is_aligned(top, 4) || !gw_cuda_is_aligned(device_rule, 4) ||
-        (len != 0 && !is_state_complete(rule, arrays))) {
+    if (cuda == NULL || input == NULL || input->rule == NULL || input->state == NULL || top == NULL ||
+        input->rule->kind == 0 || !gw_cuda_is_aligned(top, 4) || !gw_cuda_is_aligned(input->device_rule, 4) ||
+        (input->len != 0 && !is_state_complete(input->rule, input->state))) {
         return GW_ERR_ARG;
     }
     *state = gw_cuda_state_of(cuda);
@@ -42,11 +41,11 @@ static gw_status begin(gw_cuda_state **state, gw_cuda_map_params *params, gw_cud
         return GW_ERR_STATE;
     }
     GW_MEMSET(params, 0, sizeof *params);
-    params->rule = *rule;
-    params->device_rule = device_rule;
-    params->state = *arrays;
-    params->len = len;
-    params->is_aligned = may_read_vectors(arrays) ? 1 : 0;
+    params->rule = *input->rule;
+    params->device_rule = input->device_rule;
+    params->state = *input->state;
+    params->len = input->len;
+    params->is_aligned = may_read_vectors(input->state) ? 1 : 0;
     return GW_OK;
 }
 
@@ -69,34 +68,32 @@ static uint64_t blocks_of(uint64_t len)
     return len / (4 * GW_CUDA_MAP_THREADS) + 1;
 }
 
-gw_status gw_cuda_gcomp_map_scan(gw_cuda *cuda, const gw_gcomp_map_rule *rule,
-                                 const gw_gcomp_map_rule *device_rule, const gw_optimizer_state *state,
-                                 uint64_t len, uint32_t *top, void *stream)
+gw_status gw_cuda_gcomp_map_scan(gw_cuda *cuda, const gw_cuda_gcomp_map_input *input, uint32_t *top,
+                                 void *stream)
 {
     gw_cuda_state *device;
     gw_cuda_map_params params;
-    gw_status status = begin(&device, &params, cuda, rule, device_rule, state, len, top);
+    gw_status status = begin(&device, &params, cuda, input, top);
 
     if (status == GW_OK) {
         status = gw_cuda_clear(device, top, sizeof *top, stream);
     }
-    if (status != GW_OK || len == 0) {
+    if (status != GW_OK || input->len == 0) {
         return status;
     }
     params.top = top;
-    return run(device, GW_CUDA_KERNEL_gw_device_map_scan, blocks_of(len), 0, &params, sizeof params, stream);
+    return run(device, GW_CUDA_KERNEL_gw_device_map_scan, blocks_of(input->len), 0, &params, sizeof params,
+               stream);
 }
 
-gw_status gw_cuda_gcomp_map_build(gw_cuda *cuda, const gw_gcomp_map_rule *rule,
-                                  const gw_gcomp_map_rule *device_rule, const gw_optimizer_state *state,
-                                  uint64_t len, const uint32_t *top, uint8_t *levels, uint32_t *base,
-                                  void *stream)
+gw_status gw_cuda_gcomp_map_build(gw_cuda *cuda, const gw_cuda_gcomp_map_input *input, const uint32_t *top,
+                                  uint8_t *levels, uint32_t *base, void *stream)
 {
     gw_cuda_state *device;
     gw_cuda_map_params params;
-    gw_status status = begin(&device, &params, cuda, rule, device_rule, state, len, top);
+    gw_status status = begin(&device, &params, cuda, input, top);
 
-    if (status == GW_OK && ((len != 0 && levels == NULL) || !gw_cuda_is_aligned(base, 4))) {
+    if (status == GW_OK && ((input->len != 0 && levels == NULL) || !gw_cuda_is_aligned(base, 4))) {
         status = GW_ERR_ARG;
     }
     if (status != GW_OK) {
@@ -105,7 +102,7 @@ gw_status gw_cuda_gcomp_map_build(gw_cuda *cuda, const gw_gcomp_map_rule *rule,
     params.top = (uint32_t *)(uintptr_t)top; /* only read */
     params.levels = levels;
     params.base = base;
-    return run(device, GW_CUDA_KERNEL_gw_device_map_build, len / GW_CUDA_MAP_BUILD_LEN + 1, 0, &params,
+    return run(device, GW_CUDA_KERNEL_gw_device_map_build, input->len / GW_CUDA_MAP_BUILD_LEN + 1, 0, &params,
                sizeof params, stream);
 }
 

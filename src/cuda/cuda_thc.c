@@ -88,11 +88,12 @@ static gw_cuda_thc_context context_of(const gw_thc_state *thc, const gw_thc_rang
     return context;
 }
 
-/* Handle, context, range, result: what all calls have. */
+/* Handles, range, result: what all calls with a result check. */
 static gw_status begin(gw_cuda_state **state, gw_thc_span *span, gw_cuda *cuda, const gw_thc *thc,
-                       const gw_thc_range *range, const gw_cuda_thc_key *key, const gw_cuda_result *result)
+                       const gw_thc_range *range, const gw_cuda_thc_request *request)
 {
-    if (cuda == NULL || result == NULL || !gw_cuda_is_aligned(result, 8) || !gw_cuda_is_aligned(key, 8)) {
+    if (cuda == NULL || request == NULL || request->result == NULL ||
+        !gw_cuda_is_aligned(request->result, 8) || !gw_cuda_is_aligned(request->key, 8)) {
         return GW_ERR_ARG;
     }
     *state = gw_cuda_state_of(cuda);
@@ -102,19 +103,19 @@ static gw_status begin(gw_cuda_state **state, gw_thc_span *span, gw_cuda *cuda, 
     return gw_thc_span_make(span, thc, range);
 }
 
-static gw_status check_input(const gw_thc_state *thc, const gw_thc_range *range, const gw_thc_span *span,
-                             const void *src, const float *error)
+static gw_status check_source(const gw_thc_span *span, const gw_thc_range *range, const gw_thc_source *source)
 {
-    const int wants_error = thc->options.error_feedback != 0;
+    const gw_thc_options *options = &span->thc->options;
 
-    if (range->rank >= thc->options.worker_max) {
+    if (range->rank >= options->worker_max) {
         return GW_ERR_ARG;
     }
     if (span->blocks == 0) {
         return GW_OK;
     }
-    if (src == NULL || (error != NULL) != wants_error || !gw_cuda_is_aligned(error, 4) ||
-        !gw_cuda_is_aligned(src, gw_dtype_size((gw_dtype)thc->options.dtype))) {
+    if (source->values == NULL || (source->error != NULL) != (options->error_feedback != 0) ||
+        !gw_cuda_is_aligned(source->error, 4) ||
+        !gw_cuda_is_aligned(source->values, gw_dtype_size((gw_dtype)options->dtype))) {
         return GW_ERR_ARG;
     }
     return GW_OK;
@@ -150,37 +151,42 @@ static tile_launch warp_launch_of(const gw_cuda_state *state, const gw_thc_state
     return launch;
 }
 
-static uint32_t is_vector_aligned(const void *src, const float *error)
+static uint32_t is_vector_aligned(const gw_thc_source *source)
 {
-    return gw_cuda_is_aligned(src, GW_VECTOR_SIZE) && gw_cuda_is_aligned(error, GW_VECTOR_SIZE);
+    return gw_cuda_is_aligned(source->values, GW_VECTOR_SIZE) &&
+           gw_cuda_is_aligned(source->error, GW_VECTOR_SIZE);
 }
 
-static uint32_t may_read_vectors(const gw_thc_state *thc, const void *src, const float *error)
+static uint32_t may_read_vectors(const gw_thc_state *thc, const gw_thc_source *source)
 {
-    return gw_cuda_is_aligned(src, 4 * gw_dtype_size((gw_dtype)thc->options.dtype)) &&
-           gw_cuda_is_aligned(error, GW_VECTOR_SIZE);
+    return gw_cuda_is_aligned(source->values, 4 * gw_dtype_size((gw_dtype)thc->options.dtype)) &&
+           gw_cuda_is_aligned(source->error, GW_VECTOR_SIZE);
 }
 
-static gw_status run(gw_cuda_state *state, gw_cuda_kernel kernel, uint32_t grid, uint32_t block,
-                     uint32_t shared_size, const void *params, size_t params_size, void *stream)
+/* How one kernel is launched. */
+typedef struct kernel_launch {
+    gw_cuda_kernel kernel;
+    uint32_t grid, block, shared_size;
+} kernel_launch;
+
+static gw_status run(gw_cuda_state *state, const kernel_launch *launch, const void *params,
+                     size_t params_size, void *stream)
 {
     gw_cuda_plan plan = {0};
 
     plan.launch_count = 1;
-    plan.launch[0] = (gw_cuda_launch){kernel, grid, block, shared_size, params, params_size};
+    plan.launch[0] = (gw_cuda_launch){launch->kernel,      launch->grid, launch->block,
+                                      launch->shared_size, params,       params_size};
     return gw_cuda_submit(state, &plan, NULL, stream);
 }
 
 /* A kernel over tiles or groups whose result starts cleared. */
-static gw_status run_tiles(gw_cuda_state *state, gw_cuda_kernel kernel, const tile_launch *launch,
-                           uint32_t shared_size, const void *params, size_t params_size,
-                           gw_cuda_result *result, void *stream)
+static gw_status run_tiles(gw_cuda_state *state, const kernel_launch *launch, const void *params,
+                           size_t params_size, const gw_cuda_thc_request *request)
 {
-    gw_status status = gw_cuda_clear(state, result, sizeof *result, stream);
+    const gw_status status = gw_cuda_clear(state, request->result, sizeof *request->result, request->stream);
 
-    return status == GW_OK
-               ? run(state, kernel, launch->grid, launch->block, shared_size, params, params_size, stream)
-               : status;
+    return status == GW_OK ? run(state, launch, params, params_size, request->stream) : status;
 }
 
 /* By dtype, fp32, bf16, fp16. */
@@ -208,165 +214,174 @@ static gw_cuda_kernel of_dtype(const gw_cuda_kernel *kernels, const gw_thc_state
     return kernels[thc->options.dtype == GW_FP32 ? 0 : thc->options.dtype == GW_BF16 ? 1 : 2];
 }
 
-gw_status gw_cuda_thc_norms(gw_cuda *cuda, const gw_thc *handle, const gw_thc_range *range, const void *src,
-                            const float *error, uint32_t *patterns, gw_cuda_result *result, void *stream)
+gw_status gw_cuda_thc_norms(gw_cuda *cuda, const gw_thc *handle, const gw_thc_range *range,
+                            const gw_thc_source *source, uint32_t *patterns,
+                            const gw_cuda_thc_request *request)
 {
     gw_cuda_state *state;
     gw_thc_span span;
-    gw_status status = begin(&state, &span, cuda, handle, range, NULL, result);
+    gw_status status = source == NULL ? GW_ERR_ARG : begin(&state, &span, cuda, handle, range, request);
 
-    if (status != GW_OK) {
-        return status;
+    if (status == GW_OK) {
+        status = check_source(&span, range, source);
     }
-    const gw_thc_state *thc = span.thc;
-    status = check_input(thc, range, &span, src, error);
     if (status == GW_OK && span.blocks > 0 && (patterns == NULL || !gw_cuda_is_aligned(patterns, 8))) {
         status = GW_ERR_ARG;
     }
     if (status != GW_OK) {
         return status;
     }
+    const gw_thc_state *thc = span.thc;
+    const int has_error = source->error != NULL;
     gw_cuda_thc_norm_params params;
-    tile_launch launch = launch_of(state, thc, &span);
-    gw_cuda_kernel kernel = GW_CUDA_KERNEL_gw_device_thc_norm;
-    uint32_t shared_size = tile_shared_size(launch.block);
-    params.is_aligned = may_read_vectors(thc, src, error);
+    tile_launch tiles = launch_of(state, thc, &span);
+    kernel_launch launch = {GW_CUDA_KERNEL_gw_device_thc_norm, 0, 0, tile_shared_size(tiles.block)};
+    params.is_aligned = may_read_vectors(thc, source);
     if (has_warp_kernels(thc)) {
         /* 16 bytes a lane, 64 values of a block side by side: thc_warp_norm.cu. */
-        launch = warp_launch_of(state, thc, &span, thc->options.dtype == GW_FP32 || error != NULL ? 2 : 4, 2);
-        kernel = of_dtype(error != NULL ? error_norms : norms, thc);
-        shared_size = 0;
-        params.is_aligned = is_vector_aligned(src, error);
+        tiles = warp_launch_of(state, thc, &span, thc->options.dtype == GW_FP32 || has_error ? 2 : 4, 2);
+        launch.kernel = of_dtype(has_error ? error_norms : norms, thc);
+        launch.shared_size = 0;
+        params.is_aligned = is_vector_aligned(source);
     }
-    params.span = launch.span;
+    launch.grid = tiles.grid;
+    launch.block = tiles.block;
+    params.span = tiles.span;
     params.context = context_of(thc, range, NULL);
-    params.src = src;
-    params.error = error;
+    params.src = source->values;
+    params.error = source->error;
     params.patterns = patterns;
-    params.result = result;
-    return run_tiles(state, kernel, &launch, shared_size, &params, sizeof params, result, stream);
+    params.result = request->result;
+    return run_tiles(state, &launch, &params, sizeof params, request);
 }
 
 gw_status gw_cuda_thc_encode(gw_cuda *cuda, const gw_thc *handle, const gw_thc_range *range,
-                             const gw_cuda_thc_key *key, const void *src, float *error,
-                             const uint32_t *own_patterns, const uint32_t *patterns, uint8_t *indices,
-                             size_t indices_capacity, gw_cuda_result *result, void *stream)
+                             const gw_thc_source *source, const gw_cuda_buffer *indices,
+                             const gw_cuda_thc_request *request)
 {
     gw_cuda_state *state;
     gw_thc_span span;
-    gw_status status = begin(&state, &span, cuda, handle, range, key, result);
+    gw_status status = source == NULL || indices == NULL || source->rotated != NULL
+                           ? GW_ERR_ARG
+                           : begin(&state, &span, cuda, handle, range, request);
 
-    if (status != GW_OK) {
-        return status;
+    if (status == GW_OK) {
+        status = check_source(&span, range, source);
     }
-    const gw_thc_state *thc = span.thc;
-    status = check_input(thc, range, &span, src, error);
     if (status == GW_OK && span.blocks > 0 &&
-        (patterns == NULL || indices == NULL || !gw_cuda_is_aligned(patterns, 8) ||
-         !gw_cuda_is_aligned(own_patterns, 8) || !gw_cuda_is_aligned(indices, GW_VECTOR_SIZE))) {
+        (source->patterns == NULL || indices->data == NULL || !gw_cuda_is_aligned(source->patterns, 8) ||
+         !gw_cuda_is_aligned(source->own_patterns, 8) ||
+         !gw_cuda_is_aligned(indices->data, GW_VECTOR_SIZE))) {
         status = GW_ERR_ARG;
     }
-    if (status == GW_OK && indices_capacity < span.lanes / 8 * thc->options.table.bits) {
+    if (status == GW_OK && indices->capacity < span.lanes / 8 * span.thc->options.table.bits) {
         status = GW_ERR_DST;
     }
     if (status != GW_OK) {
         return status;
     }
+    const gw_thc_state *thc = span.thc;
+    const int has_error = source->error != NULL;
     gw_cuda_thc_encode_params params;
-    tile_launch launch = launch_of(state, thc, &span);
-    gw_cuda_kernel kernel = GW_CUDA_KERNEL_gw_device_thc_encode;
-    uint32_t shared_size = tile_shared_size(launch.block);
-    params.is_aligned = may_read_vectors(thc, src, error);
-    if (has_warp_kernels(thc) && thc->options.table.bits == 4 && own_patterns != NULL) {
-        launch = warp_launch_of(state, thc, &span, 1, error != NULL ? 2 : 3);
-        kernel = of_dtype(error != NULL ? error_encodes : encodes, thc);
-        shared_size = launch.block / 32u *
-                          (GW_THC_WARP_INPUT_SIZE(thc->options.dtype, error != NULL) + GW_THC_WARP_ROWS_SIZE +
-                           GW_THC_WARP_SIGNS_SIZE) +
-                      16 * GW_THC_WARP_CELLS(thc->options.table.granularity);
-        params.is_aligned = is_vector_aligned(src, error);
+    tile_launch tiles = launch_of(state, thc, &span);
+    kernel_launch launch = {GW_CUDA_KERNEL_gw_device_thc_encode, 0, 0, tile_shared_size(tiles.block)};
+    params.is_aligned = may_read_vectors(thc, source);
+    if (has_warp_kernels(thc) && thc->options.table.bits == 4 && source->own_patterns != NULL) {
+        tiles = warp_launch_of(state, thc, &span, 1, has_error ? 2 : 3);
+        launch.kernel = of_dtype(has_error ? error_encodes : encodes, thc);
+        launch.shared_size = tiles.block / 32u *
+                                 (GW_THC_WARP_INPUT_SIZE(thc->options.dtype, has_error) +
+                                  GW_THC_WARP_ROWS_SIZE + GW_THC_WARP_SIGNS_SIZE) +
+                             16 * GW_THC_WARP_CELLS(thc->options.table.granularity);
+        params.is_aligned = is_vector_aligned(source);
     }
-    params.span = launch.span;
-    params.context = context_of(thc, range, key);
-    params.src = src;
-    params.error = error;
-    params.own_patterns = own_patterns;
-    params.patterns = patterns;
-    params.indices = (uint32_t *)(void *)indices;
-    params.result = result;
-    return run_tiles(state, kernel, &launch, shared_size, &params, sizeof params, result, stream);
+    launch.grid = tiles.grid;
+    launch.block = tiles.block;
+    params.span = tiles.span;
+    params.context = context_of(thc, range, request->key);
+    params.src = source->values;
+    params.error = source->error;
+    params.own_patterns = source->own_patterns;
+    params.patterns = source->patterns;
+    params.indices = indices->data;
+    params.result = request->result;
+    return run_tiles(state, &launch, &params, sizeof params, request);
 }
 
-/* The last two arguments that lanes and reduced buffers differ in. */
-static gw_status decode(gw_cuda *cuda, const gw_thc *handle, const gw_thc_range *range,
-                        const gw_cuda_thc_key *key, const uint8_t *lanes, size_t lanes_size,
-                        const uint32_t *patterns, gw_thc_mode mode, void *dst, size_t dst_capacity,
-                        gw_cuda_result *result, void *stream, const uint32_t *members, int is_reduced)
+static gw_status check_decode(const gw_thc_span *span, const gw_thc_sum *sum, const gw_cuda_target *target,
+                              gw_thc_mode mode, int is_reduced)
+{
+    const gw_thc_options *options = &span->thc->options;
+    const size_t size = is_reduced ? gw_thc_span_reduced_size(span) : span->lanes * (options->lane_bits / 8u);
+
+    if ((mode != GW_THC_SUM && mode != GW_THC_MEAN) ||
+        (span->blocks > 0 &&
+         (sum->data == NULL || target->values == NULL || sum->patterns == NULL ||
+          (!is_reduced && sum->members == NULL) || !gw_cuda_is_aligned(sum->data, GW_VECTOR_SIZE) ||
+          !gw_cuda_is_aligned(target->values, gw_dtype_size((gw_dtype)options->dtype)) ||
+          !gw_cuda_is_aligned(sum->patterns, 8) || (!is_reduced && !gw_cuda_is_aligned(sum->members, 8))))) {
+        return GW_ERR_ARG;
+    }
+    if (target->capacity < span->elements) {
+        return GW_ERR_DST;
+    }
+    return sum->size < size ? GW_ERR_SHORT : GW_OK;
+}
+
+static gw_status decode(gw_cuda *cuda, const gw_thc *handle, const gw_thc_range *range, const gw_thc_sum *sum,
+                        const gw_cuda_target *target, const gw_cuda_thc_request *request, int is_reduced)
 {
     gw_cuda_state *state;
     gw_thc_span span;
-    gw_status status = begin(&state, &span, cuda, handle, range, key, result);
+    gw_status status =
+        sum == NULL || target == NULL ? GW_ERR_ARG : begin(&state, &span, cuda, handle, range, request);
 
+    if (status == GW_OK) {
+        status = check_decode(&span, sum, target, request->mode, is_reduced);
+    }
     if (status != GW_OK) {
         return status;
     }
     const gw_thc_state *thc = span.thc;
-    const size_t element_size = gw_dtype_size((gw_dtype)thc->options.dtype);
-    const size_t lane_size = thc->options.lane_bits / 8u;
-    const size_t size = is_reduced ? gw_thc_span_reduced_size(&span) : span.lanes * lane_size;
-    if ((mode != GW_THC_SUM && mode != GW_THC_MEAN) ||
-        (span.blocks > 0 &&
-         (lanes == NULL || dst == NULL || patterns == NULL || (!is_reduced && members == NULL) ||
-          !gw_cuda_is_aligned(lanes, GW_VECTOR_SIZE) || !gw_cuda_is_aligned(dst, element_size) ||
-          !gw_cuda_is_aligned(patterns, 8) || !gw_cuda_is_aligned(members, 8)))) {
-        return GW_ERR_ARG;
-    }
-    if (dst_capacity / element_size < span.elements) {
-        return GW_ERR_DST;
-    }
-    if (lanes_size < size) {
-        return GW_ERR_SHORT;
-    }
+    const uint32_t lane_bits = thc->options.lane_bits;
+    const uint8_t *lanes = sum->data;
     gw_cuda_thc_decode_params params;
-    tile_launch launch = launch_of(state, thc, &span);
-    gw_cuda_kernel kernel = GW_CUDA_KERNEL_gw_device_thc_decode;
-    uint32_t shared_size = tile_shared_size(launch.block);
-    if (has_warp_kernels(thc) && thc->options.lane_bits <= 16) {
-        launch = warp_launch_of(state, thc, &span, 1, GW_BLOCKS_PER_MULTIPROCESSOR);
-        kernel = of_dtype(decodes[thc->options.lane_bits / 16], thc);
-        shared_size =
-            launch.block / 32 *
-            (GW_THC_WARP_LANES_SIZE(thc->options.lane_bits) + GW_THC_WARP_ROWS_SIZE + GW_THC_WARP_SIGNS_SIZE);
+    tile_launch tiles = launch_of(state, thc, &span);
+    kernel_launch launch = {GW_CUDA_KERNEL_gw_device_thc_decode, 0, 0, tile_shared_size(tiles.block)};
+    if (has_warp_kernels(thc) && lane_bits <= 16) {
+        tiles = warp_launch_of(state, thc, &span, 1, GW_BLOCKS_PER_MULTIPROCESSOR);
+        launch.kernel = of_dtype(decodes[lane_bits / 16], thc);
+        launch.shared_size =
+            tiles.block / 32 *
+            (GW_THC_WARP_LANES_SIZE(lane_bits) + GW_THC_WARP_ROWS_SIZE + GW_THC_WARP_SIGNS_SIZE);
     }
-    params.span = launch.span;
-    params.context = context_of(thc, range, key);
+    launch.grid = tiles.grid;
+    launch.block = tiles.block;
+    params.span = tiles.span;
+    params.context = context_of(thc, range, request->key);
     params.lanes = lanes;
-    params.members = members;
-    params.counts = is_reduced && lanes != NULL ? lanes + span.lanes * lane_size : NULL;
-    params.patterns = patterns;
-    params.is_mean = mode == GW_THC_MEAN;
-    params.is_aligned = gw_cuda_is_aligned(dst, GW_VECTOR_SIZE) ? 1 : 0;
-    params.dst = dst;
-    params.result = result;
-    return run_tiles(state, kernel, &launch, shared_size, &params, sizeof params, result, stream);
+    params.members = is_reduced ? NULL : sum->members;
+    params.counts = is_reduced && lanes != NULL ? lanes + span.lanes * (lane_bits / 8u) : NULL;
+    params.patterns = sum->patterns;
+    params.is_mean = request->mode == GW_THC_MEAN;
+    params.is_aligned = gw_cuda_is_aligned(target->values, GW_VECTOR_SIZE) ? 1 : 0;
+    params.dst = target->values;
+    params.result = request->result;
+    return run_tiles(state, &launch, &params, sizeof params, request);
 }
 
 gw_status gw_cuda_thc_decode(gw_cuda *cuda, const gw_thc *thc, const gw_thc_range *range,
-                             const gw_cuda_thc_key *key, const uint8_t *lanes, size_t lanes_size,
-                             const uint32_t *members, const uint32_t *patterns, gw_thc_mode mode, void *dst,
-                             size_t dst_capacity, gw_cuda_result *result, void *stream)
+                             const gw_thc_sum *sum, const gw_cuda_target *target,
+                             const gw_cuda_thc_request *request)
 {
-    return decode(cuda, thc, range, key, lanes, lanes_size, patterns, mode, dst, dst_capacity, result, stream,
-                  members, 0);
+    return decode(cuda, thc, range, sum, target, request, 0);
 }
 
 gw_status gw_cuda_thc_decode_reduced(gw_cuda *cuda, const gw_thc *thc, const gw_thc_range *range,
-                                     const gw_cuda_thc_key *key, const uint8_t *reduced, size_t reduced_size,
-                                     const uint32_t *patterns, gw_thc_mode mode, void *dst,
-                                     size_t dst_capacity, gw_cuda_result *result, void *stream)
+                                     const gw_thc_sum *sum, const gw_cuda_target *target,
+                                     const gw_cuda_thc_request *request)
 {
-    return decode(cuda, thc, range, key, reduced, reduced_size, patterns, mode, dst, dst_capacity, result,
-                  stream, NULL, 1);
+    return decode(cuda, thc, range, sum, target, request, 1);
 }
 
 /* ---- sums ---------------------------------------------------------------------------------------------- */
@@ -395,16 +410,27 @@ static void begin_sum(gw_cuda_thc_sum_params *params, const gw_thc_table *table,
         table->bits == 4 && table->granularity < 128 && lane_bits <= 16 ? 255u / table->granularity : 0;
 }
 
-static gw_status check_sum(gw_cuda_state **state, const gw_thc_agg_state **agg, gw_cuda *cuda,
-                           const gw_thc_agg *handle, const uint8_t *lanes, const uint8_t *set, size_t len)
+static kernel_launch sum_launch(const gw_cuda_state *state, gw_cuda_kernel kernel, uint64_t threads)
 {
-    if (cuda == NULL || handle == NULL || lanes == NULL || set == NULL || len % 64 != 0 ||
-        !gw_cuda_is_aligned(lanes, GW_VECTOR_SIZE)) {
+    const kernel_launch launch = {kernel, sum_grid(state, threads), GW_SUM_THREADS, 0};
+
+    return launch;
+}
+
+static gw_status check_sum(gw_cuda_state **state, const gw_thc_agg_state **agg, gw_cuda *cuda,
+                           const gw_thc_agg *handle, const gw_thc_partial *sum,
+                           const gw_cuda_thc_inputs *inputs)
+{
+    if (cuda == NULL || handle == NULL || sum == NULL || inputs == NULL || sum->lanes == NULL ||
+        sum->set == NULL || sum->len % 64 != 0 || !gw_cuda_is_aligned(sum->lanes, GW_VECTOR_SIZE)) {
         return GW_ERR_ARG;
     }
     *state = gw_cuda_state_of(cuda);
     *agg = gw_thc_agg_state_of(handle);
-    return *state != NULL && *agg != NULL ? GW_OK : GW_ERR_STATE;
+    if (*state == NULL || *agg == NULL) {
+        return GW_ERR_STATE;
+    }
+    return !inputs->accumulate && gw_thc_set_members(sum->set, (*agg)->worker_max) != 0 ? GW_ERR_ARG : GW_OK;
 }
 
 static void drop_ranks(uint8_t *set, const uint32_t *ranks, size_t count)
@@ -414,63 +440,62 @@ static void drop_ranks(uint8_t *set, const uint32_t *ranks, size_t count)
     }
 }
 
-/* The set takes the ranks, which finds duplicates among them too; all or none. */
-static gw_status join_ranks(const gw_thc_agg_state *agg, uint8_t *set, const uint8_t *const *indices,
-                            const uint32_t *ranks, size_t source_count)
+/* The ranks join the set, which also detects duplicates among them; all or none. */
+static gw_status join_ranks(const gw_thc_agg_state *agg, uint8_t *set, const gw_cuda_thc_inputs *inputs)
 {
-    gw_status status = source_count > 0 && (indices == NULL || ranks == NULL) ? GW_ERR_ARG : GW_OK;
+    gw_status status =
+        inputs->count > 0 && (inputs->data == NULL || inputs->ranks == NULL) ? GW_ERR_ARG : GW_OK;
     size_t taken = 0;
 
-    while (status == GW_OK && taken < source_count) {
-        if (indices[taken] == NULL || !gw_cuda_is_aligned(indices[taken], GW_VECTOR_SIZE)) {
+    while (status == GW_OK && taken < inputs->count) {
+        const uint32_t rank = inputs->ranks[taken];
+        if (inputs->data[taken] == NULL || !gw_cuda_is_aligned(inputs->data[taken], GW_VECTOR_SIZE)) {
             status = GW_ERR_ARG;
-        } else if (ranks[taken] >= agg->worker_max || gw_set_has(set, ranks[taken])) {
+        } else if (rank >= agg->worker_max || gw_set_has(set, rank)) {
             status = GW_ERR_DUP;
         } else {
-            gw_set_put(set, ranks[taken++]);
+            gw_set_put(set, rank);
+            taken++;
         }
     }
     if (status == GW_OK && gw_thc_set_members(set, agg->worker_max) > agg->worker_max) {
         status = GW_ERR_OVERFLOW;
     }
     if (status != GW_OK) {
-        drop_ranks(set, ranks, taken);
+        drop_ranks(set, inputs->ranks, taken);
     }
     return status;
 }
 
-gw_status gw_cuda_thc_sum_indices(gw_cuda *cuda, const gw_thc_agg *handle, uint8_t *lanes, uint8_t *set,
-                                  size_t len, const uint8_t *const *indices, const uint32_t *ranks,
-                                  size_t source_count, int accumulate, void *stream)
+gw_status gw_cuda_thc_sum_indices(gw_cuda *cuda, const gw_thc_agg *handle, const gw_thc_partial *sum,
+                                  const gw_cuda_thc_inputs *inputs, void *stream)
 {
     gw_cuda_state *state;
     const gw_thc_agg_state *agg;
-    gw_status status = check_sum(&state, &agg, cuda, handle, lanes, set, len);
+    gw_status status = check_sum(&state, &agg, cuda, handle, sum, inputs);
 
-    if (status == GW_OK && !accumulate && gw_thc_set_members(set, agg->worker_max) != 0) {
-        status = GW_ERR_ARG;
-    }
     if (status == GW_OK) {
-        status = join_ranks(agg, set, indices, ranks, source_count);
+        status = join_ranks(agg, sum->set, inputs);
     }
-    if (status != GW_OK || len == 0) {
+    if (status != GW_OK || sum->len == 0) {
         return status;
     }
     gw_cuda_thc_sum_params params;
-    begin_sum(&params, &agg->table, agg->lane_bits, lanes, len);
+    const kernel_launch launch =
+        sum_launch(state, GW_CUDA_KERNEL_gw_device_thc_sum_indices, sum->len / GW_SUM_LEN);
+    begin_sum(&params, &agg->table, agg->lane_bits, sum->lanes, sum->len);
     size_t done = 0;
     do {
-        params.source_count = (uint32_t)gw_min_u64(source_count - done, GW_CUDA_THC_SOURCES_MAX);
-        params.accumulate = accumulate || done > 0;
+        params.source_count = (uint32_t)gw_min_u64(inputs->count - done, GW_CUDA_THC_SOURCES_MAX);
+        params.accumulate = inputs->accumulate || done > 0;
         for (uint32_t i = 0; i < params.source_count; i++) {
-            params.source[i] = indices[done + i];
+            params.source[i] = inputs->data[done + i];
         }
-        status = run(state, GW_CUDA_KERNEL_gw_device_thc_sum_indices, sum_grid(state, len / GW_SUM_LEN),
-                     GW_SUM_THREADS, 0, &params, sizeof params, stream);
+        status = run(state, &launch, &params, sizeof params, stream);
         done += params.source_count;
-    } while (status == GW_OK && done < source_count);
+    } while (status == GW_OK && done < inputs->count);
     if (status != GW_OK) {
-        drop_ranks(set, ranks, source_count);
+        drop_ranks(sum->set, inputs->ranks, inputs->count);
     }
     return status;
 }
@@ -484,88 +509,89 @@ static void drop_sets(const gw_thc_agg_state *agg, uint8_t *set, const uint8_t *
     }
 }
 
-/* The same for partial sums; limit[s] gets the largest lane that the contributors of source s can make. */
-static gw_status join_sets(const gw_thc_agg_state *agg, uint8_t *set, const uint8_t *const *in_lanes,
-                           const uint8_t *const *in_sets, size_t source_count, uint32_t *limit)
+/* The same for partial sums; limit[s]: the largest possible lane of input s, from the number of its
+ * contributors. */
+static gw_status join_sets(const gw_thc_agg_state *agg, uint8_t *set, const gw_cuda_thc_inputs *inputs,
+                           uint32_t *limit)
 {
-    gw_status status = source_count > 0 && (in_lanes == NULL || in_sets == NULL) ? GW_ERR_ARG : GW_OK;
+    gw_status status =
+        inputs->count > 0 && (inputs->data == NULL || inputs->sets == NULL) ? GW_ERR_ARG : GW_OK;
     size_t taken = 0;
 
-    while (status == GW_OK && taken < source_count) {
-        if (in_lanes[taken] == NULL || in_sets[taken] == NULL ||
-            !gw_cuda_is_aligned(in_lanes[taken], GW_VECTOR_SIZE)) {
+    while (status == GW_OK && taken < inputs->count) {
+        const uint8_t *in_set = inputs->sets[taken];
+        if (inputs->data[taken] == NULL || in_set == NULL ||
+            !gw_cuda_is_aligned(inputs->data[taken], GW_VECTOR_SIZE)) {
             status = GW_ERR_ARG;
             break;
         }
         const uint32_t k = gw_thc_set_members(set, agg->worker_max);
-        const uint32_t k_in = gw_thc_set_members(in_sets[taken], agg->worker_max);
-        if (k_in == UINT32_MAX || gw_thc_sets_meet(set, in_sets[taken], agg->worker_max)) {
+        const uint32_t k_in = gw_thc_set_members(in_set, agg->worker_max);
+        if (k_in == UINT32_MAX || gw_thc_sets_meet(set, in_set, agg->worker_max)) {
             status = GW_ERR_DUP;
         } else if (k > agg->worker_max || k_in > agg->worker_max - k) {
             status = GW_ERR_OVERFLOW;
         } else {
-            limit[taken] = k_in * agg->table.granularity;
-            gw_thc_set_join(set, in_sets[taken++], agg->worker_max);
+            limit[taken++] = k_in * agg->table.granularity;
+            gw_thc_set_join(set, in_set, agg->worker_max);
         }
     }
     if (status != GW_OK) {
-        drop_sets(agg, set, in_sets, taken);
+        drop_sets(agg, set, inputs->sets, taken);
     }
     return status;
 }
 
-gw_status gw_cuda_thc_sum_lanes(gw_cuda *cuda, const gw_thc_agg *handle, uint8_t *lanes, uint8_t *set,
-                                size_t len, const uint8_t *const *in_lanes, const uint8_t *const *in_sets,
-                                size_t source_count, int accumulate, gw_cuda_result *result, void *stream)
+gw_status gw_cuda_thc_sum_lanes(gw_cuda *cuda, const gw_thc_agg *handle, const gw_thc_partial *sum,
+                                const gw_cuda_thc_inputs *inputs, const gw_cuda_thc_request *request)
 {
     gw_cuda_state *state;
     const gw_thc_agg_state *agg;
     gw_cuda_thc_sum_params params;
-    gw_status status = check_sum(&state, &agg, cuda, handle, lanes, set, len);
+    gw_status status = check_sum(&state, &agg, cuda, handle, sum, inputs);
 
     if (status == GW_OK &&
-        (result == NULL || !gw_cuda_is_aligned(result, 8) || source_count > GW_CUDA_THC_SOURCES_MAX ||
-         (!accumulate && gw_thc_set_members(set, agg->worker_max) != 0))) {
+        (request == NULL || request->result == NULL || !gw_cuda_is_aligned(request->result, 8) ||
+         inputs->count > GW_CUDA_THC_SOURCES_MAX)) {
         status = GW_ERR_ARG;
     }
     if (status != GW_OK) {
         return status;
     }
-    begin_sum(&params, &agg->table, agg->lane_bits, lanes, len);
-    status = join_sets(agg, set, in_lanes, in_sets, source_count, params.limit);
+    begin_sum(&params, &agg->table, agg->lane_bits, sum->lanes, sum->len);
+    status = join_sets(agg, sum->set, inputs, params.limit);
     if (status != GW_OK) {
         return status;
     }
-    params.source_count = (uint32_t)source_count;
-    params.accumulate = accumulate != 0;
-    params.result = result;
-    for (size_t i = 0; i < source_count; i++) {
-        params.source[i] = in_lanes[i];
+    params.source_count = (uint32_t)inputs->count;
+    params.accumulate = inputs->accumulate != 0;
+    params.result = request->result;
+    for (size_t i = 0; i < inputs->count; i++) {
+        params.source[i] = inputs->data[i];
     }
-    const uint32_t grid = sum_grid(state, (uint64_t)len * (agg->lane_bits / 8) / GW_VECTOR_SIZE);
+    const uint32_t grid = sum_grid(state, (uint64_t)sum->len * (agg->lane_bits / 8) / GW_VECTOR_SIZE);
     gw_cuda_plan plan = {0};
     plan.launch_count = 2;
     plan.launch[0] = (gw_cuda_launch){
         GW_CUDA_KERNEL_gw_device_thc_check_lanes, grid, GW_SUM_THREADS, 0, &params, sizeof params};
     plan.launch[1] = (gw_cuda_launch){
         GW_CUDA_KERNEL_gw_device_thc_sum_lanes, grid, GW_SUM_THREADS, 0, &params, sizeof params};
-    status = gw_cuda_clear(state, result, sizeof *result, stream);
+    status = gw_cuda_clear(state, request->result, sizeof *request->result, request->stream);
     if (status == GW_OK) {
-        status = gw_cuda_submit(state, &plan, NULL, stream);
+        status = gw_cuda_submit(state, &plan, NULL, request->stream);
     }
     if (status != GW_OK) {
-        drop_sets(agg, set, in_sets, source_count);
+        drop_sets(agg, sum->set, inputs->sets, inputs->count);
     }
     return status;
 }
 
 gw_status gw_cuda_thc_expand(gw_cuda *cuda, const gw_thc *handle, const gw_thc_range *range,
-                             const uint8_t *indices, size_t indices_size, uint8_t *dst, size_t dst_capacity,
-                             void *stream)
+                             const gw_thc_indices *indices, const gw_cuda_buffer *dst, void *stream)
 {
     gw_thc_span span;
 
-    if (cuda == NULL) {
+    if (cuda == NULL || indices == NULL || dst == NULL) {
         return GW_ERR_ARG;
     }
     gw_cuda_state *state = gw_cuda_state_of(cuda);
@@ -573,26 +599,29 @@ gw_status gw_cuda_thc_expand(gw_cuda *cuda, const gw_thc *handle, const gw_thc_r
     if (status != GW_OK) {
         return status;
     }
-    const gw_thc_state *thc = span.thc;
-    if (span.blocks > 0 && (indices == NULL || dst == NULL || !gw_cuda_is_aligned(indices, GW_VECTOR_SIZE) ||
-                            !gw_cuda_is_aligned(dst, GW_VECTOR_SIZE))) {
+    const gw_thc_options *options = &span.thc->options;
+    uint8_t *lanes = dst->data;
+    if (span.blocks > 0 &&
+        (indices->data == NULL || lanes == NULL || !gw_cuda_is_aligned(indices->data, GW_VECTOR_SIZE) ||
+         !gw_cuda_is_aligned(lanes, GW_VECTOR_SIZE))) {
         return GW_ERR_ARG;
     }
-    if (indices_size < span.lanes / 8 * thc->options.table.bits) {
+    if (indices->size < span.lanes / 8 * options->table.bits) {
         return GW_ERR_SHORT;
     }
-    if (dst_capacity < gw_thc_span_reduced_size(&span)) {
+    if (dst->capacity < gw_thc_span_reduced_size(&span)) {
         return GW_ERR_DST;
     }
     if (span.blocks == 0) {
         return GW_OK;
     }
     gw_cuda_thc_sum_params params;
-    begin_sum(&params, &thc->options.table, thc->options.lane_bits, dst, span.lanes);
+    begin_sum(&params, &options->table, options->lane_bits, lanes, span.lanes);
     params.source_count = 1;
-    params.source[0] = indices;
-    params.counts = dst + span.lanes * (thc->options.lane_bits / 8u);
+    params.source[0] = indices->data;
+    params.counts = lanes + span.lanes * (options->lane_bits / 8u);
     params.count_len = span.blocks;
-    return run(state, GW_CUDA_KERNEL_gw_device_thc_sum_indices, sum_grid(state, span.lanes / GW_SUM_LEN),
-               GW_SUM_THREADS, 0, &params, sizeof params, stream);
+    const kernel_launch launch =
+        sum_launch(state, GW_CUDA_KERNEL_gw_device_thc_sum_indices, span.lanes / GW_SUM_LEN);
+    return run(state, &launch, &params, sizeof params, stream);
 }

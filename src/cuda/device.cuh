@@ -1,5 +1,5 @@
 /*
- * What device code is written in: nvcc's own words, or those of a shim that runs warps and blocks on a CPU. A
+ * The vocabulary of device code: nvcc's, or that of a shim that runs warps and blocks on a CPU. A
  * compiler that is not nvcc includes tests/cuda/shim.h, which defines everything below and the CUDA built-ins
  * that kernels use.
  *
@@ -145,8 +145,8 @@ GW_DEVICE void gw_copy_wait(void)
     asm volatile("cp.async.wait_all;" : : : "memory");
 }
 
-/* Flags between blocks: a load that later loads do not overtake, a store that earlier stores do not fall
- * behind. */
+/* Flags between blocks: a load before which no later load, and a store after which no earlier
+ * store is performed. */
 GW_DEVICE uint64_t gw_load_acquire(const uint64_t *p)
 {
     uint64_t x;
@@ -180,8 +180,8 @@ GW_DEVICE uint64_t gw_atomic_min64(uint64_t *p, uint64_t x)
     return atomicMin((unsigned long long *)p, (unsigned long long)x);
 }
 
-/* threadIdx.x, read here and now: for code that runs rarely in a kernel that is short of registers, where
- * the compiler would keep the one value from beginning to end, in memory if need be. */
+/* threadIdx.x, read again: for code that runs rarely in a kernel with few free registers, where the compiler
+ * would keep one value from beginning to end, spilled if necessary. */
 GW_DEVICE uint32_t gw_thread_now(void)
 {
     uint32_t t;
@@ -189,14 +189,14 @@ GW_DEVICE uint32_t gw_thread_now(void)
     return t;
 }
 
-/* p, not known to be what it was before: for the same reason. */
+/* p, opaque to the optimizer, for the same reason. */
 template <typename T> GW_DEVICE T *gw_pointer_now(T *p)
 {
     asm volatile("" : "+l"(p));
     return p;
 }
 
-/* x, not known to be what it was before: so that what was worked out from it is not kept in registers. */
+/* x, opaque to the optimizer, so that values computed from it are not kept in registers. */
 GW_DEVICE uint32_t gw_word_now(uint32_t x)
 {
     asm volatile("" : "+r"(x));
@@ -217,7 +217,7 @@ GW_DEVICE uint32_t gw_permute(uint32_t x, uint32_t y, uint32_t selector)
     return z;
 }
 
-/* a where mask is set, else b: one instruction, which the compiler does not always find. */
+/* a where mask is set, else b: one instruction, which the compiler does not always select. */
 template <uint32_t MASK> GW_DEVICE uint32_t gw_select_bits(uint32_t a, uint32_t b)
 {
     uint32_t x;
@@ -338,7 +338,7 @@ template <uint32_t SCALE> GW_DEVICE uint32_t gw_byte_place(uint32_t base, uint32
     return place;
 }
 
-/* x, and that of the lane `by` below if there is one. The shuffle itself says whether there is: no
+/* x, and that of the lane `by` below if there is one. The shuffle's predicate says whether there is: no
  * comparison. */
 GW_DEVICE uint32_t gw_shuffle_up_add(uint32_t x, uint32_t by)
 {

@@ -192,8 +192,8 @@ GW_DEVICE void gw_count_begin(gw_count_state &s)
 
 /*
  * First units and groups of the items i, a thread's each, which have len values to encode; by one block, tile
- * by tile. False for items that the workspace has no room for: such, and all behind them, have no units.
- * has_room: whether what else there is of it holds the item; once false, false for all behind it.
+ * by tile. False for items that do not fit the workspace: these, and all after them, have no units.
+ * has_room: whether the rest of the workspace has room for the item; once false, false for all after it.
  */
 GW_DEVICE bool gw_count_items(gw_count_state &s, gw_count &before, const gw_gcomp_encode_params &p,
                               uint32_t i, uint64_t len, bool has_room)
@@ -211,7 +211,7 @@ GW_DEVICE bool gw_count_items(gw_count_state &s, gw_count &before, const gw_gcom
     const uint64_t groups_high = gw_block_scan((uint32_t)(group_count >> 16), s.sums, &total[3]);
     const uint64_t unit = before.units + units_low + (units_high << 16);
     const uint64_t group = before.groups + groups_low + (groups_high << 16);
-    /* Sums only grow, so all items behind the first that does not fit do not fit either. */
+    /* Sums only grow, so no item after the first that does not fit fits. */
     const bool fits = has_room && unit + unit_count <= p.unit_total && group + group_count <= p.group_total;
     if (i < p.item_count && !fits) {
         gw_atomic_min64(&s.unit_end, unit);
@@ -247,7 +247,7 @@ GW_KERNEL(gw_device_gcomp_count, gw_gcomp_encode_params, 256, 1)
         const bool is_item = i < p.item_count;
         const uint64_t len = is_item && gw_encode_status(p, p.items[i]) == GW_OK ? p.items[i].src_size : 0;
         if (!gw_count_items(s, all, p, i, len, true) && is_item) {
-            gw_hand_on(p.items[i], GW_ERR_LIMIT);
+            gw_item_fail(p.items[i], GW_ERR_LIMIT);
         }
     }
     gw_count_end(s, all, p);
@@ -255,8 +255,8 @@ GW_KERNEL(gw_device_gcomp_count, gw_gcomp_encode_params, 256, 1)
 
 /*
  * Items of the decode (frame + values -> sums in the workspace) and of the encode (sums -> frame) of all
- * hops, where the sums of each lie, and first units and groups of the encode. One block. Hops that cannot be
- * encoded, or that the workspace has no room for, are over before their frames are looked at.
+ * hops, the place of the sums of each, and first units and groups of the encode. One block. Hops that cannot
+ * be encoded, or that the workspace has no room for, are over before their frames are looked at.
  */
 GW_KERNEL(gw_device_gcomp_hop_items, gw_gcomp_hop_params, 256, 1)
 {
@@ -265,7 +265,7 @@ GW_KERNEL(gw_device_gcomp_hop_items, gw_gcomp_hop_params, 256, 1)
     const uint32_t item_count = p.out.item_count;
     const uint64_t room = p.sums_size >> 4;
     gw_count all = {0, 0};
-    uint64_t used = 0; /* of 16 bytes each by the hops before; room + 1 stands for more */
+    uint64_t used = 0; /* of 16 bytes each by the hops before; room + 1: more than there is */
     gw_count_begin(s);
     GW_NO_UNROLL
     for (uint32_t at = 0; at < item_count; at += GW_THREADS) {
@@ -304,7 +304,7 @@ GW_KERNEL(gw_device_gcomp_hop_items, gw_gcomp_hop_params, 256, 1)
             const gw_cuda_gcomp_hop &hop = p.hops[i];
             if (!fits) {
                 status = GW_ERR_LIMIT;
-                gw_hand_on(out, status);
+                gw_item_fail(out, status);
             }
             /* Both items come after this: the decode, which puts its result here, too, and the encode. */
             p.between[i] = gw_failure_of(out, status);
@@ -376,8 +376,8 @@ GW_KERNEL(gw_device_gcomp_histogram_items, gw_gcomp_histogram_params, 256, 1)
 
 /*
  * Adds a chunk at a time to the counts on the device, and notes the first chunk that has an ordinary
- * exponent. Chunks are numbered over all items of the call, behind those that their histogram has seen: which
- * items share a histogram does not matter then.
+ * exponent. Chunks are numbered over all items of the call, after those that their histogram has counted:
+ * which items share a histogram does not matter then.
  */
 template <uint32_t DTYPE, bool DERIVED> GW_DEVICE void gw_histogram_all(const gw_gcomp_histogram_params &p)
 {
@@ -447,7 +447,7 @@ template <uint32_t DTYPE, bool DERIVED> GW_DEVICE void gw_histogram_all(const gw
         const gw_cuda_gcomp_item &item = gw_item_of(p.items, p.item, i);
         const uint32_t status = gw_histogram_status(p, item);
         if (status != GW_OK) {
-            gw_hand_on(item, status);
+            gw_item_fail(item, status);
             continue;
         }
         /* Items that share a histogram write the same. */

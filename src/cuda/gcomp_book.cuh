@@ -45,27 +45,10 @@ GW_DEVICE uint32_t gw_count_below(const uint32_t *list, uint32_t count, uint32_t
     return low;
 }
 
-/* s.length from s.count, whose sum is below 2^32 / 11. Begins and ends with a barrier. */
-GW_DEVICE void gw_cuda_book_lengths(gw_book_state &s)
+/* Sorts the n weights into s.leaf, and into row 0, the deepest. */
+GW_DEVICE void gw_book_sort(gw_book_state &s, uint32_t n)
 {
-    const uint32_t t = threadIdx.x, lane = gw_lane();
-    __syncthreads();
-    const uint32_t count = s.count[t];
-    uint32_t n;
-    const uint32_t before = gw_block_scan(count != 0, s.sums, &n);
-    if (count != 0) {
-        s.weight[before] = count;
-        s.label[before] = (uint8_t)t;
-    }
-    s.length[t] = 0;
-    __syncthreads();
-    if (n <= 1) {
-        if (t == 0 && n == 1) {
-            s.length[s.label[0]] = 1;
-        }
-        __syncthreads();
-        return;
-    }
+    const uint32_t t = threadIdx.x;
     if (t < n) {
         const uint32_t weight = s.weight[t];
         uint32_t place = 0;
@@ -77,6 +60,12 @@ GW_DEVICE void gw_cuda_book_lengths(gw_book_state &s)
         s.leaf_label[place] = s.label[t];
         s.row[0][place] = weight;
     }
+}
+
+/* The rows above the deepest: which items are packages. Ends with a barrier. */
+GW_DEVICE void gw_book_rows(gw_book_state &s, uint32_t n)
+{
+    const uint32_t t = threadIdx.x;
     uint32_t below_len = n;
     uint32_t from = 0;
     GW_NO_UNROLL
@@ -107,21 +96,53 @@ GW_DEVICE void gw_cuda_book_lengths(gw_book_state &s)
         below_len = n + packages;
         __syncthreads();
     }
-    /* The first 2n - 2 items of the top row are taken: a taken leaf adds one to its length; taken packages
-     * are the first pairs of the row below. Leaves are taken in order, so a row has only a number of them. */
-    if (t < 32) {
-        uint32_t taken = 2 * n - 2;
-        GW_NO_UNROLL
-        for (uint32_t level = 0; level < GW_TREE_CODE_LEN; level++) {
-            const uint32_t left = taken > 32 * lane ? taken - 32 * lane : 0;
-            const uint32_t mask = left >= 32 ? ~0u : (1u << left) - 1;
-            const uint32_t packages =
-                __reduce_add_sync(GW_FULL_MASK, lane < 16 ? __popc(s.is_package[level][lane] & mask) : 0);
-            if (lane == 0) {
-                s.taken_leaves[level] = taken - packages;
-            }
-            taken = 2 * packages;
+}
+
+/* The first 2n - 2 items of the top row are taken: a taken leaf adds one to its length; taken packages are
+ * the first pairs of the row below. Leaves are taken in order, so a row has only a number of them. By one
+ * warp. */
+GW_DEVICE void gw_book_take(gw_book_state &s, uint32_t n)
+{
+    const uint32_t lane = gw_lane();
+    uint32_t taken = 2 * n - 2;
+    GW_NO_UNROLL
+    for (uint32_t level = 0; level < GW_TREE_CODE_LEN; level++) {
+        const uint32_t left = taken > 32 * lane ? taken - 32 * lane : 0;
+        const uint32_t mask = left >= 32 ? ~0u : (1u << left) - 1;
+        const uint32_t packages =
+            __reduce_add_sync(GW_FULL_MASK, lane < 16 ? __popc(s.is_package[level][lane] & mask) : 0);
+        if (lane == 0) {
+            s.taken_leaves[level] = taken - packages;
         }
+        taken = 2 * packages;
+    }
+}
+
+/* s.length from s.count, whose sum is below 2^32 / 11. Begins and ends with a barrier. */
+GW_DEVICE void gw_cuda_book_lengths(gw_book_state &s)
+{
+    const uint32_t t = threadIdx.x;
+    __syncthreads();
+    const uint32_t count = s.count[t];
+    uint32_t n;
+    const uint32_t before = gw_block_scan(count != 0, s.sums, &n);
+    if (count != 0) {
+        s.weight[before] = count;
+        s.label[before] = (uint8_t)t;
+    }
+    s.length[t] = 0;
+    __syncthreads();
+    if (n <= 1) {
+        if (t == 0 && n == 1) {
+            s.length[s.label[0]] = 1;
+        }
+        __syncthreads();
+        return;
+    }
+    gw_book_sort(s, n);
+    gw_book_rows(s, n);
+    if (t < 32) {
+        gw_book_take(s, n);
     }
     __syncthreads();
     if (t < n) {

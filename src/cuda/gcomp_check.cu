@@ -31,7 +31,7 @@ GW_DEVICE uint32_t gw_find_book(const gw_cuda_codec &codec, const gw_frame_front
     return i;
 }
 
-/* A codebook that lies on the device has not been looked at by gw_gcomp_install(); that of a handle has.
+/* Checks a codebook in device memory; gw_gcomp_install() has checked those of a handle.
  * By the block. */
 GW_DEVICE bool gw_is_book_good(gw_check_state &s, const gw_cuda_book &book, uint32_t is_fp16,
                                uint32_t derived)
@@ -58,7 +58,7 @@ GW_DEVICE uint32_t gw_front_decide(const gw_gcomp_decode_params &p, const gw_cud
         return GW_ERR_HEADER;
     }
     const uint64_t end = f.directory_offset + 16 * f.chunk_count;
-    /* One vote of the block: should the bytes change meanwhile, all threads still take the same way. */
+    /* One vote of the block: if the bytes change meanwhile, all threads still take the same branch. */
     if (__syncthreads_or(threadIdx.x < f.payload_offset - end && src[end + threadIdx.x] != 0)) {
         return GW_ERR_HEADER;
     }
@@ -113,7 +113,7 @@ GW_DEVICE void gw_count_chunks(const gw_gcomp_decode_params &p, gw_check_state &
         const uint64_t before_low = gw_block_scan((uint32_t)(count & 0xffff), s.sums, &low);
         const uint64_t before_high = gw_block_scan((uint32_t)(count >> 16), s.sums, &high);
         const uint64_t mine = first + before_low + (before_high << 16);
-        /* Sums only grow, so all items with chunks behind the first that does not fit do not fit either.
+        /* Sums only grow, so no item with chunks after the first that does not fit fits.
          * A validation has nothing that bounds its values: gw_decode_all() looks at all. */
         if (p.mode != GW_CUDA_DECODE_VALIDATE && count != 0 && mine + count > p.chunk_total) {
             gw_atomic_min64(&s.chunk_end, mine);
@@ -130,8 +130,8 @@ GW_DEVICE void gw_count_chunks(const gw_gcomp_decode_params &p, gw_check_state &
     }
 }
 
-/* Pointers of an item that lies on the device, as the host checks those of a single call: a misaligned
- * access would end the context. */
+/* Checks the pointers of an item in device memory as the host checks those of a single call: a misaligned
+ * access would destroy the context. */
 GW_DEVICE bool gw_is_item_sound(const gw_gcomp_decode_params &p, const gw_cuda_gcomp_item &item)
 {
     const uint32_t element = gw_type_size(p.codec.dtype);

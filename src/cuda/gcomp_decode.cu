@@ -110,7 +110,7 @@ GW_DEVICE bool gw_is_rest_listed(const gw_gcomp_decode_params &p)
 template <uint32_t DTYPE, bool REST> GW_DEVICE void gw_decode_all(const gw_gcomp_decode_params &p)
 {
     gw_decode_state &s = GW_SHARED(gw_decode_state);
-    /* In shared memory: registers for the whole life of the block would be missing elsewhere. */
+    /* In shared memory: it would occupy registers from the first instruction to the last. */
     if (gw_thread_now() == 0) {
         s.units = REST && gw_is_rest_listed(p) ? p.head->deferred_count : p.chunk_first[p.item_count];
     }

@@ -6,11 +6,11 @@
  *
  * The host fills a gw_device_codec with gw_cuda_gcomp_device_codec() (gradwire/cuda.h) and passes it to the
  * kernel by value (as `const __grid_constant__`, or the compiler may copy it to every thread's stack). It
- * gives the kernel dynamic shared memory of the sizes that the same call says for encode and for decode,
+ * gives the kernel dynamic shared memory of the sizes that the same call returns for encode and for decode,
  * which the block may use for other things between two calls. A block calls gw_device_*_begin() once before
  * the first chunk, and again after it has used the shared memory otherwise. All 256 threads call all
  * functions with equal arguments; every function begins and ends with a barrier. Nothing is allocated, no
- * call waits for another block. Compile with -fmad=false or use no floating point of your own that minds.
+ * call waits for another block. Compile with -fmad=false; it also affects the caller's floating point.
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
@@ -91,7 +91,7 @@ GW_DEVICE uint32_t gw_device_encode_chunk(unsigned char *shared, const gw_device
     return size;
 }
 
-/* What a decode knows without a frame: a frame of one chunk, as it were. */
+/* The state of a frame of one chunk, for a decode without a frame. */
 GW_DEVICE gw_cuda_frame_state gw_device_frame(const gw_device_codec &c, uint32_t len)
 {
     gw_cuda_frame_state f = {};

@@ -165,16 +165,117 @@ GW_DEVICE bool gw_encode_fetch_book(gw_encode_state &s, const gw_gcomp_encode_pa
     return true;
 }
 
+/* What the chunk of a unit is. */
+struct gw_encode_chunk {
+    uint64_t unit, index;      /* of the call, of the frame */
+    uint64_t first;            /* its first value in the frame */
+    uint32_t len, raw_size;    /* values; bytes as RAW */
+    uint32_t group_chunk_log2; /* chunks of a group */
+};
+
+/* Kind, owner and place of the measured chunk, into s and the directory. By the first warp. */
+GW_DEVICE void gw_encode_place_chunk(gw_encode_state &s, const gw_gcomp_encode_params &p,
+                                     const gw_encode_chunk &chunk, uint8_t *dst)
+{
+    const bool installed = p.codec.encode_with >= 0;
+    const bool is_zero = s.any == 0;
+    const uint32_t with_book = (s.book_size + s.size + 15) & ~15u, without_book = (s.size + 15) & ~15u;
+    const uint32_t lane = gw_lane();
+    const uint64_t unit = chunk.unit, item_first = unit - chunk.index;
+    bool is_owner = false;
+    uint64_t owner = unit;
+    if (!installed) {
+        const bool would_own = !is_zero && with_book < chunk.raw_size;
+        if (lane == 0) {
+            gw_store_release(&p.words[unit].owner, would_own ? 3 : 1);
+        }
+        owner = gw_find_owner(p.words, unit, (uint32_t)chunk.index & ((1u << chunk.group_chunk_log2) - 1));
+        is_owner = owner == ~(uint64_t)0;
+        owner = is_owner ? unit : owner;
+    }
+    const uint32_t region = is_owner ? with_book : without_book;
+    const bool is_coded = region < chunk.raw_size;
+    const uint32_t kind = is_zero ? GW_CHUNK_ZERO : is_coded ? GW_CHUNK_CODED : GW_CHUNK_RAW;
+    const uint32_t size = is_zero ? 0 : is_coded ? region : chunk.raw_size;
+    const uint64_t place = gw_find_place(p.words, unit, item_first, s.front.payload_offset >> 4, size >> 4);
+    if (lane == 0) {
+        s.offset = place << 4;
+        s.is_owner = is_owner && kind == GW_CHUNK_CODED;
+        s.status = kind;
+        uint32_t *entry = (uint32_t *)(void *)(dst + s.front.directory_offset + 16 * chunk.index);
+        const uint64_t where = s.offset | kind;
+        entry[0] = (uint32_t)where;
+        entry[1] = (uint32_t)(where >> 32);
+        entry[2] = kind == GW_CHUNK_CODED && !installed ? (uint32_t)(owner - item_first) : 0;
+        entry[3] = 0;
+    }
+}
+
+/* Writes the chunk whose kind and place are in s, and its checksum. */
+template <uint32_t DTYPE, bool DERIVED>
+GW_DEVICE void gw_encode_write_chunk(gw_encode_state &s, const gw_gcomp_encode_params &p,
+                                     const gw_cuda_rounder &r, const gw_encode_chunk &chunk, uint8_t *dst)
+{
+    const uint32_t t = threadIdx.x, kind = s.status;
+    uint8_t *to = dst + s.offset;
+    const uint32_t skip = s.is_owner ? s.book_size : 0;
+    uint32_t size = kind == GW_CHUNK_RAW ? chunk.raw_size : 0;
+    if (kind == GW_CHUNK_RAW) {
+        gw_write_raw<DTYPE, DERIVED>(s, r, chunk.first, chunk.len, to);
+    } else if (kind == GW_CHUNK_CODED) {
+        size = (skip + s.size + 15) & ~15u;
+        if (4 * t < skip) {
+            *(uint32_t *)(void *)(to + 4 * t) = *(const uint32_t *)(const void *)(s.book + 4 * t);
+        }
+        if (4 * t < size - skip - s.size) {
+            *(uint32_t *)(void *)(to + skip + s.size + 4 * t) = 0;
+        }
+        gw_cuda_write_coded<DTYPE, DERIVED>(s, r, p.codec.chunk_log2, chunk.first, chunk.len,
+                                            (uint32_t *)(void *)(to + skip));
+    }
+    if (p.codec.checksum && kind != GW_CHUNK_ZERO) {
+        /* The codebook's checksum comes first: for its owner that is its own region from the start. */
+        const uint32_t before = kind == GW_CHUNK_CODED ? s.book_crc : 0;
+        const uint8_t *from = to + skip;
+        const uint32_t crc = gw_cuda_crc32c(before, (size - skip) >> 2, s.sums, [=](uint64_t i) {
+            return gw_read32(from + 4 * i);
+        });
+        if (t == 0) {
+            *(uint32_t *)(void *)(dst + s.front.directory_offset + 16 * chunk.index + 12) = crc;
+        }
+    }
+}
+
+/* Counts a finished chunk of the item; the block that completes the item writes its front. */
+GW_DEVICE void gw_encode_complete(gw_encode_state &s, const gw_gcomp_encode_params &p,
+                                  const gw_cuda_gcomp_item &item, uint64_t item_first)
+{
+    const gw_frame_front &front = s.front;
+    const uint64_t count = front.chunk_count == 0 ? 1 : front.chunk_count;
+    __threadfence();
+    __syncthreads();
+    if (threadIdx.x == 0) {
+        s.is_last = gw_atomic_add64(&p.states[s.item].chunks_done, 1) == count - 1;
+        __threadfence();
+    }
+    __syncthreads();
+    if (s.is_last) {
+        uint64_t frame_size = front.payload_offset;
+        if (front.chunk_count != 0) {
+            frame_size = (gw_load_acquire(&p.words[item_first + count - 1].size) & GW_WORD_VALUE) << 4;
+        }
+        gw_encode_finish(s, p, item, front, frame_size);
+    }
+}
+
 template <uint32_t DTYPE, bool DERIVED>
 GW_DEVICE void gw_encode_unit(gw_encode_state &s, const gw_gcomp_encode_params &p)
 {
-    constexpr uint32_t SIZE = gw_type<DTYPE>::SIZE;
     const uint32_t t = threadIdx.x;
     const gw_cuda_gcomp_item &item = gw_item_of(p.items, p.item, s.item);
     const uint64_t unit = s.unit, item_first = gw_first_of(p.unit_first, s.item);
     const uint64_t index = unit - item_first;
     const uint32_t log2 = p.codec.chunk_log2, group_log2 = gw_group_log2(p.codec) - log2;
-    const bool installed = p.codec.encode_with >= 0;
     if (t == 0) {
         s.status = gw_encode_status(p, item);
     }
@@ -187,7 +288,7 @@ GW_DEVICE void gw_encode_unit(gw_encode_state &s, const gw_gcomp_encode_params &
     }
     if (status != GW_OK) {
         if (t == 0 && index == 0) {
-            gw_hand_on(item, status);
+            gw_item_fail(item, status);
         }
         return;
     }
@@ -200,91 +301,20 @@ GW_DEVICE void gw_encode_unit(gw_encode_state &s, const gw_gcomp_encode_params &
     const gw_cuda_rounder r = {p.rounding, s.source};
     const gw_frame_front &front = s.front;
     const uint64_t first = index << log2;
-    uint8_t *dst = (uint8_t *)item.dst;
-
     if (front.chunk_count != 0) {
-        const uint32_t chunk_len =
+        uint8_t *dst = (uint8_t *)item.dst;
+        const uint32_t len =
             (uint32_t)(front.len - first < (uint64_t)1 << log2 ? front.len - first : (uint64_t)1 << log2);
-        const uint32_t raw_size = (chunk_len * SIZE + 15) & ~15u;
-        gw_cuda_measure_chunk<DTYPE, DERIVED>(s, r, log2, first, chunk_len);
-        const bool is_zero = s.any == 0;
-        const uint32_t with_book = (s.book_size + s.size + 15) & ~15u, without_book = (s.size + 15) & ~15u;
+        const gw_encode_chunk chunk = {unit,      index, first, len, (len * gw_type<DTYPE>::SIZE + 15) & ~15u,
+                                       group_log2};
+        gw_cuda_measure_chunk<DTYPE, DERIVED>(s, r, log2, first, len);
         if (t < 32) {
-            bool is_owner = false;
-            uint64_t owner = unit;
-            if (!installed) {
-                const bool would_own = !is_zero && with_book < raw_size;
-                if (t == 0) {
-                    gw_store_release(&p.words[unit].owner, would_own ? 3 : 1);
-                }
-                owner = gw_find_owner(p.words, unit, (uint32_t)index & ((1u << group_log2) - 1));
-                is_owner = owner == ~(uint64_t)0;
-                owner = is_owner ? unit : owner;
-            }
-            const uint32_t region = is_owner ? with_book : without_book;
-            const uint32_t kind = is_zero ? GW_CHUNK_ZERO : region < raw_size ? GW_CHUNK_CODED : GW_CHUNK_RAW;
-            const uint32_t size = is_zero ? 0 : region < raw_size ? region : raw_size;
-            const uint64_t place =
-                gw_find_place(p.words, unit, item_first, front.payload_offset >> 4, size >> 4);
-            if (t == 0) {
-                s.offset = place << 4;
-                s.is_owner = is_owner && kind == GW_CHUNK_CODED;
-                s.status = kind;
-                uint32_t *entry = (uint32_t *)(void *)(dst + front.directory_offset + 16 * index);
-                const uint64_t where = s.offset | kind;
-                entry[0] = (uint32_t)where;
-                entry[1] = (uint32_t)(where >> 32);
-                entry[2] = kind == GW_CHUNK_CODED && !installed ? (uint32_t)(owner - item_first) : 0;
-                entry[3] = 0;
-            }
+            gw_encode_place_chunk(s, p, chunk, dst);
         }
         __syncthreads();
-        const uint32_t kind = s.status;
-        uint8_t *to = dst + s.offset;
-        const uint32_t skip = s.is_owner ? s.book_size : 0;
-        uint32_t size = kind == GW_CHUNK_RAW ? raw_size : 0;
-        if (kind == GW_CHUNK_RAW) {
-            gw_write_raw<DTYPE, DERIVED>(s, r, first, chunk_len, to);
-        } else if (kind == GW_CHUNK_CODED) {
-            size = (skip + s.size + 15) & ~15u;
-            if (4 * t < skip) {
-                *(uint32_t *)(void *)(to + 4 * t) = *(const uint32_t *)(const void *)(s.book + 4 * t);
-            }
-            if (4 * t < size - skip - s.size) {
-                *(uint32_t *)(void *)(to + skip + s.size + 4 * t) = 0;
-            }
-            gw_cuda_write_coded<DTYPE, DERIVED>(s, r, log2, first, chunk_len,
-                                                (uint32_t *)(void *)(to + skip));
-        }
-        if (p.codec.checksum && kind != GW_CHUNK_ZERO) {
-            /* The codebook's checksum comes first: for its owner that is its own region from the start. */
-            const uint32_t before = kind == GW_CHUNK_CODED ? s.book_crc : 0;
-            const uint8_t *from = to + skip;
-            const uint32_t crc = gw_cuda_crc32c(before, (size - skip) >> 2, s.sums, [=](uint64_t i) {
-                return gw_read32(from + 4 * i);
-            });
-            if (t == 0) {
-                *(uint32_t *)(void *)(dst + front.directory_offset + 16 * index + 12) = crc;
-            }
-        }
+        gw_encode_write_chunk<DTYPE, DERIVED>(s, p, r, chunk, dst);
     }
-
-    /* Whoever completes the item writes its front. */
-    const uint64_t count = front.chunk_count == 0 ? 1 : front.chunk_count;
-    __threadfence();
-    __syncthreads();
-    if (t == 0) {
-        s.is_last = gw_atomic_add64(&p.states[s.item].chunks_done, 1) == count - 1;
-        __threadfence();
-    }
-    __syncthreads();
-    if (s.is_last) {
-        uint64_t frame_size = front.payload_offset;
-        if (front.chunk_count != 0) {
-            frame_size = (gw_load_acquire(&p.words[item_first + count - 1].size) & GW_WORD_VALUE) << 4;
-        }
-        gw_encode_finish(s, p, item, front, frame_size);
-    }
+    gw_encode_complete(s, p, item, item_first);
 }
 
 template <uint32_t DTYPE, bool DERIVED> GW_DEVICE void gw_encode_all(const gw_gcomp_encode_params &p)

@@ -247,7 +247,7 @@ struct gw_chunk_entry {
     uint32_t kind, book, crc;
 };
 
-/* gw_frame_read_entry() of core: false if the entry cannot be right. Takes the fields that front and state
+/* gw_frame_read_entry() of core: false if the entry is impossible. Takes the fields that front and state
  * share. */
 GW_DEVICE bool gw_entry_read(gw_chunk_entry &e, const uint8_t *src, uint64_t directory_offset,
                              uint64_t payload_offset, uint64_t frame_size, uint64_t chunk_count,

@@ -40,8 +40,8 @@ GW_DEVICE gw_frame_front gw_encode_front(const gw_gcomp_encode_params &p, const 
     return f;
 }
 
-/* GW_OK if the values of the item can be rounded: what gw_gcomp_encode() and gw_gcomp_histogram_add() say of
- * a source. */
+/* GW_OK if the values of the item can be rounded: the status of gw_gcomp_encode() and
+ * gw_gcomp_histogram_add() for a source. */
 GW_DEVICE uint32_t gw_source_status(const gw_cuda_codec &codec, const gw_cuda_map &map,
                                     const gw_cuda_gcomp_item &item)
 {
@@ -51,7 +51,7 @@ GW_DEVICE uint32_t gw_source_status(const gw_cuda_codec &codec, const gw_cuda_ma
     if (item.src_size > codec.count_limit || !gw_is_len_possible(item.src_size, codec.chunk_log2)) {
         return GW_ERR_LIMIT;
     }
-    /* Items on the device: a misaligned access would end the context. */
+    /* Items on the device: a misaligned access would destroy the context. */
     if ((item.src_size != 0 && item.src == nullptr) ||
         ((uintptr_t)item.src & (gw_type_size(codec.dtype) - 1)) != 0 || ((uintptr_t)item.digest & 3) != 0) {
         return GW_ERR_ARG;
@@ -90,7 +90,7 @@ GW_DEVICE uint32_t gw_encode_status(const gw_gcomp_encode_params &p, const gw_cu
     return gw_item_status(p.codec, p.map, item);
 }
 
-/* The same for a histogram, which lies at dst. */
+/* The same for a histogram, which is at dst. */
 GW_DEVICE uint32_t gw_histogram_status(const gw_gcomp_histogram_params &p, const gw_cuda_gcomp_item &item)
 {
     const uint32_t status = gw_source_status(p.codec, p.map, item);
@@ -99,8 +99,8 @@ GW_DEVICE uint32_t gw_histogram_status(const gw_gcomp_histogram_params &p, const
                                                                    : (uint32_t)GW_OK;
 }
 
-/* Result of an item that is not encoded: that of what it was to come after, if that failed, else `status`. */
-GW_DEVICE void gw_hand_on(const gw_cuda_gcomp_item &item, uint32_t status)
+/* Result of an item that is not encoded: the failure of item.after if there is one, else `status`. */
+GW_DEVICE void gw_item_fail(const gw_cuda_gcomp_item &item, uint32_t status)
 {
     *item.result = gw_failure_of(item, status);
 }

@@ -1,5 +1,5 @@
 /*
- * What host and device code of GCOMP share: parameters of the kernels, what lies in the workspace. Plain C
+ * What host and device code of GCOMP share: parameters of the kernels, layout of the workspace. Plain C
  * and C++; all pointers are to device memory.
  *
  * SPDX-License-Identifier: BSD-2-Clause
@@ -51,7 +51,7 @@ typedef enum gw_cuda_decode_mode {
     GW_CUDA_DECODE_VALUES,   /* dst = values; a bad chunk's are +0 */
     GW_CUDA_DECODE_ADD,      /* dst += values; a bad chunk's part stays as it was */
     GW_CUDA_DECODE_VALIDATE, /* dst is not touched */
-    GW_CUDA_DECODE_SUM       /* dst = addend + values; nobody reads a bad chunk's */
+    GW_CUDA_DECODE_SUM       /* dst = addend + values; a bad chunk's values are not read */
 } gw_cuda_decode_mode;
 
 /* Workspace, all zero at the start. */
@@ -93,7 +93,7 @@ typedef struct gw_gcomp_decode_params {
     uint64_t *deferred;   /* chunks that the first kernel leaves to the second, counted over all items */
     uint8_t *large;       /* large_slots * GW_CUDA_LARGE_SIZE: for chunks that do not fit shared memory */
     uint32_t large_slots; /* at most GW_CUDA_LARGE_SLOTS_MAX */
-    uint64_t chunk_total; /* places in deferred: the most chunks of all items (validation: a guess) */
+    uint64_t chunk_total; /* places in deferred: the most chunks of all items (validation: from the hint) */
     uint32_t exact_len;   /* 1: frames of another length than dst_capacity are refused, GW_ERR_ARG */
     uint32_t reserved;
 } gw_gcomp_decode_params;
@@ -111,7 +111,7 @@ typedef struct gw_gcomp_decode_params {
 
 /* ---- rounding ------------------------------------------------------------------------------------------ */
 
-/* What the options say about rounding, so that kernels have it as constants. */
+/* The options of rounding in the form that kernels use, as constants. */
 typedef struct gw_cuda_rounding {
     uint32_t nearest, stochastic; /* masks: all ones or zero */
     uint32_t strict;
@@ -125,7 +125,7 @@ typedef struct gw_cuda_rounding {
 /* ---- encode -------------------------------------------------------------------------------------------- */
 
 /* Codebook of a group of chunks (docs/format.md section 6), made by gw_device_gcomp_book_*, with its tree,
- * which else every chunk would have to build again. A multiple of 16 bytes. */
+ * which every chunk would otherwise have to build again. A multiple of 16 bytes. */
 #define GW_CUDA_TREE_SIZE 2432u
 typedef struct gw_cuda_group_book {
     uint32_t base, size, crc, reserved;
@@ -133,7 +133,7 @@ typedef struct gw_cuda_group_book {
     uint8_t tree[GW_CUDA_TREE_SIZE]; /* the front of a gw_cuda_tree */
 } gw_cuda_group_book;
 
-/* A frame on its way out. All zero at the start. */
+/* A frame that is being encoded. All zero at the start. */
 typedef struct gw_cuda_encode_state {
     uint64_t chunks_done;
 } gw_cuda_encode_state;
@@ -144,7 +144,7 @@ typedef struct gw_cuda_encode_head {
     uint64_t group_ticket;
 } gw_cuda_encode_head;
 
-/* What other blocks need to know of a chunk, both zero at the start. A unit is a chunk counted over all
+/* What other blocks read about a chunk, both zero at the start. A unit is a chunk counted over all
  * items; an item without values has one, too. */
 typedef struct gw_cuda_chunk_word {
     uint64_t owner; /* 0: not known; 1: would not be CODED if it had to store the codebook; 3: would be */
@@ -167,7 +167,7 @@ typedef struct gw_cuda_chunk_word {
 
 /*
  * With more, explicit frames are rounded once: the digits of every warp's values wait there, in 32 strings
- * (four planes of eight warps) with four words of zeros before each and behind the last. They lie at the
+ * (four planes of eight warps) with four words of zeros before each and after the last. They are at the
  * end, where the bitmaps would be if they took more than 4 bits a value; if they do, digits are made again.
  */
 #define GW_CUDA_ENCODE_STRING_WORDS(chunk_log2, dtype)                                                       \
@@ -190,7 +190,7 @@ typedef struct gw_gcomp_encode_params {
     const gw_cuda_key *key_at; /* NULL: key */
     uint32_t item_count;
     uint32_t shared_size; /* of gw_device_gcomp_encode_* */
-    uint64_t unit_total;  /* with items NULL: chunks, or 1; else what counting on the device may come to */
+    uint64_t unit_total;  /* with items NULL: chunks, or 1; else the most that the device may count */
     uint64_t group_total; /* the same for groups */
     const gw_cuda_gcomp_item *items; /* NULL: item */
     gw_cuda_gcomp_item item;
@@ -217,7 +217,7 @@ typedef struct gw_gcomp_hop_params {
     uint64_t sums_size;
 } gw_gcomp_hop_params;
 
-/* ---- codebooks that outlive a frame -------------------------------------------------------------------- */
+/* ---- codebooks across frames -------------------------------------------------------------------- */
 
 typedef struct gw_gcomp_histogram_params {
     gw_cuda_codec codec;

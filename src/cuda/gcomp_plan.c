@@ -99,7 +99,7 @@ static void carve_decode_zeros(gw_gcomp_decode_params *p, carver *c, uint32_t it
 
 static void carve_decode(gw_gcomp_decode_params *p, carver *c, uint32_t item_count, uint64_t value_total)
 {
-    /* One place for level arrays per chunk of 2^15 values that there may be: shorter ones fit shared
+    /* One slot of level arrays for each possible chunk of 2^15 values: shorter ones fit shared
      * memory. */
     const uint32_t slots = (uint32_t)at_most((value_total >> 15) + item_count, GW_CUDA_LARGE_SLOTS_MAX);
     p->chunk_first = (uint64_t *)take(c, 8 * ((uint64_t)item_count + 1));
@@ -122,7 +122,7 @@ size_t gw_cuda_decode_workspace_size(uint32_t item_count, uint64_t value_total)
  * Shared memory of a decode: the state, two level arrays, and a copy of the chunk, which is smaller than a
  * RAW one. The level arrays are for the handle's own chunks, but at most 2^14 values; longer chunks use the
  * workspace. Two blocks are to fit a multiprocessor (1 KiB of each is the system's); what then does not fit
- * the copy is read where it lies, slower.
+ * the copy is read in place, which is slower.
  */
 static uint32_t decode_shared_size(const gw_cuda_codec *codec, const gw_cuda_shape *shape)
 {
@@ -214,7 +214,7 @@ static void carve_encode(gw_gcomp_encode_params *p, carver *c, const gw_cuda_cod
         codec->encode_with >= 0 ? NULL : (gw_cuda_group_book *)take(c, p->group_total * sizeof *p->books);
 }
 
-/* In place of items that are not known yet: a plan is only measured. */
+/* Stands for items that are not known yet, where only the size of a plan is needed. */
 static const gw_cuda_gcomp_item some_item;
 
 size_t gw_cuda_encode_workspace_size(const gw_cuda_codec *codec, uint32_t item_count, uint64_t value_total)

@@ -2,7 +2,7 @@
  * Which kernels a GCOMP operation runs, with what geometry, and how it uses its workspace. Plain C that
  * touches neither driver nor device: the public calls and the checks on the CPU run the same plans.
  *
- * Everything follows from numbers that the host knows. A workspace is 256-byte aligned; its address is only
+ * Everything follows from numbers that the host has. A workspace is 256-byte aligned; its address is only
  * used in sums.
  *
  * SPDX-License-Identifier: BSD-2-Clause
@@ -14,7 +14,7 @@
 #include "cuda/gcomp_params.h"
 #include "cuda/launch.h"
 
-/* What a plan needs to know of a device. */
+/* The properties of a device that plans depend on. */
 typedef struct gw_cuda_shape {
     uint32_t multiprocessors;
     uint32_t shared_size_max; /* bytes of dynamic shared memory that a block may ask for */
@@ -23,8 +23,8 @@ typedef struct gw_cuda_shape {
 /* Options and installed codebooks of a handle. */
 void gw_cuda_codec_fill(gw_cuda_codec *out, const gw_codec *codec);
 
-/* The part of a map that all items have in common; map may be NULL. base_at: where the base lies on the
- * device, or NULL. */
+/* The part of a map that all items have in common; map may be NULL. base_at: the base in device memory,
+ * or NULL. */
 void gw_cuda_map_fill(gw_cuda_map *out, const gw_gcomp_map *map, const uint32_t *base_at);
 
 /*
@@ -63,7 +63,7 @@ void gw_cuda_plan_histogram(gw_cuda_plan *plan, gw_gcomp_histogram_params *param
                             const gw_cuda_shape *shape, void *workspace);
 void gw_cuda_plan_book_build(gw_cuda_plan *plan, gw_gcomp_book_build_params *params, uint32_t count);
 
-/* What gcomp_device.cuh wants to know of a handle with an installed codebook that encodes; map may be
+/* The part of a handle that gcomp_device.cuh needs, which has an installed codebook that encodes; map may be
  * NULL. */
 void gw_cuda_device_codec_fill(gw_device_codec *out, const gw_codec *codec, const gw_gcomp_map *map,
                                const gw_cuda_key *key);

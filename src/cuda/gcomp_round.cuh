@@ -228,9 +228,9 @@ GW_DEVICE gw_rounded gw_round_at(const gw_cuda_rounder &r, uint64_t index, uint3
 
 /* ---- loads --------------------------------------------------------------------------------------------- */
 
-/* Where lane's 64 bytes lie in the 2 KiB that a warp exchanges them through, and where quarter lane mod 4
- * of owner lane / 4 of every group of eight owners. Quarters change places so that no two lanes of a store
- * or load meet in a bank. */
+/* The place of the lane's 64 bytes in the 2 KiB that a warp exchanges them through, and where quarter lane
+ * mod 4 of owner lane / 4 of every group of eight owners. Quarters change places so that no two lanes of a
+ * store or load meet in a bank. */
 GW_DEVICE uint32_t gw_exchange_mine(uint32_t stage, uint32_t lane)
 {
     return stage + 64 * lane + 16 * (lane >> 1 & 3);
@@ -266,7 +266,7 @@ template <uint32_t DTYPE> GW_DEVICE uint4 gw_load_values(const uint8_t *values, 
 
 /*
  * 64 bytes of values for every lane of a warp to shared memory at `stage`: batch `batch` (fp32: 0 or 1) of
- * the lane's 32 values, which begin at start(lane of the warp). Lanes load what lies next to each other; a
+ * the lane's 32 values, which begin at start(lane of the warp). Neighbouring lanes load neighbouring bytes; a
  * lane finds its own by gw_staged(). Values at `end` and beyond are 0. Begins and ends with a barrier of
  * the warp.
  */

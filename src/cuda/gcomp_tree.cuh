@@ -32,7 +32,7 @@ struct gw_tree_node {
     uint8_t width; /* leaf: bits of an index */
     uint8_t depth;
     uint8_t first_rank;
-    uint8_t head;        /* itself, if it is no left child, else the head of its parent */
+    uint8_t head;        /* itself unless it is a left child; then the head of its parent */
     uint8_t inner_index; /* inner node: how many inner nodes come before it */
     uint8_t first_leaf;  /* leaves to the left */
     uint8_t unused;
@@ -143,32 +143,18 @@ GW_DEVICE uint32_t gw_tree_block(uint32_t n, uint32_t j, uint32_t *skip)
     return rest == 0 ? 16 : 31 - __clz(rest);
 }
 
-/* Builds the tree of s.length, which is complete (docs/format.md section 5.1); base is untouched. Begins
- * and ends with a barrier. */
-GW_DEVICE void gw_cuda_tree_build(gw_cuda_tree &s)
+/* A thread's label, t, while a tree is built. */
+struct gw_tree_label {
+    uint32_t length; /* of its code; 0: it has none */
+    uint32_t n;      /* labels of this length */
+    uint32_t index;  /* of the label among them */
+};
+
+/* Leaves in the order of depths: their depths, widths and numbers. Thread 8 (l - 1) + j has block j of the
+ * labels of length l. of_length: labels of length l, in lane l. Returns the number of leaves. */
+GW_DEVICE uint32_t gw_tree_leaves(gw_cuda_tree &s, uint32_t of_length, uint32_t label_count)
 {
-    const uint32_t t = gw_thread_now(), lane = t & 31, warp = t >> 5;
-
-    /* Labels by length: the place of a label among those of its length. */
-    __syncthreads();
-    const uint32_t length = s.length[t];
-    const uint32_t coded = __ballot_sync(GW_FULL_MASK, length != 0);
-    if (lane == 0) {
-        s.has_code[warp] = coded;
-    }
-    const uint32_t sorted = gw_sort_place(s.count, length == 0 ? 16 : length);
-    uint32_t of_length = 0; /* lane l: number of labels of length l */
-    GW_UNROLL
-    for (uint32_t w = 0; w < GW_WARPS; w++) {
-        of_length += lane < 16 ? s.count[w][lane] : 0;
-    }
-    const uint32_t upto = gw_warp_scan(of_length);
-    const uint32_t label_count = __shfl_sync(GW_FULL_MASK, upto, 15);
-    const uint32_t n = __shfl_sync(GW_FULL_MASK, of_length, length & 15);
-    const uint32_t index = sorted - (__shfl_sync(GW_FULL_MASK, upto, length & 15) - n);
-
-    /* Leaves: thread 8 (l - 1) + j is block j of length l. */
-    const uint32_t l = (t >> 3) + 1;
+    const uint32_t t = gw_thread_now(), l = (t >> 3) + 1;
     const uint32_t of_l = __shfl_sync(GW_FULL_MASK, of_length, l & 15);
     uint32_t skip, width = 16, depth = 0;
     if (t < GW_TREE_LEAVES) {
@@ -182,88 +168,95 @@ GW_DEVICE void gw_cuda_tree_build(gw_cuda_tree &s)
         s.leaf_width[leaf] = (uint8_t)width;
         s.leaf_of[t] = (uint8_t)leaf;
     }
-    const uint32_t leaf_count = (uint32_t)__syncthreads_count(width != 16);
+    return (uint32_t)__syncthreads_count(width != 16);
+}
 
-    /* Codes, ranks and numbers of the leaves: three a lane of one warp. */
-    if (warp == 0) {
-        uint32_t size[3], sum = 0; /* codes, ranks << 16 */
-        GW_UNROLL
-        for (uint32_t k = 0; k < 3; k++) {
-            const uint32_t i = 3 * lane + k;
-            size[k] =
-                i < leaf_count ? 1u << (GW_TREE_CODE_LEN - s.leaf_depth[i]) | 0x10000u << s.leaf_width[i] : 0;
-            sum += size[k];
-        }
-        uint32_t at = gw_warp_scan(sum) - sum;
-        uint32_t inner[3], inner_sum = 0;
-        GW_UNROLL
-        for (uint32_t k = 0; k < 3; k++) {
-            const uint32_t i = 3 * lane + k, code = at & 0xffff;
-            inner[k] = 0;
-            if (i < leaf_count) {
-                const uint32_t top = i == 0 ? 0 : GW_TREE_CODE_LEN + 1 - __ffs(code);
-                inner[k] = s.leaf_depth[i] - top;
-                s.leaf_code[i] = (uint16_t)code;
-                s.leaf_rank[i] = (uint16_t)(at >> 16);
-            }
-            inner_sum += inner[k];
-            at += size[k];
-        }
-        uint32_t before = gw_warp_scan(inner_sum) - inner_sum;
-        GW_UNROLL
-        for (uint32_t k = 0; k < 3; k++) {
-            const uint32_t i = 3 * lane + k;
-            if (i <= leaf_count) {
-                s.leaf_inner[i] = (uint8_t)before; /* the one behind the last leaf ends it */
-            }
-            before += inner[k];
-        }
+/* First codes and ranks of the leaves, and inner nodes before them: three a lane of one warp. */
+GW_DEVICE void gw_tree_number_leaves(gw_cuda_tree &s, uint32_t leaf_count)
+{
+    const uint32_t lane = gw_lane();
+    uint32_t size[3], sum = 0; /* codes, ranks << 16 */
+    GW_UNROLL
+    for (uint32_t k = 0; k < 3; k++) {
+        const uint32_t i = 3 * lane + k;
+        size[k] =
+            i < leaf_count ? 1u << (GW_TREE_CODE_LEN - s.leaf_depth[i]) | 0x10000u << s.leaf_width[i] : 0;
+        sum += size[k];
     }
-    __syncthreads();
+    uint32_t at = gw_warp_scan(sum) - sum;
+    uint32_t inner[3], inner_sum = 0;
+    GW_UNROLL
+    for (uint32_t k = 0; k < 3; k++) {
+        const uint32_t i = 3 * lane + k, code = at & 0xffff;
+        inner[k] = 0;
+        if (i < leaf_count) {
+            const uint32_t top = i == 0 ? 0 : GW_TREE_CODE_LEN + 1 - __ffs(code);
+            inner[k] = s.leaf_depth[i] - top;
+            s.leaf_code[i] = (uint16_t)code;
+            s.leaf_rank[i] = (uint16_t)(at >> 16);
+        }
+        inner_sum += inner[k];
+        at += size[k];
+    }
+    uint32_t before = gw_warp_scan(inner_sum) - inner_sum;
+    GW_UNROLL
+    for (uint32_t k = 0; k < 3; k++) {
+        const uint32_t i = 3 * lane + k;
+        if (i <= leaf_count) {
+            s.leaf_inner[i] = (uint8_t)before; /* one entry after the last leaf: all inner nodes */
+        }
+        before += inner[k];
+    }
+}
 
-    /* The nodes that begin at a leaf. */
-    if (t < leaf_count) {
-        const uint32_t code = s.leaf_code[t], before = s.leaf_inner[t];
-        const uint32_t inner = s.leaf_inner[t + 1] - before;
-        const uint32_t leaf_depth = s.leaf_depth[t], top = leaf_depth - inner;
-        const uint32_t first = t + before;
-        GW_NO_UNROLL
-        for (uint32_t k = 0; k <= inner; k++) {
-            gw_tree_node &node = s.node[first + k];
-            node.depth = (uint8_t)(top + k);
-            node.first_rank = (uint8_t)s.leaf_rank[t];
-            node.inner_index = (uint8_t)(before + k);
-            node.first_leaf = (uint8_t)t;
-            node.right = 0;
-            node.width = k == inner ? s.leaf_width[t] : (uint8_t)0;
-            node.head = (uint8_t)first;
-            if (k < inner) {
-                const uint32_t middle = code + (1u << (GW_TREE_CODE_LEN - 1 - top - k));
-                uint32_t low = t + 1, high = leaf_count - 1; /* the leaf with this code is one of them */
-                GW_NO_UNROLL
-                while (low < high) {
-                    const uint32_t at = (low + high) >> 1;
-                    if (s.leaf_code[at] < middle) {
-                        low = at + 1;
-                    } else {
-                        high = at;
-                    }
+/* The nodes that begin at leaf t. */
+GW_DEVICE void gw_tree_nodes(gw_cuda_tree &s, uint32_t t, uint32_t leaf_count)
+{
+    const uint32_t code = s.leaf_code[t], before = s.leaf_inner[t];
+    const uint32_t inner = s.leaf_inner[t + 1] - before;
+    const uint32_t leaf_depth = s.leaf_depth[t], top = leaf_depth - inner;
+    const uint32_t first = t + before;
+    GW_NO_UNROLL
+    for (uint32_t k = 0; k <= inner; k++) {
+        gw_tree_node &node = s.node[first + k];
+        node.depth = (uint8_t)(top + k);
+        node.first_rank = (uint8_t)s.leaf_rank[t];
+        node.inner_index = (uint8_t)(before + k);
+        node.first_leaf = (uint8_t)t;
+        node.right = 0;
+        node.width = k == inner ? s.leaf_width[t] : (uint8_t)0;
+        node.head = (uint8_t)first;
+        if (k < inner) {
+            const uint32_t middle = code + (1u << (GW_TREE_CODE_LEN - 1 - top - k));
+            uint32_t low = t + 1, high = leaf_count - 1; /* the leaf with this code is one of them */
+            GW_NO_UNROLL
+            while (low < high) {
+                const uint32_t at = (low + high) >> 1;
+                if (s.leaf_code[at] < middle) {
+                    low = at + 1;
+                } else {
+                    high = at;
                 }
-                node.right = (uint8_t)(low + s.leaf_inner[low]);
             }
+            node.right = (uint8_t)(low + s.leaf_inner[low]);
         }
     }
-    if (length != 0) {
+}
+
+/* Rank of label t. */
+GW_DEVICE void gw_tree_rank(gw_cuda_tree &s, uint32_t t, const gw_tree_label &label)
+{
+    if (label.length != 0) {
         /* The block that a label is in: the highest bit in which the number of labels and the label's
          * place differ. */
-        const uint32_t whole = n >> 7, rest = n & 127;
-        uint32_t j = index >> 7, in_block = index & 127;
+        const uint32_t whole = label.n >> 7, rest = label.n & 127;
+        uint32_t j = label.index >> 7, in_block = label.index & 127;
         if (j == whole) {
             const uint32_t bit = 31 - __clz(rest ^ in_block);
             j = whole + __popc(rest >> bit) - 1;
             in_block &= (1u << bit) - 1;
         }
-        const uint32_t rank = s.leaf_rank[s.leaf_of[8 * (length - 1) + j]] + in_block;
+        const uint32_t rank = s.leaf_rank[s.leaf_of[8 * (label.length - 1) + j]] + in_block;
         s.rank_of_label[t] = (uint8_t)rank;
         s.label_of_rank[rank] = (uint8_t)t;
         if (t == 1) {
@@ -272,11 +265,11 @@ GW_DEVICE void gw_cuda_tree_build(gw_cuda_tree &s)
     } else if (t == 1) {
         s.escape_rank = GW_TREE_NO_RANK;
     }
-    __syncthreads();
+}
 
-    /* Nodes, deepest first. */
-    const uint32_t node_count = 2 * leaf_count - 1;
-    const uint32_t depth_max = s.leaf_depth[leaf_count - 1];
+/* Nodes by depth, deepest first, and where each level starts. */
+GW_DEVICE void gw_tree_levels(gw_cuda_tree &s, uint32_t t, uint32_t node_count, uint32_t depth_max)
+{
     const uint32_t level = t < node_count ? depth_max - s.node[t].depth : 16;
     const uint32_t place = gw_sort_place(s.count, level);
     if (t < node_count) {
@@ -293,6 +286,46 @@ GW_DEVICE void gw_cuda_tree_build(gw_cuda_tree &s)
             s.level_start[t] = (uint8_t)start;
         }
     }
+}
+
+/* Builds the tree of s.length, which is complete (docs/format.md section 5.1); base is not changed. Begins
+ * and ends with a barrier. */
+GW_DEVICE void gw_cuda_tree_build(gw_cuda_tree &s)
+{
+    const uint32_t t = gw_thread_now(), lane = t & 31, warp = t >> 5;
+    gw_tree_label label;
+
+    __syncthreads();
+    label.length = s.length[t];
+    const uint32_t coded = __ballot_sync(GW_FULL_MASK, label.length != 0);
+    if (lane == 0) {
+        s.has_code[warp] = coded;
+    }
+    const uint32_t sorted = gw_sort_place(s.count, label.length == 0 ? 16 : label.length);
+    uint32_t of_length = 0; /* lane l: number of labels of length l */
+    GW_UNROLL
+    for (uint32_t w = 0; w < GW_WARPS; w++) {
+        of_length += lane < 16 ? s.count[w][lane] : 0;
+    }
+    const uint32_t upto = gw_warp_scan(of_length);
+    const uint32_t label_count = __shfl_sync(GW_FULL_MASK, upto, 15);
+    label.n = __shfl_sync(GW_FULL_MASK, of_length, label.length & 15);
+    label.index = sorted - (__shfl_sync(GW_FULL_MASK, upto, label.length & 15) - label.n);
+
+    const uint32_t leaf_count = gw_tree_leaves(s, of_length, label_count);
+    if (warp == 0) {
+        gw_tree_number_leaves(s, leaf_count);
+    }
+    __syncthreads();
+    if (t < leaf_count) {
+        gw_tree_nodes(s, t, leaf_count);
+    }
+    gw_tree_rank(s, t, label);
+    __syncthreads();
+
+    const uint32_t node_count = 2 * leaf_count - 1;
+    const uint32_t depth_max = s.leaf_depth[leaf_count - 1];
+    gw_tree_levels(s, t, node_count, depth_max);
     if (t == 0) {
         s.node_count = node_count;
         s.inner_count = leaf_count - 1;
@@ -326,7 +359,7 @@ GW_DEVICE void gw_tree_load(gw_cuda_tree &s, const uint8_t *src)
 
 /*
  * Rule 20 of docs/format.md section 8 for the codebook whose first `size` bytes (or 132, if there are more)
- * lie in `bytes`, in shared memory. Returns, to all threads, its size in bytes, or 0 if it breaks the rule;
+ * are in `bytes`, in shared memory. Returns, to all threads, its size in bytes, or 0 if it breaks the rule;
  * sets s.length and s.base. Begins and ends with a barrier.
  */
 GW_DEVICE uint32_t gw_cuda_book_read(gw_cuda_tree &s, const uint8_t *bytes, uint64_t size, uint32_t is_fp16,

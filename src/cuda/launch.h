@@ -82,7 +82,7 @@ typedef struct gw_cuda_launch {
     gw_cuda_kernel kernel;
     uint32_t grid, block; /* blocks, threads of a block */
     uint32_t shared_size; /* bytes of dynamic shared memory */
-    const void *params;   /* lives until the launch */
+    const void *params;   /* valid until the launch */
     size_t params_size;
 } gw_cuda_launch;
 

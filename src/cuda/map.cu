@@ -34,7 +34,7 @@ GW_DEVICE void load_four(float value[4], const float *src, bool is_used, uint64_
     }
 }
 
-/* Quarter-octaves of four parameters; 0 behind the end, whose parameters count as +0. */
+/* Quarter-octaves of four parameters; 0 after the end, where parameters count as +0. */
 GW_DEVICE void quarter_octaves(uint32_t out[4], const gw_gcomp_map_rule &rule, const gw_cuda_map_params &p,
                                uint64_t at)
 {

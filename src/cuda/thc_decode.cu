@@ -109,7 +109,7 @@ GW_DEVICE float narrow(double value)
     return (float)value;
 }
 
-/* Lanes of the thread's row to values, before the rotation. A row behind the lanes of a short last block is
+/* Lanes of the thread's row to values, before the rotation. A row after the lanes of a short last block is
  * zeros. */
 GW_DEVICE void unpack_rotated(const thc_tile &tile, const gw_cuda_thc_decode_params &p,
                               const uint32_t lane[32], bool has_lanes, float value[32])

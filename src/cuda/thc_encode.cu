@@ -5,7 +5,7 @@
  */
 #include "cuda/thc_tile.cuh"
 
-/* One grid step is 65536 positions; half of the range of a rotated value lies on either side of 0. */
+/* One grid step is 65536 positions; the range of a rotated value is symmetric about 0. */
 GW_DEVICE float half_range_of(const gw_cuda_thc_context &context)
 {
     return 32768.0f * (float)context.granularity; /* below 2^23: exact */
@@ -61,7 +61,7 @@ GW_DEVICE void prepare_blocks(const thc_tile &tile, const gw_cuda_thc_encode_par
             maxima[1] = p.patterns[2 * number + 1];
         }
         if ((refused >> (block - share.first) & 1) == 0) {
-            kind = thc_judge(p, own, maxima, &status);
+            kind = thc_block_kind(p, own, maxima, &status);
         }
         if (kind == THC_BAD) {
             thc_report(p.result, span.first_block + number, status);
@@ -82,7 +82,7 @@ GW_DEVICE void prepare_blocks(const thc_tile &tile, const gw_cuda_thc_encode_par
 }
 
 /* 16 random bits for each of the thread's values of two groups of 128, values 32 w + l of each: two words a
- * group. Lanes l and l + 16 want the halves of the same words; each computes one group's and hands the
+ * group. Lanes l and l + 16 use the halves of the same words; each computes one group's and passes the
  * other's halves over. */
 struct random_pair {
     uint32_t low, high; /* values w = 0, 1 and w = 2, 3 */
@@ -183,7 +183,7 @@ GW_DEVICE uint32_t pack_word(const uint32_t *group, uint32_t bits, uint32_t q)
     return word;
 }
 
-/* Packs the warp's indices, which lie as bytes at `bytes`. Neighbouring lanes write neighbouring words. */
+/* Packs the warp's indices, which are bytes at `bytes`. Neighbouring lanes write neighbouring words. */
 GW_DEVICE void pack_warp(const gw_cuda_thc_encode_params &p, const uint32_t *bytes, uint64_t warp_first)
 {
     const uint32_t bits = p.context.bits;
@@ -238,8 +238,8 @@ GW_DEVICE void shift_tile(const thc_tile &tile, const gw_cuda_thc_encode_params 
             const gw_thc_plain_extent extent =
                 gw_thc_plain_extent_of(p.patterns + 2 * (first_number + block));
             const uint32_t exponent = __float_as_uint(extent.width) >> 23;
-            /* By policy a block that is not finite is one of zeros: its patterns say so, its values do
-             * not. */
+            /* By policy a block that is not finite is one of zeros: its patterns are those of zeros, its
+             * values are not. */
             const bool is_zero = tile.own[block] == 0x80000000u && tile.own2[block] == 0x80000000u;
             value[i] = gw_thc_window(gw_f32_flush(__fsub_rn(is_zero ? 0.0f : x, extent.minimum)),
                                      gw_thc_window_floor(exponent), gw_thc_window_scale(exponent));
@@ -247,7 +247,7 @@ GW_DEVICE void shift_tile(const thc_tile &tile, const gw_cuda_thc_encode_params 
     }
 }
 
-/* Indices of the values by column, as bytes into the warp's part of the tile, which nobody reads any more. */
+/* Indices of the values by column, as bytes into the warp's part of the tile, which is not read any more. */
 GW_DEVICE void quantize_tile(const thc_tile &tile, const gw_cuda_thc_encode_params &p,
                              const gw_cuda_thc_key &key, uint64_t first_number, const float value[32],
                              uint8_t *bytes)
@@ -286,7 +286,7 @@ GW_DEVICE void update_error(const thc_tile &tile, const gw_cuda_thc_encode_param
     {
         const float scale = __uint_as_float(tile.rescale[threadIdx.x * GW_THC_ROW >> span.block_log2]);
         const uint32_t *own_bytes = (const uint32_t *)(const void *)(bytes + 32 * (threadIdx.x & 31));
-        /* A row behind the lanes of a short last block is zeros. */
+        /* A row after the lanes of a short last block is zeros. */
         const bool is_coded = tile.kind[threadIdx.x * GW_THC_ROW >> span.block_log2] == THC_CODED &&
                               tile_first + threadIdx.x * GW_THC_ROW < span.lane_count;
         GW_UNROLL for (uint32_t i = 0; i < 32; i++)

@@ -15,7 +15,7 @@
 #define GW_THC_THREADS_MAX 256u
 
 /* The kernels of the usual shape, blocks of 1024 values: bytes of shared memory of a warp. Input: as it is,
- * two-byte elements with a gap behind each row, or 32 rows of 36 words of its sum with the error. */
+ * two-byte elements with a gap after each row, or 32 rows of 36 words of its sum with the error. */
 #define GW_THC_WARP_ROWS_SIZE  (32u * 36u * 4u)
 #define GW_THC_WARP_SIGNS_SIZE (4u * 32u * 4u)
 #define GW_THC_WARP_INPUT_SIZE(dtype, has_error)                                                             \
@@ -24,7 +24,7 @@
 #define GW_THC_WARP_LANES_SIZE(lane_bits) ((lane_bits) == 8u ? 1152u : 2560u)
 
 /* Grid cells of the quantizer of a granularity, eight bytes each, two tables a block: one a step, or two
- * where the middle of the grid lies within one. */
+ * where the middle of the grid is within one. */
 #define GW_THC_WARP_CELLS(granularity)                                                                       \
     (((granularity)&1u) != 0 ? 2u * (granularity) + 1u : (granularity) + 1u)
 

@@ -6,7 +6,7 @@
  * order of nibbles, as many sources as a byte has room for; their two orders part at the end.
  *
  * Other indices, grids from 128 on, lanes of 32 bits: a thread makes 16 neighbouring lanes. They are a
- * quarter of a group of 64 values, whose bits lie in the same 16 bytes (2 and 4 bits) or 8 bytes (1 bit, and
+ * quarter of a group of 64 values, whose bits are in the same 16 bytes (2 and 4 bits) or 8 bytes (1 bit, and
  * the third bit of 3) for all quarters: neighbouring threads read the same bytes and write neighbouring ones.
  *
  * No float, and no carry leaves a lane: n * g fits it.
@@ -202,7 +202,7 @@ template <uint32_t LANE_BITS> GW_DEVICE void sum_nibbles_at(const gw_cuda_thc_su
 
 /* ---- kernels ------------------------------------------------------------------------------------------- */
 
-/* Count lanes of value 1, little-endian, and the bytes behind them. */
+/* Count lanes of value 1, little-endian, and the bytes after them. */
 GW_DEVICE void write_counts(const gw_cuda_thc_sum_params &p, uint64_t thread, uint64_t threads)
 {
     const uint32_t ones = p.lane_bits == 8 ? 0x01010101u : p.lane_bits == 16 ? 0x00010001u : 1;

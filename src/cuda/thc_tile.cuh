@@ -78,7 +78,7 @@ GW_DEVICE uint32_t thc_place(uint32_t position)
     return position + (position >> 5);
 }
 
-/* Barrier of those who share blocks. */
+/* Barrier of the threads that share blocks. */
 GW_DEVICE void thc_sync(uint32_t block_log2)
 {
     if (block_log2 > 10) {
@@ -201,7 +201,7 @@ GW_DEVICE uint32_t thc_block_lanes(const gw_cuda_thc_span &span, uint64_t number
     return rest < (1u << span.block_log2) ? (uint32_t)rest : 1u << span.block_log2;
 }
 
-/* gw_thc_norm_fn by one warp over a whole block, zeros behind its elements included: they add +0 to sums that
+/* gw_thc_norm_fn by one warp over a whole block, zeros after its elements included: they add +0 to sums that
  * are not negative. Two accumulators a lane are the 64 of the contract. */
 GW_DEVICE uint32_t thc_norm_of(const thc_tile &tile, uint32_t first, uint32_t len)
 {
@@ -295,7 +295,7 @@ GW_DEVICE uint32_t thc_measure(const thc_tile &tile, const gw_cuda_thc_context &
     return is_refused;
 }
 
-/* gw_thc_block_read(): what reduced patterns say of a block. */
+/* gw_thc_block_read(): what the reduced patterns mean for a block. */
 GW_DEVICE gw_thc_block_kind thc_read_block(const gw_cuda_thc_context &context, const uint32_t patterns[2])
 {
     const int marks_allowed = context.nonfinite == GW_THC_NONFINITE_PROPAGATE;
@@ -314,8 +314,8 @@ GW_DEVICE gw_thc_block_kind thc_read_block(const gw_cuda_thc_context &context, c
 }
 
 /* The maxima of a block against its own patterns: what is to be done with it. */
-GW_DEVICE uint32_t thc_judge(const gw_cuda_thc_encode_params &p, const uint32_t own[2],
-                             const uint32_t maxima[2], uint32_t *status)
+GW_DEVICE uint32_t thc_block_kind(const gw_cuda_thc_encode_params &p, const uint32_t own[2],
+                                  const uint32_t maxima[2], uint32_t *status)
 {
     const gw_thc_block_kind kind = thc_read_block(p.context, maxima);
     const bool is_rotated = p.context.transform == GW_THC_ROTATED;

@@ -1,17 +1,18 @@
 /*  THC at its usual shape, rotated blocks of 1024 values: a warp does a block, and no barrier is wider than
  * the warp. A block of threads goes through a run of the range, so that what a warp works out once serves
- * several blocks, and the next block's input can be on its way while this one is computed.
+ * several blocks, and the next block's input can be copied while this one is computed.
  *
- *   row     thread l holds values 32 l .. 32 l + 31: butterflies of strides 1 to 16
- *   column  thread l holds values 32 i + l, i = 0..31: those of 32 to 512
+ *   row     thread l holds values 32 l .. 32 l + 31: butterflies of strides 1 to 16 column  thread l holds
+ *   values 32 i + l, i = 0..31: those of 32 to 512
  *
  * Values change hands through rows of 36 words: rows are written and read 16 bytes at a time, eight threads
- * on all banks, and a column's words lie on banks of their own.
+ * on all banks, and a column's words on different banks.
  *
- * A short last block is one of 1024 values whose upper ones are zero (thc_tile.cuh says why that is right).
+ * A short last block is one of 1024 values whose upper ones are zero (thc_tile.cuh explains why that is
+ * correct).
  *
  * SPDX-License-Identifier: BSD-2-Clause
- */
+ * */
 #ifndef GW_CUDA_THC_WARP_CUH
 #define GW_CUDA_THC_WARP_CUH
 
@@ -24,7 +25,7 @@ enum {
 };
 
 /* A group: one block of values for each warp. Groups first .. end - 1 are those of the block of threads, so
- * all of its warps go round as often and the compiler knows that no warp parts there. The last group of the
+ * all of its warps run as many times and the compiler sees that no warp diverges there. The last group of the
  * range may have fewer. */
 struct warp_run {
     uint64_t first, end;

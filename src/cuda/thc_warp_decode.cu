@@ -30,14 +30,14 @@ template <uint32_t LANE_BITS> GW_DEVICE decode_memory decode_memory_of(void)
     return memory;
 }
 
-/* Byte of the 16-byte word `word` of the lanes. Rows are two or four words; a word is left out behind every
+/* Byte of the 16-byte word `word` of the lanes. Rows are two or four words; a word is left out after every
  * eight or four, so that eight threads with a row each read from all banks. */
 template <uint32_t LANE_BITS> GW_DEVICE uint32_t lanes_place(uint32_t word)
 {
     return 16 * (word + (LANE_BITS == 8 ? word / 8 : word / 4));
 }
 
-/* Lanes of block `number` on their way to shared memory, zeros behind the last. */
+/* Starts the copy of the lanes of block `number` to shared memory, zeros after the last. */
 template <uint32_t LANE_BITS>
 GW_DEVICE void fetch_lanes(uint8_t *lanes, const gw_cuda_thc_decode_params &p, uint64_t number, bool is_whole)
 {
@@ -62,8 +62,8 @@ GW_DEVICE void fetch_lanes(uint8_t *lanes, const gw_cuda_thc_decode_params &p, u
     }
 }
 
-/* What lane b knows of the warp's block in group b of 32. The centre is members times granularity, at most
- * the largest lane, and the largest that is valid. */
+/* The scalars of the warp's block in group b of 32, in lane b. The centre is members times granularity, at
+ * most the largest lane, and the largest that is valid. */
 struct block_facts {
     uint32_t packed; /* kind, exponent of the norm << 8, centre << 16 */
     uint32_t scale;
@@ -143,7 +143,7 @@ GW_DEVICE uint32_t unpack_row(float value[32], const uint8_t *lanes, uint32_t ce
     return largest;
 }
 
-/* Results of a block, which lie in rows, to the destination. */
+/* Stores the results of a block, which are in rows. */
 template <uint32_t DTYPE>
 GW_DEVICE void store_block(const gw_cuda_thc_decode_params &p, const float *rows, uint64_t number,
                            bool is_whole)
@@ -259,7 +259,7 @@ template <uint32_t DTYPE, uint32_t LANE_BITS> GW_DEVICE void decode_blocks(const
             if (kind == THC_MISSING && lane == 0) {
                 atomicAdd((unsigned long long *)(void *)&p.result->missing, (unsigned long long)1);
             }
-            /* Rows behind the lanes of a short last block are zeros. A block that is not coded goes the same
+            /* Rows after the lanes of a short last block are zeros. A block that is not coded takes the same
              * way, to no effect: warps do not part. */
             if (!is_whole && (kind == THC_SKIP || 32 * lane >= thc_block_lanes(span, number))) {
                 GW_UNROLL for (uint32_t i = 0; i < 32; i++)

@@ -50,8 +50,8 @@ template <uint32_t DTYPE, bool HAS_ERROR> GW_DEVICE encode_memory encode_memory_
 /* ---- quantizer ----------------------------------------------------------------------------------------- */
 
 /*
- * A position q = trunc(scaled value), counted from the middle of the grid, lies in cell (q >> shift) + bias:
- * cells are one grid step wide, or half of one where the middle lies within a step. With index z, value T and
+ * A position q = trunc(scaled value), counted from the middle of the grid, is in cell (q >> shift) + bias:
+ * cells are one grid step wide, or half of one where the middle is within a step. With index z, value T and
  * gap g below and up to the next value, and 16 random bits r, the index is z + 1 if
  *
  *   g (2 r + 1) <= 2 (q + middle - 65536 T)   <=>   g r + ceil(g / 2) + 65536 T - middle <= q,
@@ -191,7 +191,7 @@ GW_DEVICE void quantize_block(uint8_t *bytes, const quantizer &quantizer, const 
 
 /* Byte of the 16-byte word `word` of the input as it is. Rows of four-byte elements are eight words, turned
  * so that eight threads with a row each read from all banks; those of two-byte elements are four words, and a
- * word is left out behind each. */
+ * word is left out after each. */
 template <uint32_t DTYPE> GW_DEVICE uint32_t input_place(uint32_t word)
 {
     if (DTYPE == GW_FP32) {
@@ -200,7 +200,7 @@ template <uint32_t DTYPE> GW_DEVICE uint32_t input_place(uint32_t word)
     return 16 * (word + word / 4);
 }
 
-/* Block `number` on its way to memory.input. */
+/* Starts the copy of block `number` to memory.input. */
 template <uint32_t DTYPE>
 GW_DEVICE void fetch_input(uint8_t *input, const gw_cuda_thc_encode_params &p, uint64_t number, bool is_whole)
 {
@@ -262,7 +262,7 @@ GW_DEVICE void join_input(float *rows, const gw_cuda_thc_encode_params &p, uint6
         {
             float x[8], e[8];
             if (k == 16 / V) {
-                __syncwarp(); /* which loads do not pass: registers are short */
+                __syncwarp(); /* which keeps loads from moving up: registers are scarce */
             }
             warp_widen_vector<DTYPE>(x, gw_global_load128(src + 512 * k));
             GW_UNROLL for (uint32_t c = 0; c < V; c += 4)
@@ -308,7 +308,7 @@ GW_DEVICE void window_row(float value[32], uint32_t sign, uint32_t exponent)
     }
 }
 
-/* What lane b knows of the warp's block in group b of 32. */
+/* The scalars of the warp's block in group b of 32, in lane b. */
 struct block_facts {
     uint32_t kind, own, maximum, scale, rescale;
 };
@@ -325,7 +325,7 @@ GW_DEVICE block_facts facts_of(const gw_cuda_thc_encode_params &p, uint64_t numb
     uint32_t status = 0;
     facts.own = own[0];
     facts.maximum = maxima[0];
-    facts.kind = thc_judge(p, own, maxima, &status);
+    facts.kind = thc_block_kind(p, own, maxima, &status);
     if (facts.kind == THC_BAD) {
         thc_report(p.result, p.span.first_block + number, status);
     } else if (facts.kind == THC_CODED) {
@@ -352,7 +352,7 @@ GW_DEVICE void store_indices(const gw_cuda_thc_encode_params &p, uint64_t number
     }
 }
 
-/* Own indices at `bytes` back to values by column, through the same memory. A row behind the lanes of a short
+/* Own indices at `bytes` back to values by column, through the same memory. A row after the lanes of a short
  * last block is zeros. */
 GW_DEVICE void decode_own(float value[32], const encode_memory &memory, const gw_cuda_thc_context &context,
                           const block_facts &facts, uint32_t lanes)
@@ -360,7 +360,7 @@ GW_DEVICE void decode_own(float value[32], const encode_memory &memory, const gw
     const uint32_t lane = threadIdx.x & 31;
     const uint8_t *bytes = (const uint8_t *)(const void *)memory.rows;
     float *look_up =
-        memory.rows + 128; /* behind the bytes; indices of 4 bits: no table may change in between */
+        memory.rows + 128; /* after the bytes; indices of 4 bits: no table may change in between */
 
     if (lane < 16) {
         const int32_t centred = (int32_t)(2 * (uint32_t)context.table[lane]) - (int32_t)context.granularity;
@@ -381,7 +381,7 @@ GW_DEVICE void decode_own(float value[32], const encode_memory &memory, const gw
     warp_transform(memory.rows, value);
 }
 
-/* The error memory of block `number`: x, which lies in rows at memory.input, less y, which is there by column
+/* The error memory of block `number`: x, which is in rows at memory.input, less y, which is there by column
  * or zero. */
 GW_DEVICE void store_error(const gw_cuda_thc_encode_params &p, const encode_memory &memory, uint64_t number,
                            bool is_whole, const float y[32], bool has_y)
@@ -420,6 +420,43 @@ GW_DEVICE void store_error(const gw_cuda_thc_encode_params &p, const encode_memo
     }
 }
 
+/* The quantizer of the context, all but its scale. */
+GW_DEVICE quantizer quantizer_of(const encode_memory &memory, uint32_t granularity)
+{
+    quantizer quantizer;
+
+    quantizer.limit = 32768.0f * (float)granularity; /* below 2^23: exact */
+    quantizer.shift = 13 - (granularity & 1);
+    quantizer.low = (const uint8_t *)(const void *)(memory.low + GW_THC_WARP_CELLS(granularity) / 2);
+    quantizer.high = (const uint8_t *)(const void *)(memory.high + GW_THC_WARP_CELLS(granularity) / 2);
+    return quantizer;
+}
+
+/* The lane's row of what join_input() has left at `rows`. */
+GW_DEVICE void load_rows(float value[32], const float *rows)
+{
+    __syncwarp();
+    GW_UNROLL for (uint32_t i = 0; i < 8; i++)
+    {
+        warp_get4(value + 4 * i, rows + (threadIdx.x & 31) * WARP_PITCH + 4 * i);
+    }
+}
+
+/* The scalars of lane b, to all lanes. */
+template <bool HAS_ERROR> GW_DEVICE block_facts facts_from(const block_facts &mine, uint32_t b)
+{
+    block_facts facts;
+
+    facts.kind = __shfl_sync(GW_ALL_LANES, mine.kind, b);
+    facts.own = __shfl_sync(GW_ALL_LANES, mine.own, b);
+    facts.scale = __shfl_sync(GW_ALL_LANES, mine.scale, b);
+    if (HAS_ERROR) {
+        facts.maximum = __shfl_sync(GW_ALL_LANES, mine.maximum, b);
+        facts.rescale = __shfl_sync(GW_ALL_LANES, mine.rescale, b);
+    }
+    return facts;
+}
+
 template <uint32_t DTYPE, bool HAS_ERROR> GW_DEVICE void encode_blocks(const gw_cuda_thc_encode_params &p)
 {
     const gw_cuda_thc_span &span = p.span;
@@ -430,15 +467,9 @@ template <uint32_t DTYPE, bool HAS_ERROR> GW_DEVICE void encode_blocks(const gw_
     const uint32_t warp = threadIdx.x / 32;
     const warp_run run = warp_run_of((span.block_count + warps - 1) / warps);
     uint8_t *bytes = (uint8_t *)(void *)memory.rows;
-    quantizer quantizer;
 
     build_cells(memory, p.context);
-    quantizer.limit = 32768.0f * (float)p.context.granularity; /* below 2^23: exact */
-    quantizer.shift = 13 - (p.context.granularity & 1);
-    quantizer.low =
-        (const uint8_t *)(const void *)(memory.low + GW_THC_WARP_CELLS(p.context.granularity) / 2);
-    quantizer.high =
-        (const uint8_t *)(const void *)(memory.high + GW_THC_WARP_CELLS(p.context.granularity) / 2);
+    quantizer quantizer = quantizer_of(memory, p.context.granularity);
     __syncthreads();
     if (!HAS_ERROR && run.first < run.end) {
         fetch_input<DTYPE>(memory.input, p, run.first * warps + warp,
@@ -455,23 +486,13 @@ template <uint32_t DTYPE, bool HAS_ERROR> GW_DEVICE void encode_blocks(const gw_
             const uint64_t number = group * warps + warp;
             const bool is_whole = p.is_aligned != 0 && warp_group_is_whole(span, group, 1);
             const uint32_t *signs = memory.signs + 32 * (b % WARP_SIGNS);
-            block_facts facts;
+            const block_facts facts = facts_from<HAS_ERROR>(mine, b);
+            const bool is_zero = facts.own == 0 || facts.own == GW_THC_NORM_NONFINITE;
             float value[32];
 
-            facts.kind = __shfl_sync(GW_ALL_LANES, mine.kind, b);
-            facts.own = __shfl_sync(GW_ALL_LANES, mine.own, b);
-            facts.scale = __shfl_sync(GW_ALL_LANES, mine.scale, b);
-            const bool is_zero = facts.own == 0 || facts.own == GW_THC_NORM_NONFINITE;
             if (HAS_ERROR) {
-                facts.maximum = __shfl_sync(GW_ALL_LANES, mine.maximum, b);
-                facts.rescale = __shfl_sync(GW_ALL_LANES, mine.rescale, b);
                 join_input<DTYPE>((float *)(void *)memory.input, p, number, is_whole, is_zero);
-                __syncwarp();
-                GW_UNROLL for (uint32_t i = 0; i < 8; i++)
-                {
-                    warp_get4(value + 4 * i,
-                              (const float *)(const void *)memory.input + lane * WARP_PITCH + 4 * i);
-                }
+                load_rows(value, (const float *)(const void *)memory.input);
             } else {
                 gw_copy_wait();
                 __syncwarp();
@@ -488,7 +509,7 @@ template <uint32_t DTYPE, bool HAS_ERROR> GW_DEVICE void encode_blocks(const gw_
                 fetch_input<DTYPE>(memory.input, p, number + warps,
                                    p.is_aligned != 0 && warp_group_is_whole(span, group + 1, 1));
             }
-            /* A block that is not coded goes the same way, to no effect: warps do not part. */
+            /* A block that is not coded takes the same path, without effect: warps do not diverge. */
             window_row(value, signs[lane], is_zero ? 127u : facts.own >> 23 & 255u);
             warp_transform(memory.rows, value);
             quantizer.scale = __uint_as_float(facts.scale);

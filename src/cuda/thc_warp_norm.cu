@@ -33,7 +33,7 @@ GW_DEVICE void load_vector(float *value, const uint8_t *src, const float *error,
     }
 }
 
-/* A lane's 16 times V values: in registers, or (not aligned, or behind the end: zeros) read where they lie.
+/* A lane's 16 times V values: in registers, or (not aligned, or after the end: zeros) read in place.
  * */
 template <uint32_t DTYPE, bool HAS_ERROR> struct norm_lane {
     static constexpr bool IS_PACKED = DTYPE != GW_FP32 && !HAS_ERROR;
@@ -56,7 +56,7 @@ template <uint32_t DTYPE, bool HAS_ERROR> struct norm_registers : norm_lane<DTYP
             } else {
                 float value[4];
                 if (HAS_ERROR && k >= NORM_LOADS / 2) {
-                    __syncwarp(); /* which loads do not pass: registers are short */
+                    __syncwarp(); /* which keeps loads from moving up: registers are scarce */
                 }
                 load_vector<DTYPE, HAS_ERROR>(value, p.src, p.error, at);
                 word[k] = make_uint4(__float_as_uint(value[0]), __float_as_uint(value[1]),

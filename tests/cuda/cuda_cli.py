@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """`gradwire --backend cuda`: cuda_cli.py GRADWIRE FOLDER_OF_THE_STAND_IN IS_BUILT SAMPLE.npy
 
-With kernels in the library, under the stand-in for the driver: the same frame as the scalar backend, decoded alike.
+With kernels in the library, under the fake driver: the same frame as the scalar backend, decoded alike.
 Without them, or without a driver: refused with exit code 2 and a reason.
 """
 

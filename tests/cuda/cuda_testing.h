@@ -1,5 +1,5 @@
 /*
- * What the tests of the CUDA calls share: the stand-in for the driver, device memory, comparison.
+ * What the tests of the CUDA calls share: the fake driver, device memory, comparison.
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
@@ -22,7 +22,7 @@ gw_fake_control *testing_control(void);
 /* A handle under these switches; the test fails if there is none. */
 void testing_open(gw_cuda *cuda);
 
-/* Device memory of exactly `size` bytes that starts `offset` bytes behind a multiple of 256, with a copy of
+/* Device memory of exactly `size` bytes that starts `offset` bytes after a multiple of 256, with a copy of
  * src (may be NULL: unspecified). Released by testing_free_all(). */
 void *testing_device(const void *src, size_t size, size_t offset);
 void testing_free_all(void);

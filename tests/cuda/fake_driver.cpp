@@ -265,7 +265,7 @@ EXPORT int cuModuleLoadData(void **out, const void *bytes)
     }
     static const unsigned char fat_binary[4] = {0x50, 0xed, 0x55, 0xba};
     if (memcmp(bytes, fat_binary, 4) == 0) {
-        *out = new module{nullptr}; /* which one cannot be told: all kernels are in it */
+        *out = new module{nullptr}; /* all images are the same here: every kernel is in it */
         control.modules++;
         return OK;
     }

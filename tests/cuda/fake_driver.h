@@ -1,5 +1,5 @@
 /*
- * A stand-in for libcuda.so.1: device memory is host memory, and kernels run on the CPU through the shim.
+ * A fake libcuda.so.1: device memory is host memory, and kernels run on the CPU through the shim.
  * What is put on a stream runs when the stream (or the context) is waited for, not before, so that a call
  * that waits or reads results too early shows. For one thread at a time. While a stream is captured, every
  * call that a capture forbids fails. With GW_FAKE_SKIP in the environment kernels do nothing, and what is

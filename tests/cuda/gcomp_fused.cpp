@@ -14,7 +14,7 @@
 
 #include "gradwire/gcomp.h"
 
-/* gcomp_shim.h, which is C and knows the inside of a handle. */
+/* gcomp_shim.h, which is C and includes the inside of a handle. */
 extern "C" {
 void gcomp_shim_device_codec(gw_device_codec *out, const gw_gcomp *codec, const gw_gcomp_map *map,
                              const gw_cuda_key *key);

@@ -360,7 +360,7 @@ gw_cuda_result gcomp_shim_book(const gw_gcomp *codec, const gw_gcomp_source *sou
 void gcomp_shim_device_codec(gw_device_codec *out, const gw_gcomp *codec, const gw_gcomp_map *map,
                              const gw_cuda_key *key)
 {
-    if (gw_cuda_gcomp_device_codec(codec, map, key, out, sizeof *out, NULL, NULL) != GW_OK) {
+    if (gw_cuda_gcomp_device_codec(codec, map, key, out, sizeof *out, NULL) != GW_OK) {
         abort();
     }
 }

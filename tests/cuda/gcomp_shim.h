@@ -32,7 +32,7 @@ gw_cuda_result gcomp_shim_hop(const gw_gcomp *codec, const void *frame, size_t f
 
 /* Several sources, one call; results[i] belongs to sources[i], whose frame goes to dst[i] (capacity[i]
  * bytes). value_total: what
- * the host says that all items hold together, UINT64_MAX: the truth. One map base, key and options for
+ * the host passes as value_total, UINT64_MAX: the sum. One map base, key and options for
  * all. */
 void gcomp_shim_encode_batch(const gw_gcomp *codec, const gw_gcomp_source *sources, uint32_t count,
                              void *const *dst, const size_t *capacity, gw_cuda_result *results,

@@ -213,7 +213,7 @@ static void compare_decode(const test_case *c, const uint8_t *frame, size_t size
     free(out);
 }
 
-/* A validation knows of no values that its frame must fit: whatever the host guesses, the status is the
+/* A validation has no capacity that its frame must fit: for any hint of the host the status is the
  * library's. */
 static void compare_validate(const test_case *c, const uint8_t *frame, size_t size)
 {
@@ -416,7 +416,7 @@ static void test_batch(test_case *c)
             compare_bytes("batch: another frame", frames[i], expected[i], size[i]);
         }
     }
-    /* A host that does not know of all values: items that its workspace has no room for are refused. */
+    /* value_total below the sum: items that do not fit the workspace are refused. */
     capacity[short_one] = right;
     gcomp_shim_encode_batch(&c->codec, sources, COUNT, dst, capacity, results, 0);
     for (int i = 0; i < COUNT; i++) {

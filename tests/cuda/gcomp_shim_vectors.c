@@ -2,7 +2,7 @@
  * The golden vectors through the device code of GCOMP, in the shim: gcomp_shim_vectors DIR [MINIMUM]
  *
  * Status, bad chunk, length and output of decode, decode_add and validate, for every line of the index;
- * outputs lie in allocations of their own size.
+ * outputs are in allocations of exactly their size.
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
@@ -103,7 +103,7 @@ int main(int argc, char **argv)
     for (vector v; vector_read(&v, index, argv[1]);) {
         if (argc < 4 || strstr(v.file, argv[3]) != NULL) {
             gw_shim_seed((uint64_t)count);
-            /* Every third one with little shared memory, so that chunks are decoded where they lie; every
+            /* Every third one with little shared memory, so that chunks are decoded in place; every
              * ninth with arrays in the workspace, too. */
             test_vector(&v, count % 9 == 5 ? 40 * 1024 : count % 3 == 2 ? 57 * 1024 : 99 * 1024);
         }

@@ -30,7 +30,7 @@ typedef struct testing_tensor {
 /* Random values and levels; map base 300, wire scale 4. */
 testing_tensor testing_tensor_make(gw_dtype dtype, uint64_t len, uint32_t chunk_log2, uint64_t *random);
 
-/* After the tensor has found its place: the sources point into it. Values and levels on the device lie at
+/* Once the tensor will not move: the sources point into it. Values and levels on the device are at
  * addresses that are not multiples of 16. */
 void testing_tensor_upload(testing_tensor *t);
 void testing_tensor_drop(testing_tensor *t);

@@ -3,9 +3,9 @@
  *
  *   gpu_shared FILE     FILE: rows `kernel, device, log2 of a chunk, bytes at most, blocks at least`,
  *                       patterns of fnmatch() but for the numbers; the first that matches counts
- *   gpu_shared          prints what is asked for
+ *   gpu_shared          prints the table of this build
  *
- * Every public call is made on devices of several compute capabilities under the stand-in for the driver,
+ * Every public call is made on devices of several compute capabilities under the fake driver,
  * which notes the launches and runs nothing, with all dtypes, levels, presets, chunk lengths, and codebooks
  * installed or not. Blocks: as many of one launch as the shared memory and the threads of a multiprocessor
  * hold (registers are scripts/gpu_check_resources' matter: launch bounds keep them below). A kernel that is
@@ -84,7 +84,8 @@ static void must(gw_status status, const char *what)
     }
 }
 
-/* An encode of chunks of 2^15 values wants more than a block of some devices may have: an answer, too. */
+/* An encode of chunks of 2^15 values needs more than a block of some devices can have: that status is
+ * accepted. */
 static void must_if_it_fits(gw_status status, const char *what)
 {
     if (status != GW_ERR_OPTION || chunk_log2 != LOG2_MAX || device->block_max > 100 * 1024) {
@@ -105,38 +106,53 @@ static void call_gcomp(gw_cuda *cuda, const gw_gcomp *codec, size_t len, int is_
     gw_gcomp_source source = {at(2), len, &map, 1, 0, 1, 0, 0};
     gw_cuda_result *result = at(3);
 
-    must_if_it_fits(gw_cuda_gcomp_encode(cuda, codec, &source, NULL, at(4), size, result, at(5), size, NULL),
+    must_if_it_fits(gw_cuda_gcomp_encode(cuda, codec, &source, &(gw_cuda_buffer){at(4), size},
+                                         &(gw_cuda_request){NULL, result, {at(5), size}, NULL}),
                     "encode");
-    must(gw_cuda_gcomp_decode(cuda, codec, at(4), len, NULL, &map, NULL, at(6), len, result, at(5), size,
-                              NULL),
+    must(gw_cuda_gcomp_decode(cuda, codec, &(gw_cuda_frame){at(4), len, NULL, &map},
+                              &(gw_cuda_target){at(6), len},
+                              &(gw_cuda_request){NULL, result, {at(5), size}, NULL}),
          "decode");
-    must(gw_cuda_gcomp_decode_add(cuda, codec, at(4), len, NULL, &map, NULL, at(6), len, result, at(5), size,
-                                  NULL),
+    must(gw_cuda_gcomp_decode_add(cuda, codec, &(gw_cuda_frame){at(4), len, NULL, &map},
+                                  &(gw_cuda_target){at(6), len},
+                                  &(gw_cuda_request){NULL, result, {at(5), size}, NULL}),
          "decode_add");
-    must(gw_cuda_gcomp_validate(cuda, codec, at(4), len, NULL, &map, NULL, len, result, at(5), size, NULL),
+    must(gw_cuda_gcomp_validate(cuda, codec, &(gw_cuda_frame){at(4), len, NULL, &map}, len,
+                                &(gw_cuda_request){NULL, result, {at(5), size}, NULL}),
          "validate");
-    must_if_it_fits(gw_cuda_gcomp_decode_add_encode(cuda, codec, at(4), len, NULL, &map, &source, NULL, at(6),
-                                                    size, result, at(5), size, NULL),
+    must_if_it_fits(gw_cuda_gcomp_decode_add_encode(cuda, codec, &(gw_cuda_frame){at(4), len, NULL, &map},
+                                                    &source, &(gw_cuda_buffer){at(6), size},
+                                                    &(gw_cuda_request){NULL, result, {at(5), size}, NULL}),
                     "hop");
-    must(gw_cuda_gcomp_histogram_add(cuda, codec, &source, NULL, at(7), result, at(5), size, NULL),
+    must(gw_cuda_gcomp_histogram_add(cuda, codec, &source, at(7),
+                                     &(gw_cuda_request){NULL, result, {at(5), size}, NULL}),
          "histogram");
-    must(gw_cuda_gcomp_book_build(cuda, codec, at(7), at(8), at(9), result, NULL), "book_build");
+    must(gw_cuda_gcomp_book_build(cuda, codec, at(7), &(gw_cuda_gcomp_books){at(8), at(9), 1},
+                                  &(gw_cuda_request){NULL, result, {NULL, 0}, NULL}),
+         "book_build");
     if (!is_derived) { /* a batch has the levels of derived frames in its items, on the device */
         const gw_cuda_key key = {1, 0, 0, 0};
-        must_if_it_fits(
-            gw_cuda_gcomp_encode_batch(cuda, codec, at(10), 100, len, NULL, &key, NULL, at(5), size, NULL),
-            "encode_batch");
-        must(gw_cuda_gcomp_decode_batch(cuda, codec, at(10), 100, len, NULL, NULL, 0, at(5), size, NULL),
+        must_if_it_fits(gw_cuda_gcomp_encode_batch(cuda, codec,
+                                                   &(gw_cuda_gcomp_batch){at(10), 100, len, NULL, &key, 0},
+                                                   &(gw_cuda_request){NULL, NULL, {at(5), size}, NULL}),
+                        "encode_batch");
+        must(gw_cuda_gcomp_decode_batch(cuda, codec, &(gw_cuda_gcomp_batch){at(10), 100, len, NULL, NULL, 0},
+                                        &(gw_cuda_request){NULL, NULL, {at(5), size}, NULL}),
              "decode_batch");
-        must(gw_cuda_gcomp_validate_batch(cuda, codec, at(10), 100, len, NULL, NULL, at(5), size, NULL),
+        must(gw_cuda_gcomp_validate_batch(cuda, codec,
+                                          &(gw_cuda_gcomp_batch){at(10), 100, len, NULL, NULL, 0},
+                                          &(gw_cuda_request){NULL, NULL, {at(5), size}, NULL}),
              "validate_batch");
-        must_if_it_fits(gw_cuda_gcomp_decode_add_encode_batch(cuda, codec, at(10), 100, len, NULL, NULL, &key,
-                                                              NULL, at(5), size, NULL),
+        must_if_it_fits(gw_cuda_gcomp_decode_add_encode_batch(
+                            cuda, codec, &(gw_cuda_gcomp_hop_batch){at(10), 100, len, NULL, NULL, &key},
+                            &(gw_cuda_request){NULL, NULL, {at(5), size}, NULL}),
                         "hop_batch");
-        must(gw_cuda_gcomp_histogram_add_batch(cuda, codec, at(10), 100, len, NULL, &key, NULL, at(5), size,
-                                               NULL),
+        must(gw_cuda_gcomp_histogram_add_batch(cuda, codec,
+                                               &(gw_cuda_gcomp_batch){at(10), 100, len, NULL, &key, 0},
+                                               &(gw_cuda_request){NULL, NULL, {at(5), size}, NULL}),
              "histogram_batch");
-        must(gw_cuda_gcomp_book_build_batch(cuda, codec, at(7), 100, at(8), at(9), result, NULL),
+        must(gw_cuda_gcomp_book_build(cuda, codec, at(7), &(gw_cuda_gcomp_books){at(8), at(9), 100},
+                                      &(gw_cuda_request){NULL, result, {NULL, 0}, NULL}),
              "book_build_batch");
     }
 }
@@ -192,7 +208,7 @@ static void call_all_gcomp(gw_cuda *cuda)
     chunk_log2 = 0;
 }
 
-/* What has no chunks, or the same of all lengths, stands under log2 0. */
+/* Kernels without chunks, or with the same size for all lengths, have log2 0. */
 static void call_all_thc(gw_cuda *cuda)
 {
     enum { WORKERS = 8 };
@@ -230,23 +246,41 @@ static void call_all_thc(gw_cuda *cuda)
                 const gw_thc_range range = {lens[i], 0, blocks, 1, 0};
                 float *error = feedback ? at(1) : NULL;
                 gw_cuda_result *result = at(3);
-                must(gw_cuda_thc_norms(cuda, &thc, &range, at(0), error, at(2), result, NULL), "norms");
-                must(gw_cuda_thc_encode(cuda, &thc, &range, NULL, at(0), error, NULL, at(2), at(4), size,
-                                        result, NULL),
+                must(gw_cuda_thc_norms(cuda, &thc, &range,
+                                       &(gw_thc_source){.values = at(0), .error = (float *)(uintptr_t)error},
+                                       at(2), &(gw_cuda_thc_request){NULL, GW_THC_SUM, result, NULL}),
+                     "norms");
+                must(gw_cuda_thc_encode(
+                         cuda, &thc, &range,
+                         &(gw_thc_source){
+                             .values = at(0), .error = error, .patterns = at(2), .own_patterns = NULL},
+                         &(gw_cuda_buffer){at(4), size},
+                         &(gw_cuda_thc_request){NULL, GW_THC_SUM, result, NULL}),
                      "encode");
-                must(gw_cuda_thc_encode(cuda, &thc, &range, NULL, at(0), error, at(2), at(2), at(4), size,
-                                        result, NULL),
+                must(gw_cuda_thc_encode(
+                         cuda, &thc, &range,
+                         &(gw_thc_source){
+                             .values = at(0), .error = error, .patterns = at(2), .own_patterns = at(2)},
+                         &(gw_cuda_buffer){at(4), size},
+                         &(gw_cuda_thc_request){NULL, GW_THC_SUM, result, NULL}),
                      "encode, own norms given");
-                must(gw_cuda_thc_sum_indices(cuda, &agg, at(5), set, count, sources, ranks, WORKERS, 0, NULL),
+                must(gw_cuda_thc_sum_indices(cuda, &agg, &(gw_thc_partial){at(5), set, count},
+                                             &(gw_cuda_thc_inputs){sources, ranks, NULL, WORKERS, 0}, NULL),
                      "sum_indices");
-                must(gw_cuda_thc_sum_lanes(cuda, &agg, at(5), total, count, lanes, sets, 1, 0, result, NULL),
+                must(gw_cuda_thc_sum_lanes(cuda, &agg, &(gw_thc_partial){at(5), total, count},
+                                           &(gw_cuda_thc_inputs){lanes, NULL, sets, 1, 0},
+                                           &(gw_cuda_thc_request){NULL, GW_THC_SUM, result, NULL}),
                      "sum_lanes");
-                must(gw_cuda_thc_expand(cuda, &thc, &range, at(4), size, at(5), size, NULL), "expand");
-                must(gw_cuda_thc_decode(cuda, &thc, &range, NULL, at(5), size, at(6), at(2), GW_THC_MEAN,
-                                        at(7), size, result, NULL),
+                must(gw_cuda_thc_expand(cuda, &thc, &range, &(gw_thc_indices){at(4), size, NULL},
+                                        &(gw_cuda_buffer){at(5), size}, NULL),
+                     "expand");
+                must(gw_cuda_thc_decode(cuda, &thc, &range, &(gw_thc_sum){at(5), size, at(6), at(2)},
+                                        &(gw_cuda_target){at(7), size},
+                                        &(gw_cuda_thc_request){NULL, GW_THC_MEAN, result, NULL}),
                      "decode");
-                must(gw_cuda_thc_decode_reduced(cuda, &thc, &range, NULL, at(5), size, at(2), GW_THC_MEAN,
-                                                at(7), size, result, NULL),
+                must(gw_cuda_thc_decode_reduced(cuda, &thc, &range, &(gw_thc_sum){at(5), size, NULL, at(2)},
+                                                &(gw_cuda_target){at(7), size},
+                                                &(gw_cuda_thc_request){NULL, GW_THC_MEAN, result, NULL}),
                      "decode_reduced");
             }
         }
@@ -267,8 +301,11 @@ static void call_all_map(gw_cuda *cuda)
     o.beta2 = 0.999;
     o.eps = 1e-8;
     must(gw_gcomp_map_rule_init(&o, 1.0f, &rule), "gw_gcomp_map_rule_init");
-    must(gw_cuda_gcomp_map_scan(cuda, &rule, NULL, &state, len, at(4), NULL), "map_scan");
-    must(gw_cuda_gcomp_map_build(cuda, &rule, NULL, &state, len, at(4), at(5), at(6), NULL), "map_build");
+    must(gw_cuda_gcomp_map_scan(cuda, &(gw_cuda_gcomp_map_input){&rule, NULL, &state, len}, at(4), NULL),
+         "map_scan");
+    must(gw_cuda_gcomp_map_build(cuda, &(gw_cuda_gcomp_map_input){&rule, NULL, &state, len}, at(4), at(5),
+                                 at(6), NULL),
+         "map_build");
     must(gw_cuda_gcomp_map_digest(cuda, at(5), len, 14, at(6), NULL), "map_digest");
 }
 
@@ -288,7 +325,7 @@ int main(int argc, char **argv)
 
     void *library = dlopen("libcuda.so.1", RTLD_NOW), *symbol;
     if (library == NULL || (symbol = dlsym(library, "gw_fake_control_of")) == NULL) {
-        fprintf(stderr, "gpu_shared: this is for the stand-in for the driver\n");
+        fprintf(stderr, "gpu_shared: this is for the fake driver\n");
         return 2;
     }
     memcpy(&get, &symbol, sizeof get);

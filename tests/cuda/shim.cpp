@@ -54,7 +54,7 @@ struct block_state {
     std::vector<shadow> shadows;
     uint32_t live = 0;
     std::unique_ptr<unsigned char[]>
-        memory; /* exactly as large as asked for, so that a sanitizer sees its end */
+        memory; /* exactly as large as requested, so that a sanitizer detects its end */
     unsigned char *shared = nullptr;
     meeting all;
     std::vector<meeting> warp;
@@ -368,7 +368,8 @@ static void tell_race(const char *what, const void *where, size_t size, size_t p
     }
 }
 
-/* A write beside another thread's write, until it is known whether both write the same, which is none. */
+/* A write beside another thread's write, until both are known to write the same value, which is not a
+ * race. */
 static struct {
     const unsigned char *p;
     size_t size, place;
@@ -387,8 +388,8 @@ static void settle_pending(void)
 
 /*
  * Two accesses of different threads to a byte, one of them a write and not both atomic, are a race unless a
- * barrier of the block, or __syncwarp() for threads of a warp, lies between them. Fibers run one after the
- * other, so the order is what the counts of these say, not what happened.
+ * barrier of the block, or __syncwarp() for threads of a warp, is between them. Fibers run one after the
+ * other, so the order follows from the counts of barriers, not from time.
  */
 void gw_shim_note(const void *p, size_t size, bool is_write, const void *where)
 {

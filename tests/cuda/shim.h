@@ -120,7 +120,7 @@ const uint64_t *gw_shim_meet_warp(gw_shim_operation operation, uint32_t mask, ui
 const uint64_t *gw_shim_meet_block(gw_shim_operation operation, uint64_t value);
 uint32_t gw_shim_lanes(void);          /* of this warp that took part in its last meeting, as a mask */
 uint32_t gw_shim_threads(void);        /* of the block */
-bool gw_shim_is_gone(uint32_t thread); /* took no part in the block's last meeting */
+bool gw_shim_is_gone(uint32_t thread); /* took no part in the block's last barrier */
 void gw_shim_yield(void);              /* lets others go on, at random */
 unsigned char *gw_shim_shared(void);
 unsigned char *gw_shim_shared_at(uint32_t place, size_t size); /* checked */
@@ -130,7 +130,7 @@ uint32_t gw_shim_place_of(const void *p);
 void gw_shim_copy_begin(unsigned char *to, const void *from);
 bool gw_shim_copy_next(unsigned char **to, const void **from);
 
-/* For the check of races (shim_races.cpp): where the shared memory of the running thread's block lies,
+/* For the check of races (shim_races.cpp): the shared memory of the running thread's block,
  * whether its accesses are parts of an atomic operation, and an access at the code address `where`. */
 extern unsigned char *gw_shim_shared_begin;
 extern size_t gw_shim_shared_size;
@@ -514,7 +514,8 @@ static inline uint4 gw_global_load128(const void *p)
 {
     return *(const uint4 *)p;
 }
-/* Arrives when it is waited for, and what was there before is gone at once: a missing wait shows. */
+/* Arrives at the wait; the destination is overwritten with other bytes at once, so that a missing wait is
+ * detected. */
 static inline void gw_copy_async16(uint32_t place, const void *from)
 {
     unsigned char *const to = gw_shim_shared_at(place, 16);

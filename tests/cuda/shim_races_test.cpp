@@ -66,8 +66,8 @@ static void on_error(const char *message)
     longjmp(found, 1);
 }
 
-/* The program ends at its first race, in a process of its own: a block that is left in its middle cannot be
- * gone on with. */
+/* The program ends at its first race, in a separate process: a block that stopped in the middle cannot be
+ * continued. */
 static const char *run(int order, int distance, int access)
 {
     static uint32_t sink[64];
@@ -82,7 +82,7 @@ static const char *run(int order, int distance, int access)
 
 int main(int argc, char **argv)
 {
-    /* Which of the two accesses comes second, and so what is said, is the schedule's choice. */
+    /* Which of the two accesses comes second, and so the message, depends on the schedule. */
     static const struct {
         int order, distance, access;
         bool is_race;

@@ -1,6 +1,6 @@
 /*
  * gw_cuda_init() of the library as it is installed, on the machine as it is: where there is no driver or no
- * kernels it says so, every call after it says that there is no handle, and the rest of the library goes on.
+ * kernels it returns that status, every later call returns GW_ERR_STATE, and the rest of the library works.
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */

@@ -38,9 +38,11 @@ static void compare(gw_cuda *cuda, gw_dtype dtype, gw_gcomp_levels levels, gw_gc
             source.hop = 9;
             map.base = 0;
         }
-        assert_int_equal(gw_cuda_gcomp_encode(cuda, &codec, &source, turn == 1 ? &device : NULL, device_frame,
-                                              bound, result, workspace, workspace_size, NULL),
-                         GW_OK);
+        assert_int_equal(
+            gw_cuda_gcomp_encode(
+                cuda, &codec, &source, &(gw_cuda_buffer){device_frame, bound},
+                &(gw_cuda_request){turn == 1 ? &device : NULL, result, {workspace, workspace_size}, NULL}),
+            GW_OK);
         const gw_cuda_result r = testing_result(result);
         assert_int_equal(r.status, GW_OK);
         assert_int_equal(r.size, size);
@@ -67,13 +69,17 @@ static void compare(gw_cuda *cuda, gw_dtype dtype, gw_gcomp_levels levels, gw_gc
         gw_gcomp_decode_add(&codec, &(gw_gcomp_frame){.data = frame, .size = size, .map = &t.map}, &target2,
                             &(gw_workspace){cpu_workspace, gw_gcomp_workspace_size(&codec)}),
         GW_OK);
-    assert_int_equal(gw_cuda_gcomp_decode(cuda, &codec, device_frame, bound, &result->size, &t.device_map,
-                                          NULL, device_values, len, testing_new_result(), decode_workspace,
-                                          decode_size, NULL),
-                     GW_OK);
-    assert_int_equal(gw_cuda_gcomp_decode_add(cuda, &codec, device_frame, size, NULL, &t.device_map, NULL,
-                                              device_sum, len, result, decode_workspace, decode_size, NULL),
-                     GW_OK);
+    assert_int_equal(
+        gw_cuda_gcomp_decode(
+            cuda, &codec, &(gw_cuda_frame){device_frame, bound, &result->size, &t.device_map},
+            &(gw_cuda_target){device_values, len},
+            &(gw_cuda_request){NULL, testing_new_result(), {decode_workspace, decode_size}, NULL}),
+        GW_OK);
+    assert_int_equal(
+        gw_cuda_gcomp_decode_add(cuda, &codec, &(gw_cuda_frame){device_frame, size, NULL, &t.device_map},
+                                 &(gw_cuda_target){device_sum, len},
+                                 &(gw_cuda_request){NULL, result, {decode_workspace, decode_size}, NULL}),
+        GW_OK);
     gw_cuda_result r = testing_result(result);
     assert_int_equal(r.status, GW_OK);
     assert_int_equal(r.len, len);
@@ -96,16 +102,18 @@ static void compare(gw_cuda *cuda, gw_dtype dtype, gw_gcomp_levels levels, gw_gc
         const gw_status status =
             gw_gcomp_decode(&codec, &(gw_gcomp_frame){.data = wrong, .size = size, .map = &t.map}, &target3,
                             &(gw_workspace){cpu_workspace, gw_gcomp_workspace_size(&codec)});
-        assert_int_equal(gw_cuda_gcomp_decode(cuda, &codec, device_wrong, size, NULL, &t.device_map, NULL,
-                                              device_values, len, result, decode_workspace, decode_size,
-                                              NULL),
-                         GW_OK);
+        assert_int_equal(
+            gw_cuda_gcomp_decode(cuda, &codec, &(gw_cuda_frame){device_wrong, size, NULL, &t.device_map},
+                                 &(gw_cuda_target){device_values, len},
+                                 &(gw_cuda_request){NULL, result, {decode_workspace, decode_size}, NULL}),
+            GW_OK);
         r = testing_result(result);
         assert_int_equal(r.status, status);
         assert_true(r.bad_index == target3.bad_chunk);
         assert_memory_equal(device_values, values, value_size);
-        assert_int_equal(gw_cuda_gcomp_validate(cuda, &codec, device_wrong, size, NULL, &t.device_map, NULL,
-                                                len, result, decode_workspace, decode_size, NULL),
+        assert_int_equal(gw_cuda_gcomp_validate(
+                             cuda, &codec, &(gw_cuda_frame){device_wrong, size, NULL, &t.device_map}, len,
+                             &(gw_cuda_request){NULL, result, {decode_workspace, decode_size}, NULL}),
                          GW_OK);
         r = testing_result(result);
         assert_int_equal(
@@ -125,11 +133,13 @@ static void compare(gw_cuda *cuda, gw_dtype dtype, gw_gcomp_levels levels, gw_gc
                          &codec, &(gw_gcomp_frame){.data = frame, .size = size, .map = &t.map}, &t.cpu, &out,
                          &bad, &(gw_workspace){cpu_workspace, gw_gcomp_workspace_size(&codec)}),
                      GW_OK);
-    assert_int_equal(gw_cuda_gcomp_decode_add_encode(cuda, &codec, device_frame, size, NULL, &t.device_map,
-                                                     &t.device, NULL, device_hop, bound, result,
-                                                     testing_device(NULL, hop_workspace_size, 0),
-                                                     hop_workspace_size, NULL),
-                     GW_OK);
+    assert_int_equal(
+        gw_cuda_gcomp_decode_add_encode(
+            cuda, &codec, &(gw_cuda_frame){device_frame, size, NULL, &t.device_map}, &t.device,
+            &(gw_cuda_buffer){device_hop, bound},
+            &(gw_cuda_request){
+                NULL, result, {testing_device(NULL, hop_workspace_size, 0), hop_workspace_size}, NULL}),
+        GW_OK);
     r = testing_result(result);
     assert_int_equal(r.status, GW_OK);
     assert_int_equal(r.size, out.size);
@@ -163,7 +173,7 @@ static void equals_the_cpu(void **state)
     gw_cuda_close(&cuda);
 }
 
-/* Histogram and codebook on the device; frames made with it where it lies, read by a CPU that has it
+/* Histogram and codebook on the device; frames made with it in device memory, read by a CPU that has it
  * installed. */
 static void codebooks(void **state)
 {
@@ -190,11 +200,14 @@ static void codebooks(void **state)
                      GW_OK);
     gw_buffer out = {book, sizeof book, 0};
     assert_int_equal(gw_gcomp_book_build(&histogram, &out), GW_OK);
-    assert_int_equal(gw_cuda_gcomp_histogram_add(&cuda, &codec, &t.device, NULL, device_histogram, result,
-                                                 workspace, GW_CUDA_HISTOGRAM_WORKSPACE_SIZE, NULL),
-                     GW_OK);
-    assert_int_equal(gw_cuda_gcomp_book_build(&cuda, &codec, device_histogram, device_book, device_book_size,
-                                              result, NULL),
+    assert_int_equal(
+        gw_cuda_gcomp_histogram_add(
+            &cuda, &codec, &t.device, device_histogram,
+            &(gw_cuda_request){NULL, result, {workspace, GW_CUDA_HISTOGRAM_WORKSPACE_SIZE}, NULL}),
+        GW_OK);
+    assert_int_equal(gw_cuda_gcomp_book_build(&cuda, &codec, device_histogram,
+                                              &(gw_cuda_gcomp_books){device_book, device_book_size, 1},
+                                              &(gw_cuda_request){NULL, result, {NULL, 0}, NULL}),
                      GW_OK);
     assert_int_equal(testing_result(result).status, GW_OK);
     assert_int_equal(*device_book_size, out.size);
@@ -204,21 +217,28 @@ static void codebooks(void **state)
     const size_t bound = gw_gcomp_bound(&codec, t.len);
     const size_t workspace_size = gw_cuda_gcomp_encode_workspace_size(&codec, 1, t.len);
     uint8_t *device_frame = testing_device(NULL, bound, 0);
-    assert_int_equal(gw_cuda_gcomp_encode(&cuda, &codec, &t.device, &device, device_frame, bound, result,
-                                          testing_device(NULL, workspace_size, 0), workspace_size, NULL),
-                     GW_OK);
+    assert_int_equal(
+        gw_cuda_gcomp_encode(
+            &cuda, &codec, &t.device, &(gw_cuda_buffer){device_frame, bound},
+            &(gw_cuda_request){
+                &device, result, {testing_device(NULL, workspace_size, 0), workspace_size}, NULL}),
+        GW_OK);
     const size_t decode_size = gw_cuda_gcomp_decode_workspace_size(&codec, 1, t.len);
     void *decode_workspace = testing_device(NULL, decode_size, 0);
     float *values = testing_device(NULL, 4 * t.len, 0);
     gw_cuda_result *decoded = testing_new_result();
-    assert_int_equal(gw_cuda_gcomp_decode(&cuda, &codec, device_frame, bound, &result->size, NULL, &device,
-                                          values, t.len, decoded, decode_workspace, decode_size, NULL),
-                     GW_OK);
+    assert_int_equal(
+        gw_cuda_gcomp_decode(&cuda, &codec, &(gw_cuda_frame){device_frame, bound, &result->size, NULL},
+                             &(gw_cuda_target){values, t.len},
+                             &(gw_cuda_request){&device, decoded, {decode_workspace, decode_size}, NULL}),
+        GW_OK);
     assert_int_equal(testing_result(decoded).status, GW_OK);
-    /* Without the book the frame cannot be read. */
-    assert_int_equal(gw_cuda_gcomp_decode(&cuda, &codec, device_frame, bound, &result->size, NULL, NULL,
-                                          values, t.len, decoded, decode_workspace, decode_size, NULL),
-                     GW_OK);
+    /* Without the book the frame is refused. */
+    assert_int_equal(
+        gw_cuda_gcomp_decode(&cuda, &codec, &(gw_cuda_frame){device_frame, bound, &result->size, NULL},
+                             &(gw_cuda_target){values, t.len},
+                             &(gw_cuda_request){NULL, decoded, {decode_workspace, decode_size}, NULL}),
+        GW_OK);
     assert_int_equal(testing_result(decoded).status, GW_ERR_TABLE);
     assert_int_equal(gw_gcomp_install(&codec, 7, 8, book, out.size, 1), GW_OK);
     const size_t size = testing_cpu_encode(&codec, &t.cpu, &frame);
@@ -226,16 +246,21 @@ static void codebooks(void **state)
     assert_memory_equal(device_frame, frame, size);
     /* With the book in the handle. */
     memset(device_frame, 0, bound);
-    assert_int_equal(gw_cuda_gcomp_encode(&cuda, &codec, &t.device, NULL, device_frame, bound, result,
-                                          testing_device(NULL, workspace_size, 0), workspace_size, NULL),
+    assert_int_equal(gw_cuda_gcomp_encode(
+                         &cuda, &codec, &t.device, &(gw_cuda_buffer){device_frame, bound},
+                         &(gw_cuda_request){
+                             NULL, result, {testing_device(NULL, workspace_size, 0), workspace_size}, NULL}),
                      GW_OK);
     assert_int_equal(testing_result(result).size, size);
     assert_memory_equal(device_frame, frame, size);
     /* A book that is none. */
     memset(device_book, 0xff, GW_GCOMP_BOOK_SIZE_MAX);
-    assert_int_equal(gw_cuda_gcomp_encode(&cuda, &codec, &t.device, &device, device_frame, bound, result,
-                                          testing_device(NULL, workspace_size, 0), workspace_size, NULL),
-                     GW_OK);
+    assert_int_equal(
+        gw_cuda_gcomp_encode(
+            &cuda, &codec, &t.device, &(gw_cuda_buffer){device_frame, bound},
+            &(gw_cuda_request){
+                &device, result, {testing_device(NULL, workspace_size, 0), workspace_size}, NULL}),
+        GW_OK);
     assert_int_equal(testing_result(result).status, GW_ERR_TABLE);
     free(frame);
     free(cpu_workspace);
@@ -288,11 +313,13 @@ static void batches_in_a_graph(void **state)
     void *encode_workspace = testing_device(NULL, encode_size, 0);
     void *decode_workspace = testing_device(NULL, decode_size, 0);
     void *const stream = testing_graph_begin(&graph);
-    assert_int_equal(gw_cuda_gcomp_encode_batch(&cuda, &codec, device_encode, ITEMS, total, NULL, NULL, NULL,
-                                                encode_workspace, encode_size, stream),
+    assert_int_equal(gw_cuda_gcomp_encode_batch(
+                         &cuda, &codec, &(gw_cuda_gcomp_batch){device_encode, ITEMS, total, NULL, NULL, 0},
+                         &(gw_cuda_request){NULL, NULL, {encode_workspace, encode_size}, stream}),
                      GW_OK);
-    assert_int_equal(gw_cuda_gcomp_decode_batch(&cuda, &codec, device_decode, ITEMS, total, NULL, NULL, 0,
-                                                decode_workspace, decode_size, stream),
+    assert_int_equal(gw_cuda_gcomp_decode_batch(
+                         &cuda, &codec, &(gw_cuda_gcomp_batch){device_decode, ITEMS, total, NULL, NULL, 0},
+                         &(gw_cuda_request){NULL, NULL, {decode_workspace, decode_size}, stream}),
                      GW_OK);
     testing_graph_end(&graph);
     for (int turn = 0; turn < 2; turn++) {
@@ -337,7 +364,8 @@ static void bad_arguments(void **state)
     memset(&none, 0, sizeof none);
     gw_fake_control *control = testing_control();
 #define ENCODE(cuda_, codec_, source_, frame_, bound_, result_, workspace_, size_)                           \
-    gw_cuda_gcomp_encode(cuda_, codec_, source_, NULL, frame_, bound_, result_, workspace_, size_, NULL)
+    gw_cuda_gcomp_encode(cuda_, codec_, source_, &(gw_cuda_buffer){frame_, bound_},                          \
+                         &(gw_cuda_request){NULL, result_, {workspace_, size_}, NULL})
     assert_int_equal(ENCODE(NULL, &codec, &t.device, frame, bound, result, workspace, size), GW_ERR_ARG);
     assert_int_equal(ENCODE(&cuda, NULL, &t.device, frame, bound, result, workspace, size), GW_ERR_ARG);
     assert_int_equal(ENCODE(&cuda, &none, &t.device, frame, bound, result, workspace, size), GW_ERR_STATE);
@@ -356,16 +384,18 @@ static void bad_arguments(void **state)
     assert_int_equal(ENCODE(&cuda, &codec, &t.device, frame, bound, result, workspace, size), GW_ERR_ARG);
     t.device_map.base = 1;
 #define DECODE(src_, src_size_, dst_, capacity_)                                                             \
-    gw_cuda_gcomp_decode(&cuda, &codec, src_, src_size_, NULL, NULL, NULL, dst_, capacity_, result,          \
-                         workspace, size, NULL)
+    gw_cuda_gcomp_decode(&cuda, &codec, &(gw_cuda_frame){src_, src_size_, NULL, NULL},                       \
+                         &(gw_cuda_target){dst_, capacity_},                                                 \
+                         &(gw_cuda_request){NULL, result, {workspace, size}, NULL})
     const size_t decode_size = gw_cuda_gcomp_decode_workspace_size(&codec, 1, 100);
     assert_true(decode_size > size); /* so what is enough to encode is too little here */
     assert_int_equal(DECODE(frame, bound, values, 100), GW_ERR_WORKSPACE);
     workspace = testing_device(NULL, decode_size, 0);
 #undef DECODE
 #define DECODE(src_, src_size_, dst_, capacity_)                                                             \
-    gw_cuda_gcomp_decode(&cuda, &codec, src_, src_size_, NULL, NULL, NULL, dst_, capacity_, result,          \
-                         workspace, decode_size, NULL)
+    gw_cuda_gcomp_decode(&cuda, &codec, &(gw_cuda_frame){src_, src_size_, NULL, NULL},                       \
+                         &(gw_cuda_target){dst_, capacity_},                                                 \
+                         &(gw_cuda_request){NULL, result, {workspace, decode_size}, NULL})
     assert_int_equal(DECODE(frame + 4, bound, values, 100), GW_ERR_ARG);
     assert_int_equal(DECODE(NULL, bound, values, 100), GW_ERR_ARG);
     assert_int_equal(DECODE(frame, bound, (char *)values + 2, 100), GW_ERR_ARG);

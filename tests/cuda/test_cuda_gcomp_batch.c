@@ -139,10 +139,12 @@ static void compare_encode(gw_cuda *cuda, const gw_gcomp *codec, const gw_cuda_g
         items[i].first_element = t->device.first_element;
         items[i].result = testing_new_result();
     }
-    assert_int_equal(gw_cuda_gcomp_encode_batch(cuda, codec, testing_device(items, sizeof items, 0), ITEMS,
-                                                total, &bucket[0].in.device_map, &test_key, device,
-                                                room(size), size, NULL),
-                     GW_OK);
+    assert_int_equal(
+        gw_cuda_gcomp_encode_batch(cuda, codec,
+                                   &(gw_cuda_gcomp_batch){testing_device(items, sizeof items, 0), ITEMS,
+                                                          total, &bucket[0].in.device_map, &test_key, 0},
+                                   &(gw_cuda_request){device, NULL, {room(size), size}, NULL}),
+        GW_OK);
     for (int i = 0; i < ITEMS; i++) {
         const gw_cuda_result r = testing_result(items[i].result);
         assert_int_equal(r.status, GW_OK);
@@ -173,10 +175,12 @@ static void compare_decode(gw_cuda *cuda, const gw_gcomp *codec, const gw_gcomp 
         items[i].result = testing_new_result();
     }
     const gw_cuda_gcomp_item *device_items = testing_device(items, sizeof items, 0);
-    assert_int_equal(gw_cuda_gcomp_decode_batch(cuda, codec, device_items, ITEMS, total,
-                                                &bucket[0].in.device_map, device, is_add, room(size), size,
-                                                NULL),
-                     GW_OK);
+    assert_int_equal(
+        gw_cuda_gcomp_decode_batch(
+            cuda, codec,
+            &(gw_cuda_gcomp_batch){device_items, ITEMS, total, &bucket[0].in.device_map, NULL, is_add},
+            &(gw_cuda_request){device, NULL, {room(size), size}, NULL}),
+        GW_OK);
     for (int i = 0; i < ITEMS; i++) {
         const size_t value_size = gw_dtype_size(bucket[i].in.dtype) * (size_t)lens[i];
         uint8_t *values = testing_take(value_size);
@@ -204,11 +208,13 @@ static void compare_hops(gw_cuda *cuda, const gw_gcomp *codec, const gw_gcomp *c
     for (int i = 0; i < ITEMS; i++) {
         hops[i] = make_hop(&bucket[i]);
     }
-    assert_int_equal(gw_cuda_gcomp_decode_add_encode_batch(cuda, codec, testing_device(hops, sizeof hops, 0),
-                                                           ITEMS, total, &bucket[0].in.device_map,
-                                                           &bucket[0].local.device_map, &test_key, device,
-                                                           room(size), size, NULL),
-                     GW_OK);
+    assert_int_equal(
+        gw_cuda_gcomp_decode_add_encode_batch(
+            cuda, codec,
+            &(gw_cuda_gcomp_hop_batch){testing_device(hops, sizeof hops, 0), ITEMS, total,
+                                       &bucket[0].in.device_map, &bucket[0].local.device_map, &test_key},
+            &(gw_cuda_request){device, NULL, {room(size), size}, NULL}),
+        GW_OK);
     for (int i = 0; i < ITEMS; i++) {
         const bucket_item *b = &bucket[i];
         expect_hop(cpu, b, &hops[i]);
@@ -219,10 +225,11 @@ static void compare_hops(gw_cuda *cuda, const gw_gcomp *codec, const gw_gcomp *c
         const size_t single_size = gw_cuda_gcomp_hop_workspace_size(codec, 1, b->local.len);
         uint8_t *dst = testing_device(NULL, b->bound, 0);
         gw_cuda_result *result = testing_new_result();
-        assert_int_equal(gw_cuda_gcomp_decode_add_encode(cuda, codec, b->device_frame, b->frame_size, NULL,
-                                                         &b->in.device_map, &b->local.device, device, dst,
-                                                         b->bound, result, room(single_size), single_size,
-                                                         NULL),
+        assert_int_equal(gw_cuda_gcomp_decode_add_encode(
+                             cuda, codec,
+                             &(gw_cuda_frame){b->device_frame, b->frame_size, NULL, &b->in.device_map},
+                             &b->local.device, &(gw_cuda_buffer){dst, b->bound},
+                             &(gw_cuda_request){device, result, {room(single_size), single_size}, NULL}),
                          GW_OK);
         testing_sync();
         assert_memory_equal(result, hops[i].result, sizeof *result);
@@ -302,8 +309,10 @@ static void many_hops(void **state)
     const uint64_t total = sum_of(many_lens, MANY);
     const size_t size = gw_cuda_gcomp_hop_workspace_size(&codec, MANY, total);
     assert_int_equal(gw_cuda_gcomp_decode_add_encode_batch(
-                         &cuda, &codec, testing_device(hops, sizeof hops, 0), MANY, total, NULL,
-                         &bucket[0].local.device_map, &test_key, NULL, room(size), size, NULL),
+                         &cuda, &codec,
+                         &(gw_cuda_gcomp_hop_batch){testing_device(hops, sizeof hops, 0), MANY, total, NULL,
+                                                    &bucket[0].local.device_map, &test_key},
+                         &(gw_cuda_request){NULL, NULL, {room(size), size}, NULL}),
                      GW_OK);
     for (int i = 0; i < MANY; i++) {
         expect_hop(&codec, &bucket[i], &hops[i]);
@@ -318,7 +327,7 @@ static void many_hops(void **state)
 /* Item i of a batch with something wrong; the others stay as they are. */
 typedef enum wrong {
     NOTHING,
-    CHUNK, /* what the frame says: the CPU's status */
+    CHUNK, /* as in the frame: the CPU's status */
     MAGIC,
     CUT,
     TRAILING,
@@ -483,8 +492,10 @@ static void wrong_items_leave_others_alone(void **state)
     void *workspace = room(size);
     for (int turn = 0; turn < 2; turn++) {
         assert_int_equal(gw_cuda_gcomp_decode_add_encode_batch(
-                             &cuda, &codec, device_hops, WRONGS, total, &bucket[0].in.device_map,
-                             &bucket[0].local.device_map, &test_key, NULL, workspace, size, NULL),
+                             &cuda, &codec,
+                             &(gw_cuda_gcomp_hop_batch){device_hops, WRONGS, total, &bucket[0].in.device_map,
+                                                        &bucket[0].local.device_map, &test_key},
+                             &(gw_cuda_request){NULL, NULL, {workspace, size}, NULL}),
                          GW_OK);
         for (int i = 0; i < WRONGS; i++) {
             const gw_cuda_result r = testing_result(hops[i].result);
@@ -506,7 +517,7 @@ static void wrong_items_leave_others_alone(void **state)
     gw_cuda_close(&cuda);
 }
 
-/* A host that knows of fewer values: hops from the first that has no room on are refused. */
+/* value_total below the sum: hops from the first that does not fit on are refused. */
 static void too_few_values(void **state)
 {
     (void)state;
@@ -528,8 +539,10 @@ static void too_few_values(void **state)
             hops[i] = make_hop(&bucket[i]);
         }
         assert_int_equal(gw_cuda_gcomp_decode_add_encode_batch(
-                             &cuda, &codec, testing_device(hops, sizeof hops, 0), ITEMS, total, NULL,
-                             &bucket[0].local.device_map, &test_key, NULL, room(size), size, NULL),
+                             &cuda, &codec,
+                             &(gw_cuda_gcomp_hop_batch){testing_device(hops, sizeof hops, 0), ITEMS, total,
+                                                        NULL, &bucket[0].local.device_map, &test_key},
+                             &(gw_cuda_request){NULL, NULL, {room(size), size}, NULL}),
                          GW_OK);
         for (int i = 0; i < ITEMS; i++) {
             const gw_cuda_result r = testing_result(hops[i].result);
@@ -551,7 +564,7 @@ static void too_few_values(void **state)
     gw_cuda_close(&cuda);
 }
 
-/* A batch of one with more values than the host says: it fits or not, but it stays in its workspace. */
+/* A batch of one with more values than value_total: it fits or not, but it stays in its workspace. */
 static void one_item_stays_in_its_workspace(void **state)
 {
     (void)state;
@@ -587,10 +600,12 @@ static void one_item_stays_in_its_workspace(void **state)
         item.first_element = t.cpu.first_element;
         item.result = testing_new_result();
         memset(workspace, 0xa5, size + BEHIND);
-        assert_int_equal(gw_cuda_gcomp_encode_batch(&cuda, &codec, testing_device(&item, sizeof item, 0), 1,
-                                                    cases[i].total, &t.device_map, &key, NULL, workspace,
-                                                    size, NULL),
-                         GW_OK);
+        assert_int_equal(
+            gw_cuda_gcomp_encode_batch(&cuda, &codec,
+                                       &(gw_cuda_gcomp_batch){testing_device(&item, sizeof item, 0), 1,
+                                                              cases[i].total, &t.device_map, &key, 0},
+                                       &(gw_cuda_request){NULL, NULL, {workspace, size}, NULL}),
+            GW_OK);
         const gw_cuda_result r = testing_result(item.result);
         assert_int_equal(r.status, cases[i].expected);
         if (r.status == GW_OK) {
@@ -667,25 +682,31 @@ static void what_failed_before_is_taken_over(void **state)
         void *workspace = room(size);
         switch (kind) {
         case ENCODE:
-            status = gw_cuda_gcomp_encode_batch(&cuda, &codec, device_items, COUNT, total, map, &test_key,
-                                                NULL, workspace, size, NULL);
+            status = gw_cuda_gcomp_encode_batch(
+                &cuda, &codec, &(gw_cuda_gcomp_batch){device_items, COUNT, total, map, &test_key, 0},
+                &(gw_cuda_request){NULL, NULL, {workspace, size}, NULL});
             break;
         case DECODE:
-            status = gw_cuda_gcomp_decode_batch(&cuda, &codec, device_items, COUNT, total, NULL, NULL, 0,
-                                                workspace, size, NULL);
+            status = gw_cuda_gcomp_decode_batch(
+                &cuda, &codec, &(gw_cuda_gcomp_batch){device_items, COUNT, total, NULL, NULL, 0},
+                &(gw_cuda_request){NULL, NULL, {workspace, size}, NULL});
             break;
         case VALIDATE:
-            status = gw_cuda_gcomp_validate_batch(&cuda, &codec, device_items, COUNT, total, NULL, NULL,
-                                                  workspace, size, NULL);
+            status = gw_cuda_gcomp_validate_batch(
+                &cuda, &codec, &(gw_cuda_gcomp_batch){device_items, COUNT, total, NULL, NULL, 0},
+                &(gw_cuda_request){NULL, NULL, {workspace, size}, NULL});
             break;
         case HISTOGRAM:
-            status = gw_cuda_gcomp_histogram_add_batch(&cuda, &codec, device_items, COUNT, total, map,
-                                                       &test_key, NULL, workspace, size, NULL);
+            status = gw_cuda_gcomp_histogram_add_batch(
+                &cuda, &codec, &(gw_cuda_gcomp_batch){device_items, COUNT, total, map, &test_key, 0},
+                &(gw_cuda_request){NULL, NULL, {workspace, size}, NULL});
             break;
         default:
-            status = gw_cuda_gcomp_decode_add_encode_batch(&cuda, &codec,
-                                                           testing_device(hops, sizeof hops, 0), COUNT, total,
-                                                           NULL, map, &test_key, NULL, workspace, size, NULL);
+            status = gw_cuda_gcomp_decode_add_encode_batch(
+                &cuda, &codec,
+                &(gw_cuda_gcomp_hop_batch){testing_device(hops, sizeof hops, 0), COUNT, total, NULL, map,
+                                           &test_key},
+                &(gw_cuda_request){NULL, NULL, {workspace, size}, NULL});
             break;
         }
         assert_int_equal(status, GW_OK);
@@ -742,9 +763,12 @@ static void validations(void **state)
             items[i].src_size = bucket[i].frame_size;
             items[i].result = testing_new_result();
         }
-        assert_int_equal(gw_cuda_gcomp_validate_batch(&cuda, &codec, testing_device(items, sizeof items, 0),
-                                                      FRAMES, hint, NULL, NULL, room(size), size, NULL),
-                         GW_OK);
+        assert_int_equal(
+            gw_cuda_gcomp_validate_batch(
+                &cuda, &codec,
+                &(gw_cuda_gcomp_batch){testing_device(items, sizeof items, 0), FRAMES, hint, NULL, NULL, 0},
+                &(gw_cuda_request){NULL, NULL, {room(size), size}, NULL}),
+            GW_OK);
         for (int i = 0; i < FRAMES; i++) {
             const gw_cuda_result r = testing_result(items[i].result);
             assert_int_equal(r.status, expected[i]);
@@ -813,8 +837,10 @@ static void compare_books(gw_cuda *cuda, gw_dtype dtype, gw_gcomp_levels levels,
     /* Twice, so that there is something before. */
     for (int turn = 0; turn < 2; turn++) {
         assert_int_equal(gw_cuda_gcomp_histogram_add_batch(
-                             cuda, &codec, device_items, ITEMS, turn == 0 ? sum_of(lens, ITEMS) : 0,
-                             &t[0].device_map, &test_key, NULL, device_workspace, size, NULL),
+                             cuda, &codec,
+                             &(gw_cuda_gcomp_batch){device_items, ITEMS, turn == 0 ? sum_of(lens, ITEMS) : 0,
+                                                    &t[0].device_map, &test_key, 0},
+                             &(gw_cuda_request){NULL, NULL, {device_workspace, size}, NULL}),
                          GW_OK);
         for (int i = 0; i < ITEMS; i++) {
             const int h = histogram_of(sharing, i);
@@ -825,10 +851,12 @@ static void compare_books(gw_cuda *cuda, gw_dtype dtype, gw_gcomp_levels levels,
                 gw_gcomp_histogram_add(&cpu[h], &codec, &t[i].cpu,
                                        &(gw_workspace){workspace, gw_gcomp_workspace_size(&codec)}),
                 GW_OK);
-            assert_int_equal(gw_cuda_gcomp_histogram_add(cuda, &codec, &t[i].device, NULL, &singles[h],
-                                                         single_result, single_workspace,
-                                                         GW_CUDA_HISTOGRAM_WORKSPACE_SIZE, NULL),
-                             GW_OK);
+            assert_int_equal(
+                gw_cuda_gcomp_histogram_add(
+                    cuda, &codec, &t[i].device, &singles[h],
+                    &(gw_cuda_request){
+                        NULL, single_result, {single_workspace, GW_CUDA_HISTOGRAM_WORKSPACE_SIZE}, NULL}),
+                GW_OK);
         }
     }
     testing_sync();
@@ -838,9 +866,11 @@ static void compare_books(gw_cuda *cuda, gw_dtype dtype, gw_gcomp_levels levels,
             assert_memory_equal(&histograms[i], &singles[i], sizeof singles[i]);
         }
     }
-    assert_int_equal(gw_cuda_gcomp_book_build_batch(cuda, &codec, histograms, (uint32_t)histogram_count,
-                                                    books, book_sizes, results, NULL),
-                     GW_OK);
+    assert_int_equal(
+        gw_cuda_gcomp_book_build(cuda, &codec, histograms,
+                                 &(gw_cuda_gcomp_books){books, book_sizes, (uint32_t)histogram_count},
+                                 &(gw_cuda_request){NULL, results, {NULL, 0}, NULL}),
+        GW_OK);
     testing_sync();
     for (int i = 0; i < histogram_count; i++) {
         uint8_t book[GW_GCOMP_BOOK_SIZE_MAX];
@@ -910,10 +940,12 @@ static void wrong_tensors_are_not_counted(void **state)
     items[4].map_len = 4999;
     items[5].src_size = items[5].map_len = (uint64_t)1 << 60;
     items[6].after = testing_device(&failed, sizeof failed, 0);
-    assert_int_equal(gw_cuda_gcomp_histogram_add_batch(&cuda, &codec, testing_device(items, sizeof items, 0),
-                                                       COUNT, 10000, &t.device_map, &test_key, NULL,
-                                                       room(size), size, NULL),
-                     GW_OK);
+    assert_int_equal(
+        gw_cuda_gcomp_histogram_add_batch(&cuda, &codec,
+                                          &(gw_cuda_gcomp_batch){testing_device(items, sizeof items, 0),
+                                                                 COUNT, 10000, &t.device_map, &test_key, 0},
+                                          &(gw_cuda_request){NULL, NULL, {room(size), size}, NULL}),
+        GW_OK);
     for (int i = 0; i < COUNT; i++) {
         const gw_cuda_result r = testing_result(items[i].result);
         uint64_t sum = 0;
@@ -976,19 +1008,23 @@ static void a_book_on_the_device_replaces_one(void **state)
     float *values = testing_device(NULL, 4 * 6000, 0), *expected = testing_take(4 * 6000);
     gw_cuda_result *result = testing_new_result();
     void *cpu_workspace = testing_take(gw_gcomp_workspace_size(&codec));
-    assert_int_equal(gw_cuda_gcomp_encode(&cuda, &codec, &t[0].device, &device, dst, bound, result,
-                                          encode_workspace, encode_size, NULL),
-                     GW_OK);
+    assert_int_equal(
+        gw_cuda_gcomp_encode(&cuda, &codec, &t[0].device, &(gw_cuda_buffer){dst, bound},
+                             &(gw_cuda_request){&device, result, {encode_workspace, encode_size}, NULL}),
+        GW_OK);
     assert_int_equal(testing_result(result).size, frame_size[2]);
     assert_memory_equal(dst, frame[2], frame_size[2]);
     for (int turn = 0; turn < 2; turn++) {
-        /* turn 0: id 1 is book 2; turn 1: id 1 is book 0, and nobody knows id 2 */
+        /* turn 0: id 1 is book 2; turn 1: id 1 is book 0, and id 2 is not installed */
         for (int id = 1; id <= 2; id++) {
             const int i = id == 2 ? 1 : turn == 0 ? 2 : 0;
-            assert_int_equal(gw_cuda_gcomp_decode(&cuda, &codec, testing_device(frame[i], frame_size[i], 0),
-                                                  frame_size[i], NULL, NULL, &device, values, 6000, result,
-                                                  decode_workspace, decode_size, NULL),
-                             GW_OK);
+            assert_int_equal(
+                gw_cuda_gcomp_decode(
+                    &cuda, &codec,
+                    &(gw_cuda_frame){testing_device(frame[i], frame_size[i], 0), frame_size[i], NULL, NULL},
+                    &(gw_cuda_target){values, 6000},
+                    &(gw_cuda_request){&device, result, {decode_workspace, decode_size}, NULL}),
+                GW_OK);
             const gw_status status = turn == 1 && id == 2 ? GW_ERR_TABLE : GW_OK;
             assert_int_equal(testing_result(result).status, status);
             if (status == GW_OK) {
@@ -1068,18 +1104,22 @@ static void a_ring_step_in_a_graph(void **state)
     in_map.base = local_map.base = 0; /* the device's counts */
 
     void *const stream = testing_graph_begin(&graph);
-    assert_int_equal(gw_cuda_gcomp_histogram_add_batch(&cuda, &plain, device_count, ITEMS, total, &in_map,
-                                                       NULL, &device, count_at, count_size, stream),
+    assert_int_equal(gw_cuda_gcomp_histogram_add_batch(
+                         &cuda, &plain, &(gw_cuda_gcomp_batch){device_count, ITEMS, total, &in_map, NULL, 0},
+                         &(gw_cuda_request){&device, NULL, {count_at, count_size}, stream}),
                      GW_OK);
-    assert_int_equal(
-        gw_cuda_gcomp_book_build_batch(&cuda, &plain, histogram, 1, book, book_size, book_result, stream),
-        GW_OK);
-    assert_int_equal(gw_cuda_gcomp_encode_batch(&cuda, &plain, device_encode, ITEMS, total, &in_map, NULL,
-                                                &device, encode_at, encode_size, stream),
+    assert_int_equal(gw_cuda_gcomp_book_build(&cuda, &plain, histogram,
+                                              &(gw_cuda_gcomp_books){book, book_size, 1},
+                                              &(gw_cuda_request){NULL, book_result, {NULL, 0}, stream}),
                      GW_OK);
-    assert_int_equal(gw_cuda_gcomp_decode_add_encode_batch(&cuda, &plain, device_hops, ITEMS, total, &in_map,
-                                                           &local_map, NULL, &device, hop_at, hop_size,
-                                                           stream),
+    assert_int_equal(gw_cuda_gcomp_encode_batch(
+                         &cuda, &plain, &(gw_cuda_gcomp_batch){device_encode, ITEMS, total, &in_map, NULL, 0},
+                         &(gw_cuda_request){&device, NULL, {encode_at, encode_size}, stream}),
+                     GW_OK);
+    assert_int_equal(gw_cuda_gcomp_decode_add_encode_batch(
+                         &cuda, &plain,
+                         &(gw_cuda_gcomp_hop_batch){device_hops, ITEMS, total, &in_map, &local_map, NULL},
+                         &(gw_cuda_request){&device, NULL, {hop_at, hop_size}, stream}),
                      GW_OK);
     testing_graph_end(&graph);
     for (int turn = 0; turn < 2; turn++) {
@@ -1149,8 +1189,9 @@ static void bad_arguments(void **state)
     assert_int_equal(gw_cuda_gcomp_histogram_workspace_size(&codec, 0), 0);
     assert_true(gw_cuda_gcomp_histogram_workspace_size(&codec, 1) > GW_CUDA_HISTOGRAM_WORKSPACE_SIZE);
 #define HOPS(cuda_, codec_, hops_, count_, total_, src_map_, map_, workspace_, size_)                        \
-    gw_cuda_gcomp_decode_add_encode_batch(cuda_, codec_, hops_, count_, total_, src_map_, map_, NULL, NULL,  \
-                                          workspace_, size_, NULL)
+    gw_cuda_gcomp_decode_add_encode_batch(                                                                   \
+        cuda_, codec_, &(gw_cuda_gcomp_hop_batch){hops_, count_, total_, src_map_, map_, NULL},              \
+        &(gw_cuda_request){NULL, NULL, {workspace_, size_}, NULL})
     assert_int_equal(HOPS(NULL, &codec, hops, 2, 100, NULL, NULL, workspace, size), GW_ERR_ARG);
     assert_int_equal(HOPS(&cuda, NULL, hops, 2, 100, NULL, NULL, workspace, size), GW_ERR_ARG);
     assert_int_equal(HOPS(&cuda, &none, hops, 2, 100, NULL, NULL, workspace, size), GW_ERR_STATE);
@@ -1167,22 +1208,26 @@ static void bad_arguments(void **state)
     assert_int_equal(HOPS(&cuda, &codec, hops, 2, 100, NULL, NULL, workspace + 128, size), GW_ERR_ARG);
     assert_int_equal(HOPS(&cuda, &codec, hops, 2, 100, NULL, NULL, workspace, size - 1), GW_ERR_WORKSPACE);
 #define COUNT(items_, count_, hint_, map_, size_)                                                            \
-    gw_cuda_gcomp_histogram_add_batch(&cuda, &codec, items_, count_, hint_, map_, NULL, NULL, workspace,     \
-                                      size_, NULL)
+    gw_cuda_gcomp_histogram_add_batch(&cuda, &codec,                                                         \
+                                      &(gw_cuda_gcomp_batch){items_, count_, hint_, map_, NULL, 0},          \
+                                      &(gw_cuda_request){NULL, NULL, {workspace, size_}, NULL})
     const size_t count_size = gw_cuda_gcomp_histogram_workspace_size(&codec, 2);
     assert_int_equal(COUNT(NULL, 2, 100, NULL, count_size), GW_ERR_ARG);
     assert_int_equal(COUNT(items, 0, 100, NULL, count_size), GW_ERR_LIMIT);
     assert_int_equal(COUNT(items, 2, (uint64_t)1 << 50, NULL, count_size), GW_ERR_LIMIT);
     assert_int_equal(COUNT(items, 2, 100, &map, count_size), GW_ERR_ARG);
     assert_int_equal(COUNT(items, 2, 100, NULL, count_size - 1), GW_ERR_WORKSPACE);
-    assert_int_equal(
-        gw_cuda_gcomp_validate_batch(&cuda, &codec, NULL, 2, 100, NULL, NULL, workspace, size, NULL),
-        GW_ERR_ARG);
-    assert_int_equal(
-        gw_cuda_gcomp_validate_batch(&cuda, &codec, items, 2, 100, NULL, NULL, workspace, 256, NULL),
-        GW_ERR_WORKSPACE);
+    assert_int_equal(gw_cuda_gcomp_validate_batch(&cuda, &codec,
+                                                  &(gw_cuda_gcomp_batch){NULL, 2, 100, NULL, NULL, 0},
+                                                  &(gw_cuda_request){NULL, NULL, {workspace, size}, NULL}),
+                     GW_ERR_ARG);
+    assert_int_equal(gw_cuda_gcomp_validate_batch(&cuda, &codec,
+                                                  &(gw_cuda_gcomp_batch){items, 2, 100, NULL, NULL, 0},
+                                                  &(gw_cuda_request){NULL, NULL, {workspace, 256}, NULL}),
+                     GW_ERR_WORKSPACE);
 #define BUILD(codec_, histograms_, count_, books_, sizes_, results_)                                         \
-    gw_cuda_gcomp_book_build_batch(&cuda, codec_, histograms_, count_, books_, sizes_, results_, NULL)
+    gw_cuda_gcomp_book_build(&cuda, codec_, histograms_, &(gw_cuda_gcomp_books){books_, sizes_, count_},     \
+                             &(gw_cuda_request){NULL, results_, {NULL, 0}, NULL})
     assert_int_equal(BUILD(&none, histogram, 1, book, sizes, result), GW_ERR_STATE);
     assert_int_equal(BUILD(&codec, NULL, 1, book, sizes, result), GW_ERR_ARG);
     assert_int_equal(BUILD(&codec, histogram, 1, NULL, sizes, result), GW_ERR_ARG);

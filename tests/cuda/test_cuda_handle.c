@@ -77,7 +77,7 @@ static void says_what_is_missing(void **state)
 }
 
 /* Each call of the driver fails once. Unloading may fail too: then a module of the stand-in stays, as with a
- * context that is gone. */
+ * context that was destroyed. */
 static void survives_every_failure(void **state)
 {
     (void)state;

@@ -62,11 +62,15 @@ static void compare(gw_cuda *cuda, unsigned kind, int extra, size_t len, size_t 
         if (turn == 1) {
             given.p_param = 0.0f; /* only kind and uses count */
         }
-        assert_int_equal(gw_cuda_gcomp_map_scan(cuda, &given, turn == 1 ? device_rule : NULL, &device, len,
-                                                device_top, NULL),
+        assert_int_equal(gw_cuda_gcomp_map_scan(
+                             cuda,
+                             &(gw_cuda_gcomp_map_input){&given, turn == 1 ? device_rule : NULL, &device, len},
+                             device_top, NULL),
                          GW_OK);
-        assert_int_equal(gw_cuda_gcomp_map_build(cuda, &given, turn == 1 ? device_rule : NULL, &device, len,
-                                                 device_top, device_levels, device_base, NULL),
+        assert_int_equal(gw_cuda_gcomp_map_build(
+                             cuda,
+                             &(gw_cuda_gcomp_map_input){&given, turn == 1 ? device_rule : NULL, &device, len},
+                             device_top, device_levels, device_base, NULL),
                          GW_OK);
         testing_sync();
         assert_int_equal(*device_top, top);
@@ -139,17 +143,28 @@ static void bad_arguments(void **state)
     assert_int_equal(gw_gcomp_map_rule_init(&adam, 1.0f, &rule), GW_OK);
     testing_open(&cuda);
     gw_fake_control *control = testing_control();
-    assert_int_equal(gw_cuda_gcomp_map_scan(NULL, &rule, NULL, &s, 4, &top, NULL), GW_ERR_ARG);
-    assert_int_equal(gw_cuda_gcomp_map_scan(&cuda, NULL, NULL, &s, 4, &top, NULL), GW_ERR_ARG);
-    assert_int_equal(gw_cuda_gcomp_map_scan(&cuda, &rule, NULL, NULL, 4, &top, NULL), GW_ERR_ARG);
-    assert_int_equal(gw_cuda_gcomp_map_scan(&cuda, &rule, NULL, &s, 4, NULL, NULL), GW_ERR_ARG);
+    assert_int_equal(gw_cuda_gcomp_map_scan(NULL, &(gw_cuda_gcomp_map_input){&rule, NULL, &s, 4}, &top, NULL),
+                     GW_ERR_ARG);
+    assert_int_equal(gw_cuda_gcomp_map_scan(&cuda, &(gw_cuda_gcomp_map_input){NULL, NULL, &s, 4}, &top, NULL),
+                     GW_ERR_ARG);
+    assert_int_equal(
+        gw_cuda_gcomp_map_scan(&cuda, &(gw_cuda_gcomp_map_input){&rule, NULL, NULL, 4}, &top, NULL),
+        GW_ERR_ARG);
+    assert_int_equal(
+        gw_cuda_gcomp_map_scan(&cuda, &(gw_cuda_gcomp_map_input){&rule, NULL, &s, 4}, NULL, NULL),
+        GW_ERR_ARG);
     s.v = NULL;
-    assert_int_equal(gw_cuda_gcomp_map_scan(&cuda, &rule, NULL, &s, 4, &top, NULL), GW_ERR_ARG);
+    assert_int_equal(
+        gw_cuda_gcomp_map_scan(&cuda, &(gw_cuda_gcomp_map_input){&rule, NULL, &s, 4}, &top, NULL),
+        GW_ERR_ARG);
     s.v = (const float *)(const void *)((const char *)x + 1);
-    assert_int_equal(gw_cuda_gcomp_map_build(&cuda, &rule, NULL, &s, 4, &top, levels, NULL, NULL),
+    assert_int_equal(gw_cuda_gcomp_map_build(&cuda, &(gw_cuda_gcomp_map_input){&rule, NULL, &s, 4}, &top,
+                                             levels, NULL, NULL),
                      GW_ERR_ARG);
     s.v = x;
-    assert_int_equal(gw_cuda_gcomp_map_build(&cuda, &rule, NULL, &s, 4, &top, NULL, NULL, NULL), GW_ERR_ARG);
+    assert_int_equal(gw_cuda_gcomp_map_build(&cuda, &(gw_cuda_gcomp_map_input){&rule, NULL, &s, 4}, &top,
+                                             NULL, NULL, NULL),
+                     GW_ERR_ARG);
     assert_int_equal(gw_cuda_gcomp_map_digest(&cuda, levels, 4, 11, &top, NULL), GW_ERR_ARG);
     assert_int_equal(gw_cuda_gcomp_map_digest(&cuda, levels, 4, 16, &top, NULL), GW_ERR_ARG);
     assert_int_equal(gw_cuda_gcomp_map_digest(&cuda, NULL, 4, 12, &top, NULL), GW_ERR_ARG);

@@ -120,7 +120,10 @@ static void compare_worker(gw_cuda *cuda, const job *j, const void *x, const flo
     gw_status status = gw_thc_norms(&j->thc, &j->range, &(gw_thc_source){.values = x, .error = cpu_error},
                                     own, &bad, &workspace);
     assert_int_equal(
-        gw_cuda_thc_norms(cuda, &j->thc, &j->range, device_x, device_error, device_own, result, NULL), GW_OK);
+        gw_cuda_thc_norms(cuda, &j->thc, &j->range,
+                          &(gw_thc_source){.values = device_x, .error = (float *)(uintptr_t)device_error},
+                          device_own, &(gw_cuda_thc_request){NULL, GW_THC_SUM, result, NULL}),
+        GW_OK);
     gw_cuda_result r = testing_result(result);
     assert_int_equal(r.status, status);
     if (status != GW_OK) {
@@ -145,9 +148,13 @@ static void compare_worker(gw_cuda *cuda, const job *j, const void *x, const flo
         status = gw_thc_encode(&j->thc, &j->range,
                                &(gw_thc_source){.values = x, .error = cpu_error, .patterns = maxima},
                                &(gw_buffer){cpu_indices, indices_size, 0}, &bad, &workspace);
-        assert_int_equal(gw_cuda_thc_encode(cuda, &j->thc, in_memory ? &other : &j->range, device_key,
-                                            device_x, device_error, own_given ? device_own : NULL,
-                                            device_maxima, device_indices, indices_size, result, NULL),
+        assert_int_equal(gw_cuda_thc_encode(cuda, &j->thc, in_memory ? &other : &j->range,
+                                            &(gw_thc_source){.values = device_x,
+                                                             .error = device_error,
+                                                             .patterns = device_maxima,
+                                                             .own_patterns = own_given ? device_own : NULL},
+                                            &(gw_cuda_buffer){device_indices, indices_size},
+                                            &(gw_cuda_thc_request){device_key, GW_THC_SUM, result, NULL}),
                          GW_OK);
         r = testing_result(result);
         assert_int_equal(r.status, status);
@@ -181,16 +188,22 @@ static void compare_decode(gw_cuda *cuda, const job *j, const uint8_t *lanes, si
     if (members != NULL) {
         status = gw_thc_decode(&j->thc, &j->range, &sum, mode, &target, &workspace);
         assert_int_equal(
-            gw_cuda_thc_decode(cuda, &j->thc, &j->range, NULL, testing_device(lanes, lanes_size, 0),
-                               lanes_size, testing_device(members, 4 * (size_t)j->range.block_count, 0),
-                               testing_device(maxima, 4 * j->patterns, 0), mode, device, size, result, NULL),
+            gw_cuda_thc_decode(cuda, &j->thc, &j->range,
+                               &(gw_thc_sum){testing_device(lanes, lanes_size, 0), lanes_size,
+                                             testing_device(members, 4 * (size_t)j->range.block_count, 0),
+                                             testing_device(maxima, 4 * j->patterns, 0)},
+                               &(gw_cuda_target){device, size / size_of(j)},
+                               &(gw_cuda_thc_request){NULL, mode, result, NULL}),
             GW_OK);
     } else {
         status = gw_thc_decode_reduced(&j->thc, &j->range, &sum, mode, &target, &workspace);
-        assert_int_equal(gw_cuda_thc_decode_reduced(
-                             cuda, &j->thc, &j->range, NULL, testing_device(lanes, lanes_size, 0), lanes_size,
-                             testing_device(maxima, 4 * j->patterns, 0), mode, device, size, result, NULL),
-                         GW_OK);
+        assert_int_equal(
+            gw_cuda_thc_decode_reduced(cuda, &j->thc, &j->range,
+                                       &(gw_thc_sum){testing_device(lanes, lanes_size, 0), lanes_size, NULL,
+                                                     testing_device(maxima, 4 * j->patterns, 0)},
+                                       &(gw_cuda_target){device, size / size_of(j)},
+                                       &(gw_cuda_thc_request){NULL, mode, result, NULL}),
+            GW_OK);
     }
     const gw_cuda_result r = testing_result(result);
     assert_int_equal(r.status, status);
@@ -239,18 +252,19 @@ static void compare_sums(gw_cuda *cuda, const job *j, uint8_t *const *indices, c
     assert_int_equal(
         gw_thc_agg_add_indices_many(&agg, &(gw_thc_partial){lanes, set, len}, source, ranks, WORKERS), GW_OK);
     /* Two at first, into memory with anything in it; the rest on top. */
-    assert_int_equal(
-        gw_cuda_thc_sum_indices(cuda, &agg, device_lanes, device_set, len, device_source, ranks, 2, 0, NULL),
-        GW_OK);
-    assert_int_equal(gw_cuda_thc_sum_indices(cuda, &agg, device_lanes, device_set, len, device_source + 2,
-                                             ranks + 2, WORKERS - 2, 1, NULL),
+    assert_int_equal(gw_cuda_thc_sum_indices(cuda, &agg, &(gw_thc_partial){device_lanes, device_set, len},
+                                             &(gw_cuda_thc_inputs){device_source, ranks, NULL, 2, 0}, NULL),
+                     GW_OK);
+    assert_int_equal(gw_cuda_thc_sum_indices(
+                         cuda, &agg, &(gw_thc_partial){device_lanes, device_set, len},
+                         &(gw_cuda_thc_inputs){device_source + 2, ranks + 2, NULL, WORKERS - 2, 1}, NULL),
                      GW_OK);
     assert_memory_equal(device_set, set, sizeof set);
     testing_sync();
     assert_memory_equal(device_lanes, lanes, lanes_size);
-    assert_int_equal(
-        gw_cuda_thc_sum_indices(cuda, &agg, device_lanes, device_set, len, device_source, ranks, 1, 1, NULL),
-        GW_ERR_DUP);
+    assert_int_equal(gw_cuda_thc_sum_indices(cuda, &agg, &(gw_thc_partial){device_lanes, device_set, len},
+                                             &(gw_cuda_thc_inputs){device_source, ranks, NULL, 1, 1}, NULL),
+                     GW_ERR_DUP);
 
     /* The same as partial sums of two and three. */
     uint8_t sets[2][GW_THC_SET_SIZE(WORKERS)];
@@ -264,12 +278,16 @@ static void compare_sums(gw_cuda *cuda, const job *j, uint8_t *const *indices, c
     for (int h = 0; h < 2; h++) {
         partial[h] = testing_device(NULL, lanes_size, 0);
         in_lanes[h] = partial[h];
-        assert_int_equal(gw_cuda_thc_sum_indices(cuda, &agg, partial[h], sets[h], len, device_source + 2 * h,
-                                                 ranks + 2 * h, h == 0 ? 2 : 3, 0, NULL),
+        assert_int_equal(gw_cuda_thc_sum_indices(cuda, &agg, &(gw_thc_partial){partial[h], sets[h], len},
+                                                 &(gw_cuda_thc_inputs){device_source + 2 * h, ranks + 2 * h,
+                                                                       NULL, h == 0 ? 2 : 3, 0},
+                                                 NULL),
                          GW_OK);
     }
-    assert_int_equal(
-        gw_cuda_thc_sum_lanes(cuda, &agg, sum, sum_set, len, in_lanes, in_sets, 2, 0, result, NULL), GW_OK);
+    assert_int_equal(gw_cuda_thc_sum_lanes(cuda, &agg, &(gw_thc_partial){sum, sum_set, len},
+                                           &(gw_cuda_thc_inputs){in_lanes, NULL, in_sets, 2, 0},
+                                           &(gw_cuda_thc_request){NULL, GW_THC_SUM, result, NULL}),
+                     GW_OK);
     assert_int_equal(testing_result(result).status, GW_OK);
     assert_memory_equal(sum_set, set, sizeof set);
     assert_memory_equal(sum, lanes, lanes_size);
@@ -283,9 +301,10 @@ static void compare_sums(gw_cuda *cuda, const job *j, uint8_t *const *indices, c
             memcpy(partial[1] + at, &bad, lane_size);
             memset(sum_set, 0, sizeof sum_set);
             memset(sum, 0x11, lanes_size);
-            assert_int_equal(
-                gw_cuda_thc_sum_lanes(cuda, &agg, sum, sum_set, len, in_lanes, in_sets, 2, 0, result, NULL),
-                GW_OK);
+            assert_int_equal(gw_cuda_thc_sum_lanes(cuda, &agg, &(gw_thc_partial){sum, sum_set, len},
+                                                   &(gw_cuda_thc_inputs){in_lanes, NULL, in_sets, 2, 0},
+                                                   &(gw_cuda_thc_request){NULL, GW_THC_SUM, result, NULL}),
+                             GW_OK);
             const gw_cuda_result r = testing_result(result);
             assert_int_equal(r.status, GW_ERR_CORRUPT);
             assert_int_equal(r.bad_index, 1);
@@ -303,8 +322,9 @@ static void compare_sums(gw_cuda *cuda, const job *j, uint8_t *const *indices, c
     assert_int_equal(gw_thc_expand(&j->thc, &j->range, &(gw_thc_indices){source[0], indices_size, NULL},
                                    &(gw_buffer){reduced, reduced_size, 0}),
                      GW_OK);
-    assert_int_equal(gw_cuda_thc_expand(cuda, &j->thc, &j->range, device_source[0], indices_size,
-                                        device_reduced, reduced_size, NULL),
+    assert_int_equal(gw_cuda_thc_expand(cuda, &j->thc, &j->range,
+                                        &(gw_thc_indices){device_source[0], indices_size, NULL},
+                                        &(gw_cuda_buffer){device_reduced, reduced_size}, NULL),
                      GW_OK);
     testing_sync();
     assert_memory_equal(device_reduced, reduced, reduced_size);
@@ -317,7 +337,7 @@ static void compare_sums(gw_cuda *cuda, const job *j, uint8_t *const *indices, c
     compare_decode(cuda, j, lanes, lanes_size, members, maxima, GW_THC_SUM, offset);
     compare_decode(cuda, j, lanes, lanes_size, members, maxima, GW_THC_MEAN, offset);
     compare_decode(cuda, j, reduced, reduced_size, NULL, maxima, GW_THC_MEAN, 0);
-    /* Hostile: members, lanes and patterns at random; the CPU says what must come out. */
+    /* Hostile: members, lanes and patterns at random; compared with the CPU. */
     for (int turn = 0; turn < 4 && len > 0; turn++) {
         uint32_t *wrong = take(4 * j->patterns);
         memcpy(wrong, maxima, 4 * j->patterns);
@@ -512,7 +532,7 @@ static void four_bit_sums(void **state)
     gw_cuda_close(&cuda);
 }
 
-/* Values of blocks whose largest magnitudes lie anywhere, most of them within some octaves of it, a few far
+/* Values of blocks whose largest magnitudes are anywhere, most of them within some octaves of it, a few far
  * below or zero. */
 static void spread_values(float *x, size_t len, uint64_t *random)
 {
@@ -534,7 +554,7 @@ static void spread_values(float *x, size_t len, uint64_t *random)
 }
 
 /* Blocks of 1024 values, rotated, which have kernels of their own where own norms are given: runs of many
- * groups, norms of all exponents, grids whose middle lies on a step and between two, pointers of any
+ * groups, norms of all exponents, grids whose middle is on a step and between two, pointers of any
  * alignment. */
 static void usual_shape(void **state)
 {
@@ -632,7 +652,7 @@ static void all_policies(void **state)
     gw_cuda_close(&cuda);
 }
 
-/* Maxima that cannot be, or that are below the worker's own: the CPU's status and block; other blocks are
+/* Impossible maxima, or that are below the worker's own: the CPU's status and block; other blocks are
  * encoded, and bad ones carry zeros and keep their error. */
 static void bad_maxima(void **state)
 {
@@ -671,11 +691,17 @@ static void bad_maxima(void **state)
             uint8_t *indices = testing_device(NULL, j.len / 2, 0);
             float *device_error = testing_device(error, 4 * j.len, 0);
             gw_cuda_result *result = new_result();
-            assert_int_equal(gw_cuda_thc_encode(
-                                 &cuda, &j.thc, &j.range, NULL, testing_device(x, 4 * j.len, 0), device_error,
-                                 own_given ? testing_device(own, 4 * j.patterns, 0) : NULL,
-                                 testing_device(maxima, 4 * j.patterns, 0), indices, j.len / 2, result, NULL),
-                             GW_OK);
+            assert_int_equal(
+                gw_cuda_thc_encode(
+                    &cuda, &j.thc, &j.range,
+                    &(gw_thc_source){.values = testing_device(x, 4 * j.len, 0),
+                                     .error = device_error,
+                                     .patterns = testing_device(maxima, 4 * j.patterns, 0),
+                                     .own_patterns =
+                                         own_given ? testing_device(own, 4 * j.patterns, 0) : NULL},
+                    &(gw_cuda_buffer){indices, j.len / 2},
+                    &(gw_cuda_thc_request){NULL, GW_THC_SUM, result, NULL}),
+                GW_OK);
             const gw_cuda_result r = testing_result(result);
             assert_int_equal(r.status, status);
             assert_int_equal(r.bad_index, bad);
@@ -749,15 +775,22 @@ static void graph_replays(void **state)
     assert_int_equal(stream_create(&stream, 1), 0);
     assert_int_equal(begin(stream, 0), 0);
     gw_fake_control *control = testing_control();
-    assert_int_equal(gw_cuda_thc_norms(&cuda, &j.thc, &j.range, x, NULL, patterns, &results[0], stream),
+    assert_int_equal(gw_cuda_thc_norms(&cuda, &j.thc, &j.range, &(gw_thc_source){.values = x}, patterns,
+                                       &(gw_cuda_thc_request){NULL, GW_THC_SUM, &results[0], stream}),
                      GW_OK);
-    assert_int_equal(gw_cuda_thc_encode(&cuda, &j.thc, &j.range, key, x, NULL, patterns, patterns, indices,
-                                        lanes / 2, &results[1], stream),
+    assert_int_equal(
+        gw_cuda_thc_encode(
+            &cuda, &j.thc, &j.range,
+            &(gw_thc_source){.values = x, .error = NULL, .patterns = patterns, .own_patterns = patterns},
+            &(gw_cuda_buffer){indices, lanes / 2},
+            &(gw_cuda_thc_request){key, GW_THC_SUM, &results[1], stream}),
+        GW_OK);
+    assert_int_equal(gw_cuda_thc_sum_indices(&cuda, &agg, &(gw_thc_partial){sum, set, lanes},
+                                             &(gw_cuda_thc_inputs){sources, &rank, NULL, 1, 0}, stream),
                      GW_OK);
-    assert_int_equal(gw_cuda_thc_sum_indices(&cuda, &agg, sum, set, lanes, sources, &rank, 1, 0, stream),
-                     GW_OK);
-    assert_int_equal(gw_cuda_thc_decode(&cuda, &j.thc, &j.range, key, sum, lanes, members, patterns,
-                                        GW_THC_MEAN, out, 4 * LEN, &results[2], stream),
+    assert_int_equal(gw_cuda_thc_decode(&cuda, &j.thc, &j.range, &(gw_thc_sum){sum, lanes, members, patterns},
+                                        &(gw_cuda_target){out, LEN},
+                                        &(gw_cuda_thc_request){key, GW_THC_MEAN, &results[2], stream}),
                      GW_OK);
     assert_int_equal(control->syncs, 0);
     assert_int_equal(end(stream, &graph), 0);
@@ -813,49 +846,84 @@ static void bad_arguments(void **state)
     testing_open(&cuda);
     set_range(&j, 64, 0, 1, 0);
     gw_fake_control *control = testing_control();
-    assert_int_equal(gw_cuda_thc_norms(NULL, &j.thc, &j.range, x, error, patterns, result, NULL), GW_ERR_ARG);
-    assert_int_equal(gw_cuda_thc_norms(&cuda, NULL, &j.range, x, error, patterns, result, NULL), GW_ERR_ARG);
-    assert_int_equal(gw_cuda_thc_norms(&cuda, &j.thc, &j.range, NULL, error, patterns, result, NULL),
+    assert_int_equal(gw_cuda_thc_norms(NULL, &j.thc, &j.range,
+                                       &(gw_thc_source){.values = x, .error = (float *)(uintptr_t)error},
+                                       patterns, &(gw_cuda_thc_request){NULL, GW_THC_SUM, result, NULL}),
                      GW_ERR_ARG);
-    assert_int_equal(gw_cuda_thc_norms(&cuda, &j.thc, &j.range, x, NULL, patterns, result, NULL), GW_ERR_ARG);
-    assert_int_equal(gw_cuda_thc_norms(&cuda, &j.thc, &j.range, (char *)x + 2, error, patterns, result, NULL),
+    assert_int_equal(gw_cuda_thc_norms(&cuda, NULL, &j.range,
+                                       &(gw_thc_source){.values = x, .error = (float *)(uintptr_t)error},
+                                       patterns, &(gw_cuda_thc_request){NULL, GW_THC_SUM, result, NULL}),
                      GW_ERR_ARG);
-    assert_int_equal(gw_cuda_thc_norms(&cuda, &j.thc, &j.range, x, error, NULL, result, NULL), GW_ERR_ARG);
-    assert_int_equal(gw_cuda_thc_norms(&cuda, &j.thc, &j.range, x, error, patterns, NULL, NULL), GW_ERR_ARG);
-    assert_int_equal(gw_cuda_thc_encode(&cuda, &j.thc, &j.range, NULL, x, error, NULL, patterns, memory + 8,
-                                        32, result, NULL),
+    assert_int_equal(gw_cuda_thc_norms(&cuda, &j.thc, &j.range,
+                                       &(gw_thc_source){.values = NULL, .error = (float *)(uintptr_t)error},
+                                       patterns, &(gw_cuda_thc_request){NULL, GW_THC_SUM, result, NULL}),
+                     GW_ERR_ARG);
+    assert_int_equal(gw_cuda_thc_norms(&cuda, &j.thc, &j.range, &(gw_thc_source){.values = x}, patterns,
+                                       &(gw_cuda_thc_request){NULL, GW_THC_SUM, result, NULL}),
                      GW_ERR_ARG);
     assert_int_equal(
-        gw_cuda_thc_encode(&cuda, &j.thc, &j.range, NULL, x, error, NULL, patterns, memory, 31, result, NULL),
-        GW_ERR_DST);
-    assert_int_equal(gw_cuda_thc_decode(&cuda, &j.thc, &j.range, NULL, memory, 63, members, patterns,
-                                        GW_THC_SUM, x, 256, result, NULL),
-                     GW_ERR_SHORT);
-    assert_int_equal(gw_cuda_thc_decode(&cuda, &j.thc, &j.range, NULL, memory, 64, members, patterns,
-                                        GW_THC_SUM, x, 255, result, NULL),
-                     GW_ERR_DST);
-    assert_int_equal(gw_cuda_thc_decode(&cuda, &j.thc, &j.range, NULL, memory, 64, NULL, patterns, GW_THC_SUM,
-                                        x, 256, result, NULL),
+        gw_cuda_thc_norms(&cuda, &j.thc, &j.range,
+                          &(gw_thc_source){.values = (char *)x + 2, .error = (float *)(uintptr_t)error},
+                          patterns, &(gw_cuda_thc_request){NULL, GW_THC_SUM, result, NULL}),
+        GW_ERR_ARG);
+    assert_int_equal(gw_cuda_thc_norms(&cuda, &j.thc, &j.range,
+                                       &(gw_thc_source){.values = x, .error = (float *)(uintptr_t)error},
+                                       NULL, &(gw_cuda_thc_request){NULL, GW_THC_SUM, result, NULL}),
                      GW_ERR_ARG);
-    assert_int_equal(gw_cuda_thc_expand(&cuda, &j.thc, &j.range, memory, 31, memory + 256, 512, NULL),
+    assert_int_equal(gw_cuda_thc_norms(&cuda, &j.thc, &j.range,
+                                       &(gw_thc_source){.values = x, .error = (float *)(uintptr_t)error},
+                                       patterns, &(gw_cuda_thc_request){NULL, GW_THC_SUM, NULL, NULL}),
+                     GW_ERR_ARG);
+    assert_int_equal(
+        gw_cuda_thc_encode(
+            &cuda, &j.thc, &j.range,
+            &(gw_thc_source){.values = x, .error = error, .patterns = patterns, .own_patterns = NULL},
+            &(gw_cuda_buffer){memory + 8, 32}, &(gw_cuda_thc_request){NULL, GW_THC_SUM, result, NULL}),
+        GW_ERR_ARG);
+    assert_int_equal(
+        gw_cuda_thc_encode(
+            &cuda, &j.thc, &j.range,
+            &(gw_thc_source){.values = x, .error = error, .patterns = patterns, .own_patterns = NULL},
+            &(gw_cuda_buffer){memory, 31}, &(gw_cuda_thc_request){NULL, GW_THC_SUM, result, NULL}),
+        GW_ERR_DST);
+    assert_int_equal(gw_cuda_thc_decode(&cuda, &j.thc, &j.range, &(gw_thc_sum){memory, 63, members, patterns},
+                                        &(gw_cuda_target){x, 64},
+                                        &(gw_cuda_thc_request){NULL, GW_THC_SUM, result, NULL}),
                      GW_ERR_SHORT);
-    assert_int_equal(gw_cuda_thc_expand(&cuda, &j.thc, &j.range, memory, 32, memory + 256, 65, NULL),
+    assert_int_equal(gw_cuda_thc_decode(&cuda, &j.thc, &j.range, &(gw_thc_sum){memory, 64, members, patterns},
+                                        &(gw_cuda_target){x, 63},
+                                        &(gw_cuda_thc_request){NULL, GW_THC_SUM, result, NULL}),
                      GW_ERR_DST);
-    assert_int_equal(gw_cuda_thc_sum_indices(&cuda, &agg, memory + 512, set, 64, sources, ranks, 2, 0, NULL),
+    assert_int_equal(gw_cuda_thc_decode(&cuda, &j.thc, &j.range, &(gw_thc_sum){memory, 64, NULL, patterns},
+                                        &(gw_cuda_target){x, 64},
+                                        &(gw_cuda_thc_request){NULL, GW_THC_SUM, result, NULL}),
+                     GW_ERR_ARG);
+    assert_int_equal(gw_cuda_thc_expand(&cuda, &j.thc, &j.range, &(gw_thc_indices){memory, 31, NULL},
+                                        &(gw_cuda_buffer){memory + 256, 512}, NULL),
+                     GW_ERR_SHORT);
+    assert_int_equal(gw_cuda_thc_expand(&cuda, &j.thc, &j.range, &(gw_thc_indices){memory, 32, NULL},
+                                        &(gw_cuda_buffer){memory + 256, 65}, NULL),
+                     GW_ERR_DST);
+    assert_int_equal(gw_cuda_thc_sum_indices(&cuda, &agg, &(gw_thc_partial){memory + 512, set, 64},
+                                             &(gw_cuda_thc_inputs){sources, ranks, NULL, 2, 0}, NULL),
                      GW_ERR_DUP);
     assert_int_equal(set[0], 0);
-    assert_int_equal(gw_cuda_thc_sum_indices(&cuda, &agg, memory + 512, set, 63, sources, ranks, 1, 0, NULL),
+    assert_int_equal(gw_cuda_thc_sum_indices(&cuda, &agg, &(gw_thc_partial){memory + 512, set, 63},
+                                             &(gw_cuda_thc_inputs){sources, ranks, NULL, 1, 0}, NULL),
                      GW_ERR_ARG);
-    assert_int_equal(gw_cuda_thc_sum_indices(&cuda, &agg, memory + 513, set, 64, sources, ranks, 1, 0, NULL),
+    assert_int_equal(gw_cuda_thc_sum_indices(&cuda, &agg, &(gw_thc_partial){memory + 513, set, 64},
+                                             &(gw_cuda_thc_inputs){sources, ranks, NULL, 1, 0}, NULL),
                      GW_ERR_ARG);
     set[0] = 1;
-    assert_int_equal(gw_cuda_thc_sum_indices(&cuda, &agg, memory + 512, set, 64, sources, ranks, 0, 0, NULL),
+    assert_int_equal(gw_cuda_thc_sum_indices(&cuda, &agg, &(gw_thc_partial){memory + 512, set, 64},
+                                             &(gw_cuda_thc_inputs){sources, ranks, NULL, 0, 0}, NULL),
                      GW_ERR_ARG);
     assert_int_equal(control->calls, 0);
     /* The driver refuses: the set is as it was. */
     set[0] = 0;
     control->fail_at = 1;
-    assert_int_equal(gw_cuda_thc_sum_indices(&cuda, &agg, memory + 512, set, 64, sources, ranks, 1, 0, NULL),
+    assert_int_equal(gw_cuda_thc_sum_indices(&cuda, &agg, &(gw_thc_partial){memory + 512, set, 64},
+                                             &(gw_cuda_thc_inputs){sources, ranks, NULL, 1, 0}, NULL),
                      GW_ERR_DEVICE);
     assert_int_equal(set[0], 0);
     for (long at = 1; at <= 3; at++) {
@@ -863,9 +931,10 @@ static void bad_arguments(void **state)
         const uint8_t *in_sets[1] = {in_set};
         control = testing_control();
         control->fail_at = at;
-        assert_int_equal(
-            gw_cuda_thc_sum_lanes(&cuda, &agg, memory + 512, set, 64, sources, in_sets, 1, 0, result, NULL),
-            GW_ERR_DEVICE);
+        assert_int_equal(gw_cuda_thc_sum_lanes(&cuda, &agg, &(gw_thc_partial){memory + 512, set, 64},
+                                               &(gw_cuda_thc_inputs){sources, NULL, in_sets, 1, 0},
+                                               &(gw_cuda_thc_request){NULL, GW_THC_SUM, result, NULL}),
+                         GW_ERR_DEVICE);
         assert_int_equal(set[0], 0);
     }
     testing_control();
@@ -884,12 +953,15 @@ static void empty_range(void **state)
 
     testing_open(&cuda);
     set_range(&j, 5000, 5, 0, 0);
-    assert_int_equal(gw_cuda_thc_norms(&cuda, &j.thc, &j.range, NULL, NULL, NULL, result, NULL), GW_OK);
+    assert_int_equal(gw_cuda_thc_norms(&cuda, &j.thc, &j.range, &(gw_thc_source){.values = NULL}, NULL,
+                                       &(gw_cuda_thc_request){NULL, GW_THC_SUM, result, NULL}),
+                     GW_OK);
     gw_cuda_result r = testing_result(result);
     assert_int_equal(r.status, GW_OK);
     assert_true(r.bad_index == UINT64_MAX);
-    assert_int_equal(gw_cuda_thc_decode(&cuda, &j.thc, &j.range, NULL, NULL, 0, NULL, NULL, GW_THC_SUM, NULL,
-                                        0, result, NULL),
+    assert_int_equal(gw_cuda_thc_decode(&cuda, &j.thc, &j.range, &(gw_thc_sum){NULL, 0, NULL, NULL},
+                                        &(gw_cuda_target){NULL, 0},
+                                        &(gw_cuda_thc_request){NULL, GW_THC_SUM, result, NULL}),
                      GW_OK);
     r = testing_result(result);
     assert_int_equal(r.status, GW_OK);
