@@ -5,29 +5,20 @@
  */
 #include "thc/thc_frame.h"
 
-enum {
-    AT_MAGIC = 0,
-    AT_VERSION = 4,
-    AT_CODEC = 5,
-    AT_DTYPE = 6,
-    AT_BLOCK_LOG2 = 7,
-    AT_FLAGS = 8,
-    AT_BLOCK_COUNT = 12,
-    AT_LEN = 16,
-    AT_FRAME_SIZE = 24,
-    AT_BITS = 32,
-    AT_GRANULARITY = 33,
-    AT_LANE_BITS = 34,
-    AT_ZERO = 35,
-    AT_WORKER_MAX = 36,
-    AT_RANK = 38,
-    AT_THRESHOLD = 40,
-    AT_BLOCK_FIRST = 44,
-    AT_ROUND = 48,
-    AT_JOB = 52,
-    AT_SEED = 56,
-    AT_TABLE = 64,
-    AT_TAIL = 80
+enum { /* bytes 0 to 31 are those of core/frame_header.h */
+       AT_BITS = 32,
+       AT_GRANULARITY = 33,
+       AT_LANE_BITS = 34,
+       AT_ZERO = 35,
+       AT_WORKER_MAX = 36,
+       AT_RANK = 38,
+       AT_THRESHOLD = 40,
+       AT_BLOCK_FIRST = 44,
+       AT_ROUND = 48,
+       AT_JOB = 52,
+       AT_SEED = 56,
+       AT_TABLE = 64,
+       AT_TAIL = 80
 };
 
 size_t gw_thc_frame_block_lanes(const gw_thc_frame_info *info, uint64_t i)
@@ -72,17 +63,12 @@ void gw_thc_frame_place(gw_thc_frame_info *info)
 void gw_thc_frame_write_header(uint8_t *dst, const gw_thc_frame_info *info)
 {
     const gw_thc_options *o = &info->options;
+    const gw_frame_header header = {GW_FRAME_CODEC_THC, (uint8_t)o->dtype,           (uint8_t)o->block_log2,
+                                    info->flags,        (uint32_t)info->block_count, info->len,
+                                    info->frame_size};
 
     GW_MEMSET(dst, 0, GW_THC_FRAME_HEADER_SIZE);
-    gw_store32(dst + AT_MAGIC, GW_FRAME_MAGIC);
-    dst[AT_VERSION] = GW_FRAME_VERSION;
-    dst[AT_CODEC] = GW_FRAME_CODEC_THC;
-    dst[AT_DTYPE] = (uint8_t)o->dtype;
-    dst[AT_BLOCK_LOG2] = (uint8_t)o->block_log2;
-    gw_store32(dst + AT_FLAGS, info->flags);
-    gw_store32(dst + AT_BLOCK_COUNT, (uint32_t)info->block_count);
-    gw_store64(dst + AT_LEN, info->len);
-    gw_store64(dst + AT_FRAME_SIZE, info->frame_size);
+    gw_frame_header_write(dst, &header);
     dst[AT_BITS] = o->table.bits;
     dst[AT_GRANULARITY] = o->table.granularity;
     dst[AT_LANE_BITS] = (uint8_t)o->lane_bits;
@@ -96,27 +82,20 @@ void gw_thc_frame_write_header(uint8_t *dst, const gw_thc_frame_info *info)
     GW_MEMCPY(dst + AT_TABLE, o->table.value, sizeof o->table.value);
 }
 
-/* Bytes 0 to 31, which all codecs share. */
+/* Bytes 0 to 31. */
 static gw_status read_common(const uint8_t *src, size_t src_size, gw_thc_frame_info *info)
 {
-    if (src_size < GW_FRAME_HEADER_SIZE) {
-        return GW_ERR_SHORT;
+    gw_frame_header header;
+    const gw_status status = gw_frame_header_read(&header, src, src_size, GW_FRAME_CODEC_THC);
+    if (status != GW_OK) {
+        return status;
     }
-    if (gw_load32(src + AT_MAGIC) != GW_FRAME_MAGIC) {
-        return GW_ERR_MAGIC;
-    }
-    if (src[AT_VERSION] != GW_FRAME_VERSION) {
-        return GW_ERR_VERSION;
-    }
-    info->options.dtype = (gw_dtype)src[AT_DTYPE];
-    info->options.block_log2 = src[AT_BLOCK_LOG2];
-    info->flags = gw_load32(src + AT_FLAGS);
-    info->block_count = gw_load32(src + AT_BLOCK_COUNT);
-    info->len = gw_load64(src + AT_LEN);
-    info->frame_size = gw_load64(src + AT_FRAME_SIZE);
-    if (src[AT_CODEC] != GW_FRAME_CODEC_THC || gw_dtype_size(info->options.dtype) == 0) {
-        return GW_ERR_UNSUPPORTED;
-    }
+    info->options.dtype = (gw_dtype)header.dtype;
+    info->options.block_log2 = header.unit_log2;
+    info->flags = header.flags;
+    info->block_count = header.codec_bytes;
+    info->len = header.len;
+    info->frame_size = header.frame_size;
     unsigned log2 = info->options.block_log2;
     if (log2 < GW_THC_BLOCK_LOG2_MIN || log2 > GW_THC_BLOCK_LOG2_MAX) {
         return GW_ERR_HEADER;

@@ -7,7 +7,7 @@
 #ifndef GW_THC_FRAME_H
 #define GW_THC_FRAME_H
 
-#include "gcomp/gcomp_frame.h"
+#include "core/frame_header.h"
 #include "thc/thc_handle.h"
 
 #define GW_THC_FLAGS_KNOWN 31u
