@@ -227,7 +227,8 @@ static uint32_t order_labels(label_order *order, const gw_codebook *book)
     uint8_t coded[GW_LABELS];
     uint16_t next[GW_CODE_LEN_MAX + 2];
     const uint32_t label_count = list_coded(coded, book->length);
-    GW_MEMSET(order, 0, sizeof *order);
+    GW_MEMSET(order->count_of_length, 0, sizeof order->count_of_length);
+    GW_MEMSET(order->first_of_length, 0, sizeof order->first_of_length);
     for (uint32_t i = 0; i < label_count; i++) {
         order->count_of_length[book->length[coded[i]]]++;
     }
