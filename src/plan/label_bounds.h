@@ -6,7 +6,7 @@
 #ifndef GW_LABEL_BOUNDS_H
 #define GW_LABEL_BOUNDS_H
 
-#include "labels.h"
+#include "label_source.h"
 
 /* Clocks of a partial schedule: labels.c. */
 typedef struct gw_clocks {
@@ -84,9 +84,5 @@ static inline gw_plan_tick gw_bounds_quick(const gw_bounds *bounds, uint32_t k, 
 
 /* Raises clocks to the largest values that make no difference to any continuation. */
 void gw_bounds_clamp(const gw_bounds *bounds, uint32_t k, gw_clocks *clocks);
-
-/* Vectors of the step first..end-1; forbidden is the union over its tensors. */
-uint32_t gw_label_vectors(const gw_label_source *source, uint32_t first, uint32_t end, uint32_t forbidden,
-                          gw_plan_vector *scratch, const gw_plan_vector **vectors);
 
 #endif

@@ -19,6 +19,8 @@
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
+#include "labels.h"
+
 #include "label_bounds.h"
 
 #define CAP_MIN            4u

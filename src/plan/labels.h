@@ -6,25 +6,7 @@
 #ifndef GW_LABELS_H
 #define GW_LABELS_H
 
-#include "plan_solvers.h"
-
-/*
- * What the engine searches: paths 0 = k_0 < k_1 < ... = tensor_count, where a step from i to k sends tensors
- * i .. k-1 as one message with one of the vectors of gw_label_vectors().
- */
-typedef struct gw_label_source {
-    uint32_t tensor_count;
-    const gw_plan_tick *bwd_sum; /* [tensor_count + 1] */
-    gw_plan_decode decode;
-    int has_cpu;               /* some vector has cpu > 0 */
-    int has_tail;              /* some vector has tail > 0 */
-    uint32_t vector_count_max; /* most vectors a step can have */
-    /* fused groups (tree == NULL) */
-    const gw_plan_problem *problem;
-    const int64_t *elems_sum; /* [tensor_count + 1] */
-    /* option tree: every step is one tensor */
-    const gw_plan_tree *tree;
-} gw_label_source;
+#include "label_source.h"
 
 typedef struct gw_label_step {
     uint32_t first;

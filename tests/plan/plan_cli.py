@@ -609,10 +609,7 @@ class BadInput(Case):
 
     def test_fit_hinge_without_a_flat_piece(self):
         """A hinge was also fitted without a threshold, and its position printed as -1."""
-        for rows in (
-            "7216,173.555168\n970123,802.009\n2,17.353\n",
-            "231,15.510\n615,5808.756\n159651,8715.211\n",
-        ):
+        for rows in ("7216,173.555168\n970123,802.009\n2,17.353\n", "231,15.510\n615,5808.756\n159651,8715.211\n"):
             points = self.write("p.csv", "elems,us\n" + rows)
             found = self.good_json("fit", points, "--form", "hinge", "-o", self.path("curve.json"))
             self.assertGreaterEqual(found["curve"]["t"], 0)
@@ -627,12 +624,7 @@ class BadInput(Case):
             "gpu": {"enc": curve, "dec": {"kind": "affine"}},
         }
         self.good(
-            "solve",
-            RESNET50,
-            "--codecs",
-            self.write("x.json", json.dumps({"codecs": [codec]})),
-            "--methods",
-            "fp32,x",
+            "solve", RESNET50, "--codecs", self.write("x.json", json.dumps({"codecs": [codec]})), "--methods", "fp32,x"
         )
 
     def test_makespan_of_zero(self):

@@ -1,0 +1,29 @@
+/*
+ * The vectors that a message may use.
+ *
+ * SPDX-License-Identifier: BSD-2-Clause
+ */
+#include "label_source.h"
+
+uint32_t gw_label_vectors(const gw_label_source *source, uint32_t first, uint32_t end, uint32_t forbidden,
+                          gw_plan_vector *scratch, const gw_plan_vector **vectors)
+{
+    if (source->tree != NULL) {
+        uint32_t class_index = source->tree->tensor_class[first];
+        *vectors = source->tree->vectors + source->tree->class_first[class_index];
+        return source->tree->class_first[class_index + 1] - source->tree->class_first[class_index];
+    }
+    const gw_plan_problem *problem = source->problem;
+    int64_t elems = source->elems_sum[end] - source->elems_sum[first];
+    uint32_t count = 0;
+    for (uint32_t m = 0; m < problem->method_count; m++) {
+        if ((forbidden >> m & 1u) != 0) {
+            continue;
+        }
+        gw_plan_vector *vector = &scratch[count++];
+        gw_method_vector(&problem->methods[m], elems, vector);
+        vector->option = m;
+    }
+    *vectors = scratch;
+    return count;
+}
