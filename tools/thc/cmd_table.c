@@ -110,10 +110,7 @@ int gw_cmd_table(int argc, char **argv)
     gw_thc_table table;
     gw_thc_table_cost cost;
 
-    argp_err_exit_status = GW_CLI_USAGE;
-    if (argp_parse(&argp, argc, argv, 0, NULL, &a) != 0) {
-        return GW_CLI_USAGE;
-    }
+    gw_cli_parse(&argp, argc, argv, 0, &a);
     if (a.bits == 0 || a.granularity == 0 || a.p == 0) {
         return gw_cli_error(GW_CLI_USAGE, NULL, "table needs --bits, --granularity and --p");
     }
@@ -157,10 +154,7 @@ int gw_cmd_thc_plan(int argc, char **argv)
     table_arguments a = {.bits = 4};
     gw_thc_plan plan;
 
-    argp_err_exit_status = GW_CLI_USAGE;
-    if (argp_parse(&argp, argc, argv, 0, NULL, &a) != 0) {
-        return GW_CLI_USAGE;
-    }
+    gw_cli_parse(&argp, argc, argv, 0, &a);
     if (a.workers == 0) {
         return gw_cli_error(GW_CLI_USAGE, NULL, "thc-plan needs --workers");
     }
