@@ -117,8 +117,8 @@ GW_API const char *gw_status_message(gw_status status);
 GW_API uint32_t gw_version(void);
 GW_API const char *gw_version_string(void);
 
-/* Scratch memory of one call, contents irrelevant before and after. One per thread. Any alignment, unless the function
- * names one. */
+/* Scratch memory of one call, contents irrelevant before and after. One per thread. Any alignment, unless the
+ * function names one. */
 typedef struct gw_workspace {
     void *data;
     size_t size;
