@@ -146,7 +146,5 @@ def blocks_of(text, kernel, region_of):
         apart = len(blocks)
     cold = next((i for i, b in enumerate(blocks) if any("WARPSYNC.COLLECTIVE" in t for t, _ in b[1])), apart)
     if sum(len(b[1]) for b in blocks[cold:]) > 0.15 * size:
-        sys.exit(
-            f"{kernel}: much code follows the code for diverged warps; the counter does not support that"
-        )
+        sys.exit(f"{kernel}: much code follows the code for diverged warps; the counter does not support that")
     return blocks[:cold]

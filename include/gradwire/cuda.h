@@ -216,11 +216,10 @@ GW_API GW_MUST_CHECK gw_status gw_cuda_gcomp_encode(gw_cuda *cuda, const gw_gcom
 
 /* A received frame. */
 typedef struct gw_cuda_frame {
-    const void *data;  /* device memory */
-    uint64_t capacity; /* bytes that may be read there */
-    const uint64_t
-        *size_at; /* NULL: the size is `capacity`; else where it is in device memory (a result's size, a
-                                received header). More than `capacity`: GW_ERR_SHORT */
+    const void *data;        /* device memory */
+    uint64_t capacity;       /* bytes that may be read there */
+    const uint64_t *size_at; /* NULL: the size is `capacity`; else where it is in device memory (a result's
+                                size, a received header). More than `capacity`: GW_ERR_SHORT */
     const gw_gcomp_map *map; /* as in gw_gcomp_frame, levels and digest in device memory */
 } gw_cuda_frame;
 
@@ -286,11 +285,10 @@ typedef struct gw_cuda_gcomp_batch {
      * workspace, and those with chunks after the first such, get GW_ERR_LIMIT; of an encode all after it.
      * validate, histogram: about how many values all items have; with more, the call is only slower */
     uint64_t value_total;
-    const gw_gcomp_map
-        *map; /* NULL, or base (1..1023 unless device->map_base is given), wire_scale and chunk_log2 of
-                                all items' maps; levels, digest and len are not read */
-    const gw_cuda_key *key; /* encode, histogram: seed, step_index, rank and hop of all items; NULL: zeros */
-    int is_add;             /* decode: 1 adds to the dst of every item */
+    const gw_gcomp_map *map; /* NULL, or base (1..1023 unless device->map_base is given), wire_scale and
+                                chunk_log2 of all items' maps; levels, digest and len are not read */
+    const gw_cuda_key *key;  /* encode, histogram: seed, step_index, rank and hop of all items; NULL: zeros */
+    int is_add;              /* decode: 1 adds to the dst of every item */
 } gw_cuda_gcomp_batch;
 
 /*

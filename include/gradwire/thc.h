@@ -51,8 +51,8 @@ extern "C" {
 /* The pattern that marks a block with NaN or infinity in it (policy GW_THC_NONFINITE_PROPAGATE). */
 #define GW_THC_NORM_NONFINITE 0x7fc00000u
 
-/* Bytes of a contributor set for n workers: bit r of the set is bit r % 8 of byte r / 8; whole 8-byte words.
- */
+/* Bytes of a contributor set for n workers: bit r of the set is bit r % 8 of byte r / 8; whole 8-byte
+ * words. */
 #define GW_THC_SET_SIZE(n) (((size_t)(n) + 63u) / 64u * 8u)
 
 /* ------------ tables ------------ */
@@ -84,8 +84,8 @@ typedef struct gw_thc_table_cost {
 /* GW_OK iff *table is valid as defined above; GW_ERR_ARG if NULL; else GW_ERR_TABLE. */
 GW_API gw_status gw_thc_table_check(const gw_thc_table *table);
 
-/* The identity table 0, 1, ..., 2^bits - 1 of uniform THC. bits outside 1..4 gives a table that is not valid.
- */
+/* The identity table 0, 1, ..., 2^bits - 1 of uniform THC. bits outside 1..4 gives a table that is not
+ * valid. */
 GW_API gw_thc_table gw_thc_table_uniform(unsigned bits);
 
 /* Bytes of workspace for gw_thc_table_solve(), any bits and granularity. */
@@ -228,7 +228,8 @@ GW_API size_t gw_thc_indices_size(const gw_thc *thc, uint64_t len, uint64_t bloc
                                   uint64_t block_count);
 GW_API size_t gw_thc_lanes_size(const gw_thc *thc, uint64_t len, uint64_t block_first, uint64_t block_count);
 
-/* uint32 patterns per block: 1 (norm) for GW_THC_ROTATED, 2 (maximum and negated minimum) for GW_THC_PLAIN. */
+/* uint32 patterns per block: 1 (norm) for GW_THC_ROTATED, 2 (maximum and negated minimum) for
+ * GW_THC_PLAIN. */
 GW_API size_t gw_thc_patterns_per_block(const gw_thc *thc);
 
 /* Bytes of workspace for the calls below. GW_THC_WORKSPACE_SIZE_MAX suffices for every handle. */
@@ -248,7 +249,8 @@ typedef struct gw_thc_range {
 
 /*
  * What a worker's calls read. Pointers lead to the first element or block of the range, not of the tensor. An
- * element is value + error, rounded once to fp32; subnormal results and -0 count as +0 (docs/numerics-thc.md).
+ * element is value + error, rounded once to fp32; subnormal results and -0 count as +0
+ * (docs/numerics-thc.md).
  */
 typedef struct gw_thc_source {
     const void *values; /* elements of options.dtype */
@@ -261,9 +263,10 @@ typedef struct gw_thc_source {
 } gw_thc_source;
 
 /*
- * Phase one: this worker's norm patterns of the range. Rotated: the fp32 norm of the block (paper, Algorithm 3
- * line 7; a fixed order of summation). Plain: order-preserving codes of the maximum and of minus the minimum
- * (Algorithm 1). An integer MAX over workers of each uint32 gives the maxima that gw_thc_encode() reads.
+ * Phase one: this worker's norm patterns of the range. Rotated: the fp32 norm of the block (paper, Algorithm
+ * 3 line 7; a fixed order of summation). Plain: order-preserving codes of the maximum and of minus the
+ * minimum (Algorithm 1). An integer MAX over workers of each uint32 gives the maxima that gw_thc_encode()
+ * reads.
  *   - patterns: block_count * gw_thc_patterns_per_block() words
  *   - GW_ERR_NONFINITE by policy, of *bad_block: patterns[] is then unspecified
  *   - GW_ERR_ARG, GW_ERR_STATE, GW_ERR_WORKSPACE, GW_ERR_LIMIT: nothing is written
@@ -297,13 +300,13 @@ GW_API GW_MUST_CHECK gw_status gw_thc_prepare(const gw_thc *thc, const gw_thc_ra
                                               const gw_workspace *workspace);
 
 /*
- * Phase two. Clamps, quantizes stochastically and without bias, and packs the range into indices->data (paper,
- * Algorithm 3 lines 9-13). The bytes are a function of options, round, rank, block number, values and maxima
- * alone: a retransmission is identical, and any split gives the same bytes.
+ * Phase two. Clamps, quantizes stochastically and without bias, and packs the range into indices->data
+ * (paper, Algorithm 3 lines 9-13). The bytes are a function of options, round, rank, block number, values and
+ * maxima alone: a retransmission is identical, and any split gives the same bytes.
  *   - source->rotated not NULL (GW_THC_ROTATED only, else GW_ERR_OPTION): the same indices without rotating
  *     again. values and error are then read only if options.error_feedback is 1, else both may be NULL
- *   - source->error is replaced by the new error x - decode(own indices), clamping included (Algorithm 3, line
- *     22). Where a block is marked non-finite the whole x is kept, or +0 where x itself is the cause
+ *   - source->error is replaced by the new error x - decode(own indices), clamping included (Algorithm 3,
+ *     line 22). Where a block is marked non-finite the whole x is kept, or +0 where x itself is the cause
  *   - indices->capacity: at least gw_thc_indices_size(), which indices->size gets
  *   - statuses: those of gw_thc_norms(), GW_ERR_DST, GW_ERR_CORRUPT for an impossible pattern, GW_ERR_STATE
  *     if a maximum is below this worker's own value (phase one ran on other data)
@@ -336,9 +339,9 @@ GW_API GW_MUST_CHECK gw_status gw_thc_error_restore(const gw_thc *thc, const gw_
 GW_API size_t gw_thc_error_saved_size(uint64_t len);
 GW_API GW_MUST_CHECK gw_status gw_thc_error_save(const float *error, uint64_t element_first, uint64_t len,
                                                  gw_buffer *dst);
-/* Copies what a saved piece and [element_first, element_first + len) have in common; other elements keep their
- * value. *loaded (may be NULL) = how many. GW_ERR_SHORT, _MAGIC, _VERSION, _HEADER, _TRAILING, _CHECKSUM,
- * _NONFINITE: nothing copied. */
+/* Copies what a saved piece and [element_first, element_first + len) have in common; other elements keep
+ * their value. *loaded (may be NULL) = how many. GW_ERR_SHORT, _MAGIC, _VERSION, _HEADER, _TRAILING,
+ * _CHECKSUM, _NONFINITE: nothing copied. */
 GW_API GW_MUST_CHECK gw_status gw_thc_error_load(const void *src, size_t src_size, float *error,
                                                  uint64_t element_first, uint64_t len, uint64_t *loaded);
 
@@ -380,7 +383,8 @@ typedef struct gw_thc_partial {
 GW_API GW_MUST_CHECK gw_status gw_thc_agg_add_indices(const gw_thc_agg *agg, const gw_thc_partial *sum,
                                                       const uint8_t *indices, uint32_t rank);
 
-/* The same for `source_count` workers in one pass; all or nothing. ranks must be distinct and not in the set. */
+/* The same for `source_count` workers in one pass; all or nothing. ranks must be distinct and not in the
+ * set. */
 GW_API GW_MUST_CHECK gw_status gw_thc_agg_add_indices_many(const gw_thc_agg *agg, const gw_thc_partial *sum,
                                                            const uint8_t *const *indices,
                                                            const uint32_t *ranks, size_t source_count);
@@ -431,11 +435,10 @@ typedef enum gw_thc_mode {
 typedef struct gw_thc_sum {
     const void *data; /* gw_thc_decode(): lanes; gw_thc_decode_reduced(): lanes and counts */
     size_t size;      /* bytes, at least gw_thc_lanes_size() or gw_thc_reduced_size(), else GW_ERR_SHORT */
-    const uint32_t *members; /* contributors of each block; gw_thc_decode_reduced() does not read it. 0: the
-                                 block is missing, its lanes must be zero, and it decodes to +0.0 */
-    const uint32_t
-        *patterns; /* maxima of the range; 0 decodes to +0.0, GW_THC_NORM_NONFINITE to NaN (canonical
-                                 quiet) */
+    const uint32_t *members;  /* contributors of each block; gw_thc_decode_reduced() does not read it. 0: the
+                                  block is missing, its lanes must be zero, and it decodes to +0.0 */
+    const uint32_t *patterns; /* maxima of the range; 0 decodes to +0.0, GW_THC_NORM_NONFINITE to NaN
+                                 (canonical quiet) */
 } gw_thc_sum;
 
 /* Where decoded values go. */
@@ -449,9 +452,9 @@ typedef struct gw_thc_target {
 
 /*
  * Decodes summed lanes (paper, Algorithm 3 lines 18-20): centre, scale, rotate back.
- *   - a block with a lane above members * g, more than worker_max members, an impossible pattern, or zero norm
- *     with non-zero lanes is zero-filled and the others are decoded: GW_ERR_CORRUPT (GW_ERR_OVERFLOW for the
- *     members) of the lowest such block
+ *   - a block with a lane above members * g, more than worker_max members, an impossible pattern, or zero
+ *     norm with non-zero lanes is zero-filled and the others are decoded: GW_ERR_CORRUPT (GW_ERR_OVERFLOW for
+ * the members) of the lowest such block
  *   - GW_ERR_DST if target->capacity is below the elements of the range. Other errors too are found before
  *     target->values is written
  */
@@ -465,7 +468,8 @@ GW_API GW_MUST_CHECK gw_status gw_thc_decode_reduced(const gw_thc *thc, const gw
                                                      gw_thc_target *target, const gw_workspace *workspace);
 
 /* Contributors of block i (counted from the start of the range) of such an output; 0: missing. Checked by
- * gw_thc_decode_reduced() only. UINT32_MAX if the range does not fit thc and reduced_size, or has no block i. */
+ * gw_thc_decode_reduced() only. UINT32_MAX if the range does not fit thc and reduced_size, or has no block
+ * i. */
 GW_API uint32_t gw_thc_reduced_members(const gw_thc *thc, const gw_thc_range *range, const void *reduced,
                                        size_t reduced_size, uint64_t i);
 
@@ -580,8 +584,8 @@ typedef enum gw_thc_field {
     GW_THC_FIELD_NORMS /* the patterns */
 } gw_thc_field;
 
-/* The first field in which a frame and a sum differ; GW_THC_FIELD_NONE if they agree in all, or if one of them
- * is not a frame. Neither payloads nor checksums are read. */
+/* The first field in which a frame and a sum differ; GW_THC_FIELD_NONE if they agree in all, or if one of
+ * them is not a frame. Neither payloads nor checksums are read. */
 GW_API gw_thc_field gw_thc_frame_mismatch(const gw_buffer *sum, const gw_thc_frame *frame);
 
 /* A few words for messages ("seed", "block length", ...), "unknown" for any other number. Static storage. */
@@ -591,8 +595,8 @@ GW_API const char *gw_thc_field_name(gw_thc_field field);
  * Decodes an index or sum frame; see gw_thc_decode(). The options come from the frame.
  *   - workspace: GW_THC_WORKSPACE_SIZE_MAX bytes always suffice
  *   - target->bad_block: relative to the frame
- *   - GW_ERR_CORRUPT, GW_ERR_DUP: the bad blocks are zero-filled. GW_ERR_CHECKSUM: everything is. Other errors
- *     leave target->values untouched
+ *   - GW_ERR_CORRUPT, GW_ERR_DUP: the bad blocks are zero-filled. GW_ERR_CHECKSUM: everything is. Other
+ *     errors leave target->values untouched
  */
 GW_API GW_MUST_CHECK gw_status gw_thc_frame_decode(const gw_thc_frame *frame, gw_thc_mode mode,
                                                    gw_thc_target *target, const gw_workspace *workspace);
@@ -650,8 +654,8 @@ GW_API size_t gw_thc_packet_size(unsigned type, unsigned bits, unsigned lane_bit
                                  uint32_t len);
 
 /*
- * Parses and checks bytes from the network. Every header byte is read once. *packet is written on success only
- * and points into src.
+ * Parses and checks bytes from the network. Every header byte is read once. *packet is written on success
+ * only and points into src.
  *   - GW_ERR_SHORT, GW_ERR_MAGIC, GW_ERR_VERSION, GW_ERR_UNSUPPORTED (type), GW_ERR_HEADER, GW_ERR_OVERFLOW,
  *     GW_ERR_TRAILING
  *   - GW_ERR_DUP: rank >= worker_max, or a set with padding bits or workers beyond worker_max
@@ -660,7 +664,8 @@ GW_API size_t gw_thc_packet_size(unsigned type, unsigned bits, unsigned lane_bit
 GW_API GW_MUST_CHECK gw_status gw_thc_packet_parse(const uint8_t *src, size_t src_size,
                                                    gw_thc_packet *packet);
 
-/* Writes 48 header bytes; magic and version are filled in, nothing is checked. Set and payload follow them. */
+/* Writes 48 header bytes; magic and version are filled in, nothing is checked. Set and payload follow
+ * them. */
 GW_API void gw_thc_packet_write(uint8_t *dst, const gw_thc_packet_header *header);
 
 /* ------------ parameter server ------------ */

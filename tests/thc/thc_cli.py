@@ -114,7 +114,15 @@ def main():
     # Refusals: a worker twice, another round, maxima that do not cover, a frame without norms.
     run("aggregate", "a.gw", "1.gw", "-o", "x.gw", code=1, says="(dup)")
     run("compress 1.npy --codec thc --norms all.norm --rank 1 --workers 4 --seed 11 --round 9 -o late.gw")
-    run("aggregate", "0.gw", "late.gw", "-o", "x.gw", code=1, says="late.gw: cannot be added to 0.gw: round differs (round)")
+    run(
+        "aggregate",
+        "0.gw",
+        "late.gw",
+        "-o",
+        "x.gw",
+        code=1,
+        says="late.gw: cannot be added to 0.gw: round differs (round)",
+    )
     # What differs has a name.
     run("norm", "1.npy", "-o", "1.norm")
     run("compress 1.npy --codec thc --norms all.norm --rank 1 --workers 4 --seed 12 -o other.gw")
