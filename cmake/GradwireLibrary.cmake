@@ -5,6 +5,15 @@ file(GLOB gw_sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/core/*.c ${PROJ
      ${PROJECT_SOURCE_DIR}/src/thc/*.c ${PROJECT_SOURCE_DIR}/src/scalar/*.c)
 set(gw_definitions "")
 
+# Functions and loops at cache lines, so that the speed of a kernel does not depend on what is linked before it: that was
+# up to 1.9 times for the tightest loops on Zen 4.
+set(gw_kernel_options "")
+if(CMAKE_C_COMPILER_ID MATCHES "GNU|Clang")
+    set(gw_kernel_options -falign-functions=64 -falign-loops=64)
+endif()
+file(GLOB gw_scalar_sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/scalar/*.c)
+set_source_files_properties(${gw_scalar_sources} PROPERTIES COMPILE_OPTIONS "${gw_kernel_options}")
+
 # gw_add_backend(NAME FLAG...) compiles src/NAME with these flags, and defines GW_HAVE_<NAME>=1, by which
 # src/core/backends.def takes the backend in. -fno-lto keeps the linker from moving such code into functions that run
 # before dispatch has looked at the CPU. No -mfma: see -ffp-contract=off. src/core/cpu.c requires every instruction set
@@ -17,7 +26,7 @@ function(gw_add_backend name)
         message(FATAL_ERROR "gradwire: src/core/backends.def has no backend ${name}")
     endif()
     file(GLOB sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/${name}/*.c)
-    set_source_files_properties(${sources} PROPERTIES COMPILE_OPTIONS "${ARGN}")
+    set_source_files_properties(${sources} PROPERTIES COMPILE_OPTIONS "${gw_kernel_options};${ARGN}")
     set(gw_sources ${gw_sources} ${sources} PARENT_SCOPE)
     set(gw_definitions ${gw_definitions} GW_HAVE_${upper}=1 PARENT_SCOPE)
     message(STATUS "gradwire: backend ${name}")

@@ -347,52 +347,79 @@ GW_TEMPLATE void join_group(__m256i b[4], join_state *s, const group_masks *mask
     }
 }
 
-GW_TEMPLATE void join_range(uint8_t *dst, gw_joined *joined, uint16_t *place, const uint8_t *labels,
-                            uint8_t *const plane[GW_PLANES_MAX], const uint8_t *escape, size_t escape_len,
-                            const uint8_t *levels, size_t len, const gw_joiner *joiner, uint32_t dtype,
-                            int source, int use_pdep)
+GW_TEMPLATE void begin(join_state *s, const gw_join_input *input, const gw_joiner *joiner, uint32_t dtype,
+                       int source)
 {
     const gw_traits *t = gw_traits_of(dtype);
-    const size_t size = dtype == GW_FP32 ? 4 : 2;
+    for (unsigned p = 0; p < GW_PLANES_MAX; p++) {
+        s->plane[p] = input->plane[p];
+    }
+    s->r1_at = 0;
+    s->base = bytes(source == EXPLICIT ? (dtype == GW_FP16 ? 255 : joiner->base)
+                    : dtype == GW_FP16 ? 254
+                                       : 255);
+    s->bad_zero = _mm256_setzero_si256();
+    if (source == CONSTANT) {
+        s->has_constant = bytes(gw_has_of_kept(t->mantissa_bits + 1u - joiner->cap, t));
+    } else if (source == DERIVED) {
+        fill_drop_rule(&s->drop, joiner, t);
+    }
+}
+
+/* Memory that will be read soon. */
+typedef struct soon {
+    const uint8_t *at;
+    size_t left;
+} soon;
+
+static inline void prefetch_line(soon *memory)
+{
+    if (memory->left >= 64) {
+        _mm_prefetch((const char *)memory->at, _MM_HINT_T0);
+        memory->at += 64;
+        memory->left -= 64;
+    }
+}
+
+/* The values of the input from `first` on, fewer than 32, with zeros after them. */
+GW_TEMPLATE void join_last(uint8_t *dst, group_masks *masks, join_state *s, const gw_join_input *input,
+                           size_t first, uint32_t dtype, int source, int use_pdep)
+{
+    const size_t len = input->len - first;
+    uint8_t label[GW_GROUP_LEN] = {0}, level[GW_GROUP_LEN] = {0}, value[4 * GW_GROUP_LEN];
+    __m256i b[4];
+    GW_MEMCPY(label, input->labels + first, len);
+    if (source == DERIVED) {
+        GW_MEMCPY(level, input->levels + first, len);
+    }
+    find_masks(masks, s, label, level, 1, dtype, source);
+    join_group(b, s, masks, 0, load(label), dtype, source, use_pdep);
+    store_values(value, b, dtype, 0);
+    GW_MEMCPY(dst, value, (dtype == GW_FP32 ? 4 : 2) * len);
+}
+
+GW_TEMPLATE void join_range(uint8_t *dst, gw_joined *joined, uint16_t *place, const gw_join_input *input,
+                            const gw_joiner *joiner, uint32_t dtype, int source, int use_pdep)
+{
+    const size_t size = dtype == GW_FP32 ? 4 : 2, len = input->len;
     const int stream = joiner->stream && joiner->addend == NULL && ((uintptr_t)dst & 31) == 0;
-    const uint8_t *next = joiner->next, *beside = joiner->beside;
-    size_t next_left = joiner->next_size, beside_left = joiner->beside_size;
-    escape_source escapes = {escape, escape_len, 0, place};
+    const uint8_t *const labels = input->labels, *const levels = source == DERIVED ? input->levels : NULL;
+    soon next = {joiner->next, joiner->next_size}, beside = {joiner->beside, joiner->beside_size};
+    escape_source escapes = {input->escape, input->escape_len, 0, place};
     group_masks masks;
     join_state s;
-    for (unsigned p = 0; p < GW_PLANES_MAX; p++) {
-        s.plane[p] = plane[p];
-    }
-    s.r1_at = 0;
-    s.base = bytes(source == EXPLICIT ? (dtype == GW_FP16 ? 255 : joiner->base)
-                   : dtype == GW_FP16 ? 254
-                                      : 255);
-    s.bad_zero = _mm256_setzero_si256();
-    if (source == CONSTANT) {
-        s.has_constant = bytes(gw_has_of_kept(t->mantissa_bits + 1u - joiner->cap, t));
-    } else if (source == DERIVED) {
-        fill_drop_rule(&s.drop, joiner, t);
-    }
+    begin(&s, input, joiner, dtype, source);
     GW_MEMSET(masks.plane, 0, sizeof masks.plane);
 
     size_t i = 0;
     while (i + GW_GROUP_LEN <= len) {
-        const size_t groups =
-            (len - i) / GW_GROUP_LEN < GW_GROUPS_MAX ? (len - i) / GW_GROUP_LEN : (size_t)GW_GROUPS_MAX;
+        const size_t left = (len - i) / GW_GROUP_LEN, groups = left < GW_GROUPS_MAX ? left : GW_GROUPS_MAX;
         const int has_escapes =
             find_masks(&masks, &s, labels + i, source == DERIVED ? levels + i : NULL, groups, dtype, source);
         for (size_t g = 0; g < groups; g++) {
             __m256i b[4];
-            if (next_left >= 64) {
-                _mm_prefetch((const char *)next, _MM_HINT_T0);
-                next += 64;
-                next_left -= 64;
-            }
-            if (beside_left >= 64) {
-                _mm_prefetch((const char *)beside, _MM_HINT_T0);
-                beside += 64;
-                beside_left -= 64;
-            }
+            prefetch_line(&next);
+            prefetch_line(&beside);
             join_group(b, &s, &masks, g, load(labels + i + g * GW_GROUP_LEN), dtype, source, use_pdep);
             if (stream) {
                 store_values(dst + size * (i + g * GW_GROUP_LEN), b, dtype, 1);
@@ -407,16 +434,7 @@ GW_TEMPLATE void join_range(uint8_t *dst, gw_joined *joined, uint16_t *place, co
         i += groups * GW_GROUP_LEN;
     }
     if (i < len) {
-        uint8_t label[GW_GROUP_LEN] = {0}, level[GW_GROUP_LEN] = {0}, value[4 * GW_GROUP_LEN];
-        __m256i b[4];
-        GW_MEMCPY(label, labels + i, len - i);
-        if (source == DERIVED) {
-            GW_MEMCPY(level, levels + i, len - i);
-        }
-        find_masks(&masks, &s, label, level, 1, dtype, source);
-        join_group(b, &s, &masks, 0, load(label), dtype, source, use_pdep);
-        store_values(value, b, dtype, 0);
-        GW_MEMCPY(dst + size * i, value, size * (len - i));
+        join_last(dst + size * i, &masks, &s, input, i, dtype, source, use_pdep);
         put_escapes(dst, i, masks.escaped[0], size, &escapes);
         gw_join_sum(dst, i, len - i, joiner, adds);
     }
@@ -424,7 +442,7 @@ GW_TEMPLATE void join_range(uint8_t *dst, gw_joined *joined, uint16_t *place, co
         _mm_sfence();
     }
     for (unsigned p = 0; p < GW_PLANES_MAX; p++) {
-        joined->plane_len[p] = p == GW_PLANE_R1 ? s.r1_at : (size_t)(s.plane[p] - plane[p]);
+        joined->plane_len[p] = p == GW_PLANE_R1 ? s.r1_at : (size_t)(s.plane[p] - input->plane[p]);
     }
     joined->escape_len = escapes.taken;
     joined->bad_zero = top_bits(s.bad_zero) != 0;
@@ -432,13 +450,11 @@ GW_TEMPLATE void join_range(uint8_t *dst, gw_joined *joined, uint16_t *place, co
 
 #define JOIN_CASE(dtype, source)                                                                             \
     case (dtype)*3 + (source):                                                                               \
-        join_range((uint8_t *)dst, joined, place, labels, plane, escape, escape_len, levels, len, joiner,    \
-                   (dtype), (source), use_pdep);                                                             \
+        join_range((uint8_t *)dst, joined, place, input, joiner, (dtype), (source), use_pdep);               \
         break
 
-GW_TEMPLATE void join(void *dst, gw_joined *joined, uint16_t *place, const uint8_t *labels,
-                      uint8_t *const plane[GW_PLANES_MAX], const uint8_t *escape, size_t escape_len,
-                      const uint8_t *levels, size_t len, const gw_joiner *joiner, int use_pdep)
+GW_TEMPLATE void join(void *dst, gw_joined *joined, uint16_t *place, const gw_join_input *input,
+                      const gw_joiner *joiner, int use_pdep)
 {
     const uint32_t source = !joiner->derived ? EXPLICIT : joiner->constant ? CONSTANT : DERIVED;
     switch (joiner->dtype * 3 + source) {
@@ -456,18 +472,16 @@ GW_TEMPLATE void join(void *dst, gw_joined *joined, uint16_t *place, const uint8
     }
 }
 
-void gw_join_avx2(void *dst, gw_joined *joined, uint16_t *place, const uint8_t *labels,
-                  uint8_t *const plane[GW_PLANES_MAX], const uint8_t *escape, size_t escape_len,
-                  const uint8_t *levels, size_t len, const gw_joiner *joiner)
+void gw_join_avx2(void *dst, gw_joined *joined, uint16_t *place, const gw_join_input *input,
+                  const gw_joiner *joiner)
 {
-    join(dst, joined, place, labels, plane, escape, escape_len, levels, len, joiner, 1);
+    join(dst, joined, place, input, joiner, 1);
 }
 
-void gw_join_slow_pdep_avx2(void *dst, gw_joined *joined, uint16_t *place, const uint8_t *labels,
-                            uint8_t *const plane[GW_PLANES_MAX], const uint8_t *escape, size_t escape_len,
-                            const uint8_t *levels, size_t len, const gw_joiner *joiner)
+void gw_join_slow_pdep_avx2(void *dst, gw_joined *joined, uint16_t *place, const gw_join_input *input,
+                            const gw_joiner *joiner)
 {
-    join(dst, joined, place, labels, plane, escape, escape_len, levels, len, joiner, 0);
+    join(dst, joined, place, input, joiner, 0);
 }
 
 #else

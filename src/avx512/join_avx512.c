@@ -137,15 +137,14 @@ typedef struct sink {
  * fp32, lines are made of the registers. */
 enum { STREAM_NOT, STREAM_ALIGNED, STREAM_LINES };
 
-static inline sink sink_begin(void *dst, uint16_t *place, const uint8_t *escape, size_t escape_len,
-                              const gw_joiner *joiner)
+static inline sink sink_begin(void *dst, uint16_t *place, const gw_join_input *input, const gw_joiner *joiner)
 {
     const size_t offset = (uintptr_t)dst & 63;
     const int is_possible = offset == 0 || (offset % 4 == 0 && joiner->dtype == GW_FP32);
     const int kind = !joiner->stream || joiner->addend != NULL || !is_possible ? STREAM_NOT
                      : offset == 0                                             ? STREAM_ALIGNED
                                                                                : STREAM_LINES;
-    const sink s = {(uint8_t *)dst, place, escape, escape_len, 0, joiner->addend, kind, offset};
+    const sink s = {(uint8_t *)dst, place, input->escape, input->escape_len, 0, joiner->addend, kind, offset};
     return s;
 }
 
@@ -347,8 +346,7 @@ typedef struct cursors {
     __m512i zero;
 } cursors;
 
-static inline cursors cursors_begin(uint8_t *const plane[GW_PLANES_MAX], const gw_joiner *joiner,
-                                    uint32_t derived)
+static inline cursors cursors_begin(uint8_t *const *plane, const gw_joiner *joiner, uint32_t derived)
 {
     /* floor[0] is 0, but the compiler does not know: from a constant it would make the zero-masked expand,
      * which waits for the last value of its destination on Zen 4 and 5. */
@@ -516,10 +514,12 @@ static void copy_last(last_values *last, const uint8_t *label, const uint8_t *le
     }
 }
 
-GW_TEMPLATE uint64_t join_range(sink *sink_inout, cursors *from, const uint8_t *labels, const uint8_t *levels,
-                                size_t len, const gw_joiner *joiner, uint32_t dtype, int kind, int form)
+GW_TEMPLATE uint64_t join_range(sink *sink_inout, cursors *from, const gw_join_input *input,
+                                const gw_joiner *joiner, uint32_t dtype, int kind, int form)
 {
     const unsigned size = dtype == GW_FP32 ? 4 : 2;
+    const uint8_t *const labels = input->labels, *const levels = input->levels;
+    const size_t len = input->len;
     const __m512i base = set1(joiner->base);
     cursors c = *from;
     sink s = *sink_inout;
@@ -589,10 +589,10 @@ GW_TEMPLATE uint64_t join_range(sink *sink_inout, cursors *from, const uint8_t *
  * their own, as the compiler keeps constants of all loops in the registers of each. */
 #define JOIN_CASE(dtype, kind, form)                                                                         \
     case ((dtype)*4 + (kind)) * 4 + (form):                                                                  \
-        return join_range(s, c, labels, levels, len, joiner, (dtype), (kind), (form))
+        return join_range(s, c, input, joiner, (dtype), (kind), (form))
 
-static GW_NOINLINE uint64_t join_values(sink *s, cursors *c, const uint8_t *labels, const uint8_t *levels,
-                                        size_t len, const gw_joiner *joiner, unsigned kind)
+static GW_NOINLINE uint64_t join_values(sink *s, cursors *c, const gw_join_input *input,
+                                        const gw_joiner *joiner, unsigned kind)
 {
     const unsigned form = s->stream == STREAM_LINES ? STORE_LINES : STORE_VALUES;
     switch ((joiner->dtype * 4 + kind) * 4 + form) {
@@ -617,8 +617,8 @@ static GW_NOINLINE uint64_t join_values(sink *s, cursors *c, const uint8_t *labe
     JOIN_CASE(dtype, kind, STORE_SUMS);                                                                      \
     JOIN_CASE(dtype, kind, STORE_STRICT_SUMS)
 
-static GW_NOINLINE uint64_t join_sums(sink *s, cursors *c, const uint8_t *labels, const uint8_t *levels,
-                                      size_t len, const gw_joiner *joiner, unsigned kind)
+static GW_NOINLINE uint64_t join_sums(sink *s, cursors *c, const gw_join_input *input,
+                                      const gw_joiner *joiner, unsigned kind)
 {
     const unsigned form = joiner->strict ? STORE_STRICT_SUMS : STORE_SUMS;
     switch ((joiner->dtype * 4 + kind) * 4 + form) {
@@ -636,17 +636,17 @@ static GW_NOINLINE uint64_t join_sums(sink *s, cursors *c, const uint8_t *labels
     }
 }
 
-void gw_join_avx512(void *dst, gw_joined *joined, uint16_t *place, const uint8_t *labels,
-                    uint8_t *const plane[GW_PLANES_MAX], const uint8_t *escape, size_t escape_len,
-                    const uint8_t *levels, size_t len, const gw_joiner *joiner)
+void gw_join_avx512(void *dst, gw_joined *joined, uint16_t *place, const gw_join_input *input,
+                    const gw_joiner *joiner)
 {
-    sink s = sink_begin(dst, place, escape, escape_len, joiner);
+    uint8_t *const *const plane = input->plane;
+    sink s = sink_begin(dst, place, input, joiner);
     cursors c = cursors_begin(plane, joiner, joiner->derived);
     const unsigned kind = !joiner->derived   ? LEVELS_EXPLICIT
                           : joiner->constant ? LEVELS_CONSTANT
                                              : LEVELS_DERIVED;
-    const uint64_t bad_zero = joiner->addend != NULL ? join_sums(&s, &c, labels, levels, len, joiner, kind)
-                                                     : join_values(&s, &c, labels, levels, len, joiner, kind);
+    const uint64_t bad_zero = joiner->addend != NULL ? join_sums(&s, &c, input, joiner, kind)
+                                                     : join_values(&s, &c, input, joiner, kind);
     joined->plane_len[0] = (size_t)(c.p1 - plane[0]);
     joined->plane_len[1] = (size_t)(c.p2 - plane[1]);
     joined->plane_len[2] = (size_t)(c.p3 - plane[2]);

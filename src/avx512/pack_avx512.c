@@ -11,6 +11,7 @@
  * SPDX-License-Identifier: BSD-2-Clause
  */
 #include "avx512/kernels_avx512.h"
+#include "gcomp/bit_runs.h"
 
 #if defined(GW_AVX512_COMPILED)
 
@@ -82,31 +83,12 @@ static void pack_bits(uint8_t *dst, const uint8_t *digits, size_t len, uint8_t b
 
 void gw_pack_avx512(uint8_t *dst, const uint8_t *digits, size_t len, unsigned width, uint8_t base)
 {
-    switch (width) {
-    case 1:
+    if (width == 1) {
         pack_bits(dst, digits, len, base);
-        break;
-    case 2:
-        pack_width(dst, digits, len, 2, base);
-        break;
-    case 3:
-        pack_width(dst, digits, len, 3, base);
-        break;
-    case 4:
-        pack_width(dst, digits, len, 4, base);
-        break;
-    case 5:
-        pack_width(dst, digits, len, 5, base);
-        break;
-    case 6:
-        pack_width(dst, digits, len, 6, base);
-        break;
-    case 7:
-        pack_width(dst, digits, len, 7, base);
-        break;
-    default:
-        break;
+        return;
     }
+#define PACK(w) pack_width(dst, digits, len, w, base)
+    GW_SWITCH_WIDTH(width, PACK)
 }
 
 #else

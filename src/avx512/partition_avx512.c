@@ -17,17 +17,17 @@
 
 #include <immintrin.h>
 
-/* Returns the bitmap of up to 64 ranks, those of `valid`; r of what came before went right. */
-GW_TEMPLATE uint64_t partition64(uint8_t *left, uint8_t *right, const uint8_t *ranks, size_t i, size_t r,
-                                 __m512i pivot, uint64_t valid, int has_left, int has_right)
+/* Returns the bitmap of up to 64 ranks, those of `valid`. */
+GW_TEMPLATE uint64_t partition64(uint8_t *left, uint8_t *right, const uint8_t *ranks, __m512i pivot,
+                                 uint64_t valid, int has_left, int has_right)
 {
-    const __m512i x = _mm512_loadu_si512(ranks + i);
+    const __m512i x = _mm512_loadu_si512(ranks);
     const uint64_t bits = _mm512_cmpge_epu8_mask(x, pivot) & valid;
     if (has_left) {
-        _mm512_storeu_si512(left + (i - r), _mm512_mask_compress_epi8(x, ~bits, x));
+        _mm512_storeu_si512(left, _mm512_mask_compress_epi8(x, ~bits, x));
     }
     if (has_right) {
-        _mm512_storeu_si512(right + r, _mm512_mask_compress_epi8(x, bits, x));
+        _mm512_storeu_si512(right, _mm512_mask_compress_epi8(x, bits, x));
     }
     return bits;
 }
@@ -39,13 +39,15 @@ GW_TEMPLATE size_t partition_sides(uint8_t *left, uint8_t *right, uint8_t *bitma
     size_t r = 0;
     size_t i = 0;
     for (; i + 64 <= len; i += 64) {
-        const uint64_t bits = partition64(left, right, ranks, i, r, least, UINT64_MAX, has_left, has_right);
+        const uint64_t bits = partition64(has_left ? left + (i - r) : NULL, has_right ? right + r : NULL,
+                                          ranks + i, least, UINT64_MAX, has_left, has_right);
         GW_MEMCPY(bitmap + i / 8, &bits, 8);
         r += (size_t)_mm_popcnt_u64(bits);
     }
     if (i < len) {
         const uint64_t valid = ((uint64_t)1 << (len - i)) - 1;
-        const uint64_t bits = partition64(left, right, ranks, i, r, least, valid, has_left, has_right);
+        const uint64_t bits = partition64(has_left ? left + (i - r) : NULL, has_right ? right + r : NULL,
+                                          ranks + i, least, valid, has_left, has_right);
         GW_MEMCPY(bitmap + i / 8, &bits, len - i <= 32 ? 4 : 8);
         r += (size_t)_mm_popcnt_u64(bits);
     }

@@ -105,28 +105,33 @@ GW_TEMPLATE uint8_t *append_escapes(uint8_t *at, __mmask64 mask, const gw_bytes 
     return at + size * len;
 }
 
-/* The remainder planes of derived frames. `has` are the values with digits. */
-GW_TEMPLATE void append_rests(cursors *c, const splitter *s, const gw_block *b, __m512i d1, __mmask64 has,
-                              uint32_t dtype, __mmask64 has1, __mmask64 has2, __mmask64 has3)
+/* Which values have digits at all, and which a first, second and third whole one. */
+typedef struct presence {
+    __mmask64 any, d1, d2, d3;
+} presence;
+
+/* The remainder planes of derived frames. */
+GW_TEMPLATE void append_rests(cursors *c, const splitter *s, const gw_block *b, __m512i d1,
+                              const presence *has, uint32_t dtype)
 {
     const __m512i rest = _mm512_permutexvar_epi8(b->drop, _mm512_loadu_si512(s->rest));
     const __m512i last_bit = _mm512_permutexvar_epi8(b->drop, _mm512_loadu_si512(s->last_bit));
-    /* The digit that is not whole: the one behind the last whole digit. */
-    __m512i part = _mm512_mask_mov_epi8(d1, has1, b->v.d2);
-    part = _mm512_mask_mov_epi8(part, has2, b->v.d3);
-    part = _mm512_mask_mov_epi8(part, has3, b->v.d4);
+    /* The digit that is not whole: the one after the last whole digit. */
+    __m512i part = _mm512_mask_mov_epi8(d1, has->d1, b->v.d2);
+    part = _mm512_mask_mov_epi8(part, has->d2, b->v.d3);
+    part = _mm512_mask_mov_epi8(part, has->d3, b->v.d4);
     if (dtype == GW_FP32) {
-        const __mmask64 has4 = _mm512_mask_test_epi8_mask(has, rest, GW_BYTE(4));
+        const __mmask64 has4 = _mm512_mask_test_epi8_mask(has->any, rest, GW_BYTE(4));
         c->r4 = append(c->r4, has4, _mm512_and_si512(GW_BYTE_RIGHT(part, 2), GW_BYTE(15)));
     }
     if (dtype != GW_BF16) {
         /* Two bits come first in their digit: a remainder of 4 + 2 would be a whole one. */
-        const __mmask64 has_two = _mm512_mask_test_epi8_mask(has, rest, GW_BYTE(2));
+        const __mmask64 has_two = _mm512_mask_test_epi8_mask(has->any, rest, GW_BYTE(2));
         c->r2 = append(
             c->r2, has_two,
             _mm512_and_si512(dtype == GW_FP32 ? GW_BYTE_RIGHT(part, 4) : GW_BYTE_RIGHT(part, 1), GW_BYTE(3)));
     }
-    const __mmask64 has_one = _mm512_mask_test_epi8_mask(has, rest, GW_BYTE(1));
+    const __mmask64 has_one = _mm512_mask_test_epi8_mask(has->any, rest, GW_BYTE(1));
     c->r1 = append(c->r1, has_one, _mm512_maskz_mov_epi8(_mm512_test_epi8_mask(part, last_bit), GW_BYTE(1)));
 }
 
@@ -173,7 +178,8 @@ GW_TEMPLATE void put_digits(cursors *c, const splitter *s, const gw_block *b, __
         c->p2 = append(c->p2, has2, b->v.d2);
         c->p3 = append(c->p3, has3, b->v.d3);
         c->p4 = append(c->p4, has4, b->v.d4);
-        append_rests(c, s, b, d1, has, dtype, has1, has2, has3);
+        const presence whole = {has, has1, has2, has3};
+        append_rests(c, s, b, d1, &whole, dtype);
     } else {
         c->p1 = append(c->p1, has, d1);
         c->p2 = append(c->p2, _kandn_mask64(b->level3, has), b->v.d2);

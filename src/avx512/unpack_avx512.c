@@ -12,6 +12,7 @@
  * SPDX-License-Identifier: BSD-2-Clause
  */
 #include "avx512/kernels_avx512.h"
+#include "gcomp/bit_runs.h"
 
 #if defined(GW_AVX512_COMPILED)
 
@@ -85,26 +86,16 @@ GW_TEMPLATE int unpack_bits(uint8_t *out, const uint8_t *src, size_t len, uint8_
     return bits >> (len - i) == 0;
 }
 
-#define UNPACK_CASE(width)                                                                                   \
-    case (width):                                                                                            \
-        return table == NULL ? unpack_width(out, src, len, (width), NULL)                                    \
-                             : unpack_width(out, src, len, (width), table)
-
 int gw_unpack_avx512(uint8_t *out, const uint8_t *src, size_t len, unsigned width, const uint8_t *table)
 {
-    switch (width) {
-    case 1:
+    if (width == 1) {
         return table == NULL ? unpack_bits(out, src, len, 0, 1)
                              : unpack_bits(out, src, len, table[0], table[1]);
-        UNPACK_CASE(2);
-        UNPACK_CASE(3);
-        UNPACK_CASE(4);
-        UNPACK_CASE(5);
-        UNPACK_CASE(6);
-        UNPACK_CASE(7);
-    default:
-        return 0;
     }
+#define UNPACK(w)                                                                                            \
+    return table == NULL ? unpack_width(out, src, len, w, NULL) : unpack_width(out, src, len, w, table)
+    GW_SWITCH_WIDTH(width, UNPACK)
+    return 0;
 }
 
 #else

@@ -128,6 +128,13 @@ typedef struct gw_child {
     uint8_t label;
 } gw_child;
 
+/* A child after its first `count` labels. */
+static inline gw_child gw_child_after(gw_child child, size_t count)
+{
+    child.labels = child.labels != NULL ? child.labels + count : NULL;
+    return child;
+}
+
 /*
  * The reverse of partition, with what a leaf's unpack wrote: out[i] = next of right if bit i of bitmap is
  * set, else next of left. Returns the number of set bits, or SIZE_MAX if a padding bit is set. Of bitmap
@@ -179,20 +186,27 @@ typedef struct gw_joined {
     uint32_t bad_zero; /* fp16: an ordinary label with exponent and mantissa zero occurred */
 } gw_joined;
 
+/* What a join reads. */
+typedef struct gw_join_input {
+    const uint8_t *labels; /* workspace array: labels that a codebook of the joiner's kind can have */
+    /* GW_PLANES_MAX workspace arrays with room for len digits and slop: 0..5 hold unpacked digits,
+     * GW_PLANE_R1 a bit string as it is in the frame. Explicit joins use 0..3 only. The byte after a
+     * plane's last digit is 0, so that a value without a digit may read it. */
+    uint8_t *const *plane;
+    const uint8_t *levels; /* the map bytes; read only if derived and not constant */
+    const uint8_t *escape; /* the caller's memory: escape_len elements of the dtype */
+    size_t escape_len;
+    size_t len; /* values */
+} gw_join_input;
+
 /*
- * Assembles len values into dst (the caller's memory, len elements of the dtype) from labels that a codebook
- * of the joiner's kind can have, the digit planes and the escapes. Planes 0..5 are unpacked digits, plane
- * GW_PLANE_R1 is a bit string as it stands in the frame; explicit joins use planes 0..3 only. Every plane has
- * room for len digits (plus slop), and the byte behind its last digit is 0, so that a value without a digit
- * may read it; if the labels ask for more digits than a plane has, what lies there is used, values become
- * worthless and joined->plane_len tells. Escapes: `escape` is the caller's memory with escape_len elements;
- * missing ones are +0, joined->escape_len counts all that were asked for. place[] (workspace, len entries)
- * gets the positions of the escapes, and its slop may be written. levels: the map bytes, read only if derived
- * and not constant.
+ * Assembles the values into dst (the caller's memory, len elements of the dtype). If the labels need more
+ * digits than a plane has, the bytes found there are used, values are meaningless and joined->plane_len shows
+ * it. Missing escapes are +0; joined->escape_len counts all that the labels need. place[] (workspace, len
+ * entries) gets the positions of the escapes, and its slop may be written.
  */
-typedef void gw_join_fn(void *dst, gw_joined *joined, uint16_t *place, const uint8_t *labels,
-                        uint8_t *const plane[GW_PLANES_MAX], const uint8_t *escape, size_t escape_len,
-                        const uint8_t *levels, size_t len, const gw_joiner *joiner);
+typedef void gw_join_fn(void *dst, gw_joined *joined, uint16_t *place, const gw_join_input *input,
+                        const gw_joiner *joiner);
 
 /* Orders what joins with the hint `stream` have stored before all later stores of this thread. */
 typedef void gw_fence_fn(void);

@@ -433,8 +433,8 @@ static gw_status decode_coded(gw_decoding *d, const uint8_t *data, size_t size, 
     }
     s->joiner->addend = d->addend;
     gw_joined joined;
-    k->gcomp.join(dst, &joined, s->place, s->level[0], s->plane, parts.escape, parts.escape_len, levels, len,
-                  s->joiner);
+    const gw_join_input input = {s->level[0], s->plane, levels, parts.escape, parts.escape_len, len};
+    k->gcomp.join(dst, &joined, s->place, &input, s->joiner);
     for (size_t p = 0; p < plane_count(d); p++) {
         if (joined.plane_len[p] != parts.plane_len[p]) {
             return GW_ERR_CORRUPT;

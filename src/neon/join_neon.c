@@ -232,20 +232,26 @@ GW_TEMPLATE void join16(uint8_t *dst, uint8x16_t labels, const group *g, places 
     }
 }
 
-/* Puts the escapes among 16 values in. Escapes are rare: a loop. */
-static size_t place_escapes(uint8_t *dst, uint16_t *place, const uint8_t *labels, size_t at, size_t count,
-                            const uint8_t *escape, size_t escape_len, size_t escapes, size_t size)
+typedef struct escape_source {
+    const uint8_t *values;
+    size_t len, taken;
+    uint16_t *place;
+} escape_source;
+
+/* Stores the escapes among `count` values, the first of which is value `at` of the chunk. Escapes are rare: a
+ * loop. */
+static void place_escapes(uint8_t *dst, const uint8_t *labels, size_t at, size_t count, size_t size,
+                          escape_source *from)
 {
     for (size_t j = 0; j < count; j++) {
         if (labels[j] == GW_LABEL_ESCAPE) {
-            if (escapes < escape_len) {
-                GW_MEMCPY(dst + size * j, escape + size * escapes, size);
+            if (from->taken < from->len) {
+                GW_MEMCPY(dst + size * j, from->values + size * from->taken, size);
             }
-            place[escapes] = (uint16_t)(at + j);
-            escapes++;
+            from->place[from->taken] = (uint16_t)(at + j);
+            from->taken++;
         }
     }
-    return escapes;
 }
 
 static inline int has_escape(uint8x16_t labels)
@@ -254,25 +260,24 @@ static inline int has_escape(uint8x16_t labels)
     return vget_lane_u64(vreinterpret_u64_u8(vshrn_n_u16(is_escape, 4)), 0) != 0;
 }
 
-GW_TEMPLATE void join_range(uint8_t *dst, gw_joined *joined, uint16_t *place, const uint8_t *labels,
-                            uint8_t *const plane[GW_PLANES_MAX], const uint8_t *escape, size_t escape_len,
-                            const uint8_t *levels, size_t len, const gw_joiner *joiner, uint32_t dtype,
-                            uint32_t derived)
+GW_TEMPLATE void join_range(uint8_t *dst, gw_joined *joined, uint16_t *place, const gw_join_input *input,
+                            const gw_joiner *joiner, uint32_t dtype, uint32_t derived)
 {
-    const size_t size = gw_traits_of(dtype)->size;
+    const size_t size = gw_traits_of(dtype)->size, len = input->len;
     const int reads_levels = derived && joiner->constant == 0;
+    const uint8_t *const labels = input->labels, *const levels = input->levels;
+    escape_source escapes = {input->escape, input->escape_len, 0, place};
     settings s;
     places at;
     uint8x16_t zero = vdupq_n_u8(0), k = vdupq_n_u8(0);
-    size_t escapes = 0;
     size_t i = 0;
     s.base = vdupq_n_u8((uint8_t)joiner->base);
     s.dropper = gw_dropper_of(joiner->drop_base, joiner->cap, joiner->floor);
     s.is_constant = joiner->constant != 0;
     for (unsigned p = 0; p < GW_PLANE_R1; p++) {
-        at.plane[p] = plane[p];
+        at.plane[p] = input->plane[p];
     }
-    at.r1 = plane[GW_PLANE_R1];
+    at.r1 = input->plane[GW_PLANE_R1];
     at.r1_bit = 0;
 
     while (i + 16 <= len) {
@@ -288,8 +293,7 @@ GW_TEMPLATE void join_range(uint8_t *dst, gw_joined *joined, uint16_t *place, co
             const uint8x16_t label = vld1q_u8(labels + i);
             join16(dst + size * i, label, &groups[g], &at, &s, &zero, dtype, derived);
             if (has_escape(label)) {
-                escapes = place_escapes(dst + size * i, place, labels + i, i, 16, escape, escape_len, escapes,
-                                        size);
+                place_escapes(dst + size * i, labels + i, i, 16, size, &escapes);
             }
         }
     }
@@ -304,29 +308,27 @@ GW_TEMPLATE void join_range(uint8_t *dst, gw_joined *joined, uint16_t *place, co
         group g;
         find_owners(&g, vld1q_u8(last_labels), vld1q_u8(last_levels), &s, dtype, derived);
         join16(last, vld1q_u8(last_labels), &g, &at, &s, &zero, dtype, derived);
-        escapes = place_escapes(last, place, last_labels, i, count, escape, escape_len, escapes, size);
+        place_escapes(last, last_labels, i, count, size, &escapes);
         GW_MEMCPY(dst + size * i, last, size * count);
     }
 
     for (unsigned p = 0; p < GW_PLANE_R1; p++) {
-        joined->plane_len[p] = derived || p < GW_DIGIT_PLANES ? (size_t)(at.plane[p] - plane[p]) : 0;
+        joined->plane_len[p] = derived || p < GW_DIGIT_PLANES ? (size_t)(at.plane[p] - input->plane[p]) : 0;
     }
     joined->plane_len[GW_PLANE_R1] = at.r1_bit;
-    joined->escape_len = escapes;
+    joined->escape_len = escapes.taken;
     joined->bad_zero = vmaxvq_u8(zero) != 0;
 }
 
 #define JOIN_CASE(dtype, derived)                                                                            \
     case (dtype)*2 + (derived):                                                                              \
-        join_range((uint8_t *)dst, joined, place, labels, plane, escape, escape_len, levels, len, joiner,    \
-                   (dtype), (derived));                                                                      \
+        join_range((uint8_t *)dst, joined, place, input, joiner, (dtype), (derived));                        \
         break
 
 static gw_add_fn *const adds[3] = {gw_add_fp32_neon, gw_add_bf16_neon, gw_add_fp16_neon};
 
-void gw_join_neon(void *dst, gw_joined *joined, uint16_t *place, const uint8_t *labels,
-                  uint8_t *const plane[GW_PLANES_MAX], const uint8_t *escape, size_t escape_len,
-                  const uint8_t *levels, size_t len, const gw_joiner *joiner)
+void gw_join_neon(void *dst, gw_joined *joined, uint16_t *place, const gw_join_input *input,
+                  const gw_joiner *joiner)
 {
     switch (joiner->dtype * 2 + joiner->derived) {
         JOIN_CASE(GW_FP32, 0);
@@ -338,7 +340,7 @@ void gw_join_neon(void *dst, gw_joined *joined, uint16_t *place, const uint8_t *
     default:
         return;
     }
-    gw_join_sum(dst, 0, len, joiner, adds);
+    gw_join_sum(dst, 0, input->len, joiner, adds);
 }
 
 #else

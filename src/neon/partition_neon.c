@@ -17,16 +17,15 @@
 
 /* ---- partition ----------------------------------------------------------------------------------------- */
 
-/* Moves 64 values, or the first groups of them, to their sides, where r values lie on the right already and
- * `at` in all. */
+/* Moves 64 values, or the first groups of them, to their sides. */
 GW_TEMPLATE void part_groups(uint8_t *left, uint8_t *right, const uint8x16_t values[4], uint64_t bits,
-                             uint64_t before, size_t at, size_t r, unsigned group_count, int has_left,
-                             int has_right)
+                             unsigned group_count, int has_left, int has_right)
 {
+    const uint64_t before = gw_ones_before(bits);
     for (unsigned g = 0; g < group_count; g++) {
         const uint8_t *order = gw_orders_part_neon[bits >> 8 * g & 255];
-        const size_t to_right = r + (size_t)(before >> 8 * g & 255);
-        const size_t to_left = at + 8 * g - to_right;
+        const size_t to_right = (size_t)(before >> 8 * g & 255);
+        const size_t to_left = 8 * g - to_right;
         const uint8x16_t group = g % 2 == 0 ? values[g / 2] : vextq_u8(values[g / 2], values[g / 2], 8);
         if (has_left && has_right) {
             const uint8x16_t both = vqtbl1q_u8(group, vld1q_u8(order));
@@ -53,10 +52,12 @@ GW_TEMPLATE size_t partition_sides(uint8_t *left, uint8_t *right, uint8_t *bitma
         }
         uint64_t bits = gw_bits_of_64(set);
         const size_t count = len - i;
+        uint8_t *const to_left = has_left ? left + (i - r) : NULL;
+        uint8_t *const to_right = has_right ? right + r : NULL;
         if (count >= 64) {
             gw_store64(bitmap + i / 8, bits);
             if (has_left || has_right) {
-                part_groups(left, right, values, bits, gw_ones_before(bits), i, r, 8, has_left, has_right);
+                part_groups(to_left, to_right, values, bits, 8, has_left, has_right);
             }
         } else {
             bits &= ((uint64_t)1 << count) - 1;
@@ -65,8 +66,7 @@ GW_TEMPLATE size_t partition_sides(uint8_t *left, uint8_t *right, uint8_t *bitma
                 gw_store32(bitmap + i / 8 + 4, (uint32_t)(bits >> 32));
             }
             if (has_left || has_right) {
-                part_groups(left, right, values, bits, gw_ones_before(bits), i, r, (unsigned)(count + 7) / 8,
-                            has_left, has_right);
+                part_groups(to_left, to_right, values, bits, (unsigned)(count + 7) / 8, has_left, has_right);
             }
         }
         r += gw_ones_of(bits);
@@ -87,18 +87,18 @@ size_t gw_partition_neon(uint8_t *left, uint8_t *right, uint8_t *bitmap, const u
 
 /* ---- merge --------------------------------------------------------------------------------------------- */
 
-/* 64 values, or the first groups of them, to out + at, where r of those before came from the right. */
-GW_TEMPLATE void merge_groups(uint8_t *out, gw_child left, gw_child right, uint64_t bits, size_t at, size_t r,
+/* Merges 64 values, or the first groups of them. */
+GW_TEMPLATE void merge_groups(uint8_t *out, gw_child left, gw_child right, uint64_t bits,
                               unsigned group_count, int has_left, int has_right)
 {
     const uint64_t before = gw_ones_before(bits);
     for (unsigned g = 0; g < group_count; g++) {
-        const size_t from_right = r + (size_t)(before >> 8 * g & 255);
-        const size_t from_left = at + 8 * g - from_right;
+        const size_t from_right = (size_t)(before >> 8 * g & 255);
+        const size_t from_left = 8 * g - from_right;
         const uint8x8_t next_left = has_left ? vld1_u8(left.labels + from_left) : vdup_n_u8(left.label);
         const uint8x8_t next_right = has_right ? vld1_u8(right.labels + from_right) : vdup_n_u8(right.label);
         const uint8x8_t order = vld1_u8(gw_orders_merge_neon[bits >> 8 * g & 255]);
-        vst1_u8(out + at + 8 * g, vqtbl1_u8(vcombine_u8(next_left, next_right), order));
+        vst1_u8(out + 8 * g, vqtbl1_u8(vcombine_u8(next_left, next_right), order));
     }
 }
 
@@ -119,7 +119,8 @@ GW_TEMPLATE size_t merge_sides(uint8_t *out, gw_child left, gw_child right, cons
     for (; i + 64 <= len; i += 64) {
         const uint64_t bits = gw_load64(bitmap + i / 8);
         if (has_left || has_right) {
-            merge_groups(out, left, right, bits, i, r, 8, has_left, has_right);
+            merge_groups(out + i, gw_child_after(left, i - r), gw_child_after(right, r), bits, 8, has_left,
+                         has_right);
         } else {
             merge_labels(out + i, left.label, right.label, bits);
         }
@@ -132,7 +133,8 @@ GW_TEMPLATE size_t merge_sides(uint8_t *out, gw_child left, gw_child right, cons
         if (bits >> count != 0) {
             return SIZE_MAX;
         }
-        merge_groups(out, left, right, bits, i, r, (unsigned)(count + 7) / 8, has_left, has_right);
+        merge_groups(out + i, gw_child_after(left, i - r), gw_child_after(right, r), bits,
+                     (unsigned)(count + 7) / 8, has_left, has_right);
         r += gw_ones_of(bits);
     }
     return r;

@@ -40,19 +40,20 @@ static void fill_fields(label_field field[256], const gw_joiner *joiner)
     }
 }
 
-GW_TEMPLATE void join_range(uint8_t *dst, gw_joined *joined, uint16_t *place, const uint8_t *labels,
-                            uint8_t *const plane[GW_PLANES_MAX], const uint8_t *escape, size_t escape_len,
-                            const uint8_t *levels, size_t len, const gw_joiner *joiner, uint32_t dtype,
-                            uint32_t derived)
+GW_TEMPLATE void join_range(uint8_t *dst, gw_joined *joined, uint16_t *place, const gw_join_input *input,
+                            const gw_joiner *joiner, uint32_t dtype, uint32_t derived)
 {
     const gw_traits *t = gw_traits_of(dtype);
     const int wide = dtype == GW_FP32;
     const int fp16 = dtype == GW_FP16;
     const unsigned m = t->mantissa_bits;
     const unsigned w1 = t->digit_width[0], w3 = t->digit_width[2], w4 = t->digit_width[3];
-    /* Local copies: a store to dst could change these, for all the compiler knows. */
+    /* Local copies: the compiler must assume that a store to dst changes what pointers lead to. */
+    uint8_t *const *const plane = input->plane;
     const uint8_t *const p1 = plane[0], *const p2 = plane[1], *const p3 = plane[2], *const p4 = plane[3];
     const uint8_t *const r4 = plane[4], *const r2 = plane[5], *const r1 = plane[6];
+    const uint8_t *const labels = input->labels, *const levels = input->levels;
+    const size_t len = input->len;
     const uint32_t constant = joiner->constant;
     const uint32_t cap = joiner->cap;
     const int32_t drop_base = joiner->drop_base;
@@ -91,8 +92,9 @@ GW_TEMPLATE void join_range(uint8_t *dst, gw_joined *joined, uint16_t *place, co
         }
         if (label == GW_LABEL_ESCAPE) {
             value = 0;
-            if (escapes < escape_len) {
-                value = wide ? gw_load32(escape + 4 * escapes) : gw_load16(escape + 2 * escapes);
+            if (escapes < input->escape_len) {
+                value =
+                    wide ? gw_load32(input->escape + 4 * escapes) : gw_load16(input->escape + 2 * escapes);
             }
             place[escapes] = (uint16_t)i;
             escapes++;
@@ -110,15 +112,13 @@ GW_TEMPLATE void join_range(uint8_t *dst, gw_joined *joined, uint16_t *place, co
 
 #define JOIN_CASE(dtype, derived)                                                                            \
     case (dtype)*2 + (derived):                                                                              \
-        join_range((uint8_t *)dst, joined, place, labels, plane, escape, escape_len, levels, len, joiner,    \
-                   (dtype), (derived));                                                                      \
+        join_range((uint8_t *)dst, joined, place, input, joiner, (dtype), (derived));                        \
         break
 
 static gw_add_fn *const adds[3] = {gw_add_fp32_scalar, gw_add_bf16_scalar, gw_add_fp16_scalar};
 
-void gw_join_scalar(void *dst, gw_joined *joined, uint16_t *place, const uint8_t *labels,
-                    uint8_t *const plane[GW_PLANES_MAX], const uint8_t *escape, size_t escape_len,
-                    const uint8_t *levels, size_t len, const gw_joiner *joiner)
+void gw_join_scalar(void *dst, gw_joined *joined, uint16_t *place, const gw_join_input *input,
+                    const gw_joiner *joiner)
 {
     switch (joiner->dtype * 2 + joiner->derived) {
         JOIN_CASE(GW_FP32, 0);
@@ -130,7 +130,7 @@ void gw_join_scalar(void *dst, gw_joined *joined, uint16_t *place, const uint8_t
     default:
         return;
     }
-    gw_join_sum(dst, 0, len, joiner, adds);
+    gw_join_sum(dst, 0, input->len, joiner, adds);
 }
 
 /* Nothing was stored around a cache. */

@@ -113,15 +113,16 @@ static inline uint32_t count32(uint32_t x)
     return ((x + (x >> 4)) & 0x0f0f0f0fu) * 0x01010101u >> 24;
 }
 
-/* `count` values from value `at` on; `bits` are theirs. Returns right's next position. */
-GW_TEMPLATE size_t merge_some(uint8_t *out, gw_child left, gw_child right, uint32_t bits, size_t at,
-                              size_t count, size_t r, int has_left, int has_right)
+/* Merges `count` <= 32 values; left and right are advanced to their next labels. Returns the number of set bits. */
+GW_TEMPLATE size_t merge_some(uint8_t *out, gw_child left, gw_child right, uint32_t bits, size_t count,
+                              int has_left, int has_right)
 {
+    size_t r = 0;
     for (size_t j = 0; j < count; j++) {
         const uint32_t bit = bits >> j & 1;
-        const uint8_t from_left = has_left ? left.labels[at + j - r] : left.label;
+        const uint8_t from_left = has_left ? left.labels[j - r] : left.label;
         const uint8_t from_right = has_right ? right.labels[r] : right.label;
-        out[at + j] = bit ? from_right : from_left;
+        out[j] = bit ? from_right : from_left;
         r += bit;
     }
     return r;
@@ -137,7 +138,8 @@ GW_TEMPLATE size_t merge_sides(uint8_t *out, gw_child left, gw_child right, cons
         for (unsigned j = 0; j < 32; j += 8) {
             const uint32_t byte = word >> j & 255;
             if (has_left || has_right) {
-                r = merge_some(out, left, right, byte, at + j, 8, r, has_left, has_right);
+                r += merge_some(out + at + j, gw_child_after(left, at + j - r), gw_child_after(right, r),
+                                byte, 8, has_left, has_right);
             } else {
                 const uint64_t mask = spread_bits(byte);
                 gw_store64(out + at + j,
@@ -151,7 +153,8 @@ GW_TEMPLATE size_t merge_sides(uint8_t *out, gw_child left, gw_child right, cons
         if (word >> (len - at) != 0) {
             return SIZE_MAX;
         }
-        r = merge_some(out, left, right, word, at, len - at, r, has_left, has_right);
+        r += merge_some(out + at, gw_child_after(left, at - r), gw_child_after(right, r), word, len - at,
+                        has_left, has_right);
     }
     return r;
 }

@@ -55,112 +55,149 @@ GW_TEMPLATE int32_t quarter_octave(uint32_t magnitude, const gw_traits *t, int f
 }
 
 GW_TEMPLATE uint32_t drop_of(uint32_t k, uint32_t magnitude, const uint8_t floor[32], int32_t drop_base,
-                             uint32_t cap, const gw_traits *t, int fp16, int source)
+                             uint32_t cap, const gw_traits *t, int fp16)
 {
-    const int32_t room = (int32_t)k + drop_base - quarter_octave(magnitude, t, fp16, source);
+    const int32_t room = (int32_t)k + drop_base - quarter_octave(magnitude, t, fp16, FROM_DERIVED_QUARTER);
     const uint32_t octaves = (uint32_t)room >> 2 & ~mask_if_less(room, 0) & mask_if_byte_at_least(k, 1);
     return floor[gw_min_u32(octaves, cap)];
 }
 
-GW_TEMPLATE uint32_t round_range(uint32_t *restrict bits, uint16_t *restrict bins, uint8_t *restrict keep,
-                                 const uint8_t *restrict values, const uint8_t *restrict levels, size_t len,
-                                 uint64_t element, const gw_round_rule *restrict rule, uint32_t dtype,
-                                 uint32_t rounding, int source)
+/* Constants of a call. */
+typedef struct settings {
+    uint32_t dtype, rounding;
+    int source;
+    uint32_t cap, strict; /* strict: a mask */
+    uint32_t constant_level;
+    int32_t drop_base;
+    /* Explicit: level n needs room for n steps, in quarter-octaves, and a cap that allows it. */
+    int32_t need1, need2, need3;
+} settings;
+
+GW_TEMPLATE settings settings_of(const gw_round_rule *rule, uint32_t dtype, uint32_t rounding, int source)
 {
+    const uint32_t step = gw_traits_of(dtype)->explicit_step, cap = rule->cap;
+    settings s = {dtype, rounding, source, cap, 0u - (rule->strict != 0), 0, rule->drop_base, 0, 0, 0};
+    s.constant_level = rule->derived ? 0 : gw_level_of(cap, dtype);
+    s.need1 = cap >= step ? 4 * (int32_t)step : 2 * NO_ROOM;
+    s.need2 = cap >= 2 * step ? 8 * (int32_t)step : 2 * NO_ROOM;
+    s.need3 = cap >= 3 * step ? 12 * (int32_t)step : 2 * NO_ROOM;
+    return s;
+}
+
+/* What a value loses. */
+typedef struct loss {
+    uint32_t cut;   /* the bits that go */
+    uint32_t drop;  /* how many; not FROM_OWN_QUARTER */
+    uint32_t level; /* not FROM_DERIVED_QUARTER */
+} loss;
+
+/* `whole` is all ones for values of which nothing may be dropped, k the map byte. */
+GW_TEMPLATE loss loss_of(uint32_t magnitude, uint32_t whole, uint32_t k, const uint8_t floor[32],
+                         const settings *s)
+{
+    const gw_traits *t = gw_traits_of(s->dtype);
+    const unsigned step = t->explicit_step;
+    const int fp16 = s->dtype == GW_FP16;
+    loss l = {0, 0, 0};
+    if (s->source == FROM_OWN_QUARTER) {
+        /* "Drop nothing" is a quarter-octave so high that no map byte leaves room. */
+        const uint32_t none = whole | ~mask_if_byte_at_least(k, 1);
+        const int32_t quarter = quarter_octave(magnitude, t, fp16, s->source) | (int32_t)(none & NO_ROOM);
+        const int32_t room = (int32_t)k + s->drop_base - quarter;
+        const uint32_t one = ~mask_if_less(room, s->need1);
+        const uint32_t two = ~mask_if_less(room, s->need2);
+        const uint32_t three = ~mask_if_less(room, s->need3);
+        l.cut =
+            (one & ((1u << step) - 1)) | (two & ((1u << 2 * step) - 1)) | (three & ((1u << 3 * step) - 1));
+        l.level = 0u - (one + two + three);
+    } else if (s->source == FROM_CONSTANT) {
+        l.drop = s->cap & ~whole;
+        l.level = s->constant_level & ~whole;
+        l.cut = ((1u << s->cap) - 1) & ~whole;
+    } else {
+        l.drop = drop_of(k, magnitude, floor, s->drop_base, s->cap, t, fp16) & ~whole;
+        l.cut = (1u << l.drop) - 1;
+    }
+    return l;
+}
+
+/* The rounded magnitude; `random` is read for stochastic rounding only. */
+GW_TEMPLATE uint32_t round_magnitude(uint32_t magnitude, uint32_t cut, uint32_t random, const settings *s)
+{
+    const gw_traits *t = gw_traits_of(s->dtype);
+    uint32_t add = 0;
+    if (s->rounding == GW_GCOMP_NEAREST) {
+        /* Half an ulp less one, plus the last kept bit: ties go to even. Both vanish when nothing is
+         * dropped. */
+        add = (cut >> 1) + (is_not_zero(magnitude & (cut + 1)) & cut);
+    } else if (s->rounding == GW_GCOMP_STOCHASTIC) {
+        add = random & cut;
+    }
+    const uint32_t rounded = (magnitude + add) & ~cut;
+    if (s->rounding == GW_GCOMP_TRUNCATE) {
+        return rounded;
+    }
+    /* A carry out of the largest finite exponent truncates instead. (Infinity and NaN lose nothing either
+     * way.) */
+    const uint32_t carried = mask_if_byte_at_least(rounded >> t->mantissa_bits, t->exponent_mask);
+    return (rounded & ~carried) | (magnitude & ~cut & carried);
+}
+
+/* The values of a block of the caller's memory; constants are inlined once per dtype, rounding and source. */
+GW_TEMPLATE uint32_t round_range(gw_rounded *restrict out, const gw_span *restrict block,
+                                 const gw_round_rule *restrict rule, uint32_t dtype, uint32_t rounding,
+                                 int source)
+{
+    const settings s = settings_of(rule, dtype, rounding, source);
     const gw_traits *t = gw_traits_of(dtype);
-    const int wide = dtype == GW_FP32;
     const int fp16 = dtype == GW_FP16;
     const unsigned m = t->mantissa_bits;
-    const unsigned step = t->explicit_step;
     const uint32_t sign_bit = 1u << (8 * t->size - 1);
-    const uint32_t special = t->exponent_mask;
-    const uint32_t strict = 0u - (rule->strict != 0);
-    const uint32_t cap = rule->cap;
-    const uint32_t constant_level = rule->derived ? 0 : gw_level_of(cap, dtype);
-    const int32_t drop_base = rule->drop_base;
-    /* Explicit: level n needs room for n steps, in quarter-octaves, and a cap that allows it. */
-    const int32_t need1 = cap >= step ? 4 * (int32_t)step : 2 * NO_ROOM;
-    const int32_t need2 = cap >= 2 * step ? 8 * (int32_t)step : 2 * NO_ROOM;
-    const int32_t need3 = cap >= 3 * step ? 12 * (int32_t)step : 2 * NO_ROOM;
+    const uint8_t *restrict const values = (const uint8_t *)block->values;
+    const uint8_t *restrict const levels = block->levels;
+    const uint64_t element = block->element;
+    const size_t len = block->len;
     uint32_t any = 0;
     uint32_t random[4] = {0, 0, 0, 0};
 
     for (size_t i = 0; i < len; i++) {
-        uint32_t value = wide ? gw_load32(values + 4 * i) : gw_load16(values + 2 * i);
+        uint32_t value = dtype == GW_FP32 ? gw_load32(values + 4 * i) : gw_load16(values + 2 * i);
         const uint32_t exponent = (value & (sign_bit - 1)) >> m;
         if (!fp16) {
-            value &= mask_if_byte_at_least(exponent, 1) | strict;
+            value &= mask_if_byte_at_least(exponent, 1) | s.strict;
         }
         uint32_t sign = value & sign_bit;
         const uint32_t magnitude = value ^ sign;
-        /* All ones where nothing may be dropped: infinity, NaN, and (strict) the subnormals of fp32 and
-         * bf16. */
-        const uint32_t whole =
-            mask_if_byte_at_least(exponent, special) | (fp16 ? 0 : ~mask_if_byte_at_least(exponent, 1));
-
-        uint32_t drop = 0;  /* FROM_CONSTANT, FROM_DERIVED_QUARTER */
-        uint32_t level = 0; /* FROM_CONSTANT, FROM_OWN_QUARTER */
-        uint32_t cut;       /* the bits that go */
-        if (source == FROM_OWN_QUARTER) {
-            /* "Drop nothing" is written as a quarter-octave that no map byte makes up for. */
-            const uint32_t k = levels[i];
-            const uint32_t none = whole | ~mask_if_byte_at_least(k, 1);
-            const int32_t quarter = quarter_octave(magnitude, t, fp16, source) | (int32_t)(none & NO_ROOM);
-            const int32_t room = (int32_t)k + drop_base - quarter;
-            const uint32_t one = ~mask_if_less(room, need1);
-            const uint32_t two = ~mask_if_less(room, need2);
-            const uint32_t three = ~mask_if_less(room, need3);
-            cut = (one & ((1u << step) - 1)) | (two & ((1u << 2 * step) - 1)) |
-                  (three & ((1u << 3 * step) - 1));
-            level = 0u - (one + two + three);
-        } else if (source == FROM_CONSTANT) {
-            drop = cap & ~whole;
-            level = constant_level & ~whole;
-            cut = ((1u << cap) - 1) & ~whole;
-        } else {
-            drop = drop_of(levels[i], magnitude, rule->floor, drop_base, cap, t, fp16, source) & ~whole;
-            cut = (1u << drop) - 1;
+        /* Infinity, NaN, and (strict) the subnormals of fp32 and bf16 */
+        const uint32_t whole = mask_if_byte_at_least(exponent, t->exponent_mask) |
+                               (fp16 ? 0 : ~mask_if_byte_at_least(exponent, 1));
+        const uint32_t k = source == FROM_CONSTANT ? 0 : levels[i];
+        loss l = loss_of(magnitude, whole, k, rule->floor, &s);
+        if (rounding == GW_GCOMP_STOCHASTIC && (i == 0 || ((element + i) & 3) == 0)) {
+            const uint64_t quad = (element + i) >> 2;
+            gw_philox4x32(random, rule->seed, (uint32_t)quad, (uint32_t)(quad >> 32), rule->step_index,
+                          rule->rank_hop);
         }
-
-        uint32_t add = 0;
-        if (rounding == GW_GCOMP_NEAREST) {
-            /* Half an ulp less one, plus the last kept bit: ties go to even. Both vanish when nothing is
-             * dropped. */
-            add = (cut >> 1) + (is_not_zero(magnitude & (cut + 1)) & cut);
-        } else if (rounding == GW_GCOMP_STOCHASTIC) {
-            if (i == 0 || ((element + i) & 3) == 0) {
-                const uint64_t quad = (element + i) >> 2;
-                gw_philox4x32(random, rule->seed, (uint32_t)quad, (uint32_t)(quad >> 32), rule->step_index,
-                              rule->rank_hop);
-            }
-            add = random[(element + i) & 3] & cut;
-        }
-        uint32_t rounded = (magnitude + add) & ~cut;
-        if (rounding != GW_GCOMP_TRUNCATE) {
-            /* A carry out of the largest finite exponent truncates instead. (Infinity and NaN lose nothing
-             * either way.) */
-            const uint32_t carried = mask_if_byte_at_least(rounded >> m, special);
-            rounded = (rounded & ~carried) | (magnitude & ~cut & carried);
-        }
+        const uint32_t rounded = round_magnitude(magnitude, l.cut, random[(element + i) & 3], &s);
         if (fp16) {
-            sign &= (0u - is_not_zero(rounded)) | strict; /* -0, and subnormals that rounded to zero */
+            sign &= (0u - is_not_zero(rounded)) | s.strict; /* -0, and subnormals that rounded to zero */
+        }
+        if (source == FROM_DERIVED_QUARTER) {
+            /* The receiver sees the rounded exponent. It is never smaller, so this drop is never larger,
+             * and where it is smaller a carry has made the mantissa zero: nothing is lost. */
+            l.drop =
+                drop_of(k, rounded, rule->floor, s.drop_base, s.cap, t, fp16) & (0u - is_not_zero(l.drop));
         }
         if (source != FROM_OWN_QUARTER) {
-            /* The receiver of a derived frame sees the rounded exponent. It is never smaller, so this drop is
-             * never larger, and where it is smaller a carry has made the mantissa zero: nothing is lost. */
-            if (source == FROM_DERIVED_QUARTER) {
-                drop = drop_of(levels[i], rounded, rule->floor, drop_base, cap, t, fp16, source) &
-                       (0u - is_not_zero(drop));
-            }
-            keep[i] = (uint8_t)(m + 1 - drop);
+            out->keep[i] = (uint8_t)(m + 1 - l.drop);
         }
-        bits[i] = sign | rounded;
-        bins[i] = (uint16_t)gw_bin_of(sign | rounded, level, dtype);
+        out->bits[i] = sign | rounded;
+        out->bins[i] = (uint16_t)gw_bin_of(sign | rounded, l.level, dtype);
         any |= sign | rounded;
     }
-    if (!fp16 && strict != 0) {
+    if (!fp16 && s.strict != 0) {
         for (size_t i = 0; i < len; i++) {
-            bins[i] = (uint16_t)(bins[i] | gw_bin_of_flushable(bits[i], dtype));
+            out->bins[i] = (uint16_t)(out->bins[i] | gw_bin_of_flushable(out->bits[i], dtype));
         }
     }
     return any;
@@ -168,8 +205,7 @@ GW_TEMPLATE uint32_t round_range(uint32_t *restrict bits, uint16_t *restrict bin
 
 #define ROUND_CASE(dtype, rounding, source)                                                                  \
     case ((dtype)*4 + (rounding)) * 4 + (source):                                                            \
-        return round_range(bits, bins, keep, values, levels, len, element, rule, (dtype), (rounding),        \
-                           (source))
+        return round_range(rounded, &block, rule, (dtype), (rounding), (source))
 
 #define ROUND_CASES(dtype)                                                                                   \
     ROUND_CASE(dtype, GW_GCOMP_TRUNCATE, FROM_CONSTANT);                                                     \
@@ -185,12 +221,8 @@ GW_TEMPLATE uint32_t round_range(uint32_t *restrict bits, uint16_t *restrict bin
 uint32_t gw_round_block_scalar(gw_rounded *rounded, const gw_span *span, size_t at, size_t len,
                                const gw_round_rule *rule)
 {
-    uint32_t *const bits = rounded->bits;
-    uint16_t *const bins = rounded->bins;
-    uint8_t *const keep = rounded->keep;
-    const uint8_t *const values = (const uint8_t *)span->values + at * gw_traits_of(rule->dtype)->size;
-    const uint8_t *const levels = rule->constant ? NULL : span->levels + at;
-    const uint64_t element = span->element + at;
+    const gw_span block = {(const uint8_t *)span->values + at * gw_traits_of(rule->dtype)->size,
+                           rule->constant ? NULL : span->levels + at, len, span->element + at, 0};
     const uint32_t source = rule->constant  ? FROM_CONSTANT
                             : rule->derived ? FROM_DERIVED_QUARTER
                                             : FROM_OWN_QUARTER;

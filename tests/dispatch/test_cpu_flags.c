@@ -161,6 +161,7 @@ typedef void (*slots[SLOTS])(void);
 static void slots_of(slots to, uint32_t backends)
 {
     gw_kernels kernels;
+    memset(&kernels, 0, sizeof kernels);
     gw_kernels_init(&kernels, backends);
     memcpy(to, &kernels, sizeof kernels);
 }

@@ -22,12 +22,8 @@ typedef struct join_call {
     void *dst;
     gw_joined *joined;
     uint16_t *place;
-    const uint8_t *labels;
     uint8_t *plane[GW_PLANES_MAX];
-    const uint8_t *escape;
-    size_t escape_len;
-    const uint8_t *levels;
-    size_t len;
+    gw_join_input input; /* but its planes */
     const gw_joiner *joiner;
     int flush_mode;
 } join_call;
@@ -35,11 +31,12 @@ typedef struct join_call {
 static void call_join(void *context)
 {
     const join_call *c = (const join_call *)context;
+    gw_join_input input = c->input;
+    input.plane = c->plane;
     if (c->flush_mode) {
         kc_flush_mode(1);
     }
-    c->fn(c->dst, c->joined, c->place, c->labels, c->plane, c->escape, c->escape_len, c->levels, c->len,
-          c->joiner);
+    c->fn(c->dst, c->joined, c->place, &input, c->joiner);
     if (c->flush_mode) {
         kc_flush_mode(0);
     }
@@ -166,7 +163,7 @@ static void compare(kc_test *t, const join_call *expected, const join_call *got,
         kc_equal(t, KC_OUTPUT, "place", expected->place, got->place, expected->joined->escape_len, 2);
     }
     if (planes != PLANES_OF_BYTES) {
-        kc_equal(t, KC_OUTPUT, "dst", expected->dst, got->dst, expected->len, cell);
+        kc_equal(t, KC_OUTPUT, "dst", expected->dst, got->dst, expected->input.len, cell);
         kc_equal_number(t, KC_OUTPUT, "bad_zero", expected->joined->bad_zero, got->joined->bad_zero);
     }
 }
@@ -176,9 +173,9 @@ static void check_inverse(kc_test *t, const join_call *c, const uint32_t *bits, 
 {
     uint8_t *values = kc_plain(5);
     size_t escapes = 0;
-    for (size_t i = 0; i < c->len; i++) {
+    for (size_t i = 0; i < c->input.len; i++) {
         uint32_t value = bits[i];
-        if (labels[i] == 1 && escapes++ >= c->escape_len) {
+        if (labels[i] == 1 && escapes++ >= c->input.escape_len) {
             value = 0;
         }
         const uint8_t *addend = c->joiner->addend;
@@ -194,7 +191,7 @@ static void check_inverse(kc_test *t, const join_call *c, const uint32_t *bits, 
             gw_store16(values + 2 * i, (uint16_t)value);
         }
     }
-    kc_equal(t, KC_MODEL, "dst", values, c->dst, c->len, gw_traits_of(c->joiner->dtype)->size);
+    kc_equal(t, KC_MODEL, "dst", values, c->dst, c->input.len, gw_traits_of(c->joiner->dtype)->size);
     kc_equal_number(t, KC_MODEL, "bad_zero", 0, c->joined->bad_zero);
 }
 
@@ -268,12 +265,8 @@ static void body(kc_test *t)
                           kc_plain(14),
                           &joined,
                           kc_u16(kc_plain(15)),
-                          labels,
                           {NULL},
-                          escape,
-                          escape_len,
-                          kind == DERIVED ? levels : NULL,
-                          s->len,
+                          {labels, NULL, kind == DERIVED ? levels : NULL, escape, escape_len, s->len},
                           &joiner,
                           0};
     gw_joiner guarded = joiner;
@@ -283,9 +276,9 @@ static void body(kc_test *t)
     join_call got = expected;
     got.fn = (gw_join_fn *)t->fn;
     got.flush_mode = flush_mode;
-    got.labels = kc_in(t, "labels", labels, s->len, GW_SLOP, s->src, 1);
-    got.escape = kc_in(t, "escape", escape, escape_len * cell, 0, kc_place_other(t), 1);
-    got.levels = kind == DERIVED ? kc_in(t, "levels", levels, s->len, 0, kc_place_other(t), 1) : NULL;
+    got.input.labels = kc_in(t, "labels", labels, s->len, GW_SLOP, s->src, 1);
+    got.input.escape = kc_in(t, "escape", escape, escape_len * cell, 0, kc_place_other(t), 1);
+    got.input.levels = kind == DERIVED ? kc_in(t, "levels", levels, s->len, 0, kc_place_other(t), 1) : NULL;
     got.joiner = (const gw_joiner *)(const void *)kc_in(t, "joiner", &guarded, sizeof guarded, GW_SLOP,
                                                         (kc_place){KC_AT_END, 0}, 8);
     for (unsigned p = 0; p < GW_PLANES_MAX; p++) {
@@ -341,12 +334,9 @@ static void bench_join(kc_test *t)
                       kc_plain(14),
                       &joined,
                       kc_u16(kc_plain(15)),
-                      kc_plain(3),
                       {NULL},
-                      kc_plain(4),
-                      gather_escapes(kc_plain(4), kc_plain(3), bits, len, &joiner),
-                      NULL,
-                      len,
+                      {kc_plain(3), NULL, NULL, kc_plain(4),
+                       gather_escapes(kc_plain(4), kc_plain(3), bits, len, &joiner), len},
                       &joiner,
                       0};
     memcpy(call.plane, plane, sizeof plane);

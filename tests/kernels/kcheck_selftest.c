@@ -138,76 +138,66 @@ static uint32_t split_overwrites_what_was_there(uint8_t *ranks, gw_digits *digit
     return any;
 }
 
-static void join_reads_missing_escapes(void *dst, gw_joined *joined, uint16_t *place, const uint8_t *labels,
-                                       uint8_t *const plane[GW_PLANES_MAX], const uint8_t *escape,
-                                       size_t escape_len, const uint8_t *levels, size_t len,
-                                       const gw_joiner *joiner)
+static void join_reads_missing_escapes(void *dst, gw_joined *joined, uint16_t *place,
+                                       const gw_join_input *input, const gw_joiner *joiner)
 {
-    gw_join_scalar(dst, joined, place, labels, plane, escape, escape_len, levels, len, joiner);
-    if (joined->escape_len > escape_len && joiner->dtype == GW_BF16) {
-        read_byte(escape + 2 * escape_len);
+    gw_join_scalar(dst, joined, place, input, joiner);
+    if (joined->escape_len > input->escape_len && joiner->dtype == GW_BF16) {
+        read_byte(input->escape + 2 * input->escape_len);
     }
 }
 
 static void join_writes_whole_vector_of_places(void *dst, gw_joined *joined, uint16_t *place,
-                                               const uint8_t *labels, uint8_t *const plane[GW_PLANES_MAX],
-                                               const uint8_t *escape, size_t escape_len,
-                                               const uint8_t *levels, size_t len, const gw_joiner *joiner)
+                                               const gw_join_input *input, const gw_joiner *joiner)
 {
-    gw_join_scalar(dst, joined, place, labels, plane, escape, escape_len, levels, len, joiner);
-    if (joined->escape_len == len && len > 0) {
-        spoil((uint8_t *)(place + len));
+    gw_join_scalar(dst, joined, place, input, joiner);
+    if (joined->escape_len == input->len && input->len > 0) {
+        spoil((uint8_t *)(place + input->len));
     }
 }
 
 /* Stores whole lines where it goes around the caches, so that the last one reaches behind the output. */
-static void join_streams_whole_lines(void *dst, gw_joined *joined, uint16_t *place, const uint8_t *labels,
-                                     uint8_t *const plane[GW_PLANES_MAX], const uint8_t *escape,
-                                     size_t escape_len, const uint8_t *levels, size_t len,
-                                     const gw_joiner *joiner)
+static void join_streams_whole_lines(void *dst, gw_joined *joined, uint16_t *place,
+                                     const gw_join_input *input, const gw_joiner *joiner)
 {
-    gw_join_scalar(dst, joined, place, labels, plane, escape, escape_len, levels, len, joiner);
-    const size_t size = len * gw_traits_of(joiner->dtype)->size;
+    gw_join_scalar(dst, joined, place, input, joiner);
+    const size_t size = input->len * gw_traits_of(joiner->dtype)->size;
     if (joiner->stream && size > 64 && ((uintptr_t)dst + size) % 64 != 0) {
         spoil((uint8_t *)dst + size);
     }
 }
 
 /* Takes every joined value for one that default mode need not flush. */
-static void join_sums_unflushed(void *dst, gw_joined *joined, uint16_t *place, const uint8_t *labels,
-                                uint8_t *const plane[GW_PLANES_MAX], const uint8_t *escape, size_t escape_len,
-                                const uint8_t *levels, size_t len, const gw_joiner *joiner)
+static void join_sums_unflushed(void *dst, gw_joined *joined, uint16_t *place, const gw_join_input *input,
+                                const gw_joiner *joiner)
 {
-    gw_join_scalar(dst, joined, place, labels, plane, escape, escape_len, levels, len, joiner);
+    gw_join_scalar(dst, joined, place, input, joiner);
     const int flushes = joiner->addend != NULL && !joiner->strict && joiner->dtype == GW_FP32;
-    for (size_t i = 0, escapes = 0; flushes && i < len; i++) {
+    for (size_t i = 0, escapes = 0; flushes && i < input->len; i++) {
         uint8_t *sum = (uint8_t *)dst + 4 * i;
-        if (labels[i] == 1 && escapes++ < escape_len && gw_load32(sum) == 0 &&
+        if (input->labels[i] == 1 && escapes++ < input->escape_len && gw_load32(sum) == 0 &&
             gw_load32(joiner->addend + 4 * i) == 0) {
-            memcpy(sum, escape + 4 * (escapes - 1), 4);
+            memcpy(sum, input->escape + 4 * (escapes - 1), 4);
         }
     }
 }
 
 /* Reads what comes next instead of asking for it. */
-static void join_reads_ahead(void *dst, gw_joined *joined, uint16_t *place, const uint8_t *labels,
-                             uint8_t *const plane[GW_PLANES_MAX], const uint8_t *escape, size_t escape_len,
-                             const uint8_t *levels, size_t len, const gw_joiner *joiner)
+static void join_reads_ahead(void *dst, gw_joined *joined, uint16_t *place, const gw_join_input *input,
+                             const gw_joiner *joiner)
 {
-    gw_join_scalar(dst, joined, place, labels, plane, escape, escape_len, levels, len, joiner);
-    if (joiner->next_size > 0 && len > 1000) {
+    gw_join_scalar(dst, joined, place, input, joiner);
+    if (joiner->next_size > 0 && input->len > 1000) {
         read_byte(joiner->next);
     }
 }
 
 /* Lines are put together wrongly at one place of the output in a line. */
-static void join_streams_wrong_line(void *dst, gw_joined *joined, uint16_t *place, const uint8_t *labels,
-                                    uint8_t *const plane[GW_PLANES_MAX], const uint8_t *escape,
-                                    size_t escape_len, const uint8_t *levels, size_t len,
+static void join_streams_wrong_line(void *dst, gw_joined *joined, uint16_t *place, const gw_join_input *input,
                                     const gw_joiner *joiner)
 {
-    gw_join_scalar(dst, joined, place, labels, plane, escape, escape_len, levels, len, joiner);
-    if (joiner->stream && joiner->dtype == GW_FP32 && (uintptr_t)dst % 64 == 44 && len >= 64) {
+    gw_join_scalar(dst, joined, place, input, joiner);
+    if (joiner->stream && joiner->dtype == GW_FP32 && (uintptr_t)dst % 64 == 44 && input->len >= 64) {
         spoil((uint8_t *)dst + 20);
     }
 }
@@ -467,12 +457,10 @@ static uint32_t map_too_generous(const gw_gcomp_map_rule *rule, const gw_optimiz
     return top == 0 ? 0 : top + 4;
 }
 
-static void join_wrong_for_last_plane(void *dst, gw_joined *joined, uint16_t *place, const uint8_t *labels,
-                                      uint8_t *const plane[GW_PLANES_MAX], const uint8_t *escape,
-                                      size_t escape_len, const uint8_t *levels, size_t len,
-                                      const gw_joiner *joiner)
+static void join_wrong_for_last_plane(void *dst, gw_joined *joined, uint16_t *place,
+                                      const gw_join_input *input, const gw_joiner *joiner)
 {
-    gw_join_scalar(dst, joined, place, labels, plane, escape, escape_len, levels, len, joiner);
+    gw_join_scalar(dst, joined, place, input, joiner);
     if (joiner->derived && joined->plane_len[6] % 8 == 1) {
         spoil((uint8_t *)dst);
     }

@@ -63,6 +63,17 @@ def check_registry(root, rows):
             yield f"src/core/backends.def: {name} has no src/{name}/init_{name}.c"
 
 
+def check_slots(root, code):
+    """Every slot has a kcheck family; fence only orders stores."""
+    selected = set(re.findall(r"KC_SELECT(?:_THC|_MEMBER)?\((\w+)", code))
+    for codec in ("gcomp", "thc"):
+        header = (root / f"src/core/{codec}_kernels.h").read_text()
+        body = re.search(rf"typedef struct gw_{codec}_kernels {{(.*?)}}", header, re.S).group(1)
+        for slot in re.findall(r"\*(\w+);", body):
+            if slot not in selected | {"fence"}:
+                yield f"src/core/{codec}_kernels.h: no family of tests/kernels has the slot {slot}"
+
+
 def main():
     root = pathlib.Path(sys.argv[1])
     registry = (root / "src/core/backends.def").read_text()
@@ -73,6 +84,7 @@ def main():
     if listed.returncode != 0:
         print("SKIP: not a git checkout")
         return 77
+    families = ""
     for name in listed.stdout.split():
         path = root / name
         text = path.read_text(errors="replace") if path.is_file() else ""
@@ -81,8 +93,11 @@ def main():
             continue
         if name != "tests/tree/backends.py":
             problems += check_lists(name, text, kind, backends)
+        if name.startswith("tests/kernels/"):
+            families += text
         if name.startswith("src/"):
             problems += check_independence(name, text, backends)
+    problems += check_slots(root, families)
     print("\n".join(problems + [f"{len(rows)} backends, {len(problems)} problems"]))
     return 1 if problems else 0
 
