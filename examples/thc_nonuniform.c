@@ -1,7 +1,7 @@
 /*
- * Non-uniform THC (Algorithm 2 of the paper): an optimal table, expanded before the addition. Here every worker
- * expands its own indices and the sum is a plain integer all-reduce (MPI_SUM on bytes, ncclSum on ncclUint32,
- * a switch) that need not support THC. One worker is late; the count lanes say so.
+ * Non-uniform THC (Algorithm 2 of the paper): an optimal table, expanded before the addition. Here every
+ * worker expands its own indices and the sum is a plain integer all-reduce (MPI_SUM on bytes, ncclSum on
+ * ncclUint32, a switch) that need not support THC. One worker is late; the count lanes say so.
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */

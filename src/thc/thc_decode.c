@@ -69,8 +69,8 @@ void gw_thc_receiver_put(gw_thc_receiver *r, gw_thc_target *target, uint64_t i, 
         }
     } else if (GW_IS_LITTLE_ENDIAN && thc->options.dtype == GW_FP32 && len == block->lane_count &&
                (uintptr_t)out % sizeof(float) == 0) {
-        /* A whole block of fp32 is decoded in place: its values are finite or infinite, never NaN, and need no
-         * conversion. */
+        /* A whole block of fp32 is decoded in place: its values are finite or infinite, never NaN, and need
+         * no conversion. */
         gw_thc_block_decode(thc, block, r->mode, &stream, (float *)(void *)out);
         return;
     } else {

@@ -31,8 +31,8 @@ void gw_thc_receiver_fail(gw_thc_receiver *r, gw_thc_target *target, uint64_t i,
 /* Block i from checked lanes. */
 void gw_thc_receiver_put(gw_thc_receiver *r, gw_thc_target *target, uint64_t i, const gw_thc_block *block);
 
-/* Block i from one worker's indices; GW_ERR_CORRUPT (nothing written) for bad patterns, or for non-zero indices
- * of a block that has none. */
+/* Block i from one worker's indices; GW_ERR_CORRUPT (nothing written) for bad patterns, or for non-zero
+ * indices of a block that has none. */
 gw_status gw_thc_receiver_put_indices(gw_thc_receiver *r, gw_thc_target *target, uint64_t i,
                                       const uint8_t *indices, const uint32_t *patterns);
 

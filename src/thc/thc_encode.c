@@ -165,7 +165,8 @@ static gw_status check_block(const gw_thc_worker *worker, uint64_t i, const uint
     return status;
 }
 
-/* With an error memory everything is checked before anything is written: it must not be half old and half new.
+/* With an error memory everything is checked before anything is written: it must not be half old and half
+ * new.
  */
 static gw_status check_range(const gw_thc_worker *worker, const uint32_t *patterns, uint64_t *bad_block)
 {

@@ -1,6 +1,6 @@
 /*
- * Error memory: contributions put back, and the memory as bytes, one piece per saved range, from which any cut
- * of the same numbering loads:
+ * Error memory: contributions put back, and the memory as bytes, one piece per saved range, from which any
+ * cut of the same numbering loads:
  *
  *    0  4  magic 'g','W','e',0x1a
  *    4  4  version 0

@@ -1,6 +1,6 @@
 /*
- * THC frames inside the library: offsets of the parts of a checked frame. docs/format-thc.md section 2 has the
- * layout.
+ * THC frames inside the library: offsets of the parts of a checked frame. docs/format-thc.md section 2 has
+ * the layout.
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */

@@ -27,8 +27,8 @@ gw_status gw_thc_options_check(const gw_thc_options *options)
         (uint32_t)options->checksum > 1) {
         return GW_ERR_OPTION;
     }
-    /* 2^-4 <= t <= 4: p from 6.4e-5 to 0.95, a superset of the 2^-13 to 0.9 of tables. With a smaller t a grid
-     * of 255 steps would be finer than the values' own rounding. */
+    /* 2^-4 <= t <= 4: p from 6.4e-5 to 0.95, a superset of the 2^-13 to 0.9 of tables. With a smaller t a
+     * grid of 255 steps would be finer than the values' own rounding. */
     if (options->transform == GW_THC_ROTATED) {
         if (options->threshold_bits < 0x3d800000u || options->threshold_bits > 0x40800000u) {
             return GW_ERR_OPTION;

@@ -56,8 +56,8 @@ gw_status gw_thc_packet_measure(gw_thc_packet *p, const uint8_t *src, size_t src
         return GW_ERR_HEADER;
     }
 
-    /* len <= 2^29 lanes of at most 4 bytes: below 2^31. len / 8 * bits is exact: len is a multiple of 8 unless
-     * bits is 32. */
+    /* len <= 2^29 lanes of at most 4 bytes: below 2^31. len / 8 * bits is exact: len is a multiple of 8
+     * unless bits is 32. */
     uint32_t lane_bits = h->type == GW_THC_PACKET_INDICES ? h->bits : h->lane_bits;
     p->payload_size = lane_bits == 32 ? (size_t)h->len * 4 : (size_t)(h->len / 8) * lane_bits;
     p->set = has_set ? src + GW_THC_PACKET_HEADER_SIZE : NULL;

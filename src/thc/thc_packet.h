@@ -1,6 +1,6 @@
 /*
- * Packets inside the library (docs/format-thc.md section 4). gw_thc_packet_header has the layout of the wire, so
- * a little-endian machine copies it as a whole; nothing is read twice.
+ * Packets inside the library (docs/format-thc.md section 4). gw_thc_packet_header has the layout of the wire,
+ * so a little-endian machine copies it as a whole; nothing is read twice.
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */

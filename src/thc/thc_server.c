@@ -173,8 +173,8 @@ static gw_status receive_at(const gw_thc_server_state *server, gw_thc_slot *slot
     return status;
 }
 
-/* Opens version v, which is free, for this packet's round and blocks, adds the packet, and makes v the current
- * version. If the packet is refused the version stays free. */
+/* Opens version v, which is free, for this packet's round and blocks, adds the packet, and makes v the
+ * current version. If the packet is refused the version stays free. */
 static gw_status open_version(const gw_thc_server_state *server, gw_thc_slot *slot, unsigned v,
                               const gw_thc_packet *p, gw_thc_reply *reply)
 {

@@ -29,8 +29,8 @@ gw_status gw_thc_worker_check_input(const gw_thc_worker *worker);
 /* x of block i, values plus error, padded with zeros, in scratch.x. */
 void gw_thc_worker_load(const gw_thc_worker *worker, uint64_t i);
 
-/* Patterns of scratch.x; by policy ZERO a non-finite block becomes zeros. Returns 0 if the block is non-finite
- * and the policy is ERROR. */
+/* Patterns of scratch.x; by policy ZERO a non-finite block becomes zeros. Returns 0 if the block is
+ * non-finite and the policy is ERROR. */
 int gw_thc_worker_measure(const gw_thc_worker *worker, uint64_t i, uint32_t patterns[2]);
 
 /* scratch.x of a block with this norm, rotated; zeros for norm 0 and marks. */

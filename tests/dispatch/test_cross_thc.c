@@ -1,6 +1,6 @@
 /*
- * THC with each backend in each part: norms, indices, error memory, sums and decoded values are those of scalar,
- * for every combination of worker, aggregator and receiver.
+ * THC with each backend in each part: norms, indices, error memory, sums and decoded values are those of
+ * scalar, for every combination of worker, aggregator and receiver.
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
