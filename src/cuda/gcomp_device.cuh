@@ -123,21 +123,30 @@ GW_DEVICE bool gw_device_decode_begin(unsigned char *shared, const gw_device_cod
     return c.codec.encode_with >= 0 && gw_book_use<DTYPE>(s, c.codec, frame, nullptr, 1) != 0;
 }
 
+/* A received chunk. */
+struct gw_device_chunk {
+    const uint8_t *data;   /* 16-byte aligned */
+    uint32_t kind, size;   /* as gw_device_encode_chunk() returned them */
+    const uint8_t *levels; /* as there */
+    uint32_t len;          /* values */
+};
+
 /*
- * Decodes a chunk of `size` bytes at src (16-byte aligned; hostile) to len values at dst; with addend not
- * NULL dst = addend + values (docs/numerics.md section 5; addend may be dst). dst and addend are aligned to
- * their element. Chunks up to the size of a RAW one are accepted.
+ * Decodes a chunk, which may be hostile, to its values at dst; with addend not NULL dst = addend + values
+ * (docs/numerics.md section 5; addend may be dst). dst and addend are aligned to their element. Chunks up to the
+ * size of a RAW one are accepted.
  *
- * Returns GW_OK or GW_ERR_CORRUPT (then dst is as it was), to all threads. Rules 19 to 26 of docs/format.md
+ * Returns GW_OK or GW_ERR_CORRUPT (then dst is unchanged), to all threads. Rules 19 to 26 of docs/format.md
  * section 8.
  */
 template <uint32_t DTYPE, bool DERIVED>
 GW_DEVICE uint32_t gw_device_decode_chunk(unsigned char *shared, uint32_t shared_size,
-                                          const gw_device_codec &c, const uint8_t *src, uint32_t kind,
-                                          uint32_t size, const uint8_t *levels, uint32_t len, void *dst,
+                                          const gw_device_codec &c, const gw_device_chunk &chunk, void *dst,
                                           const void *addend)
 {
     gw_decode_state &s = *(gw_decode_state *)(void *)shared;
+    const uint32_t kind = chunk.kind, size = chunk.size, len = chunk.len;
+    const uint8_t *const src = chunk.data, *const levels = chunk.levels;
     const gw_cuda_frame_state frame = gw_device_frame(c, len);
     const uint32_t value_size = len * gw_type<DTYPE>::SIZE, raw_size = (value_size + 15) & ~15u;
     const gw_decode_out out = gw_decode_out_of(dst, addend, c.codec.strict);

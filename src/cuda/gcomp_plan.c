@@ -267,27 +267,27 @@ void gw_cuda_plan_encode(gw_cuda_plan *plan, gw_gcomp_encode_params *p, uint64_t
 
 /* ---- hop ----------------------------------------------------------------------------------------------- */
 
-/* `hops` is NULL in a call without arrays. Returns how much is to be cleared. */
+/* Workspace of hops: one if out->items is NULL, else a batch, whose arrays of items and sums `hops` receives.
+ * Returns how much is to be cleared. */
 static size_t carve_hops(gw_gcomp_hop_params *hops, gw_gcomp_decode_params *in, gw_gcomp_encode_params *out,
-                         gw_cuda_result **between, uint8_t **sums, carver *c, const gw_cuda_codec *codec,
-                         uint32_t item_count, uint64_t value_total)
+                         carver *c, const gw_cuda_codec *codec, uint32_t item_count, uint64_t value_total)
 {
     const uint64_t element_size = codec->dtype == GW_FP32 ? 4 : 2;
-    gw_cuda_gcomp_item *items = NULL;
+    const int is_batch = out->items != NULL;
     carve_decode_zeros(in, c, item_count);
     carve_encode_zeros(out, c, codec, item_count, value_total);
     const size_t zero_size = c->used;
     carve_decode(in, c, item_count, value_total);
     carve_encode(out, c, codec, item_count);
-    if (hops != NULL) {
-        items = (gw_cuda_gcomp_item *)take(c, 2 * (uint64_t)item_count * sizeof *items);
+    hops->sums_size = element_size * value_total;
+    if (is_batch) {
+        gw_cuda_gcomp_item *items = (gw_cuda_gcomp_item *)take(c, 2 * (uint64_t)item_count * sizeof *items);
         hops->in_items = items;
         hops->out_items = items == NULL ? NULL : items + item_count;
-        /* Sums of a hop begin at a multiple of 16. */
-        hops->sums_size = element_size * value_total + 16 * (uint64_t)item_count;
+        hops->sums_size += 16 * (uint64_t)item_count; /* sums of a hop begin at a multiple of 16 */
     }
-    *between = (gw_cuda_result *)take(c, item_count * (uint64_t)sizeof **between);
-    *sums = (uint8_t *)take(c, hops != NULL ? hops->sums_size : element_size * value_total);
+    hops->between = (gw_cuda_result *)take(c, item_count * (uint64_t)sizeof *hops->between);
+    hops->sums = (uint8_t *)take(c, hops->sums_size);
     return zero_size;
 }
 
@@ -296,11 +296,9 @@ size_t gw_cuda_hop_workspace_size(const gw_cuda_codec *codec, uint32_t item_coun
     gw_gcomp_hop_params hops;
     gw_gcomp_decode_params in;
     gw_gcomp_encode_params out;
-    gw_cuda_result *between;
-    uint8_t *sums;
     carver c = {NULL, 0};
     out.items = &some_item; /* a batch of one needs more than a call without arrays */
-    carve_hops(&hops, &in, &out, &between, &sums, &c, codec, item_count, value_total);
+    carve_hops(&hops, &in, &out, &c, codec, item_count, value_total);
     return c.used;
 }
 
@@ -308,20 +306,19 @@ void gw_cuda_plan_hop(gw_cuda_plan *plan, gw_gcomp_decode_params *in, gw_gcomp_e
                       const gw_cuda_shape *shape, void *workspace)
 {
     const uint64_t len = out->item.src_size;
-    gw_cuda_result *between;
-    uint8_t *sums;
+    gw_gcomp_hop_params hops;
     carver c = {(uint8_t *)workspace, 0};
     GW_MEMSET(plan, 0, sizeof *plan);
     in->items = out->items = NULL;
-    plan->zero_size = carve_hops(NULL, in, out, &between, &sums, &c, &out->codec, 1, len);
+    plan->zero_size = carve_hops(&hops, in, out, &c, &out->codec, 1, len);
     in->mode = GW_CUDA_DECODE_SUM;
     in->item_count = out->item_count = 1;
-    in->item.dst = sums;
+    in->item.dst = hops.sums;
     in->item.dst_capacity = len;
-    in->item.result = between;
+    in->item.result = hops.between;
     in->exact_len = 1;
-    out->item.src = sums;
-    out->item.after = between;
+    out->item.src = hops.sums;
+    out->item.after = hops.between;
     add_decode(plan, in, len, shape);
     add_encode(plan, out, shape);
 }
@@ -333,8 +330,7 @@ void gw_cuda_plan_hop_batch(gw_cuda_plan *plan, gw_gcomp_hop_params *hops, gw_gc
     carver c = {(uint8_t *)workspace, 0};
     GW_MEMSET(plan, 0, sizeof *plan);
     out->items = &some_item; /* there will be some */
-    plan->zero_size =
-        carve_hops(hops, in, out, &hops->between, &hops->sums, &c, &out->codec, out->item_count, value_total);
+    plan->zero_size = carve_hops(hops, in, out, &c, &out->codec, out->item_count, value_total);
     in->items = hops->in_items;
     out->items = hops->out_items;
     hops->out = *out;

@@ -55,9 +55,10 @@ template <bool DERIVED> GW_DEVICE void fused(const fused_params &p)
     for (uint64_t i = blockIdx.x; decodes && i < chunks; i += gridDim.x) {
         const uint64_t first = i << log2;
         const uint32_t len = (uint32_t)(p.len - first < 1u << log2 ? p.len - first : 1u << log2);
+        const gw_device_chunk chunk = {p.slots + i * p.slot_size, p.kind[i], p.size[i], p.levels + first,
+                                       len};
         const uint32_t status = gw_device_decode_chunk<GW_FP32, DERIVED>(
-            shared, p.shared_size, p.codec, p.slots + i * p.slot_size, p.kind[i], p.size[i], p.levels + first,
-            len, p.sums + first, p.sums + first);
+            shared, p.shared_size, p.codec, chunk, p.sums + first, p.sums + first);
         if (threadIdx.x == 0) {
             p.status[i] = status;
         }

@@ -22,8 +22,9 @@ GW_KERNEL(device_consumer, consumer_params, 256, 2)
                                                       slot, &kind);
     }
     if (gw_device_decode_begin<GW_FP32, false>(shared, p.codec)) {
-        status = gw_device_decode_chunk<GW_FP32, false>(shared, p.shared_size, p.codec, slot, kind, size,
-                                                        nullptr, len, p.sums + first, p.sums + first);
+        const gw_device_chunk chunk = {slot, kind, size, nullptr, len};
+        status = gw_device_decode_chunk<GW_FP32, false>(shared, p.shared_size, p.codec, chunk, p.sums + first,
+                                                        p.sums + first);
     }
     if (threadIdx.x == 0) {
         p.status[blockIdx.x] = status;
