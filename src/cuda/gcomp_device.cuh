@@ -133,8 +133,8 @@ struct gw_device_chunk {
 
 /*
  * Decodes a chunk, which may be hostile, to its values at dst; with addend not NULL dst = addend + values
- * (docs/numerics.md section 5; addend may be dst). dst and addend are aligned to their element. Chunks up to the
- * size of a RAW one are accepted.
+ * (docs/numerics.md section 5; addend may be dst). dst and addend are aligned to their element. Chunks up to
+ * the size of a RAW one are accepted.
  *
  * Returns GW_OK or GW_ERR_CORRUPT (then dst is unchanged), to all threads. Rules 19 to 26 of docs/format.md
  * section 8.

@@ -113,7 +113,8 @@ static inline uint32_t count32(uint32_t x)
     return ((x + (x >> 4)) & 0x0f0f0f0fu) * 0x01010101u >> 24;
 }
 
-/* Merges `count` <= 32 values; left and right are advanced to their next labels. Returns the number of set bits. */
+/* Merges `count` <= 32 values; left and right are advanced to their next labels. Returns the number of set
+ * bits. */
 GW_TEMPLATE size_t merge_some(uint8_t *out, gw_child left, gw_child right, uint32_t bits, size_t count,
                               int has_left, int has_right)
 {
