@@ -3,20 +3,17 @@
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
-#include <stdlib.h>
 #include <string.h>
 
 #include "cmd_thc.h"
-#include "ef_state.h"
 #include "norm_file.h"
-#include "npy.h"
-#include "thc_options.h"
+#include "thc_array.h"
 
 typedef struct norm_arguments {
     const char *output;
     const char *state;
     int is_max;
-    int bf16;
+    gw_npy_u2 u2;
     thc_request request;
     char **inputs;
     int input_count;
@@ -50,7 +47,7 @@ static error_t norm_parse(int key, char *text, struct argp_state *state)
         a->state = text;
         break;
     case KEY_BF16:
-        a->bf16 = 1;
+        a->u2 = GW_NPY_U2_BF16;
         break;
     case ARGP_KEY_ARGS:
         a->inputs = state->argv + state->next;
@@ -96,49 +93,26 @@ static int max_of_files(const norm_arguments *a)
 
 static int norms_of_array(const norm_arguments *a)
 {
-    static uint8_t memory[GW_THC_WORKSPACE_SIZE_MAX];
-    const gw_workspace workspace = {memory, sizeof memory};
-    gw_npy npy;
-    gw_thc_options options;
-    gw_thc thc;
+    thc_array array;
     norm_file file;
-    float *error = NULL;
-    int code = gw_npy_open(&npy, a->inputs[0], a->bf16 ? GW_NPY_U2_BF16 : GW_NPY_U2_REFUSE);
+    int code = thc_array_open(&array, a->inputs[0], a->u2, a->state, &a->request);
 
     if (code != GW_CLI_OK) {
         return code;
     }
+    const gw_thc_options *options = gw_thc_options_of(&array.thc);
     memset(&file, 0, sizeof file);
-    code = thc_request_options(&a->request, npy.dtype, a->state != NULL, &options);
-    gw_status status = GW_OK;
-    if (code == GW_CLI_OK && (status = gw_thc_init(&thc, &options)) != GW_OK) {
-        code = thc_fail(NULL, status, UINT64_MAX);
-    }
-    if (code == GW_CLI_OK && a->state != NULL) {
-        error = ef_state_read(a->state, npy.len, &code);
-    }
-    if (code == GW_CLI_OK) {
-        gw_thc_range range = {npy.len, 0, gw_thc_block_count(&thc, npy.len), a->request.round, 0};
-        uint64_t bad = UINT64_MAX;
-        const gw_thc_source source = {.values = npy.values, .error = error};
-        file.transform = (uint8_t)options.transform;
-        file.block_log2 = (uint8_t)options.block_log2;
-        file.count = npy.len;
-        file.merged = 1;
-        file.pattern_count = (size_t)range.block_count * gw_thc_patterns_per_block(&thc);
-        file.patterns = thc_alloc(file.pattern_count * sizeof *file.patterns);
-        code = file.patterns == NULL ? GW_CLI_IO : GW_CLI_OK;
-        if (code == GW_CLI_OK &&
-            (status = gw_thc_norms(&thc, &range, &source, file.patterns, &bad, &workspace)) != GW_OK) {
-            code = thc_fail(a->inputs[0], status, bad);
-        }
-    }
+    file.transform = (uint8_t)options->transform;
+    file.block_log2 = (uint8_t)options->block_log2;
+    file.count = array.npy.len;
+    file.merged = 1;
+    array.range.rank = 0; /* norms do not depend on it */
+    code = thc_array_norms(&array, &file.patterns, &file.pattern_count);
     if (code == GW_CLI_OK) {
         code = norm_file_write(&file, a->output);
     }
     norm_file_free(&file);
-    free(error);
-    gw_npy_close(&npy);
+    thc_array_close(&array);
     return code;
 }
 

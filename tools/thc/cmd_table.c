@@ -9,9 +9,6 @@
 #include "cmd_thc.h"
 #include "thc_options.h"
 
-static uint8_t memory[GW_THC_TABLE_WORKSPACE_SIZE];
-static const gw_workspace workspace = {memory, sizeof memory};
-
 typedef struct table_arguments {
     unsigned bits;
     unsigned granularity;
@@ -114,7 +111,7 @@ int gw_cmd_table(int argc, char **argv)
     if (a.bits == 0 || a.granularity == 0 || a.p == 0) {
         return gw_cli_error(GW_CLI_USAGE, NULL, "table needs --bits, --granularity and --p");
     }
-    gw_status status = gw_thc_table_solve(a.bits, a.granularity, a.p, &table, &cost, &workspace);
+    gw_status status = gw_thc_table_solve(a.bits, a.granularity, a.p, &table, &cost, thc_workspace());
     if (status != GW_OK) {
         return gw_cli_error(GW_CLI_USAGE, NULL, "no table of %u bits, granularity %u, p %g: %s", a.bits,
                             a.granularity, a.p, gw_status_message(status));
@@ -159,7 +156,7 @@ int gw_cmd_thc_plan(int argc, char **argv)
         return gw_cli_error(GW_CLI_USAGE, NULL, "thc-plan needs --workers");
     }
     const gw_thc_goal goal = {a.bits, a.workers, a.lane_bits, a.error_feedback};
-    gw_status status = gw_thc_plan_make(&plan, &goal, &workspace);
+    gw_status status = gw_thc_plan_make(&plan, &goal, thc_workspace());
     if (status != GW_OK) {
         return gw_cli_error(GW_CLI_USAGE, NULL, "no plan for %u workers, %u bits, lanes of %u bits: %s",
                             a.workers, a.bits, a.lane_bits, gw_status_message(status));

@@ -8,18 +8,15 @@
 #include <string.h>
 
 #include "cmd_thc.h"
-#include "ef_state.h"
 #include "norm_file.h"
-#include "npy.h"
-#include "thc_options.h"
+#include "thc_array.h"
 
 typedef struct compress_arguments {
     const char *input;
     const char *output;
     const char *norms;
     const char *state;
-    int checksum;
-    int bf16;
+    gw_npy_u2 u2;
     int json;
     thc_request request;
 } compress_arguments;
@@ -60,10 +57,10 @@ static error_t compress_parse(int key, char *text, struct argp_state *state)
         a->state = text;
         break;
     case KEY_CHECKSUM:
-        a->checksum = 1;
+        a->request.checksum = 1;
         break;
     case KEY_BF16:
-        a->bf16 = 1;
+        a->u2 = GW_NPY_U2_BF16;
         break;
     case KEY_JSON:
         a->json = 1;
@@ -118,99 +115,68 @@ static void report(const compress_arguments *a, const gw_thc_options *options, u
     (void)gw_cli_json_print(object);
 }
 
-/* The maxima: from the file, or this worker's own. Caller frees. */
-static uint32_t *maxima_for(const compress_arguments *a, const gw_thc *thc, const gw_thc_range *range,
-                            const gw_npy *npy, float *error, const gw_workspace *workspace, int *code)
+/* Maxima from a norm file. */
+static int read_maxima(const char *path, const thc_array *array, uint32_t **maxima)
 {
-    size_t count = (size_t)range->block_count * gw_thc_patterns_per_block(thc);
-    const gw_thc_options *options = gw_thc_options_of(thc);
-    const gw_thc_source source = {.values = npy->values, .error = error};
-    uint64_t bad = UINT64_MAX;
+    const gw_thc_options *options = gw_thc_options_of(&array->thc);
+    norm_file file;
+    int code = norm_file_read(&file, path);
 
-    if (a->norms != NULL) {
-        norm_file file;
-        *code = norm_file_read(&file, a->norms);
-        if (*code != GW_CLI_OK) {
-            return NULL;
-        }
-        if (file.transform == options->transform && file.block_log2 == options->block_log2 &&
-            file.count == npy->len && file.merged <= options->worker_max) {
-            return file.patterns;
-        }
-        *code = gw_cli_error(GW_CLI_BAD_DATA, a->norms,
-                             "made for another transform, block length, number of values or more workers");
-        norm_file_free(&file);
-        return NULL;
-    }
-    uint32_t *patterns = thc_alloc(count * sizeof *patterns);
-    *code = patterns == NULL ? GW_CLI_IO : GW_CLI_OK;
-    if (patterns == NULL) {
-        return NULL;
-    }
-    gw_status status = gw_thc_norms(thc, range, &source, patterns, &bad, workspace);
-    if (status != GW_OK) {
-        *code = thc_fail(a->input, status, bad);
-        free(patterns);
-        return NULL;
-    }
-    return patterns;
-}
-
-static int compress_array(const compress_arguments *a, const gw_npy *npy)
-{
-    static uint8_t memory[GW_THC_WORKSPACE_SIZE_MAX];
-    const gw_workspace workspace = {memory, sizeof memory};
-    gw_thc_options options;
-    gw_thc thc;
-    float *error = NULL;
-    uint32_t *maxima = NULL;
-    gw_buffer frame = {0};
-    uint64_t bad = UINT64_MAX;
-
-    int code = thc_request_options(&a->request, npy->dtype, a->state != NULL, &options);
     if (code != GW_CLI_OK) {
         return code;
     }
-    options.checksum = a->checksum;
-    gw_status status = gw_thc_init(&thc, &options);
-    if (status != GW_OK) {
-        return thc_fail(NULL, status, UINT64_MAX);
+    if (file.transform != options->transform || file.block_log2 != options->block_log2 ||
+        file.count != array->npy.len || file.merged > options->worker_max) {
+        norm_file_free(&file);
+        return gw_cli_error(GW_CLI_BAD_DATA, path,
+                            "made for another transform, block length, number of values or more workers");
     }
-    gw_thc_range range = {npy->len, 0, gw_thc_block_count(&thc, npy->len), a->request.round, a->request.rank};
-    if (a->state != NULL) {
-        error = ef_state_read(a->state, npy->len, &code);
+    *maxima = file.patterns;
+    return GW_CLI_OK;
+}
+
+/* Encodes the array into memory from malloc. */
+static int encode_array(const compress_arguments *a, const thc_array *array, const uint32_t *maxima,
+                        gw_buffer *frame)
+{
+    const gw_thc_source source = {.values = array->npy.values, .error = array->error, .patterns = maxima};
+    uint64_t bad;
+
+    frame->capacity = gw_thc_frame_bound(&array->thc, array->npy.len);
+    frame->data = thc_alloc(frame->capacity);
+    if (frame->data == NULL) {
+        return GW_CLI_IO;
     }
+    gw_status status = gw_thc_frame_encode(&array->thc, &array->range, &source, frame, &bad, thc_workspace());
+    if (status == GW_ERR_STATE) {
+        return gw_cli_error(GW_CLI_BAD_DATA, a->norms, "block %llu: the maxima are below this array's own",
+                            (unsigned long long)bad);
+    }
+    return status == GW_OK ? GW_CLI_OK : thc_fail(a->input, status, bad);
+}
+
+static int compress_array(const compress_arguments *a, const thc_array *array)
+{
+    uint32_t *maxima = NULL;
+    size_t pattern_count;
+    gw_buffer frame = {0};
+    int code = a->norms != NULL ? read_maxima(a->norms, array, &maxima)
+                                : thc_array_norms(array, &maxima, &pattern_count);
+
     if (code == GW_CLI_OK) {
-        maxima = maxima_for(a, &thc, &range, npy, error, &workspace, &code);
-    }
-    if (code == GW_CLI_OK) {
-        const gw_thc_source source = {.values = npy->values, .error = error, .patterns = maxima};
-        frame.capacity = gw_thc_frame_bound(&thc, npy->len);
-        frame.data = thc_alloc(frame.capacity);
-        code = frame.data == NULL ? GW_CLI_IO : GW_CLI_OK;
-        if (code == GW_CLI_OK &&
-            (status = gw_thc_frame_encode(&thc, &range, &source, &frame, &bad, &workspace)) != GW_OK) {
-            if (status == GW_ERR_STATE) {
-                code = gw_cli_error(GW_CLI_BAD_DATA, a->norms,
-                                    "block %llu: the maxima are below this array's own",
-                                    (unsigned long long)bad);
-            } else {
-                code = thc_fail(a->input, status, bad);
-            }
-        }
+        code = encode_array(a, array, maxima, &frame);
     }
     if (code == GW_CLI_OK) {
         code = thc_write_file(a->output, frame.data, frame.size);
     }
-    if (code == GW_CLI_OK && a->state != NULL) {
-        code = ef_state_write(a->state, error, npy->len);
+    if (code == GW_CLI_OK) {
+        code = thc_array_save_state(array);
     }
     if (code == GW_CLI_OK && strcmp(a->output, "-") != 0) {
-        report(a, &options, npy->len, frame.size);
+        report(a, gw_thc_options_of(&array->thc), array->npy.len, frame.size);
     }
     free(frame.data);
     free(maxima);
-    free(error);
     return code;
 }
 
@@ -223,14 +189,13 @@ int gw_cmd_thc_compress(int argc, char **argv)
         compress_parse,
         "A.npy --codec thc --norms ALL.norm --rank I --workers N -o A.gw",
         "Quantize one worker's array so that frames of all workers can be added (gradwire aggregate). "
-        "Without --norms "
-        "the frame is its only contributor's.",
+        "Without --norms the frame is for one worker.",
         children,
         NULL,
         NULL,
     };
     compress_arguments a;
-    gw_npy npy;
+    thc_array array;
 
     memset(&a, 0, sizeof a);
     thc_request_init(&a.request);
@@ -246,12 +211,12 @@ int gw_cmd_thc_compress(int argc, char **argv)
         code = thc_check_output(a.state, a.input);
     }
     if (code == GW_CLI_OK) {
-        code = gw_npy_open(&npy, a.input, a.bf16 ? GW_NPY_U2_BF16 : GW_NPY_U2_REFUSE);
+        code = thc_array_open(&array, a.input, a.u2, a.state, &a.request);
     }
     if (code != GW_CLI_OK) {
         return code;
     }
-    code = compress_array(&a, &npy);
-    gw_npy_close(&npy);
+    code = compress_array(&a, &array);
+    thc_array_close(&array);
     return code;
 }

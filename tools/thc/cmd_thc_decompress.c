@@ -62,8 +62,6 @@ static error_t decompress_parse(int key, char *text, struct argp_state *state)
 
 static int decompress_frame(const decompress_arguments *a, const gw_input_file *input)
 {
-    static uint8_t memory[GW_THC_WORKSPACE_SIZE_MAX];
-    const gw_workspace workspace = {memory, sizeof memory};
     gw_thc_frame_info info;
 
     gw_status status = gw_thc_frame_peek(input->data, input->size, &info);
@@ -79,7 +77,7 @@ static int decompress_frame(const decompress_arguments *a, const gw_input_file *
     if (target.values == NULL) {
         return GW_CLI_IO;
     }
-    status = gw_thc_frame_decode(&frame, a->mode, &target, &workspace);
+    status = gw_thc_frame_decode(&frame, a->mode, &target, thc_workspace());
     int code = status == GW_OK ? gw_npy_save(a->output, info.options.dtype, target.values, target.len)
                                : thc_fail(input->name, status, target.bad_block);
     if (code == GW_CLI_OK && target.missing > 0) {

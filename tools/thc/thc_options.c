@@ -180,11 +180,10 @@ void thc_request_init(thc_request *request)
     request->backends = GW_BACKEND_ALL;
 }
 
-/* Whether gw_thc_init() accepts *options; if not, prints which option it refuses. */
-static int check_options(const gw_thc_options *options, double p)
+/* gw_thc_init(), with messages that name the command's options. */
+static int init_handle(gw_thc *thc, const gw_thc_options *options, double p)
 {
-    gw_thc thc;
-    gw_status status = gw_thc_init(&thc, options);
+    gw_status status = gw_thc_init(thc, options);
 
     if (status == GW_OK) {
         return GW_CLI_OK;
@@ -207,41 +206,46 @@ static int check_options(const gw_thc_options *options, double p)
                         options->table.bits, options->table.granularity, p, gw_status_message(status));
 }
 
-int thc_request_options(const thc_request *request, gw_dtype dtype, int error_feedback,
-                        gw_thc_options *options)
+int thc_request_init_handle(const thc_request *request, gw_dtype dtype, int error_feedback, gw_thc *thc)
 {
-    static uint8_t memory[GW_THC_TABLE_WORKSPACE_SIZE];
-    const gw_workspace workspace = {memory, sizeof memory};
     const gw_thc_goal goal = {request->bits, request->workers, request->lane_bits, error_feedback};
     gw_thc_plan plan;
-    gw_status status = gw_thc_plan_make(&plan, &goal, &workspace);
+    gw_status status = gw_thc_plan_make(&plan, &goal, thc_workspace());
 
     if (status != GW_OK) {
         return gw_cli_error(GW_CLI_USAGE, NULL,
                             "no configuration for %u workers, %u bits, lanes of %u bits: %s",
                             request->workers, request->bits, request->lane_bits, gw_status_message(status));
     }
+    gw_thc_options options = plan.options;
     double p = request->p > 0 ? request->p : plan.p;
-    *options = plan.options;
-    unsigned granularity = request->granularity != 0 ? request->granularity : options->table.granularity;
+    unsigned granularity = request->granularity != 0 ? request->granularity : options.table.granularity;
     if (request->uniform) {
-        options->table = gw_thc_table_uniform(request->bits);
+        options.table = gw_thc_table_uniform(request->bits);
     } else if (request->granularity != 0 || request->p > 0) {
-        status = gw_thc_table_solve(request->bits, granularity, p, &options->table, NULL, &workspace);
+        status = gw_thc_table_solve(request->bits, granularity, p, &options.table, NULL, thc_workspace());
     }
     if (status != GW_OK) {
         return gw_cli_error(GW_CLI_USAGE, NULL, "no table of %u bits, granularity %u, p %g: %s",
                             request->bits, granularity, p, gw_status_message(status));
     }
-    options->threshold_bits = request->plain ? 0 : gw_thc_threshold_bits(p);
-    options->transform = request->plain ? GW_THC_PLAIN : GW_THC_ROTATED;
-    options->nonfinite = request->nonfinite;
-    options->block_log2 = request->block_log2;
-    options->dtype = dtype;
-    options->backends = request->backends;
-    options->seed = request->seed;
-    options->job = request->job;
-    return check_options(options, p);
+    options.threshold_bits = request->plain ? 0 : gw_thc_threshold_bits(p);
+    options.transform = request->plain ? GW_THC_PLAIN : GW_THC_ROTATED;
+    options.nonfinite = request->nonfinite;
+    options.block_log2 = request->block_log2;
+    options.dtype = dtype;
+    options.backends = request->backends;
+    options.checksum = request->checksum;
+    options.seed = request->seed;
+    options.job = request->job;
+    return init_handle(thc, &options, p);
+}
+
+const gw_workspace *thc_workspace(void)
+{
+    static uint8_t memory[GW_THC_WORKSPACE_SIZE_MAX]; /* more than GW_THC_TABLE_WORKSPACE_SIZE */
+    static const gw_workspace workspace = {memory, sizeof memory};
+    return &workspace;
 }
 
 void thc_require(struct argp_state *state, int has_input, const char *output)

@@ -17,8 +17,7 @@ int thc_parse_p(const char *text, double *p);
 /* Prints why a library call failed, with the bad block unless it is UINT64_MAX, and returns the exit code. */
 int thc_fail(const char *file, gw_status status, uint64_t block);
 
-/* What names a configuration on the command line; child of the subcommands' argp with thc_request as input.
- */
+/* Options of the library on the command line; child of the subcommands' argp with thc_request as input. */
 typedef struct thc_request {
     unsigned bits;
     unsigned granularity; /* 0: recommended */
@@ -33,21 +32,24 @@ typedef struct thc_request {
     int plain;
     int uniform;
     gw_thc_nonfinite nonfinite;
+    int checksum;
     uint32_t backends; /* mask, checked against the machine */
 } thc_request;
 
 void thc_request_init(thc_request *request);
 extern const struct argp thc_request_argp;
 
-/* Options for a request; messages are printed. */
-int thc_request_options(const thc_request *request, gw_dtype dtype, int error_feedback,
-                        gw_thc_options *options);
+/* A handle for a request; messages are printed. Returns an exit code. */
+int thc_request_init_handle(const thc_request *request, gw_dtype dtype, int error_feedback, gw_thc *thc);
 
-/* Ends the command with a message where its input or its output was not named. */
+/* Ends the command with a message if its input or its output is missing. */
 void thc_require(struct argp_state *state, int has_input, const char *output);
 
-/* GW_CLI_USAGE and a message where the output would replace an input; either may be NULL. */
+/* GW_CLI_USAGE and a message if the output would replace an input; either may be NULL. */
 int thc_check_output(const char *output, const char *input);
+
+/* The workspace of all calls. */
+const gw_workspace *thc_workspace(void);
 
 /* malloc with a message; size 0 gives a valid pointer. */
 void *thc_alloc(size_t size);

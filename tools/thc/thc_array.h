@@ -1,0 +1,31 @@
+/*
+ * An array with the handle and the error-feedback state that a worker's commands need.
+ *
+ * SPDX-License-Identifier: BSD-2-Clause
+ */
+#ifndef GW_THC_ARRAY_H
+#define GW_THC_ARRAY_H
+
+#include "npy.h"
+#include "thc_options.h"
+
+typedef struct thc_array {
+    const char *path;
+    const char *state_path; /* NULL: no error feedback */
+    gw_npy npy;
+    gw_thc thc;
+    gw_thc_range range; /* all blocks */
+    float *error;       /* the state: an fp32 .npy of the array's length, zeros if the file does not exist */
+} thc_array;
+
+/* Both return an exit code and print messages; after a failure there is nothing to close. */
+int thc_array_open(thc_array *array, const char *path, gw_npy_u2 u2, const char *state_path,
+                   const thc_request *request);
+/* The patterns of all blocks, from malloc. */
+int thc_array_norms(const thc_array *array, uint32_t **patterns, size_t *pattern_count);
+
+/* Writes the state, where there is one. Returns an exit code. */
+int thc_array_save_state(const thc_array *array);
+void thc_array_close(thc_array *array);
+
+#endif
