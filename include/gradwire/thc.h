@@ -93,9 +93,8 @@ GW_API gw_thc_table gw_thc_table_uniform(unsigned bits);
 
 /*
  * The exact optimum over all tables of `bits` and `granularity` for the share p of values clamped (paper,
- * section 5.2 and appendix B), by dynamic programming over grid points in O(2^bits * granularity^2), with no
- * symmetry assumed. Among tables of equal cost, in units of 2^-60, the lexicographically smallest:
- * docs/numerics-thc.md has the normative order of operations.
+ * section 5.2 and appendix B), symmetric or not, in O(2^bits * granularity^2). Of tables of equal cost, in
+ * units of 2^-60, the lexicographically smallest (docs/numerics-thc.md section 10).
  *   - bits: 1..4
  *   - granularity: 2^bits - 1 .. 255
  *   - p: 2^-13 .. 0.9 (t <= 4, the largest threshold that options and frames allow)
@@ -121,9 +120,8 @@ typedef enum gw_thc_transform {
     GW_THC_ROTATED = 1 /* randomized Hadamard transform; the range is +-t * norm / sqrt(block): Algorithm 3 */
 } gw_thc_transform;
 
-/* What gw_thc_norms(), gw_thc_prepare() and gw_thc_encode() do with a block that holds NaN or infinity, or
- * whose norm or range exceeds fp32. Integer lanes cannot carry such values (docs/numerics-thc.md, section 3,
- * says why no policy sends such blocks raw). */
+/* What a worker does with a block that holds NaN or infinity, or whose norm or range exceeds fp32
+ * (docs/numerics-thc.md section 3). */
 typedef enum gw_thc_nonfinite {
     GW_THC_NONFINITE_ERROR = 0,     /* GW_ERR_NONFINITE before any output */
     GW_THC_NONFINITE_PROPAGATE = 1, /* the block is marked in its pattern; every worker decodes it to NaN */
@@ -157,10 +155,10 @@ typedef struct gw_thc_goal {
 } gw_thc_goal;
 
 /*
- * Fills *options with the recommended values: rotated, fp32, blocks of 1024, all backends, no checksum; lanes
- * of 8 bits with the largest granularity <= 31 that fits, else 16 bits with granularity <= 51, else 32; the
- * optimal table for a p that minimises quantization + truncation with error feedback and quantization / n +
- * truncation without (p a power of 1/2); non-finite blocks are errors; seed and job 0.
+ * Fills *options with the recommended values: rotated, fp32, blocks of 1024, all backends, no checksum,
+ * non-finite blocks are errors, seed and job 0. Lanes of 8 bits with the largest granularity <= 31 that fits,
+ * else 16 bits with granularity <= 51, else 32. The optimal table for the p, a power of 1/2, that minimises
+ * quantization + truncation with error feedback, quantization / n + truncation without.
  *   - workspace: as for gw_thc_table_solve(). May be NULL for worker_max <= 1285 with lane_bits 0, whose
  *     tables are listed in the library
  *   - GW_ERR_ARG, GW_ERR_OPTION, GW_ERR_OVERFLOW if the given lane_bits cannot hold the sum,
@@ -184,8 +182,7 @@ typedef struct gw_thc_plan {
 GW_API GW_MUST_CHECK gw_status gw_thc_plan_make(gw_thc_plan *plan, const gw_thc_goal *goal,
                                                 const gw_workspace *workspace);
 
-/* The handle: checked options, quantizer tables and kernels. Plain data in the caller's memory; it may be
- * copied. Read-only after gw_thc_init(), so any number of threads may share one. */
+/* The handle: checked options, quantizer tables and kernels. It may be copied, and shared by threads. */
 typedef struct gw_thc {
     union {
         uint64_t align;
@@ -247,11 +244,8 @@ typedef struct gw_thc_range {
     uint32_t rank;  /* of the worker: 0..worker_max-1. Decoders do not read it */
 } gw_thc_range;
 
-/*
- * What a worker's calls read. Pointers lead to the first element or block of the range, not of the tensor. An
- * element is value + error, rounded once to fp32; subnormal results and -0 count as +0
- * (docs/numerics-thc.md).
- */
+/* What a worker's calls read, from the first element or block of the range on. An element x is value + error,
+ * rounded once to fp32; subnormal results and -0 count as +0 (docs/numerics-thc.md section 2). */
 typedef struct gw_thc_source {
     const void *values; /* elements of options.dtype */
     float *error;       /* error memory of the same elements; NULL iff options.error_feedback is 0. Only
@@ -332,9 +326,9 @@ GW_API GW_MUST_CHECK gw_status gw_thc_error_restore(const gw_thc *thc, const gw_
                                                     const gw_workspace *workspace);
 
 /*
- * Error memory as bytes, for checkpoints and new bucket layouts. Memory is indexed by element of a numbering
- * that the caller chooses: save each bucket with its first element, then load any other cut of the same
- * numbering. 40 bytes of header and checksum per piece (docs/format-thc.md).
+ * Error memory as bytes, for checkpoints and new bucket layouts. The caller numbers the elements: save each
+ * bucket with its first element, then load any other cut of the same numbering. 40 bytes of header and
+ * checksum per piece (docs/format-thc.md section 5).
  */
 GW_API size_t gw_thc_error_saved_size(uint64_t len);
 GW_API GW_MUST_CHECK gw_status gw_thc_error_save(const float *error, uint64_t element_first, uint64_t len,
@@ -348,10 +342,9 @@ GW_API GW_MUST_CHECK gw_status gw_thc_error_load(const void *src, size_t src_siz
 /* ------------ aggregation ------------ */
 
 /*
- * The aggregator: integers only, no float, no allocation, no function pointer in firmware builds
- * (GW_FIRMWARE). One handle serves any number of sums; it is read-only after init. Lanes are little-endian
- * unsigned integers of lane_bits, any alignment. Every add checks everything before it changes anything;
- * addition is commutative and associative, so every tree of partial sums ends in the same bits.
+ * The aggregator: integers only, and no function pointer in firmware builds (GW_FIRMWARE). One handle serves
+ * any number of sums and threads. Lanes are little-endian unsigned integers of lane_bits. Every add checks
+ * everything before it changes anything; every tree of partial sums ends in the same bits.
  */
 typedef struct gw_thc_agg {
     union {
@@ -454,7 +447,7 @@ typedef struct gw_thc_target {
  * Decodes summed lanes (paper, Algorithm 3 lines 18-20): centre, scale, rotate back.
  *   - a block with a lane above members * g, more than worker_max members, an impossible pattern, or zero
  *     norm with non-zero lanes is zero-filled and the others are decoded: GW_ERR_CORRUPT (GW_ERR_OVERFLOW for
- * the members) of the lowest such block
+ *     the members) of the lowest such block
  *   - GW_ERR_DST if target->capacity is below the elements of the range. Other errors too are found before
  *     target->values is written
  */
@@ -671,15 +664,15 @@ GW_API void gw_thc_packet_write(uint8_t *dst, const gw_thc_packet_header *header
 /* ------------ parameter server ------------ */
 
 /*
- * Aggregation in the network (paper, Pseudocode 1, made safe). Blocks map to slots: the packet with first
- * block b uses slot (b / blocks_per_packet) % slot_count. A slot keeps two versions: the current one and the
- * one before. Packets in, packets out; transport and time are the caller's; memory is fixed at creation.
+ * Aggregation in the network (paper, Pseudocode 1, made safe). Packets in, packets out; transport and time
+ * are the caller's; memory is fixed at creation. The packet with first block b uses slot (b /
+ * blocks_per_packet) % slot_count. A slot keeps two versions: the current one and the one before.
  *
  * A version is open until all workers, or `quorum` of them, have contributed or gw_thc_server_seal() closes
  * it. A newer round (modulo 2^32), or a later block of the same round on the same slot, opens the slot's next
  * version only when the current one is closed and the one before is free: all workers were seen at the
- * current version, or gw_thc_server_drop() gave it up. A worker that sends its packet for a closed version
- * gets the result again. Nothing is added for duplicates, late or foreign packets.
+ * current version, or gw_thc_server_drop() freed it. A worker that sends its packet for a closed version gets
+ * the result again.
  */
 typedef enum gw_thc_op {
     GW_THC_OP_SUM = 0, /* INDICES and LANES in, RESULT out */
