@@ -100,8 +100,8 @@ GW_API GW_MUST_CHECK gw_status gw_gcomp_map_rule_init(const gw_optimizer *optimi
  *
  *   - backends: mask of permitted backends (GW_BACKEND_ALL)
  *   - levels: len bytes, which must not overlap the state
- *   - GW_OK; GW_ERR_ARG (NULL, a base outside 1..1023, or a rule that gw_gcomp_map_rule_init() cannot make):
- *     nothing is written
+ *   - GW_OK; GW_ERR_ARG (NULL, a base outside 1..1023, or a rule with an unknown kind, arrays that its
+ *     optimizer does not have, a subnormal factor or a bad wire_scale): nothing is written
  */
 GW_API GW_MUST_CHECK gw_status gw_gcomp_map_scan(const gw_gcomp_map_rule *rule,
                                                  const gw_optimizer_state *state, size_t len,

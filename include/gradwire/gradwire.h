@@ -4,6 +4,7 @@
  * This header holds what every part of the library shares: status codes, data types, backends, version.
  *   gcomp.h  near-lossless gradient compression (GCOMP)
  *   thc.h    homomorphic compression (THC)
+ *   cuda.h   both codecs on NVIDIA GPUs
  *   plan.h   planners: what to fuse, compress and send how
  *
  * Rules that hold everywhere (docs/numerics.md and docs/format.md have the details):

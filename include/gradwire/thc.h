@@ -492,8 +492,8 @@ typedef struct gw_thc_frame {
 
 /* What a frame header says, checked. Offsets are from the start of the frame. */
 typedef struct gw_thc_frame_info {
-    gw_thc_options options; /* error_feedback 0; nonfinite PROPAGATE iff the flag is set, else ERROR; all
-                               backends */
+    gw_thc_options options; /* error_feedback 0; nonfinite PROPAGATE iff the flag is set, else ERROR;
+                               backends: all after peek, those of the frame struct after check */
     uint32_t flags;
     uint32_t round;
     uint32_t rank; /* of the worker of an index frame */
@@ -518,7 +518,7 @@ GW_API GW_MUST_CHECK gw_status gw_thc_frame_peek(const void *src, size_t src_siz
 
 /* Header and content: all of the above, GW_ERR_SHORT or GW_ERR_TRAILING if frame->size is not the frame's,
  * GW_ERR_LIMIT, GW_ERR_CHECKSUM, and every block's pattern, set and lanes (GW_ERR_CORRUPT, GW_ERR_DUP);
- * *bad_block is relative to the frame. */
+ * *bad_block is relative to the frame. *info is written if the header is valid, whatever follows it. */
 GW_API GW_MUST_CHECK gw_status gw_thc_frame_check(const gw_thc_frame *frame, gw_thc_frame_info *info,
                                                   uint64_t *bad_block);
 

@@ -5,6 +5,7 @@
  */
 #include "core/bytes.h"
 #include "gcomp/gcomp_codec.h"
+#include "gcomp/map_rule.h"
 #include "cuda/cuda_handle.h"
 #include "cuda/gcomp_plan.h"
 
@@ -149,7 +150,13 @@ static gw_cuda_key key_of(const gw_gcomp_source *source)
     return key;
 }
 
-/* What can be said of a source on the host: that of gw_gcomp_encode(). */
+/* Derived frames carry the wire scale, so it must be one that gw_gcomp_encode() accepts. */
+static int has_wire_scale(const gw_codec *codec, const gw_gcomp_map *map)
+{
+    return codec->options.levels != GW_GCOMP_DERIVED || map == NULL || gw_is_wire_scale(map->wire_scale);
+}
+
+/* What the host can check of a source, as gw_gcomp_encode() does. */
 static gw_status check_source(const gw_codec *codec, const gw_gcomp_source *source,
                               const gw_cuda_gcomp_device *device)
 {
@@ -171,7 +178,8 @@ static gw_status check_source(const gw_codec *codec, const gw_gcomp_source *sour
     const int has_digests = source->len == 0 || !is_derived ||
                             (map->digest != NULL && gw_cuda_is_aligned(map->digest, 4) &&
                              map->chunk_log2 == codec->options.chunk_log2);
-    return has_base && map->len == source->len && has_levels && has_digests ? GW_OK : GW_ERR_ARG;
+    const int is_valid = has_base && map->len == source->len && has_levels && has_digests;
+    return is_valid && has_wire_scale(codec, map) ? GW_OK : GW_ERR_ARG;
 }
 
 static void fill_item_map(gw_cuda_gcomp_item *item, const gw_gcomp_map *map)
@@ -293,6 +301,9 @@ gw_status gw_cuda_gcomp_encode_batch(gw_cuda *cuda, const gw_gcomp *codec, const
     gw_status status =
         begin(&c, cuda, codec, request,
               gw_cuda_gcomp_encode_workspace_size(codec, batch->item_count, batch->value_total));
+    if (status == GW_OK && !has_wire_scale(c.codec, batch->map)) {
+        status = GW_ERR_ARG;
+    }
     if (status == GW_OK && !fits_shared(&c)) {
         status = GW_ERR_OPTION;
     }
@@ -473,6 +484,9 @@ gw_status gw_cuda_gcomp_decode_add_encode_batch(gw_cuda *cuda, const gw_gcomp *c
     const gw_cuda_gcomp_device *device = request->device;
     gw_status status = begin(&c, cuda, codec, request,
                              gw_cuda_gcomp_hop_workspace_size(codec, batch->hop_count, batch->value_total));
+    if (status == GW_OK && !has_wire_scale(c.codec, batch->map)) {
+        status = GW_ERR_ARG;
+    }
     if (status == GW_OK && !fits_shared(&c)) {
         status = GW_ERR_OPTION;
     }
@@ -550,6 +564,9 @@ gw_status gw_cuda_gcomp_histogram_add_batch(gw_cuda *cuda, const gw_gcomp *codec
                                    batch->value_total > GW_FRAME_LEN_MAX
                                        ? 0
                                        : gw_cuda_gcomp_histogram_workspace_size(codec, batch->item_count));
+    if (status == GW_OK && !has_wire_scale(c.codec, batch->map)) {
+        return GW_ERR_ARG;
+    }
     if (status != GW_OK) {
         return status;
     }

@@ -32,7 +32,8 @@ static gw_status begin(gw_cuda_state **state, gw_cuda_map_params *params, gw_cud
                        const gw_cuda_gcomp_map_input *input, const uint32_t *top)
 {
     if (cuda == NULL || input == NULL || input->rule == NULL || input->state == NULL || top == NULL ||
-        input->rule->kind == 0 || !gw_cuda_is_aligned(top, 4) || !gw_cuda_is_aligned(input->device_rule, 4) ||
+        !gw_map_rule_is_valid(input->rule) || !gw_cuda_is_aligned(top, 4) ||
+        !gw_cuda_is_aligned(input->device_rule, 4) ||
         (input->len != 0 && !is_state_complete(input->rule, input->state))) {
         return GW_ERR_ARG;
     }

@@ -11,7 +11,7 @@ GW_DEVICE float half_range_of(const gw_cuda_thc_context &context)
     return 32768.0f * (float)context.granularity; /* below 2^23: exact */
 }
 
-/* plain_quantizer() of thc/thc_worker.c: the scale, the only part that is computed. */
+/* plain_quantizer() of thc/thc_encode.c: the scale, the only part that is computed. */
 GW_DEVICE float plain_scale(const gw_cuda_thc_context &context, float width)
 {
     const double range = 65536.0 * (double)context.granularity;

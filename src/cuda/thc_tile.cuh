@@ -334,7 +334,7 @@ GW_DEVICE uint32_t thc_block_kind(const gw_cuda_thc_encode_params &p, const uint
     return THC_BAD;
 }
 
-/* rotated_quantizer() of thc/thc_worker.c: the scale, the only part that is computed. */
+/* rotated_quantizer() of thc/thc_encode.c: the scale, the only part that is computed. */
 GW_DEVICE float thc_rotated_scale(const gw_cuda_thc_context &context, uint32_t own_norm, uint32_t max_norm)
 {
     const double norm = (double)__uint_as_float(max_norm) * gw_f64_pow2(128 - (int)(own_norm >> 23));

@@ -613,8 +613,8 @@ static gw_status decode_range(const gw_gcomp *codec, const gw_gcomp_frame *frame
     const gw_gcomp_map *map = frame->map;
     const uint64_t len = range_len(info, range);
     if (len == UINT64_MAX || frame->size < info->frame_size || info->dtype != inside->options.dtype ||
-        (needs_map(info) && info->len != 0 &&
-         (map == NULL || map->levels == NULL || map->len != info->len))) {
+        (needs_map(info) &&
+         (map == NULL || map->len != info->len || (info->len != 0 && map->levels == NULL)))) {
         return GW_ERR_ARG;
     }
     gw_status status = mode == DECODE_VALIDATE ? GW_OK : check_target(target, frame, info, len);

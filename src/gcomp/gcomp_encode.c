@@ -578,6 +578,10 @@ gw_status gw_gcomp_encode_range(const gw_gcomp *codec, const gw_gcomp_source *so
     if ((bound == 0 && range.chunk_count != 0) || part->capacity < bound) {
         return GW_ERR_DST;
     }
+    const size_t values_size = (size_t)source->len * gw_traits_of(e.rule.dtype)->size;
+    if (gw_is_overlapping(part->area, bound, source->values, values_size)) {
+        return GW_ERR_ARG;
+    }
     /* An area holds the directory entries of its chunks, with offsets from the range's first chunk, then the
      * chunks. */
     const size_t entries_size = (size_t)(GW_FRAME_ENTRY_SIZE * range.chunk_count);

@@ -19,8 +19,25 @@ static inline int gw_is_wire_scale(float x)
     return bits >= 0x00800000u && bits < 0x7f800000u;
 }
 
-/* 1 unless the rule is one that gw_gcomp_map_rule_init() cannot make. For such a rule (unknown bits, a
- * maximum without a second moment, subnormal factors) the kernels of two backends may make different maps. */
+/* Arrays that the rules of an optimizer may read. */
+static inline uint32_t gw_map_uses_allowed(uint32_t kind)
+{
+    switch (kind) {
+    case GW_OPTIMIZER_SGD:
+        return 0;
+    case GW_OPTIMIZER_MOMENTUM:
+    case GW_OPTIMIZER_NESTEROV:
+        return GW_MAP_USES_M;
+    case GW_OPTIMIZER_ADAGRAD:
+        return GW_MAP_USES_V;
+    default:
+        return GW_MAP_USES_M | GW_MAP_USES_V | GW_MAP_USES_A;
+    }
+}
+
+/* 0 for an unknown kind, arrays that its optimizer does not have, a maximum without a second moment, a
+ * subnormal factor, or a bad wire scale: for such a rule the kernels of two backends may make different maps.
+ */
 static inline int gw_map_rule_is_valid(const gw_gcomp_map_rule *rule)
 {
     const float factor[] = {rule->p_param, rule->p_m, rule->q_param, rule->q_m,
@@ -33,7 +50,7 @@ static inline int gw_map_rule_is_valid(const gw_gcomp_map_rule *rule)
         }
     }
     return rule->kind >= GW_OPTIMIZER_SGD && rule->kind <= GW_OPTIMIZER_ADAMW &&
-           uses <= (GW_MAP_USES_M | GW_MAP_USES_V | GW_MAP_USES_A) &&
+           (uses & ~gw_map_uses_allowed(rule->kind)) == 0 &&
            ((uses & GW_MAP_USES_A) == 0 || (uses & GW_MAP_USES_V) != 0) && gw_is_wire_scale(rule->wire_scale);
 }
 

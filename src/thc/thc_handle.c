@@ -94,8 +94,8 @@ gw_status gw_thc_init(gw_thc *thc, const gw_thc_options *options)
     if (thc == NULL) {
         return GW_ERR_ARG;
     }
+    GW_MEMSET(thc, 0, sizeof *thc);
     if (options == NULL) {
-        GW_MEMSET(thc, 0, sizeof *thc);
         return GW_ERR_ARG;
     }
     return gw_thc_state_init((gw_thc_state *)(void *)thc, options);

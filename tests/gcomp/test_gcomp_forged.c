@@ -125,6 +125,50 @@ static void forged_info_is_refused(void **state)
     }
 }
 
+/* An empty derived frame has a valid info, and no map: decode_range read through the map all the same. */
+static void empty_frame_without_a_map(void **state)
+{
+    (void)state;
+    static sample s;
+    sample_make(&s, GW_GCOMP_DERIVED);
+    gw_gcomp_map map = s.map.map;
+    map.len = 0;
+    const gw_gcomp_source nothing = test_source(s.values, 0, &map);
+    uint8_t bytes[256];
+    gw_buffer dst = {bytes, sizeof bytes, 0};
+    assert_int_equal(gw_gcomp_encode(&s.codec.codec, &nothing, &dst, &s.codec.work), GW_OK);
+    gw_gcomp_info info;
+    assert_int_equal(gw_gcomp_peek(bytes, dst.size, 0, &info), GW_OK);
+    gw_gcomp_frame received = {bytes, dst.size, NULL};
+    const gw_gcomp_range all = {0, 0};
+    gw_gcomp_target target = {s.values, LEN, 0, 0};
+    assert_int_equal(gw_gcomp_decode_range(&s.codec.codec, &received, &info, &all, &target, &s.codec.work),
+                     GW_ERR_ARG);
+    received.map = &map;
+    assert_int_equal(gw_gcomp_decode_range(&s.codec.codec, &received, &info, &all, &target, &s.codec.work),
+                     GW_OK);
+    sample_free(&s);
+}
+
+static void encode_range_refuses_overlap(void **state)
+{
+    (void)state;
+    static sample s;
+    sample_make(&s, GW_GCOMP_EXPLICIT);
+    gw_gcomp_part part = {.range = {0, s.info.chunk_count}};
+    part.capacity = gw_gcomp_range_bound(&s.codec.codec, LEN, &part.range);
+    test_buffer memory;
+    test_buffer_make(&memory, part.capacity + sizeof s.values, 0, 0);
+    memcpy(memory.at + part.capacity - 1, s.values, sizeof s.values);
+    s.source.values = memory.at + part.capacity - 1;
+    part.area = memory.at;
+    assert_int_equal(gw_gcomp_encode_range(&s.codec.codec, &s.source, &part, &s.codec.work), GW_ERR_ARG);
+    assert_int_equal(part.size, 0);
+    assert_memory_equal(memory.at + part.capacity - 1, s.values, sizeof s.values);
+    test_buffer_free(&memory);
+    sample_free(&s);
+}
+
 /* Issue 12: gw_gcomp_join() did not refuse overlap of dst and areas. */
 static void join_refuses_overlap(void **state)
 {
@@ -232,10 +276,9 @@ static void wire_scale_must_be_normal(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(forged_info_is_refused),
-        cmocka_unit_test(join_refuses_overlap),
-        cmocka_unit_test(forged_map_rule_is_refused),
-        cmocka_unit_test(wire_scale_must_be_normal),
+        cmocka_unit_test(forged_info_is_refused),       cmocka_unit_test(empty_frame_without_a_map),
+        cmocka_unit_test(encode_range_refuses_overlap), cmocka_unit_test(join_refuses_overlap),
+        cmocka_unit_test(forged_map_rule_is_refused),   cmocka_unit_test(wire_scale_must_be_normal),
     };
     return cmocka_run_group_tests_name("gcomp forged", tests, NULL, NULL);
 }
