@@ -1,8 +1,7 @@
 /*
  * Sums: accumulator + decoded values, 8 (fp32) or 16 values at a time (docs/numerics.md section 5).
  *
- * Nine operations on eight values: the three memory accesses of a value are the bound wherever they miss
- * the second cache.
+ * Nine operations on eight values; if data misses L2, the three memory accesses of a value are the bound.
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
@@ -63,7 +62,7 @@ void gw_add_fp32_avx2(void *out, const void *accumulator, const void *values, si
 /* ---- bf16 --------------------------------------------------------------------------------------------- */
 
 /* Eight sums from the upper halves of words, back in the upper halves, rounded to nearest even; the lower
- * halves are worthless. */
+ * halves are garbage. */
 GW_TEMPLATE __m256i sum_bf16(__m256i a, __m256i b, int strict)
 {
     const __m256 x = flush(_mm256_castsi256_ps(a), strict), y = flush(_mm256_castsi256_ps(b), strict);
@@ -98,7 +97,7 @@ void gw_add_bf16_avx2(void *out, const void *accumulator, const void *values, si
 
 /* ---- fp16 --------------------------------------------------------------------------------------------- */
 
-/* The conversions know no flush mode: subnormals of fp16 are exact both ways, whatever FTZ and DAZ say. */
+/* The conversions ignore flush modes: subnormals of fp16 are exact both ways, whatever FTZ and DAZ are. */
 static inline __m128i sum_fp16(__m128i a, __m128i b)
 {
     const __m256 sum = _mm256_add_ps(_mm256_cvtph_ps(a), _mm256_cvtph_ps(b));

@@ -1,7 +1,6 @@
 /*
- * Byte shuffles that depend on eight bits, one entry for each value of the eight: how a compact run of
- * bytes and the places that a bitmap marks get together on a machine without expand and compress
- * instructions.
+ * Byte shuffles that depend on eight bits, one entry for each value of the eight: expand and compress by a
+ * bitmap for machines that lack the instructions.
  *
  * Byte j of an order says where byte j of the result comes from, 128 or more meaning zero.
  *
@@ -12,8 +11,8 @@
 
 #include "core/bytes.h"
 
-/* Compact: the bytes at set, or at clear bits, in order. An order is loaded as 16 bytes, of which the upper
- * half does not matter; the last entry is padding for that. */
+/* Compact: the bytes at set, or at clear bits, in order. An order is loaded as 16 bytes, of which the
+ * upper half is ignored; the last entry is padding for that. */
 typedef uint64_t gw_gather_orders[256 + 1];
 extern const gw_gather_orders gw_orders_set_avx2;
 extern const gw_gather_orders gw_orders_clear_avx2;

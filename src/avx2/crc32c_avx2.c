@@ -2,12 +2,12 @@
  * CRC32C with SSE4.2's crc32 instruction.
  *
  * The instruction takes eight bytes, has a latency of three cycles and a throughput of one, so three
- * neighbouring stretches of a buffer are summed side by side: 8 bytes a cycle is the bound (measured: 7.6),
- * and memory is slower. Their sums are put together by a carry-less multiplication with a power of x.
+ * neighbouring stretches of a buffer are processed in parallel: 8 bytes a cycle is the bound (measured: 7.6),
+ * and memory is slower. Their CRCs are combined by a carry-less multiplication with a power of x.
  *
- * Bits are reflected here: the lowest bit of a word is its highest power. With reflected factors the
- * product of two 32-bit words is short of one power of x, and crc32(0, product) multiplies by x^32 and
- * reduces. Hence a sum that `size` bytes follow has to be multiplied by x^(8 * size - 33).
+ * Bits are reflected here: the lowest bit of a word is its highest power. With reflected factors the product
+ * of two 32-bit words is short of one power of x, and crc32(0, product) multiplies by x^32 and reduces. Hence
+ * a CRC that `size` bytes follow has to be multiplied by x^(8 * size - 33).
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
@@ -32,7 +32,7 @@ static inline uint64_t multiply(uint64_t sum, uint32_t power)
     return (uint64_t)_mm_cvtsi128_si64(product);
 }
 
-/* The sum of 3 * size bytes, size being a multiple of 8. */
+/* The CRC of 3 * size bytes; size is a multiple of 8. */
 GW_TEMPLATE uint64_t sum_three(uint64_t sum, const uint8_t *src, size_t size, uint32_t one, uint32_t two)
 {
     uint64_t a = sum, b = 0, c = 0;

@@ -1,14 +1,12 @@
 /*
  * Join: last stage of a decode, 32 values at a time (docs/format.md section 3).
  *
- * Everything happens on bytes: labels say which planes have a digit of a value, as a mask of 32 bits per
- * plane; the next digits of a plane are spread to the set bits of its mask by a shuffle that the bits look
- * up; the digits and the exponent become the bytes of the values, and only the last step is as wide as they
- * are.
+ * All steps but the last work on bytes: labels give a mask of 32 bits per plane, the values that have a digit
+ * there; a shuffle looked up by the mask spreads the next digits of the plane to its set bits; digits and
+ * exponents become the bytes of the values. Only the last step is as wide as the values.
  *
- * From label to value is a chain of 60 cycles and more, and a processor does not look far enough ahead to
- * work on the next 32 values meanwhile. So the masks of some groups of 32 are made first, then their
- * values.
+ * From label to value is a chain of 60 cycles and more, longer than what out-of-order execution can overlap
+ * with the next 32 values. So the masks of some groups of 32 are made first, then their values.
  *
  * Bound: instructions. Explicit fp32 has about 125 for 32 values: 25 for the masks, 17 for each of three
  * planes, 48 for exponent, bytes, values and stores: 0.87 cycles a value at 4.5 a cycle. Measured on Zen 4:
@@ -74,7 +72,7 @@ static inline __m256i bytes_of_bits(uint32_t bits)
 
 /* ---- what a value has --------------------------------------------------------------------------------- */
 
-/* From map byte and exponent to what a value has: GW_HAS_P1 and so on. */
+/* From map byte and exponent to the digits that a value has: GW_HAS_P1 and so on. */
 typedef struct drop_rule {
     gw_room_rule room;
     __m256i cap;
@@ -181,7 +179,8 @@ static void put_escapes(uint8_t *dst, size_t i, uint32_t bits, size_t size, esca
 /* Which values of some groups have a digit in a plane, and which are escapes. */
 typedef struct group_masks {
     _Alignas(64) uint32_t plane[GW_PLANES_MAX][GW_GROUPS_MAX];
-    uint16_t order[GW_PLANES_MAX][4 * GW_GROUPS_MAX]; /* bytes of the masks as gw_spread16() wants them */
+    uint16_t order[GW_PLANES_MAX][4 * GW_GROUPS_MAX]; /* bytes of the masks in the form that gw_spread16()
+                                                       * takes */
     uint32_t escaped[GW_GROUPS_MAX];
     uint8_t has[GW_GROUPS_MAX * GW_GROUP_LEN]; /* GW_HAS_P1 and so on */
 } group_masks;
@@ -430,7 +429,7 @@ GW_TEMPLATE void join_range(uint8_t *dst, gw_joined *joined, uint16_t *place, co
         for (size_t g = 0; has_escapes && g < groups; g++) {
             put_escapes(dst, i + g * GW_GROUP_LEN, masks.escaped[g], size, &escapes);
         }
-        gw_join_sum(dst, i, groups * GW_GROUP_LEN, joiner, adds); /* while they are in the first cache */
+        gw_join_sum(dst, i, groups * GW_GROUP_LEN, joiner, adds); /* while they are in L1 */
         i += groups * GW_GROUP_LEN;
     }
     if (i < len) {

@@ -1,5 +1,5 @@
 /*
- * The AVX2 versions of kernels, declared by the typedefs of their slots.
+ * The AVX2 kernels, declared by the types of their slots.
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
@@ -8,8 +8,8 @@
 
 #include "core/kernels.h"
 
-/* The instruction sets that src/core/cpu.c requires and the build switches on: without one of them the
- * files of this folder are empty. */
+/* The instruction sets that src/core/cpu.c requires and the build enables: without one of them the files
+ * of this folder are empty. */
 #if defined(__AVX2__) && defined(__BMI2__) && defined(__F16C__)
 #define GW_AVX2_COMPILED 1
 #endif

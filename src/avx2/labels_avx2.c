@@ -1,5 +1,5 @@
 /*
- * Labels before their codebook is known: counted in pairs (gcomp/label_pairs.h), and then made ranks
+ * Labels before their codebook is known: counted in pairs (gcomp/label_pairs.h), then replaced by ranks
  * (rank_table_avx2.h).
  *
  * SPDX-License-Identifier: BSD-2-Clause
@@ -84,7 +84,7 @@ void gw_rank_avx2(uint8_t *labels, size_t len, const uint8_t rank[GW_LABELS])
     uint8_t block[GW_GROUPS_MAX * GW_GROUP_LEN];
     GW_MEMCPY(ranker.rank, rank, GW_LABELS);
     ranker.base = 0;
-    ranker.escape_rank = rank[GW_LABEL_ESCAPE]; /* any will do: what differs from it has an entry */
+    ranker.escape_rank = rank[GW_LABEL_ESCAPE]; /* any value: what differs from it has an entry */
     fill_rank_table(&table, &ranker);
     for (size_t at = 0; at < len; at += sizeof block) {
         const size_t groups =

@@ -4,7 +4,7 @@
  *
  * 60 to 110 operations on eight parameters, the square root being one of nine cycles: 2 to 4.5 cycles a
  * parameter (4.3 measured on Zen 4 with all four arrays). The state of an optimizer is 8 to 16 bytes a
- * parameter and fits no cache: memory, at some 4 bytes a cycle, is as slow.
+ * parameter and does not fit caches: memory, at about 4 bytes a cycle, is as slow.
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
@@ -129,7 +129,7 @@ GW_TEMPLATE __m256i map_groups(const gw_gcomp_map_rule *rule, const gw_optimizer
         } else {
             const __m256i low = _mm256_subs_epu16(_mm256_packus_epi32(q[0], q[1]), minus);
             const __m256i high = _mm256_subs_epu16(_mm256_packus_epi32(q[2], q[3]), minus);
-            /* Packing works on halves: fours of bytes have to be put in order. */
+            /* Packing works within halves: groups of four bytes have to be reordered. */
             const __m256i k = _mm256_permutevar8x32_epi32(_mm256_packus_epi16(low, high),
                                                           _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7));
             _mm256_storeu_si256((__m256i *)(void *)(levels + i), k);
@@ -163,7 +163,7 @@ static __m256i map_whole_groups(const gw_gcomp_map_rule *rule, const gw_optimize
     }
 }
 
-/* The last parameters, filled up with zeros, which drop nothing. */
+/* The last parameters, padded with zeros, which drop nothing. */
 typedef struct last_group {
     float array[4][GROUP_LEN];
     gw_optimizer_state state;

@@ -33,13 +33,13 @@ static inline uint32_t top_bits(__m256i x)
 }
 
 /*
- * The rank of a label, looked up in blocks of 16 labels, as many as have codes: the window puts them close
- * together, at its upper end, and zero is far from all others and counts by itself. A shuffle gives 0 where
- * the index is 128 or more. So after subtracting 16 for every block, blocks above see nothing, and the
- * entry of block b is added to, not chosen: it is stored as the difference (exclusive or) to the entry of
- * block b - 1. The last block brings the sum back to 0. At most 7 blocks and the last fit in front of 128.
- * Where more have codes (exact codebooks of long-tailed values), the others make runs of their own below
- * the first, whose labels are small values and rare: groups without one skip them.
+ * The rank of a label, looked up in as many blocks of 16 labels as have codes: those are adjacent, at the
+ * upper end of the window, except zero, which is handled separately. A shuffle gives 0 where the index is 128
+ * or more. So after subtracting 16 for every block, blocks above give 0, and results are combined, not
+ * selected: the entry of block b is stored as the difference (exclusive or) to the entry of block b - 1. The
+ * last block brings the sum back to 0. At most 7 blocks and the last fit below 128. Where more have codes
+ * (exact codebooks of long-tailed values), the others form further runs below the first. Their labels are of
+ * small values and rare: groups without one skip them.
  */
 enum { RUN_BLOCKS = 7, RUNS_MAX = 3 };
 
@@ -47,7 +47,7 @@ typedef struct rank_table {
     unsigned runs;
     unsigned blocks[RUNS_MAX]; /* with the last one, at least 3 */
     __m256i first[RUNS_MAX];   /* first label */
-    __m256i limit[RUNS_MAX];   /* labels behind the run, counted from its first label: the last block */
+    __m256i limit[RUNS_MAX];   /* labels after the run, counted from its first label: the last block */
     __m256i entry[RUNS_MAX][RUN_BLOCKS + 1];
     __m256i zero;    /* label 0 */
     __m256i missing; /* rank of labels without a code: all entries are differences to it */

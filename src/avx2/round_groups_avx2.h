@@ -1,6 +1,5 @@
 /*
- * Groups of 32 values: how much is dropped of them, which join needs, too; and rounding, which survey,
- * split and round share.
+ * Groups of 32 values: their drops, which join also needs; and rounding, which survey, split and round share.
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
@@ -28,7 +27,7 @@ enum {
     GW_HAS_NO_DIGIT = 1
 };
 
-/* What a value with so many kept bits has. */
+/* What a value with this many kept bits has. */
 static inline uint8_t gw_has_of_kept(unsigned kept, const gw_traits *t)
 {
     unsigned has = 0, whole = 0;
@@ -66,7 +65,7 @@ static inline void gw_room_rule_fill(gw_room_rule *room, int32_t drop_base, uint
     room->below = _mm256_set1_epi8((char)gw_clamp_byte(-quarters));
 }
 
-/* The room, 0 where it is negative. Sums saturate at 255, which no cap comes near. m: see above; zero in
+/* The room, 0 where it is negative. Sums saturate at 255, far above every cap. m: see above; zero in
  * derived mode. */
 static inline __m256i gw_room(__m256i k, __m256i e, __m256i m, const gw_room_rule *rule)
 {
@@ -107,7 +106,7 @@ typedef struct gw_round_plan {
 } gw_round_plan;
 
 /* Rounded values. In a group of 32, word 8 * j + 4 * h + n is value 16 * h + 4 * j + n; 16-bit types have
- * their values in the upper halves. Words of values that are flushed to +0 are worthless. */
+ * their values in the upper halves. Words of values that are flushed to +0 are garbage. */
 typedef struct gw_rounded_groups {
     _Alignas(64) uint32_t word[GW_GROUPS_MAX * GW_GROUP_LEN];
     uint8_t exponent[GW_GROUPS_MAX *
@@ -147,8 +146,8 @@ static inline uint32_t gw_rounded_word(const gw_rounded_groups *rounded, size_t 
 
 void gw_round_plan_fill(gw_round_plan *plan, const gw_round_rule *rule);
 
-/* Rounds the values [at, at + len) of a span, at most GW_GROUPS_MAX groups; the last group is filled up
- * with zeros. */
+/* Rounds the values [at, at + len) of a span, at most GW_GROUPS_MAX groups; the last group is padded with
+ * zeros. */
 void gw_round_groups(gw_rounded_groups *rounded, const gw_span *span, size_t at, size_t len,
                      const gw_round_plan *plan);
 

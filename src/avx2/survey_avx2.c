@@ -1,7 +1,7 @@
 /*
  * Survey: rounds values, all or a sample, and counts their bins. The rounding is the vector part; the
- * counting is one increment a value, in four tables so that runs of one bin do not wait for their own
- * increments.
+ * counting is one increment a value, in four tables so that equal bins in a row do not form one dependency
+ * chain.
  *
  * Bound: a load and a store per increment, 1 cycle a value, and 1.0 for the rounding (explicit fp32).
  * Measured on Zen 4: 2.4.
@@ -14,17 +14,17 @@
 
 #include "avx2/round_groups_avx2.h"
 
-/* Tables are not 4096 bytes apart, nor nearly so, as loads and stores that are may be taken for the same. */
+/* Tables are not about a multiple of 4096 bytes apart: such loads and stores may alias. */
 enum { TABLES = 4, TABLE_LEN = GW_BINS + 256 };
 
-enum { AHEAD = 4 }; /* runs of a sample to ask for in advance */
+enum { AHEAD = 4 }; /* distance of prefetches, in runs of a sample */
 
 static inline __m256i load(const uint8_t *src)
 {
     return _mm256_loadu_si256((const __m256i *)(const void *)src);
 }
 
-/* Bins of a group (see kernels.h), from exponents and levels. */
+/* Bins of a group (gcomp_kernels.h), from exponents and levels. */
 static inline void bins_of(uint16_t bin[GW_GROUP_LEN], const gw_rounded_groups *rounded, size_t g,
                            uint32_t dtype, __m256i level_mask)
 {
@@ -52,7 +52,7 @@ static inline void bins_of(uint16_t bin[GW_GROUP_LEN], const gw_rounded_groups *
                 half == 0 ? _mm256_unpacklo_epi8(is_zero, is_zero) : _mm256_unpackhi_epi8(is_zero, is_zero);
             x = _mm256_or_si256(x, _mm256_and_si256(is, _mm256_set1_epi16(GW_BIN_FP16_ZERO)));
         }
-        /* The order within the group is lost: bins are only counted. */
+        /* The order within the group changes: bins are only counted. */
         _mm256_storeu_si256((__m256i *)(void *)(bin + 16 * half), x);
     }
 }
@@ -76,7 +76,7 @@ GW_TEMPLATE void all_bins(uint16_t *bin, const gw_rounded_groups *rounded, size_
     }
 }
 
-/* Asks for the run at `at`: the processor does not see runs that are a page or so apart coming. */
+/* Prefetches the run at `at`: runs that are about a page apart are beyond hardware prefetchers. */
 static void prefetch(const gw_span *span, size_t at, const gw_round_plan *plan)
 {
     const size_t size = gw_traits_of(plan->dtype)->size;
@@ -117,7 +117,7 @@ void gw_survey_avx2(uint32_t *count, const gw_span *span, size_t period, const g
             all_bins(bin, &rounded, groups, GW_FP32, level_mask);
         }
         count_bins(count, more, bin, groups * GW_GROUP_LEN);
-        count[zero_bin] -= (uint32_t)(groups * GW_GROUP_LEN - len); /* what fills the last group is +0 */
+        count[zero_bin] -= (uint32_t)(groups * GW_GROUP_LEN - len); /* the padding of the last group is +0 */
     }
     for (size_t i = 0; i < GW_BINS; i++) {
         count[i] += more[0][i] + more[1][i] + more[2][i];

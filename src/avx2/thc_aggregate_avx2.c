@@ -138,7 +138,7 @@ static inline __m256i max_of(__m256i a, __m256i b, unsigned lane_bits)
                              : _mm256_max_epu32(a, b);
 }
 
-/* Neighbouring lanes fall onto each other in the end. */
+/* Neighbouring lanes are combined at the end. */
 GW_TEMPLATE uint32_t max_all(const uint8_t *lanes, size_t len, unsigned lane_bits)
 {
     const size_t size = len / 8 * lane_bits; /* a multiple of 64 */

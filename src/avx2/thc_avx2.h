@@ -1,5 +1,5 @@
 /*
- * What the files of THC's AVX2 kernels share.
+ * Shared by the files of THC's AVX2 kernels.
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
@@ -56,8 +56,8 @@ static inline __m256i gw_flush8(__m256i bits)
 }
 
 /*
- * Philox4x32-10 (core/philox.h) for counters 4 at a time, each in the low half of a 64-bit lane: the products
- * of the widening multiply stay where they are, and what is left in upper halves is ignored by the next one.
+ * Philox4x32-10 (core/philox.h) for counters 4 at a time, each in the low half of a 64-bit lane: products of
+ * the widening multiply need no shuffles, and the next one ignores the upper halves.
  */
 typedef struct gw_philox4 {
     __m256i c0, c1, c2, c3;

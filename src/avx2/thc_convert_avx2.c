@@ -10,7 +10,7 @@
 
 #include "gradwire/gradwire.h"
 
-/* fp16 to fp32 knows no flush modes. */
+/* The conversion from fp16 ignores flush modes. */
 GW_TEMPLATE __m256i load_elements(const uint8_t *src, unsigned dtype, size_t i)
 {
     if (dtype == GW_FP32) {

@@ -1,5 +1,5 @@
 /*
- * Stage pack: the halves of 64 indices fall onto each other, shifted, until `bits` bytes of eight are left.
+ * Stage pack: the halves of 64 indices are combined by shifts until `bits` bytes of eight are left.
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
@@ -7,7 +7,7 @@
 
 #if defined(GW_AVX2_COMPILED)
 
-/* 32 bytes: values j and j + 32. Shifts of words do no harm: no bit of a byte gets past its upper end. */
+/* 32 bytes: values j and j + 32. Shifts of words are safe: no bit crosses the upper end of its byte. */
 static inline __m256i fold32(__m256i low, __m256i high)
 {
     return _mm256_or_si256(low, _mm256_slli_epi16(high, 4));

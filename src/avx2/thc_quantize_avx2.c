@@ -3,8 +3,8 @@
  *
  * The rule d (2u + 1) <= 2r, with r = P - L, L = 65536 table[z], is in integers d u <= r - ceil(d / 2). With
  * the random bits as signed numbers, u - 32768, it is (u - 32768) d + K <= P, K = L + ceil(d / 2) + 32768 d:
- * one multiply-add of 16-bit halves, which also picks the half of a word by where d stands, and one addition.
- * d and the four bytes of K come from tables of 16 bytes.
+ * one multiply-add of 16-bit halves, whose operand d also selects the half of a word, and one addition. d and
+ * the four bytes of K come from tables of 16 bytes.
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
@@ -15,7 +15,7 @@
 typedef struct steps {
     __m256i cell[16];    /* index by grid cell, 16 each, twice in a register */
     __m256i gap;         /* d by index; 0 for the last */
-    __m256i bound[4];    /* bytes of K by index; above everything for the last, which stays */
+    __m256i bound[4];    /* bytes of K by index; for the last above every position, so that it stays */
     unsigned cell_count; /* registers of cell[] that matter */
     __m256 scale, low, high;
     __m256i offset;
@@ -53,7 +53,7 @@ static void prepare_steps(steps *s, const gw_thc_quantizer *q)
     s->offset = _mm256_set1_epi32(q->offset);
 }
 
-/* A byte shuffle gives 0 where the top bit is set: cells outside the sixteen of one register fall out, since
+/* A byte shuffle gives 0 where the top bit is set: cells outside the sixteen of one register give 0, since
  * only 0..15 plus 0x70, with saturation, stays below 0x80. */
 static inline __m256i cells_of(const steps *s, __m256i cells, unsigned i)
 {

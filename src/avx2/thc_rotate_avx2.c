@@ -2,8 +2,8 @@
  * Stages rotate and rotate back: strides 1, 2, 4 inside a register, 8, 16, 32 between eight of them, longer
  * ones two at a time over memory.
  *
- * Inside a register a permutation brings in the partner; (a + b, a - b) is the partner plus x with the sign
- * of its second half turned, and a + (-b) is a - b.
+ * Inside a register a permutation gives the partner; (a + b, a - b) is the partner plus x with the sign of
+ * its second half turned, and a + (-b) is a - b.
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
@@ -60,7 +60,7 @@ static inline __m256 inner_strides(__m256 x)
     return _mm256_add_ps(_mm256_permute2f128_ps(x, x, 1), _mm256_xor_ps(x, odd4));
 }
 
-/* What happens to values on their way in and out. */
+/* What is done to values when they are loaded and stored. */
 typedef struct edges {
     int is_first, is_last; /* constants wherever this is inlined */
     __m256i below;
@@ -77,7 +77,7 @@ GW_TEMPLATE __m256 enter(const float *src, unsigned i, const edges *e)
     return inner_strides(x);
 }
 
-/* rotate_back's last step: sign, then power of two, or +0 where that would be too small. */
+/* rotate_back's last step: sign, then power of two, or +0 where the product would be too small. */
 GW_TEMPLATE void leave(float *dst, __m256 x, size_t i, const edges *e)
 {
     if (e->is_last) {

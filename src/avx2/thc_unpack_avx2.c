@@ -45,8 +45,8 @@ void gw_thc_unpack_avx2(float *dst, const uint8_t *lanes, size_t len, unsigned l
 
 /*
  * Four lanes. An unsigned integer below 2^32 is the low half of a double of 2^52 and more. The conversion to
- * fp32 rounds to nearest even and to infinity as the contract asks; only magnitudes below 2^-126 are cleared
- * first.
+ * fp32 rounds to nearest even and to infinity as the contract requires; only magnitudes below 2^-126 are
+ * cleared first.
  */
 static inline __m128 plain4(__m128i lanes, __m256d step, __m256d base)
 {

@@ -1,8 +1,8 @@
 /*
  * Sums: accumulator + decoded values (docs/numerics.md section 5), 16 fp32 or 32 16-bit values a register.
  *
- * Bound: two loads and a store for 64 bytes, 2 cycles from the first cache; the three masks of fp32 take 3
- * (0.19 cycles a value). It waits for the second cache, where a chunk of fp32 lies, and for memory.
+ * Bound: two loads and a store for 64 bytes, 2 cycles from L1; the three masks of fp32 take 3 (0.19 cycles a
+ * value). A chunk of fp32 is in L2 or memory, which is then the bound.
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */

@@ -1,13 +1,13 @@
 /*
  * CRC32C by folding with carry-less multiplications of 512 bits (VPCLMULQDQ, which not every processor of
- * this backend has: init_avx512.c asks).
+ * this backend has: init_avx512.c tests for it).
  *
- * A sum does not change when a part of the message is replaced by another with the same remainder. 16 bytes,
- * as polynomials lo * x^64 + hi (bits are reflected: the first byte has the highest powers), that lie D bits
+ * A CRC does not change when a part of the message is replaced by another with the same remainder. 16 bytes,
+ * as polynomials lo * x^64 + hi (bits are reflected: the first byte has the highest powers), that are D bits
  * before others are lo * x^(D + 64) + hi * x^D there. With factors x^(D + 32) and x^(D - 32) modulo the
  * polynomial, reflected and shifted left by one, the products are of 96 bits and line up with the 16 bytes to
- * which they are added. Four registers walk over the message, 256 bytes a step; at the end they are folded
- * into one, and the crc32 instruction sums its 64 bytes and what is left of the message.
+ * which they are added. Four registers move over the message, 256 bytes a step; at the end they are folded
+ * into one, and the crc32 instruction processes its 64 bytes and the rest of the message.
  *
  * Bound: the multiplications, of which 64 bytes take two. Zen 4 has them at 8 bytes a cycle (measured 8.4,
  * with the rest: hardly more than three interleaved crc32 instructions give); where a 512-bit one takes a
@@ -39,14 +39,14 @@ static inline __m512i factors_of(int64_t low, int64_t high)
     return _mm512_set_epi64(high, low, high, low, high, low, high, low);
 }
 
-/* The sum of the first size & ~255 bytes; at least 256. */
+/* The CRC of the first size & ~255 bytes; at least 256. */
 static uint64_t sum_blocks(uint32_t sum, const uint8_t *src, size_t size)
 {
     const __m512i far = factors_of(FOLD_2048_LOW, FOLD_2048_HIGH),
                   near = factors_of(FOLD_512_LOW, FOLD_512_HIGH);
     __m512i x0 = _mm512_loadu_si512(src), x1 = _mm512_loadu_si512(src + 64);
     __m512i x2 = _mm512_loadu_si512(src + 128), x3 = _mm512_loadu_si512(src + 192);
-    /* What was summed before has the place of 32 bits that are added to the first four bytes. */
+    /* The CRC of what came before is added to the first four bytes. */
     x0 = _mm512_xor_si512(x0, _mm512_zextsi128_si512(_mm_cvtsi32_si128((int)sum)));
     for (size_t at = 256; at + 256 <= size; at += 256) {
         x0 = fold(x0, far, _mm512_loadu_si512(src + at));

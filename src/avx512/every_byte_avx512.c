@@ -1,9 +1,9 @@
 /*
  * Every byte, 64 times.
  *
- * Compilers that see a constant vector build it where registers are short: a move to a general register and a
- * broadcast, two instructions and eight cycles in the middle of a loop. Loaded from an array that they cannot
- * see, it is an operand.
+ * Where registers are scarce, compilers rebuild constant vectors: a move to a general register and a
+ * broadcast, two instructions and eight cycles inside a loop. From an array in another file a constant is a
+ * memory operand.
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */

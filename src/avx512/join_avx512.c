@@ -2,20 +2,20 @@
  * Join: 64 values a step, in bytes until the last shuffles (docs/format.md section 3).
  *
  * Labels say which values have a digit in which plane: a mask per plane. An expand spreads the plane's next
- * digits over the values that have one. From there on every byte of the result is put together in 64 lanes
- * of a byte, and three interleavings (two for 16-bit types) make elements of them; where two registers are
- * interleaved in order, shuffles by index do it at once, so that no lanes of 128 bits need to be put right.
+ * digits over the values that have one. From there on every byte of the result is assembled in 64 lanes of a
+ * byte, and three interleavings (two for 16-bit types) make elements of them; where two registers are
+ * interleaved in order, shuffles by index do it at once, so that the order of 128-bit lanes needs no
+ * correction.
  *
- * In derived mode the digit that a plane has only in part comes from the remainder planes. It is the value
- * of all lanes that the expand leaves alone: a merge-masked expand puts both in one register without
- * another instruction. R1 is a bit string: pdep makes a mask of it.
+ * In derived mode the digit that is not whole comes from the remainder planes. A merge-masked expand combines
+ * it with the whole digits without another instruction: it is the source of the lanes that the expand leaves.
+ * R1 is a bit string, which pdep turns into a mask.
  *
- * Bound for explicit fp32 on Zen 4, which starts two vector instructions of 512 bits a cycle: 4 expands (2
- * or 3 instructions each), 8 interleavings (4 of them double), 7 shifts, 5 selects, 8 for masks and
- * exponents: 43 for 64 values, 0.34 cycles a value; measured 0.41 (clang 14) and 0.43 (gcc 12). Derived:
- * about 70, 0.55 cycles a value; measured 0.79 (gcc 12) and 0.87. What did not help derived joins: masks of
- * 16 steps in a pass of their own, and testing bits of `has` by shifting them up instead of by seven
- * constants.
+ * Bound for explicit fp32 on Zen 4, which starts two vector instructions of 512 bits a cycle: 4 expands (2 or
+ * 3 instructions each), 8 interleavings (4 of them double), 7 shifts, 5 selects, 8 for masks and exponents:
+ * 43 for 64 values, 0.34 cycles a value; measured 0.41 (clang 14) and 0.43 (gcc 12). Derived: about 70, 0.55
+ * cycles a value; measured 0.79 (gcc 12) and 0.87. Tried without gain for derived joins: masks of 16 steps in
+ * a pass of their own, and testing bits of `has` by shifting them up instead of by seven constants.
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
@@ -44,8 +44,7 @@ GW_TEMPLATE __m512i select(unsigned mask, __m512i x, __m512i y)
     return _mm512_ternarylogic_epi32(x, y, set1(mask), 0xe4);
 }
 
-/* Shifts of 16 bits: what crosses from one byte to its neighbour is masked away by the select that
- * follows. */
+/* Shifts of 16 bits: bits that cross into the neighbouring byte are removed by the select that follows. */
 #define LEFT(x, n)  _mm512_slli_epi16((x), (n))
 #define RIGHT(x, n) _mm512_srli_epi16((x), (n))
 
@@ -122,7 +121,7 @@ GW_TEMPLATE quad assemble_fp16(const digits *d, uint64_t *zeros)
 
 /* ---- output -------------------------------------------------------------------------------------------- */
 
-/* Values 64 at a time on their way to dst. */
+/* Where values are stored, 64 at a time. */
 typedef struct sink {
     uint8_t *dst;
     uint16_t *place;
@@ -130,11 +129,11 @@ typedef struct sink {
     size_t escape_len, escapes;
     const uint8_t *addend;
     int stream;
-    size_t line_offset; /* STREAM_LINES: bytes from the begin of a line to that of a register's place */
+    size_t line_offset; /* STREAM_LINES: bytes from the start of a line to the start of a register's values */
 } sink;
 
-/* Stores that go around the caches want whole lines of 64 bytes: the places of registers are such, or, for
- * fp32, lines are made of the registers. */
+/* Non-temporal stores need whole lines of 64 bytes: either dst is aligned, or, for fp32, lines are
+ * assembled from two registers. */
 enum { STREAM_NOT, STREAM_ALIGNED, STREAM_LINES };
 
 static inline sink sink_begin(void *dst, uint16_t *place, const gw_join_input *input, const gw_joiner *joiner)
@@ -182,7 +181,7 @@ static inline quad put_escapes(sink *s, quad out, uint64_t mask, size_t at, unsi
 
 /* ---- sums ---------------------------------------------------------------------------------------------- */
 
-/* What a value may be besides +0 and normal is an escape. */
+/* A value that is neither +0 nor normal is an escape. */
 static inline quad flush_escapes(quad x, uint32_t dtype)
 {
     if (dtype == GW_FP32) {
@@ -198,7 +197,7 @@ static inline quad flush_escapes(quad x, uint32_t dtype)
     return x;
 }
 
-/* One register of addends, of which there are size_left bytes; this one holds those from `at` on. */
+/* One register of addends from `at` on; size_left bytes are left. */
 GW_TEMPLATE __m512i load_part(const uint8_t *src, size_t at, size_t size_left)
 {
     return size_left > at ? _mm512_maskz_loadu_epi8(gw_low_mask(size_left - at), src + at)
@@ -238,7 +237,7 @@ static inline void stream64(uint8_t *dst, __m512i x)
     _mm512_stream_si512((__m512i *)(void *)dst, x);
 }
 
-/* One register of the last values, of which there are size_left bytes; this one holds those from `at` on. */
+/* One register of the last values from `at` on; size_left bytes are left. */
 GW_TEMPLATE void store_part(uint8_t *dst, __m512i x, size_t at, size_t size_left)
 {
     if (size_left > at) {
@@ -246,7 +245,7 @@ GW_TEMPLATE void store_part(uint8_t *dst, __m512i x, size_t at, size_t size_left
     }
 }
 
-/* Stores `left` (or 64) values from value `at` on where registers have their places. */
+/* Stores `left` (or 64) values from value `at` on, without assembling lines. */
 GW_TEMPLATE void store(const sink *s, quad out, size_t at, size_t left, unsigned size)
 {
     uint8_t *dst = s->dst + at * size;
@@ -274,8 +273,7 @@ GW_TEMPLATE void store(const sink *s, quad out, size_t at, size_t left, unsigned
     }
 }
 
-/* Lines that begin before the registers' places: a line takes the end of one register and the begin of the
- * next. */
+/* Lines that start within a register: a line is the end of one register and the start of the next. */
 typedef struct line_maker {
     __m512i from;  /* the 16 words of a line in two registers */
     __m512i carry; /* the last register */
@@ -320,8 +318,8 @@ static inline void lines_end(const sink *s, const line_maker *m, size_t len)
     }
 }
 
-/* Asks for the lines of [at, end). Numbers, not pointers: they may lie beyond the caller's arrays, which
- * does no harm to ask for. */
+/* Prefetches the lines of [at, end). Numbers, not pointers: they may be beyond the caller's arrays, where
+ * prefetching is harmless. */
 static inline void prefetch(uintptr_t at, uintptr_t end)
 {
     for (at &= ~(uintptr_t)63; at < end; at += 64) {
@@ -329,7 +327,7 @@ static inline void prefetch(uintptr_t at, uintptr_t end)
     }
 }
 
-/* Asks for the bytes that come next, in step with the values: those for values [at, at + len) of all. */
+/* Prefetches the bytes that will be read next, in proportion: the share of values [at, at + len). */
 static inline void prefetch_frame(const gw_joiner *joiner, size_t at, size_t len, size_t all)
 {
     const uintptr_t next = (uintptr_t)joiner->next, beside = (uintptr_t)joiner->beside;
@@ -348,8 +346,8 @@ typedef struct cursors {
 
 static inline cursors cursors_begin(uint8_t *const *plane, const gw_joiner *joiner, uint32_t derived)
 {
-    /* floor[0] is 0, but the compiler does not know: from a constant it would make the zero-masked expand,
-     * which waits for the last value of its destination on Zen 4 and 5. */
+    /* floor[0] is 0, but not a constant: from a constant the compiler would make the zero-masked expand,
+     * which depends on its destination register on Zen 4 and 5. */
     cursors c = {plane[0], plane[1], plane[2], plane[3], NULL, NULL, NULL, 0, set1(joiner->floor[0])};
     if (derived) {
         c.r4 = plane[4];
@@ -390,12 +388,13 @@ GW_TEMPLATE void digits_explicit(digits *d, cursors *c, __m512i x, uint32_t dtyp
  * (fp16: drop_base - 443), t of section 3 is K + c - 4x. With c = 4q + r, r in 1..4: floor(t / 4) = floor((K
  * + r) / 4) + q - x, where floor((K + r) / 2) is the rounded mean of K and r - 1, and the mean of that and
  * 255 is its half plus 128. Results below 0 are 0, those above the cap, at most 23, are the cap, so
- * saturating bytes do: what q exceeds 0..191 by, which no sound frame has, is taken out of x beforehand.
+ * saturating bytes suffice. If q is outside 0..191, which only hostile frames have, x is corrected
+ * beforehand.
  */
 typedef struct drop_rule {
     __m512i half; /* r - 1 */
-    /* 255, from memory: a compiler makes it by an instruction that waits for the last value of the
-     * register. */
+    /* 255, from memory: compilers would make it by an instruction that depends on the register's old
+     * value. */
     __m512i ones;
     __m512i q; /* - 128 */
     __m512i cap;
@@ -500,7 +499,7 @@ enum { STORE_VALUES, STORE_LINES, STORE_SUMS, STORE_STRICT_SUMS };
 
 enum { PREFETCH_LEN = 1024 };
 
-/* The last, fewer than 64 values, filled up with zeros. */
+/* The last, fewer than 64 values, padded with zeros. */
 typedef struct last_values {
     uint8_t label[64], level[64];
 } last_values;
@@ -538,7 +537,7 @@ GW_TEMPLATE uint64_t join_range(sink *sink_inout, cursors *from, const gw_join_i
         }
         for (size_t i = at; i < end; i += 64) {
             const uint8_t *label = labels + i, *level = kind == LEVELS_DERIVED ? levels + i : NULL;
-            if (len - i < 64) { /* rare, so that no mask has to be made for the other loads */
+            if (len - i < 64) { /* rare, so the other loads need no mask */
                 copy_last(&last, label, level, len - i);
                 label = last.label;
                 level = last.level;
@@ -585,8 +584,8 @@ GW_TEMPLATE uint64_t join_range(sink *sink_inout, cursors *from, const gw_join_i
     return bad_zero;
 }
 
-/* Registers are scarce: what lines and sums need is kept out of the other loops, and sums are a function of
- * their own, as the compiler keeps constants of all loops in the registers of each. */
+/* Registers are scarce: lines and sums have loops of their own, and sums a function of their own, because
+ * the compiler keeps the constants of all loops of a function in registers. */
 #define JOIN_CASE(dtype, kind, form)                                                                         \
     case ((dtype)*4 + (kind)) * 4 + (form):                                                                  \
         return join_range(s, c, input, joiner, (dtype), (kind), (form))

@@ -1,5 +1,5 @@
 /*
- * The AVX-512 versions of kernels, declared by the typedefs of their slots.
+ * The AVX-512 kernels, declared by the types of their slots.
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
@@ -8,8 +8,8 @@
 
 #include "core/kernels.h"
 
-/* What src/core/cpu.c asks for and the build switches on: without one of these the files of this folder are
- * empty. */
+/* The instruction sets that src/core/cpu.c requires and the build enables: without one of them the files
+ * of this folder are empty. */
 #if defined(__AVX512F__) && defined(__AVX512BW__) && defined(__AVX512DQ__) && defined(__AVX512VL__) &&       \
     defined(__AVX512VBMI__) && defined(__AVX512VBMI2__) && defined(__BMI2__)
 #define GW_AVX512_COMPILED 1
@@ -17,7 +17,7 @@
 
 GW_DECLARE_KERNELS(avx512);
 
-/* A mask of `bits` ones, all 64 from there on. */
+/* A mask of the low min(bits, 64) bits. */
 static inline uint64_t gw_low_mask(size_t bits)
 {
     return bits >= 64 ? ~(uint64_t)0 : ((uint64_t)1 << bits) - 1;

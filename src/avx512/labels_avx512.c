@@ -1,6 +1,6 @@
 /*
- * Labels before their codebook is known are made ranks by a table of 256 bytes in four registers. They are
- * counted by AVX2's kernel, whose time is that of its increments.
+ * Labels before their codebook is known are replaced by ranks from a table of 256 bytes in four registers.
+ * AVX2's kernel counts them: its increments are the bound.
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */

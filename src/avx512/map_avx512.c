@@ -1,6 +1,6 @@
 /*
  * Precision map: the arithmetic of the scalar kernel, operation by operation, on 16 parameters at a time
- * (docs/numerics.md section 2). What the scalar code asks of a value is a mask here.
+ * (docs/numerics.md section 2). Conditions of the scalar code are masks here.
  *
  * One loop for each set of state arrays, so that what a rule does not use costs nothing.
  *
@@ -142,7 +142,7 @@ static uint32_t map_rule(const gw_gcomp_map_rule *rule, const gw_optimizer_state
 {
     const int is_centered = rule->kind == GW_OPTIMIZER_RMSPROP && (rule->uses & GW_MAP_USES_A) != 0;
     if (is_centered) {
-        /* Without a second moment it is not looked at. */
+        /* Without a second moment it is not used. */
         switch (rule->uses) {
         case GW_MAP_USES_V | GW_MAP_USES_A:
             return map_all(rule, state, len, base, levels, GW_MAP_USES_V | GW_MAP_USES_A, 1);

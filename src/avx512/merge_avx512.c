@@ -2,8 +2,7 @@
  * Merge: an inner node of the code tree, 64 values at a time (docs/format.md section 5.2).
  *
  * Two expands put the next left values where the bitmap has a 0 and the next right ones where it has a 1.
- * Both are merge-masked: the zero-masked form waits for the last value of its destination register on Zen 4
- * and 5.
+ * Both are merge-masked: the zero-masked form depends on its destination register on Zen 4 and 5.
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */

@@ -17,7 +17,7 @@
 
 #include <immintrin.h>
 
-/* Where byte j of the result lies: word j / w, byte j mod w; 6 bits: of four bytes the lower three. */
+/* Position of byte j of the result: word j / w, byte j mod w; 6 bits: the lower three of four bytes. */
 static __m512i gaps_of(unsigned w)
 {
     uint8_t at[64];
@@ -31,7 +31,7 @@ static __m512i gaps_of(unsigned w)
 GW_TEMPLATE __m512i pack64(__m512i x, __m512i gaps, unsigned w)
 {
     if (w == 7) {
-        /* 2^7 is no signed byte. */
+        /* 2^7 does not fit a signed byte. */
         x = _mm512_ternarylogic_epi32(_mm512_srli_epi16(x, 1), x, _mm512_set1_epi16(0x7f), 0xd8);
     } else {
         x = _mm512_maddubs_epi16(x, _mm512_set1_epi16((short)(1 | 1 << w << 8)));
@@ -51,7 +51,7 @@ GW_TEMPLATE void pack_width(uint8_t *dst, const uint8_t *digits, size_t len, uns
     const size_t size = gw_run_size(len, w);
     size_t i = 0;
     size_t at = 0;
-    /* A vector is stored whole where it ends within the run: the next store overwrites what is too much. */
+    /* A vector is stored whole where it ends within the run: the next store overwrites the excess. */
     for (; i + 64 <= len && at + 64 <= size; i += 64, at += 8 * w) {
         const __m512i x = _mm512_sub_epi8(_mm512_loadu_si512(digits + i), minus);
         _mm512_storeu_si512(dst + at, pack64(x, gaps, w));

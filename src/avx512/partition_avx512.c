@@ -2,7 +2,7 @@
  * Partition: an inner node of the code tree, 64 values at a time (docs/format.md section 5.2).
  *
  * One comparison is the 64 bits of the bitmap; two compresses, in registers (the memory form is microcode on
- * Zen 4), move the children together. Stores are whole vectors: what they leave behind a child's last rank is
+ * Zen 4), compact the children. Stores are whole vectors: what they write after a child's last rank is
  * overwritten by the next store or is slop. In place, a store of the left child ends where the loaded vector
  * ends, at most.
  *

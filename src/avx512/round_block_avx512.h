@@ -6,10 +6,10 @@
  * and exponent (two saturating additions), the level by comparison or the drop by a table, and the rounding
  * as an addition digit by digit, whose carries are masks.
  *
- * Bound on Zen 4, two vector instructions of 512 bits a cycle, counted for explicit fp32 in what gcc 12 makes
- * of it: nearest takes 31 more than truncation, 0.24 cycles a value; stochastic rounding 39 more, 0.30, and
- * 136 for its random words, 1.06, of which the Philox rounds are 120, 0.94. split_avx512.c has the sums and
- * what was measured.
+ * Bound on Zen 4, two vector instructions of 512 bits a cycle, counted for explicit fp32 in gcc 12's output:
+ * nearest takes 31 more than truncation, 0.24 cycles a value; stochastic rounding 39 more, 0.30, and 136 for
+ * its random words, 1.06, of which the Philox rounds are 120, 0.94. split_avx512.c has the sums and what was
+ * measured.
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
@@ -25,7 +25,7 @@
 
 /* ---- byte arithmetic ----------------------------------------------------------------------------------- */
 
-/* 64 times the byte x. The array is defined elsewhere so that it is loaded, see there. */
+/* 64 times the byte x. The array is in another file so that it is loaded; see every_byte_avx512.c. */
 extern const _Alignas(64) uint8_t gw_every_byte_avx512[256][64];
 #define GW_BYTE(x) _mm512_load_si512(gw_every_byte_avx512[(uint8_t)(x)])
 
@@ -39,7 +39,7 @@ static inline __m512i gw_select(__m512i mask, __m512i a, __m512i b)
 #define GW_BYTE_RIGHT(x, n) _mm512_srli_epi16((x), (n))
 #define GW_BYTE_LEFT(x, n)  _mm512_slli_epi16((x), (n))
 
-/* 1 where x has left its digit: by arithmetic, since a comparison takes six cycles to be of use. */
+/* 1 where x has left its digit: by arithmetic, since a comparison has a latency of six cycles. */
 static inline __m512i gw_carry(__m512i x, unsigned width)
 {
     return _mm512_min_epu8(_mm512_subs_epu8(x, GW_BYTE((1u << width) - 1)), GW_BYTE(1));
@@ -119,13 +119,13 @@ static inline void gw_rounder_init(gw_rounder *r, gw_drop_tables *tables, const 
     /* the cap alone decides a constant drop */
     const int64_t whole = rule->constant ? 1 << 20 : (base - rest) / 4 - 2;
     r->room_part = _mm512_set1_epi8((char)(rest + 5));
-    /* At most 66 + 180 is below 255; what is above is taken off the exponent. A negative `whole` is added to
-     * it. */
+    /* At most 66 + 180 is below 255; the excess is subtracted from the exponent. A negative `whole` is
+     * added to it. */
     r->room_plus = _mm512_set1_epi8((char)gw_clamp_byte(whole < 180 ? whole : 180));
     r->room_minus = _mm512_set1_epi8((char)gw_clamp_byte(whole - 180));
     r->room_less = _mm512_set1_epi8((char)gw_clamp_byte(-whole));
-    /* Usually there is nothing to take off, and what is to be added to the exponent can be added to what the
-     * room is compared with, as long as 63 octaves stay enough. */
+    /* Usually nothing is subtracted, and what is to be added to the exponent can be added to what the room
+     * is compared with, as long as 63 octaves suffice. */
     r->is_quick = rule->constant || (whole >= -40 && whole <= 180);
     const uint32_t less = rule->constant || whole > 0 ? 0 : gw_clamp_byte(-whole);
     for (uint32_t level = 1; level <= 3; level++) {
@@ -162,14 +162,14 @@ static inline __m512i gw_load_levels_part(const gw_rounder *r, size_t i, __mmask
 /* 64 values. Digits carry no bits above their width, except where said. */
 typedef struct gw_bytes {
     __m512i e;              /* exponent field */
-    __m512i sign;           /* bit 7; the rest is nobody's business */
+    __m512i sign;           /* bit 7; the other bits are garbage */
     __m512i d1, d2, d3, d4; /* d1 without the sign bit */
 } gw_bytes;
 
 #define GW_EVERY_4TH(from) (from), (from) + 4, (from) + 8, (from) + 12
 
-/* Index vectors that no compiler would build as well: bytes 4i + first of two registers, then 4i + first +
- * 1. */
+/* Index vectors, computed because compilers build them worse: bytes 4i + first of two registers, then 4i +
+ * first + 1. */
 static inline __m512i gw_fourths(unsigned first)
 {
     const __m512i at = _mm512_set_epi32(
@@ -211,8 +211,8 @@ static inline void gw_transpose4(__m512i out[4], __m512i x0, __m512i x1, __m512i
     out[3] = gw_high_halves(c, d);
 }
 
-/* Mantissa digits of fp32 from the lower three bytes of the words. A shift to the left by 2 is two additions:
- * they find a free pipe more easily. */
+/* Mantissa digits of fp32 from the lower three bytes of the words. A shift to the left by 2 is two
+ * additions: they can use more ports. */
 static inline void gw_digits32(gw_bytes *v, __m512i byte0, __m512i byte1, __m512i byte2)
 {
     const __m512i low6 = GW_BYTE(63);
@@ -304,8 +304,8 @@ static inline void gw_philox_round(gw_counters *c, __m512i m0, __m512i m1, __m51
     c->c3 = p0;
 }
 
-/* Random words of 64 values whose first absolute index is 4 * quad. Two times eight counters go through the
- * rounds side by side: one chain alone keeps the multipliers waiting. */
+/* Random words of 64 values whose first absolute index is 4 * quad. Two times eight counters go through
+ * the rounds side by side: one chain alone would not keep the multipliers busy. */
 static inline void gw_random64(__m512i x[4], uint64_t quad, const gw_round_rule *rule)
 {
     /* In the order in which the unpacks below bring the counters' 128 bits into order. */
@@ -388,7 +388,8 @@ GW_TEMPLATE gw_bytes gw_random_digits(const __m512i x[4], uint32_t dtype)
 
 /* ---- rounding ------------------------------------------------------------------------------------------ */
 
-/* 64 values on their way: what rounding adds is added to every digit, nothing has been carried yet. */
+/* 64 values between the two parts: what rounding adds is added to every digit, carries are not propagated
+ * yet. */
 typedef struct gw_sums {
     gw_bytes v;
     __m512i room; /* 0 where nothing may be dropped */
@@ -403,8 +404,8 @@ typedef struct gw_block {
     __m512i drop;                     /* derived */
 } gw_block;
 
-/* Octaves between map byte and exponent, 0..255: beyond 63 and below 0 not exact, but on the right side. If
- * `quick`, to be compared with quick_room or looked up in quick_drop. */
+/* Octaves between map byte and exponent, 0..255: beyond 63 and below 0 not exact, but on the correct side.
+ * If `quick`, to be compared with quick_room or looked up in quick_drop. */
 GW_TEMPLATE __m512i gw_room(const gw_rounder *r, __m512i k, const gw_bytes *v, uint32_t dtype,
                             uint32_t derived, int quick)
 {
@@ -419,14 +420,14 @@ GW_TEMPLATE __m512i gw_room(const gw_rounder *r, __m512i k, const gw_bytes *v, u
 }
 
 /*
- * Rounding in two parts, which a loop may keep apart: together they are one chain of some 70 cycles, and a
- * processor does not look far enough ahead to have enough of such chains in flight.
+ * Rounding in two parts, which a loop may keep apart: together they are one dependency chain of about 70
+ * cycles, too long for out-of-order execution to overlap enough of them.
  *
  * words: random words of the values, read if the rounding is stochastic. (They are a chain of their own.)
  * `derived` and `dtype` are those of the rule, `rounding` too; they are parameters so that a caller can give
- * them as constants. Without `careful` what comes out for the largest exponent, for a carry into it, and for
- * exponent 0 of fp32 and bf16 is worthless: then the caller keeps such values apart, by the exponents before
- * and after.
+ * them as constants. Without `careful` the results for the largest exponent, for a carry into it, and for
+ * exponent 0 of fp32 and bf16 are garbage: the caller then detects such values by the exponents before and
+ * after.
  */
 GW_TEMPLATE gw_sums gw_round_begin(gw_bytes v, __m512i k, const __m512i *words, const gw_rounder *r,
                                    uint32_t dtype, uint32_t derived, uint32_t rounding, int careful)
@@ -548,7 +549,7 @@ GW_TEMPLATE gw_block gw_round_end(gw_sums s, const gw_bytes *before, const gw_ro
         v.d2 = _mm512_andnot_si512(_mm512_permutexvar_epi8(s.drop, _mm512_loadu_si512(tables->cut[1])), v.d2);
         v.d3 = _mm512_andnot_si512(_mm512_permutexvar_epi8(s.drop, _mm512_loadu_si512(tables->cut[2])), v.d3);
         v.d4 = _mm512_andnot_si512(_mm512_permutexvar_epi8(s.drop, _mm512_loadu_si512(tables->cut[3])), v.d4);
-        /* The receiver sees the exponent that a carry made: one octave less room, and the mantissa is zero.
+        /* The receiver uses the exponent after the carry: one octave less room, and the mantissa is zero.
          * (fp16's exponents 0 and 1 have the same; without a drop there was no carry.) */
         if (rounding != GW_GCOMP_TRUNCATE) {
             const __m512i less =
@@ -578,7 +579,7 @@ GW_TEMPLATE gw_block gw_round64(gw_bytes v, __m512i k, uint64_t element, const g
     return gw_round_end(s, &v, r, dtype, derived, rounding, 1);
 }
 
-/* The same where the rounding is not worth a loop of its own. */
+/* Both parts, where rounding has no loop of its own. */
 GW_TEMPLATE gw_block gw_round64_any(gw_bytes v, __m512i k, uint64_t element, const gw_rounder *r,
                                     uint32_t dtype, uint32_t derived)
 {
@@ -598,7 +599,7 @@ typedef struct gw_nonzero {
     __mmask64 magnitude; /* neither zero nor, for fp32 and bf16, subnormal */
 } gw_nonzero;
 
-/* Clears what was cut, where that was not done, and what is flushed. */
+/* Clears cut bits, where that was not done yet, and flushed values. */
 GW_TEMPLATE void gw_clear_cut(gw_block *b)
 {
     b->v.d4 = _mm512_maskz_mov_epi8(_knot_mask64(b->level1), b->v.d4);
@@ -630,7 +631,7 @@ static inline __m512i gw_words_up(__m512i x, unsigned n)
     return _mm512_sllv_epi32(_mm512_cvtepu8_epi32(_mm512_castsi512_si128(x)), _mm512_set1_epi32((int)n));
 }
 
-/* 16 of the rounded values as words; 16-bit types in the low half. The bytes lie in the low 16 of each
+/* 16 of the rounded values as words; 16-bit types in the low half. The bytes are in the low 16 of each
  * register; digits that were cut or flushed are zero. */
 GW_TEMPLATE __m512i gw_words16(__m512i e, __m512i sign, __m512i d1, __m512i d2, __m512i d3, __m512i d4,
                                uint32_t dtype)

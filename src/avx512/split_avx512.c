@@ -4,8 +4,8 @@
  *
  * Ranks are two lookups in 128 bytes each, held in registers; a digit plane is a compress and a store.
  *
- * Bound on Zen 4, which starts two vector instructions of 512 bits a cycle: those of the two loops that take
- * most blocks, counted in what gcc 12 makes of them, a compress as two. fp32, cycles a value:
+ * Bound on Zen 4, which starts two vector instructions of 512 bits a cycle: instructions of the two loops
+ * that handle most blocks, counted in gcc 12's output, a compress as two. fp32, cycles a value:
  *
  *                          instructions   bound   measured
  *   explicit, truncate      32 + 26 + 4    0.48       0.81
@@ -14,8 +14,9 @@
  *                                          1.85       2.8
  *   derived, nearest        51 + 62 + 7    0.94       1.59
  *
- * Not in the count, and not taken apart further: 13 stores of 64 bytes and about as many loads. They are the
- * planes, whose stores mostly cross a line, and what the first loop leaves to the second in memory.
+ * Not in the count, and not broken down further: 13 stores of 64 bytes and about as many loads. They are
+ * those of the planes, whose stores mostly cross a line, and of what the first loop passes to the second in
+ * memory.
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
@@ -80,7 +81,7 @@ static inline uint8_t *append(uint8_t *at, __mmask64 mask, __m512i digits)
     return at + _mm_popcnt_u64(_cvtmask64_u64(mask));
 }
 
-/* Escapes are rare: their bytes are moved together and made words. */
+/* Escapes are rare: their bytes are compacted and widened to words. */
 GW_TEMPLATE uint8_t *append_escapes(uint8_t *at, __mmask64 mask, const gw_bytes *v, uint32_t dtype)
 {
     const size_t len = (size_t)_mm_popcnt_u64(_cvtmask64_u64(mask));
@@ -268,8 +269,8 @@ static split_block_fn *split_block_of(uint32_t dtype, uint32_t derived)
 
 /* ---- 64 fp32 or bf16 values of default mode ------------------------------------------------------------ */
 
-/* Fetches the 64 values, and their map bytes, that lie as far behind the span as i is behind its start: the
- * next chunk comes into the second cache while this one is computed. */
+/* Prefetches 64 values and their map bytes as far after the span as i is after its start: the next chunk
+ * is loaded into L2 while this one is computed. */
 static inline void fetch_ahead(const gw_span *span, size_t i, size_t size)
 {
     const char *values = (const char *)span->values + size * (span->len + i);
@@ -282,10 +283,9 @@ static inline void fetch_ahead(const gw_span *span, size_t i, size_t size)
 }
 
 /*
- * The usual case in fewer steps: what must be left out of it (exponent 0, infinity, NaN, a carry into
- * infinity) is recognized by its exponents. Exponent 0 is zero; the others find themselves outside the
- * window, among the escapes, and if they are there the block is done again. So the value's way from exponent
- * to rank has no comparison on it.
+ * The usual case in fewer steps: values that it cannot handle (exponent 0, infinity, NaN, a carry into
+ * infinity) are recognized by their exponents. Exponent 0 is zero; the others are outside the window, so they
+ * are escapes, and then the block is done again. So there is no comparison between exponent and rank.
  */
 GW_TEMPLATE size_t split_quick(uint8_t *ranks, cursors *cursors_inout, const splitter *s, const gw_span *span,
                                uint32_t *any, uint32_t dtype, uint32_t derived, uint32_t rounding)
@@ -396,7 +396,7 @@ uint32_t gw_split_avx512(uint8_t *ranks, gw_digits *digits, const gw_span *span,
     }
     const uint8_t *const end[7] = {c.p1, c.p2, c.p3, c.p4, c.r4, c.r2, c.r1};
     for (unsigned p = 0; p < GW_PLANES_MAX; p++) {
-        /* A value that is neither zero nor an escape keeps a digit. */
+        /* Values that are neither zero nor an escape have a digit. */
         any |= end[p] != at[p];
         plane_len[p] += (size_t)(end[p] - at[p]);
     }

@@ -1,10 +1,10 @@
 /*
  * Sums of 64 bytes of values (docs/numerics.md section 5), for add and join.
  *
- * What default mode makes zero is masked away before and after the addition, so that the flush modes of
- * the processor do not matter: a summand of zero by not adding it, a sum by the mask of the instruction that
+ * What default mode makes zero is masked before and after the addition, so that the flush modes of the
+ * processor do not matter: a summand of zero by not adding it, a sum by the mask of the instruction that
  * makes NaN canonical. bf16 values are widened without a shuffle: the even ones by a shift to the upper
- * halves of 32 bits, the odd ones by masking; both sums go back the same way.
+ * halves of 32 bits, the odd ones by masking; both sums are narrowed the same way.
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
@@ -40,7 +40,7 @@ static inline __m512i gw_sum_bits(__m512i a, __m512i b)
 {
     const __m512 y = _mm512_castsi512_ps(b);
     const __m512 sum = _mm512_mask_add_ps(y, gw_is_normal(a), _mm512_castsi512_ps(a), y);
-    /* A class of numbers chooses a nibble: 0 takes the first operand, for NaN, 1 the second. */
+    /* A class of numbers selects a nibble: 0 takes the first operand, for NaN, 1 the second. */
     const __m512i choice = _mm512_set1_epi32(0x11111100);
     const __m512 nan = _mm512_castsi512_ps(_mm512_set1_epi32(0x7fc00000));
     return _mm512_castps_si512(
@@ -59,13 +59,13 @@ static inline __m512i gw_sum_bits_strict(__m512i a, __m512i b)
                                  _mm512_set1_epi32(0x7fc00000));
 }
 
-/* is_flushed: b is, already. */
+/* is_flushed: b is flushed already. */
 GW_TEMPLATE __m512i gw_sums_fp32(__m512i a, __m512i b, uint32_t strict, int is_flushed)
 {
     return strict ? gw_sum_bits_strict(a, b) : gw_sum_bits(a, is_flushed ? b : gw_flush(b));
 }
 
-/* Rounds fp32 values to nearest, ties to even, as bf16 in the upper halves; the lower ones hold remains. */
+/* Rounds fp32 values to nearest, ties to even, as bf16 in the upper halves; the lower halves are garbage. */
 static inline __m512i gw_round_bf16(__m512i x)
 {
     const __m512i odd = _mm512_and_si512(_mm512_srli_epi32(x, 16), _mm512_set1_epi32(1));
@@ -90,7 +90,7 @@ static inline __m256i gw_half_sums_fp16(__m256i a, __m256i b)
     return _mm256_mask_mov_epi16(bits, _mm512_cmp_ps_mask(sum, sum, _CMP_UNORD_Q), _mm256_set1_epi16(0x7e00));
 }
 
-/* The conversions of fp16 heed no flush mode, and no sum of fp16 values is subnormal in fp32. */
+/* The conversions of fp16 ignore flush modes, and no sum of fp16 values is subnormal in fp32. */
 GW_TEMPLATE __m512i gw_sums_fp16(__m512i a, __m512i b, uint32_t strict)
 {
     const __m256i low = gw_half_sums_fp16(_mm512_castsi512_si256(a), _mm512_castsi512_si256(b));

@@ -1,9 +1,9 @@
 /*
  * Survey: bins of values, 64 at a time as in split, then counted one by one.
  *
- * Bytes of level and exponent next to each other are an index of 16 bits; which value it belongs to does not
- * matter. Four tables take turns, so that runs of equal bins do not wait for their own increments. The lines
- * of a sample lie apart, where no prefetcher of the processor finds them: they are fetched some runs ahead.
+ * A byte of level and one of exponent form an index of 16 bits; the order of values does not matter. Four
+ * tables are used in turn, so that equal bins in a row do not form one dependency chain. The lines of a
+ * sample are too far apart for hardware prefetchers: they are prefetched some runs ahead.
  *
  * Bound: one store a cycle, so 1 cycle/value; rounding 0.5 more.
  *
@@ -19,7 +19,7 @@ enum { RUNS = 8, RUN_LEN = 64 };
 typedef struct tally {
     uint32_t count[4][4 * 256];
     uint32_t zero;  /* +0, where it is not counted as exponent 0 */
-    uint32_t other; /* not +0, but without an exponent of its own: -0, subnormals of strict mode */
+    uint32_t other; /* not +0, but with exponent 0: -0, subnormals of strict mode */
 } tally;
 
 static inline void count_indices(tally *t, __m512i level, __m512i e)
@@ -47,8 +47,8 @@ static inline __m512i level_of(const gw_block *b, uint32_t derived)
     return level;
 }
 
-/* Any values [at, at + len), len <= 64: whatever has no bin of its own, and what does not exist, is counted
- * among the bins of exponent 0 and then taken away again. */
+/* Any values [at, at + len), len <= 64: values without a bin of their own, and lanes past the end, are
+ * counted in the bins of exponent 0, and subtracted afterwards. */
 GW_TEMPLATE void survey_block(tally *t, const gw_span *span, size_t at, size_t len, const gw_rounder *r,
                               uint32_t dtype, uint32_t derived)
 {
@@ -66,7 +66,7 @@ GW_TEMPLATE void survey_block(tally *t, const gw_span *span, size_t at, size_t l
     t->other += (uint32_t)_mm_popcnt_u64(nonzero.value & valid & ~ordinary);
     count_indices(t, _mm512_maskz_mov_epi8(ordinary, level_of(&b, derived)),
                   _mm512_maskz_mov_epi8(ordinary, b.v.e));
-    /* What is not ordinary was counted at index 0, in any of the four tables: only their sum matters. */
+    /* Such values were counted at index 0, in any of the four tables: only their sum matters. */
     t->count[0][0] -= 64 - (uint32_t)_mm_popcnt_u64(ordinary);
 }
 
@@ -85,7 +85,7 @@ GW_TEMPLATE gw_sums begin_any(gw_bytes v, __m512i k, uint64_t element, const gw_
     }
 }
 
-/* The last byte, too: arrays seldom begin at a line's begin. */
+/* The last byte, too: arrays seldom start at a line. */
 static void fetch_bytes(const void *at, size_t size)
 {
     const char *bytes = (const char *)at;
@@ -103,8 +103,8 @@ static void fetch_run(const gw_span *span, size_t at, size_t size)
     }
 }
 
-/* Whole runs of fp32 or bf16 values in default mode: as in split, a block with infinity, NaN or a carry into
- * them is done again by survey_block(). Returns the index behind the last of them. */
+/* Whole runs of fp32 or bf16 values in default mode: as in split, a block with infinity, NaN or a carry
+ * into them is done again by survey_block(). Returns the index after the last of them. */
 GW_TEMPLATE size_t survey_runs(tally *t, const gw_span *span, size_t period, const gw_rounder *r,
                                uint32_t dtype, uint32_t derived)
 {

@@ -1,6 +1,6 @@
 /*
  * Stage aggregate: the largest of lanes of one, two or four bytes. Sums are AVX2's: they are bound by stores
- * to the first cache, 32 bytes a cycle, which two registers of 256 bits reach and one of 512 does not.
+ * to L1, 32 bytes a cycle, which two registers of 256 bits reach and one of 512 does not.
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
@@ -15,7 +15,7 @@ static inline __m512i max_of(__m512i a, __m512i b, unsigned lane_bits)
                              : _mm512_max_epu32(a, b);
 }
 
-/* Neighbouring lanes fall onto each other in the end. */
+/* Neighbouring lanes are combined at the end. */
 GW_TEMPLATE uint32_t max_all(const uint8_t *lanes, size_t len, unsigned lane_bits)
 {
     const size_t size = len / 8 * lane_bits;

@@ -1,5 +1,5 @@
 /*
- * What the files of THC's AVX-512 kernels share.
+ * Shared by the files of THC's AVX-512 kernels.
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
@@ -42,10 +42,10 @@ static inline __m512i gw_flush16(__m512i bits)
 }
 
 /*
- * Philox4x32-10 (core/philox.h) for counters 8 at a time, each in the low half of a 64-bit lane: the products
- * of the widening multiply stay where they are, and what is left in upper halves is ignored by the next one.
- * Only the first counter word differs between lanes, so of the first two rounds one product each is the same
- * for all: gw_philox_plan() computes them once.
+ * Philox4x32-10 (core/philox.h) for counters 8 at a time, each in the low half of a 64-bit lane: products of
+ * the widening multiply need no shuffles, and the next one ignores the upper halves. Only the first counter
+ * word differs between lanes, so of the first two rounds one product each is the same for all:
+ * gw_philox_plan() computes them once.
  */
 typedef struct gw_philox8 {
     __m512i c0, c1, c2, c3;

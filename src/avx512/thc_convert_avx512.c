@@ -10,7 +10,7 @@
 
 #include "gradwire/gradwire.h"
 
-/* Elements [i, i + 16) under a mask. fp16 to fp32 knows no flush modes. */
+/* Elements [i, i + 16) under a mask. The conversion from fp16 ignores flush modes. */
 static inline __m512i load_elements(const uint8_t *src, unsigned dtype, size_t i, __mmask16 mask)
 {
     if (dtype == GW_FP32) {
@@ -97,8 +97,8 @@ static inline __m256i canonical8(__m256 x)
                                  _mm256_set1_epi32(0x7fc00000));
 }
 
-/* Bound by stores to the first cache, 32 bytes a cycle, which registers of 256 bits reach: on Zen 4 those of
- * 512 took 1.1 to 1.3 times as long. */
+/* Bound by stores to L1, 32 bytes a cycle, which registers of 256 bits reach: on Zen 4 those of 512 took
+ * 1.1 to 1.3 times as long. */
 static void store_fp32(uint8_t *out, const float *src, size_t len)
 {
     size_t i = 0;
@@ -111,7 +111,7 @@ static void store_fp32(uint8_t *out, const float *src, size_t len)
     }
 }
 
-/* Whole registers are stored without a mask: Zen 4 takes longer over stores with one. */
+/* Whole registers are stored without a mask: masked stores are slower on Zen 4. */
 GW_TEMPLATE void store_half(uint8_t *out, const float *src, unsigned dtype, size_t len)
 {
     size_t i = 0;

@@ -10,8 +10,6 @@
 #include "core/sqrt.h"
 
 #define NONFINITE_NORM 0x7fc00000u /* GW_THC_NORM_NONFINITE */
-#define NONFINITE_CODE 0xffffffffu
-#define EXTENT_LIMIT   0x7f000000u /* 2^127 */
 
 static inline __m512 load16(const float *x, size_t i, size_t len)
 {
@@ -24,7 +22,7 @@ static inline __m512 add_square(__m512 sum, __m512 x, __m512i floor_bits, __m512
     return _mm512_add_ps(sum, _mm512_mul_ps(y, y)); /* rounded twice: no fused multiply and add */
 }
 
-/* j += j + 8, 4, 2, 1: halves fall onto each other. */
+/* j += j + 8, 4, 2, 1: halves are added. */
 static inline float fold16(__m512 sum)
 {
     const __m256 eight = _mm256_add_ps(_mm512_castps512_ps256(sum), _mm512_extractf32x8_ps(sum, 1));
@@ -90,10 +88,6 @@ static inline __m512i code16(__m512i bits)
                                      FIRST_XOR_EITHER);
 }
 
-/*
- * The code of -x is the complement of the code of x, but for zero, whose code is its own. So the least code
- * serves for the second pattern, and values of 2^127 and more, of either sign, lie at the two ends.
- */
 void gw_thc_extent_avx512(uint32_t patterns[2], const float *x, size_t len)
 {
     __m512i low = _mm512_set1_epi32(-1), high = _mm512_setzero_si512();
@@ -116,15 +110,7 @@ void gw_thc_extent_avx512(uint32_t patterns[2], const float *x, size_t len)
         low = _mm512_mask_min_epu32(low, mask, low, code);
         high = _mm512_mask_max_epu32(high, mask, high, code);
     }
-    const uint32_t least = _mm512_reduce_min_epu32(low), largest = _mm512_reduce_max_epu32(high);
-    const uint32_t limit = EXTENT_LIMIT | 0x80000000u;
-    if (largest >= limit || least <= ~limit) {
-        patterns[0] = NONFINITE_CODE;
-        patterns[1] = NONFINITE_CODE;
-        return;
-    }
-    patterns[0] = largest;
-    patterns[1] = least == 0x80000000u ? least : ~least;
+    gw_thc_extent_patterns(patterns, _mm512_reduce_min_epu32(low), _mm512_reduce_max_epu32(high));
 }
 
 #else

@@ -3,7 +3,7 @@
  *
  * The rule d (2u + 1) <= 2r, with r = P - L, L = 65536 table[z], is in integers d u <= r - ceil(d / 2). With
  * the random bits as signed numbers, u - 32768, it is (u - 32768) d + K <= P, K = L + ceil(d / 2) + 32768 d:
- * one multiply-add of 16-bit halves, which also picks the half of a word by where d stands, and one addition.
+ * one multiply-add of 16-bit halves, whose operand d also selects the half of a word, and one addition.
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
@@ -12,7 +12,7 @@
 #if defined(GW_AVX512_COMPILED)
 
 typedef struct steps {
-    __m512i bound;   /* K by index; above everything for the last, which stays */
+    __m512i bound;   /* K by index; for the last above every position, so that it stays */
     __m512i gap[2];  /* d by index in the low half, in the high half */
     __m512i cell[4]; /* index by grid cell, 64 each */
     __m512 scale, low, high;

@@ -2,8 +2,8 @@
  * Stages rotate and rotate back: strides 1 to 8 inside a register, 16 to 128 between sixteen of them, longer
  * ones two at a time over memory.
  *
- * Inside a register, a partner lane is brought in by a permutation and (a + b, a - b) is x * (+-1) + partner:
- * a product with 1 or -1 is exact, so the fused operation rounds once, as the sum does.
+ * Inside a register a permutation gives the partner lane, and (a + b, a - b) is x * (+-1) + partner: a
+ * product with 1 or -1 is exact, so the fused operation rounds once, as the sum does.
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
@@ -57,7 +57,7 @@ static inline __m512 inner_strides(__m512 x)
     return _mm512_fmadd_ps(x, even8, _mm512_shuffle_f32x4(x, x, 0x4e));
 }
 
-/* What happens to values on their way in and out. */
+/* What is done to values when they are loaded and stored. */
 typedef struct edges {
     int is_first, is_last; /* constants wherever this is inlined */
     __m512i floor_bits;
@@ -74,7 +74,7 @@ GW_TEMPLATE __m512 enter(const float *src, unsigned i, const edges *e)
     return inner_strides(x);
 }
 
-/* rotate_back's last step: sign, then power of two, or +0 where that would be too small. */
+/* rotate_back's last step: sign, then power of two, or +0 where the product would be too small. */
 GW_TEMPLATE void leave(float *dst, __m512 x, size_t i, const edges *e)
 {
     if (e->is_last) {
@@ -97,8 +97,8 @@ GW_TEMPLATE void leave(float *dst, __m512 x, size_t i, const edges *e)
         CROSS(b, d);                                                                                         \
     } while (0)
 
-/* All strides within 16 * count values, count = 4, 8 or 16 registers. Spelled out: an array that a loop walks
- * over would live in memory. */
+/* All strides within 16 * count values, count = 4, 8 or 16 registers. Unrolled by hand: an array indexed
+ * by a loop would be in memory. */
 GW_TEMPLATE void chunk(float *dst, const float *src, unsigned count, const edges *e)
 {
     const __m512 none = _mm512_setzero_ps();

@@ -50,8 +50,8 @@ void gw_thc_unpack_avx512(float *dst, const uint8_t *lanes, size_t len, unsigned
     }
 }
 
-/* Eight lanes. The conversion to fp32 rounds to nearest even and to infinity as the contract asks; only
- * magnitudes below 2^-126 are cleared first. */
+/* Eight lanes. The conversion to fp32 rounds to nearest even and to infinity as the contract requires;
+ * only magnitudes below 2^-126 are cleared first. */
 static inline __m256 plain8(__m256i lanes, __m512d step, __m512d base)
 {
     /* rounded twice: no fused multiply and add */

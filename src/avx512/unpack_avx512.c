@@ -1,8 +1,8 @@
 /*
  * Unpack: 64 numbers of w bits a step (docs/format.md section 3, planes, and 5.2, runs of leaves).
  *
- * Numbers 8q .. 8q + 7 lie in the w bytes from byte q * w. One byte shuffle brings these, and what follows
- * them, into the q-th 64 bits of a register; one multishift cuts eight of them out, with bits of the
+ * Numbers 8q .. 8q + 7 lie in the w bytes from byte q * w. One byte shuffle moves these, and what follows
+ * them, to the q-th 64 bits of a register; one multishift extracts eight numbers, with bits of their
  * neighbours above. A table lookup takes the low 6 (or 7) bits of an index only: smaller tables are repeated
  * to 64 entries, and no mask is needed.
  *

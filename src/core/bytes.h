@@ -25,14 +25,14 @@
 #define GW_INLINE static inline
 #endif
 
-/* A loop that is instantiated with constants: worthless unless the compiler really inlines it. */
+/* A loop that is instantiated with constants: useless unless the compiler inlines it. */
 #if defined(__GNUC__)
 #define GW_TEMPLATE static inline __attribute__((always_inline))
 #else
 #define GW_TEMPLATE static inline
 #endif
 
-/* Where the machine is little-endian a load is a copy; elsewhere bytes are put together. */
+/* Where the machine is little-endian a load is a copy; elsewhere it is assembled from bytes. */
 #if defined(__BYTE_ORDER__) && defined(__ORDER_LITTLE_ENDIAN__) && __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
 
 #define GW_IS_LITTLE_ENDIAN 1
@@ -129,7 +129,7 @@ static inline size_t gw_round16(size_t x)
     return (x + 15) & ~(size_t)15;
 }
 
-/* Bytes of a run of `len` numbers of `width` bits, padded as docs/format.md section 5.2 asks. */
+/* Bytes of a run of `len` numbers of `width` bits, padded as docs/format.md section 5.2 requires. */
 static inline size_t gw_run_size(size_t len, unsigned width)
 {
     return (len * width + 31) / 32 * 4;
@@ -171,8 +171,8 @@ static inline uint64_t gw_min_u64(uint64_t a, uint64_t b)
     "gradwire needs float arithmetic in float: -msse2 -mfpmath=sse on i386, -fexcess-precision=fast on s390x"
 #endif
 
-/* Floats cross this boundary as bits only, so that no load or store through a floating-point register can
- * quiet a NaN. */
+/* Floats are passed as bits only, so that no load or store through a floating-point register can quiet a
+ * NaN. */
 GW_INLINE uint32_t gw_bits_from_float(float x)
 {
     uint32_t bits;

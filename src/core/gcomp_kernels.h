@@ -5,7 +5,7 @@
  * function with the same typedef; outputs, counts and return values must be equal bit for bit, for every
  * input, valid or not.
  *
- * "Workspace" arrays belong to the library and have GW_SLOP bytes of room behind their last element: a kernel
+ * "Workspace" arrays belong to the library and have GW_SLOP bytes of room after their last element: a kernel
  * may read and, where its contract says so, write there. Everything else (values, maps, frames, accumulators)
  * is the caller's memory: not a byte outside the stated range is read or written, at any alignment. Lengths
  * may be 0 unless said otherwise. No two arguments overlap unless said otherwise.
@@ -29,7 +29,7 @@ typedef uint32_t gw_map_scan_fn(const gw_gcomp_map_rule *rule, const gw_optimize
 typedef void gw_map_build_fn(const gw_gcomp_map_rule *rule, const gw_optimizer_state *state, size_t len,
                              uint32_t base, uint8_t *levels);
 
-/* How values are cut: constant over a call. */
+/* How values are rounded: constant over a call. */
 typedef struct gw_round_rule {
     uint32_t dtype;
     uint32_t rounding; /* gw_gcomp_rounding */
@@ -47,13 +47,13 @@ typedef struct gw_round_rule {
     uint32_t rank_hop;
 } gw_round_rule;
 
-/* Values to be encoded and what belongs to them: the caller's memory. */
+/* Values to be encoded, with their map bytes: the caller's memory. */
 typedef struct gw_span {
     const void *values;    /* len elements of the rule's dtype, any alignment */
     const uint8_t *levels; /* their map bytes; not read if the rule says `constant` */
     size_t len;
     uint64_t element; /* absolute index of the first value, for stochastic rounding */
-    /* hint: so many values behind the span, and their map bytes, will be wanted next */
+    /* hint: this many values after the span, and their map bytes, will be read next */
     size_t ahead;
 } gw_span;
 
@@ -64,8 +64,9 @@ typedef void gw_round_fn(void *out, const gw_span *span, const gw_round_rule *ru
 /* ---- split and entropy --------------------------------------------------------------------------------- */
 
 /* Bins: 4 * e + level of a rounded value, where level = drop / explicit step in explicit mode and 0 in
- * derived mode. For fp32 and bf16 e = 0 has bin 0 for +0 and bin 1 for everything else; for fp16 +0 has bin
- * 1023, and -0 the bin of infinity and NaN. A bin says what a label says, but needs no window. */
+ * derived mode. For fp32 and bf16 e = 0 has bin 0 for +0 and bin 1 for everything else; for fp16 +0 has
+ * bin 1023, and -0 the bin of infinity and NaN. A bin carries the same information as a label, but needs
+ * no window. */
 enum { GW_BINS = 1024, GW_BIN_FP16_ZERO = 1023 };
 
 /* Adds the bins of the rounded values whose index i in the span satisfies i mod period < 64 to
@@ -77,8 +78,8 @@ enum { GW_LABELS = 256, GW_LABEL_ZERO = 0, GW_LABEL_ESCAPE = 1 };
 
 /* A codebook as the encoder sees it. */
 typedef struct gw_ranker {
-    /* By label; escape_rank for labels without a code. If there is no escape, such labels do not occur, and
-     * here is 255, which then is nobody's rank. */
+    /* By label; escape_rank for labels without a code. If there is no escape, such labels do not occur,
+     * and the entry is 255, which no label uses. */
     uint8_t rank[GW_LABELS];
     uint32_t base;        /* window of the labels; 0 in derived mode and for fp16 */
     uint32_t escape_rank; /* GW_NO_RANK if label 1 has no code */
@@ -86,8 +87,8 @@ typedef struct gw_ranker {
 
 enum { GW_NO_RANK = 256 };
 
-/* Where a split leaves its digits and escapes. All are workspace arrays; slop is written behind what was
- * appended. */
+/* Where a split leaves its digits and escapes. All are workspace arrays; slop after what was appended may
+ * be written. */
 typedef struct gw_digits {
     uint8_t *plane[GW_PLANES_MAX];
     size_t plane_len[GW_PLANES_MAX];
@@ -98,10 +99,10 @@ typedef struct gw_digits {
 /*
  * Rounds the values of a span and splits them (docs/format.md section 3): ranks[i] = rank of value i. Each
  * digit, a byte, is appended at plane[p] + plane_len[p]; p = 0..3 are the digit planes, 4..6 are R4, R2, R1,
- * of which nothing is touched unless the rule says `derived`. A value whose rank is escape_rank has no
- * digits; the rounded value is appended, as an element of the dtype, at escape + size * escape_len. +0 that
- * has a code has neither. plane_len and escape_len move on. ranks is a workspace array, slop may be written.
- * len <= 2^15. Returns 1 if a rounded value is not +0, else 0.
+ * which are used only if the rule says `derived`. A value whose rank is escape_rank has no digits; the
+ * rounded value is appended, as an element of the dtype, at escape + size * escape_len. +0 that has a code
+ * has neither. plane_len and escape_len are advanced. ranks is a workspace array, slop may be written. len <=
+ * 2^15. Returns 1 if a rounded value is not +0, else 0.
  */
 typedef uint32_t gw_split_fn(uint8_t *ranks, gw_digits *digits, const gw_span *span,
                              const gw_round_rule *rule, const gw_ranker *ranker);
@@ -115,9 +116,9 @@ typedef void gw_rank_fn(uint8_t *labels, size_t len, const uint8_t rank[GW_LABEL
 /*
  * Splits ranks at an inner node of the code tree. bitmap gets exactly gw_run_size(len, 1) bytes: bit i =
  * (ranks[i] >= pivot), padding zero. Ranks below the pivot go to left, the others to right, in order. Returns
- * how many went right. left and right may be NULL: those ranks are not wanted. left may be `ranks` itself:
- * what lies there is overwritten, never ahead of what was read. Slop of left and right may be written (so, in
- * place, up to GW_SLOP bytes behind ranks[len)).
+ * how many went right. left and right may be NULL: those ranks are not stored. left may be `ranks` itself,
+ * which is overwritten, never ahead of what was read. Slop of left and right may be written (so, in place, up
+ * to GW_SLOP bytes after ranks[len)).
  */
 typedef size_t gw_partition_fn(uint8_t *left, uint8_t *right, uint8_t *bitmap, const uint8_t *ranks,
                                size_t len, uint8_t pivot);
@@ -138,8 +139,8 @@ static inline gw_child gw_child_after(gw_child child, size_t count)
 /*
  * The reverse of partition, with what a leaf's unpack wrote: out[i] = next of right if bit i of bitmap is
  * set, else next of left. Returns the number of set bits, or SIZE_MAX if a padding bit is set. Of bitmap
- * gw_run_size(len, 1) bytes are read, each once. If the count is not the length of right, what is in out is
- * worthless; left and right then may be read up to len values and slop behind their starts, which the
+ * gw_run_size(len, 1) bytes are read, each once. If the count is not the length of right, the contents of out
+ * are meaningless; left and right may then be read up to len values and slop from their starts, which the
  * caller's workspace must allow. Slop of out may be written.
  */
 typedef size_t gw_merge_fn(uint8_t *out, gw_child left, gw_child right, const uint8_t *bitmap, size_t len);
@@ -170,7 +171,7 @@ typedef struct gw_joiner {
      * dtype, the caller's memory. */
     const uint8_t *addend;
     uint32_t strict; /* of the sums */
-    /* hint: dst is not read soon, stores may go around the caches; gw_fence_fn ends that */
+    /* hint: dst is not read soon, so non-temporal stores may be used; gw_fence_fn orders them */
     uint32_t stream;
     /* hints: next[0..next_size) and beside[0..beside_size) will be read soon */
     const uint8_t *next;
@@ -179,7 +180,7 @@ typedef struct gw_joiner {
     size_t beside_size;
 } gw_joiner;
 
-/* What a join consumed: for the checks of docs/format.md section 8, rules 24 and 25. */
+/* What a join consumed: input of the checks of docs/format.md section 8, rules 24 and 25. */
 typedef struct gw_joined {
     size_t plane_len[GW_PLANES_MAX];
     size_t escape_len;

@@ -1,6 +1,6 @@
 /*
  * fp16 and bf16 to and from fp32, on bit patterns. Widening is exact; narrowing rounds once, to nearest, ties
- * to even. NaN is the caller's business (sums write one canonical NaN).
+ * to even. NaN is left to the caller (sums write the canonical NaN).
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */

@@ -1,7 +1,7 @@
 /*
  * Philox4x32-10, the counter-based random number generator of Salmon et al., "Parallel Random Numbers: As
  * Easy as 1, 2, 3" (SC 2011). 128 bits of counter and 64 bits of key give 128 random bits; there is no state,
- * so any lane, thread, device or retransmission computes the bits of any element by itself.
+ * so any lane, thread, device or retransmission can compute the bits of any element independently.
  *
  * The layouts of key and counter are part of the format: docs/numerics.md (stochastic rounding of GCOMP) and
  * docs/numerics-thc.md (signs and rounding of THC) say what each word holds.

@@ -1,6 +1,6 @@
 /*
- * The correctly rounded square root of IEEE 754, without libm: <math.h>'s sqrtf would drag errno and a
- * library into code that is one instruction.
+ * The correctly rounded square root of IEEE 754, without libm: <math.h>'s sqrtf would add errno and a library
+ * to what is one instruction.
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */

@@ -1,14 +1,13 @@
 /*
- * Kernels of THC: types, contracts, and the table that a context points to. Read this first to write a
- * backend.
+ * Kernels of THC: types, contracts, slots. Read this first to write a backend.
  *
  * Every backend gives the results of the scalar kernels bit for bit. `len` counts values or lanes; where a
  * contract says "lanes" it is a multiple of 64 and at most 8192. A kernel reads and writes exactly the ranges
- * named; float pointers are aligned for float but for load's and residual's error, byte and void pointers not
- * at all. Typed pointers (float, uint32_t) hold the machine's own numbers, the caller's error memory among
- * them; what void and byte pointers lead to (values in a dtype, lanes, indices) is little-endian on every
- * machine. Float arithmetic is IEEE fp32 or fp64 +, -, *, / in the order written, never contracted;
- * comparisons of magnitudes are made on bit patterns, so flush-to-zero modes change nothing.
+ * named; float pointers are aligned for float except load's and residual's error; byte and void pointers have
+ * any alignment. Typed pointers (float, uint32_t) point to numbers in the machine's byte order, including the
+ * caller's error memory; void and byte pointers point to little-endian data (values in a dtype, lanes,
+ * indices) on every machine. Float arithmetic is IEEE fp32 or fp64 +, -, *, / in the order written, never
+ * contracted; comparisons of magnitudes are made on bit patterns, so flush-to-zero modes change nothing.
  * docs/numerics-thc.md derives the rules.
  *
  * SPDX-License-Identifier: BSD-2-Clause
@@ -19,7 +18,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Where the random bits of a block come from: T12 layout, docs/numerics-thc.md "Random bits". */
+/* What selects the random bits of a block: T12 layout, docs/numerics-thc.md "Random bits". */
 typedef struct gw_thc_stream {
     uint64_t seed;
     uint32_t block;
@@ -47,8 +46,8 @@ typedef struct gw_thc_quantizer {
 
 /* load: dst[i] = flush(flush(src[i] as fp32) + flush(error[i])), or flush(src[i] as fp32) where error is
  * NULL, for i < len; +0 for len <= i < padded_len. dtype is a gw_dtype; 16-bit types convert exactly (fp16
- * subnormals become normal fp32). flush: subnormals and zeros of fp32 become +0. Infinity passes, NaN stays
- * NaN; its payload is free. */
+ * subnormals become normal fp32). flush: subnormals and zeros of fp32 become +0. Infinity stays, NaN stays
+ * NaN with any payload. */
 typedef void gw_thc_load_fn(float *dst, const void *src, unsigned dtype, const float *error, size_t len,
                             size_t padded_len);
 
@@ -87,14 +86,14 @@ typedef void gw_thc_shift_fn(float *dst, const float *src, size_t len, float min
 typedef void gw_thc_quantize_fn(uint8_t *index, const float *x, size_t len, const gw_thc_quantizer *quantizer,
                                 const gw_thc_stream *stream);
 
-/* pack: dst gets len * bits / 8 bytes, each group of 64 indices v by itself. 4 bits: byte j = v[j] | v[j+32]
- * << 4. 2 bits: byte j = v[j] | v[j+16] << 2 | v[j+32] << 4 | v[j+48] << 6. 1 bit: byte j = sum of v[j+8i] <<
- * i. 3 bits: the 16 bytes of the low two bits, then the 8 bytes of bit 2. */
+/* pack: dst gets len * bits / 8 bytes, each group of 64 indices v separately. 4 bits: byte j = v[j] |
+ * v[j+32] << 4. 2 bits: byte j = v[j] | v[j+16] << 2 | v[j+32] << 4 | v[j+48] << 6. 1 bit: byte j = sum of
+ * v[j+8i] << i. 3 bits: the 16 bytes of the low two bits, then the 8 bytes of bit 2. */
 typedef void gw_thc_pack_fn(uint8_t *dst, const uint8_t *index, size_t len, unsigned bits);
 
-/* add_indices: lane i += table[index i], lanes little-endian of lane_bits (8, 16, 32). 16 bytes of table are
- * readable. len is a multiple of 64 without an upper limit, here and in add_lanes and lane_max. No overflow
- * by the caller's check. */
+/* add_indices: lane i += table[index i], lanes little-endian of lane_bits (8, 16, 32). 16 bytes of table
+ * are readable. len is a multiple of 64 without an upper limit, here and in add_lanes and lane_max. The
+ * caller has checked that nothing overflows. */
 typedef void gw_thc_add_indices_fn(uint8_t *lanes, const uint8_t *indices, size_t len, unsigned bits,
                                    const uint8_t *table, unsigned lane_bits);
 
@@ -120,7 +119,8 @@ typedef void gw_thc_rotate_back_fn(float *y, size_t len, uint32_t exponent, cons
 typedef void gw_thc_unpack_plain_fn(float *dst, const uint8_t *lanes, size_t len, unsigned lane_bits,
                                     double step, double base);
 
-/* residual: error[i] = flush(x[i] - y[i]); error at any alignment of bytes. NaN stays NaN, payload free. */
+/* residual: error[i] = flush(x[i] - y[i]); error at any alignment of bytes. NaN stays NaN with any
+ * payload. */
 typedef void gw_thc_residual_fn(float *error, const float *x, const float *y, size_t len);
 
 typedef struct gw_thc_kernels {

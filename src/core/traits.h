@@ -1,5 +1,5 @@
 /*
- * What the stages need to know of an element type: the table of docs/format.md section 2.
+ * Properties of an element type that the stages need: the table of docs/format.md section 2.
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */

@@ -40,7 +40,7 @@ GW_TEMPLATE size_t add_fp32(uint8_t *out, const uint8_t *a, const uint8_t *b, si
 {
     size_t i = 0;
     for (; i + 8 <= len; i += 8) {
-        /* Both loads of an array before the stores: out may be a. */
+        /* All loads before the stores: out may be a. */
         const uint32x4_t a0 = gw_load_u32x4(a + 4 * i), a1 = gw_load_u32x4(a + 4 * i + 16);
         const uint32x4_t b0 = gw_load_u32x4(b + 4 * i), b1 = gw_load_u32x4(b + 4 * i + 16);
         gw_store_u32x4(out + 4 * i, sum_fp32(a0, b0, is_strict));
@@ -89,8 +89,8 @@ void gw_add_bf16_neon(void *out, const void *accumulator, const void *values, si
     gw_sum_bf16(o, a, b, done, len, strict);
 }
 
-/* No flushing of operands: subnormals of fp16 are normal in fp32. The conversions between the two take no
- * notice of the flush mode. */
+/* No flushing of operands: subnormals of fp16 are normal in fp32. The conversions between the two ignore
+ * flush modes. */
 static inline uint16x4_t sum_fp16(uint16x4_t a, uint16x4_t b)
 {
     const float32x4_t sum = vaddq_f32(gw_widen_fp16x4(a), gw_widen_fp16x4(b));

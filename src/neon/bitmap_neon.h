@@ -1,7 +1,7 @@
 /*
- * Byte masks to bitmaps and back. NEON has no instruction that gathers the top bits of bytes: each byte
- * keeps the bit of its place and neighbours are added, which for four registers (or four masks of one)
- * takes four additions together.
+ * Byte masks to bitmaps and back. NEON has no instruction that gathers the top bits of bytes: each byte keeps
+ * the bit of its position and neighbours are added, which for four registers (or four masks of one) takes
+ * four additions together.
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
@@ -41,7 +41,7 @@ static inline uint64_t gw_ones_of_bytes(uint64_t bits)
 }
 
 /* Byte g of the result: how many bits are set in the bytes below g. The multiplication adds each byte to
- * all above it; there are at most 64, so no sum leaves its byte. */
+ * all above it; there are at most 64, so no sum overflows its byte. */
 static inline uint64_t gw_ones_before(uint64_t bits)
 {
     return gw_ones_of_bytes(bits) * 0x0101010101010101u << 8;

@@ -1,6 +1,6 @@
 /*
- * Byte shuffles that depend on eight bits, one entry for each value of the eight: how a compact run of
- * bytes and the places that a bitmap marks get together.
+ * Byte shuffles that depend on eight bits, one entry for each value of the eight: expand and compress by a
+ * bitmap.
  *
  * Byte j of an entry says where byte j of the result comes from; 128 or more means zero.
  *

@@ -1,6 +1,5 @@
 /*
- * How many bits a value of a DERIVED frame loses (docs/format.md section 3), 16 values at a time: for both
- * directions.
+ * Drops of values of a DERIVED frame (docs/format.md section 3), 16 at a time: for encoding and decoding.
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
@@ -19,7 +18,7 @@ typedef struct gw_dropper {
     uint8x16x2_t floor;
 } gw_dropper;
 
-/* x in 16 bits, for sums that saturate: far above any cap and far below 0 either way. */
+/* x in 16 bits, for saturating sums: clamped far above any cap and far below 0. */
 static inline int16_t gw_clamp_s16(int32_t x)
 {
     return (int16_t)(x < INT16_MIN ? INT16_MIN : x > INT16_MAX ? INT16_MAX : x);
@@ -47,7 +46,7 @@ static inline int16x8_t gw_widen_high(uint8x16_t x)
 }
 
 /* From exponent fields and map bytes. t = K + drop_base - (4 E + 3), and floor(t / 4) = floor((K +
- * drop_base - 3) / 4) - E. The largest exponent field is the caller's business, and that of 0 for fp32 and
+ * drop_base - 3) / 4) - E. The caller handles the largest exponent field, and exponent field 0 of fp32 and
  * bf16. */
 GW_TEMPLATE uint8x16_t gw_drops_of(uint8x16_t exponent, uint8x16_t levels, const gw_dropper *d,
                                    uint32_t dtype)

@@ -1,5 +1,5 @@
 /*
- * The slots that NEON improves, by instruction count: nothing here was timed.
+ * The slots that NEON improves, by instruction count: none of these was timed.
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */

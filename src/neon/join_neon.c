@@ -1,10 +1,10 @@
 /*
  * Join: labels, digits and escapes to values, 16 at a time.
  *
- * Everything happens in bytes: a label gives the exponent byte and the number of kept bits, four
- * comparisons of these say who has a digit in which plane, a byte shuffle brings the digits of a plane to
- * their values, and shifts with insertion build each byte of the results. Only the store puts the bytes of
- * a value next to each other.
+ * Everything happens in bytes: a label gives the exponent byte and the number of kept bits, four comparisons
+ * of these show which values have a digit in which plane, a byte shuffle moves the digits of a plane to their
+ * values, and shifts with insertion build each byte of the results. Only the store interleaves the bytes of a
+ * value.
  *
  * Not timed. Instructions a value by scripts/neon_count (gcc 12, -O3), scalar in brackets; then the least
  * cycles that its model allows on Neoverse N1 and V2: explicit fp32 7.0 (32.0), 1.8 and 0.88.
@@ -20,8 +20,8 @@
 
 #if defined(GW_NEON)
 
-/* Groups of 16 whose owners are found before their values are put together. The way from a label over masks
- * and bits to a shuffle is longer than what a core looks ahead: so no value waits for it. */
+/* Groups of 16 whose owners are found before their values are assembled: the dependency chain from a label
+ * over masks and bits to a shuffle is longer than what out-of-order execution overlaps. */
 enum { GROUPS = 16 };
 
 /* Where the next digit of each plane is. */
@@ -38,18 +38,18 @@ typedef struct settings {
     int is_constant;
 } settings;
 
-/* Who of 16 values has a digit in a plane, for four planes: bits and counts of values 0..7 and 8..15 each. */
+/* Which of 16 values have a digit in a plane, for four planes: bits and counts of values 0..7 and 8..15. */
 typedef struct owners {
     uint8_t bits[8];
     uint8_t count[8];
 } owners;
 
-/* What the first pass finds out about 16 values. */
+/* Results of the first pass for 16 values. */
 typedef struct group {
     owners nested; /* planes 1..4 */
     owners rest;   /* derived: R4, R2, R1 */
     uint8_t kept[16];
-    uint8_t left[16]; /* derived: kept bits behind the nested digits */
+    uint8_t left[16]; /* derived: kept bits after the nested digits */
 } group;
 
 static inline void store_owners(owners *to, uint8x16_t m0, uint8x16_t m1, uint8x16_t m2, uint8x16_t m3)
@@ -159,7 +159,7 @@ GW_TEMPLATE four_digits digits_of(places *at, const group *g, uint32_t dtype, ui
         uint8x16_t more = take_bits(at, &g->rest, 2);
         uint8x16_t more_first; /* in the first digit, which fp16 has narrower than the others */
         if (dtype == GW_FP32) {
-            /* 6 bits: R4 on top, R2 and R1 each below what is there. */
+            /* 6 bits: R4 at the top, R2 and R1 each below what is present. */
             const uint8x16_t r4 = take_digits(&at->plane[4], &g->rest, 0);
             const uint8x16_t r2 = take_digits(&at->plane[5], &g->rest, 1);
             const uint8x16_t r2_up = vsubq_u8(vdupq_n_u8(4), vandq_u8(left, vdupq_n_u8(4)));
@@ -203,7 +203,8 @@ static inline void store_fours(uint8_t *dst, uint8x16_t b0, uint8x16_t b1, uint8
     gw_store_u16x8(dst + 48, vzip2q_u16(low1, high1));
 }
 
-/* Second pass: 16 values to dst; escapes become +0. `zero` collects what fp16 must not have. */
+/* Second pass: 16 values to dst; escapes become +0. `zero` collects ordinary labels with exponent and
+ * mantissa zero, which fp16 must not have. */
 GW_TEMPLATE void join16(uint8_t *dst, uint8x16_t labels, const group *g, places *at, const settings *s,
                         uint8x16_t *zero, uint32_t dtype, uint32_t derived)
 {
@@ -298,7 +299,7 @@ GW_TEMPLATE void join_range(uint8_t *dst, gw_joined *joined, uint16_t *place, co
         }
     }
     if (i < len) {
-        /* The last values by themselves, in front of zeros. */
+        /* The last values, padded with zeros. */
         const size_t count = len - i;
         uint8_t last_labels[16] = {0}, last_levels[16] = {0}, last[64];
         GW_MEMCPY(last_labels, labels + i, count);

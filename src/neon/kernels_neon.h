@@ -1,5 +1,5 @@
 /*
- * The NEON versions of kernels, declared by the typedefs of their slots.
+ * The NEON kernels, declared by the types of their slots.
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */

@@ -1,10 +1,10 @@
 /*
- * Labels before their codebook is known: counted in pairs (gcomp/label_pairs.h), and then made ranks by four
- * tables of 64 bytes, each of which leaves alone what lies outside it.
+ * Labels before their codebook is known: counted in pairs (gcomp/label_pairs.h), then replaced by ranks from
+ * four tables of 64 bytes, each of which leaves indices outside it unchanged.
  *
  * Not timed. Instructions a value by scripts/neon_count (gcc 12, -O3), scalar in brackets; then the least
  * cycles that its model allows on Neoverse N1 and V2: count 4.9 (6.0), 1.23 and 0.62; rank 1.8 (5.0), 0.66
- * and 0.33. The model does not know that increments of one counter wait for each other, which pairs avoid.
+ * and 0.33. The model ignores the dependency between increments of one counter, which pairs avoid.
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
@@ -63,7 +63,7 @@ void gw_count_neon(uint32_t *count, const uint8_t *labels, size_t len)
             /* 0 < label <= class_floor, as label - 1 < class_floor modulo 256 */
             const uint8x16_t is_other = vcltq_u8(vsubq_u8(label, vdupq_n_u8(1)), class_floor);
             const uint16x8_t two = vreinterpretq_u16_u8(vqsubq_u8(label, class_floor));
-            /* Classes have 6 bits: the upper one goes where the lower one ends. */
+            /* Classes have 6 bits: the upper one starts where the lower one ends. */
             gw_store_u16x8(at, vsliq_n_u16(two, vshrq_n_u16(two, 8), 6));
             if (vmaxvq_u8(is_other) != 0) {
                 others += count_few(count, label, is_other);

@@ -50,7 +50,7 @@ static inline float32x4_t denominator(const gw_gcomp_map_rule *rule, float32x4_t
         w = product(v, s_scale);
         if ((rule->uses & GW_MAP_USES_A) != 0) {
             const float32x4_t largest = product(a, vdupq_n_f32(rule->a_scale));
-            /* w stays where it is no less; NaN on either side compares false, and is chosen or stays. */
+            /* w stays where it is not less; NaN on either side compares false, and is selected or stays. */
             const uint32x4_t take = vorrq_u32(vcgtq_f32(largest, w), vmvnq_u32(vceqq_f32(largest, largest)));
             w = vbslq_f32(take, largest, w);
         }

@@ -29,7 +29,7 @@ static inline uint16x4_t gw_narrow_fp16x4(float32x4_t x)
     return vreinterpret_u16_f16(vcvt_f16_f32(x));
 }
 
-/* Bits of bf16 to those of fp32. */
+/* Bits of bf16 to bits of fp32. */
 static inline uint32x4_t gw_widen_bf16x4(uint16x4_t h)
 {
     return vshll_n_u16(h, 16);
@@ -90,7 +90,8 @@ static inline float32x4_t gw_f32x4_bits(uint32x4_t x)
     return vreinterpretq_f32_u32(x);
 }
 
-/* Loads and stores at any alignment: the element loads ask for that of their element, bytes for none. */
+/* Loads and stores at any alignment: loads of elements require the element's alignment, loads of bytes
+ * none. */
 static inline uint16x8_t gw_load_u16x8(const void *src)
 {
     return vreinterpretq_u16_u8(vld1q_u8((const uint8_t *)src));

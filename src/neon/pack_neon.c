@@ -1,12 +1,12 @@
 /*
  * Pack and unpack: numbers of 1 to 7 bits.
  *
- * Pack closes gaps in three steps of shift left and insert: pairs in 16-bit lanes, fours in 32, eights in
- * 64; a byte shuffle puts the two halves of the register together. Unpack shuffles to each number the byte
- * that it starts in, and, shifted the other way, the next.
+ * Pack closes gaps in three steps of shift left and insert: pairs in 16-bit lanes, fours in 32, eights in 64;
+ * a byte shuffle puts the two halves of the register together. Unpack combines, for each number, the byte
+ * that it starts in and, shifted the other way, the next one.
  *
- * The loops take 32 numbers a step, a multiple of four bytes: the rest is a run of its own, for the scalar
- * kernels. A register is stored whole; the bytes that are too many are overwritten by the next store.
+ * The loops take 32 numbers a step, a multiple of four bytes: the rest is a run of its own, for
+ * gcomp/bit_runs.h. Whole registers are stored; the next store overwrites the excess bytes.
  *
  * Not timed. Instructions a value by scripts/neon_count (gcc 12, -O3), scalar in brackets; then the least
  * cycles that its model allows on Neoverse N1 and V2: pack of 6 bits 0.88 (3.4), 0.25 and 0.12; unpack of 6
@@ -23,8 +23,7 @@
 /* Byte j of the shuffle that joins two halves of w bytes each. */
 #define JOINED(w, j) ((j) < (w) ? (j) : (j) < 2 * (w) ? 8 - (w) + (j) : 255)
 
-/* Number j of w bits starts at bit w * j: in which byte, at which bit, and the byte behind if it goes on
- * there. */
+/* Number j of w bits starts at bit w * j: its byte, its bit, and the next byte if it continues there. */
 #define BYTE_OF(w, j) ((w) * (j) / 8)
 #define BIT_OF(w, j)  ((w) * (j) % 8)
 #define NEXT_OF(w, j) (BIT_OF(w, j) + (w) > 8 ? BYTE_OF(w, j) + 1 : 255)
@@ -50,7 +49,7 @@ static const int8_t up[7][16] = WIDTHS(UP);
 
 /* ---- pack ---------------------------------------------------------------------------------------------- */
 
-/* Shifts with insertion want constants at any optimisation level, hence macros. */
+/* Shifts with insertion need constants at any optimisation level, hence macros. */
 #define PACK_WIDTH(w)                                                                                        \
     static inline uint8x16_t squeeze_##w(uint8x16_t digits, uint8x16_t order)                                \
     {                                                                                                        \
@@ -123,7 +122,7 @@ GW_TEMPLATE int unpack_width(uint8_t *out, const uint8_t *src, size_t len, const
     size_t i = 0, at = 0;
     for (unsigned p = 0; p < 4; p++) {
         const int is_there = table != NULL && 32 * p < 1u << w;
-        /* Up to 31 bytes behind a short table are read: slop. */
+        /* Up to 31 bytes after a short table are read: slop. */
         in_registers.part[p].val[0] = is_there ? vld1q_u8(table + 32 * p) : vdupq_n_u8(0);
         in_registers.part[p].val[1] = is_there ? vld1q_u8(table + 32 * p + 16) : vdupq_n_u8(0);
     }

@@ -1,7 +1,7 @@
 /*
  * Partition and merge: an inner node of the code tree, out and back (docs/format.md section 5.2). A step
- * takes 64 values: their 64 bits, and how many are set before each byte of them, are known at once, so that
- * no group of eight waits for the one before it. A byte of the bitmap picks the shuffle of a group.
+ * takes 64 values: their 64 bits, and how many are set before each byte of them, are computed together, so
+ * that no group of eight depends on the one before it. A byte of the bitmap selects the shuffle of a group.
  *
  * Not timed. Instructions a value by scripts/neon_count (gcc 12, -O3), scalar in brackets; then the least
  * cycles that its model allows on Neoverse N1 and V2: partition with both sides 1.8 (9.5), 0.46 and 0.23;

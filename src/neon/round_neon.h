@@ -1,10 +1,10 @@
 /*
- * Flush, cut and round 16 values (docs/numerics.md section 3): what the survey, the split and the rounding
- * of RAW chunks begin with. The conditions are those of round_scalar.c, whose comments say why.
+ * Flush, cut and round 16 values (docs/numerics.md section 3): what the survey, the split and the rounding of
+ * RAW chunks begin with. The conditions are those of round_scalar.c, whose comments say why.
  *
- * How much goes is decided in bytes and 16-bit lanes, where 16 values are one or two registers; only the
- * rounding itself takes lanes as wide as the values. Choices that are the same for a whole call are
- * branches: they cost two instructions a step, less than a copy of the loop for each of them.
+ * Drops are computed in bytes and 16-bit lanes, where 16 values are one or two registers; only the rounding
+ * itself takes lanes as wide as the values. Choices that are the same for a whole call are branches: they
+ * cost two instructions a step, less than a copy of the loop for each of them.
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
@@ -32,7 +32,7 @@ typedef struct gw_rounded16 {
     uint8x16_t byte[4];  /* 16-bit types: 0 and 1 */
     uint8x16_t exponent; /* fields */
     uint8x16_t is_zero;  /* all ones for +0 */
-    uint8x16_t drop;     /* derived: what the receiver will work out */
+    uint8x16_t drop;     /* derived: what the receiver will derive */
     uint8x16_t level;    /* explicit */
 } gw_rounded16;
 
@@ -112,8 +112,8 @@ static inline void gw_random16(uint32x4_t random[4], uint64_t element, const gw_
 }
 
 /* `kept` has ones where bits stay. Nearest adds half an ulp less one (the cut bits, halved) and the last
- * kept bit, of which kept ones and the negative of the mask are the place; where nothing goes that place
- * would be bit 0, which is masked. */
+ * kept bit, of which kept ones and the negative of the mask are the place; where nothing is dropped that
+ * place would be bit 0, which is masked. */
 #define GW_ROUND_LANES(suffix, lanes)                                                                        \
     static inline lanes gw_rounded_##suffix(lanes magnitude, lanes kept, lanes random, lanes special,        \
                                             uint32_t rounding)                                               \
@@ -139,12 +139,12 @@ static inline void gw_random16(uint32x4_t random[4], uint64_t element, const gw_
 GW_ROUND_LANES(u32, uint32x4_t)
 GW_ROUND_LANES(u16, uint16x8_t)
 
-/* How many bits go, and for explicit frames the level: from upper halves, exponents and map bytes. */
+/* Drops, and for explicit frames the level, from upper halves, exponents and map bytes. */
 GW_TEMPLATE uint8x16_t gw_first_drop(uint8x16_t *level, uint16x8_t low, uint16x8_t high, uint8x16_t exponent,
                                      uint8x16_t levels, const gw_rounder *r, uint32_t dtype)
 {
     const gw_traits *t = gw_traits_of(dtype);
-    /* All ones where nothing may go: infinity, NaN, and (strict) the subnormals of fp32 and bf16. */
+    /* All ones where nothing may be dropped: infinity, NaN, and (strict) the subnormals of fp32 and bf16. */
     const uint8x16_t whole = dtype == GW_FP16 ? vceqq_u8(exponent, vdupq_n_u8(t->exponent_mask))
                                               : vcgeq_u8(vsubq_u8(exponent, vdupq_n_u8(1)),
                                                          vdupq_n_u8((uint8_t)(t->exponent_mask - 1)));
@@ -265,14 +265,13 @@ GW_TEMPLATE void gw_round_values(gw_rounded16 *out, const uint8_t *values, uint8
         gw_round16_half(out, values, levels, element, r, dtype);
     }
     if (r->rule->derived != 0 && r->rule->constant == 0) {
-        /* The receiver sees the rounded exponent. */
+        /* The receiver uses the rounded exponent. */
         const uint8x16_t drop = gw_drops_of(out->exponent, levels, &r->dropper, dtype);
         out->drop = vandq_u8(drop, vtstq_u8(out->drop, out->drop));
     }
 }
 
-/* The values from `at` on, up to 16, by themselves in front of zeros: what a step reads at the end of a
- * span. */
+/* The values from `at` on, up to 16, padded with zeros: what a step reads at the end of a span. */
 typedef struct gw_last16 {
     uint8_t values[64];
     uint8_t levels[16];

@@ -1,7 +1,7 @@
 /*
- * Split: from values to ranks, digits and escapes, 16 at a time. What join does in bytes, in reverse: the
- * exponents and levels of rounded values make labels, ranks come from a table in registers, and byte
- * shuffles pick from each plane's digits those of the values that have one.
+ * Split: from values to ranks, digits and escapes, 16 at a time. The reverse of join, in bytes: exponents and
+ * levels of rounded values form labels, ranks come from a table in registers, and byte shuffles select each
+ * plane's digits of the values that have one.
  *
  * Not timed. Instructions a value by scripts/neon_count (gcc 12, -O3), scalar in brackets; then the least
  * cycles that its model allows on Neoverse N1 and V2: fp32, explicit levels, nearest, 18.1 (54.3), 4.8 and
@@ -74,7 +74,7 @@ GW_TEMPLATE uint8x16_t labels_of(const gw_rounded16 *v, uint8x16_t base, uint32_
         has_label = vcltq_u8(vsubq_u8(v->exponent, vdupq_n_u8(1)), vdupq_n_u8((uint8_t)(special - 1)));
         label = vaddq_u8(v->exponent, vdupq_n_u8(1));
     } else {
-        /* base <= 191: neither exponent 0 nor 255 gets between 1 and 63. */
+        /* base <= 191: neither exponent 0 nor 255 maps to 1..63. */
         const uint8x16_t x = vsubq_u8(v->exponent, base);
         has_label = vcltq_u8(vsubq_u8(x, vdupq_n_u8(1)), vdupq_n_u8(63));
         label = vsliq_n_u8(v->level, x, 2);
@@ -83,8 +83,8 @@ GW_TEMPLATE uint8x16_t labels_of(const gw_rounded16 *v, uint8x16_t base, uint32_
     return vbicq_u8(label, v->is_zero);
 }
 
-/* Appends the digits of those of 16 values that bits 0..15 of `owners` name; `counts` says how many in each
- * half. Eight bytes are stored for each half, what is too many is overwritten later or lies in the slop. */
+/* Appends the digits of those of 16 values that bits 0..15 of `owners` name; `counts` says how many in
+ * each half. Eight bytes are stored for each half; the excess is overwritten later or is in the slop. */
 static inline uint8_t *put_digits(uint8_t *to, uint8x16_t digits, uint64_t owners, uint64_t counts)
 {
     const uint8x8_t low = vld1_u8(gw_orders_part_neon[owners & 255] + 8);
@@ -95,7 +95,7 @@ static inline uint8_t *put_digits(uint8_t *to, uint8x16_t digits, uint64_t owner
     return to + (counts >> 8 & 255);
 }
 
-/* The digits of 16 values, each in a register, and who has them. */
+/* The digits of 16 values, each in a register, and which values have them. */
 typedef struct digits16 {
     uint8x16_t d1, d2, d3, d4;
     uint8x16_t m1, m2, m3, m4; /* all ones where a value has the digit */
@@ -145,7 +145,7 @@ GW_TEMPLATE digits16 cut_digits(const gw_rounded16 *v, uint8x16_t kept, uint32_t
     return d;
 }
 
-/* Derived: the bits left over behind the nested digits. */
+/* Derived: the bits left after the nested digits. */
 GW_TEMPLATE void put_rest(uint8_t *to[GW_PLANES_MAX], const digits16 *d, uint8x16_t kept, uint32_t dtype)
 {
     const uint8_t *w = gw_traits_of(dtype)->digit_width;
@@ -178,8 +178,8 @@ GW_TEMPLATE void put_rest(uint8_t *to[GW_PLANES_MAX], const digits16 *d, uint8x1
 
 /* ---- the usual case: fp32, explicit levels from a map, nearest, not strict ----------------------------- */
 
-/* Everything in bytes, rounding too: what is dropped are whole digits, so that half an ulp and the carries
- * are additions to digits. Constants of a call. */
+/* Everything in bytes, rounding too: whole digits are dropped, so that half an ulp and the carries are
+ * additions to digits. Constants of a call. */
 enum { USUAL_DROP_BASE_MAX = 4 * 256 + 3 }; /* `above` is a byte */
 
 typedef struct digit_rounder {
@@ -203,8 +203,8 @@ static digit_rounder digit_rounder_of(const gw_round_rule *rule)
     return r;
 }
 
-/* Rounds 16 values and cuts them. v gets the exponent, the level and who is zero; its bytes are not set.
- * The masks of d are set as if all had digits. */
+/* Rounds 16 values and cuts them. v gets the exponents, the levels and which values are zero; its bytes
+ * are not set. The masks of d are set as if all values had digits. */
 static inline void round_digits(gw_rounded16 *v, digits16 *d, const uint8_t *values, uint8x16_t levels,
                                 const digit_rounder *r)
 {
@@ -235,8 +235,8 @@ static inline void round_digits(gw_rounded16 *v, digits16 *d, const uint8_t *val
     const uint8x16_t g1 = vcgtq_u8(room, r->less_than[0]), g2 = vcgtq_u8(room, r->less_than[1]);
     const uint8x16_t g3 = vcgtq_u8(room, r->less_than[2]);
 
-    /* Half an ulp less one is 31 in the highest digit that goes and 63 below; the last kept bit is added on
-     * the very right. */
+    /* Half an ulp less one is 31 in the highest dropped digit and 63 below; the last kept bit is added at
+     * the lowest position. */
     const uint8x16_t last = vbslq_u8(g2, vbslq_u8(g3, d1, d2), d3);
     const uint8x16_t half = vdupq_n_u8(31), more = vdupq_n_u8(32);
     const uint8x16_t add4 = vorrq_u8(vandq_u8(g1, half), vandq_u8(g2, more));
@@ -246,7 +246,7 @@ static inline void round_digits(gw_rounded16 *v, digits16 *d, const uint8_t *val
     const uint8x16_t s2 = vsraq_n_u8(vaddq_u8(d2, vandq_u8(g3, half)), s3, 6);
     const uint8x16_t s1 = vsraq_n_u8(d1, s2, 6);
     const uint8x16_t carried = vsraq_n_u8(exponent, s1, 5);
-    /* A carry out of the largest finite exponent truncates instead; infinity and NaN are as they were. */
+    /* A carry out of the largest finite exponent truncates instead; infinity and NaN are unchanged. */
     const uint8x16_t stays = vceqq_u8(carried, vdupq_n_u8(255));
 
     v->exponent = vbslq_u8(stays, exponent, carried);

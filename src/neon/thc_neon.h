@@ -1,5 +1,5 @@
 /*
- * What the files of THC's NEON kernels share.
+ * Shared by the files of THC's NEON kernels.
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */

@@ -1,14 +1,14 @@
 /*
  * Stages rotate and rotate back, and the shift of plain THC.
  *
- * Strides 1, 2 and 4 happen in pairs of registers: taking the even lanes of both and the odd lanes of both,
- * adding and subtracting, three times over, makes the three butterflies of eight values and ends in their
- * natural order. Strides 8, 16 and 32 are between the sixteen registers of 64 values; longer ones go over
- * memory, three at a time as far as possible.
+ * Strides 1, 2 and 4 happen in pairs of registers: taking the even lanes and the odd lanes of both, adding
+ * and subtracting, three times, makes the three butterflies of eight values and ends in their natural order.
+ * Strides 8, 16 and 32 are between the sixteen registers of 64 values; longer ones go over memory, three at a
+ * time as far as possible.
  *
  * Not timed. Instructions a value by scripts/neon_count (gcc 12, -O3), scalar in brackets; then the least
- * cycles that its model allows on Neoverse N1 and V2: blocks of 1024: rotate 12.6 (54.3), 3.2 and 1.6;
- * rotate back 12.1 (52.3), 3.0 and 1.5; shift 3.0 (13.0), 0.88 and 0.44.
+ * cycles that its model allows on Neoverse N1 and V2: blocks of 1024: rotate 12.6 (54.3), 3.2 and 1.6; rotate
+ * back 12.1 (52.3), 3.0 and 1.5; shift 3.0 (13.0), 0.88 and 0.44.
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
@@ -54,7 +54,7 @@ static inline float32x4_t negate_some(float32x4_t x, const uint32_t *words, size
     return gw_f32x4_bits(veorq_u32(gw_bits_f32x4(x), signs));
 }
 
-/* What happens to values on their way in and out. */
+/* What is done to values when they are loaded and stored. */
 typedef struct edges {
     int is_first, is_last; /* constants wherever this is inlined */
     uint32x4_t floor_bits;
@@ -68,7 +68,7 @@ GW_TEMPLATE float32x4_t enter(const float *src, size_t i, const edges *e)
     return e->is_first ? negate_some(gw_window_f32x4(x, e->floor_bits, e->scale), e->signs, i) : x;
 }
 
-/* rotate_back's last step: sign, then power of two, or +0 where that would be too small. */
+/* rotate_back's last step: sign, then power of two, or +0 where the product would be too small. */
 GW_TEMPLATE void leave(float *dst, float32x4_t x, size_t i, const edges *e)
 {
     gw_store_f32x4(dst + 4 * i,

@@ -66,8 +66,8 @@ void gw_thc_unpack_neon(float *dst, const uint8_t *lanes, size_t len, unsigned l
     }
 }
 
-/* The conversion rounds to nearest even and to infinity as the contract asks; only small magnitudes are
- * cleared first. */
+/* The conversion rounds to nearest even and to infinity as the contract requires; only small magnitudes
+ * are cleared first. */
 static inline float32x2_t plain2(uint32x2_t lanes, float64x2_t step, float64x2_t base)
 {
     const float64x2_t x = vaddq_f64(vmulq_f64(vcvtq_f64_u64(vmovl_u32(lanes)), step), base);

@@ -1,9 +1,9 @@
 /*
- * What a value with a given number of kept bits does to the planes: which planes it has a digit in, and where
- * the digits of the remainder planes lie in the field z (docs/format.md section 3).
+ * By number of kept bits: which planes a value has a digit in, and where the digits of the remainder planes
+ * are in the field z (docs/format.md section 3).
  *
- * The positions of all planes are kept in two words of 16-bit counters, so that a value moves them by two
- * additions. A counter counts to 2^15 at most, the longest chunk.
+ * The positions of all planes are kept in two words of 16-bit counters, so that two additions advance them
+ * all. A counter counts to 2^15 at most, the longest chunk.
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
@@ -15,8 +15,8 @@
 typedef struct gw_digit_step {
     uint64_t nested;       /* counter p (from bit 0): 1 if the value has a digit in plane p + 1 */
     uint64_t rest;         /* the same for R4, R2, R1 */
-    uint32_t mask;         /* the bits of z that the nested planes bring */
-    uint32_t rest_mask[3]; /* the bits of z that R4, R2, R1 bring */
+    uint32_t mask;         /* the bits of z that come from the nested planes */
+    uint32_t rest_mask[3]; /* the bits of z that come from R4, R2, R1 */
     uint8_t rest_shift[3]; /* how far their digits are shifted up */
 } gw_digit_step;
 

@@ -133,7 +133,7 @@ void gw_join_scalar(void *dst, gw_joined *joined, uint16_t *place, const gw_join
     gw_join_sum(dst, 0, input->len, joiner, adds);
 }
 
-/* Nothing was stored around a cache. */
+/* The scalar join makes no non-temporal stores. */
 void gw_fence_scalar(void)
 {
 }

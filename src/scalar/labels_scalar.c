@@ -1,5 +1,5 @@
 /*
- * Labels before their codebook is known: counted, and then made ranks.
+ * Labels before their codebook is known: counting them, then replacing them by ranks.
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */

@@ -8,7 +8,7 @@
 
 #include "core/gcomp_kernels.h"
 
-enum { GW_BLOCK_LEN = 256 }; /* stays in the first cache, and is long enough that calls do not count */
+enum { GW_BLOCK_LEN = 256 }; /* fits the L1 cache, and is long enough to make call overhead negligible */
 
 typedef struct gw_rounded {
     uint32_t bits[GW_BLOCK_LEN]; /* 16-bit types in the low half */

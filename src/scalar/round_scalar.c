@@ -1,12 +1,11 @@
 /*
  * Precision, first stage of an encode: flush, look up how many mantissa bits a value may lose, round. Survey
- * and split round their values here, too, a block at a time.
+ * and split also round their values here, a block at a time.
  *
  * One loop serves every dtype, rounding and source of drops; the switch at the end instantiates it with those
- * three as constants, so that no value pays for a choice that is the same for all of them. What differs from
- * value to value is masked, not branched on: zeros and levels come in no order that a branch predictor could
- * learn. The explicit loop has neither table nor variable shift, so that compilers turn it into vector code
- * of any width.
+ * three as constants, so that choices that are the same for all values cost nothing per value. What differs
+ * from value to value is masked, not branched on: no branch predictor can learn the order of zeros and
+ * levels. The explicit loop has neither table nor variable shift, so that compilers can vectorise it.
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
@@ -19,13 +18,13 @@
 /* Where the drop of a value comes from. */
 enum { FROM_CONSTANT, FROM_OWN_QUARTER, FROM_DERIVED_QUARTER };
 
-/* More than any map byte with its base and below (at most 255 + 764 + 64 quarter-octaves), and a power of
- * two. */
+/* Larger than every room that a map byte and base can give (at most 255 + 764 + 64 quarter-octaves), and a
+ * power of two. */
 enum { NO_ROOM = 1 << 20 };
 
 /*
- * Conditions as masks, all ones or zero, by arithmetic: compilers turn comparisons into branches where they
- * please, and these are as good as random. x and y are below 2^24 in magnitude, a byte is below 256.
+ * Conditions as masks, all ones or zero, by arithmetic: compilers may turn comparisons into branches, which
+ * would be unpredictable here. x and y are below 2^24 in magnitude, a byte is below 256.
  */
 static inline uint32_t mask_if_less(int32_t x, int32_t y)
 {
@@ -43,8 +42,8 @@ static inline uint32_t is_not_zero(uint32_t x)
     return (0u - x) >> 31 | x >> 31;
 }
 
-/* Quarter-octave of a magnitude in fp32's bias: the number that the map byte is compared with (docs/format.md
- * section 3). Exponent field and top two mantissa bits stand next to each other already. */
+/* Quarter-octave of a magnitude in fp32's bias: the number that the map byte is compared with
+ * (docs/format.md section 3). Exponent field and top two mantissa bits are adjacent already. */
 GW_TEMPLATE int32_t quarter_octave(uint32_t magnitude, const gw_traits *t, int fp16, int source)
 {
     uint32_t quarter = magnitude >> (t->mantissa_bits - 2);
@@ -183,7 +182,7 @@ GW_TEMPLATE uint32_t round_range(gw_rounded *restrict out, const gw_span *restri
             sign &= (0u - is_not_zero(rounded)) | s.strict; /* -0, and subnormals that rounded to zero */
         }
         if (source == FROM_DERIVED_QUARTER) {
-            /* The receiver sees the rounded exponent. It is never smaller, so this drop is never larger,
+            /* The receiver uses the rounded exponent. It is never smaller, so this drop is never larger,
              * and where it is smaller a carry has made the mantissa zero: nothing is lost. */
             l.drop =
                 drop_of(k, rounded, rule->floor, s.drop_base, s.cap, t, fp16) & (0u - is_not_zero(l.drop));

@@ -1,8 +1,8 @@
 /*
  * Split: from values to ranks in the codebook, digits in the planes, and escapes.
  *
- * Every digit is stored whether the value has it or not, and the position of its plane moves only if it has:
- * branches on data that changes from value to value cost more than the stores.
+ * Every digit is stored whether the value has it or not, and the position of its plane advances only if it
+ * has: unpredictable branches cost more than the stores.
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
@@ -11,7 +11,7 @@
 #include "scalar/digit_steps.h"
 #include "scalar/round_block.h"
 
-/* What a split looks up. */
+/* Tables of a split. */
 typedef struct split_tables {
     gw_digit_step steps[GW_KEEP_MAX + 1]; /* by kept bits */
     uint64_t nested[GW_LABELS];           /* explicit, by label: the step of its kept bits */
@@ -62,7 +62,7 @@ GW_TEMPLATE void split_block(uint8_t *restrict ranks, gw_digits *restrict digits
         const uint8_t rank = ranker->rank[label];
         ranks[i] = rank;
         escapes += rank == ranker->escape_rank;
-        /* Sign and mantissa next to each other; the exponent between them is cut out. */
+        /* Sign and mantissa without the exponent between them. */
         const uint32_t z = bits >> (8 * t->size - 1) << m | (bits & ((1u << m) - 1));
         p[0][gw_plane_at(nested, 0)] = (uint8_t)(z >> (m + 1 - w1));
         p[1][gw_plane_at(nested, 1)] = (uint8_t)(z >> (w3 + w4) & ((1u << w2) - 1));

@@ -1,5 +1,5 @@
 /*
- * Stage aggregate: integer adds. Also the kernels of the firmware profile, where they are called directly.
+ * Stage aggregate: integer adds. The firmware profile calls these kernels directly.
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
@@ -23,7 +23,7 @@ static inline uint32_t group_index(const uint8_t *group, unsigned j, unsigned bi
 }
 
 /*
- * Lanes byte by byte where code size counts, else in one piece.
+ * Lanes byte by byte where code size matters, else as one number.
  */
 static inline uint32_t load_lane(const uint8_t *lane, unsigned lane_size)
 {
@@ -69,7 +69,7 @@ static inline void add_indices_as(uint8_t *lanes, const uint8_t *indices, size_t
 }
 
 #if defined(GW_FIRMWARE)
-/* One long number: no lane overflows, so no carry ever leaves one. */
+/* Added as one long number: no lane overflows, so no carry leaves a lane. */
 static inline void add_lanes_as(uint8_t *lanes, const uint8_t *src, size_t len, unsigned lane_size)
 {
     uint32_t carry = 0;

@@ -12,8 +12,8 @@
 
 /*
  * 16 random bits for each of 128 values. One counter serves values l, l + 16, l + 32, ...: with 16 counters
- * in the lanes of a vector, the halves of a word are the bits of 16 neighbouring values, so no backend
- * transposes anything.
+ * in the lanes of a vector, the halves of a word are the bits of 16 neighbouring values, so no backend needs
+ * a transposition.
  */
 static void group_bits(uint32_t bits[GW_GROUP_LEN], uint32_t group, const gw_thc_stream *stream)
 {
@@ -28,8 +28,8 @@ static void group_bits(uint32_t bits[GW_GROUP_LEN], uint32_t group, const gw_thc
     }
 }
 
-/* Position on the grid in 1/65536 steps. Truncation, not rounding: the one conversion that every processor
- * has. */
+/* Position on the grid in 1/65536 steps. Truncation, not rounding: the only conversion that every
+ * processor has. */
 static uint32_t grid_position(float value, const gw_thc_quantizer *q)
 {
     float scaled = value * q->scale;

@@ -1,7 +1,7 @@
 /*
- * What the library makes of CPUID and XCR0 of machines that are not here. The words are those that the
- * machines report (family and model from the vendors' tables, feature bits from their manuals); changed in
- * single bits where hypervisors and operating systems do that.
+ * The flags that follow from CPUID and XCR0 of other machines. The words are those that the machines report
+ * (family and model from the vendors' tables, feature bits from their manuals); changed in single bits where
+ * hypervisors and operating systems do that.
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
@@ -105,7 +105,7 @@ static void machines_have_flags(void **state)
     }
 }
 
-/* Every bit that a backend's compiler options rely on is asked for: without any one of them the backend is
+/* Every bit that a backend's compiler flags rely on is required: without any one of them the backend is
  * off. */
 static void every_bit_is_needed(void **state)
 {
@@ -196,7 +196,7 @@ static void names_go_both_ways(void **state)
 #include "core/backends.def"
     assert_null(gw_backend_name(0));
     assert_null(gw_backend_name(3));
-    assert_null(gw_backend_name((uint32_t)1 << 8)); /* flags are no backends */
+    assert_null(gw_backend_name((uint32_t)1 << 8)); /* flags are not backends */
     assert_int_equal(gw_backend_from_name(NULL), 0);
     assert_int_equal(gw_backend_from_name(""), 0);
     assert_int_equal(gw_backend_from_name("avx"), 0);

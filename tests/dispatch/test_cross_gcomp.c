@@ -4,7 +4,7 @@
  * chunk.
  *
  * Backends are taken one at a time, and all together. Everything is exact, so equal frames make the square of
- * encoders and decoders equal too; it is walked all the same where frames are short.
+ * encoders and decoders equal too; it is tested all the same where frames are short.
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
@@ -70,7 +70,7 @@ static void decode_with(const test_codec *codec, const trial *t, const test_buff
         GW_OK);
 }
 
-/* A frame with one byte changed behind the header: what the backend says of it. */
+/* A frame with one byte changed after the header: the backend's verdict. */
 static void decode_damaged(const test_codec *codec, const trial *t, outputs *o)
 {
     test_random random = {t->seed};

@@ -14,7 +14,7 @@ enum { MASKS_MAX = 6, WORKERS = 3, COUNT_MAX = 3 * 8192 + 1 };
 static uint32_t masks[MASKS_MAX];
 static unsigned mask_count;
 
-/* What one backend makes of one tensor. */
+/* The results of one backend for one tensor. */
 typedef struct outputs {
     uint32_t patterns[WORKERS][1024], maxima[1024];
     uint8_t indices[WORKERS][COUNT_MAX], lanes[4 * 4 * 8192];

@@ -1,6 +1,6 @@
 /*
  * First use from many threads at once: all see the same backends, kernels and results. ThreadSanitizer
- * (preset `tsan`) says whether that is luck.
+ * (preset `tsan`) checks that for races.
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
@@ -28,7 +28,7 @@ static seen results[THREADS];
 static float values[4096];
 static uint8_t frames[THREADS][32768], workspaces[THREADS][1 << 20];
 
-/* Each thread begins with another entry point, so that each of them is the first somewhere. */
+/* Each thread starts with another entry point, so that each of them comes first in some thread. */
 static void *use(void *argument)
 {
     const unsigned index = (unsigned)((seen *)argument - results);

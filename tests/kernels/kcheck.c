@@ -81,16 +81,16 @@ unsigned kc_versions(const kc_kernel *kernel, kc_version versions[KC_VERSIONS_MA
 /* ---- memory -------------------------------------------------------------------------------------------- */
 
 typedef struct mapping {
-    uint8_t *start, *end; /* accessible; a page without access lies on both sides */
+    uint8_t *start, *end; /* accessible; a page without access on both sides */
     uint8_t *before;      /* the watched range of the array before the call */
 } mapping;
 
 static mapping mappings[KC_ARRAYS_MAX];
 static size_t page_size;
-static uint8_t *plain[KC_PLAIN_MAX]; /* the arrays start plain_offset() behind */
+static uint8_t *plain[KC_PLAIN_MAX]; /* the arrays start plain_offset() after it */
 
-/* Lines of their own, and no two at the same place of a page: processors take a load for one that waits for
- * an earlier store if 12 bits of the addresses agree, which would be all that is timed. */
+/* In separate lines, and no two at the same offset of a page: loads stall on earlier stores whose
+ * addresses agree in 12 bits, which would dominate the timing. */
 static size_t plain_offset(unsigned index)
 {
     return 9 * 64 * (size_t)index;
@@ -522,7 +522,7 @@ static int run_case(kc_test *t, size_t len, unsigned config, unsigned pattern, k
 }
 
 /* Placements of the n-th case of a walk: mostly flush with a guard page, on either side, else somewhere
- * inside. A kernel is most often given arrays that end at the guard page, where reading too far shows. */
+ * inside. Most arrays end at the guard page, where reading too far faults. */
 static void places_of(unsigned long n, kc_rng *rng, kc_place *src, kc_place *dst)
 {
     const kc_where where[4] = {KC_AT_END, KC_AT_START, KC_AT_END, KC_INSIDE};
@@ -539,7 +539,7 @@ void kc_walk(kc_test *t, unsigned config_count, unsigned pattern_count, kc_body 
     const size_t short_count = 2 * 64 + 2, prime_count = sizeof primes / sizeof primes[0];
     const unsigned short_turns = t->quick ? 2 : pattern_count;
     const unsigned chunk_turns = t->quick ? 1 : 3;
-    /* Scalar code knows no vectors: steps of 7 come to every address modulo 8. */
+    /* Scalar code has no vectors: steps of 7 reach every address modulo 8. */
     const unsigned shift_step = t->quick && t->is_reference ? 7 : 1;
     kc_rng rng = {t->seed ^ hash_name(t->kernel->name)};
     kc_place src, dst;

@@ -83,7 +83,7 @@ enum {
 /* Where an array lies in its mapping. */
 typedef enum kc_where {
     KC_AT_END,   /* its last byte (or that of its slop) is `shift` bytes before the guard page */
-    KC_AT_START, /* its first byte is `shift` bytes behind the guard page */
+    KC_AT_START, /* its first byte is `shift` bytes after the guard page */
     KC_INSIDE    /* in the middle, at address `shift` modulo 64 */
 } kc_where;
 
@@ -115,7 +115,7 @@ typedef enum kc_failure {
 typedef struct kc_shape {
     unsigned long number;
     size_t len;
-    unsigned config;  /* meaning known to the family */
+    unsigned config;  /* meaning defined by the family */
     unsigned pattern; /* the same */
     kc_place src, dst;
 } kc_shape;
@@ -151,7 +151,7 @@ struct kc_test {
 };
 
 /* Prepares guarded memory, signal handlers and the watchdog; a call that does not return within
- * `timeout_s` seconds of processor time is given up. Returns 0 if the system refuses. */
+ * `timeout_s` seconds of processor time is abandoned. Returns 0 if the system lacks what is needed. */
 int kc_setup(double timeout_s);
 
 /* Runs the test of one version of a kernel; t holds the settings and receives the results. */
@@ -167,7 +167,7 @@ void kc_run(kc_test *t);
 typedef void kc_body(kc_test *t);
 void kc_walk(kc_test *t, unsigned config_count, unsigned pattern_count, kc_body *body);
 
-/* Puts an argument into guarded memory of its own. `slop` bytes behind it are accessible and filled with
+/* Puts an argument into guarded memory of its own. `slop` bytes after it are accessible and filled with
  * garbage (the content of an input's slop must not matter). kc_out() arrays are writable in [0, size +
  * slop); their content is garbage. Alignments of elements are respected: the shift is rounded to `align`
  * bytes. */
@@ -176,7 +176,7 @@ uint8_t *kc_in(kc_test *t, const char *name, const void *data, size_t size, size
 uint8_t *kc_out(kc_test *t, const char *name, size_t size, size_t slop, kc_place place, unsigned align);
 uint8_t *kc_inout(kc_test *t, const char *name, const void *data, size_t size, size_t slop, kc_place place,
                   unsigned align);
-/* Narrows what the kernel was allowed to write, once its results are known. */
+/* Narrows the writable range once the results are known. */
 void kc_may_write(kc_test *t, const uint8_t *data, size_t size);
 
 /* Ordinary memory for masters and expected outputs: KC_ARRAY_SIZE_MAX bytes and GW_SLOP more, index <
@@ -193,7 +193,7 @@ int kc_guarded(kc_test *t, kc_call *call, void *context);
 /* Whether bytes around the arrays, and inputs, are as they were. */
 void kc_check_memory(kc_test *t);
 
-/* Compare outputs; a difference is reported with a map of the cells. `kind` is KC_OUTPUT or KC_MODEL. */
+/* Compare outputs; differences are reported with a map of the cells. `kind` is KC_OUTPUT or KC_MODEL. */
 int kc_equal(kc_test *t, kc_failure kind, const char *name, const void *expected, const void *got, size_t len,
              size_t cell_size);
 int kc_equal_number(kc_test *t, kc_failure kind, const char *name, uint64_t expected, uint64_t got);
@@ -259,14 +259,14 @@ typedef struct kc_rounded {
 
 kc_rounded kc_model_round(const gw_round_rule *rule, const gw_span *span, size_t index);
 
-/* What a codebook knows of a bin with a label of its own: exponent field in place and kept bits (both 0
- * for zero). Returns 0 for the other bins, which are always escaped. */
+/* What a codebook has for a bin with a label of its own: exponent field in place and kept bits (both 0 for
+ * zero). Returns 0 for the other bins, which are always escaped. */
 int kc_label_of_bin(uint32_t bin, uint32_t dtype, uint32_t derived, uint32_t *exponent, uint8_t *keep);
 
 /* The sum of two values (docs/numerics.md section 5), by way of double. */
 uint32_t kc_model_add(uint32_t a, uint32_t b, uint32_t dtype, uint32_t strict);
 
-/* Arrays cast once, here: all of kc_plain() and the placements is aligned for it. */
+/* The only casts of arrays: kc_plain() and the placements are aligned for them. */
 static inline uint32_t *kc_u32(uint8_t *p)
 {
     return (uint32_t *)(void *)p;

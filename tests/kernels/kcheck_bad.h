@@ -1,5 +1,5 @@
 /*
- * What a bad kernel of the self-test is, and the tools of those who write one.
+ * Bad kernels of the self-test, and helpers for writing them.
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */

@@ -1,5 +1,5 @@
 /*
- * Bad kernels of THC. Most call the scalar one and then spoil something small.
+ * Bad kernels of THC. Most call the scalar one, then change something small.
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */

@@ -1,7 +1,7 @@
 /*
  * Join: frames as the encoder makes them (whose values must come back), frames that lack escapes, and labels
- * that ask for more digits than the planes have. Half of the joins form sums, some of them (not strict) with
- * the processor's flush modes on.
+ * that ask for more digits than the planes have. Half of the joins form sums, some of them (not strict) in
+ * the processor's flush modes.
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
@@ -195,9 +195,58 @@ static void check_inverse(kc_test *t, const join_call *c, const uint32_t *bits, 
     kc_equal_number(t, KC_MODEL, "bad_zero", 0, c->joined->bad_zero);
 }
 
-static void body(kc_test *t)
+/* Random digits, or random bytes. */
+static void fill_planes(kc_test *t, uint8_t *plane[GW_PLANES_MAX], const gw_traits *traits, unsigned planes)
+{
+    for (unsigned p = 0; p < GW_PLANES_MAX; p++) {
+        plane[p] = kc_plain(7 + p);
+        kc_random_bytes(&t->rng, plane[p], t->shape.len);
+        for (size_t i = 0; p != GW_PLANE_R1 && i < t->shape.len && planes != PLANES_OF_BYTES; i++) {
+            plane[p][i] = (uint8_t)(plane[p][i] & ((1u << plane_width(traits, p)) - 1));
+        }
+    }
+}
+
+/* One label often; the escape, too. */
+static void random_labels(kc_rng *rng, uint8_t *labels, size_t len, const gw_joiner *joiner)
+{
+    const uint8_t often = kc_below(rng, 4) == 0 ? 1 : random_label(rng, joiner);
+    const uint32_t how_often = kc_below(rng, 4);
+    for (size_t i = 0; i < len; i++) {
+        labels[i] = kc_below(rng, 4) < how_often ? often : random_label(rng, joiner);
+    }
+}
+
+/* The same call, with its arrays in guarded memory. */
+static void place_call(kc_test *t, join_call *got, const join_call *expected, gw_joiner *guarded, size_t cell)
 {
     static const char *const name[GW_PLANES_MAX] = {"P1", "P2", "P3", "P4", "R4", "R2", "R1"};
+    const gw_join_input *in = &expected->input;
+    const size_t len = in->len;
+    *got = *expected;
+    *guarded = *expected->joiner;
+    if (guarded->addend != NULL) {
+        guarded->addend = kc_in(t, "addend", guarded->addend, len * cell, 0, kc_place_other(t), 1);
+    }
+    got->fn = (gw_join_fn *)t->fn;
+    got->input.labels = kc_in(t, "labels", in->labels, len, GW_SLOP, t->shape.src, 1);
+    got->input.escape = kc_in(t, "escape", in->escape, in->escape_len * cell, 0, kc_place_other(t), 1);
+    if (in->levels != NULL) {
+        got->input.levels = kc_in(t, "levels", in->levels, len, 0, kc_place_other(t), 1);
+    }
+    got->joiner = (const gw_joiner *)(const void *)kc_in(t, "joiner", guarded, sizeof *guarded, GW_SLOP,
+                                                         (kc_place){KC_AT_END, 0}, 8);
+    for (unsigned p = 0; p < GW_PLANES_MAX; p++) {
+        got->plane[p] = kc_in(t, name[p], expected->plane[p], len, GW_SLOP, kc_place_other(t), 1);
+    }
+    got->joined = (gw_joined *)(void *)kc_out(t, "joined", sizeof(gw_joined), 0, (kc_place){KC_AT_END, 0}, 8);
+    got->place = kc_u16(kc_out(t, "place", 2 * len, GW_SLOP, kc_place_other(t), 2));
+    kc_may_write(t, (const uint8_t *)got->place, 2 * len);
+    got->dst = kc_out(t, "dst", len * cell, 0, t->shape.dst, 1);
+}
+
+static void body(kc_test *t)
+{
     const kc_shape *s = &t->shape;
     kc_rng *rng = &t->rng;
     const uint32_t dtype = 1 + s->config % 3;
@@ -214,13 +263,7 @@ static void body(kc_test *t)
     gw_joiner joiner;
     gw_joined joined;
 
-    for (unsigned p = 0; p < GW_PLANES_MAX; p++) {
-        plane[p] = kc_plain(7 + p);
-        kc_random_bytes(rng, plane[p], s->len);
-        for (size_t i = 0; p != GW_PLANE_R1 && i < s->len && planes != PLANES_OF_BYTES; i++) {
-            plane[p][i] = (uint8_t)(plane[p][i] & ((1u << plane_width(traits, p)) - 1));
-        }
-    }
+    fill_planes(t, plane, traits, planes);
     kc_values(rng, values, dtype, s->len, s->pattern);
     kc_levels(rng, levels, s->len, kc_below(rng, KC_LEVEL_PATTERNS));
     const uint32_t near = s->len == 0 ? 0 : dtype == GW_FP32 ? gw_load32(values) : gw_load16(values);
@@ -235,14 +278,10 @@ static void body(kc_test *t)
         pack_r1(plane, digits.plane_len);
     } else {
         fill_joiner(&joiner, &rule, kc_below(rng, 192));
-        const uint8_t often = kc_below(rng, 4) == 0 ? 1 : random_label(rng, &joiner);
-        const uint32_t how_often = kc_below(rng, 4); /* one label often; the escape, too */
-        for (size_t i = 0; i < s->len; i++) {
-            labels[i] = kc_below(rng, 4) < how_often ? often : random_label(rng, &joiner);
-        }
+        random_labels(rng, labels, s->len, &joiner);
     }
-    const size_t wanted = gather_escapes(escape, labels, bits, s->len, &joiner);
-    const size_t escape_len = kc_below(rng, 2) == 0 ? wanted : kc_below(rng, (uint32_t)wanted + 1);
+    const size_t needed = gather_escapes(escape, labels, bits, s->len, &joiner);
+    const size_t escape_len = kc_below(rng, 2) == 0 ? needed : kc_below(rng, (uint32_t)needed + 1);
     const uint32_t sums = kc_below(rng, 4); /* 0 and 1: none */
     const int flush_mode = sums == 2 && kc_below(rng, 2) == 0;
     if (sums >= 2) {
@@ -258,7 +297,7 @@ static void body(kc_test *t)
                 planes == PLANES_MATCH       ? "match"
                 : planes == PLANES_OF_DIGITS ? "random digits"
                                              : "random bytes",
-                escape_len, wanted, joiner.cap, joiner.drop_base, sums_name[sums],
+                escape_len, needed, joiner.cap, joiner.drop_base, sums_name[sums],
                 flush_mode ? ", flush mode" : "", kc_value_pattern_name(s->pattern));
 
     join_call expected = {(gw_join_fn *)t->reference,
@@ -269,26 +308,11 @@ static void body(kc_test *t)
                           {labels, NULL, kind == DERIVED ? levels : NULL, escape, escape_len, s->len},
                           &joiner,
                           0};
-    gw_joiner guarded = joiner;
-    if (joiner.addend != NULL) {
-        guarded.addend = kc_in(t, "addend", joiner.addend, s->len * cell, 0, kc_place_other(t), 1);
-    }
-    join_call got = expected;
-    got.fn = (gw_join_fn *)t->fn;
+    memcpy(expected.plane, plane, sizeof plane);
+    gw_joiner guarded;
+    join_call got;
+    place_call(t, &got, &expected, &guarded, cell);
     got.flush_mode = flush_mode;
-    got.input.labels = kc_in(t, "labels", labels, s->len, GW_SLOP, s->src, 1);
-    got.input.escape = kc_in(t, "escape", escape, escape_len * cell, 0, kc_place_other(t), 1);
-    got.input.levels = kind == DERIVED ? kc_in(t, "levels", levels, s->len, 0, kc_place_other(t), 1) : NULL;
-    got.joiner = (const gw_joiner *)(const void *)kc_in(t, "joiner", &guarded, sizeof guarded, GW_SLOP,
-                                                        (kc_place){KC_AT_END, 0}, 8);
-    for (unsigned p = 0; p < GW_PLANES_MAX; p++) {
-        expected.plane[p] = plane[p];
-        got.plane[p] = kc_in(t, name[p], plane[p], s->len, GW_SLOP, kc_place_other(t), 1);
-    }
-    got.joined = (gw_joined *)(void *)kc_out(t, "joined", sizeof joined, 0, (kc_place){KC_AT_END, 0}, 8);
-    got.place = kc_u16(kc_out(t, "place", 2 * s->len, GW_SLOP, kc_place_other(t), 2));
-    kc_may_write(t, (const uint8_t *)got.place, 2 * s->len);
-    got.dst = kc_out(t, "dst", s->len * cell, 0, s->dst, 1);
     if (!kc_guarded(t, call_join, &expected) || !kc_guarded(t, call_join, &got)) {
         kc_flush_mode(0);
         return;

@@ -1,6 +1,7 @@
 /*
- * Labels of a chunk whose codebook is not known yet: counted on top of what is there, and made ranks. From
- * one label to all of them, and the shapes of real chunks: a bell near the largest label, a long tail, zeros.
+ * Labels of a chunk whose codebook is not known yet: counted on top of existing counts, and replaced by
+ * ranks. From one label to all of them, and the shapes of real chunks: a bell near the largest label, a long
+ * tail, zeros.
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
@@ -183,7 +184,8 @@ static void test_rank(kc_test *t)
 static void bench_rank(kc_test *t)
 {
     kc_rng rng = {1};
-    static uint8_t rank[GW_LABELS]; /* every call works on the ranks of the one before: the same labels */
+    static uint8_t rank[GW_LABELS]; /* every call works on the results of the one before: the table maps
+                                     * labels to themselves */
     for (uint32_t label = 0; label < GW_LABELS; label++) {
         rank[label] = (uint8_t)label;
     }

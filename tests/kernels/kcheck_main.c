@@ -80,8 +80,7 @@ static error_t parse(int key, char *text, struct argp_state *state)
     }
 }
 
-/* Dispatch itself: every mask gets a kernel, and masks without a backend's bit never get that backend's
- * version. */
+/* Dispatch: every mask gets a kernel, and masks without a backend's bit never get that backend's version. */
 static int check_dispatch(const kc_kernel *kernel)
 {
     int ok = 1;
@@ -152,7 +151,7 @@ static void bench_kernel(const settings *s, const kc_kernel *kernel)
         if (!is_chosen(s, versions[v].backend)) {
             continue;
         }
-        /* Scalar is timed again beside each version: what the machine does meanwhile then hits both. */
+        /* Scalar is timed again beside each version, so that disturbances affect both. */
         prepare(&t, s, kernel, &versions[0]);
         kernel->prepare_bench(&t);
         const double scalar = t.bench_ns;

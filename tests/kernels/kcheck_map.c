@@ -1,6 +1,6 @@
 /*
  * Precision map: rules as optimizers have them and rules from random floats, states of every pattern, with
- * the processor's flush modes on and off. The model works the ratio out in long double and asks for the
+ * the processor's flush modes on and off. The model computes the ratio in long double and checks the
  * direction: a map never allows more than the exact ratio does, and, where the ratio is not a difference of
  * nearly equal numbers, hardly less.
  *
@@ -51,7 +51,7 @@ static double random_choice(kc_rng *rng, double a, double b, double c)
     return n == 0 ? a : n == 1 ? b : c;
 }
 
-/* A rule of a real optimizer. `uses` is only a wish. */
+/* A rule of a real optimizer. `uses` is only requested. */
 static void real_rule(kc_rng *rng, gw_gcomp_map_rule *rule)
 {
     gw_optimizer o;

@@ -41,7 +41,7 @@ static unsigned model_drop(const gw_round_rule *rule, unsigned k, uint32_t magni
     return rule->floor[drop];
 }
 
-/* The bin as kernels.h words it. */
+/* The bin as gcomp_kernels.h defines it. */
 static uint16_t model_bin(const gw_round_rule *rule, uint32_t bits, unsigned drop)
 {
     const gw_traits *t = gw_traits_of(rule->dtype);

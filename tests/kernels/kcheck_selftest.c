@@ -1,8 +1,8 @@
 /*
- * Test of the test: kernels that are wrong in the ways in which vector kernels go wrong. Each must be
- * reported, and for the right reason; the scalar kernels, run in the same way, must not.
+ * Test of the test: kernels with typical faults of vector kernels. Each must be reported, and for the right
+ * reason; the scalar kernels, run in the same way, must not.
  *
- * Most bad kernels call the scalar one and then spoil something small.
+ * Most bad kernels call the scalar one, then change something small.
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
@@ -75,7 +75,7 @@ static size_t merge_reads_long_words_of_bitmap(uint8_t *out, gw_child left, gw_c
     return gw_merge_scalar(out, left, right, bitmap, len);
 }
 
-/* The end of the output is right, the byte in front of it is not what it was. */
+/* The end of the output is correct, the byte before it has changed. */
 static void pack_clobbers_canary_in_front(uint8_t *dst, const uint8_t *digits, size_t len, unsigned width,
                                           uint8_t base)
 {
@@ -124,7 +124,7 @@ static uint32_t split_touches_unused_plane(uint8_t *ranks, gw_digits *digits, co
     return any;
 }
 
-/* A compress that stores a whole vector behind what the plane had before, not behind what it has now. */
+/* A compress that stores a whole vector after the plane's old end, not after its new one. */
 static uint32_t split_overwrites_what_was_there(uint8_t *ranks, gw_digits *digits, const gw_span *span,
                                                 const gw_round_rule *rule, const gw_ranker *ranker)
 {
@@ -156,7 +156,7 @@ static void join_writes_whole_vector_of_places(void *dst, gw_joined *joined, uin
     }
 }
 
-/* Stores whole lines where it goes around the caches, so that the last one reaches behind the output. */
+/* Stores whole lines if non-temporal, so that the last one reaches past the output. */
 static void join_streams_whole_lines(void *dst, gw_joined *joined, uint16_t *place,
                                      const gw_join_input *input, const gw_joiner *joiner)
 {
@@ -167,7 +167,7 @@ static void join_streams_whole_lines(void *dst, gw_joined *joined, uint16_t *pla
     }
 }
 
-/* Takes every joined value for one that default mode need not flush. */
+/* Treats every joined value as one that default mode need not flush. */
 static void join_sums_unflushed(void *dst, gw_joined *joined, uint16_t *place, const gw_join_input *input,
                                 const gw_joiner *joiner)
 {
@@ -182,7 +182,7 @@ static void join_sums_unflushed(void *dst, gw_joined *joined, uint16_t *place, c
     }
 }
 
-/* Reads what comes next instead of asking for it. */
+/* Reads the next bytes instead of prefetching them. */
 static void join_reads_ahead(void *dst, gw_joined *joined, uint16_t *place, const gw_join_input *input,
                              const gw_joiner *joiner)
 {
@@ -280,7 +280,7 @@ static size_t merge_ignores_padding(uint8_t *out, gw_child left, gw_child right,
     return count;
 }
 
-/* Counts only where it needs the count to find its way. */
+/* Counts only where it needs the count itself. */
 static size_t merge_forgets_to_count(uint8_t *out, gw_child left, gw_child right, const uint8_t *bitmap,
                                      size_t len)
 {
@@ -410,7 +410,7 @@ static uint32_t split_never_sees_zero(uint8_t *ranks, gw_digits *digits, const g
     return span->len > 0;
 }
 
-/* Fills the output before it has read the accumulator that lies there. */
+/* Writes the output before it has read the accumulator in the same place. */
 static void add_wrong_in_place(void *out, const void *accumulator, const void *values, size_t len,
                                uint32_t strict)
 {
@@ -484,7 +484,7 @@ static uint32_t crc_illegal_instruction(uint32_t crc, const uint8_t *src, size_t
     return gw_crc32c_scalar(crc, src, size);
 }
 
-/* As an aligned store does that the source should not have asked for. */
+/* As an aligned store does where the contract allows any alignment. */
 static void pack_wants_aligned_output(uint8_t *dst, const uint8_t *digits, size_t len, unsigned width,
                                       uint8_t base)
 {
@@ -590,7 +590,7 @@ static void prepare(kc_test *t, const kc_kernel *kernel, kc_fn fn)
     t->backend = "bad";
     t->fn = fn;
     t->seed = 0x6772616477697265u;
-    t->quick = 1; /* what the test run does must suffice */
+    t->quick = 1; /* the test run must catch them */
     t->only_case = -1;
     t->failed_cases_max = 1;
 }
@@ -616,7 +616,7 @@ static int catches(const bad_kernel *bad)
     return ok;
 }
 
-/* One report, to see that reports can be printed: written to a temporary file. */
+/* One report, to check the printing of reports: written to a temporary file. */
 static int report_names_kernel(void)
 {
     static kc_test t;

@@ -179,7 +179,7 @@ static void body(kc_test *t)
                 (unsigned long long)span.element, ranker.base, ranker.escape_rank,
                 kc_value_pattern_name(s->pattern));
 
-    /* Something may be there already. */
+    /* There may be digits already. */
     memset(&before, 0, sizeof before);
     for (unsigned p = 0; p < GW_PLANES_MAX; p++) {
         before.plane_len[p] = kc_below(&t->rng, 2) * kc_below(&t->rng, 100);

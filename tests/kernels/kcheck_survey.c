@@ -1,5 +1,5 @@
 /*
- * Survey: bins of rounded values, all or a sample, are counted on top of what is there.
+ * Survey: bins of rounded values, all or a sample, are counted on top of existing counts.
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */

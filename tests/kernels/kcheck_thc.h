@@ -35,8 +35,15 @@ static inline void kct_store_bits(void *dst, uint32_t bits)
     memcpy(dst, &bits, sizeof bits);
 }
 
-/* Runs call(context), in the processor's flush modes if `flush_mode`. 0 if it crashed. */
-int kct_guarded(kc_test *t, kc_call *call, void *context, int flush_mode);
+/* Makes both calls, the second in the processor's flush modes if `flush_mode`, and checks the memory
+ * around its arrays. 0 if one of them crashed. */
+int kct_both(kc_test *t, kc_call *call, void *expected, void *got, int flush_mode);
+
+/* The case's length, at most KCT_LANES_MAX. */
+size_t kct_len(const kc_test *t);
+
+/* Guarded memory for len floats: src, and the result, which is the same array if `in_place`. */
+float *kct_place(kc_test *t, const uint8_t *src, size_t len, int in_place, const float **placed);
 
 /* fp32 numbers as numbers. */
 double kct_double(uint32_t bits);

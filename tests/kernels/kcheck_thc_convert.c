@@ -70,7 +70,7 @@ static void load_body(kc_test *t)
     const kc_shape *s = &t->shape;
     const uint32_t dtype = dtype_of(s->config);
     const int has_error = s->config / 3 % 2 != 0, flush_mode = s->config / 6 != 0;
-    const size_t len = s->len < KCT_LANES_MAX ? s->len : KCT_LANES_MAX;
+    const size_t len = kct_len(t);
     const size_t padded =
         len == KCT_LANES_MAX || kc_below(&t->rng, 3) == 0 ? len : len + kc_below(&t->rng, 200);
     uint8_t *src = kc_plain(0), *error = kc_plain(1);
@@ -95,10 +95,9 @@ static void load_body(kc_test *t)
     }
     uint8_t *out = kc_out(t, "dst", 4 * padded, 0, s->dst, 4);
     got.dst = kct_f32(out);
-    if (!kct_guarded(t, call_load, &expected, 0) || !kct_guarded(t, call_load, &got, flush_mode)) {
+    if (!kct_both(t, call_load, &expected, &got, flush_mode)) {
         return;
     }
-    kc_check_memory(t);
     kct_equal_floats(t, KC_OUTPUT, "dst", kc_plain(2), out, padded);
     if (t->is_reference) {
         memset(kc_plain(3), 0, 4 * padded);
@@ -164,7 +163,7 @@ static void store_body(kc_test *t)
     const kc_shape *s = &t->shape;
     const uint32_t dtype = dtype_of(s->config);
     const int flush_mode = s->config / 3 != 0;
-    const size_t len = s->len < KCT_LANES_MAX ? s->len : KCT_LANES_MAX, cell = size_of(dtype);
+    const size_t len = kct_len(t), cell = size_of(dtype);
     uint8_t *src = kc_plain(0);
     kct_floats(&t->rng, src, len, s->pattern);
     for (size_t i = 0; i < len && dtype == GW_FP16 && kc_below(&t->rng, 8) != 0; i++) {
@@ -180,10 +179,9 @@ static void store_body(kc_test *t)
     got.fn = (gw_thc_store_fn *)t->fn;
     got.src = kct_f32(kc_in(t, "src", src, 4 * len, 0, s->src, 4));
     got.dst = kc_out(t, "dst", cell * len, 0, s->dst, 1);
-    if (!kct_guarded(t, call_store, &expected, 0) || !kct_guarded(t, call_store, &got, flush_mode)) {
+    if (!kct_both(t, call_store, &expected, &got, flush_mode)) {
         return;
     }
-    kc_check_memory(t);
     kc_equal(t, KC_OUTPUT, "dst", expected.dst, got.dst, len, cell);
     if (t->is_reference) {
         uint8_t *out = kc_plain(3);
@@ -233,7 +231,7 @@ static void residual_body(kc_test *t)
 {
     const kc_shape *s = &t->shape;
     const int flush_mode = s->config != 0;
-    const size_t len = s->len < KCT_LANES_MAX ? s->len : KCT_LANES_MAX;
+    const size_t len = kct_len(t);
     uint8_t *x = kc_plain(0), *y = kc_plain(1);
     kct_loaded(&t->rng, x, len, s->pattern, 0);
     kct_loaded(&t->rng, y, len, kc_below(&t->rng, KC_VALUE_PATTERNS), 1);
@@ -254,10 +252,9 @@ static void residual_body(kc_test *t)
     got.y = kct_f32(kc_in(t, "y", y, 4 * len, 0, kc_place_other(t), 4));
     uint8_t *out = kc_out(t, "error", 4 * len, 0, s->dst, 1);
     got.error = (float *)(void *)out;
-    if (!kct_guarded(t, call_residual, &expected, 0) || !kct_guarded(t, call_residual, &got, flush_mode)) {
+    if (!kct_both(t, call_residual, &expected, &got, flush_mode)) {
         return;
     }
-    kc_check_memory(t);
     kct_equal_floats(t, KC_OUTPUT, "error", kc_plain(2), out, len);
     if (t->is_reference) {
         for (size_t i = 0; i < len; i++) {
@@ -305,7 +302,7 @@ static void shift_body(kc_test *t)
 {
     const kc_shape *s = &t->shape;
     const int in_place = s->config % 2 != 0, flush_mode = s->config / 2 != 0;
-    const size_t len = s->len < KCT_LANES_MAX ? s->len : KCT_LANES_MAX;
+    const size_t len = kct_len(t);
     uint8_t *src = kc_plain(0);
     kct_loaded(&t->rng, src, len, s->pattern, 1);
     double low = 0.0, high = 0.0;
@@ -332,17 +329,10 @@ static void shift_body(kc_test *t)
         (gw_thc_shift_fn *)t->reference, kct_f32(kc_plain(2)), kct_f32(src), len, (float)low, exponent};
     shift_call got = expected;
     got.fn = (gw_thc_shift_fn *)t->fn;
-    if (in_place) {
-        got.dst = kct_f32(kc_inout(t, "src and dst", src, 4 * len, 0, s->src, 4));
-        got.src = got.dst;
-    } else {
-        got.src = kct_f32(kc_in(t, "src", src, 4 * len, 0, s->src, 4));
-        got.dst = kct_f32(kc_out(t, "dst", 4 * len, 0, s->dst, 4));
-    }
-    if (!kct_guarded(t, call_shift, &expected, 0) || !kct_guarded(t, call_shift, &got, flush_mode)) {
+    got.dst = kct_place(t, src, len, in_place, &got.src);
+    if (!kct_both(t, call_shift, &expected, &got, flush_mode)) {
         return;
     }
-    kc_check_memory(t);
     kc_equal(t, KC_OUTPUT, "dst", expected.dst, got.dst, len, 4);
     if (t->is_reference) {
         for (size_t i = 0; i < len; i++) {

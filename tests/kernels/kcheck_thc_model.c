@@ -4,7 +4,7 @@
 #include <math.h>
 #include <string.h>
 
-int kct_guarded(kc_test *t, kc_call *call, void *context, int flush_mode)
+static int guarded(kc_test *t, kc_call *call, void *context, int flush_mode)
 {
     if (flush_mode) {
         kc_flush_mode(1);
@@ -12,6 +12,30 @@ int kct_guarded(kc_test *t, kc_call *call, void *context, int flush_mode)
     const int ok = kc_guarded(t, call, context);
     kc_flush_mode(0);
     return ok;
+}
+
+int kct_both(kc_test *t, kc_call *call, void *expected, void *got, int flush_mode)
+{
+    if (!guarded(t, call, expected, 0) || !guarded(t, call, got, flush_mode)) {
+        return 0;
+    }
+    kc_check_memory(t);
+    return 1;
+}
+
+size_t kct_len(const kc_test *t)
+{
+    return t->shape.len < KCT_LANES_MAX ? t->shape.len : KCT_LANES_MAX;
+}
+
+float *kct_place(kc_test *t, const uint8_t *src, size_t len, int in_place, const float **placed)
+{
+    if (in_place) {
+        *placed = kct_f32(kc_inout(t, "src and dst", src, 4 * len, 0, t->shape.src, 4));
+        return (float *)*placed;
+    }
+    *placed = kct_f32(kc_in(t, "src", src, 4 * len, 0, t->shape.src, 4));
+    return kct_f32(kc_out(t, "dst", 4 * len, 0, t->shape.dst, 4));
 }
 
 double kct_double(uint32_t bits)

@@ -67,8 +67,7 @@ static void norm_body(kc_test *t)
 {
     const kc_shape *s = &t->shape;
     const int flush_mode = s->config % 2 != 0;
-    size_t len = s->len < KCT_LANES_MAX ? s->len : KCT_LANES_MAX;
-    len = len == 0 ? 1 : len;
+    const size_t len = kct_len(t) == 0 ? 1 : kct_len(t);
     uint8_t *x = kc_plain(0);
     kct_loaded(&t->rng, x, len, s->pattern, s->config / 2 != 0);
     kc_describe(t, "flush mode %d, %s", flush_mode, kc_value_pattern_name(s->pattern));
@@ -77,10 +76,9 @@ static void norm_body(kc_test *t)
     norm_call got = expected;
     got.fn = (gw_thc_norm_fn *)t->fn;
     got.x = kct_f32(kc_in(t, "x", x, 4 * len, 0, s->src, 4));
-    if (!kct_guarded(t, call_norm, &expected, 0) || !kct_guarded(t, call_norm, &got, flush_mode)) {
+    if (!kct_both(t, call_norm, &expected, &got, flush_mode)) {
         return;
     }
-    kc_check_memory(t);
     kc_equal_number(t, KC_OUTPUT, "pattern", expected.pattern, got.pattern);
     if (t->is_reference) {
         double exact = 0.0;
@@ -131,8 +129,7 @@ static void extent_body(kc_test *t)
 {
     const kc_shape *s = &t->shape;
     const int flush_mode = s->config % 2 != 0;
-    size_t len = s->len < KCT_LANES_MAX ? s->len : KCT_LANES_MAX;
-    len = len == 0 ? 1 : len;
+    const size_t len = kct_len(t) == 0 ? 1 : kct_len(t);
     uint8_t *x = kc_plain(0);
     kct_loaded(&t->rng, x, len, s->pattern, s->config / 2 % 2 != 0);
     if (s->config / 4 != 0) { /* of one sign, where the code of 0 must not be taken for the least */
@@ -148,10 +145,9 @@ static void extent_body(kc_test *t)
     extent_call got = expected;
     got.fn = (gw_thc_extent_fn *)t->fn;
     got.x = kct_f32(kc_in(t, "x", x, 4 * len, 0, s->src, 4));
-    if (!kct_guarded(t, call_extent, &expected, 0) || !kct_guarded(t, call_extent, &got, flush_mode)) {
+    if (!kct_both(t, call_extent, &expected, &got, flush_mode)) {
         return;
     }
-    kc_check_memory(t);
     kc_equal(t, KC_OUTPUT, "patterns", expected.patterns, got.patterns, 2, 4);
     if (t->is_reference) {
         uint32_t model[2];
@@ -240,17 +236,10 @@ static void rotate_body(kc_test *t)
 
     rotate_call got = expected;
     got.fn = (gw_thc_rotate_fn *)t->fn;
-    if (in_place) {
-        got.dst = kct_f32(kc_inout(t, "src and dst", src, 4 * len, 0, s->src, 4));
-        got.src = got.dst;
-    } else {
-        got.src = kct_f32(kc_in(t, "src", src, 4 * len, 0, s->src, 4));
-        got.dst = kct_f32(kc_out(t, "dst", 4 * len, 0, s->dst, 4));
-    }
-    if (!kct_guarded(t, call_rotate, &expected, 0) || !kct_guarded(t, call_rotate, &got, flush_mode)) {
+    got.dst = kct_place(t, src, len, in_place, &got.src);
+    if (!kct_both(t, call_rotate, &expected, &got, flush_mode)) {
         return;
     }
-    kc_check_memory(t);
     kc_equal(t, KC_OUTPUT, "dst", expected.dst, got.dst, len, 4);
     if (t->is_reference) {
         float *model = kct_f32(kc_plain(3));
@@ -331,10 +320,9 @@ static void back_body(kc_test *t)
     got.fn = (gw_thc_rotate_back_fn *)t->fn;
     got.y = kct_f32(kc_inout(t, "y", y, 4 * len, 0, s->dst, 4));
     memcpy(kc_plain(2), y, 4 * len);
-    if (!kct_guarded(t, call_back, &expected, 0) || !kct_guarded(t, call_back, &got, flush_mode)) {
+    if (!kct_both(t, call_back, &expected, &got, flush_mode)) {
         return;
     }
-    kc_check_memory(t);
     kc_equal(t, KC_OUTPUT, "y", expected.y, got.y, len, 4);
     if (t->is_reference) {
         float *model = kct_f32(kc_plain(3));

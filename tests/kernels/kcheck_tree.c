@@ -21,7 +21,7 @@ static const char *split_name(unsigned pattern)
     return name[pattern];
 }
 
-/* Which side value i goes to. */
+/* The side of value i. */
 static unsigned split_bit(kc_rng *rng, unsigned pattern, size_t i, unsigned before)
 {
     switch (pattern) {
@@ -188,9 +188,9 @@ static size_t random_bitmap(kc_rng *rng, uint8_t *bitmap, size_t len, unsigned p
     return ones;
 }
 
-/* A bitmap that does not fit its sides: a count other than right's length, or a padding bit. What is merged
- * is then worthless, but the count must be right, and reads stay within `len` values and slop of both
- * sides. */
+/* A bitmap that does not fit its sides: a count other than right's length, or a padding bit. The merged
+ * values are then meaningless, but the count must be correct, and reads stay within `len` values and slop
+ * of both sides. */
 enum { FITS, OTHER_SIDES, BAD_PADDING, MERGE_KINDS };
 
 static void merge_body(kc_test *t)

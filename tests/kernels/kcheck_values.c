@@ -1,5 +1,5 @@
 /*
- * Inputs: values of every kind that has ever broken a float kernel, map bytes, rules.
+ * Inputs: values that break float kernels, map bytes, rules.
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */

@@ -1,5 +1,5 @@
 /*
- * kcount: calls one kernel as often as asked, on what kcheck --bench times. For emulators that count
+ * kcount: calls one kernel a given number of times, on the inputs of kcheck --bench. For emulators that count
  * instructions.
  *
  *   kcount KERNEL BACKEND LEN CALLS     LEN values a call; prints 1 if the backend has its own version, else
