@@ -225,13 +225,15 @@ void bench_gcomp(benchmark::State &state, Call call, const std::string &name, co
     const Memory workspace(std::max({encode_size, decode_size, hop_size}));
     gw_cuda_result *const result = results.As<gw_cuda_result>();
     const gw_cuda_buffer encode_dst = {frame.As<void>(), bound}, hop_dst = {hop.As<void>(), bound};
-    const gw_cuda_frame encoded_frame = {frame.As<void>(), bound, &result[0].size, &map};
+    const gw_cuda_gcomp_frame encoded_frame = {frame.As<void>(), bound, &result[0].size, &map};
     const gw_cuda_target target = {out.As<void>(), len};
     const auto request_of = [&](int index, size_t workspace_size) {
-        return gw_cuda_request{nullptr, &result[index], {workspace.As<void>(), workspace_size}, nullptr};
+        return gw_cuda_gcomp_request{
+            nullptr, &result[index], {workspace.As<void>(), workspace_size}, nullptr};
     };
-    const gw_cuda_request encode_request = request_of(0, encode_size),
-                          decode_request = request_of(1, decode_size), hop_request = request_of(1, hop_size);
+    const gw_cuda_gcomp_request encode_request = request_of(0, encode_size),
+                                decode_request = request_of(1, decode_size),
+                                hop_request = request_of(1, hop_size);
     const auto encode = [&] {
         keep(gw_cuda_gcomp_encode(cuda, &codec, &source, &encode_dst, &encode_request));
     };
@@ -348,12 +350,13 @@ void bench_hop_batch(benchmark::State &state, const std::string &name, const Mod
     const size_t encode_size = gw_cuda_gcomp_encode_workspace_size(&codec, count, len),
                  hop_size = gw_cuda_gcomp_hop_workspace_size(&codec, count, len);
     const Memory workspace(std::max(encode_size, hop_size));
-    const gw_cuda_key key = {1, 0, 0, 0};
+    const gw_cuda_gcomp_key key = {1, 0, 0, 0};
     const gw_cuda_gcomp_batch batch = {device_items.As<gw_cuda_gcomp_item>(), count, len, &data.map, &key, 0};
     const gw_cuda_gcomp_hop_batch hop_batch = {
         device_hops.As<gw_cuda_gcomp_hop>(), count, len, &data.map, &data.map, &key};
-    const gw_cuda_request encode_request = {nullptr, nullptr, {workspace.As<void>(), encode_size}, nullptr};
-    const gw_cuda_request hop_request = {nullptr, nullptr, {workspace.As<void>(), hop_size}, nullptr};
+    const gw_cuda_gcomp_request encode_request = {
+        nullptr, nullptr, {workspace.As<void>(), encode_size}, nullptr};
+    const gw_cuda_gcomp_request hop_request = {nullptr, nullptr, {workspace.As<void>(), hop_size}, nullptr};
     keep(gw_cuda_gcomp_encode_batch(cuda, &codec, &batch, &encode_request));
     double frames_size = 0;
     for (uint32_t i = 0; i < count; i++) {

@@ -27,7 +27,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if ((choice & 64) && reader.size > 7 && reader.data[7] >= 12 && reader.data[7] <= 15) {
         receiver.chunk_log2 = reader.data[7];
     }
-    receiver.count_limit = choice & 16 ? 5000 : (uint64_t)1 << 48;
+    receiver.len_max = choice & 16 ? 5000 : (uint64_t)1 << 48;
     receiver.capacity_cut = extra & 15 ? 0 : (uint64_t)(extra >> 4) + 1;
     gw_fuzz_place_at_end(choice >> 6 & 1);
 

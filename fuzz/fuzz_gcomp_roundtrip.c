@@ -150,7 +150,7 @@ static void installed_book(run *r, const gw_fuzz_sender *sender, const uint8_t *
                                &target, &r->workspace) == GW_OK);
     FUZZ_CHECK(target.len == len && memcmp(dst, decoded, len * sender->element) == 0);
     gw_gcomp_info info;
-    FUZZ_CHECK(gw_gcomp_peek(frame, size, sender->options.count_limit, &info) == GW_OK);
+    FUZZ_CHECK(gw_gcomp_peek(frame, size, sender->options.len_max, &info) == GW_OK);
     FUZZ_CHECK(info.installed && info.book_id == 7 && info.book_generation == 1);
     FUZZ_CHECK(gw_gcomp_uninstall(&r->codec) == GW_OK);
     gw_fuzz_buffers_check();

@@ -227,7 +227,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 
     gw_fuzz_receiver receiver = {.dtype = sender.options.dtype,
                                  .strict = sender.options.strict,
-                                 .count_limit = (uint64_t)1 << 48,
+                                 .len_max = (uint64_t)1 << 48,
                                  .levels = sender.map.levels,
                                  .levels_len = sender.source.len,
                                  .chunk_log2 = sender.options.chunk_log2,
@@ -258,7 +258,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
                GW_OK);
     f.size = out2.size;
     gw_gcomp_info info;
-    FUZZ_CHECK(gw_gcomp_peek(f.bytes, f.size, receiver.count_limit, &info) == GW_OK);
+    FUZZ_CHECK(gw_gcomp_peek(f.bytes, f.size, receiver.len_max, &info) == GW_OK);
     f.directory = (size_t)info.directory_offset;
     f.payload = (size_t)info.payload_offset;
     f.chunk_count = (size_t)info.chunk_count;

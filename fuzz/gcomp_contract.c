@@ -19,7 +19,7 @@ void gw_fuzz_gcomp_codec(gw_gcomp *codec, const gw_fuzz_receiver *receiver, uint
     options.strict = receiver->strict;
     options.levels = receiver->levels_kind;
     options.backends = backends;
-    options.count_limit = receiver->count_limit;
+    options.len_max = receiver->len_max;
     FUZZ_CHECK(gw_gcomp_init(codec, &options) == GW_OK);
     if (receiver->book != NULL) {
         FUZZ_CHECK(gw_gcomp_install(codec, receiver->book_id, receiver->book_generation, receiver->book,
@@ -129,10 +129,10 @@ gw_status gw_fuzz_gcomp_contract(const gw_fuzz_receiver *receiver, const uint8_t
 
     gw_gcomp_info peek_info;
     memset(&peek_info, 0xee, sizeof peek_info);
-    gw_status peeked = gw_gcomp_peek(src, src_size, receiver->count_limit, &peek_info);
+    gw_status peeked = gw_gcomp_peek(src, src_size, receiver->len_max, &peek_info);
     if (peeked == GW_OK && src_size > 64) {
         gw_gcomp_info prefix_info;
-        FUZZ_CHECK(gw_gcomp_peek(src, 64, receiver->count_limit, &prefix_info) == GW_OK);
+        FUZZ_CHECK(gw_gcomp_peek(src, 64, receiver->len_max, &prefix_info) == GW_OK);
         FUZZ_CHECK(memcmp(&prefix_info, &peek_info, sizeof peek_info) == 0);
     }
     if (peeked == GW_OK && peek_info.len > LEN_MAX) {

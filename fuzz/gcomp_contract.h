@@ -12,7 +12,7 @@
 typedef struct gw_fuzz_receiver {
     gw_dtype dtype;
     int strict;
-    uint64_t count_limit;
+    uint64_t len_max;
     const uint8_t *levels; /* the receiver's precision map, levels_len bytes; may be NULL */
     uint64_t levels_len;
     uint32_t chunk_log2; /* of the receiver's digests */

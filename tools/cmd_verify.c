@@ -55,8 +55,7 @@ static error_t verify_parse(int key, char *text, struct argp_state *state)
         }
         break;
     case KEY_MAX_VALUES:
-        if (gw_cli_parse_u64(text, 0, (uint64_t)1 << 48, &arguments->options.request.options.count_limit) !=
-            0) {
+        if (gw_cli_parse_u64(text, 0, (uint64_t)1 << 48, &arguments->options.request.options.len_max) != 0) {
             argp_error(state, "--max-values: '%s' is not an integer up to 2^48", text);
         }
         break;

@@ -117,9 +117,10 @@ gw_status gw_cuda_run_encode(const gw_gcomp *codec, const gw_gcomp_source *sourc
     void *workspace = take(&s, NULL, workspace_size);
     gw_cuda_result *result = take(&s, NULL, sizeof *result);
     gw_status status =
-        s.failed ? GW_ERR_DEVICE
-                 : gw_cuda_gcomp_encode(&cuda, codec, &on_device, &(gw_cuda_buffer){frame, bound},
-                                        &(gw_cuda_request){NULL, result, {workspace, workspace_size}, NULL});
+        s.failed
+            ? GW_ERR_DEVICE
+            : gw_cuda_gcomp_encode(&cuda, codec, &on_device, &(gw_cuda_buffer){frame, bound},
+                                   &(gw_cuda_gcomp_request){NULL, result, {workspace, workspace_size}, NULL});
     if (status == GW_OK && fetch_result(&r, result) != 0) {
         status = GW_ERR_DEVICE;
     }
@@ -153,10 +154,11 @@ gw_status gw_cuda_run_decode(const gw_gcomp *codec, const void *src, size_t src_
     void *workspace = take(&s, NULL, workspace_size);
     gw_cuda_result *result = take(&s, NULL, sizeof *result);
     gw_status status =
-        s.failed ? GW_ERR_DEVICE
-                 : gw_cuda_gcomp_decode(&cuda, codec, &(gw_cuda_frame){frame, src_size, NULL, on_device},
-                                        &(gw_cuda_target){values, dst_capacity},
-                                        &(gw_cuda_request){NULL, result, {workspace, workspace_size}, NULL});
+        s.failed
+            ? GW_ERR_DEVICE
+            : gw_cuda_gcomp_decode(&cuda, codec, &(gw_cuda_gcomp_frame){frame, src_size, NULL, on_device},
+                                   &(gw_cuda_target){values, dst_capacity},
+                                   &(gw_cuda_gcomp_request){NULL, result, {workspace, workspace_size}, NULL});
     if (status == GW_OK &&
         (fetch_result(&r, result) != 0 || cuda_device_get(&device, dst, values, dst_size) != 0)) {
         status = GW_ERR_DEVICE;

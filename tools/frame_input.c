@@ -22,7 +22,7 @@ static gw_status handle_check(gw_frame_input *frame, const gw_codec_request *req
     options.backends = request->backends;
     options.param_mantissa_bits = param_mantissa_bits;
     options.chunk_log2 = frame->info.chunk_log2;
-    options.count_limit = request->options.count_limit;
+    options.len_max = request->options.len_max;
     gw_status status = gw_gcomp_init(&frame->codec, &options);
     if (status == GW_OK) {
         gw_gcomp_info info;
@@ -85,7 +85,7 @@ static int derived_check(gw_frame_input *frame, const char *snapshot_path, const
 static int frame_check(gw_frame_input *frame, const char *snapshot_path, const gw_codec_request *request)
 {
     const gw_input_file *input = &frame->input;
-    gw_status status = gw_gcomp_peek(input->data, input->size, request->options.count_limit, &frame->info);
+    gw_status status = gw_gcomp_peek(input->data, input->size, request->options.len_max, &frame->info);
     if (status == GW_OK) {
         status = handle_check(frame, request, request->options.param_mantissa_bits);
     }
@@ -99,7 +99,7 @@ int gw_frame_input_open(gw_frame_input *frame, const char *path, const char *sna
                         const gw_codec_request *request)
 {
     memset(frame, 0, sizeof *frame);
-    int result = gw_input_file_open_frame(&frame->input, path, request->options.count_limit);
+    int result = gw_input_file_open_frame(&frame->input, path, request->options.len_max);
     if (result == GW_CLI_OK) {
         result = frame_check(frame, snapshot_path, request);
     }

@@ -23,8 +23,8 @@
  *     input ends in a status there, never in a trap: the context stays usable.
  *   - Alignment: values to their element (16 bytes are faster); frames, packed indices and lanes to 16;
  *     patterns, members, results, items, hops and histograms to 8; workspaces to 256; else GW_ERR_ARG.
- *   - Graphs: random keys and rounds can be read from device memory (gw_cuda_key, gw_cuda_thc_key), so that
- *     replays advance.
+ *   - Graphs: random keys and rounds can be read from device memory (gw_cuda_gcomp_key, gw_cuda_thc_key), so
+ * that replays advance.
  *   - GW_ERR_STATE: a handle is not initialised. GW_ERR_DEVICE: the driver refused; gw_cuda_driver_error()
  *     has its code.
  *
@@ -150,11 +150,11 @@ GW_API GW_MUST_CHECK gw_status gw_cuda_gcomp_map_digest(gw_cuda *cuda, const uin
  * -------------------------------------------------------------------------------------------------------- */
 
 /* Key and counter of stochastic rounding in device memory, in place of those of the source. */
-typedef struct gw_cuda_key {
+typedef struct gw_cuda_gcomp_key {
     uint64_t seed;
     uint32_t step_index;
     uint16_t rank, hop;
-} gw_cuda_key;
+} gw_cuda_gcomp_key;
 
 /*
  * What kernels read from device memory when they run, instead of from the host at the call. NULL members mean
@@ -167,8 +167,8 @@ typedef struct gw_cuda_key {
  *     refuses with GW_ERR_TABLE. The handle does not change.
  */
 typedef struct gw_cuda_gcomp_device {
-    const uint32_t *map_base; /* in place of map->base: what gw_cuda_gcomp_map_build() wrote */
-    const gw_cuda_key *key;   /* in place of seed, step_index, rank and hop */
+    const uint32_t *map_base;     /* in place of map->base: what gw_cuda_gcomp_map_build() wrote */
+    const gw_cuda_gcomp_key *key; /* in place of seed, step_index, rank and hop */
     /* a serialised codebook (gw_cuda_gcomp_book_build()) with its id and generation: frames are encoded with
      * it, and frames that name it are decoded. GW_ERR_TABLE in the result if it breaks the rules of
      * docs/format.md section 5.1 or lacks label 0 or 1 */
@@ -178,12 +178,12 @@ typedef struct gw_cuda_gcomp_device {
 } gw_cuda_gcomp_device;
 
 /* What GCOMP calls take besides their data. */
-typedef struct gw_cuda_request {
+typedef struct gw_cuda_gcomp_request {
     const gw_cuda_gcomp_device *device; /* NULL: everything is read from the host */
     gw_cuda_result *result;             /* batches: not read, each item has a result of its own */
     gw_workspace workspace;             /* device memory */
     void *stream;
-} gw_cuda_request;
+} gw_cuda_gcomp_request;
 
 /*
  * Bytes of workspace: contents irrelevant before and after, one workspace per call under way. Pure functions
@@ -212,16 +212,16 @@ GW_API size_t gw_cuda_gcomp_histogram_workspace_size(const gw_gcomp *codec, uint
  */
 GW_API GW_MUST_CHECK gw_status gw_cuda_gcomp_encode(gw_cuda *cuda, const gw_gcomp *codec,
                                                     const gw_gcomp_source *source, const gw_cuda_buffer *dst,
-                                                    const gw_cuda_request *request);
+                                                    const gw_cuda_gcomp_request *request);
 
 /* A received frame. */
-typedef struct gw_cuda_frame {
+typedef struct gw_cuda_gcomp_frame {
     const void *data;        /* device memory */
     uint64_t capacity;       /* bytes that may be read there */
     const uint64_t *size_at; /* NULL: the size is `capacity`; else where it is in device memory (a result's
                                 size, a received header). More than `capacity`: GW_ERR_SHORT */
     const gw_gcomp_map *map; /* as in gw_gcomp_frame, levels and digest in device memory */
-} gw_cuda_frame;
+} gw_cuda_gcomp_frame;
 
 /*
  * gw_gcomp_decode(), _decode_add() and _validate(): same values, status and chunk.
@@ -232,23 +232,24 @@ typedef struct gw_cuda_frame {
  *   - in the result: all statuses that depend on the bytes, and GW_ERR_DST
  */
 GW_API GW_MUST_CHECK gw_status gw_cuda_gcomp_decode(gw_cuda *cuda, const gw_gcomp *codec,
-                                                    const gw_cuda_frame *frame, const gw_cuda_target *target,
-                                                    const gw_cuda_request *request);
+                                                    const gw_cuda_gcomp_frame *frame,
+                                                    const gw_cuda_target *target,
+                                                    const gw_cuda_gcomp_request *request);
 GW_API GW_MUST_CHECK gw_status gw_cuda_gcomp_decode_add(gw_cuda *cuda, const gw_gcomp *codec,
-                                                        const gw_cuda_frame *frame,
+                                                        const gw_cuda_gcomp_frame *frame,
                                                         const gw_cuda_target *target,
-                                                        const gw_cuda_request *request);
+                                                        const gw_cuda_gcomp_request *request);
 GW_API GW_MUST_CHECK gw_status gw_cuda_gcomp_validate(gw_cuda *cuda, const gw_gcomp *codec,
-                                                      const gw_cuda_frame *frame, uint64_t value_hint,
-                                                      const gw_cuda_request *request);
+                                                      const gw_cuda_gcomp_frame *frame, uint64_t value_hint,
+                                                      const gw_cuda_gcomp_request *request);
 
 /* A hop of a ring: gw_gcomp_decode_add_encode(). The sums go through the workspace. If the frame is bad, the
  * result's size is 0 and dst is unspecified. device->map_base replaces the base of both maps. */
 GW_API GW_MUST_CHECK gw_status gw_cuda_gcomp_decode_add_encode(gw_cuda *cuda, const gw_gcomp *codec,
-                                                               const gw_cuda_frame *frame,
+                                                               const gw_cuda_gcomp_frame *frame,
                                                                const gw_gcomp_source *source,
                                                                const gw_cuda_buffer *dst,
-                                                               const gw_cuda_request *request);
+                                                               const gw_cuda_gcomp_request *request);
 
 /*
  * One frame of a batch, or one tensor whose values are counted. The array is device memory, read when the
@@ -261,7 +262,7 @@ GW_API GW_MUST_CHECK gw_status gw_cuda_gcomp_decode_add_encode(gw_cuda *cuda, co
 typedef struct gw_cuda_gcomp_item {
     const void *src; /* decode: the frame; encode, histogram: values */
     /* decode: values or accumulator (validate: not read); encode: the frame; histogram: the
-     * gw_cuda_histogram */
+     * gw_cuda_gcomp_histogram */
     void *dst;
     const void *addend;          /* set to NULL */
     const uint64_t *src_size_at; /* decode: bytes of the frame; NULL: src_size */
@@ -287,8 +288,9 @@ typedef struct gw_cuda_gcomp_batch {
     uint64_t value_total;
     const gw_gcomp_map *map; /* NULL, or base (1..1023 unless device->map_base is given), wire_scale and
                                 chunk_log2 of all items' maps; levels, digest and len are not read */
-    const gw_cuda_key *key;  /* encode, histogram: seed, step_index, rank and hop of all items; NULL: zeros */
-    int is_add;              /* decode: 1 adds to the dst of every item */
+    const gw_cuda_gcomp_key
+        *key;   /* encode, histogram: seed, step_index, rank and hop of all items; NULL: zeros */
+    int is_add; /* decode: 1 adds to the dst of every item */
 } gw_cuda_gcomp_batch;
 
 /*
@@ -301,13 +303,13 @@ typedef struct gw_cuda_gcomp_batch {
  */
 GW_API GW_MUST_CHECK gw_status gw_cuda_gcomp_encode_batch(gw_cuda *cuda, const gw_gcomp *codec,
                                                           const gw_cuda_gcomp_batch *batch,
-                                                          const gw_cuda_request *request);
+                                                          const gw_cuda_gcomp_request *request);
 GW_API GW_MUST_CHECK gw_status gw_cuda_gcomp_decode_batch(gw_cuda *cuda, const gw_gcomp *codec,
                                                           const gw_cuda_gcomp_batch *batch,
-                                                          const gw_cuda_request *request);
+                                                          const gw_cuda_gcomp_request *request);
 GW_API GW_MUST_CHECK gw_status gw_cuda_gcomp_validate_batch(gw_cuda *cuda, const gw_gcomp *codec,
                                                             const gw_cuda_gcomp_batch *batch,
-                                                            const gw_cuda_request *request);
+                                                            const gw_cuda_gcomp_request *request);
 
 /* One hop of a batch: gw_cuda_gcomp_decode_add_encode() of frame src + values -> frame dst. The array, its
  * pointers and results are as for gw_cuda_gcomp_item. */
@@ -337,9 +339,9 @@ typedef struct gw_cuda_gcomp_hop_batch {
     /* at least the sum of the hops' len. Hops whose sums or chunks do not fit the workspace, and all after
      * the first such, get GW_ERR_LIMIT */
     uint64_t value_total;
-    const gw_gcomp_map *src_map; /* as gw_cuda_gcomp_batch.map: of the received frames */
-    const gw_gcomp_map *map;     /* of the frames to send */
-    const gw_cuda_key *key;      /* of the frames to send; NULL: zeros */
+    const gw_gcomp_map *src_map;  /* as gw_cuda_gcomp_batch.map: of the received frames */
+    const gw_gcomp_map *map;      /* of the frames to send */
+    const gw_cuda_gcomp_key *key; /* of the frames to send; NULL: zeros */
 } gw_cuda_gcomp_hop_batch;
 
 /*
@@ -352,22 +354,22 @@ typedef struct gw_cuda_gcomp_hop_batch {
  */
 GW_API GW_MUST_CHECK gw_status gw_cuda_gcomp_decode_add_encode_batch(gw_cuda *cuda, const gw_gcomp *codec,
                                                                      const gw_cuda_gcomp_hop_batch *batch,
-                                                                     const gw_cuda_request *request);
+                                                                     const gw_cuda_gcomp_request *request);
 
 /* Label counts in device memory, all zero at the start; any number of calls may add to it. Not the layout of
  * gw_gcomp_histogram: the window is chosen when the codebook is built. */
-typedef struct gw_cuda_histogram {
+typedef struct gw_cuda_gcomp_histogram {
     uint64_t bin[1024];
     uint64_t first_chunk;
     uint64_t chunk_count;
-} gw_cuda_histogram;
+} gw_cuda_gcomp_histogram;
 
 /* gw_gcomp_histogram_add(). histogram: device. Calls that add to the same histogram must not overlap in
  * time. */
 GW_API GW_MUST_CHECK gw_status gw_cuda_gcomp_histogram_add(gw_cuda *cuda, const gw_gcomp *codec,
                                                            const gw_gcomp_source *source,
-                                                           gw_cuda_histogram *histogram,
-                                                           const gw_cuda_request *request);
+                                                           gw_cuda_gcomp_histogram *histogram,
+                                                           const gw_cuda_gcomp_request *request);
 
 /*
  * gw_gcomp_histogram_add() of many tensors, balanced by chunk.
@@ -379,7 +381,7 @@ GW_API GW_MUST_CHECK gw_status gw_cuda_gcomp_histogram_add(gw_cuda *cuda, const 
  */
 GW_API GW_MUST_CHECK gw_status gw_cuda_gcomp_histogram_add_batch(gw_cuda *cuda, const gw_gcomp *codec,
                                                                  const gw_cuda_gcomp_batch *batch,
-                                                                 const gw_cuda_request *request);
+                                                                 const gw_cuda_gcomp_request *request);
 
 /* Where codebooks go, in device memory. */
 typedef struct gw_cuda_gcomp_books {
@@ -397,9 +399,9 @@ typedef struct gw_cuda_gcomp_books {
  *   - request->device and workspace are not read
  */
 GW_API GW_MUST_CHECK gw_status gw_cuda_gcomp_book_build(gw_cuda *cuda, const gw_gcomp *codec,
-                                                        const gw_cuda_histogram *histograms,
+                                                        const gw_cuda_gcomp_histogram *histograms,
                                                         const gw_cuda_gcomp_books *books,
-                                                        const gw_cuda_request *request);
+                                                        const gw_cuda_gcomp_request *request);
 
 /* Bytes of dynamic shared memory that a block needs for the device entry points. */
 typedef struct gw_cuda_shared_sizes {
@@ -422,8 +424,9 @@ typedef struct gw_cuda_shared_sizes {
  */
 struct gw_device_codec;
 GW_API GW_MUST_CHECK gw_status gw_cuda_gcomp_device_codec(const gw_gcomp *codec, const gw_gcomp_map *map,
-                                                          const gw_cuda_key *key, struct gw_device_codec *out,
-                                                          size_t out_size, gw_cuda_shared_sizes *sizes);
+                                                          const gw_cuda_gcomp_key *key,
+                                                          struct gw_device_codec *out, size_t out_size,
+                                                          gw_cuda_shared_sizes *sizes);
 
 /* -----------------------------------------------------------------------------------------------------------
  * THC: the functions of thc.h with tensors, patterns, indices and lanes in device memory

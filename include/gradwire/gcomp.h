@@ -165,11 +165,11 @@ typedef struct gw_gcomp_options {
     /* Precision of the stored parameters: 23 (default), 10 or 7. It enters drop_base, so that sender and
      * receiver of a derived frame must agree on it. */
     uint32_t param_mantissa_bits;
-    uint32_t chunk_log2;  /* 12..15, default 14 */
-    int strict;           /* 1: keep -0, subnormals, NaN payloads bit for bit */
-    int checksum;         /* 1: CRC32C per chunk and over the metadata */
-    uint32_t backends;    /* permitted backends, default GW_BACKEND_ALL */
-    uint64_t count_limit; /* frames with more values are refused with GW_ERR_LIMIT; default 2^48 */
+    uint32_t chunk_log2; /* 12..15, default 14 */
+    int strict;          /* 1: keep -0, subnormals, NaN payloads bit for bit */
+    int checksum;        /* 1: CRC32C per chunk and over the metadata */
+    uint32_t backends;   /* permitted backends, default GW_BACKEND_ALL */
+    uint64_t len_max;    /* frames with more values are refused with GW_ERR_LIMIT; default 2^48 */
 } gw_gcomp_options;
 
 /* Fills in the defaults: explicit levels, nearest rounding, preset fast. options must not be NULL. */
@@ -215,7 +215,7 @@ typedef struct gw_gcomp_source {
  *
  *   - dst->capacity: at least gw_gcomp_bound(), even where the frame turns out smaller
  *   - GW_OK: dst->size is the size of the frame
- *   - GW_ERR_ARG, GW_ERR_STATE, GW_ERR_DST, GW_ERR_WORKSPACE, GW_ERR_LIMIT (len above count_limit or what a
+ *   - GW_ERR_ARG, GW_ERR_STATE, GW_ERR_DST, GW_ERR_WORKSPACE, GW_ERR_LIMIT (len above len_max or what a
  *     frame can hold): dst->size is 0, dst->data is untouched
  */
 GW_API GW_MUST_CHECK gw_status gw_gcomp_encode(const gw_gcomp *codec, const gw_gcomp_source *source,
@@ -260,7 +260,7 @@ GW_API GW_MUST_CHECK gw_status gw_gcomp_encode_range(const gw_gcomp *codec, cons
  *   - dst->capacity: at least gw_gcomp_bound()
  *   - GW_OK: dst->size is the size of the frame
  *   - GW_ERR_ARG (the parts do not tile the frame, an area overlaps dst->data[0..bound), or encode refuses
- *     the source, a len above count_limit included), GW_ERR_STATE, GW_ERR_DST: dst->size is 0, dst->data is
+ *     the source, a len above len_max included), GW_ERR_STATE, GW_ERR_DST: dst->size is 0, dst->data is
  *     untouched
  */
 GW_API GW_MUST_CHECK gw_status gw_gcomp_join(const gw_gcomp *codec, const gw_gcomp_source *source,
@@ -319,10 +319,10 @@ typedef struct gw_gcomp_info {
  * caller's limit. No handle needed.
  *
  *   - src_size: 64 bytes always suffice; info->frame_size then says how many to receive
- *   - count_limit: as in the options
+ *   - len_max: as in the options
  *   - on failure *info is zeroed
  */
-GW_API GW_MUST_CHECK gw_status gw_gcomp_peek(const void *src, size_t src_size, uint64_t count_limit,
+GW_API GW_MUST_CHECK gw_status gw_gcomp_peek(const void *src, size_t src_size, uint64_t len_max,
                                              gw_gcomp_info *info);
 
 /* A received frame. */
@@ -371,7 +371,7 @@ GW_API GW_MUST_CHECK gw_status gw_gcomp_validate(const gw_gcomp *codec, const gw
 /*
  * Decodes a whole frame.
  *
- *   - the frame's dtype must be the codec's, else GW_ERR_OPTION. Of the other options only count_limit and
+ *   - the frame's dtype must be the codec's, else GW_ERR_OPTION. Of the other options only len_max and
  *     backends matter, strict for sums, param_mantissa_bits for derived frames, and levels for frames with an
  *     installed codebook
  *   - statuses: those of docs/format.md section 8, and GW_ERR_ARG, GW_ERR_STATE, GW_ERR_WORKSPACE

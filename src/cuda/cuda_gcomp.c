@@ -68,7 +68,7 @@ typedef struct call {
 
 /* Handle, codec, workspace, and what is read from the device. `workspace_needed` 0: a handle or
  * numbers that are out of range. */
-static gw_status begin(call *c, gw_cuda *cuda, const gw_gcomp *codec, const gw_cuda_request *request,
+static gw_status begin(call *c, gw_cuda *cuda, const gw_gcomp *codec, const gw_cuda_gcomp_request *request,
                        size_t workspace_needed)
 {
     const gw_cuda_gcomp_device *device = request->device;
@@ -95,12 +95,12 @@ static gw_status begin(call *c, gw_cuda *cuda, const gw_gcomp *codec, const gw_c
     return request->workspace.size < workspace_needed ? GW_ERR_WORKSPACE : GW_OK;
 }
 
-static gw_status submit(const call *c, const gw_cuda_plan *plan, const gw_cuda_request *request)
+static gw_status submit(const call *c, const gw_cuda_plan *plan, const gw_cuda_gcomp_request *request)
 {
     return gw_cuda_submit(c->state, plan, request->workspace.data, request->stream);
 }
 
-static int has_result(const gw_cuda_request *request)
+static int has_result(const gw_cuda_gcomp_request *request)
 {
     return request != NULL && request->result != NULL && gw_cuda_is_aligned(request->result, 8);
 }
@@ -139,9 +139,9 @@ static const uint32_t *map_base_of(const gw_cuda_gcomp_device *device)
     return device != NULL ? device->map_base : NULL;
 }
 
-static gw_cuda_key key_of(const gw_gcomp_source *source)
+static gw_cuda_gcomp_key key_of(const gw_gcomp_source *source)
 {
-    gw_cuda_key key;
+    gw_cuda_gcomp_key key;
 
     key.seed = source->seed;
     key.step_index = source->step_index;
@@ -163,7 +163,7 @@ static gw_status check_source(const gw_codec *codec, const gw_gcomp_source *sour
     const gw_gcomp_map *map = source->map;
     const int is_derived = codec->options.levels == GW_GCOMP_DERIVED;
 
-    if (source->len > codec->options.count_limit || source->len > GW_FRAME_LEN_MAX) {
+    if (source->len > codec->options.len_max || source->len > GW_FRAME_LEN_MAX) {
         return GW_ERR_LIMIT;
     }
     if (!gw_cuda_is_aligned(source->values, gw_dtype_size(codec->options.dtype)) ||
@@ -213,7 +213,7 @@ static gw_status check_dst(const gw_gcomp *codec, const gw_gcomp_source *source,
 
 /* What an encode and the second half of a hop check on the host. `frame` NULL: an encode. */
 static gw_status check_encode(const call *c, const gw_gcomp *codec, const gw_gcomp_source *source,
-                              const gw_cuda_frame *frame, const gw_cuda_buffer *dst,
+                              const gw_cuda_gcomp_frame *frame, const gw_cuda_buffer *dst,
                               const gw_cuda_gcomp_device *device)
 {
     gw_status status = check_source(c->codec, source, device);
@@ -234,7 +234,7 @@ static gw_status check_encode(const call *c, const gw_gcomp *codec, const gw_gco
 }
 
 static void fill_encode(gw_gcomp_encode_params *params, const gw_codec *codec, const gw_gcomp_source *source,
-                        const gw_cuda_buffer *dst, const gw_cuda_request *request)
+                        const gw_cuda_buffer *dst, const gw_cuda_gcomp_request *request)
 {
     const gw_cuda_gcomp_device *device = request->device;
 
@@ -254,7 +254,7 @@ static void fill_encode(gw_gcomp_encode_params *params, const gw_codec *codec, c
 }
 
 gw_status gw_cuda_gcomp_encode(gw_cuda *cuda, const gw_gcomp *codec, const gw_gcomp_source *source,
-                               const gw_cuda_buffer *dst, const gw_cuda_request *request)
+                               const gw_cuda_buffer *dst, const gw_cuda_gcomp_request *request)
 {
     call c;
     gw_gcomp_encode_params params;
@@ -282,14 +282,14 @@ static int is_batch_map(const gw_gcomp_map *map, const gw_cuda_gcomp_device *dev
     return map == NULL || map_base_of(device) != NULL || (map->base >= 1 && map->base <= 1023);
 }
 
-static int is_batch(const gw_cuda_gcomp_batch *batch, const gw_cuda_request *request)
+static int is_batch(const gw_cuda_gcomp_batch *batch, const gw_cuda_gcomp_request *request)
 {
     return batch != NULL && request != NULL && batch->items != NULL && gw_cuda_is_aligned(batch->items, 8) &&
            is_batch_map(batch->map, request->device);
 }
 
 gw_status gw_cuda_gcomp_encode_batch(gw_cuda *cuda, const gw_gcomp *codec, const gw_cuda_gcomp_batch *batch,
-                                     const gw_cuda_request *request)
+                                     const gw_cuda_gcomp_request *request)
 {
     call c;
     gw_gcomp_encode_params params;
@@ -325,15 +325,16 @@ gw_status gw_cuda_gcomp_encode_batch(gw_cuda *cuda, const gw_gcomp *codec, const
 
 /* ---- decode -------------------------------------------------------------------------------------------- */
 
-static int is_frame(const gw_cuda_frame *frame)
+static int is_frame(const gw_cuda_gcomp_frame *frame)
 {
     return frame != NULL && (frame->data != NULL || frame->capacity == 0) &&
            gw_cuda_is_aligned(frame->data, GW_FRAME_ALIGNMENT) && gw_cuda_is_aligned(frame->size_at, 8) &&
            (frame->map == NULL || gw_cuda_is_aligned(frame->map->digest, 4));
 }
 
-static void fill_decode(gw_gcomp_decode_params *params, const gw_codec *codec, const gw_cuda_frame *frame,
-                        const gw_cuda_gcomp_device *device, gw_cuda_decode_mode mode)
+static void fill_decode(gw_gcomp_decode_params *params, const gw_codec *codec,
+                        const gw_cuda_gcomp_frame *frame, const gw_cuda_gcomp_device *device,
+                        gw_cuda_decode_mode mode)
 {
     GW_MEMSET(params, 0, sizeof *params);
     fill_codec(&params->codec, codec, device, 0);
@@ -346,8 +347,8 @@ static void fill_decode(gw_gcomp_decode_params *params, const gw_codec *codec, c
     fill_item_map(&params->item, frame->map);
 }
 
-static gw_status decode(gw_cuda *cuda, const gw_gcomp *codec, const gw_cuda_frame *frame,
-                        const gw_cuda_target *target, const gw_cuda_request *request,
+static gw_status decode(gw_cuda *cuda, const gw_gcomp *codec, const gw_cuda_gcomp_frame *frame,
+                        const gw_cuda_target *target, const gw_cuda_gcomp_request *request,
                         gw_cuda_decode_mode mode)
 {
     call c;
@@ -378,20 +379,20 @@ static gw_status decode(gw_cuda *cuda, const gw_gcomp *codec, const gw_cuda_fram
     return submit(&c, &plan, request);
 }
 
-gw_status gw_cuda_gcomp_decode(gw_cuda *cuda, const gw_gcomp *codec, const gw_cuda_frame *frame,
-                               const gw_cuda_target *target, const gw_cuda_request *request)
+gw_status gw_cuda_gcomp_decode(gw_cuda *cuda, const gw_gcomp *codec, const gw_cuda_gcomp_frame *frame,
+                               const gw_cuda_target *target, const gw_cuda_gcomp_request *request)
 {
     return decode(cuda, codec, frame, target, request, GW_CUDA_DECODE_VALUES);
 }
 
-gw_status gw_cuda_gcomp_decode_add(gw_cuda *cuda, const gw_gcomp *codec, const gw_cuda_frame *frame,
-                                   const gw_cuda_target *target, const gw_cuda_request *request)
+gw_status gw_cuda_gcomp_decode_add(gw_cuda *cuda, const gw_gcomp *codec, const gw_cuda_gcomp_frame *frame,
+                                   const gw_cuda_target *target, const gw_cuda_gcomp_request *request)
 {
     return decode(cuda, codec, frame, target, request, GW_CUDA_DECODE_ADD);
 }
 
-gw_status gw_cuda_gcomp_validate(gw_cuda *cuda, const gw_gcomp *codec, const gw_cuda_frame *frame,
-                                 uint64_t value_hint, const gw_cuda_request *request)
+gw_status gw_cuda_gcomp_validate(gw_cuda *cuda, const gw_gcomp *codec, const gw_cuda_gcomp_frame *frame,
+                                 uint64_t value_hint, const gw_cuda_gcomp_request *request)
 {
     const gw_cuda_target none = {NULL, value_hint};
 
@@ -399,7 +400,7 @@ gw_status gw_cuda_gcomp_validate(gw_cuda *cuda, const gw_gcomp *codec, const gw_
 }
 
 static gw_status decode_batch(gw_cuda *cuda, const gw_gcomp *codec, const gw_cuda_gcomp_batch *batch,
-                              const gw_cuda_request *request, gw_cuda_decode_mode mode)
+                              const gw_cuda_gcomp_request *request, gw_cuda_decode_mode mode)
 {
     call c;
     gw_gcomp_decode_params params;
@@ -425,7 +426,7 @@ static gw_status decode_batch(gw_cuda *cuda, const gw_gcomp *codec, const gw_cud
 }
 
 gw_status gw_cuda_gcomp_decode_batch(gw_cuda *cuda, const gw_gcomp *codec, const gw_cuda_gcomp_batch *batch,
-                                     const gw_cuda_request *request)
+                                     const gw_cuda_gcomp_request *request)
 {
     const int is_add = batch != NULL && batch->is_add;
 
@@ -433,16 +434,16 @@ gw_status gw_cuda_gcomp_decode_batch(gw_cuda *cuda, const gw_gcomp *codec, const
 }
 
 gw_status gw_cuda_gcomp_validate_batch(gw_cuda *cuda, const gw_gcomp *codec, const gw_cuda_gcomp_batch *batch,
-                                       const gw_cuda_request *request)
+                                       const gw_cuda_gcomp_request *request)
 {
     return decode_batch(cuda, codec, batch, request, GW_CUDA_DECODE_VALIDATE);
 }
 
 /* ---- hop ----------------------------------------------------------------------------------------------- */
 
-gw_status gw_cuda_gcomp_decode_add_encode(gw_cuda *cuda, const gw_gcomp *codec, const gw_cuda_frame *frame,
-                                          const gw_gcomp_source *source, const gw_cuda_buffer *dst,
-                                          const gw_cuda_request *request)
+gw_status gw_cuda_gcomp_decode_add_encode(gw_cuda *cuda, const gw_gcomp *codec,
+                                          const gw_cuda_gcomp_frame *frame, const gw_gcomp_source *source,
+                                          const gw_cuda_buffer *dst, const gw_cuda_gcomp_request *request)
 {
     call c;
     gw_gcomp_decode_params in;
@@ -469,7 +470,7 @@ gw_status gw_cuda_gcomp_decode_add_encode(gw_cuda *cuda, const gw_gcomp *codec, 
 
 gw_status gw_cuda_gcomp_decode_add_encode_batch(gw_cuda *cuda, const gw_gcomp *codec,
                                                 const gw_cuda_gcomp_hop_batch *batch,
-                                                const gw_cuda_request *request)
+                                                const gw_cuda_gcomp_request *request)
 {
     call c;
     gw_gcomp_hop_params params;
@@ -522,7 +523,8 @@ static void fill_histogram(gw_gcomp_histogram_params *params, const gw_codec *co
 }
 
 gw_status gw_cuda_gcomp_histogram_add(gw_cuda *cuda, const gw_gcomp *codec, const gw_gcomp_source *source,
-                                      gw_cuda_histogram *histogram, const gw_cuda_request *request)
+                                      gw_cuda_gcomp_histogram *histogram,
+                                      const gw_cuda_gcomp_request *request)
 {
     call c;
     gw_gcomp_histogram_params params;
@@ -551,7 +553,8 @@ gw_status gw_cuda_gcomp_histogram_add(gw_cuda *cuda, const gw_gcomp *codec, cons
 }
 
 gw_status gw_cuda_gcomp_histogram_add_batch(gw_cuda *cuda, const gw_gcomp *codec,
-                                            const gw_cuda_gcomp_batch *batch, const gw_cuda_request *request)
+                                            const gw_cuda_gcomp_batch *batch,
+                                            const gw_cuda_gcomp_request *request)
 {
     call c;
     gw_gcomp_histogram_params params;
@@ -580,8 +583,9 @@ gw_status gw_cuda_gcomp_histogram_add_batch(gw_cuda *cuda, const gw_gcomp *codec
     return submit(&c, &plan, request);
 }
 
-gw_status gw_cuda_gcomp_book_build(gw_cuda *cuda, const gw_gcomp *codec, const gw_cuda_histogram *histograms,
-                                   const gw_cuda_gcomp_books *books, const gw_cuda_request *request)
+gw_status gw_cuda_gcomp_book_build(gw_cuda *cuda, const gw_gcomp *codec,
+                                   const gw_cuda_gcomp_histogram *histograms,
+                                   const gw_cuda_gcomp_books *books, const gw_cuda_gcomp_request *request)
 {
     gw_gcomp_book_build_params params;
     gw_cuda_plan plan;
@@ -611,11 +615,11 @@ gw_status gw_cuda_gcomp_book_build(gw_cuda *cuda, const gw_gcomp *codec, const g
 
 /* ---- device entry points ------------------------------------------------------------------------------- */
 
-gw_status gw_cuda_gcomp_device_codec(const gw_gcomp *codec, const gw_gcomp_map *map, const gw_cuda_key *key,
-                                     struct gw_device_codec *out, size_t out_size,
-                                     gw_cuda_shared_sizes *sizes)
+gw_status gw_cuda_gcomp_device_codec(const gw_gcomp *codec, const gw_gcomp_map *map,
+                                     const gw_cuda_gcomp_key *key, struct gw_device_codec *out,
+                                     size_t out_size, gw_cuda_shared_sizes *sizes)
 {
-    static const gw_cuda_key no_key = {0, 0, 0, 0};
+    static const gw_cuda_gcomp_key no_key = {0, 0, 0, 0};
     const gw_codec *inside = codec == NULL ? NULL : gw_codec_of(codec);
 
     if (codec == NULL || out == NULL || out_size != sizeof *out) {

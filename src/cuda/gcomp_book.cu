@@ -98,7 +98,7 @@ GW_DEVICE void gw_book_group(gw_survey_state &s, const gw_gcomp_encode_params &p
     const uint32_t len = (uint32_t)(left < (uint64_t)1 << group_log2 ? left : (uint64_t)1 << group_log2);
     uint32_t blocks = len / 4096;
     blocks = p.codec.preset != 0 || blocks < 1 ? 1 : blocks > 16 ? 16 : blocks;
-    const gw_cuda_key key = p.key_at != nullptr ? *p.key_at : p.key;
+    const gw_cuda_gcomp_key key = p.key_at != nullptr ? *p.key_at : p.key;
     const gw_cuda_source source = gw_source_of(p.codec, p.rounding, p.map, key, item);
     const gw_cuda_rounder r = {p.rounding, source};
     gw_survey<DTYPE, DERIVED>(s, r, first, len, 64 * blocks);
@@ -358,7 +358,7 @@ GW_KERNEL(gw_device_gcomp_histogram_items, gw_gcomp_histogram_params, 256, 1)
             const gw_cuda_gcomp_item &item = p.items[i];
             if (gw_histogram_status(p, item) == GW_OK) {
                 count = (item.src_size + ((uint64_t)1 << log2) - 1) >> log2;
-                p.chunks_before[i] = ((const gw_cuda_histogram *)item.dst)->chunk_count;
+                p.chunks_before[i] = ((const gw_cuda_gcomp_histogram *)item.dst)->chunk_count;
             }
         }
         uint32_t low, high; /* a count is at most 2^36 */
@@ -389,9 +389,9 @@ template <uint32_t DTYPE, bool DERIVED> GW_DEVICE void gw_histogram_all(const gw
     } else if (gw_histogram_status(p, p.item) == GW_OK) {
         units = p.item.src_size != 0 ? p.unit_total : 0;
         /* changed when all are done */
-        chunks_before = ((const volatile gw_cuda_histogram *)p.item.dst)->chunk_count;
+        chunks_before = ((const volatile gw_cuda_gcomp_histogram *)p.item.dst)->chunk_count;
     }
-    const gw_cuda_key key = p.key_at != nullptr ? *p.key_at : p.key;
+    const gw_cuda_gcomp_key key = p.key_at != nullptr ? *p.key_at : p.key;
     GW_NO_UNROLL
     for (;;) {
         __syncthreads();
@@ -410,7 +410,7 @@ template <uint32_t DTYPE, bool DERIVED> GW_DEVICE void gw_histogram_all(const gw
             break;
         }
         const gw_cuda_gcomp_item &item = gw_item_of(p.items, p.item, s.item);
-        gw_cuda_histogram *const histogram = (gw_cuda_histogram *)item.dst;
+        gw_cuda_gcomp_histogram *const histogram = (gw_cuda_gcomp_histogram *)item.dst;
         const gw_cuda_source source = gw_source_of(p.codec, p.rounding, p.map, key, item);
         const gw_cuda_rounder r = {p.rounding, source};
         const uint64_t first = (s.group - gw_first_of(p.chunk_first, s.item)) << log2;
@@ -451,7 +451,7 @@ template <uint32_t DTYPE, bool DERIVED> GW_DEVICE void gw_histogram_all(const gw
             continue;
         }
         /* Items that share a histogram write the same. */
-        ((gw_cuda_histogram *)item.dst)->chunk_count =
+        ((gw_cuda_gcomp_histogram *)item.dst)->chunk_count =
             (p.items != nullptr ? p.chunks_before[i] : chunks_before) + units;
         const gw_cuda_result result = {GW_OK, 0, 0, item.src_size, ~(uint64_t)0, 0};
         *item.result = result;
@@ -477,7 +477,7 @@ GW_KERNEL(gw_device_gcomp_book_build, gw_gcomp_book_build_params, 256, 1)
     gw_survey_state &s = GW_SHARED(gw_survey_state);
     gw_book_state &b = s.book;
     const uint32_t t = threadIdx.x;
-    const gw_cuda_histogram &h = p.histogram[blockIdx.x];
+    const gw_cuda_gcomp_histogram &h = p.histogram[blockIdx.x];
     uint64_t *const count = (uint64_t *)(void *)s.exchange; /* by label */
     uint32_t base = 0;
     if (!p.levels && p.dtype != GW_FP16 && h.first_chunk != 0) {

@@ -155,7 +155,7 @@ GW_DEVICE uint32_t gw_item_begin(const gw_gcomp_decode_params &p, const gw_cuda_
     const uint64_t src_size = item.src_size_at != nullptr ? *item.src_size_at : item.src_size;
     return src_size > item.src_size
                ? (uint32_t)GW_ERR_SHORT
-               : gw_front_read(front, (const uint8_t *)item.src, src_size, p.codec.count_limit);
+               : gw_front_read(front, (const uint8_t *)item.src, src_size, p.codec.len_max);
 }
 
 GW_KERNEL(gw_device_gcomp_check, gw_gcomp_decode_params, 256, 2)

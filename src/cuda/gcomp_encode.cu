@@ -292,7 +292,7 @@ GW_DEVICE void gw_encode_unit(gw_encode_state &s, const gw_gcomp_encode_params &
         }
         return;
     }
-    const gw_cuda_key key = p.key_at != nullptr ? *p.key_at : p.key;
+    const gw_cuda_gcomp_key key = p.key_at != nullptr ? *p.key_at : p.key;
     if (t == 0) {
         s.front = gw_encode_front(p, item);
         s.source = gw_source_of(p.codec, p.rounding, p.map, key, item);

@@ -48,7 +48,7 @@ GW_DEVICE uint32_t gw_source_status(const gw_cuda_codec &codec, const gw_cuda_ma
     if (item.after != nullptr && item.after->status != GW_OK) {
         return item.after->status;
     }
-    if (item.src_size > codec.count_limit || !gw_is_len_possible(item.src_size, codec.chunk_log2)) {
+    if (item.src_size > codec.len_max || !gw_is_len_possible(item.src_size, codec.chunk_log2)) {
         return GW_ERR_LIMIT;
     }
     /* Items on the device: a misaligned access would destroy the context. */

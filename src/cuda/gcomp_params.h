@@ -32,7 +32,7 @@ typedef struct gw_cuda_codec {
     int32_t encode_with; /* index of the book that encodes, -1: codebooks travel in the frame */
     uint32_t book_count;
     uint32_t reserved;
-    uint64_t count_limit;
+    uint64_t len_max;
     gw_cuda_book book[2];
 } gw_cuda_codec;
 
@@ -186,8 +186,8 @@ typedef struct gw_gcomp_encode_params {
     gw_cuda_codec codec;
     gw_cuda_map map;
     gw_cuda_rounding rounding;
-    gw_cuda_key key;
-    const gw_cuda_key *key_at; /* NULL: key */
+    gw_cuda_gcomp_key key;
+    const gw_cuda_gcomp_key *key_at; /* NULL: key */
     uint32_t item_count;
     uint32_t shared_size; /* of gw_device_gcomp_encode_* */
     uint64_t unit_total;  /* with items NULL: chunks, or 1; else the most that the device may count */
@@ -223,8 +223,8 @@ typedef struct gw_gcomp_histogram_params {
     gw_cuda_codec codec;
     gw_cuda_map map;
     gw_cuda_rounding rounding;
-    gw_cuda_key key;
-    const gw_cuda_key *key_at; /* NULL: key */
+    gw_cuda_gcomp_key key;
+    const gw_cuda_gcomp_key *key_at; /* NULL: key */
     uint32_t item_count;
     uint32_t reserved;
     const gw_cuda_gcomp_item *items; /* NULL: item */
@@ -238,7 +238,7 @@ typedef struct gw_gcomp_histogram_params {
 /* Arrays of as many as there are blocks. */
 typedef struct gw_gcomp_book_build_params {
     uint32_t dtype, levels;
-    const gw_cuda_histogram *histogram;
+    const gw_cuda_gcomp_histogram *histogram;
     uint8_t *book;          /* GW_CUDA_BOOK_SIZE_MAX bytes each */
     uint32_t *book_size;    /* NULL: not wanted */
     gw_cuda_result *result; /* size: bytes of the codebook */
@@ -251,7 +251,7 @@ typedef struct gw_device_codec {
     gw_cuda_codec codec;
     gw_cuda_map map; /* its digests are not needed */
     gw_cuda_rounding rounding;
-    gw_cuda_key key;
+    gw_cuda_gcomp_key key;
 } gw_device_codec;
 
 #endif

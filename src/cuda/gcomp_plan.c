@@ -22,7 +22,7 @@ void gw_cuda_codec_fill(gw_cuda_codec *out, const gw_codec *codec)
     out->checksum = (uint32_t)o->checksum;
     out->encode_with = codec->encode_with;
     out->book_count = codec->installed_count;
-    out->count_limit = o->count_limit;
+    out->len_max = o->len_max;
     for (uint32_t i = 0; i < codec->installed_count; i++) {
         out->book[i].id = codec->installed[i].id;
         out->book[i].generation = codec->installed[i].generation;
@@ -399,7 +399,7 @@ void gw_cuda_plan_book_build(gw_cuda_plan *plan, gw_gcomp_book_build_params *p, 
 /* ---- device entry points ------------------------------------------------------------------------------- */
 
 void gw_cuda_device_codec_fill(gw_device_codec *out, const gw_codec *codec, const gw_gcomp_map *map,
-                               const gw_cuda_key *key)
+                               const gw_cuda_gcomp_key *key)
 {
     GW_MEMSET(out, 0, sizeof *out);
     gw_cuda_codec_fill(&out->codec, codec);

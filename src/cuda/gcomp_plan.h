@@ -66,7 +66,7 @@ void gw_cuda_plan_book_build(gw_cuda_plan *plan, gw_gcomp_book_build_params *par
 /* The part of a handle that gcomp_device.cuh needs, which has an installed codebook that encodes; map may be
  * NULL. */
 void gw_cuda_device_codec_fill(gw_device_codec *out, const gw_codec *codec, const gw_gcomp_map *map,
-                               const gw_cuda_key *key);
+                               const gw_cuda_gcomp_key *key);
 
 /* Shared memory with which every chunk of the codec can be decoded without anything else. */
 uint32_t gw_cuda_decode_shared_size(const gw_cuda_codec *codec);

@@ -32,7 +32,7 @@ struct gw_rounded {
 
 /* The values of an item. */
 GW_DEVICE gw_cuda_source gw_source_of(const gw_cuda_codec &codec, const gw_cuda_rounding &rule,
-                                      const gw_cuda_map &map, const gw_cuda_key &key,
+                                      const gw_cuda_map &map, const gw_cuda_gcomp_key &key,
                                       const gw_cuda_gcomp_item &item)
 {
     const gw_cuda_source source = {(const uint8_t *)item.src,

@@ -22,7 +22,7 @@ void gw_gcomp_options_init(gw_gcomp_options *options, gw_dtype dtype)
     options->param_mantissa_bits = 23;
     options->chunk_log2 = 14;
     options->backends = GW_BACKEND_ALL;
-    options->count_limit = GW_FRAME_LEN_MAX;
+    options->len_max = GW_FRAME_LEN_MAX;
 }
 
 /* Replaces the defaults of step and cap and rounds cap and constant_drop to what docs/format.md section 2
@@ -56,7 +56,7 @@ static gw_status resolve(gw_gcomp_options *o)
     o->cap -= o->cap % o->step;
     o->constant_drop = gw_min_u32(o->constant_drop, o->cap);
     o->constant_drop -= o->constant_drop % o->step;
-    o->count_limit = gw_min_u64(o->count_limit, GW_FRAME_LEN_MAX);
+    o->len_max = gw_min_u64(o->len_max, GW_FRAME_LEN_MAX);
     return GW_OK;
 }
 

@@ -11,7 +11,7 @@
 
 /* ---- frame --------------------------------------------------------------------------------------------- */
 
-gw_status gw_gcomp_peek(const void *src, size_t src_size, uint64_t count_limit, gw_gcomp_info *info)
+gw_status gw_gcomp_peek(const void *src, size_t src_size, uint64_t len_max, gw_gcomp_info *info)
 {
     if (info == NULL) {
         return GW_ERR_ARG;
@@ -20,7 +20,7 @@ gw_status gw_gcomp_peek(const void *src, size_t src_size, uint64_t count_limit, 
     if (src == NULL && src_size != 0) {
         return GW_ERR_ARG;
     }
-    return gw_frame_read_header(info, (const uint8_t *)src, src_size, count_limit, 0);
+    return gw_frame_read_header(info, (const uint8_t *)src, src_size, len_max, 0);
 }
 
 gw_status gw_gcomp_chunk_info(const gw_gcomp_frame *frame, const gw_gcomp_info *info, uint64_t index,
@@ -70,7 +70,7 @@ static gw_status check_map(const gw_codec *codec, const gw_gcomp_info *info, con
 static gw_status check_frame(const gw_codec *codec, const gw_gcomp_frame *frame, gw_gcomp_info *info)
 {
     const uint8_t *src = (const uint8_t *)frame->data;
-    gw_status status = gw_frame_read_header(info, src, frame->size, codec->options.count_limit, 1);
+    gw_status status = gw_frame_read_header(info, src, frame->size, codec->options.len_max, 1);
     if (status != GW_OK) {
         return status;
     }

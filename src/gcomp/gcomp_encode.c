@@ -93,7 +93,7 @@ gw_status gw_encoding_begin(gw_encoding *encoding, const gw_gcomp *codec, const 
     if (inside == NULL) {
         return GW_ERR_STATE;
     }
-    if (source->len > inside->options.count_limit ||
+    if (source->len > inside->options.len_max ||
         !gw_frame_is_len_possible(source->len, inside->options.chunk_log2)) {
         return GW_ERR_LIMIT;
     }

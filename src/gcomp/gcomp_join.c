@@ -50,7 +50,7 @@ static gw_status begin_join(gw_encoding *e, const gw_gcomp *codec, const gw_gcom
     if (inside == NULL) {
         return GW_ERR_STATE;
     }
-    if (!gw_encoding_is_source_valid(inside, source) || source->len > inside->options.count_limit) {
+    if (!gw_encoding_is_source_valid(inside, source) || source->len > inside->options.len_max) {
         return GW_ERR_ARG;
     }
     GW_MEMSET(e, 0, sizeof *e);

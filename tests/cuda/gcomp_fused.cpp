@@ -17,7 +17,7 @@
 /* gcomp_shim.h, which is C and includes the inside of a handle. */
 extern "C" {
 void gcomp_shim_device_codec(gw_device_codec *out, const gw_gcomp *codec, const gw_gcomp_map *map,
-                             const gw_cuda_key *key);
+                             const gw_cuda_gcomp_key *key);
 uint32_t gcomp_shim_decode_shared_size(const gw_device_codec *codec);
 }
 
@@ -146,7 +146,7 @@ static void test(bool derived, bool has_map, uint64_t len)
     }
 
     fused_params p = {};
-    const gw_cuda_key key = {source.seed, source.step_index, source.rank, source.hop};
+    const gw_cuda_gcomp_key key = {source.seed, source.step_index, source.rank, source.hop};
     gcomp_shim_device_codec(&p.codec, &codec, source.map, &key);
     const uint64_t chunks = info.chunk_count;
     std::vector<uint32_t> kind(chunks), sizes(chunks), status(chunks, 9);

@@ -81,9 +81,9 @@ static void fill_encode_item(gw_cuda_gcomp_item *item, const gw_gcomp_source *so
     }
 }
 
-static gw_cuda_key key_of(const gw_gcomp_source *source)
+static gw_cuda_gcomp_key key_of(const gw_gcomp_source *source)
 {
-    const gw_cuda_key key = {source->seed, source->step_index, source->rank, source->hop};
+    const gw_cuda_gcomp_key key = {source->seed, source->step_index, source->rank, source->hop};
     return key;
 }
 
@@ -293,7 +293,7 @@ void gcomp_shim_hop_batch(const gw_gcomp *codec, const gcomp_shim_source *in, co
 }
 
 void gcomp_shim_histogram_batch(const gw_gcomp *codec, const gw_gcomp_source *sources, uint32_t count,
-                                gw_cuda_histogram *histogram, gw_cuda_result *results,
+                                gw_cuda_gcomp_histogram *histogram, gw_cuda_result *results,
                                 const uint64_t **ticket)
 {
     gw_gcomp_histogram_params params;
@@ -327,7 +327,7 @@ void gcomp_shim_histogram_batch(const gw_gcomp *codec, const gw_gcomp_source *so
 gw_cuda_result gcomp_shim_book(const gw_gcomp *codec, const gw_gcomp_source *sources, uint32_t count,
                                uint8_t *book)
 {
-    gw_cuda_histogram histogram;
+    gw_cuda_gcomp_histogram histogram;
     gw_cuda_plan plan;
     gw_cuda_result result;
     const gw_cuda_shape shape = {2, 99 * 1024};
@@ -358,7 +358,7 @@ gw_cuda_result gcomp_shim_book(const gw_gcomp *codec, const gw_gcomp_source *sou
 }
 
 void gcomp_shim_device_codec(gw_device_codec *out, const gw_gcomp *codec, const gw_gcomp_map *map,
-                             const gw_cuda_key *key)
+                             const gw_cuda_gcomp_key *key)
 {
     if (gw_cuda_gcomp_device_codec(codec, map, key, out, sizeof *out, NULL) != GW_OK) {
         abort();

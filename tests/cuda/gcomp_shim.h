@@ -54,7 +54,7 @@ void gcomp_shim_hop_batch(const gw_gcomp *codec, const gcomp_shim_source *in, co
 
 /* All sources added to one histogram by one call. */
 void gcomp_shim_histogram_batch(const gw_gcomp *codec, const gw_gcomp_source *sources, uint32_t count,
-                                gw_cuda_histogram *histogram, gw_cuda_result *results,
+                                gw_cuda_gcomp_histogram *histogram, gw_cuda_result *results,
                                 const uint64_t **ticket);
 
 /* The codebook of the histogram of all sources, added in order. */
@@ -63,7 +63,7 @@ gw_cuda_result gcomp_shim_book(const gw_gcomp *codec, const gw_gcomp_source *sou
 
 /* For tests in C++, which cannot include the library's inside. */
 void gcomp_shim_device_codec(gw_device_codec *out, const gw_gcomp *codec, const gw_gcomp_map *map,
-                             const gw_cuda_key *key);
+                             const gw_cuda_gcomp_key *key);
 uint32_t gcomp_shim_decode_shared_size(const gw_device_codec *codec);
 
 #endif

@@ -77,7 +77,7 @@ int main(void)
     gw_gcomp_source sources[ITEMS];
     gcomp_shim_source in[ITEMS];
     gw_cuda_result results[ITEMS];
-    gw_cuda_histogram histogram;
+    gw_cuda_gcomp_histogram histogram;
     void *dst[ITEMS];
     size_t capacity[ITEMS];
     uint32_t chunks_all = 0, chunks_before = 0, empty_all = 0, empty_before = 0;

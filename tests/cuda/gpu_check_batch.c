@@ -43,14 +43,14 @@ static void compare_batch(gw_dtype dtype, size_t len, uint64_t *random)
     void *encode_at = on_device(NULL, encode_size), *decode_at = on_device(NULL, decode_size);
     gw_cuda_gcomp_item *device_encode = on_device(encode, sizeof encode),
                        *device_decode = on_device(decode, sizeof decode);
-    const gw_cuda_key key = {99, 3, 0, 0};
+    const gw_cuda_gcomp_key key = {99, 3, 0, 0};
     must(gw_cuda_gcomp_encode_batch(&cuda, codec,
                                     &(gw_cuda_gcomp_batch){device_encode, ITEMS, total, NULL, &key, 0},
-                                    &(gw_cuda_request){NULL, NULL, {encode_at, encode_size}, NULL}),
+                                    &(gw_cuda_gcomp_request){NULL, NULL, {encode_at, encode_size}, NULL}),
          "gw_cuda_gcomp_encode_batch");
     must(gw_cuda_gcomp_decode_batch(&cuda, codec,
                                     &(gw_cuda_gcomp_batch){device_decode, ITEMS, total, NULL, NULL, 0},
-                                    &(gw_cuda_request){NULL, NULL, {decode_at, decode_size}, NULL}),
+                                    &(gw_cuda_gcomp_request){NULL, NULL, {decode_at, decode_size}, NULL}),
          "gw_cuda_gcomp_decode_batch");
     for (int i = 0; i < ITEMS; i++) {
         uint8_t *values = take(c[i].value_size);
@@ -86,15 +86,15 @@ static void compare_hop_batch(gw_dtype dtype, int levels, size_t len, uint64_t *
     static gw_cuda_gcomp_item count[ITEMS];
     static gw_cuda_gcomp_hop hops[ITEMS];
     static gcomp_case c[ITEMS];
-    static const gw_cuda_histogram none;
+    static const gw_cuda_gcomp_histogram none;
     gw_gcomp_histogram histogram;
     uint8_t book[GW_GCOMP_BOOK_SIZE_MAX];
     gw_cuda_result *results = on_device(NULL, (2 * ITEMS + 1) * sizeof *results);
-    gw_cuda_histogram *device_histogram = on_device(&none, sizeof none);
+    gw_cuda_gcomp_histogram *device_histogram = on_device(&none, sizeof none);
     uint8_t *device_book = on_device(NULL, GW_GCOMP_BOOK_SIZE_MAX);
     uint32_t *device_size = on_device(NULL, 4);
     const gw_cuda_gcomp_device arguments = {NULL, NULL, device_book, device_size, 7, 8};
-    const gw_cuda_key key = {99, 3, 0, 0};
+    const gw_cuda_gcomp_key key = {99, 3, 0, 0};
     uint64_t total = 0;
 
     memset(count, 0, sizeof count);
@@ -140,17 +140,17 @@ static void compare_hop_batch(gw_dtype dtype, int levels, size_t len, uint64_t *
     gw_cuda_gcomp_item *device_count = on_device(count, sizeof count);
     gw_cuda_gcomp_hop *device_hops = on_device(hops, sizeof hops);
     begin_case("batch", "codebook and hops");
-    must(gw_cuda_gcomp_histogram_add_batch(&cuda, codec,
-                                           &(gw_cuda_gcomp_batch){device_count, ITEMS, total, map, &key, 0},
-                                           &(gw_cuda_request){NULL, NULL, {count_at, count_size}, NULL}),
+    must(gw_cuda_gcomp_histogram_add_batch(
+             &cuda, codec, &(gw_cuda_gcomp_batch){device_count, ITEMS, total, map, &key, 0},
+             &(gw_cuda_gcomp_request){NULL, NULL, {count_at, count_size}, NULL}),
          "gw_cuda_gcomp_histogram_add_batch");
     must(gw_cuda_gcomp_book_build(&cuda, codec, device_histogram,
                                   &(gw_cuda_gcomp_books){device_book, device_size, 1},
-                                  &(gw_cuda_request){NULL, results + 2 * ITEMS, {NULL, 0}, NULL}),
+                                  &(gw_cuda_gcomp_request){NULL, results + 2 * ITEMS, {NULL, 0}, NULL}),
          "gw_cuda_gcomp_book_build_batch");
     must(gw_cuda_gcomp_decode_add_encode_batch(
              &cuda, codec, &(gw_cuda_gcomp_hop_batch){device_hops, ITEMS, total, map, map, &key},
-             &(gw_cuda_request){&arguments, NULL, {hop_at, hop_size}, NULL}),
+             &(gw_cuda_gcomp_request){&arguments, NULL, {hop_at, hop_size}, NULL}),
          "gw_cuda_gcomp_decode_add_encode_batch");
 
     void *workspace = take(gw_gcomp_workspace_size(codec));

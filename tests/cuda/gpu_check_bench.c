@@ -178,22 +178,23 @@ static void bench_gcomp(bench *b, const void *all_values, int levels, int preset
         sources[set].values = source_at + set * value_stride;
         sources[set].map = &maps[set];
     }
-#define FRAME(set_) &(gw_cuda_frame){frame + (set_)*frame_stride, c.bound, &result[set_].size, &maps[set_]}
+#define FRAME(set_)                                                                                          \
+    &(gw_cuda_gcomp_frame){frame + (set_)*frame_stride, c.bound, &result[set_].size, &maps[set_]}
     begin_case(c.name, "first encode, decode and hop");
     for (size_t set = 0; set < b->sets; set++) {
-        must(gw_cuda_gcomp_encode(&cuda, &c.codec, &sources[set],
-                                  &(gw_cuda_buffer){frame + set * frame_stride, c.bound},
-                                  &(gw_cuda_request){NULL, &result[set], {encode_at, encode_size}, NULL}),
+        must(gw_cuda_gcomp_encode(
+                 &cuda, &c.codec, &sources[set], &(gw_cuda_buffer){frame + set * frame_stride, c.bound},
+                 &(gw_cuda_gcomp_request){NULL, &result[set], {encode_at, encode_size}, NULL}),
              "encode");
     }
-    must(gw_cuda_gcomp_decode_add_encode(&cuda, &c.codec, FRAME(0), &sources[0],
-                                         &(gw_cuda_buffer){next, c.bound},
-                                         &(gw_cuda_request){NULL, &second[0], {hop_at, hop_size}, NULL}),
+    must(gw_cuda_gcomp_decode_add_encode(
+             &cuda, &c.codec, FRAME(0), &sources[0], &(gw_cuda_buffer){next, c.bound},
+             &(gw_cuda_gcomp_request){NULL, &second[0], {hop_at, hop_size}, NULL}),
          "hop");
     const gw_cuda_result hop = fetch_result(&second[0]);
     expect(hop.status == GW_OK, "hop", c.name);
     must(gw_cuda_gcomp_decode(&cuda, &c.codec, FRAME(0), &(gw_cuda_target){out, b->len},
-                              &(gw_cuda_request){NULL, &second[0], {decode_at, decode_size}, NULL}),
+                              &(gw_cuda_gcomp_request){NULL, &second[0], {decode_at, decode_size}, NULL}),
          "decode");
     expect(fetch_result(&second[0]).status == GW_OK, "decode", c.name);
     expect_bytes(frame, c.frame, c.frame_size, "bytes", c.name);
@@ -215,28 +216,28 @@ static void bench_gcomp(bench *b, const void *all_values, int levels, int preset
     printf("%s: %.2f bits a value\n", c.name, 8.0 * frame_moved / (double)b->len);
     snprintf(work, sizeof work, "GCOMP encode, %s", mode);
     ROWS(work, values_moved + levels_moved + frame_moved,
-         must(gw_cuda_gcomp_encode(&cuda, &c.codec, &sources[set],
-                                   &(gw_cuda_buffer){frame + set * frame_stride, c.bound},
-                                   &(gw_cuda_request){NULL, &result[set], {encode_at, encode_size}, stream}),
+         must(gw_cuda_gcomp_encode(
+                  &cuda, &c.codec, &sources[set], &(gw_cuda_buffer){frame + set * frame_stride, c.bound},
+                  &(gw_cuda_gcomp_request){NULL, &result[set], {encode_at, encode_size}, stream}),
               "encode"));
     snprintf(work, sizeof work, "GCOMP decode, %s", mode);
     ROWS(work, frame_moved + decode_moved + values_moved,
-         must(gw_cuda_gcomp_decode(&cuda, &c.codec, FRAME(set),
-                                   &(gw_cuda_target){out + set * value_stride, b->len},
-                                   &(gw_cuda_request){NULL, &second[set], {decode_at, decode_size}, stream}),
+         must(gw_cuda_gcomp_decode(
+                  &cuda, &c.codec, FRAME(set), &(gw_cuda_target){out + set * value_stride, b->len},
+                  &(gw_cuda_gcomp_request){NULL, &second[set], {decode_at, decode_size}, stream}),
               "decode"));
     snprintf(work, sizeof work, "GCOMP decode_add, %s", mode);
     ROWS(work, frame_moved + decode_moved + 2 * values_moved,
          must(gw_cuda_gcomp_decode_add(
                   &cuda, &c.codec, FRAME(set), &(gw_cuda_target){out + set * value_stride, b->len},
-                  &(gw_cuda_request){NULL, &second[set], {decode_at, decode_size}, stream}),
+                  &(gw_cuda_gcomp_request){NULL, &second[set], {decode_at, decode_size}, stream}),
               "decode_add"));
     snprintf(work, sizeof work, "GCOMP hop, %s", mode);
     ROWS(work, frame_moved + levels_moved + values_moved + (double)hop.size,
          must(gw_cuda_gcomp_decode_add_encode(
                   &cuda, &c.codec, FRAME(set), &sources[set],
                   &(gw_cuda_buffer){next + set * frame_stride, c.bound},
-                  &(gw_cuda_request){NULL, &second[set], {hop_at, hop_size}, stream}),
+                  &(gw_cuda_gcomp_request){NULL, &second[set], {hop_at, hop_size}, stream}),
               "hop"));
 #undef FRAME
     expect(fetch_result(&second[0]).status == GW_OK, "the last calls", c.name);

@@ -88,21 +88,23 @@ static void digest_gcomp(gw_dtype dtype, int levels, int preset, size_t len)
              *hop_at = on_device(NULL, hop_space);
         gw_cuda_result *result = on_device(NULL, 2 * sizeof *result);
         must(gw_cuda_gcomp_encode(&cuda, &c.codec, &source, &(gw_cuda_buffer){frame, bound},
-                                  &(gw_cuda_request){NULL, &result[0], {encode_at, encode_size}, NULL}),
+                                  &(gw_cuda_gcomp_request){NULL, &result[0], {encode_at, encode_size}, NULL}),
              "gw_cuda_gcomp_encode");
-        must(gw_cuda_gcomp_decode(&cuda, &c.codec, &(gw_cuda_frame){frame, bound, &result[0].size, &map},
+        must(gw_cuda_gcomp_decode(&cuda, &c.codec,
+                                  &(gw_cuda_gcomp_frame){frame, bound, &result[0].size, &map},
                                   &(gw_cuda_target){out, len},
-                                  &(gw_cuda_request){NULL, &result[1], {decode_at, decode_size}, NULL}),
+                                  &(gw_cuda_gcomp_request){NULL, &result[1], {decode_at, decode_size}, NULL}),
              "gw_cuda_gcomp_decode");
-        must(gw_cuda_gcomp_decode_add(&cuda, &c.codec, &(gw_cuda_frame){frame, bound, &result[0].size, &map},
-                                      &(gw_cuda_target){sum, len},
-                                      &(gw_cuda_request){NULL, &result[1], {decode_at, decode_size}, NULL}),
+        must(gw_cuda_gcomp_decode_add(
+                 &cuda, &c.codec, &(gw_cuda_gcomp_frame){frame, bound, &result[0].size, &map},
+                 &(gw_cuda_target){sum, len},
+                 &(gw_cuda_gcomp_request){NULL, &result[1], {decode_at, decode_size}, NULL}),
              "gw_cuda_gcomp_decode_add");
         source.hop = 1;
-        must(gw_cuda_gcomp_decode_add_encode(&cuda, &c.codec,
-                                             &(gw_cuda_frame){frame, bound, &result[0].size, &map}, &source,
-                                             &(gw_cuda_buffer){next_frame, bound},
-                                             &(gw_cuda_request){NULL, &result[1], {hop_at, hop_space}, NULL}),
+        must(gw_cuda_gcomp_decode_add_encode(
+                 &cuda, &c.codec, &(gw_cuda_gcomp_frame){frame, bound, &result[0].size, &map}, &source,
+                 &(gw_cuda_buffer){next_frame, bound},
+                 &(gw_cuda_gcomp_request){NULL, &result[1], {hop_at, hop_space}, NULL}),
              "gw_cuda_gcomp_decode_add_encode");
         size = (size_t)fetch_result(&result[0]).size;
         hop_size = (size_t)fetch_result(&result[1]).size;

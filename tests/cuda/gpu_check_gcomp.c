@@ -106,15 +106,16 @@ gw_status compare_decode(const gcomp_case *c, const uint8_t *frame, size_t size,
     gw_gcomp_target target = {.values = values, .capacity = len};
     if (is_add) {
         status = gw_gcomp_decode_add(&c->codec, &in, &target, &cpu_work);
-        must(gw_cuda_gcomp_decode_add(&cuda, &c->codec, &(gw_cuda_frame){src, size, NULL, device_map},
-                                      &(gw_cuda_target){dst, len},
-                                      &(gw_cuda_request){NULL, result, {workspace, workspace_size}, NULL}),
+        must(gw_cuda_gcomp_decode_add(
+                 &cuda, &c->codec, &(gw_cuda_gcomp_frame){src, size, NULL, device_map},
+                 &(gw_cuda_target){dst, len},
+                 &(gw_cuda_gcomp_request){NULL, result, {workspace, workspace_size}, NULL}),
              "gw_cuda_gcomp_decode_add");
     } else {
         status = gw_gcomp_decode(&c->codec, &in, &target, &cpu_work);
-        must(gw_cuda_gcomp_decode(&cuda, &c->codec, &(gw_cuda_frame){src, size, NULL, device_map},
+        must(gw_cuda_gcomp_decode(&cuda, &c->codec, &(gw_cuda_gcomp_frame){src, size, NULL, device_map},
                                   &(gw_cuda_target){dst, len},
-                                  &(gw_cuda_request){NULL, result, {workspace, workspace_size}, NULL}),
+                                  &(gw_cuda_gcomp_request){NULL, result, {workspace, workspace_size}, NULL}),
              "gw_cuda_gcomp_decode");
     }
     const gw_cuda_result r = fetch_result(result);
@@ -144,9 +145,9 @@ void compare_validate(const gcomp_case *c, const uint8_t *frame, size_t size)
     const gw_status status =
         gw_gcomp_validate(&c->codec, &(gw_gcomp_frame){.data = frame, .size = size, .map = c->source.map},
                           &bad, &(gw_workspace){cpu_workspace, gw_gcomp_workspace_size(&c->codec)});
-    must(gw_cuda_gcomp_validate(&cuda, &c->codec, &(gw_cuda_frame){src, size, NULL, c->device_source.map},
-                                c->source.len,
-                                &(gw_cuda_request){NULL, result, {workspace, workspace_size}, NULL}),
+    must(gw_cuda_gcomp_validate(&cuda, &c->codec,
+                                &(gw_cuda_gcomp_frame){src, size, NULL, c->device_source.map}, c->source.len,
+                                &(gw_cuda_gcomp_request){NULL, result, {workspace, workspace_size}, NULL}),
          "gw_cuda_gcomp_validate");
     const gw_cuda_result r = fetch_result(result);
     expect(r.status == (uint32_t)status && r.bad_index == bad, "validate", c->name);
@@ -164,7 +165,7 @@ void compare_encode(const gcomp_case *c)
     gw_cuda_result *result = on_device(NULL, sizeof *result);
 
     must(gw_cuda_gcomp_encode(&cuda, &c->codec, &c->device_source, &(gw_cuda_buffer){dst, c->bound},
-                              &(gw_cuda_request){NULL, result, {workspace, size}, NULL}),
+                              &(gw_cuda_gcomp_request){NULL, result, {workspace, size}, NULL}),
          "gw_cuda_gcomp_encode");
     const gw_cuda_result r = fetch_result(result);
     expect(r.status == GW_OK && r.size == c->frame_size, "size of encode", c->name);
@@ -190,10 +191,10 @@ void compare_hop(const gcomp_case *c)
              &c->codec, &(gw_gcomp_frame){.data = c->frame, .size = c->frame_size, .map = c->source.map},
              &c->source, &out, &bad, &(gw_workspace){cpu_workspace, gw_gcomp_workspace_size(&c->codec)}),
          "gw_gcomp_decode_add_encode");
-    must(gw_cuda_gcomp_decode_add_encode(&cuda, &c->codec,
-                                         &(gw_cuda_frame){src, c->frame_size, NULL, c->device_source.map},
-                                         &c->device_source, &(gw_cuda_buffer){dst, c->bound},
-                                         &(gw_cuda_request){NULL, result, {workspace, size}, NULL}),
+    must(gw_cuda_gcomp_decode_add_encode(
+             &cuda, &c->codec, &(gw_cuda_gcomp_frame){src, c->frame_size, NULL, c->device_source.map},
+             &c->device_source, &(gw_cuda_buffer){dst, c->bound},
+             &(gw_cuda_gcomp_request){NULL, result, {workspace, size}, NULL}),
          "gw_cuda_gcomp_decode_add_encode");
     const gw_cuda_result r = fetch_result(result);
     expect(r.status == GW_OK && r.size == out.size, "size of hop", c->name);
@@ -257,10 +258,10 @@ static void encode_again(gcomp_case *c)
 void compare_book(gcomp_case *c, uint8_t book[GW_GCOMP_BOOK_SIZE_MAX], size_t *book_size)
 {
     begin_case(c->name, "codebook");
-    static const gw_cuda_histogram none;
+    static const gw_cuda_gcomp_histogram none;
     gw_gcomp_histogram histogram;
     void *cpu_workspace = take(gw_gcomp_workspace_size(&c->codec));
-    gw_cuda_histogram *device_histogram = on_device(&none, sizeof none);
+    gw_cuda_gcomp_histogram *device_histogram = on_device(&none, sizeof none);
     void *workspace = on_device(NULL, GW_CUDA_HISTOGRAM_WORKSPACE_SIZE);
     uint8_t *device_book = on_device(NULL, GW_GCOMP_BOOK_SIZE_MAX);
     uint32_t *device_size = on_device(NULL, 4), size_found = 0;
@@ -275,11 +276,11 @@ void compare_book(gcomp_case *c, uint8_t book[GW_GCOMP_BOOK_SIZE_MAX], size_t *b
     *book_size = out.size;
     must(gw_cuda_gcomp_histogram_add(
              &cuda, &c->codec, &c->device_source, device_histogram,
-             &(gw_cuda_request){NULL, &result[0], {workspace, GW_CUDA_HISTOGRAM_WORKSPACE_SIZE}, NULL}),
+             &(gw_cuda_gcomp_request){NULL, &result[0], {workspace, GW_CUDA_HISTOGRAM_WORKSPACE_SIZE}, NULL}),
          "gw_cuda_gcomp_histogram_add");
     must(gw_cuda_gcomp_book_build(&cuda, &c->codec, device_histogram,
                                   &(gw_cuda_gcomp_books){device_book, device_size, 1},
-                                  &(gw_cuda_request){NULL, &result[1], {NULL, 0}, NULL}),
+                                  &(gw_cuda_gcomp_request){NULL, &result[1], {NULL, 0}, NULL}),
          "gw_cuda_gcomp_book_build");
     fetch(&size_found, device_size, 4);
     expect(fetch_result(&result[0]).status == GW_OK && size_found == *book_size, "size of codebook", c->name);
@@ -324,12 +325,12 @@ void compare_device_arguments(const gcomp_case *c, const gw_gcomp *plain, const 
                               size_t book_size)
 {
     begin_case(c->name, "arguments on the device");
-    const gw_cuda_key key = {c->source.seed, c->source.step_index, c->source.rank, c->source.hop};
+    const gw_cuda_gcomp_key key = {c->source.seed, c->source.step_index, c->source.rank, c->source.hop};
     const uint32_t size = (uint32_t)book_size;
     const size_t encode_size = gw_cuda_gcomp_encode_workspace_size(plain, 1, c->source.len);
     const size_t decode_size = gw_cuda_gcomp_decode_workspace_size(plain, 1, c->source.len);
     uint32_t *base = on_device(&c->map.base, 4), *size_at = on_device(&size, 4);
-    gw_cuda_key *key_at = on_device(&key, sizeof key);
+    gw_cuda_gcomp_key *key_at = on_device(&key, sizeof key);
     uint8_t *book_at = on_device(book, book_size);
     void *encode_at = on_device(NULL, encode_size), *decode_at = on_device(NULL, decode_size);
     void *dst = on_device(NULL, c->bound), *values = on_device(NULL, c->value_size);
@@ -342,12 +343,14 @@ void compare_device_arguments(const gcomp_case *c, const gw_gcomp *plain, const 
     source.seed = 0;
     source.step_index = 0;
     const gw_cuda_gcomp_device arguments = {base, key_at, book_at, size_at, 7, 8};
-    must(gw_cuda_gcomp_encode(&cuda, plain, &source, &(gw_cuda_buffer){dst, c->bound},
-                              &(gw_cuda_request){&arguments, &result[0], {encode_at, encode_size}, NULL}),
+    must(gw_cuda_gcomp_encode(
+             &cuda, plain, &source, &(gw_cuda_buffer){dst, c->bound},
+             &(gw_cuda_gcomp_request){&arguments, &result[0], {encode_at, encode_size}, NULL}),
          "gw_cuda_gcomp_encode");
-    must(gw_cuda_gcomp_decode(&cuda, plain, &(gw_cuda_frame){dst, c->bound, &result[0].size, &map},
-                              &(gw_cuda_target){values, c->source.len},
-                              &(gw_cuda_request){&arguments, &result[1], {decode_at, decode_size}, NULL}),
+    must(gw_cuda_gcomp_decode(
+             &cuda, plain, &(gw_cuda_gcomp_frame){dst, c->bound, &result[0].size, &map},
+             &(gw_cuda_target){values, c->source.len},
+             &(gw_cuda_gcomp_request){&arguments, &result[1], {decode_at, decode_size}, NULL}),
          "gw_cuda_gcomp_decode");
     expect(fetch_result(&result[0]).size == c->frame_size, "size with arguments on the device", c->name);
     expect_bytes(dst, c->frame, c->frame_size, "bytes with arguments on the device", c->name);

@@ -52,13 +52,13 @@ void run_graph(size_t len, uint64_t seed)
         driver_must(device.call.capture_begin(stream[s], 0), "cuStreamBeginCapture");
         must(gw_cuda_gcomp_encode(
                  &cuda, &c[s].codec, &c[s].device_source, &(gw_cuda_buffer){frame[s], c[s].bound},
-                 &(gw_cuda_request){NULL, &result[s][0], {encode_space[s], encode_size}, stream[s]}),
+                 &(gw_cuda_gcomp_request){NULL, &result[s][0], {encode_space[s], encode_size}, stream[s]}),
              "encode while captured");
         must(gw_cuda_gcomp_decode(
                  &cuda, &c[s].codec,
-                 &(gw_cuda_frame){frame[s], c[s].bound, &result[s][0].size, c[s].device_source.map},
+                 &(gw_cuda_gcomp_frame){frame[s], c[s].bound, &result[s][0].size, c[s].device_source.map},
                  &(gw_cuda_target){out[s], len},
-                 &(gw_cuda_request){NULL, &result[s][1], {decode_space[s], decode_size}, stream[s]}),
+                 &(gw_cuda_gcomp_request){NULL, &result[s][1], {decode_space[s], decode_size}, stream[s]}),
              "decode while captured");
         driver_must(device.call.capture_end(stream[s], &graph[s]), "cuStreamEndCapture");
         driver_must(device.call.graph_instantiate(&executable[s], graph[s], 0), "cuGraphInstantiate");

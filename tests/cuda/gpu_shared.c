@@ -107,52 +107,53 @@ static void call_gcomp(gw_cuda *cuda, const gw_gcomp *codec, size_t len, int is_
     gw_cuda_result *result = at(3);
 
     must_if_it_fits(gw_cuda_gcomp_encode(cuda, codec, &source, &(gw_cuda_buffer){at(4), size},
-                                         &(gw_cuda_request){NULL, result, {at(5), size}, NULL}),
+                                         &(gw_cuda_gcomp_request){NULL, result, {at(5), size}, NULL}),
                     "encode");
-    must(gw_cuda_gcomp_decode(cuda, codec, &(gw_cuda_frame){at(4), len, NULL, &map},
+    must(gw_cuda_gcomp_decode(cuda, codec, &(gw_cuda_gcomp_frame){at(4), len, NULL, &map},
                               &(gw_cuda_target){at(6), len},
-                              &(gw_cuda_request){NULL, result, {at(5), size}, NULL}),
+                              &(gw_cuda_gcomp_request){NULL, result, {at(5), size}, NULL}),
          "decode");
-    must(gw_cuda_gcomp_decode_add(cuda, codec, &(gw_cuda_frame){at(4), len, NULL, &map},
+    must(gw_cuda_gcomp_decode_add(cuda, codec, &(gw_cuda_gcomp_frame){at(4), len, NULL, &map},
                                   &(gw_cuda_target){at(6), len},
-                                  &(gw_cuda_request){NULL, result, {at(5), size}, NULL}),
+                                  &(gw_cuda_gcomp_request){NULL, result, {at(5), size}, NULL}),
          "decode_add");
-    must(gw_cuda_gcomp_validate(cuda, codec, &(gw_cuda_frame){at(4), len, NULL, &map}, len,
-                                &(gw_cuda_request){NULL, result, {at(5), size}, NULL}),
+    must(gw_cuda_gcomp_validate(cuda, codec, &(gw_cuda_gcomp_frame){at(4), len, NULL, &map}, len,
+                                &(gw_cuda_gcomp_request){NULL, result, {at(5), size}, NULL}),
          "validate");
-    must_if_it_fits(gw_cuda_gcomp_decode_add_encode(cuda, codec, &(gw_cuda_frame){at(4), len, NULL, &map},
-                                                    &source, &(gw_cuda_buffer){at(6), size},
-                                                    &(gw_cuda_request){NULL, result, {at(5), size}, NULL}),
-                    "hop");
+    must_if_it_fits(
+        gw_cuda_gcomp_decode_add_encode(cuda, codec, &(gw_cuda_gcomp_frame){at(4), len, NULL, &map}, &source,
+                                        &(gw_cuda_buffer){at(6), size},
+                                        &(gw_cuda_gcomp_request){NULL, result, {at(5), size}, NULL}),
+        "hop");
     must(gw_cuda_gcomp_histogram_add(cuda, codec, &source, at(7),
-                                     &(gw_cuda_request){NULL, result, {at(5), size}, NULL}),
+                                     &(gw_cuda_gcomp_request){NULL, result, {at(5), size}, NULL}),
          "histogram");
     must(gw_cuda_gcomp_book_build(cuda, codec, at(7), &(gw_cuda_gcomp_books){at(8), at(9), 1},
-                                  &(gw_cuda_request){NULL, result, {NULL, 0}, NULL}),
+                                  &(gw_cuda_gcomp_request){NULL, result, {NULL, 0}, NULL}),
          "book_build");
     if (!is_derived) { /* a batch has the levels of derived frames in its items, on the device */
-        const gw_cuda_key key = {1, 0, 0, 0};
+        const gw_cuda_gcomp_key key = {1, 0, 0, 0};
         must_if_it_fits(gw_cuda_gcomp_encode_batch(cuda, codec,
                                                    &(gw_cuda_gcomp_batch){at(10), 100, len, NULL, &key, 0},
-                                                   &(gw_cuda_request){NULL, NULL, {at(5), size}, NULL}),
+                                                   &(gw_cuda_gcomp_request){NULL, NULL, {at(5), size}, NULL}),
                         "encode_batch");
         must(gw_cuda_gcomp_decode_batch(cuda, codec, &(gw_cuda_gcomp_batch){at(10), 100, len, NULL, NULL, 0},
-                                        &(gw_cuda_request){NULL, NULL, {at(5), size}, NULL}),
+                                        &(gw_cuda_gcomp_request){NULL, NULL, {at(5), size}, NULL}),
              "decode_batch");
         must(gw_cuda_gcomp_validate_batch(cuda, codec,
                                           &(gw_cuda_gcomp_batch){at(10), 100, len, NULL, NULL, 0},
-                                          &(gw_cuda_request){NULL, NULL, {at(5), size}, NULL}),
+                                          &(gw_cuda_gcomp_request){NULL, NULL, {at(5), size}, NULL}),
              "validate_batch");
         must_if_it_fits(gw_cuda_gcomp_decode_add_encode_batch(
                             cuda, codec, &(gw_cuda_gcomp_hop_batch){at(10), 100, len, NULL, NULL, &key},
-                            &(gw_cuda_request){NULL, NULL, {at(5), size}, NULL}),
+                            &(gw_cuda_gcomp_request){NULL, NULL, {at(5), size}, NULL}),
                         "hop_batch");
         must(gw_cuda_gcomp_histogram_add_batch(cuda, codec,
                                                &(gw_cuda_gcomp_batch){at(10), 100, len, NULL, &key, 0},
-                                               &(gw_cuda_request){NULL, NULL, {at(5), size}, NULL}),
+                                               &(gw_cuda_gcomp_request){NULL, NULL, {at(5), size}, NULL}),
              "histogram_batch");
         must(gw_cuda_gcomp_book_build(cuda, codec, at(7), &(gw_cuda_gcomp_books){at(8), at(9), 100},
-                                      &(gw_cuda_request){NULL, result, {NULL, 0}, NULL}),
+                                      &(gw_cuda_gcomp_request){NULL, result, {NULL, 0}, NULL}),
              "book_build_batch");
     }
 }

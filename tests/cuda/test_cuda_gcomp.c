@@ -25,7 +25,7 @@ static void compare(gw_cuda *cuda, gw_dtype dtype, gw_gcomp_levels levels, gw_gc
     const size_t workspace_size = gw_cuda_gcomp_encode_workspace_size(&codec, 1, len);
     void *workspace = testing_device(NULL, workspace_size, 0);
     uint8_t *device_frame = testing_device(NULL, bound, 0);
-    const gw_cuda_key key = {t.cpu.seed, t.cpu.step_index, t.cpu.rank, t.cpu.hop};
+    const gw_cuda_gcomp_key key = {t.cpu.seed, t.cpu.step_index, t.cpu.rank, t.cpu.hop};
     gw_cuda_gcomp_device device = {0};
     device.map_base = testing_device(&t.map.base, 4, 0);
     device.key = testing_device(&key, sizeof key, 0);
@@ -39,9 +39,9 @@ static void compare(gw_cuda *cuda, gw_dtype dtype, gw_gcomp_levels levels, gw_gc
             map.base = 0;
         }
         assert_int_equal(
-            gw_cuda_gcomp_encode(
-                cuda, &codec, &source, &(gw_cuda_buffer){device_frame, bound},
-                &(gw_cuda_request){turn == 1 ? &device : NULL, result, {workspace, workspace_size}, NULL}),
+            gw_cuda_gcomp_encode(cuda, &codec, &source, &(gw_cuda_buffer){device_frame, bound},
+                                 &(gw_cuda_gcomp_request){
+                                     turn == 1 ? &device : NULL, result, {workspace, workspace_size}, NULL}),
             GW_OK);
         const gw_cuda_result r = testing_result(result);
         assert_int_equal(r.status, GW_OK);
@@ -71,15 +71,15 @@ static void compare(gw_cuda *cuda, gw_dtype dtype, gw_gcomp_levels levels, gw_gc
         GW_OK);
     assert_int_equal(
         gw_cuda_gcomp_decode(
-            cuda, &codec, &(gw_cuda_frame){device_frame, bound, &result->size, &t.device_map},
+            cuda, &codec, &(gw_cuda_gcomp_frame){device_frame, bound, &result->size, &t.device_map},
             &(gw_cuda_target){device_values, len},
-            &(gw_cuda_request){NULL, testing_new_result(), {decode_workspace, decode_size}, NULL}),
+            &(gw_cuda_gcomp_request){NULL, testing_new_result(), {decode_workspace, decode_size}, NULL}),
         GW_OK);
-    assert_int_equal(
-        gw_cuda_gcomp_decode_add(cuda, &codec, &(gw_cuda_frame){device_frame, size, NULL, &t.device_map},
-                                 &(gw_cuda_target){device_sum, len},
-                                 &(gw_cuda_request){NULL, result, {decode_workspace, decode_size}, NULL}),
-        GW_OK);
+    assert_int_equal(gw_cuda_gcomp_decode_add(
+                         cuda, &codec, &(gw_cuda_gcomp_frame){device_frame, size, NULL, &t.device_map},
+                         &(gw_cuda_target){device_sum, len},
+                         &(gw_cuda_gcomp_request){NULL, result, {decode_workspace, decode_size}, NULL}),
+                     GW_OK);
     gw_cuda_result r = testing_result(result);
     assert_int_equal(r.status, GW_OK);
     assert_int_equal(r.len, len);
@@ -102,18 +102,19 @@ static void compare(gw_cuda *cuda, gw_dtype dtype, gw_gcomp_levels levels, gw_gc
         const gw_status status =
             gw_gcomp_decode(&codec, &(gw_gcomp_frame){.data = wrong, .size = size, .map = &t.map}, &target3,
                             &(gw_workspace){cpu_workspace, gw_gcomp_workspace_size(&codec)});
-        assert_int_equal(
-            gw_cuda_gcomp_decode(cuda, &codec, &(gw_cuda_frame){device_wrong, size, NULL, &t.device_map},
-                                 &(gw_cuda_target){device_values, len},
-                                 &(gw_cuda_request){NULL, result, {decode_workspace, decode_size}, NULL}),
-            GW_OK);
+        assert_int_equal(gw_cuda_gcomp_decode(
+                             cuda, &codec, &(gw_cuda_gcomp_frame){device_wrong, size, NULL, &t.device_map},
+                             &(gw_cuda_target){device_values, len},
+                             &(gw_cuda_gcomp_request){NULL, result, {decode_workspace, decode_size}, NULL}),
+                         GW_OK);
         r = testing_result(result);
         assert_int_equal(r.status, status);
         assert_true(r.bad_index == target3.bad_chunk);
         assert_memory_equal(device_values, values, value_size);
         assert_int_equal(gw_cuda_gcomp_validate(
-                             cuda, &codec, &(gw_cuda_frame){device_wrong, size, NULL, &t.device_map}, len,
-                             &(gw_cuda_request){NULL, result, {decode_workspace, decode_size}, NULL}),
+                             cuda, &codec, &(gw_cuda_gcomp_frame){device_wrong, size, NULL, &t.device_map},
+                             len,
+                             &(gw_cuda_gcomp_request){NULL, result, {decode_workspace, decode_size}, NULL}),
                          GW_OK);
         r = testing_result(result);
         assert_int_equal(
@@ -135,9 +136,9 @@ static void compare(gw_cuda *cuda, gw_dtype dtype, gw_gcomp_levels levels, gw_gc
                      GW_OK);
     assert_int_equal(
         gw_cuda_gcomp_decode_add_encode(
-            cuda, &codec, &(gw_cuda_frame){device_frame, size, NULL, &t.device_map}, &t.device,
+            cuda, &codec, &(gw_cuda_gcomp_frame){device_frame, size, NULL, &t.device_map}, &t.device,
             &(gw_cuda_buffer){device_hop, bound},
-            &(gw_cuda_request){
+            &(gw_cuda_gcomp_request){
                 NULL, result, {testing_device(NULL, hop_workspace_size, 0), hop_workspace_size}, NULL}),
         GW_OK);
     r = testing_result(result);
@@ -185,8 +186,8 @@ static void codebooks(void **state)
     gw_gcomp_histogram histogram;
     uint8_t book[GW_GCOMP_BOOK_SIZE_MAX], *frame;
     void *cpu_workspace = testing_take(gw_gcomp_workspace_size(&codec));
-    const gw_cuda_histogram none = {{0}, 0, 0};
-    gw_cuda_histogram *device_histogram = testing_device(&none, sizeof none, 0);
+    const gw_cuda_gcomp_histogram none = {{0}, 0, 0};
+    gw_cuda_gcomp_histogram *device_histogram = testing_device(&none, sizeof none, 0);
     uint8_t *device_book = testing_device(NULL, GW_GCOMP_BOOK_SIZE_MAX, 0);
     uint32_t *device_book_size = testing_device(NULL, 4, 0);
     gw_cuda_result *result = testing_new_result();
@@ -203,11 +204,11 @@ static void codebooks(void **state)
     assert_int_equal(
         gw_cuda_gcomp_histogram_add(
             &cuda, &codec, &t.device, device_histogram,
-            &(gw_cuda_request){NULL, result, {workspace, GW_CUDA_HISTOGRAM_WORKSPACE_SIZE}, NULL}),
+            &(gw_cuda_gcomp_request){NULL, result, {workspace, GW_CUDA_HISTOGRAM_WORKSPACE_SIZE}, NULL}),
         GW_OK);
     assert_int_equal(gw_cuda_gcomp_book_build(&cuda, &codec, device_histogram,
                                               &(gw_cuda_gcomp_books){device_book, device_book_size, 1},
-                                              &(gw_cuda_request){NULL, result, {NULL, 0}, NULL}),
+                                              &(gw_cuda_gcomp_request){NULL, result, {NULL, 0}, NULL}),
                      GW_OK);
     assert_int_equal(testing_result(result).status, GW_OK);
     assert_int_equal(*device_book_size, out.size);
@@ -220,24 +221,24 @@ static void codebooks(void **state)
     assert_int_equal(
         gw_cuda_gcomp_encode(
             &cuda, &codec, &t.device, &(gw_cuda_buffer){device_frame, bound},
-            &(gw_cuda_request){
+            &(gw_cuda_gcomp_request){
                 &device, result, {testing_device(NULL, workspace_size, 0), workspace_size}, NULL}),
         GW_OK);
     const size_t decode_size = gw_cuda_gcomp_decode_workspace_size(&codec, 1, t.len);
     void *decode_workspace = testing_device(NULL, decode_size, 0);
     float *values = testing_device(NULL, 4 * t.len, 0);
     gw_cuda_result *decoded = testing_new_result();
-    assert_int_equal(
-        gw_cuda_gcomp_decode(&cuda, &codec, &(gw_cuda_frame){device_frame, bound, &result->size, NULL},
-                             &(gw_cuda_target){values, t.len},
-                             &(gw_cuda_request){&device, decoded, {decode_workspace, decode_size}, NULL}),
-        GW_OK);
+    assert_int_equal(gw_cuda_gcomp_decode(
+                         &cuda, &codec, &(gw_cuda_gcomp_frame){device_frame, bound, &result->size, NULL},
+                         &(gw_cuda_target){values, t.len},
+                         &(gw_cuda_gcomp_request){&device, decoded, {decode_workspace, decode_size}, NULL}),
+                     GW_OK);
     assert_int_equal(testing_result(decoded).status, GW_OK);
     /* Without the book the frame is refused. */
     assert_int_equal(
-        gw_cuda_gcomp_decode(&cuda, &codec, &(gw_cuda_frame){device_frame, bound, &result->size, NULL},
+        gw_cuda_gcomp_decode(&cuda, &codec, &(gw_cuda_gcomp_frame){device_frame, bound, &result->size, NULL},
                              &(gw_cuda_target){values, t.len},
-                             &(gw_cuda_request){NULL, decoded, {decode_workspace, decode_size}, NULL}),
+                             &(gw_cuda_gcomp_request){NULL, decoded, {decode_workspace, decode_size}, NULL}),
         GW_OK);
     assert_int_equal(testing_result(decoded).status, GW_ERR_TABLE);
     assert_int_equal(gw_gcomp_install(&codec, 7, 8, book, out.size, 1), GW_OK);
@@ -248,7 +249,7 @@ static void codebooks(void **state)
     memset(device_frame, 0, bound);
     assert_int_equal(gw_cuda_gcomp_encode(
                          &cuda, &codec, &t.device, &(gw_cuda_buffer){device_frame, bound},
-                         &(gw_cuda_request){
+                         &(gw_cuda_gcomp_request){
                              NULL, result, {testing_device(NULL, workspace_size, 0), workspace_size}, NULL}),
                      GW_OK);
     assert_int_equal(testing_result(result).size, size);
@@ -258,7 +259,7 @@ static void codebooks(void **state)
     assert_int_equal(
         gw_cuda_gcomp_encode(
             &cuda, &codec, &t.device, &(gw_cuda_buffer){device_frame, bound},
-            &(gw_cuda_request){
+            &(gw_cuda_gcomp_request){
                 &device, result, {testing_device(NULL, workspace_size, 0), workspace_size}, NULL}),
         GW_OK);
     assert_int_equal(testing_result(result).status, GW_ERR_TABLE);
@@ -315,11 +316,11 @@ static void batches_in_a_graph(void **state)
     void *const stream = testing_graph_begin(&graph);
     assert_int_equal(gw_cuda_gcomp_encode_batch(
                          &cuda, &codec, &(gw_cuda_gcomp_batch){device_encode, ITEMS, total, NULL, NULL, 0},
-                         &(gw_cuda_request){NULL, NULL, {encode_workspace, encode_size}, stream}),
+                         &(gw_cuda_gcomp_request){NULL, NULL, {encode_workspace, encode_size}, stream}),
                      GW_OK);
     assert_int_equal(gw_cuda_gcomp_decode_batch(
                          &cuda, &codec, &(gw_cuda_gcomp_batch){device_decode, ITEMS, total, NULL, NULL, 0},
-                         &(gw_cuda_request){NULL, NULL, {decode_workspace, decode_size}, stream}),
+                         &(gw_cuda_gcomp_request){NULL, NULL, {decode_workspace, decode_size}, stream}),
                      GW_OK);
     testing_graph_end(&graph);
     for (int turn = 0; turn < 2; turn++) {
@@ -365,7 +366,7 @@ static void bad_arguments(void **state)
     gw_fake_control *control = testing_control();
 #define ENCODE(cuda_, codec_, source_, frame_, bound_, result_, workspace_, size_)                           \
     gw_cuda_gcomp_encode(cuda_, codec_, source_, &(gw_cuda_buffer){frame_, bound_},                          \
-                         &(gw_cuda_request){NULL, result_, {workspace_, size_}, NULL})
+                         &(gw_cuda_gcomp_request){NULL, result_, {workspace_, size_}, NULL})
     assert_int_equal(ENCODE(NULL, &codec, &t.device, frame, bound, result, workspace, size), GW_ERR_ARG);
     assert_int_equal(ENCODE(&cuda, NULL, &t.device, frame, bound, result, workspace, size), GW_ERR_ARG);
     assert_int_equal(ENCODE(&cuda, &none, &t.device, frame, bound, result, workspace, size), GW_ERR_STATE);
@@ -384,18 +385,18 @@ static void bad_arguments(void **state)
     assert_int_equal(ENCODE(&cuda, &codec, &t.device, frame, bound, result, workspace, size), GW_ERR_ARG);
     t.device_map.base = 1;
 #define DECODE(src_, src_size_, dst_, capacity_)                                                             \
-    gw_cuda_gcomp_decode(&cuda, &codec, &(gw_cuda_frame){src_, src_size_, NULL, NULL},                       \
+    gw_cuda_gcomp_decode(&cuda, &codec, &(gw_cuda_gcomp_frame){src_, src_size_, NULL, NULL},                 \
                          &(gw_cuda_target){dst_, capacity_},                                                 \
-                         &(gw_cuda_request){NULL, result, {workspace, size}, NULL})
+                         &(gw_cuda_gcomp_request){NULL, result, {workspace, size}, NULL})
     const size_t decode_size = gw_cuda_gcomp_decode_workspace_size(&codec, 1, 100);
     assert_true(decode_size > size); /* so what is enough to encode is too little here */
     assert_int_equal(DECODE(frame, bound, values, 100), GW_ERR_WORKSPACE);
     workspace = testing_device(NULL, decode_size, 0);
 #undef DECODE
 #define DECODE(src_, src_size_, dst_, capacity_)                                                             \
-    gw_cuda_gcomp_decode(&cuda, &codec, &(gw_cuda_frame){src_, src_size_, NULL, NULL},                       \
+    gw_cuda_gcomp_decode(&cuda, &codec, &(gw_cuda_gcomp_frame){src_, src_size_, NULL, NULL},                 \
                          &(gw_cuda_target){dst_, capacity_},                                                 \
-                         &(gw_cuda_request){NULL, result, {workspace, decode_size}, NULL})
+                         &(gw_cuda_gcomp_request){NULL, result, {workspace, decode_size}, NULL})
     assert_int_equal(DECODE(frame + 4, bound, values, 100), GW_ERR_ARG);
     assert_int_equal(DECODE(NULL, bound, values, 100), GW_ERR_ARG);
     assert_int_equal(DECODE(frame, bound, (char *)values + 2, 100), GW_ERR_ARG);

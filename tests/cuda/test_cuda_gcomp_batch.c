@@ -13,7 +13,7 @@
 enum { ITEMS = 8 };
 static const uint64_t lens[ITEMS] = {4097, 0, 1, 9000, 4095, 0, 63, 4096};
 
-static const gw_cuda_key test_key = {77, 5, 2, 1};
+static const gw_cuda_gcomp_key test_key = {77, 5, 2, 1};
 
 /* A frame that came in, and values that are added to it. */
 typedef struct bucket_item {
@@ -143,7 +143,7 @@ static void compare_encode(gw_cuda *cuda, const gw_gcomp *codec, const gw_cuda_g
         gw_cuda_gcomp_encode_batch(cuda, codec,
                                    &(gw_cuda_gcomp_batch){testing_device(items, sizeof items, 0), ITEMS,
                                                           total, &bucket[0].in.device_map, &test_key, 0},
-                                   &(gw_cuda_request){device, NULL, {room(size), size}, NULL}),
+                                   &(gw_cuda_gcomp_request){device, NULL, {room(size), size}, NULL}),
         GW_OK);
     for (int i = 0; i < ITEMS; i++) {
         const gw_cuda_result r = testing_result(items[i].result);
@@ -179,7 +179,7 @@ static void compare_decode(gw_cuda *cuda, const gw_gcomp *codec, const gw_gcomp 
         gw_cuda_gcomp_decode_batch(
             cuda, codec,
             &(gw_cuda_gcomp_batch){device_items, ITEMS, total, &bucket[0].in.device_map, NULL, is_add},
-            &(gw_cuda_request){device, NULL, {room(size), size}, NULL}),
+            &(gw_cuda_gcomp_request){device, NULL, {room(size), size}, NULL}),
         GW_OK);
     for (int i = 0; i < ITEMS; i++) {
         const size_t value_size = gw_dtype_size(bucket[i].in.dtype) * (size_t)lens[i];
@@ -213,7 +213,7 @@ static void compare_hops(gw_cuda *cuda, const gw_gcomp *codec, const gw_gcomp *c
             cuda, codec,
             &(gw_cuda_gcomp_hop_batch){testing_device(hops, sizeof hops, 0), ITEMS, total,
                                        &bucket[0].in.device_map, &bucket[0].local.device_map, &test_key},
-            &(gw_cuda_request){device, NULL, {room(size), size}, NULL}),
+            &(gw_cuda_gcomp_request){device, NULL, {room(size), size}, NULL}),
         GW_OK);
     for (int i = 0; i < ITEMS; i++) {
         const bucket_item *b = &bucket[i];
@@ -225,12 +225,12 @@ static void compare_hops(gw_cuda *cuda, const gw_gcomp *codec, const gw_gcomp *c
         const size_t single_size = gw_cuda_gcomp_hop_workspace_size(codec, 1, b->local.len);
         uint8_t *dst = testing_device(NULL, b->bound, 0);
         gw_cuda_result *result = testing_new_result();
-        assert_int_equal(gw_cuda_gcomp_decode_add_encode(
-                             cuda, codec,
-                             &(gw_cuda_frame){b->device_frame, b->frame_size, NULL, &b->in.device_map},
-                             &b->local.device, &(gw_cuda_buffer){dst, b->bound},
-                             &(gw_cuda_request){device, result, {room(single_size), single_size}, NULL}),
-                         GW_OK);
+        assert_int_equal(
+            gw_cuda_gcomp_decode_add_encode(
+                cuda, codec, &(gw_cuda_gcomp_frame){b->device_frame, b->frame_size, NULL, &b->in.device_map},
+                &b->local.device, &(gw_cuda_buffer){dst, b->bound},
+                &(gw_cuda_gcomp_request){device, result, {room(single_size), single_size}, NULL}),
+            GW_OK);
         testing_sync();
         assert_memory_equal(result, hops[i].result, sizeof *result);
         assert_memory_equal(dst, hops[i].dst, result->size);
@@ -312,7 +312,7 @@ static void many_hops(void **state)
                          &cuda, &codec,
                          &(gw_cuda_gcomp_hop_batch){testing_device(hops, sizeof hops, 0), MANY, total, NULL,
                                                     &bucket[0].local.device_map, &test_key},
-                         &(gw_cuda_request){NULL, NULL, {room(size), size}, NULL}),
+                         &(gw_cuda_gcomp_request){NULL, NULL, {room(size), size}, NULL}),
                      GW_OK);
     for (int i = 0; i < MANY; i++) {
         expect_hop(&codec, &bucket[i], &hops[i]);
@@ -495,7 +495,7 @@ static void wrong_items_leave_others_alone(void **state)
                              &cuda, &codec,
                              &(gw_cuda_gcomp_hop_batch){device_hops, WRONGS, total, &bucket[0].in.device_map,
                                                         &bucket[0].local.device_map, &test_key},
-                             &(gw_cuda_request){NULL, NULL, {workspace, size}, NULL}),
+                             &(gw_cuda_gcomp_request){NULL, NULL, {workspace, size}, NULL}),
                          GW_OK);
         for (int i = 0; i < WRONGS; i++) {
             const gw_cuda_result r = testing_result(hops[i].result);
@@ -542,7 +542,7 @@ static void too_few_values(void **state)
                              &cuda, &codec,
                              &(gw_cuda_gcomp_hop_batch){testing_device(hops, sizeof hops, 0), ITEMS, total,
                                                         NULL, &bucket[0].local.device_map, &test_key},
-                             &(gw_cuda_request){NULL, NULL, {room(size), size}, NULL}),
+                             &(gw_cuda_gcomp_request){NULL, NULL, {room(size), size}, NULL}),
                          GW_OK);
         for (int i = 0; i < ITEMS; i++) {
             const gw_cuda_result r = testing_result(hops[i].result);
@@ -587,7 +587,7 @@ static void one_item_stays_in_its_workspace(void **state)
         testing_tensor_upload(&t);
         const size_t frame_size = testing_cpu_encode(&codec, &t.cpu, &frame);
         const size_t bound = gw_gcomp_bound(&codec, cases[i].len);
-        const gw_cuda_key key = {t.cpu.seed, t.cpu.step_index, t.cpu.rank, t.cpu.hop};
+        const gw_cuda_gcomp_key key = {t.cpu.seed, t.cpu.step_index, t.cpu.rank, t.cpu.hop};
         gw_cuda_gcomp_item item;
         memset(&item, 0, sizeof item);
         item.src = t.device.values;
@@ -604,7 +604,7 @@ static void one_item_stays_in_its_workspace(void **state)
             gw_cuda_gcomp_encode_batch(&cuda, &codec,
                                        &(gw_cuda_gcomp_batch){testing_device(&item, sizeof item, 0), 1,
                                                               cases[i].total, &t.device_map, &key, 0},
-                                       &(gw_cuda_request){NULL, NULL, {workspace, size}, NULL}),
+                                       &(gw_cuda_gcomp_request){NULL, NULL, {workspace, size}, NULL}),
             GW_OK);
         const gw_cuda_result r = testing_result(item.result);
         assert_int_equal(r.status, cases[i].expected);
@@ -634,7 +634,7 @@ static void what_failed_before_is_taken_over(void **state)
     gw_cuda cuda;
     uint64_t random = 42;
     const gw_gcomp codec = testing_codec(GW_BF16, GW_GCOMP_EXPLICIT, GW_GCOMP_FAST, 12, 1);
-    const gw_cuda_histogram none = {{0}, 0, 0};
+    const gw_cuda_gcomp_histogram none = {{0}, 0, 0};
     enum { ENCODE, DECODE, VALIDATE, HISTOGRAM, HOP, CALLS };
 
     testing_open(&cuda);
@@ -684,29 +684,29 @@ static void what_failed_before_is_taken_over(void **state)
         case ENCODE:
             status = gw_cuda_gcomp_encode_batch(
                 &cuda, &codec, &(gw_cuda_gcomp_batch){device_items, COUNT, total, map, &test_key, 0},
-                &(gw_cuda_request){NULL, NULL, {workspace, size}, NULL});
+                &(gw_cuda_gcomp_request){NULL, NULL, {workspace, size}, NULL});
             break;
         case DECODE:
             status = gw_cuda_gcomp_decode_batch(
                 &cuda, &codec, &(gw_cuda_gcomp_batch){device_items, COUNT, total, NULL, NULL, 0},
-                &(gw_cuda_request){NULL, NULL, {workspace, size}, NULL});
+                &(gw_cuda_gcomp_request){NULL, NULL, {workspace, size}, NULL});
             break;
         case VALIDATE:
             status = gw_cuda_gcomp_validate_batch(
                 &cuda, &codec, &(gw_cuda_gcomp_batch){device_items, COUNT, total, NULL, NULL, 0},
-                &(gw_cuda_request){NULL, NULL, {workspace, size}, NULL});
+                &(gw_cuda_gcomp_request){NULL, NULL, {workspace, size}, NULL});
             break;
         case HISTOGRAM:
             status = gw_cuda_gcomp_histogram_add_batch(
                 &cuda, &codec, &(gw_cuda_gcomp_batch){device_items, COUNT, total, map, &test_key, 0},
-                &(gw_cuda_request){NULL, NULL, {workspace, size}, NULL});
+                &(gw_cuda_gcomp_request){NULL, NULL, {workspace, size}, NULL});
             break;
         default:
             status = gw_cuda_gcomp_decode_add_encode_batch(
                 &cuda, &codec,
                 &(gw_cuda_gcomp_hop_batch){testing_device(hops, sizeof hops, 0), COUNT, total, NULL, map,
                                            &test_key},
-                &(gw_cuda_request){NULL, NULL, {workspace, size}, NULL});
+                &(gw_cuda_gcomp_request){NULL, NULL, {workspace, size}, NULL});
             break;
         }
         assert_int_equal(status, GW_OK);
@@ -767,7 +767,7 @@ static void validations(void **state)
             gw_cuda_gcomp_validate_batch(
                 &cuda, &codec,
                 &(gw_cuda_gcomp_batch){testing_device(items, sizeof items, 0), FRAMES, hint, NULL, NULL, 0},
-                &(gw_cuda_request){NULL, NULL, {room(size), size}, NULL}),
+                &(gw_cuda_gcomp_request){NULL, NULL, {room(size), size}, NULL}),
             GW_OK);
         for (int i = 0; i < FRAMES; i++) {
             const gw_cuda_result r = testing_result(items[i].result);
@@ -799,8 +799,9 @@ static void compare_books(gw_cuda *cuda, gw_dtype dtype, gw_gcomp_levels levels,
     gw_cuda_gcomp_item items[ITEMS];
     gw_gcomp_histogram cpu[ITEMS];
     void *workspace = testing_take(gw_gcomp_workspace_size(&codec));
-    gw_cuda_histogram *histograms = testing_device(NULL, (size_t)histogram_count * sizeof *histograms, 0),
-                      *singles = testing_device(NULL, (size_t)histogram_count * sizeof *singles, 0);
+    gw_cuda_gcomp_histogram *histograms =
+                                testing_device(NULL, (size_t)histogram_count * sizeof *histograms, 0),
+                            *singles = testing_device(NULL, (size_t)histogram_count * sizeof *singles, 0);
     uint8_t *books = testing_device(NULL, (size_t)histogram_count * GW_GCOMP_BOOK_SIZE_MAX, 1);
     uint32_t *book_sizes = testing_device(NULL, 4 * (size_t)histogram_count, 0);
     gw_cuda_result *results = testing_device(NULL, (size_t)histogram_count * sizeof *results, 0);
@@ -840,7 +841,7 @@ static void compare_books(gw_cuda *cuda, gw_dtype dtype, gw_gcomp_levels levels,
                              cuda, &codec,
                              &(gw_cuda_gcomp_batch){device_items, ITEMS, turn == 0 ? sum_of(lens, ITEMS) : 0,
                                                     &t[0].device_map, &test_key, 0},
-                             &(gw_cuda_request){NULL, NULL, {device_workspace, size}, NULL}),
+                             &(gw_cuda_gcomp_request){NULL, NULL, {device_workspace, size}, NULL}),
                          GW_OK);
         for (int i = 0; i < ITEMS; i++) {
             const int h = histogram_of(sharing, i);
@@ -854,7 +855,7 @@ static void compare_books(gw_cuda *cuda, gw_dtype dtype, gw_gcomp_levels levels,
             assert_int_equal(
                 gw_cuda_gcomp_histogram_add(
                     cuda, &codec, &t[i].device, &singles[h],
-                    &(gw_cuda_request){
+                    &(gw_cuda_gcomp_request){
                         NULL, single_result, {single_workspace, GW_CUDA_HISTOGRAM_WORKSPACE_SIZE}, NULL}),
                 GW_OK);
         }
@@ -869,7 +870,7 @@ static void compare_books(gw_cuda *cuda, gw_dtype dtype, gw_gcomp_levels levels,
     assert_int_equal(
         gw_cuda_gcomp_book_build(cuda, &codec, histograms,
                                  &(gw_cuda_gcomp_books){books, book_sizes, (uint32_t)histogram_count},
-                                 &(gw_cuda_request){NULL, results, {NULL, 0}, NULL}),
+                                 &(gw_cuda_gcomp_request){NULL, results, {NULL, 0}, NULL}),
         GW_OK);
     testing_sync();
     for (int i = 0; i < histogram_count; i++) {
@@ -916,8 +917,8 @@ static void wrong_tensors_are_not_counted(void **state)
     uint64_t random = 36;
     const gw_gcomp codec = testing_codec(GW_BF16, GW_GCOMP_EXPLICIT, GW_GCOMP_FAST, 12, 0);
     testing_tensor t = testing_tensor_make(GW_BF16, 5000, 12, &random);
-    const gw_cuda_histogram none = {{0}, 0, 0};
-    gw_cuda_histogram *histograms[COUNT];
+    const gw_cuda_gcomp_histogram none = {{0}, 0, 0};
+    gw_cuda_gcomp_histogram *histograms[COUNT];
     gw_cuda_gcomp_item items[COUNT];
     const size_t size = gw_cuda_gcomp_histogram_workspace_size(&codec, COUNT);
 
@@ -944,7 +945,7 @@ static void wrong_tensors_are_not_counted(void **state)
         gw_cuda_gcomp_histogram_add_batch(&cuda, &codec,
                                           &(gw_cuda_gcomp_batch){testing_device(items, sizeof items, 0),
                                                                  COUNT, 10000, &t.device_map, &test_key, 0},
-                                          &(gw_cuda_request){NULL, NULL, {room(size), size}, NULL}),
+                                          &(gw_cuda_gcomp_request){NULL, NULL, {room(size), size}, NULL}),
         GW_OK);
     for (int i = 0; i < COUNT; i++) {
         const gw_cuda_result r = testing_result(items[i].result);
@@ -1008,10 +1009,10 @@ static void a_book_on_the_device_replaces_one(void **state)
     float *values = testing_device(NULL, 4 * 6000, 0), *expected = testing_take(4 * 6000);
     gw_cuda_result *result = testing_new_result();
     void *cpu_workspace = testing_take(gw_gcomp_workspace_size(&codec));
-    assert_int_equal(
-        gw_cuda_gcomp_encode(&cuda, &codec, &t[0].device, &(gw_cuda_buffer){dst, bound},
-                             &(gw_cuda_request){&device, result, {encode_workspace, encode_size}, NULL}),
-        GW_OK);
+    assert_int_equal(gw_cuda_gcomp_encode(
+                         &cuda, &codec, &t[0].device, &(gw_cuda_buffer){dst, bound},
+                         &(gw_cuda_gcomp_request){&device, result, {encode_workspace, encode_size}, NULL}),
+                     GW_OK);
     assert_int_equal(testing_result(result).size, frame_size[2]);
     assert_memory_equal(dst, frame[2], frame_size[2]);
     for (int turn = 0; turn < 2; turn++) {
@@ -1021,9 +1022,10 @@ static void a_book_on_the_device_replaces_one(void **state)
             assert_int_equal(
                 gw_cuda_gcomp_decode(
                     &cuda, &codec,
-                    &(gw_cuda_frame){testing_device(frame[i], frame_size[i], 0), frame_size[i], NULL, NULL},
+                    &(gw_cuda_gcomp_frame){testing_device(frame[i], frame_size[i], 0), frame_size[i], NULL,
+                                           NULL},
                     &(gw_cuda_target){values, 6000},
-                    &(gw_cuda_request){&device, result, {decode_workspace, decode_size}, NULL}),
+                    &(gw_cuda_gcomp_request){&device, result, {decode_workspace, decode_size}, NULL}),
                 GW_OK);
             const gw_status status = turn == 1 && id == 2 ? GW_ERR_TABLE : GW_OK;
             assert_int_equal(testing_result(result).status, status);
@@ -1060,16 +1062,16 @@ static void a_ring_step_in_a_graph(void **state)
     bucket_item bucket[ITEMS];
     gw_cuda_gcomp_item count[ITEMS], encode[ITEMS];
     gw_cuda_gcomp_hop hops[ITEMS];
-    gw_cuda_key key = test_key;
-    const gw_cuda_histogram none = {{0}, 0, 0};
+    gw_cuda_gcomp_key key = test_key;
+    const gw_cuda_gcomp_histogram none = {{0}, 0, 0};
     testing_graph graph;
 
     testing_open(&cuda);
     make_bucket(bucket, lens, ITEMS, &plain, GW_BF16, 12, &random);
-    gw_cuda_histogram *histogram = testing_device(&none, sizeof none, 0);
+    gw_cuda_gcomp_histogram *histogram = testing_device(&none, sizeof none, 0);
     uint8_t *book = testing_device(NULL, GW_GCOMP_BOOK_SIZE_MAX, 0);
     uint32_t *book_size = testing_device(NULL, 4, 0);
-    gw_cuda_key *key_at = testing_device(&key, sizeof key, 0);
+    gw_cuda_gcomp_key *key_at = testing_device(&key, sizeof key, 0);
     const gw_cuda_gcomp_device device = {
         testing_device(&bucket[0].in.map.base, 4, 0), key_at, book, book_size, 9, 1};
     memset(encode, 0, sizeof encode);
@@ -1106,20 +1108,20 @@ static void a_ring_step_in_a_graph(void **state)
     void *const stream = testing_graph_begin(&graph);
     assert_int_equal(gw_cuda_gcomp_histogram_add_batch(
                          &cuda, &plain, &(gw_cuda_gcomp_batch){device_count, ITEMS, total, &in_map, NULL, 0},
-                         &(gw_cuda_request){&device, NULL, {count_at, count_size}, stream}),
+                         &(gw_cuda_gcomp_request){&device, NULL, {count_at, count_size}, stream}),
                      GW_OK);
     assert_int_equal(gw_cuda_gcomp_book_build(&cuda, &plain, histogram,
                                               &(gw_cuda_gcomp_books){book, book_size, 1},
-                                              &(gw_cuda_request){NULL, book_result, {NULL, 0}, stream}),
+                                              &(gw_cuda_gcomp_request){NULL, book_result, {NULL, 0}, stream}),
                      GW_OK);
     assert_int_equal(gw_cuda_gcomp_encode_batch(
                          &cuda, &plain, &(gw_cuda_gcomp_batch){device_encode, ITEMS, total, &in_map, NULL, 0},
-                         &(gw_cuda_request){&device, NULL, {encode_at, encode_size}, stream}),
+                         &(gw_cuda_gcomp_request){&device, NULL, {encode_at, encode_size}, stream}),
                      GW_OK);
     assert_int_equal(gw_cuda_gcomp_decode_add_encode_batch(
                          &cuda, &plain,
                          &(gw_cuda_gcomp_hop_batch){device_hops, ITEMS, total, &in_map, &local_map, NULL},
-                         &(gw_cuda_request){&device, NULL, {hop_at, hop_size}, stream}),
+                         &(gw_cuda_gcomp_request){&device, NULL, {hop_at, hop_size}, stream}),
                      GW_OK);
     testing_graph_end(&graph);
     for (int turn = 0; turn < 2; turn++) {
@@ -1170,7 +1172,7 @@ static void bad_arguments(void **state)
     const gw_gcomp codec = testing_codec(GW_FP32, GW_GCOMP_EXPLICIT, GW_GCOMP_FAST, 12, 0);
     gw_cuda_gcomp_hop *hops = testing_device(NULL, 2 * sizeof *hops, 0);
     gw_cuda_gcomp_item *items = testing_device(NULL, 2 * sizeof *items, 0);
-    gw_cuda_histogram *histogram = testing_device(NULL, sizeof *histogram + 8, 0);
+    gw_cuda_gcomp_histogram *histogram = testing_device(NULL, sizeof *histogram + 8, 0);
     gw_cuda_result *result = testing_device(NULL, sizeof *result + 8, 0);
     uint8_t *book = testing_device(NULL, GW_GCOMP_BOOK_SIZE_MAX, 0);
     uint32_t *sizes = testing_device(NULL, 8, 0);
@@ -1191,7 +1193,7 @@ static void bad_arguments(void **state)
 #define HOPS(cuda_, codec_, hops_, count_, total_, src_map_, map_, workspace_, size_)                        \
     gw_cuda_gcomp_decode_add_encode_batch(                                                                   \
         cuda_, codec_, &(gw_cuda_gcomp_hop_batch){hops_, count_, total_, src_map_, map_, NULL},              \
-        &(gw_cuda_request){NULL, NULL, {workspace_, size_}, NULL})
+        &(gw_cuda_gcomp_request){NULL, NULL, {workspace_, size_}, NULL})
     assert_int_equal(HOPS(NULL, &codec, hops, 2, 100, NULL, NULL, workspace, size), GW_ERR_ARG);
     assert_int_equal(HOPS(&cuda, NULL, hops, 2, 100, NULL, NULL, workspace, size), GW_ERR_ARG);
     assert_int_equal(HOPS(&cuda, &none, hops, 2, 100, NULL, NULL, workspace, size), GW_ERR_STATE);
@@ -1210,24 +1212,24 @@ static void bad_arguments(void **state)
 #define COUNT(items_, count_, hint_, map_, size_)                                                            \
     gw_cuda_gcomp_histogram_add_batch(&cuda, &codec,                                                         \
                                       &(gw_cuda_gcomp_batch){items_, count_, hint_, map_, NULL, 0},          \
-                                      &(gw_cuda_request){NULL, NULL, {workspace, size_}, NULL})
+                                      &(gw_cuda_gcomp_request){NULL, NULL, {workspace, size_}, NULL})
     const size_t count_size = gw_cuda_gcomp_histogram_workspace_size(&codec, 2);
     assert_int_equal(COUNT(NULL, 2, 100, NULL, count_size), GW_ERR_ARG);
     assert_int_equal(COUNT(items, 0, 100, NULL, count_size), GW_ERR_LIMIT);
     assert_int_equal(COUNT(items, 2, (uint64_t)1 << 50, NULL, count_size), GW_ERR_LIMIT);
     assert_int_equal(COUNT(items, 2, 100, &map, count_size), GW_ERR_ARG);
     assert_int_equal(COUNT(items, 2, 100, NULL, count_size - 1), GW_ERR_WORKSPACE);
-    assert_int_equal(gw_cuda_gcomp_validate_batch(&cuda, &codec,
-                                                  &(gw_cuda_gcomp_batch){NULL, 2, 100, NULL, NULL, 0},
-                                                  &(gw_cuda_request){NULL, NULL, {workspace, size}, NULL}),
-                     GW_ERR_ARG);
-    assert_int_equal(gw_cuda_gcomp_validate_batch(&cuda, &codec,
-                                                  &(gw_cuda_gcomp_batch){items, 2, 100, NULL, NULL, 0},
-                                                  &(gw_cuda_request){NULL, NULL, {workspace, 256}, NULL}),
-                     GW_ERR_WORKSPACE);
+    assert_int_equal(
+        gw_cuda_gcomp_validate_batch(&cuda, &codec, &(gw_cuda_gcomp_batch){NULL, 2, 100, NULL, NULL, 0},
+                                     &(gw_cuda_gcomp_request){NULL, NULL, {workspace, size}, NULL}),
+        GW_ERR_ARG);
+    assert_int_equal(
+        gw_cuda_gcomp_validate_batch(&cuda, &codec, &(gw_cuda_gcomp_batch){items, 2, 100, NULL, NULL, 0},
+                                     &(gw_cuda_gcomp_request){NULL, NULL, {workspace, 256}, NULL}),
+        GW_ERR_WORKSPACE);
 #define BUILD(codec_, histograms_, count_, books_, sizes_, results_)                                         \
     gw_cuda_gcomp_book_build(&cuda, codec_, histograms_, &(gw_cuda_gcomp_books){books_, sizes_, count_},     \
-                             &(gw_cuda_request){NULL, results_, {NULL, 0}, NULL})
+                             &(gw_cuda_gcomp_request){NULL, results_, {NULL, 0}, NULL})
     assert_int_equal(BUILD(&none, histogram, 1, book, sizes, result), GW_ERR_STATE);
     assert_int_equal(BUILD(&codec, NULL, 1, book, sizes, result), GW_ERR_ARG);
     assert_int_equal(BUILD(&codec, histogram, 1, NULL, sizes, result), GW_ERR_ARG);

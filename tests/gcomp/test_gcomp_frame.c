@@ -542,7 +542,7 @@ static void arguments(void **state)
     assert_int_equal(gw_gcomp_peek(s.frame.at, s.size, s.len - 1, &info), GW_ERR_LIMIT);
     assert_int_equal(gw_gcomp_peek(s.frame.at, s.size, s.len, &info), GW_OK);
     gw_gcomp_options o = s.codec.options;
-    o.count_limit = s.len - 1;
+    o.len_max = s.len - 1;
     gw_gcomp limited;
     assert_int_equal(gw_gcomp_init(&limited, &o), GW_OK);
     assert_int_equal(gw_gcomp_encode(&limited, &s.source, &dst, work), GW_ERR_LIMIT);

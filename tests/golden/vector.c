@@ -172,7 +172,7 @@ int vector_read(vector *v, FILE *index, const char *root)
     v->wire_scale = hex_of(fields[COLUMN_WIRE_SCALE]);
     v->book_id = (uint32_t)number_of(fields[COLUMN_BOOK_ID], 0);
     v->generation = (uint32_t)number_of(fields[COLUMN_GENERATION], 0);
-    v->count_limit = number_of(fields[COLUMN_COUNT_LIMIT], UINT64_MAX);
+    v->len_max = number_of(fields[COLUMN_COUNT_LIMIT], UINT64_MAX);
     v->capacity = number_of(fields[COLUMN_CAPACITY], UINT64_MAX);
     v->preset = is_none(fields[COLUMN_PRESET]) ? -1 : choice_of(fields[COLUMN_PRESET], presets, 2);
     v->constant_drop = (uint32_t)number_of(fields[COLUMN_CONSTANT_DROP], 0);
@@ -199,8 +199,8 @@ int vector_receiver(const vector *v, uint32_t backends, gw_gcomp *codec)
     gw_gcomp_options_init(&options, v->dtype);
     options.levels = v->levels;
     options.backends = backends;
-    if (v->count_limit != UINT64_MAX) {
-        options.count_limit = v->count_limit;
+    if (v->len_max != UINT64_MAX) {
+        options.len_max = v->len_max;
     }
     gw_status status = gw_gcomp_init(codec, &options);
     if (status == GW_OK && v->book.data != NULL) {

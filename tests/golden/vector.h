@@ -30,8 +30,8 @@ typedef struct vector {
     int32_t drop_base;
     uint32_t wire_scale;
     uint32_t book_id, generation;
-    uint64_t count_limit, capacity; /* UINT64_MAX: none */
-    int preset;                     /* gw_gcomp_preset, -1: no encoder makes this frame */
+    uint64_t len_max, capacity; /* UINT64_MAX: none */
+    int preset;                 /* gw_gcomp_preset, -1: no encoder makes this frame */
     uint32_t constant_drop;
 
     uint32_t *digest;    /* of the map, for the chunk length that the frame states */
