@@ -263,8 +263,10 @@ void RegisterTable(unsigned granularity)
 int main(int argc, char **argv)
 {
     std::uint32_t mask = GW_BACKEND_SCALAR;
-    for (const std::uint32_t bit : {std::uint32_t{GW_BACKEND_SCALAR}, std::uint32_t{GW_BACKEND_NEON},
-                                    std::uint32_t{GW_BACKEND_AVX2}, std::uint32_t{GW_BACKEND_AVX512}}) {
+    for (const std::uint32_t bit : {
+#define GW_CPU_BACKEND(bit, name, NAME, title) std::uint32_t{GW_BACKEND_##NAME},
+#include "core/backends.def"
+         }) {
         if ((gw_backends_available() & bit) == 0) {
             continue;
         }
