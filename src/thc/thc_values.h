@@ -141,20 +141,17 @@ static inline uint32_t gw_thc_order_code(uint32_t bits)
 
 static inline void gw_thc_extent_values(uint32_t patterns[2], const float *x, size_t len)
 {
-    patterns[0] = 0;
-    patterns[1] = 0;
+    uint32_t largest = 0, largest_negated = 0, is_large = 0;
     for (size_t i = 0; i < len; i++) {
-        uint32_t bits = gw_bits_from_float(x[i]);
-        if ((bits & GW_F32_ABS) >= GW_THC_EXTENT_LIMIT) {
-            patterns[0] = GW_THC_EXTENT_MARK;
-            patterns[1] = GW_THC_EXTENT_MARK;
-            return;
-        }
-        uint32_t code = gw_thc_order_code(bits);
-        uint32_t negated = gw_thc_order_code(bits == 0 ? 0 : bits ^ 0x80000000u);
-        patterns[0] = code > patterns[0] ? code : patterns[0];
-        patterns[1] = negated > patterns[1] ? negated : patterns[1];
+        const uint32_t bits = gw_bits_from_float(x[i]);
+        const uint32_t code = gw_thc_order_code(bits);
+        const uint32_t negated = gw_thc_order_code(bits == 0 ? 0 : bits ^ 0x80000000u);
+        is_large |= (bits & GW_F32_ABS) >= GW_THC_EXTENT_LIMIT;
+        largest = code > largest ? code : largest;
+        largest_negated = negated > largest_negated ? negated : largest_negated;
     }
+    patterns[0] = is_large != 0 ? GW_THC_EXTENT_MARK : largest;
+    patterns[1] = is_large != 0 ? GW_THC_EXTENT_MARK : largest_negated;
 }
 
 /*
