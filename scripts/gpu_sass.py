@@ -135,7 +135,7 @@ def blocks_of(text, kernel, region_of):
             if re.search(r"\b(BRA|EXIT|RET|BRX|JMP|WARPSYNC\.EXCLUSIVE)\b", op[1]):
                 close()
     close()
-    # At the end, behind the last EXIT, is the code of shuffles and votes for diverged warps, which these
+    # At the end, after the last EXIT, is the code of shuffles and votes for diverged warps, which these
     # are not. On sm_80 only the branches to it identify it; where other code is among it, all
     # of it counts.
     size = sum(len(b[1]) for b in blocks)

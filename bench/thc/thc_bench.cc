@@ -262,11 +262,12 @@ void RegisterTable(unsigned granularity)
 
 int main(int argc, char **argv)
 {
-    std::uint32_t mask = GW_BACKEND_SCALAR;
-    for (const std::uint32_t bit : {
-#define GW_CPU_BACKEND(bit, name, NAME, title) std::uint32_t{GW_BACKEND_##NAME},
+    static const std::uint32_t bits[] = {
+#define GW_CPU_BACKEND(bit, name, NAME, title) GW_BACKEND_##NAME,
 #include "core/backends.def"
-         }) {
+    };
+    std::uint32_t mask = 0;
+    for (const std::uint32_t bit : bits) {
         if ((gw_backends_available() & bit) == 0) {
             continue;
         }

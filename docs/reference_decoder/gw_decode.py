@@ -107,7 +107,7 @@ DTYPES = {d.number: d for d in (FP32, BF16, FP16)}
 
 
 class Header:
-    """The 32 bytes of the header and the extension behind them, not yet judged."""
+    """The 32 bytes of the header and the extension after them, not yet checked."""
 
     def __init__(self, data):
         self.magic = data[0:4]
@@ -370,7 +370,7 @@ class Cursor:
 
 
 def decode_coded(header, chunk, codebook, data, map_bytes):
-    """Values of a CODED chunk. `data` is its region behind the codebook."""
+    """Values of a CODED chunk. `data` is its region after the codebook."""
     dtype = header.dtype
     plane_count = 7 if header.derived else 4
     inner_nodes = [node for node in codebook.preorder if not node.leaf]
@@ -472,7 +472,7 @@ def check_escape(header, codebook, bits, map_byte):
 # 7. Map hash
 # ---------------------------------------------------------------------------------------------------------------------
 
-# The receiver's map: one byte per value, the base that stands in drop_base, the bits of wire_scale as an fp32.
+# The receiver's map: one byte per value, the base that is in drop_base, the bits of wire_scale as an fp32.
 Map = collections.namedtuple("Map", "levels drop_base wire_scale", defaults=(0, 0x3F800000))
 
 
@@ -669,7 +669,7 @@ def read_file(path):
 
 
 def write_file(path, content):
-    """Through a temporary file, so that no half-written output stays behind."""
+    """Through a temporary file, so that no half-written output is left."""
     temporary = "%s.%d.tmp" % (path, os.getpid())
     try:
         with open(temporary, "wb") as file:

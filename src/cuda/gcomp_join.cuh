@@ -137,7 +137,7 @@ template <bool DERIVED> GW_DEVICE gw_counts gw_announced(const gw_decode_state &
 }
 
 /*
- * Where digit, or escape, `count` of a part begins. Behind the end of the part it is the end, so that no
+ * Where digit, or escape, `count` of a part begins. After the end of the part it is the end, so that no
  * more is read there than the copy of the chunk has to spare; that counts are wrong is found when all are
  * known.
  */

@@ -125,7 +125,7 @@ GW_DEVICE void random_of_groups(random_pair out[2], const gw_cuda_thc_key &key, 
     out[1].high = half != 0 ? mine.high : theirs.high;
 }
 
-/* Grid cells: index, value below, gap to the next value. Behind the last value the gap is 1, which no residue
+/* Grid cells: index, value below, gap to the next value. After the last value the gap is 1, which no residue
  * of 0 reaches. */
 GW_DEVICE void build_entries(const thc_tile &tile, const gw_cuda_thc_context &context)
 {

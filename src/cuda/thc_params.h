@@ -67,7 +67,7 @@ typedef struct gw_cuda_thc_encode_params {
     const uint8_t *src;
     float *error;
     uint32_t is_aligned;
-    const uint32_t *own_patterns; /* NULL: to be worked out */
+    const uint32_t *own_patterns; /* NULL: to be computed */
     const uint32_t *patterns;
     uint32_t *indices;
     gw_cuda_result *result;

@@ -50,7 +50,7 @@ struct thc_tile {
     uint32_t *own;     /* pattern */
     uint32_t *own2;    /* second pattern of plain blocks; decode: the largest lane */
     uint32_t *scale;   /* bits of the quantizer's or the decoder's scale */
-    uint32_t *rescale; /* of the decoder's, where the error is worked out */
+    uint32_t *rescale; /* of the decoder's, where the error is computed */
     uint32_t *entry;   /* [GW_CELLS] by grid cell: index, value << 8, gap << 16; then [16] the table */
 };
 
@@ -406,7 +406,7 @@ GW_DEVICE void thc_load_column(const thc_tile &tile, float value[32])
     }
 }
 
-/* The whole Walsh-Hadamard butterfly: values by row in, by column out. Nobody may still read the tile. */
+/* The whole Walsh-Hadamard butterfly: values by row in, by column out. No thread may still read the tile. */
 GW_DEVICE void thc_transform(const thc_tile &tile, float value[32], uint32_t block_log2)
 {
     thc_butterfly(value, 5);

@@ -105,7 +105,7 @@ GW_DEVICE void warp_get4(float *value, const float *from)
     value[3] = four.w;
 }
 
-/* The Walsh-Hadamard butterfly of a block: values by row in, by column out. Nobody may still read `rows`. */
+/* The Walsh-Hadamard butterfly of a block: values by row in, by column out. No thread may still read rows. */
 GW_DEVICE void warp_transform(float *rows, float value[32])
 {
     const uint32_t lane = threadIdx.x & 31;

@@ -57,7 +57,7 @@ template <uint32_t DTYPE, bool HAS_ERROR> GW_DEVICE encode_memory encode_memory_
  *   g (2 r + 1) <= 2 (q + middle - 65536 T)   <=>   g r + ceil(g / 2) + 65536 T - middle <= q,
  *
  * all being integers. A cell holds {the constant part, z and g where __dp2a_hi() multiplies g with the lower
- * or the upper 16 bits of a random word}. Behind the last value the gap is 1, which no residue of 0 reaches.
+ * or the upper 16 bits of a random word}. After the last value the gap is 1, which no residue of 0 reaches.
  */
 GW_DEVICE void build_cells(const encode_memory &memory, const gw_cuda_thc_context &context)
 {

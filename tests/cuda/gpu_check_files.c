@@ -120,7 +120,7 @@ static void compare_with_map(const float *grad, size_t len, const uint8_t *level
 
 /*
  * Lines `name, first value, gradient, parameters, m, v` of .npy files beside the list, - for none; the
- * gradient may be longer than the states, which begin at its value `first`. An optimizer that wants an array
+ * gradient may be longer than the states, which begin at its value `first`. An optimizer that needs an array
  * that is not there is left out; a is v (of AMSGrad) or m (RMSprop's average of gradients), which it is close
  * to.
  */

@@ -1,5 +1,5 @@
 /*
- * The dynamic shared memory that the host asks for, held against stated ceilings:
+ * The dynamic shared memory that the host requests, held against stated ceilings:
  *
  *   gpu_shared FILE     FILE: rows `kernel, device, log2 of a chunk, bytes at most, blocks at least`,
  *                       patterns of fnmatch() but for the numbers; the first that matches counts

@@ -600,7 +600,7 @@ static void usual_shape(void **state)
     }
     assert_true(odd > 2 && even > 2);
 
-    /* A run of more groups than scalars are worked out at a time. */
+    /* A run of more groups than scalars are computed at a time. */
     job j = make_job(4, 10, GW_FP32, 8, WORKERS, GW_THC_ROTATED, GW_THC_NONFINITE_ERROR, 0);
     const uint64_t blocks = 3 * 8 * 34 - 3;
     const size_t len = 1024 * (size_t)blocks - 100;

@@ -81,7 +81,7 @@ void test_buffer_make(test_buffer *buffer, size_t size, unsigned misalign, uint8
 void test_buffer_check(const test_buffer *buffer); /* asserts that both canaries are whole */
 void test_buffer_free(test_buffer *buffer);        /* checks, then frees */
 
-/* A codec with a workspace of exactly the size that it asks for. */
+/* A codec with a workspace of exactly the size that it needs. */
 typedef struct test_codec {
     gw_gcomp codec;
     gw_gcomp_options options; /* as given, with step and cap resolved */

@@ -2,7 +2,7 @@
 
 It shares no code with the reference decoder, so that the two check each other, and it can write frames that no encoder
 makes: any kind, codebook, order of owners or field may be forced, and every defect of the reject vectors is put in
-before sizes and checksums are worked out. `write_frame()` follows section 6 and makes the bytes that the library's
+before sizes and checksums are computed. `write_frame()` follows section 6 and makes the bytes that the library's
 encoder makes from the same rounded values.
 
 SPDX-License-Identifier: BSD-2-Clause
@@ -219,7 +219,7 @@ class Coded:
         self.planes = [pack(plane, width) for plane, width in zip(planes, widths)]
         self.escapes = padded(values_bytes(self.escapes, d), 4)
         self.header_padding = 0
-        self.padding = None  # bytes behind the escapes; None: what is needed
+        self.padding = None  # bytes after the escapes; None: what is needed
         self.book_bytes = b""
 
     def to_bytes(self):
@@ -234,7 +234,7 @@ class Coded:
 
 
 class Chunk:
-    """Kind, owner of the codebook, the codebook itself if this chunk owns one, the bytes behind it."""
+    """Kind, owner of the codebook, the codebook itself if this chunk owns one, the bytes after it."""
 
     def __init__(self, kind, book=0, book_bytes=b"", body=b""):
         self.kind, self.book, self.book_bytes, self.body = kind, book, book_bytes, body
@@ -257,7 +257,7 @@ def coded_chunk(format_, book, values, drops, index=None, escape_at=()):
 
 
 class Frame:
-    """Header fields, chunks and receiver's context. Entries of `force` replace what is worked out, before the
+    """Header fields, chunks and receiver's context. Entries of `force` replace what is computed, before the
     checksums are made: the fields of section 2, reserved, pad (bytes), ("place" | "book" | "crc", index); and
     meta_crc."""
 

@@ -254,7 +254,7 @@ class Decode:
             self.encoded(
                 "checksum-derived-" + dtype.name, Format(dtype, derived=True), self.data(dtype, count), checksum=True
             )
-        # A cap of 0: the map asks for cuts and none is made.
+        # A cap of 0: the map calls for cuts and none is made.
         self.encoded("derived-fp32-cap0", Format(FP32, derived=True, step=3, cap=0), self.data(FP32, count))
         self.encoded("explicit-fp32-cap0", Format(FP32, cap=0), self.data(FP32, count))
         self.encoded("derived-wire-scale", Format(FP32, derived=True), self.data(FP32, count), wire_scale=0x41000000)
@@ -1235,7 +1235,7 @@ class Reject:
 
             return change
 
-        # 99 digits of 6 bits fill 594 of 608 bits: room for one more that nobody asks for, and none is missing.
+        # 99 digits of 6 bits fill 594 of 608 bits: room for one more that no value uses, and none is missing.
         for plane in range(4):
             for name, by in (("more", 1), ("less", -1)):
                 self.spoiled(

@@ -85,7 +85,7 @@ static int check_dispatch(const kc_kernel *kernel)
 {
     int ok = 1;
     const kc_fn scalar = kernel->select(GW_BACKEND_SCALAR);
-    for (uint32_t mask = 0; mask < 2u << 4; mask++) {
+    for (uint32_t mask = 0; mask <= GW_CPU_BACKENDS; mask++) {
         const kc_fn fn = kernel->select(mask);
         const uint32_t usable = mask & gw_backends_available();
         const int wrong =
@@ -121,12 +121,14 @@ static void prepare(kc_test *t, const settings *s, const kc_kernel *kernel, cons
     t->failed_cases_max = 4;
 }
 
-static int test_kernel(const settings *s, const kc_kernel *kernel)
+/* Returns how many versions it tested; clears `ok` if one is wrong. */
+static unsigned test_kernel(const settings *s, const kc_kernel *kernel, int *ok)
 {
     static kc_test t;
     kc_version versions[KC_VERSIONS_MAX];
     const unsigned count = kc_versions(kernel, versions);
-    int ok = check_dispatch(kernel);
+    unsigned tested = 0;
+    *ok &= check_dispatch(kernel);
     for (unsigned v = 0; v < count; v++) {
         if (!is_chosen(s, versions[v].backend)) {
             continue;
@@ -137,16 +139,18 @@ static int test_kernel(const settings *s, const kc_kernel *kernel)
         printf("%-10s %-7s %8lu cases  %6.2f s  %s\n", kernel->name, t.backend, t.cases,
                (double)(clock() - start) / CLOCKS_PER_SEC, t.failed_cases == 0 ? "ok" : "FAILED");
         fflush(stdout);
-        ok &= t.failed_cases == 0;
+        *ok &= t.failed_cases == 0;
+        tested++;
     }
-    return ok;
+    return tested;
 }
 
-static void bench_kernel(const settings *s, const kc_kernel *kernel)
+static unsigned bench_kernel(const settings *s, const kc_kernel *kernel)
 {
     static kc_test t;
     kc_version versions[KC_VERSIONS_MAX];
     const unsigned count = kc_versions(kernel, versions);
+    unsigned timed = 0;
     for (unsigned v = 0; v < count; v++) {
         if (!is_chosen(s, versions[v].backend)) {
             continue;
@@ -160,10 +164,12 @@ static void bench_kernel(const settings *s, const kc_kernel *kernel)
         printf("%-10s %-7s %8.4f  %8.4f .. %-8.4f %7.2f\n", kernel->name, t.backend, t.bench_ns, t.bench_low,
                t.bench_high, scalar / t.bench_ns);
         fflush(stdout);
+        timed++;
     }
+    return timed;
 }
 
-static void list_kernel(const kc_kernel *kernel)
+static unsigned list_kernel(const kc_kernel *kernel)
 {
     kc_version versions[KC_VERSIONS_MAX];
     const unsigned count = kc_versions(kernel, versions);
@@ -172,6 +178,7 @@ static void list_kernel(const kc_kernel *kernel)
         printf(" %s", versions[v].backend);
     }
     putchar('\n');
+    return count;
 }
 
 int main(int argc, char **argv)
@@ -183,16 +190,16 @@ int main(int argc, char **argv)
         NULL};
     settings s = {(uint64_t)time(NULL), "*", 0, -1, 0, 0, 0};
     int ok = 1;
-    unsigned matched = 0;
+    unsigned selected = 0; /* versions */
     argp_parse(&argp, argc, argv, 0, NULL, &s);
     if (!kc_setup(20.0)) {
         fputs("kcheck: the system gives no guarded memory, signals or timer\n", stderr);
         return 2;
     }
     if (s.backend != 0 && (gw_backends_available() & s.backend) == 0) {
-        printf("backend %s is not in this build or not on this machine: nothing to do\n",
-               gw_backend_name(s.backend));
-        return 77;
+        fprintf(stderr, "kcheck: backend %s is not in this build or not on this machine\n",
+                gw_backend_name(s.backend));
+        return 1;
     }
     if (s.bench) {
         puts("kernel     backend  ns/value  quartiles            scalar / this");
@@ -204,19 +211,19 @@ int main(int argc, char **argv)
             if (fnmatch(s.kernel, kernel->name, 0) != 0) {
                 continue;
             }
-            matched++;
             if (s.list) {
-                list_kernel(kernel);
+                selected += list_kernel(kernel);
             } else if (s.bench) {
-                bench_kernel(&s, kernel);
+                selected += bench_kernel(&s, kernel);
             } else {
-                ok &= test_kernel(&s, kernel);
+                selected += test_kernel(&s, kernel, &ok);
             }
         }
     }
-    if (matched == 0) {
-        fprintf(stderr, "kcheck: no kernel matches '%s'\n", s.kernel);
-        return 2;
+    if (selected == 0) {
+        fprintf(stderr, "kcheck: no kernel that matches '%s' has a version for %s (see --list)\n", s.kernel,
+                s.backend == 0 ? "this machine" : gw_backend_name(s.backend));
+        return 1;
     }
     return ok ? 0 : 1;
 }

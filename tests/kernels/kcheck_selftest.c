@@ -204,7 +204,7 @@ static void join_streams_wrong_line(void *dst, gw_joined *joined, uint16_t *plac
 
 /* ---- values -------------------------------------------------------------------------------------------- */
 
-/* The last value of lengths that leave 31 behind the last vector. */
+/* The last value of lengths that leave 31 after the last vector. */
 static void add_wrong_in_tail(void *out, const void *accumulator, const void *values, size_t len,
                               uint32_t strict)
 {

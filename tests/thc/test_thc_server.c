@@ -153,8 +153,8 @@ static void run_network(uint32_t seed, uint32_t slots, uint32_t quorum)
                 continue; /* lost */
             }
         } else {
-            /* Finished workers only matter for the count. With a quorum the clock must drop what nobody asks
-             * for. */
+            /* Finished workers only matter for the count. With a quorum the clock must drop what no worker
+             * requests. */
             if (quorum < WORKERS || slots < CHUNKS) {
                 assert_int_equal(gw_thc_server_drop(&f.server, rng_below(&rng, slots)), GW_OK);
             }
