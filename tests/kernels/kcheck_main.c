@@ -4,6 +4,7 @@
  * SPDX-License-Identifier: BSD-2-Clause
  */
 #define _GNU_SOURCE
+#include "core/cpu.h"
 #include "kcheck.h"
 
 #include <argp.h>
