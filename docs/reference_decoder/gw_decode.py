@@ -489,7 +489,7 @@ def map_hash(header, levels, drop_base, wire_scale):
 # ---------------------------------------------------------------------------------------------------------------------
 
 
-def check_header(data, len_max, size_t_bits):
+def check_header(data, count_limit, size_t_bits):
     """Rules 1 to 13."""
     reject_if(len(data) < 32, "SHORT")
     header = Header(data)
@@ -505,7 +505,7 @@ def check_header(data, len_max, size_t_bits):
     reject_if(header.cap > (dtype.derived_cap if header.derived else dtype.explicit_cap), "HEADER")
     reject_if(header.cap % header.step != 0, "HEADER")
     reject_if(header.drop_base != 0 and not header.mapped, "HEADER")
-    reject_if(header.count > min(COUNT_MAX, len_max), "LIMIT")
+    reject_if(header.count > min(COUNT_MAX, count_limit), "LIMIT")
     header.measure()
     reject_if(header.chunk_count > CHUNKS_MAX, "LIMIT")
     reject_if(header.size > len(data), "SHORT")
@@ -593,14 +593,14 @@ def decode_chunk(header, chunks, chunk, data, codebooks, map_bytes):
     return decode_coded(header, chunk, codebook, body, map_bytes)
 
 
-def decode(data, map=None, installed=None, capacity=None, len_max=COUNT_MAX, size_t_bits=64):
+def decode(data, map=None, installed=None, capacity=None, count_limit=COUNT_MAX, size_t_bits=64):
     """Decodes a frame.
 
     data         the bytes at hand
     map          the receiver's Map, for derived frames
     installed    {(book_id, generation): serialised codebook}
     capacity     values that the output can hold; None: as many as there are
-    len_max  the caller's limit for rule 8
+    count_limit  the caller's limit for rule 8
     size_t_bits  rule 8 for another machine than this one
 
     Returns (status, bad_chunk, values). Status is a name of section 8 or "OK". Values are bit patterns of the dtype;
@@ -609,7 +609,7 @@ def decode(data, map=None, installed=None, capacity=None, len_max=COUNT_MAX, siz
     """
     data = bytes(data)
     try:
-        header = check_header(data, len_max, size_t_bits)
+        header = check_header(data, count_limit, size_t_bits)
         chunks = check_directory(header, data)
         codebook = check_receiver(header, map, installed or {})
         reject_if(capacity is not None and header.count > capacity, "DST")
@@ -720,7 +720,7 @@ def main(arguments=None):
     except OSError as error:
         parser.exit(2, "gw_decode: %s: %s\n" % (error.filename, error.strerror))
 
-    status, bad_chunk, values = decode(data, receiver_map, installed, len_max=options.len_max)
+    status, bad_chunk, values = decode(data, receiver_map, installed, count_limit=options.count_limit)
     report = {
         "file": options.frame,
         "status": status,

@@ -306,7 +306,7 @@ class Frames(CliTest):
         checked = 0
         for line in lines[1:]:
             vector = dict(zip(names, line))
-            needs_a_receiver = {vector["map"], vector["book"], vector["capacity"], vector["len_max"]} != {"-"}
+            needs_a_receiver = {vector["map"], vector["book"], vector["capacity"], vector["count_limit"]} != {"-"}
             if vector["status"] == "OK" or needs_a_receiver:
                 continue
             error = self.fails(1, "verify", os.path.join(golden, vector["file"]))

@@ -152,7 +152,7 @@ def main():
         report(vector.file, check_vector(vector))
         if kind == "decode":
             report(vector.file, check_prefixes(vector))
-        if number % 20 == 0 and vector.capacity is None and vector.len_max is None:
+        if number % 20 == 0 and vector.capacity is None and vector.count_limit is None:
             report(vector.file, check_command(root, vector))
     report("index.tsv", check_fresh(root))
     report("gw_decode.py", check_32_bits())

@@ -38,7 +38,7 @@ COLUMNS = (
     "book",  # file of the installed codebook
     "book_id",
     "generation",
-    "len_max",  # of the receiver
+    "count_limit",  # of the receiver
     "capacity",  # of the receiver's output, in values; none: large enough
     "preset",  # fast or small: encoding the values by truncation with the header's options gives the frame
     "constant_drop",  # for that, in frames without a map
@@ -57,12 +57,12 @@ class Receiver:
         book=None,
         book_id=0,
         generation=0,
-        len_max=None,
+        count_limit=None,
         capacity=None,
     ):
         self.levels, self.drop_base, self.wire_scale = levels, drop_base, wire_scale
         self.book, self.book_id, self.generation = book, book_id, generation
-        self.len_max, self.capacity = len_max, capacity
+        self.count_limit, self.capacity = count_limit, capacity
 
 
 def receiver_of(frame, **changes):
@@ -141,7 +141,7 @@ class Index:
             self._support("book", receiver.book),
             receiver.book_id,
             receiver.generation,
-            receiver.len_max,
+            receiver.count_limit,
             receiver.capacity,
             preset,
             constant_drop,
@@ -463,7 +463,7 @@ class Decode:
         frame = Frame(Format(FP16), 3)
         frame.chunks = [fw.raw_chunk([1, 0x8001, 0x7BFF], FP16)]
         self.add("raw-fp16", frame, [1, 0x8001, 0x7BFF])
-        self.add("capacity-exact", frame, [1, 0x8001, 0x7BFF], receiver=receiver_of(frame, capacity=3, len_max=3))
+        self.add("capacity-exact", frame, [1, 0x8001, 0x7BFF], receiver=receiver_of(frame, capacity=3, count_limit=3))
 
 
 def coded_with_counts(format_, base, values, drops, index=0, more=()):
@@ -612,10 +612,10 @@ class Reject:
         ):
             self.forced(8, "count-" + name, "LIMIT", small(), count=count)
         frame = small()
-        self.add(8, "count-limit", "LIMIT", frame, receiver=receiver_of(frame, len_max=199))
+        self.add(8, "count-limit", "LIMIT", frame, receiver=receiver_of(frame, count_limit=199))
         # A bomb: a few bytes that announce 2^31 zeros are refused before anything else is looked at.
         frame = Frame(Format(FP32), 0)
-        self.forced(8, "count-limit-bomb", "LIMIT", frame, receiver_of(frame, len_max=1 << 30), count=1 << 31)
+        self.forced(8, "count-limit-bomb", "LIMIT", frame, receiver_of(frame, count_limit=1 << 30), count=1 << 31)
 
     # ---- rules 9 to 13 ----
 

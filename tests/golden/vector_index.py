@@ -25,7 +25,7 @@ class Vector:
             return None if fields[name] is None else int(fields[name])
 
         self.bad_chunk, self.count, self.capacity = number("bad_chunk"), number("count"), number("capacity")
-        self.len_max = number("len_max")
+        self.count_limit = number("count_limit")
         self.values_crc = fields["values_crc"]
         self.dtype = {d.name: d for d in gw_decode.DTYPES.values()}[fields["dtype"]]
 
@@ -40,7 +40,7 @@ class Vector:
 
     def decode(self, data=None):
         """(status, bad_chunk, values as bytes, or None if the status leaves the output untouched)."""
-        limit = {} if self.len_max is None else {"len_max": self.len_max}
+        limit = {} if self.count_limit is None else {"count_limit": self.count_limit}
         status, bad_chunk, values = gw_decode.decode(
             self.data if data is None else data, self.map, self.installed, self.capacity, **limit
         )
