@@ -149,7 +149,8 @@ int gw_cli_timer_next(gw_cli_timer *timer)
     if (timer->runs != 0) {
         gw_cli_progress_set(done, timer->runs + 1);
     }
-    if (timer->runs != 0 ? done > timer->runs : done == SHORT_RUNS || (done != 0 && timer->total >= 0.2)) {
+    if (timer->runs != 0 ? done > timer->runs
+                         : done == SHORT_RUNS || (done != 0 && (timer->is_once || timer->total >= 0.2))) {
         return 0;
     }
     timer->started++;

@@ -96,11 +96,12 @@ double gw_cli_gbps(uint64_t bytes, double seconds);
  *
  * With runs != 0 there is one run more, which is not counted because it includes page faults, and the
  * progress line shows how many are done. With runs == 0 work that takes less than 0.2 s is repeated, up to 5
- * runs in all.
+ * runs in all, unless is_once.
  */
 enum { GW_CLI_RUNS_MAX = 1000 };
 typedef struct gw_cli_timer {
     uint64_t runs; /* at most GW_CLI_RUNS_MAX */
+    int is_once;
     uint64_t started;
     double start, total;
     double times[GW_CLI_RUNS_MAX + 1];

@@ -114,7 +114,8 @@ static int report(const gw_tensor_input *tensor, const compress_arguments *argum
 /* Encodes. *seconds is the median of the runs. */
 static int tensor_encode(gw_tensor_input *tensor, gw_encode_run *run, double *seconds)
 {
-    gw_cli_timer timer = {.runs = 0};
+    /* A second run would need the memory of the input again beside that of the frame. */
+    gw_cli_timer timer = {.runs = 0, .is_once = run->released != NULL};
     gw_cli_progress_begin("encode");
     while (gw_cli_timer_next(&timer)) {
         const gw_status status = gw_encode_run_once(run, 1);
