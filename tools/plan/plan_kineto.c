@@ -585,7 +585,9 @@ int plan_kineto_read(const char *path, uint64_t size_max, plan_kineto *trace)
     if (code != GW_CLI_OK) {
         return code;
     }
+    gw_cli_progress_begin("read");
     code = read_events(&r, &source);
+    gw_cli_progress_end();
     text_source_close(&source);
     if (code == GW_CLI_OK) {
         code = make_steps(&r, trace);

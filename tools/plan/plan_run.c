@@ -196,8 +196,10 @@ int plan_run(const plan_opened *o, const char *algorithm, const char *method, co
 {
     memset(result, 0, sizeof *result);
     algorithm = algorithm != NULL ? algorithm : "auto";
+    gw_cli_progress_begin("solve");
     int code = o->c.kind == PLAN_TREE ? solve_tree(o, algorithm, limits, result)
                                       : solve_fused(o, algorithm, method, limits, result);
+    gw_cli_progress_end();
     if (code != GW_CLI_OK) {
         plan_result_free(result);
     } else {
@@ -208,10 +210,12 @@ int plan_run(const plan_opened *o, const char *algorithm, const char *method, co
 
 int plan_run_tree(plan_opened *o, const gw_plan_limits *limits, plan_tree *reduced, gw_plan_cert *cert)
 {
+    gw_cli_progress_begin("solve");
     int code = plan_tree_make(&o->library, &o->c, &o->model, 1, reduced);
     if (code == GW_CLI_OK) {
         code = plan_tree_solve(reduced, limits, cert);
     }
+    gw_cli_progress_end();
     if (code == GW_CLI_OK) {
         plan_tree_copy_choice(reduced, &o->tree);
     }
