@@ -524,6 +524,13 @@ static void encode_groups(gw_encoding *e, const gw_gcomp_range *range)
     }
 }
 
+/* 1 if the size bytes at dst share one with the values of the source. */
+static int is_over_values(const gw_encoding *e, const void *dst, size_t size)
+{
+    const size_t values_size = (size_t)e->source->len * gw_traits_of(e->rule.dtype)->size;
+    return gw_is_overlapping(dst, size, e->source->values, values_size);
+}
+
 gw_status gw_gcomp_encode(const gw_gcomp *codec, const gw_gcomp_source *source, gw_buffer *dst,
                           const gw_workspace *workspace)
 {
@@ -543,8 +550,7 @@ gw_status gw_gcomp_encode(const gw_gcomp *codec, const gw_gcomp_source *source, 
     if (bound == 0 || dst->capacity < bound) {
         return GW_ERR_DST;
     }
-    const size_t values_size = (size_t)source->len * gw_traits_of(e.rule.dtype)->size;
-    if (gw_is_overlapping(dst->data, bound, source->values, values_size)) {
+    if (is_over_values(&e, dst->data, bound)) {
         return GW_ERR_ARG;
     }
     gw_encoding_aim(&e, dst);
@@ -578,8 +584,7 @@ gw_status gw_gcomp_encode_range(const gw_gcomp *codec, const gw_gcomp_source *so
     if ((bound == 0 && range.chunk_count != 0) || part->capacity < bound) {
         return GW_ERR_DST;
     }
-    const size_t values_size = (size_t)source->len * gw_traits_of(e.rule.dtype)->size;
-    if (gw_is_overlapping(part->area, bound, source->values, values_size)) {
+    if (is_over_values(&e, part->area, bound)) {
         return GW_ERR_ARG;
     }
     /* An area holds the directory entries of its chunks, with offsets from the range's first chunk, then the
