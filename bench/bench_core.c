@@ -106,8 +106,9 @@ static gw_status count_labels(gw_bench_books *b, const gw_bench_data *data)
     const gw_kernels *k = &gw_codec_of(&b->codec)->kernels;
     const gw_span chunk = {data->values, data->levels, CHUNK_LEN, 0, 0};
     const gw_span group = {data->values, data->levels, GROUP_LEN, 0, 0};
-    k->gcomp.survey(b->chunk_bins, &chunk, GW_SAMPLE_RUN_LEN, &encoding.rule);
-    k->gcomp.survey(group_bins, &group, GW_SAMPLE_RUN_LEN * (GROUP_LEN / GW_SAMPLE_LEN_MAX), &encoding.rule);
+    k->gcomp.survey(b->chunk_bins, NULL, &chunk, GW_SAMPLE_RUN_LEN, &encoding.rule);
+    k->gcomp.survey(group_bins, NULL, &group, GW_SAMPLE_RUN_LEN * (GROUP_LEN / GW_SAMPLE_LEN_MAX),
+                    &encoding.rule);
     gw_survey_fold(b->group_count, group_bins, GW_FP32, 0);
     b->group_count[GW_LABEL_ZERO] += b->group_count[GW_LABEL_ZERO] == 0;
     b->group_count[GW_LABEL_ESCAPE] += b->group_count[GW_LABEL_ESCAPE] == 0;

@@ -92,8 +92,10 @@ static void prefetch(const gw_span *span, size_t at, const gw_round_plan *plan)
     }
 }
 
-void gw_survey_avx2(uint32_t *count, const gw_span *span, size_t period, const gw_round_rule *rule)
+void gw_survey_avx2(uint32_t *count, uint32_t *mask_count, const gw_span *span, size_t period,
+                    const gw_round_rule *rule)
 {
+    (void)mask_count;
     const size_t block_len = GW_GROUPS_MAX * GW_GROUP_LEN;
     const size_t run = period == 64 ? block_len : 64;
     const size_t step = period == 64 ? block_len : period;

@@ -174,8 +174,10 @@ GW_TEMPLATE void survey_span(uint32_t *count, const gw_span *span, size_t period
     add_tally(count, &t, dtype);
 }
 
-void gw_survey_avx512(uint32_t *count, const gw_span *span, size_t period, const gw_round_rule *rule)
+void gw_survey_avx512(uint32_t *count, uint32_t *mask_count, const gw_span *span, size_t period,
+                      const gw_round_rule *rule)
 {
+    (void)mask_count;
     switch (rule->dtype * 2 + rule->derived) {
     case GW_FP32 * 2:
         survey_span(count, span, period, rule, GW_FP32, 0);

@@ -37,7 +37,12 @@ typedef struct gw_round_rule {
     uint32_t derived;
     uint32_t strict;
     uint32_t constant; /* 1: the drop is `cap`, levels is not read */
-    uint32_t cap;      /* <= 23 */
+    /* 1: a value below its quantum becomes 0 or one quantum (docs/numerics.md section 3). Only if derived and
+     * not constant, with step 1 and the largest cap of the dtype */
+    uint32_t deep;
+    /* 1: bins and labels have relative exponents, see gw_turn_of(). Only if derived and not constant */
+    uint32_t relative;
+    uint32_t cap; /* <= 23 */
     /* docs/format.md section 3; explicit frames use it too, with the value's own quarter-octave */
     int32_t drop_base;
     uint8_t floor[32]; /* floor[n] = n rounded down to the step, for n <= cap */
@@ -64,14 +69,17 @@ typedef void gw_round_fn(void *out, const gw_span *span, const gw_round_rule *ru
 /* ---- split and entropy --------------------------------------------------------------------------------- */
 
 /* Bins: 4 * e + level of a rounded value, where level = drop / explicit step in explicit mode and 0 in
- * derived mode. For fp32 and bf16 e = 0 has bin 0 for +0 and bin 1 for everything else; for fp16 +0 has
- * bin 1023, and -0 the bin of infinity and NaN. A bin carries the same information as a label, but needs
- * no window. */
+ * derived mode; e is the exponent field, or the relative one if the rule says so. For fp32 and bf16 e = 0 has
+ * bin 0 for +0 and bin 1 for everything else; for fp16 +0 has bin 1023, and -0 the bin of infinity and NaN. A
+ * bin carries the same information as a label, but needs no window. */
 enum { GW_BINS = 1024, GW_BIN_FP16_ZERO = 1023 };
 
 /* Adds the bins of the rounded values whose index i in the span satisfies i mod period < 64 to
- * count[GW_BINS]. period is a multiple of 64 and not 0; len < 2^20. */
-typedef void gw_survey_fn(uint32_t *count, const gw_span *span, size_t period, const gw_round_rule *rule);
+ * count[GW_BINS]. If mask_count is not NULL, adds the bytes of their zero mask to mask_count[256]: bit j of
+ * a byte is set unless value j of eight consecutive values is +0; bits after the end of the span are 0.
+ * period is a multiple of 64 and not 0; len < 2^20. */
+typedef void gw_survey_fn(uint32_t *count, uint32_t *mask_count, const gw_span *span, size_t period,
+                          const gw_round_rule *rule);
 
 /* Labels (docs/format.md section 3). */
 enum { GW_LABELS = 256, GW_LABEL_ZERO = 0, GW_LABEL_ESCAPE = 1 };
@@ -164,6 +172,7 @@ typedef struct gw_joiner {
     uint32_t derived;
     uint32_t base;     /* of the codebook; 0 for fp16 and derived */
     uint32_t constant; /* derived only: the drop is `cap`, levels is not read */
+    uint32_t relative; /* as in gw_round_rule */
     uint32_t cap;
     int32_t drop_base;
     uint8_t floor[32]; /* as in gw_round_rule */

@@ -8,6 +8,45 @@
 
 #include "core/gcomp_kernels.h"
 
+/* Exponent field of the quantum of map byte k, in fp32's bias: the value that keeps no mantissa bit has this
+ * exponent. May be any number, because drop_base may be. */
+static inline int32_t gw_quantum_exponent(uint32_t k, int32_t drop_base, uint32_t dtype)
+{
+    /* Rounds down: 2^17 makes the sum positive, drop_base having 16 bits. */
+    const uint32_t biased = (uint32_t)((int32_t)k + drop_base - 3 + (1 << 17));
+    return (int32_t)(biased >> 2) - (1 << 15) - gw_traits_of(dtype)->mantissa_bits;
+}
+
+/* Relative exponents (docs/format.md section 3): the ordinary exponent fields, 1..254 for fp32 and bf16 and
+ * 0..30 for fp16, are turned in a circle so that the quantum comes first. Returns by how much for map byte
+ * k: 0 if k is 0. */
+static inline uint32_t gw_turn_of(uint32_t k, int32_t drop_base, uint32_t dtype)
+{
+    const gw_traits *t = gw_traits_of(dtype);
+    const int32_t first = dtype == GW_FP16 ? 0 : 1, last = t->exponent_mask - 1;
+    const int32_t field = gw_quantum_exponent(k, drop_base, dtype) - t->exponent_bias;
+    return k == 0 || field < first ? 0 : (uint32_t)((field > last ? last : field) - first);
+}
+
+/* Ordinary exponent fields of the dtype. */
+static inline uint32_t gw_exponent_count(uint32_t dtype)
+{
+    return dtype == GW_FP16 ? 31 : 254;
+}
+
+/* The relative exponent of an ordinary exponent field, and back. */
+static inline uint32_t gw_exponent_turn(uint32_t exponent, uint32_t turn, uint32_t dtype)
+{
+    const uint32_t first = dtype == GW_FP16 ? 0 : 1;
+    return exponent - turn + (exponent < first + turn ? gw_exponent_count(dtype) : 0);
+}
+
+static inline uint32_t gw_exponent_turn_back(uint32_t relative, uint32_t turn, uint32_t dtype)
+{
+    const uint32_t sum = relative + turn;
+    return sum - (sum >= gw_traits_of(dtype)->exponent_mask ? gw_exponent_count(dtype) : 0);
+}
+
 /* Level of a drop that is a multiple (0..3) of the explicit step. */
 static inline uint32_t gw_level_of(uint32_t drop, uint32_t dtype)
 {

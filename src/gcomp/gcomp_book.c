@@ -61,7 +61,7 @@ gw_status gw_gcomp_histogram_add(gw_gcomp_histogram *histogram, const gw_gcomp *
                                (size_t)gw_min_u64(source->len - at, chunk_len), source->first_element + at,
                                0};
         GW_MEMSET(s->bin_count, 0, GW_BINS * sizeof *s->bin_count);
-        e.codec->kernels.gcomp.survey(s->bin_count, &chunk, GW_SAMPLE_RUN_LEN, &e.rule);
+        e.codec->kernels.gcomp.survey(s->bin_count, NULL, &chunk, GW_SAMPLE_RUN_LEN, &e.rule);
         if (histogram->base == HISTOGRAM_BASE_UNKNOWN) {
             choose_base(histogram, s->bin_count);
         }

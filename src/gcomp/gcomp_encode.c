@@ -165,7 +165,7 @@ static int survey_group(gw_encoding *e, const gw_span *group, size_t blocks)
 {
     gw_scratch *s = &e->scratch;
     GW_MEMSET(s->bin_count, 0, GW_BINS * sizeof *s->bin_count);
-    e->codec->kernels.gcomp.survey(s->bin_count, group, GW_SAMPLE_RUN_LEN * blocks, &e->rule);
+    e->codec->kernels.gcomp.survey(s->bin_count, NULL, group, GW_SAMPLE_RUN_LEN * blocks, &e->rule);
     s->book->base = (uint8_t)gw_survey_fold(s->count, s->bin_count, e->rule.dtype, e->rule.derived);
     if (blocks > 1) {
         s->count[GW_LABEL_ZERO] += s->count[GW_LABEL_ZERO] == 0;

@@ -95,8 +95,10 @@ GW_TEMPLATE void survey_span(uint32_t *count, const gw_span *span, size_t period
     }
 }
 
-void gw_survey_neon(uint32_t *count, const gw_span *span, size_t period, const gw_round_rule *rule)
+void gw_survey_neon(uint32_t *count, uint32_t *mask_count, const gw_span *span, size_t period,
+                    const gw_round_rule *rule)
 {
+    (void)mask_count;
     switch (rule->dtype) {
     case GW_FP32:
         survey_span(count, span, period, rule, GW_FP32);

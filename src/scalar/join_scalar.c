@@ -54,7 +54,7 @@ GW_TEMPLATE void join_range(uint8_t *dst, gw_joined *joined, uint16_t *place, co
     const uint8_t *const r4 = plane[4], *const r2 = plane[5], *const r1 = plane[6];
     const uint8_t *const labels = input->labels, *const levels = input->levels;
     const size_t len = input->len;
-    const uint32_t constant = joiner->constant;
+    const uint32_t constant = joiner->constant, relative = joiner->relative;
     const uint32_t cap = joiner->cap;
     const int32_t drop_base = joiner->drop_base;
     label_field field[256];
@@ -67,8 +67,12 @@ GW_TEMPLATE void join_range(uint8_t *dst, gw_joined *joined, uint16_t *place, co
     gw_digit_steps_fill(steps, dtype);
     for (size_t i = 0; i < len; i++) {
         const uint32_t label = labels[i];
-        const uint32_t exponent = field[label].exponent;
+        uint32_t exponent = field[label].exponent;
         uint32_t kept = field[label].kept;
+        if (derived && relative && kept != 0) {
+            const uint32_t turn = gw_turn_of(levels[i], drop_base, dtype);
+            exponent = gw_exponent_turn_back(exponent >> m, turn, dtype) << m;
+        }
         if (derived && kept != 0) {
             kept -= constant ? cap : derived_drop(exponent >> m, levels[i], joiner, drop_base, cap, t, fp16);
         }

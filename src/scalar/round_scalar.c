@@ -16,7 +16,7 @@
 #include "core/philox.h"
 
 /* Where the drop of a value comes from. */
-enum { FROM_CONSTANT, FROM_OWN_QUARTER, FROM_DERIVED_QUARTER };
+enum { FROM_CONSTANT, FROM_OWN_QUARTER, FROM_DERIVED_QUARTER, FROM_QUANTUM /* derived, deep cut */ };
 
 /* Larger than every room that a map byte and base can give (at most 255 + 764 + 64 quarter-octaves), and a
  * power of two. */
@@ -50,7 +50,7 @@ GW_TEMPLATE int32_t quarter_octave(uint32_t magnitude, const gw_traits *t, int f
     if (fp16) {
         quarter += (mask_if_less((int32_t)quarter, 4) & 4) + 4u * t->exponent_bias;
     }
-    return (int32_t)(source == FROM_DERIVED_QUARTER ? quarter | 3 : quarter);
+    return (int32_t)(source >= FROM_DERIVED_QUARTER ? quarter | 3 : quarter);
 }
 
 GW_TEMPLATE uint32_t drop_of(uint32_t k, uint32_t magnitude, const uint8_t floor[32], int32_t drop_base,
@@ -142,6 +142,52 @@ GW_TEMPLATE uint32_t round_magnitude(uint32_t magnitude, uint32_t cut, uint32_t 
     return (rounded & ~carried) | (magnitude & ~cut & carried);
 }
 
+/* A value below its quantum, which loses all its bits. */
+typedef struct deep_cut {
+    uint32_t is_below; /* mask: the rest holds */
+    uint32_t rounded;  /* the quantum or 0 */
+} deep_cut;
+
+/* docs/numerics.md section 3, step 3. `threshold` is 2^32 times the magnitude divided by the quantum, rounded
+ * down: the significand from bit 31 down for the octave just below the quantum. */
+GW_TEMPLATE deep_cut deep_cut_of(uint32_t magnitude, uint32_t whole, uint32_t k, uint32_t random,
+                                 const settings *s)
+{
+    const gw_traits *t = gw_traits_of(s->dtype);
+    const unsigned m = t->mantissa_bits;
+    const int32_t field = (int32_t)(magnitude >> m);
+    const int32_t exponent = field == 0 ? 1 : field; /* of subnormals, which only fp16 has here */
+    int32_t quantum = gw_quantum_exponent(k, s->drop_base, s->dtype) - t->exponent_bias;
+    quantum = quantum < t->exponent_mask ? quantum : t->exponent_mask - 1;
+    const int32_t below = quantum - exponent; /* octaves */
+    deep_cut cut = {0, 0};
+    if (whole == 0 && k != 0 && magnitude != 0 && below > 0) {
+        const uint32_t significand = (magnitude & ((1u << m) - 1)) | (uint32_t)(field != 0) << m;
+        const uint32_t threshold = below > 32 ? 0 : significand << (31 - m) >> (below - 1);
+        const int is_up = s->rounding == GW_GCOMP_STOCHASTIC ? random < threshold
+                          : s->rounding == GW_GCOMP_NEAREST  ? threshold > 1u << 31 /* ties go to 0 */
+                                                             : 0;
+        cut.is_below = UINT32_MAX;
+        cut.rounded = is_up ? (uint32_t)quantum << m : 0;
+    }
+    return cut;
+}
+
+/* Turns the exponents of ordinary values (docs/format.md section 3). */
+static void make_bins_relative(gw_rounded *block, const uint8_t *levels, size_t len,
+                               const gw_round_rule *rule)
+{
+    const uint32_t first = rule->dtype == GW_FP16 ? 0 : 4,
+                   end = 4u * gw_traits_of(rule->dtype)->exponent_mask;
+    for (size_t i = 0; i < len; i++) {
+        const uint32_t bin = block->bins[i];
+        if (bin >= first && bin < end) {
+            const uint32_t turn = gw_turn_of(levels[i], rule->drop_base, rule->dtype);
+            block->bins[i] = (uint16_t)(4 * gw_exponent_turn(bin / 4, turn, rule->dtype));
+        }
+    }
+}
+
 /* The values of a block of the caller's memory; constants are inlined once per dtype, rounding and source. */
 GW_TEMPLATE uint32_t round_range(gw_rounded *restrict out, const gw_span *restrict block,
                                  const gw_round_rule *restrict rule, uint32_t dtype, uint32_t rounding,
@@ -177,11 +223,16 @@ GW_TEMPLATE uint32_t round_range(gw_rounded *restrict out, const gw_span *restri
             gw_philox4x32(random, rule->seed, (uint32_t)quad, (uint32_t)(quad >> 32), rule->step_index,
                           rule->rank_hop);
         }
-        const uint32_t rounded = round_magnitude(magnitude, l.cut, random[(element + i) & 3], &s);
+        uint32_t rounded = round_magnitude(magnitude, l.cut, random[(element + i) & 3], &s);
         if (fp16) {
             sign &= (0u - is_not_zero(rounded)) | s.strict; /* -0, and subnormals that rounded to zero */
         }
-        if (source == FROM_DERIVED_QUARTER) {
+        if (source == FROM_QUANTUM) {
+            const deep_cut cut = deep_cut_of(magnitude, whole, k, random[(element + i) & 3], &s);
+            rounded = (rounded & ~cut.is_below) | cut.rounded;
+            sign &= ~cut.is_below | (0u - is_not_zero(rounded));
+        }
+        if (source >= FROM_DERIVED_QUARTER) {
             /* The receiver uses the rounded exponent. It is never smaller, so this drop is never larger,
              * and where it is smaller a carry has made the mantissa zero: nothing is lost. */
             l.drop =
@@ -204,27 +255,25 @@ GW_TEMPLATE uint32_t round_range(gw_rounded *restrict out, const gw_span *restri
 
 #define ROUND_CASE(dtype, rounding, source)                                                                  \
     case ((dtype)*4 + (rounding)) * 4 + (source):                                                            \
-        return round_range(rounded, &block, rule, (dtype), (rounding), (source))
+        return round_range(rounded, span, rule, (dtype), (rounding), (source))
 
 #define ROUND_CASES(dtype)                                                                                   \
     ROUND_CASE(dtype, GW_GCOMP_TRUNCATE, FROM_CONSTANT);                                                     \
     ROUND_CASE(dtype, GW_GCOMP_TRUNCATE, FROM_OWN_QUARTER);                                                  \
     ROUND_CASE(dtype, GW_GCOMP_TRUNCATE, FROM_DERIVED_QUARTER);                                              \
+    ROUND_CASE(dtype, GW_GCOMP_TRUNCATE, FROM_QUANTUM);                                                      \
     ROUND_CASE(dtype, GW_GCOMP_NEAREST, FROM_CONSTANT);                                                      \
     ROUND_CASE(dtype, GW_GCOMP_NEAREST, FROM_OWN_QUARTER);                                                   \
     ROUND_CASE(dtype, GW_GCOMP_NEAREST, FROM_DERIVED_QUARTER);                                               \
+    ROUND_CASE(dtype, GW_GCOMP_NEAREST, FROM_QUANTUM);                                                       \
     ROUND_CASE(dtype, GW_GCOMP_STOCHASTIC, FROM_CONSTANT);                                                   \
     ROUND_CASE(dtype, GW_GCOMP_STOCHASTIC, FROM_OWN_QUARTER);                                                \
-    ROUND_CASE(dtype, GW_GCOMP_STOCHASTIC, FROM_DERIVED_QUARTER)
+    ROUND_CASE(dtype, GW_GCOMP_STOCHASTIC, FROM_DERIVED_QUARTER);                                            \
+    ROUND_CASE(dtype, GW_GCOMP_STOCHASTIC, FROM_QUANTUM)
 
-uint32_t gw_round_block_scalar(gw_rounded *rounded, const gw_span *span, size_t at, size_t len,
-                               const gw_round_rule *rule)
+static uint32_t round_block_of(gw_rounded *rounded, const gw_span *span, const gw_round_rule *rule,
+                               uint32_t source)
 {
-    const gw_span block = {(const uint8_t *)span->values + at * gw_traits_of(rule->dtype)->size,
-                           rule->constant ? NULL : span->levels + at, len, span->element + at, 0};
-    const uint32_t source = rule->constant  ? FROM_CONSTANT
-                            : rule->derived ? FROM_DERIVED_QUARTER
-                                            : FROM_OWN_QUARTER;
     switch ((rule->dtype * 4 + rule->rounding) * 4 + source) {
         ROUND_CASES(GW_FP32);
         ROUND_CASES(GW_BF16);
@@ -232,6 +281,22 @@ uint32_t gw_round_block_scalar(gw_rounded *rounded, const gw_span *span, size_t 
     default:
         return 0;
     }
+}
+
+uint32_t gw_round_block_scalar(gw_rounded *rounded, const gw_span *span, size_t at, size_t len,
+                               const gw_round_rule *rule)
+{
+    const gw_span block = {(const uint8_t *)span->values + at * gw_traits_of(rule->dtype)->size,
+                           rule->constant ? NULL : span->levels + at, len, span->element + at, 0};
+    const uint32_t source = rule->constant                ? FROM_CONSTANT
+                            : rule->derived && rule->deep ? FROM_QUANTUM
+                            : rule->derived               ? FROM_DERIVED_QUARTER
+                                                          : FROM_OWN_QUARTER;
+    const uint32_t any = round_block_of(rounded, &block, rule, source);
+    if (rule->relative) {
+        make_bins_relative(rounded, block.levels, len, rule);
+    }
+    return any;
 }
 
 void gw_round_scalar(void *out, const gw_span *span, const gw_round_rule *rule)

@@ -75,6 +75,7 @@ static void fill_joiner(gw_joiner *joiner, const gw_round_rule *rule, uint32_t b
     joiner->derived = rule->derived;
     joiner->base = rule->derived || rule->dtype == GW_FP16 ? 0 : base;
     joiner->constant = rule->constant & rule->derived;
+    joiner->relative = rule->relative;
     joiner->cap = rule->cap;
     joiner->drop_base = rule->drop_base;
     memcpy(joiner->floor, rule->floor, sizeof joiner->floor);

@@ -41,8 +41,66 @@ static unsigned model_drop(const gw_round_rule *rule, unsigned k, uint32_t magni
     return rule->floor[drop];
 }
 
+/* Exponent field of the quantum of map byte k: the one from which on a value keeps mantissa bits. */
+static long model_quantum(const gw_round_rule *rule, unsigned k)
+{
+    const gw_traits *t = gw_traits_of(rule->dtype);
+    const long quarters = (long)k + rule->drop_base - 3;
+    const long octaves = quarters >= 0 ? quarters / 4 : -((3 - quarters) / 4);
+    return octaves - t->mantissa_bits - t->exponent_bias;
+}
+
+/* A value with exponent field e >= 1, k > 0 and a magnitude below the quantum: 2^32 times their quotient. */
+static uint64_t model_share(uint64_t significand, long octaves_below, unsigned m)
+{
+    const long up = 32 - (long)m;
+    for (long i = up; i < octaves_below; i++) {
+        significand /= 2;
+    }
+    for (long i = octaves_below; i < up; i++) {
+        significand *= 2;
+    }
+    return significand;
+}
+
+/* Value below its quantum: sets *rounded to the quantum or 0 and returns 1. */
+static int model_deep_cut(uint32_t *rounded, const gw_round_rule *rule, unsigned k, uint32_t magnitude,
+                          uint32_t random)
+{
+    const gw_traits *t = gw_traits_of(rule->dtype);
+    const unsigned m = t->mantissa_bits;
+    const uint32_t e = magnitude >> m;
+    long quantum = model_quantum(rule, k);
+    if (quantum > t->exponent_mask - 1) {
+        quantum = t->exponent_mask - 1;
+    }
+    const long below = quantum - (long)(e > 1 ? e : 1);
+    if (!rule->deep || k == 0 || magnitude == 0 || below <= 0) {
+        return 0;
+    }
+    const uint64_t significand = (magnitude & ((1u << m) - 1)) + (e != 0 ? 1u << m : 0);
+    const uint64_t share = model_share(significand, below, m);
+    const int up = rule->rounding == GW_GCOMP_STOCHASTIC ? random < share
+                   : rule->rounding == GW_GCOMP_NEAREST  ? share > (uint64_t)1 << 31
+                                                         : 0;
+    *rounded = up ? (uint32_t)quantum << m : 0;
+    return 1;
+}
+
+/* The exponent field, counted from the quantum in a circle if the rule says so. */
+static unsigned model_relative(const gw_round_rule *rule, unsigned e, unsigned k)
+{
+    const long first = rule->dtype == GW_FP16 ? 0 : 1, last = rule->dtype == GW_FP16 ? 30 : 254;
+    const long quantum = model_quantum(rule, k);
+    if (!rule->relative || k == 0 || (long)e < first || (long)e > last || quantum < first) {
+        return e;
+    }
+    const long turn = (quantum > last ? last : quantum) - first;
+    return (unsigned)(((long)e - first + (last - first + 1) - turn) % (last - first + 1) + first);
+}
+
 /* The bin as gcomp_kernels.h defines it. */
-static uint16_t model_bin(const gw_round_rule *rule, uint32_t bits, unsigned drop)
+static uint16_t model_bin(const gw_round_rule *rule, uint32_t bits, unsigned drop, unsigned k)
 {
     const gw_traits *t = gw_traits_of(rule->dtype);
     const uint32_t magnitude = rule->dtype == GW_FP32 ? bits & 0x7fffffff : bits & 0x7fff;
@@ -53,7 +111,7 @@ static uint16_t model_bin(const gw_round_rule *rule, uint32_t bits, unsigned dro
     if (rule->dtype != GW_FP16 && e == 0) {
         return bits != 0;
     }
-    return (uint16_t)(4 * e + (rule->derived ? 0 : drop / t->explicit_step));
+    return (uint16_t)(4 * model_relative(rule, e, k) + (rule->derived ? 0 : drop / t->explicit_step));
 }
 
 kc_rounded kc_model_round(const gw_round_rule *rule, const gw_span *span, size_t index)
@@ -69,13 +127,13 @@ kc_rounded kc_model_round(const gw_round_rule *rule, const gw_span *span, size_t
     const int is_fp16 = rule->dtype == GW_FP16;
     const uint32_t exponent = (value & (sign_bit - 1)) >> m;
     const int is_tiny = exponent == 0 && (!is_fp16 || (value & (sign_bit - 1)) == 0);
-    kc_rounded out = {value, model_bin(rule, value, 0), (uint8_t)(m + 1)};
+    kc_rounded out = {value, model_bin(rule, value, 0, k), (uint8_t)(m + 1)};
     if (exponent == t->exponent_mask) {
         return out;
     }
     if (is_tiny && !rule->strict) {
         out.bits = 0;
-        out.bin = model_bin(rule, 0, 0);
+        out.bin = model_bin(rule, 0, 0, k);
     }
     if (is_tiny && !is_fp16) {
         return out;
@@ -86,13 +144,14 @@ kc_rounded kc_model_round(const gw_round_rule *rule, const gw_span *span, size_t
     const uint64_t unit = (uint64_t)1 << drop;
     const uint64_t down = magnitude / unit * unit, up = down + unit, rest = magnitude - down;
     uint64_t rounded = down;
+    uint32_t x[4] = {(uint32_t)(element / 4), (uint32_t)(element / 4 >> 32), rule->step_index,
+                     rule->rank_hop};
+    uint32_t deep = 0;
+    model_philox(x, (uint32_t)rule->seed, (uint32_t)(rule->seed >> 32));
     if (rest != 0 && rule->rounding == GW_GCOMP_NEAREST) {
         const int is_odd = (down / unit) % 2 == 1;
         rounded = 2 * rest > unit || (2 * rest == unit && is_odd) ? up : down;
     } else if (rest != 0 && rule->rounding == GW_GCOMP_STOCHASTIC) {
-        uint32_t x[4] = {(uint32_t)(element / 4), (uint32_t)(element / 4 >> 32), rule->step_index,
-                         rule->rank_hop};
-        model_philox(x, (uint32_t)rule->seed, (uint32_t)(rule->seed >> 32));
         rounded = x[element % 4] % unit + rest >= unit ? up : down;
     }
     if (rounded >> m == t->exponent_mask) {
@@ -101,7 +160,11 @@ kc_rounded kc_model_round(const gw_round_rule *rule, const gw_span *span, size_t
     if (is_fp16 && !rule->strict && rounded == 0) {
         sign = 0;
     }
-    out.bin = model_bin(rule, sign | (uint32_t)rounded, drop);
+    if (model_deep_cut(&deep, rule, k, magnitude, x[element % 4])) {
+        rounded = deep;
+        sign = deep == 0 ? 0 : sign;
+    }
+    out.bin = model_bin(rule, sign | (uint32_t)rounded, drop, k);
     if (rule->derived && drop != 0) {
         drop = model_drop(rule, k, (uint32_t)rounded, 1);
     }

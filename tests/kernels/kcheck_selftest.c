@@ -330,32 +330,33 @@ static size_t partition_wrong_in_place(uint8_t *left, uint8_t *right, uint8_t *b
     return gw_partition_scalar(left, right, bitmap, ranks, len, pivot);
 }
 
-static void survey_sets(uint32_t *count, const gw_span *span, size_t period, const gw_round_rule *rule)
+static void survey_sets(uint32_t *count, uint32_t *mask_count, const gw_span *span, size_t period,
+                        const gw_round_rule *rule)
 {
     memset(count, 0, GW_BINS * sizeof *count);
-    gw_survey_scalar(count, span, period, rule);
+    gw_survey_scalar(count, mask_count, span, period, rule);
 }
 
 /* Two equal bins in one vector are counted once. */
-static void survey_loses_conflicts(uint32_t *count, const gw_span *span, size_t period,
+static void survey_loses_conflicts(uint32_t *count, uint32_t *mask_count, const gw_span *span, size_t period,
                                    const gw_round_rule *rule)
 {
     uint32_t own[GW_BINS] = {0};
-    gw_survey_scalar(own, span, period, rule);
+    gw_survey_scalar(own, mask_count, span, period, rule);
     for (size_t i = 0; i < GW_BINS; i++) {
         count[i] += own[i] > 100 ? own[i] - 1 : own[i];
     }
 }
 
 /* The run that the span's end cuts is left out. */
-static void survey_forgets_last_run(uint32_t *count, const gw_span *span, size_t period,
+static void survey_forgets_last_run(uint32_t *count, uint32_t *mask_count, const gw_span *span, size_t period,
                                     const gw_round_rule *rule)
 {
     gw_span cut = *span;
     if (period > 64 && cut.len % period < 64) {
         cut.len -= cut.len % period;
     }
-    gw_survey_scalar(count, &cut, period, rule);
+    gw_survey_scalar(count, mask_count, &cut, period, rule);
 }
 
 /* Labels that fell out of the pairs are forgotten. */

@@ -49,8 +49,8 @@ static uint8_t model_label(const gw_round_rule *rule, uint32_t base, const kc_ro
         (rule->dtype == GW_FP16 && v->bits == 0x8000)) {
         return GW_LABEL_ESCAPE;
     }
-    if (rule->derived) {
-        return (uint8_t)(rule->dtype == GW_FP16 ? e + 2 : e + 1);
+    if (rule->derived) { /* the exponent of the bin may be a relative one */
+        return (uint8_t)(v->bin / 4 + (rule->dtype == GW_FP16 ? 2 : 1));
     }
     const int32_t x = rule->dtype == GW_FP16 ? (int32_t)e + 1 : (int32_t)e - (int32_t)base;
     return (uint8_t)(x >= 1 && x <= 63 ? 4 * (uint32_t)x + level : GW_LABEL_ESCAPE);

@@ -218,6 +218,10 @@ void kc_round_rule(kc_rng *rng, gw_round_rule *rule, uint32_t dtype, uint32_t ro
     rule->strict = strict;
     rule->constant = constant;
     rule->cap = (kc_below(rng, 3) == 0 ? kc_below(rng, cap_max + 1) : cap_max) / step * step;
+    if (derived && !constant) {
+        rule->relative = kc_below(rng, 2);
+        rule->deep = step == 1 && rule->cap == cap_max && kc_below(rng, 4) != 0;
+    }
     for (uint32_t n = 0; n < 32; n++) {
         rule->floor[n] = (uint8_t)(n - n % step);
     }
