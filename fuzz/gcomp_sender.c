@@ -194,7 +194,7 @@ static unsigned drop_of(const gw_fuzz_sender *sender, const dtype_facts *facts, 
         long k = sender->map.levels[index];
         long room = k + (long)sender->map.base - 1 - (4 * fp32_exponent + quarter);
         /* Parameters with p mantissa bits and a wire with w: the drop is p - w smaller. */
-        room -= 4 * ((long)options->param_mantissa_bits - (long)facts->mantissa_bits);
+        room -= 4 * ((long)options->tolerance_bits - (long)facts->mantissa_bits);
         drop = k == 0 || room < 4 ? 0 : room / 4;
         drop = drop < (long)sender->cap ? drop : (long)sender->cap;
     }

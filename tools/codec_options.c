@@ -251,8 +251,7 @@ static error_t run_parse(int key, char *text, struct argp_state *state)
     gw_codec_request *request = state->input;
     switch (key) {
     case KEY_PARAM_DTYPE:
-        request->options.param_mantissa_bits =
-            gw_dtype_mantissa_bits(dtype_parse(state, "--param-dtype", text));
+        request->options.tolerance_bits = gw_dtype_mantissa_bits(dtype_parse(state, "--param-dtype", text));
         request->has_param_dtype = 1;
         break;
     case KEY_AS:

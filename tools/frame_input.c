@@ -14,13 +14,12 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-static gw_status handle_check(gw_frame_input *frame, const gw_codec_request *request,
-                              uint32_t param_mantissa_bits)
+static gw_status handle_check(gw_frame_input *frame, const gw_codec_request *request, uint32_t tolerance_bits)
 {
     gw_gcomp_options options;
     gw_gcomp_options_init(&options, frame->info.dtype);
     options.backends = request->backends;
-    options.param_mantissa_bits = param_mantissa_bits;
+    options.tolerance_bits = tolerance_bits;
     options.chunk_log2 = frame->info.chunk_log2;
     options.len_max = request->options.len_max;
     gw_status status = gw_gcomp_init(&frame->codec, &options);
@@ -66,7 +65,7 @@ static int derived_check(gw_frame_input *frame, const char *snapshot_path, const
     static const uint32_t candidates[] = {23, 10, 7};
     gw_status status = GW_ERR_MAP;
     if (request->has_param_dtype) {
-        status = handle_check(frame, request, request->options.param_mantissa_bits);
+        status = handle_check(frame, request, request->options.tolerance_bits);
     } else {
         for (size_t i = 0; i < sizeof candidates / sizeof candidates[0] && status == GW_ERR_MAP; i++) {
             status = handle_check(frame, request, candidates[i]);
@@ -87,7 +86,7 @@ static int frame_check(gw_frame_input *frame, const char *snapshot_path, const g
     const gw_input_file *input = &frame->input;
     gw_status status = gw_gcomp_peek(input->data, input->size, request->options.len_max, &frame->info);
     if (status == GW_OK) {
-        status = handle_check(frame, request, request->options.param_mantissa_bits);
+        status = handle_check(frame, request, request->options.tolerance_bits);
     }
     if (status != GW_ERR_MAP) {
         return gw_frame_explain(input, status, UINT64_MAX);

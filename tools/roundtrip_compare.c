@@ -36,7 +36,7 @@ static void value_rule_init(value_rule *rule, const gw_tensor_input *tensor, con
     /* t = K + drop_base - G. Gradients with w mantissa bits for parameters with p lose w - p bits more than
        the map tells. */
     rule->drop_base =
-        (int)tensor->map.map.base - 1 + 4 * (rule->mantissa_bits - (int)options->param_mantissa_bits);
+        (int)tensor->map.map.base - 1 + 4 * (rule->mantissa_bits - (int)options->tolerance_bits);
     if (rule->levels == NULL && !info->constant) {
         /* Explicit frames without a map: constant_drop, clipped to cap and rounded down to the step. */
         const uint32_t drop = options->constant_drop < info->cap ? options->constant_drop : info->cap;

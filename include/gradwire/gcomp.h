@@ -138,7 +138,9 @@ typedef struct gw_gcomp_map {
 
 typedef enum gw_gcomp_levels {
     GW_GCOMP_EXPLICIT = 0, /* the drop travels with the exponent; any receiver decodes */
-    GW_GCOMP_DERIVED = 1   /* the receiver computes the drop from its own equal map */
+    GW_GCOMP_DERIVED = 1,  /* the receiver computes the quantum from its own equal map */
+    /* the frame has one quantum per block; any receiver decodes. Bounds no single parameter */
+    GW_GCOMP_CARRIED = 2
 } gw_gcomp_levels;
 
 typedef enum gw_gcomp_rounding {
@@ -158,13 +160,22 @@ typedef struct gw_gcomp_options {
     gw_gcomp_levels levels;
     gw_gcomp_rounding rounding;
     gw_gcomp_preset preset;
-    uint32_t step;          /* 0 = default: explicit 6, 2, 3 (fp32, bf16, fp16); derived 1 */
+    uint32_t step;          /* 0 = default: explicit 6, 2, 3 (fp32, bf16, fp16); derived and carried 1 */
     uint32_t cap;           /* largest drop in bits; UINT32_MAX = the largest allowed: explicit 18, 6, 9;
                                derived 23, 7, 10. gw_gcomp_init() rounds it down to a multiple of step */
     uint32_t constant_drop; /* the drop without a map: clipped to cap, rounded down to step; default 0 */
-    /* Precision of the stored parameters: 23 (default), 10 or 7. It enters drop_base, so that sender and
-     * receiver of a derived frame must agree on it. */
-    uint32_t param_mantissa_bits;
+    /* Tolerance t, 1..23 bits, default 23: one encode moves no parameter by more than 2^-t of |num| (nearest:
+     * half of that; docs/numerics.md section 6). Sender and receiver of a derived frame must agree on it. */
+    uint32_t tolerance_bits;
+    /* 1: a value below its quantum becomes 0 or one quantum. Needs derived or carried levels, step 1 and the
+     * largest cap. Default 0; recommended for optimizers without a second moment, with a noise limit, and for
+     * carried levels */
+    int deep_cut;
+    uint32_t
+        block_log2; /* carried: log2 of the values that share a quantum, 6..14 and <= chunk_log2; default 9 */
+    /* carried: if > 0 (at most 1), the encoder chooses the quantum of a block such that its expected squared
+     * error is at most this share of the sum of its squares; a source with a map or quanta does not use it */
+    float target_nmse;
     uint32_t chunk_log2; /* 12..15, default 14 */
     int strict;          /* 1: keep -0, subnormals, NaN payloads bit for bit */
     int checksum;        /* 1: CRC32C per chunk and over the metadata */
@@ -201,7 +212,12 @@ GW_API size_t gw_gcomp_bound(const gw_gcomp *codec, uint64_t len);
 typedef struct gw_gcomp_source {
     const void *values; /* len elements of the codec's dtype */
     uint64_t len;
-    const gw_gcomp_map *map; /* NULL: constant_drop of the options */
+    /* Explicit, derived: NULL = constant_drop of the options. Carried: the quantum of a block is that of the
+     * median of its map bytes other than 0 (base and levels are read) */
+    const gw_gcomp_map *map;
+    /* Carried without a map: the quantum of every block as the exponent field of an fp32, 0 = nothing is cut;
+     * ceil(len / 2^block_log2) bytes. NULL: target_nmse of the options */
+    const uint8_t *quanta;
     /* Key and counter of stochastic rounding (docs/numerics.md): bytes depend neither on how a tensor is
      * split into frames nor on threads. */
     uint64_t seed;
@@ -303,6 +319,7 @@ typedef struct gw_gcomp_info {
     int32_t drop_base;
     int strict, checksum, installed, constant;
     uint32_t chunk_log2;
+    uint32_t block_log2; /* carried only, else 0 */
     uint64_t len;
     uint64_t chunk_count;
     uint64_t frame_size;               /* bytes of the whole frame */
@@ -426,18 +443,21 @@ GW_API GW_MUST_CHECK gw_status gw_gcomp_decode_add_encode(const gw_gcomp *codec,
  * Codebooks that outlive a frame (section 4.3: renewed every k iterations)
  * -------------------------------------------------------------------------------------------------------- */
 
-#define GW_GCOMP_BOOK_SIZE_MAX 132 /* bytes of a serialised codebook: 4 + 254 nibbles, rounded up to 4 */
+/* Bytes of a serialised codebook: 4, 254 nibbles, 8 for a zero mask, and padding. */
+#define GW_GCOMP_BOOK_SIZE_MAX 140
 
 /* Counts labels over many calls. Plain data; start with gw_gcomp_histogram_init(). */
 typedef struct gw_gcomp_histogram {
-    uint32_t dtype, levels; /* gw_dtype, gw_gcomp_levels */
-    uint32_t base;          /* window of explicit labels */
-    uint32_t reserved;
-    uint64_t count[256]; /* by label, docs/format.md section 3 */
+    uint32_t dtype, levels;  /* gw_dtype, gw_gcomp_levels */
+    uint32_t base;           /* window of explicit labels */
+    uint32_t relative;       /* 1: labels have relative exponents */
+    uint64_t count[256];     /* by label, docs/format.md section 3 */
+    uint64_t mask_count[10]; /* classes of bytes of the zero mask, docs/format.md section 5.3 */
 } gw_gcomp_histogram;
 
-/* Empties a histogram for the codec's dtype and levels; the window is chosen by the first values that are
- * added. GW_OK; GW_ERR_ARG (NULL); GW_ERR_STATE (handle not initialised). */
+/* Empties a histogram for the codec's dtype and levels; the window and the kind of exponents
+ * are chosen by the first values that are added. GW_OK; GW_ERR_ARG (NULL); GW_ERR_STATE (handle not
+ * initialised). */
 GW_API GW_MUST_CHECK gw_status gw_gcomp_histogram_init(gw_gcomp_histogram *histogram, const gw_gcomp *codec);
 
 /* Counts the labels of a source as gw_gcomp_encode() would make them. GW_OK; GW_ERR_ARG; GW_ERR_STATE (handle
@@ -449,7 +469,8 @@ GW_API GW_MUST_CHECK gw_status gw_gcomp_histogram_add(gw_gcomp_histogram *histog
 
 /*
  * Builds the codebook of the counts, serialised as in docs/format.md section 5.1. Labels 0 and 1 always get
- * codes. Ranks that pool their counts (add the count arrays of equal base) get equal codebooks.
+ * codes. Ranks that pool their counts (add both arrays, of equal base and relative) get equal
+ * codebooks.
  *
  *   - book->capacity: GW_GCOMP_BOOK_SIZE_MAX always suffices
  *   - GW_OK: book->size is the size of the codebook

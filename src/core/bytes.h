@@ -156,6 +156,21 @@ static inline uint32_t gw_min_u32(uint32_t a, uint32_t b)
     return a < b ? a : b;
 }
 
+static inline size_t gw_min_size(size_t a, size_t b)
+{
+    return a < b ? a : b;
+}
+
+/* The largest power of two of at most n, at least 1. */
+static inline size_t gw_power_of_two(size_t n)
+{
+    size_t power = 1;
+    while (power <= n / 2) {
+        power *= 2;
+    }
+    return power;
+}
+
 static inline uint64_t gw_min_u64(uint64_t a, uint64_t b)
 {
     return a < b ? a : b;

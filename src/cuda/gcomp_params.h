@@ -27,7 +27,7 @@ typedef struct gw_cuda_book {
 /* gw_gcomp_options after gw_gcomp_init() has resolved them, and the codebooks of the handle. */
 typedef struct gw_cuda_codec {
     uint32_t dtype, levels, rounding, preset;
-    uint32_t step, cap, constant_drop, param_mantissa_bits;
+    uint32_t step, cap, constant_drop, tolerance_bits;
     uint32_t chunk_log2, strict, checksum;
     int32_t encode_with; /* index of the book that encodes, -1: codebooks travel in the frame */
     uint32_t book_count;

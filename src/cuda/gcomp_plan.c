@@ -16,7 +16,7 @@ void gw_cuda_codec_fill(gw_cuda_codec *out, const gw_codec *codec)
     out->step = o->step;
     out->cap = o->cap;
     out->constant_drop = o->constant_drop;
-    out->param_mantissa_bits = o->param_mantissa_bits;
+    out->tolerance_bits = o->tolerance_bits;
     out->chunk_log2 = o->chunk_log2;
     out->strict = (uint32_t)o->strict;
     out->checksum = (uint32_t)o->checksum;

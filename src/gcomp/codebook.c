@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "gcomp/codebook.h"
+#include "gcomp/mask_code.h"
 
 /* ---- lengths ------------------------------------------------------------------------------------------- */
 
@@ -173,8 +174,7 @@ int gw_codebook_is_complete(const gw_codebook *book)
 typedef struct leaf {
     uint8_t depth;
     uint8_t width;
-    uint8_t length; /* its labels are the ones of this code length ... */
-    uint8_t skip;   /* ... after this many */
+    uint16_t first; /* of its labels, in the order of all */
 } leaf;
 
 static uint32_t floor_log2(uint32_t x)
@@ -184,34 +184,6 @@ static uint32_t floor_log2(uint32_t x)
         k++;
     }
     return k;
-}
-
-/* Cuts the labels of every length into leaves and sorts those by depth, equals in order of creation. */
-static uint32_t cut_leaves(leaf sorted[GW_LEAVES_MAX], const uint16_t labels_of_length[GW_CODE_LEN_MAX + 1])
-{
-    leaf cut[GW_LEAVES_MAX];
-    uint32_t leaf_count = 0;
-    uint8_t start[GW_CODE_LEN_MAX + 2] = {0};
-    for (uint32_t length = 1; length <= GW_CODE_LEN_MAX; length++) {
-        uint32_t skip = 0;
-        while (skip < labels_of_length[length]) {
-            uint32_t width = floor_log2(gw_min_u32(labels_of_length[length] - skip, 128));
-            cut[leaf_count].depth = (uint8_t)(length - width);
-            cut[leaf_count].width = (uint8_t)width;
-            cut[leaf_count].length = (uint8_t)length;
-            cut[leaf_count].skip = (uint8_t)skip;
-            start[length - width + 1]++;
-            leaf_count++;
-            skip += 1u << width;
-        }
-    }
-    for (uint32_t depth = 1; depth <= GW_CODE_LEN_MAX; depth++) {
-        start[depth] = (uint8_t)(start[depth] + start[depth - 1]);
-    }
-    for (uint32_t i = 0; i < leaf_count; i++) {
-        sorted[start[cut[i].depth]++] = cut[i];
-    }
-    return leaf_count;
 }
 
 /* Labels by code length, in increasing order within a length. */
@@ -241,6 +213,38 @@ static uint32_t order_labels(label_order *order, const gw_codebook *book)
         order->labels[next[book->length[coded[i]]]++] = coded[i];
     }
     return label_count;
+}
+
+/* Sorts leaves by depth, keeping their order among equals. */
+static void sort_by_depth(leaf *sorted, const leaf *leaves, uint32_t leaf_count)
+{
+    uint8_t start[GW_CODE_LEN_MAX + 2] = {0};
+    for (uint32_t i = 0; i < leaf_count; i++) {
+        start[leaves[i].depth + 1]++;
+    }
+    for (uint32_t depth = 1; depth <= GW_CODE_LEN_MAX; depth++) {
+        start[depth] = (uint8_t)(start[depth] + start[depth - 1]);
+    }
+    for (uint32_t i = 0; i < leaf_count; i++) {
+        sorted[start[leaves[i].depth]++] = leaves[i];
+    }
+}
+
+/* Cuts the labels of every length into leaves. Returns how many there are. */
+static uint32_t cut_leaves(leaf leaves[GW_LEAVES_MAX], const label_order *order)
+{
+    uint32_t leaf_count = 0;
+    for (uint32_t length = 1; length <= GW_CODE_LEN_MAX; length++) {
+        uint32_t at = order->first_of_length[length];
+        const uint32_t end = at + order->count_of_length[length];
+        while (at < end) {
+            const uint32_t width = floor_log2(gw_min_u32(end - at, 128));
+            const leaf next = {(uint8_t)(length - width), (uint8_t)width, (uint16_t)at};
+            leaves[leaf_count++] = next;
+            at += 1u << width;
+        }
+    }
+    return leaf_count;
 }
 
 /* A tree under construction. */
@@ -295,16 +299,9 @@ static uint32_t close_inner(tree_builder *b)
     return parent->depth + 1u;
 }
 
-void gw_tree_build(gw_tree *tree, const gw_codebook *book)
+/* Builds the tree of leaves that are sorted by depth. */
+static void plant(gw_tree *tree, const leaf *leaves, uint32_t leaf_count, const uint8_t *labels)
 {
-    label_order order;
-    leaf leaves[GW_LEAVES_MAX];
-    const uint32_t label_count = order_labels(&order, book);
-    const uint32_t leaf_count = cut_leaves(leaves, order.count_of_length);
-    if (label_count == 1) {
-        leaves[0].depth = 0; /* the code of a single label is empty */
-    }
-    tree->label_count = (uint16_t)label_count;
     tree->inner_count = (uint16_t)(leaf_count - 1);
     tree->node_count = 0;
     for (uint32_t label = 0; label < GW_LABELS; label++) {
@@ -320,12 +317,41 @@ void gw_tree_build(gw_tree *tree, const gw_codebook *book)
             builder.open[builder.open_count++] = (uint8_t)tree->node_count;
             add_node(&builder, depth, i);
         }
-        add_leaf(&builder, &leaves[i], i,
-                 order.labels + order.first_of_length[leaves[i].length] + leaves[i].skip);
+        add_leaf(&builder, &leaves[i], i, labels + leaves[i].first);
         depth = close_inner(&builder);
     }
+    tree->label_count = (uint16_t)builder.rank;
     tree->escape_rank = tree->rank_of_label[GW_LABEL_ESCAPE];
     tree->zero_rank = tree->rank_of_label[GW_LABEL_ZERO];
+}
+
+void gw_tree_build(gw_tree *tree, const gw_codebook *book)
+{
+    label_order order;
+    leaf cut[GW_LEAVES_MAX], leaves[GW_LEAVES_MAX];
+    order_labels(&order, book);
+    const uint32_t leaf_count = cut_leaves(cut, &order);
+    if (leaf_count == 1 && cut[0].width == 0) {
+        cut[0].depth = 0; /* the code of a single label is empty */
+    }
+    sort_by_depth(leaves, cut, leaf_count);
+    plant(tree, leaves, leaf_count, order.labels);
+}
+
+void gw_mask_tree_build(gw_tree *tree, const gw_codebook *book)
+{
+    leaf classes[GW_MASK_CLASSES], leaves[GW_MASK_CLASSES];
+    uint32_t leaf_count = 0;
+    for (uint32_t i = 0; i < GW_MASK_CLASSES; i++) {
+        const leaf next = {book->mask_depth[i], gw_mask_class_width[i], gw_mask_class_first[i]};
+        classes[leaf_count] = next;
+        leaf_count += book->mask_depth[i] != 0;
+    }
+    if (leaf_count == 1) {
+        classes[0].depth = 0;
+    }
+    sort_by_depth(leaves, classes, leaf_count);
+    plant(tree, leaves, leaf_count, gw_mask_byte_order);
 }
 
 /* ---- bytes --------------------------------------------------------------------------------------------- */
@@ -349,32 +375,52 @@ static size_t size_of_range(uint32_t first, uint32_t last)
     return first == 0 ? 4 : 4 + gw_round4((last - first + 2) / 2);
 }
 
+/* Bytes of the code lengths of the mask classes; the value of the zero label's nibble that announces them. */
+enum { MASK_SIZE = 8, MASKED = 15 };
+
 size_t gw_codebook_size(const gw_codebook *book)
 {
     uint32_t first, last;
     ordinary_range(book, &first, &last);
-    return size_of_range(first, last);
+    return size_of_range(first, last) + (book->is_masked ? MASK_SIZE : 0);
+}
+
+static void write_nibbles(uint8_t *dst, const uint8_t *value, uint32_t len)
+{
+    for (uint32_t i = 0; i < len / 2; i++) {
+        dst[i] = (uint8_t)(value[2 * i] | value[2 * i + 1] << 4);
+    }
+    if (len % 2 != 0) {
+        dst[len / 2] = value[len - 1];
+    }
+}
+
+/* Returns 1 if the padding, up to `size` bytes, is zero. */
+static int read_nibbles(uint8_t *value, uint32_t len, const uint8_t *src, size_t size)
+{
+    for (uint32_t i = 0; i < len; i++) {
+        value[i] = src[i / 2] >> i % 2 * 4 & 15;
+    }
+    const size_t end = (len + 1) / 2;
+    return (len % 2 == 0 || src[len / 2] >> 4 == 0) && gw_is_zero(src + end, size - end);
 }
 
 void gw_codebook_write(uint8_t *dst, const gw_codebook *book)
 {
     uint32_t first, last;
     ordinary_range(book, &first, &last);
-    GW_MEMSET(dst, 0, size_of_range(first, last));
-    dst[0] = book->base;
+    const size_t labels_size = size_of_range(first, last);
+    GW_MEMSET(dst, 0, gw_codebook_size(book));
+    dst[0] = book->is_relative ? 1 : book->base;
     dst[1] = (uint8_t)first;
     dst[2] = (uint8_t)last;
-    dst[3] = (uint8_t)(book->length[GW_LABEL_ZERO] | book->length[GW_LABEL_ESCAPE] << 4);
-    if (first == 0) {
-        return;
+    dst[3] = (uint8_t)((book->is_masked ? MASKED : book->length[GW_LABEL_ZERO]) |
+                       book->length[GW_LABEL_ESCAPE] << 4);
+    if (first != 0) {
+        write_nibbles(dst + 4, book->length + first, last - first + 1);
     }
-    const uint8_t *length = book->length + first;
-    const uint32_t nibbles = last - first + 1;
-    for (uint32_t i = 0; i < nibbles / 2; i++) {
-        dst[4 + i] = (uint8_t)(length[2 * i] | length[2 * i + 1] << 4);
-    }
-    if (nibbles % 2 != 0) {
-        dst[4 + nibbles / 2] = length[nibbles - 1];
+    if (book->is_masked) {
+        write_nibbles(dst + labels_size, book->mask_depth, GW_MASK_CLASSES);
     }
 }
 
@@ -387,50 +433,67 @@ static int is_possible_label(uint32_t label, uint32_t dtype, uint32_t derived)
     return label >= 4 && (dtype != GW_FP16 || label < 128);
 }
 
-gw_status gw_codebook_read(gw_codebook *book, size_t *used, const uint8_t *src, size_t size, uint32_t dtype,
-                           uint32_t derived)
+/* 1 if the code lengths of the mask classes make a complete code, or a single class has length 1. */
+static int is_mask_complete(const gw_codebook *book)
+{
+    uint32_t kraft = 0, classes = 0;
+    for (uint32_t i = 0; i < GW_MASK_CLASSES; i++) {
+        const uint32_t depth = book->mask_depth[i];
+        if (depth > GW_CODE_LEN_MAX) {
+            return 0;
+        }
+        kraft += depth == 0 ? 0 : 1u << (GW_CODE_LEN_MAX - depth);
+        classes += depth != 0;
+    }
+    return kraft == 1u << GW_CODE_LEN_MAX || (classes == 1 && kraft == 1u << (GW_CODE_LEN_MAX - 1));
+}
+
+/* The lengths of the ordinary labels: their nibbles start at src. */
+static int read_lengths(gw_codebook *book, uint32_t first, uint32_t last, const uint8_t *src, uint32_t dtype,
+                        uint32_t derived)
+{
+    if (!read_nibbles(book->length + first, last - first + 1, src, size_of_range(first, last) - 4) ||
+        book->length[first] == 0 || book->length[last] == 0) {
+        return 0;
+    }
+    for (uint32_t label = first; label <= last; label++) {
+        if (book->length[label] != 0 && !is_possible_label(label, dtype, derived)) {
+            return 0;
+        }
+    }
+    return 1;
+}
+
+gw_status gw_codebook_read(gw_codebook *book, size_t *used, const uint8_t *src, size_t size,
+                           gw_book_kind kind)
 {
     GW_MEMSET(book, 0, sizeof *book);
     *used = 0;
     if (size < 4) {
         return GW_ERR_CORRUPT;
     }
-    const uint32_t base = src[0], first = src[1], last = src[2];
-    book->base = (uint8_t)base;
-    book->length[GW_LABEL_ZERO] = src[3] & 15;
-    book->length[GW_LABEL_ESCAPE] = src[3] >> 4;
-    if (base > 191 || (base != 0 && (dtype == GW_FP16 || derived))) {
+    const uint32_t base = src[0], first = src[1], last = src[2], zero = src[3] & 15;
+    const int has_window = !kind.derived && kind.dtype != GW_FP16;
+    if (base > (has_window ? 191u : kind.may_be_relative ? 1u : 0u)) {
         return GW_ERR_CORRUPT;
     }
+    book->base = (uint8_t)(has_window ? base : 0);
+    book->is_relative = (uint8_t)(has_window ? 0 : base);
+    book->is_masked = zero == MASKED;
+    book->length[GW_LABEL_ZERO] = (uint8_t)(zero == MASKED ? 0 : zero);
+    book->length[GW_LABEL_ESCAPE] = src[3] >> 4;
     if (first == 0 ? last != 0 : last < first || first < 2) {
         return GW_ERR_CORRUPT;
     }
-    const size_t book_size = size_of_range(first, last);
-    if (size < book_size) {
+    const size_t labels_size = size_of_range(first, last);
+    const size_t book_size = labels_size + (book->is_masked ? MASK_SIZE : 0);
+    if (size < book_size ||
+        (first != 0 && !read_lengths(book, first, last, src + 4, kind.dtype, kind.derived)) ||
+        !gw_codebook_is_complete(book)) {
         return GW_ERR_CORRUPT;
     }
-    if (first != 0) {
-        for (uint32_t label = first; label <= last; label++) {
-            uint32_t at = label - first;
-            uint32_t length = (uint32_t)src[4 + at / 2] >> (at % 2 * 4) & 15;
-            if (length != 0 && !is_possible_label(label, dtype, derived)) {
-                return GW_ERR_CORRUPT;
-            }
-            book->length[label] = (uint8_t)length;
-        }
-        if (book->length[first] == 0 || book->length[last] == 0) {
-            return GW_ERR_CORRUPT;
-        }
-        const uint32_t nibbles = last - first + 1;
-        if (nibbles % 2 != 0 && src[4 + nibbles / 2] >> 4 != 0) {
-            return GW_ERR_CORRUPT;
-        }
-        const size_t end = 4 + (nibbles + 1) / 2;
-        if (!gw_is_zero(src + end, book_size - end)) {
-            return GW_ERR_CORRUPT;
-        }
-    }
-    if (!gw_codebook_is_complete(book)) {
+    if (book->is_masked && (!read_nibbles(book->mask_depth, GW_MASK_CLASSES, src + labels_size, MASK_SIZE) ||
+                            !is_mask_complete(book))) {
         return GW_ERR_CORRUPT;
     }
     *used = book_size;
@@ -439,13 +502,18 @@ gw_status gw_codebook_read(gw_codebook *book, size_t *used, const uint8_t *src, 
 
 /* ---- lookups ------------------------------------------------------------------------------------------- */
 
-void gw_ranker_build(gw_ranker *ranker, const gw_tree *tree, uint32_t base)
+void gw_ranker_build(gw_ranker *ranker, const gw_tree *tree, const gw_codebook *book)
 {
-    ranker->base = base;
-    ranker->escape_rank = tree->escape_rank;
+    const uint32_t more = book->is_masked ? 1 : 0;
+    const uint32_t escape_rank = tree->escape_rank == GW_NO_RANK ? GW_NO_RANK : tree->escape_rank + more;
+    ranker->base = book->base;
+    ranker->escape_rank = escape_rank;
     for (uint32_t label = 0; label < GW_LABELS; label++) {
         const uint32_t rank = tree->rank_of_label[label];
-        const uint32_t missing = tree->escape_rank == GW_NO_RANK ? 255 : tree->escape_rank;
-        ranker->rank[label] = (uint8_t)(rank == GW_NO_RANK ? missing : rank);
+        const uint32_t missing = gw_min_u32(escape_rank, 255);
+        ranker->rank[label] = (uint8_t)(rank == GW_NO_RANK ? missing : rank + more);
+    }
+    if (book->is_masked) {
+        ranker->rank[GW_LABEL_ZERO] = 0;
     }
 }

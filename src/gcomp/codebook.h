@@ -1,6 +1,6 @@
 /*
  * Codebooks: from counts to lengths, from lengths to the tree of docs/format.md section 5.1, to bytes and
- * back.
+ * back. The codes of the zero mask: mask_code.h.
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
@@ -18,9 +18,16 @@ enum {
     GW_LEAF_SLOP = 4 /* leaves that the package-merge reads and writes at a time */
 };
 
+/* Classes of bytes of a zero mask (docs/format.md section 5.3): bytes ordered by the number of set bits and
+ * then by value, cut into blocks of powers of two. */
+enum { GW_MASK_CLASSES = 10 };
+
 /* Window and code length of every label (0 = no code). A single label has length 1. */
 typedef struct gw_codebook {
     uint8_t base;
+    uint8_t is_relative;                 /* labels have relative exponents */
+    uint8_t is_masked;                   /* zeros are coded in a zero mask: label 0 has no code */
+    uint8_t mask_depth[GW_MASK_CLASSES]; /* masked: code length of every class, 0 = none */
     uint8_t length[GW_LABELS];
 } gw_codebook;
 
@@ -81,19 +88,30 @@ static inline uint32_t gw_exponent_of_label(uint32_t label, uint32_t dtype, uint
  * 1). */
 int gw_codebook_is_complete(const gw_codebook *book);
 
-/* Builds the tree of a complete codebook. */
+/* Builds the tree of the labels of a complete codebook. */
 void gw_tree_build(gw_tree *tree, const gw_codebook *book);
+
+/* Builds the tree of the zero mask of a complete masked codebook; its labels are the bytes of the mask. */
+void gw_mask_tree_build(gw_tree *tree, const gw_codebook *book);
 
 /* Serialised size and bytes; dst has room for GW_GCOMP_BOOK_SIZE_MAX. */
 size_t gw_codebook_size(const gw_codebook *book);
 void gw_codebook_write(uint8_t *dst, const gw_codebook *book);
 
+/* What labels a codebook may have. */
+typedef struct gw_book_kind {
+    uint32_t dtype;
+    uint32_t derived;         /* derived labels: exponents without levels */
+    uint32_t may_be_relative; /* every value has a quantum: derived or carried, not constant */
+} gw_book_kind;
+
 /* Reads a codebook at src[0..size) and applies rule 20 of docs/format.md section 8. GW_OK and *used = its
  * bytes, or GW_ERR_CORRUPT. */
-gw_status gw_codebook_read(gw_codebook *book, size_t *used, const uint8_t *src, size_t size, uint32_t dtype,
-                           uint32_t derived);
+gw_status gw_codebook_read(gw_codebook *book, size_t *used, const uint8_t *src, size_t size,
+                           gw_book_kind kind);
 
-/* Fills in the table that the split reads. */
-void gw_ranker_build(gw_ranker *ranker, const gw_tree *tree, uint32_t base);
+/* Fills in the table that the split reads. If zeros are masked, zero has rank 0 and every other rank is
+ * larger by one than in the tree. */
+void gw_ranker_build(gw_ranker *ranker, const gw_tree *tree, const gw_codebook *book);
 
 #endif

@@ -4,9 +4,10 @@
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
-#include "gcomp/gcomp_codec.h"
+#include "gcomp/gcomp_encode.h"
+#include "gcomp/mask_code.h"
 
-enum { HISTOGRAM_BASE_UNKNOWN = 255 };
+enum { HISTOGRAM_UNKNOWN = 255 /* base or relative, before the first values */ };
 
 gw_status gw_gcomp_histogram_init(gw_gcomp_histogram *histogram, const gw_gcomp *codec)
 {
@@ -21,7 +22,8 @@ gw_status gw_gcomp_histogram_init(gw_gcomp_histogram *histogram, const gw_gcomp 
     histogram->dtype = (uint32_t)inside->options.dtype;
     histogram->levels = (uint32_t)inside->options.levels;
     const int has_window = inside->options.levels == GW_GCOMP_EXPLICIT && inside->options.dtype != GW_FP16;
-    histogram->base = has_window ? HISTOGRAM_BASE_UNKNOWN : 0;
+    histogram->base = has_window ? HISTOGRAM_UNKNOWN : 0;
+    histogram->relative = inside->options.deep_cut ? HISTOGRAM_UNKNOWN : 0;
     return GW_OK;
 }
 
@@ -38,6 +40,30 @@ static void choose_base(gw_gcomp_histogram *histogram, const uint32_t *bin_count
     }
 }
 
+/* Counts the labels of a chunk of the group. */
+static void add_chunk(gw_gcomp_histogram *histogram, gw_encoding *e, const gw_group *group, size_t at,
+                      size_t len)
+{
+    const gw_scratch *s = &e->scratch;
+    const gw_span chunk = gw_group_span(e, group, at, len);
+    uint32_t byte_count[256] = {0}, mask_count[GW_MASK_CLASSES] = {0};
+    GW_MEMSET(s->bin_count, 0, GW_BINS * sizeof *s->bin_count);
+    e->codec->kernels.gcomp.survey(s->bin_count, byte_count, &chunk, GW_SAMPLE_RUN_LEN, &e->rule);
+    gw_mask_fold(mask_count, byte_count);
+    for (uint32_t c = 0; c < GW_MASK_CLASSES; c++) {
+        histogram->mask_count[c] += mask_count[c];
+    }
+    if (histogram->base == HISTOGRAM_UNKNOWN) {
+        choose_base(histogram, s->bin_count);
+    }
+    const uint32_t base = histogram->base == HISTOGRAM_UNKNOWN ? 0 : histogram->base;
+    for (uint32_t bin = 0; bin < GW_BINS; bin++) {
+        if (s->bin_count[bin] != 0) {
+            histogram->count[gw_label_of_bin(bin, e->rule.dtype, e->rule.derived, base)] += s->bin_count[bin];
+        }
+    }
+}
+
 gw_status gw_gcomp_histogram_add(gw_gcomp_histogram *histogram, const gw_gcomp *codec,
                                  const gw_gcomp_source *source, const gw_workspace *workspace)
 {
@@ -49,31 +75,74 @@ gw_status gw_gcomp_histogram_add(gw_gcomp_histogram *histogram, const gw_gcomp *
     if (status != GW_OK) {
         return status;
     }
-    if (histogram->dtype != e.rule.dtype || histogram->levels != (uint32_t)e.info.levels) {
+    if (histogram->dtype != e.rule.dtype || histogram->levels != (uint32_t)e.info.levels ||
+        (histogram->relative == 1 && e.rule.constant)) {
         return GW_ERR_STATE;
     }
-    const size_t size = gw_traits_of(e.rule.dtype)->size;
-    const gw_scratch *s = &e.scratch;
-    const size_t chunk_len = (size_t)1 << e.info.chunk_log2;
-    for (uint64_t at = 0; at < source->len; at += chunk_len) {
-        const gw_span chunk = {(const uint8_t *)source->values + (size_t)at * size,
-                               source->map == NULL ? NULL : source->map->levels + at,
-                               (size_t)gw_min_u64(source->len - at, chunk_len), source->first_element + at,
-                               0};
-        GW_MEMSET(s->bin_count, 0, GW_BINS * sizeof *s->bin_count);
-        e.codec->kernels.gcomp.survey(s->bin_count, NULL, &chunk, GW_SAMPLE_RUN_LEN, &e.rule);
-        if (histogram->base == HISTOGRAM_BASE_UNKNOWN) {
-            choose_base(histogram, s->bin_count);
+    const size_t size = gw_traits_of(e.rule.dtype)->size, chunk_len = (size_t)1 << e.info.chunk_log2;
+    for (uint64_t first = 0; first < e.info.chunk_count; first += gw_group_chunks(e.codec)) {
+        const uint64_t at = first << e.info.chunk_log2;
+        const uint64_t len = gw_min_u64(source->len - at, gw_group_chunks(e.codec) * (uint64_t)chunk_len);
+        const gw_group group = {
+            first, (const uint8_t *)source->values + (size_t)at * size, (size_t)len, 0, 0, 0, {0}};
+        if (e.info.levels == GW_GCOMP_CARRIED) {
+            gw_group_quanta(&e, &group);
         }
-        const uint32_t base = histogram->base == HISTOGRAM_BASE_UNKNOWN ? 0 : histogram->base;
-        for (uint32_t bin = 0; bin < GW_BINS; bin++) {
-            if (s->bin_count[bin] != 0) {
-                histogram->count[gw_label_of_bin(bin, e.rule.dtype, e.rule.derived, base)] +=
-                    s->bin_count[bin];
-            }
+        if (histogram->relative == HISTOGRAM_UNKNOWN && !e.rule.constant) {
+            gw_group_choose_relative(&e, &group);
+            histogram->relative = e.rule.relative;
+        }
+        e.rule.relative = histogram->relative == 1;
+        for (size_t i = 0; i < group.len; i += chunk_len) {
+            add_chunk(histogram, &e, &group, i, gw_min_size(group.len - i, chunk_len));
         }
     }
     return GW_OK;
+}
+
+/* Weights for package-merge: counts shifted right until their sum is below 2^28 (it adds up to 11 times
+ * that), at least 1 for what was counted. */
+static void weights_of(uint32_t *weight, const uint64_t *count, uint32_t len)
+{
+    uint64_t sum = 0;
+    for (uint32_t i = 0; i < len; i++) {
+        sum = sum + count[i] < sum ? UINT64_MAX : sum + count[i];
+    }
+    unsigned shift = 0;
+    while (sum >> shift >= (uint64_t)1 << 28) {
+        shift++;
+    }
+    for (uint32_t i = 0; i < len; i++) {
+        const uint32_t scaled = (uint32_t)(count[i] >> shift);
+        weight[i] = scaled + (scaled == 0 && count[i] != 0);
+    }
+}
+
+/* The codebook of a histogram: all labels that may occur have codes, the classes of the mask too. */
+static void build_book(gw_codebook *book, const gw_gcomp_histogram *histogram)
+{
+    gw_codebook_scratch scratch;
+    uint32_t weight[GW_LABELS], mask_weight[GW_MASK_CLASSES];
+    uint64_t len = 0;
+    weights_of(weight, histogram->count, GW_LABELS);
+    weights_of(mask_weight, histogram->mask_count, GW_MASK_CLASSES);
+    for (uint32_t label = 0; label < GW_LABELS; label++) {
+        len += weight[label];
+    }
+    const gw_mask_choice choice = {weight, mask_weight, len, UINT64_MAX};
+    GW_MEMSET(book, 0, sizeof *book);
+    book->is_masked = (uint8_t)(len != 0 && gw_is_mask_better(&choice));
+    weight[GW_LABEL_ZERO] = book->is_masked ? 0 : weight[GW_LABEL_ZERO] + (weight[GW_LABEL_ZERO] == 0);
+    weight[GW_LABEL_ESCAPE] += weight[GW_LABEL_ESCAPE] == 0;
+    book->base = (uint8_t)(histogram->base == HISTOGRAM_UNKNOWN ? 0 : histogram->base);
+    book->is_relative = histogram->relative == 1;
+    gw_codebook_lengths(book->length, weight, &scratch);
+    if (book->is_masked) {
+        for (uint32_t c = 0; c < GW_MASK_CLASSES; c++) {
+            mask_weight[c] += mask_weight[c] == 0;
+        }
+        gw_mask_depths(book->mask_depth, mask_weight, &scratch);
+    }
 }
 
 gw_status gw_gcomp_book_build(const gw_gcomp_histogram *histogram, gw_buffer *book)
@@ -83,32 +152,12 @@ gw_status gw_gcomp_book_build(const gw_gcomp_histogram *histogram, gw_buffer *bo
     }
     book->size = 0;
     if (histogram == NULL || book->data == NULL || gw_traits_of(histogram->dtype)->size == 0 ||
-        histogram->levels > GW_GCOMP_DERIVED || histogram->base > HISTOGRAM_BASE_UNKNOWN) {
+        histogram->levels > GW_GCOMP_CARRIED || histogram->base > HISTOGRAM_UNKNOWN ||
+        (histogram->relative > 1 && histogram->relative != HISTOGRAM_UNKNOWN)) {
         return GW_ERR_ARG;
     }
-    /* Weights: counts shifted right until their sum is below 2^28 (package-merge adds up to 11 times that),
-     * at least 1 for a label that was counted. */
-    uint64_t sum = 0;
-    for (uint32_t label = 0; label < GW_LABELS; label++) {
-        const uint64_t count = histogram->count[label];
-        sum = sum + count < sum ? UINT64_MAX : sum + count;
-    }
-    unsigned shift = 0;
-    while (sum >> shift >= (uint64_t)1 << 28) {
-        shift++;
-    }
-    uint32_t weight[GW_LABELS];
-    for (uint32_t label = 0; label < GW_LABELS; label++) {
-        const uint32_t scaled = (uint32_t)(histogram->count[label] >> shift);
-        weight[label] = scaled + (scaled == 0 && histogram->count[label] != 0);
-    }
-    weight[GW_LABEL_ZERO] += weight[GW_LABEL_ZERO] == 0;
-    weight[GW_LABEL_ESCAPE] += weight[GW_LABEL_ESCAPE] == 0;
-
     gw_codebook codebook;
-    gw_codebook_scratch scratch;
-    codebook.base = (uint8_t)(histogram->base == HISTOGRAM_BASE_UNKNOWN ? 0 : histogram->base);
-    gw_codebook_lengths(codebook.length, weight, &scratch);
+    build_book(&codebook, histogram);
 
     /* Reading the result back catches counts of labels that the dtype does not have. */
     uint8_t bytes[GW_GCOMP_BOOK_SIZE_MAX];
@@ -116,7 +165,9 @@ gw_status gw_gcomp_book_build(const gw_gcomp_histogram *histogram, gw_buffer *bo
     size_t used;
     gw_codebook_write(bytes, &codebook);
     const size_t size = gw_codebook_size(&codebook);
-    if (gw_codebook_read(&check, &used, bytes, size, histogram->dtype, histogram->levels) != GW_OK) {
+    const uint32_t derived = histogram->levels != GW_GCOMP_EXPLICIT;
+    const gw_book_kind kind = {histogram->dtype, derived, derived};
+    if (gw_codebook_read(&check, &used, bytes, size, kind) != GW_OK) {
         return GW_ERR_ARG;
     }
     if (book->capacity < size) {
@@ -125,6 +176,17 @@ gw_status gw_gcomp_book_build(const gw_gcomp_histogram *histogram, gw_buffer *bo
     GW_MEMCPY(book->data, bytes, size);
     book->size = size;
     return GW_OK;
+}
+
+/* What any value may need: zero, the escape, every class of the mask. */
+static int has_all_codes(const gw_codebook *book)
+{
+    uint32_t classes = 0;
+    for (uint32_t c = 0; c < GW_MASK_CLASSES; c++) {
+        classes += book->mask_depth[c] != 0;
+    }
+    return book->length[GW_LABEL_ESCAPE] != 0 &&
+           (book->is_masked ? classes == GW_MASK_CLASSES : book->length[GW_LABEL_ZERO] != 0);
 }
 
 gw_status gw_gcomp_install(gw_gcomp *codec, uint32_t id, uint32_t generation, const uint8_t *book,
@@ -139,10 +201,10 @@ gw_status gw_gcomp_install(gw_gcomp *codec, uint32_t id, uint32_t generation, co
     }
     gw_codebook read;
     size_t used;
-    gw_status status = gw_codebook_read(&read, &used, book, book_size, (uint32_t)inside->options.dtype,
-                                        inside->options.levels == GW_GCOMP_DERIVED);
-    if (status != GW_OK || used != book_size || read.length[GW_LABEL_ZERO] == 0 ||
-        read.length[GW_LABEL_ESCAPE] == 0) {
+    const uint32_t derived = inside->options.levels != GW_GCOMP_EXPLICIT;
+    const gw_book_kind kind = {(uint32_t)inside->options.dtype, derived, derived};
+    gw_status status = gw_codebook_read(&read, &used, book, book_size, kind);
+    if (status != GW_OK || used != book_size || !has_all_codes(&read)) {
         return GW_ERR_TABLE;
     }
     /* The slot with the same id and generation, else a free one, else the older one. */

@@ -4,6 +4,7 @@
  * SPDX-License-Identifier: BSD-2-Clause
  */
 #include "gcomp/gcomp_codec.h"
+#include "gcomp/quanta.h"
 
 const gw_codec *gw_codec_of(const gw_gcomp *codec)
 {
@@ -19,7 +20,8 @@ void gw_gcomp_options_init(gw_gcomp_options *options, gw_dtype dtype)
     options->rounding = GW_GCOMP_NEAREST;
     options->preset = GW_GCOMP_FAST;
     options->cap = UINT32_MAX;
-    options->param_mantissa_bits = 23;
+    options->tolerance_bits = 23;
+    options->block_log2 = 9;
     options->chunk_log2 = 14;
     options->backends = GW_BACKEND_ALL;
     options->len_max = GW_FRAME_LEN_MAX;
@@ -30,16 +32,16 @@ void gw_gcomp_options_init(gw_gcomp_options *options, gw_dtype dtype)
 static gw_status resolve(gw_gcomp_options *o)
 {
     const gw_traits *t = gw_traits_of((uint32_t)o->dtype);
-    if (t->size == 0 || (uint32_t)o->levels > GW_GCOMP_DERIVED ||
+    if (t->size == 0 || (uint32_t)o->levels > GW_GCOMP_CARRIED ||
         (uint32_t)o->rounding > GW_GCOMP_STOCHASTIC || (uint32_t)o->preset > GW_GCOMP_SMALL ||
         o->chunk_log2 < GW_CHUNK_LOG2_MIN || o->chunk_log2 > GW_CHUNK_LOG2_MAX || (uint32_t)o->strict > 1 ||
-        (uint32_t)o->checksum > 1) {
+        (uint32_t)o->checksum > 1 || (uint32_t)o->deep_cut > 1) {
         return GW_ERR_OPTION;
     }
-    if (o->param_mantissa_bits != 23 && o->param_mantissa_bits != 10 && o->param_mantissa_bits != 7) {
+    if (o->tolerance_bits < 1 || o->tolerance_bits > 23) {
         return GW_ERR_OPTION;
     }
-    const int derived = o->levels == GW_GCOMP_DERIVED;
+    const int derived = o->levels != GW_GCOMP_EXPLICIT;
     const uint32_t cap_max = derived ? t->derived_cap : t->explicit_cap;
     if (o->step == 0) {
         o->step = derived ? 1 : t->explicit_step;
@@ -54,6 +56,14 @@ static gw_status resolve(gw_gcomp_options *o)
         return GW_ERR_OPTION;
     }
     o->cap -= o->cap % o->step;
+    if ((o->deep_cut || o->levels == GW_GCOMP_CARRIED) && (!derived || o->step != 1 || o->cap != cap_max)) {
+        return GW_ERR_OPTION;
+    }
+    if (o->levels == GW_GCOMP_CARRIED &&
+        (o->block_log2 < GW_BLOCK_LOG2_MIN || o->block_log2 > GW_BLOCK_LOG2_MAX ||
+         o->block_log2 > o->chunk_log2 || !(o->target_nmse >= 0 && o->target_nmse <= 1))) {
+        return GW_ERR_OPTION;
+    }
     o->constant_drop = gw_min_u32(o->constant_drop, o->cap);
     o->constant_drop -= o->constant_drop % o->step;
     o->len_max = gw_min_u64(o->len_max, GW_FRAME_LEN_MAX);
@@ -94,8 +104,10 @@ void gw_floor_table(uint8_t floor[32], uint32_t step)
 int32_t gw_drop_base(const gw_codec *codec, uint32_t map_base)
 {
     const int32_t w = gw_traits_of((uint32_t)codec->options.dtype)->mantissa_bits;
-    const int32_t p = (int32_t)codec->options.param_mantissa_bits;
-    return (int32_t)map_base - 1 - 4 * (p - w);
+    const int32_t t = (int32_t)codec->options.tolerance_bits;
+    /* Explicit levels compare quarter-octaves, as the paper does; a quantum needs the octave only. */
+    const int32_t quarters = codec->options.levels == GW_GCOMP_EXPLICIT ? -1 : 3;
+    return (int32_t)map_base + quarters - 4 * (t - w);
 }
 
 /* ---- sizes --------------------------------------------------------------------------------------------- */
@@ -170,11 +182,17 @@ static void carve(gw_scratch *s, carver *c, const gw_codec *codec)
     for (unsigned p = 0; p < GW_PLANES_MAX; p++) {
         s->plane[p] = (uint8_t *)take(c, len);
     }
+    for (unsigned i = 0; i < 2; i++) {
+        s->mask[i] = (uint8_t *)take(c, len / 8 + 2 * GW_MASK_CLASSES * GW_SLOP);
+    }
+    s->levels = (uint8_t *)take(c, len);
+    s->quanta = (uint8_t *)take(c, (size_t)1 << (GW_GROUP_LOG2 - GW_BLOCK_LOG2_MIN));
     s->bin_count = (uint32_t *)take(c, GW_BINS * sizeof(uint32_t));
     s->count = (uint32_t *)take(c, GW_LABELS * sizeof(uint32_t));
     s->book = (gw_codebook *)take(c, sizeof(gw_codebook));
     s->book_scratch = (gw_codebook_scratch *)take(c, sizeof(gw_codebook_scratch));
     s->tree = (gw_tree *)take(c, sizeof(gw_tree));
+    s->mask_tree = (gw_tree *)take(c, sizeof(gw_tree));
     s->ranker = (gw_ranker *)take(c, sizeof(gw_ranker));
     s->joiner = (gw_joiner *)take(c, sizeof(gw_joiner));
     /* The sums of a hop come last: a run with another number of set bits than the frame announces makes a

@@ -49,12 +49,18 @@ typedef struct gw_scratch {
      * gw_node_place() */
     uint8_t *level[2];
     uint8_t *plane[GW_PLANES_MAX];
+    /* encode: the zero mask and the free array of write_runs(); decode: bytes of the nodes of even and odd
+     * depth. Room for one bit per value */
+    uint8_t *mask[2];
+    uint8_t *levels;     /* carried: the map bytes of a chunk */
+    uint8_t *quanta;     /* carried: one byte per block of a group */
     uint8_t *sums;       /* hop: 2^17 elements; decode_add: the values of a chunk */
     uint32_t *bin_count; /* GW_BINS */
     uint32_t *count;     /* GW_LABELS */
     gw_codebook *book;
     gw_codebook_scratch *book_scratch;
     gw_tree *tree;
+    gw_tree *mask_tree; /* masked codebooks only */
     gw_ranker *ranker;
     gw_joiner *joiner;
 } gw_scratch;
@@ -78,7 +84,7 @@ uint32_t gw_group_chunks(const gw_codec *codec);
 /* floor[n] = n rounded down to the step, for n = 0..31. */
 void gw_floor_table(uint8_t floor[32], uint32_t step);
 
-/* drop_base of a map (docs/format.md section 3): base - 1 - 4 * (p - w). */
+/* drop_base of a map (docs/numerics.md section 2.5). */
 int32_t gw_drop_base(const gw_codec *codec, uint32_t map_base);
 
 /* docs/format.md section 7. */

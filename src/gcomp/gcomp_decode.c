@@ -8,6 +8,7 @@
  */
 #include "gcomp/ahead.h"
 #include "gcomp/gcomp_codec.h"
+#include "gcomp/quanta.h"
 
 /* ---- frame --------------------------------------------------------------------------------------------- */
 
@@ -40,7 +41,7 @@ static const gw_installed_book *find_installed(const gw_codec *codec, const gw_g
     for (uint32_t i = 0; i < codec->installed_count; i++) {
         const gw_installed_book *book = &codec->installed[i];
         if (book->id == info->book_id && book->generation == info->book_generation &&
-            codec->options.levels == info->levels) {
+            codec->options.levels == info->levels && !(info->constant && book->book.is_relative)) {
             return book;
         }
     }
@@ -131,7 +132,7 @@ gw_status gw_decoding_begin(gw_decoding *d, const gw_codec *codec, const gw_gcom
     gw_joiner *joiner = d->scratch.joiner;
     GW_MEMSET(joiner, 0, sizeof *joiner);
     joiner->dtype = (uint32_t)info->dtype;
-    joiner->derived = info->levels == GW_GCOMP_DERIVED;
+    joiner->derived = info->levels != GW_GCOMP_EXPLICIT;
     joiner->constant = (uint32_t)info->constant;
     joiner->cap = info->cap;
     joiner->drop_base = info->drop_base;
@@ -146,14 +147,18 @@ gw_status gw_decoding_begin(gw_decoding *d, const gw_codec *codec, const gw_gcom
 
 static uint32_t is_derived(const gw_decoding *d)
 {
-    return d->info.levels == GW_GCOMP_DERIVED;
+    return d->info.levels != GW_GCOMP_EXPLICIT;
 }
 
 static void use_book(gw_decoding *d)
 {
     const gw_scratch *s = &d->scratch;
     gw_tree_build(s->tree, s->book);
+    if (s->book->is_masked) {
+        gw_mask_tree_build(s->mask_tree, s->book);
+    }
     s->joiner->base = s->book->base;
+    s->joiner->relative = s->book->is_relative;
 }
 
 /* Builds the tree of the chunk's codebook: the installed one, or the one that chunk `owner` stores. */
@@ -176,8 +181,8 @@ static gw_status load_book(gw_decoding *d, uint64_t owner)
         return GW_ERR_CORRUPT;
     }
     const uint8_t *bytes = d->src + chunk.offset;
-    gw_status status = gw_codebook_read(d->scratch.book, &d->book_size, bytes, (size_t)chunk.size,
-                                        (uint32_t)d->info.dtype, is_derived(d));
+    const gw_book_kind kind = {(uint32_t)d->info.dtype, is_derived(d), is_derived(d) && !d->info.constant};
+    gw_status status = gw_codebook_read(d->scratch.book, &d->book_size, bytes, (size_t)chunk.size, kind);
     if (status != GW_OK) {
         return status;
     }
@@ -187,12 +192,20 @@ static gw_status load_book(gw_decoding *d, uint64_t owner)
     return GW_OK;
 }
 
-/* The parts of a CODED chunk, found from its counts. */
-typedef struct chunk_parts {
-    size_t len;
+/* The runs of a tree. */
+typedef struct tree_runs {
+    const gw_tree *tree;
     size_t node_len[GW_NODES_MAX];
     size_t node_at[GW_NODES_MAX]; /* number of values of the nodes to its left */
     const uint8_t *run[GW_NODES_MAX];
+} tree_runs;
+
+/* The parts of a CODED chunk, found from its counts. */
+typedef struct chunk_parts {
+    size_t len;
+    int is_masked;
+    tree_runs mask; /* of the bytes of the zero mask, if there is one */
+    tree_runs labels;
     size_t plane_len[GW_PLANES_MAX];
     const uint8_t *plane[GW_PLANES_MAX];
     size_t escape_len;
@@ -209,101 +222,128 @@ static unsigned plane_width(const gw_traits *t, size_t p)
     return p < GW_DIGIT_PLANES ? t->digit_width[p] : 4u >> (p - GW_DIGIT_PLANES);
 }
 
+/* Where the next part of a chunk and its next count are. Offsets cannot overflow: there are at most 194 runs
+ * and 7 planes of at most 2^15 values. */
+typedef struct part_cursor {
+    const uint8_t *data;
+    size_t size, at;
+    const uint8_t *count;
+} part_cursor;
+
+static const uint8_t *next_part(part_cursor *c, size_t size)
+{
+    const uint8_t *part = c->data + (c->at <= c->size ? c->at : 0);
+    c->at += size;
+    return part;
+}
+
+static size_t next_count(part_cursor *c)
+{
+    const size_t count = gw_load16(c->count);
+    c->count += 2;
+    return count;
+}
+
+/* The runs of a tree of `len` values. Returns 0 if a right child has more values than its parent. */
+static int find_runs(tree_runs *runs, const gw_tree *tree, size_t len, part_cursor *c)
+{
+    runs->tree = tree;
+    runs->node_len[0] = len;
+    runs->node_at[0] = 0;
+    for (uint32_t i = 0; i < tree->node_count; i++) {
+        const gw_node *node = &tree->node[i];
+        const size_t node_len = runs->node_len[i];
+        runs->run[i] = next_part(c, gw_run_size(node_len, node->right != 0 ? 1 : node->width));
+        if (node->right != 0) {
+            const size_t right_len = next_count(c);
+            if (right_len > node_len) {
+                return 0;
+            }
+            runs->node_len[i + 1] = node_len - right_len;
+            runs->node_at[i + 1] = runs->node_at[i];
+            runs->node_len[node->right] = right_len;
+            runs->node_at[node->right] = runs->node_at[i] + node_len - right_len;
+        }
+    }
+    return 1;
+}
+
 /* Rules 21 and 22: the counts are possible and the parts fill data[0..size) except for the final padding. */
 static gw_status find_parts(const gw_decoding *d, chunk_parts *parts, const uint8_t *data, size_t size,
                             size_t len)
 {
-    const gw_tree *tree = d->scratch.tree;
+    const gw_scratch *s = &d->scratch;
     const gw_traits *t = gw_traits_of((uint32_t)d->info.dtype);
     const size_t planes = plane_count(d);
-    const size_t counts = 2 * (planes + 1 + tree->inner_count);
+    const size_t mask_counts = s->book->is_masked ? 1u + s->mask_tree->inner_count : 0;
+    const size_t counts = 2 * (planes + 1 + mask_counts + s->tree->inner_count);
     const size_t header_size = gw_round4(counts);
     if (size < header_size || !gw_is_zero(data + counts, header_size - counts)) {
         return GW_ERR_CORRUPT;
     }
+    part_cursor c = {data, size, header_size, data};
+    size_t coded_len = len;
     parts->len = len;
-    const uint8_t *count = data;
-    for (size_t p = 0; p < planes; p++, count += 2) {
-        parts->plane_len[p] = gw_load16(count);
+    parts->is_masked = s->book->is_masked;
+    for (size_t p = 0; p < planes; p++) {
+        parts->plane_len[p] = next_count(&c);
         if (parts->plane_len[p] > len) {
             return GW_ERR_CORRUPT;
         }
     }
-    parts->escape_len = gw_load16(count);
-    count += 2;
-    if (parts->escape_len > len) {
+    parts->escape_len = next_count(&c);
+    if (parts->is_masked) {
+        coded_len = next_count(&c);
+    }
+    if (parts->escape_len > len || coded_len > len ||
+        (parts->is_masked && !find_runs(&parts->mask, s->mask_tree, (len + 7) / 8, &c)) ||
+        !find_runs(&parts->labels, s->tree, coded_len, &c)) {
         return GW_ERR_CORRUPT;
     }
-
-    size_t at = header_size; /* cannot overflow: at most 175 runs and 7 planes of at most 2^15 values */
-    parts->node_len[0] = len;
-    parts->node_at[0] = 0;
-    for (uint32_t i = 0; i < tree->node_count; i++) {
-        const gw_node *node = &tree->node[i];
-        const size_t node_len = parts->node_len[i];
-        parts->run[i] = data + (at <= size ? at : 0);
-        if (node->right != 0) {
-            const size_t right_len = gw_load16(count);
-            count += 2;
-            if (right_len > node_len) {
-                return GW_ERR_CORRUPT;
-            }
-            parts->node_len[i + 1] = node_len - right_len;
-            parts->node_at[i + 1] = parts->node_at[i];
-            parts->node_len[node->right] = right_len;
-            parts->node_at[node->right] = parts->node_at[i] + node_len - right_len;
-            at += gw_run_size(node_len, 1);
-        } else {
-            at += gw_run_size(node_len, node->width);
-        }
-    }
     for (size_t p = 0; p < planes; p++) {
-        parts->plane[p] = data + (at <= size ? at : 0);
-        at += gw_run_size(parts->plane_len[p], plane_width(t, p));
+        parts->plane[p] = next_part(&c, gw_run_size(parts->plane_len[p], plane_width(t, p)));
     }
-    parts->escape = data + (at <= size ? at : 0);
-    const size_t escape_end = at + parts->escape_len * t->size;
-    at += gw_round4(parts->escape_len * t->size);
-    if (at > size || size - at >= 16) {
+    const size_t escapes_size = parts->escape_len * t->size;
+    const size_t escape_end = c.at + escapes_size;
+    parts->escape = next_part(&c, gw_round4(escapes_size));
+    if (c.at > size || size - c.at >= 16) {
         return GW_ERR_CORRUPT;
     }
     return gw_is_zero(data + escape_end, size - escape_end) ? GW_OK : GW_ERR_CORRUPT;
 }
 
-static gw_child child_of(const gw_tree *tree, const chunk_parts *parts, const uint8_t *level, uint32_t index)
+static gw_child child_of(const tree_runs *runs, const uint8_t *level, uint32_t index)
 {
-    const gw_node *node = &tree->node[index];
+    const gw_node *node = &runs->tree->node[index];
     const int is_single_label = node->right == 0 && node->width == 0;
     gw_child child;
-    child.labels = is_single_label ? NULL : level + gw_node_place(node, parts->node_at[index]);
-    child.label = tree->label_of_rank[node->first_rank];
+    child.labels = is_single_label ? NULL : level + gw_node_place(node, runs->node_at[index]);
+    child.label = runs->tree->label_of_rank[node->first_rank];
     return child;
 }
 
-/* The labels of a chunk, from the leaves up: each node goes to its place in one of two arrays, chosen by the
- * parity of its depth. */
-static gw_status read_runs(const gw_decoding *d, const chunk_parts *parts, gw_ahead *ahead)
+/* The labels of a tree's root in level[0], from the leaves up: each node goes to its place in one of two
+ * arrays, chosen by the parity of its depth. */
+static gw_status read_runs(const gw_kernels *k, const tree_runs *runs, uint8_t *const level[2],
+                           gw_ahead *ahead)
 {
-    const gw_scratch *s = &d->scratch;
-    const gw_kernels *k = &d->codec->kernels;
-    const gw_tree *tree = s->tree;
-
+    const gw_tree *tree = runs->tree;
     for (uint32_t i = 0; i < tree->node_count; i++) {
         const uint32_t index = tree->postorder[i];
         const gw_node *node = &tree->node[index];
-        const size_t len = parts->node_len[index];
-        uint8_t *out = s->level[node->depth & 1] + gw_node_place(node, parts->node_at[index]);
+        const size_t len = runs->node_len[index];
+        uint8_t *out = level[node->depth & 1] + gw_node_place(node, runs->node_at[index]);
         gw_ahead_step(ahead, len);
         if (node->right != 0) {
-            const uint8_t *below = s->level[(node->depth + 1) & 1];
+            const uint8_t *below = level[(node->depth + 1) & 1];
             const size_t right_len =
-                k->gcomp.merge(out, child_of(tree, parts, below, index + 1),
-                               child_of(tree, parts, below, node->right), parts->run[index], len);
-            if (right_len != parts->node_len[node->right]) {
+                k->gcomp.merge(out, child_of(runs, below, index + 1), child_of(runs, below, node->right),
+                               runs->run[index], len);
+            if (right_len != runs->node_len[node->right]) {
                 return GW_ERR_CORRUPT; /* merge read beyond a child, but within the workspace: see carve() */
             }
         } else if (node->width != 0) {
-            if (!k->gcomp.unpack(out, parts->run[index], len, node->width,
+            if (!k->gcomp.unpack(out, runs->run[index], len, node->width,
                                  tree->label_of_rank + node->first_rank)) {
                 return GW_ERR_CORRUPT;
             }
@@ -312,6 +352,30 @@ static gw_status read_runs(const gw_decoding *d, const chunk_parts *parts, gw_ah
         }
     }
     return GW_OK;
+}
+
+/* The labels of all values of a chunk, at *labels in the scratch. */
+static gw_status read_labels(const gw_decoding *d, const chunk_parts *parts, gw_ahead *ahead,
+                             const uint8_t **labels)
+{
+    const gw_scratch *s = &d->scratch;
+    const gw_kernels *k = &d->codec->kernels;
+    *labels = s->level[0];
+    if (!parts->is_masked) {
+        return read_runs(k, &parts->labels, s->level, ahead);
+    }
+    const size_t mask_len = (parts->len + 7) / 8;
+    if (read_runs(k, &parts->mask, s->mask, ahead) != GW_OK ||
+        read_runs(k, &parts->labels, s->level, ahead) != GW_OK) {
+        return GW_ERR_CORRUPT;
+    }
+    /* The mask is a run like that of an inner node whose left child is zero. */
+    GW_MEMSET(s->mask[0] + mask_len, 0, gw_run_size(parts->len, 1) - mask_len);
+    const gw_child zero = {NULL, GW_LABEL_ZERO}, coded = {s->level[0], 0};
+    *labels = s->level[1];
+    return k->gcomp.merge(s->level[1], zero, coded, s->mask[0], parts->len) == parts->labels.node_len[0]
+               ? GW_OK
+               : GW_ERR_CORRUPT;
 }
 
 /* The digits of the planes, unpacked except for R1 (plane 6), of which the join reads the bits. */
@@ -348,7 +412,7 @@ static int is_escape_allowed(const gw_decoding *d, uint32_t bits, uint32_t k_byt
     const uint32_t magnitude = bits & (dtype == GW_FP32 ? 0x7fffffffu : 0x7fffu);
     const uint32_t exponent = magnitude >> t->mantissa_bits;
     if (bits == 0) {
-        return tree->zero_rank == GW_NO_RANK;
+        return tree->zero_rank == GW_NO_RANK && !d->scratch.book->is_masked;
     }
     if (exponent == t->exponent_mask) {
         return 1;
@@ -368,7 +432,8 @@ static int is_escape_allowed(const gw_decoding *d, uint32_t bits, uint32_t k_byt
         if ((magnitude & ((1u << drop) - 1)) != 0) {
             return 0;
         }
-        const uint32_t label = gw_label_of_bin(4 * exponent, dtype, 1, 0);
+        const uint32_t turn = j->relative ? gw_turn_of(k_byte, j->drop_base, dtype) : 0;
+        const uint32_t label = gw_label_of_bin(4 * gw_exponent_turn(exponent, turn, dtype), dtype, 1, 0);
         return tree->rank_of_label[label] == GW_NO_RANK;
     }
     for (uint32_t level = 0; level < 4; level++) {
@@ -402,7 +467,10 @@ static size_t work_of(const gw_decoding *d, const chunk_parts *parts)
 {
     size_t work = 0;
     for (uint32_t i = 0; i < d->scratch.tree->node_count; i++) {
-        work += parts->node_len[i];
+        work += parts->labels.node_len[i];
+    }
+    for (uint32_t i = 0; parts->is_masked && i < d->scratch.mask_tree->node_count; i++) {
+        work += parts->mask.node_len[i];
     }
     for (size_t p = 0; p < plane_count(d); p++) {
         work += parts->plane_len[p];
@@ -416,6 +484,7 @@ static gw_status decode_coded(gw_decoding *d, const uint8_t *data, size_t size, 
     const gw_scratch *s = &d->scratch;
     const gw_kernels *k = &d->codec->kernels;
     chunk_parts parts;
+    const uint8_t *labels = NULL;
     gw_status status = find_parts(d, &parts, data, size, len);
     if (status == GW_OK) {
         /* Half of the prefetch happens before the join, half during it. */
@@ -423,7 +492,7 @@ static gw_status decode_coded(gw_decoding *d, const uint8_t *data, size_t size, 
         gw_ahead ahead = gw_ahead_begin(d->beside, early, work_of(d, &parts));
         s->joiner->beside = d->beside == NULL ? NULL : d->beside + early;
         s->joiner->beside_size = d->beside_size - early;
-        status = read_runs(d, &parts, &ahead);
+        status = read_labels(d, &parts, &ahead, &labels);
         if (status == GW_OK) {
             status = read_planes(d, &parts, &ahead);
         }
@@ -433,7 +502,7 @@ static gw_status decode_coded(gw_decoding *d, const uint8_t *data, size_t size, 
     }
     s->joiner->addend = d->addend;
     gw_joined joined;
-    const gw_join_input input = {s->level[0], s->plane, levels, parts.escape, parts.escape_len, len};
+    const gw_join_input input = {labels, s->plane, levels, parts.escape, parts.escape_len, len};
     k->gcomp.join(dst, &joined, s->place, &input, s->joiner);
     for (size_t p = 0; p < plane_count(d); p++) {
         if (joined.plane_len[p] != parts.plane_len[p]) {
@@ -444,6 +513,24 @@ static gw_status decode_coded(gw_decoding *d, const uint8_t *data, size_t size, 
         return GW_ERR_CORRUPT;
     }
     return check_escapes(d, &parts, levels);
+}
+
+/* The map bytes of a carried chunk of len values, from the quanta at the start of data[0..size). Returns the
+ * size of the quanta, 0 if they are not possible. */
+static size_t expand_quanta(gw_decoding *d, const uint8_t *data, size_t size, size_t len)
+{
+    const gw_scratch *s = &d->scratch;
+    const size_t blocks = gw_block_count(len, d->info.block_log2), quanta_size = gw_round4(blocks);
+    if (size < quanta_size || !gw_is_zero(data + blocks, quanta_size - blocks)) {
+        return 0;
+    }
+    GW_MEMCPY(s->quanta, data, blocks);
+    const gw_quanta quanta = {s->quanta, d->info.block_log2, (uint32_t)d->info.dtype};
+    if (!gw_quanta_are_valid(&quanta, len)) {
+        return 0;
+    }
+    s->joiner->drop_base = gw_quanta_expand(s->levels, &quanta, len);
+    return quanta_size;
 }
 
 static gw_status decode_chunk(gw_decoding *d, uint64_t index, uint8_t *dst)
@@ -486,6 +573,12 @@ static gw_status decode_chunk(gw_decoding *d, uint64_t index, uint8_t *dst)
             }
             data += d->book_size;
             size -= d->book_size;
+        }
+        if (d->info.levels == GW_GCOMP_CARRIED) {
+            const size_t quanta_size = expand_quanta(d, data, size, len);
+            return quanta_size == 0
+                       ? GW_ERR_CORRUPT
+                       : decode_coded(d, data + quanta_size, size - quanta_size, len, d->scratch.levels, dst);
         }
         const uint8_t *levels = d->levels == NULL ? NULL : d->levels + (index << d->info.chunk_log2);
         return decode_coded(d, data, size, len, levels, dst);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "gcomp/gcomp_frame.h"
+#include "gcomp/quanta.h"
 
 static int has_map_fields(const gw_gcomp_info *info)
 {
@@ -23,15 +24,16 @@ size_t gw_frame_crc_offset(const gw_gcomp_info *info)
 
 void gw_frame_write_header(uint8_t *dst, const gw_gcomp_info *info)
 {
-    uint32_t flags = (info->strict ? GW_FLAG_STRICT : 0u) |
-                     (info->levels == GW_GCOMP_DERIVED ? GW_FLAG_DERIVED : 0u) |
-                     (info->installed ? GW_FLAG_INSTALLED : 0u) | (info->checksum ? GW_FLAG_CHECKSUM : 0u) |
-                     (info->constant ? GW_FLAG_CONSTANT : 0u);
+    uint32_t flags =
+        (info->strict ? GW_FLAG_STRICT : 0u) | (info->levels == GW_GCOMP_DERIVED ? GW_FLAG_DERIVED : 0u) |
+        (info->installed ? GW_FLAG_INSTALLED : 0u) | (info->checksum ? GW_FLAG_CHECKSUM : 0u) |
+        (info->constant ? GW_FLAG_CONSTANT : 0u) | (info->levels == GW_GCOMP_CARRIED ? GW_FLAG_CARRIED : 0u);
+    const uint32_t last = info->levels == GW_GCOMP_CARRIED ? info->block_log2 : (uint32_t)info->drop_base;
     const gw_frame_header header = {GW_FRAME_CODEC_GCOMP,
                                     (uint8_t)info->dtype,
                                     (uint8_t)info->chunk_log2,
                                     flags,
-                                    info->step | info->cap << 8 | (uint32_t)info->drop_base << 16,
+                                    info->step | info->cap << 8 | last << 16,
                                     info->len,
                                     info->frame_size};
     gw_frame_header_write(dst, &header);
@@ -63,6 +65,10 @@ static int are_fields_allowed(const gw_gcomp_info *info)
         return info->levels == GW_GCOMP_DERIVED && info->step == 1 && info->cap <= t->derived_cap &&
                info->drop_base == 0;
     }
+    if (info->levels == GW_GCOMP_CARRIED) {
+        return info->step == 1 && info->cap == t->derived_cap && info->block_log2 >= GW_BLOCK_LOG2_MIN &&
+               info->block_log2 <= gw_min_u32(GW_BLOCK_LOG2_MAX, info->chunk_log2) && info->drop_base == 0;
+    }
     if (info->levels == GW_GCOMP_DERIVED) {
         return info->step < 8 && (t->derived_steps >> info->step & 1) != 0 && info->cap <= t->derived_cap &&
                info->cap % info->step == 0;
@@ -85,7 +91,7 @@ int gw_frame_is_info_valid(const gw_gcomp_info *info)
     const size_t size = gw_dtype_size(info->dtype);
     const uint32_t flags = (uint32_t)info->strict | (uint32_t)info->checksum | (uint32_t)info->installed |
                            (uint32_t)info->constant;
-    if (size == 0 || (uint32_t)info->levels > GW_GCOMP_DERIVED || flags > 1 || info->drop_base < INT16_MIN ||
+    if (size == 0 || (uint32_t)info->levels > GW_GCOMP_CARRIED || flags > 1 || info->drop_base < INT16_MIN ||
         info->drop_base > INT16_MAX || !are_fields_allowed(info) ||
         !gw_frame_is_len_possible(info->len, info->chunk_log2) || info->len > SIZE_MAX / size) {
         return 0;
@@ -110,16 +116,23 @@ static gw_status read_header(gw_gcomp_info *info, const uint8_t *src, size_t src
     info->dtype = (gw_dtype)header.dtype;
     info->chunk_log2 = header.unit_log2;
     info->strict = (flags & GW_FLAG_STRICT) != 0;
-    info->levels = (flags & GW_FLAG_DERIVED) != 0 ? GW_GCOMP_DERIVED : GW_GCOMP_EXPLICIT;
+    info->levels = (flags & GW_FLAG_CARRIED) != 0   ? GW_GCOMP_CARRIED
+                   : (flags & GW_FLAG_DERIVED) != 0 ? GW_GCOMP_DERIVED
+                                                    : GW_GCOMP_EXPLICIT;
+    const int is_twofold = (flags & GW_FLAG_CARRIED) != 0 && (flags & GW_FLAG_DERIVED) != 0;
     info->installed = (flags & GW_FLAG_INSTALLED) != 0;
     info->checksum = (flags & GW_FLAG_CHECKSUM) != 0;
     info->constant = (flags & GW_FLAG_CONSTANT) != 0;
     info->step = header.codec_bytes & 0xff;
     info->cap = header.codec_bytes >> 8 & 0xff;
-    info->drop_base = (int16_t)(header.codec_bytes >> 16);
+    if (info->levels == GW_GCOMP_CARRIED) {
+        info->block_log2 = header.codec_bytes >> 16;
+    } else {
+        info->drop_base = (int16_t)(header.codec_bytes >> 16);
+    }
     info->len = header.len;
     info->frame_size = header.frame_size;
-    if (!are_fields_allowed(info)) {
+    if (is_twofold || !are_fields_allowed(info)) {
         return GW_ERR_HEADER;
     }
     if (!gw_frame_is_len_possible(info->len, info->chunk_log2) || info->len > len_limit) {

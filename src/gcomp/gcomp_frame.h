@@ -21,7 +21,8 @@ enum {
     GW_FLAG_INSTALLED = 1u << 2,
     GW_FLAG_CHECKSUM = 1u << 3,
     GW_FLAG_CONSTANT = 1u << 4,
-    GW_FLAGS_KNOWN = (1u << 5) - 1
+    GW_FLAG_CARRIED = 1u << 5,
+    GW_FLAGS_KNOWN = (1u << 6) - 1
 };
 
 /* Sets directory_offset, payload_offset and chunk_count from the other fields of info. */

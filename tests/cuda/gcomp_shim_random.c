@@ -139,7 +139,7 @@ static void make_case(test_case *c)
     o->chunk_log2 = below(4) == 0 ? 12 + below(4) : 14;
     o->strict = (int)below(2);
     o->checksum = (int)below(2);
-    o->param_mantissa_bits = below(3) == 0 ? 7 : 23;
+    o->tolerance_bits = below(3) == 0 ? 7 : 23;
     if (gw_gcomp_init(&c->codec, o) != GW_OK) {
         exit(2);
     }

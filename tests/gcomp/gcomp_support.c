@@ -275,7 +275,7 @@ static uint32_t model_drop(const gw_gcomp_options *o, const gw_gcomp_source *sou
     const int k = source->map->levels[index];
     const int e32 = (int)((o->dtype == GW_FP16 && exponent == 0 ? 1 : exponent) + s.bias);
     const int top2 = o->levels == GW_GCOMP_DERIVED ? 3 : (int)(magnitude >> (s.mantissa - 2) & 3);
-    const int drop_base = (int)source->map->base - 1 - 4 * ((int)o->param_mantissa_bits - (int)s.mantissa);
+    const int drop_base = (int)source->map->base - 1 - 4 * ((int)o->tolerance_bits - (int)s.mantissa);
     const int n = floor_div(k + drop_base - (4 * e32 + top2), 4);
     if (k == 0 || n <= 0) {
         return 0;

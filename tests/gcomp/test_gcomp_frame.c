@@ -317,7 +317,7 @@ static void derived_map_must_match(void **state)
         assert_int_equal(examine(&s, s.frame.at, s.size, &s.map.map), GW_OK);
 
         /* A receiver with another parameter precision has another drop_base. */
-        o.param_mantissa_bits = 10;
+        o.tolerance_bits = 10;
         gw_gcomp receiver;
         assert_int_equal(gw_gcomp_init(&receiver, &o), GW_OK);
         gw_gcomp_info info;
@@ -650,7 +650,7 @@ static void options_out_of_range(void **state)
     REFUSED(GW_FP32, chunk_log2, 16);
     REFUSED(GW_FP32, strict, 2);
     REFUSED(GW_FP32, checksum, -1);
-    REFUSED(GW_FP32, param_mantissa_bits, 0);
+    REFUSED(GW_FP32, tolerance_bits, 0);
     REFUSED(GW_FP32, cap, 19);
     REFUSED(GW_BF16, cap, 7);
     REFUSED(GW_FP16, cap, 10);

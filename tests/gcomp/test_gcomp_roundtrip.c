@@ -97,8 +97,7 @@ static void every_option(void **state)
                         for (int constant = 0; constant < 2; constant++) {
                             const size_t len = lens[turn % TEST_ARRAY_LEN(lens)];
                             o.chunk_log2 = 12 + turn % 4;
-                            o.param_mantissa_bits =
-                                dtype != GW_FP32 && turn % 5 == 0 ? (turn % 2 ? 7 : 10) : 23;
+                            o.tolerance_bits = dtype != GW_FP32 && turn % 5 == 0 ? (turn % 2 ? 7 : 10) : 23;
                             o.constant_drop = constant ? turn % 25 : 0;
                             test_codec codec;
                             test_codec_make(&codec, &o);

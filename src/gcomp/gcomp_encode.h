@@ -1,0 +1,62 @@
+/*
+ * Steps of an encode: the codebook of a group of chunks, then its chunks.
+ *
+ * SPDX-License-Identifier: BSD-2-Clause
+ */
+#ifndef GW_GCOMP_ENCODE_H
+#define GW_GCOMP_ENCODE_H
+
+#include "gcomp/gcomp_codec.h"
+
+/* A group of chunks being encoded. */
+typedef struct gw_group {
+    uint64_t first;        /* chunk */
+    const uint8_t *values; /* of the group's first value */
+    size_t len;            /* values */
+    /* The codebook: the chunk that stores it, UINT64_MAX while there is none, and its bytes. */
+    uint64_t owner;
+    size_t book_size;
+    uint32_t book_crc;
+    uint8_t book[GW_GCOMP_BOOK_SIZE_MAX];
+} gw_group;
+
+/* A chunk whose labels were counted has been split already: what the split left in the scratch. */
+typedef struct gw_split_chunk {
+    gw_digits digits;
+    size_t coded_len; /* masked: values that are not +0, else all */
+} gw_split_chunk;
+
+/* `len` values of the group from `at` on. Carried: a chunk or the start of one; its quanta become map bytes
+ * in the scratch, and the rule gets their drop_base. */
+gw_span gw_group_span(gw_encoding *encoding, const gw_group *group, size_t at, size_t len);
+
+/* Carried: the quanta of all blocks of the group, in the scratch. */
+void gw_group_quanta(gw_encoding *encoding, const gw_group *group);
+
+/* Chooses between relative exponents and others for a group, from a sample. */
+void gw_group_choose_relative(gw_encoding *encoding, const gw_group *group);
+
+/* The codebook of a group from a sample, in the scratch. Returns 0 if all values were counted and are +0. */
+int gw_group_survey(gw_encoding *encoding, const gw_group *group, size_t blocks);
+
+/*
+ * The exact codebook of a group of one chunk, in the scratch, and the chunk split into ranks: level[0], or,
+ * if zeros are masked, their mask in mask[0] and the ranks of the other values in level[1]. Returns 0 if all
+ * values are +0.
+ */
+int gw_group_split(gw_encoding *encoding, const gw_group *group, gw_split_chunk *split);
+
+/* Builds the trees and the ranker of the codebook in the scratch. */
+void gw_encoding_use_book(gw_encoding *encoding);
+
+/* Digits and escapes: none yet. */
+void gw_digits_begin(const gw_encoding *encoding, gw_digits *digits);
+
+/* Writes chunk `index`, `len` values of the group from `at` on. split: NULL unless it was split already. */
+void gw_encode_chunk(gw_encoding *encoding, gw_group *group, uint64_t index, size_t at, size_t len,
+                     const gw_split_chunk *split);
+
+/* Writes the directory entry of a ZERO chunk. */
+void gw_encode_zero_chunk(gw_encoding *encoding, uint64_t index);
+
+#endif

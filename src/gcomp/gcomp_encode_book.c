@@ -1,0 +1,254 @@
+/*
+ * Encode: the codebook of a group, from a sample of its values or from all labels of a chunk. What is chosen
+ * here is normative: docs/format.md section 6.
+ *
+ * SPDX-License-Identifier: BSD-2-Clause
+ */
+#include "gcomp/gcomp_encode.h"
+#include "gcomp/mask_code.h"
+
+/* 1 if labels depend on a window, which the largest ordinary exponent field decides. */
+static int has_window(const gw_round_rule *rule)
+{
+    return !rule->derived && rule->dtype != GW_FP16;
+}
+
+uint32_t gw_survey_fold(uint32_t *count, const uint32_t *bin_count, uint32_t dtype, uint32_t derived)
+{
+    uint32_t base = 0;
+    if (!derived && dtype != GW_FP16) {
+        uint32_t largest = 0;
+        for (uint32_t bin = 4; bin < 4u * gw_traits_of(dtype)->exponent_mask; bin++) {
+            largest = bin_count[bin] != 0 ? bin >> 2 : largest;
+        }
+        base = gw_codebook_base(largest);
+    }
+    GW_MEMSET(count, 0, GW_LABELS * sizeof *count);
+    for (uint32_t bin = 0; bin < GW_BINS; bin++) {
+        if (bin_count[bin] != 0) {
+            count[gw_label_of_bin(bin, dtype, derived, base)] += bin_count[bin];
+        }
+    }
+    return base;
+}
+
+/* Adds the bins of a sample of the group to the bin counts, and its mask bytes to mask_count unless that is
+ * NULL. The period is a power of two. */
+static void survey(gw_encoding *e, const gw_group *group, size_t period, uint32_t *mask_count)
+{
+    gw_scratch *s = &e->scratch;
+    gw_survey_fn *const fn = e->codec->kernels.gcomp.survey;
+    GW_MEMSET(s->bin_count, 0, GW_BINS * sizeof *s->bin_count);
+    if (e->info.levels != GW_GCOMP_CARRIED) {
+        const gw_span span = gw_group_span(e, group, 0, group->len);
+        fn(s->bin_count, mask_count, &span, period, &e->rule);
+        return;
+    }
+    /* The drop_base of a carried chunk is its own. A chunk has whole periods, or is within one. */
+    const size_t chunk_len = (size_t)1 << e->info.chunk_log2;
+    for (size_t at = 0; at < group->len; at += chunk_len) {
+        if (at % period == 0 || period < chunk_len) {
+            const size_t len = period > chunk_len ? GW_SAMPLE_RUN_LEN : chunk_len;
+            const gw_span span = gw_group_span(e, group, at, gw_min_size(group->len - at, len));
+            fn(s->bin_count, mask_count, &span, period, &e->rule);
+        }
+    }
+}
+
+/* About 1024 values are counted either way. */
+void gw_group_choose_relative(gw_encoding *e, const gw_group *group)
+{
+    gw_scratch *s = &e->scratch;
+    e->rule.relative = 0;
+    if (!e->rule.deep) {
+        return;
+    }
+    const size_t period = GW_SAMPLE_RUN_LEN * gw_power_of_two(group->len / 1024);
+    uint64_t cost[2];
+    for (uint32_t relative = 0; relative < 2; relative++) {
+        e->rule.relative = relative;
+        survey(e, group, period, NULL);
+        gw_survey_fold(s->count, s->bin_count, e->rule.dtype, 1);
+        cost[relative] = gw_labels_cost(s->count, 1);
+    }
+    e->rule.relative = cost[1] < cost[0];
+}
+
+/* Sets the code lengths of the scratch's codebook from the counts. */
+static void set_lengths(gw_encoding *e, const uint32_t mask_count[GW_MASK_CLASSES], uint32_t is_masked)
+{
+    gw_scratch *s = &e->scratch;
+    s->book->is_relative = (uint8_t)e->rule.relative;
+    s->book->is_masked = (uint8_t)is_masked;
+    if (is_masked) {
+        s->count[GW_LABEL_ZERO] = 0;
+        gw_mask_depths(s->book->mask_depth, mask_count, s->book_scratch);
+    }
+    gw_codebook_lengths(s->book->length, s->count, s->book_scratch);
+}
+
+int gw_group_survey(gw_encoding *e, const gw_group *group, size_t blocks)
+{
+    gw_scratch *s = &e->scratch;
+    uint32_t byte_count[256] = {0}, mask_count[GW_MASK_CLASSES] = {0};
+    gw_group_choose_relative(e, group);
+    survey(e, group, GW_SAMPLE_RUN_LEN * blocks, byte_count);
+    gw_mask_fold(mask_count, byte_count);
+    s->book->base = (uint8_t)gw_survey_fold(s->count, s->bin_count, e->rule.dtype, e->rule.derived);
+    uint64_t len = 0;
+    for (uint32_t label = 0; label < GW_LABELS; label++) {
+        len += s->count[label];
+    }
+    if (blocks == 1 && s->count[GW_LABEL_ZERO] == len) {
+        return 0;
+    }
+    const gw_mask_choice choice = {s->count, mask_count, len,
+                                   gw_min_u64(group->len, (uint64_t)1 << e->info.chunk_log2)};
+    const uint32_t is_masked = (uint32_t)gw_is_mask_better(&choice);
+    if (blocks > 1) { /* what the sample has missed needs codes too */
+        s->count[GW_LABEL_ZERO] += s->count[GW_LABEL_ZERO] == 0;
+        s->count[GW_LABEL_ESCAPE] += s->count[GW_LABEL_ESCAPE] == 0;
+        for (uint32_t c = 0; c < GW_MASK_CLASSES; c++) {
+            mask_count[c] += mask_count[c] == 0;
+        }
+    }
+    set_lengths(e, mask_count, is_masked);
+    return 1;
+}
+
+void gw_digits_begin(const gw_encoding *e, gw_digits *digits)
+{
+    GW_MEMSET(digits, 0, sizeof *digits);
+    GW_MEMCPY(digits->plane, e->scratch.plane, sizeof digits->plane);
+    digits->escape = e->scratch.escapes;
+}
+
+/* The largest exponent field of the values that were split into labels, without infinity and NaN. */
+static uint32_t largest_exponent(const gw_encoding *e, uint32_t base, const gw_digits *digits)
+{
+    const gw_traits *t = gw_traits_of(e->rule.dtype);
+    uint32_t largest = 0;
+    for (uint32_t label = GW_LABELS - 1; label >= 4 && largest == 0; label--) {
+        largest = e->scratch.count[label] != 0 ? gw_exponent_of_label(label, e->rule.dtype, 0, base) : 0;
+    }
+    for (size_t i = 0; i < digits->escape_len; i++) {
+        const uint8_t *at = digits->escape + t->size * i;
+        const uint32_t bits = t->size == 4 ? gw_load32(at) : gw_load16(at);
+        const uint32_t exponent = bits >> t->mantissa_bits & t->exponent_mask;
+        largest = exponent > largest && exponent != t->exponent_mask ? exponent : largest;
+    }
+    return largest;
+}
+
+/* Moves the counts of ordinary labels to the labels that are `down` smaller. Returns 0 and changes nothing if
+ * a counted label would leave the range of ordinary labels or an escape was counted. */
+static int move_counts(uint32_t count[GW_LABELS], int32_t down)
+{
+    uint32_t outside = count[GW_LABEL_ESCAPE];
+    for (int32_t label = 4; label < GW_LABELS; label++) {
+        outside |= label - down < 4 || label - down >= GW_LABELS ? count[label] : 0;
+    }
+    if (outside != 0) {
+        return 0;
+    }
+    uint32_t moved[GW_LABELS] = {0};
+    moved[GW_LABEL_ZERO] = count[GW_LABEL_ZERO];
+    for (int32_t label = 4; label < GW_LABELS; label++) {
+        if (label + down >= 4 && label + down < GW_LABELS) {
+            moved[label] = count[label + down];
+        }
+    }
+    GW_MEMCPY(count, moved, sizeof moved);
+    return 1;
+}
+
+/*
+ * Counts all labels of a chunk, by a split whose ranks are the labels themselves: values are rounded once,
+ * and rank_labels() later turns labels into ranks. The window follows from the same counts, so the split uses
+ * the window of the chunk before. If that was the wrong one, the counts are moved; if a label would leave the
+ * window, or there are escapes that the right window may have labels for, the chunk is split again.
+ *
+ * *move: what has to be subtracted from the ordinary labels in level[0]. Returns 0 if all values are +0.
+ */
+static int split_labels(gw_encoding *e, const gw_span *chunk, gw_digits *digits, int32_t *move)
+{
+    const gw_kernels *k = &e->codec->kernels;
+    gw_scratch *s = &e->scratch;
+    uint32_t base = has_window(&e->rule) ? e->window : 0;
+    *move = 0;
+    for (int is_right = 0; !is_right;) {
+        for (uint32_t label = 0; label < GW_LABELS; label++) {
+            s->ranker->rank[label] = (uint8_t)label;
+        }
+        s->ranker->escape_rank = GW_LABEL_ESCAPE;
+        s->ranker->base = base;
+        gw_digits_begin(e, digits);
+        if (k->gcomp.split(s->level[0], digits, chunk, &e->rule, s->ranker) == 0) {
+            return 0;
+        }
+        GW_MEMSET(s->count, 0, GW_LABELS * sizeof *s->count);
+        k->gcomp.count(s->count, s->level[0], chunk->len);
+        is_right = 1;
+        if (has_window(&e->rule)) {
+            const uint32_t right = gw_codebook_base(largest_exponent(e, base, digits));
+            *move = 4 * ((int32_t)right - (int32_t)base);
+            is_right = right == base || move_counts(s->count, *move);
+            base = right;
+        }
+    }
+    e->window = base;
+    s->book->base = (uint8_t)base;
+    return 1;
+}
+
+/* Turns the len labels of split_labels() into ranks. */
+static void rank_labels(gw_encoding *e, uint8_t *labels, size_t len, int32_t move)
+{
+    uint8_t rank[GW_LABELS];
+    const gw_scratch *s = &e->scratch;
+    GW_MEMCPY(rank, s->ranker->rank, sizeof rank);
+    if (move != 0) {
+        for (int32_t label = 4; label < GW_LABELS; label++) {
+            const int32_t moved = label - move;
+            rank[label] = s->ranker->rank[moved >= 4 && moved < GW_LABELS ? moved : GW_LABEL_ESCAPE];
+        }
+    }
+    e->codec->kernels.gcomp.rank(labels, len, rank);
+}
+
+int gw_group_split(gw_encoding *e, const gw_group *group, gw_split_chunk *split)
+{
+    gw_scratch *s = &e->scratch;
+    uint32_t mask_count[GW_MASK_CLASSES] = {0};
+    int32_t move = 0;
+    gw_group_choose_relative(e, group);
+    const gw_span chunk = gw_group_span(e, group, 0, group->len);
+    if (!split_labels(e, &chunk, &split->digits, &move)) {
+        return 0;
+    }
+    uint32_t is_masked = 0;
+    split->coded_len = group->len;
+    if (!gw_is_mask_hopeless(s->count[GW_LABEL_ZERO], group->len)) {
+        const size_t coded =
+            e->codec->kernels.gcomp.partition(NULL, s->level[1], s->mask[0], s->level[0], group->len, 1);
+        gw_mask_count(mask_count, s->mask[0], (group->len + 7) / 8);
+        const gw_mask_choice choice = {s->count, mask_count, group->len, group->len};
+        is_masked = (uint32_t)gw_is_mask_better(&choice);
+        split->coded_len = is_masked ? coded : group->len;
+    }
+    set_lengths(e, mask_count, is_masked);
+    gw_encoding_use_book(e);
+    rank_labels(e, s->level[is_masked], split->coded_len, move);
+    return 1;
+}
+
+void gw_encoding_use_book(gw_encoding *e)
+{
+    const gw_scratch *s = &e->scratch;
+    e->rule.relative = s->book->is_relative;
+    gw_tree_build(s->tree, s->book);
+    if (s->book->is_masked) {
+        gw_mask_tree_build(s->mask_tree, s->book);
+    }
+    gw_ranker_build(s->ranker, s->tree, s->book);
+}

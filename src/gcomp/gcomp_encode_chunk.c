@@ -1,0 +1,244 @@
+/*
+ * Encode: one chunk, from values to its bytes: split, entropy, pack.
+ *
+ * SPDX-License-Identifier: BSD-2-Clause
+ */
+#include "gcomp/gcomp_encode.h"
+#include "gcomp/quanta.h"
+
+static size_t plane_count(const gw_encoding *e)
+{
+    return e->rule.derived ? GW_PLANES_MAX : GW_DIGIT_PLANES;
+}
+
+static unsigned plane_width(const gw_traits *t, size_t p)
+{
+    return p < GW_DIGIT_PLANES ? t->digit_width[p] : 4u >> (p - GW_DIGIT_PLANES);
+}
+
+static int is_single_label(const gw_node *node)
+{
+    return node->right == 0 && node->width == 0;
+}
+
+/* Where the runs of a tree go. */
+typedef struct run_writer {
+    const gw_kernels *kernels;
+    uint8_t *right_len; /* counts of the next inner nodes */
+    uint8_t *dst, *end;
+} run_writer;
+
+/* Ranks that a tree is to code. */
+typedef struct rank_array {
+    uint8_t *ranks, *free; /* two areas, see write_runs() */
+    size_t len;
+    uint8_t more; /* every rank is larger by this than in the tree */
+} rank_array;
+
+/*
+ * Partitions ranks along the tree. Writes every node's run and the length of every right child. Returns 0 if
+ * the runs would not fit before the end.
+ *
+ * Nodes come in preorder. A node of n values has two areas: its ranks, and a free one of n bytes plus 128 for
+ * each depth below it. The ranks of the left child stay in the first area; those of the right child go to the
+ * start of the second, the rest of which is free for the left subtree. After the left subtree, all of the
+ * first area is free for the right one. (128 bytes: slop, and alignment of the next start.)
+ */
+static int write_runs(run_writer *w, const gw_tree *tree, const rank_array *array)
+{
+    typedef struct part {
+        uint8_t *ranks;
+        uint8_t *free;
+        size_t len;
+    } part;
+    part parts[GW_NODES_MAX];
+
+    parts[0].ranks = array->ranks;
+    parts[0].free = array->free;
+    parts[0].len = array->len;
+    for (uint32_t i = 0; i < tree->node_count; i++) {
+        const gw_node *node = &tree->node[i];
+        const part *own = &parts[i];
+        const size_t run_size = gw_run_size(own->len, node->right != 0 ? 1 : node->width);
+        if (run_size > (size_t)(w->end - w->dst)) {
+            return 0;
+        }
+        if (node->right != 0) {
+            part *left = &parts[i + 1], *right = &parts[node->right];
+            /* The ranks of a child that is a leaf of width 0 are not needed. */
+            left->ranks = is_single_label(&tree->node[i + 1]) ? NULL : own->ranks;
+            right->ranks = is_single_label(&tree->node[node->right]) ? NULL : own->free;
+            right->len = w->kernels->gcomp.partition(left->ranks, right->ranks, w->dst, own->ranks, own->len,
+                                                     (uint8_t)(node->pivot + array->more));
+            left->len = own->len - right->len;
+            right->free = own->ranks;
+            left->free = own->free + ((right->len + 2 * GW_SLOP - 1) & ~(size_t)(GW_SLOP - 1));
+            gw_store16(w->right_len, (uint16_t)right->len);
+            w->right_len += 2;
+        } else if (node->width != 0) {
+            w->kernels->gcomp.pack(w->dst, own->ranks, own->len, node->width,
+                                   (uint8_t)(node->first_rank + array->more));
+        }
+        w->dst += run_size;
+    }
+    return 1;
+}
+
+/* Writes the runs of the mask, if there is one, and of the labels. The mask's bytes become ranks in place. */
+static int write_all_runs(gw_encoding *e, run_writer *w, size_t len, size_t coded_len)
+{
+    const gw_scratch *s = &e->scratch;
+    if (!s->book->is_masked) {
+        const rank_array all = {s->level[0], s->level[1], len, 0};
+        return write_runs(w, s->tree, &all);
+    }
+    const size_t mask_len = (len + 7) / 8;
+    uint8_t rank[256];
+    for (uint32_t byte = 0; byte < 256; byte++) {
+        const uint32_t has_code = s->mask_tree->rank_of_label[byte] != GW_NO_RANK;
+        rank[byte] = (uint8_t)(has_code ? s->mask_tree->rank_of_label[byte] : 0);
+    }
+    w->kernels->gcomp.rank(s->mask[0], mask_len, rank);
+    const rank_array mask = {s->mask[0], s->mask[1], mask_len, 0};
+    const rank_array labels = {s->level[1], s->level[0], coded_len, 1};
+    return write_runs(w, s->mask_tree, &mask) && write_runs(w, s->tree, &labels);
+}
+
+/* Carried: copies the quanta of a chunk to dst. Returns their size. */
+static size_t write_quanta(const gw_encoding *e, size_t at, size_t len, uint8_t *dst)
+{
+    if (e->info.levels != GW_GCOMP_CARRIED) {
+        return 0;
+    }
+    const uint32_t log2 = e->info.block_log2;
+    const size_t blocks = gw_block_count(len, log2), size = gw_round4(blocks);
+    if (dst != NULL) {
+        GW_MEMCPY(dst, e->scratch.quanta + (at >> log2), blocks);
+        GW_MEMSET(dst + blocks, 0, size - blocks);
+    }
+    return size;
+}
+
+/* Writes a chunk from its ranks and digits, without codebook, quanta and final padding. Returns its size, or
+ * 0 if that would be more than `limit`; dst[0..limit) is then unspecified. */
+static size_t write_coded(gw_encoding *e, size_t len, const gw_split_chunk *split, uint8_t *dst, size_t limit)
+{
+    const gw_scratch *s = &e->scratch;
+    const gw_traits *t = gw_traits_of(e->rule.dtype);
+    const gw_digits *digits = &split->digits;
+    const size_t planes = plane_count(e);
+    const size_t mask_counts = s->book->is_masked ? 1u + s->mask_tree->inner_count : 0;
+    const size_t counts_size = 2 * (planes + 1 + mask_counts + s->tree->inner_count);
+    const size_t header_size = gw_round4(counts_size);
+    const size_t escapes_size = digits->escape_len * t->size;
+    size_t rest_size = gw_round4(escapes_size);
+    for (size_t p = 0; p < planes; p++) {
+        rest_size += gw_run_size(digits->plane_len[p], plane_width(t, p));
+    }
+    if (header_size + rest_size > limit) {
+        return 0;
+    }
+    uint8_t *count = dst;
+    for (size_t p = 0; p < planes; p++, count += 2) {
+        gw_store16(count, (uint16_t)digits->plane_len[p]);
+    }
+    gw_store16(count, (uint16_t)digits->escape_len);
+    count += 2;
+    if (s->book->is_masked) {
+        gw_store16(count, (uint16_t)split->coded_len);
+        count += 2;
+    }
+    GW_MEMSET(dst + counts_size, 0, header_size - counts_size);
+    run_writer writer = {&e->codec->kernels, count, dst + header_size, dst + (limit - rest_size)};
+    if (!write_all_runs(e, &writer, len, split->coded_len)) {
+        return 0;
+    }
+    uint8_t *at = writer.dst;
+    for (size_t p = 0; p < planes; p++) {
+        const unsigned width = plane_width(t, p);
+        e->codec->kernels.gcomp.pack(at, digits->plane[p], digits->plane_len[p], width, 0);
+        at += gw_run_size(digits->plane_len[p], width);
+    }
+    GW_MEMCPY(at, digits->escape, escapes_size);
+    GW_MEMSET(at + escapes_size, 0, gw_round4(escapes_size) - escapes_size);
+    at += gw_round4(escapes_size);
+    return (size_t)(at - dst);
+}
+
+static void write_raw(gw_encoding *e, const gw_span *chunk, uint8_t *dst)
+{
+    const size_t size = chunk->len * gw_traits_of(e->rule.dtype)->size;
+    e->codec->kernels.gcomp.round(dst, chunk, &e->rule);
+    GW_MEMSET(dst + size, 0, gw_frame_raw_size(e->rule.dtype, chunk->len) - size);
+}
+
+static void write_entry(gw_encoding *e, uint64_t index, gw_gcomp_chunk_kind kind, uint64_t book, size_t size,
+                        uint32_t crc)
+{
+    gw_frame_write_entry(e->entries + GW_FRAME_ENTRY_SIZE * (index - e->entries_first), e->offset,
+                         (uint32_t)kind, (uint32_t)book, e->info.checksum ? crc : 0);
+    e->payload += size;
+    e->offset += size;
+}
+
+void gw_encode_zero_chunk(gw_encoding *e, uint64_t index)
+{
+    write_entry(e, index, GW_GCOMP_CHUNK_ZERO, 0, 0, 0);
+}
+
+/* Splits a chunk into ranks, as gw_group_split() leaves them. Returns 0 if all values are +0. */
+static int split_chunk(gw_encoding *e, const gw_span *chunk, gw_split_chunk *split)
+{
+    const gw_scratch *s = &e->scratch;
+    const gw_kernels *k = &e->codec->kernels;
+    gw_digits_begin(e, &split->digits);
+    split->coded_len = chunk->len;
+    if (k->gcomp.split(s->level[0], &split->digits, chunk, &e->rule, s->ranker) == 0) {
+        return 0;
+    }
+    if (s->book->is_masked) {
+        split->coded_len = k->gcomp.partition(NULL, s->level[1], s->mask[0], s->level[0], chunk->len, 1);
+    }
+    return 1;
+}
+
+void gw_encode_chunk(gw_encoding *e, gw_group *group, uint64_t index, size_t at, size_t len,
+                     const gw_split_chunk *split)
+{
+    const gw_kernels *k = &e->codec->kernels;
+    const gw_span chunk = gw_group_span(e, group, at, len);
+    const size_t raw_size = gw_frame_raw_size(e->rule.dtype, len); /* a multiple of 16 */
+    uint8_t *const dst = e->payload;
+    const int is_owner = !e->info.installed && group->owner == UINT64_MAX;
+    const size_t book_size = is_owner ? group->book_size : 0;
+    const size_t front_size = book_size + write_quanta(e, at, len, NULL);
+    const size_t others = front_size + 16; /* a CODED region is at least 16 bytes smaller than a RAW one */
+    const size_t limit = raw_size > others ? raw_size - others : 0;
+    gw_split_chunk own;
+    if (split == NULL) {
+        split = &own;
+        if (!split_chunk(e, &chunk, &own)) {
+            gw_encode_zero_chunk(e, index);
+            return;
+        }
+    }
+    const size_t size = write_coded(e, len, split, dst + front_size, limit);
+    if (size == 0) {
+        write_raw(e, &chunk, dst);
+        write_entry(e, index, GW_GCOMP_CHUNK_RAW, 0, raw_size,
+                    e->info.checksum ? k->crc32c(0, dst, raw_size) : 0);
+        return;
+    }
+    const size_t region = gw_round16(front_size + size);
+    if (is_owner) {
+        GW_MEMCPY(dst, group->book, book_size);
+        group->owner = index;
+    }
+    write_quanta(e, at, len, dst + book_size);
+    GW_MEMSET(dst + front_size + size, 0, region - front_size - size);
+    uint32_t crc = 0;
+    if (e->info.checksum) {
+        crc = k->crc32c(e->info.installed ? 0 : group->book_crc, dst + book_size, region - book_size);
+    }
+    write_entry(e, index, GW_GCOMP_CHUNK_CODED, e->info.installed ? 0 : group->owner, region, crc);
+}
