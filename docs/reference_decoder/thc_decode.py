@@ -96,9 +96,10 @@ class Frame:
         need(self.first + self.blocks <= 2**32, "header")
         need(not any(data[80:96]), "header")
         self.place()
-        need(self.size == self.crc_at + (4 if self.flags & CHECKSUM else 0), "header")
+        need(self.size == self.round16(self.payload_end + self.crc_size), "header")
         need(len(data) >= self.size, "short")
         need(len(data) <= self.size, "trailing")
+        need(not any(data[self.payload_end : self.size - self.crc_size]), "header")
 
     def place(self):
         self.words = 1 if self.flags & ROTATED else 2
@@ -110,7 +111,12 @@ class Frame:
         lanes = 0
         if self.blocks:
             lanes = ((self.blocks - 1) << self.log2) + self.lanes_of(self.blocks - 1)
-        self.crc_at = self.payload_at + lanes * self.item_bits // 8
+        self.payload_end = self.payload_at + lanes * self.item_bits // 8
+        self.crc_size = 4 if self.flags & CHECKSUM else 0
+
+    @staticmethod
+    def round16(size):
+        return -(-size // 16) * 16
 
     def elements_of(self, block):
         return min(1 << self.log2, self.count - (block << self.log2))
@@ -142,8 +148,8 @@ class Frame:
         for code in p:
             bits = code_bits(code)
             need(bits == 0 or 0x00800000 <= bits & 0x7FFFFFFF < 0x7F000000, "corrupt")
-        _, width = extent(p)
-        need(width >= 0, "corrupt")
+        minimum, width = extent(p)
+        need(from_bits(code_bits(p[0])) >= minimum, "corrupt")
         return "coded" if width > 0 else "constant"
 
     def members(self, block):
@@ -270,7 +276,7 @@ def store(value, dtype):
         bits = bits_of(value)
         return struct.pack("<H", (bits + 0x7FFF + (bits >> 16 & 1)) >> 16)
     try:
-        return struct.pack("<e", value)
+        return struct.pack("<e", value).replace(b"\x00\x80", b"\x00\x00")  # no -0
     except OverflowError:
         return b"\x00\x7c" if value > 0 else b"\x00\xfc"
 
@@ -284,6 +290,11 @@ def decode(data, mean=True):
     zero = bytes(DTYPE_SIZE[frame.dtype])
     if frame.flags & CHECKSUM and crc32c(data[:-4]) != struct.unpack("<I", data[-4:])[0]:
         return "checksum", None, zero * frame.count, []
+    if not frame.blocks and frame.set_size and not frame.flags & BLOCK_SETS:
+        try:
+            frame.members(0)  # the one set of a sum, which no block checks here
+        except Reject as reject:
+            return reject.code, None, b"", []
     status, bad, out, missing = "ok", None, [], []
     for block in range(frame.blocks):
         try:

@@ -500,7 +500,7 @@ typedef struct gw_thc_frame_info {
     uint64_t block_first;
     uint64_t block_count;
     uint64_t len;        /* elements in this frame */
-    uint64_t frame_size; /* bytes */
+    uint64_t frame_size; /* bytes, a multiple of 16 */
     uint64_t norms_offset;
     uint64_t sets_offset;
     uint64_t set_size; /* bytes of one set */
@@ -516,13 +516,15 @@ typedef struct gw_thc_frame_info {
  */
 GW_API GW_MUST_CHECK gw_status gw_thc_frame_peek(const void *src, size_t src_size, gw_thc_frame_info *info);
 
-/* Header and content: all of the above, GW_ERR_SHORT or GW_ERR_TRAILING if frame->size is not the frame's,
- * GW_ERR_LIMIT, GW_ERR_CHECKSUM, and every block's pattern, set and lanes (GW_ERR_CORRUPT, GW_ERR_DUP);
- * *bad_block is relative to the frame. *info is written if the header is valid, whatever follows it. */
+/* Header and content: all of the above, GW_ERR_LIMIT, GW_ERR_SHORT or GW_ERR_TRAILING if frame->size is not
+ * the frame's, GW_ERR_HEADER for padding that is not zero, GW_ERR_CHECKSUM, and every block's pattern, set
+ * and lanes (GW_ERR_CORRUPT, GW_ERR_DUP); *bad_block is relative to the frame. *info is written if the header
+ * is valid, whatever follows it. */
 GW_API GW_MUST_CHECK gw_status gw_thc_frame_check(const gw_thc_frame *frame, gw_thc_frame_info *info,
                                                   uint64_t *bad_block);
 
-/* Bytes of an index frame of `len` elements (all of their blocks), SIZE_MAX if size_t is too small. */
+/* Bytes of an index frame of `len` elements (all of their blocks), a multiple of 16 so that frames in a row
+ * stay aligned; SIZE_MAX if size_t is too small. */
 GW_API size_t gw_thc_frame_bound(const gw_thc *thc, uint64_t len);
 
 /*
@@ -535,8 +537,8 @@ GW_API GW_MUST_CHECK gw_status gw_thc_frame_encode(const gw_thc *thc, const gw_t
                                                    const gw_thc_source *source, gw_buffer *dst,
                                                    uint64_t *bad_block, const gw_workspace *workspace);
 
-/* Bytes of a sum frame of `len` elements, SIZE_MAX if size_t is too small. flags: 0 or any of
- * GW_THC_FLAG_CHECKSUM, GW_THC_FLAG_BLOCK_SETS; others are ignored. */
+/* Bytes of a sum frame of `len` elements, a multiple of 16; SIZE_MAX if size_t is too small. flags: 0 or any
+ * of GW_THC_FLAG_CHECKSUM, GW_THC_FLAG_BLOCK_SETS; others are ignored. */
 GW_API size_t gw_thc_frame_sum_bound(const gw_thc *thc, uint64_t len, uint32_t flags);
 
 /* An empty sum frame (no contributor, zero lanes) that accepts frames like `like` (an index or sum frame,

@@ -86,7 +86,9 @@ void gw_thc_store_avx2(void *dst, const float *src, unsigned dtype, size_t len)
             gw_store128(out + 2 * i, narrow_bf16(bits, is_nan));
         } else {
             const __m128i half = _mm256_cvtps_ph(x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
-            gw_store128(out + 2 * i, pack_halves(_mm256_cvtepu16_epi32(half), is_nan, 0x7e00));
+            const __m128i is_minus_zero = _mm_cmpeq_epi16(half, _mm_set1_epi16(INT16_MIN));
+            const __m256i words = _mm256_cvtepu16_epi32(_mm_andnot_si128(is_minus_zero, half));
+            gw_store128(out + 2 * i, pack_halves(words, is_nan, 0x7e00));
         }
     }
     gw_thc_store_values(out, src, dtype, i, len);

@@ -80,9 +80,10 @@ GW_TEMPLATE __m256i narrow(__m512 x, unsigned dtype)
     if (dtype == GW_BF16) {
         return narrow_bf16(_mm512_castps_si512(x), is_nan);
     }
-    const __m256i half =
-        _mm512_maskz_cvtps_ph((__mmask16)0xffff, x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
-    return _mm256_mask_mov_epi16(half, is_nan, _mm256_set1_epi16(0x7e00));
+    __m256i half = _mm512_maskz_cvtps_ph((__mmask16)0xffff, x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
+    half = _mm256_mask_mov_epi16(half, is_nan, _mm256_set1_epi16(0x7e00));
+    const __mmask16 is_kept = _mm256_cmpneq_epi16_mask(half, _mm256_set1_epi16(INT16_MIN)); /* not -0 */
+    return _mm256_maskz_mov_epi16(is_kept, half);
 }
 
 /* The first `len` of 8 lanes. */

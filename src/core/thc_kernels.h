@@ -52,7 +52,8 @@ typedef void gw_thc_load_fn(float *dst, const void *src, unsigned dtype, const f
                             size_t padded_len);
 
 /* store: dst[i] = src[i] in dtype, rounded to nearest even; NaN becomes the canonical quiet NaN of the type.
- * bf16 results are never subnormal because fp32 ones are not; fp16 results may be. */
+ * bf16 results are never subnormal or -0 because fp32 ones are not; fp16 results may be subnormal, and what
+ * rounds to -0 becomes +0. */
 typedef void gw_thc_store_fn(void *dst, const float *src, unsigned dtype, size_t len);
 
 /* norm: pattern of the L2 norm of x[0..len), 1 <= len <= 8192, x flushed. 0 if all are +0;

@@ -283,7 +283,8 @@ GW_DEVICE float gw_larger_magnitude(float x, float y)
     return z;
 }
 
-/* fp16 bits to fp32; two floats that are not NaN to bf16 or fp16, to nearest, ties to even, y above x. */
+/* fp16 bits to fp32; two floats that are not NaN to bf16 or fp16, to nearest, ties to even, y above x. What
+ * rounds to -0 of fp16 is +0: the sum of -0 and +0. */
 GW_DEVICE float gw_float_from_fp16(uint32_t bits)
 {
     float x;
@@ -301,7 +302,7 @@ GW_DEVICE uint32_t gw_two_bf16(float x, float y)
 GW_DEVICE uint32_t gw_two_fp16(float x, float y)
 {
     uint32_t z;
-    asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(z) : "f"(y), "f"(x));
+    asm("cvt.rn.f16x2.f32 %0, %1, %2; add.rn.f16x2 %0, %0, %3;" : "=&r"(z) : "f"(y), "f"(x), "r"(0));
     return z;
 }
 

@@ -157,7 +157,8 @@ GW_DEVICE void store(uint8_t *dst, uint32_t dtype, uint64_t at, uint32_t bits)
     } else if (dtype == GW_BF16) {
         ((uint16_t *)(void *)dst)[at] = (uint16_t)(is_nan ? 0x7fc0u : gw_narrow_bf16(bits));
     } else {
-        ((uint16_t *)(void *)dst)[at] = (uint16_t)(is_nan ? 0x7e00u : gw_narrow_fp16(bits));
+        const uint32_t half = is_nan ? 0x7e00u : gw_narrow_fp16(bits);
+        ((uint16_t *)(void *)dst)[at] = (uint16_t)(half == 0x8000u ? 0 : half);
     }
 }
 

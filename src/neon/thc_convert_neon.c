@@ -59,7 +59,9 @@ static inline uint16x4_t narrow_bf16(float32x4_t x)
 
 static inline uint16x4_t narrow_fp16(float32x4_t x)
 {
-    return vbsl_u16(vmovn_u32(vceqq_f32(x, x)), gw_narrow_fp16x4(x), vdup_n_u16(0x7e00));
+    const uint16x4_t half = gw_narrow_fp16x4(x);
+    const uint16x4_t is_minus_zero = vceq_u16(half, vdup_n_u16(0x8000));
+    return vbsl_u16(vmovn_u32(vceqq_f32(x, x)), vbic_u16(half, is_minus_zero), vdup_n_u16(0x7e00));
 }
 
 void gw_thc_store_neon(void *dst, const float *src, unsigned dtype, size_t len)

@@ -38,6 +38,11 @@ size_t gw_thc_frame_block_offset(const gw_thc_frame_info *info, uint64_t i)
     return (size_t)(info->payload_offset + (i << info->options.block_log2) / 8 * payload_bits(info));
 }
 
+static size_t checksum_size(const gw_thc_frame_info *info)
+{
+    return (info->flags & GW_THC_FLAG_CHECKSUM) != 0 ? 4 : 0;
+}
+
 void gw_thc_frame_place(gw_thc_frame_info *info)
 {
     uint64_t patterns = gw_thc_pattern_count(&info->options);
@@ -56,8 +61,15 @@ void gw_thc_frame_place(gw_thc_frame_info *info)
     info->set_size = sets > 0 ? (info->options.worker_max + 63u) / 64u * 8u : 0;
     info->payload_offset = info->sets_offset + sets * info->set_size;
     info->payload_size = lanes / 8 * payload_bits(info);
-    info->frame_size =
-        info->payload_offset + info->payload_size + ((info->flags & GW_THC_FLAG_CHECKSUM) != 0 ? 4 : 0);
+    const uint64_t end = info->payload_offset + info->payload_size + checksum_size(info);
+    info->frame_size = (end + 15) / 16 * 16;
+}
+
+/* The zeros before the checksum or the end: their number, and where they start. */
+static size_t padding_of(const gw_thc_frame_info *info, size_t *offset)
+{
+    *offset = (size_t)(info->payload_offset + info->payload_size);
+    return (size_t)info->frame_size - checksum_size(info) - *offset;
 }
 
 void gw_thc_frame_write_header(uint8_t *dst, const gw_thc_frame_info *info)
@@ -203,7 +215,9 @@ gw_status gw_thc_frame_open(const gw_thc_frame *frame, gw_thc_frame_info *info)
     if (frame->size != info->frame_size) {
         return frame->size < info->frame_size ? GW_ERR_SHORT : GW_ERR_TRAILING;
     }
-    return GW_OK;
+    size_t offset;
+    const size_t padding = padding_of(info, &offset);
+    return gw_is_zero((const uint8_t *)frame->data + offset, padding) ? GW_OK : GW_ERR_HEADER;
 }
 
 int gw_thc_frame_checksum_good(const uint8_t *src, const gw_thc_frame_info *info)
@@ -217,6 +231,10 @@ int gw_thc_frame_checksum_good(const uint8_t *src, const gw_thc_frame_info *info
 
 void gw_thc_frame_seal(uint8_t *dst, const gw_thc_frame_info *info)
 {
+    size_t offset;
+    const size_t padding = padding_of(info, &offset);
+
+    GW_MEMSET(dst + offset, 0, padding);
     if ((info->flags & GW_THC_FLAG_CHECKSUM) == 0) {
         return;
     }
@@ -277,6 +295,14 @@ gw_status gw_thc_frame_check_block(const gw_thc_state *thc, const uint8_t *src, 
     return block.members != UINT32_MAX ? gw_thc_block_check(thc, &block) : GW_ERR_DUP;
 }
 
+gw_status gw_thc_frame_check_empty(const uint8_t *src, const gw_thc_frame_info *info)
+{
+    if (info->block_count != 0 || info->set_size == 0) {
+        return GW_OK;
+    }
+    return gw_thc_frame_members(src, info, 0) != UINT32_MAX ? GW_OK : GW_ERR_DUP;
+}
+
 gw_status gw_thc_frame_check(const gw_thc_frame *frame, gw_thc_frame_info *info, uint64_t *bad_block)
 {
     gw_thc_state thc;
@@ -291,7 +317,10 @@ gw_status gw_thc_frame_check(const gw_thc_frame *frame, gw_thc_frame_info *info,
     if (!gw_thc_frame_checksum_good(frame->data, info)) {
         return GW_ERR_CHECKSUM;
     }
-    status = gw_thc_state_init(&thc, &info->options);
+    status = gw_thc_frame_check_empty(frame->data, info);
+    if (status == GW_OK) {
+        status = gw_thc_state_init(&thc, &info->options);
+    }
     for (uint64_t i = 0; status == GW_OK && i < info->block_count; i++) {
         status = gw_thc_frame_check_block(&thc, frame->data, info, i);
         if (status != GW_OK && bad_block != NULL) {

@@ -41,11 +41,16 @@ gw_thc_range gw_thc_frame_range(const gw_thc_frame_info *info);
 gw_status gw_thc_frame_check_block(const gw_thc_state *thc, const uint8_t *src, const gw_thc_frame_info *info,
                                    uint64_t i);
 
-/* Header, size, limit: all but checksum and blocks. */
+/* The set of a sum without blocks, which no block checks: GW_OK or GW_ERR_DUP. */
+gw_status gw_thc_frame_check_empty(const uint8_t *src, const gw_thc_frame_info *info);
+
+/* Header, size, padding, limit: all but checksum, sets and blocks. */
 gw_status gw_thc_frame_open(const gw_thc_frame *frame, gw_thc_frame_info *info);
 
 /* 1 if the frame has no checksum or a right one. */
 int gw_thc_frame_checksum_good(const uint8_t *src, const gw_thc_frame_info *info);
+
+/* Writes padding and checksum, after everything else. */
 void gw_thc_frame_seal(uint8_t *dst, const gw_thc_frame_info *info);
 
 #endif

@@ -158,6 +158,10 @@ gw_status gw_thc_frame_decode(const gw_thc_frame *frame, gw_thc_mode mode, gw_th
         }
         return GW_ERR_CHECKSUM;
     }
+    status = gw_thc_frame_check_empty(frame->data, &info);
+    if (status != GW_OK) {
+        return status;
+    }
     for (uint64_t i = 0; i < info.block_count; i++) {
         decode_block(&r, target, frame->data, &info, i);
     }

@@ -47,8 +47,8 @@ GW_INLINE gw_thc_block_kind gw_thc_plain_read(const uint32_t *patterns, int mark
         return GW_THC_BLOCK_INVALID;
     }
     gw_thc_plain_extent extent = gw_thc_plain_extent_of(patterns);
-    if (extent.width < 0.0f) {
-        return GW_THC_BLOCK_INVALID; /* maximum below minimum */
+    if (gw_float_from_bits(gw_thc_plain_bits(patterns[0])) < extent.minimum) {
+        return GW_THC_BLOCK_INVALID; /* be it by a subnormal, which the width does not show */
     }
     return extent.width > 0.0f ? GW_THC_BLOCK_CODED : GW_THC_BLOCK_CONSTANT;
 }

@@ -53,7 +53,8 @@ static inline uint32_t gw_thc_narrow(uint32_t bits, unsigned dtype)
     if (dtype == GW_BF16) {
         return is_nan ? 0x7fc0u : gw_narrow_bf16(bits);
     }
-    return is_nan ? 0x7e00u : gw_narrow_fp16(bits);
+    const uint32_t half = is_nan ? 0x7e00u : gw_narrow_fp16(bits);
+    return half == 0x8000u ? 0 : half;
 }
 
 static inline void gw_thc_store_values(uint8_t *dst, const float *src, unsigned dtype, size_t first,

@@ -636,7 +636,8 @@ static inline uint32_t gw_two_bf16(float x, float y)
 }
 static inline uint32_t gw_two_fp16(float x, float y)
 {
-    return gw_narrow_fp16(__float_as_uint(x)) | gw_narrow_fp16(__float_as_uint(y)) << 16;
+    const uint32_t low = gw_narrow_fp16(__float_as_uint(x)), high = gw_narrow_fp16(__float_as_uint(y));
+    return (low == 0x8000u ? 0 : low) | (high == 0x8000u ? 0 : high << 16);
 }
 static inline uint32_t __dp2a_hi(uint32_t x, uint32_t y, uint32_t z)
 {

@@ -427,20 +427,22 @@ static void all_shapes(void **state)
     gw_cuda_close(&cuda);
 }
 
-/* Norms near the end of fp32: sums become infinite, errors too, as on the CPU, and not the largest number. */
+/* Norms near the end of fp32: sums become infinite, errors too, as on the CPU, and not the largest number.
+ * And norms whose values are below the smallest fp16, which are never -0. */
 static void largest_norms(void **state)
 {
     (void)state;
-    enum { BLOCKS = 4, LEN = BLOCKS * 1024 - 300, LANES = BLOCKS * 1024 };
-    const uint32_t maxima[BLOCKS] = {0x7f7fffffu, 0x7f000000u, 0x7e812345u, 0x40000001u};
-    const uint32_t members[BLOCKS] = {WORKERS, WORKERS, WORKERS, WORKERS};
+    enum { BLOCKS = 6, LEN = BLOCKS * 1024 - 300, LANES = BLOCKS * 1024 };
+    const uint32_t maxima[BLOCKS] = {0x7f7fffffu, 0x7f000000u, 0x35800000u,
+                                     0x7e812345u, 0x40000001u, 0x35800000u};
+    const uint32_t members[BLOCKS] = {WORKERS, WORKERS, WORKERS, WORKERS, WORKERS, WORKERS};
     const gw_dtype dtypes[] = {GW_FP32, GW_BF16, GW_FP16};
     gw_cuda cuda;
     uint64_t random = 13;
 
     testing_open(&cuda);
-    for (unsigned d = 0; d < 6; d++) {
-        const unsigned lane_bits = d < 3 ? 8 : 16;
+    for (unsigned d = 0; d < 9; d++) {
+        const unsigned lane_bits = 8u << d / 3;
         job j = make_job(4, 10, dtypes[d % 3], lane_bits, WORKERS, GW_THC_ROTATED, GW_THC_NONFINITE_ERROR, 0);
         const size_t lane_size = lane_bits / 8;
         uint8_t *lanes = take(LANES * lane_size);

@@ -88,6 +88,18 @@ static void store_rounds_ties_up(void *dst, const float *src, unsigned dtype, si
     }
 }
 
+/* What a conversion instruction gives. */
+static void store_leaves_minus_zero(void *dst, const float *src, unsigned dtype, size_t len)
+{
+    uint8_t *out = (uint8_t *)dst;
+    gw_thc_store_scalar(dst, src, dtype, len);
+    for (size_t i = 0; i < len && dtype == GW_FP16; i++) {
+        if (gw_load16(out + 2 * i) == 0 && gw_bits_from_float(src[i]) >> 31 != 0) {
+            gw_store16(out + 2 * i, 0x8000);
+        }
+    }
+}
+
 /* The accumulators of a shorter vector: another order of additions. */
 static uint32_t norm_other_order(const float *x, size_t len)
 {
@@ -291,6 +303,7 @@ const bad_kernel bad_thc_kernels[] = {
     {"forgets an error in the tail", "thc_load", (kc_fn)load_forgets_tail_error, KC_OUTPUT, 0},
     {"flushes fp16 subnormals", "thc_load", (kc_fn)load_flushes_small_halves, KC_OUTPUT, 0},
     {"rounds bf16 ties up", "thc_store", (kc_fn)store_rounds_ties_up, KC_OUTPUT, 0},
+    {"leaves -0 of fp16", "thc_store", (kc_fn)store_leaves_minus_zero, KC_OUTPUT, 0},
     {"reads a value past the end", "thc_norm", (kc_fn)norm_reads_past_end, KC_CRASH, 0},
     {"adds in another order", "thc_norm", (kc_fn)norm_other_order, KC_OUTPUT, 0},
     {"wrong for tiny norms", "thc_norm", (kc_fn)norm_forgets_window, KC_OUTPUT, 0},

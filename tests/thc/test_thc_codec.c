@@ -906,6 +906,50 @@ static void test_dtypes(void **state)
     }
 }
 
+/* -0 of every dtype is encoded as +0, and no decoder writes it: not where a negative number rounds to it. */
+static void test_minus_zero(void **state)
+{
+    (void)state;
+    enum { LEN = 200, INDICES = 128 };
+    const gw_workspace workspace = any_workspace();
+
+    for (unsigned dtype = GW_FP32; dtype <= GW_FP16; dtype++) {
+        const size_t size = dtype == GW_FP32 ? 4 : 2;
+        uint8_t x[2][4 * LEN] = {{0}}, indices[2][INDICES], out[4 * LEN];
+        uint32_t norm[2], zeros = 0;
+        gw_thc_options options = default_options(4, 1, 0);
+        options.dtype = (gw_dtype)dtype;
+        gw_thc thc = make_thc(&options);
+        const gw_thc_range range = {LEN, 0, 1, 0, 0};
+        for (size_t i = 0; i < LEN; i++) {
+            x[0][size * i + size - 1] = 0x80; /* -0, little-endian */
+        }
+        for (size_t v = 0; v < 2; v++) { /* a few of the smallest fp16, 2^-24, and as much of the others */
+            for (size_t i = 0; i < LEN; i += 50) {
+                const uint32_t bits = dtype == GW_FP16 ? 1 : dtype == GW_BF16 ? 0x3380 : 0x33800000;
+                memcpy(x[v] + size * i, &bits, size);
+            }
+            const gw_thc_source source = {.values = x[v], .patterns = &norm[v]};
+            assert_int_equal(gw_thc_norms(&thc, &range, &source, &norm[v], NULL, &workspace), GW_OK);
+            assert_int_equal(
+                gw_thc_encode(&thc, &range, &source, &(gw_buffer){indices[v], INDICES, 0}, NULL, &workspace),
+                GW_OK);
+        }
+        assert_int_equal(norm[0], norm[1]);
+        assert_memory_equal(indices[0], indices[1], INDICES);
+        assert_int_equal(gw_thc_decode_indices(&thc, &range, &(gw_thc_indices){indices[0], INDICES, &norm[0]},
+                                               &(gw_thc_target){.values = out, .capacity = LEN}, &workspace),
+                         GW_OK);
+        for (size_t i = 0; i < LEN; i++) {
+            uint32_t bits = 0;
+            memcpy(&bits, out + size * i, size);
+            assert_int_not_equal(bits, (uint32_t)1 << (8 * size - 1));
+            zeros += bits == 0;
+        }
+        assert_true((dtype == GW_FP16) == (zeros > LEN / 10));
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -921,6 +965,7 @@ int main(void)
         cmocka_unit_test(test_reduced),
         cmocka_unit_test(test_bias),
         cmocka_unit_test(test_dtypes),
+        cmocka_unit_test(test_minus_zero),
     };
     return cmocka_run_group_tests_name("thc codec", tests, NULL, NULL);
 }

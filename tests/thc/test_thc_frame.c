@@ -288,7 +288,11 @@ static void test_hostile_content(void **state)
     float out[LEN];
     gw_thc_target target = {.values = out, .capacity = LEN};
 
+    gw_thc_frame_info info;
+    assert_int_equal(gw_thc_frame_peek(f->frame[0], f->frame_size, &info), GW_OK);
+    const size_t end = (size_t)(info.payload_offset + info.payload_size);
     for (size_t at = 96; at < f->frame_size; at += 7) {
+        at += at >= end && at < f->frame_size - 4 ? f->frame_size - 4 - at : 0; /* not the padding */
         f->frame[0][at] ^= 1;
         memset(out, 0x5a, sizeof out);
         assert_int_equal(decode_frame(f->frame[0], f->frame_size, &target), GW_ERR_CHECKSUM);
@@ -402,7 +406,7 @@ static void test_empty(void **state)
     gw_thc thc = make_thc(&options);
     gw_thc_range range = {0, 0, 0, 0, 1};
     gw_thc_source source = {0};
-    uint8_t frame[96], sum[104];
+    uint8_t frame[96], sum[112], checked[112];
     gw_buffer dst = {frame, sizeof frame, 0};
     gw_buffer dst_sum = {sum, sizeof sum, 0};
     gw_thc_target target = {.values = NULL};
@@ -415,6 +419,99 @@ static void test_empty(void **state)
     assert_int_equal(gw_thc_frame_sum_init(&received, 0, &dst_sum), GW_OK);
     assert_int_equal(add(&dst_sum, frame, 96), GW_OK);
     assert_int_equal(add(&dst_sum, frame, 96), GW_ERR_DUP);
+    assert_int_equal(dst_sum.size, sizeof sum);
+    /* No block checks the set of an empty sum: worker 2 of 2. */
+    for (unsigned bit = 2; bit < 64; bit += 61) {
+        gw_thc_frame_info info;
+        uint64_t bad_block = 0;
+        memcpy(checked, sum, sizeof sum);
+        checked[96 + bit / 8] |= (uint8_t)(1u << bit % 8);
+        received = (gw_thc_frame){checked, sizeof checked, 0, GW_BACKEND_ALL};
+        assert_int_equal(gw_thc_frame_check(&received, &info, &bad_block), GW_ERR_DUP);
+        assert_true(bad_block == UINT64_MAX);
+        assert_int_equal(decode_frame(checked, sizeof checked, &target), GW_ERR_DUP);
+        assert_true(target.bad_block == UINT64_MAX && target.len == 0);
+        assert_int_equal(add(&dst_sum, checked, sizeof checked), GW_ERR_DUP);
+    }
+}
+
+/* Frames end on a multiple of 16 bytes, after zeros and the checksum. */
+static void test_padding(void **state)
+{
+    (void)state;
+    for (uint32_t flags = 0; flags <= GW_THC_FLAG_CHECKSUM; flags += GW_THC_FLAG_CHECKSUM) {
+        fixture *f = make_fixture(flags, GW_THC_ROTATED);
+        gw_buffer sum = make_sum(f, f->frame[0], flags);
+        float out[LEN];
+        gw_thc_target target = {.values = out, .capacity = LEN};
+
+        assert_int_equal(add(&sum, f->frame[0], f->frame_size), GW_OK);
+        for (unsigned is_sum = 0; is_sum < 2; is_sum++) {
+            uint8_t *frame = is_sum ? sum.data : f->frame[1];
+            const size_t size = is_sum ? sum.size : f->frame_size;
+            gw_thc_frame_info info;
+            unsigned padding = 0;
+
+            assert_int_equal(gw_thc_frame_peek(frame, size, &info), GW_OK);
+            assert_int_equal(info.frame_size, size);
+            assert_int_equal(size % 16, 0);
+            size_t at = (size_t)(info.payload_offset + info.payload_size);
+            for (; at < size - (flags != 0 ? 4 : 0); at++, padding++) {
+                assert_int_equal(frame[at], 0);
+                frame[at] = 0x80;
+                memset(out, 0x5a, sizeof out);
+                assert_int_equal(decode_frame(frame, size, &target), GW_ERR_HEADER);
+                gw_thc_frame received = {frame, size, LEN, GW_BACKEND_ALL};
+                assert_int_equal(gw_thc_frame_check(&received, &info, NULL), GW_ERR_HEADER);
+                assert_int_equal(((uint8_t *)out)[0], 0x5a); /* nothing was written */
+                frame[at] = 0;
+            }
+            assert_int_equal(padding, is_sum ? (flags != 0 ? 4 : 8) : (flags != 0 ? 12 : 0));
+            assert_int_equal(decode_frame(frame, size, &target), GW_OK);
+        }
+        free(sum.data);
+        free_fixture(f);
+    }
+}
+
+/* A plain block whose maximum lies below its minimum, be it by one subnormal. */
+static void test_crossed_extent(void **state)
+{
+    (void)state;
+    fixture *f = make_fixture(0, GW_THC_PLAIN);
+    gw_buffer sum = make_sum(f, f->frame[0], 0);
+    uint8_t *bytes = sum.data;
+    float out[LEN];
+    gw_thc_target target = {.values = out, .capacity = LEN};
+    static const uint32_t least = 0x00800000u; /* 2^-126 */
+    const struct {
+        uint32_t maximum, minimum; /* bits */
+        gw_status status;
+    } cases[] = {
+        {least, least, GW_OK},
+        {least + 1, least, GW_OK},
+        {least, least + 1, GW_ERR_CORRUPT},
+        {least | 0x80000000u, least | 0x80000000u, GW_OK},
+        {(least + 1) | 0x80000000u, least | 0x80000000u, GW_ERR_CORRUPT},
+        {0, least, GW_ERR_CORRUPT},
+        {least | 0x80000000u, 0, GW_ERR_CORRUPT},
+        {0, 0, GW_OK},
+    };
+
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        const uint32_t bits[2] = {cases[i].maximum,
+                                  cases[i].minimum == 0 ? 0 : cases[i].minimum ^ 0x80000000u};
+        for (size_t w = 0; w < 2; w++) { /* an empty sum: no lanes, so only the patterns matter */
+            const uint32_t code = bits[w] >> 31 != 0 ? ~bits[w] : bits[w] | 0x80000000u;
+            for (size_t b = 0; b < 4; b++) {
+                bytes[96 + 4 * w + b] = (uint8_t)(code >> 8 * b);
+            }
+        }
+        assert_int_equal(decode_frame(bytes, sum.size, &target), cases[i].status);
+        assert_true(target.bad_block == (cases[i].status == GW_OK ? UINT64_MAX : 0));
+    }
+    free(sum.data);
+    free_fixture(f);
 }
 
 int main(void)
@@ -423,7 +520,8 @@ int main(void)
         cmocka_unit_test(test_round_trip),      cmocka_unit_test(test_block_sets),
         cmocka_unit_test(test_hostile_headers), cmocka_unit_test(test_hostile_content),
         cmocka_unit_test(test_mismatches),      cmocka_unit_test(test_every_byte),
-        cmocka_unit_test(test_empty),
+        cmocka_unit_test(test_empty),           cmocka_unit_test(test_padding),
+        cmocka_unit_test(test_crossed_extent),
     };
     return cmocka_run_group_tests_name("thc frame", tests, NULL, NULL);
 }

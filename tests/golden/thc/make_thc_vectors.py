@@ -31,6 +31,14 @@ def npy(path, values, dtype="<f4"):
         f.write(struct.pack("<%d%s" % (len(values), code), *values))
 
 
+def edit(data, at, new):
+    return data[:at] + bytes(new) + data[at + len(new) :]
+
+
+def order_code(bits):
+    return ~bits & 0xFFFFFFFF if bits >> 31 else bits | 0x80000000
+
+
 def save(kind, name, data, status, block=""):
     folder = os.path.join(HERE, kind)
     os.makedirs(folder, exist_ok=True)
@@ -99,18 +107,45 @@ def make_valid(m):
     save("decode", "nonfinite-sum", total, "ok")
     _, total = m.job(2, lambda w: m.normal(100), base, "<f2")
     save("decode", "fp16-sum", total, "ok")
+    # -0 and the least fp16 numbers: what is decoded rounds to zeros of both signs, of which only +0 is written.
+    tiny = [-0.0, 2.0**-24, -(2.0**-24), 0.0]
+    frames, total = m.job(2, lambda w: [tiny[(i + w) % 4] for i in range(100)], base, "<f2")
+    save("decode", "fp16-minus-zero-index", frames[1], "ok")
+    save("decode", "fp16-minus-zero-sum", total, "ok")
+    for name, dtype, zeros in (("fp32", "<f4", [-0.0]), ("fp16", "<f2", [-0.0]), ("bf16", "<u2", [0x8000])):
+        frames, total = m.job(1, lambda w, zeros=zeros: zeros * 70, base, dtype)
+        save("decode", f"minus-zero-{name}-index", frames[0], "ok")
+        _, total = m.job(1, lambda w, zeros=zeros: zeros * 70, base + ("--plain",), dtype)
+        save("decode", f"minus-zero-{name}-plain-sum", total, "ok")
     _, total = m.job(2, lambda w: [m.random.getrandbits(15) % 0x4100 & 0xFFFF for _ in range(100)], base, "<u2")
     save("decode", "bf16-sum", total, "ok")
+    # Constant blocks: the mean is the fp32 pattern, the sum twice as much, and both are rounded. Ties, overflow by
+    # rounding alone, and what rounds to -0.
+    rounded = {
+        "bf16": ("<u2", [0x3F808000, 0x3F818000, 0x3F808001, 0xBF817FFF, 0xBF818000, 0x7EFFFFFF, 0xFEFF7FFF, 0x00800000]),
+        "fp16": ("<f2", [0x3F801000, 0x3F803000, 0x3F801001, 0x33000000, 0xB3000000, 0xB3000001, 0x477FEFFF, 0xC77FF000]),
+    }
+    for name, (dtype, values) in rounded.items():
+        _, total = m.job(2, lambda w, n=len(values): [0] * (64 * n), base + ("--plain",), dtype)
+        codes = [code for bits in values for code in (order_code(bits), order_code(bits ^ 0x80000000))]
+        save("decode", f"rounding-{name}-sum", edit(total, 96, struct.pack(f"<{len(codes)}I", *codes)), "ok")
+    mark = base + ("--nonfinite", "propagate")
+    _, total = m.job(2, lambda w: m.normal(64) + [float("-inf")] + m.normal(70), mark, "<f2")
+    save("decode", "nonfinite-fp16-sum", total, "ok")
+    _, total = m.job(2, lambda w: [0x3F80] * 64 + [0xFFFF] + [0x3F80] * 70, mark, "<u2")
+    save("decode", "nonfinite-bf16-sum", total, "ok")
     _, total = m.job(1, lambda w: [1.0], base)
     save("decode", "one-value-sum", total, "ok")
+    frames, _ = m.job(1, lambda w: [1.0], base + ("--bits", 1))  # 96 + 4 + 8 bytes, and 4 of padding
+    save("decode", "padding-index", frames[0], "ok")
+    m.run("compress", "0.npy", "--codec", "thc", "--block", "64", "--bits", "3", "--checksum", "-o", "crc.gw")
+    save("decode", "padding-checksum-index", m.read("crc.gw"), "ok")  # 96 + 4 + 24, and the checksum at 124
+    # Frames in a row: each starts and ends on a multiple of 16.
+    assert all(len(m.read(name)) % 16 == 0 for name in ("0.gw", "sum.gw", "crc.gw"))
     _, total = m.job(1, lambda w: [], base)
     save("decode", "empty-sum", total, "ok")
     _, total = m.job(70, lambda w: m.normal(10), base)
     save("decode", "workers70-sum", total, "ok")
-
-
-def edit(data, at, new):
-    return data[:at] + bytes(new) + data[at + len(new) :]
 
 
 def make_rejects(m):
@@ -122,6 +157,7 @@ def make_rejects(m):
     for size in (0, 3, 31, 32, 95, 96, len(index) - 1):
         save("reject", f"short-{size}", index[:size], "short")
     save("reject", "trailing", index + b"\0", "trailing")
+    save("reject", "trailing-16", index + bytes(16), "trailing")
     fields = [
         ("magic", 0, b"GWf\x1a", "magic"),
         ("magic-swapped", 0, b"\x1afWg", "magic"),
@@ -186,6 +222,32 @@ def make_rejects(m):
     save("reject", "k0-with-lanes", edit(total, 112, b"\0"), "corrupt", 0)
     _, plain = m.job(2, lambda w: m.normal(130), base + ("--plain",))
     save("reject", "plain-crossed", edit(plain, 96, struct.pack("<I", 0x00800001)), "corrupt", 0)
+    # The maximum is 2^-126, minus the minimum -2^-126 (1 + 2^-23): the width is a subnormal below zero. No lanes.
+    empty = edit(plain, 96 + 24, bytes(len(plain) - 96 - 24))
+    least = struct.pack("<I", 0x80800000)
+    save("reject", "plain-crossed-subnormal", edit(empty, 96, least + struct.pack("<I", 0x7F7FFFFE)), "corrupt", 0)
+    save("decode", "plain-least-missing-sum", edit(empty, 96, least + struct.pack("<I", 0x7F7FFFFF)), "ok")
+    frames, _ = m.job(2, lambda w: [0.0] * 130, base + ("--plain",))
+    save(
+        "reject",
+        "plain-crossed-subnormal-index",
+        edit(frames[0], 96 + 8, least + struct.pack("<I", 0x7F7FFFFE)),
+        "corrupt",
+        1,
+    )
+    _, empty = m.job(2, lambda w: [], base)
+    save("reject", "empty-set-beyond-n", edit(empty, 96, b"\x07"), "dup")
+    save("reject", "empty-set-padding", edit(empty, 103, b"\x80"), "dup")
+    save("reject", "padding-empty", edit(empty, 104, b"\1"), "header")
+    _, total = m.job(3, lambda w: m.normal(200), base)
+    save("reject", "padding", edit(total, len(total) - 1, b"\1"), "header")
+    save("reject", "not-padded", edit(total, 24, struct.pack("<Q", len(total) - 8))[:-8], "header")
+    save("reject", "padded-twice", edit(total, 24, struct.pack("<Q", len(total) + 16)) + bytes(16), "header")
+    m.run("compress", "0.npy", "--codec", "thc", "--block", "64", "--checksum", "-o", "crc.gw")
+    crc = bytearray(m.read("crc.gw"))
+    crc[-5] = 1
+    crc[-4:] = struct.pack("<I", thc_decode.crc32c(crc[:-4]))
+    save("reject", "padding-before-checksum", bytes(crc), "header")
     save("reject", "plain-mark", edit(plain, 96 + 8, b"\xff" * 8), "corrupt", 1)
     save("reject", "plain-minus-zero", edit(plain, 96 + 16, struct.pack("<I", 0x7FFFFFFF)), "corrupt", 2)
 
