@@ -51,7 +51,7 @@ static gw_status tree(gw_bench_books *b)
 
 static gw_status ranker(gw_bench_books *b)
 {
-    gw_ranker_build(&b->ranker, &b->tree, b->book.base);
+    gw_ranker_build(&b->ranker, &b->tree, &b->book);
     return GW_OK;
 }
 
@@ -59,7 +59,7 @@ static gw_status book_of(gw_bench_books *b, const uint32_t *count)
 {
     gw_codebook_lengths(b->book.length, count, &b->scratch);
     gw_tree_build(&b->tree, &b->book);
-    gw_ranker_build(&b->ranker, &b->tree, b->book.base);
+    gw_ranker_build(&b->ranker, &b->tree, &b->book);
     return GW_OK;
 }
 
@@ -76,7 +76,8 @@ static gw_status group_book(gw_bench_books *b)
 static gw_status read_book(gw_bench_books *b)
 {
     size_t used;
-    const gw_status status = gw_codebook_read(&b->read, &used, b->bytes, b->size, GW_FP32, 0);
+    const gw_status status =
+        gw_codebook_read(&b->read, &used, b->bytes, b->size, (gw_book_kind){GW_FP32, 0, 0});
     gw_tree_build(&b->tree, &b->read);
     return status;
 }

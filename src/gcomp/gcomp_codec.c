@@ -101,12 +101,12 @@ void gw_floor_table(uint8_t floor[32], uint32_t step)
     }
 }
 
-int32_t gw_drop_base(const gw_codec *codec, uint32_t map_base)
+int32_t gw_drop_base(const gw_codec *codec, gw_gcomp_levels levels, uint32_t map_base)
 {
     const int32_t w = gw_traits_of((uint32_t)codec->options.dtype)->mantissa_bits;
     const int32_t t = (int32_t)codec->options.tolerance_bits;
     /* Explicit levels compare quarter-octaves, as the paper does; a quantum needs the octave only. */
-    const int32_t quarters = codec->options.levels == GW_GCOMP_EXPLICIT ? -1 : 3;
+    const int32_t quarters = levels == GW_GCOMP_EXPLICIT ? -1 : 3;
     return (int32_t)map_base + quarters - 4 * (t - w);
 }
 

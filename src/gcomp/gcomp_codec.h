@@ -85,7 +85,7 @@ uint32_t gw_group_chunks(const gw_codec *codec);
 void gw_floor_table(uint8_t floor[32], uint32_t step);
 
 /* drop_base of a map (docs/numerics.md section 2.5). */
-int32_t gw_drop_base(const gw_codec *codec, uint32_t map_base);
+int32_t gw_drop_base(const gw_codec *codec, gw_gcomp_levels levels, uint32_t map_base);
 
 /* docs/format.md section 7. */
 uint32_t gw_map_hash(const gw_gcomp_info *info, const uint32_t *digest, const gw_kernels *kernels);

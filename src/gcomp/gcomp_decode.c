@@ -60,7 +60,8 @@ static gw_status check_map(const gw_codec *codec, const gw_gcomp_info *info, con
         return GW_ERR_MAP;
     }
     /* chunk_log2 first: the number of digests depends on it. */
-    if (info->chunk_log2 != map->chunk_log2 || gw_drop_base(codec, map->base) != info->drop_base ||
+    if (info->chunk_log2 != map->chunk_log2 ||
+        gw_drop_base(codec, GW_GCOMP_DERIVED, map->base) != info->drop_base ||
         gw_bits_from_float(map->wire_scale) != gw_bits_from_float(info->wire_scale) ||
         gw_map_hash(info, map->digest, &codec->kernels) != info->map_hash) {
         return GW_ERR_MAP;

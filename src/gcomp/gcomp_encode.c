@@ -21,7 +21,7 @@ static void fill_rule(gw_round_rule *rule, const gw_codec *codec, const gw_gcomp
     rule->constant = o->levels != GW_GCOMP_CARRIED && source->map == NULL;
     rule->deep = !rule->constant && o->deep_cut;
     rule->cap = rule->constant ? o->constant_drop : o->cap;
-    rule->drop_base = source->map == NULL ? 0 : gw_drop_base(codec, source->map->base);
+    rule->drop_base = source->map == NULL ? 0 : gw_drop_base(codec, o->levels, source->map->base);
     gw_floor_table(rule->floor, o->step);
     rule->seed = source->seed;
     rule->step_index = source->step_index;
@@ -55,7 +55,7 @@ void gw_encoding_fill_info(gw_gcomp_info *info, const gw_codec *codec, const gw_
     }
     gw_frame_place(info);
     if (derived && source->map != NULL) {
-        info->drop_base = gw_drop_base(codec, source->map->base);
+        info->drop_base = gw_drop_base(codec, o->levels, source->map->base);
         info->wire_scale = source->map->wire_scale;
         info->map_hash = gw_map_hash(info, source->map->digest, &codec->kernels);
     }

@@ -88,7 +88,7 @@ void gw_group_quanta(gw_encoding *e, const gw_group *group)
         const size_t len = gw_min_size(group->len - at, block_len);
         if (source->map != NULL) {
             quanta[i] = quantum_of_map(source->map->levels + first + at, len,
-                                       gw_drop_base(e->codec, source->map->base), dtype);
+                                       gw_drop_base(e->codec, GW_GCOMP_CARRIED, source->map->base), dtype);
         } else if (source->quanta != NULL) {
             const uint8_t given = source->quanta[(first + at) >> log2];
             quanta[i] = exponent_of(given, dtype);

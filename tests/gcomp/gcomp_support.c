@@ -261,6 +261,46 @@ static int floor_div(int x, int y)
     return x >= 0 ? x / y : -((-x + y - 1) / y);
 }
 
+int test_model_quantum(const gw_gcomp_options *o, const gw_gcomp_source *source, size_t index)
+{
+    if (o->levels == GW_GCOMP_CARRIED) { /* quanta given by the caller, close enough to each other */
+        const uint8_t exponent = source->quanta[index >> o->block_log2];
+        const int most = o->dtype == GW_FP16 ? 142 : 254;
+        return exponent == 0 ? TEST_NO_QUANTUM : exponent > most ? most : exponent;
+    }
+    const int k = source->map->levels[index];
+    /* 2^(floor(log2(ratio)) - t), the ratio being at least that of its quarter-octave */
+    return k == 0 ? TEST_NO_QUANTUM : floor_div(k + (int)source->map->base, 4) - (int)o->tolerance_bits;
+}
+
+/* Rounding of a value below its quantum to 0 or the quantum. Returns 0 if it is not such a value. */
+static int model_deep_cut(uint32_t *rounded, const gw_gcomp_options *o, const gw_gcomp_source *source,
+                          size_t index, uint32_t random)
+{
+    const shape s = shape_of(o->dtype);
+    const uint32_t magnitude = test_get(source->values, o->dtype, index) & ((1u << (8 * s.size - 1)) - 1);
+    const uint32_t field = magnitude >> s.mantissa;
+    int quantum = test_model_quantum(o, source, index);
+    if (quantum == TEST_NO_QUANTUM || field == s.special || magnitude == 0 ||
+        (field == 0 && o->dtype != GW_FP16)) {
+        return 0;
+    }
+    const int last = (int)s.special - 1 + (int)s.bias;
+    quantum = quantum > last ? last : quantum;
+    const int octaves = quantum - (int)(field == 0 ? 1 : field) - (int)s.bias;
+    if (octaves <= 0) {
+        return 0;
+    }
+    const double significand =
+        (double)((magnitude & ((1u << s.mantissa) - 1)) + (field != 0 ? 1u << s.mantissa : 0));
+    const double share = significand / power_of_two((int)s.mantissa + octaves);
+    const int up = o->rounding == GW_GCOMP_STOCHASTIC ? (double)random < floor(share * 4294967296.0)
+                   : o->rounding == GW_GCOMP_NEAREST  ? share > 0.5
+                                                      : 0;
+    *rounded = up ? (uint32_t)(quantum - (int)s.bias) << s.mantissa : 0;
+    return 1;
+}
+
 static uint32_t model_drop(const gw_gcomp_options *o, const gw_gcomp_source *source, size_t index,
                            uint32_t magnitude)
 {
@@ -269,14 +309,20 @@ static uint32_t model_drop(const gw_gcomp_options *o, const gw_gcomp_source *sou
     if (exponent == s.special || (exponent == 0 && o->dtype != GW_FP16)) {
         return 0;
     }
+    const int e = (int)((o->dtype == GW_FP16 && exponent == 0 ? 1 : exponent) + s.bias);
+    if (o->levels != GW_GCOMP_EXPLICIT && (o->levels == GW_GCOMP_CARRIED || source->map != NULL)) {
+        const int quantum = test_model_quantum(o, source, index);
+        const int n = quantum == TEST_NO_QUANTUM ? 0 : quantum + (int)s.mantissa - e;
+        const uint32_t drop = n <= 0 ? 0 : (uint32_t)n < o->cap ? (uint32_t)n : o->cap;
+        return drop / o->step * o->step;
+    }
     if (source->map == NULL) {
         return o->constant_drop;
     }
     const int k = source->map->levels[index];
-    const int e32 = (int)((o->dtype == GW_FP16 && exponent == 0 ? 1 : exponent) + s.bias);
-    const int top2 = o->levels == GW_GCOMP_DERIVED ? 3 : (int)(magnitude >> (s.mantissa - 2) & 3);
+    const int top2 = (int)(magnitude >> (s.mantissa - 2) & 3);
     const int drop_base = (int)source->map->base - 1 - 4 * ((int)o->tolerance_bits - (int)s.mantissa);
-    const int n = floor_div(k + drop_base - (4 * e32 + top2), 4);
+    const int n = floor_div(k + drop_base - (4 * e + top2), 4);
     if (k == 0 || n <= 0) {
         return 0;
     }
@@ -301,15 +347,15 @@ uint32_t test_model_round(const gw_gcomp_options *o, const gw_gcomp_source *sour
     const uint64_t unit = (uint64_t)1 << drop;
     const uint64_t rest = magnitude % unit;
     uint64_t rounded = magnitude - rest;
+    const uint64_t element = source->first_element + index;
+    uint32_t words[4], deep = 0;
+    test_philox(words, source->seed, (uint32_t)(element / 4), (uint32_t)(element / 4 >> 32),
+                source->step_index, (uint32_t)source->rank << 16 | source->hop);
     if (o->rounding == GW_GCOMP_NEAREST) {
         if (2 * rest > unit || (2 * rest == unit && drop != 0 && rounded / unit % 2 == 1)) {
             rounded += unit;
         }
     } else if (o->rounding == GW_GCOMP_STOCHASTIC) {
-        const uint64_t element = source->first_element + index;
-        uint32_t words[4];
-        test_philox(words, source->seed, (uint32_t)(element / 4), (uint32_t)(element / 4 >> 32),
-                    source->step_index, (uint32_t)source->rank << 16 | source->hop);
         if (rest + words[element % 4] % unit >= unit) {
             rounded += unit;
         }
@@ -320,8 +366,14 @@ uint32_t test_model_round(const gw_gcomp_options *o, const gw_gcomp_source *sour
     if (o->dtype == GW_FP16 && rounded == 0 && !o->strict) {
         sign = 0;
     }
+    if (o->deep_cut && (source->map != NULL || o->levels == GW_GCOMP_CARRIED) &&
+        model_deep_cut(&deep, o, source, index, words[element % 4])) {
+        rounded = deep;
+        sign = deep == 0 ? 0 : sign;
+    }
     if (seen_drop != NULL) {
-        *seen_drop = o->levels == GW_GCOMP_DERIVED && source->map != NULL && drop != 0
+        *seen_drop = o->levels != GW_GCOMP_EXPLICIT &&
+                             (source->map != NULL || o->levels == GW_GCOMP_CARRIED) && drop != 0
                          ? model_drop(o, source, index, (uint32_t)rounded)
                          : drop;
     }

@@ -59,6 +59,11 @@ typedef struct test_map {
 void test_map_make(test_map *map, gw_dtype dtype, size_t len, uint32_t chunk_log2, uint64_t seed);
 void test_map_free(test_map *map);
 
+/* Exponent field, in fp32's bias, of the quantum of an element. Carried: the source must have quanta that are
+ * within 62 octaves of each other. */
+enum { TEST_NO_QUANTUM = 1 << 20 };
+int test_model_quantum(const gw_gcomp_options *options, const gw_gcomp_source *source, size_t index);
+
 /* The value that one encode and decode must give for element `index` of the source, and, if drop is not NULL,
  * the bits that the receiver finds dropped. */
 uint32_t test_model_round(const gw_gcomp_options *options, const gw_gcomp_source *source, size_t index,

@@ -9,12 +9,19 @@
 #include <math.h>
 
 #include "gcomp/codebook.h"
+#include "gcomp/mask_code.h"
 
 /* ---- lengths ------------------------------------------------------------------------------------------- */
 
 /* Least total cost of prefix codes of at most 11 bits, by dynamic programming over the code tree from the
  * root down: at each depth, some of the open nodes become leaves of the heaviest labels left, the others open
  * two nodes below. Every label that is left pays one bit a level. Nothing in common with package-merge. */
+static gw_book_kind kind_of(uint32_t dtype, uint32_t derived)
+{
+    const gw_book_kind kind = {dtype, derived, 0};
+    return kind;
+}
+
 static uint64_t least_cost(const uint32_t *weight, uint32_t n)
 {
     enum { LABELS = 64, DEPTHS = 12 };
@@ -285,7 +292,7 @@ static void all_tables(uint32_t symbols, uint32_t end)
         }
         gw_codebook book;
         size_t read;
-        const gw_status status = gw_codebook_read(&book, &read, src, size, GW_FP32, 1);
+        const gw_status status = gw_codebook_read(&book, &read, src, size, kind_of(GW_FP32, 1));
         if ((status == GW_OK) != complete) {
             fail_msg("table %u %u %u %u %u %u %u %u: status %d", length[0], length[1], length[2], length[3],
                      length[4], length[5], length[6], length[7], (int)status);
@@ -299,7 +306,8 @@ static void all_tables(uint32_t symbols, uint32_t end)
             if (accepted % 64 == 0) {
                 check_tree(&book);
             }
-            assert_int_equal(gw_codebook_read(&book, &read, src, size - 1, GW_FP32, 1), GW_ERR_CORRUPT);
+            assert_int_equal(gw_codebook_read(&book, &read, src, size - 1, kind_of(GW_FP32, 1)),
+                             GW_ERR_CORRUPT);
         }
         tables++;
         uint32_t at = 0;
@@ -326,6 +334,79 @@ static void every_small_table(void **state)
     all_tables(8, 8);
 }
 
+/* Codes of mask classes: complete, or a single class of length 1. */
+static void mask_rules(void **state)
+{
+    (void)state;
+    /* labels 1 and 100 with one bit each; classes 0 and 1 with one bit each */
+    uint8_t bytes[16] = {0, 100, 100, 0x1f, 1, 0, 0, 0, 0x11, 0, 0, 0, 0, 0, 0, 0};
+    const gw_book_kind kind = kind_of(GW_FP32, 1);
+    gw_codebook book;
+    size_t used;
+    for (size_t size = 0; size < 16; size++) {
+        assert_int_equal(gw_codebook_read(&book, &used, bytes, size, kind), GW_ERR_CORRUPT);
+    }
+    assert_int_equal(gw_codebook_read(&book, &used, bytes, 16, kind), GW_OK);
+    assert_int_equal(used, 16);
+    assert_true(book.is_masked);
+    assert_int_equal(book.length[GW_LABEL_ZERO], 0);
+    uint8_t back[GW_GCOMP_BOOK_SIZE_MAX];
+    gw_codebook_write(back, &book);
+    assert_int_equal(gw_codebook_size(&book), 16);
+    assert_memory_equal(back, bytes, 16);
+    bytes[8] = 0x21; /* not complete */
+    assert_int_equal(gw_codebook_read(&book, &used, bytes, 16, kind), GW_ERR_CORRUPT);
+    bytes[8] = 0x10; /* a single class */
+    assert_int_equal(gw_codebook_read(&book, &used, bytes, 16, kind), GW_OK);
+    bytes[8] = 0x20;
+    assert_int_equal(gw_codebook_read(&book, &used, bytes, 16, kind), GW_ERR_CORRUPT);
+    bytes[8] = 0;
+    assert_int_equal(gw_codebook_read(&book, &used, bytes, 16, kind), GW_ERR_CORRUPT);
+    bytes[8] = 0xcc; /* lengths above 11 */
+    assert_int_equal(gw_codebook_read(&book, &used, bytes, 16, kind), GW_ERR_CORRUPT);
+    bytes[8] = 0x11;
+    bytes[13] = 1; /* padding */
+    assert_int_equal(gw_codebook_read(&book, &used, bytes, 16, kind), GW_ERR_CORRUPT);
+}
+
+/* Every byte of a mask has a place, and a chunk can be coded whose mask has any mixture of classes. */
+static void mask_trees(void **state)
+{
+    (void)state;
+    gw_codebook book;
+    gw_codebook_scratch scratch;
+    gw_tree tree;
+    uint32_t random = 1;
+    for (uint32_t round = 0; round < 2000; round++) {
+        uint32_t count[GW_MASK_CLASSES], symbols = 0;
+        memset(&book, 0, sizeof book);
+        for (uint32_t c = 0; c < GW_MASK_CLASSES; c++) {
+            random = random * 1664525 + 1013904223;
+            count[c] = (random >> 28) % 3 == 0 ? 0 : random >> (8 + random % 20);
+            symbols += count[c] == 0 ? 0 : 1u << gw_mask_class_width[c];
+        }
+        if (symbols == 0) {
+            continue;
+        }
+        gw_mask_depths(book.mask_depth, count, &scratch);
+        gw_mask_tree_build(&tree, &book);
+        assert_int_equal(tree.label_count, symbols);
+        for (uint32_t byte = 0; byte < 256; byte++) {
+            uint8_t mask = (uint8_t)byte;
+            uint32_t of[GW_MASK_CLASSES] = {0}, c = 0;
+            gw_mask_count(of, &mask, 1);
+            while (of[c] == 0) {
+                c++;
+            }
+            const uint32_t rank = tree.rank_of_label[byte];
+            assert_int_equal(rank != GW_NO_RANK, count[c] != 0);
+            if (rank != GW_NO_RANK) {
+                assert_int_equal(tree.label_of_rank[rank], byte);
+            }
+        }
+    }
+}
+
 static void reader_rules(void **state)
 {
     (void)state;
@@ -335,11 +416,11 @@ static void reader_rules(void **state)
     static const uint8_t good[8] = {0, 100, 100, 0x01, 1, 0, 0, 0};
 #define READ(dtype, derived, ...)                                                                            \
     gw_codebook_read(&book, &used, (const uint8_t[]){__VA_ARGS__}, sizeof((const uint8_t[]){__VA_ARGS__}),   \
-                     dtype, derived)
+                     kind_of(dtype, derived))
     for (size_t size = 0; size < 8; size++) {
-        assert_int_equal(gw_codebook_read(&book, &used, good, size, GW_FP32, 0), GW_ERR_CORRUPT);
+        assert_int_equal(gw_codebook_read(&book, &used, good, size, kind_of(GW_FP32, 0)), GW_ERR_CORRUPT);
     }
-    assert_int_equal(gw_codebook_read(&book, &used, good, 8, GW_FP32, 0), GW_OK);
+    assert_int_equal(gw_codebook_read(&book, &used, good, 8, kind_of(GW_FP32, 0)), GW_OK);
     assert_int_equal(READ(GW_FP32, 0, 191, 100, 100, 1, 1, 0, 0, 0), GW_OK);
     assert_int_equal(READ(GW_FP32, 0, 192, 100, 100, 1, 1, 0, 0, 0), GW_ERR_CORRUPT); /* base */
     assert_int_equal(READ(GW_FP32, 1, 1, 100, 100, 1, 1, 0, 0, 0), GW_ERR_CORRUPT);   /* base in derived */
@@ -629,6 +710,8 @@ int main(void)
         cmocka_unit_test(trees_follow_the_text),
         cmocka_unit_test(every_small_table),
         cmocka_unit_test(reader_rules),
+        cmocka_unit_test(mask_rules),
+        cmocka_unit_test(mask_trees),
         cmocka_unit_test(installed_books),
         cmocka_unit_test(bad_books),
         cmocka_unit_test(pooled_histograms),

@@ -643,7 +643,7 @@ static void options_out_of_range(void **state)
     } while (0)
     REFUSED(GW_FP32, dtype, (gw_dtype)0);
     REFUSED(GW_FP32, dtype, (gw_dtype)4);
-    REFUSED(GW_FP32, levels, (gw_gcomp_levels)2);
+    REFUSED(GW_FP32, levels, (gw_gcomp_levels)3);
     REFUSED(GW_FP32, rounding, (gw_gcomp_rounding)3);
     REFUSED(GW_FP32, preset, (gw_gcomp_preset)2);
     REFUSED(GW_FP32, chunk_log2, 11);
@@ -651,6 +651,8 @@ static void options_out_of_range(void **state)
     REFUSED(GW_FP32, strict, 2);
     REFUSED(GW_FP32, checksum, -1);
     REFUSED(GW_FP32, tolerance_bits, 0);
+    REFUSED(GW_FP32, tolerance_bits, 24);
+    REFUSED(GW_FP32, deep_cut, 1); /* explicit */
     REFUSED(GW_FP32, cap, 19);
     REFUSED(GW_BF16, cap, 7);
     REFUSED(GW_FP16, cap, 10);

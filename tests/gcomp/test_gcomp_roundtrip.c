@@ -99,6 +99,7 @@ static void every_option(void **state)
                             o.chunk_log2 = 12 + turn % 4;
                             o.tolerance_bits = dtype != GW_FP32 && turn % 5 == 0 ? (turn % 2 ? 7 : 10) : 23;
                             o.constant_drop = constant ? turn % 25 : 0;
+                            o.deep_cut = levels == 1 && *step == 1 && cap == 0 && turn % 2 == 0;
                             test_codec codec;
                             test_codec_make(&codec, &o);
                             test_map map;
@@ -283,6 +284,7 @@ static void every_map_byte_and_exponent(void **state)
                     o.levels = (gw_gcomp_levels)derived;
                     o.step = *step;
                     o.rounding = (gw_gcomp_rounding)(base % 3);
+                    o.deep_cut = derived && *step == 1 && base % 4 == 1;
                     for (size_t i = 0; i < len; i++) {
                         const uint32_t mantissa_bits = dtype == GW_FP32 ? 23 : dtype == GW_BF16 ? 7 : 10;
                         const uint32_t exponents = dtype == GW_FP16 ? 32 : 256;
@@ -306,6 +308,102 @@ static void every_map_byte_and_exponent(void **state)
     }
     free(values);
     free(levels);
+}
+
+/* From dense to sparse: every tolerance, so that plain and masked codebooks, relative exponents and others
+ * all occur, with quanta from a map and carried ones from the caller. */
+static void every_tolerance(void **state)
+{
+    (void)state;
+    static const size_t lens[] = {1, 63, 1000, 4097, 16384, 33000, 131072 + 4096 + 77};
+    uint32_t masked = 0, relative = 0, turn = 0;
+    uint8_t *values = malloc(140000 * 4), *quanta = malloc(140000 / 64 + 1);
+    assert_true(values != NULL && quanta != NULL);
+    for (uint32_t choice = 0; choice < 3 * 3 * 2 * 2; choice++) {
+        for (uint32_t tolerance = 1; tolerance <= 23; tolerance += 2, turn++) {
+            const size_t len = lens[turn % TEST_ARRAY_LEN(lens)];
+            gw_gcomp_options o;
+            gw_gcomp_options_init(&o, (gw_dtype)(1 + choice % 3));
+            o.rounding = (gw_gcomp_rounding)(choice / 3 % 3);
+            o.preset = (gw_gcomp_preset)(choice / 9 % 2);
+            o.levels = choice / 18 ? GW_GCOMP_CARRIED : GW_GCOMP_DERIVED;
+            o.tolerance_bits = tolerance;
+            o.deep_cut = turn % 5 != 0;
+            o.strict = turn % 3 == 0;
+            o.checksum = turn % 4 == 0;
+            o.chunk_log2 = 12 + turn % 4;
+            o.block_log2 = 6 + turn % (o.chunk_log2 < 14 ? o.chunk_log2 - 5 : 9);
+            test_codec codec;
+            test_codec_make(&codec, &o);
+            test_map map;
+            test_map_make(&map, o.dtype, len, o.chunk_log2, turn);
+            test_fill_values(values, o.dtype, len, (test_pattern)(turn % PATTERN_COUNT), turn);
+            for (size_t i = 0; i <= len >> o.block_log2; i++) {
+                quanta[i] = (uint8_t)(i % 7 == 3 ? 0 : 128 - tolerance + (i + turn) % 4);
+            }
+            gw_gcomp_source source = test_source(values, len, o.levels == GW_GCOMP_CARRIED ? NULL : &map.map);
+            source.quanta = quanta;
+            round_trip(&codec, &source);
+            test_buffer frame;
+            test_encode(&codec, &source, &frame);
+            const gw_gcomp_frame received = {frame.at, frame.size, source.map};
+            gw_gcomp_info info;
+            gw_gcomp_chunk chunk;
+            assert_int_equal(gw_gcomp_peek(frame.at, frame.size, UINT64_MAX, &info), GW_OK);
+            for (uint64_t i = 0; i < info.chunk_count; i++) {
+                assert_int_equal(gw_gcomp_chunk_info(&received, &info, i, &chunk), GW_OK);
+                if (chunk.kind == GW_GCOMP_CHUNK_CODED && chunk.book == i) {
+                    masked += (frame.at[chunk.offset + 3] & 15) == 15;
+                    relative += frame.at[chunk.offset] == 1;
+                }
+            }
+            test_buffer_free(&frame);
+            test_map_free(&map);
+            test_codec_free(&codec);
+        }
+    }
+    free(values);
+    free(quanta);
+    assert_true(masked > 100 && relative > 50); /* both occurred */
+}
+
+/* Quanta that the encoder chooses: the error of a block stays near the target, a map gives its median, and
+ * blocks far below the largest quantum of their chunk are exact. */
+static void carried_quanta(void **state)
+{
+    (void)state;
+    enum { LEN = 40000 };
+    float *values = malloc(LEN * sizeof *values), *out = malloc(LEN * sizeof *out);
+    assert_true(values != NULL && out != NULL);
+    test_fill_values(values, GW_FP32, LEN, PATTERN_GRADIENT, 5);
+    for (int rounding = 0; rounding < 3; rounding++) {
+        for (float target = 1e-6f; target < 0.1f; target *= 10) {
+            gw_gcomp_options o;
+            gw_gcomp_options_init(&o, GW_FP32);
+            o.levels = GW_GCOMP_CARRIED;
+            o.rounding = (gw_gcomp_rounding)rounding;
+            o.target_nmse = target;
+            o.deep_cut = 1;
+            test_codec codec;
+            test_codec_make(&codec, &o);
+            gw_gcomp_source source = test_source(values, LEN, NULL);
+            test_buffer frame;
+            const size_t size = test_encode(&codec, &source, &frame);
+            const gw_gcomp_frame received = {frame.at, size, NULL};
+            gw_gcomp_target decoded = {.values = out, .capacity = LEN};
+            assert_int_equal(gw_gcomp_decode(&codec.codec, &received, &decoded, &codec.work), GW_OK);
+            double error = 0, square = 0;
+            for (size_t i = 0; i < LEN; i++) {
+                error += ((double)out[i] - values[i]) * ((double)out[i] - values[i]);
+                square += (double)values[i] * values[i];
+            }
+            assert_true(error <= 1.1 * (double)target * square && error >= 0.05 * (double)target * square);
+            test_buffer_free(&frame);
+            test_codec_free(&codec);
+        }
+    }
+    free(values);
+    free(out);
 }
 
 /* Zeros cost nothing but the directory; no frame exceeds the bound or its RAW form. */
@@ -363,6 +461,8 @@ int main(void)
         cmocka_unit_test(exact_16_bit_patterns),
         cmocka_unit_test(exact_fp32_cut),
         cmocka_unit_test(every_map_byte_and_exponent),
+        cmocka_unit_test(every_tolerance),
+        cmocka_unit_test(carried_quanta),
         cmocka_unit_test(zero_and_worst_case),
         cmocka_unit_test(workspace_is_below_a_mebibyte),
     };

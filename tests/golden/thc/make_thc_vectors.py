@@ -122,8 +122,14 @@ def make_valid(m):
     # Constant blocks: the mean is the fp32 pattern, the sum twice as much, and both are rounded. Ties, overflow by
     # rounding alone, and what rounds to -0.
     rounded = {
-        "bf16": ("<u2", [0x3F808000, 0x3F818000, 0x3F808001, 0xBF817FFF, 0xBF818000, 0x7EFFFFFF, 0xFEFF7FFF, 0x00800000]),
-        "fp16": ("<f2", [0x3F801000, 0x3F803000, 0x3F801001, 0x33000000, 0xB3000000, 0xB3000001, 0x477FEFFF, 0xC77FF000]),
+        "bf16": (
+            "<u2",
+            [0x3F808000, 0x3F818000, 0x3F808001, 0xBF817FFF, 0xBF818000, 0x7EFFFFFF, 0xFEFF7FFF, 0x00800000],
+        ),
+        "fp16": (
+            "<f2",
+            [0x3F801000, 0x3F803000, 0x3F801001, 0x33000000, 0xB3000000, 0xB3000001, 0x477FEFFF, 0xC77FF000],
+        ),
     }
     for name, (dtype, values) in rounded.items():
         _, total = m.job(2, lambda w, n=len(values): [0] * (64 * n), base + ("--plain",), dtype)
