@@ -178,14 +178,14 @@ typedef struct job {
 } job;
 
 static const job jobs[] = {
-    {"rotated 1 bit", 1, GW_THC_ROTATED, GW_FP32, 6, 0, 0x7e0806aeu, 0x882cfbafu},
-    {"rotated 2 bits fp16", 2, GW_THC_ROTATED, GW_FP16, 10, 0, 0xdccca705u, 0x6324f45au},
-    {"rotated 3 bits bf16 feedback", 3, GW_THC_ROTATED, GW_BF16, 8, 1, 0x40b80a84u, 0x98c9c3dcu},
-    {"rotated 4 bits feedback", 4, GW_THC_ROTATED, GW_FP32, 10, 1, 0x95a6a96cu, 0x1a036e43u},
-    {"rotated 4 bits large blocks", 4, GW_THC_ROTATED, GW_FP32, 13, 0, 0x168ad428u, 0xd8012a8eu},
-    {"plain 1 bit bf16", 1, GW_THC_PLAIN, GW_BF16, 7, 0, 0xfdbfce26u, 0x62ab8801u},
-    {"plain 3 bits fp16", 3, GW_THC_PLAIN, GW_FP16, 6, 0, 0x4c38eedau, 0xb3e4ac95u},
-    {"plain 4 bits", 4, GW_THC_PLAIN, GW_FP32, 10, 0, 0x1db8cf08u, 0x7f0c87c6u},
+    {"rotated 1 bit", 1, GW_THC_ROTATED, GW_FP32, 6, 0, 0x9d621484u, 0x882cfbafu},
+    {"rotated 2 bits fp16", 2, GW_THC_ROTATED, GW_FP16, 10, 0, 0xfc29f733u, 0x6324f45au},
+    {"rotated 3 bits bf16 feedback", 3, GW_THC_ROTATED, GW_BF16, 8, 1, 0x8e308723u, 0x98c9c3dcu},
+    {"rotated 4 bits feedback", 4, GW_THC_ROTATED, GW_FP32, 10, 1, 0xfdf24eedu, 0x1a036e43u},
+    {"rotated 4 bits large blocks", 4, GW_THC_ROTATED, GW_FP32, 13, 0, 0xff723cdeu, 0xd8012a8eu},
+    {"plain 1 bit bf16", 1, GW_THC_PLAIN, GW_BF16, 7, 0, 0x0279b28du, 0x62ab8801u},
+    {"plain 3 bits fp16", 3, GW_THC_PLAIN, GW_FP16, 6, 0, 0xaa20596au, 0xb3e4ac95u},
+    {"plain 4 bits", 4, GW_THC_PLAIN, GW_FP32, 10, 0, 0xfa628686u, 0x7f0c87c6u},
 };
 
 static void must(const job *j, gw_status status, const char *what)
