@@ -11,13 +11,22 @@
 #include <string.h>
 
 /* Offsets of docs/format.md sections 2 and 4. */
-enum { HEADER_SIZE = 32, ENTRY_SIZE = 16, FLAGS_AT = 8, SIZE_AT = 24, FLAG_INSTALLED = 4, FLAG_CHECKSUM = 8 };
+enum {
+    HEADER_SIZE = 32,
+    ENTRY_SIZE = 16,
+    FLAGS_AT = 8,
+    IGNORABLE_AT = 10,
+    UNITS_AT = 11,
+    SIZE_AT = 24,
+    FLAG_INSTALLED = 4,
+    FLAG_CHECKSUM = 8
+};
 
 typedef struct frame {
     uint8_t *bytes;
     size_t size, capacity;
-    size_t directory, payload, chunk_count;
-    uint32_t flags; /* as encoded */
+    size_t crc, directory, payload, chunk_count; /* crc: the CHECKSUM part of the extension */
+    uint32_t flags;                              /* as encoded */
 } frame;
 
 static uint64_t load(const uint8_t *p, unsigned size)
@@ -82,8 +91,9 @@ static void damage(frame *f, gw_fuzz_reader *reader)
 {
     static const struct {
         uint8_t at, size;
-    } fields[] = {{0, 4},  {4, 1},  {5, 1},  {6, 1},  {7, 1},  {8, 4},  {12, 1},
-                  {13, 1}, {14, 2}, {16, 8}, {24, 8}, {32, 4}, {36, 4}, {40, 4}};
+    } fields[] = {{0, 4},  {4, 1},  {5, 1},  {6, 1},  {7, 1},  {8, 2},  {12, 1}, {13, 1},
+                  {14, 2}, {16, 8}, {24, 8}, {32, 4}, {36, 4}, {40, 4}, {10, 1}, {11, 1},
+                  {44, 4}, {48, 4}, {52, 4}, {56, 4}, {60, 4}, {64, 4}, {68, 4}};
     uint8_t what = gw_fuzz_u8(reader);
     size_t chunk = f->chunk_count != 0 ? gw_fuzz_u8(reader) % f->chunk_count : 0;
     size_t begin = chunk_offset(f, chunk), end = chunk_offset(f, chunk + 1);
@@ -180,7 +190,7 @@ static size_t book_size(const uint8_t *p, size_t available)
  * sense. */
 static void repair_checksums(frame *f)
 {
-    if (f->size < f->payload || !(load(f->bytes + FLAGS_AT, 4) & FLAG_CHECKSUM)) {
+    if (f->size < f->payload || !(load(f->bytes + FLAGS_AT, 2) & FLAG_CHECKSUM)) {
         return;
     }
     for (size_t i = 0; i < f->chunk_count; i++) {
@@ -203,9 +213,26 @@ static void repair_checksums(frame *f)
         crc = gw_crc32c(crc, f->bytes + own, end - own);
         store(entry + 12, crc, 4);
     }
-    size_t at = f->directory - 8;
-    store(f->bytes + at, 0, 4);
-    store(f->bytes + at, gw_crc32c(0, f->bytes, f->payload), 4);
+    store(f->bytes + f->crc, 0, 4);
+    store(f->bytes + f->crc, gw_crc32c(0, f->bytes, f->payload), 4);
+}
+
+/* What a writer of a later version may add: ignorable flags, and 16 more bytes of extension, which move all
+ * that follows. The frame stays valid. */
+static void lengthen_extension(frame *f)
+{
+    memmove(f->bytes + f->directory + 16, f->bytes + f->directory, f->size - f->directory);
+    memset(f->bytes + f->directory, 0xb7, 16);
+    f->bytes[IGNORABLE_AT] = 0x5a;
+    f->bytes[UNITS_AT] = (uint8_t)(f->bytes[UNITS_AT] + 2);
+    f->size += 16;
+    f->directory += 16;
+    f->payload += 16;
+    store(f->bytes + SIZE_AT, f->size, 8);
+    for (size_t i = 0; i < f->chunk_count; i++) {
+        store(entry_of(f, i), load(entry_of(f, i), 8) + 16, 8);
+    }
+    repair_checksums(f);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
@@ -260,10 +287,14 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     gw_gcomp_info info;
     FUZZ_CHECK(gw_gcomp_peek(f.bytes, f.size, receiver.len_max, &info) == GW_OK);
     f.directory = (size_t)info.directory_offset;
+    f.crc = f.directory - 8;
     f.payload = (size_t)info.payload_offset;
     f.chunk_count = (size_t)info.chunk_count;
-    f.flags = (uint32_t)load(f.bytes + FLAGS_AT, 4);
+    f.flags = (uint32_t)load(f.bytes + FLAGS_AT, 2);
 
+    if (choice & 16) {
+        lengthen_extension(&f);
+    }
     for (unsigned i = 0; i < damage_count; i++) {
         damage(&f, &plan);
     }

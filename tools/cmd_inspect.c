@@ -84,14 +84,18 @@ static json_t *header_json(const gw_gcomp_info *info)
     json_object_set_new(object, "drop_base", json_integer(info->drop_base));
     gw_cli_json_count(object, "chunk_len", (uint64_t)1 << info->chunk_log2);
     gw_cli_json_count(object, "chunk_count", info->chunk_count);
+    gw_cli_json_count(object, "extension_bytes", info->directory_offset - 32);
     gw_cli_json_count(object, "directory_offset", info->directory_offset);
     gw_cli_json_count(object, "payload_offset", info->payload_offset);
     if (info->installed) {
         gw_cli_json_count(object, "book_id", info->book_id);
         gw_cli_json_count(object, "book_generation", info->book_generation);
+        gw_cli_json_count(object, "book_crc", info->book_crc);
     }
     if (info->levels == GW_GCOMP_DERIVED && !info->constant) {
-        gw_cli_json_count(object, "map_hash", info->map_hash);
+        char hash[17]; /* as text: JSON readers take large integers for doubles */
+        (void)snprintf(hash, sizeof hash, "%016llx", (unsigned long long)info->map_hash);
+        gw_cli_json_text(object, "map_hash", hash);
         gw_cli_json_number(object, "wire_scale", (double)info->wire_scale);
     }
     if (info->checksum) {
@@ -180,10 +184,12 @@ static void frame_print(const gw_input_file *input, const gw_gcomp_info *info, c
            info->strict ? ", strict" : "", info->checksum ? ", checksums" : "",
            info->installed ? ", installed codebook" : "");
     if (info->installed) {
-        printf("  codebook id %u, generation %u\n", info->book_id, info->book_generation);
+        printf("  codebook id %u, generation %u, CRC32C %08x\n", info->book_id, info->book_generation,
+               info->book_crc);
     }
     if (info->levels == GW_GCOMP_DERIVED && !info->constant) {
-        printf("  map hash %08x, wire scale %g\n", info->map_hash, (double)info->wire_scale);
+        printf("  map hash %016llx, wire scale %g\n", (unsigned long long)info->map_hash,
+               (double)info->wire_scale);
     }
     gw_frame_report_print(info, parts);
     if (chunks) {

@@ -45,6 +45,14 @@ __attribute__((format(printf, 4, 5))) static void rule_set(broken_rule *broken, 
     va_end(arguments);
 }
 
+/* Bytes of the parts of the extension that the flags announce. */
+static uint32_t parts_size(uint32_t flags)
+{
+    return ((flags & FLAG_INSTALLED) != 0 ? 16u : 0u) +
+           ((flags & (FLAG_DERIVED | FLAG_CONSTANT)) == FLAG_DERIVED ? 16u : 0u) +
+           ((flags & FLAG_CHECKSUM) != 0 ? 8u : 0u);
+}
+
 /* Rules 1 to 8: the header by itself. */
 static void header_explain(const uint8_t *frame, size_t size, broken_rule *broken)
 {
@@ -62,13 +70,15 @@ static void header_explain(const uint8_t *frame, size_t size, broken_rule *broke
             return;
         }
     }
-    const uint32_t flags = gw_cli_load32(frame + 8);
+    const uint32_t flags = gw_cli_load16(frame + 8);
     const unsigned dtype = frame[6];
     const int derived = (flags & FLAG_DERIVED) != 0;
     const int constant = (flags & FLAG_CONSTANT) != 0;
     const unsigned step = frame[12];
     const unsigned cap = frame[13];
-    if (frame[4] != 0) {
+    if (frame[4] >> 4 < (frame[4] & 15)) {
+        rule_set(broken, 3, 4, "the version that a reader needs is above that of the writer");
+    } else if ((frame[4] & 15) != 0) {
         rule_set(broken, 3, 4, "a format version that this library does not read");
     } else if (frame[5] != 1) {
         rule_set(broken, 4, 5, "an unknown codec");
@@ -86,6 +96,8 @@ static void header_explain(const uint8_t *frame, size_t size, broken_rule *broke
         rule_set(broken, 7, 13, "cap too large or not a multiple of the step");
     } else if (gw_cli_load16(frame + 14) != 0 && (!derived || constant)) {
         rule_set(broken, 7, 14, "drop_base must be zero in explicit and constant frames");
+    } else if (8u * frame[11] < parts_size(flags)) {
+        rule_set(broken, 7, 11, "the extension is announced shorter than what its flags need");
     } else if (gw_cli_load64(frame + 16) > (uint64_t)1 << 48) {
         rule_set(broken, 8, 16, "more than 2^48 values");
     } else if (gw_cli_load64(frame + 16) > (uint64_t)1 << (32 + frame[7])) {
@@ -98,13 +110,10 @@ static void structure_explain(const gw_input_file *input, broken_rule *broken)
 {
     const uint8_t *frame = input->data;
     const size_t size = input->size;
-    const uint32_t flags = gw_cli_load32(frame + 8);
-    const uint64_t extension = ((flags & FLAG_INSTALLED) != 0 ? 8u : 0u) +
-                               ((flags & (FLAG_DERIVED | FLAG_CONSTANT)) == FLAG_DERIVED ? 8u : 0u) +
-                               ((flags & FLAG_CHECKSUM) != 0 ? 8u : 0u);
+    const uint32_t flags = gw_cli_load16(frame + 8);
     const uint64_t chunk_log2 = frame[7];
     const uint64_t chunk_count = (gw_cli_load64(frame + 16) + ((uint64_t)1 << chunk_log2) - 1) >> chunk_log2;
-    const uint64_t directory = HEADER_SIZE + extension;
+    const uint64_t directory = HEADER_SIZE + 8u * (uint64_t)frame[11];
     const uint64_t directory_end = directory + chunk_count * ENTRY_SIZE;
     const uint64_t payload = round_up(directory_end, 16);
     const uint64_t frame_size = gw_cli_load64(frame + 24);
@@ -130,9 +139,16 @@ static void structure_explain(const gw_input_file *input, broken_rule *broken)
     if (frame_size != size) {
         return;
     }
-    if ((flags & FLAG_CHECKSUM) != 0 && gw_cli_load32(frame + directory - 4) != 0) {
-        rule_set(broken, 12, directory - 4, "the reserved word of the extension is not zero");
-        return;
+    /* Each part of the extension ends with a word that is zero; each flag has one part. */
+    static const uint32_t part_flag[3] = {FLAG_INSTALLED, FLAG_DERIVED, FLAG_CHECKSUM};
+    uint64_t part_end = HEADER_SIZE;
+    for (unsigned i = 0; i < 3; i++) {
+        const uint32_t part = parts_size(flags & (part_flag[i] | FLAG_CONSTANT));
+        part_end += part;
+        if (part != 0 && gw_cli_load32(frame + part_end - 4) != 0) {
+            rule_set(broken, 12, part_end - 4, "the reserved word of the extension is not zero");
+            return;
+        }
     }
     for (uint64_t i = directory_end; i < payload; i++) {
         if (frame[i] != 0) {
@@ -237,15 +253,16 @@ int gw_frame_explain(const gw_input_file *input, gw_status status, uint64_t bad_
         structure_explain(input, &broken);
     }
     if (broken.rule == 0 && status == GW_ERR_CHECKSUM && peeked == GW_OK) {
-        rule_set(&broken, 13, info.directory_offset - 8, "checksum mismatch of header and directory");
+        rule_set(&broken, 13, HEADER_SIZE + parts_size(gw_cli_load16(frame + 8)) - 8,
+                 "checksum mismatch of header and directory");
     }
     if (broken.rule == 0 && status == GW_ERR_HEADER && peeked == GW_OK) {
         directory_explain(frame, &info, &broken);
     }
     if (broken.rule == 0 && status == GW_ERR_TABLE && peeked == GW_OK) {
         rule_set(&broken, 15, HEADER_SIZE,
-                 "codebook %u, generation %u, is not in the frame and not installed here", info.book_id,
-                 info.book_generation);
+                 "codebook %u, generation %u, CRC32C %08x, is not in the frame and not installed here",
+                 info.book_id, info.book_generation, info.book_crc);
     }
     if (broken.rule == 0 && status == GW_ERR_LIMIT) {
         rule_set(&broken, 8, 16, "more values than the limit");

@@ -91,6 +91,7 @@ def crc32c(data, crc=0):
 # ---------------------------------------------------------------------------------------------------------------------
 
 MAGIC = b"\x67\x57\x66\x1a"
+READER_VERSION = 0  # the largest that this decoder reads
 CODEC_GCOMP = 1
 STRICT, DERIVED, INSTALLED, CHECKSUM, CONSTANT = 1, 2, 4, 8, 16
 COUNT_MAX = 1 << 48
@@ -111,9 +112,11 @@ class Header:
 
     def __init__(self, data):
         self.magic = data[0:4]
-        self.version, self.codec, dtype, self.chunk_log2 = data[4:8]
+        version, self.codec, dtype, self.chunk_log2 = data[4:8]
+        self.reader_version, self.writer_version = version & 15, version >> 4
         self.dtype = DTYPES.get(dtype)
-        self.flags = u32(data, 8)
+        self.flags = u16(data, 8)
+        extension_size = 8 * data[11]
         self.step, self.cap = data[12], data[13]
         self.drop_base = int.from_bytes(data[14:16], "little", signed=True)
         self.count = u64(data, 16)
@@ -129,12 +132,13 @@ class Header:
         # Where the parts of the extension are, and how long everything before chunk 0 is.
         end = 32
         self.book_at = end
-        end += 8 if self.installed else 0
+        end += 16 if self.installed else 0
         self.map_at = end
-        end += 8 if self.mapped else 0
+        end += 16 if self.mapped else 0
         self.checksum_at = end
         end += 8 if self.checksum else 0
-        self.directory_at = end
+        self.parts_end = end
+        self.directory_at = 32 + extension_size
 
     def measure(self):
         """What depends on chunk_log2 and count being in range."""
@@ -147,8 +151,12 @@ class Header:
 
     def read_extension(self, data):
         self.book_id, self.generation = u32(data, self.book_at), u32(data, self.book_at + 4)
-        self.map_hash, self.wire_scale = u32(data, self.map_at), u32(data, self.map_at + 4)
-        self.meta_crc, self.checksum_reserved = u32(data, self.checksum_at), u32(data, self.checksum_at + 4)
+        self.book_crc = u32(data, self.book_at + 8)
+        self.map_hash, self.wire_scale = u64(data, self.map_at), u32(data, self.map_at + 8)
+        self.meta_crc = u32(data, self.checksum_at)
+        self.reserved = [u32(data, self.book_at + 12)] if self.installed else []
+        self.reserved += [u32(data, self.map_at + 12)] if self.mapped else []
+        self.reserved += [u32(data, self.checksum_at + 4)] if self.checksum else []
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -477,11 +485,24 @@ Map = collections.namedtuple("Map", "levels drop_base wire_scale", defaults=(0, 
 
 
 def map_hash(header, levels, drop_base, wire_scale):
-    head = struct.pack("<hBBBxxxI", drop_base, header.step, header.cap, header.dtype.number, wire_scale)
-    crc = crc32c(head)
+    head = struct.pack(
+        "<hBBBBHIIQ",
+        drop_base,
+        header.step,
+        header.cap,
+        header.dtype.number,
+        header.chunk_log2,
+        0,
+        wire_scale,
+        0,
+        header.count,
+    )
+    low = high = crc32c(head)
     for first in range(0, header.count, header.chunk_len):
-        crc = crc32c(struct.pack("<I", crc32c(levels[first : first + header.chunk_len])), crc)
-    return crc
+        digest = crc32c(levels[first : first + header.chunk_len])
+        low = crc32c(struct.pack("<I", digest), low)
+        high = crc32c(struct.pack("<I", digest * 0x9E3779B1 % (1 << 32)), high)
+    return high << 32 | low
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -495,7 +516,8 @@ def check_header(data, count_limit, size_t_bits):
     header = Header(data)
     dtype = header.dtype
     reject_if(header.magic != MAGIC, "MAGIC")
-    reject_if(header.version != 0, "VERSION")
+    reject_if(header.writer_version < header.reader_version, "HEADER")
+    reject_if(header.reader_version > READER_VERSION, "VERSION")
     known_flags = STRICT | DERIVED | INSTALLED | CHECKSUM | CONSTANT
     reject_if(header.codec != CODEC_GCOMP or dtype is None or header.flags & ~known_flags, "UNSUPPORTED")
     reject_if(not 12 <= header.chunk_log2 <= 15, "HEADER")
@@ -505,6 +527,7 @@ def check_header(data, count_limit, size_t_bits):
     reject_if(header.cap > (dtype.derived_cap if header.derived else dtype.explicit_cap), "HEADER")
     reject_if(header.cap % header.step != 0, "HEADER")
     reject_if(header.drop_base != 0 and not header.mapped, "HEADER")
+    reject_if(header.directory_at < header.parts_end, "HEADER")
     reject_if(header.count > min(COUNT_MAX, count_limit), "LIMIT")
     header.measure()
     reject_if(header.chunk_count > CHUNKS_MAX, "LIMIT")
@@ -513,7 +536,7 @@ def check_header(data, count_limit, size_t_bits):
     reject_if(header.count * dtype.size >= 1 << size_t_bits, "LIMIT")
     reject_if(header.size < len(data), "TRAILING")
     header.read_extension(data)
-    reject_if(header.checksum and header.checksum_reserved != 0, "HEADER")
+    reject_if(any(header.reserved), "HEADER")
     reject_if(any(data[header.directory_end : header.payload_at]), "HEADER")
     if header.checksum:
         meta = data[: header.checksum_at] + bytes(4) + data[header.checksum_at + 4 : header.payload_at]
@@ -542,7 +565,7 @@ def check_receiver(header, map, installed):
     codebook = None
     if header.installed:
         book = installed.get((header.book_id, header.generation))
-        reject_if(book is None, "TABLE")
+        reject_if(book is None or crc32c(book) != header.book_crc, "TABLE")
         try:
             reject_if(codebook_size(book, 0, len(book)) != len(book), "CORRUPT")
             codebook = Codebook(header, book)

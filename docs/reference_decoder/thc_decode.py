@@ -64,13 +64,16 @@ class Frame:
         self.data = data
         need(len(data) >= 32, "short")
         need(data[:4] == b"gWf\x1a", "magic")
-        need(data[4] == 0, "version")
+        need(data[4] >> 4 >= data[4] & 15, "header")
+        need(data[4] & 15 == 0, "version")
         codec, self.dtype, self.log2 = data[5], data[6], data[7]
-        self.flags, self.blocks, self.count, self.size = struct.unpack_from("<IIQQ", data, 8)
+        self.flags, _, units, self.blocks, self.count, self.size = struct.unpack_from("<HBBIQQ", data, 8)
+        self.patterns_at = 32 + 8 * units
         need(codec == 2 and self.dtype in DTYPE_SIZE, "unsupported")
         need(6 <= self.log2 <= 13, "header")
         need(self.flags < 32, "unsupported")
         need(self.flags & SUM or not self.flags & BLOCK_SETS, "header")
+        need(self.patterns_at >= 96, "header")
         need(self.blocks == -(-self.count >> self.log2), "header")
         need(len(data) >= 96, "short")
         self.bits, self.g, self.lane_bits, zero = data[32:36]
@@ -103,7 +106,7 @@ class Frame:
 
     def place(self):
         self.words = 1 if self.flags & ROTATED else 2
-        self.sets_at = 96 + self.blocks * self.words * 4
+        self.sets_at = self.patterns_at + self.blocks * self.words * 4
         self.set_size = -(-self.n // 64) * 8 if self.flags & SUM else 0
         sets = self.blocks if self.flags & BLOCK_SETS else 1
         self.payload_at = self.sets_at + sets * self.set_size
@@ -130,7 +133,7 @@ class Frame:
     # ------------------------------------------------------------------------------------------ content of a block
 
     def patterns(self, block):
-        return struct.unpack_from("<%dI" % self.words, self.data, 96 + block * self.words * 4)
+        return struct.unpack_from("<%dI" % self.words, self.data, self.patterns_at + block * self.words * 4)
 
     def kind(self, block):
         """coded, constant, nonfinite; CORRUPT for anything else."""

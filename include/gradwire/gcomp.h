@@ -326,7 +326,8 @@ typedef struct gw_gcomp_info {
     uint64_t directory_offset;         /* bytes */
     uint64_t payload_offset;           /* bytes; where chunk 0 starts */
     uint32_t book_id, book_generation; /* installed only, else 0 */
-    uint32_t map_hash;                 /* derived and not constant only, else 0 */
+    uint32_t book_crc;                 /* the same: CRC32C of the serialised codebook */
+    uint64_t map_hash;                 /* derived and not constant only, else 0 */
     float wire_scale;                  /* the same */
     uint32_t meta_crc;                 /* checksum only, else 0 */
 } gw_gcomp_info;
@@ -335,7 +336,8 @@ typedef struct gw_gcomp_info {
  * Reads the header and extension at src: rules 1 to 10 of docs/format.md section 8, except rule 9, and the
  * caller's limit. No handle needed.
  *
- *   - src_size: 64 bytes always suffice; info->frame_size then says how many to receive
+ *   - src_size: the 32 bytes of the header and the parts of the extension that its flags announce, at most 40
+ *     bytes: 80 always suffice. info->frame_size then says how many to receive
  *   - len_max: as in the options
  *   - on failure *info is zeroed
  */
@@ -481,7 +483,8 @@ GW_API GW_MUST_CHECK gw_status gw_gcomp_book_build(const gw_gcomp_histogram *his
 
 /*
  * Gives the handle a serialised codebook under an id and a generation. The handle keeps the two most recent;
- * frames that name another one are refused with GW_ERR_TABLE.
+ * frames that name another one are refused with GW_ERR_TABLE, and so are those made with another codebook
+ * under the same id and generation: a frame carries the codebook's CRC32C.
  *
  *   - book: must contain labels 0 and 1
  *   - encode: 1: the handle encodes with it from now on, in one pass; 0: for decoding only

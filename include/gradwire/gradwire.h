@@ -75,7 +75,7 @@ typedef enum gw_status {
     GW_ERR_UNSUPPORTED = 19, /* unknown codec, dtype or flag */
     GW_ERR_HEADER = 20,      /* a header or directory field breaks a rule of docs/format.md */
     GW_ERR_LIMIT = 21,       /* a count exceeds the caller's limit or this machine's size_t */
-    GW_ERR_TABLE = 22,       /* a codebook or table is invalid, or its id and generation are not installed */
+    GW_ERR_TABLE = 22,       /* a codebook or table is invalid, or a frame's codebook is not installed */
     GW_ERR_MAP = 23,         /* a derived frame was made with another precision map than the receiver's */
     GW_ERR_TRAILING = 24,    /* bytes follow the frame */
 

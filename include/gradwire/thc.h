@@ -510,7 +510,8 @@ typedef struct gw_thc_frame_info {
 
 /*
  * Reads and checks the header at src.
- *   - src_size: GW_THC_FRAME_HEADER_SIZE bytes suffice; info->frame_size then says how many the frame has
+ *   - src_size: GW_THC_FRAME_HEADER_SIZE bytes suffice, however long the extension is; info->frame_size then
+ *     says how many the frame has
  *   - errors in this order: GW_ERR_ARG, GW_ERR_SHORT, then the header left to right (docs/format-thc.md lists
  *     each rule and code): *info is untouched
  */

@@ -17,7 +17,7 @@ struct gw_check_state {
 
 static_assert(sizeof(gw_check_state) <= GW_CUDA_CHECK_SHARED_SIZE, "the host reserves enough");
 
-/* Index of the installed codebook that the frame names, or the number of books. */
+/* Index of the installed codebook that the frame names by id and generation, or the number of books. */
 GW_DEVICE uint32_t gw_find_book(const gw_cuda_codec &codec, const gw_frame_front &f)
 {
     const uint32_t levels = (f.flags & GW_FLAG_DERIVED) != 0;
@@ -62,7 +62,7 @@ GW_DEVICE uint32_t gw_front_decide(const gw_gcomp_decode_params &p, const gw_cud
     if (__syncthreads_or(threadIdx.x < f.payload_offset - end && src[end + threadIdx.x] != 0)) {
         return GW_ERR_HEADER;
     }
-    if (checksum && gw_front_crc(src, f.directory_offset, f.payload_offset, sums) != f.meta_crc) {
+    if (checksum && gw_front_crc(src, gw_front_crc_offset(f), f.payload_offset, sums) != f.meta_crc) {
         return GW_ERR_CHECKSUM;
     }
     if (is_directory_bad || (f.chunk_count == 0 && f.frame_size != f.payload_offset) ||
@@ -74,7 +74,7 @@ GW_DEVICE uint32_t gw_front_decide(const gw_gcomp_decode_params &p, const gw_cud
     }
     if ((f.flags & GW_FLAG_INSTALLED) != 0) {
         const uint32_t book = gw_find_book(p.codec, f);
-        if (book == p.codec.book_count ||
+        if (book == p.codec.book_count || gw_book_crc(p.codec.book[book], sums) != f.book_crc ||
             !gw_is_book_good(s, p.codec.book[book], f.dtype == GW_FP16, (f.flags & GW_FLAG_DERIVED) != 0)) {
             return GW_ERR_TABLE;
         }
@@ -85,8 +85,7 @@ GW_DEVICE uint32_t gw_front_decide(const gw_gcomp_decode_params &p, const gw_cud
             (f.len != 0 && (item.levels == nullptr || item.digest == nullptr)) ||
             p.map.chunk_log2 != f.chunk_log2 || gw_cuda_drop_base(p.codec, base) != f.drop_base ||
             p.map.wire_scale != f.wire_scale ||
-            gw_front_map_hash(item.digest, f.chunk_count, f.drop_base, f.step, f.cap, f.dtype, f.wire_scale,
-                              sums) != f.map_hash) {
+            gw_front_map_hash(f, item.digest, f.wire_scale, sums) != f.map_hash) {
             return GW_ERR_MAP;
         }
     }

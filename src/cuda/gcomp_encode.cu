@@ -86,30 +86,38 @@ GW_DEVICE void gw_encode_finish(gw_encode_state &s, const gw_gcomp_encode_params
     const gw_cuda_codec &codec = p.codec;
     uint8_t *dst = (uint8_t *)item.dst;
     const bool has_map = gw_front_has_map(front);
-    uint32_t map_hash = 0;
+    const bool installed = (front.flags & GW_FLAG_INSTALLED) != 0;
+    uint64_t map_hash = 0;
+    uint32_t book_crc = 0;
     if (has_map) {
-        map_hash = gw_front_map_hash(item.digest, front.chunk_count, front.drop_base, front.step, front.cap,
-                                     front.dtype, p.map.wire_scale, s.sums);
+        map_hash = gw_front_map_hash(front, item.digest, p.map.wire_scale, s.sums);
+    }
+    if (installed) {
+        book_crc = gw_book_crc(codec.book[codec.encode_with], s.sums);
     }
     __syncthreads();
     if (threadIdx.x == 0) {
         uint32_t *h = (uint32_t *)(void *)dst;
         h[0] = 0x1a665767u;
         h[1] = 1u << 8 | front.dtype << 16 | front.chunk_log2 << 24;
-        h[2] = front.flags;
+        h[2] = front.flags | gw_front_parts_size(front) / 8 << 24;
         h[3] = front.step | front.cap << 8 | (uint32_t)front.drop_base << 16;
         h[4] = (uint32_t)front.len;
         h[5] = (uint32_t)(front.len >> 32);
         h[6] = (uint32_t)frame_size;
         h[7] = (uint32_t)(frame_size >> 32);
         uint32_t at = 8;
-        if ((front.flags & GW_FLAG_INSTALLED) != 0) {
+        if (installed) {
             h[at++] = codec.book[codec.encode_with].id;
             h[at++] = codec.book[codec.encode_with].generation;
+            h[at++] = book_crc;
+            h[at++] = 0;
         }
         if (has_map) {
-            h[at++] = map_hash;
+            h[at++] = (uint32_t)map_hash;
+            h[at++] = (uint32_t)(map_hash >> 32);
             h[at++] = p.map.wire_scale;
+            h[at++] = 0;
         }
         if ((front.flags & GW_FLAG_CHECKSUM) != 0) {
             h[at++] = 0;
@@ -122,9 +130,9 @@ GW_DEVICE void gw_encode_finish(gw_encode_state &s, const gw_gcomp_encode_params
     }
     __syncthreads();
     if ((front.flags & GW_FLAG_CHECKSUM) != 0) {
-        const uint32_t crc = gw_front_crc(dst, front.directory_offset, front.payload_offset, s.sums);
+        const uint32_t crc = gw_front_crc(dst, gw_front_crc_offset(front), front.payload_offset, s.sums);
         if (threadIdx.x == 0) {
-            ((uint32_t *)(void *)dst)[(front.directory_offset - 8) >> 2] = crc;
+            ((uint32_t *)(void *)dst)[gw_front_crc_offset(front) >> 2] = crc;
         }
     }
     if (threadIdx.x == 0) {

@@ -131,7 +131,9 @@ struct gw_frame_front {
     uint32_t dtype, flags, chunk_log2, step, cap;
     int32_t drop_base;
     uint64_t len, frame_size, chunk_count, directory_offset, payload_offset;
-    uint32_t book_id, book_generation, map_hash, wire_scale, meta_crc, reserved;
+    uint32_t book_id, book_generation, book_crc, wire_scale, meta_crc;
+    uint32_t reserved; /* the words of the extension that must be zero, combined */
+    uint64_t map_hash;
 };
 
 GW_DEVICE bool gw_front_has_map(const gw_frame_front &f)
@@ -139,12 +141,23 @@ GW_DEVICE bool gw_front_has_map(const gw_frame_front &f)
     return (f.flags & GW_FLAG_DERIVED) != 0 && (f.flags & GW_FLAG_CONSTANT) == 0;
 }
 
-GW_DEVICE void gw_front_place(gw_frame_front &f)
+/* Bytes of the parts of the extension that the flags announce: gw_frame_parts_size() of core. */
+GW_DEVICE uint32_t gw_front_parts_size(const gw_frame_front &f)
 {
-    const uint32_t extension = ((f.flags & GW_FLAG_INSTALLED) != 0 ? 8 : 0) + (gw_front_has_map(f) ? 8 : 0) +
-                               ((f.flags & GW_FLAG_CHECKSUM) != 0 ? 8 : 0);
+    return ((f.flags & GW_FLAG_INSTALLED) != 0 ? 16 : 0) + (gw_front_has_map(f) ? 16 : 0) +
+           ((f.flags & GW_FLAG_CHECKSUM) != 0 ? 8 : 0);
+}
+
+/* Offset of the CHECKSUM part. */
+GW_DEVICE uint32_t gw_front_crc_offset(const gw_frame_front &f)
+{
+    return 32 + gw_front_parts_size(f) - 8;
+}
+
+GW_DEVICE void gw_front_place(gw_frame_front &f, uint32_t extension_size)
+{
     f.chunk_count = (f.len >> f.chunk_log2) + ((f.len & ((1u << f.chunk_log2) - 1)) != 0);
-    f.directory_offset = 32 + extension;
+    f.directory_offset = 32 + extension_size;
     f.payload_offset = (f.directory_offset + 16 * f.chunk_count + 15) & ~(uint64_t)15;
 }
 
@@ -176,6 +189,31 @@ GW_DEVICE uint64_t gw_payload_max(uint32_t dtype, uint64_t len, uint32_t chunk_l
     return (len - rest) * size + ((rest * size + 15) & ~(uint64_t)15);
 }
 
+/* Fields of the extension's known parts; src holds them. */
+GW_DEVICE void gw_front_read_parts(gw_frame_front &f, const uint8_t *src)
+{
+    const uint8_t *at = src + 32;
+    f.book_id = f.book_generation = f.book_crc = f.wire_scale = f.meta_crc = f.reserved = 0;
+    f.map_hash = 0;
+    if ((f.flags & GW_FLAG_INSTALLED) != 0) {
+        f.book_id = gw_read32(at);
+        f.book_generation = gw_read32(at + 4);
+        f.book_crc = gw_read32(at + 8);
+        f.reserved |= gw_read32(at + 12);
+        at += 16;
+    }
+    if (gw_front_has_map(f)) {
+        f.map_hash = gw_read64(at);
+        f.wire_scale = gw_read32(at + 8);
+        f.reserved |= gw_read32(at + 12);
+        at += 16;
+    }
+    if ((f.flags & GW_FLAG_CHECKSUM) != 0) {
+        f.meta_crc = gw_read32(at);
+        f.reserved |= gw_read32(at + 4);
+    }
+}
+
 /* Rules 1 to 11 and the extension. src is 16-byte aligned. */
 GW_DEVICE uint32_t gw_front_read(gw_frame_front &f, const uint8_t *src, uint64_t src_size, uint64_t len_limit)
 {
@@ -186,11 +224,16 @@ GW_DEVICE uint32_t gw_front_read(gw_frame_front &f, const uint8_t *src, uint64_t
     if (a.x != 0x1a665767u) {
         return GW_ERR_MAGIC;
     }
-    if ((a.y & 255) != 0) {
+    /* Version nibbles as in gw_frame_header_read() of core: the writer's is the upper one. */
+    if ((a.y >> 4 & 15) < (a.y & 15)) {
+        return GW_ERR_HEADER;
+    }
+    if ((a.y & 15) != 0) {
         return GW_ERR_VERSION;
     }
     f.dtype = a.y >> 16 & 255;
-    f.flags = a.z;
+    f.flags = a.z & 0xffff;
+    const uint32_t extension_size = 8 * (a.z >> 24);
     if ((a.y >> 8 & 255) != 1 || f.dtype < GW_FP32 || f.dtype > GW_FP16 || f.flags >> 5 != 0) {
         return GW_ERR_UNSUPPORTED;
     }
@@ -201,7 +244,8 @@ GW_DEVICE uint32_t gw_front_read(gw_frame_front &f, const uint8_t *src, uint64_t
     f.step = a.w & 255;
     f.cap = a.w >> 8 & 255;
     f.drop_base = (int32_t)a.w >> 16;
-    if ((f.flags & (GW_FLAG_CONSTANT | GW_FLAG_DERIVED)) == GW_FLAG_CONSTANT || !gw_front_is_allowed(f)) {
+    if ((f.flags & (GW_FLAG_CONSTANT | GW_FLAG_DERIVED)) == GW_FLAG_CONSTANT || !gw_front_is_allowed(f) ||
+        extension_size < gw_front_parts_size(f)) {
         return GW_ERR_HEADER;
     }
     f.len = b.x | (uint64_t)b.y << 32;
@@ -209,7 +253,7 @@ GW_DEVICE uint32_t gw_front_read(gw_frame_front &f, const uint8_t *src, uint64_t
     if (!gw_is_len_possible(f.len, f.chunk_log2) || f.len > len_limit) {
         return GW_ERR_LIMIT;
     }
-    gw_front_place(f);
+    gw_front_place(f, extension_size);
     if (f.frame_size > src_size) {
         return GW_ERR_SHORT;
     }
@@ -218,22 +262,7 @@ GW_DEVICE uint32_t gw_front_read(gw_frame_front &f, const uint8_t *src, uint64_t
         return GW_ERR_HEADER;
     }
     /* src_size is now known to hold everything up to chunk 0. */
-    const uint8_t *at = src + 32;
-    f.book_id = f.book_generation = f.map_hash = f.wire_scale = f.meta_crc = f.reserved = 0;
-    if ((f.flags & GW_FLAG_INSTALLED) != 0) {
-        f.book_id = gw_read32(at);
-        f.book_generation = gw_read32(at + 4);
-        at += 8;
-    }
-    if (gw_front_has_map(f)) {
-        f.map_hash = gw_read32(at);
-        f.wire_scale = gw_read32(at + 4);
-        at += 8;
-    }
-    if ((f.flags & GW_FLAG_CHECKSUM) != 0) {
-        f.meta_crc = gw_read32(at);
-        f.reserved = gw_read32(at + 4);
-    }
+    gw_front_read_parts(f, src);
     return f.frame_size < src_size ? GW_ERR_TRAILING : GW_OK;
 }
 
@@ -286,24 +315,49 @@ GW_DEVICE bool gw_entry_is_good(const uint8_t *src, const gw_frame_front &f, uin
 }
 
 /* CRC32C of everything before chunk 0, with meta_crc taken as zero. By the block. */
-GW_DEVICE uint32_t gw_front_crc(const uint8_t *src, uint64_t directory_offset, uint64_t payload_offset,
+GW_DEVICE uint32_t gw_front_crc(const uint8_t *src, uint32_t crc_offset, uint64_t payload_offset,
                                 uint32_t *sums)
 {
-    const uint64_t skipped = (directory_offset - 8) >> 2;
+    const uint64_t skipped = crc_offset >> 2;
     return gw_cuda_crc32c(0, payload_offset >> 2, sums, [=](uint64_t i) {
         return i == skipped ? 0 : gw_read32(src + 4 * i);
     });
 }
 
-/* docs/format.md section 7. By the block. */
-GW_DEVICE uint32_t gw_front_map_hash(const uint32_t *digest, uint64_t chunk_count, int32_t drop_base,
-                                     uint32_t step, uint32_t cap, uint32_t dtype, uint32_t wire_scale,
+/* docs/format.md section 7, for the frame whose wire scale is given. By the block. */
+GW_DEVICE uint64_t gw_front_map_hash(const gw_frame_front &f, const uint32_t *digest, uint32_t wire_scale,
                                      uint32_t *sums)
 {
-    const uint32_t first = ((uint32_t)drop_base & 0xffff) | step << 16 | cap << 24;
-    return gw_cuda_crc32c(0, 3 + chunk_count, sums, [=](uint64_t i) {
-        return i == 0 ? first : i == 1 ? dtype : i == 2 ? wire_scale : digest[i - 3];
-    });
+    const uint32_t first = ((uint32_t)f.drop_base & 0xffff) | f.step << 16 | f.cap << 24;
+    const uint32_t second = f.dtype | f.chunk_log2 << 8;
+    const uint64_t len = f.len, words = 6 + f.chunk_count;
+    uint32_t hash[2];
+    GW_NO_UNROLL
+    for (uint32_t k = 0; k < 2; k++) {
+        const uint32_t factor = k == 0 ? 1u : 0x9e3779b1u;
+        hash[k] = gw_cuda_crc32c(0, words, sums, [=](uint64_t i) {
+            return i >= 6   ? digest[i - 6] * factor
+                   : i == 0 ? first
+                   : i == 1 ? second
+                   : i == 2 ? wire_scale
+                   : i == 3 ? 0
+                   : i == 4 ? (uint32_t)len
+                            : (uint32_t)(len >> 32);
+        });
+    }
+    return hash[0] | (uint64_t)hash[1] << 32;
+}
+
+/* CRC32C of an installed codebook. By the block. */
+GW_DEVICE uint32_t gw_book_crc(const gw_cuda_book &book, uint32_t *sums)
+{
+    if (book.bytes == nullptr) {
+        return book.crc;
+    }
+    /* What is longer is no codebook; its checksum does not matter. */
+    const uint32_t size = book.size_at != nullptr ? *book.size_at : book.size;
+    return gw_cuda_crc32c_bytes(0, book.bytes,
+                                size < GW_CUDA_BOOK_SIZE_MAX ? size : (uint32_t)GW_CUDA_BOOK_SIZE_MAX, sums);
 }
 
 #endif

@@ -36,7 +36,7 @@ GW_DEVICE gw_frame_front gw_encode_front(const gw_gcomp_encode_params &p, const 
     f.drop_base = derived && !constant ? gw_cuda_drop_base(codec, gw_map_base(p.map)) : 0;
     f.len = item.src_size;
     f.frame_size = 0;
-    gw_front_place(f);
+    gw_front_place(f, gw_front_parts_size(f));
     return f;
 }
 
@@ -78,7 +78,7 @@ GW_DEVICE uint32_t gw_item_status(const gw_cuda_codec &codec, const gw_cuda_map 
     }
     /* gw_gcomp_bound() of core: the largest extension, and RAW chunks. */
     const uint64_t chunks = (item.src_size + ((uint64_t)1 << codec.chunk_log2) - 1) >> codec.chunk_log2;
-    const uint64_t front = (32 + 24 + 16 * chunks + 15) & ~(uint64_t)15;
+    const uint64_t front = (32 + 40 + 16 * chunks + 15) & ~(uint64_t)15;
     const uint64_t bound = front + gw_payload_max(codec.dtype, item.src_size, codec.chunk_log2);
     return item.dst == nullptr || ((uintptr_t)item.dst & 15) != 0 ? (uint32_t)GW_ERR_ARG
            : item.dst_capacity < bound                            ? (uint32_t)GW_ERR_DST

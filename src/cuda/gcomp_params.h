@@ -21,6 +21,7 @@ typedef struct gw_cuda_book {
     const uint32_t *size_at; /* NULL: size */
     uint32_t id, generation;
     uint32_t size;
+    uint32_t crc; /* of inline_bytes; a codebook at `bytes` is read where its CRC32C is needed */
     uint8_t inline_bytes[GW_CUDA_BOOK_SIZE_MAX];
 } gw_cuda_book;
 

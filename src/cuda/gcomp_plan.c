@@ -26,6 +26,7 @@ void gw_cuda_codec_fill(gw_cuda_codec *out, const gw_codec *codec)
     for (uint32_t i = 0; i < codec->installed_count; i++) {
         out->book[i].id = codec->installed[i].id;
         out->book[i].generation = codec->installed[i].generation;
+        out->book[i].crc = codec->installed[i].crc;
         out->book[i].size = (uint32_t)gw_codebook_size(&codec->installed[i].book);
         gw_codebook_write(out->book[i].inline_bytes, &codec->installed[i].book);
     }

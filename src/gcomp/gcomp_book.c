@@ -219,6 +219,7 @@ gw_status gw_gcomp_install(gw_gcomp *codec, uint32_t id, uint32_t generation, co
     }
     inside->installed[at].id = id;
     inside->installed[at].generation = generation;
+    inside->installed[at].crc = inside->kernels.crc32c(0, book, book_size);
     inside->installed[at].book = read;
     inside->newest = at;
     if (encode) {

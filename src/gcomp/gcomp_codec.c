@@ -121,7 +121,8 @@ size_t gw_gcomp_bound(const gw_gcomp *codec, uint64_t len)
     /* At most 2^48 * (4 + 16 / 2^12) bytes and a little: far below 2^64. */
     const uint32_t log2 = inside->options.chunk_log2;
     const uint64_t chunks = gw_gcomp_chunk_count(codec, len);
-    const uint64_t front = (GW_FRAME_HEADER_SIZE + 24 + GW_FRAME_ENTRY_SIZE * chunks + 15) & ~(uint64_t)15;
+    const uint64_t front =
+        (GW_FRAME_HEADER_SIZE + GW_FRAME_PARTS_SIZE_MAX + GW_FRAME_ENTRY_SIZE * chunks + 15) & ~(uint64_t)15;
     const uint64_t bound = front + gw_frame_payload_max((uint32_t)inside->options.dtype, len, log2);
     return bound <= SIZE_MAX ? (size_t)bound : 0;
 }

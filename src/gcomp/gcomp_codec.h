@@ -17,8 +17,12 @@ enum {
     GW_INSTALLED_MAX = 2
 };
 
+/* docs/format.md section 7: digests are multiplied by it for the high word of the map hash. */
+#define GW_MAP_HASH_FACTOR 0x9e3779b1u
+
 typedef struct gw_installed_book {
     uint32_t id, generation;
+    uint32_t crc; /* CRC32C of the serialised codebook */
     gw_codebook book;
 } gw_installed_book;
 
@@ -88,7 +92,7 @@ void gw_floor_table(uint8_t floor[32], uint32_t step);
 int32_t gw_drop_base(const gw_codec *codec, gw_gcomp_levels levels, uint32_t map_base);
 
 /* docs/format.md section 7. */
-uint32_t gw_map_hash(const gw_gcomp_info *info, const uint32_t *digest, const gw_kernels *kernels);
+uint64_t gw_map_hash(const gw_gcomp_info *info, const uint32_t *digest, const gw_kernels *kernels);
 
 /* ---- encode -------------------------------------------------------------------------------------------- */
 

@@ -41,7 +41,8 @@ static const gw_installed_book *find_installed(const gw_codec *codec, const gw_g
     for (uint32_t i = 0; i < codec->installed_count; i++) {
         const gw_installed_book *book = &codec->installed[i];
         if (book->id == info->book_id && book->generation == info->book_generation &&
-            codec->options.levels == info->levels && !(info->constant && book->book.is_relative)) {
+            book->crc == info->book_crc && codec->options.levels == info->levels &&
+            !(info->constant && book->book.is_relative)) {
             return book;
         }
     }

@@ -47,13 +47,14 @@ void gw_encoding_fill_info(gw_gcomp_info *info, const gw_codec *codec, const gw_
         info->installed = 1;
         info->book_id = book->id;
         info->book_generation = book->generation;
+        info->book_crc = book->crc;
     }
     if (derived && source->map == NULL) {
         info->constant = 1;
         info->step = 1;
         info->cap = o->constant_drop;
     }
-    gw_frame_place(info);
+    gw_frame_place(info, gw_frame_parts_size(info));
     if (derived && source->map != NULL) {
         info->drop_base = gw_drop_base(codec, o->levels, source->map->base);
         info->wire_scale = source->map->wire_scale;

@@ -7,19 +7,24 @@ static int has_map_fields(const gw_gcomp_info *info)
     return info->levels == GW_GCOMP_DERIVED && !info->constant;
 }
 
-void gw_frame_place(gw_gcomp_info *info)
+uint32_t gw_frame_parts_size(const gw_gcomp_info *info)
 {
-    uint64_t extension =
-        (info->installed ? 8u : 0u) + (has_map_fields(info) ? 8u : 0u) + (info->checksum ? 8u : 0u);
+    return (info->installed ? GW_FRAME_BOOK_PART_SIZE : 0u) +
+           (has_map_fields(info) ? GW_FRAME_MAP_PART_SIZE : 0u) +
+           (info->checksum ? GW_FRAME_CRC_PART_SIZE : 0u);
+}
+
+void gw_frame_place(gw_gcomp_info *info, uint32_t extension_size)
+{
     info->chunk_count = (info->len >> info->chunk_log2) + ((info->len & ((1u << info->chunk_log2) - 1)) != 0);
-    info->directory_offset = GW_FRAME_HEADER_SIZE + extension;
+    info->directory_offset = GW_FRAME_HEADER_SIZE + (uint64_t)extension_size;
     uint64_t end = info->directory_offset + GW_FRAME_ENTRY_SIZE * info->chunk_count;
     info->payload_offset = (end + 15) & ~(uint64_t)15;
 }
 
 size_t gw_frame_crc_offset(const gw_gcomp_info *info)
 {
-    return (size_t)info->directory_offset - 8;
+    return GW_FRAME_HEADER_SIZE + gw_frame_parts_size(info) - GW_FRAME_CRC_PART_SIZE;
 }
 
 void gw_frame_write_header(uint8_t *dst, const gw_gcomp_info *info)
@@ -32,6 +37,7 @@ void gw_frame_write_header(uint8_t *dst, const gw_gcomp_info *info)
     const gw_frame_header header = {GW_FRAME_CODEC_GCOMP,
                                     (uint8_t)info->dtype,
                                     (uint8_t)info->chunk_log2,
+                                    (uint8_t)(gw_frame_parts_size(info) / GW_FRAME_UNIT_SIZE),
                                     flags,
                                     info->step | info->cap << 8 | last << 16,
                                     info->len,
@@ -41,12 +47,15 @@ void gw_frame_write_header(uint8_t *dst, const gw_gcomp_info *info)
     if (info->installed) {
         gw_store32(at, info->book_id);
         gw_store32(at + 4, info->book_generation);
-        at += 8;
+        gw_store32(at + 8, info->book_crc);
+        gw_store32(at + 12, 0);
+        at += GW_FRAME_BOOK_PART_SIZE;
     }
     if (has_map_fields(info)) {
-        gw_store32(at, info->map_hash);
-        gw_store32(at + 4, gw_bits_from_float(info->wire_scale));
-        at += 8;
+        gw_store64(at, info->map_hash);
+        gw_store32(at + 8, gw_bits_from_float(info->wire_scale));
+        gw_store32(at + 12, 0);
+        at += GW_FRAME_MAP_PART_SIZE;
     }
     if (info->checksum) {
         gw_store32(at, info->meta_crc);
@@ -54,7 +63,7 @@ void gw_frame_write_header(uint8_t *dst, const gw_gcomp_info *info)
     }
 }
 
-/* Rules 5 to 7: chunk_log2, CONSTANT, and the table of docs/format.md section 2. */
+/* Rules 5 to 7 but for the extension: chunk_log2, CONSTANT, and the table of docs/format.md section 2. */
 static int are_fields_allowed(const gw_gcomp_info *info)
 {
     const gw_traits *t = gw_traits_of((uint32_t)info->dtype);
@@ -96,10 +105,15 @@ int gw_frame_is_info_valid(const gw_gcomp_info *info)
         !gw_frame_is_len_possible(info->len, info->chunk_log2) || info->len > SIZE_MAX / size) {
         return 0;
     }
+    const uint64_t extension_size = info->directory_offset - GW_FRAME_HEADER_SIZE; /* huge if it is below */
+    if (extension_size < gw_frame_parts_size(info) || extension_size > GW_FRAME_EXTENSION_SIZE_MAX ||
+        extension_size % GW_FRAME_UNIT_SIZE != 0) {
+        return 0;
+    }
     gw_gcomp_info placed = *info;
-    gw_frame_place(&placed);
-    return info->chunk_count == placed.chunk_count && info->directory_offset == placed.directory_offset &&
-           info->payload_offset == placed.payload_offset && is_size_allowed(info);
+    gw_frame_place(&placed, (uint32_t)extension_size);
+    return info->chunk_count == placed.chunk_count && info->payload_offset == placed.payload_offset &&
+           is_size_allowed(info);
 }
 
 static gw_status read_header(gw_gcomp_info *info, const uint8_t *src, size_t src_size, uint64_t len_limit)
@@ -132,13 +146,14 @@ static gw_status read_header(gw_gcomp_info *info, const uint8_t *src, size_t src
     }
     info->len = header.len;
     info->frame_size = header.frame_size;
-    if (is_twofold || !are_fields_allowed(info)) {
+    const uint32_t extension_size = GW_FRAME_UNIT_SIZE * (uint32_t)header.extension_units;
+    if (is_twofold || !are_fields_allowed(info) || extension_size < gw_frame_parts_size(info)) {
         return GW_ERR_HEADER;
     }
     if (!gw_frame_is_len_possible(info->len, info->chunk_log2) || info->len > len_limit) {
         return GW_ERR_LIMIT;
     }
-    gw_frame_place(info);
+    gw_frame_place(info, extension_size);
     return GW_OK;
 }
 
@@ -153,7 +168,8 @@ gw_status gw_frame_read_header(gw_gcomp_info *info, const uint8_t *src, size_t s
     if (status == GW_OK && !is_size_allowed(info)) {
         status = GW_ERR_HEADER;
     }
-    if (status == GW_OK && src_size < info->directory_offset) {
+    /* A peek needs the known parts only, however long the extension is. */
+    if (status == GW_OK && src_size < GW_FRAME_HEADER_SIZE + gw_frame_parts_size(info)) {
         status = GW_ERR_SHORT;
     }
     /* Last, so that a 32-bit machine gives another status than others only for frames that those decode. */
@@ -168,12 +184,13 @@ gw_status gw_frame_read_header(gw_gcomp_info *info, const uint8_t *src, size_t s
     if (info->installed) {
         info->book_id = gw_load32(at);
         info->book_generation = gw_load32(at + 4);
-        at += 8;
+        info->book_crc = gw_load32(at + 8);
+        at += GW_FRAME_BOOK_PART_SIZE;
     }
     if (has_map_fields(info)) {
-        info->map_hash = gw_load32(at);
-        info->wire_scale = gw_float_from_bits(gw_load32(at + 4));
-        at += 8;
+        info->map_hash = gw_load64(at);
+        info->wire_scale = gw_float_from_bits(gw_load32(at + 8));
+        at += GW_FRAME_MAP_PART_SIZE;
     }
     if (info->checksum) {
         info->meta_crc = gw_load32(at);
@@ -256,13 +273,30 @@ uint32_t gw_frame_meta_crc(const uint8_t *src, const gw_gcomp_info *info, const 
     return kernels->crc32c(crc, src + at + 4, (size_t)info->payload_offset - at - 4);
 }
 
+/* Each part of the extension ends with a word that is zero. */
+static int are_reserved_words_zero(const uint8_t *src, const gw_gcomp_info *info)
+{
+    const uint8_t *end = src + GW_FRAME_HEADER_SIZE;
+    uint32_t words = 0;
+    if (info->installed) {
+        end += GW_FRAME_BOOK_PART_SIZE;
+        words |= gw_load32(end - 4);
+    }
+    if (has_map_fields(info)) {
+        end += GW_FRAME_MAP_PART_SIZE;
+        words |= gw_load32(end - 4);
+    }
+    if (info->checksum) {
+        end += GW_FRAME_CRC_PART_SIZE;
+        words |= gw_load32(end - 4);
+    }
+    return words == 0;
+}
+
 gw_status gw_frame_check_directory(const uint8_t *src, const gw_gcomp_info *info, const gw_kernels *kernels)
 {
     const size_t end = (size_t)(info->directory_offset + GW_FRAME_ENTRY_SIZE * info->chunk_count);
-    if (info->checksum && gw_load32(src + gw_frame_crc_offset(info) + 4) != 0) {
-        return GW_ERR_HEADER;
-    }
-    if (!gw_is_zero(src + end, (size_t)info->payload_offset - end)) {
+    if (!are_reserved_words_zero(src, info) || !gw_is_zero(src + end, (size_t)info->payload_offset - end)) {
         return GW_ERR_HEADER;
     }
     if (info->checksum && gw_frame_meta_crc(src, info, kernels) != info->meta_crc) {

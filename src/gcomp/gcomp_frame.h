@@ -10,7 +10,16 @@
 #include "core/frame_header.h"
 #include "core/kernels.h"
 
-enum { GW_FRAME_ENTRY_SIZE = 16, GW_CHUNK_LOG2_MIN = 12, GW_CHUNK_LOG2_MAX = 15 };
+enum {
+    GW_FRAME_ENTRY_SIZE = 16,
+    GW_FRAME_BOOK_PART_SIZE = 16, /* parts of the extension */
+    GW_FRAME_MAP_PART_SIZE = 16,
+    GW_FRAME_CRC_PART_SIZE = 8,
+    GW_FRAME_PARTS_SIZE_MAX = GW_FRAME_BOOK_PART_SIZE + GW_FRAME_MAP_PART_SIZE + GW_FRAME_CRC_PART_SIZE,
+    GW_FRAME_EXTENSION_SIZE_MAX = 255 * GW_FRAME_UNIT_SIZE,
+    GW_CHUNK_LOG2_MIN = 12,
+    GW_CHUNK_LOG2_MAX = 15
+};
 
 #define GW_FRAME_LEN_MAX    ((uint64_t)1 << 48)
 #define GW_FRAME_CHUNKS_MAX ((uint64_t)1 << 32) /* the directory names chunks in 32 bits */
@@ -25,10 +34,15 @@ enum {
     GW_FLAGS_KNOWN = (1u << 6) - 1
 };
 
-/* Sets directory_offset, payload_offset and chunk_count from the other fields of info. */
-void gw_frame_place(gw_gcomp_info *info);
+/* Bytes of the parts of the extension that the flags of info announce: the whole extension of frames of this
+ * library, the start of that of a frame of a later version. */
+uint32_t gw_frame_parts_size(const gw_gcomp_info *info);
 
-/* Writes header and extension of info, meta_crc included. */
+/* Sets directory_offset, payload_offset and chunk_count from the other fields of info and the size of the
+ * extension in bytes. */
+void gw_frame_place(gw_gcomp_info *info, uint32_t extension_size);
+
+/* Writes header and extension of info, meta_crc included. The extension has the known parts only. */
 void gw_frame_write_header(uint8_t *dst, const gw_gcomp_info *info);
 
 /* Rules 1 to 10 of docs/format.md section 8, rule 9 only with is_whole. *info is zeroed on failure. */
@@ -64,7 +78,7 @@ gw_status gw_frame_check_directory(const uint8_t *src, const gw_gcomp_info *info
 /* CRC32C of everything before chunk 0, with meta_crc taken as zero. */
 uint32_t gw_frame_meta_crc(const uint8_t *src, const gw_gcomp_info *info, const gw_kernels *kernels);
 
-/* Offset of the CHECKSUM extension in the frame. */
+/* Offset of the CHECKSUM part of the extension in the frame. */
 size_t gw_frame_crc_offset(const gw_gcomp_info *info);
 
 #endif

@@ -224,19 +224,29 @@ gw_status gw_gcomp_map_digest(const uint8_t *levels, size_t len, uint32_t chunk_
     return GW_OK;
 }
 
-uint32_t gw_map_hash(const gw_gcomp_info *info, const uint32_t *digest, const gw_kernels *kernels)
+uint64_t gw_map_hash(const gw_gcomp_info *info, const uint32_t *digest, const gw_kernels *kernels)
 {
-    uint8_t fields[12] = {0};
+    enum { BATCH = 32 };
+    uint8_t fields[24] = {0};
     gw_store16(fields, (uint16_t)info->drop_base);
     fields[2] = (uint8_t)info->step;
     fields[3] = (uint8_t)info->cap;
     fields[4] = (uint8_t)info->dtype;
+    fields[5] = (uint8_t)info->chunk_log2;
     gw_store32(fields + 8, gw_bits_from_float(info->wire_scale));
-    uint32_t crc = kernels->crc32c(0, fields, sizeof fields);
-    for (uint64_t i = 0; i < info->chunk_count; i++) {
-        uint8_t word[4];
-        gw_store32(word, digest[i]);
-        crc = kernels->crc32c(crc, word, 4);
+    gw_store64(fields + 16, info->len);
+    uint32_t low = kernels->crc32c(0, fields, sizeof fields);
+    uint32_t high = low;
+    for (uint64_t i = 0; i < info->chunk_count; i += BATCH) {
+        uint8_t words[2][4 * BATCH];
+        const size_t len = (size_t)gw_min_u64(info->chunk_count - i, BATCH);
+        for (size_t j = 0; j < len; j++) {
+            const uint32_t word = digest[i + j];
+            gw_store32(words[0] + 4 * j, word);
+            gw_store32(words[1] + 4 * j, word * GW_MAP_HASH_FACTOR);
+        }
+        low = kernels->crc32c(low, words[0], 4 * len);
+        high = kernels->crc32c(high, words[1], 4 * len);
     }
-    return crc;
+    return (uint64_t)high << 32 | low;
 }

@@ -21,6 +21,9 @@ enum { /* bytes 0 to 31 are those of core/frame_header.h */
        AT_TAIL = 80
 };
 
+/* Bytes 32 to 95, the part of the extension that this version knows. */
+enum { EXTENSION_UNITS = (GW_THC_FRAME_HEADER_SIZE - GW_FRAME_HEADER_SIZE) / GW_FRAME_UNIT_SIZE };
+
 size_t gw_thc_frame_block_lanes(const gw_thc_frame_info *info, uint64_t i)
 {
     size_t block_len = (size_t)1 << info->options.block_log2;
@@ -43,7 +46,7 @@ static size_t checksum_size(const gw_thc_frame_info *info)
     return (info->flags & GW_THC_FLAG_CHECKSUM) != 0 ? 4 : 0;
 }
 
-void gw_thc_frame_place(gw_thc_frame_info *info)
+static void place_at(gw_thc_frame_info *info, uint64_t norms_offset)
 {
     uint64_t patterns = gw_thc_pattern_count(&info->options);
     uint64_t blocks = info->block_count;
@@ -56,7 +59,7 @@ void gw_thc_frame_place(gw_thc_frame_info *info)
     if ((info->flags & GW_THC_FLAG_SUM) != 0) {
         sets = (info->flags & GW_THC_FLAG_BLOCK_SETS) != 0 ? blocks : 1;
     }
-    info->norms_offset = GW_THC_FRAME_HEADER_SIZE;
+    info->norms_offset = norms_offset;
     info->sets_offset = info->norms_offset + blocks * patterns * 4;
     info->set_size = sets > 0 ? (info->options.worker_max + 63u) / 64u * 8u : 0;
     info->payload_offset = info->sets_offset + sets * info->set_size;
@@ -72,12 +75,17 @@ static size_t padding_of(const gw_thc_frame_info *info, size_t *offset)
     return (size_t)info->frame_size - checksum_size(info) - *offset;
 }
 
+void gw_thc_frame_place(gw_thc_frame_info *info)
+{
+    place_at(info, GW_THC_FRAME_HEADER_SIZE);
+}
+
 void gw_thc_frame_write_header(uint8_t *dst, const gw_thc_frame_info *info)
 {
     const gw_thc_options *o = &info->options;
-    const gw_frame_header header = {GW_FRAME_CODEC_THC, (uint8_t)o->dtype,           (uint8_t)o->block_log2,
-                                    info->flags,        (uint32_t)info->block_count, info->len,
-                                    info->frame_size};
+    const gw_frame_header header = {GW_FRAME_CODEC_THC, (uint8_t)o->dtype, (uint8_t)o->block_log2,
+                                    EXTENSION_UNITS,    info->flags,       (uint32_t)info->block_count,
+                                    info->len,          info->frame_size};
 
     GW_MEMSET(dst, 0, GW_THC_FRAME_HEADER_SIZE);
     gw_frame_header_write(dst, &header);
@@ -108,6 +116,8 @@ static gw_status read_common(const uint8_t *src, size_t src_size, gw_thc_frame_i
     info->block_count = header.codec_bytes;
     info->len = header.len;
     info->frame_size = header.frame_size;
+    /* From the stated size: what follows the known part belongs to a later version. */
+    info->norms_offset = GW_FRAME_HEADER_SIZE + GW_FRAME_UNIT_SIZE * (uint64_t)header.extension_units;
     unsigned log2 = info->options.block_log2;
     if (log2 < GW_THC_BLOCK_LOG2_MIN || log2 > GW_THC_BLOCK_LOG2_MAX) {
         return GW_ERR_HEADER;
@@ -116,6 +126,9 @@ static gw_status read_common(const uint8_t *src, size_t src_size, gw_thc_frame_i
         return GW_ERR_UNSUPPORTED;
     }
     if ((info->flags & GW_THC_FLAG_BLOCK_SETS) != 0 && (info->flags & GW_THC_FLAG_SUM) == 0) {
+        return GW_ERR_HEADER;
+    }
+    if (header.extension_units < EXTENSION_UNITS) {
         return GW_ERR_HEADER;
     }
     /* The count that block_count implies; no product of wire values comes before this. */
@@ -191,7 +204,7 @@ gw_status gw_thc_frame_peek(const void *src, size_t src_size, gw_thc_frame_info 
         return status;
     }
     uint64_t stated_size = read.frame_size;
-    gw_thc_frame_place(&read);
+    place_at(&read, read.norms_offset);
     if (read.frame_size != stated_size) {
         return GW_ERR_HEADER;
     }

@@ -13,7 +13,8 @@
 #define GW_THC_FLAGS_KNOWN 31u
 #define GW_THC_SUM_FLAGS   (GW_THC_FLAG_CHECKSUM | GW_THC_FLAG_BLOCK_SETS) /* that a sum may choose */
 
-/* Everything that follows from the header: sizes and offsets. */
+/* Everything that follows from the header: sizes and offsets of a frame of this library, whose extension has
+ * no more than the known part. */
 void gw_thc_frame_place(gw_thc_frame_info *info);
 
 /* Writes the header of *info; info was placed. */

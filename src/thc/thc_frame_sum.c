@@ -108,8 +108,9 @@ static gw_thc_field compare(const uint8_t *sum, const gw_thc_frame_info *a, cons
     if (field == GW_THC_FIELD_NONE) {
         field = compare_options(&a->options, &b->options);
     }
-    for (uint64_t i = a->norms_offset; field == GW_THC_FIELD_NONE && i < a->sets_offset; i += 4) {
-        if (gw_load32(sum + i) != gw_load32(frame + i)) {
+    const uint64_t norms_size = a->sets_offset - a->norms_offset; /* equal if the geometry is */
+    for (uint64_t i = 0; field == GW_THC_FIELD_NONE && i < norms_size; i += 4) {
+        if (gw_load32(sum + a->norms_offset + i) != gw_load32(frame + b->norms_offset + i)) {
             return GW_THC_FIELD_NORMS;
         }
     }

@@ -241,6 +241,18 @@ static void codebooks(void **state)
                              &(gw_cuda_gcomp_request){NULL, decoded, {decode_workspace, decode_size}, NULL}),
         GW_OK);
     assert_int_equal(testing_result(decoded).status, GW_ERR_TABLE);
+    /* With another one under the same id and generation as well: labels 0 and 1 only. */
+    static const uint8_t zero_and_escape[4] = {0, 0, 0, 0x11};
+    const uint32_t other_size = sizeof zero_and_escape;
+    gw_cuda_gcomp_device other = device;
+    other.book = testing_device(zero_and_escape, sizeof zero_and_escape, 0);
+    other.book_size = testing_device(&other_size, sizeof other_size, 0);
+    assert_int_equal(gw_cuda_gcomp_decode(
+                         &cuda, &codec, &(gw_cuda_gcomp_frame){device_frame, bound, &result->size, NULL},
+                         &(gw_cuda_target){values, t.len},
+                         &(gw_cuda_gcomp_request){&other, decoded, {decode_workspace, decode_size}, NULL}),
+                     GW_OK);
+    assert_int_equal(testing_result(decoded).status, GW_ERR_TABLE);
     assert_int_equal(gw_gcomp_install(&codec, 7, 8, book, out.size, 1), GW_OK);
     const size_t size = testing_cpu_encode(&codec, &t.cpu, &frame);
     assert_int_equal(testing_result(result).size, size);

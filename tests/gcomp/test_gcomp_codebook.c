@@ -479,6 +479,26 @@ static gw_status decode_with(const test_codec *codec, const test_buffer *frame, 
                            &target, &codec->work);
 }
 
+static void other_book_is_refused(test_codec *sender, test_codec *receiver, uint8_t *values,
+                                  const gw_gcomp_map *map)
+{
+    gw_gcomp_histogram nothing;
+    uint8_t book[GW_GCOMP_BOOK_SIZE_MAX];
+    uint8_t *out = malloc(LEN * 4);
+    gw_buffer built = {book, sizeof book, 0};
+    assert_non_null(out);
+    assert_int_equal(gw_gcomp_histogram_init(&nothing, &receiver->codec), GW_OK);
+    assert_int_equal(gw_gcomp_book_build(&nothing, &built), GW_OK);
+    gw_gcomp_source source = test_source(values, LEN, map);
+    test_buffer frame;
+    const size_t size = test_encode(sender, &source, &frame);
+    assert_int_equal(decode_with(receiver, &frame, size, map, out), GW_OK);
+    assert_int_equal(gw_gcomp_install(&receiver->codec, 7, 1, book, built.size, 0), GW_OK);
+    assert_int_equal(decode_with(receiver, &frame, size, map, out), GW_ERR_TABLE);
+    test_buffer_free(&frame);
+    free(out);
+}
+
 static void installed_books(void **state)
 {
     (void)state;
@@ -512,7 +532,8 @@ static void installed_books(void **state)
             const size_t size = test_encode(&sender, &source, &frame);
             gw_gcomp_info info;
             assert_int_equal(gw_gcomp_peek(frame.at, size, UINT64_MAX, &info), GW_OK);
-            assert_true(info.installed && info.book_id == 7 && info.book_generation == 1);
+            assert_true(info.installed && info.book_id == 7 && info.book_generation == 1 &&
+                        info.book_crc == gw_crc32c(0, book, book_size));
             memset(out, 0x77, LEN * 4);
             if (pattern == 0) {
                 assert_int_equal(decode_with(&receiver, &frame, size, &map.map, out), GW_ERR_TABLE);
@@ -535,6 +556,10 @@ static void installed_books(void **state)
             }
             test_buffer_free(&frame);
         }
+
+        /* Another codebook under the same id and generation is not the one that the frame was made with. */
+        other_book_is_refused(&sender, &receiver, values, &map.map);
+        assert_int_equal(gw_gcomp_install(&receiver.codec, 7, 1, book, book_size, 0), GW_OK);
 
         /* Two generations are kept: 7/1 and 8/1 now; a third takes the place of the older one. */
         test_fill_values(values, o.dtype, LEN, PATTERN_GRADIENT, choice);

@@ -83,7 +83,7 @@ static gw_status examine(sample *s, const uint8_t *src, size_t size, const gw_gc
     const gw_gcomp_frame frame = {src, size, map};
     gw_gcomp_info info, peeked;
     const gw_gcomp_info zero_info = {0};
-    const gw_status peek = gw_gcomp_peek(src, size < 64 ? size : 64, UINT64_MAX, &peeked);
+    const gw_status peek = gw_gcomp_peek(src, size < 80 ? size : 80, UINT64_MAX, &peeked);
     const gw_status check = gw_gcomp_check(codec, &frame, &info);
     uint64_t bad = 9;
     const gw_status valid = gw_gcomp_validate(codec, &frame, &bad, work);
@@ -301,7 +301,7 @@ static void derived_map_must_match(void **state)
         static const struct {
             size_t at;
             uint8_t change;
-        } field[] = {{12, 1 ^ 2}, {13, 2}, {14, 1}, {15, 1}, {32, 1}, {35, 128}, {36, 1}, {39, 1}};
+        } field[] = {{12, 1 ^ 2}, {13, 2}, {14, 1}, {15, 1}, {32, 1}, {39, 128}, {40, 1}, {43, 1}};
         for (size_t f = 0; f < TEST_ARRAY_LEN(field); f++) {
             if (field[f].at == 12 && dtype == GW_FP16) {
                 continue; /* 2 is not a step of fp16 */
@@ -449,7 +449,7 @@ static void empty_and_tiny(void **state)
             for (size_t len = 0; len <= 40; len++) {
                 sample s;
                 sample_make(&s, &o, len, choice & 8 ? PATTERN_SPECIAL : PATTERN_GRADIENT, 1);
-                const size_t extension = (o.levels == GW_GCOMP_DERIVED ? 8u : 0u) + (o.checksum ? 8u : 0u);
+                const size_t extension = (o.levels == GW_GCOMP_DERIVED ? 16u : 0u) + (o.checksum ? 8u : 0u);
                 if (len == 0) {
                     assert_int_equal(s.size, (32 + extension + 15) / 16 * 16);
                     gw_gcomp_source nothing = s.source;
@@ -571,6 +571,61 @@ static void arguments(void **state)
     sample_free(&s);
 }
 
+/* What a writer of a later version may add: ignorable flags, a longer extension. The same values, whole and
+ * by ranges, and a peek needs no more bytes than for other frames. */
+static void later_versions(void **state)
+{
+    (void)state;
+    for (int index = 0; index < SAMPLES; index++) {
+        sample s;
+        sample_pick(&s, index);
+        const size_t size_of = gw_dtype_size(s.codec.options.dtype);
+        const gw_gcomp_frame frame = {s.frame.at, s.size, s.source.map};
+        gw_gcomp_info info, longer_info;
+        assert_int_equal(gw_gcomp_peek(s.frame.at, s.size, UINT64_MAX, &info), GW_OK);
+        const size_t parts = (size_t)info.directory_offset;
+        uint8_t *want = malloc(s.len * size_of), *got = malloc(s.len * size_of);
+        assert_true(want != NULL && got != NULL);
+        gw_gcomp_target target = {want, s.len, 0, 0};
+        assert_int_equal(gw_gcomp_decode(&s.codec.codec, &frame, &target, &s.codec.work), GW_OK);
+        for (size_t more = 16; more <= 2032 && parts - 32 + more <= 2040; more += more == 16 ? 1968 : 16) {
+            uint8_t *longer = malloc(s.size + more);
+            assert_non_null(longer);
+            memcpy(longer, s.frame.at, parts);
+            memset(longer + parts, 0xc3, more);
+            memcpy(longer + parts + more, s.frame.at + parts, s.size - parts);
+            const uint64_t size = s.size + more;
+            longer[4] = 0x30;
+            longer[10] = 0xff;
+            longer[11] = (uint8_t)((parts - 32 + more) / 8);
+            memcpy(longer + 24, &size, 8);
+            for (uint64_t c = 0; c < info.chunk_count; c++) {
+                uint64_t place;
+                memcpy(&place, longer + parts + more + 16 * c, 8);
+                place += more;
+                memcpy(longer + parts + more + 16 * c, &place, 8);
+            }
+            if (info.checksum) {
+                memset(longer + parts - 8, 0, 4);
+                const uint32_t crc = gw_crc32c(0, longer, (size_t)info.payload_offset + more);
+                memcpy(longer + parts - 8, &crc, 4);
+            }
+            assert_int_equal(gw_gcomp_peek(longer, parts, UINT64_MAX, &longer_info), GW_OK);
+            assert_int_equal(longer_info.directory_offset, parts + more);
+            assert_int_equal(gw_gcomp_peek(longer, parts - 1, UINT64_MAX, &longer_info), GW_ERR_SHORT);
+            assert_int_equal(examine(&s, longer, s.size + more, s.source.map), GW_OK);
+            const gw_gcomp_frame longer_frame = {longer, s.size + more, s.source.map};
+            target.values = got;
+            assert_int_equal(gw_gcomp_decode(&s.codec.codec, &longer_frame, &target, &s.codec.work), GW_OK);
+            assert_memory_equal(got, want, s.len * size_of);
+            free(longer);
+        }
+        free(want);
+        free(got);
+        sample_free(&s);
+    }
+}
+
 /* A header says how much to receive: never more than RAW chunks would need. And 32 bits name every chunk. */
 static void announced_sizes(void **state)
 {
@@ -679,7 +734,8 @@ int main(void)
         cmocka_unit_test(random_damage),          cmocka_unit_test(derived_map_must_match),
         cmocka_unit_test(capacity_and_workspace), cmocka_unit_test(alignment_changes_nothing),
         cmocka_unit_test(empty_and_tiny),         cmocka_unit_test(arguments),
-        cmocka_unit_test(options_out_of_range),   cmocka_unit_test(announced_sizes),
+        cmocka_unit_test(options_out_of_range),   cmocka_unit_test(later_versions),
+        cmocka_unit_test(announced_sizes),
     };
     return cmocka_run_group_tests_name("gcomp frame", tests, NULL, NULL);
 }

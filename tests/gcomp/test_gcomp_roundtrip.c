@@ -27,7 +27,7 @@ static size_t round_trip(const test_codec *codec, const gw_gcomp_source *source)
         codec->workspace.at[i] = (uint8_t)(0xff - 37 * i);
     }
     gw_gcomp_info peeked, info;
-    assert_int_equal(gw_gcomp_peek(frame.at, size < 64 ? size : 64, UINT64_MAX, &peeked), GW_OK);
+    assert_int_equal(gw_gcomp_peek(frame.at, size < 80 ? size : 80, UINT64_MAX, &peeked), GW_OK);
     assert_int_equal(gw_gcomp_check(&codec->codec,
                                     &(gw_gcomp_frame){.data = frame.at, .size = size, .map = source->map},
                                     &info),

@@ -268,6 +268,7 @@ class Frame:
         self.installed = installed  # (id, generation, bytes)
         self.levels, self.wire_scale = levels, wire_scale
         self.chunks, self.force = [], {}
+        self.tail = b""  # of the extension: what a later version might write there, whole units
 
     def chunk_range(self, index):
         return slice(index << self.chunk_log2, min(self.count, index + 1 << self.chunk_log2))
@@ -284,11 +285,16 @@ class Frame:
 
     def map_hash(self):
         f = self.format
-        head = struct.pack("<hBBBBBBI", f.drop_base, f.step, f.cap, f.dtype.number, 0, 0, 0, self.wire_scale)
+        head = struct.pack("<hBBBBH", f.drop_base, f.step, f.cap, f.dtype.number, self.chunk_log2, 0)
+        head += struct.pack("<IIQ", self.wire_scale, 0, self.count)
         digests = [
             crc32c(self.levels[at : at + (1 << self.chunk_log2)]) for at in range(0, self.count, 1 << self.chunk_log2)
         ]
-        return crc32c(head + struct.pack("<%dI" % len(digests), *digests))
+        low, high = (
+            crc32c(head + b"".join((digest * factor % 2**32).to_bytes(4, "little") for digest in digests))
+            for factor in (1, 0x9E3779B1)
+        )
+        return high << 32 | low
 
     def to_bytes(self):
         f, force = self.format, self.force
@@ -296,7 +302,7 @@ class Frame:
         def get(key, value):
             return force.get(key, value)
 
-        extension = 8 * bool(self.installed) + 8 * f.mapped + 8 * self.checksum
+        extension = 16 * bool(self.installed) + 16 * f.mapped + 8 * self.checksum + len(self.tail)
         directory_end = 32 + extension + 16 * len(self.chunks)
         payload_at = align(directory_end, 16)
         at, directory, payload = payload_at, b"", b""
@@ -315,12 +321,14 @@ class Frame:
             at += len(region)
             payload += region
         header = get("magic", b"\x67\x57\x66\x1a") + struct.pack(
-            "<BBBBIBBhQQ",
+            "<BBBBHBBBBhQQ",
             get("version", 0),
             get("codec", 1),
             get("dtype", f.dtype.number),
             get("chunk_log2", self.chunk_log2),
             get("flags", self.flags()),
+            get("ignorable_flags", 0),
+            get("extension_units", extension // 8),
             get("step", f.step),
             get("cap", f.cap),
             get("drop_base", f.drop_base),
@@ -329,11 +337,14 @@ class Frame:
         )
         if self.installed:
             header += struct.pack("<II", get("book_id", self.installed[0]), get("generation", self.installed[1]))
+            header += struct.pack("<II", get("book_crc", crc32c(self.installed[2])), get("book_reserved", 0))
         if f.mapped:
-            header += struct.pack("<II", get("map_hash", self.map_hash()), get("wire_scale", self.wire_scale))
+            header += struct.pack("<QI", get("map_hash", self.map_hash()), get("wire_scale", self.wire_scale))
+            header += struct.pack("<I", get("map_reserved", 0))
         meta_at = len(header)
         if self.checksum:
             header += struct.pack("<II", 0, get("reserved", 0))
+        header += self.tail
         meta = header + directory + get("pad", bytes(payload_at - directory_end))
         if self.checksum:
             crc = get("meta_crc", crc32c(meta))

@@ -200,6 +200,36 @@ class Decode:
         self.values()
         self.codebooks()
         self.chunks()
+        self.later()
+
+    def later(self):
+        """What a writer of a later version may add and this decoder skips."""
+        book = Book({0: 1, 1: 2, 200: 2}, 60)
+        for name, format_, more in (
+            ("explicit", Format(FP32), {}),
+            ("checksum", Format(BF16), {"checksum": True}),
+            ("derived", Format(FP16, derived=True), {}),
+            ("installed", Format(FP32), {"installed": (7, 1, book)}),
+            ("all", Format(FP32, derived=True), {"installed": (7, 1, Book({0: 1, 1: 2, 127: 2})), "checksum": True}),
+        ):
+            for tail in (8, 16, 40):
+                source = self.data(format_.dtype, 50)
+                levels = b""
+                if format_.mapped:
+                    levels, format_.drop_base = map_for(self.rng, format_, source)
+                values, drops = rounded(format_, source, levels, lambda i: 0)
+                frame = fw.write_frame(format_, values, drops, "small", levels=levels, **more)
+                frame.tail = bytes(0xA0 + i for i in range(tail))
+                frame.force.update(version=0x10, ignorable_flags=0x81)
+                self.add("later-%s-%d" % (name, tail), frame, values)
+        for name, force in (("writer-15", {"version": 0xF0}), ("ignorable-flags", {"ignorable_flags": 0xFF})):
+            values = self.data(FP32, 20)
+            frame = fw.write_frame(Format(FP32), values, [0] * 20, "small")
+            frame.force.update(force)
+            self.add("later-" + name, frame, values)
+        frame = Frame(Format(FP32), 0)
+        frame.tail = bytes(range(255)) * 8
+        self.add("later-largest-extension", frame, [])
 
     def tiny(self):
         for dtype in DTYPES:
@@ -571,13 +601,16 @@ class Reject:
         self.forced(2, "magic-first", "MAGIC", small(), magic=b"\x66\x57\x66\x1a")
         self.forced(2, "magic-last", "MAGIC", small(), magic=b"\x67\x57\x66\x1b")
         self.forced(2, "magic-swapped", "MAGIC", small(), magic=b"\x1a\x66\x57\x67")
-        for version in (1, 128, 255):
-            self.forced(3, "version-%d" % version, "VERSION", small(), version=version)
+        # High nibble: the writer's version. Low nibble: the one that a reader needs.
+        for version in (0x11, 0x21, 0xFF):
+            self.forced(3, "version-%02x" % version, "VERSION", small(), version=version)
+        for version in (0x01, 0x12, 0xEF):
+            self.forced(3, "version-%02x-contradicts" % version, "HEADER", small(), version=version)
         for codec in (0, 2, 3, 255):
             self.forced(4, "codec-%d" % codec, "UNSUPPORTED", small(), codec=codec)
         for dtype in (0, 4, 255):
             self.forced(4, "dtype-%d" % dtype, "UNSUPPORTED", small(), dtype=dtype)
-        for bit in (5, 8, 31):
+        for bit in (5, 8, 15):
             self.forced(4, "flag-bit%d" % bit, "UNSUPPORTED", small(), flags=1 << bit)
         for log2 in (0, 11, 16, 76, 255):
             self.forced(5, "chunk-log2-%d" % log2, "HEADER", small(), chunk_log2=log2)
@@ -603,6 +636,18 @@ class Reject:
             self.forced(7, "constant-step%d" % step, "HEADER", constant(), step=step)
         self.forced(7, "explicit-drop-base", "HEADER", small(), drop_base=1)
         self.forced(7, "constant-drop-base", "HEADER", constant(), drop_base=-1)
+        book = Book({0: 1, 1: 2, 232: 2}, 62)
+        everything = {"checksum": True, "installed": (1, 1, Book({0: 1, 1: 2, 122: 2}))}
+        self.forced(7, "extension-none-checksum", "HEADER", small(checksum=True), extension_units=0)
+        self.forced(7, "extension-short-installed", "HEADER", small(installed=(1, 1, book)), extension_units=1)
+        self.forced(7, "extension-short-derived", "HEADER", derived(), extension_units=1)
+        self.forced(
+            7,
+            "extension-short-all",
+            "HEADER",
+            small(Format(FP32, derived=True), **everything),
+            extension_units=4,
+        )
 
         for name, count in (
             ("above-2-48", (1 << 48) + 1),
@@ -636,9 +681,13 @@ class Reject:
         frame = self.small(checksum=True)
         frame.force["size"] = 55
         self.add(10, "size-before-directory-end", "HEADER", frame, frame.to_bytes()[:55])
-        frame = self.small(installed=(1, 1, Book({0: 1, 1: 2, 232: 2}, 62)))
-        frame.force["size"] = 56
-        self.add(10, "size-before-padding-end", "HEADER", frame, frame.to_bytes()[:56])
+        frame = self.small(installed=(1, 1, Book({0: 1, 1: 2, 232: 2}, 62)), checksum=True)
+        frame.force["size"] = 72
+        self.add(10, "size-before-padding-end", "HEADER", frame, frame.to_bytes()[:72])
+        # The largest extension, of which the frame has nothing: 2040 bytes have to be there.
+        frame = self.small()
+        frame.force["extension_units"] = 255
+        self.add(10, "extension-after-end", "HEADER", frame)
         for name, count in (("2-31", 1 << 31), ("2-40", 1 << 40), ("2-44", 1 << 44)):  # the last makes 2^32 chunks
             self.forced(10, "count-" + name, "HEADER", self.small(), count=count)
         frame = self.small()
@@ -650,19 +699,32 @@ class Reject:
         self.forced(12, "checksum-reserved", "HEADER", self.small(checksum=True), reserved=1)
         self.forced(12, "checksum-reserved-high", "HEADER", self.small(checksum=True), reserved=1 << 31)
         book = Book({0: 1, 1: 2, 232: 2}, 62)
+        self.forced(12, "installed-reserved", "HEADER", self.small(installed=(1, 1, book)), book_reserved=1)
+        self.forced(12, "derived-reserved", "HEADER", self.small(Format(FP32, derived=True)), map_reserved=1 << 31)
+        derived = Book({0: 1, 1: 2, 122: 2})
+        frame = self.small(Format(FP32, derived=True), installed=(1, 1, derived), checksum=True)
+        self.forced(12, "all-parts-reserved", "HEADER", frame, map_reserved=1)
         for name, pad in (("first", b"\1" + bytes(7)), ("last", bytes(7) + b"\x80")):
-            self.forced(12, "padding-" + name, "HEADER", self.small(installed=(1, 1, book)), pad=pad)
-        self.forced(12, "padding-checksum", "HEADER", self.small(checksum=True), pad=bytes(4) + b"\1" + bytes(3))
+            self.forced(12, "padding-" + name, "HEADER", self.small(checksum=True), pad=pad)
+        frame = self.small()
+        frame.tail = bytes(8)
+        self.forced(12, "padding-after-unknown", "HEADER", frame, pad=bytes(4) + b"\1" + bytes(3))
 
         frame = self.small(checksum=True)
         good = struct.unpack("<I", frame.to_bytes()[32:36])[0]
         self.forced(13, "meta-crc", "CHECKSUM", frame, meta_crc=good ^ 1)
         self.forced(13, "meta-crc-zero", "CHECKSUM", self.small(checksum=True), meta_crc=0)
         frame = self.small(checksum=True)
-        for name, at in (("cap", 13), ("directory-crc", 52)):
+        for name, at in (("cap", 13), ("ignorable-flags", 10), ("directory-crc", 52)):
             data = bytearray(frame.to_bytes())
             data[at] ^= 18 ^ 12
             self.add(13, "flipped-" + name, "CHECKSUM", frame, bytes(data))
+        # Unknown bytes of the extension are skipped, but meta_crc covers them.
+        frame = self.small(checksum=True)
+        frame.tail = b"later..."
+        data = bytearray(frame.to_bytes())
+        data[47] ^= 1
+        self.add(13, "flipped-unknown-extension", "CHECKSUM", frame, bytes(data))
 
     # ---- rule 14 ----
 
@@ -769,20 +831,33 @@ class Reject:
                 15, "other-" + name, "TABLE", frame, receiver=receiver_of(frame, book_id=book_id, generation=generation)
             )
 
+        # Another codebook under the same id and generation.
+        other = Book({0: 2, 1: 2, 232: 1}, 62).to_bytes()
+        self.add(15, "other-content", "TABLE", frame, receiver=receiver_of(frame, book=other))
+        self.forced(15, "book-crc", "TABLE", self.small(installed=(5, 9, book)), book_crc=fw.crc32c(other))
+
         frame = self.small(Format(FP32, derived=True, step=3))
         self.add(16, "no-map", "MAP", frame, receiver=Receiver())
         for name, at in (("first", 0), ("last", 199)):
             levels = bytearray(frame.levels)
             levels[at] ^= 1
             self.add(16, "map-byte-%s" % name, "MAP", frame, receiver=receiver_of(frame, levels=bytes(levels)))
-        # The length is checked by itself: the hash does not contain the count, and a CRC could be forged anyway.
+        # The length is checked by itself: a CRC could be forged.
         self.add(16, "map-longer", "MAP", frame, receiver=receiver_of(frame, levels=bytes(frame.levels) + bytes(1)))
         self.add(16, "map-shorter", "MAP", frame, receiver=receiver_of(frame, levels=bytes(frame.levels)[:-1]))
         self.add(16, "map-drop-base", "MAP", frame, receiver=receiver_of(frame, drop_base=frame.format.drop_base + 1))
         self.add(16, "map-wire-scale", "MAP", frame, receiver=receiver_of(frame, wire_scale=0x40000000))
-        good = struct.unpack("<I", frame.to_bytes()[32:36])[0]
-        self.forced(16, "map-hash", "MAP", self.small(Format(FP32, derived=True)), map_hash=good ^ 0x100)
-        for name, value in (("step", 1), ("cap", 18), ("drop_base", frame.format.drop_base - 1)):
+        good = struct.unpack("<Q", frame.to_bytes()[32:40])[0]
+        for name, bit in (("low", 8), ("high", 40), ("top", 63)):
+            changed = Frame(frame.format, frame.count, levels=frame.levels)
+            changed.chunks = frame.chunks
+            self.forced(16, "map-hash-" + name, "MAP", changed, map_hash=good ^ 1 << bit)
+        for name, value in (
+            ("step", 1),
+            ("cap", 18),
+            ("drop_base", frame.format.drop_base - 1),
+            ("chunk_log2", 13),  # there is one chunk, and its digest, either way
+        ):
             changed = Frame(frame.format, frame.count, levels=frame.levels)
             changed.chunks = frame.chunks
             self.forced(16, "header-" + name.replace("_", "-"), "MAP", changed, map_hash=good, **{name: value})
@@ -1459,14 +1534,17 @@ class Reject:
         self.add(18, "checksum-before-corrupt", "CHECKSUM", frame, bad_chunk=1, values=same)
 
         frame = self.small()
-        frame.force.update(version=9, dtype=9, size=1 << 60)
+        frame.force.update(version=0x99, dtype=9, size=1 << 60)
         self.add(3, "version-first", "VERSION", frame)
         frame = self.small()
-        frame.force.update(chunk_log2=3, flags=1 << 30)
+        frame.force.update(chunk_log2=3, flags=1 << 14)
         self.add(4, "flag-before-chunk-log2", "UNSUPPORTED", frame)
         frame = self.small()
         frame.force.update(count=1 << 50, step=99)
         self.add(7, "step-before-count", "HEADER", frame)
+        frame = self.small(checksum=True)
+        frame.force.update(count=1 << 50, extension_units=0)
+        self.add(7, "extension-before-count", "HEADER", frame)
         frame = self.small()
         frame.force.update(count=1 << 50, size=1 << 50)
         self.add(8, "count-before-size", "LIMIT", frame)
@@ -1551,11 +1629,15 @@ def random_frame(rng):
     wire_scale = rng.pick((fw.WIRE_SCALE_ONE, 0x41000000, 0x3DCCCCCD))
     preset = rng.pick(("fast", "small"))
     frame = fw.write_frame(format_, values, drops, preset, chunk_log2, rng.one_in(3), installed, levels, wire_scale)
+    if rng.one_in(6):  # a frame of a later version: no encoder of this one makes it
+        frame.tail = rng.bytes(8 * (1 + rng.below(5)))
+        frame.force["ignorable_flags"] = rng.below(256)
+        preset = None
     if format_.mapped:
         return frame, values, preset, None
     if format_.derived:
-        return frame, values, preset, format_.cap
-    return frame, values, preset if len(picks) == 1 else None, level * format_.dtype.step
+        return frame, values, preset, format_.cap if preset else None
+    return frame, values, preset if len(picks) == 1 else None, level * format_.dtype.step if preset else None
 
 
 def random_book(rng, format_, labels):

@@ -136,7 +136,7 @@ static void test_check(const subject *s)
     if (status == GW_OK) {
         CHECK(v, !v->has_values || info.len == v->count, "check: len %" PRIu64, info.len);
         CHECK(v, info.dtype == v->dtype && info.frame_size == v->frame.size, "check: wrong info");
-        status = gw_gcomp_peek(frame.at, frame.size < 64 ? frame.size : 64, UINT64_MAX, &peeked);
+        status = gw_gcomp_peek(frame.at, frame.size < 80 ? frame.size : 80, UINT64_MAX, &peeked);
         CHECK(v, status == GW_OK, "peek: %s instead of ok", gw_status_name(status));
         CHECK(v, memcmp(&peeked, &info, sizeof info) == 0, "peek and check disagree");
         uint64_t len = 0, end = info.payload_offset;

@@ -192,47 +192,29 @@ static void test_hostile_headers(void **state)
         uint8_t value;
         gw_status status;
     } cases[] = {
-        {0, 'G', GW_ERR_MAGIC},
-        {4, 1, GW_ERR_VERSION},
-        {5, 1, GW_ERR_UNSUPPORTED},
-        {5, 3, GW_ERR_UNSUPPORTED},
-        {6, 0, GW_ERR_UNSUPPORTED},
-        {6, 4, GW_ERR_UNSUPPORTED},
-        {7, 5, GW_ERR_HEADER},
-        {7, 14, GW_ERR_HEADER},
-        {7, 7, GW_ERR_HEADER},
-        {8, 0x22, GW_ERR_UNSUPPORTED},
-        {11, 0x80, GW_ERR_UNSUPPORTED},
-        {8, 0x12, GW_ERR_HEADER},
-        {8, 0x03, GW_ERR_HEADER},
-        {12, 3, GW_ERR_HEADER},
-        {12, 5, GW_ERR_HEADER},
-        {15, 0xff, GW_ERR_HEADER},
-        {16, 1, GW_ERR_HEADER},
-        {23, 0x80, GW_ERR_HEADER},
-        {24, 0, GW_ERR_HEADER},
-        {31, 1, GW_ERR_HEADER},
-        {32, 0, GW_ERR_HEADER},
-        {32, 5, GW_ERR_HEADER},
-        {32, 3, GW_ERR_TABLE},
-        {33, 30, GW_ERR_TABLE},
-        {33, 255, GW_ERR_OVERFLOW},
-        {34, 0, GW_ERR_HEADER},
-        {34, 24, GW_ERR_HEADER},
-        {35, 1, GW_ERR_HEADER},
-        {36, 0, GW_ERR_HEADER},
-        {36, 9, GW_ERR_OVERFLOW},
-        {37, 1, GW_ERR_OVERFLOW},
-        {38, 4, GW_ERR_DUP},
-        {39, 1, GW_ERR_DUP},
-        {43, 0x41, GW_ERR_HEADER},
-        {43, 0xc0, GW_ERR_HEADER},
-        {43, 0, GW_ERR_HEADER},
-        {64, 1, GW_ERR_TABLE},
-        {70, 5, GW_ERR_TABLE},
-        {79, 30, GW_ERR_TABLE},
-        {80, 1, GW_ERR_HEADER},
-        {95, 1, GW_ERR_HEADER},
+        {0, 'G', GW_ERR_MAGIC},        {4, 0x11, GW_ERR_VERSION},
+        {4, 1, GW_ERR_HEADER}, /* a reader's version above the writer's */
+        {5, 1, GW_ERR_UNSUPPORTED},    {5, 3, GW_ERR_UNSUPPORTED},
+        {6, 0, GW_ERR_UNSUPPORTED},    {6, 4, GW_ERR_UNSUPPORTED},
+        {7, 5, GW_ERR_HEADER},         {7, 14, GW_ERR_HEADER},
+        {7, 7, GW_ERR_HEADER},         {8, 0x22, GW_ERR_UNSUPPORTED},
+        {9, 0x80, GW_ERR_UNSUPPORTED}, {11, 0, GW_ERR_HEADER},
+        {11, 7, GW_ERR_HEADER},        {11, 9, GW_ERR_HEADER},
+        {8, 0x12, GW_ERR_HEADER},      {8, 0x03, GW_ERR_HEADER},
+        {12, 3, GW_ERR_HEADER},        {12, 5, GW_ERR_HEADER},
+        {15, 0xff, GW_ERR_HEADER},     {16, 1, GW_ERR_HEADER},
+        {23, 0x80, GW_ERR_HEADER},     {24, 0, GW_ERR_HEADER},
+        {31, 1, GW_ERR_HEADER},        {32, 0, GW_ERR_HEADER},
+        {32, 5, GW_ERR_HEADER},        {32, 3, GW_ERR_TABLE},
+        {33, 30, GW_ERR_TABLE},        {33, 255, GW_ERR_OVERFLOW},
+        {34, 0, GW_ERR_HEADER},        {34, 24, GW_ERR_HEADER},
+        {35, 1, GW_ERR_HEADER},        {36, 0, GW_ERR_HEADER},
+        {36, 9, GW_ERR_OVERFLOW},      {37, 1, GW_ERR_OVERFLOW},
+        {38, 4, GW_ERR_DUP},           {39, 1, GW_ERR_DUP},
+        {43, 0x41, GW_ERR_HEADER},     {43, 0xc0, GW_ERR_HEADER},
+        {43, 0, GW_ERR_HEADER},        {64, 1, GW_ERR_TABLE},
+        {70, 5, GW_ERR_TABLE},         {79, 30, GW_ERR_TABLE},
+        {80, 1, GW_ERR_HEADER},        {95, 1, GW_ERR_HEADER},
     };
     fixture *f = make_fixture(0, GW_THC_ROTATED);
     float out[LEN], clean[LEN];
@@ -367,6 +349,62 @@ static void test_mismatches(void **state)
     assert_string_equal(gw_thc_field_name((gw_thc_field)(GW_THC_FIELD_NORMS + 1)), "unknown");
     free(copy);
     free(sum.data);
+    free_fixture(f);
+}
+
+/* What a writer of a later version may add. `longer` has room for 16 bytes more than the frame. */
+static void make_later(uint8_t *longer, const uint8_t *frame, size_t size)
+{
+    const uint64_t longer_size = size + 16;
+
+    memcpy(longer, frame, 96);
+    memset(longer + 96, 0xb7, 16);
+    memcpy(longer + 112, frame + 96, size - 96);
+    longer[4] = 0x20;
+    longer[10] = 0xff;
+    longer[11] = 10;
+    memcpy(longer + 24, &longer_size, 8);
+}
+
+/* A longer extension is skipped: the same values; such frames, and sums, are added to sums with a shorter one
+ * and make sums without what is unknown. */
+static void test_longer_extension(void **state)
+{
+    (void)state;
+    fixture *f = make_fixture(0, GW_THC_ROTATED);
+    const size_t longer_size = f->frame_size + 16;
+    uint8_t *longer = take(longer_size);
+    float out[LEN], clean[LEN];
+    gw_thc_target target = {.values = clean, .capacity = LEN};
+
+    make_later(longer, f->frame[0], f->frame_size);
+    assert_int_equal(decode_frame(f->frame[0], f->frame_size, &target), GW_OK);
+    target.values = out;
+    assert_int_equal(decode_frame(longer, longer_size, &target), GW_OK);
+    assert_memory_equal(out, clean, sizeof out);
+
+    gw_buffer sum = make_sum(f, f->frame[0], 0), same = make_sum(f, f->frame[0], 0);
+    gw_thc_frame like = {longer, longer_size, LEN, GW_BACKEND_ALL};
+    gw_buffer made = {take(sum.size), sum.size, 0};
+    assert_int_equal(gw_thc_frame_sum_init(&like, 0, &made), GW_OK);
+    assert_int_equal(made.size, sum.size);
+    assert_memory_equal(made.data, sum.data, sum.size);
+    assert_int_equal(add(&sum, f->frame[0], f->frame_size), GW_OK);
+    assert_int_equal(add(&same, longer, longer_size), GW_OK);
+    assert_memory_equal(same.data, sum.data, sum.size);
+
+    uint8_t *longer_sum = take(sum.size + 16);
+    make_later(longer_sum, sum.data, sum.size);
+    const gw_buffer sum_later = {longer_sum, sum.size + 16, sum.size + 16};
+    assert_int_equal(add(&sum_later, f->frame[1], f->frame_size), GW_OK);
+    assert_int_equal(add(&sum, f->frame[1], f->frame_size), GW_OK);
+    assert_memory_equal(longer_sum + 112, (const uint8_t *)sum.data + 96, sum.size - 96);
+    assert_int_equal(longer_sum[10], 0xff);
+    free(longer_sum);
+    free(made.data);
+    free(same.data);
+    free(sum.data);
+    free(longer);
     free_fixture(f);
 }
 
@@ -519,9 +557,9 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_round_trip),      cmocka_unit_test(test_block_sets),
         cmocka_unit_test(test_hostile_headers), cmocka_unit_test(test_hostile_content),
-        cmocka_unit_test(test_mismatches),      cmocka_unit_test(test_every_byte),
-        cmocka_unit_test(test_empty),           cmocka_unit_test(test_padding),
-        cmocka_unit_test(test_crossed_extent),
+        cmocka_unit_test(test_mismatches),      cmocka_unit_test(test_longer_extension),
+        cmocka_unit_test(test_every_byte),      cmocka_unit_test(test_empty),
+        cmocka_unit_test(test_padding),         cmocka_unit_test(test_crossed_extent),
     };
     return cmocka_run_group_tests_name("thc frame", tests, NULL, NULL);
 }

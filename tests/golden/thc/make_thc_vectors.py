@@ -152,6 +152,16 @@ def make_valid(m):
     save("decode", "empty-sum", total, "ok")
     _, total = m.job(70, lambda w: m.normal(10), base)
     save("decode", "workers70-sum", total, "ok")
+    frames, total = m.job(2, lambda w: m.normal(100), base)
+    save("decode", "later-index", later(frames[1]), "ok")
+    save("decode", "later-sum", later(total), "ok")
+
+
+def later(data):
+    """The frame with what a writer of a later version may add: its version, ignorable flags, a longer extension."""
+    size = struct.unpack("<Q", data[24:32])[0] + 16
+    data = edit(edit(edit(data, 4, b"\x10"), 10, b"\xff\x0a"), 24, struct.pack("<Q", size))
+    return data[:96] + b"\xa5" * 16 + data[96:]
 
 
 def make_rejects(m):
@@ -167,14 +177,18 @@ def make_rejects(m):
     fields = [
         ("magic", 0, b"GWf\x1a", "magic"),
         ("magic-swapped", 0, b"\x1afWg", "magic"),
-        ("version", 4, b"\1", "version"),
+        ("version", 4, b"\x11", "version"),
+        ("version-contradicts", 4, b"\1", "header"),
         ("codec", 5, b"\3", "unsupported"),
         ("dtype-0", 6, b"\0", "unsupported"),
         ("dtype-4", 6, b"\4", "unsupported"),
         ("block-5", 7, b"\5", "header"),
         ("block-14", 7, b"\x0e", "header"),
         ("flag-32", 8, b"\x22", "unsupported"),
-        ("flag-top", 11, b"\x80", "unsupported"),
+        ("flag-top", 9, b"\x80", "unsupported"),
+        ("extension-none", 11, b"\0", "header"),
+        ("extension-short", 11, b"\7", "header"),
+        ("extension-after-end", 11, b"\xff", "header"),
         ("block-sets-without-sum", 8, b"\x12", "header"),
         ("block-count-low", 12, b"\3", "header"),
         ("block-count-high", 12, b"\5", "header"),
