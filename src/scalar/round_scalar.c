@@ -224,13 +224,13 @@ GW_TEMPLATE uint32_t round_range(gw_rounded *restrict out, const gw_span *restri
                           rule->rank_hop);
         }
         uint32_t rounded = round_magnitude(magnitude, l.cut, random[(element + i) & 3], &s);
-        if (fp16) {
-            sign &= (0u - is_not_zero(rounded)) | s.strict; /* -0, and subnormals that rounded to zero */
-        }
         if (source == FROM_QUANTUM) {
             const deep_cut cut = deep_cut_of(magnitude, whole, k, random[(element + i) & 3], &s);
             rounded = (rounded & ~cut.is_below) | cut.rounded;
             sign &= ~cut.is_below | (0u - is_not_zero(rounded));
+        }
+        if (fp16) {
+            sign &= (0u - is_not_zero(rounded)) | s.strict; /* -0, and subnormals that rounded to zero */
         }
         if (source >= FROM_DERIVED_QUARTER) {
             /* The receiver uses the rounded exponent. It is never smaller, so this drop is never larger,

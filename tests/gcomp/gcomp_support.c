@@ -363,13 +363,13 @@ uint32_t test_model_round(const gw_gcomp_options *o, const gw_gcomp_source *sour
     if (rounded >> s.mantissa == s.special && drop != 0) {
         rounded = magnitude - rest;
     }
-    if (o->dtype == GW_FP16 && rounded == 0 && !o->strict) {
-        sign = 0;
-    }
     if (o->deep_cut && (source->map != NULL || o->levels == GW_GCOMP_CARRIED) &&
         model_deep_cut(&deep, o, source, index, words[element % 4])) {
         rounded = deep;
         sign = deep == 0 ? 0 : sign;
+    }
+    if (o->dtype == GW_FP16 && rounded == 0 && !o->strict) {
+        sign = 0;
     }
     if (seen_drop != NULL) {
         *seen_drop = o->levels != GW_GCOMP_EXPLICIT &&

@@ -157,12 +157,12 @@ kc_rounded kc_model_round(const gw_round_rule *rule, const gw_span *span, size_t
     if (rounded >> m == t->exponent_mask) {
         rounded = down;
     }
-    if (is_fp16 && !rule->strict && rounded == 0) {
-        sign = 0;
-    }
     if (model_deep_cut(&deep, rule, k, magnitude, x[element % 4])) {
         rounded = deep;
         sign = deep == 0 ? 0 : sign;
+    }
+    if (is_fp16 && !rule->strict && rounded == 0) {
+        sign = 0;
     }
     out.bin = model_bin(rule, sign | (uint32_t)rounded, drop, k);
     if (rule->derived && drop != 0) {
