@@ -197,7 +197,7 @@ static inline void fill_orders(uint16_t *order, const uint32_t *mask, size_t gro
 }
 
 /* The next digits of a plane at the set bits of a group's mask, zeros at the others. */
-static inline __m256i spread(const uint8_t **digits, uint32_t mask, const uint16_t *order)
+GW_TEMPLATE __m256i spread(const uint8_t **digits, uint32_t mask, const uint16_t *order)
 {
     const uint8_t *x = *digits;
     const __m256i next = gw_load_halves(x, x + _mm_popcnt_u32(mask << 16));
@@ -206,8 +206,9 @@ static inline __m256i spread(const uint8_t **digits, uint32_t mask, const uint16
         next, _mm256_set_m128i(gw_spread16(order[2], order[3]), gw_spread16(order[0], order[1])));
 }
 
-/* The same for a plane that hardly any group has a digit in. */
-static inline __m256i spread_rare(const uint8_t **digits, uint32_t mask, const uint16_t *order)
+/* The same for a plane that hardly any group has a digit in. Inlined: otherwise all places in planes would be
+ * in memory, because one has its address taken. */
+GW_TEMPLATE __m256i spread_rare(const uint8_t **digits, uint32_t mask, const uint16_t *order)
 {
     return mask == 0 ? _mm256_setzero_si256() : spread(digits, mask, order);
 }

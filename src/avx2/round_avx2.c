@@ -358,7 +358,8 @@ GW_TEMPLATE void find_drops(group_drops *drops, const uint8_t *values, const uin
 }
 
 /* The words `rounded`, but those that are below their quantum, by `below` octaves, become it or 0
- * (docs/numerics.md section 3, step 3). v: before rounding; lost_sign: of what `rounded` has no other bit. */
+ * (docs/numerics.md section 3, step 3). v: before rounding. lost_sign: the sign bit if fp16's negative zeros
+ * become +0, which takes the sign of subnormals that the ordinary rounding made zero. */
 GW_TEMPLATE __m256i cut_deep(__m256i rounded, __m256i v, __m256i below, __m256i random, __m256i lost_sign,
                              uint32_t dtype, uint32_t rounding)
 {

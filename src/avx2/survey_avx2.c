@@ -120,11 +120,14 @@ void gw_survey_avx2(uint32_t *count, uint32_t *mask_count, const gw_span *span, 
     const size_t step = period == 64 ? block_len : period;
     const __m256i level_mask = _mm256_set1_epi8(rule->derived ? 0 : 3);
     const uint32_t zero_bin = rule->dtype == GW_FP16 ? (uint32_t)GW_BIN_FP16_ZERO : 0;
-    uint32_t more[TABLES - 1][TABLE_LEN] = {{0}}, more_masks[TABLES - 1][MASK_TABLE_LEN] = {{0}};
+    uint32_t more[TABLES - 1][TABLE_LEN] = {{0}}, more_masks[TABLES - 1][MASK_TABLE_LEN];
     uint16_t bin[GW_GROUPS_MAX * GW_GROUP_LEN];
     gw_round_plan plan;
     gw_rounded_groups rounded;
     gw_round_plan_fill(&plan, rule);
+    if (mask_count != NULL) {
+        GW_MEMSET(more_masks, 0, sizeof more_masks);
+    }
     for (size_t at = 0; at < span->len; at += step) {
         const size_t len = span->len - at < run ? span->len - at : run;
         const size_t groups = (len + GW_GROUP_LEN - 1) / GW_GROUP_LEN;
