@@ -26,8 +26,9 @@
 #include "gcomp/codebook.h"
 #include "gcomp/join_sum.h"
 
-/* Where the number of kept bits comes from: the label; label and map byte; all values drop the same. */
-enum { EXPLICIT, DERIVED, CONSTANT };
+/* Where the number of kept bits comes from: the label; all values drop the same; label and map byte. RELATIVE
+ * is DERIVED with relative exponents: the exponent comes from both, too. */
+enum { EXPLICIT, CONSTANT, DERIVED, RELATIVE, SOURCES };
 
 static inline __m256i bytes(unsigned x)
 {
@@ -182,7 +183,8 @@ typedef struct group_masks {
     uint16_t order[GW_PLANES_MAX][4 * GW_GROUPS_MAX]; /* bytes of the masks in the form that gw_spread16()
                                                        * takes */
     uint32_t escaped[GW_GROUPS_MAX];
-    uint8_t has[GW_GROUPS_MAX * GW_GROUP_LEN]; /* GW_HAS_P1 and so on */
+    uint8_t has[GW_GROUPS_MAX * GW_GROUP_LEN];      /* GW_HAS_P1 and so on */
+    uint8_t exponent[GW_GROUPS_MAX * GW_GROUP_LEN]; /* RELATIVE only */
 } group_masks;
 
 static inline void fill_orders(uint16_t *order, const uint32_t *mask, size_t groups)
@@ -195,7 +197,7 @@ static inline void fill_orders(uint16_t *order, const uint32_t *mask, size_t gro
 }
 
 /* The next digits of a plane at the set bits of a group's mask, zeros at the others. */
-static inline __m256i spread(const uint8_t **digits, uint32_t mask, const uint16_t *order)
+GW_TEMPLATE __m256i spread(const uint8_t **digits, uint32_t mask, const uint16_t *order)
 {
     const uint8_t *x = *digits;
     const __m256i next = gw_load_halves(x, x + _mm_popcnt_u32(mask << 16));
@@ -204,8 +206,9 @@ static inline __m256i spread(const uint8_t **digits, uint32_t mask, const uint16
         next, _mm256_set_m128i(gw_spread16(order[2], order[3]), gw_spread16(order[0], order[1])));
 }
 
-/* The same for a plane that hardly any group has a digit in. */
-static inline __m256i spread_rare(const uint8_t **digits, uint32_t mask, const uint16_t *order)
+/* The same for a plane that hardly any group has a digit in. Inlined: otherwise all places in planes would be
+ * in memory, because one has its address taken. */
+GW_TEMPLATE __m256i spread_rare(const uint8_t **digits, uint32_t mask, const uint16_t *order)
 {
     return mask == 0 ? _mm256_setzero_si256() : spread(digits, mask, order);
 }
@@ -252,6 +255,17 @@ GW_TEMPLATE __m256i exponent_of(__m256i x, __m256i base, int source)
                             is_coded(x, source));
 }
 
+/* gw_exponent_turn_back() of bins.h, and 0 for labels without exponent. */
+GW_TEMPLATE __m256i turn_back(__m256i relative, __m256i turn, __m256i coded, uint32_t dtype)
+{
+    /* Compares before it adds: the sum may be more than a byte. */
+    const __m256i to_end = _mm256_sub_epi8(bytes(gw_traits_of(dtype)->exponent_mask), relative);
+    const __m256i is_over = _mm256_cmpeq_epi8(_mm256_max_epu8(turn, to_end), turn);
+    const __m256i e = _mm256_sub_epi8(_mm256_add_epi8(relative, turn),
+                                      _mm256_and_si256(is_over, bytes(dtype == GW_FP16 ? 31 : 254)));
+    return _mm256_and_si256(e, coded);
+}
+
 /* Returns whether there are escapes. */
 GW_TEMPLATE int find_masks(group_masks *masks, const join_state *s, const uint8_t *labels,
                            const uint8_t *levels, size_t groups, uint32_t dtype, int source)
@@ -269,10 +283,14 @@ GW_TEMPLATE int find_masks(group_masks *masks, const join_state *s, const uint8_
             masks->plane[3][g] = coded & ~(low | high);
         } else {
             __m256i has = s->has_constant;
-            if (source == DERIVED) {
-                const __m256i e = exponent_of(x, s->base, source);
-                has = has_of_drop(dtype == GW_FP16 ? _mm256_max_epu8(e, bytes(1)) : e,
-                                  load(levels + g * GW_GROUP_LEN), &s->drop);
+            if (source >= DERIVED) {
+                const __m256i k = load(levels + g * GW_GROUP_LEN);
+                __m256i e = exponent_of(x, s->base, source);
+                if (source == RELATIVE) {
+                    e = turn_back(e, gw_turn(k, &s->drop.room), is_coded(x, source), dtype);
+                    _mm256_storeu_si256((__m256i *)(void *)(masks->exponent + g * GW_GROUP_LEN), e);
+                }
+                has = has_of_drop(dtype == GW_FP16 ? _mm256_max_epu8(e, bytes(1)) : e, k, &s->drop);
             }
             has = _mm256_and_si256(has, is_coded(x, source));
             _mm256_storeu_si256((__m256i *)(void *)(masks->has + g * GW_GROUP_LEN), has);
@@ -321,7 +339,8 @@ GW_TEMPLATE void join_group(__m256i b[4], join_state *s, const group_masks *mask
                             uint32_t dtype, int source, int use_pdep)
 {
     const __m256i zero = _mm256_setzero_si256();
-    const __m256i e = exponent_of(x, s->base, source);
+    const __m256i e =
+        source == RELATIVE ? load(masks->exponent + g * GW_GROUP_LEN) : exponent_of(x, s->base, source);
     __m256i d[4];
     d[0] = spread(&s->plane[0], masks->plane[0][g], masks->order[0] + 4 * g);
     d[1] = spread(&s->plane[1], masks->plane[1][g], masks->order[1] + 4 * g);
@@ -360,7 +379,7 @@ GW_TEMPLATE void begin(join_state *s, const gw_join_input *input, const gw_joine
     s->bad_zero = _mm256_setzero_si256();
     if (source == CONSTANT) {
         s->has_constant = bytes(gw_has_of_kept(t->mantissa_bits + 1u - joiner->cap, t));
-    } else if (source == DERIVED) {
+    } else if (source >= DERIVED) {
         fill_drop_rule(&s->drop, joiner, t);
     }
 }
@@ -388,7 +407,7 @@ GW_TEMPLATE void join_last(uint8_t *dst, group_masks *masks, join_state *s, cons
     uint8_t label[GW_GROUP_LEN] = {0}, level[GW_GROUP_LEN] = {0}, value[4 * GW_GROUP_LEN];
     __m256i b[4];
     GW_MEMCPY(label, input->labels + first, len);
-    if (source == DERIVED) {
+    if (source >= DERIVED) {
         GW_MEMCPY(level, input->levels + first, len);
     }
     find_masks(masks, s, label, level, 1, dtype, source);
@@ -402,7 +421,7 @@ GW_TEMPLATE void join_range(uint8_t *dst, gw_joined *joined, uint16_t *place, co
 {
     const size_t size = dtype == GW_FP32 ? 4 : 2, len = input->len;
     const int stream = joiner->stream && joiner->addend == NULL && ((uintptr_t)dst & 31) == 0;
-    const uint8_t *const labels = input->labels, *const levels = source == DERIVED ? input->levels : NULL;
+    const uint8_t *const labels = input->labels, *const levels = source >= DERIVED ? input->levels : NULL;
     soon next = {joiner->next, joiner->next_size}, beside = {joiner->beside, joiner->beside_size};
     escape_source escapes = {input->escape, input->escape_len, 0, place};
     group_masks masks;
@@ -414,7 +433,7 @@ GW_TEMPLATE void join_range(uint8_t *dst, gw_joined *joined, uint16_t *place, co
     while (i + GW_GROUP_LEN <= len) {
         const size_t left = (len - i) / GW_GROUP_LEN, groups = left < GW_GROUPS_MAX ? left : GW_GROUPS_MAX;
         const int has_escapes =
-            find_masks(&masks, &s, labels + i, source == DERIVED ? levels + i : NULL, groups, dtype, source);
+            find_masks(&masks, &s, labels + i, source >= DERIVED ? levels + i : NULL, groups, dtype, source);
         for (size_t g = 0; g < groups; g++) {
             __m256i b[4];
             prefetch_line(&next);
@@ -448,24 +467,30 @@ GW_TEMPLATE void join_range(uint8_t *dst, gw_joined *joined, uint16_t *place, co
 }
 
 #define JOIN_CASE(dtype, source)                                                                             \
-    case (dtype)*3 + (source):                                                                               \
+    case (dtype)*SOURCES + (source):                                                                         \
         join_range((uint8_t *)dst, joined, place, input, joiner, (dtype), (source), use_pdep);               \
         break
 
 GW_TEMPLATE void join(void *dst, gw_joined *joined, uint16_t *place, const gw_join_input *input,
                       const gw_joiner *joiner, int use_pdep)
 {
-    const uint32_t source = !joiner->derived ? EXPLICIT : joiner->constant ? CONSTANT : DERIVED;
-    switch (joiner->dtype * 3 + source) {
+    const uint32_t source = !joiner->derived   ? EXPLICIT
+                            : joiner->constant ? CONSTANT
+                            : joiner->relative ? RELATIVE
+                                               : DERIVED;
+    switch (joiner->dtype * SOURCES + source) {
         JOIN_CASE(GW_FP32, EXPLICIT);
-        JOIN_CASE(GW_FP32, DERIVED);
         JOIN_CASE(GW_FP32, CONSTANT);
+        JOIN_CASE(GW_FP32, DERIVED);
+        JOIN_CASE(GW_FP32, RELATIVE);
         JOIN_CASE(GW_BF16, EXPLICIT);
-        JOIN_CASE(GW_BF16, DERIVED);
         JOIN_CASE(GW_BF16, CONSTANT);
+        JOIN_CASE(GW_BF16, DERIVED);
+        JOIN_CASE(GW_BF16, RELATIVE);
         JOIN_CASE(GW_FP16, EXPLICIT);
-        JOIN_CASE(GW_FP16, DERIVED);
         JOIN_CASE(GW_FP16, CONSTANT);
+        JOIN_CASE(GW_FP16, DERIVED);
+        JOIN_CASE(GW_FP16, RELATIVE);
     default:
         break;
     }

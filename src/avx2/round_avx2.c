@@ -44,6 +44,8 @@ void gw_round_plan_fill(gw_round_plan *plan, const gw_round_rule *rule)
     plan->constant = rule->constant;
     plan->strict = rule->strict;
     plan->rounding = rule->rounding;
+    plan->deep = rule->deep;
+    plan->relative = rule->relative;
     plan->needs_words = 0;
     gw_room_rule_fill(&plan->room, rule->drop_base, rule->derived, t);
     plan->cap = bytes(rule->cap);
@@ -307,10 +309,14 @@ typedef struct group_drops {
     _Alignas(64) uint8_t room[GW_GROUPS_MAX * GW_GROUP_LEN];
     uint8_t drop[GW_GROUPS_MAX * GW_GROUP_LEN]; /* of words: 16 more for 16-bit types */
     uint8_t exponent[GW_GROUPS_MAX * GW_GROUP_LEN];
+    /* Only for deep and relative rules. */
+    uint8_t turn[GW_GROUPS_MAX * GW_GROUP_LEN];
+    uint8_t below[GW_GROUPS_MAX * GW_GROUP_LEN]; /* octaves below the quantum, if it is to be cut; else 0 */
 } group_drops;
 
 GW_TEMPLATE void find_drops(group_drops *drops, const uint8_t *values, const uint8_t *levels, size_t groups,
-                            const gw_round_plan *plan, uint32_t dtype, uint32_t derived, uint32_t constant)
+                            const gw_round_plan *plan, uint32_t dtype, uint32_t derived, uint32_t constant,
+                            uint32_t turned)
 {
     const unsigned special = gw_traits_of(dtype)->exponent_mask;
     const int fp16 = dtype == GW_FP16;
@@ -333,16 +339,65 @@ GW_TEMPLATE void find_drops(group_drops *drops, const uint8_t *values, const uin
             none = _mm256_or_si256(none, _mm256_cmpeq_epi8(e, zero));
         }
         room = _mm256_andnot_si256(none, room);
+        if (turned) {
+            const __m256i turn = gw_turn(load(levels + at), &plan->room);
+            if (fp16) {
+                const __m256i magnitude = _mm256_or_si256(b[2], _mm256_and_si256(b[3], bytes(0x7f)));
+                none = _mm256_or_si256(none, _mm256_cmpeq_epi8(magnitude, zero));
+            }
+            /* The quantum is the turn plus the first exponent: 0 for fp16, else 1. */
+            const __m256i below = fp16 ? _mm256_subs_epu8(turn, _mm256_max_epu8(e, bytes(1)))
+                                       : _mm256_subs_epu8(_mm256_add_epi8(turn, bytes(1)), e);
+            store(drops->turn + at, turn);
+            store(drops->below + at, _mm256_andnot_si256(none, below));
+        }
         store(drops->room + at, room);
         store(drops->drop + at, gw_look_up32(_mm256_min_epu8(room, plan->cap), &plan->drop));
         store(drops->exponent + at, e);
     }
 }
 
-GW_TEMPLATE void round_words(gw_rounded_groups *rounded, const group_drops *drops, const uint8_t *values,
-                             size_t groups, const uint32_t *random, uint32_t dtype, uint32_t rounding)
+/* The words `rounded`, but those that are below their quantum, by `below` octaves, become it or 0
+ * (docs/numerics.md section 3, step 3). v: before rounding. lost_sign: the sign bit if fp16's negative zeros
+ * become +0, which takes the sign of subnormals that the ordinary rounding made zero. */
+GW_TEMPLATE __m256i cut_deep(__m256i rounded, __m256i v, __m256i below, __m256i random, __m256i lost_sign,
+                             uint32_t dtype, uint32_t rounding)
 {
-    const __m256i one = _mm256_set1_epi32(1);
+    const unsigned exponent_bits = dtype == GW_FP16 ? 5 : 8;
+    const __m256i top = _mm256_set1_epi32(INT32_MIN), zero = _mm256_setzero_si256();
+    const __m256i is_below = _mm256_cmpgt_epi32(below, zero);
+    if (rounding == GW_GCOMP_TRUNCATE) {
+        return _mm256_andnot_si256(is_below, rounded);
+    }
+    /* Sign and exponent, and the significand from bit 31 down. */
+    __m256i quantum = _mm256_and_si256(v, _mm256_set1_epi32((int32_t)(0xffffffffu << (31 - exponent_bits))));
+    __m256i significand = _mm256_slli_epi32(v, (int)exponent_bits);
+    if (dtype == GW_FP16) {
+        /* Subnormals have no leading one, and exponent 1. */
+        const __m256i none = _mm256_cmpeq_epi32(_mm256_add_epi32(quantum, quantum), zero);
+        significand = _mm256_or_si256(significand, _mm256_andnot_si256(none, top));
+        quantum = _mm256_add_epi32(quantum, _mm256_and_si256(none, _mm256_set1_epi32(1 << 26)));
+        const __m256i is_zero = _mm256_cmpeq_epi32(_mm256_add_epi32(rounded, rounded), zero);
+        quantum = _mm256_andnot_si256(_mm256_and_si256(is_zero, lost_sign), quantum);
+    } else {
+        significand = _mm256_or_si256(significand, top);
+    }
+    quantum = _mm256_add_epi32(quantum, _mm256_slli_epi32(below, 31 - (int)exponent_bits));
+    /* Shifts of 32 and more give 0; where `below` is 0 the result is not used. Signed comparisons of unsigned
+     * numbers: with the top bits inverted. */
+    const __m256i threshold =
+        _mm256_xor_si256(_mm256_srlv_epi32(significand, _mm256_sub_epi32(below, _mm256_set1_epi32(1))), top);
+    const __m256i is_up = rounding == GW_GCOMP_STOCHASTIC
+                              ? _mm256_cmpgt_epi32(threshold, _mm256_xor_si256(random, top))
+                              : _mm256_cmpgt_epi32(threshold, zero); /* ties go to 0 */
+    return _mm256_blendv_epi8(rounded, _mm256_and_si256(quantum, is_up), is_below);
+}
+
+GW_TEMPLATE void round_words(gw_rounded_groups *rounded, const group_drops *drops, const uint8_t *values,
+                             size_t groups, const uint32_t *random, uint32_t dtype, uint32_t rounding,
+                             uint32_t strict, uint32_t deep)
+{
+    const __m256i one = _mm256_set1_epi32(1), lost_sign = _mm256_set1_epi32(strict ? 0 : INT32_MIN);
     for (size_t g = 0; g < groups; g++) {
         const size_t at = g * GW_GROUP_LEN;
         __m256i v[4];
@@ -351,20 +406,23 @@ GW_TEMPLATE void round_words(gw_rounded_groups *rounded, const group_drops *drop
         for (unsigned j = 0; j < 4; j++) {
             const __m256i n = widen(drop, j);
             const __m256i cut = _mm256_sub_epi32(_mm256_sllv_epi32(one, n), one);
-            __m256i sum = v[j];
+            __m256i sum = v[j], r = v[j];
             if (rounding == GW_GCOMP_NEAREST) {
                 /* Half an ulp less one, plus the last kept bit: ties go to even. Both vanish when nothing
                  * is dropped. */
                 const __m256i odd = _mm256_and_si256(_mm256_and_si256(_mm256_srlv_epi32(v[j], n), cut), one);
                 sum = _mm256_add_epi32(_mm256_add_epi32(sum, _mm256_srli_epi32(cut, 1)), odd);
             } else if (rounding == GW_GCOMP_STOCHASTIC) {
-                const uint8_t *word = (const uint8_t *)(const void *)(random + at + 4 * j);
-                const __m256i r = gw_load_halves(word, word + 64);
+                const uint8_t *four = (const uint8_t *)(const void *)(random + at + 4 * j);
+                r = gw_load_halves(four, four + 64);
                 sum = _mm256_add_epi32(
                     sum, _mm256_and_si256(dtype == GW_FP32 ? r : _mm256_slli_epi32(r, 16), cut));
             }
-            _mm256_storeu_si256((__m256i *)(void *)(rounded->word + at + 8 * j),
-                                _mm256_andnot_si256(cut, sum));
+            __m256i word = _mm256_andnot_si256(cut, sum);
+            if (deep) {
+                word = cut_deep(word, v[j], widen(load(drops->below + at), j), r, lost_sign, dtype, rounding);
+            }
+            _mm256_storeu_si256((__m256i *)(void *)(rounded->word + at + 8 * j), word);
         }
     }
 }
@@ -382,8 +440,22 @@ static void truncate_words(uint32_t *word, const uint8_t *values, const uint8_t 
     }
 }
 
+/* gw_exponent_turn() of bins.h; other exponents than those of ordinary values stay. */
+GW_TEMPLATE __m256i turn_exponent(__m256i e, __m256i turn, uint32_t dtype)
+{
+    const int fp16 = dtype == GW_FP16;
+    const __m256i from_first = fp16 ? e : _mm256_sub_epi8(e, bytes(1)); /* of exponent 0: 255 */
+    const __m256i count = bytes(fp16 ? 31 : 254);
+    const __m256i is_ordinary =
+        _mm256_cmpgt_epi8(_mm256_xor_si256(count, bytes(128)), _mm256_xor_si256(from_first, bytes(128)));
+    turn = _mm256_and_si256(turn, is_ordinary);
+    const __m256i is_after = _mm256_cmpeq_epi8(_mm256_max_epu8(from_first, turn), from_first);
+    return _mm256_add_epi8(_mm256_sub_epi8(e, turn), _mm256_andnot_si256(is_after, count));
+}
+
 GW_TEMPLATE void find_bytes(gw_rounded_groups *rounded, const group_drops *drops, const uint8_t *values,
-                            size_t groups, const gw_round_plan *plan, uint32_t dtype, uint32_t derived)
+                            size_t groups, const gw_round_plan *plan, uint32_t dtype, uint32_t derived,
+                            uint32_t turned)
 {
     const unsigned special = gw_traits_of(dtype)->exponent_mask;
     const int fp16 = dtype == GW_FP16;
@@ -429,7 +501,10 @@ GW_TEMPLATE void find_bytes(gw_rounded_groups *rounded, const group_drops *drops
                 e_rounded = fp16 ? _mm256_blendv_epi8(e_rounded, bytes(special), is_minus_zero) : e_rounded;
             }
         } else {
-            is_zero = _mm256_cmpeq_epi8(e, zero);
+            is_zero = _mm256_cmpeq_epi8(turned ? e_rounded : e, zero); /* a deep cut makes zeros */
+        }
+        if (turned && plan->relative) {
+            e_rounded = turn_exponent(e_rounded, load(drops->turn + at), dtype);
         }
         digits_of(d, b, dtype);
         store(rounded->exponent + at, e_rounded);
@@ -438,6 +513,23 @@ GW_TEMPLATE void find_bytes(gw_rounded_groups *rounded, const group_drops *drops
         for (unsigned p = 0; p < GW_DIGIT_PLANES; p++) {
             store(rounded->digit[p] + at, d[p]);
         }
+    }
+}
+
+/* From drops to words. */
+GW_TEMPLATE void round_by(gw_rounded_groups *rounded, const group_drops *drops, const uint8_t *values,
+                          size_t groups, uint64_t element, const gw_round_plan *plan, uint32_t dtype,
+                          uint32_t deep)
+{
+    if (plan->rounding == GW_GCOMP_NEAREST) {
+        round_words(rounded, drops, values, groups, NULL, dtype, GW_GCOMP_NEAREST, plan->strict, deep);
+    } else if (plan->rounding == GW_GCOMP_STOCHASTIC) {
+        _Alignas(64) uint32_t random[RANDOM_LEN];
+        fill_random(random, element >> 2, groups * (GW_GROUP_LEN / 4) + ((element & 3) != 0), plan);
+        round_words(rounded, drops, values, groups, random + (element & 3), dtype, GW_GCOMP_STOCHASTIC,
+                    plan->strict, deep);
+    } else {
+        round_words(rounded, drops, values, groups, NULL, dtype, GW_GCOMP_TRUNCATE, plan->strict, deep);
     }
 }
 
@@ -452,20 +544,45 @@ GW_TEMPLATE void round_groups(gw_rounded_groups *rounded, const uint8_t *values,
         return;
     }
     if (plan->constant) {
-        find_drops(&drops, values, NULL, groups, plan, dtype, derived, 1);
+        find_drops(&drops, values, NULL, groups, plan, dtype, derived, 1, 0);
     } else {
-        find_drops(&drops, values, levels, groups, plan, dtype, derived, 0);
+        find_drops(&drops, values, levels, groups, plan, dtype, derived, 0, 0);
     }
-    if (plan->rounding == GW_GCOMP_NEAREST) {
-        round_words(rounded, &drops, values, groups, NULL, dtype, GW_GCOMP_NEAREST);
-    } else if (plan->rounding == GW_GCOMP_STOCHASTIC) {
-        _Alignas(64) uint32_t random[RANDOM_LEN];
-        fill_random(random, element >> 2, groups * (GW_GROUP_LEN / 4) + ((element & 3) != 0), plan);
-        round_words(rounded, &drops, values, groups, random + (element & 3), dtype, GW_GCOMP_STOCHASTIC);
+    round_by(rounded, &drops, values, groups, element, plan, dtype, 0);
+    find_bytes(rounded, &drops, values, groups, plan, dtype, derived, 0);
+}
+
+/* The same for rules that are deep or relative. */
+GW_TEMPLATE void round_turned_groups(gw_rounded_groups *rounded, const uint8_t *values, const uint8_t *levels,
+                                     size_t groups, uint64_t element, const gw_round_plan *plan,
+                                     uint32_t dtype)
+{
+    group_drops drops;
+    find_drops(&drops, values, levels, groups, plan, dtype, 1, 0, 1);
+    if (plan->deep) {
+        round_by(rounded, &drops, values, groups, element, plan, dtype, 1);
     } else {
-        round_words(rounded, &drops, values, groups, NULL, dtype, GW_GCOMP_TRUNCATE);
+        round_by(rounded, &drops, values, groups, element, plan, dtype, 0);
     }
-    find_bytes(rounded, &drops, values, groups, plan, dtype, derived);
+    find_bytes(rounded, &drops, values, groups, plan, dtype, 1, 1);
+}
+
+#define TURNED_CASE(dtype)                                                                                   \
+    case (dtype):                                                                                            \
+        round_turned_groups(rounded, values, levels, groups, element, plan, (dtype));                        \
+        break
+
+static void round_whole_turned_groups(gw_rounded_groups *rounded, const uint8_t *values,
+                                      const uint8_t *levels, size_t groups, uint64_t element,
+                                      const gw_round_plan *plan)
+{
+    switch (plan->dtype) {
+        TURNED_CASE(GW_FP32);
+        TURNED_CASE(GW_BF16);
+        TURNED_CASE(GW_FP16);
+    default:
+        break;
+    }
 }
 
 #define GROUPS_CASE(dtype, derived)                                                                          \
@@ -476,6 +593,10 @@ GW_TEMPLATE void round_groups(gw_rounded_groups *rounded, const uint8_t *values,
 static void round_whole_groups(gw_rounded_groups *rounded, const uint8_t *values, const uint8_t *levels,
                                size_t groups, uint64_t element, const gw_round_plan *plan)
 {
+    if (plan->deep || plan->relative) {
+        round_whole_turned_groups(rounded, values, levels, groups, element, plan);
+        return;
+    }
     switch (plan->dtype * 2 + plan->derived) {
         GROUPS_CASE(GW_FP32, 0);
         GROUPS_CASE(GW_FP32, 1);

@@ -44,13 +44,20 @@ static inline uint8_t gw_has_of_kept(unsigned kept, const gw_traits *t)
  * rounded mean of K and rest + 3 - m is (K + rest - m + 4) / 2 rounded down, in bytes without overflow.
  */
 typedef struct gw_room_rule {
-    __m256i add;              /* rest + 3 (derived: rest) */
-    __m256i at, above, below; /* quarters - 1 = at + above - below, clamped to bytes */
+    __m256i add;                              /* rest + 3 (derived: rest) */
+    __m256i at, above, below;                 /* quarters - 1 = at + above - below, clamped to bytes */
+    __m256i turn_above, turn_below, turn_max; /* derived: see gw_turn() */
 } gw_room_rule;
 
 static inline unsigned gw_clamp_byte(int32_t x)
 {
     return x < 0 ? 0 : x > 255 ? 255 : (unsigned)x;
+}
+
+/* The first exponent of ordinary values, which have a label. */
+static inline int32_t gw_first_exponent(const gw_traits *t)
+{
+    return t->keeps_subnormals ? 0 : 1;
 }
 
 static inline void gw_room_rule_fill(gw_room_rule *room, int32_t drop_base, uint32_t derived,
@@ -63,6 +70,10 @@ static inline void gw_room_rule_fill(gw_room_rule *room, int32_t drop_base, uint
     room->at = _mm256_set1_epi8((char)gw_clamp_byte(quarters));
     room->above = _mm256_set1_epi8((char)gw_clamp_byte(quarters - 255));
     room->below = _mm256_set1_epi8((char)gw_clamp_byte(-quarters));
+    const int32_t first = gw_first_exponent(t), turn = quarters - t->mantissa_bits - first;
+    room->turn_above = _mm256_set1_epi8((char)gw_clamp_byte(turn));
+    room->turn_below = _mm256_set1_epi8((char)gw_clamp_byte(-turn));
+    room->turn_max = _mm256_set1_epi8((char)(t->exponent_mask - 1 - first));
 }
 
 /* The room, 0 where it is negative. Sums saturate at 255, far above every cap. m: see above; zero in
@@ -74,6 +85,17 @@ static inline __m256i gw_room(__m256i k, __m256i e, __m256i m, const gw_room_rul
     const __m256i plus = _mm256_adds_epu8(_mm256_subs_epu8(rule->at, e), rule->above);
     const __m256i minus = _mm256_adds_epu8(_mm256_subs_epu8(e, rule->at), rule->below);
     return _mm256_subs_epu8(_mm256_adds_epu8(room, plus), minus);
+}
+
+/* gw_turn_of() of bins.h, for a rule of derived mode. The exponent of the quantum is the room of exponent 0
+ * less the mantissa bits; less the first exponent, and clamped, it is the turn. */
+static inline __m256i gw_turn(__m256i k, const gw_room_rule *rule)
+{
+    const __m256i half = _mm256_avg_epu8(k, rule->add); /* as in gw_room() */
+    const __m256i room = _mm256_and_si256(_mm256_srli_epi16(half, 1), _mm256_set1_epi8(0x7f));
+    const __m256i turn = _mm256_subs_epu8(_mm256_adds_epu8(room, rule->turn_above), rule->turn_below);
+    return _mm256_andnot_si256(_mm256_cmpeq_epi8(k, _mm256_setzero_si256()),
+                               _mm256_min_epu8(turn, rule->turn_max));
 }
 
 /* A table of 32 bytes, and its entries at x, all below 32. */
@@ -95,7 +117,7 @@ static inline __m256i gw_look_up32(__m256i x, const gw_table32 *table)
 
 /* A round rule as vectors. */
 typedef struct gw_round_plan {
-    uint32_t dtype, derived, constant, strict, rounding;
+    uint32_t dtype, derived, constant, strict, rounding, deep, relative;
     uint32_t needs_words; /* fill gw_rounded_groups.word in any case; gw_round_plan_fill() sets it to 0 */
     gw_room_rule room;
     __m256i cap;
@@ -109,8 +131,8 @@ typedef struct gw_round_plan {
  * their values in the upper halves. Words of values that are flushed to +0 are garbage. */
 typedef struct gw_rounded_groups {
     _Alignas(64) uint32_t word[GW_GROUPS_MAX * GW_GROUP_LEN];
-    uint8_t exponent[GW_GROUPS_MAX *
-                     GW_GROUP_LEN]; /* of -0 of fp16 that of infinity and NaN: it has no label either */
+    /* Relative if the rule says so. Of -0 of fp16 that of infinity and NaN: it has no label either. */
+    uint8_t exponent[GW_GROUPS_MAX * GW_GROUP_LEN];
     uint8_t has[GW_GROUPS_MAX * GW_GROUP_LEN];     /* explicit: with the level in the low two bits */
     uint8_t is_zero[GW_GROUPS_MAX * GW_GROUP_LEN]; /* 255 where the value is +0 */
     uint8_t digit[GW_DIGIT_PLANES][GW_GROUPS_MAX * GW_GROUP_LEN]; /* all of a value's, dropped ones too */

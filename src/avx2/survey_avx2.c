@@ -15,7 +15,7 @@
 #include "avx2/round_groups_avx2.h"
 
 /* Tables are not about a multiple of 4096 bytes apart: such loads and stores may alias. */
-enum { TABLES = 4, TABLE_LEN = GW_BINS + 256 };
+enum { TABLES = 4, TABLE_LEN = GW_BINS + 256, MASKS = 256, MASK_TABLE_LEN = MASKS + 16 };
 
 enum { AHEAD = 4 }; /* distance of prefetches, in runs of a sample */
 
@@ -68,6 +68,26 @@ static void count_bins(uint32_t *count, uint32_t (*more)[TABLE_LEN], const uint1
     }
 }
 
+/* Counts the bytes of the zero mask of a run. The padding of the last group is +0: its bits are 0. */
+static void count_masks(uint32_t *count, uint32_t (*more)[MASK_TABLE_LEN], const gw_rounded_groups *rounded,
+                        size_t len)
+{
+    size_t at = 0;
+    for (; at + GW_GROUP_LEN <= len; at += GW_GROUP_LEN) {
+        const uint32_t mask = ~(uint32_t)_mm256_movemask_epi8(load(rounded->is_zero + at));
+        count[mask & 0xff]++;
+        more[0][mask >> 8 & 0xff]++;
+        more[1][mask >> 16 & 0xff]++;
+        more[2][mask >> 24]++;
+    }
+    if (at < len) {
+        uint32_t mask = ~(uint32_t)_mm256_movemask_epi8(load(rounded->is_zero + at));
+        for (; at < len; at += 8, mask >>= 8) {
+            count[mask & 0xff]++;
+        }
+    }
+}
+
 GW_TEMPLATE void all_bins(uint16_t *bin, const gw_rounded_groups *rounded, size_t groups, uint32_t dtype,
                           __m256i level_mask)
 {
@@ -95,17 +115,19 @@ static void prefetch(const gw_span *span, size_t at, const gw_round_plan *plan)
 void gw_survey_avx2(uint32_t *count, uint32_t *mask_count, const gw_span *span, size_t period,
                     const gw_round_rule *rule)
 {
-    (void)mask_count;
     const size_t block_len = GW_GROUPS_MAX * GW_GROUP_LEN;
     const size_t run = period == 64 ? block_len : 64;
     const size_t step = period == 64 ? block_len : period;
     const __m256i level_mask = _mm256_set1_epi8(rule->derived ? 0 : 3);
     const uint32_t zero_bin = rule->dtype == GW_FP16 ? (uint32_t)GW_BIN_FP16_ZERO : 0;
-    uint32_t more[TABLES - 1][TABLE_LEN] = {{0}};
+    uint32_t more[TABLES - 1][TABLE_LEN] = {{0}}, more_masks[TABLES - 1][MASK_TABLE_LEN];
     uint16_t bin[GW_GROUPS_MAX * GW_GROUP_LEN];
     gw_round_plan plan;
     gw_rounded_groups rounded;
     gw_round_plan_fill(&plan, rule);
+    if (mask_count != NULL) {
+        GW_MEMSET(more_masks, 0, sizeof more_masks);
+    }
     for (size_t at = 0; at < span->len; at += step) {
         const size_t len = span->len - at < run ? span->len - at : run;
         const size_t groups = (len + GW_GROUP_LEN - 1) / GW_GROUP_LEN;
@@ -120,9 +142,15 @@ void gw_survey_avx2(uint32_t *count, uint32_t *mask_count, const gw_span *span, 
         }
         count_bins(count, more, bin, groups * GW_GROUP_LEN);
         count[zero_bin] -= (uint32_t)(groups * GW_GROUP_LEN - len); /* the padding of the last group is +0 */
+        if (mask_count != NULL) {
+            count_masks(mask_count, more_masks, &rounded, len);
+        }
     }
     for (size_t i = 0; i < GW_BINS; i++) {
         count[i] += more[0][i] + more[1][i] + more[2][i];
+    }
+    for (size_t i = 0; mask_count != NULL && i < MASKS; i++) {
+        mask_count[i] += more_masks[0][i] + more_masks[1][i] + more_masks[2][i];
     }
 }
 
