@@ -358,10 +358,9 @@ GW_TEMPLATE void find_drops(group_drops *drops, const uint8_t *values, const uin
 }
 
 /* The words `rounded`, but those that are below their quantum, by `below` octaves, become it or 0
- * (docs/numerics.md section 3, step 3). v: before rounding. lost_sign: the sign bit if fp16's negative zeros
- * become +0, which takes the sign of subnormals that the ordinary rounding made zero. */
-GW_TEMPLATE __m256i cut_deep(__m256i rounded, __m256i v, __m256i below, __m256i random, __m256i lost_sign,
-                             uint32_t dtype, uint32_t rounding)
+ * (docs/numerics.md section 3, step 3). v: before rounding. */
+GW_TEMPLATE __m256i cut_deep(__m256i rounded, __m256i v, __m256i below, __m256i random, uint32_t dtype,
+                             uint32_t rounding)
 {
     const unsigned exponent_bits = dtype == GW_FP16 ? 5 : 8;
     const __m256i top = _mm256_set1_epi32(INT32_MIN), zero = _mm256_setzero_si256();
@@ -377,8 +376,6 @@ GW_TEMPLATE __m256i cut_deep(__m256i rounded, __m256i v, __m256i below, __m256i 
         const __m256i none = _mm256_cmpeq_epi32(_mm256_add_epi32(quantum, quantum), zero);
         significand = _mm256_or_si256(significand, _mm256_andnot_si256(none, top));
         quantum = _mm256_add_epi32(quantum, _mm256_and_si256(none, _mm256_set1_epi32(1 << 26)));
-        const __m256i is_zero = _mm256_cmpeq_epi32(_mm256_add_epi32(rounded, rounded), zero);
-        quantum = _mm256_andnot_si256(_mm256_and_si256(is_zero, lost_sign), quantum);
     } else {
         significand = _mm256_or_si256(significand, top);
     }
@@ -395,9 +392,9 @@ GW_TEMPLATE __m256i cut_deep(__m256i rounded, __m256i v, __m256i below, __m256i 
 
 GW_TEMPLATE void round_words(gw_rounded_groups *rounded, const group_drops *drops, const uint8_t *values,
                              size_t groups, const uint32_t *random, uint32_t dtype, uint32_t rounding,
-                             uint32_t strict, uint32_t deep)
+                             uint32_t deep)
 {
-    const __m256i one = _mm256_set1_epi32(1), lost_sign = _mm256_set1_epi32(strict ? 0 : INT32_MIN);
+    const __m256i one = _mm256_set1_epi32(1);
     for (size_t g = 0; g < groups; g++) {
         const size_t at = g * GW_GROUP_LEN;
         __m256i v[4];
@@ -420,7 +417,7 @@ GW_TEMPLATE void round_words(gw_rounded_groups *rounded, const group_drops *drop
             }
             __m256i word = _mm256_andnot_si256(cut, sum);
             if (deep) {
-                word = cut_deep(word, v[j], widen(load(drops->below + at), j), r, lost_sign, dtype, rounding);
+                word = cut_deep(word, v[j], widen(load(drops->below + at), j), r, dtype, rounding);
             }
             _mm256_storeu_si256((__m256i *)(void *)(rounded->word + at + 8 * j), word);
         }
@@ -522,14 +519,13 @@ GW_TEMPLATE void round_by(gw_rounded_groups *rounded, const group_drops *drops, 
                           uint32_t deep)
 {
     if (plan->rounding == GW_GCOMP_NEAREST) {
-        round_words(rounded, drops, values, groups, NULL, dtype, GW_GCOMP_NEAREST, plan->strict, deep);
+        round_words(rounded, drops, values, groups, NULL, dtype, GW_GCOMP_NEAREST, deep);
     } else if (plan->rounding == GW_GCOMP_STOCHASTIC) {
         _Alignas(64) uint32_t random[RANDOM_LEN];
         fill_random(random, element >> 2, groups * (GW_GROUP_LEN / 4) + ((element & 3) != 0), plan);
-        round_words(rounded, drops, values, groups, random + (element & 3), dtype, GW_GCOMP_STOCHASTIC,
-                    plan->strict, deep);
+        round_words(rounded, drops, values, groups, random + (element & 3), dtype, GW_GCOMP_STOCHASTIC, deep);
     } else {
-        round_words(rounded, drops, values, groups, NULL, dtype, GW_GCOMP_TRUNCATE, plan->strict, deep);
+        round_words(rounded, drops, values, groups, NULL, dtype, GW_GCOMP_TRUNCATE, deep);
     }
 }
 
