@@ -36,7 +36,7 @@ static void compare(gw_cuda *cuda, unsigned kind, int extra, size_t len, size_t 
     uint32_t top = 0;
     uint8_t *levels = malloc(len + 1);
 
-    assert_int_equal(gw_gcomp_map_rule_init(&optimizer, 4.0f, &rule), GW_OK);
+    assert_int_equal(gw_gcomp_map_rule_init(&optimizer, 4.0f, NULL, &rule), GW_OK);
     for (int i = 0; i < 4; i++) {
         array[i] = malloc(4 * len + 4);
         testing_values(array[i], GW_FP32, len, 10, random);
@@ -140,7 +140,7 @@ static void bad_arguments(void **state)
     uint32_t top;
     uint8_t levels[4];
 
-    assert_int_equal(gw_gcomp_map_rule_init(&adam, 1.0f, &rule), GW_OK);
+    assert_int_equal(gw_gcomp_map_rule_init(&adam, 1.0f, NULL, &rule), GW_OK);
     testing_open(&cuda);
     gw_fake_control *control = testing_control();
     assert_int_equal(gw_cuda_gcomp_map_scan(NULL, &(gw_cuda_gcomp_map_input){&rule, NULL, &s, 4}, &top, NULL),

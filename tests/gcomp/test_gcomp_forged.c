@@ -221,7 +221,7 @@ static void forged_map_rule_is_refused(void **state)
     gw_gcomp_map_rule rule;
     uint32_t top;
     uint8_t levels[4];
-    assert_int_equal(gw_gcomp_map_rule_init(&adam, 1.0f, &rule), GW_OK);
+    assert_int_equal(gw_gcomp_map_rule_init(&adam, 1.0f, NULL, &rule), GW_OK);
     assert_int_equal(gw_gcomp_map_scan(&rule, &arrays, 4, GW_BACKEND_ALL, &top), GW_OK);
     assert_int_equal(gw_gcomp_map_build(&rule, &arrays, 4, 1, GW_BACKEND_ALL, levels), GW_OK);
 #define FORGED(field, value)                                                                                 \

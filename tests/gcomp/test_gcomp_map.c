@@ -123,7 +123,7 @@ static void ratios_match_long_double(void **state)
         test_random random = {n};
         gw_gcomp_map_rule rule;
         const float wire_scale = scales[n % TEST_ARRAY_LEN(scales)];
-        assert_int_equal(gw_gcomp_map_rule_init(o, wire_scale, &rule), GW_OK);
+        assert_int_equal(gw_gcomp_map_rule_init(o, wire_scale, NULL, &rule), GW_OK);
         for (int i = 0; i < 400; i++) {
             float theta, m, v, a;
             random_state(&random, o, &theta, &m, &v, &a);
@@ -193,7 +193,7 @@ static void linear_optimizers_are_not_timid(void **state)
     for (int kind = GW_OPTIMIZER_SGD; kind <= GW_OPTIMIZER_NESTEROV; kind++) {
         const gw_optimizer o = optimizer((gw_optimizer_kind)kind);
         gw_gcomp_map_rule rule;
-        assert_int_equal(gw_gcomp_map_rule_init(&o, 1.0f, &rule), GW_OK);
+        assert_int_equal(gw_gcomp_map_rule_init(&o, 1.0f, NULL, &rule), GW_OK);
         for (int i = 0; i < 1000; i++) {
             const float theta = random_float(&random, -20, 3), m = random_float(&random, -20, 3);
             const gw_optimizer_state arrays = {&theta, &m, NULL, NULL};
@@ -217,7 +217,7 @@ static void base_and_saturation(void **state)
     gw_optimizer o = optimizer(GW_OPTIMIZER_SGD);
     o.lr = 1.0;
     gw_gcomp_map_rule rule;
-    assert_int_equal(gw_gcomp_map_rule_init(&o, 1.0f, &rule), GW_OK);
+    assert_int_equal(gw_gcomp_map_rule_init(&o, 1.0f, NULL, &rule), GW_OK);
     enum { COUNT = 1016 };
     float theta[COUNT];
     uint8_t levels[COUNT];
@@ -253,7 +253,7 @@ static void hostile_state(void **state)
         o.centered = 1;
         o.momentum = 0.9;
         gw_gcomp_map_rule rule;
-        assert_int_equal(gw_gcomp_map_rule_init(&o, 1.0f, &rule), GW_OK);
+        assert_int_equal(gw_gcomp_map_rule_init(&o, 1.0f, NULL, &rule), GW_OK);
         const float good[4] = {0.5f, 1e-6f, 1e-4f, kind == GW_OPTIMIZER_RMSPROP ? 1e-4f : 2e-4f};
         float x[4];
         const gw_optimizer_state arrays = {&x[0], &x[1], &x[2], &x[3]};
@@ -299,27 +299,27 @@ static void hyperparameters_out_of_range(void **state)
     (void)state;
     gw_gcomp_map_rule rule;
     gw_optimizer o = optimizer(GW_OPTIMIZER_SGD);
-    assert_int_equal(gw_gcomp_map_rule_init(NULL, 1.0f, &rule), GW_ERR_ARG);
-    assert_int_equal(gw_gcomp_map_rule_init(&o, 1.0f, NULL), GW_ERR_ARG);
+    assert_int_equal(gw_gcomp_map_rule_init(NULL, 1.0f, NULL, &rule), GW_ERR_ARG);
+    assert_int_equal(gw_gcomp_map_rule_init(&o, 1.0f, NULL, NULL), GW_ERR_ARG);
     static const uint32_t scales[] = {0, 1, 0x007fffffu, 0x80000000u, 0xbf800000u, 0x7f800000u, 0x7fc00000u};
     for (size_t i = 0; i < TEST_ARRAY_LEN(scales); i++) {
-        assert_int_equal(gw_gcomp_map_rule_init(&o, test_float_of_bits(scales[i]), &rule), GW_ERR_ARG);
+        assert_int_equal(gw_gcomp_map_rule_init(&o, test_float_of_bits(scales[i]), NULL, &rule), GW_ERR_ARG);
     }
     o.step = 0;
-    assert_int_equal(gw_gcomp_map_rule_init(&o, 1.0f, &rule), GW_ERR_ARG);
+    assert_int_equal(gw_gcomp_map_rule_init(&o, 1.0f, NULL, &rule), GW_ERR_ARG);
 
     const double nan = (double)test_float_of_bits(0x7fc00000u);
     const double infinity = (double)test_float_of_bits(0x7f800000u);
     for (int kind = -1; kind <= 9; kind++) {
         o = optimizer((gw_optimizer_kind)kind);
-        assert_int_equal(gw_gcomp_map_rule_init(&o, 1.0f, &rule),
+        assert_int_equal(gw_gcomp_map_rule_init(&o, 1.0f, NULL, &rule),
                          kind < 1 || kind > 7 ? GW_ERR_OPTION : GW_OK);
     }
 #define REFUSED(kind, field, value)                                                                          \
     do {                                                                                                     \
         o = optimizer(kind);                                                                                 \
         o.field = (value);                                                                                   \
-        assert_int_equal(gw_gcomp_map_rule_init(&o, 1.0f, &rule), GW_ERR_OPTION);                            \
+        assert_int_equal(gw_gcomp_map_rule_init(&o, 1.0f, NULL, &rule), GW_ERR_OPTION);                      \
     } while (0)
     REFUSED(GW_OPTIMIZER_SGD, weight_decay, -1e-9);
     REFUSED(GW_OPTIMIZER_SGD, weight_decay, nan);
@@ -346,7 +346,7 @@ static void hyperparameters_out_of_range(void **state)
         for (size_t i = 0; i < TEST_ARRAY_LEN(rates); i++) {
             o = optimizer((gw_optimizer_kind)kind);
             o.lr = rates[i];
-            assert_int_equal(gw_gcomp_map_rule_init(&o, 1.0f, &rule), GW_OK);
+            assert_int_equal(gw_gcomp_map_rule_init(&o, 1.0f, NULL, &rule), GW_OK);
             const float x = 0.5f;
             const gw_optimizer_state arrays = {&x, &x, &x, &x};
             uint32_t quarter = 5;
@@ -360,7 +360,7 @@ static void hyperparameters_out_of_range(void **state)
 
     /* State arrays that the rule reads must be there; a rule that was never initialised is refused. */
     o = optimizer(GW_OPTIMIZER_ADAM);
-    assert_int_equal(gw_gcomp_map_rule_init(&o, 1.0f, &rule), GW_OK);
+    assert_int_equal(gw_gcomp_map_rule_init(&o, 1.0f, NULL, &rule), GW_OK);
     const float x = 0.5f;
     gw_optimizer_state arrays = {&x, &x, NULL, NULL};
     uint32_t top;
@@ -381,8 +381,8 @@ static void wire_scale_moves_the_map(void **state)
     test_random random = {3};
     const gw_optimizer o = optimizer(GW_OPTIMIZER_ADAMW);
     gw_gcomp_map_rule one, eight;
-    assert_int_equal(gw_gcomp_map_rule_init(&o, 1.0f, &one), GW_OK);
-    assert_int_equal(gw_gcomp_map_rule_init(&o, 8.0f, &eight), GW_OK);
+    assert_int_equal(gw_gcomp_map_rule_init(&o, 1.0f, NULL, &one), GW_OK);
+    assert_int_equal(gw_gcomp_map_rule_init(&o, 8.0f, NULL, &eight), GW_OK);
     for (int i = 0; i < 2000; i++) {
         float theta, m, v, a;
         random_state(&random, &o, &theta, &m, &v, &a);
@@ -401,7 +401,7 @@ static void ranges_and_digests(void **state)
     enum { LEN = 20000 };
     const gw_optimizer o = optimizer(GW_OPTIMIZER_ADAM);
     gw_gcomp_map_rule rule;
-    assert_int_equal(gw_gcomp_map_rule_init(&o, 2.0f, &rule), GW_OK);
+    assert_int_equal(gw_gcomp_map_rule_init(&o, 2.0f, NULL, &rule), GW_OK);
     test_buffer block[3], levels, again;
     test_random random = {11};
     for (int b = 0; b < 3; b++) {
@@ -492,11 +492,11 @@ static void flush_modes_change_nothing(void **state)
             const float wire_scale = choice & 4 ? 1.0f : 1e-30f;
             gw_gcomp_map_rule plain, rule;
             uint8_t want[LEN], got[LEN];
-            assert_int_equal(gw_gcomp_map_rule_init(&o, wire_scale, &plain), GW_OK);
+            assert_int_equal(gw_gcomp_map_rule_init(&o, wire_scale, NULL, &plain), GW_OK);
             assert_int_equal(gw_gcomp_map_build(&plain, &arrays, LEN, 300, GW_BACKEND_ALL, want), GW_OK);
             for (size_t m = 0; m < TEST_ARRAY_LEN(modes); m++) {
                 _mm_setcsr((before & ~(unsigned)(FTZ | DAZ)) | modes[m]);
-                const gw_status first = gw_gcomp_map_rule_init(&o, wire_scale, &rule);
+                const gw_status first = gw_gcomp_map_rule_init(&o, wire_scale, NULL, &rule);
                 const gw_status second = gw_gcomp_map_build(&rule, &arrays, LEN, 300, GW_BACKEND_ALL, got);
                 _mm_setcsr(before);
                 assert_int_equal(first, GW_OK);
