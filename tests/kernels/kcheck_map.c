@@ -186,15 +186,15 @@ static model_ratio model_of(const gw_gcomp_map_rule *r, size_t i)
         out.least = 0.0L;
     }
     out.noise = (r->limits & GW_MAP_NOISE) != 0 ? root * r->noise : (long double)INFINITY;
-    out.least = has_tolerance ? out.least : out.noise;
+    out.least = has_tolerance ? out.least : (long double)INFINITY;
     out.s = s;
     out.factor = fabsl(r->p_param * theta) + fabsl(r->p_m * m);
     out.size = out.factor * s + fabsl(r->q_param * theta) + fabsl(r->q_m * m);
     out.is_finite = isfinite(theta) && isfinite(m) && !isnan(v) && !isnan(a) && isfinite(s);
-    out.is_moderate = out.is_finite && has_tolerance && out.noise > 1e-20L && out.factor > 1e-20L &&
-                      s > 1e-12L && s < 1e12L && out.size < 1e30L && out.least > 1e-20L &&
-                      fabsl(theta) < 1e15L && fabsl(m) < 1e15L && v < 1e15L && fabsl(a) < 1e15L &&
-                      r->kind != GW_OPTIMIZER_RMSPROP;
+    out.is_moderate = out.is_finite && has_tolerance && (root > 1e-12L || isinf(out.noise)) &&
+                      out.noise > 1e-20L && out.factor > 1e-20L && s > 1e-12L && s < 1e12L &&
+                      out.size < 1e30L && out.least > 1e-20L && fabsl(theta) < 1e15L && fabsl(m) < 1e15L &&
+                      v < 1e15L && fabsl(a) < 1e15L && r->kind != GW_OPTIMIZER_RMSPROP;
     return out;
 }
 
