@@ -35,7 +35,7 @@ static int make_map(gw_bench_data *data, const gw_snapshot *snapshot, uint8_t *l
     gw_gcomp_map_rule rule;
     uint32_t top;
     const size_t len = (size_t)snapshot->len;
-    if (gw_gcomp_map_rule_init(&snapshot->optimizer, 1.0f, &rule) != GW_OK ||
+    if (gw_gcomp_map_rule_init(&snapshot->optimizer, 1.0f, NULL, &rule) != GW_OK ||
         gw_gcomp_map_scan(&rule, &snapshot->state, len, GW_BACKEND_ALL, &top) != GW_OK) {
         return 0;
     }

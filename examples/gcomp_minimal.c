@@ -34,7 +34,7 @@ int main(void)
     const gw_optimizer_state state = {.param = param};
     gw_gcomp_map_rule rule;
     uint32_t top;
-    must(gw_gcomp_map_rule_init(&sgd, 1.0f, &rule), "rule");
+    must(gw_gcomp_map_rule_init(&sgd, 1.0f, NULL, &rule), "rule");
     must(gw_gcomp_map_scan(&rule, &state, LEN, GW_BACKEND_ALL, &top), "scan");
     const uint32_t base = gw_gcomp_map_base(top);
     must(gw_gcomp_map_build(&rule, &state, LEN, base, GW_BACKEND_ALL, levels), "map");

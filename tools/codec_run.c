@@ -156,7 +156,7 @@ int gw_map_run_make(gw_map_run *run, const gw_snapshot *snapshot, float wire_sca
 {
     memset(run, 0, sizeof *run);
     gw_gcomp_map_rule rule;
-    const gw_status status = gw_gcomp_map_rule_init(&snapshot->optimizer, wire_scale, &rule);
+    const gw_status status = gw_gcomp_map_rule_init(&snapshot->optimizer, wire_scale, NULL, &rule);
     if (status != GW_OK) {
         return gw_cli_error(GW_CLI_BAD_DATA, snapshot->json.name, "%s: %s",
                             gw_optimizer_name(snapshot->optimizer.kind), gw_status_message(status));

@@ -123,7 +123,7 @@ typedef struct gw_cuda_target {
 typedef struct gw_cuda_gcomp_map_input {
     const gw_gcomp_map_rule *rule; /* from gw_gcomp_map_rule_init() */
     /* NULL, or the rule in device memory, read when the kernel runs and not checked; `rule` still says which
-     * arrays are needed. For graphs: update it every step by a copy on the stream */
+     * arrays are needed and which limits count. For graphs: update it every step by a copy on the stream */
     const gw_gcomp_map_rule *device_rule;
     const gw_optimizer_state *state; /* its arrays in device memory */
     uint64_t len;

@@ -57,7 +57,7 @@ typedef struct gw_optimizer {
 
 /* Parameters and optimizer state from *before* the update, len fp32 values each. Arrays that the optimizer
  * does not use may be NULL, and m in the first update of MOMENTUM and NESTEROV (PyTorch has no buffer yet).
- * */
+ * With noise_only, param and m are not read and may be NULL. */
 typedef struct gw_optimizer_state {
     const float *param; /* theta */
     const float *m;     /* momentum_buffer, exp_avg */
@@ -65,15 +65,31 @@ typedef struct gw_optimizer_state {
     const float *a;     /* grad_avg, max_exp_avg_sq */
 } gw_optimizer_state;
 
+/*
+ * What limits the quantum Q of a parameter (docs/numerics.md section 2); where both limits are set, the
+ * smaller one counts.
+ *
+ *   - tolerance: one encode moves no parameter by more than 2^-tolerance_bits of its own size
+ *   - noise: Q <= noise * sqrt(v) * wire_scale with v the parameter's own second moment, so that one encode
+ *     adds at most noise^2 / 4 of v to the square of a gradient. For ADAGRAD, RMSPROP, ADAM and ADAMW
+ */
+typedef struct gw_gcomp_map_limits {
+    uint32_t tolerance_bits; /* 1..23: that of the codec that will use the map */
+    float noise;             /* 0: no noise limit; else 2^-8..1 */
+    int noise_only;          /* 1: the noise limit alone counts. 0 or 1; needs a noise limit */
+} gw_gcomp_map_limits;
+
 /* The factors of one optimizer step that a map is made from (docs/numerics.md section 2). Plain data, made by
  * gw_gcomp_map_rule_init() only. */
 typedef struct gw_gcomp_map_rule {
     uint32_t kind;      /* gw_optimizer_kind, 0 = not initialised */
-    uint32_t uses;      /* which state arrays are read: bit 0 m, 1 v, 2 a */
+    uint32_t uses;      /* which state arrays are read beside param: bit 0 m, 1 v, 2 a */
+    uint32_t limits;    /* bit 0 tolerance, 1 noise. Without bit 0 param is not read */
     float p_param, p_m; /* ratio = |(p_param*theta - p_m*m) * s - (q_param*theta + q_m*m)| */
     float q_param, q_m;
     float s_scale, eps; /* s = sqrt(second moment * s_scale) + eps, or 1 */
     float a_scale;      /* AMSGrad: scale of max_exp_avg_sq */
+    float noise;        /* limit of the ratio = sqrt(second moment * scale) * noise */
     float wire_scale;
 } gw_gcomp_map_rule;
 
@@ -82,26 +98,30 @@ typedef struct gw_gcomp_map_rule {
  *
  *   - wire_scale: value on the wire / gradient that the optimizer will see: N for the plain sum of N ranks, 1
  *     for data divided beforehand, times any loss scale. A normal number > 0
+ *   - limits: NULL: the tolerance alone. Without a noise limit the rule does not depend on tolerance_bits
  *   - a learning rate or factor that is not positive and finite gives a rule whose maps drop nothing (all
  *     bytes 0)
- *   - GW_OK; GW_ERR_ARG (NULL, step 0, wire_scale); GW_ERR_OPTION (unknown kind, hyperparameter out of range)
+ *   - GW_OK; GW_ERR_ARG (NULL, step 0, wire_scale); GW_ERR_OPTION (unknown kind, hyperparameter or limit out
+ *     of range, noise limit for an optimizer without a second moment)
  */
 GW_API GW_MUST_CHECK gw_status gw_gcomp_map_rule_init(const gw_optimizer *optimizer, float wire_scale,
+                                                      const gw_gcomp_map_limits *limits,
                                                       gw_gcomp_map_rule *rule);
 
 /*
  * A map is made in two passes over the state, each over any ranges and by any threads:
  *
  *   1. gw_gcomp_map_scan() sets *top to the largest quarter-octave (fp32 bits >> 21) of the ratios
- *      |num / (lr * c)| * wire_scale of its range, 0 if there is none. gw_gcomp_map_base() turns the maximum
- *      over all ranges (and ranks, if they do not hold the same state) into the base of the map
+ *      |num / (lr * c)| * wire_scale of its range, or the noise limit where it is smaller, 0 if there is
+ * none. gw_gcomp_map_base() turns the maximum over all ranges (and ranks, if they do not hold the same state)
+ * into the base of the map
  *   2. gw_gcomp_map_build() writes one byte per parameter: K = quarter-octave - base, at most 255; 0 = drop
  *      nothing
  *
  *   - backends: mask of permitted backends (GW_BACKEND_ALL)
  *   - levels: len bytes, which must not overlap the state
- *   - GW_OK; GW_ERR_ARG (NULL, a base outside 1..1023, or a rule with an unknown kind, arrays that its
- *     optimizer does not have, a subnormal factor or a bad wire_scale): nothing is written
+ *   - GW_OK; GW_ERR_ARG (NULL, a base outside 1..1023, or a rule with an unknown kind, arrays or a limit that
+ *     its optimizer does not have, a subnormal factor or a bad wire_scale): nothing is written
  */
 GW_API GW_MUST_CHECK gw_status gw_gcomp_map_scan(const gw_gcomp_map_rule *rule,
                                                  const gw_optimizer_state *state, size_t len,

@@ -49,9 +49,8 @@ GW_TEMPLATE __m256 load_state(const float *src, size_t i, int is_used)
     return flush(_mm256_castsi256_ps(_mm256_loadu_si256((const __m256i *)(const void *)from)));
 }
 
-/* Square root of a lower bound of the second moment after the update, plus eps. */
-GW_TEMPLATE __m256 denominator(const gw_gcomp_map_rule *rule, __m256 v, __m256 a, uint32_t uses,
-                               int is_centered)
+/* Square root of a lower bound of the second moment after the update. */
+GW_TEMPLATE __m256 root_of(const gw_gcomp_map_rule *rule, __m256 v, __m256 a, uint32_t uses, int is_centered)
 {
     const __m256 zero = _mm256_setzero_ps();
     __m256 w;
@@ -72,12 +71,19 @@ GW_TEMPLATE __m256 denominator(const gw_gcomp_map_rule *rule, __m256 v, __m256 a
             w = _mm256_blendv_ps(w, largest, is_largest);
         }
     }
-    return _mm256_add_ps(_mm256_sqrt_ps(w), _mm256_set1_ps(rule->eps));
+    return _mm256_sqrt_ps(w);
 }
 
-/* Quarter-octaves of eight parameters. */
-GW_TEMPLATE __m256i quarter_octaves(const gw_gcomp_map_rule *rule, const gw_optimizer_state *state, size_t i,
-                                    uint32_t uses, int is_centered)
+/* Which of eight ratios count: normal numbers above 0. */
+static inline __m256i is_ratio(__m256i ratio)
+{
+    return _mm256_and_si256(_mm256_cmpgt_epi32(ratio, _mm256_set1_epi32(0x007fffff)),
+                            _mm256_cmpgt_epi32(_mm256_set1_epi32(0x7f800000), ratio));
+}
+
+/* Quarter-octaves of eight ratios, 0 where nothing may be dropped. s: the denominators. */
+GW_TEMPLATE __m256i tolerances(const gw_gcomp_map_rule *rule, const gw_optimizer_state *state, size_t i,
+                               uint32_t uses, __m256 s)
 {
     const __m256 zero = _mm256_setzero_ps();
     const __m256 theta = load_state(state->param, i, 1);
@@ -86,21 +92,13 @@ GW_TEMPLATE __m256i quarter_octaves(const gw_gcomp_map_rule *rule, const gw_opti
     const __m256 p_m = product(m, _mm256_set1_ps(rule->p_m));
     const __m256 q_theta = product(theta, _mm256_set1_ps(rule->q_param));
     const __m256 q_m = product(m, _mm256_set1_ps(rule->q_m));
-    __m256 s = _mm256_set1_ps(1.0f);
-    if ((uses & GW_MAP_USES_V) != 0) {
-        const __m256 v = load_state(state->v, i, 1);
-        const __m256 a = load_state(state->a, i, (uses & GW_MAP_USES_A) != 0);
-        s = denominator(rule, v, a, uses, is_centered);
-    }
     const __m256 p = product(flush(_mm256_sub_ps(p_theta, p_m)), s);
     const __m256 q = flush(_mm256_add_ps(q_theta, q_m));
     const __m256 terms = _mm256_add_ps(product(_mm256_add_ps(magnitude(p_theta), magnitude(p_m)), s),
                                        _mm256_add_ps(magnitude(q_theta), magnitude(q_m)));
     const __m256 guard = product(terms, _mm256_set1_ps(0x1p-20f));
     const __m256i ratio = _mm256_castps_si256(_mm256_sub_ps(magnitude(_mm256_sub_ps(p, q)), guard));
-    /* Normal numbers above 0. */
-    __m256i counts = _mm256_and_si256(_mm256_cmpgt_epi32(ratio, _mm256_set1_epi32(0x007fffff)),
-                                      _mm256_cmpgt_epi32(_mm256_set1_epi32(0x7f800000), ratio));
+    __m256i counts = is_ratio(ratio);
     if ((uses & GW_MAP_USES_V) != 0) {
         const __m256 is_opposite = _mm256_or_ps(
             _mm256_and_ps(_mm256_cmp_ps(p, zero, _CMP_GT_OQ), _mm256_cmp_ps(q, zero, _CMP_LT_OQ)),
@@ -111,17 +109,41 @@ GW_TEMPLATE __m256i quarter_octaves(const gw_gcomp_map_rule *rule, const gw_opti
     return _mm256_and_si256(_mm256_srli_epi32(ratio, 21), counts);
 }
 
+/* Quarter-octaves of eight parameters: the smaller one where both limits count. */
+GW_TEMPLATE __m256i quarter_octaves(const gw_gcomp_map_rule *rule, const gw_optimizer_state *state, size_t i,
+                                    uint32_t uses, int is_centered, uint32_t limits)
+{
+    __m256 s = _mm256_set1_ps(1.0f);
+    __m256i noise = _mm256_setzero_si256();
+    if ((uses & GW_MAP_USES_V) != 0) {
+        const __m256 v = load_state(state->v, i, 1);
+        const __m256 a = load_state(state->a, i, (uses & GW_MAP_USES_A) != 0);
+        const __m256 root = root_of(rule, v, a, uses, is_centered);
+        s = _mm256_add_ps(root, _mm256_set1_ps(rule->eps));
+        if ((limits & GW_MAP_NOISE) != 0) {
+            const __m256i ratio = _mm256_castps_si256(product(root, _mm256_set1_ps(rule->noise)));
+            noise = _mm256_and_si256(_mm256_srli_epi32(ratio, 21), is_ratio(ratio));
+        }
+    }
+    if ((limits & GW_MAP_TOLERANCE) == 0) {
+        return noise;
+    }
+    const __m256i tolerance = tolerances(rule, state, i, uses, s);
+    return (limits & GW_MAP_NOISE) != 0 ? _mm256_min_epi32(noise, tolerance) : tolerance;
+}
+
 /* Both passes: the largest quarter-octave so far, and map bytes if levels is not NULL. len is a multiple of
  * 32. */
 GW_TEMPLATE __m256i map_groups(const gw_gcomp_map_rule *rule, const gw_optimizer_state *state, size_t len,
-                               uint32_t base, uint8_t *levels, uint32_t uses, int is_centered)
+                               uint32_t base, uint8_t *levels, uint32_t uses, int is_centered,
+                               uint32_t limits)
 {
     const __m256i minus = _mm256_set1_epi16((short)(base < 1024 ? base : 1024));
     __m256i top = _mm256_setzero_si256();
     for (size_t i = 0; i < len; i += GROUP_LEN) {
         __m256i q[4];
         for (unsigned j = 0; j < 4; j++) {
-            q[j] = quarter_octaves(rule, state, i + LANES * j, uses, is_centered);
+            q[j] = quarter_octaves(rule, state, i + LANES * j, uses, is_centered, limits);
         }
         if (levels == NULL) {
             top = _mm256_max_epi32(
@@ -138,28 +160,62 @@ GW_TEMPLATE __m256i map_groups(const gw_gcomp_map_rule *rule, const gw_optimizer
     return top;
 }
 
-static __m256i map_whole_groups(const gw_gcomp_map_rule *rule, const gw_optimizer_state *state, size_t len,
-                                uint32_t base, uint8_t *levels)
+static __m256i map_tolerance(const gw_gcomp_map_rule *rule, const gw_optimizer_state *state, size_t len,
+                             uint32_t base, uint8_t *levels)
 {
     const int is_centered = rule->kind == GW_OPTIMIZER_RMSPROP && (rule->uses & GW_MAP_USES_A) != 0;
-    const uint32_t m = GW_MAP_USES_M, v = GW_MAP_USES_V, a = GW_MAP_USES_A;
+    const uint32_t m = GW_MAP_USES_M, v = GW_MAP_USES_V, a = GW_MAP_USES_A, limits = GW_MAP_TOLERANCE;
     switch (rule->uses & (m | v | a)) {
     case 0:
     case GW_MAP_USES_A:
-        return map_groups(rule, state, len, base, levels, 0, 0);
+        return map_groups(rule, state, len, base, levels, 0, 0, limits);
     case GW_MAP_USES_M:
     case GW_MAP_USES_M | GW_MAP_USES_A:
-        return map_groups(rule, state, len, base, levels, m, 0);
+        return map_groups(rule, state, len, base, levels, m, 0, limits);
     case GW_MAP_USES_V:
-        return map_groups(rule, state, len, base, levels, v, 0);
+        return map_groups(rule, state, len, base, levels, v, 0, limits);
     case GW_MAP_USES_M | GW_MAP_USES_V:
-        return map_groups(rule, state, len, base, levels, m | v, 0);
+        return map_groups(rule, state, len, base, levels, m | v, 0, limits);
     case GW_MAP_USES_V | GW_MAP_USES_A:
-        return is_centered ? map_groups(rule, state, len, base, levels, v | a, 1)
-                           : map_groups(rule, state, len, base, levels, v | a, 0);
+        return is_centered ? map_groups(rule, state, len, base, levels, v | a, 1, limits)
+                           : map_groups(rule, state, len, base, levels, v | a, 0, limits);
     default:
-        return is_centered ? map_groups(rule, state, len, base, levels, m | v | a, 1)
-                           : map_groups(rule, state, len, base, levels, m | v | a, 0);
+        return is_centered ? map_groups(rule, state, len, base, levels, m | v | a, 1, limits)
+                           : map_groups(rule, state, len, base, levels, m | v | a, 0, limits);
+    }
+}
+
+/* Rules with a noise limit: all use v. */
+GW_TEMPLATE __m256i map_noise(const gw_gcomp_map_rule *rule, const gw_optimizer_state *state, size_t len,
+                              uint32_t base, uint8_t *levels, uint32_t limits)
+{
+    const int is_centered = rule->kind == GW_OPTIMIZER_RMSPROP;
+    const uint32_t m = (limits & GW_MAP_TOLERANCE) != 0 ? GW_MAP_USES_M : 0;
+    const uint32_t v = GW_MAP_USES_V, a = GW_MAP_USES_A;
+    switch (rule->uses & (m | a)) {
+    case 0:
+        return map_groups(rule, state, len, base, levels, v, 0, limits);
+    case GW_MAP_USES_M:
+        return map_groups(rule, state, len, base, levels, m | v, 0, limits);
+    case GW_MAP_USES_A:
+        return is_centered ? map_groups(rule, state, len, base, levels, v | a, 1, limits)
+                           : map_groups(rule, state, len, base, levels, v | a, 0, limits);
+    default:
+        return is_centered ? map_groups(rule, state, len, base, levels, m | v | a, 1, limits)
+                           : map_groups(rule, state, len, base, levels, m | v | a, 0, limits);
+    }
+}
+
+static __m256i map_whole_groups(const gw_gcomp_map_rule *rule, const gw_optimizer_state *state, size_t len,
+                                uint32_t base, uint8_t *levels)
+{
+    switch (rule->limits) {
+    case GW_MAP_TOLERANCE:
+        return map_tolerance(rule, state, len, base, levels);
+    case GW_MAP_NOISE:
+        return map_noise(rule, state, len, base, levels, GW_MAP_NOISE);
+    default:
+        return map_noise(rule, state, len, base, levels, GW_MAP_TOLERANCE | GW_MAP_NOISE);
     }
 }
 
@@ -173,8 +229,9 @@ static void fill_last(last_group *last, const gw_gcomp_map_rule *rule, const gw_
                       size_t at, size_t len)
 {
     const float *from[4] = {state->param, state->m, state->v, state->a};
-    const int is_used[4] = {1, (rule->uses & GW_MAP_USES_M) != 0, (rule->uses & GW_MAP_USES_V) != 0,
-                            (rule->uses & GW_MAP_USES_A) != 0};
+    const int has_tolerance = (rule->limits & GW_MAP_TOLERANCE) != 0;
+    const int is_used[4] = {has_tolerance, has_tolerance && (rule->uses & GW_MAP_USES_M) != 0,
+                            (rule->uses & GW_MAP_USES_V) != 0, (rule->uses & GW_MAP_USES_A) != 0};
     GW_MEMSET(last, 0, sizeof *last);
     for (unsigned j = 0; j < 4; j++) {
         if (is_used[j]) {

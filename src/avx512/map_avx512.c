@@ -49,9 +49,8 @@ GW_TEMPLATE __m512 load_state(const float *src, size_t i, __mmask16 valid, int i
         _mm512_castsi512_ps(_mm512_maskz_loadu_epi32(valid, (const uint8_t *)(const void *)src + 4 * i)));
 }
 
-/* Square root of a lower bound of the second moment after the update, plus eps. */
-GW_TEMPLATE __m512 denominator(const gw_gcomp_map_rule *rule, __m512 v, __m512 a, uint32_t uses,
-                               int is_centered)
+/* Square root of a lower bound of the second moment after the update. */
+GW_TEMPLATE __m512 root_of(const gw_gcomp_map_rule *rule, __m512 v, __m512 a, uint32_t uses, int is_centered)
 {
     const __m512 zero = _mm512_setzero_ps();
     __m512 w;
@@ -72,12 +71,19 @@ GW_TEMPLATE __m512 denominator(const gw_gcomp_map_rule *rule, __m512 v, __m512 a
             w = _mm512_mask_mov_ps(w, _mm512_cmp_ps_mask(largest, largest, _CMP_UNORD_Q), largest);
         }
     }
-    return _mm512_add_ps(_mm512_sqrt_ps(w), _mm512_set1_ps(rule->eps));
+    return _mm512_sqrt_ps(w);
 }
 
-/* Quarter-octaves of 16 parameters, 0 where nothing may be dropped or `valid` is not set. */
-GW_TEMPLATE __m512i quarter_octaves(const gw_gcomp_map_rule *rule, const gw_optimizer_state *state, size_t i,
-                                    __mmask16 valid, uint32_t uses, int is_centered)
+/* Which of 16 ratios count: normal numbers above 0. */
+static inline __mmask16 is_ratio(__mmask16 valid, __m512i ratio)
+{
+    return _mm512_mask_cmplt_epu32_mask(valid, _mm512_sub_epi32(ratio, _mm512_set1_epi32(0x00800000)),
+                                        _mm512_set1_epi32(0x7f800000 - 0x00800000));
+}
+
+/* Quarter-octaves of 16 ratios, 0 where nothing may be dropped or `valid` is not set. s: the denominators. */
+GW_TEMPLATE __m512i tolerances(const gw_gcomp_map_rule *rule, const gw_optimizer_state *state, size_t i,
+                               __mmask16 valid, uint32_t uses, __m512 s)
 {
     const __m512 zero = _mm512_setzero_ps();
     const __m512 theta = load_state(state->param, i, valid, 1);
@@ -86,22 +92,13 @@ GW_TEMPLATE __m512i quarter_octaves(const gw_gcomp_map_rule *rule, const gw_opti
     const __m512 p_m = product(m, _mm512_set1_ps(rule->p_m));
     const __m512 q_theta = product(theta, _mm512_set1_ps(rule->q_param));
     const __m512 q_m = product(m, _mm512_set1_ps(rule->q_m));
-    __m512 s = _mm512_set1_ps(1.0f);
-    if ((uses & GW_MAP_USES_V) != 0) {
-        const __m512 v = load_state(state->v, i, valid, 1);
-        const __m512 a = load_state(state->a, i, valid, (uses & GW_MAP_USES_A) != 0);
-        s = denominator(rule, v, a, uses, is_centered);
-    }
     const __m512 p = product(flush(_mm512_sub_ps(p_theta, p_m)), s);
     const __m512 q = flush(_mm512_add_ps(q_theta, q_m));
     const __m512 terms = _mm512_add_ps(product(_mm512_add_ps(magnitude(p_theta), magnitude(p_m)), s),
                                        _mm512_add_ps(magnitude(q_theta), magnitude(q_m)));
     const __m512 guard = product(terms, _mm512_set1_ps(0x1p-20f));
     const __m512i ratio = _mm512_castps_si512(_mm512_sub_ps(magnitude(_mm512_sub_ps(p, q)), guard));
-    /* Normal numbers above 0. */
-    __mmask16 counts =
-        _mm512_mask_cmplt_epu32_mask(valid, _mm512_sub_epi32(ratio, _mm512_set1_epi32(0x00800000)),
-                                     _mm512_set1_epi32(0x7f800000 - 0x00800000));
+    __mmask16 counts = is_ratio(valid, ratio);
     if ((uses & GW_MAP_USES_V) != 0) {
         const __mmask16 is_opposite =
             (__mmask16)(_mm512_mask_cmp_ps_mask(_mm512_cmp_ps_mask(p, zero, _CMP_GT_OQ), q, zero,
@@ -114,15 +111,38 @@ GW_TEMPLATE __m512i quarter_octaves(const gw_gcomp_map_rule *rule, const gw_opti
     return _mm512_maskz_srli_epi32(counts, ratio, 21);
 }
 
+/* Quarter-octaves of 16 parameters: the smaller one where both limits count. */
+GW_TEMPLATE __m512i quarter_octaves(const gw_gcomp_map_rule *rule, const gw_optimizer_state *state, size_t i,
+                                    __mmask16 valid, uint32_t uses, int is_centered, uint32_t limits)
+{
+    __m512 s = _mm512_set1_ps(1.0f);
+    __m512i noise = _mm512_setzero_si512();
+    if ((uses & GW_MAP_USES_V) != 0) {
+        const __m512 v = load_state(state->v, i, valid, 1);
+        const __m512 a = load_state(state->a, i, valid, (uses & GW_MAP_USES_A) != 0);
+        const __m512 root = root_of(rule, v, a, uses, is_centered);
+        s = _mm512_add_ps(root, _mm512_set1_ps(rule->eps));
+        if ((limits & GW_MAP_NOISE) != 0) {
+            const __m512i ratio = _mm512_castps_si512(product(root, _mm512_set1_ps(rule->noise)));
+            noise = _mm512_maskz_srli_epi32(is_ratio(valid, ratio), ratio, 21);
+        }
+    }
+    if ((limits & GW_MAP_TOLERANCE) == 0) {
+        return noise;
+    }
+    const __m512i tolerance = tolerances(rule, state, i, valid, uses, s);
+    return (limits & GW_MAP_NOISE) != 0 ? _mm512_min_epu32(noise, tolerance) : tolerance;
+}
+
 /* Both passes: the largest quarter-octave, and map bytes if levels is not NULL. */
 GW_TEMPLATE uint32_t map_all(const gw_gcomp_map_rule *rule, const gw_optimizer_state *state, size_t len,
-                             uint32_t base, uint8_t *levels, uint32_t uses, int is_centered)
+                             uint32_t base, uint8_t *levels, uint32_t uses, int is_centered, uint32_t limits)
 {
     const __m512i least = _mm512_set1_epi32((int)base);
     __m512i top = _mm512_setzero_si512();
     for (size_t i = 0; i < len; i += LANES) {
         const __mmask16 valid = (__mmask16)(len - i >= LANES ? 0xffff : (1u << (len - i)) - 1);
-        const __m512i q = quarter_octaves(rule, state, i, valid, uses, is_centered);
+        const __m512i q = quarter_octaves(rule, state, i, valid, uses, is_centered, limits);
         if (levels == NULL) {
             top = _mm512_max_epu32(top, q);
         } else {
@@ -135,19 +155,20 @@ GW_TEMPLATE uint32_t map_all(const gw_gcomp_map_rule *rule, const gw_optimizer_s
 
 #define MAP_CASE(uses)                                                                                       \
     case (uses):                                                                                             \
-        return map_all(rule, state, len, base, levels, (uses), 0)
+        return map_all(rule, state, len, base, levels, (uses), 0, GW_MAP_TOLERANCE)
 
-static uint32_t map_rule(const gw_gcomp_map_rule *rule, const gw_optimizer_state *state, size_t len,
-                         uint32_t base, uint8_t *levels)
+static uint32_t map_tolerance(const gw_gcomp_map_rule *rule, const gw_optimizer_state *state, size_t len,
+                              uint32_t base, uint8_t *levels)
 {
     const int is_centered = rule->kind == GW_OPTIMIZER_RMSPROP && (rule->uses & GW_MAP_USES_A) != 0;
+    const uint32_t m = GW_MAP_USES_M, v = GW_MAP_USES_V, a = GW_MAP_USES_A;
     if (is_centered) {
         /* Without a second moment it is not used. */
         switch (rule->uses) {
         case GW_MAP_USES_V | GW_MAP_USES_A:
-            return map_all(rule, state, len, base, levels, GW_MAP_USES_V | GW_MAP_USES_A, 1);
+            return map_all(rule, state, len, base, levels, v | a, 1, GW_MAP_TOLERANCE);
         case GW_MAP_USES_M | GW_MAP_USES_V | GW_MAP_USES_A:
-            return map_all(rule, state, len, base, levels, GW_MAP_USES_M | GW_MAP_USES_V | GW_MAP_USES_A, 1);
+            return map_all(rule, state, len, base, levels, m | v | a, 1, GW_MAP_TOLERANCE);
         default:
             break;
         }
@@ -163,6 +184,40 @@ static uint32_t map_rule(const gw_gcomp_map_rule *rule, const gw_optimizer_state
         MAP_CASE(GW_MAP_USES_M | GW_MAP_USES_V | GW_MAP_USES_A);
     default:
         return 0;
+    }
+}
+
+/* Rules with a noise limit: all use v. */
+GW_TEMPLATE uint32_t map_noise(const gw_gcomp_map_rule *rule, const gw_optimizer_state *state, size_t len,
+                               uint32_t base, uint8_t *levels, uint32_t limits)
+{
+    const int is_centered = rule->kind == GW_OPTIMIZER_RMSPROP;
+    const uint32_t m = (limits & GW_MAP_TOLERANCE) != 0 ? GW_MAP_USES_M : 0;
+    const uint32_t v = GW_MAP_USES_V, a = GW_MAP_USES_A;
+    switch (rule->uses & (m | a)) {
+    case 0:
+        return map_all(rule, state, len, base, levels, v, 0, limits);
+    case GW_MAP_USES_M:
+        return map_all(rule, state, len, base, levels, m | v, 0, limits);
+    case GW_MAP_USES_A:
+        return is_centered ? map_all(rule, state, len, base, levels, v | a, 1, limits)
+                           : map_all(rule, state, len, base, levels, v | a, 0, limits);
+    default:
+        return is_centered ? map_all(rule, state, len, base, levels, m | v | a, 1, limits)
+                           : map_all(rule, state, len, base, levels, m | v | a, 0, limits);
+    }
+}
+
+static uint32_t map_rule(const gw_gcomp_map_rule *rule, const gw_optimizer_state *state, size_t len,
+                         uint32_t base, uint8_t *levels)
+{
+    switch (rule->limits) {
+    case GW_MAP_TOLERANCE:
+        return map_tolerance(rule, state, len, base, levels);
+    case GW_MAP_NOISE:
+        return map_noise(rule, state, len, base, levels, GW_MAP_NOISE);
+    default:
+        return map_noise(rule, state, len, base, levels, GW_MAP_TOLERANCE | GW_MAP_NOISE);
     }
 }
 

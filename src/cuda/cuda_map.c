@@ -16,7 +16,8 @@ static int is_array(const float *p, int is_used)
 
 static int is_state_complete(const gw_gcomp_map_rule *rule, const gw_optimizer_state *state)
 {
-    return is_array(state->param, 1) && is_array(state->m, (rule->uses & GW_MAP_USES_M) != 0) &&
+    return is_array(state->param, (rule->limits & GW_MAP_TOLERANCE) != 0) &&
+           is_array(state->m, (rule->uses & GW_MAP_USES_M) != 0) &&
            is_array(state->v, (rule->uses & GW_MAP_USES_V) != 0) &&
            is_array(state->a, (rule->uses & GW_MAP_USES_A) != 0);
 }

@@ -40,7 +40,7 @@ GW_DEVICE void quarter_octaves(uint32_t out[4], const gw_gcomp_map_rule &rule, c
 {
     float theta[4], m[4], v[4], a[4];
 
-    load_four(theta, p.state.param, true, at, p);
+    load_four(theta, p.state.param, (rule.limits & GW_MAP_TOLERANCE) != 0, at, p);
     load_four(m, p.state.m, (rule.uses & GW_MAP_USES_M) != 0, at, p);
     load_four(v, p.state.v, (rule.uses & GW_MAP_USES_V) != 0, at, p);
     load_four(a, p.state.a, (rule.uses & GW_MAP_USES_A) != 0, at, p);
@@ -57,6 +57,7 @@ GW_DEVICE gw_gcomp_map_rule rule_of(const gw_cuda_map_params &p)
     if (p.device_rule != nullptr) {
         rule = *p.device_rule;
         rule.uses &= p.rule.uses;
+        rule.limits = p.rule.limits;
     }
     return rule;
 }

@@ -4,6 +4,7 @@
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
+#include "core/sqrt.h"
 #include "gcomp/gcomp_codec.h"
 #include "gcomp/map_rule.h"
 
@@ -23,6 +24,7 @@ static double power(double x, uint64_t n)
 /* The factors of docs/numerics.md section 2, in double and without the wire scale. */
 typedef struct factors {
     double p_param, p_m, q_param, q_m, s_scale, a_scale;
+    double noise_scale; /* the noise limit counts the second moment times its square */
     uint32_t uses;
 } factors;
 
@@ -58,6 +60,9 @@ static void adagrad_factors(const gw_optimizer *o, factors *f)
     f->p_param = 1.0 / lr;
     f->q_param = o->weight_decay;
     f->s_scale = 1.0;
+    /* The limit is on the mean of the squares: the sum grows with every step, the noise of one encode must
+     * not. */
+    f->noise_scale = 1.0 / (double)gw_sqrt((float)o->step);
     f->uses = GW_MAP_USES_V;
 }
 
@@ -122,57 +127,82 @@ static float factor(double x)
     return x < 0x1p-126 && x > -0x1p-126 ? 0.0f : (float)x;
 }
 
-gw_status gw_gcomp_map_rule_init(const gw_optimizer *optimizer, float wire_scale, gw_gcomp_map_rule *rule)
+static gw_status factors_of(const gw_optimizer *optimizer, factors *f)
 {
+    switch (optimizer->kind) {
+    case GW_OPTIMIZER_SGD:
+    case GW_OPTIMIZER_MOMENTUM:
+    case GW_OPTIMIZER_NESTEROV:
+        return sgd_factors(optimizer, f);
+    case GW_OPTIMIZER_ADAGRAD:
+        adagrad_factors(optimizer, f);
+        break;
+    case GW_OPTIMIZER_RMSPROP:
+        rmsprop_factors(optimizer, f);
+        break;
+    case GW_OPTIMIZER_ADAM:
+    case GW_OPTIMIZER_ADAMW:
+        adam_factors(optimizer, f);
+        break;
+    default:
+        break;
+    }
+    return GW_OK;
+}
+
+static int are_limits_in_range(const gw_gcomp_map_limits *limits, const gw_optimizer *optimizer)
+{
+    const int has_noise = limits->noise != 0.0f;
+    const int is_noise_in_range = limits->noise >= 0x1p-8f && limits->noise <= 1.0f;
+    const int has_second_moment = (gw_map_uses_allowed((uint32_t)optimizer->kind) & GW_MAP_USES_V) != 0;
+    return limits->tolerance_bits >= 1 && limits->tolerance_bits <= 23 && (uint32_t)limits->noise_only <= 1 &&
+           (has_noise ? is_noise_in_range && has_second_moment : limits->noise_only == 0);
+}
+
+gw_status gw_gcomp_map_rule_init(const gw_optimizer *optimizer, float wire_scale,
+                                 const gw_gcomp_map_limits *limits, gw_gcomp_map_rule *rule)
+{
+    const gw_gcomp_map_limits limit = limits != NULL ? *limits : (gw_gcomp_map_limits){23, 0.0f, 0};
     if (optimizer == NULL || rule == NULL || optimizer->step == 0 || !gw_is_wire_scale(wire_scale)) {
         return GW_ERR_ARG;
     }
-    if (!is_in_range(optimizer)) {
+    if (!is_in_range(optimizer) || !are_limits_in_range(&limit, optimizer)) {
         return GW_ERR_OPTION;
     }
+    const int has_noise = limit.noise != 0.0f;
     GW_MEMSET(rule, 0, sizeof *rule);
     rule->kind = (uint32_t)optimizer->kind;
+    rule->uses = has_noise ? GW_MAP_USES_V : 0;
+    rule->limits = (limit.noise_only ? 0u : GW_MAP_TOLERANCE) | (has_noise ? GW_MAP_NOISE : 0u);
     rule->wire_scale = wire_scale;
     rule->eps = factor(optimizer->eps);
     if (!(optimizer->lr > 0.0 && optimizer->lr < 1e300)) {
         return GW_OK; /* all factors zero: every ratio is zero, nothing is dropped */
     }
-    factors f = {0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0};
-    switch (optimizer->kind) {
-    case GW_OPTIMIZER_SGD:
-    case GW_OPTIMIZER_MOMENTUM:
-    case GW_OPTIMIZER_NESTEROV:
-        if (sgd_factors(optimizer, &f) != GW_OK) {
-            GW_MEMSET(rule, 0, sizeof *rule);
-            return GW_ERR_OPTION;
-        }
-        break;
-    case GW_OPTIMIZER_ADAGRAD:
-        adagrad_factors(optimizer, &f);
-        break;
-    case GW_OPTIMIZER_RMSPROP:
-        rmsprop_factors(optimizer, &f);
-        break;
-    case GW_OPTIMIZER_ADAM:
-    case GW_OPTIMIZER_ADAMW:
-        adam_factors(optimizer, &f);
-        break;
-    default:
-        break;
+    factors f = {.noise_scale = 1.0};
+    if (factors_of(optimizer, &f) != GW_OK) {
+        GW_MEMSET(rule, 0, sizeof *rule);
+        return GW_ERR_OPTION;
     }
-    rule->uses = f.uses;
-    rule->p_param = factor(f.p_param * (double)wire_scale);
-    rule->p_m = factor(f.p_m * (double)wire_scale);
-    rule->q_param = factor(f.q_param * (double)wire_scale);
-    rule->q_m = factor(f.q_m * (double)wire_scale);
+    rule->uses = limit.noise_only ? f.uses & ~(uint32_t)GW_MAP_USES_M : f.uses;
+    if (!limit.noise_only) {
+        rule->p_param = factor(f.p_param * (double)wire_scale);
+        rule->p_m = factor(f.p_m * (double)wire_scale);
+        rule->q_param = factor(f.q_param * (double)wire_scale);
+        rule->q_m = factor(f.q_m * (double)wire_scale);
+    }
     rule->s_scale = factor(f.s_scale);
     rule->a_scale = factor(f.a_scale);
+    /* Less a guard of 2^-21: more than the sum of all rounding errors of the limit. */
+    rule->noise = factor((double)limit.noise * (double)(1u << limit.tolerance_bits) * (double)wire_scale *
+                         f.noise_scale * (1.0 - 0x1p-21));
     return GW_OK;
 }
 
 static int is_state_complete(const gw_gcomp_map_rule *rule, const gw_optimizer_state *state)
 {
-    return state->param != NULL && ((rule->uses & GW_MAP_USES_M) == 0 || state->m != NULL) &&
+    return ((rule->limits & GW_MAP_TOLERANCE) == 0 || state->param != NULL) &&
+           ((rule->uses & GW_MAP_USES_M) == 0 || state->m != NULL) &&
            ((rule->uses & GW_MAP_USES_V) == 0 || state->v != NULL) &&
            ((rule->uses & GW_MAP_USES_A) == 0 || state->a != NULL);
 }

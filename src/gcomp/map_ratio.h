@@ -1,6 +1,6 @@
 /*
- * One parameter of a precision map: the ratio |num / (lr * c)| as a quarter-octave (docs/numerics.md section
- * 2).
+ * One parameter of a precision map as a quarter-octave (docs/numerics.md section 2): the ratio |num / (lr *
+ * c)|, or less where the noise limit allows less.
  *
  * The update is theta' = num - lr * c * g, where c is the optimizer's factor of the gradient and num is
  * everything else. With s = sqrt(second moment) + eps,
@@ -11,7 +11,8 @@
  * unless P and Q have the same sign and |P| * s does not exceed |Q|; in that case nothing may be dropped.
  *
  * Every operation rounds once, in the order written. `guard` is more than the sum of all rounding errors, so
- * that the ratio is never above the exact one.
+ * that the ratio is never above the exact one. The noise limit is root(second moment) * noise with the same
+ * lower bound of the second moment; its guard is in the factor.
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
@@ -45,8 +46,8 @@ GW_INLINE float gw_map_magnitude(float x)
     return gw_float_from_bits(gw_bits_from_float(x) & 0x7fffffffu);
 }
 
-/* sqrt of a lower bound of the second moment after the update, plus eps. */
-GW_INLINE float gw_map_denominator(const gw_gcomp_map_rule *rule, float v, float a)
+/* sqrt of a lower bound of the second moment after the update. */
+GW_INLINE float gw_map_root(const gw_gcomp_map_rule *rule, float v, float a)
 {
     float w;
     if (rule->kind == GW_OPTIMIZER_RMSPROP && (rule->uses & GW_MAP_USES_A) != 0) {
@@ -64,19 +65,23 @@ GW_INLINE float gw_map_denominator(const gw_gcomp_map_rule *rule, float v, float
             w = largest > w || largest != largest ? largest : w; /* NaN if either is NaN */
         }
     }
-    return gw_sqrt(w) + rule->eps;
+    return gw_sqrt(w);
 }
 
-/* Quarter-octave (bits >> 21) of the ratio of a parameter and its state, all flushed (gw_map_flush()), 0
- * where the rule does not use them; 0 where nothing may be dropped. */
-GW_INLINE uint32_t gw_map_quarter_octave(const gw_gcomp_map_rule *rule, float theta, float m, float v,
-                                         float a)
+/* Negative, subnormal, infinite and NaN ratios drop nothing. */
+GW_INLINE uint32_t gw_map_quarter_octave_of(float ratio)
+{
+    uint32_t bits = gw_bits_from_float(ratio);
+    return bits >= 0x00800000u && bits < 0x7f800000u ? bits >> 21 : 0;
+}
+
+/* Quarter-octave of the ratio; 0 where nothing may be dropped. s: the denominator of the update, or 1. */
+GW_INLINE uint32_t gw_map_tolerance(const gw_gcomp_map_rule *rule, float theta, float m, float s)
 {
     float p_theta = gw_map_product(theta, rule->p_param);
     float p_m = gw_map_product(m, rule->p_m);
     float q_theta = gw_map_product(theta, rule->q_param);
     float q_m = gw_map_product(m, rule->q_m);
-    float s = (rule->uses & GW_MAP_USES_V) != 0 ? gw_map_denominator(rule, v, a) : 1.0f;
     float p = gw_map_product(gw_map_flush(p_theta - p_m), s);
     float q = gw_map_flush(q_theta + q_m);
 
@@ -88,10 +93,23 @@ GW_INLINE uint32_t gw_map_quarter_octave(const gw_gcomp_map_rule *rule, float th
     float terms = gw_map_product(gw_map_magnitude(p_theta) + gw_map_magnitude(p_m), s) +
                   (gw_map_magnitude(q_theta) + gw_map_magnitude(q_m));
     float guard = gw_map_product(terms, 0x1p-20f);
-    float ratio = gw_map_magnitude(p - q) - guard;
-    uint32_t bits = gw_bits_from_float(ratio);
-    /* Negative, subnormal, infinite and NaN ratios drop nothing. */
-    return bits >= 0x00800000u && bits < 0x7f800000u ? bits >> 21 : 0;
+    return gw_map_quarter_octave_of(gw_map_magnitude(p - q) - guard);
+}
+
+/* Quarter-octave of a parameter and its state, all flushed (gw_map_flush()), 0 where the rule does not use
+ * them; 0 where nothing may be dropped: the smaller of the limits that count. */
+GW_INLINE uint32_t gw_map_quarter_octave(const gw_gcomp_map_rule *rule, float theta, float m, float v,
+                                         float a)
+{
+    int uses_v = (rule->uses & GW_MAP_USES_V) != 0;
+    float root = uses_v ? gw_map_root(rule, v, a) : 0.0f;
+    uint32_t noise = (rule->limits & GW_MAP_NOISE) != 0
+                         ? gw_map_quarter_octave_of(gw_map_product(root, rule->noise))
+                         : UINT32_MAX;
+    if ((rule->limits & GW_MAP_TOLERANCE) == 0) {
+        return noise;
+    }
+    return gw_min_u32(noise, gw_map_tolerance(rule, theta, m, uses_v ? root + rule->eps : 1.0f));
 }
 
 /* Element i of an array at any alignment. */
@@ -103,10 +121,12 @@ GW_INLINE float gw_map_load(const float *src, size_t i)
 GW_INLINE uint32_t gw_map_quarter_octave_at(const gw_gcomp_map_rule *rule, const gw_optimizer_state *state,
                                             size_t i)
 {
-    float m = (rule->uses & GW_MAP_USES_M) != 0 ? gw_map_load(state->m, i) : 0.0f;
+    int has_tolerance = (rule->limits & GW_MAP_TOLERANCE) != 0;
+    float theta = has_tolerance ? gw_map_load(state->param, i) : 0.0f;
+    float m = has_tolerance && (rule->uses & GW_MAP_USES_M) != 0 ? gw_map_load(state->m, i) : 0.0f;
     float v = (rule->uses & GW_MAP_USES_V) != 0 ? gw_map_load(state->v, i) : 0.0f;
     float a = (rule->uses & GW_MAP_USES_A) != 0 ? gw_map_load(state->a, i) : 0.0f;
-    return gw_map_quarter_octave(rule, gw_map_load(state->param, i), m, v, a);
+    return gw_map_quarter_octave(rule, theta, m, v, a);
 }
 
 /* The map byte K of a quarter-octave: K + base - 1 is a whole quarter-octave below the ratio. */

@@ -1,5 +1,6 @@
 /*
- * Precision map rules as the kernels get them: bits of gw_gcomp_map_rule.uses, and what makes a rule valid.
+ * Precision map rules as the kernels get them: bits of gw_gcomp_map_rule.uses and .limits, and what makes a
+ * rule valid.
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
@@ -9,8 +10,12 @@
 #include "core/bytes.h"
 #include "gradwire/gcomp.h"
 
-/* Which arrays of the optimizer's state a map reads. */
+/* Which arrays of the optimizer's state a map reads beside the parameters. */
 enum { GW_MAP_USES_M = 1, GW_MAP_USES_V = 2, GW_MAP_USES_A = 4 };
+
+/* gw_gcomp_map_rule.limits: which of the two limits count. The parameters and m are read for the tolerance
+ * only. */
+enum { GW_MAP_TOLERANCE = 1, GW_MAP_NOISE = 2 };
 
 /* A normal number > 0. */
 static inline int gw_is_wire_scale(float x)
@@ -35,14 +40,14 @@ static inline uint32_t gw_map_uses_allowed(uint32_t kind)
     }
 }
 
-/* 0 for an unknown kind, arrays that its optimizer does not have, a maximum without a second moment, a
- * subnormal factor, or a bad wire scale: for such a rule the kernels of two backends may make different maps.
- */
+/* 0 for an unknown kind, arrays that its optimizer does not have, a maximum or a noise limit without a second
+ * moment, no limit, a subnormal factor, or a bad wire scale: for such a rule the kernels of two backends may
+ * make different maps. */
 static inline int gw_map_rule_is_valid(const gw_gcomp_map_rule *rule)
 {
     const float factor[] = {rule->p_param, rule->p_m, rule->q_param, rule->q_m,
-                            rule->s_scale, rule->eps, rule->a_scale};
-    const uint32_t uses = rule->uses;
+                            rule->s_scale, rule->eps, rule->a_scale, rule->noise};
+    const uint32_t uses = rule->uses, needs_v = (rule->limits & GW_MAP_NOISE) | (uses & GW_MAP_USES_A);
     for (unsigned i = 0; i < sizeof factor / sizeof factor[0]; i++) {
         const uint32_t magnitude = gw_bits_from_float(factor[i]) & 0x7fffffffu;
         if (magnitude != 0 && magnitude < 0x00800000u) {
@@ -50,8 +55,9 @@ static inline int gw_map_rule_is_valid(const gw_gcomp_map_rule *rule)
         }
     }
     return rule->kind >= GW_OPTIMIZER_SGD && rule->kind <= GW_OPTIMIZER_ADAMW &&
-           (uses & ~gw_map_uses_allowed(rule->kind)) == 0 &&
-           ((uses & GW_MAP_USES_A) == 0 || (uses & GW_MAP_USES_V) != 0) && gw_is_wire_scale(rule->wire_scale);
+           (uses & ~gw_map_uses_allowed(rule->kind)) == 0 && rule->limits >= GW_MAP_TOLERANCE &&
+           rule->limits <= (GW_MAP_TOLERANCE | GW_MAP_NOISE) &&
+           (needs_v == 0 || (uses & GW_MAP_USES_V) != 0) && gw_is_wire_scale(rule->wire_scale);
 }
 
 #endif

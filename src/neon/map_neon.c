@@ -35,7 +35,8 @@ static inline float32x4_t load(const float *src, size_t i)
     return flush(gw_f32x4_bits(gw_load_u32x4((const uint8_t *)src + 4 * i)));
 }
 
-static inline float32x4_t denominator(const gw_gcomp_map_rule *rule, float32x4_t v, float32x4_t a)
+/* Square root of a lower bound of the second moment after the update. */
+static inline float32x4_t root_of(const gw_gcomp_map_rule *rule, float32x4_t v, float32x4_t a)
 {
     const float32x4_t zero = vdupq_n_f32(0.0f), s_scale = vdupq_n_f32(rule->s_scale);
     float32x4_t w;
@@ -55,24 +56,27 @@ static inline float32x4_t denominator(const gw_gcomp_map_rule *rule, float32x4_t
             w = vbslq_f32(take, largest, w);
         }
     }
-    return vaddq_f32(vsqrtq_f32(w), vdupq_n_f32(rule->eps));
+    return vsqrtq_f32(w);
 }
 
-static inline uint32x4_t quarter_octave(const gw_gcomp_map_rule *rule, const gw_optimizer_state *state,
-                                        size_t i)
+/* Which of four ratios count: normal positive numbers. Subtracting makes all others large. */
+static inline uint32x4_t is_ratio(uint32x4_t bits)
+{
+    return vcltq_u32(vsubq_u32(bits, vdupq_n_u32(0x00800000u)), vdupq_n_u32(0x7f000000u));
+}
+
+/* Quarter-octaves of four ratios. s: the denominators. */
+static inline uint32x4_t tolerance(const gw_gcomp_map_rule *rule, const gw_optimizer_state *state, size_t i,
+                                   float32x4_t s)
 {
     const float32x4_t zero = vdupq_n_f32(0.0f);
     const int uses_v = (rule->uses & GW_MAP_USES_V) != 0;
     const float32x4_t theta = load(state->param, i);
     const float32x4_t m = (rule->uses & GW_MAP_USES_M) != 0 ? load(state->m, i) : zero;
-    const float32x4_t v = uses_v ? load(state->v, i) : zero;
-    const float32x4_t a = (rule->uses & GW_MAP_USES_A) != 0 ? load(state->a, i) : zero;
-
     const float32x4_t p_theta = product(theta, vdupq_n_f32(rule->p_param));
     const float32x4_t p_m = product(m, vdupq_n_f32(rule->p_m));
     const float32x4_t q_theta = product(theta, vdupq_n_f32(rule->q_param));
     const float32x4_t q_m = product(m, vdupq_n_f32(rule->q_m));
-    const float32x4_t s = uses_v ? denominator(rule, v, a) : vdupq_n_f32(1.0f);
     const float32x4_t p = product(flush(vsubq_f32(p_theta, p_m)), s);
     const float32x4_t q = flush(vaddq_f32(q_theta, q_m));
 
@@ -80,8 +84,7 @@ static inline uint32x4_t quarter_octave(const gw_gcomp_map_rule *rule, const gw_
                                         vaddq_f32(vabsq_f32(q_theta), vabsq_f32(q_m)));
     const float32x4_t guard = product(terms, vdupq_n_f32(0x1p-20f));
     const uint32x4_t bits = gw_bits_f32x4(vsubq_f32(vabsq_f32(vsubq_f32(p, q)), guard));
-    /* Normal positive numbers pass; subtracting makes all others large. */
-    uint32x4_t passes = vcltq_u32(vsubq_u32(bits, vdupq_n_u32(0x00800000u)), vdupq_n_u32(0x7f000000u));
+    uint32x4_t passes = is_ratio(bits);
     if (uses_v) {
         /* Where |p| <= |q|, p and q are opposite if p is not zero and the signs differ. */
         const uint32x4_t p_bits = gw_bits_f32x4(p), q_bits = gw_bits_f32x4(q);
@@ -92,12 +95,36 @@ static inline uint32x4_t quarter_octave(const gw_gcomp_map_rule *rule, const gw_
     return vandq_u32(vshrq_n_u32(bits, 21), passes);
 }
 
-uint32_t gw_map_scan_neon(const gw_gcomp_map_rule *rule, const gw_optimizer_state *state, size_t len)
+/* Quarter-octaves of four parameters: the smaller one where both limits count. */
+GW_TEMPLATE uint32x4_t quarter_octave(const gw_gcomp_map_rule *rule, const gw_optimizer_state *state,
+                                      size_t i, uint32_t limits)
+{
+    float32x4_t s = vdupq_n_f32(1.0f);
+    uint32x4_t noise = vdupq_n_u32(0);
+    if ((rule->uses & GW_MAP_USES_V) != 0) {
+        const int uses_a = (rule->uses & GW_MAP_USES_A) != 0;
+        const float32x4_t a = uses_a ? load(state->a, i) : vdupq_n_f32(0.0f);
+        const float32x4_t root = root_of(rule, load(state->v, i), a);
+        s = vaddq_f32(root, vdupq_n_f32(rule->eps));
+        if ((limits & GW_MAP_NOISE) != 0) {
+            const uint32x4_t bits = gw_bits_f32x4(product(root, vdupq_n_f32(rule->noise)));
+            noise = vandq_u32(vshrq_n_u32(bits, 21), is_ratio(bits));
+        }
+    }
+    if ((limits & GW_MAP_TOLERANCE) == 0) {
+        return noise;
+    }
+    const uint32x4_t ratio = tolerance(rule, state, i, s);
+    return (limits & GW_MAP_NOISE) != 0 ? vminq_u32(noise, ratio) : ratio;
+}
+
+GW_TEMPLATE uint32_t scan(const gw_gcomp_map_rule *rule, const gw_optimizer_state *state, size_t len,
+                          uint32_t limits)
 {
     uint32x4_t top = vdupq_n_u32(0);
     size_t i = 0;
     for (; i + 4 <= len; i += 4) {
-        top = vmaxq_u32(top, quarter_octave(rule, state, i));
+        top = vmaxq_u32(top, quarter_octave(rule, state, i, limits));
     }
     uint32_t largest = vmaxvq_u32(top);
     for (; i < len; i++) {
@@ -107,18 +134,46 @@ uint32_t gw_map_scan_neon(const gw_gcomp_map_rule *rule, const gw_optimizer_stat
     return largest;
 }
 
-void gw_map_build_neon(const gw_gcomp_map_rule *rule, const gw_optimizer_state *state, size_t len,
-                       uint32_t base, uint8_t *levels)
+GW_TEMPLATE void build(const gw_gcomp_map_rule *rule, const gw_optimizer_state *state, size_t len,
+                       uint32_t base, uint8_t *levels, uint32_t limits)
 {
     const uint32x4_t below = vdupq_n_u32(base);
     size_t i = 0;
     for (; i + 8 <= len; i += 8) {
-        const uint32x4_t low = vqsubq_u32(quarter_octave(rule, state, i), below);
-        const uint32x4_t high = vqsubq_u32(quarter_octave(rule, state, i + 4), below);
+        const uint32x4_t low = vqsubq_u32(quarter_octave(rule, state, i, limits), below);
+        const uint32x4_t high = vqsubq_u32(quarter_octave(rule, state, i + 4, limits), below);
         vst1_u8(levels + i, vqmovn_u16(vcombine_u16(vqmovn_u32(low), vqmovn_u32(high))));
     }
     for (; i < len; i++) {
         levels[i] = gw_map_level(gw_map_quarter_octave_at(rule, state, i), base);
+    }
+}
+
+uint32_t gw_map_scan_neon(const gw_gcomp_map_rule *rule, const gw_optimizer_state *state, size_t len)
+{
+    switch (rule->limits) {
+    case GW_MAP_TOLERANCE:
+        return scan(rule, state, len, GW_MAP_TOLERANCE);
+    case GW_MAP_NOISE:
+        return scan(rule, state, len, GW_MAP_NOISE);
+    default:
+        return scan(rule, state, len, GW_MAP_TOLERANCE | GW_MAP_NOISE);
+    }
+}
+
+void gw_map_build_neon(const gw_gcomp_map_rule *rule, const gw_optimizer_state *state, size_t len,
+                       uint32_t base, uint8_t *levels)
+{
+    switch (rule->limits) {
+    case GW_MAP_TOLERANCE:
+        build(rule, state, len, base, levels, GW_MAP_TOLERANCE);
+        break;
+    case GW_MAP_NOISE:
+        build(rule, state, len, base, levels, GW_MAP_NOISE);
+        break;
+    default:
+        build(rule, state, len, base, levels, GW_MAP_TOLERANCE | GW_MAP_NOISE);
+        break;
     }
 }
 

@@ -104,7 +104,7 @@ static void test_sample(const char *dir, const char *name, const gw_optimizer *o
     uint32_t top;
     uint8_t *levels = (uint8_t *)get(len);
     uint32_t *digest = (uint32_t *)get(4 * (len / 4096 + 1));
-    if (gw_gcomp_map_rule_init(optimizer, 1.0f, &rule) != GW_OK ||
+    if (gw_gcomp_map_rule_init(optimizer, 1.0f, NULL, &rule) != GW_OK ||
         gw_gcomp_map_scan(&rule, &state, len, GW_BACKEND_ALL, &top) != GW_OK ||
         gw_gcomp_map_build(&rule, &state, len, gw_gcomp_map_base(top), GW_BACKEND_ALL, levels) != GW_OK ||
         gw_gcomp_map_digest(levels, len, 14, digest) != GW_OK) {

@@ -19,7 +19,7 @@ void make_rule(unsigned kind, gw_gcomp_map_rule *rule)
     o.alpha = 0.99;
     o.eps = 1e-8;
     o.centered = o.amsgrad = 1;
-    must(gw_gcomp_map_rule_init(&o, 8.0f, rule), "gw_gcomp_map_rule_init");
+    must(gw_gcomp_map_rule_init(&o, 8.0f, NULL, rule), "gw_gcomp_map_rule_init");
 }
 
 /* Top, levels and digests of an optimizer's state by both sides. Returns the CPU's levels, to be freed, and

@@ -301,7 +301,7 @@ static void call_all_map(gw_cuda *cuda)
     o.beta1 = 0.9;
     o.beta2 = 0.999;
     o.eps = 1e-8;
-    must(gw_gcomp_map_rule_init(&o, 1.0f, &rule), "gw_gcomp_map_rule_init");
+    must(gw_gcomp_map_rule_init(&o, 1.0f, NULL, &rule), "gw_gcomp_map_rule_init");
     must(gw_cuda_gcomp_map_scan(cuda, &(gw_cuda_gcomp_map_input){&rule, NULL, &state, len}, at(4), NULL),
          "map_scan");
     must(gw_cuda_gcomp_map_build(cuda, &(gw_cuda_gcomp_map_input){&rule, NULL, &state, len}, at(4), at(5),

@@ -27,7 +27,8 @@ static gw_optimizer optimizer_of(unsigned kind, int extra)
 }
 
 /* One map: scan and build on a stream, twice, the second time with the rule in device memory. */
-static void compare(gw_cuda *cuda, unsigned kind, int extra, size_t len, size_t offset, uint64_t *random)
+static void compare(gw_cuda *cuda, unsigned kind, int extra, const gw_gcomp_map_limits *limits, size_t len,
+                    size_t offset, uint64_t *random)
 {
     const gw_optimizer optimizer = optimizer_of(kind, extra);
     gw_gcomp_map_rule rule;
@@ -36,7 +37,7 @@ static void compare(gw_cuda *cuda, unsigned kind, int extra, size_t len, size_t 
     uint32_t top = 0;
     uint8_t *levels = malloc(len + 1);
 
-    assert_int_equal(gw_gcomp_map_rule_init(&optimizer, 4.0f, &rule), GW_OK);
+    assert_int_equal(gw_gcomp_map_rule_init(&optimizer, 4.0f, limits, &rule), GW_OK);
     for (int i = 0; i < 4; i++) {
         array[i] = malloc(4 * len + 4);
         testing_values(array[i], GW_FP32, len, 10, random);
@@ -47,6 +48,9 @@ static void compare(gw_cuda *cuda, unsigned kind, int extra, size_t len, size_t 
     state = (gw_optimizer_state){array[0], array[1], array[2], array[3]};
     device.param = testing_device(array[0], 4 * len, offset);
     device.m = testing_device(array[1], 4 * len, 0);
+    if (limits != NULL && limits->noise_only) {
+        device.param = device.m = NULL;
+    }
     device.v = testing_device(array[2], 4 * len, 0);
     device.a = testing_device(array[3], 4 * len, 0);
     assert_int_equal(gw_gcomp_map_scan(&rule, &state, len, GW_BACKEND_SCALAR, &top), GW_OK);
@@ -60,7 +64,7 @@ static void compare(gw_cuda *cuda, unsigned kind, int extra, size_t len, size_t 
         uint8_t *device_levels = testing_device(NULL, len, turn == 0 ? offset : 1);
         gw_gcomp_map_rule given = rule;
         if (turn == 1) {
-            given.p_param = 0.0f; /* only kind and uses count */
+            given.p_param = given.noise = 0.0f; /* only kind, uses and limits count */
         }
         assert_int_equal(gw_cuda_gcomp_map_scan(
                              cuda,
@@ -88,6 +92,7 @@ static void equals_the_cpu(void **state)
 {
     (void)state;
     static const size_t lens[] = {0, 1, 5, 1000, 4099};
+    static const gw_gcomp_map_limits both = {12, 0.25f, 0}, only = {23, 0.25f, 1};
     gw_cuda cuda;
     uint64_t random = 1;
 
@@ -95,7 +100,11 @@ static void equals_the_cpu(void **state)
     for (unsigned kind = GW_OPTIMIZER_SGD; kind <= GW_OPTIMIZER_ADAMW; kind++) {
         for (int extra = 0; extra < 2; extra++) {
             for (size_t i = 0; i < sizeof lens / sizeof lens[0]; i++) {
-                compare(&cuda, kind, extra, lens[i], 4 * (i % 3), &random);
+                compare(&cuda, kind, extra, NULL, lens[i], 4 * (i % 3), &random);
+                if (kind >= GW_OPTIMIZER_ADAGRAD) {
+                    compare(&cuda, kind, extra, &both, lens[i], 4 * (i % 3), &random);
+                    compare(&cuda, kind, extra, &only, lens[i], 4 * (i % 3), &random);
+                }
             }
         }
     }
@@ -140,7 +149,7 @@ static void bad_arguments(void **state)
     uint32_t top;
     uint8_t levels[4];
 
-    assert_int_equal(gw_gcomp_map_rule_init(&adam, 1.0f, &rule), GW_OK);
+    assert_int_equal(gw_gcomp_map_rule_init(&adam, 1.0f, NULL, &rule), GW_OK);
     testing_open(&cuda);
     gw_fake_control *control = testing_control();
     assert_int_equal(gw_cuda_gcomp_map_scan(NULL, &(gw_cuda_gcomp_map_input){&rule, NULL, &s, 4}, &top, NULL),

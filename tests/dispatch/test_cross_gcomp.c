@@ -250,7 +250,7 @@ static void maps(void **state)
             optimizer.centered = kind == GW_OPTIMIZER_RMSPROP && variant >= 2;
             optimizer.amsgrad = kind >= GW_OPTIMIZER_ADAM && variant >= 2;
             gw_gcomp_map_rule rule;
-            assert_int_equal(gw_gcomp_map_rule_init(&optimizer, 4.0f, &rule), GW_OK);
+            assert_int_equal(gw_gcomp_map_rule_init(&optimizer, 4.0f, NULL, &rule), GW_OK);
             const size_t skip = test_random_below(&random, 70),
                          len = LEN - skip - test_random_below(&random, 70);
             const gw_optimizer_state arrays = {state_of[0] + skip, state_of[1] + skip, state_of[2] + skip,

@@ -39,7 +39,7 @@ static inline int frame_run_make(frame_run *run, const gw_gcomp_options *options
     gw_gcomp_map_rule rule;
     uint32_t top;
     int ok = gw_gcomp_init(&run->codec, options) == GW_OK &&
-             gw_gcomp_map_rule_init(optimizer, 1.0f, &rule) == GW_OK &&
+             gw_gcomp_map_rule_init(optimizer, 1.0f, NULL, &rule) == GW_OK &&
              gw_gcomp_map_scan(&rule, state, (size_t)len, GW_BACKEND_ALL, &top) == GW_OK;
     run->frame.capacity = ok ? gw_gcomp_bound(&run->codec, len) : 1;
     run->workspace.size = ok ? gw_gcomp_workspace_size(&run->codec) : 1;

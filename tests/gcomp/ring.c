@@ -51,7 +51,7 @@ static int fill_map(const ring_setup *s, ring_memory *m, gw_gcomp_map *map, uint
     const gw_optimizer_state state = {m->theta, NULL, NULL, NULL};
     gw_gcomp_map_rule rule;
     uint32_t top;
-    if (gw_gcomp_map_rule_init(&sgd, (float)s->ranks, &rule) != GW_OK ||
+    if (gw_gcomp_map_rule_init(&sgd, (float)s->ranks, NULL, &rule) != GW_OK ||
         gw_gcomp_map_scan(&rule, &state, s->len, GW_BACKEND_ALL, &top) != GW_OK) {
         return 0;
     }

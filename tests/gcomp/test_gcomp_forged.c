@@ -221,7 +221,7 @@ static void forged_map_rule_is_refused(void **state)
     gw_gcomp_map_rule rule;
     uint32_t top;
     uint8_t levels[4];
-    assert_int_equal(gw_gcomp_map_rule_init(&adam, 1.0f, &rule), GW_OK);
+    assert_int_equal(gw_gcomp_map_rule_init(&adam, 1.0f, NULL, &rule), GW_OK);
     assert_int_equal(gw_gcomp_map_scan(&rule, &arrays, 4, GW_BACKEND_ALL, &top), GW_OK);
     assert_int_equal(gw_gcomp_map_build(&rule, &arrays, 4, 1, GW_BACKEND_ALL, levels), GW_OK);
 #define FORGED(field, value)                                                                                 \
@@ -245,9 +245,16 @@ static void forged_map_rule_is_refused(void **state)
     FORGED(s_scale, 0x1p-127f);
     FORGED(eps, 0x1p-127f);
     FORGED(a_scale, 0x1p-127f);
+    FORGED(noise, 0x1p-127f);
+    FORGED(limits, 0);
+    FORGED(limits, 4);
     FORGED(wire_scale, 0.0f);
     FORGED(wire_scale, -1.0f);
     FORGED(wire_scale, test_float_of_bits(0x7fc00000));
+    rule.limits = 3;
+    assert_int_equal(gw_gcomp_map_scan(&rule, &arrays, 4, GW_BACKEND_ALL, &top), GW_OK);
+    FORGED(uses, 1); /* a noise limit without a second moment */
+    FORGED(kind, GW_OPTIMIZER_SGD);
 #undef FORGED
 }
 

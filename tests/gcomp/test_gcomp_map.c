@@ -123,7 +123,7 @@ static void ratios_match_long_double(void **state)
         test_random random = {n};
         gw_gcomp_map_rule rule;
         const float wire_scale = scales[n % TEST_ARRAY_LEN(scales)];
-        assert_int_equal(gw_gcomp_map_rule_init(o, wire_scale, &rule), GW_OK);
+        assert_int_equal(gw_gcomp_map_rule_init(o, wire_scale, NULL, &rule), GW_OK);
         for (int i = 0; i < 400; i++) {
             float theta, m, v, a;
             random_state(&random, o, &theta, &m, &v, &a);
@@ -193,7 +193,7 @@ static void linear_optimizers_are_not_timid(void **state)
     for (int kind = GW_OPTIMIZER_SGD; kind <= GW_OPTIMIZER_NESTEROV; kind++) {
         const gw_optimizer o = optimizer((gw_optimizer_kind)kind);
         gw_gcomp_map_rule rule;
-        assert_int_equal(gw_gcomp_map_rule_init(&o, 1.0f, &rule), GW_OK);
+        assert_int_equal(gw_gcomp_map_rule_init(&o, 1.0f, NULL, &rule), GW_OK);
         for (int i = 0; i < 1000; i++) {
             const float theta = random_float(&random, -20, 3), m = random_float(&random, -20, 3);
             const gw_optimizer_state arrays = {&theta, &m, NULL, NULL};
@@ -217,7 +217,7 @@ static void base_and_saturation(void **state)
     gw_optimizer o = optimizer(GW_OPTIMIZER_SGD);
     o.lr = 1.0;
     gw_gcomp_map_rule rule;
-    assert_int_equal(gw_gcomp_map_rule_init(&o, 1.0f, &rule), GW_OK);
+    assert_int_equal(gw_gcomp_map_rule_init(&o, 1.0f, NULL, &rule), GW_OK);
     enum { COUNT = 1016 };
     float theta[COUNT];
     uint8_t levels[COUNT];
@@ -253,7 +253,7 @@ static void hostile_state(void **state)
         o.centered = 1;
         o.momentum = 0.9;
         gw_gcomp_map_rule rule;
-        assert_int_equal(gw_gcomp_map_rule_init(&o, 1.0f, &rule), GW_OK);
+        assert_int_equal(gw_gcomp_map_rule_init(&o, 1.0f, NULL, &rule), GW_OK);
         const float good[4] = {0.5f, 1e-6f, 1e-4f, kind == GW_OPTIMIZER_RMSPROP ? 1e-4f : 2e-4f};
         float x[4];
         const gw_optimizer_state arrays = {&x[0], &x[1], &x[2], &x[3]};
@@ -299,27 +299,27 @@ static void hyperparameters_out_of_range(void **state)
     (void)state;
     gw_gcomp_map_rule rule;
     gw_optimizer o = optimizer(GW_OPTIMIZER_SGD);
-    assert_int_equal(gw_gcomp_map_rule_init(NULL, 1.0f, &rule), GW_ERR_ARG);
-    assert_int_equal(gw_gcomp_map_rule_init(&o, 1.0f, NULL), GW_ERR_ARG);
+    assert_int_equal(gw_gcomp_map_rule_init(NULL, 1.0f, NULL, &rule), GW_ERR_ARG);
+    assert_int_equal(gw_gcomp_map_rule_init(&o, 1.0f, NULL, NULL), GW_ERR_ARG);
     static const uint32_t scales[] = {0, 1, 0x007fffffu, 0x80000000u, 0xbf800000u, 0x7f800000u, 0x7fc00000u};
     for (size_t i = 0; i < TEST_ARRAY_LEN(scales); i++) {
-        assert_int_equal(gw_gcomp_map_rule_init(&o, test_float_of_bits(scales[i]), &rule), GW_ERR_ARG);
+        assert_int_equal(gw_gcomp_map_rule_init(&o, test_float_of_bits(scales[i]), NULL, &rule), GW_ERR_ARG);
     }
     o.step = 0;
-    assert_int_equal(gw_gcomp_map_rule_init(&o, 1.0f, &rule), GW_ERR_ARG);
+    assert_int_equal(gw_gcomp_map_rule_init(&o, 1.0f, NULL, &rule), GW_ERR_ARG);
 
     const double nan = (double)test_float_of_bits(0x7fc00000u);
     const double infinity = (double)test_float_of_bits(0x7f800000u);
     for (int kind = -1; kind <= 9; kind++) {
         o = optimizer((gw_optimizer_kind)kind);
-        assert_int_equal(gw_gcomp_map_rule_init(&o, 1.0f, &rule),
+        assert_int_equal(gw_gcomp_map_rule_init(&o, 1.0f, NULL, &rule),
                          kind < 1 || kind > 7 ? GW_ERR_OPTION : GW_OK);
     }
 #define REFUSED(kind, field, value)                                                                          \
     do {                                                                                                     \
         o = optimizer(kind);                                                                                 \
         o.field = (value);                                                                                   \
-        assert_int_equal(gw_gcomp_map_rule_init(&o, 1.0f, &rule), GW_ERR_OPTION);                            \
+        assert_int_equal(gw_gcomp_map_rule_init(&o, 1.0f, NULL, &rule), GW_ERR_OPTION);                      \
     } while (0)
     REFUSED(GW_OPTIMIZER_SGD, weight_decay, -1e-9);
     REFUSED(GW_OPTIMIZER_SGD, weight_decay, nan);
@@ -346,7 +346,7 @@ static void hyperparameters_out_of_range(void **state)
         for (size_t i = 0; i < TEST_ARRAY_LEN(rates); i++) {
             o = optimizer((gw_optimizer_kind)kind);
             o.lr = rates[i];
-            assert_int_equal(gw_gcomp_map_rule_init(&o, 1.0f, &rule), GW_OK);
+            assert_int_equal(gw_gcomp_map_rule_init(&o, 1.0f, NULL, &rule), GW_OK);
             const float x = 0.5f;
             const gw_optimizer_state arrays = {&x, &x, &x, &x};
             uint32_t quarter = 5;
@@ -360,7 +360,7 @@ static void hyperparameters_out_of_range(void **state)
 
     /* State arrays that the rule reads must be there; a rule that was never initialised is refused. */
     o = optimizer(GW_OPTIMIZER_ADAM);
-    assert_int_equal(gw_gcomp_map_rule_init(&o, 1.0f, &rule), GW_OK);
+    assert_int_equal(gw_gcomp_map_rule_init(&o, 1.0f, NULL, &rule), GW_OK);
     const float x = 0.5f;
     gw_optimizer_state arrays = {&x, &x, NULL, NULL};
     uint32_t top;
@@ -381,8 +381,8 @@ static void wire_scale_moves_the_map(void **state)
     test_random random = {3};
     const gw_optimizer o = optimizer(GW_OPTIMIZER_ADAMW);
     gw_gcomp_map_rule one, eight;
-    assert_int_equal(gw_gcomp_map_rule_init(&o, 1.0f, &one), GW_OK);
-    assert_int_equal(gw_gcomp_map_rule_init(&o, 8.0f, &eight), GW_OK);
+    assert_int_equal(gw_gcomp_map_rule_init(&o, 1.0f, NULL, &one), GW_OK);
+    assert_int_equal(gw_gcomp_map_rule_init(&o, 8.0f, NULL, &eight), GW_OK);
     for (int i = 0; i < 2000; i++) {
         float theta, m, v, a;
         random_state(&random, &o, &theta, &m, &v, &a);
@@ -401,7 +401,7 @@ static void ranges_and_digests(void **state)
     enum { LEN = 20000 };
     const gw_optimizer o = optimizer(GW_OPTIMIZER_ADAM);
     gw_gcomp_map_rule rule;
-    assert_int_equal(gw_gcomp_map_rule_init(&o, 2.0f, &rule), GW_OK);
+    assert_int_equal(gw_gcomp_map_rule_init(&o, 2.0f, NULL, &rule), GW_OK);
     test_buffer block[3], levels, again;
     test_random random = {11};
     for (int b = 0; b < 3; b++) {
@@ -482,7 +482,8 @@ static void flush_modes_change_nothing(void **state)
     }
     const gw_optimizer_state arrays = {x[0], x[1], x[2], x[3]};
     for (int kind = GW_OPTIMIZER_SGD; kind <= GW_OPTIMIZER_ADAMW; kind++) {
-        for (int choice = 0; choice < 8; choice++) {
+        for (int choice = 0; choice < (kind >= GW_OPTIMIZER_ADAGRAD ? 24 : 8); choice++) {
+            const gw_gcomp_map_limits limits = {12, choice < 8 ? 0.0f : 0.25f, choice >= 16};
             gw_optimizer o = optimizer((gw_optimizer_kind)kind);
             o.momentum = 0.9;
             o.centered = o.amsgrad = choice & 1;
@@ -492,11 +493,11 @@ static void flush_modes_change_nothing(void **state)
             const float wire_scale = choice & 4 ? 1.0f : 1e-30f;
             gw_gcomp_map_rule plain, rule;
             uint8_t want[LEN], got[LEN];
-            assert_int_equal(gw_gcomp_map_rule_init(&o, wire_scale, &plain), GW_OK);
+            assert_int_equal(gw_gcomp_map_rule_init(&o, wire_scale, &limits, &plain), GW_OK);
             assert_int_equal(gw_gcomp_map_build(&plain, &arrays, LEN, 300, GW_BACKEND_ALL, want), GW_OK);
             for (size_t m = 0; m < TEST_ARRAY_LEN(modes); m++) {
                 _mm_setcsr((before & ~(unsigned)(FTZ | DAZ)) | modes[m]);
-                const gw_status first = gw_gcomp_map_rule_init(&o, wire_scale, &rule);
+                const gw_status first = gw_gcomp_map_rule_init(&o, wire_scale, &limits, &rule);
                 const gw_status second = gw_gcomp_map_build(&rule, &arrays, LEN, 300, GW_BACKEND_ALL, got);
                 _mm_setcsr(before);
                 assert_int_equal(first, GW_OK);
@@ -519,13 +520,202 @@ static void flush_modes_change_nothing(void **state)
 #endif
 }
 
+/* ---- noise limit --------------------------------------------------------------------------------------- */
+
+/* The second moment of an optimizer after the update, at its least. */
+static long double least_moment(const gw_optimizer *o, float v, float a)
+{
+    const long double correction = 1.0L - powl((long double)o->beta2, (long double)o->step);
+    switch (o->kind) {
+    case GW_OPTIMIZER_ADAGRAD:
+        return (long double)v / (long double)o->step;
+    case GW_OPTIMIZER_RMSPROP:
+        return (long double)o->alpha * fmaxl(v - (o->centered ? (long double)a * a : 0.0L), 0.0L);
+    default:
+        return fmaxl((long double)o->beta2 * v, o->amsgrad ? a : 0.0L) / correction;
+    }
+}
+
+static uint32_t quarter_octave(const gw_optimizer *o, float wire_scale, const gw_gcomp_map_limits *limits,
+                               const gw_optimizer_state *arrays)
+{
+    gw_gcomp_map_rule rule;
+    uint32_t quarter;
+    uint8_t level;
+    assert_int_equal(gw_gcomp_map_rule_init(o, wire_scale, limits, &rule), GW_OK);
+    assert_int_equal(gw_gcomp_map_scan(&rule, arrays, 1, GW_BACKEND_ALL, &quarter), GW_OK);
+    assert_int_equal(gw_gcomp_map_build(&rule, arrays, 1, 300, GW_BACKEND_ALL, &level), GW_OK);
+    assert_int_equal(level, quarter <= 300 ? 0 : quarter - 300 > 255 ? 255 : quarter - 300);
+    return quarter;
+}
+
+/* The limit is never above that of the exact second moment, and hardly below; the smaller limit counts. */
+static void noise_limits_match_long_double(void **state)
+{
+    (void)state;
+    static const float scales[] = {1.0f, 8.0f, 65536.0f, 0.125f};
+    gw_optimizer list[512];
+    const size_t count = settings(list, TEST_ARRAY_LEN(list));
+    size_t by_noise = 0, by_tolerance = 0;
+    for (size_t n = 0; n < count; n++) {
+        const gw_optimizer *o = &list[n];
+        test_random random = {n};
+        for (int i = 0; i < 100 && o->kind >= GW_OPTIMIZER_ADAGRAD; i++) {
+            const float wire_scale = scales[test_random_below(&random, TEST_ARRAY_LEN(scales))];
+            const uint32_t bits = 1 + test_random_below(&random, 23);
+            const int halves = -(int)test_random_below(&random, 17);
+            const float alpha = i % 2 == 0 ? (float)exp2(0.5 * halves)
+                                           : (float)(0x1p-8 + (1.0 - 0x1p-8) * test_random_unit(&random));
+            const gw_gcomp_map_limits both = {bits, alpha, 0}, only = {bits, alpha, 1};
+            float theta, m, v, a;
+            random_state(&random, o, &theta, &m, &v, &a);
+            const gw_optimizer_state arrays = {&theta, &m, &v, &a}, moments = {NULL, NULL, &v, &a};
+            const uint32_t tolerance = quarter_octave(o, wire_scale, NULL, &arrays);
+            const uint32_t noise = quarter_octave(o, wire_scale, &only, &moments);
+            const uint32_t smaller = noise < tolerance ? noise : tolerance;
+            assert_int_equal(quarter_octave(o, wire_scale, &both, &arrays), smaller);
+
+            /* The quantum of the codec: a power of two, t bits below the map. */
+            const long double wanted = (long double)alpha * sqrtl(least_moment(o, v, a)) * wire_scale;
+            const long double quantum = noise == 0 ? 0.0L : ldexpl(1.0L, (int)(noise >> 2) - 127 - (int)bits);
+            long double low = wanted * (1.0L - 0x1p-20L);
+            if (o->kind == GW_OPTIMIZER_RMSPROP && o->centered) { /* the guard of the difference v - a^2 */
+                const float lower = (float)(v - (v + (long double)a * a) * 0x1p-20L);
+                low = (long double)alpha * sqrtl(least_moment(o, lower, a)) * wire_scale * (1.0L - 0x1p-20L);
+            }
+            if (quantum > wanted || lower_edge(noise) > ldexpl(wanted, (int)bits) ||
+                noise < quarter_of(ldexpl(low, (int)bits))) {
+                fail_msg("optimizer %d, setting %zu: quarter-octave %u, quantum %Lg, wanted %Lg (v %g a %g)",
+                         (int)o->kind, n, noise, quantum, wanted, (double)v, (double)a);
+            }
+            by_noise += smaller != 0 && smaller == noise;
+            by_tolerance += smaller != 0 && smaller == tolerance;
+        }
+    }
+    assert_true(by_noise > 1000 && by_tolerance > 1000);
+}
+
+/* The bytes of maps that the tolerance alone limits, whatever its bits. */
+static void no_noise_limit_changes_nothing(void **state)
+{
+    (void)state;
+    enum { LEN = 1000 };
+    static float x[4][LEN];
+    uint8_t levels[LEN];
+    uint32_t crc = 0;
+    test_random random = {17};
+    for (size_t i = 0; i < LEN; i++) {
+        for (int b = 0; b < 4; b++) {
+            x[b][i] = random_float(&random, -24, 2);
+            x[b][i] = b >= 2 ? fabsf(x[b][i]) : x[b][i];
+        }
+    }
+    const gw_optimizer_state arrays = {x[0], x[1], x[2], x[3]};
+    for (int kind = GW_OPTIMIZER_SGD; kind <= GW_OPTIMIZER_ADAMW; kind++) {
+        for (int extra = 0; extra < 2; extra++) {
+            gw_optimizer o = optimizer((gw_optimizer_kind)kind);
+            gw_gcomp_map_rule rule, other;
+            o.weight_decay = 0.01;
+            o.centered = o.amsgrad = extra;
+            assert_int_equal(gw_gcomp_map_rule_init(&o, 4.0f, NULL, &rule), GW_OK);
+            for (uint32_t bits = 1; bits <= 23; bits++) {
+                const gw_gcomp_map_limits limits = {bits, 0.0f, 0};
+                assert_int_equal(gw_gcomp_map_rule_init(&o, 4.0f, &limits, &other), GW_OK);
+                assert_memory_equal(&other, &rule, sizeof rule);
+            }
+            assert_int_equal(gw_gcomp_map_build(&rule, &arrays, LEN, 300, GW_BACKEND_ALL, levels), GW_OK);
+            crc = gw_crc32c(crc, levels, LEN);
+        }
+    }
+    assert_int_equal(crc, 0x9f9c11d7u);
+}
+
+static void limits_out_of_range(void **state)
+{
+    (void)state;
+    const float nan = test_float_of_bits(0x7fc00000u);
+    const struct {
+        gw_gcomp_map_limits limits;
+        int is_linear_ok, is_ok; /* without and with a second moment */
+    } list[] = {
+        {{1, 0.0f, 0}, 1, 1},
+        {{23, -0.0f, 0}, 1, 1},
+        {{0, 0.0f, 0}, 0, 0},
+        {{24, 0.0f, 0}, 0, 0},
+        {{UINT32_MAX, 0.5f, 0}, 0, 0},
+        {{23, 1.0f, 0}, 0, 1},
+        {{1, 0x1p-8f, 1}, 0, 1},
+        {{12, 0.3f, 1}, 0, 1},
+        {{12, 0x1.fffffep-9f, 0}, 0, 0},
+        {{12, 0x1.000002p0f, 0}, 0, 0},
+        {{12, -0.5f, 0}, 0, 0},
+        {{12, nan, 0}, 0, 0},
+        {{12, test_float_of_bits(0x7f800000u), 0}, 0, 0},
+        {{12, 0.0f, 1}, 0, 0}, /* nothing would limit */
+        {{12, 0.5f, 2}, 0, 0},
+        {{12, 0.5f, -1}, 0, 0},
+    };
+    for (size_t i = 0; i < TEST_ARRAY_LEN(list); i++) {
+        for (int kind = GW_OPTIMIZER_SGD; kind <= GW_OPTIMIZER_ADAMW; kind++) {
+            const gw_optimizer o = optimizer((gw_optimizer_kind)kind);
+            const int is_ok = kind >= GW_OPTIMIZER_ADAGRAD ? list[i].is_ok : list[i].is_linear_ok;
+            gw_gcomp_map_rule rule;
+            assert_int_equal(gw_gcomp_map_rule_init(&o, 1.0f, &list[i].limits, &rule),
+                             is_ok ? GW_OK : GW_ERR_OPTION);
+        }
+    }
+}
+
+/* A second moment that is no positive number drops nothing; parameters do not matter for the noise alone. */
+static void noise_limit_of_hostile_state(void **state)
+{
+    (void)state;
+    static const uint32_t bad[] = {0,           0x80000000u, 1,           0x807fffffu, 0x7f800000u,
+                                   0xff800000u, 0x7fc00000u, 0x7f800001u, 0xffc12345u, 0xbf800000u};
+    const float nan = test_float_of_bits(0x7fc00000u), good = 1e-4f, zero = 0.0f, half = 0.5f;
+    for (int kind = GW_OPTIMIZER_ADAGRAD; kind <= GW_OPTIMIZER_ADAMW; kind++) {
+        for (int only = 0; only < 2; only++) {
+            const gw_gcomp_map_limits limits = {12, 0.25f, only};
+            gw_optimizer o = optimizer((gw_optimizer_kind)kind);
+            const gw_optimizer_state missing = {only ? NULL : &half, &half, NULL, &half};
+            gw_gcomp_map_rule rule;
+            uint32_t top;
+            assert_int_equal(gw_gcomp_map_rule_init(&o, 1.0f, &limits, &rule), GW_OK);
+            assert_int_equal(gw_gcomp_map_scan(&rule, &missing, 1, GW_BACKEND_ALL, &top), GW_ERR_ARG);
+            for (size_t i = 0; i < TEST_ARRAY_LEN(bad); i++) {
+                const float v = test_float_of_bits(bad[i]);
+                const gw_optimizer_state arrays = {&half, &zero, &v, NULL};
+                assert_int_equal(quarter_octave(&o, 1.0f, &limits, &arrays), 0);
+            }
+            const gw_optimizer_state arrays = {&nan, &nan, &good, NULL};
+            assert_int_equal(quarter_octave(&o, 1.0f, &limits, &arrays) != 0, only);
+            /* A limit that overflows or underflows, or a learning rate that is not positive. */
+            const gw_optimizer_state sound = {only ? NULL : &half, &zero, &half, NULL};
+            assert_true(quarter_octave(&o, 1.0f, &limits, &sound) != 0);
+            assert_int_equal(quarter_octave(&o, 0x1p127f, &limits, &sound), 0);
+            assert_int_equal(quarter_octave(&o, 0x1p-126f, &(gw_gcomp_map_limits){1, 0x1p-8f, only}, &sound),
+                             0);
+            o.lr = 0.0;
+            assert_int_equal(quarter_octave(&o, 1.0f, &limits, &sound), 0);
+        }
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(ratios_match_long_double),     cmocka_unit_test(linear_optimizers_are_not_timid),
-        cmocka_unit_test(base_and_saturation),          cmocka_unit_test(hostile_state),
-        cmocka_unit_test(hyperparameters_out_of_range), cmocka_unit_test(wire_scale_moves_the_map),
-        cmocka_unit_test(ranges_and_digests),           cmocka_unit_test(flush_modes_change_nothing),
+        cmocka_unit_test(ratios_match_long_double),
+        cmocka_unit_test(linear_optimizers_are_not_timid),
+        cmocka_unit_test(base_and_saturation),
+        cmocka_unit_test(hostile_state),
+        cmocka_unit_test(hyperparameters_out_of_range),
+        cmocka_unit_test(wire_scale_moves_the_map),
+        cmocka_unit_test(ranges_and_digests),
+        cmocka_unit_test(flush_modes_change_nothing),
+        cmocka_unit_test(noise_limits_match_long_double),
+        cmocka_unit_test(no_noise_limit_changes_nothing),
+        cmocka_unit_test(limits_out_of_range),
+        cmocka_unit_test(noise_limit_of_hostile_state),
     };
     return cmocka_run_group_tests_name("gcomp map", tests, NULL, NULL);
 }

@@ -69,8 +69,14 @@ static void real_rule(kc_rng *rng, gw_gcomp_map_rule *rule)
     o.lr_decay = random_choice(rng, 0.0, 1e-3, 0.0);
     o.centered = (int)kc_below(rng, 2);
     o.amsgrad = (int)kc_below(rng, 2);
-    if (gw_gcomp_map_rule_init(&o, (float)random_choice(rng, 1.0, 8.0, 65536.0), rule) != GW_OK) {
+    gw_gcomp_map_limits limits = {1 + kc_below(rng, 23), 0.0f, 0};
+    if (o.kind >= GW_OPTIMIZER_ADAGRAD && kc_below(rng, 2) == 0) {
+        limits.noise = (float)random_choice(rng, 1.0, 0.2, 0x1p-8);
+        limits.noise_only = (int)kc_below(rng, 2);
+    }
+    if (gw_gcomp_map_rule_init(&o, (float)random_choice(rng, 1.0, 8.0, 65536.0), &limits, rule) != GW_OK) {
         memset(rule, 0, sizeof *rule);
+        rule->limits = GW_MAP_TOLERANCE;
     }
 }
 
@@ -98,6 +104,11 @@ static void random_rule(kc_rng *rng, gw_gcomp_map_rule *rule, uint32_t uses)
     rule->s_scale = random_float(rng, pattern);
     rule->a_scale = random_float(rng, pattern);
     rule->eps = random_float(rng, kc_below(rng, KC_VALUE_PATTERNS));
+    rule->limits = GW_MAP_TOLERANCE;
+    if ((rule->uses & GW_MAP_USES_V) != 0 && kc_below(rng, 2) == 0) {
+        rule->limits = kc_below(rng, 2) == 0 ? GW_MAP_NOISE : GW_MAP_TOLERANCE | GW_MAP_NOISE;
+        rule->noise = random_float(rng, pattern);
+    }
     rule->wire_scale = 1.0f;
 }
 
@@ -139,6 +150,7 @@ static long double get(const uint8_t *p, size_t i)
 typedef struct model_ratio {
     long double least; /* over all second moments that the update may see */
     long double s;
+    long double noise;  /* the noise limit, infinite if there is none */
     long double factor; /* |P|: what s is multiplied with */
     long double size;   /* of the numbers whose difference it is */
     int is_finite;      /* parameter, momentum and s; else nothing may be dropped */
@@ -148,11 +160,12 @@ typedef struct model_ratio {
 static model_ratio model_of(const gw_gcomp_map_rule *r, size_t i)
 {
     const int uses_v = (r->uses & GW_MAP_USES_V) != 0;
-    const long double theta = get(kc_plain(0), i);
-    const long double m = (r->uses & GW_MAP_USES_M) != 0 ? get(kc_plain(1), i) : 0.0L;
+    const int has_tolerance = (r->limits & GW_MAP_TOLERANCE) != 0;
+    const long double theta = has_tolerance ? get(kc_plain(0), i) : 0.0L;
+    const long double m = has_tolerance && (r->uses & GW_MAP_USES_M) != 0 ? get(kc_plain(1), i) : 0.0L;
     const long double v = uses_v ? get(kc_plain(2), i) : 0.0L;
     const long double a = (r->uses & GW_MAP_USES_A) != 0 ? get(kc_plain(3), i) : 0.0L;
-    long double s = 1.0L;
+    long double s = 1.0L, root = 0.0L;
     if (uses_v) {
         long double w = v * r->s_scale;
         if ((r->uses & GW_MAP_USES_A) != 0 && r->kind == GW_OPTIMIZER_RMSPROP) {
@@ -162,7 +175,8 @@ static model_ratio model_of(const gw_gcomp_map_rule *r, size_t i)
             w = fmaxl(w, a * r->a_scale);
         }
         w = w < 0.0L && w > -0x1p-126L ? 0.0L : w; /* underflow of a negative moment */
-        s = sqrtl(w) + r->eps;
+        root = sqrtl(w);
+        s = root + r->eps;
     }
     const long double p = (r->p_param * theta - r->p_m * m) * s;
     const long double q = r->q_param * theta + r->q_m * m;
@@ -171,13 +185,16 @@ static model_ratio model_of(const gw_gcomp_map_rule *r, size_t i)
     if (uses_v && (p > 0.0L) == (q > 0.0L) && fabsl(p) <= fabsl(q)) {
         out.least = 0.0L;
     }
+    out.noise = (r->limits & GW_MAP_NOISE) != 0 ? root * r->noise : (long double)INFINITY;
+    out.least = has_tolerance ? out.least : (long double)INFINITY;
     out.s = s;
     out.factor = fabsl(r->p_param * theta) + fabsl(r->p_m * m);
     out.size = out.factor * s + fabsl(r->q_param * theta) + fabsl(r->q_m * m);
     out.is_finite = isfinite(theta) && isfinite(m) && !isnan(v) && !isnan(a) && isfinite(s);
-    out.is_moderate = out.is_finite && out.factor > 1e-20L && s > 1e-12L && s < 1e12L && out.size < 1e30L &&
-                      out.least > 1e-20L && fabsl(theta) < 1e15L && fabsl(m) < 1e15L && v < 1e15L &&
-                      fabsl(a) < 1e15L && r->kind != GW_OPTIMIZER_RMSPROP;
+    out.is_moderate = out.is_finite && has_tolerance && (root > 1e-12L || isinf(out.noise)) &&
+                      out.noise > 1e-20L && out.factor > 1e-20L && s > 1e-12L && s < 1e12L &&
+                      out.size < 1e30L && out.least > 1e-20L && fabsl(theta) < 1e15L && fabsl(m) < 1e15L &&
+                      v < 1e15L && fabsl(a) < 1e15L && r->kind != GW_OPTIMIZER_RMSPROP;
     return out;
 }
 
@@ -189,10 +206,11 @@ static long double quarter_value(uint32_t q)
 
 /* `slack` is for underflow: products below 2^-126 count as zero. Each of at most six such steps is worth
  * less than 2^-126 itself, or, in front of the multiplication by s, 2^-126 * s; where the second moment
- * underflows, s errs by up to 2^-63 * |P|. */
+ * underflows, s errs by up to 2^-63 * |P|. The noise limit of a rule contains no guard: three roundings. */
 static int is_allowed(uint32_t q, const model_ratio *m, long double slack)
 {
-    return q == 0 || (m->is_finite && quarter_value(q) <= m->least * (1.0L + 0x1p-30L) + slack);
+    return q == 0 || (m->is_finite && quarter_value(q) <= m->least * (1.0L + 0x1p-30L) + slack &&
+                      quarter_value(q) <= m->noise * (1.0L + 0x1p-22L));
 }
 
 static void check_level(kc_test *t, const gw_gcomp_map_rule *rule, size_t i, uint32_t q, uint32_t q_high)
@@ -202,14 +220,17 @@ static void check_level(kc_test *t, const gw_gcomp_map_rule *rule, size_t i, uin
     const int uses_v = (rule->uses & GW_MAP_USES_V) != 0;
     const long double slack = 0x1p-122L + (uses_v ? 0x1p-122L * m.s + 0x1p-60L * m.factor : 0.0L);
     if (!is_allowed(q, &m, slack)) {
-        kc_fail(t, KC_MODEL,
-                "[%zu] allows quarter-octave %u = %Lg, the exact ratio is %Lg, a difference of up to %Lg", i,
-                q, quarter_value(q), m.least, m.size);
+        kc_fail(
+            t, KC_MODEL,
+            "[%zu] allows quarter-octave %u = %Lg, the exact ratio is %Lg, a difference of up to %Lg, the "
+            "noise limit %Lg",
+            i, q, quarter_value(q), m.least, m.size, m.noise);
     }
     /* Not much less either: the guard is 2^-20 of the size, and truncation to a quarter-octave the rest. */
-    if (is_real && m.is_moderate && m.least > 0x1p-12L * m.size && quarter_value(q_high) < m.least * 0.75L) {
+    const long double least = fminl(m.least, m.noise);
+    if (is_real && m.is_moderate && m.least > 0x1p-12L * m.size && quarter_value(q_high) < least * 0.75L) {
         kc_fail(t, KC_MODEL, "[%zu] allows only %u = %Lg, the exact ratio is %Lg", i, q_high,
-                quarter_value(q_high), m.least);
+                quarter_value(q_high), least);
     }
 }
 
@@ -226,7 +247,7 @@ static void prepare(kc_test *t, map_call *expected, map_call *got, gw_gcomp_map_
         random_rule(&t->rng, rule, uses);
     }
     random_state(&t->rng, rule, s->len, s->pattern, is_real);
-    kc_describe(t, "kind %u, uses %u, %s, flush mode %s, %s", rule->kind, rule->uses,
+    kc_describe(t, "kind %u, uses %u, limits %u, %s, flush mode %s, %s", rule->kind, rule->uses, rule->limits,
                 is_real ? "real" : "random", flush_mode ? "on" : "off", kc_value_pattern_name(s->pattern));
 
     memset(expected, 0, sizeof *expected);
@@ -235,13 +256,14 @@ static void prepare(kc_test *t, map_call *expected, map_call *got, gw_gcomp_map_
     expected->base = 1 + kc_below(&t->rng, 1023);
     *got = *expected;
     got->flush_mode = flush_mode;
+    const int has_tolerance = (rule->limits & GW_MAP_TOLERANCE) != 0;
     const struct {
         const char *name;
         const float **expected, **got;
         int used;
     } array[4] = {
-        {"param", &expected->state.param, &got->state.param, 1},
-        {"m", &expected->state.m, &got->state.m, (rule->uses & GW_MAP_USES_M) != 0},
+        {"param", &expected->state.param, &got->state.param, has_tolerance},
+        {"m", &expected->state.m, &got->state.m, has_tolerance && (rule->uses & GW_MAP_USES_M) != 0},
         {"v", &expected->state.v, &got->state.v, (rule->uses & GW_MAP_USES_V) != 0},
         {"a", &expected->state.a, &got->state.a, (rule->uses & GW_MAP_USES_A) != 0},
     };
@@ -277,7 +299,7 @@ static void scan_body(kc_test *t)
         for (size_t i = 0; i < t->shape.len; i++) {
             gw_optimizer_state *state = &one.state;
             const gw_optimizer_state *all = &expected.state;
-            state->param = all->param + i;
+            state->param = all->param == NULL ? NULL : all->param + i;
             state->m = all->m == NULL ? NULL : all->m + i;
             state->v = all->v == NULL ? NULL : all->v + i;
             state->a = all->a == NULL ? NULL : all->a + i;
@@ -340,7 +362,7 @@ static void bench_map(kc_test *t, int is_scan)
     o.beta1 = 0.9;
     o.beta2 = 0.999;
     o.eps = 1e-8;
-    if (gw_gcomp_map_rule_init(&o, 1.0f, &rule) != GW_OK) {
+    if (gw_gcomp_map_rule_init(&o, 1.0f, NULL, &rule) != GW_OK) {
         return;
     }
     for (unsigned i = 0; i < 3; i++) {

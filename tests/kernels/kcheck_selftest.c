@@ -7,6 +7,7 @@
  * SPDX-License-Identifier: BSD-2-Clause
  */
 #include "kcheck_bad.h"
+#include "gcomp/map_rule.h"
 
 #include <signal.h>
 #include <stdio.h>
@@ -443,7 +444,7 @@ static uint32_t map_wrong_for_one_in_many(const gw_gcomp_map_rule *rule, const g
                                           size_t len)
 {
     uint32_t top = gw_map_scan_scalar(rule, state, len);
-    for (size_t i = 0; i < len; i++) {
+    for (size_t i = 0; i < len && state->param != NULL; i++) {
         if ((gw_load32((const uint8_t *)state->param + 4 * i) & 0x7fffffff) == 0x7f800000) {
             top++; /* infinity counts as the largest finite number */
         }
@@ -456,6 +457,22 @@ static uint32_t map_too_generous(const gw_gcomp_map_rule *rule, const gw_optimiz
 {
     const uint32_t top = gw_map_scan_scalar(rule, state, len);
     return top == 0 ? 0 : top + 4;
+}
+
+/* Takes the tolerance where both limits count. */
+static uint32_t map_ignores_noise(const gw_gcomp_map_rule *rule, const gw_optimizer_state *state, size_t len)
+{
+    gw_gcomp_map_rule other = *rule;
+    other.limits = rule->limits == GW_MAP_NOISE ? GW_MAP_NOISE : GW_MAP_TOLERANCE;
+    return gw_map_scan_scalar(&other, state, len);
+}
+
+/* Allows twice the noise. */
+static uint32_t map_doubles_noise(const gw_gcomp_map_rule *rule, const gw_optimizer_state *state, size_t len)
+{
+    gw_gcomp_map_rule other = *rule;
+    other.noise *= 2.0f;
+    return gw_map_scan_scalar(&other, state, len);
 }
 
 static void join_wrong_for_last_plane(void *dst, gw_joined *joined, uint16_t *place,
@@ -555,6 +572,8 @@ static const bad_kernel bad_kernels[] = {
 #endif
     {"wrong for infinite parameters", "map_scan", (kc_fn)map_wrong_for_one_in_many, KC_OUTPUT, 0},
     {"allows more than exact arithmetic", "map_scan", (kc_fn)map_too_generous, KC_MODEL, 1},
+    {"ignores the noise limit", "map_scan", (kc_fn)map_ignores_noise, KC_OUTPUT, 0},
+    {"allows too much noise", "map_scan", (kc_fn)map_doubles_noise, KC_MODEL, 1},
     {"wrong with an odd remainder plane", "join", (kc_fn)join_wrong_for_last_plane, KC_OUTPUT, 0},
     {"crashes", "crc32c", (kc_fn)crc_crashes, KC_CRASH, 0},
     {"illegal instruction", "crc32c", (kc_fn)crc_illegal_instruction, KC_CRASH, 0},
