@@ -612,8 +612,8 @@ GW_TEMPLATE uint64_t join_range(sink *sink_inout, cursors *from, const gw_join_i
     return bad_zero;
 }
 
-/* Registers are scarce: lines and sums have loops of their own, and sums a function of their own, because
- * the compiler keeps the constants of all loops of a function in registers. */
+/* Registers are scarce: lines and sums have loops of their own, and sums and relative exponents functions of
+ * their own, because the compiler keeps the constants of all loops of a function in registers. */
 #define JOIN_CASE(dtype, kind, form)                                                                         \
     case ((dtype)*4 + (kind)) * 4 + (form):                                                                  \
         return join_range(s, c, input, joiner, (dtype), (kind), (form))
@@ -625,19 +625,15 @@ static GW_NOINLINE uint64_t join_values(sink *s, cursors *c, const gw_join_input
     switch ((joiner->dtype * 4 + kind) * 4 + form) {
         JOIN_CASE(GW_FP32, LEVELS_EXPLICIT, STORE_VALUES);
         JOIN_CASE(GW_FP32, LEVELS_DERIVED, STORE_VALUES);
-        JOIN_CASE(GW_FP32, LEVELS_RELATIVE, STORE_VALUES);
         JOIN_CASE(GW_FP32, LEVELS_CONSTANT, STORE_VALUES);
         JOIN_CASE(GW_FP32, LEVELS_EXPLICIT, STORE_LINES);
         JOIN_CASE(GW_FP32, LEVELS_DERIVED, STORE_LINES);
-        JOIN_CASE(GW_FP32, LEVELS_RELATIVE, STORE_LINES);
         JOIN_CASE(GW_FP32, LEVELS_CONSTANT, STORE_LINES);
         JOIN_CASE(GW_BF16, LEVELS_EXPLICIT, STORE_VALUES);
         JOIN_CASE(GW_BF16, LEVELS_DERIVED, STORE_VALUES);
-        JOIN_CASE(GW_BF16, LEVELS_RELATIVE, STORE_VALUES);
         JOIN_CASE(GW_BF16, LEVELS_CONSTANT, STORE_VALUES);
         JOIN_CASE(GW_FP16, LEVELS_EXPLICIT, STORE_VALUES);
         JOIN_CASE(GW_FP16, LEVELS_DERIVED, STORE_VALUES);
-        JOIN_CASE(GW_FP16, LEVELS_RELATIVE, STORE_VALUES);
         JOIN_CASE(GW_FP16, LEVELS_CONSTANT, STORE_VALUES);
     default:
         return 0;
@@ -655,16 +651,40 @@ static GW_NOINLINE uint64_t join_sums(sink *s, cursors *c, const gw_join_input *
     switch ((joiner->dtype * 4 + kind) * 4 + form) {
         SUM_CASES(GW_FP32, LEVELS_EXPLICIT);
         SUM_CASES(GW_FP32, LEVELS_DERIVED);
-        SUM_CASES(GW_FP32, LEVELS_RELATIVE);
         SUM_CASES(GW_FP32, LEVELS_CONSTANT);
         SUM_CASES(GW_BF16, LEVELS_EXPLICIT);
         SUM_CASES(GW_BF16, LEVELS_DERIVED);
-        SUM_CASES(GW_BF16, LEVELS_RELATIVE);
         SUM_CASES(GW_BF16, LEVELS_CONSTANT);
         SUM_CASES(GW_FP16, LEVELS_EXPLICIT);
         SUM_CASES(GW_FP16, LEVELS_DERIVED);
-        SUM_CASES(GW_FP16, LEVELS_RELATIVE);
         SUM_CASES(GW_FP16, LEVELS_CONSTANT);
+    default:
+        return 0;
+    }
+}
+
+static GW_NOINLINE uint64_t join_relative_values(sink *s, cursors *c, const gw_join_input *input,
+                                                 const gw_joiner *joiner)
+{
+    const unsigned kind = LEVELS_RELATIVE, form = s->stream == STREAM_LINES ? STORE_LINES : STORE_VALUES;
+    switch ((joiner->dtype * 4 + kind) * 4 + form) {
+        JOIN_CASE(GW_FP32, LEVELS_RELATIVE, STORE_VALUES);
+        JOIN_CASE(GW_FP32, LEVELS_RELATIVE, STORE_LINES);
+        JOIN_CASE(GW_BF16, LEVELS_RELATIVE, STORE_VALUES);
+        JOIN_CASE(GW_FP16, LEVELS_RELATIVE, STORE_VALUES);
+    default:
+        return 0;
+    }
+}
+
+static GW_NOINLINE uint64_t join_relative_sums(sink *s, cursors *c, const gw_join_input *input,
+                                               const gw_joiner *joiner)
+{
+    const unsigned kind = LEVELS_RELATIVE, form = joiner->strict ? STORE_STRICT_SUMS : STORE_SUMS;
+    switch ((joiner->dtype * 4 + kind) * 4 + form) {
+        SUM_CASES(GW_FP32, LEVELS_RELATIVE);
+        SUM_CASES(GW_BF16, LEVELS_RELATIVE);
+        SUM_CASES(GW_FP16, LEVELS_RELATIVE);
     default:
         return 0;
     }
@@ -680,8 +700,15 @@ void gw_join_avx512(void *dst, gw_joined *joined, uint16_t *place, const gw_join
                           : joiner->constant ? LEVELS_CONSTANT
                           : joiner->relative ? LEVELS_RELATIVE
                                              : LEVELS_DERIVED;
-    const uint64_t bad_zero = joiner->addend != NULL ? join_sums(&s, &c, input, joiner, kind)
-                                                     : join_values(&s, &c, input, joiner, kind);
+    const int has_sums = joiner->addend != NULL;
+    uint64_t bad_zero;
+    if (kind == LEVELS_RELATIVE) {
+        bad_zero = has_sums ? join_relative_sums(&s, &c, input, joiner)
+                            : join_relative_values(&s, &c, input, joiner);
+    } else {
+        bad_zero =
+            has_sums ? join_sums(&s, &c, input, joiner, kind) : join_values(&s, &c, input, joiner, kind);
+    }
     joined->plane_len[0] = (size_t)(c.p1 - plane[0]);
     joined->plane_len[1] = (size_t)(c.p2 - plane[1]);
     joined->plane_len[2] = (size_t)(c.p3 - plane[2]);
