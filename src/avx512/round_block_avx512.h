@@ -595,38 +595,6 @@ GW_TEMPLATE gw_block gw_round_end(gw_sums s, const gw_bytes *before, const gw_ro
     return b;
 }
 
-/* What is +0 after rounding, and what default mode makes +0. */
-typedef struct gw_nonzero {
-    __mmask64 value;     /* not +0 */
-    __mmask64 magnitude; /* neither zero nor, for fp32 and bf16, subnormal */
-} gw_nonzero;
-
-/* Clears cut bits, where that was not done yet, and flushed values. */
-GW_TEMPLATE void gw_clear_cut(gw_block *b)
-{
-    b->v.d4 = _mm512_maskz_mov_epi8(_knot_mask64(b->level1), b->v.d4);
-    b->v.d3 = _mm512_maskz_mov_epi8(_knot_mask64(b->level2), b->v.d3);
-    b->v.d2 = _mm512_maskz_mov_epi8(_knot_mask64(b->level3), b->v.d2);
-}
-
-/* Cut digits must have been cleared if the dtype is fp16. */
-GW_TEMPLATE gw_nonzero gw_nonzero_of(const gw_bytes *v, uint32_t dtype, uint32_t strict)
-{
-    gw_nonzero n;
-    __m512i any = v->e;
-    if (dtype == GW_FP16 || strict) {
-        any = _mm512_ternarylogic_epi32(any, v->d1, v->d2, 0xfe);
-        any = _mm512_ternarylogic_epi32(any, v->d3, v->d4, 0xfe);
-    }
-    n.magnitude = dtype == GW_FP16 ? _mm512_test_epi8_mask(any, any) : _mm512_test_epi8_mask(v->e, v->e);
-    n.value = n.magnitude;
-    if (strict) {
-        any = _mm512_ternarylogic_epi32(any, v->sign, GW_BYTE(0x80), 0xf8);
-        n.value = _mm512_test_epi8_mask(any, any);
-    }
-    return n;
-}
-
 /* ---- deep cut and relative exponents ------------------------------------------------------------------- */
 
 /* gw_turn_of() of src/gcomp/bins.h, without its upper bound: to be limited to turn_max or quantum_max. */
@@ -754,9 +722,6 @@ GW_TEMPLATE gw_block gw_round64(const gw_bytes *v, __m512i k, const gw_span *blo
     const gw_sums s = gw_round_begin(*v, k, words, r, dtype, derived, rounding, 1);
     gw_block b = gw_round_end(s, v, r, dtype, derived, rounding, 1);
     if (turned) {
-        if (dtype == GW_FP16 && !r->strict) { /* scalar clears the signs of zeros before it cuts */
-            b.v.sign = _mm512_maskz_mov_epi8(gw_nonzero_of(&b.v, dtype, 0).magnitude, b.v.sign);
-        }
         const gw_cut cut =
             gw_cut_begin(v, k, words, (const uint8_t *)block->values, block->len, r, dtype, rounding);
         gw_cut_end(&b, &cut);
@@ -784,6 +749,38 @@ static inline gw_span gw_span_part(const gw_span *span, size_t at, size_t len, s
 {
     const gw_span part = {(const uint8_t *)span->values + size * at, NULL, len, span->element + at, 0};
     return part;
+}
+
+/* What is +0 after rounding, and what default mode makes +0. */
+typedef struct gw_nonzero {
+    __mmask64 value;     /* not +0 */
+    __mmask64 magnitude; /* neither zero nor, for fp32 and bf16, subnormal */
+} gw_nonzero;
+
+/* Clears cut bits, where that was not done yet, and flushed values. */
+GW_TEMPLATE void gw_clear_cut(gw_block *b)
+{
+    b->v.d4 = _mm512_maskz_mov_epi8(_knot_mask64(b->level1), b->v.d4);
+    b->v.d3 = _mm512_maskz_mov_epi8(_knot_mask64(b->level2), b->v.d3);
+    b->v.d2 = _mm512_maskz_mov_epi8(_knot_mask64(b->level3), b->v.d2);
+}
+
+/* Cut digits must have been cleared if the dtype is fp16. */
+GW_TEMPLATE gw_nonzero gw_nonzero_of(const gw_bytes *v, uint32_t dtype, uint32_t strict)
+{
+    gw_nonzero n;
+    __m512i any = v->e;
+    if (dtype == GW_FP16 || strict) {
+        any = _mm512_ternarylogic_epi32(any, v->d1, v->d2, 0xfe);
+        any = _mm512_ternarylogic_epi32(any, v->d3, v->d4, 0xfe);
+    }
+    n.magnitude = dtype == GW_FP16 ? _mm512_test_epi8_mask(any, any) : _mm512_test_epi8_mask(v->e, v->e);
+    n.value = n.magnitude;
+    if (strict) {
+        any = _mm512_ternarylogic_epi32(any, v->sign, GW_BYTE(0x80), 0xf8);
+        n.value = _mm512_test_epi8_mask(any, any);
+    }
+    return n;
 }
 
 /* The low 16 bytes as words, shifted up. */
