@@ -92,7 +92,8 @@ static gw_status examine(sample *s, const uint8_t *src, size_t size, const gw_gc
     test_buffer out, sum;
     test_buffer_make(&out, capacity * size_of, 1, 0x6b);
     test_buffer_make(&sum, capacity * size_of, 5, 0x3c);
-    gw_gcomp_target values_target = {out.at, capacity, 9, 9}, sum_target = {sum.at, capacity, 9, 9};
+    gw_gcomp_target values_target = {.values = out.at, .capacity = capacity, .len = 9, .bad_chunk = 9};
+    gw_gcomp_target sum_target = {.values = sum.at, .capacity = capacity, .len = 9, .bad_chunk = 9};
     const gw_status decode = gw_gcomp_decode(codec, &frame, &values_target, work);
     const gw_status add = gw_gcomp_decode_add(codec, &frame, &sum_target, work);
     assert_int_equal(add, decode);
