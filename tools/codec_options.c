@@ -375,6 +375,9 @@ static const char *request_contradiction(const gw_codec_request *request, const 
     if (carried && request->has_drop) {
         return "--drop needs explicit or derived levels";
     }
+    if (carried && snapshot == NULL && options->target_nmse == 0) {
+        return "--levels carried needs quanta: the map of a snapshot, or --target-nmse";
+    }
     if (options->deep_cut && options->levels == GW_GCOMP_EXPLICIT) {
         return "--deep-cut on needs derived or carried levels";
     }
