@@ -184,6 +184,32 @@ static const struct argp_option encode_options[] = {
     {0},
 };
 
+/* Key and counter of stochastic rounding. */
+static error_t random_parse(int key, const char *text, struct argp_state *state)
+{
+    gw_codec_request *request = state->input;
+    switch (key) {
+    case KEY_SEED:
+        request->seed = u64_parse(state, "--seed", text, 0, UINT64_MAX);
+        break;
+    case KEY_STEP_INDEX:
+        request->step_index = (uint32_t)u64_parse(state, "--step-index", text, 0, UINT32_MAX);
+        break;
+    case KEY_RANK:
+        request->rank = (uint16_t)u64_parse(state, "--rank", text, 0, UINT16_MAX);
+        break;
+    case KEY_HOP:
+        request->hop = (uint16_t)u64_parse(state, "--hop", text, 0, UINT16_MAX);
+        break;
+    case KEY_FIRST_ELEMENT:
+        request->first_element = u64_parse(state, "--first-element", text, 0, UINT64_MAX);
+        break;
+    default:
+        return ARGP_ERR_UNKNOWN;
+    }
+    return 0;
+}
+
 static error_t encode_parse(int key, char *text, struct argp_state *state)
 {
     static const char *const levels[] = {"explicit", "derived", "carried", NULL};
@@ -245,21 +271,6 @@ static error_t encode_parse(int key, char *text, struct argp_state *state)
     case KEY_CHUNK_LOG2:
         options->chunk_log2 = (uint32_t)u64_parse(state, "--chunk-log2", text, 12, 15);
         break;
-    case KEY_SEED:
-        request->seed = u64_parse(state, "--seed", text, 0, UINT64_MAX);
-        break;
-    case KEY_STEP_INDEX:
-        request->step_index = (uint32_t)u64_parse(state, "--step-index", text, 0, UINT32_MAX);
-        break;
-    case KEY_RANK:
-        request->rank = (uint16_t)u64_parse(state, "--rank", text, 0, UINT16_MAX);
-        break;
-    case KEY_HOP:
-        request->hop = (uint16_t)u64_parse(state, "--hop", text, 0, UINT16_MAX);
-        break;
-    case KEY_FIRST_ELEMENT:
-        request->first_element = u64_parse(state, "--first-element", text, 0, UINT64_MAX);
-        break;
     case KEY_DTYPE:
         if (dtype_parse(state, "--dtype", text) != GW_BF16) {
             argp_error(state, "--dtype: only bf16 is accepted; the file names fp32 and fp16");
@@ -273,7 +284,7 @@ static error_t encode_parse(int key, char *text, struct argp_state *state)
         }
         break;
     default:
-        return ARGP_ERR_UNKNOWN;
+        return random_parse(key, text, state);
     }
     return 0;
 }
