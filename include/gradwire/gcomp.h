@@ -228,6 +228,13 @@ GW_API size_t gw_gcomp_workspace_size(const gw_gcomp *codec);
  * not initialised. */
 GW_API size_t gw_gcomp_bound(const gw_gcomp *codec, uint64_t len);
 
+/* Consecutive values of a source that have a random stream of their own: a parameter in a bucket. */
+typedef struct gw_gcomp_segment {
+    uint64_t seed;
+    uint64_t first_element; /* absolute index of its first value in the parameter */
+    uint64_t len;
+} gw_gcomp_segment;
+
 /* What one encode works on. */
 typedef struct gw_gcomp_source {
     const void *values; /* len elements of the codec's dtype */
@@ -235,15 +242,19 @@ typedef struct gw_gcomp_source {
     /* Explicit, derived: NULL = constant_drop of the options. Carried: the quantum of a block is that of the
      * median of its map bytes other than 0 (base and levels are read) */
     const gw_gcomp_map *map;
-    /* Carried without a map: the quantum of every block as the exponent field of an fp32, 0 = nothing is cut;
-     * ceil(len / 2^block_log2) bytes. NULL: target_nmse of the options */
-    const uint8_t *quanta;
     /* Key and counter of stochastic rounding (docs/numerics.md): bytes depend neither on how a tensor is
      * split into frames nor on threads. */
     uint64_t seed;
     uint64_t first_element; /* absolute index in the tensor of values[0] */
     uint32_t step_index;    /* training step */
     uint16_t rank, hop;
+    /* Carried without a map: the quantum of every block as the exponent field of an fp32, 0 = nothing is cut;
+     * ceil(len / 2^block_log2) bytes. NULL: target_nmse of the options */
+    const uint8_t *quanta;
+    /* If segment_count > 0: seeds and elements by segment; seed and first_element are then not read. The
+     * lengths add up to len */
+    const gw_gcomp_segment *segments;
+    size_t segment_count;
 } gw_gcomp_source;
 
 /*
@@ -379,6 +390,10 @@ typedef struct gw_gcomp_target {
     uint64_t capacity;  /* in: elements */
     uint64_t len;       /* out: number of values written, 0 on failure */
     uint64_t bad_chunk; /* out: the lowest bad chunk, UINT64_MAX unless a chunk is to blame */
+    /* in: every decoded value is multiplied by it before it is stored or added (docs/numerics.md section 5);
+     * 0 and 1: not. A normal number, else GW_ERR_ARG. Ignored by gw_gcomp_decode_add_encode() */
+    float scale;
+    size_t bad_frame; /* out, gw_gcomp_decode_add_frames() only: index of the frame to blame, else 0 */
 } gw_gcomp_target;
 
 /* Checks all but the contents of the chunks: rules 1 to 16. Costs one pass over the directory. Writes nothing
@@ -427,8 +442,25 @@ GW_API GW_MUST_CHECK gw_status gw_gcomp_decode_add(const gw_gcomp *codec, const 
                                                    gw_gcomp_target *target, const gw_workspace *workspace);
 
 /*
- * The same for a range of the chunks of a frame that gw_gcomp_check() has accepted with *info: the form for
- * several threads.
+ * Adds several frames to target->values, chunk by chunk in cache: accumulator + frames[0] + frames[1] ..., in
+ * this order, each sum rounded. The result is that of one gw_gcomp_decode_add() after the other.
+ *
+ *   - frames: frame_count >= 1 frames of equal len and chunk_log2, else GW_ERR_MISMATCH; each with its map
+ * where it needs one
+ *   - range: the chunks to work on; target->values is then the place of its first value. NULL: all
+ *   - every frame is checked before anything is written; status as gw_gcomp_decode_add(), of the lowest
+ *     frame (target->bad_frame)
+ *   - a chunk that is bad in any frame leaves its values as they were; the other chunks are added.
+ *     target->bad_chunk is the lowest bad chunk, target->bad_frame the first frame that is bad there
+ */
+GW_API GW_MUST_CHECK gw_status gw_gcomp_decode_add_frames(const gw_gcomp *codec, const gw_gcomp_frame *frames,
+                                                          size_t frame_count, const gw_gcomp_range *range,
+                                                          gw_gcomp_target *target,
+                                                          const gw_workspace *workspace);
+
+/*
+ * The same as decode and decode_add for a range of the chunks of a frame that gw_gcomp_check() has accepted
+ * with *info: the form for several threads.
  *
  *   - target->values is the place of the range's first value; the map is still that of the whole frame
  *   - the directory entries of the range are checked again, so bytes that change after gw_gcomp_check()

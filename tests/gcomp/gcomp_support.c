@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "gcomp_support.h"
 
+#include <math.h>
+
 /* ---- random numbers ------------------------------------------------------------------------------------ */
 
 uint64_t test_random_u64(test_random *random)
@@ -485,10 +487,10 @@ void test_codec_make(test_codec *codec, const gw_gcomp_options *options)
     codec->options = *options;
     gw_gcomp_options *o = &codec->options;
     if (o->step == 0) {
-        o->step = o->levels == GW_GCOMP_DERIVED ? 1 : shape_of(o->dtype).explicit_step;
+        o->step = o->levels != GW_GCOMP_EXPLICIT ? 1 : shape_of(o->dtype).explicit_step;
     }
     if (o->cap == UINT32_MAX) {
-        o->cap = cap_max[o->dtype][o->levels];
+        o->cap = cap_max[o->dtype][o->levels != GW_GCOMP_EXPLICIT];
     }
     o->cap -= o->cap % o->step;
     o->constant_drop = o->constant_drop < o->cap ? o->constant_drop : o->cap;

@@ -642,11 +642,7 @@ class Reject:
         self.forced(7, "extension-short-installed", "HEADER", small(installed=(1, 1, book)), extension_units=1)
         self.forced(7, "extension-short-derived", "HEADER", derived(), extension_units=1)
         self.forced(
-            7,
-            "extension-short-all",
-            "HEADER",
-            small(Format(FP32, derived=True), **everything),
-            extension_units=4,
+            7, "extension-short-all", "HEADER", small(Format(FP32, derived=True), **everything), extension_units=4
         )
 
         for name, count in (
