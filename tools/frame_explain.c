@@ -94,7 +94,7 @@ static void header_explain(const uint8_t *frame, size_t size, broken_rule *broke
     } else if (constant && !derived) {
         rule_set(broken, 6, 8, "the flag CONSTANT needs DERIVED");
     } else if (carried && derived) {
-        rule_set(broken, 6, 8, "the flags CARRIED and DERIVED exclude each other");
+        rule_set(broken, 6, 8, "the flag CARRIED excludes DERIVED and CONSTANT");
     } else if (constant || carried ? step != 1 : step > 7 || (steps[derived][dtype - 1] >> step & 1) == 0) {
         rule_set(broken, 7, 12, "a step that such frames do not have");
     } else if (carried && cap != cap_max[1][dtype - 1]) {

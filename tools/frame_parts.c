@@ -239,7 +239,7 @@ static uint64_t quanta_read(const uint8_t *frame, const gw_gcomp_info *info, uin
     const unsigned quantum_max = info->dtype == GW_FP16 ? 142 : 254;
     unsigned largest = 0;
     if (quanta_size > size) {
-        chunk_broken(parts, 22, offset, "the chunk is too short for its quanta");
+        chunk_broken(parts, 20, offset, "the quanta are cut short");
         return 0;
     }
     for (uint64_t i = 0; i < blocks; i++) {
@@ -248,7 +248,7 @@ static uint64_t quanta_read(const uint8_t *frame, const gw_gcomp_info *info, uin
     for (uint64_t i = 0; i < quanta_size; i++) {
         const unsigned quantum = frame[offset + i];
         if (quantum > quantum_max || (quantum != 0 && (i >= blocks || quantum + QUANTA_WINDOW < largest))) {
-            chunk_broken(parts, 21, offset + i,
+            chunk_broken(parts, 20, offset + i,
                          "an impossible quantum, or padding of the quanta is not zero");
             return 0;
         }

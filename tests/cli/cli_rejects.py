@@ -243,7 +243,7 @@ class Frames(CliTest):
             (6, b"\4", "dtype"),
             (7, b"\x0b", "chunk_log2"),
             (8, b"\x40", "flag"),
-            (8, b"\x22", "exclude each other"),
+            (8, b"\x22", "CARRIED excludes"),
             (8, b"\x10", "CONSTANT"),
             (12, b"\0", "step"),
             (13, b"\x13", "cap"),
