@@ -304,9 +304,12 @@ class Frames(CliTest):
             changed[offset] ^= 1 << rng.randrange(8)
             error = self.refused(bytes(changed), "chunk", "rule 18", commands=("verify",))
             self.assertIn("checksum", error)
-        content = self.frame()
+        carried = ["--levels", "carried", "--target-nmse", "1", "--block-log2", "6"]
+        frames = [self.frame(), self.frame(*carried), self.frame(*carried, "--convert", "fp16", "--preset", "small")]
+        self.assertTrue(self.inspect_chunk(frames[1])["masked"])
         refused = 0
-        for _ in range(120):
+        for i in range(240):
+            content = frames[i % 3]
             changed = bytearray(content)
             for _ in range(rng.randrange(1, 4)):
                 changed[rng.randrange(64, len(content))] ^= 1 << rng.randrange(8)
@@ -323,7 +326,7 @@ class Frames(CliTest):
                 refused += 1
             self.run_cli("inspect", bad, "--chunks")
             self.run_cli("inspect", bad, "--chunks", "--json")
-        self.assertGreater(refused, 10)
+        self.assertGreater(refused, 40)
 
     def test_golden_rejects_are_explained(self):
         """The rule in the message is the one that the golden vectors name, as far as the command can tell."""
