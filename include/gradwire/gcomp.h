@@ -426,7 +426,7 @@ GW_API GW_MUST_CHECK gw_status gw_gcomp_validate(const gw_gcomp *codec, const gw
  * Decodes a whole frame.
  *
  *   - the frame's dtype must be the codec's, else GW_ERR_OPTION. Of the other options only len_max and
- *     backends matter, strict for sums, param_mantissa_bits for derived frames, and levels for frames with an
+ *     backends matter, strict for sums, tolerance_bits for derived frames, and levels for frames with an
  *     installed codebook
  *   - statuses: those of docs/format.md section 8, and GW_ERR_ARG, GW_ERR_STATE, GW_ERR_WORKSPACE
  *   - up to and including GW_ERR_DST nothing is written to target->values
