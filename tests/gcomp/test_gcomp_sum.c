@@ -325,8 +325,8 @@ static void flush_modes_change_nothing(void **state)
 static void several_frames(void **state)
 {
     (void)state;
-    enum { LEN = 40000, FRAMES = 3 };
-    float *values = malloc(LEN * 4), *want = malloc(LEN * 4), *got = malloc(LEN * 4);
+    enum { COUNT = 40000, FRAMES = 3 };
+    float *values = malloc(COUNT * 4), *want = malloc(COUNT * 4), *got = malloc(COUNT * 4);
     assert_true(values != NULL && want != NULL && got != NULL);
     for (uint32_t choice = 0; choice < 12; choice++) {
         gw_gcomp_options o;
@@ -339,15 +339,16 @@ static void several_frames(void **state)
         test_codec codec;
         test_codec_make(&codec, &o);
         test_map map;
-        test_map_make(&map, o.dtype, LEN, o.chunk_log2, choice);
+        test_map_make(&map, o.dtype, COUNT, o.chunk_log2, choice);
         test_buffer frame[FRAMES];
         gw_gcomp_frame frames[FRAMES];
-        test_fill_values((uint8_t *)want, o.dtype, LEN, PATTERN_GRADIENT, 77);
-        memcpy(got, want, LEN * 4);
-        gw_gcomp_target target = {.values = want, .capacity = LEN, .scale = scale};
+        test_fill_values((uint8_t *)want, o.dtype, COUNT, PATTERN_GRADIENT, 77);
+        memcpy(got, want, COUNT * 4);
+        gw_gcomp_target target = {.values = want, .capacity = COUNT, .scale = scale};
         for (uint32_t f = 0; f < FRAMES; f++) {
-            test_fill_values((uint8_t *)values, o.dtype, LEN, (test_pattern)(f % PATTERN_COUNT), f);
-            gw_gcomp_source source = test_source(values, LEN, o.levels == GW_GCOMP_CARRIED ? NULL : &map.map);
+            test_fill_values((uint8_t *)values, o.dtype, COUNT, (test_pattern)(f % PATTERN_COUNT), f);
+            gw_gcomp_source source =
+                test_source(values, COUNT, o.levels == GW_GCOMP_CARRIED ? NULL : &map.map);
             source.rank = (uint16_t)f;
             const size_t size = test_encode(&codec, &source, &frame[f]);
             frames[f] = (gw_gcomp_frame){frame[f].at, size, &map.map};
@@ -356,8 +357,8 @@ static void several_frames(void **state)
         target.values = got;
         assert_int_equal(gw_gcomp_decode_add_frames(&codec.codec, frames, FRAMES, NULL, &target, &codec.work),
                          GW_OK);
-        assert_int_equal(target.len, LEN);
-        assert_memory_equal(got, want, LEN * gw_dtype_size(o.dtype));
+        assert_int_equal(target.len, COUNT);
+        assert_memory_equal(got, want, COUNT * gw_dtype_size(o.dtype));
 
         gw_gcomp_info info;
         gw_gcomp_chunk chunk;
@@ -365,7 +366,7 @@ static void several_frames(void **state)
         assert_int_equal(gw_gcomp_chunk_info(&frames[1], &info, 1, &chunk), GW_OK);
         frame[1].at[chunk.offset + chunk.size - 1] ^= 1;
         const size_t first = (size_t)1 << o.chunk_log2, size = gw_dtype_size(o.dtype);
-        memcpy(want, got, LEN * 4);
+        memcpy(want, got, COUNT * 4);
         assert_int_equal(gw_gcomp_decode_add_frames(&codec.codec, frames, FRAMES, NULL, &target, &codec.work),
                          GW_ERR_CHECKSUM);
         assert_int_equal(target.bad_chunk, 1);
@@ -393,27 +394,27 @@ static void several_frames(void **state)
 static void scaled_decode(void **state)
 {
     (void)state;
-    enum { LEN = 20000 };
-    float *values = malloc(LEN * 4), *plain = malloc(LEN * 4), *scaled = malloc(LEN * 4);
+    enum { COUNT = 20000 };
+    float *values = malloc(COUNT * 4), *plain = malloc(COUNT * 4), *scaled = malloc(COUNT * 4);
     assert_true(values != NULL && plain != NULL && scaled != NULL);
     gw_gcomp_options o;
     gw_gcomp_options_init(&o, GW_FP32);
     test_codec codec;
     test_codec_make(&codec, &o);
-    test_fill_values((uint8_t *)values, GW_FP32, LEN, PATTERN_GRADIENT, 3);
+    test_fill_values((uint8_t *)values, GW_FP32, COUNT, PATTERN_GRADIENT, 3);
     values[7] = INFINITY;
     values[8] = 1.2e-38f; /* a third is subnormal */
-    gw_gcomp_source source = test_source(values, LEN, NULL);
+    gw_gcomp_source source = test_source(values, COUNT, NULL);
     test_buffer frame;
     const gw_gcomp_frame received = {NULL, test_encode(&codec, &source, &frame), NULL};
     gw_gcomp_frame sent = received;
     sent.data = frame.at;
-    gw_gcomp_target target = {.values = plain, .capacity = LEN};
+    gw_gcomp_target target = {.values = plain, .capacity = COUNT};
     assert_int_equal(gw_gcomp_decode(&codec.codec, &sent, &target, &codec.work), GW_OK);
     target.values = scaled;
     target.scale = 1.0f / 3;
     assert_int_equal(gw_gcomp_decode(&codec.codec, &sent, &target, &codec.work), GW_OK);
-    for (size_t i = 0; i < LEN; i++) {
+    for (size_t i = 0; i < COUNT; i++) {
         const float want = plain[i] * (1.0f / 3);
         assert_true(scaled[i] == (fabsf(want) < 0x1p-126f ? 0 : want));
     }
@@ -428,8 +429,8 @@ static void scaled_decode(void **state)
 static void segments(void **state)
 {
     (void)state;
-    enum { LEN = 150000, SEGMENTS = 40 };
-    uint8_t *values = malloc(LEN * 4), *out = malloc(LEN * 4);
+    enum { COUNT = 150000, SEGMENTS = 40 };
+    uint8_t *values = malloc(COUNT * 4), *out = malloc(COUNT * 4);
     assert_true(values != NULL && out != NULL);
     for (uint32_t choice = 0; choice < 12; choice++) {
         gw_gcomp_options o;
@@ -442,11 +443,11 @@ static void segments(void **state)
         test_codec codec;
         test_codec_make(&codec, &o);
         test_map map;
-        test_map_make(&map, o.dtype, LEN, o.chunk_log2, choice);
-        test_fill_values(values, o.dtype, LEN, PATTERN_GRADIENT, choice);
+        test_map_make(&map, o.dtype, COUNT, o.chunk_log2, choice);
+        test_fill_values(values, o.dtype, COUNT, PATTERN_GRADIENT, choice);
         gw_gcomp_segment segment[SEGMENTS];
         test_random random = {choice};
-        uint64_t left = LEN;
+        uint64_t left = COUNT;
         for (uint32_t i = 0; i < SEGMENTS; i++) {
             const uint64_t len = i % 9 == 4 ? 0 : test_random_below(&random, i % 5 == 0 ? 20000 : 900);
             segment[i].len = i + 1 == SEGMENTS || len > left ? left : len;
@@ -454,13 +455,13 @@ static void segments(void **state)
             segment[i].first_element = test_random_below(&random, 1000);
             left -= segment[i].len;
         }
-        gw_gcomp_source source = test_source(values, LEN, &map.map);
+        gw_gcomp_source source = test_source(values, COUNT, &map.map);
         source.segments = segment;
         source.segment_count = SEGMENTS;
         test_buffer frame;
         const size_t size = test_encode(&codec, &source, &frame);
         const gw_gcomp_frame received = {frame.at, size, &map.map};
-        gw_gcomp_target target = {.values = out, .capacity = LEN};
+        gw_gcomp_target target = {.values = out, .capacity = COUNT};
         assert_int_equal(gw_gcomp_decode(&codec.codec, &received, &target, &codec.work), GW_OK);
         gw_gcomp_source one = source;
         size_t at = 0;
@@ -475,7 +476,7 @@ static void segments(void **state)
         test_buffer_free(&frame);
         /* A derived source of one segment is the source without any. */
         test_buffer plain;
-        const gw_gcomp_segment all = {source.seed, source.first_element, LEN};
+        const gw_gcomp_segment all = {source.seed, source.first_element, COUNT};
         source.segments = &all;
         source.segment_count = 1;
         const size_t one_size = test_encode(&codec, &source, &frame);
