@@ -18,7 +18,7 @@ import sys
 
 import frame_writer as fw
 from frame_writer import BF16, CODED, DTYPES, FP16, FP32, RAW, ZERO, Book, Chunk, Coded, Format, Frame
-from vector_values import Rng, map_for, plain_value, rounded, special_values
+from vector_values import Rng, flat_map, map_for, plain_value, quanta_for, rounded, special_values
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 
@@ -28,7 +28,7 @@ COLUMNS = (
     "bad_chunk",  # lowest bad chunk, if the content of one is bad
     "rule",  # number of the broken rule in section 8, 0 for valid frames
     "dtype",  # of the receiver's handle
-    "levels",  # of the receiver's handle: explicit or derived
+    "levels",  # of the receiver's handle: explicit, derived or carried
     "count",  # values, where the frame gives any (bad chunks as +0)
     "values_crc",  # CRC32C of the values
     "values",  # file of the values, where it is kept
@@ -40,8 +40,13 @@ COLUMNS = (
     "generation",
     "count_limit",  # of the receiver
     "capacity",  # of the receiver's output, in values; none: large enough
+    "tolerance_bits",  # of the receiver's handle
     "preset",  # fast or small: encoding the values by truncation with the header's options gives the frame
     "constant_drop",  # for that, in frames without a map
+    "deep_cut",  # for that: 0 or 1
+    "quanta",  # for that: file of one byte per block, in carried frames
+    "source",  # for that: file of other values to start from
+    "rounding",  # for that: truncate, nearest or stochastic
 )
 VALUES_FILE_MAX = 8192  # bytes; longer outputs are checked by their CRC only
 
@@ -107,8 +112,7 @@ class Index:
         self,
         name,
         data,
-        dtype,
-        derived,
+        format_,
         receiver,
         status="OK",
         rule=0,
@@ -116,9 +120,13 @@ class Index:
         values=None,
         preset=None,
         constant_drop=None,
+        quanta=None,
+        source=None,
+        rounding="truncate",
     ):
         assert name not in self.names, name
         self.names.add(name)
+        dtype = format_.dtype
         values_crc = values_file = None
         if values is not None:
             content = fw.values_bytes(values, dtype)
@@ -131,7 +139,7 @@ class Index:
             bad_chunk,
             rule,
             dtype.name,
-            "derived" if derived else "explicit",
+            format_.levels_name,
             None if values is None else len(values),
             values_crc,
             values_file,
@@ -143,8 +151,13 @@ class Index:
             receiver.generation,
             receiver.count_limit,
             receiver.capacity,
+            format_.tolerance_bits,
             preset,
             constant_drop,
+            int(format_.deep_cut),
+            self._support("quanta", quanta),
+            None if source is None else self._file(name + ".src", fw.values_bytes(source, dtype)),
+            rounding,
         )
         self.lines.append("\t".join("-" if field is None else str(field) for field in fields))
 
@@ -171,8 +184,7 @@ class Decode:
         self.index.add(
             "decode/" + name,
             data or frame.to_bytes(),
-            frame.format.dtype,
-            frame.format.derived,
+            frame.format,
             receiver,
             values=values,
             **more,
@@ -182,16 +194,23 @@ class Decode:
         """One value in `zeros` is 0."""
         return [0 if self.rng.one_in(zeros) else plain_value(self.rng, dtype, **more) for _ in range(count)]
 
-    def encoded(self, name, format_, source, preset="small", constant_level=None, **more):
-        """A frame as the library's encoder makes it, by map or constant."""
-        levels = b""
-        if format_.mapped:
+    def encoded(self, name, format_, source, preset="small", constant_level=None, rounding=None, **more):
+        """A frame as the library's encoder makes it, by map, quanta or constant. With a rounding, the vector keeps the
+        values before it."""
+        levels, cuts = more.pop("levels", b""), None
+        if format_.mapped and not levels:
             levels, format_.drop_base = map_for(self.rng, format_, source)
+        if format_.carried:
+            quanta = more.setdefault("quanta", quanta_for(self.rng, format_, source))
+            cuts = fw.cuts_of_frame(format_, len(source), more.get("chunk_log2", 12), b"", quanta)
         level = constant_level or 0
-        values, drops = rounded(format_, source, levels, lambda i: level)
+        values, drops = rounded(format_, source, levels, lambda i: level, cuts, rounding or "truncate")
         frame = fw.write_frame(format_, values, drops, preset, levels=levels, **more)
-        drop = None if format_.mapped else format_.cap if format_.derived else level * format_.dtype.step
-        self.add(name, frame, values, preset=preset, constant_drop=drop)
+        drop = None
+        if not format_.mapped and not format_.carried:
+            drop = format_.cap if format_.derived else level * format_.dtype.step
+        extra = {"source": source, "rounding": rounding} if rounding else {}
+        self.add(name, frame, values, preset=preset, constant_drop=drop, quanta=more.get("quanta"), **extra)
         return frame
 
     def all(self):
@@ -530,8 +549,7 @@ class Reject:
         self.index.add(
             "reject/%02d-%s" % (rule, name),
             frame.to_bytes() if data is None else data,
-            frame.format.dtype,
-            frame.format.derived,
+            frame.format,
             receiver or receiver_of(frame),
             status,
             rule,
@@ -610,7 +628,7 @@ class Reject:
             self.forced(4, "codec-%d" % codec, "UNSUPPORTED", small(), codec=codec)
         for dtype in (0, 4, 255):
             self.forced(4, "dtype-%d" % dtype, "UNSUPPORTED", small(), dtype=dtype)
-        for bit in (5, 8, 15):
+        for bit in (6, 8, 15):
             self.forced(4, "flag-bit%d" % bit, "UNSUPPORTED", small(), flags=1 << bit)
         for log2 in (0, 11, 16, 76, 255):
             self.forced(5, "chunk-log2-%d" % log2, "HEADER", small(), chunk_log2=log2)
@@ -890,7 +908,7 @@ class Reject:
         def bad(name, data, chunk, *zeroed):
             return self.add(18, name, "CHECKSUM", frame, data, bad_chunk=chunk, values=without(*zeroed))
 
-        bad("flipped-body-first-chunk", flip(data, start[0] + 300), 0, 0)
+        bad("flipped-body-first-chunk", flip(data, start[0] + 100), 0, 0)
         bad("flipped-body-last-chunk", flip(data, start[2] + 40, 0x80), 2, 2)
         bad("flipped-last-byte", flip(data, len(data) - 1, 0x80), 2, 2)
         # A codebook counts for all chunks that use it.
@@ -1784,8 +1802,7 @@ def make_random(root, count, seed):
         index.add(
             "random/" + name,
             data,
-            frame.format.dtype,
-            frame.format.derived,
+            frame.format,
             receiver,
             status,
             "-",
