@@ -250,7 +250,8 @@ class Format:
 class Coded:
     """A CODED chunk in parts, each of which a reject vector may spoil before it is serialised."""
 
-    def __init__(self, format_, book, values, drops, escape_at=(), cuts=None, quanta=b""):
+    def __init__(self, format_, book, values, drops, escape_at=(), cuts=None, quanta=b"", after=()):
+        """`after`: bits of the zero mask after those of the values."""
         d = format_.dtype
         relative = format_.fine and book.base == 1
         nodes, place = book.tree()
@@ -291,17 +292,17 @@ class Coded:
         self.coded_len = None  # no zero mask
         self.right_len, self.runs = right_lens_and_runs(nodes, bits)
         if book.classes is not None:
-            self._mask(book, [value != 0 or i in escape_at for i, value in enumerate(values)])
+            self._mask(book, [value != 0 or i in escape_at for i, value in enumerate(values)], list(after))
         self.planes = [pack(plane, width) for plane, width in zip(planes, widths)]
         self.escapes = padded(values_bytes(self.escapes, d), 4)
         self.header_padding = 0
         self.padding = None  # bytes after the escapes; None: what is needed
         self.book_bytes = b""
 
-    def _mask(self, book, coded):
+    def _mask(self, book, coded, after):
         nodes, place = book.mask_tree()
         bits = {prefix: [] for prefix, _ in nodes}
-        for byte in mask_bytes(coded):
+        for byte in mask_bytes(coded + after):
             prefix, index = place[byte]
             for depth in range(len(prefix)):
                 bits[prefix[:depth]].append(int(prefix[depth]))

@@ -181,14 +181,7 @@ class Decode:
 
     def add(self, name, frame, values, data=None, **more):
         receiver = more.pop("receiver", None) or receiver_of(frame)
-        self.index.add(
-            "decode/" + name,
-            data or frame.to_bytes(),
-            frame.format,
-            receiver,
-            values=values,
-            **more,
-        )
+        self.index.add("decode/" + name, data or frame.to_bytes(), frame.format, receiver, values=values, **more)
 
     def data(self, dtype, count, zeros=4, **more):
         """One value in `zeros` is 0."""
@@ -220,6 +213,11 @@ class Decode:
         self.codebooks()
         self.chunks()
         self.later()
+        self.rng = Rng(4)  # of its own: the vectors above stay as they are
+        self.masked()
+        self.relative()
+        self.carried()
+        self.deep()
 
     def later(self):
         """What a writer of a later version may add and this decoder skips."""
@@ -514,6 +512,283 @@ class Decode:
         self.add("raw-fp16", frame, [1, 0x8001, 0x7BFF])
         self.add("capacity-exact", frame, [1, 0x8001, 0x7BFF], receiver=receiver_of(frame, capacity=3, count_limit=3))
 
+    # ---- zero masks ----
+
+    def sparse(self, dtype, count, one_in, **more):
+        """One value in `one_in` is not 0."""
+        return [plain_value(self.rng, dtype, **more) if self.rng.one_in(one_in) else 0 for _ in range(count)]
+
+    def masked(self):
+        for dtype in DTYPES:
+            for one_in, count in ((3, 901), (10, 1200), (80, 3000)):
+                frame = self.encoded(
+                    "masked-explicit-%s-%d" % (dtype.name, one_in),
+                    Format(dtype),
+                    self.sparse(dtype, count, one_in),
+                    constant_level=2,
+                )
+                assert frame.chunks[0].book_bytes[3] & 15 == (15 if one_in > 3 else 1), one_in
+            source = self.sparse(dtype, 1001, 12)
+            for i, bits in enumerate(special_values(dtype)):
+                source[90 * i + 5] = bits
+            self.encoded("masked-derived-" + dtype.name, Format(dtype, derived=True), self.sparse(dtype, 1001, 12))
+            self.encoded("masked-specials-" + dtype.name, Format(dtype), source, checksum=True)
+            self.encoded("masked-strict-" + dtype.name, Format(dtype, strict=True, derived=True), source)
+        constant = Format(FP32, derived=True, constant=True, step=1, cap=13)
+        self.encoded("masked-constant", constant, self.sparse(FP32, 999, 12), checksum=True)
+        # Around the bytes of the mask and the words of its runs.
+        for count in (249, 255, 256, 257, 263):
+            frame = self.forced_book("masked-count-%d" % count, Format(BF16), self.sparse(BF16, count, 5), masked=True)
+        # Several chunks with one codebook: sampled, so that all classes have codes; and one chunk of zeros.
+        source = self.sparse(FP32, 2 * 4096, 40) + [0] * 4096 + self.sparse(FP32, 999, 5)
+        self.encoded("masked-shared", Format(FP32), source, preset="fast", constant_level=3, checksum=True)
+        self.encoded(
+            "masked-shared-bf16", Format(BF16, derived=True), self.sparse(BF16, 2 * 4096 + 77, 60), preset="fast"
+        )
+        # One class: no byte of the mask takes a bit, or the bytes of one class take their number in it.
+        value = FP32.bits(1, 120, 0x700000)
+        patterns = {
+            0: [0],
+            1: [1, 128, 16],
+            2: [3, 129, 0x24],
+            4: [0x0F, 0xA5],
+            5: [0x1F, 0xF8],
+            8: [0x7F, 0xFE],
+            9: [255],
+        }
+        for number, members in patterns.items():
+            source = []
+            for i in range(50):
+                byte = members[i % len(members)]
+                source += [value if byte >> bit & 1 else 0 for bit in range(8)]
+            frame = self.forced_book("masked-class-%d" % number, constant, source, masked=True)
+            assert frame.chunks[0].book_bytes[-8:] != bytes(8)
+        # A chain of ten classes, and two classes of which one does not occur.
+        source = [value if self.rng.below(8) < i // 200 else 0 for i in range(1601)]
+        chain = {i: min(i + 1, 9) for i in range(10)}
+        for name, classes in (("chain", chain), ("chain-back", {9 - i: length for i, length in chain.items()})):
+            self.forced_book("masked-" + name, constant, source, classes=classes)
+        lengths = {0: 9, 9: 9, **{i: i for i in range(1, 9)}}
+        self.forced_book("masked-chain-mixed", constant, source, classes=lengths)
+        self.forced_book("masked-two-classes", constant, [value] * 400, classes={2: 1, 9: 1})
+        # Fewer zeros than a quarter, by force; no zero at all; the only value is an escape.
+        self.forced_book("masked-dense", Format(BF16), self.data(BF16, 500, zeros=9), masked=True)
+        self.forced_book("masked-no-zero", Format(FP16), self.data(FP16, 300, zeros=10**9), masked=True)
+        only = [0] * 300
+        only[299] = FP32.bits(1, 255, 3)
+        self.forced_book("masked-only-escape", Format(FP32), only, masked=True)
+        self.forced_book("masked-only-minus-zero", Format(FP32, strict=True), [0] * 299 + [1 << 31], masked=True)
+        everything = {i: length for i, length in enumerate((1, 2, 4, 4, 5, 5, 5, 6, 7, 7))}
+        assert sum(2.0**-length for length in everything.values()) == 1
+        for dtype in DTYPES:
+            other = self.data(dtype, 200, spread=3, zeros=10**9)
+            base = 0 if dtype is FP16 else 70
+            counts = {1: 1, **fw.counts_of(Format(dtype).label(bits, 0, base) for bits in other)}
+            book = Book(fw.package_merge(counts), base, everything)
+            self.encoded(
+                "masked-installed-" + dtype.name, Format(dtype), self.sparse(dtype, 700, 9), installed=(8, 2, book)
+            )
+
+    def forced_book(
+        self, name, format_, source, relative=False, masked=False, classes=None, quanta=b"", levels=b"", **more
+    ):
+        """A frame of one chunk, with the parts of its codebook that the encoder would choose by counts as they are asked
+        for."""
+        if format_.mapped and not levels:
+            levels, format_.drop_base = map_for(self.rng, format_, source)
+        cuts = fw.cuts_of_frame(format_, len(source), 12, levels, quanta)
+        values, drops = rounded(format_, source, levels, None, cuts)
+        group = fw.Group(format_, values, drops, cuts, 4096, True)
+        base = 1 if relative else group.window()
+        counts = fw.counts_of(group.labels(64, base, relative))
+        if masked or classes:
+            counts.pop(0, None)
+            found = fw.counts_of(fw.CLASS_OF[byte] for byte in fw.mask_bytes([bits != 0 for bits in values]))
+            classes = classes or fw.package_merge(found)
+        book = Book(fw.package_merge(counts or {1: 1}), base, classes)
+        frame = Frame(format_, len(values), levels=levels, **more)
+        own = fw.quanta_of_chunk(quanta) if quanta else b""
+        frame.chunks = [fw.coded_chunk(format_, book, values, drops, 0, (), cuts, own)]
+        assert len(frame.chunks[0].book_bytes + frame.chunks[0].body) < fw.align(len(values) * format_.dtype.size, 16)
+        self.add(name, frame, values)
+        return frame
+
+    # ---- relative exponents ----
+
+    def relative(self):
+        count = 500
+        for dtype in DTYPES:
+            for masked in (False, True):
+                name = "relative-%s%s" % ("masked-" if masked else "", dtype.name)
+                source = self.sparse(dtype, count, 3) if masked else self.data(dtype, count)
+                self.forced_book(name, Format(dtype, derived=True), source, True, masked, checksum=masked)
+            for step in dtype.derived_steps[1:]:
+                self.forced_book(
+                    "relative-%s-step%d" % (dtype.name, step),
+                    Format(dtype, derived=True, step=step),
+                    self.data(dtype, count),
+                    True,
+                )
+            # Every exponent against quanta at both ends and beyond them: K = 0, K = 1, K = 255.
+            exponents = range(dtype.exponent_min, dtype.exponent_max + 1)
+            for place, quantum in (
+                ("low", 1 - 30),
+                ("first", 1),
+                ("middle", (dtype.exponent_max + 1) // 2),
+                ("last", dtype.exponent_max),
+                ("high", dtype.exponent_max + 9),
+            ):
+                format_ = Format(dtype, derived=True)
+                byte = {"low": 1, "high": 255}.get(place, 128)
+                byte, format_.drop_base = flat_map(format_, quantum + dtype.bias, byte)
+                source = [
+                    dtype.bits(e & 1, e, (1 << dtype.mantissa_bits) - 1) if i % 3 else 0
+                    for e in exponents
+                    for i in range(9)
+                ]
+                levels = bytes(0 if i % 11 == 0 else byte for i in range(len(source)))
+                self.forced_book("relative-%s-quantum-%s" % (dtype.name, place), format_, source, True, levels=levels)
+        format_ = Format(FP32, derived=True, tolerance_bits=10)
+        self.forced_book("relative-tolerance-10", format_, self.data(FP32, count), True)
+        self.encoded("derived-tolerance-7", Format(BF16, derived=True, tolerance_bits=7), self.data(BF16, count))
+        self.encoded("derived-tolerance-1", Format(FP16, derived=True, tolerance_bits=1), self.data(FP16, count))
+        book = Book({0: 1, 1: 3, **{label: 5 for label in range(2, 14)}}, 1)
+        self.encoded(
+            "relative-installed",
+            Format(BF16, derived=True, deep_cut=True),
+            self.data(BF16, count),
+            installed=(3, 4, book),
+        )
+        classes = {i: length for i, length in enumerate((1, 2, 4, 4, 5, 5, 5, 6, 7, 7))}
+        book = Book({1: 3, 2: 1, 3: 2, 4: 3}, 1, classes)
+        source = self.sparse(FP32, count, 6)
+        self.encoded(
+            "relative-masked-installed",
+            Format(FP32, derived=True, deep_cut=True),
+            source,
+            installed=(3, 4, book),
+            checksum=True,
+        )
+
+    # ---- carried frames ----
+
+    def carried(self):
+        for dtype in DTYPES:
+            for log2, count in ((6, 640), (7, 1001), (9, 2048), (9, 2049), (12, 4096), (12, 700)):
+                format_ = Format(dtype, block_log2=log2)
+                self.encoded(
+                    "carried-%s-block%d-%d" % (dtype.name, log2, count),
+                    format_,
+                    self.data(dtype, count),
+                    rounding="nearest",
+                )
+            for relative, masked in ((True, False), (False, True), (True, True)):
+                name = "carried-%s%s%s" % ("relative-" * relative, "masked-" * masked, dtype.name)
+                source = self.sparse(dtype, 900, 4) if masked else self.data(dtype, 900)
+                format_ = Format(dtype, block_log2=7)
+                self.forced_book(name, format_, source, relative, masked, quanta=quanta_for(self.rng, format_, source))
+            self.encoded(
+                "carried-strict-" + dtype.name,
+                Format(dtype, strict=True, block_log2=6),
+                [b for b in special_values(dtype) for _ in range(20)] + self.data(dtype, 400),
+            )
+            format_ = Format(dtype, block_log2=6)
+            largest = dtype.exponent_max + dtype.bias
+            for name, quanta in (
+                ("exact", [0] * 6),
+                ("largest", [largest] * 6),
+                ("window", [largest, largest - 62, max(1, largest - 63), 0, 1, largest - 61]),
+                ("one", [1] * 6),
+            ):
+                source = self.data(dtype, 370, top=dtype.exponent_max, spread=20)
+                self.encoded("carried-%s-quanta-%s" % (dtype.name, name), format_, source, quanta=bytes(quanta))
+        format_ = Format(FP32, block_log2=14)
+        self.encoded("carried-chunk-log2-14", format_, self.sparse(FP32, (1 << 14) + 99, 300), chunk_log2=14)
+        format_ = Format(BF16, block_log2=13)
+        self.encoded(
+            "carried-chunk-log2-15", format_, self.sparse(BF16, (1 << 15) + 8200, 300), chunk_log2=15, preset="fast"
+        )
+        source = self.sparse(FP32, 4096, 60) + [0] * 4096 + self.sparse(FP32, 4096, 60)
+        source += [plain_value(self.rng, FP32, spread=100) for _ in range(9)]
+        self.encoded("carried-coded-zero-raw", Format(FP32, block_log2=10), source, preset="fast", checksum=True)
+        book = Book({0: 1, 1: 3, **{label: 7 for label in range(100, 148)}})
+        self.encoded(
+            "carried-installed", Format(FP32, block_log2=8), self.data(FP32, 900), installed=(1, 2, book), checksum=True
+        )
+        self.encoded("carried-empty", Format(FP16, block_log2=9), [])
+        self.encoded("carried-one-value", Format(FP32, block_log2=9), [FP32.bits(0, 120, 5)])
+
+    # ---- deep cut ----
+
+    def deep(self):
+        for dtype in DTYPES:
+            for rounding in ("truncate", "nearest", "stochastic"):
+                for strict in (False, True):
+                    name = "deep-%s-%s%s" % (rounding, "strict-" * strict, dtype.name)
+                    source = self.data(dtype, 900)
+                    for i, bits in enumerate(special_values(dtype) * 2):
+                        source[40 * i + 7] = bits
+                    if dtype is FP16:
+                        for i in range(0, 900, 4):
+                            source[i] = self.rng.below(1024) | self.rng.below(2) << 15
+                    derived = Format(dtype, strict=strict, derived=True, deep_cut=True)
+                    self.encoded(name, derived, source, rounding=rounding, checksum=strict)
+                    carried = Format(dtype, strict=strict, block_log2=6, deep_cut=True)
+                    self.encoded("carried-" + name, carried, source, rounding=rounding)
+                self.deep_edges(dtype, rounding)
+                # Sparse after the cut: masks and relative exponents.
+                format_ = Format(dtype, derived=True, deep_cut=True, tolerance_bits=8)
+                source = self.data(dtype, 1500)
+                byte, format_.drop_base = flat_map(format_, (14 if dtype is FP16 else 120) + dtype.bias + 4)
+                frame = self.encoded(
+                    "deep-sparse-%s-%s" % (rounding, dtype.name),
+                    format_,
+                    source,
+                    rounding=rounding,
+                    levels=bytes([byte - self.rng.below(9) for _ in source]),
+                )
+                if rounding == "stochastic":
+                    assert frame.chunks[0].book_bytes[3] & 15 == 15
+            source = self.data(dtype, 2 * 4096 + 55)
+            format_ = Format(dtype, derived=True, deep_cut=True, tolerance_bits=9)
+            byte, format_.drop_base = flat_map(format_, (14 if dtype is FP16 else 120) + dtype.bias + 4)
+            levels = bytes([byte + 8 - self.rng.below(17) for _ in source])
+            frame = self.encoded(
+                "deep-shared-" + dtype.name, format_, source, "fast", rounding="stochastic", levels=levels
+            )
+            assert frame.chunks[0].book_bytes[0] == 1 and frame.chunks[0].book_bytes[3] & 15 == 15
+
+    def deep_edges(self, dtype, rounding):
+        """Quanta at both ends of the exponents; values of one half of them, the next ones, and one unit below them."""
+        m = dtype.mantissa_bits
+        full = (1 << m) - 1
+        top = dtype.exponent_max + dtype.bias
+        values, cuts = [], []
+        format_ = Format(dtype, strict=True, block_log2=6, deep_cut=True)
+        blocks = []
+        for quantum in (1 + dtype.bias, 2 + dtype.bias, 12 + dtype.bias, top - 1, top):
+            q = quantum - dtype.bias
+            block = [0, 1 << dtype.sign_bit]
+            for exponent in (q, q - 1, q - 2, q - 3, q - 8, q - 30, q - 31, q - 32, q - 33, q - 40, 1, 0):
+                for mantissa in (0, 1, full, 1 << m - 1):
+                    if 0 <= exponent <= dtype.exponent_max:
+                        block.append(dtype.bits(exponent + mantissa & 1, exponent, mantissa))
+            block += [dtype.bits(0, dtype.exponent_max, full), dtype.bits(1, dtype.exponent_max + 1, 0)]
+            values += (block * 3)[:64]
+            blocks.append(quantum)
+        self.encoded(
+            "deep-edges-%s-%s" % (rounding, dtype.name), format_, values, rounding=rounding, quanta=bytes(blocks)
+        )
+        # Derived: the same values against quanta above the largest exponent and below the smallest one.
+        format_ = Format(dtype, derived=True, deep_cut=True)
+        byte, format_.drop_base = flat_map(format_, top)
+        levels = bytes(min(255, byte + 9 * (i % 8)) if i % 7 else 0 for i in range(len(values)))
+        self.encoded("deep-above-%s-%s" % (rounding, dtype.name), format_, values, rounding=rounding, levels=levels)
+        format_ = Format(dtype, derived=True, deep_cut=True)
+        byte, format_.drop_base = flat_map(format_, dtype.bias + 1)
+        levels = bytes(max(1, byte - 4 * (i % 12)) for i in range(len(values)))
+        self.encoded("deep-below-%s-%s" % (rounding, dtype.name), format_, values, rounding=rounding, levels=levels)
+
 
 def coded_with_counts(format_, base, values, drops, index=0, more=()):
     """A chunk with an exact codebook for a given base; `more` values are only counted."""
@@ -660,11 +935,7 @@ class Reject:
         self.forced(7, "extension-short-installed", "HEADER", small(installed=(1, 1, book)), extension_units=1)
         self.forced(7, "extension-short-derived", "HEADER", derived(), extension_units=1)
         self.forced(
-            7,
-            "extension-short-all",
-            "HEADER",
-            small(Format(FP32, derived=True), **everything),
-            extension_units=4,
+            7, "extension-short-all", "HEADER", small(Format(FP32, derived=True), **everything), extension_units=4
         )
 
         for name, count in (

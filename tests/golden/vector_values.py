@@ -163,9 +163,9 @@ def map_for(rng, format_, values):
     for bits in values:
         _, exponent, mantissa = d.split(bits)
         octaves.append(4 * ((max(exponent, 1) if d is FP16 and mantissa else exponent) + d.bias) + 3)
-    lowest = 4 - 4 * (format_.tolerance_bits - d.mantissa_bits)
+    lowest, highest = drop_bases(format_)
     wanted = min((octave for octave, bits in zip(octaves, values) if bits), default=0) - 20
-    drop_base = min(max(wanted, lowest), lowest + 1022)
+    drop_base = min(max(wanted, lowest), highest)
     deepest = 4 * d.mantissa_bits + 8 + (40 if format_.deep_cut else 0)
     levels = bytearray()
     for octave in octaves:
@@ -177,10 +177,19 @@ def map_for(rng, format_, values):
     return bytes(levels), drop_base
 
 
-def flat_map(format_, quantum):
-    """The map byte and drop_base of a quantum (an exponent in fp32's bias): the byte is about 128."""
+def drop_bases(format_):
+    """The smallest and largest drop_base that a map gives: base 1..1023."""
+    lowest = 4 - 4 * (format_.tolerance_bits - format_.dtype.mantissa_bits)
+    return lowest, lowest + 1022
+
+
+def flat_map(format_, quantum, byte=128):
+    """A map byte and drop_base of a quantum (an exponent in fp32's bias), or the nearest ones that a map can have; the
+    byte is about the given one."""
     cut = format_.cut_of_quantum(quantum)
-    return 128, cut - 128
+    lowest, highest = drop_bases(format_)
+    drop_base = min(max(cut - byte, lowest), highest)
+    return min(255, max(1, cut - drop_base)), drop_base
 
 
 def quanta_for(rng, format_, values):
