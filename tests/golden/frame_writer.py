@@ -123,8 +123,8 @@ def planted(leaves):
 
 
 class Book:
-    """A codebook: lengths by label, serialised form, code tree; with `classes`, lengths by class of mask bytes, zeros are
-    masked. Base 1 of DERIVED and CARRIED frames: relative exponents."""
+    """A codebook: lengths by label, serialised form, code tree. With `classes`, lengths by class of mask bytes, zeros
+    are masked. Base 1 of DERIVED and CARRIED frames: relative exponents."""
 
     def __init__(self, lengths, base=0, classes=None):
         self.lengths, self.base = dict(lengths), base

@@ -130,8 +130,8 @@ def drop_by_level(format_, bits, level):
 
 
 def rounded(format_, values, levels=None, explicit_level=None, cuts=None, rounding="truncate"):
-    """Cuts values: by their map bytes, their `cuts` or the constant, by explicit_level(i) in explicit frames. Returns the
-    rounded values and their drops."""
+    """Cuts values: by their map bytes, their `cuts` or the constant, by explicit_level(i) in explicit frames. Returns
+    the rounded values and their drops."""
     d = format_.dtype
     result, drops = [], []
     for i, bits in enumerate(values):
