@@ -93,7 +93,7 @@ def crc32c(data, crc=0):
 MAGIC = b"\x67\x57\x66\x1a"
 READER_VERSION = 0  # the largest that this decoder reads
 CODEC_GCOMP = 1
-STRICT, DERIVED, INSTALLED, CHECKSUM, CONSTANT = 1, 2, 4, 8, 16
+STRICT, DERIVED, INSTALLED, CHECKSUM, CONSTANT, CARRIED = 1, 2, 4, 8, 16, 32
 COUNT_MAX = 1 << 48
 CHUNKS_MAX = 1 << 32
 
@@ -127,7 +127,10 @@ class Header:
         self.installed = bool(self.flags & INSTALLED)
         self.checksum = bool(self.flags & CHECKSUM)
         self.constant = bool(self.flags & CONSTANT)
+        self.carried = bool(self.flags & CARRIED)
         self.mapped = self.derived and not self.constant
+        self.fine = self.derived or self.carried  # labels without levels, and drops of any number of bits
+        self.block_log2 = u16(data, 14)  # CARRIED; drop_base otherwise
 
         # Where the parts of the extension are, and how long everything before chunk 0 is.
         end = 32
@@ -164,19 +167,43 @@ class Header:
 # ---------------------------------------------------------------------------------------------------------------------
 
 
-def drop_of(header, exponent, map_byte):
-    """The drop of a value of a DERIVED frame; explicit frames carry it in the label."""
+def drop_of(header, exponent, cut):
+    """The drop of a value of a DERIVED or CARRIED frame; explicit frames carry it in the label.
+
+    `cut` is K + drop_base, None if K is 0.
+    """
     dtype = header.dtype
     if exponent > dtype.largest_exponent or (dtype is not FP16 and exponent == 0):
         return 0
     if header.constant:
         return header.cap
-    quarter_octave = 4 * (max(exponent, 1) + 112 if dtype is FP16 else exponent) + 3
-    t = map_byte + header.drop_base - quarter_octave
-    if map_byte == 0 or t < 4:
+    if cut is None:
+        return 0
+    t = cut - (4 * (max(exponent, 1) + 112 if dtype is FP16 else exponent) + 3)
+    if t < 4:
         return 0
     drop = min(header.cap, t // 4)
     return drop - drop % header.step
+
+
+def first_exponent(dtype):
+    """The smallest exponent field of an ordinary value."""
+    return 0 if dtype is FP16 else 1
+
+
+def turn_of(dtype, cut):
+    """By how much relative exponents are turned; `cut` as in drop_of()."""
+    if cut is None:
+        return 0
+    quantum = (cut - 3) // 4 - dtype.mantissa_bits - (112 if dtype is FP16 else 0)
+    first = first_exponent(dtype)
+    return 0 if quantum < first else min(quantum, dtype.largest_exponent) - first
+
+
+def turned(dtype, exponent, turn):
+    """An exponent `turn` places back in the circle of the ordinary ones."""
+    first = first_exponent(dtype)
+    return first + (exponent - first - turn) % (dtype.largest_exponent - first + 1)
 
 
 ZERO_LABEL, ESCAPE_LABEL = 0, 1
@@ -184,20 +211,22 @@ ZERO_LABEL, ESCAPE_LABEL = 0, 1
 
 def is_label(header, label):
     """Can an ordinary label occur in frames of this kind?"""
-    if header.derived:
+    if header.fine:
         return 2 <= label <= (32 if header.dtype is FP16 else 255)
     return 4 <= label <= (4 * 31 + 3 if header.dtype is FP16 else 255)
 
 
-def exponent_of(header, base, label):
+def exponent_of(header, codebook, label, cut):
     """Exponent field of an ordinary label."""
-    if header.derived:
-        return label - (2 if header.dtype is FP16 else 1)
+    dtype = header.dtype
+    if header.fine:
+        exponent = label - (2 if dtype is FP16 else 1)
+        return turned(dtype, exponent, -turn_of(dtype, cut)) if codebook.relative else exponent
     x = label // 4
-    return x - 1 if header.dtype is FP16 else x + base
+    return x - 1 if dtype is FP16 else x + codebook.base
 
 
-def labels_allowed(header, base, bits):
+def labels_allowed(header, codebook, bits, cut):
     """All labels under which a value could have been sent without an escape; empty if it has none."""
     dtype = header.dtype
     magnitude = bits & (1 << 8 * dtype.size - 1) - 1
@@ -206,9 +235,10 @@ def labels_allowed(header, base, bits):
         return [ZERO_LABEL]
     if magnitude == 0 or exponent > dtype.largest_exponent or (dtype is not FP16 and exponent == 0):
         return []  # -0, infinities and NaN, subnormals of fp32 and bf16
-    if header.derived:
+    if header.fine:
+        exponent = turned(dtype, exponent, turn_of(dtype, cut)) if codebook.relative else exponent
         return [exponent + (2 if dtype is FP16 else 1)]
-    x = exponent + 1 if dtype is FP16 else exponent - base
+    x = exponent + 1 if dtype is FP16 else exponent - codebook.base
     if not 1 <= x <= 63:
         return []
     # The low bits of z are those of the value as long as they are mantissa bits, and 3 * step <= M.
@@ -269,6 +299,7 @@ class Chunk:
 
 LENGTH_MAX = 11
 LEAF_WIDTH_MAX = 7
+MASKED = 15  # in place of the code length of label 0: zeros are masked
 
 
 def codebook_size(data, start, end):
@@ -278,11 +309,13 @@ def codebook_size(data, start, end):
     reject_if(first > last, "CORRUPT")
     length_count = last - first + 1 if first else 0
     size = round_up(4 + (length_count + 1) // 2, 4)
+    if data[start + 3] & 15 == MASKED:
+        size += 8
     reject_if(size > end - start, "CORRUPT")
     return size
 
 
-Leaf = collections.namedtuple("Leaf", "depth width labels")
+Leaf = collections.namedtuple("Leaf", "depth width symbols")  # symbols: labels, or bytes of the zero mask
 
 
 class Node:
@@ -292,13 +325,56 @@ class Node:
         self.leaf, self.left, self.right, self.first_rank = leaf, left, right, first_rank
 
 
+class Tree:
+    """The code tree of some leaves, which are in the order of their codes."""
+
+    def __init__(self, leaves):
+        """Canonical codes put the leaves from left to right at their depths."""
+        waiting = list(reversed(leaves))
+        self.symbol_of_rank = [symbol for leaf in leaves for symbol in leaf.symbols]
+        self.preorder = []
+        rank = 0
+
+        def grow(depth):
+            nonlocal rank
+            node = Node(first_rank=rank)
+            self.preorder.append(node)
+            if waiting[-1].depth == depth:
+                node.leaf = waiting.pop()
+                rank += len(node.leaf.symbols)
+            else:
+                node.left, node.right = grow(depth + 1), grow(depth + 1)
+            return node
+
+        self.root = grow(0)
+        assert not waiting  # the sum of 2^-length is 1
+        self.inner_nodes = [node for node in self.preorder if not node.leaf]
+
+
+def check_lengths(length_of):
+    """{symbol: length} of those that have a code: lengths up to 11 that make a complete code."""
+    lengths = list(length_of.values())
+    reject_if(any(length > LENGTH_MAX for length in lengths), "CORRUPT")
+    if len(lengths) == 1:
+        reject_if(lengths != [1], "CORRUPT")
+    else:
+        reject_if(sum(1 << LENGTH_MAX - length for length in lengths) != 1 << LENGTH_MAX, "CORRUPT")
+
+
 class Codebook:
     def __init__(self, header, data):
         """Reads a serialised codebook that has the size of codebook_size(). Rejected: CORRUPT."""
         self.base, first, last, special = data[0:4]
+        self.relative = header.fine and self.base == 1
+        if header.mapped or header.carried:
+            reject_if(self.base > 1, "CORRUPT")
+        elif header.fine or header.dtype is FP16:
+            reject_if(self.base != 0, "CORRUPT")
         reject_if(self.base > 191, "CORRUPT")
-        reject_if(self.base and (header.derived or header.dtype is FP16), "CORRUPT")
-        lengths = {ZERO_LABEL: special & 15, ESCAPE_LABEL: special >> 4}
+        self.masked = special & 15 == MASKED
+        data, class_lengths = (data[:-8], data[-8:]) if self.masked else (data, None)
+
+        lengths = {ZERO_LABEL: 0 if self.masked else special & 15, ESCAPE_LABEL: special >> 4}
         nibbles_end = 32
         if first == 0:
             reject_if(last != 0, "CORRUPT")
@@ -310,18 +386,16 @@ class Codebook:
         reject_if(has_padding(data, nibbles_end), "CORRUPT")
 
         self.length = {label: length for label, length in lengths.items() if length}
-        for label, length in self.length.items():
-            reject_if(length > LENGTH_MAX, "CORRUPT")
+        for label in self.length:
             reject_if(label > ESCAPE_LABEL and not is_label(header, label), "CORRUPT")
-        if len(self.length) == 1:
-            reject_if(list(self.length.values()) != [1], "CORRUPT")
-            self.leaves = [Leaf(0, 0, list(self.length))]
-        else:
-            reject_if(sum(1 << LENGTH_MAX - length for length in self.length.values()) != 1 << LENGTH_MAX, "CORRUPT")
-            self.leaves = self._leaves()
-        self._plant()
+        check_lengths(self.length)
+        self.tree = Tree(self._leaves())
+        if self.masked:
+            self.mask_tree = Tree(mask_leaves(class_lengths))
 
     def _leaves(self):
+        if len(self.length) == 1:
+            return [Leaf(0, 0, list(self.length))]
         leaves = []
         for length in range(1, LENGTH_MAX + 1):
             labels = sorted(label for label in self.length if self.length[label] == length)
@@ -332,26 +406,11 @@ class Codebook:
         leaves.sort(key=lambda leaf: leaf.depth)  # stable
         return leaves
 
-    def _plant(self):
-        """Builds the tree in preorder: canonical codes put the leaves from left to right at their depths."""
-        waiting = list(reversed(self.leaves))
-        self.label_of_rank = [label for leaf in self.leaves for label in leaf.labels]
-        self.preorder = []
-        rank = 0
-
-        def grow(depth):
-            nonlocal rank
-            node = Node(first_rank=rank)
-            self.preorder.append(node)
-            if waiting[-1].depth == depth:
-                node.leaf = waiting.pop()
-                rank += len(node.leaf.labels)
-            else:
-                node.left, node.right = grow(depth + 1), grow(depth + 1)
-            return node
-
-        self.root = grow(0)
-        assert not waiting  # the sum of 2^-length is 1
+    def can_be_installed(self):
+        """Has it codes for all that may occur?"""
+        if self.masked:
+            return ESCAPE_LABEL in self.length and len(self.mask_tree.symbol_of_rank) == 256
+        return {ZERO_LABEL, ESCAPE_LABEL} <= set(self.length)
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -377,29 +436,40 @@ class Cursor:
         return run
 
 
-def decode_coded(header, chunk, codebook, data, map_bytes):
-    """Values of a CODED chunk. `data` is its region after the codebook."""
-    dtype = header.dtype
-    plane_count = 7 if header.derived else 4
-    inner_nodes = [node for node in codebook.preorder if not node.leaf]
-    cursor = Cursor(data)
-
-    # Chunk header.
-    word_count = plane_count + 1 + len(inner_nodes)
-    words = cursor.take(round_up(2 * word_count, 4))
-    reject_if(has_padding(words, 16 * word_count), "CORRUPT")
-    words = numbers_of(words, 16, word_count)
-    plane_len, escape_len = words[:plane_count], words[plane_count]
-    reject_if(max(plane_len + [escape_len]) > chunk.length, "CORRUPT")
-    codebook.root.values = chunk.length
-    for node, right_len in zip(inner_nodes, words[plane_count + 1 :]):
+def share_out(tree, length, right_lens):
+    """Numbers of values of all nodes, from those of the root and of the right children."""
+    tree.root.values = length
+    for node in tree.inner_nodes:
+        right_len = next(right_lens)
         reject_if(right_len > node.values, "CORRUPT")
         node.right.values = right_len
         node.left.values = node.values - right_len
 
+
+def decode_coded(header, chunk, codebook, data, cuts):
+    """Values of a CODED chunk. `data` is its region after codebook and quanta."""
+    dtype = header.dtype
+    plane_count = 7 if header.fine else 4
+    trees = [codebook.mask_tree, codebook.tree] if codebook.masked else [codebook.tree]
+    cursor = Cursor(data)
+
+    # Chunk header.
+    word_count = plane_count + 1 + codebook.masked + sum(len(tree.inner_nodes) for tree in trees)
+    words = cursor.take(round_up(2 * word_count, 4))
+    reject_if(has_padding(words, 16 * word_count), "CORRUPT")
+    words = numbers_of(words, 16, word_count)
+    plane_len, escape_len = words[:plane_count], words[plane_count]
+    coded_len = words[plane_count + 1] if codebook.masked else chunk.length
+    reject_if(max(plane_len + [escape_len, coded_len]) > chunk.length, "CORRUPT")
+    right_lens = iter(words[plane_count + 1 + codebook.masked :])
+    if codebook.masked:
+        share_out(codebook.mask_tree, (chunk.length + 7) // 8, right_lens)
+    share_out(codebook.tree, coded_len, right_lens)
+
     # Runs, planes, escapes, padding.
-    for node in codebook.preorder:
-        node.run = cursor.take_run(node.values, node.leaf.width if node.leaf else 1)
+    for tree in trees:
+        for node in tree.preorder:
+            node.run = cursor.take_run(node.values, node.leaf.width if node.leaf else 1)
     planes = []
     for plane in range(plane_count):
         width = plane_width(header, plane)
@@ -408,8 +478,14 @@ def decode_coded(header, chunk, codebook, data, map_bytes):
     padding = data[cursor.at :]
     reject_if(len(padding) >= 16 or any(padding), "CORRUPT")
 
-    ranks = ranks_of(codebook.root)
-    return join(header, codebook, ranks, [iter(plane) for plane in planes], iter(escapes), map_bytes)
+    labels = symbols_of(codebook.tree)
+    if codebook.masked:
+        labels = unmask(codebook, chunk.length, coded_len, labels)
+    return join(header, codebook, labels, [iter(plane) for plane in planes], iter(escapes), cuts)
+
+
+def symbols_of(tree):
+    return [tree.symbol_of_rank[rank] for rank in ranks_of(tree.root)]
 
 
 def ranks_of(node):
@@ -424,7 +500,7 @@ def ranks_of(node):
     return [next(right) if bit else next(left) for bit in goes_right]
 
 
-def join(header, codebook, ranks, planes, escapes, map_bytes):
+def join(header, codebook, labels, planes, escapes, cuts):
     """Values from labels, digits (one iterator per plane) and escapes (one iterator)."""
     dtype = header.dtype
     mantissa_bits = dtype.mantissa_bits
@@ -432,22 +508,18 @@ def join(header, codebook, ranks, planes, escapes, map_bytes):
     mantissa_mask = (1 << mantissa_bits) - 1
     digits_by_drop = [digits_of(header, drop) for drop in range(mantissa_bits + 1)]
     values = []
-    for i, rank in enumerate(ranks):
-        label = codebook.label_of_rank[rank]
+    for label, cut in zip(labels, cuts):
         if label == ZERO_LABEL:
             values.append(0)
             continue
         if label == ESCAPE_LABEL:
             bits = next(escapes, None)
             reject_if(bits is None, "CORRUPT")
-            check_escape(header, codebook, bits, map_bytes[i] if header.mapped else 0)
+            check_escape(header, codebook, bits, cut)
             values.append(bits)
             continue
-        exponent = exponent_of(header, codebook.base, label)
-        if header.derived:
-            drop = drop_of(header, exponent, map_bytes[i] if header.mapped else 0)
-        else:
-            drop = label % 4 * dtype.step
+        exponent = exponent_of(header, codebook, label, cut)
+        drop = drop_of(header, exponent, cut) if header.fine else label % 4 * dtype.step
         z = 0
         for plane, width in digits_by_drop[drop]:
             digit = next(planes[plane], None)
@@ -462,18 +534,83 @@ def join(header, codebook, ranks, planes, escapes, map_bytes):
     return values
 
 
-def check_escape(header, codebook, bits, map_byte):
+def check_escape(header, codebook, bits, cut):
     """Rule 26: was this escape needed, and is it a value that an encoder may send?"""
     dtype = header.dtype
-    allowed = labels_allowed(header, codebook.base, bits)
+    reject_if(bits == 0 and codebook.masked, "CORRUPT")
+    allowed = labels_allowed(header, codebook, bits, cut)
     reject_if(allowed and all(label in codebook.length for label in allowed), "CORRUPT")
     magnitude = bits & (1 << 8 * dtype.size - 1) - 1
     exponent = magnitude >> dtype.mantissa_bits
     if not header.strict and bits != 0:
         reject_if(magnitude == 0, "CORRUPT")
         reject_if(dtype is not FP16 and exponent == 0, "CORRUPT")
-    if header.derived:
-        reject_if(bits % (1 << drop_of(header, exponent, map_byte)) != 0, "CORRUPT")
+    if header.fine:
+        reject_if(bits % (1 << drop_of(header, exponent, cut)) != 0, "CORRUPT")
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# 5.3 Zero mask
+# ---------------------------------------------------------------------------------------------------------------------
+
+CLASS_WIDTHS = (0, 3, 5, 6, 6, 6, 4, 2, 1, 0)
+MASK_BYTES = sorted(range(256), key=lambda byte: (byte.bit_count(), byte))
+
+
+def mask_leaves(data):
+    """Leaves of the mask's tree from the last eight bytes of a codebook."""
+    reject_if(has_padding(data, 4 * len(CLASS_WIDTHS)), "CORRUPT")
+    lengths = numbers_of(data, 4, len(CLASS_WIDTHS))
+    length_of = {number: length for number, length in enumerate(lengths) if length}
+    check_lengths(length_of)
+    leaves = []
+    first = 0
+    for number, width in enumerate(CLASS_WIDTHS):
+        if number in length_of:
+            depth = length_of[number] if len(length_of) > 1 else 0
+            leaves.append(Leaf(depth, width, MASK_BYTES[first : first + (1 << width)]))
+        first += 1 << width
+    leaves.sort(key=lambda leaf: leaf.depth)  # stable
+    return leaves
+
+
+def unmask(codebook, length, coded_len, labels):
+    """Labels of all values from the zero mask and the labels of the others."""
+    mask = bytes(symbols_of(codebook.mask_tree))
+    reject_if(has_padding(mask, length), "CORRUPT")
+    is_coded = numbers_of(mask, 1, length)
+    reject_if(sum(is_coded) != coded_len, "CORRUPT")
+    rest = iter(labels)
+    return [next(rest) if coded else ZERO_LABEL for coded in is_coded]
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# 5.4 Quanta
+# ---------------------------------------------------------------------------------------------------------------------
+
+
+def read_quanta(header, chunk, data):
+    """Quanta of the chunk's blocks and the bytes after them."""
+    block_count = (chunk.length + (1 << header.block_log2) - 1) >> header.block_log2
+    size = round_up(block_count, 4)
+    reject_if(size > len(data), "CORRUPT")
+    quanta = data[:block_count]
+    reject_if(any(data[block_count:size]), "CORRUPT")
+    largest = max(quanta)
+    reject_if(largest > header.dtype.largest_exponent + (112 if header.dtype is FP16 else 0), "CORRUPT")
+    reject_if(any(0 < quantum < largest - 62 for quantum in quanta), "CORRUPT")
+    return quanta, data[size:]
+
+
+def cuts_of_quanta(header, chunk, quanta):
+    """K + drop_base for every value, None where K is 0."""
+    largest = max(quanta)
+    drop_base = 4 * (largest + header.dtype.mantissa_bits) - 252
+    cuts = []
+    for quantum in quanta:
+        cut = None if quantum == 0 else 255 - 4 * (largest - quantum) + drop_base
+        cuts.extend([cut] * (1 << header.block_log2))
+    return cuts[: chunk.length]
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -518,15 +655,20 @@ def check_header(data, count_limit, size_t_bits):
     reject_if(header.magic != MAGIC, "MAGIC")
     reject_if(header.writer_version < header.reader_version, "HEADER")
     reject_if(header.reader_version > READER_VERSION, "VERSION")
-    known_flags = STRICT | DERIVED | INSTALLED | CHECKSUM | CONSTANT
+    known_flags = STRICT | DERIVED | INSTALLED | CHECKSUM | CONSTANT | CARRIED
     reject_if(header.codec != CODEC_GCOMP or dtype is None or header.flags & ~known_flags, "UNSUPPORTED")
     reject_if(not 12 <= header.chunk_log2 <= 15, "HEADER")
     reject_if(header.constant and not header.derived, "HEADER")
-    steps = (1,) if header.constant else dtype.derived_steps if header.derived else (dtype.step,)
+    reject_if(header.carried and (header.derived or header.constant), "HEADER")
+    steps = (1,) if header.constant or header.carried else dtype.derived_steps if header.derived else (dtype.step,)
     reject_if(header.step not in steps, "HEADER")
-    reject_if(header.cap > (dtype.derived_cap if header.derived else dtype.explicit_cap), "HEADER")
+    reject_if(header.cap > (dtype.derived_cap if header.fine else dtype.explicit_cap), "HEADER")
     reject_if(header.cap % header.step != 0, "HEADER")
-    reject_if(header.drop_base != 0 and not header.mapped, "HEADER")
+    if header.carried:
+        reject_if(header.cap != dtype.derived_cap, "HEADER")
+        reject_if(not 6 <= header.block_log2 <= min(14, header.chunk_log2), "HEADER")
+    else:
+        reject_if(header.drop_base != 0 and not header.mapped, "HEADER")
     reject_if(header.directory_at < header.parts_end, "HEADER")
     reject_if(header.count > min(COUNT_MAX, count_limit), "LIMIT")
     header.measure()
@@ -569,7 +711,7 @@ def check_receiver(header, map, installed):
         try:
             reject_if(codebook_size(book, 0, len(book)) != len(book), "CORRUPT")
             codebook = Codebook(header, book)
-            reject_if(not {ZERO_LABEL, ESCAPE_LABEL} <= set(codebook.length), "CORRUPT")
+            reject_if(not codebook.can_be_installed(), "CORRUPT")
         except Rejected:
             raise Rejected("TABLE") from None
     if header.mapped:
@@ -588,7 +730,7 @@ def read_codebook(header, owner, data, codebooks):
     return codebooks[owner.index]
 
 
-def decode_chunk(header, chunks, chunk, data, codebooks, map_bytes):
+def decode_chunk(header, chunks, chunk, data, codebooks, levels):
     """Rules 18 to 26 and the values of one chunk. codebooks[None] is the installed one."""
     region = data[chunk.offset : chunk.end]
     codebook, book_bytes, body = codebooks[None], b"", region
@@ -613,7 +755,14 @@ def decode_chunk(header, chunks, chunk, data, codebooks, map_bytes):
     if chunk.owns_codebook(header):
         codebook, book_bytes = read_codebook(header, chunk, data, codebooks)
         body = region[len(book_bytes) :]
-    return decode_coded(header, chunk, codebook, body, map_bytes)
+    if header.carried:
+        quanta, body = read_quanta(header, chunk, body)
+        cuts = cuts_of_quanta(header, chunk, quanta)
+    elif header.mapped:
+        cuts = [level + header.drop_base if level else None for level in levels]
+    else:
+        cuts = [None] * chunk.length
+    return decode_coded(header, chunk, codebook, body, cuts)
 
 
 def decode(data, map=None, installed=None, capacity=None, count_limit=COUNT_MAX, size_t_bits=64):
@@ -642,9 +791,9 @@ def decode(data, map=None, installed=None, capacity=None, count_limit=COUNT_MAX,
     status, bad_chunk, values = "OK", None, []
     codebooks = {None: codebook}
     for chunk in chunks:
-        map_bytes = map.levels[chunk.first : chunk.first + chunk.length] if header.mapped else b""
+        levels = map.levels[chunk.first : chunk.first + chunk.length] if header.mapped else b""
         try:
-            values.extend(decode_chunk(header, chunks, chunk, data, codebooks, map_bytes))
+            values.extend(decode_chunk(header, chunks, chunk, data, codebooks, levels))
         except Rejected as rejection:
             values.extend([0] * chunk.length)
             if status == "OK":

@@ -157,7 +157,7 @@ def main():
     report("index.tsv", check_fresh(root))
     report("gw_decode.py", check_32_bits())
     # A list that lost its lines must not pass.
-    if kinds["decode"] < 100 or kinds["reject"] < 250:
+    if kinds["decode"] < 350 or kinds["reject"] < 480:
         report("index.tsv", ["only %(decode)d valid and %(reject)d reject vectors" % kinds])
     print("%d valid frames, %d reject vectors, %d failures" % (kinds["decode"], kinds["reject"], failures))
     return 1 if failures else 0

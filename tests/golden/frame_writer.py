@@ -10,7 +10,7 @@ SPDX-License-Identifier: BSD-2-Clause
 
 import struct
 
-STRICT, DERIVED, INSTALLED, CHECKSUM, CONSTANT = 1, 2, 4, 8, 16
+STRICT, DERIVED, INSTALLED, CHECKSUM, CONSTANT, CARRIED = 1, 2, 4, 8, 16, 32
 ZERO, RAW, CODED = 0, 1, 2
 WIRE_SCALE_ONE = 0x3F800000
 
@@ -20,6 +20,7 @@ class Dtype:
         self.number, self.name, self.size, self.mantissa_bits = number, name, size, mantissa_bits
         self.exponent_max = exponent_max  # of finite values
         self.widths, self.step, self.derived_steps, self.bias = widths, step, derived_steps, bias
+        self.exponent_min = 0 if name == "fp16" else 1  # of values with a label
         self.explicit_cap, self.derived_cap = 3 * step, mantissa_bits
         self.sign_bit = 8 * size - 1
 
@@ -93,22 +94,54 @@ def package_merge(counts, limit=11):
     return lengths
 
 
-class Book:
-    """A codebook: lengths by label, serialised form, code tree."""
+CLASS_SIZES = (1, 8, 32, 64, 64, 64, 16, 4, 2, 1)
+MASK_ORDER = sorted(range(256), key=lambda byte: (bin(byte).count("1"), byte))
+MASK_CLASSES = []  # mask bytes of each class
+for _size in CLASS_SIZES:
+    _at = sum(map(len, MASK_CLASSES))
+    MASK_CLASSES.append(MASK_ORDER[_at : _at + _size])
+CLASS_OF = {byte: number for number, members in enumerate(MASK_CLASSES) for byte in members}
 
-    def __init__(self, lengths, base=0):
+
+def planted(leaves):
+    """Leaves (depth, width, symbols) in any order -> the preorder list of nodes (prefix string, width or None for inner
+    nodes) and {symbol: (leaf prefix, index)}."""
+    leaves = sorted(leaves, key=lambda leaf: leaf[0])
+    nodes, place = {}, {}
+    code, depth = -1, leaves[0][0]
+    for leaf_depth, width, symbols in leaves:
+        code = code + 1 << leaf_depth - depth
+        depth = leaf_depth
+        prefix = format(code, "0%db" % depth) if depth else ""
+        nodes[prefix] = width
+        for i in range(depth):
+            nodes[prefix[:i]] = None
+        for index, symbol in enumerate(symbols):
+            place[symbol] = prefix, index
+    # A node comes before its descendants, these before everything to the right: string order.
+    return sorted(nodes.items()), place
+
+
+class Book:
+    """A codebook: lengths by label, serialised form, code tree. With `classes`, lengths by class of mask bytes, zeros
+    are masked. Base 1 of DERIVED and CARRIED frames: relative exponents."""
+
+    def __init__(self, lengths, base=0, classes=None):
         self.lengths, self.base = dict(lengths), base
+        self.classes = None if classes is None else dict(classes)
 
     def to_bytes(self, first=None, last=None):
         ordinary = [label for label in self.lengths if label > 1]
         first = first if first is not None else min(ordinary, default=0)
         last = last if last is not None else max(ordinary, default=0)
-        special = self.lengths.get(0, 0) | self.lengths.get(1, 0) << 4
+        zero = self.lengths.get(0, 0) if self.classes is None else 15
+        special = zero | self.lengths.get(1, 0) << 4
         nibbles = [self.lengths.get(label, 0) for label in range(first, last + 1)] if first else []
-        return bytes((self.base, first, last, special)) + pack(nibbles, 4)
+        masks = b"" if self.classes is None else pack([self.classes.get(i, 0) for i in range(10)] + [0] * 6, 4)
+        return bytes((self.base, first, last, special)) + pack(nibbles, 4) + masks
 
     def tree(self):
-        """Preorder list of nodes (prefix string, width or None for inner nodes) and {label: (leaf prefix, index)}."""
+        """planted() of the labels."""
         leaves = []
         for length in range(1, 12):
             rest = sorted(label for label in self.lengths if self.lengths[label] == length)
@@ -118,20 +151,17 @@ class Book:
                 rest = rest[1 << width :]
         if len(self.lengths) == 1:
             leaves = [(0, 0, list(self.lengths))]
-        leaves.sort(key=lambda leaf: leaf[0])
-        nodes, place = {}, {}
-        code, depth = -1, leaves[0][0]
-        for leaf_depth, width, labels in leaves:
-            code = code + 1 << leaf_depth - depth
-            depth = leaf_depth
-            prefix = format(code, "0%db" % depth) if depth else ""
-            nodes[prefix] = width
-            for i in range(depth):
-                nodes[prefix[:i]] = None
-            for index, label in enumerate(labels):
-                place[label] = prefix, index
-        # A node comes before its descendants, these before everything to the right: string order.
-        return sorted(nodes.items()), place
+        return planted(leaves)
+
+    def mask_tree(self):
+        """planted() of the mask bytes."""
+        alone = len(self.classes) == 1
+        return planted(
+            [
+                (0 if alone else length, len(MASK_CLASSES[number]).bit_length() - 1, MASK_CLASSES[number])
+                for number, length in sorted(self.classes.items())
+            ]
+        )
 
 
 # ---- labels and drops -----------------------------------------------------------------------------------------------
@@ -140,15 +170,31 @@ class Book:
 class Format:
     """What of a frame the labels and drops of its values depend on."""
 
-    def __init__(self, dtype, strict=False, derived=False, constant=False, step=None, cap=None, drop_base=0):
+    def __init__(
+        self,
+        dtype,
+        strict=False,
+        derived=False,
+        constant=False,
+        step=None,
+        cap=None,
+        drop_base=0,
+        block_log2=None,
+        deep_cut=False,
+        tolerance_bits=23,
+    ):
         self.dtype, self.strict, self.derived, self.constant = dtype, strict, derived, constant
-        self.step = step or (1 if derived else dtype.step)
-        full = dtype.derived_cap if derived else dtype.explicit_cap
+        self.carried = block_log2 is not None
+        self.fine = derived or self.carried
+        self.step = step or (1 if self.fine else dtype.step)
+        full = dtype.derived_cap if self.fine else dtype.explicit_cap
         self.cap = full - full % self.step if cap is None else cap
-        self.drop_base = drop_base
+        self.drop_base, self.block_log2 = drop_base, block_log2
         self.mapped = derived and not constant
+        self.deep_cut, self.tolerance_bits = deep_cut, tolerance_bits  # of the handles; no fields of the frame
+        self.levels_name = "carried" if self.carried else "derived" if derived else "explicit"
 
-    def label(self, bits, drop, base):
+    def label(self, bits, drop, base, turn=0):
         """Label of a rounded value, 1 if it has none."""
         d = self.dtype
         if bits == 0:
@@ -156,22 +202,46 @@ class Format:
         _, exponent, mantissa = d.split(bits)
         if exponent > d.exponent_max or (exponent == 0 and (d is not FP16 or mantissa == 0)):
             return 1
-        if self.derived:
+        if self.fine:
+            exponent -= turn
+            if exponent < d.exponent_min:
+                exponent += d.exponent_max - d.exponent_min + 1
             return exponent + (2 if d is FP16 else 1)
         x = exponent + 1 if d is FP16 else exponent - base
         return 4 * x + drop // d.step if 1 <= x <= 63 else 1
 
-    def derived_drop(self, exponent, map_byte):
+    def cut(self, map_byte):
+        """K + drop_base: where the quantum of a map byte is; None if nothing is cut."""
+        return map_byte + self.drop_base if map_byte else None
+
+    def cut_of_quantum(self, quantum):
+        """The same for a quantum of a CARRIED frame: q = quantum in section 3."""
+        return 4 * (quantum + self.dtype.mantissa_bits) + 3 if quantum else None
+
+    def quantum(self, cut):
+        """Exponent of the quantum in fp32's bias."""
+        return (cut - 3 >> 2) - self.dtype.mantissa_bits
+
+    def turn(self, cut):
+        if cut is None:
+            return 0
+        d = self.dtype
+        return max(0, min(self.quantum(cut) - d.bias, d.exponent_max) - d.exponent_min)
+
+    def drop_at(self, exponent, cut):
         d = self.dtype
         if exponent > d.exponent_max or (exponent == 0 and d is not FP16):
             return 0
         if self.constant:
             return self.cap
-        octave = 4 * ((max(exponent, 1) if d is FP16 else exponent) + d.bias) + 3
-        t = map_byte + self.drop_base - octave
-        if map_byte == 0 or t < 4:
+        if cut is None:
             return 0
-        return min(self.cap, t >> 2) // self.step * self.step
+        octave = 4 * ((max(exponent, 1) if d is FP16 else exponent) + d.bias) + 3
+        t = cut - octave
+        return 0 if t < 4 else min(self.cap, t >> 2) // self.step * self.step
+
+    def derived_drop(self, exponent, map_byte):
+        return self.drop_at(exponent, self.cut(map_byte))
 
 
 # ---- chunks ---------------------------------------------------------------------------------------------------------
@@ -180,14 +250,18 @@ class Format:
 class Coded:
     """A CODED chunk in parts, each of which a reject vector may spoil before it is serialised."""
 
-    def __init__(self, format_, book, values, drops, escape_at=()):
+    def __init__(self, format_, book, values, drops, escape_at=(), cuts=None, quanta=b"", after=()):
+        """`after`: bits of the zero mask after those of the values."""
         d = format_.dtype
+        relative = format_.fine and book.base == 1
         nodes, place = book.tree()
         bits = {prefix: [] for prefix, _ in nodes}
-        planes = [[] for _ in range(7 if format_.derived else 4)]
+        planes = [[] for _ in range(7 if format_.fine else 4)]
         self.escapes = []
         for i, (value, drop) in enumerate(zip(values, drops)):
-            label = format_.label(value, drop, book.base)
+            label = format_.label(value, drop, book.base, format_.turn(cuts[i]) if relative else 0)
+            if label == 0 and book.classes is not None and i not in escape_at:
+                continue
             if label not in place or i in escape_at:
                 label = 1
             prefix, index = place[label]
@@ -201,36 +275,63 @@ class Coded:
                 left = d.mantissa_bits + 1
                 z, kept = sign << d.mantissa_bits | mantissa, left - drop
                 assert z & (1 << drop) - 1 == 0
-                cuts = []
+                cuts_of_z = []
                 for plane, width in enumerate(d.widths):
                     if width > kept:
                         break
-                    cuts.append((plane, width))
+                    cuts_of_z.append((plane, width))
                     kept -= width
-                cuts += [(plane, width) for plane, width in ((4, 4), (5, 2), (6, 1)) if kept & width]
-                for plane, width in cuts:
+                cuts_of_z += [(plane, width) for plane, width in ((4, 4), (5, 2), (6, 1)) if kept & width]
+                for plane, width in cuts_of_z:
                     left -= width
                     planes[plane].append(z >> left & (1 << width) - 1)
         widths = list(d.widths) + [4, 2, 1]
+        self.quanta = padded(bytes(quanta), 4)
         self.plane_len = [len(plane) for plane in planes]
         self.escape_len = len(self.escapes)
-        self.right_len = [sum(bits[prefix]) for prefix, width in nodes if width is None]
-        self.runs = [pack(bits[prefix], 1 if width is None else width) for prefix, width in nodes]
+        self.coded_len = None  # no zero mask
+        self.right_len, self.runs = right_lens_and_runs(nodes, bits)
+        if book.classes is not None:
+            self._mask(book, [value != 0 or i in escape_at for i, value in enumerate(values)], list(after))
         self.planes = [pack(plane, width) for plane, width in zip(planes, widths)]
         self.escapes = padded(values_bytes(self.escapes, d), 4)
         self.header_padding = 0
         self.padding = None  # bytes after the escapes; None: what is needed
         self.book_bytes = b""
 
+    def _mask(self, book, coded, after):
+        nodes, place = book.mask_tree()
+        bits = {prefix: [] for prefix, _ in nodes}
+        for byte in mask_bytes(coded + after):
+            prefix, index = place[byte]
+            for depth in range(len(prefix)):
+                bits[prefix[:depth]].append(int(prefix[depth]))
+            bits[prefix].append(index)
+        right_len, runs = right_lens_and_runs(nodes, bits)
+        self.coded_len = sum(coded)
+        self.right_len, self.runs = right_len + self.right_len, runs + self.runs
+
     def to_bytes(self):
-        words = self.plane_len + [self.escape_len] + self.right_len
+        words = self.plane_len + [self.escape_len] + [self.coded_len] * (self.coded_len is not None) + self.right_len
         header = struct.pack("<%dH" % len(words), *words)
         if len(header) % 4:
             header += struct.pack("<H", self.header_padding)
-        body = header + b"".join(self.runs) + b"".join(self.planes) + self.escapes
+        body = self.quanta + header + b"".join(self.runs) + b"".join(self.planes) + self.escapes
         if self.padding is not None:
             return body + self.padding
         return body + bytes(-(len(self.book_bytes) + len(body)) % 16)
+
+
+def right_lens_and_runs(nodes, bits):
+    return (
+        [sum(bits[prefix]) for prefix, width in nodes if width is None],
+        [pack(bits[prefix], 1 if width is None else width) for prefix, width in nodes],
+    )
+
+
+def mask_bytes(coded):
+    """Bytes of the zero mask from one bool per value."""
+    return [sum(bit << i for i, bit in enumerate(coded[at : at + 8])) for at in range(0, len(coded), 8)]
 
 
 class Chunk:
@@ -244,9 +345,9 @@ def raw_chunk(values, dtype):
     return Chunk(RAW, body=padded(values_bytes(values, dtype), 16))
 
 
-def coded_chunk(format_, book, values, drops, index=None, escape_at=()):
+def coded_chunk(format_, book, values, drops, index=None, escape_at=(), cuts=None, quanta=b""):
     """A CODED chunk that owns its book if an index is given, else it needs `book` set (or an installed one)."""
-    parts = Coded(format_, book, values, drops, escape_at)
+    parts = Coded(format_, book, values, drops, escape_at, cuts, quanta)
     if index is None:
         return Chunk(CODED, body=parts.to_bytes())
     parts.book_bytes = book.to_bytes()
@@ -281,6 +382,7 @@ class Frame:
             | INSTALLED * bool(self.installed)
             | CHECKSUM * self.checksum
             | CONSTANT * f.constant
+            | CARRIED * f.carried
         )
 
     def map_hash(self):
@@ -331,7 +433,7 @@ class Frame:
             get("extension_units", extension // 8),
             get("step", f.step),
             get("cap", f.cap),
-            get("drop_base", f.drop_base),
+            get("drop_base", f.block_log2 if f.carried else f.drop_base),
             get("count", self.count),
             get("size", at),
         )
@@ -352,6 +454,120 @@ class Frame:
         return meta + payload
 
 
+# ---- section 6 ------------------------------------------------------------------------------------------------------
+
+
+def power_below(x):
+    """The largest power of two of at most x, at least 1."""
+    return 1 << max(0, int(x).bit_length() - 1)
+
+
+def lg(x):
+    k = x.bit_length() - 1
+    return 256 * k + ((x - (1 << k)) * 256 >> k)
+
+
+def cost(counts):
+    counts = [count for count in counts if count]
+    if len(counts) <= 1:
+        return 0
+    total = lg(sum(counts))
+    return sum(count * max(256, total - lg(count)) for count in counts)
+
+
+def counts_of(items):
+    counts = {}
+    for item in items:
+        counts[item] = counts.get(item, 0) + 1
+    return counts
+
+
+class Group:
+    """Consecutive chunks with one codebook: the rounded values with their drops and cuts."""
+
+    def __init__(self, format_, values, drops, cuts, chunk_len, is_small):
+        self.format, self.values, self.drops, self.cuts = format_, values, drops, cuts
+        self.first_len = min(chunk_len, len(values))
+        self.period = 64 if is_small else 64 * min(16, power_below(len(values) // 4096))
+
+    def labels(self, period, base, relative=False):
+        f = self.format
+        return [
+            f.label(self.values[i], self.drops[i], base, f.turn(self.cuts[i]) if relative else 0)
+            for i in range(len(self.values))
+            if i % period < 64
+        ]
+
+    def window(self):
+        d = self.format.dtype
+        if d is FP16 or self.format.fine:
+            return 0
+        exponents = [
+            d.split(bits)[1]
+            for i, bits in enumerate(self.values)
+            if i % self.period < 64 and self.format.label(bits, 0, 0) != 0
+        ]
+        return min(191, max(0, max((e for e in exponents if 0 < e < 255), default=0) + 4 - 63))
+
+    def is_relative(self):
+        if not self.format.deep_cut or not (self.format.mapped or self.format.carried):
+            return False
+        if all(cut is None for cut in self.cuts):
+            return False
+        period = 64 * power_below(len(self.values) // 1024)
+        plain, turned = (
+            cost(counts_of(label for label in self.labels(period, 0, relative) if label).values())
+            for relative in (False, True)
+        )
+        return turned < plain
+
+    def book(self):
+        relative = self.is_relative()
+        base = 1 if relative else self.window()
+        labels = self.labels(self.period, base, relative)
+        counts = counts_of(labels)
+        coded = [bits != 0 for i, bits in enumerate(self.values) if i % self.period < 64]
+        classes = counts_of(CLASS_OF[byte] for byte in mask_bytes(coded))
+        plain = cost(counts.values())
+        masked = cost(count for label, count in counts.items() if label) + cost(classes.values())
+        masked += sum(256 * (CLASS_SIZES[number].bit_length() - 1) * count for number, count in classes.items())
+        masked += 114688 * len(labels) // self.first_len
+        is_masked = 4 * counts.get(0, 0) >= len(labels) and masked < plain - plain // 32
+        needed = (1,) if is_masked else (0, 1)
+        if is_masked:
+            counts.pop(0, None)
+        if self.period > 64:
+            counts.update((label, max(1, counts.get(label, 0))) for label in needed)
+            classes = {number: max(1, classes.get(number, 0)) for number in range(10)}
+        if not counts:  # nothing but zeros: no chunk is CODED
+            return Book({1: 1}, base)
+        return Book(package_merge(counts), base, package_merge(classes) if is_masked else None)
+
+
+def quanta_of_chunk(quanta):
+    """What the library writes for the quanta of a caller."""
+    return bytes(quantum if quantum >= max(quanta) - 62 else 0 for quantum in quanta)
+
+
+def cuts_of_frame(format_, count, chunk_log2, levels=b"", quanta=b""):
+    """K + drop_base for each value of a frame, None where nothing is cut."""
+    if format_.mapped:
+        return [format_.cut(level) for level in levels]
+    if not format_.carried:
+        return [None] * count
+    cuts = []
+    for first in range(0, count, 1 << chunk_log2):
+        length = min(1 << chunk_log2, count - first)
+        for quantum in quanta_of_chunk(quanta_in(format_, quanta, first, length)):
+            cuts += [format_.cut_of_quantum(quantum)] * min(1 << format_.block_log2, first + length - len(cuts))
+    return cuts
+
+
+def quanta_in(format_, quanta, first, length):
+    log2 = format_.block_log2
+    return quanta[first >> log2 : align(first + length, 1 << log2) >> log2]
+
+
 def write_frame(
     format_,
     values,
@@ -362,6 +578,7 @@ def write_frame(
     installed=None,
     levels=b"",
     wire_scale=WIRE_SCALE_ONE,
+    quanta=b"",
 ):
     """Section 6: the frame of these rounded values. `installed` is (id, generation, Book)."""
     d = format_.dtype
@@ -374,40 +591,27 @@ def write_frame(
         levels,
         wire_scale,
     )
+    cuts = cuts_of_frame(format_, len(values), chunk_log2, levels, quanta)
     chunk_len = 1 << chunk_log2
     group_len = 1 << 17 if preset == "fast" else chunk_len
     for start in range(0, len(values), group_len):
-        group = range(start, min(len(values), start + group_len))
-        period = 64 * min(16, max(1, len(group) // 4096)) if preset == "fast" else 64
-        counted = [i for i in group if (i - start) % period < 64]
-        if installed:
-            book = installed[2]
-        else:
-            natural = [i for i in counted if format_.label(values[i], 0, 0) != 0]
-            exponents = [d.split(values[i])[1] for i in natural]
-            exponents = [e for i, e in zip(natural, exponents) if 0 < e < 255]
-            base = 0 if d is FP16 or format_.derived else min(191, max(0, max(exponents, default=0) + 4 - 63))
-            counts = {}
-            for i in counted:
-                label = format_.label(values[i], drops[i], base)
-                counts[label] = counts.get(label, 0) + 1
-            if period > 64:
-                counts = {**counts, 0: max(1, counts.get(0, 0)), 1: max(1, counts.get(1, 0))}
-            book = Book(package_merge(counts), base)
+        end = min(len(values), start + group_len)
+        group = Group(format_, values[start:end], drops[start:end], cuts[start:end], chunk_len, preset == "small")
+        book = installed[2] if installed else group.book()
         owner = None
-        for first in range(start, group[-1] + 1, chunk_len):
+        for first in range(start, end, chunk_len):
             index = first // chunk_len
-            part = slice(first, min(len(values), first + chunk_len))
+            part = slice(first, min(end, first + chunk_len))
             raw = raw_chunk(values[part], d)
             if not any(values[part]):
                 frame.chunks.append(Chunk(ZERO))
                 continue
-            if installed:
-                coded = coded_chunk(format_, book, values[part], drops[part])
-            elif owner is None:
-                coded = coded_chunk(format_, book, values[part], drops[part], index)
-            else:
-                coded = coded_chunk(format_, book, values[part], drops[part])
+            owns = not installed and owner is None
+            own_quanta = quanta_of_chunk(quanta_in(format_, quanta, first, part.stop - first)) if quanta else b""
+            coded = coded_chunk(
+                format_, book, values[part], drops[part], index if owns else None, (), cuts[part], own_quanta
+            )
+            if not installed and not owns:
                 coded.book = owner
             if len(coded.book_bytes) + len(coded.body) < len(raw.body):
                 frame.chunks.append(coded)

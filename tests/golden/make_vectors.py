@@ -18,7 +18,7 @@ import sys
 
 import frame_writer as fw
 from frame_writer import BF16, CODED, DTYPES, FP16, FP32, RAW, ZERO, Book, Chunk, Coded, Format, Frame
-from vector_values import Rng, map_for, plain_value, rounded, special_values
+from vector_values import Rng, flat_map, map_for, plain_value, quanta_for, rounded, special_values
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 
@@ -28,7 +28,7 @@ COLUMNS = (
     "bad_chunk",  # lowest bad chunk, if the content of one is bad
     "rule",  # number of the broken rule in section 8, 0 for valid frames
     "dtype",  # of the receiver's handle
-    "levels",  # of the receiver's handle: explicit or derived
+    "levels",  # of the receiver's handle: explicit, derived or carried
     "count",  # values, where the frame gives any (bad chunks as +0)
     "values_crc",  # CRC32C of the values
     "values",  # file of the values, where it is kept
@@ -40,8 +40,13 @@ COLUMNS = (
     "generation",
     "count_limit",  # of the receiver
     "capacity",  # of the receiver's output, in values; none: large enough
+    "tolerance_bits",  # of the receiver's handle
     "preset",  # fast or small: encoding the values by truncation with the header's options gives the frame
     "constant_drop",  # for that, in frames without a map
+    "deep_cut",  # for that: 0 or 1
+    "quanta",  # for that: file of one byte per block, in carried frames
+    "source",  # for that: file of other values to start from
+    "rounding",  # for that: truncate, nearest or stochastic
 )
 VALUES_FILE_MAX = 8192  # bytes; longer outputs are checked by their CRC only
 
@@ -107,8 +112,7 @@ class Index:
         self,
         name,
         data,
-        dtype,
-        derived,
+        format_,
         receiver,
         status="OK",
         rule=0,
@@ -116,9 +120,13 @@ class Index:
         values=None,
         preset=None,
         constant_drop=None,
+        quanta=None,
+        source=None,
+        rounding="truncate",
     ):
         assert name not in self.names, name
         self.names.add(name)
+        dtype = format_.dtype
         values_crc = values_file = None
         if values is not None:
             content = fw.values_bytes(values, dtype)
@@ -131,7 +139,7 @@ class Index:
             bad_chunk,
             rule,
             dtype.name,
-            "derived" if derived else "explicit",
+            format_.levels_name,
             None if values is None else len(values),
             values_crc,
             values_file,
@@ -143,8 +151,13 @@ class Index:
             receiver.generation,
             receiver.count_limit,
             receiver.capacity,
+            format_.tolerance_bits,
             preset,
             constant_drop,
+            int(format_.deep_cut),
+            self._support("quanta", quanta),
+            None if source is None else self._file(name + ".src", fw.values_bytes(source, dtype)),
+            rounding,
         )
         self.lines.append("\t".join("-" if field is None else str(field) for field in fields))
 
@@ -168,30 +181,29 @@ class Decode:
 
     def add(self, name, frame, values, data=None, **more):
         receiver = more.pop("receiver", None) or receiver_of(frame)
-        self.index.add(
-            "decode/" + name,
-            data or frame.to_bytes(),
-            frame.format.dtype,
-            frame.format.derived,
-            receiver,
-            values=values,
-            **more,
-        )
+        self.index.add("decode/" + name, data or frame.to_bytes(), frame.format, receiver, values=values, **more)
 
     def data(self, dtype, count, zeros=4, **more):
         """One value in `zeros` is 0."""
         return [0 if self.rng.one_in(zeros) else plain_value(self.rng, dtype, **more) for _ in range(count)]
 
-    def encoded(self, name, format_, source, preset="small", constant_level=None, **more):
-        """A frame as the library's encoder makes it, by map or constant."""
-        levels = b""
-        if format_.mapped:
+    def encoded(self, name, format_, source, preset="small", constant_level=None, rounding=None, **more):
+        """A frame as the library's encoder makes it, by map, quanta or constant. With a rounding, the vector keeps the
+        values before it."""
+        levels, cuts = more.pop("levels", b""), None
+        if format_.mapped and not levels:
             levels, format_.drop_base = map_for(self.rng, format_, source)
+        if format_.carried:
+            quanta = more.setdefault("quanta", quanta_for(self.rng, format_, source))
+            cuts = fw.cuts_of_frame(format_, len(source), more.get("chunk_log2", 12), b"", quanta)
         level = constant_level or 0
-        values, drops = rounded(format_, source, levels, lambda i: level)
+        values, drops = rounded(format_, source, levels, lambda i: level, cuts, rounding or "truncate")
         frame = fw.write_frame(format_, values, drops, preset, levels=levels, **more)
-        drop = None if format_.mapped else format_.cap if format_.derived else level * format_.dtype.step
-        self.add(name, frame, values, preset=preset, constant_drop=drop)
+        drop = None
+        if not format_.mapped and not format_.carried:
+            drop = format_.cap if format_.derived else level * format_.dtype.step
+        extra = {"source": source, "rounding": rounding} if rounding else {}
+        self.add(name, frame, values, preset=preset, constant_drop=drop, quanta=more.get("quanta"), **extra)
         return frame
 
     def all(self):
@@ -201,6 +213,11 @@ class Decode:
         self.codebooks()
         self.chunks()
         self.later()
+        self.rng = Rng(4)  # of its own: the vectors above stay as they are
+        self.masked()
+        self.relative()
+        self.carried()
+        self.deep()
 
     def later(self):
         """What a writer of a later version may add and this decoder skips."""
@@ -495,6 +512,284 @@ class Decode:
         self.add("raw-fp16", frame, [1, 0x8001, 0x7BFF])
         self.add("capacity-exact", frame, [1, 0x8001, 0x7BFF], receiver=receiver_of(frame, capacity=3, count_limit=3))
 
+    # ---- zero masks ----
+
+    def sparse(self, dtype, count, one_in, **more):
+        """One value in `one_in` is not 0."""
+        return [plain_value(self.rng, dtype, **more) if self.rng.one_in(one_in) else 0 for _ in range(count)]
+
+    def masked(self):
+        for dtype in DTYPES:
+            for one_in, count in ((3, 901), (10, 1200), (80, 3000)):
+                frame = self.encoded(
+                    "masked-explicit-%s-%d" % (dtype.name, one_in),
+                    Format(dtype),
+                    self.sparse(dtype, count, one_in),
+                    constant_level=2,
+                )
+                assert frame.chunks[0].book_bytes[3] & 15 == (15 if one_in > 3 else 1), one_in
+            source = self.sparse(dtype, 1001, 12)
+            for i, bits in enumerate(special_values(dtype)):
+                source[90 * i + 5] = bits
+            self.encoded("masked-derived-" + dtype.name, Format(dtype, derived=True), self.sparse(dtype, 1001, 12))
+            self.encoded("masked-specials-" + dtype.name, Format(dtype), source, checksum=True)
+            self.encoded("masked-strict-" + dtype.name, Format(dtype, strict=True, derived=True), source)
+        constant = Format(FP32, derived=True, constant=True, step=1, cap=13)
+        self.encoded("masked-constant", constant, self.sparse(FP32, 999, 12), checksum=True)
+        # Around the bytes of the mask and the words of its runs.
+        for count in (249, 255, 256, 257, 263):
+            frame = self.forced_book("masked-count-%d" % count, Format(BF16), self.sparse(BF16, count, 5), masked=True)
+        # Several chunks with one codebook: sampled, so that all classes have codes; and one chunk of zeros.
+        source = self.sparse(FP32, 2 * 4096, 40) + [0] * 4096 + self.sparse(FP32, 999, 5)
+        self.encoded("masked-shared", Format(FP32), source, preset="fast", constant_level=3, checksum=True)
+        self.encoded(
+            "masked-shared-bf16", Format(BF16, derived=True), self.sparse(BF16, 2 * 4096 + 77, 60), preset="fast"
+        )
+        # One class: no byte of the mask takes a bit, or the bytes of one class take their number in it.
+        value = FP32.bits(1, 120, 0x700000)
+        patterns = {
+            0: [0],
+            1: [1, 128, 16],
+            2: [3, 129, 0x0E],
+            3: [0x16, 0x35],
+            4: [0x39, 0x3E],
+            5: [0x57, 0xCF],
+            6: [0xFC, 0x7F],
+            7: [0xDF, 0xFB],
+            8: [0xFD, 0xFE],
+            9: [255],
+        }
+        for number, members in patterns.items():
+            source = []
+            for i in range(50):
+                byte = members[i % len(members)]
+                source += [value if byte >> bit & 1 else 0 for bit in range(8)]
+            self.forced_book("masked-class-%d" % number, constant, source, classes={number: 1})
+        # A chain of ten classes, and two classes of which one does not occur.
+        source = [value if self.rng.below(8) < i // 200 else 0 for i in range(1601)]
+        chain = {i: min(i + 1, 9) for i in range(10)}
+        for name, classes in (("chain", chain), ("chain-back", {9 - i: length for i, length in chain.items()})):
+            self.forced_book("masked-" + name, constant, source, classes=classes)
+        lengths = {0: 9, 9: 9, **{i: i for i in range(1, 9)}}
+        self.forced_book("masked-chain-mixed", constant, source, classes=lengths)
+        self.forced_book("masked-two-classes", constant, [value] * 400, classes={2: 1, 9: 1})
+        # Fewer zeros than a quarter, by force; no zero at all; the only value is an escape.
+        self.forced_book("masked-dense", Format(BF16), self.data(BF16, 500, zeros=9), masked=True)
+        self.forced_book("masked-no-zero", Format(FP16), self.data(FP16, 300, zeros=10**9), masked=True)
+        only = [0] * 300
+        only[299] = FP32.bits(1, 255, 3)
+        self.forced_book("masked-only-escape", Format(FP32), only, masked=True)
+        self.forced_book("masked-only-minus-zero", Format(FP32, strict=True), [0] * 299 + [1 << 31], masked=True)
+        everything = dict(enumerate((1, 2, 4, 4, 5, 5, 5, 6, 7, 7)))
+        assert sum(2.0**-length for length in everything.values()) == 1
+        for dtype in DTYPES:
+            other = self.data(dtype, 200, spread=3, zeros=10**9)
+            base = 0 if dtype is FP16 else 70
+            counts = {1: 1, **fw.counts_of(Format(dtype).label(bits, 0, base) for bits in other)}
+            book = Book(fw.package_merge(counts), base, everything)
+            self.encoded(
+                "masked-installed-" + dtype.name, Format(dtype), self.sparse(dtype, 700, 9), installed=(8, 2, book)
+            )
+
+    def forced_book(
+        self, name, format_, source, relative=False, masked=False, classes=None, quanta=b"", levels=b"", **more
+    ):
+        """A frame of one chunk, with a codebook of the given kind."""
+        if format_.mapped and not levels:
+            levels, format_.drop_base = map_for(self.rng, format_, source)
+        cuts = fw.cuts_of_frame(format_, len(source), 12, levels, quanta)
+        values, drops = rounded(format_, source, levels, None, cuts)
+        group = fw.Group(format_, values, drops, cuts, 4096, True)
+        base = 1 if relative else group.window()
+        counts = fw.counts_of(group.labels(64, base, relative))
+        if masked or classes:
+            counts.pop(0, None)
+            found = fw.counts_of(fw.CLASS_OF[byte] for byte in fw.mask_bytes([bits != 0 for bits in values]))
+            classes = classes or fw.package_merge(found)
+        book = Book(fw.package_merge(counts or {1: 1}), base, classes)
+        frame = Frame(format_, len(values), levels=levels, **more)
+        own = fw.quanta_of_chunk(quanta) if quanta else b""
+        frame.chunks = [fw.coded_chunk(format_, book, values, drops, 0, (), cuts, own)]
+        assert len(frame.chunks[0].book_bytes + frame.chunks[0].body) < fw.align(len(values) * format_.dtype.size, 16)
+        self.add(name, frame, values)
+        return frame
+
+    # ---- relative exponents ----
+
+    def relative(self):
+        count = 500
+        for dtype in DTYPES:
+            for masked in (False, True):
+                name = "relative-%s%s" % ("masked-" if masked else "", dtype.name)
+                source = self.sparse(dtype, count, 3) if masked else self.data(dtype, count)
+                self.forced_book(name, Format(dtype, derived=True), source, True, masked, checksum=masked)
+            for step in dtype.derived_steps[1:]:
+                self.forced_book(
+                    "relative-%s-step%d" % (dtype.name, step),
+                    Format(dtype, derived=True, step=step),
+                    self.data(dtype, count),
+                    True,
+                )
+            # Every exponent against quanta at both ends and beyond them: K = 0, K = 1, K = 255.
+            exponents = range(dtype.exponent_min, dtype.exponent_max + 1)
+            for place, quantum in (
+                ("low", 1 - 30),
+                ("first", 1),
+                ("middle", (dtype.exponent_max + 1) // 2),
+                ("last", dtype.exponent_max),
+                ("high", dtype.exponent_max + 9),
+            ):
+                format_ = Format(dtype, derived=True)
+                byte = {"low": 1, "high": 255}.get(place, 128)
+                byte, format_.drop_base = flat_map(format_, quantum + dtype.bias, byte)
+                source = [
+                    dtype.bits(e & 1, e, (1 << dtype.mantissa_bits) - 1) if i % 3 else 0
+                    for e in exponents
+                    for i in range(9)
+                ]
+                levels = bytes(0 if i % 11 == 0 else byte for i in range(len(source)))
+                self.forced_book("relative-%s-quantum-%s" % (dtype.name, place), format_, source, True, levels=levels)
+        format_ = Format(FP32, derived=True, tolerance_bits=10)
+        self.forced_book("relative-tolerance-10", format_, self.data(FP32, count), True)
+        self.encoded("derived-tolerance-7", Format(BF16, derived=True, tolerance_bits=7), self.data(BF16, count))
+        self.encoded("derived-tolerance-1", Format(FP16, derived=True, tolerance_bits=1), self.data(FP16, count))
+        book = Book({0: 1, 1: 3, **dict.fromkeys(range(2, 14), 5)}, 1)
+        self.encoded(
+            "relative-installed",
+            Format(BF16, derived=True, deep_cut=True),
+            self.data(BF16, count),
+            installed=(3, 4, book),
+        )
+        classes = dict(enumerate((1, 2, 4, 4, 5, 5, 5, 6, 7, 7)))
+        book = Book({1: 3, 2: 1, 3: 2, 4: 3}, 1, classes)
+        source = self.sparse(FP32, count, 6)
+        self.encoded(
+            "relative-masked-installed",
+            Format(FP32, derived=True, deep_cut=True),
+            source,
+            installed=(3, 4, book),
+            checksum=True,
+        )
+
+    # ---- carried frames ----
+
+    def carried(self):
+        for dtype in DTYPES:
+            for log2, count in ((6, 640), (7, 1001), (9, 2048), (9, 2049), (12, 4096), (12, 700)):
+                format_ = Format(dtype, block_log2=log2)
+                self.encoded(
+                    "carried-%s-block%d-%d" % (dtype.name, log2, count),
+                    format_,
+                    self.data(dtype, count),
+                    rounding="nearest",
+                )
+            for relative, masked in ((True, False), (False, True), (True, True)):
+                name = "carried-%s%s%s" % ("relative-" * relative, "masked-" * masked, dtype.name)
+                source = self.sparse(dtype, 900, 4) if masked else self.data(dtype, 900)
+                format_ = Format(dtype, block_log2=7)
+                self.forced_book(name, format_, source, relative, masked, quanta=quanta_for(self.rng, format_, source))
+            self.encoded(
+                "carried-strict-" + dtype.name,
+                Format(dtype, strict=True, block_log2=6),
+                [b for b in special_values(dtype) for _ in range(20)] + self.data(dtype, 400),
+            )
+            format_ = Format(dtype, block_log2=6)
+            largest = dtype.exponent_max + dtype.bias
+            for name, quanta in (
+                ("exact", [0] * 6),
+                ("largest", [largest] * 6),
+                ("window", [largest, largest - 62, max(1, largest - 63), 0, 1, largest - 61]),
+                ("one", [1] * 6),
+            ):
+                source = self.data(dtype, 370, top=dtype.exponent_max, spread=20)
+                self.encoded("carried-%s-quanta-%s" % (dtype.name, name), format_, source, quanta=bytes(quanta))
+        format_ = Format(FP32, block_log2=14)
+        self.encoded("carried-chunk-log2-14", format_, self.sparse(FP32, (1 << 14) + 99, 300), chunk_log2=14)
+        format_ = Format(BF16, block_log2=13)
+        self.encoded(
+            "carried-chunk-log2-15", format_, self.sparse(BF16, (1 << 15) + 8200, 300), chunk_log2=15, preset="fast"
+        )
+        source = self.sparse(FP32, 4096, 60) + [0] * 4096 + self.sparse(FP32, 4096, 60)
+        source += [plain_value(self.rng, FP32, spread=100) for _ in range(9)]
+        self.encoded("carried-coded-zero-raw", Format(FP32, block_log2=10), source, preset="fast", checksum=True)
+        book = Book({0: 1, 1: 3, **dict.fromkeys(range(100, 148), 7)})
+        self.encoded(
+            "carried-installed", Format(FP32, block_log2=8), self.data(FP32, 900), installed=(1, 2, book), checksum=True
+        )
+        self.encoded("carried-empty", Format(FP16, block_log2=9), [])
+        self.encoded("carried-one-value", Format(FP32, block_log2=9), [FP32.bits(0, 120, 5)])
+
+    # ---- deep cut ----
+
+    def deep(self):
+        for dtype in DTYPES:
+            for rounding in ("truncate", "nearest", "stochastic"):
+                for strict in (False, True):
+                    name = "deep-%s-%s%s" % (rounding, "strict-" * strict, dtype.name)
+                    source = self.data(dtype, 900)
+                    for i, bits in enumerate(special_values(dtype) * 2):
+                        source[40 * i + 7] = bits
+                    if dtype is FP16:
+                        for i in range(0, 900, 4):
+                            source[i] = self.rng.below(1024) | self.rng.below(2) << 15
+                    derived = Format(dtype, strict=strict, derived=True, deep_cut=True)
+                    self.encoded(name, derived, source, rounding=rounding, checksum=strict)
+                    carried = Format(dtype, strict=strict, block_log2=6, deep_cut=True)
+                    self.encoded("carried-" + name, carried, source, rounding=rounding)
+                self.deep_edges(dtype, rounding)
+                # Sparse after the cut: masks and relative exponents.
+                format_ = Format(dtype, derived=True, deep_cut=True, tolerance_bits=8)
+                source = self.data(dtype, 1500)
+                byte, format_.drop_base = flat_map(format_, (14 if dtype is FP16 else 120) + dtype.bias + 4)
+                frame = self.encoded(
+                    "deep-sparse-%s-%s" % (rounding, dtype.name),
+                    format_,
+                    source,
+                    rounding=rounding,
+                    levels=bytes([byte - self.rng.below(9) for _ in source]),
+                )
+                if rounding == "stochastic":
+                    assert frame.chunks[0].book_bytes[3] & 15 == 15
+            source = self.data(dtype, 2 * 4096 + 55)
+            format_ = Format(dtype, derived=True, deep_cut=True, tolerance_bits=9)
+            byte, format_.drop_base = flat_map(format_, (14 if dtype is FP16 else 120) + dtype.bias + 4)
+            levels = bytes([byte + 8 - self.rng.below(17) for _ in source])
+            frame = self.encoded(
+                "deep-shared-" + dtype.name, format_, source, "fast", rounding="stochastic", levels=levels
+            )
+            assert frame.chunks[0].book_bytes[0] == 1 and frame.chunks[0].book_bytes[3] & 15 == 15
+
+    def deep_edges(self, dtype, rounding):
+        """Quanta at both ends of the exponents; values of one half of them, the next ones, and one unit below them."""
+        m = dtype.mantissa_bits
+        full = (1 << m) - 1
+        top = dtype.exponent_max + dtype.bias
+        values = []
+        format_ = Format(dtype, strict=True, block_log2=6, deep_cut=True)
+        blocks = []
+        for quantum in (1 + dtype.bias, 2 + dtype.bias, 12 + dtype.bias, top - 1, top):
+            q = quantum - dtype.bias
+            block = [0, 1 << dtype.sign_bit]
+            for exponent in (q, q - 1, q - 2, q - 3, q - 8, q - 30, q - 31, q - 32, q - 33, q - 40, 1, 0):
+                for mantissa in (0, 1, full, 1 << m - 1):
+                    if 0 <= exponent <= dtype.exponent_max:
+                        block.append(dtype.bits(exponent + mantissa & 1, exponent, mantissa))
+            block += [dtype.bits(0, dtype.exponent_max, full), dtype.bits(1, dtype.exponent_max + 1, 0)]
+            values += (block * 3)[:64]
+            blocks.append(quantum)
+        self.encoded(
+            "deep-edges-%s-%s" % (rounding, dtype.name), format_, values, rounding=rounding, quanta=bytes(blocks)
+        )
+        # Derived: the same values against quanta above the largest exponent and below the smallest one.
+        format_ = Format(dtype, derived=True, deep_cut=True)
+        byte, format_.drop_base = flat_map(format_, top)
+        levels = bytes(min(255, byte + 9 * (i % 8)) if i % 7 else 0 for i in range(len(values)))
+        self.encoded("deep-above-%s-%s" % (rounding, dtype.name), format_, values, rounding=rounding, levels=levels)
+        format_ = Format(dtype, derived=True, deep_cut=True)
+        byte, format_.drop_base = flat_map(format_, dtype.bias + 1)
+        levels = bytes(max(1, byte - 4 * (i % 12)) for i in range(len(values)))
+        self.encoded("deep-below-%s-%s" % (rounding, dtype.name), format_, values, rounding=rounding, levels=levels)
+
 
 def coded_with_counts(format_, base, values, drops, index=0, more=()):
     """A chunk with an exact codebook for a given base; `more` values are only counted."""
@@ -530,8 +825,7 @@ class Reject:
         self.index.add(
             "reject/%02d-%s" % (rule, name),
             frame.to_bytes() if data is None else data,
-            frame.format.dtype,
-            frame.format.derived,
+            frame.format,
             receiver or receiver_of(frame),
             status,
             rule,
@@ -551,6 +845,12 @@ class Reject:
         self.labels()
         self.several()
         self.limits()
+        self.carried_header()
+        self.carried_receiver()
+        self.quanta()
+        self.mask_lengths()
+        self.masks()
+        self.fine_escapes()
 
     # ---- bases ----
 
@@ -610,7 +910,7 @@ class Reject:
             self.forced(4, "codec-%d" % codec, "UNSUPPORTED", small(), codec=codec)
         for dtype in (0, 4, 255):
             self.forced(4, "dtype-%d" % dtype, "UNSUPPORTED", small(), dtype=dtype)
-        for bit in (5, 8, 15):
+        for bit in (6, 8, 15):
             self.forced(4, "flag-bit%d" % bit, "UNSUPPORTED", small(), flags=1 << bit)
         for log2 in (0, 11, 16, 76, 255):
             self.forced(5, "chunk-log2-%d" % log2, "HEADER", small(), chunk_log2=log2)
@@ -886,7 +1186,7 @@ class Reject:
         def bad(name, data, chunk, *zeroed):
             return self.add(18, name, "CHECKSUM", frame, data, bad_chunk=chunk, values=without(*zeroed))
 
-        bad("flipped-body-first-chunk", flip(data, start[0] + 300), 0, 0)
+        bad("flipped-body-first-chunk", flip(data, start[0] + 100), 0, 0)
         bad("flipped-body-last-chunk", flip(data, start[2] + 40, 0x80), 2, 2)
         bad("flipped-last-byte", flip(data, len(data) - 1, 0x80), 2, 2)
         # A codebook counts for all chunks that use it.
@@ -1073,13 +1373,27 @@ class Reject:
 
     # ---- rules 21 to 23 ----
 
-    def spoiled(self, rule, name, change, format_=None, count=200, book=None, escape_at=(), values=None, drops=None):
+    def spoiled(
+        self,
+        rule,
+        name,
+        change,
+        format_=None,
+        count=200,
+        book=None,
+        escape_at=(),
+        values=None,
+        drops=None,
+        quanta=b"",
+        after=(),
+    ):
         """A good chunk whose parts are changed before they are put together; padded to 16 anew."""
         format_ = format_ or Format(FP32)
         if values is None:
             values = [self.tree_value(format_, i) for i in range(count)]
             drops = self.drops(format_, values)
-        parts = Coded(format_, book or self.tree_book(format_), values, drops, escape_at)
+        cuts = fw.cuts_of_frame(format_, count, 12, b"", quanta) if format_.carried else None
+        parts = Coded(format_, book or self.tree_book(format_), values, drops, escape_at, cuts, quanta, after)
         parts.book_bytes = (book or self.tree_book(format_)).to_bytes()
         change(parts)
         chunk = Chunk(CODED, 1, parts.book_bytes, parts.to_bytes())
@@ -1495,6 +1809,368 @@ class Reject:
         frame.force["size"] = raw_end + 16 + (1 << 40)
         self.add(9, "size-above-raw-" + name, "SHORT", frame)
 
+    # ---- carried frames ----
+
+    def carried_frame(self, dtype=FP32, count=200, **more):
+        """One CODED chunk of blocks of 64."""
+        self.rng = Rng(5)
+        format_ = Format(dtype, block_log2=6)
+        source = [0 if self.rng.one_in(4) else plain_value(self.rng, dtype, spread=6) for _ in range(count)]
+        quanta = quanta_for(self.rng, format_, source)
+        values, drops = rounded(format_, source, None, None, fw.cuts_of_frame(format_, count, 12, b"", quanta))
+        return fw.write_frame(format_, values, drops, "small", quanta=quanta, **more)
+
+    def carried_header(self):
+        def forced(rule, name, dtype=FP32, **fields):
+            self.forced(rule, "carried-" + name, "HEADER", self.carried_frame(dtype), **fields)
+
+        forced(6, "derived", flags=fw.CARRIED | fw.DERIVED)
+        forced(6, "constant", flags=fw.CARRIED | fw.CONSTANT)
+        forced(6, "derived-constant", flags=fw.CARRIED | fw.DERIVED | fw.CONSTANT)
+        forced(6, "of-derived", flags=fw.CARRIED | fw.DERIVED, extension_units=2)
+        for dtype in DTYPES:
+            for step in (0, *dtype.derived_steps[1:]):
+                forced(7, "%s-step%d" % (dtype.name, step), dtype, step=step)
+            for cap in (0, dtype.derived_cap - 1, dtype.derived_cap + 1, 255):
+                forced(7, "%s-cap%d" % (dtype.name, cap), dtype, cap=cap)
+        for block_log2 in (0, 5, 13, 14, 15, -1, 0x100 + 9, -0x8000):
+            forced(7, "block-log2-%d" % block_log2, drop_base=block_log2)
+        for block_log2 in (15, 16):
+            forced(7, "chunk-log2-15-block-log2-%d" % block_log2, chunk_log2=15, drop_base=block_log2)
+        forced(7, "extension-short", flags=fw.CARRIED | fw.CHECKSUM)
+
+    def carried_receiver(self):
+        frame = self.carried_frame(installed=(5, 9, Book({0: 1, 1: 3, **dict.fromkeys(range(110, 122), 5)})))
+        self.add(15, "carried-nothing-installed", "TABLE", frame, receiver=Receiver())
+        other = Book({0: 2, 1: 1, 100: 2}).to_bytes()
+        self.add(15, "carried-other-content", "TABLE", frame, receiver=receiver_of(frame, book=other))
+        # Relative exponents need quanta: the same codebook serves derived frames with a map.
+        book = Book({0: 1, 1: 2, 122: 2}, 1)
+        frame = self.small(Format(FP32, derived=True), installed=(1, 1, book))
+        data = self.small(Format(FP32, derived=True, constant=True, step=1, cap=6), installed=(1, 1, book))
+        self.add(15, "relative-for-constant", "TABLE", data, receiver=receiver_of(data, book=book.to_bytes()))
+
+    def quanta(self):
+        """Rule 20, after the codebook."""
+        for dtype in DTYPES:
+            format_ = Format(dtype, block_log2=6)
+            value = dtype.bits(0, 20, 0)
+            values = [value if i % 3 else 0 for i in range(200)]
+            book = Book({0: 1, 1: 2, format_.label(value, 0, 0): 2})
+            low = dtype.bias + 1
+            largest = dtype.exponent_max + dtype.bias
+
+            def spoiled(name, bad, padding=bytes(4)):
+                def change(parts):
+                    parts.quanta = bytes(bad)
+
+                self.spoiled(
+                    20, "quanta-%s-%s" % (name, dtype.name), change, format_, 200, book, (), values, [0] * 200, bytes(4)
+                )
+
+            spoiled("too-large", [0, 0, largest + 1, 0])
+            spoiled("255", [255, 0, 0, 0])
+            spoiled("below-window", [1, 0, 0, 64])
+            spoiled("below-window-first", [low, 0, low + 63, 0] if dtype is not FP16 else [largest - 63, 0, 0, largest])
+            # Three blocks have a byte of padding, five blocks three.
+            for count, at in ((190, 3), (300, 5), (300, 7)):
+                part = values[:190] if count == 190 else values + values[:100]
+                size = fw.align((count + 63) // 64, 4)
+
+                def padded(parts):
+                    parts.quanta = bytes(1 if i == at else 0 for i in range(size))
+
+                name = "quanta-padding-%s-%d" % (dtype.name, at)
+                self.spoiled(20, name, padded, format_, count, book, (), part, [0] * count, bytes(size))
+        # Cut off: the region ends after the codebook, or within the quanta of 40 blocks.
+        format_ = Format(FP32, block_log2=6)
+        for name, size in (("nothing", 0), ("16", 16), ("32", 32)):
+            book = Book({0: 1, 1: 3, **dict.fromkeys(range(100, 196), 8)}).to_bytes()
+            chunk = Chunk(CODED, 1, book, bytes(-len(book) % 16 + size))
+            self.second(20, "quanta-truncated-" + name, chunk, format_, 64 * 60)
+        # A user of another chunk's codebook: its crc comes before its quanta.
+        value = FP32.bits(0, 120, 0)
+        book = Book({0: 1, 1: 2, 121: 2})
+        for checksum in (False, True):
+            frame = Frame(format_, 4096 + 200, checksum=checksum)
+            source = [value if i % 5 == 0 else 0 for i in range(4096 + 200)]
+            chunks = []
+            for index, part in enumerate((source[:4096], source[4096:])):
+                parts = Coded(format_, book, part, [0] * len(part), (), [None] * len(part), bytes(len(part) + 63 >> 6))
+                if index == 0:
+                    parts.book_bytes = book.to_bytes()
+                else:
+                    parts.quanta = b"\xff" + parts.quanta[1:]
+                chunks.append(Chunk(CODED, 0, parts.book_bytes, parts.to_bytes()))
+            frame.chunks = chunks
+            if checksum:
+                frame.force["crc", 1] = 0x12345678
+            rule, status = (18, "CHECKSUM") if checksum else (20, "CORRUPT")
+            self.add(rule, "quanta-of-user", status, frame, bad_chunk=1, values=source[:4096] + [0] * 200)
+        # The same for its size: as large as RAW.
+        frame = Frame(format_, 4096 + 200, checksum=True)
+        frame.chunks = [chunks[0], Chunk(CODED, 0, b"", bytes(800))]
+        frame.force["crc", 1] = 0x12345678
+        self.add(18, "size-of-user", "CHECKSUM", frame, bad_chunk=1, values=source[:4096] + [0] * 200)
+
+    # ---- zero masks ----
+
+    def mask_lengths(self):
+        """Rule 20, the end of a codebook."""
+        constant = Format(FP32, derived=True, constant=True, step=1, cap=12)
+        values = [0 if i % 2 else FP32.bits(0, 100 + i % 3, 0) for i in range(200)]
+        labels = {101: 1, 102: 2, 103: 2}
+
+        def spoiled(name, change, classes=None, format_=constant, source=values, lengths=labels, base=0):
+            """A chunk that fits its codebook, whose bytes are then changed. All its mask bytes are 0x55: class 4."""
+            good = Book(lengths, base, classes or {4: 1})
+            parts = Coded(format_, good, source, self.drops(format_, source), (), [None] * len(source))
+            data = bytearray(good.to_bytes())
+            change(data)
+            parts.book_bytes = bytes(data)
+            self.second(20, "mask-" + name, Chunk(CODED, 1, parts.book_bytes, parts.to_bytes()), format_, len(source))
+
+        def put(at, value):
+            return lambda data: data.__setitem__(at, value)
+
+        # The last eight bytes are the classes: class 4 is the low nibble of the third of them.
+        spoiled("no-class", put(-6, 0))
+        spoiled("single-length-2", put(-6, 2))
+        spoiled("single-length-11", put(-6, 11))
+        spoiled("single-length-12", put(-6, 12))
+        spoiled("single-length-15", put(-6, 15))
+        spoiled("kraft-over", put(-8, 0x11))
+        spoiled("kraft-under", put(-8, 2))
+        spoiled("kraft-under-two", lambda data: (put(-6, 2)(data), put(-8, 2)(data)))
+        ten = {i: min(i + 1, 9) for i in range(10)}
+        spoiled("kraft-under-least", put(-4, 0xA9), ten)
+        spoiled("length-12", put(-4, 0xC9), ten)
+        for at in (-3, -2, -1):
+            for bits in (1, 0x80):
+                spoiled("class-padding%d-%02x" % (at, bits), put(at, bits))
+        # No label with a code, and too many: label 0 has none.
+        book = Book({1: 1}, 0, {4: 1}).to_bytes()
+        self.second(20, "mask-no-label", Chunk(CODED, 1, book[:3] + b"\x0f" + book[4:], bytes(36)), constant)
+        spoiled("labels-kraft-under", put(4, 0x22))
+        spoiled("labels-kraft-over", put(3, 0x1F))
+        for length in (12, 13, 14):
+            spoiled("zero-length-%d" % length, put(3, length))
+        # Cut off by the end of the region: within and before the classes.
+        book = Book({101: 1, 102: 2, 103: 2}, 0, {4: 1}).to_bytes()
+        assert len(book) == 16
+        wide = Book({101: 1, **{102 + i: 4 for i in range(8)}}, 0, {4: 1}).to_bytes()
+        assert len(wide) == 20
+        self.second(20, "mask-truncated", Chunk(CODED, 1, wide[:16], b""), constant)
+        frame = Frame(constant, 2 * 4096 + 200)
+        user = fw.coded_chunk(constant, Book({101: 1, **{102 + i: 4 for i in range(8)}}, 0, {4: 1}), values, [12] * 200)
+        frame.chunks = [Chunk(CODED, 0, wide[:16]), Chunk(ZERO, body=padded_to_16(wide[16:])), user]
+        self.add(20, "mask-truncated-shared", "CORRUPT", frame, bad_chunk=0, values=[0] * (2 * 4096 + 200))
+        # Base: relative exponents where there are quanta only, and no other value in frames with them.
+        spoiled("relative-constant", put(0, 1))
+        explicit = {4 * 40: 1, 4 * 41: 2, 4 * 42: 2}
+        spoiled("base-192", put(0, 192), None, Format(FP32), values, explicit, 60)
+        for base in (2, 64, 191, 255):
+            value = FP32.bits(0, 120, 0)
+            format_ = Format(FP32, block_log2=6)
+
+            def change(parts):
+                parts.book_bytes = bytes((base,)) + parts.book_bytes[1:]
+
+            self.spoiled(
+                20,
+                "carried-base-%d" % base,
+                change,
+                format_,
+                200,
+                Book({0: 1, 121: 1}),
+                (),
+                [value, 0] * 100,
+                [0] * 200,
+                bytes(4),
+            )
+            format_ = Format(FP32, derived=True, drop_base=100)
+            frame = Frame(format_, 200, levels=bytes(200))
+            parts = Coded(format_, Book({0: 1, 121: 1}), [value, 0] * 100, [0] * 200)
+            parts.book_bytes = Book({0: 1, 121: 1}, base).to_bytes()
+            frame.chunks = [Chunk(CODED, 0, parts.book_bytes, parts.to_bytes())]
+            self.add(20, "derived-base-%d" % base, "CORRUPT", frame, bad_chunk=0, values=[0] * 200)
+
+    def masks(self):
+        """Rules 21 to 24."""
+        value = FP32.bits(0, 120, 0)
+        one = Book({120: 1}, 90, {3: 2, 4: 2, 5: 1})  # one label, which takes no bits: runs of the mask alone
+        many = Book({120: 1, 124: 2, 128: 3, 132: 3}, 90, {0: 2, 1: 2, 2: 1})
+        count = 197
+        values = [0 if i % 8 in (0, 3, 5) or i % 16 == 7 else value for i in range(count)]
+        sparse = [FP32.bits(0, 120 + i % 4, 0) if i % 8 == 5 or i % 24 == 2 else 0 for i in range(count)]
+
+        def spoiled(rule, name, change, book=one, source=values, **more):
+            self.spoiled(rule, "mask-" + name, change, Format(FP32), count, book, (), source, [0] * count, **more)
+
+        def coded(by):
+            return lambda parts: setattr(parts, "coded_len", parts.coded_len + by)
+
+        spoiled(21, "coded-len-198", lambda parts: setattr(parts, "coded_len", 198))
+        spoiled(21, "coded-len-65535", lambda parts: setattr(parts, "coded_len", 65535))
+        spoiled(21, "coded-len-above-tree", lambda parts: setattr(parts, "coded_len", 198), many, sparse)
+        spoiled(21, "right-len-65535", lambda parts: parts.right_len.__setitem__(0, 65535))
+        spoiled(21, "right-len-above-root", lambda parts: parts.right_len.__setitem__(0, 26))
+        spoiled(21, "right-len-above-node", lambda parts: parts.right_len.__setitem__(1, 25), many, sparse)
+        # The label tree has as many values as coded_len says, fewer than the chunk.
+        spoiled(
+            21,
+            "right-len-above-coded-len",
+            lambda parts: parts.right_len.__setitem__(2, parts.coded_len + 1),
+            many,
+            sparse,
+        )
+        spoiled(
+            21,
+            "header-padding",
+            lambda parts: setattr(parts, "header_padding", 1),
+            Book({120: 1}, 90, {4: 1, 5: 1}),
+            values[:192] + [value] * 5,
+        )
+        # Set bits: the same runs, digits and sizes, one number changed.
+        for by in (-1, 1):
+            spoiled(23, "coded-len%+d" % by, coded(by))
+        # coded_len and digits agree with each other, not with the mask: of one value more or less.
+        for by in (-1, 1):
+
+            def both(parts, by=by):
+                parts.coded_len += by
+                for plane in range(4):
+                    parts.plane_len[plane] += by
+
+            spoiled(23, "coded-len-and-digits%+d" % by, both)
+        # Bits after the last value: the last byte of the mask has five. Counted in coded_len, and not.
+        for bit in (0, 2):
+            after = [False] * bit + [True]
+            spoiled(23, "after-last-%d" % bit, lambda parts: None, after=after)
+            spoiled(23, "after-last-%d-not-counted" % bit, coded(-1), after=after)
+
+        def in_run(node, at, bits):
+            def change(parts):
+                data = bytearray(parts.runs[node])
+                data[at] ^= bits
+                parts.runs[node] = bytes(data)
+
+            return change
+
+        # Preorder of the mask's tree: its root, the leaf of class 5, an inner node, the leaves of classes 3 and 4.
+        spoiled(23, "root-bit", in_run(0, 0, 1))
+        spoiled(23, "root-padding", in_run(0, 3, 2))
+        spoiled(23, "root-padding-last", in_run(0, 3, 0x80))
+        spoiled(
+            23,
+            "root-right-len-less",
+            lambda parts: parts.right_len.__setitem__(0, parts.right_len[0] - 1),
+            Book({120: 1}, 90, {0: 1, 9: 1}),
+            [value] * 96 + [0] * 101,
+        )
+        spoiled(
+            23,
+            "leaf-padding",
+            lambda parts: parts.runs.__setitem__(1, parts.runs[1][:-1] + bytes((parts.runs[1][-1] | 0x80,))),
+        )
+        # Classes of one byte take no bits: a mask of 0x00 and 0xff is its root's run alone.
+        spoiled(
+            23, "zero-and-full-flipped", in_run(0, 0, 3), Book({120: 1}, 90, {0: 1, 9: 1}), [value] * 96 + [0] * 101
+        )
+        for name, by in (("more", 1), ("less", -1)):
+
+            def digits(parts, by=by):
+                parts.plane_len[1] += by
+
+            spoiled(24, "digits-one-" + name, digits)
+
+        def size(parts):
+            natural = parts.to_bytes()
+            parts.to_bytes = lambda: natural[: 16 * (len(natural) // 32) - len(parts.book_bytes) % 16]
+
+        spoiled(22, "cut", size)
+        spoiled(22, "runs-missing", lambda parts: setattr(parts, "runs", []))
+
+    # ---- escapes where labels are turned or zeros masked ----
+
+    def fine_escapes(self):
+        def forced(name, format_, book, values, quanta, at=10, levels=None):
+            """Value 10 is escaped without need."""
+            count = len(values)
+            cuts = fw.cuts_of_frame(format_, count, 12, levels or b"", quanta)
+            drops = [
+                format_.drop_at(format_.dtype.split(bits)[1], cut) if format_.fine else 0
+                for bits, cut in zip(values, cuts)
+            ]
+            for bits, drop in zip(values[:at] + values[at + 1 :], drops[:at] + drops[at + 1 :]):
+                assert bits % (1 << drop) == 0
+            parts = Coded(format_, book, values, drops, (at,), cuts, quanta)
+            assert parts.escape_len == 1
+            parts.book_bytes = book.to_bytes()
+            chunk = Chunk(CODED, 0, parts.book_bytes, parts.to_bytes())
+            if format_.mapped:
+                frame = Frame(format_, count, levels=levels)
+                frame.chunks = [chunk]
+                self.add(26, name, "CORRUPT", frame, bad_chunk=0, values=[0] * count)
+            else:
+                self.second(26, name, chunk, format_, count)
+
+        def with_classes(book, values, at=10):
+            coded = [bits != 0 or i == at for i, bits in enumerate(values)]
+            book.classes = fw.package_merge(fw.counts_of(fw.CLASS_OF[byte] for byte in fw.mask_bytes(coded)))
+            return book
+
+        one = FP32.bits(0, 120, 0)
+        values = [one if i % 2 else 0 for i in range(200)]
+        carried = Format(FP32, block_log2=6)
+        forced("masked-plus-zero", Format(FP32), with_classes(Book({1: 1, 120: 1}, 90), values), values, b"")
+        forced(
+            "masked-plus-zero-strict",
+            Format(FP32, strict=True),
+            with_classes(Book({1: 1, 120: 1}, 90), values),
+            values,
+            b"",
+        )
+        forced("masked-plus-zero-carried", carried, with_classes(Book({1: 1, 121: 1}), values), values, bytes(4))
+        values[10] = FP32.bits(1, 120, 1)
+        forced("masked-has-label", Format(FP32), with_classes(Book({1: 1, 120: 1}, 90), values), values, b"")
+        values[10] = 1 << 31
+        forced("masked-minus-zero", Format(FP32), with_classes(Book({1: 1, 120: 1}, 90), values), values, b"")
+        # A quantum of 110: 120 is the label of 11, 2 + 10; the largest below it, 109, the last one.
+        quanta = bytes([110] * 4)
+        turn = carried.turn(carried.cut_of_quantum(110))
+        assert turn == 109 and carried.label(one, 0, 0, turn) == 12
+        values[10] = FP32.bits(1, 120, 1 << 22)
+        forced("relative-has-label", carried, Book({0: 1, 1: 2, 12: 2}, 1), values, quanta)
+        values[10] = FP32.bits(1, 109, 0)
+        assert carried.label(values[10], 0, 0, turn) == 255
+        forced("relative-has-label-below", carried, Book({0: 1, 1: 3, 12: 2, 255: 3}, 1), values, quanta)
+        # The bits that the quantum of the block cuts: of this block, not of the next one.
+        values[10] = FP32.bits(0, 121, 1 << 11)
+        forced("dropped-bits-carried", carried, Book({0: 1, 1: 2, 121: 2}), values, bytes([110, 0, 0, 0]))
+        values[10], values[190] = one, FP32.bits(0, 121, 1)
+        forced("dropped-bits-carried-last", carried, Book({0: 1, 1: 2, 121: 2}), values, bytes([0, 0, 110, 99]), 190)
+        fp16 = Format(FP16, block_log2=6)
+        half = FP16.bits(0, 14, 0)
+        values = [half if i % 2 else 0 for i in range(200)]
+        values[10] = FP16.bits(1, 0, 3)
+        forced("dropped-bits-carried-fp16", fp16, Book({0: 1, 1: 2, 16: 2}), values, bytes([112, 0, 0, 0]))
+        # fp16: neither exponent nor mantissa under an ordinary label: in the planes, and where the quantum leaves the sign
+        # alone. The first chunk is one of subnormals without their digits, the second one of e = 1 whose codebook names
+        # the label of e = 0 instead.
+        for name, quantum, label, value in (("carried", 0, 2, 1023), ("relative", 126, 19, FP16.bits(1, 1, 0))):
+            cuts = [fp16.cut_of_quantum(quantum)] * 100
+            drops = [fp16.drop_at(value >> 10 & 31, cut) for cut in cuts]
+            written = Book({fp16.label(value, 0, 0, fp16.turn(cuts[0])): 1}, int(quantum > 0))
+            parts = Coded(fp16, written, [value] * 100, drops, (), cuts, bytes([quantum] * 2))
+            if quantum == 0:
+                parts.planes = [bytes(len(plane)) for plane in parts.planes]
+            else:
+                assert drops == [10] * 100 and written.lengths == {label + 1: 1}
+            parts.book_bytes = Book({label: 1}, written.base).to_bytes()
+            chunk = Chunk(CODED, 1, parts.book_bytes, parts.to_bytes())
+            self.second(25, "zero-mantissa-" + name, chunk, fp16, 100)
+
     # ---- which chunk and which rule decides ----
 
     def several(self):
@@ -1569,15 +2245,32 @@ class Reject:
 
 def random_format(rng):
     dtype = rng.pick(DTYPES)
-    derived = not rng.one_in(3)
-    constant = derived and rng.one_in(3)
-    strict = rng.one_in(3)
-    if constant:
+    kind = rng.pick(("explicit", "constant", "derived", "derived", "carried", "carried"))
+    strict, deep_cut = rng.one_in(3), rng.one_in(2)
+    if kind == "constant":
         return Format(dtype, strict, True, True, 1, rng.below(dtype.mantissa_bits + 1))
-    if derived:
+    if kind == "carried":
+        return Format(dtype, strict, block_log2=rng.between(6, 12), deep_cut=deep_cut)
+    if kind == "derived":
+        more = {"tolerance_bits": rng.pick((23, 23, dtype.mantissa_bits, rng.between(1, 23)))}
+        if deep_cut:
+            return Format(dtype, strict, True, deep_cut=True, **more)
         step = rng.pick(dtype.derived_steps)
-        return Format(dtype, strict, True, False, step, rng.below(dtype.derived_cap // step + 1) * step)
+        return Format(dtype, strict, True, False, step, rng.below(dtype.derived_cap // step + 1) * step, **more)
     return Format(dtype, strict, cap=rng.below(4) * dtype.step)
+
+
+def random_quanta(rng, format_, values):
+    """Levels, cuts and quanta of a frame of the given values; sets drop_base."""
+    levels, quanta = b"", b""
+    if format_.mapped:
+        levels, format_.drop_base = map_for(rng, format_, values)
+        if rng.one_in(3):  # all parameters alike: relative exponents pay
+            byte = rng.between(1, 255)
+            levels = bytes(byte if not rng.one_in(30) else level for level in levels)
+    if format_.carried:
+        quanta = quanta_for(rng, format_, values)
+    return levels, quanta
 
 
 def random_values(rng, format_, count):
@@ -1601,51 +2294,80 @@ def random_values(rng, format_, count):
 
 def random_frame(rng):
     """A frame as the library's encoder makes it but for explicit levels that change from value to value; its values;
-    the preset and constant drop with which the encoder makes it, if it does."""
+    the fields of the index with which the encoder makes it, if it does."""
     format_ = random_format(rng)
     chunk_log2 = 12 if not rng.one_in(16) else rng.between(13, 15)
     count = rng.pick((rng.below(40), rng.below(600), 4000 + rng.below(200), rng.below(13000)))
     source = random_values(rng, format_, count)
     if rng.one_in(4) and count > 4096:
         source[:4096] = [0] * 4096
-    levels = b""
-    if format_.mapped:
-        levels, format_.drop_base = map_for(rng, format_, source)
+    levels, quanta = random_quanta(rng, format_, source)
+    cuts = fw.cuts_of_frame(format_, count, chunk_log2, levels, quanta)
     level = rng.below(format_.cap // format_.dtype.step + 1)
     picks = [level] if rng.one_in(2) else [rng.below(4) for _ in range(16)]
-    values, drops = rounded(format_, source, levels, lambda i: picks[i * 7 % len(picks)])
+    rounding = rng.pick(("truncate", "nearest", "stochastic")) if format_.fine else "truncate"
+    values, drops = rounded(format_, source, levels, lambda i: picks[i * 7 % len(picks)], cuts, rounding)
     installed = None
     if rng.one_in(4):
-        base = 0 if format_.derived or format_.dtype is FP16 else rng.below(192)
-        counts = {0: 1 + rng.below(50), 1: 1 + rng.below(5)}
-        for bits, drop in list(zip(values, drops))[::3]:
-            label = format_.label(bits, drop, base)
-            counts[label] = counts.get(label, 0) + 1
-        installed = (rng.below(1 << 32), rng.below(1 << 32), Book(fw.package_merge(counts), base))
+        base, relative = random_base(rng, format_)
+        turns = [format_.turn(cut) if relative else 0 for cut in cuts]
+        labels = [format_.label(bits, drop, base, turn) for bits, drop, turn in zip(values, drops, turns)]
+        counts = {0: 1 + rng.below(50), 1: 1 + rng.below(5), **fw.counts_of(labels[::3])}
+        book = Book(fw.package_merge(counts), base)
+        if rng.one_in(2):
+            del counts[0]
+            counts[1] = counts.get(1, 1)
+            book = Book(fw.package_merge(counts), base, random_classes(rng, range(10)))
+        installed = (rng.below(1 << 32), rng.below(1 << 32), book)
     wire_scale = rng.pick((fw.WIRE_SCALE_ONE, 0x41000000, 0x3DCCCCCD))
     preset = rng.pick(("fast", "small"))
-    frame = fw.write_frame(format_, values, drops, preset, chunk_log2, rng.one_in(3), installed, levels, wire_scale)
+    checksum = rng.one_in(3)
+    frame = fw.write_frame(format_, values, drops, preset, chunk_log2, checksum, installed, levels, wire_scale, quanta)
     if rng.one_in(6):  # a frame of a later version: no encoder of this one makes it
         frame.tail = rng.bytes(8 * (1 + rng.below(5)))
         frame.force["ignorable_flags"] = rng.below(256)
         preset = None
-    if format_.mapped:
-        return frame, values, preset, None
-    if format_.derived:
-        return frame, values, preset, format_.cap if preset else None
-    return frame, values, preset if len(picks) == 1 else None, level * format_.dtype.step if preset else None
+    encoder = {"preset": preset, "rounding": rounding}
+    if format_.fine:
+        encoder["source"], encoder["quanta"] = source, quanta or None
+    if format_.constant:
+        encoder["constant_drop"] = format_.cap
+    if not format_.fine:
+        encoder["constant_drop"] = level * format_.dtype.step
+        if len(picks) > 1:
+            preset = None
+    return frame, values, encoder if preset else {}
+
+
+def random_base(rng, format_):
+    """Base of a codebook, and whether that means relative exponents."""
+    if format_.mapped or format_.carried:
+        relative = rng.one_in(2)
+        return int(relative), relative
+    return 0 if format_.derived or format_.dtype is FP16 else rng.below(192), False
+
+
+def random_classes(rng, needed):
+    """Code lengths of at least these classes."""
+    classes = sorted(set(needed) | {number for number in range(10) if rng.one_in(4)})
+    return dict(zip(classes, random_lengths(rng, len(classes))))
 
 
 def random_book(rng, format_, labels):
     """Any complete codebook for these labels and some more."""
     possible = (
         range(2, 33 if format_.dtype is FP16 else 256)
-        if format_.derived
+        if format_.fine
         else range(4, 128 if format_.dtype is FP16 else 256)
     )
     labels = sorted(set(labels) | {rng.pick(possible) for _ in range(rng.pick((0, 1, 3, 30, 200)))})
+    return dict(zip(labels, random_lengths(rng, len(labels))))
+
+
+def random_lengths(rng, count):
+    """Lengths of any complete code."""
     lengths = [0]
-    while len(lengths) < len(labels):
+    while len(lengths) < count:
         # Splitting the newest makes deep trees, any other one flat ones.
         at = len(lengths) - 1 if rng.one_in(2) else rng.below(len(lengths))
         if lengths[at] < 11:
@@ -1654,7 +2376,7 @@ def random_book(rng, format_, labels):
     for i in range(len(lengths) - 1, 0, -1):
         j = rng.below(i + 1)
         lengths[i], lengths[j] = lengths[j], lengths[i]
-    return dict(zip(labels, lengths if len(lengths) > 1 else [1]))
+    return lengths if count > 1 else [1]
 
 
 def random_structure(rng):
@@ -1664,26 +2386,32 @@ def random_structure(rng):
     d = format_.dtype
     count = 4096 + rng.below(300) if rng.one_in(3) else 1 + rng.below(600)
     source = random_values(rng, format_, count)
-    levels = b""
-    if format_.mapped:
-        levels, format_.drop_base = map_for(rng, format_, source)
+    levels, quanta = random_quanta(rng, format_, source)
+    cuts = fw.cuts_of_frame(format_, count, 12, levels, quanta)
     picks = [rng.below(4) for _ in range(16)]
-    values, drops = rounded(format_, source, levels, lambda i: picks[i * 7 % 16])
+    values, drops = rounded(format_, source, levels, lambda i: picks[i * 7 % 16], cuts)
     frame = Frame(format_, count, checksum=rng.one_in(4), levels=levels)
-    base = (
-        0
-        if format_.derived or d is FP16
-        else max(0, min(191, max(d.split(bits)[1] for bits in values) - rng.below(70)))
-    )
+    base, relative = random_base(rng, format_)
+    if not format_.fine and d is not FP16:
+        base = max(0, min(191, max(d.split(bits)[1] for bits in values) - rng.below(70)))
+    turns = [format_.turn(cut) if relative else 0 for cut in cuts]
     for index in range((count + 4095) // 4096):
         part = frame.chunk_range(index)
-        labels = {format_.label(bits, drop, base) for bits, drop in zip(values[part], drops[part])}
+        labels = {
+            format_.label(*of_value, base, turn) for *of_value, turn in zip(values[part], drops[part], turns[part])
+        }
         labels.add(1)
+        escape_at = {rng.below(4096) for _ in range(2)} if rng.one_in(6) else ()
+        classes = None
+        if rng.one_in(2):
+            labels.discard(0)
+            coded = [bits != 0 or i in escape_at for i, bits in enumerate(values[part])]
+            classes = random_classes(rng, {fw.CLASS_OF[byte] for byte in fw.mask_bytes(coded)})
         if rng.one_in(3) and len(labels) > 2:
             labels.discard(rng.pick(sorted(labels - {1})))
-        book = Book(random_book(rng, format_, labels), base)
-        escape_at = {rng.below(4096) for _ in range(2)} if rng.one_in(6) else ()
-        parts = Coded(format_, book, values[part], drops[part], escape_at)
+        book = Book(random_book(rng, format_, labels), base, classes)
+        own = fw.quanta_of_chunk(fw.quanta_in(format_, quanta, part.start, part.stop - part.start)) if quanta else b""
+        parts = Coded(format_, book, values[part], drops[part], escape_at, cuts[part], own)
         parts.book_bytes = bytearray(book.to_bytes())
         if rng.one_in(2):
             spoil(rng, parts, d)
@@ -1701,7 +2429,7 @@ def spoil(rng, parts, dtype):
         return bytes(data)
 
     by = rng.pick((-1, 1))
-    what = rng.below(7)
+    what = rng.below(9)
     if what == 0:
         plane = rng.below(len(parts.plane_len))
         parts.plane_len[plane] = max(0, parts.plane_len[plane] + by)
@@ -1719,6 +2447,10 @@ def spoil(rng, parts, dtype):
         parts.planes[plane] = flipped(parts.planes[plane])
     elif what == 5:
         parts.escapes = flipped(parts.escapes)
+    elif what == 6 and parts.coded_len is not None:
+        parts.coded_len = max(0, parts.coded_len + by)
+    elif what == 7:
+        parts.quanta = flipped(parts.quanta)
     else:
         parts.book_bytes[rng.below(len(parts.book_bytes))] ^= 1 << rng.below(8)
 
@@ -1757,11 +2489,11 @@ def make_random(root, count, seed):
     for number in range(count):
         rng = Rng(seed * 1000003 + number)
         kind = ("valid", "mutated", "structure")[number % 3]
-        values = preset = constant_drop = None
+        values, encoder = None, {}
         if kind == "structure":
             frame = random_structure(rng)
         else:
-            frame, values, preset, constant_drop = random_frame(rng)
+            frame, values, encoder = random_frame(rng)
         data = frame.to_bytes() if kind != "mutated" else mutated(rng, frame)
         receiver = receiver_of(frame)
         if rng.one_in(6):
@@ -1775,20 +2507,18 @@ def make_random(root, count, seed):
         if kind == "valid" and status != "DST" and (status != "OK" or decoded != values):
             raise SystemExit("%s: writer and reference decoder disagree: %s, chunk %s" % (name, status, bad_chunk))
         if kind != "valid" or status != "OK":
-            preset = constant_drop = None
+            encoder = {}
         has_values = status == "OK" or bad_chunk is not None
         index.add(
             "random/" + name,
             data,
-            frame.format.dtype,
-            frame.format.derived,
+            frame.format,
             receiver,
             status,
             "-",
             bad_chunk,
             decoded if has_values else None,
-            preset,
-            constant_drop,
+            **encoder,
         )
     index.write()
     return index

@@ -365,8 +365,8 @@ static void test_lengths(const subject *s)
     CHECK(v, arena_free(&dst), "cut frame: wrote outside the output");
 }
 
-/* The encoder makes these bytes from these values: they are rounded already, so truncation leaves them
- * alone. */
+/* The encoder makes these bytes from the values of the source file; without one from the decoded values, which
+ * truncation leaves alone. Key and counter of stochastic rounding are those of vector_values.py. */
 static void test_encode(const subject *s)
 {
     const vector *v = s->v;
@@ -386,12 +386,17 @@ static void test_encode(const subject *s)
     gw_gcomp_options options;
     gw_gcomp_options_init(&options, v->dtype);
     options.levels = v->levels;
-    options.rounding = GW_GCOMP_TRUNCATE;
+    options.rounding = v->rounding;
+    options.tolerance_bits = v->tolerance_bits;
+    options.deep_cut = v->deep_cut;
     options.preset = (gw_gcomp_preset)v->preset;
     options.step = info.step;
     options.cap = info.cap;
     options.constant_drop = v->constant_drop;
     options.chunk_log2 = info.chunk_log2;
+    if (v->levels == GW_GCOMP_CARRIED) {
+        options.block_log2 = info.block_log2;
+    }
     options.strict = info.strict;
     options.checksum = info.checksum;
     gw_gcomp encoder;
@@ -406,10 +411,18 @@ static void test_encode(const subject *s)
     arena dst = arena_make(capacity, s->shift, 0x5a);
     gw_gcomp_source source;
     memset(&source, 0, sizeof source);
-    source.values = values.at;
+    source.values = v->source.data != NULL ? v->source.data : values.at;
     source.len = v->count;
     source.map = vector_map(v);
+    source.quanta = v->quanta.data;
+    source.seed = 0x0123456789abcdefu;
+    source.first_element = ((uint64_t)1 << 34) - 9;
+    source.step_index = 7;
+    source.rank = 3;
+    source.hop = 2;
     gw_buffer out = {dst.at, capacity, 0};
+    CHECK(v, v->source.data == NULL || v->source.size == (size_t)v->count * s->value_size,
+          "source of another length");
     status = gw_gcomp_encode(&encoder, &source, &out, &(gw_workspace){workspace, workspace_size});
     CHECK(v, status == GW_OK, "encode: %s", gw_status_name(status));
     CHECK(v, out.size == v->frame.size, "encode: %zu bytes instead of %zu", out.size, v->frame.size);

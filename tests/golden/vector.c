@@ -22,14 +22,20 @@ enum {
     COLUMN_GENERATION,
     COLUMN_COUNT_LIMIT,
     COLUMN_CAPACITY,
+    COLUMN_TOLERANCE_BITS,
     COLUMN_PRESET,
     COLUMN_CONSTANT_DROP,
+    COLUMN_DEEP_CUT,
+    COLUMN_QUANTA,
+    COLUMN_SOURCE,
+    COLUMN_ROUNDING,
     COLUMN_COUNT_OF_COLUMNS
 };
 
 static const char header_line[] = "#file\tstatus\tbad_chunk\trule\tdtype\tlevels\tcount\tvalues_"
                                   "crc\tvalues\tmap\tdrop_base\twire_scale\tbook\tbook_id"
-                                  "\tgeneration\tcount_limit\tcapacity\tpreset\tconstant_drop\n";
+                                  "\tgeneration\tcount_limit\tcapacity\ttolerance_bits\tpreset"
+                                  "\tconstant_drop\tdeep_cut\tquanta\tsource\trounding\n";
 
 static void fail(const char *what, const char *detail)
 {
@@ -126,21 +132,22 @@ static void make_map(vector *v)
     if (gw_gcomp_map_digest(v->map.data, v->map.size, log2, v->digest) != GW_OK) {
         fail(v->file, "gw_gcomp_map_digest()");
     }
-    /* The wire has drop_base = base - 1 - 4 * (p - M), p = 23 mantissa bits in the parameters. */
+    /* docs/numerics.md section 2.5: drop_base = base + 3 - 4 * (t - M) in derived frames. */
     int32_t mantissa_bits = v->dtype == GW_FP32 ? 23 : v->dtype == GW_BF16 ? 7 : 10;
     v->gw_map.levels = v->map.data;
     v->gw_map.digest = v->digest;
     v->gw_map.len = v->map.size;
     v->gw_map.chunk_log2 = log2;
-    v->gw_map.base = (uint32_t)(v->drop_base + 1 + 4 * (23 - mantissa_bits));
+    v->gw_map.base = (uint32_t)(v->drop_base - 3 + 4 * ((int32_t)v->tolerance_bits - mantissa_bits));
     memcpy(&v->gw_map.wire_scale, &v->wire_scale, 4);
 }
 
 int vector_read(vector *v, FILE *index, const char *root)
 {
     static const char *const dtypes[] = {"", "fp32", "bf16", "fp16"};
-    static const char *const levels[] = {"explicit", "derived"};
+    static const char *const levels[] = {"explicit", "derived", "carried"};
     static const char *const presets[] = {"fast", "small"};
+    static const char *const roundings[] = {"truncate", "nearest", "stochastic"};
     memset(v, 0, sizeof *v);
     if (fgets(v->line, sizeof v->line, index) == NULL) {
         return 0;
@@ -164,7 +171,7 @@ int vector_read(vector *v, FILE *index, const char *root)
     snprintf(v->status, sizeof v->status, "%s", fields[COLUMN_STATUS]);
     v->bad_chunk = number_of(fields[COLUMN_BAD_CHUNK], UINT64_MAX);
     v->dtype = (gw_dtype)choice_of(fields[COLUMN_DTYPE], dtypes, 4);
-    v->levels = (gw_gcomp_levels)choice_of(fields[COLUMN_LEVELS], levels, 2);
+    v->levels = (gw_gcomp_levels)choice_of(fields[COLUMN_LEVELS], levels, 3);
     v->has_values = !is_none(fields[COLUMN_COUNT]);
     v->count = number_of(fields[COLUMN_COUNT], 0);
     v->values_crc = hex_of(fields[COLUMN_VALUES_CRC]);
@@ -176,10 +183,15 @@ int vector_read(vector *v, FILE *index, const char *root)
     v->capacity = number_of(fields[COLUMN_CAPACITY], UINT64_MAX);
     v->preset = is_none(fields[COLUMN_PRESET]) ? -1 : choice_of(fields[COLUMN_PRESET], presets, 2);
     v->constant_drop = (uint32_t)number_of(fields[COLUMN_CONSTANT_DROP], 0);
+    v->deep_cut = (int)number_of(fields[COLUMN_DEEP_CUT], 0);
+    v->tolerance_bits = (uint32_t)number_of(fields[COLUMN_TOLERANCE_BITS], 23);
+    v->rounding = (gw_gcomp_rounding)choice_of(fields[COLUMN_ROUNDING], roundings, 3);
     v->frame = read_file(root, fields[COLUMN_FILE]);
     v->values = read_file(root, fields[COLUMN_VALUES]);
     v->map = read_file(root, fields[COLUMN_MAP]);
     v->book = read_file(root, fields[COLUMN_BOOK]);
+    v->quanta = read_file(root, fields[COLUMN_QUANTA]);
+    v->source = read_file(root, fields[COLUMN_SOURCE]);
     make_map(v);
     return 1;
 }
@@ -190,6 +202,8 @@ void vector_free(vector *v)
     free(v->values.data);
     free(v->map.data);
     free(v->book.data);
+    free(v->quanta.data);
+    free(v->source.data);
     free(v->digest);
 }
 
@@ -198,6 +212,7 @@ int vector_receiver(const vector *v, uint32_t backends, gw_gcomp *codec)
     gw_gcomp_options options;
     gw_gcomp_options_init(&options, v->dtype);
     options.levels = v->levels;
+    options.tolerance_bits = v->tolerance_bits;
     options.backends = backends;
     if (v->len_max != UINT64_MAX) {
         options.len_max = v->len_max;

@@ -27,6 +27,11 @@ typedef struct vector {
     uint64_t count;
     uint32_t values_crc;
     vector_bytes frame, values, map, book;
+    vector_bytes quanta; /* of the encoder, in carried frames */
+    vector_bytes source; /* what it starts from; NULL: the decoded values */
+    gw_gcomp_rounding rounding;
+    int deep_cut;
+    uint32_t tolerance_bits;
     int32_t drop_base;
     uint32_t wire_scale;
     uint32_t book_id, generation;
