@@ -178,14 +178,14 @@ typedef struct job {
 } job;
 
 static const job jobs[] = {
-    {"rotated 1 bit", 1, GW_THC_ROTATED, GW_FP32, 6, 0, 0x45030c40u, 0x882cfbafu},
-    {"rotated 2 bits fp16", 2, GW_THC_ROTATED, GW_FP16, 10, 0, 0x5381f530u, 0xc2756cf2u},
-    {"rotated 3 bits bf16 feedback", 3, GW_THC_ROTATED, GW_BF16, 8, 1, 0x9fa4da75u, 0x98c9c3dcu},
-    {"rotated 4 bits feedback", 4, GW_THC_ROTATED, GW_FP32, 10, 1, 0x87b0abeeu, 0x1a036e43u},
-    {"rotated 4 bits large blocks", 4, GW_THC_ROTATED, GW_FP32, 13, 0, 0x3ca3de3fu, 0xd8012a8eu},
-    {"plain 1 bit bf16", 1, GW_THC_PLAIN, GW_BF16, 7, 0, 0x6d4117f7u, 0x62ab8801u},
-    {"plain 3 bits fp16", 3, GW_THC_PLAIN, GW_FP16, 6, 0, 0x65bd6392u, 0xb3e4ac95u},
-    {"plain 4 bits", 4, GW_THC_PLAIN, GW_FP32, 10, 0, 0x5ea3a883u, 0x7f0c87c6u},
+    {"rotated 1 bit", 1, GW_THC_ROTATED, GW_FP32, 6, 0, 0xbd8cc85fu, 0x882cfbafu},
+    {"rotated 2 bits fp16", 2, GW_THC_ROTATED, GW_FP16, 10, 0, 0x16ad3a21u, 0xc2756cf2u},
+    {"rotated 3 bits bf16 feedback", 3, GW_THC_ROTATED, GW_BF16, 8, 1, 0x3299bb4du, 0x98c9c3dcu},
+    {"rotated 4 bits feedback", 4, GW_THC_ROTATED, GW_FP32, 10, 1, 0xf79e6e4au, 0x1a036e43u},
+    {"rotated 4 bits large blocks", 4, GW_THC_ROTATED, GW_FP32, 13, 0, 0xe7a37f4au, 0xd8012a8eu},
+    {"plain 1 bit bf16", 1, GW_THC_PLAIN, GW_BF16, 7, 0, 0x95ced3e8u, 0x62ab8801u},
+    {"plain 3 bits fp16", 3, GW_THC_PLAIN, GW_FP16, 6, 0, 0xbbe9741eu, 0xb3e4ac95u},
+    {"plain 4 bits", 4, GW_THC_PLAIN, GW_FP32, 10, 0, 0xcf4324ebu, 0x7f0c87c6u},
 };
 
 static void must(const job *j, gw_status status, const char *what)
