@@ -37,6 +37,8 @@ typedef struct subject {
     gw_gcomp_map map;
     uint8_t *levels;
     uint32_t *digest;
+    uint8_t *quanta; /* of carried frames, if uses_quanta */
+    int uses_quanta;
     gw_buffer frame;
     gw_workspace workspace;
 } subject;
@@ -75,6 +77,7 @@ static void subject_free(subject *s)
     free(s->symbols);
     free(s->levels);
     free(s->digest);
+    free(s->quanta);
     free(s->frame.data);
     free(s->workspace.data);
 }
@@ -98,10 +101,11 @@ static int subject_make(subject *s, const gw_snapshot *snapshot, const char *pat
     s->symbols = malloc(s->len);
     s->levels = malloc(s->len);
     s->digest = malloc((s->len / ENTROPY_LEN + 1) * sizeof *s->digest);
+    s->quanta = malloc(s->len / 64 + 1);
     s->frame.data = malloc(s->frame.capacity);
     s->workspace.data = malloc(s->workspace.size);
     return tensors_read(s) && s->decoded != NULL && s->symbols != NULL && s->levels != NULL &&
-           s->digest != NULL && s->frame.data != NULL && s->workspace.data != NULL;
+           s->digest != NULL && s->quanta != NULL && s->frame.data != NULL && s->workspace.data != NULL;
 }
 
 static int by_size(const void *a, const void *b)
@@ -181,7 +185,8 @@ static int dial(subject *s, const gw_gcomp_options *options, outcome *result)
     gw_gcomp codec;
     const gw_gcomp_source source = {.values = s->values,
                                     .len = s->len,
-                                    .map = options->target_nmse > 0 ? NULL : &s->map,
+                                    .map = options->target_nmse > 0 || s->uses_quanta ? NULL : &s->map,
+                                    .quanta = s->uses_quanta ? s->quanta : NULL,
                                     .seed = 1,
                                     .step_index = (uint32_t)s->snapshot->optimizer.step};
     gw_gcomp_target target = {.values = s->decoded, .capacity = s->len};
@@ -256,7 +261,7 @@ static int noise_rows(subject *s)
     return ok;
 }
 
-/* Carried: by block, with quanta from the map and from a target NMSE; and the curve of the target. */
+/* Carried frames: quanta from the map by block, from a target NMSE, and one for the whole snapshot. */
 static int carried_rows(subject *s)
 {
     char setting[32];
@@ -269,9 +274,6 @@ static int carried_rows(subject *s)
             snprintf(setting, sizeof setting, "block=%u t=%u", block_log2, t);
             ok = dial_row(s, "carried map", setting, &o);
         }
-        o.target_nmse = 0.01f;
-        snprintf(setting, sizeof setting, "block=%u nmse=0.01", block_log2);
-        ok = ok && dial_row(s, "carried target", setting, &o);
     }
     for (int rounding = GW_GCOMP_NEAREST; rounding <= GW_GCOMP_STOCHASTIC; rounding++) {
         gw_gcomp_options o = options_of(GW_GCOMP_CARRIED);
@@ -283,28 +285,60 @@ static int carried_rows(subject *s)
                           &o);
         }
     }
+    double square = 0.0;
+    for (size_t i = 0; i < s->len; i++) {
+        square += (double)s->values[i] * (double)s->values[i];
+    }
+    const int exponent = (int)floor(0.5 * log2(square / (double)s->len));
+    for (int above = -8; ok && above <= 4; above += 2) {
+        gw_gcomp_options o = options_of(GW_GCOMP_CARRIED);
+        o.rounding = GW_GCOMP_NEAREST;
+        o.block_log2 = CHUNK_LOG2;
+        memset(s->quanta, exponent + above + 127, s->len / 64 + 1);
+        snprintf(setting, sizeof setting, "rms*2^%d", above);
+        s->uses_quanta = 1;
+        ok = dial_row(s, "one quantum", setting, &o);
+        s->uses_quanta = 0;
+    }
     return ok;
 }
 
-/* Carried frames with at most the given error over the whole snapshot, by bisection of the target. */
-static int equal_error_rows(subject *s, const char *setting, double nmse)
+/* The smallest carried frame with at most the given error over the whole snapshot, by bisection of the
+ * target. */
+static int equal_error(subject *s, const gw_gcomp_options *options, double nmse, outcome *best)
 {
-    for (int rounding = GW_GCOMP_NEAREST; rounding <= GW_GCOMP_STOCHASTIC; rounding++) {
-        gw_gcomp_options o = options_of(GW_GCOMP_CARRIED);
-        o.rounding = (gw_gcomp_rounding)rounding;
-        double low = log2(nmse) - 3.0, high = fmin(log2(nmse) + 3.0, 0.0); /* low is good enough */
-        outcome best = {32.0, 0.0, 0.0, 0.0, 0.0};
-        for (int i = 0; i < 9; i++) {
-            const double middle = 0.5 * (low + high);
-            outcome now;
-            o.target_nmse = (float)exp2(middle);
-            if (!dial(s, &o, &now)) {
-                return 0;
-            }
-            *(now.nmse <= nmse ? &low : &high) = middle;
-            best = now.nmse <= nmse && now.bits < best.bits ? now : best;
+    gw_gcomp_options o = *options;
+    double low = log2(nmse) - 3.0, high = fmin(log2(nmse) + 3.0, 0.0);
+    best->bits = 32.0;
+    for (int i = 0; i < 9; i++) {
+        const double middle = 0.5 * (low + high);
+        outcome now;
+        o.target_nmse = (float)exp2(middle);
+        if (!dial(s, &o, &now)) {
+            return 0;
         }
-        print_row(s, rounding == GW_GCOMP_NEAREST ? "equal nearest" : "equal stochastic", setting, &best);
+        *(now.nmse <= nmse ? &low : &high) = middle;
+        *best = now.nmse <= nmse && now.bits < best->bits ? now : *best;
+    }
+    return 1;
+}
+
+static int equal_error_rows(subject *s, const char *peer, double nmse)
+{
+    char setting[32];
+    gw_gcomp_options o = options_of(GW_GCOMP_CARRIED);
+    outcome best;
+    if (!equal_error(s, &o, nmse, &best)) {
+        return 0;
+    }
+    print_row(s, "equal stochastic", peer, &best);
+    o.rounding = GW_GCOMP_NEAREST;
+    for (o.block_log2 = 6; o.block_log2 <= 14; o.block_log2++) {
+        if (!equal_error(s, &o, nmse, &best)) {
+            return 0;
+        }
+        snprintf(setting, sizeof setting, "%s block=%u", peer, o.block_log2);
+        print_row(s, "equal nearest", setting, &best);
     }
     return 1;
 }
