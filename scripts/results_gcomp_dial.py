@@ -121,8 +121,20 @@ def dial_table(data, snapshot):
         bits = row["bits"]
         label = row["setting"].replace("alpha", "α").replace("=", " = ")
         goal = GOALS.get(snapshot, {}).get(row["setting"])
-        rows.append([label, against(bits, goal), f"{bits / 0.32:.1f} %", f"{bits / 0.16:.1f} %", f"{fast:.2f}", *errors(row)])
-    head = ["limit", "bits a value", "of fp32", "of bf16", "preset fast", "NMSE", "per tensor", "of v, mean", "of v, total"]
+        rows.append(
+            [label, against(bits, goal), f"{bits / 0.32:.1f} %", f"{bits / 0.16:.1f} %", f"{fast:.2f}", *errors(row)]
+        )
+    head = [
+        "limit",
+        "bits a value",
+        "of fp32",
+        "of bf16",
+        "preset fast",
+        "NMSE",
+        "per tensor",
+        "of v, mean",
+        "of v, total",
+    ]
     return table(head, rows)
 
 
@@ -157,7 +169,7 @@ def equal_table(data):
 
 
 def bits_at(points, error):
-    """Bits at an error by interpolation of (error, bits), straight in the logarithm; outside, the nearest piece goes on."""
+    """Bits at an error from points (error, bits), straight in the logarithm of the error, also outside of them."""
     points = sorted((math.log(e), bits) for e, bits in points)
     at = min(max(sum(e < math.log(error) for e, _ in points), 1), len(points) - 1)
     (e0, b0), (e1, b1) = points[at - 1 : at + 1]
@@ -192,23 +204,26 @@ def peer_table(data, snapshot):
     for codec in PEERS + ("one quantum",):
         for row in data.series(snapshot, codec):
             setting = "" if row["setting"] == "-" else ", " + row["setting"]
-            rows.append([("carried, " if codec == "one quantum" else "") + codec + setting, f"{row['bits']:.2f}", *errors(row)])
+            rows.append(
+                [("carried, " if codec == "one quantum" else "") + codec + setting, f"{row['bits']:.2f}", *errors(row)]
+            )
     return table(["codec", "bits a value", "NMSE", "per tensor", "of v, mean", "of v, total"], rows)
 
 
 # ---- plot -----------------------------------------------------------------------------------------------------------
 
-LINES = (  # codec, label, color, dash
-    ("derived t", "derived, by tolerance, deep cut", "#0b6e75", ""),
-    ("derived alpha", "derived, by noise limit, deep cut", "#d1492e", ""),
-    ("derived no cut", "derived, no deep cut", "#0b6e75", "2 3"),
-    ("carried stochastic", "carried, target NMSE, stochastic", "#7b3fa0", ""),
-    ("carried nearest", "carried, target NMSE, nearest", "#7b3fa0", "2 3"),
-    ("one quantum", "carried, one quantum, nearest", "#c08a00", ""),
-    ("QSGD", "QSGD 1, 4, 16 levels, entropy", "#57606a", ""),
-    ("zfp", "zfp, fixed accuracy", "#8c959f", "6 3"),
-    ("SZ3", "SZ3, absolute bound", "#2f6fd0", "6 3"),
-    ("top-k", "top-k 1 %, 10 %", "#57606a", "2 3"),
+LINES = (  # codec, start of its settings, label, color, dash
+    ("derived", "t", "derived, by tolerance, deep cut", "#0b6e75", ""),
+    ("derived", "alpha", "derived, by noise limit, deep cut", "#d1492e", ""),
+    ("derived no cut", "", "derived, no deep cut", "#0b6e75", "2 3"),
+    ("carried map", "block=9 ", "carried, quanta from the map, t = 10..14", "#d63c9f", ""),
+    ("carried stochastic", "", "carried, target NMSE, stochastic", "#7b3fa0", ""),
+    ("carried nearest", "", "carried, target NMSE, nearest", "#7b3fa0", "2 3"),
+    ("one quantum", "", "carried, one quantum, nearest", "#c08a00", ""),
+    ("QSGD", "", "QSGD 1, 4, 16 levels, entropy", "#57606a", ""),
+    ("zfp", "", "zfp, fixed accuracy", "#8c959f", "6 3"),
+    ("SZ3", "", "SZ3, absolute bound", "#2f6fd0", "6 3"),
+    ("top-k", "", "top-k 1 %, 10 %", "#57606a", "2 3"),
 )
 POINTS = (  # codec, label, shape, color
     ("int8", "int8 in blocks of 256, nearest, stochastic", "square", "#1f2328"),
@@ -220,7 +235,7 @@ POINTS = (  # codec, label, shape, color
     ("bf16", "bf16", "square", "#9a6700"),
 )
 PANELS = (("nmse", "NMSE of the snapshot"), ("nmse_median", "NMSE, median of tensors"), ("v_mean", "error² / v, mean"))
-PANEL_WIDTH, PANEL_HEIGHT, LEFT, TOP, GAP_X, GAP_Y = 264, 220, 52, 66, 62, 62
+PANEL_WIDTH, PANEL_HEIGHT, LEFT, TOP, GAP_X, GAP_Y = 264, 220, 52, 76, 62, 70
 X_LOG2, Y_LOG10 = (-3.5, 4.25), {"nmse": (-8, 2), "nmse_median": (-8, 2), "v_mean": (-10, 2)}
 
 
@@ -260,9 +275,8 @@ def panel(data, snapshot, key, x0, y0):
         x = x0 + (e - X_LOG2[0]) / (X_LOG2[1] - X_LOG2[0]) * PANEL_WIDTH
         out.append(f'<line x1="{x:.1f}" x2="{x:.1f}" y1="{y0}" y2="{y0 + PANEL_HEIGHT}" stroke="#e3e7eb"/>')
         out.append(text(x, y0 + PANEL_HEIGHT + 14, f"{2.0**e:g}", "middle"))
-    for codec, _, color, dash in LINES:
-        name, _, kind = codec.partition(" ") if codec in ("derived t", "derived alpha") else (codec, "", "")
-        places = [place(row) for row in data.series(snapshot, name) if row["setting"].startswith(kind)]
+    for codec, start, _, color, dash in LINES:
+        places = [place(row) for row in data.series(snapshot, codec) if row["setting"].startswith(start)]
         points = sorted(p for p in places if p is not None)
         style = f' stroke-dasharray="{dash}"' if dash else ""
         line = " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
@@ -276,10 +290,12 @@ def panel(data, snapshot, key, x0, y0):
 
 def legend(x, y):
     out = []
-    for i, (_, label, color, dash) in enumerate(LINES):
+    for i, (_, _, label, color, dash) in enumerate(LINES):
         at = y + 12.8 * i
         style = f' stroke-dasharray="{dash}"' if dash else ""
-        out.append(f'<line x1="{x}" x2="{x + 24}" y1="{at:.1f}" y2="{at:.1f}" stroke="{color}" stroke-width="1.5"{style}/>')
+        out.append(
+            f'<line x1="{x}" x2="{x + 24}" y1="{at:.1f}" y2="{at:.1f}" stroke="{color}" stroke-width="1.5"{style}/>'
+        )
         out += [marker("circle", x + 12, at, color), text(x + 32, at + 4, label)]
     for i, (_, label, shape, color) in enumerate(POINTS):
         at = y + 12.8 * (len(LINES) + i)
@@ -288,7 +304,7 @@ def legend(x, y):
 
 
 def picture(data):
-    width = LEFT + 3 * PANEL_WIDTH + 2 * GAP_X + 16
+    width = LEFT + 3 * PANEL_WIDTH + 2 * GAP_X + 44
     height = TOP + len(data.rows) * (PANEL_HEIGHT + GAP_Y)
     out = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" height="{height}" '
@@ -300,27 +316,135 @@ def picture(data):
     legend_is_placed = False
     for row, snapshot in enumerate(data.rows):
         y0 = TOP + row * (PANEL_HEIGHT + GAP_Y)
+        out.append(text(16, y0 - 26, snapshot, size=12, more=' font-weight="bold"'))
         for column, (key, label) in enumerate(PANELS):
             x0 = LEFT + column * (PANEL_WIDTH + GAP_X)
             if any(entry[key] is not None for entry in data.rows[snapshot]):
-                out.append(text(x0, y0 - 8, f"{snapshot}: {label}" if column == 0 else label))
+                out.append(text(x0, y0 - 8, label))
                 out += panel(data, snapshot, key, x0, y0)
             elif not legend_is_placed:
                 out += legend(x0, y0 + 4)
                 legend_is_placed = True
-    out.append(text(LEFT, height - 14, "bits a value; every byte counts"))
+    out.append(text(LEFT, height - 26, "bits a value"))
     return "\n".join(out + ["</svg>"]) + "\n"
 
 
 # ---- page -----------------------------------------------------------------------------------------------------------
 
 
+PAGE = """# GCOMP: the dial
+
+Bits a value and error of GCOMP from lossless to below one bit, beside other codecs on the same gradients. Made by
+`scripts/results_gcomp`: the measurements are [gcomp-dial.tsv](gcomp-dial.tsv) (`tests/gcomp/results_gcomp_dial.c`,
+public API only) and [gcomp-dial-others.tsv](gcomp-dial-others.tsv) (zfp and SZ3 from PyPI);
+`scripts/results_gcomp_dial.py` writes this page and the plot from them. Speed is in [speed.md](speed.md).
+
+Every byte of a frame counts. Frames of GCOMP here: fp32, stochastic rounding and preset small where nothing else is
+said, chunks of 2^14 values, one encode and decode.
+
+- *NMSE*: squared error over the squared length of the gradient, over the whole snapshot. *per tensor*: the median of
+  the same over the tensors (those of zeros alone left out).
+- *of v*: squared error against the second moment v' = β2·v / (1 − β2^step) of AdamW (docs/numerics.md section
+  2.6): the mean over parameters with v > 0 of error² / v', and the sum of error² over the sum of v'. For unbiased
+  rounding that is the share that one encode adds to v where v is about constant. SGD has no v.
+
+## What it shows
+
+- **The tolerance is a dial from 9 or 10 bits to half a bit.** Each bit of t saves 0.5 to 0.9 bit a value down to t =
+  12 and less below: 7.4 to 10.0 bits at t = 23, 2.7 to 3.0 at t = 14, 0.9 to 1.1 at t = 10, 0.5 to 0.6 at t = 8.
+  Preset fast needs up to 3.5 % more with a tolerance (less than small below t = 12 at times: its tables are fewer)
+  and 2 to 6 % more with a noise limit.
+- **The deep cut is what leads below 3 bits.** Without it every value keeps sign and exponent: at t = 8 that is 2.6 to
+  4.0 bits, with it 0.5 to 0.6. The error is then larger, too; at t = 23 it makes no difference. Explicit frames stay
+  above 5 bits.
+- **The tolerance does not promise an NMSE.** Its quanta follow parameters, not gradients. Where gradients are small
+  beside their parameters (resnet50-adamw-step0400) NMSE passes 1 between t = 16 and t = 14, while the error is about
+  1 / 10,000 of v. NMSE says something about SGD and about codecs that know nothing but the gradient; for Adam read
+  the error relative to v.
+- **The noise limit bounds what Adam feels**: α² / 4 of v, for every parameter. Measured in the mean over parameters:
+  0.2 to 0.3 % at α = 1/4 with 0.5, 0.7 and 1.1 bits, 0.1 % or less at α = 1/8 with 0.8, 1.0 and 1.5 bits. On bertbase
+  no other curve needs as few bits at equal noise by that measure from 0.8 bit up.
+- **Over the model and per tensor differ.** A few layers hold most of the squared length of a gradient. What has one
+  scale for everything (top-k, zfp, SZ3, carried with one quantum) reaches an NMSE of 10^-4 over bertbase, and yet
+  loses at least half of its tensors completely: median 1, and an error of 1 % of v and more (SZ3, which predicts
+  values from others: 270 times v). Derived frames lie between. Scales per block (int8, int4, carried with a target)
+  have about the same NMSE everywhere. THC has, too, but it spreads the error of a block evenly, so that on bertbase
+  small values next to large ones get 1.5 times v.
+- **Carried frames beat integer blocks at their own error**: 13 % fewer bits than int8 on bertbase and 32 to 47 %
+  elsewhere, 15 and 37 to 58 % fewer than int4. *Nearest* is the better rounding for the error of one encode:
+  stochastic needs 0.1 to 0.6 bit more for the same error, the price of being unbiased. With quanta from the map,
+  blocks of 2^9 at t = 12 need less than derived frames of that t on resnet50-sgdm-step0400 (1.5 against 1.8 bits, a
+  sixth of the NMSE) and bertbase (1.4 against 1.8), more on the other two; they bound no parameter.
+- **If NMSE over the model is all that counts, one quantum for everything is best**: at int8's error 1 to 4 bits.
+- **Larger blocks** go in that direction. At equal NMSE blocks of 2^12 need fewer bits than the default of 2^9 on all
+  four snapshots: 4 to 14 % at int8's error, 7 to 36 % at int4's, 4 to 12 % with quanta from the map at t = 12, with
+  about the same NMSE per tensor. The price is noise where a block holds layers of different size: on bertbase, at
+  int8's error, 2^12 doubles and 2^14 multiplies by 6 the mean of error² / v. Three snapshots are samples in which a
+  block of 2^12 covers many tensors; the contiguous one has whole tensors.
+- **Where others are better.** At equal NMSE over the model SZ3 is smaller than one quantum in places below one bit
+  (0.16 against 0.29 bit on resnet50-sgdm-step0400, 0.69 against 0.79 on the contiguous snapshot), and larger
+  elsewhere. Top-k is smaller than carried frames with a target per block at equal NMSE over the model, and larger
+  than carried frames with one quantum. TernGrad and QSGD with 1 and 4 levels have 0.1 to 0.7 bit without any header,
+  at an NMSE above 1.
+
+![Error against bits a value](gcomp-dial.svg)
+
+## Tolerance and noise limit
+
+Derived, stochastic, deep cut, preset small. *(at most)*: the goal that was set. *of fp32*, *of bf16*: share of the
+bytes.
+
+{dial}
+## Without deep cut, and explicit
+
+Stochastic, preset small, by tolerance. Explicit frames cut in steps of 6 bits.
+
+{no_cut}
+## Carried frames at the error of integer blocks
+
+The target NMSE of carried frames (blocks of 2^9, preset small, deep cut) is searched until the error over the
+snapshot is at most that of int8 or int4 in blocks of 256 scaled by their largest value, rounded to nearest, 8.125 and
+4.125 bits. *per tensor* and *of v, mean* are those of the peer and of carried, nearest.
+
+{equal}
+## Carried frames by block
+
+*map*: quanta from the median of the map bytes of a block, stochastic; bits and error² / v at t = 12, and bits at the
+NMSE that blocks of 2^9 have at t = 12 (between t = 10 and 14, straight in the logarithm of the error; extrapolated
+outside). *target*: bits at the error of int8 or int4, nearest, as in the table before, and the median over tensors of
+the error reached. Bisection ends at most at the error asked for, which in large blocks it may miss by a factor of
+two, because quanta are powers of two.
+
+{block}
+## Other codecs
+
+Sizes without headers or codes of their own are those that an ideal coder would need:
+
+- int8, int4: blocks of 256, one fp32 scale each, so that the largest value is 127 or 7.
+- QSGD: buckets of 512, scaled by their norm to 1, 4, 16 levels; entropy of the signed levels of each 2^14 values.
+- TernGrad: the largest value of each tensor; entropy of each tensor.
+- top-k: the largest 1 % or 10 % of the snapshot as fp32, log2(n / k) + 1.44 bits an index; no error feedback.
+- fp8: one fp32 scale a tensor, so that its largest value is the largest of the format; nearest. bf16: nearest.
+- THC: 4 bits, one worker, the recommended options; the whole frame of indices and norms. Its sums travel in 8 bits.
+- zfp (zfpy 1.0.1): one dimension, fixed accuracy; SZ3 (pysz 1.1.0): one dimension, absolute bound, default algorithm.
+  The bound is a power of two times the root mean square of the snapshot. Both streams count whole.
+- carried, one quantum: GCOMP's frames with one quantum for the whole snapshot, given by the caller; nearest.
+
+{peers}
+## Limits
+
+Four snapshots, one step each, and one encode of one rank: hops and sums of ranks add as docs/numerics.md section 6 says. Three snapshots are samples of every layer, so neighbouring values are not neighbours
+in the tensor; that is neutral for derived frames and to the disadvantage of what predicts from neighbours (SZ3, zfp)
+or shares a scale. Whether an error matters to training is not decided by any of these columns.
+"""
+
+
 def page(data):
-    with open(os.path.join(RESULTS, "gcomp-dial.md.in"), encoding="utf-8") as f:
-        text_of_page = f.read()
-    dials = "".join(f"### {snapshot}\n\n{dial_table(data, snapshot)}\n" for snapshot in data.rows)
-    peers = "".join(f"### {snapshot}, others\n\n{peer_table(data, snapshot)}\n" for snapshot in data.rows)
-    return text_of_page
+    dial = "".join(f"### {snapshot}\n\n{dial_table(data, snapshot)}\n" for snapshot in data.rows)[:-1]
+    peers = "".join(f"### Others on {snapshot}\n\n{peer_table(data, snapshot)}\n" for snapshot in data.rows)[:-1]
+    return PAGE.format(
+        dial=dial, no_cut=no_cut_table(data), equal=equal_table(data), block=block_table(data), peers=peers
+    )
 
 
 def main():
