@@ -239,9 +239,12 @@ PANEL_WIDTH, PANEL_HEIGHT, LEFT, TOP, GAP_X, GAP_Y = 264, 220, 52, 76, 62, 70
 X_LOG2, Y_LOG10 = (-3.5, 4.25), {"nmse": (-8, 2), "nmse_median": (-8, 2), "v_mean": (-10, 2)}
 
 
+def dots(points, color):
+    path = "".join(f"M{x:.1f},{y:.1f}h0" for x, y in points)
+    return f'<path d="{path}" stroke="{color}" stroke-width="4.4" stroke-linecap="round"/>'
+
+
 def marker(shape, x, y, color):
-    if shape == "circle":
-        return f'<circle cx="{x:.1f}" cy="{y:.1f}" r="2.2" fill="{color}"/>'
     corners = {
         "square": ((-3, -3), (3, -3), (3, 3), (-3, 3)),
         "diamond": ((0, -4.5), (4.5, 0), (0, 4.5), (-4.5, 0)),
@@ -267,21 +270,23 @@ def panel(data, snapshot, key, x0, y0):
         return (x0 + x * PANEL_WIDTH, y0 + y * PANEL_HEIGHT) if 0 <= x <= 1 and 0 <= y <= 1 else None
 
     out = []
+    grid = ""
     for e in range(low, high + 1, 2):
         y = y0 + (high - e) / (high - low) * PANEL_HEIGHT
-        out.append(f'<line x1="{x0}" x2="{x0 + PANEL_WIDTH}" y1="{y:.1f}" y2="{y:.1f}" stroke="#e3e7eb"/>')
+        grid += f"M{x0},{y:.1f}h{PANEL_WIDTH}"
         out.append(text(x0 - 6, y + 4, f"1e{e}", "end"))
     for e in range(math.ceil(X_LOG2[0]), math.floor(X_LOG2[1]) + 1):
         x = x0 + (e - X_LOG2[0]) / (X_LOG2[1] - X_LOG2[0]) * PANEL_WIDTH
-        out.append(f'<line x1="{x:.1f}" x2="{x:.1f}" y1="{y0}" y2="{y0 + PANEL_HEIGHT}" stroke="#e3e7eb"/>')
+        grid += f"M{x:.1f},{y0}v{PANEL_HEIGHT}"
         out.append(text(x, y0 + PANEL_HEIGHT + 14, f"{2.0**e:g}", "middle"))
+    out.append(f'<path d="{grid}" stroke="#e3e7eb"/>')
     for codec, start, _, color, dash in LINES:
         places = [place(row) for row in data.series(snapshot, codec) if row["setting"].startswith(start)]
         points = sorted(p for p in places if p is not None)
         style = f' stroke-dasharray="{dash}"' if dash else ""
         line = " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
         out.append(f'<polyline fill="none" stroke="{color}" stroke-width="1.5"{style} points="{line}"/>')
-        out += [marker("circle", *p, color) for p in points]
+        out.append(dots(points, color))
     for codec, _, shape, color in POINTS:
         places = [place(row) for row in data.series(snapshot, codec)]
         out += [marker(shape, *p, color) for p in places if p is not None]
@@ -296,7 +301,7 @@ def legend(x, y):
         out.append(
             f'<line x1="{x}" x2="{x + 24}" y1="{at:.1f}" y2="{at:.1f}" stroke="{color}" stroke-width="1.5"{style}/>'
         )
-        out += [marker("circle", x + 12, at, color), text(x + 32, at + 4, label)]
+        out += [dots([(x + 12, at)], color), text(x + 32, at + 4, label)]
     for i, (_, label, shape, color) in enumerate(POINTS):
         at = y + 12.8 * (len(LINES) + i)
         out += [marker(shape, x + 12, at, color), text(x + 32, at + 4, label)]
@@ -433,9 +438,10 @@ Sizes without headers or codes of their own are those that an ideal coder would 
 {peers}
 ## Limits
 
-Four snapshots, one step each, and one encode of one rank: hops and sums of ranks add as docs/numerics.md section 6 says. Three snapshots are samples of every layer, so neighbouring values are not neighbours
-in the tensor; that is neutral for derived frames and to the disadvantage of what predicts from neighbours (SZ3, zfp)
-or shares a scale. Whether an error matters to training is not decided by any of these columns.
+Four snapshots, one step each, and one encode of one rank: hops and sums of ranks add as docs/numerics.md section 6
+says. Three snapshots are samples of every layer, so neighbouring values are not neighbours in the tensor; that is
+neutral for derived frames and to the disadvantage of what predicts from neighbours (SZ3, zfp) or shares a scale.
+Whether an error matters to training is not decided by any of these columns.
 """
 
 
