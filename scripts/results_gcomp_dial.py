@@ -384,8 +384,8 @@ said, chunks of 2^14 values, one encode and decode.
 - **Larger blocks** go in that direction. At equal NMSE blocks of 2^12 need fewer bits than the default of 2^9 on all
   four snapshots: 4 to 14 % at int8's error, 7 to 36 % at int4's, 4 to 12 % with quanta from the map at t = 12, with
   about the same NMSE per tensor. The price is noise where a block holds layers of different size: on bertbase, at
-  int8's error, 2^12 doubles and 2^14 multiplies by 6 the mean of error² / v. Three snapshots are samples in which a
-  block of 2^12 covers many tensors; the contiguous one has whole tensors.
+  int8's error, 2^12 doubles and 2^14 multiplies by 6 the mean of error² / v. Three snapshots have the first values
+  of every tensor, so that a block of 2^12 covers many tensors; the contiguous one has whole tensors.
 - **Where others are better.** At equal NMSE over the model SZ3 is smaller than one quantum in places below one bit
   (0.16 against 0.29 bit on resnet50-sgdm-step0400, 0.69 against 0.79 on the contiguous snapshot), and larger
   elsewhere. Top-k is smaller than carried frames with a target per block at equal NMSE over the model, and larger
@@ -439,9 +439,10 @@ Sizes without headers or codes of their own are those that an ideal coder would 
 ## Limits
 
 Four snapshots, one step each, and one encode of one rank: hops and sums of ranks add as docs/numerics.md section 6
-says. Three snapshots are samples of every layer, so neighbouring values are not neighbours in the tensor; that is
-neutral for derived frames and to the disadvantage of what predicts from neighbours (SZ3, zfp) or shares a scale.
-Whether an error matters to training is not decided by any of these columns.
+says. Three snapshots have the first values of every tensor: small tensors weigh more in them than in a whole model,
+and blocks and chunks meet more borders of tensors; that is neutral for derived frames and to the disadvantage of what
+shares a scale. In bertbase embedding rows that the batch did not use are zero. Whether an error matters to training
+is not decided by any of these columns.
 """
 
 
