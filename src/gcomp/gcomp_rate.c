@@ -1,165 +1,244 @@
 /*
  * Rate control: predicted sizes and errors of the points of a curve, and the choice of a point.
  *
- * Counts of labels, zero masks and kept bits are exact; what they cost is computed with the codebooks that
- * they give, by the rules of docs/format.md section 6, with an average for the padding of runs.
+ * Counts of labels, zero masks and kept bits are exact (NOISE: at every other point); what they cost follows
+ * from the codebook that the rules of docs/format.md section 6 give. Where chunks share a codebook, the
+ * padding of their runs is an average.
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
 #include "gcomp/gcomp_rate.h"
 #include "gcomp/mask_code.h"
 
-_Static_assert(sizeof(gw_rate_tables) <= (size_t)2 << GW_GROUP_LOG2, "tables fit where a hop has its sums");
+_Static_assert(sizeof(gw_rate_tables) <= (size_t)2 << GW_GROUP_LOG2, "they fit where a hop has its sums");
+_Static_assert(sizeof(gw_rate_labels) <= (size_t)4 << GW_CHUNK_LOG2_MAX, "they fit where escapes are");
 
 enum {
     NOISE_POINTS = 17,
     NOISE_OCTAVES = 9, /* points of whole octaves; one more than between them */
-    COST_OF_A_BIT = 256,
-    PADDING_BITS = 15, /* of a run, on average: runs end at multiples of 32 bits */
-    REGION_BITS = 56   /* padding of a chunk and its counts, on average */
+    COST_OF_A_BIT = 256
 };
 
 /* A group at one point. */
 typedef struct point_counts {
-    const gw_rate_tables *tables;
-    uint32_t point;
     uint32_t plain[GW_LABELS], relative[GW_LABELS]; /* counts of labels */
     uint32_t mask[GW_MASK_CLASSES];
+    uint64_t chunks; /* that are not zero */
     uint64_t nonzeros;
-    uint64_t digit_bits;
-    uint32_t planes; /* that have digits */
+    uint64_t plane_bits;
 } point_counts;
 
-/* Kept mantissa bits, and which planes have digits. */
-static void count_digits(point_counts *c, const gw_traits *traits)
+/* Bits of runs that hold `len` numbers in all, one run a chunk, with their padding: exact for one chunk. */
+static uint64_t run_bits(uint64_t len, uint64_t width, uint64_t chunks)
 {
-    const gw_rate_tables *t = c->tables;
-    const int32_t m = traits->mantissa_bits;
-    const uint32_t width = traits->digit_width[1];
-    uint32_t largest = 0, rests = 0;
-    for (int32_t j = 0; j < GW_RATE_KEPT; j++) {
-        const uint32_t count = t->kept[0][c->point][j] + t->kept[1][c->point][j];
-        const int32_t place = j - GW_RATE_KEPT_ZERO + (int32_t)c->point;
-        const uint32_t bits = 1 + (uint32_t)(place < 0 ? 0 : place > m ? m : place); /* with the sign */
-        if (count != 0) {
-            c->nonzeros += count;
-            c->digit_bits += (uint64_t)count * bits;
-            largest = bits / width > largest ? bits / width : largest;
-            rests |= bits % width;
-        }
+    const uint64_t bits = len * width;
+    if (chunks <= 1) {
+        return (bits + 31) / 32 * 32;
     }
-    c->planes = gw_min_u32(largest, GW_DIGIT_PLANES) + (rests & 1) + (rests >> 1 & 1) + (rests >> 2 & 1);
+    if (len <= chunks) {
+        return 32 * len;
+    }
+    return bits <= 17 * chunks ? 32 * chunks : bits + 31 * chunks / 2;
 }
 
-static void count_labels(point_counts *c, uint32_t dtype)
+/* The sum of multiples of 2^log2 whose exact sum, for one chunk, is bits. */
+static uint64_t round_bits(uint64_t bits, uint32_t log2, uint64_t chunks)
 {
-    const gw_rate_tables *t = c->tables;
+    const uint64_t unit = (uint64_t)1 << log2;
+    return chunks <= 1 ? (bits + unit - 1) >> log2 << log2
+                       : bits + (unit - (log2 > 5 ? 32 : 16)) / 2 * chunks;
+}
+
+/* Digits: their bits, from the number of kept bits of every value. */
+static void count_digits(point_counts *c, const gw_rate_labels *labels, uint32_t point,
+                         const gw_traits *traits)
+{
+    const int32_t m = traits->mantissa_bits;
+    uint64_t len[GW_PLANES_MAX] = {0};
+    for (int32_t j = 0; j < GW_RATE_KEPT; j++) {
+        const uint32_t count = labels->kept[0][point][j] + labels->kept[1][point][j];
+        const int32_t place = j - GW_RATE_KEPT_ZERO + (int32_t)point;
+        uint32_t bits = 1 + (uint32_t)(place < 0 ? 0 : place > m ? m : place); /* with the sign */
+        c->nonzeros += count;
+        for (uint32_t p = 0; p < GW_DIGIT_PLANES && bits >= traits->digit_width[p]; p++) {
+            len[p] += count;
+            bits -= traits->digit_width[p];
+        }
+        for (uint32_t p = 0; p < 3; p++) {
+            len[GW_DIGIT_PLANES + p] += (bits >> (2 - p) & 1) * (uint64_t)count;
+        }
+    }
+    for (uint32_t j = 0; j < GW_RATE_UP; j++) { /* their signs */
+        c->nonzeros += labels->up[point][j];
+        len[GW_PLANE_R1] += labels->up[point][j];
+    }
+    for (uint32_t p = 0; p < GW_PLANES_MAX; p++) {
+        const uint32_t width = p < GW_DIGIT_PLANES ? traits->digit_width[p] : 4u >> (p - GW_DIGIT_PLANES);
+        c->plane_bits += run_bits(len[p], width, c->chunks);
+    }
+}
+
+/* Labels of values other than zero. */
+static void count_labels(uint32_t *plain, uint32_t *relative, const gw_rate_labels *labels, uint32_t point,
+                         uint32_t dtype)
+{
     const gw_traits *traits = gw_traits_of(dtype);
     const uint32_t first = dtype == GW_FP16 ? 2 : 1; /* label of exponent field 0 */
     const int32_t last = traits->exponent_mask - 1;
     const uint32_t label_max = dtype == GW_FP16 ? 32 : 255;
-    GW_MEMSET(c->plain, 0, sizeof c->plain);
-    GW_MEMSET(c->relative, 0, sizeof c->relative);
+    GW_MEMSET(plain, 0, GW_LABELS * sizeof *plain);
+    GW_MEMSET(relative, 0, GW_LABELS * sizeof *relative);
     for (uint32_t e = 0; e <= (uint32_t)last; e++) {
-        c->plain[e + first] += t->plain[0][c->point][e] + t->plain[1][c->point][e];
-        c->relative[e + first] += t->plain[1][c->point][e];
+        plain[e + first] += labels->plain[0][point][e] + labels->plain[1][point][e];
+        relative[e + first] += labels->plain[1][point][e];
     }
     for (int32_t j = 0; j < GW_RATE_KEPT; j++) {
-        const int32_t above = j - GW_RATE_KEPT_ZERO + (int32_t)c->point;
-        c->relative[gw_min_u32((uint32_t)(above < 0 ? 0 : above) + 2, label_max)] += t->kept[0][c->point][j];
+        const int32_t above = j - GW_RATE_KEPT_ZERO + (int32_t)point;
+        relative[gw_min_u32((uint32_t)(above < 0 ? 0 : above) + 2, label_max)] += labels->kept[0][point][j];
     }
-    uint64_t ups = 0;
     for (int32_t j = 0; j < GW_RATE_UP; j++) {
-        const int32_t quantum = j - (int32_t)c->point;
-        const uint32_t count = t->up[c->point][j];
-        c->plain[(uint32_t)(quantum < 1 ? 1 : quantum > last ? last : quantum) + first] += count;
-        c->relative[2] += count;
-        ups += count;
+        const int32_t quantum = j - (int32_t)point;
+        const uint32_t count = labels->up[point][j];
+        plain[(uint32_t)(quantum < 1 ? 1 : quantum > last ? last : quantum) + first] += count;
+        relative[2] += count;
     }
-    c->nonzeros += ups + t->escapes;
-    c->digit_bits += ups; /* their signs */
-    c->plain[GW_LABEL_ZERO] = c->relative[GW_LABEL_ZERO] = (uint32_t)(t->len - c->nonzeros);
-    c->plain[GW_LABEL_ESCAPE] = c->relative[GW_LABEL_ESCAPE] = t->escapes;
-    GW_MEMSET(c->mask, 0, sizeof c->mask);
-    gw_mask_fold(c->mask, t->mask[c->point]);
+    plain[GW_LABEL_ESCAPE] = relative[GW_LABEL_ESCAPE] = labels->escapes;
 }
 
-/* Runs of a tree. */
-static uint32_t run_count(const gw_tree *tree)
+/* Bits of the runs of a tree, count by rank. */
+static uint64_t tree_bits(const gw_tree *tree, const uint32_t *count, uint64_t chunks)
 {
-    uint32_t count = 0;
-    for (uint32_t i = 0; i < tree->node_count; i++) {
-        count += tree->node[i].right != 0 || tree->node[i].width != 0;
+    uint64_t before[GW_LABELS + 1], bits = 0;
+    before[0] = 0;
+    for (uint32_t rank = 0; rank < tree->label_count; rank++) {
+        before[rank + 1] = before[rank] + count[rank];
     }
-    return count;
+    for (uint32_t i = 0; i < tree->node_count; i++) {
+        const gw_node *node = &tree->node[i];
+        bits += run_bits(before[node->end_rank] - before[node->first_rank],
+                         node->right != 0 ? 1 : node->width, chunks);
+    }
+    return bits;
 }
 
-/* Bits of a group at a point without its directory entries. */
-static uint64_t coded_bits(const gw_encoding *e, point_counts *c)
+/* Blocks of 64 values of which a sample for a codebook has one; 1: all values are counted. */
+static size_t sample_blocks(const gw_encoding *e, uint64_t len)
+{
+    const size_t blocks = gw_min_size(16, (size_t)len / 4096);
+    return e->codec->options.preset == GW_GCOMP_SMALL || blocks < 1 ? 1 : gw_power_of_two(blocks);
+}
+
+static int is_sampled(const gw_encoding *e, const gw_rate_tables *t)
+{
+    return sample_blocks(e, t->len) > 1;
+}
+
+/* The masked part of a codebook and of the chunks. */
+static uint64_t mask_bits(const gw_encoding *e, const point_counts *c, const uint32_t *byte_count)
 {
     const gw_scratch *s = &e->scratch;
-    const gw_rate_tables *t = c->tables;
-    const gw_traits *traits = gw_traits_of(e->rule.dtype);
-    const uint64_t chunks = t->chunks[c->point];
-    uint32_t *const count =
-        e->rule.deep && gw_labels_cost(c->relative, 1) < gw_labels_cost(c->plain, 1) ? c->relative : c->plain;
-    const gw_mask_choice choice = {count, c->mask, t->len,
-                                   gw_min_u64(t->len, (uint64_t)1 << e->info.chunk_log2)};
-    const uint32_t is_masked = (uint32_t)gw_is_mask_better(&choice);
-    const uint64_t escapes = count[GW_LABEL_ESCAPE], zeros = count[GW_LABEL_ZERO];
-    if (t->len >= 2 * 4096 && e->codec->options.preset == GW_GCOMP_FAST) {
-        /* A codebook from a sample has these codes in any case. */
-        count[GW_LABEL_ESCAPE] += escapes == 0;
-        count[GW_LABEL_ZERO] += zeros == 0;
+    uint32_t count[256];
+    gw_mask_depths(s->book->mask_depth, c->mask, s->book_scratch);
+    gw_mask_tree_build(s->mask_tree, s->book);
+    for (uint32_t rank = 0; rank < s->mask_tree->label_count; rank++) {
+        count[rank] = byte_count[s->mask_tree->label_of_rank[rank]];
+    }
+    return tree_bits(s->mask_tree, count, c->chunks);
+}
+
+/* Sets the code lengths of the scratch's codebook, which are those of the sample if chunks share it. */
+static void set_lengths(const gw_encoding *e, const gw_rate_tables *t, point_counts *c, uint32_t point)
+{
+    const gw_scratch *s = &e->scratch;
+    const uint32_t *count = s->book->is_relative ? c->relative : c->plain;
+    uint32_t plain[GW_LABELS], relative[GW_LABELS];
+    if (is_sampled(e, t)) {
+        count_labels(plain, relative, t->sample, point, e->rule.dtype);
+        uint32_t *const sampled = s->book->is_relative ? relative : plain;
+        uint64_t zeros = t->sample_len;
+        for (uint32_t label = 1; label < GW_LABELS; label++) {
+            zeros -= sampled[label];
+        }
+        /* These have codes in any case. */
+        sampled[GW_LABEL_ZERO] = s->book->is_masked ? 0 : (uint32_t)zeros + (zeros == 0);
+        sampled[GW_LABEL_ESCAPE] += sampled[GW_LABEL_ESCAPE] == 0;
         for (uint32_t i = 0; i < GW_MASK_CLASSES; i++) {
             c->mask[i] += c->mask[i] == 0;
         }
-    }
-    GW_MEMSET(s->book, 0, sizeof *s->book);
-    s->book->is_relative = count == c->relative;
-    s->book->is_masked = (uint8_t)is_masked;
-    uint64_t bits = 0, runs = 0, counts = GW_PLANES_MAX + 1;
-    if (is_masked) {
-        count[GW_LABEL_ZERO] = 0;
-        gw_mask_depths(s->book->mask_depth, c->mask, s->book_scratch);
-        gw_mask_tree_build(s->mask_tree, s->book);
-        for (uint32_t i = 0; i < GW_MASK_CLASSES; i++) {
-            const uint32_t depth = s->mask_tree->inner_count != 0 ? s->book->mask_depth[i] : 0;
-            bits += (uint64_t)c->mask[i] * (depth + gw_mask_class_width[i]);
-        }
-        runs += run_count(s->mask_tree);
-        counts += 1u + s->mask_tree->inner_count;
+        count = sampled;
     }
     gw_codebook_lengths(s->book->length, count, s->book_scratch);
-    gw_tree_build(s->tree, s->book);
-    for (uint32_t label = 0; label < GW_LABELS && s->tree->node_count > 1; label++) {
-        bits += (uint64_t)count[label] * s->book->length[label];
-    }
-    runs += run_count(s->tree) + c->planes;
-    counts += s->tree->inner_count;
-    bits += c->digit_bits + 8u * traits->size * escapes + 8 * gw_codebook_size(s->book);
-    return bits + chunks * (16 * counts + PADDING_BITS * runs + REGION_BITS);
 }
 
-/* A group of values whose steps are summed. */
+/* Bits of a group without its directory entries. */
+static uint64_t coded_bits(const gw_encoding *e, const gw_rate_tables *t, point_counts *c, uint32_t point)
+{
+    const gw_scratch *s = &e->scratch;
+    uint32_t *const count = s->book->is_relative ? c->relative : c->plain;
+    const gw_mask_choice choice = {count, c->mask, t->len,
+                                   gw_min_u64(t->len, (uint64_t)1 << e->info.chunk_log2)};
+    s->book->is_masked = (uint8_t)gw_is_mask_better(&choice);
+    count[GW_LABEL_ZERO] = s->book->is_masked ? 0 : count[GW_LABEL_ZERO];
+    set_lengths(e, t, c, point);
+    uint64_t bits = 0, counts = GW_PLANES_MAX + 1;
+    if (s->book->is_masked) {
+        bits += mask_bits(e, c, t->mask[point]);
+        counts += 1u + s->mask_tree->inner_count;
+    }
+    gw_tree_build(s->tree, s->book);
+    const uint64_t escapes = count[GW_LABEL_ESCAPE];
+    for (uint32_t label = 2; label < GW_LABELS; label++) { /* what the sample has missed */
+        count[GW_LABEL_ESCAPE] += s->book->length[label] == 0 ? count[label] : 0;
+    }
+    uint32_t by_rank[GW_LABELS];
+    for (uint32_t rank = 0; rank < s->tree->label_count; rank++) {
+        by_rank[rank] = count[s->tree->label_of_rank[rank]];
+    }
+    counts += s->tree->inner_count;
+    bits += tree_bits(s->tree, by_rank, c->chunks) + c->plane_bits;
+    bits += c->chunks * round_bits(16 * counts, 5, 1);
+    bits += round_bits(8u * gw_traits_of(e->rule.dtype)->size * count[GW_LABEL_ESCAPE], 5, 1);
+    if (count[GW_LABEL_ESCAPE] != escapes) { /* the digits that they would have, on average */
+        bits -= c->plane_bits * (count[GW_LABEL_ESCAPE] - escapes) / c->nonzeros;
+    }
+    return round_bits(bits + 8 * gw_codebook_size(s->book), 7, c->chunks);
+}
+
+/* A group at a point: its bits without directory entries. */
+static uint64_t group_bits(const gw_encoding *e, const gw_rate_tables *t, uint32_t point, uint64_t *nonzeros)
+{
+    const uint32_t dtype = e->rule.dtype;
+    const uint64_t raw = 8 * (uint64_t)gw_traits_of(dtype)->size * t->len;
+    point_counts c;
+    GW_MEMSET(&c, 0, sizeof c);
+    GW_MEMSET(e->scratch.book, 0, sizeof *e->scratch.book);
+    if (e->rule.deep) {
+        count_labels(c.plain, c.relative, t->sample, point, dtype);
+        e->scratch.book->is_relative = gw_labels_cost(c.relative, 1) < gw_labels_cost(c.plain, 1);
+    }
+    c.chunks = t->chunks[point];
+    count_digits(&c, &t->all, point, gw_traits_of(dtype));
+    count_labels(c.plain, c.relative, &t->all, point, dtype);
+    c.nonzeros += t->all.escapes;
+    c.plain[GW_LABEL_ZERO] = c.relative[GW_LABEL_ZERO] = (uint32_t)(t->len - c.nonzeros);
+    gw_mask_fold(c.mask, t->mask[point]);
+    *nonzeros = c.nonzeros;
+    return c.chunks == 0 ? 0 : gw_min_u64(coded_bits(e, t, &c, point), raw);
+}
+
+/* A group whose steps are summed. */
 static void add_points(gw_gcomp_rate *rate, const gw_encoding *e, const gw_rate_tables *t, uint32_t first,
                        uint32_t stride)
 {
     const uint32_t points = rate->kind == GW_GCOMP_RATE_NOISE ? NOISE_POINTS : GW_GCOMP_RATE_POINTS;
-    const uint64_t raw = 8 * (uint64_t)gw_traits_of(e->rule.dtype)->size * t->len;
     const uint64_t chunk_len = (uint64_t)1 << e->info.chunk_log2;
     const uint64_t entries = 8 * GW_FRAME_ENTRY_SIZE * ((t->len + chunk_len - 1) / chunk_len);
-    point_counts c;
-    GW_MEMSET(&c, 0, sizeof c);
-    c.tables = t;
-    for (uint32_t at = first; at < points; at += stride, c.point++) {
-        c.nonzeros = c.digit_bits = 0;
-        count_digits(&c, gw_traits_of(e->rule.dtype));
-        count_labels(&c, e->rule.dtype);
-        const uint64_t bits = t->chunks[c.point] == 0 ? 0 : gw_min_u64(coded_bits(e, &c), raw);
-        rate->cost[at] += COST_OF_A_BIT * (bits + entries);
-        rate->nonzeros[at] += c.nonzeros;
-        rate->error[at] += gw_rate_error_at(t, &e->rule, c.point);
+    uint32_t point = 0;
+    for (uint32_t at = first; at < points; at += stride, point++) {
+        uint64_t nonzeros = 0;
+        rate->cost[at] += COST_OF_A_BIT * (group_bits(e, t, point, &nonzeros) + entries);
+        rate->nonzeros[at] += nonzeros;
+        rate->error[at] += gw_rate_error_at(t, &e->rule, point);
     }
 }
 
@@ -180,11 +259,16 @@ static void add_group(gw_gcomp_rate *rate, gw_encoding *e, uint64_t first)
                                        (int32_t)e->source->map->base, -tolerance - bias - (int32_t)half,
                                        half};
         GW_MEMSET(t, 0, sizeof *t);
+        t->sample = (gw_rate_labels *)(void *)e->scratch.escapes;
+        const size_t blocks = sample_blocks(e, group.len);
+        t->period = GW_SAMPLE_RUN_LEN * (blocks > 1 ? blocks : gw_power_of_two(group.len / 1024));
+        GW_MEMSET(t->sample, 0, sizeof *t->sample);
         for (size_t i = 0; i < group.len; i += chunk_len) {
             const gw_span chunk = gw_group_span(e, &group, i, gw_min_size(group.len - i, chunk_len));
             gw_rate_count(t, &chunk, &e->rule, &family);
         }
-        gw_rate_sum_steps(t, family.points);
+        gw_rate_sum_steps(&t->all, family.points);
+        gw_rate_sum_steps(t->sample, family.points);
         add_points(rate, e, t, half, is_noise ? 2 : 1);
         rate->square += half ? 0.0 : t->value_square;
     }

@@ -32,16 +32,24 @@ typedef struct gw_rate_error {
     double kept[3];
 } gw_rate_error;
 
-typedef struct gw_rate_tables {
+typedef struct gw_rate_labels {
     /* Steps by exponent field, and by octaves from quantum to value, of nonzero values. [1]: values whose
      * labels have absolute exponents even if those of the group are relative. */
     uint32_t plain[2][GW_RATE_SLOTS][256];
     uint32_t kept[2][GW_RATE_SLOTS][GW_RATE_KEPT];
     /* Steps of values that became a quantum, by its exponent field at point 0. */
     uint32_t up[GW_RATE_SLOTS][GW_RATE_UP];
+    uint32_t escapes;
+} gw_rate_labels;
+
+typedef struct gw_rate_tables {
+    gw_rate_labels all;
+    /* Of the values that decide between relative exponents and others, or that a codebook is made from. */
+    gw_rate_labels *sample;
+    uint64_t sample_len;
+    size_t period;                            /* the sample has 64 values of every `period` */
     uint32_t mask[GW_GCOMP_RATE_POINTS][256]; /* bytes of the zero mask; not steps */
     uint32_t chunks[GW_GCOMP_RATE_POINTS];    /* chunks that are not zero */
-    uint32_t escapes;
     uint64_t len;
     double value_square; /* sum of squares */
     gw_rate_error error[GW_RATE_ERRORS];
@@ -62,9 +70,9 @@ void gw_rate_count(gw_rate_tables *tables, const gw_span *chunk, const gw_round_
                    const gw_rate_family *family);
 
 /* Turns steps into counts. */
-void gw_rate_sum_steps(gw_rate_tables *tables, uint32_t points);
+void gw_rate_sum_steps(gw_rate_labels *labels, uint32_t points);
 
-/* The expected squared error of all values at a point; before or after gw_rate_sum_steps(). */
+/* The expected squared error of all values at a point. */
 double gw_rate_error_at(const gw_rate_tables *tables, const gw_round_rule *rule, uint32_t point);
 
 #endif

@@ -19,6 +19,7 @@ typedef struct item {
     int32_t quantum;  /* exponent field at point 0 */
     uint8_t *toggles; /* by point: bits of the zero mask that change there */
     uint8_t bit;
+    uint8_t is_in_sample;
 } item;
 
 static int32_t clamp(int32_t x, int32_t least, int32_t most)
@@ -36,13 +37,17 @@ static double power_of_two(int32_t exponent)
 }
 
 /* Zeros above the highest set bit; 32 for 0. */
-static int32_t leading_zeros(uint32_t x)
+static inline int32_t leading_zeros(uint32_t x)
 {
+#if defined(__GNUC__)
+    return x == 0 ? 32 : __builtin_clz(x);
+#else
     int32_t n = 0;
     for (; n < 32 && (x & 0x80000000u) == 0; x <<= 1) {
         n++;
     }
     return n;
+#endif
 }
 
 /* The largest number of octaves by which a value may lie below its quantum and become it; 0: none.
@@ -70,10 +75,10 @@ static int32_t carry_bits(uint32_t mantissa, uint32_t random, const settings *s)
     /* The fewest bits of the random word that, added to the mantissa, carry. */
     const uint32_t missing = (1u << m) - mantissa;
     int32_t bits = 32 - leading_zeros(missing);
-    if ((random & ((1u << bits) - 1)) < missing) {
-        for (bits++; bits <= m && (random >> (bits - 1) & 1) == 0;) {
-            bits++;
-        }
+    if ((random & ((1u << bits) - 1)) < missing) { /* with the next bit of the random word that is set */
+        const uint32_t higher = random >> bits << bits;
+        bits = 32 - leading_zeros(higher & (0u - higher));
+        bits = bits == 0 ? m + 1 : bits;
     }
     return bits > m ? -1 : m - bits;
 }
@@ -88,21 +93,41 @@ static double squared_error(double fraction, uint32_t rounding)
     return nearest * nearest;
 }
 
-static void add_steps(gw_rate_tables *t, uint32_t side, int32_t first, int32_t end, int32_t exponent,
-                      int32_t kept)
+static void add_steps_to(gw_rate_labels *labels, uint32_t side, int32_t first, int32_t end, int32_t exponent,
+                         int32_t kept)
 {
     const int32_t place = clamp(kept + GW_RATE_KEPT_ZERO, 0, GW_RATE_KEPT - 1);
-    t->plain[side][first][exponent]++;
-    t->plain[side][end][exponent]--;
-    t->kept[side][first][place]++;
-    t->kept[side][end][place]--;
+    labels->plain[side][first][exponent]++;
+    labels->plain[side][end][exponent]--;
+    labels->kept[side][first][place]++;
+    labels->kept[side][end][place]--;
 }
 
-static void add_up(gw_rate_tables *t, int32_t first, int32_t end, int32_t quantum)
+/* Of a value with this exponent from point `first` to before `end`. */
+typedef struct steps {
+    int32_t first, end;
+    int32_t exponent;
+    int32_t kept;      /* octaves from the quantum of point 0 */
+    uint32_t is_plain; /* 1: side 1 of the tables */
+} steps;
+
+static void add_steps(gw_rate_tables *t, const item *it, const steps *s)
 {
-    const int32_t place = clamp(quantum, 0, GW_RATE_UP - 1);
-    t->up[first][place]++;
-    t->up[end][place]--;
+    add_steps_to(&t->all, s->is_plain, s->first, s->end, s->exponent, s->kept);
+    if (it->is_in_sample) {
+        add_steps_to(t->sample, s->is_plain, s->first, s->end, s->exponent, s->kept);
+    }
+}
+
+static void add_up(gw_rate_tables *t, const item *it, int32_t first, int32_t end)
+{
+    const int32_t place = clamp(it->quantum, 0, GW_RATE_UP - 1);
+    t->all.up[first][place]++;
+    t->all.up[end][place]--;
+    if (it->is_in_sample) {
+        t->sample->up[first][place]++;
+        t->sample->up[end][place]--;
+    }
 }
 
 static void add_error(gw_rate_tables *t, const item *it, const settings *s)
@@ -139,7 +164,7 @@ static void count_ordinary(gw_rate_tables *t, const item *it, const settings *s)
         nonzero =
             clamp(above - octaves_up((mantissa | 1u << m) << (31 - m), it->random, s->rounding), 0, own);
         if (nonzero < own) {
-            add_up(t, nonzero, own, it->quantum);
+            add_up(t, it, nonzero, own);
         }
     }
     it->toggles[nonzero] ^= it->bit;
@@ -147,9 +172,9 @@ static void count_ordinary(gw_rate_tables *t, const item *it, const settings *s)
         const int32_t bits = carry_bits(mantissa, it->random, s);
         const int32_t end = bits < 0 ? own : clamp(above + bits + 1, own, s->points);
         if (end > own) {
-            add_steps(t, 0, own, end, exponent + 1, 1 - above);
+            add_steps(t, it, &(steps){own, end, exponent + 1, 1 - above, 0});
         }
-        add_steps(t, 0, end, s->points, exponent, -above);
+        add_steps(t, it, &(steps){end, s->points, exponent, -above, 0});
     }
     add_error(t, it, s);
 }
@@ -186,7 +211,7 @@ static void count_slowly(gw_rate_tables *t, const item *it, const settings *s)
             is_nonzero = s->rounding == GW_GCOMP_STOCHASTIC ? it->random < threshold
                                                             : octaves_up(threshold, 0, s->rounding);
             if (is_nonzero) {
-                add_up(t, i, i + 1, it->quantum);
+                add_up(t, it, i, i + 1);
             }
             unit = quantum;
             fraction = above > 200 ? 0.0 : (double)significand * power_of_two(-m - above);
@@ -196,7 +221,8 @@ static void count_slowly(gw_rate_tables *t, const item *it, const settings *s)
             is_nonzero = rounded != 0;
             if (is_nonzero) {
                 const int32_t after = (int32_t)(rounded >> m);
-                add_steps(t, quantum < 1, i, i + 1, after, (after == 0 ? 1 : after) - quantum - i);
+                add_steps(t, it,
+                          &(steps){i, i + 1, after, (after == 0 ? 1 : after) - quantum - i, quantum < 1});
             }
             unit = exponent + drop - m;
             fraction = (double)(significand & ((1u << drop) - 1)) * power_of_two(-drop);
@@ -226,13 +252,15 @@ static void count_mask(gw_rate_tables *t, uint8_t toggles[GW_RATE_SLOTS], uint8_
 /* A value that nothing is dropped of, and one that is stored whole. */
 static void count_exact(gw_rate_tables *t, const item *it, const settings *s)
 {
-    add_steps(t, 1, 0, s->points, (int32_t)(it->magnitude >> s->traits->mantissa_bits), GW_RATE_KEPT);
+    const int32_t exponent = (int32_t)(it->magnitude >> s->traits->mantissa_bits);
+    add_steps(t, it, &(steps){0, s->points, exponent, GW_RATE_KEPT, 1});
     it->toggles[0] ^= it->bit;
 }
 
 static void count_escape(gw_rate_tables *t, const item *it)
 {
-    t->escapes++;
+    t->all.escapes++;
+    t->sample->escapes += it->is_in_sample;
     it->toggles[0] ^= it->bit;
 }
 
@@ -291,12 +319,14 @@ void gw_rate_count(gw_rate_tables *t, const gw_span *chunk, const gw_round_rule 
                           rule->rank_hop);
         }
         const uint32_t magnitude = bits & (sign_bit - 1), exponent = magnitude >> traits->mantissa_bits;
+        t->sample_len += (t->len + i) % t->period < GW_SAMPLE_RUN_LEN;
         const int is_flushed =
             rule->strict ? bits == 0 : magnitude == 0 || (exponent == 0 && !traits->keeps_subnormals);
         if (!is_flushed) {
             const uint32_t k = chunk->levels[i];
-            const item it = {magnitude, random[element & 3], quantum_of(k, element, family), toggles,
-                             (uint8_t)(1u << (i & 7))};
+            const item it = {
+                magnitude, random[element & 3],      quantum_of(k, element, family),
+                toggles,   (uint8_t)(1u << (i & 7)), (t->len + i) % t->period < GW_SAMPLE_RUN_LEN};
             count_value(t, &it, k, magnitude == 0, &s);
         }
         if ((i & 7) == 7 || i + 1 == chunk->len) {
@@ -309,17 +339,17 @@ void gw_rate_count(gw_rate_tables *t, const gw_span *chunk, const gw_round_rule 
     }
 }
 
-void gw_rate_sum_steps(gw_rate_tables *t, uint32_t points)
+void gw_rate_sum_steps(gw_rate_labels *labels, uint32_t points)
 {
     for (uint32_t i = 1; i < points; i++) {
         for (uint32_t side = 0; side < 2; side++) {
             for (uint32_t j = 0; j < 256; j++) {
-                t->plain[side][i][j] += t->plain[side][i - 1][j];
-                t->kept[side][i][j] += t->kept[side][i - 1][j];
+                labels->plain[side][i][j] += labels->plain[side][i - 1][j];
+                labels->kept[side][i][j] += labels->kept[side][i - 1][j];
             }
         }
         for (uint32_t j = 0; j < GW_RATE_UP; j++) {
-            t->up[i][j] += t->up[i - 1][j];
+            labels->up[i][j] += labels->up[i - 1][j];
         }
     }
 }
