@@ -22,23 +22,20 @@ enum {
 /* A group at one point. */
 typedef struct point_counts {
     uint32_t plain[GW_LABELS], relative[GW_LABELS]; /* counts of labels */
-    uint32_t mask[GW_MASK_CLASSES];
-    uint64_t chunks; /* that are not zero */
+    uint64_t chunks;                                /* that are not zero */
     uint64_t nonzeros;
     uint64_t plane_bits;
 } point_counts;
 
-/* Bits of runs that hold `len` numbers in all, one run a chunk, with their padding: exact for one chunk. */
+/* Bits of runs that hold `len` numbers in all, one run a chunk, with their padding. Exact for one chunk;
+ * among several, rare numbers gather in few chunks, so that fewer runs are padded. */
 static uint64_t run_bits(uint64_t len, uint64_t width, uint64_t chunks)
 {
     const uint64_t bits = len * width;
     if (chunks <= 1) {
         return (bits + 31) / 32 * 32;
     }
-    if (len <= chunks) {
-        return 32 * len;
-    }
-    return bits <= 17 * chunks ? 32 * chunks : bits + 31 * chunks / 2;
+    return bits + 31 * len * chunks / (2 * (len + 8 * chunks));
 }
 
 /* The sum of multiples of 2^log2 whose exact sum, for one chunk, is bits. */
@@ -78,10 +75,21 @@ static void count_digits(point_counts *c, const gw_rate_labels *labels, uint32_t
     }
 }
 
-/* Labels of values other than zero. */
-static void count_labels(uint32_t *plain, uint32_t *relative, const gw_rate_labels *labels, uint32_t point,
-                         uint32_t dtype)
+/* Numbers of a table: all, or those of a sample. */
+typedef struct part {
+    const gw_rate_labels *labels;
+    uint32_t shift, mask;
+} part;
+
+static uint32_t part_of(const part *p, uint32_t number)
 {
+    return number >> p->shift & p->mask;
+}
+
+/* Labels of values other than zero. */
+static void count_labels(uint32_t *plain, uint32_t *relative, const part *p, uint32_t point, uint32_t dtype)
+{
+    const gw_rate_labels *labels = p->labels;
     const gw_traits *traits = gw_traits_of(dtype);
     const uint32_t first = dtype == GW_FP16 ? 2 : 1; /* label of exponent field 0 */
     const int32_t last = traits->exponent_mask - 1;
@@ -89,20 +97,22 @@ static void count_labels(uint32_t *plain, uint32_t *relative, const gw_rate_labe
     GW_MEMSET(plain, 0, GW_LABELS * sizeof *plain);
     GW_MEMSET(relative, 0, GW_LABELS * sizeof *relative);
     for (uint32_t e = 0; e <= (uint32_t)last; e++) {
-        plain[e + first] += labels->plain[0][point][e] + labels->plain[1][point][e];
-        relative[e + first] += labels->plain[1][point][e];
+        const uint32_t absolute = part_of(p, labels->plain[1][point][e]);
+        plain[e + first] += part_of(p, labels->plain[0][point][e]) + absolute;
+        relative[e + first] += absolute;
     }
     for (int32_t j = 0; j < GW_RATE_KEPT; j++) {
         const int32_t above = j - GW_RATE_KEPT_ZERO + (int32_t)point;
-        relative[gw_min_u32((uint32_t)(above < 0 ? 0 : above) + 2, label_max)] += labels->kept[0][point][j];
+        relative[gw_min_u32((uint32_t)(above < 0 ? 0 : above) + 2, label_max)] +=
+            part_of(p, labels->kept[0][point][j]);
     }
     for (int32_t j = 0; j < GW_RATE_UP; j++) {
         const int32_t quantum = j - (int32_t)point;
-        const uint32_t count = labels->up[point][j];
+        const uint32_t count = part_of(p, labels->up[point][j]);
         plain[(uint32_t)(quantum < 1 ? 1 : quantum > last ? last : quantum) + first] += count;
         relative[2] += count;
     }
-    plain[GW_LABEL_ESCAPE] = relative[GW_LABEL_ESCAPE] = labels->escapes;
+    plain[GW_LABEL_ESCAPE] = relative[GW_LABEL_ESCAPE] = part_of(p, labels->escapes[point]);
 }
 
 /* Bits of the runs of a tree, count by rank. */
@@ -138,7 +148,6 @@ static uint64_t mask_bits(const gw_encoding *e, const point_counts *c, const uin
 {
     const gw_scratch *s = &e->scratch;
     uint32_t count[256];
-    gw_mask_depths(s->book->mask_depth, c->mask, s->book_scratch);
     gw_mask_tree_build(s->mask_tree, s->book);
     for (uint32_t rank = 0; rank < s->mask_tree->label_count; rank++) {
         count[rank] = byte_count[s->mask_tree->label_of_rank[rank]];
@@ -146,26 +155,38 @@ static uint64_t mask_bits(const gw_encoding *e, const point_counts *c, const uin
     return tree_bits(s->mask_tree, count, c->chunks);
 }
 
-/* Sets the code lengths of the scratch's codebook, which are those of the sample if chunks share it. */
-static void set_lengths(const gw_encoding *e, const gw_rate_tables *t, point_counts *c, uint32_t point)
+/* Sets the codebook of the scratch but for is_relative: from a sample if chunks share it. */
+static void choose_book(const gw_encoding *e, const gw_rate_tables *t, const point_counts *c, uint32_t point)
 {
     const gw_scratch *s = &e->scratch;
-    const uint32_t *count = s->book->is_relative ? c->relative : c->plain;
-    uint32_t plain[GW_LABELS], relative[GW_LABELS];
-    if (is_sampled(e, t)) {
-        count_labels(plain, relative, t->sample, point, e->rule.dtype);
-        uint32_t *const sampled = s->book->is_relative ? relative : plain;
-        uint64_t zeros = t->sample_len;
-        for (uint32_t label = 1; label < GW_LABELS; label++) {
-            zeros -= sampled[label];
-        }
-        /* These have codes in any case. */
-        sampled[GW_LABEL_ZERO] = s->book->is_masked ? 0 : (uint32_t)zeros + (zeros == 0);
-        sampled[GW_LABEL_ESCAPE] += sampled[GW_LABEL_ESCAPE] == 0;
+    uint32_t plain[GW_LABELS], relative[GW_LABELS], mask[GW_MASK_CLASSES] = {0};
+    const int is_sample = is_sampled(e, t);
+    const part sample = {t->sample, 0, 0xffff};
+    uint32_t *const count = s->book->is_relative ? relative : plain;
+    uint64_t zeros = is_sample ? t->book_sample_len : t->len;
+    if (is_sample) {
+        count_labels(plain, relative, &sample, point, e->rule.dtype);
+    } else {
+        GW_MEMCPY(count, s->book->is_relative ? c->relative : c->plain, sizeof plain);
+    }
+    for (uint32_t label = 1; label < GW_LABELS; label++) {
+        zeros -= count[label];
+    }
+    count[GW_LABEL_ZERO] = (uint32_t)zeros;
+    gw_mask_fold(mask, is_sample ? t->sample_mask[point] : t->mask[point]);
+    const gw_mask_choice choice = {count, mask, is_sample ? t->book_sample_len : t->len,
+                                   gw_min_u64(t->len, (uint64_t)1 << e->info.chunk_log2)};
+    s->book->is_masked = (uint8_t)gw_is_mask_better(&choice);
+    if (is_sample) { /* these have codes in any case */
+        count[GW_LABEL_ZERO] += count[GW_LABEL_ZERO] == 0;
+        count[GW_LABEL_ESCAPE] += count[GW_LABEL_ESCAPE] == 0;
         for (uint32_t i = 0; i < GW_MASK_CLASSES; i++) {
-            c->mask[i] += c->mask[i] == 0;
+            mask[i] += mask[i] == 0;
         }
-        count = sampled;
+    }
+    if (s->book->is_masked) {
+        count[GW_LABEL_ZERO] = 0;
+        gw_mask_depths(s->book->mask_depth, mask, s->book_scratch);
     }
     gw_codebook_lengths(s->book->length, count, s->book_scratch);
 }
@@ -175,11 +196,7 @@ static uint64_t coded_bits(const gw_encoding *e, const gw_rate_tables *t, point_
 {
     const gw_scratch *s = &e->scratch;
     uint32_t *const count = s->book->is_relative ? c->relative : c->plain;
-    const gw_mask_choice choice = {count, c->mask, t->len,
-                                   gw_min_u64(t->len, (uint64_t)1 << e->info.chunk_log2)};
-    s->book->is_masked = (uint8_t)gw_is_mask_better(&choice);
-    count[GW_LABEL_ZERO] = s->book->is_masked ? 0 : count[GW_LABEL_ZERO];
-    set_lengths(e, t, c, point);
+    choose_book(e, t, c, point);
     uint64_t bits = 0, counts = GW_PLANES_MAX + 1;
     if (s->book->is_masked) {
         bits += mask_bits(e, c, t->mask[point]);
@@ -213,15 +230,14 @@ static uint64_t group_bits(const gw_encoding *e, const gw_rate_tables *t, uint32
     GW_MEMSET(&c, 0, sizeof c);
     GW_MEMSET(e->scratch.book, 0, sizeof *e->scratch.book);
     if (e->rule.deep) {
-        count_labels(c.plain, c.relative, t->sample, point, dtype);
+        count_labels(c.plain, c.relative, &(part){t->sample, 16, 0xffff}, point, dtype);
         e->scratch.book->is_relative = gw_labels_cost(c.relative, 1) < gw_labels_cost(c.plain, 1);
     }
     c.chunks = t->chunks[point];
     count_digits(&c, &t->all, point, gw_traits_of(dtype));
-    count_labels(c.plain, c.relative, &t->all, point, dtype);
-    c.nonzeros += t->all.escapes;
+    count_labels(c.plain, c.relative, &(part){&t->all, 0, UINT32_MAX}, point, dtype);
+    c.nonzeros += t->all.escapes[point];
     c.plain[GW_LABEL_ZERO] = c.relative[GW_LABEL_ZERO] = (uint32_t)(t->len - c.nonzeros);
-    gw_mask_fold(c.mask, t->mask[point]);
     *nonzeros = c.nonzeros;
     return c.chunks == 0 ? 0 : gw_min_u64(coded_bits(e, t, &c, point), raw);
 }
@@ -260,8 +276,8 @@ static void add_group(gw_gcomp_rate *rate, gw_encoding *e, uint64_t first)
                                        half};
         GW_MEMSET(t, 0, sizeof *t);
         t->sample = (gw_rate_labels *)(void *)e->scratch.escapes;
-        const size_t blocks = sample_blocks(e, group.len);
-        t->period = GW_SAMPLE_RUN_LEN * (blocks > 1 ? blocks : gw_power_of_two(group.len / 1024));
+        t->book_period = GW_SAMPLE_RUN_LEN * sample_blocks(e, group.len);
+        t->relative_period = GW_SAMPLE_RUN_LEN * gw_power_of_two(group.len / 1024);
         GW_MEMSET(t->sample, 0, sizeof *t->sample);
         for (size_t i = 0; i < group.len; i += chunk_len) {
             const gw_span chunk = gw_group_span(e, &group, i, gw_min_size(group.len - i, chunk_len));

@@ -39,17 +39,20 @@ typedef struct gw_rate_labels {
     uint32_t kept[2][GW_RATE_SLOTS][GW_RATE_KEPT];
     /* Steps of values that became a quantum, by its exponent field at point 0. */
     uint32_t up[GW_RATE_SLOTS][GW_RATE_UP];
-    uint32_t escapes;
+    uint32_t escapes[GW_RATE_SLOTS];
 } gw_rate_labels;
 
 typedef struct gw_rate_tables {
     gw_rate_labels all;
-    /* Of the values that decide between relative exponents and others, or that a codebook is made from. */
+    /* Steps of two samples, each with 64 values of every `period`: in the low 16 bits of every number the one
+     * that a codebook is made from, in the high 16 bits the one that decides between relative exponents and
+     * others. */
     gw_rate_labels *sample;
-    uint64_t sample_len;
-    size_t period;                            /* the sample has 64 values of every `period` */
-    uint32_t mask[GW_GCOMP_RATE_POINTS][256]; /* bytes of the zero mask; not steps */
-    uint32_t chunks[GW_GCOMP_RATE_POINTS];    /* chunks that are not zero */
+    size_t book_period, relative_period;
+    uint64_t book_sample_len;
+    /* Bytes of the zero mask, and those of the sample for a codebook; not steps */
+    uint32_t mask[GW_GCOMP_RATE_POINTS][256], sample_mask[GW_GCOMP_RATE_POINTS][256];
+    uint32_t chunks[GW_GCOMP_RATE_POINTS]; /* chunks that are not zero */
     uint64_t len;
     double value_square; /* sum of squares */
     gw_rate_error error[GW_RATE_ERRORS];

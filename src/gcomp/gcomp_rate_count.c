@@ -19,7 +19,8 @@ typedef struct item {
     int32_t quantum;  /* exponent field at point 0 */
     uint8_t *toggles; /* by point: bits of the zero mask that change there */
     uint8_t bit;
-    uint8_t is_in_sample;
+    int keeps_sign;   /* where it is rounded to zero, it is -0 */
+    uint32_t samples; /* what it adds to the numbers of the samples */
 } item;
 
 static int32_t clamp(int32_t x, int32_t least, int32_t most)
@@ -63,14 +64,17 @@ static int32_t octaves_up(uint32_t significand, uint32_t random, uint32_t roundi
 }
 
 /* The largest number of kept mantissa bits with which rounding carries into the exponent; -1: none. */
-static int32_t carry_bits(uint32_t mantissa, uint32_t random, const settings *s)
+static int32_t carry_bits(uint32_t magnitude, uint32_t random, const settings *s)
 {
     const int32_t m = s->traits->mantissa_bits;
+    const uint32_t mantissa = magnitude & ((1u << m) - 1);
     if (s->rounding == GW_GCOMP_TRUNCATE || mantissa == 0) {
         return -1;
     }
     if (s->rounding == GW_GCOMP_NEAREST) {
-        return leading_zeros(~(mantissa << (32 - m))) - 1;
+        /* A tie goes to an even exponent; where mantissa bits are kept, the last one of them is 1. */
+        const int is_down = mantissa == 1u << (m - 1) && (magnitude >> m & 1) == 0;
+        return is_down ? -1 : leading_zeros(~(mantissa << (32 - m))) - 1;
     }
     /* The fewest bits of the random word that, added to the mantissa, carry. */
     const uint32_t missing = (1u << m) - mantissa;
@@ -93,16 +97,6 @@ static double squared_error(double fraction, uint32_t rounding)
     return nearest * nearest;
 }
 
-static void add_steps_to(gw_rate_labels *labels, uint32_t side, int32_t first, int32_t end, int32_t exponent,
-                         int32_t kept)
-{
-    const int32_t place = clamp(kept + GW_RATE_KEPT_ZERO, 0, GW_RATE_KEPT - 1);
-    labels->plain[side][first][exponent]++;
-    labels->plain[side][end][exponent]--;
-    labels->kept[side][first][place]++;
-    labels->kept[side][end][place]--;
-}
-
 /* Of a value with this exponent from point `first` to before `end`. */
 typedef struct steps {
     int32_t first, end;
@@ -111,11 +105,20 @@ typedef struct steps {
     uint32_t is_plain; /* 1: side 1 of the tables */
 } steps;
 
+static void add_steps_to(gw_rate_labels *labels, uint32_t weight, const steps *s)
+{
+    const int32_t place = clamp(s->kept + GW_RATE_KEPT_ZERO, 0, GW_RATE_KEPT - 1);
+    labels->plain[s->is_plain][s->first][s->exponent] += weight;
+    labels->plain[s->is_plain][s->end][s->exponent] -= weight;
+    labels->kept[s->is_plain][s->first][place] += weight;
+    labels->kept[s->is_plain][s->end][place] -= weight;
+}
+
 static void add_steps(gw_rate_tables *t, const item *it, const steps *s)
 {
-    add_steps_to(&t->all, s->is_plain, s->first, s->end, s->exponent, s->kept);
-    if (it->is_in_sample) {
-        add_steps_to(t->sample, s->is_plain, s->first, s->end, s->exponent, s->kept);
+    add_steps_to(&t->all, 1, s);
+    if (it->samples != 0) {
+        add_steps_to(t->sample, it->samples, s);
     }
 }
 
@@ -124,10 +127,16 @@ static void add_up(gw_rate_tables *t, const item *it, int32_t first, int32_t end
     const int32_t place = clamp(it->quantum, 0, GW_RATE_UP - 1);
     t->all.up[first][place]++;
     t->all.up[end][place]--;
-    if (it->is_in_sample) {
-        t->sample->up[first][place]++;
-        t->sample->up[end][place]--;
-    }
+    t->sample->up[first][place] += it->samples;
+    t->sample->up[end][place] -= it->samples;
+}
+
+static void add_escape(gw_rate_tables *t, const item *it, int32_t first, int32_t end)
+{
+    t->all.escapes[first]++;
+    t->all.escapes[end]--;
+    t->sample->escapes[first] += it->samples;
+    t->sample->escapes[end] -= it->samples;
 }
 
 static void add_error(gw_rate_tables *t, const item *it, const settings *s)
@@ -169,7 +178,7 @@ static void count_ordinary(gw_rate_tables *t, const item *it, const settings *s)
     }
     it->toggles[nonzero] ^= it->bit;
     if (own < s->points) {
-        const int32_t bits = carry_bits(mantissa, it->random, s);
+        const int32_t bits = carry_bits(it->magnitude, it->random, s);
         const int32_t end = bits < 0 ? own : clamp(above + bits + 1, own, s->points);
         if (end > own) {
             add_steps(t, it, &(steps){own, end, exponent + 1, 1 - above, 0});
@@ -197,11 +206,12 @@ static uint32_t round_magnitude(const item *it, uint32_t drop, const settings *s
 static void count_slowly(gw_rate_tables *t, const item *it, const settings *s)
 {
     const int32_t m = s->traits->mantissa_bits, field = (int32_t)(it->magnitude >> m);
-    const int32_t exponent = field == 0 ? 1 : field;
+    const int32_t exponent = field == 0 ? 1 : field, last = s->traits->exponent_mask - 1;
     const uint32_t significand = (it->magnitude & ((1u << m) - 1)) | (uint32_t)(field != 0) << m;
     int was_nonzero = 0;
     for (int32_t i = 0; i < s->points; i++) {
-        const int32_t quantum = it->quantum - i, above = quantum - exponent;
+        const int32_t quantum = it->quantum - i < last || !s->deep ? it->quantum - i : last;
+        const int32_t above = quantum - exponent;
         int is_nonzero;
         double fraction;
         int32_t unit; /* exponent of the quantum that counts */
@@ -224,6 +234,10 @@ static void count_slowly(gw_rate_tables *t, const item *it, const settings *s)
                 add_steps(t, it,
                           &(steps){i, i + 1, after, (after == 0 ? 1 : after) - quantum - i, quantum < 1});
             }
+            if (!is_nonzero && it->keeps_sign) {
+                add_escape(t, it, i, i + 1);
+                is_nonzero = 1;
+            }
             unit = exponent + drop - m;
             fraction = (double)(significand & ((1u << drop) - 1)) * power_of_two(-drop);
         }
@@ -238,29 +252,23 @@ static void count_slowly(gw_rate_tables *t, const item *it, const settings *s)
 
 /* Counts a byte of the zero mask of every point, and clears the toggles. */
 static void count_mask(gw_rate_tables *t, uint8_t toggles[GW_RATE_SLOTS], uint8_t any[GW_RATE_SLOTS],
-                       int32_t points)
+                       int32_t points, uint32_t is_in_sample)
 {
     uint32_t mask = 0;
     for (int32_t i = 0; i < points; i++) {
         mask ^= toggles[i];
         t->mask[i][mask]++;
+        t->sample_mask[i][mask] += is_in_sample;
         any[i] = (uint8_t)(any[i] | mask);
     }
     GW_MEMSET(toggles, 0, GW_RATE_SLOTS);
 }
 
-/* A value that nothing is dropped of, and one that is stored whole. */
+/* A value that nothing is dropped of. */
 static void count_exact(gw_rate_tables *t, const item *it, const settings *s)
 {
     const int32_t exponent = (int32_t)(it->magnitude >> s->traits->mantissa_bits);
     add_steps(t, it, &(steps){0, s->points, exponent, GW_RATE_KEPT, 1});
-    it->toggles[0] ^= it->bit;
-}
-
-static void count_escape(gw_rate_tables *t, const item *it)
-{
-    t->all.escapes++;
-    t->sample->escapes += it->is_in_sample;
     it->toggles[0] ^= it->bit;
 }
 
@@ -271,7 +279,8 @@ static void count_value(gw_rate_tables *t, const item *it, uint32_t k, int is_ne
     const gw_traits *traits = s->traits;
     const int32_t m = traits->mantissa_bits, field = (int32_t)(it->magnitude >> m);
     if (field == traits->exponent_mask || is_negative_zero || (field == 0 && !traits->keeps_subnormals)) {
-        count_escape(t, it);
+        add_escape(t, it, 0, s->points);
+        it->toggles[0] ^= it->bit;
         return;
     }
     const double unit = power_of_two((field == 0 ? 1 : field) - s->bias - m);
@@ -279,7 +288,8 @@ static void count_value(gw_rate_tables *t, const item *it, uint32_t k, int is_ne
     t->value_square += value * value;
     if (k == 0) {
         count_exact(t, it, s);
-    } else if (field == 0 || field + 1 >= traits->exponent_mask || it->quantum - s->points < 1) {
+    } else if (field == 0 || field + 1 >= traits->exponent_mask || it->quantum - s->points < 1 ||
+               it->quantum >= traits->exponent_mask) {
         count_slowly(t, it, s);
     } else {
         count_ordinary(t, it, s);
@@ -298,6 +308,14 @@ static int32_t quantum_of(uint32_t k, uint64_t element, const gw_rate_family *fa
         quantum += rest >= 2 || (rest == 1 && element % 3 == 0);
     }
     return quantum;
+}
+
+/* What value i of the next chunk adds to the numbers of the samples. */
+static uint32_t samples_of(const gw_rate_tables *t, size_t i)
+{
+    const size_t at = (size_t)t->len + i; /* periods are powers of two */
+    return ((at & (t->book_period - 1)) < GW_SAMPLE_RUN_LEN ? 1u : 0) |
+           ((at & (t->relative_period - 1)) < GW_SAMPLE_RUN_LEN ? 1u << 16 : 0);
 }
 
 void gw_rate_count(gw_rate_tables *t, const gw_span *chunk, const gw_round_rule *rule,
@@ -319,18 +337,19 @@ void gw_rate_count(gw_rate_tables *t, const gw_span *chunk, const gw_round_rule 
                           rule->rank_hop);
         }
         const uint32_t magnitude = bits & (sign_bit - 1), exponent = magnitude >> traits->mantissa_bits;
-        t->sample_len += (t->len + i) % t->period < GW_SAMPLE_RUN_LEN;
+        const uint32_t samples = samples_of(t, i);
+        t->book_sample_len += samples & 1;
         const int is_flushed =
             rule->strict ? bits == 0 : magnitude == 0 || (exponent == 0 && !traits->keeps_subnormals);
         if (!is_flushed) {
             const uint32_t k = chunk->levels[i];
-            const item it = {
-                magnitude, random[element & 3],      quantum_of(k, element, family),
-                toggles,   (uint8_t)(1u << (i & 7)), (t->len + i) % t->period < GW_SAMPLE_RUN_LEN};
+            const item it = {magnitude, random[element & 3],      quantum_of(k, element, family),
+                             toggles,   (uint8_t)(1u << (i & 7)), rule->strict && bits != magnitude,
+                             samples};
             count_value(t, &it, k, magnitude == 0, &s);
         }
         if ((i & 7) == 7 || i + 1 == chunk->len) {
-            count_mask(t, toggles, any, s.points);
+            count_mask(t, toggles, any, s.points, samples & 1);
         }
     }
     t->len += chunk->len;
@@ -351,6 +370,7 @@ void gw_rate_sum_steps(gw_rate_labels *labels, uint32_t points)
         for (uint32_t j = 0; j < GW_RATE_UP; j++) {
             labels->up[i][j] += labels->up[i - 1][j];
         }
+        labels->escapes[i] += labels->escapes[i - 1];
     }
 }
 
