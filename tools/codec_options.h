@@ -19,6 +19,7 @@ typedef struct gw_codec_request {
     gw_dtype convert; /* 0, or round fp32 values to this type first */
     int has_drop;     /* --drop: a constant drop instead of a map */
     int has_param_dtype;
+    double target_bits; /* --target-bits: rate control chooses the tolerance; else 0 */
     float wire_scale;
     uint64_t seed, first_element;
     uint32_t step_index;
