@@ -36,6 +36,7 @@ enum {
     KEY_DROP,
     KEY_DTYPE,
     KEY_CONVERT,
+    KEY_TARGET_BITS,
     KEY_AS,
     KEY_BACKEND,
     KEY_JSON
@@ -180,6 +181,8 @@ static const struct argp_option encode_options[] = {
     {"first-element", KEY_FIRST_ELEMENT, "N", 0,
      "Index in the tensor of the first value, for stochastic rounding (default 0)", 0},
     {"dtype", KEY_DTYPE, "TYPE", 0, "bf16: two-byte words ('<u2') of the input are bf16", 0},
+    {"target-bits", KEY_TARGET_BITS, "B", 0,
+     "Choose the largest tolerance with which the frame is predicted to have at most B bits a value", 0},
     {"convert", KEY_CONVERT, "TYPE", 0, "Round fp32 input to bf16 or fp16 (nearest even) first", 0},
     {0},
 };
@@ -276,6 +279,11 @@ static error_t encode_parse(int key, char *text, struct argp_state *state)
             argp_error(state, "--dtype: only bf16 is accepted; the file names fp32 and fp16");
         }
         request->u2 = GW_NPY_U2_BF16;
+        break;
+    case KEY_TARGET_BITS:
+        if (gw_cli_parse_double(text, 1e-3, 64, &request->target_bits) != 0) {
+            argp_error(state, "--target-bits: '%s' is not a number from 0.001 to 64", text);
+        }
         break;
     case KEY_CONVERT:
         request->convert = dtype_parse(state, "--convert", text);

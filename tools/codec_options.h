@@ -20,6 +20,7 @@ typedef struct gw_codec_request {
     gw_npy_u2 u2;
     gw_dtype convert; /* 0, or round fp32 values to this type first */
     int has_drop;     /* --drop: a constant drop instead of a map */
+    double target_bits; /* --target-bits: rate control chooses the tolerance; else 0 */
     float wire_scale;
     uint64_t seed, first_element;
     uint32_t step_index;

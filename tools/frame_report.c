@@ -105,6 +105,11 @@ json_t *gw_tensor_report_json(const char *command, const gw_tensor_input *tensor
     gw_cli_json_flag(report, "deep_cut", tensor->options.deep_cut);
     gw_cli_json_text(report, "rounding", rounding_name(&tensor->options));
     gw_cli_json_text(report, "preset", preset_name(&tensor->options));
+    if (tensor->target_bits > 0) {
+        gw_cli_json_number(report, "target_bits", tensor->target_bits);
+        gw_cli_json_count(report, "chosen_tolerance_bits", tensor->options.tolerance_bits);
+        gw_cli_json_count(report, "predicted_bytes", tensor->predicted_size);
+    }
     gw_cli_json_text(report, "backend", gw_codec_backend_name(request->backends));
     gw_cli_json_count(report, "threads", request->threads);
     if (tensor->map.levels != NULL) {
@@ -150,6 +155,11 @@ void gw_tensor_report_print(const gw_tensor_input *tensor, const gw_gcomp_info *
            (unsigned long long)tensor->len, gw_dtype_name(tensor->dtype), gw_levels_name(info), info->step,
            info->cap, gw_tensor_input_map_name(tensor), tensor->options.deep_cut ? ", deep cut" : "",
            info->strict ? ", strict" : "", rounding_name(&tensor->options), preset_name(&tensor->options));
+    if (tensor->target_bits > 0) {
+        printf("  at most %g bits a value: tolerance of %u bits chosen, %llu bytes predicted\n",
+               tensor->target_bits, tensor->options.tolerance_bits,
+               (unsigned long long)tensor->predicted_size);
+    }
     gw_frame_report_print(info, parts);
     if (tensor->len > 0) {
         const double percent = 100.0 * (double)info->frame_size / (double)tensor->len;

@@ -8,6 +8,7 @@
 #include "atomic_file.h"
 #include "cli_common.h"
 #include "dtype_convert.h"
+#include "rate_run.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -121,6 +122,9 @@ int gw_tensor_input_prepare(gw_tensor_input *tensor, const gw_codec_request *req
     tensor->source.step_index = request->step_index;
     tensor->source.rank = request->rank;
     tensor->source.hop = request->hop;
+    if (result == GW_CLI_OK && request->target_bits > 0) {
+        result = gw_rate_choose(tensor, request->target_bits);
+    }
     if (result != GW_CLI_OK) {
         gw_tensor_input_close(tensor);
     }

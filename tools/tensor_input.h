@@ -22,6 +22,8 @@ typedef struct gw_tensor_input {
     gw_gcomp_options options;
     gw_map_run map; /* levels == NULL: a constant drop, or --target-nmse */
     gw_gcomp_source source;
+    double target_bits;      /* --target-bits, else 0 */
+    uint64_t predicted_size; /* with it: bytes that rate control expects */
 } gw_tensor_input;
 
 /* Opens the input and initialises the handle; gw_tensor_input_prepare() then makes the map and the source,

@@ -550,6 +550,75 @@ GW_API GW_MUST_CHECK gw_status gw_gcomp_install(gw_gcomp *codec, uint32_t id, ui
  * (NULL); GW_ERR_STATE (handle not initialised). */
 GW_API GW_MUST_CHECK gw_status gw_gcomp_uninstall(gw_gcomp *codec);
 
+/* -----------------------------------------------------------------------------------------------------------
+ * Rate control
+ * -------------------------------------------------------------------------------------------------------- */
+
+/* The limit that differs between the points of a curve. */
+typedef enum gw_gcomp_rate_kind {
+    GW_GCOMP_RATE_TOLERANCE = 0, /* point i: tolerance_bits i + 1. 23 points */
+    GW_GCOMP_RATE_NOISE = 1      /* point i: noise 2^(-i / 2), from 1 down to 2^-8. 17 points */
+} gw_gcomp_rate_kind;
+
+#define GW_GCOMP_RATE_POINTS 23
+
+/*
+ * Predicted size and error of what gw_gcomp_encode() makes, at every point of a curve. Plain data; start with
+ * gw_gcomp_rate_init().
+ *
+ * Pooling: the rates of several sources, or of several ranks, are added field by field (kind is not). The
+ * integers do not depend on the order, and gw_gcomp_rate_tolerance() and gw_gcomp_rate_noise() use nothing
+ * else: ranks that pool their rates choose the same point. square and error are sums in binary64: they are
+ * equal on all ranks if all add in the same order.
+ */
+typedef struct gw_gcomp_rate {
+    uint64_t len;                            /* values */
+    uint64_t front_size;                     /* bytes of headers and extensions: one frame per source */
+    uint64_t cost[GW_GCOMP_RATE_POINTS];     /* all other bits, times 256; 0 at points that the kind lacks */
+    uint64_t nonzeros[GW_GCOMP_RATE_POINTS]; /* decoded values that are not zero */
+    double square;                           /* sum of squares of the values */
+    double
+        error[GW_GCOMP_RATE_POINTS]; /* expected sum of squared errors, on the wire; NMSE = error / square */
+    gw_gcomp_rate_kind kind;
+} gw_gcomp_rate;
+
+/* Empties a rate. GW_OK; GW_ERR_ARG (NULL, unknown kind). */
+GW_API GW_MUST_CHECK gw_status gw_gcomp_rate_init(gw_gcomp_rate *rate, gw_gcomp_rate_kind kind);
+
+/*
+ * Adds a source, in one pass over its values and map.
+ *
+ *   - codec: derived levels, step 1, the largest cap, and no installed codebook for encoding. Rounding,
+ *     deep_cut, preset, chunk_log2, strict and checksum are those of the encode that is predicted
+ *   - TOLERANCE: the map has no noise limit; tolerance_bits of the codec does not matter
+ *   - NOISE: the map was made with noise = 1, noise_only and the tolerance_bits of the codec. A map with both
+ *     limits has no curve: only one of its limits would change. Take one pass with a map of each limit, and
+ *     the larger one of the sizes
+ *   - the size is within 3 % of what gw_gcomp_encode() makes where that is at least 0.3 bits a value and the
+ *     frame has some chunks. The zeros of a stochastic encode are those of the source's seed and counters
+ *   - pieces of a frame may be added one by one if they start at its groups (gw_gcomp_range_align()) and have
+ *     first_element set: cost and nonzeros are then those of the whole
+ *   - GW_OK; GW_ERR_ARG (also: no map); GW_ERR_STATE; GW_ERR_LIMIT; GW_ERR_WORKSPACE; GW_ERR_OPTION (a codec
+ *     other than above): the rate is unchanged
+ */
+GW_API GW_MUST_CHECK gw_status gw_gcomp_rate_add(gw_gcomp_rate *rate, const gw_gcomp *codec,
+                                                 const gw_gcomp_source *source,
+                                                 const gw_workspace *workspace);
+
+/* Predicted bytes of all frames at a point; 0 if the curve has no such point or rate is NULL. */
+GW_API uint64_t gw_gcomp_rate_size(const gw_gcomp_rate *rate, uint32_t point);
+
+/*
+ * The largest tolerance, or the smallest noise limit, whose predicted size is at most size_max bytes.
+ *
+ *   - pooled rates: size_max is for all ranks together
+ *   - GW_OK; GW_ERR_ARG (NULL, a rate of the other kind); GW_ERR_LIMIT (no point fits): the result is 0
+ */
+GW_API GW_MUST_CHECK gw_status gw_gcomp_rate_tolerance(const gw_gcomp_rate *rate, uint64_t size_max,
+                                                       uint32_t *tolerance_bits);
+GW_API GW_MUST_CHECK gw_status gw_gcomp_rate_noise(const gw_gcomp_rate *rate, uint64_t size_max,
+                                                   float *noise);
+
 #ifdef __cplusplus
 }
 #endif
