@@ -365,8 +365,8 @@ static void test_lengths(const subject *s)
     CHECK(v, arena_free(&dst), "cut frame: wrote outside the output");
 }
 
-/* The encoder makes these bytes from the values of the source file; without one from the decoded values, which
- * truncation leaves alone. Key and counter of stochastic rounding are those of vector_values.py. */
+/* The encoder makes these bytes from the values of the source file; without one from the decoded values,
+ * which truncation leaves alone. Key and counter of stochastic rounding are those of vector_values.py. */
 static void test_encode(const subject *s)
 {
     const vector *v = s->v;
