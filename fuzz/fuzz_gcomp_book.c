@@ -15,10 +15,24 @@ static int label_exists(unsigned label, gw_dtype dtype, gw_gcomp_levels levels)
     if (label < 2) {
         return 1;
     }
-    if (levels == GW_GCOMP_DERIVED) {
+    if (levels != GW_GCOMP_EXPLICIT) {
         return dtype == GW_FP16 ? label <= 32 : label <= 255;
     }
     return label >= 4 && (dtype != GW_FP16 || label <= 4 * 31 + 3);
+}
+
+/* Section 5.1: the classes of mask bytes, all of which an installed codebook has to code. */
+static int are_classes(const uint8_t *nibbles)
+{
+    unsigned sum = 0;
+    for (unsigned i = 0; i < 10; i++) {
+        unsigned length = nibbles[i / 2] >> 4 * (i & 1) & 15;
+        if (length < 1 || length > 11) {
+            return 0;
+        }
+        sum += 1u << (11 - length);
+    }
+    return sum == 1u << 11 && gw_fuzz_all_bytes(nibbles + 5, 3, 0);
 }
 
 static int is_book(const uint8_t *book, size_t size, gw_dtype dtype, gw_gcomp_levels levels)
@@ -28,10 +42,11 @@ static int is_book(const uint8_t *book, size_t size, gw_dtype dtype, gw_gcomp_le
         return 0;
     }
     unsigned base = book[0], first = book[1], last = book[2];
-    if (base > 191 || (base != 0 && (dtype == GW_FP16 || levels == GW_GCOMP_DERIVED))) {
+    int masked = (book[3] & 15) == 15;
+    if (base > (levels != GW_GCOMP_EXPLICIT ? 1u : dtype == GW_FP16 ? 0u : 191u)) {
         return 0;
     }
-    length[0] = book[3] & 15;
+    length[0] = masked ? 0 : book[3] & 15;
     length[1] = book[3] >> 4;
     size_t expected = 4;
     if (first != 0 || last != 0) {
@@ -51,6 +66,12 @@ static int is_book(const uint8_t *book, size_t size, gw_dtype dtype, gw_gcomp_le
         }
     }
     size_t padded = (expected + 3) & ~(size_t)3;
+    if (masked) {
+        if (size != padded + 8 || !are_classes(book + padded)) {
+            return 0;
+        }
+        size -= 8;
+    }
     if (size != padded || (padded > expected && !gw_fuzz_all_bytes(book + expected, padded - expected, 0))) {
         return 0;
     }
@@ -65,22 +86,43 @@ static int is_book(const uint8_t *book, size_t size, gw_dtype dtype, gw_gcomp_le
         sum += 1u << (11 - length[label]);
         count++;
     }
-    /* gw_gcomp_install() asks for labels 0 and 1, so a book of one label cannot be installed. */
-    return count >= 2 && sum == 1u << 11 && length[0] != 0 && length[1] != 0;
+    /* A single label has length 1; an installed book with one label masks zeros. */
+    return (sum == 1u << 11 || (count == 1 && length[1] == 1)) && (masked || length[0] != 0) &&
+           length[1] != 0;
+}
+
+/* Code lengths of the classes of mask bytes: a random complete tree. Returns its size. */
+static size_t make_classes(uint8_t *nibbles, uint64_t *state)
+{
+    uint8_t length[10] = {0};
+    for (unsigned i = 1; i < 10; i++) {
+        unsigned from = (unsigned)(gw_fuzz_random(state) % i);
+        length[i] = ++length[from];
+    }
+    memset(nibbles, 0, 8);
+    for (unsigned i = 0; i < 10; i++) {
+        nibbles[i / 2] |= (uint8_t)(length[i] << 4 * (i & 1));
+    }
+    return 8;
 }
 
 /* Makes a valid book of the fuzz bytes, so that the second half of the target is reached: a random complete
- * tree. */
+ * tree, absolute or relative exponents, zeros with a label or masked. */
 static size_t make_book(uint8_t *book, gw_dtype dtype, gw_gcomp_levels levels, gw_fuzz_reader *reader)
 {
     uint8_t length[256] = {1, 1};
-    unsigned label_max =
-        levels == GW_GCOMP_DERIVED ? (dtype == GW_FP16 ? 32 : 255) : (dtype == GW_FP16 ? 127 : 255);
-    unsigned label_min = levels == GW_GCOMP_DERIVED ? 2 : 4;
+    const int fine = levels != GW_GCOMP_EXPLICIT;
+    unsigned label_max = fine ? (dtype == GW_FP16 ? 32 : 255) : (dtype == GW_FP16 ? 127 : 255);
+    unsigned label_min = fine ? 2 : 4;
     unsigned splits = gw_fuzz_u8(reader);
     uint64_t state = gw_fuzz_u32(reader);
+    const int masked = state >> 31 & 1, relative = state >> 30 & 1;
     unsigned first = 0, last = 0;
 
+    if (masked) {
+        length[0] = 0;
+        length[label_min] = splits != 0;
+    }
     /* Splitting the leaf of a label into two keeps the sum at one. */
     for (unsigned i = 0; i < splits; i++) {
         uint64_t r = gw_fuzz_random(&state);
@@ -98,20 +140,21 @@ static size_t make_book(uint8_t *book, gw_dtype dtype, gw_gcomp_levels levels, g
         }
     }
     memset(book, 0, GW_GCOMP_BOOK_SIZE_MAX);
-    book[0] = dtype == GW_FP16 || levels == GW_GCOMP_DERIVED ? 0 : gw_fuzz_u8(reader) % 192;
+    book[0] = fine ? (uint8_t)relative : dtype == GW_FP16 ? 0 : gw_fuzz_u8(reader) % 192;
     book[1] = (uint8_t)first;
     book[2] = (uint8_t)last;
-    book[3] = (uint8_t)(length[0] | length[1] << 4);
-    if (first == 0) {
-        return 4;
+    book[3] = (uint8_t)((masked ? 15 : length[0]) | length[1] << 4);
+    size_t size = 4;
+    if (first != 0) {
+        for (unsigned i = 0; i <= last - first; i++) {
+            book[4 + i / 2] |= (uint8_t)(length[first + i] << 4 * (i & 1));
+        }
+        size = (4 + (last - first + 2) / 2 + 3) & ~(size_t)3;
     }
-    for (unsigned i = 0; i <= last - first; i++) {
-        book[4 + i / 2] |= (uint8_t)(length[first + i] << 4 * (i & 1));
-    }
-    return (4 + (last - first + 2) / 2 + 3) & ~(size_t)3;
+    return masked ? size + make_classes(book + size, &state) : size;
 }
 
-static void use_book(const gw_gcomp *codec, const gw_fuzz_sender *sender)
+static void use_book(const gw_gcomp *codec, const gw_fuzz_sender *sender, int is_relative)
 {
     size_t len = (size_t)sender->source.len;
     size_t workspace_size = gw_gcomp_workspace_size(codec), capacity = gw_gcomp_bound(codec, len);
@@ -120,8 +163,13 @@ static void use_book(const gw_gcomp *codec, const gw_fuzz_sender *sender)
     void *dst = gw_fuzz_buffer(GW_FUZZ_DST, len * sender->element, 0xa5);
 
     gw_buffer out = {frame, capacity, 0};
-    FUZZ_CHECK(gw_gcomp_encode(codec, &sender->source, &out, &(gw_workspace){workspace, workspace_size}) ==
-               GW_OK);
+    const gw_status status =
+        gw_gcomp_encode(codec, &sender->source, &out, &(gw_workspace){workspace, workspace_size});
+    if (is_relative && sender->options.levels == GW_GCOMP_DERIVED && sender->source.map == NULL) {
+        FUZZ_CHECK(status == GW_ERR_ARG); /* constant frames have no quanta */
+        return;
+    }
+    FUZZ_CHECK(status == GW_OK);
     gw_gcomp_target target = {.values = dst, .capacity = len};
     FUZZ_CHECK(gw_gcomp_decode(codec,
                                &(gw_gcomp_frame){.data = frame, .size = out.size, .map = sender->source.map},
@@ -172,7 +220,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     gw_fuzz_buffers_check();
     if (is_book(book, book_size, sender.options.dtype, sender.options.levels)) {
         FUZZ_CHECK(status == GW_OK);
-        use_book(&codec, &sender);
+        use_book(&codec, &sender, sender.options.levels != GW_GCOMP_EXPLICIT && book[0] == 1);
     } else {
         FUZZ_CHECK(status == GW_ERR_TABLE);
         FUZZ_CHECK(memcmp(&codec, &before, sizeof codec) == 0);

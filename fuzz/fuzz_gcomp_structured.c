@@ -1,7 +1,7 @@
 /*
- * Valid frames with chosen damage: header, extension, directory, codebook, chunk header, runs, a chunk made
- * shorter with everything after it moved, an end cut off or added. Half of the time the checksums are
- * recomputed, so that the damage gets past them. The decoder must keep its contract in all cases.
+ * Valid frames with chosen damage: header, extension, directory, codebook, quanta, chunk header, runs, a
+ * chunk made shorter with everything after it moved, an end cut off or added. Half of the time the checksums
+ * are recomputed, so that the damage gets past them. The decoder must keep its contract in all cases.
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
@@ -87,6 +87,18 @@ static void damage_number(frame *f, size_t at, unsigned size, gw_fuzz_reader *re
     }
 }
 
+/* Bytes of the codebook at p, by its own words. */
+static size_t book_size(const uint8_t *p, size_t available)
+{
+    if (available < 4) {
+        return available;
+    }
+    size_t labels = p[1] != 0 && p[2] >= p[1] ? (size_t)p[2] - p[1] + 1 : 0;
+    size_t size = (4 + (labels + 1) / 2 + 3) & ~(size_t)3;
+    size += (p[3] & 15) == 15 ? 8 : 0; /* classes of the zero mask */
+    return size < available ? size : available;
+}
+
 static void damage(frame *f, gw_fuzz_reader *reader)
 {
     static const struct {
@@ -101,6 +113,12 @@ static void damage(frame *f, gw_fuzz_reader *reader)
         begin = end = f->size; /* earlier damage, or an empty chunk: only the header is left to hit */
     }
 
+    if (what >= 248 && begin + 4 <= end && (f->bytes[begin] | f->bytes[begin + 3]) != 0) {
+        /* the last nibbles of the codebook, the quanta after it, the first words of the chunk header */
+        size_t at = begin + book_size(f->bytes + begin, end - begin) + (gw_fuzz_u8(reader) & 63);
+        damage_number(f, at < begin + 8 ? at : at - 8, what & 1 ? 1 : 2, reader);
+        return;
+    }
     switch (what & 7) {
     case 0: { /* a field of header or extension */
         unsigned i = gw_fuzz_u8(reader) % (sizeof fields / sizeof fields[0]);
@@ -173,17 +191,6 @@ static void damage(frame *f, gw_fuzz_reader *reader)
         break;
     }
     }
-}
-
-/* Bytes of the codebook at p, by its own words. */
-static size_t book_size(const uint8_t *p, size_t available)
-{
-    if (available < 4) {
-        return available;
-    }
-    size_t labels = p[1] != 0 && p[2] >= p[1] ? (size_t)p[2] - p[1] + 1 : 0;
-    size_t size = (4 + (labels + 1) / 2 + 3) & ~(size_t)3;
-    return size < available ? size : available;
 }
 
 /* Computes every checksum again (docs/format.md sections 2 and 4), as far as the damaged offsets make
@@ -260,6 +267,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
                                  .chunk_log2 = sender.options.chunk_log2,
                                  .map_base = sender.map.base,
                                  .wire_scale = sender.map.wire_scale,
+                                 .tolerance_bits = sender.options.tolerance_bits,
                                  .levels_kind = sender.options.levels};
     uint8_t book[GW_GCOMP_BOOK_SIZE_MAX];
     if (choice & 2) {

@@ -58,6 +58,7 @@ enum {
     GW_FUZZ_LOCAL,
     GW_FUZZ_LEVELS,
     GW_FUZZ_DIGEST,
+    GW_FUZZ_QUANTA,
     GW_FUZZ_AREA,
     GW_FUZZ_MUTANT = GW_FUZZ_AREA + 8, /* GW_FUZZ_AREA .. + 7: the areas of ranges */
     GW_FUZZ_SLOTS

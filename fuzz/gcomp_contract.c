@@ -20,6 +20,9 @@ void gw_fuzz_gcomp_codec(gw_gcomp *codec, const gw_fuzz_receiver *receiver, uint
     options.levels = receiver->levels_kind;
     options.backends = backends;
     options.len_max = receiver->len_max;
+    if (receiver->tolerance_bits != 0) {
+        options.tolerance_bits = receiver->tolerance_bits;
+    }
     FUZZ_CHECK(gw_gcomp_init(codec, &options) == GW_OK);
     if (receiver->book != NULL) {
         FUZZ_CHECK(gw_gcomp_install(codec, receiver->book_id, receiver->book_generation, receiver->book,

@@ -18,6 +18,7 @@ typedef struct gw_fuzz_receiver {
     uint32_t chunk_log2; /* of the receiver's digests */
     int levels_fit;      /* 1: only as many of them as the frame has values */
     uint32_t map_base;
+    uint32_t tolerance_bits; /* of the handle; 0: the default */
     float wire_scale;
     gw_gcomp_levels levels_kind; /* of the handle, which decides what an installed book means */
     const uint8_t *book;         /* installed under book_id and book_generation; may be NULL */

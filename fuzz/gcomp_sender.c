@@ -93,6 +93,89 @@ void *gw_fuzz_values(unsigned slot, gw_dtype dtype, uint64_t len, gw_fuzz_reader
     return values;
 }
 
+/* Kind of levels, deep cut and tolerance. */
+static void read_dial(gw_gcomp_options *options, gw_fuzz_reader *reader)
+{
+    uint8_t dial = gw_fuzz_u8(reader);
+    if (dial & 1) {
+        options->levels = dial & 2 ? GW_GCOMP_CARRIED : GW_GCOMP_DERIVED;
+    }
+    options->deep_cut = (dial >> 2 & 1) != 0 && options->levels != GW_GCOMP_EXPLICIT;
+    if (dial >> 3 != 0) {
+        options->tolerance_bits = 1 + (dial >> 3) % 23u;
+    }
+    if (options->levels == GW_GCOMP_CARRIED) {
+        const uint32_t most = options->chunk_log2 < 14 ? options->chunk_log2 : 14;
+        uint8_t block = gw_fuzz_u8(reader);
+        options->block_log2 = 6 + (block & 15) % (most - 5);
+        options->target_nmse = 1.0f / (float)(1u << (block >> 4));
+    }
+}
+
+enum { BLOCKS_MAX = 1 << 10 }; /* 65535 values in blocks of 64 */
+
+/* docs/format.md section 6: the quantum of the lower median of the map bytes of a block that are not 0. */
+static uint8_t quantum_of_map(const gw_fuzz_sender *sender, size_t first, size_t end)
+{
+    const gw_gcomp_options *options = &sender->options;
+    const long mantissa_bits = (long)facts_of[options->dtype].mantissa_bits;
+    const long most = options->dtype == GW_FP16 ? 142 : 254;
+    size_t count[256] = {0}, coded = 0, at_most = 0;
+    for (size_t i = first; i < end; i++) {
+        coded += sender->map.levels[i] != 0;
+        count[sender->map.levels[i]]++;
+    }
+    long k = 0;
+    while (2 * at_most < coded) {
+        at_most += count[++k];
+    }
+    const long cut = k + (long)sender->map.base + 3 - 4 * ((long)options->tolerance_bits - mantissa_bits);
+    /* Shifts of negative numbers are arithmetic on the fuzz machines. */
+    const long q = k == 0 ? 0 : ((cut - 3) >> 2) - mantissa_bits;
+    return (uint8_t)(q < 1 ? 0 : q > most ? most : q);
+}
+
+/* The quanta of a carried frame: from the map, given by the caller, or left to target_nmse. */
+static void make_quanta(gw_fuzz_sender *sender, gw_fuzz_reader *reader)
+{
+    static uint8_t written[BLOCKS_MAX];
+    const gw_gcomp_options *options = &sender->options;
+    const int most = options->dtype == GW_FP16 ? 142 : 254;
+    const size_t len = (size_t)sender->source.len, block_len = (size_t)1 << options->block_log2;
+    const size_t chunk_blocks = (size_t)1 << (options->chunk_log2 - options->block_log2);
+    const size_t count = (len + block_len - 1) >> options->block_log2;
+    FUZZ_CHECK(count <= sizeof written);
+    const uint8_t kind = gw_fuzz_u8(reader);
+    uint64_t state = gw_fuzz_u16(reader);
+    if (sender->source.map != NULL) {
+        for (size_t i = 0; i < count; i++) {
+            const size_t first = i * block_len;
+            written[i] = quantum_of_map(sender, first, len - first < block_len ? len : first + block_len);
+        }
+    } else if (kind & 1) {
+        uint8_t *quanta = (uint8_t *)gw_fuzz_buffer(GW_FUZZ_QUANTA, count, 0);
+        for (size_t i = 0; i < count; i++) {
+            quanta[i] = (uint8_t)(kind + gw_fuzz_random(&state) % (kind & 2 ? 80 : 5));
+            written[i] = quanta[i] > most ? (uint8_t)most : quanta[i];
+        }
+        sender->source.quanta = quanta;
+    } else {
+        return;
+    }
+    /* The window of docs/format.md section 5.4. */
+    for (size_t first = 0; first < count; first += chunk_blocks) {
+        const size_t end = count - first < chunk_blocks ? count : first + chunk_blocks;
+        int largest = 0;
+        for (size_t i = first; i < end; i++) {
+            largest = written[i] > largest ? written[i] : largest;
+        }
+        for (size_t i = first; i < end; i++) {
+            written[i] = written[i] + 62 < largest ? 0 : written[i];
+        }
+    }
+    sender->quanta = written;
+}
+
 void gw_fuzz_sender_init(gw_fuzz_sender *sender, gw_fuzz_reader *reader, uint64_t len_max)
 {
     static const gw_dtype dtypes[4] = {GW_FP32, GW_FP32, GW_BF16, GW_FP16};
@@ -112,10 +195,15 @@ void gw_fuzz_sender_init(gw_fuzz_sender *sender, gw_fuzz_reader *reader, uint64_
     options->checksum = choice >> 7;
     options->chunk_log2 = 12 + (shape & 3);
 
-    int derived = options->levels == GW_GCOMP_DERIVED;
-    sender->step = derived ? facts->derived_steps[cut & 3] : facts->explicit_step;
+    if (shape & 128) {
+        read_dial(options, reader);
+    }
+
+    int derived = options->levels != GW_GCOMP_EXPLICIT;
+    int only_one = options->deep_cut || options->levels == GW_GCOMP_CARRIED;
+    sender->step = derived ? facts->derived_steps[only_one ? 0 : cut & 3] : facts->explicit_step;
     sender->cap = derived ? facts->derived_cap : facts->explicit_cap;
-    if (cut & 4) {
+    if ((cut & 4) && !only_one) {
         sender->cap = (cut >> 5) * sender->step < sender->cap ? (cut >> 5) * sender->step : sender->cap;
     }
     sender->cap -= sender->cap % sender->step;
@@ -171,34 +259,100 @@ void gw_fuzz_sender_init(gw_fuzz_sender *sender, gw_fuzz_reader *reader, uint64_
     } else {
         options->constant_drop = cut >> 3;
     }
+    if (options->levels == GW_GCOMP_CARRIED) {
+        make_quanta(sender, reader);
+    }
 }
 
-/* The drop of a value, from the text of docs/format.md section 3 with drop_base = base - 1. */
+/* The exponent E of a number in fp32's bias. */
+static long exponent_of(const gw_fuzz_sender *sender, const dtype_facts *facts, uint32_t magnitude)
+{
+    long exponent = (long)(magnitude >> facts->mantissa_bits);
+    return sender->options.dtype == GW_FP16 ? (exponent != 0 ? exponent : 1) + 112 : exponent;
+}
+
+/* Can anything be cut from the number? */
+static int is_cut(const gw_fuzz_sender *sender, const dtype_facts *facts, uint32_t magnitude)
+{
+    uint32_t exponent = magnitude >> facts->mantissa_bits;
+    return exponent != facts->exponent_mask && (exponent != 0 || sender->options.dtype == GW_FP16);
+}
+
+/* K + drop_base of a value, from the texts of docs/format.md section 5.4 and docs/numerics.md section 2.5. 0:
+ * there is no quantum. */
+static int cut_of(const gw_fuzz_sender *sender, const dtype_facts *facts, size_t index, long *cut)
+{
+    const gw_gcomp_options *options = &sender->options;
+    const long mantissa_bits = (long)facts->mantissa_bits;
+    if (options->levels == GW_GCOMP_CARRIED) {
+        const long quantum = sender->quanta[index >> options->block_log2];
+        *cut = 4 * (quantum + mantissa_bits) + 3;
+        return quantum != 0;
+    }
+    const long k = sender->map.levels[index];
+    *cut = k + (long)sender->map.base + (options->levels == GW_GCOMP_DERIVED ? 3 : -1);
+    /* Tolerance t and a wire with M mantissa bits: the quantum is 2^(t - M) smaller. */
+    *cut -= 4 * ((long)options->tolerance_bits - mantissa_bits);
+    return k != 0;
+}
+
+/* The drop of a value, from the text of docs/format.md section 3. */
 static unsigned drop_of(const gw_fuzz_sender *sender, const dtype_facts *facts, uint32_t magnitude,
                         size_t index)
 {
     const gw_gcomp_options *options = &sender->options;
-    uint32_t exponent = magnitude >> facts->mantissa_bits;
-    int is_fp16 = options->dtype == GW_FP16;
-
-    if (exponent == facts->exponent_mask || (exponent == 0 && !is_fp16)) {
+    if (!is_cut(sender, facts, magnitude)) {
         return 0;
     }
     long drop;
-    if (sender->source.map == NULL) {
+    if (sender->source.map == NULL && options->levels != GW_GCOMP_CARRIED) {
         drop = options->constant_drop < sender->cap ? (long)options->constant_drop : (long)sender->cap;
     } else {
-        long fp32_exponent = is_fp16 ? (long)(exponent != 0 ? exponent : 1) + 112 : (long)exponent;
+        long cut;
+        const int has_quantum = cut_of(sender, facts, index, &cut);
         long quarter =
-            options->levels == GW_GCOMP_DERIVED ? 3 : (long)(magnitude >> (facts->mantissa_bits - 2) & 3);
-        long k = sender->map.levels[index];
-        long room = k + (long)sender->map.base - 1 - (4 * fp32_exponent + quarter);
-        /* Parameters with p mantissa bits and a wire with w: the drop is p - w smaller. */
-        room -= 4 * ((long)options->tolerance_bits - (long)facts->mantissa_bits);
-        drop = k == 0 || room < 4 ? 0 : room / 4;
+            options->levels == GW_GCOMP_EXPLICIT ? (long)(magnitude >> (facts->mantissa_bits - 2) & 3) : 3;
+        long room = cut - (4 * exponent_of(sender, facts, magnitude) + quarter);
+        drop = !has_quantum || room < 4 ? 0 : room / 4;
         drop = drop < (long)sender->cap ? drop : (long)sender->cap;
     }
     return (unsigned)(drop - drop % (long)sender->step);
+}
+
+/* A value below its quantum: checks what it became. Returns 0 if it is not below, or nothing is cut deeply.
+ */
+static int check_deep_cut(const gw_fuzz_sender *sender, const dtype_facts *facts, uint32_t sent, uint32_t got,
+                          size_t index)
+{
+    const gw_gcomp_options *options = &sender->options;
+    const uint32_t sign_mask = options->dtype == GW_FP32 ? 0x80000000u : 0x8000u;
+    const uint32_t magnitude = sent & ~sign_mask;
+    long cut;
+    if (!options->deep_cut || (sender->source.map == NULL && options->levels != GW_GCOMP_CARRIED) ||
+        magnitude == 0 || !is_cut(sender, facts, magnitude) || !cut_of(sender, facts, index, &cut)) {
+        return 0;
+    }
+    const long bias = options->dtype == GW_FP16 ? 112 : 0;
+    const long most = (long)facts->exponent_mask - 1 + bias;
+    /* Shifts of negative numbers are arithmetic on the fuzz machines. */
+    long quantum = ((cut - 3) >> 2) - (long)facts->mantissa_bits;
+    quantum = quantum < most ? quantum : most;
+    const long exponent = exponent_of(sender, facts, magnitude);
+    if (exponent >= quantum) {
+        return 0;
+    }
+    const uint32_t one = (uint32_t)(quantum - bias) << facts->mantissa_bits | (sent & sign_mask);
+    uint64_t significand = magnitude & ((1u << facts->mantissa_bits) - 1);
+    significand |= magnitude >> facts->mantissa_bits != 0 ? (uint64_t)1 << facts->mantissa_bits : 0;
+    /* |value| / quantum = significand / 2^shift */
+    const long shift = (long)facts->mantissa_bits + quantum - exponent;
+    const int above_half = shift < 40 && 2 * significand > (uint64_t)1 << shift;
+    FUZZ_CHECK(got == 0 || got == one);
+    FUZZ_CHECK(options->rounding != GW_GCOMP_TRUNCATE || got == 0);
+    FUZZ_CHECK(options->rounding != GW_GCOMP_NEAREST || (got == one) == above_half);
+    /* A random word of 32 bits: less than 2^-32 of the quantum is always 0. */
+    FUZZ_CHECK(got == 0 || (shift < 64 && significand << 32 >> shift != 0));
+    return 1;
 }
 
 void gw_fuzz_check_values(const gw_fuzz_sender *sender, const void *decoded)
@@ -216,6 +370,15 @@ void gw_fuzz_check_values(const gw_fuzz_sender *sender, const void *decoded)
             (options->dtype == GW_FP16 ? sent_magnitude == 0 : sent_magnitude >> facts->mantissa_bits == 0);
         if (flushed) {
             FUZZ_CHECK(got == 0);
+            continue;
+        }
+        if (options->levels == GW_GCOMP_CARRIED && sender->quanta == NULL) {
+            FUZZ_CHECK(got == 0 || (got & sign_mask) == (sent & sign_mask));
+            FUZZ_CHECK(got == sent || is_cut(sender, facts, sent_magnitude));
+            FUZZ_CHECK(got == sent || got_magnitude >> facts->mantissa_bits < facts->exponent_mask);
+            continue;
+        }
+        if (check_deep_cut(sender, facts, sent, got, i)) {
             continue;
         }
         unsigned drop = drop_of(sender, facts, sent_magnitude, i);

@@ -31,15 +31,22 @@ def write(target, name, data):
 
 
 def sender_bytes(number, rng, len_kind):
-    """Bytes for gw_fuzz_sender_init(): one of each choice in turn, the rest random."""
+    """Bytes for gw_fuzz_sender_init(): one of each choice in turn, the rest random. Numbers from 48 have the dial."""
     choice = (number % 4) | (number // 4 % 2) << 2 | (number // 8 % 3) << 3 | rng.randrange(8) << 5
     cut = rng.randrange(256)
-    shape = rng.randrange(4) | len_kind << 2 | rng.randrange(16) << 4
+    with_dial = number >= 48
+    shape = rng.randrange(4) | len_kind << 2 | rng.randrange(8) << 4 | with_dial << 7
     length = rng.randrange(65536)
     kind = rng.choice([0, 0, 0, 1, 2, 3, 4, 7, 128])
     center = rng.choice([15, 30, 110, 118, 126, 200])
     spread = rng.randrange(4, 40)
-    data = bytes([choice, cut, shape]) + length.to_bytes(2, "little") + rng.randbytes(4)
+    data = bytes([choice, cut, shape])
+    if with_dial:  # derived and carried in turn, half of them with deep cuts; tolerance, blocks and target_nmse
+        kind = number % 4
+        data += bytes([(1, 3, 5, 7)[kind] | rng.randrange(32) << 3])
+        if kind % 2:
+            data += bytes([rng.randrange(256)])
+    data += length.to_bytes(2, "little") + rng.randbytes(4)
     data += bytes([kind, center, spread]) + rng.randbytes(4)
     if kind == 7:
         data += rng.randbytes(200)
@@ -75,7 +82,7 @@ def make_decode():
 
 def make_recipes(target, seed, prefix, len_kinds):
     rng = random.Random(seed)
-    count = 48
+    count = 80
     for i in range(count):
         data = prefix(i, rng) + sender_bytes(i, rng, len_kinds[i % len(len_kinds)])
         write(target, f"seed-{i:02d}", data)

@@ -2329,7 +2329,7 @@ def random_frame(rng):
         preset = None
     encoder = {"preset": preset, "rounding": rounding}
     if format_.fine:
-        encoder["source"], encoder["quanta"] = source, quanta or None
+        encoder["source"], encoder["quanta"] = source, quanta if format_.carried else None
     if format_.constant:
         encoder["constant_drop"] = format_.cap
     if not format_.fine:
