@@ -360,7 +360,9 @@ GW_API GW_MUST_CHECK gw_status gw_cuda_gcomp_decode_add_encode_batch(gw_cuda *cu
  * gw_gcomp_histogram: the window is chosen when the codebook is built. */
 typedef struct gw_cuda_gcomp_histogram {
     uint64_t bin[1024];
+    uint64_t mask_count[10];
     uint64_t first_chunk;
+    uint64_t first_relative;
     uint64_t chunk_count;
 } gw_cuda_gcomp_histogram;
 

@@ -10,7 +10,7 @@
 #include "cuda/gcomp_round.cuh"
 
 /* At most 32 a level of 2^15 values and one more for each node. */
-enum { GW_TASKS_MAX = 32 * 11 + 32 + GW_TREE_NODES };
+enum { GW_TASKS_MAX = 32 * 12 + 32 + GW_TREE_NODES };
 
 /* A node while its values are produced: byte offsets of its run, of its place and its children's in the
  * arrays. Read in two loads of 16 bytes. */
@@ -49,7 +49,7 @@ struct alignas(128) gw_decode_state {
     uint4 warp_sum[2][GW_WARPS]; /* both by the parity of the round, see gw_scan_counts() */
     uint4 counted[2];
     uint32_t sums[GW_WARPS];
-    alignas(16) uint8_t book[GW_CUDA_BOOK_SIZE_MAX + 12];
+    alignas(16) uint8_t book[GW_CUDA_BOOK_SIZE_MAX + 4];
     gw_cuda_tree tree;
     gw_node_work node[GW_TREE_NODES];
     uint32_t taken[GW_TREE_NODES]; /* what the inner nodes before give to their right children */
@@ -57,6 +57,8 @@ struct alignas(128) gw_decode_state {
      * nodes: set bits of the tasks before. */
     uint16_t task[GW_TASKS_MAX], task_ones[GW_TASKS_MAX];
     uint32_t is_bad;
+    uint32_t mask_words; /* masked: words of the mask's runs */
+    uint32_t mask_place; /* and, in shared memory, of the mask itself */
     uint32_t task_start[16]; /* by level */
     /* Of the planes, and in GW_PART_ESCAPES of the escapes: begin and end, in bits as gw_window() counts
      * them; lengths. */
@@ -74,7 +76,7 @@ struct alignas(128) gw_decode_state {
     uint64_t book_owner;            /* whose tree is in `tree`: item + 1 << 40 | chunk; 0: none */
     uint32_t book_size;
 
-    /* Two level arrays, then the chunk, to the end of the dynamic shared memory. */
+    /* Two level arrays, a zero mask, then the chunk, to the end of the dynamic shared memory. */
     alignas(128) uint4 arrays[1];
 };
 

@@ -101,7 +101,9 @@ GW_DEVICE uint32_t gw_map_base(const gw_cuda_map &map)
 /* docs/format.md section 3, as gw_drop_base() of core. */
 GW_DEVICE int32_t gw_cuda_drop_base(const gw_cuda_codec &codec, uint32_t base)
 {
-    return (int32_t)base - 1 - 4 * ((int32_t)codec.tolerance_bits - (int32_t)gw_type_mantissa(codec.dtype));
+    const int32_t quarters = codec.levels == 0 ? -1 : 3;
+    return (int32_t)base + quarters -
+           4 * ((int32_t)codec.tolerance_bits - (int32_t)gw_type_mantissa(codec.dtype));
 }
 
 /* ---- bytes --------------------------------------------------------------------------------------------- */

@@ -40,6 +40,17 @@ GW_DEVICE gw_frame_front gw_encode_front(const gw_gcomp_encode_params &p, const 
     return f;
 }
 
+/* If the installed codebook that encodes has relative exponents, which need quanta. */
+GW_DEVICE bool gw_encodes_relative(const gw_cuda_codec &codec)
+{
+    if (codec.levels == 0 || codec.encode_with < 0) {
+        return false;
+    }
+    const gw_cuda_book &book = codec.book[codec.encode_with];
+    const uint32_t size = book.size_at != nullptr ? *book.size_at : book.size;
+    return size != 0 && (book.bytes != nullptr ? book.bytes : book.inline_bytes)[0] == 1;
+}
+
 /* GW_OK if the values of the item can be rounded: the status of gw_gcomp_encode() and
  * gw_gcomp_histogram_add() for a source. */
 GW_DEVICE uint32_t gw_source_status(const gw_cuda_codec &codec, const gw_cuda_map &map,
@@ -54,6 +65,9 @@ GW_DEVICE uint32_t gw_source_status(const gw_cuda_codec &codec, const gw_cuda_ma
     /* Items on the device: a misaligned access would destroy the context. */
     if ((item.src_size != 0 && item.src == nullptr) ||
         ((uintptr_t)item.src & (gw_type_size(codec.dtype) - 1)) != 0 || ((uintptr_t)item.digest & 3) != 0) {
+        return GW_ERR_ARG;
+    }
+    if (!map.is_present && gw_encodes_relative(codec)) {
         return GW_ERR_ARG;
     }
     if (map.is_present) {
@@ -94,9 +108,17 @@ GW_DEVICE uint32_t gw_encode_status(const gw_gcomp_encode_params &p, const gw_cu
 GW_DEVICE uint32_t gw_histogram_status(const gw_gcomp_histogram_params &p, const gw_cuda_gcomp_item &item)
 {
     const uint32_t status = gw_source_status(p.codec, p.map, item);
-    return status != GW_OK                                         ? status
-           : item.dst == nullptr || ((uintptr_t)item.dst & 7) != 0 ? (uint32_t)GW_ERR_ARG
-                                                                   : (uint32_t)GW_OK;
+    if (status != GW_OK) {
+        return status;
+    }
+    if (item.dst == nullptr || ((uintptr_t)item.dst & 7) != 0) {
+        return GW_ERR_ARG;
+    }
+    /* Values without quanta have no relative exponents. */
+    const uint64_t relative = ((const volatile gw_cuda_gcomp_histogram *)item.dst)->first_relative;
+    return p.codec.levels != 0 && !p.map.is_present && relative != 0 && (~relative & 1) != 0
+               ? (uint32_t)GW_ERR_STATE
+               : (uint32_t)GW_OK;
 }
 
 /* Result of an item that is not encoded: the failure of item.after if there is one, else `status`. */

@@ -30,13 +30,14 @@ GW_DEVICE bool gw_is_escape_allowed(const gw_cuda_tree &tree, const gw_cuda_fram
     }
     if (frame.levels) {
         const uint32_t wide = type::IS_FP16 ? (exponent == 0 ? 1 : exponent) + type::BIAS : exponent;
+        const uint32_t turn = tree.base != 0 ? gw_cuda_turn_of<DTYPE>(k, frame.drop_base) : 0;
         uint32_t drop = frame.cap;
         if (!frame.constant) {
             drop = gw_octaves_of((uint32_t)(frame.drop_base - (int32_t)(4 * wide + 3) + GW_BIAS_ZERO), k,
                                  frame.cap);
             drop -= drop % frame.step;
         }
-        const uint32_t label = exponent + (type::IS_FP16 ? 2 : 1);
+        const uint32_t label = gw_cuda_exponent_turn<DTYPE>(exponent, turn) + (type::IS_FP16 ? 2 : 1);
         return (magnitude & ((1u << drop) - 1)) == 0 && (tree.has_code[label >> 5] >> (label & 31) & 1) == 0;
     }
     GW_NO_UNROLL
@@ -214,7 +215,7 @@ template <uint32_t THE_DTYPE, bool IS_DERIVED, typename WORDS> struct gw_join {
     uint32_t entries, flags;  /* places of s.entry and s.flags */
     uint32_t mine_at, all_at; /* where a lane's staged values are, and those that it stores */
     uint32_t cap, chunk_len;
-    bool constant, stores, is_plain;
+    bool constant, relative, stores, is_plain;
     uint8_t *out;
     bool bad;
     uint32_t zeros; /* fp16: not 0 if a value with digits is a zero */
@@ -240,6 +241,20 @@ template <typename JOIN> GW_DEVICE void gw_join_load_levels(JOIN &join, uint32_t
     gw_load_levels(join.k, join.s.levels + (left != 0 ? 32 * (uint64_t)join.word + 16 * half : 0), left);
 }
 
+/* An ordinary entry with a relative exponent, of a value with map byte k: with the exponent, as
+ * gw_join_entry(). */
+template <typename JOIN>
+GW_DEVICE uint32_t gw_join_turned(const JOIN &join, uint32_t entry, uint32_t k)
+{
+    typedef typename JOIN::type type;
+    const int32_t drop_base = join.frame.drop_base;
+    const uint32_t e = gw_cuda_exponent_turn_back<JOIN::DTYPE>(
+        entry >> type::EXPONENT_SHIFT, gw_cuda_turn_of<JOIN::DTYPE>(k, drop_base));
+    const uint32_t wide = type::IS_FP16 ? (e == 0 ? 1 : e) + type::BIAS : e;
+    const uint32_t bias = (uint32_t)(drop_base - (int32_t)(4 * wide + 3) + GW_BIAS_ZERO);
+    return e << type::EXPONENT_SHIFT | (GW_CLASS_ORDINARY + gw_octaves_of(bias, k, join.cap));
+}
+
 /* Entry of value i: exponent in place, and (explicit) flags or (derived) the index of its flags. A derived
  * entry is computed again when its value is assembled, and its map byte is read again (it is in the cache by
  * then): ranks take fewer registers. */
@@ -249,9 +264,12 @@ template <typename JOIN> GW_DEVICE uint32_t gw_join_entry(const JOIN &join, uint
     if (!JOIN::DERIVED) {
         return has_all || i < join.valid ? entry : 0;
     }
+    const uint32_t k = gw_byte_of(join.k[i / 4 % 4], i % 4);
+    if (join.relative && (entry & GW_ENTRY_ORDINARY) != 0) {
+        return i < join.valid ? gw_join_turned(join, entry, k) : 0;
+    }
     const uint32_t octaves =
-        join.constant ? join.cap
-                      : gw_octaves_of(entry >> 8 & 0xfff, gw_byte_of(join.k[i / 4 % 4], i % 4), join.cap);
+        join.constant ? join.cap : gw_octaves_of(entry >> 8 & 0xfff, k, join.cap);
     const uint32_t index = (entry & 31) + ((entry & GW_ENTRY_ORDINARY) != 0 ? octaves : 0);
     return i < join.valid ? (entry & ~JOIN::type::MANTISSA) | index : 0;
 }
@@ -557,6 +575,7 @@ GW_DEVICE bool gw_join_chunk(gw_decode_state &s, const gw_cuda_frame_state &fram
     join.cap = frame.cap;
     join.chunk_len = chunk_len;
     join.constant = frame.constant != 0;
+    join.relative = DERIVED && s.tree.base != 0;
     join.stores = stores;
     join.is_plain = stores && s.out.is_plain;
     join.out = s.out.dst;
@@ -585,7 +604,14 @@ GW_DEVICE bool gw_join_chunk(gw_decode_state &s, const gw_cuda_frame_state &fram
         for (int j = 0; j < 4; j++) {
             join.k[j] = 0;
         }
-        gw_node_ranks(join.x, s, words, level, gw_node_load(s, 0), word, join.valid != 0);
+        if (s.tree.is_masked) {
+            const gw_shared_space mask = {s.mask_place};
+            gw_node_work root = gw_node_load(s, 0);
+            root.run = 0;
+            gw_node_ranks(join.x, s, mask, level, root, word, join.valid != 0);
+        } else {
+            gw_node_ranks(join.x, s, words, level, gw_node_load(s, 0), word, join.valid != 0);
+        }
         gw_counts mine;
         if (join_type::KEEPS && join.is_whole) {
             mine = gw_join_look_up(join, true);

@@ -13,7 +13,7 @@
 
 /* ---- what the caller gives ----------------------------------------------------------------------------- */
 
-enum { GW_CUDA_BOOK_SIZE_MAX = 132 };
+enum { GW_CUDA_BOOK_SIZE_MAX = 140 };
 
 /* An installed codebook, serialised (docs/format.md section 5.1): at `bytes`, or here if that is NULL. */
 typedef struct gw_cuda_book {
@@ -31,7 +31,7 @@ typedef struct gw_cuda_codec {
     uint32_t chunk_log2, strict, checksum;
     int32_t encode_with; /* index of the book that encodes, -1: codebooks travel in the frame */
     uint32_t book_count;
-    uint32_t reserved;
+    uint32_t deep_cut;
     uint64_t len_max;
     gw_cuda_book book[2];
 } gw_cuda_codec;
@@ -98,9 +98,9 @@ typedef struct gw_gcomp_decode_params {
     uint32_t reserved;
 } gw_gcomp_decode_params;
 
-/* Bytes of the ranks of one level of a tree: each of 88 leaves may add a gap of 31, and a merge reads up to
+/* Bytes of the ranks of one level of a tree: each of 89 leaves may add a gap of 31, and a merge reads up to
  * 43 beyond the last rank. */
-#define GW_CUDA_LEVEL_SIZE(chunk_log2) (((uint32_t)1 << (chunk_log2)) + 32u * 89u + 32u)
+#define GW_CUDA_LEVEL_SIZE(chunk_log2) (((uint32_t)1 << (chunk_log2)) + 32u * 90u + 64u)
 /* The staging of 8 warps reuses such an array. */
 #define GW_CUDA_LEVEL_SIZE_MIN (8u * 2048u)
 /* Shared memory of gw_device_gcomp_check. */
@@ -116,6 +116,7 @@ typedef struct gw_cuda_rounding {
     uint32_t nearest, stochastic; /* masks: all ones or zero */
     uint32_t strict;
     uint32_t has_map;
+    uint32_t deep; /* 1: a value below its quantum becomes 0 or one quantum */
     uint32_t cap;       /* without a map the drop of every value */
     uint32_t cap_level; /* explicit: cap in steps */
     uint32_t step;
@@ -126,10 +127,10 @@ typedef struct gw_cuda_rounding {
 
 /* Codebook of a group of chunks (docs/format.md section 6), made by gw_device_gcomp_book_*, with its tree,
  * which every chunk would otherwise have to build again. A multiple of 16 bytes. */
-#define GW_CUDA_TREE_SIZE 2432u
+#define GW_CUDA_TREE_SIZE 3312u
 typedef struct gw_cuda_group_book {
     uint32_t base, size, crc, reserved;
-    uint8_t bytes[GW_CUDA_BOOK_SIZE_MAX + 12];
+    uint8_t bytes[GW_CUDA_BOOK_SIZE_MAX + 4];
     uint8_t tree[GW_CUDA_TREE_SIZE]; /* the front of a gw_cuda_tree */
 } gw_cuda_group_book;
 
@@ -154,13 +155,13 @@ typedef struct gw_cuda_chunk_word {
 
 /*
  * Shared memory of an encode: the state; two level arrays, at least as much as the planes of 8192 values
- * (16-bit types; 4096 of fp32) and the exchange of 8 warps take; bitmaps of all levels, at most 11 bits a
+ * (16-bit types; 4096 of fp32) and the exchange of 8 warps take; bitmaps of all levels, at most 12 bits a
  * value and a word more a node.
  */
-#define GW_CUDA_ENCODE_FIXED_MAX (18u * 1024u - 256u)
+#define GW_CUDA_ENCODE_FIXED_MAX (20u * 1024u - 256u)
 #define GW_CUDA_ENCODE_LEVEL_SIZE(chunk_log2)                                                                \
     ((chunk_log2) < 14 ? 18u * 1024u : (chunk_log2) == 14 ? 19u * 1024u : 35u * 1024u)
-#define GW_CUDA_ENCODE_BITMAPS_SIZE(chunk_log2) (((uint32_t)11 << (chunk_log2)) / 8u + 4u * 176u)
+#define GW_CUDA_ENCODE_BITMAPS_SIZE(chunk_log2) (((uint32_t)12 << (chunk_log2)) / 8u + 4u * 180u)
 #define GW_CUDA_ENCODE_SHARED_SIZE(chunk_log2)                                                               \
     (GW_CUDA_ENCODE_FIXED_MAX + 2u * GW_CUDA_ENCODE_LEVEL_SIZE(chunk_log2) +                                 \
      GW_CUDA_ENCODE_BITMAPS_SIZE(chunk_log2))
@@ -175,7 +176,7 @@ typedef struct gw_cuda_chunk_word {
 #define GW_CUDA_ENCODE_STRINGS_SIZE(chunk_log2, dtype)                                                       \
     (4u * (32u * (GW_CUDA_ENCODE_STRING_WORDS(chunk_log2, dtype) + 4u) + 4u))
 #define GW_CUDA_ENCODE_TAIL_SIZE(chunk_log2, dtype)                                                          \
-    (GW_CUDA_ENCODE_STRINGS_SIZE(chunk_log2, dtype) + ((uint32_t)1 << (chunk_log2)) / 2u + 4u * 176u)
+    (GW_CUDA_ENCODE_STRINGS_SIZE(chunk_log2, dtype) + ((uint32_t)1 << (chunk_log2)) / 2u + 4u * 180u)
 #define GW_CUDA_ENCODE_SHARED_SIZE_ONCE(chunk_log2, dtype)                                                   \
     (GW_CUDA_ENCODE_FIXED_MAX + 2u * GW_CUDA_ENCODE_LEVEL_SIZE(chunk_log2) +                                 \
      (GW_CUDA_ENCODE_TAIL_SIZE(chunk_log2, dtype) > GW_CUDA_ENCODE_BITMAPS_SIZE(chunk_log2)                  \

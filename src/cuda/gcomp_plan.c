@@ -17,6 +17,7 @@ void gw_cuda_codec_fill(gw_cuda_codec *out, const gw_codec *codec)
     out->cap = o->cap;
     out->constant_drop = o->constant_drop;
     out->tolerance_bits = o->tolerance_bits;
+    out->deep_cut = (uint32_t)o->deep_cut;
     out->chunk_log2 = o->chunk_log2;
     out->strict = (uint32_t)o->strict;
     out->checksum = (uint32_t)o->checksum;
@@ -50,6 +51,7 @@ static void fill_rounding(gw_cuda_rounding *out, const gw_cuda_codec *codec, con
     out->stochastic = codec->rounding == GW_GCOMP_STOCHASTIC ? ~0u : 0;
     out->strict = codec->strict;
     out->has_map = map->is_present;
+    out->deep = map->is_present && codec->deep_cut;
     out->cap = map->is_present ? codec->cap : codec->constant_drop;
     out->cap_level = out->cap / gw_traits_of(codec->dtype)->explicit_step;
     out->step = codec->step;
@@ -129,7 +131,7 @@ static uint32_t decode_shared_size(const gw_cuda_codec *codec, const gw_cuda_sha
     const uint32_t log2 = codec->chunk_log2 < 14 ? codec->chunk_log2 : 14;
     const uint32_t level =
         GW_CUDA_LEVEL_SIZE(log2) < GW_CUDA_LEVEL_SIZE_MIN ? GW_CUDA_LEVEL_SIZE_MIN : GW_CUDA_LEVEL_SIZE(log2);
-    const uint32_t least = GW_CUDA_DECODE_FIXED_MAX + 2 * level;
+    const uint32_t least = GW_CUDA_DECODE_FIXED_MAX + 2 * level + (1u << log2) / 8;
     const uint32_t most = least + ((codec->dtype == GW_FP32 ? 4u : 2u) << log2);
     const uint32_t half = ((shape->shared_size_max + 1024) / 2 - 1024) & ~15u;
     const uint32_t room = half >= least + 16 * 1024 ? half : shape->shared_size_max;
@@ -413,5 +415,6 @@ uint32_t gw_cuda_decode_shared_size(const gw_cuda_codec *codec)
     const uint32_t level = GW_CUDA_LEVEL_SIZE(codec->chunk_log2) < GW_CUDA_LEVEL_SIZE_MIN
                                ? GW_CUDA_LEVEL_SIZE_MIN
                                : GW_CUDA_LEVEL_SIZE(codec->chunk_log2);
-    return GW_CUDA_DECODE_FIXED_MAX + 2 * level + ((codec->dtype == GW_FP32 ? 4u : 2u) << codec->chunk_log2);
+    return GW_CUDA_DECODE_FIXED_MAX + 2 * level + (1u << codec->chunk_log2) / 8 +
+           ((codec->dtype == GW_FP32 ? 4u : 2u) << codec->chunk_log2);
 }

@@ -125,8 +125,61 @@ GW_DEVICE uint32_t gw_derived_drop(const gw_cuda_rounder &r, int32_t drop_base, 
     return gw_floor_to_step(r, octaves < r.rule.cap ? octaves : r.rule.cap);
 }
 
+/* Exponent field of the quantum of map byte k in the dtype's bias: gw_quantum_exponent() of core. May be any
+ * number. */
+template <uint32_t DTYPE> GW_DEVICE int32_t gw_quantum_field(uint32_t k, int32_t drop_base)
+{
+    return (((int32_t)k + drop_base - 3) >> 2) - (int32_t)(gw_type<DTYPE>::M + gw_type<DTYPE>::BIAS);
+}
+
+/* By how much relative exponents are turned: gw_turn_of() of core. */
+template <uint32_t DTYPE> GW_DEVICE uint32_t gw_cuda_turn_of(uint32_t k, int32_t drop_base)
+{
+    constexpr int32_t FIRST = gw_type<DTYPE>::IS_FP16 ? 0 : 1, LAST = (int32_t)gw_type<DTYPE>::SPECIAL - 1;
+    const int32_t field = gw_quantum_field<DTYPE>(k, drop_base);
+    return k == 0 || field < FIRST ? 0 : (uint32_t)((field > LAST ? LAST : field) - FIRST);
+}
+
+/* The relative exponent of an ordinary exponent field, and back. */
+template <uint32_t DTYPE> GW_DEVICE uint32_t gw_cuda_exponent_turn(uint32_t exponent, uint32_t turn)
+{
+    constexpr uint32_t FIRST = gw_type<DTYPE>::IS_FP16 ? 0 : 1, COUNT = gw_type<DTYPE>::SPECIAL - FIRST;
+    return exponent - turn + (exponent < FIRST + turn ? COUNT : 0);
+}
+
+template <uint32_t DTYPE> GW_DEVICE uint32_t gw_cuda_exponent_turn_back(uint32_t relative, uint32_t turn)
+{
+    constexpr uint32_t FIRST = gw_type<DTYPE>::IS_FP16 ? 0 : 1, COUNT = gw_type<DTYPE>::SPECIAL - FIRST;
+    const uint32_t sum = relative + turn;
+    return sum - (sum >= gw_type<DTYPE>::SPECIAL ? COUNT : 0);
+}
+
+/*
+ * Deep cut (docs/numerics.md section 3, step 3) of an ordinary magnitude that is not 0: if it is below its
+ * quantum, *rounded is 0 or the quantum. Returns whether it is below.
+ */
+template <uint32_t DTYPE>
+GW_DEVICE bool gw_cut_deep(const gw_cuda_rounder &r, int32_t drop_base, uint32_t magnitude, uint32_t k,
+                           uint32_t random, uint32_t *rounded)
+{
+    typedef gw_type<DTYPE> type;
+    const uint32_t field = magnitude >> type::M;
+    int32_t quantum = gw_quantum_field<DTYPE>(k, drop_base);
+    quantum = quantum < (int32_t)type::SPECIAL ? quantum : (int32_t)type::SPECIAL - 1;
+    const int32_t below = quantum - (int32_t)(field == 0 ? 1 : field); /* octaves */
+    if (k == 0 || below <= 0) {
+        return false;
+    }
+    const uint32_t significand = (magnitude & ((1u << type::M) - 1)) | (field != 0 ? 1u << type::M : 0);
+    const uint32_t threshold = below > 32 ? 0 : significand << (31 - type::M) >> (below - 1);
+    const bool is_up = (r.rule.stochastic != 0 && random < threshold) ||
+                       (r.rule.nearest != 0 && threshold > 1u << 31); /* ties go to 0 */
+    *rounded = is_up ? (uint32_t)quantum << type::M : 0;
+    return true;
+}
+
 /* Rounds a value (16-bit types in the low half) with map byte k; drop_base: that of r, in a register;
- * base: the window of explicit labels. */
+ * base: the window of explicit labels; 1: derived labels are relative. */
 template <uint32_t DTYPE, bool DERIVED>
 GW_DEVICE gw_rounded gw_round_value(const gw_cuda_rounder &r, int32_t drop_base, uint32_t value, uint32_t k,
                                     uint32_t random, uint32_t base)
@@ -166,6 +219,11 @@ GW_DEVICE gw_rounded gw_round_value(const gw_cuda_rounder &r, int32_t drop_base,
         sign = 0;
     }
 
+    if (DERIVED && r.rule.deep && !whole && magnitude != 0 &&
+        gw_cut_deep<DTYPE>(r, drop_base, magnitude, k, random, &rounded) && rounded == 0) {
+        sign = 0;
+    }
+
     gw_rounded out;
     out.bits = sign | rounded;
     out.keep = 0;
@@ -190,6 +248,9 @@ GW_DEVICE gw_rounded gw_round_value(const gw_cuda_rounder &r, int32_t drop_base,
         label = 4 * (e - base) + level;
         ordinary = e < type::SPECIAL &&
                    e - base - 1 < 63; /* base + 1 to base + 63, and e = 0 is below even base 0 */
+    }
+    if (DERIVED && base != 0 && ordinary) {
+        label += gw_cuda_exponent_turn<DTYPE>(e, gw_cuda_turn_of<DTYPE>(k, drop_base)) - e;
     }
     out.label = ordinary ? label : out.bits != 0 ? 1 : 0;
     return out;
