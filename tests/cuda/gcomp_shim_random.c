@@ -135,11 +135,16 @@ static void make_case(test_case *c)
     o->preset = (gw_gcomp_preset)below(2);
     o->step = o->levels == GW_GCOMP_DERIVED ? steps[o->dtype][below(4)] : 0;
     o->cap = below(2) != 0 ? UINT32_MAX : below(o->levels == GW_GCOMP_DERIVED ? 8 : 7);
+    o->deep_cut = o->levels == GW_GCOMP_DERIVED && below(2) != 0;
+    if (o->deep_cut) {
+        o->step = below(2);
+        o->cap = UINT32_MAX;
+    }
     o->constant_drop = below(24);
     o->chunk_log2 = below(4) == 0 ? 12 + below(4) : 14;
     o->strict = (int)below(2);
     o->checksum = (int)below(2);
-    o->tolerance_bits = below(3) == 0 ? 7 : 23;
+    o->tolerance_bits = below(3) == 0 ? 1 + below(23) : 23;
     if (gw_gcomp_init(&c->codec, o) != GW_OK) {
         exit(2);
     }
@@ -540,6 +545,7 @@ int main(int argc, char **argv)
         state = case_seed * 0x9e3779b97f4a7c15u;
         gw_shim_seed(case_seed);
         make_case(&c);
+        if (getenv("DBG")) { const gw_gcomp_options *o=&c.options; printf("seed %d dtype %d levels %d rounding %d preset %d step %u cap %u const %u log2 %u strict %d deep %d map %d len %d carried block %u nmse %g\n", (int)case_seed, o->dtype, o->levels, o->rounding, o->preset, o->step, o->cap, o->constant_drop, o->chunk_log2, o->strict, o->deep_cut, c.source.map != NULL, (int)c.source.len, o->block_log2, (double)o->target_nmse); }
         test_encode(&c, 4);
         test_unsound_items(&c);
         if (i % 4 == 1) {
