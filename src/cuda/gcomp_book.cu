@@ -22,7 +22,7 @@ static_assert(sizeof(gw_cuda_tree) <= GW_WARPS * 2048 &&
               "the host reserves enough");
 
 /*
- * Calls sink(bin, map byte) for values first + i, i < len, i mod period < 64. A thread takes 32 values at a
+ * Calls sink(bin, map byte, its drop_base) for values first + i, i < len, i mod period < 64. A thread takes 32 values at a
  * time. Returns the classes of the thread's bytes of the zero mask, counted by gw_mask_class_bit().
  */
 template <uint32_t DTYPE, bool DERIVED, typename SINK>
@@ -47,8 +47,12 @@ GW_DEVICE uint64_t gw_survey(gw_survey_state &s, const gw_cuda_rounder &r, uint6
         for (int j = 0; j < 8; j++) {
             k[j] = 0;
         }
+        int32_t drop_base = r.from.drop_base;
         if (r.rule.has_map && valid != 0) {
-            gw_load_levels(k, r.from.levels + first + at, valid);
+            if (r.from.drop_bases != nullptr) {
+                drop_base = r.from.drop_bases[(first + at) >> r.from.chunk_log2];
+            }
+            gw_load_map<DTYPE>(k, r.from, drop_base, first + at, valid);
         }
         gw_cuda_random random = gw_random_begin(r, first + at);
         GW_UNROLL
@@ -65,11 +69,11 @@ GW_DEVICE uint64_t gw_survey(gw_survey_state &s, const gw_cuda_rounder &r, uint6
                 GW_UNROLL
                 for (uint32_t i = 0; i < 4; i++) {
                     /* Window 0 is as good as any: only the rounded bits and the level are used. */
-                    const gw_rounded x = gw_round_value<DTYPE, DERIVED>(r, r.from.drop_base,
+                    const gw_rounded x = gw_round_value<DTYPE, DERIVED>(r, drop_base,
                                                                         gw_batch_value<DTYPE>(v, 4 * j + i),
                                                                         k[quad] >> 8 * i & 255, words[i], 0);
                     if (4 * quad + i < valid) {
-                        sink(gw_bin_of<DTYPE, DERIVED>(x), k[quad] >> 8 * i & 255);
+                        sink(gw_bin_of<DTYPE, DERIVED>(x), k[quad] >> 8 * i & 255, drop_base);
                         mask |= (uint32_t)(x.bits != 0) << (4 * (quad & 1) + i);
                     }
                 }
@@ -99,8 +103,8 @@ GW_DEVICE uint32_t gw_choose_relative(gw_survey_state &s, const gw_cuda_rounder 
 {
     const uint32_t t = threadIdx.x, period = 64u << (len < 2048 ? 0 : 31 - __clz(len / 1024));
     __syncthreads();
-    gw_survey<DTYPE, true>(s, r, first, len, period, [&](uint32_t bin, uint32_t k) {
-        const uint32_t turned = gw_turned_bin<DTYPE>(bin, k, r.from.drop_base);
+    gw_survey<DTYPE, true>(s, r, first, len, period, [&](uint32_t bin, uint32_t k, int32_t drop_base) {
+        const uint32_t turned = gw_turned_bin<DTYPE>(bin, k, drop_base);
         atomicAdd(&s.bin[gw_cuda_label_of_bin(bin, DTYPE, true, 0)], 1u);
         atomicAdd(&s.bin[256 + gw_cuda_label_of_bin(turned, DTYPE, true, 0)], 1u);
     });
@@ -163,16 +167,19 @@ GW_DEVICE void gw_book_group(gw_survey_state &s, const gw_gcomp_encode_params &p
     uint32_t blocks = len / 4096;
     blocks = p.codec.preset != 0 || blocks < 1 ? 1 : blocks > 16 ? 16 : 1u << (31 - __clz(blocks));
     const gw_cuda_gcomp_key key = p.key_at != nullptr ? *p.key_at : p.key;
-    const gw_cuda_source source = gw_source_of(p.codec, p.rounding, p.map, key, item);
+    gw_cuda_source source = gw_source_of(p.codec, p.rounding, p.map, key, item);
+    if (DERIVED) {
+        gw_source_carry(source, p, gw_first_of(p.unit_first, s.item));
+    }
     const gw_cuda_rounder r = {p.rounding, source};
     uint32_t base = 0;
     if (DERIVED && p.rounding.deep) {
         base = gw_choose_relative<DTYPE>(s, r, first, len);
     }
     const uint64_t classes =
-        gw_survey<DTYPE, DERIVED>(s, r, first, len, 64 * blocks, [&](uint32_t bin, uint32_t k) {
+        gw_survey<DTYPE, DERIVED>(s, r, first, len, 64 * blocks, [&](uint32_t bin, uint32_t k, int32_t drop_base) {
             const bool is_turned = DERIVED && base != 0;
-            atomicAdd(&s.bin[is_turned ? gw_turned_bin<DTYPE>(bin, k, r.from.drop_base) : bin], 1u);
+            atomicAdd(&s.bin[is_turned ? gw_turned_bin<DTYPE>(bin, k, drop_base) : bin], 1u);
         });
     gw_mask_add_classes(s.mask_count, classes);
     __syncthreads();
@@ -501,11 +508,11 @@ template <uint32_t DTYPE, bool DERIVED> GW_DEVICE void gw_histogram_all(const gw
             }
         }
         const uint64_t classes =
-            gw_survey<DTYPE, DERIVED>(s, r, first, len, 64, [&](uint32_t bin, uint32_t k) {
+            gw_survey<DTYPE, DERIVED>(s, r, first, len, 64, [&](uint32_t bin, uint32_t k, int32_t drop_base) {
                 atomicAdd(&s.bin[bin], 1u);
                 if (DERIVED && p.codec.deep_cut && !gw_is_single_bin<DTYPE>(bin)) {
                     const uint32_t turned =
-                        p.rounding.deep ? gw_turned_bin<DTYPE>(bin, k, r.from.drop_base) : bin;
+                        p.rounding.deep ? gw_turned_bin<DTYPE>(bin, k, drop_base) : bin;
                     atomicAdd(&s.bin[turned | 1], 1u);
                 }
             });

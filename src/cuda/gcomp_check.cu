@@ -20,7 +20,7 @@ static_assert(sizeof(gw_check_state) <= GW_CUDA_CHECK_SHARED_SIZE, "the host res
 /* Index of the installed codebook that the frame names, or the number of books. */
 GW_DEVICE uint32_t gw_find_book(const gw_cuda_codec &codec, const gw_frame_front &f)
 {
-    const uint32_t levels = (f.flags & GW_FLAG_DERIVED) != 0;
+    const uint32_t levels = gw_levels_of(f.flags);
     uint32_t i = 0;
     for (; i < codec.book_count; i++) {
         if (codec.book[i].id == f.book_id && codec.book[i].generation == f.book_generation &&
@@ -73,7 +73,7 @@ GW_DEVICE uint32_t gw_front_decide(const gw_gcomp_decode_params &p, const gw_cud
     }
     if ((f.flags & GW_FLAG_INSTALLED) != 0) {
         const uint32_t book = gw_find_book(p.codec, f);
-        const uint32_t derived = (f.flags & GW_FLAG_DERIVED) != 0;
+        const uint32_t derived = gw_levels_of(f.flags) != GW_GCOMP_EXPLICIT;
         const gw_cuda_book_kind kind = {f.dtype == GW_FP16, derived,
                                         derived && (f.flags & GW_FLAG_CONSTANT) == 0};
         if (book == p.codec.book_count || !gw_is_book_good(s, p.codec.book[book], kind)) {
@@ -202,7 +202,8 @@ GW_KERNEL(gw_device_gcomp_check, gw_gcomp_decode_params, 256, 2)
         frame.status = status;
         if (status == GW_OK) {
             frame.dtype = f.dtype;
-            frame.levels = (f.flags & GW_FLAG_DERIVED) != 0;
+            frame.levels = gw_levels_of(f.flags);
+            frame.block_log2 = f.block_log2;
             frame.chunk_log2 = f.chunk_log2;
             frame.step = f.step;
             frame.cap = f.cap;

@@ -109,15 +109,68 @@ GW_DEVICE bool gw_decode_mask(gw_decode_state &s, const WORDS &words, const LEVE
 }
 
 /*
+ * Map bytes and drop_base of a carried chunk from its quanta at words[0..size) (docs/format.md section 5.4).
+ * Returns the bytes of the quanta, or 0 if they are not possible, to all threads. Ends with a barrier.
+ */
+template <uint32_t DTYPE, typename WORDS>
+GW_DEVICE uint32_t gw_expand_quanta(gw_decode_state &s, const WORDS &words, uint32_t size, uint32_t block_log2,
+                                    uint32_t chunk_len)
+{
+    typedef gw_type<DTYPE> type;
+    const uint32_t t = threadIdx.x;
+    const uint32_t blocks = (chunk_len + (1u << block_log2) - 1) >> block_log2, bytes = (blocks + 3) & ~3u;
+    if (size < bytes) {
+        return 0;
+    }
+    uint32_t e[2], largest = 0;
+    bool bad = false;
+    GW_UNROLL
+    for (uint32_t j = 0; j < 2; j++) {
+        const uint32_t at = t + GW_THREADS * j;
+        e[j] = at < bytes ? words.load8(at) : 0;
+        bad = bad || (at >= blocks && e[j] != 0);
+        largest = e[j] > largest ? e[j] : largest;
+    }
+    largest = __reduce_max_sync(GW_FULL_MASK, largest);
+    if (gw_lane() == 0) {
+        s.sums[t >> 5] = largest;
+    }
+    __syncthreads();
+    GW_UNROLL
+    for (uint32_t w = 0; w < GW_WARPS; w++) {
+        largest = s.sums[w] > largest ? s.sums[w] : largest;
+    }
+    GW_UNROLL
+    for (uint32_t j = 0; j < 2; j++) {
+        const uint32_t below = largest - e[j];
+        bad = bad || (e[j] != 0 && below > GW_QUANTA_WINDOW);
+        s.block_level[t + GW_THREADS * j] = (uint8_t)(e[j] == 0 ? 0 : 255 - 4 * below);
+    }
+    if (t == 0) {
+        s.drop_base = gw_drop_base_of_quanta<DTYPE>(largest);
+    }
+    bad = bad || largest > type::SPECIAL - 1 + type::BIAS;
+    return __syncthreads_or(bad) ? 0 : bytes;
+}
+
+/*
  * Decodes the CODED chunk at words[0..size), codebook not included, with the tables of its codebook. Stores
  * to s.out after all checks if `is_checked_first`, else at once. Returns true, to all threads, if a rule is
  * broken.
  */
 template <uint32_t DTYPE, bool DERIVED, typename WORDS, typename LEVEL>
-GW_DEVICE bool gw_decode_coded(gw_decode_state &s, const gw_cuda_frame_state &frame, const WORDS &words,
+GW_DEVICE bool gw_decode_coded(gw_decode_state &s, const gw_cuda_frame_state &frame, WORDS words,
                                const LEVEL &level, const gw_decode_arrays &arrays, uint32_t size,
                                uint32_t chunk_len, bool is_checked_first)
 {
+    if (DERIVED && frame.levels == GW_GCOMP_CARRIED) {
+        const uint32_t quanta = gw_expand_quanta<DTYPE>(s, words, size, frame.block_log2, chunk_len);
+        if (quanta == 0) {
+            return true;
+        }
+        words.skip(quanta);
+        size -= quanta;
+    }
     if (threadIdx.x == 0) {
         s.mask_words = 0;
         s.mask_place = arrays.mask;

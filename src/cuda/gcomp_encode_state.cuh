@@ -134,7 +134,7 @@ GW_DEVICE void gw_round_word(const gw_encode_state &s, const gw_cuda_rounder &r,
                 }
             }
             if (quad % 4 == 0 && r.rule.has_map && valid > 4 * quad) {
-                gw_load_levels(k, r.from.levels + first + 4 * quad, valid - 4 * quad);
+                gw_load_map<DTYPE>(k, r.from, drop_base, first + 4 * quad, valid - 4 * quad);
             }
             gw_random_next(words, r, random);
             GW_UNROLL

@@ -11,10 +11,10 @@
 #include "cuda/gcomp_store.cuh"
 
 /* Rule 26: could an encoder with this codebook have had to escape this value? bits: the value in the low
- * bits; k: its map byte (derived). gw_is_escape_allowed() of core. */
+ * bits; k: its map byte and what goes with it (derived). gw_is_escape_allowed() of core. */
 template <uint32_t DTYPE>
 GW_DEVICE bool gw_is_escape_allowed(const gw_cuda_tree &tree, const gw_cuda_frame_state &frame, uint32_t bits,
-                                    uint32_t k)
+                                    uint32_t k, int32_t drop_base)
 {
     typedef gw_type<DTYPE> type;
     const uint32_t magnitude = bits & (DTYPE == GW_FP32 ? 0x7fffffffu : 0x7fffu);
@@ -30,11 +30,11 @@ GW_DEVICE bool gw_is_escape_allowed(const gw_cuda_tree &tree, const gw_cuda_fram
     }
     if (frame.levels) {
         const uint32_t wide = type::IS_FP16 ? (exponent == 0 ? 1 : exponent) + type::BIAS : exponent;
-        const uint32_t turn = tree.base != 0 ? gw_cuda_turn_of<DTYPE>(k, frame.drop_base) : 0;
+        const uint32_t turn = tree.base != 0 ? gw_cuda_turn_of<DTYPE>(k, drop_base) : 0;
         uint32_t drop = frame.cap;
         if (!frame.constant) {
-            drop = gw_octaves_of((uint32_t)(frame.drop_base - (int32_t)(4 * wide + 3) + GW_BIAS_ZERO), k,
-                                 frame.cap);
+            drop =
+                gw_octaves_of((uint32_t)(drop_base - (int32_t)(4 * wide + 3) + GW_BIAS_ZERO), k, frame.cap);
             drop -= drop % frame.step;
         }
         const uint32_t label = gw_cuda_exponent_turn<DTYPE>(exponent, turn) + (type::IS_FP16 ? 2 : 1);
@@ -215,7 +215,9 @@ template <uint32_t THE_DTYPE, bool IS_DERIVED, typename WORDS> struct gw_join {
     uint32_t entries, flags;  /* places of s.entry and s.flags */
     uint32_t mine_at, all_at; /* where a lane's staged values are, and those that it stores */
     uint32_t cap, chunk_len;
-    bool constant, relative, stores, is_plain;
+    int32_t drop_base;
+    uint32_t more; /* carried: the drop_base that entries lack, else 0 */
+    bool constant, relative, carried, stores, is_plain;
     uint8_t *out;
     bool bad;
     uint32_t zeros; /* fp16: not 0 if a value with digits is a zero */
@@ -238,6 +240,15 @@ template <uint32_t THE_DTYPE, bool IS_DERIVED, typename WORDS> struct gw_join {
 template <typename JOIN> GW_DEVICE void gw_join_load_levels(JOIN &join, uint32_t half)
 {
     const uint32_t left = join.valid > 16 * half ? join.valid - 16 * half : 0;
+    if (join.carried) { /* of one block */
+        const uint32_t block = left == 0 ? 0 : (32 * join.word + 16 * half) >> join.frame.block_log2;
+        const uint32_t four = join.s.block_level[block] * 0x01010101u;
+        GW_UNROLL
+        for (uint32_t j = 0; j < 4; j++) {
+            join.k[j] = four;
+        }
+        return;
+    }
     gw_load_levels(join.k, join.s.levels + (left != 0 ? 32 * (uint64_t)join.word + 16 * half : 0), left);
 }
 
@@ -247,7 +258,7 @@ template <typename JOIN>
 GW_DEVICE uint32_t gw_join_turned(const JOIN &join, uint32_t entry, uint32_t k)
 {
     typedef typename JOIN::type type;
-    const int32_t drop_base = join.frame.drop_base;
+    const int32_t drop_base = join.drop_base;
     const uint32_t e = gw_cuda_exponent_turn_back<JOIN::DTYPE>(
         entry >> type::EXPONENT_SHIFT, gw_cuda_turn_of<JOIN::DTYPE>(k, drop_base));
     const uint32_t wide = type::IS_FP16 ? (e == 0 ? 1 : e) + type::BIAS : e;
@@ -269,7 +280,7 @@ template <typename JOIN> GW_DEVICE uint32_t gw_join_entry(const JOIN &join, uint
         return i < join.valid ? gw_join_turned(join, entry, k) : 0;
     }
     const uint32_t octaves =
-        join.constant ? join.cap : gw_octaves_of(entry >> 8 & 0xfff, k, join.cap);
+        join.constant ? join.cap : gw_octaves_of((entry >> 8 & 0xfff) + join.more, k, join.cap);
     const uint32_t index = (entry & 31) + ((entry & GW_ENTRY_ORDINARY) != 0 ? octaves : 0);
     return i < join.valid ? (entry & ~JOIN::type::MANTISSA) | index : 0;
 }
@@ -462,8 +473,11 @@ template <typename JOIN> GW_DEVICE void gw_join_escape(JOIN &join, uint32_t batc
         const uint32_t old = gw_shared_load32(place);
         gw_shared_store32(place, (byte & 2) != 0 ? (old & 0xffff) | bits << 16 : (old & 0xffff0000u) | bits);
     }
-    const uint32_t map_byte = JOIN::DERIVED && !join.constant ? join.s.levels[value] : 0;
-    join.bad = join.bad || !gw_is_escape_allowed<JOIN::DTYPE>(join.s.tree, join.frame, bits, map_byte);
+    const uint32_t map_byte = !JOIN::DERIVED || join.constant ? 0
+                              : join.carried ? join.s.block_level[value >> join.frame.block_log2]
+                                             : join.s.levels[value];
+    join.bad = join.bad || !gw_is_escape_allowed<JOIN::DTYPE>(join.s.tree, join.frame, bits, map_byte,
+                                                              join.drop_base);
 }
 
 /* Escapes, and (MENDS) fourth digits: the staged values are corrected in their order. */
@@ -576,6 +590,9 @@ GW_DEVICE bool gw_join_chunk(gw_decode_state &s, const gw_cuda_frame_state &fram
     join.chunk_len = chunk_len;
     join.constant = frame.constant != 0;
     join.relative = DERIVED && s.tree.base != 0;
+    join.carried = DERIVED && frame.levels == GW_GCOMP_CARRIED;
+    join.drop_base = join.carried ? s.drop_base : frame.drop_base;
+    join.more = join.carried ? (uint32_t)s.drop_base : 0;
     join.stores = stores;
     join.is_plain = stores && s.out.is_plain;
     join.out = s.out.dst;

@@ -32,6 +32,8 @@ typedef struct gw_cuda_codec {
     int32_t encode_with; /* index of the book that encodes, -1: codebooks travel in the frame */
     uint32_t book_count;
     uint32_t deep_cut;
+    uint32_t block_log2; /* carried, else 0 */
+    float target_nmse;
     uint64_t len_max;
     gw_cuda_book book[2];
 } gw_cuda_codec;
@@ -71,10 +73,11 @@ typedef struct gw_cuda_frame_state {
     uint32_t is_directory_bad;
     uint64_t bad; /* complement of (lowest bad chunk << 8 | status); 0: none */
     uint32_t status;
-    uint32_t dtype, levels, chunk_log2, step, cap;
+    uint32_t dtype, levels, chunk_log2, step, cap; /* levels: gw_gcomp_levels */
     int32_t drop_base;
     uint32_t strict, checksum, installed, constant;
-    uint32_t book; /* installed: index in the codec */
+    uint32_t book;       /* installed: index in the codec */
+    uint32_t block_log2; /* carried, else 0 */
     uint64_t len, chunk_count, frame_size, directory_offset, payload_offset;
 } gw_cuda_frame_state;
 
@@ -106,7 +109,7 @@ typedef struct gw_gcomp_decode_params {
 /* Shared memory of gw_device_gcomp_check. */
 #define GW_CUDA_CHECK_SHARED_SIZE (6u * 1024u)
 /* Shared memory of a decode but for level arrays and copy of the chunk, rounded up. */
-#define GW_CUDA_DECODE_FIXED_MAX (17u * 1024u)
+#define GW_CUDA_DECODE_FIXED_MAX (19u * 1024u)
 #define GW_CUDA_LARGE_SIZE       (2u * GW_CUDA_LEVEL_SIZE(15))
 
 /* ---- rounding ------------------------------------------------------------------------------------------ */
@@ -115,7 +118,7 @@ typedef struct gw_gcomp_decode_params {
 typedef struct gw_cuda_rounding {
     uint32_t nearest, stochastic; /* masks: all ones or zero */
     uint32_t strict;
-    uint32_t has_map;
+    uint32_t has_map; /* values have map bytes */
     uint32_t deep; /* 1: a value below its quantum becomes 0 or one quantum */
     uint32_t cap;       /* without a map the drop of every value */
     uint32_t cap_level; /* explicit: cap in steps */
@@ -201,7 +204,14 @@ typedef struct gw_gcomp_encode_params {
     uint64_t *group_first;        /* items only: item_count + 1 */
     gw_cuda_group_book *books;    /* by group */
     gw_cuda_chunk_word *words;    /* by unit */
+    /* Carried, made by gw_device_gcomp_quanta: quanta of all blocks, 2^(chunk_log2 - block_log2) bytes a unit,
+     * and the drop_base of every unit. */
+    uint8_t *quanta;
+    int32_t *drop_bases;
 } gw_gcomp_encode_params;
+
+/* Shared memory of gw_device_gcomp_quanta: counts of map bytes of eight warps, quanta of a chunk. */
+#define GW_CUDA_QUANTA_SHARED_SIZE (9u * 1024u)
 
 /* Shared memory of gw_device_gcomp_book_*, gw_device_gcomp_histogram_* and gw_device_gcomp_book_build. */
 #define GW_CUDA_SURVEY_SHARED_SIZE (32u * 1024u)

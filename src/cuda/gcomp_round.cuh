@@ -18,6 +18,10 @@ struct gw_cuda_source {
     uint64_t seed;
     uint32_t step_index, rank_hop;
     int32_t drop_base;
+    /* Carried, else 0 and NULL: levels has a quantum for each block of 2^block_log2 values instead; where a
+     * whole frame is looked at, drop_bases has the drop_base of each chunk of 2^chunk_log2. */
+    uint32_t block_log2, chunk_log2;
+    const int32_t *drop_bases;
 };
 
 struct gw_cuda_rounder {
@@ -42,8 +46,21 @@ GW_DEVICE gw_cuda_source gw_source_of(const gw_cuda_codec &codec, const gw_cuda_
                                    key.seed,
                                    key.step_index,
                                    (uint32_t)key.rank << 16 | key.hop,
-                                   rule.has_map ? gw_cuda_drop_base(codec, gw_map_base(map)) : 0};
+                                   rule.has_map ? gw_cuda_drop_base(codec, gw_map_base(map)) : 0,
+                                   0,
+                                   codec.chunk_log2,
+                                   nullptr};
     return source;
+}
+
+/* Carried: the quanta of the item whose first unit is `unit`. */
+GW_DEVICE void gw_source_carry(gw_cuda_source &source, const gw_gcomp_encode_params &p, uint64_t unit)
+{
+    if (p.quanta != nullptr) {
+        source.levels = p.quanta + (unit << (p.codec.chunk_log2 - p.codec.block_log2));
+        source.block_log2 = p.codec.block_log2;
+        source.drop_bases = p.drop_bases + unit;
+    }
 }
 
 /* Philox4x32-10 for the four elements 4 * quad to 4 * quad + 3 (docs/numerics.md section 4). */
@@ -269,6 +286,22 @@ template <uint32_t DTYPE, bool DERIVED> GW_DEVICE uint32_t gw_bin_of(const gw_ro
     return e == 0 ? x.bits != 0 : 4 * e + (DERIVED ? 0 : x.level);
 }
 
+/* ---- carried frames: src/gcomp/quanta.c ---------------------------------------------------------------- */
+
+enum { GW_QUANTA_WINDOW = 62 };
+
+/* The drop_base that goes with the map bytes of a chunk with this largest quantum. */
+template <uint32_t DTYPE> GW_DEVICE int32_t gw_drop_base_of_quanta(uint32_t largest)
+{
+    return 4 * (int32_t)(largest + gw_type<DTYPE>::M) - 252;
+}
+
+/* The map byte of a quantum within the window: 255 for the largest, of which drop_base tells. */
+template <uint32_t DTYPE> GW_DEVICE uint32_t gw_level_of_quantum(uint32_t exponent, int32_t drop_base)
+{
+    return exponent == 0 ? 0 : (uint32_t)(3 + 4 * (int32_t)(exponent + gw_type<DTYPE>::M) - drop_base) & 255;
+}
+
 /* One value of the frame, wherever it is: for the few that are looked at again. */
 template <uint32_t DTYPE, bool DERIVED>
 GW_DEVICE gw_rounded gw_round_at(const gw_cuda_rounder &r, uint64_t index, uint32_t base)
@@ -283,8 +316,13 @@ GW_DEVICE gw_rounded gw_round_at(const gw_cuda_rounder &r, uint64_t index, uint3
                  : (element & 1) != 0 ? four.y
                                       : four.x;
     }
-    return gw_round_value<DTYPE, DERIVED>(r, r.from.drop_base, value,
-                                          r.from.levels == nullptr ? 0 : r.from.levels[index], random, base);
+    uint32_t k = 0;
+    if (r.from.levels != nullptr) {
+        k = r.from.block_log2 == 0
+                ? r.from.levels[index]
+                : gw_level_of_quantum<DTYPE>(r.from.levels[index >> r.from.block_log2], r.from.drop_base);
+    }
+    return gw_round_value<DTYPE, DERIVED>(r, r.from.drop_base, value, k, random, base);
 }
 
 /* ---- loads --------------------------------------------------------------------------------------------- */
@@ -407,6 +445,23 @@ GW_DEVICE void gw_load_levels(uint32_t (&k)[WORDS], const uint8_t *levels, uint3
         for (uint32_t i = 0; i < 4; i++) {
             k[j] |= 4 * j + i < valid ? (uint32_t)levels[4 * j + i] << 8 * i : 0;
         }
+    }
+}
+
+/* The same of values of `from` from index on, which are in one block if the frame is a carried one. */
+template <uint32_t DTYPE, uint32_t WORDS>
+GW_DEVICE void gw_load_map(uint32_t (&k)[WORDS], const gw_cuda_source &from, int32_t drop_base, uint64_t index,
+                           uint32_t valid)
+{
+    if (from.block_log2 == 0) {
+        gw_load_levels(k, from.levels + index, valid);
+        return;
+    }
+    const uint32_t four =
+        gw_level_of_quantum<DTYPE>(from.levels[index >> from.block_log2], drop_base) * 0x01010101u;
+    GW_UNROLL
+    for (uint32_t j = 0; j < WORDS; j++) {
+        k[j] = four;
     }
 }
 
