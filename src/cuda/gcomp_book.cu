@@ -17,7 +17,7 @@ struct alignas(128) gw_survey_state {
     uint32_t item, status;
 };
 
-static_assert(sizeof(gw_cuda_tree) <= GW_WARPS * 2048 &&
+static_assert(sizeof(gw_cuda_tree) + sizeof(gw_tree_scratch) <= GW_WARPS * 2048 &&
                   sizeof(gw_survey_state) <= GW_CUDA_SURVEY_SHARED_SIZE,
               "the host reserves enough");
 
@@ -210,7 +210,7 @@ GW_DEVICE void gw_book_group(gw_survey_state &s, const gw_gcomp_encode_params &p
     gw_cuda_group_book &out = p.books[s.group];
     gw_cuda_tree &tree = *(gw_cuda_tree *)(void *)s.exchange;
     gw_cuda_book_plant(tree, b);
-    gw_cuda_tree_build(tree);
+    gw_cuda_tree_build(tree, *(gw_tree_scratch *)(void *)(s.exchange + sizeof tree));
     gw_tree_store(out.tree, tree);
     if (t < GW_CUDA_BOOK_SIZE_MAX) {
         out.bytes[t] = b.bytes[t];

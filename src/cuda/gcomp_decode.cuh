@@ -260,7 +260,7 @@ GW_DEVICE uint32_t gw_book_use(gw_decode_state &s, const gw_cuda_codec &codec,
         size = gw_cuda_book_read(s.tree, s.book, s.owner_size, kind, s.sums);
     }
     if (size != 0) {
-        gw_cuda_tree_build(s.tree);
+        gw_cuda_tree_build(s.tree, *(gw_tree_scratch *)(void *)s.arrays);
         gw_decode_tables<DTYPE>(s, frame);
     }
     __syncthreads();

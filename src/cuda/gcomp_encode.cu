@@ -149,7 +149,7 @@ GW_DEVICE bool gw_encode_fetch_book(gw_encode_state &s, const gw_gcomp_encode_pa
         if (t == 0) {
             s.owner = 0;
         }
-        gw_cuda_tree_build(s.tree);
+        gw_cuda_tree_build(s.tree, *(gw_tree_scratch *)(void *)s.arrays);
     } else {
         const gw_cuda_group_book &book = p.books[group];
         gw_tree_load(s.tree, book.tree);

@@ -109,7 +109,7 @@ typedef struct gw_gcomp_decode_params {
 /* Shared memory of gw_device_gcomp_check. */
 #define GW_CUDA_CHECK_SHARED_SIZE (6u * 1024u)
 /* Shared memory of a decode but for level arrays and copy of the chunk, rounded up. */
-#define GW_CUDA_DECODE_FIXED_MAX (19u * 1024u)
+#define GW_CUDA_DECODE_FIXED_MAX (17u * 1024u)
 #define GW_CUDA_LARGE_SIZE       (2u * GW_CUDA_LEVEL_SIZE(15))
 
 /* ---- rounding ------------------------------------------------------------------------------------------ */
@@ -130,11 +130,11 @@ typedef struct gw_cuda_rounding {
 
 /* Codebook of a group of chunks (docs/format.md section 6), made by gw_device_gcomp_book_*, with its tree,
  * which every chunk would otherwise have to build again. A multiple of 16 bytes. */
-#define GW_CUDA_TREE_SIZE 3312u
+#define GW_CUDA_TREE_SIZE 3296u
 typedef struct gw_cuda_group_book {
     uint32_t base, size, crc, reserved;
     uint8_t bytes[GW_CUDA_BOOK_SIZE_MAX + 4];
-    uint8_t tree[GW_CUDA_TREE_SIZE]; /* the front of a gw_cuda_tree */
+    uint8_t tree[GW_CUDA_TREE_SIZE]; /* a gw_cuda_tree */
 } gw_cuda_group_book;
 
 /* A frame that is being encoded. All zero at the start. */
@@ -161,9 +161,9 @@ typedef struct gw_cuda_chunk_word {
  * (16-bit types; 4096 of fp32) and the exchange of 8 warps take; bitmaps of all levels, at most 12 bits a
  * value and a word more a node.
  */
-#define GW_CUDA_ENCODE_FIXED_MAX (20u * 1024u - 256u)
+#define GW_CUDA_ENCODE_FIXED_MAX (18u * 1024u)
 #define GW_CUDA_ENCODE_LEVEL_SIZE(chunk_log2)                                                                \
-    ((chunk_log2) < 14 ? 18u * 1024u : (chunk_log2) == 14 ? 19u * 1024u : 35u * 1024u)
+    ((chunk_log2) < 14 ? 18u * 1024u : (chunk_log2) == 14 ? 19u * 1024u - 128u : 35u * 1024u)
 #define GW_CUDA_ENCODE_BITMAPS_SIZE(chunk_log2) (((uint32_t)12 << (chunk_log2)) / 8u + 4u * 180u)
 #define GW_CUDA_ENCODE_SHARED_SIZE(chunk_log2)                                                               \
     (GW_CUDA_ENCODE_FIXED_MAX + 2u * GW_CUDA_ENCODE_LEVEL_SIZE(chunk_log2) +                                 \

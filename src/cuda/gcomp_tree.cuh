@@ -73,9 +73,12 @@ struct alignas(16) gw_cuda_tree {
     uint8_t by_depth[GW_TREE_NODES]; /* nodes, deepest first, in preorder within a depth */
     uint8_t level_start[16]; /* first in by_depth of level depth_max - depth; the last one is node_count */
     gw_mask_tree mask;       /* if is_masked */
+};
 
-    /* While it is built. */
+/* What is needed while a tree is built. */
+struct gw_tree_scratch {
     uint16_t count[GW_WARPS][16];
+    /* Of the leaves, one of which zero may be. */
     uint16_t leaf_code[GW_TREE_LEAVES + 8], leaf_rank[GW_TREE_LEAVES + 8];
     uint8_t leaf_depth[GW_TREE_LEAVES + 8], leaf_width[GW_TREE_LEAVES + 8], leaf_inner[GW_TREE_LEAVES + 8];
     uint8_t leaf_of[GW_TREE_LEAVES + 8]; /* leaf of block j of length l: [8 (l - 1) + j] */
@@ -176,18 +179,19 @@ struct gw_tree_label {
 
 /* Leaves in the order of depths: their depths, widths and numbers. Thread 8 (l - 1) + j has block j of the
  * labels of length l. of_length: labels of length l, in lane l. Returns the number of leaves. */
-GW_DEVICE uint32_t gw_tree_leaves(gw_cuda_tree &s, uint32_t of_length, uint32_t label_count)
+GW_DEVICE uint32_t gw_tree_leaves(gw_tree_scratch &s, uint32_t of_length, uint32_t label_count,
+                                  uint32_t is_masked)
 {
     const uint32_t t = gw_thread_now(), l = (t >> 3) + 1;
     const uint32_t of_l = __shfl_sync(GW_FULL_MASK, of_length, l & 15);
     uint32_t skip, width = 16, depth = 0;
     if (t < GW_TREE_LEAVES) {
         width = gw_tree_block(of_l, t & 7, &skip);
-        depth = (label_count == 1 ? 0 : l - width) + s.is_masked;
+        depth = (label_count == 1 ? 0 : l - width) + is_masked;
     }
     __syncthreads();
-    const uint32_t leaf = gw_sort_place(s.count, width == 16 ? 16 : depth) + s.is_masked;
-    if (s.is_masked && t == 0) {
+    const uint32_t leaf = gw_sort_place(s.count, width == 16 ? 16 : depth) + is_masked;
+    if (is_masked && t == 0) {
         s.leaf_depth[0] = 1; /* zero */
         s.leaf_width[0] = 0;
     }
@@ -196,11 +200,11 @@ GW_DEVICE uint32_t gw_tree_leaves(gw_cuda_tree &s, uint32_t of_length, uint32_t 
         s.leaf_width[leaf] = (uint8_t)width;
         s.leaf_of[t] = (uint8_t)leaf;
     }
-    return (uint32_t)__syncthreads_count(width != 16) + s.is_masked;
+    return (uint32_t)__syncthreads_count(width != 16) + is_masked;
 }
 
 /* First codes and ranks of the leaves, and inner nodes before them: three a lane of one warp. */
-template <typename TREE> GW_DEVICE void gw_tree_number_leaves(TREE &s, uint32_t leaf_count)
+template <typename LEAVES> GW_DEVICE void gw_tree_number_leaves(LEAVES &s, uint32_t leaf_count)
 {
     const uint32_t lane = gw_lane();
     uint32_t size[3], sum = 0; /* codes, ranks << 16 */
@@ -238,7 +242,8 @@ template <typename TREE> GW_DEVICE void gw_tree_number_leaves(TREE &s, uint32_t 
 }
 
 /* The nodes that begin at leaf t. */
-template <typename TREE> GW_DEVICE void gw_tree_nodes(TREE &s, uint32_t t, uint32_t leaf_count)
+template <typename TREE, typename LEAVES>
+GW_DEVICE void gw_tree_nodes(TREE &tree, const LEAVES &s, uint32_t t, uint32_t leaf_count)
 {
     const uint32_t code = s.leaf_code[t], before = s.leaf_inner[t];
     const uint32_t inner = s.leaf_inner[t + 1] - before;
@@ -246,7 +251,7 @@ template <typename TREE> GW_DEVICE void gw_tree_nodes(TREE &s, uint32_t t, uint3
     const uint32_t first = t + before;
     GW_NO_UNROLL
     for (uint32_t k = 0; k <= inner; k++) {
-        gw_tree_node &node = s.node[first + k];
+        gw_tree_node &node = tree.node[first + k];
         node.depth = (uint8_t)(top + k);
         node.first_rank = (uint8_t)s.leaf_rank[t];
         node.inner_index = (uint8_t)(before + k);
@@ -272,7 +277,8 @@ template <typename TREE> GW_DEVICE void gw_tree_nodes(TREE &s, uint32_t t, uint3
 }
 
 /* Rank of label t. */
-GW_DEVICE void gw_tree_rank(gw_cuda_tree &s, uint32_t t, const gw_tree_label &label)
+GW_DEVICE void gw_tree_rank(gw_cuda_tree &s, const gw_tree_scratch &scratch, uint32_t t,
+                            const gw_tree_label &label)
 {
     if (label.length != 0) {
         /* The block that a label is in: the highest bit in which the number of labels and the label's
@@ -284,7 +290,8 @@ GW_DEVICE void gw_tree_rank(gw_cuda_tree &s, uint32_t t, const gw_tree_label &la
             j = whole + __popc(rest >> bit) - 1;
             in_block &= (1u << bit) - 1;
         }
-        const uint32_t rank = s.leaf_rank[s.leaf_of[8 * (label.length - 1) + j]] + in_block;
+        const uint32_t rank =
+            scratch.leaf_rank[scratch.leaf_of[8 * (label.length - 1) + j]] + in_block;
         s.rank_of_label[t] = (uint8_t)rank;
         s.label_of_rank[rank] = (uint8_t)t;
         if (t == 1) {
@@ -300,10 +307,11 @@ GW_DEVICE void gw_tree_rank(gw_cuda_tree &s, uint32_t t, const gw_tree_label &la
 }
 
 /* Nodes by depth, deepest first, and where each level starts. */
-GW_DEVICE void gw_tree_levels(gw_cuda_tree &s, uint32_t t, uint32_t node_count, uint32_t depth_max)
+GW_DEVICE void gw_tree_levels(gw_cuda_tree &s, gw_tree_scratch &scratch, uint32_t t, uint32_t node_count,
+                              uint32_t depth_max)
 {
     const uint32_t level = t < node_count ? depth_max - s.node[t].depth : 16;
-    const uint32_t place = gw_sort_place(s.count, level);
+    const uint32_t place = gw_sort_place(scratch.count, level);
     if (t < node_count) {
         s.by_depth[place] = (uint8_t)t;
     }
@@ -311,7 +319,7 @@ GW_DEVICE void gw_tree_levels(gw_cuda_tree &s, uint32_t t, uint32_t node_count, 
         uint32_t start = 0; /* of level t, summed again: 16 threads, once a tree */
         for (uint32_t k = 0; k < t; k++) {
             for (uint32_t w = 0; w < GW_WARPS; w++) {
-                start += s.count[w][k];
+                start += scratch.count[w][k];
             }
         }
         if (t <= depth_max + 1) {
@@ -380,7 +388,7 @@ GW_DEVICE void gw_mask_tree_build(gw_mask_tree &m)
     gw_tree_number_leaves(m, leaf_count);
     __syncwarp();
     if (lane < leaf_count) {
-        gw_tree_nodes(m, lane, leaf_count);
+        gw_tree_nodes(m, m, lane, leaf_count);
     }
     __syncwarp();
     const uint32_t node_count = 2 * leaf_count - 1, depth_max = m.leaf_depth[leaf_count - 1];
@@ -439,7 +447,7 @@ GW_DEVICE void gw_mask_tree_ranks(gw_mask_tree &m)
 
 /* Builds the tree of s.length, which is complete (docs/format.md section 5.1), and if s.is_masked that of
  * s.mask.depth; base is not changed. Begins and ends with a barrier. */
-GW_DEVICE void gw_cuda_tree_build(gw_cuda_tree &s)
+GW_DEVICE void gw_cuda_tree_build(gw_cuda_tree &s, gw_tree_scratch &scratch)
 {
     const uint32_t t = gw_thread_now(), lane = t & 31, warp = t >> 5;
     gw_tree_label label;
@@ -450,36 +458,36 @@ GW_DEVICE void gw_cuda_tree_build(gw_cuda_tree &s)
     if (lane == 0) {
         s.has_code[warp] = coded | (warp == 0 ? s.is_masked : 0); /* bit 0: zero */
     }
-    const uint32_t sorted = gw_sort_place(s.count, label.length == 0 ? 16 : label.length);
+    const uint32_t sorted = gw_sort_place(scratch.count, label.length == 0 ? 16 : label.length);
     uint32_t of_length = 0; /* lane l: number of labels of length l */
     GW_UNROLL
     for (uint32_t w = 0; w < GW_WARPS; w++) {
-        of_length += lane < 16 ? s.count[w][lane] : 0;
+        of_length += lane < 16 ? scratch.count[w][lane] : 0;
     }
     const uint32_t upto = gw_warp_scan(of_length);
     const uint32_t label_count = __shfl_sync(GW_FULL_MASK, upto, 15);
     label.n = __shfl_sync(GW_FULL_MASK, of_length, label.length & 15);
     label.index = sorted - (__shfl_sync(GW_FULL_MASK, upto, label.length & 15) - label.n);
 
-    const uint32_t leaf_count = gw_tree_leaves(s, of_length, label_count);
+    const uint32_t leaf_count = gw_tree_leaves(scratch, of_length, label_count, s.is_masked);
     if (warp == 0) {
-        gw_tree_number_leaves(s, leaf_count);
+        gw_tree_number_leaves(scratch, leaf_count);
     } else if (warp == 1 && s.is_masked) {
         gw_mask_tree_build(s.mask);
     }
     __syncthreads();
     if (t < leaf_count) {
-        gw_tree_nodes(s, t, leaf_count);
+        gw_tree_nodes(s, scratch, t, leaf_count);
     }
-    gw_tree_rank(s, t, label);
+    gw_tree_rank(s, scratch, t, label);
     if (s.is_masked) {
         gw_mask_tree_ranks(s.mask);
     }
     __syncthreads();
 
     const uint32_t node_count = 2 * leaf_count - 1;
-    const uint32_t depth_max = s.leaf_depth[leaf_count - 1];
-    gw_tree_levels(s, t, node_count, depth_max);
+    const uint32_t depth_max = scratch.leaf_depth[leaf_count - 1];
+    gw_tree_levels(s, scratch, t, node_count, depth_max);
     if (t == 0) {
         s.node_count = node_count;
         s.inner_count = leaf_count - 1;
@@ -489,10 +497,9 @@ GW_DEVICE void gw_cuda_tree_build(gw_cuda_tree &s)
     __syncthreads();
 }
 
-/* What of a tree is needed when it is built, to and from global memory, 16 bytes a thread; both are aligned
+/* A tree to and from global memory, 16 bytes a thread; both are aligned
  * to 16. Without a barrier. */
-static_assert(GW_CUDA_TREE_SIZE >= offsetof(gw_cuda_tree, count) && GW_CUDA_TREE_SIZE % 16 == 0 &&
-                  GW_CUDA_TREE_SIZE <= sizeof(gw_cuda_tree) && GW_CUDA_TREE_SIZE <= 16 * GW_THREADS &&
+static_assert(GW_CUDA_TREE_SIZE == sizeof(gw_cuda_tree) && GW_CUDA_TREE_SIZE <= 16 * GW_THREADS &&
                   sizeof(gw_cuda_group_book) % 16 == 0 && offsetof(gw_cuda_group_book, tree) % 16 == 0,
               "a tree is copied by 16 bytes, once a thread");
 
