@@ -22,8 +22,9 @@ static_assert(sizeof(gw_cuda_tree) + sizeof(gw_tree_scratch) <= GW_WARPS * 2048 
               "the host reserves enough");
 
 /*
- * Calls sink(bin, map byte, its drop_base) for values first + i, i < len, i mod period < 64. A thread takes 32 values at a
- * time. Returns the classes of the thread's bytes of the zero mask, counted by gw_mask_class_bit().
+ * Calls sink(bin, map byte, its drop_base) for values first + i, i < len, i mod period < 64. A thread takes
+ * 32 values at a time. Returns the classes of the thread's bytes of the zero mask, counted by
+ * gw_mask_class_bit().
  */
 template <uint32_t DTYPE, bool DERIVED, typename SINK>
 GW_DEVICE uint64_t gw_survey(gw_survey_state &s, const gw_cuda_rounder &r, uint64_t first, uint32_t len,
@@ -69,9 +70,9 @@ GW_DEVICE uint64_t gw_survey(gw_survey_state &s, const gw_cuda_rounder &r, uint6
                 GW_UNROLL
                 for (uint32_t i = 0; i < 4; i++) {
                     /* Window 0 is as good as any: only the rounded bits and the level are used. */
-                    const gw_rounded x = gw_round_value<DTYPE, DERIVED>(r, drop_base,
-                                                                        gw_batch_value<DTYPE>(v, 4 * j + i),
-                                                                        k[quad] >> 8 * i & 255, words[i], 0);
+                    const gw_rounded x =
+                        gw_round_value<DTYPE, DERIVED>(r, drop_base, gw_batch_value<DTYPE>(v, 4 * j + i),
+                                                       k[quad] >> 8 * i & 255, words[i], 0);
                     if (4 * quad + i < valid) {
                         sink(gw_bin_of<DTYPE, DERIVED>(x), k[quad] >> 8 * i & 255, drop_base);
                         mask |= (uint32_t)(x.bits != 0) << (4 * (quad & 1) + i);
@@ -117,8 +118,9 @@ GW_DEVICE uint32_t gw_choose_relative(gw_survey_state &s, const gw_cuda_rounder 
     return turned < plain;
 }
 
-/* The codebook of the counts in s.book.count and s.mask_count, of a sample or of all values; with or without a
- * mask, whichever takes fewer bits. chunk_len: values of the first chunk. Begins and ends with a barrier. */
+/* The codebook of the counts in s.book.count and s.mask_count, of a sample or of all values; with or without
+ * a mask, whichever takes fewer bits. chunk_len: values of the first chunk. Begins and ends with a barrier.
+ */
 GW_DEVICE void gw_book_choose(gw_survey_state &s, uint32_t chunk_len, bool is_sample)
 {
     const uint32_t t = threadIdx.x;
@@ -176,8 +178,8 @@ GW_DEVICE void gw_book_group(gw_survey_state &s, const gw_gcomp_encode_params &p
     if (DERIVED && p.rounding.deep) {
         base = gw_choose_relative<DTYPE>(s, r, first, len);
     }
-    const uint64_t classes =
-        gw_survey<DTYPE, DERIVED>(s, r, first, len, 64 * blocks, [&](uint32_t bin, uint32_t k, int32_t drop_base) {
+    const uint64_t classes = gw_survey<DTYPE, DERIVED>(
+        s, r, first, len, 64 * blocks, [&](uint32_t bin, uint32_t k, int32_t drop_base) {
             const bool is_turned = DERIVED && base != 0;
             atomicAdd(&s.bin[is_turned ? gw_turned_bin<DTYPE>(bin, k, drop_base) : bin], 1u);
         });
@@ -454,8 +456,9 @@ template <uint32_t DTYPE> GW_DEVICE bool gw_is_single_bin(uint32_t bin)
 
 /*
  * Adds a chunk at a time to the counts on the device, and notes the first chunk that has an ordinary
- * exponent. With deep cut, values are counted with relative exponents, too, in the odd bins. Chunks are numbered over all items of the call, after those that their histogram has counted:
- * which items share a histogram does not matter then.
+ * exponent. With deep cut, values are counted with relative exponents, too, in the odd bins. Chunks are
+ * numbered over all items of the call, after those that their histogram has counted: which items share a
+ * histogram does not matter then.
  */
 template <uint32_t DTYPE, bool DERIVED> GW_DEVICE void gw_histogram_all(const gw_gcomp_histogram_params &p)
 {
@@ -511,8 +514,7 @@ template <uint32_t DTYPE, bool DERIVED> GW_DEVICE void gw_histogram_all(const gw
             gw_survey<DTYPE, DERIVED>(s, r, first, len, 64, [&](uint32_t bin, uint32_t k, int32_t drop_base) {
                 atomicAdd(&s.bin[bin], 1u);
                 if (DERIVED && p.codec.deep_cut && !gw_is_single_bin<DTYPE>(bin)) {
-                    const uint32_t turned =
-                        p.rounding.deep ? gw_turned_bin<DTYPE>(bin, k, drop_base) : bin;
+                    const uint32_t turned = p.rounding.deep ? gw_turned_bin<DTYPE>(bin, k, drop_base) : bin;
                     atomicAdd(&s.bin[turned | 1], 1u);
                 }
             });

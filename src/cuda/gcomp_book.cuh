@@ -185,14 +185,13 @@ GW_DEVICE void gw_cuda_book_write(gw_book_state &s)
         if (t < 4) {
             byte = t == 0   ? s.base
                    : t == 1 ? first
-                   : t == 2 ? last
-                            : (s.is_masked ? (uint32_t)GW_BOOK_MASKED : s.length[0]) |
-                                  (uint32_t)s.length[1] << 4;
+                   : t == 2
+                       ? last
+                       : (s.is_masked ? (uint32_t)GW_BOOK_MASKED : s.length[0]) | (uint32_t)s.length[1] << 4;
         } else if (t >= labels_size) {
             const uint32_t c = 2 * (t - labels_size);
-            byte = s.is_masked && c < GW_MASK_CLASSES
-                       ? s.mask_depth[c] | (uint32_t)s.mask_depth[c + 1] << 4
-                       : 0;
+            byte =
+                s.is_masked && c < GW_MASK_CLASSES ? s.mask_depth[c] | (uint32_t)s.mask_depth[c + 1] << 4 : 0;
         } else if (first != 0) {
             const uint32_t label = first + 2 * (t - 4);
             byte = (label <= last ? s.length[label & 255] : 0) |
@@ -269,8 +268,8 @@ GW_DEVICE uint64_t gw_cost_of(uint32_t count, uint32_t log2_sum)
     return (uint64_t)count * (bits < 256 ? 256 : bits);
 }
 
-/* Estimated bits, times 256, of coding labels; count: of the thread's label, 0 if that is left out. The sum is
- * below 2^32. By the block. */
+/* Estimated bits, times 256, of coding labels; count: of the thread's label, 0 if that is left out. The sum
+ * is below 2^32. By the block. */
 GW_DEVICE uint64_t gw_cuda_labels_cost(uint32_t count, uint32_t *sums)
 {
     uint32_t sum;

@@ -113,8 +113,8 @@ GW_DEVICE bool gw_decode_mask(gw_decode_state &s, const WORDS &words, const LEVE
  * Returns the bytes of the quanta, or 0 if they are not possible, to all threads. Ends with a barrier.
  */
 template <uint32_t DTYPE, typename WORDS>
-GW_DEVICE uint32_t gw_expand_quanta(gw_decode_state &s, const WORDS &words, uint32_t size, uint32_t block_log2,
-                                    uint32_t chunk_len)
+GW_DEVICE uint32_t gw_expand_quanta(gw_decode_state &s, const WORDS &words, uint32_t size,
+                                    uint32_t block_log2, uint32_t chunk_len)
 {
     typedef gw_type<DTYPE> type;
     const uint32_t t = threadIdx.x;

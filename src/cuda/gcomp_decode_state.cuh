@@ -59,11 +59,11 @@ struct alignas(128) gw_decode_state {
      * nodes: set bits of the tasks before. */
     uint16_t task[GW_TASKS_MAX], task_ones[GW_TASKS_MAX];
     uint32_t is_bad;
-    uint32_t mask_words; /* masked: words of the mask's runs */
-    uint32_t mask_place; /* and, in shared memory, of the mask itself */
+    uint32_t mask_words;                /* masked: words of the mask's runs */
+    uint32_t mask_place;                /* and, in shared memory, of the mask itself */
     uint8_t block_level[GW_BLOCKS_MAX]; /* carried: map bytes of the blocks */
     int32_t drop_base;                  /* and what goes with them */
-    uint32_t task_start[16]; /* by level */
+    uint32_t task_start[16];            /* by level */
     /* Of the planes, and in GW_PART_ESCAPES of the escapes: begin and end, in bits as gw_window() counts
      * them; lengths. */
     uint2 part[8];

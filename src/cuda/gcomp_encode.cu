@@ -237,7 +237,8 @@ GW_DEVICE void gw_encode_write_chunk(gw_encode_state &s, const gw_gcomp_encode_p
             const uint32_t blocks = (chunk.len + (1u << p.codec.block_log2) - 1) >> p.codec.block_log2;
             GW_NO_UNROLL
             for (uint32_t i = t; i < chunk.quanta_size; i += GW_THREADS) {
-                to[skip + i] = i < blocks ? r.from.levels[(chunk.first >> p.codec.block_log2) + i] : (uint8_t)0;
+                to[skip + i] =
+                    i < blocks ? r.from.levels[(chunk.first >> p.codec.block_log2) + i] : (uint8_t)0;
             }
         }
         gw_cuda_write_coded<DTYPE, DERIVED>(s, r, p.codec.chunk_log2, chunk.first, chunk.len,
@@ -322,8 +323,8 @@ GW_DEVICE void gw_encode_unit(gw_encode_state &s, const gw_gcomp_encode_params &
         const uint32_t block_log2 = p.codec.block_log2;
         const uint32_t quanta_size =
             DERIVED && block_log2 != 0 ? (((len + (1u << block_log2) - 1) >> block_log2) + 3) & ~3u : 0;
-        const gw_encode_chunk chunk = {unit,      index, first, len, (len * gw_type<DTYPE>::SIZE + 15) & ~15u,
-                                       group_log2, quanta_size};
+        const gw_encode_chunk chunk = {
+            unit, index, first, len, (len * gw_type<DTYPE>::SIZE + 15) & ~15u, group_log2, quanta_size};
         gw_cuda_measure_chunk<DTYPE, DERIVED>(s, r, log2, first, len);
         if (t < 32) {
             gw_encode_place_chunk(s, p, chunk, dst);

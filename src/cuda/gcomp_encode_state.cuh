@@ -41,13 +41,13 @@ struct alignas(128) gw_encode_state {
     uint32_t task_count[2];
     uint16_t right_len[GW_TREE_LEAVES];        /* by inner index */
     uint32_t escape_mask[GW_ENCODE_WORDS_MAX]; /* bit i of word w: value 32 w + i is an escape */
-    /* Masked: counts of the warps by class; of a node of the mask's tree, its bytes and the word of its run in
-     * the chunk; digits that wait, by warp. */
+    /* Masked: counts of the warps by class; of a node of the mask's tree, its bytes and the word of its run
+     * in the chunk; digits that wait, by warp. */
     uint32_t mask_sum[GW_WARPS][GW_MASK_CLASSES + 2];
     uint16_t mask_len[GW_MASK_NODES], mask_run[GW_MASK_NODES];
     uint8_t mask_stage[GW_WARPS][64];
-    uint32_t carry[8];                         /* planes: the word that the next values go on with */
-    uint32_t done[4]; /* digits of the values before: planes 1 | 2, 3 | 4, R4 | R2, R1 | escapes */
+    uint32_t carry[8]; /* planes: the word that the next values go on with */
+    uint32_t done[4];  /* digits of the values before: planes 1 | 2, 3 | 4, R4 | R2, R1 | escapes */
 
     /* Of the chunk. */
     uint32_t plane_len[8], plane_word[8]; /* digits; first word in the chunk */

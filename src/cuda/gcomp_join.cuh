@@ -254,13 +254,12 @@ template <typename JOIN> GW_DEVICE void gw_join_load_levels(JOIN &join, uint32_t
 
 /* An ordinary entry with a relative exponent, of a value with map byte k: with the exponent, as
  * gw_join_entry(). */
-template <typename JOIN>
-GW_DEVICE uint32_t gw_join_turned(const JOIN &join, uint32_t entry, uint32_t k)
+template <typename JOIN> GW_DEVICE uint32_t gw_join_turned(const JOIN &join, uint32_t entry, uint32_t k)
 {
     typedef typename JOIN::type type;
     const int32_t drop_base = join.drop_base;
-    const uint32_t e = gw_cuda_exponent_turn_back<JOIN::DTYPE>(
-        entry >> type::EXPONENT_SHIFT, gw_cuda_turn_of<JOIN::DTYPE>(k, drop_base));
+    const uint32_t e = gw_cuda_exponent_turn_back<JOIN::DTYPE>(entry >> type::EXPONENT_SHIFT,
+                                                               gw_cuda_turn_of<JOIN::DTYPE>(k, drop_base));
     const uint32_t wide = type::IS_FP16 ? (e == 0 ? 1 : e) + type::BIAS : e;
     const uint32_t bias = (uint32_t)(drop_base - (int32_t)(4 * wide + 3) + GW_BIAS_ZERO);
     return e << type::EXPONENT_SHIFT | (GW_CLASS_ORDINARY + gw_octaves_of(bias, k, join.cap));
@@ -476,8 +475,8 @@ template <typename JOIN> GW_DEVICE void gw_join_escape(JOIN &join, uint32_t batc
     const uint32_t map_byte = !JOIN::DERIVED || join.constant ? 0
                               : join.carried ? join.s.block_level[value >> join.frame.block_log2]
                                              : join.s.levels[value];
-    join.bad = join.bad || !gw_is_escape_allowed<JOIN::DTYPE>(join.s.tree, join.frame, bits, map_byte,
-                                                              join.drop_base);
+    join.bad = join.bad ||
+               !gw_is_escape_allowed<JOIN::DTYPE>(join.s.tree, join.frame, bits, map_byte, join.drop_base);
 }
 
 /* Escapes, and (MENDS) fourth digits: the staged values are corrected in their order. */

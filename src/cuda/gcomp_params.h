@@ -118,8 +118,8 @@ typedef struct gw_gcomp_decode_params {
 typedef struct gw_cuda_rounding {
     uint32_t nearest, stochastic; /* masks: all ones or zero */
     uint32_t strict;
-    uint32_t has_map; /* values have map bytes */
-    uint32_t deep; /* 1: a value below its quantum becomes 0 or one quantum */
+    uint32_t has_map;   /* values have map bytes */
+    uint32_t deep;      /* 1: a value below its quantum becomes 0 or one quantum */
     uint32_t cap;       /* without a map the drop of every value */
     uint32_t cap_level; /* explicit: cap in steps */
     uint32_t step;
@@ -204,8 +204,8 @@ typedef struct gw_gcomp_encode_params {
     uint64_t *group_first;        /* items only: item_count + 1 */
     gw_cuda_group_book *books;    /* by group */
     gw_cuda_chunk_word *words;    /* by unit */
-    /* Carried, made by gw_device_gcomp_quanta: quanta of all blocks, 2^(chunk_log2 - block_log2) bytes a unit,
-     * and the drop_base of every unit. */
+    /* Carried, made by gw_device_gcomp_quanta: quanta of all blocks, 2^(chunk_log2 - block_log2) bytes a
+     * unit, and the drop_base of every unit. */
     uint8_t *quanta;
     int32_t *drop_bases;
 } gw_gcomp_encode_params;

@@ -373,7 +373,7 @@ template <uint32_t DTYPE, bool DERIVED> GW_DEVICE void gw_plan_chunk(gw_encode_s
             const uint32_t n = exists ? first + lane : 0;
             const uint32_t len = exists ? s.node[n].len : 0;
             /* The bitmap of the root of a masked codebook is no run. */
-            const uint32_t width = n == 0 && tree.is_masked    ? 0
+            const uint32_t width = n == 0 && tree.is_masked  ? 0
                                    : tree.node[n].right != 0 ? 1
                                                              : tree.node[n].width;
             const uint32_t run_words = (len * width + 31) >> 5, tasks = width == 0 ? 0 : (len + 1023) >> 10;

@@ -42,8 +42,7 @@ template <bool DERIVED> GW_DEVICE uint32_t gw_header_halves(const gw_cuda_tree &
 
 /* Lengths of the right children from the header; in s.taken, what the inner nodes before a node give to their
  * right children. By one warp. */
-template <typename WORDS, typename TREE>
-GW_DEVICE void gw_find_lengths(const gw_find<WORDS, TREE> &f)
+template <typename WORDS, typename TREE> GW_DEVICE void gw_find_lengths(const gw_find<WORDS, TREE> &f)
 {
     gw_decode_state &s = f.s;
     const TREE &tree = f.tree;
@@ -219,8 +218,8 @@ GW_DEVICE bool gw_find_mask_nodes(gw_decode_state &s, const WORDS &words, uint32
 {
     const uint32_t header_words = (gw_header_halves<DERIVED>(s.tree) + 1) / 2;
     /* Planes, escapes, values that are not zero. */
-    const gw_find<WORDS, gw_mask_tree> f = {s, words, s.tree.mask, size >> 2, header_words,
-                                            (DERIVED ? 7 : 4) + 2, 0, 0, level_size};
+    const gw_find<WORDS, gw_mask_tree> f = {
+        s, words, s.tree.mask, size >> 2, header_words, (DERIVED ? 7 : 4) + 2, 0, 0, level_size};
     if (f.size_words < header_words) {
         return true;
     }

@@ -257,8 +257,8 @@ static void add_encode(gw_cuda_plan *plan, gw_gcomp_encode_params *p, const gw_c
     fill_rounding(&p->rounding, &p->codec, &p->map);
     if (p->codec.levels == GW_GCOMP_CARRIED) {
         add_launch(plan, GW_CUDA_KERNEL_gw_device_gcomp_quanta,
-                   at_most(p->unit_total, 4 * (uint64_t)shape->multiprocessors), GW_CUDA_QUANTA_SHARED_SIZE, p,
-                   sizeof *p);
+                   at_most(p->unit_total, 4 * (uint64_t)shape->multiprocessors), GW_CUDA_QUANTA_SHARED_SIZE,
+                   p, sizeof *p);
     }
     if (p->codec.encode_with < 0 && p->group_total != 0) {
         add_launch(plan, book, at_most(p->group_total, 4 * (uint64_t)shape->multiprocessors),

@@ -1,6 +1,6 @@
 /*
- * Carried frames: the quantum of every block of all items, from a map, from the caller or from the values. The
- * same arithmetic as src/gcomp/gcomp_encode_quanta.c, sums of squares in the same order.
+ * Carried frames: the quantum of every block of all items, from a map, from the caller or from the values.
+ * The same arithmetic as src/gcomp/gcomp_encode_quanta.c, sums of squares in the same order.
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
@@ -68,8 +68,7 @@ GW_DEVICE double gw_lane_double(double x, uint32_t lane)
 }
 
 /* Sum of squares of every fourth finite value of a block, from value `at` on. */
-template <uint32_t DTYPE>
-GW_DEVICE double gw_sum_of_squares(const uint8_t *values, uint32_t at, uint32_t len)
+template <uint32_t DTYPE> GW_DEVICE double gw_sum_of_squares(const uint8_t *values, uint32_t at, uint32_t len)
 {
     typedef gw_type<DTYPE> type;
     double sum = 0;

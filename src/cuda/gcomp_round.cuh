@@ -450,8 +450,8 @@ GW_DEVICE void gw_load_levels(uint32_t (&k)[WORDS], const uint8_t *levels, uint3
 
 /* The same of values of `from` from index on, which are in one block if the frame is a carried one. */
 template <uint32_t DTYPE, uint32_t WORDS>
-GW_DEVICE void gw_load_map(uint32_t (&k)[WORDS], const gw_cuda_source &from, int32_t drop_base, uint64_t index,
-                           uint32_t valid)
+GW_DEVICE void gw_load_map(uint32_t (&k)[WORDS], const gw_cuda_source &from, int32_t drop_base,
+                           uint64_t index, uint32_t valid)
 {
     if (from.block_log2 == 0) {
         gw_load_levels(k, from.levels + index, valid);

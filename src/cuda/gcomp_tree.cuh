@@ -7,9 +7,9 @@
  * leaf's own; preorder numbers follow from a sum, and the right child of an inner node is the first node that
  * begins at c + 2^(11 - d).
  *
- * The tree of a masked codebook (docs/format.md section 5.3) has one root more: its left child is a leaf, zero,
- * with rank 0, its right child the root of the labels, and its bitmap is the zero mask, whose bytes have a
- * tree of their own.
+ * The tree of a masked codebook (docs/format.md section 5.3) has one root more: its left child is a leaf,
+ * zero, with rank 0, its right child the root of the labels, and its bitmap is the zero mask, whose bytes
+ * have a tree of their own.
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
@@ -48,8 +48,8 @@ struct gw_tree_node {
 /* The tree of the bytes of a zero mask. */
 struct gw_mask_tree {
     uint32_t node_count, inner_count, depth_max;
-    uint8_t depth[12];          /* by class, 0: no code: what the rest is made from */
-    uint8_t rank_of_byte[256];  /* 0 without a code */
+    uint8_t depth[12];         /* by class, 0: no code: what the rest is made from */
+    uint8_t rank_of_byte[256]; /* 0 without a code */
     uint8_t byte_of_rank[256];
     gw_tree_node node[GW_MASK_NODES];
     uint8_t by_depth[GW_MASK_NODES], level_start[16]; /* as in gw_cuda_tree */
@@ -290,8 +290,7 @@ GW_DEVICE void gw_tree_rank(gw_cuda_tree &s, const gw_tree_scratch &scratch, uin
             j = whole + __popc(rest >> bit) - 1;
             in_block &= (1u << bit) - 1;
         }
-        const uint32_t rank =
-            scratch.leaf_rank[scratch.leaf_of[8 * (label.length - 1) + j]] + in_block;
+        const uint32_t rank = scratch.leaf_rank[scratch.leaf_of[8 * (label.length - 1) + j]] + in_block;
         s.rank_of_label[t] = (uint8_t)rank;
         s.label_of_rank[rank] = (uint8_t)t;
         if (t == 1) {
@@ -413,7 +412,8 @@ GW_DEVICE void gw_mask_tree_build(gw_mask_tree &m)
     }
 }
 
-/* The leaf after those of node n. A node of depth d covers 2^(12 - d) codes from that of its first leaf on. */
+/* The leaf after those of node n. A node of depth d covers 2^(12 - d) codes from that of its first leaf on.
+ */
 GW_DEVICE uint32_t gw_mask_leaf_end(const gw_mask_tree &m, uint32_t n)
 {
     const uint32_t leaf_count = m.inner_count + 1, first = m.node[n].first_leaf;
@@ -540,7 +540,8 @@ GW_DEVICE bool gw_is_code_complete(uint32_t length, uint32_t *sums)
            (all >> 20 == 1 && (all & 0xfffff) == 1u << (GW_TREE_CODE_LEN - 1));
 }
 
-/* Reads the code lengths of the classes of a zero mask. True to a thread that finds an error. By the block. */
+/* Reads the code lengths of the classes of a zero mask. True to a thread that finds an error. By the block.
+ */
 GW_DEVICE bool gw_mask_read(gw_mask_tree &m, const uint8_t *bytes, uint32_t *sums)
 {
     const uint32_t t = gw_thread_now();
@@ -569,7 +570,9 @@ GW_DEVICE uint32_t gw_cuda_book_read(gw_cuda_tree &s, const uint8_t *bytes, uint
     }
     const uint32_t base = bytes[0], first = bytes[1], last = bytes[2], special = bytes[3];
     const bool has_window = !is_fp16 && !derived, is_masked = (special & 15) == GW_BOOK_MASKED;
-    bool bad = base > (has_window ? 191u : kind.may_be_relative ? 1u : 0u) ||
+    bool bad = base > (has_window             ? 191u
+                       : kind.may_be_relative ? 1u
+                                              : 0u) ||
                (first == 0 ? last != 0 : last < first || first < 2);
     const uint32_t nibbles = first == 0 || bad ? 0 : last - first + 1;
     const uint32_t end = 4 + (nibbles + 1) / 2, labels_size = (end + 3) & ~3u;

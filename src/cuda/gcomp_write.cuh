@@ -138,8 +138,8 @@ GW_DEVICE uint32_t gw_header_count(const gw_encode_state &s, uint32_t i)
 }
 
 /*
- * The run of node n of the tree of the zero mask, which is at `bitmaps`. By one warp, 32 bytes of the mask at a
- * time: those of the node move together, and every full word is written.
+ * The run of node n of the tree of the zero mask, which is at `bitmaps`. By one warp, 32 bytes of the mask at
+ * a time: those of the node move together, and every full word is written.
  */
 template <typename TO>
 GW_DEVICE void gw_write_mask_run(gw_encode_state &s, const TO &to, uint32_t bitmaps, uint32_t n)
@@ -197,9 +197,9 @@ GW_DEVICE void gw_write_runs(gw_encode_state &s, const TO &to, uint32_t level_si
         GW_UNROLL
         for (uint32_t h = 0; h < 2; h++) {
             const uint32_t i = 2 * t + h;
-            half[h] = i < planes                          ? s.plane_len[i]
-                      : i == planes                       ? s.escape_len
-                                                          : gw_header_count(s, i - planes - 1);
+            half[h] = i < planes    ? s.plane_len[i]
+                      : i == planes ? s.escape_len
+                                    : gw_header_count(s, i - planes - 1);
         }
         to.put(t, half[0] | half[1] << 16);
     }

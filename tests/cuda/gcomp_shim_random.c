@@ -274,6 +274,31 @@ static void mutate(uint8_t *frame, size_t size)
     }
 }
 
+/* What the frames of all cases have had: a run of many cases must have seen everything. */
+static struct {
+    uint32_t masked, relative, deep, carried;
+} seen;
+
+/* Looks at the codebooks of a frame of the library. */
+static void note_frame(const test_case *c, const uint8_t *frame, size_t size)
+{
+    gw_gcomp_info info;
+    const gw_gcomp_frame whole = {frame, size, c->source.map};
+    if (size == 0 || gw_gcomp_peek(frame, size, UINT64_MAX, &info) != GW_OK || info.installed) {
+        return;
+    }
+    for (uint64_t i = 0; i < info.chunk_count; i++) {
+        gw_gcomp_chunk chunk;
+        if (gw_gcomp_chunk_info(&whole, &info, i, &chunk) == GW_OK && chunk.kind == GW_GCOMP_CHUNK_CODED &&
+            chunk.book == i) {
+            seen.masked += (frame[chunk.offset + 3] & 15) == 15;
+            seen.relative += info.levels != GW_GCOMP_EXPLICIT && frame[chunk.offset] != 0;
+            seen.deep += c->options.deep_cut && c->source.map != NULL;
+            seen.carried += info.levels == GW_GCOMP_CARRIED;
+        }
+    }
+}
+
 static void test_encode(test_case *c, uint32_t mutations)
 {
     const size_t capacity = gw_gcomp_bound(&c->codec, c->source.len);
@@ -288,6 +313,7 @@ static void test_encode(test_case *c, uint32_t mutations)
     } else {
         compare_bytes("encode: another frame", frame, expected, out.size);
     }
+    note_frame(c, expected, out.size);
     compare_decode(c, expected, out.size, GW_CUDA_DECODE_VALUES);
     compare_decode(c, expected, out.size, GW_CUDA_DECODE_ADD);
     compare_validate(c, expected, out.size);
@@ -559,7 +585,6 @@ int main(int argc, char **argv)
         state = case_seed * 0x9e3779b97f4a7c15u;
         gw_shim_seed(case_seed);
         make_case(&c);
-        if (getenv("DBG")) { const gw_gcomp_options *o=&c.options; printf("seed %d dtype %d levels %d rounding %d preset %d step %u cap %u const %u log2 %u strict %d deep %d map %d len %d carried block %u nmse %g\n", (int)case_seed, o->dtype, o->levels, o->rounding, o->preset, o->step, o->cap, o->constant_drop, o->chunk_log2, o->strict, o->deep_cut, c.source.map != NULL, (int)c.source.len, o->block_log2, (double)o->target_nmse); }
         test_encode(&c, 4);
         test_unsound_items(&c);
         if (i % 4 == 1) {
@@ -570,6 +595,10 @@ int main(int argc, char **argv)
         free_source(&c);
         free(c.workspace.data);
     }
-    printf("%llu cases, %d failures\n", (unsigned long long)count, failures);
+    printf("%llu cases, %d failures; codebooks: %u masked, %u relative, %u of deep cuts, %u carried\n",
+           (unsigned long long)count, failures, seen.masked, seen.relative, seen.deep, seen.carried);
+    if (count >= 40 && (seen.masked == 0 || seen.relative == 0 || seen.deep == 0 || seen.carried == 0)) {
+        fail("some kind of codebook was not met");
+    }
     return failures != 0;
 }

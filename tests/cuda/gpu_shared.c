@@ -133,7 +133,8 @@ static void call_gcomp(gw_cuda *cuda, const gw_gcomp *codec, size_t len, gw_gcom
     must(gw_cuda_gcomp_book_build(cuda, codec, at(7), &(gw_cuda_gcomp_books){at(8), at(9), 1},
                                   &(gw_cuda_gcomp_request){NULL, result, {NULL, 0}, NULL}),
          "book_build");
-    if (levels != GW_GCOMP_DERIVED) { /* a batch has the levels of derived frames in its items, on the device */
+    if (levels !=
+        GW_GCOMP_DERIVED) { /* a batch has the levels of derived frames in its items, on the device */
         const gw_cuda_gcomp_key key = {1, 0, 0, 0};
         must_if_it_fits(gw_cuda_gcomp_encode_batch(cuda, codec,
                                                    &(gw_cuda_gcomp_batch){at(10), 100, len, NULL, &key, 0},
