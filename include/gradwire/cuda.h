@@ -369,8 +369,8 @@ typedef struct gw_cuda_gcomp_histogram {
 } gw_cuda_gcomp_histogram;
 
 /* gw_gcomp_histogram_add(). histogram: device. Calls that add to the same histogram must not overlap in
- * time. Carried levels: GW_ERR_UNSUPPORTED, before anything is launched; codebooks for them are counted on the
- * CPU. In the result: GW_ERR_STATE for values without a map if the histogram has relative exponents. */
+ * time. Carried levels: GW_ERR_UNSUPPORTED, before anything is launched; codebooks for them are counted on
+ * the CPU. In the result: GW_ERR_STATE for values without a map if the histogram has relative exponents. */
 GW_API GW_MUST_CHECK gw_status gw_cuda_gcomp_histogram_add(gw_cuda *cuda, const gw_gcomp *codec,
                                                            const gw_gcomp_source *source,
                                                            gw_cuda_gcomp_histogram *histogram,
