@@ -178,6 +178,9 @@ static gw_status check_source(const gw_codec *codec, const gw_gcomp_source *sour
     if (source->len > codec->options.len_max || source->len > GW_FRAME_LEN_MAX) {
         return GW_ERR_LIMIT;
     }
+    if (source->segment_count != 0) {
+        return GW_ERR_UNSUPPORTED; /* random streams by segment exist on the host only */
+    }
     if (!gw_cuda_is_aligned(source->values, gw_dtype_size(codec->options.dtype)) ||
         (source->len != 0 && source->values == NULL)) {
         return GW_ERR_ARG;

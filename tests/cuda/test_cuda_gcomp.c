@@ -339,7 +339,7 @@ static void carried_frames(void **state)
         assert_memory_equal(device_frame, frame, size);
         float *values = testing_device(NULL, 4 * LEN, 0), *expected = testing_take(4 * LEN);
         void *cpu_workspace = testing_take(gw_gcomp_workspace_size(&codec));
-        gw_gcomp_target target = {expected, LEN, 0, 0};
+        gw_gcomp_target target = {.values = expected, .capacity = LEN};
         assert_int_equal(gw_gcomp_decode(&codec, &(gw_gcomp_frame){frame, size, NULL}, &target,
                                          &(gw_workspace){cpu_workspace, gw_gcomp_workspace_size(&codec)}),
                          GW_OK);

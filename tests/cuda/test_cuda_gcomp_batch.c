@@ -634,7 +634,7 @@ static void what_failed_before_is_taken_over(void **state)
     gw_cuda cuda;
     uint64_t random = 42;
     const gw_gcomp codec = testing_codec(GW_BF16, GW_GCOMP_EXPLICIT, GW_GCOMP_FAST, 12, 1);
-    const gw_cuda_gcomp_histogram none = {{0}, 0, 0};
+    static const gw_cuda_gcomp_histogram none; /* zeros */
     enum { ENCODE, DECODE, VALIDATE, HISTOGRAM, HOP, CALLS };
 
     testing_open(&cuda);
@@ -917,7 +917,7 @@ static void wrong_tensors_are_not_counted(void **state)
     uint64_t random = 36;
     const gw_gcomp codec = testing_codec(GW_BF16, GW_GCOMP_EXPLICIT, GW_GCOMP_FAST, 12, 0);
     testing_tensor t = testing_tensor_make(GW_BF16, 5000, 12, &random);
-    const gw_cuda_gcomp_histogram none = {{0}, 0, 0};
+    static const gw_cuda_gcomp_histogram none; /* zeros */
     gw_cuda_gcomp_histogram *histograms[COUNT];
     gw_cuda_gcomp_item items[COUNT];
     const size_t size = gw_cuda_gcomp_histogram_workspace_size(&codec, COUNT);
@@ -1063,7 +1063,7 @@ static void a_ring_step_in_a_graph(void **state)
     gw_cuda_gcomp_item count[ITEMS], encode[ITEMS];
     gw_cuda_gcomp_hop hops[ITEMS];
     gw_cuda_gcomp_key key = test_key;
-    const gw_cuda_gcomp_histogram none = {{0}, 0, 0};
+    static const gw_cuda_gcomp_histogram none; /* zeros */
     testing_graph graph;
 
     testing_open(&cuda);
