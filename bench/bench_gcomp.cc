@@ -65,7 +65,7 @@ public:
     {
         const gw_gcomp_frame frame = Frame();
         const gw_workspace workspace = Workspace(0);
-        gw_gcomp_target target = {out_.data(), data_.len, 0, 0};
+        gw_gcomp_target target = {out_.data(), data_.len, 0, 0, 0, 0};
         gw_buffer hop = {hop_.data(), hop_.size(), 0};
         switch (call) {
         case Call::Encode:
@@ -173,7 +173,7 @@ private:
         const gw_gcomp_range chunks = RangeOf(range);
         const uint64_t value = chunks.chunk_first << info_.chunk_log2;
         const gw_gcomp_frame frame = Frame();
-        gw_gcomp_target target = {out_.data() + value, data_.len - value, 0, 0};
+        gw_gcomp_target target = {out_.data() + value, data_.len - value, 0, 0, 0, 0};
         const auto decode = call_ == Call::Decode ? gw_gcomp_decode_range : gw_gcomp_decode_add_range;
         Keep(decode(&codec_, &frame, &info_, &chunks, &target, &workspace));
     }

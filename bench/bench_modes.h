@@ -15,15 +15,20 @@ struct Mode {
     gw_gcomp_levels levels;
     gw_gcomp_preset preset;
     gw_gcomp_rounding rounding;
+    uint32_t tolerance_bits;
+    int deep_cut;
 };
 
 const Mode kModes[] = {
-    {"explicit_fast", GW_GCOMP_EXPLICIT, GW_GCOMP_FAST, GW_GCOMP_NEAREST},
-    {"derived1_fast", GW_GCOMP_DERIVED, GW_GCOMP_FAST, GW_GCOMP_NEAREST},
-    {"explicit_small", GW_GCOMP_EXPLICIT, GW_GCOMP_SMALL, GW_GCOMP_NEAREST},
-    {"derived1_small", GW_GCOMP_DERIVED, GW_GCOMP_SMALL, GW_GCOMP_NEAREST},
-    {"explicit_fast_stochastic", GW_GCOMP_EXPLICIT, GW_GCOMP_FAST, GW_GCOMP_STOCHASTIC},
-    {"derived1_fast_stochastic", GW_GCOMP_DERIVED, GW_GCOMP_FAST, GW_GCOMP_STOCHASTIC},
+    {"explicit_fast", GW_GCOMP_EXPLICIT, GW_GCOMP_FAST, GW_GCOMP_NEAREST, 23, 0},
+    {"derived1_fast", GW_GCOMP_DERIVED, GW_GCOMP_FAST, GW_GCOMP_NEAREST, 23, 0},
+    {"explicit_small", GW_GCOMP_EXPLICIT, GW_GCOMP_SMALL, GW_GCOMP_NEAREST, 23, 0},
+    {"derived1_small", GW_GCOMP_DERIVED, GW_GCOMP_SMALL, GW_GCOMP_NEAREST, 23, 0},
+    {"explicit_fast_stochastic", GW_GCOMP_EXPLICIT, GW_GCOMP_FAST, GW_GCOMP_STOCHASTIC, 23, 0},
+    {"derived1_fast_stochastic", GW_GCOMP_DERIVED, GW_GCOMP_FAST, GW_GCOMP_STOCHASTIC, 23, 0},
+    {"derived1_fast_t16", GW_GCOMP_DERIVED, GW_GCOMP_FAST, GW_GCOMP_STOCHASTIC, 16, 1},
+    {"derived1_fast_t12", GW_GCOMP_DERIVED, GW_GCOMP_FAST, GW_GCOMP_STOCHASTIC, 12, 1},
+    {"derived1_small_t12", GW_GCOMP_DERIVED, GW_GCOMP_SMALL, GW_GCOMP_STOCHASTIC, 12, 1},
 };
 
 inline gw_gcomp_options options_of(const Mode &mode)
@@ -33,6 +38,8 @@ inline gw_gcomp_options options_of(const Mode &mode)
     options.levels = mode.levels;
     options.preset = mode.preset;
     options.rounding = mode.rounding;
+    options.tolerance_bits = mode.tolerance_bits;
+    options.deep_cut = mode.deep_cut;
     return options;
 }
 

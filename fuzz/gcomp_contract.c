@@ -83,7 +83,7 @@ typedef gw_status decode_fn(const gw_gcomp *codec, const gw_gcomp_frame *frame, 
 static result run(decode_fn *decode, const gw_gcomp *codec, const gw_gcomp_frame *frame, void *values,
                   size_t capacity, const gw_workspace *workspace)
 {
-    gw_gcomp_target target = {values, capacity, 77, 77};
+    gw_gcomp_target target = {.values = values, .capacity = capacity, .len = 77, .bad_chunk = 77};
     const gw_status status = decode(codec, frame, &target, workspace);
     const result r = {status, target.len, target.bad_chunk};
     return r;
@@ -103,7 +103,7 @@ static void compare_ranges(const gw_gcomp *codec, const gw_gcomp_frame *frame, c
         uint64_t len = info->len - first < chunk_len ? info->len - first : chunk_len;
         uint8_t *part = (uint8_t *)gw_fuzz_buffer(GW_FUZZ_DST2, (size_t)len * element, 0x3c);
         const gw_gcomp_range range = {i, 1};
-        gw_gcomp_target target = {part, len, 77, 77};
+        gw_gcomp_target target = {.values = part, .capacity = len, .len = 77, .bad_chunk = 77};
         gw_status status = gw_gcomp_decode_range(codec, frame, info, &range, &target, workspace);
         FUZZ_CHECK(memcmp(part, whole + first * element, (size_t)len * element) == 0);
         if (status != GW_OK) {

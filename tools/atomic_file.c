@@ -18,8 +18,18 @@
 #include <unistd.h>
 
 /* The signals that end the process by default and that a user, a pipe, a timer or a limit sends. */
-static const int caught_signals[] = {SIGINT,  SIGTERM, SIGHUP,    SIGQUIT, SIGPIPE, SIGALRM,
-                                     SIGXCPU, SIGPROF, SIGVTALRM, SIGUSR1, SIGUSR2};
+static const int caught_signals[] = {
+    SIGINT,    SIGTERM, SIGHUP, SIGQUIT, SIGPIPE, SIGALRM, SIGXCPU, SIGPROF, SIGVTALRM, SIGUSR1, SIGUSR2,
+#ifdef SIGIO
+    SIGIO,
+#endif
+#ifdef SIGPWR
+    SIGPWR,
+#endif
+#ifdef SIGSTKFLT
+    SIGSTKFLT,
+#endif
+};
 enum { CAUGHT_SIGNAL_COUNT = sizeof caught_signals / sizeof caught_signals[0] };
 
 /* What a signal handler removes; empty when there is no temporary file. It changes only while the signals are

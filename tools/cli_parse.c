@@ -60,10 +60,54 @@ static error_t rest_parse(int key, char *text, struct argp_state *state)
     return 0;
 }
 
-/* getopt prints unknown options as they are; those with control characters end here instead. */
-static void options_check(int argc, char **argv)
+/* Whether the parser has an option that takes a value: with this short name, or, if key is 0, with a long
+ * name that starts like this. */
+static int takes_value(const struct argp *argp, int key, const char *name)
+{
+    const struct argp_option *option = argp->options;
+    for (; option != NULL && (option->name != NULL || option->key != 0 || option->doc != NULL); option++) {
+        const int is_it = key != 0 ? option->key == key
+                                   : option->name != NULL && strncmp(option->name, name, strlen(name)) == 0;
+        if (is_it) {
+            return option->arg != NULL && (option->flags & OPTION_ARG_OPTIONAL) == 0;
+        }
+    }
+    for (const struct argp_child *child = argp->children; child != NULL && child->argp != NULL; child++) {
+        if (takes_value(child->argp, key, name)) {
+            return 1;
+        }
+    }
+    return 0;
+}
+
+/* Whether the value of an option is the next argument. */
+static int value_follows(const struct argp *argp, const char *option)
+{
+    if (option[0] != '-' || option[1] == '\0') {
+        return 0;
+    }
+    if (option[1] == '-') {
+        return strchr(option, '=') == NULL && takes_value(argp, 0, option + 2);
+    }
+    for (const char *c = option + 1; *c != '\0'; c++) {
+        if (takes_value(argp, *c, NULL)) {
+            return c[1] == '\0'; /* else the value is the rest */
+        }
+    }
+    return 0;
+}
+
+/* getopt prints unknown options as they are; those with control characters end here instead. With
+ * ARGP_IN_ORDER the first argument ends the options of this parser. */
+static void options_check(const struct argp *argp, int argc, char **argv, unsigned flags)
 {
     for (int i = 1; i < argc && strcmp(argv[i], "--") != 0; i++) {
+        if ((flags & ARGP_IN_ORDER) != 0 && argv[i][0] != '-') {
+            return;
+        }
+        if (i > 1 && value_follows(argp, argv[i - 1])) {
+            continue;
+        }
         const size_t name_len = argv[i][0] != '-' ? 0 : (argv[i][1] == '-' ? strcspn(argv[i], "=") : 2);
         for (size_t j = 0; j < name_len && argv[i][j] != '\0'; j++) {
             if ((unsigned char)argv[i][j] < 0x20 || (unsigned char)argv[i][j] > 0x7e) {
@@ -79,7 +123,7 @@ void gw_cli_parse(const struct argp *argp, int argc, char **argv, unsigned flags
     const struct argp_child children[] = {{argp, 0, NULL, 0}, {&rest, 0, NULL, 0}, {NULL, 0, NULL, 0}};
     const struct argp outer = {NULL, outer_parse, NULL, NULL, children, NULL, NULL};
     argp_err_exit_status = GW_CLI_USAGE;
-    options_check(argc, argv);
+    options_check(argp, argc, argv, flags);
     if (argp_parse(&outer, argc, argv, flags, NULL, input) != 0) {
         exit(GW_CLI_USAGE);
     }

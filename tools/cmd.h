@@ -11,6 +11,7 @@ int gw_cmd_compress(int argc, char **argv);
 int gw_cmd_decompress(int argc, char **argv);
 int gw_cmd_inspect(int argc, char **argv);
 int gw_cmd_verify(int argc, char **argv);
+int gw_cmd_rate(int argc, char **argv);
 int gw_cmd_info(int argc, char **argv);
 
 #endif

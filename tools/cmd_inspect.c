@@ -82,6 +82,9 @@ static json_t *header_json(const gw_gcomp_info *info)
     gw_cli_json_count(object, "step", info->step);
     gw_cli_json_count(object, "cap", info->cap);
     json_object_set_new(object, "drop_base", json_integer(info->drop_base));
+    if (info->levels == GW_GCOMP_CARRIED) {
+        gw_cli_json_count(object, "block_log2", info->block_log2);
+    }
     gw_cli_json_count(object, "chunk_len", (uint64_t)1 << info->chunk_log2);
     gw_cli_json_count(object, "chunk_count", info->chunk_count);
     gw_cli_json_count(object, "extension_bytes", info->directory_offset - 32);
@@ -121,6 +124,10 @@ static json_t *chunk_json(const gw_chunk_parts *parts, uint64_t index)
         gw_cli_json_count(object, "symbols", parts->symbol_count);
         gw_cli_json_count(object, "leaves", parts->leaf_count);
         gw_cli_json_count(object, "base", parts->base);
+        gw_cli_json_flag(object, "masked", parts->is_masked);
+        gw_cli_json_flag(object, "relative", parts->is_relative);
+        gw_cli_json_count(object, "coded_values", parts->coded_count);
+        gw_cli_json_count(object, "quanta_bytes", parts->quanta_size);
         gw_cli_json_count(object, "header_bytes", parts->header_size);
         gw_cli_json_count(object, "labels_bytes", parts->labels_size);
         gw_cli_json_count(object, "digits_bytes", parts->digits_size);
@@ -152,8 +159,8 @@ static int frame_print_json(const gw_input_file *input, const gw_gcomp_info *inf
 
 static void chunks_print(const gw_input_file *input, const gw_gcomp_info *info)
 {
-    printf("  %8s %-6s %7s %12s %8s %8s %7s %8s %8s %8s\n", "chunk", "kind", "values", "offset", "bytes",
-           "book", "symbols", "labels", "digits", "escapes");
+    printf("  %8s %-6s %7s %12s %8s %8s %7s %8s %8s %8s %s\n", "chunk", "kind", "values", "offset", "bytes",
+           "book", "symbols", "labels", "digits", "escapes", "codebook");
     for (uint64_t i = 0; i < info->chunk_count; i++) {
         gw_chunk_parts one;
         gw_chunk_parts_read(input->data, input->size, info, i, &one);
@@ -164,9 +171,9 @@ static void chunks_print(const gw_input_file *input, const gw_gcomp_info *info)
             printf(" broken: %s (rule %d, byte %llu)", one.broken_text, one.broken_rule,
                    (unsigned long long)one.broken_offset);
         } else if (one.leaf_count != 0) {
-            printf(" %8u %7u %8llu %8llu %8u", one.chunk.book, one.symbol_count,
-                   (unsigned long long)one.labels_size, (unsigned long long)one.digits_size,
-                   one.escape_count);
+            printf(" %8u %7u %8llu %8llu %8u%s%s", one.chunk.book, one.symbol_count,
+                   (unsigned long long)one.labels_size, (unsigned long long)one.digits_size, one.escape_count,
+                   one.is_masked ? " masked" : "", one.is_relative ? " relative" : "");
         }
         putchar('\n');
     }
@@ -183,6 +190,9 @@ static void frame_print(const gw_input_file *input, const gw_gcomp_info *info, c
            info->cap, info->drop_base, info->constant ? ", constant drop" : "",
            info->strict ? ", strict" : "", info->checksum ? ", checksums" : "",
            info->installed ? ", installed codebook" : "");
+    if (info->levels == GW_GCOMP_CARRIED) {
+        printf("  a quantum per 2^%u values\n", info->block_log2);
+    }
     if (info->installed) {
         printf("  codebook id %u, generation %u, CRC32C %08x\n", info->book_id, info->book_generation,
                info->book_crc);

@@ -87,7 +87,8 @@ static const struct argp verify_argp = {
     verify_parse,
     "IN.gw\nSNAPSHOT.json\nARRAY.npy",
     "Check every rule of a frame; or encode an array or a snapshot, decode it, and compare.\v"
-    "A round trip fails if a value differs by more than its drop allows, or if one thread of the scalar "
+    "A round trip fails if a value differs by more than its drop or quantum allows, or if one thread of the "
+    "scalar "
     "backend "
     "makes another frame. Exit codes: 0 valid, 1 invalid or bad input, 2 bad command line, 3 input or output "
     "failed.",

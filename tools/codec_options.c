@@ -20,7 +20,11 @@ enum {
     KEY_STRICT,
     KEY_CHECKSUM,
     KEY_WIRE_SCALE,
-    KEY_PARAM_DTYPE,
+    KEY_TOLERANCE,
+    KEY_NOISE,
+    KEY_DEEP_CUT,
+    KEY_BLOCK_LOG2,
+    KEY_TARGET_NMSE,
     KEY_SEED,
     KEY_STEP_INDEX,
     KEY_RANK,
@@ -32,6 +36,7 @@ enum {
     KEY_DROP,
     KEY_DTYPE,
     KEY_CONVERT,
+    KEY_TARGET_BITS,
     KEY_AS,
     KEY_BACKEND,
     KEY_JSON
@@ -126,10 +131,33 @@ static gw_dtype dtype_parse(struct argp_state *state, const char *option, const 
     return dtype;
 }
 
+/* A number, or 1/N. */
+static float noise_parse(struct argp_state *state, const char *text)
+{
+    double value = 0;
+    const int is_share = strncmp(text, "1/", 2) == 0;
+    if (gw_cli_parse_double(is_share ? text + 2 : text, 0x1p-8, 256, &value) == 0) {
+        value = is_share ? 1 / value : value;
+    }
+    if (!(value >= 0x1p-8 && value <= 1)) {
+        argp_error(state, "--noise: '%s' is not a number from 1/256 to 1", text);
+    }
+    return (float)value;
+}
+
 static const struct argp_option encode_options[] = {
     {"levels", KEY_LEVELS, "KIND", 0,
-     "How the receiver learns the drops: explicit (default; any receiver decodes) or derived (the receiver "
-     "needs the same snapshot)",
+     "How the receiver learns the quanta: explicit (default; any receiver decodes), derived (the receiver "
+     "needs the same snapshot) or carried (one quantum per block; any receiver decodes, but no single "
+     "parameter has a bound)",
+     0},
+    {"deep-cut", KEY_DEEP_CUT, "on|off", 0,
+     "A value below its quantum becomes 0 or one quantum. Default: on for carried levels, and for derived "
+     "levels with --noise or with --tolerance-bits below 23 and an optimizer without a second moment",
+     0},
+    {"block-log2", KEY_BLOCK_LOG2, "N", 0, "Carried: values per quantum, 2^N, N = 6..14 (default 9)", 0},
+    {"target-nmse", KEY_TARGET_NMSE, "X", 0,
+     "Carried: choose the quanta from the values, for a squared error of X times their squares (at most 1)",
      0},
     {"level-step", KEY_LEVEL_STEP, "BITS", 0,
      "Granularity of drops; explicit: 6, 2, 3 for fp32, bf16, fp16; derived: 1, 2, 3, 6 (default 1)", 0},
@@ -139,7 +167,10 @@ static const struct argp_option encode_options[] = {
     {"strict", KEY_STRICT, NULL, 0, "Keep -0, subnormals and NaN payloads bit for bit", 0},
     {"checksum", KEY_CHECKSUM, NULL, 0, "Add CRC32C checksums", 0},
     {"preset", KEY_PRESET, "NAME", 0, "fast (default): a codebook per 2^17 values; small: one per chunk", 0},
-    {"rounding", KEY_ROUNDING, "MODE", 0, "truncate, nearest (default) or stochastic", 0},
+    {"rounding", KEY_ROUNDING, "MODE", 0,
+     "truncate, nearest or stochastic (default: stochastic with --noise or with --tolerance-bits below 23, "
+     "else nearest)",
+     0},
     {"wire-scale", KEY_WIRE_SCALE, "S", 0,
      "Value in the frame / gradient that the optimizer uses: N for a plain sum of N workers (default 1)", 0},
     {"chunk-log2", KEY_CHUNK_LOG2, "N", 0, "Values per chunk, 2^N, N = 12..15 (default 14)", 0},
@@ -150,13 +181,42 @@ static const struct argp_option encode_options[] = {
     {"first-element", KEY_FIRST_ELEMENT, "N", 0,
      "Index in the tensor of the first value, for stochastic rounding (default 0)", 0},
     {"dtype", KEY_DTYPE, "TYPE", 0, "bf16: two-byte words ('<u2') of the input are bf16", 0},
+    {"target-bits", KEY_TARGET_BITS, "B", 0,
+     "Choose the largest tolerance with which the frame is predicted to have at most B bits a value", 0},
     {"convert", KEY_CONVERT, "TYPE", 0, "Round fp32 input to bf16 or fp16 (nearest even) first", 0},
     {0},
 };
 
+/* Key and counter of stochastic rounding. */
+static error_t random_parse(int key, const char *text, struct argp_state *state)
+{
+    gw_codec_request *request = state->input;
+    switch (key) {
+    case KEY_SEED:
+        request->seed = u64_parse(state, "--seed", text, 0, UINT64_MAX);
+        break;
+    case KEY_STEP_INDEX:
+        request->step_index = (uint32_t)u64_parse(state, "--step-index", text, 0, UINT32_MAX);
+        break;
+    case KEY_RANK:
+        request->rank = (uint16_t)u64_parse(state, "--rank", text, 0, UINT16_MAX);
+        break;
+    case KEY_HOP:
+        request->hop = (uint16_t)u64_parse(state, "--hop", text, 0, UINT16_MAX);
+        break;
+    case KEY_FIRST_ELEMENT:
+        request->first_element = u64_parse(state, "--first-element", text, 0, UINT64_MAX);
+        break;
+    default:
+        return ARGP_ERR_UNKNOWN;
+    }
+    return 0;
+}
+
 static error_t encode_parse(int key, char *text, struct argp_state *state)
 {
-    static const char *const levels[] = {"explicit", "derived", NULL};
+    static const char *const levels[] = {"explicit", "derived", "carried", NULL};
+    static const char *const switches[] = {"off", "on", NULL};
     static const char *const presets[] = {"fast", "small", NULL};
     static const char *const roundings[] = {"truncate", "nearest", "stochastic", NULL};
     gw_codec_request *request = state->input;
@@ -164,8 +224,21 @@ static error_t encode_parse(int key, char *text, struct argp_state *state)
     double scale = 1;
     switch (key) {
     case KEY_LEVELS:
-        options->levels =
-            choice_parse(state, "--levels", text, levels) == 0 ? GW_GCOMP_EXPLICIT : GW_GCOMP_DERIVED;
+        options->levels = (gw_gcomp_levels)choice_parse(state, "--levels", text, levels);
+        break;
+    case KEY_DEEP_CUT:
+        options->deep_cut = choice_parse(state, "--deep-cut", text, switches);
+        request->has_deep_cut = 1;
+        break;
+    case KEY_BLOCK_LOG2:
+        options->block_log2 = (uint32_t)u64_parse(state, "--block-log2", text, 6, 14);
+        request->has_block_log2 = 1;
+        break;
+    case KEY_TARGET_NMSE:
+        if (gw_cli_parse_double(text, (double)FLT_MIN, 1, &scale) != 0) {
+            argp_error(state, "--target-nmse: '%s' is not a number above 0 and at most 1", text);
+        }
+        options->target_nmse = (float)scale;
         break;
     case KEY_LEVEL_STEP:
         options->step = (uint32_t)u64_parse(state, "--level-step", text, 1, 6);
@@ -190,6 +263,7 @@ static error_t encode_parse(int key, char *text, struct argp_state *state)
         break;
     case KEY_ROUNDING:
         options->rounding = (gw_gcomp_rounding)choice_parse(state, "--rounding", text, roundings);
+        request->has_rounding = 1;
         break;
     case KEY_WIRE_SCALE:
         if (gw_cli_parse_double(text, (double)FLT_TRUE_MIN, (double)FLT_MAX, &scale) != 0) {
@@ -200,26 +274,16 @@ static error_t encode_parse(int key, char *text, struct argp_state *state)
     case KEY_CHUNK_LOG2:
         options->chunk_log2 = (uint32_t)u64_parse(state, "--chunk-log2", text, 12, 15);
         break;
-    case KEY_SEED:
-        request->seed = u64_parse(state, "--seed", text, 0, UINT64_MAX);
-        break;
-    case KEY_STEP_INDEX:
-        request->step_index = (uint32_t)u64_parse(state, "--step-index", text, 0, UINT32_MAX);
-        break;
-    case KEY_RANK:
-        request->rank = (uint16_t)u64_parse(state, "--rank", text, 0, UINT16_MAX);
-        break;
-    case KEY_HOP:
-        request->hop = (uint16_t)u64_parse(state, "--hop", text, 0, UINT16_MAX);
-        break;
-    case KEY_FIRST_ELEMENT:
-        request->first_element = u64_parse(state, "--first-element", text, 0, UINT64_MAX);
-        break;
     case KEY_DTYPE:
         if (dtype_parse(state, "--dtype", text) != GW_BF16) {
             argp_error(state, "--dtype: only bf16 is accepted; the file names fp32 and fp16");
         }
         request->u2 = GW_NPY_U2_BF16;
+        break;
+    case KEY_TARGET_BITS:
+        if (gw_cli_parse_double(text, 1e-3, 64, &request->target_bits) != 0) {
+            argp_error(state, "--target-bits: '%s' is not a number from 0.001 to 64", text);
+        }
         break;
     case KEY_CONVERT:
         request->convert = dtype_parse(state, "--convert", text);
@@ -228,7 +292,7 @@ static error_t encode_parse(int key, char *text, struct argp_state *state)
         }
         break;
     default:
-        return ARGP_ERR_UNKNOWN;
+        return random_parse(key, text, state);
     }
     return 0;
 }
@@ -236,8 +300,12 @@ static error_t encode_parse(int key, char *text, struct argp_state *state)
 const struct argp gw_codec_encode_argp = {encode_options, encode_parse, NULL, NULL, NULL, NULL, NULL};
 
 static const struct argp_option run_options[] = {
-    {"param-dtype", KEY_PARAM_DTYPE, "TYPE", 0,
-     "Precision of the stored parameters: fp32 (default), bf16 or fp16", 0},
+    {"tolerance-bits", KEY_TOLERANCE, "T", 0,
+     "One encode moves no parameter by more than 2^-T of its size, T = 1..23 (default 23)", 0},
+    {"noise", KEY_NOISE, "ALPHA", 0,
+     "A quantum is at most ALPHA (2^-8 to 1, such as 0.25 or 1/4) times the root of the parameter's second "
+     "moment. Without --tolerance-bits the only limit, else the smaller quantum counts",
+     0},
     {"as", KEY_AS, "OPTIMIZER", 0, "Use another optimizer with the hyperparameters of the snapshot, e.g. sgd",
      0},
     {"backend", KEY_BACKEND, "NAME[,NAME]", 0, "Permitted backends (default: all that the machine has)", 0},
@@ -250,9 +318,12 @@ static error_t run_parse(int key, char *text, struct argp_state *state)
 {
     gw_codec_request *request = state->input;
     switch (key) {
-    case KEY_PARAM_DTYPE:
-        request->options.tolerance_bits = gw_dtype_mantissa_bits(dtype_parse(state, "--param-dtype", text));
-        request->has_param_dtype = 1;
+    case KEY_TOLERANCE:
+        request->options.tolerance_bits = (uint32_t)u64_parse(state, "--tolerance-bits", text, 1, 23);
+        request->has_tolerance = 1;
+        break;
+    case KEY_NOISE:
+        request->noise = noise_parse(state, text);
         break;
     case KEY_AS:
         request->as = gw_optimizer_from_name(text);
@@ -291,15 +362,84 @@ void gw_codec_request_init(gw_codec_request *request)
     request->threads = 1;
 }
 
-int gw_codec_request_init_handle(const gw_codec_request *request, gw_dtype dtype, gw_gcomp *codec,
-                                 gw_gcomp_options *options)
+int gw_codec_request_uses_map(const gw_codec_request *request)
+{
+    return !request->has_drop && request->options.target_nmse == 0;
+}
+
+gw_gcomp_map_limits gw_codec_request_limits(const gw_codec_request *request)
+{
+    const int noise_only = request->noise > 0 && !request->has_tolerance;
+    return (gw_gcomp_map_limits){request->options.tolerance_bits, request->noise, noise_only};
+}
+
+/* What the library cannot see: options without effect or of another input. */
+static const char *request_contradiction(const gw_codec_request *request, const gw_snapshot *snapshot)
+{
+    const gw_gcomp_options *options = &request->options;
+    const int carried = options->levels == GW_GCOMP_CARRIED;
+    const int has_limit = request->has_tolerance || request->noise > 0;
+    if (has_limit && snapshot == NULL) {
+        return "--tolerance-bits and --noise need a snapshot: an array has no precision map";
+    }
+    if (has_limit && !gw_codec_request_uses_map(request)) {
+        return "--tolerance-bits and --noise limit the precision map, which --drop and --target-nmse replace";
+    }
+    if (request->noise > 0 && !gw_optimizer_has_second_moment(snapshot->optimizer.kind)) {
+        return "--noise needs an optimizer with a second moment: adagrad, rmsprop, adam or adamw";
+    }
+    if (!carried && (options->target_nmse > 0 || request->has_block_log2)) {
+        return "--target-nmse and --block-log2 need --levels carried";
+    }
+    if (carried && request->has_drop) {
+        return "--drop needs explicit or derived levels";
+    }
+    if (carried && snapshot == NULL && options->target_nmse == 0) {
+        return "--levels carried needs quanta: the map of a snapshot, or --target-nmse";
+    }
+    if (options->deep_cut && options->levels == GW_GCOMP_EXPLICIT) {
+        return "--deep-cut on needs derived or carried levels";
+    }
+    if (options->deep_cut && !carried && (snapshot == NULL || request->has_drop)) {
+        return "--deep-cut on needs quanta: the map of a snapshot, or carried levels";
+    }
+    return NULL;
+}
+
+/* Deep cut where it was not asked for. */
+static int deep_cut_default(const gw_codec_request *request, const gw_snapshot *snapshot)
+{
+    const gw_gcomp_options *options = &request->options;
+    if (options->levels == GW_GCOMP_CARRIED) {
+        return 1;
+    }
+    const int is_possible = options->levels == GW_GCOMP_DERIVED && options->step <= 1 &&
+                            options->cap == UINT32_MAX && !request->has_drop;
+    return is_possible && snapshot != NULL &&
+           (request->noise > 0 ||
+            (options->tolerance_bits < 23 && !gw_optimizer_has_second_moment(snapshot->optimizer.kind)));
+}
+
+int gw_codec_request_init_handle(const gw_codec_request *request, gw_dtype dtype, const gw_snapshot *snapshot,
+                                 gw_gcomp *codec, gw_gcomp_options *options)
 {
     *options = request->options;
     options->dtype = dtype;
     options->backends = request->backends;
-    const int derived = options->levels == GW_GCOMP_DERIVED;
+    const char *contradiction = request_contradiction(request, snapshot);
+    if (contradiction != NULL) {
+        return gw_cli_error(GW_CLI_USAGE, NULL, "%s", contradiction);
+    }
+    if (!request->has_rounding && (options->tolerance_bits < 23 || request->noise > 0)) {
+        options->rounding = GW_GCOMP_STOCHASTIC;
+    }
+    if (!request->has_deep_cut) {
+        options->deep_cut = deep_cut_default(request, snapshot);
+    }
+    static const char *const levels[] = {"explicit", "derived", "carried"};
     static const uint32_t explicit_steps[3] = {6, 2, 3};
-    const uint32_t step = options->step != 0 ? options->step : (derived ? 1 : explicit_steps[dtype - 1]);
+    const int is_explicit = options->levels == GW_GCOMP_EXPLICIT;
+    const uint32_t step = options->step != 0 ? options->step : (is_explicit ? explicit_steps[dtype - 1] : 1);
     gw_status status = GW_ERR_OPTION;
     /* The library rounds the cap down to the step; here that would hide a mistake. */
     if (options->cap == UINT32_MAX || options->cap % step == 0) {
@@ -308,11 +448,16 @@ int gw_codec_request_init_handle(const gw_codec_request *request, gw_dtype dtype
     if (status == GW_OK) {
         return GW_CLI_OK;
     }
+    if (!is_explicit && (options->deep_cut || options->levels == GW_GCOMP_CARRIED)) {
+        return gw_cli_error(
+            GW_CLI_USAGE, NULL, "%s need step 1, the largest cap, and blocks within a chunk (%s)",
+            options->levels == GW_GCOMP_CARRIED ? "carried levels" : "deep cuts", gw_status_message(status));
+    }
     static const char *const steps[2][3] = {{"6", "2", "3"}, {"1, 2, 3, 6", "1, 2", "1, 3"}};
     static const char *const caps[2][3] = {{"18", "6", "9"}, {"23", "7", "10"}};
     return gw_cli_error(
         GW_CLI_USAGE, NULL,
         "%s frames of %s allow steps %s and caps that are multiples of the step, at most %s (%s)",
-        derived ? "derived" : "explicit", gw_dtype_name(dtype), steps[derived][dtype - 1],
-        caps[derived][dtype - 1], gw_status_message(status));
+        levels[options->levels], gw_dtype_name(dtype), steps[!is_explicit][dtype - 1],
+        caps[!is_explicit][dtype - 1], gw_status_message(status));
 }

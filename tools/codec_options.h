@@ -14,16 +14,20 @@
 /* Set by gw_codec_request_init(), then by the parsers below, whose input points to it. */
 typedef struct gw_codec_request {
     /* encoding */
-    gw_gcomp_options options; /* dtype and backends are filled in later */
+    /* dtype and backends are filled in later, rounding and deep_cut unless they were given */
+    gw_gcomp_options options;
+    int has_rounding, has_deep_cut, has_block_log2;
     gw_npy_u2 u2;
     gw_dtype convert; /* 0, or round fp32 values to this type first */
     int has_drop;     /* --drop: a constant drop instead of a map */
-    int has_param_dtype;
+    double target_bits; /* --target-bits: rate control chooses the tolerance; else 0 */
     float wire_scale;
     uint64_t seed, first_element;
     uint32_t step_index;
     uint16_t rank, hop;
     /* both ways */
+    int has_tolerance; /* --tolerance-bits, in options */
+    float noise;       /* --noise, 0 if it was not given */
     gw_optimizer_kind as;
     uint32_t backends; /* mask, checked against the machine */
     unsigned threads;
@@ -32,15 +36,24 @@ typedef struct gw_codec_request {
 
 void gw_codec_request_init(gw_codec_request *request);
 
-/* Encoding options: --levels ... --dtype. */
+/* Encoding options: --levels ... --convert. */
 extern const struct argp gw_codec_encode_argp;
 
-/* Options of every command that runs the codec: --backend, -T, --json, --param-dtype, --as. */
+/* Options of every command that runs the codec: --tolerance-bits, --noise, --as, --backend, -T,
+ * --json. */
 extern const struct argp gw_codec_run_argp;
 
-/* Makes the handle for one dtype; GW_CLI_USAGE with a message if the options contradict each other. */
-int gw_codec_request_init_handle(const gw_codec_request *request, gw_dtype dtype, gw_gcomp *codec,
-                                 gw_gcomp_options *options);
+/* Whether an encode uses the precision map of its snapshot, rather than --drop or --target-nmse. */
+int gw_codec_request_uses_map(const gw_codec_request *request);
+
+/* Makes the handle for one dtype and sets *options to what it encodes with. snapshot is NULL for a plain
+ * array. GW_CLI_USAGE with a message if the options contradict each other or the input. */
+int gw_codec_request_init_handle(const gw_codec_request *request, gw_dtype dtype, const gw_snapshot *snapshot,
+                                 gw_gcomp *codec, gw_gcomp_options *options);
+
+/* The limits of the quantum, for gw_gcomp_map_rule_init(). With a noise limit and no --tolerance-bits the
+ * noise limit alone counts. */
+gw_gcomp_map_limits gw_codec_request_limits(const gw_codec_request *request);
 
 /* Name of the fastest backend in a mask that this machine has, for reports. */
 const char *gw_codec_backend_name(uint32_t backends);

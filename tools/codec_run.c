@@ -151,23 +151,23 @@ static int map_make(gw_map_run *run, const gw_gcomp_map_rule *rule, const gw_sna
                                           gw_status_message(status));
 }
 
-int gw_map_run_make(gw_map_run *run, const gw_snapshot *snapshot, float wire_scale, uint32_t chunk_log2,
-                    uint32_t backends, unsigned threads)
+int gw_map_run_make(gw_map_run *run, const gw_snapshot *snapshot, const gw_map_run_options *options)
 {
     memset(run, 0, sizeof *run);
     gw_gcomp_map_rule rule;
-    const gw_status status = gw_gcomp_map_rule_init(&snapshot->optimizer, wire_scale, NULL, &rule);
+    const gw_status status =
+        gw_gcomp_map_rule_init(&snapshot->optimizer, options->wire_scale, &options->limits, &rule);
     if (status != GW_OK) {
         return gw_cli_error(GW_CLI_BAD_DATA, snapshot->json.name, "%s: %s",
                             gw_optimizer_name(snapshot->optimizer.kind), gw_status_message(status));
     }
-    run->map.wire_scale = wire_scale;
+    run->map.wire_scale = options->wire_scale;
     map_task task;
     memset(&task, 0, sizeof task);
     task.snapshot = snapshot;
-    task.backends = backends;
-    task.chunk_log2 = chunk_log2;
-    const int result = map_make(run, &rule, snapshot, &task, threads);
+    task.backends = options->backends;
+    task.chunk_log2 = options->chunk_log2;
+    const int result = map_make(run, &rule, snapshot, &task, options->threads);
     free(task.tops);
     free(task.statuses);
     if (result != GW_CLI_OK) {

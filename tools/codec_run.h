@@ -21,9 +21,17 @@ typedef struct gw_map_run {
     double seconds; /* of the two passes and the digests; the median of runs */
 } gw_map_run;
 
+/* What a map is made for. */
+typedef struct gw_map_run_options {
+    gw_gcomp_map_limits limits;
+    float wire_scale;
+    uint32_t chunk_log2;
+    uint32_t backends;
+    unsigned threads;
+} gw_map_run_options;
+
 /* Makes the map of a snapshot. Returns an exit code and prints messages; free with gw_map_run_free(). */
-int gw_map_run_make(gw_map_run *run, const gw_snapshot *snapshot, float wire_scale, uint32_t chunk_log2,
-                    uint32_t backends, unsigned threads);
+int gw_map_run_make(gw_map_run *run, const gw_snapshot *snapshot, const gw_map_run_options *options);
 void gw_map_run_free(gw_map_run *run);
 
 /* Buffers of an encoder, made once and used for any number of runs. */

@@ -20,7 +20,8 @@ enum {
     FLAG_DERIVED = 2,
     FLAG_INSTALLED = 4,
     FLAG_CHECKSUM = 8,
-    FLAG_CONSTANT = 16
+    FLAG_CONSTANT = 16,
+    FLAG_CARRIED = 32
 };
 
 static uint64_t round_up(uint64_t value, uint64_t step)
@@ -74,6 +75,8 @@ static void header_explain(const uint8_t *frame, size_t size, broken_rule *broke
     const unsigned dtype = frame[6];
     const int derived = (flags & FLAG_DERIVED) != 0;
     const int constant = (flags & FLAG_CONSTANT) != 0;
+    const int carried = (flags & FLAG_CARRIED) != 0;
+    const unsigned last = gw_cli_load16(frame + 14);
     const unsigned step = frame[12];
     const unsigned cap = frame[13];
     if (frame[4] >> 4 < (frame[4] & 15)) {
@@ -84,17 +87,23 @@ static void header_explain(const uint8_t *frame, size_t size, broken_rule *broke
         rule_set(broken, 4, 5, "an unknown codec");
     } else if (dtype < 1 || dtype > 3) {
         rule_set(broken, 4, 6, "an unknown dtype");
-    } else if (flags > 31) {
+    } else if (flags > 63) {
         rule_set(broken, 4, 8, "an unknown flag");
     } else if (frame[7] < 12 || frame[7] > 15) {
         rule_set(broken, 5, 7, "chunk_log2 must be 12 to 15");
     } else if (constant && !derived) {
         rule_set(broken, 6, 8, "the flag CONSTANT needs DERIVED");
-    } else if (constant ? step != 1 : step > 7 || (steps[derived][dtype - 1] >> step & 1) == 0) {
+    } else if (carried && derived) {
+        rule_set(broken, 6, 8, "the flag CARRIED excludes DERIVED and CONSTANT");
+    } else if (constant || carried ? step != 1 : step > 7 || (steps[derived][dtype - 1] >> step & 1) == 0) {
         rule_set(broken, 7, 12, "a step that such frames do not have");
-    } else if (cap > cap_max[derived][dtype - 1] || (!constant && cap % step != 0)) {
+    } else if (carried && cap != cap_max[1][dtype - 1]) {
+        rule_set(broken, 7, 13, "the cap of a carried frame must be the largest");
+    } else if (!carried && (cap > cap_max[derived][dtype - 1] || (!constant && cap % step != 0))) {
         rule_set(broken, 7, 13, "cap too large or not a multiple of the step");
-    } else if (gw_cli_load16(frame + 14) != 0 && (!derived || constant)) {
+    } else if (carried && (last < 6 || last > 14 || last > frame[7])) {
+        rule_set(broken, 7, 14, "block_log2 must be 6 to 14 and at most chunk_log2");
+    } else if (last != 0 && !carried && (!derived || constant)) {
         rule_set(broken, 7, 14, "drop_base must be zero in explicit and constant frames");
     } else if (8u * frame[11] < parts_size(flags)) {
         rule_set(broken, 7, 11, "the extension is announced shorter than what its flags need");

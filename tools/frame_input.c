@@ -31,7 +31,16 @@ static gw_status handle_check(gw_frame_input *frame, const gw_codec_request *req
     return status;
 }
 
-/* A derived frame: makes the map and finds the precision of the parameters that gives its hash. */
+/* The tolerance of a derived frame whose map has this base: drop_base = base + 3 - 4 * (t - M). 0 if there is
+ * none. A map with a noise limit depends on the tolerance, so its receiver must know it. */
+static uint32_t tolerance_find(const gw_gcomp_info *info, uint32_t map_base)
+{
+    const int quarters = (int)map_base + 3 - info->drop_base;
+    const int tolerance = quarters / 4 + (int)gw_dtype_mantissa_bits(info->dtype);
+    return quarters % 4 == 0 && tolerance >= 1 && tolerance <= 23 ? (uint32_t)tolerance : 0;
+}
+
+/* A derived frame: makes the map and checks that it is the sender's. */
 static int derived_check(gw_frame_input *frame, const char *snapshot_path, const gw_codec_request *request)
 {
     const char *name = frame->input.name;
@@ -56,26 +65,27 @@ static int derived_check(gw_frame_input *frame, const char *snapshot_path, const
                             (unsigned long long)frame->info.len, snapshot_path,
                             (unsigned long long)frame->snapshot.len);
     }
-    result = gw_map_run_make(&frame->map, &frame->snapshot, frame->info.wire_scale, frame->info.chunk_log2,
-                             request->backends, request->threads);
+    if (request->noise > 0 && !gw_optimizer_has_second_moment(frame->snapshot.optimizer.kind)) {
+        return gw_cli_error(GW_CLI_USAGE, snapshot_path,
+                            "--noise needs an optimizer with a second moment, this is %s",
+                            gw_optimizer_name(frame->snapshot.optimizer.kind));
+    }
+    const gw_map_run_options map_options = {gw_codec_request_limits(request), frame->info.wire_scale,
+                                            frame->info.chunk_log2, request->backends, request->threads};
+    result = gw_map_run_make(&frame->map, &frame->snapshot, &map_options);
     if (result != GW_CLI_OK) {
         return result;
     }
     frame->map_used = &frame->map.map;
-    static const uint32_t candidates[] = {23, 10, 7};
-    gw_status status = GW_ERR_MAP;
-    if (request->has_param_dtype) {
-        status = handle_check(frame, request, request->options.tolerance_bits);
-    } else {
-        for (size_t i = 0; i < sizeof candidates / sizeof candidates[0] && status == GW_ERR_MAP; i++) {
-            status = handle_check(frame, request, candidates[i]);
-        }
-    }
+    const int is_known = request->has_tolerance || request->noise > 0;
+    const uint32_t tolerance =
+        is_known ? request->options.tolerance_bits : tolerance_find(&frame->info, frame->map.map.base);
+    const gw_status status = tolerance == 0 ? GW_ERR_MAP : handle_check(frame, request, tolerance);
     if (status == GW_ERR_MAP) {
         return gw_cli_error_at(
             GW_CLI_BAD_DATA, name, scale_offset - 4,
             "was made with a precision map that %s does not give: other parameters, state, step, "
-            "hyperparameters or --param-dtype (rule 16 of docs/format.md: map)",
+            "hyperparameters, --tolerance-bits or --noise (rule 16 of docs/format.md: map)",
             snapshot_path);
     }
     return gw_frame_explain(&frame->input, status, UINT64_MAX);

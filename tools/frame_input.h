@@ -19,9 +19,9 @@ typedef struct gw_frame_input {
 } gw_frame_input;
 
 /*
- * Opens a frame and applies rules 1 to 16 of docs/format.md. snapshot_path may be NULL. If the request has no
- * precision of the parameters, all three are tried. Returns an exit code and prints messages; on failure the
- * object is closed.
+ * Opens a frame and applies rules 1 to 16 of docs/format.md. snapshot_path may be NULL. A request with
+ * neither tolerance nor noise limit takes the tolerance from the frame. Returns an exit code and prints
+ * messages; on failure the object is closed.
  */
 int gw_frame_input_open(gw_frame_input *frame, const char *path, const char *snapshot_path,
                         const gw_codec_request *request);

@@ -14,7 +14,11 @@ enum {
     ENTRY_SIZE = 16,
     CODE_LENGTH_MAX = 11,
     LEAF_MAX = 88, /* section 5.1 */
-    BLOCK_MAX = 128
+    BLOCK_MAX = 128,
+    MASKED = 15, /* instead of the code length of label 0 */
+    MASK_CLASSES = 10,
+    MASK_SIZE = 8, /* bytes of the code lengths of the classes */
+    QUANTA_WINDOW = 62
 };
 
 static uint64_t round_up(uint64_t value, uint64_t step)
@@ -42,6 +46,11 @@ typedef struct code_tree {
     uint8_t depth[LEAF_MAX];
     uint8_t width[LEAF_MAX];
 } code_tree;
+
+/* Those of a codebook; mask only if it is masked. */
+typedef struct chunk_trees {
+    code_tree labels, mask;
+} chunk_trees;
 
 /* Logarithm of the size of the next leaf when `left` codes of a length are left. */
 static unsigned leaf_width(unsigned left)
@@ -77,10 +86,42 @@ static void tree_make(const unsigned length_count[CODE_LENGTH_MAX + 1], unsigned
     }
 }
 
+/* The tree of the bytes of a zero mask: a leaf per class of bytes. Returns 0 if the code is not complete or
+ * its padding is not zero. */
+static int mask_tree_make(const uint8_t *lengths, code_tree *tree)
+{
+    static const uint8_t width[MASK_CLASSES] = {0, 3, 5, 6, 6, 6, 4, 2, 1, 0};
+    unsigned kraft = 0;
+    unsigned classes = 0;
+    memset(tree, 0, sizeof *tree);
+    for (unsigned depth = 1; depth <= CODE_LENGTH_MAX; depth++) {
+        for (unsigned i = 0; i < MASK_CLASSES; i++) {
+            if ((lengths[i / 2] >> (4 * (i % 2)) & 15) == (int)depth) {
+                tree->depth[classes] = (uint8_t)depth;
+                tree->width[classes] = width[i];
+                classes++;
+                kraft += 2048u >> depth;
+            }
+        }
+    }
+    for (unsigned i = 0; i < 2 * MASK_SIZE; i++) {
+        const unsigned length = (unsigned)lengths[i / 2] >> (4 * (i % 2)) & 15;
+        if (length > (i < MASK_CLASSES ? (unsigned)CODE_LENGTH_MAX : 0)) {
+            return 0;
+        }
+    }
+    tree->leaf_count = classes;
+    if (classes == 1 && tree->depth[0] == 1) {
+        tree->depth[0] = 0;
+        return 1;
+    }
+    return kraft == 2048;
+}
+
 /* Section 3: which labels exist. */
 static int label_is_possible(const gw_gcomp_info *info, unsigned label)
 {
-    if (info->levels == GW_GCOMP_DERIVED) {
+    if (info->levels != GW_GCOMP_EXPLICIT) {
         return info->dtype != GW_FP16 || label <= 32;
     }
     return label < 2 || (label >= 4 && (info->dtype != GW_FP16 || label < 128));
@@ -109,7 +150,7 @@ static unsigned lengths_count(const uint8_t *book, const gw_gcomp_info *info, ui
     unsigned symbols = 0;
     for (unsigned i = 0; i < nibbles + 2; i++) {
         const unsigned label = i < 2 ? i : first + i - 2;
-        const unsigned length = length_read(book, i);
+        const unsigned length = i == 0 && parts->is_masked ? 0 : length_read(book, i);
         const char *broken = NULL;
         if (length > CODE_LENGTH_MAX) {
             broken = "a code is longer than 11 bits";
@@ -135,7 +176,7 @@ static unsigned lengths_count(const uint8_t *book, const gw_gcomp_info *info, ui
 
 /* Reads the codebook at `offset`; returns its size with padding, 0 if it is broken. */
 static uint64_t codebook_read(const uint8_t *frame, const gw_gcomp_info *info, uint64_t offset, uint64_t size,
-                              gw_chunk_parts *parts, code_tree *tree)
+                              gw_chunk_parts *parts, chunk_trees *trees)
 {
     if (size < 4) {
         chunk_broken(parts, 20, offset, "the codebook is cut short");
@@ -145,13 +186,18 @@ static uint64_t codebook_read(const uint8_t *frame, const gw_gcomp_info *info, u
     const unsigned first = book[1];
     const unsigned last = book[2];
     const unsigned nibbles = first == 0 && last == 0 ? 0 : (last >= first ? last - first + 1 : 256);
-    const uint64_t book_size = 4 + round_up((nibbles + 1) / 2, 4);
-    const int base_allowed = info->levels != GW_GCOMP_DERIVED && info->dtype != GW_FP16;
+    const uint64_t labels_size = 4 + round_up((nibbles + 1) / 2, 4);
+    const unsigned base_max = info->levels != GW_GCOMP_EXPLICIT ? !info->constant
+                              : info->dtype != GW_FP16          ? 191
+                                                                : 0;
+    parts->is_masked = (book[3] & 15) == MASKED;
+    parts->is_relative = info->levels != GW_GCOMP_EXPLICIT && book[0] == 1;
+    const uint64_t book_size = labels_size + (parts->is_masked ? (uint64_t)MASK_SIZE : 0);
     if (nibbles == 256 || (nibbles != 0 && first < 2)) {
         chunk_broken(parts, 20, offset + 1, "the codebook's first and last label are out of order");
         return 0;
     }
-    if (book[0] > 191 || (book[0] != 0 && !base_allowed)) {
+    if (book[0] > base_max) {
         chunk_broken(parts, 20, offset, "the codebook's base is not allowed here");
         return 0;
     }
@@ -164,17 +210,50 @@ static uint64_t codebook_read(const uint8_t *frame, const gw_gcomp_info *info, u
     if (symbols == 0) {
         return 0;
     }
-    for (unsigned i = nibbles + 2; i < 2 * (unsigned)(book_size - 3); i++) {
+    for (unsigned i = nibbles + 2; i < 2 * (unsigned)(labels_size - 3); i++) {
         if (length_read(book, i) != 0) {
             chunk_broken(parts, 20, offset + length_byte(i), "the codebook's padding is not zero");
             return 0;
         }
     }
-    tree_make(length_count, symbols, tree);
+    if (parts->is_masked && !mask_tree_make(book + labels_size, &trees->mask)) {
+        chunk_broken(parts, 20, offset + labels_size, "the code lengths of the zero mask are impossible");
+        return 0;
+    }
+    tree_make(length_count, symbols, &trees->labels);
     parts->symbol_count = symbols;
-    parts->leaf_count = tree->leaf_count;
-    parts->base = book[0];
+    parts->leaf_count = trees->labels.leaf_count;
+    parts->base = parts->is_relative ? 0 : book[0];
     return book_size;
+}
+
+/* Section 5.4: the quanta at `offset`; returns their size, 0 if there are none or they are broken. */
+static uint64_t quanta_read(const uint8_t *frame, const gw_gcomp_info *info, uint64_t offset, uint64_t size,
+                            gw_chunk_parts *parts)
+{
+    if (info->levels != GW_GCOMP_CARRIED) {
+        return 0;
+    }
+    const uint64_t blocks = (parts->chunk.len + ((uint64_t)1 << info->block_log2) - 1) >> info->block_log2;
+    const uint64_t quanta_size = round_up(blocks, 4);
+    const unsigned quantum_max = info->dtype == GW_FP16 ? 142 : 254;
+    unsigned largest = 0;
+    if (quanta_size > size) {
+        chunk_broken(parts, 20, offset, "the quanta are cut short");
+        return 0;
+    }
+    for (uint64_t i = 0; i < blocks; i++) {
+        largest = frame[offset + i] > largest ? frame[offset + i] : largest;
+    }
+    for (uint64_t i = 0; i < quanta_size; i++) {
+        const unsigned quantum = frame[offset + i];
+        if (quantum > quantum_max || (quantum != 0 && (i >= blocks || quantum + QUANTA_WINDOW < largest))) {
+            chunk_broken(parts, 20, offset + i,
+                         "an impossible quantum, or padding of the quanta is not zero");
+            return 0;
+        }
+    }
+    return quanta_size;
 }
 
 /* Bytes of all runs: preorder over the tree, whose leaves in order and depths determine its shape. At most 12
@@ -223,13 +302,15 @@ static int runs_size(const code_tree *tree, const uint8_t *right_len, uint64_t v
 }
 
 /* Section 5.2: header, runs, planes, escapes of the body at `offset`. */
-static void body_read(const uint8_t *frame, const gw_gcomp_info *info, const code_tree *tree, uint64_t offset,
-                      uint64_t size, gw_chunk_parts *parts)
+static void body_read(const uint8_t *frame, const gw_gcomp_info *info, const chunk_trees *trees,
+                      uint64_t offset, uint64_t size, gw_chunk_parts *parts)
 {
     static const uint8_t widths[3][7] = {{6, 6, 6, 6, 4, 2, 1}, {2, 2, 2, 2, 4, 2, 1}, {2, 3, 3, 3, 4, 2, 1}};
-    const unsigned planes = info->levels == GW_GCOMP_DERIVED ? 7 : 4;
-    const unsigned inner_count = tree->leaf_count - 1;
-    const uint64_t header_size = round_up(2 * ((uint64_t)planes + 1 + inner_count), 4);
+    const unsigned planes = info->levels != GW_GCOMP_EXPLICIT ? 7 : 4;
+    const unsigned inner_count = trees->labels.leaf_count - 1;
+    /* Of a masked chunk: the number of values with a label, and right_len of the mask. */
+    const unsigned mask_counts = parts->is_masked ? trees->mask.leaf_count : 0;
+    const uint64_t header_size = round_up(2 * ((uint64_t)planes + 1 + mask_counts + inner_count), 4);
     if (header_size > size) {
         chunk_broken(parts, 22, offset, "the chunk is too short for its header");
         return;
@@ -254,12 +335,22 @@ static void body_read(const uint8_t *frame, const gw_gcomp_info *info, const cod
     const uint64_t element_size = gw_dtype_size(info->dtype);
     const uint64_t escapes_size = round_up(parts->escape_count * element_size, 4);
     parts->kept_bits += parts->escape_count * element_size * 8;
+    const uint8_t *counts = header + 2 * (planes + 1);
+    parts->coded_count = parts->is_masked ? gw_cli_load16(counts) : (uint32_t)parts->chunk.len;
+    if (parts->coded_count > parts->chunk.len) {
+        chunk_broken(parts, 21, offset + 2 * ((uint64_t)planes + 1), "more labels than values");
+        return;
+    }
+    uint64_t mask_size = 0;
     uint64_t labels_size = 0;
-    if (runs_size(tree, header + 2 * (planes + 1), parts->chunk.len, &labels_size) != 0) {
+    const uint64_t mask_len = (parts->chunk.len + 7) / 8;
+    if ((parts->is_masked && runs_size(&trees->mask, counts + 2, mask_len, &mask_size) != 0) ||
+        runs_size(&trees->labels, counts + 2 * (size_t)mask_counts, parts->coded_count, &labels_size) != 0) {
         chunk_broken(parts, 21, offset + 2 * ((uint64_t)planes + 1),
                      "more values go right than their node has");
         return;
     }
+    labels_size += mask_size;
     const uint64_t used = header_size + labels_size + digits_size + escapes_size;
     if (used > size || size - used > 15) {
         chunk_broken(parts, 22, offset, "runs, planes and escapes do not fill the chunk");
@@ -278,7 +369,7 @@ static void coded_read(const uint8_t *frame, size_t frame_size, const gw_gcomp_i
     if (info->installed) {
         return; /* the codebook, and with it the shape of the tree, is elsewhere */
     }
-    code_tree tree;
+    chunk_trees trees;
     gw_gcomp_chunk owner;
     const uint64_t book = parts->chunk.book;
     if (gw_gcomp_chunk_info(&(gw_gcomp_frame){frame, frame_size, NULL}, info, book, &owner) != GW_OK ||
@@ -286,13 +377,19 @@ static void coded_read(const uint8_t *frame, size_t frame_size, const gw_gcomp_i
         chunk_broken(parts, 20, parts->chunk.offset, "the chunk names a chunk that owns no codebook");
         return;
     }
-    const uint64_t book_size = codebook_read(frame, info, owner.offset, owner.size, parts, &tree);
+    const uint64_t book_size = codebook_read(frame, info, owner.offset, owner.size, parts, &trees);
     if (book_size == 0) {
         return;
     }
     const uint64_t own_size = book == index ? book_size : 0;
+    const uint64_t quanta_offset = parts->chunk.offset + own_size;
     parts->codebook_size = own_size;
-    body_read(frame, info, &tree, parts->chunk.offset + own_size, parts->chunk.size - own_size, parts);
+    parts->quanta_size = quanta_read(frame, info, quanta_offset, parts->chunk.size - own_size, parts);
+    if (parts->broken_rule == 0) {
+        const uint64_t front_size = own_size + parts->quanta_size;
+        body_read(frame, info, &trees, parts->chunk.offset + front_size, parts->chunk.size - front_size,
+                  parts);
+    }
 }
 
 void gw_chunk_parts_read(const uint8_t *frame, size_t frame_size, const gw_gcomp_info *info, uint64_t index,
@@ -347,9 +444,12 @@ void gw_frame_parts_read(const uint8_t *frame, size_t frame_size, const gw_gcomp
             parts->labels += one.labels_size;
             parts->digits += one.digits_size;
             parts->escapes += one.escapes_size;
+            parts->quanta += one.quanta_size;
             parts->codebooks += one.codebook_size;
             parts->headers += one.header_size + one.padding_size;
             parts->codebook_count += one.codebook_size != 0;
+            parts->masked_count += (uint64_t)one.is_masked;
+            parts->relative_count += (uint64_t)one.is_relative;
             parts->escape_count += one.escape_count;
             parts->kept_bits += one.kept_bits;
         }

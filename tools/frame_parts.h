@@ -10,23 +10,28 @@
 
 /* Bytes by part; their sum is the size of the frame. */
 typedef struct gw_frame_parts {
-    uint64_t labels;  /* runs of CODED chunks: exponents, in explicit frames with the levels */
+    uint64_t labels;  /* runs of CODED chunks: zero masks, exponents, in explicit frames with the levels */
     uint64_t digits;  /* planes of CODED chunks: sign and kept mantissa bits */
     uint64_t escapes; /* whole values in CODED chunks */
     uint64_t raw;     /* RAW chunks */
+    uint64_t quanta;  /* of CODED chunks, carried frames only */
     uint64_t codebooks;
     uint64_t headers;        /* frame header, extension, directory, chunk headers, padding of chunks */
     uint64_t chunk_count[3]; /* by gw_gcomp_chunk_kind */
     uint64_t codebook_count;
-    uint64_t escape_count; /* values */
-    uint64_t kept_bits;    /* digit and escape bits without padding */
+    uint64_t masked_count, relative_count; /* CODED chunks whose codebook is masked, or relative */
+    uint64_t escape_count;                 /* values */
+    uint64_t kept_bits;                    /* digit and escape bits without padding */
 } gw_frame_parts;
 
 /* One chunk. */
 typedef struct gw_chunk_parts {
     gw_gcomp_chunk chunk;
-    uint64_t codebook_size, header_size, labels_size, digits_size, escapes_size, padding_size; /* bytes */
+    /* bytes */
+    uint64_t codebook_size, quanta_size, header_size, labels_size, digits_size, escapes_size, padding_size;
     uint32_t escape_count, symbol_count, leaf_count, base;
+    uint32_t coded_count;       /* values with a label: those that are not in the zero mask, else all */
+    int is_masked, is_relative; /* the codebook: zeros in a mask; labels count from the quantum */
     uint64_t kept_bits;
     int broken_rule; /* rule of docs/format.md section 8 that the chunk breaks (14, 19 to 22), 0 if none is
                         known */

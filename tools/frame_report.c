@@ -16,7 +16,8 @@ const char *gw_chunk_kind_name(gw_gcomp_chunk_kind kind)
 
 const char *gw_levels_name(const gw_gcomp_info *info)
 {
-    return info->levels == GW_GCOMP_DERIVED ? "derived" : "explicit";
+    static const char *const names[] = {"explicit", "derived", "carried"};
+    return names[info->levels];
 }
 
 static const char *preset_name(const gw_gcomp_options *options)
@@ -44,6 +45,9 @@ json_t *gw_frame_report_json(const char *command, const gw_gcomp_info *info, con
     gw_cli_json_text(report, "levels", gw_levels_name(info));
     gw_cli_json_count(report, "step", info->step);
     gw_cli_json_count(report, "cap", info->cap);
+    if (info->levels == GW_GCOMP_CARRIED) {
+        gw_cli_json_count(report, "block_log2", info->block_log2);
+    }
     json_t *kinds = json_object();
     for (int kind = GW_GCOMP_CHUNK_ZERO; kind <= GW_GCOMP_CHUNK_CODED; kind++) {
         gw_cli_json_count(kinds, gw_chunk_kind_name((gw_gcomp_chunk_kind)kind), parts->chunk_count[kind]);
@@ -66,9 +70,12 @@ void gw_frame_report_add_parts(json_t *report, const gw_gcomp_info *info, const 
     gw_cli_json_number(bits, "digits", bits_per_value(parts->digits, len));
     gw_cli_json_number(bits, "escapes", bits_per_value(parts->escapes, len));
     gw_cli_json_number(bits, "raw", bits_per_value(parts->raw, len));
+    gw_cli_json_number(bits, "quanta", bits_per_value(parts->quanta, len));
     gw_cli_json_number(bits, "codebooks", bits_per_value(parts->codebooks, len));
     gw_cli_json_number(bits, "headers", bits_per_value(parts->headers, len));
     gw_cli_json_count(report, "codebooks", parts->codebook_count);
+    gw_cli_json_count(report, "masked_chunks", parts->masked_count);
+    gw_cli_json_count(report, "relative_chunks", parts->relative_count);
     gw_cli_json_count(report, "escapes", parts->escape_count);
     json_object_set_new(report, "bits_per_value", bits);
 }
@@ -89,8 +96,20 @@ json_t *gw_tensor_report_json(const char *command, const gw_tensor_input *tensor
     gw_cli_json_flag(report, "checksum", info->checksum);
     gw_cli_json_text(report, "map", gw_tensor_input_map_name(tensor));
     gw_cli_json_number(report, "wire_scale", (double)request->wire_scale);
+    const int has_tolerance = tensor->map.levels != NULL && !gw_codec_request_limits(request).noise_only;
+    json_object_set_new(report, "tolerance_bits",
+                        has_tolerance ? json_integer((json_int_t)tensor->options.tolerance_bits)
+                                      : json_null());
+    gw_cli_json_number(report, "noise", (double)request->noise);
+    gw_cli_json_number(report, "target_nmse", (double)tensor->options.target_nmse);
+    gw_cli_json_flag(report, "deep_cut", tensor->options.deep_cut);
     gw_cli_json_text(report, "rounding", rounding_name(&tensor->options));
     gw_cli_json_text(report, "preset", preset_name(&tensor->options));
+    if (tensor->target_bits > 0) {
+        gw_cli_json_number(report, "target_bits", tensor->target_bits);
+        gw_cli_json_count(report, "chosen_tolerance_bits", tensor->options.tolerance_bits);
+        gw_cli_json_count(report, "predicted_bytes", tensor->predicted_size);
+    }
     gw_cli_json_text(report, "backend", gw_codec_backend_name(request->backends));
     gw_cli_json_count(report, "threads", request->threads);
     if (tensor->map.levels != NULL) {
@@ -111,11 +130,14 @@ void gw_frame_report_print(const gw_gcomp_info *info, const gw_frame_parts *part
                 {"digits (signs, mantissas)", parts->digits},
                 {"escapes", parts->escapes},
                 {"raw chunks", parts->raw},
+                {"quanta", parts->quanta},
                 {"codebooks", parts->codebooks},
                 {"headers, padding", parts->headers},
                 {"total", info->frame_size}};
-    printf("  chunks: %llu coded, %llu raw, %llu zero; codebooks: %llu; escapes: %llu\n",
+    printf("  chunks: %llu coded (%llu masked, %llu relative), %llu raw, %llu zero; codebooks: %llu; "
+           "escapes: %llu\n",
            (unsigned long long)parts->chunk_count[GW_GCOMP_CHUNK_CODED],
+           (unsigned long long)parts->masked_count, (unsigned long long)parts->relative_count,
            (unsigned long long)parts->chunk_count[GW_GCOMP_CHUNK_RAW],
            (unsigned long long)parts->chunk_count[GW_GCOMP_CHUNK_ZERO],
            (unsigned long long)parts->codebook_count, (unsigned long long)parts->escape_count);
@@ -129,10 +151,15 @@ void gw_frame_report_print(const gw_gcomp_info *info, const gw_frame_parts *part
 void gw_tensor_report_print(const gw_tensor_input *tensor, const gw_gcomp_info *info,
                             const gw_frame_parts *parts)
 {
-    printf("  %llu values of %s, %s levels, step %u, cap %u, drops by %s%s, %s, %s\n",
+    printf("  %llu values of %s, %s levels, step %u, cap %u, drops by %s%s%s, %s, %s\n",
            (unsigned long long)tensor->len, gw_dtype_name(tensor->dtype), gw_levels_name(info), info->step,
-           info->cap, gw_tensor_input_map_name(tensor), info->strict ? ", strict" : "",
-           rounding_name(&tensor->options), preset_name(&tensor->options));
+           info->cap, gw_tensor_input_map_name(tensor), tensor->options.deep_cut ? ", deep cut" : "",
+           info->strict ? ", strict" : "", rounding_name(&tensor->options), preset_name(&tensor->options));
+    if (tensor->target_bits > 0) {
+        printf("  at most %g bits a value: tolerance of %u bits chosen, %llu bytes predicted\n",
+               tensor->target_bits, tensor->options.tolerance_bits,
+               (unsigned long long)tensor->predicted_size);
+    }
     gw_frame_report_print(info, parts);
     if (tensor->len > 0) {
         const double percent = 100.0 * (double)info->frame_size / (double)tensor->len;

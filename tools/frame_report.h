@@ -12,7 +12,7 @@
 #include "tensor_input.h"
 
 const char *gw_chunk_kind_name(gw_gcomp_chunk_kind kind); /* "zero", "raw", "coded" */
-const char *gw_levels_name(const gw_gcomp_info *info);    /* "explicit", "derived" */
+const char *gw_levels_name(const gw_gcomp_info *info);    /* "explicit", "derived", "carried" */
 
 /* A report with command, status "ok", values, dtype, rate, levels, step, cap and chunks. */
 json_t *gw_frame_report_json(const char *command, const gw_gcomp_info *info, const gw_frame_parts *parts);

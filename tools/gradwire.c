@@ -91,7 +91,7 @@ typedef struct command {
 static const command commands[] = {
     {"compress", command_compress}, {"decompress", command_decompress},
     {"inspect", command_inspect},   {"verify", gw_cmd_verify},
-    {"info", gw_cmd_info},
+    {"rate", gw_cmd_rate},          {"info", gw_cmd_info},
 #ifdef GW_CLI_PLAN
     {"plan", gw_cmd_plan},
 #endif
@@ -156,6 +156,7 @@ static const struct argp main_argp = {
     "  decompress  a frame to an array\n"
     "  inspect     print what a frame consists of\n"
     "  verify      check a frame, or measure a round trip\n"
+    "  rate        bits and errors of every tolerance or noise limit\n"
     "  info        version, backends, CPU\n"
 #ifdef GW_CLI_THC
     "  norm        block norms of an array (THC)\n"

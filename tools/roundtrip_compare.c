@@ -1,6 +1,6 @@
 /*
- * One pass over the values in double. The bound of each value is computed from its map byte, deliberately
- * without code of the library's encoder.
+ * One pass over the values in double. The bound of each value is computed from its map byte, in carried
+ * frames from the map bytes or values of its block, deliberately without code of the library's encoder.
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
@@ -9,94 +9,215 @@
 #include "dtype_convert.h"
 #include "optimizer_update.h"
 
+#include <float.h>
 #include <math.h>
 #include <string.h>
 
+/* Exponents here are fields in fp32's bias. */
+enum { NO_QUANTUM = -1000, BLOCKS_MAX = 1 << 9, QUANTA_WINDOW = 62 };
+
 typedef struct value_rule {
+    const gw_tensor_input *tensor;
     gw_dtype dtype;
     int mantissa_bits;
     int exponent_bias;
-    int strict;
+    int exponent_max; /* of a finite value */
+    int strict, deep;
+    gw_gcomp_levels levels;
     gw_gcomp_rounding rounding;
-    uint32_t cap;
-    const uint8_t *levels; /* NULL: cap for every value */
-    int drop_base;
+    uint32_t step, cap;
+    uint32_t block_log2, chunk_log2;
+    int tolerance;
+    const uint8_t *map; /* NULL: cap for every value, or carried quanta */
+    int map_base;
+    /* carried: quanta of the chunk of the current value */
+    int quantum[BLOCKS_MAX];
 } value_rule;
 
 static void value_rule_init(value_rule *rule, const gw_tensor_input *tensor, const gw_gcomp_info *info)
 {
     const gw_gcomp_options *options = &tensor->options;
+    memset(rule, 0, sizeof *rule);
+    rule->tensor = tensor;
     rule->dtype = tensor->dtype;
     rule->mantissa_bits = (int)gw_dtype_mantissa_bits(tensor->dtype);
     rule->exponent_bias = tensor->dtype == GW_FP16 ? 15 : 127;
+    rule->exponent_max = tensor->dtype == GW_FP16 ? 142 : 254;
     rule->strict = info->strict;
+    rule->levels = info->levels;
     rule->rounding = options->rounding;
+    rule->step = info->step;
     rule->cap = info->cap;
-    rule->levels = tensor->map.levels;
-    /* t = K + drop_base - G. Gradients with w mantissa bits for parameters with p lose w - p bits more than
-       the map tells. */
-    rule->drop_base =
-        (int)tensor->map.map.base - 1 + 4 * (rule->mantissa_bits - (int)options->tolerance_bits);
-    if (rule->levels == NULL && !info->constant) {
+    rule->block_log2 = info->block_log2;
+    rule->chunk_log2 = info->chunk_log2;
+    rule->tolerance = (int)options->tolerance_bits;
+    rule->map = tensor->map.levels;
+    rule->map_base = (int)tensor->map.map.base;
+    rule->deep = options->deep_cut && !info->constant;
+    if (rule->map == NULL && info->levels == GW_GCOMP_EXPLICIT) {
         /* Explicit frames without a map: constant_drop, clipped to cap and rounded down to the step. */
         const uint32_t drop = options->constant_drop < info->cap ? options->constant_drop : info->cap;
         rule->cap = drop - drop % info->step;
     }
 }
 
-/* Largest number of mantissa bits that this value may lose. */
-static uint32_t value_drop_max(const value_rule *rule, uint64_t index, double value)
+/* ---- quanta ---- */
+
+/* A map byte is a quarter-octave of the ratio above the base; the quantum is 2^-tolerance of the octave. */
+static int quantum_of_byte(const value_rule *rule, unsigned byte)
 {
-    if (rule->levels == NULL) {
-        return rule->cap;
+    return byte == 0 ? NO_QUANTUM : (int)(byte + (unsigned)rule->map_base) / 4 - rule->tolerance;
+}
+
+/* Carried: the quantum of the lower median of the map bytes other than 0. */
+static int quantum_of_median(const value_rule *rule, uint64_t first, uint64_t len)
+{
+    uint64_t count[256] = {0};
+    for (uint64_t i = 0; i < len; i++) {
+        count[rule->map[first + i]]++;
     }
-    if (rule->levels[index] == 0) {
-        return 0;
+    uint64_t left = (len - count[0] + 1) / 2; /* values up to the median */
+    unsigned byte = 0;
+    while (left > 0) {
+        byte++;
+        left -= count[byte] < left ? count[byte] : left;
     }
-    /* G: exponent (fp32's bias) and top two mantissa bits. All three types are exact in fp32. */
-    const float narrow = (float)fabs(value);
-    uint32_t bits;
-    memcpy(&bits, &narrow, sizeof bits);
-    const int t = (int)rule->levels[index] + rule->drop_base - (int)(bits >> 21);
-    const uint32_t drop = t < 4 ? 0 : (uint32_t)t / 4;
-    return drop < rule->cap ? drop : rule->cap;
+    return quantum_of_byte(rule, byte);
+}
+
+/* Carried, --target-nmse: the largest power of two whose square is at most 3, 12 or 6 (truncate, nearest,
+ * stochastic) times the target and the mean square. */
+static int quantum_of_error(const value_rule *rule, uint64_t first, uint64_t len)
+{
+    static const double factor[3] = {3, 12, 6};
+    const gw_tensor_input *tensor = rule->tensor;
+    double sum[4] = {0, 0, 0, 0};
+    for (uint64_t i = 0; i < len; i++) {
+        const double x = gw_dtype_value(rule->dtype, gw_dtype_bits(rule->dtype, tensor->values, first + i));
+        if (isfinite(x) && (rule->dtype == GW_FP16 || fabs(x) >= 0x1p-126)) {
+            sum[i % 4] += x * x;
+        }
+    }
+    const double square = factor[rule->rounding] * (double)tensor->options.target_nmse *
+                          (((sum[0] + sum[1]) + (sum[2] + sum[3])) / (double)len);
+    int exponent = 0;
+    if (square < DBL_MIN) {
+        return NO_QUANTUM;
+    }
+    (void)frexp(square, &exponent); /* square = 0.5..1 * 2^exponent */
+    return (int)floor((exponent - 1) / 2.0) + 127;
+}
+
+/* The quanta of the chunk that starts at `first`. Far below the largest of the chunk nothing is cut. */
+static void chunk_quanta_make(value_rule *rule, uint64_t first)
+{
+    const uint64_t left = rule->tensor->len - first;
+    const uint64_t chunk_len = (uint64_t)1 << rule->chunk_log2;
+    const uint64_t len = left < chunk_len ? left : chunk_len;
+    const uint64_t block_len = (uint64_t)1 << rule->block_log2;
+    int largest = NO_QUANTUM;
+    for (uint64_t at = 0; at < len; at += block_len) {
+        const uint64_t count = len - at < block_len ? len - at : block_len;
+        int quantum = NO_QUANTUM;
+        if (rule->map != NULL) {
+            quantum = quantum_of_median(rule, first + at, count);
+        } else if (rule->tensor->options.target_nmse > 0) {
+            quantum = quantum_of_error(rule, first + at, count);
+        }
+        quantum = quantum < 1 ? NO_QUANTUM : quantum;
+        quantum = quantum > rule->exponent_max ? rule->exponent_max : quantum;
+        rule->quantum[at / block_len] = quantum;
+        largest = quantum > largest ? quantum : largest;
+    }
+    for (uint64_t i = 0; i * block_len < len; i++) {
+        rule->quantum[i] = rule->quantum[i] < largest - QUANTA_WINDOW ? NO_QUANTUM : rule->quantum[i];
+    }
+}
+
+/* The exponent of the quantum of a value of derived and carried frames, NO_QUANTUM if nothing is cut. */
+static int value_quantum(value_rule *rule, uint64_t index)
+{
+    if (rule->levels == GW_GCOMP_DERIVED) {
+        return rule->map == NULL ? NO_QUANTUM : quantum_of_byte(rule, rule->map[index]);
+    }
+    const uint64_t at = index & (((uint64_t)1 << rule->chunk_log2) - 1);
+    if (at == 0) {
+        chunk_quanta_make(rule, index);
+    }
+    return rule->quantum[at >> rule->block_log2];
+}
+
+/* ---- values ---- */
+
+/* Largest number of mantissa bits that this value of the given exponent may lose. */
+static int value_drop_max(const value_rule *rule, uint64_t index, double value, int exponent, int quantum)
+{
+    int drop = 0;
+    if (rule->levels != GW_GCOMP_CARRIED && rule->map == NULL) {
+        return (int)rule->cap;
+    }
+    if (rule->levels != GW_GCOMP_EXPLICIT) {
+        drop = quantum + rule->mantissa_bits - exponent;
+    } else if (rule->map[index] != 0) {
+        /* Quarter-octaves: exponent (fp32's bias) and top two mantissa bits. All three types are exact in
+         * fp32. Gradients with M mantissa bits lose M - t bits more than the map tells. */
+        const float narrow = (float)fabs(value);
+        uint32_t bits;
+        memcpy(&bits, &narrow, sizeof bits);
+        const int room = (int)rule->map[index] + rule->map_base - 1 - (int)(bits >> 21);
+        drop = (int)floor(room / 4.0) + rule->mantissa_bits - rule->tolerance;
+    }
+    drop = drop < 0 ? 0 : drop;
+    return drop < (int)rule->cap ? drop : (int)rule->cap;
+}
+
+/* A value below its quantum: +0, or the quantum with the sign of the value. */
+static int deep_cut_is_allowed(const value_rule *rule, double x, uint32_t y_bits, double quantum)
+{
+    const double y = gw_dtype_value(rule->dtype, y_bits);
+    const int may_rise = rule->rounding == GW_GCOMP_STOCHASTIC ||
+                         (rule->rounding == GW_GCOMP_NEAREST && fabs(x) > quantum / 2);
+    const int must_rise = rule->rounding == GW_GCOMP_NEAREST && may_rise;
+    return (y_bits == 0 && !must_rise) || (may_rise && y == copysign(quantum, x));
 }
 
 /* Whether y is a permitted result for x. *flushed: by a flush to +0. */
-static int value_is_allowed(const value_rule *rule, uint64_t index, uint32_t x_bits, uint32_t y_bits,
-                            int *flushed)
+static int value_is_allowed(value_rule *rule, uint64_t index, uint32_t x_bits, uint32_t y_bits, int *flushed)
 {
     const double x = gw_dtype_value(rule->dtype, x_bits);
     const double y = gw_dtype_value(rule->dtype, y_bits);
+    const int quantum = rule->levels == GW_GCOMP_EXPLICIT ? NO_QUANTUM : value_quantum(rule, index);
     *flushed = 0;
-    if (x_bits == y_bits) {
-        return 1;
-    }
     if (isnan(x)) {
-        return isnan(y) && !rule->strict;
+        return x_bits == y_bits || (isnan(y) && !rule->strict);
     }
     if (!isfinite(x) || !isfinite(y)) {
-        return 0;
+        return x_bits == y_bits;
     }
     const uint32_t magnitude_bits = x_bits & (rule->dtype == GW_FP32 ? 0x7fffffffu : 0x7fffu);
-    const uint32_t exponent = magnitude_bits >> rule->mantissa_bits;
-    if (exponent == 0 && (rule->dtype != GW_FP16 || magnitude_bits == 0)) {
-        *flushed = 1;
-        return y_bits == 0 && !rule->strict;
+    const uint32_t field = magnitude_bits >> rule->mantissa_bits;
+    if (field == 0 && (rule->dtype != GW_FP16 || magnitude_bits == 0)) {
+        *flushed = x_bits != y_bits;
+        return x_bits == y_bits || (y_bits == 0 && !rule->strict);
     }
-    const int scale = (exponent == 0 ? 1 : (int)exponent) - rule->exponent_bias;
-    const int drop = (int)value_drop_max(rule, index, x);
-    const double place = ldexp(1.0, scale + drop - rule->mantissa_bits);
+    const int exponent = (field == 0 ? 1 : (int)field) - rule->exponent_bias + 127;
+    if (rule->deep && quantum > exponent && exponent < rule->exponent_max) {
+        const int capped = quantum > rule->exponent_max ? rule->exponent_max : quantum;
+        return deep_cut_is_allowed(rule, x, y_bits, ldexp(1.0, capped - 127));
+    }
+    const int drop = value_drop_max(rule, index, x, exponent, quantum);
+    const double place = ldexp(1.0, exponent - 127 + drop - rule->mantissa_bits);
     const double error = fabs(y - x);
     if (drop == 0) {
-        return 0; /* no bit may differ */
+        return x_bits == y_bits; /* no bit may differ */
     }
     const int sign_kept = y == 0 || signbit(x) == signbit(y);
+    /* Where drops are not rounded down to a step, the value is a multiple of its quantum. */
+    const int is_multiple = rule->levels == GW_GCOMP_EXPLICIT || rule->step != 1 || fmod(y, place) == 0;
     /* The error of nearest is at most half of the last kept place, except that values which would round up
      * out of the largest finite exponent are truncated. */
-    const int may_truncate =
-        rule->rounding != GW_GCOMP_NEAREST || scale == (rule->dtype == GW_FP16 ? 15 : 127);
-    return sign_kept && (may_truncate ? error < place : error <= place / 2);
+    const int may_truncate = rule->rounding != GW_GCOMP_NEAREST || exponent == rule->exponent_max;
+    return sign_kept && is_multiple && (may_truncate ? error < place : error <= place / 2);
 }
 
 static uint32_t truncate_bits(gw_dtype dtype, uint32_t bits)
@@ -169,7 +290,7 @@ void gw_roundtrip_compare(const gw_tensor_input *tensor, const gw_gcomp_info *in
                           float wire_scale, gw_roundtrip *result)
 {
     memset(result, 0, sizeof *result);
-    value_rule rule;
+    static value_rule rule;
     value_rule_init(&rule, tensor, info);
     double error_sum = 0;
     double magnitude_sum = 0;

@@ -1,6 +1,6 @@
 /*
- * Compares decoded values with the originals: does each error respect the precision map, and how do the
- * parameters change?
+ * Compares decoded values with the originals: does each value respect its quantum, and how do the parameters
+ * change?
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
@@ -21,7 +21,7 @@ typedef struct gw_deviation {
 typedef struct gw_roundtrip {
     uint64_t changed;      /* values whose bits differ */
     uint64_t flushed;      /* of these: -0 and subnormals flushed to +0 (docs/numerics.md) */
-    uint64_t beyond;       /* values that differ by more than their drop allows: 0 for a correct codec */
+    uint64_t beyond;       /* values that their drop or quantum does not allow: 0 for a correct codec */
     uint64_t beyond_index; /* the first of them */
     double error_max, error_mean; /* |decoded - exact| / |exact| over the finite values that are not 0 */
     double bias;                  /* sum of |decoded| - |exact|, over the sum of |exact| */

@@ -40,6 +40,12 @@ const char *gw_optimizer_name(gw_optimizer_kind kind)
     return "unknown";
 }
 
+int gw_optimizer_has_second_moment(gw_optimizer_kind kind)
+{
+    return kind == GW_OPTIMIZER_ADAGRAD || kind == GW_OPTIMIZER_RMSPROP || kind == GW_OPTIMIZER_ADAM ||
+           kind == GW_OPTIMIZER_ADAMW;
+}
+
 gw_optimizer_kind gw_optimizer_from_name(const char *name)
 {
     for (int i = 0; i < OPTIMIZER_COUNT; i++) {

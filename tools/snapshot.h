@@ -54,6 +54,9 @@ int gw_snapshot_has_file(const gw_snapshot *snapshot, const char *path);
 /* "sgd", "momentum", "nesterov", "adagrad", "rmsprop", "adam", "adamw"; "unknown" for anything else. */
 const char *gw_optimizer_name(gw_optimizer_kind kind);
 
+/* 1 if the optimizer keeps the second moment of its gradients. */
+int gw_optimizer_has_second_moment(gw_optimizer_kind kind);
+
 /* 0 for an unknown name. "sgdm" is "momentum". */
 gw_optimizer_kind gw_optimizer_from_name(const char *name);
 

@@ -8,6 +8,7 @@
 #include "atomic_file.h"
 #include "cli_common.h"
 #include "dtype_convert.h"
+#include "rate_run.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -94,7 +95,9 @@ int gw_tensor_input_open(gw_tensor_input *tensor, const char *path, const gw_cod
         result = values_convert(tensor, request->convert);
     }
     if (result == GW_CLI_OK) {
-        result = gw_codec_request_init_handle(request, tensor->dtype, &tensor->codec, &tensor->options);
+        result = gw_codec_request_init_handle(request, tensor->dtype,
+                                              tensor->is_snapshot ? &tensor->snapshot : NULL, &tensor->codec,
+                                              &tensor->options);
     }
     if (result != GW_CLI_OK) {
         gw_tensor_input_close(tensor);
@@ -105,9 +108,10 @@ int gw_tensor_input_open(gw_tensor_input *tensor, const char *path, const gw_cod
 int gw_tensor_input_prepare(gw_tensor_input *tensor, const gw_codec_request *request)
 {
     int result = GW_CLI_OK;
-    if (tensor->is_snapshot && !request->has_drop) {
-        result = gw_map_run_make(&tensor->map, &tensor->snapshot, request->wire_scale,
-                                 tensor->options.chunk_log2, request->backends, request->threads);
+    if (tensor->is_snapshot && gw_codec_request_uses_map(request)) {
+        const gw_map_run_options options = {gw_codec_request_limits(request), request->wire_scale,
+                                            tensor->options.chunk_log2, request->backends, request->threads};
+        result = gw_map_run_make(&tensor->map, &tensor->snapshot, &options);
     }
     memset(&tensor->source, 0, sizeof tensor->source);
     tensor->source.values = tensor->values;
@@ -118,6 +122,9 @@ int gw_tensor_input_prepare(gw_tensor_input *tensor, const gw_codec_request *req
     tensor->source.step_index = request->step_index;
     tensor->source.rank = request->rank;
     tensor->source.hop = request->hop;
+    if (result == GW_CLI_OK && request->target_bits > 0) {
+        result = gw_rate_choose(tensor, request->target_bits);
+    }
     if (result != GW_CLI_OK) {
         gw_tensor_input_close(tensor);
     }
@@ -140,5 +147,8 @@ int gw_tensor_input_has_file(const gw_tensor_input *tensor, const char *path)
 
 const char *gw_tensor_input_map_name(const gw_tensor_input *tensor)
 {
-    return tensor->map.levels != NULL ? gw_optimizer_name(tensor->snapshot.optimizer.kind) : "constant";
+    if (tensor->map.levels != NULL) {
+        return gw_optimizer_name(tensor->snapshot.optimizer.kind);
+    }
+    return tensor->options.target_nmse > 0 ? "nmse" : "constant";
 }

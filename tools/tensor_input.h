@@ -20,8 +20,10 @@ typedef struct gw_tensor_input {
     gw_dtype dtype;
     gw_gcomp codec;
     gw_gcomp_options options;
-    gw_map_run map; /* levels == NULL: a constant drop */
+    gw_map_run map; /* levels == NULL: a constant drop, or --target-nmse */
     gw_gcomp_source source;
+    double target_bits;      /* --target-bits, else 0 */
+    uint64_t predicted_size; /* with it: bytes that rate control expects */
 } gw_tensor_input;
 
 /* Opens the input and initialises the handle; gw_tensor_input_prepare() then makes the map and the source,
@@ -33,7 +35,7 @@ void gw_tensor_input_close(gw_tensor_input *tensor);
 /* 1 if path is one of the input files. */
 int gw_tensor_input_has_file(const gw_tensor_input *tensor, const char *path);
 
-/* What determines the drops: the optimizer's name, or "constant". */
+/* What determines the quanta: the optimizer's name, "nmse" (--target-nmse), or "constant". */
 const char *gw_tensor_input_map_name(const gw_tensor_input *tensor);
 
 #endif

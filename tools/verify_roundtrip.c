@@ -136,10 +136,10 @@ static int decode_and_compare(const gw_tensor_input *tensor, const gw_encode_run
 static void failure_find(roundtrip_report *report, const gw_verify_options *options)
 {
     const gw_frame_parts *parts = &report->parts;
-    const uint64_t sum =
-        parts->labels + parts->digits + parts->escapes + parts->raw + parts->codebooks + parts->headers;
+    const uint64_t sum = parts->labels + parts->digits + parts->escapes + parts->raw + parts->quanta +
+                         parts->codebooks + parts->headers;
     if (report->compared.beyond != 0) {
-        report->failure = "values differ by more than their drop allows";
+        report->failure = "values differ by more than their drop or quantum allows";
     } else if (report->scalar_equal == 0) {
         report->failure = "the frame differs from that of one thread of the scalar backend";
     } else if (sum != report->info.frame_size) {
@@ -220,7 +220,7 @@ static void comparison_print(const gw_tensor_input *tensor, const gw_roundtrip *
            "gradient", (unsigned long long)compared->changed, (unsigned long long)compared->flushed,
            compared->error_max, compared->error_mean, compared->bias);
     if (compared->beyond != 0) {
-        printf("  %llu values beyond their drop, the first is value %llu\n",
+        printf("  %llu values beyond their drop or quantum, the first is value %llu\n",
                (unsigned long long)compared->beyond, (unsigned long long)compared->beyond_index);
     }
     if (compared->has_deviation) {

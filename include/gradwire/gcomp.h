@@ -228,6 +228,13 @@ GW_API size_t gw_gcomp_workspace_size(const gw_gcomp *codec);
  * not initialised. */
 GW_API size_t gw_gcomp_bound(const gw_gcomp *codec, uint64_t len);
 
+/* Consecutive values of a source that have a random stream of their own: a parameter in a bucket. */
+typedef struct gw_gcomp_segment {
+    uint64_t seed;
+    uint64_t first_element; /* absolute index of its first value in the parameter */
+    uint64_t len;
+} gw_gcomp_segment;
+
 /* What one encode works on. */
 typedef struct gw_gcomp_source {
     const void *values; /* len elements of the codec's dtype */
@@ -235,15 +242,19 @@ typedef struct gw_gcomp_source {
     /* Explicit, derived: NULL = constant_drop of the options. Carried: the quantum of a block is that of the
      * median of its map bytes other than 0 (base and levels are read) */
     const gw_gcomp_map *map;
-    /* Carried without a map: the quantum of every block as the exponent field of an fp32, 0 = nothing is cut;
-     * ceil(len / 2^block_log2) bytes. NULL: target_nmse of the options */
-    const uint8_t *quanta;
     /* Key and counter of stochastic rounding (docs/numerics.md): bytes depend neither on how a tensor is
      * split into frames nor on threads. */
     uint64_t seed;
     uint64_t first_element; /* absolute index in the tensor of values[0] */
     uint32_t step_index;    /* training step */
     uint16_t rank, hop;
+    /* Carried without a map: the quantum of every block as the exponent field of an fp32, 0 = nothing is cut;
+     * ceil(len / 2^block_log2) bytes. NULL: target_nmse of the options */
+    const uint8_t *quanta;
+    /* If segment_count > 0: seeds and elements by segment; seed and first_element are then not read. The
+     * lengths add up to len */
+    const gw_gcomp_segment *segments;
+    size_t segment_count;
 } gw_gcomp_source;
 
 /*
@@ -379,6 +390,10 @@ typedef struct gw_gcomp_target {
     uint64_t capacity;  /* in: elements */
     uint64_t len;       /* out: number of values written, 0 on failure */
     uint64_t bad_chunk; /* out: the lowest bad chunk, UINT64_MAX unless a chunk is to blame */
+    /* in: every decoded value is multiplied by it before it is stored or added (docs/numerics.md section 5);
+     * 0 and 1: not. A normal number, else GW_ERR_ARG. Ignored by gw_gcomp_decode_add_encode() */
+    float scale;
+    size_t bad_frame; /* out, gw_gcomp_decode_add_frames() only: index of the frame to blame, else 0 */
 } gw_gcomp_target;
 
 /* Checks all but the contents of the chunks: rules 1 to 16. Costs one pass over the directory. Writes nothing
@@ -411,7 +426,7 @@ GW_API GW_MUST_CHECK gw_status gw_gcomp_validate(const gw_gcomp *codec, const gw
  * Decodes a whole frame.
  *
  *   - the frame's dtype must be the codec's, else GW_ERR_OPTION. Of the other options only len_max and
- *     backends matter, strict for sums, param_mantissa_bits for derived frames, and levels for frames with an
+ *     backends matter, strict for sums, tolerance_bits for derived frames, and levels for frames with an
  *     installed codebook
  *   - statuses: those of docs/format.md section 8, and GW_ERR_ARG, GW_ERR_STATE, GW_ERR_WORKSPACE
  *   - up to and including GW_ERR_DST nothing is written to target->values
@@ -427,8 +442,25 @@ GW_API GW_MUST_CHECK gw_status gw_gcomp_decode_add(const gw_gcomp *codec, const 
                                                    gw_gcomp_target *target, const gw_workspace *workspace);
 
 /*
- * The same for a range of the chunks of a frame that gw_gcomp_check() has accepted with *info: the form for
- * several threads.
+ * Adds several frames to target->values, chunk by chunk in cache: accumulator + frames[0] + frames[1] ..., in
+ * this order, each sum rounded. The result is that of one gw_gcomp_decode_add() after the other.
+ *
+ *   - frames: frame_count >= 1 frames of equal len and chunk_log2, else GW_ERR_MISMATCH; each with its map
+ * where it needs one
+ *   - range: the chunks to work on; target->values is then the place of its first value. NULL: all
+ *   - every frame is checked before anything is written; status as gw_gcomp_decode_add(), of the lowest
+ *     frame (target->bad_frame)
+ *   - a chunk that is bad in any frame leaves its values as they were; the other chunks are added.
+ *     target->bad_chunk is the lowest bad chunk, target->bad_frame the first frame that is bad there
+ */
+GW_API GW_MUST_CHECK gw_status gw_gcomp_decode_add_frames(const gw_gcomp *codec, const gw_gcomp_frame *frames,
+                                                          size_t frame_count, const gw_gcomp_range *range,
+                                                          gw_gcomp_target *target,
+                                                          const gw_workspace *workspace);
+
+/*
+ * The same as decode and decode_add for a range of the chunks of a frame that gw_gcomp_check() has accepted
+ * with *info: the form for several threads.
  *
  *   - target->values is the place of the range's first value; the map is still that of the whole frame
  *   - the directory entries of the range are checked again, so bytes that change after gw_gcomp_check()
@@ -517,6 +549,75 @@ GW_API GW_MUST_CHECK gw_status gw_gcomp_install(gw_gcomp *codec, uint32_t id, ui
 /* Encodes with codebooks in the frame again; installed ones stay for decoding. GW_OK; GW_ERR_ARG
  * (NULL); GW_ERR_STATE (handle not initialised). */
 GW_API GW_MUST_CHECK gw_status gw_gcomp_uninstall(gw_gcomp *codec);
+
+/* -----------------------------------------------------------------------------------------------------------
+ * Rate control
+ * -------------------------------------------------------------------------------------------------------- */
+
+/* The limit that differs between the points of a curve. */
+typedef enum gw_gcomp_rate_kind {
+    GW_GCOMP_RATE_TOLERANCE = 0, /* point i: tolerance_bits i + 1. 23 points */
+    GW_GCOMP_RATE_NOISE = 1      /* point i: noise 2^(-i / 2), from 1 down to 2^-8. 17 points */
+} gw_gcomp_rate_kind;
+
+#define GW_GCOMP_RATE_POINTS 23
+
+/*
+ * Predicted size and error of what gw_gcomp_encode() makes, at every point of a curve. Plain data; start with
+ * gw_gcomp_rate_init().
+ *
+ * Pooling: the rates of several sources, or of several ranks, are added field by field (kind is not). The
+ * integers do not depend on the order, and gw_gcomp_rate_tolerance() and gw_gcomp_rate_noise() use nothing
+ * else: ranks that pool their rates choose the same point. square and error are sums in binary64: they are
+ * equal on all ranks if all add in the same order.
+ */
+typedef struct gw_gcomp_rate {
+    uint64_t len;                            /* values */
+    uint64_t front_size;                     /* bytes of headers and extensions: one frame per source */
+    uint64_t cost[GW_GCOMP_RATE_POINTS];     /* all other bits, times 256; 0 at points that the kind lacks */
+    uint64_t nonzeros[GW_GCOMP_RATE_POINTS]; /* decoded values that are not zero */
+    double square;                           /* sum of squares of the values */
+    double
+        error[GW_GCOMP_RATE_POINTS]; /* expected sum of squared errors, on the wire; NMSE = error / square */
+    gw_gcomp_rate_kind kind;
+} gw_gcomp_rate;
+
+/* Empties a rate. GW_OK; GW_ERR_ARG (NULL, unknown kind). */
+GW_API GW_MUST_CHECK gw_status gw_gcomp_rate_init(gw_gcomp_rate *rate, gw_gcomp_rate_kind kind);
+
+/*
+ * Adds a source, in one pass over its values and map.
+ *
+ *   - codec: derived levels, step 1, the largest cap, and no installed codebook for encoding. Rounding,
+ *     deep_cut, preset, chunk_log2, strict and checksum are those of the encode that is predicted
+ *   - TOLERANCE: the map has no noise limit; tolerance_bits of the codec does not matter
+ *   - NOISE: the map was made with noise = 1, noise_only and the tolerance_bits of the codec. A map with both
+ *     limits has no curve: only one of its limits would change. Take one pass with a map of each limit, and
+ *     the larger one of the sizes
+ *   - the size is within 3 % of what gw_gcomp_encode() makes where that is at least 0.3 bits a value and the
+ *     frame has some chunks. The zeros of a stochastic encode are those of the source's seed and counters
+ *   - pieces of a frame may be added one by one if they start at its groups (gw_gcomp_range_align()) and have
+ *     first_element set: cost and nonzeros are then those of the whole
+ *   - GW_OK; GW_ERR_ARG (also: no map); GW_ERR_STATE; GW_ERR_LIMIT; GW_ERR_WORKSPACE; GW_ERR_OPTION (a codec
+ *     other than above): the rate is unchanged
+ */
+GW_API GW_MUST_CHECK gw_status gw_gcomp_rate_add(gw_gcomp_rate *rate, const gw_gcomp *codec,
+                                                 const gw_gcomp_source *source,
+                                                 const gw_workspace *workspace);
+
+/* Predicted bytes of all frames at a point; 0 if the curve has no such point or rate is NULL. */
+GW_API uint64_t gw_gcomp_rate_size(const gw_gcomp_rate *rate, uint32_t point);
+
+/*
+ * The largest tolerance, or the smallest noise limit, whose predicted size is at most size_max bytes.
+ *
+ *   - pooled rates: size_max is for all ranks together
+ *   - GW_OK; GW_ERR_ARG (NULL, a rate of the other kind); GW_ERR_LIMIT (no point fits): the result is 0
+ */
+GW_API GW_MUST_CHECK gw_status gw_gcomp_rate_tolerance(const gw_gcomp_rate *rate, uint64_t size_max,
+                                                       uint32_t *tolerance_bits);
+GW_API GW_MUST_CHECK gw_status gw_gcomp_rate_noise(const gw_gcomp_rate *rate, uint64_t size_max,
+                                                   float *noise);
 
 #ifdef __cplusplus
 }

@@ -403,6 +403,8 @@ typedef struct drop_rule {
     __m512i last; /* by drop: place of R1's bit in its digit */
     int is_far;   /* q is outside 0..191, and x is replaced by x - less + more */
     __m512i less, more;
+    /* relative exponents: the turn is the mean of K and 255, + turn_plus - turn_minus, at most turn_max */
+    __m512i turn_plus, turn_minus, turn_max;
 } drop_rule;
 
 static inline unsigned clamp8(int32_t x)
@@ -441,6 +443,28 @@ static void drop_rule_fill(drop_rule *r, const gw_joiner *joiner)
     r->less = set1(clamp8(q - 191));
     r->more = set1(clamp8(-q));
     r->cap = set1(joiner->cap);
+    /* gw_turn_of() of src/gcomp/bins.h: floor((K + drop_base - 3) / 4) = floor((K + r) / 4) + whole - 1, and
+     * r is the same for all dtypes. */
+    const int32_t first = joiner->dtype == GW_FP16 ? 0 : 1;
+    const int32_t whole = (joiner->drop_base - rest) / 4;
+    const int32_t turn = whole - 1 - t->mantissa_bits - t->exponent_bias - first - 128;
+    r->turn_plus = set1(clamp8(turn));
+    r->turn_minus = set1(clamp8(-turn));
+    r->turn_max = set1((unsigned)(t->exponent_mask - 1 - first));
+}
+
+/* The labels that ordinary relative labels would be without a turn. */
+GW_TEMPLATE __m512i turn_back(const drop_rule *r, __m512i x, __m512i k, uint32_t dtype)
+{
+    const __m512i quarter = _mm512_avg_epu8(_mm512_avg_epu8(k, r->half), r->ones);
+    const __m512i open = _mm512_maskz_adds_epu8(_mm512_test_epi8_mask(k, k), quarter, r->turn_plus);
+    const __m512i turn = _mm512_min_epu8(_mm512_subs_epu8(open, r->turn_minus), r->turn_max);
+    const __m512i sum = _mm512_add_epi8(x, turn);
+    if (dtype == GW_FP16) { /* labels are 2..32 */
+        return _mm512_mask_sub_epi8(sum, _mm512_cmpgt_epu8_mask(sum, set1(32)), sum, set1(31));
+    }
+    /* Labels are 2..255: a sum above leaves the byte. */
+    return _mm512_mask_add_epi8(sum, _mm512_cmplt_epu8_mask(sum, turn), sum, set1(2));
 }
 
 GW_TEMPLATE __m512i drops(const drop_rule *r, __m512i x, __m512i k, uint32_t dtype)
@@ -466,7 +490,8 @@ GW_TEMPLATE uint64_t expand_bits(cursors *c, uint64_t mask)
     return _pdep_u64(bits, mask);
 }
 
-GW_TEMPLATE void digits_derived(digits *d, cursors *c, __m512i x, __m512i drop, uint32_t dtype,
+/* x: labels; y: the same after turn_back(), if exponents are relative. */
+GW_TEMPLATE void digits_derived(digits *d, cursors *c, __m512i x, __m512i y, __m512i drop, uint32_t dtype,
                                 const drop_rule *r)
 {
     const uint64_t ordinary = _mm512_cmpgt_epu8_mask(x, set1(LABEL_ESCAPE));
@@ -482,7 +507,7 @@ GW_TEMPLATE void digits_derived(digits *d, cursors *c, __m512i x, __m512i drop, 
     } else if (dtype == GW_FP16) { /* digits of 3 bits: R2 above R1 */
         part = _mm512_or_si512(part, LEFT(expand(&c->r2, c->zero, rest2), 1));
     }
-    d->exponent = _mm512_maskz_sub_epi8(ordinary, x, set1(dtype == GW_FP16 ? 2 : 1));
+    d->exponent = _mm512_maskz_sub_epi8(ordinary, y, set1(dtype == GW_FP16 ? 2 : 1));
     d->d1 = expand(&c->p1, part, has1);
     d->d2 = expand(&c->p2, _mm512_maskz_mov_epi8(has1, part), has2);
     d->d3 = expand(&c->p3, _mm512_maskz_mov_epi8(has2, part), has3);
@@ -491,8 +516,9 @@ GW_TEMPLATE void digits_derived(digits *d, cursors *c, __m512i x, __m512i drop, 
 
 /* ---- all ----------------------------------------------------------------------------------------------- */
 
-/* Values whose drop comes from their labels, from the map, from a constant. */
-enum { LEVELS_EXPLICIT, LEVELS_DERIVED, LEVELS_CONSTANT };
+/* Values whose drop comes from their labels, from the map, from the map with relative exponents, from a
+ * constant. */
+enum { LEVELS_EXPLICIT, LEVELS_DERIVED, LEVELS_RELATIVE, LEVELS_CONSTANT };
 
 /* How values are stored: as they are, in lines, as sums. */
 enum { STORE_VALUES, STORE_LINES, STORE_SUMS, STORE_STRICT_SUMS };
@@ -526,17 +552,18 @@ GW_TEMPLATE uint64_t join_range(sink *sink_inout, cursors *from, const gw_join_i
     last_values last;
     drop_rule rule;
     uint64_t bad_zero = 0;
+    const int has_levels = kind == LEVELS_DERIVED || kind == LEVELS_RELATIVE;
     if (kind != LEVELS_EXPLICIT) {
         drop_rule_fill(&rule, joiner);
     }
     for (size_t at = 0; at < len; at += PREFETCH_LEN) {
         const size_t end = len - at < PREFETCH_LEN ? len : at + PREFETCH_LEN;
         prefetch_frame(joiner, at, end - at, len);
-        if (kind == LEVELS_DERIVED && joiner->next_size != 0) {
+        if (has_levels && joiner->next_size != 0) {
             prefetch((uintptr_t)levels + len + at, (uintptr_t)levels + len + end); /* of the next chunk */
         }
         for (size_t i = at; i < end; i += 64) {
-            const uint8_t *label = labels + i, *level = kind == LEVELS_DERIVED ? levels + i : NULL;
+            const uint8_t *label = labels + i, *level = has_levels ? levels + i : NULL;
             if (len - i < 64) { /* rare, so the other loads need no mask */
                 copy_last(&last, label, level, len - i);
                 label = last.label;
@@ -546,11 +573,12 @@ GW_TEMPLATE uint64_t join_range(sink *sink_inout, cursors *from, const gw_join_i
             digits d;
             if (kind == LEVELS_EXPLICIT) {
                 digits_explicit(&d, &c, x, dtype, base);
-            } else if (kind == LEVELS_DERIVED) {
+            } else if (has_levels) {
                 const __m512i k = _mm512_loadu_si512(level);
-                digits_derived(&d, &c, x, drops(&rule, x, k, dtype), dtype, &rule);
+                const __m512i y = kind == LEVELS_RELATIVE ? turn_back(&rule, x, k, dtype) : x;
+                digits_derived(&d, &c, x, y, drops(&rule, y, k, dtype), dtype, &rule);
             } else {
-                digits_derived(&d, &c, x, rule.cap, dtype, &rule);
+                digits_derived(&d, &c, x, x, rule.cap, dtype, &rule);
             }
             uint64_t zeros = 0;
             quad out = dtype == GW_FP32   ? assemble_fp32(&d)
@@ -584,8 +612,8 @@ GW_TEMPLATE uint64_t join_range(sink *sink_inout, cursors *from, const gw_join_i
     return bad_zero;
 }
 
-/* Registers are scarce: lines and sums have loops of their own, and sums a function of their own, because
- * the compiler keeps the constants of all loops of a function in registers. */
+/* Registers are scarce: lines and sums have loops of their own, and sums and relative exponents functions of
+ * their own, because the compiler keeps the constants of all loops of a function in registers. */
 #define JOIN_CASE(dtype, kind, form)                                                                         \
     case ((dtype)*4 + (kind)) * 4 + (form):                                                                  \
         return join_range(s, c, input, joiner, (dtype), (kind), (form))
@@ -635,6 +663,33 @@ static GW_NOINLINE uint64_t join_sums(sink *s, cursors *c, const gw_join_input *
     }
 }
 
+static GW_NOINLINE uint64_t join_relative_values(sink *s, cursors *c, const gw_join_input *input,
+                                                 const gw_joiner *joiner)
+{
+    const unsigned kind = LEVELS_RELATIVE, form = s->stream == STREAM_LINES ? STORE_LINES : STORE_VALUES;
+    switch ((joiner->dtype * 4 + kind) * 4 + form) {
+        JOIN_CASE(GW_FP32, LEVELS_RELATIVE, STORE_VALUES);
+        JOIN_CASE(GW_FP32, LEVELS_RELATIVE, STORE_LINES);
+        JOIN_CASE(GW_BF16, LEVELS_RELATIVE, STORE_VALUES);
+        JOIN_CASE(GW_FP16, LEVELS_RELATIVE, STORE_VALUES);
+    default:
+        return 0;
+    }
+}
+
+static GW_NOINLINE uint64_t join_relative_sums(sink *s, cursors *c, const gw_join_input *input,
+                                               const gw_joiner *joiner)
+{
+    const unsigned kind = LEVELS_RELATIVE, form = joiner->strict ? STORE_STRICT_SUMS : STORE_SUMS;
+    switch ((joiner->dtype * 4 + kind) * 4 + form) {
+        SUM_CASES(GW_FP32, LEVELS_RELATIVE);
+        SUM_CASES(GW_BF16, LEVELS_RELATIVE);
+        SUM_CASES(GW_FP16, LEVELS_RELATIVE);
+    default:
+        return 0;
+    }
+}
+
 void gw_join_avx512(void *dst, gw_joined *joined, uint16_t *place, const gw_join_input *input,
                     const gw_joiner *joiner)
 {
@@ -643,9 +698,17 @@ void gw_join_avx512(void *dst, gw_joined *joined, uint16_t *place, const gw_join
     cursors c = cursors_begin(plane, joiner, joiner->derived);
     const unsigned kind = !joiner->derived   ? LEVELS_EXPLICIT
                           : joiner->constant ? LEVELS_CONSTANT
+                          : joiner->relative ? LEVELS_RELATIVE
                                              : LEVELS_DERIVED;
-    const uint64_t bad_zero = joiner->addend != NULL ? join_sums(&s, &c, input, joiner, kind)
-                                                     : join_values(&s, &c, input, joiner, kind);
+    const int has_sums = joiner->addend != NULL;
+    uint64_t bad_zero;
+    if (kind == LEVELS_RELATIVE) {
+        bad_zero = has_sums ? join_relative_sums(&s, &c, input, joiner)
+                            : join_relative_values(&s, &c, input, joiner);
+    } else {
+        bad_zero =
+            has_sums ? join_sums(&s, &c, input, joiner, kind) : join_values(&s, &c, input, joiner, kind);
+    }
     joined->plane_len[0] = (size_t)(c.p1 - plane[0]);
     joined->plane_len[1] = (size_t)(c.p2 - plane[1]);
     joined->plane_len[2] = (size_t)(c.p3 - plane[2]);

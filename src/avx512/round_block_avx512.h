@@ -69,6 +69,10 @@ typedef struct gw_rounder {
     const uint8_t *levels;
     size_t step;
     uint32_t strict;
+    /* deep cut and relative exponents, see gw_quantum_turns(); a largest turn of 0 switches either off */
+    __m512i turn_part, turn_plus, turn_minus;
+    __m512i turn_max;    /* of relative exponents */
+    __m512i quantum_max; /* of the deep cut */
 } gw_rounder;
 
 static inline uint8_t gw_clamp_byte(int64_t x)
@@ -105,6 +109,28 @@ static inline void gw_drop_tables_fill(gw_drop_tables *tables, const gw_round_ru
                                           : n < less     ? 0
                                                          : rule->floor[gw_min_u32(n - less, rule->cap)]);
     }
+}
+
+/* 1: the rule has a deep cut or relative exponents, which loops have as the parameter `turned`. */
+static inline uint32_t gw_is_turned(const gw_round_rule *rule)
+{
+    return rule->derived && !rule->constant && (rule->deep || rule->relative);
+}
+
+static inline void gw_rounder_init_turns(gw_rounder *r, const gw_round_rule *rule)
+{
+    const gw_traits *t = gw_traits_of(rule->dtype);
+    const int64_t first = rule->dtype == GW_FP16 ? 0 : 1, last = t->exponent_mask - 1;
+    /* floor((K + drop_base - 3) / 4) = floor((K + rest) / 4) + whole, and avg(avg(K, rest + 1), 0) is one
+     * more than the first summand. */
+    const int64_t base = (int64_t)rule->drop_base - 3;
+    const int64_t rest = base & 3, whole = (base - rest) / 4;
+    const int64_t turn = whole - 1 - t->mantissa_bits - t->exponent_bias - first;
+    r->turn_part = _mm512_set1_epi8((char)(rest + 1));
+    r->turn_plus = _mm512_set1_epi8((char)gw_clamp_byte(turn));
+    r->turn_minus = _mm512_set1_epi8((char)gw_clamp_byte(-turn));
+    r->turn_max = _mm512_set1_epi8((char)(rule->relative ? last - first : 0));
+    r->quantum_max = _mm512_set1_epi8((char)(rule->deep ? last - first : 0));
 }
 
 static inline void gw_rounder_init(gw_rounder *r, gw_drop_tables *tables, const gw_span *span,
@@ -144,6 +170,7 @@ static inline void gw_rounder_init(gw_rounder *r, gw_drop_tables *tables, const 
     r->levels = rule->constant ? gw_every_byte_avx512[255] : span->levels;
     r->step = rule->constant ? 0 : 1;
     r->strict = rule->strict;
+    gw_rounder_init_turns(r, rule);
 }
 
 /* Map bytes of the values from index i on. */
@@ -568,29 +595,160 @@ GW_TEMPLATE gw_block gw_round_end(gw_sums s, const gw_bytes *before, const gw_ro
     return b;
 }
 
-GW_TEMPLATE gw_block gw_round64(gw_bytes v, __m512i k, uint64_t element, const gw_rounder *r, uint32_t dtype,
-                                uint32_t derived, uint32_t rounding)
+/* ---- deep cut and relative exponents ------------------------------------------------------------------- */
+
+/* gw_turn_of() of src/gcomp/bins.h, without its upper bound: to be limited to turn_max or quantum_max. */
+static inline __m512i gw_quantum_turns(const gw_rounder *r, __m512i k)
+{
+    const __m512i quarters = _mm512_avg_epu8(_mm512_avg_epu8(k, r->turn_part), _mm512_setzero_si512());
+    return _mm512_maskz_subs_epu8(_mm512_test_epi8_mask(k, k), _mm512_adds_epu8(quarters, r->turn_plus),
+                                  r->turn_minus);
+}
+
+/* Relative exponents of the values in `ordinary`, whose exponent fields are in e. */
+GW_TEMPLATE __m512i gw_turned(__m512i e, __m512i k, __mmask64 ordinary, const gw_rounder *r, uint32_t dtype)
+{
+    const __m512i turn = _mm512_min_epu8(gw_quantum_turns(r, k), r->turn_max);
+    const __m512i relative = _mm512_mask_sub_epi8(e, ordinary, e, turn);
+    if (dtype == GW_FP16) {
+        return _mm512_mask_add_epi8(relative, _mm512_mask_cmplt_epu8_mask(ordinary, e, turn), relative,
+                                    GW_BYTE(31));
+    }
+    return _mm512_mask_add_epi8(relative, _mm512_mask_cmple_epu8_mask(ordinary, e, turn), relative,
+                                GW_BYTE(254));
+}
+
+/* The deep cut of 64 values. */
+typedef struct gw_cut {
+    __mmask64 below; /* values below their quantum */
+    __mmask64 up;    /* those of them that become one quantum */
+    __m512i quantum; /* its exponent field, for those */
+} gw_cut;
+
+/* Significands of values [at, at + 16) of `len`, from bit 31 down. For fp32 and bf16 garbage where the
+ * exponent is 0; bits of `normal` tell it for fp16. */
+GW_TEMPLATE __m512i gw_significands(const uint8_t *values, size_t at, size_t len, __mmask16 normal,
+                                    uint32_t dtype)
+{
+    const __mmask16 valid = (__mmask16)(gw_low_mask(len) >> at);
+    const __m512i top = _mm512_set1_epi32((int)0x80000000);
+    if (dtype == GW_FP32) {
+        const __m512i x = len >= 64 ? _mm512_loadu_si512(values + 4 * at)
+                                    : _mm512_maskz_loadu_epi32(valid, values + 4 * at);
+        return _mm512_or_si512(_mm512_slli_epi32(x, 8), top);
+    }
+    const __m256i half = len >= 64 ? _mm256_loadu_si256((const __m256i *)(const void *)(values + 2 * at))
+                                   : _mm256_maskz_loadu_epi16(valid, values + 2 * at);
+    const __m512i x = _mm512_cvtepu16_epi32(half);
+    if (dtype == GW_BF16) {
+        return _mm512_or_si512(_mm512_slli_epi32(x, 24), top);
+    }
+    const __m512i mantissa = _mm512_andnot_si512(top, _mm512_slli_epi32(x, 21));
+    return _mm512_mask_or_epi32(mantissa, normal, mantissa, top);
+}
+
+/* Values whose random word is below 2^32 times their magnitude divided by the quantum: the significand,
+ * shifted down by what `below` has in bytes. */
+GW_TEMPLATE __mmask64 gw_random_up(const uint8_t *values, size_t len, const __m512i *words, __m512i e,
+                                   __m512i below, uint32_t dtype)
+{
+    const __mmask64 normal = dtype == GW_FP16 ? _mm512_test_epi8_mask(e, e) : 0;
+    const __m128i shift[4] = {_mm512_castsi512_si128(below), _mm512_extracti32x4_epi32(below, 1),
+                              _mm512_extracti32x4_epi32(below, 2), _mm512_extracti32x4_epi32(below, 3)};
+    uint64_t up = 0;
+    for (unsigned i = 0; i < 4; i++) {
+        const __m512i significand =
+            gw_significands(values, 16 * i, len, (__mmask16)(normal >> 16 * i), dtype);
+        const __m512i threshold = _mm512_srlv_epi32(significand, _mm512_cvtepu8_epi32(shift[i]));
+        up |= (uint64_t)_mm512_cmplt_epu32_mask(words[i], threshold) << 16 * i;
+    }
+    return up;
+}
+
+/*
+ * v: the values, before rounding; k: their map bytes; values: `len` of them as they are in memory, read, as
+ * words, if the rounding is stochastic. No values are below a quantum if the rule has no deep cut.
+ */
+GW_TEMPLATE gw_cut gw_cut_begin(const gw_bytes *v, __m512i k, const __m512i *words, const uint8_t *values,
+                                size_t len, const gw_rounder *r, uint32_t dtype, uint32_t rounding)
+{
+    gw_cut cut;
+    __m512i edge = _mm512_min_epu8(gw_quantum_turns(r, k), r->quantum_max); /* largest exponent below */
+    __m512i e = v->e, mantissa = e;
+    if (dtype == GW_FP16 || rounding == GW_GCOMP_NEAREST) {
+        mantissa = _mm512_or_si512(_mm512_ternarylogic_epi32(v->d1, v->d2, v->d3, 0xfe), v->d4);
+    }
+    if (dtype == GW_FP16) {
+        const __m512i any = _mm512_or_si512(mantissa, e);
+        edge = _mm512_subs_epu8(edge, GW_BYTE(1));
+        e = _mm512_max_epu8(e, GW_BYTE(1));
+        cut.below = _mm512_mask_cmple_epu8_mask(_mm512_test_epi8_mask(any, any), e, edge);
+    } else {
+        cut.below = _mm512_mask_cmple_epu8_mask(_mm512_test_epi8_mask(e, e), e, edge);
+    }
+    cut.quantum = _mm512_add_epi8(edge, GW_BYTE(1));
+    cut.up = 0;
+    if (rounding == GW_GCOMP_NEAREST) { /* more than half a quantum */
+        const __mmask64 half = _mm512_mask_cmpeq_epi8_mask(cut.below, v->e, edge);
+        cut.up = _mm512_mask_test_epi8_mask(half, mantissa, mantissa);
+    } else if (rounding == GW_GCOMP_STOCHASTIC && cut.below != 0) {
+        cut.up = cut.below & gw_random_up(values, len, words, v->e, _mm512_subs_epu8(edge, e), dtype);
+    }
+    return cut;
+}
+
+/* After gw_round_end(), which has cleared the digits of values below their quantum. Their drop is the largest
+ * one, which is that of the quantum, too. */
+static inline void gw_cut_end(gw_block *b, const gw_cut *cut)
+{
+    b->v.e = _mm512_mask_mov_epi8(b->v.e, cut->below, _mm512_maskz_mov_epi8(cut->up, cut->quantum));
+}
+
+/* Values that the cut made +0. */
+static inline __mmask64 gw_cut_away(const gw_cut *cut)
+{
+    return _kandn_mask64(cut->up, cut->below);
+}
+
+/* ---- both parts ---------------------------------------------------------------------------------------- */
+
+GW_TEMPLATE gw_block gw_round64(const gw_bytes *v, __m512i k, const gw_span *block, const gw_rounder *r,
+                                uint32_t dtype, uint32_t derived, uint32_t turned, uint32_t rounding)
 {
     __m512i words[4];
     if (rounding == GW_GCOMP_STOCHASTIC) {
-        gw_random_words(words, element, r->rule);
+        gw_random_words(words, block->element, r->rule);
     }
-    const gw_sums s = gw_round_begin(v, k, words, r, dtype, derived, rounding, 1);
-    return gw_round_end(s, &v, r, dtype, derived, rounding, 1);
+    const gw_sums s = gw_round_begin(*v, k, words, r, dtype, derived, rounding, 1);
+    gw_block b = gw_round_end(s, v, r, dtype, derived, rounding, 1);
+    if (turned) {
+        const gw_cut cut =
+            gw_cut_begin(v, k, words, (const uint8_t *)block->values, block->len, r, dtype, rounding);
+        gw_cut_end(&b, &cut);
+        b.v.sign = _mm512_maskz_mov_epi8(_knot_mask64(gw_cut_away(&cut)), b.v.sign);
+    }
+    return b;
 }
 
-/* Both parts, where rounding has no loop of its own. */
-GW_TEMPLATE gw_block gw_round64_any(gw_bytes v, __m512i k, uint64_t element, const gw_rounder *r,
-                                    uint32_t dtype, uint32_t derived)
+/* Where rounding has no loop of its own. v has the values of the block, up to 64, and k their map bytes. */
+GW_TEMPLATE gw_block gw_round64_any(const gw_bytes *v, __m512i k, const gw_span *block, const gw_rounder *r,
+                                    uint32_t dtype, uint32_t derived, uint32_t turned)
 {
     switch (r->rule->rounding) {
     case GW_GCOMP_NEAREST:
-        return gw_round64(v, k, element, r, dtype, derived, GW_GCOMP_NEAREST);
+        return gw_round64(v, k, block, r, dtype, derived, turned, GW_GCOMP_NEAREST);
     case GW_GCOMP_STOCHASTIC:
-        return gw_round64(v, k, element, r, dtype, derived, GW_GCOMP_STOCHASTIC);
+        return gw_round64(v, k, block, r, dtype, derived, turned, GW_GCOMP_STOCHASTIC);
     default:
-        return gw_round64(v, k, element, r, dtype, derived, GW_GCOMP_TRUNCATE);
+        return gw_round64(v, k, block, r, dtype, derived, turned, GW_GCOMP_TRUNCATE);
     }
+}
+
+/* Values [at, at + len) of a span, for gw_round64_any(). */
+static inline gw_span gw_span_part(const gw_span *span, size_t at, size_t len, size_t size)
+{
+    const gw_span part = {(const uint8_t *)span->values + size * at, NULL, len, span->element + at, 0};
+    return part;
 }
 
 /* What is +0 after rounding, and what default mode makes +0. */

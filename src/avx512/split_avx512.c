@@ -193,13 +193,13 @@ GW_TEMPLATE void put_digits(cursors *c, const splitter *s, const gw_block *b, __
 
 /* Values [at, at + len), len <= 64. Returns whether one is not +0. */
 GW_TEMPLATE uint32_t split_block(uint8_t *ranks, cursors *c, const splitter *s, const gw_span *span,
-                                 size_t at, size_t len, uint32_t dtype, uint32_t derived)
+                                 size_t at, size_t len, uint32_t dtype, uint32_t derived, uint32_t turned)
 {
     const __mmask64 valid = gw_low_mask(len);
-    const uint8_t *values = (const uint8_t *)span->values + gw_traits_of(dtype)->size * at;
-    const gw_bytes v = gw_load_bytes(values, len, dtype);
+    const gw_span part = gw_span_part(span, at, len, gw_traits_of(dtype)->size);
+    const gw_bytes v = gw_load_bytes((const uint8_t *)part.values, len, dtype);
     const __m512i k = gw_load_levels_part(&s->rounder, at, valid);
-    gw_block b = gw_round64_any(v, k, span->element + at, &s->rounder, dtype, derived);
+    gw_block b = gw_round64_any(&v, k, &part, &s->rounder, dtype, derived, turned);
     if (dtype == GW_FP16 && !derived) {
         gw_clear_cut(&b);
     }
@@ -210,10 +210,12 @@ GW_TEMPLATE uint32_t split_block(uint8_t *ranks, cursors *c, const splitter *s, 
     __mmask64 has;
     if (dtype == GW_FP16) {
         has = _mm512_mask_cmplt_epu8_mask(nonzero.magnitude, b.v.e, GW_BYTE(31));
-        label = _mm512_add_epi8(b.v.e, GW_BYTE(derived ? 2 : 1));
+        const __m512i e = turned ? gw_turned(b.v.e, k, has, &s->rounder, dtype) : b.v.e;
+        label = _mm512_add_epi8(e, GW_BYTE(derived ? 2 : 1));
     } else if (derived) {
         has = _mm512_mask_cmplt_epu8_mask(nonzero.magnitude, b.v.e, GW_BYTE(255));
-        label = _mm512_add_epi8(b.v.e, GW_BYTE(1));
+        const __m512i e = turned ? gw_turned(b.v.e, k, has, &s->rounder, dtype) : b.v.e;
+        label = _mm512_add_epi8(e, GW_BYTE(1));
     } else {
         label = _mm512_sub_epi8(b.v.e, s->base);
         has = _mm512_cmplt_epu8_mask(_mm512_sub_epi8(label, GW_BYTE(1)), GW_BYTE(63));
@@ -237,33 +239,37 @@ GW_TEMPLATE uint32_t split_block(uint8_t *ranks, cursors *c, const splitter *s, 
     return nonzero.value != 0;
 }
 
-#define SPLIT_BLOCK(name, dtype, derived)                                                                    \
+#define SPLIT_BLOCK(name, dtype, derived, turned)                                                            \
     static GW_NOINLINE uint32_t name(uint8_t *ranks, cursors *c, const splitter *s, const gw_span *span,     \
                                      size_t at, size_t len)                                                  \
     {                                                                                                        \
-        return split_block(ranks, c, s, span, at, len, (dtype), (derived));                                  \
+        return split_block(ranks, c, s, span, at, len, (dtype), (derived), (turned));                        \
     }                                                                                                        \
     _Static_assert(1, "a semicolon follows")
 
-SPLIT_BLOCK(split_block_fp32, GW_FP32, 0);
-SPLIT_BLOCK(split_block_fp32_derived, GW_FP32, 1);
-SPLIT_BLOCK(split_block_bf16, GW_BF16, 0);
-SPLIT_BLOCK(split_block_bf16_derived, GW_BF16, 1);
-SPLIT_BLOCK(split_block_fp16, GW_FP16, 0);
-SPLIT_BLOCK(split_block_fp16_derived, GW_FP16, 1);
+SPLIT_BLOCK(split_block_fp32, GW_FP32, 0, 0);
+SPLIT_BLOCK(split_block_fp32_derived, GW_FP32, 1, 0);
+SPLIT_BLOCK(split_block_fp32_turned, GW_FP32, 1, 1);
+SPLIT_BLOCK(split_block_bf16, GW_BF16, 0, 0);
+SPLIT_BLOCK(split_block_bf16_derived, GW_BF16, 1, 0);
+SPLIT_BLOCK(split_block_bf16_turned, GW_BF16, 1, 1);
+SPLIT_BLOCK(split_block_fp16, GW_FP16, 0, 0);
+SPLIT_BLOCK(split_block_fp16_derived, GW_FP16, 1, 0);
+SPLIT_BLOCK(split_block_fp16_turned, GW_FP16, 1, 1);
 
 typedef uint32_t split_block_fn(uint8_t *ranks, cursors *c, const splitter *s, const gw_span *span, size_t at,
                                 size_t len);
 
-static split_block_fn *split_block_of(uint32_t dtype, uint32_t derived)
+/* turned: only if derived */
+static split_block_fn *split_block_of(uint32_t dtype, uint32_t derived, uint32_t turned)
 {
     switch (dtype) {
     case GW_FP32:
-        return derived ? split_block_fp32_derived : split_block_fp32;
+        return turned ? split_block_fp32_turned : derived ? split_block_fp32_derived : split_block_fp32;
     case GW_BF16:
-        return derived ? split_block_bf16_derived : split_block_bf16;
+        return turned ? split_block_bf16_turned : derived ? split_block_bf16_derived : split_block_bf16;
     default:
-        return derived ? split_block_fp16_derived : split_block_fp16;
+        return turned ? split_block_fp16_turned : derived ? split_block_fp16_derived : split_block_fp16;
     }
 }
 
@@ -288,7 +294,8 @@ static inline void fetch_ahead(const gw_span *span, size_t i, size_t size)
  * are escapes, and then the block is done again. So there is no comparison between exponent and rank.
  */
 GW_TEMPLATE size_t split_quick(uint8_t *ranks, cursors *cursors_inout, const splitter *s, const gw_span *span,
-                               uint32_t *any, uint32_t dtype, uint32_t derived, uint32_t rounding)
+                               uint32_t *any, uint32_t dtype, uint32_t derived, uint32_t turned,
+                               uint32_t rounding)
 {
     enum { BLOCKS = 8 };
     const size_t size = gw_traits_of(dtype)->size;
@@ -297,6 +304,7 @@ GW_TEMPLATE size_t split_quick(uint8_t *ranks, cursors *cursors_inout, const spl
     const __m512i window = _mm512_add_epi8(s->base, GW_BYTE(1));
     const size_t fetch_end = span->ahead < span->len ? span->ahead & ~(size_t)63 : span->len;
     gw_sums sums[BLOCKS];
+    gw_cut cuts[BLOCKS]; /* if `turned` */
     __m512i words[BLOCKS][4];
     cursors c = *cursors_inout;
     for (size_t first = 0; first < blocks; first += BLOCKS) {
@@ -314,14 +322,24 @@ GW_TEMPLATE size_t split_quick(uint8_t *ranks, cursors *cursors_inout, const spl
                 fetch_ahead(span, i, size);
             }
             sums[j] = gw_round_begin(v, k, words[j], &s->rounder, dtype, derived, rounding, 0);
+            if (turned) {
+                cuts[j] = gw_cut_begin(&v, k, words[j], values + size * i, 64, &s->rounder, dtype, rounding);
+            }
         }
         for (size_t j = 0; j < count; j++) {
             const size_t i = 64 * (first + j);
             const __m512i e = sums[j].v.e;
-            const __mmask64 nonzero = _mm512_test_epi8_mask(e, e);
-            const gw_block b = gw_round_end(sums[j], NULL, &s->rounder, dtype, derived, rounding, 0);
+            __mmask64 nonzero = _mm512_test_epi8_mask(e, e);
+            gw_block b = gw_round_end(sums[j], NULL, &s->rounder, dtype, derived, rounding, 0);
+            if (turned) {
+                gw_cut_end(&b, &cuts[j]);
+                nonzero = _kandn_mask64(gw_cut_away(&cuts[j]), nonzero);
+            }
             __m512i index = b.v.e;
-            if (!derived) {
+            if (turned) {
+                const __mmask64 ordinary = _mm512_cmpneq_epi8_mask(index, GW_BYTE(255));
+                index = gw_turned(index, gw_load_levels(&s->rounder, i), ordinary, &s->rounder, dtype);
+            } else if (!derived) {
                 index = _mm512_min_epu8(_mm512_sub_epi8(index, window), GW_BYTE(63));
                 index = _mm512_add_epi8(index, index);
                 index = _mm512_add_epi8(index, index);
@@ -338,7 +356,7 @@ GW_TEMPLATE size_t split_quick(uint8_t *ranks, cursors *cursors_inout, const spl
                 const __m512i special = GW_BYTE(255);
                 cursors copy = c; /* so that the address of c itself is not taken */
                 if ((_mm512_cmpeq_epi8_mask(e, special) | _mm512_cmpeq_epi8_mask(b.v.e, special)) != 0) {
-                    *any |= split_block_of(dtype, derived)(ranks + i, &copy, s, span, i, 64);
+                    *any |= split_block_of(dtype, derived, turned)(ranks + i, &copy, s, span, i, 64);
                     c = copy;
                     continue;
                 }
@@ -354,23 +372,27 @@ GW_TEMPLATE size_t split_quick(uint8_t *ranks, cursors *cursors_inout, const spl
     return 64 * blocks;
 }
 
-#define SPLIT_CASE(dtype, derived, rounding)                                                                 \
-    case ((dtype)*2 + (derived)) * 4 + (rounding):                                                           \
-        i = split_quick(ranks, &c, &s, span, &any, (dtype), (derived), (rounding));                          \
+#define SPLIT_CASE(dtype, derived, turned, rounding)                                                         \
+    case (((dtype)*2 + (derived)) * 2 + (turned)) * 4 + (rounding):                                          \
+        i = split_quick(ranks, &c, &s, span, &any, (dtype), (derived), (turned), (rounding));                \
         break
 
 #define SPLIT_CASES(dtype)                                                                                   \
-    SPLIT_CASE(dtype, 0, GW_GCOMP_TRUNCATE);                                                                 \
-    SPLIT_CASE(dtype, 0, GW_GCOMP_NEAREST);                                                                  \
-    SPLIT_CASE(dtype, 0, GW_GCOMP_STOCHASTIC);                                                               \
-    SPLIT_CASE(dtype, 1, GW_GCOMP_TRUNCATE);                                                                 \
-    SPLIT_CASE(dtype, 1, GW_GCOMP_NEAREST);                                                                  \
-    SPLIT_CASE(dtype, 1, GW_GCOMP_STOCHASTIC)
+    SPLIT_CASE(dtype, 0, 0, GW_GCOMP_TRUNCATE);                                                              \
+    SPLIT_CASE(dtype, 0, 0, GW_GCOMP_NEAREST);                                                               \
+    SPLIT_CASE(dtype, 0, 0, GW_GCOMP_STOCHASTIC);                                                            \
+    SPLIT_CASE(dtype, 1, 0, GW_GCOMP_TRUNCATE);                                                              \
+    SPLIT_CASE(dtype, 1, 0, GW_GCOMP_NEAREST);                                                               \
+    SPLIT_CASE(dtype, 1, 0, GW_GCOMP_STOCHASTIC);                                                            \
+    SPLIT_CASE(dtype, 1, 1, GW_GCOMP_TRUNCATE);                                                              \
+    SPLIT_CASE(dtype, 1, 1, GW_GCOMP_NEAREST);                                                               \
+    SPLIT_CASE(dtype, 1, 1, GW_GCOMP_STOCHASTIC)
 
 uint32_t gw_split_avx512(uint8_t *ranks, gw_digits *digits, const gw_span *span, const gw_round_rule *rule,
                          const gw_ranker *ranker)
 {
     const size_t size = gw_traits_of(rule->dtype)->size;
+    const uint32_t turned = gw_is_turned(rule);
     uint8_t *const *plane = digits->plane;
     size_t *plane_len = digits->plane_len;
     splitter s;
@@ -383,14 +405,14 @@ uint32_t gw_split_avx512(uint8_t *ranks, gw_digits *digits, const gw_span *span,
     uint32_t any = 0;
     size_t i = 0;
     if (!rule->strict && s.rounder.is_quick) {
-        switch ((rule->dtype * 2 + rule->derived) * 4 + rule->rounding) {
+        switch (((rule->dtype * 2 + rule->derived) * 2 + turned) * 4 + rule->rounding) {
             SPLIT_CASES(GW_FP32);
             SPLIT_CASES(GW_BF16);
         default:
             break;
         }
     }
-    split_block_fn *const block = split_block_of(rule->dtype, rule->derived);
+    split_block_fn *const block = split_block_of(rule->dtype, rule->derived, turned);
     for (; i < span->len; i += 64) {
         any |= block(ranks + i, &c, &s, span, i, span->len - i < 64 ? span->len - i : 64);
     }

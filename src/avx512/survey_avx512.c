@@ -13,6 +13,12 @@
 
 #if defined(GW_AVX512_COMPILED)
 
+#if defined(__GNUC__)
+#define GW_NOINLINE __attribute__((noinline))
+#else
+#define GW_NOINLINE
+#endif
+
 enum { RUNS = 8, RUN_LEN = 64 };
 
 /* Index: 256 * level + exponent field. */
@@ -47,16 +53,25 @@ static inline __m512i level_of(const gw_block *b, uint32_t derived)
     return level;
 }
 
+/* Adds the first `size` bytes of a zero mask. */
+static inline void count_mask(uint32_t *mask_count, __mmask64 mask, size_t size)
+{
+    const uint64_t bits = _cvtmask64_u64(mask);
+    for (size_t i = 0; i < size; i++) {
+        mask_count[bits >> 8 * i & 255]++;
+    }
+}
+
 /* Any values [at, at + len), len <= 64: values without a bin of their own, and lanes past the end, are
  * counted in the bins of exponent 0, and subtracted afterwards. */
-GW_TEMPLATE void survey_block(tally *t, const gw_span *span, size_t at, size_t len, const gw_rounder *r,
-                              uint32_t dtype, uint32_t derived)
+GW_TEMPLATE void survey_block(tally *t, uint32_t *mask_count, const gw_span *span, size_t at, size_t len,
+                              const gw_rounder *r, uint32_t dtype, uint32_t derived, uint32_t turned)
 {
     const __mmask64 valid = gw_low_mask(len);
-    const gw_bytes v =
-        gw_load_bytes((const uint8_t *)span->values + gw_traits_of(dtype)->size * at, len, dtype);
+    const gw_span part = gw_span_part(span, at, len, gw_traits_of(dtype)->size);
+    const gw_bytes v = gw_load_bytes((const uint8_t *)part.values, len, dtype);
     const __m512i k = gw_load_levels_part(r, at, valid);
-    gw_block b = gw_round64_any(v, k, span->element + at, r, dtype, derived);
+    gw_block b = gw_round64_any(&v, k, &part, r, dtype, derived, turned);
     if (dtype == GW_FP16 && !derived) {
         gw_clear_cut(&b);
     }
@@ -64,24 +79,91 @@ GW_TEMPLATE void survey_block(tally *t, const gw_span *span, size_t at, size_t l
     const __mmask64 ordinary = nonzero.magnitude & valid;
     t->zero += (uint32_t)_mm_popcnt_u64(~nonzero.value & valid);
     t->other += (uint32_t)_mm_popcnt_u64(nonzero.value & valid & ~ordinary);
+    __m512i e = b.v.e;
+    if (turned) {
+        const __m512i special = GW_BYTE(gw_traits_of(dtype)->exponent_mask);
+        e = gw_turned(e, k, _mm512_mask_cmpneq_epi8_mask(ordinary, e, special), r, dtype);
+    }
     count_indices(t, _mm512_maskz_mov_epi8(ordinary, level_of(&b, derived)),
-                  _mm512_maskz_mov_epi8(ordinary, b.v.e));
+                  _mm512_maskz_mov_epi8(ordinary, e));
+    if (mask_count != NULL) {
+        count_mask(mask_count, nonzero.value & valid, (len + 7) / 8);
+    }
     /* Such values were counted at index 0, in any of the four tables: only their sum matters. */
     t->count[0][0] -= 64 - (uint32_t)_mm_popcnt_u64(ordinary);
 }
 
-GW_TEMPLATE gw_sums begin_any(gw_bytes v, __m512i k, uint64_t element, const gw_rounder *r, uint32_t dtype,
-                              uint32_t derived)
+/* Values [at, end) of a span, a run every `period`. */
+#define SURVEY_BLOCKS(name, dtype, derived, turned)                                                          \
+    static GW_NOINLINE void name(tally *t, uint32_t *mask_count, const gw_span *span, size_t at, size_t end, \
+                                 size_t period, const gw_rounder *r)                                         \
+    {                                                                                                        \
+        for (; at < end; at += period) {                                                                     \
+            const size_t len = end - at < RUN_LEN ? end - at : RUN_LEN;                                      \
+            survey_block(t, mask_count, span, at, len, r, (dtype), (derived), (turned));                     \
+        }                                                                                                    \
+    }                                                                                                        \
+    _Static_assert(1, "a semicolon follows")
+
+SURVEY_BLOCKS(survey_blocks_fp32, GW_FP32, 0, 0);
+SURVEY_BLOCKS(survey_blocks_fp32_derived, GW_FP32, 1, 0);
+SURVEY_BLOCKS(survey_blocks_fp32_turned, GW_FP32, 1, 1);
+SURVEY_BLOCKS(survey_blocks_bf16, GW_BF16, 0, 0);
+SURVEY_BLOCKS(survey_blocks_bf16_derived, GW_BF16, 1, 0);
+SURVEY_BLOCKS(survey_blocks_bf16_turned, GW_BF16, 1, 1);
+SURVEY_BLOCKS(survey_blocks_fp16, GW_FP16, 0, 0);
+SURVEY_BLOCKS(survey_blocks_fp16_derived, GW_FP16, 1, 0);
+SURVEY_BLOCKS(survey_blocks_fp16_turned, GW_FP16, 1, 1);
+
+typedef void survey_blocks_fn(tally *t, uint32_t *mask_count, const gw_span *span, size_t at, size_t end,
+                              size_t period, const gw_rounder *r);
+
+/* turned: only if derived */
+GW_TEMPLATE survey_blocks_fn *survey_blocks_of(uint32_t dtype, uint32_t derived, uint32_t turned)
 {
+    switch (dtype) {
+    case GW_FP32:
+        return turned ? survey_blocks_fp32_turned : derived ? survey_blocks_fp32_derived : survey_blocks_fp32;
+    case GW_BF16:
+        return turned ? survey_blocks_bf16_turned : derived ? survey_blocks_bf16_derived : survey_blocks_bf16;
+    default:
+        return turned ? survey_blocks_fp16_turned : derived ? survey_blocks_fp16_derived : survey_blocks_fp16;
+    }
+}
+
+/* A run between the parts of rounding. */
+typedef struct survey_sums {
+    gw_sums sums;
+    gw_cut cut; /* if `turned` */
+} survey_sums;
+
+GW_TEMPLATE void begin(survey_sums *s, const gw_bytes *v, __m512i k, const __m512i *words,
+                       const uint8_t *values, const gw_rounder *r, uint32_t dtype, uint32_t derived,
+                       uint32_t turned, uint32_t rounding)
+{
+    s->sums = gw_round_begin(*v, k, words, r, dtype, derived, rounding, 0);
+    if (turned) {
+        s->cut = gw_cut_begin(v, k, words, values, RUN_LEN, r, dtype, rounding);
+    }
+}
+
+GW_TEMPLATE void begin_any(survey_sums *s, const gw_bytes *v, size_t at, const gw_span *span,
+                           const gw_rounder *r, uint32_t dtype, uint32_t derived, uint32_t turned)
+{
+    const uint8_t *values = (const uint8_t *)span->values + gw_traits_of(dtype)->size * at;
+    const __m512i k = gw_load_levels(r, at);
     __m512i words[4];
     switch (r->rule->rounding) {
     case GW_GCOMP_NEAREST:
-        return gw_round_begin(v, k, NULL, r, dtype, derived, GW_GCOMP_NEAREST, 0);
+        begin(s, v, k, NULL, values, r, dtype, derived, turned, GW_GCOMP_NEAREST);
+        break;
     case GW_GCOMP_STOCHASTIC:
-        gw_random_words(words, element, r->rule);
-        return gw_round_begin(v, k, words, r, dtype, derived, GW_GCOMP_STOCHASTIC, 0);
+        gw_random_words(words, span->element + at, r->rule);
+        begin(s, v, k, words, values, r, dtype, derived, turned, GW_GCOMP_STOCHASTIC);
+        break;
     default:
-        return gw_round_begin(v, k, NULL, r, dtype, derived, GW_GCOMP_TRUNCATE, 0);
+        begin(s, v, k, NULL, values, r, dtype, derived, turned, GW_GCOMP_TRUNCATE);
+        break;
     }
 }
 
@@ -104,13 +186,13 @@ static void fetch_run(const gw_span *span, size_t at, size_t size)
 }
 
 /* Whole runs of fp32 or bf16 values in default mode: as in split, a block with infinity, NaN or a carry
- * into them is done again by survey_block(). Returns the index after the last of them. */
-GW_TEMPLATE size_t survey_runs(tally *t, const gw_span *span, size_t period, const gw_rounder *r,
-                               uint32_t dtype, uint32_t derived)
+ * into them is done again by survey_blocks_of(). Returns the index after the last of them. */
+GW_TEMPLATE size_t survey_runs(tally *t, uint32_t *mask_count, const gw_span *span, size_t period,
+                               const gw_rounder *r, uint32_t dtype, uint32_t derived, uint32_t turned)
 {
     const size_t size = gw_traits_of(dtype)->size;
     const uint8_t *values = (const uint8_t *)span->values;
-    gw_sums sums[RUNS];
+    survey_sums sums[RUNS];
     size_t at = 0;
     while (at + RUN_LEN <= span->len) {
         const size_t first = at;
@@ -120,23 +202,34 @@ GW_TEMPLATE size_t survey_runs(tally *t, const gw_span *span, size_t period, con
                 fetch_run(span, at + RUNS * period, size);
             }
             const gw_bytes v = gw_load_bytes(values + size * at, RUN_LEN, dtype);
-            sums[count] = begin_any(v, gw_load_levels(r, at), span->element + at, r, dtype, derived);
+            begin_any(&sums[count], &v, at, span, r, dtype, derived, turned);
         }
         for (size_t j = 0; j < count; j++) {
-            const __m512i e = sums[j].v.e;
-            const __mmask64 nonzero = _mm512_test_epi8_mask(e, e);
+            const __m512i e = sums[j].sums.v.e;
+            __mmask64 nonzero = _mm512_test_epi8_mask(e, e);
             /* Without random bits or halves added there are no carries, and the second part changes
              * nothing. */
-            const gw_block b = gw_round_end(sums[j], NULL, r, dtype, derived, GW_GCOMP_NEAREST, 0);
+            gw_block b = gw_round_end(sums[j].sums, NULL, r, dtype, derived, GW_GCOMP_NEAREST, 0);
+            if (turned) {
+                gw_cut_end(&b, &sums[j].cut);
+                nonzero = _kandn_mask64(gw_cut_away(&sums[j].cut), nonzero);
+            }
             const __m512i special = GW_BYTE(255);
             if (__builtin_expect(
                     (_mm512_cmpeq_epi8_mask(e, special) | _mm512_cmpeq_epi8_mask(b.v.e, special)) != 0, 0)) {
-                survey_block(t, span, first + j * period, RUN_LEN, r, dtype, derived);
+                const size_t run = first + j * period;
+                survey_blocks_of(dtype, derived, turned)(t, mask_count, span, run, run + RUN_LEN, RUN_LEN, r);
                 continue;
+            }
+            if (turned) {
+                b.v.e = gw_turned(b.v.e, gw_load_levels(r, first + j * period), nonzero, r, dtype);
             }
             /* Zero has index 0, which is its bin. */
             count_indices(t, _mm512_maskz_mov_epi8(nonzero, level_of(&b, derived)),
                           _mm512_maskz_mov_epi8(nonzero, b.v.e));
+            if (mask_count != NULL) {
+                count_mask(mask_count, nonzero, RUN_LEN / 8);
+            }
         }
     }
     return at;
@@ -155,8 +248,8 @@ static void add_tally(uint32_t *count, const tally *t, uint32_t dtype)
     count[dtype == GW_FP16 ? 4 * 31 : 1] += t->other;
 }
 
-GW_TEMPLATE void survey_span(uint32_t *count, const gw_span *span, size_t period, const gw_round_rule *rule,
-                             uint32_t dtype, uint32_t derived)
+GW_TEMPLATE void survey_span(uint32_t *count, uint32_t *mask_count, const gw_span *span, size_t period,
+                             const gw_round_rule *rule, uint32_t dtype, uint32_t derived, uint32_t turned)
 {
     gw_rounder r;
     gw_drop_tables tables;
@@ -165,38 +258,31 @@ GW_TEMPLATE void survey_span(uint32_t *count, const gw_span *span, size_t period
     gw_rounder_init(&r, &tables, span, rule);
     GW_MEMSET(&t, 0, sizeof t);
     if (dtype != GW_FP16 && !r.strict && r.is_quick) {
-        at = survey_runs(&t, span, period, &r, dtype, derived);
+        at = mask_count == NULL ? survey_runs(&t, NULL, span, period, &r, dtype, derived, turned)
+                                : survey_runs(&t, mask_count, span, period, &r, dtype, derived, turned);
     }
-    for (; at < span->len; at += period) {
-        const size_t left = span->len - at;
-        survey_block(&t, span, at, left < RUN_LEN ? left : RUN_LEN, &r, dtype, derived);
-    }
+    survey_blocks_of(dtype, derived, turned)(&t, mask_count, span, at, span->len, period, &r);
     add_tally(count, &t, dtype);
 }
+
+#define SURVEY_CASE(dtype, derived, turned)                                                                  \
+    case ((dtype)*2 + (derived)) * 2 + (turned):                                                             \
+        survey_span(count, mask_count, span, period, rule, (dtype), (derived), (turned));                    \
+        break
 
 void gw_survey_avx512(uint32_t *count, uint32_t *mask_count, const gw_span *span, size_t period,
                       const gw_round_rule *rule)
 {
-    (void)mask_count;
-    switch (rule->dtype * 2 + rule->derived) {
-    case GW_FP32 * 2:
-        survey_span(count, span, period, rule, GW_FP32, 0);
-        break;
-    case GW_FP32 * 2 + 1:
-        survey_span(count, span, period, rule, GW_FP32, 1);
-        break;
-    case GW_BF16 * 2:
-        survey_span(count, span, period, rule, GW_BF16, 0);
-        break;
-    case GW_BF16 * 2 + 1:
-        survey_span(count, span, period, rule, GW_BF16, 1);
-        break;
-    case GW_FP16 * 2:
-        survey_span(count, span, period, rule, GW_FP16, 0);
-        break;
-    case GW_FP16 * 2 + 1:
-        survey_span(count, span, period, rule, GW_FP16, 1);
-        break;
+    switch ((rule->dtype * 2 + rule->derived) * 2 + gw_is_turned(rule)) {
+        SURVEY_CASE(GW_FP32, 0, 0);
+        SURVEY_CASE(GW_FP32, 1, 0);
+        SURVEY_CASE(GW_FP32, 1, 1);
+        SURVEY_CASE(GW_BF16, 0, 0);
+        SURVEY_CASE(GW_BF16, 1, 0);
+        SURVEY_CASE(GW_BF16, 1, 1);
+        SURVEY_CASE(GW_FP16, 0, 0);
+        SURVEY_CASE(GW_FP16, 1, 0);
+        SURVEY_CASE(GW_FP16, 1, 1);
     default:
         break;
     }

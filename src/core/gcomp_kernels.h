@@ -63,7 +63,7 @@ typedef struct gw_span {
 } gw_span;
 
 /* Flushes, cuts and rounds the values of a span (docs/numerics.md section 3) to out: len elements of the
- * dtype, the caller's memory. */
+ * dtype, the caller's memory. out may be the values themselves. */
 typedef void gw_round_fn(void *out, const gw_span *span, const gw_round_rule *rule);
 
 /* ---- split and entropy --------------------------------------------------------------------------------- */

@@ -105,9 +105,11 @@ typedef struct gw_encoding {
     gw_scratch scratch;
     uint8_t *entries; /* directory entry of chunk entries_first */
     uint64_t entries_first;
-    uint8_t *payload; /* where the next chunk goes */
-    uint64_t offset;  /* what the directory says about that place */
-    uint32_t window;  /* base of the last exact codebook, the guess for the next */
+    uint8_t *payload;       /* where the next chunk goes */
+    uint64_t offset;        /* what the directory says about that place */
+    uint32_t window;        /* base of the last exact codebook, the guess for the next */
+    size_t segment;         /* index of the segment of the next group, if the source has any */
+    uint64_t segment_first; /* its first value */
 } gw_encoding;
 
 /* Checks handle, source and workspace, and fills in all but entries, payload and offset. */
@@ -147,10 +149,17 @@ typedef struct gw_decoding {
     const uint8_t *addend;              /* if not NULL, the values that the decoded chunk is added to */
     const uint8_t *beside;              /* if not NULL, memory to prefetch while the chunk is decoded */
     size_t beside_size;
+    float scale;         /* of decoded values; 1: none */
     uint64_t book_owner; /* chunk whose codebook the tree was built from; UINT64_MAX: none */
     uint32_t book_crc;   /* its CRC32C */
     size_t book_size;
 } gw_decoding;
+
+/* Derived frames without a constant drop. */
+static inline int gw_info_needs_map(const gw_gcomp_info *info)
+{
+    return info->levels == GW_GCOMP_DERIVED && !info->constant;
+}
 
 /* Prepares to decode a checked frame. */
 gw_status gw_decoding_begin(gw_decoding *decoding, const gw_codec *codec, const gw_gcomp_frame *frame,
@@ -159,6 +168,9 @@ gw_status gw_decoding_begin(gw_decoding *decoding, const gw_codec *codec, const 
 /* Applies rules 18 to 26 to one chunk and writes its values, or their sums with the addend, to dst (frame
  * dtype). On failure dst is zero-filled. */
 gw_status gw_decode_chunk(gw_decoding *decoding, uint64_t index, uint8_t *dst);
+
+/* values[i] * scale, as docs/numerics.md section 5 says. */
+void gw_scale_values(void *values, gw_dtype dtype, size_t len, float scale, uint32_t strict);
 
 /* accumulator + values -> out, in the frame's dtype. */
 void gw_add_values(const gw_codec *codec, const gw_gcomp_info *info, void *out, const void *accumulator,

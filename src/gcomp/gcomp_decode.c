@@ -49,11 +49,6 @@ static const gw_installed_book *find_installed(const gw_codec *codec, const gw_g
     return NULL;
 }
 
-static int needs_map(const gw_gcomp_info *info)
-{
-    return info->levels == GW_GCOMP_DERIVED && !info->constant;
-}
-
 static gw_status check_map(const gw_codec *codec, const gw_gcomp_info *info, const gw_gcomp_map *map)
 {
     if (map == NULL || map->base > 1023 || map->len != info->len ||
@@ -90,7 +85,7 @@ static gw_status check_frame(const gw_codec *codec, const gw_gcomp_frame *frame,
     if (info->installed && find_installed(codec, info) == NULL) {
         return GW_ERR_TABLE;
     }
-    return needs_map(info) ? check_map(codec, info, frame->map) : GW_OK;
+    return gw_info_needs_map(info) ? check_map(codec, info, frame->map) : GW_OK;
 }
 
 gw_status gw_gcomp_check(const gw_gcomp *codec, const gw_gcomp_frame *frame, gw_gcomp_info *info)
@@ -128,8 +123,9 @@ gw_status gw_decoding_begin(gw_decoding *d, const gw_codec *codec, const gw_gcom
     d->codec = codec;
     d->src = (const uint8_t *)frame->data;
     d->info = *info;
-    d->levels = needs_map(info) ? frame->map->levels : NULL;
+    d->levels = gw_info_needs_map(info) ? frame->map->levels : NULL;
     d->book_owner = UINT64_MAX;
+    d->scale = 1;
     gw_scratch_carve(&d->scratch, codec, workspace->data);
     gw_joiner *joiner = d->scratch.joiner;
     GW_MEMSET(joiner, 0, sizeof *joiner);
@@ -608,6 +604,10 @@ static gw_status decode_chunk(gw_decoding *d, uint64_t index, uint8_t *dst)
 gw_status gw_decode_chunk(gw_decoding *d, uint64_t index, uint8_t *dst)
 {
     gw_status status = decode_chunk(d, index, dst);
+    if (status == GW_OK && d->scale != 1) {
+        gw_scale_values(dst, d->info.dtype, gw_frame_chunk_len(&d->info, index), d->scale,
+                        (uint32_t)d->codec->options.strict);
+    }
     if (status != GW_OK) {
         GW_MEMSET(dst, 0,
                   (size_t)gw_frame_chunk_len(&d->info, index) * gw_traits_of((uint32_t)d->info.dtype)->size);
@@ -622,164 +622,4 @@ void gw_add_values(const gw_codec *codec, const gw_gcomp_info *info, void *out, 
                      : info->dtype == GW_BF16 ? codec->kernels.gcomp.add_bf16
                                               : codec->kernels.gcomp.add_fp16;
     add(out, accumulator, values, len, (uint32_t)codec->options.strict);
-}
-
-/* ---- ranges -------------------------------------------------------------------------------------------- */
-
-/* The values of a frame of at least that many bytes are written with non-temporal stores: most of them would
- * leave the last cache before they are read, and such stores do not fetch the old contents. Measured with 32
- * MiB of cache: equal at 8 MiB, 1.2 times as fast from 16 MiB on. */
-#define STREAM_SIZE ((uint64_t)16 << 20)
-
-typedef enum decode_mode { DECODE_VALUES, DECODE_ADD, DECODE_VALIDATE } decode_mode;
-
-static gw_status decode_chunks(gw_decoding *d, const gw_gcomp_range *range, uint8_t *dst, decode_mode mode,
-                               uint64_t *bad_chunk)
-{
-    const size_t size = gw_traits_of((uint32_t)d->info.dtype)->size;
-    uint8_t *const local = d->scratch.sums;
-    gw_status first_error = GW_OK;
-    for (uint64_t i = 0; i < range->chunk_count; i++) {
-        const uint64_t index = range->chunk_first + i;
-        const size_t len = gw_frame_chunk_len(&d->info, index);
-        uint8_t *place = mode == DECODE_VALIDATE ? NULL : dst + (size_t)(i << d->info.chunk_log2) * size;
-        if (mode == DECODE_ADD) {
-            d->beside = place;
-            d->beside_size = len * size;
-        }
-        gw_status status = gw_decode_chunk(d, index, mode == DECODE_VALUES ? place : local);
-        if (status == GW_OK && mode == DECODE_ADD) {
-            gw_add_values(d->codec, &d->info, place, place, local, len);
-        }
-        if (status != GW_OK && first_error == GW_OK) {
-            first_error = status;
-            *bad_chunk = index;
-        }
-    }
-    return first_error;
-}
-
-/* Values of a range; UINT64_MAX if it is not within the frame, or the info is that of no frame. */
-static uint64_t range_len(const gw_gcomp_info *info, const gw_gcomp_range *range)
-{
-    if (!gw_frame_is_info_valid(info) || range->chunk_first > info->chunk_count ||
-        range->chunk_count > info->chunk_count - range->chunk_first) {
-        return UINT64_MAX;
-    }
-    const uint64_t first_value = range->chunk_first << info->chunk_log2;
-    return gw_min_u64(info->len - gw_min_u64(first_value, info->len), range->chunk_count << info->chunk_log2);
-}
-
-static gw_status check_target(const gw_gcomp_target *target, const gw_gcomp_frame *frame,
-                              const gw_gcomp_info *info, uint64_t len)
-{
-    if (len > target->capacity) {
-        return GW_ERR_DST;
-    }
-    const size_t values_size = (size_t)len * gw_traits_of((uint32_t)info->dtype)->size;
-    if ((len != 0 && target->values == NULL) ||
-        gw_is_overlapping(target->values, values_size, frame->data, (size_t)info->frame_size)) {
-        return GW_ERR_ARG;
-    }
-    return GW_OK;
-}
-
-static int reset_target(gw_gcomp_target *target)
-{
-    if (target != NULL) {
-        target->len = 0;
-        target->bad_chunk = UINT64_MAX;
-    }
-    return target != NULL;
-}
-
-/* The target was reset. */
-static gw_status decode_range(const gw_gcomp *codec, const gw_gcomp_frame *frame, const gw_gcomp_info *info,
-                              const gw_gcomp_range *range, gw_gcomp_target *target,
-                              const gw_workspace *workspace, decode_mode mode)
-{
-    const gw_codec *inside = gw_codec_of(codec);
-    if (codec == NULL || frame == NULL || frame->data == NULL || info == NULL || range == NULL) {
-        return GW_ERR_ARG;
-    }
-    if (inside == NULL) {
-        return GW_ERR_STATE;
-    }
-    const gw_gcomp_map *map = frame->map;
-    const uint64_t len = range_len(info, range);
-    if (len == UINT64_MAX || frame->size < info->frame_size || info->dtype != inside->options.dtype ||
-        (needs_map(info) &&
-         (map == NULL || map->len != info->len || (info->len != 0 && map->levels == NULL)))) {
-        return GW_ERR_ARG;
-    }
-    gw_status status = mode == DECODE_VALIDATE ? GW_OK : check_target(target, frame, info, len);
-    if (status != GW_OK) {
-        return status;
-    }
-    gw_decoding d;
-    status = gw_decoding_begin(&d, inside, frame, info, workspace);
-    if (status != GW_OK) {
-        return status;
-    }
-    d.scratch.joiner->stream =
-        mode == DECODE_VALUES && info->len * gw_traits_of((uint32_t)info->dtype)->size >= STREAM_SIZE;
-    status = decode_chunks(&d, range, (uint8_t *)target->values, mode, &target->bad_chunk);
-    inside->kernels.gcomp.fence();
-    target->len = status == GW_OK ? len : 0;
-    return status;
-}
-
-static gw_status decode_frame(const gw_gcomp *codec, const gw_gcomp_frame *frame, gw_gcomp_target *target,
-                              const gw_workspace *workspace, decode_mode mode)
-{
-    if (!reset_target(target)) {
-        return GW_ERR_ARG;
-    }
-    gw_gcomp_info info;
-    const gw_status status = gw_gcomp_check(codec, frame, &info);
-    const gw_gcomp_range all = {0, info.chunk_count};
-    return status != GW_OK ? status : decode_range(codec, frame, &info, &all, target, workspace, mode);
-}
-
-gw_status gw_gcomp_validate(const gw_gcomp *codec, const gw_gcomp_frame *frame, uint64_t *bad_chunk,
-                            const gw_workspace *workspace)
-{
-    gw_gcomp_target nowhere = {NULL, 0, 0, 0};
-    const gw_status status = decode_frame(codec, frame, &nowhere, workspace, DECODE_VALIDATE);
-    if (bad_chunk != NULL) {
-        *bad_chunk = nowhere.bad_chunk;
-    }
-    return status;
-}
-
-gw_status gw_gcomp_decode(const gw_gcomp *codec, const gw_gcomp_frame *frame, gw_gcomp_target *target,
-                          const gw_workspace *workspace)
-{
-    return decode_frame(codec, frame, target, workspace, DECODE_VALUES);
-}
-
-gw_status gw_gcomp_decode_add(const gw_gcomp *codec, const gw_gcomp_frame *frame, gw_gcomp_target *target,
-                              const gw_workspace *workspace)
-{
-    return decode_frame(codec, frame, target, workspace, DECODE_ADD);
-}
-
-gw_status gw_gcomp_decode_range(const gw_gcomp *codec, const gw_gcomp_frame *frame, const gw_gcomp_info *info,
-                                const gw_gcomp_range *range, gw_gcomp_target *target,
-                                const gw_workspace *workspace)
-{
-    if (!reset_target(target)) {
-        return GW_ERR_ARG;
-    }
-    return decode_range(codec, frame, info, range, target, workspace, DECODE_VALUES);
-}
-
-gw_status gw_gcomp_decode_add_range(const gw_gcomp *codec, const gw_gcomp_frame *frame,
-                                    const gw_gcomp_info *info, const gw_gcomp_range *range,
-                                    gw_gcomp_target *target, const gw_workspace *workspace)
-{
-    if (!reset_target(target)) {
-        return GW_ERR_ARG;
-    }
-    return decode_range(codec, frame, info, range, target, workspace, DECODE_ADD);
 }

@@ -72,6 +72,16 @@ int gw_encoding_is_source_valid(const gw_codec *codec, const gw_gcomp_source *so
     if (source->len != 0 && source->values == NULL) {
         return 0;
     }
+    uint64_t segments_len = 0;
+    for (size_t i = 0; i < source->segment_count; i++) {
+        if (source->segments == NULL || source->segments[i].len > source->len - segments_len) {
+            return 0;
+        }
+        segments_len += source->segments[i].len;
+    }
+    if (source->segment_count != 0 && segments_len != source->len) {
+        return 0;
+    }
     const gw_gcomp_map *map = source->map;
     const int is_constant = map == NULL && codec->options.levels != GW_GCOMP_CARRIED;
     if (is_constant && codec->encode_with >= 0 && codec->installed[codec->encode_with].book.is_relative) {
@@ -141,6 +151,51 @@ gw_span gw_group_span(gw_encoding *e, const gw_group *group, size_t at, size_t l
     return span;
 }
 
+/* Rounds `len` values of the group from `at` on, a chunk or less, each with the stream of its segment. */
+static void round_segments(gw_encoding *e, const gw_group *group, size_t at, size_t len, uint8_t *out)
+{
+    const size_t size = gw_traits_of(e->rule.dtype)->size;
+    const gw_span chunk = gw_group_span(e, group, at, len);
+    const uint64_t first = (group->first << e->info.chunk_log2) + at;
+    for (size_t done = 0; done < len;) {
+        const gw_gcomp_segment *segment = &e->source->segments[e->segment];
+        const uint64_t before = first + done - e->segment_first; /* values of the segment before this part */
+        if (before >= segment->len) {
+            e->segment_first += segment->len;
+            e->segment++;
+            continue;
+        }
+        const size_t part = (size_t)gw_min_u64(segment->len - before, len - done);
+        const gw_span span = {(const uint8_t *)chunk.values + done * size,
+                              chunk.levels == NULL ? NULL : chunk.levels + done, part,
+                              segment->first_element + before, 0};
+        e->rule.seed = segment->seed;
+        e->codec->kernels.gcomp.round(out + (at + done) * size, &span, &e->rule);
+        done += part;
+    }
+}
+
+void gw_group_begin(gw_encoding *e, gw_group *group)
+{
+    const size_t chunk_len = (size_t)1 << e->info.chunk_log2;
+    if (e->info.levels == GW_GCOMP_CARRIED) {
+        gw_group_quanta(e, group);
+    }
+    if (e->source->segment_count == 0 || e->codec->options.rounding != GW_GCOMP_STOCHASTIC) {
+        return;
+    }
+    /* The values of a hop are in the sums already, perhaps with those of other groups. */
+    const size_t size = gw_traits_of(e->rule.dtype)->size;
+    const size_t first = (size_t)((uintptr_t)group->values - (uintptr_t)e->scratch.sums);
+    uint8_t *out = e->scratch.sums + (first < size << GW_GROUP_LOG2 ? first : 0);
+    e->rule.rounding = GW_GCOMP_STOCHASTIC;
+    for (size_t at = 0; at < group->len; at += chunk_len) {
+        round_segments(e, group, at, gw_min_size(group->len - at, chunk_len), out);
+    }
+    e->rule.rounding = GW_GCOMP_TRUNCATE;
+    group->values = out;
+}
+
 void gw_encode_group(gw_encoding *e, uint64_t first, const uint8_t *values)
 {
     const uint32_t log2 = e->info.chunk_log2;
@@ -150,9 +205,7 @@ void gw_encode_group(gw_encoding *e, uint64_t first, const uint8_t *values)
     gw_group group = {first, values, len, UINT64_MAX, 0, 0, {0}};
     gw_split_chunk split;
     int is_split = 0;
-    if (e->info.levels == GW_GCOMP_CARRIED) {
-        gw_group_quanta(e, &group);
-    }
+    gw_group_begin(e, &group);
     if (e->info.installed) {
         *e->scratch.book = e->codec->installed[e->codec->encode_with].book;
         gw_encoding_use_book(e);

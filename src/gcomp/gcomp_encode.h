@@ -33,6 +33,10 @@ gw_span gw_group_span(gw_encoding *encoding, const gw_group *group, size_t at, s
 /* Carried: the quanta of all blocks of the group, in the scratch. */
 void gw_group_quanta(gw_encoding *encoding, const gw_group *group);
 
+/* What a group needs before anything else: quanta of carried frames, and, if the source has segments, its
+ * values rounded with the random stream of each; the rule then truncates, which changes none of them. */
+void gw_group_begin(gw_encoding *encoding, gw_group *group);
+
 /* Chooses between relative exponents and others for a group, from a sample. */
 void gw_group_choose_relative(gw_encoding *encoding, const gw_group *group);
 

@@ -56,8 +56,8 @@ static uint8_t quantum_of_error(const gw_encoding *e, const uint8_t *values, siz
 {
     static const double quanta_squared[3] = {3, 12, 6}; /* by rounding */
     const double sum = sum_of_squares(values, len, e->rule.dtype);
-    const double square =
-        quanta_squared[e->rule.rounding] * (double)e->codec->options.target_nmse * (sum / (double)len);
+    const double square = quanta_squared[e->codec->options.rounding] * (double)e->codec->options.target_nmse *
+                          (sum / (double)len);
     uint64_t bits;
     GW_MEMCPY(&bits, &square, 8);
     const int32_t exponent = (int32_t)(bits >> 52 & 2047) - 1023; /* floor(log2(square)) */

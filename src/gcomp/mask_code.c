@@ -108,7 +108,7 @@ uint64_t gw_labels_cost(const uint32_t count[GW_LABELS], uint32_t first)
 
 int gw_is_mask_hopeless(uint64_t zeros, uint64_t len)
 {
-    return 4 * zeros < len;
+    return 2 * zeros < len;
 }
 
 /* Bits that a mask adds to a chunk in any case: its code lengths, counts, and padding of runs. */

@@ -63,6 +63,48 @@ GW_TEMPLATE uint8x16_t gw_drops_of(uint8x16_t exponent, uint8x16_t levels, const
     return vandq_u8(drop, vtstq_u8(levels, levels)); /* K = 0: nothing */
 }
 
+/* Exponent fields of the quanta of map bytes, clamped to 0 and the largest finite one; 0 for K = 0. */
+GW_TEMPLATE uint8x16_t gw_quanta_of(uint8x16_t levels, const gw_dropper *d, uint32_t dtype)
+{
+    const gw_traits *t = gw_traits_of(dtype);
+    const int16x8_t down = vdupq_n_s16((int16_t)(t->mantissa_bits + t->exponent_bias));
+    const int16x8_t low = vsubq_s16(vshrq_n_s16(vqaddq_s16(gw_widen_low(levels), d->room), 2), down);
+    const int16x8_t high = vsubq_s16(vshrq_n_s16(vqaddq_s16(gw_widen_high(levels), d->room), 2), down);
+    const uint8x16_t quanta = vminq_u8(vcombine_u8(vqmovun_s16(low), vqmovun_s16(high)),
+                                       vdupq_n_u8((uint8_t)(t->exponent_mask - 1)));
+    return vandq_u8(quanta, vtstq_u8(levels, levels));
+}
+
+/* Relative exponents (docs/format.md section 3): gw_turn_of(), gw_exponent_turn() and its reverse in bytes.
+ * Of exponents that are not ordinary the results mean nothing. */
+GW_TEMPLATE uint8x16_t gw_turns_of(uint8x16_t levels, const gw_dropper *d, uint32_t dtype)
+{
+    const uint8x16_t quanta = gw_quanta_of(levels, d, dtype);
+    return dtype == GW_FP16 ? quanta : vqsubq_u8(quanta, vdupq_n_u8(1));
+}
+
+GW_TEMPLATE uint8x16_t gw_turned(uint8x16_t exponent, uint8x16_t turns, uint32_t dtype)
+{
+    const uint8x16_t less = vsubq_u8(exponent, turns);
+    if (dtype == GW_FP16) {
+        return vaddq_u8(less, vandq_u8(vcltq_u8(exponent, turns), vdupq_n_u8(31)));
+    }
+    /* 254 is -2 modulo 256, and the mask is -1. */
+    const uint8x16_t is_before = vcleq_u8(exponent, turns);
+    return vaddq_u8(less, vaddq_u8(is_before, is_before));
+}
+
+GW_TEMPLATE uint8x16_t gw_turned_back(uint8x16_t relative, uint8x16_t turns, uint32_t dtype)
+{
+    const uint8x16_t sum = vaddq_u8(relative, turns);
+    if (dtype == GW_FP16) {
+        return vsubq_u8(sum, vandq_u8(vcgtq_u8(sum, vdupq_n_u8(30)), vdupq_n_u8(31)));
+    }
+    /* The sum may need nine bits: compared before it. */
+    const uint8x16_t is_after = vcgtq_u8(relative, vsubq_u8(vdupq_n_u8(254), turns));
+    return vsubq_u8(sum, vaddq_u8(is_after, is_after));
+}
+
 #endif
 
 #endif

@@ -49,7 +49,8 @@ typedef struct group {
     owners nested; /* planes 1..4 */
     owners rest;   /* derived: R4, R2, R1 */
     uint8_t kept[16];
-    uint8_t left[16]; /* derived: kept bits after the nested digits */
+    uint8_t left[16];     /* derived: kept bits after the nested digits */
+    uint8_t exponent[16]; /* relative: the exponent fields of ordinary labels */
 } group;
 
 static inline void store_owners(owners *to, uint8x16_t m0, uint8x16_t m1, uint8x16_t m2, uint8x16_t m3)
@@ -114,14 +115,18 @@ GW_TEMPLATE nested_masks nested_of(uint8x16_t kept, const gw_traits *t)
 
 /* First pass: from labels and map bytes to owners. */
 GW_TEMPLATE void find_owners(group *g, uint8x16_t labels, uint8x16_t levels, const settings *s,
-                             uint32_t dtype, uint32_t derived)
+                             uint32_t dtype, uint32_t derived, uint32_t relative)
 {
     const gw_traits *t = gw_traits_of(dtype);
     const uint8x16_t ordinary = ordinary_of(labels, derived);
     const uint8x16_t whole = vdupq_n_u8((uint8_t)(t->mantissa_bits + 1));
     uint8x16_t kept;
     if (derived) {
-        const uint8x16_t exponent = exponents_of(labels, s, dtype, 1);
+        uint8x16_t exponent = exponents_of(labels, s, dtype, 1);
+        if (relative) {
+            exponent = gw_turned_back(exponent, gw_turns_of(levels, &s->dropper, dtype), dtype);
+            vst1q_u8(g->exponent, exponent);
+        }
         kept = vsubq_u8(whole,
                         s->is_constant ? s->dropper.cap : gw_drops_of(exponent, levels, &s->dropper, dtype));
     } else {
@@ -206,10 +211,11 @@ static inline void store_fours(uint8_t *dst, uint8x16_t b0, uint8x16_t b1, uint8
 /* Second pass: 16 values to dst; escapes become +0. `zero` collects ordinary labels with exponent and
  * mantissa zero, which fp16 must not have. */
 GW_TEMPLATE void join16(uint8_t *dst, uint8x16_t labels, const group *g, places *at, const settings *s,
-                        uint8x16_t *zero, uint32_t dtype, uint32_t derived)
+                        uint8x16_t *zero, uint32_t dtype, uint32_t derived, uint32_t relative)
 {
     const uint8x16_t ordinary = ordinary_of(labels, derived);
-    const uint8x16_t exponent = vandq_u8(exponents_of(labels, s, dtype, derived), ordinary);
+    const uint8x16_t field = relative ? vld1q_u8(g->exponent) : exponents_of(labels, s, dtype, derived);
+    const uint8x16_t exponent = vandq_u8(field, ordinary);
     const four_digits d = digits_of(at, g, dtype, derived);
     const uint8x16_t sign_bit = vdupq_n_u8(0x80);
     if (dtype == GW_FP32) {
@@ -221,8 +227,8 @@ GW_TEMPLATE void join16(uint8_t *dst, uint8x16_t labels, const group *g, places 
         const uint8x16_t b3 = vbslq_u8(sign_bit, vshlq_n_u8(d.d1, 2), vshrq_n_u8(exponent, 1));
         store_fours(dst, b0, b1, b2, b3);
     } else if (dtype == GW_BF16) {
-        const uint8x16_t field = vsliq_n_u8(vsliq_n_u8(vsliq_n_u8(d.d4, d.d3, 2), d.d2, 4), d.d1, 6);
-        store_pairs(dst, vsliq_n_u8(field, exponent, 7), vbslq_u8(sign_bit, field, vshrq_n_u8(exponent, 1)));
+        const uint8x16_t low = vsliq_n_u8(vsliq_n_u8(vsliq_n_u8(d.d4, d.d3, 2), d.d2, 4), d.d1, 6);
+        store_pairs(dst, vsliq_n_u8(low, exponent, 7), vbslq_u8(sign_bit, low, vshrq_n_u8(exponent, 1)));
     } else {
         const uint8x16_t b0 = vsliq_n_u8(vsliq_n_u8(d.d4, d.d3, 3), d.d2, 6);
         const uint8x16_t top = vsliq_n_u8(vsliq_n_u8(vshrq_n_u8(d.d2, 2), d.d1, 1), exponent, 2);
@@ -262,7 +268,7 @@ static inline int has_escape(uint8x16_t labels)
 }
 
 GW_TEMPLATE void join_range(uint8_t *dst, gw_joined *joined, uint16_t *place, const gw_join_input *input,
-                            const gw_joiner *joiner, uint32_t dtype, uint32_t derived)
+                            const gw_joiner *joiner, uint32_t dtype, uint32_t derived, uint32_t relative)
 {
     const size_t size = gw_traits_of(dtype)->size, len = input->len;
     const int reads_levels = derived && joiner->constant == 0;
@@ -288,11 +294,11 @@ GW_TEMPLATE void join_range(uint8_t *dst, gw_joined *joined, uint16_t *place, co
             if (reads_levels) {
                 k = vld1q_u8(levels + i + 16 * g);
             }
-            find_owners(&groups[g], vld1q_u8(labels + i + 16 * g), k, &s, dtype, derived);
+            find_owners(&groups[g], vld1q_u8(labels + i + 16 * g), k, &s, dtype, derived, relative);
         }
         for (size_t g = 0; g < count; g++, i += 16) {
             const uint8x16_t label = vld1q_u8(labels + i);
-            join16(dst + size * i, label, &groups[g], &at, &s, &zero, dtype, derived);
+            join16(dst + size * i, label, &groups[g], &at, &s, &zero, dtype, derived, relative);
             if (has_escape(label)) {
                 place_escapes(dst + size * i, labels + i, i, 16, size, &escapes);
             }
@@ -307,8 +313,8 @@ GW_TEMPLATE void join_range(uint8_t *dst, gw_joined *joined, uint16_t *place, co
             GW_MEMCPY(last_levels, levels + i, count);
         }
         group g;
-        find_owners(&g, vld1q_u8(last_labels), vld1q_u8(last_levels), &s, dtype, derived);
-        join16(last, vld1q_u8(last_labels), &g, &at, &s, &zero, dtype, derived);
+        find_owners(&g, vld1q_u8(last_labels), vld1q_u8(last_levels), &s, dtype, derived, relative);
+        join16(last, vld1q_u8(last_labels), &g, &at, &s, &zero, dtype, derived, relative);
         place_escapes(last, last_labels, i, count, size, &escapes);
         GW_MEMCPY(dst + size * i, last, size * count);
     }
@@ -321,9 +327,9 @@ GW_TEMPLATE void join_range(uint8_t *dst, gw_joined *joined, uint16_t *place, co
     joined->bad_zero = vmaxvq_u8(zero) != 0;
 }
 
-#define JOIN_CASE(dtype, derived)                                                                            \
-    case (dtype)*2 + (derived):                                                                              \
-        join_range((uint8_t *)dst, joined, place, input, joiner, (dtype), (derived));                        \
+#define JOIN_CASE(dtype, derived, relative)                                                                  \
+    case ((dtype)*2 + (derived)) * 2 + (relative):                                                           \
+        join_range((uint8_t *)dst, joined, place, input, joiner, (dtype), (derived), (relative));            \
         break
 
 static gw_add_fn *const adds[3] = {gw_add_fp32_neon, gw_add_bf16_neon, gw_add_fp16_neon};
@@ -331,13 +337,16 @@ static gw_add_fn *const adds[3] = {gw_add_fp32_neon, gw_add_bf16_neon, gw_add_fp
 void gw_join_neon(void *dst, gw_joined *joined, uint16_t *place, const gw_join_input *input,
                   const gw_joiner *joiner)
 {
-    switch (joiner->dtype * 2 + joiner->derived) {
-        JOIN_CASE(GW_FP32, 0);
-        JOIN_CASE(GW_FP32, 1);
-        JOIN_CASE(GW_BF16, 0);
-        JOIN_CASE(GW_BF16, 1);
-        JOIN_CASE(GW_FP16, 0);
-        JOIN_CASE(GW_FP16, 1);
+    switch ((joiner->dtype * 2 + joiner->derived) * 2 + (joiner->derived != 0 && joiner->relative != 0)) {
+        JOIN_CASE(GW_FP32, 0, 0);
+        JOIN_CASE(GW_FP32, 1, 0);
+        JOIN_CASE(GW_FP32, 1, 1);
+        JOIN_CASE(GW_BF16, 0, 0);
+        JOIN_CASE(GW_BF16, 1, 0);
+        JOIN_CASE(GW_BF16, 1, 1);
+        JOIN_CASE(GW_FP16, 0, 0);
+        JOIN_CASE(GW_FP16, 1, 0);
+        JOIN_CASE(GW_FP16, 1, 1);
     default:
         return;
     }

@@ -4,7 +4,8 @@
  *
  * Drops are computed in bytes and 16-bit lanes, where 16 values are one or two registers; only the rounding
  * itself takes lanes as wide as the values. Choices that are the same for a whole call are branches: they
- * cost two instructions a step, less than a copy of the loop for each of them.
+ * cost two instructions a step, less than a copy of the loop for each of them. Only rules that use the
+ * quantum (deep cut, relative exponents) have copies of their own: `by_quantum`.
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
@@ -18,6 +19,14 @@
 
 #if defined(GW_NEON)
 
+/* Loops `by_quantum` are in functions of their own: beside others, compilers would spill registers of those.
+ */
+#if defined(__GNUC__)
+#define GW_NOINLINE __attribute__((noinline))
+#else
+#define GW_NOINLINE
+#endif
+
 /* Constants of a call. */
 typedef struct gw_rounder {
     const gw_round_rule *rule;
@@ -25,6 +34,8 @@ typedef struct gw_rounder {
     int16x8_t drop_base; /* explicit */
     int16x8_t need[3];   /* explicit: room for level n + 1, in quarter-octaves */
     uint8x16_t strict;   /* all ones or zero */
+    /* deep cut unless stochastic: what a value's share of its quantum must exceed, else it becomes 0 */
+    uint32x4_t draw;
 } gw_rounder;
 
 /* 16 rounded values: byte[b] holds byte b of each. */
@@ -34,7 +45,14 @@ typedef struct gw_rounded16 {
     uint8x16_t is_zero;  /* all ones for +0 */
     uint8x16_t drop;     /* derived: what the receiver will derive */
     uint8x16_t level;    /* explicit */
+    uint8x16_t turned;   /* by_quantum: exponents of labels; only those of ordinary values have a meaning */
 } gw_rounded16;
+
+/* Whether a rule uses the quantum: such rules are derived and not constant. */
+static inline uint32_t gw_is_by_quantum(const gw_round_rule *rule)
+{
+    return rule->derived != 0 && rule->constant == 0 && (rule->deep | rule->relative) != 0;
+}
 
 static inline gw_rounder gw_rounder_of(const gw_round_rule *rule)
 {
@@ -48,6 +66,8 @@ static inline gw_rounder gw_rounder_of(const gw_round_rule *rule)
         r.need[n - 1] = vdupq_n_s16((int32_t)rule->cap >= n * step ? (int16_t)(4 * n * step) : INT16_MAX);
     }
     r.strict = vdupq_n_u8(rule->strict != 0 ? 255 : 0);
+    /* No share is UINT32_MAX; half a quantum becomes 0. */
+    r.draw = vdupq_n_u32(rule->rounding == GW_GCOMP_TRUNCATE ? UINT32_MAX : 1u << 31);
     return r;
 }
 
@@ -141,19 +161,20 @@ GW_ROUND_LANES(u16, uint16x8_t)
 
 /* Drops, and for explicit frames the level, from upper halves, exponents and map bytes. */
 GW_TEMPLATE uint8x16_t gw_first_drop(uint8x16_t *level, uint16x8_t low, uint16x8_t high, uint8x16_t exponent,
-                                     uint8x16_t levels, const gw_rounder *r, uint32_t dtype)
+                                     uint8x16_t levels, const gw_rounder *r, uint32_t dtype,
+                                     uint32_t by_quantum)
 {
     const gw_traits *t = gw_traits_of(dtype);
     /* All ones where nothing may be dropped: infinity, NaN, and (strict) the subnormals of fp32 and bf16. */
     const uint8x16_t whole = dtype == GW_FP16 ? vceqq_u8(exponent, vdupq_n_u8(t->exponent_mask))
                                               : vcgeq_u8(vsubq_u8(exponent, vdupq_n_u8(1)),
                                                          vdupq_n_u8((uint8_t)(t->exponent_mask - 1)));
-    if (r->rule->constant != 0) {
+    if (!by_quantum && r->rule->constant != 0) {
         const uint8_t steps = (uint8_t)(r->rule->derived != 0 ? 0 : r->rule->cap / t->explicit_step);
         *level = vbicq_u8(vdupq_n_u8(steps), whole);
         return vbicq_u8(r->dropper.cap, whole);
     }
-    if (r->rule->derived != 0) {
+    if (by_quantum || r->rule->derived != 0) {
         *level = vdupq_n_u8(0);
         return vbicq_u8(gw_drops_of(exponent, levels, &r->dropper, dtype), whole);
     }
@@ -175,31 +196,132 @@ static inline uint16x8_t gw_kept_u16(uint8x8_t drop)
     return vshlq_u16(vdupq_n_u16(0xffff), vreinterpretq_s16_u16(vmovl_u8(drop)));
 }
 
+/* ---- deep cut ------------------------------------------------------------------------------------------ */
+
+/* Below their quanta: 16 values. */
+typedef struct gw_below16 {
+    uint8x16_t quanta;
+    int16x8_t shift[2]; /* 1 - octaves below the quantum, at least -32, or 1 for other values */
+    uint32x4_t up[4];   /* all ones: the quantum, not 0 */
+} gw_below16;
+
+/* From exponents before rounding. Subnormals of fp16 have exponent 1; those of the others lose nothing. fp16
+ * excludes zero later. */
+GW_TEMPLATE gw_below16 gw_below_of(uint8x16_t exponent, uint8x16_t levels, const gw_rounder *r,
+                                   uint32_t dtype)
+{
+    gw_below16 b;
+    b.quanta = gw_quanta_of(levels, &r->dropper, dtype);
+    uint8x16_t octaves;
+    if (dtype == GW_FP16) {
+        octaves = vqsubq_u8(b.quanta, vmaxq_u8(exponent, vdupq_n_u8(1)));
+    } else {
+        octaves = vandq_u8(vqsubq_u8(b.quanta, exponent), vtstq_u8(exponent, exponent));
+    }
+    octaves = vminq_u8(octaves, vdupq_n_u8(33)); /* a shift by 32 gives 0 */
+    b.shift[0] = vsubq_s16(vdupq_n_s16(1), gw_widen_low(octaves));
+    b.shift[1] = vsubq_s16(vdupq_n_s16(1), gw_widen_high(octaves));
+    return b;
+}
+
+/* From significands, whose first bit is bit 31 in the octave just below the quantum: shifted, they are 2^32
+ * times the share of the quantum. `random` is `draw` unless rounding is stochastic. */
+static inline void gw_below_find_up(gw_below16 *b, const uint32x4_t significand[4],
+                                    const uint32x4_t random[4])
+{
+    for (unsigned j = 0; j < 4; j++) {
+        const int16x8_t shift = b->shift[j / 2];
+        const int32x4_t shift4 = vmovl_s16(j % 2 == 0 ? vget_low_s16(shift) : vget_high_s16(shift));
+        b->up[j] = vcgtq_u32(vshlq_u32(significand[j], shift4), random[j]);
+    }
+}
+
+/* Replaces those of the rounded values that are below their quanta; 0 loses its sign. v: the values before.
+ */
+static inline void gw_cut_below_fp32(uint32x4_t rounded[4], const uint32x4_t v[4], gw_below16 *b,
+                                     const uint32x4_t random[4])
+{
+    const uint32x4_t sign_bit = vdupq_n_u32(0x80000000u);
+    uint32x4_t significand[4];
+    for (unsigned j = 0; j < 4; j++) {
+        significand[j] = vorrq_u32(vshlq_n_u32(v[j], 8), sign_bit);
+    }
+    gw_below_find_up(b, significand, random);
+    for (unsigned j = 0; j < 4; j++) {
+        const uint8x8_t quanta8 = j < 2 ? vget_low_u8(b->quanta) : vget_high_u8(b->quanta);
+        const uint16x8_t quanta = vshll_n_u8(quanta8, 7); /* in upper halves */
+        const uint16x8_t is_below = vcleq_s16(b->shift[j / 2], vdupq_n_s16(0));
+        const int16x8_t is_below8 = vreinterpretq_s16_u16(is_below);
+        const uint32x4_t quantum = gw_widen_bf16x4(j % 2 == 0 ? vget_low_u16(quanta) : vget_high_u16(quanta));
+        const int32x4_t is_below4 =
+            vmovl_s16(j % 2 == 0 ? vget_low_s16(is_below8) : vget_high_s16(is_below8));
+        const uint32x4_t cut = vandq_u32(b->up[j], vbslq_u32(sign_bit, v[j], quantum));
+        rounded[j] = vbslq_u32(vreinterpretq_u32_s32(is_below4), cut, rounded[j]);
+    }
+}
+
+/* The same for bf16 and fp16. */
+GW_TEMPLATE void gw_cut_below_half(uint16x8_t rounded[2], const uint16x8_t v[2], gw_below16 *b,
+                                   const uint32x4_t random[4], uint32_t dtype)
+{
+    const uint16x8_t sign_bit = vdupq_n_u16(0x8000);
+    const int16x8_t m = vdupq_n_s16(gw_traits_of(dtype)->mantissa_bits);
+    uint32x4_t significand[4];
+    for (unsigned j = 0; j < 2; j++) {
+        const uint16x8_t first = dtype == GW_FP16 ? vtstq_u16(v[j], vdupq_n_u16(0x7c00)) : sign_bit;
+        const uint16x8_t upper =
+            vbslq_u16(sign_bit, first, dtype == GW_FP16 ? vshlq_n_u16(v[j], 5) : vshlq_n_u16(v[j], 8));
+        significand[2 * j] = gw_widen_bf16x4(vget_low_u16(upper));
+        significand[2 * j + 1] = gw_widen_bf16x4(vget_high_u16(upper));
+    }
+    gw_below_find_up(b, significand, random);
+    for (unsigned j = 0; j < 2; j++) {
+        const uint16x8_t quanta = vmovl_u8(j == 0 ? vget_low_u8(b->quanta) : vget_high_u8(b->quanta));
+        const uint16x8_t up =
+            vuzp1q_u16(vreinterpretq_u16_u32(b->up[2 * j]), vreinterpretq_u16_u32(b->up[2 * j + 1]));
+        uint16x8_t is_below = vcleq_s16(b->shift[j], vdupq_n_s16(0));
+        if (dtype == GW_FP16) {
+            is_below = vandq_u16(is_below, vtstq_u16(v[j], vdupq_n_u16(0x7fff)));
+        }
+        /* The value's own sign: rounding clears that of fp16 subnormals. */
+        const uint16x8_t cut = vandq_u16(up, vbslq_u16(sign_bit, v[j], vshlq_u16(quanta, m)));
+        rounded[j] = vbslq_u16(is_below, cut, rounded[j]);
+    }
+}
+
+/* ---- 16 values ----------------------------------------------------------------------------------------- */
+
 /* fp32: 64 bytes at values. */
-static inline void gw_round16_fp32(gw_rounded16 *out, const uint8_t *values, uint8x16_t levels,
-                                   uint64_t element, const gw_rounder *r)
+GW_TEMPLATE void gw_round16_fp32_as(gw_rounded16 *out, const uint8_t *values, uint8x16_t levels,
+                                    uint64_t element, const gw_rounder *r, uint32_t by_quantum)
 {
     const uint32x4_t strict = vreinterpretq_u32_u8(r->strict), sign_bit = vdupq_n_u32(0x80000000u);
     const uint32x4_t special = vdupq_n_u32(0x7f800000u);
-    uint32x4_t v[4], random[4] = {sign_bit, sign_bit, sign_bit, sign_bit};
+    const uint32x4_t draw = by_quantum ? r->draw : sign_bit;
+    uint32x4_t v[4], random[4] = {draw, draw, draw, draw};
     for (unsigned j = 0; j < 4; j++) {
         v[j] = gw_load_u32x4(values + 16 * j);
         v[j] = vandq_u32(v[j], vorrq_u32(vtstq_u32(v[j], special), strict));
     }
     const uint16x8_t low = vuzp2q_u16(vreinterpretq_u16_u32(v[0]), vreinterpretq_u16_u32(v[1]));
     const uint16x8_t high = vuzp2q_u16(vreinterpretq_u16_u32(v[2]), vreinterpretq_u16_u32(v[3]));
-    const uint8x16_t drop =
-        gw_first_drop(&out->level, low, high, gw_exponents_of(low, high, GW_FP32), levels, r, GW_FP32);
+    const uint8x16_t exponent = gw_exponents_of(low, high, GW_FP32);
+    const uint8x16_t drop = gw_first_drop(&out->level, low, high, exponent, levels, r, GW_FP32, by_quantum);
     const uint16x8_t drop_low = vmovl_u8(vget_low_u8(drop)), drop_high = vmovl_u8(vget_high_u8(drop));
     const uint32x4_t kept[4] = {gw_kept_u32(vget_low_u16(drop_low)), gw_kept_u32(vget_high_u16(drop_low)),
                                 gw_kept_u32(vget_low_u16(drop_high)), gw_kept_u32(vget_high_u16(drop_high))};
     if (r->rule->rounding == GW_GCOMP_STOCHASTIC) {
         gw_random16(random, element, r->rule);
     }
+    const uint32x4_t before[4] = {v[0], v[1], v[2], v[3]};
     for (unsigned j = 0; j < 4; j++) {
         const uint32x4_t rounded =
             gw_rounded_u32(vbicq_u32(v[j], sign_bit), kept[j], random[j], special, r->rule->rounding);
         v[j] = vbslq_u32(sign_bit, v[j], rounded);
+    }
+    if (by_quantum && r->rule->deep != 0) {
+        gw_below16 below = gw_below_of(exponent, levels, r, GW_FP32);
+        gw_cut_below_fp32(v, before, &below, random);
     }
     const uint8x16_t even0 =
         vreinterpretq_u8_u16(vuzp1q_u16(vreinterpretq_u16_u32(v[0]), vreinterpretq_u16_u32(v[1])));
@@ -218,28 +340,38 @@ static inline void gw_round16_fp32(gw_rounded16 *out, const uint8_t *values, uin
     out->drop = drop;
 }
 
+/* Not a template: the split calls it twice. */
+static inline void gw_round16_fp32(gw_rounded16 *out, const uint8_t *values, uint8x16_t levels,
+                                   uint64_t element, const gw_rounder *r)
+{
+    gw_round16_fp32_as(out, values, levels, element, r, 0);
+}
+
 /* bf16 and fp16: 32 bytes at values. */
 GW_TEMPLATE void gw_round16_half(gw_rounded16 *out, const uint8_t *values, uint8x16_t levels,
-                                 uint64_t element, const gw_rounder *r, uint32_t dtype)
+                                 uint64_t element, const gw_rounder *r, uint32_t dtype, uint32_t by_quantum)
 {
     const uint16x8_t strict = vreinterpretq_u16_u8(r->strict), sign_bit = vdupq_n_u16(0x8000);
     const uint16x8_t special = vdupq_n_u16(dtype == GW_FP16 ? 0x7c00 : 0x7f80);
     uint16x8_t v[2], random[2] = {sign_bit, sign_bit};
+    uint32x4_t words[4];
     for (unsigned j = 0; j < 2; j++) {
         v[j] = gw_load_u16x8(values + 16 * j);
         if (dtype == GW_BF16) {
             v[j] = vandq_u16(v[j], vorrq_u16(vtstq_u16(v[j], special), strict));
         }
     }
-    const uint8x16_t drop =
-        gw_first_drop(&out->level, v[0], v[1], gw_exponents_of(v[0], v[1], dtype), levels, r, dtype);
+    const uint8x16_t exponent = gw_exponents_of(v[0], v[1], dtype);
+    const uint8x16_t drop = gw_first_drop(&out->level, v[0], v[1], exponent, levels, r, dtype, by_quantum);
     const uint16x8_t kept[2] = {gw_kept_u16(vget_low_u8(drop)), gw_kept_u16(vget_high_u8(drop))};
     if (r->rule->rounding == GW_GCOMP_STOCHASTIC) {
-        uint32x4_t words[4];
         gw_random16(words, element, r->rule);
         random[0] = vuzp1q_u16(vreinterpretq_u16_u32(words[0]), vreinterpretq_u16_u32(words[1]));
         random[1] = vuzp1q_u16(vreinterpretq_u16_u32(words[2]), vreinterpretq_u16_u32(words[3]));
+    } else if (by_quantum) {
+        words[0] = words[1] = words[2] = words[3] = r->draw;
     }
+    const uint16x8_t before[2] = {v[0], v[1]};
     for (unsigned j = 0; j < 2; j++) {
         const uint16x8_t rounded =
             gw_rounded_u16(vbicq_u16(v[j], sign_bit), kept[j], random[j], special, r->rule->rounding);
@@ -249,6 +381,10 @@ GW_TEMPLATE void gw_round16_half(gw_rounded16 *out, const uint8_t *values, uint8
         }
         v[j] = vorrq_u16(sign, rounded);
     }
+    if (by_quantum && r->rule->deep != 0) {
+        gw_below16 below = gw_below_of(exponent, levels, r, dtype);
+        gw_cut_below_half(v, before, &below, words, dtype);
+    }
     out->byte[0] = vuzp1q_u8(vreinterpretq_u8_u16(v[0]), vreinterpretq_u8_u16(v[1]));
     out->byte[1] = vuzp2q_u8(vreinterpretq_u8_u16(v[0]), vreinterpretq_u8_u16(v[1]));
     out->exponent = gw_exponents_of(v[0], v[1], dtype);
@@ -257,14 +393,22 @@ GW_TEMPLATE void gw_round16_half(gw_rounded16 *out, const uint8_t *values, uint8
 }
 
 GW_TEMPLATE void gw_round_values(gw_rounded16 *out, const uint8_t *values, uint8x16_t levels,
-                                 uint64_t element, const gw_rounder *r, uint32_t dtype)
+                                 uint64_t element, const gw_rounder *r, uint32_t dtype, uint32_t by_quantum)
 {
-    if (dtype == GW_FP32) {
-        gw_round16_fp32(out, values, levels, element, r);
+    if (dtype != GW_FP32) {
+        gw_round16_half(out, values, levels, element, r, dtype, by_quantum);
+    } else if (by_quantum) {
+        gw_round16_fp32_as(out, values, levels, element, r, 1);
     } else {
-        gw_round16_half(out, values, levels, element, r, dtype);
+        gw_round16_fp32(out, values, levels, element, r);
     }
-    if (r->rule->derived != 0 && r->rule->constant == 0) {
+    if (by_quantum) {
+        out->turned = out->exponent;
+        if (r->rule->relative != 0) {
+            out->turned = gw_turned(out->exponent, gw_turns_of(levels, &r->dropper, dtype), dtype);
+        }
+    }
+    if (by_quantum || (r->rule->derived != 0 && r->rule->constant == 0)) {
         /* The receiver uses the rounded exponent. */
         const uint8x16_t drop = gw_drops_of(out->exponent, levels, &r->dropper, dtype);
         out->drop = vandq_u8(drop, vtstq_u8(out->drop, out->drop));
@@ -289,7 +433,7 @@ static inline void gw_last16_fill(gw_last16 *last, const gw_span *span, size_t a
 
 /* 16 values of a span; `count` of them, fewer at its end. */
 GW_TEMPLATE void gw_round16_of_span(gw_rounded16 *out, const gw_span *span, size_t at, size_t count,
-                                    const gw_rounder *r, uint32_t dtype)
+                                    const gw_rounder *r, uint32_t dtype, uint32_t by_quantum)
 {
     const uint8_t *values = (const uint8_t *)span->values + gw_traits_of(dtype)->size * at;
     gw_last16 last;
@@ -298,10 +442,10 @@ GW_TEMPLATE void gw_round16_of_span(gw_rounded16 *out, const gw_span *span, size
         gw_last16_fill(&last, span, at, r->rule);
         values = last.values;
         levels = vld1q_u8(last.levels);
-    } else if (r->rule->constant == 0) {
+    } else if (by_quantum || r->rule->constant == 0) {
         levels = vld1q_u8(span->levels + at);
     }
-    gw_round_values(out, values, levels, span->element + at, r, dtype);
+    gw_round_values(out, values, levels, span->element + at, r, dtype, by_quantum);
 }
 
 /* 16 values as they are in memory. */

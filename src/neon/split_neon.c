@@ -61,18 +61,20 @@ static inline uint8x16_t ranks_of(uint8x16_t label, const rank_table *table)
 }
 
 /* Labels of rounded values (docs/format.md section 3). */
-GW_TEMPLATE uint8x16_t labels_of(const gw_rounded16 *v, uint8x16_t base, uint32_t dtype, uint32_t derived)
+GW_TEMPLATE uint8x16_t labels_of(const gw_rounded16 *v, uint8x16_t base, uint32_t dtype, uint32_t derived,
+                                 uint32_t by_quantum)
 {
+    const uint8x16_t turned = by_quantum ? v->turned : v->exponent;
     const uint8_t special = gw_traits_of(dtype)->exponent_mask;
     uint8x16_t label, has_label;
     if (dtype == GW_FP16) {
         const uint8x16_t magnitude = vorrq_u8(v->byte[0], vandq_u8(v->byte[1], vdupq_n_u8(0x7f)));
         has_label = vandq_u8(vtstq_u8(magnitude, magnitude), vcltq_u8(v->exponent, vdupq_n_u8(special)));
-        label = derived ? vaddq_u8(v->exponent, vdupq_n_u8(2))
+        label = derived ? vaddq_u8(turned, vdupq_n_u8(2))
                         : vsliq_n_u8(v->level, vaddq_u8(v->exponent, vdupq_n_u8(1)), 2);
     } else if (derived) {
         has_label = vcltq_u8(vsubq_u8(v->exponent, vdupq_n_u8(1)), vdupq_n_u8((uint8_t)(special - 1)));
-        label = vaddq_u8(v->exponent, vdupq_n_u8(1));
+        label = vaddq_u8(turned, vdupq_n_u8(1));
     } else {
         /* base <= 191: neither exponent 0 nor 255 maps to 1..63. */
         const uint8x16_t x = vsubq_u8(v->exponent, base);
@@ -281,10 +283,10 @@ static inline int is_any(uint8x16_t mask)
     return vget_lane_u64(vreinterpret_u64_u8(vshrn_n_u16(vreinterpretq_u16_u8(mask), 4)), 0) != 0;
 }
 
-/* `is_usual`: the case above. */
+/* `is_usual`: the case above. `by_quantum` as in round_neon.h. */
 GW_TEMPLATE uint32_t split_span(uint8_t *ranks, gw_digits *digits, const gw_span *span,
                                 const gw_round_rule *rule, const gw_ranker *ranker, uint32_t dtype,
-                                uint32_t derived, int is_usual)
+                                uint32_t derived, uint32_t by_quantum, int is_usual)
 {
     static const uint8_t place[16] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
     const gw_traits *t = gw_traits_of(dtype);
@@ -308,9 +310,9 @@ GW_TEMPLATE uint32_t split_span(uint8_t *ranks, gw_digits *digits, const gw_span
         if (digits_first) {
             round_digits(&v, &d, (const uint8_t *)span->values + 4 * i, vld1q_u8(span->levels + i), &usual);
         } else {
-            gw_round16_of_span(&v, span, i, count, &r, dtype);
+            gw_round16_of_span(&v, span, i, count, &r, dtype, by_quantum);
         }
-        const uint8x16_t label = labels_of(&v, base, dtype, derived);
+        const uint8x16_t label = labels_of(&v, base, dtype, derived, by_quantum);
         const uint8x16_t rank = ranks_of(label, &table);
         const uint8x16_t is_escape =
             vandq_u8(vandq_u8(vceqq_u8(rank, table.escape_rank), table.has_escape), is_there);
@@ -335,7 +337,7 @@ GW_TEMPLATE uint32_t split_span(uint8_t *ranks, gw_digits *digits, const gw_span
         zero = vandq_u8(zero, v.is_zero);
         if (is_any(is_escape)) {
             if (digits_first) {
-                gw_round16_of_span(&v, span, i, count, &r, dtype); /* for the bytes */
+                gw_round16_of_span(&v, span, i, count, &r, dtype, by_quantum); /* for the bytes */
             }
             put_escapes(digits, &v, is_escape, dtype);
         }
@@ -348,14 +350,33 @@ GW_TEMPLATE uint32_t split_span(uint8_t *ranks, gw_digits *digits, const gw_span
 
 #define SPLIT_CASE(dtype, derived)                                                                           \
     case (dtype)*2 + (derived):                                                                              \
-        return split_span(ranks, digits, span, rule, ranker, (dtype), (derived), 0)
+        return split_span(ranks, digits, span, rule, ranker, (dtype), (derived), 0, 0)
+
+#define SPLIT_CASE_BY_QUANTUM(dtype)                                                                         \
+    case (dtype):                                                                                            \
+        return split_span(ranks, digits, span, rule, ranker, (dtype), 1, 1, 0)
+
+static GW_NOINLINE uint32_t split_by_quantum(uint8_t *ranks, gw_digits *digits, const gw_span *span,
+                                             const gw_round_rule *rule, const gw_ranker *ranker)
+{
+    switch (rule->dtype) {
+        SPLIT_CASE_BY_QUANTUM(GW_FP32);
+        SPLIT_CASE_BY_QUANTUM(GW_BF16);
+        SPLIT_CASE_BY_QUANTUM(GW_FP16);
+    default:
+        return 0;
+    }
+}
 
 uint32_t gw_split_neon(uint8_t *ranks, gw_digits *digits, const gw_span *span, const gw_round_rule *rule,
                        const gw_ranker *ranker)
 {
     if (rule->dtype == GW_FP32 && rule->rounding == GW_GCOMP_NEAREST &&
         rule->drop_base <= USUAL_DROP_BASE_MAX && (rule->derived | rule->constant | rule->strict) == 0) {
-        return split_span(ranks, digits, span, rule, ranker, GW_FP32, 0, 1);
+        return split_span(ranks, digits, span, rule, ranker, GW_FP32, 0, 0, 1);
+    }
+    if (gw_is_by_quantum(rule)) {
+        return split_by_quantum(ranks, digits, span, rule, ranker);
     }
     switch (rule->dtype * 2 + rule->derived) {
         SPLIT_CASE(GW_FP32, 0);

@@ -41,7 +41,7 @@ static void fill_fields(label_field field[256], const gw_joiner *joiner)
 }
 
 GW_TEMPLATE void join_range(uint8_t *dst, gw_joined *joined, uint16_t *place, const gw_join_input *input,
-                            const gw_joiner *joiner, uint32_t dtype, uint32_t derived)
+                            const gw_joiner *joiner, uint32_t dtype, uint32_t derived, uint32_t relative)
 {
     const gw_traits *t = gw_traits_of(dtype);
     const int wide = dtype == GW_FP32;
@@ -54,7 +54,7 @@ GW_TEMPLATE void join_range(uint8_t *dst, gw_joined *joined, uint16_t *place, co
     const uint8_t *const r4 = plane[4], *const r2 = plane[5], *const r1 = plane[6];
     const uint8_t *const labels = input->labels, *const levels = input->levels;
     const size_t len = input->len;
-    const uint32_t constant = joiner->constant, relative = joiner->relative;
+    const uint32_t constant = joiner->constant;
     const uint32_t cap = joiner->cap;
     const int32_t drop_base = joiner->drop_base;
     label_field field[256];
@@ -114,23 +114,25 @@ GW_TEMPLATE void join_range(uint8_t *dst, gw_joined *joined, uint16_t *place, co
     joined->bad_zero = bad_zero;
 }
 
-#define JOIN_CASE(dtype, derived)                                                                            \
-    case (dtype)*2 + (derived):                                                                              \
-        join_range((uint8_t *)dst, joined, place, input, joiner, (dtype), (derived));                        \
+#define JOIN_CASE(dtype, derived, relative)                                                                  \
+    case ((dtype)*2 + (derived)) * 2 + (relative):                                                           \
+        join_range((uint8_t *)dst, joined, place, input, joiner, (dtype), (derived), (relative));            \
         break
+
+#define JOIN_CASES(dtype)                                                                                    \
+    JOIN_CASE(dtype, 0, 0);                                                                                  \
+    JOIN_CASE(dtype, 1, 0);                                                                                  \
+    JOIN_CASE(dtype, 1, 1)
 
 static gw_add_fn *const adds[3] = {gw_add_fp32_scalar, gw_add_bf16_scalar, gw_add_fp16_scalar};
 
 void gw_join_scalar(void *dst, gw_joined *joined, uint16_t *place, const gw_join_input *input,
                     const gw_joiner *joiner)
 {
-    switch (joiner->dtype * 2 + joiner->derived) {
-        JOIN_CASE(GW_FP32, 0);
-        JOIN_CASE(GW_FP32, 1);
-        JOIN_CASE(GW_BF16, 0);
-        JOIN_CASE(GW_BF16, 1);
-        JOIN_CASE(GW_FP16, 0);
-        JOIN_CASE(GW_FP16, 1);
+    switch ((joiner->dtype * 2 + joiner->derived) * 2 + (joiner->relative != 0)) {
+        JOIN_CASES(GW_FP32);
+        JOIN_CASES(GW_BF16);
+        JOIN_CASES(GW_FP16);
     default:
         return;
     }

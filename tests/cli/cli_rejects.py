@@ -242,7 +242,8 @@ class Frames(CliTest):
             (5, b"\x09", "codec"),
             (6, b"\4", "dtype"),
             (7, b"\x0b", "chunk_log2"),
-            (8, b"\x20", "flag"),
+            (8, b"\x40", "flag"),
+            (8, b"\x22", "CARRIED excludes"),
             (8, b"\x10", "CONSTANT"),
             (12, b"\0", "step"),
             (13, b"\x13", "cap"),
@@ -260,6 +261,33 @@ class Frames(CliTest):
                 self.refused(changed, "at byte %d:" % offset, says)
                 self.fails(1, "inspect", self.path("bad.gw"), says="at byte %d:" % offset)
 
+    def test_named_offsets_of_carried_frames(self):
+        content = self.frame("--levels", "carried", "--target-nmse", "0.05", "--preset", "small")
+        chunk = 32 + 2 * 16
+        self.assertEqual((content[8], content[14]), (0x20, 9))
+        seen = self.inspect_chunk(content)
+        book_size, blocks = seen["codebook_bytes"], 8
+        self.assertEqual(seen["quanta_bytes"], 8)
+        quanta = content[chunk + book_size : chunk + book_size + blocks]
+        self.assertTrue(min(quanta) > 0)
+        for offset, new, says in (
+            (12, b"\2", "step"),
+            (13, b"\x12", "cap"),
+            (14, b"\5", "block_log2"),
+            (14, b"\x0d", "block_log2"),
+            (chunk, b"\2", "codebook"),
+            (chunk + book_size, b"\xff", "quantum"),
+            (chunk + book_size, b"\1", "quantum"),
+        ):
+            with self.subTest(offset=offset, says=says):
+                changed = content[:offset] + new + content[offset + len(new) :]
+                self.refused(changed, "at byte %d:" % offset, says)
+
+    def inspect_chunk(self, content):
+        seen = self.ok_json("inspect", self.write("a.gw", content), "--chunks")
+        os.remove(self.path("a.gw"))
+        return seen["chunk_list"][0]
+
     def test_truncated_and_trailing(self):
         content = self.frame(count=700)
         for size in list(range(0, 80)) + list(range(80, len(content), 97)) + [len(content) - 1]:
@@ -276,9 +304,12 @@ class Frames(CliTest):
             changed[offset] ^= 1 << rng.randrange(8)
             error = self.refused(bytes(changed), "chunk", "rule 18", commands=("verify",))
             self.assertIn("checksum", error)
-        content = self.frame()
+        carried = ["--levels", "carried", "--target-nmse", "1", "--block-log2", "6"]
+        frames = [self.frame(), self.frame(*carried), self.frame(*carried, "--convert", "fp16", "--preset", "small")]
+        self.assertTrue(self.inspect_chunk(frames[1])["masked"])
         refused = 0
-        for _ in range(120):
+        for i in range(240):
+            content = frames[i % 3]
             changed = bytearray(content)
             for _ in range(rng.randrange(1, 4)):
                 changed[rng.randrange(64, len(content))] ^= 1 << rng.randrange(8)
@@ -295,7 +326,7 @@ class Frames(CliTest):
                 refused += 1
             self.run_cli("inspect", bad, "--chunks")
             self.run_cli("inspect", bad, "--chunks", "--json")
-        self.assertGreater(refused, 10)
+        self.assertGreater(refused, 40)
 
     def test_golden_rejects_are_explained(self):
         """The rule in the message is the one that the golden vectors name, as far as the command can tell."""
@@ -375,7 +406,25 @@ class Usage(CliTest):
             ["compress", source, "-T", "-2"] + out,
             ["compress", source, "--chunk-log2", "11"] + out,
             ["compress", source, "--dtype", "fp32"] + out,
-            ["compress", source, "--param-dtype", "fp8"] + out,
+            ["compress", source, "--param-dtype", "fp32"] + out,
+            ["compress", source, "--tolerance-bits", "12"] + out,
+            ["compress", source, "--noise", "1/4"] + out,
+            ["compress", source, "--deep-cut", "yes"] + out,
+            ["compress", source, "--deep-cut", "on"] + out,
+            ["compress", source, "--deep-cut", "on", "--levels", "derived"] + out,
+            ["compress", source, "--target-nmse", "1e-3"] + out,
+            ["compress", source, "--target-nmse", "0", "--levels", "carried"] + out,
+            ["compress", source, "--target-nmse", "1.5", "--levels", "carried"] + out,
+            ["compress", source, "--block-log2", "9"] + out,
+            ["compress", source, "--block-log2", "5", "--levels", "carried"] + out,
+            ["compress", source, "--block-log2", "15", "--levels", "carried"] + out,
+            ["compress", source, "--block-log2", "13", "--levels", "carried", "--chunk-log2", "12"] + out,
+            ["compress", source, "--levels", "carried"] + out,
+            ["compress", source, "--drop", "3", "--levels", "carried"] + out,
+            ["compress", source, "--level-step", "3", "--levels", "carried"] + out,
+            ["compress", source, "--cap", "18", "--levels", "carried"] + out,
+            ["plan"],
+            ["plan", "nothing"],
             ["compress", source, "--as", "sgd"] + out,
             ["compress", source, "--codec", "zip"] + out,
             ["compress", source, "--convert", "fp32"] + out,
@@ -391,6 +440,31 @@ class Usage(CliTest):
             with self.subTest(args=args):
                 self.fails(2, *args)
         self.assert_only("a.npy")
+
+    def test_limits_of_quanta(self):
+        parts = {"grad": gradient(1, 500), "param": gradient(2, 500), "momentum_buffer": gradient(3, 500)}
+        momentum = self.snapshot("s", "sgd", {"lr": 0.1, "momentum": 0.9}, parts)
+        parts["exp_avg"] = gradient(3, 500)
+        parts["exp_avg_sq"] = [v * v for v in gradient(4, 500)]
+        adam = self.snapshot("t", "adam", {"lr": 0.1}, parts)
+        for bits in ("0", "24", "-1", "x", ""):
+            self.fails(2, "verify", adam, "--tolerance-bits", bits, says="1 to 23")
+        for noise in ("0", "1.01", "1/257", "1/0.5", "1/0", "nan", "inf", "-1", "x", "2/8", ""):
+            self.fails(2, "verify", adam, "--noise", noise, says="1/256 to 1")
+        self.fails(2, "verify", momentum, "--noise", "1/4", says="second moment")
+        self.fails(2, "verify", adam, "--as", "sgd", "--noise", "1/4", says="second moment")
+        for option in (["--tolerance-bits", "12"], ["--noise", "1/4"]):
+            self.fails(2, "verify", adam, "--drop", "4", *option, says="--drop")
+            self.fails(2, "verify", adam, "--levels", "carried", "--target-nmse", "0.1", *option, says="--target-nmse")
+        self.fails(2, "verify", adam, "--deep-cut", "on", says="derived or carried")
+        self.fails(2, "verify", adam, "--deep-cut", "on", "--levels", "derived", "--drop", "4", says="quanta")
+        for more in (["--level-step", "3"], ["--cap", "18"]):
+            self.fails(
+                2, "verify", adam, "--deep-cut", "on", "--levels", "derived", *more, says="deep cuts need step 1"
+            )
+        self.ok("compress", momentum, "-o", self.path("a.gw"), "--levels", "derived")
+        frame = ["decompress", self.path("a.gw"), "-o", self.path("b.npy"), "--snapshot", momentum]
+        self.fails(2, *frame, "--noise", "1/4", says="second moment")
 
     def test_unusable_backend_is_refused(self):
         source = self.write("a.npy", npy("<f4", floats([1, 2])))

@@ -16,6 +16,10 @@ SAMPLES = ["resnet50-sgdm-step0400", "resnet50-adamw-step0400", "bertbase-adamw-
 
 
 class Samples(CliTest):
+    def sample_values(self, name):
+        with open(self.sample(name), "rb") as file:
+            return array.array("f", npy_data(file.read())[0])
+
     def test_every_mode_verifies(self):
         for name in SAMPLES:
             for mode in (
@@ -30,7 +34,19 @@ class Samples(CliTest):
                 ["--strict", "--checksum", "--chunk-log2", 12],
                 ["--convert", "bf16"],
                 ["--convert", "fp16", "--levels", "derived"],
-                ["--convert", "bf16", "--param-dtype", "bf16"],
+                ["--tolerance-bits", 9],
+                ["--levels", "derived", "--tolerance-bits", 12],
+                ["--levels", "derived", "--tolerance-bits", 12, "--level-step", 3],
+                ["--levels", "derived", "--tolerance-bits", 8, "--deep-cut", "on", "--rounding", "nearest"],
+                ["--levels", "derived", "--tolerance-bits", 8, "--deep-cut", "on", "--rounding", "truncate"],
+                ["--levels", "derived", "--tolerance-bits", 10, "--deep-cut", "off", "--preset", "small"],
+                ["--levels", "derived", "--tolerance-bits", 7, "--deep-cut", "on", "--convert", "fp16", "--strict"],
+                ["--levels", "carried", "--tolerance-bits", 10],
+                ["--levels", "carried", "--tolerance-bits", 6, "--convert", "bf16", "--block-log2", 6],
+                ["--levels", "carried", "--tolerance-bits", 14, "--deep-cut", "off", "--block-log2", 14],
+                ["--levels", "carried", "--target-nmse", 1e-3, "--rounding", "nearest", "--convert", "fp16"],
+                ["--levels", "carried", "--target-nmse", 0.01, "--rounding", "stochastic", "--preset", "small"],
+                ["--convert", "bf16", "--tolerance-bits", 7],
             ):
                 with self.subTest(name=name, mode=mode):
                     report = self.ok_json("verify", self.sample(name + ".json"), "--runs", 1, *mode)
@@ -52,9 +68,116 @@ class Samples(CliTest):
             self.assertEqual(json.loads(out)["status"], "failed")
             self.assertIn("max-deviation", error)
 
+    def test_tolerance_and_deep_cut(self):
+        """Plain SGD: no parameter moves by more than 2^-t of itself. Deep cuts move some by more than 2^-(t + 1)."""
+        for name in SAMPLES:
+            for tolerance in (14, 9):
+                options = ["--as", "sgd", "--levels", "derived", "--tolerance-bits", tolerance, "--runs", 1]
+                report = self.ok_json("verify", self.sample(name + ".json"), *options)
+                self.assertTrue(report["deep_cut"])
+                self.assertEqual(report["rounding"], "stochastic")
+                worst = report["parameter_deviation"]["max_log2"]
+                self.assertTrue(-tolerance - 1 < worst <= -tolerance, worst)
+                whole = self.ok_json("verify", self.sample(name + ".json"), *options, "--deep-cut", "off")
+                self.assertLess(report["bits_per_value"]["total"], whole["bits_per_value"]["total"] - 0.5)
+
+    def test_noise(self):
+        """No value changes by more than the noise limit times the root of its second moment."""
+        for name in SAMPLES[1:]:
+            sample = self.sample(name + ".json")
+            with open(sample, encoding="utf-8") as file:
+                description = json.load(file)
+            beta2 = description["hyper"]["betas"][1]
+            correction = beta2 / (1 - beta2 ** description["step"])
+            grad, v = (self.sample_values(name + part) for part in ("-grad.npy", "-exp_avg_sq.npy"))
+            for noise, alpha in (("1/4", 0.25), ("0.125", 0.125)):
+                packed = self.ok_json(
+                    "compress", sample, "-o", self.path("a.gw"), "--levels", "derived", "--noise", noise
+                )
+                self.assertEqual((packed["noise"], packed["rounding"], packed["deep_cut"]), (alpha, "stochastic", True))
+                self.assertIsNone(packed["tolerance_bits"])
+                self.assertLess(packed["bits_per_value"]["total"], 2)
+                decompress = ["decompress", self.path("a.gw"), "-o", self.path("b.npy"), "--snapshot", sample]
+                self.fails(1, *decompress, says=("rule 16", "--noise"))
+                self.fails(1, *decompress, "--noise", alpha, "--tolerance-bits", 23, says="rule 16")
+                self.fails(1, *decompress, "--noise", alpha / 2, says="rule 16")
+                self.ok(*decompress, "--noise", alpha)
+                back = array.array("f", npy_data(self.read("b.npy"))[0])
+                worst = max(
+                    abs(b - g) / math.sqrt(correction * w) for b, g, w in zip(back, grad, v) if w > 0 and abs(b - g) > 0
+                )
+                self.assertTrue(alpha / 2 < worst <= alpha, worst)
+                # With a tolerance, too, the smaller quantum counts.
+                both = ["--noise", noise, "--tolerance-bits", 12]
+                tighter = self.ok_json("compress", sample, "-o", self.path("a.gw"), "--levels", "derived", *both)
+                self.assertGreater(tighter["bits_per_value"]["total"], packed["bits_per_value"]["total"])
+                self.fails(1, *decompress, "--noise", noise, says="rule 16")
+                self.ok(*decompress, *both)
+
+    def test_defaults_of_rounding_and_deep_cut(self):
+        sgdm, adamw = (self.sample(name + ".json") for name in SAMPLES[:2])
+        for sample, options, rounding, deep in (
+            (sgdm, [], "nearest", False),
+            (sgdm, ["--levels", "derived"], "nearest", False),
+            (sgdm, ["--levels", "derived", "--tolerance-bits", 23], "nearest", False),
+            (sgdm, ["--levels", "derived", "--tolerance-bits", 22], "stochastic", True),
+            (sgdm, ["--tolerance-bits", 22], "stochastic", False),
+            (sgdm, ["--levels", "derived", "--tolerance-bits", 9, "--deep-cut", "off"], "stochastic", False),
+            (sgdm, ["--levels", "derived", "--tolerance-bits", 9, "--level-step", 3], "stochastic", False),
+            (sgdm, ["--levels", "derived", "--tolerance-bits", 9, "--cap", 12], "stochastic", False),
+            (sgdm, ["--levels", "derived", "--tolerance-bits", 9, "--rounding", "nearest"], "nearest", True),
+            (sgdm, ["--levels", "carried"], "nearest", True),
+            (adamw, ["--levels", "derived", "--tolerance-bits", 9], "stochastic", False),
+            (adamw, ["--levels", "derived", "--tolerance-bits", 9, "--as", "sgd"], "stochastic", True),
+            (adamw, ["--levels", "derived", "--noise", "1"], "stochastic", True),
+            (adamw, ["--noise", "1/4"], "stochastic", False),
+        ):
+            with self.subTest(options=options):
+                report = self.ok_json("compress", sample, "-o", self.path("a.gw"), *options)
+                self.assertEqual((report["rounding"], report["deep_cut"]), (rounding, deep))
+                tolerance = None if "--noise" in options else 23
+                if "--tolerance-bits" in options:
+                    tolerance = options[options.index("--tolerance-bits") + 1]
+                self.assertEqual(report["tolerance_bits"], tolerance)
+
+    def test_carried_needs_no_snapshot(self):
+        for name in SAMPLES:
+            sample = self.sample(name + ".json")
+            for more in (["--tolerance-bits", 10], ["--target-nmse", 1e-3, "--block-log2", 7, "--chunk-log2", 12]):
+                packed = self.ok_json("compress", sample, "-o", self.path("a.gw"), "--levels", "carried", *more)
+                seen = self.ok_json("inspect", self.path("a.gw"), "--chunks")
+                self.assertEqual(seen["levels"], "carried")
+                self.assertEqual(seen["header"]["block_log2"], 7 if len(more) > 2 else 9)
+                self.assertEqual(packed["bits_per_value"], seen["bits_per_value"])
+                bits = seen["bits_per_value"]
+                self.assertAlmostEqual(sum(v for k, v in bits.items() if k != "total"), bits["total"], places=6)
+                self.assertAlmostEqual(bits["quanta"], 8 / (1 << seen["header"]["block_log2"]), places=6)
+                self.assertFalse([c for c in seen["chunk_list"] if "broken_rule" in c])
+                self.ok("decompress", self.path("a.gw"), "-o", self.path("b.npy"))
+                self.assertIn(b"carried levels", self.ok("inspect", self.path("a.gw")))
+
+    def test_masked_and_relative_codebooks(self):
+        sample = self.sample(SAMPLES[0] + ".json")
+        for options, masked, relative in (
+            (["--levels", "derived", "--tolerance-bits", 8], True, True),
+            (["--levels", "carried", "--tolerance-bits", 8, "--preset", "small"], True, True),
+            (["--levels", "derived", "--drop", 3], None, False),
+            (["--levels", "explicit"], None, False),
+        ):
+            self.ok("compress", sample, "-o", self.path("a.gw"), *options)
+            chunks = self.ok_json("inspect", self.path("a.gw"), "--chunks")["chunk_list"]
+            for chunk in chunks:
+                with self.subTest(options=options):
+                    self.assertNotIn("broken_rule", chunk)
+                    self.assertEqual(chunk["relative"], relative)
+                    self.assertIn(masked, (None, chunk["masked"]))
+                    self.assertEqual(chunk["coded_values"] < chunk["values"], chunk["masked"])
+            shown = self.ok("inspect", self.path("a.gw"), "--chunks")
+            self.assertEqual(b" masked relative\n" in shown, bool(masked))
+
     def test_files_and_reports(self):
         sample = self.sample(SAMPLES[1] + ".json")
-        for levels in ("explicit", "derived"):
+        for levels in ("explicit", "derived", "carried"):
             with self.subTest(levels=levels):
                 packed = self.ok_json("compress", sample, "-o", self.path("a.gw"), "--levels", levels)
                 size = os.path.getsize(self.path("a.gw"))
@@ -169,17 +292,27 @@ class Samples(CliTest):
         self.fails(1, "verify", self.path("a.gw"), "--snapshot", other, says="rule 16")
         self.fails(1, "decompress", self.path("a.gw"), "-o", out, "--snapshot", sample, "--as", "sgd", says="rule 16")
         self.fails(
-            1, "decompress", self.path("a.gw"), "-o", out, "--snapshot", sample, "--param-dtype", "bf16", says="rule 16"
+            1, "decompress", self.path("a.gw"), "-o", out, "--snapshot", sample, "--tolerance-bits", 22, says="rule 16"
         )
         self.assert_only("a.gw")
         self.ok("compress", sample, "-o", self.path("a.gw"), "--levels", "derived", "--as", "sgd", "--wire-scale", 3)
         self.ok("decompress", self.path("a.gw"), "-o", out, "--snapshot", sample, "--as", "sgd")
 
-    def test_derived_parameter_precision_is_found(self):
+    def test_derived_tolerance_is_found(self):
         sample = self.sample(SAMPLES[1] + ".json")
-        for precision in ("fp32", "fp16", "bf16"):
-            self.ok("compress", sample, "-o", self.path("a.gw"), "--levels", "derived", "--param-dtype", precision)
-            self.ok("decompress", self.path("a.gw"), "-o", self.path("a.npy"), "--snapshot", sample)
+        for convert in ([], ["--convert", "bf16"], ["--convert", "fp16"]):
+            for tolerance in (23, 10, 1):
+                options = ["--levels", "derived", "--tolerance-bits", tolerance, *convert]
+                self.ok("compress", sample, "-o", self.path("a.gw"), *options)
+                decompress = ["decompress", self.path("a.gw"), "-o", self.path("a.npy"), "--snapshot", sample]
+                self.ok(*decompress)
+                self.ok(*decompress, "--tolerance-bits", tolerance)
+                self.fails(1, *decompress, "--tolerance-bits", 11, says="rule 16")
+                # drop_base that no tolerance gives
+                frame = bytearray(self.read("a.gw"))
+                frame[14] ^= 1
+                bad = self.write("bad.gw", bytes(frame))
+                self.fails(1, "verify", bad, "--snapshot", sample, says="rule 16")
 
     def test_constant_derived_needs_no_snapshot(self):
         self.ok(
@@ -258,6 +391,23 @@ class Arrays(CliTest):
             words = array.array("I", floats(values))
             expected = [w & mask if w & 0x7F800000 else 0 for w in words]
             self.assertEqual(list(array.array("I", back)), expected, (levels, drop))
+
+    def test_target_nmse(self):
+        """The error is near the target, and below it but for the spread of the rounding errors."""
+        values = array.array("f", gradient(3, 60000))
+        source = self.write("a.npy", npy("<f4", values.tobytes()))
+        rates = []
+        for target in (1e-5, 1e-3, 1e-2):
+            for rounding in ("nearest", "stochastic"):
+                options = ["--levels", "carried", "--target-nmse", target, "--rounding", rounding]
+                report = self.ok_json("verify", source, "--runs", 1, *options)
+                self.assertEqual((report["values_beyond_cut"], report["map"]), (0, "nmse"))
+                rates.append(self.ok_json("compress", source, "-o", self.path("a.gw"), *options)["rate"])
+                self.ok("decompress", self.path("a.gw"), "-o", self.path("b.npy"))
+                back = array.array("f", npy_data(self.read("b.npy"))[0])
+                nmse = sum((b - a) ** 2 for a, b in zip(values, back)) / sum(a * a for a in values)
+                self.assertTrue(target / 8 < nmse < 1.1 * target, (target, rounding, nmse))
+        self.assertGreater(rates[0], 1.5 * rates[-1])
 
     def test_sizes(self):
         for count in (0, 1, 2, 63, 64, 65, 4095, 4096, 4097):

@@ -139,7 +139,7 @@ static void test(bool derived, bool has_map, uint64_t len)
         exit(2);
     }
     const gw_gcomp_frame in = {dst.data, dst.size, source.map};
-    gw_gcomp_target target = {expected.data(), len, 0, 0};
+    gw_gcomp_target target = {expected.data(), len, 0, 0, 0, 0};
     if (gw_gcomp_check(&codec, &in, &info) != GW_OK ||
         gw_gcomp_decode_add(&codec, &in, &target, &work) != GW_OK) {
         exit(2);

@@ -41,7 +41,7 @@ static void test_vector(const vector *v, uint32_t shared_size_max)
     }
     for (uint32_t mode = GW_CUDA_DECODE_VALUES; mode <= GW_CUDA_DECODE_SUM; mode++) {
         const gw_gcomp_frame frame = {v->frame.data, v->frame.size, vector_map(v)};
-        gw_gcomp_target target = {expected, capacity, 0, 77};
+        gw_gcomp_target target = {.values = expected, .capacity = capacity, .len = 0, .bad_chunk = 77};
         gw_status status;
         memset(out, 0x5a, (size_t)capacity * size);
         memset(expected, 0x5a, (size_t)capacity * size);

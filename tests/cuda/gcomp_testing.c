@@ -50,7 +50,14 @@ void testing_tensor_upload(testing_tensor *t)
     t->device_map = t->map;
     t->device_map.levels = testing_device(t->map.levels, (size_t)t->len, 3);
     t->device_map.digest = testing_device(t->digest, sizeof t->digest, 0);
-    t->cpu = (gw_gcomp_source){t->values, t->len, &t->map, 77, 1000, 5, 2, 1};
+    t->cpu = (gw_gcomp_source){.values = t->values,
+                               .len = t->len,
+                               .map = &t->map,
+                               .seed = 77,
+                               .first_element = 1000,
+                               .step_index = 5,
+                               .rank = 2,
+                               .hop = 1};
     t->device = t->cpu;
     t->device.values =
         testing_device(t->values, gw_dtype_size(t->dtype) * (size_t)t->len, gw_dtype_size(t->dtype));

@@ -341,7 +341,7 @@ static void batches_in_a_graph(void **state)
         }
         testing_graph_run(&graph);
         for (int i = 0; i < ITEMS; i++) {
-            const gw_gcomp_source source = {values[i], lens[i], NULL, 0, 0, 0, 0, 0};
+            const gw_gcomp_source source = {.values = values[i], .len = lens[i]};
             uint8_t *frame;
             const size_t size = testing_cpu_encode(&codec, &source, &frame);
             assert_int_equal(results[i]->status, GW_OK);

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "gcomp_support.h"
 
+#include <math.h>
+
 /* ---- random numbers ------------------------------------------------------------------------------------ */
 
 uint64_t test_random_u64(test_random *random)

@@ -49,7 +49,7 @@ static void expect_refused(const sample *s, const gw_gcomp_info *info)
     test_buffer_make(&values, sizeof s->values, 1, 0x5a);
     for (uint64_t first = 0; first < 4; first++) {
         const gw_gcomp_range range = {first, 1};
-        gw_gcomp_target target = {values.at, LEN, 9, 9};
+        gw_gcomp_target target = {.values = values.at, .capacity = LEN, .len = 9, .bad_chunk = 9};
         assert_int_equal(
             gw_gcomp_decode_range(&s->codec.codec, &s->received, info, &range, &target, &s->codec.work),
             GW_ERR_ARG);
@@ -117,7 +117,7 @@ static void forged_info_is_refused(void **state)
         test_buffer values;
         test_buffer_make(&values, 4 * (size_t)longer.len, 1, 0);
         const gw_gcomp_range all = {0, longer.chunk_count};
-        gw_gcomp_target target = {values.at, longer.len, 0, 0};
+        gw_gcomp_target target = {.values = values.at, .capacity = longer.len, .len = 0};
         assert_int_not_equal(
             gw_gcomp_decode_range(&s.codec.codec, &s.received, &longer, &all, &target, &s.codec.work), GW_OK);
         test_buffer_free(&values);
@@ -141,7 +141,7 @@ static void empty_frame_without_a_map(void **state)
     assert_int_equal(gw_gcomp_peek(bytes, dst.size, 0, &info), GW_OK);
     gw_gcomp_frame received = {bytes, dst.size, NULL};
     const gw_gcomp_range all = {0, 0};
-    gw_gcomp_target target = {s.values, LEN, 0, 0};
+    gw_gcomp_target target = {.values = s.values, .capacity = LEN, .len = 0};
     assert_int_equal(gw_gcomp_decode_range(&s.codec.codec, &received, &info, &all, &target, &s.codec.work),
                      GW_ERR_ARG);
     received.map = &map;

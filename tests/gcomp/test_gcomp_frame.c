@@ -92,7 +92,8 @@ static gw_status examine(sample *s, const uint8_t *src, size_t size, const gw_gc
     test_buffer out, sum;
     test_buffer_make(&out, capacity * size_of, 1, 0x6b);
     test_buffer_make(&sum, capacity * size_of, 5, 0x3c);
-    gw_gcomp_target values_target = {out.at, capacity, 9, 9}, sum_target = {sum.at, capacity, 9, 9};
+    gw_gcomp_target values_target = {.values = out.at, .capacity = capacity, .len = 9, .bad_chunk = 9};
+    gw_gcomp_target sum_target = {.values = sum.at, .capacity = capacity, .len = 9, .bad_chunk = 9};
     const gw_status decode = gw_gcomp_decode(codec, &frame, &values_target, work);
     const gw_status add = gw_gcomp_decode_add(codec, &frame, &sum_target, work);
     assert_int_equal(add, decode);
@@ -131,7 +132,7 @@ static gw_status examine(sample *s, const uint8_t *src, size_t size, const gw_gc
                 values - first < (size_t)1 << info.chunk_log2 ? values - first : (size_t)1 << info.chunk_log2;
             test_buffer range;
             test_buffer_make(&range, chunk_len * size_of, 3, 0x11);
-            gw_gcomp_target target = {range.at, chunk_len, 9, 9};
+            gw_gcomp_target target = {.values = range.at, .capacity = chunk_len, .len = 9, .bad_chunk = 9};
             const gw_status one =
                 gw_gcomp_decode_range(codec, &frame, &info, &(gw_gcomp_range){c, 1}, &target, work);
             assert_true(target.len == (one == GW_OK ? chunk_len : 0));
@@ -358,7 +359,7 @@ static void capacity_and_workspace(void **state)
         assert_int_equal(dst.size, 0);
         test_buffer values;
         test_buffer_make(&values, s.len * size_of, 1, 0x24);
-        gw_gcomp_target target = {values.at, s.len - 1, 5, 5};
+        gw_gcomp_target target = {.values = values.at, .capacity = s.len - 1, .len = 5, .bad_chunk = 5};
         assert_int_equal(gw_gcomp_decode(codec, &frame, &target, work), GW_ERR_DST);
         assert_true(target.len == 0 && target.bad_chunk == UINT64_MAX);
         target.len = 5;
@@ -586,7 +587,7 @@ static void later_versions(void **state)
         const size_t parts = (size_t)info.directory_offset;
         uint8_t *want = malloc(s.len * size_of), *got = malloc(s.len * size_of);
         assert_true(want != NULL && got != NULL);
-        gw_gcomp_target target = {want, s.len, 0, 0};
+        gw_gcomp_target target = {.values = want, .capacity = s.len, .len = 0};
         assert_int_equal(gw_gcomp_decode(&s.codec.codec, &frame, &target, &s.codec.work), GW_OK);
         for (size_t more = 16; more <= 2032 && parts - 32 + more <= 2040; more += more == 16 ? 1968 : 16) {
             uint8_t *longer = malloc(s.size + more);

@@ -6,6 +6,8 @@
  */
 #include "gcomp_support.h"
 
+#include <math.h>
+
 #if defined(__SSE2__)
 #include <xmmintrin.h>
 #endif
@@ -318,6 +320,187 @@ static void flush_modes_change_nothing(void **state)
 #endif
 }
 
+/* Several frames at once are one decode_add after the other; a scale is one multiplication before the sum. A
+ * chunk that is bad in one frame is added from none. */
+static void several_frames(void **state)
+{
+    (void)state;
+    enum { COUNT = 40000, FRAMES = 3 };
+    float *values = malloc(COUNT * 4), *want = malloc(COUNT * 4), *got = malloc(COUNT * 4);
+    assert_true(values != NULL && want != NULL && got != NULL);
+    for (uint32_t choice = 0; choice < 12; choice++) {
+        gw_gcomp_options o;
+        gw_gcomp_options_init(&o, (gw_dtype)(1 + choice % 3));
+        o.levels = (gw_gcomp_levels)(choice / 3 % 3);
+        o.rounding = GW_GCOMP_STOCHASTIC;
+        o.target_nmse = 1e-3f;
+        o.checksum = 1;
+        const float scale = choice % 2 ? 0.25f : 0;
+        test_codec codec;
+        test_codec_make(&codec, &o);
+        test_map map;
+        test_map_make(&map, o.dtype, COUNT, o.chunk_log2, choice);
+        test_buffer frame[FRAMES];
+        gw_gcomp_frame frames[FRAMES];
+        test_fill_values((uint8_t *)want, o.dtype, COUNT, PATTERN_GRADIENT, 77);
+        memcpy(got, want, COUNT * 4);
+        gw_gcomp_target target = {.values = want, .capacity = COUNT, .scale = scale};
+        for (uint32_t f = 0; f < FRAMES; f++) {
+            test_fill_values((uint8_t *)values, o.dtype, COUNT, (test_pattern)(f % PATTERN_COUNT), f);
+            gw_gcomp_source source =
+                test_source(values, COUNT, o.levels == GW_GCOMP_CARRIED ? NULL : &map.map);
+            source.rank = (uint16_t)f;
+            const size_t size = test_encode(&codec, &source, &frame[f]);
+            frames[f] = (gw_gcomp_frame){frame[f].at, size, &map.map};
+            assert_int_equal(gw_gcomp_decode_add(&codec.codec, &frames[f], &target, &codec.work), GW_OK);
+        }
+        target.values = got;
+        assert_int_equal(gw_gcomp_decode_add_frames(&codec.codec, frames, FRAMES, NULL, &target, &codec.work),
+                         GW_OK);
+        assert_int_equal(target.len, COUNT);
+        assert_memory_equal(got, want, COUNT * gw_dtype_size(o.dtype));
+
+        gw_gcomp_info info;
+        gw_gcomp_chunk chunk;
+        assert_int_equal(gw_gcomp_peek(frames[1].data, frames[1].size, UINT64_MAX, &info), GW_OK);
+        assert_int_equal(gw_gcomp_chunk_info(&frames[1], &info, 1, &chunk), GW_OK);
+        frame[1].at[chunk.offset + chunk.size - 1] ^= 1;
+        const size_t first = (size_t)1 << o.chunk_log2, size = gw_dtype_size(o.dtype);
+        memcpy(want, got, COUNT * 4);
+        assert_int_equal(gw_gcomp_decode_add_frames(&codec.codec, frames, FRAMES, NULL, &target, &codec.work),
+                         GW_ERR_CHECKSUM);
+        assert_int_equal(target.bad_chunk, 1);
+        assert_int_equal(target.bad_frame, 1);
+        assert_memory_equal((uint8_t *)got + first * size, (uint8_t *)want + first * size, first * size);
+        assert_memory_not_equal(got, want, first * size);
+
+        target.scale = INFINITY;
+        assert_int_equal(gw_gcomp_decode_add(&codec.codec, &frames[0], &target, &codec.work), GW_ERR_ARG);
+        target.scale = 0;
+        assert_int_equal(gw_gcomp_decode_add_frames(&codec.codec, frames, 0, NULL, &target, &codec.work),
+                         GW_ERR_ARG);
+        for (uint32_t f = 0; f < FRAMES; f++) {
+            test_buffer_free(&frame[f]);
+        }
+        test_map_free(&map);
+        test_codec_free(&codec);
+    }
+    free(values);
+    free(want);
+    free(got);
+}
+
+/* A scale of 1 / 3: one fp32 multiplication of each decoded value. */
+static void scaled_decode(void **state)
+{
+    (void)state;
+    enum { COUNT = 20000 };
+    float *values = malloc(COUNT * 4), *plain = malloc(COUNT * 4), *scaled = malloc(COUNT * 4);
+    assert_true(values != NULL && plain != NULL && scaled != NULL);
+    gw_gcomp_options o;
+    gw_gcomp_options_init(&o, GW_FP32);
+    test_codec codec;
+    test_codec_make(&codec, &o);
+    test_fill_values((uint8_t *)values, GW_FP32, COUNT, PATTERN_GRADIENT, 3);
+    values[7] = INFINITY;
+    values[8] = 1.2e-38f; /* a third is subnormal */
+    gw_gcomp_source source = test_source(values, COUNT, NULL);
+    test_buffer frame;
+    const gw_gcomp_frame received = {NULL, test_encode(&codec, &source, &frame), NULL};
+    gw_gcomp_frame sent = received;
+    sent.data = frame.at;
+    gw_gcomp_target target = {.values = plain, .capacity = COUNT};
+    assert_int_equal(gw_gcomp_decode(&codec.codec, &sent, &target, &codec.work), GW_OK);
+    target.values = scaled;
+    target.scale = 1.0f / 3;
+    assert_int_equal(gw_gcomp_decode(&codec.codec, &sent, &target, &codec.work), GW_OK);
+    for (size_t i = 0; i < COUNT; i++) {
+        const float want = plain[i] * (1.0f / 3);
+        assert_true(scaled[i] == (fabsf(want) < 0x1p-126f ? 0 : want));
+    }
+    test_buffer_free(&frame);
+    test_codec_free(&codec);
+    free(values);
+    free(plain);
+    free(scaled);
+}
+
+/* Segments: every value is rounded with the stream of its own, wherever chunks and groups begin. */
+static void segments(void **state)
+{
+    (void)state;
+    enum { COUNT = 150000, SEGMENTS = 40 };
+    uint8_t *values = malloc(COUNT * 4), *out = malloc(COUNT * 4);
+    assert_true(values != NULL && out != NULL);
+    for (uint32_t choice = 0; choice < 12; choice++) {
+        gw_gcomp_options o;
+        gw_gcomp_options_init(&o, (gw_dtype)(1 + choice % 3));
+        o.levels = choice / 3 % 2 ? GW_GCOMP_DERIVED : GW_GCOMP_EXPLICIT;
+        o.preset = (gw_gcomp_preset)(choice / 6);
+        o.deep_cut = o.levels == GW_GCOMP_DERIVED;
+        o.rounding = GW_GCOMP_STOCHASTIC;
+        o.chunk_log2 = 12;
+        test_codec codec;
+        test_codec_make(&codec, &o);
+        test_map map;
+        test_map_make(&map, o.dtype, COUNT, o.chunk_log2, choice);
+        test_fill_values(values, o.dtype, COUNT, PATTERN_GRADIENT, choice);
+        gw_gcomp_segment segment[SEGMENTS];
+        test_random random = {choice};
+        uint64_t left = COUNT;
+        for (uint32_t i = 0; i < SEGMENTS; i++) {
+            const uint64_t len = i % 9 == 4 ? 0 : test_random_below(&random, i % 5 == 0 ? 20000 : 900);
+            segment[i].len = i + 1 == SEGMENTS || len > left ? left : len;
+            segment[i].seed = test_random_u64(&random);
+            segment[i].first_element = test_random_below(&random, 1000);
+            left -= segment[i].len;
+        }
+        gw_gcomp_source source = test_source(values, COUNT, &map.map);
+        source.segments = segment;
+        source.segment_count = SEGMENTS;
+        test_buffer frame;
+        const size_t size = test_encode(&codec, &source, &frame);
+        const gw_gcomp_frame received = {frame.at, size, &map.map};
+        gw_gcomp_target target = {.values = out, .capacity = COUNT};
+        assert_int_equal(gw_gcomp_decode(&codec.codec, &received, &target, &codec.work), GW_OK);
+        gw_gcomp_source one = source;
+        size_t at = 0;
+        for (uint32_t s = 0; s < SEGMENTS; s++) {
+            one.seed = segment[s].seed;
+            one.first_element = segment[s].first_element - at;
+            for (uint64_t i = 0; i < segment[s].len; i++, at++) {
+                assert_int_equal(test_get(out, o.dtype, at),
+                                 test_model_round(&codec.options, &one, at, NULL));
+            }
+        }
+        test_buffer_free(&frame);
+        /* A derived source of one segment is the source without any. */
+        test_buffer plain;
+        const gw_gcomp_segment all = {source.seed, source.first_element, COUNT};
+        source.segments = &all;
+        source.segment_count = 1;
+        const size_t one_size = test_encode(&codec, &source, &frame);
+        source.segment_count = 0;
+        const size_t plain_size = test_encode(&codec, &source, &plain);
+        if (o.levels == GW_GCOMP_DERIVED) {
+            assert_int_equal(plain_size, one_size);
+            assert_memory_equal(frame.at, plain.at, one_size);
+        }
+        source.segment_count = 1;
+        segment[0] = all;
+        segment[0].len--;
+        source.segments = segment;
+        gw_buffer dst = {plain.at, plain.size, 0};
+        assert_int_equal(gw_gcomp_encode(&codec.codec, &source, &dst, &codec.work), GW_ERR_ARG);
+        test_buffer_free(&frame);
+        test_buffer_free(&plain);
+        test_map_free(&map);
+        test_codec_free(&codec);
+    }
+    free(values);
+    free(out);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -325,6 +508,9 @@ int main(void)
         cmocka_unit_test(sums_of_16_bit_pairs),
         cmocka_unit_test(hop_is_decode_add_encode),
         cmocka_unit_test(flush_modes_change_nothing),
+        cmocka_unit_test(several_frames),
+        cmocka_unit_test(scaled_decode),
+        cmocka_unit_test(segments),
     };
     return cmocka_run_group_tests_name("gcomp sum", tests, NULL, NULL);
 }

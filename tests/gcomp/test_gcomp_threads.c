@@ -326,9 +326,11 @@ static void ranges_decode_like_the_whole(void **state)
                 j->frame = &in;
                 j->info = &info;
                 j->range = (gw_gcomp_range){cuts[i], cuts[i + 1] - cuts[i]};
-                j->target.values = got + (size_t)(cuts[i] << o.chunk_log2) * size_of;
-                j->target.capacity =
-                    i == THREADS - 1 ? LEN - (cuts[i] << o.chunk_log2) : j->range.chunk_count << o.chunk_log2;
+                j->target = (gw_gcomp_target){
+                    .values = got + (size_t)(cuts[i] << o.chunk_log2) * size_of,
+                    .capacity = i == THREADS - 1 ? LEN - (cuts[i] << o.chunk_log2)
+                                                 : j->range.chunk_count << o.chunk_log2,
+                };
                 j->add = add;
                 test_buffer_make(&j->work, codec.workspace.size, 3, 0x77);
                 assert_int_equal(pthread_create(&thread[i], NULL, decode_thread, j), 0);

@@ -532,7 +532,7 @@ class Group:
         masked = cost(count for label, count in counts.items() if label) + cost(classes.values())
         masked += sum(256 * (CLASS_SIZES[number].bit_length() - 1) * count for number, count in classes.items())
         masked += 114688 * len(labels) // self.first_len
-        is_masked = 4 * counts.get(0, 0) >= len(labels) and masked < plain - plain // 32
+        is_masked = 2 * counts.get(0, 0) >= len(labels) and masked < plain - plain // 32
         needed = (1,) if is_masked else (0, 1)
         if is_masked:
             counts.pop(0, None)

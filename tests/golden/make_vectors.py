@@ -573,7 +573,7 @@ class Decode:
         lengths = {0: 9, 9: 9, **{i: i for i in range(1, 9)}}
         self.forced_book("masked-chain-mixed", constant, source, classes=lengths)
         self.forced_book("masked-two-classes", constant, [value] * 400, classes={2: 1, 9: 1})
-        # Fewer zeros than a quarter, by force; no zero at all; the only value is an escape.
+        # Fewer zeros than half of the values, by force; no zero at all; the only value is an escape.
         self.forced_book("masked-dense", Format(BF16), self.data(BF16, 500, zeros=9), masked=True)
         self.forced_book("masked-no-zero", Format(FP16), self.data(FP16, 300, zeros=10**9), masked=True)
         only = [0] * 300

@@ -6,6 +6,8 @@
  */
 #include "kcheck_families.h"
 
+#include <string.h>
+
 KC_SELECT(round);
 
 typedef struct round_call {
@@ -63,6 +65,15 @@ static void body(kc_test *t)
     kc_equal(t, KC_OUTPUT, "out", expected.out, got.out, s->len, element_size);
     if (t->is_reference) {
         check_model(t, &got);
+    }
+    gw_span in_place = guarded;
+    if (s->len != 0) {
+        memcpy(got.out, span.values, element_size * s->len);
+    }
+    in_place.values = got.out;
+    got.span = &in_place;
+    if (kc_guarded(t, call_round, &got)) {
+        kc_equal(t, KC_OUTPUT, "out, in place", expected.out, got.out, s->len, element_size);
     }
 }
 

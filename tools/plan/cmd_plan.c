@@ -32,23 +32,23 @@ static const struct {
 
 enum { COMMAND_COUNT = sizeof commands / sizeof commands[0] };
 
-static void print_usage(FILE *out)
+static void print_usage(void)
 {
-    fprintf(out, "usage: gradwire plan SUBCOMMAND [OPTIONS] [FILES]\n\n");
+    printf("usage: gradwire plan SUBCOMMAND [OPTIONS] [FILES]\n\n");
     for (int i = 0; i < COMMAND_COUNT; i++) {
-        fprintf(out, "  %-10s %s\n", commands[i].name, commands[i].summary);
+        printf("  %-10s %s\n", commands[i].name, commands[i].summary);
     }
-    fprintf(out, "\ngradwire plan SUBCOMMAND --help lists the options.\n");
+    printf("\ngradwire plan SUBCOMMAND --help lists the options.\n");
 }
 
 int gw_cmd_plan(int argc, char **argv)
 {
     if (argc < 2) {
-        print_usage(stderr);
-        return GW_CLI_USAGE;
+        return gw_cli_error(GW_CLI_USAGE, NULL,
+                            "plan: a subcommand is missing; gradwire plan --help lists them");
     }
     if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-?") == 0 || strcmp(argv[1], "help") == 0) {
-        print_usage(stdout);
+        print_usage();
         return GW_CLI_OK;
     }
     for (int i = 0; i < COMMAND_COUNT; i++) {
@@ -56,7 +56,6 @@ int gw_cmd_plan(int argc, char **argv)
             return commands[i].run(argc - 1, argv + 1);
         }
     }
-    (void)gw_cli_error(GW_CLI_USAGE, NULL, "plan has no subcommand \"%.40s\"", argv[1]);
-    print_usage(stderr);
-    return GW_CLI_USAGE;
+    return gw_cli_error(GW_CLI_USAGE, NULL,
+                        "plan has no subcommand \"%.40s\"; gradwire plan --help lists them", argv[1]);
 }

@@ -1,0 +1,459 @@
+/*
+ * gradwire rate: bits and errors of a snapshot's gradient at every tolerance or noise limit.
+ *
+ * SPDX-License-Identifier: BSD-2-Clause
+ */
+#include "cmd.h"
+
+#include "cli_common.h"
+#include "dtype_convert.h"
+#include "optimizer_update.h"
+#include "rate_plot.h"
+#include "rate_run.h"
+
+#include <float.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    NOISE_POINTS = 17,
+    NOISE_TOLERANCE_BITS = 12 /* of the maps and codecs of noise limits: any would do */
+};
+
+typedef struct rate_arguments {
+    gw_codec_request request;
+    const char *input;
+    const char *plot;
+    int is_noise;
+    int deep_cut; /* -1: by the limit and the optimizer */
+} rate_arguments;
+
+/* One line of the table. */
+typedef struct rate_line {
+    gw_rate_point point;
+    double limit; /* tolerance bits, or noise */
+    double worst; /* deviation of a parameter; negative: unknown */
+} rate_line;
+
+enum {
+    KEY_NOISE = 0x200,
+    KEY_DEEP_CUT,
+    KEY_PLOT,
+    KEY_PRESET,
+    KEY_ROUNDING,
+    KEY_WIRE_SCALE,
+    KEY_SEED,
+    KEY_CONVERT
+};
+
+static const struct argp_option rate_options[] = {
+    {"noise", KEY_NOISE, NULL, 0, "The curve of the noise limit instead of that of the tolerance", 0},
+    {"deep-cut", KEY_DEEP_CUT, "on|off", 0,
+     "Whether a value below its quantum becomes 0 or one quantum (default: on with --noise and for "
+     "optimizers "
+     "without a second moment)",
+     0},
+    {"plot", KEY_PLOT, "FILE.svg", 0, "Draw the curve; - is standard output", 0},
+    {"preset", KEY_PRESET, "NAME", 0, "fast (default): a codebook per 2^17 values; small: one per chunk", 0},
+    {"rounding", KEY_ROUNDING, "MODE", 0, "truncate, nearest or stochastic (default)", 0},
+    {"wire-scale", KEY_WIRE_SCALE, "S", 0,
+     "Value in the frame / gradient that the optimizer uses: N for a plain sum of N workers (default 1)", 0},
+    {"seed", KEY_SEED, "N", 0, "Seed of stochastic rounding (default 0)", 0},
+    {"convert", KEY_CONVERT, "TYPE", 0, "Round fp32 input to bf16 or fp16 (nearest even) first", 0},
+    {0},
+};
+
+/* Index of a name in a list that ends with NULL. */
+static int name_index(struct argp_state *state, const char *option, const char *text,
+                      const char *const *names)
+{
+    for (int i = 0; names[i] != NULL; i++) {
+        if (strcmp(names[i], text) == 0) {
+            return i;
+        }
+    }
+    argp_error(state, "%s: '%s' is not one of its values", option, text);
+    return 0;
+}
+
+static error_t encode_parse(int key, char *text, rate_arguments *arguments, struct argp_state *state)
+{
+    static const char *const presets[] = {"fast", "small", NULL};
+    static const char *const roundings[] = {"truncate", "nearest", "stochastic", NULL};
+    static const char *const dtypes[] = {"bf16", "fp16", NULL};
+    gw_codec_request *request = &arguments->request;
+    double scale = 1;
+    switch (key) {
+    case KEY_PRESET:
+        request->options.preset = (gw_gcomp_preset)name_index(state, "--preset", text, presets);
+        break;
+    case KEY_ROUNDING:
+        request->options.rounding = (gw_gcomp_rounding)name_index(state, "--rounding", text, roundings);
+        break;
+    case KEY_WIRE_SCALE:
+        if (gw_cli_parse_double(text, (double)FLT_TRUE_MIN, (double)FLT_MAX, &scale) != 0) {
+            argp_error(state, "--wire-scale: '%s' is not a positive fp32 number", text);
+        }
+        request->wire_scale = (float)scale;
+        break;
+    case KEY_SEED:
+        if (gw_cli_parse_u64(text, 0, UINT64_MAX, &request->seed) != 0) {
+            argp_error(state, "--seed: '%s' is not a 64-bit integer", text);
+        }
+        break;
+    case KEY_CONVERT:
+        request->convert = name_index(state, "--convert", text, dtypes) == 0 ? GW_BF16 : GW_FP16;
+        break;
+    default:
+        return ARGP_ERR_UNKNOWN;
+    }
+    return 0;
+}
+
+static error_t rate_parse(int key, char *text, struct argp_state *state)
+{
+    static const char *const switches[] = {"off", "on", NULL};
+    rate_arguments *arguments = state->input;
+    switch (key) {
+    case ARGP_KEY_INIT:
+        state->child_inputs[0] = &arguments->request;
+        break;
+    case KEY_NOISE:
+        arguments->is_noise = 1;
+        break;
+    case KEY_DEEP_CUT:
+        arguments->deep_cut = name_index(state, "--deep-cut", text, switches);
+        break;
+    case KEY_PLOT:
+        arguments->plot = text;
+        break;
+    case ARGP_KEY_ARG:
+        if (arguments->input != NULL) {
+            argp_error(state, "one input at a time");
+        }
+        arguments->input = text;
+        break;
+    case ARGP_KEY_END:
+        if (arguments->input == NULL) {
+            argp_error(state, "an input is missing");
+        }
+        break;
+    default:
+        return encode_parse(key, text, arguments, state);
+    }
+    return 0;
+}
+
+static const struct argp_child rate_children[] = {
+    {&gw_codec_run_argp, 0, "Running:", 3},
+    {NULL, 0, NULL, 0},
+};
+
+static const struct argp rate_argp = {
+    rate_options,
+    rate_parse,
+    "IN",
+    "Print the size and the errors of the frame of IN, a snapshot (.json with its arrays), at every "
+    "tolerance "
+    "(or, "
+    "with --noise, at every noise limit), as one pass over the gradient predicts them for derived levels.\v"
+    "Columns: bits a value; share of fp32 and of bf16; squared error over the sum of squares (NMSE); squared "
+    "error over the sum of second moments; the most by which a parameter moves, as a share of |num| "
+    "(tolerance, a bound) or of itself (noise, measured). Exit codes: 0 done, 1 bad input, 2 bad command "
+    "line, 3 input or output failed.",
+    rate_children,
+    NULL,
+    NULL,
+};
+
+/* ---- errors -------------------------------------------------------------------------------------------- */
+
+/* Sum of the second moments as the optimizer will use them, 0 if it has none (docs/numerics.md section
+ * 2.6). */
+static double second_moments(const gw_snapshot *snapshot)
+{
+    const gw_optimizer *o = &snapshot->optimizer;
+    double scale = 1, sum = 0;
+    if (o->kind == GW_OPTIMIZER_ADAM || o->kind == GW_OPTIMIZER_ADAMW) {
+        scale = o->beta2 / (1 - pow(o->beta2, (double)o->step));
+    } else if (o->kind == GW_OPTIMIZER_ADAGRAD) {
+        scale = 1 / (double)o->step;
+    } else if (o->kind == GW_OPTIMIZER_RMSPROP) {
+        scale = o->alpha;
+    }
+    for (uint64_t i = 0; snapshot->state.v != NULL && i < snapshot->len; i++) {
+        const double v = (double)snapshot->state.v[i];
+        sum += isfinite(v) ? v : 0;
+    }
+    return scale * sum;
+}
+
+/* The largest share of itself by which a parameter moves, other than those that are 0. */
+static double worst_deviation(const gw_tensor_input *tensor, const void *decoded, double wire_scale)
+{
+    const gw_snapshot *snapshot = &tensor->snapshot;
+    gw_optimizer_update update;
+    double worst = 0;
+    gw_optimizer_update_init(&update, &snapshot->optimizer);
+    for (uint64_t i = 0; i < tensor->len; i++) {
+        const double x = gw_dtype_value(tensor->dtype, gw_dtype_bits(tensor->dtype, tensor->values, i));
+        const double y = gw_dtype_value(tensor->dtype, gw_dtype_bits(tensor->dtype, decoded, i));
+        const double theta = fabs((double)snapshot->state.param[i]);
+        if (x != y && isfinite(x) && theta > 0) {
+            const double exact = gw_optimizer_update_param(&update, &snapshot->state, i, x / wire_scale);
+            const double moved = gw_optimizer_update_param(&update, &snapshot->state, i, y / wire_scale);
+            worst = fmax(worst, fabs(moved - exact) / theta);
+        }
+    }
+    return worst;
+}
+
+/* Encodes and decodes the tensor with its map. */
+static int measure_worst(const gw_tensor_input *tensor, const rate_arguments *arguments, double *worst)
+{
+    const unsigned threads = arguments->request.threads;
+    gw_encode_run run;
+    gw_decode_run decode;
+    gw_gcomp_info info;
+    uint64_t bad_chunk = 0;
+    int result = gw_encode_run_init(&run, &tensor->codec, &tensor->source, threads);
+    if (result != GW_CLI_OK) {
+        return result;
+    }
+    gw_status status = gw_encode_run_once(&run, 0);
+    const gw_gcomp_frame frame = {run.frame, run.frame_size, tensor->source.map};
+    if (status == GW_OK) {
+        status = gw_gcomp_check(&tensor->codec, &frame, &info);
+    }
+    if (status == GW_OK) {
+        result = gw_decode_run_init(&decode, &tensor->codec, &frame, &info, threads);
+        if (result == GW_CLI_OK) {
+            status = gw_decode_run_once(&decode, &bad_chunk, 0);
+            *worst = worst_deviation(tensor, decode.dst, (double)arguments->request.wire_scale);
+            gw_decode_run_free(&decode);
+        }
+    }
+    gw_encode_run_free(&run);
+    return status == GW_OK ? result
+                           : gw_cli_error(GW_CLI_BAD_DATA, tensor->name, "%s", gw_status_message(status));
+}
+
+/* ---- the curve ----------------------------------------------------------------------------------------- */
+
+/* Gives the tensor the map of a noise limit instead of the one that it has. */
+static int use_noise_map(gw_tensor_input *tensor, const rate_arguments *arguments, float noise)
+{
+    const gw_gcomp_map_limits limits = {NOISE_TOLERANCE_BITS, noise, 1};
+    const gw_rate_map from = {
+        &tensor->snapshot.optimizer,   &tensor->snapshot.state,    tensor->len,
+        arguments->request.wire_scale, tensor->options.chunk_log2, arguments->request.backends};
+    gw_map_run_free(&tensor->map);
+    const gw_status status = gw_rate_map_make(&tensor->map, &from, &limits);
+    tensor->source.map = &tensor->map.map;
+    return status == GW_OK
+               ? GW_CLI_OK
+               : gw_cli_error(GW_CLI_BAD_DATA, tensor->name, "noise limit of %s: %s",
+                              gw_optimizer_name(tensor->snapshot.optimizer.kind), gw_status_message(status));
+}
+
+/* All but the deviations of noise limits. */
+static void line_fill(rate_line *line, const gw_gcomp_rate *rate, uint32_t index, double moments)
+{
+    const int is_noise = rate->kind == GW_GCOMP_RATE_NOISE;
+    memset(line, 0, sizeof *line);
+    line->limit = is_noise ? exp2(-0.5 * index) : index + 1;
+    line->worst = is_noise ? -1 : exp2(-(double)(index + 1));
+    if (is_noise) {
+        (void)snprintf(line->point.label, sizeof line->point.label, index == 0 ? "1" : "2^-%g", 0.5 * index);
+    } else {
+        (void)snprintf(line->point.label, sizeof line->point.label, "%u", index + 1);
+    }
+    line->point.bits = rate->len == 0 ? 0 : 8 * (double)gw_gcomp_rate_size(rate, index) / (double)rate->len;
+    line->point.nmse = rate->square > 0 ? rate->error[index] / rate->square : 0;
+    line->point.added = moments > 0 ? rate->error[index] / moments : -1;
+}
+
+/* lines: from the finest limit to the coarsest. */
+static int curve_make(gw_tensor_input *tensor, const rate_arguments *arguments, rate_line *lines,
+                      uint32_t *count)
+{
+    const int is_noise = arguments->is_noise;
+    const double scale = (double)arguments->request.wire_scale;
+    const double moments = second_moments(&tensor->snapshot) * scale * scale;
+    gw_gcomp_rate rate;
+    int result = is_noise ? use_noise_map(tensor, arguments, 1.0f) : GW_CLI_OK;
+    if (result == GW_CLI_OK) {
+        result = gw_rate_run(&rate, is_noise ? GW_GCOMP_RATE_NOISE : GW_GCOMP_RATE_TOLERANCE, &tensor->codec,
+                             &tensor->source, tensor->name);
+    }
+    *count = is_noise ? NOISE_POINTS : GW_GCOMP_RATE_POINTS;
+    for (uint32_t i = 0; result == GW_CLI_OK && i < *count; i++) {
+        rate_line *line = &lines[i];
+        line_fill(line, &rate, *count - 1 - i, moments);
+        if (is_noise) {
+            const float noise = (float)line->limit;
+            result = use_noise_map(tensor, arguments, noise < 0x1p-8f ? 0x1p-8f : noise);
+            result = result == GW_CLI_OK ? measure_worst(tensor, arguments, &line->worst) : result;
+        } else if (tensor->options.rounding == GW_GCOMP_NEAREST) {
+            line->worst /= 2;
+        }
+    }
+    return result;
+}
+
+/* ---- output -------------------------------------------------------------------------------------------- */
+
+static const char *const roundings[3] = {"truncate", "nearest", "stochastic"};
+
+static void description_print(FILE *out, const gw_tensor_input *tensor)
+{
+    fprintf(out, "%llu values of %s, %s, %s, preset %s, deep cut %s", (unsigned long long)tensor->len,
+            gw_dtype_name(tensor->dtype), gw_optimizer_name(tensor->snapshot.optimizer.kind),
+            roundings[tensor->options.rounding], tensor->options.preset == GW_GCOMP_SMALL ? "small" : "fast",
+            tensor->options.deep_cut ? "on" : "off");
+}
+
+static void table_print(const gw_tensor_input *tensor, const rate_arguments *arguments,
+                        const rate_line *lines, uint32_t count)
+{
+    gw_cli_puts(stdout, arguments->input);
+    printf(": ");
+    description_print(stdout, tensor);
+    printf("\n%9s %11s %10s %10s %10s %11s %12s\n", arguments->is_noise ? "noise" : "tolerance", "bits/value",
+           "of fp32", "of bf16", "NMSE", "added to v", arguments->is_noise ? "worst move" : "bound");
+    for (uint32_t i = 0; i < count; i++) {
+        const rate_line *line = &lines[i];
+        printf("%9s %11.4f %8.2f %% %8.2f %% %10.2e ", line->point.label, line->point.bits,
+               line->point.bits / 0.32, line->point.bits / 0.16, line->point.nmse);
+        if (line->point.added >= 0) {
+            printf("%11.2e", line->point.added);
+        } else {
+            printf("%11s", "-");
+        }
+        if (line->worst > 0) {
+            printf("      2^%-6.2f", log2(line->worst));
+        } else {
+            printf("      0");
+        }
+        printf("\n");
+    }
+}
+
+static int json_print(const gw_tensor_input *tensor, const rate_arguments *arguments, const rate_line *lines,
+                      uint32_t count)
+{
+    json_t *object = json_object(), *points = json_array();
+    gw_cli_json_text(object, "command", "rate");
+    gw_cli_json_text(object, "status", "ok");
+    gw_cli_json_count(object, "values", tensor->len);
+    gw_cli_json_text(object, "dtype", gw_dtype_name(tensor->dtype));
+    gw_cli_json_text(object, "limit", arguments->is_noise ? "noise" : "tolerance");
+    gw_cli_json_text(object, "optimizer", gw_optimizer_name(tensor->snapshot.optimizer.kind));
+    gw_cli_json_text(object, "rounding", roundings[tensor->options.rounding]);
+    gw_cli_json_text(object, "preset", tensor->options.preset == GW_GCOMP_SMALL ? "small" : "fast");
+    gw_cli_json_flag(object, "deep_cut", tensor->options.deep_cut);
+    for (uint32_t i = 0; i < count; i++) {
+        const rate_line *line = &lines[i];
+        json_t *point = json_object();
+        if (arguments->is_noise) {
+            gw_cli_json_number(point, "noise", line->limit);
+        } else {
+            gw_cli_json_count(point, "tolerance_bits", (uint64_t)line->limit);
+        }
+        gw_cli_json_number(point, "bits_per_value", line->point.bits);
+        gw_cli_json_number(point, "rate_fp32", line->point.bits / 32);
+        gw_cli_json_number(point, "rate_bf16", line->point.bits / 16);
+        gw_cli_json_number(point, "nmse", line->point.nmse);
+        gw_cli_json_number(point, "added_to_v", line->point.added >= 0 ? line->point.added : (double)NAN);
+        gw_cli_json_number(point, arguments->is_noise ? "worst_deviation" : "deviation_bound", line->worst);
+        json_array_append_new(points, point);
+    }
+    json_object_set_new(object, "points", points);
+    return gw_cli_json_print(object);
+}
+
+static int plot_write(const gw_tensor_input *tensor, const rate_arguments *arguments, const rate_line *lines,
+                      uint32_t count)
+{
+    gw_rate_point points[GW_GCOMP_RATE_POINTS];
+    for (uint32_t i = 0; i < count; i++) {
+        points[i] = lines[i].point;
+    }
+    char *title = NULL;
+    size_t size = 0;
+    FILE *out = open_memstream(&title, &size);
+    if (out == NULL) {
+        return gw_cli_error(GW_CLI_IO, arguments->plot, "out of memory");
+    }
+    description_print(out, tensor);
+    const int failed = fclose(out) != 0;
+    const gw_rate_plot plot = {title, arguments->is_noise ? "noise limit" : "tolerance in bits", points,
+                               count};
+    const int result = failed ? gw_cli_error(GW_CLI_IO, arguments->plot, "out of memory")
+                              : gw_rate_plot_write(&plot, arguments->plot);
+    free(title);
+    return result;
+}
+
+/* ---- the command --------------------------------------------------------------------------------------- */
+
+static int rate_report(gw_tensor_input *tensor, const rate_arguments *arguments)
+{
+    rate_line lines[GW_GCOMP_RATE_POINTS];
+    uint32_t count = 0;
+    int result = curve_make(tensor, arguments, lines, &count);
+    if (result == GW_CLI_OK && arguments->plot != NULL) {
+        result = plot_write(tensor, arguments, lines, count);
+    }
+    if (result == GW_CLI_OK && (arguments->plot == NULL || strcmp(arguments->plot, "-") != 0)) {
+        if (arguments->request.json) {
+            result = json_print(tensor, arguments, lines, count);
+        } else {
+            table_print(tensor, arguments, lines, count);
+        }
+    }
+    return result;
+}
+
+int gw_cmd_rate(int argc, char **argv)
+{
+    rate_arguments arguments;
+    memset(&arguments, 0, sizeof arguments);
+    gw_codec_request_init(&arguments.request);
+    arguments.request.options.levels = GW_GCOMP_DERIVED;
+    arguments.request.options.rounding = GW_GCOMP_STOCHASTIC;
+    arguments.deep_cut = -1;
+    gw_cli_parse(&rate_argp, argc, argv, 0, &arguments);
+
+    static gw_tensor_input tensor;
+    int result = gw_tensor_input_open(&tensor, arguments.input, &arguments.request);
+    if (result != GW_CLI_OK) {
+        return result;
+    }
+    if (!tensor.is_snapshot) {
+        gw_tensor_input_close(&tensor);
+        return gw_cli_error(GW_CLI_USAGE, arguments.input, "is a plain array; rate needs a snapshot");
+    }
+    if (arguments.plot != NULL && gw_tensor_input_has_file(&tensor, arguments.plot)) {
+        gw_tensor_input_close(&tensor);
+        return gw_cli_error(GW_CLI_USAGE, arguments.plot, "is an input file; draw elsewhere");
+    }
+    tensor.options.deep_cut =
+        arguments.deep_cut >= 0 ? arguments.deep_cut : arguments.is_noise || tensor.snapshot.state.v == NULL;
+    if (arguments.is_noise) {
+        tensor.options.tolerance_bits = NOISE_TOLERANCE_BITS;
+    }
+    if (gw_gcomp_init(&tensor.codec, &tensor.options) != GW_OK) {
+        result = gw_cli_error(GW_CLI_USAGE, arguments.input, "these options do not go together");
+    }
+    if (result == GW_CLI_OK) {
+        result = gw_tensor_input_prepare(&tensor, &arguments.request);
+    }
+    if (result == GW_CLI_OK) {
+        result = rate_report(&tensor, &arguments);
+    }
+    gw_tensor_input_close(&tensor);
+    return result;
+}

@@ -1,0 +1,32 @@
+/*
+ * Rate control for snapshots: the curve of predicted sizes and errors, and the choice of a tolerance.
+ *
+ * SPDX-License-Identifier: BSD-2-Clause
+ */
+#ifndef GW_RATE_RUN_H
+#define GW_RATE_RUN_H
+
+#include "tensor_input.h"
+
+/* What the map of a curve is made from. */
+typedef struct gw_rate_map {
+    const gw_optimizer *optimizer;
+    const gw_optimizer_state *state;
+    uint64_t len;
+    float wire_scale;
+    uint32_t chunk_log2, backends;
+} gw_rate_map;
+
+/* Makes a map with these limits (NULL: the tolerance) in one thread. Free with gw_map_run_free(). */
+gw_status gw_rate_map_make(gw_map_run *run, const gw_rate_map *from, const gw_gcomp_map_limits *limits);
+
+/* The curve of one source. Returns an exit code and prints messages. */
+int gw_rate_run(gw_gcomp_rate *rate, gw_gcomp_rate_kind kind, const gw_gcomp *codec,
+                const gw_gcomp_source *source, const char *name);
+
+/* Sets options.tolerance_bits and the handle of a prepared tensor to the largest tolerance with at most
+ * target_bits bits a value by the prediction, and tensor->predicted_size. Returns an exit code and prints
+ * messages. */
+int gw_rate_choose(gw_tensor_input *tensor, double target_bits);
+
+#endif
