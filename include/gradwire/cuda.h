@@ -204,7 +204,7 @@ GW_API size_t gw_cuda_gcomp_histogram_workspace_size(const gw_gcomp *codec, uint
 
 /*
  * gw_gcomp_encode(), the same bytes.
- *   - source: values, and levels and digest of the map, in device memory
+ *   - source: values, levels and digest of the map, and quanta, in device memory
  *   - dst->capacity: at least gw_gcomp_bound()
  *   - returned: GW_ERR_ARG, GW_ERR_STATE, GW_ERR_LIMIT, GW_ERR_DST, GW_ERR_WORKSPACE, GW_ERR_OPTION (the
  *     device has too little shared memory for the handle's chunk_log2), GW_ERR_DEVICE
@@ -268,7 +268,9 @@ typedef struct gw_cuda_gcomp_item {
     const uint64_t *src_size_at; /* decode: bytes of the frame; NULL: src_size */
     uint64_t src_size;           /* decode: bytes that may be read; encode, histogram: number of values */
     uint64_t dst_capacity; /* decode: elements; encode: bytes, at least gw_gcomp_bound(), else GW_ERR_DST */
-    const uint8_t *levels; /* the map's levels and digests for this item, NULL without a map */
+    /* The map's levels and digests for this item, NULL without a map. Encode of carried levels without a map:
+     * the quanta of gw_gcomp_source, NULL: target_nmse of the options */
+    const uint8_t *levels;
     const uint32_t *digest;
     uint64_t map_len;       /* as gw_gcomp_map.len */
     uint64_t first_element; /* encode, histogram: as gw_gcomp_source.first_element */
@@ -357,15 +359,18 @@ GW_API GW_MUST_CHECK gw_status gw_cuda_gcomp_decode_add_encode_batch(gw_cuda *cu
                                                                      const gw_cuda_gcomp_request *request);
 
 /* Label counts in device memory, all zero at the start; any number of calls may add to it. Not the layout of
- * gw_gcomp_histogram: the window is chosen when the codebook is built. */
+ * gw_gcomp_histogram: the window and the kind of exponents are chosen when the codebook is built. */
 typedef struct gw_cuda_gcomp_histogram {
     uint64_t bin[1024];
-    uint64_t first_chunk;
+    uint64_t mask_count[10];
+    uint64_t first_chunk;    /* complement of a chunk's number and its largest exponent */
+    uint64_t first_relative; /* complement of a chunk's number and 1 for relative exponents */
     uint64_t chunk_count;
 } gw_cuda_gcomp_histogram;
 
 /* gw_gcomp_histogram_add(). histogram: device. Calls that add to the same histogram must not overlap in
- * time. */
+ * time. Carried levels: GW_ERR_UNSUPPORTED, before anything is launched; codebooks for them are counted on
+ * the CPU. In the result: GW_ERR_STATE for values without a map if the histogram has relative exponents. */
 GW_API GW_MUST_CHECK gw_status gw_cuda_gcomp_histogram_add(gw_cuda *cuda, const gw_gcomp *codec,
                                                            const gw_gcomp_source *source,
                                                            gw_cuda_gcomp_histogram *histogram,
@@ -420,7 +425,8 @@ typedef struct gw_cuda_shared_sizes {
  *   - key: NULL (zeros), or that of stochastic rounding
  *   - out_size: sizeof(struct gw_device_codec), to detect a header of another version
  *   - sizes may be NULL
- *   - GW_OK; GW_ERR_ARG; GW_ERR_STATE; GW_ERR_TABLE. On failure *out is untouched
+ *   - GW_OK; GW_ERR_ARG (also: no map, and the codebook has relative exponents); GW_ERR_STATE; GW_ERR_TABLE;
+ *     GW_ERR_UNSUPPORTED (carried levels). On failure *out is untouched
  */
 struct gw_device_codec;
 GW_API GW_MUST_CHECK gw_status gw_cuda_gcomp_device_codec(const gw_gcomp *codec, const gw_gcomp_map *map,

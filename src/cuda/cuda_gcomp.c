@@ -156,6 +156,18 @@ static int has_wire_scale(const gw_codec *codec, const gw_gcomp_map *map)
     return codec->options.levels != GW_GCOMP_DERIVED || map == NULL || gw_is_wire_scale(map->wire_scale);
 }
 
+/* Without a map: carried frames take quanta from the source or choose them, and a constant drop has no
+ * relative exponents. (A codebook in device memory is looked at there.) */
+static int is_without_map(const gw_codec *codec, const gw_gcomp_source *source,
+                          const gw_cuda_gcomp_device *device)
+{
+    if (codec->options.levels == GW_GCOMP_CARRIED) {
+        return source->quanta != NULL || codec->options.target_nmse > 0;
+    }
+    const int has_own_book = codec->encode_with >= 0 && (device == NULL || device->book == NULL);
+    return !has_own_book || !codec->installed[codec->encode_with].book.is_relative;
+}
+
 /* What the host can check of a source, as gw_gcomp_encode() does. */
 static gw_status check_source(const gw_codec *codec, const gw_gcomp_source *source,
                               const gw_cuda_gcomp_device *device)
@@ -171,7 +183,7 @@ static gw_status check_source(const gw_codec *codec, const gw_gcomp_source *sour
         return GW_ERR_ARG;
     }
     if (map == NULL) {
-        return GW_OK;
+        return is_without_map(codec, source, device) ? GW_OK : GW_ERR_ARG;
     }
     const int has_base = map_base_of(device) != NULL || (map->base >= 1 && map->base <= 1023);
     const int has_levels = source->len == 0 || map->levels != NULL;
@@ -189,6 +201,15 @@ static void fill_item_map(gw_cuda_gcomp_item *item, const gw_gcomp_map *map)
         item->digest = map->digest;
         item->map_len = map->len;
     }
+}
+
+/* Map bytes of the values of a source, or its quanta. */
+static void fill_item_source(gw_cuda_gcomp_item *item, const gw_codec *codec, const gw_gcomp_source *source)
+{
+    if (source->map == NULL && codec->options.levels == GW_GCOMP_CARRIED) {
+        item->levels = source->quanta;
+    }
+    fill_item_map(item, source->map);
 }
 
 /* ---- encode -------------------------------------------------------------------------------------------- */
@@ -250,7 +271,7 @@ static void fill_encode(gw_gcomp_encode_params *params, const gw_codec *codec, c
     params->item.dst_capacity = dst->capacity;
     params->item.first_element = source->first_element;
     params->item.result = request->result;
-    fill_item_map(&params->item, source->map);
+    fill_item_source(&params->item, codec, source);
 }
 
 gw_status gw_cuda_gcomp_encode(gw_cuda *cuda, const gw_gcomp *codec, const gw_gcomp_source *source,
@@ -534,6 +555,9 @@ gw_status gw_cuda_gcomp_histogram_add(gw_cuda *cuda, const gw_gcomp *codec, cons
         return GW_ERR_ARG;
     }
     gw_status status = begin(&c, cuda, codec, request, GW_CUDA_HISTOGRAM_WORKSPACE_SIZE);
+    if (status == GW_OK && c.codec->options.levels == GW_GCOMP_CARRIED) {
+        status = GW_ERR_UNSUPPORTED;
+    }
     if (status == GW_OK) {
         status = check_source(c.codec, source, request->device);
     }
@@ -567,6 +591,9 @@ gw_status gw_cuda_gcomp_histogram_add_batch(gw_cuda *cuda, const gw_gcomp *codec
                                    batch->value_total > GW_FRAME_LEN_MAX
                                        ? 0
                                        : gw_cuda_gcomp_histogram_workspace_size(codec, batch->item_count));
+    if (status == GW_OK && c.codec->options.levels == GW_GCOMP_CARRIED) {
+        return GW_ERR_UNSUPPORTED;
+    }
     if (status == GW_OK && !has_wire_scale(c.codec, batch->map)) {
         return GW_ERR_ARG;
     }
@@ -628,11 +655,17 @@ gw_status gw_cuda_gcomp_device_codec(const gw_gcomp *codec, const gw_gcomp_map *
     if (inside == NULL) {
         return GW_ERR_STATE;
     }
+    if (inside->options.levels == GW_GCOMP_CARRIED) {
+        return GW_ERR_UNSUPPORTED;
+    }
     if (map != NULL && map->chunk_log2 != inside->options.chunk_log2) {
         return GW_ERR_ARG;
     }
     if (inside->encode_with < 0) {
         return GW_ERR_TABLE;
+    }
+    if (map == NULL && inside->installed[inside->encode_with].book.is_relative) {
+        return GW_ERR_ARG;
     }
     gw_cuda_device_codec_fill(out, inside, map, key == NULL ? &no_key : key);
     if (sizes != NULL) {

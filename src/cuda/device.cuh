@@ -115,6 +115,16 @@ GW_DEVICE void gw_shared_store128(uint32_t place, uint4 x)
                  : "memory");
 }
 
+GW_DEVICE uint64_t gw_bits_of_double(double x)
+{
+    return (uint64_t)__double_as_longlong(x);
+}
+
+GW_DEVICE double gw_double_of_bits(uint64_t bits)
+{
+    return __longlong_as_double((long long)bits);
+}
+
 GW_DEVICE void gw_shared_or32(uint32_t place, uint32_t x)
 {
     asm volatile("red.shared.or.b32 [%0], %1;" : : "r"(place), "r"(x) : "memory");

@@ -11,26 +11,30 @@
 struct alignas(128) gw_survey_state {
     alignas(128) uint8_t exchange[GW_WARPS * 2048]; /* at last the tree */
     uint32_t bin[1024];
+    uint32_t mask_count[16]; /* by class */
     gw_book_state book;
     uint64_t group;
     uint32_t item, status;
 };
 
-static_assert(sizeof(gw_cuda_tree) <= GW_WARPS * 2048 &&
+static_assert(sizeof(gw_cuda_tree) + sizeof(gw_tree_scratch) <= GW_WARPS * 2048 &&
                   sizeof(gw_survey_state) <= GW_CUDA_SURVEY_SHARED_SIZE,
               "the host reserves enough");
 
 /*
- * Adds the bins of values first + i, i < len, i mod period < 64, to s.bin. A thread takes 32 values at a
- * time.
+ * Calls sink(bin, map byte, its drop_base) for values first + i, i < len, i mod period < 64. A thread takes
+ * 32 values at a time. Returns the classes of the thread's bytes of the zero mask, counted by
+ * gw_mask_class_bit().
  */
-template <uint32_t DTYPE, bool DERIVED>
-GW_DEVICE void gw_survey(gw_survey_state &s, const gw_cuda_rounder &r, uint64_t first, uint32_t len,
-                         uint32_t period)
+template <uint32_t DTYPE, bool DERIVED, typename SINK>
+GW_DEVICE uint64_t gw_survey(gw_survey_state &s, const gw_cuda_rounder &r, uint64_t first, uint32_t len,
+                             uint32_t period, SINK sink)
 {
     constexpr uint32_t BATCH = 64 / gw_type<DTYPE>::SIZE;
     const uint32_t lane = gw_lane(), warp = threadIdx.x >> 5;
     const uint32_t stage = gw_place_of(s.exchange) + 2048 * warp;
+    uint64_t classes = 0;
+    uint32_t mask = 0;
     GW_NO_UNROLL
     for (uint32_t half = 32 * warp;; half += GW_THREADS) {
         /* Half runs: two to a period. */
@@ -44,8 +48,12 @@ GW_DEVICE void gw_survey(gw_survey_state &s, const gw_cuda_rounder &r, uint64_t 
         for (int j = 0; j < 8; j++) {
             k[j] = 0;
         }
+        int32_t drop_base = r.from.drop_base;
         if (r.rule.has_map && valid != 0) {
-            gw_load_levels(k, r.from.levels + first + at, valid);
+            if (r.from.drop_bases != nullptr) {
+                drop_base = r.from.drop_bases[(first + at) >> r.from.chunk_log2];
+            }
+            gw_load_map<DTYPE>(k, r.from, drop_base, first + at, valid);
         }
         gw_cuda_random random = gw_random_begin(r, first + at);
         GW_UNROLL
@@ -62,16 +70,75 @@ GW_DEVICE void gw_survey(gw_survey_state &s, const gw_cuda_rounder &r, uint64_t 
                 GW_UNROLL
                 for (uint32_t i = 0; i < 4; i++) {
                     /* Window 0 is as good as any: only the rounded bits and the level are used. */
-                    const gw_rounded x = gw_round_value<DTYPE, DERIVED>(r, r.from.drop_base,
-                                                                        gw_batch_value<DTYPE>(v, 4 * j + i),
-                                                                        k[quad] >> 8 * i & 255, words[i], 0);
+                    const gw_rounded x =
+                        gw_round_value<DTYPE, DERIVED>(r, drop_base, gw_batch_value<DTYPE>(v, 4 * j + i),
+                                                       k[quad] >> 8 * i & 255, words[i], 0);
                     if (4 * quad + i < valid) {
-                        atomicAdd(&s.bin[gw_bin_of<DTYPE, DERIVED>(x)], 1u);
+                        sink(gw_bin_of<DTYPE, DERIVED>(x), k[quad] >> 8 * i & 255, drop_base);
+                        mask |= (uint32_t)(x.bits != 0) << (4 * (quad & 1) + i);
                     }
+                }
+                if ((quad & 1) != 0) {
+                    classes += 4 * (quad - 1) < valid ? gw_mask_class_bit(mask) : 0;
+                    mask = 0;
                 }
             }
         }
     }
+    return classes;
+}
+
+/* The bin with a relative exponent. */
+template <uint32_t DTYPE> GW_DEVICE uint32_t gw_turned_bin(uint32_t bin, uint32_t k, int32_t drop_base)
+{
+    const bool ordinary = (gw_type<DTYPE>::IS_FP16 || bin >= 4) && bin < 4 * gw_type<DTYPE>::SPECIAL;
+    return ordinary ? 4 * gw_cuda_exponent_turn<DTYPE>(bin >> 2, gw_cuda_turn_of<DTYPE>(k, drop_base)) : bin;
+}
+
+/* gw_group_choose_relative() of core for values first + i, i < len, of derived frames with deep cut: 1 for
+ * relative exponents. About 1024 values are counted either way. Leaves s.bin zero; begins and ends with a
+ * barrier. */
+template <uint32_t DTYPE>
+GW_DEVICE uint32_t gw_choose_relative(gw_survey_state &s, const gw_cuda_rounder &r, uint64_t first,
+                                      uint32_t len)
+{
+    const uint32_t t = threadIdx.x, period = 64u << (len < 2048 ? 0 : 31 - __clz(len / 1024));
+    __syncthreads();
+    gw_survey<DTYPE, true>(s, r, first, len, period, [&](uint32_t bin, uint32_t k, int32_t drop_base) {
+        const uint32_t turned = gw_turned_bin<DTYPE>(bin, k, drop_base);
+        atomicAdd(&s.bin[gw_cuda_label_of_bin(bin, DTYPE, true, 0)], 1u);
+        atomicAdd(&s.bin[256 + gw_cuda_label_of_bin(turned, DTYPE, true, 0)], 1u);
+    });
+    __syncthreads();
+    const uint64_t plain = gw_cuda_labels_cost(t == 0 ? 0 : s.bin[t], s.book.sums);
+    const uint64_t turned = gw_cuda_labels_cost(t == 0 ? 0 : s.bin[256 + t], s.book.sums);
+    s.bin[t] = 0;
+    s.bin[256 + t] = 0;
+    __syncthreads();
+    return turned < plain;
+}
+
+/* The codebook of the counts in s.book.count and s.mask_count, of a sample or of all values; with or without
+ * a mask, whichever takes fewer bits. chunk_len: values of the first chunk. Begins and ends with a barrier.
+ */
+GW_DEVICE void gw_book_choose(gw_survey_state &s, uint32_t chunk_len, bool is_sample)
+{
+    const uint32_t t = threadIdx.x;
+    gw_book_state &b = s.book;
+    uint32_t len;
+    gw_block_scan(b.count[t], b.sums, &len);
+    uint32_t count = b.count[t], mask_count = t < GW_MASK_CLASSES ? s.mask_count[t] : 0;
+    const uint32_t zeros = b.count[0];
+    /* Chunks of zeros only have no code at all. */
+    const bool is_masked =
+        (is_sample || zeros != len) &&
+        gw_cuda_is_mask_better(count, mask_count, zeros, len,
+                               256 * (uint64_t)GW_MASK_OVERHEAD_BITS * len / chunk_len, b.sums);
+    if (is_sample) { /* what it did not see may still come */
+        count += t < 2 && count == 0;
+        mask_count += mask_count == 0;
+    }
+    gw_cuda_book_make(b, count, mask_count, is_masked);
 }
 
 /* Codebook of one group into p.books. */
@@ -88,6 +155,9 @@ GW_DEVICE void gw_book_group(gw_survey_state &s, const gw_gcomp_encode_params &p
     for (uint32_t i = 0; i < 4; i++) {
         s.bin[GW_THREADS * i + t] = 0;
     }
+    if (t < 16) {
+        s.mask_count[t] = 0;
+    }
     __syncthreads();
     if (s.status != GW_OK) {
         return;
@@ -97,15 +167,26 @@ GW_DEVICE void gw_book_group(gw_survey_state &s, const gw_gcomp_encode_params &p
     const uint64_t left = item.src_size - first;
     const uint32_t len = (uint32_t)(left < (uint64_t)1 << group_log2 ? left : (uint64_t)1 << group_log2);
     uint32_t blocks = len / 4096;
-    blocks = p.codec.preset != 0 || blocks < 1 ? 1 : blocks > 16 ? 16 : blocks;
+    blocks = p.codec.preset != 0 || blocks < 1 ? 1 : blocks > 16 ? 16 : 1u << (31 - __clz(blocks));
     const gw_cuda_gcomp_key key = p.key_at != nullptr ? *p.key_at : p.key;
-    const gw_cuda_source source = gw_source_of(p.codec, p.rounding, p.map, key, item);
+    gw_cuda_source source = gw_source_of(p.codec, p.rounding, p.map, key, item);
+    if (DERIVED) {
+        gw_source_carry(source, p, gw_first_of(p.unit_first, s.item));
+    }
     const gw_cuda_rounder r = {p.rounding, source};
-    gw_survey<DTYPE, DERIVED>(s, r, first, len, 64 * blocks);
+    uint32_t base = 0;
+    if (DERIVED && p.rounding.deep) {
+        base = gw_choose_relative<DTYPE>(s, r, first, len);
+    }
+    const uint64_t classes = gw_survey<DTYPE, DERIVED>(
+        s, r, first, len, 64 * blocks, [&](uint32_t bin, uint32_t k, int32_t drop_base) {
+            const bool is_turned = DERIVED && base != 0;
+            atomicAdd(&s.bin[is_turned ? gw_turned_bin<DTYPE>(bin, k, drop_base) : bin], 1u);
+        });
+    gw_mask_add_classes(s.mask_count, classes);
     __syncthreads();
 
     gw_book_state &b = s.book;
-    uint32_t base = 0;
     if (!DERIVED && !type::IS_FP16) {
         base = gw_window_of(gw_largest_exponent(b.sums, type::SPECIAL, [&](uint32_t bin) {
             return s.bin[bin] != 0;
@@ -124,21 +205,14 @@ GW_DEVICE void gw_book_group(gw_survey_state &s, const gw_gcomp_encode_params &p
     if (t == 0) {
         b.base = base;
     }
-    if (t < 2 && blocks > 1 && b.count[t] == 0) {
-        b.count[t] = 1; /* a sample: what it did not see may still come */
-    }
-    gw_cuda_book_lengths(b);
-    gw_cuda_book_write(b);
+    gw_book_choose(s, len < 1u << p.codec.chunk_log2 ? len : 1u << p.codec.chunk_log2, blocks > 1);
     const uint32_t crc = gw_cuda_crc32c(0, b.size >> 2, b.sums, [&](uint64_t i) {
         return gw_read32(b.bytes + 4 * i);
     });
     gw_cuda_group_book &out = p.books[s.group];
     gw_cuda_tree &tree = *(gw_cuda_tree *)(void *)s.exchange;
-    tree.length[t] = b.length[t];
-    if (t == 0) {
-        tree.base = base;
-    }
-    gw_cuda_tree_build(tree);
+    gw_cuda_book_plant(tree, b);
+    gw_cuda_tree_build(tree, *(gw_tree_scratch *)(void *)(s.exchange + sizeof tree));
     gw_tree_store(out.tree, tree);
     if (t < GW_CUDA_BOOK_SIZE_MAX) {
         out.bytes[t] = b.bytes[t];
@@ -374,10 +448,17 @@ GW_KERNEL(gw_device_gcomp_histogram_items, gw_gcomp_histogram_params, 256, 1)
     }
 }
 
+/* Bins of values whose exponent is never turned. */
+template <uint32_t DTYPE> GW_DEVICE bool gw_is_single_bin(uint32_t bin)
+{
+    return gw_type<DTYPE>::IS_FP16 ? bin == 1023 : bin < 4;
+}
+
 /*
  * Adds a chunk at a time to the counts on the device, and notes the first chunk that has an ordinary
- * exponent. Chunks are numbered over all items of the call, after those that their histogram has counted:
- * which items share a histogram does not matter then.
+ * exponent. With deep cut, values are counted with relative exponents, too, in the odd bins. Chunks are
+ * numbered over all items of the call, after those that their histogram has counted: which items share a
+ * histogram does not matter then.
  */
 template <uint32_t DTYPE, bool DERIVED> GW_DEVICE void gw_histogram_all(const gw_gcomp_histogram_params &p)
 {
@@ -405,6 +486,9 @@ template <uint32_t DTYPE, bool DERIVED> GW_DEVICE void gw_histogram_all(const gw
         for (uint32_t i = 0; i < 4; i++) {
             s.bin[GW_THREADS * i + t] = 0;
         }
+        if (t < 16) {
+            s.mask_count[t] = 0;
+        }
         __syncthreads();
         if (s.group >= units) {
             break;
@@ -416,8 +500,29 @@ template <uint32_t DTYPE, bool DERIVED> GW_DEVICE void gw_histogram_all(const gw
         const uint64_t first = (s.group - gw_first_of(p.chunk_first, s.item)) << log2;
         const uint64_t left = item.src_size - first;
         const uint32_t len = (uint32_t)(left < (uint64_t)1 << log2 ? left : (uint64_t)1 << log2);
-        gw_survey<DTYPE, DERIVED>(s, r, first, len, 64);
+        /* All chunks of an item come after its first, whatever histogram they are counted in. */
+        if (DERIVED && p.rounding.deep && first == 0) {
+            const uint64_t group_len = (uint64_t)1 << gw_group_log2(p.codec);
+            const uint32_t relative = gw_choose_relative<DTYPE>(
+                s, r, 0, (uint32_t)(item.src_size < group_len ? item.src_size : group_len));
+            if (t == 0) {
+                const uint64_t before = p.items != nullptr ? p.chunks_before[s.item] : chunks_before;
+                gw_atomic_max64(&histogram->first_relative, ~((before + s.group) << 1 | relative));
+            }
+        }
+        const uint64_t classes =
+            gw_survey<DTYPE, DERIVED>(s, r, first, len, 64, [&](uint32_t bin, uint32_t k, int32_t drop_base) {
+                atomicAdd(&s.bin[bin], 1u);
+                if (DERIVED && p.codec.deep_cut && !gw_is_single_bin<DTYPE>(bin)) {
+                    const uint32_t turned = p.rounding.deep ? gw_turned_bin<DTYPE>(bin, k, drop_base) : bin;
+                    atomicAdd(&s.bin[turned | 1], 1u);
+                }
+            });
+        gw_mask_add_classes(s.mask_count, classes);
         __syncthreads();
+        if (t < GW_MASK_CLASSES && s.mask_count[t] != 0) {
+            gw_atomic_add64(&histogram->mask_count[t], s.mask_count[t]);
+        }
         const uint32_t largest = gw_largest_exponent(s.book.sums, gw_type<DTYPE>::SPECIAL, [&](uint32_t bin) {
             return s.bin[bin] != 0;
         });
@@ -471,6 +576,25 @@ GW_HISTOGRAM_KERNEL(gw_device_gcomp_histogram_bf16_derived, GW_BF16, true)
 GW_HISTOGRAM_KERNEL(gw_device_gcomp_histogram_fp16_explicit, GW_FP16, false)
 GW_HISTOGRAM_KERNEL(gw_device_gcomp_histogram_fp16_derived, GW_FP16, true)
 
+/* The weight of count[t]: counts are shifted right until their sum is below 2^28, and what was seen keeps at
+ * least 1. 0 for threads without a count. */
+GW_DEVICE uint32_t gw_weight_of(const uint64_t *count, uint32_t len)
+{
+    const uint32_t t = threadIdx.x;
+    uint64_t sum = 0;
+    GW_NO_UNROLL
+    for (uint32_t i = 0; i < len; i++) {
+        sum = sum + count[i] < sum ? ~(uint64_t)0 : sum + count[i];
+    }
+    uint32_t shift = 0;
+    while (sum >> shift >= (uint64_t)1 << 28) {
+        shift++;
+    }
+    const uint64_t own = t < len ? count[t] : 0;
+    const uint32_t scaled = (uint32_t)(own >> shift);
+    return scaled + (scaled == 0 && own != 0);
+}
+
 /* The codebook of each histogram, as gw_gcomp_book_build(). A block each. */
 GW_KERNEL(gw_device_gcomp_book_build, gw_gcomp_book_build_params, 256, 1)
 {
@@ -483,34 +607,32 @@ GW_KERNEL(gw_device_gcomp_book_build, gw_gcomp_book_build_params, 256, 1)
     if (!p.levels && p.dtype != GW_FP16 && h.first_chunk != 0) {
         base = gw_window_of((uint32_t)~h.first_chunk & 511);
     }
+    if (p.levels && h.first_relative != 0) {
+        base = (uint32_t)~h.first_relative & 1;
+    }
     count[t] = 0;
     __syncthreads();
     GW_UNROLL
     for (uint32_t i = 0; i < 4; i++) {
         const uint64_t n = h.bin[4 * t + i];
-        if (n != 0) {
+        const bool is_single = p.dtype == GW_FP16 ? 4 * t + i == 1023 : t == 0;
+        if (n != 0 && (!p.levels || is_single || i == base)) {
             gw_atomic_add64(&count[gw_cuda_label_of_bin(4 * t + i, p.dtype, p.levels, base)], n);
         }
     }
     __syncthreads();
-    /* Weights: counts shifted right until their sum is below 2^28, a label that was seen keeping at least
-     * 1. */
-    uint64_t sum = 0;
-    for (uint32_t label = 0; label < 256; label++) {
-        sum = sum + count[label] < sum ? ~(uint64_t)0 : sum + count[label];
-    }
-    uint32_t shift = 0;
-    while (sum >> shift >= (uint64_t)1 << 28) {
-        shift++;
-    }
-    const uint32_t scaled = (uint32_t)(count[t] >> shift);
-    const uint32_t weight = scaled + (scaled == 0 && count[t] != 0);
-    b.count[t] = weight + (t < 2 && weight == 0);
+    uint32_t weight = gw_weight_of(count, 256), mask_weight = gw_weight_of(h.mask_count, GW_MASK_CLASSES);
+    uint32_t len;
+    b.count[t] = weight;
+    gw_block_scan(weight, b.sums, &len);
+    const bool is_masked =
+        len != 0 && gw_cuda_is_mask_better(weight, mask_weight, b.count[0], len, 0, b.sums);
     if (t == 0) {
         b.base = base;
     }
-    gw_cuda_book_lengths(b);
-    gw_cuda_book_write(b);
+    weight += t < 2 && weight == 0;
+    mask_weight += mask_weight == 0;
+    gw_cuda_book_make(b, weight, mask_weight, is_masked);
     if (t < b.size) {
         p.book[(uint64_t)blockIdx.x * GW_CUDA_BOOK_SIZE_MAX + t] = b.bytes[t];
     }

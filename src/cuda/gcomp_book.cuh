@@ -26,7 +26,10 @@ struct gw_book_state {
     uint8_t label[256], leaf_label[256];
     uint8_t length[256]; /* result, by label */
     alignas(4) uint8_t bytes[GW_CUDA_BOOK_SIZE_MAX + 4];
-    uint32_t size, base;
+    uint32_t size;
+    uint32_t base; /* the first byte */
+    uint32_t is_masked;
+    uint8_t mask_depth[12]; /* by class, if is_masked */
 };
 
 /* Items of a sorted list that are below x, or (or_equal) not above it. */
@@ -156,7 +159,7 @@ GW_DEVICE void gw_cuda_book_lengths(gw_book_state &s)
     __syncthreads();
 }
 
-/* s.bytes and s.size from s.length and s.base. Ends with a barrier. */
+/* s.bytes and s.size from s.length, s.base and s.is_masked with s.mask_depth. Ends with a barrier. */
 GW_DEVICE void gw_cuda_book_write(gw_book_state &s)
 {
     const uint32_t t = threadIdx.x;
@@ -175,14 +178,20 @@ GW_DEVICE void gw_cuda_book_write(gw_book_state &s)
             last = 32 * w + 31 - __clz(labels);
         }
     }
-    const uint32_t size = first == 0 ? 4 : 4 + (((last - first + 2) / 2 + 3) & ~3u);
+    const uint32_t labels_size = first == 0 ? 4 : 4 + (((last - first + 2) / 2 + 3) & ~3u);
+    const uint32_t size = labels_size + (s.is_masked ? (uint32_t)GW_BOOK_MASK_SIZE : 0);
     if (t < GW_CUDA_BOOK_SIZE_MAX) {
         uint32_t byte = 0;
         if (t < 4) {
             byte = t == 0   ? s.base
                    : t == 1 ? first
-                   : t == 2 ? last
-                            : s.length[0] | (uint32_t)s.length[1] << 4;
+                   : t == 2
+                       ? last
+                       : (s.is_masked ? (uint32_t)GW_BOOK_MASKED : s.length[0]) | (uint32_t)s.length[1] << 4;
+        } else if (t >= labels_size) {
+            const uint32_t c = 2 * (t - labels_size);
+            byte =
+                s.is_masked && c < GW_MASK_CLASSES ? s.mask_depth[c] | (uint32_t)s.mask_depth[c + 1] << 4 : 0;
         } else if (first != 0) {
             const uint32_t label = first + 2 * (t - 4);
             byte = (label <= last ? s.length[label & 255] : 0) |
@@ -195,6 +204,123 @@ GW_DEVICE void gw_cuda_book_write(gw_book_state &s)
     }
     __syncthreads();
 }
+
+/*
+ * The codebook of the counts: `count` is that of label t, mask_count that of class t, which are looked at if
+ * zeros are masked. s.base is set. Begins and ends with a barrier.
+ */
+GW_DEVICE void gw_cuda_book_make(gw_book_state &s, uint32_t count, uint32_t mask_count, bool is_masked)
+{
+    const uint32_t t = threadIdx.x;
+    __syncthreads();
+    if (t == 0) {
+        s.is_masked = is_masked;
+    }
+    if (is_masked) {
+        s.count[t] = t < GW_MASK_CLASSES ? mask_count : 0;
+        gw_cuda_book_lengths(s);
+        if (t < GW_MASK_CLASSES) {
+            s.mask_depth[t] = s.length[t];
+        }
+        __syncthreads();
+    }
+    s.count[t] = t == 0 && is_masked ? 0 : count;
+    gw_cuda_book_lengths(s);
+    gw_cuda_book_write(s);
+}
+
+/* The tree of the codebook of s, but for what gw_cuda_tree_build() makes. */
+GW_DEVICE void gw_cuda_book_plant(gw_cuda_tree &tree, const gw_book_state &s)
+{
+    const uint32_t t = threadIdx.x;
+    tree.length[t] = s.length[t];
+    if (t < GW_MASK_CLASSES) {
+        tree.mask.depth[t] = s.mask_depth[t];
+    }
+    if (t == 0) {
+        tree.base = s.base;
+        tree.is_masked = s.is_masked;
+    }
+}
+
+/* ---- costs: src/gcomp/mask_code.c ---------------------------------------------------------------------- */
+
+/* Sum over the threads of the block, to all of them; x < 2^48. */
+GW_DEVICE uint64_t gw_block_sum64(uint64_t x, uint32_t *sums)
+{
+    uint32_t low, high;
+    gw_block_scan((uint32_t)(x & 0xffffff), sums, &low);
+    gw_block_scan((uint32_t)(x >> 24), sums, &high);
+    return low + ((uint64_t)high << 24);
+}
+
+/* 256 * log2(x), straight lines between powers of two. x is not 0. */
+GW_DEVICE uint32_t gw_log2_of(uint32_t x)
+{
+    const uint32_t k = 31 - __clz(x), rest = x - (1u << k);
+    return 256 * k + (k <= 8 ? rest << (8 - k) : rest >> (k - 8));
+}
+
+/* A code of whole bits spends at least one. */
+GW_DEVICE uint64_t gw_cost_of(uint32_t count, uint32_t log2_sum)
+{
+    const uint32_t bits = count == 0 ? 0 : log2_sum - gw_log2_of(count);
+    return (uint64_t)count * (bits < 256 ? 256 : bits);
+}
+
+/* Estimated bits, times 256, of coding labels; count: of the thread's label, 0 if that is left out. The sum
+ * is below 2^32. By the block. */
+GW_DEVICE uint64_t gw_cuda_labels_cost(uint32_t count, uint32_t *sums)
+{
+    uint32_t sum;
+    gw_block_scan(count, sums, &sum);
+    const uint32_t used = (uint32_t)__syncthreads_count(count != 0);
+    return used < 2 ? 0 : gw_block_sum64(gw_cost_of(count, gw_log2_of(sum)), sums);
+}
+
+/*
+ * gw_is_mask_better() of core: `count` is that of label t, mask_count of class t, zeros of label 0; len: all
+ * values counted; overhead: bits, times 256, that the mask costs in any case. By the block.
+ */
+GW_DEVICE bool gw_cuda_is_mask_better(uint32_t count, uint32_t mask_count, uint32_t zeros, uint32_t len,
+                                      uint64_t overhead, uint32_t *sums)
+{
+    const uint32_t t = threadIdx.x;
+    if (4 * (uint64_t)zeros < len) {
+        return false;
+    }
+    const uint32_t of_class = t < GW_MASK_CLASSES ? mask_count : 0;
+    uint32_t bytes;
+    gw_block_scan(of_class, sums, &bytes);
+    const uint64_t code = of_class == bytes || of_class == 0 ? 0 : gw_cost_of(of_class, gw_log2_of(bytes));
+    const uint64_t width = t < GW_MASK_CLASSES ? gw_mask_width(t) : 0;
+    const uint64_t masked = gw_block_sum64(code + 256 * width * of_class, sums) +
+                            gw_cuda_labels_cost(t == 0 ? 0 : count, sums) + overhead;
+    const uint64_t plain = gw_cuda_labels_cost(count, sums);
+    return masked < plain - plain / 32;
+}
+
+enum { GW_MASK_OVERHEAD_BITS = 448 }; /* a chunk: code lengths, counts, padding of runs */
+
+/* Counts of classes of 64 bytes at most, six bits each. */
+GW_DEVICE uint64_t gw_mask_class_bit(uint32_t byte)
+{
+    return (uint64_t)1 << 6 * gw_mask_lookup.class_of[byte];
+}
+
+/* Adds the packed counts of all threads to count[GW_MASK_CLASSES]. All lanes of a warp call it. */
+GW_DEVICE void gw_mask_add_classes(uint32_t *count, uint64_t packed)
+{
+    GW_NO_UNROLL
+    for (uint32_t c = 0; c < GW_MASK_CLASSES; c++) {
+        const uint32_t all = __reduce_add_sync(GW_FULL_MASK, (uint32_t)(packed >> 6 * c) & 63);
+        if (gw_lane() == 0 && all != 0) {
+            atomicAdd(&count[c], all);
+        }
+    }
+}
+
+/* ---- bins ---------------------------------------------------------------------------------------------- */
 
 /* Window for the largest ordinary exponent field (docs/format.md section 6). */
 GW_DEVICE uint32_t gw_window_of(uint32_t largest)

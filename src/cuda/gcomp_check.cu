@@ -20,7 +20,7 @@ static_assert(sizeof(gw_check_state) <= GW_CUDA_CHECK_SHARED_SIZE, "the host res
 /* Index of the installed codebook that the frame names by id and generation, or the number of books. */
 GW_DEVICE uint32_t gw_find_book(const gw_cuda_codec &codec, const gw_frame_front &f)
 {
-    const uint32_t levels = (f.flags & GW_FLAG_DERIVED) != 0;
+    const uint32_t levels = gw_levels_of(f.flags);
     uint32_t i = 0;
     for (; i < codec.book_count; i++) {
         if (codec.book[i].id == f.book_id && codec.book[i].generation == f.book_generation &&
@@ -31,20 +31,19 @@ GW_DEVICE uint32_t gw_find_book(const gw_cuda_codec &codec, const gw_frame_front
     return i;
 }
 
-/* Checks a codebook in device memory; gw_gcomp_install() has checked those of a handle.
- * By the block. */
-GW_DEVICE bool gw_is_book_good(gw_check_state &s, const gw_cuda_book &book, uint32_t is_fp16,
-                               uint32_t derived)
+/* Checks a codebook in device memory; gw_gcomp_install() has checked those of a handle, but not that frames
+ * without a quantum have no relative exponents. By the block. */
+GW_DEVICE bool gw_is_book_good(gw_check_state &s, const gw_cuda_book &book, const gw_cuda_book_kind &kind)
 {
     if (book.bytes == nullptr) {
-        return true;
+        return !kind.derived || kind.may_be_relative || book.inline_bytes[0] == 0;
     }
     const uint32_t size = book.size_at != nullptr ? *book.size_at : book.size;
     if (threadIdx.x < GW_CUDA_BOOK_SIZE_MAX && threadIdx.x < size) {
         s.book[threadIdx.x] = book.bytes[threadIdx.x];
     }
-    const uint32_t used = gw_cuda_book_read(s.tree, s.book, size, is_fp16, derived, s.sums);
-    return used != 0 && used == size && s.tree.length[0] != 0 && s.tree.length[1] != 0;
+    const uint32_t used = gw_cuda_book_read(s.tree, s.book, size, kind, s.sums);
+    return used != 0 && used == size && gw_has_all_codes(s.tree);
 }
 
 /* Rules 12 to 17, by one block, when all entries have been looked at. */
@@ -74,8 +73,11 @@ GW_DEVICE uint32_t gw_front_decide(const gw_gcomp_decode_params &p, const gw_cud
     }
     if ((f.flags & GW_FLAG_INSTALLED) != 0) {
         const uint32_t book = gw_find_book(p.codec, f);
+        const uint32_t derived = gw_levels_of(f.flags) != GW_GCOMP_EXPLICIT;
+        const gw_cuda_book_kind kind = {f.dtype == GW_FP16, derived,
+                                        derived && (f.flags & GW_FLAG_CONSTANT) == 0};
         if (book == p.codec.book_count || gw_book_crc(p.codec.book[book], sums) != f.book_crc ||
-            !gw_is_book_good(s, p.codec.book[book], f.dtype == GW_FP16, (f.flags & GW_FLAG_DERIVED) != 0)) {
+            !gw_is_book_good(s, p.codec.book[book], kind)) {
             return GW_ERR_TABLE;
         }
     }
@@ -200,7 +202,8 @@ GW_KERNEL(gw_device_gcomp_check, gw_gcomp_decode_params, 256, 2)
         frame.status = status;
         if (status == GW_OK) {
             frame.dtype = f.dtype;
-            frame.levels = (f.flags & GW_FLAG_DERIVED) != 0;
+            frame.levels = gw_levels_of(f.flags);
+            frame.block_log2 = f.block_log2;
             frame.chunk_log2 = f.chunk_log2;
             frame.step = f.step;
             frame.cap = f.cap;

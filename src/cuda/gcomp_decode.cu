@@ -39,7 +39,7 @@ GW_DEVICE void gw_decode_unit(gw_decode_state &s, const gw_gcomp_decode_params &
         }
         __syncthreads();
     }
-    const bool has_map = frame.levels != 0 && !frame.constant;
+    const bool has_map = frame.levels == GW_GCOMP_DERIVED && !frame.constant;
     const gw_decode_call call = {p.codec,
                                  frame,
                                  (const uint8_t *)item.src,

@@ -32,30 +32,22 @@
 #include "cuda/gcomp_parts.cuh"
 
 /* Bytes of one of the two level arrays; 16 KiB of shared memory through which values are exchanged, which may
- * be the level array that the root would go to. */
+ * be the level array that the root would go to; a place in shared memory for a zero mask. */
 struct gw_decode_arrays {
-    uint32_t level_size, stage;
+    uint32_t level_size, stage, mask;
 };
 
 /*
- * Decodes the CODED chunk at words[0..size), codebook not included, with the tables of its codebook. Stores
- * to s.out after all checks if `is_checked_first`, else at once. Returns true, to all threads, if a rule is
- * broken.
+ * The levels of a tree of which the nodes are in s.node, deepest first: ranks to the level arrays, until only
+ * `end` and the tasks after it are left. Ends with a barrier.
  */
-template <uint32_t DTYPE, bool DERIVED, typename WORDS, typename LEVEL>
-GW_DEVICE bool gw_decode_coded(gw_decode_state &s, const gw_cuda_frame_state &frame, const WORDS &words,
-                               const LEVEL &level, const gw_decode_arrays &arrays, uint32_t size,
-                               uint32_t chunk_len, bool is_checked_first)
+template <typename WORDS, typename LEVEL>
+GW_DEVICE void gw_decode_levels(gw_decode_state &s, const WORDS &words, const LEVEL &level, uint32_t last)
 {
-    if (gw_find_parts<DTYPE, DERIVED>(s, words, size, chunk_len, arrays.level_size)) {
-        return true;
-    }
     const uint32_t lane = gw_lane(), warp = threadIdx.x >> 5;
-    /* Level by level, up to the children of the root. */
-    const uint32_t root_task = s.node[0].first_task;
     uint32_t start = 0, next_level = gw_place_of(s.task_start) + 4;
     GW_NO_UNROLL
-    while (start != root_task) {
+    while (start != last) {
         const uint32_t end = gw_shared_load32(next_level);
         next_level += 4;
         GW_NO_UNROLL
@@ -74,6 +66,123 @@ GW_DEVICE bool gw_decode_coded(gw_decode_state &s, const gw_cuda_frame_state &fr
         start = end;
         __syncthreads();
     }
+}
+
+/*
+ * The zero mask of the chunk at words[0..size): its bytes to s.mask_place, as the bitmap of the root. Returns
+ * true, to all threads, if a rule is broken. Ends with a barrier.
+ */
+template <bool DERIVED, typename WORDS, typename LEVEL>
+GW_DEVICE bool gw_decode_mask(gw_decode_state &s, const WORDS &words, const LEVEL &level,
+                              const gw_decode_arrays &arrays, uint32_t size, uint32_t chunk_len)
+{
+    const gw_mask_tree &tree = s.tree.mask;
+    const uint32_t mask_len = (chunk_len + 7) >> 3;
+    if (gw_find_mask<DERIVED>(s, words, size, mask_len, arrays.level_size)) {
+        return true;
+    }
+    gw_decode_levels(s, words, level, s.node[0].first_task);
+    /* The root: 32 bytes a thread. */
+    const gw_node_work root = gw_node_load(s, 0);
+    GW_NO_UNROLL
+    for (uint32_t first = 0; first < root.words; first += GW_THREADS) {
+        const uint32_t word = first + threadIdx.x;
+        const bool active = word < root.words;
+        uint32_t x[8];
+        gw_node_ranks(x, s, words, level, root, word, active);
+        GW_UNROLL
+        for (uint32_t i = 0; i < 8 && active; i++) {
+            const uint32_t at = 32 * word + 4 * i;
+            uint32_t four = 0;
+            GW_UNROLL
+            for (uint32_t j = 0; j < 4; j++) {
+                const uint32_t byte = tree.byte_of_rank[gw_byte_of(x[i], j)];
+                four |= at + j < mask_len ? byte << 8 * j : 0;
+            }
+            if (at < mask_len) {
+                gw_shared_store32(arrays.mask + at, four);
+            }
+        }
+    }
+    __syncthreads();
+    return false;
+}
+
+/*
+ * Map bytes and drop_base of a carried chunk from its quanta at words[0..size) (docs/format.md section 5.4).
+ * Returns the bytes of the quanta, or 0 if they are not possible, to all threads. Ends with a barrier.
+ */
+template <uint32_t DTYPE, typename WORDS>
+GW_DEVICE uint32_t gw_expand_quanta(gw_decode_state &s, const WORDS &words, uint32_t size,
+                                    uint32_t block_log2, uint32_t chunk_len)
+{
+    typedef gw_type<DTYPE> type;
+    const uint32_t t = threadIdx.x;
+    const uint32_t blocks = (chunk_len + (1u << block_log2) - 1) >> block_log2, bytes = (blocks + 3) & ~3u;
+    if (size < bytes) {
+        return 0;
+    }
+    uint32_t e[2], largest = 0;
+    bool bad = false;
+    GW_UNROLL
+    for (uint32_t j = 0; j < 2; j++) {
+        const uint32_t at = t + GW_THREADS * j;
+        e[j] = at < bytes ? words.load8(at) : 0;
+        bad = bad || (at >= blocks && e[j] != 0);
+        largest = e[j] > largest ? e[j] : largest;
+    }
+    largest = __reduce_max_sync(GW_FULL_MASK, largest);
+    if (gw_lane() == 0) {
+        s.sums[t >> 5] = largest;
+    }
+    __syncthreads();
+    GW_UNROLL
+    for (uint32_t w = 0; w < GW_WARPS; w++) {
+        largest = s.sums[w] > largest ? s.sums[w] : largest;
+    }
+    GW_UNROLL
+    for (uint32_t j = 0; j < 2; j++) {
+        const uint32_t below = largest - e[j];
+        bad = bad || (e[j] != 0 && below > GW_QUANTA_WINDOW);
+        s.block_level[t + GW_THREADS * j] = (uint8_t)(e[j] == 0 ? 0 : 255 - 4 * below);
+    }
+    if (t == 0) {
+        s.drop_base = gw_drop_base_of_quanta<DTYPE>(largest);
+    }
+    bad = bad || largest > type::SPECIAL - 1 + type::BIAS;
+    return __syncthreads_or(bad) ? 0 : bytes;
+}
+
+/*
+ * Decodes the CODED chunk at words[0..size), codebook not included, with the tables of its codebook. Stores
+ * to s.out after all checks if `is_checked_first`, else at once. Returns true, to all threads, if a rule is
+ * broken.
+ */
+template <uint32_t DTYPE, bool DERIVED, typename WORDS, typename LEVEL>
+GW_DEVICE bool gw_decode_coded(gw_decode_state &s, const gw_cuda_frame_state &frame, WORDS words,
+                               const LEVEL &level, const gw_decode_arrays &arrays, uint32_t size,
+                               uint32_t chunk_len, bool is_checked_first)
+{
+    if (DERIVED && frame.levels == GW_GCOMP_CARRIED) {
+        const uint32_t quanta = gw_expand_quanta<DTYPE>(s, words, size, frame.block_log2, chunk_len);
+        if (quanta == 0) {
+            return true;
+        }
+        words.skip(quanta);
+        size -= quanta;
+    }
+    if (threadIdx.x == 0) {
+        s.mask_words = 0;
+        s.mask_place = arrays.mask;
+    }
+    if (s.tree.is_masked && gw_decode_mask<DERIVED>(s, words, level, arrays, size, chunk_len)) {
+        return true;
+    }
+    if (gw_find_parts<DTYPE, DERIVED>(s, words, size, chunk_len, arrays.level_size)) {
+        return true;
+    }
+    /* Level by level, up to the children of the root. */
+    gw_decode_levels(s, words, level, s.node[0].first_task);
     bool bad = false;
     GW_NO_UNROLL
     for (uint32_t pass = is_checked_first ? 0 : 1; pass < 2 && !bad; pass++) {
@@ -93,6 +202,12 @@ enum { GW_DECODE_FIXED = offsetof(gw_decode_state, arrays), GW_DECODE_SLACK = 12
 static_assert(GW_DECODE_FIXED + GW_DECODE_SLACK <= GW_CUDA_DECODE_FIXED_MAX, "the host reserves enough");
 static_assert(GW_CUDA_LEVEL_SIZE(12) % 64 == 0 && GW_CUDA_LEVEL_SIZE_MIN % 64 == 0, "stages are aligned");
 
+/* Bytes of a zero mask: also the room for one. */
+GW_DEVICE uint32_t gw_mask_size(uint32_t chunk_log2)
+{
+    return (1u << chunk_log2) / 8;
+}
+
 GW_DEVICE uint32_t gw_level_size(uint32_t chunk_log2)
 {
     const uint32_t size = GW_CUDA_LEVEL_SIZE(chunk_log2);
@@ -110,7 +225,7 @@ GW_DEVICE void gw_decode_begin(gw_decode_state &s)
     __syncthreads();
 }
 
-/* Copies up to 132 bytes of a codebook, at src, to s.book. Ends with a barrier. */
+/* Copies up to 140 bytes of a codebook, at src, to s.book. Ends with a barrier. */
 GW_DEVICE void gw_book_fetch(gw_decode_state &s, const uint8_t *src, uint64_t size)
 {
     __syncthreads();
@@ -133,17 +248,19 @@ GW_DEVICE uint32_t gw_book_use(gw_decode_state &s, const gw_cuda_codec &codec,
         return s.book_size;
     }
     uint32_t size;
+    const gw_cuda_book_kind kind = {gw_type<DTYPE>::IS_FP16, frame.levels != 0,
+                                    frame.levels != 0 && !frame.constant};
     if (frame.installed) {
         const gw_cuda_book &book = codec.book[frame.book];
         const uint32_t book_size = book.size_at != nullptr ? *book.size_at : book.size;
         gw_book_fetch(s, book.bytes != nullptr ? book.bytes : book.inline_bytes, book_size);
-        size = gw_cuda_book_read(s.tree, s.book, book_size, gw_type<DTYPE>::IS_FP16, frame.levels, s.sums);
+        size = gw_cuda_book_read(s.tree, s.book, book_size, kind, s.sums);
     } else {
         gw_book_fetch(s, src + s.owner_offset, s.owner_size);
-        size = gw_cuda_book_read(s.tree, s.book, s.owner_size, gw_type<DTYPE>::IS_FP16, frame.levels, s.sums);
+        size = gw_cuda_book_read(s.tree, s.book, s.owner_size, kind, s.sums);
     }
     if (size != 0) {
-        gw_cuda_tree_build(s.tree);
+        gw_cuda_tree_build(s.tree, *(gw_tree_scratch *)(void *)s.arrays);
         gw_decode_tables<DTYPE>(s, frame);
     }
     __syncthreads();
@@ -191,7 +308,8 @@ struct gw_decode_call {
  * is needed. */
 GW_DEVICE uint32_t gw_decode_copy_room(uint32_t shared_size, uint32_t chunk_log2)
 {
-    const uint32_t fixed = GW_DECODE_FIXED + 2 * gw_level_size(chunk_log2) + GW_DECODE_SLACK;
+    const uint32_t fixed =
+        GW_DECODE_FIXED + 2 * gw_level_size(chunk_log2) + gw_mask_size(chunk_log2) + GW_DECODE_SLACK;
     return shared_size > fixed ? shared_size - fixed : 0;
 }
 
@@ -208,7 +326,8 @@ GW_DEVICE bool gw_decode_near(gw_decode_state &s, const gw_decode_call &c, const
                               uint32_t skip, uint32_t chunk_len, bool is_checked_first)
 {
     const uint32_t level_size = gw_level_size(c.frame.chunk_log2);
-    const uint32_t arrays = gw_place_of(s.arrays), copy = arrays + 2 * level_size;
+    const uint32_t arrays = gw_place_of(s.arrays), mask = arrays + 2 * level_size;
+    const uint32_t copy = mask + gw_mask_size(c.frame.chunk_log2);
     GW_NO_UNROLL
     for (uint32_t at = 16 * threadIdx.x; at < size; at += 16 * GW_THREADS) {
         gw_copy_async16(copy + at, src + at);
@@ -217,7 +336,7 @@ GW_DEVICE bool gw_decode_near(gw_decode_state &s, const gw_decode_call &c, const
     __syncthreads();
     const gw_shared_space words = {copy + skip}, level = {arrays};
     return gw_decode_coded<DTYPE, DERIVED>(s, c.frame, words, level,
-                                           {level_size, arrays + (s.tree.depth_max & 1) * level_size},
+                                           {level_size, arrays + (s.tree.depth_max & 1) * level_size, mask},
                                            size - skip, chunk_len, is_checked_first);
 }
 
@@ -233,8 +352,9 @@ GW_DEVICE bool gw_decode_far(gw_decode_state &s, const gw_decode_call &c, const 
     const gw_any_space level = {has_room ? (uint8_t *)s.arrays : c.large, 2 * level_size};
     return gw_decode_coded<DTYPE, DERIVED>(
         s, c.frame, words, level,
-        {level_size, has_room ? arrays + (s.tree.depth_max & 1) * level_size : arrays}, size - skip,
-        chunk_len, is_checked_first);
+        {level_size, has_room ? arrays + (s.tree.depth_max & 1) * level_size : arrays,
+         arrays + (has_room ? 2 * level_size : (uint32_t)GW_CUDA_LEVEL_SIZE_MIN)},
+        size - skip, chunk_len, is_checked_first);
 }
 
 /* What is left to do before the values of a chunk can be decoded, or instead of that. */

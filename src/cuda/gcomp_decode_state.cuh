@@ -9,8 +9,10 @@
 
 #include "cuda/gcomp_round.cuh"
 
+enum { GW_BLOCKS_MAX = 512 }; /* of 64 values, in a chunk of 2^15 */
+
 /* At most 32 a level of 2^15 values and one more for each node. */
-enum { GW_TASKS_MAX = 32 * 11 + 32 + GW_TREE_NODES };
+enum { GW_TASKS_MAX = 32 * 12 + 32 + GW_TREE_NODES };
 
 /* A node while its values are produced: byte offsets of its run, of its place and its children's in the
  * arrays. Read in two loads of 16 bytes. */
@@ -49,7 +51,7 @@ struct alignas(128) gw_decode_state {
     uint4 warp_sum[2][GW_WARPS]; /* both by the parity of the round, see gw_scan_counts() */
     uint4 counted[2];
     uint32_t sums[GW_WARPS];
-    alignas(16) uint8_t book[GW_CUDA_BOOK_SIZE_MAX + 12];
+    alignas(16) uint8_t book[GW_CUDA_BOOK_SIZE_MAX + 4];
     gw_cuda_tree tree;
     gw_node_work node[GW_TREE_NODES];
     uint32_t taken[GW_TREE_NODES]; /* what the inner nodes before give to their right children */
@@ -57,7 +59,11 @@ struct alignas(128) gw_decode_state {
      * nodes: set bits of the tasks before. */
     uint16_t task[GW_TASKS_MAX], task_ones[GW_TASKS_MAX];
     uint32_t is_bad;
-    uint32_t task_start[16]; /* by level */
+    uint32_t mask_words;                /* masked: words of the mask's runs */
+    uint32_t mask_place;                /* and, in shared memory, of the mask itself */
+    uint8_t block_level[GW_BLOCKS_MAX]; /* carried: map bytes of the blocks */
+    int32_t drop_base;                  /* and what goes with them */
+    uint32_t task_start[16];            /* by level */
     /* Of the planes, and in GW_PART_ESCAPES of the escapes: begin and end, in bits as gw_window() counts
      * them; lengths. */
     uint2 part[8];
@@ -74,7 +80,7 @@ struct alignas(128) gw_decode_state {
     uint64_t book_owner;            /* whose tree is in `tree`: item + 1 << 40 | chunk; 0: none */
     uint32_t book_size;
 
-    /* Two level arrays, then the chunk, to the end of the dynamic shared memory. */
+    /* Two level arrays, a zero mask, then the chunk, to the end of the dynamic shared memory. */
     alignas(128) uint4 arrays[1];
 };
 
@@ -103,6 +109,11 @@ struct gw_shared_space {
     {
         return gw_shared_load32(place);
     }
+    /* Places count from byte n on. */
+    GW_DEVICE_MEMBER void skip(uint32_t n)
+    {
+        base += n;
+    }
 };
 
 /* Places in any memory; loads at `size` and beyond give 0, since a window reads up to two words more than
@@ -130,6 +141,11 @@ struct gw_any_space {
     GW_DEVICE_MEMBER uint32_t load32_from(uint32_t place) const
     {
         return load32(place);
+    }
+    GW_DEVICE_MEMBER void skip(uint32_t n)
+    {
+        base += n;
+        size -= n;
     }
 };
 
@@ -189,7 +205,7 @@ template <uint32_t DTYPE> GW_DEVICE uint32_t gw_flags_of(uint32_t kept)
  * Entry of a label. Explicit: exponent in place, and gw_flags_of() with the GW_HAS_ bits, or GW_FLAG_ESCAPE.
  * Derived: exponent in place, class, and in bits 8 to 19 the quarter-octaves of room that a map byte of 0
  * would leave, drop_base - (4 E + 3) (docs/format.md section 3), plus GW_BIAS_ZERO; drop_base is that of a
- * map, so this fits.
+ * map, so this fits. (That of carried frames, here 0, is different in every chunk.)
  */
 template <uint32_t DTYPE>
 GW_DEVICE uint32_t gw_entry_of(uint32_t label, uint32_t derived, uint32_t base, int32_t drop_base)

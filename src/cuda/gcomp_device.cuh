@@ -38,7 +38,7 @@ GW_DEVICE bool gw_device_encode_begin(unsigned char *shared, uint32_t shared_siz
         !gw_encode_read_book<DTYPE, DERIVED>(s, c.codec.book[c.codec.encode_with])) {
         return false;
     }
-    gw_cuda_tree_build(s.tree);
+    gw_cuda_tree_build(s.tree, *(gw_tree_scratch *)(void *)s.arrays);
     gw_encode_tables<DTYPE, DERIVED>(s);
     return true;
 }

@@ -101,7 +101,7 @@ GW_DEVICE void gw_encode_finish(gw_encode_state &s, const gw_gcomp_encode_params
         h[0] = 0x1a665767u;
         h[1] = 1u << 8 | front.dtype << 16 | front.chunk_log2 << 24;
         h[2] = front.flags | gw_front_parts_size(front) / 8 << 24;
-        h[3] = front.step | front.cap << 8 | (uint32_t)front.drop_base << 16;
+        h[3] = front.step | front.cap << 8 | ((uint32_t)front.drop_base | front.block_log2) << 16;
         h[4] = (uint32_t)front.len;
         h[5] = (uint32_t)(front.len >> 32);
         h[6] = (uint32_t)frame_size;
@@ -157,7 +157,7 @@ GW_DEVICE bool gw_encode_fetch_book(gw_encode_state &s, const gw_gcomp_encode_pa
         if (t == 0) {
             s.owner = 0;
         }
-        gw_cuda_tree_build(s.tree);
+        gw_cuda_tree_build(s.tree, *(gw_tree_scratch *)(void *)s.arrays);
     } else {
         const gw_cuda_group_book &book = p.books[group];
         gw_tree_load(s.tree, book.tree);
@@ -179,6 +179,7 @@ struct gw_encode_chunk {
     uint64_t first;            /* its first value in the frame */
     uint32_t len, raw_size;    /* values; bytes as RAW */
     uint32_t group_chunk_log2; /* chunks of a group */
+    uint32_t quanta_size;      /* carried, else 0: bytes in front of the counts */
 };
 
 /* Kind, owner and place of the measured chunk, into s and the directory. By the first warp. */
@@ -187,7 +188,8 @@ GW_DEVICE void gw_encode_place_chunk(gw_encode_state &s, const gw_gcomp_encode_p
 {
     const bool installed = p.codec.encode_with >= 0;
     const bool is_zero = s.any == 0;
-    const uint32_t with_book = (s.book_size + s.size + 15) & ~15u, without_book = (s.size + 15) & ~15u;
+    const uint32_t own_size = chunk.quanta_size + s.size;
+    const uint32_t with_book = (s.book_size + own_size + 15) & ~15u, without_book = (own_size + 15) & ~15u;
     const uint32_t lane = gw_lane();
     const uint64_t unit = chunk.unit, item_first = unit - chunk.index;
     bool is_owner = false;
@@ -231,15 +233,24 @@ GW_DEVICE void gw_encode_write_chunk(gw_encode_state &s, const gw_gcomp_encode_p
     if (kind == GW_CHUNK_RAW) {
         gw_write_raw<DTYPE, DERIVED>(s, r, chunk.first, chunk.len, to);
     } else if (kind == GW_CHUNK_CODED) {
-        size = (skip + s.size + 15) & ~15u;
+        const uint32_t front = skip + chunk.quanta_size;
+        size = (front + s.size + 15) & ~15u;
         if (4 * t < skip) {
             *(uint32_t *)(void *)(to + 4 * t) = *(const uint32_t *)(const void *)(s.book + 4 * t);
         }
-        if (4 * t < size - skip - s.size) {
-            *(uint32_t *)(void *)(to + skip + s.size + 4 * t) = 0;
+        if (4 * t < size - front - s.size) {
+            *(uint32_t *)(void *)(to + front + s.size + 4 * t) = 0;
+        }
+        if (DERIVED) {
+            const uint32_t blocks = (chunk.len + (1u << p.codec.block_log2) - 1) >> p.codec.block_log2;
+            GW_NO_UNROLL
+            for (uint32_t i = t; i < chunk.quanta_size; i += GW_THREADS) {
+                to[skip + i] =
+                    i < blocks ? r.from.levels[(chunk.first >> p.codec.block_log2) + i] : (uint8_t)0;
+            }
         }
         gw_cuda_write_coded<DTYPE, DERIVED>(s, r, p.codec.chunk_log2, chunk.first, chunk.len,
-                                            (uint32_t *)(void *)(to + skip));
+                                            (uint32_t *)(void *)(to + front));
     }
     if (p.codec.checksum && kind != GW_CHUNK_ZERO) {
         /* The codebook's checksum comes first: for its owner that is its own region from the start. */
@@ -304,6 +315,10 @@ GW_DEVICE void gw_encode_unit(gw_encode_state &s, const gw_gcomp_encode_params &
     if (t == 0) {
         s.front = gw_encode_front(p, item);
         s.source = gw_source_of(p.codec, p.rounding, p.map, key, item);
+        if (DERIVED && p.quanta != nullptr) {
+            gw_source_carry(s.source, p, item_first);
+            s.source.drop_base = item.src_size != 0 ? p.drop_bases[unit] : 0;
+        }
     }
     __syncthreads();
     const gw_cuda_rounder r = {p.rounding, s.source};
@@ -313,8 +328,11 @@ GW_DEVICE void gw_encode_unit(gw_encode_state &s, const gw_gcomp_encode_params &
         uint8_t *dst = (uint8_t *)item.dst;
         const uint32_t len =
             (uint32_t)(front.len - first < (uint64_t)1 << log2 ? front.len - first : (uint64_t)1 << log2);
-        const gw_encode_chunk chunk = {unit,      index, first, len, (len * gw_type<DTYPE>::SIZE + 15) & ~15u,
-                                       group_log2};
+        const uint32_t block_log2 = p.codec.block_log2;
+        const uint32_t quanta_size =
+            DERIVED && block_log2 != 0 ? (((len + (1u << block_log2) - 1) >> block_log2) + 3) & ~3u : 0;
+        const gw_encode_chunk chunk = {
+            unit, index, first, len, (len * gw_type<DTYPE>::SIZE + 15) & ~15u, group_log2, quanta_size};
         gw_cuda_measure_chunk<DTYPE, DERIVED>(s, r, log2, first, len);
         if (t < 32) {
             gw_encode_place_chunk(s, p, chunk, dst);

@@ -59,7 +59,7 @@ template <uint32_t DTYPE, bool DERIVED> GW_DEVICE void gw_encode_tables(gw_encod
 
 /*
  * Reads an installed codebook into s.tree, its lengths and base. False, to all threads, if it breaks rule 20
- * or labels 0 and 1 lack codes. Begins and ends with a barrier.
+ * or what may come lacks codes. Begins and ends with a barrier.
  */
 template <uint32_t DTYPE, bool DERIVED>
 GW_DEVICE bool gw_encode_read_book(gw_encode_state &s, const gw_cuda_book &book)
@@ -70,8 +70,9 @@ GW_DEVICE bool gw_encode_read_book(gw_encode_state &s, const gw_cuda_book &book)
     if (t < GW_CUDA_BOOK_SIZE_MAX && t < size) {
         s.book[t] = (book.bytes != nullptr ? book.bytes : book.inline_bytes)[t];
     }
-    const uint32_t used = gw_cuda_book_read(s.tree, s.book, size, gw_type<DTYPE>::IS_FP16, DERIVED, s.sums);
-    if (used == 0 || used != size || s.tree.length[0] == 0 || s.tree.length[1] == 0) {
+    const gw_cuda_book_kind kind = {gw_type<DTYPE>::IS_FP16, DERIVED, DERIVED};
+    const uint32_t used = gw_cuda_book_read(s.tree, s.book, size, kind, s.sums);
+    if (used == 0 || used != size || !gw_has_all_codes(s.tree)) {
         return false;
     }
     __syncthreads();
@@ -112,6 +113,9 @@ GW_DEVICE void gw_cuda_measure_chunk(gw_encode_state &s, const gw_cuda_rounder &
         const uint32_t bitmap_words = gw_partition_chunk(s, chunk_len, level_size, bitmaps);
         if (threadIdx.x == 0) { /* the first warp has bitmap_words */
             s.has_strings = bitmaps + 4 * bitmap_words <= strings;
+        }
+        if (s.tree.is_masked) {
+            gw_count_mask(s, bitmaps, (chunk_len + 7) >> 3);
         }
         gw_plan_chunk<DTYPE, DERIVED>(s);
     }

@@ -10,7 +10,7 @@
 
 enum {
     GW_ENCODE_WORDS_MAX = 1024, /* of 32 values, in a chunk of 2^15 */
-    GW_ENCODE_TASKS_MAX = 32 * 11 + 32 + GW_TREE_NODES,
+    GW_ENCODE_TASKS_MAX = 32 * 12 + 32 + GW_TREE_NODES,
     GW_LEVEL_TASKS_MAX = 128,      /* of one level: 32 full ones and one more of each inner node */
     GW_ROUND_LEN = 32 * GW_THREADS /* values that are handled between two barriers */
 };
@@ -33,7 +33,7 @@ struct alignas(128) gw_encode_state {
     uint4 warp_sum[GW_WARPS];
     uint32_t sums[GW_WARPS];
     gw_cuda_tree tree;
-    alignas(16) uint8_t book[GW_CUDA_BOOK_SIZE_MAX + 12]; /* of the group, serialised */
+    alignas(16) uint8_t book[GW_CUDA_BOOK_SIZE_MAX + 4]; /* of the group, serialised */
     uint32_t book_size, book_crc;
     gw_encode_node node[GW_TREE_NODES];
     uint16_t task[GW_ENCODE_TASKS_MAX]; /* 32 words of a node: node | word / 32 << 8 */
@@ -41,8 +41,13 @@ struct alignas(128) gw_encode_state {
     uint32_t task_count[2];
     uint16_t right_len[GW_TREE_LEAVES];        /* by inner index */
     uint32_t escape_mask[GW_ENCODE_WORDS_MAX]; /* bit i of word w: value 32 w + i is an escape */
-    uint32_t carry[8];                         /* planes: the word that the next values go on with */
-    uint32_t done[4]; /* digits of the values before: planes 1 | 2, 3 | 4, R4 | R2, R1 | escapes */
+    /* Masked: counts of the warps by class; of a node of the mask's tree, its bytes and the word of its run
+     * in the chunk; digits that wait, by warp. */
+    uint32_t mask_sum[GW_WARPS][GW_MASK_CLASSES + 2];
+    uint16_t mask_len[GW_MASK_NODES], mask_run[GW_MASK_NODES];
+    uint8_t mask_stage[GW_WARPS][64];
+    uint32_t carry[8]; /* planes: the word that the next values go on with */
+    uint32_t done[4];  /* digits of the values before: planes 1 | 2, 3 | 4, R4 | R2, R1 | escapes */
 
     /* Of the chunk. */
     uint32_t plane_len[8], plane_word[8]; /* digits; first word in the chunk */
@@ -129,7 +134,7 @@ GW_DEVICE void gw_round_word(const gw_encode_state &s, const gw_cuda_rounder &r,
                 }
             }
             if (quad % 4 == 0 && r.rule.has_map && valid > 4 * quad) {
-                gw_load_levels(k, r.from.levels + first + 4 * quad, valid - 4 * quad);
+                gw_load_map<DTYPE>(k, r.from, drop_base, first + 4 * quad, valid - 4 * quad);
             }
             gw_random_next(words, r, random);
             GW_UNROLL

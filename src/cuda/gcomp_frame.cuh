@@ -101,7 +101,9 @@ GW_DEVICE uint32_t gw_map_base(const gw_cuda_map &map)
 /* docs/format.md section 3, as gw_drop_base() of core. */
 GW_DEVICE int32_t gw_cuda_drop_base(const gw_cuda_codec &codec, uint32_t base)
 {
-    return (int32_t)base - 1 - 4 * ((int32_t)codec.tolerance_bits - (int32_t)gw_type_mantissa(codec.dtype));
+    const int32_t quarters = codec.levels == 0 ? -1 : 3;
+    return (int32_t)base + quarters -
+           4 * ((int32_t)codec.tolerance_bits - (int32_t)gw_type_mantissa(codec.dtype));
 }
 
 /* ---- bytes --------------------------------------------------------------------------------------------- */
@@ -123,13 +125,23 @@ enum {
     GW_FLAG_DERIVED = 2,
     GW_FLAG_INSTALLED = 4,
     GW_FLAG_CHECKSUM = 8,
-    GW_FLAG_CONSTANT = 16
+    GW_FLAG_CONSTANT = 16,
+    GW_FLAG_CARRIED = 32
 };
+
+/* gw_gcomp_levels of a frame's flags. */
+GW_DEVICE uint32_t gw_levels_of(uint32_t flags)
+{
+    return (flags & GW_FLAG_CARRIED) != 0   ? GW_GCOMP_CARRIED
+           : (flags & GW_FLAG_DERIVED) != 0 ? GW_GCOMP_DERIVED
+                                            : GW_GCOMP_EXPLICIT;
+}
 
 /* What gw_cuda_frame_state keeps of a header, and what only the check needs. */
 struct gw_frame_front {
     uint32_t dtype, flags, chunk_log2, step, cap;
     int32_t drop_base;
+    uint32_t block_log2; /* carried, else 0 */
     uint64_t len, frame_size, chunk_count, directory_offset, payload_offset;
     uint32_t book_id, book_generation, book_crc, wire_scale, meta_crc;
     uint32_t reserved; /* the words of the extension that must be zero, combined */
@@ -168,6 +180,10 @@ GW_DEVICE bool gw_front_is_allowed(const gw_frame_front &f)
     const uint32_t explicit_step = f.dtype == GW_FP32 ? 6 : f.dtype == GW_BF16 ? 2 : 3;
     if ((f.flags & GW_FLAG_CONSTANT) != 0) {
         return f.step == 1 && f.cap <= derived_cap && f.drop_base == 0;
+    }
+    if ((f.flags & GW_FLAG_CARRIED) != 0) {
+        return f.step == 1 && f.cap == derived_cap && f.block_log2 >= 6 && f.block_log2 <= 14 &&
+               f.block_log2 <= f.chunk_log2;
     }
     if ((f.flags & GW_FLAG_DERIVED) != 0) {
         return f.step < 8 && (derived_steps >> f.step & 1) != 0 && f.cap <= derived_cap &&
@@ -234,7 +250,7 @@ GW_DEVICE uint32_t gw_front_read(gw_frame_front &f, const uint8_t *src, uint64_t
     f.dtype = a.y >> 16 & 255;
     f.flags = a.z & 0xffff;
     const uint32_t extension_size = 8 * (a.z >> 24);
-    if ((a.y >> 8 & 255) != 1 || f.dtype < GW_FP32 || f.dtype > GW_FP16 || f.flags >> 5 != 0) {
+    if ((a.y >> 8 & 255) != 1 || f.dtype < GW_FP32 || f.dtype > GW_FP16 || f.flags >> 6 != 0) {
         return GW_ERR_UNSUPPORTED;
     }
     f.chunk_log2 = a.y >> 24;
@@ -243,8 +259,11 @@ GW_DEVICE uint32_t gw_front_read(gw_frame_front &f, const uint8_t *src, uint64_t
     }
     f.step = a.w & 255;
     f.cap = a.w >> 8 & 255;
-    f.drop_base = (int32_t)a.w >> 16;
-    if ((f.flags & (GW_FLAG_CONSTANT | GW_FLAG_DERIVED)) == GW_FLAG_CONSTANT || !gw_front_is_allowed(f) ||
+    const bool is_carried = (f.flags & GW_FLAG_CARRIED) != 0;
+    f.drop_base = is_carried ? 0 : (int32_t)a.w >> 16;
+    f.block_log2 = is_carried ? a.w >> 16 : 0;
+    const uint32_t kind = f.flags & (GW_FLAG_CONSTANT | GW_FLAG_DERIVED | GW_FLAG_CARRIED);
+    if (kind == GW_FLAG_CONSTANT || (is_carried && kind != GW_FLAG_CARRIED) || !gw_front_is_allowed(f) ||
         extension_size < gw_front_parts_size(f)) {
         return GW_ERR_HEADER;
     }

@@ -11,10 +11,10 @@
 #include "cuda/gcomp_store.cuh"
 
 /* Rule 26: could an encoder with this codebook have had to escape this value? bits: the value in the low
- * bits; k: its map byte (derived). gw_is_escape_allowed() of core. */
+ * bits; k: its map byte and what goes with it (derived). gw_is_escape_allowed() of core. */
 template <uint32_t DTYPE>
 GW_DEVICE bool gw_is_escape_allowed(const gw_cuda_tree &tree, const gw_cuda_frame_state &frame, uint32_t bits,
-                                    uint32_t k)
+                                    uint32_t k, int32_t drop_base)
 {
     typedef gw_type<DTYPE> type;
     const uint32_t magnitude = bits & (DTYPE == GW_FP32 ? 0x7fffffffu : 0x7fffu);
@@ -30,13 +30,14 @@ GW_DEVICE bool gw_is_escape_allowed(const gw_cuda_tree &tree, const gw_cuda_fram
     }
     if (frame.levels) {
         const uint32_t wide = type::IS_FP16 ? (exponent == 0 ? 1 : exponent) + type::BIAS : exponent;
+        const uint32_t turn = tree.base != 0 ? gw_cuda_turn_of<DTYPE>(k, drop_base) : 0;
         uint32_t drop = frame.cap;
         if (!frame.constant) {
-            drop = gw_octaves_of((uint32_t)(frame.drop_base - (int32_t)(4 * wide + 3) + GW_BIAS_ZERO), k,
-                                 frame.cap);
+            drop =
+                gw_octaves_of((uint32_t)(drop_base - (int32_t)(4 * wide + 3) + GW_BIAS_ZERO), k, frame.cap);
             drop -= drop % frame.step;
         }
-        const uint32_t label = exponent + (type::IS_FP16 ? 2 : 1);
+        const uint32_t label = gw_cuda_exponent_turn<DTYPE>(exponent, turn) + (type::IS_FP16 ? 2 : 1);
         return (magnitude & ((1u << drop) - 1)) == 0 && (tree.has_code[label >> 5] >> (label & 31) & 1) == 0;
     }
     GW_NO_UNROLL
@@ -214,7 +215,9 @@ template <uint32_t THE_DTYPE, bool IS_DERIVED, typename WORDS> struct gw_join {
     uint32_t entries, flags;  /* places of s.entry and s.flags */
     uint32_t mine_at, all_at; /* where a lane's staged values are, and those that it stores */
     uint32_t cap, chunk_len;
-    bool constant, stores, is_plain;
+    int32_t drop_base;
+    uint32_t more; /* carried: the drop_base that entries lack, else 0 */
+    bool constant, relative, carried, stores, is_plain;
     uint8_t *out;
     bool bad;
     uint32_t zeros; /* fp16: not 0 if a value with digits is a zero */
@@ -237,7 +240,29 @@ template <uint32_t THE_DTYPE, bool IS_DERIVED, typename WORDS> struct gw_join {
 template <typename JOIN> GW_DEVICE void gw_join_load_levels(JOIN &join, uint32_t half)
 {
     const uint32_t left = join.valid > 16 * half ? join.valid - 16 * half : 0;
+    if (join.carried) { /* of one block */
+        const uint32_t block = left == 0 ? 0 : (32 * join.word + 16 * half) >> join.frame.block_log2;
+        const uint32_t four = join.s.block_level[block] * 0x01010101u;
+        GW_UNROLL
+        for (uint32_t j = 0; j < 4; j++) {
+            join.k[j] = four;
+        }
+        return;
+    }
     gw_load_levels(join.k, join.s.levels + (left != 0 ? 32 * (uint64_t)join.word + 16 * half : 0), left);
+}
+
+/* An ordinary entry with a relative exponent, of a value with map byte k: with the exponent, as
+ * gw_join_entry(). */
+template <typename JOIN> GW_DEVICE uint32_t gw_join_turned(const JOIN &join, uint32_t entry, uint32_t k)
+{
+    typedef typename JOIN::type type;
+    const int32_t drop_base = join.drop_base;
+    const uint32_t e = gw_cuda_exponent_turn_back<JOIN::DTYPE>(entry >> type::EXPONENT_SHIFT,
+                                                               gw_cuda_turn_of<JOIN::DTYPE>(k, drop_base));
+    const uint32_t wide = type::IS_FP16 ? (e == 0 ? 1 : e) + type::BIAS : e;
+    const uint32_t bias = (uint32_t)(drop_base - (int32_t)(4 * wide + 3) + GW_BIAS_ZERO);
+    return e << type::EXPONENT_SHIFT | (GW_CLASS_ORDINARY + gw_octaves_of(bias, k, join.cap));
 }
 
 /* Entry of value i: exponent in place, and (explicit) flags or (derived) the index of its flags. A derived
@@ -249,9 +274,12 @@ template <typename JOIN> GW_DEVICE uint32_t gw_join_entry(const JOIN &join, uint
     if (!JOIN::DERIVED) {
         return has_all || i < join.valid ? entry : 0;
     }
+    const uint32_t k = gw_byte_of(join.k[i / 4 % 4], i % 4);
+    if (join.relative && (entry & GW_ENTRY_ORDINARY) != 0) {
+        return i < join.valid ? gw_join_turned(join, entry, k) : 0;
+    }
     const uint32_t octaves =
-        join.constant ? join.cap
-                      : gw_octaves_of(entry >> 8 & 0xfff, gw_byte_of(join.k[i / 4 % 4], i % 4), join.cap);
+        join.constant ? join.cap : gw_octaves_of((entry >> 8 & 0xfff) + join.more, k, join.cap);
     const uint32_t index = (entry & 31) + ((entry & GW_ENTRY_ORDINARY) != 0 ? octaves : 0);
     return i < join.valid ? (entry & ~JOIN::type::MANTISSA) | index : 0;
 }
@@ -444,8 +472,11 @@ template <typename JOIN> GW_DEVICE void gw_join_escape(JOIN &join, uint32_t batc
         const uint32_t old = gw_shared_load32(place);
         gw_shared_store32(place, (byte & 2) != 0 ? (old & 0xffff) | bits << 16 : (old & 0xffff0000u) | bits);
     }
-    const uint32_t map_byte = JOIN::DERIVED && !join.constant ? join.s.levels[value] : 0;
-    join.bad = join.bad || !gw_is_escape_allowed<JOIN::DTYPE>(join.s.tree, join.frame, bits, map_byte);
+    const uint32_t map_byte = !JOIN::DERIVED || join.constant ? 0
+                              : join.carried ? join.s.block_level[value >> join.frame.block_log2]
+                                             : join.s.levels[value];
+    join.bad = join.bad ||
+               !gw_is_escape_allowed<JOIN::DTYPE>(join.s.tree, join.frame, bits, map_byte, join.drop_base);
 }
 
 /* Escapes, and (MENDS) fourth digits: the staged values are corrected in their order. */
@@ -557,6 +588,10 @@ GW_DEVICE bool gw_join_chunk(gw_decode_state &s, const gw_cuda_frame_state &fram
     join.cap = frame.cap;
     join.chunk_len = chunk_len;
     join.constant = frame.constant != 0;
+    join.relative = DERIVED && s.tree.base != 0;
+    join.carried = DERIVED && frame.levels == GW_GCOMP_CARRIED;
+    join.drop_base = join.carried ? s.drop_base : frame.drop_base;
+    join.more = join.carried ? (uint32_t)s.drop_base : 0;
     join.stores = stores;
     join.is_plain = stores && s.out.is_plain;
     join.out = s.out.dst;
@@ -585,7 +620,14 @@ GW_DEVICE bool gw_join_chunk(gw_decode_state &s, const gw_cuda_frame_state &fram
         for (int j = 0; j < 4; j++) {
             join.k[j] = 0;
         }
-        gw_node_ranks(join.x, s, words, level, gw_node_load(s, 0), word, join.valid != 0);
+        if (s.tree.is_masked) {
+            const gw_shared_space mask = {s.mask_place};
+            gw_node_work root = gw_node_load(s, 0);
+            root.run = 0;
+            gw_node_ranks(join.x, s, mask, level, root, word, join.valid != 0);
+        } else {
+            gw_node_ranks(join.x, s, words, level, gw_node_load(s, 0), word, join.valid != 0);
+        }
         gw_counts mine;
         if (join_type::KEEPS && join.is_whole) {
             mine = gw_join_look_up(join, true);

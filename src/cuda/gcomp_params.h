@@ -13,7 +13,7 @@
 
 /* ---- what the caller gives ----------------------------------------------------------------------------- */
 
-enum { GW_CUDA_BOOK_SIZE_MAX = 132 };
+enum { GW_CUDA_BOOK_SIZE_MAX = 140 };
 
 /* An installed codebook, serialised (docs/format.md section 5.1): at `bytes`, or here if that is NULL. */
 typedef struct gw_cuda_book {
@@ -32,7 +32,9 @@ typedef struct gw_cuda_codec {
     uint32_t chunk_log2, strict, checksum;
     int32_t encode_with; /* index of the book that encodes, -1: codebooks travel in the frame */
     uint32_t book_count;
-    uint32_t reserved;
+    uint32_t deep_cut;
+    uint32_t block_log2; /* carried, else 0 */
+    float target_nmse;
     uint64_t len_max;
     gw_cuda_book book[2];
 } gw_cuda_codec;
@@ -72,10 +74,11 @@ typedef struct gw_cuda_frame_state {
     uint32_t is_directory_bad;
     uint64_t bad; /* complement of (lowest bad chunk << 8 | status); 0: none */
     uint32_t status;
-    uint32_t dtype, levels, chunk_log2, step, cap;
+    uint32_t dtype, levels, chunk_log2, step, cap; /* levels: gw_gcomp_levels */
     int32_t drop_base;
     uint32_t strict, checksum, installed, constant;
-    uint32_t book; /* installed: index in the codec */
+    uint32_t book;       /* installed: index in the codec */
+    uint32_t block_log2; /* carried, else 0 */
     uint64_t len, chunk_count, frame_size, directory_offset, payload_offset;
 } gw_cuda_frame_state;
 
@@ -99,9 +102,9 @@ typedef struct gw_gcomp_decode_params {
     uint32_t reserved;
 } gw_gcomp_decode_params;
 
-/* Bytes of the ranks of one level of a tree: each of 88 leaves may add a gap of 31, and a merge reads up to
+/* Bytes of the ranks of one level of a tree: each of 89 leaves may add a gap of 31, and a merge reads up to
  * 43 beyond the last rank. */
-#define GW_CUDA_LEVEL_SIZE(chunk_log2) (((uint32_t)1 << (chunk_log2)) + 32u * 89u + 32u)
+#define GW_CUDA_LEVEL_SIZE(chunk_log2) (((uint32_t)1 << (chunk_log2)) + 32u * 90u + 64u)
 /* The staging of 8 warps reuses such an array. */
 #define GW_CUDA_LEVEL_SIZE_MIN (8u * 2048u)
 /* Shared memory of gw_device_gcomp_check. */
@@ -116,7 +119,8 @@ typedef struct gw_gcomp_decode_params {
 typedef struct gw_cuda_rounding {
     uint32_t nearest, stochastic; /* masks: all ones or zero */
     uint32_t strict;
-    uint32_t has_map;
+    uint32_t has_map;   /* values have map bytes */
+    uint32_t deep;      /* 1: a value below its quantum becomes 0 or one quantum */
     uint32_t cap;       /* without a map the drop of every value */
     uint32_t cap_level; /* explicit: cap in steps */
     uint32_t step;
@@ -127,11 +131,11 @@ typedef struct gw_cuda_rounding {
 
 /* Codebook of a group of chunks (docs/format.md section 6), made by gw_device_gcomp_book_*, with its tree,
  * which every chunk would otherwise have to build again. A multiple of 16 bytes. */
-#define GW_CUDA_TREE_SIZE 2432u
+#define GW_CUDA_TREE_SIZE 3296u
 typedef struct gw_cuda_group_book {
     uint32_t base, size, crc, reserved;
-    uint8_t bytes[GW_CUDA_BOOK_SIZE_MAX + 12];
-    uint8_t tree[GW_CUDA_TREE_SIZE]; /* the front of a gw_cuda_tree */
+    uint8_t bytes[GW_CUDA_BOOK_SIZE_MAX + 4];
+    uint8_t tree[GW_CUDA_TREE_SIZE]; /* a gw_cuda_tree */
 } gw_cuda_group_book;
 
 /* A frame that is being encoded. All zero at the start. */
@@ -155,13 +159,13 @@ typedef struct gw_cuda_chunk_word {
 
 /*
  * Shared memory of an encode: the state; two level arrays, at least as much as the planes of 8192 values
- * (16-bit types; 4096 of fp32) and the exchange of 8 warps take; bitmaps of all levels, at most 11 bits a
+ * (16-bit types; 4096 of fp32) and the exchange of 8 warps take; bitmaps of all levels, at most 12 bits a
  * value and a word more a node.
  */
-#define GW_CUDA_ENCODE_FIXED_MAX (18u * 1024u - 256u)
+#define GW_CUDA_ENCODE_FIXED_MAX (18u * 1024u)
 #define GW_CUDA_ENCODE_LEVEL_SIZE(chunk_log2)                                                                \
-    ((chunk_log2) < 14 ? 18u * 1024u : (chunk_log2) == 14 ? 19u * 1024u : 35u * 1024u)
-#define GW_CUDA_ENCODE_BITMAPS_SIZE(chunk_log2) (((uint32_t)11 << (chunk_log2)) / 8u + 4u * 176u)
+    ((chunk_log2) < 14 ? 18u * 1024u : (chunk_log2) == 14 ? 19u * 1024u - 128u : 35u * 1024u)
+#define GW_CUDA_ENCODE_BITMAPS_SIZE(chunk_log2) (((uint32_t)12 << (chunk_log2)) / 8u + 4u * 180u)
 #define GW_CUDA_ENCODE_SHARED_SIZE(chunk_log2)                                                               \
     (GW_CUDA_ENCODE_FIXED_MAX + 2u * GW_CUDA_ENCODE_LEVEL_SIZE(chunk_log2) +                                 \
      GW_CUDA_ENCODE_BITMAPS_SIZE(chunk_log2))
@@ -176,7 +180,7 @@ typedef struct gw_cuda_chunk_word {
 #define GW_CUDA_ENCODE_STRINGS_SIZE(chunk_log2, dtype)                                                       \
     (4u * (32u * (GW_CUDA_ENCODE_STRING_WORDS(chunk_log2, dtype) + 4u) + 4u))
 #define GW_CUDA_ENCODE_TAIL_SIZE(chunk_log2, dtype)                                                          \
-    (GW_CUDA_ENCODE_STRINGS_SIZE(chunk_log2, dtype) + ((uint32_t)1 << (chunk_log2)) / 2u + 4u * 176u)
+    (GW_CUDA_ENCODE_STRINGS_SIZE(chunk_log2, dtype) + ((uint32_t)1 << (chunk_log2)) / 2u + 4u * 180u)
 #define GW_CUDA_ENCODE_SHARED_SIZE_ONCE(chunk_log2, dtype)                                                   \
     (GW_CUDA_ENCODE_FIXED_MAX + 2u * GW_CUDA_ENCODE_LEVEL_SIZE(chunk_log2) +                                 \
      (GW_CUDA_ENCODE_TAIL_SIZE(chunk_log2, dtype) > GW_CUDA_ENCODE_BITMAPS_SIZE(chunk_log2)                  \
@@ -201,7 +205,14 @@ typedef struct gw_gcomp_encode_params {
     uint64_t *group_first;        /* items only: item_count + 1 */
     gw_cuda_group_book *books;    /* by group */
     gw_cuda_chunk_word *words;    /* by unit */
+    /* Carried, made by gw_device_gcomp_quanta: quanta of all blocks, 2^(chunk_log2 - block_log2) bytes a
+     * unit, and the drop_base of every unit. */
+    uint8_t *quanta;
+    int32_t *drop_bases;
 } gw_gcomp_encode_params;
+
+/* Shared memory of gw_device_gcomp_quanta: counts of map bytes of eight warps, quanta of a chunk. */
+#define GW_CUDA_QUANTA_SHARED_SIZE (9u * 1024u)
 
 /* Shared memory of gw_device_gcomp_book_*, gw_device_gcomp_histogram_* and gw_device_gcomp_book_build. */
 #define GW_CUDA_SURVEY_SHARED_SIZE (32u * 1024u)

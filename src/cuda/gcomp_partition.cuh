@@ -278,6 +278,46 @@ GW_DEVICE uint32_t gw_partition_chunk(gw_encode_state &s, uint32_t chunk_len, ui
     return bitmap;
 }
 
+/*
+ * Bytes of the nodes of the tree of the zero mask, which is the bitmap of the root, the first one. Begins and
+ * ends with a barrier.
+ */
+GW_DEVICE void gw_count_mask(gw_encode_state &s, uint32_t bitmaps, uint32_t mask_len)
+{
+    const gw_mask_tree &mask = s.tree.mask;
+    const uint32_t t = threadIdx.x, lane = gw_lane(), warp = t >> 5;
+    uint64_t classes = 0; /* of at most 16 bytes */
+    __syncthreads();
+    GW_NO_UNROLL
+    for (uint32_t at = t; at < mask_len; at += GW_THREADS) {
+        classes += (uint64_t)1 << 6 * gw_mask_lookup.class_of[gw_shared_load8(bitmaps + at)];
+    }
+    GW_NO_UNROLL
+    for (uint32_t c = 0; c < GW_MASK_CLASSES; c++) {
+        const uint32_t all = __reduce_add_sync(GW_FULL_MASK, (uint32_t)(classes >> 6 * c) & 63);
+        if (lane == 0) {
+            s.mask_sum[warp][c] = all;
+        }
+    }
+    __syncthreads();
+    if (t < mask.node_count) {
+        const uint32_t first = mask.node[t].first_leaf, end = gw_mask_leaf_end(mask, t);
+        uint32_t len = 0;
+        GW_NO_UNROLL
+        for (uint32_t c = 0; c < GW_MASK_CLASSES; c++) {
+            const uint32_t leaf = mask.leaf_of_class[c];
+            if (leaf >= first && leaf < end) {
+                GW_UNROLL
+                for (uint32_t w = 0; w < GW_WARPS; w++) {
+                    len += s.mask_sum[w][c];
+                }
+            }
+        }
+        s.mask_len[t] = (uint16_t)len;
+    }
+    __syncthreads();
+}
+
 /* First bit in the chunk of each of the 32 strings, plane after plane; then where the planes end. By
  * one warp. */
 template <uint32_t DTYPE> GW_DEVICE void gw_plan_strings(gw_encode_state &s)
@@ -299,6 +339,20 @@ template <uint32_t DTYPE> GW_DEVICE void gw_plan_strings(gw_encode_state &s)
     }
 }
 
+/* Places of the runs of the mask, from word `at` on; returns their words, to all lanes. By one warp. */
+GW_DEVICE uint32_t gw_plan_mask(gw_encode_state &s, uint32_t at)
+{
+    const gw_mask_tree &mask = s.tree.mask;
+    const uint32_t lane = gw_lane(), n = lane < mask.node_count ? lane : 0;
+    const uint32_t width = mask.node[n].right != 0 ? 1 : mask.node[n].width;
+    const uint32_t words = lane < mask.node_count ? (s.mask_len[n] * width + 31u) >> 5 : 0;
+    const uint32_t upto = gw_warp_scan(words);
+    if (lane < mask.node_count) {
+        s.mask_run[lane] = (uint16_t)(at + upto - words);
+    }
+    return __shfl_sync(GW_FULL_MASK, upto, 31);
+}
+
 /* Places of all parts and the size of the chunk, into s; the tasks of gw_write_runs(). Begins and ends with a
  * barrier. */
 template <uint32_t DTYPE, bool DERIVED> GW_DEVICE void gw_plan_chunk(gw_encode_state &s)
@@ -307,14 +361,21 @@ template <uint32_t DTYPE, bool DERIVED> GW_DEVICE void gw_plan_chunk(gw_encode_s
     const uint32_t lane = gw_lane();
     const uint32_t planes = DERIVED ? 7 : 4;
     if (threadIdx.x < 32) { /* there are about 30 nodes */
-        const uint32_t header_words = (planes + 1 + tree.inner_count + 1) / 2;
+        const uint32_t mask_counts = tree.is_masked ? tree.mask.inner_count : 0;
+        const uint32_t header_words = (planes + 1 + tree.inner_count + mask_counts + 1) / 2;
         uint32_t words = header_words, task_count = 0;
+        if (tree.is_masked) {
+            words += gw_plan_mask(s, header_words);
+        }
         GW_NO_UNROLL
         for (uint32_t first = 0; first < tree.node_count; first += 32) {
             const bool exists = first + lane < tree.node_count;
             const uint32_t n = exists ? first + lane : 0;
             const uint32_t len = exists ? s.node[n].len : 0;
-            const uint32_t width = tree.node[n].right != 0 ? 1 : tree.node[n].width;
+            /* The bitmap of the root of a masked codebook is no run. */
+            const uint32_t width = n == 0 && tree.is_masked  ? 0
+                                   : tree.node[n].right != 0 ? 1
+                                                             : tree.node[n].width;
             const uint32_t run_words = (len * width + 31) >> 5, tasks = width == 0 ? 0 : (len + 1023) >> 10;
             const uint32_t upto = gw_warp_scan(run_words | tasks << 16);
             const uint32_t task = task_count + (upto >> 16) - tasks;

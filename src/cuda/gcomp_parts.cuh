@@ -21,19 +21,31 @@ template <typename WORDS> GW_DEVICE bool gw_is_padded(const WORDS &words, uint32
     return (bits & 31) == 0 || words.load32(4 * (start + (bits >> 5))) >> (bits & 31) == 0;
 }
 
-/* What gw_find_nodes() passes from step to step. */
-template <typename WORDS> struct gw_find {
+/* What the search for the nodes of a tree passes from step to step. */
+template <typename WORDS, typename TREE> struct gw_find {
     gw_decode_state &s;
     const WORDS &words;
-    uint32_t size_words, header_words, planes, level_size;
+    const TREE &tree;
+    uint32_t size_words;
+    uint32_t runs_at;   /* words before the first run */
+    uint32_t counts_at; /* half of the header with the first right_len */
+    uint32_t skip;      /* halves between the first and the second */
+    uint32_t is_masked; /* 1: the bitmap of the root is no run of the chunk */
+    uint32_t level_size;
 };
+
+/* Halves of the header of a chunk that are in use. */
+template <bool DERIVED> GW_DEVICE uint32_t gw_header_halves(const gw_cuda_tree &tree)
+{
+    return (DERIVED ? 7 : 4) + 1 + tree.inner_count + (tree.is_masked ? tree.mask.inner_count : 0);
+}
 
 /* Lengths of the right children from the header; in s.taken, what the inner nodes before a node give to their
  * right children. By one warp. */
-template <typename WORDS> GW_DEVICE void gw_find_lengths(const gw_find<WORDS> &f)
+template <typename WORDS, typename TREE> GW_DEVICE void gw_find_lengths(const gw_find<WORDS, TREE> &f)
 {
     gw_decode_state &s = f.s;
-    const gw_cuda_tree &tree = s.tree;
+    const TREE &tree = f.tree;
     const uint32_t lane = gw_lane(), node_count = tree.node_count;
     uint32_t sum = 0;
     GW_NO_UNROLL
@@ -41,7 +53,8 @@ template <typename WORDS> GW_DEVICE void gw_find_lengths(const gw_find<WORDS> &f
         const uint32_t n = first + lane;
         const bool is_inner = n < node_count && tree.node[n].right != 0;
         const uint32_t right_len =
-            is_inner ? gw_half_at(f.words, f.planes + 1 + tree.node[n].inner_index) : 0;
+            is_inner ? gw_half_at(f.words, f.counts_at + tree.node[n].inner_index + (n == 0 ? 0 : f.skip))
+                     : 0;
         const uint32_t upto = gw_warp_scan(right_len);
         if (n < node_count) {
             s.taken[n] = sum + upto - right_len;
@@ -57,12 +70,13 @@ template <typename WORDS> GW_DEVICE void gw_find_lengths(const gw_find<WORDS> &f
 
 /* Runs and places of the nodes, in preorder. *end: words of the header and the runs. Returns true, to all
  * lanes, if a length is impossible, or if `bad` is true in a lane. By one warp. */
-template <typename WORDS> GW_DEVICE bool gw_find_runs(const gw_find<WORDS> &f, bool bad, uint32_t *end)
+template <typename WORDS, typename TREE>
+GW_DEVICE bool gw_find_runs(const gw_find<WORDS, TREE> &f, bool bad, uint32_t *end)
 {
     gw_decode_state &s = f.s;
-    const gw_cuda_tree &tree = s.tree;
+    const TREE &tree = f.tree;
     const uint32_t lane = gw_lane(), node_count = tree.node_count, depth_max = tree.depth_max;
-    uint32_t sum = f.header_words; /* words of runs, words of leaves << 16 */
+    uint32_t sum = f.runs_at; /* words before, words of leaves << 16 */
     GW_NO_UNROLL
     for (uint32_t first = 0; first < node_count; first += 32) {
         const bool is_node = first + lane < node_count;
@@ -77,7 +91,8 @@ template <typename WORDS> GW_DEVICE bool gw_find_runs(const gw_find<WORDS> &f, b
             return true;
         }
         const uint32_t run_bits = len * (inner ? 1 : node.width);
-        const uint32_t mine = is_node ? (run_bits + 31) >> 5 | (inner ? 0 : (len + 31) >> 5) << 16 : 0;
+        const uint32_t run_words = f.is_masked && n == 0 ? 0 : (run_bits + 31) >> 5;
+        const uint32_t mine = is_node ? run_words | (inner ? 0 : (len + 31) >> 5) << 16 : 0;
         const uint32_t upto = gw_warp_scan(mine), before = sum + upto - mine;
         if (is_node) {
             const uint32_t place = before >> 16 << 5, is_odd = (depth_max - node.depth) & 1;
@@ -98,11 +113,11 @@ template <typename WORDS> GW_DEVICE bool gw_find_runs(const gw_find<WORDS> &f, b
 /* Planes and escapes, a lane each, from word `at` on; `count`: digits or escapes of the lane's part. Returns
  * 0, or which check failed: 1, to all lanes, if the chunk's size is wrong; 2, to a lane, if padding is not
  * zero. By one warp. */
-template <uint32_t DTYPE, typename WORDS>
-GW_DEVICE uint32_t gw_find_planes(const gw_find<WORDS> &f, uint32_t at, uint32_t count)
+template <uint32_t DTYPE, bool DERIVED, typename WORDS, typename TREE>
+GW_DEVICE uint32_t gw_find_planes(const gw_find<WORDS, TREE> &f, uint32_t at, uint32_t count)
 {
     gw_decode_state &s = f.s;
-    const uint32_t lane = gw_lane(), planes = f.planes;
+    const uint32_t lane = gw_lane(), planes = DERIVED ? 7 : 4;
     const bool is_part = lane < planes + 1;
     const uint32_t bits =
         count * (lane == planes ? 8 * gw_type<DTYPE>::SIZE : gw_plane_width<DTYPE>(is_part ? lane : 0));
@@ -126,10 +141,10 @@ GW_DEVICE uint32_t gw_find_planes(const gw_find<WORDS> &f, uint32_t at, uint32_t
 
 /* Tasks of all nodes, in the order of by_depth. Returns true, to a lane, if the padding of a run is not zero.
  * By one warp. */
-template <typename WORDS> GW_DEVICE bool gw_find_tasks(const gw_find<WORDS> &f)
+template <typename WORDS, typename TREE> GW_DEVICE bool gw_find_tasks(const gw_find<WORDS, TREE> &f)
 {
     gw_decode_state &s = f.s;
-    const gw_cuda_tree &tree = s.tree;
+    const TREE &tree = f.tree;
     const uint32_t lane = gw_lane(), node_count = tree.node_count, depth_max = tree.depth_max;
     bool bad = false;
     uint32_t sum = 0;
@@ -142,7 +157,7 @@ template <typename WORDS> GW_DEVICE bool gw_find_tasks(const gw_find<WORDS> &f)
         const uint32_t tasks = is_node ? (work.words + 31) >> 5 : 0;
         const uint32_t all = gw_warp_scan(tasks), before = sum + all - tasks;
         if (is_node) {
-            bad = bad || !gw_is_padded(f.words, work.run >> 2, work.right);
+            bad = bad || ((n != 0 || !f.is_masked) && !gw_is_padded(f.words, work.run >> 2, work.right));
             work.right = s.node[tree.node[n].right].out; /* of a leaf: never used */
             work.first_task = before;
             if (i == tree.level_start[level]) {
@@ -159,6 +174,85 @@ template <typename WORDS> GW_DEVICE bool gw_find_tasks(const gw_find<WORDS> &f)
         s.task_start[depth_max + 1] = sum;
     }
     return bad;
+}
+
+/* Counts the set bits of all runs, and of those before each task. A warp takes a node: one after another, its
+ * tasks cost a load, a count and a sum each. Returns true, to all threads, if they are not the lengths of the
+ * right children. Ends with a barrier. */
+template <typename WORDS>
+GW_DEVICE bool gw_count_runs(gw_decode_state &s, const WORDS &words, uint32_t node_count, bool is_masked)
+{
+    const uint32_t lane = gw_lane();
+    bool bad = false;
+    GW_NO_UNROLL
+    for (uint32_t n = threadIdx.x >> 5; n < node_count; n += GW_WARPS) {
+        const gw_node_work node = gw_node_load(s, n);
+        uint32_t ones = 0;
+        if (node.kind == GW_KIND_INNER) {
+            GW_NO_UNROLL
+            for (uint32_t first = 0; first < node.words; first += 32) {
+                const uint32_t word = first + lane;
+                if (lane == 0) {
+                    s.task_ones[node.first_task + (first >> 5)] = (uint16_t)ones;
+                }
+                uint32_t bits = 0;
+                if (word < node.words) {
+                    bits = is_masked && n == 0 ? gw_shared_load32(s.mask_place + 4 * word)
+                                               : words.load32(node.run + 4 * word);
+                }
+                ones += __reduce_add_sync(GW_FULL_MASK, __popc(bits));
+            }
+            bad = bad || ones != node.right_len;
+        }
+    }
+    return __syncthreads_or(bad) != 0;
+}
+
+/*
+ * Rules 21 and 22 for the runs of a zero mask of mask_len bytes in the chunk at words[0..size): lengths,
+ * places, tasks; s.mask_words. By one warp. Returns true, to all lanes, if a rule is broken.
+ */
+template <bool DERIVED, typename WORDS>
+GW_DEVICE bool gw_find_mask_nodes(gw_decode_state &s, const WORDS &words, uint32_t size, uint32_t mask_len,
+                                  uint32_t level_size)
+{
+    const uint32_t header_words = (gw_header_halves<DERIVED>(s.tree) + 1) / 2;
+    /* Planes, escapes, values that are not zero. */
+    const gw_find<WORDS, gw_mask_tree> f = {
+        s, words, s.tree.mask, size >> 2, header_words, (DERIVED ? 7 : 4) + 2, 0, 0, level_size};
+    if (f.size_words < header_words) {
+        return true;
+    }
+    if (gw_lane() == 0) {
+        s.node[0].first_task = mask_len;
+    }
+    gw_find_lengths(f);
+    uint32_t end = 0;
+    if (gw_find_runs(f, false, &end) || end > f.size_words) {
+        return true;
+    }
+    __syncwarp();
+    if (gw_lane() == 0) {
+        s.mask_words = end - header_words;
+    }
+    const bool bad = gw_find_tasks(f);
+    return __any_sync(GW_FULL_MASK, bad) != 0;
+}
+
+/* The same, and set bits of all tasks: rule 23, too. Returns true, to all threads, if a rule is broken. Ends
+ * with a barrier. */
+template <bool DERIVED, typename WORDS>
+GW_DEVICE bool gw_find_mask(gw_decode_state &s, const WORDS &words, uint32_t size, uint32_t mask_len,
+                            uint32_t level_size)
+{
+    if (threadIdx.x < 32) {
+        const bool is_bad = gw_find_mask_nodes<DERIVED>(s, words, size, mask_len, level_size);
+        if (gw_lane() == 0) {
+            s.is_bad = is_bad;
+        }
+    }
+    __syncthreads();
+    return s.is_bad || gw_count_runs(s, words, s.tree.mask.node_count, false);
 }
 
 /*
@@ -180,13 +274,26 @@ GW_DEVICE bool gw_find_nodes(gw_decode_state &s, const WORDS &words, uint32_t si
 {
     const uint32_t lane = gw_lane();
     const uint32_t planes = DERIVED ? 7 : 4;
-    const uint32_t halves = planes + 1 + s.tree.inner_count, header_words = (halves + 1) / 2;
-    const gw_find<WORDS> f = {s, words, size >> 2, header_words, planes, level_size};
+    const uint32_t halves = gw_header_halves<DERIVED>(s.tree), header_words = (halves + 1) / 2;
+    const uint32_t is_masked = s.tree.is_masked;
+    const gw_find<WORDS, gw_cuda_tree> f = {s,
+                                            words,
+                                            s.tree,
+                                            size >> 2,
+                                            header_words + (is_masked ? s.mask_words : 0),
+                                            planes + 1,
+                                            is_masked ? s.tree.mask.inner_count : 0,
+                                            is_masked,
+                                            level_size};
     if (f.size_words < header_words) {
         return true;
     }
     const uint32_t count = lane < planes + 1 ? gw_half_at(words, lane) : 0;
     bool bad = ((halves & 1) != 0 && gw_half_at(words, halves) != 0) || count > chunk_len;
+    if (is_masked && lane == 0) {
+        bad = bad || ((chunk_len & 31) != 0 &&
+                      gw_shared_load32(s.mask_place + 4 * (chunk_len >> 5)) >> (chunk_len & 31) != 0);
+    }
     if (lane == 0) {
         s.node[0].first_task = chunk_len;
     }
@@ -195,7 +302,7 @@ GW_DEVICE bool gw_find_nodes(gw_decode_state &s, const WORDS &words, uint32_t si
     if (gw_find_runs(f, bad, &runs_end)) {
         return true;
     }
-    const uint32_t found = gw_find_planes<DTYPE>(f, runs_end, count);
+    const uint32_t found = gw_find_planes<DTYPE, DERIVED>(f, runs_end, count);
     if (found == 1) {
         return true;
     }
@@ -209,37 +316,14 @@ template <uint32_t DTYPE, bool DERIVED, typename WORDS>
 GW_DEVICE bool gw_find_parts(gw_decode_state &s, const WORDS &words, uint32_t size, uint32_t chunk_len,
                              uint32_t level_size)
 {
-    const uint32_t t = threadIdx.x, lane = gw_lane(), warp = t >> 5;
-    if (warp == 0) {
+    if (threadIdx.x < 32) {
         const bool is_bad = gw_find_nodes<DTYPE, DERIVED>(s, words, size, chunk_len, level_size);
-        if (lane == 0) {
+        if (gw_lane() == 0) {
             s.is_bad = is_bad;
         }
     }
     __syncthreads();
-    if (s.is_bad) {
-        return true;
-    }
-    /* A warp takes a node: one after another, its tasks cost a load, a count and a sum each. */
-    bool bad = false;
-    GW_NO_UNROLL
-    for (uint32_t n = warp; n < s.tree.node_count; n += GW_WARPS) {
-        const gw_node_work node = gw_node_load(s, n);
-        uint32_t ones = 0;
-        if (node.kind == GW_KIND_INNER) {
-            GW_NO_UNROLL
-            for (uint32_t first = 0; first < node.words; first += 32) {
-                const uint32_t word = first + lane;
-                if (lane == 0) {
-                    s.task_ones[node.first_task + (first >> 5)] = (uint16_t)ones;
-                }
-                ones += __reduce_add_sync(GW_FULL_MASK,
-                                          word < node.words ? __popc(words.load32(node.run + 4 * word)) : 0);
-            }
-            bad = bad || ones != node.right_len;
-        }
-    }
-    return __syncthreads_or(bad) != 0;
+    return s.is_bad || gw_count_runs(s, words, s.tree.node_count, s.tree.is_masked != 0);
 }
 
 #endif

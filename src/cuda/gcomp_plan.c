@@ -17,6 +17,9 @@ void gw_cuda_codec_fill(gw_cuda_codec *out, const gw_codec *codec)
     out->cap = o->cap;
     out->constant_drop = o->constant_drop;
     out->tolerance_bits = o->tolerance_bits;
+    out->deep_cut = (uint32_t)o->deep_cut;
+    out->block_log2 = o->levels == GW_GCOMP_CARRIED ? o->block_log2 : 0;
+    out->target_nmse = o->target_nmse;
     out->chunk_log2 = o->chunk_log2;
     out->strict = (uint32_t)o->strict;
     out->checksum = (uint32_t)o->checksum;
@@ -44,14 +47,17 @@ void gw_cuda_map_fill(gw_cuda_map *out, const gw_gcomp_map *map, const uint32_t 
     }
 }
 
-/* How values are cut: with a map by up to `cap` bits, without one all by the constant drop. */
+/* How values are cut: with map bytes, their own or those of carried quanta, by up to `cap` bits, else all by
+ * the constant drop. */
 static void fill_rounding(gw_cuda_rounding *out, const gw_cuda_codec *codec, const gw_cuda_map *map)
 {
+    const uint32_t has_map = map->is_present || codec->levels == GW_GCOMP_CARRIED;
     out->nearest = codec->rounding == GW_GCOMP_NEAREST ? ~0u : 0;
     out->stochastic = codec->rounding == GW_GCOMP_STOCHASTIC ? ~0u : 0;
     out->strict = codec->strict;
-    out->has_map = map->is_present;
-    out->cap = map->is_present ? codec->cap : codec->constant_drop;
+    out->has_map = has_map;
+    out->deep = has_map && codec->deep_cut;
+    out->cap = has_map ? codec->cap : codec->constant_drop;
     out->cap_level = out->cap / gw_traits_of(codec->dtype)->explicit_step;
     out->step = codec->step;
     out->step_inverse = (256 + codec->step - 1) / codec->step;
@@ -130,7 +136,7 @@ static uint32_t decode_shared_size(const gw_cuda_codec *codec, const gw_cuda_sha
     const uint32_t log2 = codec->chunk_log2 < 14 ? codec->chunk_log2 : 14;
     const uint32_t level =
         GW_CUDA_LEVEL_SIZE(log2) < GW_CUDA_LEVEL_SIZE_MIN ? GW_CUDA_LEVEL_SIZE_MIN : GW_CUDA_LEVEL_SIZE(log2);
-    const uint32_t least = GW_CUDA_DECODE_FIXED_MAX + 2 * level;
+    const uint32_t least = GW_CUDA_DECODE_FIXED_MAX + 2 * level + (1u << log2) / 8;
     const uint32_t most = least + ((codec->dtype == GW_FP32 ? 4u : 2u) << log2);
     const uint32_t half = ((shape->shared_size_max + 1024) / 2 - 1024) & ~15u;
     const uint32_t room = half >= least + 16 * 1024 ? half : shape->shared_size_max;
@@ -213,6 +219,12 @@ static void carve_encode(gw_gcomp_encode_params *p, carver *c, const gw_cuda_cod
     }
     p->books =
         codec->encode_with >= 0 ? NULL : (gw_cuda_group_book *)take(c, p->group_total * sizeof *p->books);
+    p->quanta = NULL;
+    p->drop_bases = NULL;
+    if (codec->levels == GW_GCOMP_CARRIED) {
+        p->quanta = (uint8_t *)take(c, p->unit_total << (codec->chunk_log2 - codec->block_log2));
+        p->drop_bases = (int32_t *)take(c, p->unit_total * sizeof *p->drop_bases);
+    }
 }
 
 /* Stands for items that are not known yet, where only the size of a plan is needed. */
@@ -233,17 +245,22 @@ static uint32_t encode_shared_size(const gw_cuda_codec *codec, const gw_cuda_sha
 {
     const uint32_t least = GW_CUDA_ENCODE_SHARED_SIZE(codec->chunk_log2);
     const uint32_t more = GW_CUDA_ENCODE_SHARED_SIZE_ONCE(codec->chunk_log2, codec->dtype);
-    return codec->levels != GW_GCOMP_DERIVED && more <= shape->shared_size_max ? more : least;
+    return codec->levels == GW_GCOMP_EXPLICIT && more <= shape->shared_size_max ? more : least;
 }
 
 static void add_encode(gw_cuda_plan *plan, gw_gcomp_encode_params *p, const gw_cuda_shape *shape)
 {
-    const uint32_t kind = 2 * (p->codec.dtype - GW_FP32) + (p->codec.levels == GW_GCOMP_DERIVED);
+    const uint32_t kind = 2 * (p->codec.dtype - GW_FP32) + (p->codec.levels != GW_GCOMP_EXPLICIT);
     const gw_cuda_kernel book = (gw_cuda_kernel)(GW_CUDA_KERNEL_gw_device_gcomp_book_fp32_explicit + kind);
     const gw_cuda_kernel encode =
         (gw_cuda_kernel)(GW_CUDA_KERNEL_gw_device_gcomp_encode_fp32_explicit + kind);
     p->shared_size = encode_shared_size(&p->codec, shape);
     fill_rounding(&p->rounding, &p->codec, &p->map);
+    if (p->codec.levels == GW_GCOMP_CARRIED) {
+        add_launch(plan, GW_CUDA_KERNEL_gw_device_gcomp_quanta,
+                   at_most(p->unit_total, 4 * (uint64_t)shape->multiprocessors), GW_CUDA_QUANTA_SHARED_SIZE,
+                   p, sizeof *p);
+    }
     if (p->codec.encode_with < 0 && p->group_total != 0) {
         add_launch(plan, book, at_most(p->group_total, 4 * (uint64_t)shape->multiprocessors),
                    GW_CUDA_SURVEY_SHARED_SIZE, p, sizeof *p);
@@ -370,7 +387,7 @@ size_t gw_cuda_histogram_workspace_size(uint32_t item_count)
 void gw_cuda_plan_histogram(gw_cuda_plan *plan, gw_gcomp_histogram_params *p, uint64_t value_total,
                             const gw_cuda_shape *shape, void *workspace)
 {
-    const uint32_t kind = 2 * (p->codec.dtype - GW_FP32) + (p->codec.levels == GW_GCOMP_DERIVED);
+    const uint32_t kind = 2 * (p->codec.dtype - GW_FP32) + (p->codec.levels != GW_GCOMP_EXPLICIT);
     uint64_t chunks;
     carver c = {(uint8_t *)workspace, 0};
     GW_MEMSET(plan, 0, sizeof *plan);
@@ -414,5 +431,6 @@ uint32_t gw_cuda_decode_shared_size(const gw_cuda_codec *codec)
     const uint32_t level = GW_CUDA_LEVEL_SIZE(codec->chunk_log2) < GW_CUDA_LEVEL_SIZE_MIN
                                ? GW_CUDA_LEVEL_SIZE_MIN
                                : GW_CUDA_LEVEL_SIZE(codec->chunk_log2);
-    return GW_CUDA_DECODE_FIXED_MAX + 2 * level + ((codec->dtype == GW_FP32 ? 4u : 2u) << codec->chunk_log2);
+    return GW_CUDA_DECODE_FIXED_MAX + 2 * level + (1u << codec->chunk_log2) / 8 +
+           ((codec->dtype == GW_FP32 ? 4u : 2u) << codec->chunk_log2);
 }

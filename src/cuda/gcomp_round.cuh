@@ -18,6 +18,10 @@ struct gw_cuda_source {
     uint64_t seed;
     uint32_t step_index, rank_hop;
     int32_t drop_base;
+    /* Carried, else 0 and NULL: levels has a quantum for each block of 2^block_log2 values instead; where a
+     * whole frame is looked at, drop_bases has the drop_base of each chunk of 2^chunk_log2. */
+    uint32_t block_log2, chunk_log2;
+    const int32_t *drop_bases;
 };
 
 struct gw_cuda_rounder {
@@ -42,8 +46,21 @@ GW_DEVICE gw_cuda_source gw_source_of(const gw_cuda_codec &codec, const gw_cuda_
                                    key.seed,
                                    key.step_index,
                                    (uint32_t)key.rank << 16 | key.hop,
-                                   rule.has_map ? gw_cuda_drop_base(codec, gw_map_base(map)) : 0};
+                                   rule.has_map ? gw_cuda_drop_base(codec, gw_map_base(map)) : 0,
+                                   0,
+                                   codec.chunk_log2,
+                                   nullptr};
     return source;
+}
+
+/* Carried: the quanta of the item whose first unit is `unit`. */
+GW_DEVICE void gw_source_carry(gw_cuda_source &source, const gw_gcomp_encode_params &p, uint64_t unit)
+{
+    if (p.quanta != nullptr) {
+        source.levels = p.quanta + (unit << (p.codec.chunk_log2 - p.codec.block_log2));
+        source.block_log2 = p.codec.block_log2;
+        source.drop_bases = p.drop_bases + unit;
+    }
 }
 
 /* Philox4x32-10 for the four elements 4 * quad to 4 * quad + 3 (docs/numerics.md section 4). */
@@ -125,8 +142,61 @@ GW_DEVICE uint32_t gw_derived_drop(const gw_cuda_rounder &r, int32_t drop_base, 
     return gw_floor_to_step(r, octaves < r.rule.cap ? octaves : r.rule.cap);
 }
 
+/* Exponent field of the quantum of map byte k in the dtype's bias: gw_quantum_exponent() of core. May be any
+ * number. */
+template <uint32_t DTYPE> GW_DEVICE int32_t gw_quantum_field(uint32_t k, int32_t drop_base)
+{
+    return (((int32_t)k + drop_base - 3) >> 2) - (int32_t)(gw_type<DTYPE>::M + gw_type<DTYPE>::BIAS);
+}
+
+/* By how much relative exponents are turned: gw_turn_of() of core. */
+template <uint32_t DTYPE> GW_DEVICE uint32_t gw_cuda_turn_of(uint32_t k, int32_t drop_base)
+{
+    constexpr int32_t FIRST = gw_type<DTYPE>::IS_FP16 ? 0 : 1, LAST = (int32_t)gw_type<DTYPE>::SPECIAL - 1;
+    const int32_t field = gw_quantum_field<DTYPE>(k, drop_base);
+    return k == 0 || field < FIRST ? 0 : (uint32_t)((field > LAST ? LAST : field) - FIRST);
+}
+
+/* The relative exponent of an ordinary exponent field, and back. */
+template <uint32_t DTYPE> GW_DEVICE uint32_t gw_cuda_exponent_turn(uint32_t exponent, uint32_t turn)
+{
+    constexpr uint32_t FIRST = gw_type<DTYPE>::IS_FP16 ? 0 : 1, COUNT = gw_type<DTYPE>::SPECIAL - FIRST;
+    return exponent - turn + (exponent < FIRST + turn ? COUNT : 0);
+}
+
+template <uint32_t DTYPE> GW_DEVICE uint32_t gw_cuda_exponent_turn_back(uint32_t relative, uint32_t turn)
+{
+    constexpr uint32_t FIRST = gw_type<DTYPE>::IS_FP16 ? 0 : 1, COUNT = gw_type<DTYPE>::SPECIAL - FIRST;
+    const uint32_t sum = relative + turn;
+    return sum - (sum >= gw_type<DTYPE>::SPECIAL ? COUNT : 0);
+}
+
+/*
+ * Deep cut (docs/numerics.md section 3, step 3) of an ordinary magnitude that is not 0: if it is below its
+ * quantum, *rounded is 0 or the quantum. Returns whether it is below.
+ */
+template <uint32_t DTYPE>
+GW_DEVICE bool gw_cut_deep(const gw_cuda_rounder &r, int32_t drop_base, uint32_t magnitude, uint32_t k,
+                           uint32_t random, uint32_t *rounded)
+{
+    typedef gw_type<DTYPE> type;
+    const uint32_t field = magnitude >> type::M;
+    int32_t quantum = gw_quantum_field<DTYPE>(k, drop_base);
+    quantum = quantum < (int32_t)type::SPECIAL ? quantum : (int32_t)type::SPECIAL - 1;
+    const int32_t below = quantum - (int32_t)(field == 0 ? 1 : field); /* octaves */
+    if (k == 0 || below <= 0) {
+        return false;
+    }
+    const uint32_t significand = (magnitude & ((1u << type::M) - 1)) | (field != 0 ? 1u << type::M : 0);
+    const uint32_t threshold = below > 32 ? 0 : significand << (31 - type::M) >> (below - 1);
+    const bool is_up = (r.rule.stochastic != 0 && random < threshold) ||
+                       (r.rule.nearest != 0 && threshold > 1u << 31); /* ties go to 0 */
+    *rounded = is_up ? (uint32_t)quantum << type::M : 0;
+    return true;
+}
+
 /* Rounds a value (16-bit types in the low half) with map byte k; drop_base: that of r, in a register;
- * base: the window of explicit labels. */
+ * base: the window of explicit labels; 1: derived labels are relative. */
 template <uint32_t DTYPE, bool DERIVED>
 GW_DEVICE gw_rounded gw_round_value(const gw_cuda_rounder &r, int32_t drop_base, uint32_t value, uint32_t k,
                                     uint32_t random, uint32_t base)
@@ -166,6 +236,11 @@ GW_DEVICE gw_rounded gw_round_value(const gw_cuda_rounder &r, int32_t drop_base,
         sign = 0;
     }
 
+    if (DERIVED && r.rule.deep && !whole && magnitude != 0 &&
+        gw_cut_deep<DTYPE>(r, drop_base, magnitude, k, random, &rounded) && rounded == 0) {
+        sign = 0;
+    }
+
     gw_rounded out;
     out.bits = sign | rounded;
     out.keep = 0;
@@ -191,6 +266,9 @@ GW_DEVICE gw_rounded gw_round_value(const gw_cuda_rounder &r, int32_t drop_base,
         ordinary = e < type::SPECIAL &&
                    e - base - 1 < 63; /* base + 1 to base + 63, and e = 0 is below even base 0 */
     }
+    if (DERIVED && base != 0 && ordinary) {
+        label += gw_cuda_exponent_turn<DTYPE>(e, gw_cuda_turn_of<DTYPE>(k, drop_base)) - e;
+    }
     out.label = ordinary ? label : out.bits != 0 ? 1 : 0;
     return out;
 }
@@ -208,6 +286,22 @@ template <uint32_t DTYPE, bool DERIVED> GW_DEVICE uint32_t gw_bin_of(const gw_ro
     return e == 0 ? x.bits != 0 : 4 * e + (DERIVED ? 0 : x.level);
 }
 
+/* ---- carried frames: src/gcomp/quanta.c ---------------------------------------------------------------- */
+
+enum { GW_QUANTA_WINDOW = 62 };
+
+/* The drop_base that goes with the map bytes of a chunk with this largest quantum. */
+template <uint32_t DTYPE> GW_DEVICE int32_t gw_drop_base_of_quanta(uint32_t largest)
+{
+    return 4 * (int32_t)(largest + gw_type<DTYPE>::M) - 252;
+}
+
+/* The map byte of a quantum within the window: 255 for the largest, of which drop_base tells. */
+template <uint32_t DTYPE> GW_DEVICE uint32_t gw_level_of_quantum(uint32_t exponent, int32_t drop_base)
+{
+    return exponent == 0 ? 0 : (uint32_t)(3 + 4 * (int32_t)(exponent + gw_type<DTYPE>::M) - drop_base) & 255;
+}
+
 /* One value of the frame, wherever it is: for the few that are looked at again. */
 template <uint32_t DTYPE, bool DERIVED>
 GW_DEVICE gw_rounded gw_round_at(const gw_cuda_rounder &r, uint64_t index, uint32_t base)
@@ -222,8 +316,13 @@ GW_DEVICE gw_rounded gw_round_at(const gw_cuda_rounder &r, uint64_t index, uint3
                  : (element & 1) != 0 ? four.y
                                       : four.x;
     }
-    return gw_round_value<DTYPE, DERIVED>(r, r.from.drop_base, value,
-                                          r.from.levels == nullptr ? 0 : r.from.levels[index], random, base);
+    uint32_t k = 0;
+    if (r.from.levels != nullptr) {
+        k = r.from.block_log2 == 0
+                ? r.from.levels[index]
+                : gw_level_of_quantum<DTYPE>(r.from.levels[index >> r.from.block_log2], r.from.drop_base);
+    }
+    return gw_round_value<DTYPE, DERIVED>(r, r.from.drop_base, value, k, random, base);
 }
 
 /* ---- loads --------------------------------------------------------------------------------------------- */
@@ -346,6 +445,23 @@ GW_DEVICE void gw_load_levels(uint32_t (&k)[WORDS], const uint8_t *levels, uint3
         for (uint32_t i = 0; i < 4; i++) {
             k[j] |= 4 * j + i < valid ? (uint32_t)levels[4 * j + i] << 8 * i : 0;
         }
+    }
+}
+
+/* The same of values of `from` from index on, which are in one block if the frame is a carried one. */
+template <uint32_t DTYPE, uint32_t WORDS>
+GW_DEVICE void gw_load_map(uint32_t (&k)[WORDS], const gw_cuda_source &from, int32_t drop_base,
+                           uint64_t index, uint32_t valid)
+{
+    if (from.block_log2 == 0) {
+        gw_load_levels(k, from.levels + index, valid);
+        return;
+    }
+    const uint32_t four =
+        gw_level_of_quantum<DTYPE>(from.levels[index >> from.block_log2], drop_base) * 0x01010101u;
+    GW_UNROLL
+    for (uint32_t j = 0; j < WORDS; j++) {
+        k[j] = four;
     }
 }
 

@@ -91,6 +91,100 @@ GW_DEVICE void gw_write_leaf(const TO &to, uint32_t x[8], const gw_tree_node &no
     }
 }
 
+/* `count` numbers of `width` bits, one a lane, to words of which the bits after the last number are 0. By a
+ * warp. */
+template <typename TO>
+GW_DEVICE void gw_write_digits(const TO &to, uint32_t at, uint32_t digit, uint32_t width, uint32_t count)
+{
+    const uint32_t lane = gw_lane(), words = (count * width + 31) >> 5;
+    uint32_t bits[6]; /* bit b of the numbers */
+    GW_UNROLL
+    for (uint32_t b = 0; b < 6; b++) {
+        bits[b] = __ballot_sync(GW_FULL_MASK, digit >> b & 1);
+    }
+    GW_NO_UNROLL
+    for (uint32_t i = 0; i < words; i++) {
+        const uint32_t place = 32 * i + lane, number = place / width, b = place - number * width;
+        uint32_t of = 0;
+        GW_UNROLL
+        for (uint32_t c = 0; c < 6; c++) {
+            of = b == c ? bits[c] : of;
+        }
+        const uint32_t word = __ballot_sync(GW_FULL_MASK, of >> number & 1);
+        if (lane == 0) {
+            to.put(at + i, word);
+        }
+    }
+}
+
+/* Number i of the header after those of the planes and escapes: values that are not zero, and right children
+ * of the mask's tree, if there is a mask; right children of the labels' tree; 0 after them. */
+GW_DEVICE uint32_t gw_header_count(const gw_encode_state &s, uint32_t i)
+{
+    const gw_cuda_tree &tree = s.tree;
+    const uint32_t masks = tree.is_masked ? tree.mask.inner_count : 0;
+    if (i == 0 || i > masks) {
+        i -= i == 0 ? 0 : masks;
+        return i < tree.inner_count ? s.right_len[i] : 0;
+    }
+    /* The mask's inner node i - 1, in preorder. */
+    uint32_t len = 0;
+    GW_NO_UNROLL
+    for (uint32_t n = 0; n < tree.mask.node_count; n++) {
+        const gw_tree_node node = tree.mask.node[n];
+        len = node.right != 0 && node.inner_index == i - 1 ? s.mask_len[node.right] : len;
+    }
+    return len;
+}
+
+/*
+ * The run of node n of the tree of the zero mask, which is at `bitmaps`. By one warp, 32 bytes of the mask at
+ * a time: those of the node move together, and every full word is written.
+ */
+template <typename TO>
+GW_DEVICE void gw_write_mask_run(gw_encode_state &s, const TO &to, uint32_t bitmaps, uint32_t n)
+{
+    const gw_mask_tree &mask = s.tree.mask;
+    const uint32_t lane = gw_lane(), below = (1u << lane) - 1, mask_len = s.mask_len[0];
+    const gw_tree_node node = mask.node[n];
+    const uint32_t width = node.width, end = gw_mask_leaf_end(mask, n);
+    const uint32_t first_rank = node.first_rank;
+    const uint32_t last_rank = end <= mask.inner_count ? mask.leaf_rank[end] - 1u : 255;
+    const uint32_t stage = gw_place_of(s.mask_stage[threadIdx.x >> 5]);
+    uint32_t word = s.mask_run[n], waiting = 0; /* bytes in the stage */
+    if (node.right == 0 && width == 0) {
+        return;
+    }
+    GW_NO_UNROLL
+    for (uint32_t at = 0; at < mask_len || waiting != 0; at += 32) {
+        uint32_t rank = 256;
+        if (at + lane < mask_len) {
+            rank = mask.rank_of_byte[gw_shared_load8(bitmaps + at + lane)];
+        }
+        const bool is_in = rank >= first_rank && rank <= last_rank;
+        const uint32_t members = __ballot_sync(GW_FULL_MASK, is_in);
+        if (is_in) {
+            const uint32_t digit =
+                node.right != 0 ? rank >= mask.node[node.right].first_rank : rank - first_rank;
+            gw_shared_store8(stage + waiting + __popc(members & below), digit);
+        }
+        waiting += __popc(members);
+        __syncwarp();
+        const bool is_end = at + 32 >= mask_len;
+        if (waiting < 32 && !is_end) {
+            continue;
+        }
+        gw_write_digits(to, word, lane < waiting ? gw_shared_load8(stage + lane) : 0,
+                        node.right != 0 ? 1 : width, waiting < 32 ? waiting : 32);
+        word += node.right != 0 ? 1 : width;
+        waiting = waiting < 32 ? 0 : waiting - 32;
+        const uint32_t left = lane < waiting ? gw_shared_load8(stage + 32 + lane) : 0;
+        __syncwarp();
+        gw_shared_store8(stage + lane, left);
+        __syncwarp();
+    }
+}
+
 /* Header and runs. Ends with a barrier. */
 template <bool DERIVED, typename TO>
 GW_DEVICE void gw_write_runs(gw_encode_state &s, const TO &to, uint32_t level_size, uint32_t bitmaps)
@@ -103,14 +197,18 @@ GW_DEVICE void gw_write_runs(gw_encode_state &s, const TO &to, uint32_t level_si
         GW_UNROLL
         for (uint32_t h = 0; h < 2; h++) {
             const uint32_t i = 2 * t + h;
-            half[h] = i < planes                          ? s.plane_len[i]
-                      : i == planes                       ? s.escape_len
-                      : i < planes + 1 + tree.inner_count ? s.right_len[i - planes - 1]
-                                                          : 0;
+            half[h] = i < planes    ? s.plane_len[i]
+                      : i == planes ? s.escape_len
+                                    : gw_header_count(s, i - planes - 1);
         }
         to.put(t, half[0] | half[1] << 16);
     }
 
+    const uint32_t mask_nodes = tree.is_masked ? tree.mask.node_count : 0;
+    GW_NO_UNROLL
+    for (uint32_t n = warp; n < mask_nodes; n += GW_WARPS) {
+        gw_write_mask_run(s, to, bitmaps, n);
+    }
     const uint32_t task_count = s.task_count[0];
     GW_NO_UNROLL
     for (uint32_t task = warp; task < task_count; task += GW_WARPS) {

@@ -86,7 +86,8 @@ static void check(bool condition, const char *what)
     }
 }
 
-static void test(bool derived, bool has_map, uint64_t len)
+/* zeros: percent of the values; many of them make a zero mask. */
+static void test(bool derived, bool has_map, uint64_t len, int zeros, bool deep)
 {
     gw_gcomp_options options;
     gw_gcomp codec;
@@ -95,6 +96,7 @@ static void test(bool derived, bool has_map, uint64_t len)
     options.rounding = GW_GCOMP_STOCHASTIC;
     options.chunk_log2 = 12;
     options.constant_drop = 6;
+    options.deep_cut = deep;
     if (gw_gcomp_init(&codec, &options) != GW_OK) {
         exit(2);
     }
@@ -105,7 +107,7 @@ static void test(bool derived, bool has_map, uint64_t len)
         const uint32_t bits = ((uint32_t)rand() << 9 & 0x80000000u) | (uint32_t)(100 + rand() % 12) << 23 |
                               ((uint32_t)rand() & 0x7fffff);
         memcpy(&values[i], &bits, 4);
-        values[i] = i / 4096 == 1 || rand() % 3 == 0 ? 0.0f : values[i];
+        values[i] = i / 4096 == 1 || rand() % 100 < zeros ? 0.0f : values[i];
         if (i / 4096 == 2) {
             const uint32_t noise = (uint32_t)rand() * 3u;
             memcpy(&values[i], &noise, 4);
@@ -180,10 +182,12 @@ static void test(bool derived, bool has_map, uint64_t len)
 int main(void)
 {
     srand(3);
-    test(false, false, 20000);
-    test(false, true, 13000);
-    test(true, true, 20001);
-    test(true, false, 4096 * 3);
+    test(false, false, 20000, 33, false);
+    test(false, true, 13000, 33, false);
+    test(true, true, 20001, 33, false);
+    test(true, false, 4096 * 3, 33, false);
+    test(false, true, 13000, 90, false);
+    test(true, true, 13000, 90, true);
     printf("%d failures\n", failures);
     return failures != 0;
 }

@@ -74,6 +74,7 @@ static void fill_encode_item(gw_cuda_gcomp_item *item, const gw_gcomp_source *so
     item->dst_capacity = capacity;
     item->first_element = source->first_element;
     item->result = result;
+    item->levels = source->quanta; /* carried only */
     if (source->map != NULL) {
         item->levels = source->map->levels;
         item->digest = source->map->digest;
@@ -264,6 +265,7 @@ void gcomp_shim_hop_batch(const gw_gcomp *codec, const gcomp_shim_source *in, co
             hops[i].src_digest = in[i].map->digest;
             hops[i].src_map_len = in[i].map->len;
         }
+        hops[i].levels = sources[i].quanta;
         if (sources[i].map != NULL) {
             hops[i].levels = sources[i].map->levels;
             hops[i].digest = sources[i].map->digest;

@@ -207,6 +207,48 @@ void compare_hop(const gcomp_case *c)
     give(workspace);
 }
 
+static void compare_all(const gcomp_case *c)
+{
+    compare_encode(c);
+    compare_decode(c, c->frame, c->frame_size, 0);
+    compare_decode(c, c->frame, c->frame_size, 1);
+    compare_hop(c);
+    compare_validate(c, c->frame, c->frame_size);
+}
+
+/* Deep cut, carried frames with quanta of a map or of an error, zero masks: most values are 0. */
+static void run_sparse(gw_dtype dtype, gw_gcomp_levels levels, size_t len, uint32_t chunk_log2, uint64_t seed)
+{
+    for (int has_map = 0; has_map < 2; has_map++) {
+        const size_t size = gw_dtype_size(dtype);
+        gcomp_case c;
+        uint64_t random = seed;
+        gw_gcomp_options o;
+        uint8_t *values = take(len * size);
+        fill(values, dtype, len, 0, &random);
+        for (size_t i = 0; i < len; i++) {
+            if (next_random(&random) % 8 != 0) {
+                memset(values + i * size, 0, size);
+            }
+        }
+        gw_gcomp_options_init(&o, dtype);
+        o.levels = levels;
+        o.rounding = (gw_gcomp_rounding)(dtype % 3);
+        o.deep_cut = levels != GW_GCOMP_EXPLICIT;
+        o.block_log2 = 7;
+        o.target_nmse = 0.01f;
+        o.chunk_log2 = chunk_log2;
+        o.checksum = has_map;
+        o.backends = cpu_backends;
+        must(gw_gcomp_init(&c.codec, &o), "gw_gcomp_init");
+        snprintf(c.name, sizeof c.name, "sparse, dtype %u levels %u map %d chunk %u len %zu", (unsigned)dtype,
+                 (unsigned)levels, has_map, 1u << chunk_log2, len);
+        make_case(&c, dtype, values, len, has_map, chunk_log2, &random);
+        compare_all(&c);
+        drop_case(&c);
+    }
+}
+
 /* all_chunk_log2: 0 for all four. */
 void run_gcomp(size_t len, uint32_t all_chunk_log2, uint64_t seed)
 {
@@ -228,14 +270,15 @@ void run_gcomp(size_t len, uint32_t all_chunk_log2, uint64_t seed)
                              "dtype %u levels %d preset %d rounding %d chunk %u len %zu", dtype, levels,
                              preset, rounding, 1u << chunk_log2, lens[i]);
                     make_case(&c, (gw_dtype)dtype, values, lens[i], i != 2 && i != 4, chunk_log2, &random);
-                    compare_encode(&c);
-                    compare_decode(&c, c.frame, c.frame_size, 0);
-                    compare_decode(&c, c.frame, c.frame_size, 1);
-                    compare_hop(&c);
-                    compare_validate(&c, c.frame, c.frame_size);
+                    compare_all(&c);
                     drop_case(&c);
                 }
             }
+        }
+        for (int levels = GW_GCOMP_EXPLICIT; levels <= GW_GCOMP_CARRIED; levels++) {
+            const uint32_t chunk_log2 =
+                all_chunk_log2 != 0 ? all_chunk_log2 : 12 + (dtype + (uint32_t)levels) % 4;
+            run_sparse((gw_dtype)dtype, (gw_gcomp_levels)levels, len + 77, chunk_log2, seed + dtype);
         }
     }
 }

@@ -99,7 +99,7 @@ static void *at(unsigned number)
     return (void *)(((uintptr_t)number + 1) << 44);
 }
 
-static void call_gcomp(gw_cuda *cuda, const gw_gcomp *codec, size_t len, int is_derived)
+static void call_gcomp(gw_cuda *cuda, const gw_gcomp *codec, size_t len, gw_gcomp_levels levels)
 {
     const size_t size = (size_t)1 << 40;
     const gw_gcomp_map map = {at(0), at(1), 380, 1.0f, len, chunk_log2};
@@ -125,13 +125,16 @@ static void call_gcomp(gw_cuda *cuda, const gw_gcomp *codec, size_t len, int is_
                                         &(gw_cuda_buffer){at(6), size},
                                         &(gw_cuda_gcomp_request){NULL, result, {at(5), size}, NULL}),
         "hop");
-    must(gw_cuda_gcomp_histogram_add(cuda, codec, &source, at(7),
-                                     &(gw_cuda_gcomp_request){NULL, result, {at(5), size}, NULL}),
-         "histogram");
+    if (levels != GW_GCOMP_CARRIED) {
+        must(gw_cuda_gcomp_histogram_add(cuda, codec, &source, at(7),
+                                         &(gw_cuda_gcomp_request){NULL, result, {at(5), size}, NULL}),
+             "histogram");
+    }
     must(gw_cuda_gcomp_book_build(cuda, codec, at(7), &(gw_cuda_gcomp_books){at(8), at(9), 1},
                                   &(gw_cuda_gcomp_request){NULL, result, {NULL, 0}, NULL}),
          "book_build");
-    if (!is_derived) { /* a batch has the levels of derived frames in its items, on the device */
+    if (levels !=
+        GW_GCOMP_DERIVED) { /* a batch has the levels of derived frames in its items, on the device */
         const gw_cuda_gcomp_key key = {1, 0, 0, 0};
         must_if_it_fits(gw_cuda_gcomp_encode_batch(cuda, codec,
                                                    &(gw_cuda_gcomp_batch){at(10), 100, len, NULL, &key, 0},
@@ -148,10 +151,12 @@ static void call_gcomp(gw_cuda *cuda, const gw_gcomp *codec, size_t len, int is_
                             cuda, codec, &(gw_cuda_gcomp_hop_batch){at(10), 100, len, NULL, NULL, &key},
                             &(gw_cuda_gcomp_request){NULL, NULL, {at(5), size}, NULL}),
                         "hop_batch");
-        must(gw_cuda_gcomp_histogram_add_batch(cuda, codec,
-                                               &(gw_cuda_gcomp_batch){at(10), 100, len, NULL, &key, 0},
-                                               &(gw_cuda_gcomp_request){NULL, NULL, {at(5), size}, NULL}),
-             "histogram_batch");
+        if (levels != GW_GCOMP_CARRIED) {
+            must(gw_cuda_gcomp_histogram_add_batch(cuda, codec,
+                                                   &(gw_cuda_gcomp_batch){at(10), 100, len, NULL, &key, 0},
+                                                   &(gw_cuda_gcomp_request){NULL, NULL, {at(5), size}, NULL}),
+                 "histogram_batch");
+        }
         must(gw_cuda_gcomp_book_build(cuda, codec, at(7), &(gw_cuda_gcomp_books){at(8), at(9), 100},
                                       &(gw_cuda_gcomp_request){NULL, result, {NULL, 0}, NULL}),
              "book_build_batch");
@@ -190,19 +195,19 @@ static void call_all_gcomp(gw_cuda *cuda)
 {
     for (chunk_log2 = LOG2_MIN; chunk_log2 <= LOG2_MAX; chunk_log2++) {
         for (int dtype = GW_FP32; dtype <= GW_FP16; dtype++) {
-            for (int kind = 0; kind < 8; kind++) {
+            for (int kind = 0; kind < 12; kind++) {
                 gw_gcomp_options o;
                 gw_gcomp codec;
                 gw_gcomp_options_init(&o, (gw_dtype)dtype);
-                o.levels = (gw_gcomp_levels)(kind & 1);
-                o.preset = (gw_gcomp_preset)(kind >> 1 & 1);
+                o.levels = (gw_gcomp_levels)(kind % 3);
+                o.preset = (gw_gcomp_preset)(kind / 3 & 1);
                 o.chunk_log2 = chunk_log2;
                 must(gw_gcomp_init(&codec, &o), "gw_gcomp_init");
-                if (kind & 4) {
+                if (kind >= 6) {
                     install(&codec, (gw_dtype)dtype);
                 }
-                call_gcomp(cuda, &codec, 1000, kind & 1);
-                call_gcomp(cuda, &codec, (size_t)1 << 28, kind & 1);
+                call_gcomp(cuda, &codec, 1000, o.levels);
+                call_gcomp(cuda, &codec, (size_t)1 << 28, o.levels);
             }
         }
     }

@@ -573,6 +573,18 @@ static inline void gw_spin(void)
 {
     gw_shim_yield();
 }
+static inline uint64_t gw_bits_of_double(double x)
+{
+    uint64_t bits;
+    __builtin_memcpy(&bits, &x, 8);
+    return bits;
+}
+static inline double gw_double_of_bits(uint64_t bits)
+{
+    double x;
+    __builtin_memcpy(&x, &bits, 8);
+    return x;
+}
 /* A digit from 8 on: the sign of the byte, eight times. */
 static inline uint32_t gw_permute(uint32_t x, uint32_t y, uint32_t selector)
 {

@@ -4,6 +4,7 @@
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
+#include "cuda/gcomp_params.h"
 #include "gcomp_testing.h"
 
 #include <stdlib.h>
@@ -186,7 +187,7 @@ static void codebooks(void **state)
     gw_gcomp_histogram histogram;
     uint8_t book[GW_GCOMP_BOOK_SIZE_MAX], *frame;
     void *cpu_workspace = testing_take(gw_gcomp_workspace_size(&codec));
-    const gw_cuda_gcomp_histogram none = {{0}, 0, 0};
+    const gw_cuda_gcomp_histogram none = {.chunk_count = 0};
     gw_cuda_gcomp_histogram *device_histogram = testing_device(&none, sizeof none, 0);
     uint8_t *device_book = testing_device(NULL, GW_GCOMP_BOOK_SIZE_MAX, 0);
     uint32_t *device_book_size = testing_device(NULL, 4, 0);
@@ -276,6 +277,184 @@ static void codebooks(void **state)
         GW_OK);
     assert_int_equal(testing_result(result).status, GW_ERR_TABLE);
     free(frame);
+    free(cpu_workspace);
+    testing_tensor_drop(&t);
+    testing_free_all();
+    gw_cuda_close(&cuda);
+}
+
+/* A codec with deep cut, or of carried frames. */
+static gw_gcomp codec_with_quanta(gw_gcomp_levels levels, float target_nmse)
+{
+    gw_gcomp codec;
+    gw_gcomp_options options;
+    gw_gcomp_options_init(&options, GW_FP32);
+    options.levels = levels;
+    options.deep_cut = 1;
+    options.block_log2 = 8;
+    options.target_nmse = target_nmse;
+    options.chunk_log2 = 12;
+    assert_int_equal(gw_gcomp_init(&codec, &options), GW_OK);
+    return codec;
+}
+
+/* Encode and decode of a carried frame; then what is left to the CPU is refused before anything is launched.
+ */
+static void carried_frames(void **state)
+{
+    (void)state;
+    enum { LEN = 9000, BLOCKS = 36 };
+    gw_cuda cuda;
+    uint64_t random = 23;
+    testing_tensor t = testing_tensor_make(GW_FP32, LEN, 12, &random);
+    uint8_t quanta[BLOCKS], *device_quanta = testing_device(NULL, BLOCKS, 1), *frame;
+    gw_cuda_result *result = testing_new_result();
+
+    testing_open(&cuda);
+    testing_tensor_upload(&t);
+    for (int i = 0; i < BLOCKS; i++) {
+        device_quanta[i] = quanta[i] = (uint8_t)(i % 7 == 0 ? 0 : 90 + i);
+    }
+    /* From the caller, from the map, from the values. */
+    for (int from = 0; from < 3; from++) {
+        const gw_gcomp codec = codec_with_quanta(GW_GCOMP_CARRIED, 0.001f);
+        gw_gcomp_source cpu = t.cpu, device = t.device;
+        if (from != 1) {
+            cpu.map = device.map = NULL;
+        }
+        cpu.quanta = from == 0 ? quanta : NULL;
+        device.quanta = from == 0 ? device_quanta : NULL;
+        const size_t size = testing_cpu_encode(&codec, &cpu, &frame);
+        const size_t bound = gw_gcomp_bound(&codec, LEN);
+        const size_t workspace_size = gw_cuda_gcomp_encode_workspace_size(&codec, 1, LEN);
+        uint8_t *device_frame = testing_device(NULL, bound, 0);
+        assert_int_equal(
+            gw_cuda_gcomp_encode(
+                &cuda, &codec, &device, &(gw_cuda_buffer){device_frame, bound},
+                &(gw_cuda_gcomp_request){
+                    NULL, result, {testing_device(NULL, workspace_size, 0), workspace_size}, NULL}),
+            GW_OK);
+        assert_int_equal(testing_result(result).status, GW_OK);
+        assert_int_equal(testing_result(result).size, size);
+        assert_memory_equal(device_frame, frame, size);
+        float *values = testing_device(NULL, 4 * LEN, 0), *expected = testing_take(4 * LEN);
+        void *cpu_workspace = testing_take(gw_gcomp_workspace_size(&codec));
+        gw_gcomp_target target = {expected, LEN, 0, 0};
+        assert_int_equal(gw_gcomp_decode(&codec, &(gw_gcomp_frame){frame, size, NULL}, &target,
+                                         &(gw_workspace){cpu_workspace, gw_gcomp_workspace_size(&codec)}),
+                         GW_OK);
+        const size_t decode_size = gw_cuda_gcomp_decode_workspace_size(&codec, 1, LEN);
+        assert_int_equal(gw_cuda_gcomp_decode(
+                             &cuda, &codec, &(gw_cuda_gcomp_frame){device_frame, size, NULL, NULL},
+                             &(gw_cuda_target){values, LEN},
+                             &(gw_cuda_gcomp_request){
+                                 NULL, result, {testing_device(NULL, decode_size, 0), decode_size}, NULL}),
+                         GW_OK);
+        assert_int_equal(testing_result(result).status, GW_OK);
+        assert_memory_equal(values, expected, 4 * LEN);
+        free(expected);
+        free(cpu_workspace);
+        free(frame);
+    }
+    const gw_gcomp codec = codec_with_quanta(GW_GCOMP_CARRIED, 0);
+    const size_t bound = gw_gcomp_bound(&codec, LEN);
+    void *dst = testing_device(NULL, bound, 0), *workspace = testing_device(NULL, 1 << 20, 0);
+    const gw_cuda_gcomp_request request = {NULL, result, {workspace, 1 << 20}, NULL};
+    gw_cuda_gcomp_histogram *histogram = testing_device(NULL, sizeof *histogram, 0);
+    gw_gcomp_source source = t.device;
+    gw_fake_control *control = testing_control();
+    assert_int_equal(gw_cuda_gcomp_histogram_add(&cuda, &codec, &source, histogram, &request),
+                     GW_ERR_UNSUPPORTED);
+    assert_int_equal(gw_cuda_gcomp_histogram_add_batch(
+                         &cuda, &codec, &(gw_cuda_gcomp_batch){dst, 1, LEN, NULL, NULL, 0}, &request),
+                     GW_ERR_UNSUPPORTED);
+    uint64_t device_codec[1024];
+    gw_cuda_shared_sizes sizes;
+    assert_int_equal(gw_cuda_gcomp_device_codec(&codec, NULL, NULL,
+                                                (struct gw_device_codec *)(void *)device_codec,
+                                                sizeof(gw_device_codec), &sizes),
+                     GW_ERR_UNSUPPORTED);
+    source.map = NULL; /* and nothing else that tells the quanta */
+    assert_int_equal(gw_cuda_gcomp_encode(&cuda, &codec, &source, &(gw_cuda_buffer){dst, bound}, &request),
+                     GW_ERR_ARG);
+    assert_int_equal(control->calls, 0);
+    testing_tensor_drop(&t);
+    testing_free_all();
+    gw_cuda_close(&cuda);
+}
+
+/* Relative exponents need quanta: values without a map are refused, as on the CPU. */
+static void relative_exponents(void **state)
+{
+    (void)state;
+    enum { LEN = 6000 };
+    gw_cuda cuda;
+    uint64_t random = 24;
+    gw_gcomp codec = codec_with_quanta(GW_GCOMP_DERIVED, 0);
+    testing_tensor t = testing_tensor_make(GW_FP32, LEN, 12, &random);
+    /* All values are a few octaves above their quanta, which spread: relative exponents are few. */
+    for (size_t i = 0; i < LEN; i++) {
+        ((uint8_t *)(uintptr_t)t.map.levels)[i] = (uint8_t)(100 + 4 * (i * 7 % 30));
+        const uint32_t exponent = (100 + 300) / 4 - 23 + (uint32_t)(i * 7 % 30) + 1;
+        const uint32_t bits = exponent << 23 | (uint32_t)i * 77777 % (1u << 23);
+        memcpy(t.values + 4 * i, &bits, 4);
+    }
+    gw_gcomp_histogram counts;
+    gw_cuda_result *result = testing_new_result();
+    gw_cuda_gcomp_histogram *histogram = testing_device(NULL, sizeof *histogram, 0);
+    memset(histogram, 0, sizeof *histogram);
+    void *workspace = testing_device(NULL, 1 << 20, 0);
+    const gw_cuda_gcomp_request request = {NULL, result, {workspace, 1 << 20}, NULL};
+
+    testing_open(&cuda);
+    assert_int_equal(gw_gcomp_map_digest(t.map.levels, LEN, 12, t.digest), GW_OK);
+    testing_tensor_upload(&t);
+    void *cpu_workspace = testing_take(gw_gcomp_workspace_size(&codec));
+    const gw_workspace cpu = {cpu_workspace, gw_gcomp_workspace_size(&codec)};
+    assert_int_equal(gw_gcomp_histogram_init(&counts, &codec), GW_OK);
+    assert_int_equal(gw_gcomp_histogram_add(&counts, &codec, &t.cpu, &cpu), GW_OK);
+    assert_int_equal(counts.relative, 1);
+    assert_int_equal(gw_cuda_gcomp_histogram_add(&cuda, &codec, &t.device, histogram, &request), GW_OK);
+    assert_int_equal(testing_result(result).status, GW_OK);
+    gw_gcomp_source constant = t.cpu, device_constant = t.device;
+    constant.map = device_constant.map = NULL;
+    assert_int_equal(gw_gcomp_histogram_add(&counts, &codec, &constant, &cpu), GW_ERR_STATE);
+    assert_int_equal(gw_cuda_gcomp_histogram_add(&cuda, &codec, &device_constant, histogram, &request),
+                     GW_OK);
+    assert_int_equal(testing_result(result).status, GW_ERR_STATE);
+    uint8_t book[GW_GCOMP_BOOK_SIZE_MAX], *device_book = testing_device(NULL, sizeof book, 0);
+    uint32_t *device_book_size = testing_device(NULL, 4, 0);
+    gw_buffer out = {book, sizeof book, 0};
+    assert_int_equal(gw_gcomp_book_build(&counts, &out), GW_OK);
+    assert_int_equal(gw_cuda_gcomp_book_build(&cuda, &codec, histogram,
+                                              &(gw_cuda_gcomp_books){device_book, device_book_size, 1},
+                                              &(gw_cuda_gcomp_request){NULL, result, {NULL, 0}, NULL}),
+                     GW_OK);
+    assert_int_equal(testing_result(result).status, GW_OK);
+    assert_int_equal(*device_book_size, out.size);
+    assert_memory_equal(device_book, book, out.size);
+    /* The codebook in device memory is looked at there, that of the handle at once. */
+    const size_t bound = gw_gcomp_bound(&codec, LEN);
+    void *dst = testing_device(NULL, bound, 0);
+    gw_cuda_gcomp_device device = {NULL, NULL, device_book, device_book_size, 7, 8};
+    const gw_cuda_gcomp_request with_book = {&device, result, {workspace, 1 << 20}, NULL};
+    assert_int_equal(
+        gw_cuda_gcomp_encode(&cuda, &codec, &device_constant, &(gw_cuda_buffer){dst, bound}, &with_book),
+        GW_OK);
+    assert_int_equal(testing_result(result).status, GW_ERR_ARG);
+    assert_int_equal(gw_gcomp_install(&codec, 7, 8, book, out.size, 1), GW_OK);
+    assert_int_equal(
+        gw_cuda_gcomp_encode(&cuda, &codec, &device_constant, &(gw_cuda_buffer){dst, bound}, &request),
+        GW_ERR_ARG);
+    gw_buffer frame = {testing_take(bound), bound, 0};
+    assert_int_equal(gw_gcomp_encode(&codec, &constant, &frame, &cpu), GW_ERR_ARG);
+    assert_int_equal(gw_cuda_gcomp_encode(&cuda, &codec, &t.device, &(gw_cuda_buffer){dst, bound}, &request),
+                     GW_OK);
+    assert_int_equal(testing_result(result).status, GW_OK);
+    assert_int_equal(gw_gcomp_encode(&codec, &t.cpu, &frame, &cpu), GW_OK);
+    assert_int_equal(testing_result(result).size, frame.size);
+    assert_memory_equal(dst, frame.data, frame.size);
+    free(frame.data);
     free(cpu_workspace);
     testing_tensor_drop(&t);
     testing_free_all();
@@ -431,10 +610,9 @@ static void bad_arguments(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(equals_the_cpu),
-        cmocka_unit_test(codebooks),
-        cmocka_unit_test(batches_in_a_graph),
-        cmocka_unit_test(bad_arguments),
+        cmocka_unit_test(equals_the_cpu),     cmocka_unit_test(codebooks),
+        cmocka_unit_test(carried_frames),     cmocka_unit_test(relative_exponents),
+        cmocka_unit_test(batches_in_a_graph), cmocka_unit_test(bad_arguments),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
