@@ -522,9 +522,9 @@ GW_API GW_MUST_CHECK gw_status gw_gcomp_histogram_add(gw_gcomp_histogram *histog
                                                       const gw_workspace *workspace);
 
 /*
- * Builds the codebook of the counts, serialised as in docs/format.md section 5.1. Labels 0 and 1 always get
- * codes. Ranks that pool their counts (add both arrays, of equal base and relative) get equal
- * codebooks.
+ * Builds the codebook of the counts, serialised as in docs/format.md section 5.1. Label 1 always gets a
+ * code, and so do label 0 or, if zeros are masked, all classes of mask bytes. Ranks that pool their counts
+ * (add both arrays, of equal base and relative) get equal codebooks.
  *
  *   - book->capacity: GW_GCOMP_BOOK_SIZE_MAX always suffices
  *   - GW_OK: book->size is the size of the codebook
@@ -538,7 +538,7 @@ GW_API GW_MUST_CHECK gw_status gw_gcomp_book_build(const gw_gcomp_histogram *his
  * frames that name another one are refused with GW_ERR_TABLE, and so are those made with another codebook
  * under the same id and generation: a frame carries the codebook's CRC32C.
  *
- *   - book: must contain labels 0 and 1
+ *   - book: must contain label 1 and label 0 or, if zeros are masked, all classes of mask bytes
  *   - encode: 1: the handle encodes with it from now on, in one pass; 0: for decoding only
  *   - GW_OK; GW_ERR_ARG; GW_ERR_STATE; GW_ERR_TABLE (the book breaks a rule of docs/format.md section 5.1):
  *     the handle is unchanged

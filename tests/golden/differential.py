@@ -83,6 +83,10 @@ def main():
     if options.count >= 300 and (statuses["OK"] < 100 or statuses["CORRUPT"] < 20 or statuses["CHECKSUM"] < 5):
         print("too few frames of some kind")
         failures += 1
+    kinds = collections.Counter(vector.fields["levels"] for vector in vectors if vector.status == "OK")
+    if options.count >= 300 and min(kinds[name] for name in ("explicit", "derived", "carried")) < 15:
+        print("too few valid frames of some kind: %s" % dict(kinds))
+        failures += 1
     return 1 if failures else 0
 
 

@@ -1860,13 +1860,15 @@ class Reject:
             low = dtype.bias + 1
             largest = dtype.exponent_max + dtype.bias
 
-            def spoiled(name, bad, padding=bytes(4)):
+            def spoiled(name, bad):
+                """Blocks with a quantum are zero: it cuts nothing, so nothing else is wrong."""
+
                 def change(parts):
                     parts.quanta = bytes(bad)
 
-                self.spoiled(
-                    20, "quanta-%s-%s" % (name, dtype.name), change, format_, 200, book, (), values, [0] * 200, bytes(4)
-                )
+                part = [0 if bad[i // 64] else bits for i, bits in enumerate(values)]
+                name = "quanta-%s-%s" % (name, dtype.name)
+                self.spoiled(20, name, change, format_, 200, book, (), part, [0] * 200, bytes(4))
 
             spoiled("too-large", [0, 0, largest + 1, 0])
             spoiled("255", [255, 0, 0, 0])
@@ -2155,9 +2157,9 @@ class Reject:
         values = [half if i % 2 else 0 for i in range(200)]
         values[10] = FP16.bits(1, 0, 3)
         forced("dropped-bits-carried-fp16", fp16, Book({0: 1, 1: 2, 16: 2}), values, bytes([112, 0, 0, 0]))
-        # fp16: neither exponent nor mantissa under an ordinary label: in the planes, and where the quantum leaves the sign
-        # alone. The first chunk is one of subnormals without their digits, the second one of e = 1 whose codebook names
-        # the label of e = 0 instead.
+        # fp16: neither exponent nor mantissa under an ordinary label: in the planes, and where the quantum leaves the
+        # sign alone. The first chunk is one of subnormals without their digits, the second one of e = 1 whose codebook
+        # names the label of e = 0 instead.
         for name, quantum, label, value in (("carried", 0, 2, 1023), ("relative", 126, 19, FP16.bits(1, 1, 0))):
             cuts = [fp16.cut_of_quantum(quantum)] * 100
             drops = [fp16.drop_at(value >> 10 & 31, cut) for cut in cuts]

@@ -48,7 +48,25 @@ static void *vandalise(void *argument)
     return NULL;
 }
 
-static unsigned long run(gw_dtype dtype, int checksum, unsigned long rounds)
+/* Noise, or with `sparse` values of which most are zero. */
+static void make_values(uint8_t *values, gw_dtype dtype, int sparse)
+{
+    const size_t element = gw_dtype_size(dtype);
+    uint64_t state = (uint64_t)dtype;
+    for (size_t i = 0; i < VALUE_COUNT * element; i++) {
+        values[i] = (uint8_t)(gw_fuzz_random(&state) & (i % element == element - 1 ? 0xbf : 0xff));
+    }
+    for (size_t i = 0; sparse && i < VALUE_COUNT; i++) {
+        if (gw_fuzz_random(&state) % 8 != 0) {
+            memset(values + i * element, 0, element);
+        } else {
+            values[i * element + element - 1] = dtype == GW_FP16 ? 0x3c : 0x3f;
+        }
+    }
+}
+
+/* With `carried`: quanta, zero masks and deep cuts. */
+static unsigned long run(gw_dtype dtype, int checksum, int carried, unsigned long rounds)
 {
     gw_gcomp_options options;
     gw_gcomp_options_init(&options, dtype);
@@ -56,15 +74,18 @@ static unsigned long run(gw_dtype dtype, int checksum, unsigned long rounds)
     options.preset = GW_GCOMP_SMALL;
     options.checksum = checksum;
     options.constant_drop = 6;
+    if (carried) {
+        options.levels = GW_GCOMP_CARRIED;
+        options.deep_cut = 1;
+        options.block_log2 = 6;
+        options.target_nmse = 0.1f;
+    }
     static gw_gcomp codec;
     FUZZ_CHECK(gw_gcomp_init(&codec, &options) == GW_OK);
 
     size_t element = gw_dtype_size(dtype);
     uint8_t *values = (uint8_t *)gw_fuzz_buffer(GW_FUZZ_VALUES, VALUE_COUNT * element, 0);
-    uint64_t state = (uint64_t)dtype;
-    for (size_t i = 0; i < VALUE_COUNT * element; i++) {
-        values[i] = (uint8_t)(gw_fuzz_random(&state) & (i % element == element - 1 ? 0xbf : 0xff));
-    }
+    make_values(values, dtype, carried);
     gw_workspace workspace = {NULL, gw_gcomp_workspace_size(&codec)};
     workspace.data = gw_fuzz_buffer(GW_FUZZ_WORKSPACE, workspace.size, 0xd7);
     gw_buffer frame = {NULL, gw_gcomp_bound(&codec, VALUE_COUNT), 0};
@@ -116,9 +137,11 @@ int main(int argc, char **argv)
         gw_fuzz_place_at_end(at_end);
         for (gw_dtype dtype = GW_FP32; dtype <= GW_FP16; dtype++) {
             for (int checksum = 0; checksum < 2; checksum++) {
-                unsigned long refused = run(dtype, checksum, rounds);
-                printf("dtype %d, checksum %d: %lu of %lu decodes refused\n", (int)dtype, checksum, refused,
-                       rounds);
+                for (int carried = 0; carried < 2; carried++) {
+                    unsigned long refused = run(dtype, checksum, carried, rounds);
+                    printf("dtype %d, checksum %d, carried %d: %lu of %lu decodes refused\n", (int)dtype,
+                           checksum, carried, refused, rounds);
+                }
             }
         }
     }
