@@ -18,8 +18,8 @@ typedef struct gw_codec_request {
     gw_gcomp_options options;
     int has_rounding, has_deep_cut, has_block_log2;
     gw_npy_u2 u2;
-    gw_dtype convert; /* 0, or round fp32 values to this type first */
-    int has_drop;     /* --drop: a constant drop instead of a map */
+    gw_dtype convert;   /* 0, or round fp32 values to this type first */
+    int has_drop;       /* --drop: a constant drop instead of a map */
     double target_bits; /* --target-bits: rate control chooses the tolerance; else 0 */
     float wire_scale;
     uint64_t seed, first_element;
