@@ -8,6 +8,7 @@
 #include "cli_common.h"
 #include "dtype_convert.h"
 #include "optimizer_update.h"
+#include "parallel_tasks.h"
 #include "rate_plot.h"
 #include "rate_run.h"
 
@@ -45,7 +46,10 @@ enum {
     KEY_ROUNDING,
     KEY_WIRE_SCALE,
     KEY_SEED,
-    KEY_CONVERT
+    KEY_CONVERT,
+    KEY_AS,
+    KEY_BACKEND,
+    KEY_JSON
 };
 
 static const struct argp_option rate_options[] = {
@@ -62,6 +66,11 @@ static const struct argp_option rate_options[] = {
      "Value in the frame / gradient that the optimizer uses: N for a plain sum of N workers (default 1)", 0},
     {"seed", KEY_SEED, "N", 0, "Seed of stochastic rounding (default 0)", 0},
     {"convert", KEY_CONVERT, "TYPE", 0, "Round fp32 input to bf16 or fp16 (nearest even) first", 0},
+    {"as", KEY_AS, "OPTIMIZER", 0, "Use another optimizer with the hyperparameters of the snapshot, e.g. sgd",
+     0},
+    {"backend", KEY_BACKEND, "NAME[,NAME]", 0, "Permitted backends (default: all that the machine has)", 0},
+    {"threads", 'T', "N", 0, "Threads of all but the prediction (default 1; 0 = all CPUs)", 0},
+    {"json", KEY_JSON, NULL, 0, "Print one JSON object instead of a table", 0},
     {0},
 };
 
@@ -112,14 +121,40 @@ static error_t encode_parse(int key, char *text, rate_arguments *arguments, stru
     return 0;
 }
 
+static error_t run_parse(int key, char *text, rate_arguments *arguments, struct argp_state *state)
+{
+    gw_codec_request *request = &arguments->request;
+    uint64_t threads = 0;
+    switch (key) {
+    case KEY_AS:
+        request->as = gw_optimizer_from_name(text);
+        if (request->as == 0) {
+            argp_error(state, "--as: '%s' is not an optimizer", text);
+        }
+        break;
+    case KEY_BACKEND:
+        gw_cli_parse_backends(state, text, &request->backends);
+        break;
+    case 'T':
+        if (gw_cli_parse_u64(text, 0, GW_CLI_THREADS_MAX, &threads) != 0) {
+            argp_error(state, "--threads: '%s' is not an integer from 0 to %d", text, GW_CLI_THREADS_MAX);
+        }
+        request->threads = threads == 0 ? gw_parallel_cpu_count() : (unsigned)threads;
+        break;
+    case KEY_JSON:
+        request->json = 1;
+        break;
+    default:
+        return encode_parse(key, text, arguments, state);
+    }
+    return 0;
+}
+
 static error_t rate_parse(int key, char *text, struct argp_state *state)
 {
     static const char *const switches[] = {"off", "on", NULL};
     rate_arguments *arguments = state->input;
     switch (key) {
-    case ARGP_KEY_INIT:
-        state->child_inputs[0] = &arguments->request;
-        break;
     case KEY_NOISE:
         arguments->is_noise = 1;
         break;
@@ -141,15 +176,10 @@ static error_t rate_parse(int key, char *text, struct argp_state *state)
         }
         break;
     default:
-        return encode_parse(key, text, arguments, state);
+        return run_parse(key, text, arguments, state);
     }
     return 0;
 }
-
-static const struct argp_child rate_children[] = {
-    {&gw_codec_run_argp, 0, "Running:", 3},
-    {NULL, 0, NULL, 0},
-};
 
 static const struct argp rate_argp = {
     rate_options,
@@ -163,7 +193,7 @@ static const struct argp rate_argp = {
     "error over the sum of second moments; the most by which a parameter moves, as a share of |num| "
     "(tolerance, a bound) or of itself (noise, measured). Exit codes: 0 done, 1 bad input, 2 bad command "
     "line, 3 input or output failed.",
-    rate_children,
+    NULL,
     NULL,
     NULL,
 };
@@ -424,6 +454,7 @@ int gw_cmd_rate(int argc, char **argv)
     gw_codec_request_init(&arguments.request);
     arguments.request.options.levels = GW_GCOMP_DERIVED;
     arguments.request.options.rounding = GW_GCOMP_STOCHASTIC;
+    arguments.request.has_rounding = 1;
     arguments.deep_cut = -1;
     gw_cli_parse(&rate_argp, argc, argv, 0, &arguments);
 
@@ -441,7 +472,9 @@ int gw_cmd_rate(int argc, char **argv)
         return gw_cli_error(GW_CLI_USAGE, arguments.plot, "is an input file; draw elsewhere");
     }
     tensor.options.deep_cut =
-        arguments.deep_cut >= 0 ? arguments.deep_cut : arguments.is_noise || tensor.snapshot.state.v == NULL;
+        arguments.deep_cut >= 0
+            ? arguments.deep_cut
+            : arguments.is_noise || !gw_optimizer_has_second_moment(tensor.snapshot.optimizer.kind);
     if (arguments.is_noise) {
         tensor.options.tolerance_bits = NOISE_TOLERANCE_BITS;
     }

@@ -388,6 +388,12 @@ static const char *request_contradiction(const gw_codec_request *request, const 
     if (request->noise > 0 && !gw_optimizer_has_second_moment(snapshot->optimizer.kind)) {
         return "--noise needs an optimizer with a second moment: adagrad, rmsprop, adam or adamw";
     }
+    if (request->target_bits > 0 &&
+        (has_limit || snapshot == NULL || request->has_drop || options->levels != GW_GCOMP_DERIVED)) {
+        return "--target-bits needs a snapshot and --levels derived, without --drop; it chooses the "
+               "tolerance, "
+               "so --tolerance-bits and --noise do not go with it";
+    }
     if (!carried && (options->target_nmse > 0 || request->has_block_log2)) {
         return "--target-nmse and --block-log2 need --levels carried";
     }
@@ -406,6 +412,12 @@ static const char *request_contradiction(const gw_codec_request *request, const 
     return NULL;
 }
 
+/* Whether more may be lost than the rounding of fp32 parameters hides. */
+static int is_coarse(const gw_codec_request *request)
+{
+    return request->options.tolerance_bits < 23 || request->noise > 0 || request->target_bits > 0;
+}
+
 /* Deep cut where it was not asked for. */
 static int deep_cut_default(const gw_codec_request *request, const gw_snapshot *snapshot)
 {
@@ -417,7 +429,7 @@ static int deep_cut_default(const gw_codec_request *request, const gw_snapshot *
                             options->cap == UINT32_MAX && !request->has_drop;
     return is_possible && snapshot != NULL &&
            (request->noise > 0 ||
-            (options->tolerance_bits < 23 && !gw_optimizer_has_second_moment(snapshot->optimizer.kind)));
+            (is_coarse(request) && !gw_optimizer_has_second_moment(snapshot->optimizer.kind)));
 }
 
 int gw_codec_request_init_handle(const gw_codec_request *request, gw_dtype dtype, const gw_snapshot *snapshot,
@@ -430,7 +442,7 @@ int gw_codec_request_init_handle(const gw_codec_request *request, gw_dtype dtype
     if (contradiction != NULL) {
         return gw_cli_error(GW_CLI_USAGE, NULL, "%s", contradiction);
     }
-    if (!request->has_rounding && (options->tolerance_bits < 23 || request->noise > 0)) {
+    if (!request->has_rounding && is_coarse(request)) {
         options->rounding = GW_GCOMP_STOCHASTIC;
     }
     if (!request->has_deep_cut) {

@@ -56,10 +56,6 @@ int gw_rate_run(gw_gcomp_rate *rate, gw_gcomp_rate_kind kind, const gw_gcomp *co
 int gw_rate_choose(gw_tensor_input *tensor, double target_bits)
 {
     gw_gcomp_rate rate;
-    if (tensor->source.map == NULL || tensor->options.levels != GW_GCOMP_DERIVED) {
-        return gw_cli_error(GW_CLI_USAGE, tensor->name,
-                            "--target-bits needs a snapshot, --levels derived and no --drop");
-    }
     int result = gw_rate_run(&rate, GW_GCOMP_RATE_TOLERANCE, &tensor->codec, &tensor->source, tensor->name);
     if (result != GW_CLI_OK) {
         return result;

@@ -24,9 +24,9 @@ gw_status gw_rate_map_make(gw_map_run *run, const gw_rate_map *from, const gw_gc
 int gw_rate_run(gw_gcomp_rate *rate, gw_gcomp_rate_kind kind, const gw_gcomp *codec,
                 const gw_gcomp_source *source, const char *name);
 
-/* Sets options.tolerance_bits and the handle of a prepared tensor to the largest tolerance with at most
- * target_bits bits a value by the prediction, and tensor->predicted_size. Returns an exit code and prints
- * messages. */
+/* Sets options.tolerance_bits and the handle of a tensor with a tolerance map to the largest tolerance with
+ * at most target_bits bits a value by the prediction, and tensor->predicted_size. Returns an exit code and
+ * prints messages. */
 int gw_rate_choose(gw_tensor_input *tensor, double target_bits);
 
 #endif

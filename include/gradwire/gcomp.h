@@ -591,11 +591,13 @@ GW_API GW_MUST_CHECK gw_status gw_gcomp_rate_init(gw_gcomp_rate *rate, gw_gcomp_
  *   - codec: derived levels, step 1, the largest cap, and no installed codebook for encoding. Rounding,
  *     deep_cut, preset, chunk_log2, strict and checksum are those of the encode that is predicted
  *   - TOLERANCE: the map has no noise limit; tolerance_bits of the codec does not matter
- *   - NOISE: the map was made with noise = 1, noise_only and the tolerance_bits of the codec. A map with both
- *     limits has no curve: only one of its limits would change. Take one pass with a map of each limit, and
- *     the larger one of the sizes
- *   - the size is within 3 % of what gw_gcomp_encode() makes where that is at least 0.3 bits a value and the
- *     frame has some chunks. The zeros of a stochastic encode are those of the source's seed and counters
+ *   - NOISE: the map was made with noise = 1, noise_only and the tolerance_bits of the codec
+ *   - a map with both limits has no curve: only one of its limits would change. Take one pass with a map of
+ *     each limit: a frame of both is at least as large as the larger one
+ *   - preset small: the size is that of the frame that gw_gcomp_encode() makes of this source, and nonzeros
+ *     are those of its values. Preset fast: within 3 % of it where it is at least 0.3 bits a value (padding
+ *     of runs is estimated). NOISE: a map made for the noise limit of an odd point differs a little, which
+ *     changes sizes by up to 1 %. The result does not depend on the backends
  *   - pieces of a frame may be added one by one if they start at its groups (gw_gcomp_range_align()) and have
  *     first_element set: cost and nonzeros are then those of the whole
  *   - GW_OK; GW_ERR_ARG (also: no map); GW_ERR_STATE; GW_ERR_LIMIT; GW_ERR_WORKSPACE; GW_ERR_OPTION (a codec

@@ -258,8 +258,9 @@ static void add_points(gw_gcomp_rate *rate, const gw_encoding *e, const gw_rate_
     }
 }
 
-static void add_group(gw_gcomp_rate *rate, gw_encoding *e, uint64_t first)
+static void add_group(gw_gcomp_rate *rate, gw_encoding *e, uint64_t first, gw_rate_place *place)
 {
+    const gw_rate_place start = *place;
     const size_t size = gw_traits_of(e->rule.dtype)->size, chunk_len = (size_t)1 << e->info.chunk_log2;
     const uint64_t at = first << e->info.chunk_log2;
     const uint64_t len = gw_min_u64(e->info.len - at, gw_group_chunks(e->codec) * (uint64_t)chunk_len);
@@ -279,9 +280,10 @@ static void add_group(gw_gcomp_rate *rate, gw_encoding *e, uint64_t first)
         t->book_period = GW_SAMPLE_RUN_LEN * sample_blocks(e, group.len);
         t->relative_period = GW_SAMPLE_RUN_LEN * gw_power_of_two(group.len / 1024);
         GW_MEMSET(t->sample, 0, sizeof *t->sample);
+        *place = start;
         for (size_t i = 0; i < group.len; i += chunk_len) {
             const gw_span chunk = gw_group_span(e, &group, i, gw_min_size(group.len - i, chunk_len));
-            gw_rate_count(t, &chunk, &e->rule, &family);
+            gw_rate_count(t, &chunk, &e->rule, &family, place);
         }
         gw_rate_sum_steps(&t->all, family.points);
         gw_rate_sum_steps(t->sample, family.points);
@@ -319,8 +321,9 @@ gw_status gw_gcomp_rate_add(gw_gcomp_rate *rate, const gw_gcomp *codec, const gw
     if (source->map == NULL) {
         return GW_ERR_ARG;
     }
+    gw_rate_place place = {source->segment_count == 0 ? NULL : source->segments, 0};
     for (uint64_t first = 0; first < e.info.chunk_count; first += gw_group_chunks(e.codec)) {
-        add_group(rate, &e, first);
+        add_group(rate, &e, first, &place);
     }
     rate->len += source->len;
     rate->front_size += e.info.payload_offset - GW_FRAME_ENTRY_SIZE * e.info.chunk_count;

@@ -318,22 +318,30 @@ static uint32_t samples_of(const gw_rate_tables *t, size_t i)
            ((at & (t->relative_period - 1)) < GW_SAMPLE_RUN_LEN ? 1u << 16 : 0);
 }
 
-void gw_rate_count(gw_rate_tables *t, const gw_span *chunk, const gw_round_rule *rule,
-                   const gw_rate_family *family)
+/* A chunk being counted. */
+typedef struct counting {
+    const gw_span *chunk;
+    const gw_round_rule *rule;
+    const gw_rate_family *family;
+    uint8_t toggles[GW_RATE_SLOTS], any[GW_RATE_SLOTS];
+} counting;
+
+/* Counts values [at, at + len) of the chunk, whose random stream has this seed and this first element. */
+static void count_part(gw_rate_tables *t, counting *c, size_t at, size_t len, gw_gcomp_segment stream)
 {
+    const gw_round_rule *rule = c->rule;
     const gw_traits *traits = gw_traits_of(rule->dtype);
-    const settings s = {traits, rule->rounding, rule->deep, (int32_t)family->points,
+    const settings s = {traits, rule->rounding, rule->deep, (int32_t)c->family->points,
                         127 - traits->exponent_bias};
-    const uint8_t *values = (const uint8_t *)chunk->values;
+    const uint8_t *values = (const uint8_t *)c->chunk->values;
     const uint32_t sign_bit = 1u << (8 * traits->size - 1);
-    uint8_t toggles[GW_RATE_SLOTS] = {0}, any[GW_RATE_SLOTS] = {0};
     uint32_t random[4] = {0};
-    for (size_t i = 0; i < chunk->len; i++) {
-        const uint64_t element = chunk->element + i;
+    for (size_t i = at; i < at + len; i++) {
+        const uint64_t element = stream.first_element + (i - at);
         const uint32_t bits = traits->size == 4 ? gw_load32(values + 4 * i) : gw_load16(values + 2 * i);
-        if (rule->rounding == GW_GCOMP_STOCHASTIC && (i == 0 || (element & 3) == 0)) {
+        if (rule->rounding == GW_GCOMP_STOCHASTIC && (i == at || (element & 3) == 0)) {
             const uint64_t quad = element >> 2;
-            gw_philox4x32(random, rule->seed, (uint32_t)quad, (uint32_t)(quad >> 32), rule->step_index,
+            gw_philox4x32(random, stream.seed, (uint32_t)quad, (uint32_t)(quad >> 32), rule->step_index,
                           rule->rank_hop);
         }
         const uint32_t magnitude = bits & (sign_bit - 1), exponent = magnitude >> traits->mantissa_bits;
@@ -342,19 +350,43 @@ void gw_rate_count(gw_rate_tables *t, const gw_span *chunk, const gw_round_rule 
         const int is_flushed =
             rule->strict ? bits == 0 : magnitude == 0 || (exponent == 0 && !traits->keeps_subnormals);
         if (!is_flushed) {
-            const uint32_t k = chunk->levels[i];
-            const item it = {magnitude, random[element & 3],      quantum_of(k, element, family),
-                             toggles,   (uint8_t)(1u << (i & 7)), rule->strict && bits != magnitude,
-                             samples};
+            const uint32_t k = c->chunk->levels[i];
+            const item it = {
+                magnitude,  random[element & 3],      quantum_of(k, c->chunk->element + i, c->family),
+                c->toggles, (uint8_t)(1u << (i & 7)), rule->strict && bits != magnitude,
+                samples};
             count_value(t, &it, k, magnitude == 0, &s);
         }
-        if ((i & 7) == 7 || i + 1 == chunk->len) {
-            count_mask(t, toggles, any, s.points, samples & 1);
+        if ((i & 7) == 7 || i + 1 == c->chunk->len) {
+            count_mask(t, c->toggles, c->any, s.points, samples & 1);
         }
     }
+}
+
+void gw_rate_count(gw_rate_tables *t, const gw_span *chunk, const gw_round_rule *rule,
+                   const gw_rate_family *family, gw_rate_place *place)
+{
+    counting c = {chunk, rule, family, {0}, {0}};
+    for (size_t at = 0; at < chunk->len;) {
+        gw_gcomp_segment stream = {rule->seed, chunk->element, 0};
+        size_t len = chunk->len;
+        if (place->segments != NULL) {
+            if (place->before >= place->segments->len) {
+                place->before -= place->segments->len;
+                place->segments++;
+                continue;
+            }
+            stream = *place->segments;
+            stream.first_element += place->before;
+            len = (size_t)gw_min_u64(chunk->len - at, stream.len - place->before);
+            place->before += len;
+        }
+        count_part(t, &c, at, len, stream);
+        at += len;
+    }
     t->len += chunk->len;
-    for (int32_t i = 0; i < s.points; i++) {
-        t->chunks[i] += any[i] != 0;
+    for (uint32_t i = 0; i < family->points; i++) {
+        t->chunks[i] += c.any[i] != 0;
     }
 }
 

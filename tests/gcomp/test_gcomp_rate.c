@@ -338,6 +338,28 @@ static void test_pooled_halves_equal_the_whole(void **state)
     }
 }
 
+/* Segments end anywhere, within bytes of the zero mask too; some are empty. */
+static void test_segments_are_exact(void **state)
+{
+    (void)state;
+    fixture f;
+    gw_gcomp_rate rate;
+    const size_t len = 60001;
+    const gw_gcomp_segment segments[5] = {{1, 7, 3}, {2, 0, 0}, {9, 1, 20002}, {4, 5, 39995}, {3, 0, 1}};
+    const gw_gcomp_options options = options_of(GW_FP32, GW_GCOMP_SMALL, GW_GCOMP_STOCHASTIC, 1);
+    shape_make(&f, SHAPE_LAYERS, len);
+    f.source.segments = segments;
+    f.source.segment_count = 5;
+    rate_of(&rate, GW_GCOMP_RATE_TOLERANCE, &options, &f.source);
+    for (uint32_t t = 3; t <= 23; t += 5) {
+        outcome result;
+        run_tolerance(&result, &rate, &options, &f.source, t);
+        assert_int_equal(result.predicted, result.encoded);
+        assert_int_equal(result.nonzeros, result.nonzeros_decoded);
+    }
+    fixture_free(&f);
+}
+
 /* A map of second moments with this noise limit, for a codec of tolerance 6. */
 static void noise_map(fixture *f, const float *v, size_t len, float noise)
 {
@@ -454,10 +476,15 @@ static void test_arguments(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_preset_small_is_exact), cmocka_unit_test(test_shapes_are_close),
-        cmocka_unit_test(test_samples_are_close),     cmocka_unit_test(test_errors_are_close),
-        cmocka_unit_test(test_choice_fits),           cmocka_unit_test(test_pooled_halves_equal_the_whole),
-        cmocka_unit_test(test_noise_is_close),        cmocka_unit_test(test_arguments),
+        cmocka_unit_test(test_preset_small_is_exact),
+        cmocka_unit_test(test_shapes_are_close),
+        cmocka_unit_test(test_samples_are_close),
+        cmocka_unit_test(test_errors_are_close),
+        cmocka_unit_test(test_choice_fits),
+        cmocka_unit_test(test_pooled_halves_equal_the_whole),
+        cmocka_unit_test(test_segments_are_exact),
+        cmocka_unit_test(test_noise_is_close),
+        cmocka_unit_test(test_arguments),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
