@@ -448,6 +448,26 @@ GW_KERNEL(gw_device_gcomp_histogram_items, gw_gcomp_histogram_params, 256, 1)
     }
 }
 
+/* Results of all items and chunks of their histograms, when all `units` chunks are counted; chunks_before: of
+ * the histogram of a single item. By one block. */
+GW_DEVICE void gw_histogram_report(const gw_gcomp_histogram_params &p, uint64_t chunks_before, uint64_t units)
+{
+    GW_NO_UNROLL
+    for (uint32_t i = threadIdx.x; i < p.item_count; i += GW_THREADS) {
+        const gw_cuda_gcomp_item &item = gw_item_of(p.items, p.item, i);
+        const uint32_t status = gw_histogram_status(p, item);
+        if (status != GW_OK) {
+            gw_item_fail(item, status);
+            continue;
+        }
+        /* Items that share a histogram write the same. */
+        ((gw_cuda_gcomp_histogram *)item.dst)->chunk_count =
+            (p.items != nullptr ? p.chunks_before[i] : chunks_before) + units;
+        const gw_cuda_result result = {GW_OK, 0, 0, item.src_size, ~(uint64_t)0, 0};
+        *item.result = result;
+    }
+}
+
 /* Bins of values whose exponent is never turned. */
 template <uint32_t DTYPE> GW_DEVICE bool gw_is_single_bin(uint32_t bin)
 {
@@ -544,22 +564,8 @@ template <uint32_t DTYPE, bool DERIVED> GW_DEVICE void gw_histogram_all(const gw
         __threadfence();
     }
     __syncthreads();
-    if (s.status == 0) {
-        return;
-    }
-    GW_NO_UNROLL
-    for (uint32_t i = t; i < p.item_count; i += GW_THREADS) {
-        const gw_cuda_gcomp_item &item = gw_item_of(p.items, p.item, i);
-        const uint32_t status = gw_histogram_status(p, item);
-        if (status != GW_OK) {
-            gw_item_fail(item, status);
-            continue;
-        }
-        /* Items that share a histogram write the same. */
-        ((gw_cuda_gcomp_histogram *)item.dst)->chunk_count =
-            (p.items != nullptr ? p.chunks_before[i] : chunks_before) + units;
-        const gw_cuda_result result = {GW_OK, 0, 0, item.src_size, ~(uint64_t)0, 0};
-        *item.result = result;
+    if (s.status != 0) {
+        gw_histogram_report(p, chunks_before, units);
     }
 }
 
