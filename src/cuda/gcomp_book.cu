@@ -448,6 +448,41 @@ GW_KERNEL(gw_device_gcomp_histogram_items, gw_gcomp_histogram_params, 256, 1)
     }
 }
 
+/* Results of all items and chunks of their histograms, when all `units` chunks are counted; chunks_before: of
+ * the histogram of a single item. By one block. */
+GW_DEVICE void gw_histogram_report(const gw_gcomp_histogram_params &p, uint64_t chunks_before, uint64_t units)
+{
+    GW_NO_UNROLL
+    for (uint32_t i = threadIdx.x; i < p.item_count; i += GW_THREADS) {
+        const gw_cuda_gcomp_item &item = gw_item_of(p.items, p.item, i);
+        const uint32_t status = gw_histogram_status(p, item);
+        if (status != GW_OK) {
+            gw_item_fail(item, status);
+            continue;
+        }
+        /* Items that share a histogram write the same. */
+        ((gw_cuda_gcomp_histogram *)item.dst)->chunk_count =
+            (p.items != nullptr ? p.chunks_before[i] : chunks_before) + units;
+        const gw_cuda_result result = {GW_OK, 0, 0, item.src_size, ~(uint64_t)0, 0};
+        *item.result = result;
+    }
+}
+
+/* Notes in the histogram of the item whether its first group would have relative exponents. All chunks of an
+ * item come after its first, of number `chunk`, whatever histogram they are counted in. */
+template <uint32_t DTYPE>
+GW_DEVICE void gw_histogram_choose(gw_survey_state &s, const gw_gcomp_histogram_params &p,
+                                   const gw_cuda_rounder &r, uint64_t chunk)
+{
+    const gw_cuda_gcomp_item &item = gw_item_of(p.items, p.item, s.item);
+    const uint64_t group_len = (uint64_t)1 << gw_group_log2(p.codec);
+    const uint32_t relative =
+        gw_choose_relative<DTYPE>(s, r, 0, (uint32_t)(item.src_size < group_len ? item.src_size : group_len));
+    if (threadIdx.x == 0) {
+        gw_atomic_max64(&((gw_cuda_gcomp_histogram *)item.dst)->first_relative, ~(chunk << 1 | relative));
+    }
+}
+
 /* Bins of values whose exponent is never turned. */
 template <uint32_t DTYPE> GW_DEVICE bool gw_is_single_bin(uint32_t bin)
 {
@@ -500,15 +535,9 @@ template <uint32_t DTYPE, bool DERIVED> GW_DEVICE void gw_histogram_all(const gw
         const uint64_t first = (s.group - gw_first_of(p.chunk_first, s.item)) << log2;
         const uint64_t left = item.src_size - first;
         const uint32_t len = (uint32_t)(left < (uint64_t)1 << log2 ? left : (uint64_t)1 << log2);
-        /* All chunks of an item come after its first, whatever histogram they are counted in. */
         if (DERIVED && p.rounding.deep && first == 0) {
-            const uint64_t group_len = (uint64_t)1 << gw_group_log2(p.codec);
-            const uint32_t relative = gw_choose_relative<DTYPE>(
-                s, r, 0, (uint32_t)(item.src_size < group_len ? item.src_size : group_len));
-            if (t == 0) {
-                const uint64_t before = p.items != nullptr ? p.chunks_before[s.item] : chunks_before;
-                gw_atomic_max64(&histogram->first_relative, ~((before + s.group) << 1 | relative));
-            }
+            const uint64_t before = p.items != nullptr ? p.chunks_before[s.item] : chunks_before;
+            gw_histogram_choose<DTYPE>(s, p, r, before + s.group);
         }
         const uint64_t classes =
             gw_survey<DTYPE, DERIVED>(s, r, first, len, 64, [&](uint32_t bin, uint32_t k, int32_t drop_base) {
@@ -544,22 +573,8 @@ template <uint32_t DTYPE, bool DERIVED> GW_DEVICE void gw_histogram_all(const gw
         __threadfence();
     }
     __syncthreads();
-    if (s.status == 0) {
-        return;
-    }
-    GW_NO_UNROLL
-    for (uint32_t i = t; i < p.item_count; i += GW_THREADS) {
-        const gw_cuda_gcomp_item &item = gw_item_of(p.items, p.item, i);
-        const uint32_t status = gw_histogram_status(p, item);
-        if (status != GW_OK) {
-            gw_item_fail(item, status);
-            continue;
-        }
-        /* Items that share a histogram write the same. */
-        ((gw_cuda_gcomp_histogram *)item.dst)->chunk_count =
-            (p.items != nullptr ? p.chunks_before[i] : chunks_before) + units;
-        const gw_cuda_result result = {GW_OK, 0, 0, item.src_size, ~(uint64_t)0, 0};
-        *item.result = result;
+    if (s.status != 0) {
+        gw_histogram_report(p, chunks_before, units);
     }
 }
 
