@@ -193,8 +193,10 @@ typedef struct gw_gcomp_options {
     int deep_cut;
     uint32_t
         block_log2; /* carried: log2 of the values that share a quantum, 6..14 and <= chunk_log2; default 9 */
-    /* carried: if > 0 (at most 1), the encoder chooses the quantum of a block such that its expected squared
-     * error is at most this share of the sum of its squares; a source with a map or quanta does not use it */
+    /* carried: 0, or a normal number of at most 1: the encoder chooses the quantum of a block such that the
+     * expected squared error is at most this share of the sum of its squares, for values that are spread
+     * evenly over their quantum (at worst 3 times that; stochastic 1.5 times). A source with a map or quanta
+     * does not use it */
     float target_nmse;
     uint32_t chunk_log2; /* 12..15, default 14 */
     int strict;          /* 1: keep -0, subnormals, NaN payloads bit for bit */
@@ -249,10 +251,12 @@ typedef struct gw_gcomp_source {
     uint32_t step_index;    /* training step */
     uint16_t rank, hop;
     /* Carried without a map: the quantum of every block as the exponent field of an fp32, 0 = nothing is cut;
-     * ceil(len / 2^block_log2) bytes. NULL: target_nmse of the options */
+     * ceil(len / 2^block_log2) bytes, not read if there is a map. Above 254 (fp16: 142) counts as that; more
+     * than 62 below the largest of the chunk counts as 0. NULL: target_nmse of the options */
     const uint8_t *quanta;
     /* If segment_count > 0: seeds and elements by segment; seed and first_element are then not read. The
-     * lengths add up to len */
+     * lengths add up to len. Values are then rounded before anything else, so that an explicit value whose
+     * carry enters the exponent has the level of the rounded value. Not on CUDA: GW_ERR_UNSUPPORTED */
     const gw_gcomp_segment *segments;
     size_t segment_count;
 } gw_gcomp_source;
@@ -391,7 +395,7 @@ typedef struct gw_gcomp_target {
     uint64_t len;       /* out: number of values written, 0 on failure */
     uint64_t bad_chunk; /* out: the lowest bad chunk, UINT64_MAX unless a chunk is to blame */
     /* in: every decoded value is multiplied by it before it is stored or added (docs/numerics.md section 5);
-     * 0 and 1: not. A normal number, else GW_ERR_ARG. Ignored by gw_gcomp_decode_add_encode() */
+     * 0 and 1: not. A normal number, else GW_ERR_ARG. So a target that is not zeroed must set it */
     float scale;
     size_t bad_frame; /* out, gw_gcomp_decode_add_frames() only: index of the frame to blame, else 0 */
 } gw_gcomp_target;
@@ -515,7 +519,8 @@ typedef struct gw_gcomp_histogram {
 GW_API GW_MUST_CHECK gw_status gw_gcomp_histogram_init(gw_gcomp_histogram *histogram, const gw_gcomp *codec);
 
 /* Counts the labels of a source as gw_gcomp_encode() would make them. GW_OK; GW_ERR_ARG; GW_ERR_STATE (handle
- * not initialised, or of another dtype or kind of levels than the histogram); GW_ERR_LIMIT; GW_ERR_WORKSPACE.
+ * not initialised, or of another dtype or kind of levels than the histogram, or a source without a map for a
+ * histogram of relative exponents); GW_ERR_LIMIT; GW_ERR_WORKSPACE.
  * On failure the histogram is unchanged. */
 GW_API GW_MUST_CHECK gw_status gw_gcomp_histogram_add(gw_gcomp_histogram *histogram, const gw_gcomp *codec,
                                                       const gw_gcomp_source *source,
@@ -539,7 +544,8 @@ GW_API GW_MUST_CHECK gw_status gw_gcomp_book_build(const gw_gcomp_histogram *his
  * under the same id and generation: a frame carries the codebook's CRC32C.
  *
  *   - book: must contain label 1 and label 0 or, if zeros are masked, all classes of mask bytes
- *   - encode: 1: the handle encodes with it from now on, in one pass; 0: for decoding only
+ *   - encode: 1: the handle encodes with it from now on, in one pass; 0: for decoding only. With relative
+ *     exponents it encodes derived sources with a map only: without one they are refused (GW_ERR_ARG)
  *   - GW_OK; GW_ERR_ARG; GW_ERR_STATE; GW_ERR_TABLE (the book breaks a rule of docs/format.md section 5.1):
  *     the handle is unchanged
  */

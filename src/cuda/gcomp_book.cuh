@@ -286,7 +286,7 @@ GW_DEVICE bool gw_cuda_is_mask_better(uint32_t count, uint32_t mask_count, uint3
                                       uint64_t overhead, uint32_t *sums)
 {
     const uint32_t t = threadIdx.x;
-    if (4 * (uint64_t)zeros < len) {
+    if (2 * (uint64_t)zeros < len) {
         return false;
     }
     const uint32_t of_class = t < GW_MASK_CLASSES ? mask_count : 0;

@@ -232,12 +232,11 @@ GW_DEVICE gw_rounded gw_round_value(const gw_cuda_rounder &r, int32_t drop_base,
     uint32_t rounded = (magnitude + (half & r.rule.nearest) + (random & cut & r.rule.stochastic)) & ~cut;
     /* A carry out of the largest finite exponent truncates instead. */
     rounded = rounded >> type::M >= type::SPECIAL ? magnitude & ~cut : rounded;
-    if (type::IS_FP16 && rounded == 0 && !r.rule.strict) {
-        sign = 0;
-    }
-
     if (DERIVED && r.rule.deep && !whole && magnitude != 0 &&
         gw_cut_deep<DTYPE>(r, drop_base, magnitude, k, random, &rounded) && rounded == 0) {
+        sign = 0;
+    }
+    if (type::IS_FP16 && rounded == 0 && !r.rule.strict) {
         sign = 0;
     }
 

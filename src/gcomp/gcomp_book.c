@@ -86,8 +86,8 @@ gw_status gw_gcomp_histogram_add(gw_gcomp_histogram *histogram, const gw_gcomp *
         gw_group group = {first, (const uint8_t *)source->values + (size_t)at * size, (size_t)len, 0, 0, 0,
                           {0}};
         gw_group_begin(&e, &group);
-        if (histogram->relative == HISTOGRAM_UNKNOWN && !e.rule.constant) {
-            gw_group_choose_relative(&e, &group);
+        if (histogram->relative == HISTOGRAM_UNKNOWN) {
+            gw_group_choose_relative(&e, &group); /* none without a map */
             histogram->relative = e.rule.relative;
         }
         e.rule.relative = histogram->relative == 1;

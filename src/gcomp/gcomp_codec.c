@@ -27,6 +27,13 @@ void gw_gcomp_options_init(gw_gcomp_options *options, gw_dtype dtype)
     options->len_max = GW_FRAME_LEN_MAX;
 }
 
+/* 0 or a normal number of at most 1. */
+static int is_nmse(float x)
+{
+    const uint32_t bits = gw_bits_from_float(x);
+    return bits == 0 || (bits >= 0x00800000u && bits <= 0x3f800000u);
+}
+
 /* Replaces the defaults of step and cap and rounds cap and constant_drop to what docs/format.md section 2
  * allows. */
 static gw_status resolve(gw_gcomp_options *o)
@@ -61,7 +68,7 @@ static gw_status resolve(gw_gcomp_options *o)
     }
     if (o->levels == GW_GCOMP_CARRIED &&
         (o->block_log2 < GW_BLOCK_LOG2_MIN || o->block_log2 > GW_BLOCK_LOG2_MAX ||
-         o->block_log2 > o->chunk_log2 || !(o->target_nmse >= 0 && o->target_nmse <= 1))) {
+         o->block_log2 > o->chunk_log2 || !is_nmse(o->target_nmse))) {
         return GW_ERR_OPTION;
     }
     o->constant_drop = gw_min_u32(o->constant_drop, o->cap);

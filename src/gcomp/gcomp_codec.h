@@ -161,6 +161,13 @@ static inline int gw_info_needs_map(const gw_gcomp_info *info)
     return info->levels == GW_GCOMP_DERIVED && !info->constant;
 }
 
+/* 1 if a frame of this info, whose map may never have been looked at, can be decoded with the map. */
+static inline int gw_info_fits_map(const gw_gcomp_info *info, const gw_gcomp_map *map)
+{
+    return !gw_info_needs_map(info) ||
+           (map != NULL && map->len == info->len && (info->len == 0 || map->levels != NULL));
+}
+
 /* Prepares to decode a checked frame. */
 gw_status gw_decoding_begin(gw_decoding *decoding, const gw_codec *codec, const gw_gcomp_frame *frame,
                             const gw_gcomp_info *info, const gw_workspace *workspace);

@@ -103,8 +103,7 @@ static gw_status decode_range(const gw_gcomp *codec, const gw_gcomp_frame *frame
     const gw_gcomp_map *map = frame->map;
     const uint64_t len = range_len(info, range);
     if (len == UINT64_MAX || frame->size < info->frame_size || info->dtype != inside->options.dtype ||
-        (gw_info_needs_map(info) &&
-         (map == NULL || map->len != info->len || (info->len != 0 && map->levels == NULL)))) {
+        !gw_info_fits_map(info, map)) {
         return GW_ERR_ARG;
     }
     gw_status status = mode == DECODE_VALIDATE ? GW_OK : check_target(target, frame, info, len);
@@ -216,9 +215,8 @@ static gw_status add_chunk_of_frames(const frame_list *list, uint64_t index, gw_
         gw_decoding d;
         gw_status status = gw_frame_read_header(&info, (const uint8_t *)frames[f].data, frames[f].size,
                                                 list->codec->options.len_max, 1);
-        if (status == GW_OK &&
-            (info.len != common->len || info.chunk_log2 != common->chunk_log2 ||
-             info.dtype != common->dtype || (gw_info_needs_map(&info) && frames[f].map == NULL))) {
+        if (status == GW_OK && (info.len != common->len || info.chunk_log2 != common->chunk_log2 ||
+                                info.dtype != common->dtype || !gw_info_fits_map(&info, frames[f].map))) {
             status = GW_ERR_CORRUPT;
         }
         if (status == GW_OK) {
@@ -284,6 +282,7 @@ gw_status gw_gcomp_decode_add_frames(const gw_gcomp *codec, const gw_gcomp_frame
         gw_gcomp_info info = common;
         info.frame_size = frames[f].size;
         status = check_target(target, &frames[f], &info, len);
+        target->bad_frame = status == GW_OK ? 0 : f;
     }
     if (status == GW_OK && (workspace == NULL || workspace->data == NULL)) {
         status = GW_ERR_ARG;

@@ -222,7 +222,7 @@ void gw_encode_chunk(gw_encoding *e, gw_group *group, uint64_t index, size_t at,
             return;
         }
     }
-    const size_t size = write_coded(e, len, split, dst + front_size, limit);
+    const size_t size = limit == 0 ? 0 : write_coded(e, len, split, dst + front_size, limit);
     if (size == 0) {
         write_raw(e, &chunk, dst);
         write_entry(e, index, GW_GCOMP_CHUNK_RAW, 0, raw_size,
