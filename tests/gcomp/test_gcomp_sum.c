@@ -416,7 +416,7 @@ static void scaled_decode(void **state)
     assert_int_equal(gw_gcomp_decode(&codec.codec, &sent, &target, &codec.work), GW_OK);
     for (size_t i = 0; i < COUNT; i++) {
         const float want = plain[i] * (1.0f / 3);
-        assert_true(scaled[i] == (fabsf(want) < 0x1p-126f ? 0 : want));
+        assert_true(scaled[i] == (fabsf(want) <= 0x1p-126f ? 0 : want));
     }
     test_buffer_free(&frame);
     test_codec_free(&codec);
