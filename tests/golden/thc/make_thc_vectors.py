@@ -132,7 +132,8 @@ def make_valid(m):
         ),
     }
     for name, (dtype, values) in rounded.items():
-        _, total = m.job(2, lambda w, n=len(values): [0] * (64 * n), base + ("--plain",), dtype)
+        zeros = [0] * (64 * len(values))
+        _, total = m.job(2, lambda w, zeros=zeros: zeros, base + ("--plain",), dtype)
         codes = [code for bits in values for code in (order_code(bits), order_code(bits ^ 0x80000000))]
         save("decode", f"rounding-{name}-sum", edit(total, 96, struct.pack(f"<{len(codes)}I", *codes)), "ok")
     mark = base + ("--nonfinite", "propagate")
