@@ -357,7 +357,7 @@ said, chunks of 2^14 values, one encode and decode.
 
 - **The tolerance is a dial from 9 or 10 bits to half a bit.** Each bit of t saves 0.5 to 0.9 bit a value down to t =
   12 and less below: 7.4 to 10.0 bits at t = 23, 2.7 to 3.0 at t = 14, 0.9 to 1.1 at t = 10, 0.5 to 0.6 at t = 8.
-  Preset fast needs up to 3.5 % more with a tolerance (less than small below t = 12 at times: its tables are fewer)
+  Preset fast needs up to 4 % more with a tolerance (less than small below t = 12 at times: its tables are fewer)
   and 2 to 6 % more with a noise limit.
 - **The deep cut is what leads below 3 bits.** Without it every value keeps sign and exponent: at t = 8 that is 2.6 to
   4.0 bits, with it 0.5 to 0.6. The error is then larger, too; at t = 23 it makes no difference. Explicit frames stay

@@ -113,51 +113,57 @@ static inline uint32_t count32(uint32_t x)
     return ((x + (x >> 4)) & 0x0f0f0f0fu) * 0x01010101u >> 24;
 }
 
-/* Merges `count` <= 32 values; left and right are advanced to their next labels. Returns the number of set
- * bits. */
-GW_TEMPLATE size_t merge_some(uint8_t *out, gw_child left, gw_child right, uint32_t bits, size_t count,
-                              int has_left, int has_right)
+/* Where a merge is: the next value, and the next label of the right child. Plain numbers, from which the
+ * compiler makes one address a label. */
+typedef struct merge_place {
+    size_t at, r;
+} merge_place;
+
+/* Merges `count` <= 32 values; `bits` are theirs. Returns the next place. */
+GW_TEMPLATE merge_place merge_some(uint8_t *out, gw_child left, gw_child right, uint32_t bits, size_t count,
+                                   merge_place place, int has_left, int has_right)
 {
-    size_t r = 0;
+    size_t r = place.r;
     for (size_t j = 0; j < count; j++) {
         const uint32_t bit = bits >> j & 1;
-        const uint8_t from_left = has_left ? left.labels[j - r] : left.label;
+        const uint8_t from_left = has_left ? left.labels[place.at + j - r] : left.label;
         const uint8_t from_right = has_right ? right.labels[r] : right.label;
-        out[j] = bit ? from_right : from_left;
+        out[place.at + j] = bit ? from_right : from_left;
         r += bit;
     }
-    return r;
+    const merge_place next = {place.at + count, r};
+    return next;
 }
 
 GW_TEMPLATE size_t merge_sides(uint8_t *out, gw_child left, gw_child right, const uint8_t *bitmap, size_t len,
                                int has_left, int has_right)
 {
-    size_t r = 0;
+    merge_place place = {0, 0};
     size_t at = 0;
     for (; at + 32 <= len; at += 32) {
         const uint32_t word = gw_load32(bitmap + at / 8);
         for (unsigned j = 0; j < 32; j += 8) {
             const uint32_t byte = word >> j & 255;
             if (has_left || has_right) {
-                r += merge_some(out + at + j, gw_child_after(left, at + j - r), gw_child_after(right, r),
-                                byte, 8, has_left, has_right);
+                place.at = at + j;
+                place = merge_some(out, left, right, byte, 8, place, has_left, has_right);
             } else {
                 const uint64_t mask = spread_bits(byte);
                 gw_store64(out + at + j,
                            (BYTES((uint64_t)left.label) & ~mask) | (BYTES((uint64_t)right.label) & mask));
             }
         }
-        r += has_left || has_right ? 0 : count32(word);
+        place.r += has_left || has_right ? 0 : count32(word);
     }
     if (at < len) {
         const uint32_t word = gw_load32(bitmap + at / 8);
         if (word >> (len - at) != 0) {
             return SIZE_MAX;
         }
-        r += merge_some(out + at, gw_child_after(left, at - r), gw_child_after(right, r), word, len - at,
-                        has_left, has_right);
+        place.at = at;
+        place = merge_some(out, left, right, word, len - at, place, has_left, has_right);
     }
-    return r;
+    return place.r;
 }
 
 size_t gw_merge_scalar(uint8_t *out, gw_child left, gw_child right, const uint8_t *bitmap, size_t len)
