@@ -127,20 +127,11 @@ static void build_book(gw_codebook *book, const gw_gcomp_histogram *histogram)
     for (uint32_t label = 0; label < GW_LABELS; label++) {
         len += weight[label];
     }
-    const gw_mask_choice choice = {weight, mask_weight, len, UINT64_MAX};
+    const gw_book_counts counts = {weight, mask_weight, len, UINT64_MAX, 1};
     GW_MEMSET(book, 0, sizeof *book);
-    book->is_masked = (uint8_t)(len != 0 && gw_is_mask_better(&choice));
-    weight[GW_LABEL_ZERO] = book->is_masked ? 0 : weight[GW_LABEL_ZERO] + (weight[GW_LABEL_ZERO] == 0);
-    weight[GW_LABEL_ESCAPE] += weight[GW_LABEL_ESCAPE] == 0;
     book->base = (uint8_t)(histogram->base == HISTOGRAM_UNKNOWN ? 0 : histogram->base);
     book->is_relative = histogram->relative == 1;
-    gw_codebook_lengths(book->length, weight, &scratch);
-    if (book->is_masked) {
-        for (uint32_t c = 0; c < GW_MASK_CLASSES; c++) {
-            mask_weight[c] += mask_weight[c] == 0;
-        }
-        gw_mask_depths(book->mask_depth, mask_weight, &scratch);
-    }
+    gw_book_choose(book, &counts, &scratch);
 }
 
 gw_status gw_gcomp_book_build(const gw_gcomp_histogram *histogram, gw_buffer *book)

@@ -210,8 +210,7 @@ void gw_encode_group(gw_encoding *e, uint64_t first, const uint8_t *values)
         *e->scratch.book = e->codec->installed[e->codec->encode_with].book;
         gw_encoding_use_book(e);
     } else {
-        size_t blocks = gw_min_size(16, len / 4096);
-        blocks = e->codec->options.preset == GW_GCOMP_SMALL || blocks < 1 ? 1 : gw_power_of_two(blocks);
+        const size_t blocks = gw_group_sample_blocks(e->codec, len);
         is_split = blocks == 1 && len <= chunk_len;
         if (!(is_split ? gw_group_split(e, &group, &split) : gw_group_survey(e, &group, blocks))) {
             for (size_t at = 0; at < len; at += chunk_len) {

@@ -40,6 +40,9 @@ void gw_group_begin(gw_encoding *encoding, gw_group *group);
 /* Chooses between relative exponents and others for a group, from a sample. */
 void gw_group_choose_relative(gw_encoding *encoding, const gw_group *group);
 
+/* A codebook of a group of len values is made from 64 values of every 64 times this many; 1: from all. */
+size_t gw_group_sample_blocks(const gw_codec *codec, size_t len);
+
 /* The codebook of a group from a sample, in the scratch. Returns 0 if all values were counted and are +0. */
 int gw_group_survey(gw_encoding *encoding, const gw_group *group, size_t blocks);
 

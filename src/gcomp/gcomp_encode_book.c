@@ -74,17 +74,10 @@ void gw_group_choose_relative(gw_encoding *e, const gw_group *group)
     e->rule.relative = cost[1] < cost[0];
 }
 
-/* Sets the code lengths of the scratch's codebook from the counts. */
-static void set_lengths(gw_encoding *e, const uint32_t mask_count[GW_MASK_CLASSES], uint32_t is_masked)
+size_t gw_group_sample_blocks(const gw_codec *codec, size_t len)
 {
-    gw_scratch *s = &e->scratch;
-    s->book->is_relative = (uint8_t)e->rule.relative;
-    s->book->is_masked = (uint8_t)is_masked;
-    if (is_masked) {
-        s->count[GW_LABEL_ZERO] = 0;
-        gw_mask_depths(s->book->mask_depth, mask_count, s->book_scratch);
-    }
-    gw_codebook_lengths(s->book->length, s->count, s->book_scratch);
+    const size_t blocks = gw_min_size(16, len / 4096);
+    return codec->options.preset == GW_GCOMP_SMALL || blocks < 1 ? 1 : gw_power_of_two(blocks);
 }
 
 int gw_group_survey(gw_encoding *e, const gw_group *group, size_t blocks)
@@ -102,17 +95,10 @@ int gw_group_survey(gw_encoding *e, const gw_group *group, size_t blocks)
     if (blocks == 1 && s->count[GW_LABEL_ZERO] == len) {
         return 0;
     }
-    const gw_mask_choice choice = {s->count, mask_count, len,
-                                   gw_min_u64(group->len, (uint64_t)1 << e->info.chunk_log2)};
-    const uint32_t is_masked = (uint32_t)gw_is_mask_better(&choice);
-    if (blocks > 1) { /* what the sample has missed needs codes too */
-        s->count[GW_LABEL_ZERO] += s->count[GW_LABEL_ZERO] == 0;
-        s->count[GW_LABEL_ESCAPE] += s->count[GW_LABEL_ESCAPE] == 0;
-        for (uint32_t c = 0; c < GW_MASK_CLASSES; c++) {
-            mask_count[c] += mask_count[c] == 0;
-        }
-    }
-    set_lengths(e, mask_count, is_masked);
+    const gw_book_counts counts = {s->count, mask_count, len,
+                                   gw_min_u64(group->len, (uint64_t)1 << e->info.chunk_log2), blocks > 1};
+    s->book->is_relative = (uint8_t)e->rule.relative;
+    gw_book_choose(s->book, &counts, s->book_scratch);
     return 1;
 }
 
@@ -226,19 +212,17 @@ int gw_group_split(gw_encoding *e, const gw_group *group, gw_split_chunk *split)
     if (!split_labels(e, &chunk, &split->digits, &move)) {
         return 0;
     }
-    uint32_t is_masked = 0;
-    split->coded_len = group->len;
+    size_t coded = 0;
     if (!gw_is_mask_hopeless(s->count[GW_LABEL_ZERO], group->len)) {
-        const size_t coded =
-            e->codec->kernels.gcomp.partition(NULL, s->level[1], s->mask[0], s->level[0], group->len, 1);
+        coded = e->codec->kernels.gcomp.partition(NULL, s->level[1], s->mask[0], s->level[0], group->len, 1);
         gw_mask_count(mask_count, s->mask[0], (group->len + 7) / 8);
-        const gw_mask_choice choice = {s->count, mask_count, group->len, group->len};
-        is_masked = (uint32_t)gw_is_mask_better(&choice);
-        split->coded_len = is_masked ? coded : group->len;
     }
-    set_lengths(e, mask_count, is_masked);
+    const gw_book_counts counts = {s->count, mask_count, group->len, group->len, 0};
+    s->book->is_relative = (uint8_t)e->rule.relative;
+    gw_book_choose(s->book, &counts, s->book_scratch);
+    split->coded_len = s->book->is_masked ? coded : group->len;
     gw_encoding_use_book(e);
-    rank_labels(e, s->level[is_masked], split->coded_len, move);
+    rank_labels(e, s->level[s->book->is_masked], split->coded_len, move);
     return 1;
 }
 

@@ -131,16 +131,9 @@ static uint64_t tree_bits(const gw_tree *tree, const uint32_t *count, uint64_t c
     return bits;
 }
 
-/* Blocks of 64 values of which a sample for a codebook has one; 1: all values are counted. */
-static size_t sample_blocks(const gw_encoding *e, uint64_t len)
-{
-    const size_t blocks = gw_min_size(16, (size_t)len / 4096);
-    return e->codec->options.preset == GW_GCOMP_SMALL || blocks < 1 ? 1 : gw_power_of_two(blocks);
-}
-
 static int is_sampled(const gw_encoding *e, const gw_rate_tables *t)
 {
-    return sample_blocks(e, t->len) > 1;
+    return gw_group_sample_blocks(e->codec, (size_t)t->len) > 1;
 }
 
 /* The masked part of a codebook and of the chunks. */
@@ -174,21 +167,9 @@ static void choose_book(const gw_encoding *e, const gw_rate_tables *t, const poi
     }
     count[GW_LABEL_ZERO] = (uint32_t)zeros;
     gw_mask_fold(mask, is_sample ? t->sample_mask[point] : t->mask[point]);
-    const gw_mask_choice choice = {count, mask, is_sample ? t->book_sample_len : t->len,
-                                   gw_min_u64(t->len, (uint64_t)1 << e->info.chunk_log2)};
-    s->book->is_masked = (uint8_t)gw_is_mask_better(&choice);
-    if (is_sample) { /* these have codes in any case */
-        count[GW_LABEL_ZERO] += count[GW_LABEL_ZERO] == 0;
-        count[GW_LABEL_ESCAPE] += count[GW_LABEL_ESCAPE] == 0;
-        for (uint32_t i = 0; i < GW_MASK_CLASSES; i++) {
-            mask[i] += mask[i] == 0;
-        }
-    }
-    if (s->book->is_masked) {
-        count[GW_LABEL_ZERO] = 0;
-        gw_mask_depths(s->book->mask_depth, mask, s->book_scratch);
-    }
-    gw_codebook_lengths(s->book->length, count, s->book_scratch);
+    const gw_book_counts counts = {count, mask, is_sample ? t->book_sample_len : t->len,
+                                   gw_min_u64(t->len, (uint64_t)1 << e->info.chunk_log2), is_sample};
+    gw_book_choose(s->book, &counts, s->book_scratch);
 }
 
 /* Bits of a group without its directory entries. */
@@ -277,7 +258,7 @@ static void add_group(gw_gcomp_rate *rate, gw_encoding *e, uint64_t first, gw_ra
                                        half};
         GW_MEMSET(t, 0, sizeof *t);
         t->sample = (gw_rate_labels *)(void *)e->scratch.escapes;
-        t->book_period = GW_SAMPLE_RUN_LEN * sample_blocks(e, group.len);
+        t->book_period = GW_SAMPLE_RUN_LEN * gw_group_sample_blocks(e->codec, group.len);
         t->relative_period = GW_SAMPLE_RUN_LEN * gw_power_of_two(group.len / 1024);
         GW_MEMSET(t->sample, 0, sizeof *t->sample);
         *place = start;

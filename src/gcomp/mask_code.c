@@ -114,7 +114,8 @@ int gw_is_mask_hopeless(uint64_t zeros, uint64_t len)
 /* Bits that a mask adds to a chunk in any case: its code lengths, counts, and padding of runs. */
 enum { MASK_OVERHEAD_BITS = 448 };
 
-int gw_is_mask_better(const gw_mask_choice *choice)
+/* 1 if coding the zeros in a mask takes fewer bits (docs/format.md section 6). */
+static int is_mask_better(const gw_book_counts *choice)
 {
     uint64_t bytes = 0, masked = 0;
     if (gw_is_mask_hopeless(choice->count[GW_LABEL_ZERO], choice->len)) {
@@ -123,7 +124,7 @@ int gw_is_mask_better(const gw_mask_choice *choice)
     for (uint32_t c = 0; c < GW_MASK_CLASSES; c++) {
         bytes += choice->mask_count[c];
     }
-    const uint32_t log2_bytes = log2_of(bytes);
+    const uint32_t log2_bytes = bytes == 0 ? 0 : log2_of(bytes);
     for (uint32_t c = 0; c < GW_MASK_CLASSES; c++) {
         const uint64_t count = choice->mask_count[c];
         const uint64_t code = count == bytes ? 0 : cost_of(count, log2_bytes);
@@ -133,4 +134,22 @@ int gw_is_mask_better(const gw_mask_choice *choice)
     masked += 256 * MASK_OVERHEAD_BITS * choice->len / choice->chunk_len;
     const uint64_t plain = gw_labels_cost(choice->count, 0);
     return masked < plain - plain / 32;
+}
+
+void gw_book_choose(gw_codebook *book, const gw_book_counts *counts, gw_codebook_scratch *scratch)
+{
+    uint32_t *const count = counts->count, *const mask_count = counts->mask_count;
+    book->is_masked = (uint8_t)is_mask_better(counts);
+    if (counts->is_sample) {
+        count[GW_LABEL_ZERO] += count[GW_LABEL_ZERO] == 0;
+        count[GW_LABEL_ESCAPE] += count[GW_LABEL_ESCAPE] == 0;
+        for (uint32_t c = 0; c < GW_MASK_CLASSES; c++) {
+            mask_count[c] += mask_count[c] == 0;
+        }
+    }
+    if (book->is_masked) {
+        count[GW_LABEL_ZERO] = 0;
+        gw_mask_depths(book->mask_depth, mask_count, scratch);
+    }
+    gw_codebook_lengths(book->length, count, scratch);
 }

@@ -34,18 +34,20 @@ void gw_mask_depths(uint8_t depth[GW_MASK_CLASSES], const uint32_t count[GW_MASK
 /* Estimated bits, times 256, of coding labels with these counts; label `first` and above. */
 uint64_t gw_labels_cost(const uint32_t count[GW_LABELS], uint32_t first);
 
-/* What the choice of a masked codebook depends on. */
-typedef struct gw_mask_choice {
-    const uint32_t *count;      /* GW_LABELS */
-    const uint32_t *mask_count; /* GW_MASK_CLASSES */
-    uint64_t len;               /* values counted */
-    uint64_t chunk_len;         /* values of the first chunk of the group */
-} gw_mask_choice;
+/* What a codebook is made from. */
+typedef struct gw_book_counts {
+    uint32_t *count;      /* GW_LABELS */
+    uint32_t *mask_count; /* GW_MASK_CLASSES; not read if a mask is hopeless */
+    uint64_t len;         /* values counted */
+    uint64_t chunk_len;   /* values of the first chunk of the group */
+    int is_sample;        /* values that were not counted need codes too */
+} gw_book_counts;
 
 /* 1 if too few values are zero for a mask, whatever its bytes. */
 int gw_is_mask_hopeless(uint64_t zeros, uint64_t len);
 
-/* 1 if coding the zeros in a mask takes fewer bits (docs/format.md section 6). */
-int gw_is_mask_better(const gw_mask_choice *choice);
+/* Sets is_masked, mask_depth and length of the codebook (docs/format.md section 6). The counts change: labels
+ * and classes that need codes in any case are counted, masked zeros are not. */
+void gw_book_choose(gw_codebook *book, const gw_book_counts *counts, gw_codebook_scratch *scratch);
 
 #endif
