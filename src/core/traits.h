@@ -35,4 +35,10 @@ static inline const gw_traits *gw_traits_of(uint32_t dtype)
     return &table[dtype < 4 ? dtype : 0];
 }
 
+/* Bits of a digit of plane p. */
+static inline unsigned gw_plane_width(const gw_traits *t, size_t p)
+{
+    return p < GW_DIGIT_PLANES ? t->digit_width[p] : 4u >> (p - GW_DIGIT_PLANES);
+}
+
 #endif

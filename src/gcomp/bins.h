@@ -17,6 +17,14 @@ static inline int32_t gw_quantum_exponent(uint32_t k, int32_t drop_base, uint32_
     return (int32_t)(biased >> 2) - (1 << 15) - gw_traits_of(dtype)->mantissa_bits;
 }
 
+/* 2^32 times the quotient of a magnitude and its quantum, rounded down (docs/numerics.md section 3): the
+ * significand, of m + 1 bits, from bit 31 down for the octave just below the quantum. `below` >= 1 octaves.
+ */
+static inline uint32_t gw_share_of_quantum(uint32_t significand, uint32_t m, int32_t below)
+{
+    return below > 32 ? 0 : significand << (31 - m) >> (below - 1);
+}
+
 /* Relative exponents (docs/format.md section 3): the ordinary exponent fields, 1..254 for fp32 and bf16 and
  * 0..30 for fp16, are turned in a circle so that the quantum comes first. Returns by how much for map byte
  * k: 0 if k is 0. */

@@ -9,6 +9,7 @@
 #include "gcomp/codebook.h"
 #include "gcomp/gcomp_frame.h"
 #include "core/kernels.h"
+#include "gcomp/segments.h"
 
 enum {
     GW_GROUP_LOG2 = 17,       /* values that share a codebook in preset fast */
@@ -105,11 +106,10 @@ typedef struct gw_encoding {
     gw_scratch scratch;
     uint8_t *entries; /* directory entry of chunk entries_first */
     uint64_t entries_first;
-    uint8_t *payload;       /* where the next chunk goes */
-    uint64_t offset;        /* what the directory says about that place */
-    uint32_t window;        /* base of the last exact codebook, the guess for the next */
-    size_t segment;         /* index of the segment of the next group, if the source has any */
-    uint64_t segment_first; /* its first value */
+    uint8_t *payload;          /* where the next chunk goes */
+    uint64_t offset;           /* what the directory says about that place */
+    uint32_t window;           /* base of the last exact codebook, the guess for the next */
+    gw_segment_place segments; /* where the next group is in the segments, if the source has any */
 } gw_encoding;
 
 /* Checks handle, source and workspace, and fills in all but entries, payload and offset. */

@@ -215,11 +215,6 @@ static size_t plane_count(const gw_decoding *d)
     return is_derived(d) ? GW_PLANES_MAX : GW_DIGIT_PLANES;
 }
 
-static unsigned plane_width(const gw_traits *t, size_t p)
-{
-    return p < GW_DIGIT_PLANES ? t->digit_width[p] : 4u >> (p - GW_DIGIT_PLANES);
-}
-
 /* Where the next part of a chunk and its next count are. Offsets cannot overflow: there are at most 194 runs
  * and 7 planes of at most 2^15 values. */
 typedef struct part_cursor {
@@ -299,7 +294,7 @@ static gw_status find_parts(const gw_decoding *d, chunk_parts *parts, const uint
         return GW_ERR_CORRUPT;
     }
     for (size_t p = 0; p < planes; p++) {
-        parts->plane[p] = next_part(&c, gw_run_size(parts->plane_len[p], plane_width(t, p)));
+        parts->plane[p] = next_part(&c, gw_run_size(parts->plane_len[p], gw_plane_width(t, p)));
     }
     const size_t escapes_size = parts->escape_len * t->size;
     const size_t escape_end = c.at + escapes_size;
@@ -385,7 +380,8 @@ static gw_status read_planes(const gw_decoding *d, const chunk_parts *parts, gw_
         const size_t len = parts->plane_len[p];
         gw_ahead_step(ahead, len);
         if (p < GW_PLANE_R1) {
-            if (!d->codec->kernels.gcomp.unpack(s->plane[p], parts->plane[p], len, plane_width(t, p), NULL)) {
+            if (!d->codec->kernels.gcomp.unpack(s->plane[p], parts->plane[p], len, gw_plane_width(t, p),
+                                                NULL)) {
                 return GW_ERR_CORRUPT;
             }
             s->plane[p][len] = 0; /* join reads one digit beyond the end of a plane */

@@ -126,6 +126,7 @@ gw_status gw_encoding_begin(gw_encoding *encoding, const gw_gcomp *codec, const 
     GW_MEMSET(encoding, 0, sizeof *encoding);
     encoding->codec = inside;
     encoding->source = source;
+    encoding->segments.segments = source->segment_count == 0 ? NULL : source->segments;
     gw_encoding_fill_info(&encoding->info, inside, source);
     fill_rule(&encoding->rule, inside, source);
     encoding->window = WINDOW_GUESS;
@@ -156,22 +157,14 @@ static void round_segments(gw_encoding *e, const gw_group *group, size_t at, siz
 {
     const size_t size = gw_traits_of(e->rule.dtype)->size;
     const gw_span chunk = gw_group_span(e, group, at, len);
-    const uint64_t first = (group->first << e->info.chunk_log2) + at;
     for (size_t done = 0; done < len;) {
-        const gw_gcomp_segment *segment = &e->source->segments[e->segment];
-        const uint64_t before = first + done - e->segment_first; /* values of the segment before this part */
-        if (before >= segment->len) {
-            e->segment_first += segment->len;
-            e->segment++;
-            continue;
-        }
-        const size_t part = (size_t)gw_min_u64(segment->len - before, len - done);
+        const gw_gcomp_segment part = gw_segment_next(&e->segments, len - done);
         const gw_span span = {(const uint8_t *)chunk.values + done * size,
-                              chunk.levels == NULL ? NULL : chunk.levels + done, part,
-                              segment->first_element + before, 0};
-        e->rule.seed = segment->seed;
+                              chunk.levels == NULL ? NULL : chunk.levels + done, (size_t)part.len,
+                              part.first_element, 0};
+        e->rule.seed = part.seed;
         e->codec->kernels.gcomp.round(out + (at + done) * size, &span, &e->rule);
-        done += part;
+        done += (size_t)part.len;
     }
 }
 
@@ -181,7 +174,7 @@ void gw_group_begin(gw_encoding *e, gw_group *group)
     if (e->info.levels == GW_GCOMP_CARRIED) {
         gw_group_quanta(e, group);
     }
-    if (e->source->segment_count == 0 || e->codec->options.rounding != GW_GCOMP_STOCHASTIC) {
+    if (e->segments.segments == NULL || e->codec->options.rounding != GW_GCOMP_STOCHASTIC) {
         return;
     }
     /* The values of a hop are in the sums already, perhaps with those of other groups. */
@@ -333,6 +326,7 @@ gw_status gw_gcomp_encode_range(const gw_gcomp *codec, const gw_gcomp_source *so
     e.entries_first = range.chunk_first;
     e.payload = (uint8_t *)part->area + entries_size;
     e.offset = 0;
+    e.segments.before = range.chunk_first << e.info.chunk_log2;
     encode_groups(&e, &range);
     part->size = entries_size + (size_t)e.offset;
     return GW_OK;

@@ -11,11 +11,6 @@ static size_t plane_count(const gw_encoding *e)
     return e->rule.derived ? GW_PLANES_MAX : GW_DIGIT_PLANES;
 }
 
-static unsigned plane_width(const gw_traits *t, size_t p)
-{
-    return p < GW_DIGIT_PLANES ? t->digit_width[p] : 4u >> (p - GW_DIGIT_PLANES);
-}
-
 static int is_single_label(const gw_node *node)
 {
     return node->right == 0 && node->width == 0;
@@ -133,7 +128,7 @@ static size_t write_coded(gw_encoding *e, size_t len, const gw_split_chunk *spli
     const size_t escapes_size = digits->escape_len * t->size;
     size_t rest_size = gw_round4(escapes_size);
     for (size_t p = 0; p < planes; p++) {
-        rest_size += gw_run_size(digits->plane_len[p], plane_width(t, p));
+        rest_size += gw_run_size(digits->plane_len[p], gw_plane_width(t, p));
     }
     if (header_size + rest_size > limit) {
         return 0;
@@ -155,7 +150,7 @@ static size_t write_coded(gw_encoding *e, size_t len, const gw_split_chunk *spli
     }
     uint8_t *at = writer.dst;
     for (size_t p = 0; p < planes; p++) {
-        const unsigned width = plane_width(t, p);
+        const unsigned width = gw_plane_width(t, p);
         e->codec->kernels.gcomp.pack(at, digits->plane[p], digits->plane_len[p], width, 0);
         at += gw_run_size(digits->plane_len[p], width);
     }

@@ -67,10 +67,7 @@ static uint8_t quantum_of_error(const gw_encoding *e, const uint8_t *values, siz
 /* Nothing is cut in blocks whose quantum is too far below the largest of the chunk. */
 static void clear_outside_window(uint8_t *quanta, size_t blocks)
 {
-    uint32_t largest = 0;
-    for (size_t i = 0; i < blocks; i++) {
-        largest = quanta[i] > largest ? quanta[i] : largest;
-    }
+    const uint32_t largest = gw_quanta_largest(quanta, blocks);
     for (size_t i = 0; i < blocks; i++) {
         quanta[i] = quanta[i] + (uint32_t)GW_QUANTA_WINDOW < largest ? 0 : quanta[i];
     }

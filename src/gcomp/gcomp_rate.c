@@ -70,8 +70,7 @@ static void count_digits(point_counts *c, const gw_rate_labels *labels, uint32_t
         len[GW_PLANE_R1] += labels->up[point][j];
     }
     for (uint32_t p = 0; p < GW_PLANES_MAX; p++) {
-        const uint32_t width = p < GW_DIGIT_PLANES ? traits->digit_width[p] : 4u >> (p - GW_DIGIT_PLANES);
-        c->plane_bits += run_bits(len[p], width, c->chunks);
+        c->plane_bits += run_bits(len[p], gw_plane_width(traits, p), c->chunks);
     }
 }
 
@@ -239,9 +238,9 @@ static void add_points(gw_gcomp_rate *rate, const gw_encoding *e, const gw_rate_
     }
 }
 
-static void add_group(gw_gcomp_rate *rate, gw_encoding *e, uint64_t first, gw_rate_place *place)
+static void add_group(gw_gcomp_rate *rate, gw_encoding *e, uint64_t first, gw_segment_place *place)
 {
-    const gw_rate_place start = *place;
+    const gw_segment_place start = *place;
     const size_t size = gw_traits_of(e->rule.dtype)->size, chunk_len = (size_t)1 << e->info.chunk_log2;
     const uint64_t at = first << e->info.chunk_log2;
     const uint64_t len = gw_min_u64(e->info.len - at, gw_group_chunks(e->codec) * (uint64_t)chunk_len);
@@ -302,7 +301,7 @@ gw_status gw_gcomp_rate_add(gw_gcomp_rate *rate, const gw_gcomp *codec, const gw
     if (source->map == NULL) {
         return GW_ERR_ARG;
     }
-    gw_rate_place place = {source->segment_count == 0 ? NULL : source->segments, 0};
+    gw_segment_place place = e.segments;
     for (uint64_t first = 0; first < e.info.chunk_count; first += gw_group_chunks(e.codec)) {
         add_group(rate, &e, first, &place);
     }

@@ -68,15 +68,9 @@ typedef struct gw_rate_family {
     uint32_t half;
 } gw_rate_family;
 
-/* Where the next value is in the segments of a source; segments NULL: it has none. */
-typedef struct gw_rate_place {
-    const gw_gcomp_segment *segments; /* that of the next value, or one before it */
-    uint64_t before;                  /* values of that segment before the next value */
-} gw_rate_place;
-
 /* Adds the values of a chunk. The rule is that of an encode of derived levels with a map. */
 void gw_rate_count(gw_rate_tables *tables, const gw_span *chunk, const gw_round_rule *rule,
-                   const gw_rate_family *family, gw_rate_place *place);
+                   const gw_rate_family *family, gw_segment_place *place);
 
 /* Turns steps into counts. */
 void gw_rate_sum_steps(gw_rate_labels *labels, uint32_t points);

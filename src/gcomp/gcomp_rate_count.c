@@ -216,8 +216,7 @@ static void count_slowly(gw_rate_tables *t, const item *it, const settings *s)
         double fraction;
         int32_t unit; /* exponent of the quantum that counts */
         if (s->deep && above > 0) {
-            const uint32_t from_31 = significand << (31 - m);
-            const uint32_t threshold = above > 32 ? 0 : from_31 >> (above - 1);
+            const uint32_t threshold = gw_share_of_quantum(significand, (uint32_t)m, above);
             is_nonzero = s->rounding == GW_GCOMP_STOCHASTIC ? it->random < threshold
                                                             : octaves_up(threshold, 0, s->rounding);
             if (is_nonzero) {
@@ -326,8 +325,8 @@ typedef struct counting {
     uint8_t toggles[GW_RATE_SLOTS], any[GW_RATE_SLOTS];
 } counting;
 
-/* Counts values [at, at + len) of the chunk, whose random stream has this seed and this first element. */
-static void count_part(gw_rate_tables *t, counting *c, size_t at, size_t len, gw_gcomp_segment stream)
+/* Counts the values of the chunk from `at` on that share a random stream. */
+static void count_part(gw_rate_tables *t, counting *c, size_t at, gw_gcomp_segment stream)
 {
     const gw_round_rule *rule = c->rule;
     const gw_traits *traits = gw_traits_of(rule->dtype);
@@ -336,7 +335,7 @@ static void count_part(gw_rate_tables *t, counting *c, size_t at, size_t len, gw
     const uint8_t *values = (const uint8_t *)c->chunk->values;
     const uint32_t sign_bit = 1u << (8 * traits->size - 1);
     uint32_t random[4] = {0};
-    for (size_t i = at; i < at + len; i++) {
+    for (size_t i = at; i < at + (size_t)stream.len; i++) {
         const uint64_t element = stream.first_element + (i - at);
         const uint32_t bits = traits->size == 4 ? gw_load32(values + 4 * i) : gw_load16(values + 2 * i);
         if (rule->rounding == GW_GCOMP_STOCHASTIC && (i == at || (element & 3) == 0)) {
@@ -364,25 +363,16 @@ static void count_part(gw_rate_tables *t, counting *c, size_t at, size_t len, gw
 }
 
 void gw_rate_count(gw_rate_tables *t, const gw_span *chunk, const gw_round_rule *rule,
-                   const gw_rate_family *family, gw_rate_place *place)
+                   const gw_rate_family *family, gw_segment_place *place)
 {
     counting c = {chunk, rule, family, {0}, {0}};
     for (size_t at = 0; at < chunk->len;) {
-        gw_gcomp_segment stream = {rule->seed, chunk->element, 0};
-        size_t len = chunk->len;
+        gw_gcomp_segment stream = {rule->seed, chunk->element, chunk->len};
         if (place->segments != NULL) {
-            if (place->before >= place->segments->len) {
-                place->before -= place->segments->len;
-                place->segments++;
-                continue;
-            }
-            stream = *place->segments;
-            stream.first_element += place->before;
-            len = (size_t)gw_min_u64(chunk->len - at, stream.len - place->before);
-            place->before += len;
+            stream = gw_segment_next(place, chunk->len - at);
         }
-        count_part(t, &c, at, len, stream);
-        at += len;
+        count_part(t, &c, at, stream);
+        at += (size_t)stream.len;
     }
     t->len += chunk->len;
     for (uint32_t i = 0; i < family->points; i++) {

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "gcomp/quanta.h"
 
-static uint32_t largest_of(const gw_quanta *quanta, size_t blocks)
+uint32_t gw_quanta_largest(const uint8_t *exponent, size_t blocks)
 {
     uint32_t largest = 0;
     for (size_t i = 0; i < blocks; i++) {
-        largest = quanta->exponent[i] > largest ? quanta->exponent[i] : largest;
+        largest = exponent[i] > largest ? exponent[i] : largest;
     }
     return largest;
 }
@@ -13,7 +13,7 @@ static uint32_t largest_of(const gw_quanta *quanta, size_t blocks)
 int gw_quanta_are_valid(const gw_quanta *quanta, size_t len)
 {
     const size_t blocks = gw_block_count(len, quanta->block_log2);
-    const uint32_t largest = largest_of(quanta, blocks);
+    const uint32_t largest = gw_quanta_largest(quanta->exponent, blocks);
     for (size_t i = 0; i < blocks; i++) {
         if (quanta->exponent[i] != 0 && quanta->exponent[i] + (uint32_t)GW_QUANTA_WINDOW < largest) {
             return 0;
@@ -27,7 +27,7 @@ int gw_quanta_are_valid(const gw_quanta *quanta, size_t len)
 int32_t gw_quanta_expand(uint8_t *levels, const gw_quanta *quanta, size_t len)
 {
     const size_t block_len = (size_t)1 << quanta->block_log2;
-    const uint32_t largest = largest_of(quanta, gw_block_count(len, quanta->block_log2));
+    const uint32_t largest = gw_quanta_largest(quanta->exponent, gw_block_count(len, quanta->block_log2));
     for (size_t i = 0, at = 0; at < len; i++, at += block_len) {
         const uint32_t exponent = quanta->exponent[i];
         const uint32_t below = largest - exponent;

@@ -30,6 +30,9 @@ static inline size_t gw_block_count(size_t len, uint32_t block_log2)
     return (len >> block_log2) + ((len & (((size_t)1 << block_log2) - 1)) != 0);
 }
 
+/* The largest of the quanta. */
+uint32_t gw_quanta_largest(const uint8_t *exponent, size_t blocks);
+
 /* 1 if the quanta of a chunk of len values are possible and within the window below their largest. */
 int gw_quanta_are_valid(const gw_quanta *quanta, size_t len);
 

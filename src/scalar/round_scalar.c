@@ -148,8 +148,7 @@ typedef struct deep_cut {
     uint32_t rounded;  /* the quantum or 0 */
 } deep_cut;
 
-/* docs/numerics.md section 3, step 3. `threshold` is 2^32 times the magnitude divided by the quantum, rounded
- * down: the significand from bit 31 down for the octave just below the quantum. */
+/* docs/numerics.md section 3, step 3. */
 GW_TEMPLATE deep_cut deep_cut_of(uint32_t magnitude, uint32_t whole, uint32_t k, uint32_t random,
                                  const settings *s)
 {
@@ -163,7 +162,7 @@ GW_TEMPLATE deep_cut deep_cut_of(uint32_t magnitude, uint32_t whole, uint32_t k,
     deep_cut cut = {0, 0};
     if (whole == 0 && k != 0 && magnitude != 0 && below > 0) {
         const uint32_t significand = (magnitude & ((1u << m) - 1)) | (uint32_t)(field != 0) << m;
-        const uint32_t threshold = below > 32 ? 0 : significand << (31 - m) >> (below - 1);
+        const uint32_t threshold = gw_share_of_quantum(significand, m, below);
         const int is_up = s->rounding == GW_GCOMP_STOCHASTIC ? random < threshold
                           : s->rounding == GW_GCOMP_NEAREST  ? threshold > 1u << 31 /* ties go to 0 */
                                                              : 0;
