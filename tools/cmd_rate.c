@@ -74,19 +74,6 @@ static const struct argp_option rate_options[] = {
     {0},
 };
 
-/* Index of a name in a list that ends with NULL. */
-static int name_index(struct argp_state *state, const char *option, const char *text,
-                      const char *const *names)
-{
-    for (int i = 0; names[i] != NULL; i++) {
-        if (strcmp(names[i], text) == 0) {
-            return i;
-        }
-    }
-    argp_error(state, "%s: '%s' is not one of its values", option, text);
-    return 0;
-}
-
 static error_t encode_parse(int key, char *text, rate_arguments *arguments, struct argp_state *state)
 {
     static const char *const presets[] = {"fast", "small", NULL};
@@ -96,10 +83,11 @@ static error_t encode_parse(int key, char *text, rate_arguments *arguments, stru
     double scale = 1;
     switch (key) {
     case KEY_PRESET:
-        request->options.preset = (gw_gcomp_preset)name_index(state, "--preset", text, presets);
+        request->options.preset = (gw_gcomp_preset)gw_cli_parse_choice(state, "--preset", text, presets);
         break;
     case KEY_ROUNDING:
-        request->options.rounding = (gw_gcomp_rounding)name_index(state, "--rounding", text, roundings);
+        request->options.rounding =
+            (gw_gcomp_rounding)gw_cli_parse_choice(state, "--rounding", text, roundings);
         break;
     case KEY_WIRE_SCALE:
         if (gw_cli_parse_double(text, (double)FLT_TRUE_MIN, (double)FLT_MAX, &scale) != 0) {
@@ -113,7 +101,7 @@ static error_t encode_parse(int key, char *text, rate_arguments *arguments, stru
         }
         break;
     case KEY_CONVERT:
-        request->convert = name_index(state, "--convert", text, dtypes) == 0 ? GW_BF16 : GW_FP16;
+        request->convert = gw_cli_parse_choice(state, "--convert", text, dtypes) == 0 ? GW_BF16 : GW_FP16;
         break;
     default:
         return ARGP_ERR_UNKNOWN;
@@ -159,7 +147,7 @@ static error_t rate_parse(int key, char *text, struct argp_state *state)
         arguments->is_noise = 1;
         break;
     case KEY_DEEP_CUT:
-        arguments->deep_cut = name_index(state, "--deep-cut", text, switches);
+        arguments->deep_cut = gw_cli_parse_choice(state, "--deep-cut", text, switches);
         break;
     case KEY_PLOT:
         arguments->plot = text;

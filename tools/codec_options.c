@@ -109,19 +109,6 @@ static uint64_t u64_parse(struct argp_state *state, const char *option, const ch
     return value;
 }
 
-/* Index of a name in a NULL-terminated list. */
-static int choice_parse(struct argp_state *state, const char *option, const char *text,
-                        const char *const *names)
-{
-    for (int i = 0; names[i] != NULL; i++) {
-        if (strcmp(names[i], text) == 0) {
-            return i;
-        }
-    }
-    argp_error(state, "%s: '%s' is not one of its values", option, text);
-    return 0;
-}
-
 static gw_dtype dtype_parse(struct argp_state *state, const char *option, const char *text)
 {
     const gw_dtype dtype = gw_dtype_from_name(text);
@@ -224,10 +211,10 @@ static error_t encode_parse(int key, char *text, struct argp_state *state)
     double scale = 1;
     switch (key) {
     case KEY_LEVELS:
-        options->levels = (gw_gcomp_levels)choice_parse(state, "--levels", text, levels);
+        options->levels = (gw_gcomp_levels)gw_cli_parse_choice(state, "--levels", text, levels);
         break;
     case KEY_DEEP_CUT:
-        options->deep_cut = choice_parse(state, "--deep-cut", text, switches);
+        options->deep_cut = gw_cli_parse_choice(state, "--deep-cut", text, switches);
         request->has_deep_cut = 1;
         break;
     case KEY_BLOCK_LOG2:
@@ -259,10 +246,10 @@ static error_t encode_parse(int key, char *text, struct argp_state *state)
         break;
     case KEY_PRESET:
         options->preset =
-            choice_parse(state, "--preset", text, presets) == 0 ? GW_GCOMP_FAST : GW_GCOMP_SMALL;
+            gw_cli_parse_choice(state, "--preset", text, presets) == 0 ? GW_GCOMP_FAST : GW_GCOMP_SMALL;
         break;
     case KEY_ROUNDING:
-        options->rounding = (gw_gcomp_rounding)choice_parse(state, "--rounding", text, roundings);
+        options->rounding = (gw_gcomp_rounding)gw_cli_parse_choice(state, "--rounding", text, roundings);
         request->has_rounding = 1;
         break;
     case KEY_WIRE_SCALE:
