@@ -5,6 +5,7 @@
  *   gcomp.h  near-lossless gradient compression (GCOMP)
  *   thc.h    homomorphic compression (THC)
  *   cuda.h   both codecs on NVIDIA GPUs
+ *   collective.h  steps of a compressed all-reduce
  *   plan.h   planners: what to fuse, compress and send how
  *
  * Rules that hold everywhere (docs/numerics.md and docs/format.md have the details):
