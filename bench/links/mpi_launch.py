@@ -66,7 +66,7 @@ def run_mpi(net, mpi, words, limit, extra=None, last_line=None):
     """Runs the MPI program `words` on all ranks; returns its output. extra: environment of the program, not of mpirun.
 
     Raises RanksFailed when mpirun fails or `limit` seconds pass. last_line: the line that the program prints when all is
-    done; it then has 3 s to end and is stopped otherwise, without failure. MPI_Finalize of Debian's MPICH often waits for
+    done, and that is left out of the output; it then has 3 s to end and is stopped otherwise, without failure. MPI_Finalize of Debian's MPICH often waits for
     ever over tcp: a rank closes its UCX endpoints while the peer, already in a barrier of PMI, answers no more.
     """
     launch, environment = {"openmpi": _open_mpi, "mpich": _mpich}[mpi](net.ranks)
@@ -93,6 +93,10 @@ def run_mpi(net, mpi, words, limit, extra=None, last_line=None):
     if status != 0:
         what = f"not done after {limit} s" if status is None else f"status {status}"
         raise RanksFailed(f"{mpi}: {what}\n{text[-4000:]}", [RankResult(0, status, text)])
+    if last_line is not None:  # behind it: mpirun's complaints when it was stopped
+        if last_line not in text.splitlines():
+            raise RanksFailed(f"{mpi}: no line '{last_line}'\n{text[-4000:]}", [RankResult(0, status, text)])
+        text = text[: text.index(last_line)]
     return text
 
 
