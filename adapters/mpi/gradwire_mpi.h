@@ -3,10 +3,10 @@
  * LD_PRELOAD, gives unmodified programs compressed MPI_Allreduce, MPI_Iallreduce and
  * MPI_Reduce_scatter_block; docs/mpi.md says how, which errors to expect, and what it does not do.
  *
- * Every function here is called like its MPI counterpart: by all ranks of the communicator, in the same order,
- * with the same count and options. Results are equal bit for bit on all ranks. Return values are MPI error
- * codes, after the error handler of the communicator was called: damaged data gives the same error on all
- * ranks. Link with libgradwire_ompi or libgradwire_mpich before MPI itself.
+ * Every function here is called like its MPI counterpart: by all ranks of the communicator, in the same
+ * order, with the same count and options. Results are equal bit for bit on all ranks. Return values are MPI
+ * error codes, after the error handler of the communicator was called: damaged data gives the same error on
+ * all ranks. Link with libgradwire_ompi or libgradwire_mpich before MPI itself.
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
@@ -25,8 +25,9 @@ extern "C" {
 typedef enum gw_mpi_mode {
     /* One quantum per block, chosen by an error target; two roundings for any number of ranks */
     GW_MPI_CARRIED = 0,
-    GW_MPI_CONSTANT = 1, /* all values lose the same number of mantissa bits; 0: none, exact but for the sum */
-    GW_MPI_THC = 2       /* small integers inside the MPI library's own integer sum */
+    GW_MPI_CONSTANT =
+        1,         /* all values lose the same number of mantissa bits; 0: none, exact but for the sum */
+    GW_MPI_THC = 2 /* small integers inside the MPI library's own integer sum */
 } gw_mpi_mode;
 
 /* How one operation is compressed. Equal on all ranks. */
@@ -41,13 +42,13 @@ typedef struct gw_mpi_options {
 /* The options that the environment names (docs/mpi.md), or the defaults: carried, about 4 bits a value. */
 GW_API void gw_mpi_options_init(gw_mpi_options *options);
 
-/* The target NMSE with which gradients took about this many bits a value (1.5..8) in docs/results/gcomp-dial.md.
- * Values outside are clipped. */
+/* The target NMSE with which gradients took about this many bits a value (1.5..8) in
+ * docs/results/gcomp-dial.md. Values outside are clipped. */
 GW_API float gw_mpi_nmse_of_bits(float bits);
 
 /*
- * As MPI_Allreduce, MPI_Iallreduce and MPI_Reduce_scatter_block of MPI_FLOAT and MPI_SUM, whatever the threshold
- * and the switch say.
+ * As MPI_Allreduce, MPI_Iallreduce and MPI_Reduce_scatter_block of MPI_FLOAT and MPI_SUM, whatever the
+ * threshold and the switch say.
  *
  *   - sendbuf: count values (gw_mpi_reduce_scatter_block(): count times the number of ranks), or MPI_IN_PLACE
  *   - count: up to 2^48 values in all; MPI_ERR_COUNT if it is negative or larger

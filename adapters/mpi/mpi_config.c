@@ -40,13 +40,13 @@ uint64_t gw_mpi_now_ns(void)
     return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 }
 
-/* Mean bits a value at these targets over the four gradients of docs/results/gcomp-dial.md (carried, stochastic,
- * blocks of 2^9, preset small). */
+/* Mean bits a value at these targets over the four gradients of docs/results/gcomp-dial.md (carried,
+ * stochastic, blocks of 2^9, preset small). */
 static const struct {
     float bits, nmse;
 } gw_mpi_rates[] = {
-    {1.49f, 1.0f},    {1.93f, 0.32f},   {2.46f, 0.1f},    {3.03f, 0.032f},  {3.61f, 0.01f},
-    {4.19f, 0.0032f}, {4.79f, 0.001f},  {5.39f, 3.2e-4f}, {5.98f, 1e-4f},   {6.58f, 3.2e-5f},
+    {1.49f, 1.0f},    {1.93f, 0.32f},   {2.46f, 0.1f},    {3.03f, 0.032f}, {3.61f, 0.01f},
+    {4.19f, 0.0032f}, {4.79f, 0.001f},  {5.39f, 3.2e-4f}, {5.98f, 1e-4f},  {6.58f, 3.2e-5f},
     {7.18f, 1e-5f},   {7.77f, 3.2e-6f}, {8.37f, 1e-6f},
 };
 
@@ -206,7 +206,8 @@ static void gw_mpi_config_read(void)
         bad = "_BITS or GRADWIRE_MPI_NMSE";
     } else if (!gw_mpi_read_count("DROP", 16, 23, &drop)) {
         bad = "_DROP";
-    } else if (!gw_mpi_read_count("SEED", 0x6772616477697265u, GW_MPI_THRESHOLD_AUTO - 1, &config->options.seed)) {
+    } else if (!gw_mpi_read_count("SEED", 0x6772616477697265u, GW_MPI_THRESHOLD_AUTO - 1,
+                                  &config->options.seed)) {
         bad = "_SEED";
     } else if (!gw_mpi_read_count("PIECE", 0, 1u << 30, &config->piece_len) ||
                (config->piece_len != 0 && config->piece_len < 4096)) {
@@ -285,12 +286,11 @@ void gw_mpi_statistics_read(gw_mpi_statistics *statistics)
 
 static void gw_mpi_statistics_line(FILE *file, int rank, const gw_mpi_statistics *s)
 {
-    (void)fprintf(file,
-                  "%d\t%" PRIu64 "\t%" PRIu64 "\t%" PRIu64 "\t%" PRIu64 "\t%" PRIu64
-                  "\t%.4f\t%.3f\t%.3f\t%.3f\n",
-                  rank, s->operations, s->failures, s->passed, s->value_count, s->wire_size,
-                  s->wire_values == 0 ? 0.0 : 8.0 * (double)s->wire_size / (double)s->wire_values,
-                  (double)s->encode_ns * 1e-6, (double)s->reduce_ns * 1e-6, (double)s->decode_ns * 1e-6);
+    (void)fprintf(
+        file, "%d\t%" PRIu64 "\t%" PRIu64 "\t%" PRIu64 "\t%" PRIu64 "\t%" PRIu64 "\t%.4f\t%.3f\t%.3f\t%.3f\n",
+        rank, s->operations, s->failures, s->passed, s->value_count, s->wire_size,
+        s->wire_values == 0 ? 0.0 : 8.0 * (double)s->wire_size / (double)s->wire_values,
+        (double)s->encode_ns * 1e-6, (double)s->reduce_ns * 1e-6, (double)s->decode_ns * 1e-6);
 }
 
 void gw_mpi_statistics_log(void)
@@ -313,8 +313,9 @@ void gw_mpi_statistics_log(void)
         if (file == NULL) {
             gw_mpi_say("cannot write %s: %s", gw_mpi_log, strerror(errno));
         } else {
-            (void)fprintf(file, "rank\toperations\tfailures\tpassed\tvalues\twire_bytes\tbits_a_value\tencode_ms\t"
-                                "reduce_ms\tdecode_ms\n");
+            (void)fprintf(file,
+                          "rank\toperations\tfailures\tpassed\tvalues\twire_bytes\tbits_a_value\tencode_ms\t"
+                          "reduce_ms\tdecode_ms\n");
             for (int r = 0; r < size; r++) {
                 gw_mpi_statistics_line(file, r, &all[r]);
             }

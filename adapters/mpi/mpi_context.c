@@ -1,6 +1,6 @@
 /*
- * Communicators. Operations run on a duplicate of their own, so that their messages never meet the program's. It
- * is an attribute of the program's communicator and goes with it; duplicates of that one start without.
+ * Communicators. Operations run on a duplicate of their own, so that their messages never meet the program's.
+ * It is an attribute of the program's communicator and goes with it; duplicates of that one start without.
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
@@ -49,7 +49,8 @@ static gw_mpi_context *gw_mpi_context_find(MPI_Comm comm, int *status)
     (void)pthread_mutex_lock(&gw_mpi_contexts_lock);
     *status = MPI_SUCCESS;
     if (gw_mpi_keyval == MPI_KEYVAL_INVALID) {
-        *status = PMPI_Comm_create_keyval(MPI_COMM_NULL_COPY_FN, gw_mpi_context_deleted, &gw_mpi_keyval, NULL);
+        *status =
+            PMPI_Comm_create_keyval(MPI_COMM_NULL_COPY_FN, gw_mpi_context_deleted, &gw_mpi_keyval, NULL);
     }
     (void)pthread_mutex_unlock(&gw_mpi_contexts_lock);
     if (*status == MPI_SUCCESS) {
@@ -89,8 +90,8 @@ gw_mpi_context *gw_mpi_context_get(MPI_Comm comm, int blocking, int *status)
     int between, size;
     gw_mpi_context *context = gw_mpi_context_find(comm, status);
     if (context == NULL) {
-        if (*status != MPI_SUCCESS || (*status = PMPI_Comm_test_inter(comm, &between)) != MPI_SUCCESS || between ||
-            (*status = PMPI_Comm_size(comm, &size)) != MPI_SUCCESS || size == 1) {
+        if (*status != MPI_SUCCESS || (*status = PMPI_Comm_test_inter(comm, &between)) != MPI_SUCCESS ||
+            between || (*status = PMPI_Comm_size(comm, &size)) != MPI_SUCCESS || size == 1) {
             return NULL;
         }
         context = gw_mpi_context_make(comm, size, status);

@@ -52,8 +52,8 @@ void gw_mpi_say(const char *format, ...) __attribute__((format(printf, 1, 2)));
 /* ------------ statistics ------------ */
 
 typedef struct gw_mpi_counters {
-    atomic_uint_fast64_t operations, failures, passed, value_count, wire_values, wire_size, encode_ns, reduce_ns,
-        decode_ns;
+    atomic_uint_fast64_t operations, failures, passed, value_count, wire_values, wire_size, encode_ns,
+        reduce_ns, decode_ns;
 } gw_mpi_counters;
 
 extern gw_mpi_counters gw_mpi_count;
@@ -71,7 +71,7 @@ typedef struct gw_mpi_block {
     size_t capacity;
     size_t size;    /* bytes used */
     int references; /* guarded by the lock of the operation */
-    _Alignas(64) uint8_t data[];
+    _Alignas(16) uint8_t data[];
 } gw_mpi_block;
 
 /* Ends the program if there is no memory: the other ranks could not be told. */
@@ -89,15 +89,15 @@ typedef struct gw_mpi_context {
     MPI_Request duplication;
     pthread_mutex_t lock; /* of duplication and transport */
     int rank, size;
-    uint32_t started;       /* operations so far: the number of the next one */
-    atomic_uint turn;       /* number of the operation that may issue collectives on transport */
-    atomic_int live;        /* operations that are not complete */
+    uint32_t started;        /* operations so far: the number of the next one */
+    atomic_uint turn;        /* number of the operation that may issue collectives on transport */
+    atomic_int live;         /* operations that are not complete */
     uint64_t threshold_size; /* of blocking calls; valid if measured */
     int measured;
 } gw_mpi_context;
 
-/* The context of a communicator, made if there is none. NULL: intercommunicator, one rank, or MPI is not running:
- * not ours. *status: an MPI error of making it, else MPI_SUCCESS. */
+/* The context of a communicator, made if there is none. NULL: intercommunicator, one rank, or MPI is not
+ * running: not ours. *status: an MPI error of making it, else MPI_SUCCESS. */
 gw_mpi_context *gw_mpi_context_get(MPI_Comm comm, int blocking, int *status);
 /* 1 if the transport communicator is there; starts or progresses its making otherwise. */
 int gw_mpi_context_ready(gw_mpi_context *context);
@@ -131,7 +131,7 @@ typedef struct gw_mpi_task {
 
 /* One way to do an operation. All calls but run hold the operation's lock. */
 typedef struct gw_mpi_engine {
-    void *(*create)(gw_mpi_operation *operation); /* called when the transport communicator is there */
+    void *(*create)(gw_mpi_operation *operation);  /* called when the transport communicator is there */
     int (*transport)(gw_mpi_operation *operation); /* progress of messages; 1 if something happened */
     int (*take)(gw_mpi_operation *operation, gw_mpi_task *task); /* 1: a task to run */
     void (*run)(gw_mpi_operation *operation, gw_mpi_task *task); /* by any thread */
@@ -145,30 +145,34 @@ extern const gw_mpi_engine gw_mpi_engine_exchange, gw_mpi_engine_lanes;
 struct gw_mpi_operation {
     gw_mpi_operation *next; /* in the list of active ones */
     gw_mpi_context *context;
+    MPI_Comm comm; /* that of the call: where errors are raised */
     gw_mpi_call call;
     uint32_t number; /* in its context */
     const gw_mpi_engine *engine;
     void *state;
     pthread_mutex_t lock;
-    int running;           /* tasks */
-    uint64_t word, worst;  /* own status word, maximum over the ranks */
+    int running;          /* tasks */
+    uint64_t word, worst; /* own status word, maximum over the ranks */
     gw_collective_blame blame;
-    int mpi_error;         /* of transport, first one */
+    int mpi_error; /* of transport, first one */
     MPI_Request vote;
     int voting;
     atomic_int done;
-    int pins;              /* guarded by the lock of the list, as are the following */
-    int released;          /* its request is freed */
+    int pins;     /* guarded by the lock of the list, as are the following */
+    int released; /* its request is freed */
     int generalized;
     MPI_Request request;
 };
 
 /* Operations that are not complete. Where it is 0, waits and tests go straight to MPI. */
 extern atomic_int gw_mpi_active;
+/* Requests of ours that the program has not completed or freed. */
+extern atomic_int gw_mpi_requests;
 
-/* Starts an operation. With a request, *request completes in MPI's own calls once progress was made. Without, the
- * caller passes the operation to gw_mpi_operation_wait(). */
-gw_mpi_operation *gw_mpi_operation_start(gw_mpi_context *context, const gw_mpi_call *call, MPI_Request *request);
+/* Starts an operation. With a request, *request completes in MPI's own calls once progress was made. Without,
+ * the caller passes the operation to gw_mpi_operation_wait(). */
+gw_mpi_operation *gw_mpi_operation_start(gw_mpi_context *context, const gw_mpi_call *call,
+                                         MPI_Request *request);
 /* Drives it to its end, frees it, and returns the MPI error code of its outcome, the error handler called. */
 int gw_mpi_operation_wait(gw_mpi_operation *operation);
 /* Records the worst of an operation's failures. Holds the lock. */
@@ -209,14 +213,10 @@ gw_workspace gw_mpi_workspace(size_t size);
 /* Measures this communicator's threshold. Collective and blocking. */
 int gw_mpi_auto_measure(gw_mpi_context *context);
 
-/* A blocking operation through the private communicator, without thresholds. */
-int gw_mpi_run(gw_mpi_context *context, const gw_mpi_call *call);
-
 /* ------------ interception ------------ */
 
-/* Runs once after MPI_Init and before MPI_Finalize. */
-void gw_mpi_begin(void);
-void gw_mpi_end(void);
+/* Marks what replaces a symbol of MPI. */
+#define GW_MPI_ENTRY __attribute__((visibility("default")))
 
 /* Waits for one request of MPI's with progress of ours. */
 int gw_mpi_wait_polling(MPI_Request *request, MPI_Status *status);

@@ -1,6 +1,7 @@
 /*
- * Message buffers and workspaces. Buffers are as large as the bound of a message, of which only the part that a
- * message uses becomes memory; they are kept for the next operation, because fresh pages cost more than the copy.
+ * Message buffers and workspaces. Buffers are as large as the bound of a message, of which only the part that
+ * a message uses becomes memory; they are kept for the next operation, because fresh pages cost more than the
+ * copy.
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
