@@ -1,0 +1,353 @@
+/*
+ * Collectives, communicators, start and end: what is intercepted, and the plain functions of gradwire_mpi.h.
+ *
+ * SPDX-License-Identifier: BSD-2-Clause
+ */
+#include "mpi_internal.h"
+
+/* Below this many values latency decides, not bytes: they are sent unrounded */
+#define GW_MPI_EXACT_LEN 16384u
+/* What an automatic threshold is at least, and what it is until it is measured */
+#define GW_MPI_AUTO_FLOOR (1u << 16)
+#define GW_MPI_AUTO_UNTIL (1u << 20)
+#define GW_MPI_VALUES_MAX (UINT64_C(1) << 48)
+
+/* ------------ one path for all collectives ------------ */
+
+typedef struct gw_mpi_ask {
+    const void *sendbuf;
+    void *recvbuf;
+    int64_t count;
+    MPI_Comm comm;
+    gw_mpi_kind kind;
+    const gw_mpi_options *options;
+    MPI_Request *request; /* NULL: blocking */
+} gw_mpi_ask;
+
+static int gw_mpi_is_float_sum(MPI_Datatype type, MPI_Op op)
+{
+    return op == MPI_SUM && (type == MPI_FLOAT || type == MPI_REAL || type == MPI_REAL4);
+}
+
+/* Whether a call is large enough, which all ranks decide alike. May measure. */
+static int gw_mpi_is_large(gw_mpi_context *context, uint64_t size, int blocking, int *status)
+{
+    uint64_t threshold = gw_mpi_settings.threshold_size;
+    if (threshold == GW_MPI_THRESHOLD_AUTO) {
+        threshold = GW_MPI_AUTO_UNTIL;
+        if (blocking && !context->measured && size >= GW_MPI_AUTO_FLOOR) {
+            *status = gw_mpi_auto_measure(context);
+        }
+        if (context->measured) {
+            threshold = context->threshold_size;
+        }
+    }
+    return size >= threshold;
+}
+
+static int gw_mpi_ask_start(const gw_mpi_ask *ask, gw_mpi_context *context)
+{
+    const uint64_t blocks = ask->kind == GW_MPI_REDUCE_SCATTER ? (uint64_t)context->size : 1;
+    gw_mpi_call call = {
+        .kind = ask->kind,
+        .values = ask->sendbuf == MPI_IN_PLACE ? ask->recvbuf : ask->sendbuf,
+        .result = ask->recvbuf,
+        .len = (uint64_t)ask->count * blocks,
+        .block_len = ask->kind == GW_MPI_REDUCE_SCATTER ? (uint64_t)ask->count : 0,
+    };
+    if (ask->options != NULL) {
+        call.options = *ask->options;
+    } else {
+        call.options = gw_mpi_settings.options;
+        if (call.len < GW_MPI_EXACT_LEN) {
+            call.options.mode = GW_MPI_CONSTANT;
+            call.options.constant_drop = 0;
+        }
+    }
+    gw_mpi_operation *operation = gw_mpi_operation_start(context, &call, ask->request);
+    return ask->request != NULL ? MPI_SUCCESS : gw_mpi_operation_wait(operation);
+}
+
+/* 1 if the call was ours: *result is what it returns. 0: MPI's. */
+static int gw_mpi_intercept(const gw_mpi_ask *ask, MPI_Datatype type, MPI_Op op, int *result)
+{
+    if (!gw_mpi_is_float_sum(type, op) || ask->count <= 0 ||
+        !atomic_load_explicit(&gw_mpi_enabled, memory_order_relaxed) ||
+        (ask->kind == GW_MPI_ALLREDUCE && gw_mpi_settings.threshold_size != GW_MPI_THRESHOLD_AUTO &&
+         (uint64_t)ask->count * sizeof(float) < gw_mpi_settings.threshold_size)) {
+        return 0;
+    }
+    /* MPI reports what is wrong with these */
+    if (ask->comm == MPI_COMM_NULL || ask->recvbuf == NULL || ask->sendbuf == NULL ||
+        ask->sendbuf == ask->recvbuf || (uint64_t)ask->count > GW_MPI_VALUES_MAX) {
+        return 0;
+    }
+    int size;
+    if (PMPI_Comm_size(ask->comm, &size) != MPI_SUCCESS || size == 1 ||
+        (uint64_t)ask->count > GW_MPI_VALUES_MAX / (uint64_t)size) {
+        return 0;
+    }
+    /* No context for a communicator with small messages only */
+    const uint64_t bytes =
+        (uint64_t)ask->count * sizeof(float) * (ask->kind == GW_MPI_REDUCE_SCATTER ? (uint64_t)size : 1);
+    const int is_auto = gw_mpi_settings.threshold_size == GW_MPI_THRESHOLD_AUTO;
+    if (bytes < (is_auto ? GW_MPI_AUTO_FLOOR : gw_mpi_settings.threshold_size)) {
+        return 0;
+    }
+    gw_mpi_context *context = gw_mpi_context_get(ask->comm, ask->request == NULL, result);
+    if (context == NULL) {
+        return *result != MPI_SUCCESS;
+    }
+    const int large = gw_mpi_is_large(context, bytes, ask->request == NULL, result);
+    if (*result == MPI_SUCCESS && large) {
+        *result = gw_mpi_ask_start(ask, context);
+    }
+    return *result != MPI_SUCCESS || large;
+}
+
+/* ------------ interception ------------ */
+
+GW_MPI_ENTRY int MPI_Allreduce(const void *sendbuf, void *recvbuf, int count, MPI_Datatype datatype,
+                               MPI_Op op, MPI_Comm comm)
+{
+    const gw_mpi_ask ask = {.sendbuf = sendbuf, .recvbuf = recvbuf, .count = count, .comm = comm};
+    int result;
+    if (gw_mpi_intercept(&ask, datatype, op, &result)) {
+        return result;
+    }
+    GW_MPI_COUNT(passed, 1);
+    return PMPI_Allreduce(sendbuf, recvbuf, count, datatype, op, comm);
+}
+
+GW_MPI_ENTRY int MPI_Iallreduce(const void *sendbuf, void *recvbuf, int count, MPI_Datatype datatype,
+                                MPI_Op op, MPI_Comm comm, MPI_Request *request)
+{
+    const gw_mpi_ask ask = {
+        .sendbuf = sendbuf, .recvbuf = recvbuf, .count = count, .comm = comm, .request = request};
+    int result;
+    if (request != NULL && gw_mpi_intercept(&ask, datatype, op, &result)) {
+        return result;
+    }
+    GW_MPI_COUNT(passed, 1);
+    return PMPI_Iallreduce(sendbuf, recvbuf, count, datatype, op, comm, request);
+}
+
+GW_MPI_ENTRY int MPI_Reduce_scatter_block(const void *sendbuf, void *recvbuf, int recvcount,
+                                          MPI_Datatype datatype, MPI_Op op, MPI_Comm comm)
+{
+    const gw_mpi_ask ask = {.sendbuf = sendbuf,
+                            .recvbuf = recvbuf,
+                            .count = recvcount,
+                            .comm = comm,
+                            .kind = GW_MPI_REDUCE_SCATTER};
+    int result;
+    if (gw_mpi_intercept(&ask, datatype, op, &result)) {
+        return result;
+    }
+    GW_MPI_COUNT(passed, 1);
+    return PMPI_Reduce_scatter_block(sendbuf, recvbuf, recvcount, datatype, op, comm);
+}
+
+#if MPI_VERSION >= 4
+GW_MPI_ENTRY int MPI_Allreduce_c(const void *sendbuf, void *recvbuf, MPI_Count count, MPI_Datatype datatype,
+                                 MPI_Op op, MPI_Comm comm)
+{
+    const gw_mpi_ask ask = {.sendbuf = sendbuf, .recvbuf = recvbuf, .count = count, .comm = comm};
+    int result;
+    if (gw_mpi_intercept(&ask, datatype, op, &result)) {
+        return result;
+    }
+    GW_MPI_COUNT(passed, 1);
+    return PMPI_Allreduce_c(sendbuf, recvbuf, count, datatype, op, comm);
+}
+
+GW_MPI_ENTRY int MPI_Iallreduce_c(const void *sendbuf, void *recvbuf, MPI_Count count, MPI_Datatype datatype,
+                                  MPI_Op op, MPI_Comm comm, MPI_Request *request)
+{
+    const gw_mpi_ask ask = {
+        .sendbuf = sendbuf, .recvbuf = recvbuf, .count = count, .comm = comm, .request = request};
+    int result;
+    if (request != NULL && gw_mpi_intercept(&ask, datatype, op, &result)) {
+        return result;
+    }
+    GW_MPI_COUNT(passed, 1);
+    return PMPI_Iallreduce_c(sendbuf, recvbuf, count, datatype, op, comm, request);
+}
+
+GW_MPI_ENTRY int MPI_Reduce_scatter_block_c(const void *sendbuf, void *recvbuf, MPI_Count recvcount,
+                                            MPI_Datatype datatype, MPI_Op op, MPI_Comm comm)
+{
+    const gw_mpi_ask ask = {.sendbuf = sendbuf,
+                            .recvbuf = recvbuf,
+                            .count = recvcount,
+                            .comm = comm,
+                            .kind = GW_MPI_REDUCE_SCATTER};
+    int result;
+    if (gw_mpi_intercept(&ask, datatype, op, &result)) {
+        return result;
+    }
+    GW_MPI_COUNT(passed, 1);
+    return PMPI_Reduce_scatter_block_c(sendbuf, recvbuf, recvcount, datatype, op, comm);
+}
+#endif
+
+/* A communicator goes with its operations complete: all ranks free it, so all make progress. */
+GW_MPI_ENTRY int MPI_Comm_free(MPI_Comm *comm)
+{
+    if (comm != NULL && *comm != MPI_COMM_NULL && atomic_load(&gw_mpi_active) > 0) {
+        gw_mpi_context_drain(*comm);
+    }
+    return PMPI_Comm_free(comm);
+}
+
+GW_MPI_ENTRY int MPI_Comm_disconnect(MPI_Comm *comm)
+{
+    if (comm != NULL && *comm != MPI_COMM_NULL && atomic_load(&gw_mpi_active) > 0) {
+        gw_mpi_context_drain(*comm);
+    }
+    return PMPI_Comm_disconnect(comm);
+}
+
+/* ------------ start and end ------------ */
+
+static void gw_mpi_begin(int provided)
+{
+    const int can = provided == MPI_THREAD_MULTIPLE, wanted = gw_mpi_settings.progress_thread != 0;
+    gw_mpi_config_agree();
+    if (gw_mpi_settings.progress_thread && !can) {
+        if (wanted) {
+            gw_mpi_say("this MPI has no MPI_THREAD_MULTIPLE: progress in MPI calls only");
+        }
+        gw_mpi_settings.progress_thread = 0;
+    }
+}
+
+GW_MPI_ENTRY int MPI_Init_thread(int *argc, char ***argv, int required, int *provided)
+{
+    gw_mpi_config_load();
+    const int level =
+        gw_mpi_settings.enabled && gw_mpi_settings.progress_thread ? MPI_THREAD_MULTIPLE : required;
+    const int status = PMPI_Init_thread(argc, argv, level, provided);
+    if (status == MPI_SUCCESS) {
+        gw_mpi_begin(*provided);
+    }
+    return status;
+}
+
+GW_MPI_ENTRY int MPI_Init(int *argc, char ***argv)
+{
+    int provided = MPI_THREAD_SINGLE;
+    gw_mpi_config_load();
+    if (gw_mpi_settings.enabled && gw_mpi_settings.progress_thread) {
+        return MPI_Init_thread(argc, argv, MPI_THREAD_MULTIPLE, &provided);
+    }
+    const int status = PMPI_Init(argc, argv);
+    if (status == MPI_SUCCESS) {
+        gw_mpi_begin(provided);
+    }
+    return status;
+}
+
+GW_MPI_ENTRY int MPI_Finalize(void)
+{
+    while (atomic_load(&gw_mpi_active) > 0) {
+        (void)gw_mpi_progress();
+    }
+    gw_mpi_workers_stop();
+    gw_mpi_statistics_log();
+    gw_mpi_contexts_close();
+    gw_mpi_pool_clear();
+    atomic_store(&gw_mpi_enabled, 0);
+    return PMPI_Finalize();
+}
+
+/* ------------ plain functions ------------ */
+
+/* One rank, or an intercommunicator: nothing to compress. */
+static int gw_mpi_plain(const gw_mpi_ask *ask)
+{
+    if (ask->count > INT32_MAX) {
+        return gw_mpi_error_raise(ask->comm, MPI_ERR_COUNT);
+    }
+    const int count = (int)ask->count;
+    if (ask->kind == GW_MPI_REDUCE_SCATTER) {
+        return PMPI_Reduce_scatter_block(ask->sendbuf, ask->recvbuf, count, MPI_FLOAT, MPI_SUM, ask->comm);
+    }
+    if (ask->request != NULL) {
+        return PMPI_Iallreduce(ask->sendbuf, ask->recvbuf, count, MPI_FLOAT, MPI_SUM, ask->comm,
+                               ask->request);
+    }
+    return PMPI_Allreduce(ask->sendbuf, ask->recvbuf, count, MPI_FLOAT, MPI_SUM, ask->comm);
+}
+
+static int gw_mpi_ask_plainly(const gw_mpi_ask *ask)
+{
+    int status, size;
+    gw_mpi_config_load();
+    if (ask->options != NULL && !gw_mpi_options_valid(ask->options)) {
+        return gw_mpi_error_raise(ask->comm, MPI_ERR_ARG);
+    }
+    gw_mpi_context *context = gw_mpi_context_get(ask->comm, ask->request == NULL, &status);
+    if (context == NULL) {
+        return status != MPI_SUCCESS ? status : gw_mpi_plain(ask);
+    }
+    size = context->size;
+    if (ask->count < 0 || (uint64_t)ask->count > GW_MPI_VALUES_MAX / (uint64_t)size) {
+        return gw_mpi_error_raise(ask->comm, MPI_ERR_COUNT);
+    }
+    if (ask->count == 0) {
+        return gw_mpi_plain(ask);
+    }
+    return gw_mpi_ask_start(ask, context);
+}
+
+int gw_mpi_allreduce(const float *sendbuf, float *recvbuf, int64_t count, MPI_Comm comm,
+                     const gw_mpi_options *options)
+{
+    const gw_mpi_ask ask = {
+        .sendbuf = sendbuf, .recvbuf = recvbuf, .count = count, .comm = comm, .options = options};
+    return gw_mpi_ask_plainly(&ask);
+}
+
+int gw_mpi_iallreduce(const float *sendbuf, float *recvbuf, int64_t count, MPI_Comm comm,
+                      const gw_mpi_options *options, MPI_Request *request)
+{
+    const gw_mpi_ask ask = {.sendbuf = sendbuf,
+                            .recvbuf = recvbuf,
+                            .count = count,
+                            .comm = comm,
+                            .options = options,
+                            .request = request};
+    return request == NULL ? gw_mpi_error_raise(comm, MPI_ERR_ARG) : gw_mpi_ask_plainly(&ask);
+}
+
+int gw_mpi_reduce_scatter_block(const float *sendbuf, float *recvbuf, int64_t count, MPI_Comm comm,
+                                const gw_mpi_options *options)
+{
+    const gw_mpi_ask ask = {.sendbuf = sendbuf,
+                            .recvbuf = recvbuf,
+                            .count = count,
+                            .comm = comm,
+                            .kind = GW_MPI_REDUCE_SCATTER,
+                            .options = options};
+    return gw_mpi_ask_plainly(&ask);
+}
+
+int gw_mpi_threshold(MPI_Comm comm, uint64_t *threshold_size)
+{
+    int status;
+    *threshold_size = UINT64_MAX;
+    gw_mpi_context *context = gw_mpi_context_get(comm, 1, &status);
+    if (context == NULL) {
+        return status;
+    }
+    if (gw_mpi_settings.threshold_size != GW_MPI_THRESHOLD_AUTO) {
+        *threshold_size = gw_mpi_settings.threshold_size;
+        return MPI_SUCCESS;
+    }
+    if (!context->measured) {
+        status = gw_mpi_auto_measure(context);
+    }
+    *threshold_size = context->threshold_size;
+    return status;
+}

@@ -1,0 +1,328 @@
+/*
+ * The environment, and statistics. Rank 0's configuration counts for all ranks, so that they decide alike.
+ *
+ * SPDX-License-Identifier: BSD-2-Clause
+ */
+#include "mpi_internal.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#define GW_MPI_THREADS_MAX 256u
+
+gw_mpi_config gw_mpi_settings;
+atomic_int gw_mpi_enabled;
+gw_mpi_counters gw_mpi_count;
+
+static pthread_once_t gw_mpi_config_once = PTHREAD_ONCE_INIT;
+static unsigned gw_mpi_threads = 1;
+static char gw_mpi_log[1024];
+
+void gw_mpi_say(const char *format, ...)
+{
+    char line[512];
+    va_list arguments;
+    va_start(arguments, format);
+    (void)vsnprintf(line, sizeof(line), format, arguments);
+    va_end(arguments);
+    (void)fprintf(stderr, "gradwire: %s\n", line);
+}
+
+uint64_t gw_mpi_now_ns(void)
+{
+    struct timespec now;
+    (void)clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
+
+/* Mean bits a value at these targets over the four gradients of docs/results/gcomp-dial.md (carried,
+ * stochastic, blocks of 2^9, preset small). */
+static const struct {
+    float bits, nmse;
+} gw_mpi_rates[] = {
+    {1.49f, 1.0f},    {1.93f, 0.32f},   {2.46f, 0.1f},    {3.03f, 0.032f}, {3.61f, 0.01f},
+    {4.19f, 0.0032f}, {4.79f, 0.001f},  {5.39f, 3.2e-4f}, {5.98f, 1e-4f},  {6.58f, 3.2e-5f},
+    {7.18f, 1e-5f},   {7.77f, 3.2e-6f}, {8.37f, 1e-6f},
+};
+
+float gw_mpi_nmse_of_bits(float bits)
+{
+    const size_t count = sizeof(gw_mpi_rates) / sizeof(gw_mpi_rates[0]);
+    if (!(bits > gw_mpi_rates[0].bits)) {
+        return gw_mpi_rates[0].nmse;
+    }
+    for (size_t i = 1; i < count; i++) {
+        if (bits <= gw_mpi_rates[i].bits) {
+            /* Linear between two points, which is a little more than the exponential that it is about: fewer
+             * bits than asked for, by at most 0.1. Needs no libm, so that all machines agree */
+            const float share =
+                (bits - gw_mpi_rates[i - 1].bits) / (gw_mpi_rates[i].bits - gw_mpi_rates[i - 1].bits);
+            return gw_mpi_rates[i - 1].nmse + share * (gw_mpi_rates[i].nmse - gw_mpi_rates[i - 1].nmse);
+        }
+    }
+    return gw_mpi_rates[count - 1].nmse;
+}
+
+int gw_mpi_options_valid(const gw_mpi_options *options)
+{
+    switch (options->mode) {
+    case GW_MPI_CARRIED:
+        return options->target_nmse >= 1e-12f && options->target_nmse <= 1.0f;
+    case GW_MPI_CONSTANT:
+        return options->constant_drop <= 23;
+    case GW_MPI_THC:
+        return options->thc_bits >= 1 && options->thc_bits <= GW_THC_BITS_MAX;
+    default:
+        return 0;
+    }
+}
+
+/* ------------ parsing ------------ */
+
+static int gw_mpi_parse_count(const char *text, uint64_t *value)
+{
+    char *end;
+    errno = 0;
+    const unsigned long long number = strtoull(text, &end, 0);
+    if (end == text || errno != 0 || text[0] == '-') {
+        return 0;
+    }
+    unsigned shift = 0;
+    switch (*end) {
+    case 'K':
+    case 'k':
+        shift = 10;
+        break;
+    case 'M':
+    case 'm':
+        shift = 20;
+        break;
+    case 'G':
+    case 'g':
+        shift = 30;
+        break;
+    default:
+        break;
+    }
+    if (shift != 0) {
+        end++;
+    }
+    *value = (uint64_t)number << shift;
+    return *end == '\0' && *value >> shift == number && *value < GW_MPI_THRESHOLD_AUTO;
+}
+
+static int gw_mpi_parse_float(const char *text, float *value)
+{
+    char *end;
+    *value = strtof(text, &end);
+    return end != text && *end == '\0';
+}
+
+/* The value of GRADWIRE_MPI_<name>; NULL if it is not set or empty. */
+static const char *gw_mpi_variable(const char *name)
+{
+    char full[64];
+    (void)snprintf(full, sizeof(full), "GRADWIRE_MPI%s%s", name[0] == '\0' ? "" : "_", name);
+    const char *text = getenv(full);
+    return text == NULL || text[0] == '\0' ? NULL : text;
+}
+
+/* Each reads one variable; 0 if it is set to something that is not valid. */
+static int gw_mpi_read_switch(gw_mpi_config *config)
+{
+    const char *text = gw_mpi_variable("");
+    config->enabled = text == NULL || (strcmp(text, "off") != 0 && strcmp(text, "0") != 0);
+    return config->enabled == 0 || text == NULL || strcmp(text, "on") == 0 || strcmp(text, "1") == 0;
+}
+
+static int gw_mpi_read_mode(gw_mpi_config *config)
+{
+    static const char *const names[] = {"carried", "constant", "thc"};
+    const char *text = gw_mpi_variable("MODE");
+    for (size_t i = 0; i < 3; i++) {
+        if (text == NULL || strcmp(text, names[i]) == 0) {
+            config->options.mode = (gw_mpi_mode)i;
+            return 1;
+        }
+    }
+    return 0;
+}
+
+static int gw_mpi_read_target(gw_mpi_config *config)
+{
+    const char *bits = gw_mpi_variable("BITS"), *nmse = gw_mpi_variable("NMSE");
+    float value = 4.0f;
+    if (bits != NULL && (!gw_mpi_parse_float(bits, &value) || !(value > 0.0f))) {
+        return 0;
+    }
+    config->options.target_nmse = gw_mpi_nmse_of_bits(value);
+    if (config->options.mode == GW_MPI_THC) {
+        config->options.thc_bits = bits == NULL ? 4 : value < 256.0f ? (uint32_t)value : 0;
+    } else {
+        config->options.thc_bits = 4;
+    }
+    return nmse == NULL || (bits == NULL && gw_mpi_parse_float(nmse, &config->options.target_nmse));
+}
+
+static int gw_mpi_read_count(const char *name, uint64_t preset, uint64_t max, uint64_t *value)
+{
+    const char *text = gw_mpi_variable(name);
+    *value = preset;
+    return text == NULL || (gw_mpi_parse_count(text, value) && *value <= max);
+}
+
+static int gw_mpi_read_threshold(gw_mpi_config *config)
+{
+    const char *text = gw_mpi_variable("THRESHOLD");
+    if (text != NULL && strcmp(text, "auto") == 0) {
+        config->threshold_size = GW_MPI_THRESHOLD_AUTO;
+        return 1;
+    }
+    return gw_mpi_read_count("THRESHOLD", 1u << 20, GW_MPI_THRESHOLD_AUTO - 1, &config->threshold_size);
+}
+
+static int gw_mpi_read_progress(gw_mpi_config *config)
+{
+    const char *text = gw_mpi_variable("PROGRESS");
+    config->progress_thread = text != NULL && strcmp(text, "thread") == 0;
+    return text == NULL || config->progress_thread || strcmp(text, "calls") == 0;
+}
+
+static void gw_mpi_config_read(void)
+{
+    gw_mpi_config *config = &gw_mpi_settings;
+    uint64_t drop = 0, threads = 1;
+    const char *bad = NULL;
+    if (!gw_mpi_read_switch(config)) {
+        bad = "";
+    } else if (!gw_mpi_read_mode(config)) {
+        bad = "_MODE";
+    } else if (!gw_mpi_read_target(config)) {
+        bad = "_BITS or GRADWIRE_MPI_NMSE";
+    } else if (!gw_mpi_read_count("DROP", 16, 23, &drop)) {
+        bad = "_DROP";
+    } else if (!gw_mpi_read_count("SEED", 0x6772616477697265u, GW_MPI_THRESHOLD_AUTO - 1,
+                                  &config->options.seed)) {
+        bad = "_SEED";
+    } else if (!gw_mpi_read_count("PIECE", 0, 1u << 30, &config->piece_len) ||
+               (config->piece_len != 0 && config->piece_len < 4096)) {
+        bad = "_PIECE";
+    } else if (!gw_mpi_read_count("THREADS", 1, GW_MPI_THREADS_MAX, &threads) || threads == 0) {
+        bad = "_THREADS";
+    } else if (!gw_mpi_read_threshold(config)) {
+        bad = "_THRESHOLD";
+    } else if (!gw_mpi_read_progress(config)) {
+        bad = "_PROGRESS";
+    }
+    config->options.constant_drop = (uint32_t)drop;
+    gw_mpi_threads = (unsigned)threads;
+    if (bad == NULL && !gw_mpi_options_valid(&config->options)) {
+        bad = "_BITS or GRADWIRE_MPI_NMSE";
+    }
+    if (bad != NULL) {
+        gw_mpi_say("GRADWIRE_MPI%s has a value that is not valid (docs/mpi.md): nothing is compressed", bad);
+        config->enabled = 0;
+    }
+    const char *log = gw_mpi_variable("LOG");
+    (void)snprintf(gw_mpi_log, sizeof(gw_mpi_log), "%s", log == NULL ? "" : log);
+    atomic_store(&gw_mpi_enabled, (int)config->enabled);
+}
+
+void gw_mpi_config_load(void)
+{
+    (void)pthread_once(&gw_mpi_config_once, gw_mpi_config_read);
+}
+
+void gw_mpi_config_agree(void)
+{
+    gw_mpi_config_load();
+    (void)PMPI_Bcast(&gw_mpi_settings, (int)sizeof(gw_mpi_settings), MPI_BYTE, 0, MPI_COMM_WORLD);
+    atomic_store(&gw_mpi_enabled, (int)gw_mpi_settings.enabled);
+}
+
+unsigned gw_mpi_config_threads(void)
+{
+    return gw_mpi_threads;
+}
+
+const char *gw_mpi_config_log(void)
+{
+    return gw_mpi_log;
+}
+
+void gw_mpi_options_init(gw_mpi_options *options)
+{
+    gw_mpi_config_load();
+    *options = gw_mpi_settings.options;
+}
+
+int gw_mpi_enable(int on)
+{
+    gw_mpi_config_load();
+    return atomic_exchange(&gw_mpi_enabled, on != 0);
+}
+
+/* ------------ statistics ------------ */
+
+void gw_mpi_statistics_read(gw_mpi_statistics *statistics)
+{
+    *statistics = (gw_mpi_statistics){
+        .operations = atomic_load(&gw_mpi_count.operations),
+        .failures = atomic_load(&gw_mpi_count.failures),
+        .passed = atomic_load(&gw_mpi_count.passed),
+        .value_count = atomic_load(&gw_mpi_count.value_count),
+        .wire_values = atomic_load(&gw_mpi_count.wire_values),
+        .wire_size = atomic_load(&gw_mpi_count.wire_size),
+        .encode_ns = atomic_load(&gw_mpi_count.encode_ns),
+        .reduce_ns = atomic_load(&gw_mpi_count.reduce_ns),
+        .decode_ns = atomic_load(&gw_mpi_count.decode_ns),
+    };
+}
+
+static void gw_mpi_statistics_line(FILE *file, int rank, const gw_mpi_statistics *s)
+{
+    (void)fprintf(
+        file, "%d\t%" PRIu64 "\t%" PRIu64 "\t%" PRIu64 "\t%" PRIu64 "\t%" PRIu64 "\t%.4f\t%.3f\t%.3f\t%.3f\n",
+        rank, s->operations, s->failures, s->passed, s->value_count, s->wire_size,
+        s->wire_values == 0 ? 0.0 : 8.0 * (double)s->wire_size / (double)s->wire_values,
+        (double)s->encode_ns * 1e-6, (double)s->reduce_ns * 1e-6, (double)s->decode_ns * 1e-6);
+}
+
+void gw_mpi_statistics_log(void)
+{
+    int rank, size;
+    /* Only rank 0 was asked in the end: the others may not have the variable */
+    int wanted = gw_mpi_log[0] != '\0';
+    gw_mpi_statistics own;
+    (void)PMPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    (void)PMPI_Comm_size(MPI_COMM_WORLD, &size);
+    (void)PMPI_Bcast(&wanted, 1, MPI_INT, 0, MPI_COMM_WORLD);
+    if (!wanted) {
+        return;
+    }
+    gw_mpi_statistics_read(&own);
+    gw_mpi_statistics *all = gw_mpi_allocate((size_t)size, sizeof(*all));
+    (void)PMPI_Gather(&own, (int)sizeof(own), MPI_BYTE, all, (int)sizeof(own), MPI_BYTE, 0, MPI_COMM_WORLD);
+    if (rank == 0) {
+        FILE *file = strcmp(gw_mpi_log, "stderr") == 0 ? stderr : fopen(gw_mpi_log, "w");
+        if (file == NULL) {
+            gw_mpi_say("cannot write %s: %s", gw_mpi_log, strerror(errno));
+        } else {
+            (void)fprintf(file,
+                          "rank\toperations\tfailures\tpassed\tvalues\twire_bytes\tbits_a_value\tencode_ms\t"
+                          "reduce_ms\tdecode_ms\n");
+            for (int r = 0; r < size; r++) {
+                gw_mpi_statistics_line(file, r, &all[r]);
+            }
+            if (file != stderr) {
+                (void)fclose(file);
+            }
+        }
+    }
+    free(all);
+}

@@ -1,0 +1,229 @@
+/*
+ * What the files of the MPI adapter share.
+ *
+ *   mpi_config      the environment, agreed on by all ranks
+ *   mpi_context     a communicator's private duplicate and counters
+ *   mpi_operation   one collective: its life, its progress, its outcome
+ *   mpi_exchange    engine of an operation: A2A+AG with frames (collective.h)
+ *   mpi_lanes       engine of an operation: THC lanes in MPI's own sum
+ *   mpi_workers     threads that do codec work; they never call MPI
+ *   mpi_auto        the automatic threshold
+ *   mpi_calls, mpi_waits, mpi_points, mpi_fortran   what is intercepted
+ *
+ * Locks, in the order in which they may be taken: the list of operations, an operation, the buffer pool.
+ *
+ * SPDX-License-Identifier: BSD-2-Clause
+ */
+#ifndef GW_MPI_INTERNAL_H
+#define GW_MPI_INTERNAL_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "gradwire/collective.h"
+#include "gradwire_mpi.h"
+
+/* ------------ configuration ------------ */
+
+#define GW_MPI_THRESHOLD_AUTO UINT64_MAX
+
+/* Equal on all ranks: that of rank 0 of MPI_COMM_WORLD. */
+typedef struct gw_mpi_config {
+    gw_mpi_options options;
+    uint64_t threshold_size; /* bytes, or GW_MPI_THRESHOLD_AUTO */
+    uint64_t piece_len;      /* 0: by the size of the operation */
+    uint32_t enabled;
+    uint32_t progress_thread;
+} gw_mpi_config;
+
+extern gw_mpi_config gw_mpi_settings;
+extern atomic_int gw_mpi_enabled;
+
+/* Reads the environment, once. */
+void gw_mpi_config_load(void);
+/* After MPI_Init: takes the configuration of rank 0. */
+void gw_mpi_config_agree(void);
+unsigned gw_mpi_config_threads(void);
+const char *gw_mpi_config_log(void);
+int gw_mpi_options_valid(const gw_mpi_options *options);
+/* A line on stderr, with the rank. */
+void gw_mpi_say(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
+/* ------------ statistics ------------ */
+
+typedef struct gw_mpi_counters {
+    atomic_uint_fast64_t operations, failures, passed, value_count, wire_values, wire_size, encode_ns,
+        reduce_ns, decode_ns;
+} gw_mpi_counters;
+
+extern gw_mpi_counters gw_mpi_count;
+
+#define GW_MPI_COUNT(field, n) atomic_fetch_add_explicit(&gw_mpi_count.field, (n), memory_order_relaxed)
+
+uint64_t gw_mpi_now_ns(void);
+void gw_mpi_statistics_log(void);
+
+/* ------------ memory ------------ */
+
+/* A buffer of the pool. */
+typedef struct gw_mpi_block {
+    struct gw_mpi_block *next;
+    size_t capacity;
+    size_t size;    /* bytes used */
+    int references; /* guarded by the lock of the operation */
+    _Alignas(16) uint8_t data[];
+} gw_mpi_block;
+
+/* Ends the program if there is no memory: the other ranks could not be told. */
+void *gw_mpi_allocate(size_t count, size_t size);
+gw_mpi_block *gw_mpi_block_take(size_t capacity);
+void gw_mpi_block_release(gw_mpi_block *block);
+void gw_mpi_pool_clear(void);
+
+/* ------------ communicators ------------ */
+
+typedef struct gw_mpi_context {
+    struct gw_mpi_context *next;
+    MPI_Comm user;
+    MPI_Comm transport; /* MPI_COMM_NULL until the duplicate is complete */
+    MPI_Request duplication;
+    pthread_mutex_t lock; /* of duplication and transport */
+    int rank, size;
+    uint32_t started;        /* operations so far: the number of the next one */
+    atomic_uint turn;        /* number of the operation that may issue collectives on transport */
+    atomic_int live;         /* operations that are not complete */
+    uint64_t threshold_size; /* of blocking calls; valid if measured */
+    int measured;
+} gw_mpi_context;
+
+/* The context of a communicator, made if there is none. NULL: intercommunicator, one rank, or MPI is not
+ * running: not ours. *status: an MPI error of making it, else MPI_SUCCESS. */
+gw_mpi_context *gw_mpi_context_get(MPI_Comm comm, int blocking, int *status);
+/* 1 if the transport communicator is there; starts or progresses its making otherwise. */
+int gw_mpi_context_ready(gw_mpi_context *context);
+/* Progress until no operation of the communicator is left. */
+void gw_mpi_context_drain(MPI_Comm comm);
+void gw_mpi_contexts_close(void);
+
+/* ------------ operations ------------ */
+
+typedef enum gw_mpi_kind { GW_MPI_ALLREDUCE, GW_MPI_REDUCE_SCATTER } gw_mpi_kind;
+
+/* What a caller asks for. */
+typedef struct gw_mpi_call {
+    gw_mpi_kind kind;
+    const float *values; /* len values; recvbuf if in place */
+    float *result;
+    uint64_t len;       /* of all blocks */
+    uint64_t block_len; /* GW_MPI_REDUCE_SCATTER: values of a rank, else 0 */
+    gw_mpi_options options;
+} gw_mpi_call;
+
+typedef struct gw_mpi_operation gw_mpi_operation;
+
+/* Codec work on one piece. */
+typedef struct gw_mpi_task {
+    int kind; /* the engine's own */
+    uint32_t piece;
+    gw_mpi_block *output;
+    gw_collective_blame blame; /* out */
+} gw_mpi_task;
+
+/* One way to do an operation. All calls but run hold the operation's lock. */
+typedef struct gw_mpi_engine {
+    void *(*create)(gw_mpi_operation *operation);  /* called when the transport communicator is there */
+    int (*transport)(gw_mpi_operation *operation); /* progress of messages; 1 if something happened */
+    int (*take)(gw_mpi_operation *operation, gw_mpi_task *task); /* 1: a task to run */
+    void (*run)(gw_mpi_operation *operation, gw_mpi_task *task); /* by any thread */
+    void (*finish)(gw_mpi_operation *operation, gw_mpi_task *task);
+    int (*complete)(const gw_mpi_operation *operation); /* 1: all but the vote is done */
+    void (*destroy)(gw_mpi_operation *operation);
+} gw_mpi_engine;
+
+extern const gw_mpi_engine gw_mpi_engine_exchange, gw_mpi_engine_lanes;
+
+struct gw_mpi_operation {
+    gw_mpi_operation *next; /* in the list of active ones */
+    gw_mpi_context *context;
+    MPI_Comm comm; /* that of the call: where errors are raised */
+    gw_mpi_call call;
+    uint32_t number; /* in its context */
+    const gw_mpi_engine *engine;
+    void *state;
+    pthread_mutex_t lock;
+    int running;          /* tasks */
+    uint64_t word, worst; /* own status word, maximum over the ranks */
+    gw_collective_blame blame;
+    int mpi_error; /* of transport, first one */
+    MPI_Request vote;
+    int voting;
+    atomic_int done;
+    int pins;     /* guarded by the lock of the list, as are the following */
+    int released; /* its request is freed */
+    int generalized;
+    MPI_Request request;
+};
+
+/* Operations that are not complete. Where it is 0, waits and tests go straight to MPI. */
+extern atomic_int gw_mpi_active;
+/* Requests of ours that the program has not completed or freed. */
+extern atomic_int gw_mpi_requests;
+
+/* Starts an operation. With a request, *request completes in MPI's own calls once progress was made. Without,
+ * the caller passes the operation to gw_mpi_operation_wait(). */
+gw_mpi_operation *gw_mpi_operation_start(gw_mpi_context *context, const gw_mpi_call *call,
+                                         MPI_Request *request);
+/* Drives it to its end, frees it, and returns the MPI error code of its outcome, the error handler called. */
+int gw_mpi_operation_wait(gw_mpi_operation *operation);
+/* Records the worst of an operation's failures. Holds the lock. */
+void gw_mpi_operation_blame(gw_mpi_operation *operation, const gw_collective_blame *blame);
+void gw_mpi_operation_mpi_error(gw_mpi_operation *operation, int error);
+/* One round over all active operations; 1 if anything moved. Yields the processor if not. */
+int gw_mpi_progress(void);
+/* For worker threads: runs one task of any operation; 0 if there is none. */
+int gw_mpi_progress_task(void);
+
+/* Requests of failed operations that this thread has freed inside the last MPI call. */
+#define GW_MPI_FAILED_MAX 32
+typedef struct gw_mpi_failures {
+    int count;
+    struct {
+        MPI_Request request;
+        MPI_Comm comm;
+        int code;
+    } at[GW_MPI_FAILED_MAX];
+} gw_mpi_failures;
+extern _Thread_local gw_mpi_failures gw_mpi_failed;
+
+/* MPI's error code for an outcome, the same on all ranks; and the communicator's error handler. */
+int gw_mpi_error_code(uint64_t word);
+int gw_mpi_error_raise(MPI_Comm comm, int code);
+
+/* ------------ threads ------------ */
+
+void gw_mpi_workers_start(void);
+void gw_mpi_workers_wake(void);
+void gw_mpi_workers_stop(void);
+
+/* The calling thread's workspace of at least size bytes, until the next call. */
+gw_workspace gw_mpi_workspace(size_t size);
+
+/* ------------ threshold ------------ */
+
+/* Measures this communicator's threshold. Collective and blocking. */
+int gw_mpi_auto_measure(gw_mpi_context *context);
+
+/* ------------ interception ------------ */
+
+/* Marks what replaces a symbol of MPI. */
+#define GW_MPI_ENTRY __attribute__((visibility("default")))
+
+/* Waits for one request of MPI's with progress of ours. */
+int gw_mpi_wait_polling(MPI_Request *request, MPI_Status *status);
+
+#ifdef GW_MPI_TESTING
+/* Damages a message as GRADWIRE_MPI_TEST_DAMAGE says. */
+void gw_mpi_test_damage(const gw_mpi_operation *operation, int hop, uint32_t piece, gw_mpi_block *message);
+#endif
+
+#endif

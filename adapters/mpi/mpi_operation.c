@@ -1,0 +1,349 @@
+/*
+ * Operations: start, progress, vote, outcome. An engine moves the values; what all have in common is here.
+ *
+ * An operation ends with a vote: the maximum of all ranks' status words, so that all ranks return the same.
+ * The votes of a communicator, and whatever collectives its engines issue, go out in the order of its
+ * operations.
+ *
+ * SPDX-License-Identifier: BSD-2-Clause
+ */
+#include "mpi_internal.h"
+
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#define GW_MPI_ROUND_MAX 64
+
+atomic_int gw_mpi_active, gw_mpi_requests;
+_Thread_local gw_mpi_failures gw_mpi_failed;
+
+static pthread_mutex_t gw_mpi_list_lock = PTHREAD_MUTEX_INITIALIZER;
+static gw_mpi_operation *gw_mpi_list;
+
+/* ------------ outcome ------------ */
+
+static pthread_mutex_t gw_mpi_codes_lock = PTHREAD_MUTEX_INITIALIZER;
+static int gw_mpi_class;
+static int gw_mpi_codes[256]; /* by status; 0: not made yet */
+
+int gw_mpi_error_code(uint64_t word)
+{
+    gw_collective_blame blame;
+    gw_collective_word_read(word, &blame);
+    if (blame.status == GW_OK) {
+        return MPI_SUCCESS;
+    }
+    const unsigned status = (unsigned)blame.status & 255u;
+    (void)pthread_mutex_lock(&gw_mpi_codes_lock);
+    if (gw_mpi_class == 0) {
+        (void)PMPI_Add_error_class(&gw_mpi_class);
+        (void)PMPI_Add_error_string(gw_mpi_class, "gradwire: a compressed collective failed");
+    }
+    if (gw_mpi_codes[status] == 0) {
+        char text[MPI_MAX_ERROR_STRING];
+        (void)snprintf(text, sizeof(text), "gradwire: a compressed collective failed on all ranks: %s",
+                       gw_status_message(blame.status));
+        (void)PMPI_Add_error_code(gw_mpi_class, &gw_mpi_codes[status]);
+        (void)PMPI_Add_error_string(gw_mpi_codes[status], text);
+    }
+    const int code = gw_mpi_codes[status];
+    (void)pthread_mutex_unlock(&gw_mpi_codes_lock);
+    return code;
+}
+
+int gw_mpi_error_raise(MPI_Comm comm, int code)
+{
+    if (code != MPI_SUCCESS) {
+        (void)PMPI_Comm_call_errhandler(comm, code);
+    }
+    return code;
+}
+
+void gw_mpi_operation_blame(gw_mpi_operation *operation, const gw_collective_blame *blame)
+{
+    const uint64_t word = gw_collective_word(blame);
+    if (word > operation->word) {
+        operation->word = word;
+        operation->blame = *blame;
+    }
+}
+
+void gw_mpi_operation_mpi_error(gw_mpi_operation *operation, int error)
+{
+    if (error == MPI_SUCCESS) {
+        return;
+    }
+    if (operation->mpi_error == MPI_SUCCESS) {
+        operation->mpi_error = error;
+    }
+    const gw_collective_blame blame = {.status = GW_ERR_DEVICE, .rank = (uint32_t)operation->context->rank};
+    gw_mpi_operation_blame(operation, &blame);
+}
+
+/* ------------ life ------------ */
+
+static void gw_mpi_operation_destroy(gw_mpi_operation *operation)
+{
+    if (operation->state != NULL) {
+        operation->engine->destroy(operation);
+    }
+    (void)pthread_mutex_destroy(&operation->lock);
+    free(operation);
+}
+
+/* Whoever is last, the owner of the request or a thread that makes progress, frees the operation. */
+static void gw_mpi_operation_release(gw_mpi_operation *operation, int pins, int released)
+{
+    (void)pthread_mutex_lock(&gw_mpi_list_lock);
+    operation->pins -= pins;
+    operation->released |= released;
+    const int last = operation->pins == 0 && operation->released;
+    (void)pthread_mutex_unlock(&gw_mpi_list_lock);
+    if (last) {
+        gw_mpi_operation_destroy(operation);
+    }
+}
+
+static int gw_mpi_request_query(void *extra, MPI_Status *status)
+{
+    (void)extra;
+    (void)PMPI_Status_set_elements(status, MPI_BYTE, 0);
+    (void)PMPI_Status_set_cancelled(status, 0);
+    status->MPI_SOURCE = MPI_UNDEFINED;
+    status->MPI_TAG = MPI_UNDEFINED;
+    return MPI_SUCCESS;
+}
+
+/* Returns success even after a failure: MPI would call the error handler of MPI_COMM_WORLD. The intercepted
+ * call that frees the request finds the failure in gw_mpi_failed. */
+static int gw_mpi_request_free(void *extra)
+{
+    gw_mpi_operation *operation = extra;
+    const int code = gw_mpi_error_code(operation->worst);
+    if (code != MPI_SUCCESS && gw_mpi_failed.count < GW_MPI_FAILED_MAX) {
+        const int i = gw_mpi_failed.count++;
+        gw_mpi_failed.at[i].request = operation->request;
+        gw_mpi_failed.at[i].comm = operation->comm;
+        gw_mpi_failed.at[i].code = code;
+    }
+    (void)atomic_fetch_sub(&gw_mpi_requests, 1);
+    gw_mpi_operation_release(operation, 0, 1);
+    return MPI_SUCCESS;
+}
+
+static int gw_mpi_request_cancel(void *extra, int complete)
+{
+    (void)extra;
+    (void)complete;
+    return MPI_SUCCESS; /* collectives cannot be cancelled */
+}
+
+static int gw_mpi_operation_step(gw_mpi_operation *operation, int with_task);
+
+gw_mpi_operation *gw_mpi_operation_start(gw_mpi_context *context, const gw_mpi_call *call,
+                                         MPI_Request *request)
+{
+    gw_mpi_operation *operation = gw_mpi_allocate(1, sizeof(*operation));
+    operation->context = context;
+    operation->comm = context->user;
+    operation->call = *call;
+    operation->engine = call->options.mode == GW_MPI_THC ? &gw_mpi_engine_lanes : &gw_mpi_engine_exchange;
+    operation->vote = MPI_REQUEST_NULL;
+    operation->mpi_error = MPI_SUCCESS;
+    (void)pthread_mutex_init(&operation->lock, NULL);
+    atomic_init(&operation->done, 0);
+    if (request != NULL) {
+        operation->generalized = 1;
+        (void)atomic_fetch_add(&gw_mpi_requests, 1);
+        const int status = PMPI_Grequest_start(gw_mpi_request_query, gw_mpi_request_free,
+                                               gw_mpi_request_cancel, operation, &operation->request);
+        gw_mpi_operation_mpi_error(operation, status);
+        *request = operation->request;
+    }
+    (void)pthread_mutex_lock(&context->lock);
+    operation->number = context->started++;
+    (void)pthread_mutex_unlock(&context->lock);
+    (void)atomic_fetch_add(&context->live, 1);
+
+    (void)pthread_mutex_lock(&gw_mpi_list_lock);
+    gw_mpi_operation **end = &gw_mpi_list;
+    while (*end != NULL) {
+        end = &(*end)->next;
+    }
+    *end = operation;
+    operation->pins = 1;
+    (void)atomic_fetch_add(&gw_mpi_active, 1);
+    (void)pthread_mutex_unlock(&gw_mpi_list_lock);
+    (void)gw_mpi_operation_step(operation,
+                                0); /* posts receives; no codec work in a call that must not block */
+    gw_mpi_workers_start();
+    gw_mpi_operation_release(operation, 1, 0);
+    return operation;
+}
+
+static void gw_mpi_operation_end(gw_mpi_operation *operation)
+{
+    (void)pthread_mutex_lock(&gw_mpi_list_lock);
+    for (gw_mpi_operation **at = &gw_mpi_list; *at != NULL; at = &(*at)->next) {
+        if (*at == operation) {
+            *at = operation->next;
+            break;
+        }
+    }
+    (void)pthread_mutex_unlock(&gw_mpi_list_lock);
+    GW_MPI_COUNT(operations, 1);
+    GW_MPI_COUNT(value_count, operation->call.len);
+    GW_MPI_COUNT(failures, operation->worst != 0);
+    (void)atomic_fetch_sub(&operation->context->live, 1);
+    if (operation->generalized) {
+        (void)PMPI_Grequest_complete(operation->request);
+    }
+    /* After the request is complete: a thread that sees 0 leaves the waiting to MPI */
+    (void)atomic_fetch_sub(&gw_mpi_active, 1);
+}
+
+/* ------------ progress ------------ */
+
+/* Returns 1 if it got further; operation->done when all ranks' words are there. */
+static int gw_mpi_operation_vote(gw_mpi_operation *operation)
+{
+    gw_mpi_context *context = operation->context;
+    if (!operation->voting) {
+        if (atomic_load(&context->turn) != operation->number) {
+            return 0;
+        }
+        const int status = PMPI_Iallreduce(&operation->word, &operation->worst, 1, MPI_UINT64_T, MPI_MAX,
+                                           context->transport, &operation->vote);
+        operation->voting = 1;
+        (void)atomic_fetch_add(&context->turn, 1);
+        if (status != MPI_SUCCESS) {
+            operation->vote = MPI_REQUEST_NULL;
+            gw_mpi_operation_mpi_error(operation, status);
+            operation->worst = operation->word;
+        }
+    }
+    int complete = 0;
+    const int status = PMPI_Test(&operation->vote, &complete, MPI_STATUS_IGNORE);
+    if (status != MPI_SUCCESS) {
+        gw_mpi_operation_mpi_error(operation, status);
+        operation->worst = operation->word;
+        complete = 1;
+    }
+    return complete;
+}
+
+static void gw_mpi_task_run(gw_mpi_operation *operation, gw_mpi_task *task)
+{
+    operation->engine->run(operation, task);
+    (void)pthread_mutex_lock(&operation->lock);
+    if (task->blame.status != GW_OK) {
+        gw_mpi_operation_blame(operation, &task->blame);
+    }
+    operation->engine->finish(operation, task);
+    operation->running--;
+    (void)pthread_mutex_unlock(&operation->lock);
+}
+
+static int gw_mpi_task_take(gw_mpi_operation *operation, gw_mpi_task *task)
+{
+    *task = (gw_mpi_task){.kind = 0};
+    if (operation->state == NULL || operation->voting || !operation->engine->take(operation, task)) {
+        return 0;
+    }
+    operation->running++;
+    return 1;
+}
+
+/* Messages, then at most one task. One thread at a time is at an operation's messages. */
+static int gw_mpi_operation_step(gw_mpi_operation *operation, int with_task)
+{
+    gw_mpi_task task;
+    int moved = 0, have = 0, ended = 0;
+    if (pthread_mutex_trylock(&operation->lock) != 0) {
+        return 0;
+    }
+    if (!atomic_load(&operation->done)) {
+        if (operation->state == NULL && gw_mpi_context_ready(operation->context)) {
+            operation->state = operation->engine->create(operation);
+        }
+        if (operation->state != NULL) {
+            moved = operation->engine->transport(operation);
+            if (moved) {
+                gw_mpi_workers_wake();
+            }
+            have = with_task && gw_mpi_task_take(operation, &task);
+            if (with_task && !have && operation->running == 0 && operation->engine->complete(operation)) {
+                ended = gw_mpi_operation_vote(operation);
+                atomic_store(&operation->done, ended);
+            }
+        }
+    }
+    (void)pthread_mutex_unlock(&operation->lock);
+    if (have) {
+        gw_mpi_task_run(operation, &task);
+    }
+    if (ended) {
+        gw_mpi_operation_end(operation);
+    }
+    return moved || have || ended;
+}
+
+/* Up to GW_MPI_ROUND_MAX active operations, which the caller must release. */
+static int gw_mpi_operations_pin(gw_mpi_operation **operations)
+{
+    int count = 0;
+    (void)pthread_mutex_lock(&gw_mpi_list_lock);
+    for (gw_mpi_operation *at = gw_mpi_list; at != NULL && count < GW_MPI_ROUND_MAX; at = at->next) {
+        at->pins++;
+        operations[count++] = at;
+    }
+    (void)pthread_mutex_unlock(&gw_mpi_list_lock);
+    return count;
+}
+
+int gw_mpi_progress(void)
+{
+    gw_mpi_operation *operations[GW_MPI_ROUND_MAX];
+    int moved = 0;
+    const int count = gw_mpi_operations_pin(operations);
+    for (int i = 0; i < count; i++) {
+        moved |= gw_mpi_operation_step(operations[i], 1);
+        gw_mpi_operation_release(operations[i], 1, 0);
+    }
+    if (!moved) {
+        (void)sched_yield();
+    }
+    return moved;
+}
+
+int gw_mpi_progress_task(void)
+{
+    gw_mpi_operation *operations[GW_MPI_ROUND_MAX];
+    int have = 0;
+    const int count = gw_mpi_operations_pin(operations);
+    for (int i = 0; i < count; i++) {
+        gw_mpi_task task;
+        if (!have) {
+            (void)pthread_mutex_lock(&operations[i]->lock);
+            have = gw_mpi_task_take(operations[i], &task);
+            (void)pthread_mutex_unlock(&operations[i]->lock);
+            if (have) {
+                gw_mpi_task_run(operations[i], &task);
+            }
+        }
+        gw_mpi_operation_release(operations[i], 1, 0);
+    }
+    return have;
+}
+
+int gw_mpi_operation_wait(gw_mpi_operation *operation)
+{
+    while (!atomic_load(&operation->done)) {
+        (void)gw_mpi_progress();
+    }
+    const int code = gw_mpi_error_code(operation->worst);
+    const MPI_Comm comm = operation->comm;
+    gw_mpi_operation_release(operation, 0, 1);
+    return gw_mpi_error_raise(comm, code);
+}

@@ -1,0 +1,99 @@
+/*
+ * Blocking point-to-point calls. A program may wait for a message that another rank sends only after an
+ * MPI_Iallreduce of both, so these calls make progress with it: where operations of ours are under way they
+ * become their nonblocking form and a wait. MPI matches both alike. (For collectives it does not:
+ * docs/mpi.md.)
+ *
+ * SPDX-License-Identifier: BSD-2-Clause
+ */
+#include "mpi_internal.h"
+
+static int gw_mpi_is_idle(void)
+{
+    return atomic_load_explicit(&gw_mpi_active, memory_order_relaxed) == 0;
+}
+
+GW_MPI_ENTRY int MPI_Send(const void *buf, int count, MPI_Datatype datatype, int dest, int tag, MPI_Comm comm)
+{
+    if (gw_mpi_is_idle()) {
+        return PMPI_Send(buf, count, datatype, dest, tag, comm);
+    }
+    MPI_Request request;
+    const int status = PMPI_Isend(buf, count, datatype, dest, tag, comm, &request);
+    return status != MPI_SUCCESS ? status : gw_mpi_wait_polling(&request, MPI_STATUS_IGNORE);
+}
+
+GW_MPI_ENTRY int MPI_Ssend(const void *buf, int count, MPI_Datatype datatype, int dest, int tag,
+                           MPI_Comm comm)
+{
+    if (gw_mpi_is_idle()) {
+        return PMPI_Ssend(buf, count, datatype, dest, tag, comm);
+    }
+    MPI_Request request;
+    const int status = PMPI_Issend(buf, count, datatype, dest, tag, comm, &request);
+    return status != MPI_SUCCESS ? status : gw_mpi_wait_polling(&request, MPI_STATUS_IGNORE);
+}
+
+GW_MPI_ENTRY int MPI_Recv(void *buf, int count, MPI_Datatype datatype, int source, int tag, MPI_Comm comm,
+                          MPI_Status *status)
+{
+    if (gw_mpi_is_idle()) {
+        return PMPI_Recv(buf, count, datatype, source, tag, comm, status);
+    }
+    MPI_Request request;
+    const int result = PMPI_Irecv(buf, count, datatype, source, tag, comm, &request);
+    return result != MPI_SUCCESS ? result : gw_mpi_wait_polling(&request, status);
+}
+
+GW_MPI_ENTRY int MPI_Sendrecv(const void *sendbuf, int sendcount, MPI_Datatype sendtype, int dest,
+                              int sendtag, void *recvbuf, int recvcount, MPI_Datatype recvtype, int source,
+                              int recvtag, MPI_Comm comm, MPI_Status *status)
+{
+    if (gw_mpi_is_idle()) {
+        return PMPI_Sendrecv(sendbuf, sendcount, sendtype, dest, sendtag, recvbuf, recvcount, recvtype,
+                             source, recvtag, comm, status);
+    }
+    MPI_Request receive, send;
+    int result = PMPI_Irecv(recvbuf, recvcount, recvtype, source, recvtag, comm, &receive);
+    if (result == MPI_SUCCESS) {
+        result = PMPI_Isend(sendbuf, sendcount, sendtype, dest, sendtag, comm, &send);
+    }
+    if (result == MPI_SUCCESS) {
+        result = gw_mpi_wait_polling(&send, MPI_STATUS_IGNORE);
+    }
+    return result != MPI_SUCCESS ? result : gw_mpi_wait_polling(&receive, status);
+}
+
+GW_MPI_ENTRY int MPI_Probe(int source, int tag, MPI_Comm comm, MPI_Status *status)
+{
+    while (!gw_mpi_is_idle()) {
+        int found = 0;
+        (void)gw_mpi_progress();
+        const int result = PMPI_Iprobe(source, tag, comm, &found, status);
+        if (result != MPI_SUCCESS || found) {
+            return result;
+        }
+    }
+    return PMPI_Probe(source, tag, comm, status);
+}
+
+GW_MPI_ENTRY int MPI_Mprobe(int source, int tag, MPI_Comm comm, MPI_Message *message, MPI_Status *status)
+{
+    while (!gw_mpi_is_idle()) {
+        int found = 0;
+        (void)gw_mpi_progress();
+        const int result = PMPI_Improbe(source, tag, comm, &found, message, status);
+        if (result != MPI_SUCCESS || found) {
+            return result;
+        }
+    }
+    return PMPI_Mprobe(source, tag, comm, message, status);
+}
+
+GW_MPI_ENTRY int MPI_Iprobe(int source, int tag, MPI_Comm comm, int *flag, MPI_Status *status)
+{
+    if (!gw_mpi_is_idle()) {
+        (void)gw_mpi_progress();
+    }
+    return PMPI_Iprobe(source, tag, comm, flag, status);
+}

@@ -1,0 +1,221 @@
+/*
+ * Waits and tests. A request of ours is a generalized request of MPI's own, so MPI's calls complete it like
+ * any other; before they are asked, and again and again where the program waits, our operations make
+ * progress. Where there are none, the calls go straight to MPI.
+ *
+ * A wait is a loop over the test of the same kind, which completes the same requests.
+ *
+ * SPDX-License-Identifier: BSD-2-Clause
+ */
+#include "mpi_internal.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static int gw_mpi_is_idle(void)
+{
+    return atomic_load_explicit(&gw_mpi_requests, memory_order_relaxed) == 0 &&
+           atomic_load_explicit(&gw_mpi_active, memory_order_relaxed) == 0;
+}
+
+static int gw_mpi_is_active(void)
+{
+    return atomic_load(&gw_mpi_active) > 0;
+}
+
+/* The result of a call that has freed at most one request of ours. */
+static int gw_mpi_conclude(int status)
+{
+    if (gw_mpi_failed.count == 0) {
+        return status;
+    }
+    const MPI_Comm comm = gw_mpi_failed.at[0].comm;
+    const int code = gw_mpi_failed.at[0].code;
+    gw_mpi_failed.count = 0;
+    return gw_mpi_error_raise(comm, code);
+}
+
+/* Requests as they were before a call on many of them. */
+static MPI_Request *gw_mpi_save(int count, const MPI_Request *requests)
+{
+    if (count <= 0 || requests == NULL) {
+        return NULL;
+    }
+    MPI_Request *saved = gw_mpi_allocate((size_t)count, sizeof(*saved));
+    memcpy(saved, requests, (size_t)count * sizeof(*saved));
+    return saved;
+}
+
+/* What a call on many requests returned. Status i belongs to saved request indices[i], or i without indices.
+ */
+typedef struct gw_mpi_many {
+    MPI_Request *saved;
+    int count; /* of statuses that were written */
+    const int *indices;
+    MPI_Status *statuses; /* MPI_STATUSES_IGNORE: none */
+} gw_mpi_many;
+
+static int gw_mpi_conclude_many(int status, const gw_mpi_many *many)
+{
+    const int failures = gw_mpi_failed.count;
+    if (failures == 0) {
+        free(many->saved);
+        return status;
+    }
+    gw_mpi_failed.count = 0;
+    const int with_statuses = many->statuses != MPI_STATUSES_IGNORE;
+    for (int i = 0; i < many->count && with_statuses; i++) {
+        if (status != MPI_ERR_IN_STATUS) {
+            many->statuses[i].MPI_ERROR = MPI_SUCCESS;
+        }
+        for (int k = 0; k < failures; k++) {
+            if (many->saved[many->indices != NULL ? many->indices[i] : i] == gw_mpi_failed.at[k].request) {
+                many->statuses[i].MPI_ERROR = gw_mpi_failed.at[k].code;
+            }
+        }
+    }
+    free(many->saved);
+    return gw_mpi_error_raise(gw_mpi_failed.at[0].comm,
+                              with_statuses ? MPI_ERR_IN_STATUS : gw_mpi_failed.at[0].code);
+}
+
+int gw_mpi_wait_polling(MPI_Request *request, MPI_Status *status)
+{
+    while (gw_mpi_is_active()) {
+        int complete = 0;
+        (void)gw_mpi_progress();
+        const int result = PMPI_Test(request, &complete, status);
+        if (result != MPI_SUCCESS || complete) {
+            return result;
+        }
+    }
+    return PMPI_Wait(request, status);
+}
+
+/* ------------ one request ------------ */
+
+GW_MPI_ENTRY int MPI_Wait(MPI_Request *request, MPI_Status *status)
+{
+    if (gw_mpi_is_idle()) {
+        return PMPI_Wait(request, status);
+    }
+    return gw_mpi_conclude(gw_mpi_wait_polling(request, status));
+}
+
+GW_MPI_ENTRY int MPI_Test(MPI_Request *request, int *flag, MPI_Status *status)
+{
+    if (gw_mpi_is_idle()) {
+        return PMPI_Test(request, flag, status);
+    }
+    (void)gw_mpi_progress();
+    return gw_mpi_conclude(PMPI_Test(request, flag, status));
+}
+
+GW_MPI_ENTRY int MPI_Request_get_status(MPI_Request request, int *flag, MPI_Status *status)
+{
+    if (!gw_mpi_is_idle()) {
+        (void)gw_mpi_progress();
+    }
+    return PMPI_Request_get_status(request, flag, status);
+}
+
+/* The operation goes on in other calls; nobody is left to be told of its failure but the error handler. */
+GW_MPI_ENTRY int MPI_Request_free(MPI_Request *request)
+{
+    if (gw_mpi_is_idle()) {
+        return PMPI_Request_free(request);
+    }
+    (void)gw_mpi_progress();
+    return gw_mpi_conclude(PMPI_Request_free(request));
+}
+
+/* ------------ any of many ------------ */
+
+GW_MPI_ENTRY int MPI_Waitany(int count, MPI_Request requests[], int *index, MPI_Status *status)
+{
+    if (gw_mpi_is_idle()) {
+        return PMPI_Waitany(count, requests, index, status);
+    }
+    while (gw_mpi_is_active()) {
+        int complete = 0;
+        (void)gw_mpi_progress();
+        const int result = PMPI_Testany(count, requests, index, &complete, status);
+        if (result != MPI_SUCCESS || complete) {
+            return gw_mpi_conclude(result);
+        }
+    }
+    return gw_mpi_conclude(PMPI_Waitany(count, requests, index, status));
+}
+
+GW_MPI_ENTRY int MPI_Testany(int count, MPI_Request requests[], int *index, int *flag, MPI_Status *status)
+{
+    if (gw_mpi_is_idle()) {
+        return PMPI_Testany(count, requests, index, flag, status);
+    }
+    (void)gw_mpi_progress();
+    return gw_mpi_conclude(PMPI_Testany(count, requests, index, flag, status));
+}
+
+/* ------------ all of many ------------ */
+
+GW_MPI_ENTRY int MPI_Waitall(int count, MPI_Request requests[], MPI_Status statuses[])
+{
+    if (gw_mpi_is_idle()) {
+        return PMPI_Waitall(count, requests, statuses);
+    }
+    const gw_mpi_many many = {.saved = gw_mpi_save(count, requests), .count = count, .statuses = statuses};
+    while (gw_mpi_is_active()) {
+        int complete = 0;
+        (void)gw_mpi_progress();
+        const int result = PMPI_Testall(count, requests, &complete, statuses);
+        if (result != MPI_SUCCESS || complete) {
+            return gw_mpi_conclude_many(result, &many);
+        }
+    }
+    return gw_mpi_conclude_many(PMPI_Waitall(count, requests, statuses), &many);
+}
+
+GW_MPI_ENTRY int MPI_Testall(int count, MPI_Request requests[], int *flag, MPI_Status statuses[])
+{
+    if (gw_mpi_is_idle()) {
+        return PMPI_Testall(count, requests, flag, statuses);
+    }
+    (void)gw_mpi_progress();
+    const gw_mpi_many many = {.saved = gw_mpi_save(count, requests), .count = count, .statuses = statuses};
+    return gw_mpi_conclude_many(PMPI_Testall(count, requests, flag, statuses), &many);
+}
+
+/* ------------ some of many ------------ */
+
+GW_MPI_ENTRY int MPI_Testsome(int incount, MPI_Request requests[], int *outcount, int indices[],
+                              MPI_Status statuses[])
+{
+    if (gw_mpi_is_idle()) {
+        return PMPI_Testsome(incount, requests, outcount, indices, statuses);
+    }
+    (void)gw_mpi_progress();
+    gw_mpi_many many = {.saved = gw_mpi_save(incount, requests), .indices = indices, .statuses = statuses};
+    const int result = PMPI_Testsome(incount, requests, outcount, indices, statuses);
+    many.count = *outcount != MPI_UNDEFINED ? *outcount : 0;
+    return gw_mpi_conclude_many(result, &many);
+}
+
+GW_MPI_ENTRY int MPI_Waitsome(int incount, MPI_Request requests[], int *outcount, int indices[],
+                              MPI_Status statuses[])
+{
+    if (gw_mpi_is_idle()) {
+        return PMPI_Waitsome(incount, requests, outcount, indices, statuses);
+    }
+    gw_mpi_many many = {.saved = gw_mpi_save(incount, requests), .indices = indices, .statuses = statuses};
+    int result = MPI_SUCCESS;
+    *outcount = 0;
+    while (*outcount == 0 && result == MPI_SUCCESS && gw_mpi_is_active()) {
+        (void)gw_mpi_progress();
+        result = PMPI_Testsome(incount, requests, outcount, indices, statuses);
+    }
+    if (*outcount == 0 && result == MPI_SUCCESS) {
+        result = PMPI_Waitsome(incount, requests, outcount, indices, statuses);
+    }
+    many.count = *outcount != MPI_UNDEFINED ? *outcount : 0;
+    return gw_mpi_conclude_many(result, &many);
+}

@@ -1,0 +1,118 @@
+/*
+ * Threads for codec work, GRADWIRE_MPI_THREADS less the one that calls MPI, and the progress thread
+ * (GRADWIRE_MPI_PROGRESS=thread). Workers call no MPI function, so MPI_THREAD_SINGLE suffices for them.
+ *
+ * SPDX-License-Identifier: BSD-2-Clause
+ */
+#include "mpi_internal.h"
+
+#include <sched.h>
+#include <stdlib.h>
+#include <time.h>
+
+static pthread_mutex_t gw_mpi_workers_lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t gw_mpi_workers_work = PTHREAD_COND_INITIALIZER;
+static pthread_t *gw_mpi_workers;
+static atomic_uint gw_mpi_worker_count;
+static int gw_mpi_workers_running, gw_mpi_workers_leave;
+static unsigned long gw_mpi_workers_signals;
+
+/* Work may have come since `seen`: what a thread that found none last saw. */
+static void gw_mpi_workers_sleep(unsigned long *seen)
+{
+    (void)pthread_mutex_lock(&gw_mpi_workers_lock);
+    while (*seen == gw_mpi_workers_signals && !gw_mpi_workers_leave) {
+        (void)pthread_cond_wait(&gw_mpi_workers_work, &gw_mpi_workers_lock);
+    }
+    *seen = gw_mpi_workers_signals;
+    (void)pthread_mutex_unlock(&gw_mpi_workers_lock);
+}
+
+static int gw_mpi_workers_stopping(void)
+{
+    (void)pthread_mutex_lock(&gw_mpi_workers_lock);
+    const int leave = gw_mpi_workers_leave;
+    (void)pthread_mutex_unlock(&gw_mpi_workers_lock);
+    return leave;
+}
+
+static void *gw_mpi_worker(void *unused)
+{
+    unsigned long seen = 0;
+    (void)unused;
+    while (!gw_mpi_workers_stopping()) {
+        if (!gw_mpi_progress_task()) {
+            gw_mpi_workers_sleep(&seen);
+        }
+    }
+    return NULL;
+}
+
+static void *gw_mpi_progress_thread(void *unused)
+{
+    unsigned long seen = 0;
+    (void)unused;
+    while (!gw_mpi_workers_stopping()) {
+        if (atomic_load(&gw_mpi_active) > 0) {
+            (void)gw_mpi_progress();
+        } else {
+            gw_mpi_workers_sleep(&seen);
+        }
+    }
+    return NULL;
+}
+
+static void gw_mpi_workers_launch(void)
+{
+    const unsigned workers = gw_mpi_config_threads() - 1, extra = gw_mpi_settings.progress_thread != 0;
+    gw_mpi_workers_running = 1;
+    gw_mpi_workers = gw_mpi_allocate(workers + extra, sizeof(*gw_mpi_workers));
+    for (unsigned i = 0; i < workers + extra; i++) {
+        if (pthread_create(&gw_mpi_workers[gw_mpi_worker_count], NULL,
+                           i < workers ? gw_mpi_worker : gw_mpi_progress_thread, NULL) == 0) {
+            gw_mpi_worker_count++;
+        } else {
+            gw_mpi_say("cannot start a thread; going on with fewer");
+        }
+    }
+}
+
+void gw_mpi_workers_start(void)
+{
+    if (gw_mpi_config_threads() == 1 && !gw_mpi_settings.progress_thread) {
+        return;
+    }
+    (void)pthread_mutex_lock(&gw_mpi_workers_lock);
+    if (!gw_mpi_workers_running) {
+        gw_mpi_workers_launch();
+    }
+    gw_mpi_workers_signals++;
+    (void)pthread_cond_broadcast(&gw_mpi_workers_work);
+    (void)pthread_mutex_unlock(&gw_mpi_workers_lock);
+}
+
+void gw_mpi_workers_wake(void)
+{
+    if (gw_mpi_worker_count > 0) {
+        (void)pthread_mutex_lock(&gw_mpi_workers_lock);
+        gw_mpi_workers_signals++;
+        (void)pthread_cond_broadcast(&gw_mpi_workers_work);
+        (void)pthread_mutex_unlock(&gw_mpi_workers_lock);
+    }
+}
+
+void gw_mpi_workers_stop(void)
+{
+    (void)pthread_mutex_lock(&gw_mpi_workers_lock);
+    gw_mpi_workers_leave = 1;
+    (void)pthread_cond_broadcast(&gw_mpi_workers_work);
+    (void)pthread_mutex_unlock(&gw_mpi_workers_lock);
+    for (unsigned i = 0; i < gw_mpi_worker_count; i++) {
+        (void)pthread_join(gw_mpi_workers[i], NULL);
+    }
+    free(gw_mpi_workers);
+    gw_mpi_workers = NULL;
+    gw_mpi_worker_count = 0;
+    gw_mpi_workers_running = 0;
+    gw_mpi_workers_leave = 0;
+}
