@@ -2,7 +2,8 @@
 
     python3 -m links [--ranks N] [--link 1gbit+20ms] [--limit SECONDS] [--probe] [--] [COMMAND...]
 
-Each rank finds RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT and GLOO_SOCKET_IFNAME in its environment. --mpi openmpi or mpich
+Each rank finds RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT and GLOO_SOCKET_IFNAME in its environment. --mpi openmpi or
+mpich
 starts COMMAND as an MPI program instead. Ends with 77 and a line that says why where namespaces are not permitted.
 """
 

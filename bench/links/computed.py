@@ -13,5 +13,6 @@ def wire_seconds(spec, sent_bytes, rounds):
 
 
 def step_seconds(spec, local_seconds, sent_bytes, rounds):
-    """A step measured without a limit (`local_seconds`), then its bytes: nothing overlaps, so an upper bound of overlap."""
+    """A step measured without a limit (`local_seconds`), then its bytes: nothing overlaps, so an upper bound of
+    overlap."""
     return local_seconds + wire_seconds(spec, sent_bytes, rounds)

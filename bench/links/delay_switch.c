@@ -1,11 +1,11 @@
-/* A learning-free Ethernet switch in user space that holds every frame for a fixed time: the round-trip time of limited
- * links, on any kernel (netem is a module that many have not).
+/* A learning-free Ethernet switch in user space that holds every frame for a fixed time: the round-trip time
+ * of limited links, on any kernel (netem is a module that many have not).
  *
  *   delay_switch DELAY_US INTERFACE...
  *
- * Port i is the i-th interface; the station behind it has the address 02:67:77:00:00:(i+1). Frames to other addresses go
- * to all other ports. Segments of up to 64 KiB pass whole (PACKET_VNET_HDR). Prints "ready" when it forwards, and on
- * SIGTERM or SIGINT how many frames it passed and dropped. */
+ * Port i is the i-th interface; the station behind it has the address 02:67:77:00:00:(i+1). Frames to other
+ * addresses go to all other ports. Segments of up to 64 KiB pass whole (PACKET_VNET_HDR). Prints "ready" when
+ * it forwards, and on SIGTERM or SIGINT how many frames it passed and dropped. */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
 #include <errno.h>
@@ -25,8 +25,8 @@
 
 enum {
     MAX_PORTS = 64,
-    FRAME_MAX = 10 + 18 + 65536,  /* struct virtio_net_hdr, Ethernet with a tag, the largest segment */
-    QUEUE_SIZE = 256 << 20,       /* 10 ms of 16 ports at 10 Gb/s; pages are taken when used */
+    FRAME_MAX = 10 + 18 + 65536, /* struct virtio_net_hdr, Ethernet with a tag, the largest segment */
+    QUEUE_SIZE = 256 << 20,      /* 10 ms of 16 ports at 10 Gb/s; pages are taken when used */
     SOCKET_BUFFER = 64 << 20,
     FRAMES_A_TURN = 64, /* received from one port before the others and the queue have their turn */
     NS = 1000000000
@@ -41,7 +41,7 @@ typedef struct {
 typedef struct {
     int sockets[MAX_PORTS];
     size_t ports;
-    int64_t delay; /* ns */
+    int64_t delay;  /* ns */
     uint8_t *queue; /* ring of entries, each followed by its frame */
     size_t head;    /* next to leave */
     size_t tail;    /* next free byte */
@@ -92,14 +92,16 @@ static int open_port(const char *name)
     struct sockaddr_ll address = {.sll_family = AF_PACKET, .sll_protocol = htons(ETH_P_ALL)};
     address.sll_ifindex = (int)if_nametoindex(name);
     struct packet_mreq all = {.mr_ifindex = address.sll_ifindex, .mr_type = PACKET_MR_PROMISC};
-    if (address.sll_ifindex == 0 || setsockopt(fd, SOL_PACKET, PACKET_ADD_MEMBERSHIP, &all, sizeof all) != 0 ||
+    if (address.sll_ifindex == 0 ||
+        setsockopt(fd, SOL_PACKET, PACKET_ADD_MEMBERSHIP, &all, sizeof all) != 0 ||
         bind(fd, (struct sockaddr *)&address, sizeof address) != 0) {
         fail(name);
     }
     return fd;
 }
 
-/* Room for an entry and a largest frame, contiguous; 0 if the queue is full. Wraps with an entry of size 0. */
+/* Room for an entry and a largest frame, contiguous; 0 if the queue is full. Wraps with an entry of size 0.
+ */
 static int reserve(delay_switch *s)
 {
     const size_t need = sizeof(entry) + FRAME_MAX;
@@ -210,7 +212,8 @@ int main(int argc, char **argv)
         return 2;
     }
     s.delay = delay * 1000;
-    s.queue = mmap(NULL, QUEUE_SIZE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    s.queue =
+        mmap(NULL, QUEUE_SIZE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (s.queue == MAP_FAILED) {
         fail("mmap");
     }

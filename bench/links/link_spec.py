@@ -46,8 +46,8 @@ class LinkSpec:
     def largest_packet(self):
         """Bytes of the largest segment that TCP may hand to the link (gso_max_size).
 
-        A segment leaves the bucket at once: kept to 250 us of the link, a message takes nearly the time that it would take
-        in frames. Not below 8 KiB, where acknowledgements, one a segment, take a percent of the link and more.
+        A segment leaves the bucket at once: kept to 250 us of the link, a message takes nearly the time that it would
+        take in frames. Not below 8 KiB, where acknowledgements, one a segment, take a percent of the link and more.
         """
         if self.rate is None:
             return 65536
@@ -57,8 +57,8 @@ class LinkSpec:
         """tc's arguments of the token bucket, None without a limit.
 
         burst: one segment, and what the link sends while a timer is late by 100 us; more would let messages through at
-        once, less would lose rate. limit: 20 ms of the link and what a round trip holds, at least 256 KiB: the buffer of
-        a switch port, large enough for three senders that start together.
+        once, less would lose rate. limit: 20 ms of the link and what a round trip holds, at least 256 KiB: the buffer
+        of a switch port, large enough for three senders that start together.
         """
         if self.rate is None:
             return None

@@ -1,12 +1,13 @@
 """MPI programs whose ranks live in the namespaces of a Network.
 
-mpirun runs in the namespace of rank 0 and reaches the other "hosts", which are addresses of the subnet, through a launch
+mpirun runs in the namespace of rank 0 and reaches the other "hosts", addresses of the subnet, through a launch
 agent (mpi_agent) in place of ssh; the agent enters the namespace that belongs to the address.
 
-- Open MPI: plm_rsh_agent; transports tcp and self on the subnet only. Shared memory (vader) must be off: the namespaces are
+- Open MPI: plm_rsh_agent; transports tcp and self on the subnet only. Shared memory (vader) must be off: the
+namespaces are
   on one machine and share /dev/shm, so it would carry everything past the links. CMA and UCX likewise: pml ob1.
-- MPICH (Debian's 4.0.2 is ch4:ucx): -launcher rsh -launcher-exec; UCX restricted to tcp on eth0, and MPIR_CVAR_NOLOCAL, since
-  ranks with one host name would use shared memory. The settings of ch4:ofi are given too.
+- MPICH (Debian's 4.0.2 is ch4:ucx): -launcher rsh -launcher-exec; UCX restricted to tcp on eth0, and
+MPIR_CVAR_NOLOCAL, since ranks with one host name would use shared memory. The settings of ch4:ofi are given too.
 
 check_bytes() proves after a run that the links carried the data.
 """
@@ -19,7 +20,7 @@ import time
 
 from . import namespaces
 from .network import SUBNET, address
-from .ranks import RanksFailed, RankResult
+from .ranks import RankResult, RanksFailed
 
 LAUNCHERS = ("openmpi", "mpich")
 _AGENT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "mpi_agent")
@@ -65,8 +66,9 @@ def _mpich(ranks):
 def run_mpi(net, mpi, words, limit, extra=None, last_line=None):
     """Runs the MPI program `words` on all ranks; returns its output. extra: environment of the program, not of mpirun.
 
-    Raises RanksFailed when mpirun fails or `limit` seconds pass. last_line: the line that the program prints when all is
-    done, and that is left out of the output; it then has 3 s to end and is stopped otherwise, without failure. MPI_Finalize of Debian's MPICH often waits for
+    Raises RanksFailed when mpirun fails or `limit` seconds pass. last_line: the line that the program prints when all
+    is done, and that is left out of the output; it then has 3 s to end and is stopped otherwise, without failure.
+    MPI_Finalize of Debian's MPICH often waits for
     ever over tcp: a rank closes its UCX endpoints while the peer, already in a barrier of PMI, answers no more.
     """
     launch, environment = {"openmpi": _open_mpi, "mpich": _mpich}[mpi](net.ranks)

@@ -1,7 +1,7 @@
 """Network namespaces of a run: names, commands inside them, removal.
 
-A name is gwlink-PID-START-PART; PID and START (clock ticks since boot) name the process that made it, so that a later run
-can tell what a killed run left behind from what a live one uses.
+A name is gwlink-PID-START-PART; PID and START (clock ticks since boot) name the process that made it, so that a later
+run can tell what a killed run left behind from what a live one uses.
 """
 
 import os

@@ -39,8 +39,8 @@ def compile_c(name):
 class Network:
     """`with Network(ranks, spec) as net:` joins `ranks` namespaces by links of LinkSpec `spec`.
 
-    Removed at the end of the block, also after an exception, SIGINT, SIGTERM and SIGHUP (those two become SystemExit inside
-    the block; from the main thread only). What a killed run left is removed when the next one starts.
+    Removed at the end of the block, also after an exception, SIGINT, SIGTERM and SIGHUP (those two become SystemExit
+    inside the block; from the main thread only). What a killed run left is removed when the next one starts.
     """
 
     def __init__(self, ranks, spec):
@@ -127,7 +127,22 @@ class Network:
         command(*self.inside(rank), "sh", "-c", quiet + buffers + fresh)
         ip, packet = ["ip", "-n"], self.spec.largest_packet()
         station = f"02:67:77:00:00:{rank + 1:02x}"
-        command(*ip, name, "link", "add", "eth0", "address", station, "type", "veth", "peer", "name", port, "netns", self.switch)
+        command(
+            *ip,
+            name,
+            "link",
+            "add",
+            "eth0",
+            "address",
+            station,
+            "type",
+            "veth",
+            "peer",
+            "name",
+            port,
+            "netns",
+            self.switch,
+        )
         for where, device in ((name, "eth0"), (self.switch, port)):
             command(*ip, where, "link", "set", device, "gso_max_size", packet)
             if self.spec.rate is not None:
@@ -169,7 +184,9 @@ class Network:
 
     @staticmethod
     def _drops(name, device):
-        return sum(q.get("drops", 0) for q in json.loads(command("tc", "-j", "-s", "-n", name, "qdisc", "show", "dev", device)))
+        return sum(
+            q.get("drops", 0) for q in json.loads(command("tc", "-j", "-s", "-n", name, "qdisc", "show", "dev", device))
+        )
 
 
 def _leave(number, _frame):

@@ -35,7 +35,8 @@ def direct():
 
 
 def enter():
-    """Goes on inside a user namespace where the process has no right of its own; call it first thing after refusal()."""
+    """Goes on inside a user namespace where the process has no right of its own; call it first thing after
+    refusal()."""
     if not direct() and _AGAIN not in os.environ:
         os.environ[_AGAIN] = "1"
         os.execvp(_USER[0], [*_USER, "sh", "-c", _RUN, "sh", sys.executable, *sys.orig_argv[1:]])

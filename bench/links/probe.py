@@ -21,7 +21,8 @@ _BLOCK = 1 << 18
 
 
 def measure(net, seconds=1.0):
-    """A dictionary: round-trip times in ms, throughput in Mb/s of TCP payload alone (rank 0 to 1) and all at once, expectation."""
+    """A dictionary: round-trip times in ms, throughput in Mb/s of TCP payload alone (rank 0 to 1) and all at once,
+    expectation."""
     folder = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
     paths = os.pathsep.join(filter(None, [folder, os.environ.get("PYTHONPATH")]))
     words = [sys.executable, "-B", "-m", "links.probe", seconds, *(address(rank) for rank in range(net.ranks))]
@@ -101,7 +102,7 @@ class Ring:
     @staticmethod
     def _receive(before, seconds):
         """Bit/s over the second half of the time, when slow start is over."""
-        buffer, total, late, begin = memoryview(bytearray(_BLOCK)), 0, None, None
+        buffer, total, late, begin, last = memoryview(bytearray(_BLOCK)), 0, None, None, None
         while True:
             n = before.recv_into(buffer)
             t = time.monotonic()
@@ -113,7 +114,8 @@ class Ring:
                 late = (t, total)
 
     def flow(self, senders, seconds):
-        """The ranks in `senders` send to their next rank; returns what this rank received, None if nobody sent to it."""
+        """The ranks in `senders` send to their next rank; returns what this rank received, None if nobody sent to
+        it."""
         self.barrier()
         following, before = self._connect()
         rate = None

@@ -1,5 +1,5 @@
-"""docs/results/collectives.md and collectives.svg from collectives.tsv, collectives-overhead.tsv and, where it is there,
-collectives-layer.tsv (allreduce steps beside the codec calls that they consist of).
+"""docs/results/collectives.md and collectives.svg from collectives.tsv, collectives-overhead.tsv and, where it is
+there, collectives-layer.tsv (allreduce steps beside the codec calls that they consist of).
 
     collectives_page.py FOLDER
 """
@@ -41,9 +41,27 @@ def figure_part(rows):
     for row in rows:
         goal = GOALS[row["mode"]] if row["mode"] in GOALS else None
         reached = "-" if goal is None else f"{goal:g}: {'yes' if float(row['ratio']) >= goal else '**missed**'}"
-        cells = [row["mpi"], row["mode"], row["bits"], row["pairs"], milliseconds(row["plain_us"]), milliseconds(row["gradwire_us"])]
+        cells = [
+            row["mpi"],
+            row["mode"],
+            row["bits"],
+            row["pairs"],
+            milliseconds(row["plain_us"]),
+            milliseconds(row["gradwire_us"]),
+        ]
         body.append([*cells, f"{float(row['ratio']):.2f}", interval(row), reached, row["nmse"]])
-    head = ["MPI", "mode", "bits a value", "pairs", "plain, ms", "gradwire, ms", "plain / gradwire", "95 %", "goal", "NMSE"]
+    head = [
+        "MPI",
+        "mode",
+        "bits a value",
+        "pairs",
+        "plain, ms",
+        "gradwire, ms",
+        "plain / gradwire",
+        "95 %",
+        "goal",
+        "NMSE",
+    ]
     return table(head, body)
 
 
@@ -56,7 +74,9 @@ def link_part(rows):
     first = rows[0]
     text = f"\n### {first['link']}\n\n"
     if first["how"] == "measured":
-        text += f"Probe: {first['goodput_mbit']} Mb/s of TCP payload each way at once, round trip {first['rtt_ms']} ms. "
+        text += (
+            f"Probe: {first['goodput_mbit']} Mb/s of TCP payload each way at once, round trip {first['rtt_ms']} ms. "
+        )
     else:
         text += "**Computed from bytes, not measured.** "
     text += f"Automatic threshold: {first['threshold']}.\n\n"
@@ -64,8 +84,12 @@ def link_part(rows):
     for row in rows:
         note = "**slower**" if slower(row) else ""
         cells = [size_text(row["bytes"]), row["mode"], row["pairs"], milliseconds(row["plain_us"])]
-        body.append([*cells, milliseconds(row["gradwire_us"]), f"{float(row['ratio']):.3f}", interval(row), row["bits"], note])
-    return text + table(["size", "sent", "pairs", "plain, ms", "gradwire, ms", "plain / gradwire", "95 %", "bits", ""], body)
+        body.append(
+            [*cells, milliseconds(row["gradwire_us"]), f"{float(row['ratio']):.3f}", interval(row), row["bits"], note]
+        )
+    return text + table(
+        ["size", "sent", "pairs", "plain, ms", "gradwire, ms", "plain / gradwire", "95 %", "bits", ""], body
+    )
 
 
 def plot(rows, path):
@@ -93,10 +117,15 @@ def plot(rows, path):
 def page(rows, overhead, layer):
     main = [row for row in rows if row["figure"] == "figure"]
     tables = [row for row in rows if row["figure"] == "table"]
-    text = "# Collectives over limited links\n\nMade by `scripts/results_collectives` (docs/testing.md says how links are made); 4 ranks on one machine.\n"
-    text += "Times are medians of the slowest rank's; ratios are geometric means over pairs that alternate within one run.\n"
-    text += "\n## 25 MiB of real gradients at 1 Gb/s\n\nAgainst the same MPI's fp32 `MPI_Allreduce`.\n\n" + figure_part(main)
-    text += "\n## 4 KiB to 256 MiB, automatic threshold\n\n*sent* `plain`: the call passed through. A ratio whose interval lies below 0.98 is marked.\n"
+    text = "# Collectives over limited links\n\nMade by `scripts/results_collectives` (docs/testing.md "
+    text += "says how links are made); 4 ranks on one machine.\n"
+    text += "Times are medians of the slowest rank's; ratios are geometric means over pairs that alternate "
+    text += "within one run.\n"
+    text += "\n## 25 MiB of real gradients at 1 Gb/s\n\nAgainst the same MPI's fp32 `MPI_Allreduce`.\n\n" + figure_part(
+        main
+    )
+    text += "\n## 4 KiB to 256 MiB, automatic threshold\n\n*sent* `plain`: the call passed through. A ratio "
+    text += "whose interval lies below 0.98 is marked.\n"
     text += "\n![Ratio over size](collectives.svg)\n"
     for link in dict.fromkeys(row["link"] for row in tables):
         text += link_part([row for row in tables if row["link"] == link])
@@ -109,7 +138,8 @@ def page(rows, overhead, layer):
         text += table(list(layer[0]), [list(row.values()) for row in layer])
     else:
         text += "Not in this run: no collectives-layer.tsv.\n"
-    text += "\n## Replica parity\n\nNot measured but tested: `ctest --test-dir build/release -R 'collective|mpi'` compares bytes and values of all ranks.\n"
+    text += "\n## Replica parity\n\nNot measured but tested: `ctest --test-dir build/release -R "
+    text += "'collective|mpi'` compares bytes and values of all ranks.\n"
     return text
 
 

@@ -2,9 +2,10 @@
 
     collectives_run.py BUILD GRADIENTS.npy OUT [--quick]
 
-One row is one line of allreduce_bench with what was run: figure, MPI, link. The links of each run are probed before it and
-the row carries what they did. Without namespaces the only rows are those of the unlimited link over the MPI's usual transport,
-marked "computed" for other links: plain and compressed time, plus the bytes over the link's rate.
+One row is one line of allreduce_bench with what was run: figure, MPI, link. The links of each run are probed before
+it and
+the row carries what they did. Without namespaces the only rows are those of the unlimited link over the MPI's usual
+transport, marked "computed" for other links: plain and compressed time, plus the bytes over the link's rate.
 """
 
 import argparse
@@ -85,7 +86,11 @@ def over_links(build, gradients, run):
     if not mpi_launch.check_bytes(before, after, least):
         raise RanksFailed(f"{mpi}: the links carried fewer bytes than the plain all-reduces have", [])
     for row in rows:
-        row |= {"how": "measured", "goodput_mbit": f"{min(seen['duplex_mbit']):.1f}", "rtt_ms": f"{max(seen['rtt_ms']):.3f}"}
+        row |= {
+            "how": "measured",
+            "goodput_mbit": f"{min(seen['duplex_mbit']):.1f}",
+            "rtt_ms": f"{max(seen['rtt_ms']):.3f}",
+        }
         yield {"figure": figure, "mpi": mpi, "link": link, "threshold": threshold, **row}
 
 
@@ -93,10 +98,19 @@ def without_links(build, gradients, run):
     """Rows on this machine's own transport, and the same with the link's time added: labelled, no measurement."""
     figure, mpi, link, environment, _, _, _ = run
     spec = LinkSpec.parse(link)
-    words = [f"mpirun.{mpi}", "-np", RANKS, "env", *(f"{k}={v}" for k, v in environment.items()), *words_of(build, gradients, run)]
+    words = [
+        f"mpirun.{mpi}",
+        "-np",
+        RANKS,
+        "env",
+        *(f"{k}={v}" for k, v in environment.items()),
+        *words_of(build, gradients, run),
+    ]
     if mpi == "openmpi":
         words[1:1] = ["--allow-run-as-root", "--oversubscribe", "--bind-to", "none"]
-    done = subprocess.run([str(w) for w in words], capture_output=True, text=True, timeout=3 * expected_seconds(run) + 60, check=True)
+    done = subprocess.run(
+        [str(w) for w in words], capture_output=True, text=True, timeout=3 * expected_seconds(run) + 60, check=True
+    )
     threshold, rows = rows_of(done.stdout)
     for row in rows:
         payload = 2 * (RANKS - 1) / RANKS * int(row["bytes"])
@@ -154,9 +168,15 @@ def main():
     else:
         permission.enter()
     runs = plan(chosen.quick)
-    print(f"== {len(runs)} runs, about {sum(map(expected_seconds, runs)) / 60:.0f} minutes on an idle machine", flush=True)
+    print(
+        f"== {len(runs)} runs, about {sum(map(expected_seconds, runs)) / 60:.0f} minutes on an idle machine", flush=True
+    )
     build, gradients = chosen.build.resolve(), chosen.gradients.resolve()
-    write(chosen.out / "collectives-overhead.tsv", ("mpi", "call", "plain_ns", "gradwire_ns", "overhead_ns", "low", "high"), overhead(build))
+    write(
+        chosen.out / "collectives-overhead.tsv",
+        ("mpi", "call", "plain_ns", "gradwire_ns", "overhead_ns", "low", "high"),
+        overhead(build),
+    )
     write(chosen.out / "collectives.tsv", COLUMNS, all_rows(build, gradients, runs, refused))
 
 

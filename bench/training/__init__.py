@@ -8,7 +8,8 @@
     summary.py      medians, paired differences with confidence intervals, time to a loss
     plots.py, page.py   docs/results/training.md and its pictures
 
-The loss does not depend on the link and the time of a step not on the seed. So *curves* (loss over steps: every task, hook
-and seed) run without a limit, *times* (seconds a step: every task, hook and link) run few steps, alternating, and the time
-to a loss is composed of both, and said to be.
+The loss does not depend on the link and the time of a step not on the seed. So *curves* (loss over steps: every task,
+hook
+and seed) run without a limit, *times* (seconds a step: every task, hook and link) run few steps, alternating, and the
+time to a loss is composed of both, and said to be.
 """

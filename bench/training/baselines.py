@@ -1,8 +1,9 @@
 """What others do today, as DDP hooks over any c10d backend: blocks of int8 or int4, and a bf16 wire.
 
-The algorithm is all-to-all, sum in fp32 in rank order, all-gather (torchft's, and gradwire's default): two roundings for any
-number of ranks, equal bytes decoded everywhere. As in gradwire's hook the work is done by one thread on a process group of
-its own, in the order of the buckets, while autograd goes on.
+The algorithm is all-to-all, sum in fp32 in rank order, all-gather (torchft's, and gradwire's default): two roundings
+for any
+number of ranks, equal bytes decoded everywhere. As in gradwire's hook the work is done by one thread on a process
+group of its own, in the order of the buckets, while autograd goes on.
 """
 
 import queue

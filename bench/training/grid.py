@@ -22,7 +22,12 @@ GRADWIRE = "gradwire:compress=always,tolerance_bits="
 NOISE = ",noise=0.125,tolerance_bits=12"
 SLOW = ("100mbit", "500mbit")
 LINKS = (*SLOW, "1gbit", "2gbit", "10gbit", "100mbit+20ms", "1gbit+20ms", "unlimited")
-SECONDS = {"digits": 0.06, "gpt1m": 0.2, "gpt10m": 0.8, "resnet18": 1.1}  # of a real step on two cores, for the estimate
+SECONDS = {
+    "digits": 0.06,
+    "gpt1m": 0.2,
+    "gpt10m": 0.8,
+    "resnet18": 1.1,
+}  # of a real step on two cores, for the estimate
 BYTES = {"digits": 6.8e6, "gpt1m": 6.2e6, "gpt10m": 64.5e6, "resnet18": 67e6}  # that a rank sends in fp32
 
 
@@ -100,7 +105,9 @@ def time_jobs(tasks, links, rounds, steps, automatic):
 
 def quick_jobs():
     hooks = ["none", "bf16", "int8", GRADWIRE + "12"]
-    jobs = [Job("curve", "digits", hook, "unlimited", seed, 60, 20, optimizer="sgd") for seed in (1, 2) for hook in hooks]
+    jobs = [
+        Job("curve", "digits", hook, "unlimited", seed, 60, 20, optimizer="sgd") for seed in (1, 2) for hook in hooks
+    ]
     return jobs + [Job("time", "digits", hook, "100mbit", turn, 8) for turn in (1, 2) for hook in hooks]
 
 
@@ -130,7 +137,10 @@ def merge(ranks):
                 samples = sum(row["samples"] for row in rows)
                 merged["loss"] = sum(row["loss"] * row["samples"] for row in rows) / samples
             else:
-                merged |= {"hook_statistics": first["hook_statistics"], "peak_memory": max(r["peak_memory"] for r in rows)}
+                merged |= {
+                    "hook_statistics": first["hook_statistics"],
+                    "peak_memory": max(r["peak_memory"] for r in rows),
+                }
         yield merged
 
 
@@ -155,7 +165,8 @@ def run_jobs(jobs, folder):
     """All runs that are not there yet; returns names of those that failed. A network is kept while the link stays."""
     folder.mkdir(parents=True, exist_ok=True)
     left = [job for job in jobs if not (folder / f"{job.name}.jsonl").exists()]
-    print(f"== {len(left)} of {len(jobs)} runs, about {sum(j.estimate() for j in left) / 3600:.1f} hours on an idle machine", flush=True)
+    hours = sum(job.estimate() for job in left) / 3600
+    print(f"== {len(left)} of {len(jobs)} runs, about {hours:.1f} hours on an idle machine", flush=True)
     failed, begin, done = [], time.monotonic(), 0
     while left:
         link = left[0].link
@@ -188,7 +199,7 @@ def main():
         return 0
     why = permission.refusal()
     if why:
-        print(f"SKIP limited links: {why}. Nothing is measured; bench/links/computed.py has the formula for times from bytes.")
+        print(f"SKIP limited links: {why}. Nothing is measured.")
         return 77
     permission.enter()
     failed = run_jobs(jobs, chosen.folder.resolve())

@@ -1,10 +1,12 @@
 """DDP hooks by name.
 
-    none                 DDP's own all-reduce of fp32
-    bf16                 torch's bf16_compress_hook; where Gloo cannot reduce bf16 (torch 1.13), the same bytes by baselines.Exchange
-    powersgd[:RANK]      torch's powerSGD_hook with error feedback and warm start, from step 2 (default rank 4), on a thread of its own
-    int8, int4           blocks of 512 (baselines.py)
-    gradwire[:K=V,...]   gradwire.torch.ddp_hook(optimizer, K=V, ...)
+none                 DDP's own all-reduce of fp32
+bf16                 torch's bf16_compress_hook; where Gloo cannot reduce bf16 (torch 1.13), the same bytes by
+                         baselines.Exchange
+powersgd[:RANK]      torch's powerSGD_hook with error feedback and warm start, from step 2 (default rank 4), on a
+                         thread of its own
+int8, int4           blocks of 512 (baselines.py)
+gradwire[:K=V,...]   gradwire.torch.ddp_hook(optimizer, K=V, ...)
 """
 
 import ast
@@ -20,7 +22,8 @@ from . import baselines
 @dataclasses.dataclass
 class Installed:
     what: str  # what really runs
-    payload: typing.Callable | None = None  # bytes given to the transport in so many steps, None: only the interface knows
+    # Bytes given to the transport in so many steps; None: only the interface knows.
+    payload: typing.Callable | None = None
     about: typing.Callable | None = None  # statistics of the hook at the end, a dictionary
 
 
@@ -100,9 +103,15 @@ def _powersgd(ddp, _optimizer, text):
 
     rank = int(text or 4)
     state = powerSGD_hook.PowerSGDState(
-        process_group=dist.new_group(), matrix_approximation_rank=rank, start_powerSGD_iter=2, use_error_feedback=True, warm_start=True
+        process_group=dist.new_group(),
+        matrix_approximation_rank=rank,
+        start_powerSGD_iter=2,
+        use_error_feedback=True,
+        warm_start=True,
     )
-    ddp.register_comm_hook(None, baselines.BucketThread(lambda bucket: powerSGD_hook.powerSGD_hook(state, bucket).wait()).hook)
+    ddp.register_comm_hook(
+        None, baselines.BucketThread(lambda bucket: powerSGD_hook.powerSGD_hook(state, bucket).wait()).hook
+    )
     return Installed(f"torch's powerSGD_hook, rank {rank}")
 
 

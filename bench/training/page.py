@@ -1,4 +1,5 @@
-"""docs/results/training.md and its pictures from the runs of grid.py: `python3 -m training.page RUNS OUT`, from bench/."""
+"""docs/results/training.md and its pictures from the runs of grid.py: `python3 -m training.page RUNS OUT`, from
+bench/."""
 
 import pathlib
 import statistics
@@ -67,7 +68,9 @@ def curve_part(runs, task, optimizer):
     start = plain[0]["start"]
     head = ["hook", "seeds", "bytes, % of fp32", "validation loss", "difference to fp32", "of training loss"]
     head += ["within fp32's seeds", f"steps to {target:.3f}", "replicas equal"]
-    about = f"{start['parameters']:,} parameters, {start['ranks']} ranks, batch {start['batch']} each, lr {start['lr']:g}, "
+    about = (
+        f"{start['parameters']:,} parameters, {start['ranks']} ranks, batch {start['batch']} each, lr {start['lr']:g}, "
+    )
     about += f"{len(plain[0]['step'])} steps, torch {start['torch']}."
     name = f"training-{task}-{optimizer}.svg"
     return f"\n### {task}, {optimizer}\n\n{about}\n\n{table(head, body)}\n![Losses of {task}]({name})\n"
@@ -82,7 +85,11 @@ def time_part(runs, task, compute, optimizer_steps):
         plain, bf16, body = select(here, hook="none"), select(here, hook="bf16"), []
         for (hook,) in summary.distinct(here, "hook"):
             these = select(here, hook=hook)
-            row = [hook_text(hook), len(these), number(statistics.median(summary.median_of(r, "seconds") for r in these), ".3f")]
+            row = [
+                hook_text(hook),
+                len(these),
+                number(statistics.median(summary.median_of(r, "seconds") for r in these), ".3f"),
+            ]
             for against in (plain, bf16):
                 ratio = summary.ratio_interval(these, against)
                 mean, low, high = ratio or (None, None, None)
@@ -95,8 +102,17 @@ def time_part(runs, task, compute, optimizer_steps):
             row.append("-" if steps is None or compute != "real" else f"{steps * seconds:.0f}")
             body.append(row)
         seen = here[0]["start"]["probe"]
-        text += f"\n### {task}, {link}\n\nProbe: {min(seen['duplex_mbit']):.0f} Mb/s each way at once, round trip {max(seen['rtt_ms']):.2f} ms.\n\n"
-        head = ["hook", "rounds", "seconds a step", "fp32 / this", "bf16 / this", "CPU s a step, all ranks", "MB sent a rank"]
+        text += f"\n### {task}, {link}\n\nProbe: {min(seen['duplex_mbit']):.0f} Mb/s each way at once, "
+        text += f"round trip {max(seen['rtt_ms']):.2f} ms.\n\n"
+        head = [
+            "hook",
+            "rounds",
+            "seconds a step",
+            "fp32 / this",
+            "bf16 / this",
+            "CPU s a step, all ranks",
+            "MB sent a rank",
+        ]
         text += table([*head, "s to fp32's loss (composed)"], body)
     return text
 
@@ -116,7 +132,9 @@ def steps_by_hook(curves):
         plain = select(own, hook="none")
         for (hook,) in summary.distinct(own, "hook") if plain else []:
             steps = [summary.steps_to(run, summary.target_of(plain)) for run in select(own, hook=hook)]
-            if None not in steps and own[0]["start"]["optimizer"] == {"gpt1m": "adamw", "gpt10m": "adamw"}.get(task, "sgd"):
+            if None not in steps and own[0]["start"]["optimizer"] == {"gpt1m": "adamw", "gpt10m": "adamw"}.get(
+                task, "sgd"
+            ):
                 result[task, hook] = statistics.fmean(steps)
     return result
 
@@ -126,16 +144,21 @@ def main():
     runs = summary.load(folder)
     curves, times = select(runs, kind="curve"), select(runs, kind="time")
     out.mkdir(parents=True, exist_ok=True)
-    text = "# Training over limited links\n\nMade by `scripts/training`; 4 ranks in network namespaces share the cores of one machine. Losses were taken\n"
+    text = "# Training over limited links\n\nMade by `scripts/training`; 4 ranks in network namespaces "
+    text += "share the cores of one machine. Losses were taken\n"
     text += "without a limit, since no link changes them; intervals are 95 %, differences paired by seed.\n\n## Loss\n"
     for task, optimizer in sorted({(run["job"]["task"], run["job"]["optimizer"]) for run in curves}):
         text += curve_part(curves, task, optimizer)
-        plots.losses(select(curves, task=task, optimizer=optimizer), out / f"training-{task}-{optimizer}.svg", hook_text)
-    text += "\n## Seconds a step\n\nMedians; ratios are paired by round. *Composed*: steps to the loss that fp32 reaches at its end, times seconds a step.\n"
+        plots.losses(
+            select(curves, task=task, optimizer=optimizer), out / f"training-{task}-{optimizer}.svg", hook_text
+        )
+    text += "\n## Seconds a step\n\nMedians; ratios are paired by round. *Composed*: steps to the loss that "
+    text += "fp32 reaches at its end, times seconds a step.\n"
     for task in sorted({run["job"]["task"] for run in times}):
         text += time_part(times, task, "real", steps_by_hook(curves))
         if select(times, task=task, compute="replay"):
-            text += "\n## Seconds a step with replayed gradients\n\nNo forward or backward pass: four recorded real gradients in turn "
+            text += "\n## Seconds a step with replayed gradients\n\nNo forward or backward pass: four recorded real "
+            text += "gradients in turn "
             text += "(bench/training/worker.py). What a step costs when the model runs elsewhere.\n"
             text += time_part(times, task, "replay", {})
     (out / "training.md").write_text(text, encoding="utf-8")

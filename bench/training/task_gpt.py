@@ -21,7 +21,9 @@ def text():
     """
     root, parts, size = sysconfig.get_path("stdlib"), [], 0
     for folder, folders, names in os.walk(root):
-        folders[:] = sorted(f for f in folders if f not in ("test", "tests", "site-packages", "dist-packages", "__pycache__"))
+        folders[:] = sorted(
+            f for f in folders if f not in ("test", "tests", "site-packages", "dist-packages", "__pycache__")
+        )
         for name in sorted(names):
             if name.endswith(".py") and size < TEXT_SIZE:
                 with open(os.path.join(folder, name), "rb") as f:

@@ -1,8 +1,8 @@
 """ResNet-18 (11 million parameters, 32 x 32 form) on a synthetic set that can be learnt: made from seeds, no download.
 
 Class c is a mixture of three smooth random patterns; a sample is the sum of the class's patterns with random weights,
-shifted by up to 4 pixels, times a contrast, plus a pattern of no class, plus noise. The set is infinite: every sample is
-new, so training loss is generalisation loss.
+shifted by up to 4 pixels, times a contrast, plus a pattern of no class, plus noise. The set is infinite: every sample
+is new, so training loss is generalisation loss.
 """
 
 import torch
@@ -50,7 +50,9 @@ class ResnetTask:
 
     def __init__(self, seed):
         self.seed = seed
-        self.patterns = smooth(torch.Generator().manual_seed(7), CLASSES * PATTERNS).view(CLASSES, PATTERNS, 3, SIZE, SIZE)
+        self.patterns = smooth(torch.Generator().manual_seed(7), CLASSES * PATTERNS).view(
+            CLASSES, PATTERNS, 3, SIZE, SIZE
+        )
 
     def model(self):
         return resnet18()

@@ -1,12 +1,14 @@
 """One rank of a training run; `python3 -m training.worker --help`. Started by grid.py on every rank of a Network.
 
-Writes OUT.rankR.jsonl: a first line that says what runs, a line per step, a line per check, a last line. Times are of the
-step alone (forward to optimizer.step, until the gradients of all buckets are there); checks are outside.
+Writes OUT.rankR.jsonl: a first line that says what runs, a line per step, a line per check, a last line. Times are of
+the step alone (forward to optimizer.step, until the gradients of all buckets are there); checks are outside.
 
 --compute real    forward and backward of the task
---compute replay  four real gradients of this rank, recorded after the warm-up steps, go through DDP in turn instead of a
-                  backward pass; hooks, optimizer and the moments it keeps are real. The time of such a step has nearly no
-                  computing of the model in it: what a step costs where the model runs elsewhere. Its losses mean nothing.
+--compute replay  four real gradients of this rank, recorded after the warm-up steps, go through DDP in turn instead
+                  of a backward pass; hooks, optimizer and the moments it keeps are real. The time of such a step has
+                  nearly no
+                  computing of the model in it: what a step costs where the model runs elsewhere. Its losses mean
+                  nothing.
 """
 
 import argparse
@@ -137,7 +139,9 @@ class Run:
             parts = [(self.task.loss(self.model, sample).item(), len(sample[0])) for sample in self.validation]
         self.model.train()
         mean = sum(loss * n for loss, n in parts) / sum(n for _, n in parts)
-        self.write(kind="check", step=step, loss=mean, samples=sum(n for _, n in parts), hash=parameter_hash(self.model))
+        self.write(
+            kind="check", step=step, loss=mean, samples=sum(n for _, n in parts), hash=parameter_hash(self.model)
+        )
 
     def run(self):
         options = self.options

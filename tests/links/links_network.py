@@ -81,7 +81,9 @@ class Ranks(unittest.TestCase):
 
 class Removal(unittest.TestCase):
     def start(self):
-        child = subprocess.Popen([sys.executable, "-B", "-c", CHILD], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+        child = subprocess.Popen(
+            [sys.executable, "-B", "-c", CHILD], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+        )
         prefix = child.stdout.readline().strip()
         self.assertEqual(len(ours(prefix)), 3)
         return child, prefix

@@ -27,7 +27,19 @@ class Spec(unittest.TestCase):
             self.assertEqual(str(spec), text)
 
     def test_refuses(self):
-        for text in ["", "100", "mbit", "-1gbit", "1gbit+20", "20ms", "1 gbit", "1gbit+3000ms", "1kbit", "1000gbit", "1gbit;x"]:
+        for text in [
+            "",
+            "100",
+            "mbit",
+            "-1gbit",
+            "1gbit+20",
+            "20ms",
+            "1 gbit",
+            "1gbit+3000ms",
+            "1kbit",
+            "1000gbit",
+            "1gbit;x",
+        ]:
             with self.assertRaises(ValueError, msg=text):
                 LinkSpec.parse(text)
 
