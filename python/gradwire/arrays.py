@@ -20,7 +20,7 @@ from gradwire import dlpack
 ArrayLike = Any
 
 #: NumPy's type for the elements as the library sees them.
-ELEMENTS = {"fp32": np.dtype("<f4"), "fp16": np.dtype("<f2"), "bf16": np.dtype("<u2")}
+ELEMENTS: dict[str, np.dtype] = {"fp32": np.dtype("<f4"), "fp16": np.dtype("<f2"), "bf16": np.dtype("<u2")}
 
 
 def look(values: ArrayLike) -> tuple[np.ndarray, str]:

@@ -79,7 +79,7 @@ _FLAGS = ("strict", "checksum", "installed", "constant")
 
 
 def _info(struct: gw_gcomp_info, chunks: tuple[Chunk, ...] = ()) -> Info:
-    fields = {name: getattr(struct, name) for name, _ in struct._fields_}
+    fields = {name: getattr(struct, name) for name in (entry[0] for entry in struct._fields_)}
     fields |= {name: bool(fields[name]) for name in _FLAGS}
     fields["dtype"] = name_in(DTYPES, struct.dtype)
     fields["levels"] = name_in(LEVELS, struct.levels)

@@ -337,7 +337,7 @@ class Codec:
         dst = gw_buffer(area.ctypes.data, area.size)
         run(dst)
         written = area[: dst.size]
-        return written.tobytes() if out is None else memoryview(written)
+        return written.tobytes() if out is None else written.data
 
 
 class Target:

@@ -161,7 +161,7 @@ def fit(points: Sequence[tuple[int, float]], kind: str | None = None) -> Fit:
 
     At least two with different elements. Raises Error.
     """
-    structs = (gw_plan_point * len(points))(*((elems, _ticks(us)) for elems, us in points))
+    structs = (gw_plan_point * len(points))(*(gw_plan_point(elems, _ticks(us)) for elems, us in points))
     result = gw_plan_fit()
     if kind is None:
         check(plan_lib.gw_plan_cost_fit_best(structs, len(points), result))

@@ -96,13 +96,13 @@ class Curve:
 def tolerance_curve(
     values: ArrayLike, optimizer: Optimizer, state: State, *, wire_scale: float = 1.0, **options
 ) -> Curve:
-    """The curve of one tensor: derived levels with nearest rounding and deep cut, unless options (of gcomp.Options)
-    differ.
+    """The curve of one tensor: derived levels; options: fields of gcomp.Options, those of the encode to
+    come.
 
     values: gradient times wire_scale. state: parameters and optimizer state before the step.
     """
     curve = Curve("tolerance")
-    settings = {"levels": "derived", "deep_cut": True, **options}
+    settings = {"levels": "derived", **options}
     curve.add(Codec(**settings), values, Map.of(Rule(optimizer, wire_scale), state))
     return curve
 
@@ -110,7 +110,7 @@ def tolerance_curve(
 def noise_curve(values: ArrayLike, optimizer: Optimizer, state: State, *, wire_scale: float = 1.0, **options) -> Curve:
     """The same by noise limit, for optimizers with a second moment."""
     curve = Curve("noise")
-    codec = Codec(**{"levels": "derived", "deep_cut": True, **options})
+    codec = Codec(**{"levels": "derived", **options})
     limits = Limits(tolerance_bits=codec.tolerance_bits, noise=1.0, noise_only=True)
     curve.add(codec, values, Map.of(Rule(optimizer, wire_scale, limits), state))
     return curve

@@ -48,7 +48,7 @@ _NONFINITES = {
     "zero": c.GW_THC_NONFINITE_ZERO,
 }
 _MODES = {"sum": c.GW_THC_SUM, "mean": c.GW_THC_MEAN}
-_LANES = {8: np.dtype(np.uint8), 16: np.dtype("<u2"), 32: np.dtype("<u4")}
+_LANES: dict[int, np.dtype] = {8: np.dtype(np.uint8), 16: np.dtype("<u2"), 32: np.dtype("<u4")}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -275,6 +275,7 @@ class Codec:
         return self._encode(lib.gw_thc_frame_encode, call, bound).tobytes()
 
     def _encode(self, function, call: _Call, capacity: int) -> np.ndarray:
+        assert call.patterns is not None
         self._check_patterns(call.patterns, call.range)
         area = np.empty(capacity, np.uint8)
         dst, bad = gw_buffer(area.ctypes.data, capacity), c_uint64()

@@ -6,7 +6,7 @@ from gradwire import rate
 
 
 def test_curve_predicts_sizes(gradient, adam, state, map):
-    curve = rate.tolerance_curve(gradient, adam, state, preset="small")
+    curve = rate.tolerance_curve(gradient, adam, state, preset="small", deep_cut=True)
     points = curve.points
     assert [point.limit for point in points] == list(range(1, 24))
     assert [point.size for point in points] == sorted(point.size for point in points)
