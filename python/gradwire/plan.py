@@ -435,8 +435,11 @@ class Problem:
         return names.index(name) if name is not None else 0
 
     def _struct(self) -> gw_plan_problem:
-        tensors = (gw_plan_tensor * len(self.tensors))(*(self._tensor(tensor) for tensor in self.tensors))
-        methods = (gw_plan_method * len(self.methods))(*(self._method_struct(method) for method in self.methods))
+        tensor_structs = [self._tensor(tensor) for tensor in self.tensors]
+        method_structs = [self._method_struct(method) for method in self.methods]
+        self._borrowed.extend((tensor_structs, method_structs))  # they own the names
+        tensors = (gw_plan_tensor * len(tensor_structs))(*tensor_structs)
+        methods = (gw_plan_method * len(method_structs))(*method_structs)
         return fill(
             gw_plan_problem,
             tensors=tensors,

@@ -202,3 +202,17 @@ def test_memory_of_a_borrowed_tensor_lives_on(values):
     np.zeros(values.size * 8, np.float32)
     assert name == "fp32"
     assert same_bits(arrays.source(view, "fp32"), values)
+
+
+@pytest.mark.parametrize("name", ["float32", "bfloat16", "float16"])
+def test_torch_tensors(values, name):
+    torch = pytest.importorskip("torch")
+    tensor = torch.from_numpy(values.copy()).reshape(40, 100).to(getattr(torch, name))
+    out = torch.zeros_like(tensor)
+    assert gradwire.decode(gradwire.encode(tensor), out=out) is out
+    assert torch.equal(out, tensor)
+    turned = torch.zeros(100, 40, dtype=tensor.dtype)
+    gradwire.decode(gradwire.encode(tensor.T), out=turned)
+    assert torch.equal(turned, tensor.T)
+    with pytest.raises(ValueError, match="contiguous"):
+        gradwire.decode(gradwire.encode(tensor.T), out=tensor.T)

@@ -1,12 +1,14 @@
 """Round trips of the codec: levels, types, hops, errors."""
 
+import pickle
+
 import gradwire
 import gw_decode
 import ml_dtypes
 import numpy as np
 import pytest
 from conftest import same_bits
-from gradwire import books
+from gradwire import backends, books
 from gradwire._constants import GW_ERR_CORRUPT
 
 DTYPES = {"fp32": np.float32, "bf16": ml_dtypes.bfloat16, "fp16": np.float16}
@@ -155,6 +157,21 @@ def test_hostile_len_takes_no_memory(gradient):
     frame[at : at + 8] = (1 << 40).to_bytes(8, "little")
     with pytest.raises(gradwire.Error):
         gradwire.decode(frame)
+
+
+def test_errors_cross_processes():
+    error = gradwire.Error(32, "text", chunk=3, frame=1)
+    again = pickle.loads(pickle.dumps(error))
+    assert str(again) == str(error) == "text (corrupt, frame 1, chunk 3)"
+    assert (again.status, again.name, again.chunk, again.block, again.frame) == (32, "corrupt", 3, None, 1)
+
+
+def test_backends_give_the_same_bytes(gradient, map):
+    assert "scalar" in backends.available()
+    frames = {gradwire.encode(gradient, map=map, backends=backends.mask(name)) for name in backends.available()}
+    assert len(frames) == 1
+    with pytest.raises(ValueError, match="no backend 'abacus'"):
+        backends.mask("scalar", "abacus")
 
 
 def test_options():
