@@ -6,6 +6,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 import gradwire
 import numpy as np
+import pytest
+from gradwire import parallel
 
 
 def test_threads_share_a_codec(gradient, map):
@@ -48,3 +50,29 @@ def test_the_interpreter_lock_is_released():
     watcher.join()
     assert progress.is_set()
     assert steps_during == [True]
+
+
+@pytest.mark.parametrize("size", [0, 100, 300_000])
+@pytest.mark.parametrize("parts", [1, 3])
+def test_one_frame_by_several_threads(rng, size, parts):
+    values = rng.standard_normal(size).astype(np.float32)
+    codec = gradwire.Codec(checksum=True, chunk_log2=12)
+    with ThreadPoolExecutor(2) as pool:
+        frame = parallel.encode(codec, values, pool, parts)
+        assert frame == codec.encode(values)
+        assert parallel.decode(codec, frame, pool, parts).tobytes() == values.tobytes()
+        out = np.empty_like(values)
+        assert parallel.decode(codec, frame, pool, parts, out=out) is out
+        assert out.tobytes() == values.tobytes()
+        if size < 1000:
+            return
+        damaged = bytearray(frame)
+        for index in (70, 30, 50):
+            damaged[gradwire.inspect(frame).chunks[index].offset + 9] ^= 1
+        with pytest.raises(gradwire.Error) as caught:
+            parallel.decode(codec, damaged, pool, parts, out=out)
+        assert caught.value.chunk == 30
+        assert not out[30 * 4096 : 31 * 4096].any()
+        assert np.array_equal(out[31 * 4096 : 50 * 4096], values[31 * 4096 : 50 * 4096])
+        with pytest.raises(ValueError, match="300000"):
+            parallel.decode(codec, frame, pool, parts, out=out[1:])
