@@ -371,7 +371,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     const uint32_t ranks = s.layout.shape.rank_count;
     s.bucket.layout = &s.layout;
     s.bucket.codec = &s.codec;
-    s.bucket.map = (choice & 8) || s.options.levels == GW_GCOMP_DERIVED ? &s.map : NULL;
+    /* Carried levels come from a map or from target_nmse. */
+    const int needs_map = s.options.levels == GW_GCOMP_DERIVED ||
+                          (s.options.levels == GW_GCOMP_CARRIED && s.options.target_nmse == 0.0f);
+    s.bucket.map = (choice & 8) || needs_map ? &s.map : NULL;
     s.bucket.contribution_bits = choice >> 4 & 3;
     s.bucket.step_index = 3;
     /* The owner, or in a ring whoever has the piece at this hop */
