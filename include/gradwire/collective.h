@@ -146,8 +146,9 @@ GW_API uint64_t gw_collective_digest_len(const gw_collective_layout *layout);
  * it should be with any base, but above 254 quanta are smaller than they could be, and far below it the
  * window ends early. Ranks with equal state decide alike.
  *
- *   - GW_OK; GW_ERR_ARG (also: segments that overlap, leave the bucket or are not in order, rules with
- * different wire scales, a parameter that is NULL where its rule reads it)
+ *   - GW_OK; GW_ERR_ARG (also: segments that overlap, leave the bucket or are not in order, a bad rule, rules
+ *     with different wire scales, a parameter that is NULL where its rule reads it; all segments are checked
+ *     in every call, not those of the piece alone): nothing is written
  */
 #define GW_COLLECTIVE_LEVEL_LOW 224u
 GW_API GW_MUST_CHECK gw_status gw_collective_map_scan(const gw_collective_layout *layout, uint32_t piece,
@@ -156,7 +157,7 @@ GW_API GW_MUST_CHECK gw_status gw_collective_map_scan(const gw_collective_layout
 
 /* Second pass: levels and digests of the piece, with map->base; map->wire_scale is not written. *level_max is
  * its largest level. Statuses as above, GW_ERR_ARG also for a base outside 1..1023 and a map->wire_scale
- * other than that of the rules: nothing is written. */
+ * other than that of the rules. On failure nothing is written. */
 GW_API GW_MUST_CHECK gw_status gw_collective_map_build(const gw_collective_layout *layout, uint32_t piece,
                                                        const gw_collective_segments *segments,
                                                        uint32_t backends, gw_collective_map *map,
@@ -199,8 +200,8 @@ typedef struct gw_collective_blame {
     gw_status status;
     uint32_t rank;  /* whose message it was; this rank if it was none */
     uint32_t piece; /* index */
-    /* GW_ERR_MAP: what differs between the frame and this rank's map, a mask of gw_collective_difference;
-     * else 0 */
+    /* GW_ERR_MAP: what differs between the frame and this rank's map, a mask of gw_collective_difference (all
+     * of them: this rank has no map); else 0 */
     uint32_t difference;
     uint64_t bad_chunk; /* of the piece; UINT64_MAX unless a chunk is to blame */
 } gw_collective_blame;
@@ -208,8 +209,9 @@ typedef struct gw_collective_blame {
 typedef enum gw_collective_difference {
     GW_COLLECTIVE_BASE = 1,  /* base, tolerance or cap */
     GW_COLLECTIVE_SCALE = 2, /* wire scale */
-    GW_COLLECTIVE_LEVELS =
-        4 /* all of these are equal: map bytes differ. gw_collective_map_pairs() finds which */
+    /* Map bytes differ, or layouts; gw_collective_map_pairs() finds which bytes. In a blame: all of the
+     * others are equal */
+    GW_COLLECTIVE_LEVELS = 4
 } gw_collective_difference;
 
 /* This rank's values of a piece as a frame, hop 0. Status and dst as gw_gcomp_encode(); an empty piece gives
@@ -244,8 +246,9 @@ GW_API GW_MUST_CHECK gw_status gw_collective_sum(const gw_collective_bucket *buc
                                                  gw_collective_blame *blame, const gw_workspace *workspace);
 
 /* A step of a ring: message of the left neighbour + own values -> frame for the right one, or, in the last
- * step, the frame of the finished piece. `hop` is the step of gw_collective_ring_shard(); at 0 message is not
- * read. Otherwise as gw_collective_reduce(). */
+ * step, the frame of the finished piece. `hop` is the step of gw_collective_ring_shard(), and the piece one
+ * of that shard; at 0 message is not read. Partial sums are contributions: they have quanta of
+ * contribution_bits, the finished piece has those of the map. Otherwise as gw_collective_reduce(). */
 GW_API GW_MUST_CHECK gw_status gw_collective_hop(const gw_collective_bucket *bucket, uint32_t piece,
                                                  uint32_t hop, const gw_gcomp_frame *message, gw_buffer *dst,
                                                  gw_collective_blame *blame, const gw_workspace *workspace);
@@ -267,13 +270,17 @@ GW_API GW_MUST_CHECK gw_status gw_collective_decode(const gw_collective_bucket *
 GW_API GW_MUST_CHECK gw_status gw_collective_notice_write(const gw_collective_blame *blame, gw_buffer *dst);
 
 /* 1 and *blame if the message is a notice; 0 if it is not; *blame then has status GW_OK. A damaged notice, or
- * one that names no failure, gives 1 and GW_ERR_CORRUPT. */
+ * one that names no failure, gives 1, GW_ERR_CORRUPT, and UINT32_MAX as rank and piece: whoever sent it is to
+ * blame. */
 GW_API int gw_collective_notice_read(const void *src, size_t src_size, gw_collective_blame *blame);
 
 /*
  * The status word of an operation: 0 for GW_OK, else status, rank, piece and difference, ordered such that
  * the larger one is worse. The maximum over the ranks, by one all-reduce of a uint64, tells all of them the
- * same outcome. Exchange it after the last decode; one word may stand for many buckets.
+ * same outcome. Exchange it after the last decode; one word may stand for many buckets. Words are below 2^63,
+ * so signed integers do as well. A failure that cannot be retried is above all that can. A status
+ * above 255 is written as GW_ERR_CORRUPT, a rank that is not below GW_COLLECTIVE_RANKS_MAX is read as
+ * UINT32_MAX. A word that no blame has is read as GW_ERR_CORRUPT with rank and piece UINT32_MAX.
  */
 GW_API uint64_t gw_collective_word(const gw_collective_blame *blame);
 GW_API void gw_collective_word_read(uint64_t word, gw_collective_blame *blame);
@@ -293,10 +300,12 @@ GW_API gw_collective_verdict gw_collective_judge(uint64_t word);
  * beside its complement: the maximum of both fits together only if all ranks had the same.
  *
  *   gw_collective_map_words   base, scale and all digests: GW_COLLECTIVE_MAP_WORDS words of uint64
- *   gw_collective_map_differs the mask of gw_collective_difference that the reduced words show; 0: all maps
- * are equal gw_collective_map_pairs   all digests, to find the chunks: 2 * gw_collective_digest_len() words
- * of uint32 gw_collective_map_chunk   the first chunk, from `start` on, whose digests differ; UINT64_MAX:
- * none
+ *   gw_collective_map_differs the mask of gw_collective_difference that the reduced words show
+ *   gw_collective_map_pairs   2 * gw_collective_digest_len() words of uint32: all digests, to find the chunks
+ *   gw_collective_map_chunk   the first one, from `start` on, of the reduced digests that differs
+ *
+ * Mask 0: all maps are equal. UINT64_MAX: no digest differs; else it is chunk i % piece_chunks of piece i /
+ * piece_chunks. Digests that a piece does not use are not read. The layout is part of the words.
  */
 #define GW_COLLECTIVE_MAP_WORDS 6u
 GW_API GW_MUST_CHECK gw_status gw_collective_map_words(const gw_collective_layout *layout,
