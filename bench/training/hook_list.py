@@ -96,9 +96,9 @@ def _named(counted):
 
 
 def _powersgd(ddp, _optimizer, text):
-    """torch's hook starts its second all-reduce in a callback of the first. Over Gloo those run on several threads, in an
-    order that differs between ranks when there are several buckets, and ranks reduce unequal things. On a thread that
-    waits for each bucket the order is the same everywhere."""
+    """torch's hook starts its second all-reduce in a callback of the first. Over Gloo callbacks run on several threads,
+    in an order that differs between ranks when there are several buckets, and ranks reduce unequal things. On a thread
+    that waits for each bucket the order is the same everywhere."""
     from torch.distributed.algorithms.ddp_comm_hooks import powerSGD_hook
 
     rank = int(text or 4)
