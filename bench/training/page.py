@@ -113,7 +113,7 @@ def time_part(runs, task, compute, optimizer_steps):
             "CPU s a step, all ranks",
             "MB sent a rank",
         ]
-        text += table([*head, "s to fp32's loss (composed)"], body)
+        text += table([*head, "s to that loss (composed)"], body)
     return text
 
 
@@ -153,7 +153,7 @@ def main():
             select(curves, task=task, optimizer=optimizer), out / f"training-{task}-{optimizer}.svg", hook_text
         )
     text += "\n## Seconds a step\n\nMedians; ratios are paired by round. *Composed*: steps to the loss that "
-    text += "fp32 reaches at its end, times seconds a step.\n"
+    text += "fp32 has after 80 % of its steps, times seconds a step.\n"
     for task in sorted({run["job"]["task"] for run in times}):
         text += time_part(times, task, "real", steps_by_hook(curves))
         if select(times, task=task, compute="replay"):
