@@ -32,6 +32,8 @@ function(gw_find_mpi name)
             target_link_libraries(gw_mpi_${name} INTERFACE ${CMAKE_MATCH_1})
         endif()
     endforeach()
+    # MPICH declares how it accesses arrays of statuses; gcc then takes MPI_STATUSES_IGNORE for a small array
+    target_compile_options(gw_mpi_${name} INTERFACE $<$<C_COMPILER_ID:GNU>:-Wno-stringop-overflow>)
     set(gw_mpis ${gw_mpis} ${name} PARENT_SCOPE)
 endfunction()
 
