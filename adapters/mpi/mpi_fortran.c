@@ -1,7 +1,7 @@
 /*
- * Fortran with Open MPI, whose bindings call PMPI names and so pass by what is intercepted in C. `include 'mpif.h'`
- * and `use mpi` call mpi_NAME_, `use mpi_f08` calls ompi_NAME_f, with the same arguments: a handle or status of
- * mpi_f08 is laid out as that of mpif.h. (MPICH's bindings, mpi_f08 included, call the C functions.)
+ * Fortran with Open MPI, whose bindings call PMPI names and so pass by what is intercepted in C. `include
+ * 'mpif.h'` and `use mpi` call mpi_NAME_, `use mpi_f08` calls ompi_NAME_f, with the same arguments: a handle
+ * or status of mpi_f08 is laid out as that of mpif.h. (MPICH: mpi_fortran_f08.c.)
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
@@ -88,16 +88,16 @@ GW_MPI_FORTRAN(comm_disconnect, COMM_DISCONNECT, (MPI_Fint * comm, MPI_Fint *ier
 /* ------------ collectives ------------ */
 
 GW_MPI_FORTRAN(allreduce, ALLREDUCE,
-               (void *sendbuf, void *recvbuf, const MPI_Fint *count, const MPI_Fint *datatype, const MPI_Fint *op,
-                const MPI_Fint *comm, MPI_Fint *ierror))
+               (void *sendbuf, void *recvbuf, const MPI_Fint *count, const MPI_Fint *datatype,
+                const MPI_Fint *op, const MPI_Fint *comm, MPI_Fint *ierror))
 {
     gw_mpi_return(ierror, MPI_Allreduce(gw_mpi_buffer(sendbuf), gw_mpi_buffer(recvbuf), (int)*count,
                                         PMPI_Type_f2c(*datatype), PMPI_Op_f2c(*op), PMPI_Comm_f2c(*comm)));
 }
 
 GW_MPI_FORTRAN(reduce_scatter_block, REDUCE_SCATTER_BLOCK,
-               (void *sendbuf, void *recvbuf, const MPI_Fint *count, const MPI_Fint *datatype, const MPI_Fint *op,
-                const MPI_Fint *comm, MPI_Fint *ierror))
+               (void *sendbuf, void *recvbuf, const MPI_Fint *count, const MPI_Fint *datatype,
+                const MPI_Fint *op, const MPI_Fint *comm, MPI_Fint *ierror))
 {
     gw_mpi_return(ierror,
                   MPI_Reduce_scatter_block(gw_mpi_buffer(sendbuf), gw_mpi_buffer(recvbuf), (int)*count,
@@ -105,8 +105,8 @@ GW_MPI_FORTRAN(reduce_scatter_block, REDUCE_SCATTER_BLOCK,
 }
 
 GW_MPI_FORTRAN(iallreduce, IALLREDUCE,
-               (void *sendbuf, void *recvbuf, const MPI_Fint *count, const MPI_Fint *datatype, const MPI_Fint *op,
-                const MPI_Fint *comm, MPI_Fint *request, MPI_Fint *ierror))
+               (void *sendbuf, void *recvbuf, const MPI_Fint *count, const MPI_Fint *datatype,
+                const MPI_Fint *op, const MPI_Fint *comm, MPI_Fint *request, MPI_Fint *ierror))
 {
     MPI_Request handle = MPI_REQUEST_NULL;
     const int status =
@@ -149,8 +149,8 @@ GW_MPI_FORTRAN(request_get_status, REQUEST_GET_STATUS,
 {
     MPI_Status own;
     int complete = 0;
-    const int status = MPI_Request_get_status(PMPI_Request_f2c(*request), &complete,
-                                              gw_mpi_status_in(fortran_status, &own));
+    const int status =
+        MPI_Request_get_status(PMPI_Request_f2c(*request), &complete, gw_mpi_status_in(fortran_status, &own));
     if (status == MPI_SUCCESS && complete) {
         gw_mpi_status_out(&own, fortran_status);
     }
@@ -175,7 +175,8 @@ typedef struct gw_mpi_list {
     MPI_Status *own, *statuses; /* statuses: own, or MPI_STATUSES_IGNORE */
 } gw_mpi_list;
 
-static gw_mpi_list gw_mpi_list_open(MPI_Fint count, const MPI_Fint *requests, const MPI_Fint *fortran_statuses)
+static gw_mpi_list gw_mpi_list_open(MPI_Fint count, const MPI_Fint *requests,
+                                    const MPI_Fint *fortran_statuses)
 {
     gw_mpi_list list = {.count = count > 0 ? (int)count : 0};
     list.requests = gw_mpi_allocate((size_t)list.count, sizeof(*list.requests));

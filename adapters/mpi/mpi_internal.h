@@ -215,6 +215,13 @@ int gw_mpi_auto_measure(gw_mpi_context *context);
 
 /* ------------ interception ------------ */
 
+/* What MPI_Init and MPI_Finalize do beside MPI's own. */
+void gw_mpi_begin(int provided);
+void gw_mpi_end(void);
+
+/* Tells of an operation's failure that the last MPI call has found, if any; else returns status. */
+int gw_mpi_conclude(int status);
+
 /* Marks what replaces a symbol of MPI. */
 #define GW_MPI_ENTRY __attribute__((visibility("default")))
 

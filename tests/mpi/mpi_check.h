@@ -1,6 +1,6 @@
 /*
- * What the MPI tests share: values that every rank can compute for all ranks, and checks of results against exact
- * sums. Includes nothing of gradwire: most of these programs do not know that it is there.
+ * What the MPI tests share: values that every rank can compute for all ranks, and checks of results against
+ * exact sums. Includes nothing of gradwire: most of these programs do not know that it is there.
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */

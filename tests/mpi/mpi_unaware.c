@@ -1,6 +1,6 @@
 /*
- * A program that knows nothing of gradwire: MPI_Allreduce, MPI_Iallreduce and MPI_Reduce_scatter_block in many forms,
- * compared with exact sums.
+ * A program that knows nothing of gradwire: MPI_Allreduce, MPI_Iallreduce and MPI_Reduce_scatter_block in
+ * many forms, compared with exact sums.
  *
  *   mpi_unaware CASE BOUND [plain]
  *
@@ -35,7 +35,8 @@ static void check_allreduce(check_job *job, size_t len)
     CHECK(job, check_equal(result, len, MPI_COMM_WORLD));
     (void)PMPI_Allreduce(values, mpi, (int)len, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD);
     CHECK(job, (memcmp(result, mpi, len * sizeof(float)) == 0) == is_plain);
-    CHECK(job, MPI_Allreduce(MPI_IN_PLACE, values, (int)len, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD) == MPI_SUCCESS);
+    CHECK(job,
+          MPI_Allreduce(MPI_IN_PLACE, values, (int)len, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD) == MPI_SUCCESS);
     CHECK(job, check_result(job, values, len, &sum));
     CHECK(job, check_equal(values, len, MPI_COMM_WORLD));
     free(values);
@@ -58,7 +59,8 @@ static void case_small(check_job *job)
     for (size_t i = 0; i < sizeof(lens) / sizeof(lens[0]); i++) {
         float *values = check_make((uint32_t)job->rank, lens[i]), *result = check_make(0, lens[i]);
         const check_sum sum = whole(job);
-        CHECK(job, MPI_Allreduce(values, result, (int)lens[i], MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD) == MPI_SUCCESS);
+        CHECK(job,
+              MPI_Allreduce(values, result, (int)lens[i], MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD) == MPI_SUCCESS);
         CHECK(job, check_result(job, result, lens[i], &sum));
         CHECK(job, check_equal(result, lens[i], MPI_COMM_WORLD));
         free(values);
@@ -70,15 +72,15 @@ static void case_scatter(check_job *job)
 {
     const size_t count = 70003, all = count * (size_t)job->size;
     float *values = check_make((uint32_t)job->rank, all), *result = calloc(all, sizeof(float));
-    const check_sum sum = {
-        .stride = 1, .streams = (uint32_t)job->size, .first = count * (size_t)job->rank};
+    const check_sum sum = {.stride = 1, .streams = (uint32_t)job->size, .first = count * (size_t)job->rank};
     CHECK(job, MPI_Reduce_scatter_block(values, result, (int)count, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD) ==
                    MPI_SUCCESS);
     CHECK(job, check_result(job, result, count, &sum));
     CHECK(job, result[count] == 0.0f);
-    CHECK(job, MPI_Reduce_scatter_block(MPI_IN_PLACE, values, (int)count, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD) ==
-                   MPI_SUCCESS);
-    CHECK(job, memcmp(values, result, count * sizeof(float)) != 0); /* another operation, other random words */
+    CHECK(job, MPI_Reduce_scatter_block(MPI_IN_PLACE, values, (int)count, MPI_FLOAT, MPI_SUM,
+                                        MPI_COMM_WORLD) == MPI_SUCCESS);
+    CHECK(job,
+          memcmp(values, result, count * sizeof(float)) != 0); /* another operation, other random words */
     CHECK(job, check_result(job, values, count, &sum));
     free(values);
     free(result);
@@ -163,7 +165,8 @@ static void flight_start(check_job *job, flight *all, MPI_Comm comm)
 static void flight_end(check_job *job, flight *all)
 {
     for (int k = 0; k < MANY; k++) {
-        const check_sum sum = {.first_stream = 100u * (uint32_t)k, .stride = 1, .streams = (uint32_t)job->size};
+        const check_sum sum = {
+            .first_stream = 100u * (uint32_t)k, .stride = 1, .streams = (uint32_t)job->size};
         CHECK(job, all->request[k] == MPI_REQUEST_NULL);
         CHECK(job, check_result(job, all->result[k], all->len[k], &sum));
         CHECK(job, check_equal(all->result[k], all->len[k], MPI_COMM_WORLD));
@@ -203,10 +206,12 @@ static void wait_some(check_job *job, flight *all)
     int seen = 0, count = 0, indices[MANY + 1];
     while (seen < MANY) {
         if (seen & 1) {
-            CHECK(job, MPI_Waitsome(MANY + 1, all->request, &count, indices, MPI_STATUSES_IGNORE) == MPI_SUCCESS);
+            CHECK(job,
+                  MPI_Waitsome(MANY + 1, all->request, &count, indices, MPI_STATUSES_IGNORE) == MPI_SUCCESS);
             CHECK(job, count > 0);
         } else {
-            CHECK(job, MPI_Testsome(MANY + 1, all->request, &count, indices, MPI_STATUSES_IGNORE) == MPI_SUCCESS);
+            CHECK(job,
+                  MPI_Testsome(MANY + 1, all->request, &count, indices, MPI_STATUSES_IGNORE) == MPI_SUCCESS);
         }
         seen += count;
     }
@@ -233,7 +238,8 @@ static void wait_test(check_job *job, flight *all)
 
 static void case_overlap(check_job *job)
 {
-    static void (*const waits[])(check_job *, flight *) = {wait_each, wait_all, wait_any, wait_some, wait_test};
+    static void (*const waits[])(check_job *, flight *) = {wait_each, wait_all, wait_any, wait_some,
+                                                           wait_test};
     flight all;
     for (size_t i = 0; i < sizeof(waits) / sizeof(waits[0]); i++) {
         flight_start(job, &all, MPI_COMM_WORLD);
@@ -260,7 +266,8 @@ static void case_first(check_job *job)
     }
 }
 
-/* Even ranks complete operations before they send what odd ranks wait for, in calls that must make progress. */
+/* Even ranks complete operations before they send what odd ranks wait for, in calls that must make progress.
+ */
 static void case_progress(check_job *job)
 {
     const int partner = job->rank ^ 1, odd = job->rank & 1;
@@ -494,10 +501,18 @@ int main(int argc, char **argv)
         const char *name;
         void (*run)(check_job *);
     } cases[] = {
-        {"allreduce", case_allreduce}, {"small", case_small},       {"scatter", case_scatter},
-        {"comms", case_comms},         {"overlap", case_overlap},   {"first", case_first},
-        {"progress", case_progress},   {"untouched", case_untouched}, {"inter", case_inter},
-        {"threads", case_threads},     {"damage", case_damage},     {"damage_blocking", case_damage_blocking},
+        {"allreduce", case_allreduce},
+        {"small", case_small},
+        {"scatter", case_scatter},
+        {"comms", case_comms},
+        {"overlap", case_overlap},
+        {"first", case_first},
+        {"progress", case_progress},
+        {"untouched", case_untouched},
+        {"inter", case_inter},
+        {"threads", case_threads},
+        {"damage", case_damage},
+        {"damage_blocking", case_damage_blocking},
 #if MPI_VERSION >= 4
         {"large", case_large},
 #endif
