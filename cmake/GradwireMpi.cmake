@@ -50,3 +50,8 @@ if(GW_MPI AND NOT CMAKE_CROSSCOMPILING)
         message(STATUS "gradwire: MPI adapter for ${gw_mpis}")
     endif()
 endif()
+
+# How tests run ranks. They share cores: Open MPI yields where it would spin; copies between processes are not permitted in containers.
+set(gw_mpirun_openmpi ${GW_MPIRUN_OPENMPI} --allow-run-as-root --oversubscribe --bind-to none
+    --mca mpi_yield_when_idle 1 --mca btl_vader_single_copy_mechanism none)
+set(gw_mpirun_mpich ${GW_MPIRUN_MPICH})
