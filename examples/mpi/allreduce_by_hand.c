@@ -1,6 +1,6 @@
 /*
- * A compressed all-reduce over MPI, by hand: encode, all-to-all, reduce, all-gather, decode. One piece after the
- * other, to show the data flow; adapters/mpi overlaps them.
+ * A compressed all-reduce over MPI, by hand: encode, all-to-all, reduce, all-gather, decode. One piece after
+ * the other, to show the data flow; adapters/mpi overlaps them.
  *
  *   mpirun -n 4 example_allreduce_by_hand_openmpi
  *
@@ -14,7 +14,8 @@
 
 enum { LEN = 1000000, RANKS_MAX = 64 };
 
-/* Posts a receive of at most `bound` bytes from `from`; frames delimit themselves, so no size travels ahead. */
+/* Posts a receive of at most `bound` bytes from `from`; frames delimit themselves, so no size travels ahead.
+ */
 static gw_gcomp_frame receive(void *data, size_t bound, int from)
 {
     MPI_Status status;
