@@ -210,7 +210,7 @@ GW_MPI_ENTRY int MPI_Comm_disconnect(MPI_Comm *comm)
 
 /* ------------ start and end ------------ */
 
-static void gw_mpi_begin(int provided)
+void gw_mpi_begin(int provided)
 {
     const int can = provided == MPI_THREAD_MULTIPLE, wanted = gw_mpi_settings.progress_thread != 0;
     gw_mpi_config_agree();
@@ -248,7 +248,7 @@ GW_MPI_ENTRY int MPI_Init(int *argc, char ***argv)
     return status;
 }
 
-GW_MPI_ENTRY int MPI_Finalize(void)
+void gw_mpi_end(void)
 {
     while (atomic_load(&gw_mpi_active) > 0) {
         (void)gw_mpi_progress();
@@ -258,6 +258,11 @@ GW_MPI_ENTRY int MPI_Finalize(void)
     gw_mpi_contexts_close();
     gw_mpi_pool_clear();
     atomic_store(&gw_mpi_enabled, 0);
+}
+
+GW_MPI_ENTRY int MPI_Finalize(void)
+{
+    gw_mpi_end();
     return PMPI_Finalize();
 }
 

@@ -24,7 +24,7 @@ static int gw_mpi_is_active(void)
 }
 
 /* The result of a call that has freed at most one request of ours. */
-static int gw_mpi_conclude(int status)
+int gw_mpi_conclude(int status)
 {
     if (gw_mpi_failed.count == 0) {
         return status;

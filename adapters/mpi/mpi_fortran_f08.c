@@ -1,0 +1,183 @@
+/*
+ * `use mpi_f08` with MPICH. Its other Fortran bindings, and those of mpi_f08 with a buffer, call the C
+ * functions, which are intercepted. Those of mpi_f08 without a buffer call PMPI functions: here they are
+ * replaced by progress of our operations and MPICH's own function under its other name.
+ *
+ * SPDX-License-Identifier: BSD-2-Clause
+ */
+#include "mpi_internal.h"
+
+/* Declares MPICH's function, which is there only in Fortran programs, and defines ours. */
+#define GW_MPI_F08(name, parameters)                                                                         \
+    extern void pmpir_##name##_f08_ parameters __attribute__((weak));                                        \
+    GW_MPI_ENTRY void mpi_##name##_f08_ parameters;                                                          \
+    void mpi_##name##_f08_ parameters
+
+static int gw_mpi_is_complete(MPI_Fint request)
+{
+    int flag = 0;
+    const int status = PMPI_Request_get_status(PMPI_Request_f2c(request), &flag, MPI_STATUS_IGNORE);
+    return flag || status != MPI_SUCCESS;
+}
+
+static void gw_mpi_drive_all(MPI_Fint count, const MPI_Fint *requests)
+{
+    for (MPI_Fint i = 0; i < count; i++) {
+        while (atomic_load(&gw_mpi_active) > 0 && !gw_mpi_is_complete(requests[i])) {
+            (void)gw_mpi_progress();
+        }
+    }
+}
+
+/* Until one is complete, or none is there. */
+static void gw_mpi_drive_any(MPI_Fint count, const MPI_Fint *requests)
+{
+    while (atomic_load(&gw_mpi_active) > 0) {
+        int present = 0;
+        for (MPI_Fint i = 0; i < count; i++) {
+            if (PMPI_Request_f2c(requests[i]) != MPI_REQUEST_NULL) {
+                present = 1;
+                if (gw_mpi_is_complete(requests[i])) {
+                    return;
+                }
+            }
+        }
+        if (!present) {
+            return;
+        }
+        (void)gw_mpi_progress();
+    }
+}
+
+static void gw_mpi_drive_once(void)
+{
+    if (atomic_load(&gw_mpi_active) > 0) {
+        (void)gw_mpi_progress();
+    }
+}
+
+static void gw_mpi_conclude_f08(MPI_Fint *ierror)
+{
+    const int status = gw_mpi_conclude(MPI_SUCCESS);
+    if (status != MPI_SUCCESS && ierror != NULL) {
+        *ierror = (MPI_Fint)status;
+    }
+}
+
+/* ------------ start, end, communicators ------------ */
+
+GW_MPI_F08(init_thread, (const MPI_Fint *required, MPI_Fint *provided, MPI_Fint *ierror))
+{
+    gw_mpi_config_load();
+    const MPI_Fint level =
+        gw_mpi_settings.enabled && gw_mpi_settings.progress_thread ? MPI_THREAD_MULTIPLE : *required;
+    pmpir_init_thread_f08_(&level, provided, ierror);
+    gw_mpi_begin((int)*provided);
+}
+
+GW_MPI_F08(init, (MPI_Fint * ierror))
+{
+    const MPI_Fint required = MPI_THREAD_SINGLE;
+    MPI_Fint provided = required;
+    (void)pmpir_init_f08_;
+    mpi_init_thread_f08_(&required, &provided, ierror);
+}
+
+GW_MPI_F08(finalize, (MPI_Fint * ierror))
+{
+    gw_mpi_end();
+    pmpir_finalize_f08_(ierror);
+}
+
+GW_MPI_F08(comm_free, (MPI_Fint * comm, MPI_Fint *ierror))
+{
+    if (atomic_load(&gw_mpi_active) > 0) {
+        gw_mpi_context_drain(PMPI_Comm_f2c(*comm));
+    }
+    pmpir_comm_free_f08_(comm, ierror);
+}
+
+GW_MPI_F08(comm_disconnect, (MPI_Fint * comm, MPI_Fint *ierror))
+{
+    if (atomic_load(&gw_mpi_active) > 0) {
+        gw_mpi_context_drain(PMPI_Comm_f2c(*comm));
+    }
+    pmpir_comm_disconnect_f08_(comm, ierror);
+}
+
+/* ------------ waits and tests ------------ */
+
+GW_MPI_F08(wait, (MPI_Fint * request, void *status, MPI_Fint *ierror))
+{
+    gw_mpi_drive_all(1, request);
+    pmpir_wait_f08_(request, status, ierror);
+    gw_mpi_conclude_f08(ierror);
+}
+
+GW_MPI_F08(test, (MPI_Fint * request, MPI_Fint *flag, void *status, MPI_Fint *ierror))
+{
+    gw_mpi_drive_once();
+    pmpir_test_f08_(request, flag, status, ierror);
+    gw_mpi_conclude_f08(ierror);
+}
+
+GW_MPI_F08(request_get_status, (const MPI_Fint *request, MPI_Fint *flag, void *status, MPI_Fint *ierror))
+{
+    gw_mpi_drive_once();
+    pmpir_request_get_status_f08_(request, flag, status, ierror);
+}
+
+GW_MPI_F08(request_free, (MPI_Fint * request, MPI_Fint *ierror))
+{
+    gw_mpi_drive_once();
+    pmpir_request_free_f08_(request, ierror);
+    gw_mpi_conclude_f08(ierror);
+}
+
+/* Of several failures the first is told, and statuses do not say which request it was. */
+GW_MPI_F08(waitall, (const MPI_Fint *count, MPI_Fint *requests, void *statuses, MPI_Fint *ierror))
+{
+    gw_mpi_drive_all(*count, requests);
+    pmpir_waitall_f08_(count, requests, statuses, ierror);
+    gw_mpi_conclude_f08(ierror);
+}
+
+GW_MPI_F08(testall,
+           (const MPI_Fint *count, MPI_Fint *requests, MPI_Fint *flag, void *statuses, MPI_Fint *ierror))
+{
+    gw_mpi_drive_once();
+    pmpir_testall_f08_(count, requests, flag, statuses, ierror);
+    gw_mpi_conclude_f08(ierror);
+}
+
+GW_MPI_F08(waitany,
+           (const MPI_Fint *count, MPI_Fint *requests, MPI_Fint *index, void *status, MPI_Fint *ierror))
+{
+    gw_mpi_drive_any(*count, requests);
+    pmpir_waitany_f08_(count, requests, index, status, ierror);
+    gw_mpi_conclude_f08(ierror);
+}
+
+GW_MPI_F08(testany, (const MPI_Fint *count, MPI_Fint *requests, MPI_Fint *index, MPI_Fint *flag, void *status,
+                     MPI_Fint *ierror))
+{
+    gw_mpi_drive_once();
+    pmpir_testany_f08_(count, requests, index, flag, status, ierror);
+    gw_mpi_conclude_f08(ierror);
+}
+
+GW_MPI_F08(waitsome, (const MPI_Fint *count, MPI_Fint *requests, MPI_Fint *outcount, MPI_Fint *indices,
+                      void *statuses, MPI_Fint *ierror))
+{
+    gw_mpi_drive_any(*count, requests);
+    pmpir_waitsome_f08_(count, requests, outcount, indices, statuses, ierror);
+    gw_mpi_conclude_f08(ierror);
+}
+
+GW_MPI_F08(testsome, (const MPI_Fint *count, MPI_Fint *requests, MPI_Fint *outcount, MPI_Fint *indices,
+                      void *statuses, MPI_Fint *ierror))
+{
+    gw_mpi_drive_once();
+    pmpir_testsome_f08_(count, requests, outcount, indices, statuses, ierror);
+    gw_mpi_conclude_f08(ierror);
+}
