@@ -89,7 +89,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         s.methods[m].enc = curve(&reader, s.table_x[m][0], s.table_y[m][0]);
         s.methods[m].net = curve(&reader, s.table_x[m][1], s.table_y[m][1]);
         s.methods[m].dec = curve(&reader, s.table_x[m][2], s.table_y[m][2]);
-        s.methods[m].enc_device = (gw_plan_device)(gw_fuzz_u8(&reader) & 1);
+        s.methods[m].device = (gw_plan_device)(gw_fuzz_u8(&reader) & 1);
     }
     for (uint32_t i = 0; i < problem.tensor_count; i++) {
         s.tensors[i].elems = number(&reader);

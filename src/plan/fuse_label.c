@@ -5,6 +5,36 @@
  */
 #include "labels.h"
 
+/* What the tensors from k on add to the error. 0 when the arena is too small. */
+static int open_errors(const gw_plan_problem *problem, gw_arena *arena, gw_label_source *source)
+{
+    const uint32_t n = problem->tensor_count;
+    source->error_least = NULL;
+    source->error_most = NULL;
+    if (problem->error_max == 0) {
+        return 1;
+    }
+    int64_t *least = gw_arena_take(arena, (size_t)n + 1, sizeof *least);
+    int64_t *most = gw_arena_take(arena, (size_t)n + 1, sizeof *most);
+    if (least == NULL || most == NULL) {
+        return 0;
+    }
+    int64_t largest = 0;
+    for (uint32_t m = 0; m < problem->method_count; m++) {
+        largest = gw_tick_max(largest, problem->methods[m].error);
+    }
+    least[n] = 0;
+    most[n] = 0;
+    for (uint32_t k = n; k-- > 0;) {
+        const int64_t elems = problem->tensors[k].elems;
+        least[k] = least[k + 1] + (elems > 0 ? gw_plan_error_min(problem, k) : 0);
+        most[k] = most[k + 1] + largest * elems;
+    }
+    source->error_least = least;
+    source->error_most = most;
+    return 1;
+}
+
 /* Prefix sums and flags of a problem; 0 when the arena is too small. */
 static int open_source(const gw_plan_problem *problem, gw_arena *arena, gw_label_source *source)
 {
@@ -18,15 +48,20 @@ static int open_source(const gw_plan_problem *problem, gw_arena *arena, gw_label
     source->decode = problem->decode;
     source->has_cpu = 0;
     source->has_tail = 0;
+    source->has_tail_cpu = 0;
     for (uint32_t m = 0; m < problem->method_count; m++) {
         const gw_plan_method *method = &problem->methods[m];
-        source->has_cpu |= method->enc_device == GW_PLAN_CPU && !gw_cost_is_zero(&method->enc);
-        source->has_tail |= !gw_cost_is_zero(&method->dec);
+        const int on_cpu = method->device == GW_PLAN_CPU;
+        const int decodes = !gw_cost_is_zero(&method->dec) || !gw_cost_is_zero(&method->dec_more);
+        const int copies = on_cpu && !gw_cost_is_zero(&method->host);
+        source->has_cpu |= copies || (on_cpu && !gw_cost_is_zero(&method->enc));
+        source->has_tail |= !on_cpu && decodes;
+        source->has_tail_cpu |= copies || (on_cpu && decodes);
     }
     source->vector_count_max = problem->method_count;
     source->problem = problem;
     source->tree = NULL;
-    return 1;
+    return open_errors(problem, arena, source);
 }
 
 gw_plan_tick gw_label_root_bound(const gw_plan_problem *problem, gw_plan_tick ub, gw_arena *arena)

@@ -35,6 +35,9 @@ int plan_cmd_explain(int argc, char **argv)
     if (code != GW_CLI_OK) {
         return code;
     }
+    if (a.algorithm != NULL && strcmp(a.algorithm, "ddp") == 0) {
+        plan_case_fp32(&o.c); /* what that algorithm sends, and what alternatives are made of */
+    }
     code = plan_opened_prepare(&o);
     if (code == GW_CLI_OK) {
         code = o.c.kind == PLAN_TREE ? plan_explain_tree(&a, &o) : plan_explain_fused(&a, &o);

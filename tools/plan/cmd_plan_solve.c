@@ -30,7 +30,8 @@ static int parse(solve_args *a, int argc, char **argv)
     const plan_arg list[] = {
         {NULL, NULL, "Solving", PLAN_ARG_FLAG, NULL, 0, 0},
         {"algorithm", "NAME",
-         "auto, labels, fuse-affine, brute, ddp, horovod, cupcake, ... (plan compare shows all)",
+         "auto, labels, fuse-affine, brute, ddp (in float32), ddp-buckets, horovod, cupcake, ... (plan "
+         "compare shows all)",
          PLAN_ARG_TEXT, &a->algorithm, 0, 0},
         {"method", "NAME", "Codec that baselines use for every group (default: the last)", PLAN_ARG_TEXT,
          &a->method, 0, 0},

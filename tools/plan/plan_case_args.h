@@ -13,7 +13,7 @@
 typedef struct plan_case_args {
     const char *case_name, *cases_path, *cluster_path, *methods, *decode, *level, *kind;
     plan_text_list codec_paths;
-    double latency_us, us_per_kib, group_mib_max;
+    double latency_us, us_per_kib, gbit_per_s, group_mib_max, error_max;
     int64_t ranks, comp_max;
     int cpu;
 } plan_case_args;

@@ -12,9 +12,14 @@
 #include "../cli_common.h"
 #include "plan_output.h"
 
-static const char *const resource_names[GW_PLAN_RESOURCE_COUNT] = {"GPU", "CPU", "intra", "network"};
-static const char *const kind_names[4] = {"backprop", "encode", "network", "decode"};
-static const char *const kind_colors[4] = {"#9db8d9", "#e0a458", "#6a9f74", "#c46d7b"};
+enum { KINDS = GW_PLAN_SPAN_COPY + 1 };
+
+static const char *const resource_names[GW_PLAN_RESOURCE_COUNT] = {
+    "GPU", "CPU encode", "CPU sum", "CPU decode", "intra", "network"};
+static const char *const kind_names[KINDS] = {"backprop", "encode", "network",
+                                                "decode",   "sum",    "host copy"};
+static const char *const kind_colors[KINDS] = {"#9db8d9", "#e0a458", "#6a9f74",
+                                                 "#c46d7b", "#8d6fb0", "#8c8c8c"};
 
 #define CHART_WIDTH 900.0
 #define LEFT        84.0
@@ -105,7 +110,7 @@ static void draw_lane(const drawing *chart, const plan_result *result, const gw_
 static void draw_row(drawing *chart, const plan_chart_row *row, const gw_plan_spans *spans,
                      gw_plan_tick makespan)
 {
-    int used[GW_PLAN_RESOURCE_COUNT] = {1, 0, 0, 1};
+    int used[GW_PLAN_RESOURCE_COUNT] = {[GW_PLAN_ON_GPU] = 1, [GW_PLAN_ON_INTER] = 1};
     for (size_t i = 0; i < spans->count; i++) {
         used[spans->items[i].resource] = 1;
     }
@@ -164,7 +169,7 @@ static void draw_foot(const drawing *chart, gw_plan_tick longest)
     }
     fprintf(chart->out, "<text x=\"4\" y=\"%.1f\">ms</text>\n", y + 18);
     double x = LEFT;
-    for (int k = 0; k < 4; k++, x += 110) {
+    for (int k = 0; k < KINDS; k++, x += 100) {
         fprintf(chart->out,
                 "<rect x=\"%.1f\" y=\"%.1f\" width=\"12\" height=\"12\" fill=\"%s\"/><text x=\"%.1f\" "
                 "y=\"%.1f\">%s</text>\n",

@@ -93,7 +93,7 @@ static void add_certificate(json_t *root, const plan_result *result, const plan_
 static json_t *group_json(const plan_result *result, const plan_opened *o, uint32_t j,
                           const gw_plan_spans *spans, size_t *next_span)
 {
-    static const char *const kinds[4] = {"backprop", "encode", "network", "decode"};
+    static const char *const kinds[6] = {"backprop", "encode", "network", "decode", "sum", "copy"};
     const plan_result_group *group = &result->groups[j];
     int64_t elems = 0;
     json_t *names = json_array();
