@@ -142,14 +142,14 @@ typedef struct gw_plan_method {
     gw_plan_cost net;
     gw_plan_cost dec;
     gw_plan_cost dec_more; /* added to dec: further contributions of an all-gather */
-    gw_plan_cost host; /* CPU only: copy of the dense group to the host before enc, and back after dec */
+    gw_plan_cost host;     /* CPU only: copy of the dense group to the host before enc, and back after dec */
     /* Owner's step between the exchanges of a message, part of its time on the network: of x elements every
      * rank sums the contributions of the others to its share, sum(x - x / owner_count), and encodes that,
      * enc(x / owner_count rounded up). 0: none */
     uint32_t owner_count;
     gw_plan_cost sum;
     gw_plan_cost gather; /* owner_count > 0: the exchange after the owner's step; net is the one before */
-    int64_t error; /* an element's share of gw_plan_problem.error_max, 0..GW_PLAN_TICK_MAX */
+    int64_t error;       /* an element's share of gw_plan_problem.error_max, 0..GW_PLAN_TICK_MAX */
 } gw_plan_method;
 
 /*
@@ -462,9 +462,9 @@ typedef struct gw_plan_job {
  *     reads back, over cluster->host; a network step takes from both and delivers to both. Copies of no
  *     duration are left out.
  *   - codec: may be NULL for an option without compression.
- *   - GW_ERR_TICKS: a number is out of its range, or a duration would be. Returns GW_ERR_OPTION for a device without costs or a collective that the codec does not allow, and
- *     GW_ERR_ARG for an option whose operations do not fit together (decode or collective of compressed
- *     payloads without a compression before it).
+ *   - GW_ERR_TICKS: a number is out of its range, or a duration would be. Returns GW_ERR_OPTION for a device
+ * without costs or a collective that the codec does not allow, and GW_ERR_ARG for an option whose operations
+ * do not fit together (decode or collective of compressed payloads without a compression before it).
  */
 GW_API GW_MUST_CHECK gw_status gw_plan_option_price(const gw_plan_option *option, const gw_plan_codec *codec,
                                                     const gw_plan_cluster *cluster, int64_t elems,
@@ -472,9 +472,9 @@ GW_API GW_MUST_CHECK gw_status gw_plan_option_price(const gw_plan_option *option
 
 /* A job at the serial level. */
 typedef struct gw_plan_vector {
-    gw_plan_tick gpu;  /* GPU time before the first network step */
-    gw_plan_tick cpu;  /* CPU time before the first network step */
-    gw_plan_tick net;  /* first to last network step and everything between them */
+    gw_plan_tick gpu; /* GPU time before the first network step */
+    gw_plan_tick cpu; /* CPU time before the first network step */
+    gw_plan_tick net; /* first to last network step and everything between them */
     /* Time after the last network step on the GPU, or on the CPU. One of the two is 0 (GW_ERR_ARG) */
     gw_plan_tick tail;
     gw_plan_tick tail_cpu;
@@ -552,7 +552,7 @@ GW_API GW_MUST_CHECK gw_status gw_plan_bytecomp(const gw_plan_tree *tree, const 
 typedef enum gw_plan_level {
     GW_PLAN_LEVEL_SERIAL = 0,    /* one network, messages in order: what the solvers optimise */
     GW_PLAN_LEVEL_PIPELINED = 1, /* one in-order queue per network step, GPU and CPU */
-    GW_PLAN_LEVEL_EVENT = 2 /* each resource serves what is ready first; stages preempt backprop */
+    GW_PLAN_LEVEL_EVENT = 2      /* each resource serves what is ready first; stages preempt backprop */
 } gw_plan_level;
 
 typedef struct gw_plan_span {

@@ -112,8 +112,8 @@ static void algorithm_1(bytecomp *s)
                 uint32_t bubble = 0;
                 (void)run(tree, s->choice, &bubble);
                 const gw_plan_vector *now = vector_at(tree, i, s->choice[i]);
-                int skipped = i < bubble && now->gpu == 0 && now->cpu == 0 && now->tail == 0 &&
-                              now->tail_cpu == 0;
+                int skipped =
+                    i < bubble && now->gpu == 0 && now->cpu == 0 && now->tail == 0 && now->tail_cpu == 0;
                 improved |= !skipped && improve_tensor(s, i);
             }
         }

@@ -14,9 +14,9 @@
  * hence still a bound. The bound of a label is the minimum over the buckets of max(c + net, e + release, d +
  * compute).
  *
- * Queueing on the CPU is not in the triples. When some vector encodes or decodes there, weighted sums of all clocks are
- * added: for weights w of sum 16, 16 T >= w . clocks + (cheapest continuation when a step costs its weighted
- * durations).
+ * Queueing on the CPU is not in the triples. When some vector encodes or decodes there, weighted sums of all
+ * clocks are added: for weights w of sum 16, 16 T >= w . clocks + (cheapest continuation when a step costs
+ * its weighted durations).
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
@@ -78,9 +78,8 @@ static uint32_t make_weights(const gw_bounds *b, weights *list)
         for (int encodes = 0; encodes + decodes <= WEIGHT_SUM && encodes <= encodes_most; encodes += 4) {
             for (int net = 0; net + encodes + decodes <= WEIGHT_SUM && encodes + decodes > 0; net += 4) {
                 const int8_t rest = (int8_t)(WEIGHT_SUM - decodes - encodes - net);
-                list[count++] =
-                    (weights){(int8_t)net, b->serial_tail ? 0 : rest, (int8_t)encodes,
-                              b->serial_tail ? rest : 0, (int8_t)decodes}; /* at most 30 */
+                list[count++] = (weights){(int8_t)net, b->serial_tail ? 0 : rest, (int8_t)encodes,
+                                          b->serial_tail ? rest : 0, (int8_t)decodes}; /* at most 30 */
             }
         }
     }
@@ -91,9 +90,8 @@ static uint32_t make_weights(const gw_bounds *b, weights *list)
 static gw_plan_tick weigh_step(weights w, const gw_plan_vector *v, gw_plan_tick bwd, gw_plan_tick serial_tail,
                                int is_last)
 {
-    gw_plan_tick sum =
-        w.c * v->net + w.e * (bwd + v->gpu) + w.p * v->cpu + w.d * (bwd + v->gpu + serial_tail) +
-        w.r * v->tail_cpu;
+    gw_plan_tick sum = w.c * v->net + w.e * (bwd + v->gpu) + w.p * v->cpu +
+                       w.d * (bwd + v->gpu + serial_tail) + w.r * v->tail_cpu;
     if (is_last) {
         const gw_plan_tick tail = v->tail + v->tail_cpu;
         sum += w.c * tail + w.e * (v->cpu + v->net + tail) + w.p * (v->cpu > 0 ? v->net + tail : 0);

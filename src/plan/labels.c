@@ -397,15 +397,16 @@ size_t gw_label_workspace(uint32_t tensor_count, uint32_t vector_count_max)
     }
     return gw_bounds_size(tensor_count, vector_count_max, 1, suffixes) + (n + 2) * 4 + n + 8 * n + 64 +
            label_count * sizeof(label) + buffer * (sizeof(label) + 2 * sizeof(sort_key)) +
-           n * sizeof(gw_label_step) + 5 * 8 * (n + 2);
+           n * (sizeof(gw_label_step) + sizeof(gw_plan_group)) + 5 * 8 * (n + 2);
 }
 
 /* Buckets per boundary: as many as three quarters of the workspace hold, between 8 and 4096. */
 static uint32_t suffix_cap(const gw_label_source *source, size_t size)
 {
     uint32_t cap = SUFFIX_CAP_DEFAULT;
-    while (cap > SUFFIX_CAP_MIN && gw_bounds_size(source->tensor_count, source->vector_count_max,
-                                                  source->has_cpu || source->has_tail_cpu, cap) > size / 4 * 3) {
+    while (cap > SUFFIX_CAP_MIN &&
+           gw_bounds_size(source->tensor_count, source->vector_count_max,
+                          source->has_cpu || source->has_tail_cpu, cap) > size / 4 * 3) {
         cap /= 2;
     }
     return cap;

@@ -73,16 +73,14 @@ typedef struct payload {
 static void price_copy(payload *p, int to_host, gw_plan_job *job)
 {
     const int is_there = to_host ? p->on_host : p->on_gpu;
-    const int64_t bytes =
-        p->contributions == 0
-            ? gw_mul_saturated(4, p->held)
-            : gw_mul_saturated(p->contributions, gw_price_payload(p->codec, p->held));
+    const int64_t bytes = p->contributions == 0
+                              ? gw_mul_saturated(4, p->held)
+                              : gw_mul_saturated(p->contributions, gw_price_payload(p->codec, p->held));
     const gw_plan_tick duration =
         gw_add_saturated(p->cluster->host.alpha, gw_price_bytes(&p->cluster->host, bytes));
     if (!is_there && duration > 0) {
-        job->stages[job->stage_count++] =
-            (gw_plan_stage){duration, GW_PLAN_ON_CPU, (uint8_t)(p->seen_inter ? 2 : 0), GW_PLAN_SPAN_COPY,
-                            GW_PLAN_OP_COUNT};
+        job->stages[job->stage_count++] = (gw_plan_stage){
+            duration, GW_PLAN_ON_CPU, (uint8_t)(p->seen_inter ? 2 : 0), GW_PLAN_SPAN_COPY, GW_PLAN_OP_COUNT};
     }
     p->on_host = to_host;
     p->on_gpu = !to_host;
@@ -134,7 +132,8 @@ static int64_t all_to_all(payload *p, scope where, int64_t ranks)
     p->held = part;
     p->contributions = gw_mul_saturated(p->contributions, ranks);
     return where == SCOPE_FLAT && cluster->nodes > 1
-               ? gw_mul_saturated(gw_mul_saturated(piece, cluster->gpus), (int64_t)(cluster->nodes - 1) * cluster->gpus)
+               ? gw_mul_saturated(gw_mul_saturated(piece, cluster->gpus),
+                                  (int64_t)(cluster->nodes - 1) * cluster->gpus)
                : gw_mul_saturated(piece, ranks - 1);
 }
 
@@ -144,8 +143,9 @@ static int64_t collective_bytes(payload *p, scope where, act what, int64_t ranks
 {
     int64_t part = ceil_div(p->held, ranks);
     int64_t whole = p->held;
-    int64_t bytes =
-        p->contributions == 0 ? gw_mul_saturated(4, whole) : gw_mul_saturated(p->contributions, gw_price_payload(p->codec, whole));
+    int64_t bytes = p->contributions == 0
+                        ? gw_mul_saturated(4, whole)
+                        : gw_mul_saturated(p->contributions, gw_price_payload(p->codec, whole));
     *steps = ranks - 1;
     switch (what) {
     case ACT_ALLREDUCE:

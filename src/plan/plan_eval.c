@@ -140,8 +140,8 @@ void gw_plan_job_vector(const gw_plan_job *job, gw_plan_vector *vector)
     vector->tail_cpu = 0;
     for (uint32_t s = 0; s < job->stage_count; s++) {
         const gw_plan_stage *stage = &job->stages[s];
-        gw_plan_tick *time = s < first    ? (is_gpu(stage) ? &vector->gpu : &vector->cpu)
-                             : s <= last  ? &vector->net
+        gw_plan_tick *time = s < first                        ? (is_gpu(stage) ? &vector->gpu : &vector->cpu)
+                             : s <= last                      ? &vector->net
                              : is_gpu(&job->stages[last + 1]) ? &vector->tail
                                                               : &vector->tail_cpu;
         *time = gw_add_saturated(*time, stage->duration);

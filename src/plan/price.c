@@ -10,7 +10,7 @@
 
 static gw_status check_link(const gw_plan_link *link)
 {
-    return link->alpha < 0 || link->beta_kib < 0 ? GW_ERR_NEGATIVE
+    return link->alpha < 0 || link->beta_kib < 0                                 ? GW_ERR_NEGATIVE
            : link->alpha > GW_PLAN_TICK_MAX || link->beta_kib > GW_PLAN_TICK_MAX ? GW_ERR_TICKS
                                                                                  : GW_OK;
 }

@@ -40,9 +40,8 @@ static inline void gw_serial_step(gw_serial_clock *clock, gw_plan_tick bwd, cons
 
 static inline gw_plan_tick gw_serial_finish(const gw_serial_clock *clock, gw_plan_decode decode)
 {
-    return decode == GW_PLAN_DECODE_SERIAL
-               ? gw_tick_max(gw_tick_max(clock->e + clock->w, clock->q), clock->r)
-               : gw_tick_max(clock->e, clock->f);
+    return decode == GW_PLAN_DECODE_SERIAL ? gw_tick_max(gw_tick_max(clock->e + clock->w, clock->q), clock->r)
+                                           : gw_tick_max(clock->e, clock->f);
 }
 
 /* The owner's step between the exchanges of a group; 0 without owners. */

@@ -98,9 +98,10 @@ gw_plan_tick gw_timeline_in_order(const gw_plan_run *run, gw_plan_spans *spans)
         gw_plan_tick ready = encode(&q, j, s);
         ready = communicate(&q, j, &s, ready);
         q.finish = gw_tick_max(q.finish, ready);
-        gw_plan_tick *decoder = s < run->jobs[j].stage_count && run->jobs[j].stages[s].resource == GW_PLAN_ON_GPU
-                                    ? &q.decoder
-                                    : &q.cpu_decoder;
+        gw_plan_tick *decoder =
+            s < run->jobs[j].stage_count && run->jobs[j].stages[s].resource == GW_PLAN_ON_GPU
+                ? &q.decoder
+                : &q.cpu_decoder;
         for (; s < run->jobs[j].stage_count; s++) {
             ready = run_stage(&q, j, s,
                               run->decode == GW_PLAN_DECODE_SERIAL ? gw_tick_max(*decoder, ready) : ready);

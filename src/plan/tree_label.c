@@ -77,8 +77,8 @@ static gw_status check_class(const gw_plan_tree *tree, uint32_t class_index, gw_
         if (vector->tail > 0 && vector->tail_cpu > 0) {
             return GW_ERR_ARG;
         }
-        *longest = gw_tick_max(*longest, vector->gpu + vector->cpu + vector->net + vector->tail +
-                                             vector->tail_cpu);
+        *longest =
+            gw_tick_max(*longest, vector->gpu + vector->cpu + vector->net + vector->tail + vector->tail_cpu);
     }
     return GW_OK;
 }
@@ -178,9 +178,8 @@ static gw_plan_tick first_choice(const gw_plan_tree *tree, uint32_t *trial, uint
             gw_plan_tick cheapest = INT64_MAX;
             for (uint32_t v = tree->class_first[c]; v < tree->class_first[c + 1]; v++) {
                 const gw_plan_vector *vector = &tree->vectors[v];
-                gw_plan_tick cost =
-                    mix * vector->net + (8 - mix) * (vector->gpu + vector->tail) + vector->cpu +
-                    vector->tail_cpu;
+                gw_plan_tick cost = mix * vector->net + (8 - mix) * (vector->gpu + vector->tail) +
+                                    vector->cpu + vector->tail_cpu;
                 if (cost < cheapest) {
                     cheapest = cost;
                     trial[i] = v - tree->class_first[c];

@@ -49,7 +49,8 @@ static int64_t own_curve(const gw_plan_cost *c, int64_t x)
     while (i + 1 < c->table_len && x > c->table_x[i]) {
         i++;
     }
-    const long double part = (long double)(x - c->table_x[i - 1]) * (long double)(c->table_y[i] - c->table_y[i - 1]) /
+    const long double part = (long double)(x - c->table_x[i - 1]) *
+                             (long double)(c->table_y[i] - c->table_y[i - 1]) /
                              (long double)(c->table_x[i] - c->table_x[i - 1]);
     return c->table_y[i - 1] + (int64_t)part;
 }
@@ -89,7 +90,8 @@ static int64_t own_makespan(const gw_plan_problem *p, const gw_plan *plan)
             exchange += own_curve(&m->sum, others) + own_curve(&m->enc, mine) + own_curve(&m->gather, x);
         }
         arrived[j] = own_use(&network, ready, exchange);
-        decode[j] = own_curve(&m->dec, x) + own_curve(&m->dec_more, x) + (on_cpu ? own_curve(&m->host, x) : 0);
+        decode[j] =
+            own_curve(&m->dec, x) + own_curve(&m->dec_more, x) + (on_cpu ? own_curve(&m->host, x) : 0);
         finish = arrived[j] > finish ? arrived[j] : finish;
     }
     for (uint32_t j = 0; j < plan->group_count; j++) { /* backprop is over at `gpu` */
@@ -122,7 +124,8 @@ static int check_exact(gw_plan_algorithm algorithm, const random_problem *r, uin
         return report("evaluator differs from solver", r, index, evaluated, cert.makespan);
     }
     if (own_makespan(&r->problem, &plan) != cert.makespan) {
-        return report("simulation differs from solver", r, index, own_makespan(&r->problem, &plan), cert.makespan);
+        return report("simulation differs from solver", r, index, own_makespan(&r->problem, &plan),
+                      cert.makespan);
     }
     if (cert.makespan != want || !cert.proven || cert.lower_bound != want) {
         return report(name, r, index, cert.makespan, want);
@@ -189,7 +192,8 @@ static void run(random_shape shape, uint64_t count, uint64_t seed, uint32_t tens
         int bad = (gw_plan_eval(&r.problem, &plan, &evaluated) != GW_OK || evaluated != cert.makespan) &&
                   report("evaluator differs from brute force", &r, i, evaluated, cert.makespan);
         bad |= own_makespan(&r.problem, &plan) != cert.makespan &&
-               report("simulation differs from brute force", &r, i, own_makespan(&r.problem, &plan), cert.makespan);
+               report("simulation differs from brute force", &r, i, own_makespan(&r.problem, &plan),
+                      cert.makespan);
         if (shape == SHAPE_AFFINE) {
             bad |= check_exact(GW_PLAN_FUSE_AFFINE, &r, i, cert.makespan);
             bad |= check_exact(GW_PLAN_FUSE_AFFINE_N2, &r, i, cert.makespan);

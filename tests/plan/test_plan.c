@@ -592,8 +592,8 @@ static void bytecomp_gaps(void **state)
         for (uint32_t c = 0; c < 2; c++) { /* dense, GPU, CPU */
             gw_plan_tick net = random_between(&random, 4, 12);
             vectors[3 * c] = (gw_plan_vector){0, 0, net, 0, 0, 0};
-            vectors[3 * c + 1] =
-                (gw_plan_vector){random_between(&random, 1, 4), 0, net / 3, random_between(&random, 0, 2), 0, 1};
+            vectors[3 * c + 1] = (gw_plan_vector){random_between(&random, 1, 4), 0, net / 3,
+                                                  random_between(&random, 0, 2), 0, 1};
             vectors[3 * c + 2] =
                 (gw_plan_vector){0, random_between(&random, 1, 9), net / 3, 0, vectors[3 * c + 1].tail, 2};
         }
@@ -662,8 +662,9 @@ static void bytecomp_skips_no_gain(void **state)
         int64_t longest = random_between(&random, 1, 12); /* of a decode: sometimes more than the network */
         for (uint32_t v = 0; v < 8; v++) {
             vectors[v] =
-                (gw_plan_vector){random_between(&random, 0, 4), random_between(&random, 0, 2) * 3,
-                                 random_between(&random, 0, 9), 0, random_between(&random, 0, longest), v};
+                (gw_plan_vector){random_between(&random, 0, 4),       random_between(&random, 0, 2) * 3,
+                                 random_between(&random, 0, 9),       0,
+                                 random_between(&random, 0, longest), v};
             if (random_between(&random, 0, 1) == 0) { /* on the GPU */
                 vectors[v].tail = vectors[v].tail_cpu;
                 vectors[v].tail_cpu = 0;
@@ -715,15 +716,17 @@ static void method_networks(void **state)
     gw_plan_codec codec = simple_codec();
     const gw_plan_cluster machines = {8, 4, {0, 1024}, {5, 1024}, 0, {0, 0}};
     const gw_plan_cluster flat = {1, 32, {5, 1024}, {5, 1024}, 0, {0, 0}};
-    assert_int_equal(net_of(&codec, &machines, GW_PLAN_ALLREDUCE, 3200), 5 + 6400);  /* 62/32 a slope: 2 */
+    assert_int_equal(net_of(&codec, &machines, GW_PLAN_ALLREDUCE, 3200), 5 + 6400); /* 62/32 a slope: 2 */
     assert_int_equal(net_of(&codec, &machines, GW_PLAN_ALLGATHER, 3200), 5 + 31 * 3200);
     codec.payload_num = 32;
     /* all-to-all 4 * 7/8 of a payload of 32 bytes, all-gather 31/32; two startups */
     assert_int_equal(net_of(&codec, &machines, GW_PLAN_A2A_AG, 100), 10 + 100 * 112 + 100 * 31);
     assert_int_equal(net_of(&codec, &flat, GW_PLAN_A2A_AG, 100), 10 + 100 * 31 + 100 * 31);
     /* the same bytes as the option's steps */
-    const gw_plan_option option = {
-        5, 2, {GW_PLAN_OP_COMP_GPU, GW_PLAN_OP_FLAT_A2A, GW_PLAN_OP_DEC_GPU, GW_PLAN_OP_COMP_GPU, GW_PLAN_OP_FLAT_AG}};
+    const gw_plan_option option = {5,
+                                   2,
+                                   {GW_PLAN_OP_COMP_GPU, GW_PLAN_OP_FLAT_A2A, GW_PLAN_OP_DEC_GPU,
+                                    GW_PLAN_OP_COMP_GPU, GW_PLAN_OP_FLAT_AG}};
     gw_plan_job job;
     assert_int_equal(gw_plan_option_price(&option, &codec, &machines, 3200, &job), GW_OK);
     assert_int_equal(job.stages[1].duration, 5 + 3200 * 112);
@@ -760,9 +763,9 @@ static void methods_on_the_cpu(void **state)
     gw_plan_job jobs[2];
     assert_int_equal(gw_plan_jobs(&problem, &plan, jobs, 2), GW_OK);
     static const uint8_t expected[7][2] = {
-        {GW_PLAN_ON_CPU, GW_PLAN_SPAN_COPY},          {GW_PLAN_ON_CPU, GW_PLAN_SPAN_ENCODE},
-        {GW_PLAN_ON_INTER, GW_PLAN_SPAN_NETWORK},     {GW_PLAN_ON_CPU_SUM, GW_PLAN_SPAN_SUM},
-        {GW_PLAN_ON_INTER, GW_PLAN_SPAN_NETWORK},     {GW_PLAN_ON_CPU_DECODE, GW_PLAN_SPAN_DECODE},
+        {GW_PLAN_ON_CPU, GW_PLAN_SPAN_COPY},        {GW_PLAN_ON_CPU, GW_PLAN_SPAN_ENCODE},
+        {GW_PLAN_ON_INTER, GW_PLAN_SPAN_NETWORK},   {GW_PLAN_ON_CPU_SUM, GW_PLAN_SPAN_SUM},
+        {GW_PLAN_ON_INTER, GW_PLAN_SPAN_NETWORK},   {GW_PLAN_ON_CPU_DECODE, GW_PLAN_SPAN_DECODE},
         {GW_PLAN_ON_CPU_DECODE, GW_PLAN_SPAN_COPY},
     };
     assert_int_equal(jobs[0].stage_count, 7);
@@ -774,7 +777,8 @@ static void methods_on_the_cpu(void **state)
     gw_plan_job_vector(&jobs[0], &v);
     assert_true(v.gpu == 0 && v.cpu == 63 && v.net == 40 && v.tail == 0 && v.tail_cpu == 63);
     /* an option on the CPU pays for the same copies */
-    const gw_plan_option option = {3, 1, {GW_PLAN_OP_COMP_CPU, GW_PLAN_OP_FLAT_ALLGATHERC, GW_PLAN_OP_DEC_CPU}};
+    const gw_plan_option option = {
+        3, 1, {GW_PLAN_OP_COMP_CPU, GW_PLAN_OP_FLAT_ALLGATHERC, GW_PLAN_OP_DEC_CPU}};
     assert_int_equal(gw_plan_option_price(&option, &codec, &cluster, 10, &jobs[0]), GW_OK);
     assert_int_equal(jobs[0].stage_count, 5);
     assert_true(jobs[0].stages[0].kind == GW_PLAN_SPAN_COPY && jobs[0].stages[0].duration == 43);
@@ -788,7 +792,8 @@ static void prices_beyond_64_bits(void **state)
     (void)state;
     const int64_t most = GW_PLAN_TICK_MAX;
     const gw_plan_cluster plain = {8, 4, {0, 1024}, {0, 1024}, 0, {0, 1024}};
-    const gw_plan_option option = {3, 1, {GW_PLAN_OP_COMP_GPU, GW_PLAN_OP_FLAT_ALLGATHERC, GW_PLAN_OP_DEC_GPU}};
+    const gw_plan_option option = {
+        3, 1, {GW_PLAN_OP_COMP_GPU, GW_PLAN_OP_FLAT_ALLGATHERC, GW_PLAN_OP_DEC_GPU}};
     gw_plan_method method;
     gw_plan_job job;
     for (int which = 0; which < 8; which++) {
@@ -830,7 +835,8 @@ static void prices_beyond_64_bits(void **state)
         }
         const gw_status priced = gw_plan_option_price(&option, &codec, &cluster, elems, &job);
         assert_int_equal(priced, GW_ERR_TICKS);
-        assert_int_equal(gw_plan_method_make(&codec, &cluster, GW_PLAN_ALLGATHER, GW_PLAN_GPU, &method), made);
+        assert_int_equal(gw_plan_method_make(&codec, &cluster, GW_PLAN_ALLGATHER, GW_PLAN_GPU, &method),
+                         made);
     }
     /* num / den in lowest terms or not: 2^46 / 2^44 is 4 */
     gw_plan_codec codec = simple_codec();
@@ -904,10 +910,10 @@ static void random_jobs(plan_random *random, gw_plan_job *jobs, uint32_t n, int 
         jobs[j].bwd = random_between(random, 0, 6);
         if (chain) { /* encode on the GPU, one network step, nothing after it */
             jobs[j].stage_count = 2;
-            jobs[j].stages[0] =
-                (gw_plan_stage){random_between(random, 0, 5), GW_PLAN_ON_GPU, 0, GW_PLAN_SPAN_ENCODE, GW_PLAN_OP_COUNT};
-            jobs[j].stages[1] =
-                (gw_plan_stage){random_between(random, 0, 8), GW_PLAN_ON_INTER, 1, GW_PLAN_SPAN_NETWORK, GW_PLAN_OP_COUNT};
+            jobs[j].stages[0] = (gw_plan_stage){random_between(random, 0, 5), GW_PLAN_ON_GPU, 0,
+                                                GW_PLAN_SPAN_ENCODE, GW_PLAN_OP_COUNT};
+            jobs[j].stages[1] = (gw_plan_stage){random_between(random, 0, 8), GW_PLAN_ON_INTER, 1,
+                                                GW_PLAN_SPAN_NETWORK, GW_PLAN_OP_COUNT};
             continue;
         }
         jobs[j].stage_count = (uint32_t)random_between(random, 1, 6);
@@ -1155,9 +1161,12 @@ static void tree_options_are_the_callers(void **state)
         const uint32_t class_first[3] = {0, 4, 8};
         uint32_t choice[4];
         for (int v = 0; v < 8; v++) {
-            vectors[v] =
-                (gw_plan_vector){random_between(&random, 0, 9), random_between(&random, 0, 9) * (v % 2),
-                                 random_between(&random, 0, 9), random_between(&random, 0, 9), 0, 5};
+            vectors[v] = (gw_plan_vector){random_between(&random, 0, 9),
+                                          random_between(&random, 0, 9) * (v % 2),
+                                          random_between(&random, 0, 9),
+                                          random_between(&random, 0, 9),
+                                          0,
+                                          5};
             if (v % 3 == 0) {
                 vectors[v].tail_cpu = vectors[v].tail;
                 vectors[v].tail = 0;

@@ -27,8 +27,8 @@ static int parse(compare_args *a, int argc, char **argv)
     plan_limit_args_add(&a->parser, &a->limit_args);
     plan_parser_add_output(&a->parser, NULL);
     const plan_arg list[] = {
-        {"method", "NAME", "Codec that baselines but ddp use for every group (default: the last)", PLAN_ARG_TEXT,
-         &a->method, 0, 0},
+        {"method", "NAME", "Codec that baselines but ddp use for every group (default: the last)",
+         PLAN_ARG_TEXT, &a->method, 0, 0},
         {"svg", "FILE", "Draw the timelines of three plans", PLAN_ARG_TEXT, &a->svg, 0, 0},
     };
     plan_parser_add(&a->parser, list, 2);
@@ -115,10 +115,10 @@ static int compare_algorithm(comparison *x, const char *algorithm, json_t *rows)
 
 static int write_chart(const comparison *x)
 {
-    const plan_chart_row rows[CHART_ROWS] = {{"one message a tensor", &x->charted[CHART_LAYERWISE]},
-                                             {"PyTorch DDP (1 MiB, then 25 MiB), float32",
-                                              &x->charted[CHART_DDP]},
-                                             {"gradwire plan", &x->charted[CHART_OURS]}};
+    const plan_chart_row rows[CHART_ROWS] = {
+        {"one message a tensor", &x->charted[CHART_LAYERWISE]},
+        {"PyTorch DDP (1 MiB, then 25 MiB), float32", &x->charted[CHART_DDP]},
+        {"gradwire plan", &x->charted[CHART_OURS]}};
     const int only_ours = x->o.c.kind == PLAN_TREE;
     return plan_chart_svg(only_ours ? rows + CHART_OURS : rows, only_ours ? 1 : CHART_ROWS, &x->o.c,
                           x->args->svg);
@@ -127,9 +127,9 @@ static int write_chart(const comparison *x)
 static int compare_model(const compare_args *a, const char *path, comparison *x, json_t *rows)
 {
     static const char *const fused[] = {
-        "auto",   "ddp",          "layerwise",  "one-group",  "ddp-buckets", "horovod", "bucket-sweep",
-        "even",   "mgwfbp",       "mergecomp2", "mergecomp3", "mergecomp4",  "cupcake", "cupcake-literal",
-        NULL};
+        "auto",       "ddp",          "layerwise", "one-group",       "ddp-buckets",
+        "horovod",    "bucket-sweep", "even",      "mgwfbp",          "mergecomp2",
+        "mergecomp3", "mergecomp4",   "cupcake",   "cupcake-literal", NULL};
     static const char *const trees[] = {"auto", "bytecomp", NULL};
     memset(x, 0, sizeof *x);
     x->args = a;

@@ -12,7 +12,8 @@
 static int parse(plan_explain_args *a, int argc, char **argv)
 {
     memset(a, 0, sizeof *a);
-    plan_parser_open(&a->parser, "explain", "MODEL", "Says in words why each group is cut where it is.");
+    plan_parser_open(&a->parser, "explain", "MODEL or PLAN",
+                     "Says in words why each group is cut where it is.");
     plan_case_args_add(&a->parser, &a->case_args, 0);
     plan_limit_args_add(&a->parser, &a->limit_args);
     const plan_arg algorithm = {"algorithm", "NAME", "As for plan solve", PLAN_ARG_TEXT, &a->algorithm, 0, 0};
@@ -20,7 +21,7 @@ static int parse(plan_explain_args *a, int argc, char **argv)
     plan_parser_add_output(&a->parser, NULL);
     int code = plan_parser_run(&a->parser, argc, argv);
     return code == GW_CLI_OK && a->parser.file_count != 1
-               ? gw_cli_error(GW_CLI_USAGE, NULL, "plan explain takes one model")
+               ? gw_cli_error(GW_CLI_USAGE, NULL, "plan explain takes one model or one plan")
                : code;
 }
 

@@ -29,7 +29,7 @@ typedef struct export_args {
 static int parse(export_args *a, int argc, char **argv)
 {
     memset(a, 0, sizeof *a);
-    plan_parser_open(&a->parser, "export", "MODEL [PLAN]",
+    plan_parser_open(&a->parser, "export", "PLAN, or MODEL [PLAN]",
                      "Writes PyTorch's bucket_cap_mb_list and checks that it cuts the same groups.");
     plan_case_args_add(&a->parser, &a->case_args, 0);
     plan_limit_args_add(&a->parser, &a->limit_args);
@@ -43,7 +43,8 @@ static int parse(export_args *a, int argc, char **argv)
     int code = plan_parser_run(&a->parser, argc, argv);
     const int files = a->parser.file_count;
     return code == GW_CLI_OK && files != 1 && files != 2
-               ? gw_cli_error(GW_CLI_USAGE, NULL, "plan export takes a model and, optionally, a plan")
+               ? gw_cli_error(GW_CLI_USAGE, NULL,
+                              "plan export takes a plan, or a model and, optionally, a plan")
                : code;
 }
 
@@ -54,10 +55,12 @@ static int get_plan(const export_args *a, plan_opened *o, gw_plan *plan)
     if (o->c.kind == PLAN_TREE) {
         return gw_cli_error(GW_CLI_USAGE, NULL, "option trees do not fuse; there are no buckets to export");
     }
-    if (a->parser.file_count == 2) {
+    if (a->parser.file_count == 2 || o->is_plan) {
         double claimed_us;
         int code = plan_opened_prepare(o);
-        return code == GW_CLI_OK ? plan_file_load(a->parser.files[1], o, plan, &claimed_us) : code;
+        return code == GW_CLI_OK
+                   ? plan_file_load(a->parser.files[a->parser.file_count - 1], o, plan, &claimed_us)
+                   : code;
     }
     plan_result result;
     const gw_plan_limits limits = plan_limits(&a->limit_args, 1000);

@@ -60,7 +60,8 @@ static int parse_collectives(const plan_place *place, json_t *array, uint32_t *c
             }
         }
         if (!known) {
-            return plan_json_bad(place, "\"collectives\" takes allreduce, allgather, a2a-ag, alltoall and gather");
+            return plan_json_bad(place,
+                                 "\"collectives\" takes allreduce, allgather, a2a-ag, alltoall and gather");
         }
     }
     return *collectives != 0 ? GW_CLI_OK : plan_json_bad(place, "\"collectives\" is missing or empty");
@@ -118,9 +119,11 @@ static int parse_codec(const char *path, size_t index, json_t *object, plan_code
         return plan_json_bad(&place, "needs a \"name\" (not fp32) of less than 64 bytes");
     }
     memcpy(out->name, name, strlen(name) + 1);
+    out->source = json_incref(object);
     gw_plan_codec *codec = &out->codec;
     static const char *const keys[] = {
-        "name", "payload", "decode_peer_us_per_kib", "collectives", "error", "gpu", "cpu", "about", NULL};
+        "name",  "payload", "decode_peer_us_per_kib", "collectives", "error", "gpu", "cpu", "options",
+        "about", NULL};
     int code = plan_json_known(&place, object, keys);
     code = code == GW_CLI_OK ? parse_payload(&place, json_object_get(object, "payload"), out) : code;
     code = code == GW_CLI_OK ? parse_error(&place, json_object_get(object, "error"), codec) : code;
@@ -140,6 +143,7 @@ static void free_codec(plan_codec *codec)
         plan_curve_free(&codec->codec.dec[device]);
         plan_curve_free(&codec->codec.sum[device]);
     }
+    json_decref(codec->source);
 }
 
 static int add_codecs(plan_library *library, const char *path, json_t *array)
@@ -194,6 +198,17 @@ int plan_library_open(plan_library *library, const char *path)
     return result;
 }
 
+int plan_library_read(plan_library *library, const char *path, json_t *codecs)
+{
+    memset(library, 0, sizeof *library);
+    library->payload_scale = 1;
+    int code = add_codecs(library, path, codecs);
+    if (code != GW_CLI_OK) {
+        plan_library_close(library);
+    }
+    return code;
+}
+
 int plan_library_add_codecs(plan_library *library, const char *path)
 {
     json_t *root = plan_json_load(path, NULL);
@@ -214,6 +229,16 @@ void plan_library_close(plan_library *library)
     }
     json_decref(library->root);
     memset(library, 0, sizeof *library);
+}
+
+json_t *plan_library_options(const plan_library *library, const char *name)
+{
+    for (uint32_t i = 0; i < library->codec_count; i++) {
+        if (strcmp(library->codecs[i].name, name) == 0) {
+            return json_object_get(library->codecs[i].source, "options");
+        }
+    }
+    return NULL;
 }
 
 int plan_library_find(const plan_library *library, const char *name, uint64_t ranks, gw_plan_codec *codec)
@@ -313,10 +338,11 @@ int plan_cluster_read(const char *path, gw_plan_cluster *cluster)
     if (root == NULL) {
         return GW_CLI_BAD_DATA;
     }
-    static const char *const keys[] = {"nodes",         "gpus",       "intra",      "inter",
-                                       "latency_per_step", "flat_uses_both", "host", "about", NULL};
-    static const char *const keys_flat[] = {"ranks",            "latency_us",     "us_per_kib", "gbit_per_s",
-                                            "latency_per_step", "flat_uses_both", "host",       "about", NULL};
+    static const char *const keys[] = {"nodes",          "gpus", "intra", "inter", "latency_per_step",
+                                       "flat_uses_both", "host", "about", NULL};
+    static const char *const keys_flat[] = {
+        "ranks",          "latency_us", "us_per_kib", "gbit_per_s", "latency_per_step",
+        "flat_uses_both", "host",       "about",      NULL};
     const plan_place place = {path, "cluster"};
     int result = plan_json_known(&place, root, json_object_get(root, "ranks") != NULL ? keys_flat : keys);
     result = result == GW_CLI_OK ? parse_cluster(path, root, cluster) : result;
@@ -356,7 +382,7 @@ static int parse_methods(const plan_place *place, json_t *array, plan_case *out)
     return out->method_count > 0 ? GW_CLI_OK : plan_json_bad(place, "\"methods\" is missing or empty");
 }
 
-static int parse_case(const char *path, json_t *object, plan_case *out)
+int plan_case_read(const char *path, json_t *object, plan_case *out)
 {
     static const char *const kinds[3] = {"joint", "fusion", "tree"};
     static const char *const decodes[3] = {"serial", "parallel", "none"};
@@ -406,7 +432,7 @@ void plan_case_fp32(plan_case *c)
 int plan_case_at(const plan_library *library, size_t index, plan_case *out, json_t **models)
 {
     json_t *object = json_array_get(json_object_get(library->root, "cases"), index);
-    if (object == NULL || parse_case("cases", object, out) != GW_CLI_OK) {
+    if (object == NULL || plan_case_read("cases", object, out) != GW_CLI_OK) {
         return 0;
     }
     if (models != NULL) {
@@ -423,7 +449,7 @@ int plan_case_find(const plan_library *library, const char *name, plan_case *out
     {
         const char *here = json_string_value(json_object_get(object, "name"));
         if (name == NULL || (here != NULL && strcmp(here, name) == 0)) {
-            return parse_case("cases", object, out);
+            return plan_case_read("cases", object, out);
         }
     }
     return name == NULL ? gw_cli_error(GW_CLI_BAD_DATA, NULL, "the cases file has no case")

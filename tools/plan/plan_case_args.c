@@ -31,8 +31,8 @@ void plan_case_args_add(plan_parser *parser, plan_case_args *args, int with_leve
         {"latency-us", "US", "Startup of a collective", PLAN_ARG_NUMBER, &args->latency_us, 0, 1e8},
         {"us-per-kib", "US", "Time of 1024 bytes through a rank's link", PLAN_ARG_NUMBER, &args->us_per_kib,
          0, 1e6},
-        {"gbit-per-s", "RATE", "The same as a rate in Gb/s: 8.192 / RATE us", PLAN_ARG_NUMBER, &args->gbit_per_s,
-         1e-6, 1e9},
+        {"gbit-per-s", "RATE", "The same as a rate in Gb/s: 8.192 / RATE us", PLAN_ARG_NUMBER,
+         &args->gbit_per_s, 1e-6, 1e9},
         {"ranks", "N", "GPUs on the flat network", PLAN_ARG_WHOLE, &args->ranks, 1, 65536},
         {"decode", "none|serial|parallel",
          "Decodes left out, in order on the GPU after backprop, or free in parallel", PLAN_ARG_TEXT,
@@ -158,6 +158,18 @@ static int override_case(const plan_case_args *a, plan_case *c)
         c->group_elems_max = (int64_t)fmax(1, a->group_mib_max * (1 << 18));
     }
     return code;
+}
+
+int plan_case_args_apply(const plan_case_args *args, plan_library *library, plan_case *c)
+{
+    if (args->case_name != NULL || args->cases_path != NULL) {
+        return gw_cli_error(GW_CLI_USAGE, NULL, "a plan has its case; --case and --cases go with a model");
+    }
+    int code = GW_CLI_OK;
+    for (int i = 0; i < args->codec_paths.count && code == GW_CLI_OK; i++) {
+        code = plan_library_add_codecs(library, args->codec_paths.items[i]);
+    }
+    return code == GW_CLI_OK ? override_case(args, c) : code;
 }
 
 int plan_case_args_open(const plan_case_args *args, plan_library *library, plan_case *out)

@@ -14,12 +14,11 @@
 
 enum { KINDS = GW_PLAN_SPAN_COPY + 1 };
 
-static const char *const resource_names[GW_PLAN_RESOURCE_COUNT] = {
-    "GPU", "CPU encode", "CPU sum", "CPU decode", "intra", "network"};
-static const char *const kind_names[KINDS] = {"backprop", "encode", "network",
-                                                "decode",   "sum",    "host copy"};
+static const char *const resource_names[GW_PLAN_RESOURCE_COUNT] = {"GPU",        "CPU encode", "CPU sum",
+                                                                   "CPU decode", "intra",      "network"};
+static const char *const kind_names[KINDS] = {"backprop", "encode", "network", "decode", "sum", "host copy"};
 static const char *const kind_colors[KINDS] = {"#9db8d9", "#e0a458", "#6a9f74",
-                                                 "#c46d7b", "#8d6fb0", "#8c8c8c"};
+                                               "#c46d7b", "#8d6fb0", "#8c8c8c"};
 
 #define CHART_WIDTH 900.0
 #define LEFT        84.0

@@ -86,7 +86,7 @@ int plan_json_write(json_t *object, const char *path)
     plan_output out;
     int code = plan_output_open(&out);
     if (code == GW_CLI_OK) {
-        if (json_dumpf(object, out.text, JSON_INDENT(1) | JSON_REAL_PRECISION(15)) != 0) {
+        if (json_dumpf(object, out.text, JSON_INDENT(1) | JSON_REAL_PRECISION(17)) != 0) {
             code = gw_cli_error(GW_CLI_IO, path, "out of memory");
         }
         (void)fputc('\n', out.text);

@@ -48,9 +48,10 @@ static int plan_error(gw_status status)
 /* A schedule without any time has no shortest one. */
 static int check_makespan(const plan_opened *o, gw_plan_tick makespan)
 {
-    return makespan > 0 ? GW_CLI_OK
-                        : gw_cli_error(GW_CLI_BAD_DATA, o->path,
-                                       "the iteration takes no time: backprop, network and codecs cost nothing");
+    return makespan > 0
+               ? GW_CLI_OK
+               : gw_cli_error(GW_CLI_BAD_DATA, o->path,
+                              "the iteration takes no time: backprop, network and codecs cost nothing");
 }
 
 /* Groups and jobs of result->fused. */
@@ -61,11 +62,24 @@ static int fill_fused(const plan_setup *setup, plan_result *result)
     if (status != GW_OK) {
         return plan_error(status);
     }
+    double error = 0;
+    double elems = 0;
     for (uint32_t j = 0; j < result->group_count; j++) {
-        result->groups[j].first = result->fused[j].first;
-        result->groups[j].tensor_count = result->fused[j].tensor_count;
-        (void)snprintf(result->groups[j].method, PLAN_PATH_SIZE, "%s", setup->labels[result->fused[j].method]);
+        const gw_plan_group *from = &result->fused[j];
+        const gw_plan_method *method = &setup->methods[from->method];
+        plan_result_group *to = &result->groups[j];
+        to->first = from->first;
+        to->tensor_count = from->tensor_count;
+        to->algorithm = setup->algorithms[from->method];
+        to->on_cpu = method->device == GW_PLAN_CPU;
+        (void)snprintf(to->method, sizeof to->method, "%s", setup->labels[from->method]);
+        (void)snprintf(to->codec, sizeof to->codec, "%s", method->name);
+        for (uint32_t i = from->first; i < from->first + from->tensor_count; i++) {
+            error += (double)method->error * PLAN_ERROR_UNIT * (double)setup->tensors[i].elems;
+            elems += (double)setup->tensors[i].elems;
+        }
     }
+    result->error_mean = elems > 0 ? error / elems : 0;
     return GW_CLI_OK;
 }
 
@@ -209,8 +223,8 @@ static int solve_ddp(const plan_opened *o, const gw_plan_limits *limits, plan_re
     return solve_fused(&dense, "ddp-buckets", NULL, limits, result);
 }
 
-static int solve(const plan_opened *o, const char *algorithm, const char *method, const gw_plan_limits *limits,
-                 plan_result *result)
+static int solve(const plan_opened *o, const char *algorithm, const char *method,
+                 const gw_plan_limits *limits, plan_result *result)
 {
     int code = strcmp(algorithm, "ddp") == 0 ? solve_ddp(o, limits, result)
                : o->c.kind == PLAN_TREE      ? solve_tree(o, algorithm, limits, result)

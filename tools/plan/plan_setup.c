@@ -15,7 +15,9 @@
 /* Name of a collective that leaves every rank with the sum. */
 static const char *algorithm_name(uint32_t collective)
 {
-    return collective == GW_PLAN_ALLREDUCE ? "allreduce" : collective == GW_PLAN_ALLGATHER ? "allgather" : "a2a-ag";
+    return collective == GW_PLAN_ALLREDUCE   ? "allreduce"
+           : collective == GW_PLAN_ALLGATHER ? "allgather"
+                                             : "a2a-ag";
 }
 
 /* The method of one codec, device and algorithm. */
@@ -71,7 +73,8 @@ static int add_algorithms(const plan_case *c, const gw_plan_codec *codec, gw_pla
     return code;
 }
 
-/* The methods of one name: those on the GPU; those on the CPU if the case allows it or there are no others. */
+/* The methods of one name: those on the GPU; those on the CPU if the case allows it or there are no others.
+ */
 static int add_codec(const plan_library *library, const plan_case *c, const char *name, plan_setup *setup)
 {
     gw_plan_codec codec;

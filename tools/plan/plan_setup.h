@@ -14,7 +14,7 @@ typedef struct plan_setup {
     /* NAME, NAME@cpu, and with several algorithms NAME:ALGORITHM and NAME:ALGORITHM@cpu */
     char labels[GW_PLAN_METHODS_MAX][PLAN_LABEL_SIZE + 16];
     const char *algorithms[GW_PLAN_METHODS_MAX]; /* allreduce, allgather, a2a-ag */
-    gw_plan_tensor *tensors; /* copy of the model's with forbidden filled in */
+    gw_plan_tensor *tensors;                     /* copy of the model's with forbidden filled in */
 } plan_setup;
 
 /* model_path: for messages. Message printed, exit code. */

@@ -8,8 +8,8 @@
 
 #include "gradwire/plan.h"
 
-/* Sets the payload of an all-reduce of norms and one of lanes and counts, for indices of `bits` bits: never less
- * than what is sent, at most a block more. what: of a message, printed. Exit code. */
+/* Sets the payload of an all-reduce of norms and one of lanes and counts, for indices of `bits` bits: never
+ * less than what is sent, at most a block more. what: of a message, printed. Exit code. */
 int plan_thc_payload(const char *what, unsigned bits, uint64_t worker_count, gw_plan_codec *codec);
 
 #endif

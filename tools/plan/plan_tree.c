@@ -66,8 +66,7 @@ static gw_status price(const plan_tree *t, const plan_case *c, uint32_t option, 
 {
     gw_status status = gw_plan_option_price(&t->options[option], &t->codec, &c->cluster, elems, job);
     for (uint32_t s = 0; status == GW_OK && c->decode_none && s < job->stage_count; s++) {
-        job->stages[s].duration =
-            job->stages[s].kind == GW_PLAN_SPAN_DECODE ? 0 : job->stages[s].duration;
+        job->stages[s].duration = job->stages[s].kind == GW_PLAN_SPAN_DECODE ? 0 : job->stages[s].duration;
     }
     return status;
 }
