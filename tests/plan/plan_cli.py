@@ -770,8 +770,15 @@ class Inputs(Case):
         )
         with open(svg) as file:
             text = file.read()
-        for row in ("CPU encode", "CPU sum", "CPU decode", "host copy", "@cpu"):
+        for row in ("CPU encode", "CPU sum", "CPU decode", "host copy", "@cpu", ">gcomp</text>"):
             self.assertIn(row, text)
+        # Five lanes were drawn into the height of four: nothing may lie outside the picture.
+        width, height = map(float, re.search(r'viewBox="0 0 (\d+) (\d+)"', text).groups())
+        bottoms = [float(y) + float(h) for y, h in re.findall(r'<rect [^>]*y="([\d.]+)"[^>]* height="([\d.]+)"', text)]
+        bottoms += [float(y) for y in re.findall(r'<text [^>]*y="([\d.]+)"', text)]
+        self.assertLessEqual(max(bottoms), height)
+        self.assertGreater(max(bottoms), 0.9 * height)
+        self.assertLess(max(float(x) for x in re.findall(r'<text x="([\d.]+)"', text)), width)
         with open(trace) as file:
             events = json.load(file)["traceEvents"]
         rows = {e["tid"]: e["args"]["name"] for e in events if e["name"] == "thread_name"}
