@@ -65,16 +65,13 @@ gw_status gw_price_check(const gw_plan_codec *codec, const gw_plan_cluster *clus
 
 int64_t gw_price_payload(const gw_plan_codec *codec, int64_t elems)
 {
-    const gw_wide product = gw_wide_mul(gw_wide_from(elems), codec->payload_num);
     return gw_add_saturated(codec->payload_header,
-                            gw_wide_div(product, gw_wide_from(codec->payload_den), GW_WIDE_UP));
+                            gw_mul_div(elems, codec->payload_num, codec->payload_den, GW_WIDE_UP));
 }
 
 gw_plan_tick gw_price_bytes(const gw_plan_link *link, int64_t bytes)
 {
-    return bytes == INT64_MAX ? INT64_MAX
-                              : gw_wide_div(gw_wide_mul(gw_wide_from(bytes), link->beta_kib),
-                                            gw_wide_from(1024), GW_WIDE_DOWN);
+    return bytes == INT64_MAX ? INT64_MAX : gw_mul_div(bytes, link->beta_kib, 1024, GW_WIDE_DOWN);
 }
 
 gw_plan_tick gw_price_startup(const gw_plan_cluster *cluster, const gw_plan_link *link, int64_t steps)

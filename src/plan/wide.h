@@ -78,6 +78,15 @@ static inline int64_t gw_wide_div(gw_wide num, gw_wide den, int rounding)
     return (int64_t)quotient + up;
 }
 
+/* a * b / c for c > 0, rounded down or up. Option trees price thousands of these: short where 64 bits do. */
+static inline int64_t gw_mul_div(int64_t a, int64_t b, int64_t c, int rounding)
+{
+    if (b == 0 || a <= INT64_MAX / b) {
+        return a * b / c + (rounding == GW_WIDE_UP && a * b % c != 0);
+    }
+    return gw_wide_div(gw_wide_mul(gw_wide_from(a), b), gw_wide_from(c), rounding);
+}
+
 static inline int64_t gw_add_saturated(int64_t a, int64_t b)
 {
     return a > INT64_MAX - b ? INT64_MAX : a + b;
