@@ -938,8 +938,55 @@ class Inputs(Case):
         self.assertEqual(*same)
 
 
+def check_schema(schema, value, where="plan"):
+    """The part of JSON Schema that plan.schema.json uses; keys that it does not have are an error here."""
+    kinds = {"object": dict, "array": list, "string": str, "boolean": bool, "null": type(None)}
+    kinds.update(integer=int, number=(int, float))
+    allowed = schema.get("type", [])
+    for name in [allowed] if isinstance(allowed, str) else allowed:
+        if isinstance(value, kinds[name]) and (name == "boolean" or not isinstance(value, bool)):
+            break
+    else:
+        assert allowed == [], (where, value, allowed)
+    assert value in schema.get("enum", [value]), (where, value)
+    if isinstance(value, dict) and "properties" in schema:
+        assert not set(schema["required"]) - set(value), (where, set(schema["required"]) - set(value))
+        assert not set(value) - set(schema["properties"]), (where, set(value) - set(schema["properties"]))
+        for key, member in value.items():
+            check_schema(schema["properties"][key], member, where + "." + key)
+    if isinstance(value, list):
+        assert schema.get("minItems", 0) <= len(value) <= schema.get("maxItems", len(value)), where
+        for member in value:
+            check_schema(schema["items"], member, where + "[]")
+    if isinstance(value, (int, float)) and not isinstance(value, bool):
+        assert value >= schema.get("minimum", value), (where, value)
+
+
 class Stored(Case):
     """A plan file stands alone."""
+
+    def test_schema(self):
+        with open(os.path.join(ROOT, "data", "plan-cases", "plan.schema.json")) as file:
+            schema = json.load(file)
+        with open(os.path.join(ROOT, "docs", "plan-file.md")) as file:
+            page = file.read()
+        options = {"levels": "derived", "tolerance_bits": 12}
+        with open(Inputs.CODECS) as file:
+            codecs = json.load(file)
+        for codec in codecs["codecs"]:
+            codec["options"] = options
+        ours = ("--codecs", self.write("c.json", json.dumps(codecs)), "--methods", "gcomp-t12,thc")
+        for case in ((), ours, ("--case", "tree-gpu-dgc-pcie", "--comp-max", 2), ("--level", "event", "--cpu")):
+            plan = self.path("plan.json")
+            self.good("solve", os.path.join(TRACES, "lstm.csv"), *case, "-o", plan)
+            with open(plan) as file:
+                stored = json.load(file)
+            check_schema(schema, stored)
+            if case is ours:
+                self.assertEqual(stored["groups"][0]["options"], options)
+        for part in (schema, schema["properties"]["groups"]["items"], schema["properties"]["problem"]):
+            for key in part["properties"]:
+                self.assertIn("`%s`" % key, page)
 
     def test_commands_take_the_plan_alone(self):
         case = ("--codecs", Inputs.CODECS, "--methods", "fp32,bf16,thc", "--gbit-per-s", 25, "--ranks", 32)
