@@ -8,6 +8,7 @@ SPDX-License-Identifier: BSD-2-Clause
 import gzip
 import json
 import os
+import pty
 import re
 import subprocess
 import sys
@@ -1029,6 +1030,41 @@ class Stored(Case):
         plan = self.path("p.json")
         solved = self.good_json("solve", model, "-o", plan)
         self.assertEqual(self.good_json("verify", plan)["solver_ticks"], solved["makespan_ticks"])
+
+
+class Progress(Case):
+    """A solve that takes seconds shows on a terminal that it runs, and elsewhere nothing."""
+
+    def solve(self, stderr):
+        # Two seconds of search: 400 tensors and five methods are not proven in that time.
+        rows = "".join("t%d,%d,%d\n" % (i, 1000 + 7919 * i % 99991 * 40, 300 + 37 * i % 211) for i in range(400))
+        model = self.write("m.csv", "name,elems,bwd_us\n" + rows)
+        methods = ("--methods", "fp32,fp16,dgc,onebit,efsign,randomk", "--cpu", "--time-limit-ms", "2500")
+        command = [TOOL, "solve", model, *methods, "--repeat", "1"]
+        return subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=stderr)
+
+    def test_terminal(self):
+        leader, follower = pty.openpty()
+        process = self.solve(follower)
+        os.close(follower)
+        shown = b""
+        while True:
+            try:
+                part = os.read(leader, 10000)
+            except OSError:  # all was read and nothing has the other end open
+                break
+            if not part:
+                break
+            shown += part
+        os.close(leader)
+        self.assertEqual(process.wait(60), 0)
+        self.assertRegex(shown, rb"\rsolve: \d+ s")
+        self.assertTrue(shown.endswith(b"\r\x1b[K"), shown)
+
+    def test_no_terminal(self):
+        process = self.solve(subprocess.PIPE)
+        self.assertEqual(process.communicate(timeout=60)[1], b"")
+        self.assertEqual(process.returncode, 0)
 
 
 if __name__ == "__main__":

@@ -13,7 +13,7 @@
 #include "plan_commands.h"
 #include "plan_file.h"
 
-#define WHAT_EVAL_TAKES "plan eval takes a plan, a model and a plan, or a model and --bucket-mib"
+#define WHAT_EVAL_TAKES "a plan, a model and a plan, or a model and --bucket-mib"
 
 typedef struct eval_args {
     plan_parser parser;
@@ -43,10 +43,7 @@ static int parse(eval_args *a, int argc, char **argv)
          0},
     };
     plan_parser_add(&a->parser, charts, 2);
-    int code = plan_parser_run(&a->parser, argc, argv);
-    const int files = a->parser.file_count;
-    return code == GW_CLI_OK && files != 1 && files != 2 ? gw_cli_error(GW_CLI_USAGE, NULL, WHAT_EVAL_TAKES)
-                                                         : code;
+    return plan_parser_run(&a->parser, argc, argv, &(const plan_parser_files){1, 2, WHAT_EVAL_TAKES});
 }
 
 static int make_buckets(const eval_args *a, const plan_opened *o, gw_plan *plan)
@@ -71,7 +68,7 @@ static int load(const eval_args *a, plan_opened *o, plan_result *result, double 
 {
     const int from_file = a->parser.file_count == 2 || (o->is_plan && a->bucket_mib < 0);
     if (!from_file && a->bucket_mib < 0) {
-        return gw_cli_error(GW_CLI_USAGE, NULL, WHAT_EVAL_TAKES);
+        return gw_cli_error(GW_CLI_USAGE, NULL, "plan eval takes " WHAT_EVAL_TAKES);
     }
     gw_plan plan = {NULL, 0, 0};
     int code = plan_opened_prepare(o);

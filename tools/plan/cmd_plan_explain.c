@@ -19,10 +19,7 @@ static int parse(plan_explain_args *a, int argc, char **argv)
     const plan_arg algorithm = {"algorithm", "NAME", "As for plan solve", PLAN_ARG_TEXT, &a->algorithm, 0, 0};
     plan_parser_add(&a->parser, &algorithm, 1);
     plan_parser_add_output(&a->parser, NULL);
-    int code = plan_parser_run(&a->parser, argc, argv);
-    return code == GW_CLI_OK && a->parser.file_count != 1
-               ? gw_cli_error(GW_CLI_USAGE, NULL, "plan explain takes one model or one plan")
-               : code;
+    return plan_parser_run(&a->parser, argc, argv, &(const plan_parser_files){1, 1, "one model or one plan"});
 }
 
 int plan_cmd_explain(int argc, char **argv)

@@ -23,7 +23,7 @@ typedef struct export_args {
     plan_parser parser;
     plan_case_args case_args;
     plan_limit_args limit_args;
-    const char *algorithm, *method;
+    plan_baseline_args baseline;
 } export_args;
 
 static int parse(export_args *a, int argc, char **argv)
@@ -33,19 +33,10 @@ static int parse(export_args *a, int argc, char **argv)
                      "Writes PyTorch's bucket_cap_mb_list and checks that it cuts the same groups.");
     plan_case_args_add(&a->parser, &a->case_args, 0);
     plan_limit_args_add(&a->parser, &a->limit_args);
-    const plan_arg list[] = {
-        {"algorithm", "NAME", "As for plan solve", PLAN_ARG_TEXT, &a->algorithm, 0, 0},
-        {"method", "NAME", "Codec that baselines use for every group (default: the last)", PLAN_ARG_TEXT,
-         &a->method, 0, 0},
-    };
-    plan_parser_add(&a->parser, list, 2);
+    plan_baseline_args_add(&a->parser, &a->baseline, 1);
     plan_parser_add_output(&a->parser, "Write the list to FILE");
-    int code = plan_parser_run(&a->parser, argc, argv);
-    const int files = a->parser.file_count;
-    return code == GW_CLI_OK && files != 1 && files != 2
-               ? gw_cli_error(GW_CLI_USAGE, NULL,
-                              "plan export takes a plan, or a model and, optionally, a plan")
-               : code;
+    return plan_parser_run(&a->parser, argc, argv,
+                           &(const plan_parser_files){1, 2, "a plan, or a model and, optionally, a plan"});
 }
 
 /* The plan of the file, or a new one; plan->groups is malloc'ed. */
@@ -64,7 +55,7 @@ static int get_plan(const export_args *a, plan_opened *o, gw_plan *plan)
     }
     plan_result result;
     const gw_plan_limits limits = plan_limits(&a->limit_args, 1000);
-    int code = plan_run(o, a->algorithm, a->method, &limits, &result);
+    int code = plan_run(o, a->baseline.algorithm, a->baseline.method, &limits, &result);
     if (code == GW_CLI_OK) {
         *plan = (gw_plan){result.fused, result.group_count, result.group_count};
         result.fused = NULL;

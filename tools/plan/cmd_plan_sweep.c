@@ -226,10 +226,7 @@ static int parse(sweep_args *a, int argc, char **argv)
     plan_parser_add_output(&a->parser, "Write the points as JSON to FILE");
     const plan_arg svg = {"svg", "FILE", "Draw the curve", PLAN_ARG_TEXT, &a->svg, 0, 0};
     plan_parser_add(&a->parser, &svg, 1);
-    int code = plan_parser_run(&a->parser, argc, argv);
-    return code == GW_CLI_OK && a->parser.file_count != 1
-               ? gw_cli_error(GW_CLI_USAGE, NULL, "plan sweep takes one model")
-               : code;
+    return plan_parser_run(&a->parser, argc, argv, &(const plan_parser_files){1, 1, "one model"});
 }
 
 /* Axis and range. */

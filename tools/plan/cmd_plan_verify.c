@@ -27,12 +27,8 @@ static int parse(verify_args *a, int argc, char **argv)
     plan_case_args_add(&a->parser, &a->case_args, 0);
     plan_limit_args_add(&a->parser, &a->limit_args);
     plan_parser_add_output(&a->parser, NULL);
-    int code = plan_parser_run(&a->parser, argc, argv);
-    const int files = a->parser.file_count;
-    return code == GW_CLI_OK && files != 1 && files != 2
-               ? gw_cli_error(GW_CLI_USAGE, NULL,
-                              "plan verify takes a plan, or a model and, optionally, a plan")
-               : code;
+    return plan_parser_run(&a->parser, argc, argv,
+                           &(const plan_parser_files){1, 2, "a plan, or a model and, optionally, a plan"});
 }
 
 /* Results of the checks, in ticks; -1: not done. */
