@@ -153,13 +153,19 @@ static int try_search(error_search *s)
     return 1;
 }
 
-/* Fees that make an error of error_max cost as much as the whole iteration, times 2^octave. */
-static void set_fees(const gw_plan_problem *problem, gw_plan_tick makespan, int octave, int64_t *fees)
+#define FEE_LOW  (-52) /* quarter octaves: too low a fee */
+#define FEE_HIGH 24
+
+/* Fees that make an error of error_max cost as much as the whole iteration, times 2^(quarters / 4). */
+static void set_fees(const gw_plan_problem *problem, gw_plan_tick makespan, int quarters, int64_t *fees)
 {
+    static const int64_t steps[4] = {16, 19, 23, 27}; /* 16 * 2^(i / 4) */
+    const unsigned above = (unsigned)(quarters - FEE_LOW);
     for (uint32_t m = 0; m < problem->method_count; m++) {
         const gw_wide rate = gw_wide_mul(gw_wide_from(problem->methods[m].error), makespan);
-        fees[m] = gw_wide_div(gw_wide_mul(rate, INT64_C(1) << (octave + 16)),
-                              gw_wide_from(problem->error_max), GW_WIDE_DOWN);
+        /* 2^16 / 16 * 2^(FEE_LOW / 4) is 1 / 2 */
+        fees[m] = gw_wide_div(gw_wide_mul(rate, steps[above % 4] << (above / 4)),
+                              gw_wide_mul(gw_wide_from(problem->error_max), 2), GW_WIDE_DOWN);
     }
 }
 
@@ -183,15 +189,15 @@ static void search_with_fees(error_search *s, const gw_plan_limits *limits)
     if (s->source.masked == 0 || s->best == INT64_MAX) {
         return;
     }
-    s->limits = share_of(limits, 10);
+    s->limits = share_of(limits, 16);
     s->limits.gap_ppm = s->limits.gap_ppm > 1000 ? s->limits.gap_ppm : 1000;
     s->source.masked = 0;
     s->source.error_fee = fees;
     s->source.fee_max = GW_PLAN_TICK_MAX / 64 / problem->tensor_count;
-    int low = -13; /* too low a fee */
-    int high = 6;
+    int low = FEE_LOW;
+    int high = FEE_HIGH;
     while (high - low > 1) {
-        const int middle = (high + low + 32) / 2 - 16;
+        const int middle = low + (high - low) / 2;
         set_fees(problem, s->best, middle, fees);
         *(try_search(s) ? &high : &low) = middle;
     }

@@ -59,7 +59,8 @@ static int get_plan(const export_args *a, plan_opened *o, gw_plan *plan)
         plan_case_fp32(&o->c);
     }
     int code = plan_opened_prepare(o);
-    code = code != GW_CLI_OK ? code : plan_run(o, a->baseline.algorithm, a->baseline.method, &limits, &result);
+    code =
+        code != GW_CLI_OK ? code : plan_run(o, a->baseline.algorithm, a->baseline.method, &limits, &result);
     if (code == GW_CLI_OK) {
         *plan = (gw_plan){result.fused, result.group_count, result.group_count};
         result.fused = NULL;
@@ -115,11 +116,10 @@ static json_t *groups_json(const plan_opened *o, const gw_plan *plan)
     for (uint32_t j = 0; j < plan->group_count; j++) {
         const gw_plan_group *group = &plan->groups[j];
         const gw_plan_method *method = &o->setup.methods[group->method];
-        json_t *entry =
-            json_pack("{s:I,s:I,s:s,s:s,s:s}", "first", (json_int_t)group->first, "last",
-                      (json_int_t)group->first + group->tensor_count - 1, "codec", method->name, "algorithm",
-                      o->setup.algorithms[group->method], "device",
-                      method->device == GW_PLAN_CPU ? "cpu" : "gpu");
+        json_t *entry = json_pack("{s:I,s:I,s:s,s:s,s:s}", "first", (json_int_t)group->first, "last",
+                                  (json_int_t)group->first + group->tensor_count - 1, "codec", method->name,
+                                  "algorithm", o->setup.algorithms[group->method], "device",
+                                  method->device == GW_PLAN_CPU ? "cpu" : "gpu");
         json_t *options = plan_library_options(&o->library, method->name);
         if (options != NULL) {
             json_object_set(entry, "options", options);
@@ -145,9 +145,8 @@ static int write_caps(const export_args *a, const plan_opened *o, const gw_plan 
         json_array_append_new(list, json_real(caps[j]));
     }
     json_t *root = json_pack("{s:o,s:o,s:i,s:b,s:s}", "bucket_cap_mb_list", list, "groups",
-                             groups_json(o, plan), "buckets", (int)count,
-                             "pytorch_cuts_the_same_groups", 1, "order",
-                             "gradients in backprop order, float32, MB = 2^20 bytes");
+                             groups_json(o, plan), "buckets", (int)count, "pytorch_cuts_the_same_groups", 1,
+                             "order", "gradients in backprop order, float32, MB = 2^20 bytes");
     return plan_json_write(root, a->parser.output != NULL ? a->parser.output : "-");
 }
 
