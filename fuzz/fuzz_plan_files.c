@@ -10,6 +10,7 @@
 #include "plan_file.h"
 #include "plan_kineto.h"
 #include "plan_input.h"
+#include "plan_stored.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -80,6 +81,21 @@ static void fuzz_cases(const char *path)
     }
 }
 
+/* The problem inside a plan. */
+static void fuzz_stored(const char *path, const plan_file *file)
+{
+    static plan_opened o;
+    memset(&o, 0, sizeof o);
+    o.path = "input";
+    if (plan_stored_read(path, json_object_get(file->root, "problem"), &o) == 0) {
+        FUZZ_CHECK(o.model.count > 0 && o.c.method_count > 0);
+        if (o.model.count < 40 && o.c.kind != PLAN_TREE) {
+            (void)plan_opened_prepare(&o);
+        }
+        plan_opened_close(&o);
+    }
+}
+
 /* A plan for a model with the sizes; frees them. */
 static void fuzz_plan(const char *path, plan_model *sizes)
 {
@@ -96,6 +112,7 @@ static void fuzz_plan(const char *path, plan_model *sizes)
             FUZZ_CHECK(gw_plan_eval(&o.setup.problem, &plan, &makespan) == GW_OK);
         }
         free(plan.groups);
+        fuzz_stored(path, &file);
         plan_file_close(&file);
     }
     plan_opened_close(&o);

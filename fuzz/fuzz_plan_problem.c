@@ -12,13 +12,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { TENSORS_MAX = 7, METHODS_MAX = 3, TABLE_MAX = 3 };
+enum { TENSORS_MAX = 7, METHODS_MAX = 3, TABLE_MAX = 3, CURVES = 7 };
 
 typedef struct storage {
     gw_plan_tensor tensors[TENSORS_MAX];
     gw_plan_method methods[METHODS_MAX];
-    int64_t table_x[METHODS_MAX][3][TABLE_MAX];
-    gw_plan_tick table_y[METHODS_MAX][3][TABLE_MAX];
+    int64_t table_x[METHODS_MAX][CURVES][TABLE_MAX];
+    gw_plan_tick table_y[METHODS_MAX][CURVES][TABLE_MAX];
 } storage;
 
 /* Mostly small numbers with ties, now and then any 64 bits. */
@@ -83,13 +83,28 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
                                s.methods,
                                1u + (shape >> 4) % METHODS_MAX,
                                (gw_plan_decode)(shape >> 6 & 1),
+                               0,
                                0};
     problem.group_elems_max = (shape & 128) != 0 ? number(&reader) : 0;
     for (uint32_t m = 0; m < problem.method_count; m++) {
         s.methods[m].enc = curve(&reader, s.table_x[m][0], s.table_y[m][0]);
         s.methods[m].net = curve(&reader, s.table_x[m][1], s.table_y[m][1]);
         s.methods[m].dec = curve(&reader, s.table_x[m][2], s.table_y[m][2]);
-        s.methods[m].enc_device = (gw_plan_device)(gw_fuzz_u8(&reader) & 1);
+        const uint8_t extras = gw_fuzz_u8(&reader);
+        s.methods[m].device = (gw_plan_device)(extras & 1);
+        if ((extras & 2) != 0) {
+            s.methods[m].host = curve(&reader, s.table_x[m][3], s.table_y[m][3]);
+            s.methods[m].dec_more = curve(&reader, s.table_x[m][4], s.table_y[m][4]);
+        }
+        if ((extras & 4) != 0) {
+            s.methods[m].owner_count = gw_fuzz_u8(&reader);
+            s.methods[m].sum = curve(&reader, s.table_x[m][5], s.table_y[m][5]);
+            s.methods[m].gather = curve(&reader, s.table_x[m][6], s.table_y[m][6]);
+        }
+        if ((extras & 8) != 0) {
+            s.methods[m].error = number(&reader);
+            problem.error_max = number(&reader);
+        }
     }
     for (uint32_t i = 0; i < problem.tensor_count; i++) {
         s.tensors[i].elems = number(&reader);

@@ -122,7 +122,7 @@ static int time_affine(void)
     method.enc.b = 100;
     method.net.a = 150 * GW_PLAN_TICKS_PER_US;
     method.net.b = 200000;
-    const gw_plan_problem problem = {tensors, BIG, &method, 1, GW_PLAN_DECODE_SERIAL, 0};
+    const gw_plan_problem problem = {tensors, BIG, &method, 1, GW_PLAN_DECODE_SERIAL, 0, 0};
     const gw_plan_solver solver = {.algorithm = GW_PLAN_FUSE_AFFINE};
     const gw_workspace workspace = plan_workspace(gw_plan_workspace_size(&problem, GW_PLAN_FUSE_AFFINE));
     for (int free_cuts = 0; free_cuts < 2; free_cuts++) {

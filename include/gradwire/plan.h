@@ -132,20 +132,32 @@ typedef struct gw_plan_tensor {
 /*
  * How a fused group may be sent: encode, occupy the network, decode. Uncompressed sending has zero enc and
  * dec. An encode on the GPU delays backprop; one on the CPU queues there once the group is ready.
+ *
+ * The CPU of a rank is three cores, each with a queue in order: one encodes, one sums as owner, one decodes.
  */
 typedef struct gw_plan_method {
-    const char *name; /* borrowed */
+    const char *name;      /* borrowed */
+    gw_plan_device device; /* of enc, sum and dec */
     gw_plan_cost enc;
     gw_plan_cost net;
     gw_plan_cost dec;
-    gw_plan_device enc_device;
+    gw_plan_cost dec_more; /* added to dec: further contributions of an all-gather */
+    gw_plan_cost host;     /* CPU only: copy of the dense group to the host before enc, and back after dec */
+    /* Owner's step between the exchanges of a message, part of its time on the network: of x elements every
+     * rank sums the contributions of the others to its share, sum(x - x / owner_count), and encodes that,
+     * enc(x / owner_count rounded up). 0: none */
+    uint32_t owner_count;
+    gw_plan_cost sum;
+    gw_plan_cost gather; /* owner_count > 0: the exchange after the owner's step; net is the one before */
+    int64_t error;       /* an element's share of gw_plan_problem.error_max, 0..GW_PLAN_TICK_MAX */
 } gw_plan_method;
 
 /*
  * When decodes run at the serial level.
- *   SERIAL    in order on the GPU after backprop. The iteration takes max(E + W, Q): E is the end of backprop
- *             and encoding, W the sum of decodes, Q the maximum over groups of (network end + this and all
- *             later decodes).
+ *   SERIAL    those on the GPU in order after backprop, those on the CPU in order once their messages are
+ *             there. The iteration takes max(E + W, Q, R): E is the end of backprop and encoding, W the sum
+ *             of decodes on the GPU, Q the maximum over groups of (network end + this and all later decodes
+ *             on the GPU), R the end of the CPU's decodes.
  *   PARALLEL  each right after its network step, on no resource: the rule of ByteComp's released simulator.
  */
 typedef enum gw_plan_decode { GW_PLAN_DECODE_SERIAL = 0, GW_PLAN_DECODE_PARALLEL = 1 } gw_plan_decode;
@@ -157,6 +169,9 @@ typedef struct gw_plan_problem {
     uint32_t method_count; /* 1..GW_PLAN_METHODS_MAX */
     gw_plan_decode decode;
     int64_t group_elems_max; /* largest fused group in elements (memory cap); 0: no limit */
+    /* Bound of the sum over groups of (method's error * elements), in a unit of the caller's; 0: no bound.
+     * With errors that add up over elements, such as mean squared ones, it bounds the plan's mean error */
+    int64_t error_max;
 } gw_plan_problem;
 
 /*
@@ -214,7 +229,7 @@ typedef enum gw_plan_algorithm {
     GW_PLAN_BRUTE,          /* all partitions and methods, at most 2^22 plans */
     GW_PLAN_LAYERWISE,      /* every tensor alone (this and all following use gw_plan_solver.method) */
     GW_PLAN_ONE_GROUP,
-    GW_PLAN_DDP,          /* PyTorch DDP: first bucket 1 MiB, then 25 MiB */
+    GW_PLAN_DDP,          /* PyTorch DDP's buckets: the first 1 MiB, then 25 MiB; DDP itself with fp32 */
     GW_PLAN_HOROVOD,      /* fusion buffer of 128 MiB, filled in order; gw_plan_bucket() for other sizes */
     GW_PLAN_BUCKET_SWEEP, /* best bucket size out of 1..64 MiB */
     GW_PLAN_EVEN,         /* best even split into 2..32 groups, by elements */
@@ -268,8 +283,9 @@ GW_API GW_MUST_CHECK gw_status gw_plan_bucket(const gw_plan_problem *problem, co
 
 /*
  * Makespan of a plan at the serial level, computed from the definition.
- *   - Does not use the recurrences of FUSE_AFFINE and LABELS. It shares with them the checks of the problem
- *     and the evaluation of cost curves. BRUTE and the baselines share its clocks.
+ *   - Does not use the recurrences of FUSE_AFFINE and LABELS. It shares with them the checks of the problem,
+ *     the evaluation of cost curves and, with LABELS, the times of one group by its method. BRUTE and the
+ *     baselines share its clocks. tests/plan has an evaluation that shares nothing.
  *   - Returns GW_ERR_PLAN if the plan does not fit the problem.
  */
 GW_API GW_MUST_CHECK gw_status gw_plan_eval(const gw_plan_problem *problem, const gw_plan *plan,
@@ -280,7 +296,7 @@ GW_API GW_MUST_CHECK gw_status gw_plan_eval(const gw_plan_problem *problem, cons
 typedef struct gw_plan_link {
     gw_plan_tick alpha;    /* startup of one collective (of one step with GW_PLAN_ALPHA_PER_STEP) */
     gw_plan_tick beta_kib; /* ticks per 1024 bytes through the bottleneck link of one rank */
-} gw_plan_link;
+} gw_plan_link;            /* both in 0..GW_PLAN_TICK_MAX */
 
 #define GW_PLAN_ALPHA_PER_STEP 1u /* ring: r - 1 steps, all-reduce 2 (r - 1), trees log2 r */
 #define GW_PLAN_FLAT_USES_BOTH 2u /* flat collectives occupy the intra link too (event level) */
@@ -290,33 +306,48 @@ typedef struct gw_plan_cluster {
     uint32_t gpus;  /* GPUs per machine, 1..65536 */
     gw_plan_link intra;
     gw_plan_link inter;
-    uint32_t flags; /* GW_PLAN_ALPHA_PER_STEP, GW_PLAN_FLAT_USES_BOTH */
+    uint32_t flags;    /* GW_PLAN_ALPHA_PER_STEP, GW_PLAN_FLAT_USES_BOTH */
+    gw_plan_link host; /* copies between a GPU and its host, for codecs on the CPU */
 } gw_plan_cluster;
 
-/* Collectives that a codec's payload may use; bits of gw_plan_codec.collectives. */
+/* Collectives that a codec's payload may use; bits of gw_plan_codec.collectives. All-to-all and gather are
+ * steps of option trees: alone they leave no rank with the whole sum. */
 #define GW_PLAN_ALLREDUCE 1u /* payloads can be summed on the way (dense, FP16, homomorphic codecs) */
 #define GW_PLAN_ALLGATHER 2u
 #define GW_PLAN_ALLTOALL  4u
 #define GW_PLAN_GATHER    8u
+/* All-to-all of shares, sum by the owner of each share, all-gather of the encoded sums: collective.h */
+#define GW_PLAN_A2A_AG 16u
 
 typedef struct gw_plan_codec {
     const char *name;
     gw_plan_cost enc[2];       /* by gw_plan_device, over dense elements in */
     gw_plan_cost dec[2];       /* by gw_plan_device, over dense elements out */
     gw_plan_tick dec_peer_kib; /* extra decode ticks per 1024 payload bytes for every further contribution */
-    int64_t payload_header;    /* bytes per message */
+    int64_t payload_header;    /* bytes per message, 0..GW_PLAN_PAYLOAD_MAX like the next two */
     int64_t payload_num;       /* payload bytes = header + ceil(elems * num / den) */
-    int64_t payload_den;
-    uint32_t collectives; /* at least one bit */
-    uint32_t devices;     /* bit 1 << gw_plan_device for each device that has costs */
+    int64_t payload_den;       /* >= 1 */
+    uint32_t collectives;      /* at least one bit */
+    uint32_t devices;          /* bit 1 << gw_plan_device for each device that has costs */
+    gw_plan_cost sum[2];       /* A2A_AG: decode and add, over dense elements out */
+    uint32_t rounds; /* ALLREDUCE: all-reduces per message, which share the payload; 0 means 1. THC has 2:
+                        norms, then lanes */
+    int64_t error;   /* of gw_plan_method */
 } gw_plan_codec;
 
+#define GW_PLAN_PAYLOAD_MAX (INT64_C(1) << 46)
+
 /*
- * Curves of one fused group sent flat over all r = nodes * gpus ranks with one collective.
- *   - ALLREDUCE and ALLTOALL carry 2 (r - 1) / r payloads, ALLGATHER and GATHER r - 1, over the inter link
- *     (the intra link when nodes is 1). The slope is rounded to the nearest tick per element.
- *   - codec: NULL for dense float32.
- *   - Returns GW_ERR_OPTION when the codec lacks the collective or the device.
+ * Curves of one fused group sent flat over all r = n k ranks, n = nodes, k = gpus, so that every rank gets
+ * the sum. Payloads through the bottleneck: a machine's inter link, or a rank's intra link when n is 1.
+ *   - ALLREDUCE  2 (r - 1) / r: a ring crosses a machine's link once
+ *   - ALLGATHER  r - 1
+ *   - A2A_AG     all-to-all: k (n - 1) / n, as the k GPUs of a machine share its link, or (r - 1) / r when n
+ *                is 1; all-gather: (r - 1) / r. The owner's step lies between
+ *   - The slope is rounded to the nearest tick per element.
+ *   - codec: NULL for dense float32, GW_PLAN_ALLREDUCE.
+ *   - GW_ERR_OPTION: the codec lacks the collective or the device, or the collective alone leaves no rank
+ *     with the sum (ALLTOALL, GATHER). GW_ERR_TICKS: a number is out of its range, or a curve would be
  */
 GW_API GW_MUST_CHECK gw_status gw_plan_method_make(const gw_plan_codec *codec, const gw_plan_cluster *cluster,
                                                    uint32_t collective, gw_plan_device device,
@@ -388,35 +419,52 @@ GW_API GW_MUST_CHECK gw_status gw_plan_options_list(uint32_t filter, uint32_t co
 /* Where a stage runs. */
 typedef enum gw_plan_resource {
     GW_PLAN_ON_GPU = 0,
-    GW_PLAN_ON_CPU = 1,
-    GW_PLAN_ON_INTRA = 2,
-    GW_PLAN_ON_INTER = 3,
-    GW_PLAN_RESOURCE_COUNT = 4
+    GW_PLAN_ON_CPU = 1,        /* before the first network step */
+    GW_PLAN_ON_CPU_SUM = 2,    /* between network steps */
+    GW_PLAN_ON_CPU_DECODE = 3, /* after the last one */
+    GW_PLAN_ON_INTRA = 4,
+    GW_PLAN_ON_INTER = 5,
+    GW_PLAN_RESOURCE_COUNT = 6
 } gw_plan_resource;
+
+typedef enum gw_plan_span_kind {
+    GW_PLAN_SPAN_BACKPROP = 0,
+    GW_PLAN_SPAN_ENCODE = 1,
+    GW_PLAN_SPAN_NETWORK = 2,
+    GW_PLAN_SPAN_DECODE = 3,
+    GW_PLAN_SPAN_SUM = 4, /* owner's step */
+    GW_PLAN_SPAN_COPY = 5 /* between GPU and host */
+} gw_plan_span_kind;
 
 typedef struct gw_plan_stage {
     gw_plan_tick duration;
     uint8_t resource; /* gw_plan_resource */
     uint8_t queue;    /* pipelined level: 0 first intra or flat step, 1 inter, 2 second intra step */
-    uint8_t decode;   /* 1: decompression */
-    uint8_t op;       /* gw_plan_op, GW_PLAN_OP_COUNT for a fused group's stages */
+    uint8_t kind;     /* gw_plan_span_kind other than BACKPROP */
+    uint8_t op;       /* gw_plan_op, GW_PLAN_OP_COUNT for copies and a fused group's stages */
 } gw_plan_stage;
+
+/* An option of 12 operations, at most eight of which may need a copy, and a copy of the result. */
+#define GW_PLAN_STAGES_MAX 21u
 
 /* One message: the backprop time before it, then its stages in order. */
 typedef struct gw_plan_job {
     gw_plan_tick bwd;
     uint32_t stage_count;
-    gw_plan_stage stages[GW_PLAN_OPTION_OPS_MAX];
+    gw_plan_stage stages[GW_PLAN_STAGES_MAX];
 } gw_plan_job;
 
 /*
  * Stages and durations of `option` for a tensor of `elems` elements; sets job->bwd to 0. The payload state
  * is the share of the tensor that a rank holds (split by scatter steps, restored by gathers) and the number
  * of contributions not yet summed (docs/planning.md).
+ *   - Values are on the GPU at first and at last. What the CPU reads is copied to the host, and what the GPU
+ *     reads back, over cluster->host; a network step takes from both and delivers to both. Copies of no
+ *     duration are left out.
  *   - codec: may be NULL for an option without compression.
- *   - Returns GW_ERR_OPTION for a device without costs or a collective that the codec does not allow, and
- *     GW_ERR_ARG for an option whose operations do not fit together (decode or collective of compressed
- *     payloads without a compression before it).
+ *   - GW_ERR_TICKS: a number is out of its range, or a duration would be. Returns GW_ERR_OPTION for a device
+ * without costs or a collective that the codec does not allow, and GW_ERR_ARG for an option whose operations
+ * do not fit together (decode or collective of compressed payloads without a compression before it).
  */
 GW_API GW_MUST_CHECK gw_status gw_plan_option_price(const gw_plan_option *option, const gw_plan_codec *codec,
                                                     const gw_plan_cluster *cluster, int64_t elems,
@@ -424,20 +472,23 @@ GW_API GW_MUST_CHECK gw_status gw_plan_option_price(const gw_plan_option *option
 
 /* A job at the serial level. */
 typedef struct gw_plan_vector {
-    gw_plan_tick gpu;  /* GPU time before the first network step */
-    gw_plan_tick cpu;  /* CPU time before the first network step */
-    gw_plan_tick net;  /* first to last network step and everything between them */
-    gw_plan_tick tail; /* time after the last network step */
-    uint32_t option;   /* for the caller; not read */
+    gw_plan_tick gpu; /* GPU time before the first network step */
+    gw_plan_tick cpu; /* CPU time before the first network step */
+    gw_plan_tick net; /* first to last network step and everything between them */
+    /* Time after the last network step on the GPU, or on the CPU. One of the two is 0 (GW_ERR_ARG) */
+    gw_plan_tick tail;
+    gw_plan_tick tail_cpu;
+    uint32_t option; /* for the caller; not read */
 } gw_plan_vector;
 
+/* Times saturate at INT64_MAX. After the last network step all counts for the device of the first stage. */
 GW_API void gw_plan_job_vector(const gw_plan_job *job, gw_plan_vector *vector);
 
 /*
- * Removes vectors that another one equals or beats in all four times; keeps the earliest of equals. Exact at
+ * Removes vectors that another one equals or beats in all five times; keeps the earliest of equals. Exact at
  * the serial level, where a schedule never gets longer when a time gets shorter.
  *   - scratch: `count` entries.
- *   - Returns the number left, sorted by (gpu, cpu, net, tail).
+ *   - Returns the number left, sorted by (gpu, cpu, net, tail, tail_cpu).
  */
 GW_API uint32_t gw_plan_vectors_reduce(gw_plan_vector *vectors, uint32_t count, gw_plan_vector *scratch);
 
@@ -501,15 +552,8 @@ GW_API GW_MUST_CHECK gw_status gw_plan_bytecomp(const gw_plan_tree *tree, const 
 typedef enum gw_plan_level {
     GW_PLAN_LEVEL_SERIAL = 0,    /* one network, messages in order: what the solvers optimise */
     GW_PLAN_LEVEL_PIPELINED = 1, /* one in-order queue per network step, GPU and CPU */
-    GW_PLAN_LEVEL_EVENT = 2 /* GPU, CPU, intra, inter: first ready first served; stages preempt backprop */
+    GW_PLAN_LEVEL_EVENT = 2      /* each resource serves what is ready first; stages preempt backprop */
 } gw_plan_level;
-
-typedef enum gw_plan_span_kind {
-    GW_PLAN_SPAN_BACKPROP = 0,
-    GW_PLAN_SPAN_ENCODE = 1,
-    GW_PLAN_SPAN_NETWORK = 2,
-    GW_PLAN_SPAN_DECODE = 3
-} gw_plan_span_kind;
 
 typedef struct gw_plan_span {
     gw_plan_tick start;

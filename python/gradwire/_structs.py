@@ -665,10 +665,16 @@ class gw_plan_tensor(Structure):
 class gw_plan_method(Structure):
     _fields_ = [
         ("name", c_char_p),
+        ("device", c_int),
         ("enc", gw_plan_cost),
         ("net", gw_plan_cost),
         ("dec", gw_plan_cost),
-        ("enc_device", c_int),
+        ("dec_more", gw_plan_cost),
+        ("host", gw_plan_cost),
+        ("owner_count", c_uint32),
+        ("sum", gw_plan_cost),
+        ("gather", gw_plan_cost),
+        ("error", c_int64),
     ]
 
 
@@ -680,6 +686,7 @@ class gw_plan_problem(Structure):
         ("method_count", c_uint32),
         ("decode", c_int),
         ("group_elems_max", c_int64),
+        ("error_max", c_int64),
     ]
 
 
@@ -732,6 +739,7 @@ class gw_plan_cluster(Structure):
         ("intra", gw_plan_link),
         ("inter", gw_plan_link),
         ("flags", c_uint32),
+        ("host", gw_plan_link),
     ]
 
 
@@ -746,6 +754,9 @@ class gw_plan_codec(Structure):
         ("payload_den", c_int64),
         ("collectives", c_uint32),
         ("devices", c_uint32),
+        ("sum", gw_plan_cost * 2),
+        ("rounds", c_uint32),
+        ("error", c_int64),
     ]
 
 
@@ -754,15 +765,22 @@ class gw_plan_option(Structure):
 
 
 class gw_plan_stage(Structure):
-    _fields_ = [("duration", c_int64), ("resource", c_uint8), ("queue", c_uint8), ("decode", c_uint8), ("op", c_uint8)]
+    _fields_ = [("duration", c_int64), ("resource", c_uint8), ("queue", c_uint8), ("kind", c_uint8), ("op", c_uint8)]
 
 
 class gw_plan_job(Structure):
-    _fields_ = [("bwd", c_int64), ("stage_count", c_uint32), ("stages", gw_plan_stage * 12)]
+    _fields_ = [("bwd", c_int64), ("stage_count", c_uint32), ("stages", gw_plan_stage * 21)]
 
 
 class gw_plan_vector(Structure):
-    _fields_ = [("gpu", c_int64), ("cpu", c_int64), ("net", c_int64), ("tail", c_int64), ("option", c_uint32)]
+    _fields_ = [
+        ("gpu", c_int64),
+        ("cpu", c_int64),
+        ("net", c_int64),
+        ("tail", c_int64),
+        ("tail_cpu", c_int64),
+        ("option", c_uint32),
+    ]
 
 
 class gw_plan_tree(Structure):

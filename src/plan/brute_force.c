@@ -26,6 +26,7 @@ typedef struct brute_group {
     gw_serial_clock clock; /* before this group */
     int64_t elems;         /* of tensors first..end-1 */
     gw_plan_tick bwd;
+    int64_t error; /* of the groups before */
     uint32_t first, end, method, forbidden;
 } brute_group;
 
@@ -38,30 +39,38 @@ static void add_tensor(brute_group *group, const gw_plan_tensor *tensor)
     group->method = 0;
 }
 
-static brute_group open_group(const gw_plan_problem *problem, uint32_t first, const gw_serial_clock *clock)
+static brute_group open_group(const gw_plan_problem *problem, uint32_t first, const gw_serial_clock *clock,
+                              int64_t error)
 {
-    brute_group group = {*clock, 0, 0, first, first, 0, 0};
+    brute_group group = {*clock, 0, 0, error, first, first, 0, 0};
     add_tensor(&group, &problem->tensors[first]);
     return group;
+}
+
+/* Error of the groups up to this one. */
+static int64_t error_after(const gw_plan_problem *problem, const brute_group *group)
+{
+    return group->error + problem->methods[group->method].error * group->elems;
 }
 
 static int group_allowed(const gw_plan_problem *problem, const brute_group *group)
 {
     return (group->forbidden >> group->method & 1u) == 0 &&
-           (problem->group_elems_max == 0 || group->elems <= problem->group_elems_max);
+           (problem->group_elems_max == 0 || group->elems <= problem->group_elems_max) &&
+           (problem->error_max == 0 || error_after(problem, group) <= problem->error_max);
 }
 
 /* Depth-first over groups; a group's methods, then its extent. Returns the number of groups, 0: no plan. */
 static uint32_t search(const gw_plan_problem *problem, gw_plan_group *best_groups, gw_plan_cert *cert)
 {
     brute_group stack[BRUTE_TENSORS_MAX + 1];
-    const gw_serial_clock zero = {0, 0, 0, 0, 0, 0};
+    const gw_serial_clock zero = GW_SERIAL_CLOCK_ZERO;
     uint32_t n = problem->tensor_count;
     uint32_t best_count = 0;
     uint32_t depth = 0;
     cert->makespan = INT64_MAX;
     cert->labels = 0;
-    stack[0] = open_group(problem, 0, &zero);
+    stack[0] = open_group(problem, 0, &zero, 0);
     for (;;) {
         brute_group *top = &stack[depth];
         if (top->method == problem->method_count && top->end == n) {
@@ -81,7 +90,7 @@ static uint32_t search(const gw_plan_problem *problem, gw_plan_group *best_group
         gw_serial_clock clock = top->clock;
         gw_serial_group(&clock, &problem->methods[top->method], top->bwd, top->elems);
         if (top->end < n) {
-            stack[++depth] = open_group(problem, top->end, &clock);
+            stack[++depth] = open_group(problem, top->end, &clock, error_after(problem, top));
             continue;
         }
         cert->labels++;

@@ -41,11 +41,12 @@ static const gw_plan_vector *vector_at(const gw_plan_tree *tree, uint32_t tensor
  */
 static gw_plan_tick run(const gw_plan_tree *tree, const uint32_t *choice, uint32_t *bubble)
 {
-    gw_serial_clock clock = {0, 0, 0, 0, 0, 0};
+    gw_serial_clock clock = GW_SERIAL_CLOCK_ZERO;
     for (uint32_t i = 0; i < tree->tensor_count; i++) {
         const gw_plan_vector *v = vector_at(tree, i, choice[i]);
         gw_plan_tick network_end = clock.c;
-        gw_plan_tick decode_end = tree->decode == GW_PLAN_DECODE_SERIAL ? clock.q : clock.f;
+        gw_plan_tick decode_end =
+            tree->decode == GW_PLAN_DECODE_SERIAL ? gw_tick_max(clock.q, clock.r) : clock.f;
         gw_serial_step(&clock, tree->bwd[i], v);
         if (bubble != NULL && clock.c - v->net > network_end && clock.c >= decode_end) {
             *bubble = i;
@@ -111,7 +112,8 @@ static void algorithm_1(bytecomp *s)
                 uint32_t bubble = 0;
                 (void)run(tree, s->choice, &bubble);
                 const gw_plan_vector *now = vector_at(tree, i, s->choice[i]);
-                int skipped = i < bubble && now->gpu == 0 && now->cpu == 0 && now->tail == 0;
+                int skipped =
+                    i < bubble && now->gpu == 0 && now->cpu == 0 && now->tail == 0 && now->tail_cpu == 0;
                 improved |= !skipped && improve_tensor(s, i);
             }
         }

@@ -50,7 +50,7 @@ static void first_plan(cupcake *s, uint32_t method, gw_plan *plan)
         gw_plan_eval(s->problem, plan, &even) == GW_OK) {
         s->best = even;
     }
-    gw_serial_clock whole = {0, 0, 0, 0, 0, 0};
+    gw_serial_clock whole = GW_SERIAL_CLOCK_ZERO;
     gw_serial_group(&whole, s->method, s->sums.bwd[n], s->sums.elems[n]);
     gw_plan_tick one = gw_serial_finish(&whole, s->problem->decode);
     if (one <= s->best) {
@@ -74,9 +74,10 @@ static gw_plan_tick bound(const cupcake *s, const gw_serial_clock *clock, uint32
     uint32_t n = s->problem->tensor_count;
     int64_t rest = s->sums.elems[n] - s->sums.elems[end];
     int free_of_cost = end == n && !s->literal_empty;
-    return gw_tick_max(clock->c + (free_of_cost ? 0 : gw_cost_at(&s->method->net, rest)),
-                       clock->e + s->sums.bwd[n] - s->sums.bwd[end] +
-                           (free_of_cost ? 0 : gw_cost_at(&s->method->enc, rest)));
+    gw_plan_vector v;
+    gw_method_vector(s->method, rest, &v);
+    return gw_tick_max(clock->c + (free_of_cost ? 0 : v.net),
+                       clock->e + s->sums.bwd[n] - s->sums.bwd[end] + (free_of_cost ? 0 : v.gpu));
 }
 
 /* Pruning 2: the first end to try for a group that starts at `first`. */
@@ -86,9 +87,12 @@ static uint32_t first_end(const cupcake *s, const gw_serial_clock *clock, uint32
     const gw_plan_tick *bwd = s->sums.bwd;
     gw_plan_tick delay = clock->c - clock->e;
     uint32_t end = first + 1;
-    while (end < s->problem->tensor_count &&
-           bwd[end + 1] - bwd[first] + gw_cost_at(&s->method->enc, elems[end + 1] - elems[first]) <= delay) {
-        end++;
+    for (; end < s->problem->tensor_count; end++) {
+        gw_plan_vector v;
+        gw_method_vector(s->method, elems[end + 1] - elems[first], &v);
+        if (bwd[end + 1] - bwd[first] + v.gpu + v.cpu > delay) {
+            break;
+        }
     }
     return end;
 }
@@ -100,7 +104,7 @@ static int search(cupcake *s, uint32_t method, gw_plan *plan)
     const gw_plan_tick *bwd = s->sums.bwd;
     uint32_t n = s->problem->tensor_count;
     uint32_t depth = 0;
-    s->stack[0] = (frame){{0, 0, 0, 0, 0, 0}, 0, 1};
+    s->stack[0] = (frame){GW_SERIAL_CLOCK_ZERO, 0, 1};
     for (;;) {
         frame *top = &s->stack[depth];
         if (top->end > n) {

@@ -27,8 +27,9 @@
 int gw_fuse_affine_applies(const gw_plan_problem *problem, int net_may_bend)
 {
     const gw_plan_method *method = &problem->methods[0];
-    return problem->method_count == 1 && problem->group_elems_max == 0 && method->enc_device == GW_PLAN_GPU &&
-           method->enc.kind == GW_PLAN_COST_AFFINE && gw_cost_is_zero(&method->dec) &&
+    return problem->method_count == 1 && problem->group_elems_max == 0 && method->device == GW_PLAN_GPU &&
+           method->owner_count == 0 && method->enc.kind == GW_PLAN_COST_AFFINE &&
+           gw_cost_is_zero(&method->dec) && gw_cost_is_zero(&method->dec_more) &&
            (net_may_bend || method->net.kind == GW_PLAN_COST_AFFINE);
 }
 

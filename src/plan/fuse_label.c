@@ -4,6 +4,37 @@
  * SPDX-License-Identifier: BSD-2-Clause
  */
 #include "labels.h"
+#include "wide.h"
+
+/* What the tensors from k on add to the error. 0 when the arena is too small. */
+static int open_errors(const gw_plan_problem *problem, gw_arena *arena, gw_label_source *source)
+{
+    const uint32_t n = problem->tensor_count;
+    source->error_least = NULL;
+    source->error_most = NULL;
+    if (problem->error_max == 0) {
+        return 1;
+    }
+    int64_t *least = gw_arena_take(arena, (size_t)n + 1, sizeof *least);
+    int64_t *most = gw_arena_take(arena, (size_t)n + 1, sizeof *most);
+    if (least == NULL || most == NULL) {
+        return 0;
+    }
+    int64_t largest = 0;
+    for (uint32_t m = 0; m < problem->method_count; m++) {
+        largest = gw_tick_max(largest, problem->methods[m].error);
+    }
+    least[n] = 0;
+    most[n] = 0;
+    for (uint32_t k = n; k-- > 0;) {
+        const int64_t elems = problem->tensors[k].elems;
+        least[k] = least[k + 1] + (elems > 0 ? gw_plan_error_min(problem, k) : 0);
+        most[k] = most[k + 1] + largest * elems;
+    }
+    source->error_least = least;
+    source->error_most = most;
+    return 1;
+}
 
 /* Prefix sums and flags of a problem; 0 when the arena is too small. */
 static int open_source(const gw_plan_problem *problem, gw_arena *arena, gw_label_source *source)
@@ -18,15 +49,23 @@ static int open_source(const gw_plan_problem *problem, gw_arena *arena, gw_label
     source->decode = problem->decode;
     source->has_cpu = 0;
     source->has_tail = 0;
+    source->has_tail_cpu = 0;
     for (uint32_t m = 0; m < problem->method_count; m++) {
         const gw_plan_method *method = &problem->methods[m];
-        source->has_cpu |= method->enc_device == GW_PLAN_CPU && !gw_cost_is_zero(&method->enc);
-        source->has_tail |= !gw_cost_is_zero(&method->dec);
+        const int on_cpu = method->device == GW_PLAN_CPU;
+        const int decodes = !gw_cost_is_zero(&method->dec) || !gw_cost_is_zero(&method->dec_more);
+        const int copies = on_cpu && !gw_cost_is_zero(&method->host);
+        source->has_cpu |= copies || (on_cpu && !gw_cost_is_zero(&method->enc));
+        source->has_tail |= !on_cpu && decodes;
+        source->has_tail_cpu |= copies || (on_cpu && decodes);
     }
     source->vector_count_max = problem->method_count;
     source->problem = problem;
+    source->masked = 0;
+    source->error_fee = NULL;
+    source->fee_max = 0;
     source->tree = NULL;
-    return 1;
+    return open_errors(problem, arena, source);
 }
 
 gw_plan_tick gw_label_root_bound(const gw_plan_problem *problem, gw_plan_tick ub, gw_arena *arena)
@@ -61,6 +100,109 @@ static gw_plan_tick first_plan(const gw_plan_problem *problem, gw_plan *plan)
     return best;
 }
 
+static void store_path(const gw_label_path *path, gw_plan *plan)
+{
+    plan->group_count = 0;
+    for (uint32_t j = path->count; j-- > 0;) {
+        const gw_label_step *step = &path->steps[j];
+        (void)gw_plan_append(plan, step->first, step->first + step->tensor_count, step->option);
+    }
+}
+
+/* A share of what a search may take. */
+static gw_plan_limits share_of(const gw_plan_limits *limits, int parts)
+{
+    static const gw_plan_limits none = {NULL, NULL, 0, 0, 0, 0};
+    gw_plan_limits share = limits != NULL ? *limits : none;
+    share.clock_max = share.clock_max / parts + (share.clock_max % parts != 0);
+    share.work_max = share.work_max / (uint64_t)parts + (share.work_max % (uint64_t)parts != 0);
+    return share;
+}
+
+/* What the searches for a first plan under a bound of the error work on. */
+typedef struct error_search {
+    gw_label_source source; /* without the bound */
+    gw_plan_limits limits;
+    gw_label_path *path;
+    const gw_arena *arena;
+    gw_plan *trial; /* of the last search */
+    gw_plan *plan;
+    gw_plan_tick best; /* makespan of the plan */
+} error_search;
+
+/* One search; takes its plan if it keeps the bound and is the best. Returns 1 if it keeps the bound. */
+static int try_search(error_search *s)
+{
+    gw_arena spare = *s->arena;
+    gw_plan_cert cert = {INT64_MAX, 0, 0, 0, 0, 0};
+    gw_plan_tick makespan;
+    if (gw_label_search(&s->source, &s->limits, s->path, &cert, &spare) != GW_OK) {
+        return 0;
+    }
+    store_path(s->path, s->trial);
+    if (gw_plan_eval(s->source.problem, s->trial, &makespan) != GW_OK) {
+        return 0;
+    }
+    if (makespan < s->best) {
+        s->best = makespan;
+        s->plan->group_count = s->trial->group_count;
+        for (uint32_t j = 0; j < s->trial->group_count; j++) {
+            s->plan->groups[j] = s->trial->groups[j];
+        }
+    }
+    return 1;
+}
+
+#define FEE_LOW  (-52) /* quarter octaves: too low a fee */
+#define FEE_HIGH 24
+
+/* Fees that make an error of error_max cost as much as the whole iteration, times 2^(quarters / 4). */
+static void set_fees(const gw_plan_problem *problem, gw_plan_tick makespan, int quarters, int64_t *fees)
+{
+    static const int64_t steps[4] = {16, 19, 23, 27}; /* 16 * 2^(i / 4) */
+    const unsigned above = (unsigned)(quarters - FEE_LOW);
+    for (uint32_t m = 0; m < problem->method_count; m++) {
+        const gw_wide rate = gw_wide_mul(gw_wide_from(problem->methods[m].error), makespan);
+        /* 2^16 / 16 * 2^(FEE_LOW / 4) is 1 / 2 */
+        fees[m] = gw_wide_div(gw_wide_mul(rate, steps[above % 4] << (above / 4)),
+                              gw_wide_mul(gw_wide_from(problem->error_max), 2), GW_WIDE_DOWN);
+    }
+}
+
+/*
+ * Good plans under a bound of the error, before the search that knows the bound: its labels differ in one
+ * more clock, so it prunes late without a good plan. First the methods that keep the bound everywhere; then
+ * all methods with a fee on error, which is bisected until the plan just keeps the bound.
+ */
+static void search_with_fees(error_search *s, const gw_plan_limits *limits)
+{
+    const gw_plan_problem *problem = s->source.problem;
+    const int64_t elems = s->source.elems_sum[problem->tensor_count];
+    int64_t fees[GW_PLAN_METHODS_MAX];
+    s->source.error_least = NULL;
+    s->source.error_most = NULL;
+    for (uint32_t m = 0; m < problem->method_count; m++) {
+        const int coarse = elems > 0 && problem->methods[m].error > problem->error_max / elems;
+        s->source.masked |= coarse ? UINT32_C(1) << m : 0;
+    }
+    (void)try_search(s);
+    if (s->source.masked == 0 || s->best == INT64_MAX) {
+        return;
+    }
+    s->limits = share_of(limits, 16);
+    s->limits.gap_ppm = s->limits.gap_ppm > 1000 ? s->limits.gap_ppm : 1000;
+    s->source.masked = 0;
+    s->source.error_fee = fees;
+    s->source.fee_max = GW_PLAN_TICK_MAX / 64 / problem->tensor_count;
+    int low = FEE_LOW;
+    int high = FEE_HIGH;
+    while (high - low > 1) {
+        const int middle = low + (high - low) / 2;
+        set_fees(problem, s->best, middle, fees);
+        *(try_search(s) ? &high : &low) = middle;
+    }
+}
+
 gw_status gw_label_fuse(const gw_plan_problem *problem, const gw_plan_limits *limits, gw_plan *plan,
                         gw_plan_cert *cert, gw_arena *arena)
 {
@@ -73,15 +215,22 @@ gw_status gw_label_fuse(const gw_plan_problem *problem, const gw_plan_limits *li
     if (plan->capacity < n) {
         return GW_ERR_DST;
     }
+    gw_plan_limits half;
     cert->makespan = first_plan(problem, plan);
+    if (problem->error_max > 0) {
+        gw_plan trial = {gw_arena_take(arena, n, sizeof(gw_plan_group)), n, 0};
+        if (trial.groups == NULL) {
+            return GW_ERR_WORKSPACE;
+        }
+        error_search search = {source, share_of(limits, 4), &path, arena, &trial, plan, cert->makespan};
+        search_with_fees(&search, limits);
+        cert->makespan = search.best;
+        half = share_of(limits, 2);
+        limits = &half;
+    }
     gw_status status = gw_label_search(&source, limits, &path, cert, arena);
-    if (status != GW_OK || path.count == 0) {
-        return status; /* the first plan is the best */
+    if (status == GW_OK && path.count > 0) { /* else the first plan is the best */
+        store_path(&path, plan);
     }
-    plan->group_count = 0;
-    for (uint32_t j = path.count; j-- > 0;) {
-        const gw_label_step *step = &path.steps[j];
-        (void)gw_plan_append(plan, step->first, step->first + step->tensor_count, step->option);
-    }
-    return GW_OK;
+    return status;
 }

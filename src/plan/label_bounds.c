@@ -14,19 +14,19 @@
  * hence still a bound. The bound of a label is the minimum over the buckets of max(c + net, e + release, d +
  * compute).
  *
- * Queueing on the CPU is not in the triples. When some vector uses the CPU, weighted sums of all clocks are
- * added: for weights w of sum 16, 16 T >= w . clocks + (cheapest continuation when a step costs its weighted
- * durations).
+ * Queueing on the CPU is not in the triples. When some vector encodes or decodes there, weighted sums of all
+ * clocks are added: for weights w of sum 16, 16 T >= w . clocks + (cheapest continuation when a step costs
+ * its weighted durations).
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
 #include "label_bounds.h"
 
 #define WEIGHT_SUM  16
-#define WEIGHTS_MAX 24
+#define WEIGHTS_MAX 32
 
 typedef struct weights {
-    int8_t c, e, p, d;
+    int8_t c, e, p, d, r;
 } weights;
 
 struct gw_bound_line {
@@ -72,11 +72,15 @@ static uint32_t list_row(gw_bounds *b, uint32_t first)
 static uint32_t make_weights(const gw_bounds *b, weights *list)
 {
     uint32_t count = 0;
-    for (int on_cpu = 4; on_cpu <= WEIGHT_SUM; on_cpu += 4) {
-        for (int on_net = 0; on_net + on_cpu <= WEIGHT_SUM; on_net += 4) {
-            int8_t rest = (int8_t)(WEIGHT_SUM - on_cpu - on_net);
-            list[count++] = b->serial_tail ? (weights){(int8_t)on_net, 0, (int8_t)on_cpu, rest}
-                                           : (weights){(int8_t)on_net, rest, (int8_t)on_cpu, 0};
+    const int decodes_most = b->serial_tail_cpu ? WEIGHT_SUM : 0;
+    const int encodes_most = b->source->has_cpu ? WEIGHT_SUM : 0;
+    for (int decodes = 0; decodes <= decodes_most; decodes += 4) {
+        for (int encodes = 0; encodes + decodes <= WEIGHT_SUM && encodes <= encodes_most; encodes += 4) {
+            for (int net = 0; net + encodes + decodes <= WEIGHT_SUM && encodes + decodes > 0; net += 4) {
+                const int8_t rest = (int8_t)(WEIGHT_SUM - decodes - encodes - net);
+                list[count++] = (weights){(int8_t)net, b->serial_tail ? 0 : rest, (int8_t)encodes,
+                                          b->serial_tail ? rest : 0, (int8_t)decodes}; /* at most 30 */
+            }
         }
     }
     return count;
@@ -86,10 +90,11 @@ static uint32_t make_weights(const gw_bounds *b, weights *list)
 static gw_plan_tick weigh_step(weights w, const gw_plan_vector *v, gw_plan_tick bwd, gw_plan_tick serial_tail,
                                int is_last)
 {
-    gw_plan_tick sum =
-        w.c * v->net + w.e * (bwd + v->gpu) + w.p * v->cpu + w.d * (bwd + v->gpu + serial_tail);
+    gw_plan_tick sum = w.c * v->net + w.e * (bwd + v->gpu) + w.p * v->cpu +
+                       w.d * (bwd + v->gpu + serial_tail) + w.r * v->tail_cpu;
     if (is_last) {
-        sum += w.c * v->tail + w.e * (v->cpu + v->net + v->tail) + w.p * (v->cpu > 0 ? v->net + v->tail : 0);
+        const gw_plan_tick tail = v->tail + v->tail_cpu;
+        sum += w.c * tail + w.e * (v->cpu + v->net + tail) + w.p * (v->cpu > 0 ? v->net + tail : 0);
     }
     return sum;
 }
@@ -124,13 +129,13 @@ static void build_lines(gw_bounds *b)
 
 /* ---- frontiers ---- */
 
-size_t gw_bounds_size(uint32_t tensor_count, uint32_t vector_count_max, int has_cpu, uint32_t suffix_cap)
+size_t gw_bounds_size(uint32_t tensor_count, uint32_t vector_count_max, int has_lines, uint32_t suffix_cap)
 {
     size_t n = tensor_count;
     return n * 16 + (n + 1) * (4 + sizeof(gw_suffix)) +
            (size_t)vector_count_max * (n + 1) * sizeof(gw_plan_vector) + (n + 2) * 4 +
            (n + 2) * suffix_cap * sizeof(gw_suffix) +
-           (has_cpu ? (n + 1) * (WEIGHTS_MAX * sizeof(gw_bound_line) + 4) : 0) + 96;
+           (has_lines ? (n + 1) * (WEIGHTS_MAX * sizeof(gw_bound_line) + 4) : 0) + 96;
 }
 
 int gw_bounds_open(gw_bounds *b, const gw_label_source *source, uint32_t suffix_cap, gw_arena *arena)
@@ -138,6 +143,8 @@ int gw_bounds_open(gw_bounds *b, const gw_label_source *source, uint32_t suffix_
     uint32_t n = source->tensor_count;
     b->source = source;
     b->serial_tail = source->has_tail && source->decode == GW_PLAN_DECODE_SERIAL;
+    b->serial_tail_cpu = source->has_tail_cpu && source->decode == GW_PLAN_DECODE_SERIAL;
+    const int has_lines = source->has_cpu || b->serial_tail_cpu;
     b->suffix_cap_max = suffix_cap;
     b->net_min = gw_arena_take(arena, n, sizeof(gw_plan_tick));
     b->gpu_min = gw_arena_take(arena, n, sizeof(gw_plan_tick));
@@ -151,13 +158,13 @@ int gw_bounds_open(gw_bounds *b, const gw_label_source *source, uint32_t suffix_
     b->buckets = gw_arena_take(arena, suffix_cap, sizeof(gw_suffix));
     b->lines = NULL;
     b->line_len = NULL;
-    if (source->has_cpu) {
+    if (has_lines) {
         b->lines = gw_arena_take(arena, ((size_t)n + 1) * WEIGHTS_MAX, sizeof(gw_bound_line));
         b->line_len = gw_arena_take(arena, (size_t)n + 1, sizeof(uint32_t));
     }
     if (b->net_min == NULL || b->gpu_min == NULL || b->suffix_len == NULL || b->least == NULL ||
         b->scratch == NULL || b->row == NULL || b->row_first == NULL || b->suffixes == NULL ||
-        b->buckets == NULL || (source->has_cpu && (b->lines == NULL || b->line_len == NULL))) {
+        b->buckets == NULL || (has_lines && (b->lines == NULL || b->line_len == NULL))) {
         return 0;
     }
     for (uint32_t k = 0; k < n; k++) {
@@ -171,7 +178,7 @@ int gw_bounds_open(gw_bounds *b, const gw_label_source *source, uint32_t suffix_
             b->gpu_min[k] = gw_tick_min(b->gpu_min[k], vectors[v].gpu);
         }
     }
-    if (source->has_cpu) {
+    if (has_lines) {
         build_lines(b);
     }
     return 1;
@@ -182,7 +189,7 @@ static gw_suffix prepend(const gw_bounds *b, const gw_plan_vector *v, gw_plan_ti
 {
     gw_plan_tick x = bwd + v->gpu;
     gw_suffix s;
-    s.net = v->net + gw_tick_max(rest->net, v->tail);
+    s.net = v->net + gw_tick_max(rest->net, v->tail + v->tail_cpu);
     s.release = x + gw_tick_max(v->cpu + s.net, rest->release);
     s.compute = x + (b->serial_tail ? v->tail : 0) + rest->compute;
     s.release_min = 0;
@@ -333,15 +340,16 @@ gw_plan_tick gw_bounds_at(const gw_bounds *b, uint32_t k, const gw_clocks *clock
         gw_plan_tick end = gw_tick_max(clocks->c + list[i].net, clocks->e + list[i].release);
         best = gw_tick_min(best, gw_tick_max(end, clocks->d + list[i].compute));
     }
-    if (b->source->has_cpu) {
+    if (b->lines != NULL) {
         const gw_bound_line *line = b->lines + (size_t)k * WEIGHTS_MAX;
         for (uint32_t i = 0; i < b->line_len[k]; i++, line++) {
             gw_plan_tick sum = line->weight.c * clocks->c + line->weight.e * clocks->e +
-                               line->weight.p * clocks->p + line->weight.d * clocks->d + line->constant;
+                               line->weight.p * clocks->p + line->weight.d * clocks->d +
+                               line->weight.r * clocks->r + line->constant;
             best = gw_tick_max(best, (sum + WEIGHT_SUM - 1) / WEIGHT_SUM);
         }
     }
-    return gw_tick_max(best, clocks->q);
+    return gw_tick_max(best, gw_tick_max(clocks->q, clocks->r));
 }
 
 void gw_bounds_clamp(const gw_bounds *b, uint32_t k, gw_clocks *clocks)
@@ -354,5 +362,8 @@ void gw_bounds_clamp(const gw_bounds *b, uint32_t k, gw_clocks *clocks)
         clocks->p = gw_tick_max(clocks->p, ready);
     }
     clocks->q = gw_tick_max(clocks->q, clocks->c + b->net_min[k]);
+    if (b->serial_tail_cpu) {
+        clocks->r = gw_tick_max(clocks->r, clocks->c + b->net_min[k]);
+    }
     clocks->q = gw_tick_max(clocks->q, (b->serial_tail ? clocks->d : clocks->e) + left);
 }

@@ -10,8 +10,11 @@
 
 /* Clocks of a partial schedule: labels.c. */
 typedef struct gw_clocks {
-    gw_plan_tick e, c, d, q, p;
+    gw_plan_tick e, c, d, q, p, r;
+    int64_t x; /* error so far, where the problem bounds it */
 } gw_clocks;
+
+#define GW_CLOCKS_ZERO ((gw_clocks){0, 0, 0, 0, 0, 0, 0})
 
 typedef struct gw_suffix {
     gw_plan_tick net;         /* network time from here to the end when the network never waits */
@@ -24,7 +27,8 @@ typedef struct gw_bound_line gw_bound_line;
 
 typedef struct gw_bounds {
     const gw_label_source *source;
-    int serial_tail;         /* decodes take part and follow the serial rule */
+    int serial_tail;         /* decodes on the GPU take part and follow the serial rule */
+    int serial_tail_cpu;     /* the same on the CPU */
     gw_plan_tick *net_min;   /* [n] cheapest network step of a message that starts with tensor k */
     gw_plan_tick *gpu_min;   /* [n] the same for GPU time */
     gw_plan_vector *scratch; /* vectors of one step */
@@ -35,12 +39,12 @@ typedef struct gw_bounds {
     gw_suffix *buckets;   /* [suffix_cap_max] */
     gw_plan_vector *row;  /* vectors of all steps from one tensor */
     uint32_t *row_first;  /* [n + 2] */
-    gw_bound_line *lines; /* has_cpu only: boundary k has line_len[k] entries */
+    gw_bound_line *lines; /* has_cpu or serial_tail_cpu only: boundary k has line_len[k] entries */
     uint32_t *line_len;   /* [n + 1] */
 } gw_bounds;
 
 /* Bytes of the arena that gw_bounds_open() takes for a cap. */
-size_t gw_bounds_size(uint32_t tensor_count, uint32_t vector_count_max, int has_cpu, uint32_t suffix_cap);
+size_t gw_bounds_size(uint32_t tensor_count, uint32_t vector_count_max, int has_lines, uint32_t suffix_cap);
 
 /* 0 when the arena is too small. */
 int gw_bounds_open(gw_bounds *bounds, const gw_label_source *source, uint32_t suffix_cap, gw_arena *arena);

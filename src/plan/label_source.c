@@ -5,6 +5,8 @@
  */
 #include "label_source.h"
 
+#include "wide.h"
+
 uint32_t gw_label_vectors(const gw_label_source *source, uint32_t first, uint32_t end, uint32_t forbidden,
                           gw_plan_vector *scratch, const gw_plan_vector **vectors)
 {
@@ -16,6 +18,7 @@ uint32_t gw_label_vectors(const gw_label_source *source, uint32_t first, uint32_
     const gw_plan_problem *problem = source->problem;
     int64_t elems = source->elems_sum[end] - source->elems_sum[first];
     uint32_t count = 0;
+    forbidden |= source->masked;
     for (uint32_t m = 0; m < problem->method_count; m++) {
         if ((forbidden >> m & 1u) != 0) {
             continue;
@@ -23,6 +26,10 @@ uint32_t gw_label_vectors(const gw_label_source *source, uint32_t first, uint32_
         gw_plan_vector *vector = &scratch[count++];
         gw_method_vector(&problem->methods[m], elems, vector);
         vector->option = m;
+        if (source->error_fee != NULL) {
+            vector->net +=
+                gw_tick_min(gw_mul_saturated(source->error_fee[m], elems >> 8) >> 8, source->fee_max);
+        }
     }
     *vectors = scratch;
     return count;

@@ -18,10 +18,17 @@ typedef struct gw_label_source {
     gw_plan_decode decode;
     int has_cpu;               /* some vector has cpu > 0 */
     int has_tail;              /* some vector has tail > 0 */
+    int has_tail_cpu;          /* some vector has tail_cpu > 0 */
     uint32_t vector_count_max; /* most vectors a step can have */
     /* fused groups (tree == NULL) */
     const gw_plan_problem *problem;
+    uint32_t masked;          /* bit m set: method m is not used */
+    const int64_t *error_fee; /* [method_count] ticks on the network for 2^16 elements; NULL: none */
     const int64_t *elems_sum; /* [tensor_count + 1] */
+    /* [tensor_count + 1] least and largest error of the tensors from k on; NULL: no bound of errors */
+    const int64_t *error_least;
+    const int64_t *error_most;
+    gw_plan_tick fee_max; /* of one message */
     /* option tree: every step is one tensor */
     const gw_plan_tree *tree;
 } gw_label_source;

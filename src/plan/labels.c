@@ -5,11 +5,14 @@
  * queue), c (network), d = e + decodes so far, q (see below). Every later clock is a non-descending function
  * of them (only max and + occur), so a label that is not smaller than another one in any clock can be
  * dropped. Under the serial decode rule q = max over groups of (network end + decodes from that group on) and
- * the iteration is max(d, q); under the parallel rule d = e and q = max(network end + own decode).
+ * the iteration is max(d, q); under the parallel rule d = e and q = max(network end + own decode). Decodes on
+ * the CPU end at r under the serial rule; under the parallel rule they count in q like all others. Where the
+ * problem bounds the error, x is the error so far: a sum like a clock, but with a limit instead of a cost.
  *
  * Three things keep the frontier small; none of them loses an optimum:
  *   - Clamping. The next network step cannot start before e + (backprop of the next tensor), so a smaller c
- *     is raised to that; q is raised to the least value that the next step or the end of backprop gives it.
+ *     is raised to that; q is raised to the least value that the next step or the end of backprop gives it;
+ *     x is raised to what leaves all continuations free.
  *   - Bounds on the rest of the schedule: label_bounds.c.
  *   - The best plan known. A label whose bound reaches its makespan is dropped.
  *
@@ -96,13 +99,18 @@ static gw_clocks extend(const engine *g, const gw_clocks *l, gw_plan_tick bwd, c
         ready = next.p;
     }
     next.c = gw_tick_max(l->c, ready) + v->net;
+    next.r = l->r;
+    if (v->tail_cpu > 0 && g->bounds.serial_tail_cpu) {
+        next.r = gw_tick_max(l->r, next.c) + v->tail_cpu;
+    }
     if (g->bounds.serial_tail) {
         next.d = l->d + bwd + v->gpu + v->tail;
         next.q = gw_tick_max(l->q, next.c) + v->tail;
     } else {
         next.d = next.e;
-        next.q = gw_tick_max(l->q, next.c + v->tail);
+        next.q = gw_tick_max(l->q, next.c + v->tail + (g->bounds.serial_tail_cpu ? 0 : v->tail_cpu));
     }
+    next.x = l->x;
     return next;
 }
 
@@ -127,6 +135,12 @@ static int key_less(const sort_key *a, const sort_key *b, const label *labels)
     }
     if (x->p != y->p) {
         return x->p < y->p;
+    }
+    if (x->r != y->r) {
+        return x->r < y->r;
+    }
+    if (x->x != y->x) {
+        return x->x < y->x;
     }
     return a->index < b->index;
 }
@@ -159,7 +173,8 @@ static int dominated_by_any(const gw_clocks *l, const label *others, uint32_t co
 {
     for (uint32_t r = 0; r < count; r++) {
         const gw_clocks *o = &others[r].clocks;
-        if (o->c <= l->c && o->e <= l->e && o->d <= l->d && o->q <= l->q && o->p <= l->p) {
+        if (o->c <= l->c && o->e <= l->e && o->d <= l->d && o->q <= l->q && o->p <= l->p && o->r <= l->r &&
+            o->x <= l->x) {
             return 1;
         }
     }
@@ -241,7 +256,7 @@ static inline void add_label(engine *g, frontier *f, label *next, gw_plan_tick l
  * the pool. */
 static void add_path(engine *g, const label *last)
 {
-    gw_plan_tick total = gw_tick_max(last->clocks.d, last->clocks.q);
+    gw_plan_tick total = gw_tick_max(gw_tick_max(last->clocks.d, last->clocks.q), last->clocks.r);
     if (total >= g->ub) {
         return;
     }
@@ -252,6 +267,18 @@ static void add_path(engine *g, const label *last)
         g->path->steps[g->path->count++] = (gw_label_step){at.from, end - at.from, at.option};
         end = at.from;
     }
+}
+
+/* Adds the error of a message that ends at boundary k. 0 when no continuation keeps the bound. */
+static int add_error(const gw_label_source *source, uint32_t first, uint32_t k, uint32_t method, int64_t *x)
+{
+    const int64_t limit = source->problem->error_max;
+    *x += source->problem->methods[method].error * (source->elems_sum[k] - source->elems_sum[first]);
+    if (*x + source->error_least[k] > limit) {
+        return 0;
+    }
+    *x = gw_tick_max(*x, limit - source->error_most[k]);
+    return 1;
 }
 
 /* Extends every label at boundary i by one message that ends at f->k. */
@@ -269,6 +296,9 @@ static void extend_all(engine *g, frontier *f, uint32_t i, const gw_plan_vector 
             next.parent = l;
             next.from = i;
             next.option = source->tree != NULL ? v : vectors[v].option;
+            if (source->error_least != NULL && !add_error(source, i, f->k, next.option, &next.clocks.x)) {
+                continue;
+            }
             if (f->k < g->n) {
                 add_label(g, f, &next, limit);
             } else {
@@ -294,7 +324,8 @@ static int add_messages(engine *g, frontier *f, uint32_t i, uint32_t forbidden)
      * end too late, so do all later ones. */
     gw_plan_tick shortest = INT64_MAX;
     for (uint32_t v = 0; v < count; v++) {
-        shortest = gw_tick_min(shortest, vectors[v].gpu + vectors[v].cpu + vectors[v].net + vectors[v].tail);
+        shortest = gw_tick_min(shortest, vectors[v].gpu + vectors[v].cpu + vectors[v].net + vectors[v].tail +
+                                             vectors[v].tail_cpu);
     }
     gw_plan_tick bwd = g->source->bwd_sum[f->k] - g->source->bwd_sum[i];
     if (g->earliest[i] + bwd + shortest >= g->ub - g->gap) {
@@ -311,7 +342,7 @@ static int open_round(engine *g)
 {
     g->dropped = INT64_MAX;
     label *root = &g->pool[0];
-    *root = (label){{0, 0, 0, 0, 0}, 0, 0, 0, 0, 0};
+    *root = (label){GW_CLOCKS_ZERO, 0, 0, 0, 0, 0};
     gw_bounds_clamp(&g->bounds, 0, &root->clocks);
     root->bound = gw_bounds_at(&g->bounds, 0, &root->clocks);
     g->root = root->bound;
@@ -366,15 +397,16 @@ size_t gw_label_workspace(uint32_t tensor_count, uint32_t vector_count_max)
     }
     return gw_bounds_size(tensor_count, vector_count_max, 1, suffixes) + (n + 2) * 4 + n + 8 * n + 64 +
            label_count * sizeof(label) + buffer * (sizeof(label) + 2 * sizeof(sort_key)) +
-           n * sizeof(gw_label_step) + 3 * 8 * (n + 2);
+           n * (sizeof(gw_label_step) + sizeof(gw_plan_group)) + 5 * 8 * (n + 2);
 }
 
 /* Buckets per boundary: as many as three quarters of the workspace hold, between 8 and 4096. */
 static uint32_t suffix_cap(const gw_label_source *source, size_t size)
 {
     uint32_t cap = SUFFIX_CAP_DEFAULT;
-    while (cap > SUFFIX_CAP_MIN && gw_bounds_size(source->tensor_count, source->vector_count_max,
-                                                  source->has_cpu, cap) > size / 4 * 3) {
+    while (cap > SUFFIX_CAP_MIN &&
+           gw_bounds_size(source->tensor_count, source->vector_count_max,
+                          source->has_cpu || source->has_tail_cpu, cap) > size / 4 * 3) {
         cap /= 2;
     }
     return cap;
@@ -389,7 +421,7 @@ gw_plan_tick gw_label_bound(const gw_label_source *source, gw_plan_tick ub, gw_a
         return 0;
     }
     (void)gw_bounds_build(&bounds, cap, ub, NULL);
-    gw_clocks root = {0, 0, 0, 0, 0};
+    gw_clocks root = GW_CLOCKS_ZERO;
     gw_bounds_clamp(&bounds, 0, &root);
     return gw_bounds_at(&bounds, 0, &root);
 }

@@ -60,7 +60,7 @@ gw_status gw_mergecomp(const gw_plan_problem *problem, uint32_t method, uint32_t
                        gw_plan *plan, gw_plan_cert *cert, gw_arena *arena)
 {
     uint32_t n = problem->tensor_count;
-    const gw_serial_clock zero = {0, 0, 0, 0, 0, 0};
+    const gw_serial_clock zero = GW_SERIAL_CLOCK_ZERO;
     mergecomp s = {.problem = problem, .method = &problem->methods[method], .cuts = {n, n, n}};
     if (!gw_plan_sums_make(problem, arena, &s.sums)) {
         return GW_ERR_WORKSPACE;

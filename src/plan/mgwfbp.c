@@ -11,8 +11,10 @@
 gw_status gw_mgwfbp(const gw_plan_problem *problem, uint32_t method_index, gw_plan *plan)
 {
     const gw_plan_method *method = &problem->methods[method_index];
-    gw_plan_tick startup = gw_cost_at(&method->net, 0) + gw_cost_at(&method->enc, 0);
-    gw_serial_clock clock = {0, 0, 0, 0, 0, 0};
+    gw_plan_vector own, both;
+    gw_method_vector(method, 0, &own);
+    const gw_plan_tick startup = own.net + own.gpu + own.cpu;
+    gw_serial_clock clock = GW_SERIAL_CLOCK_ZERO;
     uint32_t first = 0;
     int64_t elems = 0;
     gw_plan_tick bwd = 0;
@@ -26,9 +28,9 @@ gw_status gw_mgwfbp(const gw_plan_problem *problem, uint32_t method_index, gw_pl
             const gw_plan_tensor *joining = &problem->tensors[i + 1];
             gw_serial_clock merged = clock;
             gw_serial_group(&merged, method, bwd + joining->bwd, elems + joining->elems);
-            gw_plan_tick start = closed.c - gw_cost_at(&method->net, elems);
-            gw_plan_tick merged_start = merged.c - gw_cost_at(&method->net, elems + joining->elems);
-            if (merged_start < start + startup) {
+            gw_method_vector(method, elems, &own);
+            gw_method_vector(method, elems + joining->elems, &both);
+            if (merged.c - both.net < closed.c - own.net + startup) {
                 continue;
             }
         }

@@ -1,5 +1,5 @@
 /*
- * Durations of one option for one tensor size, and the curves of flat methods for fused groups.
+ * Durations of one option for one tensor size.
  *
  * Payload state along an option: the elements of the tensor that a rank holds (scatter steps divide them, the
  * second step restores them) and m, the number of compressed contributions not yet summed (0: dense).
@@ -12,118 +12,11 @@
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
-#include "plan_cost.h"
-
-static int64_t sat_add(int64_t a, int64_t b)
-{
-    return a > INT64_MAX - b ? INT64_MAX : a + b;
-}
-
-static int64_t sat_mul(int64_t a, int64_t b)
-{
-    return a != 0 && b > INT64_MAX / a ? INT64_MAX : a * b;
-}
+#include "price.h"
 
 static int64_t ceil_div(int64_t a, int64_t b)
 {
     return a / b + (a % b != 0);
-}
-
-static int link_valid(const gw_plan_link *link)
-{
-    return link->alpha >= 0 && link->beta_kib >= 0;
-}
-
-static gw_status check(const gw_plan_codec *codec, const gw_plan_cluster *cluster)
-{
-    if (cluster == NULL || cluster->nodes == 0 || cluster->gpus == 0 || cluster->nodes > 65536 ||
-        cluster->gpus > 65536) {
-        return GW_ERR_ARG;
-    }
-    if (!link_valid(&cluster->intra) || !link_valid(&cluster->inter)) {
-        return GW_ERR_NEGATIVE;
-    }
-    if (codec == NULL) {
-        return GW_OK;
-    }
-    if (codec->payload_header < 0 || codec->payload_num < 0 || codec->dec_peer_kib < 0) {
-        return GW_ERR_NEGATIVE;
-    }
-    if (codec->payload_den <= 0) {
-        return GW_ERR_ARG;
-    }
-    for (int device = 0; device < 2; device++) {
-        if ((codec->devices >> device & 1u) == 0) {
-            continue;
-        }
-        gw_status status = gw_plan_cost_check(&codec->enc[device], NULL);
-        if (status == GW_OK) {
-            status = gw_plan_cost_check(&codec->dec[device], NULL);
-        }
-        if (status != GW_OK) {
-            return status;
-        }
-    }
-    return GW_OK;
-}
-
-/* num / den to nearest, for non-negative values. */
-static int64_t round_div(int64_t num, int64_t den)
-{
-    return num / den + (num % den >= den - num % den);
-}
-
-gw_status gw_plan_method_make(const gw_plan_codec *codec, const gw_plan_cluster *cluster, uint32_t collective,
-                              gw_plan_device device, gw_plan_method *method)
-{
-    gw_status status = method == NULL || (device != GW_PLAN_GPU && device != GW_PLAN_CPU)
-                           ? GW_ERR_ARG
-                           : check(codec, cluster);
-    if (status != GW_OK) {
-        return status;
-    }
-    if (codec != NULL &&
-        ((codec->collectives & collective) == 0 || (codec->devices >> (unsigned)device & 1u) == 0)) {
-        return GW_ERR_OPTION;
-    }
-    int64_t ranks = (int64_t)cluster->nodes * cluster->gpus;
-    const gw_plan_link *link = cluster->nodes > 1 ? &cluster->inter : &cluster->intra;
-    int64_t steps;
-    int64_t share_num = ranks - 1; /* link bytes = payload * share_num / share_den */
-    int64_t share_den = 1;
-    switch (collective) {
-    case GW_PLAN_ALLREDUCE:
-    case GW_PLAN_ALLTOALL:
-        share_num *= 2;
-        share_den = ranks;
-        steps = 2 * (ranks - 1);
-        break;
-    case GW_PLAN_ALLGATHER:
-    case GW_PLAN_GATHER:
-        steps = ranks - 1;
-        break;
-    default:
-        return GW_ERR_ARG;
-    }
-    int64_t num = codec != NULL ? codec->payload_num : 4;
-    int64_t den = codec != NULL ? codec->payload_den : 1;
-    int64_t header = codec != NULL ? codec->payload_header : 0;
-    int64_t slope_num = sat_mul(sat_mul(link->beta_kib, num), share_num);
-    int64_t slope_den = sat_mul(sat_mul(den, share_den), 1024);
-    int64_t header_cost = sat_mul(sat_mul(header, share_num), link->beta_kib) / sat_mul(share_den, 1024);
-    if (slope_num == INT64_MAX || slope_den == INT64_MAX || header_cost >= GW_PLAN_TICK_MAX) {
-        return GW_ERR_TICKS;
-    }
-    static const gw_plan_cost zero = {GW_PLAN_COST_AFFINE, 0, 0, 0, 0, NULL, NULL};
-    method->name = codec != NULL ? codec->name : "fp32";
-    method->enc = codec != NULL ? codec->enc[device] : zero;
-    method->dec = codec != NULL ? codec->dec[device] : zero;
-    method->enc_device = device;
-    method->net = zero;
-    method->net.a = sat_add(
-        cluster->flags & GW_PLAN_ALPHA_PER_STEP ? sat_mul(steps, link->alpha) : link->alpha, header_cost);
-    method->net.b = round_div(slope_num, slope_den);
-    return GW_OK;
 }
 
 static int64_t tree_steps(int64_t ranks)
@@ -164,11 +57,6 @@ static void classify(uint8_t op, scope *where, act *what)
     *what = (act)table[op - GW_PLAN_OP_FLAT_ALLREDUCE][1];
 }
 
-static int64_t codec_bytes(const gw_plan_codec *codec, int64_t elems)
-{
-    return sat_add(codec->payload_header, ceil_div(sat_mul(elems, codec->payload_num), codec->payload_den));
-}
-
 /* Payload state along an option. */
 typedef struct payload {
     const gw_plan_codec *codec;
@@ -178,7 +66,25 @@ typedef struct payload {
     int64_t contributions; /* compressed, not summed yet; 0: dense */
     int seen_inter;        /* a step between machines has occurred */
     int scattered_inside;  /* the GPUs of a machine hold different parts */
+    int on_gpu, on_host;   /* where the payload is; both after a network step, which delivers to either */
 } payload;
+
+/* Makes sure that the payload is on the host, or on the GPU. */
+static void price_copy(payload *p, int to_host, gw_plan_job *job)
+{
+    const int is_there = to_host ? p->on_host : p->on_gpu;
+    const int64_t bytes = p->contributions == 0
+                              ? gw_mul_saturated(4, p->held)
+                              : gw_mul_saturated(p->contributions, gw_price_payload(p->codec, p->held));
+    const gw_plan_tick duration =
+        gw_add_saturated(p->cluster->host.alpha, gw_price_bytes(&p->cluster->host, bytes));
+    if (!is_there && duration > 0) {
+        job->stages[job->stage_count++] = (gw_plan_stage){
+            duration, GW_PLAN_ON_CPU, (uint8_t)(p->seen_inter ? 2 : 0), GW_PLAN_SPAN_COPY, GW_PLAN_OP_COUNT};
+    }
+    p->on_host = to_host;
+    p->on_gpu = !to_host;
+}
 
 static gw_status price_codec(payload *p, uint8_t op, gw_plan_stage *stage)
 {
@@ -189,6 +95,7 @@ static gw_status price_codec(payload *p, uint8_t op, gw_plan_stage *stage)
     }
     stage->resource = (uint8_t)(device ? GW_PLAN_ON_CPU : GW_PLAN_ON_GPU);
     stage->queue = (uint8_t)(p->seen_inter ? 2 : 0);
+    stage->kind = op <= GW_PLAN_OP_COMP_CPU ? GW_PLAN_SPAN_ENCODE : GW_PLAN_SPAN_DECODE;
     if (op <= GW_PLAN_OP_COMP_CPU) {
         stage->duration = gw_plan_cost_eval(&codec->enc[device], p->held);
         p->contributions = 1;
@@ -197,10 +104,11 @@ static gw_status price_codec(payload *p, uint8_t op, gw_plan_stage *stage)
     if (p->contributions == 0) {
         return GW_ERR_ARG;
     }
-    int64_t extra = sat_mul(p->contributions - 1, codec_bytes(codec, p->held));
-    stage->decode = 1;
+    const int64_t peers = p->contributions == INT64_MAX ? INT64_MAX : p->contributions - 1;
+    const int64_t extra = gw_mul_saturated(peers, gw_price_payload(codec, p->held));
+    const gw_plan_link decoder = {0, codec->dec_peer_kib};
     stage->duration =
-        sat_add(gw_plan_cost_eval(&codec->dec[device], p->held), sat_mul(extra, codec->dec_peer_kib) / 1024);
+        gw_add_saturated(gw_plan_cost_eval(&codec->dec[device], p->held), gw_price_bytes(&decoder, extra));
     p->contributions = 0;
     return GW_OK;
 }
@@ -219,13 +127,14 @@ static int64_t all_to_all(payload *p, scope where, int64_t ranks)
 {
     const gw_plan_cluster *cluster = p->cluster;
     int64_t part = ceil_div(p->held, ranks);
-    int64_t piece = sat_mul(p->contributions, codec_bytes(p->codec, part));
+    int64_t piece = gw_mul_saturated(p->contributions, gw_price_payload(p->codec, part));
     p->whole[where] = p->held;
     p->held = part;
-    p->contributions = sat_mul(p->contributions, ranks);
+    p->contributions = gw_mul_saturated(p->contributions, ranks);
     return where == SCOPE_FLAT && cluster->nodes > 1
-               ? sat_mul(sat_mul(piece, cluster->gpus), (int64_t)(cluster->nodes - 1) * cluster->gpus)
-               : sat_mul(piece, ranks - 1);
+               ? gw_mul_saturated(gw_mul_saturated(piece, cluster->gpus),
+                                  (int64_t)(cluster->nodes - 1) * cluster->gpus)
+               : gw_mul_saturated(piece, ranks - 1);
 }
 
 /* Bytes of a collective over `ranks` through the bottleneck link, and its steps. Changes the payload
@@ -234,17 +143,18 @@ static int64_t collective_bytes(payload *p, scope where, act what, int64_t ranks
 {
     int64_t part = ceil_div(p->held, ranks);
     int64_t whole = p->held;
-    int64_t bytes =
-        p->contributions == 0 ? sat_mul(4, whole) : sat_mul(p->contributions, codec_bytes(p->codec, whole));
+    int64_t bytes = p->contributions == 0
+                        ? gw_mul_saturated(4, whole)
+                        : gw_mul_saturated(p->contributions, gw_price_payload(p->codec, whole));
     *steps = ranks - 1;
     switch (what) {
     case ACT_ALLREDUCE:
         *steps = 2 * (ranks - 1);
-        return sat_mul(2 * (ranks - 1), sat_mul(4, part));
+        return gw_mul_saturated(2 * (ranks - 1), gw_mul_saturated(4, part));
     case ACT_RS:
         p->whole[where] = whole;
         p->held = part;
-        return sat_mul(ranks - 1, sat_mul(4, part));
+        return gw_mul_saturated(ranks - 1, gw_mul_saturated(4, part));
     case ACT_REDUCE:
         p->whole[where] = whole;
         *steps = tree_steps(ranks);
@@ -253,15 +163,15 @@ static int64_t collective_bytes(payload *p, scope where, act what, int64_t ranks
         return all_to_all(p, where, ranks);
     case ACT_GATHER:
         p->whole[where] = whole;
-        p->contributions = sat_mul(p->contributions, ranks);
+        p->contributions = gw_mul_saturated(p->contributions, ranks);
         *steps = tree_steps(ranks);
-        return sat_mul(ranks - 1, bytes);
+        return gw_mul_saturated(ranks - 1, bytes);
     case ACT_ALLGATHERC:
-        p->contributions = sat_mul(p->contributions, ranks);
-        return sat_mul(ranks - 1, bytes);
+        p->contributions = gw_mul_saturated(p->contributions, ranks);
+        return gw_mul_saturated(ranks - 1, bytes);
     case ACT_AG:
         p->held = p->whole[where];
-        return sat_mul(ranks - 1, bytes);
+        return gw_mul_saturated(ranks - 1, bytes);
     case ACT_BCAST:
     default:
         *steps = tree_steps(ranks);
@@ -292,47 +202,78 @@ static gw_status price_network(payload *p, uint8_t op, gw_plan_stage *stage)
     if (where == SCOPE_INTRA) {
         p->scattered_inside |= what == ACT_RS || what == ACT_A2A;
     } else if (where == SCOPE_INTER && p->scattered_inside) {
-        bytes = sat_mul(bytes, cluster->gpus);
+        bytes = gw_mul_saturated(bytes, cluster->gpus);
     }
     p->seen_inter |= where == SCOPE_INTER;
     stage->resource = (uint8_t)(on_intra ? GW_PLAN_ON_INTRA : GW_PLAN_ON_INTER);
     stage->queue = (uint8_t)(where == SCOPE_INTER ? 1 : p->seen_inter ? 2 : 0);
-    gw_plan_tick startup =
-        cluster->flags & GW_PLAN_ALPHA_PER_STEP ? sat_mul(steps, link->alpha) : link->alpha;
-    stage->duration = sat_add(startup, sat_add(sat_mul(bytes / 1024, link->beta_kib),
-                                               sat_mul(bytes % 1024, link->beta_kib) / 1024));
+    p->on_gpu = 1;
+    p->on_host = 1;
+    stage->kind = GW_PLAN_SPAN_NETWORK;
+    stage->duration = gw_add_saturated(gw_price_startup(cluster, link, steps), gw_price_bytes(link, bytes));
     return GW_OK;
+}
+
+/* Stages on the CPU belong to its core for what comes before, between or after the network steps. */
+static void place_on_cpu(gw_plan_job *job)
+{
+    uint32_t first = job->stage_count;
+    uint32_t last = 0;
+    for (uint32_t s = 0; s < job->stage_count; s++) {
+        if (job->stages[s].kind == GW_PLAN_SPAN_NETWORK) {
+            first = first == job->stage_count ? s : first;
+            last = s;
+        }
+    }
+    for (uint32_t s = first; s < job->stage_count; s++) {
+        if (job->stages[s].resource == GW_PLAN_ON_CPU) {
+            job->stages[s].resource = s < last ? GW_PLAN_ON_CPU_SUM : GW_PLAN_ON_CPU_DECODE;
+        }
+    }
+}
+
+/* Appends the stage of one operation, after the copy that it needs. */
+static gw_status price_op(payload *p, uint8_t op, gw_plan_job *job)
+{
+    const int is_codec = op <= GW_PLAN_OP_DEC_CPU;
+    if (op >= GW_PLAN_OP_COUNT) {
+        return GW_ERR_ARG;
+    }
+    if (is_codec) {
+        price_copy(p, op == GW_PLAN_OP_COMP_CPU || op == GW_PLAN_OP_DEC_CPU, job);
+    }
+    gw_plan_stage *stage = &job->stages[job->stage_count++];
+    *stage = (gw_plan_stage){0, 0, 0, 0, op};
+    return is_codec ? price_codec(p, op, stage) : price_network(p, op, stage);
 }
 
 gw_status gw_plan_option_price(const gw_plan_option *option, const gw_plan_codec *codec,
                                const gw_plan_cluster *cluster, int64_t elems, gw_plan_job *job)
 {
-    gw_status status = option == NULL || job == NULL ? GW_ERR_ARG : check(codec, cluster);
+    gw_status status = option == NULL || job == NULL ? GW_ERR_ARG : gw_price_check(codec, cluster);
     if (status != GW_OK) {
         return status;
     }
-    if (elems < 0) {
-        return GW_ERR_NEGATIVE;
+    if (elems < 0 || elems > GW_PLAN_TICK_MAX) {
+        return elems < 0 ? GW_ERR_NEGATIVE : GW_ERR_TICKS;
     }
     if (option->op_count == 0 || option->op_count > GW_PLAN_OPTION_OPS_MAX) {
         return GW_ERR_ARG;
     }
     gw_plan_job priced = {0, 0, {{0, 0, 0, 0, 0}}};
-    payload p = {codec, cluster, elems, {elems, elems, elems}, 0, 0, 0};
-    for (uint32_t i = 0; i < option->op_count; i++) {
-        uint8_t op = option->ops[i];
-        gw_plan_stage *stage = &priced.stages[priced.stage_count++];
-        stage->op = op;
-        status = op >= GW_PLAN_OP_COUNT     ? GW_ERR_ARG
-                 : op <= GW_PLAN_OP_DEC_CPU ? price_codec(&p, op, stage)
-                                            : price_network(&p, op, stage);
-        if (status == GW_OK && stage->duration >= GW_PLAN_TICK_MAX) {
-            status = GW_ERR_TICKS;
-        }
-        if (status != GW_OK) {
-            return status;
-        }
+    payload p = {codec, cluster, elems, {elems, elems, elems}, 0, 0, 0, 1, 0};
+    for (uint32_t i = 0; i < option->op_count && status == GW_OK; i++) {
+        status = price_op(&p, option->ops[i], &priced);
     }
-    *job = priced;
-    return GW_OK;
+    if (status == GW_OK) {
+        price_copy(&p, 0, &priced);
+    }
+    for (uint32_t s = 0; s < priced.stage_count && status == GW_OK; s++) {
+        status = priced.stages[s].duration >= GW_PLAN_TICK_MAX ? GW_ERR_TICKS : GW_OK;
+    }
+    if (status == GW_OK) {
+        place_on_cpu(&priced);
+        *job = priced;
+    }
+    return status;
 }

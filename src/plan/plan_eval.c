@@ -4,8 +4,9 @@
  * SPDX-License-Identifier: BSD-2-Clause
  */
 #include "plan_solvers.h"
+#include "wide.h"
 
-/* Checks group j of a plan that has covered tensors up to `next`; sums its elements and backprop time. */
+/* Checks a group of a plan that has covered tensors up to `next`; sums its elements and backprop time. */
 static gw_status group_sums(const gw_plan_problem *problem, const gw_plan_group *group, uint32_t next,
                             int64_t *elems, gw_plan_tick *bwd)
 {
@@ -37,8 +38,9 @@ gw_status gw_plan_eval(const gw_plan_problem *problem, const gw_plan *plan, gw_p
     if (status != GW_OK) {
         return status;
     }
-    gw_serial_clock clock = {0, 0, 0, 0, 0, 0};
+    gw_serial_clock clock = GW_SERIAL_CLOCK_ZERO;
     uint32_t next = 0;
+    int64_t error = 0;
     for (uint32_t j = 0; j < plan->group_count; j++) {
         int64_t elems;
         gw_plan_tick bwd;
@@ -48,23 +50,42 @@ gw_status gw_plan_eval(const gw_plan_problem *problem, const gw_plan *plan, gw_p
         }
         gw_serial_group(&clock, &problem->methods[plan->groups[j].method], bwd, elems);
         next += plan->groups[j].tensor_count;
+        error += problem->methods[plan->groups[j].method].error * elems;
     }
-    if (next != problem->tensor_count) {
+    if (next != problem->tensor_count || (problem->error_max > 0 && error > problem->error_max)) {
         return GW_ERR_PLAN;
     }
     *makespan = gw_serial_finish(&clock, problem->decode);
     return GW_OK;
 }
 
-static void add_stage(gw_plan_job *job, gw_plan_tick duration, gw_plan_resource resource, uint8_t queue,
-                      int decode)
+static void add_stage(gw_plan_job *job, gw_plan_tick duration, gw_plan_resource resource,
+                      gw_plan_span_kind kind)
 {
-    gw_plan_stage *stage = &job->stages[job->stage_count++];
-    stage->duration = duration;
-    stage->resource = (uint8_t)resource;
-    stage->queue = queue;
-    stage->decode = decode ? 1 : 0;
-    stage->op = GW_PLAN_OP_COUNT;
+    if (duration > 0 || kind == GW_PLAN_SPAN_NETWORK) {
+        job->stages[job->stage_count++] =
+            (gw_plan_stage){duration, (uint8_t)resource, 1, (uint8_t)kind, GW_PLAN_OP_COUNT};
+    }
+}
+
+/* The stages of a group of `elems` elements. */
+static void add_stages(gw_plan_job *job, const gw_plan_method *method, int64_t elems)
+{
+    const int on_cpu = method->device == GW_PLAN_CPU;
+    const gw_plan_resource encoder = on_cpu ? GW_PLAN_ON_CPU : GW_PLAN_ON_GPU;
+    const gw_plan_resource adder = on_cpu ? GW_PLAN_ON_CPU_SUM : GW_PLAN_ON_GPU;
+    const gw_plan_resource decoder = on_cpu ? GW_PLAN_ON_CPU_DECODE : GW_PLAN_ON_GPU;
+    const gw_plan_tick host = on_cpu ? gw_cost_at(&method->host, elems) : 0;
+    add_stage(job, host, encoder, GW_PLAN_SPAN_COPY);
+    add_stage(job, gw_cost_at(&method->enc, elems), encoder, GW_PLAN_SPAN_ENCODE);
+    add_stage(job, gw_cost_at(&method->net, elems), GW_PLAN_ON_INTER, GW_PLAN_SPAN_NETWORK);
+    if (method->owner_count > 0) {
+        add_stage(job, gw_method_sum(method, elems), adder, GW_PLAN_SPAN_SUM);
+        add_stage(job, gw_cost_at(&method->gather, elems), GW_PLAN_ON_INTER, GW_PLAN_SPAN_NETWORK);
+    }
+    add_stage(job, gw_cost_at(&method->dec, elems) + gw_cost_at(&method->dec_more, elems), decoder,
+              GW_PLAN_SPAN_DECODE);
+    add_stage(job, host, decoder, GW_PLAN_SPAN_COPY);
 }
 
 gw_status gw_plan_jobs(const gw_plan_problem *problem, const gw_plan *plan, gw_plan_job *jobs,
@@ -87,15 +108,7 @@ gw_status gw_plan_jobs(const gw_plan_problem *problem, const gw_plan *plan, gw_p
         job->stage_count = 0;
         (void)group_sums(problem, &plan->groups[j], next, &elems, &job->bwd);
         next += plan->groups[j].tensor_count;
-        gw_plan_tick enc = gw_cost_at(&method->enc, elems);
-        gw_plan_tick dec = gw_cost_at(&method->dec, elems);
-        if (enc > 0) {
-            add_stage(job, enc, method->enc_device == GW_PLAN_CPU ? GW_PLAN_ON_CPU : GW_PLAN_ON_GPU, 0, 0);
-        }
-        add_stage(job, gw_cost_at(&method->net, elems), GW_PLAN_ON_INTER, 1, 0);
-        if (dec > 0) {
-            add_stage(job, dec, GW_PLAN_ON_GPU, 1, 1);
-        }
+        add_stages(job, method, elems);
     }
     return GW_OK;
 }
@@ -103,6 +116,11 @@ gw_status gw_plan_jobs(const gw_plan_problem *problem, const gw_plan *plan, gw_p
 static int is_network(const gw_plan_stage *stage)
 {
     return stage->resource == GW_PLAN_ON_INTRA || stage->resource == GW_PLAN_ON_INTER;
+}
+
+static int is_gpu(const gw_plan_stage *stage)
+{
+    return stage->resource == GW_PLAN_ON_GPU;
 }
 
 void gw_plan_job_vector(const gw_plan_job *job, gw_plan_vector *vector)
@@ -119,18 +137,13 @@ void gw_plan_job_vector(const gw_plan_job *job, gw_plan_vector *vector)
     vector->cpu = 0;
     vector->net = 0;
     vector->tail = 0;
+    vector->tail_cpu = 0;
     for (uint32_t s = 0; s < job->stage_count; s++) {
-        gw_plan_tick duration = job->stages[s].duration;
-        if (s < first) {
-            if (job->stages[s].resource == GW_PLAN_ON_CPU) {
-                vector->cpu += duration;
-            } else {
-                vector->gpu += duration;
-            }
-        } else if (s <= last) {
-            vector->net += duration;
-        } else {
-            vector->tail += duration;
-        }
+        const gw_plan_stage *stage = &job->stages[s];
+        gw_plan_tick *time = s < first                        ? (is_gpu(stage) ? &vector->gpu : &vector->cpu)
+                             : s <= last                      ? &vector->net
+                             : is_gpu(&job->stages[last + 1]) ? &vector->tail
+                                                              : &vector->tail_cpu;
+        *time = gw_add_saturated(*time, stage->duration);
     }
 }

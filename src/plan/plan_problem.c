@@ -40,8 +40,8 @@ static gw_status check_counts(const gw_plan_problem *problem, gw_plan_fault *fau
     if (problem->decode != GW_PLAN_DECODE_SERIAL && problem->decode != GW_PLAN_DECODE_PARALLEL) {
         return gw_plan_fail(fault, GW_ERR_ARG, "unknown decode rule", 0);
     }
-    if (problem->group_elems_max < 0) {
-        return gw_plan_fail(fault, GW_ERR_NEGATIVE, "group_elems_max is negative", 0);
+    if (problem->group_elems_max < 0 || problem->error_max < 0) {
+        return gw_plan_fail(fault, GW_ERR_NEGATIVE, "group_elems_max or error_max is negative", 0);
     }
     return GW_OK;
 }
@@ -77,17 +77,36 @@ static gw_status check_tensors(const gw_plan_problem *problem, gw_plan_fault *fa
     return GW_OK;
 }
 
-/* Largest intercept and slope over the methods, for enc, net and dec. */
+enum { PARTS = 9 };
+
+/* Largest intercept and slope over the methods, for each of their curves as often as a group pays it. The
+ * owner's encode costs at most another encode of the group. */
 static gw_status check_methods(const gw_plan_problem *problem, gw_plan_fault *fault,
-                               gw_plan_tick intercept_max[3], gw_plan_tick slope_max[3])
+                               gw_plan_tick intercept_max[PARTS], gw_plan_tick slope_max[PARTS])
 {
+    static const gw_plan_cost zero = {GW_PLAN_COST_AFFINE, 0, 0, 0, 0, NULL, NULL};
     for (uint32_t m = 0; m < problem->method_count; m++) {
         const gw_plan_method *method = &problem->methods[m];
-        const gw_plan_cost *curves[3] = {&method->enc, &method->net, &method->dec};
-        if (method->enc_device != GW_PLAN_GPU && method->enc_device != GW_PLAN_CPU) {
+        const gw_plan_cost *host = method->device == GW_PLAN_CPU ? &method->host : &zero;
+        const int owned = method->owner_count > 0;
+        const gw_plan_cost *curves[PARTS] = {
+            &method->enc,
+            &method->net,
+            &method->dec,
+            &method->dec_more,
+            host,
+            host,
+            owned ? &method->sum : &zero,
+            owned ? &method->enc : &zero,
+            owned ? &method->gather : &zero,
+        };
+        if (method->device != GW_PLAN_GPU && method->device != GW_PLAN_CPU) {
             return gw_plan_fail(fault, GW_ERR_ARG, "method has an unknown device", m);
         }
-        for (int part = 0; part < 3; part++) {
+        if (method->error < 0) {
+            return gw_plan_fail(fault, GW_ERR_NEGATIVE, "method has a negative error", m);
+        }
+        for (int part = 0; part < PARTS; part++) {
             gw_plan_fault inner = {"", 0};
             gw_status status = gw_plan_cost_check(curves[part], &inner);
             if (status != GW_OK) {
@@ -102,10 +121,39 @@ static gw_status check_methods(const gw_plan_problem *problem, gw_plan_fault *fa
     return GW_OK;
 }
 
+int64_t gw_plan_error_min(const gw_plan_problem *problem, uint32_t tensor)
+{
+    int64_t least = INT64_MAX;
+    for (uint32_t m = 0; m < problem->method_count; m++) {
+        if ((problem->tensors[tensor].forbidden >> m & 1u) == 0 && problem->methods[m].error < least) {
+            least = problem->methods[m].error;
+        }
+    }
+    return least * problem->tensors[tensor].elems;
+}
+
+/* Sums of errors stay below GW_PLAN_TICK_MAX, and every tensor alone with its best method keeps the bound. */
+static gw_status check_errors(const gw_plan_problem *problem, gw_plan_fault *fault, int64_t elems)
+{
+    for (uint32_t m = 0; m < problem->method_count; m++) {
+        if (elems > 0 && problem->methods[m].error > (GW_PLAN_TICK_MAX - 1) / elems) {
+            return gw_plan_fail(fault, GW_ERR_TICKS, "error of the whole model is too large", m);
+        }
+    }
+    int64_t least = 0;
+    for (uint32_t i = 0; i < problem->tensor_count && problem->error_max > 0; i++) {
+        least += problem->tensors[i].elems > 0 ? gw_plan_error_min(problem, i) : 0;
+        if (least > problem->error_max) {
+            return gw_plan_fail(fault, GW_ERR_INFEASIBLE, "no choice of methods keeps error_max", i);
+        }
+    }
+    return GW_OK;
+}
+
 gw_status gw_problem_check_numbers(const gw_plan_problem *problem, gw_plan_fault *fault)
 {
-    gw_plan_tick intercept_max[3] = {0, 0, 0};
-    gw_plan_tick slope_max[3] = {0, 0, 0};
+    gw_plan_tick intercept_max[PARTS] = {0};
+    gw_plan_tick slope_max[PARTS] = {0};
     int64_t elems = 0;
     gw_plan_tick total = 0;
     gw_status status = check_counts(problem, fault);
@@ -115,12 +163,15 @@ gw_status gw_problem_check_numbers(const gw_plan_problem *problem, gw_plan_fault
     if (status == GW_OK) {
         status = check_methods(problem, fault, intercept_max, slope_max);
     }
+    if (status == GW_OK) {
+        status = check_errors(problem, fault, elems);
+    }
     if (status != GW_OK) {
         return status;
     }
-    /* Sum over any partition of enc + net + dec <= N * (largest intercepts) + elems * (largest slopes). */
+    /* Sum over any partition of all curves <= N * (largest intercepts) + elems * (largest slopes). */
     gw_plan_tick count = (gw_plan_tick)problem->tensor_count;
-    for (int part = 0; part < 3; part++) {
+    for (int part = 0; part < PARTS; part++) {
         if (intercept_max[part] > (GW_PLAN_TICK_MAX - 1) / count ||
             (elems > 0 && slope_max[part] > (GW_PLAN_TICK_MAX - 1) / elems)) {
             return gw_plan_fail(fault, GW_ERR_TICKS, "costs of the whole model are too large", 0);

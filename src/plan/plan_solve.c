@@ -8,9 +8,9 @@
 const char *gw_plan_algorithm_name(gw_plan_algorithm algorithm)
 {
     static const char *const names[GW_PLAN_ALGORITHM_COUNT] = {
-        "auto",       "fuse-affine", "fuse-affine-n2", "labels", "brute",  "layerwise", "one-group",
-        "ddp",        "horovod",     "bucket-sweep",   "even",   "mgwfbp", "cupcake",   "cupcake-literal",
-        "mergecomp2", "mergecomp3",  "mergecomp4",
+        "auto",      "fuse-affine",     "fuse-affine-n2", "labels",       "brute",      "layerwise",
+        "one-group", "ddp-buckets",     "horovod",        "bucket-sweep", "even",       "mgwfbp",
+        "cupcake",   "cupcake-literal", "mergecomp2",     "mergecomp3",   "mergecomp4",
     };
     return (unsigned)algorithm < GW_PLAN_ALGORITHM_COUNT ? names[algorithm] : NULL;
 }

@@ -11,12 +11,15 @@
 
 typedef struct gw_serial_clock {
     gw_plan_tick e; /* end of backprop and GPU encoding */
-    gw_plan_tick p; /* end of the CPU queue */
+    gw_plan_tick p; /* end of the CPU's encodes */
     gw_plan_tick c; /* end of the network */
-    gw_plan_tick w; /* sum of decodes */
+    gw_plan_tick w; /* sum of decodes on the GPU */
     gw_plan_tick q; /* max(C_i + decodes from i on) */
     gw_plan_tick f; /* max(C_i + own decode) */
+    gw_plan_tick r; /* end of the CPU's decodes */
 } gw_serial_clock;
+
+#define GW_SERIAL_CLOCK_ZERO ((gw_serial_clock){0, 0, 0, 0, 0, 0, 0})
 
 static inline void gw_serial_step(gw_serial_clock *clock, gw_plan_tick bwd, const gw_plan_vector *v)
 {
@@ -29,23 +32,44 @@ static inline void gw_serial_step(gw_serial_clock *clock, gw_plan_tick bwd, cons
     clock->c = gw_tick_max(clock->c, ready) + v->net;
     clock->w += v->tail;
     clock->q = gw_tick_max(clock->q, clock->c) + v->tail;
-    clock->f = gw_tick_max(clock->f, clock->c + v->tail);
+    clock->f = gw_tick_max(clock->f, clock->c + v->tail + v->tail_cpu);
+    if (v->tail_cpu > 0) {
+        clock->r = gw_tick_max(clock->r, clock->c) + v->tail_cpu;
+    }
 }
 
 static inline gw_plan_tick gw_serial_finish(const gw_serial_clock *clock, gw_plan_decode decode)
 {
-    return decode == GW_PLAN_DECODE_SERIAL ? gw_tick_max(clock->e + clock->w, clock->q)
+    return decode == GW_PLAN_DECODE_SERIAL ? gw_tick_max(gw_tick_max(clock->e + clock->w, clock->q), clock->r)
                                            : gw_tick_max(clock->e, clock->f);
+}
+
+/* The owner's step between the exchanges of a group; 0 without owners. */
+static inline gw_plan_tick gw_method_sum(const gw_plan_method *method, int64_t elems)
+{
+    if (method->owner_count == 0) {
+        return 0;
+    }
+    const int64_t share = elems / method->owner_count;
+    return gw_cost_at(&method->sum, elems - share) +
+           gw_cost_at(&method->enc, share + (elems % method->owner_count != 0));
 }
 
 /* Times of a fused group of `elems` elements sent with a method; option is not set. */
 static inline void gw_method_vector(const gw_plan_method *method, int64_t elems, gw_plan_vector *v)
 {
-    gw_plan_tick enc = gw_cost_at(&method->enc, elems);
-    v->gpu = method->enc_device == GW_PLAN_GPU ? enc : 0;
-    v->cpu = method->enc_device == GW_PLAN_GPU ? 0 : enc;
+    const gw_plan_tick enc = gw_cost_at(&method->enc, elems);
+    const gw_plan_tick dec = gw_cost_at(&method->dec, elems) + gw_cost_at(&method->dec_more, elems);
+    const int on_cpu = method->device == GW_PLAN_CPU;
+    const gw_plan_tick host = on_cpu ? gw_cost_at(&method->host, elems) : 0;
+    v->gpu = on_cpu ? 0 : enc;
+    v->cpu = on_cpu ? host + enc : 0;
     v->net = gw_cost_at(&method->net, elems);
-    v->tail = gw_cost_at(&method->dec, elems);
+    if (method->owner_count > 0) {
+        v->net += gw_method_sum(method, elems) + gw_cost_at(&method->gather, elems);
+    }
+    v->tail = on_cpu ? 0 : dec;
+    v->tail_cpu = on_cpu ? dec + host : 0;
 }
 
 /* One step of the clock for a fused group. */

@@ -14,9 +14,7 @@ void gw_timeline_put(gw_plan_spans *spans, uint32_t job, const gw_plan_job *jobs
         gw_plan_span span = {start, end, job, GW_PLAN_ON_GPU, GW_PLAN_SPAN_BACKPROP, 255};
         if (stage != NULL) {
             span.resource = stage->resource;
-            span.kind = (uint8_t)(stage->resource >= GW_PLAN_ON_INTRA ? GW_PLAN_SPAN_NETWORK
-                                  : stage->decode                     ? GW_PLAN_SPAN_DECODE
-                                                                      : GW_PLAN_SPAN_ENCODE);
+            span.kind = stage->kind;
             span.stage = (uint8_t)(stage - jobs[job].stages);
         }
         spans->items[spans->count] = span;
@@ -45,7 +43,7 @@ static gw_status check_jobs(const gw_plan_run *run)
     for (uint32_t j = 0; j < run->job_count; j++) {
         const gw_plan_job *job = &run->jobs[j];
         gw_plan_tick job_total = job->bwd;
-        if (job->stage_count > GW_PLAN_OPTION_OPS_MAX) {
+        if (job->stage_count > GW_PLAN_STAGES_MAX) {
             return GW_ERR_ARG;
         }
         if (job_total < 0) {
@@ -53,7 +51,8 @@ static gw_status check_jobs(const gw_plan_run *run)
         }
         for (uint32_t s = 0; s < job->stage_count; s++) {
             const gw_plan_stage *stage = &job->stages[s];
-            if (stage->resource >= GW_PLAN_RESOURCE_COUNT || stage->queue > 2) {
+            if (stage->resource >= GW_PLAN_RESOURCE_COUNT || stage->queue > 2 ||
+                stage->kind == GW_PLAN_SPAN_BACKPROP || stage->kind > GW_PLAN_SPAN_COPY) {
                 return GW_ERR_ARG;
             }
             if (stage->duration < 0) {

@@ -24,9 +24,10 @@ typedef struct queues {
     const gw_plan_run *run;
     gw_plan_spans *spans;
     gw_plan_tick gpu;     /* end of backprop and GPU encoding */
-    gw_plan_tick cpu;     /* end of the CPU queue */
+    gw_plan_tick cpu;     /* end of the CPU's encodes */
     gw_plan_tick net[3];  /* ends of the network queues */
-    gw_plan_tick decoder; /* end of the decodes after backprop */
+    gw_plan_tick decoder; /* end of the GPU's decodes, after backprop */
+    gw_plan_tick cpu_decoder;
     gw_plan_tick finish;
 } queues;
 
@@ -53,7 +54,7 @@ static gw_plan_tick encode(queues *q, uint32_t j, uint32_t first)
         }
     }
     for (uint32_t s = 0; s < first; s++) {
-        if (job->stages[s].resource == GW_PLAN_ON_CPU && job->stages[s].duration > 0) {
+        if (job->stages[s].resource != GW_PLAN_ON_GPU && job->stages[s].duration > 0) {
             q->cpu = run_stage(q, j, s, gw_tick_max(q->cpu, ready));
             ready = q->cpu;
         }
@@ -91,16 +92,20 @@ gw_plan_tick gw_timeline_in_order(const gw_plan_run *run, gw_plan_spans *spans)
             backprop_end += job->stages[s].resource == GW_PLAN_ON_GPU ? job->stages[s].duration : 0;
         }
     }
-    queues q = {run, spans, 0, 0, {0, 0, 0}, backprop_end, backprop_end};
+    queues q = {run, spans, 0, 0, {0, 0, 0}, backprop_end, 0, backprop_end};
     for (uint32_t j = 0; j < run->job_count; j++) {
         uint32_t s = next_network(&run->jobs[j], 0);
         gw_plan_tick ready = encode(&q, j, s);
         ready = communicate(&q, j, &s, ready);
         q.finish = gw_tick_max(q.finish, ready);
+        gw_plan_tick *decoder =
+            s < run->jobs[j].stage_count && run->jobs[j].stages[s].resource == GW_PLAN_ON_GPU
+                ? &q.decoder
+                : &q.cpu_decoder;
         for (; s < run->jobs[j].stage_count; s++) {
             ready = run_stage(&q, j, s,
-                              run->decode == GW_PLAN_DECODE_SERIAL ? gw_tick_max(q.decoder, ready) : ready);
-            q.decoder = ready;
+                              run->decode == GW_PLAN_DECODE_SERIAL ? gw_tick_max(*decoder, ready) : ready);
+            *decoder = ready;
             q.finish = gw_tick_max(q.finish, ready);
         }
     }

@@ -17,7 +17,10 @@ static int vector_less(const gw_plan_vector *a, const gw_plan_vector *b)
     if (a->net != b->net) {
         return a->net < b->net;
     }
-    return a->tail < b->tail;
+    if (a->tail != b->tail) {
+        return a->tail < b->tail;
+    }
+    return a->tail_cpu < b->tail_cpu;
 }
 
 uint32_t gw_plan_vectors_reduce(gw_plan_vector *vectors, uint32_t count, gw_plan_vector *scratch)
@@ -46,7 +49,7 @@ uint32_t gw_plan_vectors_reduce(gw_plan_vector *vectors, uint32_t count, gw_plan
         for (uint32_t r = 0; r < kept && !dominated; r++) {
             const gw_plan_vector *v = &vectors[r];
             dominated = v->gpu <= from[i].gpu && v->cpu <= from[i].cpu && v->net <= from[i].net &&
-                        v->tail <= from[i].tail;
+                        v->tail <= from[i].tail && v->tail_cpu <= from[i].tail_cpu;
         }
         if (!dominated) {
             /* kept <= i, so when from == vectors nothing unread is overwritten. */
@@ -62,14 +65,20 @@ static gw_status check_class(const gw_plan_tree *tree, uint32_t class_index, gw_
     *longest = 0;
     for (uint32_t v = tree->class_first[class_index]; v < tree->class_first[class_index + 1]; v++) {
         const gw_plan_vector *vector = &tree->vectors[v];
-        if (vector->gpu < 0 || vector->cpu < 0 || vector->net < 0 || vector->tail < 0) {
+        if (vector->gpu < 0 || vector->cpu < 0 || vector->net < 0 || vector->tail < 0 ||
+            vector->tail_cpu < 0) {
             return GW_ERR_NEGATIVE;
         }
         if (vector->gpu >= GW_PLAN_TICK_MAX || vector->cpu >= GW_PLAN_TICK_MAX ||
-            vector->net >= GW_PLAN_TICK_MAX || vector->tail >= GW_PLAN_TICK_MAX) {
+            vector->net >= GW_PLAN_TICK_MAX || vector->tail >= GW_PLAN_TICK_MAX ||
+            vector->tail_cpu >= GW_PLAN_TICK_MAX) {
             return GW_ERR_TICKS;
         }
-        *longest = gw_tick_max(*longest, vector->gpu + vector->cpu + vector->net + vector->tail);
+        if (vector->tail > 0 && vector->tail_cpu > 0) {
+            return GW_ERR_ARG;
+        }
+        *longest =
+            gw_tick_max(*longest, vector->gpu + vector->cpu + vector->net + vector->tail + vector->tail_cpu);
     }
     return GW_OK;
 }
@@ -135,7 +144,7 @@ static const gw_plan_vector *vector_at(const gw_plan_tree *tree, uint32_t tensor
 
 static gw_plan_tick evaluate(const gw_plan_tree *tree, const uint32_t *choice)
 {
-    gw_serial_clock clock = {0, 0, 0, 0, 0, 0};
+    gw_serial_clock clock = GW_SERIAL_CLOCK_ZERO;
     for (uint32_t i = 0; i < tree->tensor_count; i++) {
         gw_serial_step(&clock, tree->bwd[i], vector_at(tree, i, choice[i]));
     }
@@ -169,8 +178,8 @@ static gw_plan_tick first_choice(const gw_plan_tree *tree, uint32_t *trial, uint
             gw_plan_tick cheapest = INT64_MAX;
             for (uint32_t v = tree->class_first[c]; v < tree->class_first[c + 1]; v++) {
                 const gw_plan_vector *vector = &tree->vectors[v];
-                gw_plan_tick cost =
-                    mix * vector->net + (8 - mix) * (vector->gpu + vector->tail) + vector->cpu;
+                gw_plan_tick cost = mix * vector->net + (8 - mix) * (vector->gpu + vector->tail) +
+                                    vector->cpu + vector->tail_cpu;
                 if (cost < cheapest) {
                     cheapest = cost;
                     trial[i] = v - tree->class_first[c];
@@ -207,7 +216,11 @@ gw_status gw_plan_tree_solve(const gw_plan_tree *tree, const gw_plan_limits *lim
     if (path.steps == NULL || bwd_sum == NULL || trial == NULL || best == NULL) {
         return GW_ERR_WORKSPACE;
     }
-    gw_label_source source = {n, bwd_sum, tree->decode, 0, 0, vector_count_max(tree), NULL, NULL, tree};
+    gw_label_source source = {.tensor_count = n,
+                              .bwd_sum = bwd_sum,
+                              .decode = tree->decode,
+                              .vector_count_max = vector_count_max(tree),
+                              .tree = tree};
     bwd_sum[0] = 0;
     for (uint32_t i = 0; i < n; i++) {
         bwd_sum[i + 1] = bwd_sum[i] + tree->bwd[i];
@@ -215,6 +228,7 @@ gw_status gw_plan_tree_solve(const gw_plan_tree *tree, const gw_plan_limits *lim
         for (uint32_t v = tree->class_first[c]; v < tree->class_first[c + 1]; v++) {
             source.has_cpu |= tree->vectors[v].cpu > 0;
             source.has_tail |= tree->vectors[v].tail > 0;
+            source.has_tail_cpu |= tree->vectors[v].tail_cpu > 0;
         }
     }
     gw_plan_cert result = {first_choice(tree, trial, best), 0, 0, 0, 0, 0};
@@ -251,7 +265,7 @@ gw_status gw_plan_tree_brute(const gw_plan_tree *tree, uint32_t *choice, gw_plan
     }
     uint32_t digit[BRUTE_TENSORS_MAX] = {0};
     gw_serial_clock before[BRUTE_TENSORS_MAX + 1];
-    before[0] = (gw_serial_clock){0, 0, 0, 0, 0, 0};
+    before[0] = GW_SERIAL_CLOCK_ZERO;
     gw_plan_tick best = INT64_MAX;
     uint32_t depth = 0;
     for (;;) {

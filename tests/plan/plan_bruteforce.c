@@ -4,8 +4,9 @@
  *   plan_bruteforce [--fusion N] [--joint N] [--tree N] [--tree-full N] [--seed S] [--tensors-max N]
  *
  * For every instance: the exact solver's makespan equals the best of all plans, its plan evaluates to the
- * same tick, its lower bound equals it, and root bounds and baselines are on the right side of it. Exit
- * status 1 on a mismatch.
+ * same tick, its lower bound equals it, and root bounds and baselines are on the right side of it. Plans of
+ * the solver and of brute force are evaluated once more by own_makespan() below, which shares no code with
+ * the library. Exit status 1 on a mismatch.
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
@@ -28,6 +29,84 @@ static int report(const char *what, const random_problem *r, uint64_t index, int
     return 1;
 }
 
+/* ---- docs/planning.md once more, from its text ---- */
+
+static int64_t own_curve(const gw_plan_cost *c, int64_t x)
+{
+    if (c->kind == GW_PLAN_COST_AFFINE) {
+        return c->a + c->b * x;
+    }
+    if (c->kind == GW_PLAN_COST_MAXLIN) {
+        return c->a >= c->b * x ? c->a : c->b * x;
+    }
+    if (c->kind == GW_PLAN_COST_HINGE) {
+        return x > c->t ? c->a + c->b * (x - c->t) : c->a;
+    }
+    if (x <= c->table_x[0] || c->table_len == 1) {
+        return c->table_y[0];
+    }
+    uint32_t i = 1;
+    while (i + 1 < c->table_len && x > c->table_x[i]) {
+        i++;
+    }
+    const long double part = (long double)(x - c->table_x[i - 1]) *
+                             (long double)(c->table_y[i] - c->table_y[i - 1]) /
+                             (long double)(c->table_x[i] - c->table_x[i - 1]);
+    return c->table_y[i - 1] + (int64_t)part;
+}
+
+/* One resource: starts work at `ready` or when it is free, and ends it. */
+static int64_t own_use(int64_t *free_at, int64_t ready, int64_t duration)
+{
+    const int64_t start = ready > *free_at ? ready : *free_at;
+    *free_at = start + duration;
+    return *free_at;
+}
+
+/* Makespan of a plan by simulation of its resources; -1: the plan exceeds the error. */
+static int64_t own_makespan(const gw_plan_problem *p, const gw_plan *plan)
+{
+    int64_t gpu = 0, cpu = 0, network = 0, cpu_decoder = 0, error = 0, finish = 0;
+    int64_t arrived[RANDOM_TENSORS_MAX], decode[RANDOM_TENSORS_MAX];
+    for (uint32_t j = 0; j < plan->group_count; j++) {
+        const gw_plan_group *group = &plan->groups[j];
+        const gw_plan_method *m = &p->methods[group->method];
+        const int on_cpu = m->device == GW_PLAN_CPU;
+        int64_t x = 0;
+        for (uint32_t i = 0; i < group->tensor_count; i++) {
+            x += p->tensors[group->first + i].elems;
+            gpu += p->tensors[group->first + i].bwd;
+        }
+        error += m->error * x;
+        const int64_t encode = own_curve(&m->enc, x) + (on_cpu ? own_curve(&m->host, x) : 0);
+        int64_t ready = gpu += on_cpu ? 0 : encode;
+        if (on_cpu && encode > 0) {
+            ready = own_use(&cpu, ready, encode);
+        }
+        int64_t exchange = own_curve(&m->net, x);
+        if (m->owner_count > 0) {
+            const int64_t mine = (x + m->owner_count - 1) / m->owner_count;
+            const int64_t others = x - x / m->owner_count;
+            exchange += own_curve(&m->sum, others) + own_curve(&m->enc, mine) + own_curve(&m->gather, x);
+        }
+        arrived[j] = own_use(&network, ready, exchange);
+        decode[j] =
+            own_curve(&m->dec, x) + own_curve(&m->dec_more, x) + (on_cpu ? own_curve(&m->host, x) : 0);
+        finish = arrived[j] > finish ? arrived[j] : finish;
+    }
+    for (uint32_t j = 0; j < plan->group_count; j++) { /* backprop is over at `gpu` */
+        const int on_cpu = p->methods[plan->groups[j].method].device == GW_PLAN_CPU;
+        int64_t *decoder = on_cpu ? &cpu_decoder : &gpu;
+        int64_t end = arrived[j] + decode[j];
+        if (decode[j] > 0 && p->decode == GW_PLAN_DECODE_SERIAL) {
+            end = own_use(decoder, arrived[j], decode[j]);
+        }
+        finish = end > finish ? end : finish;
+    }
+    finish = gpu > finish ? gpu : finish;
+    return p->error_max > 0 && error > p->error_max ? -1 : finish;
+}
+
 static int check_exact(gw_plan_algorithm algorithm, const random_problem *r, uint64_t index,
                        gw_plan_tick want)
 {
@@ -43,6 +122,10 @@ static int check_exact(gw_plan_algorithm algorithm, const random_problem *r, uin
     gw_plan_tick evaluated = -1;
     if (gw_plan_eval(&r->problem, &plan, &evaluated) != GW_OK || evaluated != cert.makespan) {
         return report("evaluator differs from solver", r, index, evaluated, cert.makespan);
+    }
+    if (own_makespan(&r->problem, &plan) != cert.makespan) {
+        return report("simulation differs from solver", r, index, own_makespan(&r->problem, &plan),
+                      cert.makespan);
     }
     if (cert.makespan != want || !cert.proven || cert.lower_bound != want) {
         return report(name, r, index, cert.makespan, want);
@@ -108,6 +191,9 @@ static void run(random_shape shape, uint64_t count, uint64_t seed, uint32_t tens
         gw_plan_tick evaluated = -1;
         int bad = (gw_plan_eval(&r.problem, &plan, &evaluated) != GW_OK || evaluated != cert.makespan) &&
                   report("evaluator differs from brute force", &r, i, evaluated, cert.makespan);
+        bad |= own_makespan(&r.problem, &plan) != cert.makespan &&
+               report("simulation differs from brute force", &r, i, own_makespan(&r.problem, &plan),
+                      cert.makespan);
         if (shape == SHAPE_AFFINE) {
             bad |= check_exact(GW_PLAN_FUSE_AFFINE, &r, i, cert.makespan);
             bad |= check_exact(GW_PLAN_FUSE_AFFINE_N2, &r, i, cert.makespan);
@@ -171,6 +257,8 @@ static void make_tree(plan_random *random, int full, random_tree *t)
     cluster.intra.beta_kib = random_between(random, 0, ties ? 128 : GW_PLAN_TICKS_PER_US);
     cluster.inter.beta_kib = random_between(random, 0, ties ? 512 : GW_PLAN_TICKS_PER_US);
     cluster.flags = random_between(random, 0, 1) ? GW_PLAN_ALPHA_PER_STEP : 0;
+    cluster.host.alpha = random_between(random, 0, ties ? 3 : 20 * GW_PLAN_TICKS_PER_US);
+    cluster.host.beta_kib = random_between(random, 0, ties ? 128 : GW_PLAN_TICKS_PER_US / 10);
     uint32_t n = full ? 2 : (uint32_t)random_between(random, 1, 6);
     uint32_t classes = (uint32_t)random_between(random, 1, (int64_t)n);
     uint32_t per_class_max = n == 1 ? 4341 : 1; /* options^n <= 2^15 */

@@ -8,6 +8,7 @@ SPDX-License-Identifier: BSD-2-Clause
 import gzip
 import json
 import os
+import pty
 import re
 import subprocess
 import sys
@@ -141,7 +142,8 @@ class Results(Case):
         rows = self.good_json("compare", RESNET50, "--case", "fusion-dgc-pcie-affine", "--time-limit-ms", 300)["rows"]
         best = rows[0]["makespan_us"]
         self.assertTrue(rows[0]["proven"])
-        self.assertTrue(all(row["makespan_us"] >= best for row in rows))
+        # DDP sends float32, which this case does not.
+        self.assertTrue(all(row["makespan_us"] >= best for row in rows if row["plan"] != "ddp"))
         found = self.good_json("explain", RESNET50)
         self.assertTrue(
             all(
@@ -628,18 +630,21 @@ class BadInput(Case):
         )
 
     def test_makespan_of_zero(self):
-        """The excess over an optimum of 0 was printed as -nan %."""
-        model = self.csv("a,0,0\nb,0,0\n")
+        """The excess over an optimum of 0 was printed as -nan %; there is nothing to plan."""
+        model = self.csv("a,10,0\nb,5,0\n")
+        free = ("--methods", "fp32", "--latency-us", "0", "--us-per-kib", "0")
+        for command in (
+            ("solve",),
+            ("compare",),
+            ("explain",),
+            ("verify",),
+            ("sweep", "--values", "1:2:2"),
+            ("export",),
+        ):
+            self.refused(["takes no time"], command[0], model, *command[1:], *free)
         plan = self.path("p.json")
-        free = ("--methods", "fp32", "--latency-us", "0")
-        self.good("solve", model, *free, "-o", plan)
-        text = self.good("verify", model, plan, *free)
-        self.assertIn("0.0000 % over the best plan", text)
-        self.assertEqual(self.good_json("verify", model, plan, *free)["over_optimum_percent"], 0)
-        for command in (("compare",), ("explain",), ("sweep", "--values", "1:2:2", "--svg", self.path("s.svg"))):
-            self.assertNotIn("nan", self.good(command[0], model, *command[1:], *free))
-        with open(self.path("s.svg")) as file:
-            self.assertNotIn("nan", file.read())
+        self.good("solve", model, "--methods", "fp32", "-o", plan)
+        self.refused(["takes no time"], "eval", model, plan, *free)
 
     def test_statuses_are_printed_in_words(self):
         """Every refusal of the library says what is wrong, not a number."""
@@ -694,6 +699,379 @@ class BadInput(Case):
         self.refused(["takes one model"], "solve")
         for values in ("0:1:2", "2:1:3", "1:2", "a:b:c", "1:2:3x", "1:inf:3"):
             self.refused(["FROM:TO:COUNT"], "sweep", RESNET50, "--values", values)
+
+
+class Inputs(Case):
+    """What plans are made from: each was wrong, and a proven optimum of it a wrong plan."""
+
+    CODECS = os.path.join(ROOT, "data", "plan-cases", "gradwire-codecs.json")
+    OURS = ("--codecs", CODECS)
+
+    def cluster(self, nodes, gpus, rate=10, **more):
+        link = {"latency_us": 50, "gbit_per_s": rate}
+        text = {"nodes": nodes, "gpus": gpus, "intra": {"latency_us": 20, "us_per_kib": 0.085}, "inter": link, **more}
+        return ("--cluster", self.write("cluster-%d-%d-%g.json" % (nodes, gpus, rate), json.dumps(text)))
+
+    def stages(self, method, *case):
+        """Stages of one message of 2^20 values as {kind: us}."""
+        model = self.write("one.csv", "name,elems,bwd_us\na,%d,100\n" % (1 << 20))
+        plan = self.path("one.json")
+        self.good("eval", model, "--bucket-mib", 64, "--methods", method, *self.OURS, *case, "-o", plan)
+        with open(plan) as file:
+            group = json.load(file)["groups"][0]
+        found = {}
+        for kind, start, end in group["stages_us"]:
+            found[kind] = found.get(kind, 0) + end - start
+        return found, group
+
+    def test_thc_sends_wider_lanes_to_more_workers(self):
+        """8-bit lanes hold 17 workers of 4-bit indices; 16 bits were priced as 8 for 32."""
+        blocks = 1 << 10
+        for nodes, gpus, lane_bytes in ((2, 4, 1), (4, 4, 1), (8, 4, 2), (16, 4, 2), (400, 8, 4)):
+            found, _ = self.stages("thc", *self.cluster(nodes, gpus))
+            ranks = nodes * gpus
+            size = (1 << 20) * lane_bytes + blocks * lane_bytes + 4 * blocks
+            want = 2 * 50 + size / 1024 * 0.8192 * 2 * (ranks - 1) / ranks
+            self.assertAlmostEqual(found["network"] / want, 1, delta=0.005, msg=str(ranks))
+        self.refused(["65535"], "solve", RESNET50, *self.OURS, "--methods", "fp32,thc", *self.cluster(9000, 8))
+        small = self.good_json("solve", RESNET50, *self.OURS, "--methods", "thc", *self.cluster(4, 4))
+        large = self.good_json("solve", RESNET50, *self.OURS, "--methods", "thc", *self.cluster(8, 4))
+        self.assertGreater(large["makespan_us"], small["makespan_us"] * 1.15)
+
+    def test_sweep_of_nodes_equals_the_cluster(self):
+        """Sweeps kept the payload of the case's own number of ranks."""
+        case = (*self.OURS, "--methods", "fp32,thc", "--time-limit-ms", "60000")
+        points = self.good_json("sweep", RESNET50, *case, *self.cluster(2, 4), "--axis", "nodes", "--values", "2:8:2")
+        for point, nodes in zip(points["points"], (2, 8)):
+            solved = self.good_json("solve", RESNET50, *case, *self.cluster(nodes, 4))
+            self.assertAlmostEqual(point["best_us"], solved["makespan_us"], places=3)
+        # The payload of a codec with large numerator and denominator was refused: 64 bits.
+        case = (*self.OURS, "--methods", "fp32,gcomp", *self.cluster(2, 4), "--axis", "ratio", "--values")
+        self.assertEqual(len(self.good_json("sweep", RESNET50, *case, "1:8:2", "--time-limit-ms", 50)["points"]), 2)
+        self.refused(["too large"], "sweep", RESNET50, *case, "1:1e30:2")
+
+    def test_gpus_share_a_link(self):
+        """An all-to-all between machines was priced as if every GPU had a link of its own."""
+        found, group = self.stages("gcomp", *self.cluster(8, 4))
+        with open(self.CODECS) as file:
+            payload = next(c for c in json.load(file)["codecs"] if c["name"] == "gcomp")["payload"]
+        size = payload["header"] + (1 << 20) * payload["num"] / payload["den"]
+        want = 2 * 50 + size / 1024 * 0.8192 * (4 * 7 / 8 + 31 / 32)
+        self.assertAlmostEqual(found["network"] / want, 1, delta=0.001)
+        self.assertEqual((group["codec"], group["algorithm"], group["device"]), ("gcomp", "a2a-ag", "cpu"))
+
+    def test_cpu_codecs_occupy_the_cpu_and_pay_copies(self):
+        host = {"latency_us": 7, "us_per_kib": 0.25}
+        found, _ = self.stages("gcomp", *self.cluster(2, 4, host=host))
+        self.assertAlmostEqual(found["copy"], 2 * (7 + 4096 * 0.25), places=2)
+        self.assertEqual(set(found), {"copy", "encode", "network", "sum", "decode"})
+        svg, trace = self.path("c.svg"), self.path("c.json")
+        self.good(
+            "solve", RESNET50, *self.OURS, "--methods", "gcomp", *self.cluster(2, 4), "--svg", svg, "--chrome", trace
+        )
+        with open(svg) as file:
+            text = file.read()
+        for row in ("CPU encode", "CPU sum", "CPU decode", "host copy", "@cpu", ">gcomp</text>"):
+            self.assertIn(row, text)
+        # Five lanes were drawn into the height of four: nothing may lie outside the picture.
+        width, height = map(float, re.search(r'viewBox="0 0 (\d+) (\d+)"', text).groups())
+        bottoms = [float(y) + float(h) for y, h in re.findall(r'<rect [^>]*y="([\d.]+)"[^>]* height="([\d.]+)"', text)]
+        bottoms += [float(y) for y in re.findall(r'<text [^>]*y="([\d.]+)"', text)]
+        self.assertLessEqual(max(bottoms), height)
+        self.assertGreater(max(bottoms), 0.9 * height)
+        self.assertLess(max(float(x) for x in re.findall(r'<text x="([\d.]+)"', text)), width)
+        with open(trace) as file:
+            events = json.load(file)["traceEvents"]
+        rows = {e["tid"]: e["args"]["name"] for e in events if e["name"] == "thread_name"}
+        spans = {(e["cat"], rows[e["tid"]]) for e in events if e["ph"] == "X"}
+        self.assertEqual(
+            spans,
+            {
+                *(("backprop", "GPU"), ("network", "network"), ("sum", "CPU sum"), ("encode", "CPU encode")),
+                *(("host copy", "CPU encode"), ("host copy", "CPU decode"), ("decode", "CPU decode")),
+            },
+        )
+        levels = self.good_json(
+            "eval", RESNET50, "--bucket-mib", 8, *self.OURS, "--methods", "gcomp", *self.cluster(2, 4)
+        )
+        self.assertAlmostEqual(levels["event_us"] / levels["serial_us"], 1, delta=0.2)
+
+    def test_ddp_sends_float32(self):
+        """Rows called DDP had DDP's buckets and the case's last codec."""
+        dense = self.good_json("solve", RESNET50, "--algorithm", "ddp-buckets", "--methods", "fp32")
+        alone = self.good_json("solve", RESNET50, "--algorithm", "ddp")
+        self.assertEqual({group["method"] for group in alone["groups"]}, {"fp32"})
+        self.assertEqual(alone["makespan_us"], dense["makespan_us"])
+        for case in ((), ("--kind", "fusion"), ("--method", "fp16")):
+            rows = {
+                row["plan"]: row for row in self.good_json("compare", RESNET50, "--time-limit-ms", 100, *case)["rows"]
+            }
+            self.assertEqual(rows["ddp"]["makespan_us"], alone["makespan_us"], case)
+            self.assertNotEqual(rows["ddp-buckets"]["makespan_us"], alone["makespan_us"], case)
+        point = self.good_json("sweep", RESNET50, "--values", "1:1:1", "--time-limit-ms", 100)["points"][0]
+        self.assertAlmostEqual(point["ddp_us"], alone["makespan_us"], places=3)
+
+    def test_tolerance_by_group_under_a_bound(self):
+        # A limit of work, so that the result does not depend on the machine.
+        limits = ("--time-limit-ms", 0, "--work-limit", 4000000)
+        methods = ("--methods", "fp32,bf16,gcomp-t16,gcomp-t12")
+        case = (*self.OURS, *methods, *self.cluster(8, 4), *limits)
+        with open(self.CODECS) as file:
+            errors = {codec["name"]: codec["error"] for codec in json.load(file)["codecs"]}
+        errors.update(fp32=0, bf16=5.08e-9)
+        model = self.write(
+            "m.csv", "name,elems,bwd_us\n" + "".join("t%d,%d,%d\n" % (i, 40000 << i % 7, 900) for i in range(24))
+        )
+        free = self.good_json("solve", model, *case)
+        last = None
+        for bound in (1e-8, 1e-5, 1e-4, 1.0):
+            plan = self.good_json("solve", model, *case, "--error-max", bound)
+            elems = sum(group["elems"] for group in plan["groups"])
+            mean = sum(errors[group["codec"]] * group["elems"] for group in plan["groups"]) / elems
+            self.assertLessEqual(mean, bound)
+            self.assertAlmostEqual(plan["error_mean"], mean, delta=2e-9)
+            self.assertTrue(last is None or plan["makespan_us"] <= last, bound)
+            last = plan["makespan_us"]
+        self.assertEqual(last, free["makespan_us"])
+        self.refused(
+            ["no choice of methods"], "solve", model, *self.OURS, "--methods", "gcomp-t12", "--error-max", 1e-6
+        )
+
+    def test_clusters_say_what_they_mean(self):
+        def cluster(**members):
+            link = {"latency_us": 50, "us_per_kib": 0.8192}
+            text = {"nodes": 2, "gpus": 4, "intra": link, "inter": link, **members}
+            return ("--cluster", self.write("c.json", json.dumps(text)))
+
+        same = [
+            self.good_json("solve", RESNET50, *cluster(**members))["makespan_us"]
+            for members in ({}, {"inter": {"latency_us": 50, "gbit_per_s": 10}})
+        ]
+        self.assertEqual(*same)
+        flat = ("--latency-us", 150, "--gbit-per-s", 10)
+        self.assertEqual(
+            self.good_json("solve", RESNET50, *flat)["makespan_us"],
+            self.good_json("solve", RESNET50, "--latency-us", 150, "--us-per-kib", 0.8192)["makespan_us"],
+        )
+        self.refused(["keep one"], "solve", RESNET50, *flat, "--us-per-kib", 1)
+        self.refused(["unknown key", "interr"], "solve", RESNET50, *cluster(interr={}))
+        self.refused(
+            ["intra", "unknown key", "latency"], "solve", RESNET50, *cluster(intra={"latency": 5, "us_per_kib": 1})
+        )
+        self.refused(
+            ["keep one"], "solve", RESNET50, *cluster(inter={"latency_us": 1, "us_per_kib": 1, "gbit_per_s": 1})
+        )
+        for rate in (0, -1, "fast", 1e-300):
+            self.refused(["gbit_per_s"], "solve", RESNET50, *cluster(inter={"latency_us": 1, "gbit_per_s": rate}))
+        codec = {"name": "x", "payload": {"num": 1}, "colectives": ["allgather"]}
+        self.refused(
+            ["unknown key", "colectives"],
+            "solve",
+            RESNET50,
+            "--codecs",
+            self.write("x.json", json.dumps({"codecs": [codec]})),
+        )
+
+    def test_sizes_are_needed(self):
+        self.refused(["no tensor has a size"], "solve", self.write("m.csv", "name,elems,bwd_us\na,0,5\nb,0,7\n"))
+
+    def test_no_algorithm_without_a_sum(self):
+        free = {"kind": "affine"}
+        codec = {
+            "name": "x",
+            "payload": {"num": 1},
+            "collectives": ["alltoall", "gather"],
+            "gpu": {"enc": free, "dec": free},
+        }
+        codecs = self.write("x.json", json.dumps({"codecs": [codec]}))
+        self.refused(["none of its collectives"], "solve", RESNET50, "--codecs", codecs, "--methods", "fp32,x")
+        codec.update(collectives=["allgather", "a2a-ag"])
+        codec["gpu"]["sum"] = free
+        codecs = self.write("x.json", json.dumps({"codecs": [codec]}))
+        found = self.good_json("solve", RESNET50, "--codecs", codecs, "--methods", "x")
+        self.assertLessEqual({group["method"] for group in found["groups"]}, {"x:allgather", "x:a2a-ag"})
+        for method, algorithm in (("x:allgather", "allgather"), ("x:a2a-ag", "a2a-ag")):
+            plan = self.path("p.json")
+            self.good(
+                "eval",
+                RESNET50,
+                "--codecs",
+                codecs,
+                "--methods",
+                "x",
+                "--method",
+                method,
+                "--bucket-mib",
+                9,
+                "-o",
+                plan,
+            )
+            with open(plan) as file:
+                self.assertEqual({group["algorithm"] for group in json.load(file)["groups"]}, {algorithm})
+
+    def test_edge_of_64_bits(self):
+        def codecs(**members):
+            free = {"kind": "affine"}
+            codec = {
+                "name": "x",
+                "payload": {"num": 1},
+                "collectives": ["allgather"],
+                "gpu": {"enc": free, "dec": free},
+            }
+            return (
+                "--codecs",
+                self.write("x.json", json.dumps({"codecs": [{**codec, **members}]})),
+                "--methods",
+                "fp32,x",
+            )
+
+        big = 1 << 63
+        self.refused(["num"], "solve", RESNET50, *codecs(payload={"num": big - 1}))
+        self.refused(["num"], "solve", RESNET50, *codecs(payload={"num": 1e300}))
+        self.refused(["header"], "solve", RESNET50, *codecs(payload={"num": 1, "header": big - 1}))
+        self.refused(["too large"], "solve", RESNET50, *codecs(payload={"num": 1 << 30, "header": 1 << 40}))
+        self.refused(["error"], "solve", RESNET50, *codecs(error=1e300))
+        self.refused(["too large"], "solve", RESNET50, *codecs(decode_peer_us_per_kib=2e8))
+        huge = self.write("m.csv", "name,elems,bwd_us\na,%d,5\n" % (1 << 50))
+        self.refused(["too large"], "solve", huge, *codecs())
+        # the same number as 1 / 1
+        same = [
+            self.good_json("solve", RESNET50, *codecs(payload=p))["makespan_us"]
+            for p in ({"num": 1}, {"num": 1 << 30, "den": 1 << 30})
+        ]
+        self.assertEqual(*same)
+
+
+def check_schema(schema, value, where="plan"):
+    """The part of JSON Schema that plan.schema.json uses; keys that it does not have are an error here."""
+    kinds = {"object": dict, "array": list, "string": str, "boolean": bool, "null": type(None)}
+    kinds.update(integer=int, number=(int, float))
+    allowed = schema.get("type", [])
+    for name in [allowed] if isinstance(allowed, str) else allowed:
+        if isinstance(value, kinds[name]) and (name == "boolean" or not isinstance(value, bool)):
+            break
+    else:
+        assert allowed == [], (where, value, allowed)
+    assert value in schema.get("enum", [value]), (where, value)
+    if isinstance(value, dict) and "properties" in schema:
+        assert not set(schema["required"]) - set(value), (where, set(schema["required"]) - set(value))
+        assert not set(value) - set(schema["properties"]), (where, set(value) - set(schema["properties"]))
+        for key, member in value.items():
+            check_schema(schema["properties"][key], member, where + "." + key)
+    if isinstance(value, list):
+        assert schema.get("minItems", 0) <= len(value) <= schema.get("maxItems", len(value)), where
+        for member in value:
+            check_schema(schema["items"], member, where + "[]")
+    if isinstance(value, (int, float)) and not isinstance(value, bool):
+        assert value >= schema.get("minimum", value), (where, value)
+
+
+class Stored(Case):
+    """A plan file stands alone."""
+
+    def test_schema(self):
+        with open(os.path.join(ROOT, "data", "plan-cases", "plan.schema.json")) as file:
+            schema = json.load(file)
+        with open(os.path.join(ROOT, "docs", "plan-file.md")) as file:
+            page = file.read()
+        options = {"levels": "derived", "tolerance_bits": 12}
+        with open(Inputs.CODECS) as file:
+            codecs = json.load(file)
+        for codec in codecs["codecs"]:
+            codec["options"] = options
+        ours = ("--codecs", self.write("c.json", json.dumps(codecs)), "--methods", "gcomp-t12,thc")
+        for case in ((), ours, ("--case", "tree-gpu-dgc-pcie", "--comp-max", 2), ("--level", "event", "--cpu")):
+            plan = self.path("plan.json")
+            self.good("solve", os.path.join(TRACES, "lstm.csv"), *case, "-o", plan)
+            with open(plan) as file:
+                stored = json.load(file)
+            check_schema(schema, stored)
+            if case is ours:
+                self.assertEqual(stored["groups"][0]["options"], options)
+        for part in (schema, schema["properties"]["groups"]["items"], schema["properties"]["problem"]):
+            for key in part["properties"]:
+                self.assertIn("`%s`" % key, page)
+
+    def test_commands_take_the_plan_alone(self):
+        case = ("--codecs", Inputs.CODECS, "--methods", "fp32,bf16,thc", "--gbit-per-s", 25, "--ranks", 32)
+        plan = self.path("plan.json")
+        solved = self.good_json("solve", RESNET50, *case, "-o", plan)
+        self.assertAlmostEqual(self.good_json("eval", plan)["serial_us"], solved["makespan_us"], places=6)
+        self.assertEqual(self.good_json("verify", plan)["over_optimum_percent"], 0)
+        exported = self.good_json("export", plan)
+        self.assertEqual(exported, self.good_json("export", RESNET50, plan, *case))
+        for bucket, group in zip(exported["groups"], solved["groups"]):
+            for key in ("first", "last", "codec", "algorithm", "device"):
+                self.assertEqual(bucket[key], group[key])
+        explained = self.good_json("explain", plan)
+        self.assertAlmostEqual(explained["makespan_us"], solved["makespan_us"], places=6)
+        self.assertEqual(len(explained["groups"]), len(solved["groups"]))
+        again = self.good_json("solve", plan)
+        self.assertEqual(again["makespan_ticks"], solved["makespan_ticks"])
+        # what if: another network, the same plan
+        self.assertGreater(self.good_json("eval", plan, "--gbit-per-s", 1)["serial_us"], solved["makespan_us"])
+        self.refused(["has its case"], "eval", plan, "--case", "dgc-pcie")
+        tree = self.path("tree.json")
+        solved = self.good_json("solve", RESNET50, "--case", "tree-gpu-dgc-pcie", "-o", tree)
+        self.assertAlmostEqual(self.good_json("eval", tree)["serial_us"], solved["makespan_us"], places=6)
+        with open(plan) as file:
+            stored = json.load(file)
+        for words, change in (
+            (["problem"], lambda p: p.pop("problem")),
+            (["no codecs"], lambda p: p["problem"].pop("codecs")),
+            (["elems"], lambda p: p["problem"]["gradients"][3].update(elems=-1)),
+            (["name"], lambda p: p["problem"]["gradients"][3].update(name="")),
+            (["share the name"], lambda p: p["problem"]["gradients"][3].update(name="fc.bias")),
+            (["us_per_kib"], lambda p: p["problem"]["inter"].pop("us_per_kib")),
+            (["error_max"], lambda p: p["problem"].update(error_max=-1)),
+        ):
+            copy = json.loads(json.dumps(stored))
+            change(copy)
+            self.refused(words, "eval", self.write("q.json", json.dumps(copy)))
+
+    def test_exact_ticks(self):
+        """Times survive the file: a third of a microsecond is no decimal."""
+        model = self.write(
+            "m.csv", "name,elems,bwd_us\n" + "".join("t%d,%d,%.9f\n" % (i, 1000 + i, 1e5 / (i + 3)) for i in range(9))
+        )
+        plan = self.path("p.json")
+        solved = self.good_json("solve", model, "-o", plan)
+        self.assertEqual(self.good_json("verify", plan)["solver_ticks"], solved["makespan_ticks"])
+
+
+class Progress(Case):
+    """A solve that takes seconds shows on a terminal that it runs, and elsewhere nothing."""
+
+    def solve(self, stderr):
+        # 400 tensors and twelve methods are not proven before the time limit.
+        rows = "".join("t%d,%d,%d\n" % (i, 1000 + 7919 * i % 99991 * 40, 300 + 37 * i % 211) for i in range(400))
+        model = self.write("m.csv", "name,elems,bwd_us\n" + rows)
+        methods = ("--methods", "fp32,fp16,dgc,onebit,efsign,randomk", "--cpu", "--time-limit-ms", "1700")
+        command = [TOOL, "solve", model, *methods, "--repeat", "1"]
+        return subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=stderr)
+
+    def test_terminal(self):
+        leader, follower = pty.openpty()
+        process = self.solve(follower)
+        os.close(follower)
+        shown = b""
+        while True:
+            try:
+                part = os.read(leader, 10000)
+            except OSError:  # all was read and nothing has the other end open
+                break
+            if not part:
+                break
+            shown += part
+        os.close(leader)
+        self.assertEqual(process.wait(60), 0)
+        self.assertRegex(shown, rb"\rsolve: \d+ s")
+        self.assertTrue(shown.endswith(b"\r\x1b[K"), shown)
+
+    def test_no_terminal(self):
+        process = self.solve(subprocess.PIPE)
+        self.assertEqual(process.communicate(timeout=60)[1], b"")
+        self.assertEqual(process.returncode, 0)
 
 
 if __name__ == "__main__":

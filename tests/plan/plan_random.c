@@ -87,6 +87,40 @@ gw_plan_cost random_cost(plan_random *random, int style, int kind, int64_t elems
 
 static const gw_plan_cost zero_cost = {GW_PLAN_COST_AFFINE, 0, 0, 0, 0, NULL, NULL};
 
+/* The parts of a method that plain sending does not have: owner's step, host copies, further decodes. */
+static void random_extras(plan_random *random, int style, int64_t scale, random_problem *out, uint32_t m)
+{
+    gw_plan_method *method = &out->methods[m];
+    if (random_between(random, 0, 1)) {
+        method->host = random_cost(random, style, GW_PLAN_COST_AFFINE, scale, NULL, NULL);
+    }
+    if (random_between(random, 0, 3) == 0) {
+        method->dec_more = random_cost(random, style, GW_PLAN_COST_AFFINE, scale, NULL, NULL);
+    }
+    if (random_between(random, 0, 2) == 0) {
+        method->owner_count = (uint32_t)random_between(random, 1, 6);
+        method->sum = random_cost(random, style, (int)random_between(random, 0, 3), scale, out->table_x[m][3],
+                                  out->table_y[m][3]);
+        method->gather = random_cost(random, style, (int)random_between(random, 0, 3), scale,
+                                     out->table_x[m][4], out->table_y[m][4]);
+    }
+}
+
+/* A bound somewhere between the least and the largest error. */
+static void random_errors(plan_random *random, random_problem *out)
+{
+    gw_plan_problem *problem = &out->problem;
+    int64_t most = 0;
+    for (uint32_t m = 1; m < problem->method_count; m++) {
+        out->methods[m].error = random_between(random, 0, 5);
+    }
+    for (uint32_t i = 0; i < problem->tensor_count; i++) {
+        out->tensors[i].forbidden = 0;
+        most += 5 * out->tensors[i].elems;
+    }
+    problem->error_max = 1 + random_between(random, 0, most);
+}
+
 void random_problem_make(plan_random *random, random_shape shape, uint32_t tensor_count, random_problem *out)
 {
     memset(out, 0, sizeof *out);
@@ -133,9 +167,12 @@ void random_problem_make(plan_random *random, random_shape shape, uint32_t tenso
         method->dec = has_decode ? random_cost(random, style, dec_kind, elems_scale, out->table_x[m][2],
                                                out->table_y[m][2])
                                  : zero_cost;
-        method->enc_device = any && random_between(random, 0, 3) == 0 ? GW_PLAN_CPU : GW_PLAN_GPU;
+        method->device = any && random_between(random, 0, 3) == 0 ? GW_PLAN_CPU : GW_PLAN_GPU;
         if (shape == SHAPE_JOINT && random_between(random, 0, 2) == 0) {
             method->enc = zero_cost;
+        }
+        if (any) {
+            random_extras(random, style, elems_scale, out, m);
         }
     }
     if (shape == SHAPE_JOINT && random_between(random, 0, 3) == 0) {
@@ -150,5 +187,7 @@ void random_problem_make(plan_random *random, random_shape shape, uint32_t tenso
             largest = out->tensors[i].elems > largest ? out->tensors[i].elems : largest;
         }
         problem->group_elems_max = random_between(random, 0, 1) ? 0 : largest * random_between(random, 1, 4);
+    } else if (shape == SHAPE_JOINT && random_between(random, 0, 1)) {
+        random_errors(random, out);
     }
 }

@@ -11,6 +11,7 @@
 #define RANDOM_TENSORS_MAX 24
 #define RANDOM_METHODS_MAX 4
 #define RANDOM_TABLE_MAX   5
+#define RANDOM_CURVES      5 /* of a method that can be tables */
 
 typedef struct plan_random {
     uint64_t state;
@@ -21,8 +22,8 @@ typedef struct random_problem {
     gw_plan_problem problem;
     gw_plan_tensor tensors[RANDOM_TENSORS_MAX];
     gw_plan_method methods[RANDOM_METHODS_MAX];
-    int64_t table_x[RANDOM_METHODS_MAX][3][RANDOM_TABLE_MAX];
-    gw_plan_tick table_y[RANDOM_METHODS_MAX][3][RANDOM_TABLE_MAX];
+    int64_t table_x[RANDOM_METHODS_MAX][RANDOM_CURVES][RANDOM_TABLE_MAX];
+    gw_plan_tick table_y[RANDOM_METHODS_MAX][RANDOM_CURVES][RANDOM_TABLE_MAX];
 } random_problem;
 
 uint64_t random_next(plan_random *random);
@@ -36,8 +37,8 @@ typedef enum random_shape {
     SHAPE_MAXLIN_DECODE,
     SHAPE_HINGE,
     SHAPE_HINGE_DECODE,
-    SHAPE_ANY,   /* one method, any curves, either decode rule, CPU encode possible */
-    SHAPE_JOINT, /* 2 to 3 methods of any kind, forbidden methods, memory cap */
+    SHAPE_ANY,   /* one method, any curves, either decode rule, CPU and owner's step possible */
+    SHAPE_JOINT, /* 2 to 3 methods of any kind, forbidden methods, memory cap, bound of the error */
     SHAPE_COUNT
 } random_shape;
 

@@ -28,7 +28,12 @@ static gw_plan_cost affine(gw_plan_tick a, gw_plan_tick b)
 
 static gw_plan_method method_of(gw_plan_cost enc, gw_plan_cost net, gw_plan_cost dec)
 {
-    gw_plan_method method = {"m", enc, net, dec, GW_PLAN_GPU};
+    gw_plan_method method;
+    memset(&method, 0, sizeof method);
+    method.name = "m";
+    method.enc = enc;
+    method.net = net;
+    method.dec = dec;
     return method;
 }
 
@@ -182,7 +187,7 @@ static void refusals(void **state)
     (void)state;
     gw_plan_tensor tensors[2] = {{"a", 10, 5, 0}, {"b", 10, 5, 0}};
     gw_plan_method method = method_of(affine(1, 1), affine(1, 1), affine(0, 0));
-    gw_plan_problem good = {tensors, 2, &method, 1, GW_PLAN_DECODE_SERIAL, 0};
+    gw_plan_problem good = {tensors, 2, &method, 1, GW_PLAN_DECODE_SERIAL, 0, 0};
     gw_plan_fault fault = {"", 9};
     gw_plan_cert cert;
     assert_int_equal(gw_plan_problem_check(&good, &fault), GW_OK);
@@ -260,7 +265,7 @@ static void edges(void **state)
         tensors[i] = (gw_plan_tensor){NULL, i % 3 == 0 ? 0 : i, i % 5 == 0 ? 0 : 7, 0};
     }
     gw_plan_method method = method_of(affine(0, 0), affine(0, 2), affine(0, 0));
-    gw_plan_problem p = {tensors, 1, &method, 1, GW_PLAN_DECODE_SERIAL, 0};
+    gw_plan_problem p = {tensors, 1, &method, 1, GW_PLAN_DECODE_SERIAL, 0, 0};
     assert_int_equal(solve(&p, GW_PLAN_AUTO, &a), GW_OK);
     assert_true(a.proven && a.makespan == 0);
     p.tensor_count = 200;
@@ -270,7 +275,7 @@ static void edges(void **state)
     /* a pinned tensor and a memory cap are respected */
     gw_plan_method two[2] = {method_of(affine(0, 0), affine(1, 9), affine(0, 0)),
                              method_of(affine(5, 1), affine(1, 1), affine(2, 0))};
-    gw_plan_problem q = {tensors, 12, two, 2, GW_PLAN_DECODE_SERIAL, 30};
+    gw_plan_problem q = {tensors, 12, two, 2, GW_PLAN_DECODE_SERIAL, 30, 0};
     tensors[5].forbidden = 2;
     tensors[7].forbidden = 1;
     assert_int_equal(solve(&q, GW_PLAN_AUTO, &a), GW_OK);
@@ -295,7 +300,7 @@ static void solvers_agree(void **state)
         gw_plan_method method = method_of(
             affine(random_between(&random, 0, ties ? 4 : 300 * US), ties ? 1 : 90000),
             affine(random_between(&random, 0, ties ? 9 : 200 * US), ties ? 2 : 150000), affine(0, 0));
-        gw_plan_problem p = {tensors, n, &method, 1, GW_PLAN_DECODE_SERIAL, 0};
+        gw_plan_problem p = {tensors, n, &method, 1, GW_PLAN_DECODE_SERIAL, 0, 0};
         gw_plan_cert a, b, c;
         assert_int_equal(solve(&p, GW_PLAN_FUSE_AFFINE, &a), GW_OK);
         assert_int_equal(solve(&p, GW_PLAN_FUSE_AFFINE_N2, &b), GW_OK);
@@ -395,7 +400,7 @@ static void mgwfbp_merges(void **state)
     }
     for (int slow = 0; slow < 2; slow++) { /* 100 backprop and 1000 slow encoding a tensor, startup 250 */
         gw_plan_method method = method_of(affine(0, slow), affine(250, 0), affine(0, 0));
-        gw_plan_problem p = {tensors, 10, &method, 1, GW_PLAN_DECODE_SERIAL, 0};
+        gw_plan_problem p = {tensors, 10, &method, 1, GW_PLAN_DECODE_SERIAL, 0, 0};
         gw_plan plan = {groups, 10, 0};
         gw_plan_cert cert;
         const gw_plan_solver solver = {.algorithm = GW_PLAN_MGWFBP};
@@ -410,7 +415,7 @@ static void mgwfbp_merges(void **state)
 static void bytecomp_lemma_1(void **state)
 {
     (void)state;
-    const gw_plan_vector vectors[2] = {{1, 0, 5, 0, 0}, {0, 3, 5, 0, 1}};
+    const gw_plan_vector vectors[2] = {{1, 0, 5, 0, 0, 0}, {0, 3, 5, 0, 0, 1}};
     const gw_plan_tick bwd[2] = {1, 1};
     const uint32_t classes[2] = {0, 0};
     const uint32_t class_first[2] = {0, 2};
@@ -434,6 +439,8 @@ static void bytecomp_lemma_1(void **state)
             jobs[i].stages[0].resource = on_cpu ? GW_PLAN_ON_CPU : GW_PLAN_ON_GPU;
             jobs[i].stages[1].duration = 5;
             jobs[i].stages[1].resource = GW_PLAN_ON_INTER;
+            jobs[i].stages[0].kind = GW_PLAN_SPAN_ENCODE;
+            jobs[i].stages[1].kind = GW_PLAN_SPAN_NETWORK;
         }
         const gw_plan_run run = {jobs, 2, GW_PLAN_LEVEL_EVENT, GW_PLAN_DECODE_SERIAL, 0};
         assert_int_equal(gw_plan_timeline(&run, NULL, &makespan, &space), GW_OK);
@@ -493,13 +500,30 @@ static void option_counts(void **state)
     assert_int_equal(gw_plan_options_list(64, UINT32_MAX, NULL, 0, &count), GW_ERR_ARG);
 }
 
+/* A byte an element; on the GPU 1 tick an element to encode and decode, on the CPU 2. */
+static gw_plan_codec simple_codec(void)
+{
+    gw_plan_codec codec;
+    memset(&codec, 0, sizeof codec);
+    codec.name = "c";
+    for (int device = 0; device < 2; device++) {
+        codec.enc[device] = affine(0, device + 1);
+        codec.dec[device] = affine(0, device + 1);
+        codec.sum[device] = affine(0, device + 1);
+    }
+    codec.payload_num = 1;
+    codec.payload_den = 1;
+    codec.collectives = 31;
+    codec.devices = 3;
+    return codec;
+}
+
 /* Hand-priced options: 2 machines of 2 GPUs, 8 elements, alpha 0, 1024 ticks per KiB = 1 tick a byte. */
 static void option_prices(void **state)
 {
     (void)state;
-    gw_plan_codec codec = {"c", {affine(0, 1), affine(0, 2)}, {affine(0, 1), affine(0, 2)}, 0, 0, 1, 1, 15,
-                           3};
-    gw_plan_cluster cluster = {2, 2, {0, 1024}, {0, 1024}, 0};
+    gw_plan_codec codec = simple_codec();
+    gw_plan_cluster cluster = {2, 2, {0, 1024}, {0, 1024}, 0, {0, 0}};
     gw_plan_job job;
     gw_plan_option dense = {3, 0, {GW_PLAN_OP_INTRA_RS, GW_PLAN_OP_INTER_ALLREDUCE, GW_PLAN_OP_INTRA_AG}};
     assert_int_equal(gw_plan_option_price(&dense, &codec, &cluster, 8, &job), GW_OK);
@@ -531,9 +555,8 @@ static void option_prices(void **state)
 static void option_without_a_codec(void **state)
 {
     (void)state;
-    gw_plan_codec codec = {"c", {affine(0, 1), affine(0, 2)}, {affine(0, 1), affine(0, 2)}, 0, 0, 1, 1, 15,
-                           3};
-    const gw_plan_cluster cluster = {2, 2, {0, 1024}, {0, 1024}, 0};
+    gw_plan_codec codec = simple_codec();
+    const gw_plan_cluster cluster = {2, 2, {0, 1024}, {0, 1024}, 0, {0, 0}};
     for (int op = 0; op < GW_PLAN_OP_COUNT; op++) {
         const gw_plan_option option = {1, 0, {(uint8_t)op}};
         const int compressed = op == GW_PLAN_OP_FLAT_A2A || op == GW_PLAN_OP_FLAT_GATHER ||
@@ -568,11 +591,11 @@ static void bytecomp_gaps(void **state)
         const uint8_t candidate[6] = {1, 1, 0, 1, 1, 0};
         for (uint32_t c = 0; c < 2; c++) { /* dense, GPU, CPU */
             gw_plan_tick net = random_between(&random, 4, 12);
-            vectors[3 * c] = (gw_plan_vector){0, 0, net, 0, 0};
-            vectors[3 * c + 1] =
-                (gw_plan_vector){random_between(&random, 1, 4), 0, net / 3, random_between(&random, 0, 2), 1};
+            vectors[3 * c] = (gw_plan_vector){0, 0, net, 0, 0, 0};
+            vectors[3 * c + 1] = (gw_plan_vector){random_between(&random, 1, 4), 0, net / 3,
+                                                  random_between(&random, 0, 2), 0, 1};
             vectors[3 * c + 2] =
-                (gw_plan_vector){0, random_between(&random, 1, 9), net / 3, vectors[3 * c + 1].tail, 2};
+                (gw_plan_vector){0, random_between(&random, 1, 9), net / 3, 0, vectors[3 * c + 1].tail, 2};
         }
         for (uint32_t t = 0; t < 6; t++) {
             bwd[t] = random_between(&random, 0, 5);
@@ -639,12 +662,17 @@ static void bytecomp_skips_no_gain(void **state)
         int64_t longest = random_between(&random, 1, 12); /* of a decode: sometimes more than the network */
         for (uint32_t v = 0; v < 8; v++) {
             vectors[v] =
-                (gw_plan_vector){random_between(&random, 0, 4), random_between(&random, 0, 2) * 3,
-                                 random_between(&random, 0, 9), random_between(&random, 0, longest), v};
+                (gw_plan_vector){random_between(&random, 0, 4),       random_between(&random, 0, 2) * 3,
+                                 random_between(&random, 0, 9),       0,
+                                 random_between(&random, 0, longest), v};
+            if (random_between(&random, 0, 1) == 0) { /* on the GPU */
+                vectors[v].tail = vectors[v].tail_cpu;
+                vectors[v].tail_cpu = 0;
+            }
             candidate[v] = random_between(&random, 0, 3) != 0;
         }
-        vectors[0] = (gw_plan_vector){0, 0, random_between(&random, 0, 12), 0, 0};
-        vectors[4] = (gw_plan_vector){0, 0, random_between(&random, 0, 12), 0, 4};
+        vectors[0] = (gw_plan_vector){0, 0, random_between(&random, 0, 12), 0, 0, 0};
+        vectors[4] = (gw_plan_vector){0, 0, random_between(&random, 0, 12), 0, 0, 4};
         int any_start = random_between(&random, 0, 2) == 0;
         for (uint32_t t = 0; t < 7; t++) {
             bwd[t] = random_between(&random, 0, 6);
@@ -669,6 +697,210 @@ static void bytecomp_skips_no_gain(void **state)
     print_message("bytecomp: %llu plans evaluated\n", (unsigned long long)evaluated);
 }
 
+/* ---- methods from codecs ---- */
+
+static gw_plan_tick net_of(const gw_plan_codec *codec, const gw_plan_cluster *cluster, uint32_t collective,
+                           int64_t elems)
+{
+    gw_plan_method method;
+    assert_int_equal(gw_plan_method_make(codec, cluster, collective, GW_PLAN_GPU, &method), GW_OK);
+    return gw_plan_cost_eval(&method.net, elems) +
+           (method.owner_count > 0 ? gw_plan_cost_eval(&method.gather, elems) : 0);
+}
+
+/* The k GPUs of a machine share its link, and the owner's step is part of A2A_AG: the time was that of one
+ * collective of 2 (r - 1) / r payloads, whatever k was. 1 tick a byte, 1 byte an element. */
+static void method_networks(void **state)
+{
+    (void)state;
+    gw_plan_codec codec = simple_codec();
+    const gw_plan_cluster machines = {8, 4, {0, 1024}, {5, 1024}, 0, {0, 0}};
+    const gw_plan_cluster flat = {1, 32, {5, 1024}, {5, 1024}, 0, {0, 0}};
+    assert_int_equal(net_of(&codec, &machines, GW_PLAN_ALLREDUCE, 3200), 5 + 6400); /* 62/32 a slope: 2 */
+    assert_int_equal(net_of(&codec, &machines, GW_PLAN_ALLGATHER, 3200), 5 + 31 * 3200);
+    codec.payload_num = 32;
+    /* all-to-all 4 * 7/8 of a payload of 32 bytes, all-gather 31/32; two startups */
+    assert_int_equal(net_of(&codec, &machines, GW_PLAN_A2A_AG, 100), 10 + 100 * 112 + 100 * 31);
+    assert_int_equal(net_of(&codec, &flat, GW_PLAN_A2A_AG, 100), 10 + 100 * 31 + 100 * 31);
+    /* the same bytes as the option's steps */
+    const gw_plan_option option = {5,
+                                   2,
+                                   {GW_PLAN_OP_COMP_GPU, GW_PLAN_OP_FLAT_A2A, GW_PLAN_OP_DEC_GPU,
+                                    GW_PLAN_OP_COMP_GPU, GW_PLAN_OP_FLAT_AG}};
+    gw_plan_job job;
+    assert_int_equal(gw_plan_option_price(&option, &codec, &machines, 3200, &job), GW_OK);
+    assert_int_equal(job.stages[1].duration, 5 + 3200 * 112);
+    codec.rounds = 2; /* norms, then lanes */
+    assert_int_equal(net_of(&codec, &machines, GW_PLAN_ALLREDUCE, 100), 10 + 100 * 62);
+    gw_plan_method method;
+    for (uint32_t alone = GW_PLAN_ALLTOALL; alone <= GW_PLAN_GATHER; alone *= 2) {
+        assert_int_equal(gw_plan_method_make(&codec, &machines, alone, GW_PLAN_GPU, &method), GW_ERR_OPTION);
+    }
+    /* further contributions cost the decoder of an all-gather */
+    codec.dec_peer_kib = 1024;
+    assert_int_equal(gw_plan_method_make(&codec, &machines, GW_PLAN_ALLGATHER, GW_PLAN_GPU, &method), GW_OK);
+    assert_int_equal(gw_plan_cost_eval(&method.dec_more, 10), 31 * 320);
+}
+
+/* A codec on the CPU occupies the CPU before and after the network and pays for copies; its decodes do not
+ * wait for the end of backprop. They were priced as if the GPU made them. */
+static void methods_on_the_cpu(void **state)
+{
+    (void)state;
+    const gw_plan_codec codec = simple_codec();
+    const gw_plan_cluster cluster = {2, 1, {0, 1024}, {0, 1024}, 0, {3, 1024}};
+    gw_plan_method method;
+    assert_int_equal(gw_plan_method_make(&codec, &cluster, GW_PLAN_A2A_AG, GW_PLAN_CPU, &method), GW_OK);
+    const gw_plan_tensor tensors[2] = {{NULL, 10, 5, 0}, {NULL, 10, 500, 0}};
+    const gw_plan_problem problem = {tensors, 2, &method, 1, GW_PLAN_DECODE_SERIAL, 0, 0};
+    gw_plan_group groups[2] = {{0, 1, 0}, {1, 1, 0}};
+    const gw_plan plan = {groups, 2, 2};
+    /* copy 3 + 40, encode 20; all-to-all 10 (slope 1/2, rounded up), owner: sum 2 * 5 + encode 2 * 5,
+     * all-gather 10; decode 20, copy 43 */
+    gw_plan_tick makespan = 0;
+    assert_int_equal(gw_plan_eval(&problem, &plan, &makespan), GW_OK);
+    assert_int_equal(makespan, 505 + 63 + 10 + 20 + 10 + 63);
+    gw_plan_job jobs[2];
+    assert_int_equal(gw_plan_jobs(&problem, &plan, jobs, 2), GW_OK);
+    static const uint8_t expected[7][2] = {
+        {GW_PLAN_ON_CPU, GW_PLAN_SPAN_COPY},        {GW_PLAN_ON_CPU, GW_PLAN_SPAN_ENCODE},
+        {GW_PLAN_ON_INTER, GW_PLAN_SPAN_NETWORK},   {GW_PLAN_ON_CPU_SUM, GW_PLAN_SPAN_SUM},
+        {GW_PLAN_ON_INTER, GW_PLAN_SPAN_NETWORK},   {GW_PLAN_ON_CPU_DECODE, GW_PLAN_SPAN_DECODE},
+        {GW_PLAN_ON_CPU_DECODE, GW_PLAN_SPAN_COPY},
+    };
+    assert_int_equal(jobs[0].stage_count, 7);
+    for (int s = 0; s < 7; s++) {
+        assert_int_equal(jobs[0].stages[s].resource, expected[s][0]);
+        assert_int_equal(jobs[0].stages[s].kind, expected[s][1]);
+    }
+    gw_plan_vector v;
+    gw_plan_job_vector(&jobs[0], &v);
+    assert_true(v.gpu == 0 && v.cpu == 63 && v.net == 40 && v.tail == 0 && v.tail_cpu == 63);
+    /* an option on the CPU pays for the same copies */
+    const gw_plan_option option = {
+        3, 1, {GW_PLAN_OP_COMP_CPU, GW_PLAN_OP_FLAT_ALLGATHERC, GW_PLAN_OP_DEC_CPU}};
+    assert_int_equal(gw_plan_option_price(&option, &codec, &cluster, 10, &jobs[0]), GW_OK);
+    assert_int_equal(jobs[0].stage_count, 5);
+    assert_true(jobs[0].stages[0].kind == GW_PLAN_SPAN_COPY && jobs[0].stages[0].duration == 43);
+    assert_true(jobs[0].stages[4].kind == GW_PLAN_SPAN_COPY && jobs[0].stages[4].duration == 43);
+    assert_int_equal(jobs[0].stages[4].resource, GW_PLAN_ON_CPU_DECODE);
+}
+
+/* Where products left 64 bits, prices saturated and were then divided: they came out small and passed. */
+static void prices_beyond_64_bits(void **state)
+{
+    (void)state;
+    const int64_t most = GW_PLAN_TICK_MAX;
+    const gw_plan_cluster plain = {8, 4, {0, 1024}, {0, 1024}, 0, {0, 1024}};
+    const gw_plan_option option = {
+        3, 1, {GW_PLAN_OP_COMP_GPU, GW_PLAN_OP_FLAT_ALLGATHERC, GW_PLAN_OP_DEC_GPU}};
+    gw_plan_method method;
+    gw_plan_job job;
+    for (int which = 0; which < 8; which++) {
+        gw_plan_codec codec = simple_codec();
+        gw_plan_cluster cluster = plain;
+        int64_t elems = 1000;
+        gw_status made = GW_ERR_TICKS;
+        switch (which) {
+        case 0:
+            cluster.inter.beta_kib = most; /* fits, but not its products */
+            codec.payload_header = 1000;
+            break;
+        case 1:
+            cluster.inter.beta_kib = most + 1;
+            break;
+        case 2:
+            cluster.inter.alpha = INT64_MAX;
+            break;
+        case 3:
+            codec.payload_num = GW_PLAN_PAYLOAD_MAX;
+            elems = most;
+            made = GW_OK; /* the curve fits, its value for so many elements does not */
+            break;
+        case 4:
+            codec.payload_num = GW_PLAN_PAYLOAD_MAX + 1;
+            break;
+        case 5:
+            codec.dec_peer_kib = most;
+            made = GW_OK;
+            break;
+        case 6:
+            elems = INT64_MAX;
+            made = GW_OK;
+            break;
+        default:
+            cluster.flags = GW_PLAN_ALPHA_PER_STEP;
+            cluster.inter.alpha = most;
+            break;
+        }
+        const gw_status priced = gw_plan_option_price(&option, &codec, &cluster, elems, &job);
+        assert_int_equal(priced, GW_ERR_TICKS);
+        assert_int_equal(gw_plan_method_make(&codec, &cluster, GW_PLAN_ALLGATHER, GW_PLAN_GPU, &method),
+                         made);
+    }
+    /* num / den in lowest terms or not: 2^46 / 2^44 is 4 */
+    gw_plan_codec codec = simple_codec();
+    codec.payload_num = GW_PLAN_PAYLOAD_MAX;
+    codec.payload_den = GW_PLAN_PAYLOAD_MAX / 4;
+    gw_plan_method reduced;
+    assert_int_equal(gw_plan_method_make(&codec, &plain, GW_PLAN_ALLGATHER, GW_PLAN_GPU, &method), GW_OK);
+    assert_int_equal(gw_plan_option_price(&option, &codec, &plain, INT64_C(1) << 40, &job), GW_OK);
+    assert_true(job.stages[1].duration == (INT64_C(1) << 42) * 31);
+    codec.payload_num = 4;
+    codec.payload_den = 1;
+    assert_int_equal(gw_plan_method_make(&codec, &plain, GW_PLAN_ALLGATHER, GW_PLAN_GPU, &reduced), GW_OK);
+    assert_true(method.net.a == reduced.net.a && method.net.b == reduced.net.b);
+    /* times of a job add up to more than 64 bits */
+    gw_plan_vector v;
+    for (uint32_t s = 0; s < job.stage_count; s++) {
+        job.stages[s].duration = INT64_MAX;
+    }
+    gw_plan_job_vector(&job, &v);
+    assert_true(v.gpu == INT64_MAX && v.net == INT64_MAX && v.tail == INT64_MAX);
+}
+
+/* Coarse methods only as far as the bound of the error allows, and where they shorten the iteration most. */
+static void errors_are_bounded(void **state)
+{
+    (void)state;
+    const gw_plan_tensor tensors[3] = {{NULL, 10, 0, 0}, {NULL, 10, 0, 0}, {NULL, 5, 100, 0}};
+    gw_plan_method two[2] = {method_of(affine(0, 0), affine(0, 10), affine(0, 0)),
+                             method_of(affine(0, 0), affine(0, 1), affine(0, 0))};
+    two[1].error = 7;
+    gw_plan_problem problem = {tensors, 3, two, 2, GW_PLAN_DECODE_SERIAL, 0, 0};
+    const int64_t bounds[5] = {0, 1, 69, 70, 1000};
+    const gw_plan_tick expected[5] = {105, 250, 205, 160, 105};
+    for (int i = 0; i < 5; i++) {
+        gw_plan_group groups[3];
+        gw_plan plan = {groups, 3, 0};
+        gw_plan_cert cert;
+        problem.error_max = bounds[i];
+        const gw_plan_solver labels = {.algorithm = GW_PLAN_LABELS};
+        assert_int_equal(gw_plan_solve(&problem, &labels, &plan, &cert, &space), GW_OK);
+        int64_t error = 0;
+        for (uint32_t j = 0; j < plan.group_count; j++) {
+            for (uint32_t t = 0; t < groups[j].tensor_count; t++) {
+                error += two[groups[j].method].error * tensors[groups[j].first + t].elems;
+            }
+        }
+        assert_true(cert.proven && cert.makespan == expected[i]);
+        assert_true(bounds[i] == 0 || error <= bounds[i]);
+    }
+    const gw_plan_group coarse = {0, 3, 1};
+    const gw_plan plan = {(gw_plan_group *)(uintptr_t)&coarse, 1, 1};
+    gw_plan_tick makespan = 0;
+    problem.error_max = 174;
+    assert_int_equal(gw_plan_eval(&problem, &plan, &makespan), GW_ERR_PLAN);
+    problem.error_max = 175;
+    assert_int_equal(gw_plan_eval(&problem, &plan, &makespan), GW_OK);
+    two[0].error = 8;
+    problem.error_max = 174;
+    gw_plan_fault fault;
+    assert_int_equal(gw_plan_problem_check(&problem, &fault), GW_ERR_INFEASIBLE);
+    two[0].error = GW_PLAN_TICK_MAX;
+    assert_int_equal(gw_plan_problem_check(&problem, &fault), GW_ERR_TICKS);
+}
+
 /* ---- timelines ---- */
 
 static void random_jobs(plan_random *random, gw_plan_job *jobs, uint32_t n, int chain)
@@ -678,19 +910,20 @@ static void random_jobs(plan_random *random, gw_plan_job *jobs, uint32_t n, int 
         jobs[j].bwd = random_between(random, 0, 6);
         if (chain) { /* encode on the GPU, one network step, nothing after it */
             jobs[j].stage_count = 2;
-            jobs[j].stages[0] =
-                (gw_plan_stage){random_between(random, 0, 5), GW_PLAN_ON_GPU, 0, 0, GW_PLAN_OP_COUNT};
-            jobs[j].stages[1] =
-                (gw_plan_stage){random_between(random, 0, 8), GW_PLAN_ON_INTER, 1, 0, GW_PLAN_OP_COUNT};
+            jobs[j].stages[0] = (gw_plan_stage){random_between(random, 0, 5), GW_PLAN_ON_GPU, 0,
+                                                GW_PLAN_SPAN_ENCODE, GW_PLAN_OP_COUNT};
+            jobs[j].stages[1] = (gw_plan_stage){random_between(random, 0, 8), GW_PLAN_ON_INTER, 1,
+                                                GW_PLAN_SPAN_NETWORK, GW_PLAN_OP_COUNT};
             continue;
         }
         jobs[j].stage_count = (uint32_t)random_between(random, 1, 6);
         uint8_t queue = 0;
         for (uint32_t s = 0; s < jobs[j].stage_count; s++) {
-            uint8_t resource = (uint8_t)random_between(random, 0, 3);
+            uint8_t resource = (uint8_t)random_between(random, 0, GW_PLAN_RESOURCE_COUNT - 1);
+            uint8_t kind = resource >= GW_PLAN_ON_INTRA ? GW_PLAN_SPAN_NETWORK : GW_PLAN_SPAN_ENCODE;
             queue = (uint8_t)random_between(random, queue, 2);
             jobs[j].stages[s] =
-                (gw_plan_stage){random_between(random, 0, 6), resource, queue, 0, GW_PLAN_OP_COUNT};
+                (gw_plan_stage){random_between(random, 0, 6), resource, queue, kind, GW_PLAN_OP_COUNT};
         }
     }
 }
@@ -741,7 +974,8 @@ static void monotone_levels(void **state)
         uint32_t s = (uint32_t)random_between(&random, 0, (int64_t)jobs[j].stage_count - 1);
         if (random_between(&random, 0, 3) == 0) {
             jobs[j].bwd += 1;
-        } else if (jobs[j].stages[s].resource != GW_PLAN_ON_CPU || jobs[j].stages[s].duration > 0) {
+        } else if (jobs[j].stages[s].resource == GW_PLAN_ON_GPU ||
+                   jobs[j].stages[s].resource >= GW_PLAN_ON_INTRA || jobs[j].stages[s].duration > 0) {
             jobs[j].stages[s].duration += random_between(&random, 1, 3);
         }
         for (int level = 0; level < 2; level++) {
@@ -871,7 +1105,7 @@ static void bad_arguments(void **state)
     (void)state;
     gw_plan_tensor tensors[2] = {{NULL, INT64_MAX, 0, 0}, {NULL, 10, 0, 0}};
     gw_plan_method method = method_of(affine(1, 1), affine(1, 1), affine(0, 0));
-    gw_plan_problem p = {tensors, 2, &method, 1, GW_PLAN_DECODE_SERIAL, 0};
+    gw_plan_problem p = {tensors, 2, &method, 1, GW_PLAN_DECODE_SERIAL, 0, 0};
     gw_plan_group groups[2];
     gw_plan plan = {groups, 2, 0};
     gw_plan_bucket_rule rule = {0, 5, 5, 1};
@@ -885,9 +1119,9 @@ static void bad_arguments(void **state)
     assert_true(gw_plan_workspace_size(&p, GW_PLAN_AUTO) > 0);
     method.dec.kind = GW_PLAN_COST_TABLE; /* without rows */
     assert_true(gw_plan_workspace_size(&p, GW_PLAN_AUTO) == 0);
-    gw_plan_codec codec = {
-        "c", {affine(0, 1), affine(0, 2)}, {affine(0, 1), affine(0, 2)}, 0, 0, 1, 1, 15, UINT32_MAX};
-    gw_plan_cluster cluster = {2, 2, {0, 1024}, {0, 1024}, 0};
+    gw_plan_codec codec = simple_codec();
+    codec.devices = UINT32_MAX;
+    gw_plan_cluster cluster = {2, 2, {0, 1024}, {0, 1024}, 0, {0, 0}};
     assert_int_equal(gw_plan_method_make(&codec, &cluster, GW_PLAN_ALLGATHER, (gw_plan_device)2, &method),
                      GW_ERR_ARG);
     assert_int_equal(gw_plan_method_make(NULL, &cluster, GW_PLAN_ALLREDUCE, (gw_plan_device)7, &method),
@@ -901,7 +1135,7 @@ static void gap_of_any_size(void **state)
     gw_plan_tensor tensors[2] = {{NULL, 10, INT64_C(1) << 56, 2}, {NULL, 10, INT64_C(1) << 56, 1}};
     gw_plan_method two[2] = {method_of(affine(0, 0), affine(1, 9), affine(0, 0)),
                              method_of(affine(5, 1), affine(1, 1), affine(2, 0))};
-    gw_plan_problem p = {tensors, 2, two, 2, GW_PLAN_DECODE_SERIAL, 0};
+    gw_plan_problem p = {tensors, 2, two, 2, GW_PLAN_DECODE_SERIAL, 0, 0};
     gw_plan_group groups[2];
     gw_plan plan = {groups, 2, 0};
     gw_plan_cert cert;
@@ -927,9 +1161,16 @@ static void tree_options_are_the_callers(void **state)
         const uint32_t class_first[3] = {0, 4, 8};
         uint32_t choice[4];
         for (int v = 0; v < 8; v++) {
-            vectors[v] =
-                (gw_plan_vector){random_between(&random, 0, 9), random_between(&random, 0, 9) * (v % 2),
-                                 random_between(&random, 0, 9), random_between(&random, 0, 9), 5};
+            vectors[v] = (gw_plan_vector){random_between(&random, 0, 9),
+                                          random_between(&random, 0, 9) * (v % 2),
+                                          random_between(&random, 0, 9),
+                                          random_between(&random, 0, 9),
+                                          0,
+                                          5};
+            if (v % 3 == 0) {
+                vectors[v].tail_cpu = vectors[v].tail;
+                vectors[v].tail = 0;
+            }
         }
         for (int t = 0; t < 4; t++) {
             bwd[t] = random_between(&random, 0, 6);
@@ -963,6 +1204,10 @@ int main(void)
         cmocka_unit_test(option_counts),
         cmocka_unit_test(option_prices),
         cmocka_unit_test(option_without_a_codec),
+        cmocka_unit_test(method_networks),
+        cmocka_unit_test(methods_on_the_cpu),
+        cmocka_unit_test(prices_beyond_64_bits),
+        cmocka_unit_test(errors_are_bounded),
         cmocka_unit_test(bytecomp_gaps),
         cmocka_unit_test(bytecomp_skips_no_gain),
         cmocka_unit_test(event_equals_serial_on_chains),

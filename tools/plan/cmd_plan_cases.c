@@ -32,7 +32,7 @@ int plan_cmd_cases(int argc, char **argv)
                             0,       0};
     plan_parser_add(&parser, &cases, 1);
     plan_parser_add_output(&parser, NULL);
-    int code = plan_parser_run(&parser, argc, argv);
+    int code = plan_parser_run(&parser, argc, argv, &(const plan_parser_files){0, 0, "no file"});
     plan_library library;
     code = code == GW_CLI_OK ? plan_library_open(&library, path) : code;
     if (code != GW_CLI_OK) {

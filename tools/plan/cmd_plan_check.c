@@ -65,6 +65,8 @@ static int cut_params(const plan_model *params, const plan_kineto_collective **m
     return at == params->count;
 }
 
+#define WHAT_CHECK_TAKES "a plan, a recording and --params CSV"
+
 typedef struct check_args {
     plan_parser parser;
     const char *params_path;
@@ -98,9 +100,10 @@ static int parse(check_args *a, int argc, char **argv)
     };
     plan_parser_add(&a->parser, list, 2);
     plan_parser_add_output(&a->parser, NULL);
-    int code = plan_parser_run(&a->parser, argc, argv);
-    return code == GW_CLI_OK && (a->parser.file_count != 2 || a->params_path == NULL)
-               ? gw_cli_error(GW_CLI_USAGE, NULL, "plan check takes a plan, a recording and --params CSV")
+    const plan_parser_files files = {2, 2, WHAT_CHECK_TAKES};
+    int code = plan_parser_run(&a->parser, argc, argv, &files);
+    return code == GW_CLI_OK && a->params_path == NULL
+               ? gw_cli_error(GW_CLI_USAGE, NULL, "plan check takes " WHAT_CHECK_TAKES)
                : code;
 }
 

@@ -15,7 +15,8 @@ typedef struct compare_args {
     plan_parser parser;
     plan_case_args case_args;
     plan_limit_args limit_args;
-    const char *method, *svg;
+    plan_baseline_args baseline;
+    const char *svg;
 } compare_args;
 
 static int parse(compare_args *a, int argc, char **argv)
@@ -26,16 +27,11 @@ static int parse(compare_args *a, int argc, char **argv)
     plan_case_args_add(&a->parser, &a->case_args, 1);
     plan_limit_args_add(&a->parser, &a->limit_args);
     plan_parser_add_output(&a->parser, NULL);
-    const plan_arg list[] = {
-        {"method", "NAME", "Codec that baselines use for every group (default: the last)", PLAN_ARG_TEXT,
-         &a->method, 0, 0},
-        {"svg", "FILE", "Draw the timelines of three plans", PLAN_ARG_TEXT, &a->svg, 0, 0},
-    };
-    plan_parser_add(&a->parser, list, 2);
-    int code = plan_parser_run(&a->parser, argc, argv);
-    return code == GW_CLI_OK && a->parser.file_count == 0
-               ? gw_cli_error(GW_CLI_USAGE, NULL, "plan compare takes one or more models")
-               : code;
+    plan_baseline_args_add(&a->parser, &a->baseline, 0);
+    const plan_arg svg = {"svg", "FILE", "Draw the timelines of three plans", PLAN_ARG_TEXT, &a->svg, 0, 0};
+    plan_parser_add(&a->parser, &svg, 1);
+    return plan_parser_run(&a->parser, argc, argv,
+                           &(const plan_parser_files){1, PLAN_FILES_MAX, "one or more models"});
 }
 
 enum { CHART_LAYERWISE, CHART_DDP, CHART_OURS, CHART_ROWS };
@@ -85,7 +81,7 @@ static int compare_algorithm(comparison *x, const char *algorithm, json_t *rows)
 {
     plan_result result;
     const gw_plan_limits limits = plan_limits(&x->args->limit_args, 1000);
-    int code = plan_run(&x->o, algorithm, x->args->method, &limits, &result);
+    int code = plan_run(&x->o, algorithm, x->args->baseline.method, &limits, &result);
     if (code != GW_CLI_OK) {
         return code;
     }
@@ -115,9 +111,10 @@ static int compare_algorithm(comparison *x, const char *algorithm, json_t *rows)
 
 static int write_chart(const comparison *x)
 {
-    const plan_chart_row rows[CHART_ROWS] = {{"one message a tensor", &x->charted[CHART_LAYERWISE]},
-                                             {"PyTorch buckets (1 MiB, then 25 MiB)", &x->charted[CHART_DDP]},
-                                             {"gradwire plan", &x->charted[CHART_OURS]}};
+    const plan_chart_row rows[CHART_ROWS] = {
+        {"one message a tensor", &x->charted[CHART_LAYERWISE]},
+        {"PyTorch DDP (1 MiB, then 25 MiB), float32", &x->charted[CHART_DDP]},
+        {"gradwire plan", &x->charted[CHART_OURS]}};
     const int only_ours = x->o.c.kind == PLAN_TREE;
     return plan_chart_svg(only_ours ? rows + CHART_OURS : rows, only_ours ? 1 : CHART_ROWS, &x->o.c,
                           x->args->svg);
@@ -126,8 +123,9 @@ static int write_chart(const comparison *x)
 static int compare_model(const compare_args *a, const char *path, comparison *x, json_t *rows)
 {
     static const char *const fused[] = {
-        "auto",   "layerwise",  "one-group",  "ddp",        "horovod", "bucket-sweep",    "even",
-        "mgwfbp", "mergecomp2", "mergecomp3", "mergecomp4", "cupcake", "cupcake-literal", NULL};
+        "auto",       "ddp",          "layerwise", "one-group",       "ddp-buckets",
+        "horovod",    "bucket-sweep", "even",      "mgwfbp",          "mergecomp2",
+        "mergecomp3", "mergecomp4",   "cupcake",   "cupcake-literal", NULL};
     static const char *const trees[] = {"auto", "bytecomp", NULL};
     memset(x, 0, sizeof *x);
     x->args = a;

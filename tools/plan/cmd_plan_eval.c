@@ -13,6 +13,8 @@
 #include "plan_commands.h"
 #include "plan_file.h"
 
+#define WHAT_EVAL_TAKES "a plan, a model and a plan, or a model and --bucket-mib"
+
 typedef struct eval_args {
     plan_parser parser;
     plan_case_args case_args;
@@ -24,7 +26,7 @@ static int parse(eval_args *a, int argc, char **argv)
 {
     memset(a, 0, sizeof *a);
     a->bucket_mib = -1;
-    plan_parser_open(&a->parser, "eval", "MODEL [PLAN]",
+    plan_parser_open(&a->parser, "eval", "PLAN, or MODEL [PLAN]",
                      "Evaluates a plan file, or fixed buckets, at all levels.");
     plan_case_args_add(&a->parser, &a->case_args, 1);
     const plan_arg buckets[] = {
@@ -41,12 +43,7 @@ static int parse(eval_args *a, int argc, char **argv)
          0},
     };
     plan_parser_add(&a->parser, charts, 2);
-    int code = plan_parser_run(&a->parser, argc, argv);
-    const int files = a->parser.file_count;
-    return code == GW_CLI_OK && !(files == 2 || (files == 1 && a->bucket_mib > 0))
-               ? gw_cli_error(GW_CLI_USAGE, NULL,
-                              "plan eval takes a model and a plan, or a model and --bucket-mib")
-               : code;
+    return plan_parser_run(&a->parser, argc, argv, &(const plan_parser_files){1, 2, WHAT_EVAL_TAKES});
 }
 
 static int make_buckets(const eval_args *a, const plan_opened *o, gw_plan *plan)
@@ -69,11 +66,14 @@ static int make_buckets(const eval_args *a, const plan_opened *o, gw_plan *plan)
 /* The plan of the file or of the buckets as a result. */
 static int load(const eval_args *a, plan_opened *o, plan_result *result, double *claimed_us)
 {
-    const int from_file = a->parser.file_count == 2;
+    const int from_file = a->parser.file_count == 2 || (o->is_plan && a->bucket_mib < 0);
+    if (!from_file && a->bucket_mib < 0) {
+        return gw_cli_error(GW_CLI_USAGE, NULL, "plan eval takes " WHAT_EVAL_TAKES);
+    }
     gw_plan plan = {NULL, 0, 0};
     int code = plan_opened_prepare(o);
     if (code == GW_CLI_OK && from_file) {
-        code = plan_file_load(a->parser.files[1], o, &plan, claimed_us);
+        code = plan_file_load(a->parser.files[a->parser.file_count - 1], o, &plan, claimed_us);
     } else if (code == GW_CLI_OK) {
         code = o->c.kind == PLAN_TREE ? gw_cli_error(GW_CLI_USAGE, NULL, "option trees have no buckets")
                                       : make_buckets(a, o, &plan);

@@ -12,16 +12,14 @@
 static int parse(plan_explain_args *a, int argc, char **argv)
 {
     memset(a, 0, sizeof *a);
-    plan_parser_open(&a->parser, "explain", "MODEL", "Says in words why each group is cut where it is.");
+    plan_parser_open(&a->parser, "explain", "MODEL or PLAN",
+                     "Says in words why each group is cut where it is.");
     plan_case_args_add(&a->parser, &a->case_args, 0);
     plan_limit_args_add(&a->parser, &a->limit_args);
     const plan_arg algorithm = {"algorithm", "NAME", "As for plan solve", PLAN_ARG_TEXT, &a->algorithm, 0, 0};
     plan_parser_add(&a->parser, &algorithm, 1);
     plan_parser_add_output(&a->parser, NULL);
-    int code = plan_parser_run(&a->parser, argc, argv);
-    return code == GW_CLI_OK && a->parser.file_count != 1
-               ? gw_cli_error(GW_CLI_USAGE, NULL, "plan explain takes one model")
-               : code;
+    return plan_parser_run(&a->parser, argc, argv, &(const plan_parser_files){1, 1, "one model or one plan"});
 }
 
 int plan_cmd_explain(int argc, char **argv)
@@ -34,6 +32,9 @@ int plan_cmd_explain(int argc, char **argv)
     }
     if (code != GW_CLI_OK) {
         return code;
+    }
+    if (a.algorithm != NULL && strcmp(a.algorithm, "ddp") == 0) {
+        plan_case_fp32(&o.c); /* what that algorithm sends, and what alternatives are made of */
     }
     code = plan_opened_prepare(&o);
     if (code == GW_CLI_OK) {

@@ -23,28 +23,20 @@ typedef struct export_args {
     plan_parser parser;
     plan_case_args case_args;
     plan_limit_args limit_args;
-    const char *algorithm, *method;
+    plan_baseline_args baseline;
 } export_args;
 
 static int parse(export_args *a, int argc, char **argv)
 {
     memset(a, 0, sizeof *a);
-    plan_parser_open(&a->parser, "export", "MODEL [PLAN]",
+    plan_parser_open(&a->parser, "export", "PLAN, or MODEL [PLAN]",
                      "Writes PyTorch's bucket_cap_mb_list and checks that it cuts the same groups.");
     plan_case_args_add(&a->parser, &a->case_args, 0);
     plan_limit_args_add(&a->parser, &a->limit_args);
-    const plan_arg list[] = {
-        {"algorithm", "NAME", "As for plan solve", PLAN_ARG_TEXT, &a->algorithm, 0, 0},
-        {"method", "NAME", "Codec that baselines use for every group (default: the last)", PLAN_ARG_TEXT,
-         &a->method, 0, 0},
-    };
-    plan_parser_add(&a->parser, list, 2);
+    plan_baseline_args_add(&a->parser, &a->baseline, 1);
     plan_parser_add_output(&a->parser, "Write the list to FILE");
-    int code = plan_parser_run(&a->parser, argc, argv);
-    const int files = a->parser.file_count;
-    return code == GW_CLI_OK && files != 1 && files != 2
-               ? gw_cli_error(GW_CLI_USAGE, NULL, "plan export takes a model and, optionally, a plan")
-               : code;
+    return plan_parser_run(&a->parser, argc, argv,
+                           &(const plan_parser_files){1, 2, "a plan, or a model and, optionally, a plan"});
 }
 
 /* The plan of the file, or a new one; plan->groups is malloc'ed. */
@@ -54,14 +46,21 @@ static int get_plan(const export_args *a, plan_opened *o, gw_plan *plan)
     if (o->c.kind == PLAN_TREE) {
         return gw_cli_error(GW_CLI_USAGE, NULL, "option trees do not fuse; there are no buckets to export");
     }
-    if (a->parser.file_count == 2) {
+    if (a->parser.file_count == 2 || o->is_plan) {
         double claimed_us;
         int code = plan_opened_prepare(o);
-        return code == GW_CLI_OK ? plan_file_load(a->parser.files[1], o, plan, &claimed_us) : code;
+        return code == GW_CLI_OK
+                   ? plan_file_load(a->parser.files[a->parser.file_count - 1], o, plan, &claimed_us)
+                   : code;
     }
     plan_result result;
     const gw_plan_limits limits = plan_limits(&a->limit_args, 1000);
-    int code = plan_run(o, a->algorithm, a->method, &limits, &result);
+    if (a->baseline.algorithm != NULL && strcmp(a->baseline.algorithm, "ddp") == 0) {
+        plan_case_fp32(&o->c);
+    }
+    int code = plan_opened_prepare(o);
+    code =
+        code != GW_CLI_OK ? code : plan_run(o, a->baseline.algorithm, a->baseline.method, &limits, &result);
     if (code == GW_CLI_OK) {
         *plan = (gw_plan){result.fused, result.group_count, result.group_count};
         result.fused = NULL;
@@ -110,8 +109,29 @@ static uint32_t first_difference(const plan_model *model, const gw_plan *plan, c
     return count;
 }
 
-static int write_caps(const export_args *a, const double *caps, uint32_t count)
+/* What the hook of DDP needs for each bucket. */
+static json_t *groups_json(const plan_opened *o, const gw_plan *plan)
 {
+    json_t *groups = json_array();
+    for (uint32_t j = 0; j < plan->group_count; j++) {
+        const gw_plan_group *group = &plan->groups[j];
+        const gw_plan_method *method = &o->setup.methods[group->method];
+        json_t *entry = json_pack("{s:I,s:I,s:s,s:s,s:s}", "first", (json_int_t)group->first, "last",
+                                  (json_int_t)group->first + group->tensor_count - 1, "codec", method->name,
+                                  "algorithm", o->setup.algorithms[group->method], "device",
+                                  method->device == GW_PLAN_CPU ? "cpu" : "gpu");
+        json_t *options = plan_library_options(&o->library, method->name);
+        if (options != NULL) {
+            json_object_set(entry, "options", options);
+        }
+        json_array_append_new(groups, entry);
+    }
+    return groups;
+}
+
+static int write_caps(const export_args *a, const plan_opened *o, const gw_plan *plan, const double *caps)
+{
+    const uint32_t count = plan->group_count;
     if (a->parser.output == NULL && !a->parser.json) {
         printf("bucket_cap_mb_list=[");
         for (uint32_t j = 0; j < count; j++) {
@@ -124,9 +144,9 @@ static int write_caps(const export_args *a, const double *caps, uint32_t count)
     for (uint32_t j = 0; j < count; j++) {
         json_array_append_new(list, json_real(caps[j]));
     }
-    json_t *root = json_pack("{s:o,s:i,s:b,s:s}", "bucket_cap_mb_list", list, "buckets", (int)count,
-                             "pytorch_cuts_the_same_groups", 1, "order",
-                             "gradients in backprop order, float32, MB = 2^20 bytes");
+    json_t *root = json_pack("{s:o,s:o,s:i,s:b,s:s}", "bucket_cap_mb_list", list, "groups",
+                             groups_json(o, plan), "buckets", (int)count, "pytorch_cuts_the_same_groups", 1,
+                             "order", "gradients in backprop order, float32, MB = 2^20 bytes");
     return plan_json_write(root, a->parser.output != NULL ? a->parser.output : "-");
 }
 
@@ -151,7 +171,7 @@ int plan_cmd_export(int argc, char **argv)
         make_caps(&o.model, &plan, caps);
         const uint32_t wrong = first_difference(&o.model, &plan, caps);
         code = wrong == plan.group_count
-                   ? write_caps(&a, caps, plan.group_count)
+                   ? write_caps(&a, &o, &plan, caps)
                    : gw_cli_error(GW_CLI_BAD_DATA, o.path,
                                   "PyTorch would not cut the same groups (bucket %u: a tensor without "
                                   "elements at a cut, or equal sums, would move a boundary)",

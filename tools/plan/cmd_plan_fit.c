@@ -42,10 +42,8 @@ static int parse(fit_args *a, int argc, char **argv)
     a->points_args.max_size = TEXT_SOURCE_SIZE_MAX;
     plan_parser_add(&a->parser, list, 4);
     plan_parser_add_output(&a->parser, "Write the curve to FILE");
-    int code = plan_parser_run(&a->parser, argc, argv);
-    if (code == GW_CLI_OK && a->parser.file_count == 0) {
-        return gw_cli_error(GW_CLI_USAGE, NULL, "plan fit takes one or more files");
-    }
+    int code = plan_parser_run(&a->parser, argc, argv,
+                               &(const plan_parser_files){1, PLAN_FILES_MAX, "one or more files"});
     a->form = -1;
     for (int i = 0; a->form_name != NULL && i < 4; i++) {
         a->form = strcmp(a->form_name, forms[i]) == 0 ? i : a->form;

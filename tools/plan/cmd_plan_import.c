@@ -118,10 +118,7 @@ static int parse(import_args *a, int argc, char **argv)
     a->max_size = TEXT_SOURCE_SIZE_MAX;
     plan_parser_add(&a->parser, list, 4);
     plan_parser_add_output(&a->parser, "Write the model to FILE");
-    int code = plan_parser_run(&a->parser, argc, argv);
-    return code == GW_CLI_OK && a->parser.file_count != 1
-               ? gw_cli_error(GW_CLI_USAGE, NULL, "plan import takes one recording")
-               : code;
+    return plan_parser_run(&a->parser, argc, argv, &(const plan_parser_files){1, 1, "one recording"});
 }
 
 static int write_model(const import_state *x)

@@ -31,10 +31,7 @@ static int parse(options_args *a, int argc, char **argv)
     };
     plan_parser_add(&a->parser, list, sizeof list / sizeof list[0]);
     plan_parser_add_output(&a->parser, NULL);
-    int code = plan_parser_run(&a->parser, argc, argv);
-    return code == GW_CLI_OK && a->parser.file_count != 0
-               ? gw_cli_error(GW_CLI_USAGE, NULL, "plan options takes no file")
-               : code;
+    return plan_parser_run(&a->parser, argc, argv, &(const plan_parser_files){0, 0, "no file"});
 }
 
 static int parse_filter(const char *list, uint32_t *filter)

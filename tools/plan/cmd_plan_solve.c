@@ -16,7 +16,8 @@ typedef struct solve_args {
     plan_parser parser;
     plan_case_args case_args;
     plan_limit_args limit_args;
-    const char *algorithm, *method, *svg, *chrome;
+    plan_baseline_args baseline;
+    const char *svg, *chrome;
     int64_t repeat; /* 0: not given */
 } solve_args;
 
@@ -27,17 +28,17 @@ static int parse(solve_args *a, int argc, char **argv)
                      "Finds the schedule with the shortest iteration and proves how good it is.");
     plan_case_args_add(&a->parser, &a->case_args, 1);
     plan_limit_args_add(&a->parser, &a->limit_args);
-    const plan_arg list[] = {
-        {NULL, NULL, "Solving", PLAN_ARG_FLAG, NULL, 0, 0},
-        {"algorithm", "NAME",
-         "auto, labels, fuse-affine, brute, ddp, horovod, cupcake, ... (plan compare shows all)",
-         PLAN_ARG_TEXT, &a->algorithm, 0, 0},
-        {"method", "NAME", "Codec that baselines use for every group (default: the last)", PLAN_ARG_TEXT,
-         &a->method, 0, 0},
-        {"repeat", "N", "Solve N times and report the median time (default: up to 11 short solves)",
-         PLAN_ARG_WHOLE, &a->repeat, 1, 1000000},
-    };
-    plan_parser_add(&a->parser, list, sizeof list / sizeof list[0]);
+    const plan_arg title = {NULL, NULL, "Solving", PLAN_ARG_FLAG, NULL, 0, 0};
+    plan_parser_add(&a->parser, &title, 1);
+    plan_baseline_args_add(&a->parser, &a->baseline, 1);
+    const plan_arg repeat = {"repeat",
+                             "N",
+                             "Solve N times and report the median time (default: up to 11 short solves)",
+                             PLAN_ARG_WHOLE,
+                             &a->repeat,
+                             1,
+                             1000000};
+    plan_parser_add(&a->parser, &repeat, 1);
     plan_parser_add_output(&a->parser, "Write the plan to FILE");
     const plan_arg charts[] = {
         {"svg", "FILE", "Draw the timeline", PLAN_ARG_TEXT, &a->svg, 0, 0},
@@ -45,10 +46,7 @@ static int parse(solve_args *a, int argc, char **argv)
          0},
     };
     plan_parser_add(&a->parser, charts, 2);
-    int code = plan_parser_run(&a->parser, argc, argv);
-    return code == GW_CLI_OK && a->parser.file_count != 1
-               ? gw_cli_error(GW_CLI_USAGE, NULL, "plan solve takes one model")
-               : code;
+    return plan_parser_run(&a->parser, argc, argv, &(const plan_parser_files){1, 1, "one model"});
 }
 
 /* Solves --repeat times, or up to 11 times within 10 ms; the result has the median time. */
@@ -62,7 +60,7 @@ static int solve(const solve_args *a, const plan_opened *o, plan_result *result)
     int code = times != NULL ? GW_CLI_OK : gw_cli_error(GW_CLI_IO, NULL, "out of memory");
     while (code == GW_CLI_OK && solves < repeat_max && (a->repeat > 0 || spent_us < 10000)) {
         plan_result_free(result);
-        code = plan_run(o, a->algorithm, a->method, &limits, result);
+        code = plan_run(o, a->baseline.algorithm, a->baseline.method, &limits, result);
         times[solves++] = result->solve_us;
         spent_us += result->solve_us;
     }

@@ -53,11 +53,7 @@ static void change(plan_opened *o, sweep_axis axis, double value)
         *(cluster->nodes > 1 ? &cluster->nodes : &cluster->gpus) = (uint32_t)llround(value);
         break;
     case AXIS_RATIO:
-        for (uint32_t i = 0; i < o->library.codec_count; i++) {
-            gw_plan_codec *codec = &o->library.codecs[i].codec;
-            codec->payload_num = (int64_t)llround((double)codec->payload_num * 65536 * value);
-            codec->payload_den *= 65536;
-        }
+        o->library.payload_scale = value;
         break;
     case AXIS_BATCH:
     default:
@@ -75,12 +71,7 @@ static void forbid_compression(plan_case *c)
         c->comp_max = 0; /* the tree's options without compression */
         return;
     }
-    c->kind = PLAN_FUSION;
-    c->method_count = 1;
-    memcpy(c->method_names[0], "fp32", 5);
-    if (c->cluster.nodes > 1) { /* flat over all ranks */
-        c->cpu = 0;
-    }
+    plan_case_fp32(c);
 }
 
 /* Makespan and bound of the best plan of the changed case; dense: without compression. */
@@ -184,7 +175,7 @@ static int write_svg(const char *path, const sweep_point *points, size_t count, 
     high = high > low ? high : low + 1;
     static const char *const colors[3] = {"#6a9f74", "#9db8d9", "#c46d7b"};
     const char *const names[3] = {"best plan", "best plan without compression",
-                                  kind == PLAN_TREE ? "ByteComp" : "PyTorch buckets, last codec"};
+                                  kind == PLAN_TREE ? "ByteComp" : "PyTorch DDP, float32"};
     fprintf(out,
             "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 640 360\" font-family=\"sans-serif\" "
             "font-size=\"12\">\n<rect width=\"100%%\" height=\"100%%\" fill=\"#ffffff\"/>\n");
@@ -235,10 +226,7 @@ static int parse(sweep_args *a, int argc, char **argv)
     plan_parser_add_output(&a->parser, "Write the points as JSON to FILE");
     const plan_arg svg = {"svg", "FILE", "Draw the curve", PLAN_ARG_TEXT, &a->svg, 0, 0};
     plan_parser_add(&a->parser, &svg, 1);
-    int code = plan_parser_run(&a->parser, argc, argv);
-    return code == GW_CLI_OK && a->parser.file_count != 1
-               ? gw_cli_error(GW_CLI_USAGE, NULL, "plan sweep takes one model")
-               : code;
+    return plan_parser_run(&a->parser, argc, argv, &(const plan_parser_files){1, 1, "one model"});
 }
 
 /* Axis and range. */

@@ -22,16 +22,13 @@ typedef struct verify_args {
 static int parse(verify_args *a, int argc, char **argv)
 {
     memset(a, 0, sizeof *a);
-    plan_parser_open(&a->parser, "verify", "MODEL [PLAN]",
+    plan_parser_open(&a->parser, "verify", "PLAN, or MODEL [PLAN]",
                      "Re-evaluates a plan; for small models compares with all plans.");
     plan_case_args_add(&a->parser, &a->case_args, 0);
     plan_limit_args_add(&a->parser, &a->limit_args);
     plan_parser_add_output(&a->parser, NULL);
-    int code = plan_parser_run(&a->parser, argc, argv);
-    const int files = a->parser.file_count;
-    return code == GW_CLI_OK && files != 1 && files != 2
-               ? gw_cli_error(GW_CLI_USAGE, NULL, "plan verify takes a model and, optionally, a plan")
-               : code;
+    return plan_parser_run(&a->parser, argc, argv,
+                           &(const plan_parser_files){1, 2, "a plan, or a model and, optionally, a plan"});
 }
 
 /* Results of the checks, in ticks; -1: not done. */
@@ -173,7 +170,7 @@ int plan_cmd_verify(int argc, char **argv)
     if (code != GW_CLI_OK) {
         return code;
     }
-    f.plan_path = a.parser.file_count == 2 ? a.parser.files[1] : NULL;
+    f.plan_path = a.parser.file_count == 2 || o.is_plan ? a.parser.files[a.parser.file_count - 1] : NULL;
     const gw_plan_limits limits = plan_limits(&a.limit_args, 1000);
     code = plan_opened_prepare(&o);
     if (code == GW_CLI_OK) {

@@ -116,7 +116,7 @@ static error_t parse_key(int key, char *text, struct argp_state *state)
     return ARGP_ERR_UNKNOWN;
 }
 
-int plan_parser_run(plan_parser *parser, int argc, char **argv)
+int plan_parser_run(plan_parser *parser, int argc, char **argv, const plan_parser_files *files)
 {
     char name[64];
     (void)snprintf(name, sizeof name, "gradwire plan %s", parser->name);
@@ -125,7 +125,22 @@ int plan_parser_run(plan_parser *parser, int argc, char **argv)
     argv[0] = name;
     gw_cli_parse(&argp, argc, argv, 0, parser);
     argv[0] = saved;
-    return GW_CLI_OK;
+    return parser->file_count >= files->min && parser->file_count <= files->max
+               ? GW_CLI_OK
+               : gw_cli_error(GW_CLI_USAGE, NULL, "plan %s takes %s", parser->name, files->takes);
+}
+
+void plan_baseline_args_add(plan_parser *parser, plan_baseline_args *args, int with_algorithm)
+{
+    const plan_arg list[] = {
+        {"method", "NAME", "Codec that baselines but ddp use for every group (default: the last)",
+         PLAN_ARG_TEXT, &args->method, 0, 0},
+        {"algorithm", "NAME",
+         "auto, labels, fuse-affine, brute, ddp (in float32), ddp-buckets, horovod, cupcake, ... (plan "
+         "compare shows all)",
+         PLAN_ARG_TEXT, &args->algorithm, 0, 0},
+    };
+    plan_parser_add(parser, list, with_algorithm ? 2 : 1);
 }
 
 void plan_limit_args_add(plan_parser *parser, plan_limit_args *args)

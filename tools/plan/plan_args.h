@@ -59,9 +59,23 @@ void plan_parser_open(plan_parser *parser, const char *name, const char *files, 
 void plan_parser_add(plan_parser *parser, const plan_arg *args, size_t count);
 /* Adds the title "Output", --json and, if output_doc is not NULL, -o. */
 void plan_parser_add_output(plan_parser *parser, const char *output_doc);
+/* How many files a subcommand takes, and which, in words. */
+typedef struct plan_parser_files {
+    int min, max;
+    const char *takes;
+} plan_parser_files;
+
 /* Parses; argv[0] is the subcommand. Returns an exit code; argp itself ends the program for --help and bad
  * usage. */
-int plan_parser_run(plan_parser *parser, int argc, char **argv);
+int plan_parser_run(plan_parser *parser, int argc, char **argv, const plan_parser_files *files);
+
+/* How groups are found, and how baselines send them; NULL: not given. */
+typedef struct plan_baseline_args {
+    const char *method, *algorithm;
+} plan_baseline_args;
+
+/* with_algorithm: 0 leaves --algorithm out. */
+void plan_baseline_args_add(plan_parser *parser, plan_baseline_args *args, int with_algorithm);
 
 /* Limits of the searching solvers; negative: not given. */
 typedef struct plan_limit_args {

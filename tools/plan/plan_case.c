@@ -11,12 +11,31 @@
 
 #include "../cli_common.h"
 #include "plan_json.h"
+#include "plan_thc.h"
 
-static int parse_payload(const plan_place *place, json_t *payload, gw_plan_codec *codec)
+static int parse_payload(const plan_place *place, json_t *payload, plan_codec *out)
 {
+    static const char *const keys[] = {"header", "num", "den", NULL};
+    static const char *const keys_thc[] = {"kind", "bits", NULL};
+    gw_plan_codec *codec = &out->codec;
+    json_t *kind = json_object_get(payload, "kind");
+    if (kind != NULL) {
+        int64_t bits = 0; /* required */
+        if (!json_is_string(kind) || strcmp(json_string_value(kind), "thc") != 0) {
+            return plan_json_bad(place, "the \"kind\" of a payload can only be thc");
+        }
+        int known = plan_json_known(place, payload, keys_thc);
+        known = known == GW_CLI_OK ? plan_json_whole(place, payload, "bits", 1, 4, &bits) : known;
+        out->thc_bits = (unsigned)bits;
+        codec->payload_den = 1;
+        return known;
+    }
     codec->payload_num = -1; /* required */
     codec->payload_den = 1;
-    int code = plan_json_whole(place, payload, "header", 0, INT64_C(1) << 40, &codec->payload_header);
+    int code = plan_json_known(place, payload, keys);
+    if (code == GW_CLI_OK) {
+        code = plan_json_whole(place, payload, "header", 0, INT64_C(1) << 40, &codec->payload_header);
+    }
     if (code == GW_CLI_OK) {
         code = plan_json_whole(place, payload, "num", 0, INT64_C(1) << 30, &codec->payload_num);
     }
@@ -28,20 +47,21 @@ static int parse_payload(const plan_place *place, json_t *payload, gw_plan_codec
 
 static int parse_collectives(const plan_place *place, json_t *array, uint32_t *collectives)
 {
-    static const char *const names[4] = {"allreduce", "allgather", "alltoall", "gather"};
+    static const char *const names[5] = {"allreduce", "allgather", "alltoall", "gather", "a2a-ag"};
     size_t i;
     json_t *entry;
     json_array_foreach(array, i, entry)
     {
         int known = 0;
-        for (int bit = 0; bit < 4; bit++) {
+        for (int bit = 0; bit < 5; bit++) {
             if (json_is_string(entry) && strcmp(json_string_value(entry), names[bit]) == 0) {
                 *collectives |= 1u << bit;
                 known = 1;
             }
         }
         if (!known) {
-            return plan_json_bad(place, "\"collectives\" takes allreduce, allgather, alltoall and gather");
+            return plan_json_bad(place,
+                                 "\"collectives\" takes allreduce, allgather, a2a-ag, alltoall and gather");
         }
     }
     return *collectives != 0 ? GW_CLI_OK : plan_json_bad(place, "\"collectives\" is missing or empty");
@@ -64,12 +84,27 @@ static int parse_devices(const plan_place *place, json_t *object, gw_plan_codec 
             (void)snprintf(part, sizeof part, "%s, %s dec", place->where, devices[device]);
             code = plan_curve_parse(&inner, json_object_get(costs, "dec"), &codec->dec[device]);
         }
+        if (code == GW_CLI_OK && (codec->collectives & GW_PLAN_A2A_AG) != 0) {
+            (void)snprintf(part, sizeof part, "%s, %s sum", place->where, devices[device]);
+            code = plan_curve_parse(&inner, json_object_get(costs, "sum"), &codec->sum[device]);
+        }
         if (code != GW_CLI_OK) {
             return code;
         }
         codec->devices |= 1u << device;
     }
     return codec->devices != 0 ? GW_CLI_OK : plan_json_bad(place, "needs costs under \"gpu\" or \"cpu\"");
+}
+
+/* Rounded up, so that a bound stays a bound. */
+static int parse_error(const plan_place *place, json_t *error, gw_plan_codec *codec)
+{
+    const double value = error == NULL ? 0 : json_is_number(error) ? json_number_value(error) : -1;
+    if (!(value >= 0) || value > 0x1p20) {
+        return plan_json_bad(place, "\"error\" is not a number from 0 to 2^20");
+    }
+    codec->error = (int64_t)ceil(value / PLAN_ERROR_UNIT);
+    return GW_CLI_OK;
 }
 
 static int parse_codec(const char *path, size_t index, json_t *object, plan_codec *out)
@@ -84,8 +119,14 @@ static int parse_codec(const char *path, size_t index, json_t *object, plan_code
         return plan_json_bad(&place, "needs a \"name\" (not fp32) of less than 64 bytes");
     }
     memcpy(out->name, name, strlen(name) + 1);
+    out->source = json_incref(object);
     gw_plan_codec *codec = &out->codec;
-    int code = parse_payload(&place, json_object_get(object, "payload"), codec);
+    static const char *const keys[] = {
+        "name",  "payload", "decode_peer_us_per_kib", "collectives", "error", "gpu", "cpu", "options",
+        "about", NULL};
+    int code = plan_json_known(&place, object, keys);
+    code = code == GW_CLI_OK ? parse_payload(&place, json_object_get(object, "payload"), out) : code;
+    code = code == GW_CLI_OK ? parse_error(&place, json_object_get(object, "error"), codec) : code;
     if (code == GW_CLI_OK) {
         code = plan_json_ticks(&place, object, "decode_peer_us_per_kib", 0, &codec->dec_peer_kib);
     }
@@ -100,7 +141,9 @@ static void free_codec(plan_codec *codec)
     for (int device = 0; device < 2; device++) {
         plan_curve_free(&codec->codec.enc[device]);
         plan_curve_free(&codec->codec.dec[device]);
+        plan_curve_free(&codec->codec.sum[device]);
     }
+    json_decref(codec->source);
 }
 
 static int add_codecs(plan_library *library, const char *path, json_t *array)
@@ -139,6 +182,7 @@ static int add_codecs(plan_library *library, const char *path, json_t *array)
 int plan_library_open(plan_library *library, const char *path)
 {
     memset(library, 0, sizeof *library);
+    library->payload_scale = 1;
     const char *name = path != NULL ? path : "built-in cases";
     library->root = plan_json_load(name, path == NULL ? plan_cases_text : NULL);
     if (library->root == NULL) {
@@ -152,6 +196,17 @@ int plan_library_open(plan_library *library, const char *path)
         plan_library_close(library);
     }
     return result;
+}
+
+int plan_library_read(plan_library *library, const char *path, json_t *codecs)
+{
+    memset(library, 0, sizeof *library);
+    library->payload_scale = 1;
+    int code = add_codecs(library, path, codecs);
+    if (code != GW_CLI_OK) {
+        plan_library_close(library);
+    }
+    return code;
 }
 
 int plan_library_add_codecs(plan_library *library, const char *path)
@@ -176,27 +231,84 @@ void plan_library_close(plan_library *library)
     memset(library, 0, sizeof *library);
 }
 
-const gw_plan_codec *plan_library_find(const plan_library *library, const char *name)
+json_t *plan_library_options(const plan_library *library, const char *name)
 {
     for (uint32_t i = 0; i < library->codec_count; i++) {
         if (strcmp(library->codecs[i].name, name) == 0) {
-            return &library->codecs[i].codec;
+            return json_object_get(library->codecs[i].source, "options");
         }
     }
     return NULL;
 }
 
-static int parse_link(const plan_place *place, json_t *object, gw_plan_link *link)
+int plan_library_find(const plan_library *library, const char *name, uint64_t ranks, gw_plan_codec *codec)
 {
-    int code = plan_json_ticks(place, object, "latency_us", NAN, &link->alpha);
-    return code == GW_CLI_OK ? plan_json_ticks(place, object, "us_per_kib", NAN, &link->beta_kib) : code;
+    const plan_codec *found = NULL;
+    for (uint32_t i = 0; i < library->codec_count; i++) {
+        found = strcmp(library->codecs[i].name, name) == 0 ? &library->codecs[i] : found;
+    }
+    if (found == NULL) {
+        return gw_cli_error(GW_CLI_USAGE, NULL, "no codec \"%.60s\"", name);
+    }
+    *codec = found->codec;
+    int code = found->thc_bits > 0 ? plan_thc_payload(name, found->thc_bits, ranks, codec) : GW_CLI_OK;
+    if (code == GW_CLI_OK && library->payload_scale != 1) {
+        const double num = (double)codec->payload_num * 65536 * library->payload_scale;
+        codec->payload_den *= 65536;
+        if (!(num < (double)GW_PLAN_PAYLOAD_MAX) || codec->payload_den > GW_PLAN_PAYLOAD_MAX) {
+            return gw_cli_error(GW_CLI_USAGE, NULL, "%s: a payload %g times as large is too large", name,
+                                library->payload_scale);
+        }
+        codec->payload_num = (int64_t)llround(num);
+    }
+    return code;
 }
 
+double plan_us_per_kib(double gbit_per_s)
+{
+    return 1024 * 8 / (gbit_per_s * 1e3);
+}
+
+/* Startup, and time of 1024 bytes or the rate. */
+static int parse_link(const plan_place *place, json_t *object, gw_plan_link *link)
+{
+    json_t *rate = json_object_get(object, "gbit_per_s");
+    int code = plan_json_ticks(place, object, "latency_us", NAN, &link->alpha);
+    if (code != GW_CLI_OK || rate == NULL) {
+        return code == GW_CLI_OK ? plan_json_ticks(place, object, "us_per_kib", NAN, &link->beta_kib) : code;
+    }
+    if (json_object_get(object, "us_per_kib") != NULL) {
+        return plan_json_bad(place, "both us_per_kib and gbit_per_s are given; keep one");
+    }
+    if (!json_is_number(rate) || !(json_number_value(rate) > 0) ||
+        !plan_ticks_from_us(plan_us_per_kib(json_number_value(rate)), &link->beta_kib)) {
+        return plan_json_bad(place, "\"gbit_per_s\" is not positive, too small or no number");
+    }
+    return code;
+}
+
+/* A link of its own; missing: `fallback`, if there is one. */
+static int parse_member(const char *path, json_t *object, const char *key, const gw_plan_link *fallback,
+                        gw_plan_link *link)
+{
+    static const char *const keys[] = {"latency_us", "us_per_kib", "gbit_per_s", NULL};
+    char where[32];
+    const plan_place place = {path, where};
+    json_t *member = json_object_get(object, key);
+    (void)snprintf(where, sizeof where, "cluster %s", key);
+    if (member == NULL && fallback != NULL) {
+        *link = *fallback;
+        return GW_CLI_OK;
+    }
+    int code = plan_json_known(&place, member, keys);
+    return code == GW_CLI_OK ? parse_link(&place, member, link) : code;
+}
+
+/* The cluster of a file or of a case, which has more keys. */
 static int parse_cluster(const char *path, json_t *object, gw_plan_cluster *cluster)
 {
     const plan_place place = {path, "cluster"};
-    const plan_place place_intra = {path, "cluster intra"};
-    const plan_place place_inter = {path, "cluster inter"};
+    const gw_plan_link pcie3 = {10 * GW_PLAN_TICKS_PER_US, GW_PLAN_TICKS_PER_US / 1000 * 85};
     memset(cluster, 0, sizeof *cluster);
     int64_t nodes = 0; /* both are required */
     int64_t gpus = 0;
@@ -207,13 +319,12 @@ static int parse_cluster(const char *path, json_t *object, gw_plan_cluster *clus
         code = code == GW_CLI_OK ? parse_link(&place, object, &cluster->intra) : code;
         cluster->inter = cluster->intra;
     } else {
-        json_t *intra = json_object_get(object, "intra");
-        json_t *inter = json_object_get(object, "inter");
         code = plan_json_whole(&place, object, "nodes", 1, 65536, &nodes);
         code = code == GW_CLI_OK ? plan_json_whole(&place, object, "gpus", 1, 65536, &gpus) : code;
-        code = code == GW_CLI_OK ? parse_link(&place_intra, intra, &cluster->intra) : code;
-        code = code == GW_CLI_OK ? parse_link(&place_inter, inter, &cluster->inter) : code;
+        code = code == GW_CLI_OK ? parse_member(path, object, "intra", NULL, &cluster->intra) : code;
+        code = code == GW_CLI_OK ? parse_member(path, object, "inter", NULL, &cluster->inter) : code;
     }
+    code = code == GW_CLI_OK ? parse_member(path, object, "host", &pcie3, &cluster->host) : code;
     cluster->nodes = (uint32_t)nodes;
     cluster->gpus = (uint32_t)gpus;
     cluster->flags = json_is_true(json_object_get(object, "latency_per_step")) ? GW_PLAN_ALPHA_PER_STEP : 0;
@@ -227,7 +338,14 @@ int plan_cluster_read(const char *path, gw_plan_cluster *cluster)
     if (root == NULL) {
         return GW_CLI_BAD_DATA;
     }
-    int result = parse_cluster(path, root, cluster);
+    static const char *const keys[] = {"nodes",          "gpus", "intra", "inter", "latency_per_step",
+                                       "flat_uses_both", "host", "about", NULL};
+    static const char *const keys_flat[] = {
+        "ranks",          "latency_us", "us_per_kib", "gbit_per_s", "latency_per_step",
+        "flat_uses_both", "host",       "about",      NULL};
+    const plan_place place = {path, "cluster"};
+    int result = plan_json_known(&place, root, json_object_get(root, "ranks") != NULL ? keys_flat : keys);
+    result = result == GW_CLI_OK ? parse_cluster(path, root, cluster) : result;
     json_decref(root);
     return result;
 }
@@ -264,7 +382,7 @@ static int parse_methods(const plan_place *place, json_t *array, plan_case *out)
     return out->method_count > 0 ? GW_CLI_OK : plan_json_bad(place, "\"methods\" is missing or empty");
 }
 
-static int parse_case(const char *path, json_t *object, plan_case *out)
+int plan_case_read(const char *path, json_t *object, plan_case *out)
 {
     static const char *const kinds[3] = {"joint", "fusion", "tree"};
     static const char *const decodes[3] = {"serial", "parallel", "none"};
@@ -303,10 +421,18 @@ static int parse_case(const char *path, json_t *object, plan_case *out)
     return code == GW_CLI_OK ? parse_cluster(path, object, &out->cluster) : code;
 }
 
+void plan_case_fp32(plan_case *c)
+{
+    c->kind = PLAN_FUSION;
+    c->method_count = 1;
+    memcpy(c->method_names[0], "fp32", 5);
+    c->cpu = 0;
+}
+
 int plan_case_at(const plan_library *library, size_t index, plan_case *out, json_t **models)
 {
     json_t *object = json_array_get(json_object_get(library->root, "cases"), index);
-    if (object == NULL || parse_case("cases", object, out) != GW_CLI_OK) {
+    if (object == NULL || plan_case_read("cases", object, out) != GW_CLI_OK) {
         return 0;
     }
     if (models != NULL) {
@@ -323,7 +449,7 @@ int plan_case_find(const plan_library *library, const char *name, plan_case *out
     {
         const char *here = json_string_value(json_object_get(object, "name"));
         if (name == NULL || (here != NULL && strcmp(here, name) == 0)) {
-            return parse_case("cases", object, out);
+            return plan_case_read("cases", object, out);
         }
     }
     return name == NULL ? gw_cli_error(GW_CLI_BAD_DATA, NULL, "the cases file has no case")

@@ -19,6 +19,8 @@ typedef enum plan_kind { PLAN_JOINT, PLAN_FUSION, PLAN_TREE } plan_kind;
 
 typedef struct plan_codec {
     gw_plan_codec codec;
+    json_t *source;    /* the object of its file */
+    unsigned thc_bits; /* not 0: the payload depends on the number of ranks, plan_codec_at() */
     char name[PLAN_LABEL_SIZE];
 } plan_codec;
 
@@ -26,7 +28,8 @@ typedef struct plan_codec {
 typedef struct plan_library {
     plan_codec codecs[PLAN_CODECS_MAX];
     uint32_t codec_count;
-    json_t *root; /* cases file */
+    double payload_scale; /* of all codecs; sweeps change it */
+    json_t *root;         /* cases file */
 } plan_library;
 
 typedef struct plan_case {
@@ -40,6 +43,7 @@ typedef struct plan_case {
     int decode_none; /* leave decode costs out, as Cupcake and MergeComp do */
     int cpu;         /* encodes on the CPU are allowed */
     int64_t group_elems_max;
+    double error_max;  /* mean over all values; 0: no bound */
     uint32_t comp_max; /* tree: compressions an option may have */
 } plan_case;
 
@@ -48,18 +52,42 @@ extern const char plan_cases_text[];
 
 /* path NULL: the compiled-in file. Messages are printed; exit codes of cli_common.h. */
 int plan_library_open(plan_library *library, const char *path);
+/* Without a file: codecs of an array, no cases. */
+int plan_library_read(plan_library *library, const char *path, json_t *codecs);
 /* Adds or replaces codecs from a file with a "codecs" array. */
 int plan_library_add_codecs(plan_library *library, const char *path);
 void plan_library_close(plan_library *library);
-const gw_plan_codec *plan_library_find(const plan_library *library, const char *name);
+/* The "options" of a codec, for the program that runs the plan; borrowed, NULL: none. */
+json_t *plan_library_options(const plan_library *library, const char *name);
+/* The codec of that name as it is for so many ranks; its curves stay those of the library. Message printed,
+ * exit code. */
+int plan_library_find(const plan_library *library, const char *name, uint64_t ranks, gw_plan_codec *codec);
+
+/* A case from its object; path: for messages. */
+int plan_case_read(const char *path, json_t *object, plan_case *out);
+
+/* Leaves one way to send: float32, fused. */
+void plan_case_fp32(plan_case *c);
 
 /* name NULL: the first case. */
 int plan_case_find(const plan_library *library, const char *name, plan_case *out);
 /* Case number index; 0 when there is none. */
 int plan_case_at(const plan_library *library, size_t index, plan_case *out, json_t **models);
 
-/* Cluster file: {"nodes", "gpus", "intra": {"latency_us", "us_per_kib"}, "inter": {...}, "latency_per_step"}.
- */
+/* Errors of codecs are stored in units of 2^-30. */
+#define PLAN_ERROR_UNIT 0x1p-30
+
+/* GPUs of the case. */
+static inline uint64_t plan_case_ranks(const plan_case *c)
+{
+    return (uint64_t)c->cluster.nodes * c->cluster.gpus;
+}
+
+/* Time of 1024 bytes at a rate. */
+double plan_us_per_kib(double gbit_per_s);
+
+/* Cluster file: {"nodes", "gpus", "intra": LINK, "inter": LINK, "host": LINK, "latency_per_step"}, or
+ * {"ranks", link members, ...}. LINK: {"latency_us", "us_per_kib" or "gbit_per_s"}. */
 int plan_cluster_read(const char *path, gw_plan_cluster *cluster);
 
 #endif

@@ -13,7 +13,7 @@
 void plan_case_args_add(plan_parser *parser, plan_case_args *args, int with_level)
 {
     memset(args, 0, sizeof *args);
-    args->latency_us = args->us_per_kib = args->group_mib_max = -1;
+    args->latency_us = args->us_per_kib = args->gbit_per_s = args->group_mib_max = args->error_max = -1;
     args->ranks = args->comp_max = -1;
     const plan_arg list[] = {
         {NULL, NULL, "The case: what is planned", PLAN_ARG_FLAG, NULL, 0, 0},
@@ -31,6 +31,8 @@ void plan_case_args_add(plan_parser *parser, plan_case_args *args, int with_leve
         {"latency-us", "US", "Startup of a collective", PLAN_ARG_NUMBER, &args->latency_us, 0, 1e8},
         {"us-per-kib", "US", "Time of 1024 bytes through a rank's link", PLAN_ARG_NUMBER, &args->us_per_kib,
          0, 1e6},
+        {"gbit-per-s", "RATE", "The same as a rate in Gb/s: 8.192 / RATE us", PLAN_ARG_NUMBER,
+         &args->gbit_per_s, 1e-6, 1e9},
         {"ranks", "N", "GPUs on the flat network", PLAN_ARG_WHOLE, &args->ranks, 1, 65536},
         {"decode", "none|serial|parallel",
          "Decodes left out, in order on the GPU after backprop, or free in parallel", PLAN_ARG_TEXT,
@@ -38,6 +40,8 @@ void plan_case_args_add(plan_parser *parser, plan_case_args *args, int with_leve
         {"cpu", NULL, "Allow encoding (tree: any step) on the CPU", PLAN_ARG_FLAG, &args->cpu, 0, 0},
         {"comp-max", "N", "Tree: most compressions in one option", PLAN_ARG_WHOLE, &args->comp_max, 0, 12},
         {"group-mib-max", "MIB", "Largest fused buffer", PLAN_ARG_NUMBER, &args->group_mib_max, 1e-6, 1e9},
+        {"error-max", "E", "Bound of the codecs' \"error\", mean over all values", PLAN_ARG_NUMBER,
+         &args->error_max, 1e-9, 0x1p20},
         {"level", "serial|pipelined|event", "Level at which plans and charts are run", PLAN_ARG_TEXT,
          &args->level, 0, 0},
     };
@@ -115,6 +119,10 @@ static int override_choices(const plan_case_args *a, plan_case *c)
 static int override_links(const plan_case_args *a, gw_plan_cluster *cluster)
 {
     gw_plan_tick ticks;
+    if (a->us_per_kib >= 0 && a->gbit_per_s > 0) {
+        return gw_cli_error(GW_CLI_USAGE, NULL, "--us-per-kib and --gbit-per-s: keep one");
+    }
+    const double us_per_kib = a->gbit_per_s > 0 ? plan_us_per_kib(a->gbit_per_s) : a->us_per_kib;
     if (a->latency_us >= 0) {
         if (!plan_ticks_from_us(a->latency_us, &ticks)) {
             return gw_cli_error(GW_CLI_USAGE, NULL, "--latency-us is too long");
@@ -122,8 +130,8 @@ static int override_links(const plan_case_args *a, gw_plan_cluster *cluster)
         cluster->intra.alpha = ticks;
         cluster->inter.alpha = ticks;
     }
-    if (a->us_per_kib >= 0) {
-        if (!plan_ticks_from_us(a->us_per_kib, &ticks)) {
+    if (us_per_kib >= 0) {
+        if (!plan_ticks_from_us(us_per_kib, &ticks)) {
             return gw_cli_error(GW_CLI_USAGE, NULL, "--us-per-kib is too long");
         }
         cluster->inter.beta_kib = ticks;
@@ -145,10 +153,23 @@ static int override_case(const plan_case_args *a, plan_case *c)
     code = code == GW_CLI_OK ? override_links(a, &c->cluster) : code;
     c->cpu |= a->cpu;
     c->comp_max = a->comp_max >= 0 ? (uint32_t)a->comp_max : c->comp_max;
+    c->error_max = a->error_max > 0 ? a->error_max : c->error_max;
     if (a->group_mib_max > 0) { /* less than one element: 1, as 0 would mean no limit */
         c->group_elems_max = (int64_t)fmax(1, a->group_mib_max * (1 << 18));
     }
     return code;
+}
+
+int plan_case_args_apply(const plan_case_args *args, plan_library *library, plan_case *c)
+{
+    if (args->case_name != NULL || args->cases_path != NULL) {
+        return gw_cli_error(GW_CLI_USAGE, NULL, "a plan has its case; --case and --cases go with a model");
+    }
+    int code = GW_CLI_OK;
+    for (int i = 0; i < args->codec_paths.count && code == GW_CLI_OK; i++) {
+        code = plan_library_add_codecs(library, args->codec_paths.items[i]);
+    }
+    return code == GW_CLI_OK ? override_case(args, c) : code;
 }
 
 int plan_case_args_open(const plan_case_args *args, plan_library *library, plan_case *out)

@@ -12,13 +12,18 @@
 #include "../cli_common.h"
 #include "plan_output.h"
 
-static const char *const resource_names[GW_PLAN_RESOURCE_COUNT] = {"GPU", "CPU", "intra", "network"};
-static const char *const kind_names[4] = {"backprop", "encode", "network", "decode"};
-static const char *const kind_colors[4] = {"#9db8d9", "#e0a458", "#6a9f74", "#c46d7b"};
+enum { KINDS = GW_PLAN_SPAN_COPY + 1 };
+
+static const char *const resource_names[GW_PLAN_RESOURCE_COUNT] = {"GPU",        "CPU encode", "CPU sum",
+                                                                   "CPU decode", "intra",      "network"};
+static const char *const kind_names[KINDS] = {"backprop", "encode", "network", "decode", "sum", "host copy"};
+static const char *const kind_colors[KINDS] = {"#9db8d9", "#e0a458", "#6a9f74",
+                                               "#c46d7b", "#8d6fb0", "#8c8c8c"};
 
 #define CHART_WIDTH 900.0
 #define LEFT        84.0
 #define LANE        22.0
+#define GLYPH       6.5 /* widest letter of a label */
 
 static void text_escaped(FILE *out, const char *text)
 {
@@ -78,6 +83,21 @@ typedef struct drawing {
     double y;     /* top of what is drawn next */
 } drawing;
 
+/* The codec of a message on its bar, if it fits there. */
+static void draw_label(const drawing *chart, const gw_plan_span *span, const char *codec)
+{
+    const double width = (double)(span->end - span->start) * chart->scale;
+    if (codec[0] == '\0' || width < 6 + GLYPH * (double)strlen(codec)) {
+        return;
+    }
+    fprintf(chart->out,
+            "<text x=\"%.2f\" y=\"%.1f\" font-size=\"10\" fill=\"#ffffff\" text-anchor=\"middle\" "
+            "pointer-events=\"none\">",
+            LEFT + (double)span->start * chart->scale + width / 2, chart->y + 13);
+    text_escaped(chart->out, codec);
+    fprintf(chart->out, "</text>\n");
+}
+
 /* The bars of one resource; critical may be NULL. */
 static void draw_lane(const drawing *chart, const plan_result *result, const gw_plan_spans *spans,
                       int resource, const unsigned char *critical)
@@ -98,17 +118,36 @@ static void draw_lane(const drawing *chart, const plan_result *result, const gw_
         text_escaped(chart->out, result->groups[span->job].method);
         fprintf(chart->out, "), %.3f to %.3f ms</title></rect>\n", plan_us(span->start) / 1e3,
                 plan_us(span->end) / 1e3);
+        if (span->kind == GW_PLAN_SPAN_NETWORK) {
+            draw_label(chart, span, result->groups[span->job].codec);
+        }
     }
 }
 
-/* A title and one lane per resource that is used; GPU and network always. */
+/* Lanes of a row: the resources that are used; GPU and network always. */
+static unsigned used_lanes(const gw_plan_spans *spans)
+{
+    unsigned used = 1u << GW_PLAN_ON_GPU | 1u << GW_PLAN_ON_INTER;
+    for (size_t i = 0; i < spans->count; i++) {
+        used |= 1u << spans->items[i].resource;
+    }
+    return used;
+}
+
+static double row_height(const gw_plan_spans *spans)
+{
+    double height = 28;
+    for (unsigned used = used_lanes(spans); used != 0; used &= used - 1) {
+        height += LANE;
+    }
+    return height;
+}
+
+/* A title and the lanes. */
 static void draw_row(drawing *chart, const plan_chart_row *row, const gw_plan_spans *spans,
                      gw_plan_tick makespan)
 {
-    int used[GW_PLAN_RESOURCE_COUNT] = {1, 0, 0, 1};
-    for (size_t i = 0; i < spans->count; i++) {
-        used[spans->items[i].resource] = 1;
-    }
+    const unsigned used = used_lanes(spans);
     unsigned char *critical = calloc(spans->count + 1, 1);
     if (critical != NULL) {
         mark_critical(spans->items, spans->count, critical);
@@ -118,7 +157,7 @@ static void draw_row(drawing *chart, const plan_chart_row *row, const gw_plan_sp
     fprintf(chart->out, ": %.2f ms, %u messages</text>\n", plan_us(makespan) / 1e3, row->result->group_count);
     chart->y += 20;
     for (int r = 0; r < GW_PLAN_RESOURCE_COUNT; r++) {
-        if (!used[r]) {
+        if ((used >> r & 1u) == 0) {
             continue;
         }
         fprintf(chart->out, "<text x=\"4\" y=\"%.1f\">%s</text>\n", chart->y + 15, resource_names[r]);
@@ -164,7 +203,7 @@ static void draw_foot(const drawing *chart, gw_plan_tick longest)
     }
     fprintf(chart->out, "<text x=\"4\" y=\"%.1f\">ms</text>\n", y + 18);
     double x = LEFT;
-    for (int k = 0; k < 4; k++, x += 110) {
+    for (int k = 0; k < KINDS; k++, x += 100) {
         fprintf(chart->out,
                 "<rect x=\"%.1f\" y=\"%.1f\" width=\"12\" height=\"12\" fill=\"%s\"/><text x=\"%.1f\" "
                 "y=\"%.1f\">%s</text>\n",
@@ -183,33 +222,33 @@ static void draw_foot(const drawing *chart, gw_plan_tick longest)
 
 int plan_chart_svg(const plan_chart_row *rows, size_t row_count, const plan_case *c, const char *path)
 {
+    enum { ROWS_MAX = 4 };
+    gw_plan_spans spans[ROWS_MAX];
+    gw_plan_tick makespans[ROWS_MAX] = {0};
     gw_plan_tick longest = 1;
-    for (size_t i = 0; i < row_count; i++) {
-        gw_plan_tick makespan = 0;
-        int code = plan_run_timeline(rows[i].result, c, c->level, NULL, &makespan);
-        if (code != GW_CLI_OK) {
-            return code;
-        }
-        longest = makespan > longest ? makespan : longest;
+    double height = 52;
+    int code = GW_CLI_OK;
+    memset(spans, 0, sizeof spans);
+    for (size_t i = 0; i < row_count && i < ROWS_MAX && code == GW_CLI_OK; i++) {
+        code = plan_run_timeline(rows[i].result, c, c->level, &spans[i], &makespans[i]);
+        longest = makespans[i] > longest ? makespans[i] : longest;
+        height += row_height(&spans[i]);
     }
     plan_output output;
-    int code = plan_output_open(&output);
-    if (code != GW_CLI_OK) {
-        return code;
-    }
-    drawing chart = {output.text, (CHART_WIDTH - LEFT - 12) / (double)longest, 8};
-    draw_head(&chart, 70 + (double)row_count * (28 + 4 * LANE));
-    for (size_t i = 0; i < row_count && code == GW_CLI_OK; i++) {
-        gw_plan_spans spans = {NULL, 0, 0};
-        gw_plan_tick makespan = 0;
-        code = plan_run_timeline(rows[i].result, c, c->level, &spans, &makespan);
-        if (code == GW_CLI_OK) {
-            draw_row(&chart, &rows[i], &spans, makespan);
+    code = code == GW_CLI_OK ? plan_output_open(&output) : code;
+    if (code == GW_CLI_OK) {
+        drawing chart = {output.text, (CHART_WIDTH - LEFT - 12) / (double)longest, 8};
+        draw_head(&chart, height);
+        for (size_t i = 0; i < row_count && i < ROWS_MAX; i++) {
+            draw_row(&chart, &rows[i], &spans[i], makespans[i]);
         }
-        free(spans.items);
+        draw_foot(&chart, longest);
+        code = plan_output_close(&output, path, code);
     }
-    draw_foot(&chart, longest);
-    return plan_output_close(&output, path, code);
+    for (size_t i = 0; i < ROWS_MAX; i++) {
+        free(spans[i].items);
+    }
+    return code;
 }
 
 /* Trace Event Format: complete events in microseconds, one thread per resource. */

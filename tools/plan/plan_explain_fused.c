@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "../cli_common.h"
+#include "plan_file.h"
 
 typedef struct change {
     gw_plan_tick makespan; /* INT64_MAX: no such change */
@@ -20,14 +21,14 @@ typedef struct change {
 /* A solved plan with what its serial timeline shows. */
 typedef struct explained {
     const plan_explain_args *args;
-    const plan_opened *o;
+    plan_opened *o;
     plan_result result;
     gw_plan_tick total;
-    gw_plan_tick sums[4];    /* by gw_plan_span_kind */
-    gw_plan_tick *ready;     /* [group] end of backprop and encoding */
-    gw_plan_tick *net_start; /* [group] */
-    gw_plan_tick *net_end;   /* [group] */
-    gw_plan_group *trial;    /* [tensor_count + 2] */
+    gw_plan_tick sums[GW_PLAN_SPAN_COPY + 1]; /* by gw_plan_span_kind */
+    gw_plan_tick *ready;                      /* [group] end of backprop and encoding */
+    gw_plan_tick *net_start;                  /* [group] */
+    gw_plan_tick *net_end;                    /* [group] */
+    gw_plan_group *trial;                     /* [tensor_count + 2] */
 } explained;
 
 /* Evaluates the first `count` groups of the trial; keeps the change if it is the best so far. */
@@ -66,7 +67,7 @@ static change best_merge(const explained *x, uint32_t j)
         memcpy(x->trial + j + 1, x->result.fused + j + 2, (n - j - 2) * sizeof *x->trial);
         x->trial[j].tensor_count += x->result.fused[j + 1].tensor_count;
         x->trial[j].method = m;
-        plan_method_label(&x->o->setup.methods[m], label, sizeof label);
+        (void)snprintf(label, sizeof label, "%s", x->o->setup.labels[m]);
         offer(x, n - 1, &best, "merged with the next, ", label);
     }
     return best;
@@ -83,7 +84,7 @@ static change best_method(const explained *x, uint32_t j)
         }
         memcpy(x->trial, x->result.fused, n * sizeof *x->trial);
         x->trial[j].method = m;
-        plan_method_label(&x->o->setup.methods[m], label, sizeof label);
+        (void)snprintf(label, sizeof label, "%s", x->o->setup.labels[m]);
         offer(x, n, &best, "sent as ", label);
     }
     return best;
@@ -98,9 +99,11 @@ static int run_spans(explained *x)
         const gw_plan_span *span = &spans.items[i];
         x->sums[span->kind] += span->end - span->start;
         if (span->kind == GW_PLAN_SPAN_NETWORK) {
-            x->net_start[span->job] = span->start;
+            if (x->net_end[span->job] == 0) { /* the first of its exchanges */
+                x->net_start[span->job] = span->start;
+            }
             x->net_end[span->job] = span->end;
-        } else if (span->kind != GW_PLAN_SPAN_DECODE) {
+        } else if (x->net_end[span->job] == 0) {
             x->ready[span->job] = span->end;
         }
     }
@@ -108,10 +111,23 @@ static int run_spans(explained *x)
     return code;
 }
 
+/* The groups of the plan file. */
+static int load_plan(explained *x)
+{
+    gw_plan plan;
+    double claimed_us;
+    int code = plan_file_load(x->o->path, x->o, &plan, &claimed_us);
+    code = code == GW_CLI_OK ? plan_result_from_groups(x->o, &plan, &x->result) : code;
+    free(plan.groups);
+    return code;
+}
+
 static int open_explained(explained *x)
 {
     const gw_plan_limits limits = plan_limits(&x->args->limit_args, 1000);
-    int code = plan_run(x->o, x->args->algorithm, NULL, &limits, &x->result);
+    int code = x->o->is_plan && x->args->algorithm == NULL
+                   ? load_plan(x)
+                   : plan_run(x->o, x->args->algorithm, NULL, &limits, &x->result);
     if (code != GW_CLI_OK) {
         return code;
     }
@@ -143,6 +159,10 @@ static void print_head(const explained *x)
            plan_us(x->sums[GW_PLAN_SPAN_BACKPROP]) / 1e3, plan_us(x->sums[GW_PLAN_SPAN_ENCODE]) / 1e3,
            plan_us(x->sums[GW_PLAN_SPAN_NETWORK]) / 1e3, plan_us(x->sums[GW_PLAN_SPAN_DECODE]) / 1e3,
            plan_us(x->total - x->sums[GW_PLAN_SPAN_BACKPROP]) / 1e3);
+    if (x->sums[GW_PLAN_SPAN_SUM] + x->sums[GW_PLAN_SPAN_COPY] > 0) {
+        printf("owners' sums %.3f ms, copies between GPU and host %.3f ms\n\n",
+               plan_us(x->sums[GW_PLAN_SPAN_SUM]) / 1e3, plan_us(x->sums[GW_PLAN_SPAN_COPY]) / 1e3);
+    }
 }
 
 static void print_group(const explained *x, uint32_t j, gw_plan_tick wait, gw_plan_tick idle)
@@ -206,10 +226,11 @@ int plan_explain_fused(const plan_explain_args *args, plan_opened *o)
     }
     if (code == GW_CLI_OK && args->parser.json) {
         code = gw_cli_json_print(json_pack(
-            "{s:f,s:b,s:f,s:f,s:f,s:f,s:O}", "makespan_us", plan_us(x.total), "proven", x.result.cert.proven,
-            "backprop_us", plan_us(x.sums[GW_PLAN_SPAN_BACKPROP]), "encode_us",
+            "{s:f,s:b,s:f,s:f,s:f,s:f,s:f,s:f,s:O}", "makespan_us", plan_us(x.total), "proven",
+            x.result.cert.proven, "backprop_us", plan_us(x.sums[GW_PLAN_SPAN_BACKPROP]), "encode_us",
             plan_us(x.sums[GW_PLAN_SPAN_ENCODE]), "network_us", plan_us(x.sums[GW_PLAN_SPAN_NETWORK]),
-            "decode_us", plan_us(x.sums[GW_PLAN_SPAN_DECODE]), "groups", groups));
+            "decode_us", plan_us(x.sums[GW_PLAN_SPAN_DECODE]), "sum_us", plan_us(x.sums[GW_PLAN_SPAN_SUM]),
+            "copy_us", plan_us(x.sums[GW_PLAN_SPAN_COPY]), "groups", groups));
     }
     json_decref(groups);
     close_explained(&x);

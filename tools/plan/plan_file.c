@@ -11,7 +11,9 @@
 #include <string.h>
 
 #include "../cli_common.h"
+#include "plan_input.h"
 #include "plan_json.h"
+#include "plan_stored.h"
 
 static uint64_t fnv(uint64_t hash, const void *data, size_t size)
 {
@@ -75,6 +77,7 @@ static void add_certificate(json_t *root, const plan_result *result, const plan_
     set(root, "lower_bound_ticks", json_integer((json_int_t)result->cert.lower_bound));
     set(root, "gap", gw_cli_json_real(plan_gap(&result->cert)));
     set(root, "proven", json_boolean(result->cert.proven));
+    set(root, "error_mean", json_real(result->error_mean));
     set(root, "stopped_by_limit", json_boolean(result->cert.stopped));
     set(root, "labels", json_integer((json_int_t)result->cert.labels));
     set(root, "group_count", json_integer(result->group_count));
@@ -93,7 +96,7 @@ static void add_certificate(json_t *root, const plan_result *result, const plan_
 static json_t *group_json(const plan_result *result, const plan_opened *o, uint32_t j,
                           const gw_plan_spans *spans, size_t *next_span)
 {
-    static const char *const kinds[4] = {"backprop", "encode", "network", "decode"};
+    static const char *const kinds[6] = {"backprop", "encode", "network", "decode", "sum", "copy"};
     const plan_result_group *group = &result->groups[j];
     int64_t elems = 0;
     json_t *names = json_array();
@@ -114,6 +117,15 @@ static json_t *group_json(const plan_result *result, const plan_opened *o, uint3
     set(entry, "last", json_integer((json_int_t)group->first + group->tensor_count - 1));
     set(entry, "elems", json_integer((json_int_t)elems));
     set(entry, o->c.kind == PLAN_TREE ? "option" : "method", json_string(group->method));
+    if (group->codec[0] != '\0') {
+        set(entry, "codec", json_string(group->codec));
+        set(entry, "algorithm", json_string(group->algorithm));
+        set(entry, "device", json_string(group->on_cpu ? "cpu" : "gpu"));
+        json_t *options = plan_library_options(&o->library, group->codec);
+        if (options != NULL) {
+            json_object_set(entry, "options", options);
+        }
+    }
     set(entry, "stages_us", stages);
     set(entry, "names", names);
     return entry;
@@ -132,6 +144,7 @@ json_t *plan_file_json(const plan_result *result, const plan_opened *o)
         json_array_append_new(groups, group_json(result, o, j, &spans, &next_span));
     }
     set(root, "groups", groups);
+    set(root, "problem", plan_stored_json(o));
     free(spans.items);
     return root;
 }
@@ -139,6 +152,18 @@ json_t *plan_file_json(const plan_result *result, const plan_opened *o)
 int plan_file_write(const plan_result *result, const plan_opened *o, const char *path)
 {
     return plan_json_write(plan_file_json(result, o), path);
+}
+
+int plan_file_is(const char *path)
+{
+    if (plan_input_kind(path) != PLAN_INPUT_JSON) {
+        return 0;
+    }
+    json_t *root = json_load_file(path, JSON_REJECT_DUPLICATES, NULL);
+    const char *schema = json_string_value(json_object_get(root, "schema"));
+    const int is_plan = schema != NULL && strcmp(schema, PLAN_FILE_SCHEMA) == 0;
+    json_decref(root);
+    return is_plan;
 }
 
 int plan_file_read(const char *path, plan_file *file)

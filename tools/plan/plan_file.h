@@ -27,6 +27,9 @@ typedef struct plan_file {
     char kind[PLAN_LABEL_SIZE];
 } plan_file;
 
+/* Whether the file is JSON with the schema of plans. Quiet. */
+int plan_file_is(const char *path);
+
 int plan_file_read(const char *path, plan_file *file);
 void plan_file_close(plan_file *file);
 

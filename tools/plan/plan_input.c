@@ -37,6 +37,19 @@ plan_input plan_input_kind(const char *path)
                : PLAN_INPUT_JSON;
 }
 
+/* Without sizes every plan is equally good. */
+static int check_sizes(const char *path, plan_model *model)
+{
+    for (uint32_t i = 0; i < model->count; i++) {
+        if (model->tensors[i].elems > 0) {
+            return GW_CLI_OK;
+        }
+    }
+    plan_model_free(model);
+    return gw_cli_error(GW_CLI_BAD_DATA, path,
+                        "no tensor has a size: all elems are 0 (plan import takes sizes from --params)");
+}
+
 int plan_input_model(const char *path, plan_model *model)
 {
     int code;
@@ -61,5 +74,5 @@ int plan_input_model(const char *path, plan_model *model)
             "line 1: no column bwd_us or gap_us; without backprop times there is nothing to plan "
             "(a column of zeros says that all gradients are ready at once)");
     }
-    return code;
+    return code == GW_CLI_OK ? check_sizes(path, model) : code;
 }

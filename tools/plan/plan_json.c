@@ -48,6 +48,23 @@ int plan_json_ticks(const plan_place *place, json_t *object, const char *key, do
     return GW_CLI_OK;
 }
 
+int plan_json_known(const plan_place *place, json_t *object, const char *const *keys)
+{
+    const char *key;
+    json_t *member;
+    json_object_foreach(object, key, member)
+    {
+        int i = 0;
+        while (keys[i] != NULL && strcmp(keys[i], key) != 0) {
+            i++;
+        }
+        if (keys[i] == NULL) {
+            return gw_cli_error(GW_CLI_BAD_DATA, place->path, "%s: unknown key \"%.60s\"", place->where, key);
+        }
+    }
+    return GW_CLI_OK;
+}
+
 int plan_json_whole(const plan_place *place, json_t *object, const char *key, int64_t min, int64_t max,
                     int64_t *value)
 {
@@ -69,7 +86,7 @@ int plan_json_write(json_t *object, const char *path)
     plan_output out;
     int code = plan_output_open(&out);
     if (code == GW_CLI_OK) {
-        if (json_dumpf(object, out.text, JSON_INDENT(1) | JSON_REAL_PRECISION(15)) != 0) {
+        if (json_dumpf(object, out.text, JSON_INDENT(1) | JSON_REAL_PRECISION(17)) != 0) {
             code = gw_cli_error(GW_CLI_IO, path, "out of memory");
         }
         (void)fputc('\n', out.text);

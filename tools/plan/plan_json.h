@@ -24,6 +24,8 @@ json_t *plan_json_load(const char *path, const char *text);
 /* A member in microseconds; fallback if it is missing, NAN: it must be there. Message printed, exit code. */
 int plan_json_ticks(const plan_place *place, json_t *object, const char *key, double fallback,
                     gw_plan_tick *ticks);
+/* Refuses keys that are not in the list, which ends with NULL. Exit code. */
+int plan_json_known(const plan_place *place, json_t *object, const char *const *keys);
 /* A whole member in min..max; *value keeps its value, which is checked too, if the member is missing. */
 int plan_json_whole(const plan_place *place, json_t *object, const char *key, int64_t min, int64_t max,
                     int64_t *value);

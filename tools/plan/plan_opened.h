@@ -13,7 +13,8 @@
 #include "plan_tree.h"
 
 typedef struct plan_opened {
-    const char *path; /* of the model */
+    const char *path; /* of the model, or of a plan that has it */
+    int is_plan;      /* it is a plan */
     plan_library library;
     plan_case c;
     plan_model model;
@@ -21,8 +22,8 @@ typedef struct plan_opened {
     plan_tree tree;   /* after plan_opened_prepare(): cases of kind tree */
 } plan_opened;
 
-/* Opens the case of the command line and a model. Message printed, exit code; on failure nothing needs to be
- * closed. */
+/* Opens the case of the command line and a model, or a plan file with both. Message printed, exit code; on
+ * failure nothing needs to be closed. */
 int plan_opened_open(const plan_case_args *args, const char *path, plan_opened *o);
 /* Fills in the methods, or the tree with every option. Message printed, exit code. */
 int plan_opened_prepare(plan_opened *o);

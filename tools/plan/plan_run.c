@@ -45,6 +45,15 @@ static int plan_error(gw_status status)
     return gw_cli_error(GW_CLI_BAD_DATA, NULL, "plan: %s", gw_status_message(status));
 }
 
+/* A schedule without any time has no shortest one. */
+static int check_makespan(const plan_opened *o, gw_plan_tick makespan)
+{
+    return makespan > 0
+               ? GW_CLI_OK
+               : gw_cli_error(GW_CLI_BAD_DATA, o->path,
+                              "the iteration takes no time: backprop, network and codecs cost nothing");
+}
+
 /* Groups and jobs of result->fused. */
 static int fill_fused(const plan_setup *setup, plan_result *result)
 {
@@ -53,11 +62,24 @@ static int fill_fused(const plan_setup *setup, plan_result *result)
     if (status != GW_OK) {
         return plan_error(status);
     }
+    double error = 0;
+    double elems = 0;
     for (uint32_t j = 0; j < result->group_count; j++) {
-        result->groups[j].first = result->fused[j].first;
-        result->groups[j].tensor_count = result->fused[j].tensor_count;
-        plan_method_label(&setup->methods[result->fused[j].method], result->groups[j].method, PLAN_PATH_SIZE);
+        const gw_plan_group *from = &result->fused[j];
+        const gw_plan_method *method = &setup->methods[from->method];
+        plan_result_group *to = &result->groups[j];
+        to->first = from->first;
+        to->tensor_count = from->tensor_count;
+        to->algorithm = setup->algorithms[from->method];
+        to->on_cpu = method->device == GW_PLAN_CPU;
+        (void)snprintf(to->method, sizeof to->method, "%s", setup->labels[from->method]);
+        (void)snprintf(to->codec, sizeof to->codec, "%s", method->name);
+        for (uint32_t i = from->first; i < from->first + from->tensor_count; i++) {
+            error += (double)method->error * PLAN_ERROR_UNIT * (double)setup->tensors[i].elems;
+            elems += (double)setup->tensors[i].elems;
+        }
     }
+    result->error_mean = elems > 0 ? error / elems : 0;
     return GW_CLI_OK;
 }
 
@@ -69,7 +91,8 @@ int plan_result_from_groups(const plan_opened *o, const gw_plan *plan, plan_resu
         memcpy(result->fused, plan->groups, plan->group_count * sizeof *plan->groups);
         result->group_count = plan->group_count;
         gw_status status = gw_plan_eval(&o->setup.problem, plan, &result->cert.makespan);
-        code = status == GW_OK ? fill_fused(&o->setup, result) : plan_error(status);
+        code = status == GW_OK ? check_makespan(o, result->cert.makespan) : plan_error(status);
+        code = code == GW_CLI_OK ? fill_fused(&o->setup, result) : code;
     }
     if (code != GW_CLI_OK) {
         plan_result_free(result);
@@ -158,7 +181,8 @@ int plan_result_from_choices(const plan_opened *o, plan_result *result)
     int code = allocate(result, o->model.count);
     if (code == GW_CLI_OK) {
         gw_status status = gw_plan_tree_eval(&o->tree.tree, o->tree.choice, &result->cert.makespan);
-        code = status == GW_OK ? fill_tree(o, &o->tree, result) : plan_error(status);
+        code = status == GW_OK ? check_makespan(o, result->cert.makespan) : plan_error(status);
+        code = code == GW_CLI_OK ? fill_tree(o, &o->tree, result) : code;
     }
     if (code != GW_CLI_OK) {
         plan_result_free(result);
@@ -191,14 +215,30 @@ static int solve_tree(const plan_opened *o, const char *algorithm, const gw_plan
     return code;
 }
 
+/* PyTorch DDP as it comes: its buckets, in float32, whatever the case sends. */
+static int solve_ddp(const plan_opened *o, const gw_plan_limits *limits, plan_result *result)
+{
+    plan_opened dense = *o; /* shares all memory */
+    plan_case_fp32(&dense.c);
+    return solve_fused(&dense, "ddp-buckets", NULL, limits, result);
+}
+
+static int solve(const plan_opened *o, const char *algorithm, const char *method,
+                 const gw_plan_limits *limits, plan_result *result)
+{
+    int code = strcmp(algorithm, "ddp") == 0 ? solve_ddp(o, limits, result)
+               : o->c.kind == PLAN_TREE      ? solve_tree(o, algorithm, limits, result)
+                                             : solve_fused(o, algorithm, method, limits, result);
+    return code == GW_CLI_OK ? check_makespan(o, result->cert.makespan) : code;
+}
+
 int plan_run(const plan_opened *o, const char *algorithm, const char *method, const gw_plan_limits *limits,
              plan_result *result)
 {
     memset(result, 0, sizeof *result);
     algorithm = algorithm != NULL ? algorithm : "auto";
     gw_cli_progress_begin("solve");
-    int code = o->c.kind == PLAN_TREE ? solve_tree(o, algorithm, limits, result)
-                                      : solve_fused(o, algorithm, method, limits, result);
+    int code = solve(o, algorithm, method, limits, result);
     gw_cli_progress_end();
     if (code != GW_CLI_OK) {
         plan_result_free(result);

@@ -12,6 +12,10 @@ typedef struct plan_result_group {
     uint32_t first;
     uint32_t tensor_count;
     char method[PLAN_PATH_SIZE]; /* codec name, with @cpu for CPU encodes, or the option path joined by '>' */
+    /* Fused plans only; codec empty otherwise */
+    char codec[PLAN_LABEL_SIZE];
+    const char *algorithm; /* of plan_setup */
+    int on_cpu;
 } plan_result_group;
 
 typedef struct plan_result {
@@ -21,8 +25,9 @@ typedef struct plan_result {
     gw_plan_group *fused; /* fused plans only */
     gw_plan_job *jobs;    /* [group_count] */
     gw_plan_cert cert;
-    double solve_us; /* from the parsed file to the result */
-    uint32_t solves; /* solve_us is the median of so many */
+    double error_mean; /* fused plans: of the codecs' errors, over all values */
+    double solve_us;   /* from the parsed file to the result */
+    uint32_t solves;   /* solve_us is the median of so many */
 } plan_result;
 
 /* algorithm: NULL for auto, a name of gw_plan_algorithm_name(), or for trees auto or bytecomp. method: of

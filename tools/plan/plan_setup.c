@@ -5,44 +5,105 @@
  */
 #include "plan_setup.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "../cli_common.h"
 
-static int add_method(const plan_library *library, const plan_case *c, const char *name,
+/* Name of a collective that leaves every rank with the sum. */
+static const char *algorithm_name(uint32_t collective)
+{
+    return collective == GW_PLAN_ALLREDUCE   ? "allreduce"
+           : collective == GW_PLAN_ALLGATHER ? "allgather"
+                                             : "a2a-ag";
+}
+
+/* The method of one codec, device and algorithm. */
+static int add_method(const plan_case *c, const gw_plan_codec *codec, uint32_t collective,
                       gw_plan_device device, plan_setup *setup)
 {
-    const gw_plan_codec *codec = strcmp(name, "fp32") == 0 ? NULL : plan_library_find(library, name);
-    if (codec == NULL && strcmp(name, "fp32") != 0) {
-        return gw_cli_error(GW_CLI_USAGE, NULL, "no codec \"%.60s\"", name);
-    }
-    uint32_t collective = codec == NULL || (codec->collectives & GW_PLAN_ALLREDUCE) ? GW_PLAN_ALLREDUCE
-                          : (codec->collectives & GW_PLAN_ALLGATHER)                ? GW_PLAN_ALLGATHER
-                          : (codec->collectives & GW_PLAN_ALLTOALL)                 ? GW_PLAN_ALLTOALL
-                                                                                    : GW_PLAN_GATHER;
-    if (device == GW_PLAN_CPU && (codec == NULL || (codec->devices & 2u) == 0)) {
-        return GW_CLI_OK;
-    }
-    if (device == GW_PLAN_GPU && codec != NULL && (codec->devices & 1u) == 0) {
-        /* Costs for the CPU only: allowing the codec means allowing it there; --cpu would add it again. */
-        return c->cpu ? GW_CLI_OK : add_method(library, c, name, GW_PLAN_CPU, setup);
-    }
-    if (setup->problem.method_count == GW_PLAN_METHODS_MAX) {
+    const char *name = codec != NULL ? codec->name : "fp32";
+    const uint32_t m = setup->problem.method_count;
+    if (m == GW_PLAN_METHODS_MAX) {
         return gw_cli_error(GW_CLI_USAGE, NULL, "more than %u methods", GW_PLAN_METHODS_MAX);
     }
-    gw_plan_method *method = &setup->methods[setup->problem.method_count];
+    gw_plan_method *method = &setup->methods[m];
     gw_status status = gw_plan_method_make(codec, &c->cluster, collective, device, method);
     if (status != GW_OK) {
         return gw_cli_error(GW_CLI_BAD_DATA, NULL, "method %s: %s", name,
-                            status == GW_ERR_OPTION ? "the codec lacks the collective or the device"
-                                                    : gw_status_message(status));
+                            status == GW_ERR_TICKS ? "payload, links or costs are too large"
+                                                   : gw_status_message(status));
     }
     if (c->decode_none) {
         memset(&method->dec, 0, sizeof method->dec);
+        memset(&method->dec_more, 0, sizeof method->dec_more);
     }
+    setup->algorithms[m] = algorithm_name(collective);
+    (void)snprintf(setup->labels[m], sizeof setup->labels[m], "%s", name);
     setup->problem.method_count++;
+    return GW_CLI_OK;
+}
+
+/* All methods of a codec on a device: one for each algorithm that it lists. */
+static int add_algorithms(const plan_case *c, const gw_plan_codec *codec, gw_plan_device device,
+                          plan_setup *setup)
+{
+    static const uint32_t complete[3] = {GW_PLAN_ALLREDUCE, GW_PLAN_ALLGATHER, GW_PLAN_A2A_AG};
+    const uint32_t first = setup->problem.method_count;
+    int code = GW_CLI_OK;
+    for (int i = 0; i < 3 && code == GW_CLI_OK; i++) {
+        if ((codec->collectives & complete[i]) != 0) {
+            code = add_method(c, codec, complete[i], device, setup);
+        }
+    }
+    const uint32_t end = setup->problem.method_count;
+    if (code == GW_CLI_OK && end == first) {
+        return gw_cli_error(GW_CLI_BAD_DATA, NULL,
+                            "method %s: none of its collectives leaves every rank with the sum "
+                            "(allreduce, allgather, a2a-ag)",
+                            codec->name);
+    }
+    for (uint32_t m = first; m < end; m++) {
+        (void)snprintf(setup->labels[m], sizeof setup->labels[m], "%s%s%s%s", codec->name,
+                       end - first > 1 ? ":" : "", end - first > 1 ? setup->algorithms[m] : "",
+                       device == GW_PLAN_CPU ? "@cpu" : "");
+    }
+    return code;
+}
+
+/* The methods of one name: those on the GPU; those on the CPU if the case allows it or there are no others.
+ */
+static int add_codec(const plan_library *library, const plan_case *c, const char *name, plan_setup *setup)
+{
+    gw_plan_codec codec;
+    if (strcmp(name, "fp32") == 0) {
+        return add_method(c, NULL, GW_PLAN_ALLREDUCE, GW_PLAN_GPU, setup);
+    }
+    int code = plan_library_find(library, name, plan_case_ranks(c), &codec);
+    if (code == GW_CLI_OK && (codec.devices & 1u << GW_PLAN_GPU) != 0) {
+        code = add_algorithms(c, &codec, GW_PLAN_GPU, setup);
+    }
+    if (code == GW_CLI_OK && (codec.devices & 1u << GW_PLAN_CPU) != 0 &&
+        (c->cpu || (codec.devices & 1u << GW_PLAN_GPU) == 0)) {
+        code = add_algorithms(c, &codec, GW_PLAN_CPU, setup);
+    }
+    return code;
+}
+
+/* Sum of errors that the mean allows; 0: no bound. */
+static int set_error_max(const plan_case *c, const plan_model *model, int64_t *error_max)
+{
+    double elems = 0;
+    for (uint32_t i = 0; i < model->count; i++) {
+        elems += (double)model->tensors[i].elems;
+    }
+    const double sum = floor(c->error_max / PLAN_ERROR_UNIT * elems);
+    if (sum >= (double)GW_PLAN_TICK_MAX) {
+        return gw_cli_error(GW_CLI_USAGE, NULL, "--error-max is too large for this model");
+    }
+    *error_max = c->error_max > 0 ? (int64_t)fmax(1, sum) : 0;
     return GW_CLI_OK;
 }
 
@@ -68,11 +129,9 @@ int plan_setup_make(const plan_library *library, const plan_case *c, const plan_
     memset(setup, 0, sizeof *setup);
     int code = GW_CLI_OK;
     for (uint32_t m = 0; m < c->method_count && code == GW_CLI_OK; m++) {
-        code = add_method(library, c, c->method_names[m], GW_PLAN_GPU, setup);
-        if (code == GW_CLI_OK && c->cpu) {
-            code = add_method(library, c, c->method_names[m], GW_PLAN_CPU, setup);
-        }
+        code = add_codec(library, c, c->method_names[m], setup);
     }
+    code = code == GW_CLI_OK ? set_error_max(c, model, &setup->problem.error_max) : code;
     if (code != GW_CLI_OK) {
         return code;
     }
@@ -100,17 +159,10 @@ void plan_setup_free(plan_setup *setup)
     memset(setup, 0, sizeof *setup);
 }
 
-void plan_method_label(const gw_plan_method *method, char *out, size_t out_size)
-{
-    (void)snprintf(out, out_size, "%s%s", method->name, method->enc_device == GW_PLAN_CPU ? "@cpu" : "");
-}
-
 int plan_method_index(const plan_setup *setup, const char *label)
 {
     for (uint32_t m = 0; m < setup->problem.method_count; m++) {
-        char here[PLAN_LABEL_SIZE + 8];
-        plan_method_label(&setup->methods[m], here, sizeof here);
-        if (strcmp(here, label) == 0) {
+        if (strcmp(setup->labels[m], label) == 0) {
             return (int)m;
         }
     }

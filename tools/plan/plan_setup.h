@@ -11,7 +11,10 @@
 typedef struct plan_setup {
     gw_plan_problem problem;
     gw_plan_method methods[GW_PLAN_METHODS_MAX];
-    gw_plan_tensor *tensors; /* copy of the model's with forbidden filled in */
+    /* NAME, NAME@cpu, and with several algorithms NAME:ALGORITHM and NAME:ALGORITHM@cpu */
+    char labels[GW_PLAN_METHODS_MAX][PLAN_LABEL_SIZE + 16];
+    const char *algorithms[GW_PLAN_METHODS_MAX]; /* allreduce, allgather, a2a-ag */
+    gw_plan_tensor *tensors;                     /* copy of the model's with forbidden filled in */
 } plan_setup;
 
 /* model_path: for messages. Message printed, exit code. */
@@ -19,8 +22,7 @@ int plan_setup_make(const plan_library *library, const plan_case *c, const plan_
                     const char *model_path, plan_setup *setup);
 void plan_setup_free(plan_setup *setup);
 
-/* "name" or "name@cpu" of a method; index of such a label, -1 if unknown. */
-void plan_method_label(const gw_plan_method *method, char *out, size_t out_size);
+/* Index of a label, -1 if unknown. */
 int plan_method_index(const plan_setup *setup, const char *label);
 
 #endif

@@ -64,9 +64,9 @@ static uint32_t classify(const plan_model *model, plan_tree *t)
 static gw_status price(const plan_tree *t, const plan_case *c, uint32_t option, int64_t elems,
                        gw_plan_job *job)
 {
-    gw_status status = gw_plan_option_price(&t->options[option], t->codec, &c->cluster, elems, job);
+    gw_status status = gw_plan_option_price(&t->options[option], &t->codec, &c->cluster, elems, job);
     for (uint32_t s = 0; status == GW_OK && c->decode_none && s < job->stage_count; s++) {
-        job->stages[s].duration = job->stages[s].decode ? 0 : job->stages[s].duration;
+        job->stages[s].duration = job->stages[s].kind == GW_PLAN_SPAN_DECODE ? 0 : job->stages[s].duration;
     }
     return status;
 }
@@ -103,9 +103,9 @@ int plan_tree_make(const plan_library *library, const plan_case *c, const plan_m
     const uint32_t filter = c->cpu ? 0 : GW_PLAN_OPTIONS_GPU_ONLY;
     const char *name = c->method_names[c->method_count - 1];
     memset(t, 0, sizeof *t);
-    t->codec = plan_library_find(library, name);
-    if (t->codec == NULL) {
-        return gw_cli_error(GW_CLI_USAGE, NULL, "no codec \"%.60s\"", name);
+    int code = plan_library_find(library, name, plan_case_ranks(c), &t->codec);
+    if (code != GW_CLI_OK) {
+        return code;
     }
     gw_status status = gw_plan_options_list(filter, c->comp_max, NULL, 0, &t->option_count);
     if (status != GW_OK) {
@@ -132,7 +132,6 @@ int plan_tree_make(const plan_library *library, const plan_case *c, const plan_m
         free(scratch);
         return gw_cli_error(GW_CLI_IO, NULL, "out of memory");
     }
-    int code = GW_CLI_OK;
     for (uint32_t k = 0; k < class_count && code == GW_CLI_OK; k++) {
         uint32_t count = 0;
         code = price_class(t, c, t->class_elems[k], t->class_first[k], scratch, &count);

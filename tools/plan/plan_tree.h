@@ -11,7 +11,7 @@
 #define PLAN_PATH_SIZE 320
 
 typedef struct plan_tree {
-    const gw_plan_codec *codec;
+    gw_plan_codec codec;
     gw_plan_option *options;
     uint32_t option_count;
     gw_plan_vector *vectors; /* of all classes, class by class; .option indexes options */

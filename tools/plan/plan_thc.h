@@ -1,0 +1,15 @@
+/*
+ * What THC sends, by the rules of thc.h: it depends on the number of workers.
+ *
+ * SPDX-License-Identifier: BSD-2-Clause
+ */
+#ifndef GW_PLAN_THC_H
+#define GW_PLAN_THC_H
+
+#include "gradwire/plan.h"
+
+/* Sets the payload of an all-reduce of norms and one of lanes and counts, for indices of `bits` bits: never
+ * less than what is sent, at most a block more. what: of a message, printed. Exit code. */
+int plan_thc_payload(const char *what, unsigned bits, uint64_t worker_count, gw_plan_codec *codec);
+
+#endif
